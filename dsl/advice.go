@@ -95,7 +95,8 @@ func (c *pipelineCheck) orderly(i, j int) bool {
 	if slices.ContainsFunc(a, func(name string) bool { return slices.Contains(b, name) }) || c.needs(i, j) {
 		return true
 	}
-	return slices.ContainsFunc(c.steps[i].Touches, func(t string) bool { return slices.Contains(c.steps[j].Touches, t) }) || c.emits(i) && c.emits(j)
+	return slices.ContainsFunc(c.steps[i].Touches, func(t string) bool { return slices.Contains(c.steps[j].Touches, t) }) || c.emits(i) &&
+		c.emits(j)
 }
 
 // emission tells what event a handler hands in, or what task it puts.

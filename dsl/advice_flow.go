@@ -32,7 +32,8 @@ func (c *pipelineCheck) adviseRouting() {
 			asking = stage
 		}
 		if routes && asking != nil {
-			c.Advisef(s.idPlace(), rules.Routing, fmt.Sprintf("write the condition into enabled of stage %q or of its handlers, and drop %q", asking.ID, s.ID),
+			c.Advisef(s.idPlace(), rules.Routing, fmt.Sprintf("write the condition into enabled of stage %q or of its handlers, and drop %q",
+				asking.ID, s.ID),
 				"%q only decides which handlers run", s.ID)
 		}
 	}
@@ -71,7 +72,8 @@ func (c *pipelineCheck) adviseForwarding() {
 		return
 	}
 	name, fixed := sent.Type.Text()
-	if e := sent.Payload.Expr(); !fixed || e == nil || !slices.Equal(e.Tokens(), []string{"event", ".", "payload"}) || len(h.Body.Keys()) > 2 {
+	if e := sent.Payload.Expr(); !fixed || e == nil || !slices.Equal(e.Tokens(), []string{"event", ".", "payload"}) ||
+		len(h.Body.Keys()) > 2 {
 		return
 	}
 	served := c.bundle.On(name)
@@ -92,7 +94,8 @@ func (c *pipelineCheck) adviseExpressions() {
 		for _, v := range s.values() {
 			v.WalkExprs(func(e *expr.Expr) {
 				if what := e.Weight.TooMuch(); what != "" {
-					c.Advisef(e.Span, rules.HeavyLogic, "let a service compute it and read its response; or split it into set handlers with names of their own",
+					c.Advisef(e.Span, rules.HeavyLogic,
+						"let a service compute it and read its response; or split it into set handlers with names of their own",
 						"this expression has %s: such logic can be neither tested alone nor reused", what)
 				}
 			})
@@ -154,7 +157,8 @@ func (c *checker) adviseAutomata(pipelines []*pipelineCheck) {
 				}
 			}
 			if setBy >= 2 && askedBy >= 2 {
-				c.Advisef(k.Span, rules.HandmadeState, "declare states: of the flow: the engine then keeps the state, refuses events out of turn, and proves that there is a way to the end",
+				c.Advisef(k.Span, rules.HandmadeState, "declare states: of the flow: the engine then keeps the state, refuses events out of turn, "+
+					"and proves that there is a way to the end",
 					"shared-state.%s of flow %q is a state by hand: %d pipelines set it, and %d ask for it", k.Name, f.ID, setBy, askedBy)
 			}
 		}
@@ -175,7 +179,8 @@ func (c *pipelineCheck) asksForWord(name string) bool {
 	key := expr.StateRoot + expr.Between + name
 	words := func(facts []expr.Fact) bool {
 		return slices.ContainsFunc(facts, func(f expr.Fact) bool {
-			return f.Key == key && slices.ContainsFunc(slices.Concat(f.Words, f.Not), func(w any) bool { return datum.ShapeOfValue(w) == datum.StringShape })
+			return f.Key == key && slices.ContainsFunc(slices.Concat(f.Words, f.Not),
+				func(w any) bool { return datum.ShapeOfValue(w) == datum.StringShape })
 		})
 	}
 	for _, s := range c.steps {

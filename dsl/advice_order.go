@@ -213,7 +213,8 @@ func sameValue(a, b *expr.Value) bool {
 	if a.Kind != b.Kind || a.Scalar != b.Scalar || a.Secret != b.Secret || len(a.Elems) != len(b.Elems) {
 		return false
 	}
-	if a.Computed != nil && a.Computed.Source != b.Computed.Source && (!sameLetters(a.Computed.Source, b.Computed.Source) || !slices.Equal(a.Computed.Tokens(), b.Computed.Tokens())) {
+	if a.Computed != nil && a.Computed.Source != b.Computed.Source && (!sameLetters(a.Computed.Source, b.Computed.Source) ||
+		!slices.Equal(a.Computed.Tokens(), b.Computed.Tokens())) {
 		return false
 	}
 	for i := range a.Elems {

@@ -120,7 +120,8 @@ func (c *checker) checkReachable(g *graph) bool {
 			return
 		}
 		reached[state], all = true, false // told: it is named in other lines, too
-		c.Errorf(at, rules.Unreachable, c.SuggestOr(state, without(g.names, state), "add a transition to it"), "no transition leads from the initial state %q to state %q", g.Initial, state)
+		c.Errorf(at, rules.Unreachable, c.SuggestOr(state, without(g.names, state), "add a transition to it"), "no transition leads from the "+
+			"initial state %q to state %q", g.Initial, state)
 	}
 	for _, t := range g.Transitions {
 		for i, from := range t.From {

@@ -55,7 +55,8 @@ func (c *checker) awaitsInside(p *Pipeline, h *Handler, seen map[*Pipeline]bool)
 				if s.ForEach != nil || by.ForEach != nil {
 					c.Report(diag.Diagnostic{
 						Span: h.places.of("await", h.Await.Span), Code: rules.Await,
-						Message: fmt.Sprintf("handler %q cannot wait for an event: %q calls its pipeline %q for each element, and nobody could tell which the event is for", h.ID, by.ID, p.ID),
+						Message: fmt.Sprintf("handler %q cannot wait for an event: %q calls its pipeline %q for each element, and nobody could tell "+
+							"which the event is for", h.ID, by.ID, p.ID),
 						Hint:    "wait in a stage before or behind that call, or emit an event of another flow, whose key is the element, and wait there",
 						Related: []diag.Related{{Span: by.Call.places.of("pipeline", by.Call.Span), Message: "the call"}},
 					})
@@ -92,7 +93,8 @@ func (c *checker) awaitsIn(p *Pipeline, h *Handler) {
 				Span: at, Code: rules.TwoFlows,
 				Message: fmt.Sprintf("event type %q is of two flows, %q and %q", event, flowID(others[0]), p.Flow),
 				Hint:    hint,
-				Related: []diag.Related{{Span: others[0].places.of("id", others[0].Span), Message: fmt.Sprintf("pipeline %q takes it, too", others[0].ID)}},
+				Related: []diag.Related{{Span: others[0].places.of("id", others[0].Span), Message: fmt.Sprintf("pipeline %q takes it, too",
+					others[0].ID)}},
 			})
 			continue
 		}
@@ -139,9 +141,11 @@ func (c *checker) compileAwait(h *Handler, sc *expr.Scope, r *diag.Reporter) {
 // awaitedOutline is what the response of await is: the event, with the payload that is given;
 // nil for one of which nothing is known.
 func (h *Handler) awaitedOutline(payload *typing.Outline) *typing.Outline {
-	text, maybe := &typing.Outline{Shape: datum.StringShape}, &typing.Outline{Shape: datum.StringShape | datum.NullShape, Why: "an event need not carry a key"}
+	text, maybe := &typing.Outline{Shape: datum.StringShape}, &typing.Outline{Shape: datum.StringShape | datum.NullShape,
+		Why: "an event need not carry a key"}
 	members := map[string]*typing.Member{
-		"id": {Outline: text, Required: true}, "type": {Outline: text, Required: true}, "source": {Outline: text, Required: true}, "time": {Outline: text, Required: true}, "key": {Outline: maybe, Required: true}, "payload": {Outline: payload, Required: true},
+		"id": {Outline: text, Required: true}, "type": {Outline: text, Required: true}, "source": {Outline: text, Required: true},
+		"time": {Outline: text, Required: true}, "key": {Outline: maybe, Required: true}, "payload": {Outline: payload, Required: true},
 	}
 	if payload == nil {
 		delete(members, "payload") // which is then anything

@@ -86,7 +86,8 @@ func (c *checker) checkInputs(h *Handler, p *Pipeline) {
 	for i, k := range p.Inputs.Keys() {
 		if _, ok := hasKey(with.Keys(), k.Name); !ok && p.Inputs.Elems[i].Get("default") == nil {
 			c.Report(diag.Diagnostic{
-				Span: h.Call.places.of("pipeline", h.Call.Span), Code: rules.Call, Message: fmt.Sprintf("pipeline %q needs the input %q", p.ID, k.Name),
+				Span: h.Call.places.of("pipeline", h.Call.Span), Code: rules.Call, Message: fmt.Sprintf("pipeline %q needs the input %q", p.ID,
+					k.Name),
 				Hint:    "add with: {" + k.Name + ": …}, or give its schema a default",
 				Related: []diag.Related{{Span: k.Span, Message: "declared here"}},
 			})
@@ -124,7 +125,8 @@ func (c *checker) level(p *Pipeline, known map[*Pipeline]int, way []*Pipeline) i
 				for _, q := range append(way[i:], next) {
 					ids = append(ids, q.ID)
 				}
-				c.Errorf(at, rules.Call, "emit an event to begin anew, or repeat with for-each", "pipelines call themselves: %s", strings.Join(ids, " → "))
+				c.Errorf(at, rules.Call, "emit an event to begin anew, or repeat with for-each", "pipelines call themselves: %s",
+					strings.Join(ids, " → "))
 				continue
 			}
 			if next == nil {

@@ -61,7 +61,8 @@ func (c *checker) reportEndless(way, sends []sending, round map[*Pipeline]int) {
 			ids = append(ids, s.from.ID)
 			d.Related = append(d.Related, diag.Related{Span: s.at, Message: fmt.Sprintf("pipeline %q goes on here", s.from.ID)})
 		}
-		message = "pipelines start each other again and again, and no condition on the way can end it: " + strings.Join(append(ids, first.ID), " → ")
+		message = "pipelines start each other again and again, and no condition on the way can end it: " + strings.Join(append(ids, first.ID),
+			" → ")
 	}
 	times := 0
 	for _, s := range sends {

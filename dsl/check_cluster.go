@@ -87,7 +87,8 @@ func (c *checker) checkWorkers(cluster *Cluster) bool {
 		}
 		first[w.ID] = w
 		if problem := addressProblem(w.URL); problem != "" {
-			c.Errorf(w.places.of("url", w.Span), rules.Cluster, "want such as http://127.0.0.1:9101", "url of worker %q %s: %q", w.ID, problem, w.URL)
+			c.Errorf(w.places.of("url", w.Span), rules.Cluster, "want such as http://127.0.0.1:9101", "url of worker %q %s: %q", w.ID, problem,
+				w.URL)
 		}
 	}
 	return sound
@@ -139,7 +140,8 @@ func (c *checker) checkMap(cluster *Cluster) bool {
 	}
 	for _, name := range []string{"rule", "replicas", "seed", "file"} {
 		if span := m.places.of(name, diag.Span{}); span != (diag.Span{}) && (name != "file" || m.Workers != nil) {
-			c.Errorf(span, rules.Cluster, "keep one of them", "the map of cluster %q is given worker by worker, so that it takes no %s", cluster.ID, name)
+			c.Errorf(span, rules.Cluster, "keep one of them", "the map of cluster %q is given worker by worker, so that it takes no %s",
+				cluster.ID, name)
 			return false
 		}
 	}
@@ -182,12 +184,14 @@ func (c *checker) checkHeld(cluster *Cluster) bool {
 	sound := true
 	for i, k := range cluster.held.Keys() {
 		if cluster.Discover == nil && !slices.ContainsFunc(cluster.Workers, func(w *ClusterWorker) bool { return w.ID == k.Name }) {
-			c.Errorf(k.Span, rules.MapOfNobody, c.DidYouMean(k.Name, cluster.workerIDs), "the map gives partitions to %q, which is no worker of cluster %q", k.Name, cluster.ID)
+			c.Errorf(k.Span, rules.MapOfNobody, c.DidYouMean(k.Name, cluster.workerIDs),
+				"the map gives partitions to %q, which is no worker of cluster %q", k.Name, cluster.ID)
 			sound = false
 		}
 		item := cluster.held.Items()[i]
 		if item.Kind != expr.ValueList {
-			c.Errorf(head(item), rules.Cluster, `such as [0, 7, "10-19"]`, "worker %q: want a list of partitions, have %s", k.Name, describeValue(item))
+			c.Errorf(head(item), rules.Cluster, `such as [0, 7, "10-19"]`, "worker %q: want a list of partitions, have %s", k.Name,
+				describeValue(item))
 			sound = false
 		} else if _, problem := partitionsOf(item, cluster.Partitions); problem != "" {
 			c.Errorf(head(item), rules.Cluster, "", "worker %q: %s", k.Name, problem)

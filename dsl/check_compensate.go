@@ -24,7 +24,8 @@ func (c *checker) checkCompensate(h *Handler, r *diag.Reporter) {
 	// Both the compensation and its handler may be wrong; each is told.
 	switch {
 	case h.isPlaceholder() && !c.blamed(h.Span), h.Await != nil, c.types[h.Type].SetsState:
-		r.Errorf(at, rules.Compensate, "delete it, or write it at the handler that makes the call", "handler %q makes no call that could be undone", h.ID)
+		r.Errorf(at, rules.Compensate, "delete it, or write it at the handler that makes the call",
+			"handler %q makes no call that could be undone", h.ID)
 	case h.ForEach != nil:
 		r.Errorf(at, rules.Compensate, "let one call make all of them",
 			"handler %q makes a call for each element, and one compensation cannot undo some of them", h.ID)

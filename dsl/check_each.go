@@ -41,11 +41,13 @@ func (f *ForEach) responses(o *typing.Outline) *typing.Outline {
 		text := func(s datum.Shape) *typing.Member {
 			return &typing.Member{Outline: &typing.Outline{Shape: s}, Required: true}
 		}
-		failure := &typing.Outline{Shape: datum.MapShape | datum.NullShape, Closed: true, Why: "the calls of most items succeed", Members: map[string]*typing.Member{
-			"class": text(datum.StringShape), "message": text(datum.StringShape), "status": text(datum.IntShape | datum.NullShape),
-		}}
+		failure := &typing.Outline{Shape: datum.MapShape | datum.NullShape, Closed: true, Why: "the calls of most items succeed",
+			Members: map[string]*typing.Member{
+				"class": text(datum.StringShape), "message": text(datum.StringShape), "status": text(datum.IntShape | datum.NullShape),
+			}}
 		o = &typing.Outline{Shape: datum.MapShape, Closed: true, Members: map[string]*typing.Member{
-			"response": {Outline: o.Absent(why), Required: true}, "status": text(datum.IntShape | datum.NullShape), "error": {Outline: failure, Required: true},
+			"response": {Outline: o.Absent(why), Required: true}, "status": text(datum.IntShape | datum.NullShape),
+			"error": {Outline: failure, Required: true},
 		}}
 	}
 	return &typing.Outline{Shape: datum.ListShape, Elem: o}
@@ -83,6 +85,7 @@ func compileItems(f *ForEach, sc *expr.Scope, r *diag.Reporter) {
 	}
 	// Without a reason, the null is one that the proof of degradation looks at.
 	if o := f.Items.Outline(); o.Nullable() && o.Why != "" {
-		r.Warnf(f.Items.Span, rules.ExprMaybeNull, "write ?? [] behind it when there may be none", "the list of for-each may be null, which fails it: %s", o.Why)
+		r.Warnf(f.Items.Span, rules.ExprMaybeNull, "write ?? [] behind it when there may be none", "the list of for-each may be null, which "+
+			"fails it: %s", o.Why)
 	}
 }

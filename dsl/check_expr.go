@@ -240,7 +240,8 @@ func verifyReads(h *Handler) []datum.Read {
 // handlerReads lists all that a handler reads, its verification, its fallback and
 // the rules of its on-error included.
 func handlerReads(h *Handler) []datum.Read {
-	out := slices.Concat(h.ConditionReads(), h.ItemReads(), h.AwaitReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads(), h.CompensateReads())
+	out := slices.Concat(h.ConditionReads(), h.ItemReads(), h.AwaitReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads(),
+		h.CompensateReads())
 	if h.Fallback != nil {
 		out = append(out, h.Fallback.Result.Reads()...)
 	}

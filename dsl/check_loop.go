@@ -26,7 +26,8 @@ func (c *pipelineCheck) checkLoopFields(s *Stage) {
 					"state-schemas": "write it into the pipeline, or add for-each: {items: …}",
 					"result":        "write it into the handler whose response it reads, or add for-each: {items: …}",
 				}[name]
-				c.Errorf(head(&expr.Value{Span: at}), rules.Loop, hint, "stage %q is not repeated; field %q is about the elements of for-each", s.ID, name)
+				c.Errorf(head(&expr.Value{Span: at}), rules.Loop, hint, "stage %q is not repeated; field %q is about the elements of for-each", s.ID,
+					name)
 			}
 		}
 		return
@@ -96,7 +97,8 @@ func (c *pipelineCheck) checkInLoop(s *Stage, h *Handler) {
 	case h.Await != nil:
 		c.Report(diag.Diagnostic{
 			Span: h.places.of("await", h.Await.Span), Code: rules.Loop,
-			Message: fmt.Sprintf("handler %q cannot wait for an event: stage %q is repeated, and nobody could tell which element the event is for", h.ID, s.ID),
+			Message: fmt.Sprintf("handler %q cannot wait for an event: stage %q is repeated, and nobody could tell which element the event is for",
+				h.ID, s.ID),
 			Hint:    "wait in a stage of its own before or behind this one, or emit an event of another flow, whose key is the element, and wait there",
 			Related: []diag.Related{{Span: s.places.of("for-each", s.Span), Message: "the list of the stage"}},
 		})
@@ -142,7 +144,8 @@ func hide(sc *expr.Scope, s step) {
 	if sc.Hints == nil {
 		sc.Hints = make(map[string]string)
 	}
-	sc.Hints[s.ID] = fmt.Sprintf("let it set a name of shared-state of stage %q, and read that from sources.%s.response, the list of what all elements have left", s.stage.ID, s.stage.ID)
+	sc.Hints[s.ID] = fmt.Sprintf("let it set a name of shared-state of stage %q, and read that from sources.%s.response, the list of what "+
+		"all elements have left", s.stage.ID, s.stage.ID)
 }
 
 // An element is what is known of one element while the check is inside of a stage that
@@ -253,8 +256,10 @@ func (c *pipelineCheck) undeclaredInLoop(k expr.Key, what string) {
 	}
 	if _, ok := c.element.outer[k.Name]; ok {
 		c.Errorf(k.Span, rules.Loop,
-			fmt.Sprintf("declare a name of one element in the stage: shared-state: {…: null}, and set %s in result: of the stage, from sources.%s.response", k.Name, s.ID),
-			"%s sets shared-state.%s of the run, but stage %q is repeated for each element, and they would overwrite each other", what, k.Name, s.ID)
+			fmt.Sprintf("declare a name of one element in the stage: shared-state: {…: null}, and set %s in result: of the stage, from "+
+				"sources.%s.response", k.Name, s.ID),
+			"%s sets shared-state.%s of the run, but stage %q is repeated for each element, and they would overwrite each other", what, k.Name,
+			s.ID)
 		return
 	}
 	known := func() []string { return keyNames(s.SharedState) }

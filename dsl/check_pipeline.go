@@ -57,7 +57,8 @@ func (c *checker) checkPipeline(p *Pipeline, r *diag.Reporter) *pipelineCheck {
 	pc.checkPlaceholders()
 	pc.payload = c.payloadOf(p.On)
 	if e := p.When.Expr(); e != nil {
-		e.Compile(&expr.Scope{Parsed: c.parsed, Roots: []string{"event", "configs", "flow"}, Configs: c.configs, Payload: pc.payload, ConfigOutlines: c.configKnown}, datum.BoolKind, r)
+		e.Compile(&expr.Scope{Parsed: c.parsed, Roots: []string{"event", "configs", "flow"}, Configs: c.configs, Payload: pc.payload,
+			ConfigOutlines: c.configKnown}, datum.BoolKind, r)
 		pc.facts = whenFacts(e)
 	}
 	pc.checkQueue()
@@ -146,6 +147,7 @@ func (c *pipelineCheck) declared(keys []expr.Key, what string) {
 			continue
 		}
 		hint := fmt.Sprintf("declare it in the pipeline: shared-state: {%s: null}", k.Name)
-		c.Errorf(k.Span, rules.Undeclared, c.SuggestOr(k.Name, diag.NamesIn(c.state), hint), "%s sets shared-state.%s, which is not declared", what, k.Name)
+		c.Errorf(k.Span, rules.Undeclared, c.SuggestOr(k.Name, diag.NamesIn(c.state), hint), "%s sets shared-state.%s, which is not declared",
+			what, k.Name)
 	}
 }

@@ -27,18 +27,22 @@ func (c *pipelineCheck) checkQueue() {
 			e.Compile(&expr.Scope{Roots: []string{"attempt"}}, datum.AnyKind, c.Reporter)
 		}
 		if q.Retry.MaxDelay < q.Retry.MinDelay {
-			c.Errorf(q.Retry.places.of("max-delay", q.Retry.Span), rules.CodeQueue, "raise max-delay", "max-delay %v is less than min-delay %v", q.Retry.MaxDelay, q.Retry.MinDelay)
+			c.Errorf(q.Retry.places.of("max-delay", q.Retry.Span), rules.CodeQueue, "raise max-delay", "max-delay %v is less than min-delay %v",
+				q.Retry.MaxDelay, q.Retry.MinDelay)
 		}
 		c.tryDelay(q.Retry)
 	}
 	switch merges := q.OnDuplicate == "merge"; {
 	// keep is the default, so that nobody has said it for sure.
 	case q.Unique.IsNull() && q.OnDuplicate != "keep":
-		c.Errorf(q.places.of("on-duplicate", q.Span), rules.CodeQueue, "say by unique what makes two tasks the same", "on-duplicate is %s, and no task of pipeline %q has a name", q.OnDuplicate, c.pipeline.ID)
+		c.Errorf(q.places.of("on-duplicate", q.Span), rules.CodeQueue, "say by unique what makes two tasks the same",
+			"on-duplicate is %s, and no task of pipeline %q has a name", q.OnDuplicate, c.pipeline.ID)
 	case merges && q.Merge == nil:
-		c.Errorf(q.places.of("on-duplicate", q.Span), rules.CodeQueue, "give merge: an expression over first and second", "on-duplicate is merge, and nothing says how")
+		c.Errorf(q.places.of("on-duplicate", q.Span), rules.CodeQueue, "give merge: an expression over first and second",
+			"on-duplicate is merge, and nothing says how")
 	case !merges && q.Merge != nil:
-		c.Errorf(q.places.of("merge", q.Span), rules.CodeQueue, "say on-duplicate: merge, or drop it", "merge has no effect while on-duplicate is %s", q.OnDuplicate)
+		c.Errorf(q.places.of("merge", q.Span), rules.CodeQueue, "say on-duplicate: merge, or drop it", "merge has no effect while "+
+			"on-duplicate is %s", q.OnDuplicate)
 	}
 }
 

@@ -116,7 +116,8 @@ func (h *ShardHost) Full() string {
 // checkSlots checks that each slot begins on exactly one shard.
 func (c *checker) checkSlots(m *ShardMap) {
 	if bits.OnesCount(uint(m.Slots)) != 1 {
-		c.Errorf(m.places.of("slots", m.Span), rules.ShardMap, "take a power of two, such as 1024 or 4096", "%d slots are no power of two", m.Slots)
+		c.Errorf(m.places.of("slots", m.Span), rules.ShardMap, "take a power of two, such as 1024 or 4096", "%d slots are no power of two",
+			m.Slots)
 		return
 	}
 	owner, said := make([]string, m.Slots), false // said: some shard names slots
@@ -188,7 +189,8 @@ func (c *checker) checkConnect(m *ShardMap) {
 	}
 	for _, name := range []string{"password", "sslpassword"} {
 		if _, found := m.Connect.Parameters[name]; found {
-			c.Errorf(m.Connect.places.of("parameters", m.Connect.Span), rules.ShardHosts, "name a secret as secret:, and let clients add theirs themselves",
+			c.Errorf(m.Connect.places.of("parameters", m.Connect.Span), rules.ShardHosts,
+				"name a secret as secret:, and let clients add theirs themselves",
 				"the parameter %s of shard map %q would be shown to whoever asks where a key lives", name, m.ID)
 		}
 	}
@@ -200,7 +202,8 @@ func (c *checker) checkRegistration(m *ShardMap) {
 	if r == nil {
 		return
 	}
-	if u, err := url.Parse(r.Check); r.Check != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {
+	if u, err := url.Parse(r.Check); r.Check != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
+		u.User != nil) {
 		c.Errorf(r.places.of("check", r.Span), rules.ShardRules, "want such as http://127.0.0.1:9081/v1/users, without a password",
 			"check is not an absolute http or https URL: %q", r.Check)
 	}
@@ -220,7 +223,8 @@ func (c *checker) checkPlacementRule(m *ShardMap, rule *PlacementRule) {
 		e.Compile(&expr.Scope{Roots: []string{"event"}}, datum.BoolKind, c.Reporter)
 	}
 	if (len(rule.Shards) > 0) == (rule.Class != "") {
-		c.Errorf(rule.Span, rules.ShardRules, "say either shards: or class:", "a rule of shard map %q does not say where its keys go, or says it twice", m.ID)
+		c.Errorf(rule.Span, rules.ShardRules, "say either shards: or class:", "a rule of shard map %q does not say where its keys go, or "+
+			"says it twice", m.ID)
 	}
 	classes, ids := map[string]bool{}, map[string]bool{}
 	for _, s := range m.Shards {
@@ -228,7 +232,8 @@ func (c *checker) checkPlacementRule(m *ShardMap, rule *PlacementRule) {
 	}
 	for i, id := range rule.Shards {
 		if !ids[id] {
-			c.unknown(rule.places.of(fmt.Sprintf("shards[%d]", i), rule.places.of("shards", rule.Span)), rules.ShardRules, "shard", id, diag.NamesIn(ids))
+			c.unknown(rule.places.of(fmt.Sprintf("shards[%d]", i), rule.places.of("shards", rule.Span)), rules.ShardRules, "shard", id,
+				diag.NamesIn(ids))
 		}
 	}
 	if rule.Class != "" && !classes[rule.Class] {

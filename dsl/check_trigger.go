@@ -2,9 +2,10 @@ package dsl
 
 import (
 	"net/url"
+	"time"
+
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
-	"time"
 
 	// Zones must not depend on the machine that validates.
 	_ "time/tzdata"

@@ -143,7 +143,8 @@ func (c *pipelineCheck) assign(a assignment, sure bool) {
 			c.known[name] = typing.Either(c.known[name], c.become(name, v))
 		}
 	}
-	if why := c.steps[a.step].whyLeftOut(); why != "" && was != nil && was.Shape&datum.NullShape != 0 && c.known[name] != nil && c.known[name].Why == "" {
+	if why := c.steps[a.step].whyLeftOut(); why != "" && was != nil && was.Shape&datum.NullShape != 0 && c.known[name] != nil &&
+		c.known[name].Why == "" {
 		o := *c.known[name]
 		o.Why = why
 		c.known[name] = &o

@@ -118,7 +118,10 @@ func (j *fitting) dependencies(s *jsonschema.Schema, m map[string]any, done *eva
 		fit(name, s.DependentSchemas[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.DependentRequired)) {
-		want(name, s.DependentRequired[name], func(lacks []string) jsonschema.ErrorKind { return &kind.DependentRequired{Prop: name, Missing: lacks} })
+		want(name, s.DependentRequired[name], func(lacks []string) jsonschema.ErrorKind {
+			return &kind.DependentRequired{Prop: name,
+				Missing: lacks}
+		})
 	}
 	return append(out, j.gaveUp()...)
 }

@@ -16,7 +16,8 @@ import (
 func schemaKeywords() map[string]func(t *rapid.T, depth int) any {
 	return map[string]func(t *rapid.T, depth int) any{
 		"type": func(t *rapid.T, _ int) any {
-			return rapid.SliceOfNDistinct(rapid.SampledFrom([]any{"null", "boolean", "integer", "number", "string", "array", "object"}), 1, 3, rapid.ID).Draw(t, "types")
+			return rapid.SliceOfNDistinct(rapid.SampledFrom([]any{"null", "boolean", "integer", "number", "string", "array", "object"}), 1, 3,
+				rapid.ID).Draw(t, "types")
 		},
 		"const":             func(t *rapid.T, _ int) any { return schemaData(t, 1) },
 		"enum":              func(t *rapid.T, _ int) any { return []any{schemaData(t, 1), schemaData(t, 0)} },
@@ -71,10 +72,12 @@ func listOfSchemas(t *rapid.T, depth int) any { return []any{aSchema(t, depth), 
 // aSchema makes a schema of a few keywords.
 func aSchema(t *rapid.T, depth int) any {
 	if depth == 0 {
-		return rapid.SampledFrom([]any{true, false, map[string]any{}, map[string]any{"type": "integer"}, map[string]any{"$ref": "#/$defs/leaf"}}).Draw(t, "leaf")
+		return rapid.SampledFrom([]any{true, false, map[string]any{}, map[string]any{"type": "integer"},
+			map[string]any{"$ref": "#/$defs/leaf"}}).Draw(t, "leaf")
 	}
 	out := map[string]any{}
-	single := []string{"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedProperties", "unevaluatedItems"}
+	single := []string{"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedProperties",
+		"unevaluatedItems"}
 	names := slices.Concat(diag.SortedKeys(schemaKeywords()), single, single)
 	for range rapid.IntRange(1, 4).Draw(t, "keywords") {
 		name := rapid.SampledFrom(names).Draw(t, "keyword")
@@ -124,7 +127,8 @@ func TestContractsSayWhatTheLibrarySays(t *testing.T) {
 				}},
 			}
 			if rapid.Bool().Draw(t, "old") {
-				m["$schema"] = rapid.SampledFrom([]string{"https://json-schema.org/draft/2019-09/schema", "http://json-schema.org/draft-07/schema#"}).Draw(t, "draft")
+				m["$schema"] = rapid.SampledFrom([]string{"https://json-schema.org/draft/2019-09/schema",
+					"http://json-schema.org/draft-07/schema#"}).Draw(t, "draft")
 			}
 		} else {
 			schema = map[string]any{"not": schema}

@@ -153,7 +153,8 @@ func ofParts(s *jsonschema.Schema) []*jsonschema.Schema {
 		out = append(out, one)
 	}
 	for _, one := range []any{
-		s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems, s.AdditionalProperties, s.AdditionalItems, s.Items,
+		s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems, s.AdditionalProperties, s.AdditionalItems,
+		s.Items,
 	} {
 		switch one := one.(type) {
 		case *jsonschema.Schema:

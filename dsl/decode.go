@@ -52,7 +52,8 @@ func (d *decoder) document(v *expr.Value) {
 		return
 	}
 	if v.Kind != expr.ValueMap {
-		d.errorf(head(v), rules.Kind, "begin with one of "+strings.Join(spec.Names(), ", "), "a file must be a mapping, this one is %s", describeValue(v))
+		d.errorf(head(v), rules.Kind, "begin with one of "+strings.Join(spec.Names(), ", "), "a file must be a mapping, this one is %s",
+			describeValue(v))
 		return
 	}
 	d.object(v, spec, "file", allowance{})
@@ -77,7 +78,8 @@ func (d *decoder) check(v *expr.Value, f *Field, name string, may allowance) {
 	switch v.Kind {
 	case expr.ValueExpr:
 		if may.noExpr || !may.body && !f.value {
-			d.errorf(v.Span, rules.NoExpr, cmp.Or(exprBelowHint(f, name), "write the value itself"), "field %q takes no expression: it is fixed before anything runs", name)
+			d.errorf(v.Span, rules.NoExpr, cmp.Or(exprBelowHint(f, name), "write the value itself"), "field %q takes no expression: it is fixed "+
+				"before anything runs", name)
 		}
 	case expr.ValueSecret:
 		d.secretAllowed(v, f, name, may)
@@ -206,7 +208,8 @@ func (d *decoder) wrongKind(v *expr.Value, f *Field, name string) {
 func (d *decoder) secretAllowed(v *expr.Value, f *Field, name string, may allowance) {
 	switch {
 	case !may.body, may.noSecret:
-		d.errorf(v.Span, rules.Secret, "", "field %q: a secret may only stand in the body of a handler that calls a service, such as below request", name)
+		d.errorf(v.Span, rules.Secret, "",
+			"field %q: a secret may only stand in the body of a handler that calls a service, such as below request", name)
 	case may.noExpr || f.Kind != datum.AnyKind && f.Kind != datum.StringKind && !f.Names:
 		d.errorf(v.Span, rules.Secret, "", "field %q: want %s, a secret is text known only at run time", name, datum.Wants[f.Kind])
 	}

@@ -122,7 +122,8 @@ func (d *decoder) body(v *expr.Value, typed, bare []int) *handlerBody {
 		if first.Name != requestType {
 			hint = "drop it, or make it a handler of its own"
 		}
-		d.errorf(v.Names[i].Span, rules.TwoTypes, hint, "field %q belongs to the handler type request, not to the handler itself", v.Names[i].Name)
+		d.errorf(v.Names[i].Span, rules.TwoTypes, hint, "field %q belongs to the handler type request, not to the handler itself",
+			v.Names[i].Name)
 	}
 	value := v.Elems[typed[0]]
 	if value.IsNull() {

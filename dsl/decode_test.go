@@ -27,18 +27,23 @@ func TestDecodeFillsEveryKind(t *testing.T) {
 		}},
 		{map[string]any{"size": 5, "limit": "5/m"}, func(e *everything) { e.Size, e.Limit = 5, datum.Rate{Count: 5, Per: time.Minute} }},
 		{map[string]any{"who": "a", "list": []any{}}, func(e *everything) { e.Who, e.List = Names{"a"}, []string{} }},
-		{map[string]any{"who": []any{"a", "b"}, "counts": []any{1, 2.0}}, func(e *everything) { e.Who, e.Counts = Names{"a", "b"}, []int{1, 2} }},
+		{map[string]any{"who": []any{"a", "b"}, "counts": []any{1, 2.0}}, func(e *everything) {
+			e.Who, e.Counts = Names{"a", "b"},
+				[]int{1, 2}
+		}},
 		{map[string]any{"any": []any{nil, 1}, "map": map[string]any{"x": nil}}, func(e *everything) {
 			e.Any, e.Map = []any{nil, 1}, map[string]any{"x": nil}
 		}},
 		{map[string]any{"texts": map[string]any{"a": "b"}, "lists": map[string]any{"a": []any{"b"}}}, func(e *everything) {
 			e.Texts, e.Lists = map[string]string{"a": "b"}, map[string][]string{"a": {"b"}}
 		}},
-		{map[string]any{"inner": map[string]any{"name": "a", "again": map[string]any{"name": "b"}}, "inners": []any{map[string]any{"name": "c"}}, "maybe": 7}, func(e *everything) {
+		{map[string]any{"inner": map[string]any{"name": "a", "again": map[string]any{"name": "b"}},
+			"inners": []any{map[string]any{"name": "c"}}, "maybe": 7}, func(e *everything) {
 			e.Inner, e.Inners, e.Maybe = &inner{"a", &inner{"b", nil}}, []inner{{Name: "c"}}, &seven
 		}},
 	} {
-		want := everything{Text: "none", Flag: true, Share: 0.5, Wait: 5 * time.Second, Size: 1 << 20, Limit: datum.Rate{Count: 10, Per: time.Second}, List: []string{"x", "y"}}
+		want := everything{Text: "none", Flag: true, Share: 0.5, Wait: 5 * time.Second, Size: 1 << 20,
+			Limit: datum.Rate{Count: 10, Per: time.Second}, List: []string{"x", "y"}}
 		c.want(&want)
 		have := everything{Text: "left over", Maybe: &seven}
 		if err := everythingSpec().Decode(any(c.data), &have); err != nil {
@@ -84,8 +89,10 @@ func TestDecodeSaysWhatItWants(t *testing.T) {
 		{"lists", map[string]any{"a": []any{"b", true}}, `field "lists.a[1]": want text, have true`},
 		{"inner", "x", `field "inner": want a mapping, have "x"`},
 		{"inner", map[string]any{}, `field "inner.name": required, but it is not given or null`},
-		{"inner", map[string]any{"name": "a", "again": map[string]any{"name": "b", "x": 1}}, `field "inner.again.x": unknown; the fields are name, again`},
-		{"inners", []any{map[string]any{"name": "not ok"}}, `field "inners[0].name": want a name of up to 64 letters a-z, digits, - and _, beginning with a letter or digit, have "not ok"`},
+		{"inner", map[string]any{"name": "a", "again": map[string]any{"name": "b", "x": 1}},
+			`field "inner.again.x": unknown; the fields are name, again`},
+		{"inners", []any{map[string]any{"name": "not ok"}},
+			`field "inners[0].name": want a name of up to 64 letters a-z, digits, - and _, beginning with a letter or digit, have "not ok"`},
 		{"text", datum.Secret{Name: "S"}, `field "text": want text, have a secret`},
 		{"nope", 1, `field "nope": unknown; the fields are ` + strings.Join(everythingSpec().Names(), ", ")},
 	} {
@@ -114,7 +121,8 @@ func TestDecodeReplacesSecretsWhereverTheyStand(t *testing.T) {
 	if err := everythingSpec().DecodeWith(data, &have, resolve); err != nil {
 		t.Fatal(err)
 	}
-	want := []any{"the a", []any{"the b", map[string]any{"c": "the c"}, 1}, map[string]any{"d": "the d"}, map[string]string{"e": "the e"}, Names{"the f"}, []string{"the g"}}
+	want := []any{"the a", []any{"the b", map[string]any{"c": "the c"}, 1}, map[string]any{"d": "the d"}, map[string]string{"e": "the e"},
+		Names{"the f"}, []string{"the g"}}
 	if diff := cmp.Diff(want, []any{have.Text, have.Any, have.Map, have.Texts, have.Who, have.List}); diff != "" {
 		t.Errorf("-want +have:\n%s", diff)
 	}
@@ -129,7 +137,8 @@ func TestDecodeReplacesSecretsWhereverTheyStand(t *testing.T) {
 		}
 	}
 	have = everything{}
-	if err := everythingSpec().Decode(map[string]any{"any": datum.Secret{Name: "b"}}, &have); err != nil || have.Any != any(datum.Secret{Name: "b"}) {
+	if err := everythingSpec().Decode(map[string]any{"any": datum.Secret{Name: "b"}}, &have); err != nil ||
+		have.Any != any(datum.Secret{Name: "b"}) {
 		t.Errorf("have %v, %v", have.Any, err)
 	}
 }

@@ -124,7 +124,8 @@ func (p *proof) check(i int) {
 	conditions, own := p.steps[i].conditionReads(), h.ConditionReads()
 	reported := make(map[string]bool)
 	p.checkConditions(i, reported)
-	for n, read := range slices.Concat(own, h.ItemReads(), h.AwaitReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads(), h.undoReads()) {
+	for n, read := range slices.Concat(own, h.ItemReads(), h.AwaitReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads(),
+		h.undoReads()) {
 		if n >= len(own) && looksAt(conditions, read.Path) {
 			continue
 		}
@@ -248,7 +249,8 @@ func (p *proof) follow(name string, step int) []cause {
 				return nil
 			}
 			sure = false
-			causes = append(causes, p.unchosen(a.step, a.key.Span, fmt.Sprintf("%q sets shared-state.%s; it is in a branch, which may not be taken", p.steps[a.step].ID, name)))
+			causes = append(causes, p.unchosen(a.step, a.key.Span,
+				fmt.Sprintf("%q sets shared-state.%s; it is in a branch, which may not be taken", p.steps[a.step].ID, name)))
 		}
 		if sure && len(causes) == 0 {
 			return nil

@@ -55,7 +55,8 @@ func (p *proof) onlyUnder(name string, i int, demands []string) []step {
 			continue
 		}
 		s := p.steps[a.step]
-		if !s.IsCritical() || s.goesOn() != nil || p.conditional(a.step, i) || !s.underCondition() || expr.ImpliedBy(s.demands(p.parsed), demands) {
+		if !s.IsCritical() || s.goesOn() != nil || p.conditional(a.step, i) || !s.underCondition() ||
+			expr.ImpliedBy(s.demands(p.parsed), demands) {
 			return nil // it is sure, or the proof itself has looked at it
 		}
 		chain = append(chain, s)
@@ -67,7 +68,8 @@ func (p *proof) onlyUnder(name string, i int, demands []string) []step {
 // a condition.
 func (p *proof) sourceUnder(id string, i int, demands []string) []step {
 	for j, s := range p.steps[:i] {
-		if !p.steps[i].hides(s) && s.ID == id && s.IsCritical() && s.goesOn() == nil && !p.conditional(j, i) && s.underCondition() && !expr.ImpliedBy(s.demands(p.parsed), demands) {
+		if !p.steps[i].hides(s) && s.ID == id && s.IsCritical() && s.goesOn() == nil && !p.conditional(j, i) && s.underCondition() &&
+			!expr.ImpliedBy(s.demands(p.parsed), demands) {
 			return []step{s}
 		}
 	}

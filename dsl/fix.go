@@ -130,7 +130,8 @@ var (
 
 // fixOf gives the edit that mends a finding.
 func (s *source) fixOf(d diag.Diagnostic) (edit, bool) {
-	if d.Start.Line < 1 || d.End.Line > len(s.lines) || d.Start.Column > len(s.lines[d.Start.Line-1])+1 || d.End.Column > len(s.lines[d.End.Line-1])+1 {
+	if d.Start.Line < 1 || d.End.Line > len(s.lines) || d.Start.Column > len(s.lines[d.Start.Line-1])+1 ||
+		d.End.Column > len(s.lines[d.End.Line-1])+1 {
 		return edit{}, false
 	}
 	e := edit{from: d.Start, to: d.End}

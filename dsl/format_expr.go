@@ -84,7 +84,8 @@ func (b *breaker) cuts(from, to int, operators []string) []int {
 		if !t.Is(operators...) || i == from || i == to-1 {
 			continue
 		}
-		if before := b.tokens[i-1]; t.Is("+", "-") && (before.Kind == syntax.SymbolToken && !before.Is(")", "]", "}") || before.Is("and", "or", "not", "in")) {
+		if before := b.tokens[i-1]; t.Is("+", "-") && (before.Kind == syntax.SymbolToken && !before.Is(")", "]", "}") ||
+			before.Is("and", "or", "not", "in")) {
 			continue // a sign
 		}
 		if t.Is("if", "else", "?", ":") {

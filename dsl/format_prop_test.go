@@ -82,8 +82,10 @@ func corpus(t testing.TB) []string {
 // odd are lines and endings that people leave in files.
 var odd = []string{
 	"", "   ", "# note", "    # deep", "        #deeper", "x: |+\n  a\n\n", "x: |\n   a\n  \n    b", "x: >-\n    a\n    b", "x: |2\n    a",
-	"x: !$ >\n     a and\n     b  ", "x: !$ \"a\n  and b\" # why", "x: 'a\n\n      b'", "x: \"a \\\n   b\\ \n  c\"", "x: a\n    b\n    # c", "- a", "-   - b\n    - c",
-	"x: {a: 1,\n   # in\n b: [ 1,2\n ,3 ]\n}", "x: !secret   A", "x: &a\n   y: 1\nz:   *a", "x:\n\n\n  y", "x:\n- 1\n# at\n- 2", "? a\n: b", "...", "\ty: 1",
+	"x: !$ >\n     a and\n     b  ", "x: !$ \"a\n  and b\" # why", "x: 'a\n\n      b'", "x: \"a \\\n   b\\ \n  c\"", "x: a\n    b\n    # c",
+	"- a", "-   - b\n    - c",
+	"x: {a: 1,\n   # in\n b: [ 1,2\n ,3 ]\n}", "x: !secret   A", "x: &a\n   y: 1\nz:   *a", "x:\n\n\n  y", "x:\n- 1\n# at\n- 2", "? a\n: b",
+	"...", "\ty: 1",
 	"x#xget: /a/b", "x#and:\n      - true\n      - value#not: [ true ]",
 }
 
@@ -152,7 +154,8 @@ func FuzzReformat(f *testing.F) {
 // it that could be broken further.
 func TestWideBracketsBecomeBlocks(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"a: " + wide[0], "- " + wide[0], wide[0], "- - " + wide[2] + " # why", "a: &b " + wide[2], "a:\n- " + wide[2]} {
+	for _, text := range []string{"a: " + wide[0], "- " + wide[0], wide[0], "- - " + wide[2] + " # why", "a: &b " + wide[2], "a:\n- " +
+		wide[2]} {
 		checkLayout(t, []byte(text))
 		have, _, err := Reformat(diag.File{Name: "a.yaml", Data: []byte(text)})
 		if err != nil {

@@ -169,7 +169,8 @@ var foreigns = map[string][]foreign{
 		{"http https rest api fetch curl call-http webhook get post put", "write request: {method: …, url: …}"},
 		{"sleep delay pause timer", "write wait: {for: …}"},
 		{"log print echo", "delete it: what each handler got and gave is kept with its run"},
-		{"run script exec shell command python code lambda function uses", "put the code behind a URL, and write request: {url: …}: no code runs here"},
+		{"run script exec shell command python code lambda function uses", "put the code behind a URL, and write request: {url: …}: no " +
+			"code runs here"},
 		{"if when condition only-if", "write enabled:"},
 		{"foreach loop with-items repeat", "write for-each: {items: …}"},
 		{"retries attempts max-attempts backoff max-retries", "write retry: {attempts: …}"},
@@ -374,7 +375,8 @@ func shortUnit(unit string) string {
 // nameHint makes a name of a text that is none.
 func nameHint(text string) string {
 	name := strings.Trim(looseName.ReplaceAllString(text, "-"), "-_")
-	if !datum.TextForms["id"].Expr.MatchString(name) || slices.ContainsFunc([]rune(text), func(r rune) bool { return r > 0x7f && unicode.IsLetter(r) }) {
+	if !datum.TextForms["id"].Expr.MatchString(name) ||
+		slices.ContainsFunc([]rune(text), func(r rune) bool { return r > 0x7f && unicode.IsLetter(r) }) {
 		return ""
 	}
 	return "write " + name

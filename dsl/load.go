@@ -80,7 +80,8 @@ func Load(files []diag.File, o Options) (*Bundle, []diag.Diagnostic) {
 // empty tells whether nothing at all was understood of a file.
 func (d *Document) empty() bool {
 	return d.Configs == nil && d.ConfigSchemas == nil && d.Schemas == nil &&
-		len(d.Services)+len(d.Flows)+len(d.Pipelines)+len(d.Handlers)+len(d.Triggers)+len(d.Events)+len(d.Templates)+len(d.ShardMaps)+len(d.Clusters) == 0
+		len(d.Services)+len(d.Flows)+len(d.Pipelines)+len(d.Handlers)+len(d.Triggers)+len(d.Events)+len(d.Templates)+len(d.ShardMaps)+
+			len(d.Clusters) == 0
 }
 
 // hashFiles gives the hash of names and contents, each preceded by its length

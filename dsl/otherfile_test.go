@@ -90,7 +90,8 @@ steps: {latency: 3s}
 	if k := two[1].Key; k.Name != "two" || k.Span.String() != "x.yaml:4:3" {
 		t.Errorf("want the key of the answers, have %+v", k)
 	}
-	if v, err := one[0].Reply.Eval(datum.Env{"request": map[string]any{"id": 7}}); err != nil || !reflect.DeepEqual(v, map[string]any{"id": 7}) {
+	if v, err := one[0].Reply.Eval(datum.Env{"request": map[string]any{"id": 7}}); err != nil ||
+		!reflect.DeepEqual(v, map[string]any{"id": 7}) {
 		t.Errorf("want the reply, have %v, %v", v, err)
 	}
 	if e := have.Ends["a"]; e.Word != "good" || e.Key.Name != "a" {

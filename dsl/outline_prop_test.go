@@ -47,18 +47,34 @@ pipelines:
 // promisedGrammar makes expressions of that payload: N a number, T a text, B a
 // condition, I a list of items, V any value, each maybe null. The payload is o.
 var promisedGrammar = map[rune][]string{
-	'N': {"1", "o.total", "o.tip", "o.address.flat", "o.items[0].price", "first(o.items).price", "first(o.items)?.price", "o.payment.card.price", "o.parts[0]",
-		"N + N", "N * N", "-N", "N ?? N", "N if B else N", "sum(I, #.price)", "sum(map(I, #.price))", "len(T)", "count(I)", "sum(o.parts)", "max(N, N)", "sum(filter(o.parts, # != null))",
+	'N': {
+		"1", "o.total", "o.tip", "o.address.flat", "o.items[0].price", "first(o.items).price", "first(o.items)?.price", "o.payment.card.price",
+		"o.parts[0]",
+		"N + N", "N * N", "-N", "N ?? N", "N if B else N", "sum(I, #.price)", "sum(map(I, #.price))", "len(T)", "count(I)", "sum(o.parts)",
+		"max(N, N)", "sum(filter(o.parts, # != null))",
 		"let v = N; v + N", "reduce(I, #acc + #.price, N)", "o?.payment?.card?.price", "find(I, #.name == T)?.price ?? N", "len(o.labels ?? {})",
-		"sortBy(I, #.name)[0].price", "sortBy(I, #.price)[0].price", "len(groupBy(I, #.name ?? T))", "len(groupBy(I, #.tags))", "mean(o.parts)", "min(map(I, #.price))", "count(I, #.name == T)"},
-	'T': {"'a'", "o.id", "o.tariff", "o.comment", "o.address.city", "o.payment.method", "o.labels.vip", "o.labels['a']", "o.items[0].name", "first(I)?.name",
-		"T + T", "upper(T)", "T ?? T", "T if B else T", "join(map(I, #.name), T)", "join(map(I, #.name ?? T), T)", "o.payment?.card?.name", "string(N)", "o?.labels?.vip", "let w = T; w + T",
-		"join(o.items[0].tags ?? [], T)", "values(o.labels ?? {})[0] ?? T"},
-	'B': {"true", "o.urgent", "o.urgent == true", "N > N", "T == T", "N == null", "T != null", "T startsWith T", "B and B", "B or B", "not B", "T in ['a', 'b']", "'tip' in o", "'comment' in o",
-		"'vip' in o.labels", "o.payment != null", "o.payment?.card != null", "o.labels != null", "o.tip != null", "o.comment != null", "o.tip == null", "o.address.flat != null",
-		"any(I, #.name == T)", "all(I, #.name != null and #.name startsWith T)", "type(o.comment) == 'string'", "o.payment == null or o.payment.method == T",
-		"o.payment?.card?.name == 'a' and o.payment.card.name startsWith T", "o.tip != null and o.tip > N", "len(o.items) > N", "V == V", "B if B else B"},
-	'I': {"o.items", "filter(I, #.name != null)", "filter(I, #.price > N)", "I + I", "I if B else I", "o.items[0:1]", "reverse(I)", "o.payment?.card != null ? [o.payment.card] : I", "map(I, {price: #.price * 2})"},
+		"sortBy(I, #.name)[0].price", "sortBy(I, #.price)[0].price", "len(groupBy(I, #.name ?? T))", "len(groupBy(I, #.tags))", "mean(o.parts)",
+		"min(map(I, #.price))", "count(I, #.name == T)",
+	},
+	'T': {
+		"'a'", "o.id", "o.tariff", "o.comment", "o.address.city", "o.payment.method", "o.labels.vip", "o.labels['a']", "o.items[0].name",
+		"first(I)?.name",
+		"T + T", "upper(T)", "T ?? T", "T if B else T", "join(map(I, #.name), T)", "join(map(I, #.name ?? T), T)", "o.payment?.card?.name",
+		"string(N)", "o?.labels?.vip", "let w = T; w + T",
+		"join(o.items[0].tags ?? [], T)", "values(o.labels ?? {})[0] ?? T",
+	},
+	'B': {
+		"true", "o.urgent", "o.urgent == true", "N > N", "T == T", "N == null", "T != null", "T startsWith T", "B and B", "B or B", "not B",
+		"T in ['a', 'b']", "'tip' in o", "'comment' in o",
+		"'vip' in o.labels", "o.payment != null", "o.payment?.card != null", "o.labels != null", "o.tip != null", "o.comment != null",
+		"o.tip == null", "o.address.flat != null",
+		"any(I, #.name == T)", "all(I, #.name != null and #.name startsWith T)", "type(o.comment) == 'string'", "o.payment == null or " +
+			"o.payment.method == T",
+		"o.payment?.card?.name == 'a' and o.payment.card.name startsWith T", "o.tip != null and o.tip > N", "len(o.items) > N", "V == V",
+		"B if B else B",
+	},
+	'I': {"o.items", "filter(I, #.name != null)", "filter(I, #.price > N)", "I + I", "I if B else I", "o.items[0:1]", "reverse(I)",
+		"o.payment?.card != null ? [o.payment.card] : I", "map(I, {price: #.price * 2})"},
 	'V': {"null", "o.comment", "o.payment", "o.labels", "o.items[0]", "N", "T", "B", "I"},
 }
 

@@ -347,7 +347,8 @@ func (a all) others() (fit all, open bool) {
 	named := false
 	for _, s := range a {
 		named = named || len(s.Properties) > 0
-		if s.PatternProperties != nil || s.If != nil || s.DependentSchemas != nil || s.Dependencies != nil || s.Not != nil || s.DynamicRef != nil || s.RecursiveRef != nil {
+		if s.PatternProperties != nil || s.If != nil || s.DependentSchemas != nil || s.Dependencies != nil || s.Not != nil ||
+			s.DynamicRef != nil || s.RecursiveRef != nil {
 			return nil, true
 		}
 		switch extra := s.AdditionalProperties.(type) {

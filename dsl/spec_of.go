@@ -150,7 +150,8 @@ func (f *Field) constrain(tags map[string]string, bug func(string, ...any)) {
 	target.Min, target.Max, target.Pattern = tags["min"], tags["max"], tags["pattern"]
 	f.Default = tags["default"]
 	if kind, ok := tags["kind"]; ok {
-		f.ExprKind, ok = map[string]datum.Kind{"bool": datum.BoolKind, "map": datum.MapKind, "list": datum.ListKind, "string": datum.StringKind, "int": datum.IntKind, "float": datum.FloatKind, "schema": datum.SchemaKind}[kind]
+		f.ExprKind, ok = map[string]datum.Kind{"bool": datum.BoolKind, "map": datum.MapKind, "list": datum.ListKind, "string": datum.StringKind,
+			"int": datum.IntKind, "float": datum.FloatKind, "schema": datum.SchemaKind}[kind]
 		if !ok || f.Kind != datum.AnyKind {
 			bug("the tag kind cannot be %q here", kind)
 		}
@@ -184,7 +185,8 @@ func (f *Field) bound(text string, bug func(string, ...any)) any {
 		return nil
 	}
 	v, err := f.parse(text)
-	if err != nil || !slices.Contains([]datum.Kind{datum.IntKind, datum.FloatKind, datum.DurationKind, datum.BytesKind, datum.RateKind}, f.Kind) {
+	if err != nil || !slices.Contains([]datum.Kind{datum.IntKind, datum.FloatKind, datum.DurationKind, datum.BytesKind, datum.RateKind},
+		f.Kind) {
 		bug("the bound %q makes no sense", text)
 	}
 	return v

@@ -91,7 +91,8 @@ func (r *reading) suppressions(report *diag.Reporter) []*suppression {
 		}
 		form := ignoreForm.FindStringSubmatch(line[m[2]:])
 		if form == nil {
-			report.Warnf(at, rules.NoReason, "write it as # procaas:ignore PC0602 because …, with the reason", "the comment says no code, or no reason")
+			report.Warnf(at, rules.NoReason, "write it as # procaas:ignore PC0602 because …, with the reason",
+				"the comment says no code, or no reason")
 			continue
 		}
 		s := &suppression{Span: at, code: diag.Code(form[1]), from: i + 1}

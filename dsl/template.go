@@ -67,7 +67,8 @@ func (d *decoder) template(v *expr.Value) {
 				for _, k := range parameters.Keys() {
 					known = append(known, k.Name)
 				}
-				d.errorf(e.Stretch(p.from, p.to), rules.Template, choice(p.name, known, "the parameters are"), "the template has no parameter %s", datum.DescribeData(p.name))
+				d.errorf(e.Stretch(p.from, p.to), rules.Template, choice(p.name, known, "the parameters are"), "the template has no parameter %s",
+					datum.DescribeData(p.name))
 			default:
 				read[p.name] = true
 			}
@@ -125,14 +126,16 @@ func (d *decoder) expand(v *expr.Value) {
 	p := d.templates[name]
 	if p == nil {
 		if !d.partial {
-			d.errorf(at, rules.Template, choice(name, diag.SortedKeys(d.templates), "the templates are"), "there is no template %s", datum.DescribeData(name))
+			d.errorf(at, rules.Template, choice(name, diag.SortedKeys(d.templates), "the templates are"), "there is no template %s",
+				datum.DescribeData(name))
 		}
 		return
 	}
 	if p.handler == nil || p.handler.Kind != expr.ValueMap {
 		return // reported where it is declared
 	}
-	x := &expansion{decoder: d, mould: p, given: make(map[string]*expr.Value), via: &diag.Related{Span: at, Message: "template " + name + " is used here"}}
+	x := &expansion{decoder: d, mould: p, given: make(map[string]*expr.Value), via: &diag.Related{Span: at, Message: "template " + name +
+		" is used here"}}
 	x.gather(use)
 	for i, k := range p.handler.Names {
 		if k.Name == "id" || k.Name == "use" || v.Get(k.Name) != nil {
@@ -193,7 +196,8 @@ func (x *expansion) key(k expr.Key) expr.Key { return expr.Key{Name: k.Name, Spa
 func (x *expansion) value(v *expr.Value) *expr.Value {
 	if x.expanded++; x.expanded > maxValues {
 		if x.expanded == maxValues+1 {
-			x.errorf(x.via.Span, rules.TooLarge, "split the file, or use smaller templates", "more than %d values once templates are expanded", maxValues)
+			x.errorf(x.via.Span, rules.TooLarge, "split the file, or use smaller templates", "more than %d values once templates are expanded",
+				maxValues)
 		}
 		return &expr.Value{Span: v.Span}
 	}
@@ -218,7 +222,8 @@ func (x *expansion) expr(v, out *expr.Value) *expr.Value {
 	src := []rune(e.Source)
 	if len(reads) == 1 && reads[0].from == 0 && reads[0].to == len(src) {
 		if arg := x.given[reads[0].name]; arg != nil {
-			return (&expansion{decoder: x.decoder, mould: x.mould, via: &diag.Related{Span: v.Span, Message: "template " + x.id + " puts it here"}}).value(arg)
+			return (&expansion{decoder: x.decoder, mould: x.mould, via: &diag.Related{Span: v.Span, Message: "template " + x.id +
+				" puts it here"}}).value(arg)
 		}
 	}
 	made := &expr.Expr{Span: out.Span}
@@ -258,7 +263,8 @@ func (x *expansion) inline(v *expr.Value, at diag.Span) string {
 	case expr.ValueSecret:
 		x.report(diag.Diagnostic{
 			Span: v.Span, Code: rules.Template, Hint: "let the template say nothing but !$ params.NAME there",
-			Message: "a secret cannot be a part of an expression", Related: []diag.Related{{Span: at, Message: "template " + x.id + " puts it here"}},
+			Message: "a secret cannot be a part of an expression",
+			Related: []diag.Related{{Span: at, Message: "template " + x.id + " puts it here"}},
 		})
 		return "null"
 	case expr.ValueList:
@@ -308,7 +314,8 @@ func (c *checker) checkTemplates() {
 			}
 		}
 		if t.ID != "" && !used[t.ID] && !c.partial {
-			c.Warnf(t.places.of("id", t.Span), rules.Template, "delete it, or use it: nothing of its handler is checked until then", "nobody uses template %q", t.ID)
+			c.Warnf(t.places.of("id", t.Span), rules.Template, "delete it, or use it: nothing of its handler is checked until then",
+				"nobody uses template %q", t.ID)
 		}
 	}
 }

@@ -53,7 +53,8 @@ func Upgrade(f diag.File) ([]byte, []diag.Diagnostic, error) {
 	}
 	var after diag.Reporter
 	again.reporter = &after
-	if now := again.value(next); diag.HasErrors(after.Found) || !sameTrees(was, now) || !slices.Equal(s.remarksOf(root), again.remarksOf(next)) {
+	if now := again.value(next); diag.HasErrors(after.Found) || !sameTrees(was, now) ||
+		!slices.Equal(s.remarksOf(root), again.remarksOf(next)) {
 		return nil, nil, ErrNotUpgraded
 	}
 	return text, nil, nil

@@ -61,13 +61,16 @@ func v1Condition(t *rapid.T, depth int) []string {
 	case 5:
 		return []string{"{value#xget: " + path + "}"}
 	case 6:
-		needle := rapid.SampledFrom([]string{"needle: 1", "needle#xget: /event/payload/n", "needle: !$ event.payload.n + 1", "needle: {k: 1}"}).Draw(t, "needle")
+		needle := rapid.SampledFrom([]string{"needle: 1", "needle#xget: /event/payload/n", "needle: !$ event.payload.n + 1",
+			"needle: {k: 1}"}).Draw(t, "needle")
 		return []string{noted("value#contains:"), "  haystack: [1, 2, {k: 1}]", "  " + needle}
 	case 7:
-		return []string{rapid.SampledFrom([]string{"true", "false", "{value#contains: {haystack#xget: /event/payload/list, needle: 1}}"}).Draw(t, "fixed")}
+		return []string{rapid.SampledFrom([]string{"true", "false",
+			"{value#contains: {haystack#xget: /event/payload/list, needle: 1}}"}).Draw(t, "fixed")}
 	}
 	return []string{"!$ " + rapid.SampledFrom([]string{
-		"event.payload.a or event.payload.b", "event.payload.a and not event.payload.is-c", "event.payload.a if event.payload.b else event.payload.is-c",
+		"event.payload.a or event.payload.b", "event.payload.a and not event.payload.is-c", "event.payload.a if event.payload.b else " +
+			"event.payload.is-c",
 		"event.payload.n > 1", "not event.payload.a", "event.payload.maybe ?? false", "event.payload.a == event.payload.b",
 		"let x = event.payload.a; x or event.payload.b", "event.payload.n not in [1, 2]",
 	}).Draw(t, "expr")}

@@ -74,7 +74,8 @@ func (s *source) addV1Colons() bool {
 	for i, line := range s.lines {
 		if text := strings.TrimRight(string(line), " \t"); v1Bare.MatchString(text) {
 			at := diag.Pos{Line: i + 1, Column: utf8.RuneCountInString(text) + 1}
-			s.report(diag.Diagnostic{Span: s.at(at, at), Severity: diag.Warning, Code: rules.V1, Hint: "write " + strings.TrimLeft(text, " -") + ":", Message: "the colon behind the operator is missing"})
+			s.report(diag.Diagnostic{Span: s.at(at, at), Severity: diag.Warning, Code: rules.V1, Hint: "write " + strings.TrimLeft(text, " -") +
+				":", Message: "the colon behind the operator is missing"})
 		}
 	}
 	s.data, s.colons = mended, true
@@ -290,7 +291,8 @@ func (w *v1Writer) scalarText(n *yaml.Node) {
 var (
 	exprName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(-[A-Za-z0-9_]+)*$`)
 	exprIndex = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})$`)
-	exprWords = []string{"and", "or", "not", "in", "if", "else", "let", "nil", "true", "false", "True", "False", "None", "matches", "contains", "startsWith", "endsWith"}
+	exprWords = []string{"and", "or", "not", "in", "if", "else", "let", "nil", "true", "false", "True", "False", "None", "matches",
+		"contains", "startsWith", "endsWith"}
 )
 
 // get writes #xget: a path such as /order/info/tariff.

@@ -227,7 +227,8 @@ func (s *source) report(d diag.Diagnostic) {
 func (s *source) more(at diag.Span) bool {
 	s.findings++
 	if s.findings == maxFindings+1 {
-		s.reporter.Errorf(at, rules.TooManyFindings, "mend the first ones", "more than %d findings in this file; the rest is not shown", maxFindings)
+		s.reporter.Errorf(at, rules.TooManyFindings, "mend the first ones", "more than %d findings in this file; the rest is not shown",
+			maxFindings)
 	}
 	return s.findings <= maxFindings
 }

@@ -59,7 +59,8 @@ func (s *source) cut(end diag.Pos, text string) bool {
 	}
 	if r := c.rune(); (r == ',' || r == ']' || r == '}') && !balanced(text) {
 		at := s.at(c.pos(), diag.Pos{Line: c.line + 1, Column: c.column + 2})
-		s.errorf(at, rules.ExprTrap, s.trapHint(at.Start), "YAML cuts the expression off at %q: it ends an entry of the surrounding list or mapping", r)
+		s.errorf(at, rules.ExprTrap, s.trapHint(at.Start),
+			"YAML cuts the expression off at %q: it ends an entry of the surrounding list or mapping", r)
 		return true
 	}
 	return false

@@ -144,7 +144,8 @@ func (s *source) fixInBrackets(d diag.Diagnostic) (edit, bool) {
 	}
 	column := utf8.RuneCountInString(line[:to]) + 1
 	return edit{
-		from: diag.Pos{Line: d.Start.Line, Column: column}, to: diag.Pos{Line: d.Start.Line, Column: column + utf8.RuneCountInString(line[to:to+length])},
+		from: diag.Pos{Line: d.Start.Line, Column: column}, to: diag.Pos{Line: d.Start.Line, Column: column +
+			utf8.RuneCountInString(line[to:to+length])},
 		text: " " + quotedExpr(expr),
 	}, true
 }

@@ -35,7 +35,8 @@ func (s *source) slipOf(f failure) (slip, bool) {
 		line, i := s.lines[f.at.Line-1], f.at.Column-1
 		if i > 0 && i < len(line) && line[i] == '{' && line[i-1] == '$' {
 			inner, _, _ := strings.Cut(string(line[i+1:]), "}")
-			return slip{diag.Pos{Line: f.at.Line, Column: i}, "nothing replaces ${…}", "write !$ " + inner + ", or put it in quotes if it is text"}, true
+			return slip{diag.Pos{Line: f.at.Line, Column: i}, "nothing replaces ${…}", "write !$ " + inner +
+				", or put it in quotes if it is text"}, true
 		}
 	}
 	return slip{}, false
@@ -51,7 +52,8 @@ func (s *source) gluedColon(line int) (slip, bool) {
 		}
 		key := text[m[4]:m[5]]
 		return slip{
-			diag.Pos{Line: l, Column: len([]rune(text[:m[4]])) + 1}, "the colon of " + key + ": has no blank behind it, so this is text",
+			diag.Pos{Line: l, Column: len([]rune(text[:m[4]])) + 1},
+			"the colon of " + key + ": has no blank behind it, so this is text",
 			fmt.Sprintf("write %s: %s", key, text[m[6]:m[7]]),
 		}, true
 	}
@@ -97,7 +99,8 @@ func (s *source) misaligned(f failure) (slip, bool) {
 		}
 		switch {
 		case n == own && key > n && strings.Contains(f.problem, "expected '-'") && strings.ContainsRune(string(above), ':'):
-			return slip{f.at, f.wording(s), fmt.Sprintf("begin it with a hyphen, or indent it by %s to belong to the entry of line %d", spaces(key), l)}, true
+			return slip{f.at, f.wording(s), fmt.Sprintf("begin it with a hyphen, or indent it by %s to belong to the entry of line %d",
+				spaces(key), l)}, true
 		case n == own:
 			return slip{}, false
 		case n > own:

@@ -94,7 +94,8 @@ func (s *source) key(n *yaml.Node) (k expr.Key, op *v1Op, ok bool) {
 		s.errorf(at, rules.Key, "write the key itself", "an alias cannot be a key")
 		return k, nil, false
 	case n.Kind != yaml.ScalarNode:
-		s.errorf(at, rules.Key, s.braces(n), "a key must be text, this one is a %s", map[yaml.Kind]string{yaml.SequenceNode: "list", yaml.MappingNode: "mapping"}[n.Kind])
+		s.errorf(at, rules.Key, s.braces(n), "a key must be text, this one is a %s", map[yaml.Kind]string{yaml.SequenceNode: "list",
+			yaml.MappingNode: "mapping"}[n.Kind])
 		return k, nil, false
 	case n.Tag == "!!merge":
 		s.errorf(at, rules.MergeKey, "repeat the entries, or name the whole mapping with an anchor", "merge keys are not supported")
@@ -160,16 +161,20 @@ func (s *source) scalar(n *yaml.Node) *expr.Value {
 	case isQuoted(n) || s.startsWith(n, '!'):
 		v.Scalar = n.Value
 		if strings.HasPrefix(n.Value, "!$ ") {
-			s.report(diag.Diagnostic{Span: v.Span, Severity: diag.Warning, Code: rules.ExprTrap, Hint: "put the tag before the quote, or " + blockHint,
-				Message: "this is text, not an expression: the tag stands inside it"})
+			s.report(diag.Diagnostic{
+				Span: v.Span, Severity: diag.Warning, Code: rules.ExprTrap, Hint: "put the tag before the quote, or " + blockHint,
+				Message: "this is text, not an expression: the tag stands inside it",
+			})
 		}
 	default:
 		v.Scalar, problem = plainScalar(n.Value)
 		_, v.Plain = v.Scalar.(string)
 		if _, isInt := v.Scalar.(int); isInt && syntax.LeadingZero(n.Value) {
-			s.report(diag.Diagnostic{Span: v.Span, Severity: diag.Warning, Code: rules.LeadingZero,
+			s.report(diag.Diagnostic{
+				Span: v.Span, Severity: diag.Warning, Code: rules.LeadingZero,
 				Hint:    syntax.LeadingZeroHint(n.Value),
-				Message: n.Value + " is read as the decimal number " + datum.DescribeData(v.Scalar)})
+				Message: n.Value + " is read as the decimal number " + datum.DescribeData(v.Scalar),
+			})
 		}
 	}
 	if problem != "" {

@@ -217,7 +217,8 @@ func CheckAdminToken(text string) error {
 	if len(text) >= leastToken && len(kinds) >= leastKinds {
 		return nil
 	}
-	return fmt.Errorf("want %d characters or more, %d of them different, have %d and %d, which can be guessed; this one was made just now and is nobody's yet: %s",
+	return fmt.Errorf("want %d characters or more, %d of them different, have %d and %d, which can be guessed; this one was made just now "+
+		"and is nobody's yet: %s",
 		leastToken, leastKinds, len(text), len(kinds), newSecret())
 }
 

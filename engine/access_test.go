@@ -116,7 +116,8 @@ func TestTokensOpenDoorsUntilTheyEnd(t *testing.T) {
 
 		time.Sleep(10 * time.Minute)
 		wantGrant(here, engine.ErrTokenExpired)
-		if _, secret, err = here.NewToken(ctx, engine.TokenSpec{Name: "ci", Role: engine.RoleOperator, Paths: []string{"work/a", "work/b"}, Forever: true}, ann); err != nil {
+		if _, secret, err = here.NewToken(ctx, engine.TokenSpec{Name: "ci", Role: engine.RoleOperator, Paths: []string{"work/a", "work/b"},
+			Forever: true}, ann); err != nil {
 			t.Fatalf("want the name of an expired token free, have %v", err)
 		}
 		if _, _, err := there.NewToken(ctx, engine.TokenSpec{Name: "ci", Role: engine.RoleAdmin}, ann); code(err) != "token_exists" {
@@ -161,11 +162,16 @@ func TestTokensThatMakeNoSenseAreRefused(t *testing.T) {
 		"odd role":        {engine.TokenSpec{Name: "a", Role: "root"}, "invalid_token", `have "root"`},
 		"viewer of paths": {engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Paths: []string{"work"}}, "invalid_token", "holds everywhere"},
 		"many paths":      {engine.TokenSpec{Name: "a", Role: engine.RoleOperator, Paths: make([]string, 101)}, "invalid_token", "at most 100"},
-		"unknown path":    {engine.TokenSpec{Name: "a", Role: engine.RoleOperator, Paths: []string{"work/bb"}}, "unknown_control_path", "did you mean"},
-		"stage to submit": {engine.TokenSpec{Name: "a", Role: engine.RoleSubmitter, Paths: []string{"work/b"}}, "invalid_token", "want one such as work, have work/b"},
-		"past":            {engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Expires: time.Now().Add(-time.Second)}, "invalid_token", "want a time to come"},
-		"far":             {engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Expires: time.Now().AddDate(20, 0, 0)}, "invalid_token", "within ten years"},
-		"both":            {engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Expires: time.Now().Add(time.Hour), Forever: true}, "invalid_token", "have both"},
+		"unknown path": {engine.TokenSpec{Name: "a", Role: engine.RoleOperator, Paths: []string{"work/bb"}}, "unknown_control_path",
+			"did you mean"},
+		"stage to submit": {engine.TokenSpec{Name: "a", Role: engine.RoleSubmitter, Paths: []string{"work/b"}}, "invalid_token",
+			"want one such as work, have work/b"},
+		"past": {engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Expires: time.Now().Add(-time.Second)}, "invalid_token",
+			"want a time to come"},
+		"far": {engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Expires: time.Now().AddDate(20, 0, 0)}, "invalid_token",
+			"within ten years"},
+		"both": {engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Expires: time.Now().Add(time.Hour), Forever: true},
+			"invalid_token", "have both"},
 	} {
 		_, secret, err := e.NewToken(t.Context(), c.spec, engine.Actor{Name: "ann"})
 		if code(err) != c.code || !strings.Contains(err.Error(), c.want) || secret != "" {

@@ -85,7 +85,8 @@ func (c *AuditCheck) From(base AuditLink, older int, last int64) {
 	} else {
 		c.chain.Trimmed = base.Revision
 		if older > 0 {
-			c.broken(AuditBreak{Revision: base.Revision, Found: fmt.Sprintf("%d records up to this one", older), Want: "none, since they were removed for their age"})
+			c.broken(AuditBreak{Revision: base.Revision, Found: fmt.Sprintf("%d records up to this one", older), Want: "none, since they were " +
+				"removed for their age"})
 		}
 	}
 	c.reach(base)
@@ -102,7 +103,8 @@ func (c *AuditCheck) Add(a Audited) {
 	case c.chain.Break != nil:
 	case a.Revision > c.last && next > c.last:
 		c.broken(AuditBreak{
-			Revision: a.Revision, Changed: a.Changed.UTC(), Found: "a record that the store did not write", Want: fmt.Sprintf("%d as the last one", c.last),
+			Revision: a.Revision, Changed: a.Changed.UTC(), Found: "a record that the store did not write",
+			Want: fmt.Sprintf("%d as the last one", c.last),
 		})
 	case a.Revision != next:
 		c.broken(AuditBreak{

@@ -47,7 +47,8 @@ func TestChainShowsTheFirstRecordThatDoesNotFit(t *testing.T) {
 			all[1].Before, all[1].After = nil, []byte("12")
 			return all
 		}, 2, "hash "},
-		{"another value with its hash", func(all []engine.Audited) []engine.Audited { all[2].After = []byte("3"); rehash(all, 2); return all }, 4, "hash "},
+		{"another value with its hash", func(all []engine.Audited) []engine.Audited { all[2].After = []byte("3"); rehash(all, 2); return all },
+			4, "hash "},
 		{"no hash", func(all []engine.Audited) []engine.Audited { all[2].Hash = nil; return all }, 3, "no hash"},
 		{"one is gone", func(all []engine.Audited) []engine.Audited { return slices.Delete(all, 2, 3) }, 3, "no such record: the next one is 4"},
 		{"the first is gone", func(all []engine.Audited) []engine.Audited { return all[1:] }, 1, "no such record: the next one is 2"},

@@ -69,8 +69,10 @@ func TestAwaitedEventIsTakenByTheRun(t *testing.T) {
 		name, yaml, at string
 		early          bool
 	}{
-		{"before it waits", awaiting, "place/wait/approval", true}, {"while it is parked", awaiting, "place/wait/approval", false},
-		{"before a call waits", asking, "asked/wait/approval", true}, {"while a call is parked", asking, "asked/wait/approval", false},
+		{"before it waits", awaiting, "place/wait/approval", true},
+		{"while it is parked", awaiting, "place/wait/approval", false},
+		{"before a call waits", asking, "asked/wait/approval", true},
+		{"while a call is parked", asking, "asked/wait/approval", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -54,7 +54,8 @@ func TestAnOutageIsSeenWithinTenSeconds(t *testing.T) {
 		down := time.Now()
 		s.down.Store(true)
 		time.Sleep(7 * time.Second)
-		if v := e.Services()[0]; v.FailingSince == nil || v.FailingSince.Before(down) || v.FailingSince.Sub(down) > 2*time.Second || v.LastError != refused.Error() {
+		if v := e.Services()[0]; v.FailingSince == nil || v.FailingSince.Before(down) || v.FailingSince.Sub(down) > 2*time.Second ||
+			v.LastError != refused.Error() {
 			t.Errorf("want the service seen to fail since %s, have %+v", down, v)
 		}
 		time.Sleep(113 * time.Second)
@@ -63,7 +64,8 @@ func TestAnOutageIsSeenWithinTenSeconds(t *testing.T) {
 			t.Fatalf("want one thing that runs wait for, besides the few that failed at first, have %+v", view)
 		}
 		parked := view.Parked[0]
-		if parked.Pipeline != "work" || parked.Reason != engine.ParkedService || parked.For != "orders" || parked.Runs < 1000 || parked.AgeS < 100 || parked.AgeS > 120 {
+		if parked.Pipeline != "work" || parked.Reason != engine.ParkedService || parked.For != "orders" || parked.Runs < 1000 ||
+			parked.AgeS < 100 || parked.AgeS > 120 {
 			t.Errorf("want some 1,150 runs to wait for orders for two minutes, have %+v", parked)
 		}
 		if v := e.Services()[0]; v.Parked < 1000 || v.ParkedSince == nil || !v.ParkedSince.Equal(parked.Since) {
@@ -117,7 +119,8 @@ func TestAServiceThatIsNotProtectedIsSeenToFail(t *testing.T) {
 		r := newRig(t)
 		s := &target{latency: 10 * time.Millisecond, failWith: refused}
 		r.on("one", s.do)
-		fixed := strings.ReplaceAll(strings.ReplaceAll(guarded, "timeout: 2s", "timeout: 2s, concurrency: fixed"), "{id: one,", "{id: one, retry: {attempts: 0, min-delay: 2s, max-delay: 1m},")
+		fixed := strings.ReplaceAll(strings.ReplaceAll(guarded, "timeout: 2s", "timeout: 2s, concurrency: fixed"), "{id: one,",
+			"{id: one, retry: {attempts: 0, min-delay: 2s, max-delay: 1m},")
 		e, _ := r.start(fixed)
 		s.down.Store(true)
 		stop := r.load(500*time.Millisecond, e)
@@ -152,7 +155,8 @@ pipelines:
   - {id: lost, stages: [{id: a, handlers: [{id: fails, step: {}}]}]}
   - {id: listens, flow: order, stages: [{id: a, handlers: [{id: h, await: {event: paid, timeout: 10m}}]}]}
 `)
-		if _, err := e.SetControl(t.Context(), "held", engine.ControlChange{Mode: engine.ModeHold, Forever: true}, -1, engine.Actor{Name: "ann"}); err != nil {
+		if _, err := e.SetControl(t.Context(), "held", engine.ControlChange{Mode: engine.ModeHold, Forever: true}, -1,
+			engine.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 3 {

@@ -58,14 +58,16 @@ func TestAPipelineThatEmitsItselfTwiceIsBounded(t *testing.T) {
 			t.Errorf("want the pipeline to go on slowly, have %d events and then %d", first, second)
 		}
 		parked := e.Backlog().Parked
-		if len(parked) == 0 || parked[0].Reason != engine.ParkedLoop || parked[0].Pipeline != "tick" || !strings.HasPrefix(parked[0].For, "tick/s/") {
+		if len(parked) == 0 || parked[0].Reason != engine.ParkedLoop || parked[0].Pipeline != "tick" ||
+			!strings.HasPrefix(parked[0].For, "tick/s/") {
 			t.Fatalf("want runs that wait for the budget of the loop, have %+v", parked)
 		}
 		if have, ok := gauged(t, registry, "procaas_runs_parked", "tick", "loop"); !ok || have < left/2 {
 			t.Errorf("want them in procaas_runs_parked, have %g", have)
 		}
 		runs, _, err := e.List(context.Background(), engine.RunFilter{Status: model.Parked, Limit: 1})
-		if err != nil || len(runs) != 1 || !strings.Contains(fmt.Sprint(runs[0].Handlers), "the pipeline starts itself more than once in each run") {
+		if err != nil || len(runs) != 1 || !strings.Contains(fmt.Sprint(runs[0].Handlers),
+			"the pipeline starts itself more than once in each run") {
 			t.Errorf("want the cause told, have %+v %v", runs, err)
 		}
 		r.settle(e, r.submit(e, model.Event{Type: "honest"}), model.Succeeded)

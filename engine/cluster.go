@@ -381,7 +381,8 @@ func (s *ClusterStatus) pinWarning(partition int, l Levers) string {
 		emptied = emptied || w.ID == worker && w.Zone != "" && all
 	}
 	if emptied {
-		return fmt.Sprintf("partition %d is pinned to %s, which is drained: it stays there until the pin ends, so %s does not become empty", partition, worker, worker)
+		return fmt.Sprintf("partition %d is pinned to %s, which is drained: it stays there until the pin ends, so %s does not become empty",
+			partition, worker, worker)
 	}
 	return ""
 }

@@ -138,7 +138,8 @@ func (s *ClusterStatus) explain(p int, moves []MoveLog) PartitionView {
 			up++
 		}
 		v.Holders = append(v.Holders, Holder{
-			Worker: members[i].ID, Zone: members[i].Zone, Up: w.Up, Draining: w.Draining, Banned: w.Banned, Weight: w.Weight, Holds: members[i].ID == v.Worker,
+			Worker: members[i].ID, Zone: members[i].Zone, Up: w.Up, Draining: w.Draining, Banned: w.Banned, Weight: w.Weight,
+			Holds: members[i].ID == v.Worker,
 		})
 	}
 	if pin, ok := s.Levers.Pins[p]; ok {

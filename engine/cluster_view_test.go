@@ -29,7 +29,8 @@ func TestExplainTellsWhomLeversHold(t *testing.T) {
 		{Seen{ID: "w1", Up: true, Draining: true}, "w1 is emptied"},
 	} {
 		s := ClusterStatus{
-			Cluster: b.Clusters[0], State: ClusterState{Workers: []Seen{c.own, {ID: "w2", Up: true, Banned: true}, {ID: "w3", Up: true, Draining: true}}},
+			Cluster: b.Clusters[0], State: ClusterState{Workers: []Seen{c.own, {ID: "w2", Up: true, Banned: true},
+				{ID: "w3", Up: true, Draining: true}}},
 			Assignment: Assignment{Version: 1, Workers: []AssignedWorker{{ID: "w1"}}, Owners: []int{0, 0}, Since: []int64{1, 1}},
 		}
 		v := s.explain(0, nil)
@@ -41,7 +42,8 @@ func TestExplainTellsWhomLeversHold(t *testing.T) {
 			t.Errorf("%+v: w3 is up and may hold it, have %q", c.own, v.Notes)
 		}
 		for _, h := range v.Holders {
-			if h.Banned != (h.Worker == "w2" || h.Worker == "w1" && c.own.Banned) || h.Draining != (h.Worker == "w3" || h.Worker == "w1" && c.own.Draining) {
+			if h.Banned != (h.Worker == "w2" || h.Worker == "w1" && c.own.Banned) || h.Draining != (h.Worker == "w3" || h.Worker == "w1" &&
+				c.own.Draining) {
 				t.Errorf("have %+v, want w2 banned and w3 draining", h)
 			}
 		}
@@ -78,7 +80,8 @@ func TestLeversThatContradictEachOtherAreTold(t *testing.T) {
 		if !slices.EqualFunc(have, c.wants, strings.HasPrefix) {
 			t.Errorf("%s: want %q, have %q", c.name, c.wants, have)
 		}
-		told := slices.ContainsFunc(s.explain(0, nil).Notes, func(n string) bool { return strings.HasPrefix(n, "partition 0 is pinned to w1, which") })
+		told := slices.ContainsFunc(s.explain(0, nil).Notes,
+			func(n string) bool { return strings.HasPrefix(n, "partition 0 is pinned to w1, which") })
 		if told != (len(c.wants) > 0) {
 			t.Errorf("%s: want the partition's notes to say so, too: %t", c.name, told)
 		}

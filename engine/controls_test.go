@@ -229,7 +229,8 @@ func TestControlsAreRefused(t *testing.T) {
 		{"wrok", engine.ControlChange{Enabled: true}, "unknown_control_path", "did you mean work?"},
 		{"work", engine.ControlChange{Enabled: true, Mode: engine.ModeHold}, "invalid_control", "mode hold is for"},
 		{"work", engine.ControlChange{Mode: engine.ModeKeep}, "invalid_control", "mode keep is for"},
-		{"work", engine.ControlChange{Enabled: true, Mode: engine.ModeKeep, Until: time.Now().Add(-time.Second)}, "invalid_control", "want a time to come"},
+		{"work", engine.ControlChange{Enabled: true, Mode: engine.ModeKeep, Until: time.Now().Add(-time.Second)}, "invalid_control",
+			"want a time to come"},
 		{"work", engine.ControlChange{Mode: engine.ModeHold, Until: time.Now().Add(-time.Second)}, "invalid_control", "want a time to come"},
 		{"work", engine.ControlChange{Mode: engine.ModeHold, Until: time.Now().Add(1e6 * time.Hour)}, "invalid_control", "within 100 years"},
 		{"work", engine.ControlChange{Mode: engine.ModeHold, Forever: true, Until: time.Now().Add(time.Hour)}, "invalid_control", "have both"},
@@ -251,7 +252,8 @@ func TestControlsAreRefused(t *testing.T) {
 	if list, err := e.Controls(context.Background()); err != nil || len(list) != 0 {
 		t.Errorf("want nothing changed, have %+v, %v", list, err)
 	}
-	if _, err := e.RemoveControl(context.Background(), "work", -1, operator); err == nil || !strings.Contains(err.Error(), "no control at work") {
+	if _, err := e.RemoveControl(context.Background(), "work", -1, operator); err == nil ||
+		!strings.Contains(err.Error(), "no control at work") {
 		t.Errorf("want no control to remove, have %v", err)
 	}
 }
@@ -492,7 +494,8 @@ func TestDryRunTellsWhatWouldBe(t *testing.T) {
 			r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
 		}
 		effect, err := e.ControlEffect(context.Background(), "work/a", engine.ControlChange{Mode: engine.ModeHold})
-		if err != nil || !effect.DryRun || len(effect.Handlers) != 1 || effect.CallsPerS < 0.1 || effect.CallsPerS > 0.11 || !effect.Handlers[0].Critical {
+		if err != nil || !effect.DryRun || len(effect.Handlers) != 1 || effect.CallsPerS < 0.1 || effect.CallsPerS > 0.11 ||
+			!effect.Handlers[0].Critical {
 			t.Errorf("want what hangs on it, have %+v, %v", effect, err)
 		}
 		if list, err := e.Controls(context.Background()); err != nil || len(list) != 0 {

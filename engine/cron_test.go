@@ -14,26 +14,46 @@ func TestCronKeepsTheClockOnTheWall(t *testing.T) {
 		name, line, zone, from string
 		want                   []string // in the zone, with its offset
 	}{
-		{"an hour that does not come is due when the clock jumps", "30 2 * * *", "Europe/Berlin", "2026-03-28T00:00:00+01:00",
-			[]string{"2026-03-28T02:30:00+01:00", "2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"}},
-		{"several times that do not come are due once", "0,20,40 2,3 * * *", "Europe/Berlin", "2026-03-29T01:00:00+01:00",
-			[]string{"2026-03-29T03:00:00+02:00", "2026-03-29T03:20:00+02:00", "2026-03-29T03:40:00+02:00", "2026-03-30T02:00:00+02:00"}},
-		{"an hour that comes twice is due once", "30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00+02:00",
-			[]string{"2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"}},
-		{"also for a node that starts between", "30 2 * * *", "Europe/Berlin", "2026-10-25T02:10:00+01:00",
-			[]string{"2026-10-26T02:30:00+01:00"}},
-		{"every hour passes, though the clock jumps", "15 * * * *", "Europe/Berlin", "2026-03-29T00:30:00+01:00",
-			[]string{"2026-03-29T01:15:00+01:00", "2026-03-29T03:15:00+02:00"}},
-		{"every hour passes, though its name comes twice", "15 * * * *", "Europe/Berlin", "2026-10-25T01:30:00+02:00",
-			[]string{"2026-10-25T02:15:00+02:00", "2026-10-25T02:15:00+01:00", "2026-10-25T03:15:00+01:00"}},
-		{"half an hour is jumped over", "15 2 * * *", "Australia/Lord_Howe", "2026-10-03T12:00:00+10:30",
-			[]string{"2026-10-04T02:30:00+11:00", "2026-10-05T02:15:00+11:00"}},
-		{"midnight that does not come", "0 0 * * *", "America/Santiago", "2026-09-05T12:00:00-04:00",
-			[]string{"2026-09-06T01:00:00-03:00", "2026-09-07T00:00:00-03:00"}},
-		{"a zone without changes", "30 8 * * 1", "Asia/Kolkata", "2026-03-29T00:00:00+05:30",
-			[]string{"2026-03-30T08:30:00+05:30", "2026-04-06T08:30:00+05:30"}},
-		{"a day that seldom comes", "0 12 29 2 *", "UTC", "2026-01-01T00:00:00Z",
-			[]string{"2028-02-29T12:00:00Z", "2032-02-29T12:00:00Z"}},
+		{
+			"an hour that does not come is due when the clock jumps", "30 2 * * *", "Europe/Berlin", "2026-03-28T00:00:00+01:00",
+			[]string{"2026-03-28T02:30:00+01:00", "2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"},
+		},
+		{
+			"several times that do not come are due once", "0,20,40 2,3 * * *", "Europe/Berlin", "2026-03-29T01:00:00+01:00",
+			[]string{"2026-03-29T03:00:00+02:00", "2026-03-29T03:20:00+02:00", "2026-03-29T03:40:00+02:00", "2026-03-30T02:00:00+02:00"},
+		},
+		{
+			"an hour that comes twice is due once", "30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00+02:00",
+			[]string{"2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"},
+		},
+		{
+			"also for a node that starts between", "30 2 * * *", "Europe/Berlin", "2026-10-25T02:10:00+01:00",
+			[]string{"2026-10-26T02:30:00+01:00"},
+		},
+		{
+			"every hour passes, though the clock jumps", "15 * * * *", "Europe/Berlin", "2026-03-29T00:30:00+01:00",
+			[]string{"2026-03-29T01:15:00+01:00", "2026-03-29T03:15:00+02:00"},
+		},
+		{
+			"every hour passes, though its name comes twice", "15 * * * *", "Europe/Berlin", "2026-10-25T01:30:00+02:00",
+			[]string{"2026-10-25T02:15:00+02:00", "2026-10-25T02:15:00+01:00", "2026-10-25T03:15:00+01:00"},
+		},
+		{
+			"half an hour is jumped over", "15 2 * * *", "Australia/Lord_Howe", "2026-10-03T12:00:00+10:30",
+			[]string{"2026-10-04T02:30:00+11:00", "2026-10-05T02:15:00+11:00"},
+		},
+		{
+			"midnight that does not come", "0 0 * * *", "America/Santiago", "2026-09-05T12:00:00-04:00",
+			[]string{"2026-09-06T01:00:00-03:00", "2026-09-07T00:00:00-03:00"},
+		},
+		{
+			"a zone without changes", "30 8 * * 1", "Asia/Kolkata", "2026-03-29T00:00:00+05:30",
+			[]string{"2026-03-30T08:30:00+05:30", "2026-04-06T08:30:00+05:30"},
+		},
+		{
+			"a day that seldom comes", "0 12 29 2 *", "UTC", "2026-01-01T00:00:00Z",
+			[]string{"2028-02-29T12:00:00Z", "2032-02-29T12:00:00Z"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -62,7 +82,8 @@ func TestCronKeepsTheClockOnTheWall(t *testing.T) {
 // the line by the clock on the wall.
 func TestCronGoesForward(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Africa/Casablanca", "UTC"} {
+	for _, name := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Africa/Casablanca",
+		"UTC"} {
 		zone, err := time.LoadLocation(name)
 		if err != nil {
 			t.Fatal(err)

@@ -56,7 +56,8 @@ var errDefinition = errors.New("definition cannot be used")
 // newDefinition plans all pipelines of a bundle.
 func newDefinition(b *dsl.Bundle, types []dsl.Type, maxConns int, targets *outbound.Targets, log *slog.Logger) (*definition, error) {
 	d := &definition{
-		bundle: b, byID: map[string]*planner.Plan{}, client: outbound.ForServices(b, maxConns, targets, log), workers: outbound.ForWorkers(b, targets),
+		bundle: b, byID: map[string]*planner.Plan{}, client: outbound.ForServices(b, maxConns, targets, log),
+		workers:  outbound.ForWorkers(b, targets),
 		declared: map[string]any{}, contracts: map[string]*dsl.Contract{}, from: map[string]map[string][]string{},
 		needed: map[string]bool{},
 	}

@@ -201,7 +201,8 @@ func (c *comparison) stages(a, b *planner.Plan) {
 	for _, s := range b.Stages {
 		if at := slices.Index(old, s.ID); at >= 0 {
 			was := a.Stages[at].Declared
-			changes := slices.Concat(conditionChanges(was, s.Declared), fieldChanges(was, s.Declared, "enabled", "choose", "handlers", "shared-state"))
+			changes := slices.Concat(conditionChanges(was, s.Declared), fieldChanges(was, s.Declared, "enabled", "choose", "handlers",
+				"shared-state"))
 			c.changed(DiffStage, id+"/"+s.ID, changes)
 			c.states(id+"/"+s.ID, was.SharedState, s.Declared.SharedState, "elements in flight may hold it")
 		}

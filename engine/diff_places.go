@@ -182,7 +182,8 @@ func (c *comparison) clusters(a, b *dsl.Cluster) {
 			return ""
 		}
 		few, many := min(a.Partitions, b.Partitions), max(a.Partitions, b.Partitions)
-		return fmt.Sprintf("about %.0f %% of the keys fall into other partitions, and so to other workers; declare a new cluster", 100*float64(many-few)/float64(many))
+		return fmt.Sprintf("about %.0f %% of the keys fall into other partitions, and so to other workers; declare a new cluster",
+			100*float64(many-few)/float64(many))
 	})
 	name := func(w *dsl.ClusterWorker) string { return b.ID + "/" + w.ID }
 	list(c, DiffWorker, a.Workers, b.Workers, edits[*dsl.ClusterWorker]{

@@ -501,7 +501,8 @@ func TestLoadServesNewEventsOnly(t *testing.T) {
 		}
 		close(open)
 		r.settle(e, begun, model.Succeeded)
-		if r.settle(e, r.submit(e, event("work", "new")), model.Succeeded); len(r.calls.Of("work/c/three")) != 1 || len(r.calls.Of("work/c/four")) != 1 {
+		if r.settle(e, r.submit(e, event("work", "new")), model.Succeeded); len(r.calls.Of("work/c/three")) != 1 ||
+			len(r.calls.Of("work/c/four")) != 1 {
 			t.Errorf("want one call of each definition's last handler, have %v", r.paths())
 		}
 	})

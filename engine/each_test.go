@@ -48,7 +48,8 @@ func TestItemsAreWorkedOnInParallel(t *testing.T) {
 		e, _ := r.start(strings.ReplaceAll(eachOf, "ITEMS", "100"))
 		run := r.submit(e, event("work", ""))
 		time.Sleep(4 * time.Second)
-		if v := r.view(e, run); len(v.Handlers) != 1 || v.Handlers[0].Items == nil || v.Handlers[0].Items.Succeeded == 0 || v.Handlers[0].Outcome != model.OutcomeRunning {
+		if v := r.view(e, run); len(v.Handlers) != 1 || v.Handlers[0].Items == nil || v.Handlers[0].Items.Succeeded == 0 ||
+			v.Handlers[0].Outcome != model.OutcomeRunning {
 			t.Errorf("want a handler that is running, and some items done, have %+v", v.Handlers)
 		}
 		time.Sleep(5 * time.Minute)

@@ -104,7 +104,8 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		o: o, log: o.Log, metrics: o.Metrics,
-		library:    library{store: o.Store, types: o.Types, services: o.ServiceURLs, byName: map[string]HandlerType{}, maxConns: o.MaxInFlight, targets: o.Targets, log: o.Log, runID: o.virtual.runID},
+		library: library{store: o.Store, types: o.Types, services: o.ServiceURLs, byName: map[string]HandlerType{}, maxConns: o.MaxInFlight,
+			targets: o.Targets, log: o.Log, runID: o.virtual.runID},
 		settings:   settings{store: o.Store},
 		degrader:   degrader{store: o.Store},
 		stats:      stats{metrics: o.Metrics},

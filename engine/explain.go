@@ -319,7 +319,8 @@ func (x *explainer) judge(h *checkpoint.HandlerView) {
 		if h.Items != nil {
 			items = h.Items.String()
 		}
-		x.out.DecidedBy, x.out.Summary = map[string]string{model.OutcomeSucceeded: "ran", model.OutcomeFailed: "error"}[h.Outcome], "it is repeated for each element: "+items
+		x.out.DecidedBy, x.out.Summary = map[string]string{model.OutcomeSucceeded: "ran", model.OutcomeFailed: "error"}[h.Outcome],
+			"it is repeated for each element: "+items
 		if h.Error != "" {
 			x.out.Summary += "; " + h.Error
 		}

@@ -80,7 +80,8 @@ func TestExplainOfHandlersWithCountlessPlaces(t *testing.T) {
 	if n := len(story.Stages[0].Steps); n < calls || n > 20_000 {
 		t.Errorf("want the steps of the run, and a bounded number of others, have %d", n)
 	}
-	if _, err := r.v.Engine().Explain(t.Context(), run, "nobody"); !errors.Is(err, engine.ErrNoHandler) || !strings.Contains(err.Error(), "calls make too many") {
+	if _, err := r.v.Engine().Explain(t.Context(), run, "nobody"); !errors.Is(err, engine.ErrNoHandler) ||
+		!strings.Contains(err.Error(), "calls make too many") {
 		t.Errorf("want it said that not all was looked at, have %v", err)
 	}
 }

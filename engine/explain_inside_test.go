@@ -70,9 +70,11 @@ func TestExplainLooksInsideOfCallsAndElements(t *testing.T) {
 	r.wantExplained(run, "ask>part/p/one/compensate", "ran", "in the call by work/a/ask: it ran, and its first attempt succeeded")
 	r.wantExplained(run, "ask>two", "enabled", "in the call by work/a/ask: it was left out: enabled is false: inputs.n > 100")
 	r.wantExplained(run, "ask>four", "not_reached", "the call by work/a/ask, which is failed, has not got to it")
-	r.wantExplained(run, "work/b[1]>work/b/deep>part/r/three", "error", "item 1, in the call by work/b/deep: it ran, and gave up after its first attempt: no")
+	r.wantExplained(run, "work/b[1]>work/b/deep>part/r/three", "error", "item 1, in the call by work/b/deep: it ran, and gave up after "+
+		"its first attempt: no")
 	x := r.wantExplained(run, "part/r/three", "error", "item 1, in the call by work/b/deep: it ran")
-	if !strings.Contains(x.Summary, "in the call by work/a/ask: it is failed: no") || !strings.Contains(x.Summary, "in the items that are done, in the call by work/b/deep: it is succeeded") {
+	if !strings.Contains(x.Summary, "in the call by work/a/ask: it is failed: no") ||
+		!strings.Contains(x.Summary, "in the items that are done, in the call by work/b/deep: it is succeeded") {
 		t.Errorf("want all places, have %s", x.Summary)
 	}
 	r.wantExplained(run, "tell", "enabled", "it was left out: enabled is false: index > 5")

@@ -161,7 +161,8 @@ func TestExplainSaysWhatIsAwaited(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.wantExplained(run, "fetch", "waiting", "its first attempt failed, and it waits for the next: no stock")
-	r.wantExplained(run, "tell", "not_reached", "it waits for work/a/fetch: tell reads shared-state.total, which fetch writes", "enabled not_asked")
+	r.wantExplained(run, "tell", "not_reached", "it waits for work/a/fetch: tell reads shared-state.total, which fetch writes",
+		"enabled not_asked")
 	r.wantExplained(run, "last", "not_reached", "the run is in stage a, and it is of stage d")
 	r.drain()
 	r.wantExplained(run, "fetch", "error", "it ran, and gave up after attempt 2: no stock")
@@ -191,7 +192,8 @@ func TestExplainRefusesWhatIsNotThere(t *testing.T) {
 		t.Errorf("want ErrNotFound, have %v", err)
 	}
 	_, err := r.v.Engine().Explain(t.Context(), run, "fetsh")
-	if want := "no such handler: pipeline work has no handler fetsh; did you mean fetch?"; !errors.Is(err, engine.ErrNoHandler) || err.Error() != want {
+	if want := "no such handler: pipeline work has no handler fetsh; did you mean fetch?"; !errors.Is(err, engine.ErrNoHandler) ||
+		err.Error() != want {
 		t.Errorf("want %q, have %v", want, err)
 	}
 }

@@ -153,7 +153,8 @@ func (x *explainer) shared(reads []datum.Read, before int) map[string]any {
 		}
 		if by := x.laterWriter(n.Name, before); by != "" {
 			out[n.Name] = datum.Unknown{Why: by + " has changed it since"}
-			if path := (datum.Path{planner.SharedRoot, n.Name}); slices.ContainsFunc(reads, func(r datum.Read) bool { return r.Path.Overlaps(path) }) {
+			if path := (datum.Path{planner.SharedRoot, n.Name}); slices.ContainsFunc(reads,
+				func(r datum.Read) bool { return r.Path.Overlaps(path) }) {
 				x.missing("shared-state.%s as it was then: %s has changed it since", n.Name, by)
 			}
 		}

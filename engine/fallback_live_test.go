@@ -126,7 +126,8 @@ func TestFailingHandlerGoesOutOnAllNodesAndComesBackByItself(t *testing.T) {
 			waitFor(t, e, "work/b/bonus", engine.FallbackOut, time.Until(began.Add(5*time.Second)))
 		}
 		v := fallbackOf(t, second, "work/b/bonus")
-		if v.Since == nil || v.Until == nil || v.Until.Sub(*v.Since) != 10*time.Second || v.Trips != 1 || v.Reason == "" || v.Ratio == nil || *v.Ratio > 0.95 {
+		if v.Since == nil || v.Until == nil || v.Until.Sub(*v.Since) != 10*time.Second || v.Trips != 1 || v.Reason == "" || v.Ratio == nil ||
+			*v.Ratio > 0.95 {
 			t.Errorf("want since when, until, why and how much, have %+v", v)
 		}
 		calls := r.count("work/b/bonus")
@@ -137,7 +138,8 @@ func TestFailingHandlerGoesOutOnAllNodesAndComesBackByItself(t *testing.T) {
 		}
 		view := r.settle(first, run, model.Succeeded)
 		h := view.Handlers[1]
-		if h.Outcome != model.OutcomeSkipped || !strings.HasPrefix(h.Reason, "fallback since 2000-01-01T00:01:0") || !strings.Contains(h.Reason, ", success ratio 0.") {
+		if h.Outcome != model.OutcomeSkipped || !strings.HasPrefix(h.Reason, "fallback since 2000-01-01T00:01:0") ||
+			!strings.Contains(h.Reason, ", success ratio 0.") {
 			t.Errorf("want it skipped with the reason, have %+v", h)
 		}
 		if view.SharedState["bonus"] != 0 {
@@ -187,7 +189,8 @@ func TestFailingHandlerGoesOutOnAllNodesAndComesBackByItself(t *testing.T) {
 			t.Errorf("want the way out and back in the audit, have %s", have)
 		}
 		log := r.log.String()
-		for _, want := range []string{`msg="fallback on" path=work/b/bonus ratio=0.`, `until=2000-01-01T00:0`, `msg="fallback off" path=work/b/bonus ratio=0.`} {
+		for _, want := range []string{`msg="fallback on" path=work/b/bonus ratio=0.`, `until=2000-01-01T00:0`,
+			`msg="fallback off" path=work/b/bonus ratio=0.`} {
 			if !strings.Contains(log, want) {
 				t.Errorf("want %s in the log", want)
 			}

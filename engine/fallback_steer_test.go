@@ -26,7 +26,8 @@ func TestOperatorEndsAFallback(t *testing.T) {
 			t.Errorf("want nothing ended, have %v, %v", ended, err)
 		}
 		var refused *engine.ControlError
-		if _, err := first.EndFallbacks(t.Context(), "wrok", operator); !errors.As(err, &refused) || !strings.Contains(refused.Message, "did you mean work?") {
+		if _, err := first.EndFallbacks(t.Context(), "wrok", operator); !errors.As(err, &refused) ||
+			!strings.Contains(refused.Message, "did you mean work?") {
 			t.Errorf("want an unknown path refused, have %v", err)
 		}
 		bonus.down.Store(true)
@@ -73,7 +74,8 @@ func TestKeptHandlerStaysInTheFlow(t *testing.T) {
 			t.Errorf("want all of 500 calls made while it is kept, have %d", n)
 		}
 		i := slices.IndexFunc(second.Handlers(), func(h engine.HandlerInfo) bool { return h.Path == "work/b/bonus" })
-		if h := second.Handlers()[i]; len(h.Effective) == 0 || !strings.HasPrefix(h.Effective[0], "kept in the flow at work/b until ") || h.Switch != "on" {
+		if h := second.Handlers()[i]; len(h.Effective) == 0 || !strings.HasPrefix(h.Effective[0], "kept in the flow at work/b until ") ||
+			h.Switch != "on" {
 			t.Errorf("want it told that it is kept, have %+v", h)
 		}
 		time.Sleep(10 * time.Second)

@@ -65,7 +65,8 @@ func TestCallsOfAnotherTimeDoNotCount(t *testing.T) {
 		var d degrader
 		var state FallbackState
 		if tc.phase != "" {
-			state.Outages = []*Outage{{Name: s.Path, Members: []string{s.Path}, Phase: tc.phase, Turned: now.Add(tc.turned), Until: now.Add(tc.until)}}
+			state.Outages = []*Outage{{Name: s.Path, Members: []string{s.Path}, Phase: tc.phase, Turned: now.Add(tc.turned),
+				Until: now.Add(tc.until)}}
 		}
 		live, err := newOutages(model.EncodeJSON(state), 1)
 		if err != nil {

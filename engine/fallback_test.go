@@ -17,7 +17,8 @@ import (
 
 // defaultFallback is what the language makes of an empty fallback.
 func defaultFallback() *dsl.Fallback {
-	return &dsl.Fallback{MinSuccessRatio: 0.5, Window: 30 * time.Second, MinCalls: 10, Duration: 10 * time.Second, MaxDuration: 5 * time.Minute}
+	return &dsl.Fallback{MinSuccessRatio: 0.5, Window: 30 * time.Second, MinCalls: 10, Duration: 10 * time.Second,
+		MaxDuration: 5 * time.Minute}
 }
 
 // A fleet is handlers under Decide, with calls as regular as a clock.

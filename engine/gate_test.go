@@ -384,7 +384,8 @@ func TestServicesAreSeen(t *testing.T) {
 		if !maps.Equal(have, want) {
 			t.Errorf("want %v, have %v", want, have)
 		}
-		if effects := e.Handlers()[0].Effective; len(effects) != 1 || effects[0] != "waits for one of 3 calls of orders under way at once to end" {
+		if effects := e.Handlers()[0].Effective; len(effects) != 1 ||
+			effects[0] != "waits for one of 3 calls of orders under way at once to end" {
 			t.Errorf("want to see what keeps the handler from running, have %q", effects)
 		}
 		close(open)

@@ -99,14 +99,16 @@ func newServiceGauges() *liveGauges[ServiceInfo] {
 				func(s *ServiceInfo) (float64, bool) { return float64(s.Waiting), true }),
 			gauge("procaas_service_parked", "Runs of all nodes that are parked until the service can be called.",
 				func(s *ServiceInfo) (float64, bool) { return float64(s.Parked), true }),
-			gauge("procaas_service_failing_seconds", "For how long hardly any call of the service has succeeded on this node, or it has wanted none; 0 while it answers.",
+			gauge("procaas_service_failing_seconds", "For how long hardly any call of the service has succeeded on this node, or it has wanted "+
+				"none; 0 while it answers.",
 				func(s *ServiceInfo) (float64, bool) {
 					if s.FailingSince == nil {
 						return 0, true
 					}
 					return max(time.Since(*s.FailingSince).Seconds(), 0), true
 				}),
-			gauge("procaas_service_down", "Whether hardly any call of the service succeeds, so that this node calls it once at a time to find out when it is back: 1, else 0.",
+			gauge("procaas_service_down", "Whether hardly any call of the service succeeds, so that this node calls it once at a time to find "+
+				"out when it is back: 1, else 0.",
 				func(s *ServiceInfo) (float64, bool) { return oneIf(s.Down), true }),
 		},
 	}
@@ -119,7 +121,8 @@ func newParkedGauges() *liveGauges[ParkedRuns] {
 	return &liveGauges[ParkedRuns]{
 		labels: func(p *ParkedRuns) []string { return []string{p.Pipeline, p.Reason} },
 		gauges: []liveGauge[ParkedRuns]{
-			gauge("procaas_runs_parked", "Runs of all nodes that have begun and stand still, or have failed and nobody has decided about, by what they wait for: "+
+			gauge("procaas_runs_parked", "Runs of all nodes that have begun and stand still, or have failed and nobody has decided about, by "+
+				"what they wait for: "+
 				"service, hold, lifted, loop, limit, retry, unserved, time, event, state, operator, blocking or failed. All nodes count the same.",
 				func(p *ParkedRuns) (float64, bool) { return float64(p.Runs), true }),
 			gauge("procaas_runs_parked_oldest_seconds", "For how long the first of these runs has waited for that.",

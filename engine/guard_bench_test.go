@@ -47,7 +47,8 @@ func BenchmarkGuard(b *testing.B) {
 		name     string
 		step     *planner.Step
 		controls *controls
-	}{{"free", free, none}, {"limited", &limited, none}, {"protected", &protected, none}, {"controlled", &limited, three}, {"ramping", &ramping, three}} {
+	}{{"free", free, none}, {"limited", &limited, none}, {"protected", &protected, none}, {"controlled", &limited, three},
+		{"ramping", &ramping, three}} {
 		b.Run(c.name, func(b *testing.B) {
 			e := &Engine{stats: stats{metrics: NewMetrics(prometheus.NewRegistry())}}
 			e.degrader.live.Store(ramp)

@@ -21,11 +21,13 @@ const causeLoop = " loop"
 // long as there is something left: otherwise each run would leave one behind that waits.
 func (g *guard) loopRule(s *planner.Step, p *pass) rule {
 	nodes := float64(max(1, g.nodes.Load()))
-	return rule{path: s.Path, loop: pipelineOf(s.Path) + causeLoop, rate: loopRate / nodes, burst: max(1, loopBurst/nodes), free: !p.multiplies}
+	return rule{path: s.Path, loop: pipelineOf(s.Path) + causeLoop, rate: loopRate / nodes, burst: max(1, loopBurst/nodes),
+		free: !p.multiplies}
 }
 
 // loopReason tells people why a run waits.
 func loopReason() string {
-	return fmt.Sprintf("the pipeline starts itself more than once in each run: %d such events or tasks at once were let through, and now %d a second are",
+	return fmt.Sprintf("the pipeline starts itself more than once in each run: %d such events or tasks at once were let through, and now "+
+		"%d a second are",
 		loopBurst, loopRate)
 }

@@ -141,7 +141,8 @@ func TestHandlersThatWaitTooLongAreToldOf(t *testing.T) {
 		stop()
 		r.succeeded(e, time.Minute)
 		left := r.leftOut(e, "work/b/tell")
-		if have, _ := gauged(t, registry, "procaas_handler_left_out_total", "tell", "work", model.LeftByWait, "b"); int(have) != left || left == 0 {
+		if have, _ := gauged(t, registry, "procaas_handler_left_out_total", "tell", "work", model.LeftByWait, "b"); int(have) != left ||
+			left == 0 {
 			t.Errorf("want %d counted, have %g", left, have)
 		}
 		told := 0

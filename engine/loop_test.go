@@ -31,7 +31,8 @@ pipelines:
         handlers: [{id: c, request: {all: !$ shared-state.all}}]
 `
 	more := strings.Replace(whole, "handlers: [{id: b,", "handlers: [{id: more, request: {n: !$ index}}, {id: b,", 1)
-	plain := strings.NewReplacer("        for-each: {items: [1, 2]}\n        shared-state: {one: null}\n", "", "n: !$ item}, result: {one: !$ sources.b.response}", "n: 1}, result: {all: !$ sources.b.response}",
+	plain := strings.NewReplacer("        for-each: {items: [1, 2]}\n        shared-state: {one: null}\n", "", "n: !$ item}, result: "+
+		"{one: !$ sources.b.response}", "n: 1}, result: {all: !$ sources.b.response}",
 		"        result: {all: !$ sources.lines.response}\n", "").Replace(whole)
 	before := plan(t, whole)
 	live := core.Live{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}

@@ -57,7 +57,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, handler),
 		HandlerLeftOut: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "procaas_handler_left_out_total",
-			Help: "Runs that went on without the handler though its conditions did not say so, by reason: switch, fallback, limit, wait or failed. procaas runs list --left-out lists them, procaas runs make-up does the handler after all.",
+			Help: "Runs that went on without the handler though its conditions did not say so, by reason: switch, fallback, limit, wait or " +
+				"failed. procaas runs list --left-out lists them, procaas runs make-up does the handler after all.",
 		}, append(handler[:3:3], "reason")),
 		HandlerSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "procaas_handler_seconds",
@@ -92,7 +93,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	})
 	m.Shed = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_events_shed_total",
-		Help: "Events that this node has not taken in, by reason: overload, when they come faster than the store writes, where a request that is refused unread counts as one, or client_left, when nobody waits for the answer any more.",
+		Help: "Events that this node has not taken in, by reason: overload, when they come faster than the store writes, where a request " +
+			"that is refused unread counts as one, or client_left, when nobody waits for the answer any more.",
 	}, []string{"reason"})
 	// Series that are there from the beginning, at 0, so that the first of their kind is an
 	// increase: an alert by rate() would miss it otherwise.
@@ -103,7 +105,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Name: "procaas_store_errors_total",
 		Help: "Calls of the store that failed and are tried again, by operation.",
 	}, []string{"operation"})
-	for _, operation := range []string{"accept", "beat", "claim", "commit", "decide", "join", "leave", "outages", "probe", "read", "report", "trim"} {
+	for _, operation := range []string{"accept", "beat", "claim", "commit", "decide", "join", "leave", "outages", "probe", "read", "report",
+		"trim"} {
 		m.StoreErrors.WithLabelValues(operation)
 	}
 	m.StoreLost = prometheus.NewGauge(prometheus.GaugeOpts{

@@ -279,7 +279,8 @@ pipelines:
 		}
 		r.activate(e, with("!$ sources.one.response"))
 		var pinned *engine.PinnedError
-		if _, err := e.Move(context.Background(), run, ann); !errors.As(err, &pinned) || !strings.Contains(err.Error(), "work/a/one/compensate reads the response") {
+		if _, err := e.Move(context.Background(), run, ann); !errors.As(err, &pinned) ||
+			!strings.Contains(err.Error(), "work/a/one/compensate reads the response") {
 			t.Errorf("want it pinned by what the compensation reads, have %v", err)
 		}
 		r.activate(e, with("1"))

@@ -64,7 +64,8 @@ func (e *Engine) Audit(ctx context.Context, f AuditFilter) ([]AuditView, error) 
 	out := make([]AuditView, len(list))
 	for i, a := range list {
 		v := AuditView{
-			Revision: a.Revision, Changed: a.Changed, By: a.By.Name, Reason: a.By.Reason, Kind: a.Kind, Name: a.Name, Hash: hex.EncodeToString(a.Hash),
+			Revision: a.Revision, Changed: a.Changed, By: a.By.Name, Reason: a.By.Reason, Kind: a.Kind, Name: a.Name,
+			Hash: hex.EncodeToString(a.Hash),
 		}
 		if len(a.Before) > 0 {
 			if v.Before, err = datum.ParseJSON(a.Before); err != nil {

@@ -151,7 +151,8 @@ const (
 // SortAside brings counts into the order of [Depth].Aside, and adds those up that are alike.
 func SortAside(list []AsideRuns) []AsideRuns {
 	slices.SortFunc(list, func(a, b AsideRuns) int {
-		return cmp.Or(cmp.Compare(a.Pipeline, b.Pipeline), cmp.Compare(a.Place, b.Place), cmp.Compare(a.Cause, b.Cause), a.Since.Compare(b.Since))
+		return cmp.Or(cmp.Compare(a.Pipeline, b.Pipeline), cmp.Compare(a.Place, b.Place), cmp.Compare(a.Cause, b.Cause),
+			a.Since.Compare(b.Since))
 	})
 	var out []AsideRuns
 	for _, r := range list {

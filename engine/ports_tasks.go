@@ -116,7 +116,8 @@ func (t *TaskSpec) Check() error {
 	case len(t.Type) > MaxTaskName, len(t.Key) > MaxTaskName, len(t.Unique) > MaxTaskName:
 		return bad("want type, key and unique of at most %d bytes, have %d, %d and %d", MaxTaskName, len(t.Type), len(t.Key), len(t.Unique))
 	case len(t.Payload) > MaxTaskPayload:
-		return bad("want a payload of at most %d bytes, have %d: keep large data elsewhere and put its address here", MaxTaskPayload, len(t.Payload))
+		return bad("want a payload of at most %d bytes, have %d: keep large data elsewhere and put its address here", MaxTaskPayload,
+			len(t.Payload))
 	case len(t.Payload) > 0 && !json.Valid(t.Payload):
 		return bad("want a payload that is JSON, have %.40q", t.Payload)
 	case t.Priority > maxTaskRank, t.Priority < -maxTaskRank:
@@ -124,7 +125,8 @@ func (t *TaskSpec) Check() error {
 	case t.Delay < 0, t.Tolerance < 0, t.Timeout < 0:
 		return bad("want delay, tolerance and timeout not below zero, have %v, %v and %v", t.Delay, t.Tolerance, t.Timeout)
 	case t.Delay > MaxTaskAhead, t.Tolerance > MaxTaskAhead, t.Timeout > MaxTaskTimeout, time.Until(t.At) > MaxTaskAhead:
-		return bad("want a time within ten years and a timeout of at most %v, have delay %v, tolerance %v, timeout %v", MaxTaskTimeout, t.Delay, t.Tolerance, t.Timeout)
+		return bad("want a time within ten years and a timeout of at most %v, have delay %v, tolerance %v, timeout %v", MaxTaskTimeout, t.Delay,
+			t.Tolerance, t.Timeout)
 	}
 	switch t.OnDuplicate {
 	case "", DuplicateKeep, DuplicateReplace, DuplicateRerun:

@@ -193,7 +193,8 @@ func drawHandlers(t *rapid.T, b *strings.Builder, handlers []string, name *rapid
 // leaves, and in which order, decides what the run gets.
 func (w world) drawLoop(t *rapid.T, b *strings.Builder, i int, name *rapid.Generator[string]) {
 	own := rapid.SampledFrom([]string{"x", "y", "z"})
-	any := rapid.SampledFrom([]string{"shared-state.a", "shared-state.b", "shared-state.x", "shared-state.y", "shared-state.z", "item", "index"})
+	any := rapid.SampledFrom([]string{"shared-state.a", "shared-state.b", "shared-state.x", "shared-state.y", "shared-state.z", "item",
+		"index"})
 	fmt.Fprintf(b, "  - id: s%d\n", i)
 	if rapid.IntRange(0, 5).Draw(t, "stage enabled") == 0 {
 		fmt.Fprintf(b, "    enabled: !$ shared-state.%s %% 2 != 0\n", name.Draw(t, "if"))
@@ -469,7 +470,8 @@ func undoneIfGivenUp(t *rapid.T, w world, v checkpoint.RunView) {
 	}
 	for _, h := range v.Handlers {
 		_, can := w.fails[h.Path+"/compensate"]
-		want := can && h.Within == "" && v.Status != model.Succeeded && h.Outcome == model.OutcomeSucceeded && !strings.HasPrefix(h.Reason, "on-error ")
+		want := can && h.Within == "" && v.Status != model.Succeeded && h.Outcome == model.OutcomeSucceeded &&
+			!strings.HasPrefix(h.Reason, "on-error ")
 		if undone[h.Path] != want {
 			t.Errorf("%s is %s in a run that is %s: want it undone %v, have %v\n%s", h.Path, h.Outcome, v.Status, want, undone[h.Path], w.yaml)
 		}

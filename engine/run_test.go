@@ -48,12 +48,13 @@ func TestResponseMustBeData(t *testing.T) {
 	}
 	for want, response := range map[string]any{
 		`want null, a boolean, a number, a string, a list or a mapping, have a value of the Go type int64`: int64(1),
-		`["x"]: [1]: want a finite number, have NaN`:                                                       map[string]any{"x": []any{1, math.NaN()}},
-		`want a text without U+0000, have one with it`:                                                     "a\x00b",
-		`want a text in UTF-8, have other bytes`:                                                           "\xff",
-		`["\xff"]: want a text in UTF-8, have other bytes`:                                                 map[string]any{"\xff": 1},
-		`want at most 60 levels of lists and mappings, have more`:                                          deep,
-		`have the secret TOKEN, which is only for calls`:                                                   datum.Secret{Name: "TOKEN"},
+		`["x"]: [1]: want a finite number, have NaN`: map[string]any{"x": []any{1,
+			math.NaN()}},
+		`want a text without U+0000, have one with it`:            "a\x00b",
+		`want a text in UTF-8, have other bytes`:                  "\xff",
+		`["\xff"]: want a text in UTF-8, have other bytes`:        map[string]any{"\xff": 1},
+		`want at most 60 levels of lists and mappings, have more`: deep,
+		`have the secret TOKEN, which is only for calls`:          datum.Secret{Name: "TOKEN"},
 	} {
 		run, task, live := call(t, model.Event{Type: "p"})
 		run.Finish(task.Ref(), core.Outcome{Result: model.Result{Response: response}}, live)

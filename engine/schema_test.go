@@ -106,7 +106,8 @@ func TestStateThatDoesNotFitItsSchemaIsAnError(t *testing.T) {
 		r := newRig(t)
 		r.on("ask", answer(map[string]any{"price": "12"}))
 		r.on("hint", answer("soon"))
-		untold := strings.Replace(promised, "response-schema: {type: object, required: [price], properties: {price: {type: number}, tip: {type: number}}}", "timeout: 1m", 1)
+		untold := strings.Replace(promised, "response-schema: {type: object, required: [price], properties: {price: {type: number}, tip: "+
+			"{type: number}}}", "timeout: 1m", 1)
 		e, _ := r.start(untold)
 		run := r.submit(e, model.Event{Type: "order", Payload: map[string]any{"id": "o-1"}})
 		view := r.settle(e, run, model.Failed)
@@ -127,7 +128,8 @@ func TestEmittedPayloadThatDoesNotFitFailsTheHandler(t *testing.T) {
 		})
 		run := r.submit(e, model.Event{Type: "order", Payload: map[string]any{"id": "o-1"}})
 		view := r.settle(e, run, model.Failed)
-		if view.ErrorClass != "schema" || !strings.Contains(view.Error, "emitted event done: the payload of done: id: want a string, have null") {
+		if view.ErrorClass != "schema" ||
+			!strings.Contains(view.Error, "emitted event done: the payload of done: id: want a string, have null") {
 			t.Errorf("want the event and the place, have %s: %s", view.ErrorClass, view.Error)
 		}
 	})

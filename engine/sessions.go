@@ -112,7 +112,8 @@ func (e *Engine) CloseSession(ctx context.Context, text string) error {
 		return nil
 	}
 	if err == nil {
-		_, err = e.o.Store.WriteDocuments(ctx, 0, []DocumentWrite{{Kind: documentSession, Name: d.Name, Version: d.Version, Value: []byte("{}")}}, nil)
+		_, err = e.o.Store.WriteDocuments(ctx, 0,
+			[]DocumentWrite{{Kind: documentSession, Name: d.Name, Version: d.Version, Value: []byte("{}")}}, nil)
 	}
 	if errors.Is(err, ErrConflict) {
 		return nil // it has ended, or another one is in its place

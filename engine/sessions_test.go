@@ -43,7 +43,8 @@ func TestSessionsEndOnAllNodes(t *testing.T) {
 		first, second := begin(), begin()
 		want("a new one", first, true)
 		want("another one", second, true)
-		for _, guess := range []string{"", "/", "ann", "ann/0", "ann/0/", first + "x", first[:len(first)-1], "ann/9/" + strings.Repeat("x", 50), "../0/x", strings.Repeat("ann/", 1000), secret} {
+		for _, guess := range []string{"", "/", "ann", "ann/0", "ann/0/", first + "x", first[:len(first)-1], "ann/9/" + strings.Repeat("x", 50),
+			"../0/x", strings.Repeat("ann/", 1000), secret} {
 			want("a guess: "+guess, guess, false)
 		}
 		if err := other.CloseSession(ctx, first); err != nil {

@@ -203,8 +203,10 @@ func (e *Engine) under(path string) []*planner.Step {
 func (e *Engine) checkControl(path string, change ControlChange) (Control, error) {
 	steps := e.under(path)
 	if p := e.library.current.Load().byID[path]; len(steps) == 0 && p != nil {
-		return Control{}, invalidControl("%s is a queue without stages: programs claim its tasks, so there are no calls of handlers to switch or to limit. "+
-			"queue: {concurrency: {cluster: 10}} in its pipeline bounds how many are under way; procaas queue pause %s lets none be taken, procaas queue resume %s all",
+		return Control{}, invalidControl("%s is a queue without stages: programs claim its tasks, so there are no calls of handlers to "+
+			"switch or to limit. "+
+			"queue: {concurrency: {cluster: 10}} in its pipeline bounds how many are under way; procaas queue pause %s lets none be taken, "+
+			"procaas queue resume %s all",
 			path, path, path)
 	}
 	if len(steps) == 0 {
@@ -301,7 +303,8 @@ func checkUntil(field string, until, now time.Time) (*time.Time, error) {
 	case !until.After(now):
 		return nil, invalidControl("%s: want a time to come, have %s", field, until.UTC().Format(time.RFC3339))
 	case until.Sub(now) > longestControl:
-		return nil, invalidControl("%s: want a time within 100 years, have %s; say forever when you mean it", field, until.UTC().Format(time.RFC3339))
+		return nil, invalidControl("%s: want a time within 100 years, have %s; say forever when you mean it", field,
+			until.UTC().Format(time.RFC3339))
 	}
 	until = until.UTC().Truncate(time.Second)
 	return &until, nil

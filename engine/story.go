@@ -107,7 +107,8 @@ func (e *Engine) story(ctx context.Context, run string) (Story, error) {
 	}
 	for _, name := range x.saved.Wrote {
 		if !slices.ContainsFunc(x.saved.Handlers, func(h checkpoint.Record) bool { return h.Replaces(name) }) {
-			story.Missing = append(story.Missing, fmt.Sprintf("which handler set %s: the run is of a version that did not keep it, or was retried since", name))
+			story.Missing = append(story.Missing, fmt.Sprintf("which handler set %s: the run is of a version that did not keep it, or was "+
+				"retried since", name))
 		}
 	}
 	return story, nil

@@ -60,7 +60,8 @@ func TestStoryTellsStateAndAttempts(t *testing.T) {
 	}
 	for i, want := range []string{"no stock at call 1", "no stock at call 2", ""} {
 		at := r.began.Add(time.Duration(i) * time.Hour)
-		if have := fetch.Tries[i]; have.Number != i+1 || !strings.Contains(have.Error, want) || have.Error == "" != (want == "") || have.Began.Before(at) ||
+		if have := fetch.Tries[i]; have.Number != i+1 || !strings.Contains(have.Error, want) || have.Error == "" != (want == "") ||
+			have.Began.Before(at) ||
 			have.Ended == nil || have.Ended.Sub(at) > time.Minute {
 			t.Errorf("attempt %d: want %q at %s, have %+v", i+1, want, at, have)
 		}

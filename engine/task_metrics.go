@@ -30,11 +30,16 @@ const (
 )
 
 var (
-	taskLag   = prometheus.NewDesc("procaas_queue_lag_seconds", "By how much the most urgent ready task of a type waits beyond what it tolerates.", []string{"type"}, nil)
-	taskCount = prometheus.NewDesc("procaas_queue_tasks", "Tasks of a type by state; failed ones are dead letters.", []string{"type", "state"}, nil)
-	taskGuess = prometheus.NewDesc("procaas_queue_tasks_estimated", "1 for each procaas_queue_tasks that is an estimate, from a sample of a large table.", []string{"type", "state"}, nil)
-	taskAsked = prometheus.NewDesc("procaas_queue_asked_timestamp_seconds", "When a worker asked for tasks of a type last; 0 when none has in a month.", []string{"type"}, nil)
-	taskRaise = prometheus.NewDesc("procaas_queue_raised_total", "Tasks of a type that waited for longer than max-wait and were let go before others, on all nodes.", []string{"type"}, nil)
+	taskLag = prometheus.NewDesc("procaas_queue_lag_seconds",
+		"By how much the most urgent ready task of a type waits beyond what it tolerates.", []string{"type"}, nil)
+	taskCount = prometheus.NewDesc("procaas_queue_tasks", "Tasks of a type by state; failed ones are dead letters.",
+		[]string{"type", "state"}, nil)
+	taskGuess = prometheus.NewDesc("procaas_queue_tasks_estimated", "1 for each procaas_queue_tasks that is an estimate, from a sample of "+
+		"a large table.", []string{"type", "state"}, nil)
+	taskAsked = prometheus.NewDesc("procaas_queue_asked_timestamp_seconds", "When a worker asked for tasks of a type last; 0 when none "+
+		"has in a month.", []string{"type"}, nil)
+	taskRaise = prometheus.NewDesc("procaas_queue_raised_total", "Tasks of a type that waited for longer than max-wait and were let go "+
+		"before others, on all nodes.", []string{"type"}, nil)
 )
 
 // MeasureTasks makes a store of tasks tell metrics: what [TaskTypeStats] has of each
@@ -104,7 +109,8 @@ func (m *measuredTasks) Collect(out chan<- prometheus.Metric) {
 	for _, t := range m.counts() {
 		out <- prometheus.MustNewConstMetric(taskLag, prometheus.GaugeValue, t.Lag.Seconds(), t.Type)
 		for state, n := range map[TaskState]int64{
-			TaskReady: t.Ready, TaskWaiting: t.Waiting, TaskStarting: t.Starting, TaskRunning: t.Running, TaskScheduled: t.Scheduled, TaskFailed: t.Failed,
+			TaskReady: t.Ready, TaskWaiting: t.Waiting, TaskStarting: t.Starting, TaskRunning: t.Running, TaskScheduled: t.Scheduled,
+			TaskFailed: t.Failed,
 		} {
 			out <- prometheus.MustNewConstMetric(taskCount, prometheus.GaugeValue, float64(n), t.Type, string(state))
 		}

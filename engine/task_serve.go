@@ -53,7 +53,8 @@ type heldTask struct {
 // ServeTasks runs the tasks of the pipelines that have a queue section and stages,
 // until ctx ends. Runs under way go on, and whoever takes their tasks next finds them.
 func (e *Engine) ServeTasks(ctx context.Context, store TaskStore) {
-	s := &taskServer{e: e, store: store, log: e.log, name: e.o.Name, lease: min(taskLease, taskLeases*e.o.Lease), free: make(chan struct{}, 1), held: map[TaskRef]heldTask{}}
+	s := &taskServer{e: e, store: store, log: e.log, name: e.o.Name, lease: min(taskLease, taskLeases*e.o.Lease),
+		free: make(chan struct{}, 1), held: map[TaskRef]heldTask{}}
 	s.wg.Go(func() { s.beat(ctx) })
 	s.wg.Go(func() { s.raise(ctx) })
 	for ctx.Err() == nil {

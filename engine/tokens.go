@@ -88,7 +88,8 @@ func (e *Engine) NewToken(ctx context.Context, spec TokenSpec, by Actor) (v Toke
 		}
 		before = old.setting.Revision
 	} else if len(all) >= maxTokens {
-		return v, "", &AccessError{codeInvalidToken, fmt.Sprintf("there are %d tokens, and more would make each call slow; use the name of one that is revoked or has expired", len(all))}
+		return v, "", &AccessError{codeInvalidToken, fmt.Sprintf("there are %d tokens, and more would make each call slow; use the name of "+
+			"one that is revoked or has expired", len(all))}
 	}
 	secret = newSecret()
 	hash := sha256.Sum256([]byte(secret))
@@ -118,7 +119,8 @@ func (e *Engine) RevokeToken(ctx context.Context, name string, by Actor) (TokenV
 func (e *Engine) storeToken(ctx context.Context, name string, t Token, hash []byte, before int64, by Actor) (TokenView, error) {
 	_, err := e.o.Store.SetToken(ctx, name, model.EncodeJSON(t), hash, before, by)
 	if errors.Is(err, ErrConflict) {
-		return TokenView{}, &AccessError{codeTokenExists, fmt.Sprintf("somebody else has just changed the token %s; list the tokens again", name)}
+		return TokenView{}, &AccessError{codeTokenExists, fmt.Sprintf("somebody else has just changed the token %s; list the tokens again",
+			name)}
 	}
 	if err != nil {
 		return TokenView{}, fmt.Errorf("set token %s: %w", name, err)

@@ -54,7 +54,8 @@ func (e *Engine) pipelineTolerances() (out []tolerance) {
 
 func newHandlerTolerance() *liveGauges[tolerance] {
 	labels := append(handlerLabels(), "owner", "critical")
-	desc := prometheus.NewDesc("procaas_handler_tolerance", "Share of the calls of the handler that may fail before somebody is told: 0.05 of a critical one, "+
+	desc := prometheus.NewDesc("procaas_handler_tolerance", "Share of the calls of the handler that may fail before somebody is told: "+
+		"0.05 of a critical one, "+
 		"what the fallback of another one allows, else 0.1.", labels, nil)
 	return &liveGauges[tolerance]{
 		labels: func(t *tolerance) []string {
@@ -66,7 +67,8 @@ func newHandlerTolerance() *liveGauges[tolerance] {
 }
 
 func newPipelineTolerance() *liveGauges[tolerance] {
-	desc := prometheus.NewDesc("procaas_pipeline_tolerance", "Share of the runs of the pipeline that may fail before somebody is told.", []string{"pipeline", "owner"}, nil)
+	desc := prometheus.NewDesc("procaas_pipeline_tolerance", "Share of the runs of the pipeline that may fail before somebody is told.",
+		[]string{"pipeline", "owner"}, nil)
 	return &liveGauges[tolerance]{
 		labels: func(t *tolerance) []string { return []string{t.path, t.owner} },
 		gauges: []liveGauge[tolerance]{{desc, func(t *tolerance) (float64, bool) { return t.most, true }}},

@@ -264,10 +264,11 @@ func (t *runTrace) attempt(ctx context.Context, task *core.Attempt) (context.Con
 	if task.Verify {
 		name, id = " verify", trace.SpanID{} // one attempt may be asked about more than once
 	}
-	_, a.span = t.start(t.handlerID(withoutItem(task.Ref())), id, path+name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(t.with(
-		attribute.String("procaas.path", path),
-		attribute.Int("procaas.attempt", task.Attempt),
-	)...))
+	_, a.span = t.start(t.handlerID(withoutItem(task.Ref())), id, path+name, trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(t.with(
+			attribute.String("procaas.path", path),
+			attribute.Int("procaas.attempt", task.Attempt),
+		)...))
 	if task.Item > 0 {
 		a.span.SetAttributes(attribute.Int("procaas.item", task.Item-1))
 	}

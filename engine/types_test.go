@@ -82,7 +82,8 @@ func facts() []dsl.Type { return engine.Types(testTypes()) }
 func plan(t interface {
 	Helper()
 	Fatal(args ...any)
-}, yaml string) *planner.Plan {
+}, yaml string,
+) *planner.Plan {
 	t.Helper()
 	plans, found, err := load(yaml)
 	if len(plans) == 0 || err != nil {

@@ -45,7 +45,8 @@ func TestAReloadThatWouldDropEventsIsRefused(t *testing.T) {
 		before := e.Bundle().Hash
 
 		var waits *engine.DropError
-		if _, err := e.Load(context.Background(), r.bundle(onlyA), by); !errors.As(err, &waits) || len(waits.Waits) != 1 || waits.Waits[0] != (engine.Waits{Pipeline: "b", Events: 2}) {
+		if _, err := e.Load(context.Background(), r.bundle(onlyA), by); !errors.As(err, &waits) || len(waits.Waits) != 1 ||
+			waits.Waits[0] != (engine.Waits{Pipeline: "b", Events: 2}) {
 			t.Fatalf("want a refusal that counts 2 events of b, have %v", err)
 		}
 		if !strings.Contains(waits.Error(), "2 in all (b: 2)") || !strings.Contains(waits.Error(), "--drop") {
@@ -58,7 +59,8 @@ func TestAReloadThatWouldDropEventsIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, run := range later {
-			if v := r.settle(e, run, model.Cancelled); !strings.Contains(v.Reason, "dropped by a reload, since no pipeline serves its event: no b") {
+			if v := r.settle(e, run, model.Cancelled); !strings.Contains(v.Reason,
+				"dropped by a reload, since no pipeline serves its event: no b") {
 				t.Errorf("want the reason, have %q", v.Reason)
 			}
 		}
@@ -82,7 +84,8 @@ func TestEventsWaitUntilAPipelineServesThem(t *testing.T) {
 		r.run(e)
 		time.Sleep(2 * time.Minute)
 		v := r.view(e, run)
-		if v.Status != model.Parked || v.Bundle != "" || !strings.Contains(v.Reason, "no pipeline of flow f serves b; it waits until a definition does") {
+		if v.Status != model.Parked || v.Bundle != "" || !strings.Contains(v.Reason, "no pipeline of flow f serves b; it waits until a "+
+			"definition does") {
 			t.Fatalf("want the event to wait, and to say why, have %+v", v)
 		}
 		behind := r.submit(e, event("a", "k"))

@@ -352,7 +352,8 @@ func TestACancelledRunThatWaitsUndoes(t *testing.T) {
 				}
 			}
 			if end == "abandoned while it undoes" {
-				if v, err := r.v.Engine().Abandon(t.Context(), id, engine.Actor{Name: "ann", Reason: "now"}); err != nil || v.Status != model.Cancelled || v.Reason != "now" {
+				if v, err := r.v.Engine().Abandon(t.Context(), id, engine.Actor{Name: "ann", Reason: "now"}); err != nil ||
+					v.Status != model.Cancelled || v.Reason != "now" {
 					t.Fatalf("want it ended at once, have %s %q, %v", v.Status, v.Reason, err)
 				}
 				return
@@ -380,7 +381,8 @@ func TestARunWithNothingToUndoIsCancelledAtOnce(t *testing.T) {
 	if err := r.v.Until(t.Context(), r.began.Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := r.v.Engine().Cancel(t.Context(), id, engine.Actor{Name: "ann", Reason: "enough"}); err != nil || v.Status != model.Cancelled {
+	if v, err := r.v.Engine().Cancel(t.Context(), id, engine.Actor{Name: "ann", Reason: "enough"}); err != nil ||
+		v.Status != model.Cancelled {
 		t.Fatalf("want it ended at once, have %s, %v", v.Status, err)
 	}
 }

@@ -573,7 +573,8 @@ func (j *job) handle(ctx context.Context, t core.Attempt, span *attemptTrace) (r
 	call := &Call{
 		Path: t.Step.Path, Run: c.ID, Flow: c.Flow, Key: c.Key, Event: c.Event,
 		Attempt: t.Attempt, IdempotencyKey: t.IdempotencyKey, TraceParent: span.parent, TraceState: span.state, Now: e.clock.latest(),
-		Bundle: j.def.bundle, HTTP: j.def.client, Workers: j.def.workers, Node: j.n.number, Documents: e.o.Store, RunStatus: e.runStatus, Memory: &e.memory, Log: log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,
+		Bundle: j.def.bundle, HTTP: j.def.client, Workers: j.def.workers, Node: j.n.number, Documents: e.o.Store, RunStatus: e.runStatus,
+		Memory: &e.memory, Log: log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,
 	}
 	result, err = secrets.result(e.o.virtual.call(ctx, t, h, call))
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {

@@ -76,30 +76,51 @@ func TestRequestSendsWhatItsFieldsSay(t *testing.T) {
 		headers map[string]string
 	}{
 		{name: "without a body it is a GET", request: handlers.Request{URL: target}, want: "GET " + target},
-		{name: "with a body it is a POST", request: handlers.Request{URL: target, Body: map[string]any{"b": 1, "a": nil}},
-			want: "POST " + target, body: `{"a":null,"b":1}`, headers: map[string]string{"Content-Type": "application/json"}},
+		{
+			name: "with a body it is a POST", request: handlers.Request{URL: target, Body: map[string]any{"b": 1, "a": nil}},
+			want: "POST " + target, body: `{"a":null,"b":1}`, headers: map[string]string{"Content-Type": "application/json"},
+		},
 		{name: "method", request: handlers.Request{URL: target, Method: "DELETE"}, want: "DELETE " + target},
-		{name: "query", request: handlers.Request{URL: target, Query: map[string]any{
-			"id": "a b&c", "n": 9007199254740993, "x": 0.1, "on": true, "none": nil, "tag": []any{"p", nil, "q"}}},
-			want: "GET " + target + "?id=a+b%26c&n=9007199254740993&on=true&tag=p&tag=q&x=0.1"},
-		{name: "query beside that of the url", request: handlers.Request{URL: target + "?a=1", Query: map[string]any{"b": 2}},
-			want: "GET " + target + "?a=1&b=2"},
-		{name: "form", request: handlers.Request{URL: target, Form: map[string]any{"a": 1, "b": []any{"x", "y"}}},
-			want: "POST " + target, body: "a=1&b=x&b=y", headers: map[string]string{"Content-Type": "application/x-www-form-urlencoded"}},
-		{name: "raw", request: handlers.Request{URL: target, Raw: &raw, ContentType: "application/xml"},
-			want: "POST " + target, body: raw, headers: map[string]string{"Content-Type": "application/xml"}},
-		{name: "empty raw is a body", request: handlers.Request{URL: target, Raw: &empty},
-			want: "POST " + target, headers: map[string]string{"Content-Type": "text/plain; charset=utf-8"}},
-		{name: "headers", request: handlers.Request{URL: target, Headers: map[string]any{
-			"authorization": datum.Secret{Name: "TOKEN"}, "X-Number": 7, "X-None": nil, "user-agent": "taxi/1"}},
+		{
+			name: "query", request: handlers.Request{URL: target, Query: map[string]any{
+				"id": "a b&c", "n": 9007199254740993, "x": 0.1, "on": true, "none": nil, "tag": []any{"p", nil, "q"},
+			}},
+			want: "GET " + target + "?id=a+b%26c&n=9007199254740993&on=true&tag=p&tag=q&x=0.1",
+		},
+		{
+			name: "query beside that of the url", request: handlers.Request{URL: target + "?a=1", Query: map[string]any{"b": 2}},
+			want: "GET " + target + "?a=1&b=2",
+		},
+		{
+			name: "form", request: handlers.Request{URL: target, Form: map[string]any{"a": 1, "b": []any{"x", "y"}}},
+			want: "POST " + target, body: "a=1&b=x&b=y", headers: map[string]string{"Content-Type": "application/x-www-form-urlencoded"},
+		},
+		{
+			name: "raw", request: handlers.Request{URL: target, Raw: &raw, ContentType: "application/xml"},
+			want: "POST " + target, body: raw, headers: map[string]string{"Content-Type": "application/xml"},
+		},
+		{
+			name: "empty raw is a body", request: handlers.Request{URL: target, Raw: &empty},
+			want: "POST " + target, headers: map[string]string{"Content-Type": "text/plain; charset=utf-8"},
+		},
+		{
+			name: "headers", request: handlers.Request{URL: target, Headers: map[string]any{
+				"authorization": datum.Secret{Name: "TOKEN"}, "X-Number": 7, "X-None": nil, "user-agent": "taxi/1",
+			}},
 			want: "GET " + target, headers: map[string]string{
-				"Authorization": "s3cr3t", "X-Number": "7", "X-None": "", "User-Agent": "taxi/1"}},
-		{name: "secrets anywhere in a body", request: handlers.Request{URL: target, Body: []any{map[string]any{"k": datum.Secret{Name: "TOKEN"}}}},
-			want: "POST " + target, body: `[{"k":"s3cr3t"}]`},
+				"Authorization": "s3cr3t", "X-Number": "7", "X-None": "", "User-Agent": "taxi/1",
+			},
+		},
+		{
+			name:    "secrets anywhere in a body",
+			request: handlers.Request{URL: target, Body: []any{map[string]any{"k": datum.Secret{Name: "TOKEN"}}}},
+			want:    "POST " + target, body: `[{"k":"s3cr3t"}]`,
+		},
 		{name: "who asks", request: handlers.Request{URL: target}, want: "GET " + target, headers: map[string]string{
 			"Idempotency-Key": "5e1f", "X-Procaas-Run": "run-1", "X-Procaas-Path": "taxi/fetch/get-order",
 			"X-Procaas-Attempt": "2", "User-Agent": "procaas",
-			"Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Tracestate": "congo=t61rcWkgMzE"}},
+			"Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Tracestate": "congo=t61rcWkgMzE",
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -141,8 +162,10 @@ func TestRequestReadsReplies(t *testing.T) {
 		want        any
 		err         string // part of the error, which must be permanent
 	}{
-		{name: "JSON by its type", contentType: "application/json; charset=utf-8", body: `{"n": 9007199254740993}`,
-			want: map[string]any{"n": 9007199254740993}},
+		{
+			name: "JSON by its type", contentType: "application/json; charset=utf-8", body: `{"n": 9007199254740993}`,
+			want: map[string]any{"n": 9007199254740993},
+		},
 		{name: "JSON by a suffix", contentType: "application/vnd.order+json", body: `[1]`, want: []any{1}},
 		{name: "JSON of a careless service", body: ` {"a": 1}`, want: map[string]any{"a": 1}},
 		{name: "JSON that Go takes for text", contentType: "text/plain; charset=utf-8", body: `{"a": 1}`, want: map[string]any{"a": 1}},
@@ -153,8 +176,10 @@ func TestRequestReadsReplies(t *testing.T) {
 		{name: "nothing on demand", request: handlers.Request{Response: "none"}, body: "\xff", want: nil},
 		{name: "no content", request: handlers.Request{Response: "json"}, status: 204, want: nil},
 		{name: "empty", contentType: "application/json", body: "", want: nil},
-		{name: "not JSON", contentType: "application/json", body: "<html>\n oops</html>",
-			err: `GET http://orders.example/: reply 200 is not JSON`},
+		{
+			name: "not JSON", contentType: "application/json", body: "<html>\n oops</html>",
+			err: `GET http://orders.example/: reply 200 is not JSON`,
+		},
 		{name: "shows what it was", contentType: "application/json", body: "<html>\n oops</html>", err: `have "<html> oops</html>"`},
 		{name: "broken JSON on demand", request: handlers.Request{Response: "json"}, body: "", err: "is not JSON"},
 		{name: "not text", contentType: "image/png", body: "\x89PNG\xff", err: "is not text in UTF-8"},
@@ -292,20 +317,32 @@ func TestRequestRefusesWhatCannotBeSent(t *testing.T) {
 		{name: "scheme", request: handlers.Request{URL: "file:///etc/passwd"}, want: "url must be absolute"},
 		{name: "broken", request: handlers.Request{URL: "http://[::1"}, want: "url: missing ']'"},
 		{name: "password", request: handlers.Request{URL: "http://u:p@orders.example/"}, want: "must not hold a user and password"},
-		{name: "foreign host", request: handlers.Request{URL: "http://169.254.169.254/"}, services: []*dsl.Service{orders},
-			want: "http://169.254.169.254:80 belongs to no declared service: orders (http://orders.example:8080/base)"},
+		{
+			name: "foreign host", request: handlers.Request{URL: "http://169.254.169.254/"}, services: []*dsl.Service{orders},
+			want: "http://169.254.169.254:80 belongs to no declared service: orders (http://orders.example:8080/base)",
+		},
 		{name: "foreign port", request: handlers.Request{URL: target}, services: []*dsl.Service{orders}, want: "belongs to no declared service"},
-		{name: "foreign scheme", request: handlers.Request{URL: "https://orders.example:8080/"}, services: []*dsl.Service{orders}, want: "belongs to no declared service"},
+		{name: "foreign scheme", request: handlers.Request{URL: "https://orders.example:8080/"}, services: []*dsl.Service{orders},
+			want: "belongs to no declared service"},
 		{name: "unknown service", request: handlers.Request{Service: "pay", Path: "/"}, want: `service "pay" is not declared`},
-		{name: "secret", request: handlers.Request{URL: target, Body: datum.Secret{Name: "GONE"}}, services: []*dsl.Service{ordersService}, want: "body: secret GONE: no secret GONE"},
-		{name: "secret for a stranger", request: handlers.Request{URL: target, Query: map[string]any{"k": datum.Secret{Name: "TOKEN"}}}, want: "secret TOKEN: a secret is sent to a declared service only"},
-		{name: "mapping in a query", request: handlers.Request{URL: target, Query: map[string]any{"a": map[string]any{}}}, want: "query: a: want a simple value"},
-		{name: "list of lists in a form", request: handlers.Request{URL: target, Form: map[string]any{"a": []any{[]any{}}}}, want: "form: a: want a simple value"},
-		{name: "line break in a header", request: handlers.Request{URL: target, Headers: map[string]any{"X-A": "a\r\nX-B: b"}}, want: "headers: X-A: control characters"},
-		{name: "name of a header", request: handlers.Request{URL: target, Headers: map[string]any{"X A": 1}}, want: `"X A" is no name of a header`},
-		{name: "the engine's header", request: handlers.Request{URL: target, Headers: map[string]any{"idempotency-key": 1}}, want: "idempotency-key is set by the engine"},
-		{name: "line break in a content type", request: handlers.Request{URL: target, Body: 1, ContentType: "a/b\r\nX-B: b"}, want: "content-type: control characters"},
-		{name: "content type", request: handlers.Request{URL: target, Headers: map[string]any{"content-type": "a/b"}}, want: "set by the field content-type"},
+		{name: "secret", request: handlers.Request{URL: target, Body: datum.Secret{Name: "GONE"}}, services: []*dsl.Service{ordersService},
+			want: "body: secret GONE: no secret GONE"},
+		{name: "secret for a stranger", request: handlers.Request{URL: target, Query: map[string]any{"k": datum.Secret{Name: "TOKEN"}}},
+			want: "secret TOKEN: a secret is sent to a declared service only"},
+		{name: "mapping in a query", request: handlers.Request{URL: target, Query: map[string]any{"a": map[string]any{}}},
+			want: "query: a: want a simple value"},
+		{name: "list of lists in a form", request: handlers.Request{URL: target, Form: map[string]any{"a": []any{[]any{}}}},
+			want: "form: a: want a simple value"},
+		{name: "line break in a header", request: handlers.Request{URL: target, Headers: map[string]any{"X-A": "a\r\nX-B: b"}},
+			want: "headers: X-A: control characters"},
+		{name: "name of a header", request: handlers.Request{URL: target, Headers: map[string]any{"X A": 1}},
+			want: `"X A" is no name of a header`},
+		{name: "the engine's header", request: handlers.Request{URL: target, Headers: map[string]any{"idempotency-key": 1}},
+			want: "idempotency-key is set by the engine"},
+		{name: "line break in a content type", request: handlers.Request{URL: target, Body: 1, ContentType: "a/b\r\nX-B: b"},
+			want: "content-type: control characters"},
+		{name: "content type", request: handlers.Request{URL: target, Headers: map[string]any{"content-type": "a/b"}},
+			want: "set by the field content-type"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -414,8 +451,10 @@ func TestRedirectsDoNotCarrySecretsToOtherServices(t *testing.T) {
 	t.Parallel()
 	answer, seen := hops("/2", "http://b.example/")
 	r := handlers.Request{URL: "http://a.example/1", Redirects: 5, Body: map[string]any{"key": datum.Secret{Name: "TOKEN"}}}
-	_, err := r.Handle(t.Context(), newCall(answer, &dsl.Service{ID: "a", URL: "http://a.example"}, &dsl.Service{ID: "b", URL: "http://b.example"}))
-	if err == nil || !model.IsPermanent(err) || !strings.Contains(err.Error(), "service a redirects to http://b.example:80") || len(*seen) != 2 {
+	_, err := r.Handle(t.Context(), newCall(answer, &dsl.Service{ID: "a", URL: "http://a.example"},
+		&dsl.Service{ID: "b", URL: "http://b.example"}))
+	if err == nil || !model.IsPermanent(err) || !strings.Contains(err.Error(), "service a redirects to http://b.example:80") ||
+		len(*seen) != 2 {
 		t.Errorf("want two requests and a permanent error, have %d and %v", len(*seen), err)
 	}
 }
@@ -436,7 +475,8 @@ func TestRequestFollowsRedirectsOnDemand(t *testing.T) {
 		{name: "not more", redirects: 1, hops: []string{"/2", "/3"}, err: "307"},
 		{name: "to another service", redirects: 2, hops: []string{"http://b.example/", "/3"}, bare: 1},
 		{name: "there and back", redirects: 2, hops: []string{"http://b.example/", "http://a.example/admin"}, bare: 1},
-		{name: "not to a stranger", redirects: 2, hops: []string{"http://169.254.169.254/latest"}, err: "belongs to no declared service", permanent: true},
+		{name: "not to a stranger", redirects: 2, hops: []string{"http://169.254.169.254/latest"}, err: "belongs to no declared service",
+			permanent: true},
 		{name: "not to another scheme", redirects: 2, hops: []string{"ftp://a.example/"}, err: "neither http nor https", permanent: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -28,14 +28,27 @@ func TestEmitMakesAnEvent(t *testing.T) {
 		emit handlers.Emit
 		want model.Event
 	}{
-		{"with its type only", handlers.Emit{Type: "paid"},
-			model.Event{Type: "paid", Source: "procaas/pipeline/taxi", Time: now}},
-		{"with everything", handlers.Emit{Type: "paid", Key: "o-2", Payload: []any{1}, Source: "billing", ID: "p-1",
-			At: later, DelayTolerance: time.Minute, Priority: -3},
-			model.Event{Type: "paid", Key: "o-2", Payload: []any{1}, Source: "billing", ID: "p-1", Time: now,
-				At: later, DelayTolerance: time.Minute, Priority: -3}},
-		{"with a delay", handlers.Emit{Type: "paid", Delay: time.Hour},
-			model.Event{Type: "paid", Source: "procaas/pipeline/taxi", Time: now, At: later}},
+		{
+			"with its type only",
+			handlers.Emit{Type: "paid"},
+			model.Event{Type: "paid", Source: "procaas/pipeline/taxi", Time: now},
+		},
+		{
+			"with everything",
+			handlers.Emit{
+				Type: "paid", Key: "o-2", Payload: []any{1}, Source: "billing", ID: "p-1",
+				At: later, DelayTolerance: time.Minute, Priority: -3,
+			},
+			model.Event{
+				Type: "paid", Key: "o-2", Payload: []any{1}, Source: "billing", ID: "p-1", Time: now,
+				At: later, DelayTolerance: time.Minute, Priority: -3,
+			},
+		},
+		{
+			"with a delay",
+			handlers.Emit{Type: "paid", Delay: time.Hour},
+			model.Event{Type: "paid", Source: "procaas/pipeline/taxi", Time: now, At: later},
+		},
 	} {
 		have, err := tc.emit.Handle(t.Context(), newCall(nil))
 		if diff := cmp.Diff(model.Result{Emit: []model.Event{tc.want}}, have); err != nil || diff != "" {

@@ -102,7 +102,8 @@ func measureFlows(ctx context.Context, b *bench) (err error) {
 				}
 			}
 		}
-		fmt.Fprintf(b.out, "%d flows of %d steps, %d in flight, median of %d rounds (lowest to highest)\n", b.flows, steps, target.inFlight, b.rounds)
+		fmt.Fprintf(b.out, "%d flows of %d steps, %d in flight, median of %d rounds (lowest to highest)\n", b.flows, steps, target.inFlight,
+			b.rounds)
 		b.printFlows(all, samples)
 		b.verdict("flows/s, of naive", ratios(samples["procaas"], samples["naive"]), target.naive, true)
 		b.verdict("flows/s, of grouped", ratios(samples["procaas"], samples["grouped"]), target.grouped, true)

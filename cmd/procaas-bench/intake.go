@@ -121,10 +121,12 @@ func measureBacklog(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%d\t%.0f\t%.0f\t%.0f\t\n", few, medianOf(small, sample.getRate), medianOf(small, sample.getServer), medianOf(small, sample.getOwn))
+	fmt.Fprintf(w, "%d\t%.0f\t%.0f\t%.0f\t\n", few, medianOf(small, sample.getRate), medianOf(small, sample.getServer),
+		medianOf(small, sample.getOwn))
 	fmt.Fprintf(w, "%d\t%.0f\t%.0f\t%.0f\t\n", b.backlog, big.rate, big.getServer(), big.getOwn())
 	w.Flush()
-	b.judge(fmt.Sprintf("time per event with %d waiting, of that with %d", b.backlog, few), medianOf(small, sample.getRate)/big.rate, 1.2, false)
+	b.judge(fmt.Sprintf("time per event with %d waiting, of that with %d", b.backlog, few), medianOf(small, sample.getRate)/big.rate, 1.2,
+		false)
 	return nil
 }
 

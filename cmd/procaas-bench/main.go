@@ -98,7 +98,8 @@ func parse(args []string, help io.Writer) (options, error) {
 	f.SetOutput(io.Discard) // main says what is wrong
 	f.StringVar(&only, "only", "flows,latency,accept,backlog,idle", "what to measure, out of "+strings.Join(partNames(), ","))
 	f.StringVar(&o.dsn, "dsn", "", "a PostgreSQL for this alone, whose schemas are dropped; a private one is started when it is left out")
-	f.StringVar(&match, "contestants", "", "measure only the `names` of flows and latency, separated by semicolons: "+strings.Join(contestantNames(), ";"))
+	f.StringVar(&match, "contestants", "", "measure only the `names` of flows and latency, separated by semicolons: "+
+		strings.Join(contestantNames(), ";"))
 	f.StringVar(&o.binary, "binary", "bin/procaas", "the built procaas `file`, which make build makes")
 	f.IntVar(&o.flows, "flows", 6000, "flows of one contestant in one round")
 	f.IntVar(&o.rounds, "rounds", 5, "rounds, of which medians are shown; a shorter one before them is not counted")
@@ -112,7 +113,8 @@ func parse(args []string, help io.Writer) (options, error) {
 	f.StringVar(&o.allocs, "memprofile", "", "write a profile of what this process has allocated to a `file`")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(help, "procaas-bench measures what durability costs, beside programs written by hand. Compare ratios; absolute figures are the machine's.")
+			fmt.Fprintln(help, "procaas-bench measures what durability costs, beside programs written by hand. Compare ratios; absolute figures "+
+				"are the machine's.")
 			f.SetOutput(help)
 			f.PrintDefaults()
 		}

@@ -164,7 +164,8 @@ func measureQueuePut(ctx context.Context, b *bench) error {
 			name string
 			of   []sample
 		}{{"COPY", copied}, {"procaas by the thousand", batched}, {"procaas one by one, one client", single}} {
-			fmt.Fprintf(w, "%s\t%.0f\t%.1f\t%.1f\t\n", row.name, medianOf(row.of, sample.getRate), medianOf(row.of, sample.getServer), medianOf(row.of, sample.getOwn))
+			fmt.Fprintf(w, "%s\t%.0f\t%.1f\t%.1f\t\n", row.name, medianOf(row.of, sample.getRate), medianOf(row.of, sample.getServer),
+				medianOf(row.of, sample.getOwn))
 		}
 	})
 	b.verdict("batches, of COPY", ratios(batched, copied), 0.7, true)

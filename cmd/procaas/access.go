@@ -23,10 +23,13 @@ type accessFlags struct {
 
 func (f *accessFlags) add(c *cobra.Command, open []string) {
 	flags := c.Flags()
-	flags.StringVar(&f.token, "admin-token", "", "bearer token of an admin, or sha256: and its hash; procaas token makes others. Needed, or a made one, when listening beyond loopback")
+	flags.StringVar(&f.token, "admin-token", "", "bearer token of an admin, or sha256: and its hash; procaas token makes others. Needed, "+
+		"or a made one, when listening beyond loopback")
 	flags.StringVar(&f.file, "admin-token-file", "", "file with the admin token, or its hash")
-	flags.StringSliceVar(&f.open, "open", open, "calls that need no token although there are some: "+strings.Join(access.OpenGroups(), ", ")+", or none")
-	flags.StringSliceVar(&f.hosts, "host", nil, "name by which callers without a token may call a server that listens on loopback, besides localhost (repeatable)")
+	flags.StringSliceVar(&f.open, "open", open, "calls that need no token although there are some: "+strings.Join(access.OpenGroups(), ", ")+
+		", or none")
+	flags.StringSliceVar(&f.hosts, "host", nil, "name by which callers without a token may call a server that listens on loopback, "+
+		"besides localhost (repeatable)")
 }
 
 // plain gives the admin token when it is known; a hash does not tell it.

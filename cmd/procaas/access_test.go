@@ -190,7 +190,8 @@ func TestRetriesAreAuditedWithTheirActor(t *testing.T) {
 	o.command(exitFine, run, "runs", "retry", run, "--reason", "stock is back", "--token", made.Secret)
 	o.wait(model.Failed, 1)
 	o.command(exitFine, `cancelled 1 runs`, "runs", "cancel", "--handler", "work/last", "--reason", "too late", "--token", made.Secret)
-	o.command(exitFine, `(?s)ann +run +`+run+`.*status: "failed" -> "cancelled".* too late.*ann +run +`+run+`.*stock is back`, "audit", "--kind", "run", "--token", made.Secret)
+	o.command(exitFine, `(?s)ann +run +`+run+`.*status: "failed" -> "cancelled".* too late.*ann +run +`+run+`.*stock is back`, "audit",
+		"--kind", "run", "--token", made.Secret)
 }
 
 func TestServersThatOthersReachNeedATokenAndSayWhatIsOpen(t *testing.T) {
@@ -242,7 +243,8 @@ func TestServersThatOthersReachNeedATokenAndSayWhatIsOpen(t *testing.T) {
 	if code := Main(t.Context(), []string{"migrate", "--store", store}, streams{strings.NewReader(""), &out, &out}); code != exitFine {
 		t.Fatal(out.String())
 	}
-	code := Main(t.Context(), []string{"serve", "--pipelines", pipelines, "--store", store, "--listen", "0.0.0.0:0"}, streams{strings.NewReader(""), &out, &out})
+	code := Main(t.Context(), []string{"serve", "--pipelines", pipelines, "--store", store, "--listen", "0.0.0.0:0"},
+		streams{strings.NewReader(""), &out, &out})
 	if code != exitUsage || !strings.Contains(out.String(), "can be reached from outside") {
 		t.Errorf("want exit code 2, have %d and %s", code, out.String())
 	}

@@ -18,10 +18,12 @@ type alertFlags struct {
 }
 
 func (f *alertFlags) add(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&f.alertmanagers, "alertmanager", nil, "URL of an Alertmanager that is told what goes wrong (repeatable: name each of a cluster)")
+	flags.StringSliceVar(&f.alertmanagers, "alertmanager", nil, "URL of an Alertmanager that is told what goes wrong (repeatable: name "+
+		"each of a cluster)")
 	flags.StringSliceVar(&f.webhooks, "alert-webhook", nil, "URL that alerts are posted to as JSON (repeatable)")
 	flags.StringToStringVar(&f.labels, "alert-label", nil, "label of all alerts, such as cluster=berlin (repeatable)")
-	flags.StringVar(&f.externalURL, "external-url", "", "where people reach this server, for links and commands in alerts (default: the address that it listens on)")
+	flags.StringVar(&f.externalURL, "external-url", "", "where people reach this server, for links and commands in alerts (default: the "+
+		"address that it listens on)")
 }
 
 // wanted tells whether anybody is to be told.

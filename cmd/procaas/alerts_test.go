@@ -204,7 +204,8 @@ func TestAlertsReachAlertmanagerAndWebhooks(t *testing.T) { // not parallel: it 
 	}
 	a := found[0]
 	for name, want := range map[string]string{
-		"path": "work/pay/charge", "pipeline": "work", "stage": "pay", "handler": "charge", "owner": "team-orders", "severity": "critical", "cluster": "test",
+		"path": "work/pay/charge", "pipeline": "work", "stage": "pay", "handler": "charge", "owner": "team-orders", "severity": "critical",
+		"cluster": "test",
 	} {
 		if a.Labels[name] != want {
 			t.Errorf("label %s: want %q, have %q", name, want, a.Labels[name])
@@ -288,7 +289,8 @@ func TestAlertFlagsAreChecked(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out, errs strings.Builder
-		line := append(strings.Fields("serve --listen 127.0.0.1:0 --store sqlite:"+filepath.Join(dir, "o.db")+" --pipelines "+dir), strings.Fields(args)...)
+		line := append(strings.Fields("serve --listen 127.0.0.1:0 --store sqlite:"+filepath.Join(dir, "o.db")+" --pipelines "+dir),
+			strings.Fields(args)...)
 		code := Main(t.Context(), line, streams{strings.NewReader(""), &out, &errs})
 		if code != exitUsage || !strings.Contains(errs.String(), want) || strings.Contains(errs.String(), "canary") {
 			t.Errorf("%s: want exit code 2 and %q, have %d and %s", args, want, code, errs.String())

@@ -130,9 +130,11 @@ shown that they can do; cold caches after moves are not in it.`,
 	from := c.Flags().String("from", "", "a recording of a live cluster, in place of scenarios")
 	policies := c.Flags().StringSlice("policy", balancer.Names(), "the policies to compare")
 	seeds := c.Flags().Int("seeds", 1, "how many runs of each, with another chance")
-	params := c.Flags().String("params", "", "a JSON file with parameters of the policies; with --from, those of the recording are the default")
+	params := c.Flags().String("params", "",
+		"a JSON file with parameters of the policies; with --from, those of the recording are the default")
 	samples := c.Flags().Bool("samples", false, "in JSON: also what happened in each half minute; with --from, at each observation")
-	svg := c.Flags().String("svg", "", "also draw drops, utilisation and the Gini index over time into this file; of one scenario, or of a recording")
+	svg := c.Flags().String("svg", "", "also draw drops, utilisation and the Gini index over time into this file; of one scenario, or of "+
+		"a recording")
 	format := formatFlag(c, "text", "json")
 	c.RunE = func(*cobra.Command, []string) error {
 		f, err := format()

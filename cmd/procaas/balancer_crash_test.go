@@ -98,10 +98,12 @@ func newBalanced(t *testing.T) *balanced {
 	if err != nil {
 		t.Fatal(err)
 	}
-	patient := strings.NewReplacer("every: 2s", "every: 200ms", "timeout: 5s", "timeout: 2m", "phase: prepare\n", "phase: prepare\n              timeout: 1m\n")
+	patient := strings.NewReplacer("every: 2s", "every: 200ms", "timeout: 5s", "timeout: 2m", "phase: prepare\n",
+		"phase: prepare\n              timeout: 1m\n")
 	for name, text := range map[string]string{
 		"balance.yaml": patient.Replace(string(pipeline)),
-		"cluster.yaml": "clusters:\n  - id: fanout\n    partitions: 12\n    step: 200ms\n    healthcheck: {timeout: 1m}\n    workers:\n" + list.String(),
+		"cluster.yaml": "clusters:\n  - id: fanout\n    partitions: 12\n    step: 200ms\n    healthcheck: {timeout: 1m}\n    workers:\n" +
+			list.String(),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)

@@ -72,7 +72,8 @@ func (e *echoing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		for _, v := range parts {
 			text := fmt.Sprint(v)
-			fmt.Fprintln(w, hex.EncodeToString([]byte(text)), base64.StdEncoding.EncodeToString([]byte("user:"+text)), url.QueryEscape(text), url.PathEscape(text))
+			fmt.Fprintln(w, hex.EncodeToString([]byte(text)), base64.StdEncoding.EncodeToString([]byte("user:"+text)), url.QueryEscape(text),
+				url.PathEscape(text))
 		}
 	case "/no-json":
 		w.Header().Set("Content-Type", "application/json")
@@ -172,7 +173,8 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 
 	var out, logs lockedBuffer
 	server, stop := runNode(t, nodeFlags{
-		store: "sqlite:" + filepath.Join(store, "o.db"), listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 64, lease: 4 * time.Second,
+		store: "sqlite:" + filepath.Join(store, "o.db"), listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 64,
+		lease: 4 * time.Second,
 		drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "debug", pipelines: []string{dir}, secretsDir: secrets,
 		access: accessFlags{file: write(filepath.Join(t.TempDir(), "admin"), admin+"\n"), open: []string{"events"}},
 		alerts: alertFlags{webhooks: []string{pager.URL + "/" + hook}},
@@ -184,7 +186,8 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 		t.Fatal(err)
 	}
 	for _, mode := range echoModes {
-		if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: mode, Key: mode, Payload: map[string]any{"marker": marker}}); err != nil {
+		if _, err := o.client.SubmitEvent(t.Context(),
+			wire.Event{Type: mode, Key: mode, Payload: map[string]any{"marker": marker}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -202,7 +205,8 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 	}
 	cameOut, shown := map[string]string{}, bytes.Buffer{}
 	for _, token := range []string{admin, made.Secret, "", wrong} { // too many wrong ones shut the others out
-		for _, line := range []string{"runs list", "runs list --format json", "runs show " + page.Items[0].ID, "audit", "audit --format json", "token list", "nodes", "reload"} {
+		for _, line := range []string{"runs list", "runs list --format json", "runs show " + page.Items[0].ID, "audit", "audit --format json",
+			"token list", "nodes", "reload"} {
 			Main(t.Context(), append(strings.Fields(line), "--server", server, "--token", token), streams{strings.NewReader(""), &shown, &shown})
 		}
 		for name, reply := range everyReply(t, server, token, page.Items) {
@@ -303,7 +307,8 @@ func everyReply(t *testing.T, server, token string, runs []checkpoint.RunView) m
 			continue
 		}
 		for _, run := range runs {
-			filled := strings.NewReplacer("{id}", run.ID, "{cluster}", "fanout", "{partition}", "0", "{flow}", run.Flow, "{key}", run.Key, "{map}", "no-map", "{pipeline}", run.Pipeline).Replace(path)
+			filled := strings.NewReplacer("{id}", run.ID, "{cluster}", "fanout", "{partition}", "0", "{flow}", run.Flow, "{key}", run.Key, "{map}",
+				"no-map", "{pipeline}", run.Pipeline).Replace(path)
 			if strings.Contains(filled, "{") {
 				t.Errorf("GET %s has a parameter that this test does not know", path)
 			}

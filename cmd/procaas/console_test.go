@@ -87,7 +87,8 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func browse(t *testing.T, chromium string, whole bool, demoStore, shopStore string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
-	demo, demoAddress := startProcaas(ctx, t, "", "demo", "--store", demoStore, "--listen", "127.0.0.1:0", "--rate", "5", "--incident-after", "1s", "--incident-for", "1h")
+	demo, demoAddress := startProcaas(ctx, t, "", "demo", "--store", demoStore, "--listen", "127.0.0.1:0", "--rate", "5", "--incident-after",
+		"1s", "--incident-for", "1h")
 	defer demo.kill()
 
 	var sold shop
@@ -95,7 +96,8 @@ func browse(t *testing.T, chromium string, whole bool, demoStore, shopStore stri
 	defer service.Close()
 	address := freeAddress(t)
 	serve := func() *child {
-		p, _ := startProcaas(ctx, t, address, "serve", "--store", shopStore, "--pipelines", filepath.Join(consoleDir, "shop.yaml"), "--service", "shop="+service.URL,
+		p, _ := startProcaas(ctx, t, address, "serve", "--store", shopStore, "--pipelines", filepath.Join(consoleDir, "shop.yaml"), "--service",
+			"shop="+service.URL,
 			"--listen", address, "--log-level", "error")
 		return p
 	}

@@ -120,7 +120,8 @@ type child struct {
 // start starts procaas serve and waits until it serves.
 func (c *crashing) start(ctx context.Context) *child {
 	c.t.Helper()
-	args := []string{"serve", "--store", c.store, "--pipelines", cmp.Or(c.pipelines, taxiDir), "--listen", c.listen, "--log-format", "json", "--lease", "1s"}
+	args := []string{"serve", "--store", c.store, "--pipelines", cmp.Or(c.pipelines, taxiDir), "--listen", c.listen, "--log-format", "json",
+		"--lease", "1s"}
 	for _, cell := range c.cells {
 		args = append(args, "--cell", cell)
 	}

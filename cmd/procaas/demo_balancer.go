@@ -225,7 +225,8 @@ func openDemoNode(ctx context.Context, s streams, o clusterDemoOptions, workers 
 		return nil, err
 	}
 	var cluster strings.Builder
-	fmt.Fprintf(&cluster, "clusters:\n  - id: %s\n    partitions: %d\n    key: path:2\n    map: {rule: zone, replicas: 4}\n    workers:\n", demoCluster, demoPartitions)
+	fmt.Fprintf(&cluster, "clusters:\n  - id: %s\n    partitions: %d\n    key: path:2\n    map: {rule: zone, replicas: 4}\n    workers:\n",
+		demoCluster, demoPartitions)
 	for i, w := range workers {
 		fmt.Fprintf(&cluster, "      - {id: %s, url: %q, zone: %c}\n", w.name, w.url, 'a'+i%3)
 	}

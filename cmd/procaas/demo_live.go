@@ -101,7 +101,8 @@ func (n *news) hear(incident string, out map[string]engine.FallbackView) (told [
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.out)) {
 		if _, still := out[name]; !still && out != nil {
-			told = append(told, fmt.Sprintf("fallback off: %s is back in the flow after %s", name, time.Since(*n.out[name].Since).Round(time.Second)))
+			told = append(told, fmt.Sprintf("fallback off: %s is back in the flow after %s", name,
+				time.Since(*n.out[name].Since).Round(time.Second)))
 		}
 	}
 	n.incident = incident

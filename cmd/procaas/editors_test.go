@@ -112,7 +112,8 @@ func startEditor(t *testing.T, dir string) *editor {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	e := &editor{t: t, ctx: ctx, root: "file://" + (&url.URL{Path: dir}).EscapedPath(), in: in, inbox: make(chan map[string]any, 1000), settings: settingsOf(t, dir)}
+	e := &editor{t: t, ctx: ctx, root: "file://" + (&url.URL{Path: dir}).EscapedPath(), in: in, inbox: make(chan map[string]any, 1000),
+		settings: settingsOf(t, dir)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -126,7 +127,8 @@ func startEditor(t *testing.T, dir string) *editor {
 	})
 	e.call("initialize", map[string]any{
 		"processId": nil, "rootUri": e.root, "workspaceFolders": []any{map[string]any{"uri": e.root, "name": "flows"}},
-		"capabilities": map[string]any{"workspace": map[string]any{"configuration": true}, "textDocument": map[string]any{"publishDiagnostics": map[string]any{}, "hover": map[string]any{"contentFormat": []string{"markdown"}}}},
+		"capabilities": map[string]any{"workspace": map[string]any{"configuration": true},
+			"textDocument": map[string]any{"publishDiagnostics": map[string]any{}, "hover": map[string]any{"contentFormat": []string{"markdown"}}}},
 	})
 	e.notify("initialized", map[string]any{})
 	e.notify("workspace/didChangeConfiguration", map[string]any{"settings": e.settings})
@@ -154,7 +156,8 @@ func installServer(ctx context.Context, t *testing.T) string {
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	npm := exec.CommandContext(ctx, "npm", "install", "--prefix", home, "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", yamlServer)
+	npm := exec.CommandContext(ctx, "npm", "install", "--prefix", home, "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts",
+		yamlServer)
 	if out, err := npm.CombinedOutput(); err != nil {
 		t.Fatalf("npm could not install %s, which it takes from its registry: %v\n%s", yamlServer, err, out)
 	}
@@ -274,7 +277,8 @@ func (e *editor) uri(name string) string { return e.root + "/" + name }
 // open shows a file to the server and gives what it finds.
 func (e *editor) open(name, text string) []string {
 	e.t.Helper()
-	e.notify("textDocument/didOpen", map[string]any{"textDocument": map[string]any{"uri": e.uri(name), "languageId": "yaml", "version": 1, "text": text}})
+	e.notify("textDocument/didOpen", map[string]any{"textDocument": map[string]any{"uri": e.uri(name), "languageId": "yaml", "version": 1,
+		"text": text}})
 	m := e.await("findings of "+name, func(m map[string]any) bool {
 		p, _ := m["params"].(map[string]any)
 		return m["method"] == "textDocument/publishDiagnostics" && p["uri"] == e.uri(name)

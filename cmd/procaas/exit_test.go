@@ -18,16 +18,20 @@ import (
 func TestExitCodeTellsWhetherToTryAgain(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]int{
-		http.StatusBadRequest: exitUsage, http.StatusNotFound: exitUsage, http.StatusRequestEntityTooLarge: exitUsage, http.StatusUnprocessableEntity: exitUsage,
-		http.StatusUnauthorized: exitFindings, http.StatusForbidden: exitFindings, http.StatusConflict: exitFindings, http.StatusPreconditionFailed: exitFindings,
-		http.StatusTooManyRequests: exitBroken, http.StatusInternalServerError: exitBroken, http.StatusBadGateway: exitBroken, http.StatusServiceUnavailable: exitBroken,
+		http.StatusBadRequest: exitUsage, http.StatusNotFound: exitUsage, http.StatusRequestEntityTooLarge: exitUsage,
+		http.StatusUnprocessableEntity: exitUsage,
+		http.StatusUnauthorized:        exitFindings, http.StatusForbidden: exitFindings, http.StatusConflict: exitFindings,
+		http.StatusPreconditionFailed: exitFindings,
+		http.StatusTooManyRequests:    exitBroken, http.StatusInternalServerError: exitBroken, http.StatusBadGateway: exitBroken,
+		http.StatusServiceUnavailable: exitBroken,
 	} {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(status)
 			fmt.Fprintf(w, `{"code": "some_code", "detail": "what is wrong", "status": %d}`, status)
 		}))
 		t.Cleanup(srv.Close)
-		for _, line := range []string{"runs list", "runs retry r-1 r-2", "runs migrate r-1 --dry-run", "switch off work --for 1m", "submit --type work", "balancer status"} {
+		for _, line := range []string{"runs list", "runs retry r-1 r-2", "runs migrate r-1 --dry-run", "switch off work --for 1m",
+			"submit --type work", "balancer status"} {
 			var out bytes.Buffer
 			code := Main(t.Context(), append(strings.Fields(line), "--server", srv.URL), streams{strings.NewReader(""), &out, &out})
 			if code != want || !strings.Contains(out.String(), "what is wrong") {

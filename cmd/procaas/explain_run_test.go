@@ -41,7 +41,8 @@ func TestOperatorLearnsWhyAHandlerRanOrNot(t *testing.T) {
 	o.command(exitFine, `(?s)^work/last/tell in run `+small+` \(succeeded\): skipped\n\n`+
 		`it was left out: enabled is false: shared-state.total > 10 and configs.LOUD.enabled\ndecided by enabled, finished .*`+
 		`enabled at .*a.yaml:11:\d+: false\n.*\^ +7\n.*\^ +false\n.*not needed\n.*\^ +false\n`, "explain", small, "tell")
-	o.command(exitFine, `(?s)it ran, and gave up after its first attempt: no voice\ndecided by error, attempts: 1, started`, "explain", large, "work/last/tell")
+	o.command(exitFine, `(?s)it ran, and gave up after its first attempt: no voice\ndecided by error, attempts: 1, started`, "explain",
+		large, "work/last/tell")
 	o.command(exitFine, `"decided_by": "enabled"`, "explain", small, "tell", "--format", "json")
 	o.command(exitUsage, `pipeline work has no handler tel; did you mean tell\?`, "explain", small, "tel")
 	o.command(exitUsage, `there is no run "nothing"`, "explain", "nothing", "tell")

@@ -19,14 +19,16 @@ func genCommand(s streams) *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	var server string
-	alerts := genOf(s, "alerts [PATH…]", "Write alerting rules for Prometheus", `alerts writes alerting rules for Prometheus: of the nodes, of pipelines, and of
+	alerts := genOf(s, "alerts [PATH…]", "Write alerting rules for Prometheus",
+		`alerts writes alerting rules for Prometheus: of the nodes, of pipelines, and of
 handlers that make calls. There is one rule of each kind for all of them: its
 alerts carry the owner, the path and the command that switches it off, and
 follow when pipelines change. Pipelines that are named are checked.`,
 		"  procaas gen alerts flows/ --server https://procaas.example --output procaas.rules.yaml",
 		func(b *bytes.Buffer, _ []*planner.Plan) error { return alert.WriteRules(b, server) })
 	alerts.Flags().StringVar(&server, "server", "", "address of the server that the commands in the rules name")
-	c.AddCommand(alerts, genOf(s, "dashboard [PATH…]", "Write a dashboard for Grafana", `dashboard writes a dashboard for Grafana, to be imported or provisioned: a row for
+	c.AddCommand(alerts, genOf(s, "dashboard [PATH…]", "Write a dashboard for Grafana",
+		`dashboard writes a dashboard for Grafana, to be imported or provisioned: a row for
 all nodes, and a row for each pipeline, whose panels show its handlers. The same
 pipelines give the same dashboard.`,
 		"  procaas gen dashboard flows/ --output procaas.json",

@@ -18,8 +18,11 @@ func goodHistory() *history {
 			{run: "r4", key: "k", kind: "work", n: 4, late: true},
 		},
 		runs: []endedRun{
-			{"r1", "k", "open", "succeeded"}, {"r2", "k", "work", "succeeded"}, {"r3", "k", "close", "succeeded"},
-			{"r4", "k", "work", "ignored"}, {"r5", "k", "note", "succeeded"},
+			{"r1", "k", "open", "succeeded"},
+			{"r2", "k", "work", "succeeded"},
+			{"r3", "k", "close", "succeeded"},
+			{"r4", "k", "work", "ignored"},
+			{"r5", "k", "note", "succeeded"},
 		},
 	}
 	for i, c := range []struct {
@@ -27,7 +30,9 @@ func goodHistory() *history {
 		n, count  int
 	}{
 		{"r1", "open/stage-1/call", 1, 0},
-		{"r2", "work/stage-1/left", 2, 0}, {"r2", "work/stage-1/right", 2, 0}, {"r2", "work/stage-2/left", 2, 0},
+		{"r2", "work/stage-1/left", 2, 0},
+		{"r2", "work/stage-1/right", 2, 0},
+		{"r2", "work/stage-2/left", 2, 0},
 		{"r2", "work/stage-3/sum", 2, 1},
 		{"r5", "note/stage-1/call", 2, 0},
 		{"r3", "close/stage-1/call", 3, 0},

@@ -54,7 +54,8 @@ func inboxStatus(s streams, f *clientFlags) *cobra.Command {
 func printInbox(out io.Writer, v engine.InboxView) error {
 	w := newTable(out, "CELL\tSLOTS\tSHARE\tWAITING\tOUTBOX\tNOTE")
 	for _, cell := range v.Cells {
-		fmt.Fprintf(w, "%s\t%d\t%.0f %%\t%d\t%d\t%s\n", cell.Name, cell.Slots, 100*float64(cell.Slots)/float64(v.Slots), cell.Waiting, cell.Outbox, dash(cell.Away))
+		fmt.Fprintf(w, "%s\t%d\t%.0f %%\t%d\t%d\t%s\n", cell.Name, cell.Slots, 100*float64(cell.Slots)/float64(v.Slots), cell.Waiting,
+			cell.Outbox, dash(cell.Away))
 	}
 	if len(v.Moves) > 0 {
 		fmt.Fprintln(w)
@@ -157,7 +158,8 @@ type moveFlags struct {
 
 func (m *moveFlags) add(c *cobra.Command) {
 	m.format = formatFlag(c, "text", "json")
-	c.Flags().DurationVar(&m.wait, "wait", 10*time.Second, "how long runs under way get to end or to pause, while nothing of the slots is taken in")
+	c.Flags().DurationVar(&m.wait, "wait", 10*time.Second,
+		"how long runs under way get to end or to pause, while nothing of the slots is taken in")
 	c.Flags().IntVar(&m.atOnce, "at-once", 512, "slots of one move, which is undone or ended by itself")
 	c.Flags().BoolVar(&m.dry, "dry-run", false, "only say what would be done")
 	c.Flags().StringVar(&m.reason, "reason", "", "why, for the audit")

@@ -45,16 +45,21 @@ func cellGauges() []cellGauge {
 			return 1
 		}},
 		{desc("slots", "Slots of keys that a database of the inbox has."), true, func(c *engine.InboxCell) float64 { return float64(c.Slots) }},
-		{desc("frozen_slots", "Slots that take nothing in at present, since they move."), false, func(c *engine.InboxCell) float64 { return float64(c.Frozen) }},
+		{desc("frozen_slots", "Slots that take nothing in at present, since they move."), false,
+			func(c *engine.InboxCell) float64 { return float64(c.Frozen) }},
 		{desc("waiting", "Runs that wait in a database of the inbox."), false, func(c *engine.InboxCell) float64 { return float64(c.Waiting) }},
-		{desc("outbox", "Events in a database of the inbox for the others, at most 1000 are counted."), false, func(c *engine.InboxCell) float64 { return float64(c.Outbox) }},
-		{desc("outbox_oldest_seconds", "For how long the first of them has been there; 0 when there is none."), false, func(c *engine.InboxCell) float64 { return c.OutboxOldestS }},
+		{desc("outbox", "Events in a database of the inbox for the others, at most 1000 are counted."), false,
+			func(c *engine.InboxCell) float64 { return float64(c.Outbox) }},
+		{desc("outbox_oldest_seconds", "For how long the first of them has been there; 0 when there is none."), false,
+			func(c *engine.InboxCell) float64 { return c.OutboxOldestS }},
 	}
 }
 
 var (
-	inboxMoving = prometheus.NewDesc("procaas_inbox_moving_slots", "Slots that are to be in another database of the inbox, and are not yet.", nil, nil)
-	inboxEnded  = prometheus.NewDesc("procaas_inbox_moves_total", "Moves of slots that have ended, by what became of them; all nodes count the same.", []string{"outcome"}, nil)
+	inboxMoving = prometheus.NewDesc("procaas_inbox_moving_slots", "Slots that are to be in another database of the inbox, and are not yet.",
+		nil, nil)
+	inboxEnded = prometheus.NewDesc("procaas_inbox_moves_total", "Moves of slots that have ended, by what became of them; all nodes "+
+		"count the same.", []string{"outcome"}, nil)
 )
 
 // Describe implements [prometheus.Collector].

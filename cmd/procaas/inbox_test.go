@@ -44,7 +44,8 @@ func TestInboxMoveSurvivesKill9(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(stepping), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := &crashing{t: t, store: enginetest.Postgres(t), listen: freeAddress(t), pipelines: dir, cells: []string{"b=" + enginetest.Postgres(t)}}
+	c := &crashing{t: t, store: enginetest.Postgres(t), listen: freeAddress(t), pipelines: dir,
+		cells: []string{"b=" + enginetest.Postgres(t)}}
 	c.client = client.New("http://"+c.listen, "")
 	server := c.start(ctx)
 	const keys, events = 6, 60
@@ -53,7 +54,8 @@ func TestInboxMoveSurvivesKill9(t *testing.T) {
 		sending.Go(func() {
 			for n := range events {
 				for ctx.Err() == nil {
-					_, err := c.client.SubmitEvent(ctx, wire.Event{Type: "step", ID: fmt.Sprint(k, "-", n), Source: "test", Key: fmt.Sprint("key-", k), Payload: map[string]any{"n": n}})
+					_, err := c.client.SubmitEvent(ctx, wire.Event{Type: "step", ID: fmt.Sprint(k, "-", n), Source: "test", Key: fmt.Sprint("key-", k),
+						Payload: map[string]any{"n": n}})
 					if err == nil {
 						break
 					}
@@ -112,10 +114,13 @@ func TestInboxCommands(t *testing.T) {
 	changing := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|[0-9.]+ ms`)
 	var shown strings.Builder
 	for _, line := range []string{
-		"inbox status", "inbox slots", "inbox slots key-1 key-2", "inbox move --slots 0-99,4095 --to b --dry-run", "inbox move --slots 0-99,4095 --to b --reason room",
-		"inbox slots", "inbox slots key-1 --format json", "inbox move --slots 0-99 --to b", "inbox move --slots 0-99 --to c", "inbox move --slots 5000 --to b", "inbox move --slots 1",
+		"inbox status", "inbox slots", "inbox slots key-1 key-2", "inbox move --slots 0-99,4095 --to b --dry-run",
+		"inbox move --slots 0-99,4095 --to b --reason room",
+		"inbox slots", "inbox slots key-1 --format json", "inbox move --slots 0-99 --to b", "inbox move --slots 0-99 --to c",
+		"inbox move --slots 5000 --to b", "inbox move --slots 1",
 		"inbox drain b --dry-run", "inbox drain b", "inbox drain c", "inbox slots --format xml", "audit --kind inbox --limit 1",
-		"inbox remove home", "inbox remove c", "inbox move --slots 7 --to b", "inbox remove b", "inbox drain b", "inbox remove b --reason sold", "inbox remove b", "audit --kind inbox --limit 1",
+		"inbox remove home", "inbox remove c", "inbox move --slots 7 --to b", "inbox remove b", "inbox drain b", "inbox remove b --reason sold",
+		"inbox remove b", "audit --kind inbox --limit 1",
 	} {
 		var out bytes.Buffer
 		code := Main(t.Context(), append(strings.Fields(line), "--server", server), streams{strings.NewReader(""), &out, &out})
@@ -137,7 +142,8 @@ func TestInboxCommands(t *testing.T) {
 	// What works on one of the databases as if it were all of them is refused.
 	for _, store := range []string{f.store, strings.TrimPrefix(f.cells[0], "b=")} {
 		var out bytes.Buffer
-		code := Main(t.Context(), []string{"serve", "--store", store, "--pipelines", dir, "--listen", "127.0.0.1:0"}, streams{strings.NewReader(""), &out, &out})
+		code := Main(t.Context(), []string{"serve", "--store", store, "--pipelines", dir, "--listen", "127.0.0.1:0"},
+			streams{strings.NewReader(""), &out, &out})
 		if code != 3 || !strings.Contains(out.String(), "inbox") {
 			t.Errorf("want a database of an inbox refused with exit code 3, have %d: %s", code, out.String())
 		}

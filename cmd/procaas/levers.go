@@ -314,7 +314,8 @@ func balancerMovesCommand(s streams) *cobra.Command {
 }
 
 func balancerExplainCommand(s streams) *cobra.Command {
-	c := &cobra.Command{Use: "explain PARTITION", Short: "Tell why a partition is where it is", Example: "  procaas balancer explain 17", Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: "explain PARTITION", Short: "Tell why a partition is where it is", Example: "  procaas balancer explain 17",
+		Args: cobra.ExactArgs(1)}
 	var f leverFlags
 	f.add(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -337,7 +338,8 @@ func balancerExplainCommand(s streams) *cobra.Command {
 		if out == "json" {
 			return printJSON(s.out, v)
 		}
-		fmt.Fprintf(s.out, "partition %d of %s is on %s, with %.1f requests a second\n", v.Partition, v.Cluster, cmp.Or(v.Worker, "no worker"), v.Weight)
+		fmt.Fprintf(s.out, "partition %d of %s is on %s, with %.1f requests a second\n", v.Partition, v.Cluster, cmp.Or(v.Worker, "no worker"),
+			v.Weight)
 		for _, n := range v.Notes {
 			fmt.Fprintln(s.out, "- "+n)
 		}

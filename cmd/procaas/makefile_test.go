@@ -23,9 +23,11 @@ var (
 
 // goTestFlags are flags of go test itself, and whether a value follows them.
 var goTestFlags = map[string]bool{
-	"count": true, "timeout": true, "v": false, "run": true, "bench": true, "benchmem": false, "benchtime": true, "race": false, "parallel": true,
-	"tags": true, "list": true, "fuzz": true, "fuzztime": true, "fuzzminimizetime": true, "trimpath": false, "buildvcs": false, "gcflags": false,
-	"args": false, "rewrite": false,
+	"count": true, "timeout": true, "v": false, "run": true, "bench": true, "benchmem": false, "benchtime": true, "race": false,
+	"parallel": true,
+	"tags":     true, "list": true, "fuzz": true, "fuzztime": true, "fuzzminimizetime": true, "trimpath": false, "buildvcs": false,
+	"gcflags": false,
+	"args":    false, "rewrite": false,
 }
 
 // TestMakeTargetsCallWhatIsThere looks at the script of each target as a shell and as Go would: the commands of ours take

@@ -126,7 +126,8 @@ func (n *novelty) run() error {
 	if n.kind == "" {
 		n.kind = n.findKind()
 	}
-	write := map[string]func() (diag.File, int, error){"handler": n.handler, "stage": n.stage, "pipeline": n.newPipeline, "flow": n.newFlow}[n.kind]
+	write := map[string]func() (diag.File, int, error){"handler": n.handler, "stage": n.stage, "pipeline": n.newPipeline,
+		"flow": n.newFlow}[n.kind]
 	file, line, err := write()
 	if err != nil {
 		return err

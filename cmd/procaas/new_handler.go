@@ -64,7 +64,8 @@ func (n *novelty) contribution(beside diag.File, body string) (diag.File, int, e
 			return n.insert(f, []string{"handlers"}, entry)
 		}
 	}
-	return n.insert(diag.File{Name: name, Data: []byte("# What " + n.owner + " adds to the pipelines of others.\n")}, []string{"handlers"}, entry)
+	return n.insert(diag.File{Name: name, Data: []byte("# What " + n.owner + " adds to the pipelines of others.\n")}, []string{"handlers"},
+		entry)
 }
 
 // body writes what the handler does.

@@ -123,7 +123,8 @@ func (o *operated) command(code int, want string, args ...string) string {
 	var out, errs bytes.Buffer
 	have := Main(o.t.Context(), append(args, "--server", o.server), streams{strings.NewReader(""), &out, &errs})
 	if have != code || !regexp.MustCompile(want).MatchString(out.String()+errs.String()) {
-		o.t.Errorf("procaas %s: want exit code %d and %q, have %d and\n%s%s", strings.Join(args, " "), code, want, have, out.String(), errs.String())
+		o.t.Errorf("procaas %s: want exit code %d and %q, have %d and\n%s%s", strings.Join(args, " "), code, want, have, out.String(),
+			errs.String())
 	}
 	return out.String()
 }
@@ -161,7 +162,8 @@ func TestOperatorRedrivesRunsByWhatTheyHaveInCommon(t *testing.T) {
 	}
 	o.wait(model.Failed, 5)
 	o.command(exitFine, `(?s)NODE.*here +true +0`, "nodes")
-	o.command(exitFine, `(?s)5 +work +work/last/broken +other.*5 runs in all.*no stock`, "runs", "retry", "--handler", "work/last", "--dry-run")
+	o.command(exitFine, `(?s)5 +work +work/last/broken +other.*5 runs in all.*no stock`, "runs", "retry", "--handler", "work/last",
+		"--dry-run")
 	o.command(exitFine, `0 runs in all`, "runs", "retry", "--error-class", "5xx", "--dry-run")
 	o.command(exitFine, `0 runs in all`, "runs", "retry", "--until", "1h", "--dry-run")
 	o.wait(model.Failed, 5)
@@ -234,7 +236,8 @@ func TestReloadGivesEventsUpWhenTold(t *testing.T) {
 		return reply.StatusCode, string(text)
 	}
 	for _, body := range []string{`{"reason": "c too"}`, `{"reason": "c too", "drop": false}`} {
-		if status, text := post(body); status != http.StatusConflict || !strings.Contains(text, `"events_wait"`) || !strings.Contains(text, "c: 1") {
+		if status, text := post(body); status != http.StatusConflict || !strings.Contains(text, `"events_wait"`) ||
+			!strings.Contains(text, "c: 1") {
 			t.Errorf("%s: want a refusal with the number, have %d %s", body, status, text)
 		}
 	}

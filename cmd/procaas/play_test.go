@@ -27,7 +27,8 @@ pipelines:
 
 func playOf(t *testing.T, pipelines, tests string) ui.Played {
 	t.Helper()
-	return play(t.Context(), diag.File{Name: "playground.yaml", Data: []byte(pipelines)}, diag.File{Name: "playground.test.yaml", Data: []byte(tests)})
+	return play(t.Context(), diag.File{Name: "playground.yaml", Data: []byte(pipelines)},
+		diag.File{Name: "playground.test.yaml", Data: []byte(tests)})
 }
 
 func TestPlaygroundRunsWithStubs(t *testing.T) {
@@ -60,10 +61,12 @@ tests:
 func TestPlaygroundSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	const event = "tests:\n  - name: a\n    events: {type: hello, payload: {name: Ada}}\n"
-	if out := playOf(t, tried, event); len(out.Tests) != 1 || len(out.Tests[0].Wrong) == 0 || !strings.Contains(out.Tests[0].Wrong[0], "mocks:\n    user:") {
+	if out := playOf(t, tried, event); len(out.Tests) != 1 || len(out.Tests[0].Wrong) == 0 ||
+		!strings.Contains(out.Tests[0].Wrong[0], "mocks:\n    user:") {
 		t.Errorf("without an answer, want to be told how to give one, have %+v", out)
 	}
-	if out := playOf(t, tried, event+"    expect: {shared-state: {greeting: bye}}\n    mocks: {user: {status: 202}}\n"); len(out.Tests) != 1 || len(out.Tests[0].Wrong) != 1 {
+	if out := playOf(t, tried, event+
+		"    expect: {shared-state: {greeting: bye}}\n    mocks: {user: {status: 202}}\n"); len(out.Tests) != 1 || len(out.Tests[0].Wrong) != 1 {
 		t.Errorf("want one difference, have %+v", out)
 	}
 	if out := playOf(t, tried, "tests:\n  - nam: a\n"); !diag.HasErrors(out.Findings) || out.Findings[0].Span.Start.Line != 2 {
@@ -72,12 +75,14 @@ func TestPlaygroundSaysWhatIsWrong(t *testing.T) {
 	if out := playOf(t, tried, "stubs: ../etc\n"+event); !strings.Contains(out.Err, "no files") {
 		t.Errorf("want no files to be read, have %+v", out)
 	}
-	if out := playOf(t, tried, strings.Replace(event, "type: hello", "type: hallo", 1)); len(out.Findings)+len(out.Tests) == 0 || out.Err != "" {
+	if out := playOf(t, tried, strings.Replace(event, "type: hello", "type: hallo", 1)); len(out.Findings)+len(out.Tests) == 0 ||
+		out.Err != "" {
 		t.Errorf("have %+v", out)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if out := play(ended, diag.File{Name: "a.yaml", Data: []byte(tried)}, diag.File{Name: "a.test.yaml", Data: []byte(event)}); !strings.Contains(out.Err, "too long") {
+	if out := play(ended, diag.File{Name: "a.yaml", Data: []byte(tried)},
+		diag.File{Name: "a.test.yaml", Data: []byte(event)}); !strings.Contains(out.Err, "too long") {
 		t.Errorf("want it to end in time, have %+v", out)
 	}
 }

@@ -34,10 +34,13 @@ type proxyFlags struct {
 }
 
 func (f *proxyFlags) add(flags *pflag.FlagSet) {
-	flags.StringToStringVar(&f.addresses, "proxy", nil, "pass requests that come to an address on to the workers of a cluster: CLUSTER=:PORT, of this machine, or CLUSTER=HOST:PORT (repeatable)")
-	flags.StringToStringVar(&f.keys, "proxy-key", nil, "where they have their key, in place of what the cluster says: CLUSTER=header:NAME, query:NAME or path:N (repeatable)")
+	flags.StringToStringVar(&f.addresses, "proxy", nil, "pass requests that come to an address on to the workers of a cluster: "+
+		"CLUSTER=:PORT, of this machine, or CLUSTER=HOST:PORT (repeatable)")
+	flags.StringToStringVar(&f.keys, "proxy-key", nil, "where they have their key, in place of what the cluster says: "+
+		"CLUSTER=header:NAME, query:NAME or path:N (repeatable)")
 	flags.DurationVar(&f.patience, "proxy-patience", route.DefaultPatience, "how long a request waits for a worker that serves its partition")
-	flags.StringVar(&f.replay, "proxy-replay", "1MiB", "largest body that is kept to be sent again; a larger one waits until a worker wants it")
+	flags.StringVar(&f.replay, "proxy-replay", "1MiB",
+		"largest body that is kept to be sent again; a larger one waits until a worker wants it")
 }
 
 // A proxied is a cluster whose requests a node passes on.
@@ -151,7 +154,8 @@ func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *node, served 
 		Name: "procaas_proxy_requests_total", Help: "Requests that came for a cluster, by the status of the answer.",
 	}, []string{"cluster", "code"})
 	repeats := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "procaas_proxy_repeats_total", Help: "How often such requests were sent to a worker again, since their partition was moving or the worker failed.",
+		Name: "procaas_proxy_repeats_total", Help: "How often such requests were sent to a worker again, since their partition was moving or " +
+			"the worker failed.",
 	}, []string{"cluster"})
 	n.metrics.MustRegister(requests, repeats)
 	for _, x := range p.all {
@@ -161,7 +165,8 @@ func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *node, served 
 		g.Go(func() error { follower.Run(ctx); return nil })
 		repeated := repeats.WithLabelValues(x.cluster)
 		proxy := route.NewProxy(route.ProxyOptions{
-			Follower: follower, Key: x.key, Patience: p.flags.patience, Replay: p.replay, Transport: workersTransport{n.engine}, Log: n.log.With("cluster", x.cluster),
+			Follower: follower, Key: x.key, Patience: p.flags.patience, Replay: p.replay, Transport: workersTransport{n.engine},
+			Log: n.log.With("cluster", x.cluster),
 			Observe: func(status, attempts int) {
 				requests.WithLabelValues(x.cluster, strconv.Itoa(status)).Inc()
 				repeated.Add(float64(max(0, attempts-1)))

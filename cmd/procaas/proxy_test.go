@@ -42,7 +42,8 @@ func newFanout(t *testing.T, workers int) *fanout {
 	cluster := fmt.Sprintf("clusters:\n  - id: fanout\n    partitions: %d\n    step: 250ms\n    healthcheck: {timeout: 1m}\n    key: header:X-Key\n    workers:\n", fanoutPartitions)
 	for i := range workers {
 		o := reference.DefaultOptions()
-		o.ID, o.Cluster, o.Partitions, o.Capacity, o.Cold, o.Window = fmt.Sprint("worker-", i+1), "fanout", fanoutPartitions, 1e9, 1, 250*time.Millisecond
+		o.ID, o.Cluster, o.Partitions, o.Capacity, o.Cold, o.Window = fmt.Sprint("worker-", i+1), "fanout", fanoutPartitions, 1e9, 1,
+			250*time.Millisecond
 		w := reference.New(o)
 		s := httptest.NewServer(w.Handler())
 		t.Cleanup(func() { s.Close(); w.Close() })
@@ -74,7 +75,8 @@ func (x *fanout) start(dir string) {
 	x.t.Helper()
 	s := streams{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)}
 	f := nodeFlags{
-		store: "sqlite:" + filepath.Join(x.t.TempDir(), "o.db"), listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 64, lease: 30 * time.Second,
+		store: "sqlite:" + filepath.Join(x.t.TempDir(), "o.db"), listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 64,
+		lease: 30 * time.Second,
 		drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "error", pipelines: []string{dir},
 		proxy: proxyFlags{addresses: map[string]string{"fanout": ":0"}, patience: 2 * time.Minute, replay: "1MiB"},
 	}
@@ -150,7 +152,8 @@ func (c *caller) run(ctx context.Context, name string) {
 		a, err := c.send(c.kinds[i%len(c.kinds)], key)
 		c.mu.RUnlock()
 		if err == nil && a.Token < tokens[key] {
-			err = fmt.Errorf("the answer is of version %d, after one of version %d: two workers serve partition %d", a.Token, tokens[key], a.Partition)
+			err = fmt.Errorf("the answer is of version %d, after one of version %d: two workers serve partition %d", a.Token, tokens[key],
+				a.Partition)
 		}
 		c.count.Lock()
 		c.served++

@@ -121,7 +121,8 @@ func queuePeekCommand(s streams) *cobra.Command {
 	}
 	var f clientFlags
 	f.add(c)
-	state := c.Flags().String("state", "", "only tasks in this state: scheduled, ready, waiting, starting, running, completed, failed or cancelled")
+	state := c.Flags().String("state", "",
+		"only tasks in this state: scheduled, ready, waiting, starting, running, completed, failed or cancelled")
 	key := c.Flags().String("key", "", "only tasks of this key")
 	unique := c.Flags().String("unique", "", "only the task with this unique name")
 	limit := c.Flags().Int("limit", 20, "the most tasks")
@@ -174,7 +175,8 @@ func queueModeCommand(s streams, use, mode, short string) *cobra.Command {
 // queueChangeCommand changes tasks of a type that have been chosen. Without --limit at most
 // 1000 change: a choice that is too wide must not reach a million tasks at once.
 func queueChangeCommand(s streams, verb, short string) *cobra.Command {
-	c := &cobra.Command{Use: verb + " TYPE", Short: short, Args: cobra.ExactArgs(1), Example: "  procaas queue " + verb + " thumbnails --key user-1"}
+	c := &cobra.Command{Use: verb + " TYPE", Short: short, Args: cobra.ExactArgs(1), Example: "  procaas queue " + verb +
+		" thumbnails --key user-1"}
 	var f clientFlags
 	f.add(c)
 	var choice wire.TaskChoice

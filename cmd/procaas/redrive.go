@@ -40,7 +40,8 @@ func (f *redriveFlags) add(c *cobra.Command) {
 	flags.StringVar(&f.filter.Key, "key", "", "runs of this key")
 	flags.StringVar((*string)(&f.filter.Status), "status", "", "runs of this status")
 	flags.StringVar(&f.filter.FailedPath, "handler", "", "runs that failed in this handler, or below this pipeline or pipeline/stage")
-	flags.StringVar(&f.filter.ErrorClass, "error-class", "", "runs that failed by timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined: nodes have died of them")
+	flags.StringVar(&f.filter.ErrorClass, "error-class", "", "runs that failed by timeout, connection, schema, a status such as 503, 4xx, "+
+		"5xx, status or other; quarantined: nodes have died of them")
 	flags.StringVar(&f.filter.Error, "error", "", "runs whose error contains this text")
 	f.addPace(c)
 }

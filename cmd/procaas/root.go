@@ -185,7 +185,8 @@ func newRoot(s streams) *cobra.Command {
 		&cobra.Group{ID: "operate", Title: "Operating a server:"},
 	)
 	for _, c := range []*cobra.Command{
-		validateCommand(s), testCommand(s), planCommand(s), runCommand(s), devCommand(s), diffCommand(s), evalCommand(s), explainCommand(s), schemaCommand(s), simulateCommand(s), genCommand(s),
+		validateCommand(s), testCommand(s), planCommand(s), runCommand(s), devCommand(s), diffCommand(s), evalCommand(s), explainCommand(s),
+		schemaCommand(s), simulateCommand(s), genCommand(s),
 		initCommand(s), newCommand(s), fmtCommand(s), upgradeCommand(s),
 	} {
 		c.GroupID = "author"
@@ -195,7 +196,9 @@ func newRoot(s streams) *cobra.Command {
 		c.GroupID = "serve"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{submitCommand(s), runsCommand(s), switchCommand(s), limitCommand(s), rolloutCommand(s), configCommand(s), tokenCommand(s), auditCommand(s), nodesCommand(s), queueCommand(s), inboxCommand(s), balancerCommand(s), shardCommand(s), topCommand(s), reloadCommand(s)} {
+	for _, c := range []*cobra.Command{submitCommand(s), runsCommand(s), switchCommand(s), limitCommand(s), rolloutCommand(s),
+		configCommand(s), tokenCommand(s), auditCommand(s), nodesCommand(s), queueCommand(s), inboxCommand(s), balancerCommand(s),
+		shardCommand(s), topCommand(s), reloadCommand(s)} {
 		c.GroupID = "operate"
 		root.AddCommand(c)
 	}
@@ -301,9 +304,11 @@ func flagsFromEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) erro
 // wantedValues say what flags take, by the types of their values.
 var wantedValues = map[string]string{
 	"int": "a whole number", "int32": "a whole number", "int64": "a whole number",
-	"uint": "a whole number, 0 or more", "uint16": "a whole number from 0 to 65535", "uint32": "a whole number, 0 or more", "uint64": "a whole number, 0 or more",
+	"uint": "a whole number, 0 or more", "uint16": "a whole number from 0 to 65535", "uint32": "a whole number, 0 or more",
+	"uint64":  "a whole number, 0 or more",
 	"float32": "a number", "float64": "a number", "bool": "true or false", "duration": "a duration such as 300ms, 5s or 1h30m",
-	"stringToString": "NAME=VALUE", "stringSlice": "a list with commas between its elements", "intSlice": "whole numbers with commas between them",
+	"stringToString": "NAME=VALUE", "stringSlice": "a list with commas between its elements", "intSlice": "whole numbers with commas " +
+		"between them",
 }
 
 // badFlag says of a value that a flag cannot take what it takes: what the parsers of
@@ -344,7 +349,9 @@ func formatFlag(c *cobra.Command, formats ...string) func() (string, error) {
 
 // formatted adds --format to a command, as formatFlag does, and runs it with the format that
 // was chosen.
-func formatted(c *cobra.Command, formats []string, run func(c *cobra.Command, args []string, out string) error) func(*cobra.Command, []string) error {
+func formatted(
+	c *cobra.Command, formats []string, run func(c *cobra.Command, args []string, out string) error,
+) func(*cobra.Command, []string) error {
 	format := formatFlag(c, formats...)
 	return func(c *cobra.Command, args []string) error {
 		out, err := format()

@@ -36,10 +36,13 @@ func runsList(s streams, f *clientFlags) *cobra.Command {
 	c.Flags().StringVar(&filter.Pipeline, "pipeline", "", "only runs of this pipeline")
 	c.Flags().StringVar(&filter.Flow, "flow", "", "only runs of this flow")
 	c.Flags().StringVar(&filter.Key, "key", "", "only runs of this key")
-	c.Flags().StringVar((*string)(&filter.Status), "status", "", "only runs of this status: waiting, running, parked, succeeded, failed, cancelled, ignored")
+	c.Flags().StringVar((*string)(&filter.Status), "status", "", "only runs of this status: waiting, running, parked, succeeded, failed, "+
+		"cancelled, ignored")
 	c.Flags().StringVar(&filter.FailedPath, "handler", "", "only runs that failed in this handler, or below this pipeline or pipeline/stage")
-	c.Flags().StringVar(&filter.LeftOut, "left-out", "", "only runs that went on without this handler, or one below this pipeline or pipeline/stage, though its conditions did not say so")
-	c.Flags().StringVar(&filter.ErrorClass, "error-class", "", "only runs that failed by timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined: nodes have died of them")
+	c.Flags().StringVar(&filter.LeftOut, "left-out", "", "only runs that went on without this handler, or one below this pipeline or "+
+		"pipeline/stage, though its conditions did not say so")
+	c.Flags().StringVar(&filter.ErrorClass, "error-class", "", "only runs that failed by timeout, connection, schema, a status such as "+
+		"503, 4xx, 5xx, status or other; quarantined: nodes have died of them")
 	c.Flags().IntVar(&filter.Limit, "limit", 20, "how many, at most 1000")
 	c.Flags().StringVar(&filter.Cursor, "cursor", "", "go on where the page before ended")
 	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, _ []string, out string) error {

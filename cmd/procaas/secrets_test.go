@@ -71,10 +71,12 @@ func TestServeRefusesAnAdminTokenAmongTheSecrets(t *testing.T) { // not parallel
 		}
 		var errs bytes.Buffer
 		ctx, cancel := patience.Context(t.Context(), 20*time.Second) // a server that starts
-		args := append([]string{"serve", "--store", "sqlite:" + filepath.Join(dir, "p.db"), "--listen", "127.0.0.1:0", "--pipelines", flows}, flags...)
+		args := append([]string{"serve", "--store", "sqlite:" + filepath.Join(dir, "p.db"), "--listen", "127.0.0.1:0", "--pipelines", flows},
+			flags...)
 		code := Main(ctx, args, streams{strings.NewReader(""), &errs, &errs})
 		cancel()
-		if code != exitUsage || !strings.Contains(errs.String(), "is the admin token") && !strings.Contains(errs.String(), "holds the admin token") {
+		if code != exitUsage || !strings.Contains(errs.String(), "is the admin token") &&
+			!strings.Contains(errs.String(), "holds the admin token") {
 			t.Errorf("%s: want it refused, have exit code %d: %s", name, code, &errs)
 		}
 		os.Unsetenv("PROCAAS_SECRET_TOKEN")
@@ -85,7 +87,8 @@ func TestSecretsAreForWhomTheyAreKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for path, text := range map[string]string{
-		"ALL": "for all", "BOTH": "for all\n", "bank/BANK": "for the bank", "bank/BOTH": "for the bank\n", "@team/TEAM": "for the team", "GIVEN-LATER": strongToken,
+		"ALL": "for all", "BOTH": "for all\n", "bank/BANK": "for the bank", "bank/BOTH": "for the bank\n", "@team/TEAM": "for the team",
+		"GIVEN-LATER": strongToken,
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o700); err != nil {
 			t.Fatal(err)
@@ -167,7 +170,10 @@ func TestOperatorsBoundWhatFlowsSendAndWhere(t *testing.T) {
 		{"honest", "--allow-target has 127.0.0.1:1", []string{"127.0.0.1:1"}},
 		{"greedy", "not kept for push", nil},
 	} {
-		server := startNode(t, "sqlite:"+filepath.Join(t.TempDir(), "s.db"), flows, func(f *nodeFlags) { f.secretsDir, f.targets = secrets, c.targets })
+		server := startNode(t, "sqlite:"+filepath.Join(t.TempDir(), "s.db"), flows, func(f *nodeFlags) {
+			f.secretsDir, f.targets = secrets,
+				c.targets
+		})
 		client := client.New(server, "")
 		receipt, err := client.SubmitEvent(t.Context(), wire.Event{Type: c.pipeline})
 		if err != nil {

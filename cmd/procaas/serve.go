@@ -60,20 +60,25 @@ func (f *nodeFlags) add(c *cobra.Command, store string, open ...string) {
 	flags.StringVar(&f.name, "name", "", "name of this node for people (default: host and process number)")
 	flags.BoolVar(&f.migrate, "migrate", true, "bring the schema of the store up to date at start")
 	flags.IntVar(&f.maxInFlight, "max-in-flight", o.MaxInFlight, "runs that the node works on at once")
-	flags.DurationVar(&f.lease, "lease", o.Lease, "silence after which other nodes take this node's runs over, when they cannot see that it has ended")
+	flags.DurationVar(&f.lease, "lease", o.Lease, "silence after which other nodes take this node's runs over, when they cannot see that "+
+		"it has ended")
 	flags.DurationVar(&f.drain, "drain", o.Drain, "time that calls under way get when the node stops")
-	flags.DurationVar(&f.retention, "retention", o.Retention, "how long ended runs and tasks, and the ids by which repeated events are known, are kept; 0 keeps them for ever")
+	flags.DurationVar(&f.retention, "retention", o.Retention, "how long ended runs and tasks, and the ids by which repeated events are "+
+		"known, are kept; 0 keeps them for ever")
 	flags.DurationVar(&f.audit, "audit-retention", o.AuditRetention, "how long it is kept who changed what; 0 keeps it for ever")
 	flags.StringVar(&f.maxBody, "max-body", "1MiB", "largest body of an event")
-	flags.BoolVar(&f.strictQueues, "strict-queues", false, "refuse tasks of a type that no pipeline declares and no worker has asked for, instead of a warning")
+	flags.BoolVar(&f.strictQueues, "strict-queues", false, "refuse tasks of a type that no pipeline declares and no worker has asked for, "+
+		"instead of a warning")
 	if len(open) == 0 {
 		open = []string{"none"}
 	}
 	f.access.add(c, open)
 	flags.StringVar(&f.logFormat, "log-format", "auto", "auto, text or json; auto is text on a terminal")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
-	flags.StringVar(&f.secretsDir, "secrets-dir", "", "directory with a file NAME for each !secret NAME, or SERVICE/NAME for one that only this service gets; without it PROCAAS_SECRET_NAME")
-	flags.StringArrayVar(&f.targets, "allow-target", nil, "where connections of flows may lead, whatever authors declare: host, host:port, or addresses such as 10.1.0.0/16 (repeatable; anywhere that is declared without it)")
+	flags.StringVar(&f.secretsDir, "secrets-dir", "", "directory with a file NAME for each !secret NAME, or SERVICE/NAME for one that "+
+		"only this service gets; without it PROCAAS_SECRET_NAME")
+	flags.StringArrayVar(&f.targets, "allow-target", nil, "where connections of flows may lead, whatever authors declare: host, "+
+		"host:port, or addresses such as 10.1.0.0/16 (repeatable; anywhere that is declared without it)")
 	f.alerts.add(flags)
 	flags.StringToStringVar(&f.services, "service", nil, "another address for a declared service: ID=URL (repeatable)")
 }
@@ -111,7 +116,8 @@ collector; the other OTEL_ variables count, too.`,
 	f.add(c, "sqlite:.procaas/procaas.db")
 	c.Flags().StringSliceVarP(&f.pipelines, "pipelines", "p", []string{"."}, "directories or files with pipelines")
 	f.proxy.add(c.Flags())
-	c.Flags().StringArrayVar(&f.cells, "cell", nil, "one more PostgreSQL for the inbox, beside --store: NAME=postgres://… (repeatable; the same on all nodes)")
+	c.Flags().StringArrayVar(&f.cells, "cell", nil, "one more PostgreSQL for the inbox, beside --store: NAME=postgres://… (repeatable; "+
+		"the same on all nodes)")
 	c.RunE = func(c *cobra.Command, _ []string) error { return serve(c.Context(), s, f) }
 	return c
 }

@@ -32,14 +32,18 @@ keys, drains them, and moves keys.`,
 	f.add(c)
 	c.AddCommand(
 		shardList(s, &f), shardShow(s, &f), shardResolve(s, &f), shardEnroll(s, &f), shardMove(s, &f),
-		shardSet(s, &f, "close MAP SHARD", "Take no new keys on a shard", func(why string) wire.ShardChangeRequest { return wire.ShardChangeRequest{Closed: &why} }),
-		shardSet(s, &f, "drain MAP SHARD", "Let all keys leave a shard", func(why string) wire.ShardChangeRequest { return wire.ShardChangeRequest{Draining: &why} }),
+		shardSet(s, &f, "close MAP SHARD", "Take no new keys on a shard",
+			func(why string) wire.ShardChangeRequest { return wire.ShardChangeRequest{Closed: &why} }),
+		shardSet(s, &f, "drain MAP SHARD", "Let all keys leave a shard",
+			func(why string) wire.ShardChangeRequest { return wire.ShardChangeRequest{Draining: &why} }),
 		shardOpen(s, &f),
-		shardRegroup(s, &f, "split MAP KEY", "Give a part of a placement one of its own", `split gives a part of a placement one of its own on the same shard, which shard move
+		shardRegroup(s, &f, "split MAP KEY", "Give a part of a placement one of its own",
+			`split gives a part of a placement one of its own on the same shard, which shard move
 moves then. In a map by range, the stretch of keys that KEY lies in is divided there;
 in others the key gets a placement of its own. Writers are held back for some
 milliseconds.`, "5000"),
-		shardRegroup(s, &f, "merge MAP KEY", "Make a part that was split off part of the rest again", `merge ends the placement that KEY has of its own: its rows belong to the placement that
+		shardRegroup(s, &f, "merge MAP KEY", "Make a part that was split off part of the rest again",
+			`merge ends the placement that KEY has of its own: its rows belong to the placement that
 it was split off. In a map by range it ends the stretch of keys that begins at KEY: its
 keys belong to the stretch before it. Both must be on the same shard, and no transfer of
 either may be under way or observed. Writers are held back for some milliseconds.`, "42/inbox"),
@@ -111,7 +115,8 @@ func shardNote(x engine.ShardView) string {
 
 // shardShow prints one shard. The API has the shards of a map only, so it is looked for among them.
 func shardShow(s streams, f *clientFlags) *cobra.Command {
-	c := &cobra.Command{Use: "show MAP SHARD", Short: "Show a shard and its hosts", Args: cobra.ExactArgs(2), Example: "  procaas shard show mail s1"}
+	c := &cobra.Command{Use: "show MAP SHARD", Short: "Show a shard and its hosts", Args: cobra.ExactArgs(2),
+		Example: "  procaas shard show mail s1"}
 	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, args []string, out string) error {
 		shards, err := f.client().Shards(c.Context(), args[0])
 		if err != nil {
@@ -132,7 +137,8 @@ func printShard(s streams, x engine.ShardView, format string) error {
 	if format == "json" {
 		return printJSON(s.out, x)
 	}
-	fmt.Fprintf(s.out, "shard %s of %s, class %s: %d keys, %.0f %% of %d MiB, load %.0f %%\nregistration %s, transfer %s\n", x.ID, x.Map, x.Class,
+	fmt.Fprintf(s.out, "shard %s of %s, class %s: %d keys, %.0f %% of %d MiB, load %.0f %%\nregistration %s, transfer %s\n", x.ID, x.Map,
+		x.Class,
 		x.Placements, 100*x.Usage, x.Capacity>>20, 100*x.Load, openOr(x.Registration), openOr(x.Transfer))
 	if note := shardNote(x); note != "" {
 		fmt.Fprintln(s.out, note)
@@ -178,7 +184,8 @@ func shardResolve(s streams, f *clientFlags) *cobra.Command {
 		if a.Moving {
 			moving = ", which is being moved"
 		}
-		fmt.Fprintf(s.out, "%s lives on %s (%s), by the placement %s at epoch %d%s\n%s\n", a.Key, a.Shard, a.Class, a.Placement, a.Epoch, moving, a.DSN)
+		fmt.Fprintf(s.out, "%s lives on %s (%s), by the placement %s at epoch %d%s\n%s\n", a.Key, a.Shard, a.Class, a.Placement, a.Epoch,
+			moving, a.DSN)
 		return nil
 	})
 	return c
@@ -236,7 +243,8 @@ const transferEvent = "shard-transfer"
 func shardMove(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "move MAP KEY SHARD", Aliases: []string{"transfer"}, Short: "Move a key to another shard", Args: cobra.ExactArgs(3),
-		Long:    "move submits the event " + transferEvent + ", by which the pipeline of transfers moves a key\nwhile it is written to, and prints its run.",
+		Long: "move submits the event " + transferEvent +
+			", by which the pipeline of transfers moves a key\nwhile it is written to, and prints its run.",
 		Example: "  procaas shard move mail 42 s2",
 	}
 	var method string
@@ -309,7 +317,8 @@ func checkTarget(ctx context.Context, client *client.Client, shardMap, target st
 // shardSet wants a reason, for all who meet a closed shard read it.
 func shardSet(s streams, f *clientFlags, use, short string, change func(why string) wire.ShardChangeRequest) *cobra.Command {
 	word, _, _ := strings.Cut(use, " ")
-	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(2), Example: "  procaas shard " + word + ` mail s1 --reason "new disks"`}
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(2), Example: "  procaas shard " + word +
+		` mail s1 --reason "new disks"`}
 	reason := c.Flags().String("reason", "", "why, for all who look (required)")
 	dryRun := c.Flags().Bool("dry-run", false, "change nothing, tell what would be affected")
 	format := formatFlag(c, "text", "json")
@@ -340,7 +349,8 @@ func shardOpen(s streams, f *clientFlags) *cobra.Command {
 // shardRegroup is split and merge, which differ in their words and addresses only.
 func shardRegroup(s streams, f *clientFlags, use, short, long, example string) *cobra.Command {
 	verb, _, _ := strings.Cut(use, " ")
-	c := &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.ExactArgs(2), Example: "  procaas shard " + verb + " mail " + example + " --dry-run"}
+	c := &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.ExactArgs(2), Example: "  procaas shard " + verb + " mail " +
+		example + " --dry-run"}
 	ask := wire.ShardRegroupRequest{}
 	c.Flags().StringVar(&ask.Reason, "reason", "", "why, for all who look")
 	c.Flags().BoolVar(&ask.DryRun, "dry-run", false, "change nothing, tell what would be")
@@ -372,7 +382,8 @@ func regroupedText(verb string, d engine.ShardRegroup) string {
 }
 
 // setShard changes a shard and prints it, or prints what it would be.
-func setShard(c *cobra.Command, s streams, f *clientFlags, args []string, change wire.ShardChangeRequest, dryRun bool, format func() (string, error)) error {
+func setShard(c *cobra.Command, s streams, f *clientFlags, args []string, change wire.ShardChangeRequest, dryRun bool,
+	format func() (string, error)) error {
 	out, err := format()
 	if err != nil {
 		return err

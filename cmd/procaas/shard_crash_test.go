@@ -32,7 +32,8 @@ func TestTransferSurvivesKill9(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.Replace(string(flow), "shard.plan:\n", "shard.plan:\n              deadline: 1m\n              ping: 30s\n              lock: 5s\n", 1)
+	text := strings.Replace(string(flow), "shard.plan:\n",
+		"shard.plan:\n              deadline: 1m\n              ping: 30s\n              lock: 5s\n", 1)
 	files := map[string]string{"transfer.yaml": text, "map.yaml": fmt.Sprintf(`shard-maps:
   - id: mail
     key: user
@@ -76,8 +77,10 @@ func TestTransferSurvivesKill9(t *testing.T) {
 			}
 		}
 	}()
-	if _, err := c.client.SubmitEvent(ctx, wire.Event{Type: transferEvent, ID: "move", Source: "test",
-		Payload: map[string]any{"map": "mail", "key": home.Placement, "target": "s2", "grace": "0s"}}); err != nil {
+	if _, err := c.client.SubmitEvent(ctx, wire.Event{
+		Type: transferEvent, ID: "move", Source: "test",
+		Payload: map[string]any{"map": "mail", "key": home.Placement, "target": "s2", "grace": "0s"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	transfer := func() (last engine.ShardTransfer) {
@@ -152,7 +155,8 @@ func twoShards(t *testing.T) (out [2]*enginetest.Cluster) {
 			t.Fatal(err)
 		}
 		if i == 0 {
-			if _, err := conn.Exec(t.Context(), "insert into mail select 'u' || i % 500, 100000 + i, repeat('x', 200) from generate_series(1, 20000) i"); err != nil {
+			if _, err := conn.Exec(t.Context(),
+				"insert into mail select 'u' || i % 500, 100000 + i, repeat('x', 200) from generate_series(1, 20000) i"); err != nil {
 				t.Fatal(err)
 			}
 		}

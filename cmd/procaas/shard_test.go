@@ -55,8 +55,10 @@ pipelines:
 	}
 	lines := []string{
 		"shard list", "shard resolve mail 42/inbox", "shard resolve mail 42 --mode replica", "shard resolve male 42", "shard resolve mail 1/2/3",
-		"shard enroll mail s1", "shard enroll mail s9", "shard close mail s1", "shard close mail s1 --reason full --dry-run", "shard show mail s9",
-		"shard close mail s9 --reason full", "shard move mail 42 s1", "shard move mail 42 s2 --dry-run", "shard move mail 42 s22 --dry-run", "shard move mail 42 archive", "shard split mail 42 --dry-run", "shard split mail 1/2/3", "shard merge mail 42",
+		"shard enroll mail s1", "shard enroll mail s9", "shard close mail s1", "shard close mail s1 --reason full --dry-run",
+		"shard show mail s9",
+		"shard close mail s9 --reason full", "shard move mail 42 s1", "shard move mail 42 s2 --dry-run", "shard move mail 42 s22 --dry-run",
+		"shard move mail 42 archive", "shard split mail 42 --dry-run", "shard split mail 1/2/3", "shard merge mail 42",
 		"shard list male --format json", "shard resolve mail 42 --format xml",
 	}
 	transcript := func() string {
@@ -76,7 +78,8 @@ pipelines:
 	for over := patience.Over(time.Minute); have != string(want) && !*update && !over(); have = transcript() {
 	}
 	golden(t, "shard.golden", have)
-	for _, line := range []string{"shard drain mail s1 --reason moved --format json", "shard open mail s1 --format json", "shard show mail s1 --format json", "shard list --format json", "shard list mail --format json", "shard resolve mail 42 --format json"} {
+	for _, line := range []string{"shard drain mail s1 --reason moved --format json", "shard open mail s1 --format json",
+		"shard show mail s1 --format json", "shard list --format json", "shard list mail --format json", "shard resolve mail 42 --format json"} {
 		eventually(t, line, func() bool { return strings.HasSuffix(run(line), "exit code 0\n\n") })
 		text := run(line)
 		if !strings.Contains(text, `"s1"`) && !strings.Contains(text, `"mail"`) {

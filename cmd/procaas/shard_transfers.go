@@ -15,10 +15,12 @@ import (
 func shardTransferCommands(s streams, f *clientFlags) []*cobra.Command {
 	return []*cobra.Command{
 		shardTransfers(s, f),
-		shardOrder(s, f, engine.OrderPause, "Pause a transfer before the map has switched", "Nothing is frozen meanwhile; the source keeps its log for it."),
+		shardOrder(s, f, engine.OrderPause, "Pause a transfer before the map has switched", "Nothing is frozen meanwhile; the source keeps "+
+			"its log for it."),
 		shardOrder(s, f, engine.OrderResume, "Let a paused transfer go on", ""),
 		shardOrder(s, f, engine.OrderCancel, "Undo a transfer before the map has switched", "The source keeps the key, and the target nothing."),
-		shardOrder(s, f, engine.OrderRollback, "Give the key of a transfer back, after the map has switched", "What was written to the target goes back as well. It is possible while the transfer\nis observed."),
+		shardOrder(s, f, engine.OrderRollback, "Give the key of a transfer back, after the map has switched",
+			"What was written to the target goes back as well. It is possible while the transfer\nis observed."),
 		shardOrder(s, f, engine.OrderFinish, "End the time in which a transfer may be rolled back", ""),
 	}
 }
@@ -64,7 +66,8 @@ func printTransfers(out io.Writer, all []engine.ShardTransfer) error {
 // shardOrder leaves a wish with a transfer, which follows it at its next step: so the answer
 // says what it was told, and not what it did.
 func shardOrder(s streams, f *clientFlags, want, short, long string) *cobra.Command {
-	c := &cobra.Command{Use: want + " TRANSFER", Short: short, Long: long, Args: cobra.ExactArgs(1), Example: "  procaas shard " + want + " 01a200cf_7dd7_72c4_9871_ee0be87febda"}
+	c := &cobra.Command{Use: want + " TRANSFER", Short: short, Long: long, Args: cobra.ExactArgs(1), Example: "  procaas shard " + want +
+		" 01a200cf_7dd7_72c4_9871_ee0be87febda"}
 	reason := c.Flags().String("reason", "", "why, for all who look")
 	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, args []string, out string) error {
 		t, err := f.client().OrderShardTransfer(c.Context(), args[0], wire.TransferOrderRequest{Want: want, Reason: *reason})

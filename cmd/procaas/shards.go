@@ -26,7 +26,8 @@ func (n *node) openShards(ctx context.Context, b *dsl.Bundle) (err error) {
 	}
 	const pause = 5 * time.Second // somebody waits for the registration of a key
 	n.shards, err = sharding.Open(ctx, sharding.Options{
-		DSN: n.flags.store, Maps: b.ShardMaps, Secret: n.secrets.value, Targets: n.targets, HTTP: n.breakers.Guard("registration", n.targets.Client(), pause), Log: n.log, Audit: postgres.WriteAudit,
+		DSN: n.flags.store, Maps: b.ShardMaps, Secret: n.secrets.value, Targets: n.targets,
+		HTTP: n.breakers.Guard("registration", n.targets.Client(), pause), Log: n.log, Audit: postgres.WriteAudit,
 		Transfers: func(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error) {
 			return engine.ReadShardTransfers(ctx, n.store, shardMap)
 		},

@@ -48,7 +48,8 @@ func TestReloadAnswersWhenItsShardMapsAreKept(t *testing.T) {
 	for i := range clients {
 		var quiet lockedBuffer
 		url, _ := runNode(t, nodeFlags{
-			store: store, listen: "127.0.0.1:0", name: fmt.Sprint("node-", i), migrate: true, maxInFlight: 4, lease: time.Minute, drain: time.Second,
+			store: store, listen: "127.0.0.1:0", name: fmt.Sprint("node-", i), migrate: true, maxInFlight: 4, lease: time.Minute,
+			drain:   time.Second,
 			maxBody: "1MiB", logFormat: "json", logLevel: "error", pipelines: []string{dir},
 		}, streams{strings.NewReader(""), &quiet, &quiet})
 		clients[i] = client.New(url, "")
@@ -56,7 +57,8 @@ func TestReloadAnswersWhenItsShardMapsAreKept(t *testing.T) {
 	}
 	ask := func(node int, key string) {
 		t.Helper()
-		if _, err := clients[node].ResolveShard(t.Context(), "mail", engine.ShardQuestion{Key: key}); err == nil || !strings.Contains(err.Error(), "no placement") {
+		if _, err := clients[node].ResolveShard(t.Context(), "mail", engine.ShardQuestion{Key: key}); err == nil ||
+			!strings.Contains(err.Error(), "no placement") {
 			t.Fatalf("key %s: have %v, want that it has no placement", key, err)
 		}
 	}
@@ -78,7 +80,8 @@ func TestReloadAnswersWhenItsShardMapsAreKept(t *testing.T) {
 		})
 	}
 	write(0, "strategy: slots,")
-	if _, err := clients[0].Reload(t.Context(), wire.Reload{Reason: "test"}); err == nil || !strings.Contains(err.Error(), "declare a new map") {
+	if _, err := clients[0].Reload(t.Context(), wire.Reload{Reason: "test"}); err == nil ||
+		!strings.Contains(err.Error(), "declare a new map") {
 		t.Errorf("another strategy: have %v, want that it is refused", err)
 	}
 	ask(0, "last")

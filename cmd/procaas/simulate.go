@@ -203,7 +203,8 @@ func scenarioFlags(c *cobra.Command) *simulate.Scenario {
 	f.IntVar(&s.Limit, "concurrency-limit", s.Limit, "how many requests at a time leave the service not busy")
 	f.Float64Var(&s.Factor, "factor", s.Factor, "how much longer it takes for each step of requests beyond that")
 	f.Float64Var(&s.Scale, "k", s.Scale, "how many requests are one such step")
-	f.IntVar(&s.Backlog, "backlog", s.Backlog, "how many connections wait for a service that has stopped; 128 was usual in 2014, 4096 is today")
+	f.IntVar(&s.Backlog, "backlog", s.Backlog,
+		"how many connections wait for a service that has stopped; 128 was usual in 2014, 4096 is today")
 	f.BoolVar(&s.Abandon, "abandon", s.Abandon, "clients that leave close their socket, and the network no longer connects for them")
 	f.StringVar((*string)(&s.Fault), "fault", string(s.Fault), "what happens to the service: "+strings.Join(simulate.Faults(), ", "))
 	f.DurationVar(&s.Before, "before", s.Before, "time until the fault")

@@ -29,12 +29,13 @@ func TestSubmitReadsLines(t *testing.T) {
 		"an array":            {"[" + line(1) + "," + line(2) + "]", []int{2}, exitFine, ""},
 		"lines":               {line(1) + "\n\n" + line(2) + "\r\n" + line(3), []int{3}, exitFine, ""},
 		"many lines":          {many.String(), []int{1000, 1000, 500}, exitFine, ""},
-		"large lines":         {strings.Repeat(`{"type": "x", "payload": "`+strings.Repeat("y", 600_000)+"\"}\n", 3), []int{1, 1, 1}, exitFine, ""},
-		"a wrong line":        {line(1) + "\n" + line(2) + "\n{\"type\": }\n", nil, exitUsage, "-, line 3: invalid character '}'"},
-		"a line of text":      {line(1) + "\nhello\n", nil, exitUsage, "-, line 2: invalid character 'h'"},
-		"a list among lines":  {line(1) + "\n[]\n", nil, exitUsage, "-, line 2: json: cannot unmarshal array"},
-		"one that is wrong":   {"{\n \"type\": \"x\",\n}", nil, exitUsage, "-, line 3: invalid character '}'"},
-		"nothing":             {"\n", nil, exitUsage, "- is empty"},
+		"large lines": {strings.Repeat(`{"type": "x", "payload": "`+strings.Repeat("y", 600_000)+"\"}\n", 3), []int{1, 1, 1}, exitFine,
+			""},
+		"a wrong line":       {line(1) + "\n" + line(2) + "\n{\"type\": }\n", nil, exitUsage, "-, line 3: invalid character '}'"},
+		"a line of text":     {line(1) + "\nhello\n", nil, exitUsage, "-, line 2: invalid character 'h'"},
+		"a list among lines": {line(1) + "\n[]\n", nil, exitUsage, "-, line 2: json: cannot unmarshal array"},
+		"one that is wrong":  {"{\n \"type\": \"x\",\n}", nil, exitUsage, "-, line 3: invalid character '}'"},
+		"nothing":            {"\n", nil, exitUsage, "- is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -98,7 +98,8 @@ pipelines:
 `, service.URL))
 
 	const trace, sender = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, o.server+"/v1/events", strings.NewReader(`{"type": "work", "id": "e-1"}`))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, o.server+"/v1/events",
+		strings.NewReader(`{"type": "work", "id": "e-1"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,10 +133,12 @@ pipelines:
 		t.Errorf("want the run within the sender's span, have it within %s, in %v", stub.spans["work"], stub.traces)
 	}
 	parts := strings.Split(told.Get("Traceparent"), "-")
-	if len(parts) != 4 || parts[1] != trace || stub.spans[parts[2]] != "work/tell/user attempt" || told.Get("Tracestate") != "congo=t61rcWkgMzE,rojo=00f067" {
+	if len(parts) != 4 || parts[1] != trace || stub.spans[parts[2]] != "work/tell/user attempt" ||
+		told.Get("Tracestate") != "congo=t61rcWkgMzE,rojo=00f067" {
 		t.Errorf("want the service told of the attempt's span, have %q, %q", told.Get("Traceparent"), told.Get("Tracestate"))
 	}
-	if stub.resource["service.name"] != "procaas" || stub.resource["service.instance.id"] != "here" || stub.resource["deployment.environment.name"] != "test" {
+	if stub.resource["service.name"] != "procaas" || stub.resource["service.instance.id"] != "here" ||
+		stub.resource["deployment.environment.name"] != "test" {
 		t.Errorf("want this node described, have %v", stub.resource)
 	}
 	if stub.header.Get("X-Tenant") != "taxi" {

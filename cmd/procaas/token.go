@@ -52,7 +52,8 @@ func tokenNew(s streams, f *clientFlags) *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&t.Name, "name", "", "what the audit calls its bearer (required)")
 	flags.StringVar(&t.Role, "role", "", "viewer, submitter, worker, operator or admin (required)")
-	flags.StringSliceVar(&t.Paths, "path", nil, "what an operator, submitter or worker is bound to (repeatable); everything when it is left out")
+	flags.StringSliceVar(&t.Paths, "path", nil,
+		"what an operator, submitter or worker is bound to (repeatable); everything when it is left out")
 	flags.StringVar(&t.Reason, "reason", "", "why, for the audit")
 	expires := flags.String("expires", "90d", "when it is good no more: in a time such as 30d, at one such as 2006-01-02T15:04:05Z, or never")
 	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, _ []string, out string) error {

@@ -35,14 +35,18 @@ func topExample() topView {
 		server: "https://procaas.example", order: "failures", at: at, nodes: 3, runs: 12, asked: 1,
 		handlers: []engine.HandlerInfo{
 			topCase("new-order-created/perform-notifications/notify-user", 10.04, 0.999, 4.2, 13),
-			topCase("new-order-created/fetch-order/get-order", 1234.5, 1, 0.8, 1400, func(h *engine.HandlerInfo) { h.InFlight, h.Waiting, h.RateLimit = 256, 17, "100/s" }),
+			topCase("new-order-created/fetch-order/get-order", 1234.5, 1, 0.8, 1400, func(h *engine.HandlerInfo) {
+				h.InFlight, h.Waiting,
+					h.RateLimit = 256, 17, "100/s"
+			}),
 			topCase("new-order-created/miscellaneous/update-statistics", 3.7, 0.598, 3.2, 9.9, func(h *engine.HandlerInfo) {
 				h.Fallback = &engine.FallbackView{State: engine.FallbackOut, Until: &until}
 			}),
 			topCase("new-order-created/miscellaneous/a-handler-with-quite-a-long-name", 0, 0, 0, 0, func(h *engine.HandlerInfo) {
 				h.Switch, h.RateLimit, h.Effective = "hold", "10/m", []string{"rolled out to 25 %", "limited to 10/m"}
 			}),
-			topCase("a/b/c", 0.01, 0, 30000, 30000, func(h *engine.HandlerInfo) { h.Fallback = &engine.FallbackView{State: engine.FallbackProbing} }),
+			topCase("a/b/c", 0.01, 0, 30000, 30000,
+				func(h *engine.HandlerInfo) { h.Fallback = &engine.FallbackView{State: engine.FallbackProbing} }),
 			topCase("a/b/d", 0, 0, 0, 0, func(h *engine.HandlerInfo) { h.Fallback = &engine.FallbackView{State: engine.FallbackIn} }),
 		},
 	}
@@ -64,7 +68,8 @@ func TestTopDraws(t *testing.T) {
 				v.trouble = "https://procaas.example: connection refused, and that for a while already"
 			}
 			drawn := string(v.draw(&s))
-			fmt.Fprintf(&have, "width %d, height %d, color %v, by %s\n%s\n", s.width, s.height, s.color, order, strings.ReplaceAll(drawn, "\x1b", "ESC"))
+			fmt.Fprintf(&have, "width %d, height %d, color %v, by %s\n%s\n", s.width, s.height, s.color, order,
+				strings.ReplaceAll(drawn, "\x1b", "ESC"))
 			lines := strings.Split(strings.TrimSuffix(drawn, "\n"), "\n")
 			for _, line := range lines {
 				if bare := regexp.MustCompile("\x1b\\[\\d+m").ReplaceAllString(line, ""); s.width > 0 && utf8.RuneCountInString(bare) > s.width {
@@ -176,7 +181,8 @@ func TestTopAddsWhatOtherNodesHaveSeen(t *testing.T) {
 		topCase("a/b/d", 2, 0.25, 7, 9), topCase("a/b/unknown", 1, 1, 1, 1),
 	})
 	c, d := v.handlers[0], v.handlers[1]
-	if c.CallsPerS != 40 || *c.SuccessRatio != 0.625 || *c.LatencyP50 != 5 || *c.LatencyP99 != 80 || c.InFlight != 2 || c.LastError != "no luck" {
+	if c.CallsPerS != 40 || *c.SuccessRatio != 0.625 || *c.LatencyP50 != 5 || *c.LatencyP99 != 80 || c.InFlight != 2 ||
+		c.LastError != "no luck" {
 		t.Errorf("want both together, have %+v", c)
 	}
 	if d.CallsPerS != 2 || *d.SuccessRatio != 0.25 || *d.LatencyP99 != 9 || len(v.handlers) != 2 {

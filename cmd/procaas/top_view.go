@@ -143,7 +143,8 @@ func (v *topView) draw(s *screen) []byte {
 		nodes = "1 node"
 	}
 	s.line(&b, "", fmt.Sprintf("%s  %s  %s", v.at.Format(time.TimeOnly), v.server, nodes))
-	s.line(&b, "", fmt.Sprintf("%d handlers, %.1f calls/s, %d failing, %d off or out; %d runs in hand", len(v.handlers), rate, failing, off, v.runs))
+	s.line(&b, "", fmt.Sprintf("%d handlers, %.1f calls/s, %d failing, %d off or out; %d runs in hand", len(v.handlers), rate, failing, off,
+		v.runs))
 	if still := v.still(); still != "" {
 		s.line(&b, red, still)
 	}
@@ -190,7 +191,8 @@ func (v *topView) still() string {
 	if more := len(words) - most; more > 0 {
 		words = append(words[:most], fmt.Sprintf("and %d more", more))
 	}
-	text := fmt.Sprintf("%d runs stand still, the first for %s: %s", total, (time.Duration(oldest) * time.Second).String(), strings.Join(words, ", "))
+	text := fmt.Sprintf("%d runs stand still, the first for %s: %s", total, (time.Duration(oldest) * time.Second).String(),
+		strings.Join(words, ", "))
 	if c := v.backlog.Counted; c != nil && v.at.Sub(*c) > 10*time.Second {
 		text += "; counted at " + c.Local().Format(time.TimeOnly)
 	}

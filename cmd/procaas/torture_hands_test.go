@@ -305,7 +305,8 @@ func (w *handWork) call(ctx context.Context, what string, body, into any) error 
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+w.nodes[rand.IntN(len(w.nodes))]+"/v1/queues/"+what, bytes.NewReader(data))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+w.nodes[rand.IntN(len(w.nodes))]+"/v1/queues/"+what,
+		bytes.NewReader(data))
 	if err != nil {
 		return err
 	}

@@ -248,7 +248,8 @@ func (h *queueHistory) checkMerged() {
 			continue
 		}
 		if n := count[p.n]; n > 1 || n == 0 && p.id != "" {
-			h.bad("number %d was put to be merged as %s with task %s and the outcome %q, and is in %d tasks; %s", p.n, p.name, p.id, p.outcome, n, h.story(p.id))
+			h.bad("number %d was put to be merged as %s with task %s and the outcome %q, and is in %d tasks; %s", p.n, p.name, p.id, p.outcome, n,
+				h.story(p.id))
 		}
 	}
 }
@@ -313,7 +314,8 @@ func (h *queueHistory) checkRerun() {
 	for k, n := range ended {
 		least := added[k] + len(holders[k])
 		if n > least+unknown[k] || n < least && k.kind != "replace" { // what takes the place of a task does so of its follower, too
-			h.bad("%s of %s: %d were added, %d followed others, %d are unknown; %d have ended", k.name, k.kind, added[k], len(holders[k]), unknown[k], n)
+			h.bad("%s of %s: %d were added, %d followed others, %d are unknown; %d have ended", k.name, k.kind, added[k], len(holders[k]),
+				unknown[k], n)
 		}
 	}
 }
@@ -333,7 +335,8 @@ func (h *queueHistory) checkDead() {
 		}
 	}
 	if most := 3 + len(h.completed)/200; len(unlucky) > most {
-		h.bad("%d tasks that do no harm are dead letters, want at most %d:\n%s", len(unlucky), most, strings.Join(unlucky[:min(10, len(unlucky))], "\n"))
+		h.bad("%d tasks that do no harm are dead letters, want at most %d:\n%s", len(unlucky), most,
+			strings.Join(unlucky[:min(10, len(unlucky))], "\n"))
 	}
 	for id, d := range h.final {
 		if d.Type == "fails" || h.poisonous[d.Payload.NS[0]] {
@@ -349,7 +352,8 @@ func (h *queueHistory) checkOrder() {
 		ida, _ := strconv.Atoi(a.ID)
 		idb, _ := strconv.Atoi(b.ID)
 		if cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Deadline.Compare(b.Deadline), cmp.Compare(ida, idb)) > 0 {
-			h.bad("task %s of priority %d and deadline %v came before task %s of %d and %v", a.ID, a.Priority, a.Deadline, b.ID, b.Priority, b.Deadline)
+			h.bad("task %s of priority %d and deadline %v came before task %s of %d and %v", a.ID, a.Priority, a.Deadline, b.ID, b.Priority,
+				b.Deadline)
 		}
 	}
 }

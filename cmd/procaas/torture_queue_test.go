@@ -166,7 +166,8 @@ func wrongClock(t *testing.T, db *enginetest.Cluster) string {
 	defer conn.Close(t.Context())
 	sql := "create schema torture;"
 	for f, kind := range map[string]string{"now": "stable", "clock_timestamp": "volatile"} {
-		sql += fmt.Sprintf("create function torture.%s() returns timestamptz language sql %s as $$ select pg_catalog.%s() + interval '%d seconds' $$;",
+		sql += fmt.Sprintf("create function torture.%s() returns timestamptz language sql %s as $$ select pg_catalog.%s() + interval '%d "+
+			"seconds' $$;",
 			f, kind, f, int(wrongBy.Seconds()))
 	}
 	if _, err := conn.Exec(t.Context(), sql); err != nil {
@@ -339,7 +340,8 @@ func (p *taskPutter) poison(ctx context.Context, r *rand.Rand, long bool) {
 	for i := 0; sleep(ctx, between(r, 100*time.Millisecond, 500*time.Millisecond)); i++ {
 		p.send(ctx, r, "fails", map[string]any{"payload": taskBody{}})
 		p.put(r, "plain", false, map[string]any{"payload": taskBody{Pad: strings.Repeat("y", 900_000)}})
-		if status, err := p.post(r, "/v1/queues/plain/tasks", large, &struct{}{}); err == nil || status >= 400 && status < 500 && status != http.StatusRequestEntityTooLarge {
+		if status, err := p.post(r, "/v1/queues/plain/tasks", large, &struct{}{}); err == nil || status >= 400 && status < 500 &&
+			status != http.StatusRequestEntityTooLarge {
 			p.t.Errorf("a payload that is too large: have %d, %v, want 413", status, err)
 		}
 		if i%8 == 0 {

@@ -65,7 +65,8 @@ func (t trees) open(name string) (*os.Root, string, error) {
 		root, err := os.OpenRoot(dir)
 		return root, rel, err
 	}
-	return nil, "", fmt.Errorf("it is outside of %s, and nothing else is read: name a directory that has it on the command line, too", strings.Join(t, ", "))
+	return nil, "", fmt.Errorf("it is outside of %s, and nothing else is read: name a directory that has it on the command line, too",
+		strings.Join(t, ", "))
 }
 
 // read reads a file that another one names.

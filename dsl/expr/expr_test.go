@@ -161,7 +161,8 @@ func TestTraceEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := mustExpr(t, "sum(map(1..10000, # + 1))").Trace(ctx, bigEnv()).Result(); err == nil || !strings.Contains(err.Error(), "canceled") {
+	if _, err := mustExpr(t, "sum(map(1..10000, # + 1))").Trace(ctx, bigEnv()).Result(); err == nil ||
+		!strings.Contains(err.Error(), "canceled") {
 		t.Errorf("want the trace to end with its context, have %v", err)
 	}
 }

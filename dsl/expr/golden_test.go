@@ -43,7 +43,8 @@ func goldenEnv() datum.Env {
 			"xs": []any{3, 1, 2}, "find-in-db": "here",
 		},
 		"sources": map[string]any{
-			"get-order":   map[string]any{"response": map[string]any{"order-document": map[string]any{"id": "o1"}}, "status": 200, "outcome": "succeeded"},
+			"get-order": map[string]any{"response": map[string]any{"order-document": map[string]any{"id": "o1"}}, "status": 200,
+				"outcome": "succeeded"},
 			"find-driver": map[string]any{"response": nil, "status": nil, "outcome": "failed"},
 		},
 		"configs": map[string]any{
@@ -58,7 +59,8 @@ func goldenEnv() datum.Env {
 
 var kindNames = map[string]datum.Kind{
 	"bool": datum.BoolKind, "int": datum.IntKind, "float": datum.FloatKind, "string": datum.StringKind, "duration": datum.DurationKind,
-	"time": datum.TimeKind, "bytes": datum.BytesKind, "rate": datum.RateKind, "jitter": datum.JitterKind, "list": datum.ListKind, "map": datum.MapKind, "object": datum.ObjectKind,
+	"time": datum.TimeKind, "bytes": datum.BytesKind, "rate": datum.RateKind, "jitter": datum.JitterKind, "list": datum.ListKind,
+	"map": datum.MapKind, "object": datum.ObjectKind,
 }
 
 // caret draws the place of a finding below its line.
@@ -89,7 +91,8 @@ func golden(e *Expr, want datum.Kind, sc *Scope) string {
 		return out.String()
 	}
 	v, err := e.Eval(goldenEnv())
-	if traced, failure := e.Trace(context.Background(), goldenEnv()).Result(); !reflect.DeepEqual(v, traced) || !reflect.DeepEqual(err, failure) {
+	if traced, failure := e.Trace(context.Background(), goldenEnv()).Result(); !reflect.DeepEqual(v, traced) ||
+		!reflect.DeepEqual(err, failure) {
 		fmt.Fprintf(&out, "the trace differs: %v, %v\n", traced, failure)
 	}
 	var failure *EvalError

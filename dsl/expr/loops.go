@@ -99,8 +99,10 @@ func (b *builder) loop(x *ast.BuiltinNode) part {
 		if !ok {
 			return nil, ops.Needs(x.Name, datum.ListShape, v)
 		}
-		l := &looper{frame: f, name: x.Name, list: elements, item: it, cost: cost,
-			body: func() (any, error) { return body.eval(f) }}
+		l := &looper{
+			frame: f, name: x.Name, list: elements, item: it, cost: cost,
+			body: func() (any, error) { return body.eval(f) },
+		}
 		if more.eval != nil {
 			if l.more, err = more.eval(f); err != nil {
 				return nil, err

@@ -211,7 +211,8 @@ func (b *builder) logic(x *ast.BinaryNode) part {
 func (b *builder) otherwise(x *ast.BinaryNode) part {
 	l := b.optional(x.Left)
 	if o := l.outline; o != nil && !o.Inferred && o.Shape&datum.NullShape == 0 {
-		b.reporter.Warnf(b.span(x.Right), rules.ExprConstant, "drop ?? and what follows", "%s is never null: the default is never used", b.Text(x.Left))
+		b.reporter.Warnf(b.span(x.Right), rules.ExprConstant, "drop ?? and what follows", "%s is never null: the default is never used",
+			b.Text(x.Left))
 	}
 	r := b.build(x.Right)
 	s := l.shape&^datum.NullShape | r.shape
@@ -339,25 +340,26 @@ func (b *builder) slice(x *ast.SliceNode) part {
 		return b.want(n, b.build(n), datum.IntShape, "[:]").eval
 	}
 	from, to := bound(x.From), bound(x.To)
-	return part{shape: of.shape & (datum.ListShape | datum.StringShape), outline: of.outline.Widened(), eval: b.guard(x, func(f *frame) (any, error) {
-		v, err := of.eval(f)
-		if err != nil {
-			return nil, err
-		}
-		switch v := v.(type) {
-		case []any:
-			lo, hi, err := bounds(f, from, to, len(v))
-			return v[lo:hi], err
-		case string:
-			if err := f.Text(min(len(v), ops.MaxText)); err != nil {
+	return part{shape: of.shape & (datum.ListShape | datum.StringShape), outline: of.outline.Widened(),
+		eval: b.guard(x, func(f *frame) (any, error) {
+			v, err := of.eval(f)
+			if err != nil {
 				return nil, err
 			}
-			chars := []rune(v)
-			lo, hi, err := bounds(f, from, to, len(chars))
-			return string(chars[lo:hi]), err
-		}
-		return nil, ops.Needs("[:]", datum.ListShape|datum.StringShape, v)
-	})}
+			switch v := v.(type) {
+			case []any:
+				lo, hi, err := bounds(f, from, to, len(v))
+				return v[lo:hi], err
+			case string:
+				if err := f.Text(min(len(v), ops.MaxText)); err != nil {
+					return nil, err
+				}
+				chars := []rune(v)
+				lo, hi, err := bounds(f, from, to, len(chars))
+				return string(chars[lo:hi]), err
+			}
+			return nil, ops.Needs("[:]", datum.ListShape|datum.StringShape, v)
+		})}
 }
 
 // bounds computes the positions of a slice of n elements.

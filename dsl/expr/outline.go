@@ -82,7 +82,8 @@ func (b *builder) reportNullBase(n ast.Node, o *typing.Outline, at track, member
 		b.told[at.key] = true
 	}
 	text := b.baseText(n)
-	b.doubt(n, o, rules.ExprMaybeNull, fmt.Sprintf("write %s?.%s, give a default with ??, or test it before: %s != null and …", text, member, text),
+	b.doubt(n, o, rules.ExprMaybeNull, fmt.Sprintf("write %s?.%s, give a default with ??, or test it before: %s != null and …", text, member,
+		text),
 		"%s may be null, and null has no member %s: %s", text, member, o.Why)
 }
 
@@ -239,7 +240,8 @@ func (b *builder) checkEquality(x *ast.BinaryNode, l, r part) {
 		b.reporter.Warnf(b.span(x), rules.ExprConstant, "drop the test", "%s is never null: this is %s", b.Text(side), always[!equal])
 		return
 	}
-	b.reporter.Warnf(b.span(x), rules.ExprNeverEqual, b.nearWord(o, other), "%s is %s, never %s: this is %s", b.Text(side), o, other, always[!equal])
+	b.reporter.Warnf(b.span(x), rules.ExprNeverEqual, b.nearWord(o, other), "%s is %s, never %s: this is %s", b.Text(side), o, other,
+		always[!equal])
 }
 
 // nearWord suggests the value that was probably meant.
@@ -260,7 +262,8 @@ func (b *builder) checkIn(x *ast.BinaryNode, l, r part) {
 	case ro.Shape == datum.ListShape && ro.Elem == nil && r.fixed:
 		b.reporter.Warnf(b.span(x), rules.ExprImpossibleIn, "", "nothing is in an empty list: this is always false")
 	case ro.Shape == datum.ListShape && !lo.MayBe(ro.Elem):
-		b.reporter.Warnf(b.span(x), rules.ExprImpossibleIn, b.nearWord(lo, ro.Elem), "%s is %s, and the list holds only %s: this is always false",
+		b.reporter.Warnf(b.span(x), rules.ExprImpossibleIn, b.nearWord(lo, ro.Elem),
+			"%s is %s, and the list holds only %s: this is always false",
 			b.Text(x.Left), lo, ro.Elem)
 	case ro.Shape == datum.ListShape:
 		b.checkInWords(x, l, ro)
@@ -281,7 +284,8 @@ func (b *builder) checkInWords(x *ast.BinaryNode, l part, r *typing.Outline) {
 		if !ok || typing.ContainsWord(o.Words, w) {
 			continue
 		}
-		b.reporter.Warnf(b.span(n), rules.ExprImpossibleIn, b.nearWord(o, typing.Of(w)), "%s is %s, never %s", b.Text(x.Left), o, datum.DescribeData(w))
+		b.reporter.Warnf(b.span(n), rules.ExprImpossibleIn, b.nearWord(o, typing.Of(w)), "%s is %s, never %s", b.Text(x.Left), o,
+			datum.DescribeData(w))
 	}
 }
 

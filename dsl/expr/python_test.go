@@ -44,35 +44,62 @@ var pythonNames = map[string]any{
 // number, T for a text, B for true or false, L for a list, D for a mapping, V for
 // any value.
 var pythonGrammar = map[byte][]string{
-	'N': {"0", "1", "2", "-1", "10", "2.5", "0.1", "-0.5", "1e3", "9223372036854775807", "n", "m", "z", "f", "g", "xs[0]", "d['a']",
-		"N + N", "N - N", "N * N", "N / N", "N % N", "N ** N", "-N", "+N", "(N)", "len(T)", "len(L)", "len(D)", "abs(N)", "min(N, N)", "max(N, N)",
-		"min(L)", "max(L)", "sum(L)", "round(N)", "int(N)", "float(N)", "int(T)", "float(T)", "L[N]", "N if B else N", "-N ** N", "N - N - N", "N / N / N", "N ** N ** N"},
-	'T': {"''", "'a'", "\"b\"", "'hello'", "'12'", "'1.5'", "'é'", "'a\\nb'", "s", "t", "e", "d['b']", "ss[0]",
-		"T + T", "T[N]", "T[N:N]", "T[N:]", "T[:N]", "T[:]", "T if B else T", "(T)", "min(T, T)", "max(T, T)"},
-	'B': {"True", "False", "yes", "no", "N == N", "N != N", "N < N", "N <= N", "N > N", "N >= N", "T == T", "T < T", "T >= T", "V == V", "V != V",
-		"N in L", "N not in L", "T in T", "T not in T", "T in D", "V in L", "B and B", "B or B", "not B", "(B)", "B if B else B", "V is None", "V is not None",
-		"not N == N", "B and B or B", "B or B and B", "not B and B", "N + N < N * N", "L == L", "D == D"},
-	'L': {"[]", "[1, 2]", "[V]", "[N, N]", "xs", "ys", "ss", "empty", "mixed", "deep['xs']", "L + L", "L[N:N]", "L[N:]", "L[:N]", "(L)", "L if B else L"},
+	'N': {
+		"0", "1", "2", "-1", "10", "2.5", "0.1", "-0.5", "1e3", "9223372036854775807", "n", "m", "z", "f", "g", "xs[0]", "d['a']",
+		"N + N", "N - N", "N * N", "N / N", "N % N", "N ** N", "-N", "+N", "(N)", "len(T)", "len(L)", "len(D)", "abs(N)", "min(N, N)",
+		"max(N, N)",
+		"min(L)", "max(L)", "sum(L)", "round(N)", "int(N)", "float(N)", "int(T)", "float(T)", "L[N]", "N if B else N", "-N ** N", "N - N - N",
+		"N / N / N", "N ** N ** N",
+	},
+	'T': {
+		"''", "'a'", "\"b\"", "'hello'", "'12'", "'1.5'", "'é'", "'a\\nb'", "s", "t", "e", "d['b']", "ss[0]",
+		"T + T", "T[N]", "T[N:N]", "T[N:]", "T[:N]", "T[:]", "T if B else T", "(T)", "min(T, T)", "max(T, T)",
+	},
+	'B': {
+		"True", "False", "yes", "no", "N == N", "N != N", "N < N", "N <= N", "N > N", "N >= N", "T == T", "T < T", "T >= T", "V == V", "V != V",
+		"N in L", "N not in L", "T in T", "T not in T", "T in D", "V in L", "B and B", "B or B", "not B", "(B)", "B if B else B", "V is None",
+		"V is not None",
+		"not N == N", "B and B or B", "B or B and B", "not B and B", "N + N < N * N", "L == L", "D == D",
+	},
+	'L': {"[]", "[1, 2]", "[V]", "[N, N]", "xs", "ys", "ss", "empty", "mixed", "deep['xs']", "L + L", "L[N:N]", "L[N:]", "L[:N]", "(L)",
+		"L if B else L"},
 	'D': {"{}", "d", "deep", "deep['d']", "{'a': V}", "{'a': V, 'b': V}", "{T: V}", "(D)", "D if B else D"},
-	'V': {"None", "nothing", "N", "T", "B", "L", "D", "D[T]", "L[N]", "(V)", "V if B else V", "V if V else V", "V and V", "V or V", "not V", "V + V", "V * V", "V < V",
-		"V[V]", "len(V)", "-V", "V in V", "V < V < V", "V // N", "V == V == V"},
+	'V': {
+		"None", "nothing", "N", "T", "B", "L", "D", "D[T]", "L[N]", "(V)", "V if B else V", "V if V else V", "V and V", "V or V", "not V",
+		"V + V", "V * V", "V < V",
+		"V[V]", "len(V)", "-V", "V in V", "V < V < V", "V // N", "V == V == V",
+	},
 }
 
 // handpicked are expressions about which one wonders.
 var handpicked = []string{
-	"1 and 2", "0 or 'x'", "'' or 'x'", "not 0", "not ''", "not []", "1 if 'a' else 2", "True + 1", "True == 1", "1 in [True]", "True < 2", "sum([True])",
-	"1 < 2 < 3", "1 == 1 == True", "7 // 2", "-7 // 2", "-7 % 3", "7 % -3", "-7.5 % 2", "2 ** -1", "-2 ** 2", "2 ** 3 ** 2", "(-8) ** 0.5", "0 ** -1",
-	"9223372036854775807 + 1", "-9223372036854775808", "2 ** 64", "1e308 * 10", "1 / 0", "1 % 0", "0.1 + 0.2", "1e16 + 1.0", "3.0 == 3", "10 / 5", "10 / 4",
-	"'ab' * 2", "[1] * 2", "'a' + 1", "[1] + (2)", "'a' 'b'", "'a' < 'B'", "'é' > 'z'", "[1] < [2]", "None < 1", "1 < 'a'", "max(1, 1.0)", "max(1.0, 1)", "min([])",
-	"max(['b', 'a'])", "max(1, 'a')", "round(2.5)", "round(3.5)", "round(-2.5)", "round(2.675, 2)", "round(7)", "int(2.9)", "int(-2.9)", "int('12')", "int(' 12 ')", "int('1_0')",
-	"int('0x10')", "int('1.5')", "int(True)", "float('1e3')", "float('inf')", "float(' 1 ')", "abs(-3)", "abs(-2.5)", "abs(True)", "len('Привет')", "len(None)", "len(5)",
-	"xs[-1]", "xs[3]", "xs[-4]", "xs[1:2]", "xs[2:1]", "xs[-2:]", "xs[::2]", "xs[1.0]", "xs['a']", "s[0]", "s[-1]", "s[1:3]", "s[99]", "t[0:3]", "''[0:5]", "d['a']", "d['none']",
-	"d['nil']", "d[0]", "d['none'] == None", "'a' in d", "1 in d", "'ell' in s", "1 in 'abc'", "'a' in 5", "None in [None]", "None in []", "[1] in [[1]]", "{'a': 1} == {'a': 1.0}",
-	"{'a': 1, 'a': 2}", "{1: 2}", "{'a': True} == {'a': 1}", "[] == {}", "None == False", "0 == False", "'1' == 1", "'' == None", "nothing['a']", "no and 1 / 0", "yes or 1 / 0",
-	"no and 'a' + 1", "1 if yes else 1 / 0", "not yes == no", "1 + 2 * 3", "(1 + 2) * 3", "1 - 2 - 3", "not no and no", "1 if no else 2 if no else 3", "0x10", "1_000", "0b11", "0o17", "017", "1.", ".5",
-	"n is 7", "n is None", "d is not None", "lambda: 1", "[x for x in xs]", "n == 7 and s == 'hello'", "(1, 2)", "{1, 2}", "f'{n}'", "x := 1", "n if yes", "xs[0:2][1]", "deep['d']['k']",
-	"str(1)", "sorted(xs)", "all([True])", "any([])", "type(1)", "'a'.upper()", "'%d' % 1", "'a\\u00e9'", "r'a'", "1 <> 2", "n++", "~1", "1 & 2", "1 | 2", "1 ^ 2", "1 << 2", "5 @ 2",
-	"sum([0.1, 0.2])", "sum([])", "sum(['a'])", "sum(xs)", "1 in xs and 3 in xs", "- 1", "--1", "+'a'", "-None", "True and None", "None or True", "not None", "min(3, 1, 2)", "max(xs)", "max([])", "{s: 1}", "xs[:nothing]", "min([None])", "0.1 ** 0.3 ** -0.5", "max('ab')", "max(xs, 1)", "max([1], [2])",
+	"1 and 2", "0 or 'x'", "'' or 'x'", "not 0", "not ''", "not []", "1 if 'a' else 2", "True + 1", "True == 1", "1 in [True]", "True < 2",
+	"sum([True])",
+	"1 < 2 < 3", "1 == 1 == True", "7 // 2", "-7 // 2", "-7 % 3", "7 % -3", "-7.5 % 2", "2 ** -1", "-2 ** 2", "2 ** 3 ** 2", "(-8) ** 0.5",
+	"0 ** -1",
+	"9223372036854775807 + 1", "-9223372036854775808", "2 ** 64", "1e308 * 10", "1 / 0", "1 % 0", "0.1 + 0.2", "1e16 + 1.0", "3.0 == 3",
+	"10 / 5", "10 / 4",
+	"'ab' * 2", "[1] * 2", "'a' + 1", "[1] + (2)", "'a' 'b'", "'a' < 'B'", "'é' > 'z'", "[1] < [2]", "None < 1", "1 < 'a'", "max(1, 1.0)",
+	"max(1.0, 1)", "min([])",
+	"max(['b', 'a'])", "max(1, 'a')", "round(2.5)", "round(3.5)", "round(-2.5)", "round(2.675, 2)", "round(7)", "int(2.9)", "int(-2.9)",
+	"int('12')", "int(' 12 ')", "int('1_0')",
+	"int('0x10')", "int('1.5')", "int(True)", "float('1e3')", "float('inf')", "float(' 1 ')", "abs(-3)", "abs(-2.5)", "abs(True)",
+	"len('Привет')", "len(None)", "len(5)",
+	"xs[-1]", "xs[3]", "xs[-4]", "xs[1:2]", "xs[2:1]", "xs[-2:]", "xs[::2]", "xs[1.0]", "xs['a']", "s[0]", "s[-1]", "s[1:3]", "s[99]",
+	"t[0:3]", "''[0:5]", "d['a']", "d['none']",
+	"d['nil']", "d[0]", "d['none'] == None", "'a' in d", "1 in d", "'ell' in s", "1 in 'abc'", "'a' in 5", "None in [None]", "None in []",
+	"[1] in [[1]]", "{'a': 1} == {'a': 1.0}",
+	"{'a': 1, 'a': 2}", "{1: 2}", "{'a': True} == {'a': 1}", "[] == {}", "None == False", "0 == False", "'1' == 1", "'' == None",
+	"nothing['a']", "no and 1 / 0", "yes or 1 / 0",
+	"no and 'a' + 1", "1 if yes else 1 / 0", "not yes == no", "1 + 2 * 3", "(1 + 2) * 3", "1 - 2 - 3", "not no and no",
+	"1 if no else 2 if no else 3", "0x10", "1_000", "0b11", "0o17", "017", "1.", ".5",
+	"n is 7", "n is None", "d is not None", "lambda: 1", "[x for x in xs]", "n == 7 and s == 'hello'", "(1, 2)", "{1, 2}", "f'{n}'",
+	"x := 1", "n if yes", "xs[0:2][1]", "deep['d']['k']",
+	"str(1)", "sorted(xs)", "all([True])", "any([])", "type(1)", "'a'.upper()", "'%d' % 1", "'a\\u00e9'", "r'a'", "1 <> 2", "n++", "~1",
+	"1 & 2", "1 | 2", "1 ^ 2", "1 << 2", "5 @ 2",
+	"sum([0.1, 0.2])", "sum([])", "sum(['a'])", "sum(xs)", "1 in xs and 3 in xs", "- 1", "--1", "+'a'", "-None", "True and None",
+	"None or True", "not None", "min(3, 1, 2)", "max(xs)", "max([])", "{s: 1}", "xs[:nothing]", "min([None])", "0.1 ** 0.3 ** -0.5",
+	"max('ab')", "max(xs, 1)", "max([1], [2])",
 	"max('ab')", "max(5)", "yes == not no", "max(xs, 1)", "max([1], [2])", "sum({})", "no < 2", "True <= 0.5",
 }
 
@@ -267,11 +294,13 @@ var differences = []difference{
 	}},
 	{"iterables", "max('ab')", func(v verdict) bool {
 		text, isText := v.value.(string)
-		return v.says("needs a number, a string or a list, have a mapping", "needs a list, have") || isText && len(text) > 1 && strings.HasPrefix(v.python, `"`) && extremes.MatchString(v.source)
+		return v.says("needs a number, a string or a list, have a mapping", "needs a list, have") || isText && len(text) > 1 &&
+			strings.HasPrefix(v.python, `"`) && extremes.MatchString(v.source)
 	}},
 	{"bounds", "xs[:nothing]", func(v verdict) bool { return v.says("[:] needs a whole number, have null") }},
 	{"one", "min([None])", func(v verdict) bool {
-		return v.says("cannot compare null with null", "cannot compare a mapping with a mapping", "cannot compare a list with a list") && extremes.MatchString(v.source) && !v.fails()
+		return v.says("cannot compare null with null", "cannot compare a mapping with a mapping", "cannot compare a list with a list") &&
+			extremes.MatchString(v.source) && !v.fails()
 	}},
 	{"rounding", "0.1 ** 0.3 ** -0.5", func(v verdict) bool { return strings.Contains(v.notes, "power") }},
 	{"alone", "max(5)", func(v verdict) bool {
@@ -281,14 +310,17 @@ var differences = []difference{
 	{"times", "'ab' * 2", func(v verdict) bool { return v.says("* needs numbers", "* needs a number") && !v.fails() }},
 	{"format", "'%d' % 1", func(v verdict) bool { return v.says("% needs") && !v.fails() }},
 	{"bool", "True + 1", func(v verdict) bool {
-		return strings.Contains(v.notes, "bool") || v.says("have true", "have false", "true or false and", "and true or false", "with true", "with false", "compare true", "compare false")
+		return strings.Contains(v.notes, "bool") || v.says("have true", "have false", "true or false and", "and true or false", "with true",
+			"with false", "compare true", "compare false")
 	}},
 	{"truth", "1 and 2", func(v verdict) bool { return v.says("needs true or false") }},
 	{"order", "[1] < [2]", func(v verdict) bool {
-		return v.says("needs two numbers or two strings", "cannot compare a list with a list") && strings.Contains(v.err.Error(), "a list") && !v.fails()
+		return v.says("needs two numbers or two strings", "cannot compare a list with a list") && strings.Contains(v.err.Error(), "a list") &&
+			!v.fails()
 	}},
 	{"lazy", "no and 'a' + 1", func(v verdict) bool {
-		return v.says("PC03") && !v.fails() && (strings.Contains(v.source, " if ") || strings.Contains(v.source, " and ") || strings.Contains(v.source, " or "))
+		return v.says("PC03") && !v.fails() && (strings.Contains(v.source, " if ") || strings.Contains(v.source, " and ") ||
+			strings.Contains(v.source, " or "))
 	}},
 }
 

@@ -123,7 +123,8 @@ func anyData(t *rapid.T, depth int) any {
 func TestBothParsersOfJSONAgree(t *testing.T) {
 	t.Parallel()
 	parts := []string{
-		"{", "}", "[", "]", ",", ":", "\"", "a", "\\n", "\\ud83d", "null", "true", "false", "0", "-", "1", "9", ".", "e", "E", "+", " ", "\n", "\t",
+		"{", "}", "[", "]", ",", ":", "\"", "a", "\\n", "\\ud83d", "null", "true", "false", "0", "-", "1", "9", ".", "e", "E", "+", " ", "\n",
+		"\t",
 		"\"a\"", "\"b\":", "[1]", "{}", "9223372036854775807", "1e400", "\x00", "\x7f", "é",
 	}
 	plain := 0

@@ -32,7 +32,8 @@ func adviceRules() []Rule {
 	}, {
 		Code:  NeedlessStage,
 		Title: "stage that needs nothing of the one before",
-		Why: "Stages run one after the other, whether they need to or not. Two that only ask for something, of which neither needs the other's answer, " +
+		Why: "Stages run one after the other, whether they need to or not. Two that only ask for something, of which neither needs the " +
+			"other's answer, " +
 			"take twice the time. Within one stage, what must wait for something else still does.",
 		Before: `pipelines:
   - id: new-order
@@ -57,7 +58,8 @@ func adviceRules() []Rule {
 	}, {
 		Code:  AccidentalWrite,
 		Title: "handlers in a row because of a name",
-		Why: "Two handlers of a stage that set the same name run one after the other, so that the later one wins. When nobody reads the first value, " +
+		Why: "Two handlers of a stage that set the same name run one after the other, so that the later one wins. When nobody reads the " +
+			"first value, " +
 			"that is mostly a name that was copied along, and the wait is for nothing.",
 		Before: accidental("reply"),
 		After:  accidental("user-reply"),
@@ -71,7 +73,8 @@ func adviceRules() []Rule {
 	}, {
 		Code:  SameRequest,
 		Title: "the same request twice",
-		Why: "The same question gets the same answer when nothing has happened in between. The first answer is kept: read it from sources, or from the " +
+		Why: "The same question gets the same answer when nothing has happened in between. The first answer is kept: read it from sources, " +
+			"or from the " +
 			"shared state.",
 		Before: `pipelines:
   - id: new-order
@@ -99,7 +102,8 @@ func adviceRules() []Rule {
 	}, {
 		Code:  HeavyLogic,
 		Title: "logic that belongs into a service",
-		Why: "A pipeline says who is called when, with what of which answer. Rules of the business in its expressions have no tests, no types and no " +
+		Why: "A pipeline says who is called when, with what of which answer. Rules of the business in its expressions have no tests, no " +
+			"types and no " +
 			"version of their own, and nobody else can use them. Small ones are fine; long ones belong into a service, or into steps with names.",
 		Before: inExample("set", "event.payload.a if event.payload.k == 'a' else event.payload.b if event.payload.k == 'b' else "+
 			"event.payload.c if event.payload.k == 'c' else event.payload.d if event.payload.k == 'd' else "+

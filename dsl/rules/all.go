@@ -9,7 +9,8 @@ import (
 
 // All lists all rules in the order of their codes.
 func All() []Rule {
-	rules := slices.Concat(yamlRules(), exprExamples(), bundleRules(), automatonRules(), degradationRules(), wayRules(), queueRules(), shardRules(), contractRules(), clusterRules(), adviceRules(), suppressRules(), testRules())
+	rules := slices.Concat(yamlRules(), exprExamples(), bundleRules(), automatonRules(), degradationRules(), wayRules(), queueRules(),
+		shardRules(), contractRules(), clusterRules(), adviceRules(), suppressRules(), testRules())
 	slices.SortFunc(rules, func(a, b Rule) int { return cmp.Compare(a.Code, b.Code) })
 	return rules
 }

@@ -12,7 +12,8 @@ func nameRules() []Rule {
 	return []Rule{{
 		Code:  Duplicate,
 		Title: "declared twice",
-		Why:   "An id is an address: runs, switches, metrics and other files find a thing by it. With two of the same id, one of them would silently get what was meant for the other.",
+		Why: "An id is an address: runs, switches, metrics and other files find a thing by it. With two of the same id, one of them would " +
+			"silently get what was meant for the other.",
 		Before: `services:
   - {id: orders, url: http://127.0.0.1:9081}
   - {id: orders, url: http://127.0.0.1:9082}
@@ -24,7 +25,8 @@ func nameRules() []Rule {
 	}, {
 		Code:  DuplicateStage,
 		Title: "two stages of one id",
-		Why:   "Switches, limits and metrics of a stage hang on pipeline/stage. They mean both stages then, and nobody can contribute a handler to either.",
+		Why: "Switches, limits and metrics of a stage hang on pipeline/stage. They mean both stages then, and nobody can contribute a " +
+			"handler to either.",
 		Before: `pipelines:
   - id: new-order
     stages:
@@ -62,7 +64,8 @@ pipelines:
 	}, {
 		Code:  UnknownService,
 		Title: "unknown service",
-		Why:   "A request finds its host through the service that it names. Without that service it could only fail, and only when the first event comes.",
+		Why: "A request finds its host through the service that it names. Without that service it could only fail, and only when the first " +
+			"event comes.",
 		Before: `services:
   - {id: push, url: http://127.0.0.1:9083}
 pipelines:
@@ -78,7 +81,8 @@ pipelines:
 	}, {
 		Code:  UnknownHost,
 		Title: "host of no service",
-		Why: "Once services are declared, requests reach their hosts only, so that an event cannot make the engine call an address of an attacker's choice. " +
+		Why: "Once services are declared, requests reach their hosts only, so that an event cannot make the engine call an address of an " +
+			"attacker's choice. " +
 			"Without services they reach public addresses only, and hosts of this machine that a url names as they are.",
 		Before: `services:
   - {id: push, url: http://127.0.0.1:9083}
@@ -119,7 +123,8 @@ pipelines:
 	}, {
 		Code:  ServiceURL,
 		Title: "address of a service",
-		Why:   "Paths of requests are appended to the address, so it must be complete and end before any query. A password in it would show in logs and in the console.",
+		Why: "Paths of requests are appended to the address, so it must be complete and end before any query. A password in it would show " +
+			"in logs and in the console.",
 		Before: `services:
   - {id: orders, url: 127.0.0.1:9081}
 `,
@@ -129,7 +134,8 @@ pipelines:
 	}, {
 		Code:  Into,
 		Title: "contribution to a stage that does not exist",
-		Why:   "A contributed handler names the stage that it joins. When the owner of the pipeline renames the stage, the contribution must not vanish in silence.",
+		Why: "A contributed handler names the stage that it joins. When the owner of the pipeline renames the stage, the contribution must " +
+			"not vanish in silence.",
 		Before: `pipelines:
   - id: new-order
     stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9083/v1/push}}]}]
@@ -158,7 +164,8 @@ handlers:
 	}, {
 		Code:  Placeholder,
 		Title: "nothing to do",
-		Why:   "A pipeline without stages, a stage without handlers and a handler without a type are fine while a flow is being drawn. In production they usually are a mistake of indentation.",
+		Why: "A pipeline without stages, a stage without handlers and a handler without a type are fine while a flow is being drawn. In " +
+			"production they usually are a mistake of indentation.",
 		Before: `pipelines:
   - id: new-order
     stages: [{id: notify, handlers: [{id: driver}]}]
@@ -170,7 +177,8 @@ handlers:
 	}, {
 		Code:  TooMany,
 		Title: "too many parts",
-		Why:   "What one handler may read depends on all before it, and each state may be left by each event. The bounds keep checking quick whatever a file says.",
+		Why: "What one handler may read depends on all before it, and each state may be left by each event. The bounds keep checking quick " +
+			"whatever a file says.",
 		Before: `flows:
   - id: grid
     states:
@@ -250,7 +258,8 @@ pipelines:
 	}, {
 		Code:  ImplicitFlow,
 		Title: "pipeline with the id of a flow",
-		Why:   "A pipeline without a flow is a flow of its own, with its id. Should a declared flow have the same id, the events of both would be taken for one entity's.",
+		Why: "A pipeline without a flow is a flow of its own, with its id. Should a declared flow have the same id, the events of both " +
+			"would be taken for one entity's.",
 		Before: `flows:
   - {id: order, key: !$ "event.payload['order-id']"}
 pipelines:
@@ -277,7 +286,8 @@ pipelines:
 	}, {
 		Code:  Cron,
 		Title: "fields of cron",
-		Why:   "A cron line has five fields: minute, hour, day, month, weekday, where Sunday is 0. A value that never comes would be a trigger that never fires.",
+		Why: "A cron line has five fields: minute, hour, day, month, weekday, where Sunday is 0. A value that never comes would be a " +
+			"trigger that never fires.",
 		Before: `triggers:
   - {id: nightly, cron: "0 24 * * *", event: balance}
 ` + balancePipeline,

@@ -13,9 +13,10 @@ func clusterRules() []Rule {
 		return text
 	}
 	return []Rule{{
-		Code:   Cluster,
-		Title:  "cluster that cannot be meant",
-		Why:    "A cluster has workers in a list or finds them by a request, and a map by a rule or in a file. With both, or with none, nobody knows who may serve a partition.",
+		Code:  Cluster,
+		Title: "cluster that cannot be meant",
+		Why: "A cluster has workers in a list or finds them by a request, and a map by a rule or in a file. With both, or with none, " +
+			"nobody knows who may serve a partition.",
 		Before: cluster("owner: team-chats\n"),
 		After:  cluster(workers("a", "b", "c")),
 	}, {
@@ -31,9 +32,10 @@ func clusterRules() []Rule {
 		Before: cluster(workers("a", "a", "b") + "map: {rule: random, replicas: 1}\n"),
 		After:  cluster(workers("a", "a", "b") + "map: {rule: zone, replicas: 2}\n"),
 	}, {
-		Code:   UnevenMap,
-		Title:  "map that keeps the load uneven",
-		Why:    "The map bounds what a balancer can reach. The load that is told is the least that a maximum flow from partitions to workers finds, before a single partition was moved.",
+		Code:  UnevenMap,
+		Title: "map that keeps the load uneven",
+		Why: "The map bounds what a balancer can reach. The load that is told is the least that a maximum flow from partitions to workers " +
+			"finds, before a single partition was moved.",
 		Before: cluster(workers("a", "b", "c") + "map:\n  workers: {w1: [\"0-11\"], w2: [\"0-11\"], w3: [0]}\n"),
 		After:  cluster(workers("a", "b", "c") + "map:\n  workers: {w1: [\"0-11\"], w2: [\"0-11\"], w3: [\"0-5\"]}\n"),
 	}, {

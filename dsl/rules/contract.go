@@ -50,9 +50,10 @@ func schemaRules() []Rule {
 		Before: "events:\n  - {type: new-order, payload: schemas/order.json}\n" + served,
 		After:  "events:\n  - {type: new-order, payload: {type: object, required: [id], properties: {id: {type: string}}}}\n" + served,
 	}, {
-		Code:   UnknownSchema,
-		Title:  "unknown schema",
-		Why:    "A schema that stands for itself is a mapping; a word is the name of one that stands below schemas, and text with a dot or a slash a file.",
+		Code:  UnknownSchema,
+		Title: "unknown schema",
+		Why: "A schema that stands for itself is a mapping; a word is the name of one that stands below schemas, and text with a dot or a " +
+			"slash a file.",
 		Before: "schemas:\n  order: {type: object}\nevents:\n  - {type: new-order, payload: ordr}\n" + served,
 		After:  "schemas:\n  order: {type: object}\nevents:\n  - {type: new-order, payload: order}\n" + served,
 	}, {
@@ -120,9 +121,10 @@ paths:
 func openAPIRules() []Rule {
 	right := called("{service: orders, path: /v1/orders, query: {id: o-1}}", ordersAPI)
 	return []Rule{{
-		Code:   OpenAPI,
-		Title:  "not an OpenAPI document",
-		Why:    "openapi names a file with an OpenAPI document of version 3.0 or 3.1. Without its paths, nothing is known of what the service takes and gives.",
+		Code:  OpenAPI,
+		Title: "not an OpenAPI document",
+		Why: "openapi names a file with an OpenAPI document of version 3.0 or 3.1. Without its paths, nothing is known of what the " +
+			"service takes and gives.",
 		Before: called("{service: orders, path: /v1/orders, query: {id: o-1}}", "openapi: 3.1.0\ninfo: {title: orders, version: '1'}\n"),
 		After:  right,
 	}, {
@@ -162,9 +164,10 @@ func outlineRules() []Rule {
 		Before: typedSet("event.payload.tip + 1"),
 		After:  typedSet("(event.payload.tip ?? 0) + 1"),
 	}, {
-		Code:   ExprConstant,
-		Title:  "condition that never changes",
-		Why:    "The condition is always true, or always false, whatever the event. Either a part of the expression is never used, or another value was meant.",
+		Code:  ExprConstant,
+		Title: "condition that never changes",
+		Why: "The condition is always true, or always false, whatever the event. Either a part of the expression is never used, or " +
+			"another value was meant.",
 		Before: typedSet("event.payload.id != null and event.payload.tariff == 'econom'"),
 		After:  typedSet("event.payload.tariff == 'econom'"),
 	}, {

@@ -5,87 +5,133 @@ package rules
 // get-order, and the config NOTIFY_SWITCH.
 func ExprRules() []Rule {
 	return []Rule{
-		{ExprSyntax, "not an expression",
+		{
+			ExprSyntax, "not an expression",
 			"The text after !$ must be one whole expression: values, with operators between them.",
-			"order.tariff == 'econom' and", "order.tariff == 'econom' and total > 0"},
-		{ExprTooLarge, "expression too large",
+			"order.tariff == 'econom' and", "order.tariff == 'econom' and total > 0",
+		},
+		{
+			ExprTooLarge, "expression too large",
 			"An expression has at most 4 KiB, 32 brackets inside one another and 300 parts, so that reading and " +
 				"computing it is quick whoever wrote it. Compute parts of it in a set handler before.",
-			"((((((((((((((((((((((((((((((((((total))))))))))))))))))))))))))))))))))", "total"},
-		{ExprForeign, "from another language",
+			"((((((((((((((((((((((((((((((((((total))))))))))))))))))))))))))))))))))", "total",
+		},
+		{
+			ExprForeign, "from another language",
 			"Expressions have no lambda functions, comprehensions, tuples, statements or assignments. They compute " +
 				"one value from others. Functions such as filter and map take the body for an element, which is #.",
-			"[x.price for x in order.items]", "map(order.items, #.price)"},
-		{ExprAssign, "= instead of ==",
+			"[x.price for x in order.items]", "map(order.items, #.price)",
+		},
+		{
+			ExprAssign, "= instead of ==",
 			"An expression changes nothing: the shared state is set in result. To compare, write ==.",
-			"order.tariff = 'econom'", "order.tariff == 'econom'"},
-		{ExprSlashes, "//",
+			"order.tariff = 'econom'", "order.tariff == 'econom'",
+		},
+		{
+			ExprSlashes, "//",
 			"// divides without remainder in Python and begins a comment elsewhere, so that half of the expression " +
 				"would vanish in silence.",
-			"total // 2", "floor(total / 2)"},
-		{ExprChain, "chained comparison",
+			"total // 2", "floor(total / 2)",
+		},
+		{
+			ExprChain, "chained comparison",
 			"a < b < c means different things in different languages.",
-			"0 < total < 100", "0 < total and total < 100"},
-		{ExprUnknownName, "unknown name",
+			"0 < total < 100", "0 < total and total < 100",
+		},
+		{
+			ExprUnknownName, "unknown name",
 			"An expression begins with event, shared-state, sources, configs, flow, run, item (in for-each) or a name " +
 				"that the shared state declares. Strings need quotes.",
-			"ordr.tariff", "order.tariff"},
-		{ExprHyphen, "subtraction without spaces",
+			"ordr.tariff", "order.tariff",
+		},
+		{
+			ExprHyphen, "subtraction without spaces",
 			"A hyphen between letters or digits belongs to the name, as in driver-id. To subtract, write spaces " +
 				"around it.",
-			"total-tip", "total - tip"},
-		{ExprUndeclared, "undeclared shared-state name",
+			"total-tip", "total - tip",
+		},
+		{
+			ExprUndeclared, "undeclared shared-state name",
 			"A name of the shared state must be declared in the flow or the pipeline, with its first value. Else a " +
 				"mistyped name would be null for ever.",
-			"shared-state.oder.tariff", "shared-state.order.tariff"},
-		{ExprUnknownSource, "unknown handler",
+			"shared-state.oder.tariff", "shared-state.order.tariff",
+		},
+		{
+			ExprUnknownSource, "unknown handler",
 			"sources holds the outcomes of the handlers of this pipeline, by their ids.",
-			"sources.get-odrer.response", "sources.get-order.response"},
-		{ExprLateSource, "handler that has not run yet",
+			"sources.get-odrer.response", "sources.get-order.response",
+		},
+		{
+			ExprLateSource, "handler that has not run yet",
 			"Stages run in order, and so do the handlers of a stage that depend on one another. A handler can read " +
 				"the outcomes of handlers that were declared before it.",
-			"sources.notify.response", "sources.get-order.response"},
-		{ExprUnknownConfig, "unknown config",
+			"sources.notify.response", "sources.get-order.response",
+		},
+		{
+			ExprUnknownConfig, "unknown config",
 			"A config must be declared under configs, with its first value.",
-			"configs.NOTIFY_SWICH.enabled", "configs.NOTIFY_SWITCH.enabled"},
-		{ExprUnknownMember, "unknown member",
+			"configs.NOTIFY_SWICH.enabled", "configs.NOTIFY_SWITCH.enabled",
+		},
+		{
+			ExprUnknownMember, "unknown member",
 			"event has id, type, source, time, key and payload; flow has id, key and state; run has id, pipeline and " +
 				"started; a source has response, status and outcome. What the sender put into an event is in its payload.",
-			"event.city", "event.payload.city"},
-		{ExprRootHere, "root not known here",
+			"event.city", "event.payload.city",
+		},
+		{
+			ExprRootHere, "root not known here",
 			"Not every place knows every root: the key of a flow is found before any handler runs, and item exists " +
 				"inside for-each only.",
-			"item.id", "event.payload.id"},
-		{ExprOperand, "wrong type",
+			"item.id", "event.payload.id",
+		},
+		{
+			ExprOperand, "wrong type",
 			"Each operator and function takes values of certain types. Nothing is converted in silence, and only " +
 				"true and false are true or false.",
-			"'order ' + 7", "'order ' + string(7)"},
-		{ExprUnfit, "result of the wrong type",
+			"'order ' + 7", "'order ' + string(7)",
+		},
+		{
+			ExprUnfit, "result of the wrong type",
 			"The place of the expression wants a value of another type than it ever gives.",
-			"'true'", "true"},
-		{ExprNeverEqual, "comparison that never holds",
+			"'true'", "true",
+		},
+		{
+			ExprNeverEqual, "comparison that never holds",
 			"The two sides have different types, so that they are never equal.",
-			"event.id == 5", "event.id == '5'"},
-		{ExprDuplicateKey, "key given twice",
+			"event.id == 5", "event.id == '5'",
+		},
+		{
+			ExprDuplicateKey, "key given twice",
 			"A mapping has each key once; of two, one value would vanish in silence.",
-			"{id: 1, id: 2}", "{id: 1, name: 2}"},
-		{ExprUnknownFunction, "unknown function",
+			"{id: 1, id: 2}", "{id: 1, name: 2}",
+		},
+		{
+			ExprUnknownFunction, "unknown function",
 			"Expressions can call the functions of their library, and no others.",
-			"uper(order.tariff)", "upper(order.tariff)"},
-		{ExprArguments, "wrong number of arguments",
+			"uper(order.tariff)", "upper(order.tariff)",
+		},
+		{
+			ExprArguments, "wrong number of arguments",
 			"The function takes more or fewer arguments.",
-			"upper()", "upper(order.tariff)"},
-		{ExprRefused, "not repeatable",
+			"upper()", "upper(order.tariff)",
+		},
+		{
+			ExprRefused, "not repeatable",
 			"A run that goes on after a crash computes its expressions again and must get the same. So they can " +
 				"read neither the clock nor chance; what they need comes with the event.",
-			"now()", "event.time"},
-		{ExprMethod, "methods do not exist",
+			"now()", "event.time",
+		},
+		{
+			ExprMethod, "methods do not exist",
 			"Values are data and have no methods. Functions take the value as their first argument.",
-			"order.tariff.upper()", "upper(order.tariff)"},
-		{ExprPattern, "pattern cannot be used",
+			"order.tariff.upper()", "upper(order.tariff)",
+		},
+		{
+			ExprPattern, "pattern cannot be used",
 			"The pattern of matches must be a string literal, so that it is checked before any event comes, and " +
 				"must not be so large that matching takes long. Its syntax is that of RE2.",
-			"order.tariff matches '('", "order.tariff matches '^econom'"},
+			"order.tariff matches '('", "order.tariff matches '^econom'",
+		},
 	}
 }
 

@@ -26,7 +26,8 @@ handlers:
 	}, {
 		Code:  CriticalSkip,
 		Title: "critical handler that may be skipped",
-		Why:   "The engine never skips a critical handler: the run cannot succeed without it. A fallback, a rollout or a rate limit that skips says the opposite.",
+		Why: "The engine never skips a critical handler: the run cannot succeed without it. A fallback, a rollout or a rate limit that " +
+			"skips says the opposite.",
 		Before: `pipelines:
   - id: new-order
     stages:
@@ -50,7 +51,8 @@ handlers:
 	}, {
 		Code:  Undeclared,
 		Title: "shared-state name that is not declared",
-		Why:   "The declared names are all that handlers share. A name that is set but not declared is a typing error, or a dependency that nobody sees.",
+		Why: "The declared names are all that handlers share. A name that is set but not declared is a typing error, or a dependency that " +
+			"nobody sees.",
 		Before: `pipelines:
   - id: new-order
     shared-state: {order: null}
@@ -74,7 +76,8 @@ handlers:
 	}, {
 		Code:  StateTwice,
 		Title: "one name in two shared states",
-		Why:   "What a flow keeps and what a pipeline fills are read as one shared-state. The same name in both would leave open whether the next event sees it.",
+		Why: "What a flow keeps and what a pipeline fills are read as one shared-state. The same name in both would leave open whether the " +
+			"next event sees it.",
 		Before: `flows:
   - {id: order, key: !$ "event.payload['order-id']", shared-state: {status: new}}
 pipelines:
@@ -94,7 +97,8 @@ pipelines:
 	}, {
 		Code:  Delays,
 		Title: "lower bound above the upper bound",
-		Why:   "A delay grows from its first value up to its bound. With the bound below, one of the two numbers would never count. The bound may be a default: 15m for max-delay, 5m for max-duration.",
+		Why: "A delay grows from its first value up to its bound. With the bound below, one of the two numbers would never count. The " +
+			"bound may be a default: 15m for max-delay, 5m for max-duration.",
 		Before: `pipelines:
   - id: new-order
     stages:
@@ -147,7 +151,8 @@ func boundRules() []Rule {
 	return []Rule{{
 		Code:  OnUnknown,
 		Title: "on-unknown without a call",
-		Why:   "A node may die while a call is under way, and on-unknown says how to find out what became of it. Only a call can be under way, and only a call can ask.",
+		Why: "A node may die while a call is under way, and on-unknown says how to find out what became of it. Only a call can be under " +
+			"way, and only a call can ask.",
 		Before: `pipelines:
   - id: new-order
     stages:
@@ -172,7 +177,8 @@ func boundRules() []Rule {
 	}, {
 		Code:  MaxState,
 		Title: "shared state above its bound from the start",
-		Why:   "Every checkpoint holds the shared state, so it is bounded. When the first values exceed the bound already, the first handler that sets anything fails.",
+		Why: "Every checkpoint holds the shared state, so it is bounded. When the first values exceed the bound already, the first handler " +
+			"that sets anything fails.",
 		Before: `pipelines:
   - id: new-order
     max-state: 1KiB

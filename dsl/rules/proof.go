@@ -9,11 +9,12 @@ func automatonRules() []Rule {
 		Before: states("{from: created, on: assigned, to: driving}", "{from: drivin, on: arrived, to: finished}"),
 		After:  states("{from: created, on: assigned, to: driving}", "{from: driving, on: arrived, to: finished}"),
 	}, {
-		Code:   TwoWays,
-		Title:  "ambiguous transition",
-		Why:    "From one state, one event must lead to one state. Otherwise what becomes of the entity would depend on the order of the lines.",
-		Before: states("{from: created, on: assigned, to: finished}", "{from: created, on: assigned, to: driving}", "{from: driving, on: arrived, to: finished}"),
-		After:  states("{from: created, on: assigned, to: driving}", "{from: driving, on: arrived, to: finished}"),
+		Code:  TwoWays,
+		Title: "ambiguous transition",
+		Why:   "From one state, one event must lead to one state. Otherwise what becomes of the entity would depend on the order of the lines.",
+		Before: states("{from: created, on: assigned, to: finished}", "{from: created, on: assigned, to: driving}",
+			"{from: driving, on: arrived, to: finished}"),
+		After: states("{from: created, on: assigned, to: driving}", "{from: driving, on: arrived, to: finished}"),
 	}, {
 		Code:   LeavesFinal,
 		Title:  "transition out of a final state",
@@ -27,9 +28,10 @@ func automatonRules() []Rule {
 		Before: states("{from: created, on: assigned, to: finished}", "{from: created, on: arrived, to: lost}"),
 		After:  states("{from: created, on: assigned, to: lost}", "{from: lost, on: arrived, to: finished}"),
 	}, {
-		Code:   Unserved,
-		Title:  "transition on an event that nobody serves",
-		Why:    "A transition commits with a run, and a run needs a pipeline of the flow. Without one, the event is refused and the transition never happens.",
+		Code:  Unserved,
+		Title: "transition on an event that nobody serves",
+		Why: "A transition commits with a run, and a run needs a pipeline of the flow. Without one, the event is refused and the " +
+			"transition never happens.",
 		Before: states("{from: created, on: [assigned, asigned], to: driving}", "{from: driving, on: arrived, to: finished}"),
 		After:  states("{from: created, on: assigned, to: driving}", "{from: driving, on: arrived, to: finished}"),
 	}, {
@@ -115,7 +117,8 @@ func degradationRules() []Rule {
 	}, {
 		Code:  NeverSet,
 		Title: "name that nobody sets before it is read",
-		Why:   "The first value of the name is null, and no handler before this one sets it. Handlers run in the order of their stages; perhaps one of them is in the wrong stage.",
+		Why: "The first value of the name is null, and no handler before this one sets it. Handlers run in the order of their stages; " +
+			"perhaps one of them is in the wrong stage.",
 		Before: `pipelines:
   - id: new-order
     shared-state: {order: null}

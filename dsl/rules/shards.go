@@ -30,7 +30,8 @@ func shardRules() []Rule {
 	}, {
 		Code:  ShardKeys,
 		Title: "columns of a key",
-		Why:   "The rows of a key are found by the columns that hold its parts, in their order. A column without a part would never be compared with anything.",
+		Why: "The rows of a key are found by the columns that hold its parts, in their order. A column without a part would never be " +
+			"compared with anything.",
 		Before: before + `    tables: [{table: messages, key: [user, folder]}]
     shards: [{id: s1, hosts: [{address: 127.0.0.1:5432}]}]
 `,

@@ -74,8 +74,10 @@ type lexer struct {
 func Scan(source string) ([]Token, *Flaw) {
 	src := []rune(source)
 	if len(source) > MaxSource {
-		return nil, &Flaw{0, len(src), rules.ExprTooLarge,
-			"the expression is longer than 4 KiB", "compute parts of it in a set handler before"}
+		return nil, &Flaw{
+			0, len(src), rules.ExprTooLarge,
+			"the expression is longer than 4 KiB", "compute parts of it in a set handler before",
+		}
 	}
 	l := &lexer{src: src, tokens: make([]Token, 0, len(src)/4+2)}
 	if len(src) == len(source) {
@@ -364,8 +366,10 @@ func (l *lexer) bracket(i int) *Flaw {
 	switch t.Text {
 	case "(", "[", "{":
 		if len(l.open) == maxDepth {
-			return &Flaw{t.From, t.To, rules.ExprTooLarge, "brackets are nested more than 32 deep",
-				"name parts of the expression with let x = …;"}
+			return &Flaw{
+				t.From, t.To, rules.ExprTooLarge, "brackets are nested more than 32 deep",
+				"name parts of the expression with let x = …;",
+			}
 		}
 		l.open = append(l.open, i)
 	case ")", "]", "}":
@@ -375,8 +379,10 @@ func (l *lexer) bracket(i int) *Flaw {
 		first := l.open[len(l.open)-1]
 		opener := &l.tokens[first]
 		if want := map[string]string{"(": ")", "[": "]", "{": "}"}[opener.Text]; want != t.Text {
-			return &Flaw{t.From, t.To, rules.ExprSyntax,
-				"want " + Quoted(want) + " to close the " + Quoted(opener.Text) + ", have " + Quoted(t.Text), ""}
+			return &Flaw{
+				t.From, t.To, rules.ExprSyntax,
+				"want " + Quoted(want) + " to close the " + Quoted(opener.Text) + ", have " + Quoted(t.Text), "",
+			}
 		}
 		l.open = l.open[:len(l.open)-1]
 		t.Pair, opener.Pair = first, i

@@ -327,7 +327,8 @@ func (w *rewriter) bracket(i int) {
 	t := w.tokens[i]
 	if t.Text == "(" && !w.called(i) {
 		if i > 0 && w.tokens[i-1].Is("contains", "startsWith", "endsWith", "matches") && (i == 1 || w.tokens[i-2].Kind == SymbolToken) {
-			w.fail(i-1, i, rules.ExprForeign, w.tokens[i-1].Text+" is an operator, not a function", "write it between its operands: text "+w.tokens[i-1].Text+" part")
+			w.fail(i-1, i, rules.ExprForeign, w.tokens[i-1].Text+" is an operator, not a function", "write it between its operands: text "+
+				w.tokens[i-1].Text+" part")
 			return
 		}
 		if comma := w.find(i+1, t.Pair, ","); comma < t.Pair {

@@ -93,9 +93,11 @@ func (a *Alert) Summary() string {
 	case HandlerFailing:
 		return fmt.Sprintf("%s keeps failing; %s gone on without it", a.Path, count(a.Runs, "run has", "runs have"))
 	case ServiceDown:
-		return fmt.Sprintf("service %s is down: hardly any call of it succeeds, and %s for it", a.Service, count(a.Runs, "run waits", "runs wait"))
+		return fmt.Sprintf("service %s is down: hardly any call of it succeeds, and %s for it", a.Service,
+			count(a.Runs, "run waits", "runs wait"))
 	case PipelineMultiplies:
-		return fmt.Sprintf("%s: the runs of the pipeline start more and more of its runs; %s for the budget of that", a.Path, count(a.Runs, "run waits", "runs wait"))
+		return fmt.Sprintf("%s: the runs of the pipeline start more and more of its runs; %s for the budget of that", a.Path,
+			count(a.Runs, "run waits", "runs wait"))
 	case ServiceDegraded:
 		return fmt.Sprintf("service %s: its handlers are out of the flow by themselves, too few of their calls succeed", a.Service)
 	case FallbacksFrozen:

@@ -102,7 +102,8 @@ func parseURL(text string) (*url.URL, error) {
 		return nil, errors.New("want an absolute URL, such as http://alertmanager:9093, have one that cannot be read")
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return nil, fmt.Errorf("want an absolute URL, such as http://alertmanager:9093, have one of the scheme %q and the host %q", u.Scheme, u.Host)
+		return nil, fmt.Errorf("want an absolute URL, such as http://alertmanager:9093, have one of the scheme %q and the host %q", u.Scheme,
+			u.Host)
 	}
 	return u, nil
 }

@@ -153,7 +153,8 @@ func TestAlerterFindsWhatIsStuckAlready(t *testing.T) {
 		due := time.Now().Add(time.Hour)
 		e := &fakeEngine{storeOff: true, runs: map[string]checkpoint.RunView{
 			"r-1": {ID: "r-1", Status: model.Failed, Flow: "order", Key: "o-1", FailedPath: "p/a/one"},
-			"r-2": {ID: "r-2", Status: model.Parked, Flow: "work", Pipeline: "p", Handlers: []checkpoint.HandlerView{{Path: "p/a/two", Outcome: model.OutcomeUnknown}}},
+			"r-2": {ID: "r-2", Status: model.Parked, Flow: "work", Pipeline: "p",
+				Handlers: []checkpoint.HandlerView{{Path: "p/a/two", Outcome: model.OutcomeUnknown}}},
 			"r-3": {ID: "r-3", Status: model.Parked, Flow: "order", Key: "o-3", Due: &due, Pipeline: "p"},
 		}}
 		_, told, _ := alerting(t, e)

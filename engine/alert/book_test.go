@@ -299,9 +299,12 @@ func TestCommandsAreExact(t *testing.T) {
 	t.Parallel()
 	const server = "https://procaas.example/eu?x=1&y"
 	for _, c := range []struct{ alert, off, on, retry string }{
-		{"RunFailed work/a/pay critical", "procaas switch hold work/a/pay --reason 'alert RunFailed' --server 'S'", "procaas switch on work/a/pay --server 'S'", "procaas runs retry --handler work/a/pay --server 'S'"},
-		{"HandlerFailing work/a/bonus", "procaas switch off work/a/bonus --reason 'alert HandlerFailing' --server 'S'", "procaas switch on work/a/bonus --server 'S'", ""},
-		{"RunFailed work", "procaas switch hold work --reason 'alert RunFailed' --server 'S'", "procaas switch on work --server 'S'", "procaas runs retry --handler work --server 'S'"},
+		{"RunFailed work/a/pay critical", "procaas switch hold work/a/pay --reason 'alert RunFailed' --server 'S'",
+			"procaas switch on work/a/pay --server 'S'", "procaas runs retry --handler work/a/pay --server 'S'"},
+		{"HandlerFailing work/a/bonus", "procaas switch off work/a/bonus --reason 'alert HandlerFailing' --server 'S'",
+			"procaas switch on work/a/bonus --server 'S'", ""},
+		{"RunFailed work", "procaas switch hold work --reason 'alert RunFailed' --server 'S'", "procaas switch on work --server 'S'",
+			"procaas runs retry --handler work --server 'S'"},
 		{"NodeUnhealthy", "", "", ""},
 	} {
 		words := strings.Fields(c.alert)
@@ -316,7 +319,8 @@ func TestCommandsAreExact(t *testing.T) {
 		}
 	}
 	a := Alert{Kind: ServiceDegraded, Service: "push", Handlers: []string{"a/b/c", "a/b/d"}}
-	want := "procaas switch off a/b/c --reason 'alert ServiceDegraded' --server http://s; procaas switch off a/b/d --reason 'alert ServiceDegraded' --server http://s"
+	want := "procaas switch off a/b/c --reason 'alert ServiceDegraded' --server http://s; procaas switch off a/b/d --reason 'alert " +
+		"ServiceDegraded' --server http://s"
 	if have := a.SwitchOff("http://s"); have != want {
 		t.Errorf("want %s, have %s", want, have)
 	}
@@ -326,7 +330,8 @@ func TestServiceIsDownBeforeARunFails(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	since := s.now
-	orders := engine.ServiceInfo{ID: "orders", Owner: "team-orders", Critical: true, Parked: 651, Waiting: 32, LastError: "503 from GET /v1/orders"}
+	orders := engine.ServiceInfo{ID: "orders", Owner: "team-orders", Critical: true, Parked: 651, Waiting: 32,
+		LastError: "503 from GET /v1/orders"}
 	push := engine.ServiceInfo{ID: "push", FailingSince: &since} // whose handlers go out by themselves
 	s.services = []engine.ServiceInfo{orders, push}
 	s.want()

@@ -47,22 +47,32 @@ func nodeRules(server string) []rule {
 	return []rule{
 		{
 			name: "ProcaasAbsent", expr: "absent(procaas_inbox_waiting)", after: "2m", labels: severity("critical"),
-			annotations: explain("no node of ProcaaS can be seen", "Prometheus gets no metrics of any node: events are not taken in, or nobody sees it.", nodes),
+			annotations: explain("no node of ProcaaS can be seen",
+				"Prometheus gets no metrics of any node: events are not taken in, or nobody sees it.", nodes),
 		}, {
 			name: "ProcaasStoreLost", expr: "max(procaas_store_lost) == 1", after: "0s", labels: severity("critical"),
-			annotations: explain("the store has lost what it acknowledged", "It was set back, removed or replaced, as by a failover to a replica that lagged. "+
-				"Nodes that know better write nothing to it; /readyz and their logs say what is missing. Bring back the right one, or restart the nodes to go on with what is left.", nodes),
+			annotations: explain("the store has lost what it acknowledged", "It was set back, removed or replaced, as by a failover to a "+
+				"replica that lagged. "+
+				"Nodes that know better write nothing to it; /readyz and their logs say what is missing. Bring back the right one, or restart the "+
+				"nodes to go on with what is left.", nodes),
 		}, {
-			name: "ProcaasStoreErrors", expr: "sum by (operation) (rate(procaas_store_errors_total[5m])) > 0.1", after: "5m", labels: severity("critical"),
-			annotations: explain("calls of the store fail: {{ $labels.operation }}", "Nodes repeat what the store does not take, so nothing is lost, but events and runs are slow or stand still.", nodes),
+			name: "ProcaasStoreErrors", expr: "sum by (operation) (rate(procaas_store_errors_total[5m])) > 0.1", after: "5m",
+			labels: severity("critical"),
+			annotations: explain("calls of the store fail: {{ $labels.operation }}", "Nodes repeat what the store does not take, so nothing is "+
+				"lost, but events and runs are slow or stand still.", nodes),
 		}, {
-			name: "ProcaasInboxOld", expr: fmt.Sprintf("max(procaas_inbox_oldest_seconds) > %d", oldestDue), after: "5m", labels: severity("critical"),
-			annotations: explain("runs wait for {{ $value | humanizeDuration }} though they are due", "Nodes are too few or too slow, or runs wait for a limit.", nodes+"; procaas switch list"+serverFlag(server)),
+			name: "ProcaasInboxOld", expr: fmt.Sprintf("max(procaas_inbox_oldest_seconds) > %d", oldestDue), after: "5m",
+			labels: severity("critical"),
+			annotations: explain("runs wait for {{ $value | humanizeDuration }} though they are due", "Nodes are too few or too slow, or runs "+
+				"wait for a limit.", nodes+"; procaas switch list"+serverFlag(server)),
 		}, {
-			name: "ProcaasEventsShed", expr: `sum by (reason) (rate(procaas_events_shed_total{reason="overload"}[5m])) > 0`, after: "1m", labels: severity("warning"),
-			annotations: explain("events are refused, since they come faster than the store writes", "Senders get 503 with Retry-After and send again.", nodes),
+			name: "ProcaasEventsShed", expr: `sum by (reason) (rate(procaas_events_shed_total{reason="overload"}[5m])) > 0`, after: "1m",
+			labels: severity("warning"),
+			annotations: explain("events are refused, since they come faster than the store writes",
+				"Senders get 503 with Retry-After and send again.", nodes),
 		}, {
-			name: "ProcaasCheckpointSlow", expr: fmt.Sprintf("histogram_quantile(0.99, sum by (le) (rate(procaas_checkpoint_seconds_bucket[5m]))) > %d", slowCheckpoint),
+			name: "ProcaasCheckpointSlow", expr: fmt.Sprintf("histogram_quantile(0.99, sum by (le) "+
+				"(rate(procaas_checkpoint_seconds_bucket[5m]))) > %d", slowCheckpoint),
 			after: "10m", labels: severity("warning"),
 			annotations: explain("checkpoints take {{ $value | humanizeDuration }}", "Each step of each run waits for the store that long.", ""),
 		}, {
@@ -71,18 +81,22 @@ func nodeRules(server string) []rule {
 				"It stands still until somebody has found out what it does there: its memory, or a fault of ProcaaS.",
 				"procaas runs list --status parked --error-class quarantined"+serverFlag(server)),
 		}, {
-			name: "ProcaasPipelineMultiplies", expr: `max by (pipeline) (procaas_runs_parked{reason="loop"}) > 0`, after: "0m", labels: severity("critical"),
+			name: "ProcaasPipelineMultiplies", expr: `max by (pipeline) (procaas_runs_parked{reason="loop"}) > 0`, after: "0m",
+			labels: severity("critical"),
 			annotations: explain("the runs of {{ $labels.pipeline }} start more and more of its runs",
 				"They emit its event, or put its task, more than once each, without end so far. {{ $value }} wait for the budget of that.",
 				"procaas runs list --status parked --pipeline "+ofPipeline+serverFlag(server)),
 		}, {
 			name: "ProcaasServiceDown", expr: "max by (service) (procaas_service_down) == 1", after: "1m", labels: severity("warning"),
-			annotations: explain("service {{ $labels.service }} is down", "Hardly any call of it succeeds. It is called once at a time until it is back; runs wait.", ""),
+			annotations: explain("service {{ $labels.service }} is down", "Hardly any call of it succeeds. It is called once at a time until it "+
+				"is back; runs wait.", ""),
 		}, {
-			name: "ProcaasAlertsUnsent", expr: "sum by (receiver) (rate(procaas_alert_requests_failed_total[15m])) > 0", after: "15m", labels: severity("warning"),
+			name: "ProcaasAlertsUnsent", expr: "sum by (receiver) (rate(procaas_alert_requests_failed_total[15m])) > 0", after: "15m",
+			labels:      severity("warning"),
 			annotations: explain("alerts do not reach {{ $labels.receiver }}", "What ProcaaS tells by itself does not arrive.", ""),
 		}, {
-			name: "ProcaasQueueLate", expr: fmt.Sprintf("max by (type) (procaas_queue_lag_seconds) > %d", lateTasks), after: "5m", labels: severity("warning"),
+			name: "ProcaasQueueLate", expr: fmt.Sprintf("max by (type) (procaas_queue_lag_seconds) > %d", lateTasks), after: "5m",
+			labels: severity("warning"),
 			annotations: explain("tasks of {{ $labels.type }} wait for {{ $value | humanizeDuration }} beyond what they tolerate",
 				"Their workers are too few, too slow or away, or the type is paused.", queues),
 		}, {
@@ -93,7 +107,8 @@ func nodeRules(server string) []rule {
 		}, {
 			name: "ProcaasDeadLetters", expr: `max by (type) (procaas_queue_tasks{state="failed"}) > 0`, after: "15m", labels: severity("warning"),
 			annotations: explain("{{ $value }} tasks of {{ $labels.type }} have failed for good",
-				"They stay until somebody decides: procaas queue peek TYPE --state failed tells why, procaas queue retry TYPE tries them again.", queues),
+				"They stay until somebody decides: procaas queue peek TYPE --state failed tells why, procaas queue retry TYPE tries them again.",
+				queues),
 		},
 	}
 }
@@ -139,18 +154,22 @@ func pipelineRules(server string) []rule {
 		expr:  "max by " + byHandler + " (procaas_switch_off) + on (pipeline) group_left (owner) 0 * " + pipelineTolerance + " == 1",
 		after: "4h", labels: labelsOf("warning", ofHandler),
 		annotations: append(explain(
-			ofHandler+" has been switched off for hours", "Somebody has switched it off, or holds its runs, and may have forgotten it.", "procaas switch list"+serverFlag(server),
+			ofHandler+" has been switched off for hours", "Somebody has switched it off, or holds its runs, and may have forgotten it.",
+			"procaas switch list"+serverFlag(server),
 		), [2]string{"switch_on", "procaas switch on " + ofHandler + serverFlag(server)}),
 	}, {
-		name: "ProcaasRunsParked", expr: parkedFor("service|limit|lifted|retry", parkedLong), after: "1m", labels: labelsOf("warning", ofPipeline),
+		name: "ProcaasRunsParked", expr: parkedFor("service|limit|lifted|retry", parkedLong), after: "1m",
+		labels: labelsOf("warning", ofPipeline),
 		annotations: explain("{{ $value }} runs of "+ofPipeline+" stand still: {{ $labels.reason }}",
-			"They wait for a service that is down, for a limit, after a lift or before a retry, the first of them for minutes. They go on by themselves once that is over.",
+			"They wait for a service that is down, for a limit, after a lift or before a retry, the first of them for minutes. They go on by "+
+				"themselves once that is over.",
 			"procaas top --once"+serverFlag(server)),
 	}, {
 		name: "ProcaasRunsUndecided", expr: parkedFor("operator|blocking", undecidedLong), after: "1m", labels: labelsOf("warning", ofPipeline),
 		annotations: explain("{{ $value }} runs of "+ofPipeline+" wait for somebody to decide: {{ $labels.reason }}",
 			"They stand still until they are retried or cancelled. A failed run that blocks holds the later events of its key, too.",
-			"procaas runs list --status parked --pipeline "+ofPipeline+serverFlag(server)+"; procaas runs list --status failed --pipeline "+ofPipeline+serverFlag(server)),
+			"procaas runs list --status parked --pipeline "+ofPipeline+serverFlag(server)+"; procaas runs list --status failed --pipeline "+
+				ofPipeline+serverFlag(server)),
 	}}
 }
 
@@ -170,7 +189,8 @@ func handlerRules(server string) []rule {
 			name: "ProcaasHandlerFailing", expr: failing("procaas_handler_calls_total", "outcome", byHandler, handlerTolerance(critical)),
 			after: after, labels: labelsOf(level, ofHandler),
 			annotations: append(explain(
-				"{{ $value | humanizePercentage }} of the calls of "+ofHandler+" fail", consequence, "procaas runs list --status failed --handler "+ofHandler+serverFlag(server),
+				"{{ $value | humanizePercentage }} of the calls of "+ofHandler+" fail", consequence, "procaas runs list --status failed --handler "+
+					ofHandler+serverFlag(server),
 			), commands(about, server)...),
 		}
 	}
@@ -178,11 +198,13 @@ func handlerRules(server string) []rule {
 		ruleOf("critical", "2m", true, "Its runs cannot succeed without it: they fail when it gives up."),
 		ruleOf("warning", "5m", false, "Its runs go on without it."),
 		{
-			name:  "ProcaasHandlerDegraded",
-			expr:  "max by " + byHandler + " (procaas_handler_fallback) + on " + byHandler + " group_left (owner) 0 * " + handlerTolerance(false) + " == 1",
+			name: "ProcaasHandlerDegraded",
+			expr: "max by " + byHandler + " (procaas_handler_fallback) + on " + byHandler + " group_left (owner) 0 * " + handlerTolerance(false) +
+				" == 1",
 			after: "1m", labels: labelsOf("warning", ofHandler),
 			annotations: append(explain(
-				ofHandler+" is out of the flow by itself", "Too few of its calls succeed. Single calls find out when it works again; until then its fallback stands in.", "procaas top --once"+serverFlag(server),
+				ofHandler+" is out of the flow by itself", "Too few of its calls succeed. Single calls find out when it works again; until then "+
+					"its fallback stands in.", "procaas top --once"+serverFlag(server),
 			), commands(&Alert{Kind: HandlerFailing, Path: ofHandler}, server)...),
 		},
 	}

@@ -124,7 +124,8 @@ func TestRulesAreOneOfEachKind(t *testing.T) {
 				t.Errorf("the rule %s is there twice", id)
 			case !regexp.MustCompile(`^Procaas[A-Z][A-Za-z]+$`).MatchString(r.Alert), !regexp.MustCompile(`^\d+[smh]$`).MatchString(r.For):
 				t.Errorf("%s: want a name and a duration, have %q, %q", id, r.Alert, r.For)
-			case r.Labels["severity"] != "critical" && r.Labels["severity"] != "warning", r.Annotations["summary"] == "", r.Annotations["description"] == "":
+			case r.Labels["severity"] != "critical" && r.Labels["severity"] != "warning", r.Annotations["summary"] == "",
+				r.Annotations["description"] == "":
 				t.Errorf("%s: want a severity, a summary and a description, have %v, %v", id, r.Labels, r.Annotations)
 			case strings.Count(r.Labels["path"], "/") == 2 && !strings.Contains(r.Annotations["switch_on"], " "+r.Labels["path"]+" --server"):
 				t.Errorf("%s: want the command that switches it, have %v", id, r.Annotations)
@@ -133,7 +134,8 @@ func TestRulesAreOneOfEachKind(t *testing.T) {
 		}
 	}
 	of := "{{ $labels.pipeline }}/{{ $labels.stage }}/{{ $labels.handler }}"
-	for _, want := range []string{"ProcaasHandlerFailing critical " + of, "ProcaasHandlerFailing warning " + of, "ProcaasHandlerDegraded warning " + of, "ProcaasRunsFailing critical {{ $labels.pipeline }}"} {
+	for _, want := range []string{"ProcaasHandlerFailing critical " + of, "ProcaasHandlerFailing warning " + of,
+		"ProcaasHandlerDegraded warning " + of, "ProcaasRunsFailing critical {{ $labels.pipeline }}"} {
 		if !rules[want] {
 			t.Errorf("want the rule %s, have %q", want, slices.Sorted(maps.Keys(rules)))
 		}

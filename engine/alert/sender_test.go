@@ -55,7 +55,8 @@ func (f *fakeReceiver) RoundTrip(r *http.Request) (*http.Response, error) {
 	if status/100 == 2 {
 		f.took = append(f.took, names...)
 	}
-	return &http.Response{StatusCode: status, Status: fmt.Sprint(status), Header: header, Body: io.NopCloser(strings.NewReader("because")), Request: r}, nil
+	return &http.Response{StatusCode: status, Status: fmt.Sprint(status), Header: header, Body: io.NopCloser(strings.NewReader("because")),
+		Request: r}, nil
 }
 
 // namesOf reads the alerts of a request of either kind: which ones, and whether

@@ -202,9 +202,10 @@ func (s *server) add(o *rest.Operation) {
 
 // handler puts the middleware before the router.
 func (s *server) handler() http.Handler {
-	f := &transport.Middleware{Access: s.access, Log: s.Log, Healthy: s.healthy, MaxBody: s.MaxBody, Quickly: func(next http.Handler) http.Handler {
-		return s.shards.Quickly(next, s.access.May, s.access.Refuse)
-	}}
+	f := &transport.Middleware{Access: s.access, Log: s.Log, Healthy: s.healthy, MaxBody: s.MaxBody,
+		Quickly: func(next http.Handler) http.Handler {
+			return s.shards.Quickly(next, s.access.May, s.access.Refuse)
+		}}
 	return f.Wrap(s.router)
 }
 

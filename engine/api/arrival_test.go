@@ -128,7 +128,8 @@ func doors(t *testing.T, h http.Handler) []door {
 		t.Fatal(err)
 	}
 	fill := strings.NewReplacer("{id}", "run-1", "{pipeline}", "mail", "{stage}", "send", "{handler}", "mail", "{flow}", "taxi-order",
-		"{key}", "k", "{name}", "CITIES", "{map}", "mail", "{shard}", "s1", "{cluster}", "fanout", "{lever}", "freeze", "{partition}", "1", "{transfer}", "t_1")
+		"{key}", "k", "{name}", "CITIES", "{map}", "mail", "{shard}", "s1", "{cluster}", "fanout", "{lever}", "freeze", "{partition}", "1",
+		"{transfer}", "t_1")
 	var all []door
 	for path, methods := range doc.Paths {
 		for method, o := range methods {
@@ -149,7 +150,8 @@ func doors(t *testing.T, h http.Handler) []door {
 	}
 	form := "do=hold&confirm=yes&token=t&yaml=x&reason=r"
 	for _, path := range consoleForms(t) {
-		all = append(all, door{method: http.MethodPost, path: path, contentType: "application/x-www-form-urlencoded", body: form, takes: !strings.HasSuffix(path, "sign-out")})
+		all = append(all, door{method: http.MethodPost, path: path, contentType: "application/x-www-form-urlencoded", body: form,
+			takes: !strings.HasSuffix(path, "sign-out")})
 	}
 	slices.SortFunc(all, func(a, b door) int { return strings.Compare(a.path+a.method, b.path+b.method) })
 	return all
@@ -190,7 +192,8 @@ func everything(t *testing.T, f *fakeEngine) http.Handler {
 	t.Helper()
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "one"}))
-	return api.New(api.Options{Engine: portsOf(f), Registry: metrics, Reload: f.reload, Tasks: struct{ engine.TaskStore }{}, Shards: newWatched(), Closing: make(chan struct{})})
+	return api.New(api.Options{Engine: portsOf(f), Registry: metrics, Reload: f.reload, Tasks: struct{ engine.TaskStore }{},
+		Shards: newWatched(), Closing: make(chan struct{})})
 }
 
 // TestBodyThatDoesNotArriveIsNeverASuccess walks every route with bodies that do not arrive
@@ -207,7 +210,8 @@ func TestBodyThatDoesNotArriveIsNeverASuccess(t *testing.T) {
 				d := newDoorway(t, everything(t, f))
 				defer d.close()
 				for _, r := range all {
-					head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", r.method, r.path, r.contentType, len(r.body))
+					head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", r.method, r.path, r.contentType,
+						len(r.body))
 					have := d.send(head, func(c halfPipe) { then(c, r.body) })
 					switch {
 					case r.takes && have.status/100 == 2, r.takes && have.status == 303:
@@ -239,7 +243,8 @@ func TestCallerThatClosesItsHalfGetsTheTruth(t *testing.T) {
 		d := newDoorway(t, everything(t, f))
 		defer d.close()
 		for _, r := range all {
-			head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", r.method, r.path, r.contentType, len(r.body))
+			head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", r.method, r.path, r.contentType,
+				len(r.body))
 			before := len(f.seen)
 			have := d.send(head, func(c halfPipe) { _, _ = io.WriteString(c, r.body); _ = c.CloseWrite() })
 			if have.status == 0 || have.status == 200 && have.body == "" {
@@ -274,7 +279,8 @@ func TestCallerThatLeavesAStoreThatHangsGetsNoSuccess(t *testing.T) {
 				d := newDoorway(t, api.New(api.Options{Engine: portsOf(hungEngine{newFake(b)})}))
 				defer d.close()
 				body := `{"type": "new-order-created"}`
-				have := d.send(fmt.Sprintf("POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body), c.then)
+				have := d.send(fmt.Sprintf("POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+					len(body), body), c.then)
 				if have.status != 503 || !strings.Contains(have.body, c.code) {
 					t.Errorf("have %d %s, want 503 %s", have.status, have.body, c.code)
 				}

@@ -81,7 +81,8 @@ func (f *fanout) assign(t *testing.T, owners ...int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.store.WriteDocuments(t.Context(), 0, []engine.DocumentWrite{{Kind: engine.DocumentAssignment, Name: "fanout", Version: f.version, Value: value}}, nil)
+	_, err = f.store.WriteDocuments(t.Context(), 0,
+		[]engine.DocumentWrite{{Kind: engine.DocumentAssignment, Name: "fanout", Version: f.version, Value: value}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,8 @@ func TestRecordingHoldsWhatIsKept(t *testing.T) {
 	// The ring begins anew at any place; what is much older than the rest is a leftover.
 	for place, at := range []int{1_000_004, 1_000_006, 1_000_000, 1_000_002, 900_000} {
 		writes = append(writes, engine.DocumentWrite{
-			Kind: engine.DocumentObservation, Name: fmt.Sprintf("fanout/%03d", place), Version: engine.AnyVersion, Value: fmt.Appendf(nil, `{"t": %d}`, at),
+			Kind: engine.DocumentObservation, Name: fmt.Sprintf("fanout/%03d", place), Version: engine.AnyVersion,
+			Value: fmt.Appendf(nil, `{"t": %d}`, at),
 		})
 	}
 	if _, err := f.store.WriteDocuments(t.Context(), 0, writes, nil); err != nil {
@@ -171,7 +173,8 @@ func TestRecordingHoldsWhatIsKept(t *testing.T) {
 	if want := []float64{1_000_000, 1_000_002, 1_000_004, 1_000_006}; !slices.Equal(seen, want) {
 		t.Errorf("want %v, have %v", want, seen)
 	}
-	if recording.Cluster != "fanout" || recording.Partitions != 2 || len(recording.Holders) != 2 || len(recording.Workers) == 0 || recording.Step != 2 {
+	if recording.Cluster != "fanout" || recording.Partitions != 2 || len(recording.Holders) != 2 || len(recording.Workers) == 0 ||
+		recording.Step != 2 {
 		t.Errorf("have %+v", recording)
 	}
 	if status, body := f.get(t, "/admin/v1/clusters/other/recording"); status != 404 || !strings.Contains(body, "cluster_not_found") {

@@ -35,7 +35,8 @@ func TestConsoleChangesOneThingOfAControl(t *testing.T) {
 	is := func(enabled bool, mode, rate string) {
 		t.Helper()
 		list, err := n.Controls(t.Context())
-		if err != nil || len(list) != 1 || list[0].Enabled != enabled || list[0].Mode != mode || list[0].RateLimit != rate || list[0].Over != "skip" && rate == "7/s" {
+		if err != nil || len(list) != 1 || list[0].Enabled != enabled || list[0].Mode != mode || list[0].RateLimit != rate ||
+			list[0].Over != "skip" && rate == "7/s" {
 			t.Fatalf("want enabled %v, mode %q, limit %s, have %+v, %v", enabled, mode, rate, list, err)
 		}
 	}
@@ -56,7 +57,8 @@ func TestConsoleChangesOneThingOfAControl(t *testing.T) {
 func TestConsoleLiftEndsFallbacks(t *testing.T) {
 	t.Parallel()
 	at := "http://" + serve(t, api.New(api.Options{Engine: portsOf(newFake(taxi(t)))}))
-	if code, _, body := do(t, browser(t), http.MethodPost, at+"/console/controls/new-order-created/notify", url.Values{"do": {"on"}}); code != http.StatusSeeOther {
+	if code, _, body := do(t, browser(t), http.MethodPost, at+"/console/controls/new-order-created/notify",
+		url.Values{"do": {"on"}}); code != http.StatusSeeOther {
 		t.Errorf("have %d\n%s", code, body)
 	}
 }
@@ -92,13 +94,15 @@ func TestConsoleRetriesManyInParts(t *testing.T) {
 	at := "http://" + serve(t, h)
 	form := url.Values{"pipeline": {"new-order-created"}, "reason": {"push <is> back"}, "confirm": {"yes"}}
 	_, _, body := do(t, browser(t), http.MethodPost, at+"/console/runs", form)
-	for _, want := range []string{"500 runs go on", "Retry up to 500 more", `name="cursor" value="run-500"`, `name="reason" value="push &lt;is&gt; back"`, `name="pipeline" value="new-order-created"`} {
+	for _, want := range []string{"500 runs go on", "Retry up to 500 more", `name="cursor" value="run-500"`,
+		`name="reason" value="push &lt;is&gt; back"`, `name="pipeline" value="new-order-created"`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("want %q, have\n%s", want, body)
 		}
 	}
 	form.Set("cursor", "run-500")
-	if _, _, body := do(t, browser(t), http.MethodPost, at+"/console/runs", form); !strings.Contains(body, "1 runs go on") || strings.Contains(body, "There are more") {
+	if _, _, body := do(t, browser(t), http.MethodPost, at+"/console/runs", form); !strings.Contains(body, "1 runs go on") ||
+		strings.Contains(body, "There are more") {
 		t.Errorf("the rest: have\n%s", body)
 	}
 }

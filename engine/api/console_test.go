@@ -24,7 +24,8 @@ const getOrder = "new-order-created/fetch-order/get-order"
 // pages are all that the console shows of the fake engine.
 var pages = []string{
 	"/", "/console/pipelines/new-order-created", "/console/handlers/" + getOrder, "/console/runs", "/console/runs?status=failed&since=1h",
-	"/console/runs/run-1", "/console/runs/run-1/why/get-order", "/console/keys/taxi-order/k", "/console/incidents", "/console/queue", "/console/inbox", "/console/clusters", "/console/shards", "/console/audit", "/console/playground", "/console/sign-in",
+	"/console/runs/run-1", "/console/runs/run-1/why/get-order", "/console/keys/taxi-order/k", "/console/incidents", "/console/queue",
+	"/console/inbox", "/console/clusters", "/console/shards", "/console/audit", "/console/playground", "/console/sign-in",
 	"/console/runs/nobody", "/console/pipelines/new-order-creatd",
 }
 
@@ -86,8 +87,10 @@ func TestRunPageTellsItsStory(t *testing.T) {
 	f.end("run-1", model.Failed)
 	page := get(h, "/console/runs/run-1").Body.String()
 	for _, want := range []string{
-		"attempt 1: 500 &lt;b&gt;", "waits between attempts", "At most 1 at the same time", "it ran, and gave up after attempt 2: 503", `&#34;token&#34;: &#34;***&#34;`,
-		`<span class="del">- null`, `<span class="ins">&#43;   &#34;price&#34;: 7`, "(not known any more: too large)", "which handler set &lt;b&gt;", "why/" + getOrder,
+		"attempt 1: 500 &lt;b&gt;", "waits between attempts", "At most 1 at the same time", "it ran, and gave up after attempt 2: 503",
+		`&#34;token&#34;: &#34;***&#34;`,
+		`<span class="del">- null`, `<span class="ins">&#43;   &#34;price&#34;: 7`, "(not known any more: too large)",
+		"which handler set &lt;b&gt;", "why/" + getOrder,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("want %q on the page, have\n%s", want, page)
@@ -99,7 +102,8 @@ func TestRunPageTellsItsStory(t *testing.T) {
 			t.Errorf("want %q on the page, have\n%s", want, why)
 		}
 	}
-	if w := get(h, "/console/runs/run-1/why/nobody"); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "has no handler nobody") {
+	if w := get(h, "/console/runs/run-1/why/nobody"); w.Code != http.StatusNotFound ||
+		!strings.Contains(w.Body.String(), "has no handler nobody") {
 		t.Errorf("have %d\n%s", w.Code, w.Body)
 	}
 }
@@ -160,17 +164,23 @@ func do(t *testing.T, c *http.Client, method, address string, form url.Values) (
 
 func TestSignInKeepsPeopleIn(t *testing.T) {
 	t.Parallel()
-	at := "http://" + serve(t, api.New(api.Options{Engine: portsOf(newFake(taxi(t))), Token: "correct-horse-battery-staple", Open: []string{access.OpenRuns}}))
+	at := "http://" + serve(t, api.New(api.Options{Engine: portsOf(newFake(taxi(t))), Token: "correct-horse-battery-staple",
+		Open: []string{access.OpenRuns}}))
 	c := browser(t)
-	if code, to, _ := do(t, c, http.MethodGet, at+"/console/audit?kind=run", nil); code != http.StatusSeeOther || to != "/console/sign-in?next=%2Fconsole%2Faudit%3Fkind%3Drun" {
+	if code, to, _ := do(t, c, http.MethodGet, at+"/console/audit?kind=run", nil); code != http.StatusSeeOther ||
+		to != "/console/sign-in?next=%2Fconsole%2Faudit%3Fkind%3Drun" {
 		t.Fatalf("without a token, want the page to sign in, have %d %s", code, to)
 	}
-	if code, _, page := do(t, c, http.MethodPost, at+"/console/sign-in", url.Values{"token": {"wrong"}}); code != http.StatusUnauthorized || !strings.Contains(page, "no token of this server") {
+	if code, _, page := do(t, c, http.MethodPost, at+"/console/sign-in", url.Values{"token": {"wrong"}}); code != http.StatusUnauthorized ||
+		!strings.Contains(page, "no token of this server") {
 		t.Errorf("with a wrong token, have %d\n%s", code, page)
 	}
-	for next, want := range map[string]string{"/console/audit": "/console/audit", "//elsewhere.example": "/", "https://elsewhere.example": "/", "": "/",
-		"/\t/elsewhere.example": "/", "/\n/elsewhere.example": "/", "/%09/elsewhere.example": "/", "/\\elsewhere.example": "/", "/console/\t/x": "/", "/elsewhere": "/",
-		"/console/audit?kind=run": "/console/audit?kind=run"} {
+	for next, want := range map[string]string{
+		"/console/audit": "/console/audit", "//elsewhere.example": "/", "https://elsewhere.example": "/", "": "/",
+		"/\t/elsewhere.example": "/", "/\n/elsewhere.example": "/", "/%09/elsewhere.example": "/", "/\\elsewhere.example": "/",
+		"/console/\t/x": "/", "/elsewhere": "/",
+		"/console/audit?kind=run": "/console/audit?kind=run",
+	} {
 		code, to, _ := do(t, c, http.MethodPost, at+"/console/sign-in", url.Values{"token": {"correct-horse-battery-staple"}, "next": {next}})
 		if code != http.StatusSeeOther || to != want {
 			t.Errorf("sign in, then %q: want %s, have %d %s", next, want, code, to)
@@ -247,7 +257,8 @@ func TestConsoleSwitchesWithoutScripts(t *testing.T) {
 	n := newNode(t)
 	c := browser(t)
 	n.orders.Store(http.StatusBadRequest)
-	receipt, err := n.SubmitEvent(t.Context(), wire.Event{Type: "new-order-created", ID: "e-1", Source: "test", Payload: map[string]any{"order-id": "o/1"}})
+	receipt, err := n.SubmitEvent(t.Context(), wire.Event{Type: "new-order-created", ID: "e-1", Source: "test",
+		Payload: map[string]any{"order-id": "o/1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +296,9 @@ func TestConsoleSwitchesWithoutScripts(t *testing.T) {
 		t.Fatalf("have %d %s\n%s", code, to, body)
 	}
 	skip := url.Values{"do": {"off"}, "for": {"30m"}}
-	if code, _, body := do(t, c, http.MethodPost, control, skip); code != http.StatusOK || !strings.Contains(body, "No run of <b>new-order-created</b> can succeed") || !strings.Contains(body, `name="force" value="yes" required`) {
+	if code, _, body := do(t, c, http.MethodPost, control, skip); code != http.StatusOK ||
+		!strings.Contains(body, "No run of <b>new-order-created</b> can succeed") ||
+		!strings.Contains(body, `name="force" value="yes" required`) {
 		t.Fatalf("to leave a critical handler out, want to be told what that means, have %d\n%s", code, body)
 	}
 	skip.Set("confirm", "yes")
@@ -298,7 +311,8 @@ func TestConsoleSwitchesWithoutScripts(t *testing.T) {
 	}
 	page("/", "held", "orders is down")
 	page("/console/audit", "orders is down")
-	if code, _, body := do(t, c, http.MethodPost, n.url+"/console/controls/new-order-creatd", off); code != http.StatusConflict || !strings.Contains(body, "new-order-created") {
+	if code, _, body := do(t, c, http.MethodPost, n.url+"/console/controls/new-order-creatd", off); code != http.StatusConflict ||
+		!strings.Contains(body, "new-order-created") {
 		t.Errorf("an unknown path: have %d\n%s", code, body)
 	}
 	if code, _, _ := do(t, c, http.MethodPost, control, url.Values{"do": {"on"}}); code != http.StatusSeeOther {
@@ -306,10 +320,12 @@ func TestConsoleSwitchesWithoutScripts(t *testing.T) {
 	}
 
 	n.orders.Store(http.StatusOK)
-	if code, _, body := do(t, c, http.MethodPost, n.url+"/console/runs", url.Values{"handler": {getOrder}}); code != http.StatusOK || !strings.Contains(body, "<b>1</b> runs would go on") {
+	if code, _, body := do(t, c, http.MethodPost, n.url+"/console/runs", url.Values{"handler": {getOrder}}); code != http.StatusOK ||
+		!strings.Contains(body, "<b>1</b> runs would go on") {
 		t.Errorf("want to see which runs that would be, have %d\n%s", code, body)
 	}
-	if code, _, _ := do(t, c, http.MethodPost, n.url+"/console/runs/"+receipt.Run, url.Values{"do": {"retry"}, "reason": {"mended"}}); code != http.StatusSeeOther {
+	if code, _, _ := do(t, c, http.MethodPost, n.url+"/console/runs/"+receipt.Run,
+		url.Values{"do": {"retry"}, "reason": {"mended"}}); code != http.StatusSeeOther {
 		t.Errorf("retry: have %d", code)
 	}
 	n.until(t, "the run succeeds", func() bool {
@@ -326,10 +342,12 @@ func TestPlaygroundChecksAndKeepsNothing(t *testing.T) {
 		_, _, body := do(t, c, http.MethodPost, n.url+"/console/playground", url.Values{"yaml": {yaml}})
 		return body
 	}
-	if body := try("pipelines: [{id: a, stages: [{id: s, handlers: [{id: h, set: {}}]}]}]"); !strings.Contains(body, "Nothing is wrong") || !strings.Contains(body, "a/s/h") {
+	if body := try("pipelines: [{id: a, stages: [{id: s, handlers: [{id: h, set: {}}]}]}]"); !strings.Contains(body, "Nothing is wrong") ||
+		!strings.Contains(body, "a/s/h") {
 		t.Errorf("have\n%s", body)
 	}
-	if body := try("pipelines: [{id: a, stages: [{id: s, handlers: [{id: h, sett: {}}]}]}]"); !strings.Contains(body, "error PC") || !strings.Contains(body, "line 1") {
+	if body := try("pipelines: [{id: a, stages: [{id: s, handlers: [{id: h, sett: {}}]}]}]"); !strings.Contains(body, "error PC") ||
+		!strings.Contains(body, "line 1") {
 		t.Errorf("have\n%s", body)
 	}
 	if code, _, _ := do(t, c, http.MethodGet, n.url+"/console/pipelines/a", nil); code != http.StatusNotFound {

@@ -275,7 +275,8 @@ func TestConfigsAreLive(t *testing.T) {
 func TestTasksRun(t *testing.T) {
 	t.Parallel()
 	n, ctx := newNode(t), t.Context()
-	reply, err := http.Post(n.url+"/v1/queues/mail/tasks", "application/json", strings.NewReader(`[{"payload": {"to": "u-7"}}, {"payload": 2, "delay": "1h"}]`))
+	reply, err := http.Post(n.url+"/v1/queues/mail/tasks", "application/json",
+		strings.NewReader(`[{"payload": {"to": "u-7"}}, {"payload": 2, "delay": "1h"}]`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +326,8 @@ func TestReservedSourceIsRefusedAtEveryDoor(t *testing.T) {
 		}
 		req.Header.Set("Content-Type", c.media)
 		if c.source != "" {
-			for header, value := range map[string]string{"Ce-Specversion": "1.0", "Ce-Type": "new-order-created", "Ce-Id": "e-1", "Ce-Source": c.source} {
+			for header, value := range map[string]string{"Ce-Specversion": "1.0", "Ce-Type": "new-order-created", "Ce-Id": "e-1",
+				"Ce-Source": c.source} {
 				req.Header.Set(header, value)
 			}
 		}

@@ -78,8 +78,10 @@ func TestEventsOfTheReferenceSender(t *testing.T) {
 func FuzzEvents(f *testing.F) {
 	f.Add("application/json", "", "", []byte(`{"type": "new-order-created", "payload": {"a": [1, 2.5, null, "x"]}}`))
 	f.Add("application/json", "", "", []byte(`[{"type": "new-order-created", "delay_tolerance": 1e300}]`))
-	f.Add("application/cloudevents+json", "", "", []byte(`{"specversion": "1.0", "type": "new-order-created", "id": "1", "source": "s", "data_base64": "MQ=="}`))
-	f.Add("application/cloudevents-batch+json", "", "", []byte(`[{"specversion": "1.0", "id": "1", "source": "s", "type": "t", "time": "x", "": {}}]`))
+	f.Add("application/cloudevents+json", "", "",
+		[]byte(`{"specversion": "1.0", "type": "new-order-created", "id": "1", "source": "s", "data_base64": "MQ=="}`))
+	f.Add("application/cloudevents-batch+json", "", "",
+		[]byte(`[{"specversion": "1.0", "id": "1", "source": "s", "type": "t", "time": "x", "": {}}]`))
 	f.Add("application/json", "id", "%zz\"", []byte(`{}`))
 	f.Add("text/plain; charset=\xff", "type", "new-order-created", []byte{0xff})
 	f.Add("", "specversion", "\"1.0\\\"", []byte("\x00"))

@@ -134,7 +134,8 @@ func (f *fakeEngine) Overload() *engine.OverloadError {
 func (f *fakeEngine) accept(e model.Event) (model.Receipt, error) {
 	switch {
 	case len(f.bundle.On(e.Type)) == 0:
-		return model.Receipt{}, &engine.IntakeError{Code: "unknown_event_type", Message: fmt.Sprintf("no pipeline serves events of type %q", e.Type), Field: "type"}
+		return model.Receipt{}, &engine.IntakeError{Code: "unknown_event_type", Message: fmt.Sprintf("no pipeline serves events of type %q",
+			e.Type), Field: "type"}
 	case e.Type == "driver-found" && e.Key == "":
 		return model.Receipt{}, &engine.IntakeError{Code: "missing_key", Message: "the flow taxi-order needs a key", Field: "key"}
 	case e.Type == "order-finished":
@@ -149,7 +150,8 @@ func (f *fakeEngine) accept(e model.Event) (model.Receipt, error) {
 			continue
 		}
 		if !reflect.DeepEqual(old, e) {
-			return model.Receipt{}, &engine.IntakeError{Code: "id_conflict", Message: "event " + e.ID + " was accepted before with another content", Field: "id"}
+			return model.Receipt{}, &engine.IntakeError{Code: "id_conflict", Message: "event " + e.ID +
+				" was accepted before with another content", Field: "id"}
 		}
 		return model.Receipt{Event: e.ID, Run: f.runs[i].ID, Duplicate: true}, nil
 	}
@@ -177,7 +179,8 @@ func (f *fakeEngine) end(id string, s model.Status) {
 	r.Status, r.Finished = s, &began
 	if s == model.Failed {
 		r.FailedPath, r.Error, r.ErrorClass = "new-order-created/fetch-order/get-order", "attempt 3: 503", "503"
-		r.Handlers = []checkpoint.HandlerView{{Path: r.FailedPath, Outcome: "failed", Attempts: 3, Started: &began, Finished: &began, Error: "503"}}
+		r.Handlers = []checkpoint.HandlerView{{Path: r.FailedPath, Outcome: "failed", Attempts: 3, Started: &began, Finished: &began,
+			Error: "503"}}
 	}
 }
 
@@ -236,15 +239,19 @@ func (f *fakeEngine) Story(ctx context.Context, run string) (engine.Story, error
 		return engine.Story{}, err
 	}
 	later := began.Add(2 * time.Second)
-	return engine.Story{Run: view, Missing: []string{"which handler set <b>"}, Stages: []engine.StoryStage{{ID: "fetch-order", Steps: []engine.StoryStep{{
-		Path: "new-order-created/fetch-order/get-order", Critical: true, Outcome: model.OutcomeFailed, Summary: "it ran, and gave up after attempt 2: 503",
-		Handler: &checkpoint.HandlerView{Path: "new-order-created/fetch-order/get-order", Outcome: model.OutcomeFailed, Attempts: 2, Started: &began, Finished: &later},
-		Tries:   []engine.TryView{{Number: 1, Began: began, Ended: &began, Error: "500 <b>"}, {Number: 2, Began: later, Ended: &later, Error: "503"}},
-		Request: map[string]any{"token": "***"}, ResponseGone: "it is not kept",
-	}}, Changes: []engine.StateChange{
-		{Name: "order", Before: engine.StateValue{}, After: engine.StateValue{Value: map[string]any{"price": 7, "<b>": 1}}},
-		{Name: "note", Before: engine.StateValue{Gone: "too large"}, After: engine.StateValue{Value: "new"}},
-	}}}}, nil
+	return engine.Story{Run: view, Missing: []string{"which handler set <b>"},
+		Stages: []engine.StoryStage{{ID: "fetch-order", Steps: []engine.StoryStep{{
+			Path: "new-order-created/fetch-order/get-order", Critical: true, Outcome: model.OutcomeFailed, Summary: "it ran, and gave up after " +
+				"attempt 2: 503",
+			Handler: &checkpoint.HandlerView{Path: "new-order-created/fetch-order/get-order", Outcome: model.OutcomeFailed, Attempts: 2,
+				Started: &began, Finished: &later},
+			Tries: []engine.TryView{{Number: 1, Began: began, Ended: &began, Error: "500 <b>"}, {Number: 2, Began: later, Ended: &later,
+				Error: "503"}},
+			Request: map[string]any{"token": "***"}, ResponseGone: "it is not kept",
+		}}, Changes: []engine.StateChange{
+			{Name: "order", Before: engine.StateValue{}, After: engine.StateValue{Value: map[string]any{"price": 7, "<b>": 1}}},
+			{Name: "note", Before: engine.StateValue{Gone: "too large"}, After: engine.StateValue{Value: "new"}},
+		}}}}, nil
 }
 
 func (f *fakeEngine) Retry(_ context.Context, id string, by engine.Actor) (checkpoint.RunView, error) {
@@ -333,7 +340,8 @@ func (f *fakeEngine) SetConfig(ctx context.Context, name string, value any, ifRe
 	if ifRevision >= 0 && ifRevision != c.Revision {
 		return engine.ConfigView{}, fmt.Errorf("config %s: %w", name, engine.ErrConflict)
 	}
-	f.audit = append(f.audit, engine.AuditView{Changed: began, By: by.Name, Reason: by.Reason, Kind: engine.AuditConfig, Name: name, Before: c.Value, After: value})
+	f.audit = append(f.audit, engine.AuditView{Changed: began, By: by.Name, Reason: by.Reason, Kind: engine.AuditConfig, Name: name,
+		Before: c.Value, After: value})
 	c.Name, c.Value, c.Revision, c.Changed, c.By, c.Reason = name, value, c.Revision+1, &began, by.Name, by.Reason
 	f.configs[name], f.actors = c, append(f.actors, by)
 	return c, nil
@@ -354,7 +362,8 @@ func (f *fakeEngine) ControlEffect(ctx context.Context, path string, change engi
 	return f.controls.ControlEffect(ctx, path, change)
 }
 
-func (f *fakeEngine) SetControl(ctx context.Context, path string, change engine.ControlChange, ifRevision int64, by engine.Actor) (engine.ControlView, error) {
+func (f *fakeEngine) SetControl(ctx context.Context, path string, change engine.ControlChange, ifRevision int64,
+	by engine.Actor) (engine.ControlView, error) {
 	if f.down {
 		return engine.ControlView{}, errDown
 	}
@@ -452,7 +461,8 @@ func (f *fakeEngine) VerifyAudit(_ context.Context, kept []string) (engine.Audit
 	if f.down {
 		return engine.AuditReport{}, errDown
 	}
-	return engine.AuditReport{Whole: len(kept) == 0, Missing: append([]string{}, kept...), Chains: []engine.AuditChain{{Records: 2, Last: 2, Head: "ab", Holds: []string{}}}}, nil
+	return engine.AuditReport{Whole: len(kept) == 0, Missing: append([]string{}, kept...),
+		Chains: []engine.AuditChain{{Records: 2, Last: 2, Head: "ab", Holds: []string{}}}}, nil
 }
 
 func (f *fakeEngine) Audit(_ context.Context, filter engine.AuditFilter) ([]engine.AuditView, error) {
@@ -476,7 +486,8 @@ func (f *fakeEngine) Preview(ctx context.Context, filter engine.RunFilter) (engi
 	runs, _, err := f.List(ctx, filter)
 	groups := []engine.RunCount{}
 	if len(runs) > 0 {
-		groups = append(groups, engine.RunCount{Pipeline: runs[0].Pipeline, FailedPath: runs[0].FailedPath, ErrorClass: runs[0].ErrorClass, Runs: len(runs)})
+		groups = append(groups, engine.RunCount{Pipeline: runs[0].Pipeline, FailedPath: runs[0].FailedPath, ErrorClass: runs[0].ErrorClass,
+			Runs: len(runs)})
 	}
 	return engine.RunsPreview{Preview: true, Total: len(runs), Groups: groups, Runs: runs}, err
 }
@@ -581,7 +592,8 @@ func (f *fakeEngine) reload(_ context.Context, _ bool, by engine.Actor) (engine.
 			Span: at, Severity: diag.Error, Code: "PC0103", Message: "unknown field \"stges\"", Hint: "did you mean stages?",
 		}}}
 	}
-	f.audit = append(f.audit, engine.AuditView{Changed: began, By: by.Name, Reason: by.Reason, Kind: engine.AuditDefinition, Before: "old", After: "new"})
+	f.audit = append(f.audit, engine.AuditView{Changed: began, By: by.Name, Reason: by.Reason, Kind: engine.AuditDefinition, Before: "old",
+		After: "new"})
 	return engine.Diff{Old: "old", New: "new", Changes: []engine.Difference{{
 		What: engine.DiffHandler, Name: "new-order-created/notify/bonus", Change: engine.DiffChanged,
 		Fields: []engine.FieldChange{{Field: "critical", Old: "false", New: "true"}},
@@ -617,15 +629,22 @@ func (f *fakeEngine) Try(files []diag.File) ([]planner.PlanView, []diag.Diagnost
 func (f *fakeEngine) Handlers() []engine.HandlerInfo {
 	ratio, p50 := 0.875, 12.5
 	return []engine.HandlerInfo{
-		{Path: "new-order-created/fetch-order/get-order", Type: "request", Owner: "team-orders", Critical: true, Switch: "on", RateLimit: "100/s", Effective: []string{"limited to 100/s by its definition"}, Calls: 8, SuccessRatio: &ratio, LatencyP50: &p50, LatencyP99: &p50, File: "taxi.yaml", Line: 12},
-		{Path: "new-order-created/notify/bonus", Type: "request", Owner: "<b>team</b>", Switch: "off", Effective: []string{"switched off at new-order-created by ann"}, Fallback: &engine.FallbackView{State: engine.FallbackOut, Service: "push", Since: &began, Until: &began, Ratio: &ratio, Trips: 2, Reason: "7 of 8 calls succeeded in 30s"}, File: "taxi.yaml", Line: 30},
+		{Path: "new-order-created/fetch-order/get-order", Type: "request", Owner: "team-orders", Critical: true, Switch: "on",
+			RateLimit: "100/s", Effective: []string{"limited to 100/s by its definition"}, Calls: 8, SuccessRatio: &ratio, LatencyP50: &p50,
+			LatencyP99: &p50, File: "taxi.yaml", Line: 12},
+		{Path: "new-order-created/notify/bonus", Type: "request", Owner: "<b>team</b>", Switch: "off",
+			Effective: []string{"switched off at new-order-created by ann"}, Fallback: &engine.FallbackView{State: engine.FallbackOut,
+				Service: "push", Since: &began, Until: &began, Ratio: &ratio, Trips: 2, Reason: "7 of 8 calls succeeded in 30s"}, File: "taxi.yaml",
+			Line: 30},
 	}
 }
 
 func (f *fakeEngine) Services() []engine.ServiceInfo {
 	limit, closed := 1, time.Date(2026, 11, 21, 12, 0, 30, 0, time.UTC)
 	return []engine.ServiceInfo{
-		{ID: "orders", URL: "http://127.0.0.1:9081", Owner: "team-orders", Adaptive: true, Limit: &limit, InFlight: 1, Waiting: 7, Down: true, ClosedUntil: &closed, Calls: 20, Repeats: 4, Critical: true, FailingSince: &closed, LastError: "503 from GET", Parked: 651, ParkedSince: &closed},
+		{ID: "orders", URL: "http://127.0.0.1:9081", Owner: "team-orders", Adaptive: true, Limit: &limit, InFlight: 1, Waiting: 7, Down: true,
+			ClosedUntil: &closed, Calls: 20, Repeats: 4, Critical: true, FailingSince: &closed, LastError: "503 from GET", Parked: 651,
+			ParkedSince: &closed},
 		{ID: "push", URL: "http://127.0.0.1:9082"},
 	}
 }

@@ -223,7 +223,8 @@ func checkDescribed(t *testing.T, req *http.Request, reply *http.Response, body 
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
 	if problem, ok := value.(map[string]any); ok && media == "application/problem+json" {
 		if named := fmt.Sprint(about); !strings.Contains(named, fmt.Sprintf("`%s`", problem["code"])) {
-			t.Errorf("%s %s: the description does not name the code %s of its reply %d", req.Method, req.URL.Path, problem["code"], reply.StatusCode)
+			t.Errorf("%s %s: the description does not name the code %s of its reply %d", req.Method, req.URL.Path, problem["code"],
+				reply.StatusCode)
 		}
 	}
 	if err == nil {
@@ -243,7 +244,8 @@ func operationOf(doc any, req *http.Request) (at string, operation map[string]an
 	}
 	for path, item := range doc.(map[string]any)["paths"].(map[string]any) {
 		pattern := "^" + pathParam.ReplaceAllString(path, "[^/]+") + "$"
-		if operation, ok := item.(map[string]any)[method].(map[string]any); ok && regexp.MustCompile(pattern).MatchString(req.URL.EscapedPath()) {
+		if operation, ok := item.(map[string]any)[method].(map[string]any); ok &&
+			regexp.MustCompile(pattern).MatchString(req.URL.EscapedPath()) {
 			return escape(path) + "/" + method, operation
 		}
 	}

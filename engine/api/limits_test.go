@@ -58,15 +58,16 @@ func TestSlowAndSilentClientsAreCut(t *testing.T) {
 		deaf  bool          // does not read
 		want  time.Duration // until the connection is cut
 	}{
-		"silent":                 {nil, 0, "", false, 2 * time.Second},
-		"half a line":            {[]string{"POST /v1/ev"}, 0, "", false, 2 * time.Second},
-		"half a header":          {[]string{head}, 0, "", false, 2 * time.Second},
-		"a header byte by byte":  {[]string{head + "X: "}, 400 * time.Millisecond, "x", false, 2 * time.Second},
-		"headers without end":    {[]string{head}, 100 * time.Millisecond, "X: y\r\n", false, 2 * time.Second},
-		"half a body":            {[]string{head + "Content-Length: 100\r\n\r\n", `{"type": `}, 0, "", false, 5 * time.Second},
-		"a body byte by byte":    {[]string{head + "Content-Length: 100\r\n\r\n"}, time.Second, " ", false, 5 * time.Second},
-		"idle after a request":   {[]string{"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"}, 0, "", false, 30 * time.Second},
-		"slow between requests":  {[]string{"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "GET /healthz"}, 20 * time.Second, "", false, 22 * time.Second},
+		"silent":                {nil, 0, "", false, 2 * time.Second},
+		"half a line":           {[]string{"POST /v1/ev"}, 0, "", false, 2 * time.Second},
+		"half a header":         {[]string{head}, 0, "", false, 2 * time.Second},
+		"a header byte by byte": {[]string{head + "X: "}, 400 * time.Millisecond, "x", false, 2 * time.Second},
+		"headers without end":   {[]string{head}, 100 * time.Millisecond, "X: y\r\n", false, 2 * time.Second},
+		"half a body":           {[]string{head + "Content-Length: 100\r\n\r\n", `{"type": `}, 0, "", false, 5 * time.Second},
+		"a body byte by byte":   {[]string{head + "Content-Length: 100\r\n\r\n"}, time.Second, " ", false, 5 * time.Second},
+		"idle after a request":  {[]string{"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"}, 0, "", false, 30 * time.Second},
+		"slow between requests": {[]string{"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "GET /healthz"}, 20 * time.Second, "", false,
+			22 * time.Second},
 		"deaf":                   {[]string{"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"}, 0, "", true, 10 * time.Second},
 		"deaf, and pipelines on": {[]string{strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n", 3)}, 0, "", true, 10 * time.Second},
 	} {
@@ -172,33 +173,39 @@ func TestOddRequestsGetPlainAnswers(t *testing.T) {
 	const end = "Host: localhost\r\nConnection: close\r\n"
 	event := `{"type": "new-order-created", "key": "k"}`
 	post := func(contentType, body string) string {
-		return "POST /v1/events HTTP/1.1\r\n" + end + "Content-Type: " + contentType + fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n", len(body)) + body
+		return "POST /v1/events HTTP/1.1\r\n" + end + "Content-Type: " + contentType + fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n",
+			len(body)) + body
 	}
 	for name, c := range map[string]struct{ request, want string }{
-		"headers of 32 KiB":       {"GET /healthz HTTP/1.1\r\n" + end + "X: " + strings.Repeat("x", 32<<10) + "\r\n\r\n", "431"},
-		"many headers":            {"GET /healthz HTTP/1.1\r\n" + end + strings.Repeat("X-A: yyyyyyyyyyyyyyyy\r\n", 2000) + "\r\n", "431"},
-		"a body too large":        {"POST /v1/events HTTP/1.1\r\n" + end + "Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n", "413"},
-		"a line too long":         {"GET /" + strings.Repeat("x", 32<<10) + " HTTP/1.1\r\n" + end + "\r\n", "431"},
-		"HTTP/2":                  {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "404"},
-		"HTTP/1.2":                {"GET /healthz HTTP/1.2\r\n" + end + "\r\n", "200"},
-		"an odd method":           {"get /healthz HTTP/1.1\r\n" + end + "\r\n", "405"},
-		"a method of its own":     {"SHUTDOWN / HTTP/1.1\r\n" + end + "\r\n", "405"},
-		"a tunnel":                {"CONNECT 10.0.0.1:25 HTTP/1.1\r\n" + end + "\r\n", "404"},
-		"another server's URL":    {"GET http://10.0.0.1/latest/meta-data HTTP/1.1\r\n" + end + "\r\n", "404"},
-		"another host's URL":      {"GET http://evil.example/admin/v1/nodes HTTP/1.1\r\n" + end + "\r\n", "421"},
-		"no host":                 {"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n", "400"},
-		"upwards":                 {"GET /v1/../../etc/passwd HTTP/1.1\r\n" + end + "\r\n", "404"},
-		"upwards, escaped":        {"GET /v1/runs/..%2f..%2fetc%2fpasswd HTTP/1.1\r\n" + end + "\r\n", "404"},
-		"a zero byte":             {"GET /v1/runs/%00 HTTP/1.1\r\n" + end + "\r\n", "400"},
-		"no percent":              {"GET /v1/runs/%zz HTTP/1.1\r\n" + end + "\r\n", "400"},
-		"what forms send":         {post("application/x-www-form-urlencoded", "type=new-order-created"), "415"},
-		"what pages may send":     {post("text/plain", event), "415"},
-		"no type":                 {"POST /v1/events HTTP/1.1\r\n" + end + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(event)) + event, "415"},
-		"a form to retry":         {"POST /v1/runs/run-1/retry HTTP/1.1\r\n" + end + "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 3\r\n\r\na=b", "415"},
-		"an empty form to reload": {"POST /admin/v1/reload HTTP/1.1\r\n" + end + "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 0\r\n\r\n", "415"},
-		"another site's page":     {"POST /admin/v1/reload HTTP/1.1\r\n" + end + "Origin: https://evil.example\r\nContent-Length: 0\r\n\r\n", "403"},
-		"another site's picture":  {"DELETE /admin/v1/tokens/ann HTTP/1.1\r\n" + end + "Sec-Fetch-Site: cross-site\r\n\r\n", "403"},
-		"a question for leave":    {"OPTIONS /v1/events HTTP/1.1\r\n" + end + "Origin: https://evil.example\r\nAccess-Control-Request-Method: POST\r\n\r\n", "405"},
+		"headers of 32 KiB": {"GET /healthz HTTP/1.1\r\n" + end + "X: " + strings.Repeat("x", 32<<10) + "\r\n\r\n", "431"},
+		"many headers":      {"GET /healthz HTTP/1.1\r\n" + end + strings.Repeat("X-A: yyyyyyyyyyyyyyyy\r\n", 2000) + "\r\n", "431"},
+		"a body too large": {"POST /v1/events HTTP/1.1\r\n" + end + "Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n",
+			"413"},
+		"a line too long":      {"GET /" + strings.Repeat("x", 32<<10) + " HTTP/1.1\r\n" + end + "\r\n", "431"},
+		"HTTP/2":               {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "404"},
+		"HTTP/1.2":             {"GET /healthz HTTP/1.2\r\n" + end + "\r\n", "200"},
+		"an odd method":        {"get /healthz HTTP/1.1\r\n" + end + "\r\n", "405"},
+		"a method of its own":  {"SHUTDOWN / HTTP/1.1\r\n" + end + "\r\n", "405"},
+		"a tunnel":             {"CONNECT 10.0.0.1:25 HTTP/1.1\r\n" + end + "\r\n", "404"},
+		"another server's URL": {"GET http://10.0.0.1/latest/meta-data HTTP/1.1\r\n" + end + "\r\n", "404"},
+		"another host's URL":   {"GET http://evil.example/admin/v1/nodes HTTP/1.1\r\n" + end + "\r\n", "421"},
+		"no host":              {"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n", "400"},
+		"upwards":              {"GET /v1/../../etc/passwd HTTP/1.1\r\n" + end + "\r\n", "404"},
+		"upwards, escaped":     {"GET /v1/runs/..%2f..%2fetc%2fpasswd HTTP/1.1\r\n" + end + "\r\n", "404"},
+		"a zero byte":          {"GET /v1/runs/%00 HTTP/1.1\r\n" + end + "\r\n", "400"},
+		"no percent":           {"GET /v1/runs/%zz HTTP/1.1\r\n" + end + "\r\n", "400"},
+		"what forms send":      {post("application/x-www-form-urlencoded", "type=new-order-created"), "415"},
+		"what pages may send":  {post("text/plain", event), "415"},
+		"no type":              {"POST /v1/events HTTP/1.1\r\n" + end + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(event)) + event, "415"},
+		"a form to retry": {"POST /v1/runs/run-1/retry HTTP/1.1\r\n" + end +
+			"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 3\r\n\r\na=b", "415"},
+		"an empty form to reload": {"POST /admin/v1/reload HTTP/1.1\r\n" + end +
+			"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 0\r\n\r\n", "415"},
+		"another site's page": {"POST /admin/v1/reload HTTP/1.1\r\n" + end + "Origin: https://evil.example\r\nContent-Length: 0\r\n\r\n",
+			"403"},
+		"another site's picture": {"DELETE /admin/v1/tokens/ann HTTP/1.1\r\n" + end + "Sec-Fetch-Site: cross-site\r\n\r\n", "403"},
+		"a question for leave": {"OPTIONS /v1/events HTTP/1.1\r\n" + end +
+			"Origin: https://evil.example\r\nAccess-Control-Request-Method: POST\r\n\r\n", "405"},
 	} {
 		reply, err := exchange(addr, c.request)
 		if err != nil {

@@ -33,9 +33,11 @@ func newDocument() *rest.Document {
 		},
 		Components: &huma.Components{
 			SecuritySchemes: map[string]*huma.SecurityScheme{
-				"token": {Type: "http", Scheme: "bearer", Description: "A token that was made by `POST /admin/v1/tokens`, or the one that the server was configured with, which is an admin's. " +
+				"token": {Type: "http", Scheme: "bearer", Description: "A token that was made by `POST /admin/v1/tokens`, or the one that the " +
+					"server was configured with, which is an admin's. " +
 					"Until there is any, no call needs one. The role that a call needs is named with it: viewer, submitter, worker, operator or admin. " +
-					"An operator has the roles of viewers, submitters and workers, too, an admin has all. A token may be bound to paths: `pipeline`, `pipeline/stage`, `pipeline/stage/handler`."},
+					"An operator has the roles of viewers, submitters and workers, too, an admin has all. A token may be bound to paths: `pipeline`, " +
+					"`pipeline/stage`, `pipeline/stage/handler`."},
 			},
 		},
 	})
@@ -65,9 +67,10 @@ var describedFields = map[string]map[string]string{
 		"accepted":       "When the event was stored.",
 		"due":            "When a parked or scheduled run goes on.",
 		"failed_handler": "The path of the handler that failed the run.",
-		"error_class":    "What kind of error failed the run: timeout, connection, schema, a status such as 503, or other; quarantined of one that is parked since nodes have died of it.",
-		"stage":          "The number of the stage that it is in, from 1; 0 before it begins.",
-		"reason":         "Why the run was ignored or cancelled.",
+		"error_class": "What kind of error failed the run: timeout, connection, schema, a status such as 503, or other; quarantined of " +
+			"one that is parked since nodes have died of it.",
+		"stage":  "The number of the stage that it is in, from 1; 0 before it begins.",
+		"reason": "Why the run was ignored or cancelled.",
 	},
 	"HandlerView": {
 		"path":   "pipeline/stage/handler.",
@@ -94,11 +97,14 @@ var describedFields = map[string]map[string]string{
 		"success_ratio":    "Of the last minute; null without calls.",
 		"recent_calls":     "Attempts that ended in the last ten seconds, on this node.",
 		"recent_ratio":     "How many of them succeeded; null without one. A minute shows an outage late.",
-		"left_out":         "Runs of this node that went on without the handler in the last ten seconds, since it had to wait for its service for too long.",
-		"parked":           "Runs of all nodes that are parked before the handler, as they were counted last.",
+		"left_out": "Runs of this node that went on without the handler in the last ten seconds, since it had to wait for its " +
+			"service for too long.",
+		"parked": "Runs of all nodes that are parked before the handler, as they were counted last.",
 	},
 	"FallbackView": {
-		"state":   "in: the handler is in the flow. out: of it, until a time. probing: one call a second tries whether it works again. ramping: more and more calls are made. capped: it fails, but too many others are out. frozen: nothing goes out, since half of all services fail at once.",
+		"state": "in: the handler is in the flow. out: of it, until a time. probing: one call a second tries whether it works again. " +
+			"ramping: more and more calls are made. capped: it fails, but too many others are out. frozen: nothing goes out, since half of all " +
+			"services fail at once.",
 		"service": "The service that is out as a whole, with all its handlers that have a fallback.",
 		"since":   "When the handler left the state in.",
 		"until":   "The end of out or ramping; null when nobody knows it.",
@@ -129,7 +135,10 @@ var describedFields = map[string]map[string]string{
 		"parked":         "The runs that stand still, those first that are most.",
 	},
 	"ParkedRuns": {
-		"reason":         "service: calls of a service fail, or it has as many under way as it bears. hold: an operator holds them. lifted: what held them is lifted, and they go on as fast as services let them. limit: a rate limit, or a bound of calls. retry: the next attempt. time: a wait. event: an event. state: another state of the key. operator: a decision. blocking: failed, and the later runs of the key wait. failed: failed, and nobody waits.",
+		"reason": "service: calls of a service fail, or it has as many under way as it bears. hold: an operator holds them. lifted: " +
+			"what held them is lifted, and they go on as fast as services let them. limit: a rate limit, or a bound of calls. retry: the next " +
+			"attempt. time: a wait. event: an event. state: another state of the key. operator: a decision. blocking: failed, and the later " +
+			"runs of the key wait. failed: failed, and nobody waits.",
 		"for":            "The service, the path of the control, or that of the handler; absent for other reasons.",
 		"since":          "Since when the first of them waits for that.",
 		"oldest_seconds": "For how long it has.",
@@ -176,7 +185,8 @@ var describedFields = map[string]map[string]string{
 	"AuditView": {
 		"revision": "Of the settings, after the change.",
 		"kind": "config: a live setting; control: a switch, limit or rollout; definition: the pipelines of all nodes, told by their hashes; " +
-			"fallback: a handler or service that went out of the flow or came back; run: one that was retried, cancelled or moved to another definition; token: one that was made or revoked.",
+			"fallback: a handler or service that went out of the flow or came back; run: one that was retried, cancelled or moved to another " +
+			"definition; token: one that was made or revoked.",
 		"name":   "The setting, service or token, the path of the control or handler, or the id of the run.",
 		"before": "null when there was nothing.",
 		"hash":   "SHA-256 of the record and of the hash of the one before it; empty for one from before records were chained.",

@@ -104,9 +104,11 @@ func TestWorkersTakeTasksOverHTTP(t *testing.T) {
 	if len(last.Items) != 1 || last.Items[0].Unique != "u" || last.Items[0].Timeout != 5 || len(last.Lost) != 1 {
 		t.Fatalf("have %+v", last)
 	}
-	s.call(http.MethodPost, "/v1/queues/snooze", fmt.Sprintf(`{"tasks": [{"receipt": %q, "delay": "0s"}]}`, last.Items[0].Receipt), 200, &done)
+	s.call(http.MethodPost, "/v1/queues/snooze", fmt.Sprintf(`{"tasks": [{"receipt": %q, "delay": "0s"}]}`, last.Items[0].Receipt), 200,
+		&done)
 	last = s.claim(`{"worker": "w2", "types": [{"type": "thumbs"}]}`)
-	s.call(http.MethodPost, "/v1/queues/fail", fmt.Sprintf(`{"tasks": [{"receipt": %q, "error": "bad", "final": true}]}`, last.Items[0].Receipt), 200, &done)
+	s.call(http.MethodPost, "/v1/queues/fail", fmt.Sprintf(`{"tasks": [{"receipt": %q, "error": "bad", "final": true}]}`,
+		last.Items[0].Receipt), 200, &done)
 	var stats wire.Page[wire.QueueStats]
 	s.call(http.MethodGet, "/v1/queues", "", 200, &stats)
 	if len(stats.Items) != 1 || stats.Items[0].Failed != 1 || stats.Items[0].Scheduled != 2 || stats.Items[0].Running != 0 {

@@ -99,7 +99,8 @@ func TestDefectIsLoggedAndTheStoreIsNotNamed(t *testing.T) {
 	f := newFake(taxi(t))
 	h := api.New(api.Options{Engine: portsOf(f), Log: slog.New(slog.NewTextHandler(&log, nil))})
 	f.panics = true
-	if w := post(h, `{"type": "new-order-created"}`); strings.Contains(w.Body.String(), "secret-row") || w.Code != http.StatusInternalServerError {
+	if w := post(h, `{"type": "new-order-created"}`); strings.Contains(w.Body.String(), "secret-row") ||
+		w.Code != http.StatusInternalServerError {
 		t.Errorf("have %d %s, want 500 without the cause", w.Code, w.Body)
 	}
 	f.panics, f.down = false, true
@@ -161,8 +162,11 @@ func TestMetricsAreShown(t *testing.T) {
 func TestLoopback(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]bool{
-		"127.0.0.1:8080": true, "127.9.9.9:1": true, "[::1]:8080": true, "localhost:80": true, "LOCALHOST.:80": true, "[::ffff:127.0.0.1]:80": true,
-		":8080": false, "0.0.0.0:8080": false, "[::]:80": false, "10.0.0.1:80": false, "example.org:80": false, "127.0.0.1": false, "127.1:80": false, "": false,
+		"127.0.0.1:8080": true, "127.9.9.9:1": true, "[::1]:8080": true, "localhost:80": true, "LOCALHOST.:80": true,
+		"[::ffff:127.0.0.1]:80": true,
+		":8080":                 false, "0.0.0.0:8080": false, "[::]:80": false, "10.0.0.1:80": false, "example.org:80": false,
+		"127.0.0.1": false,
+		"127.1:80":  false, "": false,
 		"localhost.example.org:80": false,
 	} {
 		if have := transport.Loopback(addr); have != want {
@@ -255,7 +259,8 @@ func TestProblemIsAlwaysJSON(t *testing.T) {
 	for _, body := range []string{"{", `{"type": 1}`, `{"type": "nobody"}`} {
 		w := post(h, body)
 		var p problem.Problem
-		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Status != w.Code || p.Code == "" || p.Type == "" || p.Title == "" || p.Detail == "" {
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Status != w.Code || p.Code == "" || p.Type == "" || p.Title == "" ||
+			p.Detail == "" {
 			t.Errorf("%s: have %d %s", body, w.Code, w.Body)
 		}
 	}

@@ -128,7 +128,8 @@ func TestShardMapIsStreamed(t *testing.T) {
 	for n := 1; n < 3; n++ {
 		maps.move("42", "s2")
 		e, _ := nextEvent(t, lines)
-		if e.id != fmt.Sprintf("x-%d", n) || e.changes.Next != e.id || e.changes.Reset || len(e.changes.Items) != 1 || e.changes.Items[0].Epoch != int64(n+1) {
+		if e.id != fmt.Sprintf("x-%d", n) || e.changes.Next != e.id || e.changes.Reset || len(e.changes.Items) != 1 ||
+			e.changes.Items[0].Epoch != int64(n+1) {
 			t.Errorf("event %d: %+v", n, e)
 		}
 	}
@@ -138,7 +139,8 @@ func TestShardMapIsStreamed(t *testing.T) {
 			t.Errorf("behind %s: have %s, want %s", last, have, want)
 		}
 	}
-	for what, at := range map[string][2]string{"unknown_shard_map": {"/v1/shard-maps/male/watch", ""}, "invalid_parameter": {path, strings.Repeat("x", 600)}} {
+	for what, at := range map[string][2]string{"unknown_shard_map": {"/v1/shard-maps/male/watch", ""},
+		"invalid_parameter": {path, strings.Repeat("x", 600)}} {
 		reply := open(at[0], at[1])
 		var p problem.Problem
 		if err := json.NewDecoder(reply.Body).Decode(&p); err != nil || p.Code != what {

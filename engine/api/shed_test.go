@@ -100,7 +100,8 @@ func TestOverloadIsRefusedBeforeItIsLatency(t *testing.T) {
 		return !strings.Contains(n.text(t, "/metrics"), `procaas_events_shed_total{reason="client_left"} 0`)
 	})
 	n.until(t, "the node tells that it refuses events", func() bool {
-		return strings.Contains(n.text(t, "/readyz"), "some are refused") && strings.Contains(n.text(t, "/metrics"), `procaas_events_shed_total{reason="overload"}`)
+		return strings.Contains(n.text(t, "/readyz"), "some are refused") &&
+			strings.Contains(n.text(t, "/metrics"), `procaas_events_shed_total{reason="overload"}`)
 	})
 	close(stuck)
 	f.waiting.Wait()
@@ -148,7 +149,8 @@ func TestOverloadIsRefusedBeforeItIsLatency(t *testing.T) {
 			t.Errorf("event %s was refused, and has a run that is %s", id, s)
 		}
 	}
-	if _, err := n.SubmitEvent(t.Context(), wire.Event{Type: "new-order-created", Payload: map[string]any{"order-id": "o/last"}}); err != nil {
+	if _, err := n.SubmitEvent(t.Context(),
+		wire.Event{Type: "new-order-created", Payload: map[string]any{"order-id": "o/last"}}); err != nil {
 		t.Errorf("want events accepted again, have %v", err)
 	}
 }

@@ -41,7 +41,8 @@ func TestKeysOfOthersWorkWhileACellIsAway(t *testing.T) {
 		key := fmt.Sprint("key-", i)
 		if here == "" {
 			here = key
-		} else if slot := engine.InboxSlot(key); slot != engine.InboxSlot(here) && slot != engine.InboxSlot("to-"+here) && slot != engine.InboxSlot("to-"+key) {
+		} else if slot := engine.InboxSlot(key); slot != engine.InboxSlot(here) && slot != engine.InboxSlot("to-"+here) &&
+			slot != engine.InboxSlot("to-"+key) {
 			there = key
 		}
 	}
@@ -64,8 +65,10 @@ func TestKeysOfOthersWorkWhileACellIsAway(t *testing.T) {
 	if err := cluster.Halt(enginetest.StopImmediate); err != nil {
 		t.Fatal(err)
 	}
-	event := engine.Submission{Event: model.Event{ID: there + "-1", Source: "test", Type: "step", Key: there, Payload: map[string]any{"n": 1}}}
-	if out, err := e.Submit(ctx, []engine.Submission{event}); err == nil && !errors.Is(out[0].Err, engine.ErrAway) || err != nil && !errors.Is(err, engine.ErrAway) {
+	event := engine.Submission{Event: model.Event{ID: there + "-1", Source: "test", Type: "step", Key: there,
+		Payload: map[string]any{"n": 1}}}
+	if out, err := e.Submit(ctx, []engine.Submission{event}); err == nil && !errors.Is(out[0].Err, engine.ErrAway) || err != nil &&
+		!errors.Is(err, engine.ErrAway) {
 		t.Errorf("want the cell away, have %+v, %v", out, err)
 	}
 	waitFor(t, "the node to tell that the cell is away", func() bool {

@@ -80,7 +80,10 @@ func takeOver(t *testing.T, at, want string) {
 	ctx := t.Context()
 	home, others := enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)}
 	var die atomic.Pointer[func()]
-	dying := openAs(t, home, others, time.Second, func(_ string, store engine.Cell) engine.Cell { return &mortal{Cell: store, at: at, die: &die} })
+	dying := openAs(t, home, others, time.Second, func(_ string, store engine.Cell) engine.Cell {
+		return &mortal{Cell: store, at: at,
+			die: &die}
+	})
 	works := dying
 	in := func(key string, n int) model.Intake {
 		return model.Intake{
@@ -109,7 +112,8 @@ func takeOver(t *testing.T, at, want string) {
 		v, err := other.Inbox(ctx)
 		return err == nil && len(v.Moves) == 1 && v.Moves[0].Ended != nil
 	})
-	if v, err := other.Inbox(ctx); err != nil || len(other.Chart().SlotsOf(want)) != engine.InboxSlots || want == "b" != (v.Moves[0].Error == "") {
+	if v, err := other.Inbox(ctx); err != nil || len(other.Chart().SlotsOf(want)) != engine.InboxSlots ||
+		want == "b" != (v.Moves[0].Error == "") {
 		t.Fatalf("want all slots in cell %s, have %+v, %v", want, v, err)
 	}
 	accept(2)
@@ -292,7 +296,8 @@ func TestMoveGivesUpForLongRuns(t *testing.T) {
 		t.Fatalf("want the move undone for the run, have %+v", done)
 	}
 	c := out[0].Claimed
-	errs, err := s.Commit(ctx, node, []model.Change{{Run: c.ID, Version: c.Version, Status: model.Succeeded, Pipeline: "p", Bundle: "bundle"}})
+	errs, err := s.Commit(ctx, node, []model.Change{{Run: c.ID, Version: c.Version, Status: model.Succeeded, Pipeline: "p",
+		Bundle: "bundle"}})
 	if err != nil || errs[0] != nil {
 		t.Fatalf("commit: %v, %v", errs, err)
 	}
@@ -303,8 +308,12 @@ func TestMoveGivesUpForLongRuns(t *testing.T) {
 		t.Errorf("want the slot in b, have it in %s", owner)
 	}
 	for _, bad := range []cells.Order{
-		{Slots: []int{1}, To: "c"}, {To: "b"}, {Slots: []int{-1}, To: "b"}, {Slots: []int{engine.InboxSlot("k")}, To: "b"},
-		{Slots: []int{1}, To: "b", Wait: time.Hour}, {Slots: cells.All(), To: "b"},
+		{Slots: []int{1}, To: "c"},
+		{To: "b"},
+		{Slots: []int{-1}, To: "b"},
+		{Slots: []int{engine.InboxSlot("k")}, To: "b"},
+		{Slots: []int{1}, To: "b", Wait: time.Hour},
+		{Slots: cells.All(), To: "b"},
 	} {
 		if err := s.MoveNow(ctx, bad); err == nil {
 			t.Errorf("order %v to %s was taken", len(bad.Slots), bad.To)

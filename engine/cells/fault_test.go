@@ -126,13 +126,14 @@ func moved(t *testing.T, s *cells.Store, to string, keys ...string) {
 func TestRunsAreSteeredWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	var s *cells.Store
-	s = openAs(t, enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)}, time.Minute, func(name string, store engine.Cell) engine.Cell {
-		f := &faulty{Cell: store}
-		if name == cells.Home {
-			f.cancel = func(context.Context) { moved(t, s, "b", "k") }
-		}
-		return f
-	})
+	s = openAs(t, enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)}, time.Minute,
+		func(name string, store engine.Cell) engine.Cell {
+			f := &faulty{Cell: store}
+			if name == cells.Home {
+				f.cancel = func(context.Context) { moved(t, s, "b", "k") }
+			}
+			return f
+		})
 	by := engine.Actor{Name: "ann", Reason: "enough"}
 	accept(t, s, order("k", "first"), order("k", "second"))
 	if err := s.Cancel(t.Context(), "second", by); err != nil {
@@ -155,15 +156,16 @@ func TestMoveBringsDeferredRunsBack(t *testing.T) {
 	var s *cells.Store
 	var node int64
 	var last engine.Claimed
-	s = openAs(t, enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)}, time.Minute, func(name string, store engine.Cell) engine.Cell {
-		f := &faulty{Cell: store}
-		if name == cells.Home {
-			f.freeze = func() {
-				commit(t, s, node, last, model.Succeeded, func(c *model.Change) { c.State = "open" })
+	s = openAs(t, enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)}, time.Minute,
+		func(name string, store engine.Cell) engine.Cell {
+			f := &faulty{Cell: store}
+			if name == cells.Home {
+				f.freeze = func() {
+					commit(t, s, node, last, model.Succeeded, func(c *model.Change) { c.State = "open" })
+				}
 			}
-		}
-		return f
-	})
+			return f
+		})
 	node = join(t, s)
 	accept(t, s, order("k", "early"))
 	commit(t, s, node, claim(t, s, node, "early"), model.Waiting, func(c *model.Change) { c.Defer, c.Bundle = true, "" })
@@ -179,7 +181,8 @@ func TestMoveBringsDeferredRunsBack(t *testing.T) {
 func TestOutboxPassesByWhatCannotGo(t *testing.T) {
 	t.Parallel()
 	b := &faulty{}
-	s := openAs(t, enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t), "c": enginetest.MigratedPostgres(t)}, time.Minute,
+	s := openAs(t, enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t),
+		"c": enginetest.MigratedPostgres(t)}, time.Minute,
 		func(name string, store engine.Cell) engine.Cell {
 			if name == "b" {
 				b.Cell = store

@@ -198,7 +198,8 @@ func (s *Store) beatAt(ctx context.Context, p *part, node int64, lease time.Dura
 
 // beatCell renews the lease of a number in a cell, and finds out whether the cell was set back
 // behind what it has answered: then nothing is asked of it any more.
-func (s *Store) beatCell(ctx context.Context, p *part, store engine.Cell, number int64, lease time.Duration, bundle string) (engine.Beat, error) {
+func (s *Store) beatCell(ctx context.Context, p *part, store engine.Cell, number int64, lease time.Duration,
+	bundle string) (engine.Beat, error) {
 	b, err := store.Beat(ctx, number, lease, bundle)
 	if err = p.memberOf(number).Check(number, b, err); errors.Is(err, engine.ErrStoreLost) {
 		p.lose(err)

@@ -357,7 +357,8 @@ func (s *Store) freeze(ctx context.Context, m *Move, l leg) error {
 		case time.Since(began) > l.wait && err != nil:
 			return err
 		case time.Since(began) > l.wait:
-			return fmt.Errorf("%d runs of the slots were still under way after %s; move the slots when there are fewer long calls, or wait longer", left, l.wait)
+			return fmt.Errorf("%d runs of the slots were still under way after %s; move the slots when there are fewer long calls, or wait longer",
+				left, l.wait)
 		}
 		select {
 		case <-ctx.Done():
@@ -511,8 +512,9 @@ func (s *Store) end(ctx context.Context, m *Move, w *mover, why string) error {
 		}
 		delete(c.Moves, m.ID)
 		c.Done = append(c.Done, Done{
-			ID: m.ID, From: m.From, To: m.To, Slots: m.all(), Over: over, By: m.By, Reason: m.Reason, Begun: m.Begun, Ended: m.Until.Add(-s.takeOver),
-			Rows: w.rows.Load(), Frozen: float64(w.frozen.Load()) / 1e6, Error: text,
+			ID: m.ID, From: m.From, To: m.To, Slots: m.all(), Over: over, By: m.By, Reason: m.Reason, Begun: m.Begun,
+			Ended: m.Until.Add(-s.takeOver),
+			Rows:  w.rows.Load(), Frozen: float64(w.frozen.Load()) / 1e6, Error: text,
 		})
 		c.Done = c.Done[max(0, len(c.Done)-doneKept):]
 		if why == "" {

@@ -57,7 +57,8 @@ func (l *ledger) handle(_ context.Context, c *engine.Call, value any) (model.Res
 	}
 	l.steps[key] = append(l.steps[key], n)
 	return model.Result{Response: n + 1, Emit: []model.Event{{
-		ID: fmt.Sprintf("%s-%d", key, n), Source: "ledger", Type: "told", Key: "to-" + key, Time: time.Now().UTC(), Payload: map[string]any{"n": n},
+		ID: fmt.Sprintf("%s-%d", key, n), Source: "ledger", Type: "told", Key: "to-" + key, Time: time.Now().UTC(),
+		Payload: map[string]any{"n": n},
 	}}}, nil
 }
 
@@ -97,7 +98,8 @@ func nodes(t *testing.T, l *ledger, stores ...engine.Store) []*engine.Engine {
 	t.Cleanup(func() { cancel(); running.Wait() })
 	var all []*engine.Engine
 	for i, store := range stores {
-		e, err := engine.New(engine.Options{Store: store, Types: []engine.HandlerType{counted}, Bundle: b, Name: fmt.Sprint("node-", i), Lease: time.Minute})
+		e, err := engine.New(engine.Options{Store: store, Types: []engine.HandlerType{counted}, Bundle: b, Name: fmt.Sprint("node-", i),
+			Lease: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +116,8 @@ func nodes(t *testing.T, l *ledger, stores ...engine.Store) []*engine.Engine {
 // submit sends the events of a key in order, each until it is accepted.
 func submit(ctx context.Context, t *testing.T, e *engine.Engine, key string, events int) {
 	for n := range events {
-		s := engine.Submission{Event: model.Event{ID: fmt.Sprintf("%s-%d", key, n), Source: "test", Type: "step", Key: key, Payload: map[string]any{"n": n}}}
+		s := engine.Submission{Event: model.Event{ID: fmt.Sprintf("%s-%d", key, n), Source: "test", Type: "step", Key: key,
+			Payload: map[string]any{"n": n}}}
 		for {
 			out, err := e.Submit(ctx, []engine.Submission{s})
 			if err == nil && out[0].Err == nil {
@@ -169,7 +172,8 @@ func TestMoveUnderSubmitters(t *testing.T) {
 		s := []*cells.Store{first, second}[i%2]
 		var slots []int
 		waitFor(t, "the map of the move before", func() bool { slots = s.Chart().SlotsOf(m.from); return len(slots) == engine.InboxSlots })
-		if err := s.MoveNow(ctx, cells.Order{Slots: slots[:len(slots)/m.share], To: m.to, Wait: time.Minute, By: engine.Actor{Name: "test"}}); err != nil {
+		if err := s.MoveNow(ctx, cells.Order{Slots: slots[:len(slots)/m.share], To: m.to, Wait: time.Minute,
+			By: engine.Actor{Name: "test"}}); err != nil {
 			t.Fatal(err)
 		}
 		if done := s.Chart().Done; len(done) != i+1 || done[i].Error != "" {
@@ -191,7 +195,8 @@ func TestMoveUnderSubmitters(t *testing.T) {
 	l.check(t, keys, events)
 	// What was accepted before the moves is known after them.
 	for _, key := range keys {
-		out, err := engines[0].Submit(ctx, []engine.Submission{{Event: model.Event{ID: key + "-0", Source: "test", Type: "step", Key: key, Payload: map[string]any{"n": 0}}}})
+		out, err := engines[0].Submit(ctx,
+			[]engine.Submission{{Event: model.Event{ID: key + "-0", Source: "test", Type: "step", Key: key, Payload: map[string]any{"n": 0}}}})
 		if err != nil || out[0].Err != nil || !out[0].Receipt.Duplicate {
 			t.Errorf("key %s: want a repetition known, have %+v, %v", key, out, err)
 		}

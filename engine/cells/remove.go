@@ -60,7 +60,8 @@ func (s *Store) RemoveCell(ctx context.Context, name string, forget bool, by eng
 		delete(c.Cells, name)
 		// It builds on the map that was checked: a move to the cell that began since then
 		// has written another one.
-		err = s.writeMap(ctx, c, 0, []engine.Audited{{Kind: engine.AuditInbox, Name: name, By: by, Before: before, After: engine.AuditRemoved()}})
+		err = s.writeMap(ctx, c, 0, []engine.Audited{{Kind: engine.AuditInbox, Name: name, By: by, Before: before,
+			After: engine.AuditRemoved()}})
 		if errors.Is(err, engine.ErrConflict) {
 			continue
 		}
@@ -95,7 +96,8 @@ func (s *Store) checkRemoval(ctx context.Context, c *Chart, name string, forget 
 	if err = p.heed(ctx, err); errors.Is(err, engine.ErrAway) && forget {
 		return nil // it has no slots, so that all that it can have is over
 	} else if errors.Is(err, engine.ErrAway) {
-		return orderf("cell %s cannot be reached, so that nobody can tell what it has left: try again when it can be, or say that this is to be forgotten (--forget): %v", name, err)
+		return orderf("cell %s cannot be reached, so that nobody can tell what it has left: try again when it can be, or say that this is to "+
+			"be forgotten (--forget): %v", name, err)
 	}
 	return err
 }
@@ -114,12 +116,14 @@ func checkEmpty(ctx context.Context, name string, store engine.Cell, forget bool
 		return err
 	}
 	if l.Outbox > 0 {
-		return orderf("cell %s has %d events for other cells, the first for %s: wait until they have gone", name, l.Outbox, l.Oldest.Truncate(1e9))
+		return orderf("cell %s has %d events for other cells, the first for %s: wait until they have gone", name, l.Outbox,
+			l.Oldest.Truncate(1e9))
 	}
 	for _, f := range []struct {
 		live bool
 		what string
-	}{{true, "that have not ended for good: retry or cancel them"}, {false, "that have ended, and that nobody could read any more: wait until they are trimmed, or say that they are to be forgotten (--forget)"}} {
+	}{{true, "that have not ended for good: retry or cancel them"}, {false, "that have ended, and that nobody could read any more: wait " +
+		"until they are trimmed, or say that they are to be forgotten (--forget)"}} {
 		if !f.live && forget {
 			continue
 		}

@@ -40,7 +40,8 @@ func TestCellIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("b", true, "no cell")
-	if records, err := s.Audit(ctx, engine.AuditFilter{Limit: 1}); err != nil || len(records) != 1 || records[0].Name != "b" || records[0].By != by {
+	if records, err := s.Audit(ctx, engine.AuditFilter{Limit: 1}); err != nil || len(records) != 1 || records[0].Name != "b" ||
+		records[0].By != by {
 		t.Errorf("want the removal audited, have %+v, %v", records, err)
 	}
 	for _, store := range []*cells.Store{s, other} {

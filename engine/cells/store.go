@@ -223,7 +223,8 @@ func (s *Store) writeMap(ctx context.Context, c *Chart, node int64, audits []eng
 	if err != nil {
 		return err
 	}
-	versions, err := s.home.WriteDocuments(ctx, node, []engine.DocumentWrite{{Kind: mapKind, Name: mapName, Version: c.Version, Value: text}}, audits)
+	versions, err := s.home.WriteDocuments(ctx, node,
+		[]engine.DocumentWrite{{Kind: mapKind, Name: mapName, Version: c.Version, Value: text}}, audits)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,8 @@ func open(t testing.TB, home string, others map[string]string) *cells.Store {
 
 // openAs does so too, with the time after which moves are taken over, and a function that
 // may stand before each cell.
-func openAs(t testing.TB, home string, others map[string]string, takeOver time.Duration, before func(name string, store engine.Cell) engine.Cell) *cells.Store {
+func openAs(t testing.TB, home string, others map[string]string, takeOver time.Duration,
+	before func(name string, store engine.Cell) engine.Cell) *cells.Store {
 	t.Helper()
 	wrap := func(name, dsn string) func(context.Context) (engine.Cell, error) {
 		return func(ctx context.Context) (engine.Cell, error) {
@@ -94,7 +95,8 @@ func TestEachCellHasAChainOfItsAudit(t *testing.T) {
 	if _, err := s.SetConfig(t.Context(), "A", []byte("1"), -1, by); err != nil {
 		t.Fatal(err)
 	}
-	done, err := s.Accept(t.Context(), 0, []model.Intake{{ID: "run", Event: model.Event{ID: "e", Type: "t", Source: "s", Time: time.Now()}, Flow: "f", Key: "k"}})
+	done, err := s.Accept(t.Context(), 0, []model.Intake{{ID: "run", Event: model.Event{ID: "e", Type: "t", Source: "s", Time: time.Now()},
+		Flow: "f", Key: "k"}})
 	if err != nil || done[0].Err != nil {
 		t.Fatal(done, err)
 	}

@@ -87,7 +87,8 @@ func (s *Store) MoveSlots(ctx context.Context, o engine.InboxOrder, by engine.Ac
 		}
 		from, err := s.checkOrder(c, order)
 		now, again := s.now(ctx)
-		return engine.InboxMove{From: from, To: o.To, Slots: len(o.Slots), Step: "planned", By: by.Name, Reason: by.Reason, Begun: now}, cmp.Or(err, again)
+		return engine.InboxMove{From: from, To: o.To, Slots: len(o.Slots), Step: "planned", By: by.Name, Reason: by.Reason, Begun: now},
+			cmp.Or(err, again)
 	}
 	m, err := s.enter(ctx, order)
 	if err != nil {

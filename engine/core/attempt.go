@@ -171,7 +171,8 @@ func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 		rec.tryBegins(model.Stamp(live.Now))
 	}
 	return Attempt{
-		Step: u.Step, Item: u.item, within: r.within, Type: u.Type, Attempt: rec.attempts, Body: model.CopyData(rec.body), Timeout: u.Handler.Timeout,
+		Step: u.Step, Item: u.item, within: r.within, Type: u.Type, Attempt: rec.attempts, Body: model.CopyData(rec.body),
+		Timeout:        u.Handler.Timeout,
 		IdempotencyKey: idempotencyKey(r.start.identity(), r.keyed(u.Path), u.item),
 	}, true
 }

@@ -81,7 +81,8 @@ func (r *Run) toUndo() *planner.Step {
 	var last *planner.Step
 	for i, s := range r.plan.Steps {
 		rec := &r.records[i]
-		if s.Undo == nil || rec.outcome != model.OutcomeSucceeded || strings.HasPrefix(rec.reason, goneOn) || rec.undo != nil && rec.undo.decided() {
+		if s.Undo == nil || rec.outcome != model.OutcomeSucceeded || strings.HasPrefix(rec.reason, goneOn) || rec.undo != nil &&
+			rec.undo.decided() {
 			continue
 		}
 		// Several have no place when they came to have a compensation after they had

@@ -296,7 +296,8 @@ func (r *Run) itemSucceeded(u unit, live Live) {
 		rec.status = 0
 	}
 	if total := r.records[u.Position].each.kept(); total > int(r.plan.Pipeline.MaxState) {
-		r.itemFailed(u, model.Permanent(fmt.Errorf("responses of %d bytes have to be kept, and max-state is %d", total, r.plan.Pipeline.MaxState)), live)
+		r.itemFailed(u, model.Permanent(fmt.Errorf("responses of %d bytes have to be kept, and max-state is %d", total,
+			r.plan.Pipeline.MaxState)), live)
 		return
 	}
 	r.decideItem(u)

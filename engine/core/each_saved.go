@@ -32,7 +32,8 @@ func (e *iteration) save() *checkpoint.Each {
 
 // isPlain tells whether there is no more to say of an item than that it is done.
 func (r *record) isPlain() bool {
-	return r.outcome == model.OutcomeSucceeded && r.attempts == 1 && r.failures == 0 && r.raw == nil && r.status == 0 && r.delay == 0 && r.asked == 0 && r.trail == nil
+	return r.outcome == model.OutcomeSucceeded && r.attempts == 1 && r.failures == 0 && r.raw == nil && r.status == 0 && r.delay == 0 &&
+		r.asked == 0 && r.trail == nil
 }
 
 // restoreEach takes over what was saved of the items.

@@ -223,7 +223,8 @@ func (f *fitting) reader(path datum.Path) *planner.Step {
 		switch {
 		case s.Stage >= f.run.stage && f.goesOn(s) && slices.ContainsFunc(s.Reads, reads):
 			return s
-		case s.Undo != nil && (rec.outcome == model.OutcomeSucceeded || !rec.decided()) && slices.ContainsFunc(s.Handler.CompensateReads(), reads):
+		case s.Undo != nil && (rec.outcome == model.OutcomeSucceeded || !rec.decided()) && slices.ContainsFunc(s.Handler.CompensateReads(),
+			reads):
 			return s.Undo
 		}
 	}

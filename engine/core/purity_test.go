@@ -17,10 +17,12 @@ func TestCoreIsPure(t *testing.T) {
 	allowed := []string{
 		"bytes", "cmp", "crypto/sha256", "encoding/hex", "encoding/json", "errors", "fmt", "hash/fnv", "iter", "maps", "math",
 		"math/rand/v2", "net/url", "regexp", "slices", "strconv", "strings", "time", "unicode", "unicode/utf8",
-		"procaas/dsl", "procaas/dsl/datum", "procaas/dsl/diag", "procaas/dsl/expr", "procaas/engine/model", "procaas/engine/planner", "procaas/engine/checkpoint",
+		"procaas/dsl", "procaas/dsl/datum", "procaas/dsl/diag", "procaas/dsl/expr", "procaas/engine/model", "procaas/engine/planner",
+		"procaas/engine/checkpoint",
 	}
 	var names []string
-	for _, pattern := range []string{"*.go", "../model/*.go", "../planner/*.go", "../checkpoint/*.go", "../fallback.go", "../fallback_[cs]*.go", "../gradient.go"} {
+	for _, pattern := range []string{"*.go", "../model/*.go", "../planner/*.go", "../checkpoint/*.go", "../fallback.go",
+		"../fallback_[cs]*.go", "../gradient.go"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: no such files: %v", pattern, err)
@@ -46,7 +48,8 @@ func TestCoreIsPure(t *testing.T) {
 			case *ast.GoStmt:
 				t.Errorf("%s: starts a goroutine", files.Position(n.Pos()))
 			case *ast.SelectorExpr:
-				if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "NewTimer"}, n.Sel.Name) {
+				if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" &&
+					slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "NewTimer"}, n.Sel.Name) {
 					t.Errorf("%s: reads the clock", files.Position(n.Pos()))
 				}
 			}

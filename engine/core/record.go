@@ -91,7 +91,8 @@ func (r *record) save(path string) checkpoint.Record {
 		Call: call, Trail: trail,
 		Path: path, Outcome: r.outcome, Attempts: r.attempts, Failures: r.failures, Unknown: r.unknown, Asked: r.asked,
 		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay, Held: r.held,
-		Error: r.err, Class: r.class, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted, Heard: int(r.heard), Each: r.each.save(), Saw: r.saw, Done: r.done,
+		Error: r.err, Class: r.class, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted, Heard: int(r.heard),
+		Each: r.each.save(), Saw: r.saw, Done: r.done,
 		Was: r.was, Wide: r.wide, Tries: r.tries,
 	}
 }
@@ -111,7 +112,8 @@ func (r *record) restore(saved checkpoint.Record) error {
 		outcome: saved.Outcome, attempts: saved.Attempts, failures: saved.Failures, delay: saved.Delay,
 		unknown: saved.Unknown, asked: saved.Asked, held: saved.Held,
 		started: saved.Started, finished: saved.Finished, due: saved.Due,
-		err: saved.Error, class: saved.Class, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted, heard: int64(saved.Heard), saw: saved.Saw, trail: saved.Trail, done: saved.Done,
+		err: saved.Error, class: saved.Class, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted,
+		heard: int64(saved.Heard), saw: saved.Saw, trail: saved.Trail, done: saved.Done,
 		was: saved.Was, wide: saved.Wide, tries: saved.Tries,
 	}
 	if err := r.check(); err != nil {

@@ -26,7 +26,8 @@ func (r *Run) Checkpoint() []byte {
 func (r *Run) snapshot(records []checkpoint.Record) *checkpoint.Run {
 	c := &checkpoint.Run{
 		Format: checkpoint.Format, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation, State: r.start.State,
-		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason, Stopping: r.stopping, MakesUp: r.makesUp, Undoing: r.undoing,
+		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason, Stopping: r.stopping,
+		MakesUp: r.makesUp, Undoing: r.undoing,
 		Inputs: r.rawInputs, Shared: r.raw, Handlers: records,
 	}
 	if r.status.Ended() {
@@ -101,7 +102,8 @@ func (r *Run) restore(c checkpoint.Run) error {
 		return fmt.Errorf("its checkpoint is of pipeline %s, not of %s", c.Pipeline, r.plan.Pipeline.ID)
 	}
 	if c.Stage < 0 || c.Stage > len(r.plan.Stages) {
-		return fmt.Errorf("it is in stage %d, but pipeline %s has only %d: the definition has changed", c.Stage+1, c.Pipeline, len(r.plan.Stages))
+		return fmt.Errorf("it is in stage %d, but pipeline %s has only %d: the definition has changed", c.Stage+1, c.Pipeline,
+			len(r.plan.Stages))
 	}
 	r.began, r.stage = c.Began, c.Stage
 	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Failure, c.Class, c.Reason

@@ -29,7 +29,8 @@ func (r *Run) ask(u unit, live Live) (Attempt, bool) {
 	r.Extent.flying++
 	r.dirty = true
 	return Attempt{
-		Step: u.Step, Item: u.item, within: r.within, Type: u.Verify, Verify: true, Attempt: rec.attempts, Body: model.CopyData(body), Timeout: u.Handler.Timeout,
+		Step: u.Step, Item: u.item, within: r.within, Type: u.Verify, Verify: true, Attempt: rec.attempts, Body: model.CopyData(body),
+		Timeout:        u.Handler.Timeout,
 		IdempotencyKey: model.Digest(r.start.identity(), r.within+u.ref(), "verify", strconv.Itoa(rec.attempts)),
 	}, true
 }

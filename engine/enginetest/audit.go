@@ -26,8 +26,10 @@ func SpoilAudit(t *testing.T, open func(t *testing.T) (engine.Store, func(statem
 			"delete from audit where revision = 3",
 			"insert into audit (revision, " + columns + ") select 3, " + columns + " from audit where revision = 2",
 		}, 3},
-		{"put in at the end", []string{"insert into audit (revision, " + columns + ") select 6, " + columns + " from audit where revision = 5"}, 6},
-		{"without a hash", []string{strings.ReplaceAll("insert into audit (revision, #) select 6, # from audit where revision = 5", "#", strings.TrimSuffix(columns, ", hash"))}, 6},
+		{"put in at the end", []string{"insert into audit (revision, " + columns + ") select 6, " + columns + " from audit where revision = 5"},
+			6},
+		{"without a hash", []string{strings.ReplaceAll("insert into audit (revision, #) select 6, # from audit where revision = 5", "#",
+			strings.TrimSuffix(columns, ", hash"))}, 6},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()

@@ -66,27 +66,30 @@ func awaitWithin(t *testing.T, store engine.Store, crashAt int, after bool) int 
 	var calls enginetest.Recorder
 	var tr trial
 	runs := map[int]string{} // of the events, by sum
-	types := []engine.HandlerType{enginetest.Scripted("step", calls.Record(func(ctx context.Context, c *engine.Call, value any) (model.Result, error) {
-		if c.Path == "sure/v/look" {
-			var events []engine.Submission
-			for sum, by := range map[int]string{5: "user-1", 7: "user-2"} {
-				payload := map[string]any{"id": what, "sum": sum, "by": by}
-				events = append(events, engine.Submission{Event: model.Event{Type: "approved", ID: what + by, Source: t.Name(), Payload: payload, Time: c.Event.Time}})
-			}
-			done, err := tr.engine.Engine().Submit(ctx, events)
-			if err != nil {
-				return model.Result{}, err
-			}
-			for i, d := range done {
-				if d.Err != nil {
-					return model.Result{}, d.Err
+	types := []engine.HandlerType{enginetest.Scripted("step",
+		calls.Record(func(ctx context.Context, c *engine.Call, value any) (model.Result, error) {
+			if c.Path == "sure/v/look" {
+				var events []engine.Submission
+				for sum, by := range map[int]string{5: "user-1", 7: "user-2"} {
+					payload := map[string]any{"id": what, "sum": sum, "by": by}
+					events = append(events, engine.Submission{Event: model.Event{Type: "approved", ID: what + by, Source: t.Name(), Payload: payload,
+						Time: c.Event.Time}})
 				}
-				runs[events[i].Event.Payload.(map[string]any)["sum"].(int)] = d.Receipt.Run
+				done, err := tr.engine.Engine().Submit(ctx, events)
+				if err != nil {
+					return model.Result{}, err
+				}
+				for i, d := range done {
+					if d.Err != nil {
+						return model.Result{}, d.Err
+					}
+					runs[events[i].Event.Payload.(map[string]any)["sum"].(int)] = d.Receipt.Run
+				}
 			}
-		}
-		return model.Result{Response: value}, nil
-	}))}
-	tr = startTrial(t, trial{store: store, types: types, flow: awaitFlow, what: what, payload: map[string]any{"id": what}, crashAt: crashAt, after: after})
+			return model.Result{Response: value}, nil
+		}))}
+	tr = startTrial(t, trial{store: store, types: types, flow: awaitFlow, what: what, payload: map[string]any{"id": what}, crashAt: crashAt,
+		after: after})
 	tr.drain(t)
 	for run, want := range map[string]model.Status{tr.run: model.Succeeded, runs[7]: model.Succeeded, runs[5]: model.Ignored} {
 		if v, err := tr.engine.Engine().RunByID(t.Context(), run); err != nil || v.Status != want {

@@ -25,8 +25,25 @@ func Conformance(t *testing.T, open func(t *testing.T) engine.Store, only ...str
 		name  string
 		cases []storeCase
 	}{
-		{"Inbox", inboxCases}, {"Order", orderCases}, {"Ledger", ledgerCases}, {"Nodes", nodeCases}, {"Losses", lossCases},
-		{"Runs", runCases}, {"LeftOut", leftOutCases}, {"Filters", filterCases}, {"Settings", settingCases}, {"Controls", controlCases}, {"Access", accessCases}, {"Bundles", bundleCases}, {"Moves", moveCases}, {"Undo", undoCases}, {"Awaits", awaitCases}, {"Fallback", fallbackCases}, {"Documents", documentCases}, {"Thin", thinCases}, {"Race", raceCases},
+		{"Inbox", inboxCases},
+		{"Order", orderCases},
+		{"Ledger", ledgerCases},
+		{"Nodes", nodeCases},
+		{"Losses", lossCases},
+		{"Runs", runCases},
+		{"LeftOut", leftOutCases},
+		{"Filters", filterCases},
+		{"Settings", settingCases},
+		{"Controls", controlCases},
+		{"Access", accessCases},
+		{"Bundles", bundleCases},
+		{"Moves", moveCases},
+		{"Undo", undoCases},
+		{"Awaits", awaitCases},
+		{"Fallback", fallbackCases},
+		{"Documents", documentCases},
+		{"Thin", thinCases},
+		{"Race", raceCases},
 	}
 	checks := func(name string) bool { return len(only) == 0 || slices.Contains(only, name) }
 	for _, g := range groups {

@@ -100,7 +100,8 @@ var accessCases = []storeCase{
 		})
 		last := p.audits(0, 1)[0]
 		trimmed := p.chain()
-		p.equal("chain", trimmed, engine.AuditChain{Records: 1, Trimmed: last.Revision - 1, Last: last.Revision, Head: hex.EncodeToString(last.Hash), Holds: []string{}})
+		p.equal("chain", trimmed, engine.AuditChain{Records: 1, Trimmed: last.Revision - 1, Last: last.Revision,
+			Head: hex.EncodeToString(last.Hash), Holds: []string{}})
 		p.control("p", `{"a": 9}`)
 		c := p.chain(hex.EncodeToString(first.Hash), trimmed.Head)
 		p.equal("later", []any{c.Records, c.Holds}, []any{2, []string{trimmed.Head}})
@@ -191,7 +192,8 @@ var accessCases = []storeCase{
 			{"before", engine.AuditFilter{Before: other}, []int64{handler, pipeline, config}},
 			{"since", engine.AuditFilter{Since: start}, []int64{token, other, handler, pipeline, config}},
 			{"until", engine.AuditFilter{Until: start}, []int64{}},
-			{"all together", engine.AuditFilter{Kind: engine.AuditControl, Name: "p", By: "ann", Since: start, Before: token}, []int64{handler, pipeline}},
+			{"all together", engine.AuditFilter{Kind: engine.AuditControl, Name: "p", By: "ann", Since: start, Before: token},
+				[]int64{handler, pipeline}},
 		} {
 			p.equal(c.what, p.chosen(c.f), c.want)
 		}

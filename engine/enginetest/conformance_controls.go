@@ -49,8 +49,9 @@ var controlCases = []storeCase{
 		p.must(err)
 		p.equal("revision", []int64{revision, p.beat(node).Revision}, []int64{second, second})
 		p.equal("controls", controls, map[string]engine.Setting{
-			"p":     {Value: []byte(`{"a": 1}`), Revision: first, Changed: controls["p"].Changed, By: engine.Actor{Name: "ann", Reason: "why"}},
-			"p/s/h": {Value: []byte(`{"b": 2}`), Revision: second, Changed: controls["p/s/h"].Changed, By: engine.Actor{Name: "ann", Reason: "why"}},
+			"p": {Value: []byte(`{"a": 1}`), Revision: first, Changed: controls["p"].Changed, By: engine.Actor{Name: "ann", Reason: "why"}},
+			"p/s/h": {Value: []byte(`{"b": 2}`), Revision: second, Changed: controls["p/s/h"].Changed,
+				By: engine.Actor{Name: "ann", Reason: "why"}},
 		})
 		configs, _, err := p.Configs(p.Context())
 		p.must(err)

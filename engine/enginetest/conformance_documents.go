@@ -37,10 +37,13 @@ var documentCases = []storeCase{
 		node := p.join()
 		p.equal("first", p.write(node, engine.DocumentWrite{Kind: "levers", Name: "a", Value: []byte(`{"n": 1}`)}), int64(1))
 		p.equal("second", p.write(0, engine.DocumentWrite{Kind: "levers", Name: "a", Version: 1, Value: []byte(`{"n": 2}`)}), int64(2))
-		p.equal("any", p.write(node, engine.DocumentWrite{Kind: "levers", Name: "a", Version: engine.AnyVersion, Value: []byte(`{"n": 3}`)}), int64(3))
-		p.equal("any, of none", p.write(0, engine.DocumentWrite{Kind: "moves", Name: "a", Version: engine.AnyVersion, Value: []byte("1")}), int64(1))
+		p.equal("any", p.write(node, engine.DocumentWrite{Kind: "levers", Name: "a", Version: engine.AnyVersion, Value: []byte(`{"n": 3}`)}),
+			int64(3))
+		p.equal("any, of none", p.write(0, engine.DocumentWrite{Kind: "moves", Name: "a", Version: engine.AnyVersion, Value: []byte("1")}),
+			int64(1))
 		for _, version := range []int64{0, 1, 2, 4} {
-			_, err = p.WriteDocuments(p.Context(), 0, []engine.DocumentWrite{{Kind: "levers", Name: "a", Version: version, Value: []byte("0")}}, nil)
+			_, err = p.WriteDocuments(p.Context(), 0, []engine.DocumentWrite{{Kind: "levers", Name: "a", Version: version, Value: []byte("0")}},
+				nil)
 			p.wantErr(fmt.Sprintf("version %d, where there is 3", version), err, engine.ErrConflict)
 		}
 		_, err = p.WriteDocuments(p.Context(), 0, []engine.DocumentWrite{{Kind: "levers", Name: "b", Version: 1, Value: []byte("0")}}, nil)
@@ -57,7 +60,8 @@ var documentCases = []storeCase{
 			p.write(0, engine.DocumentWrite{Kind: "moves", Name: name, Value: []byte("1")})
 		}
 		p.write(0, engine.DocumentWrite{Kind: "other", Name: "b/1", Value: []byte("1")})
-		for prefix, want := range map[string][]string{"b/": {"b/1", "b/2"}, "": {"B/1", "a/1", "b", "b%", "b/1", "b/2", "b_1"}, "b_": {"b_1"}, "c": nil} {
+		for prefix, want := range map[string][]string{"b/": {"b/1", "b/2"}, "": {"B/1", "a/1", "b", "b%", "b/1", "b/2", "b_1"}, "b_": {"b_1"},
+			"c": nil} {
 			found, err := p.Documents(p.Context(), "moves", prefix)
 			p.must(err)
 			var names []string
@@ -68,7 +72,8 @@ var documentCases = []storeCase{
 		}
 	}},
 	{"documents are written all or none, with their audit", func(p *probe) {
-		record := engine.Audited{Kind: engine.AuditConfig, Name: "cluster", By: engine.Actor{Name: "ann", Reason: "why"}, After: []byte(`{"to": 1}`)}
+		record := engine.Audited{Kind: engine.AuditConfig, Name: "cluster", By: engine.Actor{Name: "ann", Reason: "why"},
+			After: []byte(`{"to": 1}`)}
 		two := []engine.DocumentWrite{{Kind: "a", Name: "x", Value: []byte("1")}, {Kind: "a", Name: "y", Version: 7, Value: []byte("1")}}
 		_, err := p.WriteDocuments(p.Context(), 0, two, []engine.Audited{record})
 		p.wantErr("one of two", err, engine.ErrConflict)
@@ -86,7 +91,8 @@ var documentCases = []storeCase{
 	{"a node that was taken over writes no documents", func(p *probe) {
 		node := p.join()
 		p.must(p.Leave(p.Context(), node, nil))
-		_, err := p.WriteDocuments(p.Context(), node, []engine.DocumentWrite{{Kind: "a", Name: "x", Version: engine.AnyVersion, Value: []byte("1")}}, nil)
+		_, err := p.WriteDocuments(p.Context(), node,
+			[]engine.DocumentWrite{{Kind: "a", Name: "x", Version: engine.AnyVersion, Value: []byte("1")}}, nil)
 		p.wantErr("a node that is gone", err, engine.ErrFenced)
 		_, err = p.Document(p.Context(), "a", "x")
 		p.wantErr("what it wrote", err, engine.ErrNotFound)

@@ -76,11 +76,14 @@ var fallbackCases = []storeCase{
 		if d.Decider != 0 || !d.Decided.IsZero() || d.Now.IsZero() {
 			p.Fatalf("want no decider, have %+v", d)
 		}
-		out := engine.Audited{Kind: engine.AuditFallback, Name: "p/s/h", By: engine.Actor{Name: "engine", Reason: "it fails"}, After: []byte(`{"state":"out"}`)}
+		out := engine.Audited{Kind: engine.AuditFallback, Name: "p/s/h", By: engine.Actor{Name: "engine", Reason: "it fails"},
+			After: []byte(`{"state":"out"}`)}
 		back := out
 		back.Before, back.After = out.After, []byte("null")
-		p.must(p.Conclude(p.Context(), engine.Conclusion{Turn: d.Turn, Node: node, Taken: d.Reported, State: []byte(`{"a":1}`), Audits: []engine.Audited{out, back}}))
-		err := p.Conclude(p.Context(), engine.Conclusion{Turn: d.Turn, Node: node, Taken: d.Reported, State: []byte(`{"a":2}`), Audits: []engine.Audited{out}})
+		p.must(p.Conclude(p.Context(), engine.Conclusion{Turn: d.Turn, Node: node, Taken: d.Reported, State: []byte(`{"a":1}`),
+			Audits: []engine.Audited{out, back}}))
+		err := p.Conclude(p.Context(), engine.Conclusion{Turn: d.Turn, Node: node, Taken: d.Reported, State: []byte(`{"a":2}`),
+			Audits: []engine.Audited{out}})
 		p.wantErr("a decision on what is not there any more", err, engine.ErrConflict)
 
 		state, now := p.outages()

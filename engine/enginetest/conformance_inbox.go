@@ -306,8 +306,10 @@ var inboxCases = []storeCase{
 			return d.Aside
 		}
 		rest := []engine.AsideRuns{
-			{Pipeline: "p", Place: engine.AsideAwaits, Runs: 1}, {Pipeline: "p", Place: engine.AsideBlocking, Runs: 1},
-			{Pipeline: "p", Place: engine.AsideFailed, Runs: 1}, {Pipeline: "p", Place: engine.AsideOperator, Runs: 1},
+			{Pipeline: "p", Place: engine.AsideAwaits, Runs: 1},
+			{Pipeline: "p", Place: engine.AsideBlocking, Runs: 1},
+			{Pipeline: "p", Place: engine.AsideFailed, Runs: 1},
+			{Pipeline: "p", Place: engine.AsideOperator, Runs: 1},
 		}
 		last := []engine.AsideRuns{
 			{Pipeline: "p", Place: engine.AsideState, Runs: 1}, {Pipeline: "q", Place: engine.AsideParked, Cause: "q hold", Runs: 1},

@@ -46,7 +46,8 @@ var moveCases = []storeCase{
 			p.equal("version", have.Version, int64(1))
 			a := p.audits(0, 1)[0]
 			p.equal("audited", []string{a.Kind, a.Name, a.By.Name, a.By.Reason}, []string{engine.AuditRun, ids[i], "bob", "fixed"})
-			p.equal("audited bundles", []bool{strings.Contains(string(a.Before), `"bundle":"bundle"`), strings.Contains(string(a.After), `"bundle":"other"`)},
+			p.equal("audited bundles", []bool{strings.Contains(string(a.Before), `"bundle":"bundle"`),
+				strings.Contains(string(a.After), `"bundle":"other"`)},
 				[]bool{true, true})
 			if a.Revision <= last {
 				p.Fatalf("audit of run %s: want a revision above %d, have %d", id, last, a.Revision)

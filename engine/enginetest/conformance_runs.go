@@ -63,7 +63,8 @@ var runCases = []storeCase{
 		for f := (engine.RunFilter{Limit: 4, Brief: true, Bytes: 20_000}); ; {
 			runs, next, err := p.List(p.Context(), f)
 			p.must(err)
-			if len(runs) == 0 || len(runs) > 4 || len(runs) > 1 && slices.ContainsFunc(runs, func(r engine.RunRecord) bool { return r.ID == want[0] || r.ID == want[5] }) {
+			if len(runs) == 0 || len(runs) > 4 || len(runs) > 1 &&
+				slices.ContainsFunc(runs, func(r engine.RunRecord) bool { return r.ID == want[0] || r.ID == want[5] }) {
 				p.Errorf("have a page of %d runs after %v, want a large one to be alone", len(runs), have)
 			}
 			for _, r := range runs {
@@ -90,7 +91,8 @@ var runCases = []storeCase{
 		node := p.join()
 		byStatus := map[model.Status][]string{}
 		var rides []string
-		for _, s := range []model.Status{model.Succeeded, model.Cancelled, model.Ignored, model.Failed, model.Parked, model.Running, model.Waiting} {
+		for _, s := range []model.Status{model.Succeeded, model.Cancelled, model.Ignored, model.Failed, model.Parked, model.Running,
+			model.Waiting} {
 			for range 3 {
 				in := p.event("k-" + string(s))
 				in.Block, in.Flow, in.Pipeline = false, "rides", "ride-"+string(s)

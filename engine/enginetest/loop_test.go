@@ -67,17 +67,19 @@ func throughLoop(t *testing.T, store engine.Store, crashAt int, after bool) int 
 	t.Helper()
 	what := fmt.Sprintf("crash at checkpoint %d, after it: %t", crashAt, after)
 	var calls enginetest.Recorder
-	types := []engine.HandlerType{enginetest.Scripted("step", calls.Record(func(_ context.Context, c *engine.Call, body any) (model.Result, error) {
-		n, _ := body.(int)
-		switch {
-		case strings.HasSuffix(c.Path, "/b") && n == 5:
-			return model.Result{}, model.Permanent(errors.New("there is no five"))
-		case strings.HasSuffix(c.Path, "/c") && n > 20:
-			return model.Result{}, errors.New("too much")
-		}
-		return model.Result{Response: n}, nil
-	}))}
-	tr := startTrial(t, trial{store: store, types: types, flow: loopFlow, what: what, payload: []any{1, 2, 3}, crashAt: crashAt, after: after})
+	types := []engine.HandlerType{enginetest.Scripted("step",
+		calls.Record(func(_ context.Context, c *engine.Call, body any) (model.Result, error) {
+			n, _ := body.(int)
+			switch {
+			case strings.HasSuffix(c.Path, "/b") && n == 5:
+				return model.Result{}, model.Permanent(errors.New("there is no five"))
+			case strings.HasSuffix(c.Path, "/c") && n > 20:
+				return model.Result{}, errors.New("too much")
+			}
+			return model.Result{Response: n}, nil
+		}))}
+	tr := startTrial(t, trial{store: store, types: types, flow: loopFlow, what: what, payload: []any{1, 2, 3}, crashAt: crashAt,
+		after: after})
 	tr.drain(t)
 	record, err := store.Run(t.Context(), tr.run)
 	if err != nil {

@@ -152,8 +152,10 @@ func (m *storeModel) claim(t *rapid.T) {
 func (m *storeModel) commit(t *rapid.T) {
 	r := m.pick(t, "run", func(r *modelRun) bool { return r.status == model.Running })
 	c := model.Change{Run: r.in.ID, Version: r.version, Pipeline: m.pipeline()}
-	c.Status = rapid.SampledFrom([]model.Status{model.Running, model.Waiting, model.Failed, model.Succeeded,
-		model.Succeeded, model.Cancelled, model.Ignored}).Draw(t, "status")
+	c.Status = rapid.SampledFrom([]model.Status{
+		model.Running, model.Waiting, model.Failed, model.Succeeded,
+		model.Succeeded, model.Cancelled, model.Ignored,
+	}).Draw(t, "status")
 	c.Defer = c.Status == model.Waiting && r.in.Ordered && rapid.Bool().Draw(t, "defer")
 	if !c.Defer && rapid.Bool().Draw(t, "checkpoint") {
 		c.Checkpoint, c.Bundle = []byte("{}"), "bundle"
@@ -253,7 +255,8 @@ func (m *storeModel) clean() {
 	m.p.must(m.p.Leave(m.p.Context(), m.node, nil))
 	for _, r := range m.list {
 		// Whether that is allowed is not the point here.
-		if err := m.p.Cancel(m.p.Context(), r.in.ID, engine.Actor{Name: "ann", Reason: "end of round"}); err != nil && !errors.Is(err, engine.ErrConflict) {
+		if err := m.p.Cancel(m.p.Context(), r.in.ID, engine.Actor{Name: "ann", Reason: "end of round"}); err != nil &&
+			!errors.Is(err, engine.ErrConflict) {
 			m.p.Error(err)
 		}
 	}

@@ -116,7 +116,8 @@ func (p *Plans) explain(ctx context.Context, c *pgxpool.Conn, s prepared) error 
 		args = "(null" + strings.Repeat(", null", n-1) + ")"
 	}
 	var text string
-	err := c.QueryRow(ctx, "explain (format json) execute "+pgx.Identifier{s.Name}.Sanitize()+args, pgx.QueryExecModeSimpleProtocol).Scan(&text)
+	err := c.QueryRow(ctx, "explain (format json) execute "+pgx.Identifier{s.Name}.Sanitize()+args,
+		pgx.QueryExecModeSimpleProtocol).Scan(&text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Text, err)
 	}

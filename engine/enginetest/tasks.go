@@ -332,7 +332,8 @@ func checkTaskModes(t *testing.T, s engine.TaskStore) {
 	if err := s.SetTaskMode(ctx, "m", engine.TasksDraining, "why"); err != nil {
 		t.Fatal(err)
 	}
-	out, err := s.PutTasks(ctx, []engine.TaskSpec{{Type: "m"}, {Type: "m", Unique: "u"}, {Type: "n", Unique: "u"}, {Type: "n"}, {Type: "m", Delay: time.Hour}})
+	out, err := s.PutTasks(ctx, []engine.TaskSpec{{Type: "m"}, {Type: "m", Unique: "u"}, {Type: "n", Unique: "u"}, {Type: "n"},
+		{Type: "m", Delay: time.Hour}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,9 +358,14 @@ func checkTaskModes(t *testing.T, s engine.TaskStore) {
 
 func checkRefusesBadTasks(t *testing.T, s engine.TaskStore) {
 	bad := []engine.TaskSpec{
-		{}, {Type: strings.Repeat("x", 600)}, {Type: "b", Payload: json.RawMessage("{")}, {Type: "b", Delay: -1},
-		{Type: "b", OnDuplicate: engine.DuplicateKeep}, {Type: "b", Unique: "u", OnDuplicate: "often"},
-		{Type: "b", Unique: "u", OnDuplicate: engine.DuplicateMerge}, {Type: "b", Priority: 1 << 40},
+		{},
+		{Type: strings.Repeat("x", 600)},
+		{Type: "b", Payload: json.RawMessage("{")},
+		{Type: "b", Delay: -1},
+		{Type: "b", OnDuplicate: engine.DuplicateKeep},
+		{Type: "b", Unique: "u", OnDuplicate: "often"},
+		{Type: "b", Unique: "u", OnDuplicate: engine.DuplicateMerge},
+		{Type: "b", Priority: 1 << 40},
 		{Type: "b", Payload: json.RawMessage(`"` + strings.Repeat("x", engine.MaxTaskPayload) + `"`)},
 	}
 	out, err := s.PutTasks(t.Context(), append(bad, engine.TaskSpec{Type: "good"}))
@@ -376,7 +382,8 @@ func checkRefusesBadTasks(t *testing.T, s engine.TaskStore) {
 	}
 	broken := func(first, second json.RawMessage) (json.RawMessage, error) { return nil, errors.New("no") }
 	one := engine.TaskSpec{Type: "merge", Unique: "u", OnDuplicate: engine.DuplicateMerge, Merge: broken}
-	if out, err = s.PutTasks(t.Context(), []engine.TaskSpec{one, one}); err != nil || out[0].Err != nil || !errors.Is(out[1].Err, engine.ErrTask) {
+	if out, err = s.PutTasks(t.Context(), []engine.TaskSpec{one, one}); err != nil || out[0].Err != nil ||
+		!errors.Is(out[1].Err, engine.ErrTask) {
 		t.Errorf("a merge that fails: %+v, %v", out, err)
 	}
 }
@@ -387,7 +394,8 @@ func checkPeeksAndMoves(t *testing.T, s engine.TaskStore) {
 	put := putTask(t, s, engine.TaskSpec{Type: "p", Priority: 1, Payload: large}, engine.TaskSpec{Type: "p", Key: "k", Priority: 2},
 		engine.TaskSpec{Type: "p", Delay: time.Hour}, engine.TaskSpec{Type: "p", Unique: "u", Delay: time.Hour})
 	got, err := s.PeekTasks(ctx, engine.TaskFilter{Type: "p"})
-	if err != nil || len(got) != 4 || got[0].ID != put[1].ID || string(got[1].Payload) != string(large) || got[2].State != engine.TaskScheduled {
+	if err != nil || len(got) != 4 || got[0].ID != put[1].ID || string(got[1].Payload) != string(large) ||
+		got[2].State != engine.TaskScheduled {
 		t.Fatalf("have %d tasks, %v", len(got), err)
 	}
 	if n, err := s.MoveTasks(ctx, engine.TaskFilter{Type: "p"}, "q"); err != nil || n != 3 {
@@ -440,7 +448,8 @@ func checkBeatsKeep(t *testing.T, s engine.TaskStore) {
 		t.Fatalf("have %+v, %v", got, err)
 	}
 	stale := engine.TaskRef{ID: got[0].ID, Epoch: got[0].Epoch - 1}
-	lost, err := s.BeatTasks(ctx, []engine.TaskBeat{{TaskRef: got[0].Ref(), Running: true, Lease: time.Hour}, {TaskRef: stale, Lease: time.Hour}})
+	lost, err := s.BeatTasks(ctx, []engine.TaskBeat{{TaskRef: got[0].Ref(), Running: true, Lease: time.Hour},
+		{TaskRef: stale, Lease: time.Hour}})
 	if err != nil || len(lost) != 1 || lost[0] != stale {
 		t.Errorf("lost %v, %v, want the stale one", lost, err)
 	}

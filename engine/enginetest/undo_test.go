@@ -115,17 +115,19 @@ func cancelWithin(t *testing.T, store engine.Store, flow cancelled, crashAt int,
 	what := fmt.Sprintf(flow.name+": crash at checkpoint %d, after it: %t", crashAt, after)
 	var calls enginetest.Recorder
 	var tr trial
-	types := []engine.HandlerType{enginetest.Scripted("step", calls.Record(func(ctx context.Context, c *engine.Call, _ any) (model.Result, error) {
-		if strings.HasSuffix(c.Path, "/d") {
-			_, err := tr.engine.Engine().Cancel(ctx, tr.run, engine.Actor{Name: "ann", Reason: "enough"})
-			if err != nil && !errors.Is(err, engine.ErrUndoing) {
-				return model.Result{}, err
+	types := []engine.HandlerType{enginetest.Scripted("step",
+		calls.Record(func(ctx context.Context, c *engine.Call, _ any) (model.Result, error) {
+			if strings.HasSuffix(c.Path, "/d") {
+				_, err := tr.engine.Engine().Cancel(ctx, tr.run, engine.Actor{Name: "ann", Reason: "enough"})
+				if err != nil && !errors.Is(err, engine.ErrUndoing) {
+					return model.Result{}, err
+				}
+				return model.Result{}, engine.Sleep(ctx, time.Second) // the node hears of it meanwhile
 			}
-			return model.Result{}, engine.Sleep(ctx, time.Second) // the node hears of it meanwhile
-		}
-		return model.Result{}, nil
-	}))}
-	tr = startTrial(t, trial{store: store, types: types, flow: flow.flow, what: what, payload: map[string]any{}, crashAt: crashAt, after: after})
+			return model.Result{}, nil
+		}))}
+	tr = startTrial(t, trial{store: store, types: types, flow: flow.flow, what: what, payload: map[string]any{}, crashAt: crashAt,
+		after: after})
 	tr.drain(t)
 	view, err := tr.engine.Engine().RunByID(t.Context(), tr.run)
 	if err != nil || view.Status != model.Cancelled || view.Reason != "enough" || view.Cancelling != "" {

@@ -226,7 +226,8 @@ func (c *checker) entityOf(at diag.Span, id string, states []string, shared *exp
 			known = append(known, f.ID)
 		}
 		if id == "" {
-			c.Errorf(head(at), rules.TestPlace, "add flow:, one of "+strings.Join(known, ", "), "the entity must say its flow: there are %d", len(known))
+			c.Errorf(head(at), rules.TestPlace, "add flow:, one of "+strings.Join(known, ", "), "the entity must say its flow: there are %d",
+				len(known))
 			return
 		}
 		c.unknown(head(at), "flow", id, known)

@@ -239,7 +239,8 @@ func (want *EmitExpect) compare(path string, have Emit) []Difference {
 		delay = have.Event.At.Sub(have.Time)
 	}
 	if want.Delay != nil && *want.Delay != delay {
-		out = append(out, Difference{Path: path + ".delay", Span: want.Of("delay", head(want.Span)), Want: want.Delay.String(), Have: delay.String()})
+		out = append(out, Difference{Path: path + ".delay", Span: want.Of("delay", head(want.Span)), Want: want.Delay.String(),
+			Have: delay.String()})
 	}
 	return append(out, match(path+".payload", want.Payload, have.Payload)...)
 }

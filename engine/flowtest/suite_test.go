@@ -126,7 +126,8 @@ func TestReferenceOfTests(t *testing.T) {
 }
 
 // request stands for the type of package handlers, which is to our right.
-var request = engine.HandlerType{Type: dsl.Type{Name: "request", Spec: &dsl.Spec{Name: "Request", Doc: "Request calls.", Inline: true, Fields: []*dsl.Field{{Elem: &dsl.Field{}, Kind: datum.MapKind, Doc: "any"}}}}}
+var request = engine.HandlerType{Type: dsl.Type{Name: "request", Spec: &dsl.Spec{Name: "Request", Doc: "Request calls.", Inline: true,
+	Fields: []*dsl.Field{{Elem: &dsl.Field{}, Kind: datum.MapKind, Doc: "any"}}}}}
 
 func load(t *testing.T, text string) *dsl.Bundle {
 	t.Helper()

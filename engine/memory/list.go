@@ -70,7 +70,8 @@ func (m *Store) Count(ctx context.Context, f engine.RunFilter) ([]engine.RunCoun
 func (r *memoryRun) isChosen(f engine.RunFilter) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	return is(f.Pipeline, r.pipeline) && is(f.Flow, r.Flow) && is(f.Key, r.Key) && is(string(f.Status), string(r.status)) &&
-		(!f.Live || !r.status.Ended() || r.status == model.Failed) && (!f.Begun || r.bundle != "") && (!f.Fresh || r.bundle == "") && (f.Other == "" || r.bundle != "" && r.bundle != f.Other) &&
+		(!f.Live || !r.status.Ended() || r.status == model.Failed) && (!f.Begun || r.bundle != "") && (!f.Fresh || r.bundle == "") &&
+		(f.Other == "" || r.bundle != "" && r.bundle != f.Other) &&
 		(f.LeftOut == "" || r.status == model.Succeeded && model.HasLeftOut(r.leftOut, f.LeftOut)) &&
 		(is(f.FailedPath, r.failedPath) || strings.HasPrefix(r.failedPath, f.FailedPath+"/")) &&
 		(f.ErrorClass == "" || model.IsOfClass(r.class, f.ErrorClass)) && strings.Contains(r.failure, f.Error) &&

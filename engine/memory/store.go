@@ -106,7 +106,8 @@ func New(clock func() time.Time) *Store {
 		clock: clock,
 		runs:  map[string]*memoryRun{}, idle: map[string]*memoryRun{},
 		entities: map[entityKey]*memoryEntity{}, events: map[eventKey]*memoryRun{},
-		nodes: map[int64]*memoryNode{}, bundles: map[string][]byte{}, configs: map[string]engine.Setting{}, controls: map[string]engine.Setting{}, tokens: map[string]engine.Setting{},
+		nodes: map[int64]*memoryNode{}, bundles: map[string][]byte{}, configs: map[string]engine.Setting{},
+		controls: map[string]engine.Setting{}, tokens: map[string]engine.Setting{},
 		documents: map[documentKey]engine.Document{},
 	}
 }

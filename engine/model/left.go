@@ -29,8 +29,11 @@ func LeftBy(outcome, reason string) string {
 		return ""
 	}
 	for _, r := range []struct{ begins, by string }{
-		{"switched off at ", LeftBySwitch}, {"fallback", LeftByFallback}, {"over its rate limit ", LeftByLimit},
-		{"over the limit ", LeftByLimit}, {"left out after ", LeftByWait},
+		{"switched off at ", LeftBySwitch},
+		{"fallback", LeftByFallback},
+		{"over its rate limit ", LeftByLimit},
+		{"over the limit ", LeftByLimit},
+		{"left out after ", LeftByWait},
 	} {
 		if strings.HasPrefix(reason, r.begins) {
 			return r.by

@@ -70,7 +70,8 @@ func (t *Targets) check(host, address string) error {
 		return nil
 	}
 	a, err := netip.ParseAddrPort(address)
-	if err == nil && (t.hosts[a.String()] || slices.ContainsFunc(t.networks, func(n netip.Prefix) bool { return n.Contains(a.Addr().Unmap().WithZone("")) })) {
+	if err == nil && (t.hosts[a.String()] ||
+		slices.ContainsFunc(t.networks, func(n netip.Prefix) bool { return n.Contains(a.Addr().Unmap().WithZone("")) })) {
 		return nil
 	}
 	return refuse("the operator of this server does not let flows connect to %s (%s): --allow-target has %s",
@@ -111,5 +112,6 @@ func (t *Targets) Client() *http.Client {
 	if t == nil {
 		return nil
 	}
-	return &http.Client{Transport: &http.Transport{DialContext: t.Dial, TLSHandshakeTimeout: 5 * time.Second, IdleConnTimeout: 90 * time.Second}}
+	return &http.Client{Transport: &http.Transport{DialContext: t.Dial, TLSHandshakeTimeout: 5 * time.Second,
+		IdleConnTimeout: 90 * time.Second}}
 }

@@ -130,7 +130,8 @@ func TestTransportUsesAConnectionAgain(t *testing.T) {
 		ok, "HTTP/1.1 204 No Content\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: Sum\r\n\r\n2\r\nok\r\n0\r\nSum: 7\r\n\r\n",
 		"HTTP/1.1 100 Continue\r\n\r\n" + ok,
-		"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(zipped("ok")), zipped("ok")), ok,
+		"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n",
+			len(zipped("ok")), zipped("ok")), ok,
 	}
 	s := startScripted(t, func(e *exchange) {
 		for i := 0; ; i++ {
@@ -139,7 +140,8 @@ func TestTransportUsesAConnectionAgain(t *testing.T) {
 				return
 			}
 			body, _ := io.ReadAll(r.Body)
-			if want := fmt.Sprint("body ", i); string(body) != want || r.Header.Get("Idempotency-Key") != "key-1" || r.ContentLength != int64(len(want)) {
+			if want := fmt.Sprint("body ", i); string(body) != want || r.Header.Get("Idempotency-Key") != "key-1" ||
+				r.ContentLength != int64(len(want)) {
 				t.Errorf("want the request of %q, have %q with %v", want, body, r.Header)
 			}
 			e.say(replies[i])
@@ -282,7 +284,8 @@ func TestTransportRefusesAnotherProtocol(t *testing.T) {
 		e.next()
 		e.say("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")
 	})
-	if got, err := said(transportFor(t), post(t.Context(), t, s.url, "{}")); err == nil || !strings.Contains(err.Error(), "another protocol") {
+	if got, err := said(transportFor(t), post(t.Context(), t, s.url, "{}")); err == nil ||
+		!strings.Contains(err.Error(), "another protocol") {
 		t.Errorf("have %q, %v", got, err)
 	}
 }

@@ -466,7 +466,8 @@ func (s *Step) isVolatile(stage *dsl.Stage) bool {
 	began := datum.Path{"run", "started"}
 	conditions := slices.Concat(stage.ConditionReads(), s.Handler.ConditionReads())
 	reads := slices.Concat(conditions, s.Handler.BodyReads())
-	return AnyLive(conditions) || s.Handler.Rollout != nil || slices.ContainsFunc(reads, func(r datum.Read) bool { return r.Path.Overlaps(began) })
+	return AnyLive(conditions) || s.Handler.Rollout != nil ||
+		slices.ContainsFunc(reads, func(r datum.Read) bool { return r.Path.Overlaps(began) })
 }
 
 // readsLive tells whether a value depends on live settings.

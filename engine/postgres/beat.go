@@ -145,7 +145,8 @@ func (s *Store) pulse(ctx context.Context, node int64, lease time.Duration, bund
 			p.Watched = told.lost
 		}
 		t.queue(renewNode, node, lease.Microseconds(), bundle)
-		t.queue(readBeat, node, ready.rank, ready.at, due).QueryRow(value(&p.Now, &p.live, &p.Beats, &p.Cancelled, &p.moves, &p.Ready, &p.next, &p.Revision,
+		t.queue(readBeat, node, ready.rank, ready.at, due).QueryRow(value(&p.Now, &p.live, &p.Beats, &p.Cancelled, &p.moves, &p.Ready, &p.next,
+			&p.Revision,
 			&p.Nodes, &p.dead, &p.ends, &p.late, &p.Outages, &p.decided))
 		if err := t.commit(ctx); err != nil {
 			return err

@@ -253,10 +253,12 @@ const (
 // exportRecent is for ids since a time. These are few enough that all of them are looked
 // at in one go, so that those of a few slots are one part: the slots stand still
 // meanwhile.
-var exportRecent = strings.Replace(exportEvents, "order by e.source, e.id limit", "and (e.slot is null or e.slot = any ($1::int[])) order by e.source, e.id limit", 1)
+var exportRecent = strings.Replace(exportEvents, "order by e.source, e.id limit", "and (e.slot is null or e.slot = any ($1::int[])) "+
+	"order by e.source, e.id limit", 1)
 
 // Export implements [engine.Cell].
-func (s *Store) Export(ctx context.Context, what engine.CellPart, slots []int, since int64, cursor string) (text []byte, next string, err error) {
+func (s *Store) Export(ctx context.Context, what engine.CellPart, slots []int, since int64,
+	cursor string) (text []byte, next string, err error) {
 	sql, args := "", []any{slots}
 	switch what {
 	case engine.CellRuns, engine.CellOutbox:

@@ -39,7 +39,8 @@ func (w *work) queueLeaves(t *tx, leaves []*step) {
 		order, _ := c.Next(c.move)
 		begun, moves = append(begun, c.Status != model.Waiting || c.Bundle != ""), append(moves, order)
 	}
-	t.queue(saveLeaves, id, bundle, pipeline, checkpoint, path, problem, at, due, begun, class, cause, moves, awaits, heard, progress).QueryRow(t.noteReady)
+	t.queue(saveLeaves, id, bundle, pipeline, checkpoint, path, problem, at, due, begun, class, cause, moves, awaits, heard,
+		progress).QueryRow(t.noteReady)
 }
 
 // place tells where a run is after a change that takes it from its node.

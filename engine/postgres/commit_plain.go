@@ -159,6 +159,7 @@ func (w *work) queueCheckpoints(t *tx) {
 		}
 	}
 	if len(ids) > 0 {
-		t.queue(saveCheckpoints, w.node, ids, versions, bundles, pipelines, checkpoints, progress, trial).Query(rows(&w.saved, pgx.RowTo[string]))
+		t.queue(saveCheckpoints, w.node, ids, versions, bundles, pipelines, checkpoints, progress,
+			trial).Query(rows(&w.saved, pgx.RowTo[string]))
 	}
 }

@@ -132,7 +132,8 @@ func beatUntilReady(t *testing.T, s *postgres.Store, node int64) {
 }
 
 // What a commit of a node holds, while the network holds the rest of it.
-const lockOfCommit = "select pg_advisory_xact_lock_shared(('nodes'::regclass::oid::bigint - 2147483648)::int, ($1::bigint & 2147483647)::int)"
+const lockOfCommit = "select pg_advisory_xact_lock_shared(('nodes'::regclass::oid::bigint - 2147483648)::int, ($1::bigint & " +
+	"2147483647)::int)"
 
 // A node that is just writing is not taken over: either its commit comes first,
 // or it finds itself fenced.

@@ -465,7 +465,8 @@ func TestFailoverToALaggingReplicaIsRefused(t *testing.T) {
 
 	for _, m := range []*member{old, late} {
 		c.eventually("the node refuses the store", func() bool { return errors.Is(m.Healthy(t.Context()), engine.ErrStoreLost) })
-		if _, err := m.Submit(t.Context(), []engine.Submission{{Event: model.Event{Source: "s", Type: "work", Key: "k"}}}); !errors.Is(err, engine.ErrStoreLost) {
+		if _, err := m.Submit(t.Context(), []engine.Submission{{Event: model.Event{Source: "s", Type: "work", Key: "k"}}}); !errors.Is(err,
+			engine.ErrStoreLost) {
 			t.Errorf("want no event taken in, have %v", err)
 		}
 		if !m.log.says("store is refused") || m.sum(t, "procaas_store_lost", "") != 1 {

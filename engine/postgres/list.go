@@ -163,9 +163,12 @@ func (s *Store) choose(f engine.RunFilter, args ...any) *choice {
 func choose(f engine.RunFilter, args ...any) *choice {
 	c := &choice{args: args, hot: []string{"true"}, past: []string{"true"}}
 	for _, e := range []struct{ condition, value string }{
-		{"pipeline = %s", f.Pipeline}, {"flow = %s", f.Flow}, {"key = %s", f.Key},
+		{"pipeline = %s", f.Pipeline},
+		{"flow = %s", f.Flow},
+		{"key = %s", f.Key},
 		{"(failed_path = %s or starts_with(failed_path, %s || '/'))", f.FailedPath},
-		{"error_class like %s", classPattern(f.ErrorClass)}, {"strpos(error, %s) > 0", f.Error},
+		{"error_class like %s", classPattern(f.ErrorClass)},
+		{"strpos(error, %s) > 0", f.Error},
 	} {
 		if e.value != "" {
 			c.and(e.condition, e.value)

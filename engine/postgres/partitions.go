@@ -19,7 +19,8 @@ const (
 	findToday = "select date_trunc('day', now(), 'UTC')"
 	// Not by to_regclass: a session remembers names that were not there, and an advisory lock
 	// does not make it look again.
-	findPartition = "select exists (select from pg_class where relname = $1 and relnamespace = (select relnamespace from pg_class where oid = 'history'::regclass))"
+	findPartition = "select exists (select from pg_class where relname = $1 and relnamespace = (select relnamespace from pg_class where " +
+		"oid = 'history'::regclass))"
 	// The parent's lock is not taken while the table is made, and only shortly
 	// while it is attached.
 	makePartition   = "create table %s (like history including all)"

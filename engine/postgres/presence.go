@@ -40,7 +40,8 @@ type presence struct {
 // is not the process's own. The caller closes it when the connection has ended.
 func (p *presence) open(ctx context.Context, c *pgx.Conn) (opened *session, err error) {
 	s := &session{lost: make(chan struct{})}
-	if err := c.QueryRow(ctx, "select pg_backend_pid(), pg_postmaster_start_time(), clock_timestamp()").Scan(&s.pid, &s.server, &s.since); err != nil {
+	if err := c.QueryRow(ctx, "select pg_backend_pid(), pg_postmaster_start_time(), clock_timestamp()").Scan(&s.pid, &s.server,
+		&s.since); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()

@@ -93,8 +93,9 @@ const latest = 50
 const (
 	findOwn  = "select flow, key, ordered from runs where id = $1"
 	findPast = "select exists (select from history where id = $1)"
-	lockOwn  = "select place, pipeline, generation, failed_path, error_class, bundle <> '', cancel is not null from runs where id = $1 for no key update"
-	revive   = `update runs set generation = generation + 1, failed_path = '', error = '', error_class = '', ended = null, since = null, losses = 0, place = $2
+	lockOwn  = "select place, pipeline, generation, failed_path, error_class, bundle <> '', cancel is not null from runs where id = $1 " +
+		"for no key update"
+	revive = `update runs set generation = generation + 1, failed_path = '', error = '', error_class = '', ended = null, since = null, losses = 0, place = $2
 	where id = $1`
 	readMoving = "select version, bundle, coalesce(move, '') from runs where id = $1"
 	moveRun    = "update runs set bundle = $2, move = null where id = $1"

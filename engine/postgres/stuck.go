@@ -25,7 +25,8 @@ const endStuck = `select count(*) filter (where pg_terminate_backend(l.pid)) fro
 // and are older than they should be. It gives their number.
 func (s *Store) endStuck(ctx context.Context, table string, number int64, age time.Duration) (ended int, err error) {
 	if err = s.pool.QueryRow(ctx, endStuck, table, number, age.Microseconds()).Scan(&ended); ended > 0 {
-		s.log.Warn("transactions were stuck and have been ended, since others wait for them", "table", table, "number", number, "transactions", ended)
+		s.log.Warn("transactions were stuck and have been ended, since others wait for them", "table", table, "number", number, "transactions",
+			ended)
 	}
 	return ended, err
 }

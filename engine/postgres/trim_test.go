@@ -75,7 +75,8 @@ func TestTrimDropsWholePartitions(t *testing.T) {
 		t.Errorf("want only the new run left, have %v", left)
 	}
 	var partitions int
-	if err := c.QueryRow(t.Context(), "select count(*) from pg_inherits where inhparent = 'history'::regclass").Scan(&partitions); err != nil {
+	if err := c.QueryRow(t.Context(),
+		"select count(*) from pg_inherits where inhparent = 'history'::regclass").Scan(&partitions); err != nil {
 		t.Fatal(err)
 	}
 	if partitions != 3+2+1 {

@@ -136,8 +136,10 @@ func (s *Store) mayPass(err error) bool {
 // isAnswer tells whether an error is the store's own answer, which is the same however
 // often it is asked for.
 func isAnswer(err error) bool {
-	for _, answer := range []error{engine.ErrFenced, engine.ErrConflict, engine.ErrNotFound, engine.ErrStale, engine.ErrMoving, engine.ErrRefused, errTwice,
-		context.Canceled, context.DeadlineExceeded} {
+	for _, answer := range []error{
+		engine.ErrFenced, engine.ErrConflict, engine.ErrNotFound, engine.ErrStale, engine.ErrMoving, engine.ErrRefused, errTwice,
+		context.Canceled, context.DeadlineExceeded,
+	} {
 		if errors.Is(err, answer) {
 			return true
 		}

@@ -111,7 +111,8 @@ func TestNothingHappensWithoutAnOutage(t *testing.T) {
 		for _, p := range simulate.Policies() {
 			v := simulate.JudgeAll(s, p, 2)
 			if !v.Recovered || *v.TimeToRecover != 0 || v.Recovers != 2 || v.Runs != 2 || v.TimeoutsAfter != 0 || v.PeakConcurrency > 60 {
-				t.Errorf("%s, %s: have recovered in %d of %d, %v timeouts/s, concurrency %d", fault, p.Name, v.Recovers, v.Runs, v.TimeoutsAfter, v.PeakConcurrency)
+				t.Errorf("%s, %s: have recovered in %d of %d, %v timeouts/s, concurrency %d", fault, p.Name, v.Recovers, v.Runs, v.TimeoutsAfter,
+					v.PeakConcurrency)
 			}
 		}
 	}
@@ -202,7 +203,8 @@ func TestReports(t *testing.T) {
 	}})
 	r := simulate.Compare(s, policies, 1)
 	var text, svg, data, again bytes.Buffer
-	if err := errors.Join(r.WriteText(&text), r.WriteSVG(&svg), r.WriteJSON(&data), simulate.Compare(s, policies, 1).WriteJSON(&again)); err != nil {
+	if err := errors.Join(r.WriteText(&text), r.WriteSVG(&svg), r.WriteJSON(&data),
+		simulate.Compare(s, policies, 1).WriteJSON(&again)); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(data.Bytes(), again.Bytes()) {

@@ -47,7 +47,8 @@ func (t *tx) audit(a engine.Audited) (revision int64, err error) {
 		return 0, err
 	}
 	a.Revision, a.Changed = revision+1, t.now
-	return a.Revision, t.exec(insertAudit, a.Revision, a.Changed.UnixMicro(), a.By.Name, a.By.Reason, a.Kind, a.Name, blob(a.Before), a.After, a.ChainHash(before))
+	return a.Revision, t.exec(insertAudit, a.Revision, a.Changed.UnixMicro(), a.By.Name, a.By.Reason, a.Kind, a.Name, blob(a.Before),
+		a.After, a.ChainHash(before))
 }
 
 // Audit implements [engine.Audits].

@@ -143,7 +143,8 @@ func (t *tx) leaveNode(r row, c model.Change) error {
 	due, ended := micros(c.Due), micros(t.now)
 	ended.Valid = to == failed || to == blocked
 	begun := c.Status != model.Waiting || c.Bundle != ""
-	if err := t.exec(save, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, c.ErrorClass, to, sql.NullString{String: order, Valid: order != ""},
+	if err := t.exec(save, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, c.ErrorClass, to,
+		sql.NullString{String: order, Valid: order != ""},
 		c.Progress, due, c.Cause, awaitsOf(c), c.Heard, ended, begun, t.waits(r, c), r.seq); err != nil {
 		return err
 	}

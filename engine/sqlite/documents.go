@@ -12,9 +12,11 @@ const (
 	documentColumns = "select kind, name, version, value, changed, node from documents"
 	findDocument    = documentColumns + " where kind = ? and name = ?"
 	listDocuments   = documentColumns + " where kind = ? and name >= ? and substr(name, 1, length(?)) = ? order by name"
-	newDocument     = "insert into documents (kind, name, version, value, changed, node) values (?, ?, 1, ?, ?, ?) on conflict do nothing returning version"
-	nextDocument    = "update documents set version = version + 1, value = ?, changed = ?, node = ? where kind = ? and name = ? and version = ? returning version"
-	anyDocument     = `insert into documents (kind, name, version, value, changed, node) values (?, ?, 1, ?, ?, ?)
+	newDocument     = "insert into documents (kind, name, version, value, changed, node) values (?, ?, 1, ?, ?, ?) on conflict do nothing " +
+		"returning version"
+	nextDocument = "update documents set version = version + 1, value = ?, changed = ?, node = ? where kind = ? and name = ? and " +
+		"version = ? returning version"
+	anyDocument = `insert into documents (kind, name, version, value, changed, node) values (?, ?, 1, ?, ?, ?)
 	on conflict (kind, name) do update set version = documents.version + 1, value = excluded.value, changed = excluded.changed, node = excluded.node
 	returning version`
 )
@@ -45,7 +47,8 @@ func (s *Store) Documents(ctx context.Context, kind, prefix string) ([]engine.Do
 }
 
 // WriteDocuments implements [engine.Documents].
-func (s *Store) WriteDocuments(ctx context.Context, node int64, writes []engine.DocumentWrite, audits []engine.Audited) (versions []int64, err error) {
+func (s *Store) WriteDocuments(ctx context.Context, node int64, writes []engine.DocumentWrite,
+	audits []engine.Audited) (versions []int64, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		if node != 0 {
 			if err := t.live(node); err != nil {

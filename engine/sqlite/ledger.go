@@ -90,7 +90,8 @@ func (t *tx) releaseRuns(node int64, keep []string, died bool) error {
 }
 
 func scanRow(s *sql.Rows) (r row, err error) {
-	err = s.Scan(&r.seq, &r.id, &r.flow, &r.key, &r.ordered, &r.block, &r.place, &r.node, &r.version, &r.checkpoint, &r.cancel, &r.move, &r.cause, &r.since)
+	err = s.Scan(&r.seq, &r.id, &r.flow, &r.key, &r.ordered, &r.block, &r.place, &r.node, &r.version, &r.checkpoint, &r.cancel, &r.move,
+		&r.cause, &r.since)
 	return r, err
 }
 

@@ -85,7 +85,8 @@ func (s *Store) Count(ctx context.Context, f engine.RunFilter) ([]engine.RunCoun
 		parts = append(parts, "select pipeline, failed_path, error_class, count(*) as n from "+c.table+" where true"+c.where+" group by 1, 2, 3")
 		args = append(args, c.args...)
 	}
-	query := "select pipeline, failed_path, error_class, sum(n) from (" + strings.Join(parts, " union all ") + ") group by 1, 2, 3 order by 1, 2, 3"
+	query := "select pipeline, failed_path, error_class, sum(n) from (" + strings.Join(parts, " union all ") +
+		") group by 1, 2, 3 order by 1, 2, 3"
 	r, err := s.read.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err

@@ -61,7 +61,8 @@ const (
 
 func (t *tx) find(id string) (r row, found bool, err error) {
 	found, err = t.row(findRow, []any{id},
-		&r.seq, &r.id, &r.flow, &r.key, &r.ordered, &r.block, &r.place, &r.node, &r.version, &r.checkpoint, &r.cancel, &r.move, &r.cause, &r.since)
+		&r.seq, &r.id, &r.flow, &r.key, &r.ordered, &r.block, &r.place, &r.node, &r.version, &r.checkpoint, &r.cancel, &r.move, &r.cause,
+		&r.since)
 	return r, found, err
 }
 

@@ -225,7 +225,10 @@ func (s *Store) Move(ctx context.Context, m engine.Move, version int64, by engin
 		case r.version != version:
 			return engine.ErrStale
 		}
-		if err := t.auditRun(r, by, func(a engine.AuditedRun, _ string, by engine.Actor) engine.Audited { return a.Moved(m, bundle, by) }); err != nil {
+		if err := t.auditRun(r, by, func(a engine.AuditedRun, _ string, by engine.Actor) engine.Audited {
+			return a.Moved(m, bundle,
+				by)
+		}); err != nil {
 			return err
 		}
 		return t.exec(write, m.Bundle, r.seq)

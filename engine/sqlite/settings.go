@@ -138,7 +138,8 @@ func (s *Store) SetControl(ctx context.Context, path string, value []byte, ifRev
 
 // set stores a setting, or removes it when value is nil. Kinds with further
 // columns take their values from more.
-func (s *Store) set(ctx context.Context, kind settingKind, name string, value []byte, ifRevision int64, by engine.Actor, more ...any) (revision int64, err error) {
+func (s *Store) set(ctx context.Context, kind settingKind, name string, value []byte, ifRevision int64, by engine.Actor,
+	more ...any) (revision int64, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		var before []byte
 		var have int64

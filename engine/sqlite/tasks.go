@@ -72,7 +72,8 @@ const (
 )
 
 const (
-	taskColumns = "id, type, key, uid, payload, rank, place, slot, created, due, deadline, begun, until, ended, timeout, epoch, failures, lost, worker, error"
+	taskColumns = "id, type, key, uid, payload, rank, place, slot, created, due, deadline, begun, until, ended, timeout, epoch, failures, " +
+		"lost, worker, error"
 
 	insertTask = `insert into tasks (created, due, deadline, rank, timeout, slot, place, type, key, uid, payload)
 		values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning id`
@@ -233,7 +234,8 @@ func (t *tx) putDuplicate(s *engine.TaskSpec, id int64, again bool, next []byte)
 		}
 		args := t.taskArgs(s)
 		out.Outcome = engine.PutFollows
-		return out, t.exec(followKey, args[1], -s.Priority, s.Tolerance.Microseconds(), s.Timeout.Milliseconds(), s.Slot(), s.Key, payload, s.Type, s.Unique)
+		return out, t.exec(followKey, args[1], -s.Priority, s.Tolerance.Microseconds(), s.Timeout.Milliseconds(), s.Slot(), s.Key, payload,
+			s.Type, s.Unique)
 	case s.OnDuplicate == engine.DuplicateReplace:
 		out.Outcome = engine.PutReplaced
 		if err := t.exec(aloneKey, id); err != nil {
@@ -285,7 +287,8 @@ func (s *Store) ReportTasks(ctx context.Context, r engine.TaskReport) ([]engine.
 }
 
 // ExchangeTasks implements [engine.TaskWork].
-func (s *Store) ExchangeTasks(ctx context.Context, r engine.TaskReport, c engine.TaskClaim) (tasks []engine.QueuedTask, lost []engine.TaskRef, err error) {
+func (s *Store) ExchangeTasks(ctx context.Context, r engine.TaskReport,
+	c engine.TaskClaim) (tasks []engine.QueuedTask, lost []engine.TaskRef, err error) {
 	if r.Len() == 0 && len(c.Types) == 0 {
 		return nil, nil, nil
 	}
@@ -410,9 +413,10 @@ const (
 	buryTask   = "update tasks set place = 'dead', until = 0, ended = ?, failures = failures + 1, error = ? where id = ?"
 	returnTask = `update tasks set place = ?, until = 0, worker = '', due = ?, deadline = ?, failures = failures + ?, error = ? where id = ?`
 
-	findFollower = "select id, again, next_due, next_rank, next_tolerance, next_timeout, next_slot, next_key, next_payload from task_keys where type = ? and uid = ?"
-	deleteKey    = "delete from task_keys where type = ? and uid = ?"
-	moveKey      = "update task_keys set id = ?, again = 0, next_payload = x'' where type = ? and uid = ?"
+	findFollower = "select id, again, next_due, next_rank, next_tolerance, next_timeout, next_slot, next_key, next_payload from task_keys " +
+		"where type = ? and uid = ?"
+	deleteKey = "delete from task_keys where type = ? and uid = ?"
+	moveKey   = "update task_keys set id = ?, again = 0, next_payload = x'' where type = ? and uid = ?"
 )
 
 // report writes down what became of tasks, and gives the types that have new ones.
@@ -507,7 +511,8 @@ func (t *tx) endTask(one *engine.QueuedTask) (follows bool, err error) {
 		place = placeLater
 	}
 	due = max(due, now)
-	if _, err := t.row(insertTask, []any{now, due, due + tolerance, rank, timeout, slot, place, one.Type, key, one.Unique, payload}, &id); err != nil {
+	if _, err := t.row(insertTask, []any{now, due, due + tolerance, rank, timeout, slot, place, one.Type, key, one.Unique, payload},
+		&id); err != nil {
 		return false, err
 	}
 	return true, t.exec(moveKey, id, one.Type, one.Unique)

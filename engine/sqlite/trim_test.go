@@ -61,7 +61,8 @@ func TestTrimForgetsEndedRunsInParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), "insert into events select 'procaas/emitted/' || source, id, run, hash, accepted from events where source = 'shop'"); err != nil {
+	if _, err := db.ExecContext(t.Context(), "insert into events select 'procaas/emitted/' || source, id, run, hash, accepted from events "+
+		"where source = 'shop'"); err != nil {
 		t.Fatal(err)
 	}
 	for part, want := range []int{runs + 1 - 200, runs + 1 - 400, 1} {
@@ -70,7 +71,8 @@ func TestTrimForgetsEndedRunsInParts(t *testing.T) {
 			t.Errorf("part %d: want %d runs left, have %d, more %v, %v", part, want, have, more, err)
 		}
 	}
-	for source, want := range map[string]string{"shop": fmt.Sprintf("r%03d", runs), "procaas/emitted/shop": fmt.Sprintf("r%03d", runs), "procaas/trigger/yearly": "r002"} {
+	for source, want := range map[string]string{"shop": fmt.Sprintf("r%03d", runs), "procaas/emitted/shop": fmt.Sprintf("r%03d", runs),
+		"procaas/trigger/yearly": "r002"} {
 		if last, err := s.LastEvent(t.Context(), source); err != nil || last != want {
 			t.Errorf("%s: want %s remembered, have %q, %v", source, want, last, err)
 		}

@@ -35,7 +35,8 @@ func TestAFullDiskFailsAllWritesOfItsTransaction(t *testing.T) {
 	}
 	put := func(kind string, payload int) func(*tx) error {
 		return func(x *tx) error {
-			return x.exec("insert into tasks (created, due, deadline, place, type, payload) values (0, 0, 0, 'ready', ?, ?)", kind, make([]byte, payload))
+			return x.exec("insert into tasks (created, due, deadline, place, type, payload) values (0, 0, 0, 'ready', ?, ?)", kind,
+				make([]byte, payload))
 		}
 	}
 	// These come while a write is under way, so that they share the next transaction.

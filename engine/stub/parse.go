@@ -88,7 +88,8 @@ func (c *checker) listen(s *Service) {
 			return
 		}
 	}
-	c.Errorf(s.Span, rules.Body, "", "stub service %s: want a loopback address and a port to listen on, such as 127.0.0.1:9081, have %q", s.ID, s.Listen)
+	c.Errorf(s.Span, rules.Body, "", "stub service %s: want a loopback address and a port to listen on, such as 127.0.0.1:9081, have %q",
+		s.ID, s.Listen)
 }
 
 func (c *checker) route(r *Route) {

@@ -116,7 +116,8 @@ func (w *writing) run(ctx context.Context) (model.Result, error) {
 	case state.At > w.d.At:
 		return outcome(w.old.Version, 0, "a later observation was decided about")
 	case w.old.Version != w.d.Version:
-		return outcome(w.old.Version, 0, fmt.Sprintf("version %d of the assignment has come since version %d was observed", w.old.Version, w.d.Version))
+		return outcome(w.old.Version, 0, fmt.Sprintf("version %d of the assignment has come since version %d was observed", w.old.Version,
+			w.d.Version))
 	}
 	w.stateVersion = version
 	w.next = w.old
@@ -178,7 +179,8 @@ func (w *writing) assign(ctx context.Context) error {
 		return err
 	}
 	for _, m := range w.d.Moves {
-		logged = append(logged, engine.MoveLog{At: now, Version: w.next.Version, Partition: m.Partition, From: m.From, To: m.To, Reason: m.Reason})
+		logged = append(logged, engine.MoveLog{At: now, Version: w.next.Version, Partition: m.Partition, From: m.From, To: m.To,
+			Reason: m.Reason})
 	}
 	w.write(engine.DocumentMoves, w.cluster.ID, version, logged[max(0, len(logged)-mostMoves):])
 	before, err := json.Marshal(map[string]any{"version": w.old.Version})

@@ -317,7 +317,8 @@ func TestLiesAreNotBelieved(t *testing.T) {
 	t.Parallel()
 	lies := map[string]string{
 		`{"requests": -1}`: "requests is -1", `{"drops": 1e300}`: "drops is 1e+300", `{"busy": 7}`: "busy is 7", `{"age_s": -3}`: "age_s is -3",
-		`{"requests": NaN}`: "not understood", `[]`: "not understood", `{"partitions": {"12": 1}}`: `no partition "12"`, `{"partitions": {"x": 1}}`: `no partition "x"`,
+		`{"requests": NaN}`: "not understood", `[]`: "not understood", `{"partitions": {"12": 1}}`: `no partition "12"`,
+		`{"partitions": {"x": 1}}`:  `no partition "x"`,
 		`{"partitions": {"3": -1}}`: "partition 3 has -1 requests", `{"window_s": 0}`: "window_s is 0", ``: "404",
 	}
 	for lie, want := range lies {
@@ -496,7 +497,8 @@ func TestWorkersAreDiscovered(t *testing.T) {
 	}))
 	t.Cleanup(directory.Close)
 	r := newRig(t, 1, "")
-	r.load(fmt.Sprintf("clusters: [{id: c, partitions: 12, step: 2s, healthcheck: {timeout: 1m}, discover: {url: %q, networks: [127.0.0.0/8], timeout: 1m}}]", directory.URL))
+	r.load(fmt.Sprintf("clusters: [{id: c, partitions: 12, step: 2s, healthcheck: {timeout: 1m}, discover: {url: %q, networks: "+
+		"[127.0.0.0/8], timeout: 1m}}]", directory.URL))
 	r.tick()
 	if n := r.count(); n["w1"] != 12 {
 		t.Fatalf("want all on the only worker, have %v", n)
@@ -505,7 +507,8 @@ func TestWorkersAreDiscovered(t *testing.T) {
 	if _, applied := r.tick(); applied["moved"] != 0 || len(r.assignment().Workers) != 2 {
 		t.Errorf("want a cluster that grows to move nothing without need, have %v, %+v", applied, r.assignment().Workers)
 	}
-	for _, bad := range []string{"[]", "no", `[{"id": "w1", "url": "ftp://x"}]`, `[{"id": "", "url": "http://x"}]`, `[{"id": "w1", "url": "http://127.0.0.1:1", "capacity": -1}]`} {
+	for _, bad := range []string{"[]", "no", `[{"id": "w1", "url": "ftp://x"}]`, `[{"id": "", "url": "http://x"}]`,
+		`[{"id": "w1", "url": "http://127.0.0.1:1", "capacity": -1}]`} {
 		answer(bad)
 		if _, applied := r.tick(); applied["moved"] != 0 || len(r.assignment().Workers) != 2 {
 			t.Errorf("reply %s: want the workers of the last time kept, have %v", bad, applied)

@@ -54,7 +54,8 @@ const (
 func newEconomist(c Cluster, p Params) *economist {
 	e := &economist{
 		cluster: c, params: p, loss: newLossTable(), health: healths{of: make([]health, c.Workers)}, cold: newColdModel(),
-		lasts: newPersistence(c.Partitions, c.Step), tide: newTide(c.Partitions), drains: newDrains(c.Workers), parts: make([]partition, c.Partitions), machines: make([]machine, c.Workers),
+		lasts: newPersistence(c.Partitions, c.Step), tide: newTide(c.Partitions), drains: newDrains(c.Workers),
+		parts: make([]partition, c.Partitions), machines: make([]machine, c.Workers),
 		aboard: make([][]int, c.Workers), where: slices.Clone(c.Assignment),
 	}
 	for i := range e.parts {

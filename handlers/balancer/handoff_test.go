@@ -86,7 +86,8 @@ func TestHandoffBringsWorkersToTheAssignment(t *testing.T) {
 		seen := r.handle(&balancer.Observe{Cluster: "c"})
 		decision := r.handle(&balancer.Decide{Cluster: "c", Observation: seen})
 		moves := len(decision["moves"].([]any))
-		if have := r.handle(&balancer.Handoff{Cluster: "c", Phase: "prepare", Decision: decision, Patience: time.Minute, Timeout: time.Minute}); have["warm"] != moves {
+		if have := r.handle(&balancer.Handoff{Cluster: "c", Phase: "prepare", Decision: decision, Patience: time.Minute,
+			Timeout: time.Minute}); have["warm"] != moves {
 			t.Errorf("%d moves were prepared: have %v", moves, have)
 		}
 		r.handle(&balancer.Apply{Cluster: "c", Observation: seen, Decision: decision})
@@ -105,7 +106,8 @@ func TestHandoffToldByAnOldBalancerFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := (&balancer.Handoff{Cluster: "c", Phase: "settle", Timeout: time.Minute}).Handle(t.Context(), r.call())
-	if err == nil || !strings.Contains(err.Error(), "worker w2: the order is by version 1 of the assignment, and version 7 has been heard of") {
+	if err == nil || !strings.Contains(err.Error(),
+		"worker w2: the order is by version 1 of the assignment, and version 7 has been heard of") {
 		t.Errorf("have %v", err)
 	}
 	if have := held(workers[0]); len(have) != 0 {
@@ -147,7 +149,8 @@ func TestOrdersHaveTheTokenOfTheCluster(t *testing.T) {
 	s := httptest.NewServer(w.Handler())
 	t.Cleanup(func() { s.Close(); w.Close() })
 	settle := func(secret, value string) (map[string]any, error) {
-		r.load(fmt.Sprintf("clusters:\n  - id: c\n    partitions: 12\n    step: 2s\n%s%s    workers: [{id: w1, url: %q}]\n", stalls, secret, s.URL))
+		r.load(fmt.Sprintf("clusters:\n  - id: c\n    partitions: 12\n    step: 2s\n%s%s    workers: [{id: w1, url: %q}]\n", stalls, secret,
+			s.URL))
 		c := r.call()
 		c.Resolve = func(s datum.Secret) (string, error) {
 			if s.Name != "ORDERS" {
@@ -164,7 +167,8 @@ func TestOrdersHaveTheTokenOfTheCluster(t *testing.T) {
 	}
 	r.load(fmt.Sprintf("clusters:\n  - id: c\n    partitions: 12\n    step: 2s\n%s    workers: [{id: w1, url: %q}]\n", stalls, s.URL))
 	r.tick()
-	for _, refused := range []struct{ secret, value string }{{"", "one"}, {"    secret: ORDERS\n", "another"}, {"    secret: ORDERS\n", "on"}} {
+	for _, refused := range []struct{ secret, value string }{{"", "one"}, {"    secret: ORDERS\n", "another"},
+		{"    secret: ORDERS\n", "on"}} {
 		have, err := settle(refused.secret, refused.value)
 		if err != nil || have["held"] != 0 || fmt.Sprint(have["silent"]) != "[w1]" || w.Holds() != 0 || w.Holder().State().Version != 0 {
 			t.Errorf("%+v: have %v, %v and %d partitions", refused, have, err, w.Holds())

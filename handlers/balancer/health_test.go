@@ -10,8 +10,16 @@ func TestConfirmationsFollowTheStepAndWhatWasLost(t *testing.T) {
 		step, lost float64
 		want       int
 	}{
-		{1, 0, 3}, {2, 0, 3}, {5, 0, 1}, {10, 0, 1}, {60, 0, 1},
-		{2, 1, 3}, {2, 100, 4}, {5, 1, 2}, {10, 100, 3}, {10, 5000, 10},
+		{1, 0, 3},
+		{2, 0, 3},
+		{5, 0, 1},
+		{10, 0, 1},
+		{60, 0, 1},
+		{2, 1, 3},
+		{2, 100, 4},
+		{5, 1, 2},
+		{10, 100, 3},
+		{10, 5000, 10},
 	} {
 		h := healths{checks: 10000, lost: c.lost}
 		if have := h.confirmations(20, c.step); have != c.want {
@@ -27,7 +35,8 @@ func TestFalseDeathsCountAsLost(t *testing.T) {
 	h := healths{of: make([]health, 3)}
 	died := 0
 	for i := range 20 {
-		r := &Report{At: 10 * float64(i+1), Up: []bool{true, true, i != 10 && i != 15}, Age: []float64{9e3 + 10*float64(i), 9e3, 9e3 + 10*float64(i)}}
+		r := &Report{At: 10 * float64(i+1), Up: []bool{true, true, i != 10 && i != 15}, Age: []float64{9e3 + 10*float64(i), 9e3,
+			9e3 + 10*float64(i)}}
 		r.Age[1] = r.Age[0]
 		h.see(r, 10, func(w int, _ float64) { t.Errorf("worker %d is said to have restarted", w) }, func(int) { died++ })
 	}

@@ -132,7 +132,8 @@ func TestV5HeedsWhatWorkersDrop(t *testing.T) {
 				count[w]++
 			}
 			if before < 0.02 || after > 0.002 || returns > 0 {
-				t.Errorf("dropped %.2f %% while one was away and %.2f %% at the end; partitions %v, %d moves to and fro", 100*before, 100*after, count, returns)
+				t.Errorf("dropped %.2f %% while one was away and %.2f %% at the end; partitions %v, %d moves to and fro", 100*before, 100*after,
+					count, returns)
 			}
 			t.Logf("dropped %.2f %% while one was away and %.2f %% at the end; partitions %v", 100*before, 100*after, count)
 		})

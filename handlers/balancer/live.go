@@ -232,7 +232,8 @@ func (s *pilot) alerts(crowd, ticks int) (out []string) {
 	case up == 0:
 		out = append(out, "no worker answers: the assignment is kept as it is")
 	case crowd > 0:
-		out = append(out, fmt.Sprintf("%d of %d workers answer: it may be the balancer that is cut off, so partitions stay for %d observations, and move slowly then",
+		out = append(out, fmt.Sprintf("%d of %d workers answer: it may be the balancer that is cut off, so partitions stay for %d "+
+			"observations, and move slowly then",
 			up, listed, ticks))
 	}
 	nobody, total, most, heaviest := 0, 0.0, 0.0, 0
@@ -251,7 +252,8 @@ func (s *pilot) alerts(crowd, ticks int) (out []string) {
 	if w := s.owners[heaviest]; w >= 0 && len(s.owners) > 1 && up > 1 {
 		drops, requests := clean(s.report.Drops[w]), clean(s.report.Requests[w])
 		if 2*most > s.load[w] && drops > 0.01*requests && s.load[w]-most < 0.1*s.load[w] {
-			out = append(out, fmt.Sprintf("partition %d alone overloads worker %s: it is too hot for any move to help, divide it or give it a larger worker",
+			out = append(out, fmt.Sprintf("partition %d alone overloads worker %s: it is too hot for any move to help, divide it or give it a "+
+				"larger worker",
 				heaviest, s.workers[w].ID))
 		}
 	}

@@ -17,7 +17,8 @@ func drawLive(t *rapid.T) *dsl.Cluster {
 	n := rapid.IntRange(1, 7).Draw(t, "workers")
 	yaml := fmt.Sprintf("clusters:\n  - id: c\n    partitions: %d\n    step: 2s\n    policy: %s\n    map: {rule: %s, replicas: %d, seed: %d}\n    workers:\n",
 		rapid.IntRange(1, 20).Draw(t, "partitions"), rapid.SampledFrom(Names()).Draw(t, "policy"),
-		rapid.SampledFrom([]string{"ring", "zone", "random"}).Draw(t, "rule"), rapid.IntRange(1, n).Draw(t, "replicas"), rapid.IntRange(0, 99).Draw(t, "seed"))
+		rapid.SampledFrom([]string{"ring", "zone", "random"}).Draw(t, "rule"), rapid.IntRange(1, n).Draw(t, "replicas"),
+		rapid.IntRange(0, 99).Draw(t, "seed"))
 	for i := range n {
 		yaml += fmt.Sprintf("      - {id: w%d, url: 'http://127.0.0.1:%d', zone: z%d}\n", i, 9100+i, i%3)
 	}
@@ -80,7 +81,8 @@ func TestEveryLiveAssignmentIsAllowed(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawLive(t)
-		s := &state{cluster: c, owners: slices.Repeat([]int{-1}, c.Partitions), up: slices.Repeat([]bool{true}, len(c.Workers)), allowed: c.Holders(c.Members())}
+		s := &state{cluster: c, owners: slices.Repeat([]int{-1}, c.Partitions), up: slices.Repeat([]bool{true}, len(c.Workers)),
+			allowed: c.Holders(c.Members())}
 		at := 1e9
 		live, err := NewLive(c, s.observe(at))
 		if err != nil {
@@ -144,7 +146,8 @@ func TestIdleClusterStays(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawLive(t)
-		s := &state{cluster: c, owners: slices.Repeat([]int{-1}, c.Partitions), up: slices.Repeat([]bool{true}, len(c.Workers)), allowed: c.Holders(c.Members())}
+		s := &state{cluster: c, owners: slices.Repeat([]int{-1}, c.Partitions), up: slices.Repeat([]bool{true}, len(c.Workers)),
+			allowed: c.Holders(c.Members())}
 		live, err := NewLive(c, s.observe(1e9))
 		if err != nil {
 			t.Fatal(err)

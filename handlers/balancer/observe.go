@@ -175,7 +175,8 @@ func discover(ctx context.Context, c *engine.Call, cluster *dsl.Cluster) ([]dsl.
 	var out []dsl.ClusterWorker
 	for _, w := range listed {
 		u, err := url.Parse(w.URL)
-		if w.ID == "" || seen[w.ID] || err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || tooMuch(w.Capacity) {
+		if w.ID == "" || seen[w.ID] || err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
+			tooMuch(w.Capacity) {
 			// Its url is not shown: it may hold a password.
 			return nil, fmt.Errorf("want workers with ids of their own, urls and capacities from 0 from %s, not as worker %q has them", d.URL, w.ID)
 		}

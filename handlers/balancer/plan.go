@@ -43,7 +43,8 @@ func (e *economist) improve(r *Report) (moves []Move) {
 		o := best.moves[0]
 		why := fmt.Sprintf("worker %d is expected to drop; the move prevents %.0f more than it costs", best.from, best.gain)
 		if len(best.moves) > 1 {
-			why = fmt.Sprintf("worker %d is expected to drop; the first of %d moves that prevent %.0f more than they cost", best.from, len(best.moves), best.gain)
+			why = fmt.Sprintf("worker %d is expected to drop; the first of %d moves that prevent %.0f more than they cost", best.from,
+				len(best.moves), best.gain)
 		}
 		e.watch(o.p, o.to, r.At)
 		moves = append(moves, e.volunteer(o.p, o.to, r.At, why))

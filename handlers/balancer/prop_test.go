@@ -168,7 +168,8 @@ func loaded(c *Cluster, where []int, at float64, usual, now *rand.Rand) *Report 
 	n := c.Workers
 	r := &Report{
 		At: at, Up: make([]bool, n), Draining: make([]bool, n), Requests: make([]float64, n), Drops: make([]float64, n),
-		Busy: make([]float64, n), Age: slices.Repeat([]float64{1e6 + at}, n), Weights: make([]float64, c.Partitions), Assignment: slices.Clone(where),
+		Busy: make([]float64, n), Age: slices.Repeat([]float64{1e6 + at}, n), Weights: make([]float64, c.Partitions),
+		Assignment: slices.Clone(where),
 	}
 	full := 100 * float64(n) / float64(c.Partitions)
 	for p, w := range where {
@@ -306,14 +307,21 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 		{`{"type":"init","workers":"2"}`, "line 1: workers: want int, have string"},
 		{`{"type":"init","workers":2}`, "line 1: want 1 worker and 1 partition or more, have 2 and 0"},
 		{strings.Replace(initExample, "[1,0]]", "[1,2]]", 1), "line 1: allowed: partition 1: want different workers from 0 to 1, have [1 2]"},
-		{strings.Replace(initExample, `"assignment":[0,1]`, `"assignment":[0,-2]`, 1), "line 1: assignment: partition 1: want a worker from 0 to 1, have -2"},
-		{initExample + "\n" + strings.Replace(observeExample, `"assignment":[0,1]`, `"assignment":[0]`, 1), "line 2: assignment: want a worker for each of 2 partitions, have 1"},
+		{strings.Replace(initExample, `"assignment":[0,1]`, `"assignment":[0,-2]`, 1), "line 1: assignment: partition 1: want a worker from " +
+			"0 to 1, have -2"},
+		{initExample + "\n" + strings.Replace(observeExample, `"assignment":[0,1]`, `"assignment":[0]`, 1), "line 2: assignment: want a " +
+			"worker for each of 2 partitions, have 1"},
 		{initExample + "\n" + strings.Replace(observeExample, `"busy":[0.5,`, `"busy":["high",`, 1), "line 2: busy: want float64, have string"},
-		{initExample + "\n" + strings.Replace(observeExample, `"busy":[0.5,`, `"busy":[Nan,`, 1), "line 2: invalid character 'N' looking for beginning of value"},
-		{initExample + "\n" + strings.Replace(observeExample, `"assignment":[0,1]`, `"assignment":"NaN"`, 1), "line 2: assignment: want []*int, have string"},
-		{initExample + "\n" + observeExample + "\n" + strings.Replace(observeExample, `"t":2`, `"t":1`, 1), "line 3: t: want 2 or more, the time of the line before, have 1"},
-		{initExample + "\n" + strings.Replace(observeExample, `"up":[true,true],`, "", 1), "line 2: up: want the state of each worker, have none"},
-		{initExample + "\n" + strings.Replace(observeExample, "[5,null]", "[5]", 1), "line 2: weights: want a value or null for each of 2 partitions, have 1"},
+		{initExample + "\n" + strings.Replace(observeExample, `"busy":[0.5,`, `"busy":[Nan,`, 1), "line 2: invalid character 'N' looking for " +
+			"beginning of value"},
+		{initExample + "\n" + strings.Replace(observeExample, `"assignment":[0,1]`, `"assignment":"NaN"`, 1), "line 2: assignment: want " +
+			"[]*int, have string"},
+		{initExample + "\n" + observeExample + "\n" + strings.Replace(observeExample, `"t":2`, `"t":1`, 1), "line 3: t: want 2 or more, the " +
+			"time of the line before, have 1"},
+		{initExample + "\n" + strings.Replace(observeExample, `"up":[true,true],`, "", 1),
+			"line 2: up: want the state of each worker, have none"},
+		{initExample + "\n" + strings.Replace(observeExample, "[5,null]", "[5]", 1), "line 2: weights: want a value or null for each of 2 " +
+			"partitions, have 1"},
 		{initExample + "\n{", "line 2: unexpected end of JSON input"},
 	} {
 		err := Serve(strings.NewReader(c.input), &bytes.Buffer{}, "v5", DefaultParams())
@@ -329,13 +337,17 @@ func TestServeReadsNotANumberAsUntold(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{`{"busy":[NaN, -Infinity,Infinity,-1]}`, `{"busy":[null, null,null,-1]}`},
 		{`{"zone":["NaN","a\\","\"Infinity"],"t":1}`, `{"zone":["NaN","a\\","\"Infinity"],"t":1}`},
-		{`NaN`, `null`}, {`-`, `-`}, {`"\`, `"\`}, {``, ``},
+		{`NaN`, `null`},
+		{`-`, `-`},
+		{`"\`, `"\`},
+		{``, ``},
 	} {
 		if have := string(numbersOnly([]byte(c.in))); have != c.want {
 			t.Errorf("%s: want %s, have %s", c.in, c.want, have)
 		}
 	}
-	lies := strings.NewReplacer("[0.5,0.5]", "[NaN,-Infinity]", "[5,5]", "[Infinity,NaN]", "[5,null]", "[NaN,Infinity]", "[100,90]", "[NaN,90]")
+	lies := strings.NewReplacer("[0.5,0.5]", "[NaN,-Infinity]", "[5,5]", "[Infinity,NaN]", "[5,null]", "[NaN,Infinity]", "[100,90]",
+		"[NaN,90]")
 	for _, name := range Names() {
 		var out bytes.Buffer
 		if err := Serve(strings.NewReader(initExample+"\n"+lies.Replace(observeExample)+"\n"), &out, name, DefaultParams()); err != nil {
@@ -399,7 +411,8 @@ func TestNewRefusesWhatItCannotBe(t *testing.T) {
 
 func FuzzServe(f *testing.F) {
 	f.Add(initExample + "\n" + observeExample)
-	f.Add(initExample + "\n" + `{"type":"observe","t":1,"up":[true,false],"assignment":[null,-1]}` + "\n" + `{"type":"observe","t":1e300,"up":[true,true],"age_s":[null,1],"assignment":[0,-1]}`)
+	f.Add(initExample + "\n" + `{"type":"observe","t":1,"up":[true,false],"assignment":[null,-1]}` + "\n" +
+		`{"type":"observe","t":1e300,"up":[true,true],"age_s":[null,1],"assignment":[0,-1]}`)
 	f.Add(initExample + "\n" + observeExample + "\n" + strings.Replace(observeExample, "true,true", "false,false", 1))
 	f.Fuzz(func(t *testing.T, input string) {
 		for _, name := range Names() {

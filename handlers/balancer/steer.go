@@ -47,7 +47,8 @@ type pilot struct {
 func newPilot(o *Observation, allowed [][]int, r *Report, levers engine.Levers) *pilot {
 	s := &pilot{
 		allowed: allowed, workers: o.Workers, owners: slices.Clone(o.Owners), report: r, levers: levers,
-		silent: make([]bool, len(o.Workers)), room: make([]float64, len(o.Workers)), load: make([]float64, len(o.Workers)), moved: map[int]bool{},
+		silent: make([]bool, len(o.Workers)), room: make([]float64, len(o.Workers)), load: make([]float64, len(o.Workers)),
+		moved: map[int]bool{},
 	}
 	known, sum := 0.0, 0.0
 	for i, w := range o.Workers {
@@ -151,7 +152,8 @@ func (s *pilot) must() {
 		}
 	}
 	for _, p := range s.heaviest(func(_, w int) bool { return w >= 0 && s.banned(w) }) {
-		s.move(p, s.best(p), fmt.Sprintf("worker %s is banned: %s", s.workers[s.owners[p]].ID, s.levers.Banned[s.workers[s.owners[p]].ID].Reason))
+		s.move(p, s.best(p), fmt.Sprintf("worker %s is banned: %s", s.workers[s.owners[p]].ID,
+			s.levers.Banned[s.workers[s.owners[p]].ID].Reason))
 	}
 	left := int(math.Ceil(corrected * float64(len(s.owners))))
 	for _, p := range s.heaviest(func(p, w int) bool { return w >= 0 && !slices.Contains(s.allowed[p], w) }) {

@@ -10,7 +10,8 @@ import (
 func hotAt(hot func(t float64) bool, where []int, t float64) *Report {
 	r := &Report{
 		At: t, Up: slices.Repeat([]bool{true}, 6), Draining: make([]bool, 6), Age: slices.Repeat([]float64{1e6 + t}, 6),
-		Requests: make([]float64, 6), Drops: make([]float64, 6), Busy: make([]float64, 6), Weights: make([]float64, len(where)), Assignment: slices.Clone(where),
+		Requests: make([]float64, 6), Drops: make([]float64, 6), Busy: make([]float64, 6), Weights: make([]float64, len(where)),
+		Assignment: slices.Clone(where),
 	}
 	for p, w := range where {
 		r.Weights[p] = 10
@@ -84,8 +85,10 @@ func TestV5WaitsForWorkersThatComeBackSoon(t *testing.T) {
 		moved := 0
 		for i := range 31 {
 			r := &Report{
-				At: 10 * float64(i+1), Up: []bool{i < 30, true, true}, Draining: make([]bool, 3), Age: slices.Repeat([]float64{1e6 + 10*float64(i)}, 3),
-				Requests: []float64{50, 90, 90}, Drops: make([]float64, 3), Busy: []float64{.5, .9, .9}, Weights: []float64{50, 90, 90}, Assignment: cluster.Assignment,
+				At: 10 * float64(i+1), Up: []bool{i < 30, true, true}, Draining: make([]bool, 3), Age: slices.Repeat([]float64{1e6 + 10*float64(i)},
+					3),
+				Requests: []float64{50, 90, 90}, Drops: make([]float64, 3), Busy: []float64{.5, .9, .9}, Weights: []float64{50, 90, 90},
+				Assignment: cluster.Assignment,
 			}
 			if i == 30 && c.outage > 0 {
 				e.health.outage = c.outage + 10

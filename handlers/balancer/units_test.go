@@ -17,7 +17,8 @@ func overloaded(steps int, count func(asked, served float64) float64) (c Cluster
 	}
 	for i := range steps {
 		r := &Report{
-			At: 2 * float64(i+1), Up: slices.Repeat([]bool{true}, 4), Draining: make([]bool, 4), Age: slices.Repeat([]float64{1e6 + 2*float64(i)}, 4),
+			At: 2 * float64(i+1), Up: slices.Repeat([]bool{true}, 4), Draining: make([]bool, 4), Age: slices.Repeat([]float64{1e6 + 2*float64(i)},
+				4),
 			Requests: []float64{100, 40, 40, 40}, Drops: []float64{50, 0, 0, 0}, Busy: []float64{1, .4, .4, .4}, Assignment: c.Assignment,
 		}
 		for p, w := range c.Assignment {

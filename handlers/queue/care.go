@@ -382,7 +382,8 @@ const (
 	lockPartitions = "select pg_advisory_xact_lock(('task_history'::regclass::oid::bigint - 2147483648)::int, 0)"
 	// Not by to_regclass: a session remembers names that were not there, and an advisory lock
 	// that it has waited for does not make it look again.
-	findPartition = "select exists (select from pg_class where relname = $1 and relnamespace = (select relnamespace from pg_class where oid = 'task_history'::regclass))"
+	findPartition = "select exists (select from pg_class where relname = $1 and relnamespace = (select relnamespace from pg_class where " +
+		"oid = 'task_history'::regclass))"
 	// What ended while there was no partition for its day would not let one be
 	// attached.
 	takeFromRest = `

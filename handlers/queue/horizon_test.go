@@ -101,7 +101,8 @@ func TestHorizonLooksAtAllSoon(t *testing.T) {
 func TestHintsSayWhere(t *testing.T) {
 	t.Parallel()
 	from := map[string]place{"a": at(-5, 7), "b": headOfQueue}
-	if have := decodeHint(encodeHint(from)); len(have) != 2 || have["a"] != from["a"] || have["b"].rank != headOfQueue.rank || at(-1<<31, 0).before(have["b"]) {
+	if have := decodeHint(encodeHint(from)); len(have) != 2 || have["a"] != from["a"] || have["b"].rank != headOfQueue.rank ||
+		at(-1<<31, 0).before(have["b"]) {
 		t.Errorf("want %v, have %v", from, have)
 	}
 	if have := decodeHint(`["a","b"]`); len(have) != 2 || have["a"] != headOfQueue {

@@ -32,8 +32,16 @@ func TestStatsOfLargeTables(t *testing.T) {
 		many = append(many, Spec{Type: "many", Priority: i % 3, Tolerance: time.Hour, Key: fmt.Sprint(i)})
 	}
 	few := []Spec{
-		{Type: "few"}, {Type: "few", Priority: -1}, {Type: "few", Delay: time.Hour}, {Type: "taken"}, {Type: "taken"}, {Type: "taken"},
-		{Type: "dead"}, {Type: "keyed", Key: "k"}, {Type: "keyed", Key: "k"}, {Type: "keyed", Key: "k"},
+		{Type: "few"},
+		{Type: "few", Priority: -1},
+		{Type: "few", Delay: time.Hour},
+		{Type: "taken"},
+		{Type: "taken"},
+		{Type: "taken"},
+		{Type: "dead"},
+		{Type: "keyed", Key: "k"},
+		{Type: "keyed", Key: "k"},
+		{Type: "keyed", Key: "k"},
 	}
 	for _, specs := range [][]Spec{many, few} {
 		if _, err := s.Enqueue(t.Context(), nil, specs...); err != nil {
@@ -69,7 +77,8 @@ func TestStatsOfLargeTables(t *testing.T) {
 				if guessed := one.IsEstimated(engine.TaskReady); guessed != (pages == sampled && one.Type == "many") {
 					t.Errorf("%s: the number of ready tasks is estimated: have %v", one.Type, guessed)
 				}
-				for _, state := range []engine.TaskState{engine.TaskWaiting, engine.TaskStarting, engine.TaskRunning, engine.TaskScheduled, engine.TaskFailed} {
+				for _, state := range []engine.TaskState{engine.TaskWaiting, engine.TaskStarting, engine.TaskRunning, engine.TaskScheduled,
+					engine.TaskFailed} {
 					// Few others fit in a page, which is counted whole.
 					if one.IsEstimated(state) {
 						t.Errorf("%s: the number of %s tasks is estimated", one.Type, state)

@@ -164,7 +164,8 @@ func New(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 const findTables = "select to_regclass('tasks') is not null and to_regclass('task_facts') is not null"
 
 func start(ctx context.Context, pool *pgxpool.Pool, pooled bool, o Options) (*Store, error) {
-	s := &Store{pool: pool, pooled: pooled, direct: o.Direct, forget: o.Forget, log: o.Log, tell: make(chan struct{}, 1), countedPages: countedPages}
+	s := &Store{pool: pool, pooled: pooled, direct: o.Direct, forget: o.Forget, log: o.Log, tell: make(chan struct{}, 1),
+		countedPages: countedPages}
 	s.asked = asked{told: map[string]time.Time{}, fresh: map[string]string{}, news: make(chan struct{}, 1)}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

@@ -39,7 +39,8 @@ func TestConformance(t *testing.T) {
 	plans := enginetest.Plans{
 		Tables: []string{"tasks", "task_schedule", "task_keys", "task_dead", "task_history", "task_history_rest"},
 		Allowed: map[string]string{
-			"with freed as (\n\tupdate tasks w set state = 0 where w.id = any(array(\n\t\tselect a.id from (": "looks, now and then, at all that were put aside",
+			"with freed as (\n\tupdate tasks w set state = 0 where w.id = any(array(\n\t\tselect a.id from (": "looks, now and then, at all " +
+				"that were put aside",
 			"delete from task_history_rest":  "is empty as a rule",
 			"delete from task_dead where id": "takes the oldest first, by their ids",
 		},
@@ -138,12 +139,14 @@ func TestPutThatMeetsADrainLosesNothing(t *testing.T) {
 	}
 	replied := make(chan reply, 1)
 	go func() {
-		out, err := s.PutTasks(context.WithoutCancel(t.Context()), []queue.Spec{{Type: "t", Unique: "u", OnDuplicate: engine.DuplicateReplace, Payload: []byte("2")}})
+		out, err := s.PutTasks(context.WithoutCancel(t.Context()),
+			[]queue.Spec{{Type: "t", Unique: "u", OnDuplicate: engine.DuplicateReplace, Payload: []byte("2")}})
 		replied <- reply{out, err}
 	}()
 	patience.Until(t, "the new task to wait for the old one", func() bool {
 		var waiting bool
-		if err := tx.QueryRow(t.Context(), "select exists (select from pg_locks where not granted and pg_backend_pid() = any(pg_blocking_pids(pid)))").Scan(&waiting); err != nil {
+		if err := tx.QueryRow(t.Context(), "select exists (select from pg_locks where not granted and pg_backend_pid() = "+
+			"any(pg_blocking_pids(pid)))").Scan(&waiting); err != nil {
 			t.Fatal(err)
 		}
 		return waiting
@@ -182,7 +185,8 @@ func TestStoresThatOpenTogetherMakeEachPartitionOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), "select pg_advisory_xact_lock(('task_history'::regclass::oid::bigint - 2147483648)::int, 0)"); err != nil {
+	if _, err := tx.Exec(t.Context(),
+		"select pg_advisory_xact_lock(('task_history'::regclass::oid::bigint - 2147483648)::int, 0)"); err != nil {
 		t.Fatal(err)
 	}
 	const stores = 3

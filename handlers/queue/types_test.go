@@ -83,7 +83,8 @@ func TestHandlersCareForTasks(t *testing.T) {
 	if _, err := store.PutTasks(t.Context(), []queue.Spec{{Type: "mail"}, {Type: "mail", Delay: time.Hour}}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := store.ClaimTasks(t.Context(), queue.Claim{Worker: "w", Types: []queue.Want{{Type: "mail", Limit: 1}}}); err != nil || len(got) != 1 {
+	if got, err := store.ClaimTasks(t.Context(), queue.Claim{Worker: "w", Types: []queue.Want{{Type: "mail", Limit: 1}}}); err != nil ||
+		len(got) != 1 {
 		t.Fatal(got, err)
 	}
 	check := func(name, field string, want any, response map[string]any, err error) {

@@ -159,14 +159,15 @@ func lockHolders(ctx context.Context, tx pgx.Tx, uids []uid, holders map[uid]*ho
 		micros  int64
 		timeout int
 	)
-	_, err = pgx.ForEachRow(rows, []any{&u.kind, &u.name, &h.id, &h.again, &rank, &micros, &timeout, &h.next.Key, &h.next.Payload}, func() error {
-		one := h
-		one.next.Type, one.next.Unique, one.next.Priority = u.kind, u.name, -rank
-		one.next.Tolerance, one.next.Timeout = time.Duration(micros)*time.Microsecond, time.Duration(timeout)*time.Millisecond
-		one.next.Payload = bytes.Clone(h.next.Payload)
-		holders[u], found[one.id] = &one, &one
-		return nil
-	})
+	_, err = pgx.ForEachRow(rows, []any{&u.kind, &u.name, &h.id, &h.again, &rank, &micros, &timeout, &h.next.Key, &h.next.Payload},
+		func() error {
+			one := h
+			one.next.Type, one.next.Unique, one.next.Priority = u.kind, u.name, -rank
+			one.next.Tolerance, one.next.Timeout = time.Duration(micros)*time.Microsecond, time.Duration(timeout)*time.Millisecond
+			one.next.Payload = bytes.Clone(h.next.Payload)
+			holders[u], found[one.id] = &one, &one
+			return nil
+		})
 	if err != nil || len(found) == 0 {
 		return err
 	}

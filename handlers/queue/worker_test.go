@@ -162,7 +162,8 @@ func TestEndsOfAttempts(t *testing.T) {
 	}
 	for payload, says := range map[string]string{
 		`"never"`: "it does not work", `"permanent"`: "it cannot work", `"panic"`: "attempt panicked: it breaks",
-		`"slow"`: "context deadline exceeded: context deadline exceeded", "7": "payload is no string: json: cannot unmarshal number into Go value of type string",
+		`"slow"`: "context deadline exceeded: context deadline exceeded", "7": "payload is no string: json: cannot unmarshal number into Go " +
+			"value of type string",
 	} {
 		if have[payload] != says {
 			t.Errorf("%s: want the error %q kept, have %q", payload, says, have[payload])
@@ -337,7 +338,8 @@ func TestPolicyThatSaysNothingIsTold(t *testing.T) {
 	run(t, w)
 	patience.Until(t, "the task to wait and to tell of both errors", func() bool {
 		later, err := s.PeekTasks(t.Context(), queue.Filter{State: engine.TaskScheduled})
-		return err == nil && len(later) == 1 && strings.HasPrefix(later[0].Error, "it does not work; ") && strings.Contains(later[0].Error, "it is no duration")
+		return err == nil && len(later) == 1 && strings.HasPrefix(later[0].Error, "it does not work; ") &&
+			strings.Contains(later[0].Error, "it is no duration")
 	})
 }
 

@@ -109,7 +109,8 @@ func (m *Map) shardViews(ctx context.Context, only string) ([]engine.ShardView, 
 	}
 	views, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (engine.ShardView, error) {
 		v := engine.ShardView{Map: m.ID}
-		err := row.Scan(&v.ID, &v.Class, &v.Registration, &v.Transfer, &v.Closed, &v.Draining, &v.Capacity, &v.Used, &v.Load, &v.Connections, &v.Placements)
+		err := row.Scan(&v.ID, &v.Class, &v.Registration, &v.Transfer, &v.Closed, &v.Draining, &v.Capacity, &v.Used, &v.Load, &v.Connections,
+			&v.Placements)
 		return v, err
 	})
 	if err != nil {

@@ -133,7 +133,8 @@ func (m *Map) apply(ctx context.Context, tx pgx.Tx) error {
 	var key, shard string
 	err := tx.QueryRow(ctx, homeless, m.ID).Scan(&key, &shard)
 	if err == nil {
-		return &MapError{m.ID, fmt.Sprintf("shard %q is not declared any more, but keys such as %q live there; declare it with transfer: false and drain it first", shard, key)}
+		return &MapError{m.ID, fmt.Sprintf("shard %q is not declared any more, but keys such as %q live there; declare it with transfer: "+
+			"false and drain it first", shard, key)}
 	}
 	if err != pgx.ErrNoRows {
 		return err

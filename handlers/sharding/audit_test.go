@@ -22,8 +22,10 @@ func TestNothingChangesWithoutItsRecord(t *testing.T) {
 	r.enroll("mail")
 	ctx, by := t.Context(), engine.Actor{Name: "ann", Reason: "why"}
 	full := errors.New("the disk of the audit is full")
-	dumb, err := sharding.Open(ctx, sharding.Options{DSN: r.dsn, Maps: r.declared, Patience: time.Minute,
-		Audit: func(context.Context, pgx.Tx, engine.Audited) error { return full }})
+	dumb, err := sharding.Open(ctx, sharding.Options{
+		DSN: r.dsn, Maps: r.declared, Patience: time.Minute,
+		Audit: func(context.Context, pgx.Tx, engine.Audited) error { return full },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +54,8 @@ func TestNothingChangesWithoutItsRecord(t *testing.T) {
 		{"merge", func(s *sharding.Service) error {
 			_, err := s.MergeShard(ctx, "mail", "500", false, by)
 			return err
-		}, "select count(*) from shard_placements where state = 'merged'", "map", []string{`mail/[500 {"from":"[","merge":"[500","shard":"s1"}`}},
+		}, "select count(*) from shard_placements where state = 'merged'", "map",
+			[]string{`mail/[500 {"from":"[","merge":"[500","shard":"s1"}`}},
 		{"enroll", func(s *sharding.Service) error {
 			r.exec("s1", "drop publication procaas_mail_0")
 			_, err := s.EnrollShard(ctx, "mail", "s1", by)

@@ -170,7 +170,8 @@ func (m *Map) openAll(ctx context.Context, q Querier, shard string, write func(F
 			f, ok := byKey[p.Key]
 			// The map itself has failed over to a standby that lacked its latest switch. Which side is right nobody here can tell.
 			if ok && f.Epoch > p.Epoch {
-				return fmt.Errorf("key %q is at epoch %d on the shard and at %d in the map: the map has lost a transfer; mend its placement by hand", p.Key, f.Epoch, p.Epoch)
+				return fmt.Errorf("key %q is at epoch %d on the shard and at %d in the map: the map has lost a transfer; mend its placement by hand",
+					p.Key, f.Epoch, p.Epoch)
 			}
 			if ok && f.Epoch == p.Epoch && f.State == Active {
 				continue

@@ -154,7 +154,8 @@ func (m *Map) inspectTable(ctx context.Context, q Querier, t *dsl.ShardTable, e 
 
 // inspectColumns checks that the columns of the key are in the primary key: a publication
 // with a filter by another column would make the server refuse updates of the table.
-func (m *Map) inspectColumns(ctx context.Context, q Querier, oid int64, t *dsl.ShardTable, e *Enrollment, refuse func(string, ...any)) error {
+func (m *Map) inspectColumns(ctx context.Context, q Querier, oid int64, t *dsl.ShardTable, e *Enrollment,
+	refuse func(string, ...any)) error {
 	types := map[string]string{}
 	rows, err := q.Query(ctx, columnTypes, oid)
 	if err != nil {
@@ -185,7 +186,8 @@ func (m *Map) inspectColumns(ctx context.Context, q Querier, oid int64, t *dsl.S
 		case i == 0 && !slices.Contains(allowed, kind):
 			refuse("the column %s is %s, want %s for a key of this type", column, kind, strings.Join(allowed, " or "))
 		case !transfer.Publishable(kind):
-			e.Warnings = append(e.Warnings, fmt.Sprintf("table %s: publications do not filter by the column %s, which is %s: a key with a part there moves "+
+			e.Warnings = append(e.Warnings, fmt.Sprintf("table %s: publications do not filter by the column %s, which is %s: a key with a part "+
+				"there moves "+
 				"by lock-copy-switch, and its writers wait for the copy", t.Table, column, kind))
 		}
 	}

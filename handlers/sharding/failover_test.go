@@ -108,7 +108,8 @@ func newFailoverMover(t *testing.T) (r *mover, pairs map[string]pair) {
 	}
 	text := transferMap
 	for i, p := range made {
-		text = strings.Replace(text, fmt.Sprintf("{address: HOST%d}", i+1), fmt.Sprintf("{address: HOST%d}, {address: %q}", i+1, p.standby.Addr()), 1)
+		text = strings.Replace(text, fmt.Sprintf("{address: HOST%d}", i+1), fmt.Sprintf("{address: HOST%d}, {address: %q}", i+1,
+			p.standby.Addr()), 1)
 	}
 	r = moverOn(t, newRigOn(t, text, [2]*enginetest.Cluster{made[0].master, made[1].master}), time.Minute)
 	return r, map[string]pair{"s1": made[0], "s2": made[1]}

@@ -89,7 +89,8 @@ const samples = 64
 
 // newView judges the hosts of a shard.
 func newView(hosts []host, history []sample, now time.Time) *view {
-	v := &view{hosts: slices.Clone(hosts), master: -1, at: now, lags: make([]time.Duration, len(hosts)), known: make([]bool, len(hosts)), tails: make([]atomic.Pointer[[]byte], modes*len(hosts))}
+	v := &view{hosts: slices.Clone(hosts), master: -1, at: now, lags: make([]time.Duration, len(hosts)), known: make([]bool, len(hosts)),
+		tails: make([]atomic.Pointer[[]byte], modes*len(hosts))}
 	v.findMaster()
 	for i := range v.hosts {
 		if i != v.master {
@@ -188,7 +189,8 @@ func (v *view) first(q engine.ShardQuestion, draw func(n int) int) (int, error) 
 		}
 	}
 	if len(fit) == 0 {
-		return -1, fmt.Errorf("%w: no %s answers that is not further behind than the question allows", engine.ErrNoHost, cmp.Or(map[string]string{engine.ShardAny: "host"}[q.Mode], "replica"))
+		return -1, fmt.Errorf("%w: no %s answers that is not further behind than the question allows", engine.ErrNoHost,
+			cmp.Or(map[string]string{engine.ShardAny: "host"}[q.Mode], "replica"))
 	}
 	// Where only few of the local hosts are left, all readers of the data centre would
 	// fall upon them.

@@ -53,7 +53,8 @@ func BenchmarkHTTP(b *testing.B) {
 	})
 	sides := []*side{{name: "bare"}, {name: "api"}}
 	sides[0].start(b, &http.Server{Handler: bare}, keys)
-	sides[1].start(b, transport.Server(api.New(api.Options{Engine: api.Ports{Access: unguarded{}, Health: unguarded{}}, Shards: only{m: m}, Local: true}), slog.New(slog.DiscardHandler)), keys)
+	sides[1].start(b, transport.Server(api.New(api.Options{Engine: api.Ports{Access: unguarded{}, Health: unguarded{}}, Shards: only{m: m},
+		Local: true}), slog.New(slog.DiscardHandler)), keys)
 	turns := 0
 	for b.Loop() {
 		for i := range sides {
@@ -136,7 +137,8 @@ type asker struct {
 }
 
 func (a *asker) ask(key string) error {
-	a.text = append(append(append(a.text[:0], "GET /v1/shard-maps/many/resolve?mode=master&key="...), key...), " HTTP/1.1\r\nHost: localhost\r\n\r\n"...)
+	a.text = append(append(append(a.text[:0], "GET /v1/shard-maps/many/resolve?mode=master&key="...), key...),
+		" HTTP/1.1\r\nHost: localhost\r\n\r\n"...)
 	began := time.Now()
 	if _, err := a.c.Write(a.text); err != nil {
 		return err

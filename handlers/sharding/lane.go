@@ -67,7 +67,8 @@ func acquire(ctx context.Context, store engine.Documents, node int64, t *engine.
 		next := *t
 		writes, waits, err := enter(&next, was, all, l, by, now)
 		if err == nil && len(writes) > 0 {
-			writes = append(writes, engine.DocumentWrite{Kind: engine.DocShardTransfer, Name: engine.ShardLock(t.Map), Version: lock.Version, Value: []byte("{}")})
+			writes = append(writes, engine.DocumentWrite{Kind: engine.DocShardTransfer, Name: engine.ShardLock(t.Map), Version: lock.Version,
+				Value: []byte("{}")})
 			_, err = store.WriteDocuments(ctx, node, writes, nil)
 		}
 		switch {
@@ -83,7 +84,8 @@ func acquire(ctx context.Context, store engine.Documents, node int64, t *engine.
 
 // enter says what to write for a transfer that begins, or waits for the reason that it gives; was is what
 // is known of it. Nothing is written when nothing is new.
-func enter(t *engine.ShardTransfer, was engine.ShardTransfer, all []engine.ShardTransfer, l layout, by turn, now time.Time) (writes []engine.DocumentWrite, waits, err error) {
+func enter(t *engine.ShardTransfer, was engine.ShardTransfer, all []engine.ShardTransfer, l layout, by turn,
+	now time.Time) (writes []engine.DocumentWrite, waits, err error) {
 	lane := freeLane(t.Map, lanes, all)
 	if waits = mayBegin(t, all, l, by, now); waits == nil && lane == "" {
 		waits = waitsFor("it waits for its turn: %d transfers of the map have not ended", lanes)
@@ -98,7 +100,8 @@ func enter(t *engine.ShardTransfer, was engine.ShardTransfer, all []engine.Shard
 	case waits == nil:
 		t.Lane, t.Waits = lane, ""
 		if was.Lane != "" {
-			writes = append(writes, engine.DocumentWrite{Kind: engine.DocShardTransfer, Name: was.Lane, Version: engine.AnyVersion, Value: []byte("{}")})
+			writes = append(writes, engine.DocumentWrite{Kind: engine.DocShardTransfer, Name: was.Lane, Version: engine.AnyVersion,
+				Value: []byte("{}")})
 		}
 	case was.Waits == waits.Error():
 		return nil, waits, nil
@@ -109,7 +112,8 @@ func enter(t *engine.ShardTransfer, was engine.ShardTransfer, all []engine.Shard
 		t.Waits = waits.Error()
 	}
 	value, err := json.Marshal(t)
-	return append(writes, engine.DocumentWrite{Kind: engine.DocShardTransfer, Name: t.Lane, Version: engine.AnyVersion, Value: value}), waits, err
+	return append(writes, engine.DocumentWrite{Kind: engine.DocShardTransfer, Name: t.Lane, Version: engine.AnyVersion, Value: value}),
+		waits, err
 }
 
 // mayBegin tells why a transfer must wait; nil when it must not.

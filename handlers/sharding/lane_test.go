@@ -18,8 +18,10 @@ import (
 var single = layout{strategy: "directory", parts: 2}
 
 func waiting(i int, source, target string) *engine.ShardTransfer {
-	return &engine.ShardTransfer{ID: fmt.Sprint("t", i), Map: "mail", Key: fmt.Sprint(i), Source: source, Target: target,
-		State: engine.TransferWaiting, Started: time.Now()}
+	return &engine.ShardTransfer{
+		ID: fmt.Sprint("t", i), Map: "mail", Key: fmt.Sprint(i), Source: source, Target: target,
+		State: engine.TransferWaiting, Started: time.Now(),
+	}
 }
 
 // waits tells whether a transfer waits for something.
@@ -60,7 +62,8 @@ func TestLanesBoundTransfers(t *testing.T) {
 	if err := acquire(ctx, store, 0, waiting(101, "s4", "s2"), single, turn{perSource: 4, perTarget: 5}, time.Now()); !waits(err) {
 		t.Errorf("a sixth one to s2: have %v, want that it waits", err)
 	}
-	if err := acquire(ctx, store, 0, waiting(102, "s1", "s5"), single, turn{perSource: 4, perTarget: 5}, time.Now().Add(deadAfter)); err != nil {
+	if err := acquire(ctx, store, 0, waiting(102, "s1", "s5"), single, turn{perSource: 4, perTarget: 5},
+		time.Now().Add(deadAfter)); err != nil {
 		t.Errorf("when the others have been silent for long: %v", err)
 	}
 }
@@ -172,7 +175,8 @@ func write(ctx context.Context, t *testing.T, store engine.Documents, one *engin
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.WriteDocuments(ctx, 0, []engine.DocumentWrite{{Kind: engine.DocShardTransfer, Name: one.Lane, Version: engine.AnyVersion, Value: value}}, nil); err != nil {
+	if _, err := store.WriteDocuments(ctx, 0,
+		[]engine.DocumentWrite{{Kind: engine.DocShardTransfer, Name: one.Lane, Version: engine.AnyVersion, Value: value}}, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -186,9 +190,18 @@ func TestTransfersOfTheSameRowsWaitForEachOther(t *testing.T) {
 		a, b string
 		want bool
 	}{
-		{single, "42", "42", true}, {single, "42", "42/archive", true}, {single, "42/a", "42/b", false}, {single, "4", "42", false},
-		{slots, "#3", "#3", true}, {slots, "#3", "#4", false}, {slots, slots.slot("u1"), "u1/inbox", true}, {slots, "#16", "u1", false},
-		{stretches, "[100", "150", true}, {stretches, "[100", "99", false}, {stretches, "[", "-7", true}, {stretches, "[", "[100", false},
+		{single, "42", "42", true},
+		{single, "42", "42/archive", true},
+		{single, "42/a", "42/b", false},
+		{single, "4", "42", false},
+		{slots, "#3", "#3", true},
+		{slots, "#3", "#4", false},
+		{slots, slots.slot("u1"), "u1/inbox", true},
+		{slots, "#16", "u1", false},
+		{stretches, "[100", "150", true},
+		{stretches, "[100", "99", false},
+		{stretches, "[", "-7", true},
+		{stretches, "[", "[100", false},
 	} {
 		if c.l.overlap(c.a, c.b) != c.want || c.l.overlap(c.b, c.a) != c.want {
 			t.Errorf("%s and %s: want %v", c.a, c.b, c.want)
@@ -223,8 +236,15 @@ func TestHoursOfTheNight(t *testing.T) {
 		hour  int
 		want  time.Duration
 	}{
-		{"", 12, 0}, {"22-6", 23, 0}, {"22-6", 3, 0}, {"22-6", 6, 15*time.Hour + 30*time.Minute}, {"22-6", 12, 9*time.Hour + 30*time.Minute},
-		{"1-5", 0, 30 * time.Minute}, {"1-5", 4, 0}, {"1-5", 5, 19*time.Hour + 30*time.Minute}, {"0-24", 23, 0},
+		{"", 12, 0},
+		{"22-6", 23, 0},
+		{"22-6", 3, 0},
+		{"22-6", 6, 15*time.Hour + 30*time.Minute},
+		{"22-6", 12, 9*time.Hour + 30*time.Minute},
+		{"1-5", 0, 30 * time.Minute},
+		{"1-5", 4, 0},
+		{"1-5", 5, 19*time.Hour + 30*time.Minute},
+		{"0-24", 23, 0},
 	} {
 		if have, err := untilHour(c.hours, at(c.hour)); err != nil || have != c.want {
 			t.Errorf("%q at %d:30: have %v, %v; want %v", c.hours, c.hour, have, err, c.want)

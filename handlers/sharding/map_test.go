@@ -75,7 +75,8 @@ func TestSwitchIsACompareAndSwapOfOwnerAndEpoch(t *testing.T) {
 	if err := m.Switch(ctx, back); !errors.Is(err, sharding.ErrLost) {
 		t.Errorf("switch after abort: %v, want %v", err, sharding.ErrLost)
 	}
-	if next, err := m.BeginTransfer(ctx, sharding.Begin{Key: "42", Target: "s1", Transfer: "t3"}); err != nil || next.Epoch != 3 || next.Next != 5 {
+	if next, err := m.BeginTransfer(ctx, sharding.Begin{Key: "42", Target: "s1", Transfer: "t3"}); err != nil || next.Epoch != 3 ||
+		next.Next != 5 {
 		t.Errorf("an epoch of an aborted transfer is used again: %+v, %v", next, err)
 	}
 }

@@ -320,7 +320,8 @@ func (t *task) begin(ctx context.Context) (Transfer, error) {
 	now := t.view()
 	tr, err := t.m.BeginTransfer(ctx, Begin{Key: now.Key, Target: now.Target, Transfer: now.ID, Force: now.Step != "plan"})
 	switch {
-	case errors.Is(err, ErrBusy), errors.Is(err, ErrClosed), errors.Is(err, ErrUnknownKey), errors.Is(err, ErrUnknownShard), errors.Is(err, ErrKey):
+	case errors.Is(err, ErrBusy), errors.Is(err, ErrClosed), errors.Is(err, ErrUnknownKey), errors.Is(err, ErrUnknownShard),
+		errors.Is(err, ErrKey):
 		return tr, &transfer.RefusedError{Reasons: []string{err.Error()}}
 	case err != nil:
 		return tr, err
@@ -345,7 +346,8 @@ func (t *task) open(ctx context.Context, claim transfer.Claim, back bool) (*tran
 // spec says what to move.
 func (t *task) spec(ctx context.Context) (transfer.Spec, error) {
 	now := t.view()
-	spec := transfer.Spec{ID: now.ID, Map: now.Map, Key: now.Key, SourceShard: now.Source, TargetShard: now.Target, Hook: t.hook, Report: t.report}
+	spec := transfer.Spec{ID: now.ID, Map: now.Map, Key: now.Key, SourceShard: now.Source, TargetShard: now.Target, Hook: t.hook,
+		Report: t.report}
 	spec.Limits = transfer.Limits{
 		Freeze: time.Duration(now.DeadlineMS) * time.Millisecond, Ping: time.Duration(now.PingMS) * time.Millisecond,
 		Lock: time.Duration(now.LockMS) * time.Millisecond, BytesRate: now.Rate,

@@ -61,13 +61,15 @@ func drawScenario(t *rapid.T) scenario {
 	}
 	writes := func() (out []write) {
 		for range rapid.IntRange(0, 3).Draw(t, "writes") {
-			out = append(out, write{rapid.IntRange(0, len(s.tables)-1).Draw(t, "table"), []string{value(0), value(1), value(2)}, rapid.IntRange(0, 3).Draw(t, "delete") == 0})
+			out = append(out, write{rapid.IntRange(0, len(s.tables)-1).Draw(t, "table"), []string{value(0), value(1), value(2)},
+				rapid.IntRange(0, 3).Draw(t, "delete") == 0})
 		}
 		return out
 	}
 	var split [][]string // what follows is mostly done to these: other keys are parts of something wider
 	for i := range rapid.IntRange(5, 8).Draw(t, "steps") {
-		one := scene{what: rapid.SampledFrom([]string{"split", "merge", "finish", "finish", "finish", "rollback", "cancel"}).Draw(t, "what"), writes: map[string][]write{}}
+		one := scene{what: rapid.SampledFrom([]string{"split", "merge", "finish", "finish", "finish", "rollback", "cancel"}).Draw(t, "what"),
+			writes: map[string][]write{}}
 		if i < 2 {
 			one.what = "split"
 		}
@@ -151,15 +153,17 @@ func newStage(t *testing.T, s scenario) *stage {
 // call calls a handler of a transfer until it needs no repetition.
 func (p *stage) call(name, run string, fields map[string]any) error {
 	types := sharding.Bind(sharding.Types(), p.Service, sharding.BindOptions{
-		Limits: &transfer.Limits{Freeze: time.Minute, Lock: 5 * time.Second, Ping: 30 * time.Second, Slot: time.Minute, DDL: time.Minute, Attempts: 20},
-		Hook:   func(point string) error { return p.hook(point) },
+		Limits: &transfer.Limits{Freeze: time.Minute, Lock: 5 * time.Second, Ping: 30 * time.Second, Slot: time.Minute, DDL: time.Minute,
+			Attempts: 20},
+		Hook: func(point string) error { return p.hook(point) },
 	})
 	i := slices.IndexFunc(types, func(t engine.HandlerType) bool { return t.Name == name })
 	h := types[i].New()
 	if err := types[i].Spec.Decode(fields, h); err != nil {
 		p.t.Fatal(err)
 	}
-	_, err := h.Handle(p.t.Context(), &engine.Call{Path: "a/b/c", Run: run, Now: time.Now(), Log: slog.New(slog.DiscardHandler), Documents: p.docs})
+	_, err := h.Handle(p.t.Context(), &engine.Call{Path: "a/b/c", Run: run, Now: time.Now(), Log: slog.New(slog.DiscardHandler),
+		Documents: p.docs})
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -305,7 +309,8 @@ func (p *stage) check(when string) {
 	}
 	for _, shard := range []string{"s1", "s2"} {
 		var left int
-		p.ask(shard, "select (select count(*) from pg_replication_slots where database = current_database()) + (select count(*) from pg_publication where pubname !~ '^procaas_mail_')", &left)
+		p.ask(shard, "select (select count(*) from pg_replication_slots where database = current_database()) + (select count(*) from "+
+			"pg_publication where pubname !~ '^procaas_mail_')", &left)
 		if left > 0 {
 			p.t.Errorf("%s: %d slots or publications are left on %s", when, left, shard)
 		}

@@ -83,7 +83,8 @@ func TestAnswersFromMemoryAreThoseOfResolve(t *testing.T) {
 	m.index.put(Placement{Map: m.ID, Key: "half", Shard: "s7", Epoch: 1, State: Creating}, false)
 	m.index.put(Placement{Map: m.ID, Key: "bad", Shard: "s7", Epoch: 1, State: Refused}, false)
 	quick := 0
-	for _, key := range []string{"user-1/inbox", "user-1", "user-1/sent", "x", "half", "bad", "", "/", "a/", "/a", "a//b", "a/b/c", "#1", "a%2Fb", `"`, "é", "a b"} {
+	for _, key := range []string{"user-1/inbox", "user-1", "user-1/sent", "x", "half", "bad", "", "/", "a/", "/a", "a//b", "a/b/c", "#1",
+		"a%2Fb", `"`, "é", "a b"} {
 		for _, mode := range []string{engine.ShardMaster, engine.ShardReplica, engine.ShardAny} {
 			for _, dc := range []string{"a", "b", "c"} {
 				fresh(m)
@@ -122,7 +123,8 @@ func TestAnswersFromMemoryAreThoseOfResolve(t *testing.T) {
 func TestPlainKeysAreKeysOfTheMap(t *testing.T) {
 	t.Parallel()
 	l := layout{strategy: "directory", parts: 1, ints: true}
-	for _, key := range []string{"0", "42", "-1", "007", "", "1e3", "9223372036854775807", "92233720368547758070", "4 2", "123456789012345678"} {
+	for _, key := range []string{"0", "42", "-1", "007", "", "1e3", "9223372036854775807", "92233720368547758070", "4 2",
+		"123456789012345678"} {
 		if l.plain(key) && l.check(key) != nil {
 			t.Errorf("%q is plain, and no key: %v", key, l.check(key))
 		}
@@ -158,16 +160,25 @@ func ask(t *testing.T, server *httptest.Server, query url.Values, token string) 
 func TestQuickRepliesAreThoseOfTheRouter(t *testing.T) {
 	t.Parallel()
 	m := manyShards(20)
-	server := httptest.NewServer(api.New(api.Options{Engine: api.Ports{Access: unguarded{}, Health: unguarded{}}, Shards: only{m: m}, Local: true}))
+	server := httptest.NewServer(api.New(api.Options{Engine: api.Ports{Access: unguarded{}, Health: unguarded{}}, Shards: only{m: m},
+		Local: true}))
 	t.Cleanup(server.Close)
 	for _, query := range []url.Values{
-		{"key": {"x"}}, {"key": {"x"}, "mode": {"any"}, "dc": {"b"}}, {"key": {"x"}, "mode": {"replica"}, "dc": {"c"}},
-		{"key": {"x"}, "mode": {"odd"}}, {"key": {""}}, {}, {"key": {"a/b"}}, {"key": {"x", "y"}}, {"key": {"x"}, "kez": {"y"}},
+		{"key": {"x"}},
+		{"key": {"x"}, "mode": {"any"}, "dc": {"b"}},
+		{"key": {"x"}, "mode": {"replica"}, "dc": {"c"}},
+		{"key": {"x"}, "mode": {"odd"}},
+		{"key": {""}},
+		{},
+		{"key": {"a/b"}},
+		{"key": {"x", "y"}},
+		{"key": {"x"}, "kez": {"y"}},
 	} {
 		fresh(m)
 		wantStatus, want, wantBody := ask(t, server, merged(query, url.Values{"register": {"true"}}), "") // this one goes through the router
 		status, header, body := ask(t, server, query, "")
-		if status != wantStatus || body != wantBody && status == http.StatusOK || fmt.Sprint(header) != fmt.Sprint(want) && status == http.StatusOK {
+		if status != wantStatus || body != wantBody && status == http.StatusOK || fmt.Sprint(header) != fmt.Sprint(want) &&
+			status == http.StatusOK {
 			t.Errorf("%v:\nhave %d %v %swant %d %v %s", query, status, header, body, wantStatus, want, wantBody)
 		}
 	}
@@ -190,7 +201,8 @@ func TestQuickRepliesWantTokens(t *testing.T) {
 	t.Cleanup(server.Close)
 	query := url.Values{"key": {"x"}}
 	for range 2 { // the first time through the router
-		for token, want := range map[string]int{"": http.StatusUnauthorized, "asker": http.StatusOK, "viewer": http.StatusForbidden, "wrong": http.StatusUnauthorized} {
+		for token, want := range map[string]int{"": http.StatusUnauthorized, "asker": http.StatusOK, "viewer": http.StatusForbidden,
+			"wrong": http.StatusUnauthorized} {
 			fresh(m)
 			if status, _, body := ask(t, server, query, token); status != want {
 				t.Errorf("token %q: %d %s", token, status, body)

@@ -122,7 +122,8 @@ func TestKeysWithoutAnOpenShardAreRefused(t *testing.T) {
 		t.Errorf("the only cold shard is closed: %v", err)
 	}
 	full := "disk"
-	if v, err := r.SetShard(t.Context(), "mail", "s1", engine.ShardChange{Closed: &full}, engine.Actor{}); err != nil || v.Registration || v.Closed != full {
+	if v, err := r.SetShard(t.Context(), "mail", "s1", engine.ShardChange{Closed: &full}, engine.Actor{}); err != nil || v.Registration ||
+		v.Closed != full {
 		t.Errorf("closed: %+v, %v", v, err)
 	}
 }
@@ -133,10 +134,12 @@ func TestSweeperEndsRegistrationsOfTheDead(t *testing.T) {
 	r := newRig(t, strings.NewReplacer("CHECK", `""`, "TWOPHASE", "true").Replace(registering))
 	m, ctx := r.enroll("mail"), t.Context()
 	row := func(key string) string {
-		return fmt.Sprintf("begin; insert into shard_placements (map, key, shard) values ('mail', '%[1]s', 's1'); prepare transaction 'procaas:map:mail:%[1]s'", key)
+		return fmt.Sprintf("begin; insert into shard_placements (map, key, shard) values ('mail', '%[1]s', 's1'); prepare transaction "+
+			"'procaas:map:mail:%[1]s'", key)
 	}
 	fence := func(key string) string {
-		return fmt.Sprintf("begin; select procaas.fence('mail', '%[1]s', 1, 'active', null, null, 0); prepare transaction 'procaas:shard:mail:s1:%[1]s'", key)
+		return fmt.Sprintf("begin; select procaas.fence('mail', '%[1]s', 1, 'active', null, null, 0); prepare transaction "+
+			"'procaas:shard:mail:s1:%[1]s'", key)
 	}
 	r.exec("map", row("row-only"))
 	r.exec("map", row("both"))
@@ -152,7 +155,8 @@ func TestSweeperEndsRegistrationsOfTheDead(t *testing.T) {
 	if _, err := m.Sweep(ctx, 0, false); err != nil {
 		t.Fatal(err)
 	}
-	for key, there := range map[string]bool{"row-only": false, "both": true, "fence-committed": true, "fence-only": false, "row-committed": true} {
+	for key, there := range map[string]bool{"row-only": false, "both": true, "fence-committed": true, "fence-only": false,
+		"row-committed": true} {
 		p, err := m.Find(ctx, key)
 		if (err == nil) != there || there && p.State != sharding.Ready {
 			t.Errorf("%s: %+v, %v; want it there: %v", key, p, err, there)

@@ -68,7 +68,8 @@ func newRigOn(t testing.TB, text string, servers [2]*enginetest.Cluster) *rig {
 	}
 	r.shards["map"] = r.dsn
 	if strings.Contains(text, "ADMIN") {
-		text = strings.ReplaceAll(text, "ADMIN", "connect: {database: "+database+", user: postgres, admin: procaas, parameters: {sslmode: disable}}")
+		text = strings.ReplaceAll(text, "ADMIN", "connect: {database: "+database+
+			", user: postgres, admin: procaas, parameters: {sslmode: disable}}")
 		for _, c := range servers {
 			r.shards["server"] = c.URL
 			r.exec("server", "do $$ begin create role procaas superuser login; exception when duplicate_object or unique_violation then null; end $$")
@@ -90,13 +91,15 @@ func newRigOn(t testing.TB, text string, servers [2]*enginetest.Cluster) *rig {
 		r.exec(shard, tables)
 	}
 	r.declared = parseMaps(t, text)
-	s, err := sharding.Open(t.Context(), sharding.Options{DSN: r.dsn, Maps: r.declared, Patience: time.Minute, Audit: postgres.WriteAudit,
+	s, err := sharding.Open(t.Context(), sharding.Options{
+		DSN: r.dsn, Maps: r.declared, Patience: time.Minute, Audit: postgres.WriteAudit,
 		Transfers: func(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error) {
 			if r.docs == nil {
 				return nil, nil
 			}
 			return engine.ReadShardTransfers(ctx, r.docs, shardMap)
-		}})
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +137,8 @@ func logicalCluster() (*enginetest.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, value := range map[string]string{"wal_level": "logical", "max_prepared_transactions": "20", "fsync": "off", "shared_buffers": "'32MB'"} {
+	for name, value := range map[string]string{"wal_level": "logical", "max_prepared_transactions": "20", "fsync": "off",
+		"shared_buffers": "'32MB'"} {
 		if _, err := conn.Exec(ctx, "alter system set "+name+" = "+value); err != nil {
 			return nil, err
 		}

@@ -30,7 +30,8 @@ const nothing = "\x00"
 
 var (
 	wholeTypes = []columnType{
-		{"bigint", []string{"0", "42", "-5", "9223372036854775807"}, []string{"042", "4.2e1", "+42", "-0", "9223372036854775808", "inbox", " 42"}, true},
+		{"bigint", []string{"0", "42", "-5", "9223372036854775807"}, []string{"042", "4.2e1", "+42", "-0", "9223372036854775808", "inbox",
+			" 42"}, true},
 		{"integer", []string{"0", "42", "-5", "2147483647"}, []string{"042", "2147483648"}, true},
 		{"smallint", []string{"0", "42", "-5", "32767"}, []string{"042", "32768"}, true},
 	}
@@ -39,8 +40,12 @@ var (
 		{"character varying(20)", []string{"", "inbox", "42", "a/b"}, []string{"longer than the column can be"}, true},
 	}
 	otherTypes = []columnType{
-		{"uuid", []string{"0b6e7d4a-8f3c-4f5e-9d2b-1a2b3c4d5e6f", "00000000-0000-0000-0000-000000000000"},
-			[]string{"0B6E7D4A-8F3C-4F5E-9D2B-1A2B3C4D5E6F", "0b6e7d4a8f3c4f5e9d2b1a2b3c4d5e6f", "inbox"}, true},
+		{
+			"uuid",
+			[]string{"0b6e7d4a-8f3c-4f5e-9d2b-1a2b3c4d5e6f", "00000000-0000-0000-0000-000000000000"},
+			[]string{"0B6E7D4A-8F3C-4F5E-9D2B-1A2B3C4D5E6F", "0b6e7d4a8f3c4f5e9d2b1a2b3c4d5e6f", "inbox"},
+			true,
+		},
 		{"numeric", []string{"1.0", "1.00", "7"}, []string{"1", "07"}, false},
 		{"date", []string{"2026-05-01"}, []string{"May 1, 2026"}, false},
 		{"mood", []string{"happy", "sad"}, []string{"Happy"}, false},
@@ -220,7 +225,8 @@ func TestEachRowBelongsToOnePlacement(t *testing.T) {
 				}
 			}
 			if !slices.Equal(have, want) {
-				t.Fatalf("map %s, columns %v: %q has the rows %v, want %v; all rows: %q, placements: %q", id, k.types(), p, have, want, k.rows, k.placements)
+				t.Fatalf("map %s, columns %v: %q has the rows %v, want %v; all rows: %q, placements: %q", id, k.types(), p, have, want, k.rows,
+					k.placements)
 			}
 		}
 	})
@@ -282,7 +288,8 @@ func (k keyspace) pick(t *rapid.T, c *pgx.Conn, rows transfer.Table) []string {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(k.columns, func(c columnType) bool { return !c.plain }) {
-		if _, err := c.Exec(ctx, `create publication odd for table "Odd Rows" where (`+where+`); drop publication odd`, pgx.QueryExecModeSimpleProtocol); err != nil {
+		if _, err := c.Exec(ctx, `create publication odd for table "Odd Rows" where (`+where+`); drop publication odd`,
+			pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatalf("no publication where %s: %v", where, err)
 		}
 	}

@@ -89,7 +89,8 @@ func Open(ctx context.Context, o Options) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shard maps: %w", err)
 	}
-	s := &Service{o: o, pool: pool, log: o.Log, maps: map[string]*Map{}, pools: map[string]*pgxpool.Pool{}, tell: make(chan struct{}, 1), again: make(chan struct{})}
+	s := &Service{o: o, pool: pool, log: o.Log, maps: map[string]*Map{}, pools: map[string]*pgxpool.Pool{}, tell: make(chan struct{}, 1),
+		again: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -158,7 +159,8 @@ func (s *Service) seen(ctx context.Context, m *Map, x *shard, v *view) {
 		ctx, cancel := context.WithTimeout(ctx, comparePatience)
 		defer cancel()
 		if err := s.Compare(ctx, m, x.declared.ID); err != nil && ctx.Err() == nil {
-			s.log.Warn("the fences of a promoted master could not be compared, it takes no writes", "map", m.ID, "shard", x.declared.ID, "error", err)
+			s.log.Warn("the fences of a promoted master could not be compared, it takes no writes", "map", m.ID, "shard", x.declared.ID, "error",
+				err)
 		}
 	})
 }

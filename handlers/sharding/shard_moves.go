@@ -122,7 +122,8 @@ func (h *ShardMoves) Handle(ctx context.Context, c *engine.Call) (model.Result, 
 			}
 			moves = append(moves, from...)
 			if len(from) == 0 && v.Placements > 0 && h.target(v, targets) == nil {
-				homeless = append(homeless, map[string]any{"map": m.ID, "shard": v.ID, "reason": "no shard of the class is open for transfers and below until"})
+				homeless = append(homeless, map[string]any{"map": m.ID, "shard": v.ID, "reason": "no shard of the class is open for transfers and " +
+					"below until"})
 			}
 		}
 	}
@@ -161,7 +162,8 @@ func (h *ShardMoves) target(source engine.ShardView, targets []*moveTarget) *mov
 }
 
 // fromShard chooses the moves from one shard.
-func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *Map, source engine.ShardView, targets []*moveTarget) ([]any, error) {
+func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *Map, source engine.ShardView,
+	targets []*moveTarget) ([]any, error) {
 	keys, bytesPerRow, err := h.candidates(ctx, c, m, source)
 	if err != nil {
 		return nil, err
@@ -173,7 +175,8 @@ func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *Map, sour
 		return nil, err
 	}
 	for _, k := range keys {
-		if len(moves) >= h.Limit || h.Reason == "usage" && float64(left) < h.Until*float64(source.Capacity) || h.Reason == "load" && busy < h.Until {
+		if len(moves) >= h.Limit || h.Reason == "usage" && float64(left) < h.Until*float64(source.Capacity) || h.Reason == "load" &&
+			busy < h.Until {
 			break
 		}
 		t := h.target(source, targets)
@@ -292,11 +295,13 @@ func (m *Map) sizes(ctx context.Context, shard string, t *dsl.ShardTable) (sizes
 		return nil, 0, err
 	}
 	table, column := quoteTable(t.Table), quoteName(m.columns(t)[0])
-	if err := pool.QueryRow(ctx, `select greatest(reltuples, 0)::bigint from pg_class where oid = $1::regclass`, table).Scan(&rows); err != nil {
+	if err := pool.QueryRow(ctx, `select greatest(reltuples, 0)::bigint from pg_class where oid = $1::regclass`,
+		table).Scan(&rows); err != nil {
 		return nil, 0, fmt.Errorf("map %s: sizes on %s: %w", m.ID, shard, err)
 	}
 	percent := min(100, 100*float64(sampleRows)/float64(max(rows, 1)))
-	found, err := pool.Query(ctx, fmt.Sprintf(`select %s::text, count(*) from %s tablesample system (%f) group by 1 order by 1 limit 100000`, column, table, percent))
+	found, err := pool.Query(ctx, fmt.Sprintf(`select %s::text, count(*) from %s tablesample system (%f) group by 1 order by 1 limit 100000`,
+		column, table, percent))
 	if err != nil {
 		return nil, 0, fmt.Errorf("map %s: sizes on %s: %w", m.ID, shard, err)
 	}

@@ -64,20 +64,23 @@ func (m *Map) SplitAt(ctx context.Context, at string, by engine.Actor) (wide, na
 // stretchAt gives the stretch that the first part of a key lies in.
 func (m *Map) stretchAt(ctx context.Context, at string) (Placement, error) {
 	if m.layout.strategy != "range" {
-		return Placement{}, fmt.Errorf("map %s: %w: the strategy of the map is %s, and only one by range has stretches of keys", m.ID, ErrKey, m.layout.strategy)
+		return Placement{}, fmt.Errorf("map %s: %w: the strategy of the map is %s, and only one by range has stretches of keys", m.ID, ErrKey,
+			m.layout.strategy)
 	}
 	if err := m.layout.check(at); err != nil {
 		return Placement{}, fmt.Errorf("map %s: %w", m.ID, err)
 	}
 	if _, more := cutLast(at); more {
-		return Placement{}, fmt.Errorf("map %s: %w: stretches are bounded by the first part of keys: leave out what follows the slash in %q", m.ID, ErrKey, at)
+		return Placement{}, fmt.Errorf("map %s: %w: stretches are bounded by the first part of keys: leave out what follows the slash in %q",
+			m.ID, ErrKey, at)
 	}
 	return m.stretch(ctx, m.service.pool, at)
 }
 
 // splitOff gives what a narrower name stands for a placement of its own, beside a wider one.
 func (m *Map) splitOff(ctx context.Context, wide, narrow string, by engine.Actor) (Placement, error) {
-	err := m.regroup(ctx, regrouping{key: wide, other: narrow, state: Active, prepare: func(ctx context.Context, tx pgx.Tx, p Placement) error {
+	err := m.regroup(ctx, regrouping{key: wide, other: narrow, state: Active, prepare: func(ctx context.Context, tx pgx.Tx,
+		p Placement) error {
 		if err := m.canHold(ctx, tx, narrow); err != nil {
 			return err
 		}
@@ -118,7 +121,8 @@ func (m *Map) Merge(ctx context.Context, at string, by engine.Actor) (wide, narr
 	if wide, narrow, err = m.neighbours(ctx, at); err != nil {
 		return wide, narrow, err
 	}
-	err = m.regroup(ctx, regrouping{key: narrow.Key, other: wide.Key, state: Closed, change: func(ctx context.Context, tx pgx.Tx, p Placement, next int64) error {
+	err = m.regroup(ctx, regrouping{key: narrow.Key, other: wide.Key, state: Closed, change: func(ctx context.Context, tx pgx.Tx,
+		p Placement, next int64) error {
 		var shard string
 		err := tx.QueryRow(ctx, holdNeighbour, m.ID, wide.Key).Scan(&shard)
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && shard != p.Shard {
@@ -331,7 +335,8 @@ func (m *Map) untouched(ctx context.Context, placements ...string) error {
 
 // drawEpoch takes a later epoch for a placement that no transfer has.
 func (m *Map) drawEpoch(ctx context.Context, key string) (p Placement, next int64, err error) {
-	err = m.service.pool.QueryRow(ctx, drawEpoch, m.ID, key).Scan(&p.Map, &p.Key, &p.Shard, &p.Epoch, &p.State, &p.Transfer, &p.Owned, &p.Target, &next)
+	err = m.service.pool.QueryRow(ctx, drawEpoch, m.ID, key).Scan(&p.Map, &p.Key, &p.Shard, &p.Epoch, &p.State, &p.Transfer, &p.Owned,
+		&p.Target, &next)
 	if errors.Is(err, pgx.ErrNoRows) {
 		now, err := m.Read(ctx, key)
 		if err != nil {
@@ -407,5 +412,6 @@ func (m *Map) regrouped(wide, narrow Placement, dry bool, key string, err error)
 	if err != nil {
 		return engine.ShardRegroup{}, m.publicError(key, err)
 	}
-	return engine.ShardRegroup{Map: m.ID, Wide: wide.Key, Narrow: narrow.Key, Shard: wide.Shard, DryRun: dry, Changed: !dry && wide.Key != narrow.Key}, nil
+	return engine.ShardRegroup{Map: m.ID, Wide: wide.Key, Narrow: narrow.Key, Shard: wide.Shard, DryRun: dry, Changed: !dry &&
+		wide.Key != narrow.Key}, nil
 }

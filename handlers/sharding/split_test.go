@@ -75,7 +75,8 @@ func (k *keeper) write(ctx context.Context, home sharding.Placement) error {
 		if _, err := tx.Exec(ctx, "select procaas.guard('mail', $1, $2)", home.Key, home.Epoch); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, "insert into messages (user_id, id, body) values ($1::text::bigint, $2, 'new') on conflict do nothing", k.key, k.acked.Load()+1)
+		_, err := tx.Exec(ctx, "insert into messages (user_id, id, body) values ($1::text::bigint, $2, 'new') on conflict do nothing", k.key,
+			k.acked.Load()+1)
 		return err
 	})
 }
@@ -139,7 +140,8 @@ func TestStretchesAreSplitAndMergedUnderWrites(t *testing.T) {
 		move("s2")
 		all()
 		homes("[ on s1", "[500 on s2", "[500 on s2")
-		if _, err := r.MergeShard(ctx, "mail", "500", false, engine.Actor{}); !errors.Is(err, engine.ErrShardBusy) || !strings.Contains(err.Error(), "move one of them first") {
+		if _, err := r.MergeShard(ctx, "mail", "500", false, engine.Actor{}); !errors.Is(err, engine.ErrShardBusy) ||
+			!strings.Contains(err.Error(), "move one of them first") {
 			t.Fatalf("merge over two shards: %v", err)
 		}
 		move("s1")
@@ -150,7 +152,8 @@ func TestStretchesAreSplitAndMergedUnderWrites(t *testing.T) {
 		all()
 		homes("[ on s1", "[ on s1", "[ on s1")
 	}
-	for at, want := range map[string]error{"": engine.ErrShardKey, "x": engine.ErrShardKey, "500": engine.ErrShardKey, "1000": engine.ErrShardBusy} {
+	for at, want := range map[string]error{"": engine.ErrShardKey, "x": engine.ErrShardKey, "500": engine.ErrShardKey,
+		"1000": engine.ErrShardBusy} {
 		if _, err := r.MergeShard(ctx, "mail", at, false, engine.Actor{}); !errors.Is(err, want) {
 			t.Errorf("merge at %q: have %v, want %v", at, err, want)
 		}
@@ -158,7 +161,8 @@ func TestStretchesAreSplitAndMergedUnderWrites(t *testing.T) {
 	cancel()
 	work.Wait()
 	for _, k := range keepers {
-		if n := r.number("s1", "select count(*) from messages where user_id = $1::text::bigint and id <= $2", k.key, k.acked.Load()); n != k.acked.Load() {
+		if n := r.number("s1", "select count(*) from messages where user_id = $1::text::bigint and id <= $2", k.key,
+			k.acked.Load()); n != k.acked.Load() {
 			t.Errorf("key %s: %d of %d acknowledged writes are there", k.key, n, k.acked.Load())
 		}
 	}
@@ -197,12 +201,18 @@ func TestPartitionedTablesAreRefusedWithTheWayOut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rangeMap)
 	for i, c := range []struct{ sql, want string }{
-		{`drop table labels; create table labels (user_id bigint, id bigint, primary key (user_id, id)) partition by hash (user_id)`,
-			"table labels: it is partitioned, and has no partitions"},
-		{`create table labels_0 partition of labels for values with (modulus 1, remainder 0)`, "table labels: it is partitioned: list its partitions (labels_0)"},
-		{`drop table labels; create table labels (user_id bigint, id bigint, primary key (user_id, id)); create table labels_old () inherits (labels)`,
-			"table labels: it has tables that inherit from it (labels_old)"},
-		{`drop table labels cascade; create unlogged table labels (user_id bigint, id bigint, primary key (user_id, id))`, "table labels: it is unlogged"},
+		{
+			`drop table labels; create table labels (user_id bigint, id bigint, primary key (user_id, id)) partition by hash (user_id)`,
+			"table labels: it is partitioned, and has no partitions",
+		},
+		{`create table labels_0 partition of labels for values with (modulus 1, remainder 0)`, "table labels: it is partitioned: list its " +
+			"partitions (labels_0)"},
+		{
+			`drop table labels; create table labels (user_id bigint, id bigint, primary key (user_id, id)); create table labels_old () inherits (labels)`,
+			"table labels: it has tables that inherit from it (labels_old)",
+		},
+		{`drop table labels cascade; create unlogged table labels (user_id bigint, id bigint, primary key (user_id, id))`,
+			"table labels: it is unlogged"},
 		{`drop table labels cascade; create view labels as select 1 as user_id`, "table labels: it is no ordinary table"},
 	} {
 		r.exec("s1", c.sql)
@@ -236,7 +246,8 @@ func TestNothingIsRegroupedWhileATransferIsObserved(t *testing.T) {
 	}
 	r.order(observed.ID, engine.OrderRollback)
 	r.ended(run, model.Succeeded)
-	if n := r.number("s1", "select count(*) from messages where user_id = 700") + r.number("s2", "select count(*) from messages where user_id = 1500"); n != 2 {
+	if n := r.number("s1", "select count(*) from messages where user_id = 700") + r.number("s2", "select count(*) from messages where "+
+		"user_id = 1500"); n != 2 {
 		t.Errorf("%d of 2 rows are where they were", n)
 	}
 	if _, err := r.SplitShard(ctx, "mail", "600", false, engine.Actor{}); err != nil {
@@ -260,7 +271,8 @@ func TestPartsOfKeysAreMergedAgain(t *testing.T) {
 		"42/007": `column folder of table public.messages is bigint, which is never written "007"`, "42/inbox": `never written "inbox"`,
 		"42/7/1": "no table of the map has columns for 3 parts of a key",
 	} {
-		if _, err := r.SplitShard(ctx, "mail", key, false, engine.Actor{}); !errors.Is(err, engine.ErrShardKey) || !strings.Contains(err.Error(), want) {
+		if _, err := r.SplitShard(ctx, "mail", key, false, engine.Actor{}); !errors.Is(err, engine.ErrShardKey) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("split %s: have %v, want %s", key, err, want)
 		}
 	}
@@ -291,7 +303,8 @@ func TestPartsOfKeysAreMergedAgain(t *testing.T) {
 		}
 	}
 	for key, want := range map[string]string{"42/7": "is a part of", "42": "is a part of nothing wider"} {
-		if _, err := r.MergeShard(ctx, "mail", key, false, engine.Actor{}); !errors.Is(err, engine.ErrShardKey) || !strings.Contains(err.Error(), want) {
+		if _, err := r.MergeShard(ctx, "mail", key, false, engine.Actor{}); !errors.Is(err, engine.ErrShardKey) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("merge %s: have %v, want %s", key, err, want)
 		}
 	}

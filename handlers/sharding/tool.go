@@ -53,9 +53,11 @@ func describe(views []engine.ShardView) []any {
 	out := make([]any, len(views))
 	for i, v := range views {
 		out[i] = map[string]any{
-			"map": v.Map, "shard": v.ID, "class": v.Class, "usage": v.Usage, "used": int(v.Used), "capacity": int(v.Capacity), "keys": int(v.Placements),
+			"map": v.Map, "shard": v.ID, "class": v.Class, "usage": v.Usage, "used": int(v.Used), "capacity": int(v.Capacity),
+			"keys": int(v.Placements),
 			"load": v.Load, "connections": v.Connections,
-			"registration": v.Registration, "transfer": v.Transfer, "closed": v.Closed, "draining": v.Draining, "master": v.Master, "problem": v.Problem,
+			"registration": v.Registration, "transfer": v.Transfer, "closed": v.Closed, "draining": v.Draining, "master": v.Master,
+			"problem": v.Problem,
 		}
 	}
 	return out

@@ -233,10 +233,12 @@ func TestSQLRunsOnceOnEachShard(t *testing.T) {
 	if have := run(map[string]any{"sql": "delete from labels"}); have["rows"] != 2 {
 		t.Errorf("a regular job: %v, want 2 rows", have)
 	}
-	if _, err := r.handle("shard.run", map[string]any{"map": "mail", "shard": "s2", "name": "0002", "sql": "select 1; select nothing_such"}); err == nil {
+	if _, err := r.handle("shard.run", map[string]any{"map": "mail", "shard": "s2", "name": "0002",
+		"sql": "select 1; select nothing_such"}); err == nil {
 		t.Error("broken SQL runs")
 	}
-	if have := r.must("shard.run", map[string]any{"map": "mail", "shard": "s2", "name": "0002", "sql": "select 1"}).(map[string]any); have["done"] != true {
+	if have := r.must("shard.run", map[string]any{"map": "mail", "shard": "s2", "name": "0002",
+		"sql": "select 1"}).(map[string]any); have["done"] != true {
 		t.Errorf("what has failed was noted as done: %v", have)
 	}
 	if _, err := r.handle("shard.list", map[string]any{"map": "male"}); !model.IsPermanent(err) {

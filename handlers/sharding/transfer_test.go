@@ -86,7 +86,8 @@ func moverOn(t *testing.T, on *rig, freeze time.Duration) *mover {
 	}
 	types := sharding.Bind(sharding.Types(), r.Service, sharding.BindOptions{
 		// A machine that runs all tests at once stalls for seconds.
-		Limits: &transfer.Limits{Freeze: freeze, Lock: 5 * time.Second, Ping: 30 * time.Second, Slot: time.Minute, DDL: time.Minute, Attempts: 20},
+		Limits: &transfer.Limits{Freeze: freeze, Lock: 5 * time.Second, Ping: 30 * time.Second, Slot: time.Minute, DDL: time.Minute,
+			Attempts: 20},
 		Hook: func(point string) error {
 			if f := r.hook.Load(); f != nil {
 				return (*f)(point)
@@ -98,7 +99,8 @@ func moverOn(t *testing.T, on *rig, freeze time.Duration) *mover {
 	for _, h := range types {
 		known = append(known, h.Type)
 	}
-	bundle, found := dsl.Load([]diag.File{{Name: "transfer.yaml", Data: text}, {Name: "care.yaml", Data: []byte(careText)}}, dsl.Options{Types: known})
+	bundle, found := dsl.Load([]diag.File{{Name: "transfer.yaml", Data: text}, {Name: "care.yaml", Data: []byte(careText)}},
+		dsl.Options{Types: known})
 	if bundle == nil {
 		t.Fatal(found)
 	}
@@ -277,7 +279,8 @@ func (c *client) check(shard string) {
 	if n := r.number(shard, "select count(*) from messages where user_id = 42 and id <= $1", c.acked.Load()); n != c.acked.Load() {
 		t.Errorf("%d of %d acknowledged writes are there", n, c.acked.Load())
 	}
-	if n := r.number(shard, "select (select count(*) from messages where user_id = 42 and id > 100000) + (select count(*) from labels where user_id = 42)"); n != 250 {
+	if n := r.number(shard, "select (select count(*) from messages where user_id = 42 and id > 100000) + (select count(*) from labels "+
+		"where user_id = 42)"); n != 250 {
 		t.Errorf("%d of 250 old rows are there", n)
 	}
 	other := map[string]string{"s1": "s2", "s2": "s1"}[shard]

@@ -250,7 +250,8 @@ func (d *Checker) identify(r *http.Request, n Need) (engine.Grant, error) {
 	case !guarded:
 		return engine.Grant{Name: anonymous, Role: engine.RoleAdmin}, d.checkHost(r)
 	case !given:
-		return engine.Grant{}, problem.New(problem.Unauthorized, "the call needs the header Authorization: Bearer TOKEN, with the token of %s", article(n.Role)).
+		return engine.Grant{}, problem.New(problem.Unauthorized, "the call needs the header Authorization: Bearer TOKEN, with the token of %s",
+			article(n.Role)).
 			With("WWW-Authenticate", `Bearer realm="procaas"`)
 	}
 	return d.authenticate(r, token)
@@ -407,12 +408,14 @@ func (d *Checker) checkHost(r *http.Request) error {
 	if isLoopback(host) || slices.Contains(d.hosts, host) {
 		return nil
 	}
-	return problem.New(problem.UnknownHost, "this server is localhost, and the request is for the host %q; allow it with --host, or make tokens and send one", host)
+	return problem.New(problem.UnknownHost, "this server is localhost, and the request is for the host %q; allow it with --host, or make "+
+		"tokens and send one", host)
 }
 
 // forwardings are what proxies add to the requests that they pass on.
 var forwardings = []string{
-	"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Server", "X-Forwarded-Proto", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
+	"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Server", "X-Forwarded-Proto", "X-Real-Ip", "X-Client-Ip",
+	"X-Cluster-Client-Ip",
 	"X-Original-Forwarded-For", "X-Envoy-External-Address", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip", "Via",
 }
 
@@ -423,7 +426,8 @@ func refuseForwarded(r *http.Request, host string, hosts []string) error {
 	if i < 0 || slices.Contains(hosts, host) && !isLoopback(host) {
 		return nil
 	}
-	return problem.New(problem.UnknownHost, "a proxy has passed the request on (%s), and this server lets callers of its own machine in without a token: "+
+	return problem.New(problem.UnknownHost, "a proxy has passed the request on (%s), and this server lets callers of its own machine in "+
+		"without a token: "+
 		"make tokens, procaas token new --role admin, and send one, or let the proxy send a Host that --host names", forwardings[i])
 }
 
@@ -438,7 +442,8 @@ func isLoopback(host string) bool {
 // forbidden says that the role of a token does not allow a call.
 func forbidden(g engine.Grant, n Need) *problem.Problem {
 	if g.Has(n.Role) {
-		return by(g, problem.New(problem.Forbidden, "the token %s holds for %s; the call needs one that holds everywhere", g.Name, strings.Join(g.Paths, ", ")))
+		return by(g, problem.New(problem.Forbidden, "the token %s holds for %s; the call needs one that holds everywhere", g.Name,
+			strings.Join(g.Paths, ", ")))
 	}
 	return by(g, problem.New(problem.Forbidden, "the token %s is %s's; the call needs %s's", g.Name, article(g.Role), article(n.Role)))
 }

@@ -141,8 +141,9 @@ func TestForeignHostsAreRefusedOnThisMachine(t *testing.T) {
 	for host, want := range map[string]int{
 		"127.0.0.1:8080": 200, "127.0.0.1": 200, "localhost": 200, "LOCALHOST.:80": 200, "app.localhost:1": 200, "[::1]:8080": 200, "[::1]": 200,
 		"127.9.9.9": 200, "[::ffff:127.0.0.1]": 200, "orders.example:8080": 200, "ORDERS.example.": 200,
-		"evil.example": 421, "evil.example:8080": 421, "127.0.0.1.evil.example": 421, "10.0.0.1": 421, "localhost.evil.example": 421, "notlocalhost": 421,
-		"": 421, "0.0.0.0:8080": 421, "[::]": 421,
+		"evil.example": 421, "evil.example:8080": 421, "127.0.0.1.evil.example": 421, "10.0.0.1": 421, "localhost.evil.example": 421,
+		"notlocalhost": 421,
+		"":             421, "0.0.0.0:8080": 421, "[::]": 421,
 	} {
 		for id, n := range maps.All(Needs) {
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -158,7 +159,8 @@ func TestForeignHostsAreRefusedOnThisMachine(t *testing.T) {
 	}
 	// What a proxy of this machine passes on may come from anybody, whatever host it names.
 	for _, header := range []string{"X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Forwarded-Host", "Via", "CF-Connecting-IP"} {
-		for host, want := range map[string]int{"127.0.0.1:8080": 421, "localhost": 421, "[::1]": 421, "evil.example": 421, "orders.example": 200} {
+		for host, want := range map[string]int{"127.0.0.1:8080": 421, "localhost": 421, "[::1]": 421, "evil.example": 421,
+			"orders.example": 200} {
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.Host = host
 			r.Header.Set(header, "203.0.113.7")

@@ -84,7 +84,9 @@ func (g *Group) Operations() []rest.Operation {
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/reload", ID: "reload", Tag: "admin",
 			Summary: "Read this node's pipelines again, and serve new events by them on all nodes",
-			About:   "Pipelines with errors are refused with all findings, and so are files that have none while the server has some; neither changes anything. Pipelines that are gone while accepted events wait for them are refused, too, with their number, unless `drop` gives the events up. Runs that have begun keep the definition that they began with.",
+			About: "Pipelines with errors are refused with all findings, and so are files that have none while the server has some; neither " +
+				"changes anything. Pipelines that are gone while accepted events wait for them are refused, too, with their number, unless `drop` " +
+				"gives the events up. Runs that have begun keep the definition that they began with.",
 			Example: wire.Reload{Reason: "new tariffs"}, Replies: rest.OK("What it changes."),
 			Refusals: []string{problem.InvalidPipelines, problem.EventsWait, problem.NotReloadable, problem.StoreUnavailable},
 		}, g.reload),

@@ -30,7 +30,8 @@ func (g *Group) auditOperations() []rest.Operation {
 			Method: http.MethodGet, Path: "/admin/v1/audit/verify", ID: "verify-audit", Tag: "admin",
 			Summary: "Tell whether the audit is as it was written",
 			About: "Reads all records, oldest first. Each has a hash of what it says and of the hash before it, so a record that was changed, removed " +
-				"or put in later does not fit. Who can write to the database can make the whole chain anew: keep `head` elsewhere, and ask with `expect` whether it is still there. " +
+				"or put in later does not fit. Who can write to the database can make the whole chain anew: keep `head` elsewhere, and ask with " +
+				"`expect` whether it is still there. " +
 				"A node does this once at a time.",
 			Replies: rest.OK("What was found."), Refusals: []string{problem.InvalidParameter, problem.CellAway, problem.StoreUnavailable},
 		}, g.verify),
@@ -121,10 +122,12 @@ func (g *Group) verify(c *rest.Call, in *verifyQuery) (report engine.AuditReport
 	}
 	var faults []problem.Fault
 	if len(kept) > maxExpected {
-		faults = append(faults, problem.Fault{Location: "query/expect", Message: fmt.Sprintf("want at most %d hashes, have %d", maxExpected, len(kept))})
+		faults = append(faults, problem.Fault{Location: "query/expect", Message: fmt.Sprintf("want at most %d hashes, have %d", maxExpected,
+			len(kept))})
 	}
 	if i := slices.IndexFunc(kept, func(hash string) bool { return !chainHash.MatchString(hash) }); i >= 0 {
-		faults = append(faults, problem.Fault{Location: "query/expect", Message: fmt.Sprintf("want hashes of 64 hexadecimal digits, have %q", kept[i])})
+		faults = append(faults, problem.Fault{Location: "query/expect", Message: fmt.Sprintf("want hashes of 64 hexadecimal digits, have %q",
+			kept[i])})
 	}
 	if err := problem.Parameter(faults); err != nil {
 		return report, err

@@ -13,7 +13,8 @@ import (
 
 func (g *Group) inboxOperations() []rest.Operation {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	move := engine.InboxMove{ID: "0c5b2d2e-6c0f-4be1-9d0a-2b1c6c8f7e11", From: "home", To: "b", Slots: 2048, Step: "copying", By: "ann", Begun: now}
+	move := engine.InboxMove{ID: "0c5b2d2e-6c0f-4be1-9d0a-2b1c6c8f7e11", From: "home", To: "b", Slots: 2048, Step: "copying", By: "ann",
+		Begun: now}
 	view := engine.InboxView{
 		Inbox: "4a1f9b0e-52a3-4c68-8f0e-0d3c1f1f2a77", Slots: engine.InboxSlots,
 		Cells: []engine.InboxCell{{Name: "home", Slots: 4096, Spans: "0-4095", Waiting: 12}, {Name: "b"}}, Moves: []engine.InboxMove{move},
@@ -29,7 +30,8 @@ func (g *Group) inboxOperations() []rest.Operation {
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/inbox/moves", ID: "move-slots", Tag: "admin",
 			Summary: "Move slots of keys from one database of the inbox to another",
-			About: "It goes on in the background: read the inbox to see how far it is. While the slots are frozen, usually for milliseconds, events of their keys " +
+			About: "It goes on in the background: read the inbox to see how far it is. While the slots are frozen, usually for milliseconds, " +
+				"events of their keys " +
 				"wait at the intake, up to five seconds. A move that cannot be made is undone.",
 			Example: wire.InboxMoveRequest{Slots: "0-2047", To: "b"},
 			Replies: []rest.Reply{
@@ -41,7 +43,8 @@ func (g *Group) inboxOperations() []rest.Operation {
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/inbox/removals", ID: "remove-cell", Tag: "admin",
 			Summary: "Remove a database from the inbox for good",
-			About: "It is refused while the database has slots, events for others, or runs; all nodes leave it within a second. Its name and its number do not come again. " +
+			About: "It is refused while the database has slots, events for others, or runs; all nodes leave it within a second. Its name and " +
+				"its number do not come again. " +
 				"Afterwards nodes are started anew without it, and the database may be dropped.",
 			Example:  wire.InboxRemovalRequest{Cell: "b"},
 			Replies:  []rest.Reply{{About: "The inbox without it.", Example: view}},

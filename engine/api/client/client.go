@@ -10,11 +10,10 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-
-	"procaas/engine/api/problem"
-
 	"strings"
 	"time"
+
+	"procaas/engine/api/problem"
 
 	"procaas/engine/api/wire"
 )

@@ -4,10 +4,9 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"procaas/engine"
-
-	"strings"
 
 	"procaas/engine/api/wire"
 )
@@ -22,7 +21,8 @@ func (c controlsCalls) Controls(ctx context.Context) ([]engine.ControlView, erro
 
 // SetControl sets the control of a path. ifRevision guards against lost updates:
 // the revision that may be replaced, 0 for none, -1 for any.
-func (c controlsCalls) SetControl(ctx context.Context, path string, change wire.ControlChange, ifRevision int64) (engine.ControlView, error) {
+func (c controlsCalls) SetControl(ctx context.Context, path string, change wire.ControlChange,
+	ifRevision int64) (engine.ControlView, error) {
 	return send[engine.ControlView](ctx, c.caller, http.MethodPut, controlURL(path), change, ifHeader(ifRevision))
 }
 
@@ -50,7 +50,8 @@ func (c controlsCalls) UndoControl(ctx context.Context, revision int64, reason s
 // EndFallbacks puts the handlers below a path back into the flow that are out of
 // it by themselves, and lists them.
 func (c controlsCalls) EndFallbacks(ctx context.Context, path, reason string) ([]string, error) {
-	ended, err := send[wire.FallbacksEnded](ctx, c.caller, http.MethodPost, "/admin/v1/fallbacks/end", wire.FallbackEnd{Path: path, Reason: reason}, nil)
+	ended, err := send[wire.FallbacksEnded](ctx, c.caller, http.MethodPost, "/admin/v1/fallbacks/end",
+		wire.FallbackEnd{Path: path, Reason: reason}, nil)
 	return ended.Handlers, err
 }
 

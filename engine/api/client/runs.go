@@ -46,12 +46,14 @@ func (c runsCalls) Runs(ctx context.Context, f engine.RunFilter) (wire.Page[chec
 // Explain tells why a handler ran in a run, or did not. The path may be shortened from
 // the left.
 func (c runsCalls) Explain(ctx context.Context, run, path string) (engine.Explanation, error) {
-	return send[engine.Explanation](ctx, c.caller, http.MethodGet, "/v1/runs/"+url.PathEscape(run)+"/explain?"+url.Values{"path": {path}}.Encode(), nil, nil)
+	return send[engine.Explanation](ctx, c.caller, http.MethodGet, "/v1/runs/"+url.PathEscape(run)+"/explain?"+
+		url.Values{"path": {path}}.Encode(), nil, nil)
 }
 
 // Entity reads a key of a flow.
 func (c runsCalls) Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error) {
-	return send[checkpoint.EntityView](ctx, c.caller, http.MethodGet, "/v1/flows/"+url.PathEscape(flow)+"/keys/"+url.PathEscape(key), nil, nil)
+	return send[checkpoint.EntityView](ctx, c.caller, http.MethodGet, "/v1/flows/"+url.PathEscape(flow)+"/keys/"+url.PathEscape(key), nil,
+		nil)
 }
 
 // Retry goes on with a run that has failed, or waits for an operator. The reason
@@ -63,7 +65,8 @@ func (c runsCalls) Retry(ctx context.Context, id, reason string) (checkpoint.Run
 // Cancel ends a run, after it has undone what it has done when its pipeline has compensations.
 // The reason may be empty.
 func (c runsCalls) Cancel(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
-	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel", wire.Cancellation{Reason: reason}, nil)
+	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel",
+		wire.Cancellation{Reason: reason}, nil)
 }
 
 // Abandon ends a run as it is, without undoing what it has done. The reason may be

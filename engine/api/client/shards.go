@@ -37,7 +37,8 @@ func (c shardsCalls) ResolveShard(ctx context.Context, shardMap string, q engine
 
 // WatchShardMap waits for placements to change.
 func (c shardsCalls) WatchShardMap(ctx context.Context, shardMap, after string) (engine.ShardChanges, error) {
-	return send[engine.ShardChanges](ctx, c.caller, http.MethodGet, shardPath(shardMap, "/watch?"+url.Values{"after": {after}}.Encode()), nil, nil)
+	return send[engine.ShardChanges](ctx, c.caller, http.MethodGet, shardPath(shardMap, "/watch?"+url.Values{"after": {after}}.Encode()),
+		nil, nil)
 }
 
 // Shards lists the shards of a map.
@@ -57,7 +58,8 @@ func (c shardsCalls) RegroupShard(ctx context.Context, shardMap, verb string, as
 
 // EnrollShard prepares a shard.
 func (c shardsCalls) EnrollShard(ctx context.Context, shardMap, shard string) (engine.ShardEnrollment, error) {
-	return send[engine.ShardEnrollment](ctx, c.caller, http.MethodPost, "/admin"+shardPath(shardMap, "/shards/"+url.PathEscape(shard)+"/enroll"), nil, nil)
+	return send[engine.ShardEnrollment](ctx, c.caller, http.MethodPost, "/admin"+shardPath(shardMap, "/shards/"+url.PathEscape(shard)+
+		"/enroll"), nil, nil)
 }
 
 // ShardTransfers lists the transfers of a map.

@@ -103,7 +103,8 @@ func (g *Group) routeKey(c *rest.Call, in *routeKey) (route wire.Route, err erro
 	p := engine.PartitionOf(in.Key, len(a.Owners))
 	owner, ok := a.Owner(p)
 	if !ok {
-		return route, problem.New(problem.NoWorker, "partition %d of the cluster %s is on no worker at present", p, in.Cluster).With("Retry-After", "1")
+		return route, problem.New(problem.NoWorker, "partition %d of the cluster %s is on no worker at present", p,
+			in.Cluster).With("Retry-After", "1")
 	}
 	return wire.Route{Cluster: in.Cluster, Version: a.Version, Partition: p, Worker: owner}, nil
 }

@@ -77,10 +77,12 @@ func (g *Group) Operations() []rest.Operation {
 		}),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPut, Path: "/admin/v1/configs/{name}", ID: "set-config", Tag: "admin", Summary: "Change a live setting on all nodes",
-			About:    "`If-Match` with the revision of the setting guards against lost updates; `If-None-Match: *` changes only a setting that was never changed.",
-			Example:  wire.ConfigChange{Value: map[string]any{"enabled": false}, Reason: "push service is down"},
-			Replies:  []rest.Reply{{About: "The setting.", Headers: []string{"ETag: the revision, in quotes"}}},
-			Refusals: []string{problem.InvalidParameter, problem.UnknownConfig, problem.InvalidConfig, problem.ConfigChanged, problem.StoreUnavailable},
+			About: "`If-Match` with the revision of the setting guards against lost updates; `If-None-Match: *` changes only a setting that " +
+				"was never changed.",
+			Example: wire.ConfigChange{Value: map[string]any{"enabled": false}, Reason: "push service is down"},
+			Replies: []rest.Reply{{About: "The setting.", Headers: []string{"ETag: the revision, in quotes"}}},
+			Refusals: []string{problem.InvalidParameter, problem.UnknownConfig, problem.InvalidConfig, problem.ConfigChanged,
+				problem.StoreUnavailable},
 		}, g.setConfig),
 	}
 	path := "/admin/v1/controls"
@@ -103,7 +105,8 @@ func (g *Group) setOperation(level, path string) rest.Operation {
 			About: "The control, or with `dry_run` what it would do.", Body: engine.ControlView{}, Or: []any{engine.ControlEffect{}},
 			Headers: []string{"ETag: the revision, in quotes"},
 		}},
-		Refusals: []string{problem.InvalidParameter, problem.ControlPath, problem.InvalidControl, problem.CriticalHandler, problem.ControlChanged, problem.StoreUnavailable},
+		Refusals: []string{problem.InvalidParameter, problem.ControlPath, problem.InvalidControl, problem.CriticalHandler,
+			problem.ControlChanged, problem.StoreUnavailable},
 	}, g.set)
 }
 
@@ -168,7 +171,8 @@ func (g *Group) set(c *rest.Call, in *setControl) (any, error) {
 		RateLimit: b.RateLimit, Over: b.Over, LimitUntil: b.LimitUntil, RolloutPercent: b.RolloutPercent,
 	}
 	if b.Enabled == nil && change == (engine.ControlChange{Enabled: true, Force: b.Force}) {
-		return nil, problem.New(problem.InvalidControl, `it says nothing: want "enabled", a rate_limit or a rollout_percent; "enabled": true alone removes a control`)
+		return nil, problem.New(problem.InvalidControl,
+			`it says nothing: want "enabled", a rate_limit or a rollout_percent; "enabled": true alone removes a control`)
 	}
 	if in.DryRun {
 		effect, err := g.Controls.ControlEffect(c.Context(), path, change)

@@ -163,7 +163,8 @@ func decodeBinary(h http.Header, body []byte) (intake, error) {
 	}
 	slices.SortFunc(f.Faults, func(a, b problem.Fault) int { return strings.Compare(a.Location, b.Location) })
 	if t := h.Get("Content-Type"); t != "" && !rest.IsJSON(t) {
-		return intake{}, problem.New(problem.UnsupportedMedia, "the data of the event is %s; want JSON, such as application/json: it is what expressions read", t).
+		return intake{}, problem.New(problem.UnsupportedMedia, "the data of the event is %s; want JSON, such as application/json: it is what "+
+			"expressions read", t).
 			With("Accept-Post", strings.Join([]string{rest.MediaJSON, mediaCloudEvent, mediaCloudBatch}, ", "))
 	}
 	var data any

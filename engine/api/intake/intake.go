@@ -56,7 +56,8 @@ func Receipts(all []any, some ...any) []rest.Reply {
 			About: "The event had been accepted before; nothing has changed.",
 			Body:  wire.Receipt{}, Example: wire.Receipt{Event: "e-1", Run: exampleRun, Duplicate: true},
 		},
-		{Status: http.StatusMultiStatus, About: "Of an array, or a batch, some were accepted and some refused: each item tells.", Body: wire.Receipts{}, Or: some},
+		{Status: http.StatusMultiStatus, About: "Of an array, or a batch, some were accepted and some refused: each item tells.",
+			Body: wire.Receipts{}, Or: some},
 	}
 }
 
@@ -65,7 +66,8 @@ func (g *Group) Operations() []rest.Operation {
 	return []rest.Operation{{
 		Method: http.MethodPost, Path: "/v1/events", ID: "submit-events", Tag: "events", Summary: "Submit events",
 		About: "Takes the plain form, one or an array, and CloudEvents 1.0: structured, batched, or binary with the attributes in `ce-` headers. " +
-			"Extensions of CloudEvents: `partitionkey` (or `subject`) is the key; `priority`, `delaytolerance` and `at` are as in the plain form; `traceparent` and `tracestate`, or the headers of these names, say which trace the event belongs to. " +
+			"Extensions of CloudEvents: `partitionkey` (or `subject`) is the key; `priority`, `delaytolerance` and `at` are as in the plain " +
+			"form; `traceparent` and `tracestate`, or the headers of these names, say which trace the event belongs to. " +
 			"Data must be JSON.\n\n" +
 			"A request that cannot be read is refused as a whole. Events that can be read are accepted or refused each for itself: " +
 			"202 when none is refused, 207 when some are, 422 `batch_refused` when all are. " +

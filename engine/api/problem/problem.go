@@ -260,10 +260,12 @@ func Of(err error) *Problem {
 	case errors.Is(err, engine.ErrTooLong):
 		return New(TooLong, "%s; nothing was changed, so ask again in a moment", err).With("Retry-After", "2")
 	case errors.Is(err, engine.ErrAway):
-		return New(CellAway, "the database of the inbox that has the key cannot be reached; it is unknown whether the call took effect, so repeat it with the same ids").
+		return New(CellAway, "the database of the inbox that has the key cannot be reached; it is unknown whether the call took effect, so "+
+			"repeat it with the same ids").
 			With("Retry-After", "2")
 	}
-	return New(StoreUnavailable, "the store could not be reached in time; it is unknown whether the call took effect, so repeat it with the same ids").
+	return New(StoreUnavailable, "the store could not be reached in time; it is unknown whether the call took effect, so repeat it with "+
+		"the same ids").
 		With("Retry-After", "1")
 }
 

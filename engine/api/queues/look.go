@@ -70,7 +70,8 @@ type peekQuery struct {
 }
 
 func (g *Group) peek(c *rest.Call, in *peekQuery) (page wire.Page[wire.QueuedTask], err error) {
-	f := engine.TaskFilter{Type: in.Kind, State: engine.TaskState(in.State), Key: in.Key, Unique: in.Unique, Limit: in.Limit, MaxPayload: maxListedPayload}
+	f := engine.TaskFilter{Type: in.Kind, State: engine.TaskState(in.State), Key: in.Key, Unique: in.Unique, Limit: in.Limit,
+		MaxPayload: maxListedPayload}
 	if in.ID != "" {
 		f.MaxPayload, f.IDs = 0, make([]int64, 1)
 		if f.IDs[0], err = strconv.ParseInt(in.ID, 10, 64); err != nil {

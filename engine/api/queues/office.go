@@ -21,7 +21,8 @@ func (g *Group) officeOperations() []rest.Operation {
 	refusals := []string{problem.InvalidParameter, problem.InvalidTask, problem.QueueDraining, problem.NoTasks, problem.StoreUnavailable}
 	choose := func(verb, summary, about string, change func(context.Context, engine.TaskFilter, string) (int, error)) rest.Operation {
 		return typed(g, rest.Operation{
-			Method: http.MethodPost, Path: "/admin/v1/queues/{pipeline}/" + verb, ID: verb + "-queued", Tag: "queues", Summary: summary, About: about,
+			Method: http.MethodPost, Path: "/admin/v1/queues/{pipeline}/" + verb, ID: verb + "-queued", Tag: "queues", Summary: summary,
+			About:   about,
 			Example: wire.TaskChoice{Key: "user-1", Limit: 100}, Replies: rest.OK("How many."), Refusals: refusals,
 		}, func(c *rest.Call, in *chooseTasks) (wire.TasksChanged, error) { return g.change(c, in, verb, change) })
 	}
@@ -81,7 +82,8 @@ type chooseTasks struct {
 	Body wire.TaskChoice
 }
 
-func (g *Group) change(c *rest.Call, in *chooseTasks, verb string, change func(context.Context, engine.TaskFilter, string) (int, error)) (done wire.TasksChanged, err error) {
+func (g *Group) change(c *rest.Call, in *chooseTasks, verb string, change func(context.Context, engine.TaskFilter,
+	string) (int, error)) (done wire.TasksChanged, err error) {
 	b := &in.Body
 	if err := errors.Join(maySteer(c, in.Kind), maySteer(c, b.To)); err != nil {
 		return done, err

@@ -80,14 +80,18 @@ func (g *Group) workerOperations() []rest.Operation {
 		}
 	}
 	return []rest.Operation{
-		typed(g, post("claim", "Take tasks", "Takes the most urgent ready tasks of several types in one go, and waits for one when there is none. "+
-			"A task belongs to the caller until its lease is over; whoever is longer at it sends heartbeats.",
+		typed(g, post("claim", "Take tasks",
+			"Takes the most urgent ready tasks of several types in one go, and waits for one when there is none. "+
+				"A task belongs to the caller until its lease is over; whoever is longer at it sends heartbeats.",
 			wire.ClaimTasks{
-				Worker: "worker-1", Types: []wire.ClaimType{{Type: "thumbnails", Limit: 10}}, Lease: wire.Duration(30 * time.Second), Wait: wire.Duration(20 * time.Second),
+				Worker: "worker-1", Types: []wire.ClaimType{{Type: "thumbnails", Limit: 10}}, Lease: wire.Duration(30 * time.Second),
+				Wait: wire.Duration(20 * time.Second),
 			}, rest.OK("The tasks, the most urgent first; none when there is none.")), g.claim),
-		typed(g, post("heartbeat", "Keep tasks for longer", "", wire.TaskHeartbeat{Receipts: receipts, Lease: wire.Duration(30 * time.Second)}, done), g.heartbeat),
+		typed(g, post("heartbeat", "Keep tasks for longer", "", wire.TaskHeartbeat{Receipts: receipts, Lease: wire.Duration(30 * time.Second)},
+			done), g.heartbeat),
 		typed(g, post("complete", "Say that tasks are done", "", wire.TaskReceiptList{Receipts: receipts}, done), g.complete),
-		typed(g, post("fail", "Say that attempts have failed", "The task is tried again by the retry policy of its type, and becomes a dead letter when that is exhausted.",
+		typed(g, post("fail", "Say that attempts have failed", "The task is tried again by the retry policy of its type, and becomes a dead "+
+			"letter when that is exhausted.",
 			wire.FailedTasks{Tasks: []wire.FailedTask{{Receipt: example, Error: "no space left"}}}, done), g.fail),
 		typed(g, post("snooze", "Give tasks back as if nobody had taken them", "",
 			wire.SnoozedTasks{Tasks: []wire.SnoozedTask{{Receipt: example, Delay: wire.Duration(time.Minute)}}}, done), g.snooze),

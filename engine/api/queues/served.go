@@ -85,7 +85,8 @@ func (g *Group) mayServe(ctx context.Context, kind string, pipeline *dsl.Pipelin
 		text += fmt.Sprintf("; did you mean %q?", near)
 	}
 	if g.Strict {
-		return "", problem.New(problem.UnknownTaskType, "%s; start its workers first, declare it, or open it: procaas queue resume %s", text, kind)
+		return "", problem.New(problem.UnknownTaskType, "%s; start its workers first, declare it, or open it: procaas queue resume %s", text,
+			kind)
 	}
 	if err := g.mayAddType(ctx, kind, text); err != nil {
 		return "", err
@@ -118,7 +119,8 @@ func (g *Group) mayAddType(ctx context.Context, kind, text string) error {
 		}
 	}
 	if !k.unserved[kind] && len(k.unserved) >= mostUndeclared {
-		return problem.New(problem.UnknownTaskType, "%s; there are tasks of %d such types already, which is the most: start workers of this type first, declare it, or open it: procaas queue resume %s",
+		return problem.New(problem.UnknownTaskType, "%s; there are tasks of %d such types already, which is the most: start workers of this "+
+			"type first, declare it, or open it: procaas queue resume %s",
 			text, len(k.unserved), kind)
 	}
 	k.unserved[kind] = true

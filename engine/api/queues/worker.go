@@ -156,7 +156,8 @@ func (g *Group) claim(c *rest.Call, in *claim) (out wire.Claimed, err error) {
 
 // claimUntil takes tasks, and waits for some until a time. Nobody polls for whom
 // somebody would be woken.
-func (g *Group) claimUntil(c *rest.Call, report engine.TaskReport, ask engine.TaskClaim, wait time.Duration) ([]engine.QueuedTask, []engine.TaskRef, error) {
+func (g *Group) claimUntil(c *rest.Call, report engine.TaskReport, ask engine.TaskClaim,
+	wait time.Duration) ([]engine.QueuedTask, []engine.TaskRef, error) {
 	types := make([]string, len(ask.Types))
 	for i, want := range ask.Types {
 		types[i] = want.Type

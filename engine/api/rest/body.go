@@ -33,7 +33,8 @@ func (c *Call) Body() ([]byte, error) {
 		return nil, tooLarge
 	}
 	if e := c.R.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return nil, problem.New(problem.UnsupportedMedia, "the body is compressed with %s; send it as it is", e).With("Accept-Encoding", "identity")
+		return nil, problem.New(problem.UnsupportedMedia, "the body is compressed with %s; send it as it is", e).With("Accept-Encoding",
+			"identity")
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(c.W, c.R.Body, c.MaxBody))
 	if err == nil {
@@ -48,10 +49,12 @@ func (c *Call) Body() ([]byte, error) {
 // incomplete says that a body has not come as announced.
 func incomplete(err error, have int, announced int64) *problem.Problem {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return problem.New(problem.BodyTooSlow, "the body came too slowly: %d of %d bytes came in time, of which %d a second are wanted behind the first %s; nothing was taken in, so send it again",
+		return problem.New(problem.BodyTooSlow, "the body came too slowly: %d of %d bytes came in time, of which %d a second are wanted "+
+			"behind the first %s; nothing was taken in, so send it again",
 			have, announced, BodyRate, ReadTime).With("Connection", "close")
 	}
-	return problem.New(problem.InvalidBody, "the body is shorter than announced: %d of %d bytes came; nothing was taken in, so send it again", have, announced).
+	return problem.New(problem.InvalidBody,
+		"the body is shorter than announced: %d of %d bytes came; nothing was taken in, so send it again", have, announced).
 		With("Connection", "close")
 }
 

@@ -61,14 +61,16 @@ func Revision(match, none string) (int64, error) {
 	case match == "" && none == "*":
 		return 0, nil
 	case match == "":
-		return 0, problem.Parameter([]problem.Fault{{Location: "header/if-none-match", Message: "want *, which changes only a setting that was never changed"}})
+		return 0, problem.Parameter([]problem.Fault{{Location: "header/if-none-match", Message: "want *, which changes only a setting that " +
+			"was never changed"}})
 	case match == "*":
 		return -1, nil
 	}
 	digits := strings.TrimSuffix(strings.TrimPrefix(match, `"`), `"`)
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 || match != wire.ETag(n) {
-		return 0, problem.Parameter([]problem.Fault{{Location: "header/if-match", Message: `want one revision such as "3", the revision of the setting in quotes`}})
+		return 0, problem.Parameter([]problem.Fault{{Location: "header/if-match",
+			Message: `want one revision such as "3", the revision of the setting in quotes`}})
 	}
 	return n, nil
 }

@@ -90,7 +90,8 @@ func (o *Operation) CheckQuery(r *http.Request) error {
 	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return problem.Parameter([]problem.Fault{{Location: "query", Message: "want name=value pairs with & between them and percent signs that encode bytes: " + err.Error()}})
+		return problem.Parameter([]problem.Fault{{Location: "query", Message: "want name=value pairs with & between them and percent signs " +
+			"that encode bytes: " + err.Error()}})
 	}
 	f := TextFields("query/", nil)
 	for _, m := range o.takes.parameters {

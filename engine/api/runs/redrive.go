@@ -38,8 +38,9 @@ func (g *Group) redriveOperations() []rest.Operation {
 	operation := func(v *verb, summary, about string, example wire.RunChoice) rest.Operation {
 		return rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/v1/runs/" + v.name, ID: v.name + "-runs", Tag: "runs", Summary: summary, About: about,
-			Example:  wire.Redrive{RunChoice: example, Preview: true},
-			Replies:  []rest.Reply{{About: "What was done, or with `preview` what would be.", Body: engine.RunsDone{}, Or: []any{engine.RunsPreview{}}}},
+			Example: wire.Redrive{RunChoice: example, Preview: true},
+			Replies: []rest.Reply{{About: "What was done, or with `preview` what would be.", Body: engine.RunsDone{},
+				Or: []any{engine.RunsPreview{}}}},
 			Refusals: []string{problem.StoreUnavailable},
 		}, func(c *rest.Call, in *redrive) (any, error) { return g.redrive(c, v, &in.Body) })
 	}
@@ -50,8 +51,10 @@ func (g *Group) redriveOperations() []rest.Operation {
 		operation(&verb{name: "cancel", of: live, whole: true, do: Steerer.CancelAll}, "Cancel the runs that a filter chooses", about, below),
 		operation(&verb{name: makeUp, of: []model.Status{model.Succeeded}, do: Steerer.MakeUpAll},
 			"Let runs that left a handler out do it after all",
-			"The runs have succeeded and went on without `handler`: it was switched off or out of the flow, over its limit, had waited for too long, or had failed. "+
-				"Each makes that call alone, with the `Idempotency-Key` that it would have had, or had. Its conditions are asked again; what it leaves goes to the run, and not to the key. "+
+			"The runs have succeeded and went on without `handler`: it was switched off or out of the flow, over its limit, had waited for too "+
+				"long, or had failed. "+
+				"Each makes that call alone, with the `Idempotency-Key` that it would have had, or had. Its conditions are asked again; what it "+
+				"leaves goes to the run, and not to the key. "+
 				"A run whose handler is inside of a call or a repeated stage, is repeated for a list, or awaits an event cannot; it counts as `moved_on`.\n\n"+about,
 			wire.RunChoice{Handler: "new-order-created/notify/user", Since: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}),
 	}
@@ -90,7 +93,8 @@ func chosen(c *rest.Call, v *verb, r *wire.Redrive) (filter engine.RunFilter, er
 	var faults []problem.Fault
 	fault := func(at, message string) { faults = append(faults, problem.Fault{Location: at, Message: message}) }
 	if filter == (engine.RunFilter{}) {
-		fault("", "want at least one of pipeline, flow, key, status, handler, error_class, error, since, until: all runs are not chosen by saying nothing")
+		fault("", "want at least one of pipeline, flow, key, status, handler, error_class, error, since, until: all runs are not chosen by "+
+			"saying nothing")
 	}
 	if r.Status != "" && !slices.Contains(v.of, filter.Status) {
 		fault("/status", "want one of "+rest.Joined(v.of)+", have "+rest.Shown(r.Status))
@@ -153,7 +157,8 @@ func (g *Group) migrateOperations() []rest.Operation {
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/v1/runs/migrate", ID: "migrate-runs", Tag: "runs",
 			Summary: "Let the runs that a filter chooses go on by the present definition",
-			About: "Takes the runs in flight, and the failed ones, of other definitions than the present one, in the order of acceptance, `limit` in one call; " +
+			About: "Takes the runs in flight, and the failed ones, of other definitions than the present one, in the order of acceptance, " +
+				"`limit` in one call; " +
 				"`cursor` goes on where the call before ended. Those that do not fit stay, and are told. At least one condition must be given.",
 			Example: wire.Redrive{RunChoice: wire.RunChoice{Pipeline: "new-order-created"}, Preview: true},
 			Replies: rest.OK("What was done, or with `preview` what would be."), Refusals: []string{problem.StoreUnavailable},

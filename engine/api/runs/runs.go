@@ -132,7 +132,8 @@ type listQuery struct {
 
 func (g *Group) list(c *rest.Call, in *listQuery) (page wire.Page[checkpoint.RunView], err error) {
 	filter := filterOf(&in.RunChoice)
-	filter.Status, filter.LeftOut, filter.Limit, filter.Live, filter.Begun = model.Status(in.Status), in.LeftOut, in.Limit, in.InFlight, in.InFlight
+	filter.Status, filter.LeftOut, filter.Limit, filter.Live, filter.Begun = model.Status(in.Status), in.LeftOut, in.Limit, in.InFlight,
+		in.InFlight
 	if filter.Cursor, err = in.Position(rest.CursorRuns); err != nil {
 		return page, err
 	}
@@ -163,7 +164,8 @@ func (g *Group) retry(c *rest.Call, in *retryRun) (checkpoint.RunView, error) {
 	}
 	run, err := g.Steer.Retry(c.Context(), in.ID, c.Actor(in.Body.Reason))
 	if errors.Is(err, engine.ErrConflict) {
-		return run, problem.New(problem.RunNotFailed, "run %s has not failed, nor does it wait for an operator: there is nothing to retry", in.ID)
+		return run, problem.New(problem.RunNotFailed, "run %s has not failed, nor does it wait for an operator: there is nothing to retry",
+			in.ID)
 	}
 	return run, runProblem(err, in.ID)
 }

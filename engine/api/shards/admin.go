@@ -27,11 +27,14 @@ func (g *Group) adminOperations() []rest.Operation {
 			Replies: rest.OK("What was found and done."), Refusals: refusals(problem.UnknownShard, problem.NoFitHost),
 		}, g.enroll),
 		g.regroupOperation("split", "split-placement", "Give a part of a placement one of its own",
-			"In a map by range, the stretch of keys that `at` lies in is divided there; in others the key `at` gets a placement of its own. Both stay on their "+
+			"In a map by range, the stretch of keys that `at` lies in is divided there; in others the key `at` gets a placement of its own. "+
+				"Both stay on their "+
 				"shard; a transfer can move them apart. Writers are held back for some milliseconds.", engine.ShardMaps.SplitShard),
 		g.regroupOperation("merge", "merge-placement", "Make a part that was split off part of the rest again",
-			"The placement that the key `at` has of its own ends, and its rows belong to the placement that it was split off. In a map by range the stretch of keys "+
-				"that begins at `at` ends, and its keys belong to the stretch before it. Both must be on the same shard, and no transfer of either may be under "+
+			"The placement that the key `at` has of its own ends, and its rows belong to the placement that it was split off. In a map by range "+
+				"the stretch of keys "+
+				"that begins at `at` ends, and its keys belong to the stretch before it. Both must be on the same shard, and no transfer of either "+
+				"may be under "+
 				"way or observed. Writers are held back for some milliseconds.", engine.ShardMaps.MergeShard),
 	}
 }
@@ -81,8 +84,10 @@ func (g *Group) regroupOperation(verb, id, summary, about string, do regroup) re
 	return rest.Typed(rest.Operation{
 		Method: http.MethodPost, Path: "/admin/v1/shard-maps/{map}/" + verb, ID: id, Tag: "shards", Summary: summary, About: about,
 		Example: wire.ShardRegroupRequest{At: "5000"},
-		Replies: []rest.Reply{{About: "What has changed, or would.",
-			Example: engine.ShardRegroup{Map: "mail", Wide: "[", Narrow: "[5000", Shard: "s1", Changed: true}}},
+		Replies: []rest.Reply{{
+			About:   "What has changed, or would.",
+			Example: engine.ShardRegroup{Map: "mail", Wide: "[", Narrow: "[5000", Shard: "s1", Changed: true},
+		}},
 		Refusals: refusals(problem.InvalidShardKey, problem.KeyNotPlaced, problem.ShardBusy, problem.NoFitHost),
 	}, func(c *rest.Call, in *regroupShard) (done engine.ShardRegroup, err error) {
 		if err := g.check(); err != nil {
@@ -104,8 +109,10 @@ func (g *Group) transferOperations() []rest.Operation {
 			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/transfers", ID: "list-shard-transfers", Tag: "shards",
 			Summary: "List the transfers of keys that are under way, and the latest that have ended",
 			About:   "A transfer is a run of the pipeline shard-transfer: submit the event to begin one, and see the runs for all that ever were.",
-			Replies: []rest.Reply{{About: "The transfers, those that last began first.",
-				Example: wire.Page[engine.ShardTransfer]{Items: []engine.ShardTransfer{example}}}},
+			Replies: []rest.Reply{{
+				About:   "The transfers, those that last began first.",
+				Example: wire.Page[engine.ShardTransfer]{Items: []engine.ShardTransfer{example}},
+			}},
 			Refusals: refusals(),
 		}, g.transfers),
 		rest.Typed(rest.Operation{

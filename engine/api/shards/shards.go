@@ -52,7 +52,8 @@ func (g *Group) Operations() []rest.Operation {
 		}, g.list),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/resolve", ID: resolveShard, Tag: "shards", Summary: "Tell where a key lives",
-			About: "The answer names the shard, its hosts in the order in which to try them, and what `procaas.guard` takes: the placement and its epoch. " +
+			About: "The answer names the shard, its hosts in the order in which to try them, and what `procaas.guard` takes: the placement and " +
+				"its epoch. " +
 				"Call the guard first in each transaction that writes; when it fails with PC001 or PC002, ask again with `after-epoch`. " +
 				"A key without a placement is registered when the map says so.",
 			Replies: []rest.Reply{{About: "Where the key lives.", Example: engine.ShardAnswer{
@@ -63,7 +64,8 @@ func (g *Group) Operations() []rest.Operation {
 			Refusals: refusals(problem.InvalidShardKey, problem.KeyNotPlaced, problem.NoFitHost, problem.ShardBusy),
 		}, g.resolve),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/v1/shard-maps/{map}/resolve", ID: "resolve-shards", Tag: "shards", Summary: "Tell where many keys live",
+			Method: http.MethodPost, Path: "/v1/shard-maps/{map}/resolve", ID: "resolve-shards", Tag: "shards",
+			Summary: "Tell where many keys live",
 			Example: wire.ShardBatch{Keys: []string{"42", "43"}, Mode: engine.ShardReplica, DC: "a"},
 			Replies: rest.OK("An answer, or why there is none, for each key in its order."), Refusals: refusals(),
 		}, g.resolveMany),
@@ -96,7 +98,8 @@ type mapPath struct {
 // check refuses calls of a server without shard maps.
 func (g *Group) check() error {
 	if g.Maps == nil {
-		return problem.New(problem.UnknownShardMap, "this server keeps no shard maps: they need a store in PostgreSQL, and shard-maps: in the pipelines")
+		return problem.New(problem.UnknownShardMap, "this server keeps no shard maps: they need a store in PostgreSQL, and shard-maps: in "+
+			"the pipelines")
 	}
 	return nil
 }
@@ -142,11 +145,13 @@ func (g *Group) resolve(c *rest.Call, in *resolveQuery) (answer engine.ShardAnsw
 	}
 	g.warm.Store(true)
 	q := engine.ShardQuestion{
-		Key: in.Key, Mode: in.Mode, MaxLag: time.Duration(in.MaxLag), DC: in.DC, AfterEpoch: in.AfterEpoch, Known: in.Register != nil && !*in.Register,
+		Key: in.Key, Mode: in.Mode, MaxLag: time.Duration(in.MaxLag), DC: in.DC, AfterEpoch: in.AfterEpoch, Known: in.Register != nil &&
+			!*in.Register,
 	}
 	var faults []problem.Fault
 	if in.AfterEpoch < 0 {
-		faults = append(faults, problem.Fault{Location: "query/after-epoch", Message: "want a whole number, have " + rest.Shown(int(in.AfterEpoch))})
+		faults = append(faults, problem.Fault{Location: "query/after-epoch", Message: "want a whole number, have " +
+			rest.Shown(int(in.AfterEpoch))})
 	}
 	if q.MinLSN, err = parseLSN(in.MinLSN); err != nil {
 		faults = append(faults, problem.Fault{Location: "query/min-lsn", Message: err.Error()})

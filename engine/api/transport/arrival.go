@@ -38,7 +38,8 @@ func attended(next http.Handler, log *slog.Logger, paced bool) http.Handler {
 		if !v.Wrote {
 			log.Error("a request ended without an answer", "method", r.Method, "url_path", r.URL.Path)
 			w.Header().Set("Connection", "close")
-			p := problem.New(problem.Internal, "the request met a defect of the program, which gave no answer; it is unknown whether the call took effect")
+			p := problem.New(problem.Internal, "the request met a defect of the program, which gave no answer; it is unknown whether the call "+
+				"took effect")
 			rest.WriteAs(w, p.Status, rest.MediaProblem, p)
 		}
 		if v.body.ReadCloser != nil && r.Header.Get("Expect") == "" {

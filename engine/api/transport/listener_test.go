@@ -68,7 +68,8 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	const most = 4
-	s := Server(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), slog.New(slog.DiscardHandler))
+	s := Server(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
+		slog.New(slog.DiscardHandler))
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(limitListener(inner, most, most)) }()
 	t.Cleanup(func() {

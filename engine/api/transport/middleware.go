@@ -82,7 +82,8 @@ func (f *Middleware) refuseLost(next http.Handler) http.Handler {
 func (f *Middleware) refuseCrossOrigin(next http.Handler) http.Handler {
 	p := http.NewCrossOriginProtection()
 	p.SetDenyHandler(f.Access.Serve(func(http.ResponseWriter, *http.Request) error {
-		return problem.New(problem.CrossOrigin, "a browser sent this request for a page of another site; send it from the same site or without a browser")
+		return problem.New(problem.CrossOrigin, "a browser sent this request for a page of another site; send it from the same site or "+
+			"without a browser")
 	}))
 	return p.Handler(next)
 }

@@ -22,7 +22,8 @@ func (f *Middleware) boundBodies(next http.Handler) http.Handler {
 		defer f.bodies.Add(-n)
 		if f.bodies.Add(n) > max(maxBodies, f.MaxBody) {
 			w.Header().Set("Connection", "close")
-			f.Access.Refuse(w, r, problem.New(problem.Overloaded, "requests under way hold all the memory that there is for bodies; nothing of this one was read, so send it again later").
+			f.Access.Refuse(w, r, problem.New(problem.Overloaded, "requests under way hold all the memory that there is for bodies; nothing of "+
+				"this one was read, so send it again later").
 				With("Retry-After", "1"))
 			return
 		}

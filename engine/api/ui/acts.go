@@ -191,7 +191,8 @@ func (c *Console) lift(ctx context.Context, path string, by engine.Actor) error 
 // skipped lists the critical handlers that a change leaves out: without them a run is
 // not what it was meant to be.
 func skipped(change engine.ControlChange, effect engine.ControlEffect) (paths []string) {
-	leavesOut := change.Force && (!change.Enabled && change.Mode == engine.ModeSkip || change.RolloutPercent != nil && *change.RolloutPercent < 100)
+	leavesOut := change.Force && (!change.Enabled && change.Mode == engine.ModeSkip || change.RolloutPercent != nil &&
+		*change.RolloutPercent < 100)
 	for _, h := range effect.Handlers {
 		if leavesOut && h.Critical {
 			paths = append(paths, h.Path)
@@ -223,7 +224,8 @@ func readControl(r *http.Request) (change engine.ControlChange, words string, er
 	if lasting != "" && lasting != "forever" {
 		d, err := datum.ParseDuration(lasting)
 		if err != nil || d <= 0 {
-			return change, "", &Refused{http.StatusBadRequest, "For how long: want a duration such as 30m or 2h, have " + strconv.Quote(lasting) + "."}
+			return change, "", &Refused{http.StatusBadRequest, "For how long: want a duration such as 30m or 2h, have " + strconv.Quote(lasting) +
+				"."}
 		}
 		until = time.Now().Add(d)
 	}

@@ -23,7 +23,8 @@ func spark(values []float64, label string) template.HTML {
 		top = max(top, v)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="spark" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s">`, sparkWidth, sparkHeight, template.HTMLEscapeString(label))
+	fmt.Fprintf(&b, `<svg class="spark" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s">`, sparkWidth, sparkHeight,
+		template.HTMLEscapeString(label))
 	b.WriteString(`<polyline points="`)
 	for i, v := range values {
 		x := sparkWidth - float64(len(values)-1-i)*sparkWidth/float64(max(sparkSamples-1, 1))

@@ -158,8 +158,11 @@ func (c *Console) file(w http.ResponseWriter, r *http.Request) error {
 
 func funcs() template.FuncMap {
 	return template.FuncMap{
-		"percent": percent, "millis": millis, "when": when, "ago": ago, "left": left, "number": number, "json": pretty, "pathOf": engineRoot, "pipelineOf": func(p string) string { id, _, _ := strings.Cut(p, "/"); return id },
-		"handlerURL": handlerURL, "keyURL": keyURL, "mood": mood, "moodText": moodText, "spark": spark, "took": took, "span": span, "share": share, "bytes": byteCount, "hundred": hundred, "ratio": func(a, b float64) float64 { return a / b }, "add": func(a, b int) int { return a + b },
+		"percent": percent, "millis": millis, "when": when, "ago": ago, "left": left, "number": number, "json": pretty, "pathOf": engineRoot,
+		"pipelineOf": func(p string) string { id, _, _ := strings.Cut(p, "/"); return id },
+		"handlerURL": handlerURL, "keyURL": keyURL, "mood": mood, "moodText": moodText, "spark": spark, "took": took, "span": span,
+		"share": share, "bytes": byteCount, "hundred": hundred, "ratio": func(a, b float64) float64 { return a / b },
+		"add":  func(a, b int) int { return a + b },
 		"last": lastPart, "compare": compare, "trace": traceText,
 	}
 }
@@ -208,7 +211,8 @@ func when(t any) template.HTML {
 	if !ok {
 		return "–"
 	}
-	return template.HTML(`<time datetime="` + at.UTC().Format(time.RFC3339Nano) + `">` + at.UTC().Format("2006-01-02 15:04:05") + " UTC</time>")
+	return template.HTML(`<time datetime="` + at.UTC().Format(time.RFC3339Nano) + `">` + at.UTC().Format("2006-01-02 15:04:05") +
+		" UTC</time>")
 }
 
 func moment(t any) (time.Time, bool) {

@@ -84,7 +84,8 @@ func plainStory(run checkpoint.RunView) engine.Story {
 			s.Stages = append(s.Stages, engine.StoryStage{ID: stage})
 		}
 		last := &s.Stages[len(s.Stages)-1]
-		last.Steps = append(last.Steps, engine.StoryStep{Path: h.Path, Outcome: h.Outcome, Summary: strings.TrimSpace(h.Error + " " + h.Reason), Handler: &run.Handlers[i]})
+		last.Steps = append(last.Steps, engine.StoryStep{Path: h.Path, Outcome: h.Outcome, Summary: strings.TrimSpace(h.Error + " " + h.Reason),
+			Handler: &run.Handlers[i]})
 	}
 	return s
 }
@@ -105,7 +106,8 @@ func (d *runData) draw(now time.Time) {
 	}
 	if start := d.Run.Started; start != nil && start.After(from) {
 		text := span(start.Sub(from))
-		d.Rows = append(d.Rows, timeRow{Name: "waits for its turn", Label: text, Bars: []timeBar{bar(from, *start, "pause", "waits for its turn: "+text)}})
+		d.Rows = append(d.Rows, timeRow{Name: "waits for its turn", Label: text,
+			Bars: []timeBar{bar(from, *start, "pause", "waits for its turn: "+text)}})
 	}
 	type edge struct {
 		at   time.Time

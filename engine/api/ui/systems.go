@@ -72,7 +72,8 @@ func (c systems) queue(w http.ResponseWriter, r *http.Request) error {
 func (c systems) queueData(ctx context.Context) (d queueData, err error) {
 	n := c.o.Numbers()
 	d = queueData{Waiting: n.Waiting, Oldest: n.Oldest, Tasks: c.o.Tasks != nil, Cells: c.o.Inbox != nil, Now: time.Now()}
-	if d.Runs, _, err = c.o.Engine.List(ctx, engine.RunFilter{Status: model.Waiting, Oldest: true, Limit: 10}); err != nil || c.o.Tasks == nil {
+	if d.Runs, _, err = c.o.Engine.List(ctx, engine.RunFilter{Status: model.Waiting, Oldest: true, Limit: 10}); err != nil ||
+		c.o.Tasks == nil {
 		return d, err
 	}
 	d.Types, err = c.o.Tasks.TaskStats(ctx)
@@ -110,7 +111,8 @@ func (c systems) taskType(w http.ResponseWriter, r *http.Request) error {
 		state engine.TaskState
 		into  *[]engine.QueuedTask
 	}{{engine.TaskReady, &d.Next}, {engine.TaskRunning, &d.Taken}, {engine.TaskFailed, &d.Dead}} {
-		if *part.into, err = c.o.Tasks.PeekTasks(r.Context(), engine.TaskFilter{Type: name, State: part.state, Limit: 20, MaxPayload: 64 << 10}); err != nil {
+		if *part.into, err = c.o.Tasks.PeekTasks(r.Context(), engine.TaskFilter{Type: name, State: part.state, Limit: 20,
+			MaxPayload: 64 << 10}); err != nil {
 			return err
 		}
 	}

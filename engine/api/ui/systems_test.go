@@ -32,13 +32,16 @@ type tasks struct{}
 
 func (tasks) TaskStats(context.Context) ([]engine.TaskTypeStats, error) {
 	return []engine.TaskTypeStats{
-		{Type: "mail/send", Mode: engine.TasksPaused, Reason: "<b>", Ready: 7, Failed: 2, Lag: 90 * time.Second, Oldest: time.Now().Add(-time.Minute)},
-		{Type: "resize", Mode: engine.TasksOpen, Ready: 4096, Estimated: []engine.TaskState{engine.TaskReady}, Asked: time.Now(), Raised: 3, RaisedLast: time.Now()},
+		{Type: "mail/send", Mode: engine.TasksPaused, Reason: "<b>", Ready: 7, Failed: 2, Lag: 90 * time.Second,
+			Oldest: time.Now().Add(-time.Minute)},
+		{Type: "resize", Mode: engine.TasksOpen, Ready: 4096, Estimated: []engine.TaskState{engine.TaskReady}, Asked: time.Now(), Raised: 3,
+			RaisedLast: time.Now()},
 	}, nil
 }
 
 func (tasks) PeekTasks(_ context.Context, f engine.TaskFilter) ([]engine.QueuedTask, error) {
-	return []engine.QueuedTask{{ID: 41, Type: f.Type, State: f.State, Key: "<b>", Payload: json.RawMessage(`{"to":"<b>"}`), Error: string(f.State) + ": 503"}}, nil
+	return []engine.QueuedTask{{ID: 41, Type: f.Type, State: f.State, Key: "<b>", Payload: json.RawMessage(`{"to":"<b>"}`),
+		Error: string(f.State) + ": 503"}}, nil
 }
 
 type shards struct{}
@@ -57,7 +60,8 @@ func (shards) Shards(_ context.Context, m string) ([]engine.ShardView, error) {
 type transfers struct{}
 
 func (transfers) ShardTransfers(_ context.Context, m string) ([]engine.ShardTransfer, error) {
-	return []engine.ShardTransfer{{Map: m, Key: "u-7", Source: "s-1", Target: "s-2", State: engine.TransferRunning, Step: "copy", Rows: 42, Total: 84, Percent: 50, Lag: 2048, Rollback: "possible"}}, nil
+	return []engine.ShardTransfer{{Map: m, Key: "u-7", Source: "s-1", Target: "s-2", State: engine.TransferRunning, Step: "copy", Rows: 42,
+		Total: 84, Percent: 50, Lag: 2048, Rollback: "possible"}}, nil
 }
 
 type clusters struct{}
@@ -84,19 +88,22 @@ func (inbox) Inbox(context.Context) (engine.InboxView, error) {
 	return engine.InboxView{
 		Slots: 4096,
 		Cells: []engine.InboxCell{
-			{Name: "home", Slots: 3072, Spans: "0-3071", Waiting: 12, Outbox: 1000}, {Name: "b", Slots: 1024, Spans: "3072-4095", Away: "dial <b>: refused"}, {Name: "new"},
+			{Name: "home", Slots: 3072, Spans: "0-3071", Waiting: 12, Outbox: 1000}, {Name: "b", Slots: 1024, Spans: "3072-4095",
+				Away: "dial <b>: refused"}, {Name: "new"},
 		},
 		Moves: []engine.InboxMove{
 			{ID: "m-2", From: "home", To: "new", Slots: 512, Step: "copying", By: "ann", Reason: "<b>", Begun: now, Rows: 41},
-			{ID: "m-1", From: "b", To: "home", Slots: 256, Step: "undone", Begun: now.Add(-3 * time.Second), Ended: &now, FrozenS: 0.017, Error: "b is <b>"},
+			{ID: "m-1", From: "b", To: "home", Slots: 256, Step: "undone", Begun: now.Add(-3 * time.Second), Ended: &now, FrozenS: 0.017,
+				Error: "b is <b>"},
 		},
 	}, nil
 }
 
 func options() ui.Options {
 	return ui.Options{
-		Engine: ui.Engine{Definition: plain{}, Node: plain{}, Runs: plain{}}, Log: slog.New(slog.DiscardHandler), Numbers: func() ui.Numbers { return ui.Numbers{} },
-		Caller: func(*http.Request) engine.Grant { return engine.Grant{} },
+		Engine: ui.Engine{Definition: plain{}, Node: plain{}, Runs: plain{}}, Log: slog.New(slog.DiscardHandler),
+		Numbers: func() ui.Numbers { return ui.Numbers{} },
+		Caller:  func(*http.Request) engine.Grant { return engine.Grant{} },
 	}
 }
 
@@ -125,11 +132,14 @@ func TestSystemsHaveTheirPages(t *testing.T) {
 	page(t, c, "/console/queue", http.StatusOK, "mail/send", "paused", "1m 30s", `class="mood bad">2<`)
 	page(t, c, "/console/queue/mail/send", http.StatusOK, "ready: 503", "failed: 503", "beyond its tolerance")
 	page(t, c, "/console/queue/mail/sent", http.StatusNotFound, "Did you mean mail/send?")
-	page(t, c, "/console/shards", http.StatusOK, "accounts", "90 % of 10 GiB", "17 ms behind", "refused", "no master", "to be emptied", "u-7", "42 of about 84 rows", `width="50"`, "2 KiB", "may be rolled back")
-	page(t, c, "/console/inbox", http.StatusOK, `aria-current="page">Inbox`, "4096 slots", `width="75"`, "75 %", "1000 or more", "The database b cannot be reached: dial &lt;b&gt;: refused",
+	page(t, c, "/console/shards", http.StatusOK, "accounts", "90 % of 10 GiB", "17 ms behind", "refused", "no master", "to be emptied",
+		"u-7", "42 of about 84 rows", `width="50"`, "2 KiB", "may be rolled back")
+	page(t, c, "/console/inbox", http.StatusOK, `aria-current="page">Inbox`, "4096 slots", `width="75"`, "75 %", "1000 or more",
+		"The database b cannot be reached: dial &lt;b&gt;: refused",
 		"not known", "copying", "so far", "undone", "17ms", "<td class=\"number\">3s")
 	page(t, c, "/console/queue", http.StatusOK, "By databases of the inbox")
-	page(t, c, "/console/clusters", http.StatusOK, "fanout", "nothing moves", "partition 3 stays on w-1", "worker w-2 is down", `width="100"`, `width="33.3`, "last")
+	page(t, c, "/console/clusters", http.StatusOK, "fanout", "nothing moves", "partition 3 stays on w-1", "worker w-2 is down",
+		`width="100"`, `width="33.3`, "last")
 }
 
 func TestSystemsThatAreNotThereAreSaidToBeAbsent(t *testing.T) {
@@ -162,7 +172,8 @@ func (troubled) Controls(context.Context) ([]engine.ControlView, error) { return
 func TestOverviewNamesWhatStopsRunsFirst(t *testing.T) {
 	t.Parallel()
 	o := options()
-	o.Engine = ui.Engine{Definition: troubled{}, Node: troubled{}, Runs: troubled{}, Steering: troubled{}, Switches: troubled{}, Changes: troubled{}}
+	o.Engine = ui.Engine{Definition: troubled{}, Node: troubled{}, Runs: troubled{}, Steering: troubled{}, Switches: troubled{},
+		Changes: troubled{}}
 	w := httptest.NewRecorder()
 	ui.New(o).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 	body := w.Body.String()

@@ -197,7 +197,8 @@ func filter(r *http.Request) (f engine.RunFilter, given map[string]string, err e
 			continue
 		}
 		if *at, err = moments(given[name]); err != nil {
-			return f, given, &Refused{http.StatusBadRequest, name + ": want a time such as 2026-01-31T09:00 (UTC), or how long ago, such as 30m; have " + strconv.Quote(given[name])}
+			return f, given, &Refused{http.StatusBadRequest, name +
+				": want a time such as 2026-01-31T09:00 (UTC), or how long ago, such as 30m; have " + strconv.Quote(given[name])}
 		}
 	}
 	return f, given, nil

@@ -259,7 +259,8 @@ func serverBinaries() (string, error) {
 		return filepath.Dir(path), err
 	}
 	var found []string
-	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin"} {
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin",
+		"/usr/local/opt/postgresql*/bin"} {
 		paths, err := filepath.Glob(filepath.Join(pattern, "postgres"))
 		if err != nil {
 			return "", err
@@ -268,7 +269,8 @@ func serverBinaries() (string, error) {
 	}
 	if len(found) == 0 {
 		return "", fmt.Errorf("no PostgreSQL server on this machine: install it (apt-get install postgresql on Debian and Ubuntu, "+
-			"brew install postgresql on macOS), put its bin directory into PATH, or name one that runs: tests read %s, procaas-bench takes -dsn", Env)
+			"brew install postgresql on macOS), put its bin directory into PATH, or name one that runs: tests read %s, procaas-bench takes -dsn",
+			Env)
 	}
 	slices.SortFunc(found, func(a, b string) int { return majorOf(a) - majorOf(b) })
 	return filepath.Dir(found[len(found)-1]), nil

@@ -100,8 +100,10 @@ type round struct {
 // round begins one. What a worker lost within the grace it may serve still, as long as it
 // does not say that it does not.
 func (s Settler) round(m Map) *round {
-	r := &round{Settler: s, m: m, states: make([]State, len(m.Workers)), silent: make([]bool, len(m.Workers)), ended: make([]bool, len(m.Workers)),
-		lost: map[Loss]bool{}, fresh: map[Loss]bool{}}
+	r := &round{
+		Settler: s, m: m, states: make([]State, len(m.Workers)), silent: make([]bool, len(m.Workers)), ended: make([]bool, len(m.Workers)),
+		lost: map[Loss]bool{}, fresh: map[Loss]bool{},
+	}
 	for _, l := range m.Lost {
 		if l.Age < s.Grace {
 			r.lost[Loss{Partition: l.Partition, Worker: l.Worker}] = true

@@ -126,7 +126,8 @@ type summary struct {
 // sum makes the summary, and tells each scenario in a line.
 func sum(t *testing.T, numbers []int, all []verdict, old map[string]verdict) (s summary) {
 	tell := func(format string, args ...any) { fmt.Fprintf(t.Output(), format+"\n", args...) }
-	tell("%-16s %4s | %8s %8s %8s %5s %5s | %5s %5s | %4s %4s | of v5: dead, handing over, over capacity, %%", "scenario", "step", "bound %", "v4 %", "v5 %",
+	tell("%-16s %4s | %8s %8s %8s %5s %5s | %5s %5s | %4s %4s | of v5: dead, handing over, over capacity, %%", "scenario", "step", "bound %",
+		"v4 %", "v5 %",
 		"v5/v4", "old", "moves", "v5", "back", "v5")
 	drops, moves := 0.0, 0.0
 	for k := range all {
@@ -142,8 +143,10 @@ func sum(t *testing.T, numbers []int, all []verdict, old map[string]verdict) (s 
 		if o, have := old[v.Name]; have {
 			before = o.share()
 		}
-		tell("%-16s %4.0f | %8.4f %8.4f %8.4f %5.2f %5.2f | %5d %5d | %4d %4d | %.3f %.3f %.3f%s", v.Name, d.Step, percent(v.V5.Bound), percent(v.V4.Drops),
-			percent(v.V5.Drops), v.share(), before, v.V4.Moves, v.V5.Moves, v.V4.Back, v.V5.Back, percent(v.V5.Dead), percent(v.V5.Handing), percent(v.V5.Over), mark)
+		tell("%-16s %4.0f | %8.4f %8.4f %8.4f %5.2f %5.2f | %5d %5d | %4d %4d | %.3f %.3f %.3f%s", v.Name, d.Step, percent(v.V5.Bound),
+			percent(v.V4.Drops),
+			percent(v.V5.Drops), v.share(), before, v.V4.Moves, v.V5.Moves, v.V4.Back, v.V5.Back, percent(v.V5.Dead), percent(v.V5.Handing),
+			percent(v.V5.Over), mark)
 		drops += math.Log(v.share())
 		moves += math.Log(float64(v.V5.Moves+1) / float64(v.V4.Moves+1))
 		s.Back += v.V5.Back
@@ -151,7 +154,8 @@ func sum(t *testing.T, numbers []int, all []verdict, old map[string]verdict) (s 
 	}
 	n := float64(len(all))
 	s.Drops, s.Moves = math.Exp(drops/n), math.Exp(moves/n)
-	tell("%d scenarios: v5 has %.3f of the avoidable drops of v4 and %.3f of its moves; it drops clearly more in %d and moves clearly more in %d; %d moves back, %d invalid",
+	tell("%d scenarios: v5 has %.3f of the avoidable drops of v4 and %.3f of its moves; it drops clearly more in %d and moves clearly "+
+		"more in %d; %d moves back, %d invalid",
 		len(all), s.Drops, s.Moves, s.Worse, s.Busier, s.Back, s.Invalid)
 	return s
 }
@@ -196,7 +200,8 @@ func TestJudge(t *testing.T) {
 	}
 	// v5 reaches less than half of these, so that its next version has room.
 	if s.Drops > 0.3 || s.Moves > 0.5 || s.Worse > 1+len(numbers)/20 {
-		t.Errorf("want 0.3 of the avoidable drops and 0.5 of the moves of v4 at most, and clearly more drops in one of twenty scenarios; have %.3f, %.3f and %d of %d",
+		t.Errorf("want 0.3 of the avoidable drops and 0.5 of the moves of v4 at most, and clearly more drops in one of twenty scenarios; "+
+			"have %.3f, %.3f and %d of %d",
 			s.Drops, s.Moves, s.Worse, len(numbers))
 	}
 }

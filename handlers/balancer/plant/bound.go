@@ -61,7 +61,8 @@ type placed struct {
 
 func newFlow(w *world, free []float64) *flow {
 	f := &flow{
-		w: w, free: slices.Clone(free), rest: make([]float64, len(w.parts)), over: make([]float64, len(w.parts)), on: make([][]placed, len(free)),
+		w: w, free: slices.Clone(free), rest: make([]float64, len(w.parts)), over: make([]float64, len(w.parts)),
+		on:         make([][]placed, len(free)),
 		seenWorker: make([]bool, len(free)), seenPart: make([]bool, len(w.parts)),
 	}
 	for p := range f.rest {

@@ -103,7 +103,8 @@ func (r *Recording) take(line []byte) error {
 		return err
 	}
 	if r.about.Cluster != "" && (about.Cluster != r.about.Cluster || about.Partitions != r.about.Partitions) {
-		return fmt.Errorf("want one cluster, %s of %d partitions, have %s of %d, too", r.about.Cluster, r.about.Partitions, about.Cluster, about.Partitions)
+		return fmt.Errorf("want one cluster, %s of %d partitions, have %s of %d, too", r.about.Cluster, r.about.Partitions, about.Cluster,
+			about.Partitions)
 	}
 	if err := checkAbout(&about); err != nil {
 		return err

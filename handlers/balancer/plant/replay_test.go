@@ -47,7 +47,8 @@ func record(t *testing.T, yaml, policy string) (engine.Recording, Result) {
 		w.live(at)
 		tally := w.serve(at)
 		r := w.observe(at + s.Step)
-		o := balancer.Observation{Cluster: "fanout", At: 1e9 + r.At, Version: 1, Owners: slices.Clone(r.Assignment), Weights: make([]*float64, len(r.Weights))}
+		o := balancer.Observation{Cluster: "fanout", At: 1e9 + r.At, Version: 1, Owners: slices.Clone(r.Assignment),
+			Weights: make([]*float64, len(r.Weights))}
 		for p, x := range r.Weights {
 			if !math.IsNaN(x) {
 				x /= s.Step
@@ -120,7 +121,8 @@ func TestReplayTellsWhatPoliciesWouldHaveDone(t *testing.T) {
 		t.Errorf("want v1 to do again what it did:\n%+v\n%+v", was, same)
 	}
 	if best.Moves == 0 || len(best.Moved) != best.Moves || *best.Drops > *was.Drops/2 || classic.Moves == 0 || *best.Worst < 0.3 {
-		t.Errorf("want v5 to prevent most of %.4f dropped, have %.4f with %d moves, v4 %.4f", *was.Drops, *best.Drops, best.Moves, *classic.Drops)
+		t.Errorf("want v5 to prevent most of %.4f dropped, have %.4f with %d moves, v4 %.4f", *was.Drops, *best.Drops, best.Moves,
+			*classic.Drops)
 	}
 	for _, o := range got.Policies {
 		moves := 0
@@ -137,7 +139,8 @@ func TestReplayTellsWhatPoliciesWouldHaveDone(t *testing.T) {
 // and lost healthchecks; what really moved is counted as it was.
 func TestReplayOfFailures(t *testing.T) {
 	t.Parallel()
-	recording, lived := record(t, strings.Replace(hot, "events:\n", "events:\n  - {at_s: 100, kind: crash, worker: 2, for_s: 200}\n  - {at_s: 500, kind: ping_loss, prob: 0.05, for_s: 200}\n", 1), "v5")
+	recording, lived := record(t, strings.Replace(hot, "events:\n",
+		"events:\n  - {at_s: 100, kind: crash, worker: 2, for_s: 200}\n  - {at_s: 500, kind: ping_loss, prob: 0.05, for_s: 200}\n", 1), "v5")
 	r := reread(t, recording)
 	got, err := r.Replay(balancer.Names())
 	if err != nil {
@@ -196,7 +199,8 @@ func TestReplayWithoutCapacities(t *testing.T) {
 		"one declared":  {`, "capacity": 6`, "", false},
 		"both declared": {`, "capacity": 6`, `, "capacity": 2`, true},
 	} {
-		lines := strings.NewReplacer("CAPA", c.a, "CAPB", c.b).Replace(head) + "\n" + fmt.Sprintf(seen, 1000, -1) + "\n" + fmt.Sprintf(seen, 1002, 1)
+		lines := strings.NewReplacer("CAPA", c.a, "CAPB", c.b).Replace(head) + "\n" + fmt.Sprintf(seen, 1000, -1) + "\n" +
+			fmt.Sprintf(seen, 1002, 1)
 		r, err := ReadRecording(strings.NewReader(lines))
 		if err != nil {
 			t.Fatal(name, err)
@@ -214,10 +218,12 @@ func TestReplayWithoutCapacities(t *testing.T) {
 			t.Errorf("%s: %v, %s", name, err, text.String())
 		}
 		var svg bytes.Buffer
-		if err := got.WriteSVG(&svg); err != nil || strings.Contains(svg.String(), "c: dropped requests, estimated") != c.known || strings.Count(svg.String(), "Gini index") != 1 {
+		if err := got.WriteSVG(&svg); err != nil || strings.Contains(svg.String(), "c: dropped requests, estimated") != c.known ||
+			strings.Count(svg.String(), "Gini index") != 1 {
 			t.Errorf("%s: %v, %s", name, err, svg.String())
 		}
-		if err := xml.Unmarshal(svg.Bytes(), new(struct{ XMLName xml.Name })); err != nil || strings.Contains(svg.String(), "NaN") || strings.Contains(svg.String(), "Inf") {
+		if err := xml.Unmarshal(svg.Bytes(), new(struct{ XMLName xml.Name })); err != nil || strings.Contains(svg.String(), "NaN") ||
+			strings.Contains(svg.String(), "Inf") {
 			t.Errorf("%s: no drawing: %v, %s", name, err, svg.String())
 		}
 		if err := got.WriteJSON(&data); err != nil || strings.Contains(data.String(), `"estimated_drop_fraction": null`) == c.known {
@@ -284,12 +290,14 @@ func TestRecordingsThatAreNone(t *testing.T) {
 		head + "\n" + seen + "\n" + seen: "want 2 observations or more, have 1",
 		seen:                             "line 1: want what is known of the cluster first",
 		head + "\n{":                     "line 2: unexpected end of JSON input",
-		head + "\n" + strings.Replace(seen, `[0]`, `[1]`, 1):                           "line 2: owners: partition 0 is on worker 1 of 1",
-		head + "\n" + strings.Replace(seen, `[1]`, `[1, 2]`, 1):                        "line 2: want owners and weights of 1 partitions, have 1 and 2",
-		head + "\n" + strings.Replace(seen, `"c"`, `"d"`, 1):                           `want an observation of cluster c, have one of "d"`,
-		head + "\n" + strings.Replace(seen, `1000`, `-1`, 1):                           "t: want Unix seconds, have -1",
-		head + "\n" + strings.Replace(head, `"c"`, `"d"`, 1):                           "want one cluster, c of 1 partitions, have d of 1, too",
-		strings.Replace(head, `[[0]]`, `[[0, 0]]`, 1):                                  "holders: partition 0: want different workers from 0 to 0, have [0 0]",
+		head + "\n" + strings.Replace(seen, `[0]`, `[1]`, 1): "line 2: owners: partition 0 is on worker 1 of 1",
+		head + "\n" + strings.Replace(seen, `[1]`, `[1, 2]`, 1): "line 2: want owners and weights of 1 partitions, " +
+			"have 1 and 2",
+		head + "\n" + strings.Replace(seen, `"c"`, `"d"`, 1): `want an observation of cluster c, have one of "d"`,
+		head + "\n" + strings.Replace(seen, `1000`, `-1`, 1): "t: want Unix seconds, have -1",
+		head + "\n" + strings.Replace(head, `"c"`, `"d"`, 1): "want one cluster, c of 1 partitions, have d of 1, too",
+		strings.Replace(head, `[[0]]`, `[[0, 0]]`, 1): "holders: partition 0: want different workers from 0 " +
+			"to 0, have [0 0]",
 		strings.Replace(head, `[[0]]`, `[[2]]`, 1):                                     "holders: partition 0: want different workers",
 		strings.Replace(head, `[[0]]`, `[]`, 1):                                        "holders: want a list for each of 1 partitions, have 0",
 		strings.Replace(head, `"partitions": 1`, `"partitions": 0`, 1):                 "partitions: want 1 to 100000, have 0",

@@ -64,8 +64,12 @@ func (m *Mean) add(r Result) {
 		mean *float64
 		x    float64
 	}{
-		{&m.Drops, r.Drops}, {&m.Excess, r.Excess()}, {&m.Moves, float64(r.Moves)}, {&m.Voluntary, float64(r.Voluntary)},
-		{&m.Oscillations, float64(r.Oscillations)}, {&m.MeanHottest, r.MeanHottest},
+		{&m.Drops, r.Drops},
+		{&m.Excess, r.Excess()},
+		{&m.Moves, float64(r.Moves)},
+		{&m.Voluntary, float64(r.Voluntary)},
+		{&m.Oscillations, float64(r.Oscillations)},
+		{&m.MeanHottest, r.MeanHottest},
 	} {
 		*f.mean += (f.x - *f.mean) / float64(m.Runs)
 	}

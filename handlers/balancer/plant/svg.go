@@ -39,7 +39,8 @@ func (c Comparison) WriteSVG(w io.Writer) error {
 		var d, h, g []simulate.Dot
 		for _, p := range c.Results[i*m.Runs].Samples {
 			at := seconds(p.At)
-			d, h, g = append(d, simulate.Dot{At: at, Y: 100 * p.Drops}), append(h, simulate.Dot{At: at, Y: 100 * p.Hottest}), append(g, simulate.Dot{At: at, Y: p.Gini})
+			d, h, g = append(d, simulate.Dot{At: at, Y: 100 * p.Drops}), append(h, simulate.Dot{At: at, Y: 100 * p.Hottest}),
+				append(g, simulate.Dot{At: at, Y: p.Gini})
 			length = max(length, p.At)
 		}
 		drops, hottest, gini = append(drops, d), append(hottest, h), append(gini, g)
@@ -70,11 +71,13 @@ func (r *Replayed) WriteSVG(w io.Writer) error {
 			}
 		}
 		drops, hottest, gini = append(drops, d), append(hottest, h), append(gini, g)
-		chart.Legend = append(chart.Legend, fmt.Sprintf("%s: %s dropped (estimated), %d moves, %d to and fro", o.Policy, percent(o.Drops, 3), o.Moves, o.Oscillations))
+		chart.Legend = append(chart.Legend, fmt.Sprintf("%s: %s dropped (estimated), %d moves, %d to and fro", o.Policy, percent(o.Drops, 3),
+			o.Moves, o.Oscillations))
 	}
 	if r.Known {
 		chart.Panels = append(chart.Panels,
-			panelOf(r.Cluster+": dropped requests, estimated", "%", 1, drops), panelOf("utilisation of the fullest worker, estimated", "%", 100, hottest))
+			panelOf(r.Cluster+": dropped requests, estimated", "%", 1, drops), panelOf("utilisation of the fullest worker, estimated", "%", 100,
+				hottest))
 	}
 	chart.Panels = append(chart.Panels, panelOf("Gini index of the workers' load", "", 0.1, gini))
 	return chart.WriteSVG(w)

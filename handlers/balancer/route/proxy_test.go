@@ -91,7 +91,8 @@ func (w *worker) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		http.Error(rw, err.Error(), http.StatusBadRequest)
 		return
 	}
-	fmt.Fprintf(rw, "%s %s %s %q %d %s", w.name, r.Method, r.RequestURI, r.Header.Get("Procaas-Assignment"), len(body), body[:min(len(body), 10)])
+	fmt.Fprintf(rw, "%s %s %s %q %d %s", w.name, r.Method, r.RequestURI, r.Header.Get("Procaas-Assignment"), len(body),
+		body[:min(len(body), 10)])
 }
 
 func (w *worker) take(t *testing.T, version int64) {
@@ -168,7 +169,8 @@ func TestProxyPassesRequestsOn(t *testing.T) {
 			t.Errorf("%s %s: have %d %s, want %s", c.method, c.path, status, have, c.want)
 		}
 	}
-	if status, have := send(t, "GET", p.URL+"/a", nil); status != 400 || !strings.Contains(have, "missing_key") || !strings.Contains(have, "parameter key of the query") {
+	if status, have := send(t, "GET", p.URL+"/a", nil); status != 400 || !strings.Contains(have, "missing_key") ||
+		!strings.Contains(have, "parameter key of the query") {
 		t.Errorf("without a key: have %d %s", status, have)
 	}
 }

@@ -87,11 +87,13 @@ func TestDoAsksAgainWhenTheShardSaysSo(t *testing.T) {
 		t.Errorf("answers of epochs %v, %v; want 1, 2, 2", seen, err)
 	}
 	other := errors.New("disk full")
-	if err := c.Do(t.Context(), client.Question{Key: "42"}, func(context.Context, client.Answer) error { return other }); !errors.Is(err, other) {
+	if err := c.Do(t.Context(), client.Question{Key: "42"}, func(context.Context, client.Answer) error { return other }); !errors.Is(err,
+		other) {
 		t.Errorf("another error: %v", err)
 	}
 	var p *client.Problem
-	if _, err := c.Resolve(t.Context(), client.Question{Key: "43"}); !errors.As(err, &p) || p.Code != "key_not_placed" || p.Status != http.StatusNotFound {
+	if _, err := c.Resolve(t.Context(), client.Question{Key: "43"}); !errors.As(err, &p) || p.Code != "key_not_placed" ||
+		p.Status != http.StatusNotFound {
 		t.Errorf("an unknown key: %v", err)
 	}
 }

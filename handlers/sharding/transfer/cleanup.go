@@ -148,11 +148,13 @@ func deleteSQL(t *shape, batch int, last []string) (string, []any) {
 		for i, name := range order {
 			descending[i] = name + " desc"
 		}
-		result = "coalesce((select array[" + strings.Join(texts, ", ") + "] from d order by " + strings.Join(descending, ", ") + " limit 1), '{}')"
+		result = "coalesce((select array[" + strings.Join(texts, ", ") + "] from d order by " + strings.Join(descending, ", ") +
+			" limit 1), '{}')"
 	}
 	return "with d as materialized (select ctid" + names + " from " + t.quoted() + " where " + t.where + more +
 		" and exists (select from procaas.fences f where f.map = $1 and f.key = $2 and f.state in ('moved', 'closed'))" +
-		sorted + " limit " + fmt.Sprint(batch) + "), gone as (delete from " + t.quoted() + " where ctid = any(array(select ctid from d)) returning 1)" +
+		sorted + " limit " + fmt.Sprint(batch) + "), gone as (delete from " + t.quoted() + " where ctid = any(array(select ctid from d)) " +
+		"returning 1)" +
 		" select (select count(*) from gone), " + result, args
 }
 

@@ -125,7 +125,8 @@ func (m *Mover) tryPublish(ctx context.Context) error {
 		case errors.Is(err, errTried):
 		case errors.As(err, &pg) && slices.Contains([]string{"0A", "22", "42"}, pg.Code[:2]): // what is asked for, not how the server is
 			shard := []string{m.spec.SourceShard, m.spec.TargetShard}[i]
-			reasons = append(reasons, strings.TrimSuffix(fmt.Sprintf("shard %s does not publish the rows: %s: %s", shard, pg.Message, pg.Detail), ": "))
+			reasons = append(reasons, strings.TrimSuffix(fmt.Sprintf("shard %s does not publish the rows: %s: %s", shard, pg.Message, pg.Detail),
+				": "))
 		default:
 			return fmt.Errorf("try a publication: %w", err)
 		}
@@ -152,7 +153,8 @@ func (m *Mover) createSlot(ctx context.Context, dsn, name string, temporary bool
 	if err != nil {
 		closeNow(conn)
 		if ctx.Err() != nil {
-			return nil, 0, "", fmt.Errorf("create slot %s: older transactions of the server, or prepared ones, have not ended within %v: %w", name, m.limits.Slot, err)
+			return nil, 0, "", fmt.Errorf("create slot %s: older transactions of the server, or prepared ones, have not ended within %v: %w", name,
+				m.limits.Slot, err)
 		}
 		return nil, 0, "", fmt.Errorf("create slot %s: %w", name, err)
 	}
@@ -283,13 +285,15 @@ func (m *Mover) slotGood(ctx context.Context, from pglogrepl.LSN) error {
 	err := m.source.QueryRow(ctx, readSlot, m.slot()).Scan(&status, &confirmed)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return &RestartError{fmt.Sprintf("slot %s is not there: the master of shard %s has changed, or somebody has dropped it", m.slot(), m.spec.SourceShard)}
+		return &RestartError{fmt.Sprintf("slot %s is not there: the master of shard %s has changed, or somebody has dropped it", m.slot(),
+			m.spec.SourceShard)}
 	case err != nil:
 		return err
 	case status == "lost":
 		return &RestartError{fmt.Sprintf("slot %s is lost: it was further behind than max_slot_wal_keep_size allows", m.slot())}
 	case confirmed > from:
-		return &RestartError{fmt.Sprintf("shard %s has forgotten changes that were applied: its slot is at %s, and the target at %s", m.spec.TargetShard, confirmed, from)}
+		return &RestartError{fmt.Sprintf("shard %s has forgotten changes that were applied: its slot is at %s, and the target at %s",
+			m.spec.TargetShard, confirmed, from)}
 	}
 	return nil
 }

@@ -56,7 +56,8 @@ func (m *Mover) notHere(ctx context.Context) error {
 	err := m.source.QueryRow(ctx, readFence, m.spec.Map, m.spec.Key).Scan(&state, &epoch)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return &RefusedError{[]string{fmt.Sprintf("shard %s has no fence for key %s of map %s: enroll it first", m.spec.SourceShard, m.spec.Key, m.spec.Map)}}
+		return &RefusedError{[]string{fmt.Sprintf("shard %s has no fence for key %s of map %s: enroll it first", m.spec.SourceShard, m.spec.Key,
+			m.spec.Map)}}
 	case err != nil:
 		return err
 	}

@@ -13,7 +13,8 @@ import (
 	"procaas/handlers/sharding/transfer"
 )
 
-var every = flag.Bool("every", false, "harm transfers of their own in each way at each point, besides one that meets most of it; see make torture-transfers")
+var every = flag.Bool("every", false, "harm transfers of their own in each way at each point, besides one that meets most of it; see "+
+	"make torture-transfers")
 
 // A harm is what befalls a coordinator at one point of a transfer.
 type harm struct {

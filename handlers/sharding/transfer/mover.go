@@ -49,7 +49,8 @@ var settings = map[string]string{
 	"extra_float_digits": "1", "bytea_output": "hex", "lc_monetary": "C", "client_encoding": "UTF8",
 	"idle_in_transaction_session_timeout": "60000", "tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
 	"row_security": "off", // what a policy would hide is an error instead
-	"search_path":  "pg_catalog", "standard_conforming_strings": "on", "synchronous_commit": "on", "default_transaction_isolation": "read committed",
+	"search_path":  "pg_catalog", "standard_conforming_strings": "on", "synchronous_commit": "on",
+	"default_transaction_isolation": "read committed",
 }
 
 // Open connects to both shards and takes the transfer's lock. Close ends it.
@@ -110,7 +111,8 @@ func (m *Mover) lock(ctx context.Context) error {
 	m.prepared = map[string]string{}
 	for _, c := range []*pgx.Conn{m.source, m.target} {
 		var got bool
-		if err := c.QueryRow(ctx, "select pg_try_advisory_lock(hashtextextended($1, 81))", "procaas.transfer "+m.spec.ID).Scan(&got); err != nil {
+		if err := c.QueryRow(ctx, "select pg_try_advisory_lock(hashtextextended($1, 81))", "procaas.transfer "+
+			m.spec.ID).Scan(&got); err != nil {
 			return err
 		}
 		if !got {
@@ -279,7 +281,8 @@ func (m *Mover) serverRefusals(ctx context.Context) ([]string, error) {
 		var version, slots, senders, prepared int
 		var level, encoding string
 		var replicates, recovers bool
-		if err := c.QueryRow(ctx, readServer).Scan(&version, &level, &slots, &senders, &encoding, &prepared, &replicates, &recovers); err != nil {
+		if err := c.QueryRow(ctx, readServer).Scan(&version, &level, &slots, &senders, &encoding, &prepared, &replicates,
+			&recovers); err != nil {
 			return nil, fmt.Errorf("shard %s: %w", shard, err)
 		}
 		encodings = append(encodings, encoding)
@@ -295,7 +298,8 @@ func (m *Mover) serverRefusals(ctx context.Context) ([]string, error) {
 		refuse(senders < needsSlots, "has max_wal_senders = %d: want %d or more", senders, needsSlots)
 		refuse(!replicates, "lets its user not replicate: alter role … replication")
 		// Dangling ones only: a younger one may end while the slot waits for it.
-		refuse(prepared > 0, "has %d prepared transactions older than a minute, for which a slot would wait: commit them or roll them back", prepared)
+		refuse(prepared > 0, "has %d prepared transactions older than a minute, for which a slot would wait: commit them or roll them back",
+			prepared)
 	}
 	if encodings[0] != encodings[1] {
 		out = append(out, fmt.Sprintf("the encodings differ: %s in the source and %s in the target", encodings[0], encodings[1]))
@@ -321,7 +325,8 @@ func (m *Mover) crowded(ctx context.Context) error {
 		}
 		if most-slots < needsSlots || mostSenders-senders < needsSlots {
 			return fmt.Errorf("it waits for room: shard %s has %d of %d replication slots in use, and %d of %d senders of its log; "+
-				"tell transfers that are observed to finish, or raise max_replication_slots and max_wal_senders", shard, slots, most, senders, mostSenders)
+				"tell transfers that are observed to finish, or raise max_replication_slots and max_wal_senders", shard, slots, most, senders,
+				mostSenders)
 		}
 	}
 	return nil
@@ -357,7 +362,8 @@ func (m *Mover) replica(ctx context.Context, c *pgx.Conn) error {
 	if err == nil || !slices.ContainsFunc(m.tables, func(t *shape) bool { return t.triggers }) {
 		return nil
 	}
-	return &RefusedError{[]string{fmt.Sprintf("the tables have triggers or foreign keys, and the user of shard %s may not set session_replication_role: %v", m.spec.TargetShard, err)}}
+	return &RefusedError{[]string{fmt.Sprintf("the tables have triggers or foreign keys, and the user of shard %s may not set "+
+		"session_replication_role: %v", m.spec.TargetShard, err)}}
 }
 
 // rowsOf estimates the rows of the key by the planner, for the progress.

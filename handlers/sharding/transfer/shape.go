@@ -182,21 +182,25 @@ func (s *shape) binary() bool {
 func (s *shape) refusals() []string {
 	var out []string
 	if len(s.primary) == 0 {
-		return []string{fmt.Sprintf("table %s has no primary key: rows could not be told apart in the stream; add one, or use the method lock-copy-switch", s.title())}
+		return []string{fmt.Sprintf("table %s has no primary key: rows could not be told apart in the stream; add one, or use the method "+
+			"lock-copy-switch", s.title())}
 	}
 	for _, name := range s.identity {
 		if s.column(name) == nil { // updates and deletes would name no row
-			out = append(out, fmt.Sprintf("column %s of table %s, which names its rows, is generated: the stream does not carry it; leave it out of the primary key, or use the method lock-copy-switch",
+			out = append(out, fmt.Sprintf("column %s of table %s, which names its rows, is generated: the stream does not carry it; leave it "+
+				"out of the primary key, or use the method lock-copy-switch",
 				name, s.title()))
 		}
 	}
 	if s.unlogged {
-		out = append(out, fmt.Sprintf("table %s is unlogged: its changes are not in the log that the stream reads; alter table %s set logged, or use the method lock-copy-switch",
+		out = append(out, fmt.Sprintf("table %s is unlogged: its changes are not in the log that the stream reads; alter table %s set "+
+			"logged, or use the method lock-copy-switch",
 			s.title(), s.quoted()))
 	}
 	for _, k := range s.keys {
 		if !slices.Contains(s.identity, k) {
-			out = append(out, fmt.Sprintf("column %s of table %s is not in its replica identity: updates of the whole table would fail; add it to the primary key, or alter table %s replica identity full",
+			out = append(out, fmt.Sprintf("column %s of table %s is not in its replica identity: updates of the whole table would fail; add it "+
+				"to the primary key, or alter table %s replica identity full",
 				k, s.title(), s.quoted()))
 		}
 	}
@@ -221,7 +225,8 @@ func (s *shape) differences(target *shape) []string {
 		}
 	}
 	if target.unlogged && !s.unlogged {
-		out = append(out, fmt.Sprintf("table %s is unlogged in the target: a crash would empty it, and there would be no way back; alter table %s set logged", s.title(), s.quoted()))
+		out = append(out, fmt.Sprintf("table %s is unlogged in the target: a crash would empty it, and there would be no way back; alter "+
+			"table %s set logged", s.title(), s.quoted()))
 	}
 	if !slices.Equal(s.primary, target.primary) {
 		out = append(out, fmt.Sprintf("the primary key of table %s is (%s) in the source and (%s) in the target",

@@ -201,7 +201,8 @@ func TestPlanRefusesWithAllReasons(t *testing.T) {
 	w.exec(1, "alter table mail add column extra int, alter column body type varchar(50)")
 	w.exec(1, "create table bare (uid bigint, x int); create table keyed (id bigint primary key, uid bigint)")
 	w.exec(1, "drop table label")
-	w.exec(0, "create table parts (uid bigint primary key) partition by hash (uid); create table parts_0 partition of parts for values with (modulus 1, remainder 0)")
+	w.exec(0, "create table parts (uid bigint primary key) partition by hash (uid); create table parts_0 partition of parts for values "+
+		"with (modulus 1, remainder 0)")
 	w.exec(1, "create table parts (uid bigint primary key); create table parts_old () inherits (parts)")
 	spec := w.spec()
 	w.exec(0, "create unlogged table cache (uid bigint primary key); create table notes (uid bigint primary key)")
@@ -245,7 +246,8 @@ func TestPlanRefusesWithAllReasons(t *testing.T) {
 			t.Errorf("nothing says %q in: %v", want, err)
 		}
 	}
-	if err := m.PlanLocked(t.Context()); !errors.As(err, &refused) || !strings.Contains(err.Error(), "table public.parts of shard s1 is partitioned") {
+	if err := m.PlanLocked(t.Context()); !errors.As(err, &refused) || !strings.Contains(err.Error(), "table public.parts of shard s1 is "+
+		"partitioned") {
 		t.Errorf("by a copy: have %v, want a refusal of the partitioned table", err)
 	}
 	// What a server would not publish is found out by trying, when there is no other reason.
@@ -259,13 +261,15 @@ func TestPlanRefusesWithAllReasons(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer odd.Close()
-	if err := odd.Plan(t.Context()); !errors.As(err, &refused) || !strings.Contains(err.Error(), "shard s1 does not publish the rows: invalid publication WHERE expression") {
+	if err := odd.Plan(t.Context()); !errors.As(err, &refused) || !strings.Contains(err.Error(), "shard s1 does not publish the rows: "+
+		"invalid publication WHERE expression") {
 		t.Errorf("a column of a type of its own: have %v, want a refusal", err)
 	}
 	if err := odd.PlanLocked(t.Context()); err != nil {
 		t.Errorf("by a copy: %v", err)
 	}
-	if n := w.count(0, "select (select count(*) from pg_publication) + (select count(*) from pg_replication_slots where database = current_database())"); n != 0 {
+	if n := w.count(0, "select (select count(*) from pg_publication) + (select count(*) from pg_replication_slots where database = "+
+		"current_database())"); n != 0 {
 		t.Errorf("a refused transfer has left %d things", n)
 	}
 }
@@ -278,7 +282,8 @@ func TestTablesWithHiddenRowsAreRefused(t *testing.T) {
 	for i := range 2 {
 		w.exec(i, "create role "+role+" login replication")
 		defer w.exec(i, "drop owned by "+role+"; drop role "+role)
-		w.exec(i, "grant all on all tables in schema public to "+role+"; grant all on schema public, procaas to "+role+"; grant all on all tables in schema procaas to "+role)
+		w.exec(i, "grant all on all tables in schema public to "+role+"; grant all on schema public, procaas to "+role+
+			"; grant all on all tables in schema procaas to "+role)
 		w.exec(i, "grant create on database "+w.database()+" to "+role)
 		w.exec(i, "alter table mail enable row level security; create policy few on mail using (n > 7)")
 	}
@@ -332,7 +337,8 @@ func TestTransferBeginsAgain(t *testing.T) {
 		{"target lacks a row", "verify", func(w *world) { w.exec(1, "delete from label where uid = 42 and lid = 3") }, "differ"},
 		{"connections cut", "gate", func(w *world) {
 			for i := range 2 {
-				w.exec(i, "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'procaas transfer' and datname = current_database()")
+				w.exec(i, "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'procaas transfer' and datname = "+
+					"current_database()")
 			}
 		}, ""},
 	} {
@@ -382,7 +388,8 @@ func TestPreparedTransactionHoldsUpTheSlot(t *testing.T) {
 	w.fill(100)
 	l := w.write(1)
 	c := w.connect(w.dsn[0])
-	for _, sql := range []string{"begin", "insert into mail (uid, mid, subject) values (7, 1000, 'held')", "prepare transaction 'held " + w.dsn[0] + "'"} {
+	for _, sql := range []string{"begin", "insert into mail (uid, mid, subject) values (7, 1000, 'held')", "prepare transaction 'held " +
+		w.dsn[0] + "'"} {
 		if _, err := c.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}
@@ -394,7 +401,8 @@ func TestPreparedTransactionHoldsUpTheSlot(t *testing.T) {
 	defer func() { _ = end() }() // it has ended, unless the test has failed
 	spec := w.spec()
 	spec.Limits.Slot = time.Second
-	if _, err := w.transfer(t.Context(), spec); err == nil || !strings.Contains(err.Error(), "older transactions of the server, or prepared ones, have not ended within 1s") {
+	if _, err := w.transfer(t.Context(), spec); err == nil || !strings.Contains(err.Error(), "older transactions of the server, or "+
+		"prepared ones, have not ended within 1s") {
 		t.Errorf("have %v, want that it waits for an older transaction", err)
 	}
 	l.await(20)

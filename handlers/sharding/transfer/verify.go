@@ -86,7 +86,8 @@ func (t *shape) bucket() string {
 
 // digestsOf reads one side in one pass. The sums are by parts, which name the place of a difference.
 func digestsOf(ctx context.Context, c *pgx.Conn, t *shape) (map[int]digest, error) {
-	rows, err := c.Query(ctx, "select "+t.bucket()+" as b, count(*), sum("+t.digest("")+"::numeric)::text from "+t.quoted()+" where "+t.where+" group by b")
+	rows, err := c.Query(ctx, "select "+t.bucket()+" as b, count(*), sum("+t.digest("")+"::numeric)::text from "+t.quoted()+" where "+
+		t.where+" group by b")
 	if err != nil {
 		return nil, fmt.Errorf("compare table %s: %w", t.title(), err)
 	}
@@ -149,7 +150,8 @@ func differing(ctx context.Context, source, target *pgx.Conn, t *shape, bucket i
 	if len(names) == 0 {
 		names = t.names()
 	}
-	sql := fmt.Sprintf("select (row(%s))::text, %s::text from %s where %s and %s = %d", quoteAll(names), t.digest(""), t.quoted(), t.where, t.bucket(), bucket)
+	sql := fmt.Sprintf("select (row(%s))::text, %s::text from %s where %s and %s = %d", quoteAll(names), t.digest(""), t.quoted(), t.where,
+		t.bucket(), bucket)
 	read := func(c *pgx.Conn) (map[string]string, error) {
 		rows, err := c.Query(ctx, sql)
 		if err != nil {
@@ -217,7 +219,8 @@ func (m *Mover) recheck(ctx context.Context) error {
 			return fmt.Errorf("compare touched rows of %s: %w", t.title(), err)
 		}
 		if here := <-have; here != there {
-			return &DivergedError{t.title(), fmt.Sprintf("of %d rows that were written during the transfer, %d are in the source and %d in the target, or their values differ",
+			return &DivergedError{t.title(), fmt.Sprintf("of %d rows that were written during the transfer, %d are in the source and %d in the "+
+				"target, or their values differ",
 				len(touched), here.rows, there.rows)}
 		}
 	}

@@ -42,10 +42,12 @@ func TestWindow(t *testing.T) {
 	for round := range *roundsFlag {
 		window, worst := moveOnce(t, say, "stream")
 		windows, writes = append(windows, window), append(writes, worst)
-		say("round %d by the stream: nobody could write for %v, the worst write took %v\n", round+1, window.Round(10*time.Microsecond), worst.Round(10*time.Microsecond))
+		say("round %d by the stream: nobody could write for %v, the worst write took %v\n", round+1, window.Round(10*time.Microsecond),
+			worst.Round(10*time.Microsecond))
 	}
 	locked, worst := moveOnce(t, say, "lock-copy-switch")
-	say("by lock-copy-switch: nobody could write for %v, the worst write took %v\n", locked.Round(time.Millisecond), worst.Round(time.Millisecond))
+	say("by lock-copy-switch: nobody could write for %v, the worst write took %v\n", locked.Round(time.Millisecond),
+		worst.Round(time.Millisecond))
 	slices.Sort(windows)
 	slices.Sort(writes)
 	p50 := windows[len(windows)/2]
@@ -86,7 +88,8 @@ func moveOnce(t *testing.T, say func(string, ...any), method string) (window, wo
 	}
 	done, m := w.move(spec, method, 1)
 	at("the key lives on %s now: frozen for %v, of it freeze %v, drain %v, switch %v; %d rows compared within", w.names[1],
-		done.Frozen.Round(time.Microsecond), done.Freeze.Round(time.Microsecond), done.Drain.Round(time.Microsecond), done.Switch.Round(time.Microsecond), done.Touched)
+		done.Frozen.Round(time.Microsecond), done.Freeze.Round(time.Microsecond), done.Drain.Round(time.Microsecond),
+		done.Switch.Round(time.Microsecond), done.Touched)
 	l.await(100)
 	if err := errors.Join(m.Cleanup(ctx), m.Close()); err != nil {
 		t.Fatal(err)
@@ -197,7 +200,8 @@ func TestWritePause(t *testing.T) {
 		pauses = append(pauses, l.worst(done.began, done.switched))
 	}
 	if *spanFlag > 0 {
-		fmt.Fprintf(os.Stdout, "%d moves of a key of %d rows, %d attempts; 2 clients wrote %d times a second\n", len(all), rows*5/4, attempts, l.rate())
+		fmt.Fprintf(os.Stdout, "%d moves of a key of %d rows, %d attempts; 2 clients wrote %d times a second\n", len(all), rows*5/4, attempts,
+			l.rate())
 		fmt.Fprintf(os.Stdout, "write pause    %s\nfrozen window  %s\n", quantiles(pauses), quantiles(windows))
 	}
 }

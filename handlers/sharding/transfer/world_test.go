@@ -210,7 +210,8 @@ func (w *world) spec() transfer.Spec {
 			{Name: "public.label", Columns: []string{"uid"}, Key: []string{"42"}},
 		},
 		// A machine that runs all tests at once stalls for seconds.
-		Limits: transfer.Limits{Freeze: time.Minute, Lock: 5 * time.Second, Ping: 30 * time.Second, Slot: time.Minute, DDL: time.Minute, Attempts: 20, Batch: 500},
+		Limits: transfer.Limits{Freeze: time.Minute, Lock: 5 * time.Second, Ping: 30 * time.Second, Slot: time.Minute, DDL: time.Minute,
+			Attempts: 20, Batch: 500},
 	}
 }
 
@@ -258,7 +259,8 @@ func (w *world) transfer(ctx context.Context, spec transfer.Spec) (transfer.Wind
 }
 
 // open waits for the server to notice that connections of an earlier coordinator are gone.
-func (w *world) open(ctx context.Context, how func(context.Context, transfer.Spec, transfer.Claim) (*transfer.Mover, error), spec transfer.Spec, c transfer.Claim) (*transfer.Mover, error) {
+func (w *world) open(ctx context.Context, how func(context.Context, transfer.Spec, transfer.Claim) (*transfer.Mover, error),
+	spec transfer.Spec, c transfer.Claim) (*transfer.Mover, error) {
 	for over := patience.Over(time.Minute); ; {
 		m, err := how(ctx, spec, c)
 		if !errors.Is(err, transfer.ErrBusy) || over() || pgxPause(ctx, 5*time.Millisecond) != nil {
@@ -521,10 +523,12 @@ func (w *world) clean(rows int) {
 			w.t.Errorf("others have %d rows on %s, want 1000", n, w.names[i])
 		}
 	}
-	if n := w.count(shard, "select count(*) from procaas.fences where map = $1 and key = $2 and state = 'active' and epoch = $3", mapName, key, epoch); n != 1 {
+	if n := w.count(shard, "select count(*) from procaas.fences where map = $1 and key = $2 and state = 'active' and epoch = $3", mapName,
+		key, epoch); n != 1 {
 		w.t.Errorf("the key cannot be written at epoch %d on %s", epoch, w.names[shard])
 	}
-	if n := w.count(1-shard, "select count(*) from procaas.fences where map = $1 and key = $2 and state in ('active', 'frozen')", mapName, key); n != 0 {
+	if n := w.count(1-shard, "select count(*) from procaas.fences where map = $1 and key = $2 and state in ('active', 'frozen')", mapName,
+		key); n != 0 {
 		w.t.Error("the key can be written on both shards")
 	}
 }
