@@ -1,5 +1,6 @@
 #!/bin/sh
 # Prints the tests that passed at a second try, last of all that make test prints, and keeps why they failed at the first.
+# A test that never passed is named too, as what it is: it failed, and calling it flaky would hide a fault.
 #
 #	flaky.sh REPORT EVENTS KEPT
 #
@@ -8,12 +9,18 @@
 set -eu
 report=$1 events=$2 kept=$3
 [ -s "$report" ] || exit 0
-while IFS=: read -r name counts; do
-	test=${name##*.}
+# A line of the report is "package.TestName: 3 runs, 2 failures".
+while read -r name runs _ failures _; do
+	name=${name%:} test=${name##*.}
+	tries="$runs runs, $failures failures"
+	if [ "$failures" -ge "$runs" ]; then
+		echo "failed: $name never passed ($tries)"
+		continue
+	fi
 	{
-		echo "flaky: $name ($(echo $counts)), $(date -u +%Y-%m-%dT%H:%M:%SZ)"
+		echo "flaky: $name ($tries), $(date -u +%Y-%m-%dT%H:%M:%SZ)"
 		grep -F '"Action":"output"' "$events" | grep -E "\"Test\":\"$test[\"/]" | grep -E '_test\.go:|--- FAIL' |
 			sed -e 's/.*"Output":"//' -e 's/"}$//' -e 's/\\n//g' | head -n 40
 	} >>"$kept"
-	echo "flaky: $name passed at another try only ($(echo $counts)); why it failed is in $kept"
+	echo "flaky: $name passed at another try only ($tries); why it failed is in $kept"
 done <"$report"

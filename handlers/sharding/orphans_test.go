@@ -94,7 +94,20 @@ func TestTransfersThatCannotBe(t *testing.T) {
 	}
 	c := r.write()
 	c.await(10)
-	first, second := r.start(`, "grace": "0s"`), r.start(`, "grace": "0s"`)
+	reached, release := make(chan struct{}), make(chan struct{})
+	r.at("publication", func() error {
+		close(reached)
+		<-release
+		return nil
+	})
+	// Transfers are of no flow, so nothing but this says which of the two begins.
+	first := r.start(`, "grace": "0s"`)
+	<-reached
+	second := r.start(`, "grace": "0s"`)
+	r.await("the second one to wait", func(t engine.ShardTransfer) bool {
+		return t.Run == second && strings.HasPrefix(t.Waits, "it waits for transfer "+strings.ReplaceAll(first, "-", "_"))
+	})
+	close(release)
 	r.ended(first, model.Succeeded)
 	if v := r.ended(second, model.Failed); !strings.Contains(v.Error, "lives on s2 already") {
 		t.Errorf("have the error %q", v.Error)
