@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"procaas/engine/store"
 )
 
 // This file says who may call the API: tokens, what they allow, and how they are
@@ -104,14 +106,14 @@ const (
 type liveToken struct {
 	Token
 	name    string
-	setting Setting // with the hash, and the revision that a change must name
+	setting store.Setting // with the hash, and the revision that a change must name
 }
 
 // tokens are all tokens of one revision. They are never changed.
 type tokens []*liveToken
 
 // newTokens reads what the store keeps.
-func newTokens(set map[string]Setting) (tokens, error) {
+func newTokens(set map[string]store.Setting) (tokens, error) {
 	all := tokens{}
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		t := &liveToken{name: name, setting: set[name]}

@@ -13,6 +13,7 @@ import (
 	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/store"
 )
 
 func TestRolesAllowWhatTheyShould(t *testing.T) {
@@ -75,7 +76,7 @@ func TestTokensOpenDoorsUntilTheyEnd(t *testing.T) {
 		r := newRig(t)
 		here, _ := r.start(three)
 		there, _ := r.start(three)
-		ctx, ann := context.Background(), engine.Actor{Name: "ann", Reason: "new team"}
+		ctx, ann := context.Background(), store.Actor{Name: "ann", Reason: "new team"}
 		for _, e := range []*engine.Engine{here, there} {
 			if guarded, err := e.Guarded(ctx); guarded || err != nil {
 				t.Fatalf("want no token at first, have %v, %v", guarded, err)
@@ -116,8 +117,10 @@ func TestTokensOpenDoorsUntilTheyEnd(t *testing.T) {
 
 		time.Sleep(10 * time.Minute)
 		wantGrant(here, engine.ErrTokenExpired)
-		if _, secret, err = here.NewToken(ctx, engine.TokenSpec{Name: "ci", Role: engine.RoleOperator, Paths: []string{"work/a", "work/b"},
-			Forever: true}, ann); err != nil {
+		if _, secret, err = here.NewToken(ctx, engine.TokenSpec{
+			Name: "ci", Role: engine.RoleOperator, Paths: []string{"work/a", "work/b"},
+			Forever: true,
+		}, ann); err != nil {
 			t.Fatalf("want the name of an expired token free, have %v", err)
 		}
 		if _, _, err := there.NewToken(ctx, engine.TokenSpec{Name: "ci", Role: engine.RoleAdmin}, ann); code(err) != "token_exists" {
@@ -125,7 +128,7 @@ func TestTokensOpenDoorsUntilTheyEnd(t *testing.T) {
 		}
 		time.Sleep(20 * time.Minute)
 		wantGrant(there, nil)
-		if v, err := there.RevokeToken(ctx, "ci", engine.Actor{Name: "bob"}); err != nil || v.State != engine.TokenRevoked {
+		if v, err := there.RevokeToken(ctx, "ci", store.Actor{Name: "bob"}); err != nil || v.State != engine.TokenRevoked {
 			t.Errorf("have %+v, %v", v, err)
 		}
 		wantGrant(there, engine.ErrUnknownToken)
@@ -139,7 +142,7 @@ func TestTokensOpenDoorsUntilTheyEnd(t *testing.T) {
 		if guarded, _ := here.Guarded(ctx); !guarded {
 			t.Error("want calls guarded although the last token is revoked")
 		}
-		list, err := here.Audit(ctx, engine.AuditFilter{Kind: engine.AuditToken, Limit: 10})
+		list, err := here.Audit(ctx, store.AuditFilter{Kind: store.AuditToken, Limit: 10})
 		if err != nil || len(list) != 3 || list[0].By != "bob" || strings.Contains(fmt.Sprint(list), "hash") {
 			t.Errorf("have audit %+v, %v", list, err)
 		}
@@ -162,18 +165,32 @@ func TestTokensThatMakeNoSenseAreRefused(t *testing.T) {
 		"odd role":        {engine.TokenSpec{Name: "a", Role: "root"}, "invalid_token", `have "root"`},
 		"viewer of paths": {engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Paths: []string{"work"}}, "invalid_token", "holds everywhere"},
 		"many paths":      {engine.TokenSpec{Name: "a", Role: engine.RoleOperator, Paths: make([]string, 101)}, "invalid_token", "at most 100"},
-		"unknown path": {engine.TokenSpec{Name: "a", Role: engine.RoleOperator, Paths: []string{"work/bb"}}, "unknown_control_path",
-			"did you mean"},
-		"stage to submit": {engine.TokenSpec{Name: "a", Role: engine.RoleSubmitter, Paths: []string{"work/b"}}, "invalid_token",
-			"want one such as work, have work/b"},
-		"past": {engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Expires: time.Now().Add(-time.Second)}, "invalid_token",
-			"want a time to come"},
-		"far": {engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Expires: time.Now().AddDate(20, 0, 0)}, "invalid_token",
-			"within ten years"},
-		"both": {engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Expires: time.Now().Add(time.Hour), Forever: true},
-			"invalid_token", "have both"},
+		"unknown path": {
+			engine.TokenSpec{Name: "a", Role: engine.RoleOperator, Paths: []string{"work/bb"}},
+			"unknown_control_path",
+			"did you mean",
+		},
+		"stage to submit": {
+			engine.TokenSpec{Name: "a", Role: engine.RoleSubmitter, Paths: []string{"work/b"}},
+			"invalid_token",
+			"want one such as work, have work/b",
+		},
+		"past": {
+			engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Expires: time.Now().Add(-time.Second)},
+			"invalid_token",
+			"want a time to come",
+		},
+		"far": {
+			engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Expires: time.Now().AddDate(20, 0, 0)},
+			"invalid_token",
+			"within ten years",
+		},
+		"both": {
+			engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Expires: time.Now().Add(time.Hour), Forever: true},
+			"invalid_token", "have both",
+		},
 	} {
-		_, secret, err := e.NewToken(t.Context(), c.spec, engine.Actor{Name: "ann"})
+		_, secret, err := e.NewToken(t.Context(), c.spec, store.Actor{Name: "ann"})
 		if code(err) != c.code || !strings.Contains(err.Error(), c.want) || secret != "" {
 			t.Errorf("%s: want %s with %q, have %v", name, c.code, c.want, err)
 		}
@@ -203,7 +220,7 @@ func BenchmarkGrant(b *testing.B) {
 	}
 	var secret string
 	for i := range 20 {
-		if _, secret, err = e.NewToken(b.Context(), engine.TokenSpec{Name: fmt.Sprint(i), Role: engine.RoleViewer}, engine.Actor{}); err != nil {
+		if _, secret, err = e.NewToken(b.Context(), engine.TokenSpec{Name: fmt.Sprint(i), Role: engine.RoleViewer}, store.Actor{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"procaas/engine/store"
 )
 
 // DocumentAssignment is the kind of the documents that hold assignments, by the ids of
@@ -97,7 +99,7 @@ func (a *Assignment) Owner(partition int) (AssignedWorker, bool) {
 }
 
 // DecodeAssignment reads the assignment in a document.
-func DecodeAssignment(d Document) (Assignment, error) {
+func DecodeAssignment(d store.Document) (Assignment, error) {
 	var a Assignment
 	if err := json.Unmarshal(d.Value, &a); err != nil {
 		return a, fmt.Errorf("assignment of cluster %s: %w", d.Name, err)
@@ -114,7 +116,7 @@ func DecodeAssignment(d Document) (Assignment, error) {
 	return a, nil
 }
 
-// Assignment reads the assignment of a cluster; [ErrNotFound] before there is one.
+// Assignment reads the assignment of a cluster; [store.ErrNotFound] before there is one.
 func (e *Engine) Assignment(ctx context.Context, cluster string) (Assignment, error) {
 	d, err := e.o.Store.Document(ctx, DocumentAssignment, cluster)
 	if err != nil {
@@ -126,7 +128,7 @@ func (e *Engine) Assignment(ctx context.Context, cluster string) (Assignment, er
 // AwaitAssignment waits until a cluster has a later assignment than the given version,
 // and reads it.
 func (e *Engine) AwaitAssignment(ctx context.Context, cluster string, after int64) (Assignment, error) {
-	d, err := AwaitDocument(ctx, e.o.Store, DocumentAssignment, cluster, after)
+	d, err := store.AwaitDocument(ctx, e.o.Store, DocumentAssignment, cluster, after)
 	if err != nil {
 		return Assignment{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/engine/core"
+	"procaas/engine/store"
 )
 
 // This file tells people what stands still, and for what: runs that are parked wait in no
@@ -49,13 +50,13 @@ type BacklogView struct {
 
 // A backlog is a count with what it comes to. It is never changed.
 type backlog struct {
-	Depth
+	store.Depth
 	counted  time.Time
 	services map[string]ParkedRuns // by service
 	handlers map[string]int        // by path
 }
 
-func newBacklog(d Depth, now time.Time) *backlog {
+func newBacklog(d store.Depth, now time.Time) *backlog {
 	b := &backlog{Depth: d, counted: now, services: map[string]ParkedRuns{}, handlers: map[string]int{}}
 	for _, r := range d.Aside {
 		reason, of, path := causeOf(r.Cause)
@@ -134,12 +135,12 @@ func (e *Engine) parked(b *backlog, of func(*ParkedRuns) string) []ParkedRuns {
 	for _, r := range b.Aside {
 		p := ParkedRuns{Pipeline: r.Pipeline, Runs: r.Runs, Since: r.Since}
 		switch r.Place {
-		case AsideParked:
+		case store.AsideParked:
 			p.Reason, p.For, _ = causeOf(r.Cause)
 			if p.Reason == ParkedHold && !c.stands(p.For+causeHold, now) {
 				p.Reason = ParkedLifted
 			}
-		case AsideAwaits:
+		case store.AsideAwaits:
 			p.Reason = ParkedEvent
 		default:
 			p.Reason = string(r.Place) // operator, state, blocking, failed: named as they are here

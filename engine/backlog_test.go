@@ -13,6 +13,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // gauged reads a gauge by the values of its labels, in the order of their names.
@@ -156,7 +157,7 @@ pipelines:
   - {id: listens, flow: order, stages: [{id: a, handlers: [{id: h, await: {event: paid, timeout: 10m}}]}]}
 `)
 		if _, err := e.SetControl(t.Context(), "held", engine.ControlChange{Mode: engine.ModeHold, Forever: true}, -1,
-			engine.Actor{Name: "ann"}); err != nil {
+			store.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 3 {

@@ -11,6 +11,7 @@ import (
 	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // begin makes the run ready to go on: with the definition it began with, or the
@@ -29,7 +30,7 @@ func (j *job) begin() bool {
 		return false
 	}
 	j.def = def
-	start, err := c.start()
+	start, err := startOf(c)
 	if err != nil {
 		j.fail("", err)
 		return false
@@ -59,8 +60,8 @@ func (j *job) begin() bool {
 	return true
 }
 
-// start gives the core what the run begins with.
-func (c *Claimed) start() (core.Start, error) {
+// startOf gives the core what a run begins with.
+func startOf(c *store.Claimed) (core.Start, error) {
 	s := core.Start{
 		ID: c.ID, Event: c.Event, Flow: c.Flow, Key: c.Key,
 		State: c.Entity.State, Generation: c.Generation,
@@ -179,7 +180,7 @@ func (j *job) refuse(flow *dsl.Flow) {
 func (j *job) close(c model.Change) bool {
 	c.Run, c.Version, c.Pipeline = j.claimed.ID, j.version, j.claimed.Pipeline
 	err := j.commit(c)
-	if errors.Is(err, ErrCancelled) {
+	if errors.Is(err, store.ErrCancelled) {
 		c.Status, c.Reason, c.Defer = model.Cancelled, model.CancelReason, false
 		_ = j.commit(c) // commit has logged what went wrong
 	}

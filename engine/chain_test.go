@@ -15,6 +15,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // sends adds a handler type to the rig that hands in an event of the type that its body names.
@@ -65,7 +66,7 @@ func TestAPipelineThatEmitsItselfTwiceIsBounded(t *testing.T) {
 		if have, ok := gauged(t, registry, "procaas_runs_parked", "tick", "loop"); !ok || have < left/2 {
 			t.Errorf("want them in procaas_runs_parked, have %g", have)
 		}
-		runs, _, err := e.List(context.Background(), engine.RunFilter{Status: model.Parked, Limit: 1})
+		runs, _, err := e.List(context.Background(), store.RunFilter{Status: model.Parked, Limit: 1})
 		if err != nil || len(runs) != 1 || !strings.Contains(fmt.Sprint(runs[0].Handlers),
 			"the pipeline starts itself more than once in each run") {
 			t.Errorf("want the cause told, have %+v %v", runs, err)
@@ -92,7 +93,7 @@ pipelines:
 		if calls := len(r.paths()); calls < engine.MaxHops || calls > 2*engine.MaxHops {
 			t.Errorf("want about %d runs, have %d", engine.MaxHops, calls)
 		}
-		failed, _, err := e.List(context.Background(), engine.RunFilter{Status: model.Failed})
+		failed, _, err := e.List(context.Background(), store.RunFilter{Status: model.Failed})
 		if err != nil || len(failed) != 1 {
 			t.Fatalf("want one run that has failed, have %+v %v", failed, err)
 		}
@@ -135,7 +136,7 @@ func TestHonestChainsAreUnharmed(t *testing.T) {
 		if have := counts["poll/b/again"]; have < 2*engine.MaxHops {
 			t.Errorf("want a loop with pauses to go on, have %d runs of it", have)
 		}
-		if failed, _, err := e.List(context.Background(), engine.RunFilter{Status: model.Failed}); err != nil || len(failed) > 0 {
+		if failed, _, err := e.List(context.Background(), store.RunFilter{Status: model.Failed}); err != nil || len(failed) > 0 {
 			t.Errorf("have %+v %v", failed, err)
 		}
 	})

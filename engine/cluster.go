@@ -13,6 +13,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // The kinds of the documents that the balancer keeps of clusters, by their ids, besides
@@ -153,9 +154,9 @@ func leverError(format string, args ...any) error { return &LeverError{fmt.Sprin
 
 // readDocument decodes a document; into stays as it is when there is none. It gives the
 // version, 0 for none.
-func readDocument(ctx context.Context, store Documents, kind, name string, into any) (int64, error) {
-	d, err := store.Document(ctx, kind, name)
-	if errors.Is(err, ErrNotFound) {
+func readDocument(ctx context.Context, db store.Documents, kind, name string, into any) (int64, error) {
+	d, err := db.Document(ctx, kind, name)
+	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
 	}
 	if err != nil {
@@ -168,23 +169,23 @@ func readDocument(ctx context.Context, store Documents, kind, name string, into 
 }
 
 // ReadLevers gives the levers of a cluster that hold at a time.
-func ReadLevers(ctx context.Context, store Documents, cluster string, now time.Time) (Levers, error) {
+func ReadLevers(ctx context.Context, store store.Documents, cluster string, now time.Time) (Levers, error) {
 	var l Levers
 	_, err := readDocument(ctx, store, DocumentLevers, cluster, &l)
 	return l.At(now), err
 }
 
 // ReadClusterState gives what the balancer decided last, and the version of the document.
-func ReadClusterState(ctx context.Context, store Documents, cluster string) (s ClusterState, version int64, err error) {
+func ReadClusterState(ctx context.Context, store store.Documents, cluster string) (s ClusterState, version int64, err error) {
 	version, err = readDocument(ctx, store, DocumentClusterState, cluster, &s)
 	return s, version, err
 }
 
 // ReadAssignment gives the assignment of a cluster; that of version 0, without workers,
 // before there is one.
-func ReadAssignment(ctx context.Context, store Documents, cluster string) (Assignment, error) {
-	d, err := store.Document(ctx, DocumentAssignment, cluster)
-	if errors.Is(err, ErrNotFound) {
+func ReadAssignment(ctx context.Context, db store.Documents, cluster string) (Assignment, error) {
+	d, err := db.Document(ctx, DocumentAssignment, cluster)
+	if errors.Is(err, store.ErrNotFound) {
 		return Assignment{Cluster: cluster}, nil
 	}
 	if err != nil {
@@ -194,7 +195,7 @@ func ReadAssignment(ctx context.Context, store Documents, cluster string) (Assig
 }
 
 // ReadMoves gives the last moves of a cluster, the oldest first.
-func ReadMoves(ctx context.Context, store Documents, cluster string) ([]MoveLog, error) {
+func ReadMoves(ctx context.Context, store store.Documents, cluster string) ([]MoveLog, error) {
 	var moves []MoveLog
 	_, err := readDocument(ctx, store, DocumentMoves, cluster, &moves)
 	return moves, err
@@ -228,9 +229,9 @@ func (e *Engine) ClusterMoves(ctx context.Context, cluster string) ([]MoveLog, e
 const leverTries = 20
 
 // PullLever pulls a lever of a cluster, or lets it go, with its audit record. The error
-// is [ErrNoCluster], a [*LeverError], or [ErrNotFound] when a lever is let go that
+// is [ErrNoCluster], a [*LeverError], or [store.ErrNotFound] when a lever is let go that
 // nobody holds.
-func (e *Engine) PullLever(ctx context.Context, cluster string, pull LeverPull, by Actor) (Levers, error) {
+func (e *Engine) PullLever(ctx context.Context, cluster string, pull LeverPull, by store.Actor) (Levers, error) {
 	status, err := e.ClusterStatus(ctx, cluster)
 	if err != nil {
 		return Levers{}, err
@@ -252,9 +253,12 @@ func (e *Engine) PullLever(ctx context.Context, cluster string, pull LeverPull, 
 		levers := all.At(now)
 		before := levers.get(pull)
 		if before == nil && pull.Release {
-			return Levers{}, ErrNotFound
+			return Levers{}, store.ErrNotFound
 		}
-		audit := Audited{Kind: AuditCluster, Name: strings.Join([]string{cluster, pull.Lever, name}, "/"), By: by, After: AuditRemoved()}
+		audit := store.Audited{
+			Kind: store.AuditCluster, Name: strings.Join([]string{cluster, pull.Lever, name}, "/"), By: by,
+			After: store.AuditRemoved(),
+		}
 		audit.Name = strings.TrimSuffix(audit.Name, "/")
 		if before != nil {
 			audit.Before = model.EncodeJSON(before)
@@ -270,10 +274,10 @@ func (e *Engine) PullLever(ctx context.Context, cluster string, pull LeverPull, 
 			audit.After = model.EncodeJSON(lever)
 		}
 		levers.set(pull, lever)
-		_, err = e.o.Store.WriteDocuments(ctx, 0, []DocumentWrite{{
+		_, err = e.o.Store.WriteDocuments(ctx, 0, []store.DocumentWrite{{
 			Kind: DocumentLevers, Name: cluster, Version: version, Value: model.EncodeJSON(levers),
-		}}, []Audited{audit})
-		if !errors.Is(err, ErrConflict) || try == leverTries {
+		}}, []store.Audited{audit})
+		if !errors.Is(err, store.ErrConflict) || try == leverTries {
 			levers.Warnings = status.warnings(levers)
 			return levers, err
 		}

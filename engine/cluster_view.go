@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine/store"
 )
 
 // A ClusterView is a cluster as people see it.
@@ -96,7 +97,7 @@ func (s *ClusterStatus) seen() map[string]Seen {
 	return seen
 }
 
-// ExplainPartition tells why a partition is where it is; [ErrNoCluster], or [ErrNotFound]
+// ExplainPartition tells why a partition is where it is; [ErrNoCluster], or [store.ErrNotFound]
 // for a partition that the cluster does not have.
 func (e *Engine) ExplainPartition(ctx context.Context, cluster string, partition int) (PartitionView, error) {
 	s, err := e.ClusterStatus(ctx, cluster)
@@ -104,7 +105,7 @@ func (e *Engine) ExplainPartition(ctx context.Context, cluster string, partition
 		return PartitionView{}, err
 	}
 	if partition < 0 || partition >= s.Cluster.Partitions {
-		return PartitionView{}, ErrNotFound
+		return PartitionView{}, store.ErrNotFound
 	}
 	moves, err := ReadMoves(ctx, e.o.Store, cluster)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const (
@@ -24,8 +25,8 @@ const (
 // the node is fenced. Only what the store says that it can never keep is given up.
 type committer struct {
 	store interface {
-		Ledger
-		Runs
+		store.Ledger
+		store.Runs
 	}
 	node    int64
 	log     *slog.Logger
@@ -67,7 +68,7 @@ func (c *committer) commit(change model.Change) error {
 var errLater = errors.New("the store does not take it at present")
 
 // mayPass tells whether a change is to be handed in again.
-func mayPass(err error) bool { return errors.Is(err, ErrAway) || errors.Is(err, errLater) }
+func mayPass(err error) bool { return errors.Is(err, store.ErrAway) || errors.Is(err, errLater) }
 
 // commitAgain hands a change in until the store takes it, such as when the cell can be
 // reached that has the run, or there is room for the change. Others do not wait for it.
@@ -104,7 +105,7 @@ func (c *committer) write(changes []model.Change, inDoubt bool) []error {
 				c.settle(changes, errs)
 			}
 			return errs
-		case errors.Is(err, ErrFenced):
+		case errors.Is(err, store.ErrFenced):
 			c.fenced()
 			return repeat(err, len(changes))
 		case c.ctx.Err() != nil:
@@ -127,7 +128,7 @@ func (c *committer) write(changes []model.Change, inDoubt bool) []error {
 		}
 		switch {
 		case try < maxTries:
-		case !errors.Is(err, ErrRefused):
+		case !errors.Is(err, store.ErrRefused):
 			return []error{fmt.Errorf("%w: %w", errLater, err)}
 		case c.written.Load() > before:
 			return c.refuse(changes[0], err)
@@ -154,7 +155,7 @@ func (c *committer) refuse(change model.Change, err error) []error {
 // already, its answer having been lost.
 func (c *committer) settle(changes []model.Change, errs []error) {
 	for i, err := range errs {
-		if (errors.Is(err, ErrStale) || errors.Is(err, ErrCancelled)) && c.isWritten(changes[i]) {
+		if (errors.Is(err, store.ErrStale) || errors.Is(err, store.ErrCancelled)) && c.isWritten(changes[i]) {
 			errs[i] = nil
 		}
 	}
@@ -175,7 +176,7 @@ func (c *committer) isWritten(change model.Change) bool {
 			return bytes.Equal(r.Checkpoint, change.Checkpoint)
 		case err == nil:
 			return r.Version > change.Version+1 && change.Status != model.Running
-		case errors.Is(err, ErrNotFound):
+		case errors.Is(err, store.ErrNotFound):
 			return false
 		}
 		c.metrics.failed("read")

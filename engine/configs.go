@@ -11,6 +11,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A ConfigError says why a live setting is refused.
@@ -32,15 +33,15 @@ type liveConfigs struct {
 // settings are what operators have set at run time, as this node knows it.
 type settings struct {
 	store interface {
-		Settings
-		Tokens
+		store.Settings
+		store.Tokens
 	}
 
-	mu       sync.Mutex         // guards the following
-	known    bool               // they were read at least once
-	revision int64              // of all settings together
-	set      map[string]Setting // live configs that were set, also such as nothing declares any more
-	values   map[string]any     // of set, decoded
+	mu       sync.Mutex               // guards the following
+	known    bool                     // they were read at least once
+	revision int64                    // of all settings together
+	set      map[string]store.Setting // live configs that were set, also such as nothing declares any more
+	values   map[string]any           // of set, decoded
 
 	live   atomic.Pointer[controls] // nil before they are known; changed under mu
 	tokens atomic.Pointer[tokens]   // likewise
@@ -203,10 +204,10 @@ func (e *Engine) Configs(ctx context.Context) ([]ConfigView, error) {
 	return out, nil
 }
 
-// SetConfig changes a live setting on all nodes. ifRevision as in [Settings]. The
+// SetConfig changes a live setting on all nodes. ifRevision as in [store.Settings]. The
 // error is a [*ConfigError] when nothing declares the setting, or as another kind
 // of value.
-func (e *Engine) SetConfig(ctx context.Context, name string, value any, ifRevision int64, by Actor) (ConfigView, error) {
+func (e *Engine) SetConfig(ctx context.Context, name string, value any, ifRevision int64, by store.Actor) (ConfigView, error) {
 	d := e.library.current.Load()
 	if _, ok := d.declared[name]; !ok {
 		message := fmt.Sprintf("config %s is not declared", name)

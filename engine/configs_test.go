@@ -9,6 +9,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const switched = `
@@ -32,7 +33,7 @@ func TestConfigHoldsOnAllNodesWithinASecond(t *testing.T) {
 		r.want("work/a/one")
 
 		off := map[string]any{"on": false}
-		v, err := first.SetConfig(context.Background(), "SWITCH", off, 0, engine.Actor{Name: "me", Reason: "quiet"})
+		v, err := first.SetConfig(context.Background(), "SWITCH", off, 0, store.Actor{Name: "me", Reason: "quiet"})
 		if err != nil || v.Revision == 0 || v.By != "me" || v.Reason != "quiet" || v.Changed == nil {
 			t.Fatalf("want the setting with who changed it, have %+v and %v", v, err)
 		}
@@ -46,7 +47,7 @@ func TestConfigHoldsOnAllNodesWithinASecond(t *testing.T) {
 		r.settle(third, r.submit(third, event("work", "")), model.Succeeded)
 		r.want("work/a/one")
 
-		if _, err := first.SetConfig(context.Background(), "SWITCH", off, 0, engine.Actor{}); !errors.Is(err, engine.ErrConflict) {
+		if _, err := first.SetConfig(context.Background(), "SWITCH", off, 0, store.Actor{}); !errors.Is(err, store.ErrConflict) {
 			t.Errorf("want a lost update refused, have %v", err)
 		}
 		all, err := first.Configs(context.Background())
@@ -72,13 +73,13 @@ func TestConfigOfAnotherKindIsRefused(t *testing.T) {
 		{"LIMIT", nil, "invalid_config", "config LIMIT: want a number as declared, have null"},
 		{"SWICH", nil, "unknown_config", "config SWICH is not declared; did you mean SWITCH?"},
 	} {
-		_, err := e.SetConfig(context.Background(), c.name, c.value, -1, engine.Actor{Name: "me"})
+		_, err := e.SetConfig(context.Background(), c.name, c.value, -1, store.Actor{Name: "me"})
 		var refused *engine.ConfigError
 		if !errors.As(err, &refused) || refused.Code != c.code || refused.Message != c.says {
 			t.Errorf("%s = %v: want %s: %s, have %v", c.name, c.value, c.code, c.says, err)
 		}
 	}
-	if _, err := e.SetConfig(context.Background(), "LIMIT", 2.5, -1, engine.Actor{}); err != nil {
+	if _, err := e.SetConfig(context.Background(), "LIMIT", 2.5, -1, store.Actor{}); err != nil {
 		t.Errorf("want any number taken, have %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // This file says what controls mean: the switches, limits and rollouts that
@@ -73,7 +74,7 @@ const (
 type liveControl struct {
 	Control
 	path    string
-	setting Setting
+	setting store.Setting
 	rate    datum.Rate
 
 	off, over             string // why, for people
@@ -87,7 +88,7 @@ type controls struct {
 }
 
 // newControls reads what the store keeps.
-func newControls(set map[string]Setting) (*controls, error) {
+func newControls(set map[string]store.Setting) (*controls, error) {
 	c := &controls{byPath: make(map[string]*liveControl, len(set)), superseded: make(chan struct{})}
 	for path, setting := range set {
 		l, err := newLiveControl(path, setting)
@@ -99,7 +100,7 @@ func newControls(set map[string]Setting) (*controls, error) {
 	return c, nil
 }
 
-func newLiveControl(path string, setting Setting) (*liveControl, error) {
+func newLiveControl(path string, setting store.Setting) (*liveControl, error) {
 	l := &liveControl{path: path, setting: setting}
 	if err := json.Unmarshal(setting.Value, &l.Control); err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const controlled = `
@@ -31,7 +32,7 @@ pipelines:
           - {id: three, critical: false, step: {}}
 `
 
-var operator = engine.Actor{Name: "ann", Reason: "incident 7"}
+var operator = store.Actor{Name: "ann", Reason: "incident 7"}
 
 // set sets a control that must be taken.
 func (r *rig) set(e *engine.Engine, path string, c engine.ControlChange) engine.ControlView {
@@ -229,8 +230,12 @@ func TestControlsAreRefused(t *testing.T) {
 		{"wrok", engine.ControlChange{Enabled: true}, "unknown_control_path", "did you mean work?"},
 		{"work", engine.ControlChange{Enabled: true, Mode: engine.ModeHold}, "invalid_control", "mode hold is for"},
 		{"work", engine.ControlChange{Mode: engine.ModeKeep}, "invalid_control", "mode keep is for"},
-		{"work", engine.ControlChange{Enabled: true, Mode: engine.ModeKeep, Until: time.Now().Add(-time.Second)}, "invalid_control",
-			"want a time to come"},
+		{
+			"work",
+			engine.ControlChange{Enabled: true, Mode: engine.ModeKeep, Until: time.Now().Add(-time.Second)},
+			"invalid_control",
+			"want a time to come",
+		},
 		{"work", engine.ControlChange{Mode: engine.ModeHold, Until: time.Now().Add(-time.Second)}, "invalid_control", "want a time to come"},
 		{"work", engine.ControlChange{Mode: engine.ModeHold, Until: time.Now().Add(1e6 * time.Hour)}, "invalid_control", "within 100 years"},
 		{"work", engine.ControlChange{Mode: engine.ModeHold, Forever: true, Until: time.Now().Add(time.Hour)}, "invalid_control", "have both"},
@@ -265,7 +270,7 @@ func TestUndoPutsBackWhatWasBefore(t *testing.T) {
 	e := r.engine(r.store, controlled)
 	first := r.set(e, "work/b", engine.ControlChange{Enabled: true, RateLimit: "5/s"})
 	second := r.set(e, "work/b", engine.ControlChange{Forever: true})
-	if _, _, err := e.UndoControl(ctx, first.Revision, operator); !errors.Is(err, engine.ErrConflict) {
+	if _, _, err := e.UndoControl(ctx, first.Revision, operator); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("want an undo refused that would lose a later change, have %v", err)
 	}
 	path, v, err := e.UndoControl(ctx, second.Revision, operator)
@@ -534,7 +539,7 @@ func TestANodeThatCannotReadItsSettingsStartsNoCall(t *testing.T) {
 
 // A deafStore cannot tell the controls while it is deaf.
 type deafStore struct {
-	engine.Store
+	store.Store
 	mu   sync.Mutex
 	deaf bool
 }
@@ -545,7 +550,7 @@ func (s *deafStore) turn(deaf bool) {
 	s.deaf = deaf
 }
 
-func (s *deafStore) Controls(ctx context.Context) (map[string]engine.Setting, int64, error) {
+func (s *deafStore) Controls(ctx context.Context) (map[string]store.Setting, int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.deaf {
@@ -556,7 +561,7 @@ func (s *deafStore) Controls(ctx context.Context) (map[string]engine.Setting, in
 
 // A slowStore takes its time to write.
 type slowStore struct {
-	engine.Store
+	store.Store
 	delay atomic.Int64
 }
 

@@ -18,6 +18,7 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/outbound"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // A definition is a bundle made ready to run: with its plans, the HTTP client
@@ -128,7 +129,7 @@ func acceptingStates(a *dsl.Automaton, events []string) map[string][]string {
 // A library keeps definitions: the present one, for new events, and those that
 // runs began with.
 type library struct {
-	store    Bundles
+	store    store.Bundles
 	types    []HandlerType
 	services map[string]string // see Options.ServiceURLs
 	byName   map[string]HandlerType
@@ -201,7 +202,7 @@ func (l *library) get(ctx context.Context, hash string) (*definition, error) {
 // load reads a definition from the store.
 func (l *library) load(ctx context.Context, hash string) (*definition, error) {
 	data, err := l.store.Bundle(ctx, hash)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return nil, fmt.Errorf("%w: %s is not in the store", errDefinition, hash)
 	}
 	if err != nil {

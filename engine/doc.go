@@ -56,7 +56,7 @@
 //
 // # The driver
 //
-// [Engine] claims runs from a [Store], drives each with the loop above, and
-// shares transactions between runs. What a store must do is in ports.go; the
+// [Engine] claims runs from a [store.Store], drives each with the loop above, and
+// shares transactions between runs. What a store must do is in package store; the
 // folders postgres and sqlite do it.
 package engine

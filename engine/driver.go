@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"procaas/engine/core"
+	"procaas/engine/store"
 )
 
 // This file holds all goroutines of the engine, and with them its time: who is
 // started by whom, who waits for whom, and what ends them.
 
 const (
-	beatEvery    = 800 * time.Millisecond // at most; what is changed elsewhere is known within a second
-	beatsOfLease = 3                      // at least
 	provenFor    = 5 * time.Second        // the settings that a beat has found current; then no call starts
 	releaseMost  = 2000                   // runs in one transaction
 	soonestBeat  = 10 * time.Millisecond  // when a run is due before the next beat
@@ -49,7 +48,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		if !errors.Is(err, ErrStoreLost) { // which is told already, and more of it
+		if !errors.Is(err, store.ErrLost) { // which is told already, and more of it
 			e.log.Warn("node is fenced, joining anew", "node", e.o.Name, "error", err)
 		}
 		if !pause(ctx, rejoinPause) {
@@ -147,8 +146,8 @@ func (e *Engine) newNode(ctx context.Context, number int64) *node {
 	return n
 }
 
-func isWaker(s Store) bool {
-	_, ok := s.(Waker)
+func isWaker(s store.Store) bool {
+	_, ok := s.(store.Waker)
 	return ok
 }
 
@@ -160,13 +159,13 @@ func (n *node) beats() {
 		ctx, cancel := context.WithTimeout(n.ctx, n.e.o.Lease/2)
 		b, err := n.e.o.Store.Beat(ctx, n.number, n.e.o.Lease, n.e.Bundle().Hash)
 		cancel()
-		next = min(beatEvery, n.e.o.Lease/beatsOfLease)
+		next = min(store.BeatEvery, n.e.o.Lease/store.BeatsOfLease)
 		switch err = n.e.known.Check(n.number, b, err); {
-		case errors.Is(err, ErrStoreLost):
+		case errors.Is(err, store.ErrLost):
 			n.e.lose(err)
 			n.end(err)
 			return
-		case errors.Is(err, ErrFenced):
+		case errors.Is(err, store.ErrFenced):
 			n.fence()
 			return
 		case err != nil:
@@ -238,7 +237,7 @@ func (n *node) rest(d time.Duration) bool {
 
 // heed does what a beat tells; soon is when there is more to do, 0 when there is
 // not.
-func (n *node) heed(b Beat) (soon time.Duration, err error) {
+func (n *node) heed(b store.Beat) (soon time.Duration, err error) {
 	for _, run := range b.Cancelled {
 		if j := n.job(run); j != nil {
 			j.cancel()
@@ -302,7 +301,7 @@ func (n *node) release(causes []string) (soon time.Duration) {
 // claims takes ready runs as long as there is room for them.
 func (n *node) claims() {
 	var hints <-chan struct{}
-	if w, ok := n.e.o.Store.(Waker); ok {
+	if w, ok := n.e.o.Store.(store.Waker); ok {
 		hints = w.Wake()
 	}
 	idle := shortestPoll
@@ -353,12 +352,12 @@ func (n *node) claim() claimResult {
 	ctx, cancel := context.WithTimeout(n.ctx, storeTimeout)
 	defer cancel()
 	runs, err := n.e.o.Store.Claim(ctx, n.number, asked, n.e.library.current.Load().bundle.Hash)
-	claimed := make([]*Claimed, len(runs))
+	claimed := make([]*store.Claimed, len(runs))
 	for i := range runs {
 		claimed[i] = &runs[i]
 	}
 	switch {
-	case errors.Is(err, ErrFenced):
+	case errors.Is(err, store.ErrFenced):
 		n.fence()
 	case err != nil && n.ctx.Err() == nil:
 		n.lost.Store(true)
@@ -463,7 +462,7 @@ func (n *node) leave() error {
 	defer cancel()
 	for backoff := 10 * time.Millisecond; ; backoff = min(2*backoff, maxBackoff) {
 		err := n.e.o.Store.Leave(ctx, n.number, nil)
-		if err == nil || errors.Is(err, ErrFenced) {
+		if err == nil || errors.Is(err, store.ErrFenced) {
 			return nil
 		}
 		n.e.metrics.failed("leave")

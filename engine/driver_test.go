@@ -16,6 +16,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -319,11 +320,11 @@ func TestNoCallStartsAfterTheLeaseIsOver(t *testing.T) {
 
 // A watchedStore says that it sees the node's process, until the channel is closed.
 type watchedStore struct {
-	engine.Store
+	store.Store
 	watched chan struct{}
 }
 
-func (s watchedStore) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (engine.Beat, error) {
+func (s watchedStore) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
 	b, err := s.Store.Beat(ctx, node, lease, bundle)
 	b.Watched = s.watched
 	return b, err
@@ -496,7 +497,7 @@ func TestLoadServesNewEventsOnly(t *testing.T) {
 		begun := r.submit(e, event("work", "begun"))
 		synctest.Wait()
 		changed := strings.ReplaceAll(three, "{id: three, step: {}}", "{id: four, step: {}}")
-		if _, err := e.Load(context.Background(), r.bundle(changed), engine.Actor{Name: "ann"}); err != nil {
+		if _, err := e.Load(context.Background(), r.bundle(changed), store.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		close(open)

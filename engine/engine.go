@@ -21,12 +21,13 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/outbound"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // Options says what an Engine works with. Store, Types and Bundle are needed;
 // [DefaultOptions] holds the rest.
 type Options struct {
-	Store  Store         // what all nodes share
+	Store  store.Store   // what all nodes share
 	Types  []HandlerType // that definitions may use; each name once
 	Bundle *dsl.Bundle   // the definition to begin with; see Overrule
 
@@ -90,7 +91,7 @@ type Engine struct {
 	running   atomic.Bool
 	node      atomic.Pointer[node] // nil while the process is no member
 	joinError atomic.Pointer[error]
-	reloaded  Broadcast // there is another definition
+	reloaded  store.Broadcast // there is another definition
 
 	explaining chan struct{} // held by who looks into a run
 	follower   follower
@@ -104,8 +105,10 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		o: o, log: o.Log, metrics: o.Metrics,
-		library: library{store: o.Store, types: o.Types, services: o.ServiceURLs, byName: map[string]HandlerType{}, maxConns: o.MaxInFlight,
-			targets: o.Targets, log: o.Log, runID: o.virtual.runID},
+		library: library{
+			store: o.Store, types: o.Types, services: o.ServiceURLs, byName: map[string]HandlerType{}, maxConns: o.MaxInFlight,
+			targets: o.Targets, log: o.Log, runID: o.virtual.runID,
+		},
 		settings:   settings{store: o.Store},
 		degrader:   degrader{store: o.Store},
 		stats:      stats{metrics: o.Metrics},
@@ -195,7 +198,7 @@ func (e *Engine) Plans() []*planner.Plan { return slices.Clone(e.library.current
 
 // Healthy tells why the node cannot work at present; nil when it can.
 //
-// It is an [ErrStoreLost] when the store has lost what it acknowledged: then nothing may be
+// It is an [store.ErrLost] when the store has lost what it acknowledged: then nothing may be
 // written to it by any way.
 func (e *Engine) Healthy(context.Context) error {
 	if err := e.loss.state(); err != nil {
@@ -219,7 +222,7 @@ func (e *Engine) Healthy(context.Context) error {
 
 // RunByID, List, Entity, Retry and Cancel are the store's, with the views made.
 
-// RunByID reads one run; [ErrNotFound] when there is none.
+// RunByID reads one run; [store.ErrNotFound] when there is none.
 func (e *Engine) RunByID(ctx context.Context, id string) (checkpoint.RunView, error) {
 	r, err := e.o.Store.Run(ctx, id)
 	if err != nil {
@@ -235,7 +238,7 @@ func (e *Engine) runStatus(ctx context.Context, id string) (model.Status, error)
 }
 
 // List reads runs, newest first, and the cursor of the next page.
-func (e *Engine) List(ctx context.Context, f RunFilter) ([]checkpoint.RunView, string, error) {
+func (e *Engine) List(ctx context.Context, f store.RunFilter) ([]checkpoint.RunView, string, error) {
 	records, next, err := e.list(ctx, f)
 	if err != nil {
 		return nil, "", err
@@ -248,7 +251,7 @@ const mostListed = 32 << 20
 
 // list reads a page of runs, without what can be large: one with large runs has fewer than
 // the filter allows.
-func (e *Engine) list(ctx context.Context, f RunFilter) ([]RunRecord, string, error) {
+func (e *Engine) list(ctx context.Context, f store.RunFilter) ([]store.RunRecord, string, error) {
 	f.Brief, f.Bytes = true, mostListed
 	records, next, err := e.o.Store.List(ctx, f)
 	if err != nil {
@@ -258,7 +261,7 @@ func (e *Engine) list(ctx context.Context, f RunFilter) ([]RunRecord, string, er
 }
 
 // views makes records readable for a list.
-func views(records []RunRecord) []checkpoint.RunView {
+func views(records []store.RunRecord) []checkpoint.RunView {
 	out := make([]checkpoint.RunView, len(records))
 	for i, r := range records {
 		out[i] = view(r, false)
@@ -267,20 +270,20 @@ func views(records []RunRecord) []checkpoint.RunView {
 }
 
 // Entity reads a key of a flow; a key of a known flow that no event has reached
-// is in its initial state. [ErrNotFound] for an unknown flow.
+// is in its initial state. [store.ErrNotFound] for an unknown flow.
 func (e *Engine) Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error) {
 	b := e.Bundle()
 	known := b.Flow(flow)
 	if p := b.Pipeline(flow); known == nil && (p == nil || p.Flow != "") {
-		return checkpoint.EntityView{}, fmt.Errorf("flow %s: %w", flow, ErrNotFound)
+		return checkpoint.EntityView{}, fmt.Errorf("flow %s: %w", flow, store.ErrNotFound)
 	}
 	r, err := e.o.Store.Entity(ctx, flow, key)
 	if err == nil && len(r.Runs) > 0 {
 		// The store gives them without checkpoints, which those who only ask for the
 		// state do not need. Without, their views would show no handlers and no state.
-		r.Runs, _, err = e.list(ctx, RunFilter{Flow: flow, Key: key, Limit: len(r.Runs)})
+		r.Runs, _, err = e.list(ctx, store.RunFilter{Flow: flow, Key: key, Limit: len(r.Runs)})
 	}
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return checkpoint.EntityView{}, fmt.Errorf("key %s of flow %s: %w", key, flow, err)
 	}
 	v := checkpoint.EntityView{
@@ -309,7 +312,7 @@ func (e *Engine) Entity(ctx context.Context, flow, key string) (checkpoint.Entit
 
 // Retry goes on with a run that has failed, or waits for an operator, from the
 // handler that did.
-func (e *Engine) Retry(ctx context.Context, id string, by Actor) (checkpoint.RunView, error) {
+func (e *Engine) Retry(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
 	if err := e.o.Store.Retry(ctx, id, by); err != nil {
 		return checkpoint.RunView{}, fmt.Errorf("retry run %s: %w", id, err)
 	}
@@ -320,14 +323,14 @@ func (e *Engine) Retry(ctx context.Context, id string, by Actor) (checkpoint.Run
 }
 
 // Cancel ends a run. One of a pipeline with compensations lets its calls under way end,
-// undoes what it has done, the last first, and ends then; [ErrUndoing] when it does so
+// undoes what it has done, the last first, and ends then; [store.ErrUndoing] when it does so
 // already. Any other ends at once, or when its calls under way have been broken off.
-func (e *Engine) Cancel(ctx context.Context, id string, by Actor) (checkpoint.RunView, error) {
+func (e *Engine) Cancel(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
 	return e.cancelled(ctx, id, e.cancel(ctx, id, by))
 }
 
 // Abandon ends a run as it is: nothing is undone, nor anything more of what is.
-func (e *Engine) Abandon(ctx context.Context, id string, by Actor) (checkpoint.RunView, error) {
+func (e *Engine) Abandon(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
 	return e.cancelled(ctx, id, e.abandon(ctx, id, by))
 }
 
@@ -341,7 +344,7 @@ func (e *Engine) cancelled(ctx context.Context, id string, err error) (checkpoin
 	return e.RunByID(ctx, id)
 }
 
-func (e *Engine) abandon(ctx context.Context, id string, by Actor) error {
+func (e *Engine) abandon(ctx context.Context, id string, by store.Actor) error {
 	err := e.o.Store.Cancel(ctx, id, by)
 	if n := e.node.Load(); err == nil && n != nil {
 		if j := n.job(id); j != nil {
@@ -351,7 +354,7 @@ func (e *Engine) abandon(ctx context.Context, id string, by Actor) error {
 	return err
 }
 
-func (e *Engine) cancel(ctx context.Context, id string, by Actor) error {
+func (e *Engine) cancel(ctx context.Context, id string, by store.Actor) error {
 	r, err := e.o.Store.Run(ctx, id)
 	if err != nil {
 		return err
@@ -360,7 +363,7 @@ func (e *Engine) cancel(ctx context.Context, id string, by Actor) error {
 		return e.abandon(ctx, id, by)
 	}
 	if View(r).Cancelling != "" {
-		return ErrUndoing
+		return store.ErrUndoing
 	}
 	def, err := e.library.get(ctx, r.Bundle)
 	if err != nil && !errors.Is(err, errDefinition) {

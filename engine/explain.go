@@ -14,6 +14,7 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // This file says why a handler ran in a run, or did not, from what is kept of the
@@ -120,7 +121,7 @@ func inTime(ctx context.Context) error {
 // Explain tells why a handler ran in a run, or did not. The path may leave out the
 // pipeline, or the pipeline and the stage. What calls of pipelines and repeated stages
 // have inside is found as well; a ref such as p/s[2]>p/s/h asks for one element. The
-// error is [ErrNotFound] for an unknown run, [ErrNoHandler] for a handler that its
+// error is [store.ErrNotFound] for an unknown run, [ErrNoHandler] for a handler that its
 // pipeline does not have, [ErrTooLong] when ctx ends before there is an answer.
 func (e *Engine) Explain(ctx context.Context, run, path string) (out Explanation, err error) {
 	err = e.alone(ctx, func() error {
@@ -228,7 +229,7 @@ type explainer struct {
 	d      *definition // that the run began with
 	plan   *planner.Plan
 	s      *planner.Step // that is explained
-	record RunRecord
+	record store.RunRecord
 	saved  checkpoint.Run                      // zero before the first one
 	view   checkpoint.RunView                  // of the record
 	inner  map[string][]checkpoint.HandlerView // of the view, by where they are; made when it is needed

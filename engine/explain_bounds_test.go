@@ -11,6 +11,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A condition that is cheap to ask may have parts which, written out, are larger than any
@@ -88,17 +89,17 @@ func TestExplainOfHandlersWithCountlessPlaces(t *testing.T) {
 
 // A heldStore answers a question about a run when it is told to.
 type heldStore struct {
-	engine.Store
+	store.Store
 	asked  chan struct{}
 	answer chan struct{}
 }
 
-func (s *heldStore) Run(ctx context.Context, id string) (engine.RunRecord, error) {
+func (s *heldStore) Run(ctx context.Context, id string) (store.RunRecord, error) {
 	s.asked <- struct{}{}
 	select {
 	case <-s.answer:
 	case <-ctx.Done():
-		return engine.RunRecord{}, ctx.Err()
+		return store.RunRecord{}, ctx.Err()
 	}
 	return s.Store.Run(ctx, id)
 }

@@ -11,6 +11,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/core"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const explainedInside = `
@@ -108,7 +109,7 @@ func TestExplainLooksInsideOfCallsAndElements(t *testing.T) {
 		}
 	}
 	bad = "none"
-	if _, err := e.Retry(t.Context(), run, engine.Actor{Name: "test"}); err != nil {
+	if _, err := e.Retry(t.Context(), run, store.Actor{Name: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	r.drain()
@@ -129,7 +130,7 @@ func TestRunMovesOnAfterACallThatUndidItself(t *testing.T) {
 		return model.Result{}, nil
 	})
 	hold := engine.ControlChange{Mode: engine.ModeHold, Forever: true}
-	if _, err := e.SetControl(t.Context(), "work/d/last", hold, -1, engine.Actor{Name: "Ann", Reason: "later"}); err != nil {
+	if _, err := e.SetControl(t.Context(), "work/d/last", hold, -1, store.Actor{Name: "Ann", Reason: "later"}); err != nil {
 		t.Fatal(err)
 	}
 	run := r.submit(e, model.Event{Type: "work", Payload: map[string]any{}})

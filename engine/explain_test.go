@@ -11,6 +11,7 @@ import (
 	"procaas/dsl/expr"
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const explained = `
@@ -81,7 +82,7 @@ func TestExplainSaysWhatDecided(t *testing.T) {
 	e := r.v.Engine()
 	set := func(enabled bool) {
 		t.Helper()
-		if _, err := e.SetConfig(t.Context(), "NOTIFY", map[string]any{"enabled": enabled}, -1, engine.Actor{Name: "test"}); err != nil {
+		if _, err := e.SetConfig(t.Context(), "NOTIFY", map[string]any{"enabled": enabled}, -1, store.Actor{Name: "test"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -170,10 +171,10 @@ func TestExplainSaysWhatIsAwaited(t *testing.T) {
 
 	fails = false
 	off := engine.ControlChange{Mode: engine.ModeSkip, Forever: true}
-	if _, err := e.SetControl(t.Context(), "work/a/tell", off, -1, engine.Actor{Name: "Ann", Reason: "too loud"}); err != nil {
+	if _, err := e.SetControl(t.Context(), "work/a/tell", off, -1, store.Actor{Name: "Ann", Reason: "too loud"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Retry(t.Context(), run, engine.Actor{Name: "test"}); err != nil {
+	if _, err := e.Retry(t.Context(), run, store.Actor{Name: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	r.drain()
@@ -188,7 +189,7 @@ func TestExplainRefusesWhatIsNotThere(t *testing.T) {
 	r := newVirtualRig(t, explained)
 	run := r.submit(r.v.Engine(), model.Event{Type: "work", Payload: map[string]any{"id": "k", "kind": "big"}})
 	r.drain()
-	if _, err := r.v.Engine().Explain(t.Context(), "none", "fetch"); !errors.Is(err, engine.ErrNotFound) {
+	if _, err := r.v.Engine().Explain(t.Context(), "none", "fetch"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("want ErrNotFound, have %v", err)
 	}
 	_, err := r.v.Engine().Explain(t.Context(), run, "fetsh")

@@ -11,6 +11,7 @@ import (
 	"procaas/dsl/expr"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // This file finds out what conditions were asked about, after the fact.
@@ -223,11 +224,14 @@ func (x *explainer) configs(ctx context.Context, reads []datum.Read) (map[string
 		}
 		name := r.Path[1]
 		// What came right before may not have been known to the node.
-		changes, err := x.e.o.Store.Audit(ctx, AuditFilter{Kind: AuditConfig, Name: name, Since: x.out.At.Add(-time.Second), Limit: 1000})
+		changes, err := x.e.o.Store.Audit(ctx, store.AuditFilter{
+			Kind: store.AuditConfig, Name: name, Since: x.out.At.Add(-time.Second),
+			Limit: 1000,
+		})
 		if err != nil {
 			return nil, fmt.Errorf("read the audit: %w", err)
 		}
-		changes = slices.DeleteFunc(changes, func(a Audited) bool { return a.Name != name })
+		changes = slices.DeleteFunc(changes, func(a store.Audited) bool { return a.Name != name })
 		for _, a := range slices.Backward(changes) {
 			if a.Changed.After(*x.out.At) {
 				out[name] = x.before(name, a)
@@ -240,7 +244,7 @@ func (x *explainer) configs(ctx context.Context, reads []datum.Read) (map[string
 }
 
 // before gives what a setting was before a change.
-func (x *explainer) before(name string, a Audited) any {
+func (x *explainer) before(name string, a store.Audited) any {
 	if len(a.Before) == 0 {
 		return x.d.declared[name]
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine/store"
 )
 
 // A Watched is a handler whose calls are counted.
@@ -21,17 +22,6 @@ type Watched struct {
 	// Fallback says when the handler goes out of the flow; nil for never. Its
 	// calls count for its service all the same.
 	Fallback *dsl.Fallback
-}
-
-// A Tally is how many calls of a handler ended in one second, on all nodes. Calls
-// that began before the present phase of the handler's [Outage] do not count:
-// they tell of another time. Nor do those that say nothing about the service,
-// such as calls that were cancelled or never made.
-type Tally struct {
-	Path   string
-	Second int64 // Unix time, by the store's clock
-	Good   int   // calls that succeeded
-	Bad    int   // calls whose errors count against the handler
 }
 
 // Fallbacks decides which handlers are out of the flow. It is immutable; what
@@ -109,7 +99,7 @@ type FallbackChange struct {
 
 // Decide takes in what calls came to and says what changes. One node does it, once
 // a second, with a state that all share and counts of its own.
-func (f *Fallbacks) Decide(s *FallbackState, counts FallbackCounts, now time.Time, tallies []Tally) []FallbackChange {
+func (f *Fallbacks) Decide(s *FallbackState, counts FallbackCounts, now time.Time, tallies []store.Tally) []FallbackChange {
 	d := decision{Fallbacks: f, FallbackState: s, counts: counts, now: now}
 	d.forget()
 	for _, t := range tallies {
@@ -142,7 +132,7 @@ func (f *Fallbacks) Decide(s *FallbackState, counts FallbackCounts, now time.Tim
 
 // Recount gives the counts of a node that begins to decide, from the tallies of the
 // time that counts, the longest window and five minutes at least.
-func (f *Fallbacks) Recount(s *FallbackState, now time.Time, tallies []Tally) FallbackCounts {
+func (f *Fallbacks) Recount(s *FallbackState, now time.Time, tallies []store.Tally) FallbackCounts {
 	d := decision{Fallbacks: f, FallbackState: s, counts: FallbackCounts{}, now: now}
 	for _, t := range tallies {
 		d.recount(t)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // A second of a thousand handlers, all of them called.
@@ -14,11 +15,11 @@ func BenchmarkDecide(b *testing.B) {
 	var s engine.FallbackState
 	counts := engine.FallbackCounts{}
 	now := time.Unix(1_800_000_000, 0)
-	tallies := make([]engine.Tally, len(watched))
+	tallies := make([]store.Tally, len(watched))
 	for b.Loop() {
 		now = now.Add(time.Second)
 		for i, w := range watched {
-			tallies[i] = engine.Tally{Path: w.Path, Second: now.Unix(), Good: 5, Bad: i % 2}
+			tallies[i] = store.Tally{Path: w.Path, Second: now.Unix(), Good: 5, Bad: i % 2}
 		}
 		f.Decide(&s, counts, now, tallies)
 	}

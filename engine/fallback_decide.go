@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // This file lets nodes decide about fallbacks. Each reports, once a second, what
@@ -33,9 +34,9 @@ type decider struct {
 	taken  int64          // reports up to here are in counts
 	mine   bool           // this node has decided last
 
-	unsent  []Tally // of a report whose end is not known
-	reports int64   // that have been numbered
-	failing bool    // the last call of the store did; told once
+	unsent  []store.Tally // of a report whose end is not known
+	reports int64         // that have been numbered
+	failing bool          // the last call of the store did; told once
 }
 
 // degrade reports and decides until the membership ends.
@@ -143,7 +144,7 @@ func (d *decider) report() (bad bool, err error) {
 	}
 	ctx, cancel := context.WithTimeout(d.n.ctx, degradeTimeout)
 	defer cancel()
-	bad = slices.ContainsFunc(d.unsent, func(t Tally) bool { return t.Bad > 0 })
+	bad = slices.ContainsFunc(d.unsent, func(t store.Tally) bool { return t.Bad > 0 })
 	if err = d.n.e.o.Store.Report(ctx, d.n.number, d.reports, d.unsent); err == nil {
 		d.unsent = nil
 	}
@@ -182,11 +183,11 @@ func (d *decider) decide(f *Fallbacks) error {
 		d.counts = f.Recount(&s, q.Now, q.Past)
 	}
 	changes := f.Decide(&s, d.counts, model.Stamp(q.Now), q.Fresh)
-	c := Conclusion{
+	c := store.Conclusion{
 		Turn: q.Turn, Node: d.n.number, Taken: q.Reported, Forget: keep + time.Minute, Audits: auditsOf(changes), State: stateAfter(q.State, &s),
 	}
 	switch err := e.o.Store.Conclude(ctx, c); {
-	case errors.Is(err, ErrConflict):
+	case errors.Is(err, store.ErrConflict):
 		d.mine, d.counts = false, nil
 		return nil
 	case err != nil:
@@ -216,15 +217,15 @@ const engineActor = "engine"
 
 // auditsOf makes the audit records of changes that people must be able to
 // look up.
-func auditsOf(changes []FallbackChange) []Audited {
-	var out []Audited
+func auditsOf(changes []FallbackChange) []store.Audited {
+	var out []store.Audited
 	for _, c := range changes {
-		a := Audited{Kind: AuditFallback, Name: c.Name, By: Actor{Name: engineActor, Reason: c.Why}}
+		a := store.Audited{Kind: store.AuditFallback, Name: c.Name, By: store.Actor{Name: engineActor, Reason: c.Why}}
 		switch c.Kind {
 		case FallbackOut:
 			a.After = model.EncodeJSON(c)
 		case FallbackBack:
-			a.Before, a.After, a.By.Reason = model.EncodeJSON(c), AuditRemoved(), "its calls succeed again"
+			a.Before, a.After, a.By.Reason = model.EncodeJSON(c), store.AuditRemoved(), "its calls succeed again"
 		default:
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 
 	"procaas/engine/core"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // This file is what a node knows of handlers that are out of the flow, and what
@@ -18,7 +19,7 @@ import (
 
 // A degrader is this node's part in the fallbacks of all nodes.
 type degrader struct {
-	store   Degradation
+	store   store.Degradation
 	tallies tallyBook
 	live    atomic.Pointer[outages] // nil before they are known
 	decided atomic.Int64            // when a node decided last, by the store's clock; Unix nanoseconds
@@ -93,7 +94,7 @@ func (d *degrader) refresh(ctx context.Context) error {
 
 // heed takes in what a beat tells. What cannot be read now is read with the next
 // one: until then the outages go by the time, as the others see them, too.
-func (d *degrader) heed(ctx context.Context, b Beat) error {
+func (d *degrader) heed(ctx context.Context, b store.Beat) error {
 	if !b.Decided.IsZero() {
 		d.decided.Store(b.Decided.UnixNano())
 	}

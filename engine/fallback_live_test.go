@@ -18,6 +18,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // degradable has a handler that goes out of the flow, and leaves a value behind.
@@ -176,12 +177,12 @@ func TestFailingHandlerGoesOutOnAllNodesAndComesBackByItself(t *testing.T) {
 			t.Errorf("want the gauge at 0, have %v", on)
 		}
 		var kinds []string
-		audits, err := first.Audit(t.Context(), engine.AuditFilter{Limit: 10})
+		audits, err := first.Audit(t.Context(), store.AuditFilter{Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, a := range audits {
-			if a.Kind == engine.AuditFallback {
+			if a.Kind == store.AuditFallback {
 				kinds = append(kinds, fmt.Sprintf("%s %s %v", a.By, a.Name, a.After == nil))
 			}
 		}
@@ -189,8 +190,10 @@ func TestFailingHandlerGoesOutOnAllNodesAndComesBackByItself(t *testing.T) {
 			t.Errorf("want the way out and back in the audit, have %s", have)
 		}
 		log := r.log.String()
-		for _, want := range []string{`msg="fallback on" path=work/b/bonus ratio=0.`, `until=2000-01-01T00:0`,
-			`msg="fallback off" path=work/b/bonus ratio=0.`} {
+		for _, want := range []string{
+			`msg="fallback on" path=work/b/bonus ratio=0.`, `until=2000-01-01T00:0`,
+			`msg="fallback off" path=work/b/bonus ratio=0.`,
+		} {
 			if !strings.Contains(log, want) {
 				t.Errorf("want %s in the log", want)
 			}
@@ -333,7 +336,7 @@ func TestNodesTakeTurnsToProbe(t *testing.T) {
 }
 
 // cutStore is a store that a test takes away and gives back.
-func cutStore(s engine.Store) (store *enginetest.Faulty, away *atomic.Bool) {
+func cutStore(s store.Store) (store *enginetest.Faulty, away *atomic.Bool) {
 	away = new(atomic.Bool)
 	return &enginetest.Faulty{Store: s, Before: func(string) error {
 		if away.Load() {

@@ -3,6 +3,8 @@ package engine
 import (
 	"slices"
 	"time"
+
+	"procaas/engine/store"
 )
 
 // A FallbackState is what all nodes share about handlers that are out of the flow.
@@ -87,7 +89,7 @@ func (o *Outage) admit(now time.Time, chance float64) Admission {
 
 // TakeProbe takes the turn to try whether a handler works again: one call a second.
 // It is for one process alone; nodes that share a store take turns by
-// [Degradation].
+// [store.Degradation].
 func (s *FallbackState) TakeProbe(path string, now time.Time) bool {
 	o := s.outage(path)
 	if o == nil || o.phase(now) != FallbackProbing || now.Sub(o.Probed) < time.Second {
@@ -191,7 +193,7 @@ func (o *Outage) turn(phase string, now time.Time) {
 }
 
 // count takes in what some calls came to, if it says anything about now.
-func (d *decision) count(t Tally) {
+func (d *decision) count(t store.Tally) {
 	w := d.byPath[t.Path]
 	if w == nil || t.Good+t.Bad == 0 || t.Second > d.now.Unix() {
 		return
@@ -210,7 +212,7 @@ func (d *decision) count(t Tally) {
 }
 
 // recount takes in what some calls came to that others have acted on already.
-func (d *decision) recount(t Tally) {
+func (d *decision) recount(t store.Tally) {
 	w, o := d.byPath[t.Path], d.outage(t.Path)
 	if w == nil || o != nil && o.Phase != FallbackRamping {
 		return

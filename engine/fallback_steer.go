@@ -9,6 +9,7 @@ import (
 
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // endTries is how often the end of an outage is tried while decisions are made at
@@ -19,7 +20,7 @@ const endTries = 10
 // nodes, and lists those that were out. They go out again when their calls fail
 // from now on; a control with [ModeKeep] forbids that. The error is a
 // [*ControlError] when there is no such path.
-func (e *Engine) EndFallbacks(ctx context.Context, path string, by Actor) ([]string, error) {
+func (e *Engine) EndFallbacks(ctx context.Context, path string, by store.Actor) ([]string, error) {
 	below := e.under(path)
 	if len(below) == 0 {
 		return nil, e.unknownPath(path)
@@ -29,7 +30,7 @@ func (e *Engine) EndFallbacks(ctx context.Context, path string, by Actor) ([]str
 	}
 	for range endTries {
 		changes, err := e.endFallbacks(ctx, in, by)
-		if errors.Is(err, ErrConflict) {
+		if errors.Is(err, store.ErrConflict) {
 			continue // another decision has come before
 		}
 		if err != nil {
@@ -44,7 +45,7 @@ func (e *Engine) EndFallbacks(ctx context.Context, path string, by Actor) ([]str
 	return nil, fmt.Errorf("end fallbacks of %s: other decisions come before it, try again", path)
 }
 
-func (e *Engine) endFallbacks(ctx context.Context, in func(path string) bool, by Actor) ([]FallbackChange, error) {
+func (e *Engine) endFallbacks(ctx context.Context, in func(path string) bool, by store.Actor) ([]FallbackChange, error) {
 	q, err := e.o.Store.Deliberate(ctx, 0)
 	if err != nil || len(q.State) == 0 {
 		return nil, err
@@ -57,11 +58,11 @@ func (e *Engine) endFallbacks(ctx context.Context, in func(path string) bool, by
 	if len(changes) == 0 {
 		return nil, nil
 	}
-	c := Conclusion{Turn: q.Turn, Taken: q.Taken, State: stateAfter(q.State, &s)}
+	c := store.Conclusion{Turn: q.Turn, Taken: q.Taken, State: stateAfter(q.State, &s)}
 	for i := range changes {
 		changes[i].Why = "ended by " + by.Name
-		c.Audits = append(c.Audits, Audited{
-			Kind: AuditFallback, Name: changes[i].Name, By: by, Before: model.EncodeJSON(changes[i]), After: AuditRemoved(),
+		c.Audits = append(c.Audits, store.Audited{
+			Kind: store.AuditFallback, Name: changes[i].Name, By: by, Before: model.EncodeJSON(changes[i]), After: store.AuditRemoved(),
 		})
 	}
 	if err := e.o.Store.Conclude(ctx, c); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 func TestOperatorEndsAFallback(t *testing.T) {
@@ -45,7 +46,7 @@ func TestOperatorEndsAFallback(t *testing.T) {
 		if v := fallbackOf(t, first, "work/b/bonus"); v.State != engine.FallbackIn {
 			t.Errorf("want it to stay in the flow, have %+v", v)
 		}
-		audits, err := first.Audit(t.Context(), engine.AuditFilter{Kind: engine.AuditFallback, Limit: 1})
+		audits, err := first.Audit(t.Context(), store.AuditFilter{Kind: store.AuditFallback, Limit: 1})
 		if err != nil || len(audits) != 1 || audits[0].By != "ann" || audits[0].Reason != "incident 7" || audits[0].After != nil {
 			t.Errorf("want the operator in the audit, have %+v, %v", audits, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // This file counts what calls come to, for those who decide about fallbacks.
@@ -63,13 +64,13 @@ func (t *tallyBook) add(path string, second int64, good bool) {
 }
 
 // take gives the counts of the seconds before one, and forgets them.
-func (t *tallyBook) take(before int64) []Tally {
+func (t *tallyBook) take(before int64) []store.Tally {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var out []Tally
+	var out []store.Tally
 	for key, c := range t.counts {
 		if key.second < before {
-			out = append(out, Tally{Path: key.path, Second: key.second, Good: c.good, Bad: c.bad})
+			out = append(out, store.Tally{Path: key.path, Second: key.second, Good: c.good, Bad: c.bad})
 			delete(t.counts, key)
 		}
 	}

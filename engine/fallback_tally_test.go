@@ -11,6 +11,7 @@ import (
 	"procaas/dsl"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 func TestFallbackCountsTheErrorsThatItSays(t *testing.T) {
@@ -65,8 +66,10 @@ func TestCallsOfAnotherTimeDoNotCount(t *testing.T) {
 		var d degrader
 		var state FallbackState
 		if tc.phase != "" {
-			state.Outages = []*Outage{{Name: s.Path, Members: []string{s.Path}, Phase: tc.phase, Turned: now.Add(tc.turned),
-				Until: now.Add(tc.until)}}
+			state.Outages = []*Outage{{
+				Name: s.Path, Members: []string{s.Path}, Phase: tc.phase, Turned: now.Add(tc.turned),
+				Until: now.Add(tc.until),
+			}}
 		}
 		live, err := newOutages(model.EncodeJSON(state), 1)
 		if err != nil {
@@ -83,12 +86,16 @@ func TestCallsOfAnotherTimeDoNotCount(t *testing.T) {
 // The tallies that stores keep are those that were handed in.
 func TestTalliesAreReadAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
-	want := []Tally{{"p/s/a", 1, 2, 3}, {"p/s/a", 2, 0, 1}, {"p/s/ü \"b\"", 1, 5, 0}}
-	have, err := DecodeTallies(nil, EncodeTallies(want))
+	want := []store.Tally{
+		{Path: "p/s/a", Second: 1, Good: 2, Bad: 3},
+		{Path: "p/s/a", Second: 2, Good: 0, Bad: 1},
+		{Path: "p/s/ü \"b\"", Second: 1, Good: 5, Bad: 0},
+	}
+	have, err := store.DecodeTallies(nil, store.EncodeTallies(want))
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(have, func(a, b Tally) int {
+	slices.SortFunc(have, func(a, b store.Tally) int {
 		if a.Path != b.Path {
 			return slices.Compare([]byte(a.Path), []byte(b.Path))
 		}
@@ -97,7 +104,7 @@ func TestTalliesAreReadAsTheyWereWritten(t *testing.T) {
 	if !slices.Equal(have, want) {
 		t.Errorf("want %v, have %v", want, have)
 	}
-	if _, err := DecodeTallies(nil, []byte("{")); err == nil {
+	if _, err := store.DecodeTallies(nil, []byte("{")); err == nil {
 		t.Error("want broken JSON refused")
 	}
 }

@@ -13,12 +13,15 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // defaultFallback is what the language makes of an empty fallback.
 func defaultFallback() *dsl.Fallback {
-	return &dsl.Fallback{MinSuccessRatio: 0.5, Window: 30 * time.Second, MinCalls: 10, Duration: 10 * time.Second,
-		MaxDuration: 5 * time.Minute}
+	return &dsl.Fallback{
+		MinSuccessRatio: 0.5, Window: 30 * time.Second, MinCalls: 10, Duration: 10 * time.Second,
+		MaxDuration: 5 * time.Minute,
+	}
 }
 
 // A fleet is handlers under Decide, with calls as regular as a clock.
@@ -29,8 +32,8 @@ type fleet struct {
 	state     engine.FallbackState
 	now       time.Time
 	counts    engine.FallbackCounts
-	tallies   []engine.Tally // of the last five minutes
-	rate      int            // calls of each handler in a second
+	tallies   []store.Tally // of the last five minutes
+	rate      int           // calls of each handler in a second
 	changes   []engine.FallbackChange
 }
 
@@ -47,9 +50,9 @@ func (f *fleet) run(seconds int, fails func(path string) bool) []string {
 	f.t.Helper()
 	before := len(f.changes)
 	for range seconds {
-		var tallies []engine.Tally
+		var tallies []store.Tally
 		for _, w := range f.watched {
-			tally := engine.Tally{Path: w.Path, Second: f.now.Unix()}
+			tally := store.Tally{Path: w.Path, Second: f.now.Unix()}
 			for i := range f.rate {
 				at := f.now.Add(time.Duration(i) * time.Second / time.Duration(f.rate))
 				switch f.state.Admit(w.Path, at, float64(i)/float64(f.rate)) {
@@ -336,9 +339,9 @@ func TestFewCallsDecideWhenTheyAgree(t *testing.T) {
 	}{{0, true}, {1, true}, {2, true}, {3, false}, {5, false}} {
 		f := engine.NewFallbacks([]engine.Watched{lone(defaultFallback())})
 		now := time.Unix(1_800_000_000, 0)
-		var tallies []engine.Tally
+		var tallies []store.Tally
 		for i := range 10 { // one call in 4 s: only the long window holds enough
-			tally := engine.Tally{Path: "p/s/h", Second: now.Unix() - int64(40-4*i), Bad: 1}
+			tally := store.Tally{Path: "p/s/h", Second: now.Unix() - int64(40-4*i), Bad: 1}
 			if i%2 == 0 && i/2 < tc.good {
 				tally.Good, tally.Bad = 1, 0
 			}
@@ -361,7 +364,7 @@ func TestBlipMayBeginAnywhereInASecond(t *testing.T) {
 		counts := engine.FallbackCounts{}
 		began := time.Unix(1_800_000_000, 0)
 		for second := range 60 {
-			tally := engine.Tally{Path: "p/s/h", Second: began.Unix() + int64(second)}
+			tally := store.Tally{Path: "p/s/h", Second: began.Unix() + int64(second)}
 			for call := range rate {
 				at := time.Duration(second)*time.Second + time.Duration(call)*time.Second/time.Duration(rate)
 				if at >= from && at < from+length {
@@ -370,7 +373,7 @@ func TestBlipMayBeginAnywhereInASecond(t *testing.T) {
 					tally.Good++
 				}
 			}
-			f.Decide(&s, counts, began.Add(time.Duration(second+1)*time.Second), []engine.Tally{tally})
+			f.Decide(&s, counts, began.Add(time.Duration(second+1)*time.Second), []store.Tally{tally})
 			if len(s.Outages) > 0 {
 				return true
 			}
@@ -444,9 +447,9 @@ func TestFallbackInvariants(t *testing.T) {
 		now := time.Unix(1_800_000_000, 0).UTC()
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(1, 20).Draw(t, "seconds")) * time.Second)
-			var tallies []engine.Tally
+			var tallies []store.Tally
 			for _, w := range watched {
-				tallies = append(tallies, engine.Tally{
+				tallies = append(tallies, store.Tally{
 					Path: w.Path, Second: now.Unix() - int64(rapid.IntRange(0, 3).Draw(t, "ago")),
 					Good: rapid.SampledFrom([]int{0, 0, 1, 9}).Draw(t, "good"), Bad: rapid.SampledFrom([]int{0, 1, 20}).Draw(t, "bad"),
 				})

@@ -14,6 +14,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // Whatever the store fails at, before or after it has done what it was asked,
@@ -213,14 +214,14 @@ func TestChangeThatTheStoreRefusesFailsItsOwnRunOnly(t *testing.T) {
 }
 
 // A picky store refuses the checkpoints of one run that has begun its last stage.
-type picky struct{ engine.Store }
+type picky struct{ store.Store }
 
 func (p *picky) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	time.Sleep(5 * time.Millisecond) // so that changes gather
 	for _, c := range changes {
 		r, err := p.Run(ctx, c.Run)
 		if err == nil && r.Key == "poison" && c.Status != model.Failed && r.Version > 1 {
-			return nil, fmt.Errorf("%w: too much", engine.ErrRefused)
+			return nil, fmt.Errorf("%w: too much", store.ErrRefused)
 		}
 	}
 	return p.Store.Commit(ctx, node, changes)

@@ -12,6 +12,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/engine/store"
 )
 
 // This file keeps all nodes at one definition for new events: the newest. Load
@@ -62,17 +63,17 @@ func (e *DefinitionError) Unwrap() error { return e.Err }
 // when the node cannot run it, or when it has no pipelines and the present one
 // has some, and a [*DropError] when accepted events wait for pipelines that it
 // takes away; then nothing has changed.
-func (e *Engine) Load(ctx context.Context, b *dsl.Bundle, by Actor) (Diff, error) {
+func (e *Engine) Load(ctx context.Context, b *dsl.Bundle, by store.Actor) (Diff, error) {
 	return e.load(ctx, b, false, by)
 }
 
 // LoadAndDrop does so too, and cancels the runs of events that wait for pipelines that b
 // does not have.
-func (e *Engine) LoadAndDrop(ctx context.Context, b *dsl.Bundle, by Actor) (Diff, error) {
+func (e *Engine) LoadAndDrop(ctx context.Context, b *dsl.Bundle, by store.Actor) (Diff, error) {
 	return e.load(ctx, b, true, by)
 }
 
-func (e *Engine) load(ctx context.Context, b *dsl.Bundle, drop bool, by Actor) (Diff, error) {
+func (e *Engine) load(ctx context.Context, b *dsl.Bundle, drop bool, by store.Actor) (Diff, error) {
 	d, err := e.library.add(b)
 	if err != nil {
 		return Diff{}, &DefinitionError{Err: err}
@@ -136,7 +137,7 @@ func someOf(names []string) string {
 
 // activate hands a definition in, and gives the hash of the one that is current then. With
 // onlyNew one that the store has ever seen does not become current again.
-func (e *Engine) activate(ctx context.Context, b *dsl.Bundle, onlyNew bool, by Actor) (current string, err error) {
+func (e *Engine) activate(ctx context.Context, b *dsl.Bundle, onlyNew bool, by store.Actor) (current string, err error) {
 	files, err := json.Marshal(b.Files)
 	if err != nil {
 		return "", fmt.Errorf("encode definition %s: %w", b.Hash, err)
@@ -162,7 +163,7 @@ func (e *Engine) agree(ctx context.Context) error {
 	e.follower.mu.Lock()
 	defer e.follower.mu.Unlock()
 	own := e.Bundle()
-	by := Actor{Name: "node " + e.o.Name, Reason: "start"}
+	by := store.Actor{Name: "node " + e.o.Name, Reason: "start"}
 	current, err := e.activate(ctx, own, e.follower.agreed || !e.o.Overrule, by)
 	if err != nil {
 		return err
@@ -195,7 +196,7 @@ func (e *Engine) catchUp(ctx context.Context) error {
 	e.follower.mu.Lock()
 	defer e.follower.mu.Unlock()
 	hash, err := e.o.Store.Current(ctx)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
 	if err == nil {
@@ -235,7 +236,7 @@ func (e *Engine) Degraded() error {
 	if err := e.follower.refused.Load(); err != nil {
 		return fmt.Errorf("new events run by an older definition, because the current one cannot run here: %w", *err)
 	}
-	if s, ok := e.o.Store.(Scattered); ok {
+	if s, ok := e.o.Store.(store.Scattered); ok {
 		if err := s.Unreachable(); err != nil {
 			return err
 		}

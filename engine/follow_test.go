@@ -12,6 +12,7 @@ import (
 	"procaas/engine/core"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // onePipeline is a definition that differs by the id of its handler.
@@ -19,7 +20,7 @@ func onePipeline(handler string) string {
 	return "pipelines: [{id: work, stages: [{id: a, handlers: [{id: " + handler + ", step: {}}]}]}]\n"
 }
 
-var ann = engine.Actor{Name: "ann", Reason: "why"}
+var ann = store.Actor{Name: "ann", Reason: "why"}
 
 func (r *rig) wantBundle(e *engine.Engine, yaml string) {
 	r.t.Helper()

@@ -16,6 +16,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const guarded = `
@@ -84,7 +85,7 @@ func (r *rig) succeeded(e *engine.Engine, most time.Duration) {
 	for end := time.Now().Add(most); ; time.Sleep(time.Second) {
 		n := 0
 		for _, status := range []model.Status{model.Waiting, model.Running, model.Parked} {
-			p, err := e.Preview(context.Background(), engine.RunFilter{Status: status})
+			p, err := e.Preview(context.Background(), store.RunFilter{Status: status})
 			if err != nil {
 				r.t.Fatal(err)
 			}
@@ -97,7 +98,7 @@ func (r *rig) succeeded(e *engine.Engine, most time.Duration) {
 			r.t.Fatalf("%d runs have not ended\n%+v", n, e.Services())
 		}
 	}
-	failed, _, err := e.List(context.Background(), engine.RunFilter{Status: model.Failed, Limit: 10})
+	failed, _, err := e.List(context.Background(), store.RunFilter{Status: model.Failed, Limit: 10})
 	if err != nil || len(failed) > 0 {
 		r.t.Fatalf("want no failed run, have %+v, %v", failed, err)
 	}

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"time"
+
+	"procaas/engine/store"
 )
 
 // measure keeps the gauges of the inbox up to date, and what is counted at the
@@ -11,7 +13,7 @@ import (
 func (e *Engine) measure(ctx context.Context) {
 	const share = 50
 	count, next, down := time.Now(), time.Duration(0), map[string]bool{}
-	for ; pause(ctx, next); next = beatEvery {
+	for ; pause(ctx, next); next = store.BeatEvery {
 		began := time.Now()
 		e.stats.follow(e.library.current.Load(), began)
 		e.watchServices(down)
@@ -33,14 +35,14 @@ func (e *Engine) measure(ctx context.Context) {
 }
 
 // depth tells how much waits.
-func (e *Engine) depth(ctx context.Context) (Depth, error) {
-	if g, ok := e.o.Store.(Gauge); ok {
+func (e *Engine) depth(ctx context.Context) (store.Depth, error) {
+	if g, ok := e.o.Store.(store.Gauge); ok {
 		return g.GaugeDepth(ctx)
 	}
 	return e.o.Store.Depth(ctx)
 }
 
-func isGauge(s Store) bool {
-	_, ok := s.(Gauge)
+func isGauge(s store.Store) bool {
+	_, ok := s.(store.Gauge)
 	return ok
 }

@@ -14,6 +14,7 @@ import (
 	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // A guard decides whether a handler may run now: whether a control holds it, and
@@ -296,7 +297,7 @@ func (g *guard) bucket(path string) *bucket {
 // to them until they count it, and has no burst then: it is theirs that was used.
 func (g *guard) share(nodes int, now time.Time) {
 	if g.nodes.Swap(int32(nodes)) == 0 && nodes > 1 {
-		g.since.Store(now.Add(beatEvery + beatEvery/4).UnixNano())
+		g.since.Store(now.Add(store.BeatEvery + store.BeatEvery/4).UnixNano())
 	}
 }
 

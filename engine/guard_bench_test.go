@@ -10,6 +10,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/engine/core"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // BenchmarkGuard is what each call costs beside the call itself: the switch, the
@@ -30,7 +31,7 @@ func BenchmarkGuard(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	three, err := newControls(map[string]Setting{
+	three, err := newControls(map[string]store.Setting{
 		"work":       {Value: []byte(`{"enabled": true, "rate_limit": "1000000/s"}`)},
 		"work/a":     {Value: []byte(`{"enabled": true, "rate_limit": "1000000/s"}`)},
 		"work/a/one": {Value: []byte(`{"enabled": true, "rollout_percent": 100}`)},
@@ -47,12 +48,17 @@ func BenchmarkGuard(b *testing.B) {
 		name     string
 		step     *planner.Step
 		controls *controls
-	}{{"free", free, none}, {"limited", &limited, none}, {"protected", &protected, none}, {"controlled", &limited, three},
-		{"ramping", &ramping, three}} {
+	}{
+		{"free", free, none},
+		{"limited", &limited, none},
+		{"protected", &protected, none},
+		{"controlled", &limited, three},
+		{"ramping", &ramping, three},
+	} {
 		b.Run(c.name, func(b *testing.B) {
 			e := &Engine{stats: stats{metrics: NewMetrics(prometheus.NewRegistry())}}
 			e.degrader.live.Store(ramp)
-			j := &job{n: &node{e: e}, claimed: &Claimed{ID: "00dc6ad2-7034-7041-aa34-29279e39ef14"}, pass: pass{wake: func() {}}}
+			j := &job{n: &node{e: e}, claimed: &store.Claimed{ID: "00dc6ad2-7034-7041-aa34-29279e39ef14"}, pass: pass{wake: func() {}}}
 			now := time.Now()
 			b.ReportAllocs()
 			for b.Loop() {

@@ -13,6 +13,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A Handler is one handler type, filled with the values of one call. It is
@@ -47,9 +48,9 @@ type Call struct {
 	Node    int64        // that makes the call; it fences what is written to Documents
 
 	// Documents keeps what is no run.
-	Documents Documents
+	Documents store.Documents
 
-	// RunStatus tells how far a run is, of any pipeline; [ErrNotFound] when the history has
+	// RunStatus tells how far a run is, of any pipeline; [store.ErrNotFound] when the history has
 	// it no more. It is nil in tests of pipelines.
 	RunStatus func(ctx context.Context, run string) (model.Status, error)
 

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"procaas/engine/store"
 )
 
 // InboxCells is what operators see of an inbox over several databases, and do to it.
@@ -15,12 +17,12 @@ type InboxCells interface {
 
 	// MoveSlots begins a move, or with dry only says what it would do. What is wrong with
 	// the order is an [*InboxOrderError].
-	MoveSlots(ctx context.Context, o InboxOrder, by Actor, dry bool) (InboxMove, error)
+	MoveSlots(ctx context.Context, o InboxOrder, by store.Actor, dry bool) (InboxMove, error)
 
 	// RemoveCell takes a database out of the inbox for good. It must have nothing left,
 	// but with forget runs that have ended: these are in no list any more then. What keeps
 	// the database in the inbox is an [*InboxOrderError].
-	RemoveCell(ctx context.Context, cell string, forget bool, by Actor) error
+	RemoveCell(ctx context.Context, cell string, forget bool, by store.Actor) error
 }
 
 // An InboxView is an inbox over several databases.
@@ -85,7 +87,7 @@ func (e *InboxOrderError) Error() string { return e.Message }
 // ParseSlots reads slots as people write them, such as 0-99,200.
 func ParseSlots(text string) (slots []int, err error) {
 	bad := func(part string) ([]int, error) {
-		return nil, fmt.Errorf("slots: want numbers and spans of 0 to %d, such as 0-99,200, have %q", InboxSlots-1, part)
+		return nil, fmt.Errorf("slots: want numbers and spans of 0 to %d, such as 0-99,200, have %q", store.InboxSlots-1, part)
 	}
 	for part := range strings.SplitSeq(text, ",") {
 		first, last, isSpan := strings.Cut(strings.TrimSpace(part), "-")
@@ -97,7 +99,7 @@ func ParseSlots(text string) (slots []int, err error) {
 			return bad(part)
 		}
 		to, err := strconv.Atoi(last)
-		if err != nil || from < 0 || to < from || to >= InboxSlots {
+		if err != nil || from < 0 || to < from || to >= store.InboxSlots {
 			return bad(part)
 		}
 		for n := from; n <= to; n++ {

@@ -20,6 +20,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // The bounds of what an event may carry besides its payload.
@@ -102,7 +103,7 @@ func (e *Engine) awaitMoving(ctx context.Context, runs []model.Intake, results [
 		var left []model.Intake
 		var places []int
 		for i, r := range results {
-			if errors.Is(r.Err, ErrMoving) {
+			if errors.Is(r.Err, store.ErrMoving) {
 				left, places = append(left, runs[i]), append(places, i)
 			}
 		}
@@ -121,20 +122,20 @@ func (e *Engine) awaitMoving(ctx context.Context, runs []model.Intake, results [
 
 // An accepted is what became of one event, or the failure of its whole batch.
 type accepted struct {
-	Accepted
+	store.Accepted
 	failure error
 }
 
 // submitted makes it readable for the sender.
 func (a accepted) submitted(in *model.Intake) Submitted {
 	switch {
-	case errors.Is(a.Err, ErrConflict):
+	case errors.Is(a.Err, store.ErrConflict):
 		return Submitted{Err: &IntakeError{
 			Code: "id_conflict", Field: "id",
 			Message: fmt.Sprintf("event %s of source %q was accepted before with another content; "+
 				"send it with its own id", in.Event.ID, in.Event.Source),
 		}}
-	case errors.Is(a.Err, ErrRejected):
+	case errors.Is(a.Err, store.ErrRejected):
 		return Submitted{Err: &IntakeError{
 			Code: "event_rejected", Field: "type",
 			Message: fmt.Sprintf("the present state of %s %s does not allow %s; it comes from %s",
@@ -179,7 +180,7 @@ func (e *Engine) accept(runs []model.Intake) []accepted {
 	results, err := e.o.Store.Accept(ctx, number, runs)
 	e.start(n, asked, results, err)
 	switch {
-	case errors.Is(err, ErrFenced) && number != 0:
+	case errors.Is(err, store.ErrFenced) && number != 0:
 		return e.accept(runs) // nothing was stored; by now the node takes no more
 	case err != nil:
 		e.metrics.failed("accept")
@@ -190,7 +191,7 @@ func (e *Engine) accept(runs []model.Intake) []accepted {
 	out := make([]accepted, len(runs))
 	for i, r := range results {
 		out[i].Accepted = r
-		if errors.Is(r.Err, ErrAway) {
+		if errors.Is(r.Err, store.ErrAway) {
 			e.metrics.failed("accept")
 		}
 		if r.Err == nil && !r.Duplicate {
@@ -202,24 +203,24 @@ func (e *Engine) accept(runs []model.Intake) []accepted {
 
 // start begins the runs that came with an Accept, and lets the node look for the
 // others.
-func (e *Engine) start(n *node, asked int, results []Accepted, err error) {
+func (e *Engine) start(n *node, asked int, results []store.Accepted, err error) {
 	if n == nil {
 		return
 	}
-	var claimed []*Claimed
+	var claimed []*store.Claimed
 	for _, r := range results {
 		if r.Claimed != nil {
 			claimed = append(claimed, r.Claimed)
 		}
 	}
 	switch {
-	case errors.Is(err, ErrFenced):
+	case errors.Is(err, store.ErrFenced):
 		n.fence()
 	case err != nil && asked > 0:
 		n.lost.Store(true)
 	}
 	for _, r := range results {
-		if asked > 0 && errors.Is(r.Err, ErrAway) {
+		if asked > 0 && errors.Is(r.Err, store.ErrAway) {
 			n.lost.Store(true)
 		}
 	}

@@ -7,13 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A commits store counts the changes that are written.
 type commits struct {
-	engine.Store
+	store.Store
 	written atomic.Int64
 }
 

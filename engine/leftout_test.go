@@ -13,6 +13,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // telling is a flow whose last handler may be left out.
@@ -50,7 +51,7 @@ func TestWhatIsLeftOutCanBeMadeUp(t *testing.T) {
 		stop := r.run(e)
 		failed := r.submit(e, event("work", "k"))
 		r.settle(e, failed, model.Succeeded)
-		by := engine.Actor{Name: "ann", Reason: "push is back"}
+		by := store.Actor{Name: "ann", Reason: "push is back"}
 		if _, err := e.SetControl(t.Context(), "work/b/tell", engine.ControlChange{Forever: true}, -1, by); err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +62,7 @@ func TestWhatIsLeftOutCanBeMadeUp(t *testing.T) {
 				t.Errorf("want %g left out by %s, have %g", want, reason, have)
 			}
 		}
-		filter := engine.RunFilter{LeftOut: "work/b/tell", Limit: 100}
+		filter := store.RunFilter{LeftOut: "work/b/tell", Limit: 100}
 		if p, err := e.Preview(t.Context(), filter); err != nil || p.Total != 2 {
 			t.Fatalf("want two runs listed, have %+v, %v", p, err)
 		}
@@ -173,7 +174,7 @@ pipelines:
 `)
 		run := r.submit(e, event("work", ""))
 		r.settle(e, run, model.Succeeded)
-		done, err := e.MakeUpAll(t.Context(), engine.RunFilter{LeftOut: "work/a/tell"}, engine.Actor{Name: "ann"})
+		done, err := e.MakeUpAll(t.Context(), store.RunFilter{LeftOut: "work/a/tell"}, store.Actor{Name: "ann"})
 		if err != nil || done.Done != 0 || done.MovedOn != 1 {
 			t.Errorf("want one that cannot, have %+v, %v", done, err)
 		}

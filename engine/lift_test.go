@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // crowded is a pipeline whose last handler may be left out, and calls a service that bears
@@ -29,7 +30,7 @@ pipelines:
 func (r *rig) leftOut(e *engine.Engine, path string) (n int) {
 	r.t.Helper()
 	for cursor := ""; ; {
-		runs, next, err := e.List(context.Background(), engine.RunFilter{Status: model.Succeeded, Limit: 1000, Cursor: cursor})
+		runs, next, err := e.List(context.Background(), store.RunFilter{Status: model.Succeeded, Limit: 1000, Cursor: cursor})
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -50,7 +51,7 @@ func (r *rig) leftOut(e *engine.Engine, path string) (n int) {
 // however the hold ends and wherever it was.
 func TestALiftedHoldLeavesNoHandlerOut(t *testing.T) {
 	t.Parallel()
-	by := engine.Actor{Name: "ann"}
+	by := store.Actor{Name: "ann"}
 	for name, lift := range map[string]func(*rig, *engine.Engine, string){
 		"by an operator": func(r *rig, e *engine.Engine, path string) {
 			if _, err := e.RemoveControl(context.Background(), path, -1, by); err != nil {
@@ -102,7 +103,7 @@ func TestALiftDoesNotWaitForAServiceThatIsDown(t *testing.T) {
 		push.down.Store(true)
 		stop := r.load(50*time.Millisecond, e)
 		time.Sleep(10 * time.Second)
-		by := engine.Actor{Name: "ann"}
+		by := store.Actor{Name: "ann"}
 		if _, err := e.SetControl(context.Background(), "work", engine.ControlChange{Mode: engine.ModeHold, Forever: true}, -1, by); err != nil {
 			t.Fatal(err)
 		}
@@ -117,11 +118,11 @@ func TestALiftDoesNotWaitForAServiceThatIsDown(t *testing.T) {
 
 // farStore answers beats late, and counts the runs that are given back for later.
 type farStore struct {
-	engine.Store
+	store.Store
 	parked atomic.Int64
 }
 
-func (s *farStore) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (engine.Beat, error) {
+func (s *farStore) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
 	b, err := s.Store.Beat(ctx, node, lease, bundle)
 	time.Sleep(30 * time.Millisecond)
 	return b, err

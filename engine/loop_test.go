@@ -9,6 +9,7 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A run among the elements of a repeated stage goes on by the definition that the stage
@@ -43,7 +44,7 @@ pipelines:
 		for _, task := range tasks {
 			run.Finish(task.Ref(), core.Outcome{Result: model.Result{Response: 1}}, live)
 		}
-		return engine.View(engine.RunRecord{Flow: "p", Pipeline: "p", Status: change.Status, Checkpoint: change.Checkpoint})
+		return engine.View(store.RunRecord{Flow: "p", Pipeline: "p", Status: change.Status, Checkpoint: change.Checkpoint})
 	}
 	for _, c := range []struct{ where, more, plain string }{
 		{where: "before"},

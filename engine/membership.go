@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"procaas/engine/store"
 )
 
 // A store may be set back behind what it has acknowledged: by a failover to a replica
@@ -52,15 +54,15 @@ func (m *Membership) number() int64 {
 }
 
 // Check holds an answer to a Beat of this number against what is known. It returns err, or
-// an [ErrStoreLost] when the store was set back.
-func (m *Membership) Check(node int64, b Beat, err error) error {
+// an [store.ErrLost] when the store was set back.
+func (m *Membership) Check(node int64, b store.Beat, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now().Round(0)
 	switch {
 	case node != m.node:
 		return err
-	case errors.Is(err, ErrForgotten) && now.Sub(m.heard) < NodesRemembered:
+	case errors.Is(err, store.ErrForgotten) && now.Sub(m.heard) < NodesRemembered:
 		return m.lost("it does not know node %d, which it has answered %d times", node, m.beats)
 	case err != nil:
 		return err
@@ -75,11 +77,11 @@ func (m *Membership) Check(node int64, b Beat, err error) error {
 func (m *Membership) lost(what string, args ...any) error {
 	return fmt.Errorf("%w: %s, the last time at %s. It was set back, as by a failover to a replica that lagged behind, or by a backup. "+
 		"Bring back the server that has everything. To go on with what is left, restart this process",
-		ErrStoreLost, fmt.Sprintf(what, args...), m.heard.UTC().Format(time.RFC3339))
+		store.ErrLost, fmt.Sprintf(what, args...), m.heard.UTC().Format(time.RFC3339))
 }
 
 // knownTo tells whether a store knows at least what the process does.
-func (m *Membership) knownTo(nodes []NodeInfo) bool {
+func (m *Membership) knownTo(nodes []store.NodeInfo) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, n := range nodes {
@@ -140,10 +142,10 @@ func (e *Engine) isFit(ctx context.Context, node int64) bool {
 	}
 	b, err := e.o.Store.Beat(ctx, node, e.o.Lease, e.Bundle().Hash)
 	switch err = e.known.Check(node, b, err); {
-	case errors.Is(err, ErrStoreLost):
+	case errors.Is(err, store.ErrLost):
 		e.lose(err)
 	case err == nil: // it is there after all: nobody need wait for the end of its lease
 		err = e.o.Store.Leave(ctx, node, nil)
 	}
-	return err == nil || errors.Is(err, ErrFenced)
+	return err == nil || errors.Is(err, store.ErrFenced)
 }

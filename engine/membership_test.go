@@ -11,17 +11,18 @@ import (
 	"procaas/engine"
 	"procaas/engine/memory"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A turncoat is a store that becomes another one.
 type turncoat struct {
-	engine.Store
-	other  engine.Store
+	store.Store
+	other  store.Store
 	turned atomic.Bool
 	less   atomic.Int64 // beats that it has forgotten
 }
 
-func (s *turncoat) now() engine.Store {
+func (s *turncoat) now() store.Store {
 	if s.turned.Load() {
 		return s.other
 	}
@@ -32,21 +33,21 @@ func (s *turncoat) Join(ctx context.Context, name string, lease time.Duration) (
 	return s.now().Join(ctx, name, lease)
 }
 
-func (s *turncoat) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (engine.Beat, error) {
+func (s *turncoat) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
 	b, err := s.now().Beat(ctx, node, lease, bundle)
 	b.Beats -= s.less.Load()
 	return b, err
 }
 
-func (s *turncoat) Claim(ctx context.Context, node int64, limit int, bundle string) ([]engine.Claimed, error) {
+func (s *turncoat) Claim(ctx context.Context, node int64, limit int, bundle string) ([]store.Claimed, error) {
 	return s.now().Claim(ctx, node, limit, bundle)
 }
 
-func (s *turncoat) Accept(ctx context.Context, node int64, runs []model.Intake) ([]engine.Accepted, error) {
+func (s *turncoat) Accept(ctx context.Context, node int64, runs []model.Intake) ([]store.Accepted, error) {
 	return s.now().Accept(ctx, node, runs)
 }
 
-func (s *turncoat) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
+func (s *turncoat) Nodes(ctx context.Context) ([]store.NodeInfo, error) {
 	nodes, err := s.now().Nodes(ctx)
 	for i := range nodes {
 		nodes[i].Beats -= s.less.Load()
@@ -71,8 +72,8 @@ func TestStoreThatWasSetBackIsRefused(t *testing.T) {
 
 func setBack(t *testing.T, turn func(*turncoat, bool)) {
 	r := newRig(t)
-	store := &turncoat{Store: r.store, other: memory.New(nil)}
-	e := r.engine(store, three)
+	db := &turncoat{Store: r.store, other: memory.New(nil)}
+	e := r.engine(db, three)
 	r.run(e)
 	submit := func() (engine.Submitted, error) {
 		out, err := e.Submit(context.Background(), []engine.Submission{{Event: event("work", "k")}})
@@ -88,19 +89,19 @@ func setBack(t *testing.T, turn func(*turncoat, bool)) {
 	}
 	r.settle(e, first.Receipt.Run, model.Succeeded)
 
-	turn(store, true)
+	turn(db, true)
 	time.Sleep(10 * time.Second)
-	if err := e.Healthy(t.Context()); !errors.Is(err, engine.ErrStoreLost) {
+	if err := e.Healthy(t.Context()); !errors.Is(err, store.ErrLost) {
 		t.Errorf("want the node not ready, since its store was set back, have %v", err)
 	}
-	if _, err := submit(); !errors.Is(err, engine.ErrStoreLost) {
+	if _, err := submit(); !errors.Is(err, store.ErrLost) {
 		t.Errorf("want no event taken in, have %v", err)
 	}
-	if nodes, _ := store.other.Nodes(t.Context()); len(nodes) > 0 {
+	if nodes, _ := db.other.Nodes(t.Context()); len(nodes) > 0 {
 		t.Errorf("want nobody to join the store that was set back, have %+v", nodes)
 	}
 
-	turn(store, false)
+	turn(db, false)
 	time.Sleep(10 * time.Second)
 	if err := e.Healthy(t.Context()); err != nil {
 		t.Errorf("want the node ready when the store is itself again, have %v", err)

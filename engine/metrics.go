@@ -3,6 +3,8 @@ package engine
 import (
 	"time"
 
+	"procaas/engine/store"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -105,8 +107,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Name: "procaas_store_errors_total",
 		Help: "Calls of the store that failed and are tried again, by operation.",
 	}, []string{"operation"})
-	for _, operation := range []string{"accept", "beat", "claim", "commit", "decide", "join", "leave", "outages", "probe", "read", "report",
-		"trim"} {
+	for _, operation := range []string{
+		"accept", "beat", "claim", "commit", "decide", "join", "leave", "outages", "probe", "read", "report",
+		"trim",
+	} {
 		m.StoreErrors.WithLabelValues(operation)
 	}
 	m.StoreLost = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -119,7 +123,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 }
 
 // inbox sets the gauges of the inbox.
-func (m *Metrics) inbox(d Depth, now time.Time) {
+func (m *Metrics) inbox(d store.Depth, now time.Time) {
 	m.InboxWaiting.Set(float64(d.Waiting))
 	m.InboxOldest.Set(age(d.Oldest, now))
 }

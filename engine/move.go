@@ -10,6 +10,7 @@ import (
 	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // This file moves runs to the present definition, when operators want it. A run
@@ -59,7 +60,7 @@ func FitsState(p *planner.Plan, state, eventType string) error {
 
 // fits tells why a run cannot go on by d; nil when it can. Another error is of
 // the store.
-func (e *Engine) fits(ctx context.Context, d *definition, r RunRecord) (pinned, err error) {
+func (e *Engine) fits(ctx context.Context, d *definition, r store.RunRecord) (pinned, err error) {
 	after := d.byID[r.Pipeline]
 	if after == nil {
 		return ErrPipelineGone, nil
@@ -79,7 +80,7 @@ func (e *Engine) fits(ctx context.Context, d *definition, r RunRecord) (pinned, 
 		return FitsState(after, "", r.Event.Type), nil
 	}
 	entity, err := e.o.Store.Entity(ctx, r.Flow, r.Key)
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
 	return FitsState(after, entity.State, r.Event.Type), nil
@@ -91,8 +92,8 @@ func (e *Engine) Fit(ctx context.Context, id string) (RunFit, error) {
 	if err != nil {
 		return RunFit{}, fmt.Errorf("run %s: %w", id, err)
 	}
-	if !r.isMovable() {
-		return RunFit{}, fmt.Errorf("run %s: %w", id, ErrConflict)
+	if !r.IsMovable() {
+		return RunFit{}, fmt.Errorf("run %s: %w", id, store.ErrConflict)
 	}
 	pinned, err := e.fits(ctx, e.library.current.Load(), r)
 	if err != nil {
@@ -101,33 +102,28 @@ func (e *Engine) Fit(ctx context.Context, id string) (RunFit, error) {
 	return NewRunFit(View(r), pinned), nil
 }
 
-// isMovable tells whether the run has begun, and may still go on.
-func (r *RunRecord) isMovable() bool {
-	return r.Bundle != "" && (!r.Status.Ended() || r.Status == model.Failed)
-}
-
 // moveTries is how often a run that goes on meanwhile is looked at anew.
 const moveTries = 5
 
 // Move lets a run go on by the present definition. When a node works on it, that
-// is asked to, as [checkpoint.RunView].Move tells. The error is [ErrConflict] for a run that
+// is asked to, as [checkpoint.RunView].Move tells. The error is [store.ErrConflict] for a run that
 // has not begun or has ended, a [*PinnedError] when it does not fit.
-func (e *Engine) Move(ctx context.Context, id string, by Actor) (checkpoint.RunView, error) {
+func (e *Engine) Move(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
 	if err := e.move(ctx, id, by); err != nil {
 		return checkpoint.RunView{}, fmt.Errorf("move run %s: %w", id, err)
 	}
 	return e.RunByID(ctx, id)
 }
 
-func (e *Engine) move(ctx context.Context, id string, by Actor) error {
+func (e *Engine) move(ctx context.Context, id string, by store.Actor) error {
 	d := e.library.current.Load()
 	for try := 1; ; try++ {
 		r, err := e.o.Store.Run(ctx, id)
 		if err != nil {
 			return err
 		}
-		if !r.isMovable() {
-			return ErrConflict
+		if !r.IsMovable() {
+			return store.ErrConflict
 		}
 		if r.Bundle == d.bundle.Hash && r.Move == "" {
 			return nil
@@ -139,8 +135,8 @@ func (e *Engine) move(ctx context.Context, id string, by Actor) error {
 		if pinned != nil {
 			return &PinnedError{pinned}
 		}
-		asked, err := e.o.Store.Move(ctx, Move{Run: id, Bundle: d.bundle.Hash}, r.Version, by)
-		if errors.Is(err, ErrStale) && try < moveTries {
+		asked, err := e.o.Store.Move(ctx, store.Move{Run: id, Bundle: d.bundle.Hash}, r.Version, by)
+		if errors.Is(err, store.ErrStale) && try < moveTries {
 			continue
 		}
 		if n := e.node.Load(); err == nil && asked && n != nil {
@@ -164,7 +160,7 @@ type RunsMoved struct {
 
 // MoveAll moves the runs of a page, those that go on by another definition than
 // the present one, the first accepted first. With preview, it only looks.
-func (e *Engine) MoveAll(ctx context.Context, f RunFilter, preview bool, by Actor) (RunsMoved, error) {
+func (e *Engine) MoveAll(ctx context.Context, f store.RunFilter, preview bool, by store.Actor) (RunsMoved, error) {
 	d := e.library.current.Load()
 	f.Live, f.Other, f.Oldest = true, d.bundle.Hash, true
 	out := RunsMoved{Preview: preview, Bundle: d.bundle.Hash, Pinned: []RunFit{}}
@@ -190,7 +186,7 @@ func (e *Engine) MoveAll(ctx context.Context, f RunFilter, preview bool, by Acto
 			out.Done++
 		case errors.As(err, &pinned):
 			out.Pinned = append(out.Pinned, NewRunFit(View(r), pinned.Err))
-		case errors.Is(err, ErrConflict), errors.Is(err, ErrNotFound), errors.Is(err, ErrStale):
+		case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrStale):
 			out.MovedOn++
 		default:
 			return out, fmt.Errorf("run %s: %w", r.ID, err)
@@ -240,7 +236,7 @@ func (j *job) putBack() bool {
 		j.at("").Info("run is moved", "from", change.Bundle, "bundle", to)
 		change.Bundle = to
 	}
-	if err := j.commit(change); errors.Is(err, ErrCancelled) {
+	if err := j.commit(change); errors.Is(err, store.ErrCancelled) {
 		j.stop()
 	}
 	return true
@@ -258,7 +254,7 @@ func (j *job) fits(bundle string, checkpoint []byte) (pinned, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return j.n.e.fits(ctx, d, RunRecord{
+	return j.n.e.fits(ctx, d, store.RunRecord{
 		ID: c.ID, Event: c.Event, Flow: c.Flow, Key: c.Key, Ordered: c.Ordered, Status: model.Running, Pipeline: j.run.Plan().Pipeline.ID,
 		Bundle: j.def.bundle.Hash, Checkpoint: checkpoint, Generation: c.Generation,
 	})

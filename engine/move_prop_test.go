@@ -17,6 +17,7 @@ import (
 	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // A sketch is a handler of a random definition.
@@ -194,7 +195,7 @@ func (m *mover) drive() checkpoint.RunView {
 }
 
 func (m *mover) view() checkpoint.RunView {
-	return engine.View(engine.RunRecord{
+	return engine.View(store.RunRecord{
 		ID: "r1", Flow: "p", Pipeline: "p", Status: m.saved.Status, Checkpoint: m.saved.Checkpoint,
 		Generation: m.start.Generation, FailedPath: m.saved.FailedPath, Error: m.saved.Error,
 	})

@@ -14,6 +14,7 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // longer is three with a stage more at its end.
@@ -63,12 +64,12 @@ func TestFailedRunGoesOnByTheDefinitionItWasMovedTo(t *testing.T) {
 			t.Errorf("have %v", v.SharedState)
 		}
 		r.want("work/a/one", "work/b/two", "work/b/two", "work/c/three", "work/d/four")
-		list, err := e.Audit(context.Background(), engine.AuditFilter{Name: id, Limit: 10})
+		list, err := e.Audit(context.Background(), store.AuditFilter{Name: id, Limit: 10})
 		if err != nil || len(list) != 2 {
 			t.Fatalf("want the move and the retry audited, have %+v, %v", list, err)
 		}
 		was, is := list[1].Before.(map[string]any), list[1].After.(map[string]any)
-		if list[1].Kind != engine.AuditRun || list[1].By != "ann" || was["bundle"] != before.Bundle || is["bundle"] != v.Bundle {
+		if list[1].Kind != store.AuditRun || list[1].By != "ann" || was["bundle"] != before.Bundle || is["bundle"] != v.Bundle {
 			t.Errorf("have audit %+v", list[1])
 		}
 	})
@@ -124,7 +125,7 @@ func TestRunningRunThatDoesNotFitAnyMoreKeepsItsDefinition(t *testing.T) {
 		}
 		close(first)
 		synctest.Wait() // it has begun the second handler
-		move := engine.Move{Run: id, Bundle: e.Bundle().Hash}
+		move := store.Move{Run: id, Bundle: e.Bundle().Hash}
 		if asked, err := r.store.Move(context.Background(), move, 0, ann); err != nil || !asked {
 			t.Fatal(asked, err)
 		}
@@ -182,7 +183,7 @@ func TestParkedRunsAreMovedByFilter(t *testing.T) {
 		r.activate(e, strings.Replace(three, "id: three", "id: last", 1))
 		newer := r.submit(e, event("work", "k9"))
 		r.settle(e, newer, model.Parked)
-		filter := engine.RunFilter{Pipeline: "work", Limit: 2}
+		filter := store.RunFilter{Pipeline: "work", Limit: 2}
 		moved := 0
 		for {
 			p, err := e.MoveAll(context.Background(), filter, true, ann)
@@ -236,13 +237,13 @@ func TestRunsThatCannotBeMovedAreRefused(t *testing.T) {
 		if _, err := e.Move(context.Background(), done, ann); !errors.Is(err, engine.ErrPipelineGone) {
 			t.Errorf("want it pinned by its pipeline, have %v", err)
 		}
-		if _, err := e.Move(context.Background(), waiting, ann); !errors.Is(err, engine.ErrConflict) {
+		if _, err := e.Move(context.Background(), waiting, ann); !errors.Is(err, store.ErrConflict) {
 			t.Errorf("want a run refused that has not begun, have %v", err)
 		}
-		if _, err := e.Move(context.Background(), "none", ann); !errors.Is(err, engine.ErrNotFound) {
+		if _, err := e.Move(context.Background(), "none", ann); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("want none, have %v", err)
 		}
-		out, err := e.MoveAll(context.Background(), engine.RunFilter{Pipeline: "work", Limit: 10}, false, ann)
+		out, err := e.MoveAll(context.Background(), store.RunFilter{Pipeline: "work", Limit: 10}, false, ann)
 		if err != nil || len(out.Pinned) != 1 || out.Pinned[0].ID != done || out.Done+out.MovedOn != 0 {
 			t.Errorf("want one pinned run, have %+v, %v", out, err)
 		}
@@ -250,7 +251,7 @@ func TestRunsThatCannotBeMovedAreRefused(t *testing.T) {
 		close(open)
 		r.settle(e, done, model.Succeeded)
 		r.activate(e, longer)
-		if _, err := e.Move(context.Background(), done, ann); !errors.Is(err, engine.ErrConflict) {
+		if _, err := e.Move(context.Background(), done, ann); !errors.Is(err, store.ErrConflict) {
 			t.Errorf("want a run refused that has ended, have %v", err)
 		}
 	})

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"procaas/engine/store"
 )
 
 // A node is this process as a member of those that share a store, from one Join
@@ -71,7 +73,7 @@ func (n *node) ask(runs int) int {
 }
 
 // take starts the runs that the store gave for the room that ask kept.
-func (n *node) take(asked int, runs []*Claimed) {
+func (n *node) take(asked int, runs []*store.Claimed) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range runs {
@@ -191,7 +193,7 @@ func (n *node) giveBackUnknown() {
 }
 
 // fence drops everything: another node has taken over, or may do so.
-func (n *node) fence() { n.end(ErrFenced) }
+func (n *node) fence() { n.end(store.ErrFenced) }
 
 // isDraining tells whether the node starts nothing more.
 func (n *node) isDraining() bool {
@@ -217,7 +219,7 @@ type lease struct {
 // renew prolongs the lease of a node from a beat that began then.
 func (n *node) renew(began time.Time, watched <-chan struct{}) {
 	lease := n.e.o.Lease
-	n.lease.renew(began.Add(min(lease, provenFor)), began.Add(Silence(lease)), watched)
+	n.lease.renew(began.Add(min(lease, provenFor)), began.Add(store.Silence(lease)), watched)
 }
 
 // renew prolongs the lease.

@@ -13,6 +13,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A noticeBoard keeps notices.
@@ -92,7 +93,7 @@ func TestNoticesTellWhatOwnersMustKnow(t *testing.T) {
 			t.Errorf("a condition fails before a pipeline begins: want a notice of the pipeline, have %q", have)
 		}
 		r.on("charge", nil)
-		if _, err := e.Retry(t.Context(), failed, engine.Actor{Name: "ann"}); err != nil {
+		if _, err := e.Retry(t.Context(), failed, store.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		r.settle(e, failed, model.Succeeded)

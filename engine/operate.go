@@ -13,6 +13,7 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // This file is what operators see of all nodes, and what they do to many runs at
@@ -56,7 +57,7 @@ type AuditView struct {
 }
 
 // Audit reads who changed what, the last change first.
-func (e *Engine) Audit(ctx context.Context, f AuditFilter) ([]AuditView, error) {
+func (e *Engine) Audit(ctx context.Context, f store.AuditFilter) ([]AuditView, error) {
 	list, err := e.o.Store.Audit(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("read the audit: %w", err)
@@ -82,9 +83,9 @@ func (e *Engine) Audit(ctx context.Context, f AuditFilter) ([]AuditView, error) 
 
 // An AuditReport tells whether the audit is as it was written.
 type AuditReport struct {
-	Whole   bool         `json:"whole"`
-	Chains  []AuditChain `json:"chains"`
-	Missing []string     `json:"missing"`
+	Whole   bool               `json:"whole"`
+	Chains  []store.AuditChain `json:"chains"`
+	Missing []string           `json:"missing"`
 }
 
 // VerifyAudit looks whether the audit is as it was written, and holds hashes that were
@@ -108,7 +109,7 @@ func (e *Engine) VerifyAudit(ctx context.Context, kept []string) (AuditReport, e
 type RunsPreview struct {
 	Preview bool                 `json:"preview"` // true
 	Total   int                  `json:"total"`
-	Groups  []RunCount           `json:"groups"` // of all of them
+	Groups  []store.RunCount     `json:"groups"` // of all of them
 	Runs    []checkpoint.RunView `json:"runs"`   // the first ten accepted
 }
 
@@ -116,8 +117,8 @@ type RunsPreview struct {
 const previewed = 10
 
 // Preview tells which runs a filter chooses.
-func (e *Engine) Preview(ctx context.Context, f RunFilter) (RunsPreview, error) {
-	p := RunsPreview{Preview: true, Groups: []RunCount{}}
+func (e *Engine) Preview(ctx context.Context, f store.RunFilter) (RunsPreview, error) {
+	p := RunsPreview{Preview: true, Groups: []store.RunCount{}}
 	groups, err := e.o.Store.Count(ctx, f)
 	if err != nil {
 		return p, fmt.Errorf("count runs: %w", err)
@@ -143,42 +144,42 @@ type RunsDone struct {
 // it says otherwise, the first accepted first. A walk by cursor meets each run once, even one that fails
 // again, and may be repeated from the beginning: a run that goes on already is
 // left alone.
-func (e *Engine) RetryAll(ctx context.Context, f RunFilter, by Actor) (RunsDone, error) {
+func (e *Engine) RetryAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
 	f.Status = cmp.Or(f.Status, model.Failed)
 	return e.each(ctx, f, func(ctx context.Context, id string) error { return e.o.Store.Retry(ctx, id, by) })
 }
 
 // CancelAll cancels the runs of a page, as RetryAll retries them.
-func (e *Engine) CancelAll(ctx context.Context, f RunFilter, by Actor) (RunsDone, error) {
+func (e *Engine) CancelAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
 	f.Live = true
 	return e.each(ctx, f, func(ctx context.Context, id string) error { return e.cancel(ctx, id, by) })
 }
 
 // AbandonAll ends the runs of a page as they are; see [Engine.Abandon].
-func (e *Engine) AbandonAll(ctx context.Context, f RunFilter, by Actor) (RunsDone, error) {
+func (e *Engine) AbandonAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
 	f.Live = true
 	return e.each(ctx, f, func(ctx context.Context, id string) error { return e.abandon(ctx, id, by) })
 }
 
 // MakeUpAll lets the runs of a page that left a handler out do it after all, the first accepted
 // first: with the key of the call that was not made. The filter names the handler.
-func (e *Engine) MakeUpAll(ctx context.Context, f RunFilter, by Actor) (RunsDone, error) {
+func (e *Engine) MakeUpAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
 	path := f.LeftOut
 	return e.each(ctx, f, func(ctx context.Context, id string) error { return e.makeUp(ctx, id, path, by) })
 }
 
 // makeUp lets a run do a handler that it had left out.
-func (e *Engine) makeUp(ctx context.Context, id, path string, by Actor) error {
+func (e *Engine) makeUp(ctx context.Context, id, path string, by store.Actor) error {
 	r, err := e.o.Store.Run(ctx, id)
 	if err != nil {
 		return err
 	}
 	if r.Status != model.Succeeded {
-		return ErrConflict
+		return store.ErrConflict
 	}
 	def, err := e.library.get(ctx, r.Bundle)
 	if errors.Is(err, errDefinition) || err == nil && def.byID[r.Pipeline] == nil {
-		return ErrConflict
+		return store.ErrConflict
 	}
 	if err != nil {
 		return err
@@ -186,15 +187,16 @@ func (e *Engine) makeUp(ctx context.Context, id, path string, by Actor) error {
 	checkpoint, err := core.MakeUp(def.byID[r.Pipeline], r.Checkpoint, r.Generation, path)
 	switch {
 	case errors.Is(err, core.ErrNotLeftOut):
-		return fmt.Errorf("%w: %w", err, ErrConflict)
+		return fmt.Errorf("%w: %w", err, store.ErrConflict)
 	case err != nil:
 		return err
 	}
-	return e.o.Store.MakeUp(ctx, MakeUp{Run: id, Path: path, Version: r.Version, Checkpoint: checkpoint, Priority: r.Event.Priority}, by)
+	return e.o.Store.MakeUp(ctx, store.MakeUp{Run: id, Path: path, Version: r.Version, Checkpoint: checkpoint, Priority: r.Event.Priority},
+		by)
 }
 
 // each does something to the runs of a page.
-func (e *Engine) each(ctx context.Context, f RunFilter, do func(context.Context, string) error) (RunsDone, error) {
+func (e *Engine) each(ctx context.Context, f store.RunFilter, do func(context.Context, string) error) (RunsDone, error) {
 	f.Oldest = true
 	records, next, err := e.list(ctx, f)
 	if err != nil {
@@ -208,7 +210,8 @@ func (e *Engine) each(ctx context.Context, f RunFilter, do func(context.Context,
 		switch err := do(ctx, r.ID); {
 		case err == nil:
 			out.Done++
-		case errors.Is(err, ErrConflict), errors.Is(err, ErrNotFound), errors.Is(err, ErrUndoing), errors.Is(err, core.ErrNoMakeUp):
+		case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrUndoing),
+			errors.Is(err, core.ErrNoMakeUp):
 			out.MovedOn++
 		default:
 			return RunsDone{}, fmt.Errorf("run %s: %w", r.ID, err)

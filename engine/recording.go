@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"procaas/dsl"
+	"procaas/engine/store"
 )
 
 // A Recording is what the balancer of a cluster has seen of it lately, with all that
@@ -56,7 +57,7 @@ func (e *Engine) ClusterRecording(ctx context.Context, cluster string) (Recordin
 }
 
 // record makes a recording of what is kept.
-func (s *ClusterStatus) record(ring []Document) (Recording, error) {
+func (s *ClusterStatus) record(ring []store.Document) (Recording, error) {
 	c, members := s.Cluster, s.Members()
 	r := Recording{
 		Cluster: c.ID, Policy: c.Policy, Partitions: c.Partitions, Step: c.Step.Seconds(), Parameters: parametersOf(c),

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A Trimmer is a store that can forget what is old.
@@ -105,8 +106,8 @@ func (e *Engine) giveUpFailed(ctx context.Context, _ time.Duration) (more bool, 
 // giveUp cancels a page of the failed runs of a pipeline before the last keep ones.
 func (e *Engine) giveUp(ctx context.Context, pipeline string, keep int) (more bool, err error) {
 	const page = 1000
-	by := Actor{Name: "procaas", Reason: fmt.Sprintf("keep-failed: %d of pipeline %s wait already", keep, pipeline)}
-	f := RunFilter{Pipeline: pipeline, Status: model.Failed, Limit: page}
+	by := store.Actor{Name: "procaas", Reason: fmt.Sprintf("keep-failed: %d of pipeline %s wait already", keep, pipeline)}
+	f := store.RunFilter{Pipeline: pipeline, Status: model.Failed, Limit: page}
 	for kept := 0; ; {
 		records, next, err := e.list(ctx, f)
 		if err != nil {
@@ -115,7 +116,7 @@ func (e *Engine) giveUp(ctx context.Context, pipeline string, keep int) (more bo
 		last := min(keep-kept, len(records))
 		kept += last
 		for _, r := range records[last:] {
-			if _, err := e.Cancel(ctx, r.ID, by); err != nil && !errors.Is(err, ErrConflict) && !errors.Is(err, ErrNotFound) {
+			if _, err := e.Cancel(ctx, r.ID, by); err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
 				return false, err
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // Audit records go when they are old, one by one with the time that passes; the
@@ -24,13 +25,13 @@ func TestAuditIsKeptAsLongAsOneIsTold(t *testing.T) {
 		synctest.Wait()
 		change := engine.ControlChange{Mode: engine.ModeHold, Forever: true}
 		for range 3 {
-			if _, err := e.SetControl(context.Background(), "work", change, -1, engine.Actor{Name: "ann"}); err != nil {
+			if _, err := e.SetControl(context.Background(), "work", change, -1, store.Actor{Name: "ann"}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(4 * time.Minute)
 		}
 		kept := func() (n int) {
-			list, err := e.Audit(context.Background(), engine.AuditFilter{Kind: engine.AuditControl, Limit: 10})
+			list, err := e.Audit(context.Background(), store.AuditFilter{Kind: store.AuditControl, Limit: 10})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +75,7 @@ pipelines:
 			synctest.Wait()
 		}
 		status := func(s model.Status, pipeline string) (ids []string) {
-			records, _, err := r.store.List(context.Background(), engine.RunFilter{Pipeline: pipeline, Status: s, Limit: 10, Oldest: true})
+			records, _, err := r.store.List(context.Background(), store.RunFilter{Pipeline: pipeline, Status: s, Limit: 10, Oldest: true})
 			if err != nil {
 				t.Fatal(err)
 			}

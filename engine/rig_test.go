@@ -17,12 +17,13 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A rig is a store with engines on it, for tests in a synctest bubble.
 type rig struct {
 	t     *testing.T
-	store engine.Store
+	store store.Store
 	types []engine.HandlerType
 	calls enginetest.Recorder
 	log   logBuffer
@@ -72,7 +73,7 @@ func (r *rig) bundle(yaml string) *dsl.Bundle {
 }
 
 // engine makes an engine that does not run yet.
-func (r *rig) engine(store engine.Store, yaml string, change ...func(*engine.Options)) *engine.Engine {
+func (r *rig) engine(store store.Store, yaml string, change ...func(*engine.Options)) *engine.Engine {
 	r.t.Helper()
 	o := engine.Options{
 		Store: store, Types: r.types, Bundle: r.bundle(yaml), Name: "test", Notify: r.notices.add,

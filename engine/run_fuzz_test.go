@@ -8,6 +8,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/core"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // fuzzPipeline has something of everything that a checkpoint keeps.
@@ -52,7 +53,7 @@ func FuzzResume(f *testing.F) {
 	f.Fuzz(func(t *testing.T, checkpoint []byte, generation int) {
 		start := start
 		start.Generation = generation
-		engine.View(engine.RunRecord{Status: model.Running, Checkpoint: checkpoint})
+		engine.View(store.RunRecord{Status: model.Running, Checkpoint: checkpoint})
 		run, err := core.Resume(plan, start, checkpoint)
 		if err != nil {
 			return

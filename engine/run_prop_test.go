@@ -19,6 +19,7 @@ import (
 	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // A world is a random pipeline and how the services that it calls behave.
@@ -193,8 +194,10 @@ func drawHandlers(t *rapid.T, b *strings.Builder, handlers []string, name *rapid
 // leaves, and in which order, decides what the run gets.
 func (w world) drawLoop(t *rapid.T, b *strings.Builder, i int, name *rapid.Generator[string]) {
 	own := rapid.SampledFrom([]string{"x", "y", "z"})
-	any := rapid.SampledFrom([]string{"shared-state.a", "shared-state.b", "shared-state.x", "shared-state.y", "shared-state.z", "item",
-		"index"})
+	any := rapid.SampledFrom([]string{
+		"shared-state.a", "shared-state.b", "shared-state.x", "shared-state.y", "shared-state.z", "item",
+		"index",
+	})
 	fmt.Fprintf(b, "  - id: s%d\n", i)
 	if rapid.IntRange(0, 5).Draw(t, "stage enabled") == 0 {
 		fmt.Fprintf(b, "    enabled: !$ shared-state.%s %% 2 != 0\n", name.Draw(t, "if"))
@@ -334,7 +337,7 @@ func (d *driver) drive() checkpoint.RunView {
 		}
 		switch {
 		case d.saved.Status.Ended():
-			return engine.View(engine.RunRecord{Status: d.saved.Status, Checkpoint: d.saved.Checkpoint})
+			return engine.View(store.RunRecord{Status: d.saved.Status, Checkpoint: d.saved.Checkpoint})
 		case len(d.calls) > 0:
 			d.end(d.pick(len(d.calls)))
 		case d.saved.Status != model.Parked || !d.saved.Due.After(d.now):
@@ -350,7 +353,7 @@ func (d *driver) drive() checkpoint.RunView {
 func (d *driver) save() {
 	d.saved = d.run.Change()
 	d.savedFailed, d.savedEnded = maps.Clone(d.failed), maps.Clone(d.ended)
-	for _, h := range engine.View(engine.RunRecord{Status: d.saved.Status, Checkpoint: d.saved.Checkpoint}).Handlers {
+	for _, h := range engine.View(store.RunRecord{Status: d.saved.Status, Checkpoint: d.saved.Checkpoint}).Handlers {
 		if h.Finished != nil {
 			d.decided[strings.TrimPrefix(h.Within+">"+h.Path, ">")] = true
 		}

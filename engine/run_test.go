@@ -13,6 +13,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/core"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // callPipeline makes one call and keeps its response.
@@ -48,8 +49,10 @@ func TestResponseMustBeData(t *testing.T) {
 	}
 	for want, response := range map[string]any{
 		`want null, a boolean, a number, a string, a list or a mapping, have a value of the Go type int64`: int64(1),
-		`["x"]: [1]: want a finite number, have NaN`: map[string]any{"x": []any{1,
-			math.NaN()}},
+		`["x"]: [1]: want a finite number, have NaN`: map[string]any{"x": []any{
+			1,
+			math.NaN(),
+		}},
 		`want a text without U+0000, have one with it`:            "a\x00b",
 		`want a text in UTF-8, have other bytes`:                  "\xff",
 		`["\xff"]: want a text in UTF-8, have other bytes`:        map[string]any{"\xff": 1},
@@ -104,7 +107,7 @@ func TestBodyBelongsToTheHandler(t *testing.T) {
 		t.Errorf("have the body %s at the second attempt", text)
 	}
 	run.Finish(task.Ref(), core.Outcome{}, live)
-	v := engine.View(engine.RunRecord{Checkpoint: run.Change().Checkpoint})
+	v := engine.View(store.RunRecord{Checkpoint: run.Change().Checkpoint})
 	if text, _ := datum.FormatJSON(v.SharedState); string(text) != `{"a":{"list":[1]},"got":null}` {
 		t.Errorf("have the state %s", text)
 	}

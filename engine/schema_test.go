@@ -9,6 +9,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const promised = `
@@ -140,11 +141,11 @@ func TestConfigThatDoesNotFitItsSchemaIsRefused(t *testing.T) {
 	r := newRig(t)
 	e := r.engine(r.store, promised)
 	var wrong *engine.ConfigError
-	_, err := e.SetConfig(context.Background(), "LIMIT", map[string]any{"most": 11}, 0, engine.Actor{})
+	_, err := e.SetConfig(context.Background(), "LIMIT", map[string]any{"most": 11}, 0, store.Actor{})
 	if !errors.As(err, &wrong) || wrong.Code != "invalid_config" || wrong.Message != "config LIMIT: most: want 10 or less, have 11" {
 		t.Errorf("want the place and the bound, have %v", err)
 	}
-	if _, err := e.SetConfig(context.Background(), "LIMIT", map[string]any{"most": 10}, 0, engine.Actor{}); err != nil {
+	if _, err := e.SetConfig(context.Background(), "LIMIT", map[string]any{"most": 10}, 0, store.Actor{}); err != nil {
 		t.Errorf("want a value that fits taken, have %v", err)
 	}
 }

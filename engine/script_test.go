@@ -22,6 +22,7 @@ import (
 	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // The stories of testdata/engine are told with these commands. Each that moves
@@ -66,7 +67,7 @@ type script struct {
 	plan    *planner.Plan // of the run
 	run     *core.Run
 	start   core.Start
-	saved   engine.RunRecord
+	saved   store.RunRecord
 	now     time.Time
 	configs map[string]any
 	off     map[string]bool
@@ -260,7 +261,7 @@ func (s *script) save() {
 	for _, e := range s.run.TakeEmits() {
 		s.printf("emit %s id=%.6s source=%s", e.Type, e.ID, e.Source)
 	}
-	s.saved = engine.RunRecord{
+	s.saved = store.RunRecord{
 		ID: c.Run, Status: c.Status, Checkpoint: c.Checkpoint, Generation: s.start.Generation,
 		FailedPath: c.FailedPath, Error: c.Error, Reason: c.Reason,
 	}

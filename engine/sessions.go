@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // This file keeps who has signed in to the console. A browser gets a name for its session
@@ -49,12 +50,13 @@ func (e *Engine) OpenSession(ctx context.Context, name string, token [sha256.Siz
 	for try := 1; ; try++ {
 		place, version, err := e.sessionPlace(ctx, name)
 		if err == nil {
-			_, err = e.o.Store.WriteDocuments(ctx, 0, []DocumentWrite{{Kind: documentSession, Name: place, Version: version, Value: value}}, nil)
+			_, err = e.o.Store.WriteDocuments(ctx, 0, []store.DocumentWrite{{Kind: documentSession, Name: place, Version: version, Value: value}},
+				nil)
 		}
 		if err == nil {
 			return place + "/" + secret, nil
 		}
-		if try == sessionTries || !errors.Is(err, ErrConflict) {
+		if try == sessionTries || !errors.Is(err, store.ErrConflict) {
 			return "", fmt.Errorf("open session of %s: %w", name, err)
 		}
 	}
@@ -68,7 +70,7 @@ func (e *Engine) sessionPlace(ctx context.Context, name string) (place string, v
 		return "", 0, err
 	}
 	taken := map[string]bool{}
-	var oldest *Document
+	var oldest *store.Document
 	for i, d := range all {
 		if e.sessionIn(d.Value) == nil {
 			return d.Name, d.Version, nil
@@ -113,9 +115,9 @@ func (e *Engine) CloseSession(ctx context.Context, text string) error {
 	}
 	if err == nil {
 		_, err = e.o.Store.WriteDocuments(ctx, 0,
-			[]DocumentWrite{{Kind: documentSession, Name: d.Name, Version: d.Version, Value: []byte("{}")}}, nil)
+			[]store.DocumentWrite{{Kind: documentSession, Name: d.Name, Version: d.Version, Value: []byte("{}")}}, nil)
 	}
-	if errors.Is(err, ErrConflict) {
+	if errors.Is(err, store.ErrConflict) {
 		return nil // it has ended, or another one is in its place
 	}
 	if err != nil {
@@ -125,13 +127,13 @@ func (e *Engine) CloseSession(ctx context.Context, text string) error {
 }
 
 // findSession reads a session that has not ended.
-func (e *Engine) findSession(ctx context.Context, text string) (*session, Document, error) {
+func (e *Engine) findSession(ctx context.Context, text string) (*session, store.Document, error) {
 	cut := strings.LastIndexByte(text, '/')
-	if cut < 0 || len(text) > 2*MaxTaskName || !tokenName.MatchString(text[:max(0, strings.IndexByte(text, '/'))]) {
-		return nil, Document{}, ErrUnknownToken
+	if cut < 0 || len(text) > 2*store.MaxTaskName || !tokenName.MatchString(text[:max(0, strings.IndexByte(text, '/'))]) {
+		return nil, store.Document{}, ErrUnknownToken
 	}
 	d, err := e.o.Store.Document(ctx, documentSession, text[:cut])
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return nil, d, ErrUnknownToken
 	}
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/store"
 )
 
 func TestSessionsEndOnAllNodes(t *testing.T) {
@@ -18,7 +19,7 @@ func TestSessionsEndOnAllNodes(t *testing.T) {
 		r, ctx := newRig(t), context.Background()
 		one, _ := r.start(three)
 		other, _ := r.start(three)
-		_, secret, err := one.NewToken(ctx, engine.TokenSpec{Name: "ann", Role: engine.RoleAdmin, Forever: true}, engine.Actor{Name: "test"})
+		_, secret, err := one.NewToken(ctx, engine.TokenSpec{Name: "ann", Role: engine.RoleAdmin, Forever: true}, store.Actor{Name: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,8 +44,10 @@ func TestSessionsEndOnAllNodes(t *testing.T) {
 		first, second := begin(), begin()
 		want("a new one", first, true)
 		want("another one", second, true)
-		for _, guess := range []string{"", "/", "ann", "ann/0", "ann/0/", first + "x", first[:len(first)-1], "ann/9/" + strings.Repeat("x", 50),
-			"../0/x", strings.Repeat("ann/", 1000), secret} {
+		for _, guess := range []string{
+			"", "/", "ann", "ann/0", "ann/0/", first + "x", first[:len(first)-1], "ann/9/" + strings.Repeat("x", 50),
+			"../0/x", strings.Repeat("ann/", 1000), secret,
+		} {
 			want("a guess: "+guess, guess, false)
 		}
 		if err := other.CloseSession(ctx, first); err != nil {

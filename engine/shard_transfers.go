@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"procaas/engine/store"
 )
 
 // This file says what there is to see of transfers between shards, and how operators
@@ -93,7 +95,7 @@ var ErrShardOrder = errors.New("the transfer cannot do that")
 
 // ReadShardTransfers lists the transfers that the lanes of a map hold, those that last
 // began first; of all maps when it is empty.
-func ReadShardTransfers(ctx context.Context, store Documents, shardMap string) ([]ShardTransfer, error) {
+func ReadShardTransfers(ctx context.Context, store store.Documents, shardMap string) ([]ShardTransfer, error) {
 	prefix := ""
 	if shardMap != "" {
 		prefix = shardMap + "/"
@@ -117,16 +119,16 @@ func ReadShardTransfers(ctx context.Context, store Documents, shardMap string) (
 	return out, nil
 }
 
-// ReadShardTransfer finds a transfer by its id; [ErrNotFound] when no lane holds it.
-func ReadShardTransfer(ctx context.Context, store Documents, id string) (ShardTransfer, error) {
-	all, err := ReadShardTransfers(ctx, store, "")
+// ReadShardTransfer finds a transfer by its id; [store.ErrNotFound] when no lane holds it.
+func ReadShardTransfer(ctx context.Context, db store.Documents, id string) (ShardTransfer, error) {
+	all, err := ReadShardTransfers(ctx, db, "")
 	if err != nil {
 		return ShardTransfer{}, err
 	}
 	if i := slices.IndexFunc(all, func(t ShardTransfer) bool { return t.ID == id }); i >= 0 {
 		return all[i], nil
 	}
-	return ShardTransfer{}, fmt.Errorf("transfer %q: %w", id, ErrNotFound)
+	return ShardTransfer{}, fmt.Errorf("transfer %q: %w", id, store.ErrNotFound)
 }
 
 // ShardTransfers lists the transfers of a map that are under way, and the latest that
@@ -142,7 +144,7 @@ func ShardLock(shardMap string) string { return shardMap + "/lock" }
 // OrderShardTransfer tells a transfer what an operator wants. Its step ends where it
 // is, which undoes a cutover that has not switched yet, and does as it is told. One
 // that waits has no step: it is cancelled at once.
-func (e *Engine) OrderShardTransfer(ctx context.Context, id, want string, by Actor) (ShardTransfer, error) {
+func (e *Engine) OrderShardTransfer(ctx context.Context, id, want string, by store.Actor) (ShardTransfer, error) {
 	for {
 		t, err := ReadShardTransfer(ctx, e.o.Store, id)
 		if err != nil {
@@ -155,21 +157,21 @@ func (e *Engine) OrderShardTransfer(ctx context.Context, id, want string, by Act
 		if err != nil {
 			return t, err
 		}
-		writes := []DocumentWrite{{Kind: DocShardOrder, Name: t.Lane, Version: AnyVersion, Value: order}}
+		writes := []store.DocumentWrite{{Kind: DocShardOrder, Name: t.Lane, Version: store.AnyVersion, Value: order}}
 		if t.Waits != "" {
 			if writes, err = e.endWaiting(ctx, t); err != nil {
 				return t, err
 			}
 		}
-		_, err = e.o.Store.WriteDocuments(ctx, 0, writes, []Audited{{Kind: AuditTransfer, Name: id, By: by, After: order}})
-		if !errors.Is(err, ErrConflict) {
+		_, err = e.o.Store.WriteDocuments(ctx, 0, writes, []store.Audited{{Kind: store.AuditTransfer, Name: id, By: by, After: order}})
+		if !errors.Is(err, store.ErrConflict) {
 			return t, err
 		}
 	}
 }
 
 // endWaiting says what to write to cancel a transfer that waits; a conflict when it begins meanwhile.
-func (e *Engine) endWaiting(ctx context.Context, t ShardTransfer) ([]DocumentWrite, error) {
+func (e *Engine) endWaiting(ctx context.Context, t ShardTransfer) ([]store.DocumentWrite, error) {
 	lock, err := e.o.Store.Document(ctx, DocShardTransfer, ShardLock(t.Map))
 	if err != nil {
 		return nil, err
@@ -183,20 +185,20 @@ func (e *Engine) endWaiting(ctx context.Context, t ShardTransfer) ([]DocumentWri
 		return nil, fmt.Errorf("transfer in lane %s: %w", t.Lane, err)
 	}
 	if now.ID != t.ID || now.Waits == "" {
-		return nil, ErrConflict // it has begun, and its place is another's
+		return nil, store.ErrConflict // it has begun, and its place is another's
 	}
 	now.State = TransferCancelled
 	value, err := json.Marshal(now)
-	return []DocumentWrite{
+	return []store.DocumentWrite{
 		{Kind: DocShardTransfer, Name: ShardLock(t.Map), Version: lock.Version, Value: []byte("{}")},
 		{Kind: DocShardTransfer, Name: t.Lane, Version: lane.Version, Value: value},
 	}, err
 }
 
 // ShardChanged makes the record of a change of a shard map: of a shard, or of a placement.
-func ShardChanged(shardMap, what string, after any, by Actor) (Audited, error) {
+func ShardChanged(shardMap, what string, after any, by store.Actor) (store.Audited, error) {
 	text, err := json.Marshal(after)
-	return Audited{Kind: AuditShard, Name: shardMap + "/" + what, By: by, After: text}, err
+	return store.Audited{Kind: store.AuditShard, Name: shardMap + "/" + what, By: by, After: text}, err
 }
 
 // may tells why a transfer cannot do what is wanted; nil when it can.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"procaas/engine/store"
 )
 
 // This file says what the API and the command line need of shard maps, which package
@@ -48,18 +50,18 @@ type ShardMaps interface {
 	Shards(ctx context.Context, shardMap string) ([]ShardView, error)
 
 	// SetShard changes what was decided of a shard at run time.
-	SetShard(ctx context.Context, shardMap, shard string, c ShardChange, by Actor) (ShardView, error)
+	SetShard(ctx context.Context, shardMap, shard string, c ShardChange, by store.Actor) (ShardView, error)
 
 	// SplitShard gives a part of a placement one of its own, on the same shard: in a map by
 	// range the keys from a bound on, in others one key. Nothing is changed when it is dry.
-	SplitShard(ctx context.Context, shardMap, at string, dry bool, by Actor) (ShardRegroup, error)
+	SplitShard(ctx context.Context, shardMap, at string, dry bool, by store.Actor) (ShardRegroup, error)
 
 	// MergeShard ends a placement: its rows belong to the one that it was split off. In a map by
 	// range it ends the stretch of keys that begins at a bound: they belong to the one before.
-	MergeShard(ctx context.Context, shardMap, at string, dry bool, by Actor) (ShardRegroup, error)
+	MergeShard(ctx context.Context, shardMap, at string, dry bool, by store.Actor) (ShardRegroup, error)
 
 	// EnrollShard prepares a shard.
-	EnrollShard(ctx context.Context, shardMap, shard string, by Actor) (ShardEnrollment, error)
+	EnrollShard(ctx context.Context, shardMap, shard string, by store.Actor) (ShardEnrollment, error)
 }
 
 // QuickShardMaps are [ShardMaps] that tell from memory where most keys live.

@@ -15,6 +15,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // This file lets operators set controls: it checks what they want, tells what
@@ -94,9 +95,11 @@ func (e *Engine) Controls(ctx context.Context) ([]ControlView, error) {
 }
 
 // SetControl sets the control of a path on all nodes. A change that switches on and
-// says nothing else removes it. ifRevision is as in [Settings].SetConfig. The error
+// says nothing else removes it. ifRevision is as in [store.Settings].SetConfig. The error
 // is a [*ControlError] when it is refused.
-func (e *Engine) SetControl(ctx context.Context, path string, change ControlChange, ifRevision int64, by Actor) (ControlView, error) {
+func (e *Engine) SetControl(ctx context.Context, path string, change ControlChange, ifRevision int64,
+	by store.Actor,
+) (ControlView, error) {
 	control, err := e.checkControl(path, change)
 	if err != nil {
 		return ControlView{}, err
@@ -107,7 +110,7 @@ func (e *Engine) SetControl(ctx context.Context, path string, change ControlChan
 	return e.storeControl(ctx, path, control, ifRevision, by)
 }
 
-func (e *Engine) storeControl(ctx context.Context, path string, c Control, ifRevision int64, by Actor) (ControlView, error) {
+func (e *Engine) storeControl(ctx context.Context, path string, c Control, ifRevision int64, by store.Actor) (ControlView, error) {
 	revision, err := e.o.Store.SetControl(ctx, path, model.EncodeJSON(c), ifRevision, by)
 	if err != nil {
 		return ControlView{}, fmt.Errorf("set control %s: %w", path, err)
@@ -129,9 +132,9 @@ func (e *Engine) learn(ctx context.Context) {
 
 // RemoveControl removes the control of a path. The error is a [*ControlError]
 // when there is none.
-func (e *Engine) RemoveControl(ctx context.Context, path string, ifRevision int64, by Actor) (revision int64, err error) {
+func (e *Engine) RemoveControl(ctx context.Context, path string, ifRevision int64, by store.Actor) (revision int64, err error) {
 	revision, err = e.o.Store.SetControl(ctx, path, nil, ifRevision, by)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return 0, &ControlError{codeControlNotFound, fmt.Sprintf("there is no control at %s", path)}
 	}
 	if err != nil {
@@ -143,7 +146,7 @@ func (e *Engine) RemoveControl(ctx context.Context, path string, ifRevision int6
 
 // liftControl removes the control of a path, if there is one: people who switch
 // on what they switched off mean that, and may do so twice.
-func (e *Engine) liftControl(ctx context.Context, path string, free Control, ifRevision int64, by Actor) (ControlView, error) {
+func (e *Engine) liftControl(ctx context.Context, path string, free Control, ifRevision int64, by store.Actor) (ControlView, error) {
 	revision, err := e.RemoveControl(ctx, path, ifRevision, by)
 	var refused *ControlError
 	if errors.As(err, &refused) && refused.Code == codeControlNotFound && ifRevision <= 0 {
@@ -156,20 +159,20 @@ func (e *Engine) liftControl(ctx context.Context, path string, free Control, ifR
 }
 
 // UndoControl puts back what was before the change of a control with a revision,
-// unless the control has changed since: that is [ErrConflict]. A nil view says
+// unless the control has changed since: that is [store.ErrConflict]. A nil view says
 // that there is none again.
-func (e *Engine) UndoControl(ctx context.Context, revision int64, by Actor) (path string, v *ControlView, err error) {
-	list, err := e.o.Store.Audit(ctx, AuditFilter{Before: revision + 1, Limit: 1})
+func (e *Engine) UndoControl(ctx context.Context, revision int64, by store.Actor) (path string, v *ControlView, err error) {
+	list, err := e.o.Store.Audit(ctx, store.AuditFilter{Before: revision + 1, Limit: 1})
 	if err != nil {
 		return "", nil, fmt.Errorf("read the audit: %w", err)
 	}
-	if len(list) == 0 || list[0].Revision != revision || list[0].Kind != AuditControl {
+	if len(list) == 0 || list[0].Revision != revision || list[0].Kind != store.AuditControl {
 		return "", nil, &ControlError{codeControlNotFound, fmt.Sprintf("revision %d is no change of a control", revision)}
 	}
 	done := list[0]
 	path = done.Name
 	present := revision
-	if slices.Equal(done.After, AuditRemoved()) {
+	if slices.Equal(done.After, store.AuditRemoved()) {
 		present = 0
 	}
 	by.Reason = cmp.Or(by.Reason, fmt.Sprintf("undo of revision %d", revision))
@@ -397,7 +400,7 @@ func (e *Engine) ControlEffect(ctx context.Context, path string, change ControlC
 	}
 	pipeline, _, _ := strings.Cut(path, "/")
 	for status, n := range map[model.Status]*int{model.Waiting: &out.Waiting, model.Running: &out.Running, model.Parked: &out.Parked} {
-		groups, err := e.o.Store.Count(ctx, RunFilter{Pipeline: pipeline, Status: status})
+		groups, err := e.o.Store.Count(ctx, store.RunFilter{Pipeline: pipeline, Status: status})
 		if err != nil {
 			return ControlEffect{}, fmt.Errorf("count runs: %w", err)
 		}

@@ -67,7 +67,7 @@ type StateValue struct {
 	Gone  string // why it is not known; empty when it is
 }
 
-// Story tells a run. The error is [ErrNotFound] for an unknown run, and [ErrNoHandler]
+// Story tells a run. The error is [store.ErrNotFound] for an unknown run, and [ErrNoHandler]
 // when its definition has lost its pipeline, [ErrTooLong] when ctx ends before there is an
 // answer.
 func (e *Engine) Story(ctx context.Context, run string) (out Story, err error) {

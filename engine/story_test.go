@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const told = `
@@ -92,7 +93,7 @@ func TestStoryTellsStateAndAttempts(t *testing.T) {
 			t.Errorf("want %s\nhave %s", want.text, want.have)
 		}
 	}
-	if _, err := e.Story(t.Context(), "nobody"); !errors.Is(err, engine.ErrNotFound) {
+	if _, err := e.Story(t.Context(), "nobody"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("have %v", err)
 	}
 }

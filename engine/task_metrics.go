@@ -6,17 +6,19 @@ import (
 	"sync"
 	"time"
 
+	"procaas/engine/store"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // measuredTasks counts what is taken of a store of tasks, and what waits in it.
 type measuredTasks struct {
-	TaskStore
+	store.TaskStore
 	started *prometheus.CounterVec
 
 	mu    sync.Mutex // guards the following
 	at    time.Time
-	stats []TaskTypeStats
+	stats []store.TaskTypeStats
 
 	naming sync.Mutex      // guards types
 	types  map[string]bool // that were told of; there may be any number in the store
@@ -42,10 +44,10 @@ var (
 		"before others, on all nodes.", []string{"type"}, nil)
 )
 
-// MeasureTasks makes a store of tasks tell metrics: what [TaskTypeStats] has of each
+// MeasureTasks makes a store of tasks tell metrics: what [store.TaskTypeStats] has of each
 // type, and procaas_queue_started_total, which tells the tasks that were taken within
 // what they tolerate from those that were not. A task that is taken again counts again.
-func MeasureTasks(store TaskStore, registry prometheus.Registerer) TaskStore {
+func MeasureTasks(store store.TaskStore, registry prometheus.Registerer) store.TaskStore {
 	m := &measuredTasks{TaskStore: store, types: map[string]bool{}, started: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_queue_started_total", Help: "Tasks that were taken on this node, by whether that was within what they tolerate.",
 	}, []string{"type", "within"})}
@@ -53,15 +55,17 @@ func MeasureTasks(store TaskStore, registry prometheus.Registerer) TaskStore {
 	return m
 }
 
-// ClaimTasks implements [TaskWork].
-func (m *measuredTasks) ClaimTasks(ctx context.Context, c TaskClaim) ([]QueuedTask, error) {
+// ClaimTasks implements [store.TaskWork].
+func (m *measuredTasks) ClaimTasks(ctx context.Context, c store.TaskClaim) ([]store.QueuedTask, error) {
 	tasks, err := m.TaskStore.ClaimTasks(ctx, c)
 	m.count(tasks)
 	return tasks, err
 }
 
-// ExchangeTasks implements [TaskWork].
-func (m *measuredTasks) ExchangeTasks(ctx context.Context, r TaskReport, c TaskClaim) ([]QueuedTask, []TaskRef, error) {
+// ExchangeTasks implements [store.TaskWork].
+func (m *measuredTasks) ExchangeTasks(ctx context.Context, r store.TaskReport,
+	c store.TaskClaim,
+) ([]store.QueuedTask, []store.TaskRef, error) {
 	tasks, lost, err := m.TaskStore.ExchangeTasks(ctx, r, c)
 	m.count(tasks)
 	return tasks, lost, err
@@ -70,7 +74,7 @@ func (m *measuredTasks) ExchangeTasks(ctx context.Context, r TaskReport, c TaskC
 // taskGrace is what a task that tolerates no delay may wait: no claim is that quick.
 const taskGrace = time.Second
 
-func (m *measuredTasks) count(tasks []QueuedTask) {
+func (m *measuredTasks) count(tasks []store.QueuedTask) {
 	if len(tasks) == 0 {
 		return
 	}
@@ -108,9 +112,10 @@ func (m *measuredTasks) Describe(out chan<- *prometheus.Desc) {
 func (m *measuredTasks) Collect(out chan<- prometheus.Metric) {
 	for _, t := range m.counts() {
 		out <- prometheus.MustNewConstMetric(taskLag, prometheus.GaugeValue, t.Lag.Seconds(), t.Type)
-		for state, n := range map[TaskState]int64{
-			TaskReady: t.Ready, TaskWaiting: t.Waiting, TaskStarting: t.Starting, TaskRunning: t.Running, TaskScheduled: t.Scheduled,
-			TaskFailed: t.Failed,
+		for state, n := range map[store.TaskState]int64{
+			store.TaskReady: t.Ready, store.TaskWaiting: t.Waiting, store.TaskStarting: t.Starting, store.TaskRunning: t.Running,
+			store.TaskScheduled: t.Scheduled,
+			store.TaskFailed:    t.Failed,
 		} {
 			out <- prometheus.MustNewConstMetric(taskCount, prometheus.GaugeValue, float64(n), t.Type, string(state))
 		}
@@ -128,7 +133,7 @@ func (m *measuredTasks) Collect(out chan<- prometheus.Metric) {
 
 // counts asks the store, unless it has been asked lately. What cannot be counted at
 // present is not told.
-func (m *measuredTasks) counts() []TaskTypeStats {
+func (m *measuredTasks) counts() []store.TaskTypeStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if time.Since(m.at) < taskStatsAge {

@@ -5,13 +5,15 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"procaas/engine/store"
 )
 
 // A TaskPolicy says when a task that has failed is tried again.
 type TaskPolicy struct {
 	Attempts int           // at most; 0 for any number
 	MinDelay time.Duration // before the second attempt
-	MaxDelay time.Duration // of all delays, before Jitter; 0 for no bound but [MaxTaskAhead]
+	MaxDelay time.Duration // of all delays, before Jitter; 0 for no bound but [store.MaxTaskAhead]
 	Factor   float64       // by which a delay is longer than the one before; 1 keeps it
 	Step     time.Duration // that a delay is longer, besides
 	Jitter   float64       // by what share a delay may differ either way
@@ -54,5 +56,5 @@ func (p TaskPolicy) Next(id int64, attempt int) (time.Duration, bool, error) {
 		even := rand.New(rand.NewPCG(uint64(id), uint64(attempt))).Float64()
 		delay *= 1 + p.Jitter*(2*even-1)
 	}
-	return time.Duration(min(max(delay, 0), float64(MaxTaskAhead))), true, nil
+	return time.Duration(min(max(delay, 0), float64(store.MaxTaskAhead))), true, nil
 }

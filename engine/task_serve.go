@@ -10,6 +10,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // This file runs the tasks of pipelines that have a queue section. A task that is
@@ -34,14 +35,14 @@ const (
 // A taskServer runs the tasks of pipelines on a node.
 type taskServer struct {
 	e     *Engine
-	store TaskStore
+	store store.TaskStore
 	log   *slog.Logger
 	name  string
 	lease time.Duration
 	free  chan struct{} // gets a value when a task has ended
 
-	mu   sync.Mutex           // guards held
-	held map[TaskRef]heldTask // under way
+	mu   sync.Mutex                 // guards held
+	held map[store.TaskRef]heldTask // under way
 	wg   sync.WaitGroup
 }
 
@@ -52,9 +53,11 @@ type heldTask struct {
 
 // ServeTasks runs the tasks of the pipelines that have a queue section and stages,
 // until ctx ends. Runs under way go on, and whoever takes their tasks next finds them.
-func (e *Engine) ServeTasks(ctx context.Context, store TaskStore) {
-	s := &taskServer{e: e, store: store, log: e.log, name: e.o.Name, lease: min(taskLease, taskLeases*e.o.Lease),
-		free: make(chan struct{}, 1), held: map[TaskRef]heldTask{}}
+func (e *Engine) ServeTasks(ctx context.Context, db store.TaskStore) {
+	s := &taskServer{
+		e: e, store: db, log: e.log, name: e.o.Name, lease: min(taskLease, taskLeases*e.o.Lease),
+		free: make(chan struct{}, 1), held: map[store.TaskRef]heldTask{},
+	}
 	s.wg.Go(func() { s.beat(ctx) })
 	s.wg.Go(func() { s.raise(ctx) })
 	for ctx.Err() == nil {
@@ -76,7 +79,7 @@ func (s *taskServer) look(ctx context.Context) {
 	took := 0
 	if len(wants) > 0 {
 		bounded, cancel := context.WithTimeout(ctx, taskCallMost)
-		tasks, err := s.store.ClaimTasks(bounded, TaskClaim{Worker: s.name, Types: wants, Lease: s.lease})
+		tasks, err := s.store.ClaimTasks(bounded, store.TaskClaim{Worker: s.name, Types: wants, Lease: s.lease})
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("tasks of pipelines cannot be taken", "error", err)
@@ -101,14 +104,14 @@ func (s *taskServer) look(ctx context.Context) {
 }
 
 // wants says how many tasks of each pipeline the node takes at present.
-func (s *taskServer) wants() []TaskWant {
+func (s *taskServer) wants() []store.TaskWant {
 	s.mu.Lock()
 	running := map[string]int{}
 	for _, h := range s.held {
 		running[h.taskType]++
 	}
 	s.mu.Unlock()
-	var wants []TaskWant
+	var wants []store.TaskWant
 	for _, p := range s.e.Bundle().Pipelines {
 		if p.Queue == nil || len(p.Stages) == 0 {
 			continue
@@ -118,14 +121,14 @@ func (s *taskServer) wants() []TaskWant {
 			most = p.Queue.Concurrency.Node
 		}
 		if room := most - running[p.ID]; room > 0 {
-			wants = append(wants, TaskWantOf(p, TaskWant{Type: p.ID, Limit: room}))
+			wants = append(wants, TaskWantOf(p, store.TaskWant{Type: p.ID, Limit: room}))
 		}
 	}
 	return wants
 }
 
 // begin runs a task in the background.
-func (s *taskServer) begin(ctx context.Context, t *QueuedTask) {
+func (s *taskServer) begin(ctx context.Context, t *store.QueuedTask) {
 	held, lose := context.WithCancel(ctx)
 	s.mu.Lock()
 	s.held[t.Ref()] = heldTask{t.Type, lose}
@@ -145,7 +148,7 @@ func (s *taskServer) begin(ctx context.Context, t *QueuedTask) {
 }
 
 // report writes down what became of a task, also when the node stops meanwhile.
-func (s *taskServer) report(ctx, held context.Context, t *QueuedTask, r TaskReport) {
+func (s *taskServer) report(ctx, held context.Context, t *store.QueuedTask, r store.TaskReport) {
 	if held.Err() != nil && ctx.Err() == nil {
 		return // another node has it
 	}
@@ -166,10 +169,10 @@ func (s *taskServer) beat(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		var beats []TaskBeat
+		var beats []store.TaskBeat
 		s.mu.Lock()
 		for ref := range s.held {
-			beats = append(beats, TaskBeat{TaskRef: ref, Running: true, Lease: s.lease})
+			beats = append(beats, store.TaskBeat{TaskRef: ref, Running: true, Lease: s.lease})
 		}
 		s.mu.Unlock()
 		bounded, cancel := context.WithTimeout(ctx, s.lease/3) // so that there is another try within the lease
@@ -215,7 +218,7 @@ func (s *taskServer) raise(ctx context.Context) {
 }
 
 // run makes a run of a task, or finds the one that it has, and waits for its end.
-func (s *taskServer) run(ctx context.Context, t *QueuedTask) TaskReport {
+func (s *taskServer) run(ctx context.Context, t *store.QueuedTask) store.TaskReport {
 	p := s.e.Bundle().Pipeline(t.Type)
 	if p == nil || p.Queue == nil {
 		return snoozed(t, taskOverload) // the definition has changed just now
@@ -241,7 +244,7 @@ func (s *taskServer) run(ctx context.Context, t *QueuedTask) TaskReport {
 		switch {
 		case ctx.Err() != nil:
 			return s.unfinished(ctx, t, p, id, ctx.Err())
-		case errors.Is(err, ErrNotFound):
+		case errors.Is(err, store.ErrNotFound):
 			return completed(t) // it has ended so long ago that it is forgotten
 		case err != nil: // the store may be back
 		case view.Status == model.Succeeded, view.Status == model.Ignored:
@@ -263,7 +266,7 @@ func (s *taskServer) run(ctx context.Context, t *QueuedTask) TaskReport {
 var errTaskTimeout = errors.New("it took too long")
 
 // unfinished says what becomes of a task whose run goes on.
-func (s *taskServer) unfinished(ctx context.Context, t *QueuedTask, p *dsl.Pipeline, run string, err error) TaskReport {
+func (s *taskServer) unfinished(ctx context.Context, t *store.QueuedTask, p *dsl.Pipeline, run string, err error) store.TaskReport {
 	if ctx.Err() == nil {
 		return snoozed(t, taskOverload) // nothing can be submitted at present, and at once neither
 	}
@@ -276,7 +279,8 @@ func (s *taskServer) unfinished(ctx context.Context, t *QueuedTask, p *dsl.Pipel
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportAnyway)
 	defer cancel()
-	if _, err := s.e.Cancel(bounded, run, Actor{Name: taskSource(t.Type), Reason: why.Error()}); err != nil && !errors.Is(err, ErrConflict) {
+	if _, err := s.e.Cancel(bounded, run, store.Actor{Name: taskSource(t.Type), Reason: why.Error()}); err != nil &&
+		!errors.Is(err, store.ErrConflict) {
 		return snoozed(t, taskOverload) // it still runs
 	}
 	return s.failed(t, p, why, false)
@@ -284,7 +288,7 @@ func (s *taskServer) unfinished(ctx context.Context, t *QueuedTask, p *dsl.Pipel
 
 // attempt gives the run of this attempt of a task. Each run stands for as many attempts
 // as it was begun and retried; only after one that was cancelled there is another one.
-func (s *taskServer) attempt(ctx context.Context, p *dsl.Pipeline, t *QueuedTask) (run string, err error) {
+func (s *taskServer) attempt(ctx context.Context, p *dsl.Pipeline, t *store.QueuedTask) (run string, err error) {
 	payload, err := taskPayload(t.Payload)
 	if err != nil {
 		return "", err
@@ -307,7 +311,7 @@ func (s *taskServer) attempt(ctx context.Context, p *dsl.Pipeline, t *QueuedTask
 			return run, nil
 		}
 		view, err := s.e.RunByID(ctx, run)
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, store.ErrNotFound) {
 			return run, nil
 		}
 		if err != nil {
@@ -318,7 +322,7 @@ func (s *taskServer) attempt(ctx context.Context, p *dsl.Pipeline, t *QueuedTask
 		case used > t.Failures: // this attempt is it
 			return run, nil
 		case view.Status == model.Failed:
-			_, err := s.e.Retry(ctx, run, Actor{Name: taskSource(p.ID), Reason: fmt.Sprintf("attempt %d of the task", t.Attempt())})
+			_, err := s.e.Retry(ctx, run, store.Actor{Name: taskSource(p.ID), Reason: fmt.Sprintf("attempt %d of the task", t.Attempt())})
 			return run, err
 		case view.Status != model.Cancelled:
 			return run, nil
@@ -326,14 +330,16 @@ func (s *taskServer) attempt(ctx context.Context, p *dsl.Pipeline, t *QueuedTask
 	}
 }
 
-func completed(t *QueuedTask) TaskReport { return TaskReport{Completed: []TaskRef{t.Ref()}} }
-
-func snoozed(t *QueuedTask, d time.Duration) TaskReport {
-	return TaskReport{Snoozed: []TaskSnooze{{TaskRef: t.Ref(), Delay: d}}}
+func completed(t *store.QueuedTask) store.TaskReport {
+	return store.TaskReport{Completed: []store.TaskRef{t.Ref()}}
 }
 
-func (s *taskServer) failed(t *QueuedTask, p *dsl.Pipeline, err error, final bool) TaskReport {
-	f := TaskFailure{TaskRef: t.Ref(), Error: err.Error()}
+func snoozed(t *store.QueuedTask, d time.Duration) store.TaskReport {
+	return store.TaskReport{Snoozed: []store.TaskSnooze{{TaskRef: t.Ref(), Delay: d}}}
+}
+
+func (s *taskServer) failed(t *store.QueuedTask, p *dsl.Pipeline, err error, final bool) store.TaskReport {
+	f := store.TaskFailure{TaskRef: t.Ref(), Error: err.Error()}
 	if !final {
 		var unsaid error
 		if f.Delay, f.Retry, unsaid = TaskPolicyOf(p).Next(t.ID, t.Attempt()); unsaid != nil {
@@ -341,5 +347,5 @@ func (s *taskServer) failed(t *QueuedTask, p *dsl.Pipeline, err error, final boo
 			s.log.Warn("the policy of retries does not say when to try a task again", "type", t.Type, "task", t.ID, "error", unsaid)
 		}
 	}
-	return TaskReport{Failed: []TaskFailure{f}}
+	return store.TaskReport{Failed: []store.TaskFailure{f}}
 }

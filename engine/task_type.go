@@ -8,6 +8,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A taskSaid is what the sender of a task has said.
@@ -25,7 +26,7 @@ func SaidTolerance(s *taskSaid) { s.tolerance = true }
 
 // FillTask completes a task by the queue section of the pipeline that it is for: what
 // its sender has not said, its unique key, and what becomes of duplicates.
-func FillTask(p *dsl.Pipeline, t *TaskSpec, options ...TaskOption) error {
+func FillTask(p *dsl.Pipeline, t *store.TaskSpec, options ...TaskOption) error {
 	q := p.Queue
 	if q == nil {
 		return nil
@@ -50,13 +51,13 @@ func FillTask(p *dsl.Pipeline, t *TaskSpec, options ...TaskOption) error {
 		}
 		event := model.EventData(model.Event{Type: taskEventType(p), Source: taskSource(p.ID), Key: t.Key, Payload: payload})
 		if t.Unique, err = q.UniqueOf(event); err != nil {
-			return fmt.Errorf("%w: unique: %w", ErrTask, err)
+			return fmt.Errorf("%w: unique: %w", store.ErrTask, err)
 		}
 	}
 	if t.Unique != "" && t.OnDuplicate == "" {
-		t.OnDuplicate = Duplicate(q.OnDuplicate)
+		t.OnDuplicate = store.Duplicate(q.OnDuplicate)
 	}
-	if t.OnDuplicate == DuplicateMerge && q.Merge != nil {
+	if t.OnDuplicate == store.DuplicateMerge && q.Merge != nil {
 		t.Merge = func(first, second json.RawMessage) (json.RawMessage, error) { return mergePayloads(q, first, second) }
 	}
 	return nil
@@ -84,7 +85,7 @@ func taskPayload(data json.RawMessage) (any, error) {
 	}
 	v, err := datum.ParseJSON(data)
 	if err != nil {
-		return nil, fmt.Errorf("%w: payload: %w", ErrTask, err)
+		return nil, fmt.Errorf("%w: payload: %w", store.ErrTask, err)
 	}
 	return v, nil
 }
@@ -120,7 +121,7 @@ func TaskPolicyOf(p *dsl.Pipeline) TaskPolicy {
 }
 
 // TaskWantOf says how many tasks of a pipeline may be taken at once, besides a limit.
-func TaskWantOf(p *dsl.Pipeline, want TaskWant) TaskWant {
+func TaskWantOf(p *dsl.Pipeline, want store.TaskWant) store.TaskWant {
 	if p == nil || p.Queue == nil || p.Queue.Concurrency == nil {
 		return want
 	}

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"procaas/engine/store"
 )
 
 // How tasks are cared for by every process that serves them.
@@ -32,7 +34,7 @@ const (
 // TendTasks makes tasks ready whose time has come, takes those back whose worker is not
 // heard of any more, and forgets those that ended well longer ago than keep, until ctx
 // ends; 0 keeps them for ever. Dead letters stay until somebody decides.
-func TendTasks(ctx context.Context, care TaskCare, keep time.Duration, log *slog.Logger) {
+func TendTasks(ctx context.Context, care store.TaskCare, keep time.Duration, log *slog.Logger) {
 	var expiring sync.WaitGroup
 	defer expiring.Wait()
 	expiring.Go(func() { expireTasks(ctx, care, keep, log) })
@@ -54,9 +56,9 @@ func TendTasks(ctx context.Context, care TaskCare, keep time.Duration, log *slog
 
 // expireTasks forgets tasks, apart from what is done each second: it may take long. A store
 // makes room for the coming days then, too, so it is called though all is kept.
-func expireTasks(ctx context.Context, care TaskCare, keep time.Duration, log *slog.Logger) {
+func expireTasks(ctx context.Context, care store.TaskCare, keep time.Duration, log *slog.Logger) {
 	if keep <= 0 {
-		keep = MaxTaskAhead
+		keep = store.MaxTaskAhead
 	}
 	for wait := rand.N(expireFirst); pause(ctx, wait); wait = expirePause {
 		bounded, cancel := context.WithTimeout(ctx, expireTime)
@@ -77,7 +79,7 @@ const (
 )
 
 // RaisePause says after what time to look again for ready tasks that have waited for
-// too long, see [TaskCare]; more says that there may be more of them now.
+// too long, see [store.TaskCare]; more says that there may be more of them now.
 func RaisePause(wait time.Duration, more bool) time.Duration {
 	if more {
 		return tendLeast
@@ -86,7 +88,7 @@ func RaisePause(wait time.Duration, more bool) time.Duration {
 }
 
 // tendTasks looks once, and says for how long to wait.
-func tendTasks(ctx context.Context, care TaskCare) (time.Duration, error) {
+func tendTasks(ctx context.Context, care store.TaskCare) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*taskCallMost)
 	defer cancel()
 	n, next, err := care.PromoteTasks(ctx, tendAtOnce)
@@ -110,9 +112,10 @@ func tendTasks(ctx context.Context, care TaskCare) (time.Duration, error) {
 // whom. The queue may be in another store, so one transaction cannot hold both: the
 // record comes first, and without it nothing changes. A change that fails afterwards
 // has a second record, which says so.
-func (e *Engine) SetQueueMode(ctx context.Context, taskType string, mode TaskMode, by Actor, set func() error) error {
+func (e *Engine) SetQueueMode(ctx context.Context, taskType string, mode store.TaskMode, by store.Actor, set func() error) error {
 	record := func(ctx context.Context, after string) error {
-		_, err := e.o.Store.WriteDocuments(ctx, 0, nil, []Audited{{Kind: AuditQueue, Name: taskType, By: by, After: AuditText(after)}})
+		_, err := e.o.Store.WriteDocuments(ctx, 0, nil,
+			[]store.Audited{{Kind: store.AuditQueue, Name: taskType, By: by, After: store.AuditText(after)}})
 		return err
 	}
 	if err := record(ctx, string(mode)); err != nil {

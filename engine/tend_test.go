@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // A taskCare counts what is done for the queue.
 type taskCare struct {
-	engine.TaskCare
+	store.TaskCare
 	promoted, reclaimed, expired int
 	keep                         time.Duration
 }
@@ -42,7 +43,7 @@ func (c *taskCare) ExpireTasks(_ context.Context, ended, failed time.Duration) (
 // tasks would grow for ever.
 func TestNodesCareForTasks(t *testing.T) {
 	t.Parallel()
-	for keep, want := range map[time.Duration]time.Duration{time.Hour: time.Hour, 0: engine.MaxTaskAhead} {
+	for keep, want := range map[time.Duration]time.Duration{time.Hour: time.Hour, 0: store.MaxTaskAhead} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, stop := context.WithTimeout(t.Context(), 150*time.Minute)
 			defer stop()
@@ -59,11 +60,11 @@ func TestNodesCareForTasks(t *testing.T) {
 }
 
 // A store with a full disk where it keeps the audit.
-type fullAudit struct{ engine.Store }
+type fullAudit struct{ store.Store }
 
 var errFullAudit = errors.New("the disk of the audit is full")
 
-func (fullAudit) WriteDocuments(context.Context, int64, []engine.DocumentWrite, []engine.Audited) ([]int64, error) {
+func (fullAudit) WriteDocuments(context.Context, int64, []store.DocumentWrite, []store.Audited) ([]int64, error) {
 	return nil, errFullAudit
 }
 
@@ -73,9 +74,9 @@ func TestQueueModeChangesWithItsRecord(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	calls := 0
-	pause := func(store engine.Store, outcome error) error {
+	pause := func(db store.Store, outcome error) error {
 		set := func() error { calls++; return outcome }
-		return r.engine(store, onePipeline("one")).SetQueueMode(t.Context(), "thumbs", engine.TasksPaused, ann, set)
+		return r.engine(db, onePipeline("one")).SetQueueMode(t.Context(), "thumbs", store.TasksPaused, ann, set)
 	}
 	if err := pause(fullAudit{r.store}, nil); !errors.Is(err, errFullAudit) || calls != 0 {
 		t.Errorf("want no change without its record, have %d and %v", calls, err)
@@ -87,7 +88,7 @@ func TestQueueModeChangesWithItsRecord(t *testing.T) {
 	if err := pause(r.store, nil); err != nil || calls != 2 {
 		t.Errorf("want a change, have %d and %v", calls, err)
 	}
-	found, err := r.store.Audit(t.Context(), engine.AuditFilter{Kind: engine.AuditQueue, Name: "thumbs", Limit: 10})
+	found, err := r.store.Audit(t.Context(), store.AuditFilter{Kind: store.AuditQueue, Name: "thumbs", Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}

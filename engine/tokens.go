@@ -12,6 +12,7 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // This file makes and revokes tokens; access.go says what they allow.
@@ -72,7 +73,7 @@ var actors = []string{"admin", "anonymous", "dev", "engine", "procaas"}
 // later. A name may be used again after its token has been revoked or has expired.
 // The error is an [*AccessError], or a [*ControlError] for an unknown path, when
 // it is refused.
-func (e *Engine) NewToken(ctx context.Context, spec TokenSpec, by Actor) (v TokenView, secret string, err error) {
+func (e *Engine) NewToken(ctx context.Context, spec TokenSpec, by store.Actor) (v TokenView, secret string, err error) {
 	all, err := e.freshTokens(ctx)
 	if err != nil {
 		return v, "", err
@@ -99,7 +100,7 @@ func (e *Engine) NewToken(ctx context.Context, spec TokenSpec, by Actor) (v Toke
 
 // RevokeToken makes a token worthless on all nodes within a second. The error is
 // an [*AccessError] when there is no such token.
-func (e *Engine) RevokeToken(ctx context.Context, name string, by Actor) (TokenView, error) {
+func (e *Engine) RevokeToken(ctx context.Context, name string, by store.Actor) (TokenView, error) {
 	all, err := e.freshTokens(ctx)
 	if err != nil {
 		return TokenView{}, err
@@ -116,9 +117,9 @@ func (e *Engine) RevokeToken(ctx context.Context, name string, by Actor) (TokenV
 // storeToken writes a token, unless its revision is another one than before: two who make or
 // revoke the same one at once must not both be told that they did. Without a hash nobody can
 // be its bearer any more.
-func (e *Engine) storeToken(ctx context.Context, name string, t Token, hash []byte, before int64, by Actor) (TokenView, error) {
+func (e *Engine) storeToken(ctx context.Context, name string, t Token, hash []byte, before int64, by store.Actor) (TokenView, error) {
 	_, err := e.o.Store.SetToken(ctx, name, model.EncodeJSON(t), hash, before, by)
-	if errors.Is(err, ErrConflict) {
+	if errors.Is(err, store.ErrConflict) {
 		return TokenView{}, &AccessError{codeTokenExists, fmt.Sprintf("somebody else has just changed the token %s; list the tokens again",
 			name)}
 	}
@@ -129,7 +130,7 @@ func (e *Engine) storeToken(ctx context.Context, name string, t Token, hash []by
 	e.log.Info("token changed", "token", name, "role", t.Role, "revoked", t.Revoked, "by", by.Name, "reason", by.Reason)
 	// As the store will tell it; the next list of tokens has its own time.
 	now := e.clock.now().UTC().Truncate(time.Millisecond)
-	return (&liveToken{Token: t, name: name, setting: Setting{Changed: now, By: by}}).view(now), nil
+	return (&liveToken{Token: t, name: name, setting: store.Setting{Changed: now, By: by}}).view(now), nil
 }
 
 // freshTokens reads the tokens from the store. Who changes them must not decide by what
@@ -189,7 +190,7 @@ func (e *Engine) checkToken(spec TokenSpec) (Token, error) {
 	}
 	for _, path := range spec.Paths {
 		if spec.Role == RoleWorker { // whose types need not be pipelines
-			if path == "" || len(path) > MaxTaskName || strings.Contains(path, "/") {
+			if path == "" || len(path) > store.MaxTaskName || strings.Contains(path, "/") {
 				return invalid("paths: a worker is bound to types of tasks; want one such as thumbnails, have %q", path)
 			}
 			continue
@@ -227,11 +228,11 @@ func (e *Engine) checkToken(spec TokenSpec) (Token, error) {
 const documentRefusal = "refusal"
 
 // AuditRefusal writes down that the bearer of a token has tried a call that it may not make.
-func (e *Engine) AuditRefusal(ctx context.Context, by Actor, call, detail string) error {
+func (e *Engine) AuditRefusal(ctx context.Context, by store.Actor, call, detail string) error {
 	after := model.EncodeJSON(struct {
 		Detail string `json:"detail"`
 	}{detail})
-	last := []DocumentWrite{{Kind: documentRefusal, Name: by.Name, Version: AnyVersion, Value: after}}
-	_, err := e.o.Store.WriteDocuments(ctx, 0, last, []Audited{{Kind: AuditRefusal, Name: call, By: by, After: after}})
+	last := []store.DocumentWrite{{Kind: documentRefusal, Name: by.Name, Version: store.AnyVersion, Value: after}}
+	_, err := e.o.Store.WriteDocuments(ctx, 0, last, []store.Audited{{Kind: store.AuditRefusal, Name: call, By: by, After: after}})
 	return err
 }

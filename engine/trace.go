@@ -17,6 +17,7 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A run may go on for days, on one node after the other. So its spans are not
@@ -61,7 +62,7 @@ func (g SpanIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 // except for attempt. A nil runTrace makes none.
 type runTrace struct {
 	tracer  trace.Tracer
-	claimed *Claimed
+	claimed *store.Claimed
 
 	span    trace.Span               // of the run; nil before it has begun
 	context trace.SpanContext        // of the span
@@ -70,7 +71,7 @@ type runTrace struct {
 }
 
 // newTrace gives the trace of a run, nil when nobody traces.
-func (e *Engine) newTrace(c *Claimed) *runTrace {
+func (e *Engine) newTrace(c *store.Claimed) *runTrace {
 	if e.o.Tracer == nil {
 		return nil
 	}

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const ticking = `
@@ -115,11 +115,11 @@ func TestTriggerSurvivesTheStore(t *testing.T) {
 
 // An outage store accepts nothing while it is down.
 type outage struct {
-	engine.Store
+	store.Store
 	down atomic.Bool
 }
 
-func (o *outage) Accept(ctx context.Context, node int64, runs []model.Intake) ([]engine.Accepted, error) {
+func (o *outage) Accept(ctx context.Context, node int64, runs []model.Intake) ([]store.Accepted, error) {
 	if o.down.Load() {
 		return nil, context.DeadlineExceeded
 	}
@@ -131,7 +131,7 @@ func TestLoadReplacesTriggers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		e, _ := r.start(clockOf("every: 1h", "skip"))
-		if _, err := e.Load(context.Background(), r.bundle(clockOf("every: 1s", "skip")), engine.Actor{Name: "ann"}); err != nil {
+		if _, err := e.Load(context.Background(), r.bundle(clockOf("every: 1s", "skip")), store.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10500 * time.Millisecond)
@@ -143,17 +143,17 @@ func TestLoadReplacesTriggers(t *testing.T) {
 
 // A cell of the inbox that is away refuses single events: they are not lost.
 type awayStore struct {
-	engine.Store
+	store.Store
 	away atomic.Bool
 }
 
-func (o *awayStore) Accept(ctx context.Context, node int64, runs []model.Intake) ([]engine.Accepted, error) {
+func (o *awayStore) Accept(ctx context.Context, node int64, runs []model.Intake) ([]store.Accepted, error) {
 	if !o.away.Load() {
 		return o.Store.Accept(ctx, node, runs)
 	}
-	out := make([]engine.Accepted, len(runs))
+	out := make([]store.Accepted, len(runs))
 	for i := range out {
-		out[i].Err = engine.ErrAway
+		out[i].Err = store.ErrAway
 	}
 	return out, nil
 }
@@ -201,11 +201,11 @@ func TestChangedScheduleDoesNotFireForThePast(t *testing.T) {
 
 // A store whose clock was an hour ahead and is set right again.
 type jumpyStore struct {
-	engine.Store
+	store.Store
 	ahead atomic.Int64
 }
 
-func (s *jumpyStore) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (engine.Beat, error) {
+func (s *jumpyStore) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
 	b, err := s.Store.Beat(ctx, node, lease, bundle)
 	b.Now = b.Now.Add(time.Duration(s.ahead.Load()))
 	return b, err

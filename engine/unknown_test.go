@@ -11,6 +11,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // paying is a pipeline whose one call must not be repeated blindly.
@@ -69,7 +70,7 @@ func TestCallOfADeadNodeWaitsForAnOperator(t *testing.T) {
 		if v, err := e.Entity(context.Background(), "order", "k"); err != nil || v.BlockedBy != run {
 			t.Errorf("want the key blocked by %s, have %s and %v", run, v.BlockedBy, err)
 		}
-		if _, err := e.Retry(context.Background(), run, engine.Actor{Name: "ann"}); err != nil {
+		if _, err := e.Retry(context.Background(), run, store.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		r.settle(e, run, model.Succeeded)
@@ -88,7 +89,7 @@ func TestCallOfADeadNodeMayBeCancelled(t *testing.T) {
 		e, run := diesInACall(r, "park", nil)
 		later := r.submit(e, event("work", "k"))
 		r.settle(e, run, model.Parked)
-		if _, err := e.Cancel(context.Background(), run, engine.Actor{Name: "ann", Reason: "paid by hand"}); err != nil {
+		if _, err := e.Cancel(context.Background(), run, store.Actor{Name: "ann", Reason: "paid by hand"}); err != nil {
 			t.Fatal(err)
 		}
 		r.settle(e, later, model.Succeeded)
@@ -160,7 +161,7 @@ func TestRetryIsForFailedRunsAndThoseThatWaitForIt(t *testing.T) {
 		e, _ := r.start(strings.Replace(paying, "ON-UNKNOWN", "park", 1))
 		run := r.submit(e, event("work", "k"))
 		r.settle(e, run, model.Parked)
-		if _, err := e.Retry(context.Background(), run, engine.Actor{Name: "ann"}); !errors.Is(err, engine.ErrConflict) {
+		if _, err := e.Retry(context.Background(), run, store.Actor{Name: "ann"}); !errors.Is(err, store.ErrConflict) {
 			t.Errorf("want ErrConflict for a run that waits for its time, have %v", err)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"procaas/dsl"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // This file sees to it that no accepted event is lost with the pipeline that was to serve it.
@@ -98,7 +99,7 @@ func (e *Engine) abandoned(ctx context.Context, before, after *definition) ([]Wa
 // those that were accepted for a pipeline, or for any when it is empty.
 func (e *Engine) eachUnserved(ctx context.Context, pipeline string, d *definition, f func(run string) error) error {
 	for _, status := range []model.Status{model.Waiting, model.Parked} {
-		filter := RunFilter{Pipeline: pipeline, Status: status, Fresh: true, Limit: 100}
+		filter := store.RunFilter{Pipeline: pipeline, Status: status, Fresh: true, Limit: 100}
 		for {
 			runs, next, err := e.o.Store.List(ctx, filter)
 			if err != nil {
@@ -122,11 +123,11 @@ func (e *Engine) eachUnserved(ctx context.Context, pipeline string, d *definitio
 }
 
 // drop cancels the runs whose events a definition does not serve.
-func (e *Engine) drop(ctx context.Context, d *definition, by Actor) error {
+func (e *Engine) drop(ctx context.Context, d *definition, by store.Actor) error {
 	by.Reason = strings.TrimSuffix("dropped by a reload, since no pipeline serves its event: "+by.Reason, ": ")
 	return e.eachUnserved(ctx, "", d, func(run string) error {
 		err := e.o.Store.Cancel(ctx, run, by)
-		if errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) {
+		if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) {
 			return nil // it has ended meanwhile
 		}
 		return err

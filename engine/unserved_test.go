@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const (
@@ -41,7 +42,7 @@ func TestAReloadThatWouldDropEventsIsRefused(t *testing.T) {
 		}
 		done := r.submit(e, event("b", "k3"))
 		r.settle(e, done, model.Succeeded)
-		by := engine.Actor{Name: "ann", Reason: "no b"}
+		by := store.Actor{Name: "ann", Reason: "no b"}
 		before := e.Bundle().Hash
 
 		var waits *engine.DropError
@@ -93,7 +94,7 @@ func TestEventsWaitUntilAPipelineServesThem(t *testing.T) {
 		if v := r.view(e, behind); v.Status != model.Waiting {
 			t.Errorf("want the events of the key in order, have the second one %s", v.Status)
 		}
-		if _, err := e.Load(context.Background(), r.bundle(both), engine.Actor{Name: "ann"}); err != nil {
+		if _, err := e.Load(context.Background(), r.bundle(both), store.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)
@@ -110,10 +111,10 @@ func TestIgnoredRunsCanBeRetried(t *testing.T) {
 		e, _ := r.start(strings.Replace(onlyA, "{id: a, flow: f,", "{id: a, flow: f, when: !$ \"event.key == 'other'\",", 1))
 		run := r.submit(e, event("a", "k"))
 		r.settle(e, run, model.Ignored)
-		if _, err := e.Load(context.Background(), r.bundle(onlyA), engine.Actor{Name: "ann"}); err != nil {
+		if _, err := e.Load(context.Background(), r.bundle(onlyA), store.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.Retry(context.Background(), run, engine.Actor{Name: "ann"}); err != nil {
+		if _, err := e.Retry(context.Background(), run, store.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		r.settle(e, run, model.Succeeded)

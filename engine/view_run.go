@@ -6,15 +6,16 @@ import (
 
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // View makes a record readable. A checkpoint that cannot be read is told in the
 // view's Error, never lost.
-func View(r RunRecord) checkpoint.RunView { return view(r, true) }
+func View(r store.RunRecord) checkpoint.RunView { return view(r, true) }
 
 // view makes a record readable; not the whole of it for a list, which has neither the payloads
 // of events nor shared states: they can be large.
-func view(r RunRecord, whole bool) checkpoint.RunView {
+func view(r store.RunRecord, whole bool) checkpoint.RunView {
 	v := checkpoint.RunView{
 		ID: r.ID, Pipeline: r.Pipeline, Flow: r.Flow, Key: r.Key, Status: r.Status,
 		Event:  checkpoint.EventView{ID: r.Event.ID, Source: r.Event.Source, Type: r.Event.Type, Time: r.Event.Time, Key: r.Event.Key},

@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const viewCheckpoint = `{"v":1,"pipeline":"p","began":"2026-01-02T03:04:05Z","stage":1,
@@ -28,7 +29,7 @@ func TestViewTellsWhatBecameOfEachHandler(t *testing.T) {
 		model.Failed:    "succeeded unknown unknown unknown skipped",
 		model.Cancelled: "succeeded unknown unknown unknown skipped",
 	} {
-		v := engine.View(engine.RunRecord{Status: status, Checkpoint: []byte(viewCheckpoint)})
+		v := engine.View(store.RunRecord{Status: status, Checkpoint: []byte(viewCheckpoint)})
 		var have []string
 		for _, h := range v.Handlers {
 			have = append(have, h.Outcome)
@@ -47,7 +48,7 @@ func TestViewTellsWhatBecameOfEachHandler(t *testing.T) {
 
 func TestViewOfARunWithoutCheckpoint(t *testing.T) {
 	t.Parallel()
-	v := engine.View(engine.RunRecord{ID: "r1", Status: model.Waiting, Flow: "f", Key: "k", Due: time.Unix(1, 0)})
+	v := engine.View(store.RunRecord{ID: "r1", Status: model.Waiting, Flow: "f", Key: "k", Due: time.Unix(1, 0)})
 	text, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +63,7 @@ func TestViewOfARunWithoutCheckpoint(t *testing.T) {
 func TestViewNeverLosesAnUnreadableCheckpoint(t *testing.T) {
 	t.Parallel()
 	for _, checkpoint := range []string{"{", `{"v":2}`, `{"v":1,"shared_state":{"n":1e999}}`} {
-		v := engine.View(engine.RunRecord{Status: model.Failed, Error: "p/s/a: no", Checkpoint: []byte(checkpoint)})
+		v := engine.View(store.RunRecord{Status: model.Failed, Error: "p/s/a: no", Checkpoint: []byte(checkpoint)})
 		if !strings.HasPrefix(v.Error, "p/s/a: no; read checkpoint: ") || v.SharedState == nil || v.Handlers == nil {
 			t.Errorf("%s: have %q, want the run's error and what is wrong with the checkpoint", checkpoint, v.Error)
 		}

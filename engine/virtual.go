@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine/core"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A Virtual is an engine in virtual time, for tests of pipelines: one node that
@@ -143,7 +144,7 @@ func (v *Virtual) restart(ctx context.Context) error {
 		v.close(j)
 	}
 	v.jobs, v.ends = nil, nil
-	v.n.end(ErrFenced)
+	v.n.end(store.ErrFenced)
 	// Whoever comes next takes the runs of the dead node over.
 	if err := v.o.Store.Leave(ctx, v.n.number, nil); err != nil {
 		return err
@@ -364,11 +365,11 @@ func (o *VirtualOptions) call(ctx context.Context, t core.Attempt, h Handler, c 
 
 // A virtualStore counts checkpoints, and lets the node die at one.
 type virtualStore struct {
-	Store
+	store.Store
 	v *Virtual
 }
 
-// Commit implements [Ledger].
+// Commit implements [store.Ledger].
 func (s virtualStore) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	v := s.v
 	crash := v.saved+1 == v.o.CrashAt
@@ -377,7 +378,7 @@ func (s virtualStore) Commit(ctx context.Context, node int64, changes []model.Ch
 		v.dying = true
 	}
 	if v.dying {
-		return nil, ErrFenced
+		return nil, store.ErrFenced
 	}
 	errs, err := s.Store.Commit(ctx, node, changes)
 	if err != nil {
@@ -391,7 +392,7 @@ func (s virtualStore) Commit(ctx context.Context, node int64, changes []model.Ch
 	}
 	if crash {
 		v.dying = true
-		return nil, ErrFenced
+		return nil, store.ErrFenced
 	}
 	return errs, nil
 }

@@ -15,6 +15,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/memory"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A virtualRig is a rig in virtual time. It writes down what happens and when.
@@ -155,7 +156,7 @@ func TestVirtualHeedsControlsAndCancellations(t *testing.T) {
 	r := newVirtualRig(t, three)
 	e := r.v.Engine()
 	hold := engine.ControlChange{Mode: engine.ModeHold, Forever: true}
-	if _, err := e.SetControl(t.Context(), "work/b", hold, -1, engine.Actor{Name: "test"}); err != nil {
+	if _, err := e.SetControl(t.Context(), "work/b", hold, -1, store.Actor{Name: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	id := r.submit(e, event("work", "k"))
@@ -165,14 +166,14 @@ func TestVirtualHeedsControlsAndCancellations(t *testing.T) {
 	if v := r.view(e, id); v.Status != model.Parked {
 		t.Errorf("want the run to be held, have %s", v.Status)
 	}
-	if _, err := e.RemoveControl(t.Context(), "work/b", -1, engine.Actor{Name: "test"}); err != nil {
+	if _, err := e.RemoveControl(t.Context(), "work/b", -1, store.Actor{Name: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	r.on("two", pauses(time.Hour))
 	if err := r.v.Until(t.Context(), r.began.Add(90*time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Cancel(t.Context(), id, engine.Actor{Name: "ann", Reason: "enough"}); err != nil {
+	if _, err := e.Cancel(t.Context(), id, store.Actor{Name: "ann", Reason: "enough"}); err != nil {
 		t.Fatal(err)
 	}
 	r.drain()
@@ -332,7 +333,7 @@ func TestACancelledRunThatWaitsUndoes(t *testing.T) {
 				}
 			}
 			until(time.Hour)
-			ann := engine.Actor{Name: "ann", Reason: "enough"}
+			ann := store.Actor{Name: "ann", Reason: "enough"}
 			if end == "abandoned" {
 				if v, err := r.v.Engine().Abandon(t.Context(), id, ann); err != nil || v.Status != model.Cancelled || v.Reason != "enough" {
 					t.Fatalf("want it ended at once, have %s %q, %v", v.Status, v.Reason, err)
@@ -344,7 +345,7 @@ func TestACancelledRunThatWaitsUndoes(t *testing.T) {
 			}
 			if end != "undone" {
 				until(time.Hour + 30*time.Second)
-				if _, err := r.v.Engine().Cancel(t.Context(), id, ann); !errors.Is(err, engine.ErrUndoing) {
+				if _, err := r.v.Engine().Cancel(t.Context(), id, ann); !errors.Is(err, store.ErrUndoing) {
 					t.Fatalf("want a second cancellation refused, have %v", err)
 				}
 				if v := r.view(r.v.Engine(), id); v.Status != model.Parked || v.Cancelling != "enough" {
@@ -352,7 +353,7 @@ func TestACancelledRunThatWaitsUndoes(t *testing.T) {
 				}
 			}
 			if end == "abandoned while it undoes" {
-				if v, err := r.v.Engine().Abandon(t.Context(), id, engine.Actor{Name: "ann", Reason: "now"}); err != nil ||
+				if v, err := r.v.Engine().Abandon(t.Context(), id, store.Actor{Name: "ann", Reason: "now"}); err != nil ||
 					v.Status != model.Cancelled || v.Reason != "now" {
 					t.Fatalf("want it ended at once, have %s %q, %v", v.Status, v.Reason, err)
 				}
@@ -381,7 +382,7 @@ func TestARunWithNothingToUndoIsCancelledAtOnce(t *testing.T) {
 	if err := r.v.Until(t.Context(), r.began.Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := r.v.Engine().Cancel(t.Context(), id, engine.Actor{Name: "ann", Reason: "enough"}); err != nil ||
+	if v, err := r.v.Engine().Cancel(t.Context(), id, store.Actor{Name: "ann", Reason: "enough"}); err != nil ||
 		v.Status != model.Cancelled {
 		t.Fatalf("want it ended at once, have %s, %v", v.Status, err)
 	}

@@ -16,13 +16,14 @@ import (
 	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // A job is one run in this node's hands: it drives the pure core with time,
 // calls and the store.
 type job struct {
 	n       *node
-	claimed *Claimed
+	claimed *store.Claimed
 	version int64
 	def     *definition
 	run     *core.Run
@@ -66,7 +67,7 @@ const maxEnded = 1000
 // maxReply bounds a response that sets no bound itself.
 const maxReply = 1 << 20
 
-func newJob(n *node, c *Claimed) *job {
+func newJob(n *node, c *store.Claimed) *job {
 	j := &job{
 		n: n, claimed: c, version: c.Version, cancelled: make(chan struct{}), gone: make(chan struct{}), wake: make(chan struct{}, 1),
 		log:   n.log.With("run", c.ID, "key", c.Key),
@@ -235,7 +236,7 @@ func (j *job) save() bool {
 		j.n.ends(j)
 	}
 	switch err := j.commit(change); {
-	case errors.Is(err, ErrCancelled):
+	case errors.Is(err, store.ErrCancelled):
 		return j.stop()
 	case err != nil:
 		return false
@@ -287,9 +288,9 @@ func (j *job) commit(c model.Change) error {
 		}
 		j.notice(c)
 		j.trace.saved(j.run, c, j.n.e.clock.now())
-	case errors.Is(err, ErrStale):
+	case errors.Is(err, store.ErrStale):
 		j.at("").Warn("run has moved on without this node, its progress here is dropped")
-	case errors.Is(err, ErrCancelled), errors.Is(err, ErrFenced), j.n.ctx.Err() != nil:
+	case errors.Is(err, store.ErrCancelled), errors.Is(err, store.ErrFenced), j.n.ctx.Err() != nil:
 	case c.Status == model.Failed:
 		j.at("").Error("run cannot be saved as failed", "error", err)
 	default:

@@ -12,6 +12,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const retried = `
@@ -139,7 +140,7 @@ func TestCancelRunningRunBreaksOffItsCallsFirst(t *testing.T) {
 		ev.ID = "second"
 		second := r.submit(e, ev)
 		synctest.Wait()
-		if _, err := e.Cancel(context.Background(), first, engine.Actor{Name: "ann", Reason: "not wanted"}); err != nil {
+		if _, err := e.Cancel(context.Background(), first, store.Actor{Name: "ann", Reason: "not wanted"}); err != nil {
 			t.Fatal(err)
 		}
 		if v := r.settle(e, first, model.Cancelled); v.Reason != "not wanted" {
@@ -158,7 +159,7 @@ func TestCancelByAnotherNodeIsHeardWithinASecond(t *testing.T) {
 		e, _ := r.start(three)
 		run := r.submit(e, event("work", "k"))
 		synctest.Wait()
-		if err := r.store.Cancel(context.Background(), run, engine.Actor{Name: "ann", Reason: "elsewhere"}); err != nil {
+		if err := r.store.Cancel(context.Background(), run, store.Actor{Name: "ann", Reason: "elsewhere"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(1100 * time.Millisecond)
@@ -178,10 +179,10 @@ func TestCancelParkedRun(t *testing.T) {
 		e, _ := r.start(three)
 		run := r.submit(e, event("work", "k"))
 		r.settle(e, run, model.Parked)
-		if v, err := e.Cancel(context.Background(), run, engine.Actor{Name: "ann", Reason: "late"}); err != nil || v.Status != model.Cancelled {
+		if v, err := e.Cancel(context.Background(), run, store.Actor{Name: "ann", Reason: "late"}); err != nil || v.Status != model.Cancelled {
 			t.Errorf("want the run cancelled at once, have %s and %v", v.Status, err)
 		}
-		if _, err := e.Cancel(context.Background(), run, engine.Actor{Name: "ann", Reason: "again"}); !errors.Is(err, engine.ErrConflict) {
+		if _, err := e.Cancel(context.Background(), run, store.Actor{Name: "ann", Reason: "again"}); !errors.Is(err, store.ErrConflict) {
 			t.Errorf("want ErrConflict for a run that has ended, have %v", err)
 		}
 	})
@@ -211,7 +212,7 @@ func TestFailedRunBlocksItsKeyUntilItIsRetried(t *testing.T) {
 			t.Errorf("want the key blocked by %s, have %+v and %v", first, v, err)
 		}
 		broken.Store(false)
-		if _, err := e.Retry(context.Background(), first, engine.Actor{Name: "ann"}); err != nil {
+		if _, err := e.Retry(context.Background(), first, store.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		r.settle(e, first, model.Succeeded)

@@ -12,6 +12,7 @@ import (
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/memory"
 	"procaas/engine/model"
+	"procaas/engine/store"
 	"procaas/engine/stub"
 	"procaas/handlers"
 )
@@ -90,7 +91,7 @@ func (c *caller) submit(t *testing.T) {
 // succeeded counts the runs that have.
 func (c *caller) succeeded(t *testing.T) int {
 	t.Helper()
-	p, err := c.Preview(t.Context(), engine.RunFilter{Status: model.Succeeded})
+	p, err := c.Preview(t.Context(), store.RunFilter{Status: model.Succeeded})
 	if err != nil {
 		t.Fatal(err)
 	}

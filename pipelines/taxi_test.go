@@ -25,6 +25,7 @@ import (
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 	"procaas/engine/stub"
 	"procaas/handlers"
 )
@@ -261,7 +262,7 @@ func TestTaxiOrderLives(t *testing.T) {
 	if want := float64(price) * 0.9; finished.SharedState["total"] != want {
 		t.Errorf("total: have %v, want %v", finished.SharedState["total"], want)
 	}
-	runs, _, err := c.engine.List(t.Context(), engine.RunFilter{Pipeline: "rating-wanted", Limit: 10})
+	runs, _, err := c.engine.List(t.Context(), store.RunFilter{Pipeline: "rating-wanted", Limit: 10})
 	if err != nil || len(runs) != 1 || runs[0].Status != model.Waiting {
 		t.Errorf("the question about the ride: %+v, %v", runs, err)
 	}
@@ -342,7 +343,7 @@ func TestTaxiNotifiesByTariffAndSwitch(t *testing.T) {
 	if told["comfort"] != "skipped" || told["econom"] != "succeeded" || told["business"] != "succeeded" {
 		t.Errorf("drivers told by tariff: %v", told)
 	}
-	by := engine.Actor{Name: "test", Reason: "quiet"}
+	by := store.Actor{Name: "test", Reason: "quiet"}
 	if _, err := c.engine.SetConfig(t.Context(), "NOTIFY_SWITCH", map[string]any{"enabled": false}, -1, by); err != nil {
 		t.Fatal(err)
 	}

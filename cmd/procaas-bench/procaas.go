@@ -136,7 +136,7 @@ func (s *endings) of(run string) chan struct{} {
 	return c.(chan struct{})
 }
 
-// Commit implements [engine.Ledger].
+// Commit implements [store.Ledger].
 func (s *endings) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	errs, err := s.Store.Commit(ctx, node, changes)
 	for i, c := range changes {

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 var someToken = regexp.MustCompile(`procaas_[A-Za-z0-9_-]{43}`)
@@ -181,7 +181,7 @@ func TestRetriesAreAuditedWithTheirActor(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.client = client.New(o.server, made.Secret)
-	page, err := o.client.Runs(t.Context(), engine.RunFilter{Status: model.Failed})
+	page, err := o.client.Runs(t.Context(), store.RunFilter{Status: model.Failed})
 	if err != nil || len(page.Items) != 1 {
 		t.Fatal(page, err)
 	}

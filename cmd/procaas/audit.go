@@ -12,6 +12,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api/wire"
+	"procaas/engine/store"
 )
 
 func auditCommand(s streams) *cobra.Command {
@@ -24,9 +25,9 @@ func auditCommand(s streams) *cobra.Command {
 	}
 	var f clientFlags
 	f.add(c)
-	var filter engine.AuditFilter
+	var filter store.AuditFilter
 	flags := c.Flags()
-	flags.StringVar(&filter.Kind, "kind", "", "only changes of this kind: "+strings.Join(engine.AuditKinds(), ", "))
+	flags.StringVar(&filter.Kind, "kind", "", "only changes of this kind: "+strings.Join(store.AuditKinds(), ", "))
 	flags.StringVar(&filter.Name, "name", "", "only changes of this setting, token, service or run, or at or below this path")
 	flags.StringVar(&filter.By, "by", "", "only changes by this actor: the name of a token")
 	flags.IntVar(&filter.Limit, "limit", 20, "how many, at most 1000")

@@ -21,6 +21,7 @@ import (
 	"procaas/engine/api/client"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/store"
 	"procaas/handlers/balancer/handoff"
 	"procaas/handlers/balancer/handoff/reference"
 )
@@ -66,7 +67,7 @@ func TestBalancerOutlivesItsNode(t *testing.T) {
 // A balanced cluster has three workers in this process and two nodes of their own.
 type balanced struct {
 	t       *testing.T
-	store   engine.Store
+	store   store.Store
 	workers []*reference.Worker
 	nodes   []*child
 	clients []*client.Client
@@ -211,8 +212,8 @@ func (b *balanced) takenOver(number int64, by int) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	write := engine.DocumentWrite{Kind: d.Kind, Name: d.Name, Version: d.Version, Value: old}
-	if _, err := b.store.WriteDocuments(b.t.Context(), number, []engine.DocumentWrite{write}, nil); !errors.Is(err, engine.ErrFenced) {
+	write := store.DocumentWrite{Kind: d.Kind, Name: d.Name, Version: d.Version, Value: old}
+	if _, err := b.store.WriteDocuments(b.t.Context(), number, []store.DocumentWrite{write}, nil); !errors.Is(err, store.ErrFenced) {
 		b.t.Errorf("want node %d to be fenced, have %v", number, err)
 	}
 }

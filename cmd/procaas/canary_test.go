@@ -18,10 +18,10 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
+	"procaas/engine/store"
 )
 
 // canaries are what must never come out again, by the names of the secrets.
@@ -156,7 +156,7 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 	echo := &echoing{}
 	service := httptest.NewServer(echo)
 	t.Cleanup(service.Close)
-	dir, store := t.TempDir(), t.TempDir()
+	dir, db := t.TempDir(), t.TempDir()
 	write := func(path, text string) string {
 		t.Helper()
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -173,7 +173,7 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 
 	var out, logs lockedBuffer
 	server, stop := runNode(t, nodeFlags{
-		store: "sqlite:" + filepath.Join(store, "o.db"), listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 64,
+		store: "sqlite:" + filepath.Join(db, "o.db"), listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 64,
 		lease: 4 * time.Second,
 		drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "debug", pipelines: []string{dir}, secretsDir: secrets,
 		access: accessFlags{file: write(filepath.Join(t.TempDir(), "admin"), admin+"\n"), open: []string{"events"}},
@@ -193,20 +193,22 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 	}
 	eventually(t, "all runs to end", func() bool {
 		eventually(t, "an alert", func() bool { return strings.Contains(alerts.text(), "send/form") })
-		page, err := o.client.Runs(t.Context(), engine.RunFilter{Limit: 100})
+		page, err := o.client.Runs(t.Context(), store.RunFilter{Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return !slices.ContainsFunc(page.Items, func(r checkpoint.RunView) bool { return !r.Status.Ended() })
 	})
-	page, err := o.client.Runs(t.Context(), engine.RunFilter{Limit: 100})
+	page, err := o.client.Runs(t.Context(), store.RunFilter{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
 	cameOut, shown := map[string]string{}, bytes.Buffer{}
 	for _, token := range []string{admin, made.Secret, "", wrong} { // too many wrong ones shut the others out
-		for _, line := range []string{"runs list", "runs list --format json", "runs show " + page.Items[0].ID, "audit", "audit --format json",
-			"token list", "nodes", "reload"} {
+		for _, line := range []string{
+			"runs list", "runs list --format json", "runs show " + page.Items[0].ID, "audit", "audit --format json",
+			"token list", "nodes", "reload",
+		} {
 			Main(t.Context(), append(strings.Fields(line), "--server", server, "--token", token), streams{strings.NewReader(""), &shown, &shown})
 		}
 		for name, reply := range everyReply(t, server, token, page.Items) {
@@ -216,7 +218,7 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 	stop()
 	cameOut["the command line"], cameOut["standard output"] = shown.String(), out.text()
 	cameOut["the log"], cameOut["traces"], cameOut["alerts"] = logs.text(), spans.text(), alerts.text()
-	files, err := filepath.Glob(filepath.Join(store, "*"))
+	files, err := filepath.Glob(filepath.Join(db, "*"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}

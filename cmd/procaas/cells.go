@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"strings"
 
-	"procaas/engine"
 	"procaas/engine/cells"
 	"procaas/engine/postgres"
+	"procaas/engine/store"
 )
 
 // refuseCell refuses to work on one database of an inbox as if it were all of it.
-func refuseCell(ctx context.Context, store engine.Cell) error {
+func refuseCell(ctx context.Context, store store.Cell) error {
 	b, err := store.Badge(ctx)
 	switch {
 	case err != nil:
@@ -48,7 +48,7 @@ func (f *nodeFlags) namedCells() (map[string]string, error) {
 }
 
 // openCells opens the store of a node, with the cells that flags name.
-func (n *node) openCells(ctx context.Context) (engine.Store, error) {
+func (n *node) openCells(ctx context.Context) (store.Store, error) {
 	f := n.flags
 	if len(f.cells) == 0 {
 		return openStore(ctx, f.store, f.migrate, n.log)
@@ -57,9 +57,9 @@ func (n *node) openCells(ctx context.Context) (engine.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := cells.Options{Log: n.log, Cells: map[string]func(context.Context) (engine.Cell, error){}}
+	o := cells.Options{Log: n.log, Cells: map[string]func(context.Context) (store.Cell, error){}}
 	for name, dsn := range named {
-		o.Cells[name] = func(ctx context.Context) (engine.Cell, error) { return n.openCell(ctx, dsn) }
+		o.Cells[name] = func(ctx context.Context) (store.Cell, error) { return n.openCell(ctx, dsn) }
 	}
 	home, err := n.openCell(ctx, f.store)
 	if err != nil {
@@ -73,6 +73,6 @@ func (n *node) openCells(ctx context.Context) (engine.Store, error) {
 	return s, nil
 }
 
-func (n *node) openCell(ctx context.Context, dsn string) (engine.Cell, error) {
+func (n *node) openCell(ctx context.Context, dsn string) (store.Cell, error) {
 	return postgres.Open(ctx, dsn, postgres.Options{Migrate: n.flags.migrate, Log: n.log})
 }

@@ -21,6 +21,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
+	"procaas/engine/store"
 	"procaas/engine/stub"
 )
 
@@ -120,8 +121,10 @@ type child struct {
 // start starts procaas serve and waits until it serves.
 func (c *crashing) start(ctx context.Context) *child {
 	c.t.Helper()
-	args := []string{"serve", "--store", c.store, "--pipelines", cmp.Or(c.pipelines, taxiDir), "--listen", c.listen, "--log-format", "json",
-		"--lease", "1s"}
+	args := []string{
+		"serve", "--store", c.store, "--pipelines", cmp.Or(c.pipelines, taxiDir), "--listen", c.listen, "--log-format", "json",
+		"--lease", "1s",
+	}
 	for _, cell := range c.cells {
 		args = append(args, "--cell", cell)
 	}
@@ -235,14 +238,14 @@ type call struct{ run, path string }
 // have succeeded.
 func (c *crashing) checkpointed(ctx context.Context) map[call]bool {
 	c.t.Helper()
-	store, err := openStore(ctx, c.store, false, nil)
+	db, err := openStore(ctx, c.store, false, nil)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	defer store.Close()
+	defer db.Close()
 	done := map[call]bool{}
-	for filter := (engine.RunFilter{Limit: 1000}); ; {
-		records, next, err := store.List(ctx, filter)
+	for filter := (store.RunFilter{Limit: 1000}); ; {
+		records, next, err := db.List(ctx, filter)
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ var layers = []string{"schemas", "dsl", "engine", "handlers", "pipelines", "cmd"
 // other parts too: they know the whole, and any room.
 var rooms = map[string][]string{
 	"dsl":    {"diag", "rules", "render", "datum", "ops", "typing", "library", "syntax", "expr"},
-	"engine": {"model", "planner", "checkpoint", "core", "outbound"},
+	"engine": {"model", "store", "planner", "checkpoint", "core", "outbound"},
 }
 
 // homes says which packages may import a library directly, and why it lives
@@ -32,17 +32,25 @@ var homes = []struct {
 	{"github.com/expr-lang/expr", []string{"dsl", "dsl/syntax", "dsl/expr"}, "only the language knows expressions"},
 	{"github.com/sony/gobreaker", []string{"engine/outbound"}, "it guards the engine's own requests; services of flows have gates"},
 	{"github.com/go-chi/chi", []string{"engine/api", "engine/api/rest"}, "only the API routes"},
-	{"github.com/danielgtaylor/huma", []string{"engine/api", "engine/api/rest", "engine/api/intake", "engine/api/queues"},
-		"only the API describes itself"},
+	{
+		"github.com/danielgtaylor/huma",
+		[]string{"engine/api", "engine/api/rest", "engine/api/intake", "engine/api/queues"},
+		"only the API describes itself",
+	},
 	{"github.com/cloudevents/sdk-go", []string{"engine/api"}, "events are decoded at the border"},
-	{"github.com/jackc/pgx", []string{"engine/postgres", "engine/enginetest", "engine/enginetest/cluster", "handlers/queue",
-		"handlers/sharding", "handlers/sharding/transfer", "cmd/procaas-bench"}, "SQL stays in the stores; the bench has programs written by " +
+	{"github.com/jackc/pgx", []string{
+		"engine/postgres", "engine/enginetest", "engine/enginetest/cluster", "handlers/queue",
+		"handlers/sharding", "handlers/sharding/transfer", "cmd/procaas-bench",
+	}, "SQL stays in the stores; the bench has programs written by " +
 		"hand to compare with"},
 	{"github.com/jackc/pglogrepl", []string{"handlers/sharding/transfer"}, "only transfers read a server's log"},
 	{"modernc.org/sqlite", []string{"engine/sqlite"}, "SQL stays in the stores"},
 	{"github.com/pressly/goose", []string{"engine/postgres", "engine/sqlite"}, "stores migrate themselves"},
-	{"github.com/prometheus/client_golang", []string{"engine", "engine/alert", "engine/api", "engine/outbound", "cmd/procaas"},
-		"counted in the engine, served by the API, wired in serve.go"},
+	{
+		"github.com/prometheus/client_golang",
+		[]string{"engine", "engine/alert", "engine/api", "engine/outbound", "cmd/procaas"},
+		"counted in the engine, served by the API, wired in serve.go",
+	},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/procaas"}, "who sends traces where is wired once"},
 	{"go.opentelemetry.io/otel", []string{"engine", "engine/outbound", "cmd/procaas"}, "spans are made by the engine"},
 	{"github.com/spf13/cobra", []string{"cmd/procaas"}, "only the command line parses flags"},
@@ -131,8 +139,10 @@ func checkRooms(t *testing.T, known []string, from, to string) {
 
 // testLibraries are what only tests may link: each registers flags of its own, and
 // makes programs larger.
-var testLibraries = []string{"testing", "pgregory.net/rapid", "procaas/engine/enginetest", "github.com/rogpeppe/go-internal",
-	"go.uber.org/goleak"}
+var testLibraries = []string{
+	"testing", "pgregory.net/rapid", "procaas/engine/enginetest", "github.com/rogpeppe/go-internal",
+	"go.uber.org/goleak",
+}
 
 // TestProgramsLinkNoTestLibraries looks at all that the commands are built from.
 func TestProgramsLinkNoTestLibraries(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"procaas/dsl"
-	"procaas/engine"
 	"procaas/engine/api/access"
+	"procaas/engine/store"
 )
 
 func devCommand(s streams) *cobra.Command {
@@ -76,7 +76,7 @@ func dev(ctx context.Context, s streams, f nodeFlags, stubs, ephemeral bool) err
 	g.Go(func() error { return n.run(ctx) })
 	g.Go(func() error {
 		return watch(ctx, f.pipelines, func() {
-			if _, err := n.reload(ctx, false, engine.Actor{Name: "dev", Reason: "files have changed"}); err != nil {
+			if _, err := n.reload(ctx, false, store.Actor{Name: "dev", Reason: "files have changed"}); err != nil {
 				if !errors.Is(err, errFindings) { // findings are shown already
 					fmt.Fprintf(s.err, "procaas: %v\n", err)
 				}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"procaas/engine"
 	"procaas/engine/api/client"
+	"procaas/engine/store"
 )
 
 // A devServer is procaas dev at work in this process.
@@ -138,7 +138,7 @@ func TestDevReadsAgainWhatHasChanged(t *testing.T) {
 			t.Fatalf("submit: exit code %d\n%s", code, out.text())
 		}
 		client := client.New(d.url, "")
-		runs, err := client.Runs(t.Context(), engine.RunFilter{Limit: 1})
+		runs, err := client.Runs(t.Context(), store.RunFilter{Limit: 1})
 		if err != nil || len(runs.Items) != 1 {
 			return false
 		}

@@ -12,6 +12,7 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 	"procaas/handlers"
 )
 
@@ -77,7 +78,7 @@ func inFlight(ctx context.Context, client *client.Client, old, now *dsl.Bundle) 
 		return nil, err
 	}
 	fits := []engine.RunFit{}
-	for filter := (engine.RunFilter{Live: true, Begun: true, Limit: 1000}); ; {
+	for filter := (store.RunFilter{Live: true, Begun: true, Limit: 1000}); ; {
 		page, err := client.Runs(ctx, filter)
 		if err != nil {
 			return nil, err

@@ -15,6 +15,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
+	"procaas/engine/store"
 )
 
 func inboxCommand(s streams) *cobra.Command {
@@ -94,7 +95,7 @@ func inboxSlots(s streams, f *clientFlags) *cobra.Command {
 		}
 		answers := []slotAnswer{}
 		for _, key := range keys {
-			slot := engine.InboxSlot(key)
+			slot := store.InboxSlot(key)
 			answers = append(answers, slotAnswer{key, slot, ownerIn(v, slot)})
 		}
 		w := newTable(s.out, "")

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/store"
 )
 
 // stepping is a flow whose entities remember their events.
@@ -44,8 +44,10 @@ func TestInboxMoveSurvivesKill9(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(stepping), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := &crashing{t: t, store: enginetest.Postgres(t), listen: freeAddress(t), pipelines: dir,
-		cells: []string{"b=" + enginetest.Postgres(t)}}
+	c := &crashing{
+		t: t, store: enginetest.Postgres(t), listen: freeAddress(t), pipelines: dir,
+		cells: []string{"b=" + enginetest.Postgres(t)},
+	}
 	c.client = client.New("http://"+c.listen, "")
 	server := c.start(ctx)
 	const keys, events = 6, 60
@@ -54,8 +56,10 @@ func TestInboxMoveSurvivesKill9(t *testing.T) {
 		sending.Go(func() {
 			for n := range events {
 				for ctx.Err() == nil {
-					_, err := c.client.SubmitEvent(ctx, wire.Event{Type: "step", ID: fmt.Sprint(k, "-", n), Source: "test", Key: fmt.Sprint("key-", k),
-						Payload: map[string]any{"n": n}})
+					_, err := c.client.SubmitEvent(ctx, wire.Event{
+						Type: "step", ID: fmt.Sprint(k, "-", n), Source: "test", Key: fmt.Sprint("key-", k),
+						Payload: map[string]any{"n": n},
+					})
 					if err == nil {
 						break
 					}
@@ -74,10 +78,10 @@ func TestInboxMoveSurvivesKill9(t *testing.T) {
 		if err != nil || len(v.Moves) == 0 || v.Moves[0].Ended == nil {
 			return false // it is taken over after a while
 		}
-		if slots = v.Cells[1].Slots; slots < engine.InboxSlots {
+		if slots = v.Cells[1].Slots; slots < store.InboxSlots {
 			_, _ = c.client.MoveSlots(ctx, order) // undone; asked for again until it is
 		}
-		return slots == engine.InboxSlots
+		return slots == store.InboxSlots
 	})
 	sending.Wait()
 	var all []int

@@ -14,6 +14,7 @@ import (
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
+	"procaas/engine/store"
 )
 
 func runsMigrate(s streams, f *clientFlags) *cobra.Command {
@@ -76,7 +77,7 @@ func (f *redriveFlags) migrate(ctx context.Context, s streams, client *client.Cl
 	if err != nil {
 		return err
 	}
-	if filter == (engine.RunFilter{}) {
+	if filter == (store.RunFilter{}) {
 		return usagef("migrate needs ids of runs, or a condition such as --pipeline")
 	}
 	pace, err := datum.ParseRate(f.rate)

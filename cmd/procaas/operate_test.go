@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"procaas/dsl"
-	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const failing = `pipelines:
@@ -137,7 +137,7 @@ func (o *operated) wait(status model.Status, runs int) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		page, err := o.client.Runs(ctx, engine.RunFilter{Status: status})
+		page, err := o.client.Runs(ctx, store.RunFilter{Status: status})
 		if err != nil {
 			o.t.Fatal(err)
 		}
@@ -286,7 +286,7 @@ func TestOperatorMigratesRuns(t *testing.T) {
 		}
 	}
 	o.wait(model.Failed, 3)
-	page, err := o.client.Runs(t.Context(), engine.RunFilter{Limit: 1})
+	page, err := o.client.Runs(t.Context(), store.RunFilter{Limit: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,10 +8,10 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
-	"procaas/engine"
 	"procaas/engine/api/ui"
 	"procaas/engine/flowtest"
 	"procaas/engine/memory"
+	"procaas/engine/store"
 	"procaas/handlers"
 )
 
@@ -39,7 +39,7 @@ func play(ctx context.Context, pipelines, tests diag.File) (out ui.Played) {
 		out.Findings = append(out.Findings, found...)
 		return out
 	}
-	env := flowtest.Env{Types: handlers.All(), Alone: playAlone, Store: func(now func() time.Time) engine.Store { return memory.New(now) }}
+	env := flowtest.Env{Types: handlers.All(), Alone: playAlone, Store: func(now func() time.Time) store.Store { return memory.New(now) }}
 	suite, found := flowtest.NewSuite(tests.Name, file, bundle, nil, env)
 	out.Findings = append(out.Findings, found...)
 	if suite == nil {

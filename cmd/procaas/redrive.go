@@ -14,6 +14,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
+	"procaas/engine/store"
 )
 
 const redriveHelp = `
@@ -25,7 +26,7 @@ run that goes on already is left alone.`
 
 // redriveFlags choose many runs and say how fast to go on with them.
 type redriveFlags struct {
-	filter       engine.RunFilter
+	filter       store.RunFilter
 	since, until string
 	dryRun       bool
 	rate         string
@@ -57,7 +58,7 @@ func (f *redriveFlags) addPace(c *cobra.Command) {
 }
 
 // choose completes the filter.
-func (f *redriveFlags) choose(now time.Time) (filter engine.RunFilter, err error) {
+func (f *redriveFlags) choose(now time.Time) (filter store.RunFilter, err error) {
 	filter = f.filter
 	if f.limit < 0 {
 		return filter, usagef("--limit %d: want a number of runs, or 0 for all", f.limit)
@@ -90,7 +91,7 @@ func (f *redriveFlags) redrive(ctx context.Context, s streams, client *client.Cl
 	if err != nil {
 		return err
 	}
-	if filter == (engine.RunFilter{}) {
+	if filter == (store.RunFilter{}) {
 		return usagef("%s needs ids of runs, or a condition such as --pipeline", verb)
 	}
 	pace, err := datum.ParseRate(f.rate)

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/checkpoint"
+	"procaas/engine/store"
 )
 
 func runsCommand(s streams) *cobra.Command {
@@ -32,7 +32,7 @@ func runsList(s streams, f *clientFlags) *cobra.Command {
 		Example: "  procaas runs list --status failed --pipeline new-order-created",
 		Args:    cobra.NoArgs,
 	}
-	var filter engine.RunFilter
+	var filter store.RunFilter
 	c.Flags().StringVar(&filter.Pipeline, "pipeline", "", "only runs of this pipeline")
 	c.Flags().StringVar(&filter.Flow, "flow", "", "only runs of this flow")
 	c.Flags().StringVar(&filter.Key, "key", "", "only runs of this key")

@@ -26,6 +26,7 @@ import (
 	"procaas/engine/api/transport"
 	"procaas/engine/api/ui"
 	"procaas/engine/outbound"
+	"procaas/engine/store"
 	"procaas/handlers/sharding"
 )
 
@@ -144,7 +145,7 @@ func serve(ctx context.Context, s streams, f nodeFlags) error {
 // have in common.
 type node struct {
 	engine  *engine.Engine
-	store   engine.Store
+	store   store.Store
 	tasks   *taskStore
 	closing chan struct{} // closed when run is told to end
 	front   *front
@@ -340,7 +341,7 @@ func (n *node) url() string { return "http://" + n.front.listener.Addr().String(
 // What is wrong with them is shown; the error is an [*engine.DefinitionError]
 // or an [*engine.DropError] when they are refused. With drop, events that wait for pipelines
 // that are gone are given up.
-func (n *node) reload(ctx context.Context, drop bool, by engine.Actor) (engine.Diff, error) {
+func (n *node) reload(ctx context.Context, drop bool, by store.Actor) (engine.Diff, error) {
 	s, f := n.streams, n.flags
 	files, err := readFiles(f.pipelines, s.in, isPipelineFile)
 	if err == nil && len(files) == 0 {

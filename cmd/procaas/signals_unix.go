@@ -8,7 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // reloadOnHangup reloads the pipelines at each SIGHUP until ctx ends.
@@ -21,7 +21,7 @@ func (n *node) reloadOnHangup(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-hangup:
-			by := engine.Actor{Name: "node " + nodeName(n.flags.name), Reason: "SIGHUP"}
+			by := store.Actor{Name: "node " + nodeName(n.flags.name), Reason: "SIGHUP"}
 			diff, err := n.reload(ctx, false, by)
 			if err != nil {
 				n.log.Error("the new pipelines are refused, the old ones stay", "error", err)

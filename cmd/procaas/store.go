@@ -13,15 +13,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/engine"
 	"procaas/engine/api/transport"
 	"procaas/engine/postgres"
 	"procaas/engine/sqlite"
+	"procaas/engine/store"
 )
 
 // openStore opens what a --store flag names: postgres://… or sqlite:FILE. With
 // migrate it brings the schema up to date first.
-func openStore(ctx context.Context, dsn string, migrate bool, log *slog.Logger) (engine.Store, error) {
+func openStore(ctx context.Context, dsn string, migrate bool, log *slog.Logger) (store.Store, error) {
 	if err := checkStore(dsn); err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ const (
 
 // openStore opens the store of a node. A patient one waits for a store that is away,
 // and says so meanwhile.
-func (n *node) openStore(ctx context.Context) (engine.Store, error) {
+func (n *node) openStore(ctx context.Context) (store.Store, error) {
 	f := n.flags
 	began, told := time.Now(), time.Time{}
 	for pause := firstTry; ; pause = min(2*pause, slowTry) {

@@ -19,6 +19,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // poisonous are a run that kills its node as soon as it calls, and one that is under way
@@ -44,7 +45,7 @@ func TestARunThatKillsItsNodesIsQuarantined(t *testing.T) {
 	})
 }
 
-func quarantine(t *testing.T, store string) {
+func quarantine(t *testing.T, db string) {
 	ctx, cancel := patience.Context(t.Context(), 3*time.Minute)
 	defer cancel()
 	var kills atomic.Int32
@@ -68,7 +69,7 @@ func quarantine(t *testing.T, store string) {
 	if err := os.WriteFile(filepath.Join(pipelines, "p.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := &crashing{t: t, store: store, listen: freeAddress(t), pipelines: pipelines}
+	c := &crashing{t: t, store: db, listen: freeAddress(t), pipelines: pipelines}
 	c.client = client.New("http://"+c.listen, "")
 	server := c.start(ctx)
 	poison, bystander := c.handIn(ctx, "poison"), c.handIn(ctx, "bystander")
@@ -87,7 +88,7 @@ func quarantine(t *testing.T, store string) {
 		t.Errorf("want a run that stands still and says why, have %+v", v)
 	}
 	c.await(ctx, bystander, model.Succeeded, "")
-	list, err := c.client.Runs(ctx, engine.RunFilter{Status: model.Parked, ErrorClass: engine.ClassQuarantined})
+	list, err := c.client.Runs(ctx, store.RunFilter{Status: model.Parked, ErrorClass: engine.ClassQuarantined})
 	if err != nil || len(list.Items) != 1 || list.Items[0].ID != poison {
 		t.Errorf("want the run listed, have %+v, %v", list.Items, err)
 	}

@@ -6,22 +6,22 @@ import (
 	"fmt"
 	"log/slog"
 
-	"procaas/engine"
+	"procaas/engine/store"
 	"procaas/handlers/queue"
 )
 
 // A taskStore is the queue of tasks of a node.
 type taskStore struct {
-	engine.TaskStore
+	store.TaskStore
 	close func() error
 }
 
 // openTasks opens the queue of tasks in the same place as the runs.
-func openTasks(ctx context.Context, dsn string, store engine.Store, log *slog.Logger) (*taskStore, error) {
+func openTasks(ctx context.Context, dsn string, db store.Store, log *slog.Logger) (*taskStore, error) {
 	if !isPostgres(dsn) {
-		tasks, ok := store.(engine.TaskStore)
+		tasks, ok := db.(store.TaskStore)
 		if !ok {
-			return nil, fmt.Errorf("the store %T keeps no tasks", store)
+			return nil, fmt.Errorf("the store %T keeps no tasks", db)
 		}
 		return &taskStore{tasks, func() error { return nil }}, nil
 	}

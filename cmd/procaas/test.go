@@ -14,9 +14,9 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/render"
-	"procaas/engine"
 	"procaas/engine/flowtest"
 	"procaas/engine/memory"
+	"procaas/engine/store"
 	"procaas/engine/stub"
 	"procaas/handlers"
 )
@@ -214,7 +214,7 @@ func (l *testLoader) suite(f diag.File) (*flowtest.Suite, error) {
 	if err != nil {
 		return nil, err
 	}
-	env := flowtest.Env{Types: handlers.All(), Store: func(now func() time.Time) engine.Store { return memory.New(now) }}
+	env := flowtest.Env{Types: handlers.All(), Store: func(now func() time.Time) store.Store { return memory.New(now) }}
 	suite, found := flowtest.NewSuite(f.Name, file, bundle, stubs, env)
 	return suite, l.show([]diag.File{f}, found)
 }

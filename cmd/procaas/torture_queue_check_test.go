@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // A queueHistory is what the torture test of the queue saw. Times are those of the test,
@@ -22,18 +23,18 @@ type queueHistory struct {
 	jobs      map[int]int
 	orders    []orderedTask
 
-	completed, dead []engine.QueuedTask
+	completed, dead []store.QueuedTask
 
 	wrong   []string
-	done    map[int64]*engine.QueuedTask // by id, of completed
-	buried  map[int64]*engine.QueuedTask
+	done    map[int64]*store.QueuedTask // by id, of completed
+	buried  map[int64]*store.QueuedTask
 	byID    map[int64][]*doing
 	final   map[int64]*doing // the attempt that completed a task
 	unknown map[int]taskPut  // by number, puts without an answer
 	shared  int              // pairs of attempts that were under way at once, after a lease was over
 }
 
-func readBody(t *engine.QueuedTask) (b taskBody) {
+func readBody(t *store.QueuedTask) (b taskBody) {
 	_ = json.Unmarshal(t.Payload, &b) // what is no body has no numbers
 	if len(b.NS) == 0 {
 		b.NS = []int{0}
@@ -69,7 +70,7 @@ func (h *queueHistory) violations() []string {
 }
 
 func (h *queueHistory) index() {
-	h.done, h.buried, h.byID = map[int64]*engine.QueuedTask{}, map[int64]*engine.QueuedTask{}, map[int64][]*doing{}
+	h.done, h.buried, h.byID = map[int64]*store.QueuedTask{}, map[int64]*store.QueuedTask{}, map[int64][]*doing{}
 	h.final, h.unknown = map[int64]*doing{}, map[int]taskPut{}
 	for i := range h.completed {
 		one := &h.completed[i]

@@ -23,6 +23,7 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/store"
 	"procaas/handlers/queue"
 )
 
@@ -336,7 +337,7 @@ func (p *taskPutter) send(ctx context.Context, r *rand.Rand, kind string, tasks 
 // poison puts what does harm: tasks that fail, that kill their worker, and that are too
 // large to be taken.
 func (p *taskPutter) poison(ctx context.Context, r *rand.Rand, long bool) {
-	large := map[string]any{"payload": taskBody{Pad: strings.Repeat("x", engine.MaxTaskPayload+1)}}
+	large := map[string]any{"payload": taskBody{Pad: strings.Repeat("x", store.MaxTaskPayload+1)}}
 	for i := 0; sleep(ctx, between(r, 100*time.Millisecond, 500*time.Millisecond)); i++ {
 		p.send(ctx, r, "fails", map[string]any{"payload": taskBody{}})
 		p.put(r, "plain", false, map[string]any{"payload": taskBody{Pad: strings.Repeat("y", 900_000)}})
@@ -418,12 +419,12 @@ func (p *taskPutter) claimOrderly(ctx context.Context) (out []orderedTask) {
 }
 
 // settle waits until no task is left but those that have ended, and lists these.
-func (h *queueHistory) settle(t *testing.T, store *queue.Store, p *taskPutter) {
+func (h *queueHistory) settle(t *testing.T, db *queue.Store, p *taskPutter) {
 	t.Helper()
 	ctx, cancel := patience.Context(t.Context(), 4*time.Minute)
 	defer cancel()
 	for {
-		rest, err := store.PeekTasks(ctx, queue.Filter{Limit: 5})
+		rest, err := db.PeekTasks(ctx, queue.Filter{Limit: 5})
 		if err == nil && len(rest) == 0 {
 			break
 		}
@@ -434,10 +435,10 @@ func (h *queueHistory) settle(t *testing.T, store *queue.Store, p *taskPutter) {
 		}
 	}
 	var err error
-	if h.completed, err = store.PeekTasks(t.Context(), queue.Filter{State: engine.TaskCompleted}); err != nil {
+	if h.completed, err = db.PeekTasks(t.Context(), queue.Filter{State: store.TaskCompleted}); err != nil {
 		t.Fatal(err)
 	}
-	if h.dead, err = store.PeekTasks(t.Context(), queue.Filter{State: engine.TaskFailed}); err != nil {
+	if h.dead, err = db.PeekTasks(t.Context(), queue.Filter{State: store.TaskFailed}); err != nil {
 		t.Fatal(err)
 	}
 }

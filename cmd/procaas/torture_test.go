@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/store"
 )
 
 var (
@@ -200,7 +200,7 @@ func settledRuns(t *testing.T, c *client.Client) []endedRun {
 
 // listRuns lists all runs, and names one that has not ended.
 func listRuns(ctx context.Context, t *testing.T, c *client.Client) (runs []endedRun, open string) {
-	for f := (engine.RunFilter{Limit: 500}); ; {
+	for f := (store.RunFilter{Limit: 500}); ; {
 		page, err := c.Runs(ctx, f)
 		if err != nil {
 			if ctx.Err() == nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A traffic sends orders to the API as an application would, and counts what
@@ -150,7 +150,7 @@ func (t *traffic) settle(ctx context.Context) (summary, error) {
 func (t *traffic) tally(ctx context.Context) (s summary, open int, err error) {
 	s.Orders = t.accepted
 	var latencies []time.Duration
-	filter := engine.RunFilter{Limit: 500}
+	filter := store.RunFilter{Limit: 500}
 	for {
 		page, err := t.client.Runs(ctx, filter)
 		if err != nil {
@@ -220,7 +220,7 @@ func (s *summary) add(v checkpoint.RunView) {
 // countFallbacks reads from the audit how often handlers went out of the flow.
 func (s *summary) countFallbacks(ctx context.Context, c *client.Client) error {
 	for cursor := ""; ; {
-		page, err := c.Audit(ctx, engine.AuditFilter{Kind: engine.AuditFallback, Limit: 500}, cursor)
+		page, err := c.Audit(ctx, store.AuditFilter{Kind: store.AuditFallback, Limit: 500}, cursor)
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/outbound"
+	"procaas/engine/store"
 )
 
 const (
@@ -51,7 +52,7 @@ type Engine interface {
 	Healthy(ctx context.Context) error
 	Degraded() error
 	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)
-	List(ctx context.Context, f engine.RunFilter) ([]checkpoint.RunView, string, error)
+	List(ctx context.Context, f store.RunFilter) ([]checkpoint.RunView, string, error)
 	Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error)
 }
 
@@ -192,8 +193,8 @@ func (a *Alerter) check(ctx context.Context, b *book, e Engine) {
 		limited, cancel := context.WithTimeout(ctx, askTime)
 		v, err := e.RunByID(limited, run)
 		cancel()
-		away := errors.Is(err, engine.ErrAway) // only where this run is: it must not keep the others from being looked at
-		if err != nil && !away && !errors.Is(err, engine.ErrNotFound) {
+		away := errors.Is(err, store.ErrAway) // only where this run is: it must not keep the others from being looked at
+		if err != nil && !away && !errors.Is(err, store.ErrNotFound) {
 			return // the store is away; next time
 		}
 		waits := away || err == nil && (v.Status == model.Failed || v.Status == model.Parked && v.Due == nil)
@@ -208,7 +209,7 @@ func (a *Alerter) adopt(ctx context.Context, e Engine) bool {
 	ctx, cancel := context.WithTimeout(ctx, 4*askTime)
 	defer cancel()
 	for _, status := range []model.Status{model.Failed, model.Parked} {
-		runs, _, err := e.List(ctx, engine.RunFilter{Status: status, Limit: adoptMost})
+		runs, _, err := e.List(ctx, store.RunFilter{Status: status, Limit: adoptMost})
 		if err != nil {
 			return false
 		}
@@ -222,7 +223,7 @@ func (a *Alerter) adopt(ctx context.Context, e Engine) bool {
 				a.Notice(n)
 			}
 			entity, err := e.Entity(ctx, v.Flow, v.Key)
-			if err != nil && !errors.Is(err, engine.ErrNotFound) {
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return false
 			}
 			if entity.BlockedBy == v.ID {

@@ -15,6 +15,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A fakeEngine is what an alerter sees of an engine.
@@ -44,15 +45,15 @@ func (e *fakeEngine) RunByID(_ context.Context, id string) (checkpoint.RunView, 
 	defer e.mu.Unlock()
 	e.asked++
 	if id == e.away {
-		return checkpoint.RunView{}, fmt.Errorf("run %s: %w", id, engine.ErrAway)
+		return checkpoint.RunView{}, fmt.Errorf("run %s: %w", id, store.ErrAway)
 	}
 	if v, ok := e.runs[id]; ok {
 		return v, nil
 	}
-	return checkpoint.RunView{}, engine.ErrNotFound
+	return checkpoint.RunView{}, store.ErrNotFound
 }
 
-func (e *fakeEngine) List(_ context.Context, f engine.RunFilter) (out []checkpoint.RunView, _ string, err error) {
+func (e *fakeEngine) List(_ context.Context, f store.RunFilter) (out []checkpoint.RunView, _ string, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.storeOff {
@@ -74,7 +75,7 @@ func (e *fakeEngine) Entity(_ context.Context, flow, key string) (checkpoint.Ent
 			return checkpoint.EntityView{BlockedBy: id}, nil
 		}
 	}
-	return checkpoint.EntityView{}, engine.ErrNotFound
+	return checkpoint.EntityView{}, store.ErrNotFound
 }
 
 func (e *fakeEngine) set(change func(*fakeEngine)) {
@@ -153,8 +154,10 @@ func TestAlerterFindsWhatIsStuckAlready(t *testing.T) {
 		due := time.Now().Add(time.Hour)
 		e := &fakeEngine{storeOff: true, runs: map[string]checkpoint.RunView{
 			"r-1": {ID: "r-1", Status: model.Failed, Flow: "order", Key: "o-1", FailedPath: "p/a/one"},
-			"r-2": {ID: "r-2", Status: model.Parked, Flow: "work", Pipeline: "p",
-				Handlers: []checkpoint.HandlerView{{Path: "p/a/two", Outcome: model.OutcomeUnknown}}},
+			"r-2": {
+				ID: "r-2", Status: model.Parked, Flow: "work", Pipeline: "p",
+				Handlers: []checkpoint.HandlerView{{Path: "p/a/two", Outcome: model.OutcomeUnknown}},
+			},
 			"r-3": {ID: "r-3", Status: model.Parked, Flow: "order", Key: "o-3", Due: &due, Pipeline: "p"},
 		}}
 		_, told, _ := alerting(t, e)

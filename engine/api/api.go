@@ -29,6 +29,7 @@ import (
 	"procaas/engine/api/shards"
 	"procaas/engine/api/transport"
 	"procaas/engine/api/ui"
+	"procaas/engine/store"
 )
 
 // DefaultMaxBody bounds the body of a request when [Options] sets no bound.
@@ -61,7 +62,7 @@ type Options struct {
 	Play ui.Player
 
 	// Tasks is the queue of tasks; its calls are refused when it is nil.
-	Tasks engine.TaskStore
+	Tasks store.TaskStore
 
 	// StrictTasks refuses tasks of types that no pipeline declares and nobody asks for;
 	// otherwise they are taken in with a warning.
@@ -74,7 +75,7 @@ type Options struct {
 	// Reload reads the node's pipelines again, activates them on all nodes and
 	// tells what that changes. The error is an [*engine.DefinitionError] when they
 	// are refused. The call is refused when it is nil.
-	Reload func(ctx context.Context, drop bool, by engine.Actor) (engine.Diff, error)
+	Reload func(ctx context.Context, drop bool, by store.Actor) (engine.Diff, error)
 }
 
 // Ports is what the API needs of the engine, by what each group of calls does with it.
@@ -202,10 +203,12 @@ func (s *server) add(o *rest.Operation) {
 
 // handler puts the middleware before the router.
 func (s *server) handler() http.Handler {
-	f := &transport.Middleware{Access: s.access, Log: s.Log, Healthy: s.healthy, MaxBody: s.MaxBody,
+	f := &transport.Middleware{
+		Access: s.access, Log: s.Log, Healthy: s.healthy, MaxBody: s.MaxBody,
 		Quickly: func(next http.Handler) http.Handler {
 			return s.shards.Quickly(next, s.access.May, s.access.Refuse)
-		}}
+		},
+	}
 	return f.Wrap(s.router)
 }
 

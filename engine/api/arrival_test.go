@@ -19,9 +19,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/transport"
+	"procaas/engine/store"
 )
 
 // A halfPipe is a connection in memory of which either side may close its half.
@@ -150,8 +150,10 @@ func doors(t *testing.T, h http.Handler) []door {
 	}
 	form := "do=hold&confirm=yes&token=t&yaml=x&reason=r"
 	for _, path := range consoleForms(t) {
-		all = append(all, door{method: http.MethodPost, path: path, contentType: "application/x-www-form-urlencoded", body: form,
-			takes: !strings.HasSuffix(path, "sign-out")})
+		all = append(all, door{
+			method: http.MethodPost, path: path, contentType: "application/x-www-form-urlencoded", body: form,
+			takes: !strings.HasSuffix(path, "sign-out"),
+		})
 	}
 	slices.SortFunc(all, func(a, b door) int { return strings.Compare(a.path+a.method, b.path+b.method) })
 	return all
@@ -192,8 +194,10 @@ func everything(t *testing.T, f *fakeEngine) http.Handler {
 	t.Helper()
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "one"}))
-	return api.New(api.Options{Engine: portsOf(f), Registry: metrics, Reload: f.reload, Tasks: struct{ engine.TaskStore }{},
-		Shards: newWatched(), Closing: make(chan struct{})})
+	return api.New(api.Options{
+		Engine: portsOf(f), Registry: metrics, Reload: f.reload, Tasks: struct{ store.TaskStore }{},
+		Shards: newWatched(), Closing: make(chan struct{}),
+	})
 }
 
 // TestBodyThatDoesNotArriveIsNeverASuccess walks every route with bodies that do not arrive
@@ -343,7 +347,7 @@ func TestHonestUploadMayBeSlow(t *testing.T) {
 func TestWhoWritesBeforeItReadsGetsItsRefusal(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))
-	addr := serve(t, api.New(api.Options{Engine: portsOf(f), Tasks: struct{ engine.TaskStore }{}, Token: "t"}))
+	addr := serve(t, api.New(api.Options{Engine: portsOf(f), Tasks: struct{ store.TaskStore }{}, Token: "t"}))
 	for name, c := range map[string]struct {
 		head string // but for the length
 		want int

@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/access"
 	"procaas/engine/api/client"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 func newClient(t *testing.T, token, serverToken string) (*client.Client, *fakeEngine) {
@@ -48,7 +48,7 @@ func TestClientFollowsARun(t *testing.T) {
 	if err != nil || run.Event.Payload.(map[string]any)["n"].(json.Number) != "9007199254740993" {
 		t.Errorf("have %+v, %v, want the exact number", run.Event, err)
 	}
-	page, err := c.Runs(ctx, engine.RunFilter{Limit: 1, Pipeline: "new-order-created", Status: model.Waiting})
+	page, err := c.Runs(ctx, store.RunFilter{Limit: 1, Pipeline: "new-order-created", Status: model.Waiting})
 	if err != nil || len(page.Items) != 1 || page.Next == nil || page.Items[0].ID != "run-2" {
 		t.Errorf("have %+v, %v", page, err)
 	}
@@ -99,7 +99,7 @@ func TestClientBearsTheToken(t *testing.T) {
 		t.Errorf("have %v, %v", handlers, err)
 	}
 	set, err := c.SetConfig(ctx, "CITIES", wire.ConfigChange{Value: []string{"north"}, Reason: "start"}, 0)
-	if err != nil || set.Revision != 1 || f.actors[0] != (engine.Actor{Name: "admin", Reason: "start"}) {
+	if err != nil || set.Revision != 1 || f.actors[0] != (store.Actor{Name: "admin", Reason: "start"}) {
 		t.Errorf("have %+v, %v by %v", set, err, f.actors)
 	}
 	var p *problem.Problem

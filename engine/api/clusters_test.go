@@ -18,6 +18,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/client"
 	"procaas/engine/enginetest"
+	"procaas/engine/store"
 	"procaas/handlers"
 	"procaas/handlers/balancer/route"
 )
@@ -37,7 +38,7 @@ pipelines:
 // A fanout serves the API of an engine with one cluster.
 type fanout struct {
 	*httptest.Server
-	store   engine.Store
+	store   store.Store
 	version int64
 }
 
@@ -82,7 +83,7 @@ func (f *fanout) assign(t *testing.T, owners ...int) {
 		t.Fatal(err)
 	}
 	_, err = f.store.WriteDocuments(t.Context(), 0,
-		[]engine.DocumentWrite{{Kind: engine.DocumentAssignment, Name: "fanout", Version: f.version, Value: value}}, nil)
+		[]store.DocumentWrite{{Kind: engine.DocumentAssignment, Name: "fanout", Version: f.version, Value: value}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,11 +148,11 @@ func TestRouteNamesTheWorkerOfAKey(t *testing.T) {
 func TestRecordingHoldsWhatIsKept(t *testing.T) {
 	t.Parallel()
 	f := newFanout(t)
-	var writes []engine.DocumentWrite
+	var writes []store.DocumentWrite
 	// The ring begins anew at any place; what is much older than the rest is a leftover.
 	for place, at := range []int{1_000_004, 1_000_006, 1_000_000, 1_000_002, 900_000} {
-		writes = append(writes, engine.DocumentWrite{
-			Kind: engine.DocumentObservation, Name: fmt.Sprintf("fanout/%03d", place), Version: engine.AnyVersion,
+		writes = append(writes, store.DocumentWrite{
+			Kind: engine.DocumentObservation, Name: fmt.Sprintf("fanout/%03d", place), Version: store.AnyVersion,
 			Value: fmt.Appendf(nil, `{"t": %d}`, at),
 		})
 	}

@@ -24,6 +24,7 @@ import (
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/sqlite"
+	"procaas/engine/store"
 	"procaas/handlers"
 )
 
@@ -153,7 +154,7 @@ func TestOrderFromEventToEntity(t *testing.T) {
 	if len(entity.Runs) == 1 && !reflect.DeepEqual(entity.Runs[0], run) {
 		t.Errorf("below its key the run is\n%+v, want it as it is by itself:\n%+v", entity.Runs[0], run)
 	}
-	page, err := n.Runs(ctx, engine.RunFilter{Flow: "taxi-order", Status: model.Succeeded})
+	page, err := n.Runs(ctx, store.RunFilter{Flow: "taxi-order", Status: model.Succeeded})
 	if err != nil || len(page.Items) != 1 || page.Next != nil {
 		t.Errorf("have %+v, %v", page, err)
 	}
@@ -235,11 +236,11 @@ func TestEngineRefusesWithCodes(t *testing.T) {
 		p.Errors[0].Location != "/payload/mail~1id" || p.Errors[0].Message != "want a string, have 5" {
 		t.Errorf("have %+v, want an invalid_payload that names the place", p)
 	}
-	page, err := n.Runs(ctx, engine.RunFilter{})
+	page, err := n.Runs(ctx, store.RunFilter{})
 	if err != nil || len(page.Items) != 0 {
 		t.Errorf("have %d runs, %v, want none", len(page.Items), err)
 	}
-	if _, err := n.Runs(ctx, engine.RunFilter{Cursor: "?"}); code(err) != "invalid_parameter" {
+	if _, err := n.Runs(ctx, store.RunFilter{Cursor: "?"}); code(err) != "invalid_parameter" {
 		t.Errorf("have %v, want invalid_parameter", err)
 	}
 	if _, err := n.Entity(ctx, "trucks", "x"); code(err) != "flow_not_found" {
@@ -286,10 +287,10 @@ func TestTasksRun(t *testing.T) {
 	}
 	var page wire.Page[checkpoint.RunView]
 	n.until(t, "the task that is due has run", func() bool {
-		page, err = n.Runs(ctx, engine.RunFilter{Pipeline: "mail", Status: model.Succeeded})
+		page, err = n.Runs(ctx, store.RunFilter{Pipeline: "mail", Status: model.Succeeded})
 		return err == nil && len(page.Items) == 1
 	})
-	later, err := n.Runs(ctx, engine.RunFilter{Pipeline: "mail", Status: model.Waiting})
+	later, err := n.Runs(ctx, store.RunFilter{Pipeline: "mail", Status: model.Waiting})
 	if err != nil || len(later.Items) != 1 || later.Items[0].Due == nil || page.Items[0].Event.Type != "mail-wanted" {
 		t.Errorf("have %+v, %v, want one task that waits for its time", later, err)
 	}
@@ -326,8 +327,10 @@ func TestReservedSourceIsRefusedAtEveryDoor(t *testing.T) {
 		}
 		req.Header.Set("Content-Type", c.media)
 		if c.source != "" {
-			for header, value := range map[string]string{"Ce-Specversion": "1.0", "Ce-Type": "new-order-created", "Ce-Id": "e-1",
-				"Ce-Source": c.source} {
+			for header, value := range map[string]string{
+				"Ce-Specversion": "1.0", "Ce-Type": "new-order-created", "Ce-Id": "e-1",
+				"Ce-Source": c.source,
+			} {
 				req.Header.Set(header, value)
 			}
 		}
@@ -341,7 +344,7 @@ func TestReservedSourceIsRefusedAtEveryDoor(t *testing.T) {
 			t.Errorf("%s: want 422, have %s: %s, %v", name, reply.Status, text, err)
 		}
 	}
-	if runs, err := n.Runs(t.Context(), engine.RunFilter{Limit: 10}); err != nil || len(runs.Items) != 0 {
+	if runs, err := n.Runs(t.Context(), store.RunFilter{Limit: 10}); err != nil || len(runs.Items) != 0 {
 		t.Errorf("want nothing stored, have %v, %v", runs, err)
 	}
 }

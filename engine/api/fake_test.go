@@ -32,6 +32,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 	"procaas/handlers"
 )
 
@@ -83,7 +84,7 @@ type fakeEngine struct {
 	seen       []model.Event // accepted, in order
 	runs       []checkpoint.RunView
 	configs    map[string]engine.ConfigView
-	actors     []engine.Actor
+	actors     []store.Actor
 	audit      []engine.AuditView
 	wrong      bool // the pipelines have errors
 
@@ -179,8 +180,10 @@ func (f *fakeEngine) end(id string, s model.Status) {
 	r.Status, r.Finished = s, &began
 	if s == model.Failed {
 		r.FailedPath, r.Error, r.ErrorClass = "new-order-created/fetch-order/get-order", "attempt 3: 503", "503"
-		r.Handlers = []checkpoint.HandlerView{{Path: r.FailedPath, Outcome: "failed", Attempts: 3, Started: &began, Finished: &began,
-			Error: "503"}}
+		r.Handlers = []checkpoint.HandlerView{{
+			Path: r.FailedPath, Outcome: "failed", Attempts: 3, Started: &began, Finished: &began,
+			Error: "503",
+		}}
 	}
 }
 
@@ -200,10 +203,10 @@ func (f *fakeEngine) steer(id string, may func(model.Status) bool, change func(*
 	}
 	r := f.find(id)
 	if r == nil {
-		return checkpoint.RunView{}, fmt.Errorf("run %s: %w", id, engine.ErrNotFound)
+		return checkpoint.RunView{}, fmt.Errorf("run %s: %w", id, store.ErrNotFound)
 	}
 	if !may(r.Status) {
-		return checkpoint.RunView{}, fmt.Errorf("run %s is %s: %w", id, r.Status, engine.ErrConflict)
+		return checkpoint.RunView{}, fmt.Errorf("run %s is %s: %w", id, r.Status, store.ErrConflict)
 	}
 	change(r)
 	return *r, nil
@@ -239,47 +242,53 @@ func (f *fakeEngine) Story(ctx context.Context, run string) (engine.Story, error
 		return engine.Story{}, err
 	}
 	later := began.Add(2 * time.Second)
-	return engine.Story{Run: view, Missing: []string{"which handler set <b>"},
+	return engine.Story{
+		Run: view, Missing: []string{"which handler set <b>"},
 		Stages: []engine.StoryStage{{ID: "fetch-order", Steps: []engine.StoryStep{{
 			Path: "new-order-created/fetch-order/get-order", Critical: true, Outcome: model.OutcomeFailed, Summary: "it ran, and gave up after " +
 				"attempt 2: 503",
-			Handler: &checkpoint.HandlerView{Path: "new-order-created/fetch-order/get-order", Outcome: model.OutcomeFailed, Attempts: 2,
-				Started: &began, Finished: &later},
-			Tries: []engine.TryView{{Number: 1, Began: began, Ended: &began, Error: "500 <b>"}, {Number: 2, Began: later, Ended: &later,
-				Error: "503"}},
+			Handler: &checkpoint.HandlerView{
+				Path: "new-order-created/fetch-order/get-order", Outcome: model.OutcomeFailed, Attempts: 2,
+				Started: &began, Finished: &later,
+			},
+			Tries: []engine.TryView{{Number: 1, Began: began, Ended: &began, Error: "500 <b>"}, {
+				Number: 2, Began: later, Ended: &later,
+				Error: "503",
+			}},
 			Request: map[string]any{"token": "***"}, ResponseGone: "it is not kept",
 		}}, Changes: []engine.StateChange{
 			{Name: "order", Before: engine.StateValue{}, After: engine.StateValue{Value: map[string]any{"price": 7, "<b>": 1}}},
 			{Name: "note", Before: engine.StateValue{Gone: "too large"}, After: engine.StateValue{Value: "new"}},
-		}}}}, nil
+		}}},
+	}, nil
 }
 
-func (f *fakeEngine) Retry(_ context.Context, id string, by engine.Actor) (checkpoint.RunView, error) {
+func (f *fakeEngine) Retry(_ context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
 	return f.steer(id, func(s model.Status) bool { return s == model.Failed }, func(r *checkpoint.RunView) {
 		r.Status, r.Generation, r.Finished, r.Error, r.FailedPath = model.Waiting, r.Generation+1, nil, "", ""
 		r.ErrorClass = ""
 	})
 }
 
-func (f *fakeEngine) Cancel(_ context.Context, id string, by engine.Actor) (checkpoint.RunView, error) {
+func (f *fakeEngine) Cancel(_ context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
 	return f.steer(id, func(s model.Status) bool { return !s.Ended() }, func(r *checkpoint.RunView) {
 		r.Status, r.Reason, r.Finished = model.Cancelled, by.Reason, &began
 	})
 }
 
-func (f *fakeEngine) Abandon(ctx context.Context, id string, by engine.Actor) (checkpoint.RunView, error) {
+func (f *fakeEngine) Abandon(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
 	by.Reason += " (abandoned)"
 	return f.Cancel(ctx, id, by)
 }
 
-func (f *fakeEngine) List(_ context.Context, filter engine.RunFilter) ([]checkpoint.RunView, string, error) {
+func (f *fakeEngine) List(_ context.Context, filter store.RunFilter) ([]checkpoint.RunView, string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.down {
 		return nil, "", errDown
 	}
 	if filter.Cursor != "" && f.find(filter.Cursor) == nil {
-		return nil, "", engine.ErrCursor
+		return nil, "", store.ErrCursor
 	}
 	page := []checkpoint.RunView{}
 	runs := slices.Clone(f.runs)
@@ -307,9 +316,9 @@ func (f *fakeEngine) List(_ context.Context, filter engine.RunFilter) ([]checkpo
 
 func (f *fakeEngine) Entity(_ context.Context, flow, key string) (checkpoint.EntityView, error) {
 	if flow != "taxi-order" {
-		return checkpoint.EntityView{}, fmt.Errorf("flow %s: %w", flow, engine.ErrNotFound)
+		return checkpoint.EntityView{}, fmt.Errorf("flow %s: %w", flow, store.ErrNotFound)
 	}
-	runs, _, err := f.List(context.Background(), engine.RunFilter{Key: key, Limit: 50})
+	runs, _, err := f.List(context.Background(), store.RunFilter{Key: key, Limit: 50})
 	return checkpoint.EntityView{Flow: flow, Key: key, State: "created", SharedState: map[string]any{}, Waiting: len(runs), Runs: runs}, err
 }
 
@@ -327,7 +336,7 @@ func (f *fakeEngine) Configs(context.Context) ([]engine.ConfigView, error) {
 	return out, nil
 }
 
-func (f *fakeEngine) SetConfig(ctx context.Context, name string, value any, ifRevision int64, by engine.Actor) (engine.ConfigView, error) {
+func (f *fakeEngine) SetConfig(ctx context.Context, name string, value any, ifRevision int64, by store.Actor) (engine.ConfigView, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, err := f.controls.SetConfig(ctx, name, value, -1, by); err != nil {
@@ -338,10 +347,12 @@ func (f *fakeEngine) SetConfig(ctx context.Context, name string, value any, ifRe
 		return engine.ConfigView{}, &engine.ConfigError{Code: "unknown_config", Message: "config " + name + " is not declared"}
 	}
 	if ifRevision >= 0 && ifRevision != c.Revision {
-		return engine.ConfigView{}, fmt.Errorf("config %s: %w", name, engine.ErrConflict)
+		return engine.ConfigView{}, fmt.Errorf("config %s: %w", name, store.ErrConflict)
 	}
-	f.audit = append(f.audit, engine.AuditView{Changed: began, By: by.Name, Reason: by.Reason, Kind: engine.AuditConfig, Name: name,
-		Before: c.Value, After: value})
+	f.audit = append(f.audit, engine.AuditView{
+		Changed: began, By: by.Name, Reason: by.Reason, Kind: store.AuditConfig, Name: name,
+		Before: c.Value, After: value,
+	})
 	c.Name, c.Value, c.Revision, c.Changed, c.By, c.Reason = name, value, c.Revision+1, &began, by.Name, by.Reason
 	f.configs[name], f.actors = c, append(f.actors, by)
 	return c, nil
@@ -363,7 +374,8 @@ func (f *fakeEngine) ControlEffect(ctx context.Context, path string, change engi
 }
 
 func (f *fakeEngine) SetControl(ctx context.Context, path string, change engine.ControlChange, ifRevision int64,
-	by engine.Actor) (engine.ControlView, error) {
+	by store.Actor,
+) (engine.ControlView, error) {
 	if f.down {
 		return engine.ControlView{}, errDown
 	}
@@ -372,11 +384,11 @@ func (f *fakeEngine) SetControl(ctx context.Context, path string, change engine.
 	return v, err
 }
 
-func (f *fakeEngine) RemoveControl(ctx context.Context, path string, ifRevision int64, by engine.Actor) (int64, error) {
+func (f *fakeEngine) RemoveControl(ctx context.Context, path string, ifRevision int64, by store.Actor) (int64, error) {
 	return f.controls.RemoveControl(ctx, path, ifRevision, by)
 }
 
-func (f *fakeEngine) UndoControl(ctx context.Context, revision int64, by engine.Actor) (string, *engine.ControlView, error) {
+func (f *fakeEngine) UndoControl(ctx context.Context, revision int64, by store.Actor) (string, *engine.ControlView, error) {
 	path, v, err := f.controls.UndoControl(ctx, revision, by)
 	if v != nil {
 		v.Changed = began
@@ -384,7 +396,7 @@ func (f *fakeEngine) UndoControl(ctx context.Context, revision int64, by engine.
 	return path, v, err
 }
 
-func (f *fakeEngine) EndFallbacks(ctx context.Context, path string, by engine.Actor) ([]string, error) {
+func (f *fakeEngine) EndFallbacks(ctx context.Context, path string, by store.Actor) ([]string, error) {
 	if f.down {
 		return nil, errDown
 	}
@@ -405,7 +417,7 @@ func (f *fakeEngine) GrantOf(ctx context.Context, token [sha256.Size]byte) (engi
 	return f.controls.GrantOf(ctx, token)
 }
 
-func (f *fakeEngine) AuditRefusal(ctx context.Context, by engine.Actor, call, detail string) error {
+func (f *fakeEngine) AuditRefusal(ctx context.Context, by store.Actor, call, detail string) error {
 	f.refused = append(f.refused, by.Name+" "+call+": "+detail)
 	return nil
 }
@@ -434,7 +446,7 @@ func (f *fakeEngine) Tokens(ctx context.Context) ([]engine.TokenView, error) {
 }
 
 // NewToken makes a token that tests can know before.
-func (f *fakeEngine) NewToken(ctx context.Context, spec engine.TokenSpec, by engine.Actor) (engine.TokenView, string, error) {
+func (f *fakeEngine) NewToken(ctx context.Context, spec engine.TokenSpec, by store.Actor) (engine.TokenView, string, error) {
 	v, secret, err := f.controls.NewToken(ctx, spec, by)
 	if err == nil {
 		g, err := f.controls.GrantOf(ctx, sha256.Sum256([]byte(secret)))
@@ -448,7 +460,7 @@ func (f *fakeEngine) NewToken(ctx context.Context, spec engine.TokenSpec, by eng
 	return v, secret, err
 }
 
-func (f *fakeEngine) RevokeToken(ctx context.Context, name string, by engine.Actor) (engine.TokenView, error) {
+func (f *fakeEngine) RevokeToken(ctx context.Context, name string, by store.Actor) (engine.TokenView, error) {
 	v, err := f.controls.RevokeToken(ctx, name, by)
 	if err == nil {
 		delete(f.known, "procaas_"+name)
@@ -461,11 +473,13 @@ func (f *fakeEngine) VerifyAudit(_ context.Context, kept []string) (engine.Audit
 	if f.down {
 		return engine.AuditReport{}, errDown
 	}
-	return engine.AuditReport{Whole: len(kept) == 0, Missing: append([]string{}, kept...),
-		Chains: []engine.AuditChain{{Records: 2, Last: 2, Head: "ab", Holds: []string{}}}}, nil
+	return engine.AuditReport{
+		Whole: len(kept) == 0, Missing: append([]string{}, kept...),
+		Chains: []store.AuditChain{{Records: 2, Last: 2, Head: "ab", Holds: []string{}}},
+	}, nil
 }
 
-func (f *fakeEngine) Audit(_ context.Context, filter engine.AuditFilter) ([]engine.AuditView, error) {
+func (f *fakeEngine) Audit(_ context.Context, filter store.AuditFilter) ([]engine.AuditView, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.down {
@@ -481,32 +495,34 @@ func (f *fakeEngine) Audit(_ context.Context, filter engine.AuditFilter) ([]engi
 	return out, nil
 }
 
-func (f *fakeEngine) Preview(ctx context.Context, filter engine.RunFilter) (engine.RunsPreview, error) {
+func (f *fakeEngine) Preview(ctx context.Context, filter store.RunFilter) (engine.RunsPreview, error) {
 	filter.Oldest, filter.Limit, filter.Cursor = true, 1000, ""
 	runs, _, err := f.List(ctx, filter)
-	groups := []engine.RunCount{}
+	groups := []store.RunCount{}
 	if len(runs) > 0 {
-		groups = append(groups, engine.RunCount{Pipeline: runs[0].Pipeline, FailedPath: runs[0].FailedPath, ErrorClass: runs[0].ErrorClass,
-			Runs: len(runs)})
+		groups = append(groups, store.RunCount{
+			Pipeline: runs[0].Pipeline, FailedPath: runs[0].FailedPath, ErrorClass: runs[0].ErrorClass,
+			Runs: len(runs),
+		})
 	}
 	return engine.RunsPreview{Preview: true, Total: len(runs), Groups: groups, Runs: runs}, err
 }
 
-func (f *fakeEngine) MakeUpAll(ctx context.Context, filter engine.RunFilter, by engine.Actor) (engine.RunsDone, error) {
+func (f *fakeEngine) MakeUpAll(ctx context.Context, filter store.RunFilter, by store.Actor) (engine.RunsDone, error) {
 	return f.RetryAll(ctx, filter, by)
 }
 
-func (f *fakeEngine) RetryAll(ctx context.Context, filter engine.RunFilter, by engine.Actor) (engine.RunsDone, error) {
+func (f *fakeEngine) RetryAll(ctx context.Context, filter store.RunFilter, by store.Actor) (engine.RunsDone, error) {
 	filter.Status = model.Failed
 	return f.each(ctx, filter, func(id string) error { _, err := f.Retry(ctx, id, by); return err })
 }
 
-func (f *fakeEngine) CancelAll(ctx context.Context, filter engine.RunFilter, by engine.Actor) (engine.RunsDone, error) {
+func (f *fakeEngine) CancelAll(ctx context.Context, filter store.RunFilter, by store.Actor) (engine.RunsDone, error) {
 	filter.Live = true
 	return f.each(ctx, filter, func(id string) error { _, err := f.Cancel(ctx, id, by); return err })
 }
 
-func (f *fakeEngine) AbandonAll(ctx context.Context, filter engine.RunFilter, by engine.Actor) (engine.RunsDone, error) {
+func (f *fakeEngine) AbandonAll(ctx context.Context, filter store.RunFilter, by store.Actor) (engine.RunsDone, error) {
 	by.Reason += " (abandoned)"
 	return f.CancelAll(ctx, filter, by)
 }
@@ -524,7 +540,7 @@ func (f *fakeEngine) Fit(_ context.Context, id string) (engine.RunFit, error) {
 	return engine.NewRunFit(v, nil), nil
 }
 
-func (f *fakeEngine) Move(ctx context.Context, id string, by engine.Actor) (checkpoint.RunView, error) {
+func (f *fakeEngine) Move(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
 	fit, err := f.Fit(ctx, id)
 	if err != nil {
 		return checkpoint.RunView{}, err
@@ -538,7 +554,7 @@ func (f *fakeEngine) Move(ctx context.Context, id string, by engine.Actor) (chec
 	return f.steer(id, func(model.Status) bool { return true }, func(r *checkpoint.RunView) { r.Bundle, r.Move = "old", "new" })
 }
 
-func (f *fakeEngine) MoveAll(ctx context.Context, filter engine.RunFilter, preview bool, by engine.Actor) (engine.RunsMoved, error) {
+func (f *fakeEngine) MoveAll(ctx context.Context, filter store.RunFilter, preview bool, by store.Actor) (engine.RunsMoved, error) {
 	out := engine.RunsMoved{Preview: preview, Bundle: "new", Pinned: []engine.RunFit{}}
 	filter.Live = true
 	done, err := f.each(ctx, filter, func(id string) error {
@@ -552,7 +568,7 @@ func (f *fakeEngine) MoveAll(ctx context.Context, filter engine.RunFilter, previ
 	return out, err
 }
 
-func (f *fakeEngine) each(ctx context.Context, filter engine.RunFilter, do func(string) error) (engine.RunsDone, error) {
+func (f *fakeEngine) each(ctx context.Context, filter store.RunFilter, do func(string) error) (engine.RunsDone, error) {
 	filter.Oldest = true
 	runs, next, err := f.List(ctx, filter)
 	var done engine.RunsDone
@@ -580,7 +596,7 @@ func (f *fakeEngine) Nodes(context.Context) ([]engine.NodeView, error) {
 }
 
 // reload tells a change, or that the pipelines are wrong.
-func (f *fakeEngine) reload(_ context.Context, _ bool, by engine.Actor) (engine.Diff, error) {
+func (f *fakeEngine) reload(_ context.Context, _ bool, by store.Actor) (engine.Diff, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.down {
@@ -592,8 +608,10 @@ func (f *fakeEngine) reload(_ context.Context, _ bool, by engine.Actor) (engine.
 			Span: at, Severity: diag.Error, Code: "PC0103", Message: "unknown field \"stges\"", Hint: "did you mean stages?",
 		}}}
 	}
-	f.audit = append(f.audit, engine.AuditView{Changed: began, By: by.Name, Reason: by.Reason, Kind: engine.AuditDefinition, Before: "old",
-		After: "new"})
+	f.audit = append(f.audit, engine.AuditView{
+		Changed: began, By: by.Name, Reason: by.Reason, Kind: store.AuditDefinition, Before: "old",
+		After: "new",
+	})
 	return engine.Diff{Old: "old", New: "new", Changes: []engine.Difference{{
 		What: engine.DiffHandler, Name: "new-order-created/notify/bonus", Change: engine.DiffChanged,
 		Fields: []engine.FieldChange{{Field: "critical", Old: "false", New: "true"}},
@@ -629,22 +647,30 @@ func (f *fakeEngine) Try(files []diag.File) ([]planner.PlanView, []diag.Diagnost
 func (f *fakeEngine) Handlers() []engine.HandlerInfo {
 	ratio, p50 := 0.875, 12.5
 	return []engine.HandlerInfo{
-		{Path: "new-order-created/fetch-order/get-order", Type: "request", Owner: "team-orders", Critical: true, Switch: "on",
+		{
+			Path: "new-order-created/fetch-order/get-order", Type: "request", Owner: "team-orders", Critical: true, Switch: "on",
 			RateLimit: "100/s", Effective: []string{"limited to 100/s by its definition"}, Calls: 8, SuccessRatio: &ratio, LatencyP50: &p50,
-			LatencyP99: &p50, File: "taxi.yaml", Line: 12},
-		{Path: "new-order-created/notify/bonus", Type: "request", Owner: "<b>team</b>", Switch: "off",
-			Effective: []string{"switched off at new-order-created by ann"}, Fallback: &engine.FallbackView{State: engine.FallbackOut,
-				Service: "push", Since: &began, Until: &began, Ratio: &ratio, Trips: 2, Reason: "7 of 8 calls succeeded in 30s"}, File: "taxi.yaml",
-			Line: 30},
+			LatencyP99: &p50, File: "taxi.yaml", Line: 12,
+		},
+		{
+			Path: "new-order-created/notify/bonus", Type: "request", Owner: "<b>team</b>", Switch: "off",
+			Effective: []string{"switched off at new-order-created by ann"}, Fallback: &engine.FallbackView{
+				State:   engine.FallbackOut,
+				Service: "push", Since: &began, Until: &began, Ratio: &ratio, Trips: 2, Reason: "7 of 8 calls succeeded in 30s",
+			}, File: "taxi.yaml",
+			Line: 30,
+		},
 	}
 }
 
 func (f *fakeEngine) Services() []engine.ServiceInfo {
 	limit, closed := 1, time.Date(2026, 11, 21, 12, 0, 30, 0, time.UTC)
 	return []engine.ServiceInfo{
-		{ID: "orders", URL: "http://127.0.0.1:9081", Owner: "team-orders", Adaptive: true, Limit: &limit, InFlight: 1, Waiting: 7, Down: true,
+		{
+			ID: "orders", URL: "http://127.0.0.1:9081", Owner: "team-orders", Adaptive: true, Limit: &limit, InFlight: 1, Waiting: 7, Down: true,
 			ClosedUntil: &closed, Calls: 20, Repeats: 4, Critical: true, FailingSince: &closed, LastError: "503 from GET", Parked: 651,
-			ParkedSince: &closed},
+			ParkedSince: &closed,
+		},
 		{ID: "push", URL: "http://127.0.0.1:9082"},
 	}
 }
@@ -695,19 +721,19 @@ func (f *fakeEngine) ShardTransfers(_ context.Context, shardMap string) ([]engin
 	return []engine.ShardTransfer{transferring}, nil
 }
 
-func (f *fakeEngine) SetQueueMode(_ context.Context, kind string, mode engine.TaskMode, by engine.Actor, set func() error) error {
+func (f *fakeEngine) SetQueueMode(_ context.Context, kind string, mode store.TaskMode, by store.Actor, set func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.audit = append(f.audit, engine.AuditView{Kind: engine.AuditQueue, Name: kind, By: by.Name, Reason: by.Reason, After: string(mode)})
+	f.audit = append(f.audit, engine.AuditView{Kind: store.AuditQueue, Name: kind, By: by.Name, Reason: by.Reason, After: string(mode)})
 	return set()
 }
 
-func (f *fakeEngine) OrderShardTransfer(_ context.Context, id, want string, by engine.Actor) (engine.ShardTransfer, error) {
+func (f *fakeEngine) OrderShardTransfer(_ context.Context, id, want string, by store.Actor) (engine.ShardTransfer, error) {
 	switch {
 	case f.down:
 		return engine.ShardTransfer{}, errDown
 	case id != transferring.ID:
-		return engine.ShardTransfer{}, fmt.Errorf("transfer %q: %w", id, engine.ErrNotFound)
+		return engine.ShardTransfer{}, fmt.Errorf("transfer %q: %w", id, store.ErrNotFound)
 	case want == engine.OrderRollback:
 		return transferring, fmt.Errorf("%w: it has not switched", engine.ErrShardOrder)
 	}
@@ -736,6 +762,6 @@ func (f *fakeEngine) ExplainPartition(ctx context.Context, cluster string, parti
 	return f.controls.ExplainPartition(ctx, cluster, partition)
 }
 
-func (f *fakeEngine) PullLever(ctx context.Context, cluster string, pull engine.LeverPull, by engine.Actor) (engine.Levers, error) {
+func (f *fakeEngine) PullLever(ctx context.Context, cluster string, pull engine.LeverPull, by store.Actor) (engine.Levers, error) {
 	return f.controls.PullLever(ctx, cluster, pull, by)
 }

@@ -10,6 +10,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/wire"
+	"procaas/engine/store"
 )
 
 // TestPagesOfTheAuditAreBoundedByBytes asks for more than a page may hold, and goes on to the
@@ -18,7 +19,7 @@ func TestPagesOfTheAuditAreBoundedByBytes(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))
 	for i := range 40 {
-		f.audit = append(f.audit, engine.AuditView{Kind: engine.AuditConfig, Name: fmt.Sprint(i), After: strings.Repeat("x", 1<<(i%20+1))})
+		f.audit = append(f.audit, engine.AuditView{Kind: store.AuditConfig, Name: fmt.Sprint(i), After: strings.Repeat("x", 1<<(i%20+1))})
 	}
 	h := api.New(api.Options{Engine: portsOf(f)})
 	var names []string

@@ -22,6 +22,7 @@ import (
 	"procaas/engine/api/rest"
 	"procaas/engine/api/ui"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 var update = flag.Bool("update", false, "rewrite schemas/openapi.json")
@@ -215,7 +216,7 @@ func TestEnumerationsAreComplete(t *testing.T) {
 		path, parameter string
 		want            []string
 	}{
-		{"/admin/v1/audit", "kind", engine.AuditKinds()},
+		{"/admin/v1/audit", "kind", store.AuditKinds()},
 		{"/v1/runs", "status", []string{
 			string(model.Waiting), string(model.Running), string(model.Parked), string(model.Succeeded), string(model.Failed),
 			string(model.Cancelled), string(model.Ignored),

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/store"
 )
 
 // A task of a mistyped type is taken in, and its sender told; once somebody asks for the
@@ -72,7 +72,7 @@ func (s *taskServer) eventually(try func() error) {
 func TestStrictQueuesRefuseTypesThatNobodyAsksFor(t *testing.T) {
 	t.Parallel()
 	s := newTaskServer(t, api.Options{StrictTasks: true})
-	if err := s.tasks.SetTaskMode(t.Context(), "opened", engine.TasksOpen, ""); err != nil {
+	if err := s.tasks.SetTaskMode(t.Context(), "opened", store.TasksOpen, ""); err != nil {
 		t.Fatal(err)
 	}
 	s.claim(`{"worker": "w1", "types": [{"type": "asked"}]}`)
@@ -83,7 +83,7 @@ func TestStrictQueuesRefuseTypesThatNobodyAsksFor(t *testing.T) {
 			t.Errorf("have %+v, want it to name what there is", p)
 		}
 	}
-	if left, err := s.tasks.PeekTasks(t.Context(), engine.TaskFilter{Type: "askde"}); err != nil || len(left) != 0 {
+	if left, err := s.tasks.PeekTasks(t.Context(), store.TaskFilter{Type: "askde"}); err != nil || len(left) != 0 {
 		t.Errorf("have %+v, %v, want nothing taken in", left, err)
 	}
 }
@@ -124,7 +124,7 @@ func TestTasksArePutThoughItIsNotKnownWhoAsks(t *testing.T) {
 }
 
 // An unknowing store does not tell which types are asked for.
-type unknowing struct{ engine.TaskStore }
+type unknowing struct{ store.TaskStore }
 
 func (unknowing) KnownTaskTypes(context.Context) ([]string, error) {
 	return nil, errors.New("the table is away")
@@ -135,9 +135,9 @@ func TestTypesThatNobodyDoesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newTaskServer(t, api.Options{})
 	s.claim(`{"worker": "w1", "types": [{"type": "asked"}]}`)
-	specs := make([]engine.TaskSpec, 1000)
+	specs := make([]store.TaskSpec, 1000)
 	for i := range specs {
-		specs[i] = engine.TaskSpec{Type: fmt.Sprint("invented-", i), Payload: []byte("null")}
+		specs[i] = store.TaskSpec{Type: fmt.Sprint("invented-", i), Payload: []byte("null")}
 	}
 	if _, err := s.tasks.PutTasks(t.Context(), specs); err != nil {
 		t.Fatal(err)

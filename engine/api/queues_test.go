@@ -10,17 +10,17 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/sqlite"
+	"procaas/engine/store"
 )
 
 // A taskServer serves a queue of tasks to tests.
 type taskServer struct {
 	*testing.T
-	tasks   engine.TaskStore
+	tasks   store.TaskStore
 	handler http.Handler
 }
 
@@ -175,7 +175,7 @@ func TestQueuesRefuse(t *testing.T) {
 		s.call(http.MethodPost, "/v1/queues/"+c.path, c.body, c.status, nil)
 	}
 	s.call(http.MethodGet, "/v1/queues/x/tasks?state=lost", "", 400, nil)
-	if err := s.tasks.SetTaskMode(t.Context(), "x", engine.TasksDraining, "moving"); err != nil {
+	if err := s.tasks.SetTaskMode(t.Context(), "x", store.TasksDraining, "moving"); err != nil {
 		t.Fatal(err)
 	}
 	s.call(http.MethodPost, "/v1/queues/x/tasks", `{}`, 409, nil)

@@ -22,6 +22,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/transport"
+	"procaas/engine/store"
 )
 
 func post(h http.Handler, body string) *httptest.ResponseRecorder {
@@ -324,7 +325,7 @@ func TestEverySteeringCallLooksAtPaths(t *testing.T) {
 			t.Fatal(w.Body)
 		}
 	}
-	f.audit = append(f.audit, engine.AuditView{Kind: engine.AuditControl, Name: "new-order-created"})
+	f.audit = append(f.audit, engine.AuditView{Kind: store.AuditControl, Name: "new-order-created"})
 	var doc struct {
 		Paths map[string]map[string]struct {
 			OperationID string                `json:"operationId"`

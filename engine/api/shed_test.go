@@ -15,6 +15,7 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A flood is many clients that submit events at once.
@@ -120,7 +121,7 @@ func TestOverloadIsRefusedBeforeItIsLatency(t *testing.T) {
 	n.until(t, "all runs have ended", func() bool {
 		ended := true
 		for cursor := ""; ; {
-			page, err := n.Runs(t.Context(), engine.RunFilter{Pipeline: "new-order-created", Limit: 1000, Cursor: cursor})
+			page, err := n.Runs(t.Context(), store.RunFilter{Pipeline: "new-order-created", Limit: 1000, Cursor: cursor})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,6 +15,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // While a database of the inbox is away, the keys of the others work; its own wait, and
@@ -41,18 +42,18 @@ func TestKeysOfOthersWorkWhileACellIsAway(t *testing.T) {
 		key := fmt.Sprint("key-", i)
 		if here == "" {
 			here = key
-		} else if slot := engine.InboxSlot(key); slot != engine.InboxSlot(here) && slot != engine.InboxSlot("to-"+here) &&
-			slot != engine.InboxSlot("to-"+key) {
+		} else if slot := store.InboxSlot(key); slot != store.InboxSlot(here) && slot != store.InboxSlot("to-"+here) &&
+			slot != store.InboxSlot("to-"+key) {
 			there = key
 		}
 	}
-	slot := engine.InboxSlot(there)
+	slot := store.InboxSlot(there)
 	if err := s.MoveNow(ctx, cells.Order{Slots: []int{slot}, To: "b", Wait: time.Minute}); err != nil || s.Chart().Owner(slot) != "b" {
 		t.Fatalf("want slot %d in b, have it in %s, %v", slot, s.Chart().Owner(slot), err)
 	}
 	ended := func(key string, n int) func() bool {
 		return func() bool {
-			counts, err := s.Count(ctx, engine.RunFilter{Key: key, Status: model.Succeeded})
+			counts, err := s.Count(ctx, store.RunFilter{Key: key, Status: model.Succeeded})
 			n := n
 			for _, c := range counts {
 				n -= c.Runs
@@ -65,10 +66,12 @@ func TestKeysOfOthersWorkWhileACellIsAway(t *testing.T) {
 	if err := cluster.Halt(enginetest.StopImmediate); err != nil {
 		t.Fatal(err)
 	}
-	event := engine.Submission{Event: model.Event{ID: there + "-1", Source: "test", Type: "step", Key: there,
-		Payload: map[string]any{"n": 1}}}
-	if out, err := e.Submit(ctx, []engine.Submission{event}); err == nil && !errors.Is(out[0].Err, engine.ErrAway) || err != nil &&
-		!errors.Is(err, engine.ErrAway) {
+	event := engine.Submission{Event: model.Event{
+		ID: there + "-1", Source: "test", Type: "step", Key: there,
+		Payload: map[string]any{"n": 1},
+	}}
+	if out, err := e.Submit(ctx, []engine.Submission{event}); err == nil && !errors.Is(out[0].Err, store.ErrAway) || err != nil &&
+		!errors.Is(err, store.ErrAway) {
 		t.Errorf("want the cell away, have %+v, %v", out, err)
 	}
 	waitFor(t, "the node to tell that the cell is away", func() bool {
@@ -116,7 +119,7 @@ func TestCellThatWasSetBackIsRefused(t *testing.T) {
 	if _, err := conn.Exec(ctx, "update leases set beats = -1000"); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the node to refuse the cell", func() bool { return errors.Is(e.Degraded(), engine.ErrStoreLost) })
+	waitFor(t, "the node to refuse the cell", func() bool { return errors.Is(e.Degraded(), store.ErrLost) })
 	if err := e.Healthy(ctx); err != nil {
 		t.Errorf("want the node ready for the keys of other cells, have %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // Home is the name of the cell that is the home.
@@ -17,15 +18,15 @@ const Home = "home"
 type part struct {
 	name   string
 	number int
-	open   func(context.Context) (engine.Cell, error)
+	open   func(context.Context) (store.Cell, error)
 
-	mu      sync.Mutex  // guards the following
-	store   engine.Cell // nil until it was reached once
-	away    error       // why it could not be reached last; nil when it could
-	since   time.Time   // when that was found out
-	probing bool        // one try to reach it is under way
-	retired bool        // the cell was removed from the inbox; it is away for good
-	lost    bool        // it has lost what it acknowledged; so it is for this process
+	mu      sync.Mutex // guards the following
+	store   store.Cell // nil until it was reached once
+	away    error      // why it could not be reached last; nil when it could
+	since   time.Time  // when that was found out
+	probing bool       // one try to reach it is under way
+	retired bool       // the cell was removed from the inbox; it is away for good
+	lost    bool       // it has lost what it acknowledged; so it is for this process
 
 	members map[int64]*engine.Membership // of this process's nodes, by their numbers in the cell
 }
@@ -60,11 +61,11 @@ func (p *part) lose(err error) {
 }
 
 // cell gives the store of a cell that can be reached.
-func (p *part) cell() (engine.Cell, error) {
+func (p *part) cell() (store.Cell, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.away != nil {
-		return nil, fmt.Errorf("%w: cell %s: %w", engine.ErrAway, p.name, p.away)
+		return nil, fmt.Errorf("%w: cell %s: %w", store.ErrAway, p.name, p.away)
 	}
 	return p.store, nil
 }
@@ -74,22 +75,22 @@ func (p *part) cell() (engine.Cell, error) {
 // that the first one which finds a cell away makes the others fail at once, rather than
 // each wait for a time-out of its own.
 func (p *part) heed(ctx context.Context, err error) error {
-	if err == nil || errors.Is(err, engine.ErrAway) || errors.Is(ctx.Err(), context.Canceled) {
+	if err == nil || errors.Is(err, store.ErrAway) || errors.Is(ctx.Err(), context.Canceled) {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.store == nil || !p.store.IsAway(err) && !errors.Is(err, engine.ErrStoreLost) {
+	if p.store == nil || !p.store.IsAway(err) && !errors.Is(err, store.ErrLost) {
 		return err
 	}
 	if p.number != 0 && p.away == nil { // the home is what everything needs: it is asked each time
 		p.away, p.since = err, time.Now()
 	}
-	return fmt.Errorf("%w: cell %s: %w", engine.ErrAway, p.name, err)
+	return fmt.Errorf("%w: cell %s: %w", store.ErrAway, p.name, err)
 }
 
 // back notes that a cell can be reached.
-func (p *part) back(store engine.Cell) {
+func (p *part) back(store store.Cell) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.store = store; !p.retired && !p.lost {
@@ -139,7 +140,7 @@ func (s *Store) probe(p *part) {
 }
 
 // reach opens a cell, and makes sure that it is the one.
-func (s *Store) reach(ctx context.Context, p *part, store engine.Cell) (engine.Cell, error) {
+func (s *Store) reach(ctx context.Context, p *part, store store.Cell) (store.Cell, error) {
 	opened := store == nil
 	if opened {
 		var err error
@@ -157,18 +158,18 @@ func (s *Store) reach(ctx context.Context, p *part, store engine.Cell) (engine.C
 }
 
 // check makes a store the cell that it shall be, or finds that it is another one.
-func (s *Store) check(ctx context.Context, p *part, store engine.Cell) error {
-	badge, err := store.Badge(ctx)
+func (s *Store) check(ctx context.Context, p *part, db store.Cell) error {
+	badge, err := db.Badge(ctx)
 	if err != nil {
 		return err
 	}
 	chart := s.chart.Load()
-	want := engine.Badge{Inbox: chart.Inbox, Name: p.name, Number: p.number}
+	want := store.Badge{Inbox: chart.Inbox, Name: p.name, Number: p.number}
 	if badge == want {
 		return nil
 	}
 	if want.After, err = s.home.Last(ctx); err != nil {
 		return err
 	}
-	return store.Enroll(ctx, want, false)
+	return db.Enroll(ctx, want, false)
 }

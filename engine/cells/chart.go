@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // The document that holds the map.
@@ -30,7 +31,7 @@ type Chart struct {
 	Ended engine.InboxEnded `json:"ended"` // all that have
 
 	Version int64 `json:"-"`
-	owner   [engine.InboxSlots]string
+	owner   [store.InboxSlots]string
 }
 
 // A Span is slots next to each other that one cell has.
@@ -122,13 +123,13 @@ func newChart(inbox string) *Chart {
 }
 
 // readChart reads a document.
-func readChart(d engine.Document) (*Chart, error) {
+func readChart(d store.Document) (*Chart, error) {
 	c := &Chart{Version: d.Version}
 	if err := json.Unmarshal(d.Value, c); err != nil {
 		return nil, fmt.Errorf("%w: %w", errMap, err)
 	}
 	for _, s := range c.Spans {
-		if s.From < 0 || s.To >= engine.InboxSlots || s.From > s.To {
+		if s.From < 0 || s.To >= store.InboxSlots || s.From > s.To {
 			return nil, fmt.Errorf("%w: span %d-%d", errMap, s.From, s.To)
 		}
 		for i := s.From; i <= s.To; i++ {
@@ -147,7 +148,7 @@ func (c *Chart) copy() *Chart {
 	if err != nil {
 		panic("cells: " + err.Error()) // plain data always encodes
 	}
-	out, err := readChart(engine.Document{Value: text, Version: c.Version})
+	out, err := readChart(store.Document{Value: text, Version: c.Version})
 	if err != nil {
 		panic("cells: " + err.Error())
 	}

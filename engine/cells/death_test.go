@@ -9,15 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A mortal cell kills the process that makes a move, before a step or after it.
 type mortal struct {
-	engine.Cell
+	store.Cell
 	at   string
 	part string // how the name of the part ends at which it does
 	die  *atomic.Pointer[func()]
@@ -49,7 +49,7 @@ func (m *mortal) Freeze(ctx context.Context, move string, slots []int) (left int
 	return left, m.step("freeze", move, func() error { left, err = m.Cell.Freeze(ctx, move, slots); return err })
 }
 
-func (m *mortal) Import(ctx context.Context, move string, what engine.CellPart, rows []byte) error {
+func (m *mortal) Import(ctx context.Context, move string, what store.CellPart, rows []byte) error {
 	return m.step("import of "+string(what), move, func() error { return m.Cell.Import(ctx, move, what, rows) })
 }
 
@@ -80,9 +80,11 @@ func takeOver(t *testing.T, at, want string) {
 	ctx := t.Context()
 	home, others := enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)}
 	var die atomic.Pointer[func()]
-	dying := openAs(t, home, others, time.Second, func(_ string, store engine.Cell) engine.Cell {
-		return &mortal{Cell: store, at: at,
-			die: &die}
+	dying := openAs(t, home, others, time.Second, func(_ string, store store.Cell) store.Cell {
+		return &mortal{
+			Cell: store, at: at,
+			die: &die,
+		}
 	})
 	works := dying
 	in := func(key string, n int) model.Intake {
@@ -112,7 +114,7 @@ func takeOver(t *testing.T, at, want string) {
 		v, err := other.Inbox(ctx)
 		return err == nil && len(v.Moves) == 1 && v.Moves[0].Ended != nil
 	})
-	if v, err := other.Inbox(ctx); err != nil || len(other.Chart().SlotsOf(want)) != engine.InboxSlots ||
+	if v, err := other.Inbox(ctx); err != nil || len(other.Chart().SlotsOf(want)) != store.InboxSlots ||
 		want == "b" != (v.Moves[0].Error == "") {
 		t.Fatalf("want all slots in cell %s, have %+v, %v", want, v, err)
 	}
@@ -166,12 +168,12 @@ func dieInSecondPart(t *testing.T, at, wantSecond string) {
 	ctx := t.Context()
 	home, others := enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)}
 	var die atomic.Pointer[func()]
-	dying := openAs(t, home, others, time.Second, func(_ string, store engine.Cell) engine.Cell {
+	dying := openAs(t, home, others, time.Second, func(_ string, store store.Cell) store.Cell {
 		return &mortal{Cell: store, at: at, part: "/1", die: &die}
 	})
 	dying.SetPart(1) // a slot with runs is a part of its own
 	keys := names(4)
-	slices.SortFunc(keys, func(a, b string) int { return engine.InboxSlot(a) - engine.InboxSlot(b) })
+	slices.SortFunc(keys, func(a, b string) int { return store.InboxSlot(a) - store.InboxSlot(b) })
 	for n := range 2 {
 		for _, key := range keys {
 			accept(t, dying, order(key, fmt.Sprintf("%s-%d", key, n)))
@@ -179,7 +181,7 @@ func dieInSecondPart(t *testing.T, at, wantSecond string) {
 	}
 	o := cells.Order{To: "b", Wait: time.Minute}
 	for _, key := range keys {
-		o.Slots = append(o.Slots, engine.InboxSlot(key))
+		o.Slots = append(o.Slots, store.InboxSlot(key))
 	}
 	kill := func() { die.Store(nil); dying.Die() }
 	die.Store(&kill)
@@ -191,7 +193,7 @@ func dieInSecondPart(t *testing.T, at, wantSecond string) {
 	})
 	want := []string{"b", wantSecond, cells.Home, cells.Home}
 	for i, key := range keys {
-		if owner := other.Chart().Owner(engine.InboxSlot(key)); owner != want[i] {
+		if owner := other.Chart().Owner(store.InboxSlot(key)); owner != want[i] {
 			t.Errorf("part %d: want its slot in %s, have it in %s", i, want[i], owner)
 		}
 	}
@@ -251,7 +253,7 @@ func TestMoveOfADeadProcessIsFenced(t *testing.T) {
 	if _, err := from.Freeze(ctx, "zombie", slots); err != nil {
 		t.Fatal(err)
 	}
-	if err := to.Import(ctx, "zombie", engine.CellRuns, []byte(`[{}]`)); err == nil {
+	if err := to.Import(ctx, "zombie", store.CellRuns, []byte(`[{}]`)); err == nil {
 		t.Error("runs were imported by a move that nobody knows")
 	}
 	if err := to.Open(ctx, "zombie", 0); err != nil {
@@ -262,12 +264,12 @@ func TestMoveOfADeadProcessIsFenced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return !slices.ContainsFunc(all, func(c engine.CellSlot) bool { return c.State != engine.SlotOpen })
+		return !slices.ContainsFunc(all, func(c store.CellSlot) bool { return c.State != store.SlotOpen })
 	})
 	if all, err := to.Slots(ctx); err != nil || len(all) != 0 {
 		t.Errorf("want no slots in b, have %d, %v", len(all), err)
 	}
-	if owned := s.Chart().SlotsOf(cells.Home); len(owned) != engine.InboxSlots {
+	if owned := s.Chart().SlotsOf(cells.Home); len(owned) != store.InboxSlots {
 		t.Errorf("want all slots at home, have %d", len(owned))
 	}
 }
@@ -289,29 +291,31 @@ func TestMoveGivesUpForLongRuns(t *testing.T) {
 	if err != nil || out[0].Claimed == nil {
 		t.Fatalf("want the run owned, have %+v, %v", out, err)
 	}
-	if err := s.MoveNow(ctx, cells.Order{Slots: []int{engine.InboxSlot("k")}, To: "b", Wait: 50 * time.Millisecond}); err != nil {
+	if err := s.MoveNow(ctx, cells.Order{Slots: []int{store.InboxSlot("k")}, To: "b", Wait: 50 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
 	if done := s.Chart().Done; len(done) != 1 || !strings.Contains(done[0].Error, "1 runs of the slots were still under way") {
 		t.Fatalf("want the move undone for the run, have %+v", done)
 	}
 	c := out[0].Claimed
-	errs, err := s.Commit(ctx, node, []model.Change{{Run: c.ID, Version: c.Version, Status: model.Succeeded, Pipeline: "p",
-		Bundle: "bundle"}})
+	errs, err := s.Commit(ctx, node, []model.Change{{
+		Run: c.ID, Version: c.Version, Status: model.Succeeded, Pipeline: "p",
+		Bundle: "bundle",
+	}})
 	if err != nil || errs[0] != nil {
 		t.Fatalf("commit: %v, %v", errs, err)
 	}
-	if err := s.MoveNow(ctx, cells.Order{Slots: []int{engine.InboxSlot("k")}, To: "b", Wait: time.Minute}); err != nil {
+	if err := s.MoveNow(ctx, cells.Order{Slots: []int{store.InboxSlot("k")}, To: "b", Wait: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	if owner := s.Chart().Owner(engine.InboxSlot("k")); owner != "b" {
+	if owner := s.Chart().Owner(store.InboxSlot("k")); owner != "b" {
 		t.Errorf("want the slot in b, have it in %s", owner)
 	}
 	for _, bad := range []cells.Order{
 		{Slots: []int{1}, To: "c"},
 		{To: "b"},
 		{Slots: []int{-1}, To: "b"},
-		{Slots: []int{engine.InboxSlot("k")}, To: "b"},
+		{Slots: []int{store.InboxSlot("k")}, To: "b"},
 		{Slots: []int{1}, To: "b", Wait: time.Hour},
 		{Slots: cells.All(), To: "b"},
 	} {

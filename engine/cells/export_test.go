@@ -3,7 +3,7 @@ package cells
 import (
 	"context"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // MoveNow moves slots and waits for the end of it; what went wrong is in the last of
@@ -19,7 +19,7 @@ func (s *Store) MoveNow(ctx context.Context, o Order) error {
 
 // All gives every slot.
 func All() (all []int) {
-	for i := range engine.InboxSlots {
+	for i := range store.InboxSlots {
 		all = append(all, i)
 	}
 	return all
@@ -29,7 +29,7 @@ func All() (all []int) {
 func (s *Store) Die() { s.stop() }
 
 // Home gives the cell that is the home.
-func (s *Store) Home() engine.Cell { return s.home }
+func (s *Store) Home() store.Cell { return s.home }
 
 // SetPart bounds the rows of one part of a move.
 func (s *Store) SetPart(rows int) { s.partRows = rows }

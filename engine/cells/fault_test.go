@@ -10,31 +10,31 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A faulty cell lets something happen in the midst of what a store asks of it.
 type faulty struct {
-	engine.Cell
+	store.Cell
 	away   atomic.Bool               // nothing is accepted
 	freeze func()                    // after the first one
 	cancel func(ctx context.Context) // before the first one
 	once   [2]sync.Once
 }
 
-func (f *faulty) Accept(ctx context.Context, node int64, runs []model.Intake) ([]engine.Accepted, error) {
+func (f *faulty) Accept(ctx context.Context, node int64, runs []model.Intake) ([]store.Accepted, error) {
 	if f.away.Load() {
 		return nil, context.DeadlineExceeded
 	}
 	return f.Cell.Accept(ctx, node, runs)
 }
 
-func (f *faulty) Badge(ctx context.Context) (engine.Badge, error) {
+func (f *faulty) Badge(ctx context.Context) (store.Badge, error) {
 	if f.away.Load() {
-		return engine.Badge{}, context.DeadlineExceeded
+		return store.Badge{}, context.DeadlineExceeded
 	}
 	return f.Cell.Badge(ctx)
 }
@@ -47,7 +47,7 @@ func (f *faulty) Freeze(ctx context.Context, move string, slots []int) (int, err
 	return left, err
 }
 
-func (f *faulty) Cancel(ctx context.Context, run string, by engine.Actor) error {
+func (f *faulty) Cancel(ctx context.Context, run string, by store.Actor) error {
 	if f.cancel != nil {
 		f.once[1].Do(func() { f.cancel(ctx) })
 	}
@@ -63,7 +63,7 @@ func order(key, id string) model.Intake {
 }
 
 // accept hands events in, all of which must be taken.
-func accept(t *testing.T, s engine.Store, in ...model.Intake) {
+func accept(t *testing.T, s store.Store, in ...model.Intake) {
 	t.Helper()
 	out, err := s.Accept(t.Context(), 0, in)
 	if err != nil {
@@ -77,7 +77,7 @@ func accept(t *testing.T, s engine.Store, in ...model.Intake) {
 }
 
 // claim takes a run, the only one that is ready.
-func claim(t *testing.T, s engine.Store, node int64, id string) engine.Claimed {
+func claim(t *testing.T, s store.Store, node int64, id string) store.Claimed {
 	t.Helper()
 	runs, err := s.Claim(t.Context(), node, 10, "bundle")
 	if err != nil || len(runs) != 1 || runs[0].ID != id {
@@ -87,7 +87,7 @@ func claim(t *testing.T, s engine.Store, node int64, id string) engine.Claimed {
 }
 
 // commit writes a change, and must be able to.
-func commit(t *testing.T, s engine.Store, node int64, c engine.Claimed, status model.Status, with ...func(*model.Change)) {
+func commit(t *testing.T, s store.Store, node int64, c store.Claimed, status model.Status, with ...func(*model.Change)) {
 	t.Helper()
 	change := model.Change{Run: c.ID, Version: c.Version, Status: status, Pipeline: "p", Bundle: "bundle"}
 	for _, f := range with {
@@ -98,7 +98,7 @@ func commit(t *testing.T, s engine.Store, node int64, c engine.Claimed, status m
 	}
 }
 
-func join(t *testing.T, s engine.Store) int64 {
+func join(t *testing.T, s store.Store) int64 {
 	t.Helper()
 	node, err := s.Join(t.Context(), "node", time.Hour)
 	if err != nil {
@@ -112,7 +112,7 @@ func moved(t *testing.T, s *cells.Store, to string, keys ...string) {
 	t.Helper()
 	o := cells.Order{To: to, Wait: time.Minute}
 	for _, key := range keys {
-		o.Slots = append(o.Slots, engine.InboxSlot(key))
+		o.Slots = append(o.Slots, store.InboxSlot(key))
 	}
 	if err := s.MoveNow(t.Context(), o); err != nil {
 		t.Fatal(err)
@@ -127,14 +127,14 @@ func TestRunsAreSteeredWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	var s *cells.Store
 	s = openAs(t, enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)}, time.Minute,
-		func(name string, store engine.Cell) engine.Cell {
+		func(name string, store store.Cell) store.Cell {
 			f := &faulty{Cell: store}
 			if name == cells.Home {
 				f.cancel = func(context.Context) { moved(t, s, "b", "k") }
 			}
 			return f
 		})
-	by := engine.Actor{Name: "ann", Reason: "enough"}
+	by := store.Actor{Name: "ann", Reason: "enough"}
 	accept(t, s, order("k", "first"), order("k", "second"))
 	if err := s.Cancel(t.Context(), "second", by); err != nil {
 		t.Errorf("a run that moved meanwhile was not cancelled: %v", err)
@@ -155,9 +155,9 @@ func TestMoveBringsDeferredRunsBack(t *testing.T) {
 	t.Parallel()
 	var s *cells.Store
 	var node int64
-	var last engine.Claimed
+	var last store.Claimed
 	s = openAs(t, enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)}, time.Minute,
-		func(name string, store engine.Cell) engine.Cell {
+		func(name string, store store.Cell) store.Cell {
 			f := &faulty{Cell: store}
 			if name == cells.Home {
 				f.freeze = func() {
@@ -181,9 +181,11 @@ func TestMoveBringsDeferredRunsBack(t *testing.T) {
 func TestOutboxPassesByWhatCannotGo(t *testing.T) {
 	t.Parallel()
 	b := &faulty{}
-	s := openAs(t, enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t),
-		"c": enginetest.MigratedPostgres(t)}, time.Minute,
-		func(name string, store engine.Cell) engine.Cell {
+	s := openAs(t, enginetest.MigratedPostgres(t), map[string]string{
+		"b": enginetest.MigratedPostgres(t),
+		"c": enginetest.MigratedPostgres(t),
+	}, time.Minute,
+		func(name string, store store.Cell) store.Cell {
 			if name == "b" {
 				b.Cell = store
 				return b
@@ -205,7 +207,7 @@ func TestOutboxPassesByWhatCannotGo(t *testing.T) {
 	})
 	waitFor(t, "the event of the cell that is there", func() bool {
 		_, err := s.Run(t.Context(), "c")
-		if err != nil && !errors.Is(err, engine.ErrNotFound) && !errors.Is(err, engine.ErrAway) {
+		if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrAway) {
 			t.Fatal(err)
 		}
 		return err == nil
@@ -217,7 +219,7 @@ func TestOutboxPassesByWhatCannotGo(t *testing.T) {
 	})
 	b.away.Store(false)
 	waitFor(t, "the events of the other", func() bool {
-		runs, _, err := s.List(t.Context(), engine.RunFilter{Key: "to-b", Limit: 1000, Oldest: true})
+		runs, _, err := s.List(t.Context(), store.RunFilter{Key: "to-b", Limit: 1000, Oldest: true})
 		if err != nil || len(runs) < many {
 			return false
 		}
@@ -240,7 +242,7 @@ func TestExportIsBounded(t *testing.T) {
 		in.Event.Payload = map[string]any{"text": large}
 		accept(t, s, in)
 	}
-	slots := []int{engine.InboxSlot("k")}
+	slots := []int{store.InboxSlot("k")}
 	home := s.Home()
 	if _, err := home.Freeze(t.Context(), "move", slots); err != nil {
 		t.Fatal(err)
@@ -250,7 +252,7 @@ func TestExportIsBounded(t *testing.T) {
 	}
 	pages, cursor := 0, ""
 	for {
-		rows, next, err := home.Export(t.Context(), engine.CellRuns, slots, 0, cursor)
+		rows, next, err := home.Export(t.Context(), store.CellRuns, slots, 0, cursor)
 		if err != nil {
 			t.Fatal(err)
 		}

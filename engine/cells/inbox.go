@@ -9,6 +9,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // each asks all cells at once that are named, and waits for all.
@@ -29,10 +30,10 @@ func each[T any](parts []*part, ask func(*part) (T, error)) (out []T, errs []err
 // rereads bounds how often a batch is handed to another cell because the map has changed.
 const rereads = 3
 
-// Accept implements [engine.Inbox]. Of a batch for several cells each part is stored for
-// itself: the result of an event whose cell is away is [engine.ErrAway].
-func (s *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]engine.Accepted, error) {
-	out := make([]engine.Accepted, len(runs))
+// Accept implements [store.Inbox]. Of a batch for several cells each part is stored for
+// itself: the result of an event whose cell is away is [store.ErrAway].
+func (s *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]store.Accepted, error) {
+	out := make([]store.Accepted, len(runs))
 	left := make([]int, len(runs))
 	for i := range left {
 		left[i] = i
@@ -53,9 +54,9 @@ func (s *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]
 }
 
 // moving lists the events that the cell refused which has been asked.
-func moving(asked []int, out []engine.Accepted) (left []int) {
+func moving(asked []int, out []store.Accepted) (left []int) {
 	for _, i := range asked {
-		if errors.Is(out[i].Err, engine.ErrMoving) {
+		if errors.Is(out[i].Err, store.ErrMoving) {
 			left = append(left, i)
 		}
 	}
@@ -63,7 +64,7 @@ func moving(asked []int, out []engine.Accepted) (left []int) {
 }
 
 // acceptOnce hands the events in that are left, each to the cell that the map names.
-func (s *Store) acceptOnce(ctx context.Context, node int64, runs []model.Intake, left []int, out []engine.Accepted) error {
+func (s *Store) acceptOnce(ctx context.Context, node int64, runs []model.Intake, left []int, out []store.Accepted) error {
 	byPart := map[*part][]int{}
 	var parts []*part
 	for _, i := range left {
@@ -82,7 +83,7 @@ func (s *Store) acceptOnce(ctx context.Context, node int64, runs []model.Intake,
 		}
 	}
 	if node != 0 && !s.isMember(node) {
-		return fmt.Errorf("accept: %w", engine.ErrFenced)
+		return fmt.Errorf("accept: %w", store.ErrFenced)
 	}
 	_, errs := each(parts, func(p *part) (struct{}, error) {
 		batch := make([]model.Intake, len(byPart[p]))
@@ -92,7 +93,7 @@ func (s *Store) acceptOnce(ctx context.Context, node int64, runs []model.Intake,
 		results, err := s.acceptAt(ctx, p, node, batch)
 		for n, i := range byPart[p] {
 			if err != nil {
-				out[i] = engine.Accepted{Err: err}
+				out[i] = store.Accepted{Err: err}
 				continue
 			}
 			if out[i] = results[n]; out[i].Claimed != nil {
@@ -102,7 +103,7 @@ func (s *Store) acceptOnce(ctx context.Context, node int64, runs []model.Intake,
 		return struct{}{}, err
 	})
 	for i, err := range errs {
-		if err != nil && (!errors.Is(err, engine.ErrAway) || len(left) == len(runs) && len(parts) == 1 && parts[i].number == 0) {
+		if err != nil && (!errors.Is(err, store.ErrAway) || len(left) == len(runs) && len(parts) == 1 && parts[i].number == 0) {
 			return err
 		}
 	}
@@ -110,57 +111,57 @@ func (s *Store) acceptOnce(ctx context.Context, node int64, runs []model.Intake,
 }
 
 // acceptAt hands events in at a cell.
-func (s *Store) acceptAt(ctx context.Context, p *part, node int64, batch []model.Intake) ([]engine.Accepted, error) {
-	store, err := p.cell()
+func (s *Store) acceptAt(ctx context.Context, p *part, node int64, batch []model.Intake) ([]store.Accepted, error) {
+	db, err := p.cell()
 	if err != nil {
 		return nil, err
 	}
 	number := s.numberAt(p, node)
-	results, err := store.Accept(ctx, number, batch)
-	if errors.Is(err, engine.ErrFenced) && p.number != 0 {
+	results, err := db.Accept(ctx, number, batch)
+	if errors.Is(err, store.ErrFenced) && p.number != 0 {
 		if err := s.rejoin(ctx, p, node, number); err != nil {
 			return nil, err
 		}
-		results, err = store.Accept(ctx, 0, batch) // the runs are for whoever claims them
+		results, err = db.Accept(ctx, 0, batch) // the runs are for whoever claims them
 	}
 	return results, p.heed(ctx, err)
 }
 
-// Depth implements [engine.Inbox]. What a cell that is away has is not counted.
-func (s *Store) Depth(ctx context.Context) (engine.Depth, error) {
-	return s.depth(ctx, engine.Cell.Depth)
+// Depth implements [store.Inbox]. What a cell that is away has is not counted.
+func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
+	return s.depth(ctx, store.Cell.Depth)
 }
 
-// GaugeDepth implements [engine.Gauge].
-func (s *Store) GaugeDepth(ctx context.Context) (engine.Depth, error) {
-	return s.depth(ctx, func(store engine.Cell, ctx context.Context) (engine.Depth, error) { return gauge(ctx, store) })
+// GaugeDepth implements [store.Gauge].
+func (s *Store) GaugeDepth(ctx context.Context) (store.Depth, error) {
+	return s.depth(ctx, func(store store.Cell, ctx context.Context) (store.Depth, error) { return gauge(ctx, store) })
 }
 
 // gauge asks a cell how much waits, as cheaply as it can tell.
-func gauge(ctx context.Context, store engine.Cell) (engine.Depth, error) {
-	if g, ok := store.(engine.Gauge); ok {
+func gauge(ctx context.Context, db store.Cell) (store.Depth, error) {
+	if g, ok := db.(store.Gauge); ok {
 		return g.GaugeDepth(ctx)
 	}
-	return store.Depth(ctx)
+	return db.Depth(ctx)
 }
 
-func (s *Store) depth(ctx context.Context, ask func(engine.Cell, context.Context) (engine.Depth, error)) (sum engine.Depth, err error) {
-	all, err := s.ask(ctx, func(store engine.Cell) (any, error) { return ask(store, ctx) })
+func (s *Store) depth(ctx context.Context, ask func(store.Cell, context.Context) (store.Depth, error)) (sum store.Depth, err error) {
+	all, err := s.ask(ctx, func(store store.Cell) (any, error) { return ask(store, ctx) })
 	for _, one := range all {
-		d := one.(engine.Depth)
+		d := one.(store.Depth)
 		sum.Waiting += d.Waiting
 		if sum.Oldest.IsZero() || !d.Oldest.IsZero() && d.Oldest.Before(sum.Oldest) {
 			sum.Oldest = d.Oldest
 		}
 		sum.Aside = append(sum.Aside, d.Aside...)
 	}
-	sum.Aside = engine.SortAside(sum.Aside)
+	sum.Aside = store.SortAside(sum.Aside)
 	return sum, err
 }
 
 // ask asks all cells that can be reached. The error is that of the home, or one that is
 // an answer; the cells that are away are left out.
-func (s *Store) ask(ctx context.Context, do func(engine.Cell) (any, error)) (found []any, err error) {
+func (s *Store) ask(ctx context.Context, do func(store.Cell) (any, error)) (found []any, err error) {
 	out, errs := each(s.parts, func(p *part) (any, error) {
 		store, err := p.cell()
 		if err != nil {
@@ -173,14 +174,14 @@ func (s *Store) ask(ctx context.Context, do func(engine.Cell) (any, error)) (fou
 		switch {
 		case err == nil:
 			found = append(found, out[i])
-		case i == 0 || !errors.Is(err, engine.ErrAway):
+		case i == 0 || !errors.Is(err, store.ErrAway):
 			return nil, err
 		}
 	}
 	return found, nil
 }
 
-// Pending implements [engine.Inbox].
+// Pending implements [store.Inbox].
 func (s *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]model.Pending, error) {
 	p := s.partOf(key)
 	store, err := p.cell()
@@ -191,9 +192,9 @@ func (s *Store) Pending(ctx context.Context, flow, key string, types []string, a
 	return found, p.heed(ctx, err)
 }
 
-// LastEvent implements [engine.Inbox].
+// LastEvent implements [store.Inbox].
 func (s *Store) LastEvent(ctx context.Context, source string) (last string, err error) {
-	all, err := s.ask(ctx, func(store engine.Cell) (any, error) { return store.LastEvent(ctx, source) })
+	all, err := s.ask(ctx, func(store store.Cell) (any, error) { return store.LastEvent(ctx, source) })
 	for _, id := range all {
 		last = max(last, id.(string))
 	}
@@ -202,7 +203,7 @@ func (s *Store) LastEvent(ctx context.Context, source string) (last string, err 
 
 // Trim implements [engine.Trimmer].
 func (s *Store) Trim(ctx context.Context, keep time.Duration) (more bool, err error) {
-	return s.tidy(ctx, func(store engine.Cell) (any, error) {
+	return s.tidy(ctx, func(store store.Cell) (any, error) {
 		t, ok := store.(engine.Trimmer)
 		if !ok {
 			return false, nil
@@ -213,7 +214,7 @@ func (s *Store) Trim(ctx context.Context, keep time.Duration) (more bool, err er
 
 // Thin implements [engine.Thinner]. Each cell keeps so many runs of its own.
 func (s *Store) Thin(ctx context.Context, pipeline string, keep int) (more bool, err error) {
-	return s.tidy(ctx, func(store engine.Cell) (any, error) {
+	return s.tidy(ctx, func(store store.Cell) (any, error) {
 		t, ok := store.(engine.Thinner)
 		if !ok {
 			return false, nil
@@ -222,12 +223,12 @@ func (s *Store) Thin(ctx context.Context, pipeline string, keep int) (more bool,
 	})
 }
 
-// ForgetAudit implements [engine.Audits].
+// ForgetAudit implements [store.Audits].
 func (s *Store) ForgetAudit(ctx context.Context, keep time.Duration) (more bool, err error) {
-	return s.tidy(ctx, func(store engine.Cell) (any, error) { return store.ForgetAudit(ctx, keep) })
+	return s.tidy(ctx, func(store store.Cell) (any, error) { return store.ForgetAudit(ctx, keep) })
 }
 
-func (s *Store) tidy(ctx context.Context, do func(engine.Cell) (any, error)) (more bool, err error) {
+func (s *Store) tidy(ctx context.Context, do func(store.Cell) (any, error)) (more bool, err error) {
 	all, err := s.ask(ctx, do)
 	for _, m := range all {
 		more = more || m.(bool)

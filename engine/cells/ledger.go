@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A node has a number in each cell, and is known by that of the home. In the other
@@ -31,7 +31,7 @@ func homeOf(name string) int64 {
 	return n
 }
 
-// Join implements [engine.Ledger].
+// Join implements [store.Ledger].
 func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (int64, error) {
 	node, err := s.home.Join(ctx, name, lease)
 	if err != nil {
@@ -83,19 +83,19 @@ func (s *Store) joinAt(ctx context.Context, p *part, node int64) error {
 
 // rejoin makes a node a member of a cell again that has taken it for dead: what it owned
 // there is owned by others now, or by nobody. When the home has done so too, the error
-// is [engine.ErrFenced].
+// is [store.ErrFenced].
 func (s *Store) rejoin(ctx context.Context, p *part, node, number int64) error {
 	if _, err := s.home.Claim(ctx, node, 0, ""); err != nil {
 		return err
 	}
-	store, err := p.cell()
+	db, err := p.cell()
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	m := s.leases[node]
 	s.mu.Unlock()
-	if _, err := s.beatCell(ctx, p, store, number, m.lease, ""); errors.Is(err, engine.ErrStoreLost) {
+	if _, err := s.beatCell(ctx, p, db, number, m.lease, ""); errors.Is(err, store.ErrLost) {
 		return p.heed(ctx, err)
 	}
 	s.mu.Lock()
@@ -124,14 +124,14 @@ func (s *Store) numberAt(p *part, node int64) int64 {
 	return s.members[node][p]
 }
 
-// Beat implements [engine.Ledger]. A cell that is away makes no beat fail; nor does it
+// Beat implements [store.Ledger]. A cell that is away makes no beat fail; nor does it
 // hold one up for long.
-func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (engine.Beat, error) {
+func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
 	if !s.isMember(node) { // by this process; the home knows whether it ever was
 		_, err := s.home.Beat(ctx, node, lease, bundle)
-		return engine.Beat{}, cmp.Or(err, fmt.Errorf("beat: %w", engine.ErrFenced))
+		return store.Beat{}, cmp.Or(err, fmt.Errorf("beat: %w", store.ErrFenced))
 	}
-	beats, errs := each(s.parts, func(p *part) (engine.Beat, error) {
+	beats, errs := each(s.parts, func(p *part) (store.Beat, error) {
 		if p.number == 0 {
 			return s.home.Beat(ctx, node, lease, bundle)
 		}
@@ -140,13 +140,13 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 		return s.beatAt(limited, p, node, lease, bundle)
 	})
 	if errs[0] != nil {
-		return engine.Beat{Watched: beats[0].Watched}, errs[0]
+		return store.Beat{Watched: beats[0].Watched}, errs[0]
 	}
 	b := beats[0]
 	b.Causes = slices.Clone(b.Causes)
 	for i, other := range beats[1:] {
-		if errors.Is(errs[i+1], engine.ErrFenced) {
-			return engine.Beat{}, errs[i+1]
+		if errors.Is(errs[i+1], store.ErrFenced) {
+			return store.Beat{}, errs[i+1]
 		}
 		if errs[i+1] != nil {
 			continue
@@ -159,7 +159,7 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 }
 
 // merge adds to a beat of the home what one of another cell tells.
-func merge(b, other engine.Beat) engine.Beat {
+func merge(b, other store.Beat) store.Beat {
 	if b.Owned < 0 || other.Owned < 0 {
 		b.Owned = -1
 	} else {
@@ -176,46 +176,47 @@ func merge(b, other engine.Beat) engine.Beat {
 }
 
 // beatAt renews the lease in a cell.
-func (s *Store) beatAt(ctx context.Context, p *part, node int64, lease time.Duration, bundle string) (engine.Beat, error) {
-	store, err := p.cell()
+func (s *Store) beatAt(ctx context.Context, p *part, node int64, lease time.Duration, bundle string) (store.Beat, error) {
+	db, err := p.cell()
 	if err != nil {
 		s.probe(p)
-		return engine.Beat{}, err
+		return store.Beat{}, err
 	}
 	if err := s.joinAt(ctx, p, node); err != nil {
-		return engine.Beat{}, err
+		return store.Beat{}, err
 	}
 	number := s.numberAt(p, node)
-	b, err := s.beatCell(ctx, p, store, number, lease, bundle)
-	if errors.Is(err, engine.ErrFenced) {
+	b, err := s.beatCell(ctx, p, db, number, lease, bundle)
+	if errors.Is(err, store.ErrFenced) {
 		if err := s.rejoin(ctx, p, node, number); err != nil {
-			return engine.Beat{}, err
+			return store.Beat{}, err
 		}
-		b, err = s.beatCell(ctx, p, store, s.numberAt(p, node), lease, bundle)
+		b, err = s.beatCell(ctx, p, db, s.numberAt(p, node), lease, bundle)
 	}
 	return b, p.heed(ctx, err)
 }
 
 // beatCell renews the lease of a number in a cell, and finds out whether the cell was set back
 // behind what it has answered: then nothing is asked of it any more.
-func (s *Store) beatCell(ctx context.Context, p *part, store engine.Cell, number int64, lease time.Duration,
-	bundle string) (engine.Beat, error) {
-	b, err := store.Beat(ctx, number, lease, bundle)
-	if err = p.memberOf(number).Check(number, b, err); errors.Is(err, engine.ErrStoreLost) {
+func (s *Store) beatCell(ctx context.Context, p *part, db store.Cell, number int64, lease time.Duration,
+	bundle string,
+) (store.Beat, error) {
+	b, err := db.Beat(ctx, number, lease, bundle)
+	if err = p.memberOf(number).Check(number, b, err); errors.Is(err, store.ErrLost) {
 		p.lose(err)
 		s.log.Error("a cell of the inbox is refused, its keys wait", "cell", p.name, "error", err)
 	}
 	return b, err
 }
 
-// Claim implements [engine.Ledger]. The order is that of the priorities within a cell;
+// Claim implements [store.Ledger]. The order is that of the priorities within a cell;
 // the cells get equal shares as far as they have something.
-func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string) ([]engine.Claimed, error) {
+func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string) ([]store.Claimed, error) {
 	if !s.isMember(node) {
-		return nil, fmt.Errorf("claim: %w", engine.ErrFenced)
+		return nil, fmt.Errorf("claim: %w", store.ErrFenced)
 	}
 	first := int(s.turn.Add(1))
-	var got []engine.Claimed
+	var got []store.Claimed
 	full := make([]*part, len(s.parts))
 	for i := range s.parts {
 		full[i] = s.parts[(first+i)%len(s.parts)]
@@ -226,12 +227,12 @@ func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 	for len(full) > 0 && limit > len(got) {
 		share := max(1, (limit-len(got))/len(full))
 		asked := full[:min(len(full), limit-len(got))]
-		claims, errs := each(asked, func(p *part) ([]engine.Claimed, error) { return s.claimAt(ctx, p, node, share, bundle) })
+		claims, errs := each(asked, func(p *part) ([]store.Claimed, error) { return s.claimAt(ctx, p, node, share, bundle) })
 		rest := full[len(asked):]
 		for i, p := range asked {
 			got = append(got, claims[i]...)
 			switch {
-			case errors.Is(errs[i], engine.ErrFenced), errs[i] != nil && p.number == 0:
+			case errors.Is(errs[i], store.ErrFenced), errs[i] != nil && p.number == 0:
 				failed = cmp.Or(failed, errs[i])
 			case errs[i] == nil && len(claims[i]) == share:
 				rest = append(slices.Clip(rest), p)
@@ -250,8 +251,8 @@ func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 }
 
 // claimAt claims runs of a cell.
-func (s *Store) claimAt(ctx context.Context, p *part, node int64, limit int, bundle string) ([]engine.Claimed, error) {
-	store, err := p.cell()
+func (s *Store) claimAt(ctx context.Context, p *part, node int64, limit int, bundle string) ([]store.Claimed, error) {
+	db, err := p.cell()
 	if err != nil {
 		return nil, err
 	}
@@ -259,8 +260,8 @@ func (s *Store) claimAt(ctx context.Context, p *part, node int64, limit int, bun
 	if number == 0 {
 		return nil, nil // the next beat joins
 	}
-	runs, err := store.Claim(ctx, number, limit, bundle)
-	if errors.Is(err, engine.ErrFenced) && p.number != 0 {
+	runs, err := db.Claim(ctx, number, limit, bundle)
+	if errors.Is(err, store.ErrFenced) && p.number != 0 {
 		if err := s.rejoin(ctx, p, node, number); err != nil {
 			return nil, err
 		}
@@ -274,11 +275,11 @@ func (s *Store) claimAt(ctx context.Context, p *part, node int64, limit int, bun
 
 // compareClaimed orders runs of several cells as a claim of one would, as far as it can
 // be told.
-func compareClaimed(a, b engine.Claimed) int {
+func compareClaimed(a, b store.Claimed) int {
 	return cmp.Or(cmp.Compare(b.Event.Priority, a.Event.Priority), deadline(a).Compare(deadline(b)), a.Accepted.Compare(b.Accepted))
 }
 
-func deadline(c engine.Claimed) time.Time {
+func deadline(c store.Claimed) time.Time {
 	due := c.Accepted
 	if c.Event.At.After(due) {
 		due = c.Event.At
@@ -286,14 +287,14 @@ func deadline(c engine.Claimed) time.Time {
 	return due.Add(c.Event.DelayTolerance)
 }
 
-// Commit implements [engine.Ledger]. The changes of each cell are a transaction; those
-// of a cell that is away get [engine.ErrAway].
+// Commit implements [store.Ledger]. The changes of each cell are a transaction; those
+// of a cell that is away get [store.ErrAway].
 func (s *Store) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	if len(changes) == 0 {
 		return []error{}, nil
 	}
 	if !s.isMember(node) {
-		return nil, fmt.Errorf("commit: %w", engine.ErrFenced)
+		return nil, fmt.Errorf("commit: %w", store.ErrFenced)
 	}
 	out := make([]error, len(changes))
 	byPart := map[*part][]int{}
@@ -301,7 +302,7 @@ func (s *Store) Commit(ctx context.Context, node int64, changes []model.Change) 
 	for i := range changes {
 		run := changes[i].Run
 		if seen[run] {
-			return nil, fmt.Errorf("commit: %w: run %s occurs twice", engine.ErrRefused, run)
+			return nil, fmt.Errorf("commit: %w: run %s occurs twice", store.ErrRefused, run)
 		}
 		seen[run] = true
 		p, err := s.ownerOf(ctx, run)
@@ -324,7 +325,7 @@ func (s *Store) Commit(ctx context.Context, node int64, changes []model.Change) 
 			if out[i] = err; err == nil {
 				out[i] = results[n]
 			}
-			if out[i] == nil && changes[i].Status != model.Running || errors.Is(out[i], engine.ErrStale) {
+			if out[i] == nil && changes[i].Status != model.Running || errors.Is(out[i], store.ErrStale) {
 				s.owned.Delete(changes[i].Run)
 			}
 		}
@@ -332,9 +333,9 @@ func (s *Store) Commit(ctx context.Context, node int64, changes []model.Change) 
 	})
 	for i, err := range errs {
 		switch {
-		case errors.Is(err, engine.ErrFenced):
+		case errors.Is(err, store.ErrFenced):
 			return nil, err
-		case err != nil && (len(parts) == 1 && len(byPart[parts[i]]) == len(changes) && parts[i].number == 0 || !errors.Is(err, engine.ErrAway)):
+		case err != nil && (len(parts) == 1 && len(byPart[parts[i]]) == len(changes) && parts[i].number == 0 || !errors.Is(err, store.ErrAway)):
 			return nil, err
 		}
 	}
@@ -349,21 +350,21 @@ func (s *Store) Commit(ctx context.Context, node int64, changes []model.Change) 
 
 // commitAt writes changes in a cell.
 func (s *Store) commitAt(ctx context.Context, p *part, node int64, batch []model.Change) ([]error, error) {
-	store, err := p.cell()
+	db, err := p.cell()
 	if err != nil {
 		return nil, err
 	}
 	number := s.numberAt(p, node)
 	if number == 0 {
-		return nil, fmt.Errorf("%w: cell %s: the node is not a member yet", engine.ErrAway, p.name)
+		return nil, fmt.Errorf("%w: cell %s: the node is not a member yet", store.ErrAway, p.name)
 	}
-	errs, err := store.Commit(ctx, number, batch)
-	if errors.Is(err, engine.ErrFenced) && p.number != 0 {
+	errs, err := db.Commit(ctx, number, batch)
+	if errors.Is(err, store.ErrFenced) && p.number != 0 {
 		if err := s.rejoin(ctx, p, node, number); err != nil {
 			return nil, err
 		}
 		// What the node owned there is not its own any more.
-		errs = slices.Repeat([]error{engine.ErrStale}, len(batch))
+		errs = slices.Repeat([]error{store.ErrStale}, len(batch))
 		err = nil
 	}
 	return errs, p.heed(ctx, err)
@@ -375,8 +376,8 @@ func (s *Store) ownerOf(ctx context.Context, run string) (*part, error) {
 		return p.(*part), nil
 	}
 	_, p, err := s.find(ctx, run)
-	if errors.Is(err, engine.ErrNotFound) {
-		return nil, engine.ErrStale
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, store.ErrStale
 	}
 	return p, err
 }
@@ -386,7 +387,7 @@ func (s *Store) ownerOf(ctx context.Context, run string) (*part, error) {
 func (s *Store) callsAt(ctx context.Context, p *part, calls []string) (out []string) {
 	for _, run := range calls {
 		r, at, err := s.find(ctx, run)
-		if err == nil && at != p && !r.Status.Ended() || errors.Is(err, engine.ErrAway) {
+		if err == nil && at != p && !r.Status.Ended() || errors.Is(err, store.ErrAway) {
 			continue
 		}
 		out = append(out, run)
@@ -394,17 +395,17 @@ func (s *Store) callsAt(ctx context.Context, p *part, calls []string) (out []str
 	return out
 }
 
-// Leave implements [engine.Ledger].
+// Leave implements [store.Ledger].
 func (s *Store) Leave(ctx context.Context, node int64, keep []string) error {
 	if !s.isMember(node) {
 		return s.home.Leave(ctx, node, keep)
 	}
 	_, errs := each(s.parts, func(p *part) (struct{}, error) {
-		store, err := p.cell()
+		db, err := p.cell()
 		if number := s.numberAt(p, node); err == nil && number != 0 {
-			err = p.heed(ctx, store.Leave(ctx, number, keep))
+			err = p.heed(ctx, db.Leave(ctx, number, keep))
 		}
-		if p.number != 0 && (errors.Is(err, engine.ErrAway) || errors.Is(err, engine.ErrFenced)) {
+		if p.number != 0 && (errors.Is(err, store.ErrAway) || errors.Is(err, store.ErrFenced)) {
 			err = nil // its lease ends there
 		}
 		return struct{}{}, err
@@ -424,9 +425,9 @@ func (s *Store) Leave(ctx context.Context, node int64, keep []string) error {
 	return nil
 }
 
-// Nodes implements [engine.Ledger].
-func (s *Store) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
-	all, errs := each(s.parts, func(p *part) ([]engine.NodeInfo, error) {
+// Nodes implements [store.Ledger].
+func (s *Store) Nodes(ctx context.Context) ([]store.NodeInfo, error) {
+	all, errs := each(s.parts, func(p *part) ([]store.NodeInfo, error) {
 		store, err := p.cell()
 		if err != nil {
 			return nil, err
@@ -444,7 +445,7 @@ func (s *Store) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
 			s.mu.Lock()
 			s.homes[s.parts[i+1]][other.Node] = home
 			s.mu.Unlock()
-			if at := slices.IndexFunc(nodes, func(n engine.NodeInfo) bool { return n.Node == home }); at >= 0 {
+			if at := slices.IndexFunc(nodes, func(n store.NodeInfo) bool { return n.Node == home }); at >= 0 {
 				nodes[at].Runs += other.Runs
 			}
 		}

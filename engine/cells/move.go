@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // The times of a move.
@@ -35,7 +36,7 @@ type Order struct {
 	Slots []int
 	To    string
 	Wait  time.Duration // for runs that nodes own, with the slots frozen; DefaultWait when 0
-	By    engine.Actor  // one without a name is this program, and not audited
+	By    store.Actor   // one without a name is this program, and not audited
 }
 
 func orderf(format string, args ...any) error {
@@ -63,8 +64,8 @@ func (s *Store) checkOrder(c *Chart, o Order) (from string, err error) {
 		return "", orderf("wait: want up to %s, have %s", MaxWait, o.Wait)
 	}
 	for _, slot := range o.Slots {
-		if slot < 0 || slot >= engine.InboxSlots {
-			return "", orderf("want slots of 0 to %d, have %d", engine.InboxSlots-1, slot)
+		if slot < 0 || slot >= store.InboxSlots {
+			return "", orderf("want slots of 0 to %d, have %d", store.InboxSlots-1, slot)
 		}
 		if m := c.moving(slot); m != nil {
 			return "", orderf("slot %d is on its way from %s to %s by move %s", slot, m.From, m.To, m.ID)
@@ -112,12 +113,12 @@ func (s *Store) enter(ctx context.Context, o Order) (*Move, error) {
 			c.Moves = map[string]*Move{}
 		}
 		c.Moves[m.ID] = m
-		var audits []engine.Audited
+		var audits []store.Audited
 		if o.By.Name != "" {
 			audits = append(audits, m.audited(o.By))
 		}
 		err = s.writeMap(ctx, c, 0, audits)
-		if errors.Is(err, engine.ErrConflict) {
+		if errors.Is(err, store.ErrConflict) {
 			continue
 		}
 		return m, err
@@ -125,10 +126,10 @@ func (s *Store) enter(ctx context.Context, o Order) (*Move, error) {
 }
 
 // audited makes the record of an order.
-func (m *Move) audited(by engine.Actor) engine.Audited {
+func (m *Move) audited(by store.Actor) store.Audited {
 	from, _ := json.Marshal(map[string]any{"cell": m.From, "slots": m.all()}) // plain data always encodes
 	to, _ := json.Marshal(map[string]any{"cell": m.To, "slots": m.all()})
-	return engine.Audited{Kind: engine.AuditInbox, Name: m.ID, By: by, Before: from, After: to}
+	return store.Audited{Kind: store.AuditInbox, Name: m.ID, By: by, Before: from, After: to}
 }
 
 // now gives the time of the home.
@@ -219,7 +220,7 @@ const partRows = 1000
 const weighAtOnce = 128
 
 // plan divides slots into parts of about so many rows.
-func (s *Store) plan(ctx context.Context, m *Move, from engine.Cell) (parts [][]int, err error) {
+func (s *Store) plan(ctx context.Context, m *Move, from store.Cell) (parts [][]int, err error) {
 	var part []int
 	sum := 0
 	for some := range slices.Chunk(m.Slots, weighAtOnce) {
@@ -278,7 +279,7 @@ func (s *Store) moveParts(ctx context.Context, m *Move, w *mover, wait time.Dura
 
 // A leg is what the way of a part needs.
 type leg struct {
-	from, to engine.Cell
+	from, to store.Cell
 	wait     time.Duration
 	known    int64 // ids of the source that are older are at the target
 }
@@ -294,7 +295,7 @@ func (s *Store) toSwitch(ctx context.Context, m *Move, w *mover, l leg) (known i
 		return 0, err
 	}
 	// Ids are many and never change: most are there before anything stands still.
-	if err := s.copy(ctx, m, w, l, batch{engine.CellEvents, slices.Concat(m.Slots, m.Rest), l.known}); err != nil {
+	if err := s.copy(ctx, m, w, l, batch{store.CellEvents, slices.Concat(m.Slots, m.Rest), l.known}); err != nil {
 		return 0, err
 	}
 	if err := s.update(ctx, m, func(_ *Chart, m *Move) { m.Step = Freezing }); err != nil {
@@ -305,7 +306,7 @@ func (s *Store) toSwitch(ctx context.Context, m *Move, w *mover, l leg) (known i
 	if err := s.freeze(ctx, m, l); err != nil {
 		return 0, err
 	}
-	for _, what := range []engine.CellPart{engine.CellEvents, engine.CellKeys, engine.CellRuns, engine.CellOutbox} {
+	for _, what := range []store.CellPart{store.CellEvents, store.CellKeys, store.CellRuns, store.CellOutbox} {
 		if err := s.copy(ctx, m, w, l, batch{what, m.Slots, known}); err != nil {
 			return 0, err
 		}
@@ -324,7 +325,7 @@ func (s *Store) toSwitch(ctx context.Context, m *Move, w *mover, l leg) (known i
 }
 
 // open lets the slots of a part work at the target, after the switch.
-func (s *Store) open(ctx context.Context, m *Move, to engine.Cell) error {
+func (s *Store) open(ctx context.Context, m *Move, to store.Cell) error {
 	if m.Step != Switched {
 		return nil
 	}
@@ -350,7 +351,7 @@ func (s *Store) freeze(ctx context.Context, m *Move, l leg) error {
 			return err
 		})
 		switch {
-		case errors.Is(err, engine.ErrConflict), errors.Is(err, errLost):
+		case errors.Is(err, store.ErrConflict), errors.Is(err, errLost):
 			return err
 		case err == nil && left == 0:
 			return nil
@@ -397,9 +398,9 @@ func (s *Store) during(ctx context.Context, m *Move, do func(context.Context) er
 
 // A batch is rows of one kind that go together.
 type batch struct {
-	what  engine.CellPart
+	what  store.CellPart
 	slots []int
-	since int64 // only of what was accepted since then, see [engine.Cell]
+	since int64 // only of what was accepted since then, see [store.Cell]
 }
 
 // copy takes rows to the target.
@@ -483,7 +484,7 @@ func (s *Store) finish(ctx context.Context, m *Move, w *mover) error {
 
 // sweep opens the slots of a part at the target, unless that was done, and forgets them
 // at the source.
-func (s *Store) sweep(ctx context.Context, m *Move, from, to engine.Cell) error {
+func (s *Store) sweep(ctx context.Context, m *Move, from, to store.Cell) error {
 	if err := s.open(ctx, m, to); err != nil {
 		return err
 	}
@@ -585,17 +586,17 @@ func (s *Store) endLeft(m *Move, w *mover) {
 
 // thawStrays opens the slots of moves that the map does not know.
 func (s *Store) thawStrays(p *part) error {
-	store, err := p.cell()
+	db, err := p.cell()
 	if err != nil {
 		return nil // it is told elsewhere
 	}
-	slots, err := store.Slots(s.ctx)
+	slots, err := db.Slots(s.ctx)
 	if err != nil {
 		return p.heed(s.ctx, err)
 	}
 	known, strays := map[string]bool{}, map[string]bool{}
 	for _, slot := range slots {
-		if slot.State != engine.SlotOpen {
+		if slot.State != store.SlotOpen {
 			strays[slot.Move] = true
 		}
 	}
@@ -613,7 +614,7 @@ func (s *Store) thawStrays(p *part) error {
 		if known[move] {
 			continue
 		}
-		if err := store.Thaw(s.ctx, move); err != nil {
+		if err := db.Thaw(s.ctx, move); err != nil {
 			return p.heed(s.ctx, err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // counting is a flow whose entities count their events, and tell a neighbour, whose key
@@ -86,7 +87,7 @@ func (l *ledger) check(t *testing.T, keys []string, events int) {
 }
 
 // nodes runs an engine on each store until the test ends.
-func nodes(t *testing.T, l *ledger, stores ...engine.Store) []*engine.Engine {
+func nodes(t *testing.T, l *ledger, stores ...store.Store) []*engine.Engine {
 	t.Helper()
 	counted := enginetest.Scripted("counted", l.handle)
 	b, found := dsl.Load([]diag.File{{Name: "counting.yaml", Data: []byte(counting)}}, dsl.Options{Types: []dsl.Type{counted.Type}})
@@ -98,8 +99,10 @@ func nodes(t *testing.T, l *ledger, stores ...engine.Store) []*engine.Engine {
 	t.Cleanup(func() { cancel(); running.Wait() })
 	var all []*engine.Engine
 	for i, store := range stores {
-		e, err := engine.New(engine.Options{Store: store, Types: []engine.HandlerType{counted}, Bundle: b, Name: fmt.Sprint("node-", i),
-			Lease: time.Minute})
+		e, err := engine.New(engine.Options{
+			Store: store, Types: []engine.HandlerType{counted}, Bundle: b, Name: fmt.Sprint("node-", i),
+			Lease: time.Minute,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,8 +119,10 @@ func nodes(t *testing.T, l *ledger, stores ...engine.Store) []*engine.Engine {
 // submit sends the events of a key in order, each until it is accepted.
 func submit(ctx context.Context, t *testing.T, e *engine.Engine, key string, events int) {
 	for n := range events {
-		s := engine.Submission{Event: model.Event{ID: fmt.Sprintf("%s-%d", key, n), Source: "test", Type: "step", Key: key,
-			Payload: map[string]any{"n": n}}}
+		s := engine.Submission{Event: model.Event{
+			ID: fmt.Sprintf("%s-%d", key, n), Source: "test", Type: "step", Key: key,
+			Payload: map[string]any{"n": n},
+		}}
 		for {
 			out, err := e.Submit(ctx, []engine.Submission{s})
 			if err == nil && out[0].Err == nil {
@@ -171,9 +176,11 @@ func TestMoveUnderSubmitters(t *testing.T) {
 	for i, m := range moves {
 		s := []*cells.Store{first, second}[i%2]
 		var slots []int
-		waitFor(t, "the map of the move before", func() bool { slots = s.Chart().SlotsOf(m.from); return len(slots) == engine.InboxSlots })
-		if err := s.MoveNow(ctx, cells.Order{Slots: slots[:len(slots)/m.share], To: m.to, Wait: time.Minute,
-			By: engine.Actor{Name: "test"}}); err != nil {
+		waitFor(t, "the map of the move before", func() bool { slots = s.Chart().SlotsOf(m.from); return len(slots) == store.InboxSlots })
+		if err := s.MoveNow(ctx, cells.Order{
+			Slots: slots[:len(slots)/m.share], To: m.to, Wait: time.Minute,
+			By: store.Actor{Name: "test"},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if done := s.Chart().Done; len(done) != i+1 || done[i].Error != "" {
@@ -182,7 +189,7 @@ func TestMoveUnderSubmitters(t *testing.T) {
 	}
 	sending.Wait()
 	waitFor(t, "the end of all runs", func() bool {
-		counts, err := first.Count(ctx, engine.RunFilter{Status: model.Succeeded})
+		counts, err := first.Count(ctx, store.RunFilter{Status: model.Succeeded})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +228,7 @@ func TestMoveOfAHeavySlot(t *testing.T) {
 		accept(t, s, some...)
 	}
 	moved(t, s, "b", "k")
-	counts, err := s.Count(ctx, engine.RunFilter{Key: "k", Live: true})
+	counts, err := s.Count(ctx, store.RunFilter{Key: "k", Live: true})
 	if err != nil || len(counts) != 1 || counts[0].Runs != many {
 		t.Fatalf("want %d runs, have %+v, %v", many, counts, err)
 	}
@@ -233,7 +240,7 @@ func TestMoveOfAHeavySlot(t *testing.T) {
 
 // A timed cell tells for how long each part of a move stands still.
 type timed struct {
-	engine.Cell
+	store.Cell
 	*windows
 }
 
@@ -267,7 +274,7 @@ func BenchmarkFreeze(b *testing.B) {
 		b.Run(fmt.Sprint("waiting=", waiting), func(b *testing.B) {
 			w := &windows{began: map[string]time.Time{}}
 			s := openAs(b, enginetest.MigratedPostgres(b), map[string]string{"b": enginetest.MigratedPostgres(b)}, time.Minute,
-				func(_ string, store engine.Cell) engine.Cell { return &timed{store, w} })
+				func(_ string, store store.Cell) store.Cell { return &timed{store, w} })
 			var in []model.Intake
 			for i := range waiting {
 				in = append(in, order(fmt.Sprint("key-", i), fmt.Sprint("run-", i)))

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // What runs emit to keys of other cells is in the outbox of their own cell, in the
@@ -75,10 +75,10 @@ func (s *Store) relayFrom(p *part) (more bool, err error) {
 
 // relayOnce takes the first events of slots that are not stuck, and notes which are. It
 // gives how many there were.
-func (s *Store) relayOnce(p *part, store engine.Cell, stuck map[int]bool) (n int, err error) {
+func (s *Store) relayOnce(p *part, db store.Cell, stuck map[int]bool) (n int, err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, relayLong)
 	defer cancel()
-	parcels, err := store.Outbox(ctx, slices.Collect(maps.Keys(stuck)), relayAtOnce)
+	parcels, err := db.Outbox(ctx, slices.Collect(maps.Keys(stuck)), relayAtOnce)
 	if err != nil || len(parcels) == 0 {
 		return 0, p.heed(ctx, err)
 	}
@@ -94,17 +94,17 @@ func (s *Store) relayOnce(p *part, store engine.Cell, stuck map[int]bool) (n int
 	}
 	var done []int64
 	for i, r := range results {
-		slot := engine.InboxSlot(batch[i].Key)
+		slot := store.InboxSlot(batch[i].Key)
 		if isPassing(r.Err) || stuck[slot] {
 			stuck[slot] = true
 			continue
 		}
 		done = append(done, parcels[i].Number)
 	}
-	return len(parcels), p.heed(ctx, store.Sent(ctx, done))
+	return len(parcels), p.heed(ctx, db.Sent(ctx, done))
 }
 
 // isPassing tells whether an event that was not accepted may be later.
 func isPassing(err error) bool {
-	return err != nil && !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrRejected)
+	return err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrRejected)
 }

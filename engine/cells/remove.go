@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // A cell that is removed for good leaves its number behind: positions in checkpoints and
@@ -39,7 +39,7 @@ func (s *Store) live() []*part {
 }
 
 // RemoveCell implements [engine.InboxCells].
-func (s *Store) RemoveCell(ctx context.Context, name string, forget bool, by engine.Actor) error {
+func (s *Store) RemoveCell(ctx context.Context, name string, forget bool, by store.Actor) error {
 	for {
 		c, err := s.refresh(ctx)
 		if err != nil {
@@ -60,9 +60,11 @@ func (s *Store) RemoveCell(ctx context.Context, name string, forget bool, by eng
 		delete(c.Cells, name)
 		// It builds on the map that was checked: a move to the cell that began since then
 		// has written another one.
-		err = s.writeMap(ctx, c, 0, []engine.Audited{{Kind: engine.AuditInbox, Name: name, By: by, Before: before,
-			After: engine.AuditRemoved()}})
-		if errors.Is(err, engine.ErrConflict) {
+		err = s.writeMap(ctx, c, 0, []store.Audited{{
+			Kind: store.AuditInbox, Name: name, By: by, Before: before,
+			After: store.AuditRemoved(),
+		}})
+		if errors.Is(err, store.ErrConflict) {
 			continue
 		}
 		if err == nil {
@@ -89,13 +91,13 @@ func (s *Store) checkRemoval(ctx context.Context, c *Chart, name string, forget 
 		return orderf("cell %s has %d slots of keys: move them first (procaas inbox drain %s)", name, n, name)
 	}
 	p := s.named[name]
-	store, err := p.cell()
+	db, err := p.cell()
 	if err == nil {
-		err = checkEmpty(ctx, name, store, forget)
+		err = checkEmpty(ctx, name, db, forget)
 	}
-	if err = p.heed(ctx, err); errors.Is(err, engine.ErrAway) && forget {
+	if err = p.heed(ctx, err); errors.Is(err, store.ErrAway) && forget {
 		return nil // it has no slots, so that all that it can have is over
-	} else if errors.Is(err, engine.ErrAway) {
+	} else if errors.Is(err, store.ErrAway) {
 		return orderf("cell %s cannot be reached, so that nobody can tell what it has left: try again when it can be, or say that this is to "+
 			"be forgotten (--forget): %v", name, err)
 	}
@@ -103,15 +105,15 @@ func (s *Store) checkRemoval(ctx context.Context, c *Chart, name string, forget 
 }
 
 // checkEmpty tells what a cell that has no slots has left.
-func checkEmpty(ctx context.Context, name string, store engine.Cell, forget bool) error {
-	slots, err := store.Slots(ctx)
+func checkEmpty(ctx context.Context, name string, db store.Cell, forget bool) error {
+	slots, err := db.Slots(ctx)
 	if err != nil {
 		return err
 	}
 	if len(slots) > 0 {
 		return orderf("cell %s has %d slots of a move that is being undone: try again in some seconds", name, len(slots))
 	}
-	l, err := store.Load(ctx)
+	l, err := db.Load(ctx)
 	if err != nil {
 		return err
 	}
@@ -127,7 +129,7 @@ func checkEmpty(ctx context.Context, name string, store engine.Cell, forget bool
 		if !f.live && forget {
 			continue
 		}
-		runs, _, err := store.List(ctx, engine.RunFilter{Live: f.live, Limit: 1})
+		runs, _, err := db.List(ctx, store.RunFilter{Live: f.live, Limit: 1})
 		if err != nil {
 			return err
 		}

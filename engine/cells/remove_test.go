@@ -10,6 +10,7 @@ import (
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A cell is removed only when nothing is left in it, on all nodes, and for good: those
@@ -19,7 +20,7 @@ func TestCellIsRemoved(t *testing.T) {
 	ctx := t.Context()
 	home, b, c := enginetest.MigratedPostgres(t), enginetest.MigratedPostgres(t), enginetest.MigratedPostgres(t)
 	s, other := open(t, home, map[string]string{"b": b}), open(t, home, map[string]string{"b": b})
-	by := engine.Actor{Name: "ann", Reason: "sold"}
+	by := store.Actor{Name: "ann", Reason: "sold"}
 	refused := func(cell string, forget bool, want string) {
 		t.Helper()
 		err := s.RemoveCell(ctx, cell, forget, by)
@@ -40,19 +41,19 @@ func TestCellIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("b", true, "no cell")
-	if records, err := s.Audit(ctx, engine.AuditFilter{Limit: 1}); err != nil || len(records) != 1 || records[0].Name != "b" ||
+	if records, err := s.Audit(ctx, store.AuditFilter{Limit: 1}); err != nil || len(records) != 1 || records[0].Name != "b" ||
 		records[0].By != by {
 		t.Errorf("want the removal audited, have %+v, %v", records, err)
 	}
-	for _, store := range []*cells.Store{s, other} {
+	for _, db := range []*cells.Store{s, other} {
 		waitFor(t, "the cell to be gone", func() bool {
-			v, err := store.Inbox(ctx)
+			v, err := db.Inbox(ctx)
 			return err == nil && len(v.Cells) == 1
 		})
-		if err := store.Unreachable(); err != nil {
+		if err := db.Unreachable(); err != nil {
 			t.Errorf("a removed cell is away: %v", err)
 		}
-		if _, err := store.Run(ctx, "over"); !errors.Is(err, engine.ErrNotFound) {
+		if _, err := db.Run(ctx, "over"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("want the run forgotten, have %v", err)
 		}
 	}
@@ -76,7 +77,7 @@ func TestCellIsRemoved(t *testing.T) {
 	if r, err := late.Run(ctx, "of-c"); err != nil || r.Key != "k2" {
 		t.Errorf("want the run of c, have %+v, %v", r, err)
 	}
-	if runs, _, err := late.List(ctx, engine.RunFilter{Limit: 10}); err != nil || len(runs) != 2 {
+	if runs, _, err := late.List(ctx, store.RunFilter{Limit: 10}); err != nil || len(runs) != 2 {
 		t.Errorf("want two runs, have %d, %v", len(runs), err)
 	}
 }

@@ -10,24 +10,24 @@ import (
 	"slices"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // find reads a run, and tells in which cell it is. While its slot moves, two cells may
 // have it: that one counts which the map names.
-func (s *Store) find(ctx context.Context, id string) (engine.RunRecord, *part, error) {
+func (s *Store) find(ctx context.Context, id string) (store.RunRecord, *part, error) {
 	all := s.live()
 	parts := all
 	if p, ok := s.owned.Load(id); ok {
 		parts = []*part{p.(*part)}
 	}
 	for {
-		found, errs := each(parts, func(p *part) (engine.RunRecord, error) {
-			store, err := p.cell()
+		found, errs := each(parts, func(p *part) (store.RunRecord, error) {
+			db, err := p.cell()
 			if err != nil {
-				return engine.RunRecord{}, err
+				return store.RunRecord{}, err
 			}
-			r, err := store.Run(ctx, id)
+			r, err := db.Run(ctx, id)
 			return r, p.heed(ctx, err)
 		})
 		at, failed := -1, error(nil)
@@ -35,7 +35,7 @@ func (s *Store) find(ctx context.Context, id string) (engine.RunRecord, *part, e
 			switch {
 			case err == nil && (at < 0 || s.partOf(found[i].Key) == parts[i]):
 				at = i
-			case err != nil && !errors.Is(err, engine.ErrNotFound):
+			case err != nil && !errors.Is(err, store.ErrNotFound):
 				failed = err
 			}
 		}
@@ -45,16 +45,16 @@ func (s *Store) find(ctx context.Context, id string) (engine.RunRecord, *part, e
 			r.Node = s.homeAt(ctx, parts[at], r.Node)
 			return r, parts[at], nil
 		case failed != nil:
-			return engine.RunRecord{}, nil, failed
+			return store.RunRecord{}, nil, failed
 		case len(parts) == len(all):
-			return engine.RunRecord{}, nil, engine.ErrNotFound
+			return store.RunRecord{}, nil, store.ErrNotFound
 		}
 		parts = all
 	}
 }
 
-// Run implements [engine.Runs].
-func (s *Store) Run(ctx context.Context, id string) (engine.RunRecord, error) {
+// Run implements [store.Runs].
+func (s *Store) Run(ctx context.Context, id string) (store.RunRecord, error) {
 	r, _, err := s.find(ctx, id)
 	return r, err
 }
@@ -63,9 +63,9 @@ func (s *Store) Run(ctx context.Context, id string) (engine.RunRecord, error) {
 // left out.
 type page map[int]string
 
-// List implements [engine.Runs]. Runs of several cells come in the order of the times of
+// List implements [store.Runs]. Runs of several cells come in the order of the times of
 // acceptance. What a cell that is away has is missing.
-func (s *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecord, string, error) {
+func (s *Store) List(ctx context.Context, f store.RunFilter) ([]store.RunRecord, string, error) {
 	asked, from := s.parts, page{}
 	if f.Cursor != "" {
 		var err error
@@ -75,7 +75,7 @@ func (s *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecor
 		asked = slices.DeleteFunc(slices.Clone(s.parts), func(p *part) bool { _, ok := from[p.number]; return !ok })
 	}
 	type listing struct {
-		runs    []engine.RunRecord
+		runs    []store.RunRecord
 		cursors []string
 		more    bool
 	}
@@ -90,13 +90,13 @@ func (s *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecor
 		return l, p.heed(ctx, err)
 	})
 	for i, err := range errs {
-		if err != nil && (asked[i].number == 0 || !errors.Is(err, engine.ErrAway)) {
+		if err != nil && (asked[i].number == 0 || !errors.Is(err, store.ErrAway)) {
 			return nil, "", err
 		}
 	}
 	limit, next := min(max(f.Limit, 1), 1000), page{}
 	at := make([]int, len(asked))
-	var out []engine.RunRecord
+	var out []store.RunRecord
 	listed := map[string]bool{}
 	for len(out) < limit {
 		best, cut := -1, false
@@ -131,7 +131,7 @@ func (s *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecor
 }
 
 // comesFirst orders runs of two cells.
-func comesFirst(f engine.RunFilter, a, b *engine.RunRecord) bool {
+func comesFirst(f store.RunFilter, a, b *store.RunRecord) bool {
 	c := cmp.Or(a.Accepted.Compare(b.Accepted), cmp.Compare(a.ID, b.ID))
 	return f.Oldest && c < 0 || !f.Oldest && c > 0
 }
@@ -151,31 +151,31 @@ func readPage(cursor string) (p page, err error) {
 		err = json.Unmarshal(text, &p)
 	}
 	if err != nil || len(p) == 0 {
-		return nil, engine.ErrCursor
+		return nil, store.ErrCursor
 	}
 	return p, nil
 }
 
-// Count implements [engine.Runs].
-func (s *Store) Count(ctx context.Context, f engine.RunFilter) ([]engine.RunCount, error) {
-	all, err := s.ask(ctx, func(store engine.Cell) (any, error) { return store.Count(ctx, f) })
+// Count implements [store.Runs].
+func (s *Store) Count(ctx context.Context, f store.RunFilter) ([]store.RunCount, error) {
+	all, err := s.ask(ctx, func(store store.Cell) (any, error) { return store.Count(ctx, f) })
 	if err != nil {
 		return nil, err
 	}
-	sums := map[engine.RunCount]int{}
+	sums := map[store.RunCount]int{}
 	for _, counts := range all {
-		for _, c := range counts.([]engine.RunCount) {
+		for _, c := range counts.([]store.RunCount) {
 			n := c.Runs
 			c.Runs = 0
 			sums[c] += n
 		}
 	}
-	var out []engine.RunCount
+	var out []store.RunCount
 	for c, n := range sums {
 		c.Runs = n
 		out = append(out, c)
 	}
-	slices.SortFunc(out, func(a, b engine.RunCount) int {
+	slices.SortFunc(out, func(a, b store.RunCount) int {
 		return cmp.Or(cmp.Compare(a.Pipeline, b.Pipeline), cmp.Compare(a.FailedPath, b.FailedPath), cmp.Compare(a.ErrorClass, b.ErrorClass))
 	})
 	return out, nil
@@ -184,19 +184,19 @@ func (s *Store) Count(ctx context.Context, f engine.RunFilter) ([]engine.RunCoun
 // latest is how many runs an entity shows.
 const latest = 50
 
-// Entity implements [engine.Runs].
-func (s *Store) Entity(ctx context.Context, flow, key string) (engine.EntityRecord, error) {
+// Entity implements [store.Runs].
+func (s *Store) Entity(ctx context.Context, flow, key string) (store.EntityRecord, error) {
 	p := s.partOf(key)
-	store, err := p.cell()
+	db, err := p.cell()
 	if err != nil {
-		return engine.EntityRecord{}, err
+		return store.EntityRecord{}, err
 	}
-	e, err := store.Entity(ctx, flow, key)
+	e, err := db.Entity(ctx, flow, key)
 	if err != nil {
 		return e, p.heed(ctx, err)
 	}
 	// Runs that ended in another cell stay there.
-	if e.Runs, _, err = s.List(ctx, engine.RunFilter{Flow: flow, Key: key, Limit: latest, Brief: true}); err != nil {
+	if e.Runs, _, err = s.List(ctx, store.RunFilter{Flow: flow, Key: key, Limit: latest, Brief: true}); err != nil {
 		return e, err
 	}
 	for i := range e.Runs {
@@ -214,17 +214,17 @@ const (
 
 // steer lets the cell of a run change it. It waits for one that moves, and follows one
 // that has moved since it was found.
-func (s *Store) steer(ctx context.Context, id string, do func(engine.Cell) error) error {
+func (s *Store) steer(ctx context.Context, id string, do func(store.Cell) error) error {
 	for began := time.Now(); ; {
 		_, p, err := s.find(ctx, id)
 		if err != nil {
 			return err
 		}
-		store, err := p.cell()
+		db, err := p.cell()
 		if err == nil {
-			err = p.heed(ctx, do(store))
+			err = p.heed(ctx, do(db))
 		}
-		moves := errors.Is(err, engine.ErrMoving) || errors.Is(err, engine.ErrNotFound)
+		moves := errors.Is(err, store.ErrMoving) || errors.Is(err, store.ErrNotFound)
 		if !moves || time.Since(began) > steerWait {
 			return err
 		}
@@ -239,36 +239,36 @@ func (s *Store) steer(ctx context.Context, id string, do func(engine.Cell) error
 	}
 }
 
-// Retry implements [engine.Runs].
-func (s *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
-	return s.steer(ctx, id, func(store engine.Cell) error { return store.Retry(ctx, id, by) })
+// Retry implements [store.Runs].
+func (s *Store) Retry(ctx context.Context, id string, by store.Actor) error {
+	return s.steer(ctx, id, func(store store.Cell) error { return store.Retry(ctx, id, by) })
 }
 
-// Cancel implements [engine.Runs].
-func (s *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
-	return s.steer(ctx, id, func(store engine.Cell) error { return store.Cancel(ctx, id, by) })
+// Cancel implements [store.Runs].
+func (s *Store) Cancel(ctx context.Context, id string, by store.Actor) error {
+	return s.steer(ctx, id, func(store store.Cell) error { return store.Cancel(ctx, id, by) })
 }
 
-// MakeUp implements [engine.Runs]. A run goes on in the cell in which it has ended.
-func (s *Store) MakeUp(ctx context.Context, m engine.MakeUp, by engine.Actor) error {
-	return s.steer(ctx, m.Run, func(store engine.Cell) error { return store.MakeUp(ctx, m, by) })
+// MakeUp implements [store.Runs]. A run goes on in the cell in which it has ended.
+func (s *Store) MakeUp(ctx context.Context, m store.MakeUp, by store.Actor) error {
+	return s.steer(ctx, m.Run, func(store store.Cell) error { return store.MakeUp(ctx, m, by) })
 }
 
-// Undo implements [engine.Runs].
-func (s *Store) Undo(ctx context.Context, id string, by engine.Actor) error {
-	return s.steer(ctx, id, func(store engine.Cell) error { return store.Undo(ctx, id, by) })
+// Undo implements [store.Runs].
+func (s *Store) Undo(ctx context.Context, id string, by store.Actor) error {
+	return s.steer(ctx, id, func(store store.Cell) error { return store.Undo(ctx, id, by) })
 }
 
-// Move implements [engine.Runs].
-func (s *Store) Move(ctx context.Context, m engine.Move, version int64, by engine.Actor) (asked bool, err error) {
-	err = s.steer(ctx, m.Run, func(store engine.Cell) (err error) {
+// Move implements [store.Runs].
+func (s *Store) Move(ctx context.Context, m store.Move, version int64, by store.Actor) (asked bool, err error) {
+	err = s.steer(ctx, m.Run, func(store store.Cell) (err error) {
 		asked, err = store.Move(ctx, m, version, by)
 		return err
 	})
 	return asked, err
 }
 
-// Release implements [engine.Settings].
+// Release implements [store.Settings].
 func (s *Store) Release(ctx context.Context, cause string, limit int) (released int, err error) {
 	for i, p := range s.parts {
 		if released == limit {
@@ -292,17 +292,17 @@ func (s *Store) Release(ctx context.Context, cause string, limit int) (released 
 // what a page of the audit goes on from.
 const cellBits = 48
 
-// Audit implements [engine.Audits]. What operators do to runs is written where the runs
+// Audit implements [store.Audits]. What operators do to runs is written where the runs
 // are, so the records of all cells are joined by their times.
-func (s *Store) Audit(ctx context.Context, f engine.AuditFilter) ([]engine.Audited, error) {
+func (s *Store) Audit(ctx context.Context, f store.AuditFilter) ([]store.Audited, error) {
 	until := f.Until
 	at, before := int(f.Before>>cellBits), f.Before&(1<<cellBits-1)
 	if f.Before > 0 && at < len(s.parts) {
-		store, err := s.parts[at].cell()
+		db, err := s.parts[at].cell()
 		if err != nil {
 			return nil, err
 		}
-		last, err := store.Audit(ctx, engine.AuditFilter{Before: before + 1, Limit: 1})
+		last, err := db.Audit(ctx, store.AuditFilter{Before: before + 1, Limit: 1})
 		if err != nil {
 			return nil, s.parts[at].heed(ctx, err)
 		}
@@ -310,7 +310,7 @@ func (s *Store) Audit(ctx context.Context, f engine.AuditFilter) ([]engine.Audit
 			until = last[0].Changed
 		}
 	}
-	all, errs := each(s.parts, func(p *part) ([]engine.Audited, error) {
+	all, errs := each(s.parts, func(p *part) ([]store.Audited, error) {
 		store, err := p.cell()
 		if err != nil {
 			return nil, err
@@ -329,22 +329,22 @@ func (s *Store) Audit(ctx context.Context, f engine.AuditFilter) ([]engine.Audit
 		}
 		return records, p.heed(ctx, err)
 	})
-	var out []engine.Audited
+	var out []store.Audited
 	for i, err := range errs {
-		if err != nil && (i == 0 || !errors.Is(err, engine.ErrAway)) {
+		if err != nil && (i == 0 || !errors.Is(err, store.ErrAway)) {
 			return nil, fmt.Errorf("audit of cell %s: %w", s.parts[i].name, err)
 		}
 		out = append(out, all[i]...)
 	}
-	slices.SortStableFunc(out, func(a, b engine.Audited) int { return b.Changed.Compare(a.Changed) })
+	slices.SortStableFunc(out, func(a, b store.Audited) int { return b.Changed.Compare(a.Changed) })
 	return out[:min(len(out), f.Limit)], nil
 }
 
-// VerifyAudit implements [engine.Audits]. Each cell has a chain of its own. All cells
+// VerifyAudit implements [store.Audits]. Each cell has a chain of its own. All cells
 // must be there, but those that were removed from the inbox.
-func (s *Store) VerifyAudit(ctx context.Context, kept []string) ([]engine.AuditChain, error) {
+func (s *Store) VerifyAudit(ctx context.Context, kept []string) ([]store.AuditChain, error) {
 	parts := s.live()
-	all, errs := each(parts, func(p *part) ([]engine.AuditChain, error) {
+	all, errs := each(parts, func(p *part) ([]store.AuditChain, error) {
 		store, err := p.cell()
 		if err != nil {
 			return nil, err
@@ -352,7 +352,7 @@ func (s *Store) VerifyAudit(ctx context.Context, kept []string) ([]engine.AuditC
 		chains, err := store.VerifyAudit(ctx, kept)
 		return chains, p.heed(ctx, err)
 	})
-	var out []engine.AuditChain
+	var out []store.AuditChain
 	for i, err := range errs {
 		if err != nil {
 			return nil, fmt.Errorf("audit of cell %s: %w", parts[i].name, err)

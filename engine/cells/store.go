@@ -16,16 +16,17 @@ import (
 	"github.com/google/uuid"
 
 	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // Options says of which cells a store is made.
 type Options struct {
 	// Home is the store that knows the map. Close closes it.
-	Home engine.Cell
+	Home store.Cell
 
 	// Cells open the others, by name. One that cannot be opened is tried again, and
 	// the keys of the others work meanwhile.
-	Cells map[string]func(context.Context) (engine.Cell, error)
+	Cells map[string]func(context.Context) (store.Cell, error)
 
 	// TakeOver is after how long another node takes the move of a silent one over; 15
 	// seconds when it is 0.
@@ -35,11 +36,11 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// A Store is an [engine.Store] over several databases.
+// A Store is an [store.Store] over several databases.
 type Store struct {
 	shared // the home's, for all that is not of runs
 
-	home  engine.Cell
+	home  store.Cell
 	parts []*part // by number; the home is the first
 	named map[string]*part
 	log   *slog.Logger
@@ -65,14 +66,14 @@ type Store struct {
 	helpers sync.WaitGroup
 }
 
-// shared is what all cells have in common. All else of an [engine.Store] is to be said
+// shared is what all cells have in common. All else of an [store.Store] is to be said
 // for cells, or it does not compile.
 type shared interface {
-	engine.Bundles
-	engine.Settings
-	engine.Tokens
-	engine.Degradation
-	engine.Documents
+	store.Bundles
+	store.Settings
+	store.Tokens
+	store.Degradation
+	store.Documents
 }
 
 // A membership is by what a node joins cells later.
@@ -82,13 +83,13 @@ type membership struct {
 }
 
 var (
-	_ engine.Store   = (*Store)(nil)
-	_ engine.Waker   = (*Store)(nil)
-	_ engine.Gauge   = (*Store)(nil)
+	_ store.Store    = (*Store)(nil)
+	_ store.Waker    = (*Store)(nil)
+	_ store.Gauge    = (*Store)(nil)
 	_ engine.Trimmer = (*Store)(nil)
 	_ engine.Thinner = (*Store)(nil)
 
-	_ engine.Scattered = (*Store)(nil)
+	_ store.Scattered = (*Store)(nil)
 )
 
 // Open makes a store of cells. Cells that the map does not know get a number, and none
@@ -107,8 +108,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	for _, p := range s.live()[1:] {
-		store, err := s.reach(ctx, p, nil)
-		if errors.Is(err, engine.ErrConflict) {
+		db, err := s.reach(ctx, p, nil)
+		if errors.Is(err, store.ErrConflict) {
 			s.stop()
 			return nil, errors.Join(fmt.Errorf("inbox: cell %s: %w", p.name, err), s.closeCells())
 		}
@@ -117,7 +118,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			p.away, p.since = err, time.Now()
 			continue
 		}
-		p.back(store)
+		p.back(db)
 	}
 	s.helpers.Go(s.relay)
 	s.helpers.Go(s.follow)
@@ -128,13 +129,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 func (s *Store) begin(ctx context.Context, o Options) error {
 	for {
 		c, err := s.readMap(ctx)
-		if errors.Is(err, engine.ErrNotFound) {
+		if errors.Is(err, store.ErrNotFound) {
 			c, err = newChart(uuid.NewString()), nil
 		}
 		if err != nil {
 			return err
 		}
-		if err := s.home.Enroll(ctx, engine.Badge{Inbox: c.Inbox, Name: Home}, true); err != nil && c.Version > 0 {
+		if err := s.home.Enroll(ctx, store.Badge{Inbox: c.Inbox, Name: Home}, true); err != nil && c.Version > 0 {
 			return fmt.Errorf("home: %w", err)
 		} else if err != nil {
 			// The badge may have come before the map, and its maker have died.
@@ -153,13 +154,13 @@ func (s *Store) begin(ctx context.Context, o Options) error {
 			if _, known := c.Cells[name]; known {
 				continue
 			}
-			if c.numbers() == engine.MaxCells {
-				return fmt.Errorf("cell %s: an inbox has at most %d cells, those counted that were removed", name, engine.MaxCells)
+			if c.numbers() == store.MaxCells {
+				return fmt.Errorf("cell %s: an inbox has at most %d cells, those counted that were removed", name, store.MaxCells)
 			}
 			c.Cells[name], fresh = c.numbers(), true
 		}
 		if fresh {
-			if err := s.writeMap(ctx, c, 0, nil); errors.Is(err, engine.ErrConflict) {
+			if err := s.writeMap(ctx, c, 0, nil); errors.Is(err, store.ErrConflict) {
 				continue // another node was faster
 			} else if err != nil {
 				return err
@@ -218,13 +219,13 @@ func (s *Store) readMap(ctx context.Context) (*Chart, error) {
 }
 
 // writeMap writes a map that builds on the version it was read with.
-func (s *Store) writeMap(ctx context.Context, c *Chart, node int64, audits []engine.Audited) error {
+func (s *Store) writeMap(ctx context.Context, c *Chart, node int64, audits []store.Audited) error {
 	text, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
 	versions, err := s.home.WriteDocuments(ctx, node,
-		[]engine.DocumentWrite{{Kind: mapKind, Name: mapName, Version: c.Version, Value: text}}, audits)
+		[]store.DocumentWrite{{Kind: mapKind, Name: mapName, Version: c.Version, Value: text}}, audits)
 	if err != nil {
 		return err
 	}
@@ -259,7 +260,7 @@ func (s *Store) Chart() *Chart { return s.chart.Load() }
 
 // partOf gives the cell that has a key.
 func (s *Store) partOf(key string) *part {
-	return s.named[s.chart.Load().Owner(engine.InboxSlot(key))]
+	return s.named[s.chart.Load().Owner(store.InboxSlot(key))]
 }
 
 // followEvery is how often a lost hint is made up for.
@@ -305,7 +306,7 @@ func (s *Store) hint() {
 	}
 }
 
-// Wake implements [engine.Waker].
+// Wake implements [store.Waker].
 func (s *Store) Wake() <-chan struct{} {
 	out := make(chan struct{}, 1)
 	s.mu.Lock()
@@ -327,8 +328,8 @@ func (s *Store) listen(p *part) {
 	var hints <-chan struct{}
 	for {
 		if hints == nil {
-			if store, err := p.cell(); err == nil {
-				if w, ok := store.(engine.Waker); ok {
+			if db, err := p.cell(); err == nil {
+				if w, ok := db.(store.Waker); ok {
 					hints = w.Wake()
 				}
 			}
@@ -343,14 +344,14 @@ func (s *Store) listen(p *part) {
 	}
 }
 
-// Unreachable implements [engine.Scattered].
+// Unreachable implements [store.Scattered].
 func (s *Store) Unreachable() error {
 	c := s.chart.Load()
 	var all []error
 	for _, p := range s.live() {
 		if away, since := p.state(); away != nil {
 			all = append(all, fmt.Errorf("cell %s of the inbox, which has %d of %d slots of keys, cannot be reached for %s: %w",
-				p.name, len(c.SlotsOf(p.name)), engine.InboxSlots, time.Since(since).Truncate(time.Second), away))
+				p.name, len(c.SlotsOf(p.name)), store.InboxSlots, time.Since(since).Truncate(time.Second), away))
 		}
 	}
 	return errors.Join(all...)

@@ -6,16 +6,16 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
 	"procaas/engine/postgres"
+	"procaas/engine/store"
 )
 
 // opener opens a database as a cell.
-func opener(dsn string) func(context.Context) (engine.Cell, error) {
-	return func(ctx context.Context) (engine.Cell, error) {
+func opener(dsn string) func(context.Context) (store.Cell, error) {
+	return func(ctx context.Context) (store.Cell, error) {
 		return postgres.Open(ctx, dsn, postgres.Options{Migrate: true})
 	}
 }
@@ -29,10 +29,11 @@ func open(t testing.TB, home string, others map[string]string) *cells.Store {
 // openAs does so too, with the time after which moves are taken over, and a function that
 // may stand before each cell.
 func openAs(t testing.TB, home string, others map[string]string, takeOver time.Duration,
-	before func(name string, store engine.Cell) engine.Cell) *cells.Store {
+	before func(name string, store store.Cell) store.Cell,
+) *cells.Store {
 	t.Helper()
-	wrap := func(name, dsn string) func(context.Context) (engine.Cell, error) {
-		return func(ctx context.Context) (engine.Cell, error) {
+	wrap := func(name, dsn string) func(context.Context) (store.Cell, error) {
+		return func(ctx context.Context) (store.Cell, error) {
 			store, err := opener(dsn)(ctx)
 			if err != nil || before == nil {
 				return store, err
@@ -44,7 +45,7 @@ func openAs(t testing.TB, home string, others map[string]string, takeOver time.D
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := cells.Options{Home: first, Cells: map[string]func(context.Context) (engine.Cell, error){}, TakeOver: takeOver}
+	o := cells.Options{Home: first, Cells: map[string]func(context.Context) (store.Cell, error){}, TakeOver: takeOver}
 	for name, dsn := range others {
 		o.Cells[name] = wrap(name, dsn)
 	}
@@ -84,19 +85,21 @@ func TestConformance(t *testing.T) {
 	if *whole {
 		groups = nil // all
 	}
-	enginetest.Conformance(t, func(t *testing.T) engine.Store { return away(t) }, groups...)
+	enginetest.Conformance(t, func(t *testing.T) store.Store { return away(t) }, groups...)
 }
 
 // What is done to runs is audited where they are, so each cell has a chain.
 func TestEachCellHasAChainOfItsAudit(t *testing.T) {
 	t.Parallel()
 	s := away(t)
-	by := engine.Actor{Name: "ann"}
+	by := store.Actor{Name: "ann"}
 	if _, err := s.SetConfig(t.Context(), "A", []byte("1"), -1, by); err != nil {
 		t.Fatal(err)
 	}
-	done, err := s.Accept(t.Context(), 0, []model.Intake{{ID: "run", Event: model.Event{ID: "e", Type: "t", Source: "s", Time: time.Now()},
-		Flow: "f", Key: "k"}})
+	done, err := s.Accept(t.Context(), 0, []model.Intake{{
+		ID: "run", Event: model.Event{ID: "e", Type: "t", Source: "s", Time: time.Now()},
+		Flow: "f", Key: "k",
+	}})
 	if err != nil || done[0].Err != nil {
 		t.Fatal(done, err)
 	}

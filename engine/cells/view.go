@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"procaas/engine"
+	"procaas/engine/store"
 )
 
 var _ engine.InboxCells = (*Store)(nil)
@@ -17,7 +18,7 @@ func (s *Store) Inbox(ctx context.Context) (engine.InboxView, error) {
 	if err != nil {
 		return engine.InboxView{}, err
 	}
-	v := engine.InboxView{Inbox: c.Inbox, Slots: engine.InboxSlots, Moves: []engine.InboxMove{}, Ended: c.Ended}
+	v := engine.InboxView{Inbox: c.Inbox, Slots: store.InboxSlots, Moves: []engine.InboxMove{}, Ended: c.Ended}
 	v.Cells, _ = each(s.live(), func(p *part) (engine.InboxCell, error) { return s.view(ctx, c, p), nil })
 	for _, m := range slices.SortedFunc(maps.Values(c.Moves), func(a, b *Move) int { return a.Begun.Compare(b.Begun) }) {
 		out := m.view()
@@ -45,15 +46,15 @@ func (s *Store) Inbox(ctx context.Context) (engine.InboxView, error) {
 func (s *Store) view(ctx context.Context, c *Chart, p *part) engine.InboxCell {
 	slots := c.SlotsOf(p.name)
 	out := engine.InboxCell{Name: p.name, Slots: len(slots), Spans: engine.FormatSlots(slots)}
-	store, err := p.cell()
+	db, err := p.cell()
 	if err == nil {
-		var d engine.Depth
-		d, err = gauge(ctx, store)
+		var d store.Depth
+		d, err = gauge(ctx, db)
 		out.Waiting = d.Waiting
 	}
 	if err == nil {
-		var l engine.CellLoad
-		l, err = store.Load(ctx)
+		var l store.CellLoad
+		l, err = db.Load(ctx)
 		out.Frozen, out.Outbox, out.OutboxOldestS = l.Frozen, l.Outbox, l.Oldest.Seconds()
 	}
 	if err = p.heed(ctx, err); err != nil {
@@ -78,7 +79,7 @@ func (m *Move) view() engine.InboxMove {
 }
 
 // MoveSlots implements [engine.InboxCells].
-func (s *Store) MoveSlots(ctx context.Context, o engine.InboxOrder, by engine.Actor, dry bool) (engine.InboxMove, error) {
+func (s *Store) MoveSlots(ctx context.Context, o engine.InboxOrder, by store.Actor, dry bool) (engine.InboxMove, error) {
 	order := Order{Slots: o.Slots, To: o.To, Wait: o.Wait, By: by}
 	if dry {
 		c, err := s.refresh(ctx)

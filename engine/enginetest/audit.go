@@ -5,12 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
-// SpoilAudit checks that [engine.Audits].VerifyAudit finds what SQL does to the records.
+// SpoilAudit checks that [store.Audits].VerifyAudit finds what SQL does to the records.
 // open opens a store, and gives what runs statements on its tables, which refuse none.
-func SpoilAudit(t *testing.T, open func(t *testing.T) (engine.Store, func(statements ...string))) {
+func SpoilAudit(t *testing.T, open func(t *testing.T) (store.Store, func(statements ...string))) {
 	const columns = "changed, actor, reason, kind, name, before, after, hash"
 	for _, c := range []struct {
 		what       string
@@ -26,8 +26,11 @@ func SpoilAudit(t *testing.T, open func(t *testing.T) (engine.Store, func(statem
 			"delete from audit where revision = 3",
 			"insert into audit (revision, " + columns + ") select 3, " + columns + " from audit where revision = 2",
 		}, 3},
-		{"put in at the end", []string{"insert into audit (revision, " + columns + ") select 6, " + columns + " from audit where revision = 5"},
-			6},
+		{
+			"put in at the end",
+			[]string{"insert into audit (revision, " + columns + ") select 6, " + columns + " from audit where revision = 5"},
+			6,
+		},
 		{"without a hash", []string{strings.ReplaceAll("insert into audit (revision, #) select 6, # from audit where revision = 5", "#",
 			strings.TrimSuffix(columns, ", hash"))}, 6},
 	} {
@@ -36,11 +39,11 @@ func SpoilAudit(t *testing.T, open func(t *testing.T) (engine.Store, func(statem
 			s, spoil := open(t)
 			var head string
 			for i := range 5 {
-				if _, err := s.SetConfig(t.Context(), "A", fmt.Append(nil, i), -1, engine.Actor{Name: "ann"}); err != nil {
+				if _, err := s.SetConfig(t.Context(), "A", fmt.Append(nil, i), -1, store.Actor{Name: "ann"}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			verify := func() engine.AuditChain {
+			verify := func() store.AuditChain {
 				chains, err := s.VerifyAudit(t.Context(), []string{head})
 				if err != nil || len(chains) != 1 {
 					t.Fatal(chains, err)

@@ -11,6 +11,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/memory"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const awaitFlow = `
@@ -44,7 +45,7 @@ pipelines:
 // dies, the run takes the event that fits, once, and the other keeps its place.
 func TestAwaitInsideACallTakesOneEventWhateverCrashes(t *testing.T) {
 	t.Parallel()
-	for name, store := range map[string]engine.Store{
+	for name, store := range map[string]store.Store{
 		"memory": memory.New(time.Now), "sqlite": openStore(t, filepath.Join(t.TempDir(), "await.db")),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +61,7 @@ func TestAwaitInsideACallTakesOneEventWhateverCrashes(t *testing.T) {
 
 // awaitWithin runs one event to its end, with a crash at a checkpoint, and gives the
 // number of checkpoints.
-func awaitWithin(t *testing.T, store engine.Store, crashAt int, after bool) int {
+func awaitWithin(t *testing.T, store store.Store, crashAt int, after bool) int {
 	t.Helper()
 	what := fmt.Sprintf("crash at checkpoint %d, after it: %t", crashAt, after)
 	var calls enginetest.Recorder
@@ -72,8 +73,10 @@ func awaitWithin(t *testing.T, store engine.Store, crashAt int, after bool) int 
 				var events []engine.Submission
 				for sum, by := range map[int]string{5: "user-1", 7: "user-2"} {
 					payload := map[string]any{"id": what, "sum": sum, "by": by}
-					events = append(events, engine.Submission{Event: model.Event{Type: "approved", ID: what + by, Source: t.Name(), Payload: payload,
-						Time: c.Event.Time}})
+					events = append(events, engine.Submission{Event: model.Event{
+						Type: "approved", ID: what + by, Source: t.Name(), Payload: payload,
+						Time: c.Event.Time,
+					}})
 				}
 				done, err := tr.engine.Engine().Submit(ctx, events)
 				if err != nil {
@@ -88,8 +91,10 @@ func awaitWithin(t *testing.T, store engine.Store, crashAt int, after bool) int 
 			}
 			return model.Result{Response: value}, nil
 		}))}
-	tr = startTrial(t, trial{store: store, types: types, flow: awaitFlow, what: what, payload: map[string]any{"id": what}, crashAt: crashAt,
-		after: after})
+	tr = startTrial(t, trial{
+		store: store, types: types, flow: awaitFlow, what: what, payload: map[string]any{"id": what}, crashAt: crashAt,
+		after: after,
+	})
 	tr.drain(t)
 	for run, want := range map[string]model.Status{tr.run: model.Succeeded, runs[7]: model.Succeeded, runs[5]: model.Ignored} {
 		if v, err := tr.engine.Engine().RunByID(t.Context(), run); err != nil || v.Status != want {

@@ -7,14 +7,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // Benchmark measures the calls of a store that every run makes, as the engine
 // makes them: in shared transactions, two at a time. All figures are of durable
 // changes.
-func Benchmark(b *testing.B, open func(b *testing.B) engine.Store) {
+func Benchmark(b *testing.B, open func(b *testing.B) store.Store) {
 	for _, size := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("Accept/batch=%d", size), func(b *testing.B) { benchAccept(newBench(b, open(b), size)) })
 		b.Run(fmt.Sprintf("Commit/batch=%d", size), func(b *testing.B) { benchCommit(newBench(b, open(b), size)) })
@@ -25,7 +25,7 @@ func Benchmark(b *testing.B, open func(b *testing.B) engine.Store) {
 
 // BenchmarkBacklog measures how much the events that wait slow the others down:
 // a run is claimed and ended, while so many wait behind it.
-func BenchmarkBacklog(b *testing.B, open func(b *testing.B) engine.Store, waiting int) {
+func BenchmarkBacklog(b *testing.B, open func(b *testing.B) store.Store, waiting int) {
 	p := newBench(b, open(b), 64)
 	for n := 0; n < waiting; n += 2000 {
 		batch := make([]model.Intake, min(2000, waiting-n))
@@ -58,7 +58,7 @@ type bench struct {
 	done atomic.Int64
 }
 
-func newBench(b *testing.B, s engine.Store, size int) *bench {
+func newBench(b *testing.B, s store.Store, size int) *bench {
 	p := &bench{probe: newProbe(b, s), b: b, size: size}
 	p.node = p.join()
 	return p
@@ -109,7 +109,7 @@ func benchAccept(p *bench) {
 // checkpointSize is what a run of a few handlers keeps.
 const checkpointSize = 800
 
-func (p *bench) checkpoint(runs []engine.Claimed, s model.Status) error {
+func (p *bench) checkpoint(runs []store.Claimed, s model.Status) error {
 	changes := make([]model.Change, len(runs))
 	for i := range runs {
 		changes[i] = change(runs[i], s)
@@ -128,7 +128,7 @@ func (p *bench) checkpoint(runs []engine.Claimed, s model.Status) error {
 
 func benchCommit(p *bench) {
 	const perLane = 512
-	var runs [lanes][]engine.Claimed
+	var runs [lanes][]store.Claimed
 	for lane := range runs {
 		for len(runs[lane]) < perLane {
 			runs[lane] = append(runs[lane], p.own()...)
@@ -146,8 +146,8 @@ func benchCommit(p *bench) {
 }
 
 // own accepts a batch of events whose runs begin at once.
-func (p *bench) own() []engine.Claimed {
-	var runs []engine.Claimed
+func (p *bench) own() []store.Claimed {
+	var runs []store.Claimed
 	for _, a := range p.acceptFor(p.node, p.events(owned)...) {
 		runs = append(runs, *a.Claimed)
 	}

@@ -15,12 +15,13 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // Conformance checks that a store keeps every promise of the engine's ports.
 // open gives an empty store of its own to the test and sees to its end. With names of
 // groups it checks only these.
-func Conformance(t *testing.T, open func(t *testing.T) engine.Store, only ...string) {
+func Conformance(t *testing.T, open func(t *testing.T) store.Store, only ...string) {
 	groups := []struct {
 		name  string
 		cases []storeCase
@@ -56,7 +57,7 @@ func Conformance(t *testing.T, open func(t *testing.T) engine.Store, only ...str
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()
 					p := newProbe(t, open(t))
-					p.open = func() engine.Store { return open(t) }
+					p.open = func() store.Store { return open(t) }
 					c.run(p)
 				})
 			}
@@ -79,15 +80,15 @@ type storeCase struct {
 // A probe drives a store in a test and fails it at the first surprise.
 type probe struct {
 	testing.TB
-	engine.Store
+	store.Store
 	ids  atomic.Int64
-	open func() engine.Store // another empty store of the same kind
+	open func() store.Store // another empty store of the same kind
 }
 
-func newProbe(t testing.TB, s engine.Store) *probe { return &probe{TB: t, Store: s} }
+func newProbe(t testing.TB, s store.Store) *probe { return &probe{TB: t, Store: s} }
 
 // steerer is who retries and cancels runs.
-var steerer = engine.Actor{Name: "ann", Reason: "why"}
+var steerer = store.Actor{Name: "ann", Reason: "why"}
 
 // lease is one that no test outlives.
 const lease = time.Hour
@@ -135,7 +136,7 @@ func (p *probe) accept(runs ...model.Intake) []string {
 	return ids
 }
 
-func (p *probe) acceptFor(node int64, runs ...model.Intake) []engine.Accepted {
+func (p *probe) acceptFor(node int64, runs ...model.Intake) []store.Accepted {
 	p.Helper()
 	results, err := p.Accept(p.Context(), node, runs)
 	if err != nil {
@@ -156,7 +157,7 @@ func (p *probe) join() int64 {
 	return node
 }
 
-func (p *probe) beat(node int64) (b engine.Beat) {
+func (p *probe) beat(node int64) (b store.Beat) {
 	p.Helper()
 	p.eventually("a beat that counts", func() bool {
 		b = p.beatOnce(node)
@@ -166,7 +167,7 @@ func (p *probe) beat(node int64) (b engine.Beat) {
 }
 
 // beatOnce may come when the store counts nothing, because the machine is busy.
-func (p *probe) beatOnce(node int64) engine.Beat {
+func (p *probe) beatOnce(node int64) store.Beat {
 	p.Helper()
 	b, err := p.Beat(p.Context(), node, lease, "served")
 	if err != nil {
@@ -175,7 +176,7 @@ func (p *probe) beatOnce(node int64) engine.Beat {
 	return b
 }
 
-func (p *probe) claim(node int64, limit int) []engine.Claimed {
+func (p *probe) claim(node int64, limit int) []store.Claimed {
 	p.Helper()
 	runs, err := p.Claim(p.Context(), node, limit, "")
 	if err != nil {
@@ -185,7 +186,7 @@ func (p *probe) claim(node int64, limit int) []engine.Claimed {
 }
 
 // claimOne claims one run, which must be the one named.
-func (p *probe) claimOne(node int64, id string) engine.Claimed {
+func (p *probe) claimOne(node int64, id string) store.Claimed {
 	p.Helper()
 	runs := p.claim(node, 1)
 	if len(runs) != 1 || runs[0].ID != id {
@@ -195,7 +196,7 @@ func (p *probe) claimOne(node int64, id string) engine.Claimed {
 }
 
 // wantClaims claims all that is ready and compares the order.
-func (p *probe) wantClaims(node int64, want ...string) []engine.Claimed {
+func (p *probe) wantClaims(node int64, want ...string) []store.Claimed {
 	p.Helper()
 	runs := p.claim(node, 1000)
 	if have := idsOf(runs); !slices.Equal(have, want) {
@@ -204,7 +205,7 @@ func (p *probe) wantClaims(node int64, want ...string) []engine.Claimed {
 	return runs
 }
 
-func idsOf(runs []engine.Claimed) []string {
+func idsOf(runs []store.Claimed) []string {
 	ids := []string{}
 	for _, r := range runs {
 		ids = append(ids, r.ID)
@@ -213,7 +214,7 @@ func idsOf(runs []engine.Claimed) []string {
 }
 
 // change makes the next change of a claimed run.
-func change(c engine.Claimed, s model.Status) model.Change {
+func change(c store.Claimed, s model.Status) model.Change {
 	return model.Change{
 		Run: c.ID, Version: c.Version, Status: s, Bundle: "bundle", Pipeline: c.Pipeline,
 		Checkpoint: fmt.Appendf(nil, `{"version":%d}`, c.Version),
@@ -243,7 +244,7 @@ func (p *probe) commitErrs(node int64, changes ...model.Change) []error {
 }
 
 // finish ends claimed runs well.
-func (p *probe) finish(node int64, runs ...engine.Claimed) {
+func (p *probe) finish(node int64, runs ...store.Claimed) {
 	p.Helper()
 	var changes []model.Change
 	for _, c := range runs {
@@ -252,7 +253,7 @@ func (p *probe) finish(node int64, runs ...engine.Claimed) {
 	p.commit(node, changes...)
 }
 
-func (p *probe) run(id string) engine.RunRecord {
+func (p *probe) run(id string) store.RunRecord {
 	p.Helper()
 	r, err := p.Run(p.Context(), id)
 	if err != nil {
@@ -261,7 +262,7 @@ func (p *probe) run(id string) engine.RunRecord {
 	return r
 }
 
-func (p *probe) wantStatus(id string, want model.Status) engine.RunRecord {
+func (p *probe) wantStatus(id string, want model.Status) store.RunRecord {
 	p.Helper()
 	r := p.run(id)
 	if r.Status != want {
@@ -270,7 +271,7 @@ func (p *probe) wantStatus(id string, want model.Status) engine.RunRecord {
 	return r
 }
 
-func (p *probe) entity(key string) engine.EntityRecord {
+func (p *probe) entity(key string) store.EntityRecord {
 	p.Helper()
 	e, err := p.Entity(p.Context(), "orders", key)
 	if err != nil {

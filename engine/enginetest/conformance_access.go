@@ -6,16 +6,16 @@ import (
 	"fmt"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 func (p *probe) setToken(name, value, hash string, ifRevision int64) (int64, error) {
-	return p.SetToken(p.Context(), name, []byte(value), []byte(hash), ifRevision, engine.Actor{Name: "ann", Reason: "why"})
+	return p.SetToken(p.Context(), name, []byte(value), []byte(hash), ifRevision, store.Actor{Name: "ann", Reason: "why"})
 }
 
 // chosen gives the revisions that a filter chooses of the audit.
-func (p *probe) chosen(f engine.AuditFilter) []int64 {
+func (p *probe) chosen(f store.AuditFilter) []int64 {
 	p.Helper()
 	f.Limit = 100
 	list, err := p.Audit(p.Context(), f)
@@ -28,7 +28,7 @@ func (p *probe) chosen(f engine.AuditFilter) []int64 {
 }
 
 // chain gives the chain that settings are in, with the records of all, which must hold.
-func (p *probe) chain(kept ...string) engine.AuditChain {
+func (p *probe) chain(kept ...string) store.AuditChain {
 	p.Helper()
 	chains, err := p.VerifyAudit(p.Context(), kept)
 	p.must(err)
@@ -45,9 +45,9 @@ func (p *probe) chain(kept ...string) engine.AuditChain {
 
 var accessCases = []storeCase{
 	{"audit records are a chain, whatever writes them", func(p *probe) {
-		p.equal("before the first", p.chain(), engine.AuditChain{Holds: []string{}})
+		p.equal("before the first", p.chain(), store.AuditChain{Holds: []string{}})
 		node := p.join()
-		by := engine.Actor{Name: "ann", Reason: "a\x00b"} // not all stores keep such a text
+		by := store.Actor{Name: "ann", Reason: "a\x00b"} // not all stores keep such a text
 		ids := p.accept(p.event("a"), p.event("b"))
 		failed := change(p.wantClaims(node, ids...)[0], model.Failed)
 		p.commit(node, failed)
@@ -59,14 +59,14 @@ var accessCases = []storeCase{
 		p.must(err)
 		_, err = p.setToken("ci", "{}", "x", -1)
 		p.must(err)
-		p.write(0, engine.DocumentWrite{Kind: "k", Name: "n", Version: engine.AnyVersion, Value: []byte("{}")},
-			engine.Audited{Kind: engine.AuditCluster, Name: "one", By: by, After: []byte("{}")},
-			engine.Audited{Kind: engine.AuditCluster, Name: "two", By: by, After: []byte("{}")})
+		p.write(0, store.DocumentWrite{Kind: "k", Name: "n", Version: store.AnyVersion, Value: []byte("{}")},
+			store.Audited{Kind: store.AuditCluster, Name: "one", By: by, After: []byte("{}")},
+			store.Audited{Kind: store.AuditCluster, Name: "two", By: by, After: []byte("{}")})
 		_, err = p.SetConfig(p.Context(), "A", []byte("1"), 99, by) // leaves no gap
-		p.wantErr("another revision", err, engine.ErrConflict)
+		p.wantErr("another revision", err, store.ErrConflict)
 		last := p.audits(0, 1)[0]
 		c := p.chain()
-		p.equal("chain", c, engine.AuditChain{Records: 8, Last: last.Revision, Head: hex.EncodeToString(last.Hash), Holds: []string{}})
+		p.equal("chain", c, store.AuditChain{Records: 8, Last: last.Revision, Head: hex.EncodeToString(last.Hash), Holds: []string{}})
 		p.control("p", `{"a": 2}`)
 		later := p.chain("00", c.Head)
 		p.equal("the earlier head is held", later.Holds, []string{c.Head})
@@ -77,7 +77,7 @@ var accessCases = []storeCase{
 			go func() {
 				var err error
 				for n := range 5 {
-					_, next := p.SetConfig(p.Context(), fmt.Sprint(i), fmt.Append(nil, n), -1, engine.Actor{Name: "ann"})
+					_, next := p.SetConfig(p.Context(), fmt.Sprint(i), fmt.Append(nil, n), -1, store.Actor{Name: "ann"})
 					err = errors.Join(err, next)
 				}
 				done <- err
@@ -100,8 +100,10 @@ var accessCases = []storeCase{
 		})
 		last := p.audits(0, 1)[0]
 		trimmed := p.chain()
-		p.equal("chain", trimmed, engine.AuditChain{Records: 1, Trimmed: last.Revision - 1, Last: last.Revision,
-			Head: hex.EncodeToString(last.Hash), Holds: []string{}})
+		p.equal("chain", trimmed, store.AuditChain{
+			Records: 1, Trimmed: last.Revision - 1, Last: last.Revision,
+			Head: hex.EncodeToString(last.Hash), Holds: []string{},
+		})
 		p.control("p", `{"a": 9}`)
 		c := p.chain(hex.EncodeToString(first.Hash), trimmed.Head)
 		p.equal("later", []any{c.Records, c.Holds}, []any{2, []string{trimmed.Head}})
@@ -111,9 +113,9 @@ var accessCases = []storeCase{
 		first, err := p.setToken("ci", `{"role": "operator"}`, "\x00hash", 0)
 		p.must(err)
 		_, err = p.setToken("ci", `{"role": "admin"}`, "other", 0)
-		p.wantErr("none, where there is one", err, engine.ErrConflict)
+		p.wantErr("none, where there is one", err, store.ErrConflict)
 		_, err = p.setToken("bot", `{"role": "viewer"}`, "bot", 7)
-		p.wantErr("another revision than none", err, engine.ErrConflict)
+		p.wantErr("another revision than none", err, store.ErrConflict)
 		second, err := p.setToken("bot", `{"role": "viewer"}`, "bot", -1)
 		p.must(err)
 		third, err := p.setToken("ci", `{"revoked": true}`, "", first)
@@ -123,17 +125,17 @@ var accessCases = []storeCase{
 		tokens, revision, err := p.Tokens(p.Context())
 		p.must(err)
 		p.equal("revision", revision, third)
-		by := engine.Actor{Name: "ann", Reason: "why"}
-		p.equal("tokens", tokens, map[string]engine.Setting{
+		by := store.Actor{Name: "ann", Reason: "why"}
+		p.equal("tokens", tokens, map[string]store.Setting{
 			"ci":  {Value: []byte(`{"revoked": true}`), Revision: third, Changed: tokens["ci"].Changed, By: by},
 			"bot": {Value: []byte(`{"role": "viewer"}`), Hash: []byte("bot"), Revision: second, Changed: tokens["bot"].Changed, By: by},
 		})
 		configs, _, err := p.Configs(p.Context())
 		p.must(err)
-		p.equal("configs", configs, map[string]engine.Setting{})
+		p.equal("configs", configs, map[string]store.Setting{})
 		last := p.audits(0, 1)[0]
-		p.equal("audit", last, engine.Audited{
-			Revision: third, Changed: last.Changed, By: by, Kind: engine.AuditToken, Name: "ci",
+		p.equal("audit", last, store.Audited{
+			Revision: third, Changed: last.Changed, By: by, Kind: store.AuditToken, Name: "ci",
 			Before: []byte(`{"role": "operator"}`), After: []byte(`{"revoked": true}`), Hash: last.Hash,
 		})
 	}},
@@ -145,20 +147,20 @@ var accessCases = []storeCase{
 		failed.FailedPath, failed.ErrorClass = "made/s/h", "503"
 		p.commit(node, failed)
 		p.finish(node, runs[1])
-		bob := engine.Actor{Name: "bob", Reason: "it is back"}
+		bob := store.Actor{Name: "bob", Reason: "it is back"}
 
-		p.wantErr("retry of nobody", p.Retry(p.Context(), "nobody", bob), engine.ErrNotFound)
-		p.wantErr("retry of an ended run", p.Retry(p.Context(), ids[1], bob), engine.ErrConflict)
-		p.wantErr("cancel of an ended run", p.Cancel(p.Context(), ids[1], bob), engine.ErrConflict)
-		p.equal("audit of what was refused", p.audits(0, 10), []engine.Audited{})
+		p.wantErr("retry of nobody", p.Retry(p.Context(), "nobody", bob), store.ErrNotFound)
+		p.wantErr("retry of an ended run", p.Retry(p.Context(), ids[1], bob), store.ErrConflict)
+		p.wantErr("cancel of an ended run", p.Cancel(p.Context(), ids[1], bob), store.ErrConflict)
+		p.equal("audit of what was refused", p.audits(0, 10), []store.Audited{})
 
 		p.must(p.Retry(p.Context(), ids[0], bob))
 		p.must(p.Cancel(p.Context(), ids[0], bob))
 		p.must(p.Cancel(p.Context(), ids[2], bob))
-		before := engine.AuditedRun{Pipeline: "made", Status: model.Failed, FailedPath: "made/s/h", ErrorClass: "503"}
-		want := []engine.Audited{
-			engine.AuditedRun{Pipeline: "made", Status: model.Running}.Cancelled(ids[2], bob),
-			engine.AuditedRun{Pipeline: "made", Status: model.Waiting, Generation: 1}.Cancelled(ids[0], bob),
+		before := store.AuditedRun{Pipeline: "made", Status: model.Failed, FailedPath: "made/s/h", ErrorClass: "503"}
+		want := []store.Audited{
+			store.AuditedRun{Pipeline: "made", Status: model.Running}.Cancelled(ids[2], bob),
+			store.AuditedRun{Pipeline: "made", Status: model.Waiting, Generation: 1}.Cancelled(ids[0], bob),
 			before.Retried(ids[0], bob),
 		}
 		have := p.audits(0, 10)
@@ -172,7 +174,7 @@ var accessCases = []storeCase{
 	}},
 	{"audit records are chosen by what they tell", func(p *probe) {
 		start := time.Now().Add(-time.Minute)
-		config, err := p.SetConfig(p.Context(), "p", []byte("1"), -1, engine.Actor{Name: "bob"})
+		config, err := p.SetConfig(p.Context(), "p", []byte("1"), -1, store.Actor{Name: "bob"})
 		p.must(err)
 		pipeline, handler := p.control("p", `{"a": 1}`), p.control("p/s/h", `{"a": 1}`)
 		other, token := p.control("p-2/s", `{"a": 1}`), int64(0)
@@ -180,20 +182,23 @@ var accessCases = []storeCase{
 		p.must(err)
 		for _, c := range []struct {
 			what string
-			f    engine.AuditFilter
+			f    store.AuditFilter
 			want []int64
 		}{
-			{"all", engine.AuditFilter{}, []int64{token, other, handler, pipeline, config}},
-			{"kind", engine.AuditFilter{Kind: engine.AuditControl}, []int64{other, handler, pipeline}},
-			{"name", engine.AuditFilter{Name: "p"}, []int64{handler, pipeline, config}},
-			{"name below", engine.AuditFilter{Name: "p/s"}, []int64{handler}},
-			{"part of a name", engine.AuditFilter{Name: "p/s/"}, []int64{}},
-			{"who", engine.AuditFilter{By: "bob"}, []int64{config}},
-			{"before", engine.AuditFilter{Before: other}, []int64{handler, pipeline, config}},
-			{"since", engine.AuditFilter{Since: start}, []int64{token, other, handler, pipeline, config}},
-			{"until", engine.AuditFilter{Until: start}, []int64{}},
-			{"all together", engine.AuditFilter{Kind: engine.AuditControl, Name: "p", By: "ann", Since: start, Before: token},
-				[]int64{handler, pipeline}},
+			{"all", store.AuditFilter{}, []int64{token, other, handler, pipeline, config}},
+			{"kind", store.AuditFilter{Kind: store.AuditControl}, []int64{other, handler, pipeline}},
+			{"name", store.AuditFilter{Name: "p"}, []int64{handler, pipeline, config}},
+			{"name below", store.AuditFilter{Name: "p/s"}, []int64{handler}},
+			{"part of a name", store.AuditFilter{Name: "p/s/"}, []int64{}},
+			{"who", store.AuditFilter{By: "bob"}, []int64{config}},
+			{"before", store.AuditFilter{Before: other}, []int64{handler, pipeline, config}},
+			{"since", store.AuditFilter{Since: start}, []int64{token, other, handler, pipeline, config}},
+			{"until", store.AuditFilter{Until: start}, []int64{}},
+			{
+				"all together",
+				store.AuditFilter{Kind: store.AuditControl, Name: "p", By: "ann", Since: start, Before: token},
+				[]int64{handler, pipeline},
+			},
 		} {
 			p.equal(c.what, p.chosen(c.f), c.want)
 		}
@@ -203,13 +208,13 @@ var accessCases = []storeCase{
 		first, second := p.control("p", `{"a": 1}`), p.control("p", `{"a": 2}`)
 		more, err := p.ForgetAudit(p.Context(), time.Hour)
 		p.must(err)
-		p.equal("young ones", p.chosen(engine.AuditFilter{}), []int64{second, first})
+		p.equal("young ones", p.chosen(store.AuditFilter{}), []int64{second, first})
 		p.eventually("all are older than now", func() bool {
 			more, err = p.ForgetAudit(p.Context(), 0)
 			p.must(err)
-			return len(p.chosen(engine.AuditFilter{})) == 1
+			return len(p.chosen(store.AuditFilter{})) == 1
 		})
-		p.equal("the rest", p.chosen(engine.AuditFilter{}), []int64{second})
+		p.equal("the rest", p.chosen(store.AuditFilter{}), []int64{second})
 		p.equal("more", more, false)
 		p.equal("revision", p.beat(node).Revision, second)
 		if third := p.control("p", `{"a": 3}`); third <= second {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // ofType makes an event of another type.
@@ -14,7 +14,7 @@ func ofType(t string) func(*model.Intake) {
 }
 
 // listen makes the change that parks a run until it hears of events.
-func (p *probe) listen(c engine.Claimed, heard int64, types ...string) model.Change {
+func (p *probe) listen(c store.Claimed, heard int64, types ...string) model.Change {
 	ch := change(c, model.Parked)
 	ch.Due, ch.Awaits, ch.Heard = time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond), types, heard
 	return ch
@@ -114,7 +114,7 @@ var awaitCases = []storeCase{
 		p.commit(node, end)
 		p.wantStatus(later.ID, model.Succeeded)
 		p.claimOne(node, sent.ID)
-		p.equal("one that comes again", p.acceptFor(0, paid)[0], engine.Accepted{Run: paid.ID, Duplicate: true})
+		p.equal("one that comes again", p.acceptFor(0, paid)[0], store.Accepted{Run: paid.ID, Duplicate: true})
 	}},
 	{"an event that is not pending any more cannot be taken", func(p *probe) {
 		node := p.join()
@@ -123,12 +123,12 @@ var awaitCases = []storeCase{
 		p.must(p.Cancel(p.Context(), ids[1], steerer))
 		take := change(runs[0], model.Running)
 		take.Take = []model.Taken{{Run: ids[1], Reason: "too late"}}
-		p.wantErr("cancelled", p.commitErrs(node, take)[0], engine.ErrStale)
+		p.wantErr("cancelled", p.commitErrs(node, take)[0], store.ErrStale)
 		p.wantStatus(ids[1], model.Cancelled)
 		take.Take[0].Run = ids[2]
-		p.wantErr("of another key", p.commitErrs(node, take)[0], engine.ErrStale)
+		p.wantErr("of another key", p.commitErrs(node, take)[0], store.ErrStale)
 		take.Take[0].Run = ids[0]
-		p.wantErr("itself", p.commitErrs(node, take)[0], engine.ErrStale)
+		p.wantErr("itself", p.commitErrs(node, take)[0], store.ErrStale)
 		take.Take = nil
 		p.commit(node, take)
 	}},
@@ -206,7 +206,7 @@ var awaitCases = []storeCase{
 			})
 			want := model.Succeeded
 			if errs[0] != nil {
-				p.wantErr("taken late", errs[0], engine.ErrStale)
+				p.wantErr("taken late", errs[0], store.ErrStale)
 				want = model.Cancelled
 			}
 			p.wantStatus(ids[1], want)

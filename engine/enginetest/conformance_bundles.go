@@ -3,20 +3,20 @@ package enginetest
 import (
 	"fmt"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // activate hands a definition in, whose files are its hash.
 func (p *probe) activate(hash string, onlyNew bool) (current string) {
 	p.Helper()
-	current, err := p.Activate(p.Context(), hash, []byte("files of "+hash), onlyNew, engine.Actor{Name: "ann", Reason: "why"})
+	current, err := p.Activate(p.Context(), hash, []byte("files of "+hash), onlyNew, store.Actor{Name: "ann", Reason: "why"})
 	p.must(err)
 	return current
 }
 
-func (p *probe) audits(before int64, limit int) []engine.Audited {
+func (p *probe) audits(before int64, limit int) []store.Audited {
 	p.Helper()
-	list, err := p.Audit(p.Context(), engine.AuditFilter{Before: before, Limit: limit})
+	list, err := p.Audit(p.Context(), store.AuditFilter{Before: before, Limit: limit})
 	p.must(err)
 	return list
 }
@@ -24,13 +24,13 @@ func (p *probe) audits(before int64, limit int) []engine.Audited {
 var bundleCases = []storeCase{
 	{"bundles are kept byte for byte, and once", func(p *probe) {
 		_, err := p.Bundle(p.Context(), "h")
-		p.wantErr("bundle", err, engine.ErrNotFound)
+		p.wantErr("bundle", err, store.ErrNotFound)
 		_, err = p.Current(p.Context())
-		p.wantErr("current", err, engine.ErrNotFound)
+		p.wantErr("current", err, store.ErrNotFound)
 		files := "a\x00b" + long(100_000)
-		_, err = p.Activate(p.Context(), "h", []byte(files), false, engine.Actor{})
+		_, err = p.Activate(p.Context(), "h", []byte(files), false, store.Actor{})
 		p.must(err)
-		_, err = p.Activate(p.Context(), "h", []byte("other"), false, engine.Actor{})
+		_, err = p.Activate(p.Context(), "h", []byte("other"), false, store.Actor{})
 		p.must(err)
 		have, err := p.Bundle(p.Context(), "h")
 		p.must(err)
@@ -74,7 +74,7 @@ var bundleCases = []storeCase{
 		done := make(chan error)
 		for range 8 {
 			go func() {
-				_, err := p.Activate(p.Context(), "h", []byte("files"), true, engine.Actor{Name: "ann"})
+				_, err := p.Activate(p.Context(), "h", []byte("files"), true, store.Actor{Name: "ann"})
 				done <- err
 			}()
 		}
@@ -84,21 +84,21 @@ var bundleCases = []storeCase{
 		p.equal("audits", len(p.audits(0, 100)), 1)
 	}},
 	{"every change is audited, the last first, page by page", func(p *probe) {
-		p.equal("nothing", p.audits(0, 10), []engine.Audited{})
+		p.equal("nothing", p.audits(0, 10), []store.Audited{})
 		p.activate("a", false)
 		for i := range 3 {
-			_, err := p.SetConfig(p.Context(), "A", fmt.Append(nil, i), -1, engine.Actor{Name: "bob", Reason: "x"})
+			_, err := p.SetConfig(p.Context(), "A", fmt.Append(nil, i), -1, store.Actor{Name: "bob", Reason: "x"})
 			p.must(err)
 		}
 		p.activate("b", false)
 		all := p.audits(0, 10)
-		ann, bob := engine.Actor{Name: "ann", Reason: "why"}, engine.Actor{Name: "bob", Reason: "x"}
-		want := []engine.Audited{
-			{By: ann, Kind: engine.AuditDefinition, Before: []byte(`"a"`), After: []byte(`"b"`)},
-			{By: bob, Kind: engine.AuditConfig, Name: "A", Before: []byte("1"), After: []byte("2")},
-			{By: bob, Kind: engine.AuditConfig, Name: "A", Before: []byte("0"), After: []byte("1")},
-			{By: bob, Kind: engine.AuditConfig, Name: "A", After: []byte("0")},
-			{By: ann, Kind: engine.AuditDefinition, After: []byte(`"a"`)},
+		ann, bob := store.Actor{Name: "ann", Reason: "why"}, store.Actor{Name: "bob", Reason: "x"}
+		want := []store.Audited{
+			{By: ann, Kind: store.AuditDefinition, Before: []byte(`"a"`), After: []byte(`"b"`)},
+			{By: bob, Kind: store.AuditConfig, Name: "A", Before: []byte("1"), After: []byte("2")},
+			{By: bob, Kind: store.AuditConfig, Name: "A", Before: []byte("0"), After: []byte("1")},
+			{By: bob, Kind: store.AuditConfig, Name: "A", After: []byte("0")},
+			{By: ann, Kind: store.AuditDefinition, After: []byte(`"a"`)},
 		}
 		for i := range want {
 			if i >= len(all) || all[i].Changed.IsZero() || i > 0 && all[i].Revision >= all[i-1].Revision {

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // control sets a control that must be taken, or removes it with an empty value.
@@ -21,7 +21,7 @@ func (p *probe) setControl(path, value string, ifRevision int64) (int64, error) 
 	if value != "" {
 		data = []byte(value)
 	}
-	return p.SetControl(p.Context(), path, data, ifRevision, engine.Actor{Name: "ann", Reason: "why"})
+	return p.SetControl(p.Context(), path, data, ifRevision, store.Actor{Name: "ann", Reason: "why"})
 }
 
 // park claims the next run and parks it with a cause until a time.
@@ -36,29 +36,31 @@ var controlCases = []storeCase{
 	{"controls have revisions and can be removed", func(p *probe) {
 		node := p.join()
 		_, err := p.setControl("p", "", -1)
-		p.wantErr("removing what is not there", err, engine.ErrNotFound)
+		p.wantErr("removing what is not there", err, store.ErrNotFound)
 		_, err = p.setControl("p", `{"a": 1}`, 7)
-		p.wantErr("another revision than none", err, engine.ErrConflict)
+		p.wantErr("another revision than none", err, store.ErrConflict)
 		first, err := p.setControl("p", `{"a": 1}`, 0)
 		p.must(err)
 		second := p.control("p/s/h", `{"b": 2}`)
 		_, err = p.setControl("p", `{"a": 2}`, 0)
-		p.wantErr("none, where there is one", err, engine.ErrConflict)
+		p.wantErr("none, where there is one", err, store.ErrConflict)
 
 		controls, revision, err := p.Controls(p.Context())
 		p.must(err)
 		p.equal("revision", []int64{revision, p.beat(node).Revision}, []int64{second, second})
-		p.equal("controls", controls, map[string]engine.Setting{
-			"p": {Value: []byte(`{"a": 1}`), Revision: first, Changed: controls["p"].Changed, By: engine.Actor{Name: "ann", Reason: "why"}},
-			"p/s/h": {Value: []byte(`{"b": 2}`), Revision: second, Changed: controls["p/s/h"].Changed,
-				By: engine.Actor{Name: "ann", Reason: "why"}},
+		p.equal("controls", controls, map[string]store.Setting{
+			"p": {Value: []byte(`{"a": 1}`), Revision: first, Changed: controls["p"].Changed, By: store.Actor{Name: "ann", Reason: "why"}},
+			"p/s/h": {
+				Value: []byte(`{"b": 2}`), Revision: second, Changed: controls["p/s/h"].Changed,
+				By: store.Actor{Name: "ann", Reason: "why"},
+			},
 		})
 		configs, _, err := p.Configs(p.Context())
 		p.must(err)
-		p.equal("configs", configs, map[string]engine.Setting{})
+		p.equal("configs", configs, map[string]store.Setting{})
 
 		_, err = p.setControl("p", "", second)
-		p.wantErr("removing another revision", err, engine.ErrConflict)
+		p.wantErr("removing another revision", err, store.ErrConflict)
 		third, err := p.setControl("p", "", first)
 		p.must(err)
 		p.equal("revision", p.beat(node).Revision, third)
@@ -68,7 +70,7 @@ var controlCases = []storeCase{
 			p.Fatalf("want one control left, have %v", controls)
 		}
 		last := p.audits(0, 1)[0]
-		if last.Kind != engine.AuditControl || last.Name != "p" || string(last.Before) != `{"a": 1}` || string(last.After) != "null" {
+		if last.Kind != store.AuditControl || last.Name != "p" || string(last.Before) != `{"a": 1}` || string(last.After) != "null" {
 			p.Fatalf("want the removal in the audit, have %+v", last)
 		}
 	}},

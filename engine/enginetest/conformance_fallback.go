@@ -9,22 +9,22 @@ import (
 	"sync/atomic"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/store"
 )
 
-func (p *probe) report(node, number int64, tallies ...engine.Tally) {
+func (p *probe) report(node, number int64, tallies ...store.Tally) {
 	p.Helper()
 	p.must(p.Report(p.Context(), node, number, tallies))
 }
 
 // deliberate reads what a decision needs, with its tallies in order.
-func (p *probe) deliberate(keep time.Duration) engine.Deliberation {
+func (p *probe) deliberate(keep time.Duration) store.Deliberation {
 	p.Helper()
 	d, err := p.Deliberate(p.Context(), keep)
 	p.must(err)
-	for _, list := range [][]engine.Tally{d.Fresh, d.Past} {
-		slices.SortFunc(list, func(a, b engine.Tally) int {
+	for _, list := range [][]store.Tally{d.Fresh, d.Past} {
+		slices.SortFunc(list, func(a, b store.Tally) int {
 			return cmp.Or(cmp.Compare(a.Second, b.Second), cmp.Compare(a.Path, b.Path))
 		})
 	}
@@ -41,31 +41,31 @@ func (p *probe) outages() (string, int64) {
 
 var fallbackCases = []storeCase{
 	{"each report is fresh until a decision takes it in", func(p *probe) {
-		a, b := engine.Tally{Path: "p/s/a", Second: 11, Good: 1, Bad: 2}, engine.Tally{Path: "p/s/b", Second: 12, Good: 3}
-		c := engine.Tally{Path: "p/s/a", Second: 13, Bad: 4}
+		a, b := store.Tally{Path: "p/s/a", Second: 11, Good: 1, Bad: 2}, store.Tally{Path: "p/s/b", Second: 12, Good: 3}
+		c := store.Tally{Path: "p/s/a", Second: 13, Bad: 4}
 		p.report(1, 1, a, b)
 		p.report(1, 1, a, b)
 		p.report(2, 1, c)
 		for range 2 {
 			d := p.deliberate(time.Hour)
-			p.equal("fresh", d.Fresh, []engine.Tally{a, b, c})
-			p.equal("past", d.Past, []engine.Tally{})
+			p.equal("fresh", d.Fresh, []store.Tally{a, b, c})
+			p.equal("past", d.Past, []store.Tally{})
 		}
 		d := p.deliberate(time.Hour)
-		p.must(p.Conclude(p.Context(), engine.Conclusion{Turn: d.Turn, Node: 1, Taken: d.Reported}))
+		p.must(p.Conclude(p.Context(), store.Conclusion{Turn: d.Turn, Node: 1, Taken: d.Reported}))
 		p.report(1, 1, a, b)
 		p.report(2, 2, b)
 		d = p.deliberate(time.Hour)
-		p.equal("fresh", d.Fresh, []engine.Tally{b})
-		p.equal("past", d.Past, []engine.Tally{a, b, c})
-		p.equal("past, not asked for", p.deliberate(0).Past, []engine.Tally{})
+		p.equal("fresh", d.Fresh, []store.Tally{b})
+		p.equal("past", d.Past, []store.Tally{a, b, c})
+		p.equal("past, not asked for", p.deliberate(0).Past, []store.Tally{})
 
 		// What nobody looks back at is forgotten, but nothing that is fresh.
 		p.eventually("the reports are older than 20ms", func() bool { return len(p.deliberate(20*time.Millisecond).Past) == 0 })
-		p.must(p.Conclude(p.Context(), engine.Conclusion{Turn: d.Turn, Node: 1, Taken: d.Taken, Forget: 10 * time.Millisecond}))
+		p.must(p.Conclude(p.Context(), store.Conclusion{Turn: d.Turn, Node: 1, Taken: d.Taken, Forget: 10 * time.Millisecond}))
 		d = p.deliberate(time.Hour)
-		p.equal("fresh", d.Fresh, []engine.Tally{b})
-		p.equal("past", d.Past, []engine.Tally{})
+		p.equal("fresh", d.Fresh, []store.Tally{b})
+		p.equal("past", d.Past, []store.Tally{})
 	}},
 	{"of two decisions the first counts", func(p *probe) {
 		node := p.join()
@@ -76,15 +76,21 @@ var fallbackCases = []storeCase{
 		if d.Decider != 0 || !d.Decided.IsZero() || d.Now.IsZero() {
 			p.Fatalf("want no decider, have %+v", d)
 		}
-		out := engine.Audited{Kind: engine.AuditFallback, Name: "p/s/h", By: engine.Actor{Name: "engine", Reason: "it fails"},
-			After: []byte(`{"state":"out"}`)}
+		out := store.Audited{
+			Kind: store.AuditFallback, Name: "p/s/h", By: store.Actor{Name: "engine", Reason: "it fails"},
+			After: []byte(`{"state":"out"}`),
+		}
 		back := out
 		back.Before, back.After = out.After, []byte("null")
-		p.must(p.Conclude(p.Context(), engine.Conclusion{Turn: d.Turn, Node: node, Taken: d.Reported, State: []byte(`{"a":1}`),
-			Audits: []engine.Audited{out, back}}))
-		err := p.Conclude(p.Context(), engine.Conclusion{Turn: d.Turn, Node: node, Taken: d.Reported, State: []byte(`{"a":2}`),
-			Audits: []engine.Audited{out}})
-		p.wantErr("a decision on what is not there any more", err, engine.ErrConflict)
+		p.must(p.Conclude(p.Context(), store.Conclusion{
+			Turn: d.Turn, Node: node, Taken: d.Reported, State: []byte(`{"a":1}`),
+			Audits: []store.Audited{out, back},
+		}))
+		err := p.Conclude(p.Context(), store.Conclusion{
+			Turn: d.Turn, Node: node, Taken: d.Reported, State: []byte(`{"a":2}`),
+			Audits: []store.Audited{out},
+		})
+		p.wantErr("a decision on what is not there any more", err, store.ErrConflict)
 
 		state, now := p.outages()
 		p.equal("state", state, `{"a":1}`)
@@ -105,7 +111,7 @@ var fallbackCases = []storeCase{
 		// An operator is no decider, and without a state nothing is new to nodes.
 		d = p.deliberate(0)
 		p.equal("decider", d.Decider, node)
-		p.must(p.Conclude(p.Context(), engine.Conclusion{Turn: d.Turn, Taken: d.Taken}))
+		p.must(p.Conclude(p.Context(), store.Conclusion{Turn: d.Turn, Taken: d.Taken}))
 		p.equal("decider", p.deliberate(0).Decider, node)
 		p.equal("decided", p.deliberate(0).Decided, d.Decided)
 		_, same := p.outages()
@@ -136,7 +142,7 @@ var fallbackCases = []storeCase{
 		for node := range int64(nodes) {
 			reporting.Go(func() {
 				for n := range int64(reports) {
-					if err := p.Report(p.Context(), node+1, n, []engine.Tally{{Path: fmt.Sprint(node), Second: n, Bad: 1}}); err != nil {
+					if err := p.Report(p.Context(), node+1, n, []store.Tally{{Path: fmt.Sprint(node), Second: n, Bad: 1}}); err != nil {
 						p.Error(err)
 					}
 				}
@@ -146,8 +152,8 @@ var fallbackCases = []storeCase{
 		go func() { reporting.Wait(); close(done) }()
 		for last := false; ; {
 			d := p.deliberate(0)
-			err := p.Conclude(p.Context(), engine.Conclusion{Turn: d.Turn, Node: 1, Taken: d.Reported})
-			if err != nil && !errors.Is(err, engine.ErrConflict) {
+			err := p.Conclude(p.Context(), store.Conclusion{Turn: d.Turn, Node: 1, Taken: d.Reported})
+			if err != nil && !errors.Is(err, store.ErrConflict) {
 				p.Fatal(err)
 			}
 			if err == nil {

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A failure is how a run of a filter's test has failed.
@@ -26,7 +26,7 @@ func (p *probe) failed(node int64, failures ...failure) []string {
 }
 
 // oldest lists the runs that a filter chooses, page by page, the first first.
-func (p *probe) oldest(f engine.RunFilter) []string {
+func (p *probe) oldest(f store.RunFilter) []string {
 	p.Helper()
 	f.Oldest, f.Limit = true, 2
 	return p.pages(f)
@@ -53,27 +53,27 @@ var filterCases = []storeCase{
 		)
 		p.finish(node, p.claimOne(node, p.accept(p.event("fine"))[0]))
 		for _, c := range []struct {
-			filter engine.RunFilter
+			filter store.RunFilter
 			want   []int
 		}{
-			{engine.RunFilter{FailedPath: "made"}, []int{0, 1, 2, 3}},
-			{engine.RunFilter{FailedPath: "made/pay"}, []int{0, 1, 2}},
-			{engine.RunFilter{FailedPath: "made/pay/charge"}, []int{0, 2}},
-			{engine.RunFilter{FailedPath: "made/pa"}, nil},
-			{engine.RunFilter{FailedPath: "%"}, nil},
-			{engine.RunFilter{ErrorClass: "503"}, []int{0}},
-			{engine.RunFilter{ErrorClass: "5xx"}, []int{0}},
-			{engine.RunFilter{ErrorClass: "4xx"}, []int{2}},
-			{engine.RunFilter{ErrorClass: "status"}, []int{0, 2}},
-			{engine.RunFilter{ErrorClass: "timeout"}, []int{1}},
-			{engine.RunFilter{ErrorClass: "other"}, []int{4}},
-			{engine.RunFilter{Error: "from POST"}, []int{0, 2}},
-			{engine.RunFilter{Error: "0% b"}, []int{0}},
-			{engine.RunFilter{Error: "%"}, []int{0}},
-			{engine.RunFilter{Error: "_"}, []int{3}},
-			{engine.RunFilter{Error: "Ünwahr 'quo"}, []int{4}},
-			{engine.RunFilter{FailedPath: "made/pay", ErrorClass: "status", Error: "404", Status: model.Failed}, []int{2}},
-			{engine.RunFilter{ErrorClass: "status", Status: model.Succeeded}, nil},
+			{store.RunFilter{FailedPath: "made"}, []int{0, 1, 2, 3}},
+			{store.RunFilter{FailedPath: "made/pay"}, []int{0, 1, 2}},
+			{store.RunFilter{FailedPath: "made/pay/charge"}, []int{0, 2}},
+			{store.RunFilter{FailedPath: "made/pa"}, nil},
+			{store.RunFilter{FailedPath: "%"}, nil},
+			{store.RunFilter{ErrorClass: "503"}, []int{0}},
+			{store.RunFilter{ErrorClass: "5xx"}, []int{0}},
+			{store.RunFilter{ErrorClass: "4xx"}, []int{2}},
+			{store.RunFilter{ErrorClass: "status"}, []int{0, 2}},
+			{store.RunFilter{ErrorClass: "timeout"}, []int{1}},
+			{store.RunFilter{ErrorClass: "other"}, []int{4}},
+			{store.RunFilter{Error: "from POST"}, []int{0, 2}},
+			{store.RunFilter{Error: "0% b"}, []int{0}},
+			{store.RunFilter{Error: "%"}, []int{0}},
+			{store.RunFilter{Error: "_"}, []int{3}},
+			{store.RunFilter{Error: "Ünwahr 'quo"}, []int{4}},
+			{store.RunFilter{FailedPath: "made/pay", ErrorClass: "status", Error: "404", Status: model.Failed}, []int{2}},
+			{store.RunFilter{ErrorClass: "status", Status: model.Succeeded}, nil},
 		} {
 			if have, want := p.oldest(c.filter), pick(ids, c.want...); !slices.Equal(have, want) {
 				p.Fatalf("%+v: want runs %v, have %v", c.filter, want, have)
@@ -88,11 +88,11 @@ var filterCases = []storeCase{
 		p.must(p.Retry(p.Context(), ids[0], steerer))
 		r = p.run(ids[0])
 		p.equal("failure of a retried run", []string{r.FailedPath, r.ErrorClass, r.Error}, []string{"", "", ""})
-		p.must(p.Cancel(p.Context(), ids[1], engine.Actor{Name: "ann", Reason: "enough"}))
+		p.must(p.Cancel(p.Context(), ids[1], store.Actor{Name: "ann", Reason: "enough"}))
 		r = p.run(ids[1])
 		p.equal("failure of a cancelled run", []string{r.FailedPath, r.ErrorClass, r.Error}, []string{"made/a/b", "timeout", "late"})
-		p.equal("found", p.oldest(engine.RunFilter{ErrorClass: "timeout"}), ids[1:])
-		p.equal("found among live ones", p.oldest(engine.RunFilter{ErrorClass: "timeout", Live: true}), []string{})
+		p.equal("found", p.oldest(store.RunFilter{ErrorClass: "timeout"}), ids[1:])
+		p.equal("found among live ones", p.oldest(store.RunFilter{ErrorClass: "timeout", Live: true}), []string{})
 	}},
 	{"runs are found by when they were accepted", func(p *probe) {
 		node := p.join()
@@ -105,10 +105,10 @@ var filterCases = []storeCase{
 		}
 		p.finish(node, p.claimOne(node, ids[0]))
 		p.finish(node, p.claimOne(node, ids[1]))
-		p.equal("since", p.oldest(engine.RunFilter{Since: times[1]}), ids[1:])
-		p.equal("until", p.oldest(engine.RunFilter{Until: times[2]}), ids[:2])
-		p.equal("between", p.oldest(engine.RunFilter{Since: times[1], Until: times[3]}), ids[1:3])
-		p.equal("nothing", p.oldest(engine.RunFilter{Since: times[3].Add(time.Hour)}), []string{})
+		p.equal("since", p.oldest(store.RunFilter{Since: times[1]}), ids[1:])
+		p.equal("until", p.oldest(store.RunFilter{Until: times[2]}), ids[:2])
+		p.equal("between", p.oldest(store.RunFilter{Since: times[1], Until: times[3]}), ids[1:3])
+		p.equal("nothing", p.oldest(store.RunFilter{Since: times[3].Add(time.Hour)}), []string{})
 	}},
 	{"live runs are those that may go on, begun ones have a definition", func(p *probe) {
 		node := p.join()
@@ -122,17 +122,17 @@ var filterCases = []storeCase{
 		}
 		waiting := p.accept(p.event("k"))[0]
 		live := []string{byStatus[model.Failed], byStatus[model.Parked], byStatus[model.Running], waiting}
-		p.equal("live", p.oldest(engine.RunFilter{Live: true}), live)
-		p.equal("live and begun", p.oldest(engine.RunFilter{Live: true, Begun: true}), live[:3])
-		p.equal("live and waiting", p.oldest(engine.RunFilter{Live: true, Status: model.Waiting}), live[3:])
-		p.equal("live and succeeded", p.oldest(engine.RunFilter{Live: true, Status: model.Succeeded}), []string{})
-		p.equal("begun and succeeded", p.oldest(engine.RunFilter{Begun: true, Status: model.Succeeded}), []string{byStatus[model.Succeeded]})
-		p.equal("begun and waiting", p.oldest(engine.RunFilter{Begun: true, Status: model.Waiting}), []string{})
+		p.equal("live", p.oldest(store.RunFilter{Live: true}), live)
+		p.equal("live and begun", p.oldest(store.RunFilter{Live: true, Begun: true}), live[:3])
+		p.equal("live and waiting", p.oldest(store.RunFilter{Live: true, Status: model.Waiting}), live[3:])
+		p.equal("live and succeeded", p.oldest(store.RunFilter{Live: true, Status: model.Succeeded}), []string{})
+		p.equal("begun and succeeded", p.oldest(store.RunFilter{Begun: true, Status: model.Succeeded}), []string{byStatus[model.Succeeded]})
+		p.equal("begun and waiting", p.oldest(store.RunFilter{Begun: true, Status: model.Waiting}), []string{})
 	}},
 	{"a walk from the oldest meets each run once, though they change", func(p *probe) {
 		node := p.join()
 		ids := p.failed(node, make([]failure, 5)...)
-		f := engine.RunFilter{Status: model.Failed, Oldest: true, Limit: 2}
+		f := store.RunFilter{Status: model.Failed, Oldest: true, Limit: 2}
 		var met []string
 		for {
 			runs, next, err := p.List(p.Context(), f)
@@ -151,7 +151,7 @@ var filterCases = []storeCase{
 	{"a page holds one run at least, whatever its limit says", func(p *probe) {
 		ids := p.accept(p.event("k"), p.event("k"))
 		for _, limit := range []int{-1, 0, 1} {
-			runs, next, err := p.List(p.Context(), engine.RunFilter{Oldest: true, Limit: limit})
+			runs, next, err := p.List(p.Context(), store.RunFilter{Oldest: true, Limit: limit})
 			p.must(err)
 			if len(runs) != 1 || runs[0].ID != ids[0] || next == "" {
 				p.Fatalf("limit %d: want run %s and a cursor, have %d runs and the cursor %q", limit, ids[0], len(runs), next)
@@ -166,22 +166,22 @@ var filterCases = []storeCase{
 		)
 		p.finish(node, p.claimOne(node, p.accept(p.event("k"))[0]))
 		p.accept(p.event("k"), p.event("k"))
-		count := func(f engine.RunFilter) []engine.RunCount {
+		count := func(f store.RunFilter) []store.RunCount {
 			p.Helper()
 			counts, err := p.Count(p.Context(), f)
 			p.must(err)
 			return counts
 		}
-		failures := []engine.RunCount{
+		failures := []store.RunCount{
 			{Pipeline: "made", FailedPath: "made/a/x", ErrorClass: "503", Runs: 2},
 			{Pipeline: "made", FailedPath: "made/a/x", ErrorClass: "timeout", Runs: 1},
 			{Pipeline: "made", FailedPath: "made/b/y", ErrorClass: "503", Runs: 1},
 		}
-		all := append([]engine.RunCount{{Pipeline: "made", Runs: 3}}, failures...)
-		p.equal("all", count(engine.RunFilter{}), all)
-		p.equal("failed", count(engine.RunFilter{Status: model.Failed, Limit: 1}), failures)
-		p.equal("by handler", count(engine.RunFilter{FailedPath: "made/a"}), failures[:2])
-		p.equal("succeeded", count(engine.RunFilter{Status: model.Succeeded}), []engine.RunCount{{Pipeline: "made", Runs: 1}})
-		p.equal("none", count(engine.RunFilter{Pipeline: "other"}), []engine.RunCount{})
+		all := append([]store.RunCount{{Pipeline: "made", Runs: 3}}, failures...)
+		p.equal("all", count(store.RunFilter{}), all)
+		p.equal("failed", count(store.RunFilter{Status: model.Failed, Limit: 1}), failures)
+		p.equal("by handler", count(store.RunFilter{FailedPath: "made/a"}), failures[:2])
+		p.equal("succeeded", count(store.RunFilter{Status: model.Succeeded}), []store.RunCount{{Pipeline: "made", Runs: 1}})
+		p.equal("none", count(store.RunFilter{Pipeline: "other"}), []store.RunCount{})
 	}},
 }

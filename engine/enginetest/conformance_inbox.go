@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 var inboxCases = []storeCase{
@@ -27,7 +27,7 @@ var inboxCases = []storeCase{
 		if r.Accepted.Before(before.Truncate(time.Microsecond)) || r.Accepted.Location() != time.UTC {
 			p.Fatalf("accepted at %s, want a time after %s in UTC", r.Accepted, before)
 		}
-		p.equal("run", r, engine.RunRecord{
+		p.equal("run", r, store.RunRecord{
 			ID: in.ID, Event: in.Event, Flow: "orders", Key: "k", Ordered: true,
 			Status: model.Waiting, Pipeline: "made", Accepted: r.Accepted,
 		})
@@ -37,14 +37,14 @@ var inboxCases = []storeCase{
 		p.accept(in)
 		again := in
 		again.ID = "other"
-		p.equal("repetition", p.acceptFor(0, again), []engine.Accepted{{Run: in.ID, Duplicate: true}})
+		p.equal("repetition", p.acceptFor(0, again), []store.Accepted{{Run: in.ID, Duplicate: true}})
 		p.wantRuns(1)
 	}},
 	{"a repetition is found after the run has ended", func(p *probe) {
 		in, node := p.event("k"), p.join()
 		p.accept(in)
 		p.finish(node, p.claimOne(node, in.ID))
-		p.equal("repetition", p.acceptFor(node, in), []engine.Accepted{{Run: in.ID, Duplicate: true}})
+		p.equal("repetition", p.acceptFor(node, in), []store.Accepted{{Run: in.ID, Duplicate: true}})
 		p.wantRuns(1)
 		p.wantClaims(node)
 	}},
@@ -54,8 +54,8 @@ var inboxCases = []storeCase{
 		again.ID = "again"
 		other.ID, other.Hash = "other", "other"
 		have := p.acceptFor(0, in, again, other, p.event("k"))
-		p.equal("first three", have[:2], []engine.Accepted{{Run: in.ID}, {Run: in.ID, Duplicate: true}})
-		p.wantErr("reuse within the batch", have[2].Err, engine.ErrConflict)
+		p.equal("first three", have[:2], []store.Accepted{{Run: in.ID}, {Run: in.ID, Duplicate: true}})
+		p.wantErr("reuse within the batch", have[2].Err, store.ErrConflict)
 		if have[3].Err != nil {
 			p.Fatalf("the event after a refused one: %v", have[3].Err)
 		}
@@ -67,19 +67,19 @@ var inboxCases = []storeCase{
 		other := in
 		other.ID, other.Hash, other.Key = "other", "other", "k2"
 		have := p.acceptFor(0, other, p.event("k3"))
-		p.wantErr("reuse", have[0].Err, engine.ErrConflict)
+		p.wantErr("reuse", have[0].Err, store.ErrConflict)
 		if have[1].Err != nil {
 			p.Fatalf("the event after a refused one: %v", have[1].Err)
 		}
 		_, err := p.Entity(p.Context(), "orders", "k2")
-		p.wantErr("entity of a refused event", err, engine.ErrNotFound)
+		p.wantErr("entity of a refused event", err, store.ErrNotFound)
 	}},
 	{"ids of the engine's own events are known apart from those of submitters", func(p *probe) {
 		outside, inner, again := p.event("k"), p.event("k"), p.event("k")
 		inner.Event.ID, inner.Event.Inner = outside.Event.ID, true
 		again.Event.ID, again.Event.Inner, again.Hash = outside.Event.ID, true, inner.Hash
 		p.accept(outside, inner)
-		p.equal("repetition", p.acceptFor(0, again), []engine.Accepted{{Run: inner.ID, Duplicate: true}})
+		p.equal("repetition", p.acceptFor(0, again), []store.Accepted{{Run: inner.ID, Duplicate: true}})
 		p.wantRuns(2)
 		if !p.wantStatus(inner.ID, model.Waiting).Event.Inner {
 			p.Fatal("want it kept that the event is the engine's own")
@@ -112,7 +112,7 @@ var inboxCases = []storeCase{
 		first, second, plain := p.event("k", owned), p.event("k", owned), p.event("k2")
 		single, later := p.event("k3", owned, unordered), p.event("k4", owned, at(time.Now().Add(time.Hour)))
 		have := p.acceptFor(node, first, second, plain, single, later)
-		p.equal("claimed with the acceptance", have[0].Claimed, &engine.Claimed{
+		p.equal("claimed with the acceptance", have[0].Claimed, &store.Claimed{
 			ID: first.ID, Event: first.Event, Flow: "orders", Key: "k", Ordered: true, Block: true,
 			Accepted: p.run(first.ID).Accepted, Pipeline: "made",
 		})
@@ -147,7 +147,7 @@ var inboxCases = []storeCase{
 			p.Fatal(err)
 		}
 		_, err := p.Accept(p.Context(), node, []model.Intake{p.event("k", owned)})
-		p.wantErr("accept", err, engine.ErrFenced)
+		p.wantErr("accept", err, store.ErrFenced)
 		p.wantRuns(0)
 	}},
 	{"the automaton refuses an event of an idle entity", func(p *probe) {
@@ -157,16 +157,16 @@ var inboxCases = []storeCase{
 		node := p.join()
 		refused := p.event("k", from("open"))
 		have := p.acceptFor(0, refused)
-		p.wantErr("event for another state", have[0].Err, engine.ErrRejected)
+		p.wantErr("event for another state", have[0].Err, store.ErrRejected)
 		_, err := p.Entity(p.Context(), "orders", "k")
-		p.wantErr("entity of a refused event", err, engine.ErrNotFound)
+		p.wantErr("entity of a refused event", err, store.ErrNotFound)
 
 		opens := p.event("k", from(""))
 		have = p.acceptFor(0, opens, p.event("k", from("open")))
 		if have[0].Err != nil || have[1].Err != nil {
 			p.Fatalf("want both accepted, as the first may open the entity; have %+v", have)
 		}
-		p.equal("the refused one again", p.acceptFor(0, refused), []engine.Accepted{{Run: refused.ID, Undecided: true}})
+		p.equal("the refused one again", p.acceptFor(0, refused), []store.Accepted{{Run: refused.ID, Undecided: true}})
 		c := change(p.claimOne(node, opens.ID), model.Succeeded)
 		c.State = "closed"
 		p.commit(node, c)
@@ -174,8 +174,8 @@ var inboxCases = []storeCase{
 			p.finish(node, p.claim(node, 1)...)
 		}
 		have = p.acceptFor(0, p.event("k", from("open", "")), p.event("k", from("closed", "open")), opens)
-		p.wantErr("event for another state", have[0].Err, engine.ErrRejected)
-		p.equal("the others", have[1:], []engine.Accepted{{Run: have[1].Run}, {Run: opens.ID, Duplicate: true}})
+		p.wantErr("event for another state", have[0].Err, store.ErrRejected)
+		p.equal("the others", have[1:], []store.Accepted{{Run: have[1].Run}, {Run: opens.ID, Duplicate: true}})
 	}},
 	{"the automaton is asked whatever is to come later", func(p *probe) {
 		with := func(states []string, when time.Time) model.Intake {
@@ -195,17 +195,17 @@ var inboxCases = []storeCase{
 		// A reminder waits, and is judged by the state of then. One that no state allows is not taken in.
 		reminder := later("paid")
 		have := p.acceptFor(0, reminder, with([]string{}, time.Now().Add(time.Hour)))
-		p.equal("a reminder", have[0], engine.Accepted{Run: reminder.ID, Undecided: true})
-		p.wantErr("what no state allows", have[1].Err, engine.ErrRejected)
+		p.equal("a reminder", have[0], store.Accepted{Run: reminder.ID, Undecided: true})
+		p.wantErr("what no state allows", have[1].Err, store.ErrRejected)
 		refused := in("paid")
 		have = p.acceptFor(0, refused, in("paid"))
-		p.wantErr("what the present state forbids", have[0].Err, engine.ErrRejected)
-		p.wantErr("the same again", have[1].Err, engine.ErrRejected)
+		p.wantErr("what the present state forbids", have[0].Err, store.ErrRejected)
+		p.wantErr("the same again", have[1].Err, store.ErrRejected)
 		p.wantRuns(2)
 		one, two := in("open"), in("paid")
 		have = p.acceptFor(0, later("open"), one, two)
-		p.equal("what the present state allows", have[1], engine.Accepted{Run: one.ID})
-		p.equal("what comes behind it", have[2], engine.Accepted{Run: two.ID, Undecided: true})
+		p.equal("what the present state allows", have[1], store.Accepted{Run: one.ID})
+		p.equal("what comes behind it", have[2], store.Accepted{Run: two.ID, Undecided: true})
 
 		// It is judged while others submit, too: one of two opens the entity, the other waits behind it.
 		p.finish(node, p.claimOne(node, one.ID))
@@ -232,7 +232,7 @@ var inboxCases = []storeCase{
 	}},
 	{"a failed run that blocks defers the automaton's answer, one that does not does not", func(p *probe) {
 		node := p.join()
-		for key, want := range map[string]error{"blocks": nil, "skips": engine.ErrRejected} {
+		for key, want := range map[string]error{"blocks": nil, "skips": store.ErrRejected} {
 			in := p.event(key)
 			in.Block = want == nil
 			p.accept(in)
@@ -289,7 +289,7 @@ var inboxCases = []storeCase{
 		put("f", func(c *model.Change) { c.Status, c.Due, c.Defer = model.Waiting, time.Time{}, true })
 		put("blocks", func(c *model.Change) { c.Status, c.Due = model.Failed, time.Time{} })
 		put("skips", func(c *model.Change) { c.Status, c.Due = model.Failed, time.Time{} })
-		wantAside := func(want ...engine.AsideRuns) []engine.AsideRuns {
+		wantAside := func(want ...store.AsideRuns) []store.AsideRuns {
 			p.Helper()
 			d, err := p.Depth(p.Context())
 			if err != nil {
@@ -305,17 +305,17 @@ var inboxCases = []storeCase{
 			p.equal("set aside", have, want)
 			return d.Aside
 		}
-		rest := []engine.AsideRuns{
-			{Pipeline: "p", Place: engine.AsideAwaits, Runs: 1},
-			{Pipeline: "p", Place: engine.AsideBlocking, Runs: 1},
-			{Pipeline: "p", Place: engine.AsideFailed, Runs: 1},
-			{Pipeline: "p", Place: engine.AsideOperator, Runs: 1},
+		rest := []store.AsideRuns{
+			{Pipeline: "p", Place: store.AsideAwaits, Runs: 1},
+			{Pipeline: "p", Place: store.AsideBlocking, Runs: 1},
+			{Pipeline: "p", Place: store.AsideFailed, Runs: 1},
+			{Pipeline: "p", Place: store.AsideOperator, Runs: 1},
 		}
-		last := []engine.AsideRuns{
-			{Pipeline: "p", Place: engine.AsideState, Runs: 1}, {Pipeline: "q", Place: engine.AsideParked, Cause: "q hold", Runs: 1},
+		last := []store.AsideRuns{
+			{Pipeline: "p", Place: store.AsideState, Runs: 1}, {Pipeline: "q", Place: store.AsideParked, Cause: "q hold", Runs: 1},
 		}
-		parked := engine.AsideRuns{Pipeline: "p", Place: engine.AsideParked, Cause: "@orders p/s/h", Runs: 2}
-		before := wantAside(slices.Concat(rest, []engine.AsideRuns{parked}, last)...)
+		parked := store.AsideRuns{Pipeline: "p", Place: store.AsideParked, Cause: "@orders p/s/h", Runs: 2}
+		before := wantAside(slices.Concat(rest, []store.AsideRuns{parked}, last)...)
 
 		// One that asks again, and has to go on waiting for the same, has waited all the time.
 		if n, err := p.Release(p.Context(), "@orders p/s/h", 1); n != 1 || err != nil {
@@ -324,7 +324,7 @@ var inboxCases = []storeCase{
 		again := change(p.claimOne(node, first), model.Parked)
 		again.Pipeline, again.Due, again.Cause = "p", time.Now().Add(time.Hour), "@orders p/s/h"
 		p.commit(node, again)
-		after := wantAside(slices.Concat(rest, []engine.AsideRuns{parked}, last)...)
+		after := wantAside(slices.Concat(rest, []store.AsideRuns{parked}, last)...)
 		p.equal("since when runs wait for the service", after[4].Since, before[4].Since)
 
 		// One that waits for something else has waited for that from now on only.
@@ -336,7 +336,7 @@ var inboxCases = []storeCase{
 		p.commit(node, other)
 		one, held := parked, parked
 		one.Runs, held.Runs, held.Cause = 1, 1, "p/s/h hold"
-		now := wantAside(slices.Concat(rest, []engine.AsideRuns{one, held}, last)...)
+		now := wantAside(slices.Concat(rest, []store.AsideRuns{one, held}, last)...)
 		if !now[5].Since.After(before[4].Since) {
 			p.Errorf("want the wait for a switch to begin anew, have %s and %s before", now[5].Since, before[4].Since)
 		}
@@ -368,7 +368,7 @@ var inboxCases = []storeCase{
 // wantRuns counts all runs.
 func (p *probe) wantRuns(want int) {
 	p.Helper()
-	runs, _, err := p.List(p.Context(), engine.RunFilter{Limit: 1000})
+	runs, _, err := p.List(p.Context(), store.RunFilter{Limit: 1000})
 	if err != nil || len(runs) != want {
 		p.Fatalf("want %d runs, have %d, %v", want, len(runs), err)
 	}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 var ledgerCases = []storeCase{
@@ -15,7 +15,7 @@ var ledgerCases = []storeCase{
 		in.Event.Payload = map[string]any{"text": long(20_000)}
 		p.accept(in)
 		c := p.claimOne(node, in.ID)
-		p.equal("claimed", c, engine.Claimed{
+		p.equal("claimed", c, store.Claimed{
 			ID: in.ID, Event: in.Event, Flow: "orders", Key: "k", Ordered: true, Block: true,
 			Accepted: p.run(in.ID).Accepted, Pipeline: "made",
 		})
@@ -58,15 +58,15 @@ var ledgerCases = []storeCase{
 		again.Emit = []model.Intake{p.event("emitted")}
 		ghost.Run = "nobody"
 		errs := p.commitErrs(node, again, ghost, change(runs[1], model.Running))
-		p.wantErr("old version", errs[0], engine.ErrStale)
-		p.wantErr("unknown run", errs[1], engine.ErrStale)
+		p.wantErr("old version", errs[0], store.ErrStale)
+		p.wantErr("unknown run", errs[1], store.ErrStale)
 		p.must(errs[2])
-		p.wantErr("not the owner", p.commitErrs(other, change(runs[2], model.Succeeded))[0], engine.ErrStale)
+		p.wantErr("not the owner", p.commitErrs(other, change(runs[2], model.Succeeded))[0], store.ErrStale)
 		p.wantStatus(ids[0], model.Running)
 		_, err := p.Entity(p.Context(), "orders", "emitted")
-		p.wantErr("event of a stale change", err, engine.ErrNotFound)
+		p.wantErr("event of a stale change", err, store.ErrNotFound)
 		p.commit(node, change(runs[2], model.Succeeded))
-		p.wantErr("after the end", p.commitErrs(node, change(runs[2], model.Succeeded))[0], engine.ErrStale)
+		p.wantErr("after the end", p.commitErrs(node, change(runs[2], model.Succeeded))[0], store.ErrStale)
 	}},
 	{"every end is kept with its story", func(p *probe) {
 		node := p.join()
@@ -83,7 +83,7 @@ var ledgerCases = []storeCase{
 			if r.Ended.Before(r.Started) || r.Started.Before(r.Accepted) {
 				p.Errorf("%s: accepted %s, started %s, ended %s", s, r.Accepted, r.Started, r.Ended)
 			}
-			p.equal(string(s), r, engine.RunRecord{
+			p.equal(string(s), r, store.RunRecord{
 				ID: in.ID, Event: in.Event, Flow: "orders", Key: in.Key, Ordered: true, Status: s, Pipeline: "made",
 				Bundle: "bundle", Checkpoint: c.Checkpoint, Version: 1, Accepted: r.Accepted, Started: r.Started,
 				Ended: r.Ended, FailedPath: "a/b/c", Error: "bad", Reason: c.Reason,
@@ -143,7 +143,7 @@ var ledgerCases = []storeCase{
 		p.wantRuns(6)
 		p.wantClaims(node, same.ID, end.Emit[2].ID)
 		_, err := p.Entity(p.Context(), "orders", "k9")
-		p.wantErr("entity of an event that is left out", err, engine.ErrNotFound)
+		p.wantErr("entity of an event that is left out", err, store.ErrNotFound)
 	}},
 	{"an event emitted to its own key after the end is next", func(p *probe) {
 		node := p.join()
@@ -185,7 +185,7 @@ var ledgerCases = []storeCase{
 	}},
 	{"nothing to do is done", func(p *probe) {
 		node := p.join()
-		p.equal("accepted", p.acceptFor(node), []engine.Accepted{})
+		p.equal("accepted", p.acceptFor(node), []store.Accepted{})
 		p.equal("committed", p.commitErrs(node), []error{})
 		p.wantClaims(node)
 	}},

@@ -3,8 +3,8 @@ package enginetest
 import (
 	"slices"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // left makes runs that have succeeded without handlers, each in another way of ending: with
@@ -35,9 +35,9 @@ var leftOutCases = []storeCase{
 			"p/s/tell": ids, "p/s/tell-more": other, "p/s/other": slices.Concat(ids, other), "p/s": slices.Concat(ids, other),
 			"p": slices.Concat(ids, other), "p/s/te": {}, "s/tell": {}, "tell": {},
 		} {
-			p.equal("left out "+path, p.oldest(engine.RunFilter{LeftOut: path}), want)
+			p.equal("left out "+path, p.oldest(store.RunFilter{LeftOut: path}), want)
 			n := 0
-			counts, err := p.Count(p.Context(), engine.RunFilter{LeftOut: path})
+			counts, err := p.Count(p.Context(), store.RunFilter{LeftOut: path})
 			if err != nil {
 				p.Fatal(err)
 			}
@@ -46,26 +46,26 @@ var leftOutCases = []storeCase{
 			}
 			p.equal("how many left out "+path, n, len(want))
 		}
-		p.equal("of a key", p.oldest(engine.RunFilter{LeftOut: "p", Key: "kept"}), []string{ids[1], other[1]})
+		p.equal("of a key", p.oldest(store.RunFilter{LeftOut: "p", Key: "kept"}), []string{ids[1], other[1]})
 	}},
 	{"a run makes up what it left out, beside the order of its key", func(p *probe) {
 		node := p.join()
 		ids := p.left(node, "p/s/tell")
 		busy := p.accept(p.event("kept"))[0] // the key has gone on
 		p.claimOne(node, busy)
-		by := engine.Actor{Name: "ann", Reason: "push is back"}
+		by := store.Actor{Name: "ann", Reason: "push is back"}
 		for _, id := range ids {
 			r := p.run(id)
-			m := engine.MakeUp{Run: id, Path: "p/s/tell", Version: r.Version, Checkpoint: []byte(`{"made":"up"}`)}
-			for _, wrong := range []engine.MakeUp{
+			m := store.MakeUp{Run: id, Path: "p/s/tell", Version: r.Version, Checkpoint: []byte(`{"made":"up"}`)}
+			for _, wrong := range []store.MakeUp{
 				{Run: id, Path: "p/s/tell", Version: r.Version + 1}, {Run: id, Path: "p/s/not", Version: r.Version},
 			} {
-				p.wantErr("another version, or handler", p.MakeUp(p.Context(), wrong, by), engine.ErrConflict)
+				p.wantErr("another version, or handler", p.MakeUp(p.Context(), wrong, by), store.ErrConflict)
 			}
 			if err := p.MakeUp(p.Context(), m, by); err != nil {
 				p.Fatal(err)
 			}
-			p.wantErr("twice", p.MakeUp(p.Context(), m, by), engine.ErrConflict)
+			p.wantErr("twice", p.MakeUp(p.Context(), m, by), store.ErrConflict)
 			back := p.wantStatus(id, model.Waiting)
 			if back.Generation != r.Generation+1 || back.Ordered || !back.Accepted.Equal(r.Accepted) || back.Pipeline != "p" || back.Bundle != "b" {
 				p.Errorf("want the run back with the next generation, have %+v", back)
@@ -76,12 +76,12 @@ var leftOutCases = []storeCase{
 			end.Pipeline, end.Bundle, end.LeftOut = "p", "b", []model.LeftOut{{Path: "p/s/other", Reason: model.LeftByFailure}}
 			p.commit(node, end)
 		}
-		p.equal("what is still left out", p.oldest(engine.RunFilter{LeftOut: "p/s/tell"}), []string{})
-		p.equal("the other handler", p.oldest(engine.RunFilter{LeftOut: "p/s/other"}), ids)
+		p.equal("what is still left out", p.oldest(store.RunFilter{LeftOut: "p/s/tell"}), []string{})
+		p.equal("the other handler", p.oldest(store.RunFilter{LeftOut: "p/s/other"}), ids)
 		p.equal("state", p.entity("kept").State, "open")
-		p.wantErr("no such run", p.MakeUp(p.Context(), engine.MakeUp{Run: "no-such", Path: "p/s/tell"}, by), engine.ErrNotFound)
-		p.wantErr("one that goes on", p.MakeUp(p.Context(), engine.MakeUp{Run: busy, Path: "p/s/tell"}, by), engine.ErrConflict)
-		audit, err := p.Audit(p.Context(), engine.AuditFilter{Kind: engine.AuditRun, Limit: 10})
+		p.wantErr("no such run", p.MakeUp(p.Context(), store.MakeUp{Run: "no-such", Path: "p/s/tell"}, by), store.ErrNotFound)
+		p.wantErr("one that goes on", p.MakeUp(p.Context(), store.MakeUp{Run: busy, Path: "p/s/tell"}, by), store.ErrConflict)
+		audit, err := p.Audit(p.Context(), store.AuditFilter{Kind: store.AuditRun, Limit: 10})
 		if err != nil || len(audit) != len(ids) || audit[0].By != by {
 			p.Errorf("want %d changes by ann, have %+v, %v", len(ids), audit, err)
 		}

@@ -5,6 +5,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // lossCases are about runs whose nodes die.
@@ -48,8 +49,8 @@ var lossCases = []storeCase{
 		alone := change(held[1], model.Ignored)
 		p.commit(node, ignored, alone)
 		next := p.claimOne(node, ids[1])
-		p.must(p.Retry(p.Context(), ids[0], engine.Actor{Name: "ann"}))
-		p.must(p.Retry(p.Context(), ids[2], engine.Actor{Name: "ann"}))
+		p.must(p.Retry(p.Context(), ids[0], store.Actor{Name: "ann"}))
+		p.must(p.Retry(p.Context(), ids[2], store.Actor{Name: "ann"}))
 		p.wantStatus(ids[0], model.Waiting)
 		p.equal("pipeline", p.run(ids[0]).Pipeline, held[0].Pipeline)
 		p.wantClaims(node, ids[2])
@@ -59,8 +60,8 @@ var lossCases = []storeCase{
 		p.equal("checkpoint", string(back.Checkpoint), "")
 		p.equal("event", back.Event, held[0].Event)
 		p.commit(node, change(back, model.Succeeded))
-		p.wantErr("retry of one that has succeeded", p.Retry(p.Context(), ids[0], engine.Actor{Name: "ann"}), engine.ErrConflict)
-		p.equal("fresh", p.oldest(engine.RunFilter{Fresh: true}), []string{ids[2]})
+		p.wantErr("retry of one that has succeeded", p.Retry(p.Context(), ids[0], store.Actor{Name: "ann"}), store.ErrConflict)
+		p.equal("fresh", p.oldest(store.RunFilter{Fresh: true}), []string{ids[2]})
 	}},
 	{"a retry and a change of the mind forget the losses", func(p *probe) {
 		ids := p.accept(p.event("k"), p.event("k2"))
@@ -72,8 +73,8 @@ var lossCases = []storeCase{
 		p.commit(node, stuck, change(held[1], model.Running))
 		p.equal("error", p.run(ids[0]).Error, "nodes die of it")
 		p.equal("class", p.run(ids[0]).ErrorClass, engine.ClassQuarantined)
-		p.must(p.Retry(p.Context(), ids[0], engine.Actor{Name: "ann"}))
-		p.must(p.Undo(p.Context(), ids[1], engine.Actor{Name: "ann", Reason: "stop"}))
+		p.must(p.Retry(p.Context(), ids[0], store.Actor{Name: "ann"}))
+		p.must(p.Undo(p.Context(), ids[1], store.Actor{Name: "ann", Reason: "stop"}))
 		p.must(p.Leave(p.Context(), node, nil))
 		node = p.join()
 		for _, c := range p.wantClaims(node, ids...) {

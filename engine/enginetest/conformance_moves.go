@@ -4,17 +4,17 @@ import (
 	"strings"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // bob moves runs.
-var bob = engine.Actor{Name: "bob", Reason: "fixed"}
+var bob = store.Actor{Name: "bob", Reason: "fixed"}
 
 // moveTo moves a run to another definition.
 func (p *probe) moveTo(id string, version int64, bundle string) (asked bool) {
 	p.Helper()
-	asked, err := p.Move(p.Context(), engine.Move{Run: id, Bundle: bundle}, version, bob)
+	asked, err := p.Move(p.Context(), store.Move{Run: id, Bundle: bundle}, version, bob)
 	p.must(err)
 	return asked
 }
@@ -45,9 +45,11 @@ var moveCases = []storeCase{
 			p.equal("move", have.Move, "")
 			p.equal("version", have.Version, int64(1))
 			a := p.audits(0, 1)[0]
-			p.equal("audited", []string{a.Kind, a.Name, a.By.Name, a.By.Reason}, []string{engine.AuditRun, ids[i], "bob", "fixed"})
-			p.equal("audited bundles", []bool{strings.Contains(string(a.Before), `"bundle":"bundle"`),
-				strings.Contains(string(a.After), `"bundle":"other"`)},
+			p.equal("audited", []string{a.Kind, a.Name, a.By.Name, a.By.Reason}, []string{store.AuditRun, ids[i], "bob", "fixed"})
+			p.equal("audited bundles", []bool{
+				strings.Contains(string(a.Before), `"bundle":"bundle"`),
+				strings.Contains(string(a.After), `"bundle":"other"`),
+			},
 				[]bool{true, true})
 			if a.Revision <= last {
 				p.Fatalf("audit of run %s: want a revision above %d, have %d", id, last, a.Revision)
@@ -66,7 +68,7 @@ var moveCases = []storeCase{
 		p.equal("nothing wanted", len(p.beat(node).Moves), 0)
 		p.equal("asked", p.moveTo(ids[0], 99, "other"), true)
 		p.equal("asked again", p.moveTo(ids[0], 0, "third"), true)
-		p.equal("wanted", p.beat(node).Moves, []engine.Move{{Run: ids[0], Bundle: "third"}})
+		p.equal("wanted", p.beat(node).Moves, []store.Move{{Run: ids[0], Bundle: "third"}})
 		c.Version++
 		p.commit(node, change(c, model.Running)) // goes on meanwhile
 		p.equal("still wanted", p.run(ids[0]).Move, "third")
@@ -109,8 +111,8 @@ var moveCases = []storeCase{
 			run     string
 			version int64
 			want    error
-		}{{ids[0], 1, engine.ErrConflict}, {ids[1], 0, engine.ErrStale}, {ids[2], 1, engine.ErrConflict}, {"none", 0, engine.ErrNotFound}} {
-			_, err := p.Move(p.Context(), engine.Move{Run: c.run, Bundle: "other"}, c.version, bob)
+		}{{ids[0], 1, store.ErrConflict}, {ids[1], 0, store.ErrStale}, {ids[2], 1, store.ErrConflict}, {"none", 0, store.ErrNotFound}} {
+			_, err := p.Move(p.Context(), store.Move{Run: c.run, Bundle: "other"}, c.version, bob)
 			p.wantErr("move of run "+c.run, err, c.want)
 		}
 		p.equal("audit", p.audits(0, 10), before)
@@ -126,7 +128,7 @@ var moveCases = []storeCase{
 			}
 			p.commit(node, c)
 		}
-		p.equal("live", p.oldest(engine.RunFilter{Other: "new", Live: true}), []string{ids[0]})
-		p.equal("all", p.oldest(engine.RunFilter{Other: "new"}), []string{ids[0], ids[2]})
+		p.equal("live", p.oldest(store.RunFilter{Other: "new", Live: true}), []string{ids[0]})
+		p.equal("all", p.oldest(store.RunFilter{Other: "new"}), []string{ids[0], ids[2]})
 	}},
 }

@@ -3,9 +3,9 @@ package enginetest
 import (
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 var nodeCases = []storeCase{
@@ -31,15 +31,15 @@ var nodeCases = []storeCase{
 		other.accept(p.event("k", func(in *model.Intake) { in.ID = ids[0] }))
 
 		_, err := other.Beat(p.Context(), node, lease, "served")
-		p.wantErr("beat of a node of another store", err, engine.ErrForgotten)
+		p.wantErr("beat of a node of another store", err, store.ErrForgotten)
 		_, err = other.Claim(p.Context(), node, 10, "")
-		p.wantErr("claim of a node of another store", err, engine.ErrFenced)
+		p.wantErr("claim of a node of another store", err, store.ErrFenced)
 		_, err = other.Commit(p.Context(), node, []model.Change{change(held[0], model.Succeeded)})
-		p.wantErr("commit of a node of another store", err, engine.ErrFenced)
+		p.wantErr("commit of a node of another store", err, store.ErrFenced)
 		_, err = other.Accept(p.Context(), node, []model.Intake{p.event("k2", owned)})
-		p.wantErr("accept of a node of another store", err, engine.ErrFenced)
-		_, err = other.WriteDocuments(p.Context(), node, []engine.DocumentWrite{{Kind: "kind", Name: "name", Value: []byte("{}")}}, nil)
-		p.wantErr("document of a node of another store", err, engine.ErrFenced)
+		p.wantErr("accept of a node of another store", err, store.ErrFenced)
+		_, err = other.WriteDocuments(p.Context(), node, []store.DocumentWrite{{Kind: "kind", Name: "name", Value: []byte("{}")}}, nil)
+		p.wantErr("document of a node of another store", err, store.ErrFenced)
 	}},
 	{"beats are counted", func(p *probe) {
 		node, other := p.join(), p.join()
@@ -55,17 +55,17 @@ var nodeCases = []storeCase{
 		p.takeOver(live, len(ids))
 
 		_, err := p.Commit(p.Context(), zombie, []model.Change{zombieWrites})
-		p.wantErr("commit of a dead node", err, engine.ErrFenced)
+		p.wantErr("commit of a dead node", err, store.ErrFenced)
 		_, err = p.Beat(p.Context(), zombie, lease, "served")
-		p.wantErr("beat of a dead node", err, engine.ErrFenced)
+		p.wantErr("beat of a dead node", err, store.ErrFenced)
 		_, err = p.Claim(p.Context(), zombie, 10, "")
-		p.wantErr("claim of a dead node", err, engine.ErrFenced)
+		p.wantErr("claim of a dead node", err, store.ErrFenced)
 
 		runs := p.wantClaims(live, ids...)
 		p.equal("version", runs[0].Version, int64(0))
 		p.finish(live, runs...)
 		_, err = p.Commit(p.Context(), zombie, []model.Change{zombieWrites})
-		p.wantErr("commit of a dead node", err, engine.ErrFenced)
+		p.wantErr("commit of a dead node", err, store.ErrFenced)
 	}},
 	{"a takeover keeps the checkpoint and the place in the key", func(p *probe) {
 		ids := p.accept(p.event("k"), p.event("k"))
@@ -94,7 +94,7 @@ var nodeCases = []storeCase{
 		held := p.wantClaims(node, ids[0], ids[2])
 		p.must(p.Leave(p.Context(), node, nil))
 		_, err := p.Commit(p.Context(), node, []model.Change{change(held[0], model.Succeeded)})
-		p.wantErr("commit after leaving", err, engine.ErrFenced)
+		p.wantErr("commit after leaving", err, store.ErrFenced)
 		p.wantClaims(other, ids[0], ids[2])
 		p.must(p.Leave(p.Context(), node, nil))
 		p.wantStatus(ids[0], model.Running)
@@ -107,7 +107,7 @@ var nodeCases = []storeCase{
 		p.must(p.Leave(p.Context(), node, ids[1:2]))
 		p.equal("owned", p.beat(node).Owned, 1)
 		p.finish(node, held[1])
-		p.wantErr("commit of a run given back", p.commitErrs(node, change(held[0], model.Succeeded))[0], engine.ErrStale)
+		p.wantErr("commit of a run given back", p.commitErrs(node, change(held[0], model.Succeeded))[0], store.ErrStale)
 		p.wantClaims(node, ids[0], ids[2])
 		p.must(p.Leave(p.Context(), node, []string{}))
 		p.equal("owned", p.beat(node).Owned, 0)
@@ -120,7 +120,7 @@ var nodeCases = []storeCase{
 		node := p.join()
 		p.claimOne(node, ids[1])
 		for _, id := range ids[:2] {
-			p.must(p.Cancel(p.Context(), id, engine.Actor{Name: "ann", Reason: "enough"}))
+			p.must(p.Cancel(p.Context(), id, store.Actor{Name: "ann", Reason: "enough"}))
 			p.wantStatus(id, model.Running)
 		}
 		p.must(p.Leave(p.Context(), node, nil))
@@ -168,7 +168,7 @@ var nodeCases = []storeCase{
 		}
 	}},
 	{"a hint comes when a run becomes ready", func(p *probe) {
-		w, ok := p.Store.(engine.Waker)
+		w, ok := p.Store.(store.Waker)
 		if !ok {
 			p.Skip("the store gives no hints")
 		}
@@ -183,7 +183,7 @@ var nodeCases = []storeCase{
 
 // dying joins a node whose lease ends at once, and claims runs for it, which
 // must be the ones named.
-func (p *probe) dying(ids ...string) (int64, []engine.Claimed) {
+func (p *probe) dying(ids ...string) (int64, []store.Claimed) {
 	p.Helper()
 	node, err := p.Join(p.Context(), "dying", time.Millisecond)
 	p.must(err)
@@ -196,7 +196,7 @@ func (p *probe) takeOver(node int64, ready int) {
 	p.eventually("the takeover", func() bool { return p.beat(node).Ready >= ready })
 }
 
-func (p *probe) node(number int64) engine.NodeInfo {
+func (p *probe) node(number int64) store.NodeInfo {
 	p.Helper()
 	nodes, err := p.Nodes(p.Context())
 	p.must(err)
@@ -206,5 +206,5 @@ func (p *probe) node(number int64) engine.NodeInfo {
 		}
 	}
 	p.Fatalf("node %d is not listed", number)
-	return engine.NodeInfo{}
+	return store.NodeInfo{}
 }

@@ -3,8 +3,8 @@ package enginetest
 import (
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // soon is far enough ahead that a few calls come before, on a busy machine too.
@@ -134,7 +134,7 @@ var orderCases = []storeCase{
 	}},
 	{"a run begins with the bundle of its first owner", func(p *probe) {
 		node := p.join()
-		claim := func(bundle string) engine.Claimed {
+		claim := func(bundle string) store.Claimed {
 			p.Helper()
 			runs, err := p.Claim(p.Context(), node, 1, bundle)
 			if err != nil || len(runs) != 1 {
@@ -186,7 +186,7 @@ var orderCases = []storeCase{
 				p.equal("checkpoint", string(again.Checkpoint), string(c.Checkpoint))
 				p.finish(node, again)
 			} else {
-				p.must(p.Cancel(p.Context(), ids[0], engine.Actor{Name: "ann", Reason: "hopeless"}))
+				p.must(p.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "hopeless"}))
 				p.equal("reason", p.wantStatus(ids[0], model.Cancelled).Reason, "hopeless")
 			}
 			p.equal("blocked", p.entity(key).Blocked, "")
@@ -211,7 +211,7 @@ var orderCases = []storeCase{
 	{"a deferred run waits for another state", func(p *probe) {
 		node := p.join()
 		ids := p.accept(p.event("k"), p.event("k"), p.event("k"), p.event("k"))
-		aside := func(c engine.Claimed) {
+		aside := func(c store.Claimed) {
 			d := change(c, model.Waiting)
 			d.Defer, d.Checkpoint, d.Bundle = true, nil, ""
 			p.commit(node, d)
@@ -236,7 +236,7 @@ var orderCases = []storeCase{
 		p.finish(node, p.claimOne(node, ids[3]))
 		p.wantClaims(node)
 		p.equal("waiting", p.entity("k").Waiting, 1)
-		p.must(p.Cancel(p.Context(), ids[0], engine.Actor{Name: "ann", Reason: "no"}))
+		p.must(p.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "no"}))
 		p.equal("waiting", p.entity("k").Waiting, 0)
 	}},
 	{"a run that is given back is claimed again at once", func(p *probe) {
@@ -250,7 +250,7 @@ var orderCases = []storeCase{
 		}
 		back := p.claimOne(other, ids[0])
 		p.equal("version", back.Version, c.Version+1)
-		p.wantErr("commit of the former owner", p.commitErrs(node, change(back, model.Running))[0], engine.ErrStale)
+		p.wantErr("commit of the former owner", p.commitErrs(node, change(back, model.Running))[0], store.ErrStale)
 		p.finish(other, back)
 	}},
 }

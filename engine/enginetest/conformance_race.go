@@ -7,15 +7,15 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 var raceCases = []storeCase{
 	{"32 repetitions at once give one run", func(p *probe) {
 		for round := range 5 {
 			in := p.event("k", unordered)
-			results := make([]engine.Accepted, 32)
+			results := make([]store.Accepted, 32)
 			p.together(len(results), func(i int) error {
 				mine := in
 				mine.ID = fmt.Sprintf("%s-%d", in.ID, i)
@@ -63,7 +63,7 @@ var raceCases = []storeCase{
 		held := p.claimOne(node, id)
 		for round := range 30 {
 			in := p.event("k", owned)
-			var given *engine.Claimed
+			var given *store.Claimed
 			p.together(3, func(i int) error {
 				switch i {
 				case 0:
@@ -151,7 +151,7 @@ var raceCases = []storeCase{
 			c := p.claimOne(node, ids[0])
 			p.together(2, func(i int) error {
 				if i == 0 {
-					if err := p.Cancel(p.Context(), c.ID, engine.Actor{Name: "ann", Reason: "x"}); !errors.Is(err, engine.ErrConflict) {
+					if err := p.Cancel(p.Context(), c.ID, store.Actor{Name: "ann", Reason: "x"}); !errors.Is(err, store.ErrConflict) {
 						return err
 					}
 					return nil
@@ -259,7 +259,7 @@ func (p *probe) work(w *watch, stop <-chan struct{}) error {
 }
 
 // pass takes claimed runs through a checkpoint to their end.
-func (p *probe) pass(w *watch, node int64, runs []engine.Claimed) error {
+func (p *probe) pass(w *watch, node int64, runs []store.Claimed) error {
 	var steps, ends []model.Change
 	for _, c := range runs {
 		if err := w.begin(c); err != nil {
@@ -305,7 +305,7 @@ type watch struct {
 	err   error
 }
 
-func (w *watch) begin(c engine.Claimed) error {
+func (w *watch) begin(c store.Claimed) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if other := w.busy[c.Key]; other != "" {
@@ -315,7 +315,7 @@ func (w *watch) begin(c engine.Claimed) error {
 	return w.err
 }
 
-func (w *watch) end(c engine.Claimed) {
+func (w *watch) end(c store.Claimed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.busy[c.Key] = ""

@@ -8,19 +8,20 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 var runCases = []storeCase{
 	{"what does not exist is not found", func(p *probe) {
 		_, err := p.Run(p.Context(), "nobody")
-		p.wantErr("run", err, engine.ErrNotFound)
+		p.wantErr("run", err, store.ErrNotFound)
 		_, err = p.Entity(p.Context(), "orders", "nobody")
-		p.wantErr("entity", err, engine.ErrNotFound)
-		p.wantErr("retry", p.Retry(p.Context(), "nobody", steerer), engine.ErrNotFound)
-		p.wantErr("cancel", p.Cancel(p.Context(), "nobody", engine.Actor{Name: "ann", Reason: "x"}), engine.ErrNotFound)
+		p.wantErr("entity", err, store.ErrNotFound)
+		p.wantErr("retry", p.Retry(p.Context(), "nobody", steerer), store.ErrNotFound)
+		p.wantErr("cancel", p.Cancel(p.Context(), "nobody", store.Actor{Name: "ann", Reason: "x"}), store.ErrNotFound)
 		p.accept(p.event("alone", unordered))
 		_, err = p.Entity(p.Context(), "orders", "alone")
-		p.wantErr("entity of an unordered event", err, engine.ErrNotFound)
+		p.wantErr("entity of an unordered event", err, store.ErrNotFound)
 	}},
 	{"a listing goes from the last accepted to the first, page by page", func(p *probe) {
 		node := p.join()
@@ -34,17 +35,17 @@ var runCases = []storeCase{
 		}
 		slices.Reverse(want)
 		for _, size := range []int{1, 5, 23, 1000} {
-			p.equal(fmt.Sprintf("pages of %d", size), p.pages(engine.RunFilter{Limit: size}), want)
+			p.equal(fmt.Sprintf("pages of %d", size), p.pages(store.RunFilter{Limit: size}), want)
 		}
 	}},
 	{"a listing stays in place while runs come and go", func(p *probe) {
 		node := p.join()
 		ids := p.accept(p.event("a"), p.event("b"), p.event("c"), p.event("d"))
-		first, cursor, err := p.List(p.Context(), engine.RunFilter{Limit: 2})
+		first, cursor, err := p.List(p.Context(), store.RunFilter{Limit: 2})
 		p.must(err)
 		p.accept(p.event("e"))
 		p.finish(node, p.claim(node, 3)...)
-		rest, last, err := p.List(p.Context(), engine.RunFilter{Limit: 2, Cursor: cursor})
+		rest, last, err := p.List(p.Context(), store.RunFilter{Limit: 2, Cursor: cursor})
 		p.must(err)
 		p.equal("last cursor", last, "")
 		p.equal("runs", []string{first[0].ID, first[1].ID, rest[0].ID, rest[1].ID}, []string{ids[3], ids[2], ids[1], ids[0]})
@@ -60,11 +61,11 @@ var runCases = []storeCase{
 		p.finish(node, p.claim(node, 3)...)
 		slices.Reverse(want)
 		var have []string
-		for f := (engine.RunFilter{Limit: 4, Brief: true, Bytes: 20_000}); ; {
+		for f := (store.RunFilter{Limit: 4, Brief: true, Bytes: 20_000}); ; {
 			runs, next, err := p.List(p.Context(), f)
 			p.must(err)
 			if len(runs) == 0 || len(runs) > 4 || len(runs) > 1 &&
-				slices.ContainsFunc(runs, func(r engine.RunRecord) bool { return r.ID == want[0] || r.ID == want[5] }) {
+				slices.ContainsFunc(runs, func(r store.RunRecord) bool { return r.ID == want[0] || r.ID == want[5] }) {
 				p.Errorf("have a page of %d runs after %v, want a large one to be alone", len(runs), have)
 			}
 			for _, r := range runs {
@@ -84,15 +85,17 @@ var runCases = []storeCase{
 		p.equal("runs", have, want)
 	}},
 	{"a cursor that no listing gave is refused", func(p *probe) {
-		_, _, err := p.List(p.Context(), engine.RunFilter{Limit: 1, Cursor: "no cursor!"})
-		p.wantErr("list", err, engine.ErrCursor)
+		_, _, err := p.List(p.Context(), store.RunFilter{Limit: 1, Cursor: "no cursor!"})
+		p.wantErr("list", err, store.ErrCursor)
 	}},
 	{"a listing heeds every filter", func(p *probe) {
 		node := p.join()
 		byStatus := map[model.Status][]string{}
 		var rides []string
-		for _, s := range []model.Status{model.Succeeded, model.Cancelled, model.Ignored, model.Failed, model.Parked, model.Running,
-			model.Waiting} {
+		for _, s := range []model.Status{
+			model.Succeeded, model.Cancelled, model.Ignored, model.Failed, model.Parked, model.Running,
+			model.Waiting,
+		} {
 			for range 3 {
 				in := p.event("k-" + string(s))
 				in.Block, in.Flow, in.Pipeline = false, "rides", "ride-"+string(s)
@@ -118,17 +121,17 @@ var runCases = []storeCase{
 		}
 		p.accept(p.event("k"))
 		slices.Reverse(rides)
-		p.equal("flow", p.pages(engine.RunFilter{Flow: "rides", Limit: 4}), rides)
+		p.equal("flow", p.pages(store.RunFilter{Flow: "rides", Limit: 4}), rides)
 		for s, want := range byStatus {
 			slices.Reverse(want)
-			p.equal(string(s), p.pages(engine.RunFilter{Flow: "rides", Status: s, Limit: 2}), want)
+			p.equal(string(s), p.pages(store.RunFilter{Flow: "rides", Status: s, Limit: 2}), want)
 		}
-		p.equal("key", p.pages(engine.RunFilter{Flow: "rides", Key: "k-ignored", Limit: 100}), byStatus[model.Ignored])
-		p.equal("pipeline", p.pages(engine.RunFilter{Pipeline: "ride-failed", Limit: 100}), byStatus[model.Failed])
-		p.equal("all at once", p.pages(engine.RunFilter{
+		p.equal("key", p.pages(store.RunFilter{Flow: "rides", Key: "k-ignored", Limit: 100}), byStatus[model.Ignored])
+		p.equal("pipeline", p.pages(store.RunFilter{Pipeline: "ride-failed", Limit: 100}), byStatus[model.Failed])
+		p.equal("all at once", p.pages(store.RunFilter{
 			Pipeline: "ride-succeeded", Flow: "rides", Key: "k-succeeded", Status: model.Succeeded, Limit: 1,
 		}), byStatus[model.Succeeded])
-		p.equal("nothing", p.pages(engine.RunFilter{Key: "k-succeeded", Status: model.Failed, Limit: 1}), []string{})
+		p.equal("nothing", p.pages(store.RunFilter{Key: "k-succeeded", Status: model.Failed, Limit: 1}), []string{})
 	}},
 	{"an entity shows its latest runs without checkpoints", func(p *probe) {
 		node := p.join()
@@ -159,7 +162,7 @@ var runCases = []storeCase{
 			p.commit(node, change(c, model.Parked))
 			r := p.wantStatus(c.ID, model.Parked)
 			p.equal("due, owner", []any{r.Due, r.Node}, []any{time.Time{}, int64(0)})
-			p.equal("parked", len(p.pages(engine.RunFilter{Status: model.Parked, Limit: 10})), i+1)
+			p.equal("parked", len(p.pages(store.RunFilter{Status: model.Parked, Limit: 10})), i+1)
 		}
 		b := p.beat(node)
 		p.equal("ready, next", []any{b.Ready, b.Next}, []any{0, time.Duration(0)})
@@ -168,7 +171,7 @@ var runCases = []storeCase{
 		p.equal("blocked, waiting", []any{e.Blocked, e.Waiting}, []any{ids[0], 2})
 
 		p.must(p.Retry(p.Context(), ids[0], steerer))
-		p.wantErr("retry of a retried run", p.Retry(p.Context(), ids[0], steerer), engine.ErrConflict)
+		p.wantErr("retry of a retried run", p.Retry(p.Context(), ids[0], steerer), store.ErrConflict)
 		p.equal("blocked after the retry", p.entity("k").Blocked, "")
 		c := p.claimOne(node, ids[0])
 		p.equal("generation, version, checkpoint", []any{c.Generation, c.Version, string(c.Checkpoint)},
@@ -177,7 +180,7 @@ var runCases = []storeCase{
 		p.finish(node, c)
 		p.finish(node, p.claimOne(node, ids[1]))
 
-		p.must(p.Cancel(p.Context(), ids[2], engine.Actor{Name: "ann", Reason: "not needed"}))
+		p.must(p.Cancel(p.Context(), ids[2], store.Actor{Name: "ann", Reason: "not needed"}))
 		p.wantStatus(ids[2], model.Cancelled)
 		p.must(p.Retry(p.Context(), ids[3], steerer))
 		p.finish(node, p.claimOne(node, ids[3]))
@@ -199,7 +202,7 @@ var runCases = []storeCase{
 		p.accept(in)
 		refused := func(status string) {
 			p.Helper()
-			p.wantErr("retry of a "+status+" run", p.Retry(p.Context(), in.ID, steerer), engine.ErrConflict)
+			p.wantErr("retry of a "+status+" run", p.Retry(p.Context(), in.ID, steerer), store.ErrConflict)
 		}
 		refused("waiting")
 		c := p.claimOne(node, in.ID)
@@ -233,16 +236,16 @@ var runCases = []storeCase{
 		park.Due = time.Now().Add(time.Hour)
 		p.commit(node, change(c[0], model.Waiting), park, change(c[2], model.Failed))
 		for _, i := range []int{1, 0, 3, 4, 5} { // queued, ready, scheduled, parked, failed
-			p.must(p.Cancel(p.Context(), ids[i], engine.Actor{Name: "ann", Reason: "not needed"}))
+			p.must(p.Cancel(p.Context(), ids[i], store.Actor{Name: "ann", Reason: "not needed"}))
 			r := p.wantStatus(ids[i], model.Cancelled)
 			p.equal("reason", r.Reason, "not needed")
 			if r.Ended.IsZero() {
 				p.Fatalf("run %s has no end", ids[i])
 			}
-			p.wantErr("cancel again", p.Cancel(p.Context(), ids[i], engine.Actor{Name: "ann", Reason: "x"}), engine.ErrConflict)
+			p.wantErr("cancel again", p.Cancel(p.Context(), ids[i], store.Actor{Name: "ann", Reason: "x"}), store.ErrConflict)
 		}
 		p.finish(node, p.claimOne(node, ids[2]))
-		p.wantErr("cancel of a succeeded run", p.Cancel(p.Context(), ids[2], engine.Actor{Name: "ann", Reason: "x"}), engine.ErrConflict)
+		p.wantErr("cancel of a succeeded run", p.Cancel(p.Context(), ids[2], store.Actor{Name: "ann", Reason: "x"}), store.ErrConflict)
 		p.equal("next", p.beat(node).Next, time.Duration(0))
 	}},
 	{"cancel asks the owner of a running run", func(p *probe) {
@@ -250,16 +253,16 @@ var runCases = []storeCase{
 		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"))
 		runs := p.wantClaims(node, ids...)
 		p.equal("cancelled", p.beat(node).Cancelled, []string{})
-		p.must(p.Cancel(p.Context(), ids[0], engine.Actor{Name: "ann", Reason: "stop it"}))
-		p.must(p.Cancel(p.Context(), ids[0], engine.Actor{Name: "ann", Reason: "again"}))
-		p.must(p.Cancel(p.Context(), ids[1], engine.Actor{Name: "ann", Reason: "stop it"}))
+		p.must(p.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "stop it"}))
+		p.must(p.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "again"}))
+		p.must(p.Cancel(p.Context(), ids[1], store.Actor{Name: "ann", Reason: "stop it"}))
 		have := p.beat(node).Cancelled
 		slices.Sort(have)
 		p.equal("cancelled", have, ids[:2])
 		for _, s := range []model.Status{model.Running, model.Parked, model.Waiting, model.Failed} {
 			c := change(runs[0], s)
 			c.Emit = []model.Intake{p.event("emitted")}
-			p.wantErr(string(s), p.commitErrs(node, c)[0], engine.ErrCancelled)
+			p.wantErr(string(s), p.commitErrs(node, c)[0], store.ErrCancelled)
 		}
 		p.wantRuns(3)
 		stopped := change(runs[0], model.Cancelled)
@@ -272,7 +275,7 @@ var runCases = []storeCase{
 }
 
 // parkAndBack parks a run, looks, and claims it again.
-func (p *probe) parkAndBack(node int64, c engine.Claimed, look func()) engine.Claimed {
+func (p *probe) parkAndBack(node int64, c store.Claimed, look func()) store.Claimed {
 	p.Helper()
 	parked := change(c, model.Parked)
 	parked.Due = p.beat(node).Now.Add(soon)
@@ -283,7 +286,7 @@ func (p *probe) parkAndBack(node int64, c engine.Claimed, look func()) engine.Cl
 }
 
 // pages reads a whole listing and gives the ids.
-func (p *probe) pages(f engine.RunFilter) []string {
+func (p *probe) pages(f store.RunFilter) []string {
 	p.Helper()
 	ids := []string{}
 	for {
@@ -306,25 +309,25 @@ var settingCases = []storeCase{
 	{"settings have revisions", func(p *probe) {
 		node := p.join()
 		set := func(name, value string, ifRevision int64) (int64, error) {
-			return p.SetConfig(p.Context(), name, []byte(value), ifRevision, engine.Actor{Name: "ann", Reason: value})
+			return p.SetConfig(p.Context(), name, []byte(value), ifRevision, store.Actor{Name: "ann", Reason: value})
 		}
 		configs, none, err := p.Configs(p.Context())
 		p.must(err)
-		p.equal("configs", configs, map[string]engine.Setting{})
+		p.equal("configs", configs, map[string]store.Setting{})
 		p.equal("revision", p.beat(node).Revision, none)
 
 		_, err = set("A", "1", 5)
-		p.wantErr("another revision than none", err, engine.ErrConflict)
+		p.wantErr("another revision than none", err, store.ErrConflict)
 		first, err := set("A", "1", 0)
 		p.must(err)
 		_, err = set("A", "2", 0)
-		p.wantErr("none, where there is one", err, engine.ErrConflict)
+		p.wantErr("none, where there is one", err, store.ErrConflict)
 		second, err := set("B", `{"x": 1}`, -1)
 		p.must(err)
 		third, err := set("A", "3", first)
 		p.must(err)
 		_, err = set("A", "4", first)
-		p.wantErr("an old revision", err, engine.ErrConflict)
+		p.wantErr("an old revision", err, store.ErrConflict)
 		if none >= first || first >= second || second >= third {
 			p.Fatalf("revisions do not grow: %d %d %d %d", none, first, second, third)
 		}
@@ -335,9 +338,9 @@ var settingCases = []storeCase{
 		if configs["A"].Changed.Before(configs["B"].Changed) {
 			p.Fatalf("changed: %v", configs)
 		}
-		p.equal("configs", configs, map[string]engine.Setting{
-			"A": {Value: []byte("3"), Revision: third, Changed: configs["A"].Changed, By: engine.Actor{Name: "ann", Reason: "3"}},
-			"B": {Value: []byte(`{"x": 1}`), Revision: second, Changed: configs["B"].Changed, By: engine.Actor{Name: "ann", Reason: `{"x": 1}`}},
+		p.equal("configs", configs, map[string]store.Setting{
+			"A": {Value: []byte("3"), Revision: third, Changed: configs["A"].Changed, By: store.Actor{Name: "ann", Reason: "3"}},
+			"B": {Value: []byte(`{"x": 1}`), Revision: second, Changed: configs["B"].Changed, By: store.Actor{Name: "ann", Reason: `{"x": 1}`}},
 		})
 	}},
 	{"of two who change the same setting one wins", func(p *probe) {
@@ -345,7 +348,7 @@ var settingCases = []storeCase{
 		results := make(chan result, 8)
 		for i := range cap(results) {
 			go func() {
-				_, err := p.SetConfig(p.Context(), "A", fmt.Append(nil, i), 0, engine.Actor{Name: "ann"})
+				_, err := p.SetConfig(p.Context(), "A", fmt.Append(nil, i), 0, store.Actor{Name: "ann"})
 				results <- result{err}
 			}()
 		}
@@ -354,7 +357,7 @@ var settingCases = []storeCase{
 			if r := <-results; r.err == nil {
 				won++
 			} else {
-				p.wantErr("the others", r.err, engine.ErrConflict)
+				p.wantErr("the others", r.err, store.ErrConflict)
 			}
 		}
 		p.equal("winners", won, 1)
@@ -372,7 +375,7 @@ var settingCases = []storeCase{
 // thinCases are about stores that forget all but the last runs of a pipeline.
 var thinCases = []storeCase{
 	{"all but the last runs of a pipeline are forgotten, and their events stay known", func(p *probe) {
-		store, ok := p.Store.(engine.Thinner)
+		db, ok := p.Store.(engine.Thinner)
 		if !ok {
 			return // it keeps all
 		}
@@ -391,7 +394,7 @@ var thinCases = []storeCase{
 		}
 		p.accept(ticks[6]) // which does not end
 		left := func(pipeline string) (ids []string) {
-			records, _, err := p.List(p.Context(), engine.RunFilter{Pipeline: pipeline, Limit: 10})
+			records, _, err := p.List(p.Context(), store.RunFilter{Pipeline: pipeline, Limit: 10})
 			p.must(err)
 			for _, r := range records {
 				ids = append(ids, r.ID)
@@ -400,7 +403,7 @@ var thinCases = []storeCase{
 		}
 		thin := func(pipeline string, keep int) {
 			p.eventually("all thinned", func() bool {
-				_, err := store.Thin(p.Context(), pipeline, keep)
+				_, err := db.Thin(p.Context(), pipeline, keep)
 				p.must(err)
 				return len(left(pipeline)) <= keep+1
 			})

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // crashEnv tells the test binary that it is the process to be killed.
@@ -34,7 +34,7 @@ const (
 // checks that what it acknowledged is there and that nothing is half there. The
 // process is this test binary, started to run the calling test alone; so the
 // test must call Crash first of all.
-func Crash(t *testing.T, dsn func() string, open func(ctx context.Context, dsn string) (engine.Store, error)) {
+func Crash(t *testing.T, dsn func() string, open func(ctx context.Context, dsn string) (store.Store, error)) {
 	if store := os.Getenv(crashEnv); store != "" {
 		workUntilKilled(t, store, open)
 		return
@@ -61,7 +61,7 @@ func Crash(t *testing.T, dsn func() string, open func(ctx context.Context, dsn s
 
 // workUntilKilled accepts events and takes them to their end, and says on its
 // output what it is about to write, and what is durable.
-func workUntilKilled(t *testing.T, dsn string, open func(ctx context.Context, dsn string) (engine.Store, error)) {
+func workUntilKilled(t *testing.T, dsn string, open func(ctx context.Context, dsn string) (store.Store, error)) {
 	s, err := open(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -189,8 +189,8 @@ func (l *crashLog) note(words []string) {
 // check compares what was said with what is there.
 func (l *crashLog) check(p *probe) {
 	p.Helper()
-	found := map[string]engine.RunRecord{}
-	for f := (engine.RunFilter{Limit: 1000}); ; {
+	found := map[string]store.RunRecord{}
+	for f := (store.RunFilter{Limit: 1000}); ; {
 		runs, next, err := p.List(p.Context(), f)
 		p.must(err)
 		for _, r := range runs {
@@ -245,7 +245,7 @@ func (p *probe) finishAll() {
 			}
 			p.commit(node, ends...)
 		}
-		left, _, err := p.List(p.Context(), engine.RunFilter{Status: model.Running, Limit: 1})
+		left, _, err := p.List(p.Context(), store.RunFilter{Status: model.Running, Limit: 1})
 		p.must(err)
 		return len(left) == 0
 	})

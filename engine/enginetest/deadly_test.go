@@ -8,14 +8,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A deadly store counts the I/Os of the engine that works with it, and ends the
 // process at one of them.
 type deadly struct {
-	engine.Store
+	store.Store
 	of    string // the kind of I/O that at counts; empty for all
 	at    int    // counted from 1; 0 for none
 	after bool
@@ -55,9 +55,9 @@ func (d *deadly) between(service http.Handler) http.Handler {
 	})
 }
 
-// Wake implements [engine.Waker].
+// Wake implements [store.Waker].
 func (d *deadly) Wake() <-chan struct{} {
-	waker, ok := d.Store.(engine.Waker)
+	waker, ok := d.Store.(store.Waker)
 	if !ok {
 		return nil
 	}
@@ -75,13 +75,13 @@ func (d *deadly) Wake() <-chan struct{} {
 	return hints
 }
 
-// Accept implements [engine.Inbox].
-func (d *deadly) Accept(ctx context.Context, node int64, runs []model.Intake) (out []engine.Accepted, err error) {
+// Accept implements [store.Inbox].
+func (d *deadly) Accept(ctx context.Context, node int64, runs []model.Intake) (out []store.Accepted, err error) {
 	d.io("accept", func() { out, err = d.Store.Accept(ctx, node, runs) })
 	return out, err
 }
 
-// Join implements [engine.Ledger].
+// Join implements [store.Ledger].
 func (d *deadly) Join(ctx context.Context, name string, lease time.Duration) (node int64, err error) {
 	d.io("join", func() { node, err = d.Store.Join(ctx, name, lease) })
 	return node, err
@@ -91,8 +91,8 @@ func (d *deadly) Join(ctx context.Context, name string, lease time.Duration) (no
 // die at in the midst of the runs.
 const deadlyBeats = 50 * time.Millisecond
 
-// Beat implements [engine.Ledger].
-func (d *deadly) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (b engine.Beat, err error) {
+// Beat implements [store.Ledger].
+func (d *deadly) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (b store.Beat, err error) {
 	d.io("beat", func() { b, err = d.Store.Beat(ctx, node, lease, bundle) })
 	if err == nil && (b.Next == 0 || b.Next > deadlyBeats) {
 		b.Next = deadlyBeats
@@ -100,26 +100,26 @@ func (d *deadly) Beat(ctx context.Context, node int64, lease time.Duration, bund
 	return b, err
 }
 
-// Claim implements [engine.Ledger].
-func (d *deadly) Claim(ctx context.Context, node int64, limit int, bundle string) (runs []engine.Claimed, err error) {
+// Claim implements [store.Ledger].
+func (d *deadly) Claim(ctx context.Context, node int64, limit int, bundle string) (runs []store.Claimed, err error) {
 	d.io("claim", func() { runs, err = d.Store.Claim(ctx, node, limit, bundle) })
 	return runs, err
 }
 
-// Commit implements [engine.Ledger].
+// Commit implements [store.Ledger].
 func (d *deadly) Commit(ctx context.Context, node int64, changes []model.Change) (errs []error, err error) {
 	d.io("commit", func() { errs, err = d.Store.Commit(ctx, node, changes) })
 	return errs, err
 }
 
-// Leave implements [engine.Ledger].
+// Leave implements [store.Ledger].
 func (d *deadly) Leave(ctx context.Context, node int64, keep []string) (err error) {
 	d.io("leave", func() { err = d.Store.Leave(ctx, node, keep) })
 	return err
 }
 
-// Activate implements [engine.Bundles].
-func (d *deadly) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by engine.Actor) (current string, err error) {
+// Activate implements [store.Bundles].
+func (d *deadly) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by store.Actor) (current string, err error) {
 	d.io("activate", func() { current, err = d.Store.Activate(ctx, hash, files, onlyNew, by) })
 	return current, err
 }

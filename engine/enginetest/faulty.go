@@ -6,18 +6,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // ErrInjected is the failure that a Faulty store makes up.
 var ErrInjected = errors.New("injected fault")
 
 // A Faulty store fails when a test wants it to. Its fields may be set as long as
-// nothing uses it. It shows [engine.Store] alone: what a store can do besides, such as
+// nothing uses it. It shows [store.Store] alone: what a store can do besides, such as
 // wake its node, is hidden, so that all that a node learns comes by what may fail.
 type Faulty struct {
-	engine.Store
+	store.Store
 
 	// Before is asked before an operation: join, beat, claim, accept, commit, leave,
 	// report, deliberate, conclude, outages or probe. With its error, nothing is done.
@@ -56,8 +56,8 @@ func (f *Faulty) after(op string, err error) error {
 	return err
 }
 
-// Accept implements [engine.Inbox].
-func (f *Faulty) Accept(ctx context.Context, node int64, runs []model.Intake) ([]engine.Accepted, error) {
+// Accept implements [store.Inbox].
+func (f *Faulty) Accept(ctx context.Context, node int64, runs []model.Intake) ([]store.Accepted, error) {
 	if err := f.before("accept"); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (f *Faulty) Accept(ctx context.Context, node int64, runs []model.Intake) ([
 	return out, nil
 }
 
-// Join implements [engine.Ledger].
+// Join implements [store.Ledger].
 func (f *Faulty) Join(ctx context.Context, name string, lease time.Duration) (int64, error) {
 	if err := f.before("join"); err != nil {
 		return 0, err
@@ -80,20 +80,20 @@ func (f *Faulty) Join(ctx context.Context, name string, lease time.Duration) (in
 	return out, nil
 }
 
-// Beat implements [engine.Ledger].
-func (f *Faulty) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (engine.Beat, error) {
+// Beat implements [store.Ledger].
+func (f *Faulty) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
 	if err := f.before("beat"); err != nil {
-		return engine.Beat{}, err
+		return store.Beat{}, err
 	}
 	out, err := f.Store.Beat(ctx, node, lease, bundle)
 	if err := f.after("beat", err); err != nil {
-		return engine.Beat{}, err
+		return store.Beat{}, err
 	}
 	return out, nil
 }
 
-// Claim implements [engine.Ledger].
-func (f *Faulty) Claim(ctx context.Context, node int64, limit int, bundle string) ([]engine.Claimed, error) {
+// Claim implements [store.Ledger].
+func (f *Faulty) Claim(ctx context.Context, node int64, limit int, bundle string) ([]store.Claimed, error) {
 	if err := f.before("claim"); err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (f *Faulty) Claim(ctx context.Context, node int64, limit int, bundle string
 	return out, nil
 }
 
-// Commit implements [engine.Ledger].
+// Commit implements [store.Ledger].
 func (f *Faulty) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	if err := f.before("commit"); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (f *Faulty) Commit(ctx context.Context, node int64, changes []model.Change)
 	return out, nil
 }
 
-// Leave implements [engine.Ledger].
+// Leave implements [store.Ledger].
 func (f *Faulty) Leave(ctx context.Context, node int64, keep []string) error {
 	if err := f.before("leave"); err != nil {
 		return err
@@ -124,32 +124,32 @@ func (f *Faulty) Leave(ctx context.Context, node int64, keep []string) error {
 	return f.after("leave", f.Store.Leave(ctx, node, keep))
 }
 
-// Report implements [engine.Degradation].
-func (f *Faulty) Report(ctx context.Context, node, number int64, tallies []engine.Tally) error {
+// Report implements [store.Degradation].
+func (f *Faulty) Report(ctx context.Context, node, number int64, tallies []store.Tally) error {
 	if err := f.before("report"); err != nil {
 		return err
 	}
 	return f.after("report", f.Store.Report(ctx, node, number, tallies))
 }
 
-// Deliberate implements [engine.Degradation].
-func (f *Faulty) Deliberate(ctx context.Context, keep time.Duration) (engine.Deliberation, error) {
+// Deliberate implements [store.Degradation].
+func (f *Faulty) Deliberate(ctx context.Context, keep time.Duration) (store.Deliberation, error) {
 	if err := f.before("deliberate"); err != nil {
-		return engine.Deliberation{}, err
+		return store.Deliberation{}, err
 	}
 	out, err := f.Store.Deliberate(ctx, keep)
 	return out, f.after("deliberate", err)
 }
 
-// Conclude implements [engine.Degradation].
-func (f *Faulty) Conclude(ctx context.Context, c engine.Conclusion) error {
+// Conclude implements [store.Degradation].
+func (f *Faulty) Conclude(ctx context.Context, c store.Conclusion) error {
 	if err := f.before("conclude"); err != nil {
 		return err
 	}
 	return f.after("conclude", f.Store.Conclude(ctx, c))
 }
 
-// Outages implements [engine.Degradation].
+// Outages implements [store.Degradation].
 func (f *Faulty) Outages(ctx context.Context) ([]byte, int64, error) {
 	if err := f.before("outages"); err != nil {
 		return nil, 0, err
@@ -158,7 +158,7 @@ func (f *Faulty) Outages(ctx context.Context) ([]byte, int64, error) {
 	return state, revision, f.after("outages", err)
 }
 
-// TakeProbe implements [engine.Degradation].
+// TakeProbe implements [store.Degradation].
 func (f *Faulty) TakeProbe(ctx context.Context, outage string, gap time.Duration) (bool, error) {
 	if err := f.before("probe"); err != nil {
 		return false, err

@@ -9,6 +9,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // full is a pipeline whose result may be large.
@@ -23,12 +24,12 @@ pipelines:
 
 // A witness counts the commits of a run that fail.
 type witness struct {
-	engine.Store
+	store.Store
 	run    atomic.Pointer[string]
 	failed atomic.Int64
 }
 
-// Commit implements [engine.Ledger].
+// Commit implements [store.Ledger].
 func (w *witness) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	errs, err := w.Store.Commit(ctx, node, changes)
 	if run := w.run.Load(); err != nil && run != nil {
@@ -44,7 +45,7 @@ func (w *witness) Commit(ctx context.Context, node int64, changes []model.Change
 // Full checks on a store of one's own that a run waits for the room that it needs, however
 // long others are written that need less. Fill takes the room from changes of a hundred
 // kilobytes, and gives it back.
-func Full(t *testing.T, store engine.Store, fill func(full bool)) {
+func Full(t *testing.T, store store.Store, fill func(full bool)) {
 	p := newProbe(t, store)
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	step := Scripted("step", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {

@@ -15,6 +15,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/memory"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const loopFlow = `
@@ -40,10 +41,10 @@ pipelines:
 // two keys, no two calls have one, and only what was under way is called again.
 func TestARepeatedStageGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
-	stores := map[string]func(t *testing.T) engine.Store{
-		"memory":   func(*testing.T) engine.Store { return memory.New(time.Now) },
-		"sqlite":   func(t *testing.T) engine.Store { return openStore(t, filepath.Join(t.TempDir(), "loop.db")) },
-		"postgres": func(t *testing.T) engine.Store { return openStore(t, enginetest.Postgres(t)) },
+	stores := map[string]func(t *testing.T) store.Store{
+		"memory":   func(*testing.T) store.Store { return memory.New(time.Now) },
+		"sqlite":   func(t *testing.T) store.Store { return openStore(t, filepath.Join(t.TempDir(), "loop.db")) },
+		"postgres": func(t *testing.T) store.Store { return openStore(t, enginetest.Postgres(t)) },
 	}
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +64,7 @@ func TestARepeatedStageGoesOnWhereItWas(t *testing.T) {
 
 // throughLoop runs one event to its end, with a crash at a checkpoint, and gives the
 // number of checkpoints.
-func throughLoop(t *testing.T, store engine.Store, crashAt int, after bool) int {
+func throughLoop(t *testing.T, store store.Store, crashAt int, after bool) int {
 	t.Helper()
 	what := fmt.Sprintf("crash at checkpoint %d, after it: %t", crashAt, after)
 	var calls enginetest.Recorder
@@ -78,8 +79,10 @@ func throughLoop(t *testing.T, store engine.Store, crashAt int, after bool) int 
 			}
 			return model.Result{Response: n}, nil
 		}))}
-	tr := startTrial(t, trial{store: store, types: types, flow: loopFlow, what: what, payload: []any{1, 2, 3}, crashAt: crashAt,
-		after: after})
+	tr := startTrial(t, trial{
+		store: store, types: types, flow: loopFlow, what: what, payload: []any{1, 2, 3}, crashAt: crashAt,
+		after: after,
+	})
 	tr.drain(t)
 	record, err := store.Run(t.Context(), tr.run)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
-func checkModel(t *testing.T, open func(t *testing.T) engine.Store) {
+func checkModel(t *testing.T, open func(t *testing.T) store.Store) {
 	p := newProbe(t, open(t))
 	rounds := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -164,7 +164,7 @@ func (m *storeModel) commit(t *rapid.T) {
 	final := c.Status == model.Succeeded || c.Status == model.Cancelled || c.Status == model.Ignored
 	err := m.p.commitErrs(m.node, c)[0]
 	if r.cancel && !final {
-		m.p.wantErr("commit of a cancelled run", err, engine.ErrCancelled)
+		m.p.wantErr("commit of a cancelled run", err, store.ErrCancelled)
 		return
 	}
 	if err != nil {
@@ -185,7 +185,7 @@ func (m *storeModel) commit(t *rapid.T) {
 func (m *storeModel) stale(t *rapid.T) {
 	r := m.pick(t, "run", func(r *modelRun) bool { return r.version > 0 })
 	c := model.Change{Run: r.in.ID, Version: r.version - 1, Status: model.Succeeded}
-	m.p.wantErr("old version", m.p.commitErrs(m.node, c)[0], engine.ErrStale)
+	m.p.wantErr("old version", m.p.commitErrs(m.node, c)[0], store.ErrStale)
 }
 
 func (m *storeModel) retry(t *rapid.T) {
@@ -194,7 +194,7 @@ func (m *storeModel) retry(t *rapid.T) {
 	if r.status == model.Ignored {
 		r.begun, r.deferred, r.in.Block, r.cancel = false, false, false, false
 	} else if r.status != model.Failed {
-		m.p.wantErr("retry of a run that is "+string(r.status), err, engine.ErrConflict)
+		m.p.wantErr("retry of a run that is "+string(r.status), err, store.ErrConflict)
 		return
 	}
 	m.p.must(err)
@@ -204,10 +204,10 @@ func (m *storeModel) retry(t *rapid.T) {
 
 func (m *storeModel) cancel(t *rapid.T) {
 	r := m.pick(t, "run", func(r *modelRun) bool { return true })
-	err := m.p.Cancel(m.p.Context(), r.in.ID, engine.Actor{Name: "ann", Reason: "model"})
+	err := m.p.Cancel(m.p.Context(), r.in.ID, store.Actor{Name: "ann", Reason: "model"})
 	switch {
 	case r.status.Ended() && r.status != model.Failed:
-		m.p.wantErr("cancel of a run that is "+string(r.status), err, engine.ErrConflict)
+		m.p.wantErr("cancel of a run that is "+string(r.status), err, store.ErrConflict)
 		return
 	case r.status == model.Running:
 		r.cancel = true
@@ -236,7 +236,7 @@ func (m *storeModel) pipeline() string { return fmt.Sprintf("round-%d", m.round)
 // check runs after every step and compares all runs.
 func (m *storeModel) check(t *rapid.T) {
 	m.settle()
-	runs, next, err := m.p.List(m.p.Context(), engine.RunFilter{Pipeline: m.pipeline(), Limit: 1000})
+	runs, next, err := m.p.List(m.p.Context(), store.RunFilter{Pipeline: m.pipeline(), Limit: 1000})
 	if err != nil || next != "" || len(runs) != len(m.list) {
 		t.Fatalf("want %d runs, have %d, %q, %v", len(m.list), len(runs), next, err)
 	}
@@ -255,8 +255,8 @@ func (m *storeModel) clean() {
 	m.p.must(m.p.Leave(m.p.Context(), m.node, nil))
 	for _, r := range m.list {
 		// Whether that is allowed is not the point here.
-		if err := m.p.Cancel(m.p.Context(), r.in.ID, engine.Actor{Name: "ann", Reason: "end of round"}); err != nil &&
-			!errors.Is(err, engine.ErrConflict) {
+		if err := m.p.Cancel(m.p.Context(), r.in.ID, store.Actor{Name: "ann", Reason: "end of round"}); err != nil &&
+			!errors.Is(err, store.ErrConflict) {
 			m.p.Error(err)
 		}
 	}

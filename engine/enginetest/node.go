@@ -7,6 +7,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // A Node is an engine that runs until the end of its test.
@@ -16,7 +17,7 @@ type Node struct {
 }
 
 // StartNode runs an engine, which has nothing to do, on a store.
-func StartNode(t testing.TB, store engine.Store) *Node {
+func StartNode(t testing.TB, store store.Store) *Node {
 	t.Helper()
 	b, found := dsl.Load([]diag.File{{Name: "none.yaml", Data: []byte("pipelines: []")}}, dsl.Options{})
 	if b == nil {

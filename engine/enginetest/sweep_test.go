@@ -32,6 +32,7 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/postgres"
 	"procaas/engine/sqlite"
+	"procaas/engine/store"
 	"procaas/engine/stub"
 	"procaas/handlers"
 )
@@ -299,19 +300,19 @@ func (s *sweeper) sweep(job sweepJob, want sweepReport) (died string, err error)
 // then. One whose Join was still on its way is not among them; but it can have no runs.
 func (s *sweeper) durable(job sweepJob) (views []checkpoint.RunView, dead []int64, err error) {
 	ctx := context.Background()
-	store, err := openSweepStore(ctx, s.store)
+	db, err := openSweepStore(ctx, s.store)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	records, _, err := store.List(ctx, engine.RunFilter{Flow: "order", Key: job.Event, Limit: 10})
+	defer func() { err = errors.Join(err, db.Close()) }()
+	records, _, err := db.List(ctx, store.RunFilter{Flow: "order", Key: job.Event, Limit: 10})
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, r := range slices.Backward(records) {
 		views = append(views, engine.View(r))
 	}
-	nodes, err := store.Nodes(ctx)
+	nodes, err := db.Nodes(ctx)
 	for _, n := range nodes {
 		if n.Alive {
 			dead = append(dead, n.Node)
@@ -451,7 +452,7 @@ func (s *sweeper) checkHistory(job sweepJob, end sweepReport, durable []checkpoi
 	}
 }
 
-func openSweepStore(ctx context.Context, dsn string) (engine.Store, error) {
+func openSweepStore(ctx context.Context, dsn string) (store.Store, error) {
 	if strings.HasPrefix(dsn, "postgres") {
 		return postgres.Open(ctx, dsn, postgres.Options{Migrate: true, Unsafe: true})
 	}

@@ -11,14 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/store"
 )
 
 // TaskConformance tells whether a store of tasks keeps its promises. open gives an
 // empty store for each call.
-func TaskConformance(t *testing.T, open func(t *testing.T) engine.TaskStore) {
-	for name, check := range map[string]func(t *testing.T, s engine.TaskStore){
+func TaskConformance(t *testing.T, open func(t *testing.T) store.TaskStore) {
+	for name, check := range map[string]func(t *testing.T, s store.TaskStore){
 		"Model":               checkTaskModel,
 		"EachOnce":            checkEachTaskOnce,
 		"UniqueUnderRaces":    checkUniqueUnderRaces,
@@ -46,9 +46,9 @@ func TaskConformance(t *testing.T, open func(t *testing.T) engine.TaskStore) {
 
 // checkForgets tells whether a store that remembers nothing takes the word of those who were
 // given a task by another one: a server that was set back gives its ids again.
-func checkForgets(t *testing.T, before, after engine.TaskStore) {
+func checkForgets(t *testing.T, before, after store.TaskStore) {
 	t.Parallel()
-	spec := engine.TaskSpec{Type: "w"}
+	spec := store.TaskSpec{Type: "w"}
 	putTask(t, before, spec)
 	putTask(t, after, spec)
 	first := claimTasks(t, before, 1, "w")[0]
@@ -56,8 +56,8 @@ func checkForgets(t *testing.T, before, after engine.TaskStore) {
 	if first.Epoch == second.Epoch {
 		t.Fatalf("both stores have given epoch %d", first.Epoch)
 	}
-	stale := engine.TaskRef{ID: second.ID, Epoch: first.Epoch}
-	lost, err := after.ReportTasks(t.Context(), engine.TaskReport{Completed: []engine.TaskRef{stale}})
+	stale := store.TaskRef{ID: second.ID, Epoch: first.Epoch}
+	lost, err := after.ReportTasks(t.Context(), store.TaskReport{Completed: []store.TaskRef{stale}})
 	if err != nil || len(lost) != 1 || lost[0] != stale {
 		t.Errorf("want the report of who had the task before refused, have %v, %v", lost, err)
 	}
@@ -68,7 +68,7 @@ func joinPayloads(first, second json.RawMessage) (json.RawMessage, error) {
 	return json.RawMessage(strings.TrimSuffix(string(first), "]") + "," + strings.TrimPrefix(string(second), "[")), nil
 }
 
-func putTask(t testing.TB, s engine.TaskStore, specs ...engine.TaskSpec) []engine.TaskPut {
+func putTask(t testing.TB, s store.TaskStore, specs ...store.TaskSpec) []store.TaskPut {
 	t.Helper()
 	out, err := s.PutTasks(context.Background(), specs)
 	if err != nil {
@@ -82,11 +82,11 @@ func putTask(t testing.TB, s engine.TaskStore, specs ...engine.TaskSpec) []engin
 	return out
 }
 
-func claimTasks(t testing.TB, s engine.TaskStore, limit int, types ...string) []engine.QueuedTask {
+func claimTasks(t testing.TB, s store.TaskStore, limit int, types ...string) []store.QueuedTask {
 	t.Helper()
-	c := engine.TaskClaim{Worker: "worker", Lease: time.Hour}
+	c := store.TaskClaim{Worker: "worker", Lease: time.Hour}
 	for _, kind := range types {
-		c.Types = append(c.Types, engine.TaskWant{Type: kind, Limit: limit})
+		c.Types = append(c.Types, store.TaskWant{Type: kind, Limit: limit})
 	}
 	tasks, err := s.ClaimTasks(context.Background(), c)
 	if err != nil {
@@ -95,7 +95,7 @@ func claimTasks(t testing.TB, s engine.TaskStore, limit int, types ...string) []
 	return tasks
 }
 
-func reportTasks(t testing.TB, s engine.TaskStore, r engine.TaskReport, wantLost ...engine.TaskRef) {
+func reportTasks(t testing.TB, s store.TaskStore, r store.TaskReport, wantLost ...store.TaskRef) {
 	t.Helper()
 	lost, err := s.ReportTasks(context.Background(), r)
 	if err != nil {
@@ -107,11 +107,11 @@ func reportTasks(t testing.TB, s engine.TaskStore, r engine.TaskReport, wantLost
 }
 
 // checkEachTaskOnce lets several workers take tasks at once.
-func checkEachTaskOnce(t *testing.T, s engine.TaskStore) {
+func checkEachTaskOnce(t *testing.T, s store.TaskStore) {
 	const tasks, workers = 300, 4
-	specs := make([]engine.TaskSpec, tasks)
+	specs := make([]store.TaskSpec, tasks)
 	for i := range specs {
-		specs[i] = engine.TaskSpec{Type: "once", Key: fmt.Sprint("k", i%7)}
+		specs[i] = store.TaskSpec{Type: "once", Key: fmt.Sprint("k", i%7)}
 	}
 	putTask(t, s, specs...)
 	var (
@@ -124,16 +124,16 @@ func checkEachTaskOnce(t *testing.T, s engine.TaskStore) {
 	defer cancel()
 	for i := range workers {
 		wg.Go(func() {
-			var r engine.TaskReport
+			var r store.TaskReport
 			for !done() || r.Len() > 0 {
-				got, lost, err := s.ExchangeTasks(ctx, r, engine.TaskClaim{
-					Worker: fmt.Sprint("w", i), Types: []engine.TaskWant{{Type: "once", Limit: 5}}, Lease: time.Hour,
+				got, lost, err := s.ExchangeTasks(ctx, r, store.TaskClaim{
+					Worker: fmt.Sprint("w", i), Types: []store.TaskWant{{Type: "once", Limit: 5}}, Lease: time.Hour,
 				})
 				if err != nil || len(lost) > 0 {
 					t.Errorf("lost %v: %v", lost, err)
 					return
 				}
-				r = engine.TaskReport{}
+				r = store.TaskReport{}
 				mu.Lock()
 				for _, one := range got {
 					seen[one.ID]++
@@ -149,13 +149,13 @@ func checkEachTaskOnce(t *testing.T, s engine.TaskStore) {
 			t.Errorf("task %d was taken %d times", id, n)
 		}
 	}
-	if rest, err := s.PeekTasks(t.Context(), engine.TaskFilter{}); err != nil || len(rest) != 0 || len(seen) != tasks {
+	if rest, err := s.PeekTasks(t.Context(), store.TaskFilter{}); err != nil || len(rest) != 0 || len(seen) != tasks {
 		t.Errorf("seen %d, left %v, %v", len(seen), rest, err)
 	}
 }
 
 // checkUniqueUnderRaces lets some put duplicates while others take and complete them.
-func checkUniqueUnderRaces(t *testing.T, s engine.TaskStore) {
+func checkUniqueUnderRaces(t *testing.T, s store.TaskStore) {
 	const putters, rounds = 3, 40
 	var (
 		mu             sync.Mutex
@@ -169,9 +169,9 @@ func checkUniqueUnderRaces(t *testing.T, s engine.TaskStore) {
 	for p := range putters {
 		putting.Go(func() {
 			for i := range rounds {
-				specs := []engine.TaskSpec{
-					{Type: "race", Unique: fmt.Sprint("u", i%3), OnDuplicate: engine.DuplicateRerun},
-					{Type: "race", Unique: fmt.Sprint("u", (i+p)%3), OnDuplicate: engine.DuplicateKeep},
+				specs := []store.TaskSpec{
+					{Type: "race", Unique: fmt.Sprint("u", i%3), OnDuplicate: store.DuplicateRerun},
+					{Type: "race", Unique: fmt.Sprint("u", (i+p)%3), OnDuplicate: store.DuplicateKeep},
 				}
 				out, err := s.PutTasks(context.Background(), specs)
 				if err != nil {
@@ -181,9 +181,9 @@ func checkUniqueUnderRaces(t *testing.T, s engine.TaskStore) {
 				mu.Lock()
 				for _, one := range out {
 					switch one.Outcome {
-					case engine.PutAdded:
+					case store.PutAdded:
 						added++
-					case engine.PutFollows:
+					case store.PutFollows:
 						follows++
 					}
 				}
@@ -200,8 +200,8 @@ func checkUniqueUnderRaces(t *testing.T, s engine.TaskStore) {
 					last = true
 				default:
 				}
-				got, err := s.ClaimTasks(context.Background(), engine.TaskClaim{
-					Worker: "worker", Types: []engine.TaskWant{{Type: "race", Limit: 2}}, Lease: time.Hour,
+				got, err := s.ClaimTasks(context.Background(), store.TaskClaim{
+					Worker: "worker", Types: []store.TaskWant{{Type: "race", Limit: 2}}, Lease: time.Hour,
 				})
 				if err != nil {
 					t.Errorf("claim: %v", err)
@@ -221,7 +221,7 @@ func checkUniqueUnderRaces(t *testing.T, s engine.TaskStore) {
 					mu.Lock()
 					delete(holding, one.Unique)
 					mu.Unlock()
-					lost, err := s.ReportTasks(context.Background(), engine.TaskReport{Completed: []engine.TaskRef{one.Ref()}})
+					lost, err := s.ReportTasks(context.Background(), store.TaskReport{Completed: []store.TaskRef{one.Ref()}})
 					if err != nil || len(lost) > 0 {
 						t.Errorf("complete: lost %v, %v", lost, err)
 						return
@@ -240,15 +240,15 @@ func checkUniqueUnderRaces(t *testing.T, s engine.TaskStore) {
 	if taken < added || taken > added+follows || taken != ended {
 		t.Errorf("added %d, following %d, taken %d, ended %d", added, follows, taken, ended)
 	}
-	if rest, err := s.PeekTasks(t.Context(), engine.TaskFilter{}); err != nil || len(rest) != 0 {
+	if rest, err := s.PeekTasks(t.Context(), store.TaskFilter{}); err != nil || len(rest) != 0 {
 		t.Errorf("left %v, %v", rest, err)
 	}
 }
 
-func checkPromotesDue(t *testing.T, s engine.TaskStore) {
+func checkPromotesDue(t *testing.T, s store.TaskStore) {
 	ctx := t.Context()
-	putTask(t, s, engine.TaskSpec{Type: "later", Delay: 100 * time.Millisecond}, engine.TaskSpec{Type: "later", Delay: time.Hour},
-		engine.TaskSpec{Type: "later", At: time.Now().Add(-time.Hour)})
+	putTask(t, s, store.TaskSpec{Type: "later", Delay: 100 * time.Millisecond}, store.TaskSpec{Type: "later", Delay: time.Hour},
+		store.TaskSpec{Type: "later", At: time.Now().Add(-time.Hour)})
 	if got := claimTasks(t, s, 1, "later"); len(got) != 1 {
 		t.Fatalf("a task whose time is past: have %v, want it taken", got)
 	}
@@ -270,16 +270,16 @@ func checkPromotesDue(t *testing.T, s engine.TaskStore) {
 	}
 }
 
-func checkGivesUpPoisonous(t *testing.T, s engine.TaskStore) {
+func checkGivesUpPoisonous(t *testing.T, s store.TaskStore) {
 	ctx := t.Context()
-	putTask(t, s, engine.TaskSpec{Type: "poison", Unique: "u", Payload: json.RawMessage(`{"a":1}`)})
-	var last engine.TaskRef
+	putTask(t, s, store.TaskSpec{Type: "poison", Unique: "u", Payload: json.RawMessage(`{"a":1}`)})
+	var last store.TaskRef
 	for i := range 3 {
-		var got []engine.QueuedTask
+		var got []store.QueuedTask
 		for over := patience.Over(time.Minute); len(got) == 0 && !over(); { // the second loss makes it wait
 			_, _, err := s.PromoteTasks(ctx, 10)
 			if err == nil {
-				got, err = s.ClaimTasks(ctx, engine.TaskClaim{Worker: "w", Types: []engine.TaskWant{{Type: "poison", Limit: 1}}})
+				got, err = s.ClaimTasks(ctx, store.TaskClaim{Worker: "w", Types: []store.TaskWant{{Type: "poison", Limit: 1}}})
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -293,19 +293,19 @@ func checkGivesUpPoisonous(t *testing.T, s engine.TaskStore) {
 			t.Fatalf("reclaim: %d, %v", n, err)
 		}
 	}
-	reportTasks(t, s, engine.TaskReport{Completed: []engine.TaskRef{last}}, last)
-	dead, err := s.PeekTasks(ctx, engine.TaskFilter{State: engine.TaskFailed})
+	reportTasks(t, s, store.TaskReport{Completed: []store.TaskRef{last}}, last)
+	dead, err := s.PeekTasks(ctx, store.TaskFilter{State: store.TaskFailed})
 	if err != nil || len(dead) != 1 || !strings.Contains(dead[0].Error, "not heard of") || dead[0].Ended.IsZero() {
 		t.Fatalf("have %+v, %v, want one that failed", dead, err)
 	}
-	if n, err := s.RetryTasks(ctx, engine.TaskFilter{Type: "poison"}); err != nil || n != 1 {
+	if n, err := s.RetryTasks(ctx, store.TaskFilter{Type: "poison"}); err != nil || n != 1 {
 		t.Fatalf("retry: %d, %v", n, err)
 	}
 	got := claimTasks(t, s, 5, "poison")
 	if len(got) != 1 || got[0].Unique != "u" || string(got[0].Payload) != `{"a":1}` {
 		t.Fatalf("have %+v, want it again", got)
 	}
-	reportTasks(t, s, engine.TaskReport{Failed: []engine.TaskFailure{{TaskRef: got[0].Ref(), Error: "bad"}}})
+	reportTasks(t, s, store.TaskReport{Failed: []store.TaskFailure{{TaskRef: got[0].Ref(), Error: "bad"}}})
 	for over := patience.Over(time.Minute); ; { // until it is older than a millisecond
 		n, err := s.ExpireTasks(ctx, time.Hour, time.Millisecond)
 		if n == 1 && err == nil {
@@ -320,60 +320,65 @@ func checkGivesUpPoisonous(t *testing.T, s engine.TaskStore) {
 	}
 }
 
-func checkTaskModes(t *testing.T, s engine.TaskStore) {
+func checkTaskModes(t *testing.T, s store.TaskStore) {
 	ctx := t.Context()
-	putTask(t, s, engine.TaskSpec{Type: "m"}, engine.TaskSpec{Type: "n"})
-	if err := s.SetTaskMode(ctx, "m", engine.TasksPaused, "why"); err != nil {
+	putTask(t, s, store.TaskSpec{Type: "m"}, store.TaskSpec{Type: "n"})
+	if err := s.SetTaskMode(ctx, "m", store.TasksPaused, "why"); err != nil {
 		t.Fatal(err)
 	}
 	if got := claimTasks(t, s, 5, "m", "n"); len(got) != 1 || got[0].Type != "n" {
 		t.Errorf("have %+v, want only the one that is not paused", got)
 	}
-	if err := s.SetTaskMode(ctx, "m", engine.TasksDraining, "why"); err != nil {
+	if err := s.SetTaskMode(ctx, "m", store.TasksDraining, "why"); err != nil {
 		t.Fatal(err)
 	}
-	out, err := s.PutTasks(ctx, []engine.TaskSpec{{Type: "m"}, {Type: "m", Unique: "u"}, {Type: "n", Unique: "u"}, {Type: "n"},
-		{Type: "m", Delay: time.Hour}})
+	out, err := s.PutTasks(ctx, []store.TaskSpec{
+		{Type: "m"},
+		{Type: "m", Unique: "u"},
+		{Type: "n", Unique: "u"},
+		{Type: "n"},
+		{Type: "m", Delay: time.Hour},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, refused := range []bool{true, true, false, false, true} {
-		if errors.Is(out[i].Err, engine.ErrDraining) != refused {
+		if errors.Is(out[i].Err, store.ErrDraining) != refused {
 			t.Errorf("put %d: %+v", i, out[i])
 		}
 	}
 	stats, err := s.TaskStats(ctx)
-	if err != nil || len(stats) != 2 || stats[0].Mode != engine.TasksDraining || stats[0].Ready != 1 || stats[0].Reason != "why" ||
+	if err != nil || len(stats) != 2 || stats[0].Mode != store.TasksDraining || stats[0].Ready != 1 || stats[0].Reason != "why" ||
 		stats[1].Ready != 2 || stats[1].Running != 1 || stats[1].Oldest.IsZero() {
 		t.Errorf("stats %+v, %v", stats, err)
 	}
 	if got := claimTasks(t, s, 5, "m"); len(got) != 1 {
 		t.Errorf("have %+v, want what is left of the draining type", got)
 	}
-	if err := s.SetTaskMode(ctx, "m", engine.TasksOpen, ""); err != nil {
+	if err := s.SetTaskMode(ctx, "m", store.TasksOpen, ""); err != nil {
 		t.Fatal(err)
 	}
-	putTask(t, s, engine.TaskSpec{Type: "m", Unique: "u"})
+	putTask(t, s, store.TaskSpec{Type: "m", Unique: "u"})
 }
 
-func checkRefusesBadTasks(t *testing.T, s engine.TaskStore) {
-	bad := []engine.TaskSpec{
+func checkRefusesBadTasks(t *testing.T, s store.TaskStore) {
+	bad := []store.TaskSpec{
 		{},
 		{Type: strings.Repeat("x", 600)},
 		{Type: "b", Payload: json.RawMessage("{")},
 		{Type: "b", Delay: -1},
-		{Type: "b", OnDuplicate: engine.DuplicateKeep},
+		{Type: "b", OnDuplicate: store.DuplicateKeep},
 		{Type: "b", Unique: "u", OnDuplicate: "often"},
-		{Type: "b", Unique: "u", OnDuplicate: engine.DuplicateMerge},
+		{Type: "b", Unique: "u", OnDuplicate: store.DuplicateMerge},
 		{Type: "b", Priority: 1 << 40},
-		{Type: "b", Payload: json.RawMessage(`"` + strings.Repeat("x", engine.MaxTaskPayload) + `"`)},
+		{Type: "b", Payload: json.RawMessage(`"` + strings.Repeat("x", store.MaxTaskPayload) + `"`)},
 	}
-	out, err := s.PutTasks(t.Context(), append(bad, engine.TaskSpec{Type: "good"}))
+	out, err := s.PutTasks(t.Context(), append(bad, store.TaskSpec{Type: "good"}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range bad {
-		if !errors.Is(out[i].Err, engine.ErrTask) || out[i].Outcome != engine.PutRefused {
+		if !errors.Is(out[i].Err, store.ErrTask) || out[i].Outcome != store.PutRefused {
 			t.Errorf("put %d: have %+v, want it refused", i, out[i])
 		}
 	}
@@ -381,48 +386,48 @@ func checkRefusesBadTasks(t *testing.T, s engine.TaskStore) {
 		t.Errorf("the good one: %v", out[len(bad)].Err)
 	}
 	broken := func(first, second json.RawMessage) (json.RawMessage, error) { return nil, errors.New("no") }
-	one := engine.TaskSpec{Type: "merge", Unique: "u", OnDuplicate: engine.DuplicateMerge, Merge: broken}
-	if out, err = s.PutTasks(t.Context(), []engine.TaskSpec{one, one}); err != nil || out[0].Err != nil ||
-		!errors.Is(out[1].Err, engine.ErrTask) {
+	one := store.TaskSpec{Type: "merge", Unique: "u", OnDuplicate: store.DuplicateMerge, Merge: broken}
+	if out, err = s.PutTasks(t.Context(), []store.TaskSpec{one, one}); err != nil || out[0].Err != nil ||
+		!errors.Is(out[1].Err, store.ErrTask) {
 		t.Errorf("a merge that fails: %+v, %v", out, err)
 	}
 }
 
-func checkPeeksAndMoves(t *testing.T, s engine.TaskStore) {
+func checkPeeksAndMoves(t *testing.T, s store.TaskStore) {
 	ctx := t.Context()
 	large := json.RawMessage(`"` + strings.Repeat("ü", 100_000) + `"`)
-	put := putTask(t, s, engine.TaskSpec{Type: "p", Priority: 1, Payload: large}, engine.TaskSpec{Type: "p", Key: "k", Priority: 2},
-		engine.TaskSpec{Type: "p", Delay: time.Hour}, engine.TaskSpec{Type: "p", Unique: "u", Delay: time.Hour})
-	got, err := s.PeekTasks(ctx, engine.TaskFilter{Type: "p"})
+	put := putTask(t, s, store.TaskSpec{Type: "p", Priority: 1, Payload: large}, store.TaskSpec{Type: "p", Key: "k", Priority: 2},
+		store.TaskSpec{Type: "p", Delay: time.Hour}, store.TaskSpec{Type: "p", Unique: "u", Delay: time.Hour})
+	got, err := s.PeekTasks(ctx, store.TaskFilter{Type: "p"})
 	if err != nil || len(got) != 4 || got[0].ID != put[1].ID || string(got[1].Payload) != string(large) ||
-		got[2].State != engine.TaskScheduled {
+		got[2].State != store.TaskScheduled {
 		t.Fatalf("have %d tasks, %v", len(got), err)
 	}
-	if n, err := s.MoveTasks(ctx, engine.TaskFilter{Type: "p"}, "q"); err != nil || n != 3 {
+	if n, err := s.MoveTasks(ctx, store.TaskFilter{Type: "p"}, "q"); err != nil || n != 3 {
 		t.Errorf("moved %d, %v, want all that are not unique", n, err)
 	}
 	taken := claimTasks(t, s, 1, "q")
-	if len(taken) != 1 || taken[0].ID != put[1].ID || taken[0].Slot < 0 || taken[0].Slot >= engine.TaskSlots {
+	if len(taken) != 1 || taken[0].ID != put[1].ID || taken[0].Slot < 0 || taken[0].Slot >= store.TaskSlots {
 		t.Fatalf("have %+v", taken)
 	}
-	reportTasks(t, s, engine.TaskReport{Completed: []engine.TaskRef{taken[0].Ref()}})
-	if n, err := s.CancelTasks(ctx, engine.TaskFilter{IDs: []int64{put[0].ID, put[1].ID, put[3].ID}}); err != nil || n != 2 {
+	reportTasks(t, s, store.TaskReport{Completed: []store.TaskRef{taken[0].Ref()}})
+	if n, err := s.CancelTasks(ctx, store.TaskFilter{IDs: []int64{put[0].ID, put[1].ID, put[3].ID}}); err != nil || n != 2 {
 		t.Errorf("cancelled %d, %v, want 2", n, err)
 	}
-	for state, want := range map[engine.TaskState]int64{
-		engine.TaskCompleted: put[1].ID, engine.TaskCancelled: put[0].ID, engine.TaskScheduled: put[2].ID,
+	for state, want := range map[store.TaskState]int64{
+		store.TaskCompleted: put[1].ID, store.TaskCancelled: put[0].ID, store.TaskScheduled: put[2].ID,
 	} {
-		got, err := s.PeekTasks(ctx, engine.TaskFilter{Type: "q", State: state})
+		got, err := s.PeekTasks(ctx, store.TaskFilter{Type: "q", State: state})
 		if err != nil || len(got) != 1 || got[0].ID != want || got[0].State != state {
 			t.Errorf("%s: have %+v, %v, want task %d", state, got, err, want)
 		}
 	}
-	if _, err := s.CancelTasks(ctx, engine.TaskFilter{State: engine.TaskRunning}); !errors.Is(err, engine.ErrConflict) {
+	if _, err := s.CancelTasks(ctx, store.TaskFilter{State: store.TaskRunning}); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("cancel what runs: have %v, want a conflict", err)
 	}
 }
 
-func checkWakesWatchers(t *testing.T, s engine.TaskStore) {
+func checkWakesWatchers(t *testing.T, s store.TaskStore) {
 	woken, stop := s.WatchTasks([]string{"w"})
 	defer stop()
 	drain := func() {
@@ -432,7 +437,7 @@ func checkWakesWatchers(t *testing.T, s engine.TaskStore) {
 		}
 	}
 	drain()
-	putTask(t, s, engine.TaskSpec{Type: "w"})
+	putTask(t, s, store.TaskSpec{Type: "w"})
 	select {
 	case <-woken:
 	case <-patience.After(t, time.Minute):
@@ -440,52 +445,54 @@ func checkWakesWatchers(t *testing.T, s engine.TaskStore) {
 	}
 }
 
-func checkBeatsKeep(t *testing.T, s engine.TaskStore) {
+func checkBeatsKeep(t *testing.T, s store.TaskStore) {
 	ctx := t.Context()
-	putTask(t, s, engine.TaskSpec{Type: "b"})
-	got, err := s.ClaimTasks(ctx, engine.TaskClaim{Worker: "w", Types: []engine.TaskWant{{Type: "b", Limit: 1}}, Prefetch: true})
-	if err != nil || len(got) != 1 || got[0].State != engine.TaskStarting {
+	putTask(t, s, store.TaskSpec{Type: "b"})
+	got, err := s.ClaimTasks(ctx, store.TaskClaim{Worker: "w", Types: []store.TaskWant{{Type: "b", Limit: 1}}, Prefetch: true})
+	if err != nil || len(got) != 1 || got[0].State != store.TaskStarting {
 		t.Fatalf("have %+v, %v", got, err)
 	}
-	stale := engine.TaskRef{ID: got[0].ID, Epoch: got[0].Epoch - 1}
-	lost, err := s.BeatTasks(ctx, []engine.TaskBeat{{TaskRef: got[0].Ref(), Running: true, Lease: time.Hour},
-		{TaskRef: stale, Lease: time.Hour}})
+	stale := store.TaskRef{ID: got[0].ID, Epoch: got[0].Epoch - 1}
+	lost, err := s.BeatTasks(ctx, []store.TaskBeat{
+		{TaskRef: got[0].Ref(), Running: true, Lease: time.Hour},
+		{TaskRef: stale, Lease: time.Hour},
+	})
 	if err != nil || len(lost) != 1 || lost[0] != stale {
 		t.Errorf("lost %v, %v, want the stale one", lost, err)
 	}
 	if n, err := s.ReclaimTasks(ctx, 10, 10); err != nil || n != 0 {
 		t.Errorf("reclaimed %d, %v, want none", n, err)
 	}
-	if now, err := s.PeekTasks(ctx, engine.TaskFilter{State: engine.TaskRunning}); err != nil || len(now) != 1 {
+	if now, err := s.PeekTasks(ctx, store.TaskFilter{State: store.TaskRunning}); err != nil || len(now) != 1 {
 		t.Errorf("have %+v, %v, want it running", now, err)
 	}
 }
 
-func checkFollowersWait(t *testing.T, s engine.TaskStore) {
-	spec := engine.TaskSpec{Type: "f", Unique: "u", OnDuplicate: engine.DuplicateRerun}
+func checkFollowersWait(t *testing.T, s store.TaskStore) {
+	spec := store.TaskSpec{Type: "f", Unique: "u", OnDuplicate: store.DuplicateRerun}
 	putTask(t, s, spec)
 	first := claimTasks(t, s, 5, "f")
 	later := spec
 	later.Delay, later.Payload = time.Hour, json.RawMessage("2")
-	if out := putTask(t, s, spec, later, later); out[2].Outcome != engine.PutFollows || out[2].ID != first[0].ID {
+	if out := putTask(t, s, spec, later, later); out[2].Outcome != store.PutFollows || out[2].ID != first[0].ID {
 		t.Errorf("have %+v, want it to follow", out)
 	}
 	if got := claimTasks(t, s, 5, "f"); len(got) != 0 {
 		t.Fatalf("have %+v while the first runs", got)
 	}
-	reportTasks(t, s, engine.TaskReport{Completed: []engine.TaskRef{first[0].Ref()}})
-	got, err := s.PeekTasks(t.Context(), engine.TaskFilter{Type: "f"})
-	if err != nil || len(got) != 1 || got[0].State != engine.TaskScheduled || string(got[0].Payload) != "2" || got[0].ID == first[0].ID {
+	reportTasks(t, s, store.TaskReport{Completed: []store.TaskRef{first[0].Ref()}})
+	got, err := s.PeekTasks(t.Context(), store.TaskFilter{Type: "f"})
+	if err != nil || len(got) != 1 || got[0].State != store.TaskScheduled || string(got[0].Payload) != "2" || got[0].ID == first[0].ID {
 		t.Errorf("have %+v, %v, want one task at its time", got, err)
 	}
 }
 
 // Tasks that have waited for too long go before those of any priority, the latest one
 // first, also for those who have claimed before; all others keep their order.
-func checkRaisesLate(t *testing.T, s engine.TaskStore) {
+func checkRaisesLate(t *testing.T, s store.TaskStore) {
 	ctx := t.Context()
-	spec := func(priority int, tolerance time.Duration) engine.TaskSpec {
-		return engine.TaskSpec{Type: "guarded", Priority: priority, Tolerance: tolerance}
+	spec := func(priority int, tolerance time.Duration) store.TaskSpec {
+		return store.TaskSpec{Type: "guarded", Priority: priority, Tolerance: tolerance}
 	}
 	raise := func(wait time.Duration, limit, want int) {
 		t.Helper()
@@ -496,7 +503,7 @@ func checkRaisesLate(t *testing.T, s engine.TaskStore) {
 	raise(0, 10, 0) // nothing there yet
 	put := putTask(t, s, spec(-5, 0), spec(-1, 0), spec(-1, 0), spec(0, 24*time.Hour), spec(-8, 24*time.Hour))
 	put = append(put, putTask(t, s, spec(9, 0), spec(9, 0), spec(9, 0))...)
-	other := putTask(t, s, engine.TaskSpec{Type: "other", Priority: 1}, engine.TaskSpec{Type: "other", Priority: -1})
+	other := putTask(t, s, store.TaskSpec{Type: "other", Priority: 1}, store.TaskSpec{Type: "other", Priority: -1})
 	next := func(which ...int) {
 		t.Helper()
 		for _, want := range which {

@@ -6,18 +6,18 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/store"
 )
 
 // statsOf gives what is counted of a type.
-func statsOf(t testing.TB, s engine.TaskStore, kind string) (one engine.TaskTypeStats, ok bool) {
+func statsOf(t testing.TB, s store.TaskStore, kind string) (one store.TaskTypeStats, ok bool) {
 	t.Helper()
 	all, err := s.TaskStats(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(all, func(one engine.TaskTypeStats) bool { return one.Type == kind })
+	i := slices.IndexFunc(all, func(one store.TaskTypeStats) bool { return one.Type == kind })
 	if i < 0 {
 		return one, false
 	}
@@ -26,14 +26,14 @@ func statsOf(t testing.TB, s engine.TaskStore, kind string) (one engine.TaskType
 
 // The urgent tasks of a key do not keep its patient ones waiting for ever: those that
 // wait for others of their key are raised, too, and counted.
-func checkRaisesThoseThatWaitForTheirKey(t *testing.T, s engine.TaskStore) {
-	spec := func(key string, priority int) engine.TaskSpec {
-		return engine.TaskSpec{Type: "keyed", Key: key, Priority: priority}
+func checkRaisesThoseThatWaitForTheirKey(t *testing.T, s store.TaskStore) {
+	spec := func(key string, priority int) store.TaskSpec {
+		return store.TaskSpec{Type: "keyed", Key: key, Priority: priority}
 	}
-	claim := func() []engine.QueuedTask {
+	claim := func() []store.QueuedTask {
 		t.Helper()
-		got, err := s.ClaimTasks(t.Context(), engine.TaskClaim{
-			Worker: "w", Lease: time.Hour, Types: []engine.TaskWant{{Type: "keyed", Limit: 5, MaxTaken: 2, MaxPerKey: 1}},
+		got, err := s.ClaimTasks(t.Context(), store.TaskClaim{
+			Worker: "w", Lease: time.Hour, Types: []store.TaskWant{{Type: "keyed", Limit: 5, MaxTaken: 2, MaxPerKey: 1}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -56,7 +56,7 @@ func checkRaisesThoseThatWaitForTheirKey(t *testing.T, s engine.TaskStore) {
 		t.Fatalf("have %+v, want the task of no key", got)
 	}
 	for _, want := range []int64{put[1].ID, put[2].ID, urgent[0].ID} {
-		reportTasks(t, s, engine.TaskReport{Completed: []engine.TaskRef{first[0].Ref()}})
+		reportTasks(t, s, store.TaskReport{Completed: []store.TaskRef{first[0].Ref()}})
 		if first = claim(); len(first) != 1 || first[0].ID != want {
 			t.Fatalf("have %+v, want task %d", first, want)
 		}
@@ -68,13 +68,13 @@ func checkRaisesThoseThatWaitForTheirKey(t *testing.T, s engine.TaskStore) {
 }
 
 // It is known of a type whether anybody ever asked for its tasks.
-func checkTellsWhoAsks(t *testing.T, s engine.TaskStore) {
-	putTask(t, s, engine.TaskSpec{Type: "asked"}, engine.TaskSpec{Type: "askde"}, engine.TaskSpec{Type: "told"})
+func checkTellsWhoAsks(t *testing.T, s store.TaskStore) {
+	putTask(t, s, store.TaskSpec{Type: "asked"}, store.TaskSpec{Type: "askde"}, store.TaskSpec{Type: "told"})
 	claimTasks(t, s, 1, "asked", "idle")
-	if _, err := s.ClaimTasks(t.Context(), engine.TaskClaim{Worker: "w", Types: []engine.TaskWant{{Type: "told"}}}); err != nil {
+	if _, err := s.ClaimTasks(t.Context(), store.TaskClaim{Worker: "w", Types: []store.TaskWant{{Type: "told"}}}); err != nil {
 		t.Fatal(err) // it takes none
 	}
-	if err := s.SetTaskMode(t.Context(), "steered", engine.TasksOpen, ""); err != nil {
+	if err := s.SetTaskMode(t.Context(), "steered", store.TasksOpen, ""); err != nil {
 		t.Fatal(err)
 	}
 	var known []string
@@ -103,33 +103,33 @@ func checkTellsWhoAsks(t *testing.T, s engine.TaskStore) {
 }
 
 // Who names a type twice in a claim is given each task once, and holds it.
-func checkClaimsATypeTwice(t *testing.T, s engine.TaskStore) {
-	putTask(t, s, engine.TaskSpec{Type: "twice"}, engine.TaskSpec{Type: "twice"}, engine.TaskSpec{Type: "twice"})
+func checkClaimsATypeTwice(t *testing.T, s store.TaskStore) {
+	putTask(t, s, store.TaskSpec{Type: "twice"}, store.TaskSpec{Type: "twice"}, store.TaskSpec{Type: "twice"})
 	got := claimTasks(t, s, 1, "twice", "twice")
 	if len(got) == 0 || len(got) > 2 {
 		t.Fatalf("have %+v, want one or two", got)
 	}
-	var refs []engine.TaskRef
+	var refs []store.TaskRef
 	for i := range got {
 		refs = append(refs, got[i].Ref())
 	}
 	if len(refs) == 2 && refs[0].ID == refs[1].ID {
 		t.Fatalf("have one task twice: %v", refs)
 	}
-	reportTasks(t, s, engine.TaskReport{Completed: refs})
+	reportTasks(t, s, store.TaskReport{Completed: refs})
 }
 
 // What an attempt says of its failure is for people: it is cut, and never why a report is
 // refused.
-func checkCutsErrors(t *testing.T, s engine.TaskStore) {
-	putTask(t, s, engine.TaskSpec{Type: "verbose"}, engine.TaskSpec{Type: "verbose"})
+func checkCutsErrors(t *testing.T, s store.TaskStore) {
+	putTask(t, s, store.TaskSpec{Type: "verbose"}, store.TaskSpec{Type: "verbose"})
 	got := claimTasks(t, s, 2, "verbose")
 	long := "a\x00b\xff" + strings.Repeat("é", 5000)
-	reportTasks(t, s, engine.TaskReport{Failed: []engine.TaskFailure{
+	reportTasks(t, s, store.TaskReport{Failed: []store.TaskFailure{
 		{TaskRef: got[0].Ref(), Error: long}, {TaskRef: got[1].Ref(), Error: long, Retry: true},
 	}})
-	for _, state := range []engine.TaskState{engine.TaskFailed, engine.TaskReady} {
-		rest, err := s.PeekTasks(t.Context(), engine.TaskFilter{Type: "verbose", State: state})
+	for _, state := range []store.TaskState{store.TaskFailed, store.TaskReady} {
+		rest, err := s.PeekTasks(t.Context(), store.TaskFilter{Type: "verbose", State: state})
 		if err != nil || len(rest) != 1 || !strings.HasPrefix(rest[0].Error, "abé") || len(rest[0].Error) > 2000 {
 			t.Errorf("%s: have %+v, %v, want the beginning of what was said", state, rest, err)
 		}

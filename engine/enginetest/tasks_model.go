@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // A taskModel says what a queue of tasks has to do, in the plainest way. Its time is
@@ -19,14 +19,14 @@ type taskModel struct {
 // A modelTask is a task that has not ended.
 type modelTask struct {
 	id       int64
-	spec     engine.TaskSpec
+	spec     store.TaskSpec
 	stamp    int // when it became due
-	state    engine.TaskState
+	state    store.TaskState
 	epoch    int
 	failures int
 	lost     int
 	short    bool // its lease is over
-	next     *engine.TaskSpec
+	next     *store.TaskSpec
 }
 
 // compare is the order in which tasks are taken.
@@ -36,10 +36,10 @@ func (a *modelTask) compare(b *modelTask) int {
 }
 
 func (a *modelTask) taken() bool {
-	return a.state == engine.TaskStarting || a.state == engine.TaskRunning
+	return a.state == store.TaskStarting || a.state == store.TaskRunning
 }
 
-func (m *taskModel) holder(s *engine.TaskSpec) *modelTask {
+func (m *taskModel) holder(s *store.TaskSpec) *modelTask {
 	for _, t := range m.tasks {
 		if s.Unique != "" && t.spec.Unique == s.Unique && t.spec.Type == s.Type {
 			return t
@@ -49,44 +49,44 @@ func (m *taskModel) holder(s *engine.TaskSpec) *modelTask {
 }
 
 // place says where a task is that has just been put.
-func place(s *engine.TaskSpec) engine.TaskState {
+func place(s *store.TaskSpec) store.TaskState {
 	if s.Delay > 0 {
-		return engine.TaskScheduled
+		return store.TaskScheduled
 	}
-	return engine.TaskReady
+	return store.TaskReady
 }
 
 // put says what has to become of one task, and does it. id is that of a new task.
-func (m *taskModel) put(s engine.TaskSpec, id int64) engine.PutOutcome {
+func (m *taskModel) put(s store.TaskSpec, id int64) store.PutOutcome {
 	t := m.holder(&s)
 	switch {
 	case t == nil:
 		m.tasks[id] = &modelTask{id: id, spec: s, stamp: m.now, state: place(&s)}
-		return engine.PutAdded
-	case s.OnDuplicate == engine.DuplicateKeep || s.OnDuplicate == "":
-		return engine.PutKept
+		return store.PutAdded
+	case s.OnDuplicate == store.DuplicateKeep || s.OnDuplicate == "":
+		return store.PutKept
 	case t.taken():
 		next := s
-		if t.next != nil && s.OnDuplicate == engine.DuplicateMerge {
+		if t.next != nil && s.OnDuplicate == store.DuplicateMerge {
 			next.Payload, _ = s.Merge(t.next.Payload, s.Payload)
 		}
 		t.next = &next
-		return engine.PutFollows
-	case s.OnDuplicate == engine.DuplicateReplace:
+		return store.PutFollows
+	case s.OnDuplicate == store.DuplicateReplace:
 		m.tasks[t.id] = &modelTask{id: t.id, spec: s, stamp: m.now, state: place(&s), epoch: t.epoch}
-		return engine.PutReplaced
-	case s.OnDuplicate == engine.DuplicateMerge:
+		return store.PutReplaced
+	case s.OnDuplicate == store.DuplicateMerge:
 		t.spec.Payload, _ = s.Merge(t.spec.Payload, s.Payload)
-		return engine.PutMerged
+		return store.PutMerged
 	}
-	return engine.PutKept
+	return store.PutKept
 }
 
 // waiting gives the tasks of a type that nobody has, in order.
 func (m *taskModel) waiting(kind string) []*modelTask {
 	var out []*modelTask
 	for _, t := range m.tasks {
-		if t.spec.Type == kind && (t.state == engine.TaskReady || t.state == engine.TaskWaiting) {
+		if t.spec.Type == kind && (t.state == store.TaskReady || t.state == store.TaskWaiting) {
 			out = append(out, t)
 		}
 	}
@@ -104,7 +104,7 @@ func (m *taskModel) count(kind string, key string) (n int) {
 }
 
 // claim says which tasks have to be taken, in order.
-func (m *taskModel) claim(c engine.TaskClaim) []*modelTask {
+func (m *taskModel) claim(c store.TaskClaim) []*modelTask {
 	var found []*modelTask
 	for _, w := range c.Types {
 		room := w.Limit
@@ -131,16 +131,16 @@ func (m *taskModel) claim(c engine.TaskClaim) []*modelTask {
 		found = found[:c.Limit]
 	}
 	for _, t := range found {
-		t.state, t.short = engine.TaskRunning, c.Lease == 0
+		t.state, t.short = store.TaskRunning, c.Lease == 0
 		if c.Prefetch {
-			t.state = engine.TaskStarting
+			t.state = store.TaskStarting
 		}
 	}
 	return found
 }
 
 // held gives the task that a ref holds; nil when it holds none.
-func (m *taskModel) held(r engine.TaskRef) *modelTask {
+func (m *taskModel) held(r store.TaskRef) *modelTask {
 	if t := m.tasks[r.ID]; t != nil && t.taken() && t.epoch == r.Epoch {
 		return t
 	}
@@ -148,16 +148,16 @@ func (m *taskModel) held(r engine.TaskRef) *modelTask {
 }
 
 // end ends a task, and gives the one that has to follow.
-func (m *taskModel) end(t *modelTask) (next *engine.TaskSpec) {
+func (m *taskModel) end(t *modelTask) (next *store.TaskSpec) {
 	delete(m.tasks, t.id)
 	return t.next
 }
 
 // giveBack makes a task free again.
 func (m *taskModel) giveBack(t *modelTask, delay time.Duration, failed bool) {
-	t.state = engine.TaskReady
+	t.state = store.TaskReady
 	if delay > 0 {
-		t.state = engine.TaskScheduled
+		t.state = store.TaskScheduled
 	}
 	if failed {
 		t.failures++
@@ -169,10 +169,10 @@ func (m *taskModel) giveBack(t *modelTask, delay time.Duration, failed bool) {
 func (m *taskModel) reclaim() (n int) {
 	for _, t := range m.tasks {
 		if t.taken() && t.short {
-			if t.state == engine.TaskRunning {
+			if t.state == store.TaskRunning {
 				t.lost++
 			}
-			t.state = engine.TaskReady
+			t.state = store.TaskReady
 			n++
 		}
 	}
@@ -183,7 +183,7 @@ func (m *taskModel) reclaim() (n int) {
 // first, and tells how many had less.
 func (m *taskModel) raise(kind string) (n int) {
 	var first *modelTask
-	ready := func(t *modelTask) bool { return t.spec.Type == kind && t.state == engine.TaskReady }
+	ready := func(t *modelTask) bool { return t.spec.Type == kind && t.state == store.TaskReady }
 	for _, t := range m.tasks {
 		if ready(t) && (first == nil || t.compare(first) < 0) {
 			first = t

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
+	"procaas/engine/store"
 
-	"procaas/engine"
+	"pgregory.net/rapid"
 )
 
 // This file draws what happens to tasks, for the property test of stores against the model.
@@ -18,13 +18,13 @@ import (
 // A taskProbe drives a store and its model alike.
 type taskProbe struct {
 	*rapid.T
-	s    engine.TaskStore
+	s    store.TaskStore
 	m    *taskModel
-	refs []engine.TaskRef // all that were ever given
+	refs []store.TaskRef // all that were ever given
 	seq  int
 }
 
-func checkTaskModel(t *testing.T, s engine.TaskStore) {
+func checkTaskModel(t *testing.T, s store.TaskStore) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &taskProbe{T: t, s: s, m: &taskModel{tasks: map[int64]*modelTask{}}}
 		t.Cleanup(p.clean)
@@ -40,13 +40,13 @@ func (p *taskProbe) clean() {
 	if _, err := p.s.ReclaimTasks(ctx, 1000, 1<<30); err != nil {
 		p.Fatal(err)
 	}
-	var r engine.TaskReport
-	tasks, err := p.s.PeekTasks(ctx, engine.TaskFilter{})
+	var r store.TaskReport
+	tasks, err := p.s.PeekTasks(ctx, store.TaskFilter{})
 	if err != nil {
 		p.Fatal(err)
 	}
 	for _, t := range tasks {
-		if t.State == engine.TaskRunning || t.State == engine.TaskStarting {
+		if t.State == store.TaskRunning || t.State == store.TaskStarting {
 			r.Completed = append(r.Completed, t.Ref())
 		}
 	}
@@ -54,17 +54,17 @@ func (p *taskProbe) clean() {
 		if _, err := p.s.ReportTasks(ctx, r); err != nil {
 			p.Fatal(err)
 		}
-		r = engine.TaskReport{}
+		r = store.TaskReport{}
 	}
-	if _, err := p.s.CancelTasks(ctx, engine.TaskFilter{}); err != nil {
+	if _, err := p.s.CancelTasks(ctx, store.TaskFilter{}); err != nil {
 		p.Fatal(err)
 	}
 }
 
 var taskTypes = []string{"plain", "keyed", "capped"}
 
-func drawSpec(t *rapid.T, seq int) engine.TaskSpec {
-	s := engine.TaskSpec{
+func drawSpec(t *rapid.T, seq int) store.TaskSpec {
+	s := store.TaskSpec{
 		Type:      rapid.SampledFrom(taskTypes).Draw(t, "type"),
 		Payload:   json.RawMessage(fmt.Sprintf("[%d]", seq)),
 		Key:       rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "key"),
@@ -76,14 +76,14 @@ func drawSpec(t *rapid.T, seq int) engine.TaskSpec {
 		s.Delay = time.Hour
 	}
 	if s.Unique != "" {
-		s.OnDuplicate = rapid.SampledFrom(engine.Duplicates()).Draw(t, "on-duplicate")
+		s.OnDuplicate = rapid.SampledFrom(store.Duplicates()).Draw(t, "on-duplicate")
 		s.Merge = joinPayloads
 	}
 	return s
 }
 
 func (p *taskProbe) put(t *rapid.T) {
-	specs := make([]engine.TaskSpec, rapid.IntRange(1, 5).Draw(t, "n"))
+	specs := make([]store.TaskSpec, rapid.IntRange(1, 5).Draw(t, "n"))
 	for i := range specs {
 		p.seq++
 		specs[i] = drawSpec(t, p.seq)
@@ -101,12 +101,12 @@ func (p *taskProbe) put(t *rapid.T) {
 }
 
 func (p *taskProbe) claim(t *rapid.T) {
-	c := engine.TaskClaim{Worker: "w", Prefetch: rapid.Bool().Draw(t, "prefetch")}
+	c := store.TaskClaim{Worker: "w", Prefetch: rapid.Bool().Draw(t, "prefetch")}
 	if rapid.IntRange(0, 3).Draw(t, "short") > 0 {
 		c.Lease = time.Hour
 	}
 	for _, kind := range taskTypes {
-		w := engine.TaskWant{Type: kind, Limit: rapid.IntRange(0, 4).Draw(t, "limit")}
+		w := store.TaskWant{Type: kind, Limit: rapid.IntRange(0, 4).Draw(t, "limit")}
 		switch kind {
 		case "keyed":
 			w.MaxPerKey = 1
@@ -140,7 +140,7 @@ func (p *taskProbe) claim(t *rapid.T) {
 	}
 }
 
-func (p *taskProbe) sameTask(t *rapid.T, have engine.QueuedTask, want *modelTask) {
+func (p *taskProbe) sameTask(t *rapid.T, have store.QueuedTask, want *modelTask) {
 	if have.ID != want.id || have.State != want.state || have.Epoch != want.epoch || have.Failures != want.failures ||
 		have.Lost != want.lost || have.Type != want.spec.Type || have.Key != want.spec.Key || have.Unique != want.spec.Unique ||
 		have.Priority != want.spec.Priority || string(have.Payload) != string(want.spec.Payload) {
@@ -152,12 +152,12 @@ func (p *taskProbe) report(t *rapid.T) {
 	if len(p.refs) == 0 {
 		t.Skip("nothing was taken yet")
 	}
-	refs := rapid.SliceOfNDistinct(rapid.SampledFrom(p.refs), 1, 4, func(r engine.TaskRef) int64 { return r.ID }).Draw(t, "refs")
+	refs := rapid.SliceOfNDistinct(rapid.SampledFrom(p.refs), 1, 4, func(r store.TaskRef) int64 { return r.ID }).Draw(t, "refs")
 	p.m.now++
 	var (
-		r    engine.TaskReport
-		want []engine.TaskRef
-		next []*engine.TaskSpec
+		r    store.TaskReport
+		want []store.TaskRef
+		next []*store.TaskSpec
 	)
 	for _, ref := range refs {
 		held := p.m.held(ref)
@@ -173,7 +173,7 @@ func (p *taskProbe) report(t *rapid.T) {
 			}
 		case 2:
 			retry := rapid.Bool().Draw(t, "retry")
-			r.Failed = append(r.Failed, engine.TaskFailure{TaskRef: ref, Error: "no", Retry: retry, Delay: delay})
+			r.Failed = append(r.Failed, store.TaskFailure{TaskRef: ref, Error: "no", Retry: retry, Delay: delay})
 			if held != nil && retry {
 				p.m.giveBack(held, delay, true)
 			} else if held != nil {
@@ -181,7 +181,7 @@ func (p *taskProbe) report(t *rapid.T) {
 				p.m.dead++
 			}
 		case 3:
-			r.Snoozed = append(r.Snoozed, engine.TaskSnooze{TaskRef: ref, Delay: delay})
+			r.Snoozed = append(r.Snoozed, store.TaskSnooze{TaskRef: ref, Delay: delay})
 			if held != nil {
 				p.m.giveBack(held, delay, false)
 			}
@@ -191,7 +191,7 @@ func (p *taskProbe) report(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	byRef := func(a, b engine.TaskRef) int { return int(a.ID - b.ID) }
+	byRef := func(a, b store.TaskRef) int { return int(a.ID - b.ID) }
 	slices.SortFunc(lost, byRef)
 	slices.SortFunc(want, byRef)
 	if !slices.Equal(lost, want) {
@@ -203,11 +203,11 @@ func (p *taskProbe) report(t *rapid.T) {
 }
 
 // follow learns the id of a task that follows another one.
-func (p *taskProbe) follow(t *rapid.T, spec *engine.TaskSpec) {
+func (p *taskProbe) follow(t *rapid.T, spec *store.TaskSpec) {
 	if spec == nil {
 		return
 	}
-	found, err := p.s.PeekTasks(context.Background(), engine.TaskFilter{Type: spec.Type, Unique: spec.Unique})
+	found, err := p.s.PeekTasks(context.Background(), store.TaskFilter{Type: spec.Type, Unique: spec.Unique})
 	if err != nil || len(found) != 1 {
 		t.Fatalf("want one task to follow, have %+v, %v", found, err)
 	}
@@ -215,7 +215,7 @@ func (p *taskProbe) follow(t *rapid.T, spec *engine.TaskSpec) {
 }
 
 func (p *taskProbe) cancel(t *rapid.T) {
-	f := engine.TaskFilter{
+	f := store.TaskFilter{
 		Type: rapid.SampledFrom(taskTypes).Draw(t, "type"), Key: rapid.SampledFrom([]string{"", "a"}).Draw(t, "key"),
 		Unique: rapid.SampledFrom([]string{"", "u"}).Draw(t, "unique"),
 	}
@@ -260,7 +260,7 @@ func (p *taskProbe) raise(t *rapid.T) {
 
 // check compares all that is in the queue.
 func (p *taskProbe) check(t *rapid.T) {
-	have, err := p.s.PeekTasks(context.Background(), engine.TaskFilter{})
+	have, err := p.s.PeekTasks(context.Background(), store.TaskFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,8 +272,8 @@ func (p *taskProbe) check(t *rapid.T) {
 		if want == nil {
 			t.Fatalf("have %+v, want none", one)
 		}
-		if one.State == engine.TaskWaiting && want.state == engine.TaskReady {
-			one.State = engine.TaskReady // put aside
+		if one.State == store.TaskWaiting && want.state == store.TaskReady {
+			one.State = store.TaskReady // put aside
 		}
 		p.sameTask(t, one, want)
 	}

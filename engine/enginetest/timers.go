@@ -10,6 +10,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // timers is a pipeline that waits in its middle, and a trigger.
@@ -29,7 +30,7 @@ triggers:
 
 // Timers checks on a store of one's own that two engines start what is due within
 // a second of its time, and once: events with a time, runs that wait, triggers.
-func Timers(t *testing.T, store engine.Store) {
+func Timers(t *testing.T, store store.Store) {
 	const wait, late = 1500 * time.Millisecond, time.Second
 	lag := MeasureLag(t)
 	type start struct{ due, at time.Time }

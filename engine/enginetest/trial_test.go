@@ -8,12 +8,13 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A trial is one event that goes through a flow in virtual time, with a crash at a
 // checkpoint.
 type trial struct {
-	store   engine.Store
+	store   store.Store
 	types   []engine.HandlerType
 	flow    string // with a pipeline for events of the type work
 	what    string // for messages, and the id of the event

@@ -14,6 +14,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/memory"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const undoFlow = `
@@ -72,10 +73,10 @@ pipelines:
 // once and the last first, by calls with the same key, and the run is cancelled.
 func TestACancelledRunUndoesOnceWhateverCrashes(t *testing.T) {
 	t.Parallel()
-	stores := map[string]func(t *testing.T) engine.Store{
-		"memory":   func(*testing.T) engine.Store { return memory.New(time.Now) },
-		"sqlite":   func(t *testing.T) engine.Store { return openStore(t, filepath.Join(t.TempDir(), "undo.db")) },
-		"postgres": func(t *testing.T) engine.Store { return openStore(t, enginetest.Postgres(t)) },
+	stores := map[string]func(t *testing.T) store.Store{
+		"memory":   func(*testing.T) store.Store { return memory.New(time.Now) },
+		"sqlite":   func(t *testing.T) store.Store { return openStore(t, filepath.Join(t.TempDir(), "undo.db")) },
+		"postgres": func(t *testing.T) store.Store { return openStore(t, enginetest.Postgres(t)) },
 	}
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +93,7 @@ func TestACancelledRunUndoesOnceWhateverCrashes(t *testing.T) {
 	}
 }
 
-func openStore(t *testing.T, dsn string) engine.Store {
+func openStore(t *testing.T, dsn string) store.Store {
 	t.Helper()
 	s, err := openSweepStore(t.Context(), dsn)
 	if err != nil {
@@ -110,7 +111,7 @@ type cancelled struct {
 
 // cancelWithin runs one event to its end, with a crash at a checkpoint, and gives the
 // number of checkpoints.
-func cancelWithin(t *testing.T, store engine.Store, flow cancelled, crashAt int, after bool) int {
+func cancelWithin(t *testing.T, db store.Store, flow cancelled, crashAt int, after bool) int {
 	t.Helper()
 	what := fmt.Sprintf(flow.name+": crash at checkpoint %d, after it: %t", crashAt, after)
 	var calls enginetest.Recorder
@@ -118,16 +119,18 @@ func cancelWithin(t *testing.T, store engine.Store, flow cancelled, crashAt int,
 	types := []engine.HandlerType{enginetest.Scripted("step",
 		calls.Record(func(ctx context.Context, c *engine.Call, _ any) (model.Result, error) {
 			if strings.HasSuffix(c.Path, "/d") {
-				_, err := tr.engine.Engine().Cancel(ctx, tr.run, engine.Actor{Name: "ann", Reason: "enough"})
-				if err != nil && !errors.Is(err, engine.ErrUndoing) {
+				_, err := tr.engine.Engine().Cancel(ctx, tr.run, store.Actor{Name: "ann", Reason: "enough"})
+				if err != nil && !errors.Is(err, store.ErrUndoing) {
 					return model.Result{}, err
 				}
 				return model.Result{}, engine.Sleep(ctx, time.Second) // the node hears of it meanwhile
 			}
 			return model.Result{}, nil
 		}))}
-	tr = startTrial(t, trial{store: store, types: types, flow: flow.flow, what: what, payload: map[string]any{}, crashAt: crashAt,
-		after: after})
+	tr = startTrial(t, trial{
+		store: db, types: types, flow: flow.flow, what: what, payload: map[string]any{}, crashAt: crashAt,
+		after: after,
+	})
 	tr.drain(t)
 	view, err := tr.engine.Engine().RunByID(t.Context(), tr.run)
 	if err != nil || view.Status != model.Cancelled || view.Reason != "enough" || view.Cancelling != "" {

@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"procaas/dsl/diag"
-	"procaas/engine"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // entity compares an entity as it is at the end.
 func (j *judge) entity(path string, at diag.Span, flow, key string, want *EntityExpect, own bool) {
 	have, err := j.v.Engine().Entity(context.Background(), flow, key)
-	if errors.Is(err, engine.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		j.add(at, path, "the entity "+key+" of "+flow, "none")
 		return
 	}
@@ -239,8 +239,10 @@ func (want *EmitExpect) compare(path string, have Emit) []Difference {
 		delay = have.Event.At.Sub(have.Time)
 	}
 	if want.Delay != nil && *want.Delay != delay {
-		out = append(out, Difference{Path: path + ".delay", Span: want.Of("delay", head(want.Span)), Want: want.Delay.String(),
-			Have: delay.String()})
+		out = append(out, Difference{
+			Path: path + ".delay", Span: want.Of("delay", head(want.Span)), Want: want.Delay.String(),
+			Have: delay.String(),
+		})
 	}
 	return append(out, match(path+".payload", want.Payload, have.Payload)...)
 }

@@ -12,6 +12,7 @@ import (
 	"procaas/dsl/rules"
 	"procaas/engine"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // A Suite is a file of tests with the pipelines that they are about.
@@ -36,7 +37,7 @@ type Env struct {
 	Alone []string
 
 	// Store makes an empty store that goes by a clock.
-	Store func(now func() time.Time) engine.Store
+	Store func(now func() time.Time) store.Store
 }
 
 // Stubs answer requests without a network.

@@ -19,6 +19,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/flowtest"
 	"procaas/engine/memory"
+	"procaas/engine/store"
 )
 
 // The examples of the rules about tests keep their word: those that break a rule
@@ -126,8 +127,10 @@ func TestReferenceOfTests(t *testing.T) {
 }
 
 // request stands for the type of package handlers, which is to our right.
-var request = engine.HandlerType{Type: dsl.Type{Name: "request", Spec: &dsl.Spec{Name: "Request", Doc: "Request calls.", Inline: true,
-	Fields: []*dsl.Field{{Elem: &dsl.Field{}, Kind: datum.MapKind, Doc: "any"}}}}}
+var request = engine.HandlerType{Type: dsl.Type{Name: "request", Spec: &dsl.Spec{
+	Name: "Request", Doc: "Request calls.", Inline: true,
+	Fields: []*dsl.Field{{Elem: &dsl.Field{}, Kind: datum.MapKind, Doc: "any"}},
+}}}
 
 func load(t *testing.T, text string) *dsl.Bundle {
 	t.Helper()
@@ -146,7 +149,7 @@ func check(t *testing.T, b *dsl.Bundle, text string) []diag.Diagnostic {
 		return found
 	}
 	env := flowtest.Env{
-		Types: []engine.HandlerType{request}, Store: func(now func() time.Time) engine.Store { return memory.New(now) },
+		Types: []engine.HandlerType{request}, Store: func(now func() time.Time) store.Store { return memory.New(now) },
 	}
 	_, found = flowtest.NewSuite("flow.test.yaml", file, b, nil, env)
 	return found

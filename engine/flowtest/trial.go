@@ -15,6 +15,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const (
@@ -131,7 +132,7 @@ func (s *Suite) tryThen(ctx context.Context, test *Test, variant Variant, base *
 	return t, then(t)
 }
 
-func (t *trial) open(ctx context.Context, store engine.Store) (err error) {
+func (t *trial) open(ctx context.Context, store store.Store) (err error) {
 	bundle, types := t.withMockedCalls()
 	o := engine.VirtualOptions{
 		Options: engine.Options{Store: store, Types: types, Bundle: bundle, Name: "test", Secrets: t.secret},
@@ -156,7 +157,7 @@ func (t *trial) open(ctx context.Context, store engine.Store) (err error) {
 }
 
 // by is who sets configs and controls.
-var by = engine.Actor{Name: "test"}
+var by = store.Actor{Name: "test"}
 
 func (t *trial) secret(use engine.SecretUse) (string, error) {
 	for _, known := range []map[string]string{t.test.Secrets, t.suite.File.Secrets} {
@@ -348,7 +349,7 @@ func (t *trial) change(ctx context.Context, c *Change) error {
 	}
 	for _, r := range runs {
 		if c.Cancel != "" && (!r.Status.Ended() || r.Status == model.Failed) {
-			if _, err := t.v.Engine().Cancel(ctx, r.ID, engine.Actor{Name: "test", Reason: c.Cancel}); err != nil {
+			if _, err := t.v.Engine().Cancel(ctx, r.ID, store.Actor{Name: "test", Reason: c.Cancel}); err != nil {
 				return err
 			}
 		}
@@ -364,7 +365,7 @@ func (t *trial) change(ctx context.Context, c *Change) error {
 // list reads all runs, those accepted first, but the ones that made entities.
 func (t *trial) list(ctx context.Context) ([]checkpoint.RunView, error) {
 	e := t.v.Engine()
-	runs, _, err := e.List(ctx, engine.RunFilter{Limit: maxRuns, Oldest: true})
+	runs, _, err := e.List(ctx, store.RunFilter{Limit: maxRuns, Oldest: true})
 	runs = slices.DeleteFunc(runs, func(r checkpoint.RunView) bool { return r.Event.Source == seedFrom })
 	for i := range runs { // a list has no payloads, and no states
 		if err == nil {
@@ -387,7 +388,7 @@ func (t *trial) saved(c model.Change) {
 }
 
 // seed makes an entity as if a run had left it.
-func (t *trial) seed(ctx context.Context, store engine.Store, i int, e *Entity) error {
+func (t *trial) seed(ctx context.Context, store store.Store, i int, e *Entity) error {
 	node, err := store.Join(ctx, "entities", time.Hour)
 	if err != nil {
 		return err

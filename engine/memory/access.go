@@ -8,18 +8,18 @@ import (
 	"strings"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
-// Tokens implements [engine.Tokens].
-func (m *Store) Tokens(ctx context.Context) (map[string]engine.Setting, int64, error) {
+// Tokens implements [store.Tokens].
+func (m *Store) Tokens(ctx context.Context) (map[string]store.Setting, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.tokens), m.revision(), ctx.Err()
 }
 
-// SetToken implements [engine.Tokens].
-func (m *Store) SetToken(ctx context.Context, name string, value, hash []byte, ifRevision int64, by engine.Actor) (int64, error) {
+// SetToken implements [store.Tokens].
+func (m *Store) SetToken(ctx context.Context, name string, value, hash []byte, ifRevision int64, by store.Actor) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.tokens[name]
@@ -27,19 +27,19 @@ func (m *Store) SetToken(ctx context.Context, name string, value, hash []byte, i
 	case ctx.Err() != nil:
 		return 0, ctx.Err()
 	case ifRevision >= 0 && before.Revision != ifRevision:
-		return 0, engine.ErrConflict
+		return 0, store.ErrConflict
 	}
 	value = bytes.Clone(value)
-	m.audit(engine.Audited{Kind: engine.AuditToken, Name: name, By: by, Before: before.Value, After: value})
-	m.tokens[name] = engine.Setting{Value: value, Hash: bytes.Clone(hash), Revision: m.revision(), Changed: m.now(), By: by}
+	m.audit(store.Audited{Kind: store.AuditToken, Name: name, By: by, Before: before.Value, After: value})
+	m.tokens[name] = store.Setting{Value: value, Hash: bytes.Clone(hash), Revision: m.revision(), Changed: m.now(), By: by}
 	return m.revision(), nil
 }
 
-// Audit implements [engine.Audits].
-func (m *Store) Audit(ctx context.Context, f engine.AuditFilter) ([]engine.Audited, error) {
+// Audit implements [store.Audits].
+func (m *Store) Audit(ctx context.Context, f store.AuditFilter) ([]store.Audited, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []engine.Audited
+	var out []store.Audited
 	for _, a := range slices.Backward(m.audits) {
 		switch {
 		case f.Before > 0 && a.Revision >= f.Before, f.Kind != "" && a.Kind != f.Kind, f.By != "" && a.By.Name != f.By,
@@ -52,25 +52,25 @@ func (m *Store) Audit(ctx context.Context, f engine.AuditFilter) ([]engine.Audit
 	return out, ctx.Err()
 }
 
-// VerifyAudit implements [engine.Audits].
-func (m *Store) VerifyAudit(ctx context.Context, kept []string) ([]engine.AuditChain, error) {
+// VerifyAudit implements [store.Audits].
+func (m *Store) VerifyAudit(ctx context.Context, kept []string) ([]store.AuditChain, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	check := engine.NewAuditCheck(kept)
+	check := store.NewAuditCheck(kept)
 	check.From(m.auditBase, 0, m.settings)
 	for _, a := range m.audits {
 		check.Add(a)
 	}
-	return []engine.AuditChain{check.End()}, ctx.Err()
+	return []store.AuditChain{check.End()}, ctx.Err()
 }
 
-// ForgetAudit implements [engine.Audits].
+// ForgetAudit implements [store.Audits].
 func (m *Store) ForgetAudit(ctx context.Context, keep time.Duration) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	horizon := m.now().Add(-keep)
 	for len(m.audits) > 1 && m.audits[0].Changed.Before(horizon) {
-		m.auditBase = engine.AuditLink{Revision: m.audits[0].Revision, Hash: m.audits[0].Hash}
+		m.auditBase = store.AuditLink{Revision: m.audits[0].Revision, Hash: m.audits[0].Hash}
 		m.audits = m.audits[1:]
 	}
 	return false, ctx.Err()

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // memoryFallback is what a Store keeps about handlers that are out of the flow.
@@ -25,11 +25,11 @@ type memoryFallback struct {
 type memoryReport struct {
 	node, number int64
 	at           time.Time
-	tallies      []engine.Tally
+	tallies      []store.Tally
 }
 
-// Report implements [engine.Degradation].
-func (m *Store) Report(ctx context.Context, node, number int64, tallies []engine.Tally) error {
+// Report implements [store.Degradation].
+func (m *Store) Report(ctx context.Context, node, number int64, tallies []store.Tally) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -42,12 +42,12 @@ func (m *Store) Report(ctx context.Context, node, number int64, tallies []engine
 	return nil
 }
 
-// Deliberate implements [engine.Degradation].
-func (m *Store) Deliberate(ctx context.Context, keep time.Duration) (engine.Deliberation, error) {
+// Deliberate implements [store.Degradation].
+func (m *Store) Deliberate(ctx context.Context, keep time.Duration) (store.Deliberation, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f := &m.fallback
-	d := engine.Deliberation{
+	d := store.Deliberation{
 		Now: m.now(), Turn: f.turn, Decider: f.decider, Decided: f.decided, State: bytes.Clone(f.state),
 		Taken: f.taken, Reported: f.dropped + int64(len(f.reports)),
 	}
@@ -62,8 +62,8 @@ func (m *Store) Deliberate(ctx context.Context, keep time.Duration) (engine.Deli
 	return d, ctx.Err()
 }
 
-// Conclude implements [engine.Degradation].
-func (m *Store) Conclude(ctx context.Context, c engine.Conclusion) error {
+// Conclude implements [store.Degradation].
+func (m *Store) Conclude(ctx context.Context, c store.Conclusion) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -71,7 +71,7 @@ func (m *Store) Conclude(ctx context.Context, c engine.Conclusion) error {
 	}
 	f := &m.fallback
 	if f.turn != c.Turn {
-		return engine.ErrConflict
+		return store.ErrConflict
 	}
 	f.turn++
 	f.taken = c.Taken
@@ -92,14 +92,14 @@ func (m *Store) Conclude(ctx context.Context, c engine.Conclusion) error {
 	return nil
 }
 
-// Outages implements [engine.Degradation].
+// Outages implements [store.Degradation].
 func (m *Store) Outages(ctx context.Context) ([]byte, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return bytes.Clone(m.fallback.state), m.fallback.revision, ctx.Err()
 }
 
-// TakeProbe implements [engine.Degradation].
+// TakeProbe implements [store.Degradation].
 func (m *Store) TakeProbe(ctx context.Context, outage string, gap time.Duration) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,19 +9,19 @@ import (
 	"slices"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
-// Claim implements [engine.Ledger].
-func (m *Store) Claim(ctx context.Context, node int64, limit int, bundle string) ([]engine.Claimed, error) {
+// Claim implements [store.Ledger].
+func (m *Store) Claim(ctx context.Context, node int64, limit int, bundle string) ([]store.Claimed, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if n := m.nodes[node]; n == nil || n.gone {
-		return nil, engine.ErrFenced
+		return nil, store.ErrFenced
 	}
 	// Only runs without an owner are looked at, and all of them: a memory store is for tests and
 	// small jobs, so that no index is worth its upkeep.
@@ -36,7 +36,7 @@ func (m *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 		return cmp.Or(cmp.Compare(b.Event.Priority, a.Event.Priority),
 			a.deadline().Compare(b.deadline()), cmp.Compare(a.seq, b.seq))
 	})
-	var out []engine.Claimed
+	var out []store.Claimed
 	for _, r := range ready[:min(limit, len(ready))] {
 		out = append(out, m.give(r, node, bundle))
 	}
@@ -52,7 +52,7 @@ func (r *memoryRun) deadline() time.Time {
 	return due.Add(r.Event.DelayTolerance)
 }
 
-// Commit implements [engine.Ledger].
+// Commit implements [store.Ledger].
 func (m *Store) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,7 +60,7 @@ func (m *Store) Commit(ctx context.Context, node int64, changes []model.Change) 
 		return nil, err
 	}
 	if n := m.nodes[node]; n == nil || n.gone {
-		return nil, engine.ErrFenced
+		return nil, store.ErrFenced
 	}
 	// What can fail comes before the first change is applied: a commit is all or nothing, apart
 	// from changes that are refused for themselves.
@@ -81,11 +81,11 @@ func (m *Store) Commit(ctx context.Context, node int64, changes []model.Change) 
 		r := m.runs[c.Run]
 		switch {
 		case r == nil || r.node != node || r.version != c.Version:
-			errs[i] = engine.ErrStale
+			errs[i] = store.ErrStale
 		case r.cancel != nil && c.Status != model.Succeeded && c.Status != model.Cancelled && c.Status != model.Ignored:
-			errs[i] = engine.ErrCancelled // one that has come to another end than a failure keeps that
+			errs[i] = store.ErrCancelled // one that has come to another end than a failure keeps that
 		case !m.canTake(r, c.Take):
-			errs[i] = engine.ErrStale
+			errs[i] = store.ErrStale
 		default:
 			m.apply(r, c, rows[i])
 		}

@@ -7,12 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
-// List implements [engine.Runs].
-func (m *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecord, string, error) {
+// List implements [store.Runs].
+func (m *Store) List(ctx context.Context, f store.RunFilter) ([]store.RunRecord, string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	rows := slices.Clone(m.order)
@@ -22,7 +22,7 @@ func (m *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecor
 	if f.Cursor != "" {
 		seq, err := strconv.Atoi(f.Cursor)
 		if err != nil {
-			return nil, "", engine.ErrCursor
+			return nil, "", store.ErrCursor
 		}
 		rows = slices.DeleteFunc(rows, func(r *memoryRun) bool { return f.Oldest && r.seq <= seq || !f.Oldest && r.seq >= seq })
 	}
@@ -32,7 +32,7 @@ func (m *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecor
 		sizes = append(sizes, int64(len(r.row)+len(r.checkpoint)))
 	}
 	n, more := f.Page(sizes)
-	var out []engine.RunRecord
+	var out []store.RunRecord
 	for _, r := range rows[:n] {
 		out = append(out, m.record(r))
 		if f.Brief {
@@ -45,29 +45,29 @@ func (m *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecor
 	return out, "", ctx.Err()
 }
 
-// Count implements [engine.Runs].
-func (m *Store) Count(ctx context.Context, f engine.RunFilter) ([]engine.RunCount, error) {
+// Count implements [store.Runs].
+func (m *Store) Count(ctx context.Context, f store.RunFilter) ([]store.RunCount, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	counts := map[engine.RunCount]int{}
+	counts := map[store.RunCount]int{}
 	for _, r := range m.order {
 		if r.isChosen(f) {
-			counts[engine.RunCount{Pipeline: r.pipeline, FailedPath: r.failedPath, ErrorClass: r.class}]++
+			counts[store.RunCount{Pipeline: r.pipeline, FailedPath: r.failedPath, ErrorClass: r.class}]++
 		}
 	}
-	var out []engine.RunCount
+	var out []store.RunCount
 	for c, n := range counts {
 		c.Runs = n
 		out = append(out, c)
 	}
-	slices.SortFunc(out, func(a, b engine.RunCount) int {
+	slices.SortFunc(out, func(a, b store.RunCount) int {
 		return cmp.Or(cmp.Compare(a.Pipeline, b.Pipeline), cmp.Compare(a.FailedPath, b.FailedPath), cmp.Compare(a.ErrorClass, b.ErrorClass))
 	})
 	return out, ctx.Err()
 }
 
 // isChosen tells whether a filter chooses a run.
-func (r *memoryRun) isChosen(f engine.RunFilter) bool {
+func (r *memoryRun) isChosen(f store.RunFilter) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	return is(f.Pipeline, r.pipeline) && is(f.Flow, r.Flow) && is(f.Key, r.Key) && is(string(f.Status), string(r.status)) &&
 		(!f.Live || !r.status.Ended() || r.status == model.Failed) && (!f.Begun || r.bundle != "") && (!f.Fresh || r.bundle == "") &&

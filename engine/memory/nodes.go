@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/store"
 )
 
-// Join implements [engine.Ledger].
+// Join implements [store.Ledger].
 func (m *Store) Join(ctx context.Context, name string, lease time.Duration) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -18,24 +19,24 @@ func (m *Store) Join(ctx context.Context, name string, lease time.Duration) (int
 	}
 	now, node := m.now(), engine.NodeNumber(int64(len(m.nodes)+1))
 	m.nodes[node] = &memoryNode{
-		NodeInfo: engine.NodeInfo{Node: node, Name: name, Started: now, Seen: now}, until: now.Add(lease),
+		NodeInfo: store.NodeInfo{Node: node, Name: name, Started: now, Seen: now}, until: now.Add(lease),
 	}
 	return node, nil
 }
 
-// Beat implements [engine.Ledger].
-func (m *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (engine.Beat, error) {
+// Beat implements [store.Ledger].
+func (m *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return engine.Beat{}, err
+		return store.Beat{}, err
 	}
 	n := m.nodes[node]
 	if n == nil {
-		return engine.Beat{}, engine.ErrForgotten
+		return store.Beat{}, store.ErrForgotten
 	}
 	if n.gone {
-		return engine.Beat{}, engine.ErrFenced
+		return store.Beat{}, store.ErrFenced
 	}
 	now := m.now()
 	n.Seen, n.Bundle, n.until = now, bundle, now.Add(lease)
@@ -45,7 +46,7 @@ func (m *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 			other.gone = true
 		}
 	}
-	b := engine.Beat{
+	b := store.Beat{
 		Now: now, Beats: n.Beats, Revision: m.revision(), Causes: m.causes(),
 		Outages: m.fallback.revision, Decided: m.fallback.decided,
 	}
@@ -67,7 +68,7 @@ func (m *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 				b.Cancelled = append(b.Cancelled, r.ID)
 			}
 			if r.move != "" {
-				b.Moves = append(b.Moves, engine.Move{Run: r.ID, Bundle: r.move})
+				b.Moves = append(b.Moves, store.Move{Run: r.ID, Bundle: r.move})
 			}
 		}
 	}
@@ -82,7 +83,7 @@ func (m *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 	return b, nil
 }
 
-// Leave implements [engine.Ledger].
+// Leave implements [store.Ledger].
 func (m *Store) Leave(ctx context.Context, node int64, keep []string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -103,11 +104,11 @@ func (m *Store) Leave(ctx context.Context, node int64, keep []string) error {
 	return nil
 }
 
-// Nodes implements [engine.Ledger].
-func (m *Store) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
+// Nodes implements [store.Ledger].
+func (m *Store) Nodes(ctx context.Context) ([]store.NodeInfo, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []engine.NodeInfo
+	var out []store.NodeInfo
 	for _, n := range slices.Sorted(maps.Keys(m.nodes)) {
 		info := m.nodes[n].NodeInfo
 		if m.nodes[n].left {
@@ -121,7 +122,7 @@ func (m *Store) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
 		}
 		out = append(out, info)
 	}
-	slices.SortStableFunc(out, func(a, b engine.NodeInfo) int {
+	slices.SortStableFunc(out, func(a, b store.NodeInfo) int {
 		if a.Alive == b.Alive {
 			return 0
 		}

@@ -7,29 +7,29 @@ import (
 	"slices"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
-// Run implements [engine.Runs].
-func (m *Store) Run(ctx context.Context, id string) (engine.RunRecord, error) {
+// Run implements [store.Runs].
+func (m *Store) Run(ctx context.Context, id string) (store.RunRecord, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.runs[id]
 	if r == nil {
-		return engine.RunRecord{}, cmp.Or(ctx.Err(), engine.ErrNotFound)
+		return store.RunRecord{}, cmp.Or(ctx.Err(), store.ErrNotFound)
 	}
 	return m.record(r), ctx.Err()
 }
 
 // record makes a row readable.
-func (m *Store) record(r *memoryRun) engine.RunRecord {
+func (m *Store) record(r *memoryRun) store.RunRecord {
 	now := m.now()
 	due := r.due
 	if r.status == model.Waiting && r.isDue(now) {
 		due = time.Time{}
 	}
-	return engine.RunRecord{
+	return store.RunRecord{
 		ID: r.ID, Event: r.event(), Flow: r.Flow, Key: r.Key, Ordered: r.Ordered, Status: r.status,
 		Pipeline: r.pipeline, Bundle: r.bundle, Move: r.move, Checkpoint: bytes.Clone(r.checkpoint),
 		Version: r.version, Generation: r.generation, Node: r.node, Accepted: r.accepted,
@@ -39,15 +39,15 @@ func (m *Store) record(r *memoryRun) engine.RunRecord {
 	}
 }
 
-// Entity implements [engine.Runs].
-func (m *Store) Entity(ctx context.Context, flow, key string) (engine.EntityRecord, error) {
+// Entity implements [store.Runs].
+func (m *Store) Entity(ctx context.Context, flow, key string) (store.EntityRecord, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.entities[entityKey{flow, key}]
 	if e == nil {
-		return engine.EntityRecord{}, cmp.Or(ctx.Err(), engine.ErrNotFound)
+		return store.EntityRecord{}, cmp.Or(ctx.Err(), store.ErrNotFound)
 	}
-	out := engine.EntityRecord{Flow: flow, Key: key, EntityState: e.EntityState}
+	out := store.EntityRecord{Flow: flow, Key: key, EntityState: e.EntityState}
 	for _, r := range e.live {
 		if r.status == model.Failed || r.isHeld() {
 			out.Blocked = r.ID
@@ -64,8 +64,8 @@ func (m *Store) Entity(ctx context.Context, flow, key string) (engine.EntityReco
 	return out, ctx.Err()
 }
 
-// Retry implements [engine.Runs].
-func (m *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
+// Retry implements [store.Runs].
+func (m *Store) Retry(ctx context.Context, id string, by store.Actor) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.runs[id]
@@ -73,9 +73,9 @@ func (m *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case r == nil:
-		return engine.ErrNotFound
+		return store.ErrNotFound
 	case r.status != model.Failed && r.status != model.Ignored && !r.isHeld():
-		return engine.ErrConflict
+		return store.ErrConflict
 	}
 	passed := r.status == model.Ignored || r.status == model.Failed && !r.Block // asked before the status changes
 	m.audit(r.audited().Retried(id, by))
@@ -95,8 +95,8 @@ func (m *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
 	return nil
 }
 
-// Cancel implements [engine.Runs].
-func (m *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
+// Cancel implements [store.Runs].
+func (m *Store) Cancel(ctx context.Context, id string, by store.Actor) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.runs[id]
@@ -104,9 +104,9 @@ func (m *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case r == nil:
-		return engine.ErrNotFound
+		return store.ErrNotFound
 	case r.status.Ended() && r.status != model.Failed:
-		return engine.ErrConflict
+		return store.ErrConflict
 	}
 	m.audit(r.audited().Cancelled(id, by))
 	if r.node != 0 {
@@ -121,8 +121,8 @@ func (m *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
 	return nil
 }
 
-// MakeUp implements [engine.Runs].
-func (m *Store) MakeUp(ctx context.Context, up engine.MakeUp, by engine.Actor) error {
+// MakeUp implements [store.Runs].
+func (m *Store) MakeUp(ctx context.Context, up store.MakeUp, by store.Actor) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.runs[up.Run]
@@ -130,9 +130,9 @@ func (m *Store) MakeUp(ctx context.Context, up engine.MakeUp, by engine.Actor) e
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case r == nil:
-		return engine.ErrNotFound
+		return store.ErrNotFound
 	case r.status != model.Succeeded || r.version != up.Version || !model.HasLeftOut(r.leftOut, up.Path):
-		return engine.ErrConflict
+		return store.ErrConflict
 	}
 	m.audit(r.audited().MadeUp(up, by))
 	r.status, r.ended, r.checkpoint, r.leftOut = model.Waiting, time.Time{}, bytes.Clone(up.Checkpoint), ""
@@ -144,8 +144,8 @@ func (m *Store) MakeUp(ctx context.Context, up engine.MakeUp, by engine.Actor) e
 	return nil
 }
 
-// Undo implements [engine.Runs].
-func (m *Store) Undo(ctx context.Context, id string, by engine.Actor) error {
+// Undo implements [store.Runs].
+func (m *Store) Undo(ctx context.Context, id string, by store.Actor) error {
 	m.mu.Lock()
 	r := m.runs[id]
 	if ctx.Err() != nil || r == nil || r.bundle == "" || r.status.Ended() || r.cancel != nil {
@@ -162,8 +162,8 @@ func (m *Store) Undo(ctx context.Context, id string, by engine.Actor) error {
 	return nil
 }
 
-// Move implements [engine.Runs].
-func (m *Store) Move(ctx context.Context, move engine.Move, version int64, by engine.Actor) (asked bool, err error) {
+// Move implements [store.Runs].
+func (m *Store) Move(ctx context.Context, move store.Move, version int64, by store.Actor) (asked bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.runs[move.Run]
@@ -171,14 +171,14 @@ func (m *Store) Move(ctx context.Context, move engine.Move, version int64, by en
 	case ctx.Err() != nil:
 		return false, ctx.Err()
 	case r == nil:
-		return false, engine.ErrNotFound
+		return false, store.ErrNotFound
 	case r.bundle == "", r.status.Ended() && r.status != model.Failed:
-		return false, engine.ErrConflict
+		return false, store.ErrConflict
 	case r.node == 0 && r.version != version:
-		return false, engine.ErrStale
+		return false, store.ErrStale
 	}
 	if _, undo := model.UndoReason(r.move); undo {
-		return false, engine.ErrConflict
+		return false, store.ErrConflict
 	}
 	m.audit(r.audited().Moved(move, r.bundle, by))
 	if r.node != 0 {
@@ -190,8 +190,8 @@ func (m *Store) Move(ctx context.Context, move engine.Move, version int64, by en
 }
 
 // audited gives what the audit keeps of a run.
-func (r *memoryRun) audited() engine.AuditedRun {
-	return engine.AuditedRun{
+func (r *memoryRun) audited() store.AuditedRun {
+	return store.AuditedRun{
 		Pipeline: r.pipeline, Status: r.status, Generation: r.generation, FailedPath: r.failedPath, ErrorClass: r.class,
 	}
 }

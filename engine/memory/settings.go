@@ -7,12 +7,12 @@ import (
 	"maps"
 	"slices"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
-// Activate implements [engine.Bundles].
-func (m *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by engine.Actor) (string, error) {
+// Activate implements [store.Bundles].
+func (m *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by store.Actor) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -25,30 +25,30 @@ func (m *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew
 	if hash == m.current || onlyNew && known && m.current != "" {
 		return m.current, nil
 	}
-	m.audit(engine.Audited{
-		Kind: engine.AuditDefinition, By: by, Before: engine.AuditText(m.current), After: engine.AuditText(hash),
+	m.audit(store.Audited{
+		Kind: store.AuditDefinition, By: by, Before: store.AuditText(m.current), After: store.AuditText(hash),
 	})
 	m.current = hash
 	return hash, nil
 }
 
-// Current implements [engine.Bundles].
+// Current implements [store.Bundles].
 func (m *Store) Current(ctx context.Context) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.current == "" {
-		return "", cmp.Or(ctx.Err(), engine.ErrNotFound)
+		return "", cmp.Or(ctx.Err(), store.ErrNotFound)
 	}
 	return m.current, ctx.Err()
 }
 
-// Bundle implements [engine.Bundles].
+// Bundle implements [store.Bundles].
 func (m *Store) Bundle(ctx context.Context, hash string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	files, ok := m.bundles[hash]
 	if !ok {
-		return nil, cmp.Or(ctx.Err(), engine.ErrNotFound)
+		return nil, cmp.Or(ctx.Err(), store.ErrNotFound)
 	}
 	return bytes.Clone(files), ctx.Err()
 }
@@ -57,7 +57,7 @@ func (m *Store) Bundle(ctx context.Context, hash string) ([]byte, error) {
 func (m *Store) revision() int64 { return m.settings }
 
 // audit writes down a change, and so makes the next revision.
-func (m *Store) audit(a engine.Audited) {
+func (m *Store) audit(a store.Audited) {
 	m.settings++
 	a.Revision, a.Changed = m.settings, m.now()
 	before := m.auditBase.Hash
@@ -68,15 +68,15 @@ func (m *Store) audit(a engine.Audited) {
 	m.audits = append(m.audits, a)
 }
 
-// Configs implements [engine.Settings].
-func (m *Store) Configs(ctx context.Context) (map[string]engine.Setting, int64, error) {
+// Configs implements [store.Settings].
+func (m *Store) Configs(ctx context.Context) (map[string]store.Setting, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.configs), m.revision(), ctx.Err()
 }
 
-// SetConfig implements [engine.Settings].
-func (m *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by engine.Actor) (int64, error) {
+// SetConfig implements [store.Settings].
+func (m *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by store.Actor) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -84,23 +84,23 @@ func (m *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevi
 	}
 	before := m.configs[name]
 	if ifRevision >= 0 && before.Revision != ifRevision {
-		return 0, engine.ErrConflict
+		return 0, store.ErrConflict
 	}
 	value = bytes.Clone(value)
-	m.audit(engine.Audited{Kind: engine.AuditConfig, Name: name, By: by, Before: before.Value, After: value})
-	m.configs[name] = engine.Setting{Value: value, Revision: m.revision(), Changed: m.now(), By: by}
+	m.audit(store.Audited{Kind: store.AuditConfig, Name: name, By: by, Before: before.Value, After: value})
+	m.configs[name] = store.Setting{Value: value, Revision: m.revision(), Changed: m.now(), By: by}
 	return m.revision(), nil
 }
 
-// Controls implements [engine.Settings].
-func (m *Store) Controls(ctx context.Context) (map[string]engine.Setting, int64, error) {
+// Controls implements [store.Settings].
+func (m *Store) Controls(ctx context.Context) (map[string]store.Setting, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.controls), m.revision(), ctx.Err()
 }
 
-// SetControl implements [engine.Settings].
-func (m *Store) SetControl(ctx context.Context, path string, value []byte, ifRevision int64, by engine.Actor) (int64, error) {
+// SetControl implements [store.Settings].
+func (m *Store) SetControl(ctx context.Context, path string, value []byte, ifRevision int64, by store.Actor) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -109,21 +109,21 @@ func (m *Store) SetControl(ctx context.Context, path string, value []byte, ifRev
 	before, known := m.controls[path]
 	switch {
 	case ifRevision >= 0 && before.Revision != ifRevision:
-		return 0, engine.ErrConflict
+		return 0, store.ErrConflict
 	case value == nil && !known:
-		return 0, engine.ErrNotFound
+		return 0, store.ErrNotFound
 	case value == nil:
-		m.audit(engine.Audited{Kind: engine.AuditControl, Name: path, By: by, Before: before.Value, After: engine.AuditRemoved()})
+		m.audit(store.Audited{Kind: store.AuditControl, Name: path, By: by, Before: before.Value, After: store.AuditRemoved()})
 		delete(m.controls, path)
 	default:
 		value = bytes.Clone(value)
-		m.audit(engine.Audited{Kind: engine.AuditControl, Name: path, By: by, Before: before.Value, After: value})
-		m.controls[path] = engine.Setting{Value: value, Revision: m.revision(), Changed: m.now(), By: by}
+		m.audit(store.Audited{Kind: store.AuditControl, Name: path, By: by, Before: before.Value, After: value})
+		m.controls[path] = store.Setting{Value: value, Revision: m.revision(), Changed: m.now(), By: by}
 	}
 	return m.revision(), nil
 }
 
-// Release implements [engine.Settings].
+// Release implements [store.Settings].
 func (m *Store) Release(ctx context.Context, cause string, limit int) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A Store forgets everything at the end of the process. It keeps the contract of
@@ -29,18 +30,18 @@ type Store struct {
 	nodes    map[int64]*memoryNode
 	bundles  map[string][]byte
 	current  string // bundle
-	configs  map[string]engine.Setting
-	controls map[string]engine.Setting
-	tokens   map[string]engine.Setting
-	audits   []engine.Audited
+	configs  map[string]store.Setting
+	controls map[string]store.Setting
+	tokens   map[string]store.Setting
+	audits   []store.Audited
 
-	auditBase engine.AuditLink // the last that was removed
-	settings  int64            // their revision
+	auditBase store.AuditLink // the last that was removed
+	settings  int64           // their revision
 	fallback  memoryFallback
 	wakes     []chan struct{}
 
-	documents map[documentKey]engine.Document
-	changed   engine.Broadcast
+	documents map[documentKey]store.Document
+	changed   store.Broadcast
 }
 
 type (
@@ -83,14 +84,14 @@ type memoryRun struct {
 
 // A memoryEntity is what is kept of a key.
 type memoryEntity struct {
-	engine.EntityState
+	store.EntityState
 	runs []*memoryRun // by acceptance
 	live []*memoryRun // of them, those that have not ended, and failed ones that block
 }
 
 // A memoryNode is a member.
 type memoryNode struct {
-	engine.NodeInfo
+	store.NodeInfo
 	until time.Time
 	gone  bool // may not write any more
 	left  bool // of its own will
@@ -106,21 +107,21 @@ func New(clock func() time.Time) *Store {
 		clock: clock,
 		runs:  map[string]*memoryRun{}, idle: map[string]*memoryRun{},
 		entities: map[entityKey]*memoryEntity{}, events: map[eventKey]*memoryRun{},
-		nodes: map[int64]*memoryNode{}, bundles: map[string][]byte{}, configs: map[string]engine.Setting{},
-		controls: map[string]engine.Setting{}, tokens: map[string]engine.Setting{},
-		documents: map[documentKey]engine.Document{},
+		nodes: map[int64]*memoryNode{}, bundles: map[string][]byte{}, configs: map[string]store.Setting{},
+		controls: map[string]store.Setting{}, tokens: map[string]store.Setting{},
+		documents: map[documentKey]store.Document{},
 	}
 }
 
 var (
-	_ engine.Store = (*Store)(nil)
-	_ engine.Waker = (*Store)(nil)
+	_ store.Store = (*Store)(nil)
+	_ store.Waker = (*Store)(nil)
 )
 
-// Close implements [engine.Store].
+// Close implements [store.Store].
 func (m *Store) Close() error { return nil }
 
-// Wake implements [engine.Waker].
+// Wake implements [store.Waker].
 func (m *Store) Wake() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -139,21 +140,21 @@ func (m *Store) hint() {
 	}
 }
 
-// Accept implements [engine.Inbox].
-func (m *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]engine.Accepted, error) {
+// Accept implements [store.Inbox].
+func (m *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]store.Accepted, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if n := m.nodes[node]; node != 0 && (n == nil || n.gone) {
-		return nil, engine.ErrFenced
+		return nil, store.ErrFenced
 	}
 	rows, err := encode(runs)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]engine.Accepted, len(runs))
+	out := make([]store.Accepted, len(runs))
 	waits := false
 	for i, in := range runs {
 		r, a := m.accept(in, rows[i])
@@ -198,13 +199,13 @@ func (r *memoryRun) event() model.Event {
 func (m *Store) now() time.Time { return m.clock().UTC().Truncate(time.Microsecond) }
 
 // accept stores one event; the run is nil when nothing new was stored.
-func (m *Store) accept(in model.Intake, row []byte) (*memoryRun, engine.Accepted) {
+func (m *Store) accept(in model.Intake, row []byte) (*memoryRun, store.Accepted) {
 	event := eventKey{in.Event.Namespace(), in.Event.ID}
 	if old := m.events[event]; in.Dedup && old != nil {
 		if old.Hash != in.Hash {
-			return nil, engine.Accepted{Err: engine.ErrConflict}
+			return nil, store.Accepted{Err: store.ErrConflict}
 		}
-		return nil, engine.Accepted{Run: old.ID, Duplicate: true}
+		return nil, store.Accepted{Run: old.ID, Duplicate: true}
 	}
 	e := m.entities[entityKey{in.Flow, in.Key}]
 	undecided := false
@@ -214,7 +215,7 @@ func (m *Store) accept(in model.Intake, row []byte) (*memoryRun, engine.Accepted
 			state, undecided = e.State, undecided || slices.ContainsFunc(e.live, func(r *memoryRun) bool { return !r.isScheduled(now) })
 		}
 		if !undecided && !slices.Contains(in.From, state) || len(in.From) == 0 && in.Event.At.After(now) {
-			return nil, engine.Accepted{Err: engine.ErrRejected}
+			return nil, store.Accepted{Err: store.ErrRejected}
 		}
 	}
 	r := &memoryRun{
@@ -234,7 +235,7 @@ func (m *Store) accept(in model.Intake, row []byte) (*memoryRun, engine.Accepted
 		}
 		e.runs, e.live = append(e.runs, r), append(e.live, r)
 	}
-	return r, engine.Accepted{Run: r.ID, Undecided: undecided}
+	return r, store.Accepted{Run: r.ID, Undecided: undecided}
 }
 
 // isScheduled tells whether the time of the run's event has not come.
@@ -279,7 +280,7 @@ func (m *Store) pending(flow, key string, types []string, after int64, now time.
 	return out
 }
 
-// Pending implements [engine.Inbox].
+// Pending implements [store.Inbox].
 func (m *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]model.Pending, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -309,14 +310,14 @@ func (m *Store) head(r *memoryRun, now time.Time) *memoryRun {
 }
 
 // give makes a node the owner of a run.
-func (m *Store) give(r *memoryRun, node int64, bundle string) engine.Claimed {
+func (m *Store) give(r *memoryRun, node int64, bundle string) store.Claimed {
 	delete(m.idle, r.ID)
 	r.node, r.status, r.due = node, model.Running, time.Time{}
 	if r.started.IsZero() {
 		r.started = m.now()
 	}
 	r.bundle = cmp.Or(r.bundle, bundle)
-	c := engine.Claimed{
+	c := store.Claimed{
 		ID: r.ID, Version: r.version, Event: r.event(), Flow: r.Flow, Key: r.Key, Ordered: r.Ordered,
 		Block: r.Block, Accepted: r.accepted, Bundle: r.bundle, Move: r.move, Pipeline: r.pipeline,
 		Generation: r.generation, Checkpoint: bytes.Clone(r.checkpoint), Losses: r.losses,
@@ -351,19 +352,19 @@ func (m *Store) end(r *memoryRun, s model.Status) {
 	}
 }
 
-// Depth implements [engine.Inbox].
-func (m *Store) Depth(ctx context.Context) (d engine.Depth, err error) {
+// Depth implements [store.Inbox].
+func (m *Store) Depth(ctx context.Context) (d store.Depth, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
 	for _, r := range m.order {
-		if at := r.asideAt(now); at == engine.AsideParked {
-			d.Aside = append(d.Aside, engine.AsideRuns{Pipeline: r.pipeline, Place: at, Cause: r.cause, Runs: 1, Since: r.since})
+		if at := r.asideAt(now); at == store.AsideParked {
+			d.Aside = append(d.Aside, store.AsideRuns{Pipeline: r.pipeline, Place: at, Cause: r.cause, Runs: 1, Since: r.since})
 		} else if at != "" {
-			d.Aside = append(d.Aside, engine.AsideRuns{Pipeline: r.pipeline, Place: at, Runs: 1, Since: r.since})
+			d.Aside = append(d.Aside, store.AsideRuns{Pipeline: r.pipeline, Place: at, Runs: 1, Since: r.since})
 		}
 	}
-	d.Aside = engine.SortAside(d.Aside)
+	d.Aside = store.SortAside(d.Aside)
 	for _, r := range m.idle {
 		if r.status != model.Waiting {
 			continue
@@ -381,27 +382,27 @@ func (m *Store) Depth(ctx context.Context) (d engine.Depth, err error) {
 }
 
 // asideAt tells where a run is set aside; empty for one that is not.
-func (r *memoryRun) asideAt(now time.Time) engine.AsidePlace {
+func (r *memoryRun) asideAt(now time.Time) store.AsidePlace {
 	switch {
 	case r.node != 0:
 		return ""
 	case r.status == model.Waiting && r.aside:
-		return engine.AsideState
+		return store.AsideState
 	case r.status == model.Failed && r.Block && r.Ordered:
-		return engine.AsideBlocking
+		return store.AsideBlocking
 	case r.status == model.Failed:
-		return engine.AsideFailed
+		return store.AsideFailed
 	case r.status == model.Parked && r.isHeld():
-		return engine.AsideOperator
+		return store.AsideOperator
 	case r.status == model.Parked && len(r.awaits) > 0:
-		return engine.AsideAwaits
+		return store.AsideAwaits
 	case r.status == model.Parked && !r.isDue(now):
-		return engine.AsideParked
+		return store.AsideParked
 	}
 	return ""
 }
 
-// LastEvent implements [engine.Inbox].
+// LastEvent implements [store.Inbox].
 func (m *Store) LastEvent(ctx context.Context, source string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,12 +13,12 @@ type Change struct {
 	Bundle   string // empty for a run that has not begun after all
 	Pipeline string
 
-	// Alone says that the run has no place in the order of a key, as [engine.Claimed].Ordered
+	// Alone says that the run has no place in the order of a key, as [store.Claimed].Ordered
 	// has told: no other run waits for its end. A store need not know.
 	Alone bool
 
 	// Progress says that the run has got further than where it was: the nodes that died
-	// before are no matter any more, and [engine.Claimed].Losses begins at 0 again.
+	// before are no matter any more, and [store.Claimed].Losses begins at 0 again.
 	Progress bool
 
 	// Trial says that the node is about to try a run that is [engine.Suspected]. Its death
@@ -34,11 +34,11 @@ type Change struct {
 	Due time.Time
 
 	// Cause names what a parked run waits for besides its time, such as a control
-	// that holds it, so that [engine.Settings].Release finds it. Empty for nothing.
+	// that holds it, so that [store.Settings].Release finds it. Empty for nothing.
 	Cause string
 
-	// Moved says that what an operator wants of the run, in [engine.Claimed].Move or
-	// [engine.Beat].Moves, has been done or given up. Only of a Waiting run.
+	// Moved says that what an operator wants of the run, in [store.Claimed].Move or
+	// [store.Beat].Moves, has been done or given up. Only of a Waiting run.
 	Moved bool
 
 	// Undoing says that the run does what an [UndoOrder] says, or never will.
@@ -52,7 +52,7 @@ type Change struct {
 
 	// Take names pending runs of the same key whose events the run has taken. They
 	// end, as Succeeded with a reason. When one of them is not pending any more, the
-	// change is [engine.ErrStale].
+	// change is [store.ErrStale].
 	Take []Taken
 
 	// Calls names runs that a parked run waits for: it is ready at once when one of
@@ -96,7 +96,7 @@ type Taken struct {
 	Reason string
 }
 
-// undoOrder stands before the reason in the [engine.Move] that asks for a run to be undone.
+// undoOrder stands before the reason in the [store.Move] that asks for a run to be undone.
 const undoOrder = "undo "
 
 // UndoOrder is what a store keeps in the place of a definition when an operator wants

@@ -7,17 +7,17 @@ import (
 	"strings"
 	"time"
 
+	"procaas/engine/store"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"procaas/engine"
 )
 
 const listTokens = `select s.revision, c.name, c.value, c.hash, c.revision, c.changed, c.actor, c.reason
 	from settings s left join tokens c on true`
 
 var tokenKind = settingKind{
-	audit: engine.AuditToken,
+	audit: store.AuditToken,
 	find:  "select value, revision from tokens where name = $1",
 	write: `insert into tokens (name, value, revision, changed, actor, reason, hash)
 	values ($1, $2, $3, clock_timestamp(), $4, $5, $6)
@@ -25,13 +25,13 @@ var tokenKind = settingKind{
 	changed = excluded.changed, actor = excluded.actor, reason = excluded.reason, hash = excluded.hash`,
 }
 
-// Tokens implements [engine.Tokens].
-func (s *Store) Tokens(ctx context.Context) (map[string]engine.Setting, int64, error) {
+// Tokens implements [store.Tokens].
+func (s *Store) Tokens(ctx context.Context) (map[string]store.Setting, int64, error) {
 	return s.settings(ctx, listTokens)
 }
 
-// SetToken implements [engine.Tokens].
-func (s *Store) SetToken(ctx context.Context, name string, value, hash []byte, ifRevision int64, by engine.Actor) (int64, error) {
+// SetToken implements [store.Tokens].
+func (s *Store) SetToken(ctx context.Context, name string, value, hash []byte, ifRevision int64, by store.Actor) (int64, error) {
 	revision, err := s.set(ctx, tokenKind, name, value, ifRevision, by, append([]byte{}, hash...))
 	if err == nil {
 		s.hint(endOfQueue) // so that nodes look at once
@@ -68,7 +68,7 @@ func lockAudit(b *pgx.Batch, records int) *auditEnd {
 }
 
 // write writes the records down, as many as it was locked for.
-func (end *auditEnd) write(b *pgx.Batch, records ...engine.Audited) {
+func (end *auditEnd) write(b *pgx.Batch, records ...store.Audited) {
 	for _, a := range records {
 		end.records--
 		a.Revision, a.Changed, a.By.Reason = end.revision-end.records, end.changed, text(a.By.Reason)
@@ -79,7 +79,7 @@ func (end *auditEnd) write(b *pgx.Batch, records ...engine.Audited) {
 
 // audit writes changes down whose revisions nobody asks for. It takes the lock of all
 // settings, so it comes last.
-func (t *tx) audit(ctx context.Context, records ...engine.Audited) error {
+func (t *tx) audit(ctx context.Context, records ...store.Audited) error {
 	if len(records) == 0 {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (t *tx) audit(ctx context.Context, records ...engine.Audited) error {
 // WriteAudit writes down a change as a part of the transaction that makes it, for those who keep
 // tables of their own in the database of the store. It takes the lock of all settings, so it
 // comes last: nothing but the commit may follow.
-func WriteAudit(ctx context.Context, t pgx.Tx, a engine.Audited) error {
+func WriteAudit(ctx context.Context, t pgx.Tx, a store.Audited) error {
 	var lock, write pgx.Batch
 	end := lockAudit(&lock, 1)
 	err := t.SendBatch(ctx, &lock).Close()
@@ -108,8 +108,8 @@ func WriteAudit(ctx context.Context, t pgx.Tx, a engine.Audited) error {
 	return nil
 }
 
-// Audit implements [engine.Audits].
-func (s *Store) Audit(ctx context.Context, f engine.AuditFilter) ([]engine.Audited, error) {
+// Audit implements [store.Audits].
+func (s *Store) Audit(ctx context.Context, f store.AuditFilter) ([]store.Audited, error) {
 	before := int64(math.MaxInt64)
 	if f.Before > 0 {
 		before = f.Before
@@ -141,7 +141,7 @@ func (s *Store) Audit(ctx context.Context, f engine.AuditFilter) ([]engine.Audit
 	return pgx.CollectRows(rows, scanAudited)
 }
 
-func scanAudited(r pgx.CollectableRow) (a engine.Audited, err error) {
+func scanAudited(r pgx.CollectableRow) (a store.Audited, err error) {
 	err = r.Scan(&a.Revision, &a.Changed, &a.By.Name, &a.By.Reason, &a.Kind, &a.Name, &a.Before, &a.After, &a.Hash)
 	a.Changed = a.Changed.UTC()
 	return a, err
@@ -156,13 +156,13 @@ const (
 	auditPage = 500
 )
 
-// VerifyAudit implements [engine.Audits].
-func (s *Store) VerifyAudit(ctx context.Context, kept []string) ([]engine.AuditChain, error) {
-	check := engine.NewAuditCheck(kept)
+// VerifyAudit implements [store.Audits].
+func (s *Store) VerifyAudit(ctx context.Context, kept []string) ([]store.AuditChain, error) {
+	check := store.NewAuditCheck(kept)
 	for {
 		read, before := 0, check
 		err := s.tx(ctx, func(t *tx) error {
-			var base engine.AuditLink
+			var base store.AuditLink
 			var older int
 			var last int64
 			check, read, t.snapshot = before, 0, true // records may be removed between two pages
@@ -187,7 +187,7 @@ func (s *Store) VerifyAudit(ctx context.Context, kept []string) ([]engine.AuditC
 			return nil, fmt.Errorf("verify the audit: %w", err)
 		}
 		if read < auditPage {
-			return []engine.AuditChain{check.End()}, nil
+			return []store.AuditChain{check.End()}, nil
 		}
 	}
 }
@@ -209,7 +209,7 @@ const (
 	delete from audit where revision = any (array (select revision from removed))`
 )
 
-// ForgetAudit implements [engine.Audits]. The table lets go only what is older
+// ForgetAudit implements [store.Audits]. The table lets go only what is older
 // than the horizon.
 func (s *Store) ForgetAudit(ctx context.Context, keep time.Duration) (more bool, err error) {
 	err = s.tx(ctx, func(t *tx) error {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/store"
 )
 
 func TestAuditIsAppendOnlyForWhoeverHasTheDatabase(t *testing.T) {
@@ -16,7 +16,7 @@ func TestAuditIsAppendOnlyForWhoeverHasTheDatabase(t *testing.T) {
 	dsn := enginetest.Postgres(t)
 	s := open(t, dsn)
 	for _, value := range []string{"1", "2"} {
-		if _, err := s.SetConfig(t.Context(), "A", []byte(value), -1, engine.Actor{Name: "ann"}); err != nil {
+		if _, err := s.SetConfig(t.Context(), "A", []byte(value), -1, store.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -42,7 +42,7 @@ func TestAuditIsAppendOnlyForWhoeverHasTheDatabase(t *testing.T) {
 // Whoever owns the tables can take the triggers away. What is done then is found.
 func TestVerifyFindsWhatWasDoneToTheAuditByHand(t *testing.T) {
 	t.Parallel()
-	enginetest.SpoilAudit(t, func(t *testing.T) (engine.Store, func(...string)) {
+	enginetest.SpoilAudit(t, func(t *testing.T) (store.Store, func(...string)) {
 		dsn := enginetest.Postgres(t)
 		s := open(t, dsn)
 		return s, func(statements ...string) {

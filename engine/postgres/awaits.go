@@ -17,7 +17,7 @@ import (
 const findPending = `select id, seq, event from runs where flow = $1 and key = $2 and place = 'queued' and bundle = '' and seq > $3
 	and convert_from(event, 'UTF8')::json ->> 'type' = any ($4::text[]) order by seq limit $5`
 
-// Pending implements [engine.Inbox].
+// Pending implements [store.Inbox].
 func (s *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]model.Pending, error) {
 	r, err := s.pool.Query(ctx, findPending, flow, key, after, types, limit)
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"procaas/engine/store"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"procaas/engine"
 )
 
 const (
@@ -44,7 +44,7 @@ const (
 
 // A pulse is what a beat reads. Pointers are nil for what there is not.
 type pulse struct {
-	engine.Beat
+	store.Beat
 	live *bool      // whether the node may write; nil when the store does not know it
 	next *time.Time // when the next run is due
 	dead bool       // the lease of some node has ended
@@ -55,11 +55,11 @@ type pulse struct {
 	moves   []string // runs and definitions
 }
 
-// Beat implements [engine.Ledger].
-func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (engine.Beat, error) {
+// Beat implements [store.Ledger].
+func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
 	p, err := s.pulse(ctx, node, lease, bundle)
 	if err != nil {
-		return engine.Beat{Watched: p.Watched}, fmt.Errorf("beat: %w", err)
+		return store.Beat{Watched: p.Watched}, fmt.Errorf("beat: %w", err)
 	}
 	if p.late {
 		dead, err := s.judge(ctx)
@@ -70,7 +70,7 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 	}
 	if overdue := p.next != nil && !p.next.After(p.Now); p.dead || overdue {
 		if p, err = s.sweepAndPulse(ctx, p, node, lease, bundle); err != nil {
-			return engine.Beat{Watched: p.Watched}, fmt.Errorf("beat: %w", err)
+			return store.Beat{Watched: p.Watched}, fmt.Errorf("beat: %w", err)
 		}
 	}
 	if p.ends != nil && (p.next == nil || p.ends.Before(*p.next)) {
@@ -84,7 +84,7 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 	}
 	for _, m := range p.moves {
 		run, to, _ := strings.Cut(m, " ")
-		p.Moves = append(p.Moves, engine.Move{Run: run, Bundle: to})
+		p.Moves = append(p.Moves, store.Move{Run: run, Bundle: to})
 	}
 	p.Now = p.Now.UTC()
 	p.Owned, p.Causes = s.weigh(ctx, node)
@@ -152,10 +152,10 @@ func (s *Store) pulse(ctx context.Context, node int64, lease time.Duration, bund
 			return err
 		}
 		if p.live == nil {
-			return engine.ErrForgotten
+			return store.ErrForgotten
 		}
 		if !*p.live {
-			return engine.ErrFenced
+			return store.ErrFenced
 		}
 		return nil
 	})

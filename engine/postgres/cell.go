@@ -11,12 +11,13 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // This file makes the store one of several that share an inbox: it has some of the
-// slots, and refuses the others. See [engine.Cell].
+// slots, and refuses the others. See [store.Cell].
 
-var _ engine.Cell = (*Store)(nil)
+var _ store.Cell = (*Store)(nil)
 
 // The lock of the slots: who accepts events shares it, who changes what is here holds
 // it alone. It comes before all other locks.
@@ -33,16 +34,16 @@ const (
 	readSlots = "select slot, state, move from inbox_slots order by slot"
 )
 
-// IsAway implements [engine.Cell].
+// IsAway implements [store.Cell].
 func (s *Store) IsAway(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || IsAway(err)
 }
 
-// Badge implements [engine.Cell].
-func (s *Store) Badge(ctx context.Context) (b engine.Badge, err error) {
+// Badge implements [store.Cell].
+func (s *Store) Badge(ctx context.Context) (b store.Badge, err error) {
 	err = s.pool.QueryRow(ctx, readBadge).Scan(&b.Inbox, &b.Name, &b.Number)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return engine.Badge{}, nil
+		return store.Badge{}, nil
 	}
 	return b, err
 }
@@ -57,8 +58,8 @@ const (
 	from (select greatest(coalesce(pg_sequence_last_value(pg_get_serial_sequence('runs', 'seq')::regclass), 0), $1::bigint) as n) l`
 )
 
-// Enroll implements [engine.Cell].
-func (s *Store) Enroll(ctx context.Context, b engine.Badge, all bool) error {
+// Enroll implements [store.Cell].
+func (s *Store) Enroll(ctx context.Context, b store.Badge, all bool) error {
 	err := s.tx(ctx, func(t *tx) error { return t.enroll(ctx, b, all) })
 	if err != nil {
 		return fmt.Errorf("enroll as %s: %w", b.Name, err)
@@ -67,12 +68,12 @@ func (s *Store) Enroll(ctx context.Context, b engine.Badge, all bool) error {
 	return nil
 }
 
-func (t *tx) enroll(ctx context.Context, b engine.Badge, all bool) error {
+func (t *tx) enroll(ctx context.Context, b store.Badge, all bool) error {
 	t.queue(takeTime) // indexes are made
 	t.queue(lockSlotsAlone)
-	var have []engine.Badge
+	var have []store.Badge
 	var live, used bool
-	t.queue(readBadge).Query(rows(&have, func(r pgx.CollectableRow) (b engine.Badge, err error) {
+	t.queue(readBadge).Query(rows(&have, func(r pgx.CollectableRow) (b store.Badge, err error) {
 		return b, r.Scan(&b.Inbox, &b.Name, &b.Number)
 	}))
 	t.queue(readUse).QueryRow(value(&live, &used))
@@ -81,46 +82,46 @@ func (t *tx) enroll(ctx context.Context, b engine.Badge, all bool) error {
 	}
 	switch {
 	case len(have) > 0 && (have[0].Inbox != b.Inbox || have[0].Name != b.Name || have[0].Number != b.Number):
-		return fmt.Errorf("the database is cell %s, number %d, of inbox %s: %w", have[0].Name, have[0].Number, have[0].Inbox, engine.ErrConflict)
+		return fmt.Errorf("the database is cell %s, number %d, of inbox %s: %w", have[0].Name, have[0].Number, have[0].Inbox, store.ErrConflict)
 	case len(have) > 0:
 		return t.commit(ctx)
 	case live:
-		return fmt.Errorf("nodes work on the database that do not know of cells; stop them first: %w", engine.ErrConflict)
+		return fmt.Errorf("nodes work on the database that do not know of cells; stop them first: %w", store.ErrConflict)
 	case used && !all:
-		return fmt.Errorf("the database has runs or keys of its own; a new cell has to be empty: %w", engine.ErrConflict)
+		return fmt.Errorf("the database has runs or keys of its own; a new cell has to be empty: %w", store.ErrConflict)
 	}
 	t.queue(insertBadge, b.Inbox, b.Name, b.Number)
 	if all {
-		t.queue(openAll, engine.InboxSlots)
+		t.queue(openAll, store.InboxSlots)
 	}
 	t.queue("create index if not exists runs_inbox_slot on runs (inbox_slot(key))")
 	t.queue("create index if not exists keys_inbox_slot on keys (inbox_slot(key), flow, key)")
-	t.queue(fmt.Sprintf("alter table runs alter column seq set increment by %d", engine.MaxCells))
+	t.queue(fmt.Sprintf("alter table runs alter column seq set increment by %d", store.MaxCells))
 	if err := t.send(ctx); err != nil {
 		return err
 	}
-	t.queue(spreadSeq, b.After, engine.MaxCells, b.Number)
+	t.queue(spreadSeq, b.After, store.MaxCells, b.Number)
 	return t.commit(ctx)
 }
 
-// Slots implements [engine.Cell].
-func (s *Store) Slots(ctx context.Context) ([]engine.CellSlot, error) {
+// Slots implements [store.Cell].
+func (s *Store) Slots(ctx context.Context) ([]store.CellSlot, error) {
 	r, err := s.pool.Query(ctx, readSlots)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(r, func(r pgx.CollectableRow) (c engine.CellSlot, err error) {
+	return pgx.CollectRows(r, func(r pgx.CollectableRow) (c store.CellSlot, err error) {
 		return c, r.Scan(&c.Slot, &c.State, &c.Move)
 	})
 }
 
-// Last implements [engine.Cell].
+// Last implements [store.Cell].
 func (s *Store) Last(ctx context.Context) (last int64, err error) {
 	err = s.pool.QueryRow(ctx, "select coalesce(pg_sequence_last_value(pg_get_serial_sequence('runs', 'seq')::regclass), 0)").Scan(&last)
 	return last, err
 }
 
-// Now implements [engine.Cell].
+// Now implements [store.Cell].
 func (s *Store) Now(ctx context.Context) (micros int64, err error) {
 	err = s.pool.QueryRow(ctx, "select (extract(epoch from clock_timestamp()) * 1000000)::bigint").Scan(&micros)
 	return micros, err
@@ -134,7 +135,7 @@ func (t *tx) fence(ctx context.Context, in []*intake) (here, elsewhere []*intake
 	}
 	wanted := make([]int32, len(in))
 	for i, r := range in {
-		wanted[i] = int32(engine.InboxSlot(r.Key))
+		wanted[i] = int32(store.InboxSlot(r.Key))
 	}
 	var open []int32
 	t.queue(lockSlots)
@@ -151,7 +152,7 @@ func (t *tx) fence(ctx context.Context, in []*intake) (here, elsewhere []*intake
 			here = append(here, r)
 			continue
 		}
-		r.left, r.result = true, engine.Accepted{Err: engine.ErrMoving}
+		r.left, r.result = true, store.Accepted{Err: store.ErrMoving}
 		elsewhere = append(elsewhere, r)
 	}
 	return here, elsewhere, nil
@@ -185,7 +186,7 @@ func (t *tx) fenceEmits(ctx context.Context, in []*intake) (here, elsewhere []*i
 	}
 	wanted := make([]int32, len(in))
 	for i, r := range in {
-		wanted[i] = int32(engine.InboxSlot(r.Key))
+		wanted[i] = int32(store.InboxSlot(r.Key))
 	}
 	var behind []int32
 	t.queue(waitingOutside, wanted).Query(rows(&behind, pgx.RowTo[int32]))
@@ -198,7 +199,7 @@ func (t *tx) fenceEmits(ctx context.Context, in []*intake) (here, elsewhere []*i
 	}
 	here, elsewhere = nil, nil
 	for _, r := range in {
-		if r.left || waits[engine.InboxSlot(r.Key)] {
+		if r.left || waits[store.InboxSlot(r.Key)] {
 			r.left = true
 			elsewhere = append(elsewhere, r)
 			continue
@@ -221,7 +222,7 @@ func (t *tx) queueOutbox(elsewhere []*intake) error {
 		if err != nil {
 			return err
 		}
-		slots, origins = append(slots, engine.InboxSlot(r.Key)), append(origins, engine.InboxSlot(r.from.key))
+		slots, origins = append(slots, store.InboxSlot(r.Key)), append(origins, store.InboxSlot(r.from.key))
 		texts = append(texts, text)
 	}
 	if len(slots) > 0 {
@@ -230,8 +231,8 @@ func (t *tx) queueOutbox(elsewhere []*intake) error {
 	return nil
 }
 
-// Outbox implements [engine.Cell].
-func (s *Store) Outbox(ctx context.Context, without []int, limit int) ([]engine.Parcel, error) {
+// Outbox implements [store.Cell].
+func (s *Store) Outbox(ctx context.Context, without []int, limit int) ([]store.Parcel, error) {
 	if without == nil {
 		without = []int{} // null would match nothing
 	}
@@ -239,7 +240,7 @@ func (s *Store) Outbox(ctx context.Context, without []int, limit int) ([]engine.
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(r, func(r pgx.CollectableRow) (out engine.Parcel, err error) {
+	return pgx.CollectRows(r, func(r pgx.CollectableRow) (out store.Parcel, err error) {
 		var text []byte
 		if err := r.Scan(&out.Number, &text); err != nil {
 			return out, err
@@ -262,15 +263,15 @@ const readLoad = `select (select count(*) from inbox_slots where state = 'frozen
 	(select count(*) from (select from inbox_outbox limit 1000) o),
 	coalesce((select extract(epoch from clock_timestamp() - emitted) * 1000000 from inbox_outbox order by number limit 1), 0)::bigint`
 
-// Load implements [engine.Cell].
-func (s *Store) Load(ctx context.Context) (l engine.CellLoad, err error) {
+// Load implements [store.Cell].
+func (s *Store) Load(ctx context.Context) (l store.CellLoad, err error) {
 	var micros int64
 	err = s.pool.QueryRow(ctx, readLoad).Scan(&l.Frozen, &l.Outbox, &micros)
 	l.Oldest = time.Duration(max(micros, 0)) * time.Microsecond
 	return l, err
 }
 
-// Sent implements [engine.Cell].
+// Sent implements [store.Cell].
 func (s *Store) Sent(ctx context.Context, parcels []int64) error {
 	if len(parcels) == 0 {
 		return nil

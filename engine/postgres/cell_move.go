@@ -7,10 +7,10 @@ import (
 	"strconv"
 	"strings"
 
+	"procaas/engine/store"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"procaas/engine"
 )
 
 // This file moves slots from one cell to another. All rows of a slot are found by the
@@ -21,7 +21,7 @@ const weighSlots = `select (select count(*) from (select from runs where inbox_s
 	+ (select count(*) from (select from keys where inbox_slot(key) = w.slot limit $2) k)
 	from unnest($1::int[]) with ordinality as w (slot, at) order by at`
 
-// Weigh implements [engine.Cell].
+// Weigh implements [store.Cell].
 func (s *Store) Weigh(ctx context.Context, slots []int, most int) (found []int, err error) {
 	r, err := s.pool.Query(ctx, weighSlots, slots, most)
 	if err == nil {
@@ -53,7 +53,7 @@ const (
 // asideAtOnce bounds the runs that one transaction sets aside.
 const asideAtOnce = 5000
 
-// Freeze implements [engine.Cell]. The slots stop in a transaction of their own, since
+// Freeze implements [store.Cell]. The slots stop in a transaction of their own, since
 // all of the cell waits for it; their runs are set aside after it.
 func (s *Store) Freeze(ctx context.Context, move string, slots []int) (left int, err error) {
 	still, more := false, true
@@ -67,7 +67,7 @@ func (s *Store) Freeze(ctx context.Context, move string, slots []int) (left int,
 	}
 	for err == nil && more {
 		if err = s.tx(ctx, aside); err == nil && !still {
-			err = fmt.Errorf("somebody has thawed the slots: %w", engine.ErrConflict)
+			err = fmt.Errorf("somebody has thawed the slots: %w", store.ErrConflict)
 		}
 	}
 	if err != nil {
@@ -86,7 +86,7 @@ func (t *tx) stop(ctx context.Context, move string, slots []int) error {
 		return err
 	}
 	if bad > 0 {
-		return fmt.Errorf("%d of the slots are not open here: %w", bad, engine.ErrConflict)
+		return fmt.Errorf("%d of the slots are not open here: %w", bad, store.ErrConflict)
 	}
 	t.queue(freezeSlots, move, slots)
 	return t.commit(ctx)
@@ -134,7 +134,7 @@ const takeTime = `select set_config('statement_timeout', '0', true),
 	case when current_setting('server_version_num')::int >= 170000 then set_config('transaction_timeout', '0', true) end`
 
 // setOut finds the slots of a move that are in a state, with the lock of slots held.
-func (t *tx) setOut(ctx context.Context, move string, state engine.SlotState) (slots []int32, err error) {
+func (t *tx) setOut(ctx context.Context, move string, state store.SlotState) (slots []int32, err error) {
 	t.queue(takeTime)
 	t.queue(slotsPatience)
 	t.queue(lockSlotsAlone)
@@ -143,7 +143,7 @@ func (t *tx) setOut(ctx context.Context, move string, state engine.SlotState) (s
 }
 
 // reopen lets the slots of a move work here again, or for the first time.
-func (t *tx) reopen(ctx context.Context, move string, from engine.SlotState, slots []int32) error {
+func (t *tx) reopen(ctx context.Context, move string, from store.SlotState, slots []int32) error {
 	t.queue(openSlots, move, from)
 	t.queue(bringBack, slots)
 	t.queue(promoteSlots, slots)
@@ -152,17 +152,17 @@ func (t *tx) reopen(ctx context.Context, move string, from engine.SlotState, slo
 	return t.send(ctx)
 }
 
-// Thaw implements [engine.Cell].
+// Thaw implements [store.Cell].
 func (s *Store) Thaw(ctx context.Context, move string) error {
 	err := s.tx(ctx, func(t *tx) error {
-		came, err := t.setOut(ctx, move, engine.SlotArriving)
+		came, err := t.setOut(ctx, move, store.SlotArriving)
 		if err != nil {
 			return err
 		}
 		var went []int32
-		t.queue(slotsOf, move, engine.SlotFrozen).Query(rows(&went, pgx.RowTo[int32]))
+		t.queue(slotsOf, move, store.SlotFrozen).Query(rows(&went, pgx.RowTo[int32]))
 		if len(came) > 0 {
-			t.queue(leaveSlots, move, engine.SlotArriving)
+			t.queue(leaveSlots, move, store.SlotArriving)
 			t.queue(dropAway, came)
 			t.queue(dropKeys, came)
 			t.queue(dropOutbox, came)
@@ -171,7 +171,7 @@ func (s *Store) Thaw(ctx context.Context, move string) error {
 			return err
 		}
 		if len(went) > 0 {
-			if err := t.reopen(ctx, move, engine.SlotFrozen, went); err != nil {
+			if err := t.reopen(ctx, move, store.SlotFrozen, went); err != nil {
 				return err
 			}
 		}
@@ -189,7 +189,7 @@ const (
 	on conflict do nothing`
 )
 
-// Arrive implements [engine.Cell].
+// Arrive implements [store.Cell].
 func (s *Store) Arrive(ctx context.Context, move string, slots []int) error {
 	err := s.tx(ctx, func(t *tx) error {
 		bad := 0
@@ -201,7 +201,7 @@ func (s *Store) Arrive(ctx context.Context, move string, slots []int) error {
 			return err
 		}
 		if bad > 0 {
-			return fmt.Errorf("%d of the slots are here, or come by another move: %w", bad, engine.ErrConflict)
+			return fmt.Errorf("%d of the slots are here, or come by another move: %w", bad, store.ErrConflict)
 		}
 		t.queue(arriveSlots, move, slots)
 		t.queue(dropAway, slots)
@@ -256,28 +256,29 @@ const (
 var exportRecent = strings.Replace(exportEvents, "order by e.source, e.id limit", "and (e.slot is null or e.slot = any ($1::int[])) "+
 	"order by e.source, e.id limit", 1)
 
-// Export implements [engine.Cell].
-func (s *Store) Export(ctx context.Context, what engine.CellPart, slots []int, since int64,
-	cursor string) (text []byte, next string, err error) {
+// Export implements [store.Cell].
+func (s *Store) Export(ctx context.Context, what store.CellPart, slots []int, since int64,
+	cursor string,
+) (text []byte, next string, err error) {
 	sql, args := "", []any{slots}
 	switch what {
-	case engine.CellRuns, engine.CellOutbox:
+	case store.CellRuns, store.CellOutbox:
 		from := 0
 		if cursor != "" {
 			if from, err = strconv.Atoi(cursor); err != nil {
-				return nil, "", engine.ErrCursor
+				return nil, "", store.ErrCursor
 			}
 		}
 		sql = exportRuns
-		if what == engine.CellOutbox {
+		if what == store.CellOutbox {
 			sql = exportOutbox
 		}
 		args = append(args, from, exportRows, exportBytes)
-	case engine.CellKeys:
+	case store.CellKeys:
 		slot, flow, key := -1, "", ""
 		if cursor != "" {
 			if err := json.Unmarshal([]byte(cursor), &[]any{&slot, &flow, &key}); err != nil {
-				return nil, "", engine.ErrCursor
+				return nil, "", store.ErrCursor
 			}
 		}
 		sql, args = exportKeys, append(args, slot, flow, key, exportRows)
@@ -285,7 +286,7 @@ func (s *Store) Export(ctx context.Context, what engine.CellPart, slots []int, s
 		source, id := "", ""
 		if cursor != "" {
 			if err := json.Unmarshal([]byte(cursor), &[]any{&source, &id}); err != nil {
-				return nil, "", engine.ErrCursor
+				return nil, "", store.ErrCursor
 			}
 		}
 		if sql = exportEvents; since > 0 {
@@ -303,30 +304,30 @@ func (s *Store) Export(ctx context.Context, what engine.CellPart, slots []int, s
 	return text, next, nil
 }
 
-var imports = map[engine.CellPart]string{
-	engine.CellRuns: "insert into runs overriding system value select * from json_populate_recordset(null::runs, $1::json) on conflict do nothing",
-	engine.CellKeys: `insert into keys (flow, key, state, shared) select flow, key, state, shared from json_populate_recordset(null::keys, $1::json)
+var imports = map[store.CellPart]string{
+	store.CellRuns: "insert into runs overriding system value select * from json_populate_recordset(null::runs, $1::json) on conflict do nothing",
+	store.CellKeys: `insert into keys (flow, key, state, shared) select flow, key, state, shared from json_populate_recordset(null::keys, $1::json)
 	on conflict do nothing`,
-	engine.CellOutbox: `insert into inbox_outbox (slot, origin, intake)
+	store.CellOutbox: `insert into inbox_outbox (slot, origin, intake)
 	select slot, origin, intake from json_populate_recordset(null::inbox_outbox, $1::json) order by number`,
-	engine.CellEvents: `insert into events (source, id, run, hash, accepted, slot)
+	store.CellEvents: `insert into events (source, id, run, hash, accepted, slot)
 	select source, id, run, hash, accepted, slot from json_populate_recordset(null::events, $1::json) on conflict do nothing`,
 }
 
-// Import implements [engine.Cell].
-func (s *Store) Import(ctx context.Context, move string, what engine.CellPart, text []byte) error {
+// Import implements [store.Cell].
+func (s *Store) Import(ctx context.Context, move string, what store.CellPart, text []byte) error {
 	if string(text) == "[]" {
 		return nil
 	}
 	err := s.tx(ctx, func(t *tx) error {
 		var waits []int32
 		t.queue(lockSlots)
-		t.queue(slotsOf, move, engine.SlotArriving).Query(rows(&waits, pgx.RowTo[int32]))
+		t.queue(slotsOf, move, store.SlotArriving).Query(rows(&waits, pgx.RowTo[int32]))
 		if err := t.send(ctx); err != nil {
 			return err
 		}
 		if len(waits) == 0 {
-			return fmt.Errorf("no slots come here by move %s: %w", move, engine.ErrConflict)
+			return fmt.Errorf("no slots come here by move %s: %w", move, store.ErrConflict)
 		}
 		t.queue(imports[what], string(text))
 		return t.commit(ctx)
@@ -342,15 +343,15 @@ const passSeq = `select case when l.n < $1::bigint then
 	setval(pg_get_serial_sequence('runs', 'seq'), $1 - $1 % $2 + $2 + (select number from inbox_cell), false) end
 	from (select coalesce(pg_sequence_last_value(pg_get_serial_sequence('runs', 'seq')::regclass), 0) as n) l`
 
-// Open implements [engine.Cell].
+// Open implements [store.Cell].
 func (s *Store) Open(ctx context.Context, move string, after int64) error {
 	err := s.tx(ctx, func(t *tx) error {
-		slots, err := t.setOut(ctx, move, engine.SlotArriving)
+		slots, err := t.setOut(ctx, move, store.SlotArriving)
 		if err != nil || len(slots) == 0 {
 			return err
 		}
-		t.queue(passSeq, after, engine.MaxCells)
-		if err := t.reopen(ctx, move, engine.SlotArriving, slots); err != nil {
+		t.queue(passSeq, after, store.MaxCells)
+		if err := t.reopen(ctx, move, store.SlotArriving, slots); err != nil {
 			return err
 		}
 		return t.commit(ctx)
@@ -373,14 +374,14 @@ const (
 		select ctid from keys where inbox_slot(key) = any ($1::int[]) limit $2))`
 )
 
-// Drop implements [engine.Cell].
+// Drop implements [store.Cell].
 func (s *Store) Drop(ctx context.Context, move string, slots []int) (more bool, err error) {
 	err = s.tx(ctx, func(t *tx) error {
 		more = false
 		var gone []int32
 		t.queue(slotsPatience)
 		t.queue(lockSlotsAlone)
-		t.queue(leaveSlots, move, engine.SlotFrozen)
+		t.queue(leaveSlots, move, store.SlotFrozen)
 		t.queue(goneSlots, slots).Query(rows(&gone, pgx.RowTo[int32]))
 		if err := t.send(ctx); err != nil {
 			return err

@@ -9,11 +9,12 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
-var errTwice = fmt.Errorf("%w: a run occurs twice in one commit", engine.ErrRefused)
+var errTwice = fmt.Errorf("%w: a run occurs twice in one commit", store.ErrRefused)
 
-// Commit implements [engine.Ledger].
+// Commit implements [store.Ledger].
 func (s *Store) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	if len(changes) == 0 {
 		return []error{}, nil
@@ -100,7 +101,7 @@ func (s *Store) explain(ctx context.Context, w *work) error {
 	for i := range w.steps {
 		c := &w.steps[i]
 		if have, ok := versions[c.Run]; ok && c.refused != nil && have == c.Version {
-			c.refused = engine.ErrCancelled
+			c.refused = store.ErrCancelled
 		}
 	}
 	return nil
@@ -125,7 +126,7 @@ func (w *work) commit(ctx context.Context, t *tx) error {
 		return err
 	}
 	if !at.live {
-		return engine.ErrFenced
+		return store.ErrFenced
 	}
 	w.now = at.now
 	w.refuse()
@@ -188,7 +189,7 @@ func (w *work) queueLocks(t *tx, emits []*intake) *keyring {
 		if isCheckpoint(c.Change) {
 			continue
 		}
-		c.refused = engine.ErrStale // until the run is found
+		c.refused = store.ErrStale // until the run is found
 		all = append(all, c.Run)
 		if c.Status != model.Running || len(c.Take) > 0 {
 			moving = append(moving, c.Run)
@@ -237,9 +238,9 @@ func (w *work) refuse() {
 		switch c := &w.steps[i]; {
 		case c.refused != nil:
 		case c.cancel != nil && !c.isFinal():
-			c.refused = engine.ErrCancelled
+			c.refused = store.ErrCancelled
 		case !w.canTake(c):
-			c.refused = engine.ErrStale
+			c.refused = store.ErrStale
 		}
 	}
 }

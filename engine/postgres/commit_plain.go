@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // This file writes the changes that need no decision: most of them.
@@ -86,7 +86,7 @@ func (w *work) commitPlain(ctx context.Context, t *tx) error {
 		return fmt.Errorf("after the commit: %v", err) // not wrapped: it does not say that nothing was written
 	}
 	if !live {
-		return engine.ErrFenced
+		return store.ErrFenced
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (w *work) refuseUnsaved() (refused int) {
 	}
 	for i := range w.steps {
 		if c := &w.steps[i]; c.refused == nil && !c.found && !saved[c.Run] {
-			c.refused = engine.ErrStale
+			c.refused = store.ErrStale
 			refused++
 		}
 	}

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"procaas/engine/store"
 
-	"procaas/engine"
+	"github.com/jackc/pgx/v5"
 )
 
-var _ engine.Gauge = (*Store)(nil)
+var _ store.Gauge = (*Store)(nil)
 
 // Each part is answered by an index alone.
 const (
@@ -24,46 +24,46 @@ const (
 	group by pipeline, place, cause, listens`
 )
 
-// Depth implements [engine.Inbox].
-func (s *Store) Depth(ctx context.Context) (d engine.Depth, err error) {
+// Depth implements [store.Inbox].
+func (s *Store) Depth(ctx context.Context) (d store.Depth, err error) {
 	var due *time.Time
 	var b pgx.Batch
 	b.Queue(readDepth).QueryRow(func(r pgx.Row) error { return r.Scan(&d.Waiting, &due) })
 	b.Queue(readAside).Query(rows(&d.Aside, scanAside))
 	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return engine.Depth{}, err
+		return store.Depth{}, err
 	}
-	d.Oldest, d.Aside = fromNull(due), engine.SortAside(d.Aside)
+	d.Oldest, d.Aside = fromNull(due), store.SortAside(d.Aside)
 	return d, nil
 }
 
-func scanAside(row pgx.CollectableRow) (r engine.AsideRuns, err error) {
+func scanAside(row pgx.CollectableRow) (r store.AsideRuns, err error) {
 	var at place
 	var awaits bool
 	if err := row.Scan(&r.Pipeline, &at, &r.Cause, &awaits, &r.Runs, &r.Since); err != nil {
 		return r, err
 	}
-	if r.Since, r.Place = r.Since.UTC(), at.aside(awaits); r.Place != engine.AsideParked {
+	if r.Since, r.Place = r.Since.UTC(), at.aside(awaits); r.Place != store.AsideParked {
 		r.Cause = ""
 	}
 	return r, nil
 }
 
 // aside names the place as counts do.
-func (p place) aside(awaits bool) engine.AsidePlace {
+func (p place) aside(awaits bool) store.AsidePlace {
 	switch {
 	case p == held:
-		return engine.AsideOperator
+		return store.AsideOperator
 	case p == deferred:
-		return engine.AsideState
+		return store.AsideState
 	case p == blocked:
-		return engine.AsideBlocking
+		return store.AsideBlocking
 	case p == failed:
-		return engine.AsideFailed
+		return store.AsideFailed
 	case awaits:
-		return engine.AsideAwaits
+		return store.AsideAwaits
 	}
-	return engine.AsideParked
+	return store.AsideParked
 }
 
 // Counting takes the time of one backend by one part in gaugeShare at most, and
@@ -82,11 +82,11 @@ const (
 	writeGauge = "update depth set took = $1, waiting = $2, oldest = $3, aside = $4"
 )
 
-// GaugeDepth implements [engine.Gauge].
-func (s *Store) GaugeDepth(ctx context.Context) (engine.Depth, error) {
+// GaugeDepth implements [store.Gauge].
+func (s *Store) GaugeDepth(ctx context.Context) (store.Depth, error) {
 	tag, err := s.pool.Exec(ctx, takeGauge, gaugeLeast.Microseconds(), gaugeShare)
 	if err != nil {
-		return engine.Depth{}, fmt.Errorf("gauge: %w", err)
+		return store.Depth{}, fmt.Errorf("gauge: %w", err)
 	}
 	if tag.RowsAffected() == 0 {
 		return s.readGauge(ctx)
@@ -94,26 +94,26 @@ func (s *Store) GaugeDepth(ctx context.Context) (engine.Depth, error) {
 	began := time.Now()
 	d, err := s.Depth(ctx)
 	if err != nil {
-		return engine.Depth{}, fmt.Errorf("gauge: %w", err)
+		return store.Depth{}, fmt.Errorf("gauge: %w", err)
 	}
 	aside, err := json.Marshal(d.Aside)
 	if err != nil {
-		return engine.Depth{}, fmt.Errorf("gauge: %w", err)
+		return store.Depth{}, fmt.Errorf("gauge: %w", err)
 	}
 	_, err = s.pool.Exec(ctx, writeGauge, time.Since(began).Microseconds(), d.Waiting, toNull(d.Oldest), aside)
 	return d, err
 }
 
 // readGauge gives what another process has counted last.
-func (s *Store) readGauge(ctx context.Context) (d engine.Depth, err error) {
+func (s *Store) readGauge(ctx context.Context) (d store.Depth, err error) {
 	var due *time.Time
 	var aside []byte
 	if err := s.pool.QueryRow(ctx, readGauge).Scan(&d.Waiting, &due, &aside); err != nil {
-		return engine.Depth{}, fmt.Errorf("gauge: %w", err)
+		return store.Depth{}, fmt.Errorf("gauge: %w", err)
 	}
 	if d.Oldest = fromNull(due); len(aside) > 0 {
 		if err := json.Unmarshal(aside, &d.Aside); err != nil {
-			return engine.Depth{}, fmt.Errorf("gauge: %w", err)
+			return store.Depth{}, fmt.Errorf("gauge: %w", err)
 		}
 	}
 	return d, nil

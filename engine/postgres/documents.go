@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"procaas/engine/store"
 
-	"procaas/engine"
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -28,27 +28,27 @@ const (
 	returning version`
 )
 
-func scanDocument(r pgx.CollectableRow) (d engine.Document, err error) {
+func scanDocument(r pgx.CollectableRow) (d store.Document, err error) {
 	err = r.Scan(&d.Kind, &d.Name, &d.Version, &d.Value, &d.Changed, &d.Node)
 	d.Changed = d.Changed.UTC()
 	return d, err
 }
 
-// Document implements [engine.Documents].
-func (s *Store) Document(ctx context.Context, kind, name string) (engine.Document, error) {
+// Document implements [store.Documents].
+func (s *Store) Document(ctx context.Context, kind, name string) (store.Document, error) {
 	rows, err := s.pool.Query(ctx, findDocument, kind, name)
 	if err != nil {
-		return engine.Document{}, err
+		return store.Document{}, err
 	}
 	d, err := pgx.CollectExactlyOneRow(rows, scanDocument)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = engine.ErrNotFound
+		err = store.ErrNotFound
 	}
 	return d, err
 }
 
-// Documents implements [engine.Documents].
-func (s *Store) Documents(ctx context.Context, kind, prefix string) ([]engine.Document, error) {
+// Documents implements [store.Documents].
+func (s *Store) Documents(ctx context.Context, kind, prefix string) ([]store.Document, error) {
 	rows, err := s.pool.Query(ctx, listDocuments, kind, prefix)
 	if err != nil {
 		return nil, err
@@ -56,9 +56,9 @@ func (s *Store) Documents(ctx context.Context, kind, prefix string) ([]engine.Do
 	return pgx.CollectRows(rows, scanDocument)
 }
 
-// WriteDocuments implements [engine.Documents]. Documents are locked in the order of
+// WriteDocuments implements [store.Documents]. Documents are locked in the order of
 // their kinds and names.
-func (s *Store) WriteDocuments(ctx context.Context, node int64, writes []engine.DocumentWrite, audits []engine.Audited) ([]int64, error) {
+func (s *Store) WriteDocuments(ctx context.Context, node int64, writes []store.DocumentWrite, audits []store.Audited) ([]int64, error) {
 	order := make([]int, len(writes))
 	for i := range order {
 		order[i] = i
@@ -77,10 +77,10 @@ func (s *Store) WriteDocuments(ctx context.Context, node int64, writes []engine.
 			return err
 		}
 		if node != 0 && !clock.live {
-			return engine.ErrFenced
+			return store.ErrFenced
 		}
 		if slices.Contains(versions, 0) {
-			return engine.ErrConflict
+			return store.ErrConflict
 		}
 		if err := t.audit(ctx, audits...); err != nil {
 			return err
@@ -96,10 +96,10 @@ func (s *Store) WriteDocuments(ctx context.Context, node int64, writes []engine.
 }
 
 // writeDocument queues one write; the version stays 0 when it is not to be.
-func (t *tx) writeDocument(node int64, w engine.DocumentWrite, version *int64) {
+func (t *tx) writeDocument(node int64, w store.DocumentWrite, version *int64) {
 	sql, args := nextDocument, []any{w.Kind, w.Name, w.Value, node, w.Version}
 	switch w.Version {
-	case engine.AnyVersion:
+	case store.AnyVersion:
 		sql, args = anyDocument, args[:4]
 	case 0:
 		sql, args = newDocument, args[:4]
@@ -112,7 +112,7 @@ func (t *tx) writeDocument(node int64, w engine.DocumentWrite, version *int64) {
 	})
 }
 
-// Changed implements [engine.Documents].
+// Changed implements [store.Documents].
 func (s *Store) Changed() <-chan struct{} { return s.changed.Next() }
 
 const (

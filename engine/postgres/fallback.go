@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"procaas/engine/store"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"procaas/engine"
 )
 
 const (
@@ -20,11 +20,11 @@ const (
 	on conflict (node, number) do nothing`
 )
 
-// Report implements [engine.Degradation].
-func (s *Store) Report(ctx context.Context, node, number int64, tallies []engine.Tally) error {
+// Report implements [store.Degradation].
+func (s *Store) Report(ctx context.Context, node, number int64, tallies []store.Tally) error {
 	err := s.tx(ctx, func(t *tx) error {
 		t.queue(shareFallback)
-		t.queue(insertTallies, node, number, engine.EncodeTallies(tallies))
+		t.queue(insertTallies, node, number, store.EncodeTallies(tallies))
 		return t.commit(ctx)
 	})
 	if err != nil {
@@ -42,17 +42,17 @@ const (
 	and at > clock_timestamp() - $1 * interval '1 microsecond' order by seq`
 )
 
-// Deliberate implements [engine.Degradation].
-func (s *Store) Deliberate(ctx context.Context, keep time.Duration) (d engine.Deliberation, err error) {
+// Deliberate implements [store.Degradation].
+func (s *Store) Deliberate(ctx context.Context, keep time.Duration) (d store.Deliberation, err error) {
 	err = s.tx(ctx, func(t *tx) error {
-		d = engine.Deliberation{}
+		d = store.Deliberation{}
 		var decided *time.Time
 		t.queue(lockFallback).QueryRow(value(&d.Now, &d.Turn, &d.Decider, &decided, &d.Taken, &d.State))
 		t.queue(freshTallies).Query(func(rows pgx.Rows) error {
 			var counts []byte
 			d.Reported = d.Taken
 			_, err := pgx.ForEachRow(rows, []any{&d.Reported, &counts}, func() (err error) {
-				d.Fresh, err = engine.DecodeTallies(d.Fresh, counts)
+				d.Fresh, err = store.DecodeTallies(d.Fresh, counts)
 				return err
 			})
 			return err
@@ -61,7 +61,7 @@ func (s *Store) Deliberate(ctx context.Context, keep time.Duration) (d engine.De
 			t.queue(pastTallies, keep.Microseconds()).Query(func(rows pgx.Rows) error {
 				var counts []byte
 				_, err := pgx.ForEachRow(rows, []any{&counts}, func() (err error) {
-					d.Past, err = engine.DecodeTallies(d.Past, counts)
+					d.Past, err = store.DecodeTallies(d.Past, counts)
 					return err
 				})
 				return err
@@ -90,8 +90,8 @@ const (
 	forgetProbes  = "delete from probes where at < clock_timestamp() - interval '1 hour'"
 )
 
-// Conclude implements [engine.Degradation].
-func (s *Store) Conclude(ctx context.Context, c engine.Conclusion) error {
+// Conclude implements [store.Degradation].
+func (s *Store) Conclude(ctx context.Context, c store.Conclusion) error {
 	err := s.tx(ctx, func(t *tx) error {
 		mine := false
 		t.queue(writeDecision, c.Turn, c.Taken, c.Node).Exec(func(tag pgconn.CommandTag) error {
@@ -102,7 +102,7 @@ func (s *Store) Conclude(ctx context.Context, c engine.Conclusion) error {
 			return err
 		}
 		if !mine {
-			return engine.ErrConflict
+			return store.ErrConflict
 		}
 		if c.State != nil {
 			t.queue(writeOutages, c.State)
@@ -124,7 +124,7 @@ func (s *Store) Conclude(ctx context.Context, c engine.Conclusion) error {
 
 const readOutages = "select state, revision from fallback"
 
-// Outages implements [engine.Degradation].
+// Outages implements [store.Degradation].
 func (s *Store) Outages(ctx context.Context) (state []byte, revision int64, err error) {
 	if err := s.pool.QueryRow(ctx, readOutages).Scan(&state, &revision); err != nil {
 		return nil, 0, fmt.Errorf("read outages: %w", err)
@@ -135,7 +135,7 @@ func (s *Store) Outages(ctx context.Context) (state []byte, revision int64, err 
 const takeProbe = `insert into probes (outage, at) values ($1, clock_timestamp())
 	on conflict (outage) do update set at = excluded.at where probes.at <= excluded.at - $2 * interval '1 microsecond' returning true`
 
-// TakeProbe implements [engine.Degradation].
+// TakeProbe implements [store.Degradation].
 func (s *Store) TakeProbe(ctx context.Context, outage string, gap time.Duration) (taken bool, err error) {
 	err = s.tx(ctx, func(t *tx) error {
 		t.queue(takeProbe, outage, gap.Microseconds()).QueryRow(func(r pgx.Row) error {

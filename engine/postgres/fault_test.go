@@ -11,11 +11,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/postgres"
+	"procaas/engine/store"
 )
 
 // proxied puts a proxy before the server.
@@ -77,14 +77,14 @@ func TestAnAmbiguousCommitIsTheCallersToFindOut(t *testing.T) {
 		}
 		p.LoseCommits(0, 0)
 		errs, err := s.Commit(t.Context(), node, []model.Change{step})
-		if err != nil || errs[0] != nil && !errors.Is(errs[0], engine.ErrStale) {
+		if err != nil || errs[0] != nil && !errors.Is(errs[0], store.ErrStale) {
 			t.Fatalf("want the change written or stale, have %v, %v", errs, err)
 		}
 		if r, err := s.Run(t.Context(), id); err != nil || r.Version != 1 {
 			t.Fatalf("want one change written, have version %d, %v", r.Version, err)
 		}
 	}
-	if runs, _, err := s.List(t.Context(), engine.RunFilter{Limit: 10}); err != nil || len(runs) != 4 || p.Lost() != 8 {
+	if runs, _, err := s.List(t.Context(), store.RunFilter{Limit: 10}); err != nil || len(runs) != 4 || p.Lost() != 8 {
 		t.Fatalf("want 4 runs and 8 lost answers, have %d and %d, %v", len(runs), p.Lost(), err)
 	}
 }
@@ -162,7 +162,7 @@ func TestATakeoverWaitsForACommitUnderWay(t *testing.T) {
 	_, _ = c.Exec(t.Context(), "commit") // on a busy machine it may have been ended already
 	beatUntilReady(t, s, live)
 	_, err := s.Commit(t.Context(), zombie, []model.Change{{Run: "a", Status: model.Succeeded}})
-	if !errors.Is(err, engine.ErrFenced) {
+	if !errors.Is(err, store.ErrFenced) {
 		t.Fatalf("want the zombie fenced, have %v", err)
 	}
 }

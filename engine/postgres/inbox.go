@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // An intake is an event on its way in, with what the store finds out.
@@ -19,7 +20,7 @@ type intake struct {
 	due    time.Time
 	place  place
 	node   int64
-	result engine.Accepted
+	result store.Accepted
 	left   bool  // is not stored
 	from   *step // that emits it; nil for an event from outside
 }
@@ -31,15 +32,15 @@ func intakes(runs []model.Intake) ([]*intake, error) {
 		if err != nil {
 			return nil, err
 		}
-		all[i] = &intake{Intake: r, event: text, result: engine.Accepted{Run: r.ID}}
+		all[i] = &intake{Intake: r, event: text, result: store.Accepted{Run: r.ID}}
 	}
 	return all, nil
 }
 
-// Accept implements [engine.Inbox].
-func (s *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]engine.Accepted, error) {
+// Accept implements [store.Inbox].
+func (s *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]store.Accepted, error) {
 	if len(runs) == 0 {
-		return []engine.Accepted{}, nil
+		return []store.Accepted{}, nil
 	}
 	var in []*intake
 	err := s.tx(ctx, func(t *tx) (err error) {
@@ -58,7 +59,7 @@ func (s *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]
 	if err != nil {
 		return nil, fmt.Errorf("accept: %w", err)
 	}
-	results := make([]engine.Accepted, len(in))
+	results := make([]store.Accepted, len(in))
 	for i, r := range in {
 		results[i] = r.result
 	}
@@ -82,7 +83,7 @@ func (t *tx) acceptPlain(ctx context.Context, node int64, in []*intake) error {
 		return err
 	}
 	if len(accepted) == 0 {
-		return engine.ErrFenced
+		return store.ErrFenced
 	}
 	for _, r := range in {
 		if r.place == ready {
@@ -104,7 +105,7 @@ func (t *tx) accept(ctx context.Context, node int64, in []*intake) error {
 		return err
 	}
 	if node != 0 && !at.live {
-		return engine.ErrFenced
+		return store.ErrFenced
 	}
 	again := leaveKnown(in, *news)
 	keys.place(in, node, at.now)
@@ -155,7 +156,7 @@ func (t *tx) queueEvents(in []*intake) *[]string {
 			sources, ids = append(sources, r.Event.Namespace()), append(ids, r.Event.ID)
 			runs, hashes = append(runs, r.ID), append(hashes, r.Hash)
 			if t.cell {
-				slots = append(slots, engine.InboxSlot(r.Key))
+				slots = append(slots, store.InboxSlot(r.Key))
 			}
 		}
 	}
@@ -193,7 +194,7 @@ func (t *tx) queueFind(again []*intake) {
 	}
 	var sources, ids []string
 	for _, r := range again {
-		r.result = engine.Accepted{Err: engine.ErrRejected}
+		r.result = store.Accepted{Err: store.ErrRejected}
 		sources, ids = append(sources, r.Event.Namespace()), append(ids, r.Event.ID)
 	}
 	t.queue(findEvents, sources, ids).Query(func(rows pgx.Rows) error {
@@ -201,9 +202,9 @@ func (t *tx) queueFind(again []*intake) {
 		var run, hash string
 		_, err := pgx.ForEachRow(rows, []any{&i, &run, &hash}, func() error {
 			r := again[i-1]
-			r.result = engine.Accepted{Run: run, Duplicate: hash == r.Hash}
+			r.result = store.Accepted{Run: run, Duplicate: hash == r.Hash}
 			if !r.result.Duplicate {
-				r.result.Err = engine.ErrConflict
+				r.result.Err = store.ErrConflict
 			}
 			return nil
 		})
@@ -226,7 +227,7 @@ func (k *keyring) place(in []*intake, node int64, now time.Time) {
 			later := r.due.After(now)
 			r.result.Undecided = later || e.pending
 			if !r.result.Undecided && !slices.Contains(r.From, e.State) || later && len(r.From) == 0 {
-				r.left, r.result = true, engine.Accepted{Err: engine.ErrRejected}
+				r.left, r.result = true, store.Accepted{Err: store.ErrRejected}
 				continue
 			}
 		}
@@ -241,7 +242,7 @@ func (k *keyring) place(in []*intake, node int64, now time.Time) {
 		e.pending, e.used = e.pending || r.Ordered && r.place != scheduled, true
 		if r.place == ready && r.Own && node != 0 {
 			r.place, r.node = running, node
-			r.result.Claimed = &engine.Claimed{
+			r.result.Claimed = &store.Claimed{
 				ID: r.ID, Event: r.Event, Flow: r.Flow, Key: r.Key, Ordered: r.Ordered, Block: r.Block,
 				Accepted: now.UTC(), Pipeline: r.Pipeline, Bundle: r.Bundle, Entity: e.EntityState,
 			}
@@ -324,7 +325,7 @@ func (t *tx) queueInsert(insert string, in []*intake, writer int64, now *time.Ti
 
 const lastEvent = "select coalesce(max(id), '') from events where source = $1"
 
-// LastEvent implements [engine.Inbox].
+// LastEvent implements [store.Inbox].
 func (s *Store) LastEvent(ctx context.Context, source string) (id string, err error) {
 	err = s.pool.QueryRow(ctx, lastEvent, source).Scan(&id)
 	return id, err

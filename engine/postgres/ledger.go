@@ -11,6 +11,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 	forgetNodes = "delete from nodes where gone < now() - $1 * interval '1 microsecond'"
 )
 
-// Join implements [engine.Ledger].
+// Join implements [store.Ledger].
 func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (node int64, err error) {
 	err = s.tx(ctx, func(t *tx) error {
 		t.queue(forgetNodes, engine.NodesRemembered.Microseconds())
@@ -57,13 +58,13 @@ const claim = `with c as (
 
 // claimedRow is a claimed run with what gives its order.
 type claimedRow struct {
-	engine.Claimed
+	store.Claimed
 	seq      int64
 	deadline time.Time
 }
 
-// Claim implements [engine.Ledger].
-func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string) ([]engine.Claimed, error) {
+// Claim implements [store.Ledger].
+func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string) ([]store.Claimed, error) {
 	var got []claimedRow
 	look := s.horizon.look()
 	err := s.tx(ctx, func(t *tx) error {
@@ -73,7 +74,7 @@ func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 			return err
 		}
 		if !at.live {
-			return engine.ErrFenced
+			return store.ErrFenced
 		}
 		return nil
 	})
@@ -87,7 +88,7 @@ func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 		first = position{-int64(got[0].Event.Priority), got[0].deadline}
 	}
 	s.horizon.found(look, first)
-	runs := make([]engine.Claimed, len(got))
+	runs := make([]store.Claimed, len(got))
 	for i, c := range got {
 		runs[i] = c.Claimed
 	}
@@ -124,7 +125,7 @@ const readEntities = `select k.flow, k.key, k.state, k.shared from unnest($1::te
 // readEntities fills in the entities of claimed runs. That is not done by the
 // claim itself: it may see a run as it is now and its entity as it was before.
 // While the node owns the run, nobody changes the entity.
-func (s *Store) readEntities(ctx context.Context, runs []engine.Claimed) error {
+func (s *Store) readEntities(ctx context.Context, runs []store.Claimed) error {
 	var flows, keys []string
 	for _, c := range runs {
 		if c.Ordered {
@@ -138,9 +139,9 @@ func (s *Store) readEntities(ctx context.Context, runs []engine.Claimed) error {
 	if err != nil {
 		return err
 	}
-	states := make(map[keyName]engine.EntityState, len(keys))
+	states := make(map[keyName]store.EntityState, len(keys))
 	var n keyName
-	var e engine.EntityState
+	var e store.EntityState
 	if _, err := pgx.ForEachRow(r, []any{&n.flow, &n.key, &e.State, &e.Shared}, func() error {
 		states[n] = e
 		e.Shared = nil
@@ -221,7 +222,7 @@ const (
 	lockNodeAlone = "select pg_advisory_xact_lock(('nodes'::regclass::oid::bigint - 2147483648)::int, ($1::bigint & 2147483647)::int)"
 )
 
-// Leave implements [engine.Ledger].
+// Leave implements [store.Ledger].
 func (s *Store) Leave(ctx context.Context, node int64, keep []string) error {
 	err := s.tx(ctx, func(t *tx) error {
 		if keep != nil {
@@ -230,7 +231,7 @@ func (s *Store) Leave(ctx context.Context, node int64, keep []string) error {
 				return err
 			}
 			if !at.live {
-				return engine.ErrFenced
+				return store.ErrFenced
 			}
 			return t.release(ctx, node, keep, false)
 		}
@@ -248,13 +249,13 @@ const listNodes = `select node, name, started, seen, gone is null and lease_unti
 	(select count(*) from runs where runs.node = nodes.node and place = 'running')
 	from nodes join leases using (node) where gone is null or died and gone > now() - interval '1 hour' order by node`
 
-// Nodes implements [engine.Ledger].
-func (s *Store) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
+// Nodes implements [store.Ledger].
+func (s *Store) Nodes(ctx context.Context) ([]store.NodeInfo, error) {
 	r, err := s.pool.Query(ctx, listNodes)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(r, func(r pgx.CollectableRow) (n engine.NodeInfo, err error) {
+	return pgx.CollectRows(r, func(r pgx.CollectableRow) (n store.NodeInfo, err error) {
 		err = r.Scan(&n.Node, &n.Name, &n.Started, &n.Seen, &n.Alive, &n.Bundle, &n.Beats, &n.Runs)
 		n.Started, n.Seen = n.Started.UTC(), n.Seen.UTC()
 		return n, err

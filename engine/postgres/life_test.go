@@ -23,6 +23,7 @@ import (
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/postgres"
+	"procaas/engine/store"
 	"procaas/handlers"
 )
 
@@ -464,9 +465,9 @@ func TestFailoverToALaggingReplicaIsRefused(t *testing.T) {
 	}
 
 	for _, m := range []*member{old, late} {
-		c.eventually("the node refuses the store", func() bool { return errors.Is(m.Healthy(t.Context()), engine.ErrStoreLost) })
+		c.eventually("the node refuses the store", func() bool { return errors.Is(m.Healthy(t.Context()), store.ErrLost) })
 		if _, err := m.Submit(t.Context(), []engine.Submission{{Event: model.Event{Source: "s", Type: "work", Key: "k"}}}); !errors.Is(err,
-			engine.ErrStoreLost) {
+			store.ErrLost) {
 			t.Errorf("want no event taken in, have %v", err)
 		}
 		if !m.log.says("store is refused") || m.sum(t, "procaas_store_lost", "") != 1 {
@@ -479,10 +480,10 @@ func TestFailoverToALaggingReplicaIsRefused(t *testing.T) {
 	if err != nil || slices.ContainsFunc(nodes, func(n engine.NodeView) bool { return n.Node == token }) {
 		t.Errorf("want another number than %d for each node, have %+v, %v", token, nodes, err)
 	}
-	if _, err := paused.Claim(t.Context(), token, 10, ""); !errors.Is(err, engine.ErrFenced) {
+	if _, err := paused.Claim(t.Context(), token, 10, ""); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("want the node that slept fenced, have %v", err)
 	}
-	if _, err := paused.Beat(t.Context(), token, time.Minute, ""); !errors.Is(err, engine.ErrForgotten) {
+	if _, err := paused.Beat(t.Context(), token, time.Minute, ""); !errors.Is(err, store.ErrForgotten) {
 		t.Errorf("want the node that slept told that nobody knows it, have %v", err)
 	}
 }

@@ -9,16 +9,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
-// List implements [engine.Runs].
-func (s *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecord, string, error) {
+// List implements [store.Runs].
+func (s *Store) List(ctx context.Context, f store.RunFilter) ([]store.RunRecord, string, error) {
 	return s.list(ctx, f, "checkpoint")
 }
 
-func (s *Store) list(ctx context.Context, f engine.RunFilter, checkpoint string) ([]engine.RunRecord, string, error) {
+func (s *Store) list(ctx context.Context, f store.RunFilter, checkpoint string) ([]store.RunRecord, string, error) {
 	all, more, err := s.records(ctx, f, checkpoint)
 	if err != nil {
 		return nil, "", err
@@ -27,7 +27,7 @@ func (s *Store) list(ctx context.Context, f engine.RunFilter, checkpoint string)
 	if more {
 		next = all[len(all)-1].cursor()
 	}
-	runs := make([]engine.RunRecord, len(all))
+	runs := make([]store.RunRecord, len(all))
 	for i, r := range all {
 		runs[i] = r.RunRecord
 	}
@@ -37,8 +37,8 @@ func (s *Store) list(ctx context.Context, f engine.RunFilter, checkpoint string)
 // cursor is that of what follows the record in a listing.
 func (r *record) cursor() string { return strconv.FormatInt(r.seq, 36) }
 
-// ListMarked implements [engine.Cell].
-func (s *Store) ListMarked(ctx context.Context, f engine.RunFilter) (runs []engine.RunRecord, cursors []string, more bool, err error) {
+// ListMarked implements [store.Cell].
+func (s *Store) ListMarked(ctx context.Context, f store.RunFilter) (runs []store.RunRecord, cursors []string, more bool, err error) {
 	all, more, err := s.records(ctx, f, "checkpoint")
 	for i, r := range all {
 		if i == 0 {
@@ -57,7 +57,7 @@ func (s *Store) ListMarked(ctx context.Context, f engine.RunFilter) (runs []engi
 const notGone = "(place <> 'away' or inbox_slot(key) in (select slot from inbox_slots where state = 'frozen'))"
 
 // records reads a page of a listing; more tells whether there is more.
-func (s *Store) records(ctx context.Context, f engine.RunFilter, checkpoint string) (all []record, more bool, err error) {
+func (s *Store) records(ctx context.Context, f store.RunFilter, checkpoint string) (all []record, more bool, err error) {
 	from := int64(math.MaxInt64)
 	if f.Oldest {
 		from = 0
@@ -65,7 +65,7 @@ func (s *Store) records(ctx context.Context, f engine.RunFilter, checkpoint stri
 	if f.Cursor != "" {
 		var err error
 		if from, err = strconv.ParseInt(f.Cursor, 36, 64); err != nil {
-			return nil, false, engine.ErrCursor
+			return nil, false, store.ErrCursor
 		}
 	}
 	// The sizes come first, for which no large value is read.
@@ -90,7 +90,7 @@ const rowSize = "octet_length(event) + coalesce(octet_length(checkpoint), 0)"
 
 // listQuery builds the query of a listing. Each table is read from one end, no
 // further than needed.
-func (s *Store) listQuery(f engine.RunFilter, from int64, limit int, columns func(chosen) string) (string, []any) {
+func (s *Store) listQuery(f store.RunFilter, from int64, limit int, columns func(chosen) string) (string, []any) {
 	page, order := "seq < $1", "desc"
 	if f.Oldest {
 		page, order = "seq > $1", "asc"
@@ -104,8 +104,8 @@ func (s *Store) listQuery(f engine.RunFilter, from int64, limit int, columns fun
 	return "select * from (" + strings.Join(parts, " union all ") + ") r order by 1 " + order + " limit $2", c.args
 }
 
-// Count implements [engine.Runs].
-func (s *Store) Count(ctx context.Context, f engine.RunFilter) ([]engine.RunCount, error) {
+// Count implements [store.Runs].
+func (s *Store) Count(ctx context.Context, f store.RunFilter) ([]store.RunCount, error) {
 	c := s.choose(f)
 	var parts []string
 	for _, t := range c.tables() {
@@ -113,8 +113,8 @@ func (s *Store) Count(ctx context.Context, f engine.RunFilter) ([]engine.RunCoun
 	}
 	query := `select pipeline, failed_path, error_class, sum(n)::bigint from (` + strings.Join(parts, " union all ") +
 		`) c group by 1, 2, 3 order by pipeline, failed_path collate "C", error_class`
-	var counts []engine.RunCount
-	err := s.freely(ctx, query, c.args, rows(&counts, func(r pgx.CollectableRow) (n engine.RunCount, err error) {
+	var counts []store.RunCount
+	err := s.freely(ctx, query, c.args, rows(&counts, func(r pgx.CollectableRow) (n store.RunCount, err error) {
 		err = r.Scan(&n.Pipeline, &n.FailedPath, &n.ErrorClass, &n.Runs)
 		return n, err
 	}))
@@ -151,7 +151,7 @@ func (c *choice) and(condition string, arg any) {
 }
 
 // choose translates a filter, for a cell too.
-func (s *Store) choose(f engine.RunFilter, args ...any) *choice {
+func (s *Store) choose(f store.RunFilter, args ...any) *choice {
 	c := choose(f, args...)
 	if s.cell.Load() && c.hot != nil {
 		c.hot = append(c.hot, notGone)
@@ -160,7 +160,7 @@ func (s *Store) choose(f engine.RunFilter, args ...any) *choice {
 }
 
 // choose translates a filter. The arguments given are the first.
-func choose(f engine.RunFilter, args ...any) *choice {
+func choose(f store.RunFilter, args ...any) *choice {
 	c := &choice{args: args, hot: []string{"true"}, past: []string{"true"}}
 	for _, e := range []struct{ condition, value string }{
 		{"pipeline = %s", f.Pipeline},
@@ -204,7 +204,7 @@ func choose(f engine.RunFilter, args ...any) *choice {
 	return c
 }
 
-func (c *choice) chooseStatus(f engine.RunFilter) {
+func (c *choice) chooseStatus(f store.RunFilter) {
 	places := map[model.Status]string{
 		model.Waiting: "place in ('ready', 'queued', 'scheduled', 'deferred')",
 		model.Failed:  "place in ('blocked', 'failed')",

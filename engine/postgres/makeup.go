@@ -6,8 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const (
@@ -22,8 +22,8 @@ const (
 		accepted, started, now(), now(), event, $4 from gone`
 )
 
-// MakeUp implements [engine.Runs].
-func (s *Store) MakeUp(ctx context.Context, m engine.MakeUp, by engine.Actor) error {
+// MakeUp implements [store.Runs].
+func (s *Store) MakeUp(ctx context.Context, m store.MakeUp, by store.Actor) error {
 	err := s.tx(ctx, func(t *tx) error {
 		var past []pastRun
 		hot := false
@@ -34,13 +34,13 @@ func (s *Store) MakeUp(ctx context.Context, m engine.MakeUp, by engine.Actor) er
 		}
 		switch {
 		case len(past) == 0 && hot:
-			return engine.ErrConflict
+			return store.ErrConflict
 		case len(past) == 0:
-			return engine.ErrNotFound
+			return store.ErrNotFound
 		}
 		r := past[0]
 		if r.Status != model.Succeeded || r.version != m.Version || !model.HasLeftOut(r.left, m.Path) {
-			return engine.ErrConflict
+			return store.ErrConflict
 		}
 		t.queue(bringBackRun, r.seq, r.ended, m.Priority, m.Checkpoint)
 		t.readyAt(headOfQueue)
@@ -54,7 +54,7 @@ func (s *Store) MakeUp(ctx context.Context, m engine.MakeUp, by engine.Actor) er
 
 // A pastRun is one that has ended, as far as it is needed to bring it back.
 type pastRun struct {
-	engine.AuditedRun
+	store.AuditedRun
 	seq, version int64
 	ended        any
 	left         string

@@ -9,11 +9,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/postgres"
+	"procaas/engine/store"
 	"procaas/schemas"
 )
 
@@ -23,7 +23,7 @@ func intake(id string) model.Intake {
 	}
 }
 
-func accept(t *testing.T, s *postgres.Store, runs ...model.Intake) []engine.Accepted {
+func accept(t *testing.T, s *postgres.Store, runs ...model.Intake) []store.Accepted {
 	t.Helper()
 	results, err := s.Accept(t.Context(), 0, runs)
 	if err != nil {
@@ -165,7 +165,7 @@ func TestHistoryGoesToThePartitionOfItsDay(t *testing.T) {
 	dsn := enginetest.Postgres(t)
 	s := open(t, dsn)
 	accept(t, s, intake("a"))
-	if err := s.Cancel(t.Context(), "a", engine.Actor{Name: "ann", Reason: "test"}); err != nil {
+	if err := s.Cancel(t.Context(), "a", store.Actor{Name: "ann", Reason: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	var have, want string

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
+	"procaas/engine/store"
 
-	"procaas/engine"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // A look during which somebody stood still does not put off the next look at all.
@@ -56,7 +56,7 @@ func TestStalledTransactionsAreMadeAgain(t *testing.T) {
 func TestAnswersAreNotAskedForAgain(t *testing.T) {
 	t.Parallel()
 	s := &Store{}
-	for _, answer := range []error{engine.ErrFenced, engine.ErrConflict, engine.ErrNotFound, engine.ErrStale, engine.ErrMoving, errTwice} {
+	for _, answer := range []error{store.ErrFenced, store.ErrConflict, store.ErrNotFound, store.ErrStale, store.ErrMoving, errTwice} {
 		if s.mayPass(unwritten{fmt.Errorf("move: %w", answer)}) {
 			t.Errorf("the answer %q is tried again", answer)
 		}

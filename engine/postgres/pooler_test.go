@@ -16,8 +16,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/store"
 )
 
 // These tests need PgBouncer: make pooler installs it and runs them.
@@ -104,5 +104,5 @@ func database(t *testing.T, direct, through string) string {
 
 func TestPoolerConformance(t *testing.T) {
 	direct, through := startBouncer(t)
-	enginetest.Conformance(t, func(t *testing.T) engine.Store { return open(t, database(t, direct, through)) })
+	enginetest.Conformance(t, func(t *testing.T) store.Store { return open(t, database(t, direct, through)) })
 }

@@ -112,7 +112,7 @@ func (p *presence) forget(node int64) {
 	delete(p.told, node)
 }
 
-// The silence after which a node is dead whose session is gone is [engine.Silence] of its lease.
+// The silence after which a node is dead whose session is gone is [store.Silence] of its lease.
 // Whoever judges must have had a session from its last beat until now.
 const (
 	findAbsent = `select node, beats, process, seen + least((lease_until - seen) * 2 / 3, interval '1.6 s') < clock_timestamp()

@@ -6,8 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A place says where a run is, finer than its status; the migration explains
@@ -45,7 +45,7 @@ type keyName struct{ flow, key string }
 
 // A keyEntry is a locked entity.
 type keyEntry struct {
-	engine.EntityState
+	store.EntityState
 	busy    bool // a run is under way
 	listens bool // and waits for events
 	pending bool // a run that is due has not ended, or blocks

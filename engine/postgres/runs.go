@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // The columns of a record, in the order of scanRecord. The history's come in
@@ -22,7 +23,7 @@ const (
 )
 
 type record struct {
-	engine.RunRecord
+	store.RunRecord
 	seq int64
 }
 
@@ -54,15 +55,15 @@ func scanEvent(row pgx.CollectableRow, decode func([]byte) (model.Event, error))
 var findRecord = "select " + fmt.Sprintf(hotColumns, "checkpoint") + " from runs where id = $1 union all select " +
 	fmt.Sprintf(pastColumns, "checkpoint") + " from history where id = $1"
 
-// Run implements [engine.Runs].
-func (s *Store) Run(ctx context.Context, id string) (engine.RunRecord, error) {
+// Run implements [store.Runs].
+func (s *Store) Run(ctx context.Context, id string) (store.RunRecord, error) {
 	rows, err := s.pool.Query(ctx, findRecord, id)
 	if err != nil {
-		return engine.RunRecord{}, err
+		return store.RunRecord{}, err
 	}
 	r, err := pgx.CollectExactlyOneRow(rows, scanRecord)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = engine.ErrNotFound
+		err = store.ErrNotFound
 	}
 	return r.RunRecord, err
 }
@@ -73,17 +74,17 @@ const readEntity = `select state, shared,
 	coalesce((select id from runs where flow = $1 and key = $2 and ordered and place in ('held', 'blocked')), '')
 	from keys where flow = $1 and key = $2`
 
-// Entity implements [engine.Runs].
-func (s *Store) Entity(ctx context.Context, flow, key string) (e engine.EntityRecord, err error) {
+// Entity implements [store.Runs].
+func (s *Store) Entity(ctx context.Context, flow, key string) (e store.EntityRecord, err error) {
 	e.Flow, e.Key = flow, key
 	err = s.pool.QueryRow(ctx, readEntity, flow, key).Scan(&e.State, &e.Shared, &e.Waiting, &e.Blocked)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return e, engine.ErrNotFound
+		return e, store.ErrNotFound
 	}
 	if err != nil {
 		return e, err
 	}
-	e.Runs, _, err = s.list(ctx, engine.RunFilter{Flow: flow, Key: key, Limit: latest, Brief: true}, "null::bytea")
+	e.Runs, _, err = s.list(ctx, store.RunFilter{Flow: flow, Key: key, Limit: latest, Brief: true}, "null::bytea")
 	return e, err
 }
 
@@ -114,11 +115,11 @@ const unignore = `with back as (delete from history where id = $1 and status = '
 	select seq, id, flow, key, ordered, false, 'failed', version, generation, pipeline,
 	coalesce((convert_from(event, 'UTF8')::json ->> 'priority')::bigint, 0), accepted, accepted, accepted, event from back`
 
-// Retry implements [engine.Runs].
-func (s *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
+// Retry implements [store.Runs].
+func (s *Store) Retry(ctx context.Context, id string, by store.Actor) error {
 	err := s.steerAfter(ctx, id, unignore, func(t *tx, r steered, keys *keySet) error {
 		if r.Status != model.Failed && r.at != held {
-			return engine.ErrConflict
+			return store.ErrConflict
 		}
 		to := ready
 		if r.at == failed && len(keys.keys) > 0 {
@@ -137,8 +138,8 @@ func (s *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
 	return nil
 }
 
-// Cancel implements [engine.Runs].
-func (s *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
+// Cancel implements [store.Runs].
+func (s *Store) Cancel(ctx context.Context, id string, by store.Actor) error {
 	err := s.steer(ctx, id, func(t *tx, r steered, keys *keySet) error { return t.cancel(ctx, id, r, keys, by) })
 	if err != nil {
 		return fmt.Errorf("cancel: %w", err)
@@ -146,8 +147,8 @@ func (s *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
 	return nil
 }
 
-// Undo implements [engine.Runs].
-func (s *Store) Undo(ctx context.Context, id string, by engine.Actor) error {
+// Undo implements [store.Runs].
+func (s *Store) Undo(ctx context.Context, id string, by store.Actor) error {
 	err := s.steer(ctx, id, func(t *tx, r steered, keys *keySet) error {
 		if !r.begun || r.cancelled || r.at == failed || r.at == blocked {
 			return t.cancel(ctx, id, r, keys, by)
@@ -166,7 +167,7 @@ func (s *Store) Undo(ctx context.Context, id string, by engine.Actor) error {
 }
 
 // cancel ends a run, or asks its node to.
-func (t *tx) cancel(ctx context.Context, id string, r steered, keys *keySet, by engine.Actor) error {
+func (t *tx) cancel(ctx context.Context, id string, r steered, keys *keySet, by store.Actor) error {
 	if r.at == running {
 		t.queue(askCancel, id, text(by.Reason))
 	} else {
@@ -176,8 +177,8 @@ func (t *tx) cancel(ctx context.Context, id string, r steered, keys *keySet, by 
 	return t.audit(ctx, r.Cancelled(id, by))
 }
 
-// Move implements [engine.Runs].
-func (s *Store) Move(ctx context.Context, m engine.Move, version int64, by engine.Actor) (asked bool, err error) {
+// Move implements [store.Runs].
+func (s *Store) Move(ctx context.Context, m store.Move, version int64, by store.Actor) (asked bool, err error) {
 	err = s.steer(ctx, m.Run, func(t *tx, r steered, _ *keySet) error {
 		var have int64
 		var bundle, order string
@@ -188,11 +189,11 @@ func (s *Store) Move(ctx context.Context, m engine.Move, version int64, by engin
 		_, undo := model.UndoReason(order)
 		switch asked = r.at == running; {
 		case bundle == "", undo:
-			return engine.ErrConflict
+			return store.ErrConflict
 		case asked:
 			t.queue(askMove, m.Run, m.Bundle)
 		case have != version:
-			return engine.ErrStale
+			return store.ErrStale
 		default:
 			t.queue(moveRun, m.Run, m.Bundle)
 		}
@@ -206,7 +207,7 @@ func (s *Store) Move(ctx context.Context, m engine.Move, version int64, by engin
 
 // A steered run is one that an operator changes.
 type steered struct {
-	engine.AuditedRun
+	store.AuditedRun
 	at        place
 	begun     bool
 	cancelled bool // its node is asked to end it
@@ -252,13 +253,13 @@ func (s *Store) steerAfter(ctx context.Context, id, first string, do func(*tx, s
 		}
 		switch {
 		case len(own) > 0 && own[0].at == away:
-			return engine.ErrMoving
+			return store.ErrMoving
 		case len(own) > 0:
 			return do(t, own[0], keys)
 		case ended:
-			return engine.ErrConflict
+			return store.ErrConflict
 		default:
-			return engine.ErrNotFound
+			return store.ErrNotFound
 		}
 	})
 }

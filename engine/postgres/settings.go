@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"procaas/engine/store"
 
-	"procaas/engine"
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -20,8 +20,8 @@ const (
 	isBundleKnown = "select exists (select from bundles where hash = $1)"
 )
 
-// Activate implements [engine.Bundles].
-func (s *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by engine.Actor) (current string, err error) {
+// Activate implements [store.Bundles].
+func (s *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by store.Actor) (current string, err error) {
 	err = s.tx(ctx, func(t *tx) error {
 		var before string
 		var known bool
@@ -40,8 +40,8 @@ func (s *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew
 			return t.commit(ctx)
 		}
 		t.queue(writeCurrent, hash)
-		if err := t.audit(ctx, engine.Audited{
-			Kind: engine.AuditDefinition, By: by, Before: engine.AuditText(before), After: engine.AuditText(hash),
+		if err := t.audit(ctx, store.Audited{
+			Kind: store.AuditDefinition, By: by, Before: store.AuditText(before), After: store.AuditText(hash),
 		}); err != nil {
 			return err
 		}
@@ -53,20 +53,20 @@ func (s *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew
 	return current, nil
 }
 
-// Current implements [engine.Bundles].
+// Current implements [store.Bundles].
 func (s *Store) Current(ctx context.Context) (hash string, err error) {
 	err = s.pool.QueryRow(ctx, findCurrent).Scan(&hash)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = engine.ErrNotFound
+		err = store.ErrNotFound
 	}
 	return hash, err
 }
 
-// Bundle implements [engine.Bundles].
+// Bundle implements [store.Bundles].
 func (s *Store) Bundle(ctx context.Context, hash string) (files []byte, err error) {
 	err = s.pool.QueryRow(ctx, findBundle, hash).Scan(&files)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = engine.ErrNotFound
+		err = store.ErrNotFound
 	}
 	return files, err
 }
@@ -80,23 +80,23 @@ const (
 	from settings s left join controls c on true`
 )
 
-// Configs implements [engine.Settings].
-func (s *Store) Configs(ctx context.Context) (map[string]engine.Setting, int64, error) {
+// Configs implements [store.Settings].
+func (s *Store) Configs(ctx context.Context) (map[string]store.Setting, int64, error) {
 	return s.settings(ctx, listConfigs)
 }
 
-// Controls implements [engine.Settings].
-func (s *Store) Controls(ctx context.Context) (map[string]engine.Setting, int64, error) {
+// Controls implements [store.Settings].
+func (s *Store) Controls(ctx context.Context) (map[string]store.Setting, int64, error) {
 	return s.settings(ctx, listControls)
 }
 
 // settings reads all settings of a kind by their names.
-func (s *Store) settings(ctx context.Context, query string) (map[string]engine.Setting, int64, error) {
+func (s *Store) settings(ctx context.Context, query string) (map[string]store.Setting, int64, error) {
 	rows, err := s.pool.Query(ctx, query)
 	if err != nil {
 		return nil, 0, err
 	}
-	found := map[string]engine.Setting{}
+	found := map[string]store.Setting{}
 	var revision int64
 	_, err = pgx.CollectRows(rows, func(r pgx.CollectableRow) (none struct{}, err error) {
 		var name, actor, reason *string
@@ -106,8 +106,8 @@ func (s *Store) settings(ctx context.Context, query string) (map[string]engine.S
 		if err := r.Scan(&revision, &name, &value, &hash, &own, &changed, &actor, &reason); err != nil || name == nil {
 			return none, err
 		}
-		found[*name] = engine.Setting{
-			Value: value, Hash: hash, Revision: *own, Changed: changed.UTC(), By: engine.Actor{Name: *actor, Reason: *reason},
+		found[*name] = store.Setting{
+			Value: value, Hash: hash, Revision: *own, Changed: changed.UTC(), By: store.Actor{Name: *actor, Reason: *reason},
 		}
 		return none, nil
 	})
@@ -123,7 +123,7 @@ type settingKind struct {
 // The kinds of settings.
 var (
 	configKind = settingKind{
-		audit: engine.AuditConfig,
+		audit: store.AuditConfig,
 		find:  "select value, revision from configs where name = $1",
 		write: `insert into configs (name, value, revision, changed, actor, reason)
 		values ($1, $2, $3, clock_timestamp(), $4, $5)
@@ -131,7 +131,7 @@ var (
 		changed = excluded.changed, actor = excluded.actor, reason = excluded.reason`,
 	}
 	controlKind = settingKind{
-		audit: engine.AuditControl,
+		audit: store.AuditControl,
 		find:  "select value, revision from controls where path = $1",
 		write: `insert into controls (path, value, revision, changed, actor, reason)
 		values ($1, $2, $3, clock_timestamp(), $4, $5)
@@ -141,13 +141,13 @@ var (
 	}
 )
 
-// SetConfig implements [engine.Settings].
-func (s *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by engine.Actor) (int64, error) {
+// SetConfig implements [store.Settings].
+func (s *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by store.Actor) (int64, error) {
 	return s.set(ctx, configKind, name, value, ifRevision, by)
 }
 
-// SetControl implements [engine.Settings].
-func (s *Store) SetControl(ctx context.Context, path string, value []byte, ifRevision int64, by engine.Actor) (int64, error) {
+// SetControl implements [store.Settings].
+func (s *Store) SetControl(ctx context.Context, path string, value []byte, ifRevision int64, by store.Actor) (int64, error) {
 	revision, err := s.set(ctx, controlKind, path, value, ifRevision, by)
 	if err == nil {
 		s.hint(endOfQueue) // so that nodes look at once
@@ -157,8 +157,9 @@ func (s *Store) SetControl(ctx context.Context, path string, value []byte, ifRev
 
 // set stores a setting, or removes it when value is nil. Kinds with further
 // columns take their values from more.
-func (s *Store) set(ctx context.Context, kind settingKind, name string, value []byte, ifRevision int64, by engine.Actor,
-	more ...any) (revision int64, err error) {
+func (s *Store) set(ctx context.Context, kind settingKind, name string, value []byte, ifRevision int64, by store.Actor,
+	more ...any,
+) (revision int64, err error) {
 	err = s.tx(ctx, func(t *tx) error {
 		var before []byte
 		var have int64
@@ -173,19 +174,19 @@ func (s *Store) set(ctx context.Context, kind settingKind, name string, value []
 			return err
 		}
 		if ifRevision != -1 && ifRevision != have {
-			return engine.ErrConflict
+			return store.ErrConflict
 		}
 		revision = end.revision
-		a := engine.Audited{Kind: kind.audit, Name: name, By: by, Before: before, After: value}
+		a := store.Audited{Kind: kind.audit, Name: name, By: by, Before: before, After: value}
 		if value != nil {
 			end.write(&t.batch, a)
 			t.queue(kind.write, append([]any{name, value, revision, by.Name, text(by.Reason)}, more...)...)
 			return t.commit(ctx)
 		}
 		if have == 0 {
-			return engine.ErrNotFound
+			return store.ErrNotFound
 		}
-		a.After = engine.AuditRemoved()
+		a.After = store.AuditRemoved()
 		end.write(&t.batch, a)
 		t.queue(kind.remove, name)
 		return t.commit(ctx)
@@ -202,7 +203,7 @@ var release = readying(`update runs r set place = 'ready', due = clock_timestamp
 	select seq from runs where place = 'parked' and cause <> '' and cause = $1 order by seq limit $2
 	for no key update skip locked))`)
 
-// Release implements [engine.Settings].
+// Release implements [store.Settings].
 func (s *Store) Release(ctx context.Context, cause string, limit int) (n int, err error) {
 	err = s.tx(ctx, func(t *tx) error {
 		t.queue(release, cause, limit).QueryRow(func(row pgx.Row) (err error) {

@@ -35,10 +35,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"procaas/engine/store"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"procaas/engine"
 )
 
 // Options says how to open a store.
@@ -55,11 +55,11 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// A Store is an [engine.Store] in a schema of a PostgreSQL database.
+// A Store is an [store.Store] in a schema of a PostgreSQL database.
 type Store struct {
 	pool   *pgxpool.Pool
 	pooled bool        // a pooler stands before the server
-	cell   atomic.Bool // has some slots of an inbox, or none; see [engine.Cell]
+	cell   atomic.Bool // has some slots of an inbox, or none; see [store.Cell]
 	log    *slog.Logger
 
 	horizon horizon
@@ -72,7 +72,7 @@ type Store struct {
 	process  string // of this machine, see nameProcess
 	presence presence
 
-	changed     engine.Broadcast // of documents, by any process
+	changed     store.Broadcast // of documents, by any process
 	tellChanged chan struct{}
 
 	stop    context.CancelFunc
@@ -80,8 +80,8 @@ type Store struct {
 }
 
 var (
-	_ engine.Store = (*Store)(nil)
-	_ engine.Waker = (*Store)(nil)
+	_ store.Store = (*Store)(nil)
+	_ store.Waker = (*Store)(nil)
 )
 
 // Open connects to the database at dsn, a URL or the key-value form of libpq;

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"testing"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/postgres"
+	"procaas/engine/store"
 )
 
 func open(t testing.TB, dsn string) *postgres.Store {
@@ -36,7 +36,7 @@ func TestConformance(t *testing.T) {
 		Small: []string{"runs_cancel", "runs_move"}, // of what somebody has just asked for
 	}
 	t.Cleanup(func() { plans.Check(t) })
-	enginetest.Conformance(t, func(t *testing.T) engine.Store {
+	enginetest.Conformance(t, func(t *testing.T) store.Store {
 		s := open(t, enginetest.Postgres(t))
 		t.Cleanup(func() { plans.Read(t, s.Pool()) })
 		return s
@@ -46,13 +46,13 @@ func TestConformance(t *testing.T) {
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	enginetest.Crash(t, func() string { return enginetest.Postgres(t) },
-		func(ctx context.Context, dsn string) (engine.Store, error) {
+		func(ctx context.Context, dsn string) (store.Store, error) {
 			return postgres.Open(ctx, dsn, postgres.Options{Migrate: true})
 		})
 }
 
 func BenchmarkStore(b *testing.B) {
-	enginetest.Benchmark(b, func(b *testing.B) engine.Store { return open(b, enginetest.Postgres(b)) })
+	enginetest.Benchmark(b, func(b *testing.B) store.Store { return open(b, enginetest.Postgres(b)) })
 }
 
 func TestTimersAreOnTime(t *testing.T) {
@@ -63,7 +63,7 @@ func TestTimersAreOnTime(t *testing.T) {
 func BenchmarkBacklog(b *testing.B) {
 	for _, waiting := range []int{1_000, 1_000_000} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
-			enginetest.BenchmarkBacklog(b, func(b *testing.B) engine.Store { return open(b, enginetest.Postgres(b)) }, waiting)
+			enginetest.BenchmarkBacklog(b, func(b *testing.B) store.Store { return open(b, enginetest.Postgres(b)) }, waiting)
 		})
 	}
 }

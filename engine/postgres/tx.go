@@ -7,11 +7,11 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"procaas/engine/store"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"procaas/engine"
 )
 
 // A tx is a transaction. Statements gather in its batch and go together with
@@ -137,7 +137,7 @@ func (s *Store) mayPass(err error) bool {
 // often it is asked for.
 func isAnswer(err error) bool {
 	for _, answer := range []error{
-		engine.ErrFenced, engine.ErrConflict, engine.ErrNotFound, engine.ErrStale, engine.ErrMoving, engine.ErrRefused, errTwice,
+		store.ErrFenced, store.ErrConflict, store.ErrNotFound, store.ErrStale, store.ErrMoving, store.ErrRefused, errTwice,
 		context.Canceled, context.DeadlineExceeded,
 	} {
 		if errors.Is(err, answer) {
@@ -156,9 +156,9 @@ func readable(err error) error {
 	}
 	switch code.Code[:2] {
 	case "22":
-		return fmt.Errorf("%w, as when a text holds U+0000 or is not UTF-8: %w", engine.ErrRefused, err)
+		return fmt.Errorf("%w, as when a text holds U+0000 or is not UTF-8: %w", store.ErrRefused, err)
 	case "21", "23", "54": // a rule or a bound says no. A right or a table that is missing, somebody mends
-		return fmt.Errorf("%w: %w", engine.ErrRefused, err)
+		return fmt.Errorf("%w: %w", store.ErrRefused, err)
 	}
 	return err
 }

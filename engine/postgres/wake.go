@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Wake implements [engine.Waker].
+// Wake implements [store.Waker].
 func (s *Store) Wake() <-chan struct{} { return s.wake }
 
 // hint tells all nodes that runs are ready, none of them before a position.

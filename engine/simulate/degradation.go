@@ -7,6 +7,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // A Trouble is how the calls of a handler fail over time.
@@ -107,12 +108,12 @@ func begin() time.Time { return time.Unix(1_800_000_000, 0).UTC() }
 func (w *watch) run() Course {
 	next := w.gap()
 	for second := time.Duration(0); second < w.Length; second += time.Second {
-		tally := engine.Tally{Path: w.path, Second: begin().Add(second).Unix()}
+		tally := store.Tally{Path: w.path, Second: begin().Add(second).Unix()}
 		for ; next < second+time.Second; next += w.gap() {
 			w.call(next, &tally)
 		}
 		end := second + time.Second
-		for _, c := range w.fallbacks.Decide(&w.state, w.counts, begin().Add(end), []engine.Tally{tally}) {
+		for _, c := range w.fallbacks.Decide(&w.state, w.counts, begin().Add(end), []store.Tally{tally}) {
 			w.note(c, end)
 		}
 		phase := ""
@@ -130,7 +131,7 @@ func (w *watch) gap() time.Duration {
 }
 
 // call makes one call, if the fallback lets it.
-func (w *watch) call(at time.Duration, t *engine.Tally) {
+func (w *watch) call(at time.Duration, t *store.Tally) {
 	fails := w.rnd.Float64() < w.failing(at)
 	admitted := w.state.Admit(w.path, begin().Add(at), w.rnd.Float64())
 	if admitted == engine.AdmitProbe && !w.state.TakeProbe(w.path, begin().Add(at)) {

@@ -6,26 +6,26 @@ import (
 	"math"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
 const listTokens = "select name, value, hash, revision, changed, actor, reason from tokens"
 
 var tokenKind = settingKind{
-	audit: engine.AuditToken,
+	audit: store.AuditToken,
 	find:  "select value, revision from tokens where name = ?",
 	write: `insert into tokens (name, value, revision, changed, actor, reason, hash) values (?, ?, ?, ?, ?, ?, ?)
 	on conflict (name) do update set value = excluded.value, revision = excluded.revision,
 	changed = excluded.changed, actor = excluded.actor, reason = excluded.reason, hash = excluded.hash`,
 }
 
-// Tokens implements [engine.Tokens].
-func (s *Store) Tokens(ctx context.Context) (map[string]engine.Setting, int64, error) {
+// Tokens implements [store.Tokens].
+func (s *Store) Tokens(ctx context.Context) (map[string]store.Setting, int64, error) {
 	return s.settings(ctx, listTokens)
 }
 
-// SetToken implements [engine.Tokens].
-func (s *Store) SetToken(ctx context.Context, name string, value, hash []byte, ifRevision int64, by engine.Actor) (int64, error) {
+// SetToken implements [store.Tokens].
+func (s *Store) SetToken(ctx context.Context, name string, value, hash []byte, ifRevision int64, by store.Actor) (int64, error) {
 	return s.set(ctx, tokenKind, name, value, ifRevision, by, append([]byte{}, hash...))
 }
 
@@ -38,7 +38,7 @@ const (
 )
 
 // audit writes down a change, and so gives the settings their next revision.
-func (t *tx) audit(a engine.Audited) (revision int64, err error) {
+func (t *tx) audit(a store.Audited) (revision int64, err error) {
 	var before []byte
 	if _, err = t.row(lastRevision, nil, &revision); err != nil {
 		return 0, err
@@ -51,8 +51,8 @@ func (t *tx) audit(a engine.Audited) (revision int64, err error) {
 		a.After, a.ChainHash(before))
 }
 
-// Audit implements [engine.Audits].
-func (s *Store) Audit(ctx context.Context, f engine.AuditFilter) ([]engine.Audited, error) {
+// Audit implements [store.Audits].
+func (s *Store) Audit(ctx context.Context, f store.AuditFilter) ([]store.Audited, error) {
 	before := int64(math.MaxInt64)
 	if f.Before > 0 {
 		before = f.Before
@@ -84,7 +84,7 @@ func (s *Store) Audit(ctx context.Context, f engine.AuditFilter) ([]engine.Audit
 	return collect(r, scanAudited)
 }
 
-func scanAudited(r *sql.Rows) (a engine.Audited, err error) {
+func scanAudited(r *sql.Rows) (a store.Audited, err error) {
 	var changed sql.NullInt64
 	err = r.Scan(&a.Revision, &changed, &a.By.Name, &a.By.Reason, &a.Kind, &a.Name, &a.Before, &a.After, &a.Hash)
 	a.Changed = fromMicros(changed)
@@ -96,15 +96,15 @@ const (
 	readAudit     = "select " + auditColumns + " from audit where revision > ? order by revision"
 )
 
-// VerifyAudit implements [engine.Audits].
-func (s *Store) VerifyAudit(ctx context.Context, kept []string) ([]engine.AuditChain, error) {
+// VerifyAudit implements [store.Audits].
+func (s *Store) VerifyAudit(ctx context.Context, kept []string) ([]store.AuditChain, error) {
 	// One transaction, so that nothing is removed meanwhile.
 	t, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return nil, err
 	}
 	defer t.Rollback()
-	var base engine.AuditLink
+	var base store.AuditLink
 	var older int
 	var last int64
 	if err := t.QueryRowContext(ctx, readAuditBase).Scan(&base.Revision, &base.Hash, &older); err != nil {
@@ -118,7 +118,7 @@ func (s *Store) VerifyAudit(ctx context.Context, kept []string) ([]engine.AuditC
 		return nil, err
 	}
 	defer r.Close()
-	check := engine.NewAuditCheck(kept)
+	check := store.NewAuditCheck(kept)
 	check.From(base, older, last)
 	for r.Next() {
 		a, err := scanAudited(r)
@@ -127,7 +127,7 @@ func (s *Store) VerifyAudit(ctx context.Context, kept []string) ([]engine.AuditC
 		}
 		check.Add(a)
 	}
-	return []engine.AuditChain{check.End()}, r.Err()
+	return []store.AuditChain{check.End()}, r.Err()
 }
 
 // forgetAudits is how many audit records one ForgetAudit removes.
@@ -146,12 +146,12 @@ const (
 	deleteAudit = "delete from audit where revision <= ?"
 )
 
-// ForgetAudit implements [engine.Audits]. The table lets go only what is older
+// ForgetAudit implements [store.Audits]. The table lets go only what is older
 // than the horizon.
 func (s *Store) ForgetAudit(ctx context.Context, keep time.Duration) (more bool, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		horizon := t.now.Add(-keep).UnixMicro()
-		var last engine.AuditLink
+		var last store.AuditLink
 		found, err := t.row(lastToForget, []any{forgetAudits + 1, horizon}, &last.Revision, &last.Hash)
 		if err != nil || !found {
 			return err

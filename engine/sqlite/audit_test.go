@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/store"
 )
 
 func TestAuditIsAppendOnlyForWhoeverHasTheFile(t *testing.T) {
@@ -16,7 +16,7 @@ func TestAuditIsAppendOnlyForWhoeverHasTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.db")
 	s := open(t, path)
 	for _, value := range []string{"1", "2"} {
-		if _, err := s.SetConfig(t.Context(), "A", []byte(value), -1, engine.Actor{Name: "ann"}); err != nil {
+		if _, err := s.SetConfig(t.Context(), "A", []byte(value), -1, store.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -48,7 +48,7 @@ func TestAuditIsAppendOnlyForWhoeverHasTheFile(t *testing.T) {
 // Whoever has the file can take the triggers away. What is done then is found.
 func TestVerifyFindsWhatWasDoneToTheAuditByHand(t *testing.T) {
 	t.Parallel()
-	enginetest.SpoilAudit(t, func(t *testing.T) (engine.Store, func(...string)) {
+	enginetest.SpoilAudit(t, func(t *testing.T) (store.Store, func(...string)) {
 		path := filepath.Join(t.TempDir(), "audit.db")
 		s := open(t, path)
 		return s, func(statements ...string) {

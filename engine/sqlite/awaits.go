@@ -20,7 +20,7 @@ const (
 	and ordered and place = 'parked' and awaits is not null`
 )
 
-// Pending implements [engine.Inbox].
+// Pending implements [store.Inbox].
 func (s *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]model.Pending, error) {
 	names, err := json.Marshal(types)
 	if err != nil {

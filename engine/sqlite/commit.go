@@ -5,17 +5,17 @@ import (
 	"database/sql"
 	"fmt"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
-// Commit implements [engine.Ledger].
+// Commit implements [store.Ledger].
 func (s *Store) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	emits := make([][][]byte, len(changes))
 	seen := make(map[string]bool, len(changes))
 	for i, c := range changes {
 		if seen[c.Run] {
-			return nil, fmt.Errorf("%w: run %s occurs twice in one commit", engine.ErrRefused, c.Run)
+			return nil, fmt.Errorf("%w: run %s occurs twice in one commit", store.ErrRefused, c.Run)
 		}
 		seen[c.Run] = true
 		var err error
@@ -55,8 +55,8 @@ const (
 	failed_path = ?, error = ?, error_class = ? where seq = ?`
 )
 
-// change applies one change. refused is [engine.ErrStale] or
-// [engine.ErrCancelled], and nothing is written then.
+// change applies one change. refused is [store.ErrStale] or
+// [store.ErrCancelled], and nothing is written then.
 func (t *tx) change(node int64, c model.Change, emits [][]byte) (refused, err error) {
 	if c.Status == model.Running && len(c.Take) == 0 {
 		// Most changes are of this kind: one statement.
@@ -73,15 +73,15 @@ func (t *tx) change(node int64, c model.Change, emits [][]byte) (refused, err er
 		return nil, err
 	}
 	if !found || r.node != node || r.version != c.Version {
-		return engine.ErrStale, nil
+		return store.ErrStale, nil
 	}
 	final := c.Status.Ended() && c.Status != model.Failed
 	if r.cancel.Valid && !final {
-		return engine.ErrCancelled, nil
+		return store.ErrCancelled, nil
 	}
 	taken, ok, err := t.canTake(r, c.Take)
 	if err != nil || !ok {
-		return engine.ErrStale, err
+		return store.ErrStale, err
 	}
 	if err := t.take(taken, c.Take); err != nil {
 		return nil, err

@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // Each is answered by an index alone.
@@ -16,8 +16,8 @@ const (
 	where place in ('parked', 'held', 'blocked', 'deferred', 'failed') group by pipeline, place, cause, awaits is not null`
 )
 
-// Depth implements [engine.Inbox].
-func (s *Store) Depth(ctx context.Context) (d engine.Depth, err error) {
+// Depth implements [store.Inbox].
+func (s *Store) Depth(ctx context.Context) (d store.Depth, err error) {
 	var n int
 	var due sql.NullInt64
 	note := func() {
@@ -27,12 +27,12 @@ func (s *Store) Depth(ctx context.Context) (d engine.Depth, err error) {
 		}
 	}
 	if err := s.read.QueryRowContext(ctx, countReady).Scan(&n, &due); err != nil {
-		return engine.Depth{}, err
+		return store.Depth{}, err
 	}
 	note()
 	r, err := s.read.QueryContext(ctx, countWaiting)
 	if err != nil {
-		return engine.Depth{}, err
+		return store.Depth{}, err
 	}
 	_, err = collect(r, func(r *sql.Rows) (struct{}, error) {
 		var p place
@@ -41,11 +41,11 @@ func (s *Store) Depth(ctx context.Context) (d engine.Depth, err error) {
 		return struct{}{}, err
 	})
 	if err != nil {
-		return engine.Depth{}, err
+		return store.Depth{}, err
 	}
 	due = sql.NullInt64{}
 	if err := s.read.QueryRowContext(ctx, countTimer).Scan(&n); err != nil {
-		return engine.Depth{}, err
+		return store.Depth{}, err
 	}
 	note()
 	d.Aside, err = s.aside(ctx)
@@ -53,37 +53,37 @@ func (s *Store) Depth(ctx context.Context) (d engine.Depth, err error) {
 }
 
 // aside counts the runs that are set aside.
-func (s *Store) aside(ctx context.Context) ([]engine.AsideRuns, error) {
+func (s *Store) aside(ctx context.Context) ([]store.AsideRuns, error) {
 	r, err := s.read.QueryContext(ctx, countAside)
 	if err != nil {
 		return nil, err
 	}
-	list, err := collect(r, func(r *sql.Rows) (a engine.AsideRuns, err error) {
+	list, err := collect(r, func(r *sql.Rows) (a store.AsideRuns, err error) {
 		var at place
 		var awaits bool
 		var since sql.NullInt64
 		err = r.Scan(&a.Pipeline, &at, &a.Cause, &awaits, &a.Runs, &since)
-		if a.Since, a.Place = fromMicros(since), at.aside(awaits); a.Place != engine.AsideParked {
+		if a.Since, a.Place = fromMicros(since), at.aside(awaits); a.Place != store.AsideParked {
 			a.Cause = ""
 		}
 		return a, err
 	})
-	return engine.SortAside(list), err
+	return store.SortAside(list), err
 }
 
 // aside names the place as counts do.
-func (p place) aside(awaits bool) engine.AsidePlace {
+func (p place) aside(awaits bool) store.AsidePlace {
 	switch {
 	case p == held:
-		return engine.AsideOperator
+		return store.AsideOperator
 	case p == deferred:
-		return engine.AsideState
+		return store.AsideState
 	case p == blocked:
-		return engine.AsideBlocking
+		return store.AsideBlocking
 	case p == failed:
-		return engine.AsideFailed
+		return store.AsideFailed
 	case awaits:
-		return engine.AsideAwaits
+		return store.AsideAwaits
 	}
-	return engine.AsideParked
+	return store.AsideParked
 }

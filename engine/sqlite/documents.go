@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"errors"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
 const (
@@ -21,34 +21,35 @@ const (
 	returning version`
 )
 
-func scanDocument(s interface{ Scan(...any) error }) (d engine.Document, err error) {
+func scanDocument(s interface{ Scan(...any) error }) (d store.Document, err error) {
 	var changed sql.NullInt64
 	err = s.Scan(&d.Kind, &d.Name, &d.Version, &d.Value, &changed, &d.Node)
 	d.Changed = fromMicros(changed)
 	return d, err
 }
 
-// Document implements [engine.Documents].
-func (s *Store) Document(ctx context.Context, kind, name string) (engine.Document, error) {
+// Document implements [store.Documents].
+func (s *Store) Document(ctx context.Context, kind, name string) (store.Document, error) {
 	d, err := scanDocument(s.read.QueryRowContext(ctx, findDocument, kind, name))
 	if errors.Is(err, sql.ErrNoRows) {
-		err = engine.ErrNotFound
+		err = store.ErrNotFound
 	}
 	return d, err
 }
 
-// Documents implements [engine.Documents].
-func (s *Store) Documents(ctx context.Context, kind, prefix string) ([]engine.Document, error) {
+// Documents implements [store.Documents].
+func (s *Store) Documents(ctx context.Context, kind, prefix string) ([]store.Document, error) {
 	r, err := s.read.QueryContext(ctx, listDocuments, kind, prefix, prefix, prefix)
 	if err != nil {
 		return nil, err
 	}
-	return collect(r, func(r *sql.Rows) (engine.Document, error) { return scanDocument(r) })
+	return collect(r, func(r *sql.Rows) (store.Document, error) { return scanDocument(r) })
 }
 
-// WriteDocuments implements [engine.Documents].
-func (s *Store) WriteDocuments(ctx context.Context, node int64, writes []engine.DocumentWrite,
-	audits []engine.Audited) (versions []int64, err error) {
+// WriteDocuments implements [store.Documents].
+func (s *Store) WriteDocuments(ctx context.Context, node int64, writes []store.DocumentWrite,
+	audits []store.Audited,
+) (versions []int64, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		if node != 0 {
 			if err := t.live(node); err != nil {
@@ -75,10 +76,10 @@ func (s *Store) WriteDocuments(ctx context.Context, node int64, writes []engine.
 	return versions, nil
 }
 
-func (t *tx) writeDocument(node int64, w engine.DocumentWrite) (version int64, err error) {
+func (t *tx) writeDocument(node int64, w store.DocumentWrite) (version int64, err error) {
 	now, found := t.now.UnixMicro(), false
 	switch w.Version {
-	case engine.AnyVersion:
+	case store.AnyVersion:
 		found, err = t.row(anyDocument, []any{w.Kind, w.Name, w.Value, now, node}, &version)
 	case 0:
 		found, err = t.row(newDocument, []any{w.Kind, w.Name, w.Value, now, node}, &version)
@@ -86,10 +87,10 @@ func (t *tx) writeDocument(node int64, w engine.DocumentWrite) (version int64, e
 		found, err = t.row(nextDocument, []any{w.Value, now, node, w.Kind, w.Name, w.Version}, &version)
 	}
 	if err == nil && !found {
-		err = engine.ErrConflict
+		err = store.ErrConflict
 	}
 	return version, err
 }
 
-// Changed implements [engine.Documents]. All writers of a file are in this process.
+// Changed implements [store.Documents]. All writers of a file are in this process.
 func (s *Store) Changed() <-chan struct{} { return s.changed.Next() }

@@ -5,15 +5,15 @@ import (
 	"database/sql"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
 const insertTallies = "insert into tallies (node, number, at, counts) values (?, ?, ?, ?) on conflict do nothing"
 
-// Report implements [engine.Degradation].
-func (s *Store) Report(ctx context.Context, node, number int64, tallies []engine.Tally) error {
+// Report implements [store.Degradation].
+func (s *Store) Report(ctx context.Context, node, number int64, tallies []store.Tally) error {
 	return s.writer.do(ctx, func(t *tx) error {
-		return t.exec(insertTallies, node, number, t.now.UnixMicro(), engine.EncodeTallies(tallies))
+		return t.exec(insertTallies, node, number, t.now.UnixMicro(), store.EncodeTallies(tallies))
 	})
 }
 
@@ -23,11 +23,11 @@ const (
 	pastTallies  = "select seq, counts from tallies where seq <= ? and at > ? order by seq"
 )
 
-// Deliberate implements [engine.Degradation]. It waits for its turn among the
+// Deliberate implements [store.Degradation]. It waits for its turn among the
 // writers, so that it sees all reports up to the last one.
-func (s *Store) Deliberate(ctx context.Context, keep time.Duration) (d engine.Deliberation, err error) {
+func (s *Store) Deliberate(ctx context.Context, keep time.Duration) (d store.Deliberation, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
-		d = engine.Deliberation{Now: t.now}
+		d = store.Deliberation{Now: t.now}
 		var decided sql.NullInt64
 		if _, err := t.row(readFallback, nil, &d.Turn, &d.Decider, &decided, &d.Taken, &d.State); err != nil {
 			return err
@@ -45,13 +45,13 @@ func (s *Store) Deliberate(ctx context.Context, keep time.Duration) (d engine.De
 }
 
 // tallies reads reports, and notes the last of them.
-func (t *tx) tallies(query string, last *int64, args ...any) (all []engine.Tally, err error) {
+func (t *tx) tallies(query string, last *int64, args ...any) (all []store.Tally, err error) {
 	_, err = rows(t, query, args, func(r *sql.Rows) (none struct{}, err error) {
 		var counts []byte
 		if err := r.Scan(last, &counts); err != nil {
 			return none, err
 		}
-		all, err = engine.DecodeTallies(all, counts)
+		all, err = store.DecodeTallies(all, counts)
 		return none, err
 	})
 	return all, err
@@ -65,12 +65,12 @@ const (
 	forgetProbes  = "delete from probes where at < ?"
 )
 
-// Conclude implements [engine.Degradation].
-func (s *Store) Conclude(ctx context.Context, c engine.Conclusion) error {
+// Conclude implements [store.Degradation].
+func (s *Store) Conclude(ctx context.Context, c store.Conclusion) error {
 	return s.writer.do(ctx, func(t *tx) error {
 		if n, err := t.count(writeDecision, c.Taken, c.Turn); err != nil || n == 0 {
 			if err == nil {
-				err = engine.ErrConflict
+				err = store.ErrConflict
 			}
 			return err
 		}
@@ -101,7 +101,7 @@ func (s *Store) Conclude(ctx context.Context, c engine.Conclusion) error {
 
 const readOutages = "select state, revision from fallback"
 
-// Outages implements [engine.Degradation].
+// Outages implements [store.Degradation].
 func (s *Store) Outages(ctx context.Context) (state []byte, revision int64, err error) {
 	err = s.read.QueryRowContext(ctx, readOutages).Scan(&state, &revision)
 	return state, revision, err
@@ -110,7 +110,7 @@ func (s *Store) Outages(ctx context.Context) (state []byte, revision int64, err 
 const takeProbe = `insert into probes (outage, at) values (?, ?)
 	on conflict (outage) do update set at = excluded.at where probes.at <= ?`
 
-// TakeProbe implements [engine.Degradation].
+// TakeProbe implements [store.Degradation].
 func (s *Store) TakeProbe(ctx context.Context, outage string, gap time.Duration) (taken bool, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		n, err := t.count(takeProbe, outage, t.now.UnixMicro(), t.now.Add(-gap).UnixMicro())

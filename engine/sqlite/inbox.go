@@ -9,15 +9,16 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
-// Accept implements [engine.Inbox].
-func (s *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]engine.Accepted, error) {
+// Accept implements [store.Inbox].
+func (s *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]store.Accepted, error) {
 	events, err := encodeEvents(runs)
 	if err != nil {
 		return nil, err
 	}
-	results := make([]engine.Accepted, len(runs))
+	results := make([]store.Accepted, len(runs))
 	err = s.writer.do(ctx, func(t *tx) error {
 		if node != 0 {
 			if err := t.live(node); err != nil {
@@ -59,29 +60,29 @@ const (
 	values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
-func (t *tx) accept(node int64, r model.Intake, event []byte) (engine.Accepted, error) {
+func (t *tx) accept(node int64, r model.Intake, event []byte) (store.Accepted, error) {
 	if a, known, err := t.repeated(r); err != nil || known {
 		return a, err
 	}
 	allowed, undecided, err := t.allowed(r)
 	if err != nil {
-		return engine.Accepted{}, err
+		return store.Accepted{}, err
 	} else if !allowed {
-		return engine.Accepted{Err: engine.ErrRejected}, nil
+		return store.Accepted{Err: store.ErrRejected}, nil
 	}
 	if r.Dedup {
 		if err := t.exec(insertEvent, r.Event.Namespace(), r.Event.ID, r.ID, r.Hash, t.now.UnixMicro()); err != nil {
-			return engine.Accepted{}, err
+			return store.Accepted{}, err
 		}
 	}
 	if r.Ordered {
 		if err := t.exec(insertKey, r.Flow, r.Key); err != nil {
-			return engine.Accepted{}, err
+			return store.Accepted{}, err
 		}
 	}
 	place, listens, err := t.firstPlace(r)
 	if err != nil {
-		return engine.Accepted{}, err
+		return store.Accepted{}, err
 	}
 	var owner int64
 	var started sql.NullInt64
@@ -96,34 +97,34 @@ func (t *tx) accept(node int64, r model.Intake, event []byte) (engine.Accepted, 
 	if err := t.exec(insertRun, r.ID, r.Flow, r.Key, r.Ordered, r.Block, place, owner, r.Pipeline, bundle,
 		r.Event.Priority, t.now.UnixMicro(), started, due.UnixMicro(),
 		due.Add(r.Event.DelayTolerance).UnixMicro(), event); err != nil {
-		return engine.Accepted{}, err
+		return store.Accepted{}, err
 	}
 	t.ready = t.ready || place == ready
 	if listens {
 		if err := t.stir(r.Flow, r.Key); err != nil {
-			return engine.Accepted{}, err
+			return store.Accepted{}, err
 		}
 	}
 	if owner == 0 {
-		return engine.Accepted{Run: r.ID, Undecided: undecided}, nil
+		return store.Accepted{Run: r.ID, Undecided: undecided}, nil
 	}
-	c := &engine.Claimed{
+	c := &store.Claimed{
 		ID: r.ID, Event: r.Event, Flow: r.Flow, Key: r.Key, Ordered: r.Ordered, Block: r.Block,
 		Accepted: t.now.Truncate(time.Microsecond), Pipeline: r.Pipeline, Bundle: bundle,
 	}
 	c.Entity, err = t.entity(r.Ordered, r.Flow, r.Key)
-	return engine.Accepted{Run: r.ID, Claimed: c, Undecided: undecided}, err
+	return store.Accepted{Run: r.ID, Claimed: c, Undecided: undecided}, err
 }
 
 // repeated finds an event that was accepted before.
-func (t *tx) repeated(r model.Intake) (a engine.Accepted, known bool, err error) {
+func (t *tx) repeated(r model.Intake) (a store.Accepted, known bool, err error) {
 	if !r.Dedup {
 		return a, false, nil
 	}
 	var hash string
 	known, err = t.row(findEvent, []any{r.Event.Namespace(), r.Event.ID}, &a.Run, &hash)
 	if a.Duplicate = known && hash == r.Hash; known && !a.Duplicate {
-		a.Err = engine.ErrConflict
+		a.Err = store.ErrConflict
 	}
 	return a, known, err
 }
@@ -167,7 +168,7 @@ func (t *tx) firstPlace(r model.Intake) (at place, listens bool, err error) {
 
 const lastEvent = "select coalesce(max(id), '') from events where source = ?"
 
-// LastEvent implements [engine.Inbox].
+// LastEvent implements [store.Inbox].
 func (s *Store) LastEvent(ctx context.Context, source string) (id string, err error) {
 	err = s.read.QueryRowContext(ctx, lastEvent, source).Scan(&id)
 	return id, err

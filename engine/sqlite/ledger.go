@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/store"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 	findRowsOf    = "select " + rowColumns + " from runs where node = ? and place = 'running' order by seq"
 )
 
-// Join implements [engine.Ledger].
+// Join implements [store.Ledger].
 func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (node int64, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		if err := t.exec(forgetNodes, t.now.Add(-engine.NodesRemembered).UnixMicro()); err != nil {
@@ -46,7 +47,7 @@ func (t *tx) live(node int64) error {
 	var n int64
 	found, err := t.row(findNode, []any{node}, &n)
 	if err == nil && !found {
-		err = engine.ErrFenced
+		err = store.ErrFenced
 	}
 	return err
 }
@@ -58,9 +59,9 @@ func (t *tx) fenced(node int64) error {
 	case err != nil:
 		return err
 	case !found:
-		return engine.ErrForgotten
+		return store.ErrForgotten
 	}
-	return engine.ErrFenced
+	return store.ErrFenced
 }
 
 // bury makes a node's number invalid and gives its runs back.
@@ -131,8 +132,8 @@ const (
 // at the same moment must not hold the other writers up.
 const dueAtOnce = 2000
 
-// Beat implements [engine.Ledger].
-func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (b engine.Beat, err error) {
+// Beat implements [store.Ledger].
+func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (b store.Beat, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		n, err := t.count(renewNode, t.now.UnixMicro(), t.now.Add(lease).UnixMicro(), bundle, node)
 		if err != nil {
@@ -172,7 +173,7 @@ func (t *tx) wakeDue() error {
 	return nil
 }
 
-func (t *tx) beat(node int64) (b engine.Beat, err error) {
+func (t *tx) beat(node int64) (b store.Beat, err error) {
 	b.Now = t.now
 	if _, err := t.row(countBeats, []any{node}, &b.Beats); err != nil {
 		return b, err
@@ -184,7 +185,7 @@ func (t *tx) beat(node int64) (b engine.Beat, err error) {
 	if err != nil {
 		return b, err
 	}
-	b.Moves, err = rows(t, findMoves, []any{node}, func(r *sql.Rows) (m engine.Move, err error) { return m, r.Scan(&m.Run, &m.Bundle) })
+	b.Moves, err = rows(t, findMoves, []any{node}, func(r *sql.Rows) (m store.Move, err error) { return m, r.Scan(&m.Run, &m.Bundle) })
 	if err != nil {
 		return b, err
 	}
@@ -224,12 +225,12 @@ const claim = `update runs set place = 'running', node = ?, started = coalesce(s
 
 // claimedRow is a claimed run with what gives its order.
 type claimedRow struct {
-	engine.Claimed
+	store.Claimed
 	seq, deadline int64
 }
 
-// Claim implements [engine.Ledger].
-func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string) (runs []engine.Claimed, err error) {
+// Claim implements [store.Ledger].
+func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string) (runs []store.Claimed, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		if err := t.live(node); err != nil {
 			return err
@@ -239,7 +240,7 @@ func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 			return err
 		}
 		slices.SortFunc(got, compareClaimed)
-		runs = make([]engine.Claimed, len(got))
+		runs = make([]store.Claimed, len(got))
 		for i, c := range got {
 			runs[i] = c.Claimed
 			if runs[i].Entity, err = t.entity(c.Ordered, c.Flow, c.Key); err != nil {
@@ -276,7 +277,7 @@ func scanClaimed(r *sql.Rows) (c claimedRow, err error) {
 	return c, err
 }
 
-// Leave implements [engine.Ledger].
+// Leave implements [store.Ledger].
 func (s *Store) Leave(ctx context.Context, node int64, keep []string) error {
 	return s.writer.do(ctx, func(t *tx) error {
 		if keep == nil {
@@ -296,8 +297,8 @@ const listNodes = `select node, name, started, seen, gone is null and lease_unti
 // lately is how long Nodes shows a node that has died.
 const lately = time.Hour
 
-// Nodes implements [engine.Ledger].
-func (s *Store) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
+// Nodes implements [store.Ledger].
+func (s *Store) Nodes(ctx context.Context) ([]store.NodeInfo, error) {
 	if err := s.writer.files.check(); err != nil {
 		return nil, err // who asks whether the store is fit asks this
 	}
@@ -306,7 +307,7 @@ func (s *Store) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	return collect(r, func(r *sql.Rows) (n engine.NodeInfo, err error) {
+	return collect(r, func(r *sql.Rows) (n store.NodeInfo, err error) {
 		var started, seen sql.NullInt64
 		err = r.Scan(&n.Node, &n.Name, &started, &seen, &n.Alive, &n.Bundle, &n.Beats, &n.Runs)
 		n.Started, n.Seen = fromMicros(started), fromMicros(seen)

@@ -10,10 +10,11 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
-// List implements [engine.Runs].
-func (s *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecord, string, error) {
+// List implements [store.Runs].
+func (s *Store) List(ctx context.Context, f store.RunFilter) ([]store.RunRecord, string, error) {
 	from := int64(math.MaxInt64)
 	if f.Oldest {
 		from = 0
@@ -21,7 +22,7 @@ func (s *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecor
 	if f.Cursor != "" {
 		var err error
 		if from, err = strconv.ParseInt(f.Cursor, 36, 64); err != nil {
-			return nil, "", engine.ErrCursor
+			return nil, "", store.ErrCursor
 		}
 	}
 	// The sizes come first: rows are sorted with all that is in them.
@@ -51,7 +52,7 @@ func (s *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecor
 	if more && len(all) > 0 {
 		next = strconv.FormatInt(all[len(all)-1].seq, 36)
 	}
-	runs := make([]engine.RunRecord, len(all))
+	runs := make([]store.RunRecord, len(all))
 	for i, r := range all {
 		runs[i] = r.RunRecord
 	}
@@ -63,7 +64,7 @@ const rowSize = "length(event) + coalesce(length(checkpoint), 0)"
 
 // listQuery builds the query of a listing. Each table is read from one end, no
 // further than needed.
-func listQuery(f engine.RunFilter, from int64, limit int, columns func(choice) string) (string, []any) {
+func listQuery(f store.RunFilter, from int64, limit int, columns func(choice) string) (string, []any) {
 	page, order := "seq < ?", "desc"
 	if f.Oldest {
 		page, order = "seq > ?", "asc"
@@ -77,8 +78,8 @@ func listQuery(f engine.RunFilter, from int64, limit int, columns func(choice) s
 	return strings.Join(parts, " union all ") + " order by 1 " + order + " limit ?", append(args, limit)
 }
 
-// Count implements [engine.Runs].
-func (s *Store) Count(ctx context.Context, f engine.RunFilter) ([]engine.RunCount, error) {
+// Count implements [store.Runs].
+func (s *Store) Count(ctx context.Context, f store.RunFilter) ([]store.RunCount, error) {
 	var parts []string
 	var args []any
 	for _, c := range chosen(f) {
@@ -91,7 +92,7 @@ func (s *Store) Count(ctx context.Context, f engine.RunFilter) ([]engine.RunCoun
 	if err != nil {
 		return nil, err
 	}
-	return collect(r, func(r *sql.Rows) (c engine.RunCount, err error) {
+	return collect(r, func(r *sql.Rows) (c store.RunCount, err error) {
 		err = r.Scan(&c.Pipeline, &c.FailedPath, &c.ErrorClass, &c.Runs)
 		return c, err
 	})
@@ -110,7 +111,7 @@ func (c *choice) and(condition string, args ...any) {
 }
 
 // chosen tells what a filter chooses of each table.
-func chosen(f engine.RunFilter) []choice {
+func chosen(f store.RunFilter) []choice {
 	var both choice
 	for _, c := range []struct{ column, value string }{{"pipeline", f.Pipeline}, {"flow", f.Flow}, {"key", f.Key}} {
 		if c.value != "" {

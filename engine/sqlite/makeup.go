@@ -3,8 +3,8 @@ package sqlite
 import (
 	"context"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 const (
@@ -15,11 +15,11 @@ const (
 	from history where seq = ?1`
 )
 
-// MakeUp implements [engine.Runs].
-func (s *Store) MakeUp(ctx context.Context, m engine.MakeUp, by engine.Actor) error {
+// MakeUp implements [store.Runs].
+func (s *Store) MakeUp(ctx context.Context, m store.MakeUp, by store.Actor) error {
 	return s.writer.do(ctx, func(t *tx) error {
 		var seq, version int64
-		var r engine.AuditedRun
+		var r store.AuditedRun
 		var left string
 		found, err := t.row(findPastRun, []any{m.Run}, &seq, &r.Pipeline, &r.Status, &version, &r.Generation, &left)
 		if err != nil {
@@ -27,12 +27,12 @@ func (s *Store) MakeUp(ctx context.Context, m engine.MakeUp, by engine.Actor) er
 		}
 		if !found {
 			if _, known, err := t.find(m.Run); err != nil || known {
-				return errOr(err, engine.ErrConflict)
+				return errOr(err, store.ErrConflict)
 			}
-			return engine.ErrNotFound
+			return store.ErrNotFound
 		}
 		if r.Status != model.Succeeded || version != m.Version || !model.HasLeftOut(left, m.Path) {
-			return engine.ErrConflict
+			return store.ErrConflict
 		}
 		if err := t.exec(bringBackRun, seq, m.Priority, t.now.UnixMicro(), m.Checkpoint); err != nil {
 			return err

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/sqlite"
+	"procaas/engine/store"
 	"procaas/schemas"
 )
 
@@ -137,7 +137,7 @@ func TestCallsAfterCloseFail(t *testing.T) {
 	if _, err := s.Accept(t.Context(), 0, []model.Intake{intake("a")}); err == nil {
 		t.Error("accepted after Close")
 	}
-	if _, err := s.Run(t.Context(), "a"); err == nil || err == engine.ErrNotFound {
+	if _, err := s.Run(t.Context(), "a"); err == nil || err == store.ErrNotFound {
 		t.Errorf("want a failure of Run after Close, have %v", err)
 	}
 }
@@ -171,10 +171,10 @@ func TestWritesOfOneTransactionDoNotSpoilEachOther(t *testing.T) {
 			t.Errorf("good batch: %v, error: %v", r.good, r.err)
 		}
 	}
-	if _, err := s.Run(t.Context(), "new-first"); err != engine.ErrNotFound {
+	if _, err := s.Run(t.Context(), "new-first"); err != store.ErrNotFound {
 		t.Errorf("a part of a failed batch is there: %v", err)
 	}
-	if runs, _, err := s.List(t.Context(), engine.RunFilter{Limit: 1000}); err != nil || len(runs) != 41 {
+	if runs, _, err := s.List(t.Context(), store.RunFilter{Limit: 1000}); err != nil || len(runs) != 41 {
 		t.Errorf("want the runs of 20 good batches and one, have %d, %v", len(runs), err)
 	}
 }
@@ -197,7 +197,7 @@ func TestFilesAreTheirOwnersAlone(t *testing.T) {
 	}
 	path := filepath.Join(dir, "store.db")
 	s := open(t, path)
-	if _, err := s.SetConfig(t.Context(), "A", []byte("1"), -1, engine.Actor{Name: "ann"}); err != nil {
+	if _, err := s.SetConfig(t.Context(), "A", []byte("1"), -1, store.Actor{Name: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	check("new")
@@ -214,7 +214,7 @@ func TestFilesAreTheirOwnersAlone(t *testing.T) {
 		}
 	}
 	again := open(t, path)
-	if _, err := again.SetConfig(t.Context(), "A", []byte("2"), -1, engine.Actor{Name: "ann"}); err != nil {
+	if _, err := again.SetConfig(t.Context(), "A", []byte("2"), -1, store.Actor{Name: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	check("of an earlier release")

@@ -5,7 +5,7 @@ import (
 	"io/fs"
 	"os"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // A presence tells whether the files of a store are still where they were opened. One that
@@ -28,12 +28,12 @@ func watch(path string) (presence, error) {
 	return p, nil
 }
 
-// check is an [engine.ErrStoreLost] when one of them is not.
+// check is an [store.ErrLost] when one of them is not.
 func (p presence) check() error {
 	for name, was := range p.files {
 		if info, err := os.Stat(name); err != nil || !os.SameFile(was, info) {
 			return fmt.Errorf("%w: %s was removed while the process ran, or another file is in its place. "+
-				"Put the file back, or restart this process to go on with what is there", engine.ErrStoreLost, name)
+				"Put the file back, or restart this process to go on with what is there", store.ErrLost, name)
 		}
 	}
 	return nil

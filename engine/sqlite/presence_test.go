@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
 	"procaas/engine/sqlite"
+	"procaas/engine/store"
 )
 
 // Nothing is said to be stored while the file, or its log, is not where it was opened; and the
@@ -41,10 +41,10 @@ func TestStoreWhoseFileIsGoneAcknowledgesNothing(t *testing.T) {
 			if err := errors.Join(os.Rename(file, path+".away"), c.harm(file)); err != nil {
 				t.Fatal(err)
 			}
-			if err := submit(); !errors.Is(err, engine.ErrStoreLost) {
+			if err := submit(); !errors.Is(err, store.ErrLost) {
 				t.Errorf("want the event refused, have %v", err)
 			}
-			node.Eventually("the node says so", func() bool { return errors.Is(node.Healthy(t.Context()), engine.ErrStoreLost) })
+			node.Eventually("the node says so", func() bool { return errors.Is(node.Healthy(t.Context()), store.ErrLost) })
 			if err := os.Rename(path+".away", file); err != nil {
 				t.Fatal(err)
 			}

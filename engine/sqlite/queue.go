@@ -6,6 +6,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A place says where a run is, finer than its status; the migration explains
@@ -160,7 +161,7 @@ const (
 	undeferAll = "update runs set place = 'queued' where flow = ? and key = ? and place = 'deferred'"
 )
 
-func (t *tx) entity(ordered bool, flow, key string) (e engine.EntityState, err error) {
+func (t *tx) entity(ordered bool, flow, key string) (e store.EntityState, err error) {
 	if ordered {
 		_, err = t.row(readKey, []any{flow, key}, &e.State, &e.Shared)
 	}

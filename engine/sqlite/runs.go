@@ -7,6 +7,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // The columns of a record, in the order of scanRecord. The history's come in
@@ -19,7 +20,7 @@ const (
 )
 
 type record struct {
-	engine.RunRecord
+	store.RunRecord
 	seq int64
 }
 
@@ -43,11 +44,11 @@ func scanRecord(s interface{ Scan(...any) error }, decode func([]byte) (model.Ev
 
 const findRecord = "select " + hotColumns + " from runs where id = ?1 union all select " + pastColumns + " from history where id = ?1"
 
-// Run implements [engine.Runs].
-func (s *Store) Run(ctx context.Context, id string) (engine.RunRecord, error) {
+// Run implements [store.Runs].
+func (s *Store) Run(ctx context.Context, id string) (store.RunRecord, error) {
 	r, err := scanRecord(s.read.QueryRowContext(ctx, findRecord, id), engine.DecodeEvent)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = engine.ErrNotFound
+		err = store.ErrNotFound
 	}
 	return r.RunRecord, err
 }
@@ -58,12 +59,12 @@ const (
 	findBlocked = "select id from runs where flow = ? and key = ? and ordered and place in ('held', 'blocked')"
 )
 
-// Entity implements [engine.Runs].
-func (s *Store) Entity(ctx context.Context, flow, key string) (e engine.EntityRecord, err error) {
+// Entity implements [store.Runs].
+func (s *Store) Entity(ctx context.Context, flow, key string) (e store.EntityRecord, err error) {
 	e.Flow, e.Key = flow, key
 	err = s.read.QueryRowContext(ctx, readKey, flow, key).Scan(&e.State, &e.Shared)
 	if errors.Is(err, sql.ErrNoRows) {
-		return e, engine.ErrNotFound
+		return e, store.ErrNotFound
 	}
 	if err != nil {
 		return e, err
@@ -75,7 +76,7 @@ func (s *Store) Entity(ctx context.Context, flow, key string) (e engine.EntityRe
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return e, err
 	}
-	e.Runs, _, err = s.List(ctx, engine.RunFilter{Flow: flow, Key: key, Limit: latest, Brief: true})
+	e.Runs, _, err = s.List(ctx, store.RunFilter{Flow: flow, Key: key, Limit: latest, Brief: true})
 	for i := range e.Runs {
 		e.Runs[i].Checkpoint = nil
 	}
@@ -91,8 +92,8 @@ const (
 	place = ? where seq = ?`
 )
 
-// Retry implements [engine.Runs].
-func (s *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
+// Retry implements [store.Runs].
+func (s *Store) Retry(ctx context.Context, id string, by store.Actor) error {
 	return s.writer.do(ctx, func(t *tx) error {
 		if err := t.unignore(id); err != nil {
 			return err
@@ -102,9 +103,9 @@ func (s *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
 			return err
 		}
 		if r.place.status() != model.Failed && r.place != held {
-			return engine.ErrConflict
+			return store.ErrConflict
 		}
-		if err := t.auditRun(r, by, engine.AuditedRun.Retried); err != nil {
+		if err := t.auditRun(r, by, store.AuditedRun.Retried); err != nil {
 			return err
 		}
 		to := ready
@@ -142,8 +143,8 @@ func (t *tx) unignore(id string) error {
 
 const askCancel = "update runs set cancel = coalesce(cancel, ?) where seq = ?"
 
-// Cancel implements [engine.Runs].
-func (s *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
+// Cancel implements [store.Runs].
+func (s *Store) Cancel(ctx context.Context, id string, by store.Actor) error {
 	return s.writer.do(ctx, func(t *tx) error {
 		r, err := t.steer(id)
 		if err != nil {
@@ -153,8 +154,8 @@ func (s *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
 	})
 }
 
-func (t *tx) cancel(r row, by engine.Actor) error {
-	if err := t.auditRun(r, by, engine.AuditedRun.Cancelled); err != nil {
+func (t *tx) cancel(r row, by store.Actor) error {
+	if err := t.auditRun(r, by, store.AuditedRun.Cancelled); err != nil {
 		return err
 	}
 	if r.place == running {
@@ -165,8 +166,8 @@ func (t *tx) cancel(r row, by engine.Actor) error {
 
 const askUndo = "update runs set move = ?, losses = 0 where seq = ?"
 
-// Undo implements [engine.Runs].
-func (s *Store) Undo(ctx context.Context, id string, by engine.Actor) error {
+// Undo implements [store.Runs].
+func (s *Store) Undo(ctx context.Context, id string, by store.Actor) error {
 	return s.writer.do(ctx, func(t *tx) error {
 		r, err := t.steer(id)
 		if err != nil {
@@ -175,7 +176,7 @@ func (s *Store) Undo(ctx context.Context, id string, by engine.Actor) error {
 		if !r.canUndo() {
 			return t.cancel(r, by)
 		}
-		if err := t.auditRun(r, by, engine.AuditedRun.Undone); err != nil {
+		if err := t.auditRun(r, by, store.AuditedRun.Undone); err != nil {
 			return err
 		}
 		if r.place == parked || r.place == held {
@@ -205,8 +206,8 @@ const (
 	askMove    = "update runs set move = ? where seq = ?"
 )
 
-// Move implements [engine.Runs].
-func (s *Store) Move(ctx context.Context, m engine.Move, version int64, by engine.Actor) (asked bool, err error) {
+// Move implements [store.Runs].
+func (s *Store) Move(ctx context.Context, m store.Move, version int64, by store.Actor) (asked bool, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		r, err := t.steer(m.Run)
 		if err != nil {
@@ -219,13 +220,13 @@ func (s *Store) Move(ctx context.Context, m engine.Move, version int64, by engin
 		write := moveRun
 		switch asked = r.place == running; {
 		case bundle == "", r.isUndone():
-			return engine.ErrConflict
+			return store.ErrConflict
 		case asked:
 			write = askMove
 		case r.version != version:
-			return engine.ErrStale
+			return store.ErrStale
 		}
-		if err := t.auditRun(r, by, func(a engine.AuditedRun, _ string, by engine.Actor) engine.Audited {
+		if err := t.auditRun(r, by, func(a store.AuditedRun, _ string, by store.Actor) store.Audited {
 			return a.Moved(m, bundle,
 				by)
 		}); err != nil {
@@ -248,16 +249,16 @@ func (t *tx) steer(id string) (row, error) {
 		return r, err
 	}
 	if found {
-		return r, engine.ErrConflict
+		return r, store.ErrConflict
 	}
-	return r, engine.ErrNotFound
+	return r, store.ErrNotFound
 }
 
 const readAudited = "select pipeline, generation, failed_path, error_class from runs where seq = ?"
 
 // auditRun writes down what an operator does to a run, before it is done.
-func (t *tx) auditRun(r row, by engine.Actor, record func(engine.AuditedRun, string, engine.Actor) engine.Audited) error {
-	a := engine.AuditedRun{Status: r.place.status()}
+func (t *tx) auditRun(r row, by store.Actor, record func(store.AuditedRun, string, store.Actor) store.Audited) error {
+	a := store.AuditedRun{Status: r.place.status()}
 	if _, err := t.row(readAudited, []any{r.seq}, &a.Pipeline, &a.Generation, &a.FailedPath, &a.ErrorClass); err != nil {
 		return err
 	}

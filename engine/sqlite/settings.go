@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"errors"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
 const (
@@ -15,8 +15,8 @@ const (
 	writeCurrent = "insert into definition (one, hash) values (1, ?) on conflict (one) do update set hash = excluded.hash"
 )
 
-// Activate implements [engine.Bundles].
-func (s *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by engine.Actor) (current string, err error) {
+// Activate implements [store.Bundles].
+func (s *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by store.Actor) (current string, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		if _, err := t.row(findCurrent, nil, &current); err != nil {
 			return err
@@ -30,28 +30,28 @@ func (s *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew
 		if err := t.exec(writeCurrent, hash); err != nil {
 			return err
 		}
-		_, err = t.audit(engine.Audited{
-			Kind: engine.AuditDefinition, By: by, Before: engine.AuditText(before), After: engine.AuditText(hash),
+		_, err = t.audit(store.Audited{
+			Kind: store.AuditDefinition, By: by, Before: store.AuditText(before), After: store.AuditText(hash),
 		})
 		return err
 	})
 	return current, err
 }
 
-// Current implements [engine.Bundles].
+// Current implements [store.Bundles].
 func (s *Store) Current(ctx context.Context) (hash string, err error) {
 	err = s.read.QueryRowContext(ctx, findCurrent).Scan(&hash)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = engine.ErrNotFound
+		err = store.ErrNotFound
 	}
 	return hash, err
 }
 
-// Bundle implements [engine.Bundles].
+// Bundle implements [store.Bundles].
 func (s *Store) Bundle(ctx context.Context, hash string) (files []byte, err error) {
 	err = s.read.QueryRowContext(ctx, findBundle, hash).Scan(&files)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = engine.ErrNotFound
+		err = store.ErrNotFound
 	}
 	return files, err
 }
@@ -61,18 +61,18 @@ const (
 	listControls = "select path, value, null, revision, changed, actor, reason from controls"
 )
 
-// Configs implements [engine.Settings].
-func (s *Store) Configs(ctx context.Context) (map[string]engine.Setting, int64, error) {
+// Configs implements [store.Settings].
+func (s *Store) Configs(ctx context.Context) (map[string]store.Setting, int64, error) {
 	return s.settings(ctx, listConfigs)
 }
 
-// Controls implements [engine.Settings].
-func (s *Store) Controls(ctx context.Context) (map[string]engine.Setting, int64, error) {
+// Controls implements [store.Settings].
+func (s *Store) Controls(ctx context.Context) (map[string]store.Setting, int64, error) {
 	return s.settings(ctx, listControls)
 }
 
 // settings reads all settings of a kind by their names.
-func (s *Store) settings(ctx context.Context, query string) (map[string]engine.Setting, int64, error) {
+func (s *Store) settings(ctx context.Context, query string) (map[string]store.Setting, int64, error) {
 	// One transaction, so that the revision is the one of these values.
 	t, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -83,10 +83,10 @@ func (s *Store) settings(ctx context.Context, query string) (map[string]engine.S
 	if err != nil {
 		return nil, 0, err
 	}
-	found := map[string]engine.Setting{}
+	found := map[string]store.Setting{}
 	_, err = collect(r, func(r *sql.Rows) (struct{}, error) {
 		var name string
-		var c engine.Setting
+		var c store.Setting
 		var changed sql.NullInt64
 		err := r.Scan(&name, &c.Value, &c.Hash, &c.Revision, &changed, &c.By.Name, &c.By.Reason)
 		c.Changed = fromMicros(changed)
@@ -110,14 +110,14 @@ type settingKind struct {
 // The kinds of settings.
 var (
 	configKind = settingKind{
-		audit: engine.AuditConfig,
+		audit: store.AuditConfig,
 		find:  "select value, revision from configs where name = ?",
 		write: `insert into configs (name, value, revision, changed, actor, reason) values (?, ?, ?, ?, ?, ?)
 		on conflict (name) do update set value = excluded.value, revision = excluded.revision,
 		changed = excluded.changed, actor = excluded.actor, reason = excluded.reason`,
 	}
 	controlKind = settingKind{
-		audit: engine.AuditControl,
+		audit: store.AuditControl,
 		find:  "select value, revision from controls where path = ?",
 		write: `insert into controls (path, value, revision, changed, actor, reason) values (?, ?, ?, ?, ?, ?)
 		on conflict (path) do update set value = excluded.value, revision = excluded.revision,
@@ -126,20 +126,21 @@ var (
 	}
 )
 
-// SetConfig implements [engine.Settings].
-func (s *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by engine.Actor) (int64, error) {
+// SetConfig implements [store.Settings].
+func (s *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by store.Actor) (int64, error) {
 	return s.set(ctx, configKind, name, value, ifRevision, by)
 }
 
-// SetControl implements [engine.Settings].
-func (s *Store) SetControl(ctx context.Context, path string, value []byte, ifRevision int64, by engine.Actor) (int64, error) {
+// SetControl implements [store.Settings].
+func (s *Store) SetControl(ctx context.Context, path string, value []byte, ifRevision int64, by store.Actor) (int64, error) {
 	return s.set(ctx, controlKind, path, value, ifRevision, by)
 }
 
 // set stores a setting, or removes it when value is nil. Kinds with further
 // columns take their values from more.
-func (s *Store) set(ctx context.Context, kind settingKind, name string, value []byte, ifRevision int64, by engine.Actor,
-	more ...any) (revision int64, err error) {
+func (s *Store) set(ctx context.Context, kind settingKind, name string, value []byte, ifRevision int64, by store.Actor,
+	more ...any,
+) (revision int64, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		var before []byte
 		var have int64
@@ -147,14 +148,14 @@ func (s *Store) set(ctx context.Context, kind settingKind, name string, value []
 			return err
 		}
 		if ifRevision != -1 && ifRevision != have {
-			return engine.ErrConflict
+			return store.ErrConflict
 		}
-		a := engine.Audited{Kind: kind.audit, Name: name, By: by, Before: before, After: value}
+		a := store.Audited{Kind: kind.audit, Name: name, By: by, Before: before, After: value}
 		if value == nil {
 			if have == 0 {
-				return engine.ErrNotFound
+				return store.ErrNotFound
 			}
-			a.After = engine.AuditRemoved()
+			a.After = store.AuditRemoved()
 		}
 		var err error
 		if revision, err = t.audit(a); err != nil {
@@ -171,7 +172,7 @@ func (s *Store) set(ctx context.Context, kind settingKind, name string, value []
 const release = `update runs set place = 'ready', due = ? where seq in (
 	select seq from runs where place = 'parked' and cause <> '' and cause = ? order by seq limit ?)`
 
-// Release implements [engine.Settings].
+// Release implements [store.Settings].
 func (s *Store) Release(ctx context.Context, cause string, limit int) (n int, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		count, err := t.count(release, t.now.UnixMicro(), cause, limit)

@@ -23,7 +23,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"procaas/engine"
+	"procaas/engine/store"
 	"procaas/schemas"
 )
 
@@ -38,7 +38,7 @@ type Options struct {
 	Fast bool
 }
 
-// A Store is an [engine.Store] in one file.
+// A Store is an [store.Store] in one file.
 type Store struct {
 	lock   *sql.DB // holds the file's lock while it is open
 	db     *sql.DB // one connection: the writer's
@@ -48,13 +48,13 @@ type Store struct {
 	watch  taskWatch
 	asked  taskAsked
 
-	changed engine.Broadcast // of documents
+	changed store.Broadcast // of documents
 
 	closing sync.Once
 	closed  error
 }
 
-var _ engine.Store = (*Store)(nil)
+var _ store.Store = (*Store)(nil)
 
 const schemaTable = "procaas_schema"
 

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/sqlite"
+	"procaas/engine/store"
 )
 
 func open(t testing.TB, path string) *sqlite.Store {
@@ -27,7 +27,7 @@ func open(t testing.TB, path string) *sqlite.Store {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	enginetest.Conformance(t, func(t *testing.T) engine.Store {
+	enginetest.Conformance(t, func(t *testing.T) store.Store {
 		return open(t, filepath.Join(t.TempDir(), "store.db"))
 	})
 }
@@ -35,13 +35,13 @@ func TestConformance(t *testing.T) {
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	enginetest.Crash(t, func() string { return filepath.Join(t.TempDir(), "store.db") },
-		func(ctx context.Context, path string) (engine.Store, error) {
+		func(ctx context.Context, path string) (store.Store, error) {
 			return sqlite.Open(ctx, path, sqlite.Options{Migrate: true})
 		})
 }
 
 func BenchmarkStore(b *testing.B) {
-	enginetest.Benchmark(b, func(b *testing.B) engine.Store { return open(b, filepath.Join(b.TempDir(), "store.db")) })
+	enginetest.Benchmark(b, func(b *testing.B) store.Store { return open(b, filepath.Join(b.TempDir(), "store.db")) })
 }
 
 func TestTimersAreOnTime(t *testing.T) {
@@ -52,14 +52,14 @@ func TestTimersAreOnTime(t *testing.T) {
 func BenchmarkBacklog(b *testing.B) {
 	for _, waiting := range []int{1_000, 1_000_000} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
-			enginetest.BenchmarkBacklog(b, func(b *testing.B) engine.Store { return open(b, filepath.Join(b.TempDir(), "store.db")) }, waiting)
+			enginetest.BenchmarkBacklog(b, func(b *testing.B) store.Store { return open(b, filepath.Join(b.TempDir(), "store.db")) }, waiting)
 		})
 	}
 }
 
 func TestTaskConformance(t *testing.T) {
 	t.Parallel()
-	enginetest.TaskConformance(t, func(t *testing.T) engine.TaskStore {
+	enginetest.TaskConformance(t, func(t *testing.T) store.TaskStore {
 		s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"), sqlite.Options{Migrate: true, Fast: true})
 		if err != nil {
 			t.Fatal(err)

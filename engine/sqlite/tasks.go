@@ -10,13 +10,13 @@ import (
 	"sync"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // This file keeps the queue of tasks. One goroutine writes, so what others do with
 // locks is done here one after the other.
 
-var _ engine.TaskStore = (*Store)(nil)
+var _ store.TaskStore = (*Store)(nil)
 
 // taskWatch wakes those who wait for tasks.
 type taskWatch struct {
@@ -29,7 +29,7 @@ type taskWatcher struct {
 	woken chan struct{}
 }
 
-// WatchTasks implements [engine.TaskWork].
+// WatchTasks implements [store.TaskWork].
 func (s *Store) WatchTasks(types []string) (<-chan struct{}, func()) {
 	w := &taskWatcher{types: types, woken: make(chan struct{}, 1)}
 	s.watch.mu.Lock()
@@ -63,11 +63,11 @@ func (s *Store) hintTasks(types ...string) {
 // The places of tasks as they are stored: those of their states that have not ended,
 // and of those that failed.
 const (
-	placeReady    = string(engine.TaskReady)
-	placeWaiting  = string(engine.TaskWaiting)
-	placeStarting = string(engine.TaskStarting)
-	placeRunning  = string(engine.TaskRunning)
-	placeLater    = string(engine.TaskScheduled)
+	placeReady    = string(store.TaskReady)
+	placeWaiting  = string(store.TaskWaiting)
+	placeStarting = string(store.TaskStarting)
+	placeRunning  = string(store.TaskRunning)
+	placeLater    = string(store.TaskScheduled)
 	placeDead     = "dead"
 )
 
@@ -91,9 +91,9 @@ const (
 	taskMode = "select mode from task_types where type = ?"
 )
 
-func scanTask(r *sql.Rows) (engine.QueuedTask, error) {
+func scanTask(r *sql.Rows) (store.QueuedTask, error) {
 	var (
-		t                                         engine.QueuedTask
+		t                                         store.QueuedTask
 		payload                                   []byte
 		place                                     string
 		created, due, deadline, begun, until, end int64
@@ -102,8 +102,8 @@ func scanTask(r *sql.Rows) (engine.QueuedTask, error) {
 	err := r.Scan(&t.ID, &t.Type, &t.Key, &t.Unique, &payload, &t.Priority, &place, &t.Slot, &created, &due, &deadline, &begun, &until,
 		&end, &timeout, &t.Epoch, &t.Failures, &t.Lost, &t.Worker, &t.Error)
 	t.Payload, t.Priority = json.RawMessage(payload), -t.Priority
-	if t.State = engine.TaskState(place); place == placeDead {
-		t.State = engine.TaskFailed
+	if t.State = store.TaskState(place); place == placeDead {
+		t.State = store.TaskFailed
 	}
 	t.Created, t.Due, t.Deadline, t.Begun = taskTime(created), taskTime(due), taskTime(deadline), taskTime(begun)
 	t.Until, t.Ended, t.Timeout = taskTime(until), taskTime(end), time.Duration(timeout)*time.Millisecond
@@ -117,25 +117,25 @@ func taskTime(micros int64) time.Time {
 	return time.UnixMicro(micros).UTC()
 }
 
-func (t *tx) task(id int64) (engine.QueuedTask, bool, error) {
+func (t *tx) task(id int64) (store.QueuedTask, bool, error) {
 	found, err := rows(t, taskByID, []any{id}, scanTask)
 	if err != nil || len(found) == 0 {
-		return engine.QueuedTask{}, false, err
+		return store.QueuedTask{}, false, err
 	}
 	return found[0], true, nil
 }
 
-func taken(t *engine.QueuedTask) bool {
-	return t.State == engine.TaskStarting || t.State == engine.TaskRunning
+func taken(t *store.QueuedTask) bool {
+	return t.State == store.TaskStarting || t.State == store.TaskRunning
 }
 
-// PutTasks implements [engine.TaskQueue].
-func (s *Store) PutTasks(ctx context.Context, specs []engine.TaskSpec) ([]engine.TaskPut, error) {
-	out := make([]engine.TaskPut, len(specs))
+// PutTasks implements [store.TaskQueue].
+func (s *Store) PutTasks(ctx context.Context, specs []store.TaskSpec) ([]store.TaskPut, error) {
+	out := make([]store.TaskPut, len(specs))
 	err := s.writer.do(ctx, func(t *tx) error {
 		for i := range specs {
 			if err := specs[i].Check(); err != nil {
-				out[i] = engine.TaskPut{Outcome: engine.PutRefused, Err: err}
+				out[i] = store.TaskPut{Outcome: store.PutRefused, Err: err}
 				continue
 			}
 			var err error
@@ -154,24 +154,24 @@ func (s *Store) PutTasks(ctx context.Context, specs []engine.TaskSpec) ([]engine
 	return out, nil
 }
 
-func payloadOf(s *engine.TaskSpec) []byte {
+func payloadOf(s *store.TaskSpec) []byte {
 	if len(s.Payload) == 0 {
 		return []byte("null")
 	}
 	return s.Payload
 }
 
-func (t *tx) putTask(s *engine.TaskSpec) (engine.TaskPut, error) {
+func (t *tx) putTask(s *store.TaskSpec) (store.TaskPut, error) {
 	var mode string
 	if _, err := t.row(taskMode, []any{s.Type}, &mode); err != nil {
-		return engine.TaskPut{}, err
+		return store.TaskPut{}, err
 	}
-	if mode == string(engine.TasksDraining) {
-		return engine.TaskPut{Outcome: engine.PutRefused, Err: engine.ErrDraining}, nil
+	if mode == string(store.TasksDraining) {
+		return store.TaskPut{Outcome: store.PutRefused, Err: store.ErrDraining}, nil
 	}
 	if s.Unique == "" {
 		id, err := t.addTask(s)
-		return engine.TaskPut{ID: id, Outcome: engine.PutAdded}, err
+		return store.TaskPut{ID: id, Outcome: store.PutAdded}, err
 	}
 	var (
 		id    int64
@@ -180,19 +180,19 @@ func (t *tx) putTask(s *engine.TaskSpec) (engine.TaskPut, error) {
 	)
 	found, err := t.row(findKey, []any{s.Type, s.Unique}, &id, &again, &next)
 	if err != nil {
-		return engine.TaskPut{}, err
+		return store.TaskPut{}, err
 	}
 	if !found {
 		if id, err = t.addTask(s); err == nil {
 			err = t.exec(insertTaskKey, s.Type, s.Unique, id)
 		}
-		return engine.TaskPut{ID: id, Outcome: engine.PutAdded}, err
+		return store.TaskPut{ID: id, Outcome: store.PutAdded}, err
 	}
 	return t.putDuplicate(s, id, again, next)
 }
 
 // taskArgs are the values of a new task.
-func (t *tx) taskArgs(s *engine.TaskSpec) []any {
+func (t *tx) taskArgs(s *store.TaskSpec) []any {
 	due := t.now
 	if !s.At.IsZero() {
 		due = s.At
@@ -210,55 +210,55 @@ func (t *tx) taskArgs(s *engine.TaskSpec) []any {
 	}
 }
 
-func (t *tx) addTask(s *engine.TaskSpec) (id int64, err error) {
+func (t *tx) addTask(s *store.TaskSpec) (id int64, err error) {
 	_, err = t.row(insertTask, t.taskArgs(s), &id)
 	return id, err
 }
 
 // putDuplicate does what is to be done when another task has the unique key.
-func (t *tx) putDuplicate(s *engine.TaskSpec, id int64, again bool, next []byte) (engine.TaskPut, error) {
+func (t *tx) putDuplicate(s *store.TaskSpec, id int64, again bool, next []byte) (store.TaskPut, error) {
 	first, found, err := t.task(id)
 	if err == nil && !found {
 		err = fmt.Errorf("the unique key %s of %s has no task: the tables were changed by hand", s.Unique, s.Type)
 	}
-	out := engine.TaskPut{ID: id, Outcome: engine.PutKept}
+	out := store.TaskPut{ID: id, Outcome: store.PutKept}
 	switch {
-	case err != nil || s.OnDuplicate == "" || s.OnDuplicate == engine.DuplicateKeep:
+	case err != nil || s.OnDuplicate == "" || s.OnDuplicate == store.DuplicateKeep:
 		return out, err
 	case taken(&first):
 		payload := payloadOf(s)
-		if again && s.OnDuplicate == engine.DuplicateMerge {
+		if again && s.OnDuplicate == store.DuplicateMerge {
 			if payload, err = mergePayloads(s, next); err != nil {
-				return engine.TaskPut{Outcome: engine.PutRefused, Err: err}, nil
+				return store.TaskPut{Outcome: store.PutRefused, Err: err}, nil
 			}
 		}
 		args := t.taskArgs(s)
-		out.Outcome = engine.PutFollows
+		out.Outcome = store.PutFollows
 		return out, t.exec(followKey, args[1], -s.Priority, s.Tolerance.Microseconds(), s.Timeout.Milliseconds(), s.Slot(), s.Key, payload,
 			s.Type, s.Unique)
-	case s.OnDuplicate == engine.DuplicateReplace:
-		out.Outcome = engine.PutReplaced
+	case s.OnDuplicate == store.DuplicateReplace:
+		out.Outcome = store.PutReplaced
 		if err := t.exec(aloneKey, id); err != nil {
 			return out, err
 		}
 		return out, t.exec(replaceTask, append(t.taskArgs(s), id)...)
-	case s.OnDuplicate == engine.DuplicateMerge:
+	case s.OnDuplicate == store.DuplicateMerge:
 		merged, err := mergePayloads(s, first.Payload)
 		if err != nil {
-			return engine.TaskPut{Outcome: engine.PutRefused, Err: err}, nil
+			return store.TaskPut{Outcome: store.PutRefused, Err: err}, nil
 		}
-		out.Outcome = engine.PutMerged
+		out.Outcome = store.PutMerged
 		return out, t.exec(mergeTask, merged, id)
 	}
 	return out, nil
 }
 
-func mergePayloads(s *engine.TaskSpec, first []byte) ([]byte, error) {
+func mergePayloads(s *store.TaskSpec, first []byte) ([]byte, error) {
 	merged, err := s.Merge(first, payloadOf(s))
 	if err != nil {
-		return nil, fmt.Errorf("%w: merge: %w", engine.ErrTask, err)
+		return nil, fmt.Errorf("%w: merge: %w", store.ErrTask, err)
 	}
-	one := engine.TaskSpec{Type: s.Type, Payload: merged}
+	one := store.TaskSpec{Type: s.Type, Payload: merged}
 	return merged, one.Check()
 }
 
@@ -274,21 +274,22 @@ const (
 	takeTask   = "update tasks set place = ?, worker = ?, begun = ?, until = ?, epoch = ? where id = ?"
 )
 
-// ClaimTasks implements [engine.TaskWork].
-func (s *Store) ClaimTasks(ctx context.Context, c engine.TaskClaim) ([]engine.QueuedTask, error) {
-	tasks, _, err := s.ExchangeTasks(ctx, engine.TaskReport{}, c)
+// ClaimTasks implements [store.TaskWork].
+func (s *Store) ClaimTasks(ctx context.Context, c store.TaskClaim) ([]store.QueuedTask, error) {
+	tasks, _, err := s.ExchangeTasks(ctx, store.TaskReport{}, c)
 	return tasks, err
 }
 
-// ReportTasks implements [engine.TaskWork].
-func (s *Store) ReportTasks(ctx context.Context, r engine.TaskReport) ([]engine.TaskRef, error) {
-	_, lost, err := s.ExchangeTasks(ctx, r, engine.TaskClaim{})
+// ReportTasks implements [store.TaskWork].
+func (s *Store) ReportTasks(ctx context.Context, r store.TaskReport) ([]store.TaskRef, error) {
+	_, lost, err := s.ExchangeTasks(ctx, r, store.TaskClaim{})
 	return lost, err
 }
 
-// ExchangeTasks implements [engine.TaskWork].
-func (s *Store) ExchangeTasks(ctx context.Context, r engine.TaskReport,
-	c engine.TaskClaim) (tasks []engine.QueuedTask, lost []engine.TaskRef, err error) {
+// ExchangeTasks implements [store.TaskWork].
+func (s *Store) ExchangeTasks(ctx context.Context, r store.TaskReport,
+	c store.TaskClaim,
+) (tasks []store.QueuedTask, lost []store.TaskRef, err error) {
 	if r.Len() == 0 && len(c.Types) == 0 {
 		return nil, nil, nil
 	}
@@ -314,8 +315,8 @@ func (s *Store) ExchangeTasks(ctx context.Context, r engine.TaskReport,
 	return tasks, lost, nil
 }
 
-func (t *tx) claimTasks(c *engine.TaskClaim) ([]engine.QueuedTask, error) {
-	var found []engine.QueuedTask
+func (t *tx) claimTasks(c *store.TaskClaim) ([]store.QueuedTask, error) {
+	var found []store.QueuedTask
 	seen := make(map[int64]bool)
 	for _, w := range c.Types {
 		some, err := t.readyTasks(w)
@@ -328,19 +329,19 @@ func (t *tx) claimTasks(c *engine.TaskClaim) ([]engine.QueuedTask, error) {
 			}
 		}
 	}
-	slices.SortFunc(found, func(a, b engine.QueuedTask) int {
+	slices.SortFunc(found, func(a, b store.QueuedTask) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Deadline.Compare(b.Deadline), cmp.Compare(a.ID, b.ID))
 	})
 	if c.Limit > 0 && len(found) > c.Limit {
 		found = found[:c.Limit]
 	}
-	state := engine.TaskRunning
+	state := store.TaskRunning
 	if c.Prefetch {
-		state = engine.TaskStarting
+		state = store.TaskStarting
 	}
 	for i := range found {
 		one := &found[i]
-		one.State, one.Worker, one.Begun, one.Until, one.Epoch = state, c.Worker, t.now, t.now.Add(c.Lease), engine.NextTaskEpoch(one.Epoch)
+		one.State, one.Worker, one.Begun, one.Until, one.Epoch = state, c.Worker, t.now, t.now.Add(c.Lease), store.NextTaskEpoch(one.Epoch)
 		if err := t.exec(takeTask, string(state), c.Worker, t.now.UnixMicro(), one.Until.UnixMicro(), one.Epoch, one.ID); err != nil {
 			return nil, err
 		}
@@ -349,9 +350,9 @@ func (t *tx) claimTasks(c *engine.TaskClaim) ([]engine.QueuedTask, error) {
 }
 
 // readyTasks gives the tasks of a type that may be taken.
-func (t *tx) readyTasks(w engine.TaskWant) ([]engine.QueuedTask, error) {
+func (t *tx) readyTasks(w store.TaskWant) ([]store.QueuedTask, error) {
 	var mode string
-	if _, err := t.row(taskMode, []any{w.Type}, &mode); err != nil || mode == string(engine.TasksPaused) {
+	if _, err := t.row(taskMode, []any{w.Type}, &mode); err != nil || mode == string(store.TasksPaused) {
 		return nil, err
 	}
 	room := w.Limit
@@ -373,9 +374,9 @@ func (t *tx) readyTasks(w engine.TaskWant) ([]engine.QueuedTask, error) {
 
 const countTakenOfKey = "select count(*) from tasks where type = ? and key = ? and place in ('starting', 'running')"
 
-func (t *tx) readyByKey(w engine.TaskWant, room int) ([]engine.QueuedTask, error) {
+func (t *tx) readyByKey(w store.TaskWant, room int) ([]store.QueuedTask, error) {
 	const page = 200
-	var out []engine.QueuedTask
+	var out []store.QueuedTask
 	keys := map[string]int{}
 	for offset := 0; ; offset += page {
 		some, err := rows(t, readyByKey, []any{w.Type, w.MaxPerKey, page, offset}, scanTask)
@@ -420,12 +421,12 @@ const (
 )
 
 // report writes down what became of tasks, and gives the types that have new ones.
-func (t *tx) report(r *engine.TaskReport) (lost []engine.TaskRef, types []string, err error) {
-	each := func(ref engine.TaskRef, do func(*engine.QueuedTask) error) {
+func (t *tx) report(r *store.TaskReport) (lost []store.TaskRef, types []string, err error) {
+	each := func(ref store.TaskRef, do func(*store.QueuedTask) error) {
 		if err != nil {
 			return
 		}
-		var one engine.QueuedTask
+		var one store.QueuedTask
 		var found bool
 		if one, found, err = t.task(ref.ID); err != nil {
 			return
@@ -438,7 +439,7 @@ func (t *tx) report(r *engine.TaskReport) (lost []engine.TaskRef, types []string
 			types = append(types, one.Type)
 		}
 	}
-	end := func(one *engine.QueuedTask) error {
+	end := func(one *store.QueuedTask) error {
 		follows, err := t.endTask(one)
 		if follows {
 			types = append(types, one.Type)
@@ -446,7 +447,7 @@ func (t *tx) report(r *engine.TaskReport) (lost []engine.TaskRef, types []string
 		return err
 	}
 	for _, ref := range r.Completed {
-		each(ref, func(one *engine.QueuedTask) error {
+		each(ref, func(one *store.QueuedTask) error {
 			if err := t.exec(keepHistory, t.now.UnixMicro(), false, one.ID); err != nil {
 				return err
 			}
@@ -457,24 +458,24 @@ func (t *tx) report(r *engine.TaskReport) (lost []engine.TaskRef, types []string
 		})
 	}
 	for _, f := range r.Failed {
-		each(f.TaskRef, func(one *engine.QueuedTask) error {
+		each(f.TaskRef, func(one *store.QueuedTask) error {
 			if f.Retry {
-				return t.returnTask(one, f.Delay, true, engine.CutTaskText(f.Error))
+				return t.returnTask(one, f.Delay, true, store.CutTaskText(f.Error))
 			}
-			if err := t.exec(buryTask, t.now.UnixMicro(), engine.CutTaskText(f.Error), one.ID); err != nil {
+			if err := t.exec(buryTask, t.now.UnixMicro(), store.CutTaskText(f.Error), one.ID); err != nil {
 				return err
 			}
 			return end(one)
 		})
 	}
 	for _, z := range r.Snoozed {
-		each(z.TaskRef, func(one *engine.QueuedTask) error { return t.returnTask(one, z.Delay, false, "") })
+		each(z.TaskRef, func(one *store.QueuedTask) error { return t.returnTask(one, z.Delay, false, "") })
 	}
 	return lost, types, err
 }
 
 // returnTask gives a task back.
-func (t *tx) returnTask(one *engine.QueuedTask, delay time.Duration, failed bool, why string) error {
+func (t *tx) returnTask(one *store.QueuedTask, delay time.Duration, failed bool, why string) error {
 	due, place, failures := one.Due, placeReady, 0
 	if failed {
 		due, failures = t.now, 1
@@ -489,7 +490,7 @@ func (t *tx) returnTask(one *engine.QueuedTask, delay time.Duration, failed bool
 
 // endTask frees the unique key of a task that has ended, or lets the one begin that
 // follows it.
-func (t *tx) endTask(one *engine.QueuedTask) (follows bool, err error) {
+func (t *tx) endTask(one *store.QueuedTask) (follows bool, err error) {
 	if one.Unique == "" {
 		return false, nil
 	}
@@ -520,8 +521,8 @@ func (t *tx) endTask(one *engine.QueuedTask) (follows bool, err error) {
 
 const beatTask = "update tasks set until = ?, place = ? where id = ?"
 
-// BeatTasks implements [engine.TaskWork].
-func (s *Store) BeatTasks(ctx context.Context, beats []engine.TaskBeat) (lost []engine.TaskRef, err error) {
+// BeatTasks implements [store.TaskWork].
+func (s *Store) BeatTasks(ctx context.Context, beats []store.TaskBeat) (lost []store.TaskRef, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		for _, b := range beats {
 			one, found, err := t.task(b.ID)

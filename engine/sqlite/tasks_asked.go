@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // This file remembers who asks for which tasks: a type that nobody has ever asked for is
@@ -23,12 +23,12 @@ type taskAsked struct {
 const askedMost = 10_000
 
 // due gives the types of a claim that are to be written down.
-func (a *taskAsked) due(c *engine.TaskClaim) (types []string) {
+func (a *taskAsked) due(c *store.TaskClaim) (types []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range c.Types {
 		want := &c.Types[i]
-		if want.Limit > 0 && time.Since(a.told[want.Type]) >= engine.TaskAskedPause {
+		if want.Limit > 0 && time.Since(a.told[want.Type]) >= store.TaskAskedPause {
 			types = append(types, want.Type)
 		}
 	}
@@ -62,12 +62,12 @@ const (
 )
 
 // facts adds what is known of types besides their tasks.
-func (s *Store) facts(ctx context.Context, stats []engine.TaskTypeStats) error {
+func (s *Store) facts(ctx context.Context, stats []store.TaskTypeStats) error {
 	r, err := s.read.QueryContext(ctx, readFacts, askedMost)
 	if err != nil {
 		return err
 	}
-	of := make(map[string]*engine.TaskTypeStats, len(stats))
+	of := make(map[string]*store.TaskTypeStats, len(stats))
 	for i := range stats {
 		of[stats[i].Type] = &stats[i]
 	}
@@ -85,7 +85,7 @@ func (s *Store) facts(ctx context.Context, stats []engine.TaskTypeStats) error {
 	return err
 }
 
-// KnownTaskTypes implements [engine.TaskOffice].
+// KnownTaskTypes implements [store.TaskOffice].
 func (s *Store) KnownTaskTypes(ctx context.Context) ([]string, error) {
 	r, err := s.read.QueryContext(ctx, readKnown, askedMost)
 	if err != nil {

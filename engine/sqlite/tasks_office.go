@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/store"
 )
 
 const (
@@ -17,7 +18,7 @@ const (
 	nextDue     = "select due from tasks where place = 'scheduled' order by due, id limit 1"
 )
 
-// PromoteTasks implements [engine.TaskCare].
+// PromoteTasks implements [store.TaskCare].
 func (s *Store) PromoteTasks(ctx context.Context, limit int) (n int, next time.Duration, err error) {
 	var types []string
 	err = s.writer.do(ctx, func(t *tx) error {
@@ -62,7 +63,7 @@ update tasks set rank = ?2 where id in (
 returning id`
 )
 
-// RaiseTasks implements [engine.TaskCare].
+// RaiseTasks implements [store.TaskCare].
 func (s *Store) RaiseTasks(ctx context.Context, taskType string, wait time.Duration, limit int) (n int, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		n = 0
@@ -102,7 +103,7 @@ const (
 	reclaimTask = "update tasks set place = ?, due = ?, deadline = ?, until = 0, worker = '', lost = lost + ?, error = ? where id = ?"
 )
 
-// ReclaimTasks implements [engine.TaskCare].
+// ReclaimTasks implements [store.TaskCare].
 func (s *Store) ReclaimTasks(ctx context.Context, limit, maxLost int) (n int, err error) {
 	var types []string
 	err = s.writer.do(ctx, func(t *tx) error {
@@ -126,9 +127,9 @@ func (s *Store) ReclaimTasks(ctx context.Context, limit, maxLost int) (n int, er
 	return n, nil
 }
 
-func (t *tx) reclaim(one *engine.QueuedTask, maxLost int) error {
+func (t *tx) reclaim(one *store.QueuedTask, maxLost int) error {
 	switch {
-	case one.State == engine.TaskStarting:
+	case one.State == store.TaskStarting:
 		return t.exec(reclaimTask, placeReady, one.Due.UnixMicro(), one.Deadline.UnixMicro(), 0, one.Error, one.ID)
 	case one.Lost < maxLost:
 		place, due := placeReady, one.Due
@@ -154,7 +155,7 @@ const (
 // expireAtOnce bounds one transaction of a clean-up: everybody else who writes waits for it.
 const expireAtOnce = 2000
 
-// ExpireTasks implements [engine.TaskCare]. Many tasks are forgotten in several
+// ExpireTasks implements [store.TaskCare]. Many tasks are forgotten in several
 // transactions.
 func (s *Store) ExpireTasks(ctx context.Context, ended, failed time.Duration) (gone int, err error) {
 	forget := func(query string, age time.Duration) error {
@@ -169,7 +170,7 @@ func (s *Store) ExpireTasks(ctx context.Context, ended, failed time.Duration) (g
 		}
 		return nil
 	}
-	if err := s.writer.do(ctx, func(t *tx) error { return t.exec(expireFacts, t.now.Add(-engine.TaskFactsKept).UnixMicro()) }); err != nil {
+	if err := s.writer.do(ctx, func(t *tx) error { return t.exec(expireFacts, t.now.Add(-store.TaskFactsKept).UnixMicro()) }); err != nil {
 		return 0, err
 	}
 	if err := forget(expireHistory, ended); err != nil || failed <= 0 {
@@ -178,14 +179,14 @@ func (s *Store) ExpireTasks(ctx context.Context, ended, failed time.Duration) (g
 	return gone, forget(expireDead, failed)
 }
 
-// VacuumTasks implements [engine.TaskCare]. SQLite uses the room of what is gone again
+// VacuumTasks implements [store.TaskCare]. SQLite uses the room of what is gone again
 // by itself.
 func (s *Store) VacuumTasks(ctx context.Context) error {
 	return s.writer.do(ctx, func(t *tx) error { return t.exec("pragma optimize") })
 }
 
 // taskWhere is the condition of a filter.
-func taskWhere(f *engine.TaskFilter, states ...string) (string, []any) {
+func taskWhere(f *store.TaskFilter, states ...string) (string, []any) {
 	where, args := []string{"1 = 1"}, []any{}
 	add := func(condition string, values ...any) {
 		where, args = append(where, condition), append(args, values...)
@@ -215,7 +216,7 @@ func taskWhere(f *engine.TaskFilter, states ...string) (string, []any) {
 	return strings.Join(where, " and "), args
 }
 
-func taskLimit(f *engine.TaskFilter) int {
+func taskLimit(f *store.TaskFilter) int {
 	if f.Limit <= 0 {
 		return 1 << 30
 	}
@@ -223,11 +224,11 @@ func taskLimit(f *engine.TaskFilter) int {
 }
 
 // freeTasks gives the tasks of a filter that no worker holds.
-func (t *tx) freeTasks(f *engine.TaskFilter) ([]engine.QueuedTask, error) {
+func (t *tx) freeTasks(f *store.TaskFilter) ([]store.QueuedTask, error) {
 	states := []string{placeReady, placeWaiting, placeLater}
 	if f.State != "" {
 		if !slices.Contains(states, string(f.State)) {
-			return nil, fmt.Errorf("%w: want tasks that are ready, waiting or scheduled, have %s", engine.ErrConflict, f.State)
+			return nil, fmt.Errorf("%w: want tasks that are ready, waiting or scheduled, have %s", store.ErrConflict, f.State)
 		}
 		states = []string{string(f.State)}
 	}
@@ -236,7 +237,7 @@ func (t *tx) freeTasks(f *engine.TaskFilter) ([]engine.QueuedTask, error) {
 }
 
 // someTasks runs a query that is made for one filter.
-func (t *tx) someTasks(query string, args []any) ([]engine.QueuedTask, error) {
+func (t *tx) someTasks(query string, args []any) ([]store.QueuedTask, error) {
 	r, err := t.conn.QueryContext(context.Background(), query, args...)
 	if err != nil {
 		return nil, err
@@ -250,7 +251,7 @@ const officeAtOnce = 1000
 
 // inParts does something to the tasks of a filter, a part of them after the other, until
 // one is smaller than it may be.
-func inParts(f *engine.TaskFilter, do func(part *engine.TaskFilter) (int, error)) (all int, err error) {
+func inParts(f *store.TaskFilter, do func(part *store.TaskFilter) (int, error)) (all int, err error) {
 	for rest := taskLimit(f); rest > 0; {
 		part := *f
 		part.Limit = min(rest, officeAtOnce)
@@ -263,13 +264,13 @@ func inParts(f *engine.TaskFilter, do func(part *engine.TaskFilter) (int, error)
 	return all, nil
 }
 
-// CancelTasks implements [engine.TaskQueue]. Many tasks are cancelled in several
+// CancelTasks implements [store.TaskQueue]. Many tasks are cancelled in several
 // transactions.
-func (s *Store) CancelTasks(ctx context.Context, f engine.TaskFilter) (int, error) {
-	return inParts(&f, func(part *engine.TaskFilter) (int, error) { return s.cancelSome(ctx, part) })
+func (s *Store) CancelTasks(ctx context.Context, f store.TaskFilter) (int, error) {
+	return inParts(&f, func(part *store.TaskFilter) (int, error) { return s.cancelSome(ctx, part) })
 }
 
-func (s *Store) cancelSome(ctx context.Context, f *engine.TaskFilter) (n int, err error) {
+func (s *Store) cancelSome(ctx context.Context, f *store.TaskFilter) (n int, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		free, err := t.freeTasks(f)
 		if err != nil {
@@ -301,10 +302,10 @@ func (s *Store) cancelSome(ctx context.Context, f *engine.TaskFilter) (n int, er
 
 const moveTask = "update tasks set type = ? where id = ?"
 
-// MoveTasks implements [engine.TaskOffice]. A task with a unique key stays: it is
+// MoveTasks implements [store.TaskOffice]. A task with a unique key stays: it is
 // unique in its type.
-func (s *Store) MoveTasks(ctx context.Context, f engine.TaskFilter, to string) (n int, err error) {
-	spec := engine.TaskSpec{Type: to}
+func (s *Store) MoveTasks(ctx context.Context, f store.TaskFilter, to string) (n int, err error) {
+	spec := store.TaskSpec{Type: to}
 	if err := spec.Check(); err != nil {
 		return 0, err
 	}
@@ -326,16 +327,16 @@ func (s *Store) MoveTasks(ctx context.Context, f engine.TaskFilter, to string) (
 	return n, err
 }
 
-// RetryTasks implements [engine.TaskOffice]. Many tasks are retried in several
+// RetryTasks implements [store.TaskOffice]. Many tasks are retried in several
 // transactions.
-func (s *Store) RetryTasks(ctx context.Context, f engine.TaskFilter) (int, error) {
-	if f.State != "" && f.State != engine.TaskFailed {
-		return 0, fmt.Errorf("%w: want tasks that have failed, have %s", engine.ErrConflict, f.State)
+func (s *Store) RetryTasks(ctx context.Context, f store.TaskFilter) (int, error) {
+	if f.State != "" && f.State != store.TaskFailed {
+		return 0, fmt.Errorf("%w: want tasks that have failed, have %s", store.ErrConflict, f.State)
 	}
-	return inParts(&f, func(part *engine.TaskFilter) (int, error) { return s.retrySome(ctx, part) })
+	return inParts(&f, func(part *store.TaskFilter) (int, error) { return s.retrySome(ctx, part) })
 }
 
-func (s *Store) retrySome(ctx context.Context, f *engine.TaskFilter) (n int, err error) {
+func (s *Store) retrySome(ctx context.Context, f *store.TaskFilter) (n int, err error) {
 	var types []string
 	err = s.writer.do(ctx, func(t *tx) error {
 		where, args := taskWhere(f, placeDead)
@@ -347,7 +348,7 @@ func (s *Store) retrySome(ctx context.Context, f *engine.TaskFilter) (n int, err
 			if err := t.exec(deleteTask, one.ID); err != nil {
 				return err
 			}
-			put, err := t.putTask(&engine.TaskSpec{
+			put, err := t.putTask(&store.TaskSpec{
 				Type: one.Type, Key: one.Key, Unique: one.Unique, Payload: one.Payload, Priority: one.Priority,
 				Tolerance: one.Deadline.Sub(one.Due), Timeout: one.Timeout,
 			})
@@ -376,13 +377,13 @@ const (
 		on conflict (type) do update set mode = excluded.mode, reason = excluded.reason, changed = excluded.changed`
 )
 
-// TaskStats implements [engine.TaskOffice].
-func (s *Store) TaskStats(ctx context.Context) ([]engine.TaskTypeStats, error) {
+// TaskStats implements [store.TaskOffice].
+func (s *Store) TaskStats(ctx context.Context) ([]store.TaskTypeStats, error) {
 	r, err := s.read.QueryContext(ctx, countTasks)
 	if err != nil {
 		return nil, err
 	}
-	var out []engine.TaskTypeStats
+	var out []store.TaskTypeStats
 	now := time.Now()
 	_, err = collect(r, func(r *sql.Rows) (struct{}, error) {
 		var (
@@ -391,7 +392,7 @@ func (s *Store) TaskStats(ctx context.Context) ([]engine.TaskTypeStats, error) {
 		)
 		err := r.Scan(&kind, &place, &n, &due, &urgent)
 		if len(out) == 0 || out[len(out)-1].Type != kind {
-			out = append(out, engine.TaskTypeStats{Type: kind, Mode: engine.TasksOpen})
+			out = append(out, store.TaskTypeStats{Type: kind, Mode: store.TasksOpen})
 		}
 		one := &out[len(out)-1]
 		switch place {
@@ -409,7 +410,7 @@ func (s *Store) TaskStats(ctx context.Context) ([]engine.TaskTypeStats, error) {
 			one.Failed = n
 		default:
 			parts := strings.SplitN(place, " ", 3)
-			one.Mode, one.Reason = engine.TaskMode(parts[1]), parts[2]
+			one.Mode, one.Reason = store.TaskMode(parts[1]), parts[2]
 		}
 		return struct{}{}, err
 	})
@@ -419,17 +420,17 @@ func (s *Store) TaskStats(ctx context.Context) ([]engine.TaskTypeStats, error) {
 	return out, s.facts(ctx, out)
 }
 
-// SetTaskMode implements [engine.TaskOffice].
-func (s *Store) SetTaskMode(ctx context.Context, taskType string, mode engine.TaskMode, reason string) error {
-	if !slices.Contains([]engine.TaskMode{engine.TasksOpen, engine.TasksPaused, engine.TasksDraining}, mode) {
-		return fmt.Errorf("%w: want mode open, paused or draining, have %q", engine.ErrTask, mode)
+// SetTaskMode implements [store.TaskOffice].
+func (s *Store) SetTaskMode(ctx context.Context, taskType string, mode store.TaskMode, reason string) error {
+	if !slices.Contains([]store.TaskMode{store.TasksOpen, store.TasksPaused, store.TasksDraining}, mode) {
+		return fmt.Errorf("%w: want mode open, paused or draining, have %q", store.ErrTask, mode)
 	}
-	spec := engine.TaskSpec{Type: taskType}
+	spec := store.TaskSpec{Type: taskType}
 	if err := spec.Check(); err != nil {
 		return err
 	}
 	err := s.writer.do(ctx, func(t *tx) error {
-		return t.exec(putMode, taskType, string(mode), engine.CutTaskText(reason), t.now.UnixMicro())
+		return t.exec(putMode, taskType, string(mode), store.CutTaskText(reason), t.now.UnixMicro())
 	})
 	s.hintTasks(taskType)
 	return err
@@ -443,17 +444,17 @@ const (
 		0, 0, worker, '' from task_history where cancelled = ? and ? = '' and `
 )
 
-// PeekTasks implements [engine.TaskOffice].
-func (s *Store) PeekTasks(ctx context.Context, f engine.TaskFilter) ([]engine.QueuedTask, error) {
+// PeekTasks implements [store.TaskOffice].
+func (s *Store) PeekTasks(ctx context.Context, f store.TaskFilter) ([]store.QueuedTask, error) {
 	states, order := []string{string(f.State)}, liveOrder
 	switch f.State {
-	case engine.TaskCompleted, engine.TaskCancelled:
+	case store.TaskCompleted, store.TaskCancelled:
 		unique := f.Unique
 		f.Unique = ""
 		where, args := taskWhere(&f)
-		args = append([]any{f.State == engine.TaskCancelled, unique}, args...)
+		args = append([]any{f.State == store.TaskCancelled, unique}, args...)
 		return s.peek(ctx, &f, endedTask+where+deadOrder, append(args, taskLimit(&f)))
-	case engine.TaskFailed:
+	case store.TaskFailed:
 		states, order = []string{placeDead}, deadOrder
 	case "":
 		states = []string{placeReady, placeWaiting, placeStarting, placeRunning, placeLater}
@@ -462,12 +463,12 @@ func (s *Store) PeekTasks(ctx context.Context, f engine.TaskFilter) ([]engine.Qu
 	return s.peek(ctx, &f, "select "+taskColumns+" from tasks where "+where+order, append(args, taskLimit(&f)))
 }
 
-func (s *Store) peek(ctx context.Context, f *engine.TaskFilter, query string, args []any) ([]engine.QueuedTask, error) {
+func (s *Store) peek(ctx context.Context, f *store.TaskFilter, query string, args []any) ([]store.QueuedTask, error) {
 	r, err := s.read.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
-	return collect(r, func(r *sql.Rows) (engine.QueuedTask, error) {
+	return collect(r, func(r *sql.Rows) (store.QueuedTask, error) {
 		t, err := scanTask(r)
 		f.Trim(&t)
 		return t, err

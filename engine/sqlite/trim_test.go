@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 func TestTrimForgetsEndedRunsInParts(t *testing.T) {
@@ -45,7 +45,7 @@ func TestTrimForgetsEndedRunsInParts(t *testing.T) {
 	}
 	left := func() (n int) {
 		for cursor := ""; ; {
-			page, next, err := s.List(t.Context(), engine.RunFilter{Limit: 1000, Cursor: cursor})
+			page, next, err := s.List(t.Context(), store.RunFilter{Limit: 1000, Cursor: cursor})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,8 +71,10 @@ func TestTrimForgetsEndedRunsInParts(t *testing.T) {
 			t.Errorf("part %d: want %d runs left, have %d, more %v, %v", part, want, have, more, err)
 		}
 	}
-	for source, want := range map[string]string{"shop": fmt.Sprintf("r%03d", runs), "procaas/emitted/shop": fmt.Sprintf("r%03d", runs),
-		"procaas/trigger/yearly": "r002"} {
+	for source, want := range map[string]string{
+		"shop": fmt.Sprintf("r%03d", runs), "procaas/emitted/shop": fmt.Sprintf("r%03d", runs),
+		"procaas/trigger/yearly": "r002",
+	} {
 		if last, err := s.LastEvent(t.Context(), source); err != nil || last != want {
 			t.Errorf("%s: want %s remembered, have %q, %v", source, want, last, err)
 		}

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"procaas/engine/store"
+
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
-
-	"procaas/engine"
 )
 
 // A writer runs writes one after the other, as many as wait in one transaction.
@@ -160,7 +160,7 @@ func refused(err error) error {
 	if errors.As(err, &code) {
 		switch code.Code() & 0xff {
 		case sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH:
-			return fmt.Errorf("%w: %w", engine.ErrRefused, err)
+			return fmt.Errorf("%w: %w", store.ErrRefused, err)
 		}
 	}
 	return err

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // SQLite ends the transaction by itself when the disk is full. What comes after that in
@@ -63,16 +63,16 @@ func TestAFullDiskFailsAllWritesOfItsTransaction(t *testing.T) {
 			t.Errorf("write %d of the transaction is said to be durable", i)
 		}
 	}
-	if rest, err := s.PeekTasks(t.Context(), engine.TaskFilter{}); err != nil || len(rest) != 0 {
+	if rest, err := s.PeekTasks(t.Context(), store.TaskFilter{}); err != nil || len(rest) != 0 {
 		t.Errorf("have %+v, %v, want nothing of what has failed", rest, err)
 	}
-	out, err := s.PutTasks(t.Context(), []engine.TaskSpec{{Type: "small"}})
+	out, err := s.PutTasks(t.Context(), []store.TaskSpec{{Type: "small"}})
 	if err = errors.Join(err, errOf(out)); err != nil {
 		t.Errorf("what still has room: %v", err)
 	}
 }
 
-func errOf(out []engine.TaskPut) (err error) {
+func errOf(out []store.TaskPut) (err error) {
 	for _, one := range out {
 		err = errors.Join(err, one.Err)
 	}

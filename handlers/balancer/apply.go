@@ -12,6 +12,7 @@ import (
 	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 //go:embed apply.go
@@ -94,18 +95,18 @@ type writing struct {
 	c       *engine.Call
 
 	old, next    engine.Assignment
-	writes       []engine.DocumentWrite
-	audits       []engine.Audited
+	writes       []store.DocumentWrite
+	audits       []store.Audited
 	stateVersion int64
 }
 
 func (w *writing) run(ctx context.Context) (model.Result, error) {
 	var err error
-	store := w.c.Documents
-	if w.old, err = engine.ReadAssignment(ctx, store, w.cluster.ID); err != nil {
+	db := w.c.Documents
+	if w.old, err = engine.ReadAssignment(ctx, db, w.cluster.ID); err != nil {
 		return model.Result{}, err
 	}
-	state, version, err := engine.ReadClusterState(ctx, store, w.cluster.ID)
+	state, version, err := engine.ReadClusterState(ctx, db, w.cluster.ID)
 	if err != nil {
 		return model.Result{}, err
 	}
@@ -129,9 +130,9 @@ func (w *writing) run(ctx context.Context) (model.Result, error) {
 	known := state.Alerts
 	w.see(&state)
 	w.keep(state)
-	_, err = store.WriteDocuments(ctx, w.c.Node, w.writes, w.audits)
+	_, err = db.WriteDocuments(ctx, w.c.Node, w.writes, w.audits)
 	switch {
-	case errors.Is(err, engine.ErrConflict):
+	case errors.Is(err, store.ErrConflict):
 		return outcome(w.old.Version, 0, "somebody else was faster")
 	case err != nil:
 		return model.Result{}, err
@@ -179,8 +180,10 @@ func (w *writing) assign(ctx context.Context) error {
 		return err
 	}
 	for _, m := range w.d.Moves {
-		logged = append(logged, engine.MoveLog{At: now, Version: w.next.Version, Partition: m.Partition, From: m.From, To: m.To,
-			Reason: m.Reason})
+		logged = append(logged, engine.MoveLog{
+			At: now, Version: w.next.Version, Partition: m.Partition, From: m.From, To: m.To,
+			Reason: m.Reason,
+		})
 	}
 	w.write(engine.DocumentMoves, w.cluster.ID, version, logged[max(0, len(logged)-mostMoves):])
 	before, err := json.Marshal(map[string]any{"version": w.old.Version})
@@ -191,9 +194,9 @@ func (w *writing) assign(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.audits = append(w.audits, engine.Audited{
-		Kind: engine.AuditCluster, Name: w.cluster.ID, Before: before, After: after,
-		By: engine.Actor{Name: balancerName, Reason: fmt.Sprintf("%d moves by %s", len(moves), w.cluster.Policy)},
+	w.audits = append(w.audits, store.Audited{
+		Kind: store.AuditCluster, Name: w.cluster.ID, Before: before, After: after,
+		By: store.Actor{Name: balancerName, Reason: fmt.Sprintf("%d moves by %s", len(moves), w.cluster.Policy)},
 	})
 	return nil
 }
@@ -201,7 +204,7 @@ func (w *writing) assign(ctx context.Context) error {
 // moves reads those that are kept.
 func (w *writing) moves(ctx context.Context, into *[]engine.MoveLog) (version int64, err error) {
 	d, err := w.c.Documents.Document(ctx, engine.DocumentMoves, w.cluster.ID)
-	if errors.Is(err, engine.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
 	}
 	if err == nil {
@@ -215,7 +218,7 @@ func (w *writing) write(kind, name string, version int64, v any) {
 	if err != nil {
 		panic(fmt.Sprintf("balancer: %s of cluster %s: %v", kind, name, err)) // they hold no such data
 	}
-	w.writes = append(w.writes, engine.DocumentWrite{Kind: kind, Name: name, Version: version, Value: value})
+	w.writes = append(w.writes, store.DocumentWrite{Kind: kind, Name: name, Version: version, Value: value})
 }
 
 // see makes the state that people look at.
@@ -279,5 +282,5 @@ func (w *writing) keep(state engine.ClusterState) {
 	w.write(engine.DocumentClusterState, w.cluster.ID, w.stateVersion, state)
 	w.o.Banned, w.o.Draining = w.d.Banned, w.d.Draining
 	place := int64(w.d.At/w.cluster.Step.Seconds()) % int64(engine.RingSize(w.cluster))
-	w.write(engine.DocumentObservation, fmt.Sprintf("%s/%03d", w.cluster.ID, place), engine.AnyVersion, w.o)
+	w.write(engine.DocumentObservation, fmt.Sprintf("%s/%03d", w.cluster.ID, place), store.AnyVersion, w.o)
 }

@@ -17,6 +17,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/memory"
+	"procaas/engine/store"
 	"procaas/handlers/balancer"
 )
 
@@ -163,8 +164,8 @@ func (r *rig) levers(l engine.Levers) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if _, err := r.store.WriteDocuments(r.t.Context(), 0, []engine.DocumentWrite{
-		{Kind: engine.DocumentLevers, Name: "c", Version: engine.AnyVersion, Value: value},
+	if _, err := r.store.WriteDocuments(r.t.Context(), 0, []store.DocumentWrite{
+		{Kind: engine.DocumentLevers, Name: "c", Version: store.AnyVersion, Value: value},
 	}, nil); err != nil {
 		r.t.Fatal(err)
 	}
@@ -212,7 +213,7 @@ func TestDeadWorkerIsLeft(t *testing.T) {
 	if last.From != "w2" || !strings.Contains(last.Reason, "worker w2 is down") {
 		t.Errorf("want a reason that names the worker, have %+v", last)
 	}
-	audit, err := r.store.Audit(t.Context(), engine.AuditFilter{Kind: engine.AuditCluster, Name: "c", Limit: 10})
+	audit, err := r.store.Audit(t.Context(), store.AuditFilter{Kind: store.AuditCluster, Name: "c", Limit: 10})
 	if err != nil || len(audit) < 2 || !strings.Contains(string(audit[0].After), "worker w2 is down") {
 		t.Errorf("want the moves audited, have %v, %v", audit, err)
 	}
@@ -419,7 +420,7 @@ func TestSecondBalancerIsFenced(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := r.call()
-	if _, err := late.Handle(t.Context(), c); !errors.Is(err, engine.ErrFenced) {
+	if _, err := late.Handle(t.Context(), c); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("want the paused node fenced, have %v", err)
 	}
 	r.node, r.memory = r.join(), engine.Memory{}
@@ -507,8 +508,10 @@ func TestWorkersAreDiscovered(t *testing.T) {
 	if _, applied := r.tick(); applied["moved"] != 0 || len(r.assignment().Workers) != 2 {
 		t.Errorf("want a cluster that grows to move nothing without need, have %v, %+v", applied, r.assignment().Workers)
 	}
-	for _, bad := range []string{"[]", "no", `[{"id": "w1", "url": "ftp://x"}]`, `[{"id": "", "url": "http://x"}]`,
-		`[{"id": "w1", "url": "http://127.0.0.1:1", "capacity": -1}]`} {
+	for _, bad := range []string{
+		"[]", "no", `[{"id": "w1", "url": "ftp://x"}]`, `[{"id": "", "url": "http://x"}]`,
+		`[{"id": "w1", "url": "http://127.0.0.1:1", "capacity": -1}]`,
+	} {
 		answer(bad)
 		if _, applied := r.tick(); applied["moved"] != 0 || len(r.assignment().Workers) != 2 {
 			t.Errorf("reply %s: want the workers of the last time kept, have %v", bad, applied)

@@ -11,6 +11,7 @@ import (
 	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 //go:embed decide.go
@@ -98,7 +99,7 @@ func relearn(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, o *Obser
 
 // Recorded reads the observations of a cluster that are kept from before a time, the
 // oldest first.
-func Recorded(ctx context.Context, store engine.Documents, cluster *dsl.Cluster, before float64) ([]Observation, error) {
+func Recorded(ctx context.Context, store store.Documents, cluster *dsl.Cluster, before float64) ([]Observation, error) {
 	ring, err := store.Documents(ctx, engine.DocumentObservation, cluster.ID+"/")
 	if err != nil {
 		return nil, err

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"procaas/engine/store"
 
-	"procaas/engine"
+	"github.com/jackc/pgx/v5"
 )
 
 // Any name is a type of tasks, so a task of a mistyped type waits for a worker that does
@@ -41,7 +41,7 @@ func (a *asked) note(c *Claim) {
 		if want.Limit <= 0 { // it only says what is done
 			continue
 		}
-		if last, ok := a.told[want.Type]; ok && now.Sub(last) < engine.TaskAskedPause {
+		if last, ok := a.told[want.Type]; ok && now.Sub(last) < store.TaskAskedPause {
 			continue
 		}
 		if len(a.told) >= askedMost {
@@ -89,7 +89,7 @@ func (s *Store) tellAsked(ctx context.Context) {
 		types := slices.Sorted(maps.Keys(fresh))
 		workers := make([]string, len(types))
 		for i, t := range types {
-			workers[i] = engine.CutTaskText(fresh[t])
+			workers[i] = store.CutTaskText(fresh[t])
 		}
 		err := s.send(ctx, func(b *pgx.Batch) { b.Queue(writeAsked, types, workers) })
 		if err == nil {
@@ -106,7 +106,7 @@ const readKnown = `
 (select type from task_facts where asked is not null order by asked desc limit $1)
 union (select type from task_types limit $1)`
 
-// KnownTaskTypes implements [engine.TaskOffice].
+// KnownTaskTypes implements [store.TaskOffice].
 func (s *Store) KnownTaskTypes(ctx context.Context) (types []string, err error) {
 	err = s.atOnce(ctx, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, readKnown, askedMost)

@@ -7,18 +7,18 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"procaas/engine/store"
 
-	"procaas/engine"
+	"github.com/jackc/pgx/v5"
 )
 
-// ClaimTasks implements [engine.TaskWork].
+// ClaimTasks implements [store.TaskWork].
 func (s *Store) ClaimTasks(ctx context.Context, c Claim) ([]Task, error) {
 	tasks, _, err := s.ExchangeTasks(ctx, Report{}, c)
 	return tasks, err
 }
 
-// ReportTasks implements [engine.TaskWork].
+// ReportTasks implements [store.TaskWork].
 func (s *Store) ReportTasks(ctx context.Context, r Report) ([]Ref, error) {
 	_, lost, err := s.ExchangeTasks(ctx, r, Claim{})
 	return lost, err
@@ -28,7 +28,7 @@ func (s *Store) ReportTasks(ctx context.Context, r Report) ([]Ref, error) {
 // put tasks aside whose keys have enough taken.
 const maxLooks = 8
 
-// ExchangeTasks implements [engine.TaskWork].
+// ExchangeTasks implements [store.TaskWork].
 func (s *Store) ExchangeTasks(ctx context.Context, r Report, c Claim) ([]Task, []Ref, error) {
 	var (
 		got   *claiming
@@ -102,7 +102,7 @@ const taskColumns = `t.id, t.type, t.key, t.uid, t.payload, t.rank, t.state, t.s
 const takenColumns = `t.id, t.type, t.key, t.uid, t.payload, t.rank, t.slot, t.created, t.due, t.deadline, t.begun, t.until, t.timeout, t.epoch,
 	t.failures, t.lost, t.error`
 
-// nextEpoch is [engine.NextTaskEpoch].
+// nextEpoch is [store.NextTaskEpoch].
 const nextEpoch = "((t.epoch::bigint + 1 + floor(random() * 2147483646)::bigint) % 2147483647)::int"
 
 const (
@@ -171,7 +171,7 @@ select 0, '', '', '', null, 0, 0::smallint, now(), now(), now(), now(), now(), 0
 )
 
 // The states as they are stored.
-var states = []engine.TaskState{engine.TaskReady, engine.TaskStarting, engine.TaskRunning, engine.TaskWaiting}
+var states = []store.TaskState{store.TaskReady, store.TaskStarting, store.TaskRunning, store.TaskWaiting}
 
 const (
 	stateStarting = 1
@@ -184,7 +184,7 @@ type claiming struct {
 	tasks  []Task
 	most   int // tasks that may come
 	aside  int // tasks that were put aside because of their keys
-	state  engine.TaskState
+	state  store.TaskState
 	worker string
 	last   string // type that was read
 

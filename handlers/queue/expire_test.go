@@ -8,10 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
+	"procaas/engine/store"
 	"procaas/handlers/queue"
 )
 
@@ -58,7 +58,7 @@ func TestExpireDropsOldDays(t *testing.T) {
 	if n, err := s.ExpireTasks(ctx, time.Hour, time.Hour); err != nil || n != 7 {
 		t.Errorf("have %d, %v, want the 7 tasks of that day forgotten", n, err)
 	}
-	if rest, err := s.PeekTasks(ctx, queue.Filter{State: engine.TaskCompleted}); err != nil || len(rest) != 0 {
+	if rest, err := s.PeekTasks(ctx, queue.Filter{State: store.TaskCompleted}); err != nil || len(rest) != 0 {
 		t.Errorf("have %+v, %v, want nothing left", rest, err)
 	}
 }

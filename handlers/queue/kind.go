@@ -11,6 +11,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // A Kind is a type of tasks with payloads of a Go type: what is said of all its tasks,
@@ -47,7 +48,7 @@ type Kind[T any] struct {
 func (k *Kind[T]) Task(payload T) (Spec, error) {
 	data, err := json.Marshal(payload)
 	if err != nil {
-		return Spec{}, fmt.Errorf("%w: payload of %s: %w", engine.ErrTask, k.Name, err)
+		return Spec{}, fmt.Errorf("%w: payload of %s: %w", store.ErrTask, k.Name, err)
 	}
 	return Spec{
 		Type: k.Name, Payload: data, Priority: k.Priority, Tolerance: k.Tolerance, Timeout: k.Timeout,

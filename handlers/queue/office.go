@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"procaas/engine/store"
 
-	"procaas/engine"
+	"github.com/jackc/pgx/v5"
 )
 
 // What people ask may touch many rows; the best plan depends on what they ask. A comment
@@ -92,7 +92,7 @@ select (select count(*) from free) + (select count(*) from later)`
 // others have ended from being cleaned up.
 const maxCancel = 20_000
 
-// CancelTasks implements [engine.TaskQueue]. Many tasks are cancelled in several
+// CancelTasks implements [store.TaskQueue]. Many tasks are cancelled in several
 // transactions.
 func (s *Store) CancelTasks(ctx context.Context, f Filter) (int, error) {
 	return inParts(f, maxCancel, func(part Filter) (n int, err error) {
@@ -118,7 +118,7 @@ func inParts(f Filter, most int, do func(part Filter) (int, error)) (all int, er
 	}
 }
 
-// MoveTasks implements [engine.TaskOffice]. A task with a unique key stays: it is
+// MoveTasks implements [store.TaskOffice]. A task with a unique key stays: it is
 // unique in its type.
 func (s *Store) MoveTasks(ctx context.Context, f Filter, to string) (n int, err error) {
 	spec := Spec{Type: to}
@@ -135,14 +135,14 @@ func (s *Store) change(ctx context.Context, f Filter, do func(pgx.Tx, []int64) e
 	free, scheduled := []int16{0, 3}, true
 	switch f.State {
 	case "":
-	case engine.TaskReady:
+	case store.TaskReady:
 		free, scheduled = []int16{0}, false
-	case engine.TaskWaiting:
+	case store.TaskWaiting:
 		free, scheduled = []int16{3}, false
-	case engine.TaskScheduled:
+	case store.TaskScheduled:
 		free = []int16{}
 	default:
-		return fmt.Errorf("%w: want tasks that are ready, waiting or scheduled, have %s", engine.ErrConflict, f.State)
+		return fmt.Errorf("%w: want tasks that are ready, waiting or scheduled, have %s", store.ErrConflict, f.State)
 	}
 	var follow []string
 	err := s.freely(ctx, func(tx pgx.Tx) error {
@@ -178,11 +178,11 @@ returning t.id, t.type, t.key, t.uid, t.payload, t.rank, (extract(epoch from t.t
 	maxRetry = 1000
 )
 
-// RetryTasks implements [engine.TaskOffice]. A task whose unique key another one has by
+// RetryTasks implements [store.TaskOffice]. A task whose unique key another one has by
 // now is done by that one.
 func (s *Store) RetryTasks(ctx context.Context, f Filter) (int, error) {
-	if f.State != "" && f.State != engine.TaskFailed {
-		return 0, fmt.Errorf("%w: want tasks that have failed, have %s", engine.ErrConflict, f.State)
+	if f.State != "" && f.State != store.TaskFailed {
+		return 0, fmt.Errorf("%w: want tasks that have failed, have %s", store.ErrConflict, f.State)
 	}
 	return inParts(f, maxRetry, func(part Filter) (int, error) { return s.retry(ctx, part) })
 }
@@ -235,16 +235,16 @@ const putMode = `
 insert into task_types (type, mode, reason) values ($1, $2, $3)
 on conflict (type) do update set mode = excluded.mode, reason = excluded.reason, changed = now()`
 
-// SetTaskMode implements [engine.TaskOffice].
+// SetTaskMode implements [store.TaskOffice].
 func (s *Store) SetTaskMode(ctx context.Context, taskType string, mode Mode, reason string) error {
-	if !slices.Contains([]Mode{engine.TasksOpen, engine.TasksPaused, engine.TasksDraining}, mode) {
-		return fmt.Errorf("%w: want mode open, paused or draining, have %q", engine.ErrTask, mode)
+	if !slices.Contains([]Mode{store.TasksOpen, store.TasksPaused, store.TasksDraining}, mode) {
+		return fmt.Errorf("%w: want mode open, paused or draining, have %q", store.ErrTask, mode)
 	}
 	spec := Spec{Type: taskType}
 	if err := spec.Check(); err != nil {
 		return err
 	}
-	if _, err := s.pool.Exec(ctx, putMode, taskType, string(mode), engine.CutTaskText(reason)); err != nil {
+	if _, err := s.pool.Exec(ctx, putMode, taskType, string(mode), store.CutTaskText(reason)); err != nil {
 		return readable(err)
 	}
 	s.hint(taskType)
@@ -274,7 +274,7 @@ from task_history t where t.cancelled = $6 and $4 = '' and (cardinality($1::bigi
 order by t.ended desc, t.id desc limit $5`
 )
 
-// PeekTasks implements [engine.TaskOffice]. Without a state it lists what has not
+// PeekTasks implements [store.TaskOffice]. Without a state it lists what has not
 // ended, those that are taken and ready before those that are scheduled.
 func (s *Store) PeekTasks(ctx context.Context, f Filter) ([]Task, error) {
 	var out []Task
@@ -282,20 +282,20 @@ func (s *Store) PeekTasks(ctx context.Context, f Filter) ([]Task, error) {
 	err := s.atOnce(ctx, func(tx pgx.Tx) (err error) {
 		out = nil
 		switch f.State {
-		case engine.TaskScheduled:
+		case store.TaskScheduled:
 			out, err = peek(ctx, tx, &f, out, peekScheduled, f.State, args)
-		case engine.TaskFailed:
+		case store.TaskFailed:
 			out, err = peek(ctx, tx, &f, out, peekDead, f.State, args)
-		case engine.TaskCompleted, engine.TaskCancelled:
-			out, err = peek(ctx, tx, &f, out, peekEnded, f.State, append(args, f.State == engine.TaskCancelled))
+		case store.TaskCompleted, store.TaskCancelled:
+			out, err = peek(ctx, tx, &f, out, peekEnded, f.State, append(args, f.State == store.TaskCancelled))
 		case "":
 			if out, err = peek(ctx, tx, &f, out, peekLive, "", append(args, []int16{0, 1, 2, 3})); err == nil {
-				out, err = peek(ctx, tx, &f, out, peekScheduled, engine.TaskScheduled, args)
+				out, err = peek(ctx, tx, &f, out, peekScheduled, store.TaskScheduled, args)
 			}
 		default:
 			state := slices.Index(states, f.State)
 			if state < 0 {
-				return fmt.Errorf("%w: there is no state %q", engine.ErrTask, f.State)
+				return fmt.Errorf("%w: there is no state %q", store.ErrTask, f.State)
 			}
 			out, err = peek(ctx, tx, &f, out, peekLive, "", append(args, []int16{int16(state)}))
 		}
@@ -308,14 +308,14 @@ func (s *Store) PeekTasks(ctx context.Context, f Filter) ([]Task, error) {
 }
 
 // peek reads tasks; state is that of all of them, when the rows do not tell.
-func peek(ctx context.Context, tx pgx.Tx, f *Filter, out []Task, sql string, state engine.TaskState, args []any) ([]Task, error) {
+func peek(ctx context.Context, tx pgx.Tx, f *Filter, out []Task, sql string, state store.TaskState, args []any) ([]Task, error) {
 	rows, err := tx.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
 	}
 	var ended []any
 	var when time.Time
-	if state != "" && state != engine.TaskScheduled {
+	if state != "" && state != store.TaskScheduled {
 		ended = append(ended, &when)
 	}
 	scan := newTaskScan(ended...)

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"procaas/engine/store"
 
-	"procaas/engine"
+	"github.com/jackc/pgx/v5"
 )
 
-// PutTasks implements [engine.TaskQueue]. Tasks without unique keys go in one round
+// PutTasks implements [store.TaskQueue]. Tasks without unique keys go in one round
 // trip.
 func (s *Store) PutTasks(ctx context.Context, specs []Spec) ([]Put, error) {
 	p, err := s.prepare(ctx, s.pool, specs)
@@ -91,10 +91,10 @@ func (s *Store) prepare(ctx context.Context, from drawer, specs []Spec) (*puttin
 	for i := range specs {
 		spec := &specs[i]
 		if err := spec.Check(); err != nil {
-			p.out[i] = Put{Outcome: engine.PutRefused, Err: err}
+			p.out[i] = Put{Outcome: store.PutRefused, Err: err}
 			continue
 		}
-		p.out[i] = Put{ID: ids[i], Outcome: engine.PutAdded}
+		p.out[i] = Put{ID: ids[i], Outcome: store.PutAdded}
 		if spec.Unique == "" {
 			p.plain = append(p.plain, i)
 		} else {
@@ -212,7 +212,7 @@ func (p *putting) queuePlain(b *pgx.Batch, which []int) {
 		closed, now, err := readClosed(rows)
 		p.now = now
 		for _, id := range closed {
-			p.out[slices.Index(p.ids, id)] = Put{Outcome: engine.PutRefused, Err: engine.ErrDraining}
+			p.out[slices.Index(p.ids, id)] = Put{Outcome: store.PutRefused, Err: store.ErrDraining}
 		}
 		return err
 	})

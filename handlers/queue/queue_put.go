@@ -13,6 +13,7 @@ import (
 	"procaas/dsl/rules"
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 //go:embed queue_put.go
@@ -69,7 +70,7 @@ type PutTask struct {
 
 // Handle implements [engine.Handler].
 func (h *PutTask) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
-	store, err := h.tasks()
+	db, err := h.tasks()
 	if err != nil {
 		return model.Result{}, model.Permanent(err)
 	}
@@ -79,7 +80,7 @@ func (h *PutTask) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	}
 	spec := Spec{
 		Type: h.Type, Payload: payload, Key: h.Key, Priority: h.Priority, Delay: h.Delay, At: h.At, Tolerance: h.DelayTolerance,
-		Timeout: h.Timeout, Unique: h.Unique, OnDuplicate: engine.Duplicate(h.OnDuplicate),
+		Timeout: h.Timeout, Unique: h.Unique, OnDuplicate: store.Duplicate(h.OnDuplicate),
 	}
 	if p := pipelineOf(c, h.Type); p != nil {
 		if err := engine.FillTask(p, &spec); err != nil {
@@ -89,11 +90,11 @@ func (h *PutTask) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	if spec.Unique == "" {
 		spec.Unique = "call " + c.IdempotencyKey
 	}
-	out, err := store.PutTasks(ctx, []Spec{spec})
+	out, err := db.PutTasks(ctx, []Spec{spec})
 	if err == nil {
 		err = out[0].Err
 	}
-	if errors.Is(err, engine.ErrTask) {
+	if errors.Is(err, store.ErrTask) {
 		err = model.Permanent(err)
 	}
 	if err != nil {

@@ -5,9 +5,9 @@ import (
 	"context"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
+	"procaas/engine/store"
 
-	"procaas/engine"
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -185,7 +185,7 @@ func (r *reporting) bury(b *pgx.Batch, dead []Failure) {
 		errs   []string
 	)
 	for _, f := range dead {
-		ids, epochs, errs = append(ids, f.ID), append(epochs, int32(f.Epoch)), append(errs, engine.CutTaskText(f.Error))
+		ids, epochs, errs = append(ids, f.ID), append(epochs, int32(f.Epoch)), append(errs, store.CutTaskText(f.Error))
 	}
 	b.Queue(buryTasks, ids, epochs, errs).Query(r.read)
 }
@@ -200,7 +200,7 @@ func (r *reporting) giveBack(b *pgx.Batch, back []Failure, failed int) {
 	)
 	for i, f := range back {
 		ids, epochs, delays = append(ids, f.ID), append(epochs, int32(f.Epoch)), append(delays, f.Delay.Microseconds())
-		fails, errs = append(fails, i < failed), append(errs, engine.CutTaskText(f.Error))
+		fails, errs = append(fails, i < failed), append(errs, store.CutTaskText(f.Error))
 	}
 	b.Queue(returnTasks, ids, epochs, delays, fails, errs).Query(r.read)
 }
@@ -213,7 +213,7 @@ with said as (
 	from said d where t.id = any (array[d.id]) and t.epoch = d.epoch and t.state in (1, 2) returning t.id, t.epoch
 )` + refused
 
-// BeatTasks implements [engine.TaskWork].
+// BeatTasks implements [store.TaskWork].
 func (s *Store) BeatTasks(ctx context.Context, beats []Beat) ([]Ref, error) {
 	if len(beats) == 0 {
 		return nil, nil

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"procaas/engine/store"
 
-	"procaas/engine"
+	"github.com/jackc/pgx/v5"
 )
 
 // Counts cost as much as there are types, not as there are tasks: of tables that are
@@ -80,7 +80,7 @@ const (
 	countedExactly = 1000
 )
 
-// TaskStats implements [engine.TaskOffice]. What is in more than 16 MB of tasks is
+// TaskStats implements [store.TaskOffice]. What is in more than 16 MB of tasks is
 // estimated: by a few hundredths for types that have many.
 func (s *Store) TaskStats(ctx context.Context) (out []TypeStats, err error) {
 	err = s.atOnce(ctx, func(tx pgx.Tx) error {
@@ -213,19 +213,19 @@ func (c *counting) sampled(share float64) error {
 		return err
 	}
 	for _, t := range c.types {
-		t.Ready = c.corrected(t, engine.TaskReady, t.Ready, ready[t.Type])
+		t.Ready = c.corrected(t, store.TaskReady, t.Ready, ready[t.Type])
 	}
 	few, err := c.each(countWaiting, countedExactly+1)
 	for kind, n := range few {
 		t := c.of(kind)
-		t.Waiting = c.corrected(t, engine.TaskWaiting, n, waiting[kind])
+		t.Waiting = c.corrected(t, store.TaskWaiting, n, waiting[kind])
 	}
 	return err
 }
 
 // corrected gives how many tasks of a state there are of which n were counted, which may
 // be one more than is exact, where a sample tells of guess.
-func (c *counting) corrected(t *TypeStats, state engine.TaskState, n, guess int64) int64 {
+func (c *counting) corrected(t *TypeStats, state store.TaskState, n, guess int64) int64 {
 	if n <= countedExactly {
 		return n
 	}
@@ -277,7 +277,7 @@ func (c *counting) dead(share float64) error {
 	few, err := c.each(countDead, countedExactly+1)
 	for kind, n := range few {
 		t := c.of(kind)
-		t.Failed = c.corrected(t, engine.TaskFailed, n, scaled(guess[kind], share))
+		t.Failed = c.corrected(t, store.TaskFailed, n, scaled(guess[kind], share))
 	}
 	return err
 }
@@ -332,7 +332,7 @@ func (c *counting) result() []TypeStats {
 			t.Lag = max(0, c.now.Sub(urgent))
 		}
 		if c.guess {
-			t.Estimated = append(t.Estimated, engine.TaskScheduled)
+			t.Estimated = append(t.Estimated, store.TaskScheduled)
 		}
 		out = append(out, *t)
 	}

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/postgres"
+	"procaas/engine/store"
 )
 
 // Of a table that is large, a sample is counted: what the sample cannot miss is exact
@@ -74,11 +74,13 @@ func TestStatsOfLargeTables(t *testing.T) {
 			of := map[string]TypeStats{}
 			for _, one := range stats {
 				of[one.Type] = one
-				if guessed := one.IsEstimated(engine.TaskReady); guessed != (pages == sampled && one.Type == "many") {
+				if guessed := one.IsEstimated(store.TaskReady); guessed != (pages == sampled && one.Type == "many") {
 					t.Errorf("%s: the number of ready tasks is estimated: have %v", one.Type, guessed)
 				}
-				for _, state := range []engine.TaskState{engine.TaskWaiting, engine.TaskStarting, engine.TaskRunning, engine.TaskScheduled,
-					engine.TaskFailed} {
+				for _, state := range []store.TaskState{
+					store.TaskWaiting, store.TaskStarting, store.TaskRunning, store.TaskScheduled,
+					store.TaskFailed,
+				} {
 					// Few others fit in a page, which is counted whole.
 					if one.IsEstimated(state) {
 						t.Errorf("%s: the number of %s tasks is estimated", one.Type, state)
@@ -130,7 +132,7 @@ func TestStatsOfLargeTables(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, one := range stats {
-			if !one.IsEstimated(engine.TaskScheduled) || one.IsEstimated(engine.TaskFailed) != (one.Type == "many dead") {
+			if !one.IsEstimated(store.TaskScheduled) || one.IsEstimated(store.TaskFailed) != (one.Type == "many dead") {
 				t.Errorf("%s: have estimates of %v", one.Type, one.Estimated)
 			}
 			if want := map[string]int64{"dead": 1}[one.Type]; one.Type != "many dead" && one.Failed != want {

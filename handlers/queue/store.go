@@ -10,29 +10,29 @@ import (
 	"sync"
 	"time"
 
+	"procaas/engine/store"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"procaas/engine"
 )
 
 // The types that the queue speaks are those of the engine, so that other stores can
 // keep tasks too.
 type (
-	Spec      = engine.TaskSpec
-	Put       = engine.TaskPut
-	Task      = engine.QueuedTask
-	Ref       = engine.TaskRef
-	Want      = engine.TaskWant
-	Claim     = engine.TaskClaim
-	Failure   = engine.TaskFailure
-	Snooze    = engine.TaskSnooze
-	Report    = engine.TaskReport
-	Beat      = engine.TaskBeat
-	Filter    = engine.TaskFilter
-	TypeStats = engine.TaskTypeStats
-	Mode      = engine.TaskMode
+	Spec      = store.TaskSpec
+	Put       = store.TaskPut
+	Task      = store.QueuedTask
+	Ref       = store.TaskRef
+	Want      = store.TaskWant
+	Claim     = store.TaskClaim
+	Failure   = store.TaskFailure
+	Snooze    = store.TaskSnooze
+	Report    = store.TaskReport
+	Beat      = store.TaskBeat
+	Filter    = store.TaskFilter
+	TypeStats = store.TaskTypeStats
+	Mode      = store.TaskMode
 )
 
 // Options says how to open a store.
@@ -54,7 +54,7 @@ type Options struct {
 }
 
 // A Store keeps tasks in a schema of a PostgreSQL database. It is an
-// [engine.TaskStore]. Any number of processes share a schema.
+// [store.TaskStore]. Any number of processes share a schema.
 type Store struct {
 	pool   *pgxpool.Pool
 	pooled bool   // a pooler stands before the server: nothing is kept between transactions
@@ -76,7 +76,7 @@ type Store struct {
 	helpers sync.WaitGroup
 }
 
-var _ engine.TaskStore = (*Store)(nil)
+var _ store.TaskStore = (*Store)(nil)
 
 const defaultConns = 8
 
@@ -164,8 +164,10 @@ func New(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 const findTables = "select to_regclass('tasks') is not null and to_regclass('task_facts') is not null"
 
 func start(ctx context.Context, pool *pgxpool.Pool, pooled bool, o Options) (*Store, error) {
-	s := &Store{pool: pool, pooled: pooled, direct: o.Direct, forget: o.Forget, log: o.Log, tell: make(chan struct{}, 1),
-		countedPages: countedPages}
+	s := &Store{
+		pool: pool, pooled: pooled, direct: o.Direct, forget: o.Forget, log: o.Log, tell: make(chan struct{}, 1),
+		countedPages: countedPages,
+	}
 	s.asked = asked{told: map[string]time.Time{}, fresh: map[string]string{}, news: make(chan struct{}, 1)}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -262,7 +264,7 @@ func mayPass(err error) bool {
 func readable(err error) error {
 	var code *pgconn.PgError
 	if errors.As(err, &code) && code.Code[:2] == "22" {
-		return fmt.Errorf("%w, as when a text holds U+0000 or is not UTF-8: %w", engine.ErrTask, err)
+		return fmt.Errorf("%w, as when a text holds U+0000 or is not UTF-8: %w", store.ErrTask, err)
 	}
 	return err
 }

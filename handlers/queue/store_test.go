@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
+	"procaas/engine/store"
 	"procaas/handlers/queue"
 )
 
@@ -46,7 +46,7 @@ func TestConformance(t *testing.T) {
 		},
 	}
 	t.Cleanup(func() { plans.Check(t) })
-	enginetest.TaskConformance(t, func(t *testing.T) engine.TaskStore {
+	enginetest.TaskConformance(t, func(t *testing.T) store.TaskStore {
 		s := open(t, enginetest.Postgres(t))
 		t.Cleanup(func() { plans.Read(t, s.Pool()) })
 		return s
@@ -140,7 +140,7 @@ func TestPutThatMeetsADrainLosesNothing(t *testing.T) {
 	replied := make(chan reply, 1)
 	go func() {
 		out, err := s.PutTasks(context.WithoutCancel(t.Context()),
-			[]queue.Spec{{Type: "t", Unique: "u", OnDuplicate: engine.DuplicateReplace, Payload: []byte("2")}})
+			[]queue.Spec{{Type: "t", Unique: "u", OnDuplicate: store.DuplicateReplace, Payload: []byte("2")}})
 		replied <- reply{out, err}
 	}()
 	patience.Until(t, "the new task to wait for the old one", func() bool {
@@ -151,7 +151,7 @@ func TestPutThatMeetsADrainLosesNothing(t *testing.T) {
 		}
 		return waiting
 	})
-	if err := s.SetTaskMode(t.Context(), "t", engine.TasksDraining, "test"); err != nil {
+	if err := s.SetTaskMode(t.Context(), "t", store.TasksDraining, "test"); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -159,7 +159,7 @@ func TestPutThatMeetsADrainLosesNothing(t *testing.T) {
 	}
 	select {
 	case r := <-replied:
-		if r.err != nil || len(r.out) != 1 || !errors.Is(r.out[0].Err, engine.ErrDraining) {
+		if r.err != nil || len(r.out) != 1 || !errors.Is(r.out[0].Err, store.ErrDraining) {
 			t.Errorf("have %+v, %v, want it refused", r.out, r.err)
 		}
 	case <-patience.After(t, time.Minute):

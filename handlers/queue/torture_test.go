@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/store"
 	"procaas/handlers/queue"
 )
 
@@ -39,7 +39,7 @@ func TestNoTaskIsLostOrDoneTwice(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, one := range out {
-			if one.Outcome == engine.PutAdded {
+			if one.Outcome == store.PutAdded {
 				existing[one.ID] = true
 			}
 		}

@@ -8,11 +8,12 @@ import (
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/sqlite"
+	"procaas/engine/store"
 	"procaas/handlers/queue"
 )
 
 // handle calls a handler type that fill has filled, bound to a store; nil for none.
-func handle[T any](t *testing.T, store engine.TaskStore, name string, fill func(*T)) (map[string]any, error) {
+func handle[T any](t *testing.T, store store.TaskStore, name string, fill func(*T)) (map[string]any, error) {
 	t.Helper()
 	for _, one := range queue.Bind(queue.Types(), store) {
 		if one.Name != name {

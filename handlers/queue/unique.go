@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"procaas/engine/store"
 
-	"procaas/engine"
+	"github.com/jackc/pgx/v5"
 )
 
 // This file stores tasks that have unique keys. Their keys are locked, in order, so
@@ -110,7 +110,7 @@ func (p *putting) openOnes(ctx context.Context, tx pgx.Tx) (map[uid][]int, error
 	for _, i := range p.unique {
 		u := uid{p.specs[i].Type, p.specs[i].Unique}
 		if slices.Contains(draining, u.kind) {
-			p.out[i] = Put{Outcome: engine.PutRefused, Err: engine.ErrDraining}
+			p.out[i] = Put{Outcome: store.PutRefused, Err: store.ErrDraining}
 			continue
 		}
 		wanted[u] = append(wanted[u], i)
@@ -208,24 +208,24 @@ func lockTheirTasks(ctx context.Context, tx pgx.Tx, found map[int64]*holder, hol
 
 // put works out what becomes of one more task.
 func (h *holder) put(s *Spec, id int64) Put {
-	out := Put{ID: h.id, Outcome: engine.PutKept}
+	out := Put{ID: h.id, Outcome: store.PutKept}
 	switch {
 	case h.fresh && h.id == id:
 		h.spec, h.payload = *s, payloadOf(s)
-		out.Outcome = engine.PutAdded
-	case s.OnDuplicate == engine.DuplicateKeep || s.OnDuplicate == "":
+		out.Outcome = store.PutAdded
+	case s.OnDuplicate == store.DuplicateKeep || s.OnDuplicate == "":
 	case h.taken:
 		return h.putBehind(s, out)
-	case s.OnDuplicate == engine.DuplicateReplace:
+	case s.OnDuplicate == store.DuplicateReplace:
 		h.spec, h.payload, h.replaced, h.merged, h.again = *s, payloadOf(s), true, false, false
-		out.Outcome = engine.PutReplaced
-	case s.OnDuplicate == engine.DuplicateMerge:
+		out.Outcome = store.PutReplaced
+	case s.OnDuplicate == store.DuplicateMerge:
 		merged, err := s.Merge(h.payload, payloadOf(s))
 		if err = checkMerged(merged, err); err != nil {
-			return Put{Outcome: engine.PutRefused, Err: err}
+			return Put{Outcome: store.PutRefused, Err: err}
 		}
 		h.payload, h.spec.Payload, h.merged = merged, merged, true
-		out.Outcome = engine.PutMerged
+		out.Outcome = store.PutMerged
 	}
 	return out
 }
@@ -234,21 +234,21 @@ func (h *holder) put(s *Spec, id int64) Put {
 func (h *holder) putBehind(s *Spec, out Put) Put {
 	next := *s
 	next.Payload = payloadOf(s)
-	if h.again && s.OnDuplicate == engine.DuplicateMerge {
+	if h.again && s.OnDuplicate == store.DuplicateMerge {
 		merged, err := s.Merge(h.next.Payload, next.Payload)
 		if err = checkMerged(merged, err); err != nil {
-			return Put{Outcome: engine.PutRefused, Err: err}
+			return Put{Outcome: store.PutRefused, Err: err}
 		}
 		next.Payload = merged
 	}
 	h.next, h.again, h.follow = next, true, true
-	out.Outcome = engine.PutFollows
+	out.Outcome = store.PutFollows
 	return out
 }
 
 func checkMerged(merged []byte, err error) error {
 	if err != nil {
-		return fmt.Errorf("%w: merge: %w", engine.ErrTask, err)
+		return fmt.Errorf("%w: merge: %w", store.ErrTask, err)
 	}
 	one := Spec{Type: "merged", Payload: merged}
 	return one.Check()
@@ -278,7 +278,7 @@ where k.id = any (array[n.id])`
 
 // errDrains undoes a transaction whose tasks were to be stored when their type began to
 // drain: the next try refuses them, and leaves alone what they would have replaced.
-var errDrains = fmt.Errorf("%w: it began meanwhile", engine.ErrDraining)
+var errDrains = fmt.Errorf("%w: it began meanwhile", store.ErrDraining)
 
 func writeHolders(ctx context.Context, tx pgx.Tx, order []uid, holders map[uid]*holder) error {
 	var (

@@ -24,7 +24,7 @@ type watcher struct {
 	woken chan struct{}
 }
 
-// WatchTasks implements [engine.TaskWork].
+// WatchTasks implements [store.TaskWork].
 func (s *Store) WatchTasks(types []string) (<-chan struct{}, func()) {
 	w := &watcher{types: map[string]bool{}, woken: make(chan struct{}, 1)}
 	for _, t := range types {

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // WorkerOptions says how a worker works. The zero value is fine; what is below zero counts
@@ -47,7 +47,7 @@ type WorkerOptions struct {
 // A Worker takes tasks of the kinds that are registered, and does them. Any number of
 // workers share a store.
 type Worker struct {
-	store engine.TaskStore
+	store store.TaskStore
 	o     WorkerOptions
 	lines []*line
 	types map[string]*line
@@ -75,7 +75,7 @@ const (
 )
 
 // NewWorker makes a worker. It does nothing before [Worker.Run].
-func NewWorker(store engine.TaskStore, o WorkerOptions) *Worker {
+func NewWorker(store store.TaskStore, o WorkerOptions) *Worker {
 	o.Lease = cmp.Or(max(o.Lease, 0), 30*time.Second)
 	o.Poll = cmp.Or(max(o.Poll, 0), time.Second)
 	o.Prefetch = cmp.Or(max(o.Prefetch, 0), 1000)

@@ -17,6 +17,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
+	"procaas/engine/store"
 	"procaas/handlers/queue"
 )
 
@@ -152,7 +153,7 @@ func TestEndsOfAttempts(t *testing.T) {
 	run(t, w)
 	patience.Until(t, "all tasks ended", func() bool { return left(t, s) == 0 })
 
-	dead, err := s.PeekTasks(t.Context(), queue.Filter{State: engine.TaskFailed, Limit: 100})
+	dead, err := s.PeekTasks(t.Context(), queue.Filter{State: store.TaskFailed, Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +245,7 @@ func TestWorkerThatIsNotHeardOfLosesItsTask(t *testing.T) {
 	if task := by.Load(); task.Lost < 1 || task.Failures != 0 || task.Error != "worker first was not heard of" {
 		t.Errorf("want the task to tell of its first worker, have %+v", task)
 	}
-	ended, err := s.PeekTasks(t.Context(), queue.Filter{State: engine.TaskCompleted, Limit: 10})
+	ended, err := s.PeekTasks(t.Context(), queue.Filter{State: store.TaskCompleted, Limit: 10})
 	if err != nil || len(ended) != 1 || ended[0].Worker != "second" {
 		t.Errorf("want the task completed once, by the second worker, have %+v and %v", ended, err)
 	}
@@ -272,7 +273,7 @@ func TestWorkerThatStopsGivesBackWhatItHolds(t *testing.T) {
 	if n, want := left(t, s), 20-began.Load()+1; n != want {
 		t.Errorf("want %d tasks left, have %d", want, n)
 	}
-	ready, err := s.PeekTasks(t.Context(), queue.Filter{State: engine.TaskReady, Limit: 100})
+	ready, err := s.PeekTasks(t.Context(), queue.Filter{State: store.TaskReady, Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +322,7 @@ func TestEnqueueBelongsToTheTransaction(t *testing.T) {
 
 	bad := task
 	bad.Payload = []byte("{")
-	if _, err := s.Enqueue(t.Context(), nil, task, bad); !errors.Is(err, engine.ErrTask) {
+	if _, err := s.Enqueue(t.Context(), nil, task, bad); !errors.Is(err, store.ErrTask) {
 		t.Errorf("want the bad task told, have %v", err)
 	}
 }
@@ -337,7 +338,7 @@ func TestPolicyThatSaysNothingIsTold(t *testing.T) {
 	put(t, s, numbers(t, k, 1)...)
 	run(t, w)
 	patience.Until(t, "the task to wait and to tell of both errors", func() bool {
-		later, err := s.PeekTasks(t.Context(), queue.Filter{State: engine.TaskScheduled})
+		later, err := s.PeekTasks(t.Context(), queue.Filter{State: store.TaskScheduled})
 		return err == nil && len(later) == 1 && strings.HasPrefix(later[0].Error, "it does not work; ") &&
 			strings.Contains(later[0].Error, "it is no duration")
 	})

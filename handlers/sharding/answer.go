@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine"
+	"procaas/engine/store"
 )
 
 var _ engine.ShardMaps = (*Service)(nil)
@@ -162,7 +163,7 @@ func (m *Map) addHosts(v *engine.ShardView) {
 }
 
 // audit writes down a change of a shard or of a placement within the transaction that makes it.
-func (m *Map) audit(ctx context.Context, tx pgx.Tx, what string, after any, by engine.Actor) error {
+func (m *Map) audit(ctx context.Context, tx pgx.Tx, what string, after any, by store.Actor) error {
 	if m.service.o.Audit == nil {
 		return nil
 	}
@@ -174,7 +175,7 @@ func (m *Map) audit(ctx context.Context, tx pgx.Tx, what string, after any, by e
 }
 
 // auditNow is audit for what is not changed in the database of the maps.
-func (m *Map) auditNow(ctx context.Context, what string, after any, by engine.Actor) error {
+func (m *Map) auditNow(ctx context.Context, what string, after any, by store.Actor) error {
 	return pgx.BeginFunc(ctx, m.service.pool, func(tx pgx.Tx) error { return m.audit(ctx, tx, what, after, by) })
 }
 
@@ -183,7 +184,7 @@ const setShard = `update shards set closed = case when $3 then nullif($4, '') el
 	draining = case when $5 then nullif($6, '') else draining end where map = $1 and id = $2 and declared`
 
 // SetShard implements [engine.ShardMaps].
-func (s *Service) SetShard(ctx context.Context, shardMap, id string, c engine.ShardChange, by engine.Actor) (engine.ShardView, error) {
+func (s *Service) SetShard(ctx context.Context, shardMap, id string, c engine.ShardChange, by store.Actor) (engine.ShardView, error) {
 	m, err := s.shardMap(shardMap)
 	if err != nil {
 		return engine.ShardView{}, err
@@ -217,7 +218,7 @@ func (s *Service) SetShard(ctx context.Context, shardMap, id string, c engine.Sh
 }
 
 // EnrollShard implements [engine.ShardMaps].
-func (s *Service) EnrollShard(ctx context.Context, shardMap, id string, by engine.Actor) (engine.ShardEnrollment, error) {
+func (s *Service) EnrollShard(ctx context.Context, shardMap, id string, by store.Actor) (engine.ShardEnrollment, error) {
 	m, err := s.shardMap(shardMap)
 	if err != nil {
 		return engine.ShardEnrollment{}, err

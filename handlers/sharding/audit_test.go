@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine"
+	"procaas/engine/store"
 	"procaas/handlers/sharding"
 )
 
@@ -20,11 +21,11 @@ func TestNothingChangesWithoutItsRecord(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rangeMap)
 	r.enroll("mail")
-	ctx, by := t.Context(), engine.Actor{Name: "ann", Reason: "why"}
+	ctx, by := t.Context(), store.Actor{Name: "ann", Reason: "why"}
 	full := errors.New("the disk of the audit is full")
 	dumb, err := sharding.Open(ctx, sharding.Options{
 		DSN: r.dsn, Maps: r.declared, Patience: time.Minute,
-		Audit: func(context.Context, pgx.Tx, engine.Audited) error { return full },
+		Audit: func(context.Context, pgx.Tx, store.Audited) error { return full },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -51,11 +52,13 @@ func TestNothingChangesWithoutItsRecord(t *testing.T) {
 			_, err := s.SplitShard(ctx, "mail", "500", false, by)
 			return err
 		}, "select count(*) from shard_placements", "map", []string{`mail/[500 {"from":"[","shard":"s1","split":"[500"}`}},
-		{"merge", func(s *sharding.Service) error {
-			_, err := s.MergeShard(ctx, "mail", "500", false, by)
-			return err
-		}, "select count(*) from shard_placements where state = 'merged'", "map",
-			[]string{`mail/[500 {"from":"[","merge":"[500","shard":"s1"}`}},
+		{
+			"merge", func(s *sharding.Service) error {
+				_, err := s.MergeShard(ctx, "mail", "500", false, by)
+				return err
+			}, "select count(*) from shard_placements where state = 'merged'", "map",
+			[]string{`mail/[500 {"from":"[","merge":"[500","shard":"s1"}`},
+		},
 		{"enroll", func(s *sharding.Service) error {
 			r.exec("s1", "drop publication procaas_mail_0")
 			_, err := s.EnrollShard(ctx, "mail", "s1", by)

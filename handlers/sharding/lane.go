@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // Transfers are kept in lanes of their map, which are used again: at most so many begin before others have
@@ -46,13 +47,13 @@ type turn struct {
 // with the same rows. It finds again what it has put there before. One that cannot begin yet waits
 // where operators see for what, and holds nobody else up. The lock document makes two acquisitions at
 // once exclude each other.
-func acquire(ctx context.Context, store engine.Documents, node int64, t *engine.ShardTransfer, l layout, by turn, now time.Time) error {
+func acquire(ctx context.Context, db store.Documents, node int64, t *engine.ShardTransfer, l layout, by turn, now time.Time) error {
 	for {
-		lock, err := store.Document(ctx, engine.DocShardTransfer, engine.ShardLock(t.Map))
-		if err != nil && !errors.Is(err, engine.ErrNotFound) {
+		lock, err := db.Document(ctx, engine.DocShardTransfer, engine.ShardLock(t.Map))
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		all, err := engine.ReadShardTransfers(ctx, store, t.Map)
+		all, err := engine.ReadShardTransfers(ctx, db, t.Map)
 		if err != nil {
 			return err
 		}
@@ -67,12 +68,14 @@ func acquire(ctx context.Context, store engine.Documents, node int64, t *engine.
 		next := *t
 		writes, waits, err := enter(&next, was, all, l, by, now)
 		if err == nil && len(writes) > 0 {
-			writes = append(writes, engine.DocumentWrite{Kind: engine.DocShardTransfer, Name: engine.ShardLock(t.Map), Version: lock.Version,
-				Value: []byte("{}")})
-			_, err = store.WriteDocuments(ctx, node, writes, nil)
+			writes = append(writes, store.DocumentWrite{
+				Kind: engine.DocShardTransfer, Name: engine.ShardLock(t.Map), Version: lock.Version,
+				Value: []byte("{}"),
+			})
+			_, err = db.WriteDocuments(ctx, node, writes, nil)
 		}
 		switch {
-		case errors.Is(err, engine.ErrConflict):
+		case errors.Is(err, store.ErrConflict):
 			continue
 		case err != nil:
 			return err
@@ -85,7 +88,8 @@ func acquire(ctx context.Context, store engine.Documents, node int64, t *engine.
 // enter says what to write for a transfer that begins, or waits for the reason that it gives; was is what
 // is known of it. Nothing is written when nothing is new.
 func enter(t *engine.ShardTransfer, was engine.ShardTransfer, all []engine.ShardTransfer, l layout, by turn,
-	now time.Time) (writes []engine.DocumentWrite, waits, err error) {
+	now time.Time,
+) (writes []store.DocumentWrite, waits, err error) {
 	lane := freeLane(t.Map, lanes, all)
 	if waits = mayBegin(t, all, l, by, now); waits == nil && lane == "" {
 		waits = waitsFor("it waits for its turn: %d transfers of the map have not ended", lanes)
@@ -100,8 +104,10 @@ func enter(t *engine.ShardTransfer, was engine.ShardTransfer, all []engine.Shard
 	case waits == nil:
 		t.Lane, t.Waits = lane, ""
 		if was.Lane != "" {
-			writes = append(writes, engine.DocumentWrite{Kind: engine.DocShardTransfer, Name: was.Lane, Version: engine.AnyVersion,
-				Value: []byte("{}")})
+			writes = append(writes, store.DocumentWrite{
+				Kind: engine.DocShardTransfer, Name: was.Lane, Version: store.AnyVersion,
+				Value: []byte("{}"),
+			})
 		}
 	case was.Waits == waits.Error():
 		return nil, waits, nil
@@ -112,7 +118,7 @@ func enter(t *engine.ShardTransfer, was engine.ShardTransfer, all []engine.Shard
 		t.Waits = waits.Error()
 	}
 	value, err := json.Marshal(t)
-	return append(writes, engine.DocumentWrite{Kind: engine.DocShardTransfer, Name: t.Lane, Version: engine.AnyVersion, Value: value}),
+	return append(writes, store.DocumentWrite{Kind: engine.DocShardTransfer, Name: t.Lane, Version: store.AnyVersion, Value: value}),
 		waits, err
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/store"
 )
 
 // single is the layout of a map whose keys have one place each.
@@ -169,14 +170,14 @@ func TestWaitingTransfersAreSeenAndHoldNobodyUp(t *testing.T) {
 	}
 }
 
-func write(ctx context.Context, t *testing.T, store engine.Documents, one *engine.ShardTransfer) {
+func write(ctx context.Context, t *testing.T, db store.Documents, one *engine.ShardTransfer) {
 	t.Helper()
 	value, err := json.Marshal(one)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.WriteDocuments(ctx, 0,
-		[]engine.DocumentWrite{{Kind: engine.DocShardTransfer, Name: one.Lane, Version: engine.AnyVersion, Value: value}}, nil); err != nil {
+	if _, err := db.WriteDocuments(ctx, 0,
+		[]store.DocumentWrite{{Kind: engine.DocShardTransfer, Name: one.Lane, Version: store.AnyVersion, Value: value}}, nil); err != nil {
 		t.Fatal(err)
 	}
 }

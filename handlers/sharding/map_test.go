@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
+	"procaas/engine/store"
 	"procaas/handlers/sharding"
 )
 
@@ -185,7 +185,7 @@ func TestSplitGivesAPartOfAKeyAPlacementOfItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder, err := m.Split(ctx, "42/archive", engine.Actor{})
+	folder, err := m.Split(ctx, "42/archive", store.Actor{})
 	if err != nil || folder.Key != "42/archive" || folder.Shard != "s1" || folder.State != sharding.Ready {
 		t.Fatalf("split: %+v, %v", folder, err)
 	}

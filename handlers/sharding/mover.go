@@ -11,6 +11,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -135,7 +136,7 @@ func (s *step) task(ctx context.Context, c *engine.Call, id string) (*task, erro
 		return t, model.Permanent(errNoService)
 	}
 	found, err := engine.ReadShardTransfer(ctx, c.Documents, transferID(c, id))
-	if errors.Is(err, engine.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return t, model.Permanent(fmt.Errorf("%w: shard.plan begins it", err))
 	}
 	if err != nil {
@@ -194,7 +195,7 @@ func (t *task) save(ctx context.Context) error {
 		return err
 	}
 	_, err = t.call.Documents.WriteDocuments(ctx, t.call.Node,
-		[]engine.DocumentWrite{{Kind: engine.DocShardTransfer, Name: lane, Version: engine.AnyVersion, Value: value}}, nil)
+		[]store.DocumentWrite{{Kind: engine.DocShardTransfer, Name: lane, Version: store.AnyVersion, Value: value}}, nil)
 	if err != nil {
 		return fmt.Errorf("write down transfer %s: %w", t.t.ID, err)
 	}
@@ -222,7 +223,7 @@ func (t *task) work(ctx context.Context, name string, version int64, work func(c
 	beside.Go(func() { t.tell(inner) })
 	beside.Go(func() {
 		for inner.Err() == nil { // a store that is away for a moment must not make it deaf
-			if _, err := engine.AwaitDocument(inner, t.call.Documents, engine.DocShardOrder, t.t.Lane, version); err == nil {
+			if _, err := store.AwaitDocument(inner, t.call.Documents, engine.DocShardOrder, t.t.Lane, version); err == nil {
 				cancel(errOrdered)
 				return
 			}
@@ -282,7 +283,7 @@ func (t *task) tell(ctx context.Context) {
 // order reads what operators want of the transfer, and the version of their wish.
 func (t *task) order(ctx context.Context) (want string, version int64, err error) {
 	d, err := t.call.Documents.Document(ctx, engine.DocShardOrder, t.t.Lane)
-	if errors.Is(err, engine.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return "", 0, nil
 	}
 	if err != nil {
@@ -308,7 +309,7 @@ func (t *task) pause(ctx context.Context, version int64) error {
 	inner, cancel := context.WithCancel(ctx)
 	var beside sync.WaitGroup
 	beside.Go(func() { t.tell(inner) })
-	_, err := engine.AwaitDocument(ctx, t.call.Documents, engine.DocShardOrder, t.t.Lane, version)
+	_, err := store.AwaitDocument(ctx, t.call.Documents, engine.DocShardOrder, t.t.Lane, version)
 	cancel()
 	beside.Wait()
 	return err
@@ -346,8 +347,10 @@ func (t *task) open(ctx context.Context, claim transfer.Claim, back bool) (*tran
 // spec says what to move.
 func (t *task) spec(ctx context.Context) (transfer.Spec, error) {
 	now := t.view()
-	spec := transfer.Spec{ID: now.ID, Map: now.Map, Key: now.Key, SourceShard: now.Source, TargetShard: now.Target, Hook: t.hook,
-		Report: t.report}
+	spec := transfer.Spec{
+		ID: now.ID, Map: now.Map, Key: now.Key, SourceShard: now.Source, TargetShard: now.Target, Hook: t.hook,
+		Report: t.report,
+	}
 	spec.Limits = transfer.Limits{
 		Freeze: time.Duration(now.DeadlineMS) * time.Millisecond, Ping: time.Duration(now.PingMS) * time.Millisecond,
 		Lock: time.Duration(now.LockMS) * time.Millisecond, BytesRate: now.Rate,

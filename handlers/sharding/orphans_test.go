@@ -9,6 +9,7 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // ended waits until a run has ended, as wanted.
@@ -30,7 +31,7 @@ func (r *mover) ended(run string, want model.Status) checkpoint.RunView {
 
 func (r *mover) cancel(run string) {
 	r.t.Helper()
-	if _, err := r.e.Cancel(r.t.Context(), run, engine.Actor{Name: "test"}); err != nil {
+	if _, err := r.e.Cancel(r.t.Context(), run, store.Actor{Name: "test"}); err != nil {
 		r.t.Fatal(err)
 	}
 }

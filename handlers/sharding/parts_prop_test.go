@@ -17,6 +17,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/store"
 	"procaas/handlers/sharding"
 	"procaas/handlers/sharding/transfer"
 )
@@ -61,15 +62,20 @@ func drawScenario(t *rapid.T) scenario {
 	}
 	writes := func() (out []write) {
 		for range rapid.IntRange(0, 3).Draw(t, "writes") {
-			out = append(out, write{rapid.IntRange(0, len(s.tables)-1).Draw(t, "table"), []string{value(0), value(1), value(2)},
-				rapid.IntRange(0, 3).Draw(t, "delete") == 0})
+			out = append(out, write{
+				rapid.IntRange(0, len(s.tables)-1).Draw(t, "table"),
+				[]string{value(0), value(1), value(2)},
+				rapid.IntRange(0, 3).Draw(t, "delete") == 0,
+			})
 		}
 		return out
 	}
 	var split [][]string // what follows is mostly done to these: other keys are parts of something wider
 	for i := range rapid.IntRange(5, 8).Draw(t, "steps") {
-		one := scene{what: rapid.SampledFrom([]string{"split", "merge", "finish", "finish", "finish", "rollback", "cancel"}).Draw(t, "what"),
-			writes: map[string][]write{}}
+		one := scene{
+			what:   rapid.SampledFrom([]string{"split", "merge", "finish", "finish", "finish", "rollback", "cancel"}).Draw(t, "what"),
+			writes: map[string][]write{},
+		}
 		if i < 2 {
 			one.what = "split"
 		}
@@ -153,8 +159,10 @@ func newStage(t *testing.T, s scenario) *stage {
 // call calls a handler of a transfer until it needs no repetition.
 func (p *stage) call(name, run string, fields map[string]any) error {
 	types := sharding.Bind(sharding.Types(), p.Service, sharding.BindOptions{
-		Limits: &transfer.Limits{Freeze: time.Minute, Lock: 5 * time.Second, Ping: 30 * time.Second, Slot: time.Minute, DDL: time.Minute,
-			Attempts: 20},
+		Limits: &transfer.Limits{
+			Freeze: time.Minute, Lock: 5 * time.Second, Ping: 30 * time.Second, Slot: time.Minute, DDL: time.Minute,
+			Attempts: 20,
+		},
 		Hook: func(point string) error { return p.hook(point) },
 	})
 	i := slices.IndexFunc(types, func(t engine.HandlerType) bool { return t.Name == name })
@@ -162,8 +170,10 @@ func (p *stage) call(name, run string, fields map[string]any) error {
 	if err := types[i].Spec.Decode(fields, h); err != nil {
 		p.t.Fatal(err)
 	}
-	_, err := h.Handle(p.t.Context(), &engine.Call{Path: "a/b/c", Run: run, Now: time.Now(), Log: slog.New(slog.DiscardHandler),
-		Documents: p.docs})
+	_, err := h.Handle(p.t.Context(), &engine.Call{
+		Path: "a/b/c", Run: run, Now: time.Now(), Log: slog.New(slog.DiscardHandler),
+		Documents: p.docs,
+	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -328,11 +338,11 @@ func (p *stage) play() {
 		}
 		switch at.what {
 		case "split":
-			if _, err := p.SplitShard(ctx, "mail", key, false, engine.Actor{}); err != nil && !errors.Is(err, engine.ErrShardKey) {
+			if _, err := p.SplitShard(ctx, "mail", key, false, store.Actor{}); err != nil && !errors.Is(err, engine.ErrShardKey) {
 				p.t.Fatalf("%s: %v", when, err)
 			}
 		case "merge":
-			_, err := p.MergeShard(ctx, "mail", key, false, engine.Actor{})
+			_, err := p.MergeShard(ctx, "mail", key, false, store.Actor{})
 			if err != nil && !errors.Is(err, engine.ErrShardKey) && !errors.Is(err, engine.ErrShardBusy) {
 				p.t.Fatalf("%s: %v", when, err)
 			}

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
+	"procaas/engine/store"
 
-	"procaas/engine"
+	"github.com/jackc/pgx/v5"
 )
 
 const reserve = `insert into shard_placements (map, key, shard, state, attrs) values ($1, $2, $3, 'creating', $4)
@@ -84,7 +84,7 @@ func (m *Map) wider(ctx context.Context, q Querier, key string) (Placement, erro
 
 // Split gives a key that lives within a wider placement, such as one folder of a user or
 // one key of a slot, a placement of its own on the same shard.
-func (m *Map) Split(ctx context.Context, key string, by engine.Actor) (Placement, error) {
+func (m *Map) Split(ctx context.Context, key string, by store.Actor) (Placement, error) {
 	if err := m.layout.check(key); err != nil {
 		return Placement{}, fmt.Errorf("map %s: %w", m.ID, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/access"
+	"procaas/engine/store"
 )
 
 // fresh looks at all hosts of a map again, as its poller does each second, and does so ahead
@@ -72,7 +73,7 @@ func (oneToken) GrantOf(_ context.Context, token [sha256.Size]byte) (engine.Gran
 	return engine.Grant{}, engine.ErrUnknownToken
 }
 
-func (oneToken) AuditRefusal(context.Context, engine.Actor, string, string) error { return nil }
+func (oneToken) AuditRefusal(context.Context, store.Actor, string, string) error { return nil }
 
 func TestAnswersFromMemoryAreThoseOfResolve(t *testing.T) {
 	t.Parallel()
@@ -83,8 +84,10 @@ func TestAnswersFromMemoryAreThoseOfResolve(t *testing.T) {
 	m.index.put(Placement{Map: m.ID, Key: "half", Shard: "s7", Epoch: 1, State: Creating}, false)
 	m.index.put(Placement{Map: m.ID, Key: "bad", Shard: "s7", Epoch: 1, State: Refused}, false)
 	quick := 0
-	for _, key := range []string{"user-1/inbox", "user-1", "user-1/sent", "x", "half", "bad", "", "/", "a/", "/a", "a//b", "a/b/c", "#1",
-		"a%2Fb", `"`, "é", "a b"} {
+	for _, key := range []string{
+		"user-1/inbox", "user-1", "user-1/sent", "x", "half", "bad", "", "/", "a/", "/a", "a//b", "a/b/c", "#1",
+		"a%2Fb", `"`, "é", "a b",
+	} {
 		for _, mode := range []string{engine.ShardMaster, engine.ShardReplica, engine.ShardAny} {
 			for _, dc := range []string{"a", "b", "c"} {
 				fresh(m)
@@ -123,8 +126,10 @@ func TestAnswersFromMemoryAreThoseOfResolve(t *testing.T) {
 func TestPlainKeysAreKeysOfTheMap(t *testing.T) {
 	t.Parallel()
 	l := layout{strategy: "directory", parts: 1, ints: true}
-	for _, key := range []string{"0", "42", "-1", "007", "", "1e3", "9223372036854775807", "92233720368547758070", "4 2",
-		"123456789012345678"} {
+	for _, key := range []string{
+		"0", "42", "-1", "007", "", "1e3", "9223372036854775807", "92233720368547758070", "4 2",
+		"123456789012345678",
+	} {
 		if l.plain(key) && l.check(key) != nil {
 			t.Errorf("%q is plain, and no key: %v", key, l.check(key))
 		}
@@ -160,8 +165,10 @@ func ask(t *testing.T, server *httptest.Server, query url.Values, token string) 
 func TestQuickRepliesAreThoseOfTheRouter(t *testing.T) {
 	t.Parallel()
 	m := manyShards(20)
-	server := httptest.NewServer(api.New(api.Options{Engine: api.Ports{Access: unguarded{}, Health: unguarded{}}, Shards: only{m: m},
-		Local: true}))
+	server := httptest.NewServer(api.New(api.Options{
+		Engine: api.Ports{Access: unguarded{}, Health: unguarded{}}, Shards: only{m: m},
+		Local: true,
+	}))
 	t.Cleanup(server.Close)
 	for _, query := range []url.Values{
 		{"key": {"x"}},
@@ -201,8 +208,10 @@ func TestQuickRepliesWantTokens(t *testing.T) {
 	t.Cleanup(server.Close)
 	query := url.Values{"key": {"x"}}
 	for range 2 { // the first time through the router
-		for token, want := range map[string]int{"": http.StatusUnauthorized, "asker": http.StatusOK, "viewer": http.StatusForbidden,
-			"wrong": http.StatusUnauthorized} {
+		for token, want := range map[string]int{
+			"": http.StatusUnauthorized, "asker": http.StatusOK, "viewer": http.StatusForbidden,
+			"wrong": http.StatusUnauthorized,
+		} {
 			fresh(m)
 			if status, _, body := ask(t, server, query, token); status != want {
 				t.Errorf("token %q: %d %s", token, status, body)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/store"
 	"procaas/handlers/sharding"
 )
 
@@ -122,7 +123,7 @@ func TestKeysWithoutAnOpenShardAreRefused(t *testing.T) {
 		t.Errorf("the only cold shard is closed: %v", err)
 	}
 	full := "disk"
-	if v, err := r.SetShard(t.Context(), "mail", "s1", engine.ShardChange{Closed: &full}, engine.Actor{}); err != nil || v.Registration ||
+	if v, err := r.SetShard(t.Context(), "mail", "s1", engine.ShardChange{Closed: &full}, store.Actor{}); err != nil || v.Registration ||
 		v.Closed != full {
 		t.Errorf("closed: %+v, %v", v, err)
 	}
@@ -155,8 +156,10 @@ func TestSweeperEndsRegistrationsOfTheDead(t *testing.T) {
 	if _, err := m.Sweep(ctx, 0, false); err != nil {
 		t.Fatal(err)
 	}
-	for key, there := range map[string]bool{"row-only": false, "both": true, "fence-committed": true, "fence-only": false,
-		"row-committed": true} {
+	for key, there := range map[string]bool{
+		"row-only": false, "both": true, "fence-committed": true, "fence-only": false,
+		"row-committed": true,
+	} {
 		p, err := m.Find(ctx, key)
 		if (err == nil) != there || there && p.State != sharding.Ready {
 			t.Errorf("%s: %+v, %v; want it there: %v", key, p, err, there)

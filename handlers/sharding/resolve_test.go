@@ -13,6 +13,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/store"
 	"procaas/handlers/sharding"
 )
 
@@ -52,8 +53,10 @@ func TestResolveGivesWhatAWriterNeeds(t *testing.T) {
 	if _, err := conn.Exec(ctx, "select procaas.guard($1, $2, $3)", a.Map, a.Placement, a.Epoch); err != nil {
 		t.Error(err)
 	}
-	for key, want := range map[string]error{"x": engine.ErrShardKey, "": engine.ErrShardKey, "42/a/b": engine.ErrShardKey,
-		"43": engine.ErrUnplaced} {
+	for key, want := range map[string]error{
+		"x": engine.ErrShardKey, "": engine.ErrShardKey, "42/a/b": engine.ErrShardKey,
+		"43": engine.ErrUnplaced,
+	} {
 		if _, err := r.Resolve(ctx, "mail", engine.ShardQuestion{Key: key}); !errors.Is(err, want) {
 			t.Errorf("key %q: %v, want %v", key, err, want)
 		}
@@ -164,7 +167,7 @@ func TestSlotsAndStretches(t *testing.T) {
 	for _, id := range []string{"tasks", "days"} {
 		m := r.enroll(id)
 		single := map[string]string{"tasks": "task-7", "days": "50"}[id]
-		if _, err := m.Split(ctx, single, engine.Actor{}); err != nil {
+		if _, err := m.Split(ctx, single, store.Actor{}); err != nil {
 			t.Fatal(err)
 		}
 		var keys []string
@@ -239,13 +242,17 @@ func TestEnrollRefusesWithReasons(t *testing.T) {
 	for _, c := range []struct{ sql, want string }{
 		{"drop table labels", "table labels: there is none"},
 		{"create table labels (user_id bigint, id bigint)", "table labels: it has no primary key"},
-		{"alter table labels add primary key (id)",
-			"table labels: the column user_id, which holds a part of the key, is not in its primary key"},
+		{
+			"alter table labels add primary key (id)",
+			"table labels: the column user_id, which holds a part of the key, is not in its primary key",
+		},
 		{"drop table labels; create table labels (user_id text, id bigint, primary key (user_id, id))", "table labels: the column user_id is " +
 			"text, want bigint"},
 		{"drop table labels; create table labels (u bigint primary key)", "table labels: it has no column user_id"},
-		{"drop table labels; create table labels (user_id bigint primary key); alter table labels replica identity nothing",
-			"table labels: its replica identity is neither"},
+		{
+			"drop table labels; create table labels (user_id bigint primary key); alter table labels replica identity nothing",
+			"table labels: its replica identity is neither",
+		},
 	} {
 		r.exec("s1", c.sql)
 		e, err := r.Enroll(t.Context(), m, "s1")

@@ -19,6 +19,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
+	"procaas/engine/store"
 	"procaas/handlers/sharding"
 	"procaas/handlers/sharding/transfer"
 )
@@ -32,7 +33,7 @@ type rig struct {
 	dsn    string
 
 	declared []*dsl.ShardMap
-	docs     engine.Documents // which have the transfers; nil for none
+	docs     store.Documents // which have the transfers; nil for none
 }
 
 const tables = `create table messages (user_id bigint, id bigint, folder text not null default '', body text, primary key (user_id, id, folder));
@@ -137,8 +138,10 @@ func logicalCluster() (*enginetest.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, value := range map[string]string{"wal_level": "logical", "max_prepared_transactions": "20", "fsync": "off",
-		"shared_buffers": "'32MB'"} {
+	for name, value := range map[string]string{
+		"wal_level": "logical", "max_prepared_transactions": "20", "fsync": "off",
+		"shared_buffers": "'32MB'",
+	} {
 		if _, err := conn.Exec(ctx, "alter system set "+name+" = "+value); err != nil {
 			return nil, err
 		}

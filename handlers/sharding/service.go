@@ -19,6 +19,7 @@ import (
 	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/outbound"
+	"procaas/engine/store"
 )
 
 // Options says what a [Service] works on.
@@ -47,7 +48,7 @@ type Options struct {
 
 	// Audit writes down a change as a part of the transaction that makes it, whose last statement
 	// it is; changes are not written down when it is nil.
-	Audit func(ctx context.Context, tx pgx.Tx, a engine.Audited) error
+	Audit func(ctx context.Context, tx pgx.Tx, a store.Audited) error
 
 	// Transfers lists the transfers of a map, those that have ended as well; nil knows none.
 	Transfers func(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error)
@@ -89,8 +90,10 @@ func Open(ctx context.Context, o Options) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shard maps: %w", err)
 	}
-	s := &Service{o: o, pool: pool, log: o.Log, maps: map[string]*Map{}, pools: map[string]*pgxpool.Pool{}, tell: make(chan struct{}, 1),
-		again: make(chan struct{})}
+	s := &Service{
+		o: o, pool: pool, log: o.Log, maps: map[string]*Map{}, pools: map[string]*pgxpool.Pool{}, tell: make(chan struct{}, 1),
+		again: make(chan struct{}),
+	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

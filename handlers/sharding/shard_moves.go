@@ -14,6 +14,7 @@ import (
 	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 //go:embed shard_moves.go
@@ -163,7 +164,8 @@ func (h *ShardMoves) target(source engine.ShardView, targets []*moveTarget) *mov
 
 // fromShard chooses the moves from one shard.
 func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *Map, source engine.ShardView,
-	targets []*moveTarget) ([]any, error) {
+	targets []*moveTarget,
+) ([]any, error) {
 	keys, bytesPerRow, err := h.candidates(ctx, c, m, source)
 	if err != nil {
 		return nil, err
@@ -260,7 +262,7 @@ func moversOf(ctx context.Context, c *engine.Call, shardMap string) (map[string]
 		return keys, nil
 	}
 	all, err := engine.ReadShardTransfers(ctx, c.Documents, shardMap)
-	if err != nil && !errors.Is(err, engine.ErrNotFound) {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
 	for _, t := range all {

@@ -7,6 +7,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 //go:embed shard_orphans.go
@@ -45,7 +46,7 @@ func (h *ShardOrphans) Handle(ctx context.Context, c *engine.Call) (model.Result
 			continue
 		}
 		status, err := c.RunStatus(ctx, t.Run)
-		if err != nil && !errors.Is(err, engine.ErrNotFound) { // it may be too long ago for the history
+		if err != nil && !errors.Is(err, store.ErrNotFound) { // it may be too long ago for the history
 			return model.Result{}, err
 		}
 		if err == nil && !status.Ended() {

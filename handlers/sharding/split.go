@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"procaas/engine"
+	"procaas/engine/store"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -49,7 +50,7 @@ var errRegroup = errors.New("writers of the key, or a transfer, were in the way"
 
 // SplitAt divides the stretch of keys that a key lies in: those from the key on become one of
 // their own, on the same shard. One that begins there already is given as it is.
-func (m *Map) SplitAt(ctx context.Context, at string, by engine.Actor) (wide, narrow Placement, err error) {
+func (m *Map) SplitAt(ctx context.Context, at string, by store.Actor) (wide, narrow Placement, err error) {
 	if wide, err = m.stretchAt(ctx, at); err != nil {
 		return wide, narrow, err
 	}
@@ -78,9 +79,10 @@ func (m *Map) stretchAt(ctx context.Context, at string) (Placement, error) {
 }
 
 // splitOff gives what a narrower name stands for a placement of its own, beside a wider one.
-func (m *Map) splitOff(ctx context.Context, wide, narrow string, by engine.Actor) (Placement, error) {
+func (m *Map) splitOff(ctx context.Context, wide, narrow string, by store.Actor) (Placement, error) {
 	err := m.regroup(ctx, regrouping{key: wide, other: narrow, state: Active, prepare: func(ctx context.Context, tx pgx.Tx,
-		p Placement) error {
+		p Placement,
+	) error {
 		if err := m.canHold(ctx, tx, narrow); err != nil {
 			return err
 		}
@@ -117,12 +119,13 @@ func (m *Map) splitOff(ctx context.Context, wide, narrow string, by engine.Actor
 // Merge ends a placement: its rows belong to the next wider one, which must be on the same shard. That
 // of a key becomes a part of the key, slot or stretch that it was split from; a stretch of keys, named by
 // the key that it begins at, one of the stretch before it.
-func (m *Map) Merge(ctx context.Context, at string, by engine.Actor) (wide, narrow Placement, err error) {
+func (m *Map) Merge(ctx context.Context, at string, by store.Actor) (wide, narrow Placement, err error) {
 	if wide, narrow, err = m.neighbours(ctx, at); err != nil {
 		return wide, narrow, err
 	}
 	err = m.regroup(ctx, regrouping{key: narrow.Key, other: wide.Key, state: Closed, change: func(ctx context.Context, tx pgx.Tx,
-		p Placement, next int64) error {
+		p Placement, next int64,
+	) error {
 		var shard string
 		err := tx.QueryRow(ctx, holdNeighbour, m.ID, wide.Key).Scan(&shard)
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && shard != p.Shard {
@@ -368,7 +371,7 @@ func thawBehind(ctx context.Context, q Querier, id, key string, epoch, next int6
 }
 
 // SplitShard implements [engine.ShardMaps].
-func (s *Service) SplitShard(ctx context.Context, shardMap, at string, dry bool, by engine.Actor) (engine.ShardRegroup, error) {
+func (s *Service) SplitShard(ctx context.Context, shardMap, at string, dry bool, by store.Actor) (engine.ShardRegroup, error) {
 	m, err := s.shardMap(shardMap)
 	if err != nil {
 		return engine.ShardRegroup{}, err
@@ -391,7 +394,7 @@ func (s *Service) SplitShard(ctx context.Context, shardMap, at string, dry bool,
 }
 
 // MergeShard implements [engine.ShardMaps].
-func (s *Service) MergeShard(ctx context.Context, shardMap, at string, dry bool, by engine.Actor) (engine.ShardRegroup, error) {
+func (s *Service) MergeShard(ctx context.Context, shardMap, at string, dry bool, by store.Actor) (engine.ShardRegroup, error) {
 	m, err := s.shardMap(shardMap)
 	if err != nil {
 		return engine.ShardRegroup{}, err

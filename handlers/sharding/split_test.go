@@ -17,6 +17,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
+	"procaas/engine/store"
 	"procaas/handlers/sharding"
 )
 
@@ -124,15 +125,15 @@ func TestStretchesAreSplitAndMergedUnderWrites(t *testing.T) {
 	all()
 	homes("[ on s1", "[ on s1", "[ on s1")
 	for range 2 {
-		dry, err := r.SplitShard(ctx, "mail", "500", true, engine.Actor{})
+		dry, err := r.SplitShard(ctx, "mail", "500", true, store.Actor{})
 		if err != nil || dry.Changed || dry.Wide != "[" || dry.Narrow != "[500" {
 			t.Fatalf("%+v, %v", dry, err)
 		}
-		done, err := r.SplitShard(ctx, "mail", "500", false, engine.Actor{})
+		done, err := r.SplitShard(ctx, "mail", "500", false, store.Actor{})
 		if err != nil || !done.Changed || done.Shard != "s1" {
 			t.Fatalf("%+v, %v", done, err)
 		}
-		if again, err := r.SplitShard(ctx, "mail", "500", false, engine.Actor{}); err != nil || again.Changed {
+		if again, err := r.SplitShard(ctx, "mail", "500", false, store.Actor{}); err != nil || again.Changed {
 			t.Fatalf("split again: %+v, %v", again, err)
 		}
 		all()
@@ -140,21 +141,23 @@ func TestStretchesAreSplitAndMergedUnderWrites(t *testing.T) {
 		move("s2")
 		all()
 		homes("[ on s1", "[500 on s2", "[500 on s2")
-		if _, err := r.MergeShard(ctx, "mail", "500", false, engine.Actor{}); !errors.Is(err, engine.ErrShardBusy) ||
+		if _, err := r.MergeShard(ctx, "mail", "500", false, store.Actor{}); !errors.Is(err, engine.ErrShardBusy) ||
 			!strings.Contains(err.Error(), "move one of them first") {
 			t.Fatalf("merge over two shards: %v", err)
 		}
 		move("s1")
 		all()
-		if done, err := r.MergeShard(ctx, "mail", "500", false, engine.Actor{}); err != nil || !done.Changed {
+		if done, err := r.MergeShard(ctx, "mail", "500", false, store.Actor{}); err != nil || !done.Changed {
 			t.Fatalf("%+v, %v", done, err)
 		}
 		all()
 		homes("[ on s1", "[ on s1", "[ on s1")
 	}
-	for at, want := range map[string]error{"": engine.ErrShardKey, "x": engine.ErrShardKey, "500": engine.ErrShardKey,
-		"1000": engine.ErrShardBusy} {
-		if _, err := r.MergeShard(ctx, "mail", at, false, engine.Actor{}); !errors.Is(err, want) {
+	for at, want := range map[string]error{
+		"": engine.ErrShardKey, "x": engine.ErrShardKey, "500": engine.ErrShardKey,
+		"1000": engine.ErrShardBusy,
+	} {
+		if _, err := r.MergeShard(ctx, "mail", at, false, store.Actor{}); !errors.Is(err, want) {
 			t.Errorf("merge at %q: have %v, want %v", at, err, want)
 		}
 	}
@@ -178,7 +181,7 @@ func TestSplitThatWasCutOffIsEnded(t *testing.T) {
 	r := newRig(t, rangeMap)
 	m := r.enroll("mail")
 	ctx := t.Context()
-	if _, _, err := m.SplitAt(ctx, "500", engine.Actor{}); err != nil {
+	if _, _, err := m.SplitAt(ctx, "500", store.Actor{}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := m.Find(ctx, "100")
@@ -211,8 +214,10 @@ func TestPartitionedTablesAreRefusedWithTheWayOut(t *testing.T) {
 			`drop table labels; create table labels (user_id bigint, id bigint, primary key (user_id, id)); create table labels_old () inherits (labels)`,
 			"table labels: it has tables that inherit from it (labels_old)",
 		},
-		{`drop table labels cascade; create unlogged table labels (user_id bigint, id bigint, primary key (user_id, id))`,
-			"table labels: it is unlogged"},
+		{
+			`drop table labels cascade; create unlogged table labels (user_id bigint, id bigint, primary key (user_id, id))`,
+			"table labels: it is unlogged",
+		},
 		{`drop table labels cascade; create view labels as select 1 as user_id`, "table labels: it is no ordinary table"},
 	} {
 		r.exec("s1", c.sql)
@@ -229,7 +234,7 @@ func TestNothingIsRegroupedWhileATransferIsObserved(t *testing.T) {
 	t.Parallel()
 	r := moverOn(t, newRig(t, rangeMap), time.Minute)
 	ctx := t.Context()
-	if _, err := r.SplitShard(ctx, "mail", "500", false, engine.Actor{}); err != nil {
+	if _, err := r.SplitShard(ctx, "mail", "500", false, store.Actor{}); err != nil {
 		t.Fatal(err)
 	}
 	r.exec("s2", "insert into messages (user_id, id, body) values (1500, 1, 'of the next stretch')")
@@ -237,8 +242,8 @@ func TestNothingIsRegroupedWhileATransferIsObserved(t *testing.T) {
 	run := r.submit("shard-transfer", `{"map": "mail", "key": "[500", "target": "s2", "grace": "24h"}`)
 	observed := r.awaitState(engine.TransferObserving)
 	for verb, do := range map[string]func() error{
-		"merge the next stretch": func() error { _, err := r.MergeShard(ctx, "mail", "1000", false, engine.Actor{}); return err },
-		"split it":               func() error { _, err := r.SplitShard(ctx, "mail", "600", false, engine.Actor{}); return err },
+		"merge the next stretch": func() error { _, err := r.MergeShard(ctx, "mail", "1000", false, store.Actor{}); return err },
+		"split it":               func() error { _, err := r.SplitShard(ctx, "mail", "600", false, store.Actor{}); return err },
 	} {
 		if err := do(); !errors.Is(err, engine.ErrShardBusy) || !strings.Contains(err.Error(), "transfer "+observed.ID) {
 			t.Errorf("%s: have %v, want %v that names the transfer", verb, err, engine.ErrShardBusy)
@@ -250,7 +255,7 @@ func TestNothingIsRegroupedWhileATransferIsObserved(t *testing.T) {
 		"user_id = 1500"); n != 2 {
 		t.Errorf("%d of 2 rows are where they were", n)
 	}
-	if _, err := r.SplitShard(ctx, "mail", "600", false, engine.Actor{}); err != nil {
+	if _, err := r.SplitShard(ctx, "mail", "600", false, store.Actor{}); err != nil {
 		t.Errorf("when the transfer has ended: %v", err)
 	}
 }
@@ -271,13 +276,13 @@ func TestPartsOfKeysAreMergedAgain(t *testing.T) {
 		"42/007": `column folder of table public.messages is bigint, which is never written "007"`, "42/inbox": `never written "inbox"`,
 		"42/7/1": "no table of the map has columns for 3 parts of a key",
 	} {
-		if _, err := r.SplitShard(ctx, "mail", key, false, engine.Actor{}); !errors.Is(err, engine.ErrShardKey) ||
+		if _, err := r.SplitShard(ctx, "mail", key, false, store.Actor{}); !errors.Is(err, engine.ErrShardKey) ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("split %s: have %v, want %s", key, err, want)
 		}
 	}
 	for range 2 {
-		if _, err := r.SplitShard(ctx, "mail", "42/7", false, engine.Actor{}); err != nil {
+		if _, err := r.SplitShard(ctx, "mail", "42/7", false, store.Actor{}); err != nil {
 			t.Fatal(err)
 		}
 		part, err := m.Find(ctx, "42/7")
@@ -285,7 +290,7 @@ func TestPartsOfKeysAreMergedAgain(t *testing.T) {
 			t.Fatalf("split: %+v, %v", part, err)
 		}
 		patience.Until(t, "memory to know the part", func() bool { p, ok := m.Cached("42/7"); return ok && p == part })
-		done, err := r.MergeShard(ctx, "mail", "42/7", false, engine.Actor{})
+		done, err := r.MergeShard(ctx, "mail", "42/7", false, store.Actor{})
 		if err != nil || !done.Changed || done.Wide != "42" || done.Narrow != "42/7" {
 			t.Fatalf("merge: %+v, %v", done, err)
 		}
@@ -303,7 +308,7 @@ func TestPartsOfKeysAreMergedAgain(t *testing.T) {
 		}
 	}
 	for key, want := range map[string]string{"42/7": "is a part of", "42": "is a part of nothing wider"} {
-		if _, err := r.MergeShard(ctx, "mail", key, false, engine.Actor{}); !errors.Is(err, engine.ErrShardKey) ||
+		if _, err := r.MergeShard(ctx, "mail", key, false, store.Actor{}); !errors.Is(err, engine.ErrShardKey) ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("merge %s: have %v, want %s", key, err, want)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 	"procaas/handlers/sharding"
 )
 
@@ -105,7 +106,7 @@ func TestFullShardsCloseAndLoseMediumKeys(t *testing.T) {
 		t.Errorf("opened %q, want s1", have)
 	}
 	people := "new disks"
-	if _, err := r.SetShard(ctx, "mail", "s2", engine.ShardChange{Closed: &people}, engine.Actor{}); err != nil {
+	if _, err := r.SetShard(ctx, "mail", "s2", engine.ShardChange{Closed: &people}, store.Actor{}); err != nil {
 		t.Fatal(err)
 	}
 	if have := r.list(r.must("shard.close", nil), "opened", "shard"); have != "" {
@@ -130,7 +131,7 @@ func TestDrainedShardsLoseAllTheirKeys(t *testing.T) {
 		t.Errorf("moves although nothing is drained: %s", have)
 	}
 	why := "old disks"
-	if _, err := r.SetShard(ctx, "mail", "s1", engine.ShardChange{Draining: &why}, engine.Actor{}); err != nil {
+	if _, err := r.SetShard(ctx, "mail", "s1", engine.ShardChange{Draining: &why}, store.Actor{}); err != nil {
 		t.Fatal(err)
 	}
 	if have := r.list(r.must("shard.moves", drain), "moves", "key", "target"); have != "0 s2, 1 s2, 2 s2, 3 s2" {
@@ -139,7 +140,7 @@ func TestDrainedShardsLoseAllTheirKeys(t *testing.T) {
 	if _, err := m.BeginTransfer(ctx, sharding.Begin{Key: "0", Target: "s1", Transfer: "u"}); err == nil {
 		t.Error("a drained shard takes a key")
 	}
-	if _, err := r.SetShard(ctx, "mail", "s2", engine.ShardChange{Draining: &why}, engine.Actor{}); err != nil {
+	if _, err := r.SetShard(ctx, "mail", "s2", engine.ShardChange{Draining: &why}, store.Actor{}); err != nil {
 		t.Fatal(err)
 	}
 	if have := r.list(r.must("shard.moves", drain), "homeless", "shard"); have != "s1" {
@@ -233,12 +234,16 @@ func TestSQLRunsOnceOnEachShard(t *testing.T) {
 	if have := run(map[string]any{"sql": "delete from labels"}); have["rows"] != 2 {
 		t.Errorf("a regular job: %v, want 2 rows", have)
 	}
-	if _, err := r.handle("shard.run", map[string]any{"map": "mail", "shard": "s2", "name": "0002",
-		"sql": "select 1; select nothing_such"}); err == nil {
+	if _, err := r.handle("shard.run", map[string]any{
+		"map": "mail", "shard": "s2", "name": "0002",
+		"sql": "select 1; select nothing_such",
+	}); err == nil {
 		t.Error("broken SQL runs")
 	}
-	if have := r.must("shard.run", map[string]any{"map": "mail", "shard": "s2", "name": "0002",
-		"sql": "select 1"}).(map[string]any); have["done"] != true {
+	if have := r.must("shard.run", map[string]any{
+		"map": "mail", "shard": "s2", "name": "0002",
+		"sql": "select 1",
+	}).(map[string]any); have["done"] != true {
 		t.Errorf("what has failed was noted as done: %v", have)
 	}
 	if _, err := r.handle("shard.list", map[string]any{"map": "male"}); !model.IsPermanent(err) {

@@ -23,6 +23,7 @@ import (
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/postgres"
+	"procaas/engine/store"
 	"procaas/handlers/sharding"
 	"procaas/handlers/sharding/transfer"
 )
@@ -86,8 +87,10 @@ func moverOn(t *testing.T, on *rig, freeze time.Duration) *mover {
 	}
 	types := sharding.Bind(sharding.Types(), r.Service, sharding.BindOptions{
 		// A machine that runs all tests at once stalls for seconds.
-		Limits: &transfer.Limits{Freeze: freeze, Lock: 5 * time.Second, Ping: 30 * time.Second, Slot: time.Minute, DDL: time.Minute,
-			Attempts: 20},
+		Limits: &transfer.Limits{
+			Freeze: freeze, Lock: 5 * time.Second, Ping: 30 * time.Second, Slot: time.Minute, DDL: time.Minute,
+			Attempts: 20,
+		},
 		Hook: func(point string) error {
 			if f := r.hook.Load(); f != nil {
 				return (*f)(point)
@@ -209,7 +212,7 @@ func (r *mover) awaitState(state string) engine.ShardTransfer {
 
 func (r *mover) order(id, want string) {
 	r.t.Helper()
-	if _, err := r.e.OrderShardTransfer(r.t.Context(), id, want, engine.Actor{Name: "test"}); err != nil {
+	if _, err := r.e.OrderShardTransfer(r.t.Context(), id, want, store.Actor{Name: "test"}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -338,7 +341,7 @@ func TestTransferIsRolledBackByOrder(t *testing.T) {
 	c := r.write()
 	r.start(`, "grace": "24h"`)
 	got := r.awaitState(engine.TransferObserving)
-	if _, err := r.e.OrderShardTransfer(t.Context(), got.ID, engine.OrderCancel, engine.Actor{}); !errors.Is(err, engine.ErrShardOrder) {
+	if _, err := r.e.OrderShardTransfer(t.Context(), got.ID, engine.OrderCancel, store.Actor{}); !errors.Is(err, engine.ErrShardOrder) {
 		t.Errorf("cancel after the switch: have %v, want %v", err, engine.ErrShardOrder)
 	}
 	c.await(50)
@@ -410,7 +413,7 @@ func TestTransferThatWaitsForItsHoursHoldsNobodyUp(t *testing.T) {
 	hour := time.Now().UTC().Hour()
 	r.start(fmt.Sprintf(`, "hours": "%d-%d"`, (hour+3)%24, (hour+4)%24))
 	nightly := r.await("one that waits", func(t engine.ShardTransfer) bool { return strings.HasPrefix(t.Waits, "it waits for the hours") })
-	if _, err := r.e.OrderShardTransfer(t.Context(), nightly.ID, engine.OrderPause, engine.Actor{}); !errors.Is(err, engine.ErrShardOrder) {
+	if _, err := r.e.OrderShardTransfer(t.Context(), nightly.ID, engine.OrderPause, store.Actor{}); !errors.Is(err, engine.ErrShardOrder) {
 		t.Errorf("pause: have %v, want %v", err, engine.ErrShardOrder)
 	}
 	r.ended(r.start(`, "grace": "0s"`), model.Succeeded)

@@ -19,6 +19,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
+	"procaas/engine/store"
 )
 
 // A Need is what a call needs of its caller. The zero need is nothing.
@@ -148,7 +149,7 @@ type Access interface {
 	OpenSession(ctx context.Context, name string, token [sha256.Size]byte) (string, error)
 	SessionToken(ctx context.Context, session string) ([sha256.Size]byte, error)
 	CloseSession(ctx context.Context, session string) error
-	AuditRefusal(ctx context.Context, by engine.Actor, call, detail string) error
+	AuditRefusal(ctx context.Context, by store.Actor, call, detail string) error
 }
 
 // A Checker tells callers apart, and lets in those who may come in.

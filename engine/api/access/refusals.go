@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // refusals remembers which calls of which tokens the audit has been told of, so that
@@ -52,7 +52,7 @@ func (d *Checker) noteRefusal(r *http.Request, token, detail string) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), refusalTime)
 	defer cancel()
-	if err := d.access.AuditRefusal(ctx, engine.Actor{Name: token}, call, detail); err != nil {
+	if err := d.access.AuditRefusal(ctx, store.Actor{Name: token}, call, detail); err != nil {
 		d.log.Warn("a refusal is not in the audit", "token", token, "call", call, "detail", detail, "error", err)
 	}
 }

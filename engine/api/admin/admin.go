@@ -12,6 +12,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/store"
 )
 
 // Status tells what a node works with.
@@ -23,7 +24,7 @@ type Status interface {
 	// Backlog tells what waits on all nodes.
 	Backlog() engine.BacklogView
 	Nodes(ctx context.Context) ([]engine.NodeView, error)
-	Audit(ctx context.Context, f engine.AuditFilter) ([]engine.AuditView, error)
+	Audit(ctx context.Context, f store.AuditFilter) ([]engine.AuditView, error)
 
 	// VerifyAudit follows the chains of the audit, and looks for hashes that were kept.
 	VerifyAudit(ctx context.Context, kept []string) (engine.AuditReport, error)
@@ -33,8 +34,8 @@ type Status interface {
 type Tokens interface {
 	Guarded(ctx context.Context) (bool, error)
 	Tokens(ctx context.Context) ([]engine.TokenView, error)
-	NewToken(ctx context.Context, spec engine.TokenSpec, by engine.Actor) (v engine.TokenView, secret string, err error)
-	RevokeToken(ctx context.Context, name string, by engine.Actor) (engine.TokenView, error)
+	NewToken(ctx context.Context, spec engine.TokenSpec, by store.Actor) (v engine.TokenView, secret string, err error)
+	RevokeToken(ctx context.Context, name string, by store.Actor) (engine.TokenView, error)
 }
 
 // A Group serves the calls of operators.
@@ -47,7 +48,7 @@ type Group struct {
 	Configured bool
 
 	// Reload reads the node's pipelines again; nil when it has none that it could.
-	Reload func(ctx context.Context, drop bool, by engine.Actor) (engine.Diff, error)
+	Reload func(ctx context.Context, drop bool, by store.Actor) (engine.Diff, error)
 
 	verifying chan struct{} // has room for one who reads the whole audit
 }

@@ -15,6 +15,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/store"
 )
 
 // This file is who changed what.
@@ -50,7 +51,7 @@ type auditQuery struct {
 
 // audit asks for one change more than a page holds: so it knows whether another page follows.
 func (g *Group) audit(c *rest.Call, in *auditQuery) (page wire.Page[engine.AuditView], err error) {
-	filter := engine.AuditFilter{Kind: in.Kind, Name: in.Name, By: in.By, Since: in.Since, Until: in.Until}
+	filter := store.AuditFilter{Kind: in.Kind, Name: in.Name, By: in.By, Since: in.Since, Until: in.Until}
 	position, err := in.Position(rest.CursorAudit)
 	if err != nil {
 		return page, err
@@ -81,7 +82,7 @@ const (
 )
 
 // changes reads a page of at most limit changes, and tells whether there are more.
-func (g *Group) changes(ctx context.Context, filter engine.AuditFilter, limit int) (page []engine.AuditView, more bool, err error) {
+func (g *Group) changes(ctx context.Context, filter store.AuditFilter, limit int) (page []engine.AuditView, more bool, err error) {
 	size := 0
 	for {
 		filter.Limit = min(limit-len(page), auditStep) + 1

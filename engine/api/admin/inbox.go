@@ -9,14 +9,17 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/store"
 )
 
 func (g *Group) inboxOperations() []rest.Operation {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	move := engine.InboxMove{ID: "0c5b2d2e-6c0f-4be1-9d0a-2b1c6c8f7e11", From: "home", To: "b", Slots: 2048, Step: "copying", By: "ann",
-		Begun: now}
+	move := engine.InboxMove{
+		ID: "0c5b2d2e-6c0f-4be1-9d0a-2b1c6c8f7e11", From: "home", To: "b", Slots: 2048, Step: "copying", By: "ann",
+		Begun: now,
+	}
 	view := engine.InboxView{
-		Inbox: "4a1f9b0e-52a3-4c68-8f0e-0d3c1f1f2a77", Slots: engine.InboxSlots,
+		Inbox: "4a1f9b0e-52a3-4c68-8f0e-0d3c1f1f2a77", Slots: store.InboxSlots,
 		Cells: []engine.InboxCell{{Name: "home", Slots: 4096, Spans: "0-4095", Waiting: 12}, {Name: "b"}}, Moves: []engine.InboxMove{move},
 	}
 	return []rest.Operation{

@@ -8,6 +8,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api/wire"
+	"procaas/engine/store"
 )
 
 // adminCalls are the calls that are about a node and its store.
@@ -41,7 +42,7 @@ func (c adminCalls) VerifyAudit(ctx context.Context, kept []string) (engine.Audi
 
 // Audit reads a page of who changed what, newest first; the cursor is next of the
 // page before, or empty.
-func (c adminCalls) Audit(ctx context.Context, f engine.AuditFilter, cursor string) (wire.Page[engine.AuditView], error) {
+func (c adminCalls) Audit(ctx context.Context, f store.AuditFilter, cursor string) (wire.Page[engine.AuditView], error) {
 	q := queryOf(map[string]string{
 		"kind": f.Kind, "name": f.Name, "by": f.By, "since": timeText(f.Since), "until": timeText(f.Until), "cursor": cursor,
 		"limit": limitText(f.Limit),

@@ -8,6 +8,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
+	"procaas/engine/store"
 )
 
 // runsCalls are the calls that are about runs and keys.
@@ -31,7 +32,7 @@ func (c runsCalls) Run(ctx context.Context, id string) (checkpoint.RunView, erro
 }
 
 // Runs reads a page of runs, newest first.
-func (c runsCalls) Runs(ctx context.Context, f engine.RunFilter) (wire.Page[checkpoint.RunView], error) {
+func (c runsCalls) Runs(ctx context.Context, f store.RunFilter) (wire.Page[checkpoint.RunView], error) {
 	q := queryOf(map[string]string{
 		"pipeline": f.Pipeline, "flow": f.Flow, "key": f.Key, "status": string(f.Status), "cursor": f.Cursor,
 		"handler": f.FailedPath, "left_out": f.LeftOut, "error_class": f.ErrorClass, "error": f.Error,

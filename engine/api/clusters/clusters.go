@@ -15,6 +15,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/store"
 )
 
 // Clusters tells which worker of a cluster serves what, and why, and steers the balancers.
@@ -26,7 +27,7 @@ type Clusters interface {
 	ClusterMoves(ctx context.Context, cluster string) ([]engine.MoveLog, error)
 	ClusterRecording(ctx context.Context, cluster string) (engine.Recording, error)
 	ExplainPartition(ctx context.Context, cluster string, partition int) (engine.PartitionView, error)
-	PullLever(ctx context.Context, cluster string, pull engine.LeverPull, by engine.Actor) (engine.Levers, error)
+	PullLever(ctx context.Context, cluster string, pull engine.LeverPull, by store.Actor) (engine.Levers, error)
 }
 
 // A Group serves the calls about clusters.
@@ -94,7 +95,7 @@ func (g *Group) routeKey(c *rest.Call, in *routeKey) (route wire.Route, err erro
 		return route, err
 	}
 	a, err := g.Clusters.Assignment(c.Context(), in.Cluster)
-	if errors.Is(err, engine.ErrNotFound) || err == nil && len(a.Owners) == 0 {
+	if errors.Is(err, store.ErrNotFound) || err == nil && len(a.Owners) == 0 {
 		return route, problem.New(problem.NoWorker, "nothing has been assigned in the cluster %s yet", in.Cluster).With("Retry-After", "1")
 	}
 	if err != nil {
@@ -163,7 +164,7 @@ func (g *Group) assignmentAfter(c *rest.Call, cluster string, after int64, wait 
 	switch {
 	case err == nil && a.Version > after:
 		return &a, nil
-	case err != nil && !errors.Is(err, engine.ErrNotFound):
+	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return nil, err
 	case wait == 0:
 		return nil, nil

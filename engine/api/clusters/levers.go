@@ -9,6 +9,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/store"
 )
 
 // This file is how operators look at the balancers of clusters, and steer them.
@@ -182,7 +183,7 @@ func leverProblem(err error, cluster string) error {
 	switch {
 	case errors.Is(err, engine.ErrNoCluster):
 		return problem.New(problem.ClusterNotFound, "there is no cluster %q", cluster)
-	case errors.Is(err, engine.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		return problem.New(problem.LeverNotFound, "nobody has pulled this lever of cluster %s", cluster)
 	case errors.As(err, &refused):
 		return problem.New(problem.InvalidLever, "%s", refused.Error())

@@ -12,19 +12,20 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/store"
 )
 
 // Controls switches, holds, limits and rolls out by path.
 type Controls interface {
 	Controls(ctx context.Context) ([]engine.ControlView, error)
 	ControlEffect(ctx context.Context, path string, change engine.ControlChange) (engine.ControlEffect, error)
-	SetControl(ctx context.Context, path string, change engine.ControlChange, ifRevision int64, by engine.Actor) (engine.ControlView, error)
-	RemoveControl(ctx context.Context, path string, ifRevision int64, by engine.Actor) (int64, error)
-	UndoControl(ctx context.Context, revision int64, by engine.Actor) (string, *engine.ControlView, error)
+	SetControl(ctx context.Context, path string, change engine.ControlChange, ifRevision int64, by store.Actor) (engine.ControlView, error)
+	RemoveControl(ctx context.Context, path string, ifRevision int64, by store.Actor) (int64, error)
+	UndoControl(ctx context.Context, revision int64, by store.Actor) (string, *engine.ControlView, error)
 
 	// EndFallbacks puts handlers back into the flow that have gone out of it by
 	// themselves.
-	EndFallbacks(ctx context.Context, path string, by engine.Actor) ([]string, error)
+	EndFallbacks(ctx context.Context, path string, by store.Actor) ([]string, error)
 }
 
 // Settings reads and changes live settings.
@@ -33,8 +34,8 @@ type Settings interface {
 
 	// SetConfig replaces the value when the setting has the revision, 0 being that of one
 	// that was never changed, and -1 any.
-	SetConfig(ctx context.Context, name string, value any, ifRevision int64, by engine.Actor) (engine.ConfigView, error)
-	Audit(ctx context.Context, f engine.AuditFilter) ([]engine.AuditView, error)
+	SetConfig(ctx context.Context, name string, value any, ifRevision int64, by store.Actor) (engine.ConfigView, error)
+	Audit(ctx context.Context, f store.AuditFilter) ([]engine.AuditView, error)
 }
 
 // A Group serves the calls about controls and settings.
@@ -81,8 +82,10 @@ func (g *Group) Operations() []rest.Operation {
 				"was never changed.",
 			Example: wire.ConfigChange{Value: map[string]any{"enabled": false}, Reason: "push service is down"},
 			Replies: []rest.Reply{{About: "The setting.", Headers: []string{"ETag: the revision, in quotes"}}},
-			Refusals: []string{problem.InvalidParameter, problem.UnknownConfig, problem.InvalidConfig, problem.ConfigChanged,
-				problem.StoreUnavailable},
+			Refusals: []string{
+				problem.InvalidParameter, problem.UnknownConfig, problem.InvalidConfig, problem.ConfigChanged,
+				problem.StoreUnavailable,
+			},
 		}, g.setConfig),
 	}
 	path := "/admin/v1/controls"
@@ -105,8 +108,10 @@ func (g *Group) setOperation(level, path string) rest.Operation {
 			About: "The control, or with `dry_run` what it would do.", Body: engine.ControlView{}, Or: []any{engine.ControlEffect{}},
 			Headers: []string{"ETag: the revision, in quotes"},
 		}},
-		Refusals: []string{problem.InvalidParameter, problem.ControlPath, problem.InvalidControl, problem.CriticalHandler,
-			problem.ControlChanged, problem.StoreUnavailable},
+		Refusals: []string{
+			problem.InvalidParameter, problem.ControlPath, problem.InvalidControl, problem.CriticalHandler,
+			problem.ControlChanged, problem.StoreUnavailable,
+		},
 	}, g.set)
 }
 
@@ -220,11 +225,11 @@ func (g *Group) mayUndo(c *rest.Call, revision int64) error {
 	if !c.Bound() {
 		return nil
 	}
-	list, err := g.Settings.Audit(c.Context(), engine.AuditFilter{Before: revision + 1, Limit: 1})
+	list, err := g.Settings.Audit(c.Context(), store.AuditFilter{Before: revision + 1, Limit: 1})
 	if err != nil {
 		return err
 	}
-	if len(list) == 0 || list[0].Revision != revision || list[0].Kind != engine.AuditControl {
+	if len(list) == 0 || list[0].Revision != revision || list[0].Kind != store.AuditControl {
 		return nil // there is nothing to undo, and that will be said
 	}
 	return c.MayAt(list[0].Name)
@@ -247,7 +252,7 @@ func Problem(err error, path string) error {
 	switch {
 	case errors.As(err, &wrong):
 		return problem.New(problem.KnownCode(wrong.Code, problem.InvalidControl), "%s", wrong.Message)
-	case errors.Is(err, engine.ErrConflict):
+	case errors.Is(err, store.ErrConflict):
 		return problem.New(problem.ControlChanged, "the control at %s has another revision; list the controls again", path)
 	}
 	return err
@@ -268,7 +273,7 @@ func (g *Group) setConfig(c *rest.Call, in *setConfig) (config engine.ConfigView
 	config, err = g.Settings.SetConfig(c.Context(), in.Name, in.Body.Value, revision, c.Actor(in.Body.Reason))
 	var wrong *engine.ConfigError
 	switch {
-	case errors.Is(err, engine.ErrConflict):
+	case errors.Is(err, store.ErrConflict):
 		return config, problem.New(problem.ConfigChanged, "the setting %q has another revision than the one in If-Match; read it again", in.Name)
 	case errors.As(err, &wrong):
 		return config, problem.New(problem.KnownCode(wrong.Code, problem.InvalidConfig), "%s", wrong.Message)

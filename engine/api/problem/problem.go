@@ -12,6 +12,7 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // A Problem is an error of the API, in the form of RFC 9457. Programs test its
@@ -251,15 +252,15 @@ func Of(err error) *Problem {
 		return overloaded(over)
 	}
 	switch {
-	case errors.Is(err, engine.ErrStoreLost):
+	case errors.Is(err, store.ErrLost):
 		return New(StoreUnavailable, "%s, /readyz says what is missing; it is unknown whether the call took effect, so repeat it with the same ids",
-			engine.ErrStoreLost).With("Retry-After", "5")
-	case errors.Is(err, engine.ErrMoving):
+			store.ErrLost).With("Retry-After", "5")
+	case errors.Is(err, store.ErrMoving):
 		return New(KeyMoving, "the key is on its way to another database of the inbox; nothing was changed, so send it again in a moment").
 			With("Retry-After", "1")
 	case errors.Is(err, engine.ErrTooLong):
 		return New(TooLong, "%s; nothing was changed, so ask again in a moment", err).With("Retry-After", "2")
-	case errors.Is(err, engine.ErrAway):
+	case errors.Is(err, store.ErrAway):
 		return New(CellAway, "the database of the inbox that has the key cannot be reached; it is unknown whether the call took effect, so "+
 			"repeat it with the same ids").
 			With("Retry-After", "2")

@@ -4,16 +4,16 @@ import (
 	"strconv"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/store"
 )
 
 // This file is what everybody may look at.
 
 // viewOfTask writes a task as replies have it, without a receipt: whoever only looks gets none.
-func viewOfTask(t *engine.QueuedTask) wire.QueuedTask {
+func viewOfTask(t *store.QueuedTask) wire.QueuedTask {
 	return wire.QueuedTask{
 		ID: strconv.FormatInt(t.ID, 10), Type: t.Type, State: string(t.State), Payload: t.Payload, Key: t.Key, Unique: t.Unique,
 		Priority: t.Priority, Attempt: t.Attempt(), Due: t.Due, Deadline: t.Deadline, Worker: t.Worker, Error: t.Error,
@@ -39,7 +39,7 @@ func (g *Group) list(c *rest.Call, _ *rest.Nothing) (wire.Page[wire.QueueStats],
 }
 
 // viewOfStats writes the counts of a type as replies have them.
-func viewOfStats(t *engine.TaskTypeStats) wire.QueueStats {
+func viewOfStats(t *store.TaskTypeStats) wire.QueueStats {
 	q := wire.QueueStats{
 		Type: t.Type, Mode: string(t.Mode), Reason: t.Reason, Ready: t.Ready, Waiting: t.Waiting, Starting: t.Starting,
 		Running: t.Running, Scheduled: t.Scheduled, Failed: t.Failed, Oldest: given(t.Oldest), Lag: t.Lag.Seconds(),
@@ -70,8 +70,10 @@ type peekQuery struct {
 }
 
 func (g *Group) peek(c *rest.Call, in *peekQuery) (page wire.Page[wire.QueuedTask], err error) {
-	f := engine.TaskFilter{Type: in.Kind, State: engine.TaskState(in.State), Key: in.Key, Unique: in.Unique, Limit: in.Limit,
-		MaxPayload: maxListedPayload}
+	f := store.TaskFilter{
+		Type: in.Kind, State: store.TaskState(in.State), Key: in.Key, Unique: in.Unique, Limit: in.Limit,
+		MaxPayload: maxListedPayload,
+	}
 	if in.ID != "" {
 		f.MaxPayload, f.IDs = 0, make([]int64, 1)
 		if f.IDs[0], err = strconv.ParseInt(in.ID, 10, 64); err != nil {

@@ -6,10 +6,10 @@ import (
 	"net/http"
 	"strconv"
 
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/store"
 )
 
 // This file is what operators do to tasks.
@@ -19,7 +19,7 @@ const defaultChoice = 1000
 
 func (g *Group) officeOperations() []rest.Operation {
 	refusals := []string{problem.InvalidParameter, problem.InvalidTask, problem.QueueDraining, problem.NoTasks, problem.StoreUnavailable}
-	choose := func(verb, summary, about string, change func(context.Context, engine.TaskFilter, string) (int, error)) rest.Operation {
+	choose := func(verb, summary, about string, change func(context.Context, store.TaskFilter, string) (int, error)) rest.Operation {
 		return typed(g, rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/queues/{pipeline}/" + verb, ID: verb + "-queued", Tag: "queues", Summary: summary,
 			About:   about,
@@ -32,15 +32,15 @@ func (g *Group) officeOperations() []rest.Operation {
 			Summary: "Pause, drain or open a type of tasks", Example: wire.QueueChange{Mode: "paused", Reason: "the service is down"},
 			Replies: rest.OK("It is so on all nodes."), Refusals: refusals,
 		}, g.set),
-		choose("cancel", "Cancel tasks that no worker holds", "", func(ctx context.Context, f engine.TaskFilter, _ string) (int, error) {
+		choose("cancel", "Cancel tasks that no worker holds", "", func(ctx context.Context, f store.TaskFilter, _ string) (int, error) {
 			return g.Tasks.CancelTasks(ctx, f)
 		}),
 		choose("retry", "Put dead letters into the queue again", "A task whose unique name another one has by now is done by that one.",
-			func(ctx context.Context, f engine.TaskFilter, _ string) (int, error) {
+			func(ctx context.Context, f store.TaskFilter, _ string) (int, error) {
 				return g.Tasks.RetryTasks(ctx, f)
 			}),
 		choose("move", "Give tasks that no worker holds another type", "Those with a unique name stay: they are unique in their type.",
-			func(ctx context.Context, f engine.TaskFilter, to string) (int, error) {
+			func(ctx context.Context, f store.TaskFilter, to string) (int, error) {
 				return g.Tasks.MoveTasks(ctx, f, to)
 			}),
 	}
@@ -63,10 +63,10 @@ func (g *Group) set(c *rest.Call, in *setQueue) (done wire.QueueChanged, err err
 	if err := maySteer(c, in.Kind); err != nil {
 		return done, err
 	}
-	if err := (&engine.TaskSpec{Type: in.Kind}).Check(); err != nil { // before it is written down
+	if err := (&store.TaskSpec{Type: in.Kind}).Check(); err != nil { // before it is written down
 		return done, taskProblem(err)
 	}
-	mode, by := engine.TaskMode(in.Body.Mode), c.Actor(in.Body.Reason)
+	mode, by := store.TaskMode(in.Body.Mode), c.Actor(in.Body.Reason)
 	done = wire.QueueChanged{QueueChange: in.Body, Warning: g.unheard(c.Context(), in.Kind)}
 	err = g.Engine.SetQueueMode(c.Context(), in.Kind, mode, by, func() error {
 		return g.Tasks.SetTaskMode(c.Context(), in.Kind, mode, by.Reason)
@@ -82,13 +82,14 @@ type chooseTasks struct {
 	Body wire.TaskChoice
 }
 
-func (g *Group) change(c *rest.Call, in *chooseTasks, verb string, change func(context.Context, engine.TaskFilter,
-	string) (int, error)) (done wire.TasksChanged, err error) {
+func (g *Group) change(c *rest.Call, in *chooseTasks, verb string, change func(context.Context, store.TaskFilter,
+	string) (int, error),
+) (done wire.TasksChanged, err error) {
 	b := &in.Body
 	if err := errors.Join(maySteer(c, in.Kind), maySteer(c, b.To)); err != nil {
 		return done, err
 	}
-	f := engine.TaskFilter{Type: in.Kind, Key: b.Key, Unique: b.Unique, State: engine.TaskState(b.State), Limit: b.Limit}
+	f := store.TaskFilter{Type: in.Kind, Key: b.Key, Unique: b.Unique, State: store.TaskState(b.State), Limit: b.Limit}
 	if f.Limit == 0 {
 		f.Limit = defaultChoice
 	}
@@ -118,10 +119,10 @@ func (g *Group) change(c *rest.Call, in *chooseTasks, verb string, change func(c
 
 // taskProblem says what is wrong with what an operator asks for.
 func taskProblem(err error) error {
-	if errors.Is(err, engine.ErrDraining) {
+	if errors.Is(err, store.ErrDraining) {
 		return problem.New(problem.QueueDraining, "%s", err)
 	}
-	if errors.Is(err, engine.ErrTask) || errors.Is(err, engine.ErrConflict) {
+	if errors.Is(err, store.ErrTask) || errors.Is(err, store.ErrConflict) {
 		return problem.New(problem.InvalidTask, "%s", err)
 	}
 	return err

@@ -13,6 +13,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/store"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -63,7 +64,7 @@ func (g *Group) putTasks(c *rest.Call, kind string, pipeline *dsl.Pipeline) erro
 	if err != nil {
 		return err
 	}
-	var specs []engine.TaskSpec
+	var specs []store.TaskSpec
 	many, err := rest.Each(v, maxTasks, func(f *rest.Fields) { specs = append(specs, specOf(f, kind, pipeline)) })
 	if err != nil {
 		return err
@@ -81,7 +82,7 @@ func (g *Group) putTasks(c *rest.Call, kind string, pipeline *dsl.Pipeline) erro
 
 // replyPut replies 202 when every task was taken in, 207 when some were, and with a problem
 // when none was.
-func replyPut(c *rest.Call, kind string, out []engine.TaskPut, many bool, warning string) error {
+func replyPut(c *rest.Call, kind string, out []store.TaskPut, many bool, warning string) error {
 	receipts, refused := wire.TaskReceipts{Tasks: []wire.TaskReceipt{}, Warning: warning}, 0
 	for _, one := range out {
 		item := wire.TaskReceipt{Outcome: string(one.Outcome)}
@@ -95,7 +96,7 @@ func replyPut(c *rest.Call, kind string, out []engine.TaskPut, many bool, warnin
 	}
 	switch {
 	case len(out) > 0 && refused == len(out):
-		if errors.Is(out[0].Err, engine.ErrDraining) {
+		if errors.Is(out[0].Err, store.ErrDraining) {
 			return problem.New(problem.QueueDraining, "%q: %s; procaas queue resume %s opens it again", kind, out[0].Err, kind)
 		}
 		return problem.New(problem.InvalidTask, "%s", out[0].Err)
@@ -110,11 +111,11 @@ func replyPut(c *rest.Call, kind string, out []engine.TaskPut, many bool, warnin
 
 // specOf reads a task. The queue section of its pipeline fills in what the caller does not say;
 // a priority of 0 that is said is not the same as none.
-func specOf(f *rest.Fields, kind string, pipeline *dsl.Pipeline) engine.TaskSpec {
-	spec := engine.TaskSpec{
-		Type: kind, Key: f.Label("key", engine.MaxTaskName), Priority: f.Integer("priority"), Tolerance: f.Duration("delay_tolerance"),
-		Delay: f.Duration("delay"), At: f.Instant("at"), Timeout: f.Duration("timeout"), Unique: f.Label("unique", engine.MaxTaskName),
-		OnDuplicate: engine.Duplicate(f.Text("on_duplicate")),
+func specOf(f *rest.Fields, kind string, pipeline *dsl.Pipeline) store.TaskSpec {
+	spec := store.TaskSpec{
+		Type: kind, Key: f.Label("key", store.MaxTaskName), Priority: f.Integer("priority"), Tolerance: f.Duration("delay_tolerance"),
+		Delay: f.Duration("delay"), At: f.Instant("at"), Timeout: f.Duration("timeout"), Unique: f.Label("unique", store.MaxTaskName),
+		OnDuplicate: store.Duplicate(f.Text("on_duplicate")),
 	}
 	if most := 1 << 30; spec.Priority < -most || spec.Priority > most {
 		f.Fault("priority", "want a number from %d to %d, have %d", -most, most, spec.Priority)
@@ -140,10 +141,10 @@ func specOf(f *rest.Fields, kind string, pipeline *dsl.Pipeline) engine.TaskSpec
 			f.Fault("payload", "%v", err)
 		}
 	}
-	if spec.OnDuplicate != "" && !slices.Contains(engine.Duplicates(), spec.OnDuplicate) {
-		f.Fault("on_duplicate", "want one of %s, have %s", rest.Joined(engine.Duplicates()), rest.Shown(string(spec.OnDuplicate)))
+	if spec.OnDuplicate != "" && !slices.Contains(store.Duplicates(), spec.OnDuplicate) {
+		f.Fault("on_duplicate", "want one of %s, have %s", rest.Joined(store.Duplicates()), rest.Shown(string(spec.OnDuplicate)))
 	}
-	if spec.OnDuplicate == engine.DuplicateMerge && spec.Merge == nil {
+	if spec.OnDuplicate == store.DuplicateMerge && spec.Merge == nil {
 		f.Fault("on_duplicate", "want keep, replace or rerun; merge is for pipelines whose queue section says how")
 	}
 	return spec

@@ -10,24 +10,24 @@ import (
 	"time"
 
 	"procaas/dsl"
-	"procaas/engine"
 	"procaas/engine/api/intake"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/store"
 )
 
 // An Engine knows the types of tasks, and writes down what operators do to them.
 type Engine interface {
 	Bundle() *dsl.Bundle
-	SetQueueMode(ctx context.Context, taskType string, mode engine.TaskMode, by engine.Actor, set func() error) error
+	SetQueueMode(ctx context.Context, taskType string, mode store.TaskMode, by store.Actor, set func() error) error
 }
 
 // A Group serves the calls about tasks.
 type Group struct {
 	Engine  Engine
-	Tasks   engine.TaskStore // nil where there are none
-	Events  *intake.Group    // takes in tasks that become events
+	Tasks   store.TaskStore // nil where there are none
+	Events  *intake.Group   // takes in tasks that become events
 	Log     *slog.Logger
 	Closing <-chan struct{} // who waits for tasks waits no more
 

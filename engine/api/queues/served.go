@@ -11,8 +11,8 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
-	"procaas/engine"
 	"procaas/engine/api/problem"
+	"procaas/engine/store"
 )
 
 // Any name is a type of tasks, so that programs need not be declared before they work.
@@ -80,7 +80,7 @@ func (g *Group) mayServe(ctx context.Context, kind string, pipeline *dsl.Pipelin
 		return "", err
 	}
 	text := fmt.Sprintf("no pipeline with a queue section is named %q, and nobody has asked for such tasks in the last %d days",
-		kind, int(engine.TaskFactsKept.Hours()/24))
+		kind, int(store.TaskFactsKept.Hours()/24))
 	if near := g.nearType(kind, types); near != "" {
 		text += fmt.Sprintf("; did you mean %q?", near)
 	}
@@ -138,7 +138,7 @@ func (g *Group) unheard(ctx context.Context, kind string) string {
 		return ""
 	}
 	stats, err := g.Tasks.TaskStats(ctx)
-	if err != nil || slices.ContainsFunc(stats, func(t engine.TaskTypeStats) bool { return t.Type == kind }) {
+	if err != nil || slices.ContainsFunc(stats, func(t store.TaskTypeStats) bool { return t.Type == kind }) {
 		return ""
 	}
 	all := maps.Clone(types)

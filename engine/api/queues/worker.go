@@ -13,6 +13,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/store"
 )
 
 // This file is what workers say and ask.
@@ -20,13 +21,13 @@ import (
 // A receipt names an attempt to its worker. What is in it besides the ref saves a
 // look at the task.
 type receipt struct {
-	engine.TaskRef
+	store.TaskRef
 	attempt  int
 	taskType string
 }
 
 // receiptOf makes the receipt of an attempt. The type comes last: it may hold dots.
-func receiptOf(t *engine.QueuedTask) string {
+func receiptOf(t *store.QueuedTask) string {
 	return fmt.Sprintf("%d.%d.%d.%s", t.ID, t.Epoch, t.Attempt(), t.Type)
 }
 
@@ -95,7 +96,7 @@ func (g *Group) mayWork(c *rest.Call, receipts []receipt) error {
 	if !c.Bound() {
 		return nil
 	}
-	f := engine.TaskFilter{Limit: maxTasks, MaxPayload: 1} // none is looked at
+	f := store.TaskFilter{Limit: maxTasks, MaxPayload: 1} // none is looked at
 	for _, one := range receipts {
 		if err := c.MayAt(one.taskType); err != nil {
 			return err
@@ -119,7 +120,7 @@ type claim struct{ Body wire.ClaimTasks }
 func (g *Group) claim(c *rest.Call, in *claim) (out wire.Claimed, err error) {
 	var r reading
 	b := &in.Body
-	ask := engine.TaskClaim{Worker: b.Worker, Limit: b.Limit, Lease: r.lease(b.Lease)}
+	ask := store.TaskClaim{Worker: b.Worker, Limit: b.Limit, Lease: r.lease(b.Lease)}
 	if ask.Limit == 0 {
 		ask.Limit = maxTasks
 	}
@@ -132,7 +133,7 @@ func (g *Group) claim(c *rest.Call, in *claim) (out wire.Claimed, err error) {
 		return out, err
 	}
 	for _, t := range b.Types {
-		want := engine.TaskWant{Type: t.Type, Limit: max(t.Limit, 1), MaxTaken: t.MaxRunning, MaxPerKey: t.MaxPerKey}
+		want := store.TaskWant{Type: t.Type, Limit: max(t.Limit, 1), MaxTaken: t.MaxRunning, MaxPerKey: t.MaxPerKey}
 		ask.Types = append(ask.Types, engine.TaskWantOf(g.Engine.Bundle().Pipeline(t.Type), want))
 		if err := c.MayAt(t.Type); c.Bound() && err != nil {
 			return out, err
@@ -141,7 +142,7 @@ func (g *Group) claim(c *rest.Call, in *claim) (out wire.Claimed, err error) {
 	if err := g.mayWork(c, done); err != nil {
 		return out, err
 	}
-	tasks, lost, err := g.claimUntil(c, engine.TaskReport{Completed: refsOf(done)}, ask, wait)
+	tasks, lost, err := g.claimUntil(c, store.TaskReport{Completed: refsOf(done)}, ask, wait)
 	if err != nil {
 		return out, err
 	}
@@ -156,8 +157,9 @@ func (g *Group) claim(c *rest.Call, in *claim) (out wire.Claimed, err error) {
 
 // claimUntil takes tasks, and waits for some until a time. Nobody polls for whom
 // somebody would be woken.
-func (g *Group) claimUntil(c *rest.Call, report engine.TaskReport, ask engine.TaskClaim,
-	wait time.Duration) ([]engine.QueuedTask, []engine.TaskRef, error) {
+func (g *Group) claimUntil(c *rest.Call, report store.TaskReport, ask store.TaskClaim,
+	wait time.Duration,
+) ([]store.QueuedTask, []store.TaskRef, error) {
 	types := make([]string, len(ask.Types))
 	for i, want := range ask.Types {
 		types[i] = want.Type
@@ -169,14 +171,14 @@ func (g *Group) claimUntil(c *rest.Call, report engine.TaskReport, ask engine.Ta
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), wait)
 	defer cancel()
-	var lost []engine.TaskRef
+	var lost []store.TaskRef
 	for pause := pollAtLeast; ; pause = min(2*pause, pollAtMost) {
 		tasks, gone, err := g.Tasks.ExchangeTasks(c.Context(), report, ask)
 		lost = append(lost, gone...)
 		if err != nil || len(tasks) > 0 || wait == 0 {
 			return tasks, lost, err
 		}
-		report = engine.TaskReport{} // said once; what follows only asks for tasks
+		report = store.TaskReport{} // said once; what follows only asks for tasks
 		t := time.NewTimer(pause)
 		select {
 		case <-woken:
@@ -203,8 +205,8 @@ func extend(w http.ResponseWriter, d time.Duration) {
 }
 
 // refsOf names the attempts of receipts, each once.
-func refsOf(receipts []receipt) []engine.TaskRef {
-	var refs []engine.TaskRef
+func refsOf(receipts []receipt) []store.TaskRef {
+	var refs []store.TaskRef
 	seen := map[int64]bool{}
 	for _, r := range receipts {
 		if !seen[r.ID] {
@@ -217,7 +219,7 @@ func refsOf(receipts []receipt) []engine.TaskRef {
 
 // lostReceipts gives those of the receipts whose attempts hold no more, in their order and as
 // they were sent.
-func lostReceipts(receipts []receipt, lost []engine.TaskRef) []string {
+func lostReceipts(receipts []receipt, lost []store.TaskRef) []string {
 	out := []string{}
 	for _, r := range receipts {
 		if slices.Contains(lost, r.TaskRef) {
@@ -235,9 +237,9 @@ func (g *Group) heartbeat(c *rest.Call, in *heartbeat) (done wire.TasksDone, err
 	if err := g.mayReport(c, &r, receipts); err != nil {
 		return done, err
 	}
-	var beats []engine.TaskBeat
+	var beats []store.TaskBeat
 	for _, ref := range refsOf(receipts) {
-		beats = append(beats, engine.TaskBeat{TaskRef: ref, Running: true, Lease: lease})
+		beats = append(beats, store.TaskBeat{TaskRef: ref, Running: true, Lease: lease})
 	}
 	lost, err := g.Tasks.BeatTasks(c.Context(), beats)
 	return doneOf(receipts, lost), err
@@ -248,7 +250,7 @@ type complete struct{ Body wire.TaskReceiptList }
 func (g *Group) complete(c *rest.Call, in *complete) (wire.TasksDone, error) {
 	var r reading
 	receipts := r.receipts("/receipts", in.Body.Receipts)
-	return g.report(c, &r, receipts, engine.TaskReport{Completed: refsOf(receipts)})
+	return g.report(c, &r, receipts, store.TaskReport{Completed: refsOf(receipts)})
 }
 
 type failed struct{ Body wire.FailedTasks }
@@ -256,15 +258,15 @@ type failed struct{ Body wire.FailedTasks }
 // fail reports attempts that have failed. Of one that is given twice the first counts.
 func (g *Group) fail(c *rest.Call, in *failed) (wire.TasksDone, error) {
 	var r reading
-	var report engine.TaskReport
+	var report store.TaskReport
 	receipts := readEach(&r, in.Body.Tasks, func(t *wire.FailedTask) (string, wire.Duration) { return t.Receipt, t.Delay },
 		func(t *wire.FailedTask, one receipt) { report.Failed = append(report.Failed, g.failureOf(t, one)) })
 	return g.report(c, &r, receipts, report)
 }
 
 // failureOf tells what becomes of a task whose attempt has failed, by the policy of its type.
-func (g *Group) failureOf(t *wire.FailedTask, one receipt) engine.TaskFailure {
-	failure := engine.TaskFailure{TaskRef: one.TaskRef, Error: t.Error}
+func (g *Group) failureOf(t *wire.FailedTask, one receipt) store.TaskFailure {
+	failure := store.TaskFailure{TaskRef: one.TaskRef, Error: t.Error}
 	if !t.Final && one.attempt > 0 {
 		var unsaid error
 		policy := engine.TaskPolicyOf(g.Engine.Bundle().Pipeline(one.taskType))
@@ -284,10 +286,10 @@ type snoozed struct{ Body wire.SnoozedTasks }
 // snooze gives tasks back. Of one that is given twice the first counts.
 func (g *Group) snooze(c *rest.Call, in *snoozed) (wire.TasksDone, error) {
 	var r reading
-	var report engine.TaskReport
+	var report store.TaskReport
 	receipts := readEach(&r, in.Body.Tasks, func(t *wire.SnoozedTask) (string, wire.Duration) { return t.Receipt, t.Delay },
 		func(t *wire.SnoozedTask, one receipt) {
-			report.Snoozed = append(report.Snoozed, engine.TaskSnooze{TaskRef: one.TaskRef, Delay: time.Duration(t.Delay)})
+			report.Snoozed = append(report.Snoozed, store.TaskSnooze{TaskRef: one.TaskRef, Delay: time.Duration(t.Delay)})
 		})
 	return g.report(c, &r, receipts, report)
 }
@@ -300,7 +302,7 @@ func readEach[T any](r *reading, tasks []T, said func(*T) (string, wire.Duration
 		at := "/tasks/" + strconv.Itoa(i)
 		text, delay := said(&tasks[i])
 		one := r.receipt(at+"/receipt", text)
-		if time.Duration(delay) > engine.MaxTaskAhead {
+		if time.Duration(delay) > store.MaxTaskAhead {
 			r.fault(at+"/delay", "want at most ten years")
 		}
 		if receipts = append(receipts, one); !seen[one.ID] {
@@ -319,7 +321,7 @@ func (g *Group) mayReport(c *rest.Call, r *reading, receipts []receipt) error {
 	return g.mayWork(c, receipts)
 }
 
-func (g *Group) report(c *rest.Call, r *reading, receipts []receipt, report engine.TaskReport) (done wire.TasksDone, err error) {
+func (g *Group) report(c *rest.Call, r *reading, receipts []receipt, report store.TaskReport) (done wire.TasksDone, err error) {
 	if err := g.mayReport(c, r, receipts); err != nil {
 		return done, err
 	}
@@ -328,7 +330,7 @@ func (g *Group) report(c *rest.Call, r *reading, receipts []receipt, report engi
 }
 
 // doneOf tells which receipts were good. One that was given twice counts twice.
-func doneOf(receipts []receipt, lost []engine.TaskRef) wire.TasksDone {
+func doneOf(receipts []receipt, lost []store.TaskRef) wire.TasksDone {
 	gone := lostReceipts(receipts, lost)
 	return wire.TasksDone{Done: len(receipts) - len(gone), Lost: gone}
 }

@@ -17,6 +17,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
+	"procaas/engine/store"
 )
 
 // The forms in which requests and answers come.
@@ -69,8 +70,10 @@ func Revision(match, none string) (int64, error) {
 	digits := strings.TrimSuffix(strings.TrimPrefix(match, `"`), `"`)
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 || match != wire.ETag(n) {
-		return 0, problem.Parameter([]problem.Fault{{Location: "header/if-match",
-			Message: `want one revision such as "3", the revision of the setting in quotes`}})
+		return 0, problem.Parameter([]problem.Fault{{
+			Location: "header/if-match",
+			Message:  `want one revision such as "3", the revision of the setting in quotes`,
+		}})
 	}
 	return n, nil
 }
@@ -91,8 +94,8 @@ func Granted(r *http.Request) engine.Grant {
 }
 
 // Actor says who changes something.
-func (c *Call) Actor(reason string) engine.Actor {
-	return engine.Actor{Name: Granted(c.R).Name, Reason: reason}
+func (c *Call) Actor(reason string) store.Actor {
+	return store.Actor{Name: Granted(c.R).Name, Reason: reason}
 }
 
 // Bound tells whether the caller's grant holds for some paths only.

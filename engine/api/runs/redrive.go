@@ -15,6 +15,7 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // This file is what operators do to the runs that a filter chooses.
@@ -26,7 +27,7 @@ type verb struct {
 
 	// whole says that it concerns pipelines as a whole: a grant for a handler does not do.
 	whole bool
-	do    func(s Steerer, ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
+	do    func(s Steerer, ctx context.Context, f store.RunFilter, by store.Actor) (engine.RunsDone, error)
 }
 
 // live lists the statuses of runs that may go on.
@@ -39,8 +40,10 @@ func (g *Group) redriveOperations() []rest.Operation {
 		return rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/v1/runs/" + v.name, ID: v.name + "-runs", Tag: "runs", Summary: summary, About: about,
 			Example: wire.Redrive{RunChoice: example, Preview: true},
-			Replies: []rest.Reply{{About: "What was done, or with `preview` what would be.", Body: engine.RunsDone{},
-				Or: []any{engine.RunsPreview{}}}},
+			Replies: []rest.Reply{{
+				About: "What was done, or with `preview` what would be.", Body: engine.RunsDone{},
+				Or: []any{engine.RunsPreview{}},
+			}},
 			Refusals: []string{problem.StoreUnavailable},
 		}, func(c *rest.Call, in *redrive) (any, error) { return g.redrive(c, v, &in.Body) })
 	}
@@ -87,12 +90,12 @@ func (g *Group) redrive(c *rest.Call, v *verb, r *wire.Redrive) (any, error) {
 }
 
 // chosen reads which runs are wanted. It refuses callers who may not change them.
-func chosen(c *rest.Call, v *verb, r *wire.Redrive) (filter engine.RunFilter, err error) {
+func chosen(c *rest.Call, v *verb, r *wire.Redrive) (filter store.RunFilter, err error) {
 	filter = filterOf(&r.RunChoice)
 	filter.Status = model.Status(r.Status)
 	var faults []problem.Fault
 	fault := func(at, message string) { faults = append(faults, problem.Fault{Location: at, Message: message}) }
-	if filter == (engine.RunFilter{}) {
+	if filter == (store.RunFilter{}) {
 		fault("", "want at least one of pipeline, flow, key, status, handler, error_class, error, since, until: all runs are not chosen by "+
 			"saying nothing")
 	}
@@ -133,7 +136,7 @@ func sealNext(next *string) *string {
 
 // redriveProblem tells a cursor that cannot be gone on from; other errors pass as they are.
 func redriveProblem(err error) error {
-	if errors.Is(err, engine.ErrCursor) {
+	if errors.Is(err, store.ErrCursor) {
 		return problem.Body([]problem.Fault{{Location: "/cursor", Message: rest.WrongCursor(rest.CursorWalk)}})
 	}
 	return err
@@ -189,7 +192,7 @@ func moveProblem(err error, id string) error {
 	switch {
 	case errors.As(err, &pinned):
 		return problem.New(problem.RunPinned, "run %s does not fit the present definition: %s", id, pinned.Err)
-	case errors.Is(err, engine.ErrConflict):
+	case errors.Is(err, store.ErrConflict):
 		return problem.New(problem.RunNotMovable, "run %s has not begun, or has ended: there is nothing to move", id)
 	}
 	return runProblem(err, id)

@@ -14,14 +14,15 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
-// A Reader reads runs. Where one run is named, the error is [engine.ErrNotFound] when there
+// A Reader reads runs. Where one run is named, the error is [store.ErrNotFound] when there
 // is none.
 type Reader interface {
 	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)
 	Explain(ctx context.Context, run, path string) (engine.Explanation, error)
-	List(ctx context.Context, f engine.RunFilter) ([]checkpoint.RunView, string, error)
+	List(ctx context.Context, f store.RunFilter) ([]checkpoint.RunView, string, error)
 	Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error)
 	Bundle() *dsl.Bundle
 }
@@ -29,23 +30,23 @@ type Reader interface {
 // A Steerer changes runs. What is done to many is done to a page of them, the first accepted
 // first, and gives the cursor of the rest.
 type Steerer interface {
-	Retry(ctx context.Context, id string, by engine.Actor) (checkpoint.RunView, error)
-	Cancel(ctx context.Context, id string, by engine.Actor) (checkpoint.RunView, error)
-	Abandon(ctx context.Context, id string, by engine.Actor) (checkpoint.RunView, error)
-	Preview(ctx context.Context, f engine.RunFilter) (engine.RunsPreview, error)
-	RetryAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
-	CancelAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
-	AbandonAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
+	Retry(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
+	Cancel(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
+	Abandon(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
+	Preview(ctx context.Context, f store.RunFilter) (engine.RunsPreview, error)
+	RetryAll(ctx context.Context, f store.RunFilter, by store.Actor) (engine.RunsDone, error)
+	CancelAll(ctx context.Context, f store.RunFilter, by store.Actor) (engine.RunsDone, error)
+	AbandonAll(ctx context.Context, f store.RunFilter, by store.Actor) (engine.RunsDone, error)
 
 	// MakeUpAll lets runs that left a handler out do it after all.
-	MakeUpAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
+	MakeUpAll(ctx context.Context, f store.RunFilter, by store.Actor) (engine.RunsDone, error)
 }
 
 // A Mover moves runs to the present definition.
 type Mover interface {
 	Fit(ctx context.Context, id string) (engine.RunFit, error)
-	Move(ctx context.Context, id string, by engine.Actor) (checkpoint.RunView, error)
-	MoveAll(ctx context.Context, f engine.RunFilter, preview bool, by engine.Actor) (engine.RunsMoved, error)
+	Move(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
+	MoveAll(ctx context.Context, f store.RunFilter, preview bool, by store.Actor) (engine.RunsMoved, error)
 }
 
 // A Group serves the calls about runs.
@@ -138,15 +139,15 @@ func (g *Group) list(c *rest.Call, in *listQuery) (page wire.Page[checkpoint.Run
 		return page, err
 	}
 	runs, next, err := g.Runs.List(c.Context(), filter)
-	if errors.Is(err, engine.ErrCursor) {
+	if errors.Is(err, store.ErrCursor) {
 		err = rest.NoCursor(rest.CursorRuns)
 	}
 	return wire.PageOf(runs, rest.SealCursor(rest.CursorRuns, next)), err
 }
 
 // filterOf is what a choice asks the engine for.
-func filterOf(c *wire.RunChoice) engine.RunFilter {
-	return engine.RunFilter{
+func filterOf(c *wire.RunChoice) store.RunFilter {
+	return store.RunFilter{
 		Pipeline: c.Pipeline, Flow: c.Flow, Key: c.Key, FailedPath: c.Handler, ErrorClass: c.ErrorClass, Error: c.Error,
 		Since: c.Since, Until: c.Until,
 	}
@@ -163,7 +164,7 @@ func (g *Group) retry(c *rest.Call, in *retryRun) (checkpoint.RunView, error) {
 		return checkpoint.RunView{}, err
 	}
 	run, err := g.Steer.Retry(c.Context(), in.ID, c.Actor(in.Body.Reason))
-	if errors.Is(err, engine.ErrConflict) {
+	if errors.Is(err, store.ErrConflict) {
 		return run, problem.New(problem.RunNotFailed, "run %s has not failed, nor does it wait for an operator: there is nothing to retry",
 			in.ID)
 	}
@@ -185,9 +186,9 @@ func (g *Group) cancel(c *rest.Call, in *cancelRun) (run checkpoint.RunView, err
 	}
 	run, err = end(c.Context(), in.ID, c.Actor(in.Body.Reason))
 	switch {
-	case errors.Is(err, engine.ErrConflict):
+	case errors.Is(err, store.ErrConflict):
 		return run, problem.New(problem.RunFinished, "run %s has finished; there is nothing to cancel", in.ID)
-	case errors.Is(err, engine.ErrUndoing):
+	case errors.Is(err, store.ErrUndoing):
 		return run, problem.New(problem.RunUndoing,
 			"run %s is cancelled already, and undoes what it has done; \"compensate\": false (--no-compensate) ends it as it is", in.ID)
 	}
@@ -218,7 +219,7 @@ type keyPath struct {
 
 func (g *Group) key(c *rest.Call, in *keyPath) (checkpoint.EntityView, error) {
 	entity, err := g.Runs.Entity(c.Context(), in.Flow, in.Key)
-	if errors.Is(err, engine.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		var known []string
 		for _, f := range g.Runs.Bundle().Flows {
 			known = append(known, f.ID)
@@ -230,7 +231,7 @@ func (g *Group) key(c *rest.Call, in *keyPath) (checkpoint.EntityView, error) {
 
 // runProblem says that there is no such run; other errors pass as they are.
 func runProblem(err error, id string) error {
-	if errors.Is(err, engine.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return problem.New(problem.RunNotFound, "there is no run %q", id)
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/store"
 )
 
 // This file is what operators do to shards, placements and transfers.
@@ -73,7 +74,7 @@ func (g *Group) enroll(c *rest.Call, in *shardPath) (done engine.ShardEnrollment
 }
 
 // A regroup is a split or a merge.
-type regroup func(maps engine.ShardMaps, ctx context.Context, shardMap, at string, dry bool, by engine.Actor) (engine.ShardRegroup, error)
+type regroup func(maps engine.ShardMaps, ctx context.Context, shardMap, at string, dry bool, by store.Actor) (engine.ShardRegroup, error)
 
 type regroupShard struct {
 	mapPath
@@ -143,7 +144,7 @@ type orderTransfer struct {
 func (g *Group) order(c *rest.Call, in *orderTransfer) (engine.ShardTransfer, error) {
 	t, err := g.Transfers.OrderShardTransfer(c.Context(), in.Transfer, in.Body.Want, c.Actor(in.Body.Reason))
 	switch {
-	case errors.Is(err, engine.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		err = problem.New(problem.UnknownTransfer, "%s", err)
 	case errors.Is(err, engine.ErrShardOrder):
 		err = problem.New(problem.TransferState, "%s", err)

@@ -17,12 +17,13 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/store"
 )
 
 // Transfers are moves of keys between shards, as operators see them.
 type Transfers interface {
 	ShardTransfers(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error)
-	OrderShardTransfer(ctx context.Context, id, want string, by engine.Actor) (engine.ShardTransfer, error)
+	OrderShardTransfer(ctx context.Context, id, want string, by store.Actor) (engine.ShardTransfer, error)
 	Bundle() *dsl.Bundle
 }
 

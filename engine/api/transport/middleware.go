@@ -9,12 +9,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api/access"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/queues"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/ui"
+	"procaas/engine/store"
 )
 
 // A Middleware is what every request meets before a route does.
@@ -68,7 +68,7 @@ func (f *Middleware) withDeadline(next http.Handler) http.Handler {
 func (f *Middleware) refuseLost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			if err := f.Healthy(r.Context()); errors.Is(err, engine.ErrStoreLost) {
+			if err := f.Healthy(r.Context()); errors.Is(err, store.ErrLost) {
 				f.Access.Refuse(w, r, problem.Of(err))
 				return
 			}

@@ -15,23 +15,24 @@ import (
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // Steering goes on with runs, or ends them.
 type Steering interface {
-	Retry(ctx context.Context, id string, by engine.Actor) (checkpoint.RunView, error)
-	Cancel(ctx context.Context, id string, by engine.Actor) (checkpoint.RunView, error)
-	Abandon(ctx context.Context, id string, by engine.Actor) (checkpoint.RunView, error)
-	RetryAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
+	Retry(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
+	Cancel(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
+	Abandon(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
+	RetryAll(ctx context.Context, f store.RunFilter, by store.Actor) (engine.RunsDone, error)
 }
 
 // Switches switch, hold, limit and roll out by path.
 type Switches interface {
 	Controls(ctx context.Context) ([]engine.ControlView, error)
 	ControlEffect(ctx context.Context, path string, change engine.ControlChange) (engine.ControlEffect, error)
-	SetControl(ctx context.Context, path string, change engine.ControlChange, ifRevision int64, by engine.Actor) (engine.ControlView, error)
-	RemoveControl(ctx context.Context, path string, ifRevision int64, by engine.Actor) (int64, error)
-	EndFallbacks(ctx context.Context, path string, by engine.Actor) ([]string, error)
+	SetControl(ctx context.Context, path string, change engine.ControlChange, ifRevision int64, by store.Actor) (engine.ControlView, error)
+	RemoveControl(ctx context.Context, path string, ifRevision int64, by store.Actor) (int64, error)
+	EndFallbacks(ctx context.Context, path string, by store.Actor) ([]string, error)
 }
 
 // may refuses callers who may operate none of the paths.
@@ -47,8 +48,8 @@ func (c *Console) may(r *http.Request, paths ...string) error {
 }
 
 // by says who does something, for the audit.
-func (c *Console) by(r *http.Request) engine.Actor {
-	return engine.Actor{Name: c.o.Caller(r).Name, Reason: strings.TrimSpace(r.FormValue("reason"))}
+func (c *Console) by(r *http.Request) store.Actor {
+	return store.Actor{Name: c.o.Caller(r).Name, Reason: strings.TrimSpace(r.FormValue("reason"))}
 }
 
 type controlData struct {
@@ -116,14 +117,14 @@ func (c *Console) control(w http.ResponseWriter, r *http.Request) error {
 const setTries = 5
 
 // set changes a part of the control of a path, and leaves the rest of it as it is.
-func (c *Console) set(ctx context.Context, path string, asked engine.ControlChange, by engine.Actor) error {
+func (c *Console) set(ctx context.Context, path string, asked engine.ControlChange, by store.Actor) error {
 	for try := 1; ; try++ {
 		now, revision, err := c.present(ctx, path)
 		if err != nil {
 			return err
 		}
 		_, err = c.o.Engine.SetControl(ctx, path, beside(now, asked), revision, by)
-		if try == setTries || !errors.Is(err, engine.ErrConflict) {
+		if try == setTries || !errors.Is(err, store.ErrConflict) {
 			return err
 		}
 	}
@@ -170,7 +171,7 @@ func timeOf(t *time.Time) time.Time {
 
 // lift removes all that is set at a path, and puts the handlers below it back into the
 // flow that have gone out of it by themselves: who lifts wants them to run.
-func (c *Console) lift(ctx context.Context, path string, by engine.Actor) error {
+func (c *Console) lift(ctx context.Context, path string, by store.Actor) error {
 	_, removing := c.o.Engine.RemoveControl(ctx, path, anyRevision, by)
 	var nothing *engine.ControlError
 	if removing != nil && !errors.As(removing, &nothing) {
@@ -277,7 +278,7 @@ func (c *Console) steer(w http.ResponseWriter, r *http.Request) error {
 	default:
 		err = &Refused{http.StatusBadRequest, "The form is damaged: it does not say what to do."}
 	}
-	if errors.Is(err, engine.ErrUndoing) {
+	if errors.Is(err, store.ErrUndoing) {
 		err = nil // the page says so
 	}
 	if err != nil {

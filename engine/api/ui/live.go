@@ -13,6 +13,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // longestStream is how long a live page is fed on one connection; then the browser
@@ -130,7 +131,7 @@ func message(part []byte) []byte {
 
 // marks gives what has changed in the last hour, for the time axis of the incidents.
 func (c *Console) marks(w http.ResponseWriter, r *http.Request) error {
-	changes, err := c.o.Engine.Audit(r.Context(), engine.AuditFilter{Since: time.Now().Add(-time.Hour), Limit: 100})
+	changes, err := c.o.Engine.Audit(r.Context(), store.AuditFilter{Since: time.Now().Add(-time.Hour), Limit: 100})
 	if err != nil {
 		return err
 	}
@@ -323,10 +324,10 @@ func worst(trouble []engine.HandlerInfo) (shown []engine.HandlerInfo, more int) 
 
 // fromStore adds what only the store knows.
 func (c *Console) fromStore(ctx context.Context, d *overviewData) {
-	runs, _, err := c.o.Engine.List(ctx, engine.RunFilter{Limit: recent, Status: model.Succeeded})
+	runs, _, err := c.o.Engine.List(ctx, store.RunFilter{Limit: recent, Status: model.Succeeded})
 	d.P50, d.P99 = durations(runs)
 	if err == nil {
-		d.Failed, _, err = c.o.Engine.List(ctx, engine.RunFilter{Limit: 8, Status: model.Failed})
+		d.Failed, _, err = c.o.Engine.List(ctx, store.RunFilter{Limit: 8, Status: model.Failed})
 	}
 	if err == nil {
 		d.Nodes, err = c.o.Engine.Nodes(ctx)

@@ -11,6 +11,7 @@ import (
 	"procaas/dsl/expr"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
+	"procaas/engine/store"
 )
 
 // Runs reads runs and the keys that they are of.
@@ -18,8 +19,8 @@ type Runs interface {
 	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)
 	Story(ctx context.Context, run string) (engine.Story, error)
 	Explain(ctx context.Context, run, path string) (engine.Explanation, error)
-	List(ctx context.Context, f engine.RunFilter) ([]checkpoint.RunView, string, error)
-	Preview(ctx context.Context, f engine.RunFilter) (engine.RunsPreview, error)
+	List(ctx context.Context, f store.RunFilter) ([]checkpoint.RunView, string, error)
+	Preview(ctx context.Context, f store.RunFilter) (engine.RunsPreview, error)
 	Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error)
 }
 
@@ -84,8 +85,10 @@ func plainStory(run checkpoint.RunView) engine.Story {
 			s.Stages = append(s.Stages, engine.StoryStage{ID: stage})
 		}
 		last := &s.Stages[len(s.Stages)-1]
-		last.Steps = append(last.Steps, engine.StoryStep{Path: h.Path, Outcome: h.Outcome, Summary: strings.TrimSpace(h.Error + " " + h.Reason),
-			Handler: &run.Handlers[i]})
+		last.Steps = append(last.Steps, engine.StoryStep{
+			Path: h.Path, Outcome: h.Outcome, Summary: strings.TrimSpace(h.Error + " " + h.Reason),
+			Handler: &run.Handlers[i],
+		})
 	}
 	return s
 }
@@ -106,8 +109,10 @@ func (d *runData) draw(now time.Time) {
 	}
 	if start := d.Run.Started; start != nil && start.After(from) {
 		text := span(start.Sub(from))
-		d.Rows = append(d.Rows, timeRow{Name: "waits for its turn", Label: text,
-			Bars: []timeBar{bar(from, *start, "pause", "waits for its turn: "+text)}})
+		d.Rows = append(d.Rows, timeRow{
+			Name: "waits for its turn", Label: text,
+			Bars: []timeBar{bar(from, *start, "pause", "waits for its turn: "+text)},
+		})
 	}
 	type edge struct {
 		at   time.Time

@@ -11,12 +11,13 @@ import (
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // Tasks is what the console needs of the queue of tasks.
 type Tasks interface {
-	TaskStats(ctx context.Context) ([]engine.TaskTypeStats, error)
-	PeekTasks(ctx context.Context, f engine.TaskFilter) ([]engine.QueuedTask, error)
+	TaskStats(ctx context.Context) ([]store.TaskTypeStats, error)
+	PeekTasks(ctx context.Context, f store.TaskFilter) ([]store.QueuedTask, error)
 }
 
 // Shards is what the console needs of shard maps.
@@ -50,7 +51,7 @@ type queueData struct {
 	Waiting float64 // events of the inbox
 	Oldest  float64 // seconds
 	Runs    []checkpoint.RunView
-	Types   []engine.TaskTypeStats
+	Types   []store.TaskTypeStats
 	Tasks   bool // there is a queue of tasks
 	Cells   bool // the inbox is over several databases
 	Now     time.Time
@@ -72,7 +73,7 @@ func (c systems) queue(w http.ResponseWriter, r *http.Request) error {
 func (c systems) queueData(ctx context.Context) (d queueData, err error) {
 	n := c.o.Numbers()
 	d = queueData{Waiting: n.Waiting, Oldest: n.Oldest, Tasks: c.o.Tasks != nil, Cells: c.o.Inbox != nil, Now: time.Now()}
-	if d.Runs, _, err = c.o.Engine.List(ctx, engine.RunFilter{Status: model.Waiting, Oldest: true, Limit: 10}); err != nil ||
+	if d.Runs, _, err = c.o.Engine.List(ctx, store.RunFilter{Status: model.Waiting, Oldest: true, Limit: 10}); err != nil ||
 		c.o.Tasks == nil {
 		return d, err
 	}
@@ -81,10 +82,10 @@ func (c systems) queueData(ctx context.Context) (d queueData, err error) {
 }
 
 type taskTypeData struct {
-	Stats engine.TaskTypeStats
-	Next  []engine.QueuedTask // in the order in which they would be taken
-	Taken []engine.QueuedTask
-	Dead  []engine.QueuedTask
+	Stats store.TaskTypeStats
+	Next  []store.QueuedTask // in the order in which they would be taken
+	Taken []store.QueuedTask
+	Dead  []store.QueuedTask
 	Now   time.Time
 }
 
@@ -98,7 +99,7 @@ func (c systems) taskType(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(all, func(s engine.TaskTypeStats) bool { return s.Type == name })
+	i := slices.IndexFunc(all, func(s store.TaskTypeStats) bool { return s.Type == name })
 	if i < 0 {
 		var known []string
 		for _, s := range all {
@@ -108,11 +109,13 @@ func (c systems) taskType(w http.ResponseWriter, r *http.Request) error {
 	}
 	d := taskTypeData{Stats: all[i], Now: time.Now()}
 	for _, part := range []struct {
-		state engine.TaskState
-		into  *[]engine.QueuedTask
-	}{{engine.TaskReady, &d.Next}, {engine.TaskRunning, &d.Taken}, {engine.TaskFailed, &d.Dead}} {
-		if *part.into, err = c.o.Tasks.PeekTasks(r.Context(), engine.TaskFilter{Type: name, State: part.state, Limit: 20,
-			MaxPayload: 64 << 10}); err != nil {
+		state store.TaskState
+		into  *[]store.QueuedTask
+	}{{store.TaskReady, &d.Next}, {store.TaskRunning, &d.Taken}, {store.TaskFailed, &d.Dead}} {
+		if *part.into, err = c.o.Tasks.PeekTasks(r.Context(), store.TaskFilter{
+			Type: name, State: part.state, Limit: 20,
+			MaxPayload: 64 << 10,
+		}); err != nil {
 			return err
 		}
 	}

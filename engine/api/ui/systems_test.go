@@ -16,6 +16,7 @@ import (
 	"procaas/engine/api/ui"
 	"procaas/engine/checkpoint"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // plain is an engine of which only what all pages need is there.
@@ -24,24 +25,30 @@ type plain struct{ ui.Engine }
 func (plain) Bundle() *dsl.Bundle           { return &dsl.Bundle{Clusters: []*dsl.Cluster{{ID: "fanout"}}} }
 func (plain) Healthy(context.Context) error { return nil }
 func (plain) Degraded() error               { return nil }
-func (plain) List(context.Context, engine.RunFilter) ([]checkpoint.RunView, string, error) {
+func (plain) List(context.Context, store.RunFilter) ([]checkpoint.RunView, string, error) {
 	return nil, "", nil
 }
 
 type tasks struct{}
 
-func (tasks) TaskStats(context.Context) ([]engine.TaskTypeStats, error) {
-	return []engine.TaskTypeStats{
-		{Type: "mail/send", Mode: engine.TasksPaused, Reason: "<b>", Ready: 7, Failed: 2, Lag: 90 * time.Second,
-			Oldest: time.Now().Add(-time.Minute)},
-		{Type: "resize", Mode: engine.TasksOpen, Ready: 4096, Estimated: []engine.TaskState{engine.TaskReady}, Asked: time.Now(), Raised: 3,
-			RaisedLast: time.Now()},
+func (tasks) TaskStats(context.Context) ([]store.TaskTypeStats, error) {
+	return []store.TaskTypeStats{
+		{
+			Type: "mail/send", Mode: store.TasksPaused, Reason: "<b>", Ready: 7, Failed: 2, Lag: 90 * time.Second,
+			Oldest: time.Now().Add(-time.Minute),
+		},
+		{
+			Type: "resize", Mode: store.TasksOpen, Ready: 4096, Estimated: []store.TaskState{store.TaskReady}, Asked: time.Now(), Raised: 3,
+			RaisedLast: time.Now(),
+		},
 	}, nil
 }
 
-func (tasks) PeekTasks(_ context.Context, f engine.TaskFilter) ([]engine.QueuedTask, error) {
-	return []engine.QueuedTask{{ID: 41, Type: f.Type, State: f.State, Key: "<b>", Payload: json.RawMessage(`{"to":"<b>"}`),
-		Error: string(f.State) + ": 503"}}, nil
+func (tasks) PeekTasks(_ context.Context, f store.TaskFilter) ([]store.QueuedTask, error) {
+	return []store.QueuedTask{{
+		ID: 41, Type: f.Type, State: f.State, Key: "<b>", Payload: json.RawMessage(`{"to":"<b>"}`),
+		Error: string(f.State) + ": 503",
+	}}, nil
 }
 
 type shards struct{}
@@ -60,8 +67,10 @@ func (shards) Shards(_ context.Context, m string) ([]engine.ShardView, error) {
 type transfers struct{}
 
 func (transfers) ShardTransfers(_ context.Context, m string) ([]engine.ShardTransfer, error) {
-	return []engine.ShardTransfer{{Map: m, Key: "u-7", Source: "s-1", Target: "s-2", State: engine.TransferRunning, Step: "copy", Rows: 42,
-		Total: 84, Percent: 50, Lag: 2048, Rollback: "possible"}}, nil
+	return []engine.ShardTransfer{{
+		Map: m, Key: "u-7", Source: "s-1", Target: "s-2", State: engine.TransferRunning, Step: "copy", Rows: 42,
+		Total: 84, Percent: 50, Lag: 2048, Rollback: "possible",
+	}}, nil
 }
 
 type clusters struct{}
@@ -88,13 +97,17 @@ func (inbox) Inbox(context.Context) (engine.InboxView, error) {
 	return engine.InboxView{
 		Slots: 4096,
 		Cells: []engine.InboxCell{
-			{Name: "home", Slots: 3072, Spans: "0-3071", Waiting: 12, Outbox: 1000}, {Name: "b", Slots: 1024, Spans: "3072-4095",
-				Away: "dial <b>: refused"}, {Name: "new"},
+			{Name: "home", Slots: 3072, Spans: "0-3071", Waiting: 12, Outbox: 1000}, {
+				Name: "b", Slots: 1024, Spans: "3072-4095",
+				Away: "dial <b>: refused",
+			}, {Name: "new"},
 		},
 		Moves: []engine.InboxMove{
 			{ID: "m-2", From: "home", To: "new", Slots: 512, Step: "copying", By: "ann", Reason: "<b>", Begun: now, Rows: 41},
-			{ID: "m-1", From: "b", To: "home", Slots: 256, Step: "undone", Begun: now.Add(-3 * time.Second), Ended: &now, FrozenS: 0.017,
-				Error: "b is <b>"},
+			{
+				ID: "m-1", From: "b", To: "home", Slots: 256, Step: "undone", Begun: now.Add(-3 * time.Second), Ended: &now, FrozenS: 0.017,
+				Error: "b is <b>",
+			},
 		},
 	}, nil
 }
@@ -172,8 +185,10 @@ func (troubled) Controls(context.Context) ([]engine.ControlView, error) { return
 func TestOverviewNamesWhatStopsRunsFirst(t *testing.T) {
 	t.Parallel()
 	o := options()
-	o.Engine = ui.Engine{Definition: troubled{}, Node: troubled{}, Runs: troubled{}, Steering: troubled{}, Switches: troubled{},
-		Changes: troubled{}}
+	o.Engine = ui.Engine{
+		Definition: troubled{}, Node: troubled{}, Runs: troubled{}, Steering: troubled{}, Switches: troubled{},
+		Changes: troubled{},
+	}
 	w := httptest.NewRecorder()
 	ui.New(o).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 	body := w.Body.String()

@@ -17,6 +17,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // Options says what the console shows. Version may be empty, and what is said
@@ -242,13 +243,13 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status, text = http.StatusConflict, control.Message
 	case errors.Is(err, engine.ErrTooLong):
 		text = "It took too long to look into the run. The page tries again by itself."
-	case errors.Is(err, engine.ErrCursor):
+	case errors.Is(err, store.ErrCursor):
 		status, text = http.StatusBadRequest, "There is no such page of the list. Begin at its first one."
 	case errors.Is(err, engine.ErrNoHandler):
 		status, text = http.StatusNotFound, err.Error()
-	case errors.Is(err, engine.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		status, text = http.StatusNotFound, "There is no such run. Runs leave when their retention is over."
-	case errors.Is(err, engine.ErrConflict), errors.Is(err, engine.ErrStale):
+	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrStale):
 		status, text = http.StatusConflict, err.Error()
 	default:
 		c.o.Log.Warn("page cannot be shown", "path", r.URL.Path, "error", err)

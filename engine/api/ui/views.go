@@ -16,6 +16,7 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 // plans shows how the pipelines run, in their order.
@@ -127,7 +128,7 @@ func (c *Console) handlerData(ctx context.Context, path string) (d handlerData, 
 	d.Rate = series(points, func(p handlerPoint) float64 { return p.Rate })
 	d.Ratio = series(points, func(p handlerPoint) float64 { return max(0, p.Ratio) })
 	d.P99 = series(points, func(p handlerPoint) float64 { return p.P99 })
-	if d.Failed, _, err = c.o.Engine.List(ctx, engine.RunFilter{FailedPath: path, Limit: 8}); err != nil {
+	if d.Failed, _, err = c.o.Engine.List(ctx, store.RunFilter{FailedPath: path, Limit: 8}); err != nil {
 		return d, err
 	}
 	controls, err := c.o.Engine.Controls(ctx)
@@ -139,7 +140,7 @@ func (c *Console) handlerData(ctx context.Context, path string) (d handlerData, 
 			d.Controls = append(d.Controls, v)
 		}
 	}
-	d.Audit, err = c.o.Engine.Audit(ctx, engine.AuditFilter{Name: path, Limit: 10})
+	d.Audit, err = c.o.Engine.Audit(ctx, store.AuditFilter{Name: path, Limit: 10})
 	return d, err
 }
 
@@ -183,12 +184,12 @@ type runsData struct {
 var filterNames = []string{"pipeline", "flow", "key", "status", "handler", "error", "since", "until"}
 
 // filter reads the search.
-func filter(r *http.Request) (f engine.RunFilter, given map[string]string, err error) {
+func filter(r *http.Request) (f store.RunFilter, given map[string]string, err error) {
 	given = map[string]string{}
 	for _, name := range filterNames {
 		given[name] = strings.TrimSpace(r.FormValue(name))
 	}
-	f = engine.RunFilter{
+	f = store.RunFilter{
 		Pipeline: given["pipeline"], Flow: given["flow"], Key: given["key"], Status: model.Status(given["status"]),
 		FailedPath: given["handler"], Error: given["error"], Limit: 50, Cursor: r.FormValue("cursor"),
 	}
@@ -262,7 +263,7 @@ type stateLink struct {
 func (c *Console) key(w http.ResponseWriter, r *http.Request) error {
 	flow, key := r.PathValue("flow"), r.PathValue("key")
 	entity, err := c.o.Engine.Entity(r.Context(), flow, key)
-	if errors.Is(err, engine.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		var known []string
 		for _, f := range c.o.Engine.Bundle().Flows {
 			known = append(known, f.ID)
@@ -338,10 +339,10 @@ func (c *Console) incidents(w http.ResponseWriter, r *http.Request) error {
 	points := c.history.all()
 	d := incidentsData{Points: points, Errors: series(points, func(p point) float64 { return p.Errors }), Since: since}
 	var err error
-	if d.Changes, err = c.o.Engine.Audit(r.Context(), engine.AuditFilter{Since: since, Limit: 100}); err != nil {
+	if d.Changes, err = c.o.Engine.Audit(r.Context(), store.AuditFilter{Since: since, Limit: 100}); err != nil {
 		return err
 	}
-	preview, err := c.o.Engine.Preview(r.Context(), engine.RunFilter{Status: model.Failed, Since: since})
+	preview, err := c.o.Engine.Preview(r.Context(), store.RunFilter{Status: model.Failed, Since: since})
 	if err != nil {
 		return err
 	}
@@ -357,7 +358,7 @@ func (c *Console) incidents(w http.ResponseWriter, r *http.Request) error {
 
 // Changes tells who changed what.
 type Changes interface {
-	Audit(ctx context.Context, f engine.AuditFilter) ([]engine.AuditView, error)
+	Audit(ctx context.Context, f store.AuditFilter) ([]engine.AuditView, error)
 }
 
 type auditData struct {
@@ -372,9 +373,9 @@ type auditData struct {
 func (c *Console) audit(w http.ResponseWriter, r *http.Request) error {
 	const page = 50
 	before, _ := strconv.ParseInt(r.FormValue("before"), 10, 64) // 0 is the newest
-	d := auditData{Kind: r.FormValue("kind"), Name: r.FormValue("name"), By: r.FormValue("by"), Kinds: engine.AuditKinds()}
+	d := auditData{Kind: r.FormValue("kind"), Name: r.FormValue("name"), By: r.FormValue("by"), Kinds: store.AuditKinds()}
 	var err error
-	d.Changes, err = c.o.Engine.Audit(r.Context(), engine.AuditFilter{Kind: d.Kind, Name: d.Name, By: d.By, Before: before, Limit: page})
+	d.Changes, err = c.o.Engine.Audit(r.Context(), store.AuditFilter{Kind: d.Kind, Name: d.Name, By: d.By, Before: before, Limit: page})
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/store"
 )
 
 // A Reason is the optional body of a call of an operator.
@@ -50,7 +50,7 @@ type Migration struct {
 
 // NewRedrive makes the body of a call that does something to the runs that a
 // filter chooses.
-func NewRedrive(f engine.RunFilter) Redrive {
+func NewRedrive(f store.RunFilter) Redrive {
 	return Redrive{
 		RunChoice: RunChoice{
 			Pipeline: f.Pipeline, Flow: f.Flow, Key: f.Key, Handler: cmp.Or(f.FailedPath, f.LeftOut),

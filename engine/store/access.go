@@ -1,4 +1,4 @@
-package engine
+package store
 
 import (
 	"context"
@@ -83,8 +83,10 @@ const (
 
 // AuditKinds lists them.
 func AuditKinds() []string {
-	return []string{AuditCluster, AuditConfig, AuditControl, AuditDefinition, AuditFallback, AuditInbox, AuditQueue, AuditRefusal, AuditRun,
-		AuditShard, AuditToken, AuditTransfer}
+	return []string{
+		AuditCluster, AuditConfig, AuditControl, AuditDefinition, AuditFallback, AuditInbox, AuditQueue, AuditRefusal, AuditRun,
+		AuditShard, AuditToken, AuditTransfer,
+	}
 }
 
 // AuditText makes a text, such as a hash, what an [Audited] keeps; an empty one

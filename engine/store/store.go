@@ -1,4 +1,4 @@
-package engine
+package store
 
 import (
 	"cmp"
@@ -10,11 +10,6 @@ import (
 
 	"procaas/engine/model"
 )
-
-// The interfaces of this file are what the engine needs of a store. They speak
-// of events, runs and checkpoints; no SQL leaks through them. Every method is
-// safe for concurrent use, and every change is atomic and durable before the
-// method returns.
 
 // What callers of a store test for.
 var (
@@ -34,9 +29,9 @@ var (
 	// with may pass: no room on its disk, a lock, a time-out.
 	ErrRefused = errors.New("the store cannot keep the data")
 
-	// ErrStoreLost says that the store is not the one that this process has written to:
+	// ErrLost says that the store is not the one that this process has written to:
 	// it was set back, removed or replaced. Nothing is written to it.
-	ErrStoreLost = errors.New("the store has lost what it acknowledged")
+	ErrLost = errors.New("the store has lost what it acknowledged")
 
 	// ErrCancelled says that an operator has asked for the run's end.
 	ErrCancelled = errors.New("run is cancelled")
@@ -243,7 +238,7 @@ type Beat struct {
 
 // Silence is for how long at least a node with this lease must be silent to be dead: for two
 // beats. It must be seen to have ended as well, or else its lease counts.
-func Silence(lease time.Duration) time.Duration { return min(2*beatEvery, 2*lease/beatsOfLease) }
+func Silence(lease time.Duration) time.Duration { return min(2*BeatEvery, 2*lease/BeatsOfLease) }
 
 // A Waker is a store that can tell its node at once that runs may have become
 // ready, instead of waiting to be asked. It is a hint: it may come too often, and
@@ -442,4 +437,13 @@ type MakeUp struct {
 	Version    int64  // of the run, which the checkpoint builds on
 	Checkpoint []byte // from which it goes on
 	Priority   int    // of its event
+}
+
+const BeatEvery = 800 * time.Millisecond // at most; what is changed elsewhere is known within a second
+
+const BeatsOfLease = 3 // at least
+
+// IsMovable tells whether the run has begun, and may still go on.
+func (r *RunRecord) IsMovable() bool {
+	return r.Bundle != "" && (!r.Status.Ended() || r.Status == model.Failed)
 }

@@ -1,4 +1,4 @@
-package engine
+package store
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 )
 
 // This file is the part of the ports that speaks of what operators change, as
-// ports.go speaks of events and runs.
+// store.go speaks of events and runs.
 
 // Bundles keeps definitions, so that a run ends with the one it began with, and
 // knows which of them is current on all nodes: the one for new events.
