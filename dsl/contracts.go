@@ -16,6 +16,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/source"
 )
 
 // contracts makes the schemas of a bundle ready. Each file with schemas, and each
@@ -158,7 +159,7 @@ func mayBeSchema(v *expr.Value) bool {
 // resolve gives the address that a reference leads to: the name of a schema,
 // which may stand for another one, or a file.
 func (k *contracts) resolve(v *expr.Value, text string) (string, bool) {
-	for range maxNesting { // names may stand for one another in a circle
+	for range source.MaxNesting { // names may stand for one another in a circle
 		if !isSchemaName(text) {
 			return k.resolveFile(v, text)
 		}

@@ -11,6 +11,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/source"
 	"procaas/dsl/syntax"
 )
 
@@ -18,7 +19,7 @@ import (
 // checks them against the Spec first and fills the structs then, with
 // everything that is sound.
 type decoder struct {
-	*source
+	*source.Source
 	types []Type
 	doc   *Document
 
@@ -52,7 +53,7 @@ func (d *decoder) document(v *expr.Value) {
 		return
 	}
 	if v.Kind != expr.ValueMap {
-		d.errorf(head(v), rules.Kind, "begin with one of "+strings.Join(spec.Names(), ", "), "a file must be a mapping, this one is %s",
+		d.Errorf(head(v), rules.Kind, "begin with one of "+strings.Join(spec.Names(), ", "), "a file must be a mapping, this one is %s",
 			describeValue(v))
 		return
 	}
@@ -78,7 +79,7 @@ func (d *decoder) check(v *expr.Value, f *Field, name string, may allowance) {
 	switch v.Kind {
 	case expr.ValueExpr:
 		if may.noExpr || !may.body && !f.value {
-			d.errorf(v.Span, rules.NoExpr, cmp.Or(exprBelowHint(f, name), "write the value itself"), "field %q takes no expression: it is fixed "+
+			d.Errorf(v.Span, rules.NoExpr, cmp.Or(exprBelowHint(f, name), "write the value itself"), "field %q takes no expression: it is fixed "+
 				"before anything runs", name)
 		}
 	case expr.ValueSecret:
@@ -155,7 +156,7 @@ func (d *decoder) object(v *expr.Value, s *Spec, name string, may allowance) {
 		case inline != nil:
 			d.check(v.Elems[i], inline.Elem, k.Name, allowance{may.body, may.noExpr || inline.NoExpr, may.noSecret})
 		case s == d.stageSpec && (d.handlerSpec.Field(k.Name) != nil || d.ofBody(k.Name)):
-			d.errorf(k.Span, rules.UnknownField, "write it below handlers:", "field %q belongs to a handler, not to a stage", k.Name)
+			d.Errorf(k.Span, rules.UnknownField, "write it below handlers:", "field %q belongs to a handler, not to a stage", k.Name)
 		default:
 			d.unknownField(v, i, s, name)
 		}
@@ -177,19 +178,9 @@ func (d *decoder) required(v *expr.Value, s *Spec, name string) {
 	}
 	for _, f := range s.Fields {
 		if f.Required && v.Get(f.Name).IsNull() && (s.Inline || !misspelled(f)) {
-			d.errorf(head(v), rules.Missing, "add "+f.Name+":", "the %s has no %q", name, f.Name)
+			d.Errorf(head(v), rules.Missing, "add "+f.Name+":", "the %s has no %q", name, f.Name)
 		}
 	}
-}
-
-// choice is a hint that lists the known words, the one that was probably meant
-// first.
-func choice(word string, known []string, are string) string {
-	hint := are + " " + strings.Join(known, ", ")
-	if meant := diag.DidYouMean(word, known, ""); meant != "" {
-		hint = meant + " " + hint
-	}
-	return hint
 }
 
 func (d *decoder) wrongKind(v *expr.Value, f *Field, name string) {
@@ -201,17 +192,17 @@ func (d *decoder) wrongKind(v *expr.Value, f *Field, name string) {
 	if f.Names {
 		want = "a name or a list of names"
 	}
-	d.errorf(head(v), rules.Kind, shapeHint(v, f, name), "field %q: want %s, have %s", name, want, describeValue(v))
+	d.Errorf(head(v), rules.Kind, shapeHint(v, f, name), "field %q: want %s, have %s", name, want, describeValue(v))
 }
 
 // secretAllowed checks a !secret.
 func (d *decoder) secretAllowed(v *expr.Value, f *Field, name string, may allowance) {
 	switch {
 	case !may.body, may.noSecret:
-		d.errorf(v.Span, rules.Secret, "",
+		d.Errorf(v.Span, rules.Secret, "",
 			"field %q: a secret may only stand in the body of a handler that calls a service, such as below request", name)
 	case may.noExpr || f.Kind != datum.AnyKind && f.Kind != datum.StringKind && !f.Names:
-		d.errorf(v.Span, rules.Secret, "", "field %q: want %s, a secret is text known only at run time", name, datum.Wants[f.Kind])
+		d.Errorf(v.Span, rules.Secret, "", "field %q: want %s, a secret is text known only at run time", name, datum.Wants[f.Kind])
 	}
 }
 
@@ -240,7 +231,7 @@ func (d *decoder) literal(v *expr.Value, f *Field, name string) {
 		_, err = f.scalar(v.Scalar)
 	}
 	if err != nil {
-		d.errorf(v.Span, rules.Value, cmp.Or(literalHint(v.Scalar, f), exprHint(v, f)), "field %q: %s", name, err)
+		d.Errorf(v.Span, rules.Value, cmp.Or(literalHint(v.Scalar, f), exprHint(v, f)), "field %q: %s", name, err)
 	}
 }
 
@@ -251,7 +242,7 @@ func (d *decoder) word(v *expr.Value, f *Field, name string) {
 		return
 	}
 	hint := diag.DidYouMean(text, slices.Concat(f.Words, f.Spec.Names()), "")
-	d.errorf(v.Span, rules.Value, hint, "field %q: want %s or a mapping with %s, have %s",
+	d.Errorf(v.Span, rules.Value, hint, "field %q: want %s or a mapping with %s, have %s",
 		name, strings.Join(f.Words, ", "), strings.Join(f.Spec.Names(), ", "), describeValue(v))
 }
 

@@ -78,7 +78,7 @@ func (d *decoder) expandStage(v *expr.Value) {
 	}
 	handler := &expr.Value{Kind: expr.ValueMap, Span: v.Span, Names: v.Names, Elems: v.Elems}
 	at := head(v)
-	d.report(diag.Diagnostic{
+	d.Report(diag.Diagnostic{
 		Span: at, Severity: diag.Warning, Code: rules.StageHandler, Hint: "write the handler below handlers: of the stage",
 		Message: "a handler stands in the place of a stage; it counts as a stage of this one handler",
 	})
@@ -111,7 +111,7 @@ func (d *decoder) body(v *expr.Value, typed, bare []int) *handlerBody {
 	}
 	first := v.Names[typed[0]]
 	for _, i := range typed[1:] {
-		d.report(diag.Diagnostic{
+		d.Report(diag.Diagnostic{
 			Span: v.Names[i].Span, Code: rules.TwoTypes, Hint: "make two handlers of it",
 			Message: "a handler has one type, this one is " + first.Name + " and " + v.Names[i].Name,
 			Related: []diag.Related{{Span: first.Span, Message: "the first type"}},
@@ -122,7 +122,7 @@ func (d *decoder) body(v *expr.Value, typed, bare []int) *handlerBody {
 		if first.Name != requestType {
 			hint = "drop it, or make it a handler of its own"
 		}
-		d.errorf(v.Names[i].Span, rules.TwoTypes, hint, "field %q belongs to the handler type request, not to the handler itself",
+		d.Errorf(v.Names[i].Span, rules.TwoTypes, hint, "field %q belongs to the handler type request, not to the handler itself",
 			v.Names[i].Name)
 	}
 	value := v.Elems[typed[0]]
@@ -146,7 +146,7 @@ func (d *decoder) typeNamed(name string) *Type {
 func (d *decoder) unknownHandlerKey(h *expr.Value, i int, s *Spec) {
 	k, v := h.Names[i], h.Elems[i]
 	if hint := d.strayHint(h, i, s, kebab(s.Name)); hint != "" {
-		d.errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", datum.DescribeData(k.Name), kebab(s.Name))
+		d.Errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", datum.DescribeData(k.Name), kebab(s.Name))
 		return
 	}
 	var types []string
@@ -160,12 +160,12 @@ func (d *decoder) unknownHandlerKey(h *expr.Value, i int, s *Spec) {
 	}
 	near := diag.Suggest(k.Name, known)
 	if slices.Contains(types, near) || near == "" && (v.Kind == expr.ValueMap || strings.Contains(k.Name, ".")) {
-		d.errorf(k.Span, rules.UnknownType, choice(k.Name, types, "the types are"), "unknown handler type %s", datum.DescribeData(k.Name))
+		d.Errorf(k.Span, rules.UnknownType, diag.Choice(k.Name, types, "the types are"), "unknown handler type %s", datum.DescribeData(k.Name))
 		return
 	}
 	hint := "the fields are " + strings.Join(fields, ", ") + ", and the name of a handler type"
 	if meant := diag.DidYouMean(k.Name, known, ""); meant != "" {
 		hint = meant + " " + hint
 	}
-	d.errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", datum.DescribeData(k.Name), kebab(s.Name))
+	d.Errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", datum.DescribeData(k.Name), kebab(s.Name))
 }

@@ -14,6 +14,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/source"
 )
 
 // A reading is what became of one file when it was read.
@@ -27,8 +28,8 @@ type reading struct {
 	// stands in it is not held against the language.
 	contract bool
 
-	source  *source // until it is decoded
-	missing error   // why it could not be read
+	source  *source.Source // until it is decoded
+	missing error          // why it could not be read
 }
 
 // A fileset is all files of a bundle: those that were given, and those that they
@@ -47,7 +48,7 @@ const maxReferred = 1000
 func readFile(f diag.File) *reading {
 	var r diag.Reporter
 	out := &reading{file: f, doc: &Document{}}
-	s, ok := newSource(f, &r)
+	s, ok := source.New(f, &r)
 	if ok {
 		out.parse(s)
 	}
@@ -58,14 +59,14 @@ func readFile(f diag.File) *reading {
 // broken tells whether nothing at all was understood of a file of pipelines.
 func (r *reading) broken() bool { return !r.contract && diag.HasErrors(r.found) && r.doc.empty() }
 
-func (r *reading) parse(s *source) {
-	root := s.read()
-	if root == nil || !s.measure(root) {
+func (r *reading) parse(s *source.Source) {
+	root := s.Read()
+	if root == nil || !s.Measure(root) {
 		return
 	}
 	r.contract = marksContract(root)
-	s.foreign = r.contract
-	r.root = s.value(root)
+	s.Foreign = r.contract
+	r.root = s.Value(root)
 	if r.contract {
 		r.doc = nil
 		return
@@ -80,8 +81,8 @@ func (r *reading) decode(types []Type, templates map[string]*mould, partial bool
 		return
 	}
 	found := &diag.Reporter{Found: r.found}
-	r.source.reporter = found
-	d := &decoder{source: r.source, types: types, doc: r.doc, templates: templates, partial: partial}
+	r.source.Reporter = found
+	d := &decoder{Source: r.source, types: types, doc: r.doc, templates: templates, partial: partial}
 	d.document(r.root)
 	r.found, r.source = found.Found, nil
 }
@@ -91,10 +92,10 @@ func (r *reading) decode(types []Type, templates map[string]*mould, partial bool
 func readContract(f diag.File) *reading {
 	var r diag.Reporter
 	out := &reading{file: f, contract: true}
-	if s, ok := newSource(f, &r); ok {
-		if root := s.read(); root != nil && s.measure(root) {
-			s.foreign = true
-			out.root = s.value(root)
+	if s, ok := source.New(f, &r); ok {
+		if root := s.Read(); root != nil && s.Measure(root) {
+			s.Foreign = true
+			out.root = s.Value(root)
 		}
 	}
 	out.found = r.Found

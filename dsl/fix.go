@@ -9,6 +9,7 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
+	"procaas/dsl/source"
 	"procaas/dsl/syntax"
 )
 
@@ -85,17 +86,17 @@ func fixOnce(files []diag.File, found []diag.Diagnostic, vain map[[3]string]bool
 	out = slices.Clone(files)
 	for i, f := range out {
 		var quiet diag.Reporter
-		s, ok := newSource(f, &quiet)
+		s, ok := source.New(f, &quiet)
 		if !ok {
 			continue
 		}
-		u := &upgrader{source: s}
+		u := &upgrader{Source: s}
 		var last diag.Pos
 		for _, d := range found {
 			if d.File != f.Name || vain[fixKey(d)] || before(d.Start, last) {
 				continue
 			}
-			e, ok := s.fixOf(d)
+			e, ok := fixOf(s, d)
 			if !ok || before(e.from, last) {
 				continue
 			}
@@ -129,14 +130,14 @@ var (
 )
 
 // fixOf gives the edit that mends a finding.
-func (s *source) fixOf(d diag.Diagnostic) (edit, bool) {
-	if d.Start.Line < 1 || d.End.Line > len(s.lines) || d.Start.Column > len(s.lines[d.Start.Line-1])+1 ||
-		d.End.Column > len(s.lines[d.End.Line-1])+1 {
+func fixOf(s *source.Source, d diag.Diagnostic) (edit, bool) {
+	if d.Start.Line < 1 || d.End.Line > len(s.Lines) || d.Start.Column > len(s.Lines[d.Start.Line-1])+1 ||
+		d.End.Column > len(s.Lines[d.End.Line-1])+1 {
 		return edit{}, false
 	}
 	e := edit{from: d.Start, to: d.End}
 	if d.Code == rules.ExprTrap {
-		return s.fixTrap(d)
+		return fixTrap(s, d)
 	}
 	if d.Code == rules.Forgotten && strings.HasPrefix(d.Message, "this is text: ") {
 		m := hintExpr.FindStringSubmatch(d.Hint)
@@ -155,7 +156,7 @@ func (s *source) fixOf(d diag.Diagnostic) (edit, bool) {
 	if d.Start.Line != d.End.Line {
 		return e, false
 	}
-	text := string(s.lines[d.Start.Line-1][d.Start.Column-1 : d.End.Column-1])
+	text := string(s.Lines[d.Start.Line-1][d.Start.Column-1 : d.End.Column-1])
 	if m := hintMeant.FindStringSubmatch(d.Hint); m != nil {
 		return e.instead(text, m[1])
 	}
@@ -174,7 +175,7 @@ func (s *source) fixOf(d diag.Diagnostic) (edit, bool) {
 	if m := hintWrite.FindStringSubmatch(d.Hint); m != nil {
 		e.text = m[1]
 		if word := words.FindString(text); word == "" && words.MatchString(m[1]) {
-			e.text = s.spaced(d, m[1]) // && needs no blanks, and does
+			e.text = spaced(s, d, m[1]) // && needs no blanks, and does
 		}
 		return e, !strings.ContainsAny(strings.TrimSpace(text), " \t")
 	}
@@ -182,8 +183,8 @@ func (s *source) fixOf(d diag.Diagnostic) (edit, bool) {
 }
 
 // spaced gives a word with blanks where it would run into another one.
-func (s *source) spaced(d diag.Diagnostic, word string) string {
-	line := s.lines[d.Start.Line-1]
+func spaced(s *source.Source, d diag.Diagnostic, word string) string {
+	line := s.Lines[d.Start.Line-1]
 	if d.Start.Column > 1 && syntax.InName(line[d.Start.Column-2]) {
 		word = " " + word
 	}
@@ -218,8 +219,8 @@ func (e edit) instead(text, name string) (edit, bool) {
 }
 
 // fixTrap makes a block of an expression that YAML cuts or cannot read.
-func (s *source) fixTrap(d diag.Diagnostic) (edit, bool) {
-	line := s.lines[d.Start.Line-1]
+func fixTrap(s *source.Source, d diag.Diagnostic) (edit, bool) {
+	line := s.Lines[d.Start.Line-1]
 	if strings.HasPrefix(d.Hint, "put the tag before the quote") && d.Start.Line == d.End.Line {
 		text := string(line[d.Start.Column-1 : d.End.Column-1])
 		quote := text[:1]
@@ -230,16 +231,16 @@ func (s *source) fixTrap(d diag.Diagnostic) (edit, bool) {
 		at := diag.Pos{Line: d.Start.Line, Column: d.Start.Column + len("!$")}
 		return edit{from: at, to: at, text: " "}, true
 	}
-	if s.inBrackets(d.Start) {
-		return s.fixInBrackets(d)
+	if s.InBrackets(d.Start) {
+		return fixInBrackets(s, d)
 	}
-	from := exprTag.FindStringSubmatchIndex(string(line))
+	from := source.ExprTag.FindStringSubmatchIndex(string(line))
 	if from == nil {
 		return edit{}, false
 	}
 	begin := diag.Pos{Line: d.Start.Line, Column: utf8.RuneCountInString(string(line)[:from[2]]) + 1}
 	e := edit{from: begin}
-	own := entryIndent(string(line))
+	own := source.EntryIndent(string(line))
 	var lines []string
 	last := d.Start.Line
 	for text := string(line)[from[3]:]; ; last++ {
@@ -248,15 +249,15 @@ func (s *source) fixTrap(d diag.Diagnostic) (edit, bool) {
 		if note != "" {
 			e.above = append(e.above, note)
 		}
-		if last == len(s.lines) {
+		if last == len(s.Lines) {
 			break
 		}
-		text = string(s.lines[last])
+		text = string(s.Lines[last])
 		if indent := len(text) - len(strings.TrimLeft(text, " ")); indent <= own || strings.TrimSpace(text) == "" {
 			break
 		}
 	}
-	e.to = diag.Pos{Line: last, Column: len(s.lines[last-1]) + 1}
+	e.to = diag.Pos{Line: last, Column: len(s.Lines[last-1]) + 1}
 	e.text = "!$ |\n" + strings.Repeat(" ", own+2) + strings.Join(lines, "\n"+strings.Repeat(" ", own+2))
 	return e, true
 }
@@ -265,12 +266,28 @@ func (s *source) fixTrap(d diag.Diagnostic) (edit, bool) {
 // all brackets are closed. Where they are not, it is the element of a list.
 func cutNote(text string) (expr, note string) {
 	for i := 1; i < len(text); i++ {
-		if text[i] == '#' && (text[i-1] == ' ' || text[i-1] == '\t') && balanced(text[:i]) {
+		if text[i] == '#' && (text[i-1] == ' ' || text[i-1] == '\t') && source.Balanced(text[:i]) {
 			return strings.TrimSpace(text[:i]), text[i:]
 		}
 	}
 	return text, ""
 }
 
-// entryIndent is the column of the key that a line begins with.
-func entryIndent(line string) int { return len(line) - len(strings.TrimLeft(line, " -")) }
+// fixInBrackets puts an expression within a flow list or mapping into quotes.
+func fixInBrackets(s *source.Source, d diag.Diagnostic) (edit, bool) {
+	line := string(s.Lines[d.Start.Line-1])
+	_, to, ok := source.TagBefore(line, d.Start.Column)
+	if !ok {
+		return edit{}, false
+	}
+	expr, length, ok := source.FlowExpr(line[to:])
+	if !ok {
+		return edit{}, false
+	}
+	column := utf8.RuneCountInString(line[:to]) + 1
+	return edit{
+		from: diag.Pos{Line: d.Start.Line, Column: column}, to: diag.Pos{Line: d.Start.Line, Column: column +
+			utf8.RuneCountInString(line[to:to+length])},
+		text: " " + source.QuotedExpr(expr),
+	}, true
+}

@@ -9,6 +9,7 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/source"
 	"procaas/dsl/syntax"
 )
 
@@ -36,27 +37,27 @@ func Reformat(f diag.File) ([]byte, []diag.Diagnostic, error) {
 	if root == nil {
 		return tidy(s), nil, nil
 	}
-	text, err := s.settled(root)
+	text, err := settled(s, root)
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.broken(text, root), nil, nil
+	return broken(s, text, root), nil, nil
 }
 
 // settled lays a text out until doing it again changes nothing, which it mostly does at
 // once: a block that an expression has become may move the comment behind it.
-func (s *source) settled(root *yaml.Node) ([]byte, error) {
-	text, err := s.format(root)
+func settled(s *source.Source, root *yaml.Node) ([]byte, error) {
+	text, err := format(s, root)
 	for range 3 {
 		if err != nil {
 			return nil, err
 		}
-		again, next, found := readForm(diag.File{Name: s.name, Data: text})
-		if next == nil || diag.HasErrors(found) || !s.same(again, root, next) {
+		again, next, found := readForm(diag.File{Name: s.Name, Data: text})
+		if next == nil || diag.HasErrors(found) || !same(s, again, root, next) {
 			return nil, ErrUnformatted
 		}
 		var settled []byte
-		if settled, err = again.format(next); err == nil && slices.Equal(settled, text) {
+		if settled, err = format(again, next); err == nil && slices.Equal(settled, text) {
 			return text, nil
 		}
 		text = settled
@@ -66,48 +67,48 @@ func (s *source) settled(root *yaml.Node) ([]byte, error) {
 
 // readForm reads the nodes of a file; nil when it is empty. What it finds is only
 // what keeps it from being YAML.
-func readForm(f diag.File) (*source, *yaml.Node, []diag.Diagnostic) {
+func readForm(f diag.File) (*source.Source, *yaml.Node, []diag.Diagnostic) {
 	var r diag.Reporter
-	s, ok := newSource(f, &r)
+	s, ok := source.New(f, &r)
 	if !ok {
 		return s, nil, r.Found
 	}
-	root := s.read()
-	if root == nil || !s.measure(root) {
+	root := s.Read()
+	if root == nil || !s.Measure(root) {
 		return s, nil, r.Found
 	}
-	s.foreign = marksContract(root)
-	if s.colons {
-		s.lines = nil
-		s.split()
+	s.Foreign = marksContract(root)
+	if s.Colons {
+		s.Lines = nil
+		s.Split()
 	}
 	return s, root, r.Found
 }
 
 // tidy is the layout of a file that holds nothing but comments.
-func tidy(s *source) []byte {
+func tidy(s *source.Source) []byte {
 	var out layout
-	for _, line := range s.lines {
+	for _, line := range s.Lines {
 		out.line(strings.TrimSpace(string(line)))
 	}
 	return out.bytes()
 }
 
 // same tells whether two texts mean the same: values, expressions and comments.
-func (s *source) same(other *source, a, b *yaml.Node) bool {
+func same(s *source.Source, other *source.Source, a, b *yaml.Node) bool {
 	var first, second diag.Reporter
-	s.reporter, other.reporter = &first, &second
-	s.findings, other.findings = 0, 0
-	equal := sameMeaning(s.value(a), other.value(b))
-	return equal && len(first.Found) == len(second.Found) && slices.Equal(s.comments, other.commentsOf(b))
+	s.Reporter, other.Reporter = &first, &second
+	s.Findings, other.Findings = 0, 0
+	equal := sameMeaning(s.Value(a), other.Value(b))
+	return equal && len(first.Found) == len(second.Found) && slices.Equal(s.Comments, laidComments(other, b))
 }
 
 // commentsOf collects the comments of a text that has a layout.
-func (s *source) commentsOf(root *yaml.Node) []string {
-	if _, err := s.format(root); err != nil {
+func laidComments(s *source.Source, root *yaml.Node) []string {
+	if _, err := format(s, root); err != nil {
 		return nil
 	}
-	return s.comments
+	return s.Comments
 }
 
 // sameMeaning tells whether two values are the same, wherever they stand.

@@ -6,6 +6,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"procaas/dsl/diag"
+	"procaas/dsl/source"
 )
 
 // flowWidth is how wide a line with a list or mapping in brackets may be before it
@@ -15,7 +16,7 @@ const flowWidth = 120
 
 // maxFlowRounds bounds how often what a block has laid bare becomes a block in its turn.
 // Nesting is bounded, and so this is never reached.
-const maxFlowRounds = 2 * maxNesting
+const maxFlowRounds = 2 * source.MaxNesting
 
 // breakFlows makes blocks of the lists and mappings in brackets that make a line too
 // wide: of the outermost ones only, each entry on a line of its own. The comment behind
@@ -23,14 +24,14 @@ const maxFlowRounds = 2 * maxNesting
 //
 // What an author has spread over several lines is left alone, and so is a line that a
 // comment takes findings back for: these may come to stand on another line.
-func (s *source) breakFlows(root *yaml.Node) ([]byte, bool) {
-	b := &flowBreaker{source: s, blocks: map[int][]string{}}
+func breakFlows(s *source.Source, root *yaml.Node) ([]byte, bool) {
+	b := &flowBreaker{Source: s, blocks: map[int][]string{}}
 	b.visit(root, nil)
 	if len(b.blocks) == 0 {
 		return nil, false
 	}
 	var lines []string
-	for i, line := range s.lines {
+	for i, line := range s.Lines {
 		if block, ok := b.blocks[i+1]; ok {
 			lines = append(lines, block...)
 		} else {
@@ -42,7 +43,7 @@ func (s *source) breakFlows(root *yaml.Node) ([]byte, bool) {
 
 // A flowBreaker finds the lines that are too wide, and what they become.
 type flowBreaker struct {
-	*source
+	*source.Source
 	blocks map[int][]string // by number of the line
 }
 
@@ -66,13 +67,13 @@ func (b *flowBreaker) visit(n, key *yaml.Node) {
 
 // flow makes a block of one list or mapping in brackets, if its line is too wide.
 func (b *flowBreaker) flow(n, key *yaml.Node) {
-	line := b.lines[n.Line-1]
+	line := b.Lines[n.Line-1]
 	if len(line) <= flowWidth || len(n.Content) == 0 || b.blocks[n.Line] != nil || b.kept(n.Line) {
 		return
 	}
-	c := &cursor{lines: b.lines, line: n.Line - 1, column: n.Column - 1}
-	c.skipProperties()
-	begin := c.column
+	c := &source.Cursor{Lines: b.Lines, Line: n.Line - 1, Column: n.Column - 1}
+	c.SkipProperties()
+	begin := c.Column
 	properties := strings.TrimSpace(string(line[n.Column-1 : begin]))
 	end, ok := b.end(n)
 	if !ok || strings.HasPrefix(properties, "!") || key != nil && key.Line != n.Line {
@@ -87,7 +88,7 @@ func (b *flowBreaker) flow(n, key *yaml.Node) {
 		return
 	}
 	before := string(line[:n.Column-1])
-	own := indentOf(line)
+	own := source.IndentOf(line)
 	var out []string
 	if rest != "" {
 		out = append(out, strings.Repeat(" ", own)+rest)
@@ -111,7 +112,7 @@ func (b *flowBreaker) flow(n, key *yaml.Node) {
 
 // kept tells whether a comment on a line, or on the one above, takes findings back.
 func (b *flowBreaker) kept(line int) bool {
-	for _, l := range b.lines[max(0, line-2):line] {
+	for _, l := range b.Lines[max(0, line-2):line] {
 		if strings.Contains(string(l), "procaas:ignore") {
 			return true
 		}
@@ -153,7 +154,7 @@ func (b *flowBreaker) text(n *yaml.Node) (string, bool) {
 	if !ok || end < from {
 		return "", false
 	}
-	text := strings.TrimRight(string(b.lines[n.Line-1][from:end]), " ")
+	text := strings.TrimRight(string(b.Lines[n.Line-1][from:end]), " ")
 	if n.Kind == yaml.MappingNode && n.Style&yaml.FlowStyle == 0 || strings.HasPrefix(text, "?") {
 		return "", false // [a: 1] has a mapping without brackets of its own
 	}
@@ -166,13 +167,13 @@ func (b *flowBreaker) end(n *yaml.Node) (int, bool) {
 		if isLeftOut(n) {
 			return n.Column - 1, true
 		}
-		span := b.nodeSpan(n)
-		return span.End.Column - 1, span.End.Line == n.Line && span.End.Column-1 <= len(b.lines[n.Line-1])
+		span := b.NodeSpan(n)
+		return span.End.Column - 1, span.End.Line == n.Line && span.End.Column-1 <= len(b.Lines[n.Line-1])
 	}
-	c := &cursor{lines: b.lines, line: n.Line - 1, column: n.Column - 1}
-	c.skipProperties()
-	line := b.lines[n.Line-1]
-	at := c.column + 1
+	c := &source.Cursor{Lines: b.Lines, Line: n.Line - 1, Column: n.Column - 1}
+	c.SkipProperties()
+	line := b.Lines[n.Line-1]
+	at := c.Column + 1
 	if len(n.Content) > 0 {
 		last := n.Content[len(n.Content)-1]
 		behind, ok := b.end(last)
@@ -192,27 +193,27 @@ func (b *flowBreaker) end(n *yaml.Node) (int, bool) {
 
 // isLeftOut tells whether nothing is written for a scalar.
 func isLeftOut(n *yaml.Node) bool {
-	return n.Kind == yaml.ScalarNode && n.Value == "" && !isQuoted(n) && n.Anchor == "" && n.Style&yaml.TaggedStyle == 0
+	return n.Kind == yaml.ScalarNode && n.Value == "" && !source.IsQuoted(n) && n.Anchor == "" && n.Style&yaml.TaggedStyle == 0
 }
 
 // broken lays a text out until no line of it is too wide for its brackets. Should a step
 // change what the file means, the text before it stays.
-func (s *source) broken(text []byte, root *yaml.Node) []byte {
+func broken(s *source.Source, text []byte, root *yaml.Node) []byte {
 	for range maxFlowRounds {
-		now, at, found := readForm(diag.File{Name: s.name, Data: text})
+		now, at, found := readForm(diag.File{Name: s.Name, Data: text})
 		if at == nil || diag.HasErrors(found) {
 			return text
 		}
-		wide, ok := now.breakFlows(at)
+		wide, ok := breakFlows(now, at)
 		if !ok {
 			return text
 		}
-		next, below, found := readForm(diag.File{Name: s.name, Data: wide})
+		next, below, found := readForm(diag.File{Name: s.Name, Data: wide})
 		if below == nil || diag.HasErrors(found) {
 			return text
 		}
-		settled, err := next.settled(below)
-		if err != nil || !s.same(next, root, below) {
+		settled, err := settled(next, below)
+		if err != nil || !same(s, next, root, below) {
 			return text
 		}
 		text = settled

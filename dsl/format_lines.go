@@ -6,6 +6,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"procaas/dsl/diag"
+	"procaas/dsl/source"
 )
 
 // A level is a list or a mapping that is open where a line begins: the column of
@@ -18,8 +19,8 @@ type level struct {
 // A formatter lays out one file, line by line. What the lines are it takes from
 // the text; only where scalars stand it must be told by the parser.
 type formatter struct {
-	*source
-	cursor
+	*source.Source
+	source.Cursor
 	out     layout
 	levels  []level
 	scalars map[diag.Pos]*yaml.Node // by where they begin, behind tag and anchor
@@ -35,11 +36,11 @@ type remark struct {
 }
 
 // format gives the text its layout, and remembers its comments.
-func (s *source) format(root *yaml.Node) ([]byte, error) {
-	s.comments = nil
-	f := &formatter{source: s, cursor: cursor{lines: s.lines}, scalars: map[diag.Pos]*yaml.Node{}, block: -1}
+func format(s *source.Source, root *yaml.Node) ([]byte, error) {
+	s.Comments = nil
+	f := &formatter{Source: s, Cursor: source.Cursor{Lines: s.Lines}, scalars: map[diag.Pos]*yaml.Node{}, block: -1}
 	gather(s, root, f.scalars)
-	for f.line < len(f.cursor.lines) && !f.failed {
+	for f.Line < len(f.Cursor.Lines) && !f.failed {
 		f.entry()
 	}
 	f.remarks(nil)
@@ -52,19 +53,19 @@ func (s *source) format(root *yaml.Node) ([]byte, error) {
 // entry lays out what begins on a line: an entry with all that its value needs
 // of the lines below, unless they hold entries of their own.
 func (f *formatter) entry() {
-	for f.rune() == ' ' || f.rune() == '\t' {
-		f.next()
+	for f.Rune() == ' ' || f.Rune() == '\t' {
+		f.Next()
 	}
 	switch {
-	case f.rune() == '\n' && f.line == len(f.cursor.lines)-1:
+	case f.Rune() == '\n' && f.Line == len(f.Cursor.Lines)-1:
 		f.nextLine() // what follows the last line end is no line
 		return
-	case f.rune() == '\n' || f.rune() == '#':
+	case f.Rune() == '\n' || f.Rune() == '#':
 		rest := f.restOfLine()
-		f.waiting = append(f.waiting, remark{f.column, rest})
+		f.waiting = append(f.waiting, remark{f.Column, rest})
 		f.nextLine()
 		return
-	case f.column == 0 && f.marker():
+	case f.Column == 0 && f.marker():
 		f.remarks(nil)
 		f.levels = nil
 		f.out.line(f.restOfLine())
@@ -72,21 +73,21 @@ func (f *formatter) entry() {
 		return
 	}
 	before := append([]level(nil), f.levels...)
-	begin := f.column
+	begin := f.Column
 	var heads []level
-	for f.rune() == '-' && f.blankAt(f.column+1) {
-		heads = append(heads, f.open(f.column, true))
-		f.next()
-		for f.rune() == ' ' || f.rune() == '\t' {
-			f.next()
+	for f.Rune() == '-' && f.blankAt(f.Column+1) {
+		heads = append(heads, f.open(f.Column, true))
+		f.Next()
+		for f.Rune() == ' ' || f.Rune() == '\t' {
+			f.Next()
 		}
 	}
-	if r := f.rune(); r != '\n' && r != '#' {
-		if r == '?' && f.blankAt(f.column+1) {
+	if r := f.Rune(); r != '\n' && r != '#' {
+		if r == '?' && f.blankAt(f.Column+1) {
 			f.failed = true
 			return
 		}
-		heads = append(heads, f.open(f.column, false))
+		heads = append(heads, f.open(f.Column, false))
 	}
 	f.remarks(append(heads[:1:1], before...))
 	indent := heads[0].new
@@ -106,21 +107,21 @@ func (f *formatter) marker() bool {
 	return strings.HasPrefix(text, "%") || text == "---" || text == "..." || strings.HasPrefix(text, "--- #")
 }
 
-func (f *formatter) nextLine() { f.line, f.column = f.line+1, 0 }
+func (f *formatter) nextLine() { f.Line, f.Column = f.Line+1, 0 }
 
 // restOfLine gives the text from here on, without blanks behind it; a comment is
 // remembered.
 func (f *formatter) restOfLine() string {
-	text := strings.TrimRight(string(f.cursor.lines[f.line][f.column:]), " \t")
+	text := strings.TrimRight(string(f.Cursor.Lines[f.Line][f.Column:]), " \t")
 	if strings.HasPrefix(text, "#") {
-		f.source.comments = append(f.source.comments, text)
+		f.Source.Comments = append(f.Source.Comments, text)
 	}
 	return text
 }
 
 func (f *formatter) blankAt(column int) bool {
-	c := cursor{f.cursor.lines, f.line, column}
-	return isBlank(c.rune())
+	c := source.Cursor{Lines: f.Cursor.Lines, Line: f.Line, Column: column}
+	return source.IsBlank(c.Rune())
 }
 
 // open finds the list or mapping that an entry in a column belongs to.

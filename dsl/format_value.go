@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"procaas/dsl/source"
+
 	"gopkg.in/yaml.v3"
 )
 
@@ -33,12 +35,12 @@ func (f *formatter) rest(text string, shift int) {
 
 // more ends a line: it tells whether the entry goes on below.
 func (e *entryText) more() bool {
-	if e.rune() == eof {
+	if e.Rune() == source.EOF {
 		e.failed = e.failed || e.depth > 0
 		e.flush()
 		return false
 	}
-	if e.rune() != '\n' {
+	if e.Rune() != '\n' {
 		return true
 	}
 	e.flush()
@@ -46,13 +48,13 @@ func (e *entryText) more() bool {
 	if e.depth == 0 {
 		return false
 	}
-	for e.rune() == ' ' || e.rune() == '\t' {
-		e.next()
+	for e.Rune() == ' ' || e.Rune() == '\t' {
+		e.Next()
 	}
-	if e.rune() == '\n' {
+	if e.Rune() == '\n' {
 		e.text = ""
 	} else {
-		e.text = strings.Repeat(" ", max(0, e.column+e.shift))
+		e.text = strings.Repeat(" ", max(0, e.Column+e.shift))
 	}
 	return true
 }
@@ -68,18 +70,18 @@ func (e *entryText) flush() {
 
 // part lays out the next word of an entry.
 func (e *entryText) part() {
-	if n := e.scalars[e.pos()]; n != nil && n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
+	if n := e.scalars[e.Pos()]; n != nil && n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
 		e.scalar(n)
 		e.expr = false
 		return
 	}
-	r := e.rune()
+	r := e.Rune()
 	switch {
 	case r == ' ' || r == '\t':
 		e.blanks()
 	case r == '#':
 		e.text += e.restOfLine()
-		e.column = len(e.cursor.lines[e.line])
+		e.Column = len(e.Cursor.Lines[e.Line])
 	case r == '{' || r == '[':
 		e.depth++
 		e.take()
@@ -106,16 +108,16 @@ func (e *entryText) part() {
 }
 
 func (e *entryText) take() {
-	e.text += string(e.rune())
-	e.next()
+	e.text += string(e.Rune())
+	e.Next()
 }
 
 // skip passes over blanks.
 func (e *entryText) skip() {
-	for e.rune() == ' ' || e.rune() == '\t' {
-		e.next()
+	for e.Rune() == ' ' || e.Rune() == '\t' {
+		e.Next()
 	}
-	if e.rune() == '#' {
+	if e.Rune() == '#' {
 		e.text += " "
 	}
 }
@@ -131,17 +133,17 @@ func (e *entryText) closeUp() {
 // an anchor, which would take what comes next for a part of itself.
 func (e *entryText) swallows(text string) bool {
 	word := text[strings.LastIndexAny(text, " [{,")+1:]
-	return strings.HasPrefix(word, "!") || e.rune() == ':' && (strings.HasPrefix(word, "*") || strings.HasPrefix(word, "&"))
+	return strings.HasPrefix(word, "!") || e.Rune() == ':' && (strings.HasPrefix(word, "*") || strings.HasPrefix(word, "&"))
 }
 
 // gap writes one blank where any may stand and something follows on the line.
 func (e *entryText) gap() {
-	blank := isBlank(e.rune())
-	for e.rune() == ' ' || e.rune() == '\t' {
-		e.next()
+	blank := source.IsBlank(e.Rune())
+	for e.Rune() == ' ' || e.Rune() == '\t' {
+		e.Next()
 	}
-	switch r := e.rune(); {
-	case r == '\n' || r == eof:
+	switch r := e.Rune(); {
+	case r == '\n' || r == source.EOF:
 	case r == '#':
 		e.comment()
 	case blank || e.depth > 0 && e.text[len(e.text)-1] == ',':
@@ -151,11 +153,11 @@ func (e *entryText) gap() {
 
 // blanks writes one for many, except before a comment.
 func (e *entryText) blanks() {
-	for e.rune() == ' ' || e.rune() == '\t' {
-		e.next()
+	for e.Rune() == ' ' || e.Rune() == '\t' {
+		e.Next()
 	}
-	switch r := e.rune(); {
-	case r == '\n' || r == eof:
+	switch r := e.Rune(); {
+	case r == '\n' || r == source.EOF:
 	case r == '#':
 		e.comment()
 	case !strings.HasSuffix(e.text, " "):
@@ -172,7 +174,7 @@ func (e *entryText) comment() {
 	}
 	text := strings.TrimRight(e.text, " ")
 	width := utf8.RuneCountInString(text)
-	gap := e.column + e.shift - width
+	gap := e.Column + e.shift - width
 	if len(e.below) > 0 {
 		gap = 1
 	}
@@ -181,11 +183,11 @@ func (e *entryText) comment() {
 
 // property writes a tag, an anchor or an alias.
 func (e *entryText) property() {
-	begin := e.column
-	for r := e.rune(); r != eof && !isBlank(r) && (e.depth == 0 || !strings.ContainsRune(",[]{}", r)); r = e.rune() {
-		e.next()
+	begin := e.Column
+	for r := e.Rune(); r != source.EOF && !source.IsBlank(r) && (e.depth == 0 || !strings.ContainsRune(",[]{}", r)); r = e.Rune() {
+		e.Next()
 	}
-	word := string(e.cursor.lines[e.line][begin:e.column])
+	word := string(e.Cursor.Lines[e.Line][begin:e.Column])
 	e.text += word
 	e.expr = word == "!$" || e.expr && word[0] == '&'
 }
@@ -193,18 +195,18 @@ func (e *entryText) property() {
 // scalar writes a scalar that is no block, or makes a block of an expression that
 // is too long for its line.
 func (e *entryText) scalar(n *yaml.Node) {
-	end := e.nodeSpan(n).End
+	end := e.NodeSpan(n).End
 	last, column := end.Line-1, end.Column-1
-	if last < e.line || last >= len(e.cursor.lines) || column > len(e.cursor.lines[last]) {
+	if last < e.Line || last >= len(e.Cursor.Lines) || column > len(e.Cursor.Lines[last]) {
 		e.failed = true
 		return
 	}
-	begin := e.cursor
-	if last == e.line {
-		raw := string(e.cursor.lines[e.line][e.column:column])
-		e.column = column
-		if e.expr && e.depth > 0 && !isQuoted(n) && strings.ContainsAny(raw, "[]") {
-			raw = quoteFlow(raw) // other readers of YAML end it at the bracket
+	begin := e.Cursor
+	if last == e.Line {
+		raw := string(e.Cursor.Lines[e.Line][e.Column:column])
+		e.Column = column
+		if e.expr && e.depth > 0 && !source.IsQuoted(n) && strings.ContainsAny(raw, "[]") {
+			raw = source.QuoteFlow(raw) // other readers of YAML end it at the bracket
 		}
 		wide := utf8.RuneCountInString(e.text)+utf8.RuneCountInString(raw) > formatWidth
 		if !wide || !e.asBlock(n) {
@@ -212,44 +214,40 @@ func (e *entryText) scalar(n *yaml.Node) {
 		}
 		return
 	}
-	e.line, e.column = last, column
+	e.Line, e.Column = last, column
 	if !e.asBlock(n) {
-		e.line, e.column = begin.line, begin.column
+		e.Line, e.Column = begin.Line, begin.Column
 		e.longScalar(n, last, column)
 	}
-}
-
-// quoteFlow puts an expression into double quotes.
-func quoteFlow(text string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
 
 // longScalar writes a scalar of several lines.
 func (e *entryText) longScalar(n *yaml.Node, last, column int) {
 	escaped := n.Style&yaml.DoubleQuotedStyle != 0
-	for e.line < last {
-		text := string(e.cursor.lines[e.line][e.column:])
+	for e.Line < last {
+		text := string(e.Cursor.Lines[e.Line][e.Column:])
 		if !escaped {
 			text = strings.TrimRight(text, " \t")
 		}
 		e.out.lines = append(e.out.lines, e.text+text) // empty lines count here
 		e.nextLine()
-		for (e.rune() == ' ' || e.rune() == '\t') && (e.line < last || e.column < column) {
-			e.next()
+		for (e.Rune() == ' ' || e.Rune() == '\t') && (e.Line < last || e.Column < column) {
+			e.Next()
 		}
 		e.text = ""
-		if e.rune() != '\n' {
+		if e.Rune() != '\n' {
 			e.text = strings.Repeat(" ", e.indent())
 		}
 	}
-	e.text += string(e.cursor.lines[last][e.column:column])
-	e.column = column
+	e.text += string(e.Cursor.Lines[last][e.Column:column])
+	e.Column = column
 }
 
 // asBlock makes a block of a scalar, and tells whether it is an expression that
 // could be laid out.
 func (e *entryText) asBlock(n *yaml.Node) bool {
-	if !e.expr || e.depth > 0 || !isQuoted(n) && strings.HasPrefix(strings.TrimLeft(string(e.cursor.lines[e.line][e.column:]), " \t"), "#") {
+	if !e.expr || e.depth > 0 || !source.IsQuoted(n) && strings.HasPrefix(strings.TrimLeft(string(e.Cursor.Lines[e.Line][e.Column:]), " \t"),
+		"#") {
 		return false
 	}
 	text := strings.TrimSpace(n.Value)
@@ -279,8 +277,8 @@ var blockMark = regexp.MustCompile(`^([|>])([-+]?)([1-9]?)([-+]?)[ \t]*(#.*)?$`)
 
 // blockScalar writes a block: its content moves with the entry that it belongs to.
 func (e *entryText) blockScalar() {
-	begin := e.column
-	header := string(e.cursor.lines[e.line][begin:])
+	begin := e.Column
+	header := string(e.Cursor.Lines[e.Line][begin:])
 	m := blockMark.FindStringSubmatch(strings.TrimRight(header, " \t"))
 	if m == nil {
 		e.failed = true
@@ -296,7 +294,7 @@ func (e *entryText) blockScalar() {
 	}
 	e.text += m[1] + m[2] + m[3] + m[4]
 	if m[5] != "" {
-		e.column = len(e.cursor.lines[e.line]) - len([]rune(m[5]))
+		e.Column = len(e.Cursor.Lines[e.Line]) - len([]rune(m[5]))
 		e.comment()
 		e.text += e.restOfLine()
 	}
@@ -321,15 +319,15 @@ func (e *entryText) writeBlock(content []string, explicit string, keep bool) {
 		}
 		e.out.lines = append(e.out.lines, line) // empty lines count here
 	}
-	e.line, e.column = e.after, 0
+	e.Line, e.Column = e.after, 0
 	e.out.keep = keep
-	e.out.open = e.line >= len(e.cursor.lines) && len(e.cursor.lines[len(e.cursor.lines)-1]) > 0 && len(content) > 0
+	e.out.open = e.Line >= len(e.Cursor.Lines) && len(e.Cursor.Lines[len(e.Cursor.Lines)-1]) > 0 && len(content) > 0
 }
 
 // blockLines gives the content of a block without its indentation, and moves
 // behind it. With + the empty lines behind it belong to it.
 func (e *entryText) blockLines(m []string) (content []string, keep bool) {
-	lines := e.cursor.lines
+	lines := e.Cursor.Lines
 	parent := -1
 	if len(e.levels) > 0 {
 		parent = e.levels[len(e.levels)-1].old
@@ -339,7 +337,7 @@ func (e *entryText) blockLines(m []string) (content []string, keep bool) {
 		indent = max(parent, 0) + int(m[3][0]-'0')
 	}
 	keep = m[2] == "+" || m[4] == "+"
-	at := e.line + 1
+	at := e.Line + 1
 	last := at
 	for ; at < len(lines); at++ {
 		text := string(lines[at])
@@ -364,7 +362,7 @@ func (e *entryText) blockLines(m []string) (content []string, keep bool) {
 			last-- // what follows the last line end is no line
 		}
 	}
-	for _, line := range lines[e.line+1 : max(last, e.line+1)] {
+	for _, line := range lines[e.Line+1 : max(last, e.Line+1)] {
 		text := string(line)
 		content = append(content, text[min(len(text), max(indent, 0)):])
 	}

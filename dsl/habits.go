@@ -11,6 +11,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/source"
 )
 
 // An around is a mapping that the decoder stands in, with what its fields are. The
@@ -33,9 +34,9 @@ func (d *decoder) unknownField(v *expr.Value, i int, s *Spec, of string) {
 	k, known := v.Names[i], s.Names()
 	hint := d.strayHint(v, i, s, of)
 	if hint == "" {
-		hint = choice(k.Name, known, "the fields are")
+		hint = diag.Choice(k.Name, known, "the fields are")
 	}
-	d.errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", datum.DescribeData(k.Name), of)
+	d.Errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", datum.DescribeData(k.Name), of)
 }
 
 // strayHint tells how a key may have come to where it stands; empty when nothing
@@ -333,7 +334,7 @@ func scalarHint(text string, f *Field, kind datum.Kind) string {
 	case kind == datum.BoolKind && (strings.EqualFold(text, "true") || strings.EqualFold(text, "false")):
 		return "write " + strings.ToLower(text) + ", without quotes"
 	case kind == datum.IntKind || kind == datum.FloatKind:
-		if data, _ := plainScalar(text); !isText(data) && data != nil {
+		if data, _ := source.PlainScalar(text); !isText(data) && data != nil {
 			return "write " + text + ", without quotes"
 		}
 	case kind == datum.DurationKind:

@@ -25,7 +25,7 @@ func Insert(f diag.File, path []string, after, entry string) (text []byte, line 
 		data := tidy(s)
 		return append(data, []byte(path[0]+":\n"+listed(entry, 2))...), strings.Count(string(data), "\n") + 2, nil
 	}
-	i := &inserter{upgrader: &upgrader{source: s}, entry: entry, after: after}
+	i := &inserter{upgrader: &upgrader{Source: s}, entry: entry, after: after}
 	i.find(root, path)
 	if i.problem != "" {
 		return nil, 0, fmt.Errorf("%s: %s", f.Name, i.problem)
@@ -98,7 +98,7 @@ func (i *inserter) into(parent, list *yaml.Node, key string) {
 			if parent.Content[k].Value != key {
 				continue
 			}
-			end := i.nodeSpan(parent.Content[k]).End
+			end := i.NodeSpan(parent.Content[k]).End
 			to := end
 			to.Column++ // the colon
 			if list.Style&yaml.FlowStyle != 0 {
@@ -130,7 +130,7 @@ func (i *inserter) into(parent, list *yaml.Node, key string) {
 
 // dashOf gives the column of the dash of an entry.
 func (i *inserter) dashOf(item *yaml.Node) int {
-	line := i.lines[item.Line-1]
+	line := i.Lines[item.Line-1]
 	for column := min(item.Column-1, len(line)) - 1; column >= 0; column-- {
 		if line[column] == '-' {
 			return column
@@ -143,8 +143,8 @@ func (i *inserter) dashOf(item *yaml.Node) int {
 // stand at least as far to the right as from.
 func (i *inserter) behind(n *yaml.Node, from int) int {
 	line := i.endOf(n).Line
-	for line < len(i.lines) {
-		text := string(i.lines[line])
+	for line < len(i.Lines) {
+		text := string(i.Lines[line])
 		trimmed := strings.TrimLeft(text, " ")
 		if !strings.HasPrefix(trimmed, "#") || len(text)-len(trimmed) < max(from, 1) {
 			break
@@ -159,7 +159,7 @@ func (i *inserter) airy(list *yaml.Node) bool {
 	for k := 1; k < len(list.Content); k++ {
 		end := i.endOf(list.Content[k-1]).Line
 		for line := end; line < list.Content[k].Line-1; line++ {
-			if strings.TrimSpace(string(i.lines[line])) == "" {
+			if strings.TrimSpace(string(i.Lines[line])) == "" {
 				return true
 			}
 		}
@@ -169,7 +169,7 @@ func (i *inserter) airy(list *yaml.Node) bool {
 
 // insert puts text behind a line.
 func (i *inserter) insert(line int, text string, airy bool) {
-	end := diag.Pos{Line: line, Column: len(i.lines[line-1]) + 1}
+	end := diag.Pos{Line: line, Column: len(i.Lines[line-1]) + 1}
 	i.line = line + 1
 	if airy {
 		text = "\n" + text

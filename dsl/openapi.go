@@ -11,6 +11,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/source"
 	"procaas/dsl/syntax"
 	"procaas/dsl/typing"
 )
@@ -86,7 +87,7 @@ func (n node) address() string {
 // follow goes to what a $ref names, if the node is one. The node has no value when the $ref
 // leads nowhere, or in a circle.
 func (k *contracts) follow(n node) node {
-	for range maxNesting {
+	for range source.MaxNesting {
 		text, ok := n.Get("$ref").Text()
 		if !ok {
 			return n

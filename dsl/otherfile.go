@@ -8,6 +8,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/source"
 )
 
 // FileSpec derives the Spec of a kind of file, as SpecOf does: only the fields of
@@ -43,18 +44,18 @@ func forbidExprs(s *Spec, seen map[*Spec]bool) {
 // used when one of the findings is an [diag.Error].
 func DecodeFile(f diag.File, s *Spec, into any, roots []string) []diag.Diagnostic {
 	r := new(diag.Reporter)
-	src, ok := newSource(f, r)
+	src, ok := source.New(f, r)
 	if !ok {
 		return r.Diagnostics()
 	}
-	root := src.read()
-	if root == nil || !src.measure(root) {
+	root := src.Read()
+	if root == nil || !src.Measure(root) {
 		return r.Diagnostics()
 	}
-	d := &decoder{source: src}
-	v := src.value(root)
+	d := &decoder{Source: src}
+	v := src.Value(root)
 	if v.Kind != expr.ValueMap {
-		d.errorf(head(v), rules.Kind, "begin with one of "+strings.Join(s.Names(), ", "),
+		d.Errorf(head(v), rules.Kind, "begin with one of "+strings.Join(s.Names(), ", "),
 			"a file must be a mapping, this one is %s", describeValue(v))
 		return r.Diagnostics()
 	}

@@ -9,6 +9,7 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/source"
 	"procaas/dsl/typing"
 )
 
@@ -103,7 +104,7 @@ func (b *outliner) need(from alternatives) *typing.Outline {
 
 // referred goes to the schema that a $ref names.
 func referred(s *jsonschema.Schema) *jsonschema.Schema {
-	for range maxNesting {
+	for range source.MaxNesting {
 		if s.Ref == nil || s.Types != nil && !s.Types.IsEmpty() || len(s.Properties) > 0 {
 			break
 		}
@@ -218,7 +219,7 @@ func (as alternatives) expand() (alternatives, bool) {
 }
 
 func (a all) expand(depth int) (alternatives, bool) {
-	if depth > maxNesting {
+	if depth > source.MaxNesting {
 		return nil, false
 	}
 	done := alternatives{{}}

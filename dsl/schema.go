@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"procaas/dsl/datum"
+	"procaas/dsl/source"
 )
 
 // JSONSchema gives the JSON Schema (draft 2020-12) of pipeline files with these
@@ -105,13 +106,13 @@ func (b *schemaBuilder) object(s *Spec, body bool) schema {
 // operatorPattern matches the keys that give fields by an operator of the first
 // version of the language.
 func operatorPattern(names []string) string {
-	return "^(" + strings.Join(names, "|") + ")#(" + strings.Join(v1Operators, "|") + ")$"
+	return "^(" + strings.Join(names, "|") + ")#(" + strings.Join(source.V1Operators, "|") + ")$"
 }
 
 // givenBy lists the ways to give a field: by its name, or by an operator.
 func givenBy(name string) []any {
 	ways := []any{schema{"required": []string{name}}}
-	for _, op := range v1Operators {
+	for _, op := range source.V1Operators {
 		ways = append(ways, schema{"required": []string{name + "#" + op}})
 	}
 	return ways

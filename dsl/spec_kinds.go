@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"procaas/dsl/datum"
+	"procaas/dsl/source"
 )
 
 // scalar converts data to what a field of a scalar kind holds: bool, int64,
@@ -60,7 +61,7 @@ func (f *Field) parse(text string) (any, error) {
 	var data any = text
 	switch f.Kind {
 	case datum.BoolKind, datum.IntKind, datum.FloatKind:
-		data, _ = plainScalar(text)
+		data, _ = source.PlainScalar(text)
 	}
 	return datum.Convert(f.Kind, data)
 }

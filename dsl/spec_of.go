@@ -15,6 +15,7 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/dsl/expr"
+	"procaas/dsl/source"
 )
 
 // SpecOf derives the Spec of a struct from its type and the source files that
@@ -150,8 +151,10 @@ func (f *Field) constrain(tags map[string]string, bug func(string, ...any)) {
 	target.Min, target.Max, target.Pattern = tags["min"], tags["max"], tags["pattern"]
 	f.Default = tags["default"]
 	if kind, ok := tags["kind"]; ok {
-		f.ExprKind, ok = map[string]datum.Kind{"bool": datum.BoolKind, "map": datum.MapKind, "list": datum.ListKind, "string": datum.StringKind,
-			"int": datum.IntKind, "float": datum.FloatKind, "schema": datum.SchemaKind}[kind]
+		f.ExprKind, ok = map[string]datum.Kind{
+			"bool": datum.BoolKind, "map": datum.MapKind, "list": datum.ListKind, "string": datum.StringKind,
+			"int": datum.IntKind, "float": datum.FloatKind, "schema": datum.SchemaKind,
+		}[kind]
 		if !ok || f.Kind != datum.AnyKind {
 			bug("the tag kind cannot be %q here", kind)
 		}
@@ -210,7 +213,7 @@ func (f *Field) defaultData() (any, error) {
 	var data any = f.Default
 	switch f.Kind {
 	case datum.BoolKind, datum.IntKind, datum.FloatKind, datum.JitterKind:
-		data, _ = plainScalar(f.Default)
+		data, _ = source.PlainScalar(f.Default)
 	}
 	_, err := f.scalar(data)
 	return data, err

@@ -9,6 +9,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/source"
 	"procaas/dsl/syntax"
 )
 
@@ -51,23 +52,23 @@ func mouldsOf(given []*reading) map[string]*mould {
 func (d *decoder) template(v *expr.Value) {
 	parameters, handler := v.Get("parameters"), v.Get("handler")
 	if use := handler.Get("use"); use != nil {
-		d.errorf(head(use), rules.Template, "write out what it says", "a template uses no other template")
+		d.Errorf(head(use), rules.Template, "write out what it says", "a template uses no other template")
 	}
 	if id := handler.Get("id"); id != nil {
-		d.errorf(head(id), rules.Template, "delete it: each use has an id of its own", "the handler of a template has no id")
+		d.Errorf(head(id), rules.Template, "delete it: each use has an id of its own", "the handler of a template has no id")
 	}
 	read := make(map[string]bool)
 	handler.WalkExprs(func(e *expr.Expr) {
 		for _, p := range paramsIn(e) {
 			switch {
 			case p.name == "":
-				d.errorf(e.Stretch(p.from, p.to), rules.Template, "write params.NAME", "a template reads its parameters one by one")
+				d.Errorf(e.Stretch(p.from, p.to), rules.Template, "write params.NAME", "a template reads its parameters one by one")
 			case parameters.Get(p.name) == nil:
 				known := make([]string, 0, len(parameters.Keys()))
 				for _, k := range parameters.Keys() {
 					known = append(known, k.Name)
 				}
-				d.errorf(e.Stretch(p.from, p.to), rules.Template, choice(p.name, known, "the parameters are"), "the template has no parameter %s",
+				d.Errorf(e.Stretch(p.from, p.to), rules.Template, diag.Choice(p.name, known, "the parameters are"), "the template has no parameter %s",
 					datum.DescribeData(p.name))
 			default:
 				read[p.name] = true
@@ -76,7 +77,7 @@ func (d *decoder) template(v *expr.Value) {
 	})
 	for _, k := range parameters.Keys() {
 		if !read[k.Name] && handler != nil {
-			d.report(diag.Diagnostic{
+			d.Report(diag.Diagnostic{
 				Span: k.Span, Severity: diag.Warning, Code: rules.Template, Hint: "delete it, or write params." + k.Name + " in an expression",
 				Message: fmt.Sprintf("the template never reads its parameter %q", k.Name),
 			})
@@ -126,7 +127,7 @@ func (d *decoder) expand(v *expr.Value) {
 	p := d.templates[name]
 	if p == nil {
 		if !d.partial {
-			d.errorf(at, rules.Template, choice(name, diag.SortedKeys(d.templates), "the templates are"), "there is no template %s",
+			d.Errorf(at, rules.Template, diag.Choice(name, diag.SortedKeys(d.templates), "the templates are"), "there is no template %s",
 				datum.DescribeData(name))
 		}
 		return
@@ -165,7 +166,7 @@ func (x *expansion) gather(use *expr.Value) {
 			value = x.parameters.Elems[i].Get("default")
 		}
 		if value == nil {
-			x.report(diag.Diagnostic{
+			x.Report(diag.Diagnostic{
 				Span: head(use.Get("template")), Code: rules.Template, Hint: "add with: {" + k.Name + ": …}, or give its schema a default",
 				Message: fmt.Sprintf("template %q needs the parameter %q", x.id, k.Name),
 				Related: []diag.Related{{Span: k.Span, Message: "declared here"}},
@@ -176,8 +177,8 @@ func (x *expansion) gather(use *expr.Value) {
 	}
 	for _, k := range with.Keys() {
 		if !slices.Contains(known, k.Name) {
-			x.report(diag.Diagnostic{
-				Span: k.Span, Code: rules.Template, Hint: choice(k.Name, known, "the parameters are"),
+			x.Report(diag.Diagnostic{
+				Span: k.Span, Code: rules.Template, Hint: diag.Choice(k.Name, known, "the parameters are"),
 				Message: fmt.Sprintf("template %q has no parameter %s", x.id, datum.DescribeData(k.Name)),
 				Related: []diag.Related{{Span: x.at, Message: "the template"}},
 			})
@@ -194,10 +195,10 @@ func (x *expansion) key(k expr.Key) expr.Key { return expr.Key{Name: k.Name, Spa
 
 // value copies a value of the template with the parameters in their places.
 func (x *expansion) value(v *expr.Value) *expr.Value {
-	if x.expanded++; x.expanded > maxValues {
-		if x.expanded == maxValues+1 {
-			x.errorf(x.via.Span, rules.TooLarge, "split the file, or use smaller templates", "more than %d values once templates are expanded",
-				maxValues)
+	if x.expanded++; x.expanded > source.MaxValues {
+		if x.expanded == source.MaxValues+1 {
+			x.Errorf(x.via.Span, rules.TooLarge, "split the file, or use smaller templates", "more than %d values once templates are expanded",
+				source.MaxValues)
 		}
 		return &expr.Value{Span: v.Span}
 	}
@@ -256,12 +257,12 @@ func (x *expansion) expr(v, out *expr.Value) *expr.Value {
 func (x *expansion) inline(v *expr.Value, at diag.Span) string {
 	switch v.Kind {
 	case expr.ValueExpr:
-		if exprName.MatchString(strings.ReplaceAll(v.Computed.Source, ".", "")) {
+		if source.ExprName.MatchString(strings.ReplaceAll(v.Computed.Source, ".", "")) {
 			return v.Computed.Source
 		}
 		return "(" + v.Computed.Source + ")"
 	case expr.ValueSecret:
-		x.report(diag.Diagnostic{
+		x.Report(diag.Diagnostic{
 			Span: v.Span, Code: rules.Template, Hint: "let the template say nothing but !$ params.NAME there",
 			Message: "a secret cannot be a part of an expression",
 			Related: []diag.Related{{Span: at, Message: "template " + x.id + " puts it here"}},
@@ -276,12 +277,12 @@ func (x *expansion) inline(v *expr.Value, at diag.Span) string {
 	case expr.ValueMap:
 		parts := make([]string, len(v.Elems))
 		for i, item := range v.Elems {
-			parts[i] = quoteExpr(v.Names[i].Name) + ": " + x.inline(item, at)
+			parts[i] = source.QuoteExpr(v.Names[i].Name) + ": " + x.inline(item, at)
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
 	}
 	if text, ok := v.Scalar.(string); ok {
-		return quoteExpr(text)
+		return source.QuoteExpr(text)
 	}
 	if text := datum.DescribeData(v.Scalar); !strings.HasPrefix(text, "-") {
 		return text

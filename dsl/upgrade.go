@@ -10,6 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"procaas/dsl/diag"
+	"procaas/dsl/source"
 )
 
 // ErrNotUpgraded says that a file is left as it is, because its second version
@@ -25,19 +26,19 @@ var ErrNotUpgraded = errors.New("what is of the first version cannot be rewritte
 // the error is [ErrNotUpgraded]. A file with mistakes has findings instead.
 func Upgrade(f diag.File) ([]byte, []diag.Diagnostic, error) {
 	s, root, found := readForm(f)
-	if root == nil || diag.HasErrors(found) || s.foreign {
+	if root == nil || diag.HasErrors(found) || s.Foreign {
 		return f.Data, found, nil
 	}
 	var r diag.Reporter
-	s.reporter = &r
-	was := s.value(root)
+	s.Reporter = &r
+	was := s.Value(root)
 	switch {
-	case !s.hasV1(root):
+	case !hasV1(s, root):
 		return f.Data, nil, nil
 	case diag.HasErrors(r.Found):
 		return nil, r.Found, nil
 	}
-	u := &upgrader{source: s, scalars: map[diag.Pos]*yaml.Node{}}
+	u := &upgrader{Source: s, scalars: map[diag.Pos]*yaml.Node{}}
 	gather(s, root, u.scalars)
 	u.node(root, false)
 	if u.failed {
@@ -52,35 +53,35 @@ func Upgrade(f diag.File) ([]byte, []diag.Diagnostic, error) {
 		return nil, nil, ErrNotUpgraded
 	}
 	var after diag.Reporter
-	again.reporter = &after
-	if now := again.value(next); diag.HasErrors(after.Found) || !sameTrees(was, now) ||
-		!slices.Equal(s.remarksOf(root), again.remarksOf(next)) {
+	again.Reporter = &after
+	if now := again.Value(next); diag.HasErrors(after.Found) || !sameTrees(was, now) ||
+		!slices.Equal(remarksOf(s, root), remarksOf(again, next)) {
 		return nil, nil, ErrNotUpgraded
 	}
 	return text, nil, nil
 }
 
 // hasV1 tells whether anything in a value is of the first version.
-func (s *source) hasV1(n *yaml.Node) bool {
+func hasV1(s *source.Source, n *yaml.Node) bool {
 	if n.Kind == yaml.MappingNode {
-		if op, _ := s.v1Whole(n); op != nil {
+		if op, _ := s.V1Whole(n); op != nil {
 			return true
 		}
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			if _, op := v1Key(s, n.Content[i]); op != nil && !isQuoted(n.Content[i]) {
+			if _, op := source.V1Key(s, n.Content[i]); op != nil && !source.IsQuoted(n.Content[i]) {
 				return true
 			}
 		}
 	}
-	return slices.ContainsFunc(n.Content, s.hasV1)
+	return slices.ContainsFunc(n.Content, func(child *yaml.Node) bool { return hasV1(s, child) })
 }
 
 // gather remembers where each scalar begins.
-func gather(s *source, n *yaml.Node, scalars map[diag.Pos]*yaml.Node) {
-	if n.Kind == yaml.ScalarNode && (n.Value != "" || isQuoted(n)) {
-		c := &cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
-		c.skipProperties()
-		scalars[c.pos()] = n
+func gather(s *source.Source, n *yaml.Node, scalars map[diag.Pos]*yaml.Node) {
+	if n.Kind == yaml.ScalarNode && (n.Value != "" || source.IsQuoted(n)) {
+		c := &source.Cursor{Lines: s.Lines, Line: n.Line - 1, Column: n.Column - 1}
+		c.SkipProperties()
+		scalars[c.Pos()] = n
 	}
 	for _, child := range n.Content {
 		gather(s, child, scalars)
@@ -88,46 +89,46 @@ func gather(s *source, n *yaml.Node, scalars map[diag.Pos]*yaml.Node) {
 }
 
 // remarksOf gives all comments of a text, sorted: some of them move.
-func (s *source) remarksOf(root *yaml.Node) []string {
+func remarksOf(s *source.Source, root *yaml.Node) []string {
 	scalars := map[diag.Pos]*yaml.Node{}
 	gather(s, root, scalars)
-	found := s.commentsIn(scalars, diag.Pos{Line: 1, Column: 1}, diag.Pos{Line: len(s.lines) + 1, Column: 1})
+	found := commentsIn(s, scalars, diag.Pos{Line: 1, Column: 1}, diag.Pos{Line: len(s.Lines) + 1, Column: 1})
 	slices.Sort(found)
 	return found
 }
 
 // commentsIn gives the comments that begin between two places.
-func (s *source) commentsIn(scalars map[diag.Pos]*yaml.Node, from, to diag.Pos) []string {
+func commentsIn(s *source.Source, scalars map[diag.Pos]*yaml.Node, from, to diag.Pos) []string {
 	var found []string
-	c := &cursor{lines: s.lines, line: from.Line - 1, column: from.Column - 1}
+	c := &source.Cursor{Lines: s.Lines, Line: from.Line - 1, Column: from.Column - 1}
 	blank := true
-	for c.rune() != eof && before(c.pos(), to) {
-		if n := scalars[c.pos()]; n != nil {
-			end := s.nodeSpan(n).End
-			if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 && before(c.pos(), end) {
-				c.line, c.column, blank = end.Line-1, end.Column-1, false
+	for c.Rune() != source.EOF && before(c.Pos(), to) {
+		if n := scalars[c.Pos()]; n != nil {
+			end := s.NodeSpan(n).End
+			if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 && before(c.Pos(), end) {
+				c.Line, c.Column, blank = end.Line-1, end.Column-1, false
 				continue
 			}
 		}
-		r := c.rune()
+		r := c.Rune()
 		switch {
 		case r == '#' && blank:
-			found = append(found, strings.TrimRight(string(c.lines[c.line][c.column:]), " \t"))
-			c.line, c.column = c.line+1, 0
+			found = append(found, strings.TrimRight(string(c.Lines[c.Line][c.Column:]), " \t"))
+			c.Line, c.Column = c.Line+1, 0
 			continue
 		case (r == '|' || r == '>') && blank:
-			if n := blockAt(scalars, c.pos()); n != nil {
-				header := string(c.lines[c.line][c.column:])
+			if n := blockAt(scalars, c.Pos()); n != nil {
+				header := string(c.Lines[c.Line][c.Column:])
 				if i := strings.Index(header, " #"); i >= 0 {
 					found = append(found, strings.TrimRight(header[i+1:], " \t"))
 				}
-				end := s.nodeSpan(n).End
-				c.line, c.column = max(c.line, end.Line-1)+1, 0
+				end := s.NodeSpan(n).End
+				c.Line, c.Column = max(c.Line, end.Line-1)+1, 0
 				continue
 			}
 		}
-		blank = isBlank(r)
-		c.next()
+		blank = source.IsBlank(r)
+		c.Next()
 	}
 	return found
 }
@@ -152,7 +153,7 @@ type edit struct {
 
 // An upgrader finds what is of the first version.
 type upgrader struct {
-	*source
+	*source.Source
 	scalars map[diag.Pos]*yaml.Node
 	edits   []edit
 	failed  bool
@@ -174,8 +175,8 @@ func (u *upgrader) node(n *yaml.Node, flow bool) {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key, value := n.Content[i], n.Content[i+1]
-			at := u.nodeSpan(key)
-			if name, op := v1Key(u.source, key); op != nil && name != "" && !isQuoted(key) {
+			at := u.NodeSpan(key)
+			if name, op := source.V1Key(u.Source, key); op != nil && name != "" && !source.IsQuoted(key) {
 				u.replace(at.Start, value, name+": ", at.Start.Column+1, flow, op, value)
 			} else if op, arg := u.whole(value); op != nil {
 				u.replace(at.End, value, ": ", at.Start.Column+1, flow, op, arg)
@@ -187,11 +188,11 @@ func (u *upgrader) node(n *yaml.Node, flow bool) {
 }
 
 // whole tells whether a value is one operator with its arguments.
-func (u *upgrader) whole(n *yaml.Node) (*v1Op, *yaml.Node) {
+func (u *upgrader) whole(n *yaml.Node) (*source.V1Op, *yaml.Node) {
 	if n.Kind != yaml.MappingNode {
 		return nil, nil
 	}
-	op, arg := u.v1Whole(n)
+	op, arg := u.V1Whole(n)
 	if op != nil && (n.Anchor != "" || n.Style&yaml.TaggedStyle != 0) {
 		u.failed = true // its name would be lost
 	}
@@ -199,10 +200,10 @@ func (u *upgrader) whole(n *yaml.Node) (*v1Op, *yaml.Node) {
 }
 
 // replace writes an expression in the place of an operator and its arguments.
-func (u *upgrader) replace(from diag.Pos, n *yaml.Node, head string, indent int, flow bool, op *v1Op, arg *yaml.Node) {
-	w := &v1Text{source: u.source}
+func (u *upgrader) replace(from diag.Pos, n *yaml.Node, head string, indent int, flow bool, op *source.V1Op, arg *yaml.Node) {
+	w := &v1Text{Source: u.Source}
 	text, _ := w.operator(op, arg)
-	if op.name != "and" && op.name != "or" {
+	if op.Name != "and" && op.Name != "or" {
 		w.operands = nil
 	}
 	to := u.endOf(n)
@@ -210,15 +211,15 @@ func (u *upgrader) replace(from diag.Pos, n *yaml.Node, head string, indent int,
 		to = diag.Pos{Line: from.Line, Column: from.Column}
 		u.failed = true
 	}
-	e := edit{from: from, to: to, above: u.commentsIn(u.scalars, from, to)}
-	if rest := strings.TrimSpace(string(u.lines[to.Line-1][to.Column-1:])); strings.HasPrefix(rest, "#") {
+	e := edit{from: from, to: to, above: commentsIn(u.Source, u.scalars, from, to)}
+	if rest := strings.TrimSpace(string(u.Lines[to.Line-1][to.Column-1:])); strings.HasPrefix(rest, "#") {
 		e.above = append(e.above, rest)
-		e.to.Column = len(u.lines[to.Line-1]) + 1
+		e.to.Column = len(u.Lines[to.Line-1]) + 1
 	}
 	room := formatWidth - (from.Column - 1) - utf8.RuneCountInString(head) - len("!$ ")
 	switch lines := w.lines(text, formatWidth-indent); {
 	case flow && (strings.ContainsAny(text, ",{}[]") || !plainSafe(text)):
-		e.text = head + "!$ " + quoteFlow(text)
+		e.text = head + "!$ " + source.QuoteFlow(text)
 	case flow || len(lines) == 1 && plainSafe(text) && utf8.RuneCountInString(text) <= room:
 		e.text = head + "!$ " + text
 	default:
@@ -233,16 +234,16 @@ func (u *upgrader) replace(from diag.Pos, n *yaml.Node, head string, indent int,
 // endOf tells where a value ends, with its closing bracket.
 func (u *upgrader) endOf(n *yaml.Node) diag.Pos {
 	var r diag.Reporter
-	quiet := *u.source
-	quiet.reporter, quiet.findings = &r, 0
+	quiet := *u.Source
+	quiet.Reporter, quiet.Findings = &r, 0
 	if n.Kind == yaml.ScalarNode || n.Kind == yaml.AliasNode {
-		return u.nodeSpan(n).End
+		return u.NodeSpan(n).End
 	}
 	var last diag.Pos
 	if len(n.Content) > 0 {
 		last = u.endOf(n.Content[len(n.Content)-1])
 	}
-	return quiet.closed(n, last).End
+	return quiet.Closed(n, last).End
 }
 
 // plainSafe tells whether a text can stand behind !$ without quotes.
@@ -257,10 +258,10 @@ func (u *upgrader) apply() []byte {
 	at := diag.Pos{Line: 1, Column: 1}
 	copyTo := func(to diag.Pos) {
 		for at.Line < to.Line {
-			out.WriteString(string(u.lines[at.Line-1][at.Column-1:]) + "\n")
+			out.WriteString(string(u.Lines[at.Line-1][at.Column-1:]) + "\n")
 			at = diag.Pos{Line: at.Line + 1, Column: 1}
 		}
-		out.WriteString(string(u.lines[at.Line-1][at.Column-1 : to.Column-1]))
+		out.WriteString(string(u.Lines[at.Line-1][at.Column-1 : to.Column-1]))
 		at = to
 	}
 	for i := 0; i < len(u.edits); {
@@ -268,7 +269,7 @@ func (u *upgrader) apply() []byte {
 		if at.Line < line {
 			copyTo(diag.Pos{Line: line, Column: 1})
 		}
-		first := string(u.lines[line-1])
+		first := string(u.Lines[line-1])
 		indent := first[:len(first)-len(strings.TrimLeft(first, " "))]
 		j := i
 		for ; j < len(u.edits) && u.edits[j].from.Line == line; j++ {
@@ -285,9 +286,9 @@ func (u *upgrader) apply() []byte {
 			at = u.edits[i].to
 		}
 	}
-	copyTo(diag.Pos{Line: len(u.lines), Column: len(u.lines[len(u.lines)-1]) + 1})
+	copyTo(diag.Pos{Line: len(u.Lines), Column: len(u.Lines[len(u.Lines)-1]) + 1})
 	text := []byte(out.String())
-	if bytes.Count(u.data, []byte("\r\n")) == bytes.Count(u.data, []byte("\n")) {
+	if bytes.Count(u.Data, []byte("\r\n")) == bytes.Count(u.Data, []byte("\n")) {
 		text = bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n"))
 	}
 	return text

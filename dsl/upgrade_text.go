@@ -7,6 +7,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"procaas/dsl/expr"
+	"procaas/dsl/source"
 	"procaas/dsl/syntax"
 )
 
@@ -23,7 +24,7 @@ const (
 // A v1Text writes operators of the first version as an author of the second would:
 // with no more brackets than are needed.
 type v1Text struct {
-	*source
+	*source.Source
 	operands []string // of the outermost #and or #or
 }
 
@@ -38,11 +39,11 @@ func (w *v1Text) lines(text string, width int) []string {
 	return w.operands
 }
 
-func (w *v1Text) operator(op *v1Op, arg *yaml.Node) (text string, binds int) {
+func (w *v1Text) operator(op *source.V1Op, arg *yaml.Node) (text string, binds int) {
 	if arg.Kind == yaml.AliasNode {
 		arg = arg.Alias
 	}
-	switch op.name {
+	switch op.Name {
 	case "and":
 		return w.chain(op, arg, bindsAnd), bindsAnd
 	case "or":
@@ -52,17 +53,17 @@ func (w *v1Text) operator(op *v1Op, arg *yaml.Node) (text string, binds int) {
 	case "contains":
 		return w.contains(arg)
 	}
-	path := &v1Writer{source: w.source}
-	path.get(op, arg)
-	return string(path.text), bindsAll
+	path := &source.V1Writer{Source: w.Source}
+	path.Get(op, arg)
+	return string(path.Text), bindsAll
 }
 
-func (w *v1Text) chain(op *v1Op, arg *yaml.Node, binds int) string {
+func (w *v1Text) chain(op *source.V1Op, arg *yaml.Node, binds int) string {
 	operands := make([]string, len(arg.Content))
 	for i, c := range arg.Content {
 		operands[i] = w.operand(c, binds+1)
 		if i < len(arg.Content)-1 {
-			operands[i] += " " + op.name
+			operands[i] += " " + op.Name
 		}
 	}
 	w.operands = operands
@@ -76,7 +77,7 @@ func (w *v1Text) not(arg *yaml.Node) (string, int) {
 	if arg.Kind == yaml.AliasNode {
 		arg = arg.Alias
 	}
-	if op, inner := w.wholeOf(arg); op != nil && op.name == "contains" {
+	if op, inner := w.wholeOf(arg); op != nil && op.Name == "contains" {
 		needle, haystack := w.parts(inner)
 		return needle + " not in " + haystack, bindsCompare
 	}
@@ -94,7 +95,7 @@ func (w *v1Text) parts(arg *yaml.Node) (needle, haystack string) {
 		arg = arg.Alias
 	}
 	for i := 0; i+1 < len(arg.Content); i += 2 {
-		name, inner := v1Key(w.source, arg.Content[i])
+		name, inner := source.V1Key(w.Source, arg.Content[i])
 		text := w.entry(inner, arg.Content[i+1], bindsAll)
 		if name == "needle" {
 			needle = text
@@ -106,7 +107,7 @@ func (w *v1Text) parts(arg *yaml.Node) (needle, haystack string) {
 }
 
 // entry writes a value that may have an operator in its key.
-func (w *v1Text) entry(op *v1Op, value *yaml.Node, least int) string {
+func (w *v1Text) entry(op *source.V1Op, value *yaml.Node, least int) string {
 	if op == nil {
 		return w.operand(value, least)
 	}
@@ -123,11 +124,11 @@ func bracket(least int) func(text string, binds int) string {
 	}
 }
 
-func (w *v1Text) wholeOf(n *yaml.Node) (*v1Op, *yaml.Node) {
+func (w *v1Text) wholeOf(n *yaml.Node) (*source.V1Op, *yaml.Node) {
 	if n.Kind != yaml.MappingNode {
 		return nil, nil
 	}
-	return w.v1Whole(n)
+	return w.V1Whole(n)
 }
 
 // operand writes a value; least says how strongly it must hold together.
@@ -143,25 +144,25 @@ func (w *v1Text) operand(n *yaml.Node, least int) string {
 		}
 		return "[" + strings.Join(items, ", ") + "]"
 	case yaml.MappingNode:
-		if op, arg := w.v1Whole(n); op != nil {
+		if op, arg := w.V1Whole(n); op != nil {
 			return bracket(least)(w.operator(op, arg))
 		}
 		var entries []string
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			name, op := v1Key(w.source, n.Content[i])
-			entries = append(entries, quoteExpr(name)+": "+w.entry(op, n.Content[i+1], bindsNothing))
+			name, op := source.V1Key(w.Source, n.Content[i])
+			entries = append(entries, source.QuoteExpr(name)+": "+w.entry(op, n.Content[i+1], bindsNothing))
 		}
 		return "{" + strings.Join(entries, ", ") + "}"
 	}
-	literal := &v1Writer{source: w.source}
-	literal.scalarText(n)
-	text := string(literal.text)
+	literal := &source.V1Writer{Source: w.Source}
+	literal.ScalarText(n)
+	text := string(literal.Text)
 	if n.Tag != "!$" {
 		return text
 	}
 	text = strings.Join(strings.Fields(text[1:len(text)-1]), " ")
 	if strings.ContainsAny(text, "'\"`") {
-		text = strings.ReplaceAll(strings.TrimSpace(string(literal.text[1:len(literal.text)-1])), "\n", " ")
+		text = strings.ReplaceAll(strings.TrimSpace(string(literal.Text[1:len(literal.Text)-1])), "\n", " ")
 	}
 	return bracket(least)(text, binding(text))
 }

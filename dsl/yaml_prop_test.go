@@ -12,6 +12,7 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/source"
 )
 
 // styles write a text of several lines as a YAML scalar in every way that
@@ -122,14 +123,14 @@ func TestScalarsEndWhereTheirLastRuneStands(t *testing.T) {
 		}
 		scalar, _ := styles[name](t, lines)
 		var r diag.Reporter
-		s, _ := newSource(diag.File{Name: "f.yaml", Data: []byte("&x ключ:  " + scalar)}, &r)
-		root := s.read()
+		s, _ := source.New(diag.File{Name: "f.yaml", Data: []byte("&x ключ:  " + scalar)}, &r)
+		root := s.Read()
 		if root == nil {
-			t.Fatalf("%v\n%s", r.Diagnostics(), s.data)
+			t.Fatalf("%v\n%s", r.Diagnostics(), s.Data)
 		}
 		for _, n := range root.Content {
-			if have, want := s.nodeSpan(n), s.scalarSpan(n, s.align(n)); have != want {
-				t.Fatalf("%q stands at %v, want %v:\n%s", n.Value, have, want, s.data)
+			if have, want := s.NodeSpan(n), s.ScalarSpan(n, s.Align(n)); have != want {
+				t.Fatalf("%q stands at %v, want %v:\n%s", n.Value, have, want, s.Data)
 			}
 		}
 	})
@@ -140,15 +141,15 @@ func TestScalarsEndWhereTheirLastRuneStands(t *testing.T) {
 // the escape that it was written with.
 func checkPlaces(t *rapid.T, text string, e *expr.Expr, value string) {
 	if e.Source != value {
-		t.Fatalf("have source %q, want %q", e.Source, value)
+		t.Fatalf("have runes %q, want %q", e.Source, value)
 	}
-	source := []rune(e.Source)
-	if len(e.At) != len(source)+1 {
-		t.Fatalf("have %d places for %d runes", len(e.At), len(source))
+	runes := []rune(e.Source)
+	if len(e.At) != len(runes)+1 {
+		t.Fatalf("have %d places for %d runes", len(e.At), len(runes))
 	}
 	lines := strings.Split(text, "\n")
 	before := diag.Pos{}
-	for i, want := range source {
+	for i, want := range runes {
 		p := e.At[i]
 		if p.Line < before.Line || p.Line == before.Line && p.Column <= before.Column {
 			t.Fatalf("rune %d of %q stands at %v, not behind %v", i, e.Source, p, before)
@@ -156,12 +157,12 @@ func checkPlaces(t *rapid.T, text string, e *expr.Expr, value string) {
 		before = p
 		line := append([]rune(lines[p.Line-1]), '\n')
 		have := line[p.Column-1]
-		if have != want && !(isBlank(have) && isBlank(want)) && have != '\\' {
+		if have != want && !(source.IsBlank(have) && source.IsBlank(want)) && have != '\\' {
 			t.Fatalf("rune %d of %q is %q, at %v the file has %q:\n%s", i, e.Source, want, p, have, text)
 		}
 	}
-	last := e.At[len(source)-1]
-	if end := e.At[len(source)]; end.Line < last.Line || end.Line == last.Line && end.Column <= last.Column {
+	last := e.At[len(runes)-1]
+	if end := e.At[len(runes)]; end.Line < last.Line || end.Line == last.Line && end.Column <= last.Column {
 		t.Fatalf("the end %v is not behind the last rune %v", end, last)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/source"
 )
 
 //go:embed yaml_test.go
@@ -238,7 +239,7 @@ func showPlaces(text string, e *expr.Expr) string {
 		for len(row) < p.Column {
 			row = append(row, ' ')
 		}
-		if isBlank(r) {
+		if source.IsBlank(r) {
 			r = '_'
 		}
 		row[p.Column-1] = r

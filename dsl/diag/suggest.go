@@ -62,6 +62,15 @@ func DidYouMean(word string, known []string, quote string) string {
 	return "did you mean " + quote + best + quote + "?"
 }
 
+// Choice is a hint that lists the known words, the one that was probably meant first.
+func Choice(word string, known []string, are string) string {
+	hint := are + " " + strings.Join(known, ", ")
+	if meant := DidYouMean(word, known, ""); meant != "" {
+		hint = meant + " " + hint
+	}
+	return hint
+}
+
 // distance counts the characters to insert, remove, change, or swap with the
 // next one, to make b of a.
 func distance(a, b []rune) int {

@@ -1,4 +1,4 @@
-package dsl
+package source
 
 import (
 	"strings"
@@ -8,15 +8,15 @@ import (
 	"procaas/dsl/syntax"
 )
 
-// inBrackets tells whether a place is within a flow list or mapping, where no block can
+// InBrackets tells whether a place is within a flow list or mapping, where no block can
 // stand. It reads the text itself, since it is asked about files that no parser reads:
 // brackets in quotes, comments, blocks and plain expressions do not count.
-func (s *source) inBrackets(p diag.Pos) bool {
+func (s *Source) InBrackets(p diag.Pos) bool {
 	depth, block := 0, -1
 	var quote rune
-	for l := 1; l <= p.Line && l <= len(s.lines); l++ {
-		line := s.lines[l-1]
-		if indent := indentOf(line); block >= 0 && quote == 0 && depth == 0 {
+	for l := 1; l <= p.Line && l <= len(s.Lines); l++ {
+		line := s.Lines[l-1]
+		if indent := IndentOf(line); block >= 0 && quote == 0 && depth == 0 {
 			if indent == len(line) || indent > block {
 				continue // the content of a block, or the further lines of an expression
 			}
@@ -35,7 +35,7 @@ func (s *source) inBrackets(p diag.Pos) bool {
 				} else if r == quote {
 					quote = 0
 				}
-			case r == '#' && (i == 0 || isBlank(line[i-1])):
+			case r == '#' && (i == 0 || IsBlank(line[i-1])):
 				end = i
 			case (r == '\'' || r == '"') && start:
 				quote, start = r, false
@@ -44,16 +44,16 @@ func (s *source) inBrackets(p diag.Pos) bool {
 			case (r == ']' || r == '}') && depth > 0:
 				depth--
 				start = false
-			case r == ',' && depth > 0, r == ':' && (i+1 >= len(line) || isBlank(line[i+1])), r == '-' && start:
+			case r == ',' && depth > 0, r == ':' && (i+1 >= len(line) || IsBlank(line[i+1])), r == '-' && start:
 				start = true
 			case (r == '|' || r == '>') && start && depth == 0:
-				block, end = entryIndent(string(line)), i
+				block, end = EntryIndent(string(line)), i
 			case r == '!' && start && depth == 0 && strings.HasPrefix(string(line[i:]), "!$"):
-				block, end = entryIndent(string(line)), i // nothing of an expression is structure
-			case isBlank(r), r == '!', r == '&':
+				block, end = EntryIndent(string(line)), i // nothing of an expression is structure
+			case IsBlank(r), r == '!', r == '&':
 				// A tag and an anchor stand before a value.
 				if r != ' ' && r != '\t' {
-					for i+1 < end && !isBlank(line[i+1]) {
+					for i+1 < end && !IsBlank(line[i+1]) {
 						i++
 					}
 				}
@@ -65,10 +65,10 @@ func (s *source) inBrackets(p diag.Pos) bool {
 	return depth > 0
 }
 
-// tagBefore finds the tag of the expression that a finding on its line is about: the
+// TagBefore finds the tag of the expression that a finding on its line is about: the
 // last one that begins before the finding ends.
-func tagBefore(line string, column int) (from, to int, ok bool) {
-	for _, m := range exprTag.FindAllStringSubmatchIndex(line, -1) {
+func TagBefore(line string, column int) (from, to int, ok bool) {
+	for _, m := range ExprTag.FindAllStringSubmatchIndex(line, -1) {
 		if ok && utf8.RuneCountInString(line[:m[2]]) >= column {
 			break
 		}
@@ -78,23 +78,23 @@ func tagBefore(line string, column int) (from, to int, ok bool) {
 }
 
 // trapHint says how an expression that YAML cannot read is written where it stands.
-func (s *source) trapHint(p diag.Pos) string {
-	if !s.inBrackets(p) {
+func (s *Source) trapHint(p diag.Pos) string {
+	if !s.InBrackets(p) {
 		return blockHint
 	}
-	line := string(s.lines[p.Line-1])
-	if from, to, ok := tagBefore(line, p.Column); ok {
-		if text, _, ok := flowExpr(line[to:]); ok && from < to {
-			return "put the expression in quotes: !$ " + quotedExpr(text)
+	line := string(s.Lines[p.Line-1])
+	if from, to, ok := TagBefore(line, p.Column); ok {
+		if text, _, ok := FlowExpr(line[to:]); ok && from < to {
+			return "put the expression in quotes: !$ " + QuotedExpr(text)
 		}
 	}
 	return "put the expression in quotes behind !$, or write the mapping or list without brackets, each entry on a line of its own"
 }
 
-// flowExpr takes an expression from the text behind its tag in a flow list or mapping:
+// FlowExpr takes an expression from the text behind its tag in a flow list or mapping:
 // it reaches to the comma or bracket that is none of its own. It is not ok when that is
 // not an expression.
-func flowExpr(text string) (expr string, length int, ok bool) {
+func FlowExpr(text string) (expr string, length int, ok bool) {
 	depth := 0
 	var quote byte
 	end := len(text)
@@ -123,29 +123,18 @@ func flowExpr(text string) (expr string, length int, ok bool) {
 	return expr, len(strings.TrimRight(text[:end], " \t")), true
 }
 
-// quotedExpr puts an expression into quotes of YAML, those that it has none of if it can.
-func quotedExpr(text string) string {
+// QuotedExpr puts an expression into quotes of YAML, those that it has none of if it can.
+func QuotedExpr(text string) string {
 	if strings.Contains(text, `"`) && !strings.Contains(text, "'") {
 		return "'" + text + "'"
 	}
-	return quoteFlow(text)
+	return QuoteFlow(text)
 }
 
-// fixInBrackets puts an expression within a flow list or mapping into quotes.
-func (s *source) fixInBrackets(d diag.Diagnostic) (edit, bool) {
-	line := string(s.lines[d.Start.Line-1])
-	_, to, ok := tagBefore(line, d.Start.Column)
-	if !ok {
-		return edit{}, false
-	}
-	expr, length, ok := flowExpr(line[to:])
-	if !ok {
-		return edit{}, false
-	}
-	column := utf8.RuneCountInString(line[:to]) + 1
-	return edit{
-		from: diag.Pos{Line: d.Start.Line, Column: column}, to: diag.Pos{Line: d.Start.Line, Column: column +
-			utf8.RuneCountInString(line[to:to+length])},
-		text: " " + quotedExpr(expr),
-	}, true
+// QuoteFlow puts an expression into double quotes.
+func QuoteFlow(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
+
+// EntryIndent is the column of the key that a line begins with.
+func EntryIndent(line string) int { return len(line) - len(strings.TrimLeft(line, " -")) }

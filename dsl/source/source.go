@@ -1,4 +1,4 @@
-package dsl
+package source
 
 import (
 	"bytes"
@@ -18,79 +18,79 @@ import (
 // memory than an honest one.
 const (
 	maxFileBytes     = 1 << 20
-	maxNesting       = 64
+	MaxNesting       = 64
 	maxAliases       = 100
-	maxValues        = 200_000
+	MaxValues        = 200_000
 	maxExpandedBytes = 4 << 20 // of all scalars, each counted as often as aliases repeat it
 	maxFindings      = 200     // a file with more is not worth listing further
 )
 
-// A source is one file while it is read.
-type source struct {
-	name     string
-	data     []byte
-	lines    [][]rune // without line ends
-	reporter *diag.Reporter
-	findings int
+// A Source is one file while it is read.
+type Source struct {
+	Name     string
+	Data     []byte
+	Lines    [][]rune // without line ends
+	Reporter *diag.Reporter
+	Findings int
 	hidden   bool     // brackets of indexes are hidden from the parser
-	foreign  bool     // it is a contract, which may have numbers for keys
-	colons   bool     // colons that are missing were added
-	comments []string // of a text that has got its layout
+	Foreign  bool     // it is a contract, which may have numbers for keys
+	Colons   bool     // colons that are missing were added
+	Comments []string // of a text that has got its layout
 }
 
-// newSource checks the bytes of a file. When it reports something, the file is
+// New checks the bytes of a file. When it reports something, the file is
 // not worth reading.
-func newSource(f diag.File, r *diag.Reporter) (*source, bool) {
-	s := &source{name: f.Name, data: f.Data, reporter: r}
+func New(f diag.File, r *diag.Reporter) (*Source, bool) {
+	s := &Source{Name: f.Name, Data: f.Data, Reporter: r}
 	top := s.at(diag.Pos{Line: 1, Column: 1}, diag.Pos{Line: 1, Column: 1})
 	if len(f.Data) > maxFileBytes {
-		s.errorf(top, rules.TooLarge, "split it into several files", "the file has %d bytes, more than 1 MiB", len(f.Data))
+		s.Errorf(top, rules.TooLarge, "split it into several files", "the file has %d bytes, more than 1 MiB", len(f.Data))
 		return s, false
 	}
-	s.data = bytes.TrimPrefix(s.data, []byte("\ufeff"))
-	return s, s.split()
+	s.Data = bytes.TrimPrefix(s.Data, []byte("\ufeff"))
+	return s, s.Split()
 }
 
-// split cuts the text into lines and refuses characters that YAML forbids or
+// Split cuts the text into lines and refuses characters that YAML forbids or
 // that editors and parsers count differently as line ends, for then no
 // position would be right.
-func (s *source) split() bool {
+func (s *Source) Split() bool {
 	line := make([]rune, 0, 80)
-	s.lines = make([][]rune, 0, bytes.Count(s.data, []byte("\n"))+1)
-	for i := 0; i < len(s.data); {
-		if c := s.data[i]; ' ' <= c && c < 0x7f {
+	s.Lines = make([][]rune, 0, bytes.Count(s.Data, []byte("\n"))+1)
+	for i := 0; i < len(s.Data); {
+		if c := s.Data[i]; ' ' <= c && c < 0x7f {
 			line = append(line, rune(c))
 			i++
 			continue
 		}
-		r, size := utf8.DecodeRune(s.data[i:])
-		from := diag.Pos{Line: len(s.lines) + 1, Column: len(line) + 1}
+		r, size := utf8.DecodeRune(s.Data[i:])
+		from := diag.Pos{Line: len(s.Lines) + 1, Column: len(line) + 1}
 		at := s.at(from, diag.Pos{Line: from.Line, Column: from.Column + 1})
 		switch {
 		case r == utf8.RuneError && size == 1:
-			s.errorf(at, rules.Encoding, "save the file as UTF-8", "the byte 0x%02x is not UTF-8", s.data[i])
+			s.Errorf(at, rules.Encoding, "save the file as UTF-8", "the byte 0x%02x is not UTF-8", s.Data[i])
 			return false
 		case r == '\n':
 			if n := len(line); n > 0 && line[n-1] == '\r' {
 				line = line[:n-1]
 			}
-			s.lines = append(s.lines, slices.Clone(line))
+			s.Lines = append(s.Lines, slices.Clone(line))
 			line = line[:0]
-		case r == '\r' && i+1 < len(s.data) && s.data[i+1] == '\n', r == '\t':
+		case r == '\r' && i+1 < len(s.Data) && s.Data[i+1] == '\n', r == '\t':
 			line = append(line, r)
 		case forbidden(r):
 			hint := fmt.Sprintf(`remove it, or write it in double quotes as "\u%04x"`, r)
 			if r == 0 {
 				hint = "remove it"
 			}
-			s.errorf(at, rules.Encoding, hint, "the character %U is not allowed here", r)
+			s.Errorf(at, rules.Encoding, hint, "the character %U is not allowed here", r)
 			return false
 		default:
 			line = append(line, r)
 		}
 		i += size
 	}
-	s.lines = append(s.lines, append([]rune(nil), line...))
+	s.Lines = append(s.Lines, append([]rune(nil), line...))
 	return true
 }
 
@@ -100,12 +100,12 @@ func forbidden(r rune) bool {
 	return r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' || r == '\ufeff' || r == '\ufffe' || r == '\uffff'
 }
 
-// read parses the text to nodes; nil when the file is empty or no YAML.
-func (s *source) read() *yaml.Node {
-	dec := yaml.NewDecoder(bytes.NewReader(s.data))
+// Read parses the text to nodes; nil when the file is empty or no YAML.
+func (s *Source) Read() *yaml.Node {
+	dec := yaml.NewDecoder(bytes.NewReader(s.Data))
 	root, err := decodeNode(dec)
 	if err != nil && (s.addV1Colons() || s.hideIndexes()) {
-		return s.read()
+		return s.Read()
 	}
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -122,7 +122,7 @@ func (s *source) read() *yaml.Node {
 		return nil
 	default:
 		at := diag.Pos{Line: second.Line, Column: second.Column}
-		s.errorf(s.at(at, diag.Pos{Line: at.Line, Column: at.Column + len("---")}), rules.SecondDocument,
+		s.Errorf(s.at(at, diag.Pos{Line: at.Line, Column: at.Column + len("---")}), rules.SecondDocument,
 			"put it into a file of its own, or drop the line ---", "a second document begins here")
 	}
 	if len(root.Content) == 0 {
@@ -146,16 +146,16 @@ func decodeNode(dec *yaml.Decoder) (n *yaml.Node, err error) {
 
 var errConfused = errors.New("the structure of the file cannot be told near a comment")
 
-// measure holds the nodes against the bounds, each counted as often as aliases
+// Measure holds the nodes against the bounds, each counted as often as aliases
 // repeat it. It stops at the first violation.
-func (s *source) measure(root *yaml.Node) bool {
-	m := gauge{source: s, aliases: map[*yaml.Node]bool{}, open: map[*yaml.Node]bool{}}
+func (s *Source) Measure(root *yaml.Node) bool {
+	m := gauge{Source: s, aliases: map[*yaml.Node]bool{}, open: map[*yaml.Node]bool{}}
 	return m.count(root, 1)
 }
 
 // A gauge counts what a document costs once its aliases are expanded.
 type gauge struct {
-	*source
+	*Source
 	nodes, bytes int
 	aliases      map[*yaml.Node]bool
 	open         map[*yaml.Node]bool // the targets of aliases that are being expanded
@@ -167,14 +167,14 @@ func (m *gauge) count(n *yaml.Node, depth int) bool {
 	m.nodes++
 	m.bytes += len(n.Value)
 	switch {
-	case depth > maxNesting:
-		m.errorf(span, rules.TooDeep, "", "more than %d levels of nesting", maxNesting)
+	case depth > MaxNesting:
+		m.Errorf(span, rules.TooDeep, "", "more than %d levels of nesting", MaxNesting)
 		return false
-	case m.nodes > maxValues:
-		m.errorf(span, rules.TooLarge, "split the file", "more than %d values", maxValues)
+	case m.nodes > MaxValues:
+		m.Errorf(span, rules.TooLarge, "split the file", "more than %d values", MaxValues)
 		return false
 	case m.bytes > maxExpandedBytes:
-		m.errorf(span, rules.TooLarge, "repeat less with aliases", "more than 4 MiB of text once the aliases are expanded")
+		m.Errorf(span, rules.TooLarge, "repeat less with aliases", "more than 4 MiB of text once the aliases are expanded")
 		return false
 	}
 	if n.Kind == yaml.AliasNode {
@@ -192,11 +192,11 @@ func (m *gauge) alias(n *yaml.Node, span diag.Span, depth int) bool {
 	span.End.Column += len([]rune(n.Value))
 	m.aliases[n] = true
 	if len(m.aliases) > maxAliases {
-		m.errorf(span, rules.TooManyAliases, "", "more than %d aliases", maxAliases)
+		m.Errorf(span, rules.TooManyAliases, "", "more than %d aliases", maxAliases)
 		return false
 	}
 	if m.open[n.Alias] {
-		m.errorf(span, rules.SelfAlias, "", "the alias *%s stands inside the value that it names", n.Value)
+		m.Errorf(span, rules.SelfAlias, "", "the alias *%s stands inside the value that it names", n.Value)
 		return false
 	}
 	m.open[n.Alias] = true
@@ -205,30 +205,30 @@ func (m *gauge) alias(n *yaml.Node, span diag.Span, depth int) bool {
 }
 
 // at makes a span of this file.
-func (s *source) at(start, end diag.Pos) diag.Span {
-	return diag.Span{File: s.name, Start: start, End: end}
+func (s *Source) at(start, end diag.Pos) diag.Span {
+	return diag.Span{File: s.Name, Start: start, End: end}
 }
 
-// errorf reports an error, up to a bound per file.
-func (s *source) errorf(at diag.Span, code diag.Code, hint, format string, args ...any) {
+// Errorf reports an error, up to a bound per file.
+func (s *Source) Errorf(at diag.Span, code diag.Code, hint, format string, args ...any) {
 	if s.more(at) {
-		s.reporter.Errorf(at, code, hint, format, args...)
+		s.Reporter.Errorf(at, code, hint, format, args...)
 	}
 }
 
-// report adds a finding, up to a bound per file.
-func (s *source) report(d diag.Diagnostic) {
+// Report adds a finding, up to a bound per file.
+func (s *Source) Report(d diag.Diagnostic) {
 	if s.more(d.Span) {
-		s.reporter.Report(d)
+		s.Reporter.Report(d)
 	}
 }
 
 // more counts a finding and tells whether it is to be shown.
-func (s *source) more(at diag.Span) bool {
-	s.findings++
-	if s.findings == maxFindings+1 {
-		s.reporter.Errorf(at, rules.TooManyFindings, "mend the first ones", "more than %d findings in this file; the rest is not shown",
+func (s *Source) more(at diag.Span) bool {
+	s.Findings++
+	if s.Findings == maxFindings+1 {
+		s.Reporter.Errorf(at, rules.TooManyFindings, "mend the first ones", "more than %d findings in this file; the rest is not shown",
 			maxFindings)
 	}
-	return s.findings <= maxFindings
+	return s.Findings <= maxFindings
 }

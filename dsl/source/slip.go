@@ -1,4 +1,4 @@
-package dsl
+package source
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ type slip struct {
 var gluedKey = regexp.MustCompile(`^((?:\s|- )*)([A-Za-z][\w-]*):([^\s/:][^:]*|"[^"]*"|'[^']*')$`)
 
 // slipOf looks for a usual mistake around the place where the parser gave up.
-func (s *source) slipOf(f failure) (slip, bool) {
+func (s *Source) slipOf(f failure) (slip, bool) {
 	switch {
 	case strings.Contains(f.problem, "mapping values are not allowed"), strings.Contains(f.problem, "could not find expected ':'"):
 		return s.gluedColon(f.at.Line)
@@ -32,7 +32,7 @@ func (s *source) slipOf(f failure) (slip, bool) {
 		}
 		return s.misaligned(f)
 	case strings.Contains(f.problem, "did not find expected ',' or"):
-		line, i := s.lines[f.at.Line-1], f.at.Column-1
+		line, i := s.Lines[f.at.Line-1], f.at.Column-1
 		if i > 0 && i < len(line) && line[i] == '{' && line[i-1] == '$' {
 			inner, _, _ := strings.Cut(string(line[i+1:]), "}")
 			return slip{diag.Pos{Line: f.at.Line, Column: i}, "nothing replaces ${…}", "write !$ " + inner +
@@ -43,9 +43,9 @@ func (s *source) slipOf(f failure) (slip, bool) {
 }
 
 // gluedColon finds key:value on the line or the one above.
-func (s *source) gluedColon(line int) (slip, bool) {
+func (s *Source) gluedColon(line int) (slip, bool) {
 	for l := line; l > 0 && l >= line-1; l-- {
-		text := string(s.lines[l-1])
+		text := string(s.Lines[l-1])
 		m := gluedKey.FindStringSubmatchIndex(text)
 		if m == nil {
 			continue
@@ -62,10 +62,10 @@ func (s *source) gluedColon(line int) (slip, bool) {
 
 // behindQuote finds text behind a closing quote, as an apostrophe within single quotes
 // makes it. The parser names the place where that text begins.
-func (s *source) behindQuote(p diag.Pos) (slip, bool) {
-	line := s.lines[p.Line-1]
+func (s *Source) behindQuote(p diag.Pos) (slip, bool) {
+	line := s.Lines[p.Line-1]
 	i := min(p.Column-1, len(line))
-	for i > 0 && isBlank(line[i-1]) {
+	for i > 0 && IsBlank(line[i-1]) {
 		i--
 	}
 	if i == 0 || p.Column > len(line) || line[i-1] != '\'' && line[i-1] != '"' {
@@ -80,16 +80,16 @@ func (s *source) behindQuote(p diag.Pos) (slip, bool) {
 
 // misaligned finds a line that is indented as far as no line that it could belong to,
 // and one that stands below the hyphen of an entry in place of its text.
-func (s *source) misaligned(f failure) (slip, bool) {
-	line := s.lines[f.at.Line-1]
-	own := indentOf(line)
+func (s *Source) misaligned(f failure) (slip, bool) {
+	line := s.Lines[f.at.Line-1]
+	own := IndentOf(line)
 	if own == len(line) || f.at.Column != own+1 {
 		return slip{}, false
 	}
 	deeper := -1 // the next level to the right of the line
 	for l := f.at.Line - 1; l > 0; l-- {
-		above := s.lines[l-1]
-		n := indentOf(above)
+		above := s.Lines[l-1]
+		n := IndentOf(above)
 		if n == len(above) || above[n] == '#' {
 			continue
 		}
@@ -120,7 +120,7 @@ func (s *source) misaligned(f failure) (slip, bool) {
 	return slip{}, false
 }
 
-func indentOf(line []rune) int {
+func IndentOf(line []rune) int {
 	n := 0
 	for n < len(line) && line[n] == ' ' {
 		n++
@@ -164,8 +164,8 @@ func misread(text string) string {
 
 // braces tells what a mapping in the place of a key was meant for: {{ x }} as templates
 // of other tools have it.
-func (s *source) braces(n *yaml.Node) string {
-	line := s.lines[n.Line-1]
+func (s *Source) braces(n *yaml.Node) string {
+	line := s.Lines[n.Line-1]
 	from := n.Column - 1
 	if from < 1 || from >= len(line) || line[from] != '{' || line[from-1] != '{' {
 		return ""

@@ -1,4 +1,4 @@
-package dsl
+package source
 
 import (
 	"strings"
@@ -12,21 +12,21 @@ import (
 
 // expression reads the text after a !$ tag, whose runes stand at these places, and
 // reports what YAML has made of it behind the author's back.
-func (s *source) expression(n *yaml.Node, v *expr.Value, at []diag.Pos) {
+func (s *Source) expression(n *yaml.Node, v *expr.Value, at []diag.Pos) {
 	text := []rune(n.Value)
 	from, to := 0, len(text)
-	for from < to && isBlank(text[from]) {
+	for from < to && IsBlank(text[from]) {
 		from++
 	}
-	for to > from && isBlank(text[to-1]) {
+	for to > from && IsBlank(text[to-1]) {
 		to--
 	}
 	if from == to {
-		s.errorf(s.tagSpan(n), rules.EmptyExpr, blockHint, "the expression is empty")
+		s.Errorf(s.tagSpan(n), rules.EmptyExpr, blockHint, "the expression is empty")
 		return
 	}
 	v.Span = s.at(at[from], endOf(at, from, to))
-	if !isQuoted(n) && s.cut(v.Span.End, string(text)) {
+	if !IsQuoted(n) && s.cut(v.Span.End, string(text)) {
 		return
 	}
 	v.Kind = expr.ValueExpr
@@ -46,28 +46,28 @@ func endOf(at []diag.Pos, from, to int) diag.Pos {
 
 // cut tells whether YAML ended a plain expression at a comment, or at a comma
 // or bracket of a surrounding list or mapping, and reports it.
-func (s *source) cut(end diag.Pos, text string) bool {
-	c := &cursor{lines: s.lines, line: end.Line - 1, column: end.Column - 1}
-	line := c.line
-	for c.rune() == ' ' || c.rune() == '\t' {
-		c.next()
+func (s *Source) cut(end diag.Pos, text string) bool {
+	c := &Cursor{Lines: s.Lines, Line: end.Line - 1, Column: end.Column - 1}
+	line := c.Line
+	for c.Rune() == ' ' || c.Rune() == '\t' {
+		c.Next()
 	}
-	if c.rune() == '#' && c.line == line {
-		rest := s.at(c.pos(), diag.Pos{Line: line + 1, Column: len(s.lines[line]) + 1})
-		s.errorf(rest, rules.ExprTrap, s.trapHint(rest.Start), "YAML cuts the expression off here: a # after a blank begins a comment")
+	if c.Rune() == '#' && c.Line == line {
+		rest := s.at(c.Pos(), diag.Pos{Line: line + 1, Column: len(s.Lines[line]) + 1})
+		s.Errorf(rest, rules.ExprTrap, s.trapHint(rest.Start), "YAML cuts the expression off here: a # after a blank begins a comment")
 		return true
 	}
-	if r := c.rune(); (r == ',' || r == ']' || r == '}') && !balanced(text) {
-		at := s.at(c.pos(), diag.Pos{Line: c.line + 1, Column: c.column + 2})
-		s.errorf(at, rules.ExprTrap, s.trapHint(at.Start),
+	if r := c.Rune(); (r == ',' || r == ']' || r == '}') && !Balanced(text) {
+		at := s.at(c.Pos(), diag.Pos{Line: c.Line + 1, Column: c.Column + 2})
+		s.Errorf(at, rules.ExprTrap, s.trapHint(at.Start),
 			"YAML cuts the expression off at %q: it ends an entry of the surrounding list or mapping", r)
 		return true
 	}
 	return false
 }
 
-// balanced tells whether all brackets and quotes of an expression are closed.
-func balanced(text string) bool {
+// Balanced tells whether all brackets and quotes of an expression are closed.
+func Balanced(text string) bool {
 	var open []rune
 	var quote, before rune
 	for _, r := range text {

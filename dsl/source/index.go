@@ -1,4 +1,4 @@
-package dsl
+package source
 
 import (
 	"bytes"
@@ -29,11 +29,11 @@ var (
 
 // hideIndexes hides the indexes of plain expressions and tells whether there
 // were any.
-func (s *source) hideIndexes() bool {
-	if bytes.ContainsRune(s.data, hiddenOpen) || bytes.ContainsRune(s.data, hiddenClose) {
+func (s *Source) hideIndexes() bool {
+	if bytes.ContainsRune(s.Data, hiddenOpen) || bytes.ContainsRune(s.Data, hiddenClose) {
 		return false
 	}
-	hidden := plainExpr.ReplaceAllFunc(s.data, func(expr []byte) []byte {
+	hidden := plainExpr.ReplaceAllFunc(s.Data, func(expr []byte) []byte {
 		for {
 			next := indexIn.ReplaceAll(expr, []byte("$1"+string(hiddenOpen)+"$2"+string(hiddenClose)))
 			if bytes.Equal(next, expr) {
@@ -42,15 +42,15 @@ func (s *source) hideIndexes() bool {
 			expr = next
 		}
 	})
-	if bytes.Equal(hidden, s.data) {
+	if bytes.Equal(hidden, s.Data) {
 		return false
 	}
-	s.data, s.hidden = hidden, true
+	s.Data, s.hidden = hidden, true
 	return true
 }
 
 // showIndexes gives the nodes their brackets back.
-func (s *source) showIndexes(n *yaml.Node) {
+func (s *Source) showIndexes(n *yaml.Node) {
 	if !s.hidden {
 		return
 	}

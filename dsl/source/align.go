@@ -1,4 +1,4 @@
-package dsl
+package source
 
 import (
 	"gopkg.in/yaml.v3"
@@ -6,30 +6,30 @@ import (
 	"procaas/dsl/diag"
 )
 
-// align finds the place in the file of every rune of a scalar's value, and of
+// Align finds the place in the file of every rune of a scalar's value, and of
 // its end: it walks the value and the text side by side, because YAML folds
 // lines, drops indentation and decodes escapes on the way from one to the
 // other. White space that YAML made up stands for white space of the text.
 // Should the walk lose its way, all runes share the place where the scalar
 // begins.
-func (s *source) align(n *yaml.Node) []diag.Pos {
-	c := &cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
-	c.skipProperties()
+func (s *Source) Align(n *yaml.Node) []diag.Pos {
+	c := &Cursor{Lines: s.Lines, Line: n.Line - 1, Column: n.Column - 1}
+	c.SkipProperties()
 	value := []rune(n.Value)
-	start := c.pos()
+	start := c.Pos()
 	var at []diag.Pos
 	var ok bool
 	switch {
 	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 && len(value) == 0:
 		return []diag.Pos{start}
 	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
-		c.line, c.column = c.line+1, 0 // past the header
+		c.Line, c.Column = c.Line+1, 0 // past the header
 		at, ok = c.walk(value, false)
 	case n.Style&yaml.SingleQuotedStyle != 0:
-		c.next()
+		c.Next()
 		at, ok = c.walk(value, true)
 	case n.Style&yaml.DoubleQuotedStyle != 0:
-		c.next()
+		c.Next()
 		at, ok = c.unquote(len(value))
 	case len(value) == 0:
 		// A missing value stands where its key ends, not where the next
@@ -48,114 +48,114 @@ func (s *source) align(n *yaml.Node) []diag.Pos {
 	return at
 }
 
-// A cursor is a place in the text, counted from 0.
-type cursor struct {
-	lines        [][]rune
-	line, column int
+// A Cursor is a place in the text, counted from 0.
+type Cursor struct {
+	Lines        [][]rune
+	Line, Column int
 }
 
-// eof is what a cursor sees behind the last line.
-const eof rune = -1
+// EOF is what a cursor sees behind the last line.
+const EOF rune = -1
 
-func (c *cursor) pos() diag.Pos { return diag.Pos{Line: c.line + 1, Column: c.column + 1} }
+func (c *Cursor) Pos() diag.Pos { return diag.Pos{Line: c.Line + 1, Column: c.Column + 1} }
 
-func (c *cursor) rune() rune {
+func (c *Cursor) Rune() rune {
 	switch {
-	case c.line >= len(c.lines):
-		return eof
-	case c.column >= len(c.lines[c.line]):
+	case c.Line >= len(c.Lines):
+		return EOF
+	case c.Column >= len(c.Lines[c.Line]):
 		return '\n'
 	}
-	return c.lines[c.line][c.column]
+	return c.Lines[c.Line][c.Column]
 }
 
-func (c *cursor) next() {
-	if c.line < len(c.lines) && c.column < len(c.lines[c.line]) {
-		c.column++
+func (c *Cursor) Next() {
+	if c.Line < len(c.Lines) && c.Column < len(c.Lines[c.Line]) {
+		c.Column++
 		return
 	}
-	c.line, c.column = c.line+1, 0
+	c.Line, c.Column = c.Line+1, 0
 }
 
-// isBlank tells the white space of YAML.
-func isBlank(r rune) bool { return r == ' ' || r == '\t' || r == '\n' }
+// IsBlank tells the white space of YAML.
+func IsBlank(r rune) bool { return r == ' ' || r == '\t' || r == '\n' }
 
 // blankBehind tells whether white space follows the present rune.
-func (c *cursor) blankBehind() bool {
-	line := c.lines[c.line]
-	return c.column+1 >= len(line) || isBlank(line[c.column+1])
+func (c *Cursor) blankBehind() bool {
+	line := c.Lines[c.Line]
+	return c.Column+1 >= len(line) || IsBlank(line[c.Column+1])
 }
 
-func (c *cursor) skipBlanks() {
-	for isBlank(c.rune()) {
-		c.next()
+func (c *Cursor) skipBlanks() {
+	for IsBlank(c.Rune()) {
+		c.Next()
 	}
 }
 
-// skipProperties moves past anchor, tag and comments to the scalar itself.
-func (c *cursor) skipProperties() {
-	for c.rune() == '&' || c.rune() == '!' {
+// SkipProperties moves past anchor, tag and comments to the scalar itself.
+func (c *Cursor) SkipProperties() {
+	for c.Rune() == '&' || c.Rune() == '!' {
 		c.skipProperty()
 	}
 }
 
-func (c *cursor) skipProperty() {
-	for r := c.rune(); r != eof && !isBlank(r); r = c.rune() {
-		c.next()
+func (c *Cursor) skipProperty() {
+	for r := c.Rune(); r != EOF && !IsBlank(r); r = c.Rune() {
+		c.Next()
 	}
 	c.skipBlanks()
-	for c.rune() == '#' {
-		c.line, c.column = c.line+1, 0
+	for c.Rune() == '#' {
+		c.Line, c.Column = c.Line+1, 0
 		c.skipBlanks()
 	}
 }
 
 // plainly finds where a scalar ends that stands in the text as it is, on one line,
 // as nearly all do.
-func (s *source) plainly(n *yaml.Node) (at diag.Span, ok bool) {
+func (s *Source) plainly(n *yaml.Node) (at diag.Span, ok bool) {
 	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 || n.Value == "" {
 		return at, false
 	}
-	c := cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
-	c.skipProperties()
-	start := c.pos()
+	c := Cursor{Lines: s.Lines, Line: n.Line - 1, Column: n.Column - 1}
+	c.SkipProperties()
+	start := c.Pos()
 	quoted := n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0
 	var quote rune
 	if quoted {
-		quote = c.rune()
-		c.column++
+		quote = c.Rune()
+		c.Column++
 	}
 	for _, r := range n.Value {
-		if r == '\n' || c.rune() != r || quoted && (r == quote || r == '\\') {
+		if r == '\n' || c.Rune() != r || quoted && (r == quote || r == '\\') {
 			return at, false
 		}
-		c.column++
+		c.Column++
 	}
 	if quoted {
-		if c.rune() != quote {
+		if c.Rune() != quote {
 			return at, false
 		}
-		c.column++
+		c.Column++
 	}
-	return s.at(start, c.pos()), true
+	return s.at(start, c.Pos()), true
 }
 
 // walk aligns a value that holds the runes of the text in order, except for
 // white space. With single, the text doubles its single quotes.
-func (c *cursor) walk(value []rune, single bool) ([]diag.Pos, bool) {
+func (c *Cursor) walk(value []rune, single bool) ([]diag.Pos, bool) {
 	at := make([]diag.Pos, 0, len(value)+1)
 	for i := 0; i < len(value); {
-		if value[i] == ' ' && i+1 < len(value) && !isBlank(value[i+1]) && c.rune() == ' ' {
-			if pos := c.pos(); !c.blankBehind() {
+		if value[i] == ' ' && i+1 < len(value) && !IsBlank(value[i+1]) && c.Rune() == ' ' {
+			if pos := c.Pos(); !c.blankBehind() {
 				at = append(at, pos)
-				c.next()
+				c.Next()
 				i++
 				continue
 			}
 		}
-		if isBlank(value[i]) {
+		if IsBlank(value[i]) {
 			n := i
-			for n < len(value) && isBlank(value[n]) {
+			for n < len(value) && IsBlank(value[n]) {
 				n++
 			}
 			at = append(at, spread(value[i:n], c.gap())...)
@@ -163,18 +163,18 @@ func (c *cursor) walk(value []rune, single bool) ([]diag.Pos, bool) {
 			continue
 		}
 		c.skipBlanks()
-		if c.rune() != value[i] {
+		if c.Rune() != value[i] {
 			return nil, false
 		}
-		at = append(at, c.pos())
-		c.next()
+		at = append(at, c.Pos())
+		c.Next()
 		if single && value[i] == '\'' {
-			c.next()
+			c.Next()
 		}
 		i++
 	}
-	end := c.pos()
-	if n := len(value); n > 0 && isBlank(value[n-1]) && !single {
+	end := c.Pos()
+	if n := len(value); n > 0 && IsBlank(value[n-1]) && !single {
 		end = at[n-1] // the white space behind a block belongs to what follows
 	}
 	return append(at, end), true
@@ -187,14 +187,14 @@ type spot struct {
 }
 
 // gap moves past white space and gives it.
-func (c *cursor) gap() []spot {
+func (c *Cursor) gap() []spot {
 	var gap []spot
-	for r := c.rune(); isBlank(r); r = c.rune() {
-		gap = append(gap, spot{r, c.pos()})
-		c.next()
+	for r := c.Rune(); IsBlank(r); r = c.Rune() {
+		gap = append(gap, spot{r, c.Pos()})
+		c.Next()
 	}
 	if len(gap) == 0 {
-		gap = append(gap, spot{eof, c.pos()})
+		gap = append(gap, spot{EOF, c.Pos()})
 	}
 	return gap
 }
@@ -231,32 +231,32 @@ func spread(value []rune, gap []spot) []diag.Pos {
 }
 
 // unquote aligns a double-quoted scalar of n runes.
-func (c *cursor) unquote(n int) ([]diag.Pos, bool) {
+func (c *Cursor) unquote(n int) ([]diag.Pos, bool) {
 	at := make([]diag.Pos, 0, n+1)
 	for {
-		switch r := c.rune(); {
-		case r == eof:
+		switch r := c.Rune(); {
+		case r == EOF:
 			return nil, false
 		case r == '"':
-			return append(at, c.pos()), len(at) == n
+			return append(at, c.Pos()), len(at) == n
 		case r == '\\':
 			at = append(at, c.escape()...)
-		case isBlank(r):
+		case IsBlank(r):
 			at = append(at, fold(c.gap())...)
 		default:
-			at = append(at, c.pos())
-			c.next()
+			at = append(at, c.Pos())
+			c.Next()
 		}
 	}
 }
 
 // escape moves past an escape and gives the places of what it stands for: one
 // rune, or as many line ends as there are empty lines behind an escaped one.
-func (c *cursor) escape() []diag.Pos {
-	start := c.pos()
-	c.next()
-	if c.rune() == '\n' {
-		c.next()
+func (c *Cursor) escape() []diag.Pos {
+	start := c.Pos()
+	c.Next()
+	if c.Rune() == '\n' {
+		c.Next()
 		gap := c.gap()
 		var at []diag.Pos
 		for _, m := range gap {
@@ -266,9 +266,9 @@ func (c *cursor) escape() []diag.Pos {
 		}
 		return at
 	}
-	digits := map[rune]int{'x': 2, 'u': 4, 'U': 8}[c.rune()]
+	digits := map[rune]int{'x': 2, 'u': 4, 'U': 8}[c.Rune()]
 	for range 1 + digits {
-		c.next()
+		c.Next()
 	}
 	return []diag.Pos{start}
 }

@@ -1,4 +1,4 @@
-package dsl
+package source
 
 import (
 	"cmp"
@@ -71,7 +71,7 @@ func markAt(v reflect.Value, field string) diag.Pos {
 
 // syntaxError reports that the text is no YAML. Where an expression is the
 // likely reason, it says so.
-func (s *source) syntaxError(dec *yaml.Decoder, err error) {
+func (s *Source) syntaxError(dec *yaml.Decoder, err error) {
 	f := failureOf(dec, err)
 	if strings.Contains(f.problem, "end of stream") || strings.Contains(f.problem, "could not find expected ':'") ||
 		strings.Contains(f.problem, "document indicator") {
@@ -82,79 +82,79 @@ func (s *source) syntaxError(dec *yaml.Decoder, err error) {
 	}
 	f.at = s.inside(f.at)
 	if at, ok := s.expressionNear(f.at); ok {
-		line := s.lines[at.Start.Line-1]
+		line := s.Lines[at.Start.Line-1]
 		why := cmp.Or(misread(string(line[min(len(line), at.Start.Column+1):])), f.wording(s))
-		s.errorf(at, rules.ExprTrap, s.trapHint(at.Start), "YAML cannot read this expression: %s", why)
+		s.Errorf(at, rules.ExprTrap, s.trapHint(at.Start), "YAML cannot read this expression: %s", why)
 		return
 	}
 	if slip, ok := s.slipOf(f); ok {
-		s.errorf(s.toLineEnd(slip.at), rules.Syntax, slip.hint, "this is not YAML: %s", slip.message)
+		s.Errorf(s.toLineEnd(slip.at), rules.Syntax, slip.hint, "this is not YAML: %s", slip.message)
 		return
 	}
 	d := diag.Diagnostic{Span: s.toLineEnd(f.at), Code: rules.Syntax, Message: "this is not YAML: " + f.wording(s), Hint: f.hint(s)}
 	if f.context != "" && f.contextAt.Line < f.at.Line {
 		d.Related = []diag.Related{{Span: s.toLineEnd(s.inside(f.contextAt)), Message: f.context}}
 	}
-	s.report(d)
+	s.Report(d)
 }
 
 // inside moves a place behind the end of the text to the end of the last line
 // that holds something.
-func (s *source) inside(p diag.Pos) diag.Pos {
-	if p.Line <= len(s.lines) && (p.Line < len(s.lines) || len(s.lines[p.Line-1]) > 0) {
+func (s *Source) inside(p diag.Pos) diag.Pos {
+	if p.Line <= len(s.Lines) && (p.Line < len(s.Lines) || len(s.Lines[p.Line-1]) > 0) {
 		return p
 	}
-	for l := min(p.Line, len(s.lines)); l > 0; l-- {
-		if n := len(strings.TrimSpace(string(s.lines[l-1]))); n > 0 {
-			return diag.Pos{Line: l, Column: len(s.lines[l-1]) + 1}
+	for l := min(p.Line, len(s.Lines)); l > 0; l-- {
+		if n := len(strings.TrimSpace(string(s.Lines[l-1]))); n > 0 {
+			return diag.Pos{Line: l, Column: len(s.Lines[l-1]) + 1}
 		}
 	}
 	return diag.Pos{Line: 1, Column: 1}
 }
 
-func (s *source) toLineEnd(p diag.Pos) diag.Span {
+func (s *Source) toLineEnd(p diag.Pos) diag.Span {
 	end := diag.Pos{Line: p.Line, Column: p.Column + 1}
-	if p.Line <= len(s.lines) {
-		end.Column = max(end.Column, len(s.lines[p.Line-1])+1)
+	if p.Line <= len(s.Lines) {
+		end.Column = max(end.Column, len(s.Lines[p.Line-1])+1)
 	}
 	return s.at(p, end)
 }
 
 // An expression's tag, and the header of a block behind it.
 var (
-	exprTag     = regexp.MustCompile(`(?:^|[\s\[{,])(!\$)`)
+	ExprTag     = regexp.MustCompile(`(?:^|[\s\[{,])(!\$)`)
 	blockHeader = regexp.MustCompile(`^\s*[|>][-+0-9]*\s*(#.*)?$`)
 )
 
 // expressionNear finds an expression without a block on the line of a syntax
 // error, or one above whose further lines reach down to it.
-func (s *source) expressionNear(p diag.Pos) (diag.Span, bool) {
-	indent := len(s.lines[p.Line-1]) + 1
+func (s *Source) expressionNear(p diag.Pos) (diag.Span, bool) {
+	indent := len(s.Lines[p.Line-1]) + 1
 	for l := p.Line; l > 0 && l > p.Line-20; l-- {
-		line := string(s.lines[l-1])
+		line := string(s.Lines[l-1])
 		own := len(line) - len(strings.TrimLeft(line, " -"))
 		if own >= indent || own == len(line) {
 			continue
 		}
 		indent = own
-		column := len(s.lines[l-1]) + 1
+		column := len(s.Lines[l-1]) + 1
 		if l == p.Line {
 			column = p.Column
 		}
-		from, to, ok := tagBefore(line, column)
+		from, to, ok := TagBefore(line, column)
 		if !ok || blockHeader.MatchString(line[to:]) {
 			continue
 		}
 		column = utf8.RuneCountInString(line[:from]) + 1
-		return s.at(diag.Pos{Line: l, Column: column}, diag.Pos{Line: l, Column: len(s.lines[l-1]) + 1}), true
+		return s.at(diag.Pos{Line: l, Column: column}, diag.Pos{Line: l, Column: len(s.Lines[l-1]) + 1}), true
 	}
 	return diag.Span{}, false
 }
 
 // wording puts the parser's problem in the words of an author.
-func (f failure) wording(s *source) string {
-	var r rune = eof
-	if line := s.lines[f.at.Line-1]; f.at.Column <= len(line) {
+func (f failure) wording(s *Source) string {
+	var r rune = EOF
+	if line := s.Lines[f.at.Line-1]; f.at.Column <= len(line) {
 		r = line[f.at.Column-1]
 	}
 	switch {
@@ -185,7 +185,7 @@ func (f failure) wording(s *source) string {
 }
 
 // hint says what helps against the usual causes.
-func (f failure) hint(s *source) string {
+func (f failure) hint(s *Source) string {
 	switch {
 	case strings.Contains(f.problem, "mapping values are not allowed"):
 		return "put the text in quotes, or the inner mapping on lines of its own"

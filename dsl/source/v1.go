@@ -1,4 +1,4 @@
-package dsl
+package source
 
 import (
 	"bytes"
@@ -20,40 +20,40 @@ import (
 // stood behind a # in a key, its arguments below. Here it becomes the text of
 // an expression of the second version, each rune placed where it came from.
 
-// v1Operators are the operators of the first version.
-var v1Operators = []string{"and", "contains", "not", "or", "xget"}
+// V1Operators are the operators of the first version.
+var V1Operators = []string{"and", "contains", "not", "or", "xget"}
 
-// A v1Op is an operator of the first version with the place of its name.
-type v1Op struct {
-	name string
+// A V1Op is an operator of the first version with the place of its name.
+type V1Op struct {
+	Name string
 	span diag.Span
 }
 
 // v1Name matches keys such as enabled#and and #not.
 var v1Name = regexp.MustCompile(`^([^#\s]*)#([a-z][a-z0-9-]*)$`)
 
-// v1Key splits an unquoted key into the name and the operator behind it, which
+// V1Key splits an unquoted key into the name and the operator behind it, which
 // is nil when there is none.
-func v1Key(s *source, n *yaml.Node) (name string, op *v1Op) {
+func V1Key(s *Source, n *yaml.Node) (name string, op *V1Op) {
 	m := v1Name.FindStringSubmatch(n.Value)
-	if m == nil || isQuoted(n) && (m[1] != "" || !slices.Contains(v1Operators, m[2])) {
+	if m == nil || IsQuoted(n) && (m[1] != "" || !slices.Contains(V1Operators, m[2])) {
 		return n.Value, nil
 	}
-	span := s.nodeSpan(n)
-	if isQuoted(n) {
-		return m[1], &v1Op{m[2], span} // only #op: without quotes YAML takes it for a comment
+	span := s.NodeSpan(n)
+	if IsQuoted(n) {
+		return m[1], &V1Op{m[2], span} // only #op: without quotes YAML takes it for a comment
 	}
 	span.Start.Column += utf8.RuneCountInString(m[1])
-	return m[1], &v1Op{m[2], span}
+	return m[1], &V1Op{m[2], span}
 }
 
-// v1Whole tells whether a mapping as a whole is one operator with its
+// V1Whole tells whether a mapping as a whole is one operator with its
 // arguments: its only key is value#op or #op.
-func (s *source) v1Whole(n *yaml.Node) (op *v1Op, arg *yaml.Node) {
+func (s *Source) V1Whole(n *yaml.Node) (op *V1Op, arg *yaml.Node) {
 	if len(n.Content) != 2 || n.Content[0].Kind != yaml.ScalarNode {
 		return nil, nil
 	}
-	name, op := v1Key(s, n.Content[0])
+	name, op := V1Key(s, n.Content[0])
 	if op == nil || name != "" && name != "value" {
 		return nil, nil
 	}
@@ -66,25 +66,25 @@ var v1Bare = regexp.MustCompile(`(?m)^([ -]*[\w.-]+#(?:and|contains|not|or))[ \t
 
 // addV1Colons adds the colons that are missing behind operators at the end of a
 // line, with a warning. It tells whether there were any. No place changes.
-func (s *source) addV1Colons() bool {
-	mended := v1Bare.ReplaceAll(s.data, []byte("$1:"))
-	if len(mended) == len(s.data) && bytes.Equal(mended, s.data) {
+func (s *Source) addV1Colons() bool {
+	mended := v1Bare.ReplaceAll(s.Data, []byte("$1:"))
+	if len(mended) == len(s.Data) && bytes.Equal(mended, s.Data) {
 		return false
 	}
-	for i, line := range s.lines {
+	for i, line := range s.Lines {
 		if text := strings.TrimRight(string(line), " \t"); v1Bare.MatchString(text) {
 			at := diag.Pos{Line: i + 1, Column: utf8.RuneCountInString(text) + 1}
-			s.report(diag.Diagnostic{Span: s.at(at, at), Severity: diag.Warning, Code: rules.V1, Hint: "write " + strings.TrimLeft(text, " -") +
+			s.Report(diag.Diagnostic{Span: s.at(at, at), Severity: diag.Warning, Code: rules.V1, Hint: "write " + strings.TrimLeft(text, " -") +
 				":", Message: "the colon behind the operator is missing"})
 		}
 	}
-	s.data, s.colons = mended, true
+	s.Data, s.Colons = mended, true
 	return true
 }
 
 // v1Value compiles an operator and its argument to an expression.
-func (s *source) v1Value(op *v1Op, arg *yaml.Node) *expr.Value {
-	w := &v1Writer{source: s}
+func (s *Source) v1Value(op *V1Op, arg *yaml.Node) *expr.Value {
+	w := &V1Writer{Source: s}
 	span := s.v1Span(arg)
 	w.place = span.Start
 	w.operator(op, arg)
@@ -92,45 +92,45 @@ func (s *source) v1Value(op *v1Op, arg *yaml.Node) *expr.Value {
 		return &expr.Value{Span: span}
 	}
 	w.at = append(w.at, span.End)
-	return &expr.Value{Kind: expr.ValueExpr, Span: span, Computed: &expr.Expr{Source: string(w.text), Span: span, At: w.at}}
+	return &expr.Value{Kind: expr.ValueExpr, Span: span, Computed: &expr.Expr{Source: string(w.Text), Span: span, At: w.at}}
 }
 
 // v1Span tells where an argument stands.
-func (s *source) v1Span(n *yaml.Node) diag.Span {
-	span := s.nodeSpan(n)
+func (s *Source) v1Span(n *yaml.Node) diag.Span {
+	span := s.NodeSpan(n)
 	for n.Kind != yaml.AliasNode && len(n.Content) > 0 {
 		n = n.Content[len(n.Content)-1]
-		span.End = s.nodeSpan(n).End
+		span.End = s.NodeSpan(n).End
 	}
 	return span
 }
 
-// A v1Writer writes the text of an expression.
-type v1Writer struct {
-	*source
-	text   []rune
+// A V1Writer writes the text of an expression.
+type V1Writer struct {
+	*Source
+	Text   []rune
 	at     []diag.Pos
 	place  diag.Pos // of the node that is being written
 	failed bool
 }
 
-func (w *v1Writer) write(text string) {
+func (w *V1Writer) write(text string) {
 	for _, r := range text {
-		w.text = append(w.text, r)
+		w.Text = append(w.Text, r)
 		w.at = append(w.at, w.place)
 	}
 }
 
-func (w *v1Writer) fail(at diag.Span, hint, format string, args ...any) {
+func (w *V1Writer) fail(at diag.Span, hint, format string, args ...any) {
 	w.failed = true
-	w.errorf(at, rules.V1, hint, format, args...)
+	w.Errorf(at, rules.V1, hint, format, args...)
 }
 
-func (w *v1Writer) operator(op *v1Op, arg *yaml.Node) {
+func (w *V1Writer) operator(op *V1Op, arg *yaml.Node) {
 	if arg.Kind == yaml.AliasNode {
 		arg = arg.Alias
 	}
-	switch op.name {
+	switch op.Name {
 	case "and", "or":
 		w.chain(op, arg)
 	case "not":
@@ -138,29 +138,29 @@ func (w *v1Writer) operator(op *v1Op, arg *yaml.Node) {
 	case "contains":
 		w.contains(op, arg)
 	case "xget":
-		w.get(op, arg)
+		w.Get(op, arg)
 	default:
-		hint := choice(op.name, v1Operators, "the operators are") + "; put the key in quotes if the # belongs to its name"
-		w.fail(op.span, hint, "unknown operator %s", datum.DescribeData("#"+op.name))
+		hint := diag.Choice(op.Name, V1Operators, "the operators are") + "; put the key in quotes if the # belongs to its name"
+		w.fail(op.span, hint, "unknown operator %s", datum.DescribeData("#"+op.Name))
 	}
 }
 
 // chain writes #and and #or: a list of conditions.
-func (w *v1Writer) chain(op *v1Op, arg *yaml.Node) {
+func (w *V1Writer) chain(op *V1Op, arg *yaml.Node) {
 	if arg.Kind != yaml.SequenceNode || len(arg.Content) == 0 {
-		w.fail(op.span, "", "#%s wants a list of conditions", op.name)
+		w.fail(op.span, "", "#%s wants a list of conditions", op.Name)
 		return
 	}
 	for i, c := range arg.Content {
 		if i > 0 {
-			w.write(" " + op.name + " ")
+			w.write(" " + op.Name + " ")
 		}
 		w.parenthesised(c)
 	}
 }
 
 // not writes #not: one condition, also as a list of one.
-func (w *v1Writer) not(arg *yaml.Node) {
+func (w *V1Writer) not(arg *yaml.Node) {
 	if arg.Kind == yaml.SequenceNode && len(arg.Content) == 1 {
 		arg = arg.Content[0]
 	}
@@ -169,12 +169,12 @@ func (w *v1Writer) not(arg *yaml.Node) {
 }
 
 // contains writes #contains: whether haystack holds needle.
-func (w *v1Writer) contains(op *v1Op, arg *yaml.Node) {
+func (w *V1Writer) contains(op *V1Op, arg *yaml.Node) {
 	var haystack, needle func()
 	if arg.Kind == yaml.MappingNode {
 		for i := 0; i+1 < len(arg.Content); i += 2 {
 			key, value := arg.Content[i], arg.Content[i+1]
-			name, inner := v1Key(w.source, key)
+			name, inner := V1Key(w.Source, key)
 			part := func() { w.argument(inner, value) }
 			switch name {
 			case "haystack":
@@ -182,7 +182,7 @@ func (w *v1Writer) contains(op *v1Op, arg *yaml.Node) {
 			case "needle":
 				needle = part
 			default:
-				w.fail(w.nodeSpan(key), "", "#contains takes haystack and needle, not %s", name)
+				w.fail(w.NodeSpan(key), "", "#contains takes haystack and needle, not %s", name)
 			}
 		}
 	}
@@ -196,7 +196,7 @@ func (w *v1Writer) contains(op *v1Op, arg *yaml.Node) {
 }
 
 // argument writes a part that may have an operator in its key.
-func (w *v1Writer) argument(op *v1Op, value *yaml.Node) {
+func (w *V1Writer) argument(op *V1Op, value *yaml.Node) {
 	if op == nil {
 		w.parenthesised(value)
 		return
@@ -211,7 +211,7 @@ func (w *v1Writer) argument(op *v1Op, value *yaml.Node) {
 
 // parenthesised writes a value; parentheses are only left out around what
 // needs none.
-func (w *v1Writer) parenthesised(n *yaml.Node) {
+func (w *V1Writer) parenthesised(n *yaml.Node) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
@@ -222,17 +222,17 @@ func (w *v1Writer) parenthesised(n *yaml.Node) {
 	case yaml.SequenceNode:
 		w.list(n)
 	case yaml.MappingNode:
-		if op, arg := w.v1Whole(n); op != nil {
+		if op, arg := w.V1Whole(n); op != nil {
 			w.argument(op, arg)
 			return
 		}
 		w.object(n)
 	default:
-		w.scalarText(n)
+		w.ScalarText(n)
 	}
 }
 
-func (w *v1Writer) list(n *yaml.Node) {
+func (w *V1Writer) list(n *yaml.Node) {
 	w.write("[")
 	for i, c := range n.Content {
 		if i > 0 {
@@ -243,7 +243,7 @@ func (w *v1Writer) list(n *yaml.Node) {
 	w.write("]")
 }
 
-func (w *v1Writer) object(n *yaml.Node) {
+func (w *V1Writer) object(n *yaml.Node) {
 	w.write("{")
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, op, ok := w.key(n.Content[i])
@@ -251,15 +251,15 @@ func (w *v1Writer) object(n *yaml.Node) {
 		if i > 0 {
 			w.write(", ")
 		}
-		w.write(quoteExpr(key.Name) + ": ")
+		w.write(QuoteExpr(key.Name) + ": ")
 		w.argument(op, n.Content[i+1])
 	}
 	w.write("}")
 }
 
-// scalarText writes a literal, or an expression of the second version as it
+// ScalarText writes a literal, or an expression of the second version as it
 // stands.
-func (w *v1Writer) scalarText(n *yaml.Node) {
+func (w *V1Writer) ScalarText(n *yaml.Node) {
 	v := w.scalar(n)
 	if v.Kind == expr.ValueSecret {
 		w.fail(v.Span, "", "a secret cannot stand in an expression")
@@ -267,7 +267,7 @@ func (w *v1Writer) scalarText(n *yaml.Node) {
 	}
 	if v.Kind == expr.ValueExpr {
 		w.write("(")
-		w.text = append(w.text, []rune(v.Computed.Source)...)
+		w.Text = append(w.Text, []rune(v.Computed.Source)...)
 		w.at = append(w.at, v.Computed.At[:len(v.Computed.At)-1]...)
 		w.write(")")
 		return
@@ -282,49 +282,51 @@ func (w *v1Writer) scalarText(n *yaml.Node) {
 	case float64:
 		w.write(strconv.FormatFloat(x, 'g', -1, 64))
 	case string:
-		w.write(quoteExpr(x))
+		w.write(QuoteExpr(x))
 	}
 }
 
 // Names that expressions can write without quotes, and words that mean
 // something else there.
 var (
-	exprName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(-[A-Za-z0-9_]+)*$`)
+	ExprName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(-[A-Za-z0-9_]+)*$`)
 	exprIndex = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})$`)
-	exprWords = []string{"and", "or", "not", "in", "if", "else", "let", "nil", "true", "false", "True", "False", "None", "matches",
-		"contains", "startsWith", "endsWith"}
+	exprWords = []string{
+		"and", "or", "not", "in", "if", "else", "let", "nil", "true", "false", "True", "False", "None", "matches",
+		"contains", "startsWith", "endsWith",
+	}
 )
 
-// get writes #xget: a path such as /order/info/tariff.
-func (w *v1Writer) get(op *v1Op, arg *yaml.Node) {
+// Get writes #xget: a path such as /order/info/tariff.
+func (w *V1Writer) Get(op *V1Op, arg *yaml.Node) {
 	if arg.Kind != yaml.ScalarNode || !strings.HasPrefix(arg.Value, "/") || len(arg.Value) < 2 {
 		w.fail(op.span, "", "#xget wants a path such as /order/info/tariff")
 		return
 	}
-	at := w.align(arg)
+	at := w.Align(arg)
 	column := 1
 	for i, part := range strings.Split(arg.Value[1:], "/") {
 		w.place = at[column]
 		column += utf8.RuneCountInString(part) + 1
 		name := strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
-		plain := exprName.MatchString(name) && !slices.Contains(exprWords, name)
+		plain := ExprName.MatchString(name) && !slices.Contains(exprWords, name)
 		switch {
 		case plain && i == 0:
 			w.write(name)
 		case plain:
 			w.write("." + name)
 		case i == 0:
-			w.write("shared-state[" + quoteExpr(name) + "]")
+			w.write("shared-state[" + QuoteExpr(name) + "]")
 		case exprIndex.MatchString(name):
 			w.write("[" + name + "]")
 		default:
-			w.write("[" + quoteExpr(name) + "]")
+			w.write("[" + QuoteExpr(name) + "]")
 		}
 	}
 }
 
-// quoteExpr writes text as expressions do.
-func quoteExpr(text string) string {
+// QuoteExpr writes text as expressions do.
+func QuoteExpr(text string) string {
 	var b strings.Builder
 	b.WriteByte('\'')
 	for _, r := range text {

@@ -1,4 +1,4 @@
-package dsl
+package source
 
 import (
 	"math"
@@ -16,9 +16,9 @@ var (
 	notFinite   = regexp.MustCompile(`^([-+]?(\.inf|\.Inf|\.INF)|\.nan|\.NaN|\.NAN)$`)
 )
 
-// plainScalar gives what an unquoted scalar means. The problem says why it
+// PlainScalar gives what an unquoted scalar means. The problem says why it
 // means nothing that data could hold.
-func plainScalar(text string) (data any, problem string) {
+func PlainScalar(text string) (data any, problem string) {
 	switch text {
 	case "", "~", "null", "Null", "NULL":
 		return nil, ""
@@ -60,7 +60,7 @@ func taggedScalar(tag, text string) (data any, problem string) {
 	if tag == "!!str" {
 		return text, ""
 	}
-	data, problem = plainScalar(text)
+	data, problem = PlainScalar(text)
 	if problem != "" {
 		return nil, problem
 	}

@@ -1,4 +1,4 @@
-package dsl
+package source
 
 import (
 	"strconv"
@@ -16,9 +16,9 @@ import (
 
 const blockHint = "write the expression as a block: !$ | and the expression on the next line, indented"
 
-// value turns a node into a value and reports what YAML allows but the
+// Value turns a node into a value and reports what YAML allows but the
 // language does not. What it reports becomes null.
-func (s *source) value(n *yaml.Node) *expr.Value {
+func (s *Source) Value(n *yaml.Node) *expr.Value {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
@@ -32,26 +32,26 @@ func (s *source) value(n *yaml.Node) *expr.Value {
 	}
 }
 
-func (s *source) list(n *yaml.Node) *expr.Value {
+func (s *Source) list(n *yaml.Node) *expr.Value {
 	v := &expr.Value{Kind: expr.ValueList}
 	if !s.collectionTag(n, "!!seq") {
-		return &expr.Value{Span: s.nodeSpan(n)}
+		return &expr.Value{Span: s.NodeSpan(n)}
 	}
 	var last diag.Pos
 	for _, child := range n.Content {
-		item := s.value(child)
+		item := s.Value(child)
 		last = s.end(child, item.Span)
 		v.Elems = append(v.Elems, item)
 	}
-	v.Span = s.closed(n, last)
+	v.Span = s.Closed(n, last)
 	return v
 }
 
-func (s *source) mapping(n *yaml.Node) *expr.Value {
+func (s *Source) mapping(n *yaml.Node) *expr.Value {
 	if !s.collectionTag(n, "!!map") {
-		return &expr.Value{Span: s.nodeSpan(n)}
+		return &expr.Value{Span: s.NodeSpan(n)}
 	}
-	if op, arg := s.v1Whole(n); op != nil && !s.foreign {
+	if op, arg := s.V1Whole(n); op != nil && !s.Foreign {
 		return s.v1Value(op, arg)
 	}
 	v := &expr.Value{Kind: expr.ValueMap}
@@ -61,7 +61,7 @@ func (s *source) mapping(n *yaml.Node) *expr.Value {
 		key, op, ok := s.key(n.Content[i])
 		var item *expr.Value
 		if op == nil {
-			item = s.value(n.Content[i+1])
+			item = s.Value(n.Content[i+1])
 		} else {
 			item = s.v1Value(op, n.Content[i+1])
 		}
@@ -70,7 +70,7 @@ func (s *source) mapping(n *yaml.Node) *expr.Value {
 			continue
 		}
 		if at, again := first[key.Name]; again {
-			s.report(diag.Diagnostic{
+			s.Report(diag.Diagnostic{
 				Span: key.Span, Code: rules.DuplicateKey, Hint: "keep one of them",
 				Message: "the key " + strconv.Quote(key.Name) + " is given twice",
 				Related: []diag.Related{{Span: at, Message: "first given here"}},
@@ -81,41 +81,43 @@ func (s *source) mapping(n *yaml.Node) *expr.Value {
 		v.Names = append(v.Names, key)
 		v.Elems = append(v.Elems, item)
 	}
-	v.Span = s.closed(n, last)
+	v.Span = s.Closed(n, last)
 	return v
 }
 
 // key reads the key of an entry: its name, and the operator when it is of the
 // first version of the language.
-func (s *source) key(n *yaml.Node) (k expr.Key, op *v1Op, ok bool) {
-	at := s.nodeSpan(n)
+func (s *Source) key(n *yaml.Node) (k expr.Key, op *V1Op, ok bool) {
+	at := s.NodeSpan(n)
 	switch {
 	case n.Kind == yaml.AliasNode:
-		s.errorf(at, rules.Key, "write the key itself", "an alias cannot be a key")
+		s.Errorf(at, rules.Key, "write the key itself", "an alias cannot be a key")
 		return k, nil, false
 	case n.Kind != yaml.ScalarNode:
-		s.errorf(at, rules.Key, s.braces(n), "a key must be text, this one is a %s", map[yaml.Kind]string{yaml.SequenceNode: "list",
-			yaml.MappingNode: "mapping"}[n.Kind])
+		s.Errorf(at, rules.Key, s.braces(n), "a key must be text, this one is a %s", map[yaml.Kind]string{
+			yaml.SequenceNode: "list",
+			yaml.MappingNode:  "mapping",
+		}[n.Kind])
 		return k, nil, false
 	case n.Tag == "!!merge":
-		s.errorf(at, rules.MergeKey, "repeat the entries, or name the whole mapping with an anchor", "merge keys are not supported")
+		s.Errorf(at, rules.MergeKey, "repeat the entries, or name the whole mapping with an anchor", "merge keys are not supported")
 		return k, nil, false
 	case n.Style&yaml.TaggedStyle != 0 && n.Tag != "!!str":
-		s.errorf(at, rules.Key, "", "a key must be text without a tag, this one has %s", n.Tag)
+		s.Errorf(at, rules.Key, "", "a key must be text without a tag, this one has %s", n.Tag)
 		return k, nil, false
 	}
-	if isQuoted(n) || n.Style&yaml.TaggedStyle != 0 {
+	if IsQuoted(n) || n.Style&yaml.TaggedStyle != 0 {
 		return expr.Key{Name: n.Value, Span: at}, nil, s.text(n, at)
 	}
-	data, _ := plainScalar(n.Value)
-	if s.foreign {
+	data, _ := PlainScalar(n.Value)
+	if s.Foreign {
 		return expr.Key{Name: n.Value, Span: at}, nil, s.text(n, at)
 	}
 	if _, isText := data.(string); !isText {
-		s.errorf(at, rules.Key, "put it in quotes: "+strconv.Quote(n.Value), "a key must be text, this one is %s", datum.DescribeData(data))
+		s.Errorf(at, rules.Key, "put it in quotes: "+strconv.Quote(n.Value), "a key must be text, this one is %s", datum.DescribeData(data))
 		return k, nil, false
 	}
-	name, op := v1Key(s, n)
+	name, op := V1Key(s, n)
 	if op != nil {
 		at.End = diag.Pos{Line: at.Start.Line, Column: at.Start.Column + utf8.RuneCountInString(name)}
 	}
@@ -123,27 +125,27 @@ func (s *source) key(n *yaml.Node) (k expr.Key, op *v1Op, ok bool) {
 }
 
 // text refuses U+0000, which no store keeps.
-func (s *source) text(n *yaml.Node, at diag.Span) bool {
+func (s *Source) text(n *yaml.Node, at diag.Span) bool {
 	if strings.ContainsRune(n.Value, 0) {
-		s.errorf(at, rules.Encoding, "", "text cannot hold the character U+0000")
+		s.Errorf(at, rules.Encoding, "", "text cannot hold the character U+0000")
 		return false
 	}
 	return true
 }
 
-func isQuoted(n *yaml.Node) bool {
+func IsQuoted(n *yaml.Node) bool {
 	return n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
 }
 
-func (s *source) scalar(n *yaml.Node) *expr.Value {
+func (s *Source) scalar(n *yaml.Node) *expr.Value {
 	v := &expr.Value{}
 	var at []diag.Pos // of an expression's runes
 	isExpr := n.Tag == "!$" && n.Style&yaml.TaggedStyle != 0
 	if isExpr {
-		at = s.align(n)
-		v.Span = s.scalarSpan(n, at)
+		at = s.Align(n)
+		v.Span = s.ScalarSpan(n, at)
 	} else {
-		v.Span = s.nodeSpan(n)
+		v.Span = s.NodeSpan(n)
 	}
 	if !s.text(n, v.Span) {
 		return v
@@ -158,19 +160,19 @@ func (s *source) scalar(n *yaml.Node) *expr.Value {
 		s.unknownTag(n)
 	case n.Style&yaml.TaggedStyle != 0:
 		v.Scalar, problem = taggedScalar(n.Tag, n.Value)
-	case isQuoted(n) || s.startsWith(n, '!'):
+	case IsQuoted(n) || s.startsWith(n, '!'):
 		v.Scalar = n.Value
 		if strings.HasPrefix(n.Value, "!$ ") {
-			s.report(diag.Diagnostic{
+			s.Report(diag.Diagnostic{
 				Span: v.Span, Severity: diag.Warning, Code: rules.ExprTrap, Hint: "put the tag before the quote, or " + blockHint,
 				Message: "this is text, not an expression: the tag stands inside it",
 			})
 		}
 	default:
-		v.Scalar, problem = plainScalar(n.Value)
+		v.Scalar, problem = PlainScalar(n.Value)
 		_, v.Plain = v.Scalar.(string)
 		if _, isInt := v.Scalar.(int); isInt && syntax.LeadingZero(n.Value) {
-			s.report(diag.Diagnostic{
+			s.Report(diag.Diagnostic{
 				Span: v.Span, Severity: diag.Warning, Code: rules.LeadingZero,
 				Hint:    syntax.LeadingZeroHint(n.Value),
 				Message: n.Value + " is read as the decimal number " + datum.DescribeData(v.Scalar),
@@ -178,32 +180,32 @@ func (s *source) scalar(n *yaml.Node) *expr.Value {
 		}
 	}
 	if problem != "" {
-		s.errorf(v.Span, rules.Number, "write it in quotes if it is text", "%s", problem)
+		s.Errorf(v.Span, rules.Number, "write it in quotes if it is text", "%s", problem)
 	}
 	return v
 }
 
-func (s *source) startsWith(n *yaml.Node, r rune) bool {
-	c := cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
-	return c.rune() == r
+func (s *Source) startsWith(n *yaml.Node, r rune) bool {
+	c := Cursor{Lines: s.Lines, Line: n.Line - 1, Column: n.Column - 1}
+	return c.Rune() == r
 }
 
 // secret reads !secret NAME.
-func (s *source) secret(n *yaml.Node, v *expr.Value) {
+func (s *Source) secret(n *yaml.Node, v *expr.Value) {
 	tag := s.tagSpan(n)
 	v.Span.Start = tag.Start
 	if n.Value == "" {
 		v.Span.End = tag.End
 	}
 	if !datum.TextForms["secret"].Expr.MatchString(n.Value) {
-		s.errorf(v.Span, rules.Secret, "write !secret NAME", "want the name of a secret: %s", datum.TextForms["secret"].Want)
+		s.Errorf(v.Span, rules.Secret, "write !secret NAME", "want the name of a secret: %s", datum.TextForms["secret"].Want)
 		return
 	}
 	v.Kind, v.Secret = expr.ValueSecret, n.Value
 }
 
 // collectionTag tells whether a list or mapping has no tag but its own.
-func (s *source) collectionTag(n *yaml.Node, own string) bool {
+func (s *Source) collectionTag(n *yaml.Node, own string) bool {
 	if n.Style&yaml.TaggedStyle == 0 || n.Tag == own {
 		return true
 	}
@@ -213,23 +215,23 @@ func (s *source) collectionTag(n *yaml.Node, own string) bool {
 
 // unknownTag reports a tag that means nothing here. A !$ before a list or a
 // mapping was meant as the beginning of an expression.
-func (s *source) unknownTag(n *yaml.Node) {
+func (s *Source) unknownTag(n *yaml.Node) {
 	at := s.tagSpan(n)
 	switch {
 	case n.Tag == "!$" && n.Kind == yaml.SequenceNode:
-		s.errorf(at, rules.ExprTrap, s.trapHint(at.Start), "YAML reads this as a list, not as an expression")
+		s.Errorf(at, rules.ExprTrap, s.trapHint(at.Start), "YAML reads this as a list, not as an expression")
 	case n.Tag == "!$" && n.Kind == yaml.MappingNode:
-		s.errorf(at, rules.ExprTrap, s.trapHint(at.Start), "YAML reads this as a mapping, not as an expression")
+		s.Errorf(at, rules.ExprTrap, s.trapHint(at.Start), "YAML reads this as a mapping, not as an expression")
 	case strings.HasPrefix(n.Tag, "!$"):
-		s.errorf(at, rules.ExprTrap, "put a space after !$", "YAML reads %s as the name of a tag", n.Tag)
+		s.Errorf(at, rules.ExprTrap, "put a space after !$", "YAML reads %s as the name of a tag", n.Tag)
 	default:
-		s.errorf(at, rules.UnknownTag, "the tags are !$ for expressions and !secret for the names of secrets", "unknown tag %s", n.Tag)
+		s.Errorf(at, rules.UnknownTag, "the tags are !$ for expressions and !secret for the names of secrets", "unknown tag %s", n.Tag)
 	}
 }
 
-// nodeSpan tells where a node stands: a scalar without its tag and anchor, with
+// NodeSpan tells where a node stands: a scalar without its tag and anchor, with
 // its quotes; a list or mapping only up to the end of its first line.
-func (s *source) nodeSpan(n *yaml.Node) diag.Span {
+func (s *Source) NodeSpan(n *yaml.Node) diag.Span {
 	switch n.Kind {
 	case yaml.AliasNode:
 		start := diag.Pos{Line: n.Line, Column: n.Column}
@@ -238,74 +240,74 @@ func (s *source) nodeSpan(n *yaml.Node) diag.Span {
 		if at, ok := s.plainly(n); ok {
 			return at
 		}
-		return s.scalarSpan(n, s.align(n))
+		return s.ScalarSpan(n, s.Align(n))
 	}
 	start := diag.Pos{Line: n.Line, Column: n.Column}
 	end := diag.Pos{Line: n.Line, Column: n.Column + 1}
-	if n.Line <= len(s.lines) {
-		end.Column = max(end.Column, len(s.lines[n.Line-1])+1)
+	if n.Line <= len(s.Lines) {
+		end.Column = max(end.Column, len(s.Lines[n.Line-1])+1)
 	}
 	return s.at(start, end)
 }
 
-// scalarSpan tells where a scalar stands, whose runes stand at these places.
-func (s *source) scalarSpan(n *yaml.Node, at []diag.Pos) diag.Span {
+// ScalarSpan tells where a scalar stands, whose runes stand at these places.
+func (s *Source) ScalarSpan(n *yaml.Node, at []diag.Pos) diag.Span {
 	start, end := at[0], at[len(at)-1]
 	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
-		c := &cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
-		c.skipProperties()
-		start = c.pos()
+		c := &Cursor{Lines: s.Lines, Line: n.Line - 1, Column: n.Column - 1}
+		c.SkipProperties()
+		start = c.Pos()
 		end.Column++
 	}
 	return s.at(start, end)
 }
 
 // tagSpan tells where the tag of a node stands.
-func (s *source) tagSpan(n *yaml.Node) diag.Span {
-	c := &cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
-	if c.rune() == '&' {
+func (s *Source) tagSpan(n *yaml.Node) diag.Span {
+	c := &Cursor{Lines: s.Lines, Line: n.Line - 1, Column: n.Column - 1}
+	if c.Rune() == '&' {
 		c.skipProperty()
 	}
-	start := c.pos()
-	for r := c.rune(); r != eof && !isBlank(r); r = c.rune() {
-		c.next()
+	start := c.Pos()
+	for r := c.Rune(); r != EOF && !IsBlank(r); r = c.Rune() {
+		c.Next()
 	}
-	return s.at(start, c.pos())
+	return s.at(start, c.Pos())
 }
 
-// closed tells where a list or mapping stands: up to its last item, or to its
+// Closed tells where a list or mapping stands: up to its last item, or to its
 // closing bracket.
-func (s *source) closed(n *yaml.Node, last diag.Pos) diag.Span {
-	c := &cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
-	c.skipProperties()
-	span := s.at(c.pos(), last)
+func (s *Source) Closed(n *yaml.Node, last diag.Pos) diag.Span {
+	c := &Cursor{Lines: s.Lines, Line: n.Line - 1, Column: n.Column - 1}
+	c.SkipProperties()
+	span := s.at(c.Pos(), last)
 	if n.Style&yaml.FlowStyle == 0 {
 		return span
 	}
 	if len(n.Content) > 0 {
-		c.line, c.column = last.Line-1, last.Column-1
+		c.Line, c.Column = last.Line-1, last.Column-1
 	} else {
-		c.next()
+		c.Next()
 	}
-	for isBlank(c.rune()) || c.rune() == ',' || c.rune() == '#' {
-		if c.rune() == '#' {
-			c.line, c.column = c.line+1, 0
+	for IsBlank(c.Rune()) || c.Rune() == ',' || c.Rune() == '#' {
+		if c.Rune() == '#' {
+			c.Line, c.Column = c.Line+1, 0
 			continue
 		}
-		c.next()
+		c.Next()
 	}
-	if r := c.rune(); r == ']' || r == '}' {
-		c.next()
-		span.End = c.pos()
+	if r := c.Rune(); r == ']' || r == '}' {
+		c.Next()
+		span.End = c.Pos()
 	}
 	return span
 }
 
 // end tells where the last item of a collection ends; at is where the item's
 // value stands, which is elsewhere for an alias.
-func (s *source) end(n *yaml.Node, at diag.Span) diag.Pos {
+func (s *Source) end(n *yaml.Node, at diag.Span) diag.Pos {
 	if n.Kind == yaml.AliasNode {
-		return s.nodeSpan(n).End
+		return s.NodeSpan(n).End
 	}
 	return at.End
 }
