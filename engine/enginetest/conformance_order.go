@@ -104,6 +104,17 @@ var orderCases = []storeCase{
 			p.finish(node, p.claimOne(node, id))
 		}
 	}},
+	{"a run that has begun is not overtaken by one that is retried", func(p *probe) {
+		node := p.join()
+		first, second := p.event("k"), p.event("k")
+		first.Block = false
+		p.accept(first, second)
+		p.commit(node, change(p.claimOne(node, first.ID), model.Failed))
+		p.commit(node, change(p.claimOne(node, second.ID), model.Waiting))
+		p.must(p.Retry(p.Context(), first.ID, steerer))
+		p.finish(node, p.claimOne(node, second.ID))
+		p.finish(node, p.claimOne(node, first.ID))
+	}},
 	{"a run that has begun is not overtaken", func(p *probe) {
 		node := p.join()
 		later := p.event("k", at(p.beat(node).Now.Add(soon)))

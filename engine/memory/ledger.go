@@ -111,7 +111,8 @@ func (m *Store) apply(r *memoryRun, c model.Change, emits [][]byte) {
 	if c.Status == model.Cancelled && r.cancel != nil {
 		r.reason = *r.cancel
 	}
-	order, undo := c.Next(r.move)
+	order, _ := c.Next(r.move)
+	to := c.PlaceAfter(r.Ordered, r.Block, r.move, m.now())
 	if c.Status != model.Running {
 		r.move = order
 		if r.since.IsZero() || c.Cause == "" || c.Cause != r.waits {
@@ -119,18 +120,16 @@ func (m *Store) apply(r *memoryRun, c model.Change, emits [][]byte) {
 		}
 	}
 	switch {
-	case undo && c.Status == model.Failed, undo && c.Status == model.Parked:
-		// The order came while the run was saved: it goes on at once, to undo what it has done.
-		r.node, r.status, r.due, m.idle[r.ID] = 0, model.Waiting, time.Time{}, r
-	case c.Status.Ended():
+	case c.Status == model.Running:
+	case c.Status.Ended() && (c.Status != model.Failed || to != model.PlaceReady):
 		r.leftOut = model.FormatLeftOut(c.LeftOut)
 		m.end(r, c.Status)
-	case c.Status != model.Running:
-		r.node, r.status, r.aside, m.idle[r.ID] = 0, c.Status, c.Defer && !undo, r
+	default:
+		r.node, r.status, r.aside, m.idle[r.ID] = 0, to.Status(), to == model.PlaceDeferred, r
 		if c.Status == model.Waiting && len(c.Checkpoint) == 0 {
 			r.started = time.Time{}
 		}
-		if c.Status == model.Parked {
+		if r.status == model.Parked {
 			r.due, r.cause = c.Due.UTC().Truncate(time.Microsecond), c.Cause // zero stays zero
 			r.awaits, r.heard = c.Awaits, c.Heard
 			if slices.ContainsFunc(c.Calls, m.isOver) {

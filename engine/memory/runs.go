@@ -88,8 +88,13 @@ func (m *Store) Retry(ctx context.Context, id string, by store.Actor) error {
 	m.idle[r.ID] = r
 	if r.Ordered && passed { // the later runs of its key went on without it
 		e := m.entities[entityKey{r.Flow, r.Key}]
+		m.head(r, m.now()) // whose turn it is now is not overtaken when it has begun
+		r.passed = true
 		e.live = append(e.live, r)
 		slices.SortFunc(e.live, func(a, b *memoryRun) int { return cmp.Compare(a.seq, b.seq) })
+	}
+	if r.Ordered {
+		m.head(r, m.now())
 	}
 	m.hint()
 	return nil

@@ -62,6 +62,7 @@ type memoryRun struct {
 	bundle     string
 	checkpoint []byte
 	aside      bool // deferred
+	passed     bool // has begun, but another run of the key has the turn
 	losses     int
 	tried      bool
 	cancel     *string
@@ -300,11 +301,14 @@ func (m *Store) head(r *memoryRun, now time.Time) *memoryRun {
 		switch {
 		case other.status != model.Waiting:
 			return other
-		case begun == nil && other.bundle != "":
+		case begun == nil && other.bundle != "" && !other.passed:
 			begun = other // is not overtaken
 		case first == nil && other.isDue(now) && !other.aside:
 			first = other
 		}
+	}
+	if begun == nil && first != nil {
+		first.passed = false // it has the turn from now on
 	}
 	return cmp.Or(begun, first)
 }

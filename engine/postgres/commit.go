@@ -267,7 +267,7 @@ func (w *work) queueWrites(t *tx, ring *keyring, touched *keySet) error {
 			continue
 		case !c.isFinal():
 			leaves = append(leaves, c)
-			w.back = w.back || c.place(w.now) == ready
+			w.back = w.back || c.PlaceAfter(c.ordered, c.block, c.move, w.now) == ready
 		default:
 			reason := c.Reason
 			if c.Status == model.Cancelled && c.cancel != nil {

@@ -30,7 +30,7 @@ func (w *work) queueLeaves(t *tx, leaves []*step) {
 	var awaits []*string
 	var heard []int64
 	for _, c := range leaves {
-		to := c.place(w.now)
+		to := c.PlaceAfter(c.ordered, c.block, c.move, w.now)
 		id, bundle, pipeline = append(id, c.Run), append(bundle, c.Bundle), append(pipeline, c.Pipeline)
 		path, problem, class = append(path, c.FailedPath), append(problem, text(c.Error)), append(class, c.ErrorClass)
 		at, cause = append(at, string(to)), append(cause, c.Cause)
@@ -41,25 +41,4 @@ func (w *work) queueLeaves(t *tx, leaves []*step) {
 	}
 	t.queue(saveLeaves, id, bundle, pipeline, checkpoint, path, problem, at, due, begun, class, cause, moves, awaits, heard,
 		progress).QueryRow(t.noteReady)
-}
-
-// place tells where a run is after a change that takes it from its node.
-func (c *step) place(now time.Time) place {
-	_, undo := c.Next(c.move)
-	switch {
-	case undo:
-		return ready // whoever has it next undoes it
-	case c.Status == model.Failed && c.block && c.ordered:
-		return blocked
-	case c.Status == model.Failed:
-		return failed
-	case c.Status == model.Parked && c.Due.IsZero():
-		return held
-	case c.Status == model.Parked && c.Due.After(now):
-		return parked
-	case c.Status == model.Waiting && c.Defer && c.ordered:
-		return deferred
-	default:
-		return ready
-	}
 }

@@ -43,27 +43,10 @@ func scanAside(row pgx.CollectableRow) (r store.AsideRuns, err error) {
 	if err := row.Scan(&r.Pipeline, &at, &r.Cause, &awaits, &r.Runs, &r.Since); err != nil {
 		return r, err
 	}
-	if r.Since, r.Place = r.Since.UTC(), at.aside(awaits); r.Place != store.AsideParked {
+	if r.Since, r.Place = r.Since.UTC(), store.AsideOf(at, awaits); r.Place != store.AsideParked {
 		r.Cause = ""
 	}
 	return r, nil
-}
-
-// aside names the place as counts do.
-func (p place) aside(awaits bool) store.AsidePlace {
-	switch {
-	case p == held:
-		return store.AsideOperator
-	case p == deferred:
-		return store.AsideState
-	case p == blocked:
-		return store.AsideBlocking
-	case p == failed:
-		return store.AsideFailed
-	case awaits:
-		return store.AsideAwaits
-	}
-	return store.AsideParked
 }
 
 // Counting takes the time of one backend by one part in gaugeShare at most, and

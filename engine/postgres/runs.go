@@ -41,7 +41,7 @@ func scanEvent(row pgx.CollectableRow, decode func([]byte) (model.Event, error))
 		&r.FailedPath, &r.Error, &r.ErrorClass, &r.Reason); err != nil {
 		return r, err
 	}
-	r.Status, r.Blocked = at.status(), at == queued
+	r.Status, r.Blocked = at.Status(), at == queued
 	r.Accepted, r.Started, r.Ended = r.Accepted.UTC(), fromNull(started), fromNull(ended)
 	if at == parked || at == scheduled {
 		r.Due = fromNull(due)
@@ -215,7 +215,7 @@ type steered struct {
 
 func scanSteered(row pgx.CollectableRow) (r steered, err error) {
 	err = row.Scan(&r.at, &r.Pipeline, &r.Generation, &r.FailedPath, &r.ErrorClass, &r.begun, &r.cancelled)
-	r.Status = r.at.status()
+	r.Status = r.at.Status()
 	return r, err
 }
 

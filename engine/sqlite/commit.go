@@ -123,23 +123,8 @@ func (t *tx) finish(r row, c model.Change) error {
 // leaveNode writes a change after which no node owns the run, though it has not
 // ended for good.
 func (t *tx) leaveNode(r row, c model.Change) error {
-	to := ready
-	switch {
-	case c.Status == model.Failed && r.block && r.ordered:
-		to = blocked
-	case c.Status == model.Failed:
-		to = failed
-	case c.Status == model.Parked && c.Due.IsZero():
-		to = held
-	case c.Status == model.Parked && c.Due.After(t.now):
-		to = parked
-	case c.Status == model.Waiting && c.Defer && r.ordered:
-		to = deferred
-	}
-	order, undo := c.Next(r.move)
-	if undo {
-		to = ready // whoever has it next undoes it
-	}
+	to := c.PlaceAfter(r.ordered, r.block, r.move, t.now)
+	order, _ := c.Next(r.move)
 	due, ended := micros(c.Due), micros(t.now)
 	ended.Valid = to == failed || to == blocked
 	begun := c.Status != model.Waiting || c.Bundle != ""

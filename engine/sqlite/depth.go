@@ -63,27 +63,10 @@ func (s *Store) aside(ctx context.Context) ([]store.AsideRuns, error) {
 		var awaits bool
 		var since sql.NullInt64
 		err = r.Scan(&a.Pipeline, &at, &a.Cause, &awaits, &a.Runs, &since)
-		if a.Since, a.Place = fromMicros(since), at.aside(awaits); a.Place != store.AsideParked {
+		if a.Since, a.Place = fromMicros(since), store.AsideOf(at, awaits); a.Place != store.AsideParked {
 			a.Cause = ""
 		}
 		return a, err
 	})
 	return store.SortAside(list), err
-}
-
-// aside names the place as counts do.
-func (p place) aside(awaits bool) store.AsidePlace {
-	switch {
-	case p == held:
-		return store.AsideOperator
-	case p == deferred:
-		return store.AsideState
-	case p == blocked:
-		return store.AsideBlocking
-	case p == failed:
-		return store.AsideFailed
-	case awaits:
-		return store.AsideAwaits
-	}
-	return store.AsideParked
 }

@@ -9,34 +9,19 @@ import (
 	"procaas/engine/store"
 )
 
-// A place says where a run is, finer than its status; the migration explains
-// each. History has statuses in the same column.
-type place string
+type place = model.Place
 
 const (
-	ready     place = "ready"
-	running   place = "running"
-	parked    place = "parked"
-	held      place = "held"
-	blocked   place = "blocked"
-	queued    place = "queued"
-	scheduled place = "scheduled"
-	deferred  place = "deferred"
-	failed    place = "failed"
+	ready     = model.PlaceReady
+	running   = model.PlaceRunning
+	parked    = model.PlaceParked
+	held      = model.PlaceHeld
+	blocked   = model.PlaceBlocked
+	queued    = model.PlaceQueued
+	scheduled = model.PlaceScheduled
+	deferred  = model.PlaceDeferred
+	failed    = model.PlaceFailed
 )
-
-func (p place) status() model.Status {
-	switch p {
-	case ready, queued, scheduled, deferred:
-		return model.Waiting
-	case held:
-		return model.Parked
-	case blocked:
-		return model.Failed
-	default:
-		return model.Status(p)
-	}
-}
 
 // A row is what moving a run needs to know of it.
 type row struct {

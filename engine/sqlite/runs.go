@@ -33,7 +33,7 @@ func scanRecord(s interface{ Scan(...any) error }, decode func([]byte) (model.Ev
 		&r.FailedPath, &r.Error, &r.ErrorClass, &r.Reason); err != nil {
 		return r, err
 	}
-	r.Status, r.Blocked = at.status(), at == queued
+	r.Status, r.Blocked = at.Status(), at == queued
 	r.Accepted, r.Started, r.Ended = fromMicros(accepted), fromMicros(started), fromMicros(ended)
 	if at == parked || at == scheduled {
 		r.Due = fromMicros(due)
@@ -102,7 +102,7 @@ func (s *Store) Retry(ctx context.Context, id string, by store.Actor) error {
 		if err != nil {
 			return err
 		}
-		if r.place.status() != model.Failed && r.place != held {
+		if r.place.Status() != model.Failed && r.place != held {
 			return store.ErrConflict
 		}
 		if err := t.auditRun(r, by, store.AuditedRun.Retried); err != nil {
@@ -258,7 +258,7 @@ const readAudited = "select pipeline, generation, failed_path, error_class from 
 
 // auditRun writes down what an operator does to a run, before it is done.
 func (t *tx) auditRun(r row, by store.Actor, record func(store.AuditedRun, string, store.Actor) store.Audited) error {
-	a := store.AuditedRun{Status: r.place.status()}
+	a := store.AuditedRun{Status: r.place.Status()}
 	if _, err := t.row(readAudited, []any{r.seq}, &a.Pipeline, &a.Generation, &a.FailedPath, &a.ErrorClass); err != nil {
 		return err
 	}

@@ -143,6 +143,24 @@ const (
 	AsideFailed   AsidePlace = "failed"   // failed, and nobody waits
 )
 
+// AsideOf names the place of a run that is set aside as counts do. Awaits says that it waits
+// for an event.
+func AsideOf(p model.Place, awaits bool) AsidePlace {
+	switch {
+	case p == model.PlaceHeld:
+		return AsideOperator
+	case p == model.PlaceDeferred:
+		return AsideState
+	case p == model.PlaceBlocked:
+		return AsideBlocking
+	case p == model.PlaceFailed:
+		return AsideFailed
+	case awaits:
+		return AsideAwaits
+	}
+	return AsideParked
+}
+
 // SortAside brings counts into the order of [Depth].Aside, and adds those up that are alike.
 func SortAside(list []AsideRuns) []AsideRuns {
 	slices.SortFunc(list, func(a, b AsideRuns) int {
