@@ -19,7 +19,6 @@ const (
 	blocked   = model.PlaceBlocked
 	queued    = model.PlaceQueued
 	scheduled = model.PlaceScheduled
-	deferred  = model.PlaceDeferred
 	failed    = model.PlaceFailed
 )
 
