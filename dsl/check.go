@@ -127,8 +127,10 @@ func (c *checker) checkFlow(f *Flow) {
 		for _, p := range c.pipelinesOf(f.ID) {
 			events = append(events, p.On...)
 		}
-		compileValue(f.Key, &Field{Kind: datum.StringKind}, &expr.Scope{Parsed: c.parsed, Roots: []string{"event"},
-			Payload: c.payloadOf(events)}, c.Reporter)
+		compileValue(f.Key, &Field{Kind: datum.StringKind}, &expr.Scope{
+			Parsed: c.parsed, Roots: []string{"event"},
+			Payload: c.payloadOf(events),
+		}, c.Reporter)
 	}
 	if f.States != nil {
 		c.checkAutomaton(f)

@@ -141,8 +141,10 @@ func (c *checker) compileAwait(h *Handler, sc *expr.Scope, r *diag.Reporter) {
 // awaitedOutline is what the response of await is: the event, with the payload that is given;
 // nil for one of which nothing is known.
 func (h *Handler) awaitedOutline(payload *typing.Outline) *typing.Outline {
-	text, maybe := &typing.Outline{Shape: datum.StringShape}, &typing.Outline{Shape: datum.StringShape | datum.NullShape,
-		Why: "an event need not carry a key"}
+	text, maybe := &typing.Outline{Shape: datum.StringShape}, &typing.Outline{
+		Shape: datum.StringShape | datum.NullShape,
+		Why:   "an event need not carry a key",
+	}
 	members := map[string]*typing.Member{
 		"id": {Outline: text, Required: true}, "type": {Outline: text, Required: true}, "source": {Outline: text, Required: true},
 		"time": {Outline: text, Required: true}, "key": {Outline: maybe, Required: true}, "payload": {Outline: payload, Required: true},

@@ -1,7 +1,9 @@
 package dsl
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"procaas/dsl/datum"
@@ -36,9 +38,7 @@ func (c *checker) checkContracts() {
 		p.contracts = c.stateContracts(p.StateSchemas, p.SharedState)
 		if f := c.bundle.flows[p.Flow]; f != nil {
 			// A name is declared by one of both; by both, it is an error of its own.
-			for name, contract := range f.contracts {
-				p.contracts[name] = contract
-			}
+			maps.Copy(p.contracts, f.contracts)
 		}
 		for _, s := range p.Stages {
 			if s.once != nil {
@@ -168,7 +168,11 @@ func reportFaults(contract *Contract, v *expr.Value, data any, whole diag.Span, 
 	if err == nil {
 		return
 	}
-	for _, f := range err.(*ContractError).Faults {
+	for _, f := range func() *ContractError {
+		target := &ContractError{}
+		_ = errors.As(err, &target)
+		return target
+	}().Faults {
 		at, path := whole, f.Path
 		// What is missing has no place: the nearest part around it that was written has.
 		for n := len(path); n >= 0; n-- {

@@ -41,10 +41,12 @@ func (f *ForEach) responses(o *typing.Outline) *typing.Outline {
 		text := func(s datum.Shape) *typing.Member {
 			return &typing.Member{Outline: &typing.Outline{Shape: s}, Required: true}
 		}
-		failure := &typing.Outline{Shape: datum.MapShape | datum.NullShape, Closed: true, Why: "the calls of most items succeed",
+		failure := &typing.Outline{
+			Shape: datum.MapShape | datum.NullShape, Closed: true, Why: "the calls of most items succeed",
 			Members: map[string]*typing.Member{
 				"class": text(datum.StringShape), "message": text(datum.StringShape), "status": text(datum.IntShape | datum.NullShape),
-			}}
+			},
+		}
 		o = &typing.Outline{Shape: datum.MapShape, Closed: true, Members: map[string]*typing.Member{
 			"response": {Outline: o.Absent(why), Required: true}, "status": text(datum.IntShape | datum.NullShape),
 			"error": {Outline: failure, Required: true},

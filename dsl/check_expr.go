@@ -25,7 +25,7 @@ func (c *pipelineCheck) compileHandler(i int) {
 	sc := c.scopeOf(i)
 	c.surely(c.steps[i], sc)
 	own := *sc
-	own.Sources = append(sc.Sources[:len(sc.Sources):len(sc.Sources)], c.steps[i].ID)
+	own.Sources = append(slices.Clip(sc.Sources), c.steps[i].ID)
 	if o := c.steps[i].responseOutline(); o != nil {
 		own.Responses = maps.Clone(sc.Responses)
 		own.Responses[c.steps[i].ID] = o

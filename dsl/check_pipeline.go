@@ -57,8 +57,10 @@ func (c *checker) checkPipeline(p *Pipeline, r *diag.Reporter) *pipelineCheck {
 	pc.checkPlaceholders()
 	pc.payload = c.payloadOf(p.On)
 	if e := p.When.Expr(); e != nil {
-		e.Compile(&expr.Scope{Parsed: c.parsed, Roots: []string{"event", "configs", "flow"}, Configs: c.configs, Payload: pc.payload,
-			ConfigOutlines: c.configKnown}, datum.BoolKind, r)
+		e.Compile(&expr.Scope{
+			Parsed: c.parsed, Roots: []string{"event", "configs", "flow"}, Configs: c.configs, Payload: pc.payload,
+			ConfigOutlines: c.configKnown,
+		}, datum.BoolKind, r)
 		pc.facts = whenFacts(e)
 	}
 	pc.checkQueue()

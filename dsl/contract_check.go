@@ -439,10 +439,14 @@ func (j *fitting) number(s *jsonschema.Schema, v any) (out []Fault) {
 	}{
 		{s.Minimum, func(c int) bool { return c < 0 }, func(b *big.Rat) jsonschema.ErrorKind { return &kind.Minimum{Got: n, Want: b} }},
 		{s.Maximum, func(c int) bool { return c > 0 }, func(b *big.Rat) jsonschema.ErrorKind { return &kind.Maximum{Got: n, Want: b} }},
-		{s.ExclusiveMinimum, func(c int) bool { return c <= 0 },
-			func(b *big.Rat) jsonschema.ErrorKind { return &kind.ExclusiveMinimum{Got: n, Want: b} }},
-		{s.ExclusiveMaximum, func(c int) bool { return c >= 0 },
-			func(b *big.Rat) jsonschema.ErrorKind { return &kind.ExclusiveMaximum{Got: n, Want: b} }},
+		{
+			s.ExclusiveMinimum, func(c int) bool { return c <= 0 },
+			func(b *big.Rat) jsonschema.ErrorKind { return &kind.ExclusiveMinimum{Got: n, Want: b} },
+		},
+		{
+			s.ExclusiveMaximum, func(c int) bool { return c >= 0 },
+			func(b *big.Rat) jsonschema.ErrorKind { return &kind.ExclusiveMaximum{Got: n, Want: b} },
+		},
 	} {
 		if bound.limit != nil && bound.bad(n.Cmp(bound.limit)) {
 			out = append(out, j.fault(bound.kind(bound.limit), v)...)

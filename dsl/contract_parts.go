@@ -119,8 +119,10 @@ func (j *fitting) dependencies(s *jsonschema.Schema, m map[string]any, done *eva
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.DependentRequired)) {
 		want(name, s.DependentRequired[name], func(lacks []string) jsonschema.ErrorKind {
-			return &kind.DependentRequired{Prop: name,
-				Missing: lacks}
+			return &kind.DependentRequired{
+				Prop:    name,
+				Missing: lacks,
+			}
 		})
 	}
 	return append(out, j.gaveUp()...)

@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -72,12 +73,18 @@ func listOfSchemas(t *rapid.T, depth int) any { return []any{aSchema(t, depth), 
 // aSchema makes a schema of a few keywords.
 func aSchema(t *rapid.T, depth int) any {
 	if depth == 0 {
-		return rapid.SampledFrom([]any{true, false, map[string]any{}, map[string]any{"type": "integer"},
-			map[string]any{"$ref": "#/$defs/leaf"}}).Draw(t, "leaf")
+		return rapid.SampledFrom([]any{
+			true, false,
+			map[string]any{},
+			map[string]any{"type": "integer"},
+			map[string]any{"$ref": "#/$defs/leaf"},
+		}).Draw(t, "leaf")
 	}
 	out := map[string]any{}
-	single := []string{"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedProperties",
-		"unevaluatedItems"}
+	single := []string{
+		"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedProperties",
+		"unevaluatedItems",
+	}
 	names := slices.Concat(diag.SortedKeys(schemaKeywords()), single, single)
 	for range rapid.IntRange(1, 4).Draw(t, "keywords") {
 		name := rapid.SampledFrom(names).Draw(t, "keyword")
@@ -127,8 +134,10 @@ func TestContractsSayWhatTheLibrarySays(t *testing.T) {
 				}},
 			}
 			if rapid.Bool().Draw(t, "old") {
-				m["$schema"] = rapid.SampledFrom([]string{"https://json-schema.org/draft/2019-09/schema",
-					"http://json-schema.org/draft-07/schema#"}).Draw(t, "draft")
+				m["$schema"] = rapid.SampledFrom([]string{
+					"https://json-schema.org/draft/2019-09/schema",
+					"http://json-schema.org/draft-07/schema#",
+				}).Draw(t, "draft")
 			}
 		} else {
 			schema = map[string]any{"not": schema}
@@ -153,7 +162,11 @@ func TestContractsSayWhatTheLibrarySays(t *testing.T) {
 			if have == nil {
 				continue
 			}
-			for _, f := range have.(*ContractError).Faults {
+			for _, f := range func() *ContractError {
+				target := &ContractError{}
+				_ = errors.As(have, &target)
+				return target
+			}().Faults {
 				if f.Message == "" {
 					t.Fatalf("want a message for each fault, have %v", have)
 				}

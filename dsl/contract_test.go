@@ -47,8 +47,10 @@ func TestChecksOfContractsAreBounded(t *testing.T) {
 		{"alternatives that double", doubling, nested(60), true, false},
 		{"a few levels of them", doubling, nested(10), false, false},
 		{"one of them", strings.ReplaceAll(doubling, "anyOf", "oneOf"), nested(60), true, false},
-		{"not of not", "{not: {anyOf: [{type: array, items: {$ref: '#'}}, {type: array, items: {$ref: '#'}, minItems: 0}]}}", nested(60), true,
-			false},
+		{
+			"not of not", "{not: {anyOf: [{type: array, items: {$ref: '#'}}, {type: array, items: {$ref: '#'}, minItems: 0}]}}", nested(60), true,
+			false,
+		},
 		{"a large pattern", "{pattern: '^(x?){200}$'}", strings.Repeat("x", 1<<20), true, false},
 		{"a pattern of a long text", "{pattern: '^[a-z]+$'}", strings.Repeat("x", 1<<20), false, true},
 		{"a long list", "{items: {type: integer, minimum: 0, maximum: 1000000}}", long, false, true},

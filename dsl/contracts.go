@@ -292,8 +292,7 @@ func (k *contracts) report(v *expr.Value, address string, err error) {
 		k.Errorf(at, rules.NoFile, "put the file beside the others", "the schema needs %s, which is not there", k.fileOf(missing.URL))
 		return
 	}
-	var lost *jsonschema.JSONPointerNotFoundError
-	if errors.As(err, &lost) {
+	if lost, ok := errors.AsType[*jsonschema.JSONPointerNotFoundError](err); ok {
 		_, fragment, _ := strings.Cut(lost.URL, "#")
 		k.Errorf(head(v), rules.UnknownSchema, "", "there is no #%s to refer to", fragment)
 		return

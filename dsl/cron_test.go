@@ -30,8 +30,10 @@ triggers:
 // loads, the scheduler must understand, and what it does not, must not load.
 func TestCronIsWhatTheSchedulerReads(t *testing.T) {
 	t.Parallel()
-	parts := []string{"*", "*/5", "0", "1", "5-10", "5-10/2", "3/2", "12", "59", "60", "31", "7", "6-1", "*/0", "-1", "+1", "", "jan", "MON",
-		"dec-jan", "mon-fri", "fri/2", "x", "1-", "/2", "1//2", "1-2-3"}
+	parts := []string{
+		"*", "*/5", "0", "1", "5-10", "5-10/2", "3/2", "12", "59", "60", "31", "7", "6-1", "*/0", "-1", "+1", "", "jan", "MON",
+		"dec-jan", "mon-fri", "fri/2", "x", "1-", "/2", "1//2", "1-2-3",
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		fields := make([]string, 5)
 		for i := range fields {

@@ -37,13 +37,17 @@ func TestDecodeFillsEveryKind(t *testing.T) {
 		{map[string]any{"texts": map[string]any{"a": "b"}, "lists": map[string]any{"a": []any{"b"}}}, func(e *everything) {
 			e.Texts, e.Lists = map[string]string{"a": "b"}, map[string][]string{"a": {"b"}}
 		}},
-		{map[string]any{"inner": map[string]any{"name": "a", "again": map[string]any{"name": "b"}},
-			"inners": []any{map[string]any{"name": "c"}}, "maybe": 7}, func(e *everything) {
+		{map[string]any{
+			"inner":  map[string]any{"name": "a", "again": map[string]any{"name": "b"}},
+			"inners": []any{map[string]any{"name": "c"}}, "maybe": 7,
+		}, func(e *everything) {
 			e.Inner, e.Inners, e.Maybe = &inner{"a", &inner{"b", nil}}, []inner{{Name: "c"}}, &seven
 		}},
 	} {
-		want := everything{Text: "none", Flag: true, Share: 0.5, Wait: 5 * time.Second, Size: 1 << 20,
-			Limit: datum.Rate{Count: 10, Per: time.Second}, List: []string{"x", "y"}}
+		want := everything{
+			Text: "none", Flag: true, Share: 0.5, Wait: 5 * time.Second, Size: 1 << 20,
+			Limit: datum.Rate{Count: 10, Per: time.Second}, List: []string{"x", "y"},
+		}
 		c.want(&want)
 		have := everything{Text: "left over", Maybe: &seven}
 		if err := everythingSpec().Decode(any(c.data), &have); err != nil {
@@ -89,10 +93,16 @@ func TestDecodeSaysWhatItWants(t *testing.T) {
 		{"lists", map[string]any{"a": []any{"b", true}}, `field "lists.a[1]": want text, have true`},
 		{"inner", "x", `field "inner": want a mapping, have "x"`},
 		{"inner", map[string]any{}, `field "inner.name": required, but it is not given or null`},
-		{"inner", map[string]any{"name": "a", "again": map[string]any{"name": "b", "x": 1}},
-			`field "inner.again.x": unknown; the fields are name, again`},
-		{"inners", []any{map[string]any{"name": "not ok"}},
-			`field "inners[0].name": want a name of up to 64 letters a-z, digits, - and _, beginning with a letter or digit, have "not ok"`},
+		{
+			"inner",
+			map[string]any{"name": "a", "again": map[string]any{"name": "b", "x": 1}},
+			`field "inner.again.x": unknown; the fields are name, again`,
+		},
+		{
+			"inners",
+			[]any{map[string]any{"name": "not ok"}},
+			`field "inners[0].name": want a name of up to 64 letters a-z, digits, - and _, beginning with a letter or digit, have "not ok"`,
+		},
 		{"text", datum.Secret{Name: "S"}, `field "text": want text, have a secret`},
 		{"nope", 1, `field "nope": unknown; the fields are ` + strings.Join(everythingSpec().Names(), ", ")},
 	} {
@@ -121,8 +131,14 @@ func TestDecodeReplacesSecretsWhereverTheyStand(t *testing.T) {
 	if err := everythingSpec().DecodeWith(data, &have, resolve); err != nil {
 		t.Fatal(err)
 	}
-	want := []any{"the a", []any{"the b", map[string]any{"c": "the c"}, 1}, map[string]any{"d": "the d"}, map[string]string{"e": "the e"},
-		Names{"the f"}, []string{"the g"}}
+	want := []any{
+		"the a",
+		[]any{"the b", map[string]any{"c": "the c"}, 1},
+		map[string]any{"d": "the d"},
+		map[string]string{"e": "the e"},
+		Names{"the f"},
+		[]string{"the g"},
+	}
 	if diff := cmp.Diff(want, []any{have.Text, have.Any, have.Map, have.Texts, have.Who, have.List}); diff != "" {
 		t.Errorf("-want +have:\n%s", diff)
 	}

@@ -247,7 +247,7 @@ func shapeHint(v *expr.Value, f *Field, name string) string {
 		}
 		return fmt.Sprintf("begin each entry with a hyphen: - %s: …", first)
 	case f.Kind == datum.ListKind && v.Kind == expr.ValueLiteral && v.Scalar != nil:
-		if _, err := f.Elem.scalarOrNil(v.Scalar); err == nil {
+		if f.Elem.holds(v.Scalar) {
 			return "write " + name + ": [" + datum.Plainly(v.Scalar) + "]"
 		}
 	case f.Kind == datum.ObjectKind && v.Kind == expr.ValueLiteral && v.Scalar != nil && f.Name != "": // no element of a list
@@ -282,7 +282,7 @@ func shorthandHint(data any, s *Spec, name string) string {
 		case number && f.Kind == datum.DurationKind:
 			written = datum.Plainly(data) + "s"
 		default:
-			if _, err := f.scalarOrNil(data); err == nil {
+			if f.holds(data) {
 				written = datum.Plainly(data)
 			}
 		}
@@ -293,18 +293,19 @@ func shorthandHint(data any, s *Spec, name string) string {
 	return ""
 }
 
-// scalarOrNil is scalar for fields of any kind: those that are no scalars take none.
-func (f *Field) scalarOrNil(data any) (any, error) {
+// holds reports whether a scalar fits the field, of whatever kind it is.
+func (f *Field) holds(data any) bool {
 	kind := f.Kind
 	if kind == datum.AnyKind {
 		kind = f.ExprKind
 	}
 	if kind == datum.AnyKind || kind >= datum.ListKind || kind == datum.SchemaKind || f.Name == "" && f.value {
-		return nil, datum.Unfit(kind, data)
+		return false
 	}
 	as := *f
 	as.Kind = kind
-	return as.scalar(data)
+	_, err := as.scalar(data)
+	return err == nil
 }
 
 // exprBelowHint says where an expression goes that stands in the place of a mapping.

@@ -33,7 +33,7 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		for _, part := range strings.Split(string(data), "\nload\n") {
+		for part := range strings.SplitSeq(string(data), "\nload\n") {
 			input, _, _ := strings.Cut(part, "\n----\n")
 			f.Add([]byte(input), []byte(nil))
 		}

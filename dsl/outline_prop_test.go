@@ -73,8 +73,10 @@ var promisedGrammar = map[rune][]string{
 		"o.payment?.card?.name == 'a' and o.payment.card.name startsWith T", "o.tip != null and o.tip > N", "len(o.items) > N", "V == V",
 		"B if B else B",
 	},
-	'I': {"o.items", "filter(I, #.name != null)", "filter(I, #.price > N)", "I + I", "I if B else I", "o.items[0:1]", "reverse(I)",
-		"o.payment?.card != null ? [o.payment.card] : I", "map(I, {price: #.price * 2})"},
+	'I': {
+		"o.items", "filter(I, #.name != null)", "filter(I, #.price > N)", "I + I", "I if B else I", "o.items[0:1]", "reverse(I)",
+		"o.payment?.card != null ? [o.payment.card] : I", "map(I, {price: #.price * 2})",
+	},
 	'V': {"null", "o.comment", "o.payment", "o.labels", "o.items[0]", "N", "T", "B", "I"},
 }
 

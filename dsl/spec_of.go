@@ -199,7 +199,7 @@ func (f *Field) bound(text string, bug func(string, ...any)) any {
 func (f *Field) defaultData() (any, error) {
 	if f.Kind == datum.ListKind {
 		list := []any{}
-		for _, text := range strings.Split(f.Default, ",") {
+		for text := range strings.SplitSeq(f.Default, ",") {
 			if _, err := f.Elem.scalar(text); err != nil {
 				return nil, err
 			}
@@ -342,7 +342,7 @@ func commentsOf(file *ast.File) map[string]string {
 func paragraphs(text string) string {
 	var b strings.Builder
 	before := ""
-	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		indented := strings.HasPrefix(line, "\t") || strings.HasPrefix(line, " ")
 		switch {
 		case b.Len() == 0:

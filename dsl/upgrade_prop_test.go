@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -61,12 +62,16 @@ func v1Condition(t *rapid.T, depth int) []string {
 	case 5:
 		return []string{"{value#xget: " + path + "}"}
 	case 6:
-		needle := rapid.SampledFrom([]string{"needle: 1", "needle#xget: /event/payload/n", "needle: !$ event.payload.n + 1",
-			"needle: {k: 1}"}).Draw(t, "needle")
+		needle := rapid.SampledFrom([]string{
+			"needle: 1", "needle#xget: /event/payload/n", "needle: !$ event.payload.n + 1",
+			"needle: {k: 1}",
+		}).Draw(t, "needle")
 		return []string{noted("value#contains:"), "  haystack: [1, 2, {k: 1}]", "  " + needle}
 	case 7:
-		return []string{rapid.SampledFrom([]string{"true", "false",
-			"{value#contains: {haystack#xget: /event/payload/list, needle: 1}}"}).Draw(t, "fixed")}
+		return []string{rapid.SampledFrom([]string{
+			"true", "false",
+			"{value#contains: {haystack#xget: /event/payload/list, needle: 1}}",
+		}).Draw(t, "fixed")}
 	}
 	return []string{"!$ " + rapid.SampledFrom([]string{
 		"event.payload.a or event.payload.b", "event.payload.a and not event.payload.is-c", "event.payload.a if event.payload.b else " +
@@ -109,7 +114,15 @@ func TestTheSecondVersionMeansTheSame(t *testing.T) {
 			if (err1 == nil) != (err2 == nil) || !reflect.DeepEqual(have, want) {
 				t.Fatalf("of %v the first version makes %v (%v), the second %v (%v)\n%s\n%s", env, want, err1, have, err2, first, second)
 			}
-			if err1 != nil && err1.(*expr.EvalError).Message != err2.(*expr.EvalError).Message {
+			if err1 != nil && func() *expr.EvalError {
+				target := &expr.EvalError{}
+				_ = errors.As(err1, &target)
+				return target
+			}().Message != func() *expr.EvalError {
+				target := &expr.EvalError{}
+				_ = errors.As(err2, &target)
+				return target
+			}().Message {
 				t.Fatalf("the errors are %v and %v", err1, err2)
 			}
 		}

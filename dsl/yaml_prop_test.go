@@ -210,7 +210,7 @@ func goldenInputs(f *testing.F) []string {
 		if err != nil {
 			f.Fatal(err)
 		}
-		for _, c := range strings.Split(string(text), "\n\n") {
+		for c := range strings.SplitSeq(string(text), "\n\n") {
 			if _, c, ok := strings.Cut(c, "\n"); ok {
 				input, _, _ := strings.Cut(c, "----\n")
 				inputs = append(inputs, unescape.Replace(input))

@@ -63,7 +63,7 @@ func TestClockFollowsAStoreWhoseClockIsSet(t *testing.T) {
 		for _, ahead := range []time.Duration{0, time.Hour, -time.Hour, -time.Hour} {
 			time.Sleep(time.Second)
 			c.set(time.Now().Add(ahead), time.Now(), time.Now())
-			if have := c.now().Sub(time.Now()); have != ahead {
+			if have := time.Until(c.now()); have != ahead {
 				t.Errorf("want the store's clock %s ahead, have %s", ahead, have)
 			}
 		}

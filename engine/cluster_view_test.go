@@ -29,8 +29,11 @@ func TestExplainTellsWhomLeversHold(t *testing.T) {
 		{Seen{ID: "w1", Up: true, Draining: true}, "w1 is emptied"},
 	} {
 		s := ClusterStatus{
-			Cluster: b.Clusters[0], State: ClusterState{Workers: []Seen{c.own, {ID: "w2", Up: true, Banned: true},
-				{ID: "w3", Up: true, Draining: true}}},
+			Cluster: b.Clusters[0], State: ClusterState{Workers: []Seen{
+				c.own,
+				{ID: "w2", Up: true, Banned: true},
+				{ID: "w3", Up: true, Draining: true},
+			}},
 			Assignment: Assignment{Version: 1, Workers: []AssignedWorker{{ID: "w1"}}, Owners: []int{0, 0}, Since: []int64{1, 1}},
 		}
 		v := s.explain(0, nil)

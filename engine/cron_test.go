@@ -82,8 +82,10 @@ func TestCronKeepsTheClockOnTheWall(t *testing.T) {
 // the line by the clock on the wall.
 func TestCronGoesForward(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Africa/Casablanca",
-		"UTC"} {
+	for _, name := range []string{
+		"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Africa/Casablanca",
+		"UTC",
+	} {
 		zone, err := time.LoadLocation(name)
 		if err != nil {
 			t.Fatal(err)

@@ -80,7 +80,7 @@ func structChanges(prefix string, a, b reflect.Value, but []string) []FieldChang
 
 // fieldChange compares two values of a field: those of mappings name by name.
 func fieldChange(name string, a, b reflect.Value, preset string) []FieldChange {
-	if v, ok := a.Interface().(*expr.Value); ok {
+	if v, ok := reflect.TypeAssert[*expr.Value](a); ok {
 		return valueChanges(name, v, b.Interface().(*expr.Value))
 	}
 	isStruct := a.Kind() == reflect.Pointer && a.Type().Elem().Kind() == reflect.Struct

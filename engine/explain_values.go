@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -212,9 +213,7 @@ func (x *explainer) configs(ctx context.Context, reads []datum.Read) (map[string
 	out := map[string]any{}
 	now := x.e.settings.configs(x.d)
 	// Today's values, unless the audit tells of a change since: below.
-	for name, value := range now {
-		out[name] = value
-	}
+	maps.Copy(out, now)
 	if x.out.At == nil {
 		return out, nil
 	}

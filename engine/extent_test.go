@@ -65,8 +65,10 @@ func TestListsInsideOfListsAreBoundedAsAProduct(t *testing.T) {
 	if c.Status != model.Failed || c.FailedPath != "p0/s/go" {
 		t.Fatalf("want the run failed at p0/s/go, have %s at %q", c.Status, c.FailedPath)
 	}
-	for _, want := range []string{"p1/s/go: item", "p3/s/go: the run has had", "1000 elements more", "want at most 100000 in one run",
-		"queue.put"} {
+	for _, want := range []string{
+		"p1/s/go: item", "p3/s/go: the run has had", "1000 elements more", "want at most 100000 in one run",
+		"queue.put",
+	} {
 		if !strings.Contains(c.Error, want) {
 			t.Errorf("want %q in the error, have\n%s", want, c.Error)
 		}

@@ -68,9 +68,8 @@ func TestFilesWithoutPipelinesReplaceNone(t *testing.T) {
 		r := newRig(t)
 		e, _ := r.start(onePipeline("one"))
 		for _, text := range []string{"", "\n", "# all is commented out\n", "configs: {CITIES: {enabled: true}}\n"} {
-			var refused *engine.DefinitionError
 			_, err := e.Load(context.Background(), r.bundle(text), ann)
-			if !errors.As(err, &refused) {
+			if _, ok := errors.AsType[*engine.DefinitionError](err); !ok {
 				t.Fatalf("%q: want a DefinitionError, have %v", text, err)
 			}
 			want := "no pipelines in flows.yaml, though the server has work; want at least one"

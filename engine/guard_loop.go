@@ -21,8 +21,10 @@ const causeLoop = " loop"
 // long as there is something left: otherwise each run would leave one behind that waits.
 func (g *guard) loopRule(s *planner.Step, p *pass) rule {
 	nodes := float64(max(1, g.nodes.Load()))
-	return rule{path: s.Path, loop: pipelineOf(s.Path) + causeLoop, rate: loopRate / nodes, burst: max(1, loopBurst/nodes),
-		free: !p.multiplies}
+	return rule{
+		path: s.Path, loop: pipelineOf(s.Path) + causeLoop, rate: loopRate / nodes, burst: max(1, loopBurst/nodes),
+		free: !p.multiplies,
+	}
 }
 
 // loopReason tells people why a run waits.

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -131,7 +132,8 @@ func (r *rig) refuse(e *engine.Engine, ev model.Event) *engine.IntakeError {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	refused, ok := out[0].Err.(*engine.IntakeError)
+	refused := &engine.IntakeError{}
+	ok := errors.As(out[0].Err, &refused)
 	if !ok {
 		r.t.Fatalf("want an IntakeError, have %v and receipt %+v", out[0].Err, out[0].Receipt)
 	}

@@ -153,8 +153,7 @@ func (s *Secrets) error(err error) error {
 	if err == nil {
 		return nil
 	}
-	var status *model.StatusError
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[*model.StatusError](err); ok {
 		status.Excerpt, status.Body = s.Hide(status.Excerpt), s.data(status.Body)
 	}
 	if text := err.Error(); s.Hide(text) != text {

@@ -114,14 +114,18 @@ func escaped(s, format string) string {
 func TestOtherTextStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	s := knowing(t, "pässwörd😀-1")
-	for _, text := range []string{"", "%", "100 %", `a\`, `\u12`, `\ud83d`, "&amp;", "&;", "&nothing;", "=3D", "a=b&c=d%20e",
-		`{"a": "\u00e9\n"}`, "pässwörd😀", "\xff\xfe%ff"} {
+	for _, text := range []string{
+		"", "%", "100 %", `a\`, `\u12`, `\ud83d`, "&amp;", "&;", "&nothing;", "=3D", "a=b&c=d%20e",
+		`{"a": "\u00e9\n"}`, "pässwörd😀", "\xff\xfe%ff",
+	} {
 		if have := s.Hide(text); have != text {
 			t.Errorf("want %q as it is, have %q", text, have)
 		}
 	}
-	for _, text := range []string{`p\u00e4ssw\u00F6rd\ud83d\ude00-1`, "p&auml;ssw&#246;rd&#x1F600;-1", "p%C3%A4ssw%c3%b6rd%F0%9F%98%80-1",
-		`p\u{e4}ssw\xc3\xb6rd\U0001f600-1`, "p%25C3%25A4ssw%25c3%25b6rd%25F0%259F%2598%2580-1"} {
+	for _, text := range []string{
+		`p\u00e4ssw\u00F6rd\ud83d\ude00-1`, "p&auml;ssw&#246;rd&#x1F600;-1", "p%C3%A4ssw%c3%b6rd%F0%9F%98%80-1",
+		`p\u{e4}ssw\xc3\xb6rd\U0001f600-1`, "p%25C3%25A4ssw%25c3%25b6rd%25F0%259F%2598%2580-1",
+	} {
 		if have := s.Hide("<" + text + "> and " + text); have != "<***> and ***" {
 			t.Errorf("want %q hidden, have %q", text, have)
 		}
@@ -132,8 +136,10 @@ func TestSecretsLeaveNothingInResults(t *testing.T) {
 	t.Parallel()
 	s := knowing(t, "c4nary-token", "7654321", "ab")
 	cause := errors.New("GET http://x/?t=c4nary-token: ab")
-	status := &model.StatusError{Status: 403, Method: "GET", URL: "http://x", Excerpt: "c4nary-token is wrong",
-		Body: map[string]any{"token": "c4nary-token"}}
+	status := &model.StatusError{
+		Status: 403, Method: "GET", URL: "http://x", Excerpt: "c4nary-token is wrong",
+		Body: map[string]any{"token": "c4nary-token"},
+	}
 	r, err := s.result(model.Result{
 		Response: map[string]any{
 			"c4nary-token": []any{"x c4nary-token y", 7654321, 7.0, nil, true, map[string]any{"a": "ab"}}, "kept": "about",
@@ -155,7 +161,7 @@ func TestSecretsLeaveNothingInResults(t *testing.T) {
 	}
 	nothing := knowing(t)
 	same := errors.New("c4nary-token")
-	if _, err := nothing.result(model.Result{}, same); err != same {
+	if _, err := nothing.result(model.Result{}, same); !errors.Is(err, same) {
 		t.Errorf("want errors of calls without secrets as they are, have %v", err)
 	}
 }

@@ -283,8 +283,7 @@ func (a attemptTrace) end(result model.Result, err error, brokenOff bool) {
 		return
 	}
 	status := result.Status
-	var unexpected *model.StatusError
-	if errors.As(err, &unexpected) {
+	if unexpected, ok := errors.AsType[*model.StatusError](err); ok {
 		status = unexpected.Status
 	}
 	if status != 0 {

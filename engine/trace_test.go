@@ -45,7 +45,7 @@ func label(s tracetest.SpanStub) string {
 	for _, a := range s.Attributes {
 		switch a.Key {
 		case "procaas.status", "procaas.outcome", "procaas.attempt", "procaas.item", "error.type":
-			text += fmt.Sprintf(" %s=%s", strings.TrimPrefix(string(a.Key), "procaas."), a.Value.Emit())
+			text += fmt.Sprintf(" %s=%s", strings.TrimPrefix(string(a.Key), "procaas."), a.Value.String())
 		}
 	}
 	return text

@@ -42,8 +42,10 @@ const undoneInside = `
 func drawUndoing(t *rapid.T) string {
 	var b strings.Builder
 	b.WriteString("pipelines:\n  - id: p\n    stages:\n")
-	many := rapid.SampledFrom([]string{"{items: [1, 2, 3], max-parallel: 1}", "{items: [1, 2, 3], max-parallel: 3}",
-		"{items: [1, 2, 3], max-parallel: 2, on-failure: continue}"})
+	many := rapid.SampledFrom([]string{
+		"{items: [1, 2, 3], max-parallel: 1}", "{items: [1, 2, 3], max-parallel: 3}",
+		"{items: [1, 2, 3], max-parallel: 2, on-failure: continue}",
+	})
 	for i := range rapid.IntRange(1, 3).Draw(t, "stages") {
 		if rapid.IntRange(0, 2).Draw(t, "repeated") == 0 {
 			fmt.Fprintf(&b, "      - id: s%d\n        for-each: %s\n        handlers:\n          - {id: h, critical: %v, call: {pipeline: q}}\n          - {id: g, critical: %v, request: {x: 7}}\n",
@@ -116,8 +118,10 @@ func TestWhatIsNotFinishedIsUndone(t *testing.T) {
 		yaml := drawUndoing(t)
 		t.Log(yaml)
 		p := plan(t, yaml)
-		l := ledger{refs: map[string]string{}, done: map[string]bool{}, undone: map[string]bool{}, ended: map[string]bool{},
-			saved: map[string]bool{}}
+		l := ledger{
+			refs: map[string]string{}, done: map[string]bool{}, undone: map[string]bool{}, ended: map[string]bool{},
+			saved: map[string]bool{},
+		}
 		start := core.Start{ID: "r1", Event: model.Event{ID: "e1", Type: "p"}}
 		live := core.Live{Now: noon}
 		run := core.Begin(p, start)

@@ -322,27 +322,47 @@ func TestRequestRefusesWhatCannotBeSent(t *testing.T) {
 			want: "http://169.254.169.254:80 belongs to no declared service: orders (http://orders.example:8080/base)",
 		},
 		{name: "foreign port", request: handlers.Request{URL: target}, services: []*dsl.Service{orders}, want: "belongs to no declared service"},
-		{name: "foreign scheme", request: handlers.Request{URL: "https://orders.example:8080/"}, services: []*dsl.Service{orders},
-			want: "belongs to no declared service"},
+		{
+			name: "foreign scheme", request: handlers.Request{URL: "https://orders.example:8080/"}, services: []*dsl.Service{orders},
+			want: "belongs to no declared service",
+		},
 		{name: "unknown service", request: handlers.Request{Service: "pay", Path: "/"}, want: `service "pay" is not declared`},
-		{name: "secret", request: handlers.Request{URL: target, Body: datum.Secret{Name: "GONE"}}, services: []*dsl.Service{ordersService},
-			want: "body: secret GONE: no secret GONE"},
-		{name: "secret for a stranger", request: handlers.Request{URL: target, Query: map[string]any{"k": datum.Secret{Name: "TOKEN"}}},
-			want: "secret TOKEN: a secret is sent to a declared service only"},
-		{name: "mapping in a query", request: handlers.Request{URL: target, Query: map[string]any{"a": map[string]any{}}},
-			want: "query: a: want a simple value"},
-		{name: "list of lists in a form", request: handlers.Request{URL: target, Form: map[string]any{"a": []any{[]any{}}}},
-			want: "form: a: want a simple value"},
-		{name: "line break in a header", request: handlers.Request{URL: target, Headers: map[string]any{"X-A": "a\r\nX-B: b"}},
-			want: "headers: X-A: control characters"},
-		{name: "name of a header", request: handlers.Request{URL: target, Headers: map[string]any{"X A": 1}},
-			want: `"X A" is no name of a header`},
-		{name: "the engine's header", request: handlers.Request{URL: target, Headers: map[string]any{"idempotency-key": 1}},
-			want: "idempotency-key is set by the engine"},
-		{name: "line break in a content type", request: handlers.Request{URL: target, Body: 1, ContentType: "a/b\r\nX-B: b"},
-			want: "content-type: control characters"},
-		{name: "content type", request: handlers.Request{URL: target, Headers: map[string]any{"content-type": "a/b"}},
-			want: "set by the field content-type"},
+		{
+			name: "secret", request: handlers.Request{URL: target, Body: datum.Secret{Name: "GONE"}}, services: []*dsl.Service{ordersService},
+			want: "body: secret GONE: no secret GONE",
+		},
+		{
+			name: "secret for a stranger", request: handlers.Request{URL: target, Query: map[string]any{"k": datum.Secret{Name: "TOKEN"}}},
+			want: "secret TOKEN: a secret is sent to a declared service only",
+		},
+		{
+			name: "mapping in a query", request: handlers.Request{URL: target, Query: map[string]any{"a": map[string]any{}}},
+			want: "query: a: want a simple value",
+		},
+		{
+			name: "list of lists in a form", request: handlers.Request{URL: target, Form: map[string]any{"a": []any{[]any{}}}},
+			want: "form: a: want a simple value",
+		},
+		{
+			name: "line break in a header", request: handlers.Request{URL: target, Headers: map[string]any{"X-A": "a\r\nX-B: b"}},
+			want: "headers: X-A: control characters",
+		},
+		{
+			name: "name of a header", request: handlers.Request{URL: target, Headers: map[string]any{"X A": 1}},
+			want: `"X A" is no name of a header`,
+		},
+		{
+			name: "the engine's header", request: handlers.Request{URL: target, Headers: map[string]any{"idempotency-key": 1}},
+			want: "idempotency-key is set by the engine",
+		},
+		{
+			name: "line break in a content type", request: handlers.Request{URL: target, Body: 1, ContentType: "a/b\r\nX-B: b"},
+			want: "content-type: control characters",
+		},
+		{
+			name: "content type", request: handlers.Request{URL: target, Headers: map[string]any{"content-type": "a/b"}},
+			want: "set by the field content-type",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -475,8 +495,10 @@ func TestRequestFollowsRedirectsOnDemand(t *testing.T) {
 		{name: "not more", redirects: 1, hops: []string{"/2", "/3"}, err: "307"},
 		{name: "to another service", redirects: 2, hops: []string{"http://b.example/", "/3"}, bare: 1},
 		{name: "there and back", redirects: 2, hops: []string{"http://b.example/", "http://a.example/admin"}, bare: 1},
-		{name: "not to a stranger", redirects: 2, hops: []string{"http://169.254.169.254/latest"}, err: "belongs to no declared service",
-			permanent: true},
+		{
+			name: "not to a stranger", redirects: 2, hops: []string{"http://169.254.169.254/latest"}, err: "belongs to no declared service",
+			permanent: true,
+		},
 		{name: "not to another scheme", redirects: 2, hops: []string{"ftp://a.example/"}, err: "neither http nor https", permanent: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

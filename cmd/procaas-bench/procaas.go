@@ -94,14 +94,13 @@ func openSystem(ctx context.Context, b *bench, schema string) (*system, error) {
 }
 
 // work lets the engine run events from now on.
-func (s *system) work() error {
+func (s *system) work() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.working.Go(func() { _ = s.engine.Run(ctx) })
 	for s.engine.Healthy(ctx) != nil {
 		time.Sleep(time.Millisecond)
 	}
-	return nil
 }
 
 func (s *system) close() error {
@@ -205,7 +204,8 @@ func openProcaas(schema string, event func(string) model.Event) func(context.Con
 		if err != nil {
 			return nil, err
 		}
-		return &entrant{system: s, event: event}, s.work()
+		s.work()
+		return &entrant{system: s, event: event}, nil
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -146,12 +147,7 @@ func (h *hookStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *hookStub) has(line string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, have := range h.took {
-		if have == line {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(h.took, line)
 }
 
 const alerting = `services: [{id: bank, url: %s}]

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -248,10 +249,8 @@ func (b *balanced) asAssigned(a *engine.Assignment, banned []string) bool {
 		if !ok || held[p] != owner.ID {
 			return false
 		}
-		for _, id := range banned {
-			if owner.ID == id {
-				return false
-			}
+		if slices.Contains(banned, owner.ID) {
+			return false
 		}
 	}
 	return len(held) == 12

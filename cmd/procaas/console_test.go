@@ -119,7 +119,7 @@ func browse(t *testing.T, chromium string, whole bool, demoStore, shopStore stri
 	cmd.Dir = consoleDir
 	// The browser's own files. It may write there for a moment after it was closed, which
 	// is no reason to fail.
-	temporary, err := os.MkdirTemp("", "procaas-console-")
+	temporary, err := os.MkdirTemp("", "procaas-console-") //nolint:usetesting // t.TempDir fails when it cannot remove all
 	if err != nil {
 		t.Fatal(err)
 	}

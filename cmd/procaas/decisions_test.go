@@ -44,8 +44,10 @@ func readDecisions(t *testing.T) (all []decision) {
 		if want := fmt.Sprintf("%04d-", n); !strings.HasPrefix(filepath.Base(file), want) {
 			t.Errorf("%s: the title has the number %d", file, n)
 		}
-		all = append(all, decision{number: n, file: filepath.Base(file), title: m[2], status: strings.Join(strings.Fields(m[4]), " "),
-			topic: m[5]})
+		all = append(all, decision{
+			number: n, file: filepath.Base(file), title: m[2], status: strings.Join(strings.Fields(m[4]), " "),
+			topic: m[5],
+		})
 	}
 	return all
 }

@@ -30,8 +30,10 @@ func TestExitCodeTellsWhetherToTryAgain(t *testing.T) {
 			fmt.Fprintf(w, `{"code": "some_code", "detail": "what is wrong", "status": %d}`, status)
 		}))
 		t.Cleanup(srv.Close)
-		for _, line := range []string{"runs list", "runs retry r-1 r-2", "runs migrate r-1 --dry-run", "switch off work --for 1m",
-			"submit --type work", "balancer status"} {
+		for _, line := range []string{
+			"runs list", "runs retry r-1 r-2", "runs migrate r-1 --dry-run", "switch off work --for 1m",
+			"submit --type work", "balancer status",
+		} {
 			var out bytes.Buffer
 			code := Main(t.Context(), append(strings.Fields(line), "--server", srv.URL), streams{strings.NewReader(""), &out, &out})
 			if code != want || !strings.Contains(out.String(), "what is wrong") {

@@ -24,7 +24,8 @@ type front struct {
 
 // openFront binds an address, for a server such as [transport.Server]. Connections wait until start.
 func openFront(ctx context.Context, address string, log *slog.Logger,
-	server func(http.Handler, *slog.Logger) *http.Server) (*front, error) {
+	server func(http.Handler, *slog.Logger) *http.Server,
+) (*front, error) {
 	l, err := transport.Listen(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)

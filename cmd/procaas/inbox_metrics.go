@@ -45,13 +45,19 @@ func cellGauges() []cellGauge {
 			return 1
 		}},
 		{desc("slots", "Slots of keys that a database of the inbox has."), true, func(c *engine.InboxCell) float64 { return float64(c.Slots) }},
-		{desc("frozen_slots", "Slots that take nothing in at present, since they move."), false,
-			func(c *engine.InboxCell) float64 { return float64(c.Frozen) }},
+		{
+			desc("frozen_slots", "Slots that take nothing in at present, since they move."), false,
+			func(c *engine.InboxCell) float64 { return float64(c.Frozen) },
+		},
 		{desc("waiting", "Runs that wait in a database of the inbox."), false, func(c *engine.InboxCell) float64 { return float64(c.Waiting) }},
-		{desc("outbox", "Events in a database of the inbox for the others, at most 1000 are counted."), false,
-			func(c *engine.InboxCell) float64 { return float64(c.Outbox) }},
-		{desc("outbox_oldest_seconds", "For how long the first of them has been there; 0 when there is none."), false,
-			func(c *engine.InboxCell) float64 { return c.OutboxOldestS }},
+		{
+			desc("outbox", "Events in a database of the inbox for the others, at most 1000 are counted."), false,
+			func(c *engine.InboxCell) float64 { return float64(c.Outbox) },
+		},
+		{
+			desc("outbox_oldest_seconds", "For how long the first of them has been there; 0 when there is none."), false,
+			func(c *engine.InboxCell) float64 { return c.OutboxOldestS },
+		},
 	}
 }
 

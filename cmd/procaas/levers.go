@@ -314,8 +314,10 @@ func balancerMovesCommand(s streams) *cobra.Command {
 }
 
 func balancerExplainCommand(s streams) *cobra.Command {
-	c := &cobra.Command{Use: "explain PARTITION", Short: "Tell why a partition is where it is", Example: "  procaas balancer explain 17",
-		Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{
+		Use: "explain PARTITION", Short: "Tell why a partition is where it is", Example: "  procaas balancer explain 17",
+		Args: cobra.ExactArgs(1),
+	}
 	var f leverFlags
 	f.add(c)
 	c.RunE = func(c *cobra.Command, args []string) error {

@@ -57,7 +57,8 @@ func openGiven(path string) (dir *os.Root, base string, err error) {
 
 // readFilesIn is readFiles for paths that open leads to.
 func readFilesIn(open func(string) (*os.Root, string, error), paths []string, stdin io.Reader,
-	want func(string) bool) ([]diag.File, error) {
+	want func(string) bool,
+) ([]diag.File, error) {
 	var files []diag.File
 	seen, size := map[string]bool{}, 0
 	add := func(name, id string, data []byte) error {

@@ -43,7 +43,7 @@ func TestMakeTargetsCallWhatIsThere(t *testing.T) {
 		t.Fatalf("want the targets of the Makefile, have %v", targets)
 	}
 	phony := regexp.MustCompile(`(?s)\n\.PHONY:(.*?[^\\])\n`).FindStringSubmatch(string(text))[1]
-	for _, target := range strings.Fields(strings.ReplaceAll(phony, "\\\n", " ")) {
+	for target := range strings.FieldsSeq(strings.ReplaceAll(phony, "\\\n", " ")) {
 		if !strings.Contains(string(text), "\n"+target+":") {
 			t.Errorf("%s is phony and has no rule", target)
 		}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -126,8 +127,10 @@ func (n *novelty) run() error {
 	if n.kind == "" {
 		n.kind = n.findKind()
 	}
-	write := map[string]func() (diag.File, int, error){"handler": n.handler, "stage": n.stage, "pipeline": n.newPipeline,
-		"flow": n.newFlow}[n.kind]
+	write := map[string]func() (diag.File, int, error){
+		"handler": n.handler, "stage": n.stage, "pipeline": n.newPipeline,
+		"flow": n.newFlow,
+	}[n.kind]
 	file, line, err := write()
 	if err != nil {
 		return err
@@ -325,7 +328,7 @@ func (n *novelty) write(file diag.File, line int) error {
 	case err == nil:
 		err = replaceFile(path, file.Data)
 	case os.IsNotExist(err):
-		if err = newFile(path, file.Data); err == fs.ErrExist {
+		if err = newFile(path, file.Data); errors.Is(err, fs.ErrExist) {
 			err = fmt.Errorf("%s is there already", file.Name)
 		}
 	}

@@ -196,9 +196,11 @@ func newRoot(s streams) *cobra.Command {
 		c.GroupID = "serve"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{submitCommand(s), runsCommand(s), switchCommand(s), limitCommand(s), rolloutCommand(s),
+	for _, c := range []*cobra.Command{
+		submitCommand(s), runsCommand(s), switchCommand(s), limitCommand(s), rolloutCommand(s),
 		configCommand(s), tokenCommand(s), auditCommand(s), nodesCommand(s), queueCommand(s), inboxCommand(s), balancerCommand(s),
-		shardCommand(s), topCommand(s), reloadCommand(s)} {
+		shardCommand(s), topCommand(s), reloadCommand(s),
+	} {
 		c.GroupID = "operate"
 		root.AddCommand(c)
 	}
@@ -326,8 +328,7 @@ func wantedOf(f *pflag.Flag, err error) error {
 	if want, known := wantedValues[f.Value.Type()]; known {
 		return errors.New("want " + want)
 	}
-	var bad *pflag.InvalidValueError
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return bad.Unwrap()
 	}
 	return err

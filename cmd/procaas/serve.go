@@ -394,7 +394,7 @@ func newLogger(s streams, format, level string) (*slog.Logger, error) {
 	case format == "json", format == "auto" && !terminal(s.err):
 		return slog.New(slog.NewJSONHandler(s.err, &slog.HandlerOptions{Level: min})), nil
 	case format == "text", format == "auto":
-		return slog.New(tint.NewHandler(s.err, &tint.Options{Level: min, TimeFormat: time.TimeOnly, NoColor: !colorful(s.err)})), nil
+		return slog.New(tint.NewTextHandler(s.err, &tint.Options{Level: min, TimeFormat: time.TimeOnly, NoColor: !colorful(s.err)})), nil
 	default:
 		return nil, usagef("--log-format %q: want auto, text or json", format)
 	}

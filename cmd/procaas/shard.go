@@ -115,8 +115,10 @@ func shardNote(x engine.ShardView) string {
 
 // shardShow prints one shard. The API has the shards of a map only, so it is looked for among them.
 func shardShow(s streams, f *clientFlags) *cobra.Command {
-	c := &cobra.Command{Use: "show MAP SHARD", Short: "Show a shard and its hosts", Args: cobra.ExactArgs(2),
-		Example: "  procaas shard show mail s1"}
+	c := &cobra.Command{
+		Use: "show MAP SHARD", Short: "Show a shard and its hosts", Args: cobra.ExactArgs(2),
+		Example: "  procaas shard show mail s1",
+	}
 	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, args []string, out string) error {
 		shards, err := f.client().Shards(c.Context(), args[0])
 		if err != nil {
@@ -383,7 +385,8 @@ func regroupedText(verb string, d engine.ShardRegroup) string {
 
 // setShard changes a shard and prints it, or prints what it would be.
 func setShard(c *cobra.Command, s streams, f *clientFlags, args []string, change wire.ShardChangeRequest, dryRun bool,
-	format func() (string, error)) error {
+	format func() (string, error),
+) error {
 	out, err := format()
 	if err != nil {
 		return err

@@ -78,8 +78,10 @@ pipelines:
 	for over := patience.Over(time.Minute); have != string(want) && !*update && !over(); have = transcript() {
 	}
 	golden(t, "shard.golden", have)
-	for _, line := range []string{"shard drain mail s1 --reason moved --format json", "shard open mail s1 --format json",
-		"shard show mail s1 --format json", "shard list --format json", "shard list mail --format json", "shard resolve mail 42 --format json"} {
+	for _, line := range []string{
+		"shard drain mail s1 --reason moved --format json", "shard open mail s1 --format json",
+		"shard show mail s1 --format json", "shard list --format json", "shard list mail --format json", "shard resolve mail 42 --format json",
+	} {
 		eventually(t, line, func() bool { return strings.HasSuffix(run(line), "exit code 0\n\n") })
 		text := run(line)
 		if !strings.Contains(text, `"s1"`) && !strings.Contains(text, `"mail"`) {
@@ -96,7 +98,7 @@ pipelines:
 // drops what a moment decides.
 func withoutBlanks(text string) string {
 	var out []string
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		if strings.Contains(line, "wal_level") {
 			continue // which may be as it must
 		}

@@ -32,12 +32,18 @@ func TestTransferCommands(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var table strings.Builder
 	err := printTransfers(&table, []engine.ShardTransfer{
-		{ID: "t_3", Key: "42", Source: "s1", Target: "s2", State: engine.TransferRunning, Step: "copy", Percent: 64, Rows: 640000,
-			Lag: 20 << 10},
-		{ID: "t_2", Key: "#7", Source: "s1", Target: "s3", State: engine.TransferObserving, Step: "retire", Rows: 12, WindowMS: 7.51,
-			Observe: began},
-		{ID: "t_1", Key: "43", Source: "s1", Target: "s2", State: engine.TransferFailed, Step: "plan",
-			Error: "refused: shard s2 has no table mail"},
+		{
+			ID: "t_3", Key: "42", Source: "s1", Target: "s2", State: engine.TransferRunning, Step: "copy", Percent: 64, Rows: 640000,
+			Lag: 20 << 10,
+		},
+		{
+			ID: "t_2", Key: "#7", Source: "s1", Target: "s3", State: engine.TransferObserving, Step: "retire", Rows: 12, WindowMS: 7.51,
+			Observe: began,
+		},
+		{
+			ID: "t_1", Key: "43", Source: "s1", Target: "s2", State: engine.TransferFailed, Step: "plan",
+			Error: "refused: shard s2 has no table mail",
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -86,8 +86,7 @@ func (n *node) checkMaps(ctx context.Context, b *dsl.Bundle) error {
 		return nil
 	}
 	err := n.shards.Check(ctx, b.ShardMaps)
-	var refused *sharding.MapError
-	if errors.As(err, &refused) {
+	if _, ok := errors.AsType[*sharding.MapError](err); ok {
 		return &engine.DefinitionError{Err: err}
 	}
 	return err

@@ -63,7 +63,8 @@ type Secret struct {
 	To string
 }
 
-const MaxLevels = 64 // lists and mappings inside one another
+// MaxLevels is how many lists and mappings may stand inside one another.
+const MaxLevels = 64
 
 // A Rate is a number of calls per unit of time.
 type Rate struct {

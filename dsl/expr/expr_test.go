@@ -298,8 +298,7 @@ func TestEvalSurvivesForeignValues(t *testing.T) {
 	env["item"] = map[string]any{"n": int64(1), "f": func() {}}
 	for _, source := range []string{"item.n + 1", "item.n.x", "item.f == item.f", "item.n < 1", "len(item.n)"} {
 		_, err := mustExpr(t, source).Eval(env)
-		var failure *EvalError
-		if !errors.As(err, &failure) {
+		if _, ok := errors.AsType[*EvalError](err); !ok {
 			t.Errorf("%s: want an EvalError, have %v", source, err)
 		}
 	}

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -309,9 +310,7 @@ func under(o *typing.Outline, at track, facts []Fact) *typing.Outline {
 		case ok && !strings.Contains(rest, Between) && o.Members[rest] != nil:
 			out := *o
 			out.Members = make(map[string]*typing.Member, len(o.Members))
-			for name, m := range o.Members {
-				out.Members[name] = m
-			}
+			maps.Copy(out.Members, o.Members)
 			out.Members[rest] = memberUnder(o.Members[rest], &facts[i])
 			o = &out
 		}

@@ -43,8 +43,10 @@ func goldenEnv() datum.Env {
 			"xs": []any{3, 1, 2}, "find-in-db": "here",
 		},
 		"sources": map[string]any{
-			"get-order": map[string]any{"response": map[string]any{"order-document": map[string]any{"id": "o1"}}, "status": 200,
-				"outcome": "succeeded"},
+			"get-order": map[string]any{
+				"response": map[string]any{"order-document": map[string]any{"id": "o1"}}, "status": 200,
+				"outcome": "succeeded",
+			},
 			"find-driver": map[string]any{"response": nil, "status": nil, "outcome": "failed"},
 		},
 		"configs": map[string]any{
@@ -95,8 +97,7 @@ func golden(e *Expr, want datum.Kind, sc *Scope) string {
 		!reflect.DeepEqual(err, failure) {
 		fmt.Fprintf(&out, "the trace differs: %v, %v\n", traced, failure)
 	}
-	var failure *EvalError
-	if errors.As(err, &failure) {
+	if failure, ok := errors.AsType[*EvalError](err); ok {
 		fmt.Fprintf(&out, "fails: %s\n%s", failure.Message, caret(e.Source, failure.Span))
 		return out.String()
 	}

@@ -178,7 +178,7 @@ func (l *looper) first() (int, error) {
 
 // last is first from the end of the list.
 func (l *looper) last() (int, error) {
-	for i := len(l.list) - 1; i >= 0; i-- {
+	for i := range slices.Backward(l.list) {
 		v, err := l.at(i)
 		if err != nil {
 			return -1, err

@@ -69,7 +69,7 @@ func (s *Scope) bare(name string) bool {
 }
 
 // members checks the names after a root, and gives the shape of the chain.
-func (b *builder) members(x *ast.IdentifierNode, root string, links []link) datum.Shape {
+func (b *builder) members(root string, links []link) datum.Shape {
 	if len(links) == 0 {
 		return mapShapeOf(root)
 	}

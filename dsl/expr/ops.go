@@ -340,7 +340,8 @@ func (b *builder) slice(x *ast.SliceNode) part {
 		return b.want(n, b.build(n), datum.IntShape, "[:]").eval
 	}
 	from, to := bound(x.From), bound(x.To)
-	return part{shape: of.shape & (datum.ListShape | datum.StringShape), outline: of.outline.Widened(),
+	return part{
+		shape: of.shape & (datum.ListShape | datum.StringShape), outline: of.outline.Widened(),
 		eval: b.guard(x, func(f *frame) (any, error) {
 			v, err := of.eval(f)
 			if err != nil {
@@ -359,7 +360,8 @@ func (b *builder) slice(x *ast.SliceNode) part {
 				return string(chars[lo:hi]), err
 			}
 			return nil, ops.Needs("[:]", datum.ListShape|datum.StringShape, v)
-		})}
+		}),
+	}
 }
 
 // bounds computes the positions of a slice of n elements.

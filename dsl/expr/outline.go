@@ -266,14 +266,14 @@ func (b *builder) checkIn(x *ast.BinaryNode, l, r part) {
 			"%s is %s, and the list holds only %s: this is always false",
 			b.Text(x.Left), lo, ro.Elem)
 	case ro.Shape == datum.ListShape:
-		b.checkInWords(x, l, ro)
+		b.checkInWords(x, l)
 	case ro.Shape == datum.MapShape:
-		b.checkInMap(x, l, ro)
+		b.checkInMap(x, ro)
 	}
 }
 
 // checkInWords warns of elements of a fixed list that can never match.
-func (b *builder) checkInWords(x *ast.BinaryNode, l part, r *typing.Outline) {
+func (b *builder) checkInWords(x *ast.BinaryNode, l part) {
 	list, ok := x.Right.(*ast.ArrayNode)
 	o := l.outline
 	if !ok || o == nil || o.Words == nil {
@@ -290,7 +290,7 @@ func (b *builder) checkInWords(x *ast.BinaryNode, l part, r *typing.Outline) {
 }
 
 // checkInMap is about 'key' in x.
-func (b *builder) checkInMap(x *ast.BinaryNode, l part, r *typing.Outline) {
+func (b *builder) checkInMap(x *ast.BinaryNode, r *typing.Outline) {
 	key, ok := b.Literal(x.Left)
 	if !ok {
 		return

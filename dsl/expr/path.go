@@ -227,14 +227,14 @@ func (b *builder) identifier(x *ast.IdentifierNode, links []link) (from part, wh
 	if l := b.local(name); l != nil {
 		slot, whole := l.slot, datum.Shape(datum.AnyShape)
 		if l.root != "" {
-			whole = b.members(x, l.root, links)
+			whole = b.members(l.root, links)
 		}
 		return part{shape: l.shape, outline: l.outline, eval: func(f *frame) (any, error) { return f.slots[slot], nil }}, whole
 	}
 	switch {
 	case b.scope.has(name):
 		return part{shape: mapShapeOf(name), eval: func(f *frame) (any, error) { return f.env[name], nil }},
-			b.members(x, name, links)
+			b.members(name, links)
 	case b.scope.bare(name):
 		at := b.place(x)
 		return part{shape: datum.AnyShape, eval: func(f *frame) (any, error) {

@@ -61,8 +61,10 @@ var pythonGrammar = map[byte][]string{
 		"V is not None",
 		"not N == N", "B and B or B", "B or B and B", "not B and B", "N + N < N * N", "L == L", "D == D",
 	},
-	'L': {"[]", "[1, 2]", "[V]", "[N, N]", "xs", "ys", "ss", "empty", "mixed", "deep['xs']", "L + L", "L[N:N]", "L[N:]", "L[:N]", "(L)",
-		"L if B else L"},
+	'L': {
+		"[]", "[1, 2]", "[V]", "[N, N]", "xs", "ys", "ss", "empty", "mixed", "deep['xs']", "L + L", "L[N:N]", "L[N:]", "L[:N]", "(L)",
+		"L if B else L",
+	},
 	'D': {"{}", "d", "deep", "deep['d']", "{'a': V}", "{'a': V, 'b': V}", "{T: V}", "(D)", "D if B else D"},
 	'V': {
 		"None", "nothing", "N", "T", "B", "L", "D", "D[T]", "L[N]", "(V)", "V if B else V", "V if V else V", "V and V", "V or V", "not V",

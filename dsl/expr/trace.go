@@ -80,8 +80,7 @@ func (t *Trace) Result() (value any, err error) {
 // fail notes why the part itself could not be computed.
 func (t *Trace) fail(err error) {
 	t.err, t.Error = err, err.Error()
-	var e *EvalError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*EvalError](err); ok {
 		t.Error = e.Message
 	}
 }

@@ -38,7 +38,8 @@ func MayEqual(l, r datum.Shape) bool {
 	return l&r != 0 || l&datum.NumberShape != 0 && r&datum.NumberShape != 0
 }
 
-const MaxInstructions = 1000 // of the compiled pattern
+// MaxInstructions is how long a pattern may be once it is compiled.
+const MaxInstructions = 1000
 
 // Instructions counts those of a pattern once it is compiled.
 func Instructions(text string) (int, error) {

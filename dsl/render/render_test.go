@@ -67,8 +67,11 @@ func TestSummary(t *testing.T) {
 		want     string
 	}{
 		{1, nil, "no problems in 1 file"},
-		{2, []diag.Diagnostic{finding(diag.Error), finding(diag.Error), finding(diag.Error), finding(diag.Warning)},
-			"3 errors, 1 warning in 2 files"},
+		{
+			2,
+			[]diag.Diagnostic{finding(diag.Error), finding(diag.Error), finding(diag.Error), finding(diag.Warning)},
+			"3 errors, 1 warning in 2 files",
+		},
 		{1, []diag.Diagnostic{finding(diag.Advice)}, "1 advice in 1 file"},
 	} {
 		var b bytes.Buffer

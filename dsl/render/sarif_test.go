@@ -69,8 +69,10 @@ func TestSARIFIsWhatCodeScanningRequires(t *testing.T) {
 		}
 		files := []diag.File{{Name: "flows/a b#%.yaml", Data: []byte(rule.Before)}}
 		_, found := dsl.Load(files, dsl.Options{})
-		found = append(found, diag.Diagnostic{Span: diag.Span{File: "/abs.yaml"}, Severity: diag.Advice, Code: "PC9999",
-			Message: "see [here](1)"})
+		found = append(found, diag.Diagnostic{
+			Span: diag.Span{File: "/abs.yaml"}, Severity: diag.Advice, Code: "PC9999",
+			Message: "see [here](1)",
+		})
 		var b bytes.Buffer
 		if err := render.Write(&b, render.SARIF, files, found, false); err != nil {
 			t.Fatal(err)
@@ -119,8 +121,10 @@ func TestSARIFFingerprintsFollowTheLine(t *testing.T) {
 		var ds []diag.Diagnostic
 		for line := range 3 {
 			at := diag.Pos{Line: above + line + 1, Column: 1}
-			ds = append(ds, diag.Diagnostic{Span: diag.Span{File: "a.yaml", Start: at, End: at}, Severity: diag.Warning, Code: "PC0111",
-				Message: "m"})
+			ds = append(ds, diag.Diagnostic{
+				Span: diag.Span{File: "a.yaml", Start: at, End: at}, Severity: diag.Warning, Code: "PC0111",
+				Message: "m",
+			})
 		}
 		var b bytes.Buffer
 		if err := render.Write(&b, render.SARIF, []diag.File{file}, ds, false); err != nil {

@@ -309,7 +309,7 @@ pipelines:
 		Title: "trigger without a pipeline",
 		Why:   "The event of a trigger that no pipeline serves would be refused at every firing.",
 		Before: `triggers:
-  - {id: tick, every: 1m, event: balanse}
+  - {id: tick, every: 1m, event: balances}
 ` + balancePipeline,
 		After: `triggers:
   - {id: tick, every: 1m, event: balance}

@@ -154,7 +154,7 @@ const (
 	Endless      diag.Code = "PC0711"
 )
 
-// The rules about queues of tasks.
+// CodeQueue is the rule about queues of tasks.
 const CodeQueue diag.Code = "PC1001"
 
 // The rules about shard maps.

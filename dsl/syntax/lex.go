@@ -22,6 +22,7 @@ const (
 // A tokenKind tells tokens apart as far as the rewriting needs it.
 type tokenKind int
 
+// The kinds of tokens.
 const (
 	NameToken   tokenKind = iota // also words such as and, if
 	numberToken                  // 12, 0x1f, 1_000, 2.5e-3

@@ -295,7 +295,7 @@ func (s *Tree) isComma(from int) bool {
 		s.Tokens[i-1].To == s.Tokens[i].From && s.Tokens[i].To == s.Tokens[i+1].From
 }
 
-// A Hole is a part of a path that is computed. No path that an author writes holds it.
+// Hole is a part of a path that is computed. No path that an author writes holds it.
 const Hole = "\x00"
 
 // Tree writes a node with brackets around all operators. The brackets of the

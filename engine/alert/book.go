@@ -211,8 +211,10 @@ func isFrozen(h engine.HandlerInfo) bool {
 // another node has seen.
 func (b *book) ofService(service string, o *outage, w world, now time.Time) *Alert {
 	out := now.Sub(o.since) <= outageGrace
-	a := &Alert{Kind: ServiceDegraded, Service: service, Owner: o.owner, Since: o.since, Until: o.until, Ratio: &o.ratio, Error: o.reason,
-		Handlers: o.handlers}
+	a := &Alert{
+		Kind: ServiceDegraded, Service: service, Owner: o.owner, Since: o.since, Until: o.until, Ratio: &o.ratio, Error: o.reason,
+		Handlers: o.handlers,
+	}
 	for _, path := range o.handlers {
 		h, ok := w.Handler(path)
 		out = out || ok && h.Fallback.IsOut() && h.Fallback.Service == service

@@ -299,12 +299,18 @@ func TestCommandsAreExact(t *testing.T) {
 	t.Parallel()
 	const server = "https://procaas.example/eu?x=1&y"
 	for _, c := range []struct{ alert, off, on, retry string }{
-		{"RunFailed work/a/pay critical", "procaas switch hold work/a/pay --reason 'alert RunFailed' --server 'S'",
-			"procaas switch on work/a/pay --server 'S'", "procaas runs retry --handler work/a/pay --server 'S'"},
-		{"HandlerFailing work/a/bonus", "procaas switch off work/a/bonus --reason 'alert HandlerFailing' --server 'S'",
-			"procaas switch on work/a/bonus --server 'S'", ""},
-		{"RunFailed work", "procaas switch hold work --reason 'alert RunFailed' --server 'S'", "procaas switch on work --server 'S'",
-			"procaas runs retry --handler work --server 'S'"},
+		{
+			"RunFailed work/a/pay critical", "procaas switch hold work/a/pay --reason 'alert RunFailed' --server 'S'",
+			"procaas switch on work/a/pay --server 'S'", "procaas runs retry --handler work/a/pay --server 'S'",
+		},
+		{
+			"HandlerFailing work/a/bonus", "procaas switch off work/a/bonus --reason 'alert HandlerFailing' --server 'S'",
+			"procaas switch on work/a/bonus --server 'S'", "",
+		},
+		{
+			"RunFailed work", "procaas switch hold work --reason 'alert RunFailed' --server 'S'", "procaas switch on work --server 'S'",
+			"procaas runs retry --handler work --server 'S'",
+		},
 		{"NodeUnhealthy", "", "", ""},
 	} {
 		words := strings.Fields(c.alert)
@@ -330,8 +336,10 @@ func TestServiceIsDownBeforeARunFails(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	since := s.now
-	orders := engine.ServiceInfo{ID: "orders", Owner: "team-orders", Critical: true, Parked: 651, Waiting: 32,
-		LastError: "503 from GET /v1/orders"}
+	orders := engine.ServiceInfo{
+		ID: "orders", Owner: "team-orders", Critical: true, Parked: 651, Waiting: 32,
+		LastError: "503 from GET /v1/orders",
+	}
 	push := engine.ServiceInfo{ID: "push", FailingSince: &since} // whose handlers go out by themselves
 	s.services = []engine.ServiceInfo{orders, push}
 	s.want()

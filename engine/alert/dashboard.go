@@ -143,8 +143,10 @@ func nodePanels() []*panel {
 		graph("Runs that wait", "short", target{Expr: "max(procaas_inbox_waiting)", LegendFormat: "waiting"}),
 		graph("Longest wait of a run that is due", "s", target{Expr: "max(procaas_inbox_oldest_seconds)", LegendFormat: "oldest"}),
 		graph("Time of a checkpoint", "s", quantiles("procaas_checkpoint_seconds_bucket", "", "")...),
-		graph("Errors of the store", "reqps", target{Expr: "sum by (operation) (rate(procaas_store_errors_total[$__rate_interval])) > 0",
-			LegendFormat: "{{operation}}"}),
+		graph("Errors of the store", "reqps", target{
+			Expr:         "sum by (operation) (rate(procaas_store_errors_total[$__rate_interval])) > 0",
+			LegendFormat: "{{operation}}",
+		}),
 		graph("Calls of services under way", "short", target{Expr: "sum by (service) (procaas_service_in_flight)", LegendFormat: "{{service}}"},
 			target{Expr: "sum by (service) (procaas_service_limit)", LegendFormat: "{{service}}: limit"}),
 		graph("Runs in line for services", "short", target{Expr: "sum by (service) (procaas_service_waiting)", LegendFormat: "{{service}}"}),
@@ -163,19 +165,25 @@ func pipelinePanels(id string) []*panel {
 	zero, one := 0.0, 1.0
 	ratio.FieldConfig.Defaults.Min, ratio.FieldConfig.Defaults.Max = &zero, &one
 	return []*panel{
-		graph("Runs ended", "reqps", target{Expr: "sum by (status) (rate(procaas_runs_total" + of + "[$__rate_interval]))",
-			LegendFormat: "{{status}}"}),
+		graph("Runs ended", "reqps", target{
+			Expr:         "sum by (status) (rate(procaas_runs_total" + of + "[$__rate_interval]))",
+			LegendFormat: "{{status}}",
+		}),
 		graph("Calls", "reqps", target{Expr: calls("succeeded|failed"), LegendFormat: legend}),
 		ratio,
 		graph("Time of a call, 99 of 100", "s", quantiles("procaas_handler_seconds_bucket", of, "stage, handler")[1]),
-		graph("Handlers that gave up", "reqps", target{Expr: by + "(rate(procaas_handler_given_up_total" + of + "[$__rate_interval])) > 0",
-			LegendFormat: legend}),
+		graph("Handlers that gave up", "reqps", target{
+			Expr:         by + "(rate(procaas_handler_given_up_total" + of + "[$__rate_interval])) > 0",
+			LegendFormat: legend,
+		}),
 		graph("Handlers left out", "reqps", target{Expr: calls("skipped") + " > 0", LegendFormat: legend}),
 		graph("Calls under way, and runs that wait", "short", target{Expr: by + "(procaas_handler_in_flight" + of + ")", LegendFormat: legend},
 			target{Expr: by + "(procaas_handler_waiting" + of + ") > 0", LegendFormat: legend + ": wait"}),
 		timeline("Switched off", target{Expr: "max by (stage, handler) (procaas_switch_off" + of + ")", LegendFormat: legend}),
-		timeline("Out of the flow by itself", target{Expr: "max by (stage, handler) (procaas_handler_fallback" + of + ")",
-			LegendFormat: legend}),
+		timeline("Out of the flow by itself", target{
+			Expr:         "max by (stage, handler) (procaas_handler_fallback" + of + ")",
+			LegendFormat: legend,
+		}),
 	}
 }
 

@@ -134,8 +134,10 @@ func TestRulesAreOneOfEachKind(t *testing.T) {
 		}
 	}
 	of := "{{ $labels.pipeline }}/{{ $labels.stage }}/{{ $labels.handler }}"
-	for _, want := range []string{"ProcaasHandlerFailing critical " + of, "ProcaasHandlerFailing warning " + of,
-		"ProcaasHandlerDegraded warning " + of, "ProcaasRunsFailing critical {{ $labels.pipeline }}"} {
+	for _, want := range []string{
+		"ProcaasHandlerFailing critical " + of, "ProcaasHandlerFailing warning " + of,
+		"ProcaasHandlerDegraded warning " + of, "ProcaasRunsFailing critical {{ $labels.pipeline }}",
+	} {
 		if !rules[want] {
 			t.Errorf("want the rule %s, have %q", want, slices.Sorted(maps.Keys(rules)))
 		}

@@ -55,8 +55,10 @@ func (f *fakeReceiver) RoundTrip(r *http.Request) (*http.Response, error) {
 	if status/100 == 2 {
 		f.took = append(f.took, names...)
 	}
-	return &http.Response{StatusCode: status, Status: fmt.Sprint(status), Header: header, Body: io.NopCloser(strings.NewReader("because")),
-		Request: r}, nil
+	return &http.Response{
+		StatusCode: status, Status: fmt.Sprint(status), Header: header, Body: io.NopCloser(strings.NewReader("because")),
+		Request: r,
+	}, nil
 }
 
 // namesOf reads the alerts of a request of either kind: which ones, and whether
@@ -178,7 +180,7 @@ func TestReceiverThatIsAwayIsToldTheNewest(t *testing.T) {
 		away := true
 		f.answer = func([]string) (int, http.Header, error) {
 			if away {
-				return 0, nil, &http.ProtocolError{ErrorString: "refused"}
+				return 0, nil, errors.New("refused")
 			}
 			return http.StatusOK, nil, nil
 		}

@@ -94,8 +94,10 @@ func TestConsoleRetriesManyInParts(t *testing.T) {
 	at := "http://" + serve(t, h)
 	form := url.Values{"pipeline": {"new-order-created"}, "reason": {"push <is> back"}, "confirm": {"yes"}}
 	_, _, body := do(t, browser(t), http.MethodPost, at+"/console/runs", form)
-	for _, want := range []string{"500 runs go on", "Retry up to 500 more", `name="cursor" value="run-500"`,
-		`name="reason" value="push &lt;is&gt; back"`, `name="pipeline" value="new-order-created"`} {
+	for _, want := range []string{
+		"500 runs go on", "Retry up to 500 more", `name="cursor" value="run-500"`,
+		`name="reason" value="push &lt;is&gt; back"`, `name="pipeline" value="new-order-created"`,
+	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("want %q, have\n%s", want, body)
 		}

@@ -164,8 +164,10 @@ func do(t *testing.T, c *http.Client, method, address string, form url.Values) (
 
 func TestSignInKeepsPeopleIn(t *testing.T) {
 	t.Parallel()
-	at := "http://" + serve(t, api.New(api.Options{Engine: portsOf(newFake(taxi(t))), Token: "correct-horse-battery-staple",
-		Open: []string{access.OpenRuns}}))
+	at := "http://" + serve(t, api.New(api.Options{
+		Engine: portsOf(newFake(taxi(t))), Token: "correct-horse-battery-staple",
+		Open: []string{access.OpenRuns},
+	}))
 	c := browser(t)
 	if code, to, _ := do(t, c, http.MethodGet, at+"/console/audit?kind=run", nil); code != http.StatusSeeOther ||
 		to != "/console/sign-in?next=%2Fconsole%2Faudit%3Fkind%3Drun" {
@@ -257,8 +259,10 @@ func TestConsoleSwitchesWithoutScripts(t *testing.T) {
 	n := newNode(t)
 	c := browser(t)
 	n.orders.Store(http.StatusBadRequest)
-	receipt, err := n.SubmitEvent(t.Context(), wire.Event{Type: "new-order-created", ID: "e-1", Source: "test",
-		Payload: map[string]any{"order-id": "o/1"}})
+	receipt, err := n.SubmitEvent(t.Context(), wire.Event{
+		Type: "new-order-created", ID: "e-1", Source: "test",
+		Payload: map[string]any{"order-id": "o/1"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -117,7 +117,7 @@ func readRequest(t *testing.T, input string) *http.Request {
 		reader = strings.NewReader(body)
 	}
 	req := httptest.NewRequest(method, target, reader)
-	for _, line := range strings.Split(headers, "\n") {
+	for line := range strings.SplitSeq(headers, "\n") {
 		name, value, ok := strings.Cut(line, ": ")
 		if !ok {
 			continue

@@ -66,8 +66,11 @@ func TestSlowAndSilentClientsAreCut(t *testing.T) {
 		"half a body":           {[]string{head + "Content-Length: 100\r\n\r\n", `{"type": `}, 0, "", false, 5 * time.Second},
 		"a body byte by byte":   {[]string{head + "Content-Length: 100\r\n\r\n"}, time.Second, " ", false, 5 * time.Second},
 		"idle after a request":  {[]string{"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"}, 0, "", false, 30 * time.Second},
-		"slow between requests": {[]string{"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "GET /healthz"}, 20 * time.Second, "", false,
-			22 * time.Second},
+		"slow between requests": {
+			[]string{"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "GET /healthz"},
+			20 * time.Second, "", false,
+			22 * time.Second,
+		},
 		"deaf":                   {[]string{"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"}, 0, "", true, 10 * time.Second},
 		"deaf, and pipelines on": {[]string{strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n", 3)}, 0, "", true, 10 * time.Second},
 	} {
@@ -179,8 +182,10 @@ func TestOddRequestsGetPlainAnswers(t *testing.T) {
 	for name, c := range map[string]struct{ request, want string }{
 		"headers of 32 KiB": {"GET /healthz HTTP/1.1\r\n" + end + "X: " + strings.Repeat("x", 32<<10) + "\r\n\r\n", "431"},
 		"many headers":      {"GET /healthz HTTP/1.1\r\n" + end + strings.Repeat("X-A: yyyyyyyyyyyyyyyy\r\n", 2000) + "\r\n", "431"},
-		"a body too large": {"POST /v1/events HTTP/1.1\r\n" + end + "Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n",
-			"413"},
+		"a body too large": {
+			"POST /v1/events HTTP/1.1\r\n" + end + "Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n",
+			"413",
+		},
 		"a line too long":      {"GET /" + strings.Repeat("x", 32<<10) + " HTTP/1.1\r\n" + end + "\r\n", "431"},
 		"HTTP/2":               {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "404"},
 		"HTTP/1.2":             {"GET /healthz HTTP/1.2\r\n" + end + "\r\n", "200"},
@@ -201,8 +206,10 @@ func TestOddRequestsGetPlainAnswers(t *testing.T) {
 			"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 3\r\n\r\na=b", "415"},
 		"an empty form to reload": {"POST /admin/v1/reload HTTP/1.1\r\n" + end +
 			"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 0\r\n\r\n", "415"},
-		"another site's page": {"POST /admin/v1/reload HTTP/1.1\r\n" + end + "Origin: https://evil.example\r\nContent-Length: 0\r\n\r\n",
-			"403"},
+		"another site's page": {
+			"POST /admin/v1/reload HTTP/1.1\r\n" + end + "Origin: https://evil.example\r\nContent-Length: 0\r\n\r\n",
+			"403",
+		},
 		"another site's picture": {"DELETE /admin/v1/tokens/ann HTTP/1.1\r\n" + end + "Sec-Fetch-Site: cross-site\r\n\r\n", "403"},
 		"a question for leave": {"OPTIONS /v1/events HTTP/1.1\r\n" + end +
 			"Origin: https://evil.example\r\nAccess-Control-Request-Method: POST\r\n\r\n", "405"},

@@ -87,7 +87,7 @@ func TestDelayIsFromNow(t *testing.T) {
 			t.Fatalf("have %d %s", w.Code, w.Body)
 		}
 		for i, want := range []time.Duration{90 * time.Minute, 500 * time.Millisecond} {
-			if have := f.seen[i].At.Sub(time.Now()); have != want {
+			if have := time.Until(f.seen[i].At); have != want {
 				t.Errorf("task %d: have due in %s, want %s", i, have, want)
 			}
 		}

@@ -139,8 +139,10 @@ func TestShardMapIsStreamed(t *testing.T) {
 			t.Errorf("behind %s: have %s, want %s", last, have, want)
 		}
 	}
-	for what, at := range map[string][2]string{"unknown_shard_map": {"/v1/shard-maps/male/watch", ""},
-		"invalid_parameter": {path, strings.Repeat("x", 600)}} {
+	for what, at := range map[string][2]string{
+		"unknown_shard_map": {"/v1/shard-maps/male/watch", ""},
+		"invalid_parameter": {path, strings.Repeat("x", 600)},
+	} {
 		reply := open(at[0], at[1])
 		var p problem.Problem
 		if err := json.NewDecoder(reply.Body).Decode(&p); err != nil || p.Code != what {

@@ -41,8 +41,10 @@ func (s *server) statusOperations() []rest.Operation {
 		},
 		{
 			Method: http.MethodGet, Path: "/", ID: "page", Tag: "status", Summary: "The console, for people",
-			Replies: []rest.Reply{{About: "The overview. Who has not signed in and needs to is sent to the page for that.",
-				ContentType: "text/html"}}, Serve: func(c *rest.Call) error { return s.serveConsole(c.W, c.R) },
+			Replies: []rest.Reply{{
+				About:       "The overview. Who has not signed in and needs to is sent to the page for that.",
+				ContentType: "text/html",
+			}}, Serve: func(c *rest.Call) error { return s.serveConsole(c.W, c.R) },
 		},
 	}
 }

@@ -117,7 +117,7 @@ func (s *Store) enter(ctx context.Context, o Order) (*Move, error) {
 		if o.By.Name != "" {
 			audits = append(audits, m.audited(o.By))
 		}
-		err = s.writeMap(ctx, c, 0, audits)
+		err = s.writeMap(ctx, c, audits)
 		if errors.Is(err, store.ErrConflict) {
 			continue
 		}
@@ -171,7 +171,7 @@ func (s *Store) tryUpdate(ctx context.Context, m *Move, change func(*Chart, *Mov
 	}
 	mine.Until = now.Add(s.takeOver)
 	change(c, mine)
-	if err := s.writeMap(ctx, c, 0, nil); err != nil {
+	if err := s.writeMap(ctx, c, nil); err != nil {
 		return err
 	}
 	*m = *mine
@@ -552,7 +552,7 @@ func (s *Store) recoverMove(c *Chart, id string) {
 	c = c.copy()
 	m := c.Moves[id]
 	m.Owner, m.Until = uuid.NewString(), now.Add(s.takeOver)
-	if err := s.writeMap(ctx, c, 0, nil); err != nil {
+	if err := s.writeMap(ctx, c, nil); err != nil {
 		return // somebody was faster, or the next look does it
 	}
 	w := &mover{}

@@ -60,7 +60,7 @@ func (s *Store) RemoveCell(ctx context.Context, name string, forget bool, by sto
 		delete(c.Cells, name)
 		// It builds on the map that was checked: a move to the cell that began since then
 		// has written another one.
-		err = s.writeMap(ctx, c, 0, []store.Audited{{
+		err = s.writeMap(ctx, c, []store.Audited{{
 			Kind: store.AuditInbox, Name: name, By: by, Before: before,
 			After: store.AuditRemoved(),
 		}})

@@ -160,7 +160,7 @@ func (s *Store) begin(ctx context.Context, o Options) error {
 			c.Cells[name], fresh = c.numbers(), true
 		}
 		if fresh {
-			if err := s.writeMap(ctx, c, 0, nil); errors.Is(err, store.ErrConflict) {
+			if err := s.writeMap(ctx, c, nil); errors.Is(err, store.ErrConflict) {
 				continue // another node was faster
 			} else if err != nil {
 				return err
@@ -219,12 +219,12 @@ func (s *Store) readMap(ctx context.Context) (*Chart, error) {
 }
 
 // writeMap writes a map that builds on the version it was read with.
-func (s *Store) writeMap(ctx context.Context, c *Chart, node int64, audits []store.Audited) error {
+func (s *Store) writeMap(ctx context.Context, c *Chart, audits []store.Audited) error {
 	text, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
-	versions, err := s.home.WriteDocuments(ctx, node,
+	versions, err := s.home.WriteDocuments(ctx, 0,
 		[]store.DocumentWrite{{Kind: mapKind, Name: mapName, Version: c.Version, Value: text}}, audits)
 	if err != nil {
 		return err

@@ -187,6 +187,7 @@ func OutcomeOf(run model.Status, h Record) string {
 	return model.OutcomeWaiting
 }
 
+// View is the record as people see it.
 func (h Record) View() HandlerView {
 	return HandlerView{
 		Items: h.Each.counts(), Path: h.Path, Outcome: h.Outcome, Attempts: h.Attempts,

@@ -223,7 +223,7 @@ func (r *Run) hold(u unit, v Verdict, live Live) {
 // iteration that has begun, only the item is left out.
 func (r *Run) leaveOut(u unit, reason string, live Live) {
 	if u.item > 0 && r.records[u.Position].each.reached() {
-		r.itemFailed(u, errors.New(reason), live)
+		r.itemFailed(u, errors.New(reason))
 		return
 	}
 	r.skip(u.Step, reason, live)
@@ -234,7 +234,7 @@ func (r *Run) leaveOut(u unit, reason string, live Live) {
 // rules of on-error say.
 func (r *Run) giveUpUnit(u unit, err error, live Live) {
 	if u.item > 0 {
-		r.itemFailed(u, err, live)
+		r.itemFailed(u, err)
 		return
 	}
 	r.giveUp(u.Step, err, live)
@@ -266,7 +266,7 @@ func (r *Run) failed(u unit, err error, probe bool, live Live) {
 	switch {
 	case r.repeats(u, err, probe, live):
 	case u.item > 0:
-		r.itemFailed(u, err, live)
+		r.itemFailed(u, err)
 	default:
 		r.settle(u.Step, err, live)
 	}
@@ -298,7 +298,7 @@ func (r *Run) repeats(u unit, err error, probe bool, live Live) bool {
 // succeeded is the end of an attempt, or of a wait, with success.
 func (r *Run) succeeded(u unit, live Live) {
 	if u.item > 0 {
-		r.itemSucceeded(u, live)
+		r.itemSucceeded(u)
 		return
 	}
 	r.succeed(u.Step, live)

@@ -123,7 +123,7 @@ func (r *Run) leaveCall(u unit, live Live) {
 		err := model.Permanent(&model.KeptError{Text: failure, Class: class, Failures: 1})
 		rec.err = model.CleanText(err.Error())
 		if u.item > 0 {
-			r.itemFailed(u, err, live)
+			r.itemFailed(u, err)
 			return
 		}
 		r.settle(u.Step, err, live)

@@ -12,9 +12,11 @@ import (
 // which no chain sees: that has a budget, which the guard keeps.
 
 const (
-	// MaxHops is how long a chain of events may become. It may become one event longer for
-	// each hopEvery that it lasts, so that one with pauses never ends by this.
-	MaxHops  = 1000
+	// MaxHops is how long a chain of events may become.
+	MaxHops = 1000
+
+	// HopEvery is the time for each of which a chain may become one event longer than
+	// MaxHops, so that one with pauses never ends by this.
 	HopEvery = 100 * time.Millisecond
 )
 

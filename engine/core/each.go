@@ -126,7 +126,7 @@ func (r *Run) beginItem(tasks []Attempt, u unit, live Live) []Attempt {
 	case u.rec.underway, u.rec.outcome == model.OutcomeUnknown:
 	case u.rec.due.After(live.Now):
 	case u.rec.outcome == model.OutcomeWaiting:
-		r.itemSucceeded(u, live)
+		r.itemSucceeded(u)
 	case u.Callee != nil:
 		return r.goIn(tasks, u, live)
 	default:
@@ -285,7 +285,7 @@ func (r *record) forgetItems(goesOn bool) {
 }
 
 // itemSucceeded decides about an item.
-func (r *Run) itemSucceeded(u unit, live Live) {
+func (r *Run) itemSucceeded(u unit) {
 	rec := u.rec
 	rec.outcome, rec.err, rec.reason, rec.sub = model.OutcomeSucceeded, "", "", nil
 	rec.emitted = nil // the ids follow from the run
@@ -297,14 +297,14 @@ func (r *Run) itemSucceeded(u unit, live Live) {
 	}
 	if total := r.records[u.Position].each.kept(); total > int(r.plan.Pipeline.MaxState) {
 		r.itemFailed(u, model.Permanent(fmt.Errorf("responses of %d bytes have to be kept, and max-state is %d", total,
-			r.plan.Pipeline.MaxState)), live)
+			r.plan.Pipeline.MaxState)))
 		return
 	}
 	r.decideItem(u)
 }
 
 // itemFailed decides that an item has failed for good.
-func (r *Run) itemFailed(u unit, err error, live Live) {
+func (r *Run) itemFailed(u unit, err error) {
 	rec := u.rec
 	rec.outcome, rec.err, rec.reason = model.OutcomeFailed, model.CleanText(err.Error()), ""
 	rec.response, rec.raw, rec.status = nil, nil, statusOf(err)

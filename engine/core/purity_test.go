@@ -21,8 +21,10 @@ func TestCoreIsPure(t *testing.T) {
 		"procaas/engine/checkpoint",
 	}
 	var names []string
-	for _, pattern := range []string{"*.go", "../model/*.go", "../planner/*.go", "../checkpoint/*.go", "../fallback.go",
-		"../fallback_[cs]*.go", "../gradient.go"} {
+	for _, pattern := range []string{
+		"*.go", "../model/*.go", "../planner/*.go", "../checkpoint/*.go", "../fallback.go",
+		"../fallback_[cs]*.go", "../gradient.go",
+	} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: no such files: %v", pattern, err)

@@ -239,7 +239,7 @@ var inboxCases = []storeCase{
 			p.commit(node, change(p.claimOne(node, in.ID), model.Failed))
 			next := p.event(key)
 			next.From = []string{"open"}
-			if a := p.acceptFor(0, next); a[0].Err != want {
+			if a := p.acceptFor(0, next); !errors.Is(a[0].Err, want) {
 				p.Errorf("key %s: want error %v, have %v", key, want, a[0].Err)
 			}
 		}

@@ -270,7 +270,7 @@ func (s *sweeper) child(job sweepJob, services *stub.Server) (l lifetime, err er
 		}
 	}
 	if l.died == "" && (err != nil || l.report.IOs == 0) {
-		return l, fmt.Errorf("the process ended by itself: %v\n%s", err, out)
+		return l, fmt.Errorf("the process ended by itself: %w\n%s", err, out)
 	}
 	return l, nil
 }

@@ -101,8 +101,10 @@ func matchExpr(path string, e *expr.Expr, have any) []Difference {
 	if err := expr.WriteTrace(&note, e.Trace(context.Background(), env), false); err != nil {
 		note.WriteString(err.Error())
 	}
-	return []Difference{{Path: path, Span: e.Span, Want: strings.TrimSpace(e.Source), Have: show(have),
-		Note: strings.TrimRight(note.String(), "\n")}}
+	return []Difference{{
+		Path: path, Span: e.Span, Want: strings.TrimSpace(e.Source), Have: show(have),
+		Note: strings.TrimRight(note.String(), "\n"),
+	}}
 }
 
 func differ(path string, want *expr.Value, wanted string, have any) []Difference {

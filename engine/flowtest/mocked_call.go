@@ -3,6 +3,8 @@ package flowtest
 import (
 	"context"
 	_ "embed"
+	"maps"
+	"slices"
 
 	"procaas/dsl"
 	"procaas/engine"
@@ -40,7 +42,7 @@ func (t *trial) withMockedCalls() (*dsl.Bundle, []engine.HandlerType) {
 	if len(paths) == 0 {
 		return bundle, types
 	}
-	types = append(types[:len(types):len(types)], engine.Type[mockedCall](mockedCallName, mockedCallSource))
+	types = append(slices.Clip(types), engine.Type[mockedCall](mockedCallName, mockedCallSource))
 	return bundle.ReplaceCalls(mockedCallName, paths), types
 }
 
@@ -51,9 +53,7 @@ func (t *trial) inputs(call *Call) map[string]any {
 		return call.Fields
 	}
 	given := t.suite.Bundle.Pipeline(h.Call.Pipeline).InputDefaults()
-	for name, value := range call.Fields {
-		given[name] = value
-	}
+	maps.Copy(given, call.Fields)
 	return given
 }
 

@@ -214,8 +214,10 @@ func unusedOf(name string, answers []*Answer, used map[*Answer]bool) []Differenc
 		if used[a] {
 			continue
 		}
-		d := Difference{Path: "mocks." + name, Span: a.Key.Span, Want: "a call that gets this answer", Have: "none",
-			Note: "remove it, or see why nothing is called"}
+		d := Difference{
+			Path: "mocks." + name, Span: a.Key.Span, Want: "a call that gets this answer", Have: "none",
+			Note: "remove it, or see why nothing is called",
+		}
 		if len(answers) > 1 {
 			d.Path, d.Span = fmt.Sprintf("%s[%d]", d.Path, i), head(a.Span)
 		}

@@ -55,8 +55,7 @@ type afterError struct {
 
 // RetryDelay gives the delay of an [After] error; ok is false for others.
 func RetryDelay(err error) (d time.Duration, ok bool) {
-	var a *afterError
-	if errors.As(err, &a) {
+	if a, ok := errors.AsType[*afterError](err); ok {
 		return a.delay, true
 	}
 	return 0, false

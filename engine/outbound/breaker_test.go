@@ -61,7 +61,8 @@ func TestDeadHostIsNotAskedAgainAndAgain(t *testing.T) {
 		}
 		wantOpen(1, 0)
 		time.Sleep(time.Minute + time.Second)
-		if asked = 0; get("dead.example") == nil || get("dead.example") == nil || asked != 1 {
+		asked = 0
+		if first, second := get("dead.example"), get("dead.example"); first == nil || second == nil || asked != 1 {
 			t.Errorf("want one request that finds out, have %d", asked)
 		}
 		dead = nil

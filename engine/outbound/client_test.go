@@ -2,7 +2,6 @@ package outbound
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -74,7 +73,7 @@ func TestHostsHaveTheirPorts(t *testing.T) {
 		"[::1]:8080": true, "[::1]:80": false, "c.example:80": false,
 	} {
 		if have := hosts.check(addr) == nil; have != want {
-			t.Error(fmt.Sprintf("%s: want %v, have %v", addr, want, have))
+			t.Errorf("%s: want %v, have %v", addr, want, have)
 		}
 	}
 }

@@ -112,6 +112,8 @@ func (t *Targets) Client() *http.Client {
 	if t == nil {
 		return nil
 	}
-	return &http.Client{Transport: &http.Transport{DialContext: t.Dial, TLSHandshakeTimeout: 5 * time.Second,
-		IdleConnTimeout: 90 * time.Second}}
+	return &http.Client{Transport: &http.Transport{
+		DialContext: t.Dial, TLSHandshakeTimeout: 5 * time.Second,
+		IdleConnTimeout: 90 * time.Second,
+	}}
 }

@@ -412,11 +412,9 @@ func depend(a, b *Step) (Edge, bool) {
 		return e, true
 	}
 	for _, t := range a.Touches {
-		for _, u := range b.Touches {
-			if t == u {
-				e.Why = fmt.Sprintf("%s and %s both touch %s", a.Handler.ID, b.Handler.ID, t)
-				return e, true
-			}
+		if slices.Contains(b.Touches, t) {
+			e.Why = fmt.Sprintf("%s and %s both touch %s", a.Handler.ID, b.Handler.ID, t)
+			return e, true
 		}
 	}
 	return Edge{}, false

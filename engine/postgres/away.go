@@ -49,18 +49,22 @@ func passes(code string) bool {
 // causes lists the errors that others were made of: of several hosts each has its
 // own.
 func causes(err error) []error {
-	switch e := err.(type) {
-	case nil:
-		return nil
-	case interface{ Unwrap() []error }:
-		var all []error
-		for _, part := range e.Unwrap() {
-			all = append(all, causes(part)...)
-		}
-		return all
-	case interface{ Unwrap() error }:
-		if below := causes(e.Unwrap()); len(below) > 0 {
-			return below
+	{
+		var e interface{ Unwrap() []error }
+		var e1 interface{ Unwrap() error }
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &e):
+			var all []error
+			for _, part := range e.Unwrap() {
+				all = append(all, causes(part)...)
+			}
+			return all
+		case errors.As(err, &e1):
+			if below := causes(e1.Unwrap()); len(below) > 0 {
+				return below
+			}
 		}
 	}
 	return []error{err}

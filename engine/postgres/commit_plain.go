@@ -83,7 +83,7 @@ func (w *work) commitPlain(ctx context.Context, t *tx) error {
 	}
 	var live bool
 	if err := t.conn.QueryRow(ctx, isLive, w.node).Scan(&live); err != nil {
-		return fmt.Errorf("after the commit: %v", err) // not wrapped: it does not say that nothing was written
+		return fmt.Errorf("after the commit: %w", err) // not wrapped: it does not say that nothing was written
 	}
 	if !live {
 		return store.ErrFenced

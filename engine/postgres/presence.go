@@ -105,13 +105,6 @@ func (p *presence) heard(node int64, s *session) {
 	p.told[node] = s
 }
 
-// forget forgets a node that beats no more.
-func (p *presence) forget(node int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.told, node)
-}
-
 // The silence after which a node is dead whose session is gone is [store.Silence] of its lease.
 // Whoever judges must have had a session from its last beat until now.
 const (

@@ -109,8 +109,7 @@ func rolledBack(e *pgconn.PgError) bool {
 
 // mayPass tells whether trying again may help and can do no harm.
 func (s *Store) mayPass(err error) bool {
-	var sure unwritten
-	if !errors.As(err, &sure) {
+	if _, ok := errors.AsType[unwritten](err); !ok {
 		return false
 	}
 	var code *pgconn.PgError

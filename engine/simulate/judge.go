@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -113,12 +114,12 @@ func Judge(s Scenario, p Policy) Verdict {
 // clients are left that still repeat what has failed.
 func recovery(after []Sample, repeating float64) int {
 	const n = int(window / time.Second)
-	for second := len(after) - 1; second >= 0; second-- {
+	for second, a := range slices.Backward(after) {
 		failed, attempts := 0, 0
 		for _, s := range after[max(0, second-n+1) : second+1] {
 			failed, attempts = failed+s.Timeouts+s.Refused, attempts+s.Attempts
 		}
-		if float64(failed) > unheard*float64(max(attempts, 1)) || float64(after[second].Repeated) > repeating {
+		if float64(failed) > unheard*float64(max(attempts, 1)) || float64(a.Repeated) > repeating {
 			return second + 1
 		}
 	}

@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -137,7 +138,7 @@ func TestCallsAfterCloseFail(t *testing.T) {
 	if _, err := s.Accept(t.Context(), 0, []model.Intake{intake("a")}); err == nil {
 		t.Error("accepted after Close")
 	}
-	if _, err := s.Run(t.Context(), "a"); err == nil || err == store.ErrNotFound {
+	if _, err := s.Run(t.Context(), "a"); err == nil || errors.Is(err, store.ErrNotFound) {
 		t.Errorf("want a failure of Run after Close, have %v", err)
 	}
 }
@@ -171,7 +172,7 @@ func TestWritesOfOneTransactionDoNotSpoilEachOther(t *testing.T) {
 			t.Errorf("good batch: %v, error: %v", r.good, r.err)
 		}
 	}
-	if _, err := s.Run(t.Context(), "new-first"); err != store.ErrNotFound {
+	if _, err := s.Run(t.Context(), "new-first"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a part of a failed batch is there: %v", err)
 	}
 	if runs, _, err := s.List(t.Context(), store.RunFilter{Limit: 1000}); err != nil || len(runs) != 41 {

@@ -156,8 +156,7 @@ func (w *writer) savepoint(o *op) (err, broken error) {
 // refused marks the errors that the data of a caller causes, which are the same however
 // often it is tried.
 func refused(err error) error {
-	var code *sqlite.Error
-	if errors.As(err, &code) {
+	if code, ok := errors.AsType[*sqlite.Error](err); ok {
 		switch code.Code() & 0xff {
 		case sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH:
 			return fmt.Errorf("%w: %w", store.ErrRefused, err)

@@ -457,9 +457,11 @@ type MakeUp struct {
 	Priority   int    // of its event
 }
 
-const BeatEvery = 800 * time.Millisecond // at most; what is changed elsewhere is known within a second
+// BeatEvery is how often a node beats at least: what is changed elsewhere is known within a second.
+const BeatEvery = 800 * time.Millisecond
 
-const BeatsOfLease = 3 // at least
+// BeatsOfLease is how many beats a lease holds at least.
+const BeatsOfLease = 3
 
 // IsMovable tells whether the run has begun, and may still go on.
 func (r *RunRecord) IsMovable() bool {

@@ -20,8 +20,10 @@ func TestLiveMovesStayWithinTheBudget(t *testing.T) {
 	for _, seed := range []uint64{1, 4, 10, 21} { // in the last two a node takes over soon after moves
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			s := &storm{rig: newRig(t, 5, "    parameters: {budget: 0.1, margin: 0, fixed-cost: 0, no-return: 2s}\n"),
-				chance: rand.New(rand.NewPCG(seed, 7))}
+			s := &storm{
+				rig:    newRig(t, 5, "    parameters: {budget: 0.1, margin: 0, fixed-cost: 0, no-return: 2s}\n"),
+				chance: rand.New(rand.NewPCG(seed, 7)),
+			}
 			for i := range 150 {
 				s.happen(i)
 				s.check()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 )
 
 // A Cluster is what policies know before the first report.
@@ -69,9 +68,6 @@ func (c *Cluster) checkAssignment(assignment []int) error {
 	}
 	return nil
 }
-
-// mayHold tells whether the partition map lets a worker hold a partition.
-func (c *Cluster) mayHold(p, w int) bool { return slices.Contains(c.Allowed[p], w) }
 
 // A Report is what is known of all workers at one moment. Counts are of the last
 // step, or rates: policies compare them with each other only. What a worker that is

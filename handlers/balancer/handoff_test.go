@@ -86,8 +86,10 @@ func TestHandoffBringsWorkersToTheAssignment(t *testing.T) {
 		seen := r.handle(&balancer.Observe{Cluster: "c"})
 		decision := r.handle(&balancer.Decide{Cluster: "c", Observation: seen})
 		moves := len(decision["moves"].([]any))
-		if have := r.handle(&balancer.Handoff{Cluster: "c", Phase: "prepare", Decision: decision, Patience: time.Minute,
-			Timeout: time.Minute}); have["warm"] != moves {
+		if have := r.handle(&balancer.Handoff{
+			Cluster: "c", Phase: "prepare", Decision: decision, Patience: time.Minute,
+			Timeout: time.Minute,
+		}); have["warm"] != moves {
 			t.Errorf("%d moves were prepared: have %v", moves, have)
 		}
 		r.handle(&balancer.Apply{Cluster: "c", Observation: seen, Decision: decision})
@@ -167,8 +169,11 @@ func TestOrdersHaveTheTokenOfTheCluster(t *testing.T) {
 	}
 	r.load(fmt.Sprintf("clusters:\n  - id: c\n    partitions: 12\n    step: 2s\n%s    workers: [{id: w1, url: %q}]\n", stalls, s.URL))
 	r.tick()
-	for _, refused := range []struct{ secret, value string }{{"", "one"}, {"    secret: ORDERS\n", "another"},
-		{"    secret: ORDERS\n", "on"}} {
+	for _, refused := range []struct{ secret, value string }{
+		{"", "one"},
+		{"    secret: ORDERS\n", "another"},
+		{"    secret: ORDERS\n", "on"},
+	} {
 		have, err := settle(refused.secret, refused.value)
 		if err != nil || have["held"] != 0 || fmt.Sprint(have["silent"]) != "[w1]" || w.Holds() != 0 || w.Holder().State().Version != 0 {
 			t.Errorf("%+v: have %v, %v and %d partitions", refused, have, err, w.Holds())

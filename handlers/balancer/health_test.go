@@ -35,8 +35,10 @@ func TestFalseDeathsCountAsLost(t *testing.T) {
 	h := healths{of: make([]health, 3)}
 	died := 0
 	for i := range 20 {
-		r := &Report{At: 10 * float64(i+1), Up: []bool{true, true, i != 10 && i != 15}, Age: []float64{9e3 + 10*float64(i), 9e3,
-			9e3 + 10*float64(i)}}
+		r := &Report{At: 10 * float64(i+1), Up: []bool{true, true, i != 10 && i != 15}, Age: []float64{
+			9e3 + 10*float64(i), 9e3,
+			9e3 + 10*float64(i),
+		}}
 		r.Age[1] = r.Age[0]
 		h.see(r, 10, func(w int, _ float64) { t.Errorf("worker %d is said to have restarted", w) }, func(int) { died++ })
 	}

@@ -81,8 +81,10 @@ func TestEveryLiveAssignmentIsAllowed(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawLive(t)
-		s := &state{cluster: c, owners: slices.Repeat([]int{-1}, c.Partitions), up: slices.Repeat([]bool{true}, len(c.Workers)),
-			allowed: c.Holders(c.Members())}
+		s := &state{
+			cluster: c, owners: slices.Repeat([]int{-1}, c.Partitions), up: slices.Repeat([]bool{true}, len(c.Workers)),
+			allowed: c.Holders(c.Members()),
+		}
 		at := 1e9
 		live, err := NewLive(c, s.observe(at))
 		if err != nil {
@@ -146,8 +148,10 @@ func TestIdleClusterStays(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawLive(t)
-		s := &state{cluster: c, owners: slices.Repeat([]int{-1}, c.Partitions), up: slices.Repeat([]bool{true}, len(c.Workers)),
-			allowed: c.Holders(c.Members())}
+		s := &state{
+			cluster: c, owners: slices.Repeat([]int{-1}, c.Partitions), up: slices.Repeat([]bool{true}, len(c.Workers)),
+			allowed: c.Holders(c.Members()),
+		}
 		live, err := NewLive(c, s.observe(1e9))
 		if err != nil {
 			t.Fatal(err)

@@ -94,17 +94,14 @@ func (h *Observe) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	if err != nil {
 		return model.Result{}, err
 	}
-	o, err := begin(ctx, c, cluster, &assignment)
-	if err != nil {
-		return model.Result{}, err
-	}
+	o := begin(ctx, c, cluster, &assignment)
 	ask(ctx, c, cluster, o)
 	data, err := dataOf(o)
 	return model.Result{Response: data}, err
 }
 
 // begin makes an observation of all workers that are known, before they are asked.
-func begin(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, a *engine.Assignment) (*Observation, error) {
+func begin(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, a *engine.Assignment) *Observation {
 	o := &Observation{
 		Cluster: cluster.ID, At: float64(c.Now.UnixMilli()) / 1000, Version: a.Version,
 		Owners: make([]int, cluster.Partitions), Weights: make([]*float64, cluster.Partitions),
@@ -125,7 +122,7 @@ func begin(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, a *engine.
 		for i := range o.Workers {
 			o.Workers[i].Listed = true
 		}
-		return o, nil
+		return o
 	}
 	for _, m := range members {
 		w := Observed{AssignedWorker: engine.AssignedWorker{ID: m.ID, URL: m.URL, Zone: m.Zone, Capacity: m.Capacity}, Listed: true}
@@ -136,7 +133,7 @@ func begin(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, a *engine.
 		places[m.ID] = len(o.Workers)
 		o.Workers = append(o.Workers, w)
 	}
-	return o, nil
+	return o
 }
 
 // The bounds of what workers and those who know them may answer.
@@ -304,7 +301,6 @@ func examine(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, w *Obser
 		return get(ctx, c.Workers, address(path))
 	}
 	body, err := once(cluster.Healthcheck.Path)
-	var status *model.StatusError
 	if err == nil {
 		counts, problem := w.believe(body, cluster.Partitions)
 		if problem == "" {
@@ -312,7 +308,7 @@ func examine(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, w *Obser
 			return counts
 		}
 		err = errors.New(problem)
-	} else if !errors.As(err, &status) {
+	} else if _, ok := errors.AsType[*model.StatusError](err); !ok {
 		w.Problem, w.Gone = c.Hide(err.Error()), errors.Is(err, syscall.ECONNREFUSED)
 		return nil
 	}

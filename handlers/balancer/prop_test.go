@@ -318,8 +318,10 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 			"[]*int, have string"},
 		{initExample + "\n" + observeExample + "\n" + strings.Replace(observeExample, `"t":2`, `"t":1`, 1), "line 3: t: want 2 or more, the " +
 			"time of the line before, have 1"},
-		{initExample + "\n" + strings.Replace(observeExample, `"up":[true,true],`, "", 1),
-			"line 2: up: want the state of each worker, have none"},
+		{
+			initExample + "\n" + strings.Replace(observeExample, `"up":[true,true],`, "", 1),
+			"line 2: up: want the state of each worker, have none",
+		},
 		{initExample + "\n" + strings.Replace(observeExample, "[5,null]", "[5]", 1), "line 2: weights: want a value or null for each of 2 " +
 			"partitions, have 1"},
 		{initExample + "\n{", "line 2: unexpected end of JSON input"},

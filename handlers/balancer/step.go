@@ -210,8 +210,7 @@ func answer(p Policy, c *Cluster, last *float64, line []byte) ([]Move, error) {
 // readLine reads a line of a type.
 func readLine(line []byte, into any, have *string, want string) error {
 	if err := json.Unmarshal(numbersOnly(line), into); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			return fmt.Errorf("%s: want %s, have %s", wrong.Field, wrong.Type, wrong.Value)
 		}
 		return err

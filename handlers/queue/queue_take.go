@@ -51,8 +51,10 @@ func (h *TakeTasks) Handle(ctx context.Context, c *engine.Call) (model.Result, e
 	if err != nil {
 		return model.Result{}, model.Permanent(err)
 	}
-	claim := Claim{Worker: "run " + c.Run, Lease: h.Lease,
-		Types: []Want{engine.TaskWantOf(pipelineOf(c, h.Type), Want{Type: h.Type, Limit: h.Limit})}}
+	claim := Claim{
+		Worker: "run " + c.Run, Lease: h.Lease,
+		Types: []Want{engine.TaskWantOf(pipelineOf(c, h.Type), Want{Type: h.Type, Limit: h.Limit})},
+	}
 	tasks, lost, err := store.ExchangeTasks(ctx, Report{Completed: done}, claim)
 	if err != nil {
 		return model.Result{}, err

@@ -19,7 +19,7 @@ import (
 
 // The types that the queue speaks are those of the engine, so that other stores can
 // keep tasks too.
-type (
+type ( //nolint:revive // one comment for all
 	Spec      = store.TaskSpec
 	Put       = store.TaskPut
 	Task      = store.QueuedTask

@@ -80,8 +80,7 @@ func (s *Service) write(ctx context.Context, declared []*dsl.ShardMap, end error
 		for _, d := range declared {
 			m := s.newMap(d)
 			if err := m.apply(ctx, tx); err != nil {
-				var refused *MapError
-				if errors.As(err, &refused) {
+				if _, ok := errors.AsType[*MapError](err); ok {
 					return err
 				}
 				return fmt.Errorf("map %s: %w", d.ID, err)
@@ -136,7 +135,7 @@ func (m *Map) apply(ctx context.Context, tx pgx.Tx) error {
 		return &MapError{m.ID, fmt.Sprintf("shard %q is not declared any more, but keys such as %q live there; declare it with transfer: "+
 			"false and drain it first", shard, key)}
 	}
-	if err != pgx.ErrNoRows {
+	if !errors.Is(err, pgx.ErrNoRows) {
 		return err
 	}
 	return nil

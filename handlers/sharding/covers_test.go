@@ -42,8 +42,15 @@ func TestOneRegistrationDoesNotAnswerForAnotherKey(t *testing.T) {
 	for _, c := range []struct {
 		placement, key string
 		want           bool
-	}{{"42", "42", true}, {"42", "42/inbox", true}, {"42/inbox", "42/archive", false}, {"42/in", "42/inbox", false}, {"#7", "42", true},
-		{"[", "42", true}, {"", "42", false}} {
+	}{
+		{"42", "42", true},
+		{"42", "42/inbox", true},
+		{"42/inbox", "42/archive", false},
+		{"42/in", "42/inbox", false},
+		{"#7", "42", true},
+		{"[", "42", true},
+		{"", "42", false},
+	} {
 		if have := (Placement{Key: c.placement}).covers(c.key); have != c.want {
 			t.Errorf("%q covers %q: %v, want %v", c.placement, c.key, have, c.want)
 		}

@@ -131,7 +131,7 @@ func (m *Map) inspectTable(ctx context.Context, q Querier, t *dsl.ShardTable, e 
 	var hasKey, unlogged bool
 	var children []string
 	err := q.QueryRow(ctx, tableFacts, quoteTable(t.Table)).Scan(&oid, &kind, &identity, &hasKey, &children, &unlogged)
-	if err == pgx.ErrNoRows {
+	if errors.Is(err, pgx.ErrNoRows) {
 		refuse("there is none")
 		return nil
 	}
@@ -155,7 +155,8 @@ func (m *Map) inspectTable(ctx context.Context, q Querier, t *dsl.ShardTable, e 
 // inspectColumns checks that the columns of the key are in the primary key: a publication
 // with a filter by another column would make the server refuse updates of the table.
 func (m *Map) inspectColumns(ctx context.Context, q Querier, oid int64, t *dsl.ShardTable, e *Enrollment,
-	refuse func(string, ...any)) error {
+	refuse func(string, ...any),
+) error {
 	types := map[string]string{}
 	rows, err := q.Query(ctx, columnTypes, oid)
 	if err != nil {

@@ -30,7 +30,7 @@ func Hash(text string) uint64 {
 		copy(tail[1:], text[8:])
 		c += binary.LittleEndian.Uint32(tail[0:])
 	}
-	_, b, c = final(a, b, c)
+	b, c = final(a, b, c)
 	return uint64(b)<<32 | uint64(c)
 }
 
@@ -44,7 +44,7 @@ func mix(a, b, c uint32) (uint32, uint32, uint32) {
 	return a, b, c
 }
 
-func final(a, b, c uint32) (uint32, uint32, uint32) {
+func final(a, b, c uint32) (uint32, uint32) {
 	c = (c ^ b) - bits.RotateLeft32(b, 14)
 	a = (a ^ c) - bits.RotateLeft32(c, 11)
 	b = (b ^ a) - bits.RotateLeft32(a, 25)
@@ -52,7 +52,7 @@ func final(a, b, c uint32) (uint32, uint32, uint32) {
 	a = (a ^ c) - bits.RotateLeft32(c, 4)
 	b = (b ^ a) - bits.RotateLeft32(a, 14)
 	c = (c ^ b) - bits.RotateLeft32(b, 24)
-	return a, b, c
+	return b, c
 }
 
 // HashInt is PostgreSQL's hashint8extended(n, 0), the same for smaller integers.
@@ -63,7 +63,7 @@ func HashInt(n int64) uint64 {
 		high = ^high
 	}
 	a := uint32(0x9e3779b9) + 4 + 3923095
-	_, b, c := final(a+(low^high), a, a)
+	b, c := final(a+(low^high), a, a)
 	return uint64(b)<<32 | uint64(c)
 }
 

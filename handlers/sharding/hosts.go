@@ -89,8 +89,10 @@ const samples = 64
 
 // newView judges the hosts of a shard.
 func newView(hosts []host, history []sample, now time.Time) *view {
-	v := &view{hosts: slices.Clone(hosts), master: -1, at: now, lags: make([]time.Duration, len(hosts)), known: make([]bool, len(hosts)),
-		tails: make([]atomic.Pointer[[]byte], modes*len(hosts))}
+	v := &view{
+		hosts: slices.Clone(hosts), master: -1, at: now, lags: make([]time.Duration, len(hosts)), known: make([]bool, len(hosts)),
+		tails: make([]atomic.Pointer[[]byte], modes*len(hosts)),
+	}
 	v.findMaster()
 	for i := range v.hosts {
 		if i != v.master {
@@ -143,8 +145,8 @@ func lagOf(lsn uint64, history []sample, now time.Time) (lag time.Duration, know
 	if lsn >= history[len(history)-1].lsn {
 		return 0, true
 	}
-	for i := len(history) - 1; i >= 0; i-- {
-		if history[i].lsn <= lsn {
+	for i, h := range slices.Backward(history) {
+		if h.lsn <= lsn {
 			return now.Sub(history[i+1].at), true
 		}
 	}

@@ -17,8 +17,8 @@ import (
 )
 
 var (
-	noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	gone = errors.New("connection refused")
+	noon    = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	errGone = errors.New("connection refused")
 )
 
 // judged makes a view of hosts from what two looks have found.
@@ -44,9 +44,9 @@ func TestTheMasterOfTheHighestTimelineCounts(t *testing.T) {
 		"an old one too":     {[]Report{master(3), master(4), {}}, 1},
 		"the old one later":  {[]Report{master(4), master(3), {}}, 0},
 		"two of one":         {[]Report{master(3), master(3), {}}, -1},
-		"the newer is gone":  {[]Report{master(3), {Err: gone}, {}}, 0},
+		"the newer is gone":  {[]Report{master(3), {Err: errGone}, {}}, 0},
 		"none":               {[]Report{{}, {}, {}}, -1},
-		"nobody answers":     {[]Report{{Err: gone}, {Err: gone}}, -1},
+		"nobody answers":     {[]Report{{Err: errGone}, {Err: errGone}}, -1},
 		"two of one, higher": {[]Report{master(3), master(3), master(9)}, -1},
 	} {
 		v := judged(nil, "aaa", c.reports...)
@@ -62,7 +62,7 @@ func TestAHostIsDownAfterTwoMisses(t *testing.T) {
 	for i, c := range []struct {
 		err   error
 		alive bool
-	}{{nil, true}, {gone, true}, {nil, true}, {gone, true}, {gone, false}, {nil, false}, {gone, false}, {nil, false}, {nil, true}} {
+	}{{nil, true}, {errGone, true}, {nil, true}, {errGone, true}, {errGone, false}, {nil, false}, {errGone, false}, {nil, false}, {nil, true}} {
 		h.take(Report{Err: c.err}, noon)
 		if h.alive != c.alive {
 			t.Errorf("after look %d, which found %v: alive is %v", i, c.err, h.alive)
@@ -114,7 +114,7 @@ func TestALagThatIsNotKnownIsNoSmallOne(t *testing.T) {
 	s.take(1, Report{Timeline: 1, LSN: 11}, at(1))
 	check("a second later", []int{2}, 2*time.Second, 0)
 	for second := 2; second < 5; second++ { // the master is gone: nothing is written
-		s.take(0, Report{Err: gone}, at(second))
+		s.take(0, Report{Err: errGone}, at(second))
 	}
 	check("without a master", []int{2}, 2*time.Second, 0)
 	s.take(1, Report{Master: true, Timeline: 2, LSN: 500}, at(6))
@@ -127,7 +127,7 @@ func TestALagThatIsNotKnownIsNoSmallOne(t *testing.T) {
 func TestTheChoiceOfHosts(t *testing.T) {
 	t.Parallel()
 	history := []sample{{noon.Add(-9 * time.Second), 50}, {noon.Add(-5 * time.Second), 100}, {noon, 300}}
-	m, fresh, late, dead := Report{Master: true, Timeline: 1, LSN: 300}, Report{LSN: 300}, Report{LSN: 60}, Report{Err: gone}
+	m, fresh, late, dead := Report{Master: true, Timeline: 1, LSN: 300}, Report{LSN: 300}, Report{LSN: 60}, Report{Err: errGone}
 	for name, c := range map[string]struct {
 		dcs     string
 		reports []Report
@@ -138,22 +138,42 @@ func TestTheChoiceOfHosts(t *testing.T) {
 		"no master":    {"ab", []Report{fresh, dead}, engine.ShardQuestion{Mode: engine.ShardMaster}, nil},
 		"replica":      {"abc", []Report{fresh, m, fresh}, engine.ShardQuestion{Mode: engine.ShardReplica}, []int{0, 2}},
 		"replica here": {"abc", []Report{fresh, m, fresh}, engine.ShardQuestion{Mode: engine.ShardReplica, DC: "c"}, []int{2}},
-		"few are left here": {"aaab", []Report{fresh, dead, dead, fresh}, engine.ShardQuestion{Mode: engine.ShardReplica, DC: "a"},
-			[]int{0, 3}},
+		"few are left here": {
+			"aaab",
+			[]Report{fresh, dead, dead, fresh},
+			engine.ShardQuestion{Mode: engine.ShardReplica, DC: "a"},
+			[]int{0, 3},
+		},
 		"enough are left here": {"aab", []Report{fresh, dead, fresh}, engine.ShardQuestion{Mode: engine.ShardReplica, DC: "a"}, []int{0}},
 		"none here":            {"abc", []Report{fresh, m, fresh}, engine.ShardQuestion{Mode: engine.ShardReplica, DC: "z"}, []int{0, 2}},
-		"not too late": {"abc", []Report{late, m, fresh}, engine.ShardQuestion{Mode: engine.ShardReplica, MaxLag: time.Second},
-			[]int{2}},
-		"late is allowed": {"abc", []Report{late, m, dead}, engine.ShardQuestion{Mode: engine.ShardReplica, MaxLag: 5 * time.Second},
-			[]int{0}},
+		"not too late": {
+			"abc",
+			[]Report{late, m, fresh},
+			engine.ShardQuestion{Mode: engine.ShardReplica, MaxLag: time.Second},
+			[]int{2},
+		},
+		"late is allowed": {
+			"abc",
+			[]Report{late, m, dead},
+			engine.ShardQuestion{Mode: engine.ShardReplica, MaxLag: 5 * time.Second},
+			[]int{0},
+		},
 		"all are late":         {"ab", []Report{late, m}, engine.ShardQuestion{Mode: engine.ShardReplica, MaxLag: time.Second}, nil},
 		"any takes the master": {"ab", []Report{late, m}, engine.ShardQuestion{Mode: engine.ShardAny, MaxLag: time.Second}, []int{1}},
 		"read your writes":     {"abc", []Report{late, m, fresh}, engine.ShardQuestion{Mode: engine.ShardReplica, MinLSN: 200}, []int{2}},
 		"not yet anywhere":     {"ab", []Report{fresh, m}, engine.ShardQuestion{Mode: engine.ShardReplica, MinLSN: 900}, nil},
-		"a replaced master not": {"ab", []Report{{Master: true, Timeline: 1}, {Master: true, Timeline: 2}},
-			engine.ShardQuestion{Mode: engine.ShardAny}, []int{1}},
-		"a replaced one for read": {"ab", []Report{{Master: true, Timeline: 1}, {Master: true, Timeline: 2}},
-			engine.ShardQuestion{Mode: engine.ShardReplica}, nil},
+		"a replaced master not": {
+			"ab",
+			[]Report{{Master: true, Timeline: 1}, {Master: true, Timeline: 2}},
+			engine.ShardQuestion{Mode: engine.ShardAny},
+			[]int{1},
+		},
+		"a replaced one for read": {
+			"ab",
+			[]Report{{Master: true, Timeline: 1}, {Master: true, Timeline: 2}},
+			engine.ShardQuestion{Mode: engine.ShardReplica},
+			nil,
+		},
 	} {
 		v := judged(history, c.dcs, c.reports...)
 		first := map[int]bool{}
@@ -193,7 +213,7 @@ func (p *simulated) Probe(_ context.Context, _ *Map, address string) Report {
 	defer p.inUse.Delete(address)
 	n := p.looks.Add(1)
 	if p.deny != nil && p.deny(address) {
-		return Report{Err: gone}
+		return Report{Err: errGone}
 	}
 	return Report{Master: address[0] == 'm', Timeline: 1, LSN: uint64(n), Compared: true}
 }

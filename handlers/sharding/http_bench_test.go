@@ -53,8 +53,10 @@ func BenchmarkHTTP(b *testing.B) {
 	})
 	sides := []*side{{name: "bare"}, {name: "api"}}
 	sides[0].start(b, &http.Server{Handler: bare}, keys)
-	sides[1].start(b, transport.Server(api.New(api.Options{Engine: api.Ports{Access: unguarded{}, Health: unguarded{}}, Shards: only{m: m},
-		Local: true}), slog.New(slog.DiscardHandler)), keys)
+	sides[1].start(b, transport.Server(api.New(api.Options{
+		Engine: api.Ports{Access: unguarded{}, Health: unguarded{}}, Shards: only{m: m},
+		Local: true,
+	}), slog.New(slog.DiscardHandler)), keys)
 	turns := 0
 	for b.Loop() {
 		for i := range sides {

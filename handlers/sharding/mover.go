@@ -234,7 +234,7 @@ func (t *task) work(ctx context.Context, name string, version int64, work func(c
 		}
 	})
 	err = work(inner, t)
-	if err != nil && context.Cause(inner) == errOrdered {
+	if err != nil && errors.Is(context.Cause(inner), errOrdered) {
 		err = errors.Join(errOrdered, err)
 	}
 	cancel(nil)

@@ -140,10 +140,9 @@ func (h *ShardPlan) plan(ctx context.Context, t *task) error {
 		} else {
 			err = m.Plan(ctx)
 		}
-		var refused *transfer.RefusedError
 		if method == "auto" {
 			method = methodStream
-			if errors.As(err, &refused) {
+			if refused, ok := errors.AsType[*transfer.RefusedError](err); ok {
 				method = methodLock
 				t.call.Log.Info("the stream cannot move a key, so writers wait for the copy", "transfer", t.view().ID, "reasons", refused.Reasons)
 				err = m.PlanLocked(ctx)

@@ -105,7 +105,7 @@ func (h *ShardRun) Handle(ctx context.Context, _ *engine.Call) (model.Result, er
 		}
 		return nil
 	})
-	if err != nil && err != errDry {
+	if err != nil && !errors.Is(err, errDry) {
 		return model.Result{}, fmt.Errorf("map %s: shard %s: %w", h.Map, h.Shard, err)
 	}
 	return model.Result{Response: map[string]any{"map": h.Map, "shard": h.Shard, "done": done, "rows": int(rows)}}, nil

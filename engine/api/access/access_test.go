@@ -159,8 +159,10 @@ func TestForeignHostsAreRefusedOnThisMachine(t *testing.T) {
 	}
 	// What a proxy of this machine passes on may come from anybody, whatever host it names.
 	for _, header := range []string{"X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Forwarded-Host", "Via", "CF-Connecting-IP"} {
-		for host, want := range map[string]int{"127.0.0.1:8080": 421, "localhost": 421, "[::1]": 421, "evil.example": 421,
-			"orders.example": 200} {
+		for host, want := range map[string]int{
+			"127.0.0.1:8080": 421, "localhost": 421, "[::1]": 421, "evil.example": 421,
+			"orders.example": 200,
+		} {
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.Host = host
 			r.Header.Set(header, "203.0.113.7")

@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 
 	"procaas/engine"
@@ -26,9 +27,7 @@ func (d *Checker) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Token != "" {
 		d.noteRefusal(r, p.Token, p.Detail)
 	}
-	for name, values := range p.Header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), p.Header)
 	rest.WriteAs(w, p.Status, rest.MediaProblem, p)
 }
 

@@ -103,12 +103,10 @@ func (g *Group) reload(c *rest.Call, in *reload) (diff engine.Diff, err error) {
 		return diff, problem.New(problem.NotReloadable, "this server was not started with pipelines that it could read again")
 	}
 	diff, err = g.Reload(c.Context(), in.Body.Drop, c.Actor(in.Body.Reason))
-	var waits *engine.DropError
-	if errors.As(err, &waits) {
+	if waits, ok := errors.AsType[*engine.DropError](err); ok {
 		return diff, problem.New(problem.EventsWait, "%s; the pipelines before stay", waits)
 	}
-	var refused *engine.DefinitionError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*engine.DefinitionError](err); ok {
 		p := problem.New(problem.InvalidPipelines, "%s; the pipelines before stay", refused)
 		p.Diagnostics = problem.Findings(refused.Found)
 		return diff, p

@@ -87,8 +87,7 @@ func (g *Group) moveSlots(c *rest.Call, in *moveSlots) (m engine.InboxMove, err 
 		c.Status(http.StatusOK)
 	}
 	m, err = g.Inbox.MoveSlots(c.Context(), o, c.Actor(b.Reason), b.DryRun)
-	var refused *engine.InboxOrderError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*engine.InboxOrderError](err); ok {
 		err = problem.New(problem.InvalidMove, "%s", refused.Message)
 	}
 	return m, err

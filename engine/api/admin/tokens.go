@@ -98,8 +98,7 @@ func (g *Group) keepAnAdmin(ctx context.Context, name string) error {
 
 // tokenProblem says over HTTP why a token is not made or revoked.
 func tokenProblem(err error) error {
-	var wrong *engine.AccessError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*engine.AccessError](err); ok {
 		return problem.New(problem.KnownCode(wrong.Code, problem.InvalidToken), "%s", wrong.Message)
 	}
 	return controls.Problem(err, "")

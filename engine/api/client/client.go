@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -105,9 +106,7 @@ func (c *caller) call(ctx context.Context, method, path string, body any, h http
 	if err != nil {
 		return err
 	}
-	for name, values := range h {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, h)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}

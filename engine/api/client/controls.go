@@ -22,7 +22,8 @@ func (c controlsCalls) Controls(ctx context.Context) ([]engine.ControlView, erro
 // SetControl sets the control of a path. ifRevision guards against lost updates:
 // the revision that may be replaced, 0 for none, -1 for any.
 func (c controlsCalls) SetControl(ctx context.Context, path string, change wire.ControlChange,
-	ifRevision int64) (engine.ControlView, error) {
+	ifRevision int64,
+) (engine.ControlView, error) {
 	return send[engine.ControlView](ctx, c.caller, http.MethodPut, controlURL(path), change, ifHeader(ifRevision))
 }
 

@@ -22,8 +22,6 @@ const (
 	RetryRuns  Verb = "retry"
 	CancelRuns Verb = "cancel"
 	MakeUpRuns Verb = "make-up"
-
-	moveRuns Verb = "migrate"
 )
 
 // Run reads a run. The error is a [*problem.Problem] with the code run_not_found when there is none.

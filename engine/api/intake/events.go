@@ -197,8 +197,10 @@ func replyOne(c *rest.Call, in intake, result engine.Submitted) error {
 	}
 	c.W.Header().Set("Location", "/v1/runs/"+result.Receipt.Run)
 	rc := result.Receipt
-	return c.Reply(status, wire.Receipt{Event: rc.Event, Run: rc.Run, Duplicate: rc.Duplicate, Undecided: rc.Undecided,
-		Key: otherKey(in.events[0], rc)})
+	return c.Reply(status, wire.Receipt{
+		Event: rc.Event, Run: rc.Run, Duplicate: rc.Duplicate, Undecided: rc.Undecided,
+		Key: otherKey(in.events[0], rc),
+	})
 }
 
 // otherKey gives the key of a run when its event names another one; empty otherwise. The
@@ -217,8 +219,10 @@ func replyMany(c *rest.Call, in intake, results []engine.Submitted) error {
 	for i, result := range results {
 		if result.Err == nil {
 			rc := result.Receipt
-			reply.Items = append(reply.Items, wire.ReceiptItem{Event: rc.Event, Run: rc.Run, Duplicate: &rc.Duplicate, Undecided: rc.Undecided,
-				Key: otherKey(in.events[i], rc)})
+			reply.Items = append(reply.Items, wire.ReceiptItem{
+				Event: rc.Event, Run: rc.Run, Duplicate: &rc.Duplicate, Undecided: rc.Undecided,
+				Key: otherKey(in.events[i], rc),
+			})
 			continue
 		}
 		at := fmt.Sprintf("/%d", i)

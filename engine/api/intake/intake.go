@@ -56,8 +56,10 @@ func Receipts(all []any, some ...any) []rest.Reply {
 			About: "The event had been accepted before; nothing has changed.",
 			Body:  wire.Receipt{}, Example: wire.Receipt{Event: "e-1", Run: exampleRun, Duplicate: true},
 		},
-		{Status: http.StatusMultiStatus, About: "Of an array, or a batch, some were accepted and some refused: each item tells.",
-			Body: wire.Receipts{}, Or: some},
+		{
+			Status: http.StatusMultiStatus, About: "Of an array, or a batch, some were accepted and some refused: each item tells.",
+			Body: wire.Receipts{}, Or: some,
+		},
 	}
 }
 

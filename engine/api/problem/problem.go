@@ -243,12 +243,10 @@ func Meant(name string, known []string) string {
 // Of says over HTTP what an error of the engine means. What is known
 // to be the caller's fault is told by the handlers; what is left is the store.
 func Of(err error) *Problem {
-	var p *Problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
 	}
-	var over *engine.OverloadError
-	if errors.As(err, &over) {
+	if over, ok := errors.AsType[*engine.OverloadError](err); ok {
 		return overloaded(over)
 	}
 	switch {

@@ -95,8 +95,7 @@ func Parse(body []byte) (any, error) {
 		return nil, problem.New(problem.MalformedJSON, "the body is empty")
 	}
 	v, err := datum.ParseJSON(body)
-	var wrong *datum.JSONError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*datum.JSONError](err); ok {
 		return nil, problem.New(problem.MalformedJSON, "%s", wrong).At(problem.Fault{Location: wrong.Pointer, Message: wrong.Message})
 	}
 	return v, err

@@ -159,8 +159,10 @@ func (d *Document) Refine() {
 
 // parameter describes a member of the path, the query or the headers.
 func (m *member) parameter() *huma.Param {
-	p := &huma.Param{Name: m.name, In: m.in, Description: m.Tag.Get("doc"), Required: m.in == "path",
-		Schema: &huma.Schema{Type: huma.TypeString}}
+	p := &huma.Param{
+		Name: m.name, In: m.in, Description: m.Tag.Get("doc"), Required: m.in == "path",
+		Schema: &huma.Schema{Type: huma.TypeString},
+	}
 	if m.Tag.Get("required") == "true" {
 		p.Required = true
 	}

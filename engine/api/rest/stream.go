@@ -13,6 +13,7 @@ import (
 // streams of events (server-sent events, as the HTML standard describes them).
 
 const (
+	// MediaStream is the media type of server-sent events.
 	MediaStream = "text/event-stream"
 
 	// streamBeat is how often a stream without news shows that it lives: proxies cut

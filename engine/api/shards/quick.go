@@ -22,7 +22,8 @@ var answers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Quickly answers questions for shards that memory can answer, when the caller may ask.
 func (g *Group) Quickly(next http.Handler, may func(r *http.Request, operation string) error,
-	refuse func(http.ResponseWriter, *http.Request, error)) http.Handler {
+	refuse func(http.ResponseWriter, *http.Request, error),
+) http.Handler {
 	maps, ok := g.Maps.(engine.QuickShardMaps)
 	if !ok {
 		return next

@@ -127,7 +127,7 @@ func (f *Middleware) recovered(next http.Handler) http.Handler {
 			if p == nil {
 				return
 			}
-			if p == http.ErrAbortHandler {
+			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(p) // how a handler cuts a connection on purpose
 			}
 			f.Log.Error("request panicked", "method", r.Method, "url_path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))

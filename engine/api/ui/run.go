@@ -232,10 +232,10 @@ func compare(before, after engine.StateValue) (out []diffLine) {
 	for i := range same {
 		same[i] = make([]int, len(b)+1)
 	}
-	for i := len(a) - 1; i >= 0; i-- {
+	for i, v := range slices.Backward(a) {
 		for j := len(b) - 1; j >= 0; j-- {
 			same[i][j] = max(same[i+1][j], same[i][j+1])
-			if a[i] == b[j] {
+			if v == b[j] {
 				same[i][j] = same[i+1][j+1] + 1
 			}
 		}

@@ -259,8 +259,10 @@ func serverBinaries() (string, error) {
 		return filepath.Dir(path), err
 	}
 	var found []string
-	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin",
-		"/usr/local/opt/postgresql*/bin"} {
+	for _, pattern := range []string{
+		"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin",
+		"/usr/local/opt/postgresql*/bin",
+	} {
 		paths, err := filepath.Glob(filepath.Join(pattern, "postgres"))
 		if err != nil {
 			return "", err

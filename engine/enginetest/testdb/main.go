@@ -46,8 +46,7 @@ func run(args []string) (code int, err error) {
 	cmd.Env = append(os.Environ(), cluster.Env+"="+c.URL)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err = cmd.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return max(exit.ExitCode(), 1), nil
 	}
 	if err != nil {

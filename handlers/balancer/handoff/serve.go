@@ -91,8 +91,10 @@ func obeyed(w http.ResponseWriter, r *http.Request, follow func(context.Context,
 			Title: "The order is outdated", Status: http.StatusConflict, Code: CodeOutdated, Detail: err.Error(), Heard: outdated.Heard,
 		})
 	case err != nil:
-		refuse(w, Refusal{Title: "The order is not for this worker", Status: http.StatusUnprocessableEntity, Code: CodeMisdirected,
-			Detail: err.Error()})
+		refuse(w, Refusal{
+			Title: "The order is not for this worker", Status: http.StatusUnprocessableEntity, Code: CodeMisdirected,
+			Detail: err.Error(),
+		})
 	default:
 		answer(w, http.StatusOK, state)
 	}

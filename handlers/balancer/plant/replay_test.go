@@ -47,8 +47,10 @@ func record(t *testing.T, yaml, policy string) (engine.Recording, Result) {
 		w.live(at)
 		tally := w.serve(at)
 		r := w.observe(at + s.Step)
-		o := balancer.Observation{Cluster: "fanout", At: 1e9 + r.At, Version: 1, Owners: slices.Clone(r.Assignment),
-			Weights: make([]*float64, len(r.Weights))}
+		o := balancer.Observation{
+			Cluster: "fanout", At: 1e9 + r.At, Version: 1, Owners: slices.Clone(r.Assignment),
+			Weights: make([]*float64, len(r.Weights)),
+		}
 		for p, x := range r.Weights {
 			if !math.IsNaN(x) {
 				x /= s.Step

@@ -153,8 +153,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		p.problem(w, http.StatusBadGateway, CodeFailed, "The caller hung up before the answer", "it is unknown whether the request took effect")
 		return
 	}
-	var none *noWorkerError
-	if errors.As(err, &none) {
+	if none, ok := errors.AsType[*noWorkerError](err); ok {
 		p.o.Log.Warn("no worker in time", "partition", none.partition, "attempts", attempts, "error", err)
 		w.Header().Set("Retry-After", "1")
 		p.o.Observe(http.StatusServiceUnavailable, attempts)

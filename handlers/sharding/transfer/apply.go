@@ -67,7 +67,8 @@ type goal struct {
 }
 
 func newApplier(id, barrier, against string, conn *pgx.Conn, prepared map[string]string, s *stream, tables []*shape,
-	from pglogrepl.LSN) *applier {
+	from pglogrepl.LSN,
+) *applier {
 	a := &applier{
 		id: id, barrier: barrier, against: against, conn: conn, stream: s, position: from, reached: from, saved: time.Now(),
 		tables: map[string]*shape{}, prepared: prepared, touched: map[string]map[string][]string{},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -93,9 +94,7 @@ func connect(ctx context.Context, dsn, shard string) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: its connection string is not understood", shard)
 	}
-	for name, value := range settings {
-		config.RuntimeParams[name] = value
-	}
+	maps.Copy(config.RuntimeParams, settings)
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	c, err := pgx.ConnectConfig(ctx, config)

@@ -158,7 +158,8 @@ func (s *stream) confirm(ctx context.Context) error {
 }
 
 func (s *stream) take(ctx context.Context, msg pgproto3.BackendMessage, relations map[uint32]*pglogrepl.RelationMessage,
-	next *time.Time) error {
+	next *time.Time,
+) error {
 	switch msg := msg.(type) {
 	case *pgproto3.ErrorResponse:
 		return fmt.Errorf("stream: %w", pgconn.ErrorResponseToPgError(msg))

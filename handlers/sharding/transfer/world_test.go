@@ -210,8 +210,10 @@ func (w *world) spec() transfer.Spec {
 			{Name: "public.label", Columns: []string{"uid"}, Key: []string{"42"}},
 		},
 		// A machine that runs all tests at once stalls for seconds.
-		Limits: transfer.Limits{Freeze: time.Minute, Lock: 5 * time.Second, Ping: 30 * time.Second, Slot: time.Minute, DDL: time.Minute,
-			Attempts: 20, Batch: 500},
+		Limits: transfer.Limits{
+			Freeze: time.Minute, Lock: 5 * time.Second, Ping: 30 * time.Second, Slot: time.Minute, DDL: time.Minute,
+			Attempts: 20, Batch: 500,
+		},
 	}
 }
 
@@ -260,7 +262,8 @@ func (w *world) transfer(ctx context.Context, spec transfer.Spec) (transfer.Wind
 
 // open waits for the server to notice that connections of an earlier coordinator are gone.
 func (w *world) open(ctx context.Context, how func(context.Context, transfer.Spec, transfer.Claim) (*transfer.Mover, error),
-	spec transfer.Spec, c transfer.Claim) (*transfer.Mover, error) {
+	spec transfer.Spec, c transfer.Claim,
+) (*transfer.Mover, error) {
 	for over := patience.Over(time.Minute); ; {
 		m, err := how(ctx, spec, c)
 		if !errors.Is(err, transfer.ErrBusy) || over() || pgxPause(ctx, 5*time.Millisecond) != nil {
