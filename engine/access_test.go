@@ -13,6 +13,7 @@ import (
 	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/guard"
 	"procaas/engine/store"
 )
 
@@ -60,7 +61,7 @@ func TestGrantsCoverWhatIsBelowTheirPaths(t *testing.T) {
 // code gives the code of an error about access or a path.
 func code(err error) string {
 	var access *engine.AccessError
-	var control *engine.ControlError
+	var control *guard.ControlError
 	switch {
 	case errors.As(err, &access):
 		return access.Code

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"procaas/engine/core"
+	"procaas/engine/guard"
+	"procaas/engine/model"
 	"procaas/engine/store"
 )
 
@@ -83,13 +85,13 @@ func causeOf(cause string) (reason, of, path string) {
 		var r, o, p string
 		if strings.HasPrefix(part, causeUnserved) {
 			return ParkedUnserved, "", ""
-		} else if name, handler, ok := gateOf(part); ok {
+		} else if name, handler, ok := guard.GateOf(part); ok {
 			if r, o, p = ParkedService, name, handler; name == handler {
 				r = ParkedLimit
 			}
-		} else if at, ok := strings.CutSuffix(part, causeHold); ok {
+		} else if at, ok := strings.CutSuffix(part, guard.CauseHold); ok {
 			r, o, p = ParkedHold, at, at
-		} else if at, ok := strings.CutSuffix(part, causeLoop); ok {
+		} else if at, ok := strings.CutSuffix(part, guard.CauseLoop); ok {
 			r, o, p = ParkedLoop, at, at
 		} else if at, ok := strings.CutSuffix(part, core.CauseRetry); ok {
 			r, o, p = ParkedRetry, at, at
@@ -113,7 +115,7 @@ func (e *Engine) Backlog() BacklogView {
 		return v
 	}
 	now := e.clock.now()
-	v.Counted, v.Waiting, v.AgeS = moment(b.counted), b.Waiting, age(b.Oldest, now)
+	v.Counted, v.Waiting, v.AgeS = model.Moment(b.counted), b.Waiting, age(b.Oldest, now)
 	v.Parked = append(v.Parked, e.parked(b, func(p *ParkedRuns) string { return p.For })...)
 	slices.SortStableFunc(v.Parked, func(a, b ParkedRuns) int { return cmp.Compare(b.Runs, a.Runs) })
 	return v
@@ -137,7 +139,7 @@ func (e *Engine) parked(b *backlog, of func(*ParkedRuns) string) []ParkedRuns {
 		switch r.Place {
 		case store.AsideParked:
 			p.Reason, p.For, _ = causeOf(r.Cause)
-			if p.Reason == ParkedHold && !c.stands(p.For+causeHold, now) {
+			if p.Reason == ParkedHold && !c.Stands(p.For+guard.CauseHold, now) {
 				p.Reason = ParkedLifted
 			}
 		case store.AsideAwaits:

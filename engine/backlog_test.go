@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/engine"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -156,7 +157,7 @@ pipelines:
   - {id: lost, stages: [{id: a, handlers: [{id: fails, step: {}}]}]}
   - {id: listens, flow: order, stages: [{id: a, handlers: [{id: h, await: {event: paid, timeout: 10m}}]}]}
 `)
-		if _, err := e.SetControl(t.Context(), "held", engine.ControlChange{Mode: engine.ModeHold, Forever: true}, -1,
+		if _, err := e.SetControl(t.Context(), "held", guard.ControlChange{Mode: guard.ModeHold, Forever: true}, -1,
 			store.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"procaas/dsl/expr"
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -45,11 +46,11 @@ func TestAPipelineThatEmitsItselfTwiceIsBounded(t *testing.T) {
 		r.run(e)
 		synctest.Wait()
 		const left, seconds = 50, 20
-		engine.SpendLoop(e, "tick", engine.LoopBurst-left)
+		engine.SpendLoop(e, "tick", guard.LoopBurst-left)
 		r.submit(e, model.Event{Type: "tick"})
 		time.Sleep(seconds * time.Second)
 		// What takes the place of its run costs nothing, and each further one does.
-		const most = 3 * seconds * engine.LoopRate
+		const most = 3 * seconds * guard.LoopRate
 		first := len(r.paths())
 		if first < left || first > 2*left+most {
 			t.Errorf("want some hundreds of events after %d seconds, have %d", seconds, first)

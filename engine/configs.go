@@ -10,6 +10,7 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -43,12 +44,12 @@ type settings struct {
 	set      map[string]store.Setting // live configs that were set, also such as nothing declares any more
 	values   map[string]any           // of set, decoded
 
-	live   atomic.Pointer[controls] // nil before they are known; changed under mu
-	tokens atomic.Pointer[tokens]   // likewise
+	live   atomic.Pointer[guard.Controls] // nil before they are known; changed under mu
+	tokens atomic.Pointer[tokens]         // likewise
 }
 
 // controls gives the controls as this node knows them.
-func (s *settings) controls() *controls { return s.live.Load() }
+func (s *settings) controls() *guard.Controls { return s.live.Load() }
 
 // isCurrent tells whether the settings of a revision are known.
 func (s *settings) isCurrent(revision int64) bool {
@@ -76,7 +77,7 @@ func (s *settings) refresh(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read controls: %w", err)
 	}
-	live, err := newControls(paths)
+	live, err := guard.NewControls(paths)
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (s *settings) refresh(ctx context.Context) error {
 		return nil // a later answer has come first
 	}
 	if before := s.live.Swap(live); before != nil {
-		close(before.superseded)
+		close(before.Superseded)
 	}
 	s.tokens.Store(&access)
 	s.known, s.revision, s.set, s.values = true, revision, set, values

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"procaas/engine"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -35,7 +36,7 @@ pipelines:
 var operator = store.Actor{Name: "ann", Reason: "incident 7"}
 
 // set sets a control that must be taken.
-func (r *rig) set(e *engine.Engine, path string, c engine.ControlChange) engine.ControlView {
+func (r *rig) set(e *engine.Engine, path string, c guard.ControlChange) guard.ControlView {
 	r.t.Helper()
 	v, err := e.SetControl(context.Background(), path, c, -1, operator)
 	if err != nil {
@@ -91,8 +92,8 @@ func TestSwitchHoldsOnAllNodesWithinASecondAndAfterARestart(t *testing.T) {
 			t.Fatal("want calls before the switch")
 		}
 		for i := range 20 {
-			v := r.set(first, "work/b/two", engine.ControlChange{})
-			if v.Mode != engine.ModeSkip || v.Until == nil || time.Until(*v.Until).Round(time.Minute) != time.Hour {
+			v := r.set(first, "work/b/two", guard.ControlChange{})
+			if v.Mode != guard.ModeSkip || v.Until == nil || time.Until(*v.Until).Round(time.Minute) != time.Hour {
 				t.Fatalf("want a switch that is off for an hour, have %+v", v)
 			}
 			time.Sleep(time.Second)
@@ -111,7 +112,7 @@ func TestSwitchHoldsOnAllNodesWithinASecondAndAfterARestart(t *testing.T) {
 			}
 		}
 		stop()
-		r.set(first, "work/b/two", engine.ControlChange{Forever: true})
+		r.set(first, "work/b/two", guard.ControlChange{Forever: true})
 		stopSecond()
 		third, _ := r.start(controlled)
 		before := r.count("work/b/two")
@@ -131,7 +132,7 @@ func TestSwitchEndsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		e, _ := r.start(controlled)
-		r.set(e, "work/b", engine.ControlChange{Until: time.Now().Add(time.Minute), RateLimit: "100/s"})
+		r.set(e, "work/b", guard.ControlChange{Until: time.Now().Add(time.Minute), RateLimit: "100/s"})
 		r.settle(e, r.submit(e, event("work", "")), model.Succeeded)
 		r.want("work/a/one")
 		time.Sleep(time.Minute)
@@ -152,7 +153,7 @@ func TestHoldParksRunsAndLiftingItWakesThemInOrder(t *testing.T) {
 		r := newRig(t)
 		first, _ := r.start(three)
 		second, _ := r.start(three)
-		r.set(first, "work/b", engine.ControlChange{Mode: engine.ModeHold, Forever: true}) // critical, and no force
+		r.set(first, "work/b", guard.ControlChange{Mode: guard.ModeHold, Forever: true}) // critical, and no force
 		time.Sleep(time.Second)
 		var runs []string
 		for i := range 40 {
@@ -197,7 +198,7 @@ func TestHeldHandlerGoesOnWhileAnotherOneIsUnderWay(t *testing.T) {
 		open := make(gate)
 		r.on("two", open.do)
 		e, _ := r.start(controlled)
-		r.set(e, "work/b/three", engine.ControlChange{Mode: engine.ModeHold})
+		r.set(e, "work/b/three", guard.ControlChange{Mode: guard.ModeHold})
 		run := r.submit(e, event("work", ""))
 		time.Sleep(10 * time.Second)
 		r.want("work/a/one", "work/b/two")
@@ -216,40 +217,40 @@ func TestControlsAreRefused(t *testing.T) {
 	low, high := -1.0, 5.0
 	for _, c := range []struct {
 		path   string
-		change engine.ControlChange
+		change guard.ControlChange
 		code   string
 		says   string
 	}{
-		{"work/b/tow", engine.ControlChange{}, "unknown_control_path", "did you mean work/b/two?"},
-		{"work/a/one", engine.ControlChange{}, "critical_handler", "work/a/one is critical"},
-		{"work/a", engine.ControlChange{}, "critical_handler", "work/a/one is critical"},
-		{"work", engine.ControlChange{}, "critical_handler", "work/a/one is critical"},
-		{"work", engine.ControlChange{Mode: "stop"}, "invalid_control", "want mode skip or hold"},
-		{"push", engine.ControlChange{Enabled: true, RateLimit: "10/s"}, "invalid_control", "procaas queue pause push"},
-		{"push", engine.ControlChange{}, "invalid_control", "a queue without stages"},
-		{"wrok", engine.ControlChange{Enabled: true}, "unknown_control_path", "did you mean work?"},
-		{"work", engine.ControlChange{Enabled: true, Mode: engine.ModeHold}, "invalid_control", "mode hold is for"},
-		{"work", engine.ControlChange{Mode: engine.ModeKeep}, "invalid_control", "mode keep is for"},
+		{"work/b/tow", guard.ControlChange{}, "unknown_control_path", "did you mean work/b/two?"},
+		{"work/a/one", guard.ControlChange{}, "critical_handler", "work/a/one is critical"},
+		{"work/a", guard.ControlChange{}, "critical_handler", "work/a/one is critical"},
+		{"work", guard.ControlChange{}, "critical_handler", "work/a/one is critical"},
+		{"work", guard.ControlChange{Mode: "stop"}, "invalid_control", "want mode skip or hold"},
+		{"push", guard.ControlChange{Enabled: true, RateLimit: "10/s"}, "invalid_control", "procaas queue pause push"},
+		{"push", guard.ControlChange{}, "invalid_control", "a queue without stages"},
+		{"wrok", guard.ControlChange{Enabled: true}, "unknown_control_path", "did you mean work?"},
+		{"work", guard.ControlChange{Enabled: true, Mode: guard.ModeHold}, "invalid_control", "mode hold is for"},
+		{"work", guard.ControlChange{Mode: guard.ModeKeep}, "invalid_control", "mode keep is for"},
 		{
 			"work",
-			engine.ControlChange{Enabled: true, Mode: engine.ModeKeep, Until: time.Now().Add(-time.Second)},
+			guard.ControlChange{Enabled: true, Mode: guard.ModeKeep, Until: time.Now().Add(-time.Second)},
 			"invalid_control",
 			"want a time to come",
 		},
-		{"work", engine.ControlChange{Mode: engine.ModeHold, Until: time.Now().Add(-time.Second)}, "invalid_control", "want a time to come"},
-		{"work", engine.ControlChange{Mode: engine.ModeHold, Until: time.Now().Add(1e6 * time.Hour)}, "invalid_control", "within 100 years"},
-		{"work", engine.ControlChange{Mode: engine.ModeHold, Forever: true, Until: time.Now().Add(time.Hour)}, "invalid_control", "have both"},
-		{"work", engine.ControlChange{Enabled: true, RateLimit: "0/s"}, "invalid_control", "rate above 0"},
-		{"work", engine.ControlChange{Enabled: true, RateLimit: "fast"}, "invalid_control", "100/s"},
-		{"work", engine.ControlChange{Enabled: true, RateLimit: "1/500d"}, "invalid_control", "from 1/d"},
-		{"work", engine.ControlChange{Enabled: true, RateLimit: "99999999/s"}, "invalid_control", "from 1/d"},
-		{"work", engine.ControlChange{Enabled: true, RateLimit: "1/s", Over: "drop"}, "invalid_control", "wait or skip"},
-		{"work/b/two", engine.ControlChange{Enabled: true, RolloutPercent: &low}, "invalid_control", "from 0 to 100"},
-		{"work/b", engine.ControlChange{Enabled: true, RolloutPercent: &high}, "invalid_control", "path of a handler"},
-		{"work/a/one", engine.ControlChange{Enabled: true, RolloutPercent: &high}, "critical_handler", "work/a/one is critical"},
+		{"work", guard.ControlChange{Mode: guard.ModeHold, Until: time.Now().Add(-time.Second)}, "invalid_control", "want a time to come"},
+		{"work", guard.ControlChange{Mode: guard.ModeHold, Until: time.Now().Add(1e6 * time.Hour)}, "invalid_control", "within 100 years"},
+		{"work", guard.ControlChange{Mode: guard.ModeHold, Forever: true, Until: time.Now().Add(time.Hour)}, "invalid_control", "have both"},
+		{"work", guard.ControlChange{Enabled: true, RateLimit: "0/s"}, "invalid_control", "rate above 0"},
+		{"work", guard.ControlChange{Enabled: true, RateLimit: "fast"}, "invalid_control", "100/s"},
+		{"work", guard.ControlChange{Enabled: true, RateLimit: "1/500d"}, "invalid_control", "from 1/d"},
+		{"work", guard.ControlChange{Enabled: true, RateLimit: "99999999/s"}, "invalid_control", "from 1/d"},
+		{"work", guard.ControlChange{Enabled: true, RateLimit: "1/s", Over: "drop"}, "invalid_control", "wait or skip"},
+		{"work/b/two", guard.ControlChange{Enabled: true, RolloutPercent: &low}, "invalid_control", "from 0 to 100"},
+		{"work/b", guard.ControlChange{Enabled: true, RolloutPercent: &high}, "invalid_control", "path of a handler"},
+		{"work/a/one", guard.ControlChange{Enabled: true, RolloutPercent: &high}, "critical_handler", "work/a/one is critical"},
 	} {
 		_, err := e.SetControl(context.Background(), c.path, c.change, -1, operator)
-		var refused *engine.ControlError
+		var refused *guard.ControlError
 		if !errors.As(err, &refused) || refused.Code != c.code || !strings.Contains(refused.Message, c.says) {
 			t.Errorf("%s %+v: want %s: … %s …, have %v", c.path, c.change, c.code, c.says, err)
 		}
@@ -268,8 +269,8 @@ func TestUndoPutsBackWhatWasBefore(t *testing.T) {
 	ctx := context.Background()
 	r := newRig(t)
 	e := r.engine(r.store, controlled)
-	first := r.set(e, "work/b", engine.ControlChange{Enabled: true, RateLimit: "5/s"})
-	second := r.set(e, "work/b", engine.ControlChange{Forever: true})
+	first := r.set(e, "work/b", guard.ControlChange{Enabled: true, RateLimit: "5/s"})
+	second := r.set(e, "work/b", guard.ControlChange{Forever: true})
 	if _, _, err := e.UndoControl(ctx, first.Revision, operator); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("want an undo refused that would lose a later change, have %v", err)
 	}
@@ -301,7 +302,7 @@ func TestCriticalHandlersAreSkippedByForceOnly(t *testing.T) {
 			for i := range rapid.IntRange(1, 4).Draw(rt, "controls") {
 				path := rapid.SampledFrom([]string{"work", "work/a", "work/a/one", "work/b", "work/b/two"}).Draw(rt, fmt.Sprint("path", i))
 				percent := rapid.Float64Range(0, 100).Draw(rt, fmt.Sprint("percent", i))
-				c := engine.ControlChange{
+				c := guard.ControlChange{
 					Enabled: rapid.Bool().Draw(rt, fmt.Sprint("enabled", i)), RateLimit: "1/s",
 					Over:  rapid.SampledFrom([]string{"wait", "skip"}).Draw(rt, fmt.Sprint("over", i)),
 					Force: rapid.IntRange(0, 5).Draw(rt, fmt.Sprint("force", i)) == 0,
@@ -330,7 +331,7 @@ func TestRateLimitIsForAllNodesTogether(t *testing.T) {
 		r := newRig(t)
 		first, _ := r.start(controlled)
 		second, _ := r.start(controlled)
-		r.set(first, "work/a/one", engine.ControlChange{Enabled: true, RateLimit: "40/s"})
+		r.set(first, "work/a/one", guard.ControlChange{Enabled: true, RateLimit: "40/s"})
 		time.Sleep(time.Second)
 		stop := r.load(10*time.Millisecond, first, second) // 100 a second
 		time.Sleep(5 * time.Second)
@@ -429,7 +430,7 @@ func TestRolloutIsStickyAndGrows(t *testing.T) {
 			t.Error("want the same users again")
 		}
 		half := 50.0
-		r.set(e, "work/b/two", engine.ControlChange{Enabled: true, RolloutPercent: &half})
+		r.set(e, "work/b/two", guard.ControlChange{Enabled: true, RolloutPercent: &half})
 		more := among()
 		n := [2]int{}
 		for i := range first {
@@ -456,8 +457,8 @@ func TestSwitchesAreSeen(t *testing.T) {
 		e := r.engine(r.store, controlled, func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
 		r.run(e)
 		time.Sleep(time.Second)
-		r.set(e, "work/b", engine.ControlChange{})
-		r.set(e, "work/a/one", engine.ControlChange{Mode: engine.ModeHold, Forever: true, RateLimit: "3/s"})
+		r.set(e, "work/b", guard.ControlChange{})
+		r.set(e, "work/a/one", guard.ControlChange{Mode: guard.ModeHold, Forever: true, RateLimit: "3/s"})
 		time.Sleep(2 * time.Second)
 		var have []string
 		for _, h := range e.Handlers() {
@@ -498,7 +499,7 @@ func TestDryRunTellsWhatWouldBe(t *testing.T) {
 		for range 6 {
 			r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
 		}
-		effect, err := e.ControlEffect(context.Background(), "work/a", engine.ControlChange{Mode: engine.ModeHold})
+		effect, err := e.ControlEffect(context.Background(), "work/a", guard.ControlChange{Mode: guard.ModeHold})
 		if err != nil || !effect.DryRun || len(effect.Handlers) != 1 || effect.CallsPerS < 0.1 || effect.CallsPerS > 0.11 ||
 			!effect.Handlers[0].Critical {
 			t.Errorf("want what hangs on it, have %+v, %v", effect, err)
@@ -519,7 +520,7 @@ func TestANodeThatCannotReadItsSettingsStartsNoCall(t *testing.T) {
 		other, _ := r.start(controlled)
 		time.Sleep(time.Second)
 		deaf.turn(true)
-		r.set(other, "work/b/two", engine.ControlChange{})
+		r.set(other, "work/b/two", guard.ControlChange{})
 		stop := r.load(20*time.Millisecond, e)
 		time.Sleep(6 * time.Second)
 		before := r.count("work/b/two")
@@ -572,7 +573,7 @@ func (s *slowStore) Commit(ctx context.Context, node int64, changes []model.Chan
 
 func TestSwitchCountsForCallsThatAreBeingSaved(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{engine.ModeSkip, engine.ModeHold} {
+	for _, mode := range []string{guard.ModeSkip, guard.ModeHold} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
 			slow := &slowStore{Store: r.store}
@@ -582,15 +583,15 @@ func TestSwitchCountsForCallsThatAreBeingSaved(t *testing.T) {
 			slow.delay.Store(int64(3 * time.Second)) // before the calls of the second stage
 			run := r.submit(e, event("work", ""))
 			time.Sleep(time.Second)
-			r.set(e, "work/b", engine.ControlChange{Mode: mode})
+			r.set(e, "work/b", guard.ControlChange{Mode: mode})
 			time.Sleep(20 * time.Second)
 			r.want("work/a/one")
-			if mode == engine.ModeHold {
+			if mode == guard.ModeHold {
 				r.remove(e, "work/b")
 			}
 			v := r.settle(e, run, model.Succeeded)
-			want := map[string]string{engine.ModeSkip: model.OutcomeSkipped, engine.ModeHold: model.OutcomeSucceeded}[mode]
-			if h := v.Handlers[1]; h.Outcome != want || mode == engine.ModeHold && h.Attempts != 1 {
+			want := map[string]string{guard.ModeSkip: model.OutcomeSkipped, guard.ModeHold: model.OutcomeSucceeded}[mode]
+			if h := v.Handlers[1]; h.Outcome != want || mode == guard.ModeHold && h.Attempts != 1 {
 				t.Errorf("%s: want %s, have %+v", mode, want, h)
 			}
 		})
@@ -624,7 +625,7 @@ pipelines:
 		})
 		run := r.submit(e, event("work", ""))
 		synctest.Wait()
-		r.set(e, "pay", engine.ControlChange{Mode: engine.ModeHold, Forever: true})
+		r.set(e, "pay", guard.ControlChange{Mode: guard.ModeHold, Forever: true})
 		close(open)
 		r.settle(e, run, model.Parked)
 		time.Sleep(time.Hour)

@@ -133,7 +133,7 @@ func fieldText(v reflect.Value, preset string) string {
 		}
 		return x.String()
 	case datum.Rate:
-		return formatRate(x)
+		return x.Text()
 	case dsl.Names:
 		return strings.Join(x, ", ")
 	case datum.Bytes:

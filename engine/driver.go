@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"procaas/engine/core"
+	"procaas/engine/guard"
 	"procaas/engine/store"
 )
 
@@ -219,7 +220,7 @@ func (n *node) rest(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	called := n.called
-	if d <= gateBeat {
+	if d <= guard.Beat {
 		called = nil
 	}
 	for {
@@ -229,7 +230,7 @@ func (n *node) rest(d time.Duration) bool {
 		case <-t.C:
 			return true
 		case <-called:
-			t.Reset(gateBeat)
+			t.Reset(guard.Beat)
 			called = nil
 		}
 	}
@@ -248,7 +249,7 @@ func (n *node) heed(b store.Beat) (soon time.Duration, err error) {
 			j.move(m.Bundle)
 		}
 	}
-	n.e.guard.share(b.Nodes, n.e.clock.now())
+	n.e.guard.Share(b.Nodes, n.e.clock.now())
 	n.e.follower.revised(b.Revision)
 	if b.Ready > 0 {
 		n.nudge()
@@ -290,7 +291,7 @@ func (n *node) release(causes []string) (soon time.Duration) {
 		}
 	}
 	if soon == 0 && c.busy {
-		soon = gateBeat
+		soon = guard.Beat
 	}
 	if left := max(c.ends.Sub(c.now), soonestBeat); !c.ends.IsZero() && (soon == 0 || left < soon) {
 		soon = left

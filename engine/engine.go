@@ -18,6 +18,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/outbound"
 	"procaas/engine/planner"
@@ -76,7 +77,7 @@ type Engine struct {
 	metrics  *Metrics
 	library  library
 	settings settings
-	guard    guard
+	guard    guard.Guard
 	degrader degrader
 	stats    stats
 	clock    clock

@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/core"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -129,7 +130,7 @@ func TestRunMovesOnAfterACallThatUndidItself(t *testing.T) {
 		}
 		return model.Result{}, nil
 	})
-	hold := engine.ControlChange{Mode: engine.ModeHold, Forever: true}
+	hold := guard.ControlChange{Mode: guard.ModeHold, Forever: true}
 	if _, err := e.SetControl(t.Context(), "work/d/last", hold, -1, store.Actor{Name: "Ann", Reason: "later"}); err != nil {
 		t.Fatal(err)
 	}

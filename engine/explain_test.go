@@ -10,6 +10,7 @@ import (
 
 	"procaas/dsl/expr"
 	"procaas/engine"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -170,7 +171,7 @@ func TestExplainSaysWhatIsAwaited(t *testing.T) {
 	r.wantExplained(run, "last", "not_reached", "the run failed in work/a/fetch before: work/a/fetch: attempt 2: no stock")
 
 	fails = false
-	off := engine.ControlChange{Mode: engine.ModeSkip, Forever: true}
+	off := guard.ControlChange{Mode: guard.ModeSkip, Forever: true}
 	if _, err := e.SetControl(t.Context(), "work/a/tell", off, -1, store.Actor{Name: "Ann", Reason: "too loud"}); err != nil {
 		t.Fatal(err)
 	}

@@ -4,20 +4,19 @@ import (
 	"time"
 
 	"procaas/engine/core"
+	"procaas/engine/guard"
 )
 
 // SpendLoop takes some of the budget of a pipeline's loop, as if its runs had.
 func SpendLoop(e *Engine, pipeline string, n int) {
-	b := e.guard.bucket(pipeline + causeLoop)
+	b := e.guard.Bucket(pipeline + guard.CauseLoop)
 	for range n {
-		b.reserve(e.clock.now(), loopRate, loopBurst)
+		b.Reserve(e.clock.now(), guard.LoopRate, guard.LoopBurst)
 	}
 }
 
 // The bounds of loops.
 const (
-	MaxHops   = core.MaxHops
-	HopEvery  = time.Duration(core.HopEvery)
-	LoopBurst = loopBurst
-	LoopRate  = loopRate
+	MaxHops  = core.MaxHops
+	HopEvery = time.Duration(core.HopEvery)
 )

@@ -6,10 +6,10 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine/model"
 	"procaas/engine/store"
 )
 
@@ -45,7 +45,7 @@ func NewFallbacks(watched []Watched) *Fallbacks {
 		if w.Critical {
 			w.Fallback = nil
 		} else {
-			f.byPipeline[pipelineOf(w.Path)]++
+			f.byPipeline[model.PipelineOf(w.Path)]++
 		}
 		f.byPath[w.Path] = w
 		if w.Service != "" {
@@ -53,12 +53,6 @@ func NewFallbacks(watched []Watched) *Fallbacks {
 		}
 	}
 	return f
-}
-
-// pipelineOf is the first part of a path.
-func pipelineOf(path string) string {
-	pipeline, _, _ := strings.Cut(path, "/")
-	return pipeline
 }
 
 // What the algorithm adds to what authors say.
@@ -270,10 +264,10 @@ func (d *decision) cap(path, why string) {
 
 // mayGo tells whether one more handler of the pipeline may be out.
 func (d *decision) mayGo(w Watched) bool {
-	pipeline, out := pipelineOf(w.Path), 0
+	pipeline, out := model.PipelineOf(w.Path), 0
 	for _, o := range d.Outages {
 		for _, path := range o.Members {
-			if pipelineOf(path) == pipeline {
+			if model.PipelineOf(path) == pipeline {
 				out++
 			}
 		}

@@ -99,12 +99,12 @@ func (e *Engine) fallbacks() *Fallbacks {
 func (e *Engine) kept() []string {
 	var out []string
 	c, now := e.settings.controls(), e.clock.now()
-	if c == nil || len(c.byPath) == 0 {
+	if c == nil || len(c.ByPath) == 0 {
 		return nil
 	}
 	for _, p := range e.library.current.Load().plans {
 		for _, s := range p.Written {
-			if s.Fallback() != nil && c.keeps(s, now) {
+			if s.Fallback() != nil && c.Keeps(s, now) {
 				out = append(out, s.Path)
 			}
 		}

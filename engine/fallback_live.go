@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/engine/core"
+	"procaas/engine/guard"
 	"procaas/engine/planner"
 	"procaas/engine/store"
 )
@@ -108,39 +109,33 @@ func (d *degrader) heed(ctx context.Context, b store.Beat) error {
 
 // off tells whether a handler of the run is left out at present, and why. What
 // operators say comes first: a handler that they hold waits.
-func (j *job) off(s *planner.Step, c *controls, now time.Time) (reason string, off bool) {
-	if reason, off = c.off(s, now); !off {
-		if reason, off = j.n.e.degrader.outages().off(s, now); !off || c.overrides(s, now) {
+func (j *job) off(s *planner.Step, c *guard.Controls, now time.Time) (reason string, off bool) {
+	if reason, off = c.Off(s, now); !off {
+		if reason, off = j.n.e.degrader.outages().off(s, now); !off || c.Overrides(s, now) {
 			return "", false
 		}
 	}
-	j.pass.leaveAll(s.Path, now)
+	j.pass.LeaveAll(s.Path, now)
 	return reason, off
-}
-
-// overrides tells whether it does not count that a handler is out of the flow: runs
-// are held before it, or operators keep it.
-func (c *controls) overrides(s *planner.Step, now time.Time) bool {
-	return c.holds(s, now) != nil || c.keeps(s, now)
 }
 
 // verdict asks the guard about a handler, and whether its outage lets this call
 // through. While the handler is coming back, the run does not wait for it. Ref and
 // due are those of [core.Live].Guard.
-func (j *job) verdict(s *planner.Step, ref string, due time.Time, c *controls, now time.Time) core.Verdict {
+func (j *job) verdict(s *planner.Step, ref string, due time.Time, c *guard.Controls, now time.Time) core.Verdict {
 	e := j.n.e
 	o := e.degrader.outages().of(s)
-	if o == nil || c.overrides(s, now) {
-		return e.guard.verdict(s, ref, due, &j.pass, c, now)
+	if o == nil || c.Overrides(s, now) {
+		return e.guard.Verdict(s, ref, due, &j.pass, c, now)
 	}
 	admitted := o.admit(now, chanceOf(j.claimed.ID, s.Path))
 	if admitted == AdmitCall {
-		return e.guard.verdict(s, ref, due, &j.pass, c, now)
+		return e.guard.Verdict(s, ref, due, &j.pass, c, now)
 	}
-	if admitted == AdmitProbe && e.guard.verdict(s, ref, due, &j.pass, c, now) == (core.Verdict{}) && j.n.takeProbe(o.Name) {
+	if admitted == AdmitProbe && e.guard.Verdict(s, ref, due, &j.pass, c, now) == (core.Verdict{}) && j.n.takeProbe(o.Name) {
 		return core.Verdict{}
 	}
-	j.pass.leave(ref, now)
+	j.pass.Leave(ref, now)
 	return core.Verdict{Skip: true, Reason: o.reason(now)}
 }
 

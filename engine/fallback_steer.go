@@ -18,8 +18,8 @@ const endTries = 10
 
 // EndFallbacks puts the handlers below a path back into the flow at once, on all
 // nodes, and lists those that were out. They go out again when their calls fail
-// from now on; a control with [ModeKeep] forbids that. The error is a
-// [*ControlError] when there is no such path.
+// from now on; a control with [guard.ModeKeep] forbids that. The error is a
+// [*guard.ControlError] when there is no such path.
 func (e *Engine) EndFallbacks(ctx context.Context, path string, by store.Actor) ([]string, error) {
 	below := e.under(path)
 	if len(below) == 0 {

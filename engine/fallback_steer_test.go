@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -26,7 +27,7 @@ func TestOperatorEndsAFallback(t *testing.T) {
 		if ended, err := first.EndFallbacks(t.Context(), "work", operator); err != nil || len(ended) != 0 {
 			t.Errorf("want nothing ended, have %v, %v", ended, err)
 		}
-		var refused *engine.ControlError
+		var refused *guard.ControlError
 		if _, err := first.EndFallbacks(t.Context(), "wrok", operator); !errors.As(err, &refused) ||
 			!strings.Contains(refused.Message, "did you mean work?") {
 			t.Errorf("want an unknown path refused, have %v", err)
@@ -67,7 +68,7 @@ func TestKeptHandlerStaysInTheFlow(t *testing.T) {
 		second, _ := r.start(degradable)
 		stop := r.orders(100*time.Millisecond, first, second)
 		waitFor(t, first, "work/b/bonus", engine.FallbackOut, 6*time.Second)
-		r.set(first, "work/b", engine.ControlChange{Enabled: true, Mode: engine.ModeKeep, Until: time.Now().Add(time.Minute)})
+		r.set(first, "work/b", guard.ControlChange{Enabled: true, Mode: guard.ModeKeep, Until: time.Now().Add(time.Minute)})
 		time.Sleep(time.Second)
 		calls := r.count("work/b/bonus")
 		time.Sleep(50 * time.Second)
@@ -119,7 +120,7 @@ func TestRunsDoNotWaitToRepeatWhatIsLeftOut(t *testing.T) {
 		time.Sleep(time.Second)
 		run := r.submit(first, event("work", "one more"))
 		r.settle(first, run, model.Parked)
-		r.set(second, "work/b/bonus", engine.ControlChange{})
+		r.set(second, "work/b/bonus", guard.ControlChange{})
 		began = time.Now()
 		r.settle(first, run, model.Succeeded)
 		if took := time.Since(began); took > 2*time.Second {

@@ -4,6 +4,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"procaas/engine/guard"
+	"procaas/engine/model"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -57,7 +60,7 @@ func newHandlerGauges() *liveGauges[HandlerInfo] {
 		return liveGauge[HandlerInfo]{prometheus.NewDesc(name, help, handlerLabels(), nil), of}
 	}
 	return &liveGauges[HandlerInfo]{
-		labels: func(h *HandlerInfo) []string { path := splitPath(h.Path); return path[:] },
+		labels: func(h *HandlerInfo) []string { path := model.SplitPath(h.Path); return path[:] },
 		gauges: []liveGauge[HandlerInfo]{
 			gauge("procaas_handler_success_ratio",
 				"Share of the handler's attempts of the last minute on this node that succeeded; absent without attempts.",
@@ -79,29 +82,29 @@ func newHandlerGauges() *liveGauges[HandlerInfo] {
 	}
 }
 
-func newServiceGauges() *liveGauges[ServiceInfo] {
-	gauge := func(name, help string, of func(*ServiceInfo) (float64, bool)) liveGauge[ServiceInfo] {
-		return liveGauge[ServiceInfo]{prometheus.NewDesc(name, help, []string{"service"}, nil), of}
+func newServiceGauges() *liveGauges[guard.ServiceInfo] {
+	gauge := func(name, help string, of func(*guard.ServiceInfo) (float64, bool)) liveGauge[guard.ServiceInfo] {
+		return liveGauge[guard.ServiceInfo]{prometheus.NewDesc(name, help, []string{"service"}, nil), of}
 	}
-	return &liveGauges[ServiceInfo]{
-		labels: func(s *ServiceInfo) []string { return []string{s.ID} },
-		gauges: []liveGauge[ServiceInfo]{
+	return &liveGauges[guard.ServiceInfo]{
+		labels: func(s *guard.ServiceInfo) []string { return []string{s.ID} },
+		gauges: []liveGauge[guard.ServiceInfo]{
 			gauge("procaas_service_limit", "Calls of the service that this node lets be under way at once; absent without a bound.",
-				func(s *ServiceInfo) (float64, bool) {
+				func(s *guard.ServiceInfo) (float64, bool) {
 					if s.Limit == nil {
 						return 0, false
 					}
 					return float64(*s.Limit), true
 				}),
 			gauge("procaas_service_in_flight", "Calls of the service that this node has under way.",
-				func(s *ServiceInfo) (float64, bool) { return float64(s.InFlight), true }),
+				func(s *guard.ServiceInfo) (float64, bool) { return float64(s.InFlight), true }),
 			gauge("procaas_service_waiting", "Runs of this node that stand in line to call the service.",
-				func(s *ServiceInfo) (float64, bool) { return float64(s.Waiting), true }),
+				func(s *guard.ServiceInfo) (float64, bool) { return float64(s.Waiting), true }),
 			gauge("procaas_service_parked", "Runs of all nodes that are parked until the service can be called.",
-				func(s *ServiceInfo) (float64, bool) { return float64(s.Parked), true }),
+				func(s *guard.ServiceInfo) (float64, bool) { return float64(s.Parked), true }),
 			gauge("procaas_service_failing_seconds", "For how long hardly any call of the service has succeeded on this node, or it has wanted "+
 				"none; 0 while it answers.",
-				func(s *ServiceInfo) (float64, bool) {
+				func(s *guard.ServiceInfo) (float64, bool) {
 					if s.FailingSince == nil {
 						return 0, true
 					}
@@ -109,7 +112,7 @@ func newServiceGauges() *liveGauges[ServiceInfo] {
 				}),
 			gauge("procaas_service_down", "Whether hardly any call of the service succeeds, so that this node calls it once at a time to find "+
 				"out when it is back: 1, else 0.",
-				func(s *ServiceInfo) (float64, bool) { return oneIf(s.Down), true }),
+				func(s *guard.ServiceInfo) (float64, bool) { return oneIf(s.Down), true }),
 		},
 	}
 }

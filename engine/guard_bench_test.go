@@ -9,6 +9,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/engine/core"
+	"procaas/engine/guard"
 	"procaas/engine/planner"
 	"procaas/engine/store"
 )
@@ -27,11 +28,11 @@ func BenchmarkGuard(b *testing.B) {
 	ramping.Path = "work/a/two"
 	protected := limited
 	protected.Service = &dsl.Service{ID: "orders", Timeout: time.Second, Concurrency: "adaptive", RetryBudget: 0.2}
-	none, err := newControls(nil)
+	none, err := guard.NewControls(nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	three, err := newControls(map[string]store.Setting{
+	three, err := guard.NewControls(map[string]store.Setting{
 		"work":       {Value: []byte(`{"enabled": true, "rate_limit": "1000000/s"}`)},
 		"work/a":     {Value: []byte(`{"enabled": true, "rate_limit": "1000000/s"}`)},
 		"work/a/one": {Value: []byte(`{"enabled": true, "rollout_percent": 100}`)},
@@ -47,7 +48,7 @@ func BenchmarkGuard(b *testing.B) {
 	for _, c := range []struct {
 		name     string
 		step     *planner.Step
-		controls *controls
+		controls *guard.Controls
 	}{
 		{"free", free, none},
 		{"limited", &limited, none},
@@ -58,7 +59,7 @@ func BenchmarkGuard(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			e := &Engine{stats: stats{metrics: NewMetrics(prometheus.NewRegistry())}}
 			e.degrader.live.Store(ramp)
-			j := &job{n: &node{e: e}, claimed: &store.Claimed{ID: "00dc6ad2-7034-7041-aa34-29279e39ef14"}, pass: pass{wake: func() {}}}
+			j := &job{n: &node{e: e}, claimed: &store.Claimed{ID: "00dc6ad2-7034-7041-aa34-29279e39ef14"}, pass: guard.Pass{Wake: func() {}}}
 			now := time.Now()
 			b.ReportAllocs()
 			for b.Loop() {
@@ -66,11 +67,11 @@ func BenchmarkGuard(b *testing.B) {
 				if _, off := j.off(c.step, c.controls, now); off {
 					b.Fatal("off")
 				}
-				c.controls.share(c.step)
+				c.controls.Share(c.step)
 				if v := j.verdict(c.step, c.step.Path, time.Time{}, c.controls, now); v != (core.Verdict{}) {
 					b.Fatal(v)
 				}
-				j.pass.end(c.step.Path, callEnd{verdict: callGood, kind: c.step.Path, took: time.Millisecond}, now)
+				j.pass.End(c.step.Path, guard.CallEnd{Verdict: guard.CallGood, Kind: c.step.Path, Took: time.Millisecond}, now)
 				e.stats.path(c.step.Path).ended(nil, time.Millisecond, now)
 				e.degrader.count(c.step, nil, time.Millisecond, now)
 			}

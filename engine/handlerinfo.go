@@ -75,7 +75,7 @@ func (e *Engine) info(s *planner.Step, now time.Time) HandlerInfo {
 	h := s.Handler
 	info := HandlerInfo{
 		Path: s.Path, Type: h.Type, Owner: s.Owner, Critical: h.IsCritical(),
-		Switch: c.state(s, at), RateLimit: c.limit(s, at), Effective: append([]string{}, o.effects(s, c.state(s, at), c.effects(s, at), at)...),
+		Switch: c.State(s, at), RateLimit: c.Limit(s, at), Effective: append([]string{}, o.effects(s, c.State(s, at), c.Effects(s, at), at)...),
 		Fallback: o.view(s, at),
 		File:     h.Span.File, Line: h.Span.Start.Line,
 	}
@@ -83,7 +83,7 @@ func (e *Engine) info(s *planner.Step, now time.Time) HandlerInfo {
 		info.Type = "call"
 	}
 	if s.Service != nil {
-		info.Effective = append(info.Effective, e.guard.gate(s.Service.ID).effects(at)...)
+		info.Effective = append(info.Effective, e.guard.Gate(s.Service.ID).Effects(at)...)
 	}
 	info.Parked = e.backlog.Load().parkedAt(s.Path)
 	e.stats.path(s.Path).fill(&info, now)

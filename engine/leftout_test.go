@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/engine"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -52,7 +53,7 @@ func TestWhatIsLeftOutCanBeMadeUp(t *testing.T) {
 		failed := r.submit(e, event("work", "k"))
 		r.settle(e, failed, model.Succeeded)
 		by := store.Actor{Name: "ann", Reason: "push is back"}
-		if _, err := e.SetControl(t.Context(), "work/b/tell", engine.ControlChange{Forever: true}, -1, by); err != nil {
+		if _, err := e.SetControl(t.Context(), "work/b/tell", guard.ControlChange{Forever: true}, -1, by); err != nil {
 			t.Fatal(err)
 		}
 		skipped := r.submit(e, event("work", "k"))

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"procaas/engine/model"
 	"procaas/engine/planner"
 )
 
@@ -29,7 +30,7 @@ func (d *definition) ahead(path string) []*planner.Step {
 		if !slices.ContainsFunc(all, func(s *planner.Step) bool { return isBelow(s.Path, path) }) {
 			continue
 		}
-		own := p.Pipeline.ID == pipelineOf(path)
+		own := p.Pipeline.ID == model.PipelineOf(path)
 		first := 0
 		if parts := strings.SplitN(path, "/", 3); own && len(parts) > 1 {
 			first = slices.IndexFunc(p.Stages, func(g *planner.Stage) bool { return g.ID == parts[1] })
@@ -64,45 +65,12 @@ func (c *caller) bears(path, besides string) int {
 		if c.isOff(s) {
 			continue
 		}
-		for level := range 2 {
-			name, terms, ok := c.e.guard.terms(s, level)
-			if ok && name != besides && !s.Computes() {
-				room = min(room, c.e.guard.gate(name).spare(terms, c.now))
-			}
-		}
-		var rules [3]rule
-		for _, r := range rules[:c.e.guard.rules(s, c.controls, c.now, &rules)] {
-			room = min(room, c.e.guard.bucket(r.path).left(c.now, r.rate, r.burst))
-		}
+		room = min(room, c.e.guard.Spare(s, besides, c.controls, c.now))
 	}
 	if room > releaseMost {
 		return releaseMost
 	}
 	return (room + 1) / 2
-}
-
-// spare is how many more calls the gate lets begin soon, without a line that does not go away.
-// A service that is down bounds nothing: what comes to it waits as all others do.
-func (g *gate) spare(terms gateTerms, now time.Time) int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.terms != terms {
-		g.heed(terms)
-	}
-	limit := g.limit()
-	if limit == 0 || !g.moves(now) {
-		return math.MaxInt
-	}
-	rate, _ := g.calls.rate(now)
-	return max(0, limit+rate*int(gateBeat)/int(time.Second)-g.used-len(g.line))
-}
-
-// left is how many calls may begin at once.
-func (b *bucket) left(now time.Time, rate, burst float64) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	used := float64(max(b.due-now.UnixNano(), 0)) / float64(time.Second) * rate
-	return int(max(burst-used, 0))
 }
 
 // least is how many of the runs that wait for what is lifted go on: most, but one at least

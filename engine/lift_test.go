@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -69,7 +70,7 @@ func TestALiftedHoldLeavesNoHandlerOut(t *testing.T) {
 					r.on("one", orders.do)
 					r.on("tell", push.do)
 					e, _ := r.start(crowded)
-					hold := engine.ControlChange{Mode: engine.ModeHold, Until: time.Now().Add(time.Minute)}
+					hold := guard.ControlChange{Mode: guard.ModeHold, Until: time.Now().Add(time.Minute)}
 					if _, err := e.SetControl(context.Background(), path, hold, -1, by); err != nil {
 						t.Fatal(err)
 					}
@@ -104,7 +105,7 @@ func TestALiftDoesNotWaitForAServiceThatIsDown(t *testing.T) {
 		stop := r.load(50*time.Millisecond, e)
 		time.Sleep(10 * time.Second)
 		by := store.Actor{Name: "ann"}
-		if _, err := e.SetControl(context.Background(), "work", engine.ControlChange{Mode: engine.ModeHold, Forever: true}, -1, by); err != nil {
+		if _, err := e.SetControl(context.Background(), "work", guard.ControlChange{Mode: guard.ModeHold, Forever: true}, -1, by); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Second)

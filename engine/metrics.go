@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"procaas/engine/guard"
 	"procaas/engine/store"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,7 +35,7 @@ type Metrics struct {
 	StoreLost   prometheus.Gauge
 
 	handlers *liveGauges[HandlerInfo]
-	services *liveGauges[ServiceInfo]
+	services *liveGauges[guard.ServiceInfo]
 	parked   *liveGauges[ParkedRuns]
 	handled  *liveGauges[tolerance] // of handlers
 	piped    *liveGauges[tolerance] // of pipelines

@@ -200,12 +200,12 @@ func (e *Engine) MoveAll(ctx context.Context, f store.RunFilter, preview bool, b
 func (j *job) move(bundle string) {
 	if reason, ok := model.UndoReason(bundle); ok {
 		if j.stopping.Swap(&reason) == nil {
-			j.pass.wake()
+			j.pass.Wake()
 		}
 		return
 	}
 	if old := j.moving.Swap(&bundle); old == nil || *old != bundle {
-		j.pass.wake()
+		j.pass.Wake()
 	}
 }
 

@@ -76,7 +76,7 @@ func (j *job) notify(kind NoticeKind, path, text string) {
 	if n.Path == "" {
 		n.Path = j.claimed.Pipeline
 	}
-	if plan := def.byID[pipelineOf(n.Path)]; plan != nil {
+	if plan := def.byID[model.PipelineOf(n.Path)]; plan != nil {
 		n.Owner = plan.Pipeline.Owner
 		// The path of a run that has failed may be that of its pipeline.
 		if s := plan.Step(n.Path); s != nil {
@@ -89,7 +89,7 @@ func (j *job) notify(kind NoticeKind, path, text string) {
 // leftOut counts a handler that the run goes on without. One that had to wait for too long is
 // told of, as one that has failed is: nothing else would say so.
 func (j *job) leftOut(h checkpoint.HandlerView, step *planner.Step, by string) {
-	parts := splitPath(h.Path)
+	parts := model.SplitPath(h.Path)
 	j.n.e.metrics.HandlerLeftOut.WithLabelValues(parts[0], parts[1], parts[2], by).Inc()
 	if by == model.LeftByWait && step != nil {
 		j.n.e.stats.path(h.Path).waited(time.Now())
@@ -134,7 +134,7 @@ func (e *Engine) notifyFallback(c FallbackChange) {
 		if s := e.Bundle().Service(c.Name); s != nil {
 			n.Owner = s.Owner
 		}
-	} else if plan := e.library.current.Load().byID[pipelineOf(c.Name)]; plan != nil && plan.Step(c.Name) != nil {
+	} else if plan := e.library.current.Load().byID[model.PipelineOf(c.Name)]; plan != nil && plan.Step(c.Name) != nil {
 		n.Owner = plan.Step(c.Name).Owner
 	}
 	e.o.Notify(n)

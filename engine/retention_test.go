@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -23,7 +24,7 @@ func TestAuditIsKeptAsLongAsOneIsTold(t *testing.T) {
 		e := r.engine(r.store, three, func(o *engine.Options) { o.AuditRetention = 10 * time.Minute })
 		stop := r.run(e)
 		synctest.Wait()
-		change := engine.ControlChange{Mode: engine.ModeHold, Forever: true}
+		change := guard.ControlChange{Mode: guard.ModeHold, Forever: true}
 		for range 3 {
 			if _, err := e.SetControl(context.Background(), "work", change, -1, store.Actor{Name: "ann"}); err != nil {
 				t.Fatal(err)

@@ -2,13 +2,13 @@ package engine
 
 import (
 	"math"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"procaas/engine/guard"
 	"procaas/engine/model"
 )
 
@@ -41,7 +41,7 @@ func (s *stats) path(path string) *pathStats {
 	if p, ok := s.paths.Load(path); ok {
 		return p.(*pathStats)
 	}
-	parts := splitPath(path)
+	parts := model.SplitPath(path)
 	label := func(outcome string) prometheus.Counter {
 		return s.metrics.HandlerCalls.WithLabelValues(parts[0], parts[1], parts[2], outcome)
 	}
@@ -55,13 +55,6 @@ func (s *stats) path(path string) *pathStats {
 	// Two may come at once: the first one stays, and the counters are the same ones.
 	p, _ := s.paths.LoadOrStore(path, fresh)
 	return p.(*pathStats)
-}
-
-// splitPath gives the pipeline, the stage and the handler of a path; empty for
-// what it does not have.
-func splitPath(path string) (parts [3]string) {
-	copy(parts[:], strings.SplitN(path, "/", 3))
-	return parts
 }
 
 // follow keeps what is counted to what the present definition has: all of that
@@ -89,7 +82,7 @@ func (s *stats) follow(d *definition, now time.Time) {
 	s.paths.Range(func(path, seen any) bool {
 		if seen.(*pathStats).quiet(now) {
 			s.paths.Delete(path)
-			s.metrics.forget(splitPath(path.(string)))
+			s.metrics.forget(model.SplitPath(path.(string)))
 		}
 		return true
 	})
@@ -112,14 +105,14 @@ type pathStats struct {
 
 	mu          sync.Mutex // guards the following
 	ring        [statSlots]statSlotCounts
-	recent      budget    // of the last seconds: a minute shows an outage late
-	asked       time.Time // when the definition had it last
-	gone        budget    // bad: runs that went on without the handler, since it had to wait for too long
-	lastError   string    // of the attempt of lastFailure; it stays when others succeed
-	lastSuccess time.Time // zero before the first
-	lastFailure time.Time // likewise
-	said        time.Time // that the handler failed for good
-	unsaid      int       // such failures since, of which the next line in the log tells
+	recent      guard.Budget // of the last seconds: a minute shows an outage late
+	asked       time.Time    // when the definition had it last
+	gone        guard.Budget // bad: runs that went on without the handler, since it had to wait for too long
+	lastError   string       // of the attempt of lastFailure; it stays when others succeed
+	lastSuccess time.Time    // zero before the first
+	lastFailure time.Time    // likewise
+	said        time.Time    // that the handler failed for good
+	unsaid      int          // such failures since, of which the next line in the log tells
 }
 
 // sayEvery is how often it is logged that a handler failed for good.
@@ -170,7 +163,7 @@ func (p *pathStats) ended(err error, took time.Duration, now time.Time) {
 		*c = statSlotCounts{slot: slot}
 	}
 	c.bins[latencyBin(took)]++
-	p.recent.end(err == nil, now)
+	p.recent.End(err == nil, now)
 	if err == nil {
 		c.succeeded++
 		p.succeeded.Inc()
@@ -186,7 +179,7 @@ func (p *pathStats) ended(err error, took time.Duration, now time.Time) {
 func (p *pathStats) waited(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.gone.end(false, now)
+	p.gone.End(false, now)
 }
 
 // fill completes a view with the last minute.
@@ -194,12 +187,12 @@ func (p *pathStats) fill(h *HandlerInfo, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h.InFlight, h.Waiting = p.underway.Load(), p.waiting.Load()
-	h.LastError, h.LastSuccess, h.LastFailure = p.lastError, moment(p.lastSuccess), moment(p.lastFailure)
-	if good, bad := p.recent.outcomes(now); good+bad > 0 {
+	h.LastError, h.LastSuccess, h.LastFailure = p.lastError, model.Moment(p.lastSuccess), model.Moment(p.lastFailure)
+	if good, bad := p.recent.Outcomes(now); good+bad > 0 {
 		ratio := float64(good) / float64(good+bad)
 		h.RecentCalls, h.RecentRatio = int64(good+bad), &ratio
 	}
-	_, gone := p.gone.outcomes(now)
+	_, gone := p.gone.Outcomes(now)
 	h.LeftOut = int64(gone)
 	slot := now.UnixNano() / int64(statSlot)
 	var succeeded int64
@@ -226,9 +219,6 @@ func (p *pathStats) fill(h *HandlerInfo, now time.Time) {
 	p50, p99 := quantile(&bins, h.Calls, 0.5), quantile(&bins, h.Calls, 0.99)
 	h.SuccessRatio, h.LatencyP50, h.LatencyP99 = &ratio, &p50, &p99
 }
-
-// moment is a time as people and programs see it; nil for none.
-func moment(t time.Time) *time.Time { return model.TimeOrNil(t.UTC().Truncate(time.Millisecond)) }
 
 // latencyBin finds the bin of a duration. The last one takes all that is longer.
 func latencyBin(d time.Duration) int {

@@ -71,7 +71,7 @@ var actors = []string{"admin", "anonymous", "dev", "engine", "procaas"}
 
 // NewToken makes a token and tells it: this once, for nobody can find it out
 // later. A name may be used again after its token has been revoked or has expired.
-// The error is an [*AccessError], or a [*ControlError] for an unknown path, when
+// The error is an [*AccessError], or a [*guard.ControlError] for an unknown path, when
 // it is refused.
 func (e *Engine) NewToken(ctx context.Context, spec TokenSpec, by store.Actor) (v TokenView, secret string, err error) {
 	all, err := e.freshTokens(ctx)

@@ -3,6 +3,8 @@ package engine
 import (
 	"strconv"
 
+	"procaas/engine/model"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -59,7 +61,7 @@ func newHandlerTolerance() *liveGauges[tolerance] {
 		"what the fallback of another one allows, else 0.1.", labels, nil)
 	return &liveGauges[tolerance]{
 		labels: func(t *tolerance) []string {
-			path := splitPath(t.path)
+			path := model.SplitPath(t.path)
 			return append(path[:], t.owner, strconv.FormatBool(t.critical))
 		},
 		gauges: []liveGauge[tolerance]{{desc, func(t *tolerance) (float64, bool) { return t.most, true }}},

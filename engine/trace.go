@@ -178,8 +178,8 @@ func (t *runTrace) handlers(r *core.Run) {
 			from = *h.Started
 		}
 		_, span := t.start(parent, t.handlerID(h.Ref()), s.Path, trace.WithTimestamp(from), trace.WithAttributes(t.with(
-			attribute.String("procaas.pipeline", pipelineOf(s.Path)),
-			attribute.String("procaas.stage", s.StagePath[len(pipelineOf(s.Path))+1:]),
+			attribute.String("procaas.pipeline", model.PipelineOf(s.Path)),
+			attribute.String("procaas.stage", s.StagePath[len(model.PipelineOf(s.Path))+1:]),
 			attribute.String("procaas.handler", s.Handler.ID),
 			attribute.String("procaas.path", s.Path),
 			attribute.String("procaas.outcome", h.Outcome),

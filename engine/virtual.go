@@ -332,7 +332,7 @@ func (v *Virtual) deliver() {
 // close forgets a run: it has ended, is parked, or is lost.
 func (v *Virtual) close(j *job) {
 	j.stopCalls()
-	j.pass.close(v.clock.now)
+	j.pass.Close(v.clock.now)
 	delete(v.n.jobs, j.claimed.ID)
 	v.jobs = slices.DeleteFunc(v.jobs, func(other *job) bool { return other == j })
 	v.ends = slices.DeleteFunc(v.ends, func(e virtualEnd) bool { return e.j == j })

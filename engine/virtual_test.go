@@ -13,6 +13,7 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
 	"procaas/engine/enginetest"
+	"procaas/engine/guard"
 	"procaas/engine/memory"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -155,7 +156,7 @@ func TestVirtualHeedsControlsAndCancellations(t *testing.T) {
 	t.Parallel()
 	r := newVirtualRig(t, three)
 	e := r.v.Engine()
-	hold := engine.ControlChange{Mode: engine.ModeHold, Forever: true}
+	hold := guard.ControlChange{Mode: guard.ModeHold, Forever: true}
 	if _, err := e.SetControl(t.Context(), "work/b", hold, -1, store.Actor{Name: "test"}); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/store"
@@ -27,10 +28,10 @@ type job struct {
 	version int64
 	def     *definition
 	run     *core.Run
-	pass    pass
+	pass    guard.Pass
 	trace   *runTrace       // nil when nobody traces
 	held    map[string]bool // calls that the guard lets wait, by Task.Ref
-	seen    *controls       // that Ready has decided by
+	seen    *guard.Controls // that Ready has decided by
 	again   bool            // ask Ready before waiting
 	ends    bool            // all is done but the commit of its end; guarded by n.mu
 	wake    chan struct{}
@@ -55,7 +56,7 @@ type job struct {
 type ended struct {
 	ref     string // of the task
 	outcome core.Outcome
-	end     callEnd
+	end     guard.CallEnd
 }
 
 // saveAfter is how long a crash may make people miss that calls are under way.
@@ -73,16 +74,16 @@ func newJob(n *node, c *store.Claimed) *job {
 		log:   n.log.With("run", c.ID, "key", c.Key),
 		trace: n.e.newTrace(c),
 	}
-	j.pass.age = c.Accepted
-	if c.Event.At.After(j.pass.age) {
-		j.pass.age = c.Event.At
+	j.pass.Age = c.Accepted
+	if c.Event.At.After(j.pass.Age) {
+		j.pass.Age = c.Event.At
 	}
 	if reason, ok := model.UndoReason(c.Move); ok {
 		j.stopping.Store(&reason)
 	} else if c.Move != "" {
 		j.moving.Store(&c.Move)
 	}
-	j.pass.wake = func() {
+	j.pass.Wake = func() {
 		select {
 		case j.wake <- struct{}{}:
 		default:
@@ -117,7 +118,7 @@ func (j *job) work() {
 	defer j.survive()
 	j.calls, j.stopCalls = context.WithCancel(j.n.calls)
 	defer j.stopCalls()
-	defer func() { j.pass.close(j.n.e.clock.now()) }()
+	defer func() { j.pass.Close(j.n.e.clock.now()) }()
 	defer j.letGo()
 	if !j.begin() || j.n.isDraining() {
 		return
@@ -178,9 +179,9 @@ func (j *job) liveAt(now time.Time) core.Live {
 		Now:     now,
 		Configs: j.n.e.settings.configs(j.def),
 		Off:     func(s *planner.Step) (string, bool) { return j.off(s, c, now) },
-		Share:   c.share,
+		Share:   c.Share,
 		Guard: func(s *planner.Step, ref string, due time.Time) core.Verdict {
-			j.pass.multiplies = j.run.Extent.Looped > 0
+			j.pass.Multiplies = j.run.Extent.Looped > 0
 			v := j.verdict(s, ref, due, c, now)
 			if held := !v.Hold.IsZero(); held || len(j.held) > 0 {
 				j.hold(ref, held)
@@ -217,7 +218,7 @@ func (j *job) letGo() {
 // no more of this node: it has ended, is parked, or is lost.
 func (j *job) save() bool {
 	status, next := j.run.Status(), j.run.Next()
-	if status == model.Parked && !next.IsZero() && next.Sub(j.now()) <= shortHold {
+	if status == model.Parked && !next.IsZero() && next.Sub(j.now()) <= guard.ShortHold {
 		status = model.Running // not worth giving the run away
 	}
 	if status == model.Running && !j.mustSave() {
@@ -325,9 +326,9 @@ func (j *job) start(tasks []core.Attempt) bool {
 	// Saving may have taken its time: a control that has come meanwhile counts.
 	now, c := j.n.e.clock.now(), j.n.e.settings.controls()
 	for _, t := range tasks {
-		if c != j.seen && (c.skips(t.Step, now) != nil || c.holds(t.Step, now) != nil) {
+		if c != j.seen && (c.Skips(t.Step, now) != nil || c.Holds(t.Step, now) != nil) {
 			j.run.Withdraw(t.Ref(), now)
-			j.pass.leave(t.Ref(), now)
+			j.pass.Leave(t.Ref(), now)
 			j.again = true
 			continue
 		}
@@ -393,7 +394,7 @@ func (j *job) superseded() <-chan struct{} {
 	if j.seen == nil || j.moves() || j.n.isDraining() { // which ask Ready no more
 		return nil
 	}
-	return j.seen.superseded
+	return j.seen.Superseded
 }
 
 // delay gives the time until there is something to do though no call ends; false
@@ -402,8 +403,8 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 	if !next.IsZero() {
 		delay, ok = next.Sub(j.n.e.clock.now()), true
 	}
-	if ok && delay > shortHold && j.underway > 0 && strings.Contains(j.run.Cause(), gateMark) {
-		delay = shortHold // nobody calls a run up that does not wait in the store
+	if ok && delay > guard.ShortHold && j.underway > 0 && strings.Contains(j.run.Cause(), guard.Mark) {
+		delay = guard.ShortHold // nobody calls a run up that does not wait in the store
 	}
 	if _, listens := j.run.Awaits(); listens && (!ok || delay > listenEvery) {
 		delay, ok = listenEvery, true
@@ -422,7 +423,7 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 func (j *job) finish(e ended) {
 	for {
 		j.underway--
-		e.outcome.Probe = j.pass.end(e.ref, e.end, j.n.e.clock.now())
+		e.outcome.Probe = j.pass.End(e.ref, e.end, j.n.e.clock.now())
 		if e.outcome.Err == nil || j.calls.Err() == nil {
 			j.run.Finish(e.ref, e.outcome, j.liveAt(j.n.e.clock.latest())) // from when on it waits, if it does
 		}
@@ -463,7 +464,7 @@ func (j *job) count() {
 				j.hold(ref, false)
 			}
 		}
-		j.pass.leaveAll(h.Ref(), j.n.e.clock.now())
+		j.pass.LeaveAll(h.Ref(), j.n.e.clock.now())
 		j.trace.note(h)
 		seen := j.n.e.stats.path(h.Path)
 		step := core.StepOf(j.run.Plan(), h)
@@ -541,7 +542,7 @@ func (j *job) call(ctx context.Context, t core.Attempt) ended {
 	span.end(result, err, err != nil && j.calls.Err() != nil)
 	if err != nil {
 		if j.calls.Err() != nil {
-			return ended{t.Ref(), core.Outcome{Err: err}, callEnd{verdict: callMute}} // broken off
+			return ended{t.Ref(), core.Outcome{Err: err}, guard.CallEnd{Verdict: guard.CallMute}} // broken off
 		}
 		j.ofCall(&t).Debug("attempt failed", "error", err)
 	}
@@ -551,7 +552,7 @@ func (j *job) call(ctx context.Context, t core.Attempt) ended {
 			j.n.e.degrader.count(t.Step, err, now.Sub(began), j.n.e.clock.now())
 		}
 	}
-	return ended{t.Ref(), core.Outcome{Result: result, Err: err}, endOf(t.Step, err, now.Sub(began))}
+	return ended{t.Ref(), core.Outcome{Result: result, Err: err}, guard.EndOf(t.Step, err, now.Sub(began))}
 }
 
 // handle fills the handler and calls it. A panic is the handler's permanent

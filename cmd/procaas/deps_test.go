@@ -19,7 +19,7 @@ var layers = []string{"schemas", "dsl", "engine", "handlers", "pipelines", "cmd"
 var rooms = map[string][]string{
 	"dsl": {"diag", "rules", "render", "datum", "ops", "typing", "library", "syntax", "expr", "source",
 		"spec", "contract", "tree", "format", "decode", "cluster", "shards", "check"},
-	"engine": {"model", "store", "planner", "checkpoint", "core", "outbound"},
+	"engine": {"model", "store", "planner", "checkpoint", "core", "guard", "outbound"},
 }
 
 // homes says which packages may import a library directly, and why it lives

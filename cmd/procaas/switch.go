@@ -18,6 +18,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
+	"procaas/engine/guard"
 )
 
 func switchCommand(s streams) *cobra.Command {
@@ -38,8 +39,8 @@ lets none go.`,
 	var f clientFlags
 	f.add(c)
 	c.AddCommand(
-		switchOff(s, &f, "off PATH", engine.ModeSkip, "Leave out what is below a path, for an hour unless you say otherwise"),
-		switchOff(s, &f, "hold PATH", engine.ModeHold, "Park runs before what is below a path, for an hour unless you say otherwise"),
+		switchOff(s, &f, "off PATH", guard.ModeSkip, "Leave out what is below a path, for an hour unless you say otherwise"),
+		switchOff(s, &f, "hold PATH", guard.ModeHold, "Park runs before what is below a path, for an hour unless you say otherwise"),
 		switchKeep(s, &f), switchOn(s, &f), switchList(s, &f), switchUndo(s, &f),
 	)
 	return c
@@ -70,7 +71,7 @@ func switchOff(s streams, client *clientFlags, use, mode, short string) *cobra.C
 	f.add(c)
 	end := addEnd(c, "when it is on again by itself, such as 30m or 2h", "until somebody switches it on")
 	var force bool
-	if mode == engine.ModeSkip {
+	if mode == guard.ModeSkip {
 		c.Flags().BoolVar(&force, "force", false, "leave out critical handlers, too: their runs go on without them")
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -78,7 +79,7 @@ func switchOff(s streams, client *clientFlags, use, mode, short string) *cobra.C
 		if err != nil {
 			return err
 		}
-		return f.change(c.Context(), s, args[0], func(now *engine.Control) {
+		return f.change(c.Context(), s, args[0], func(now *guard.Control) {
 			now.Enabled, now.Mode, now.Force, now.Until = false, mode, force, until
 		})
 	}
@@ -131,8 +132,8 @@ func switchKeep(s streams, client *clientFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return f.change(c.Context(), s, args[0], func(now *engine.Control) {
-			now.Enabled, now.Mode, now.Until, now.Force = true, engine.ModeKeep, until, now.Force && now.RolloutPercent != nil
+		return f.change(c.Context(), s, args[0], func(now *guard.Control) {
+			now.Enabled, now.Mode, now.Until, now.Force = true, guard.ModeKeep, until, now.Force && now.RolloutPercent != nil
 		})
 	}
 	return c
@@ -157,7 +158,7 @@ forbids that.`,
 				return err
 			}
 		}
-		return f.change(c.Context(), s, args[0], func(now *engine.Control) {
+		return f.change(c.Context(), s, args[0], func(now *guard.Control) {
 			now.Enabled, now.Mode, now.Until, now.Force = true, "", nil, now.Force && now.RolloutPercent != nil
 		})
 	}
@@ -232,7 +233,7 @@ func limitCommand(s streams) *cobra.Command {
 			return usagef("limit takes a rate such as 10/s, or --remove; use: %s", c.UseLine())
 		}
 		if *remove {
-			return f.change(c.Context(), s, args[0], func(now *engine.Control) {
+			return f.change(c.Context(), s, args[0], func(now *guard.Control) {
 				now.RateLimit, now.Over, now.LimitUntil = "", "", nil
 			})
 		}
@@ -243,7 +244,7 @@ func limitCommand(s streams) *cobra.Command {
 				return err
 			}
 		}
-		return f.change(c.Context(), s, args[0], func(now *engine.Control) {
+		return f.change(c.Context(), s, args[0], func(now *guard.Control) {
 			now.RateLimit, now.Over, now.LimitUntil = args[1], *over, until
 		})
 	}
@@ -275,7 +276,7 @@ func rolloutCommand(s streams) *cobra.Command {
 			}
 			percent = &p
 		}
-		return f.change(c.Context(), s, args[0], func(now *engine.Control) {
+		return f.change(c.Context(), s, args[0], func(now *guard.Control) {
 			now.RolloutPercent = percent
 			now.Force = percent != nil && *force || now.Force && !now.Enabled
 		})
@@ -285,7 +286,7 @@ func rolloutCommand(s streams) *cobra.Command {
 
 // change changes the control of a path and leaves the rest of it as it is. When
 // another one changes it at the same time, it looks again.
-func (f *controlFlags) change(ctx context.Context, s streams, path string, edit func(*engine.Control)) error {
+func (f *controlFlags) change(ctx context.Context, s streams, path string, edit func(*guard.Control)) error {
 	format, err := f.format()
 	if err != nil {
 		return err
@@ -314,13 +315,13 @@ func checkControlPath(path string) error {
 	return nil
 }
 
-func (f *controlFlags) changeOnce(ctx context.Context, s streams, path string, edit func(*engine.Control), format string) error {
+func (f *controlFlags) changeOnce(ctx context.Context, s streams, path string, edit func(*guard.Control), format string) error {
 	controls, err := f.client().Controls(ctx)
 	if err != nil {
 		return err
 	}
-	c, revision, reason := engine.Control{Enabled: true}, int64(0), f.reason
-	i := slices.IndexFunc(controls, func(v engine.ControlView) bool { return v.Path == path })
+	c, revision, reason := guard.Control{Enabled: true}, int64(0), f.reason
+	i := slices.IndexFunc(controls, func(v guard.ControlView) bool { return v.Path == path })
 	if i >= 0 {
 		c, revision = controls[i].Control.Present(time.Now()), controls[i].Revision
 		reason = cmp.Or(reason, controls[i].Reason)
@@ -385,7 +386,7 @@ func (f *controlFlags) endedText() string {
 }
 
 // stateText says in a few words what a control does.
-func stateText(v engine.ControlView) string {
+func stateText(v guard.ControlView) string {
 	if v.Expired {
 		return "has ended"
 	}
@@ -398,10 +399,10 @@ func stateText(v engine.ControlView) string {
 	var out []string
 	c := v.Control.Present(time.Now())
 	switch {
-	case c.Mode == engine.ModeKeep:
+	case c.Mode == guard.ModeKeep:
 		out = append(out, "kept in the flow"+until(c.Until))
 	case c.Enabled:
-	case c.Mode == engine.ModeHold:
+	case c.Mode == guard.ModeHold:
 		out = append(out, "hold"+until(c.Until))
 	default:
 		out = append(out, "off"+until(c.Until))
@@ -420,7 +421,7 @@ func showEffect(s streams, e engine.ControlEffect, format string) error {
 	if format == "json" {
 		return printJSON(s.out, e)
 	}
-	fmt.Fprintf(s.out, "%s: would be %s\n", e.Path, stateText(engine.ControlView{Control: e.Control}))
+	fmt.Fprintf(s.out, "%s: would be %s\n", e.Path, stateText(guard.ControlView{Control: e.Control}))
 	fmt.Fprintf(s.out, "%.1f calls/s now (on that node); runs of the pipeline: %d running, %d waiting, %d parked\n",
 		e.CallsPerS, e.Running, e.Waiting, e.Parked)
 	w := newTable(s.out, "HANDLER\tCRITICAL\tCALLS/S\tREAD BY")

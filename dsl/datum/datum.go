@@ -1,6 +1,7 @@
 package datum
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 )
@@ -78,6 +79,22 @@ func (r Rate) PerSecond() float64 {
 		return 0
 	}
 	return r.Count / r.Per.Seconds()
+}
+
+// Text writes the rate as authors do.
+func (r Rate) Text() string {
+	unit := r.Per.String()
+	switch r.Per {
+	case time.Second:
+		unit = "s"
+	case time.Minute:
+		unit = "m"
+	case time.Hour:
+		unit = "h"
+	case 24 * time.Hour:
+		unit = "d"
+	}
+	return fmt.Sprintf("%g/%s", r.Count, unit)
 }
 
 // A Jitter is how far a delay deviates, written as a share such as 0.1, or as one

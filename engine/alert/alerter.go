@@ -13,6 +13,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/checkpoint"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/outbound"
 	"procaas/engine/store"
@@ -47,7 +48,7 @@ type Options struct {
 type Engine interface {
 	Handler(path string) (engine.HandlerInfo, bool)
 	Handlers() []engine.HandlerInfo
-	Services() []engine.ServiceInfo
+	Services() []guard.ServiceInfo
 	Backlog() engine.BacklogView
 	Healthy(ctx context.Context) error
 	Degraded() error

@@ -14,6 +14,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/checkpoint"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -30,7 +31,7 @@ type fakeEngine struct {
 
 func (*fakeEngine) Handler(string) (engine.HandlerInfo, bool) { return engine.HandlerInfo{}, false }
 func (*fakeEngine) Handlers() []engine.HandlerInfo            { return nil }
-func (*fakeEngine) Services() []engine.ServiceInfo            { return nil }
+func (*fakeEngine) Services() []guard.ServiceInfo             { return nil }
 func (*fakeEngine) Backlog() engine.BacklogView               { return engine.BacklogView{} }
 func (*fakeEngine) Degraded() error                           { return nil }
 

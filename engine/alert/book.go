@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/guard"
 )
 
 // downAfter is how long a service must fail before somebody is told: the blip of a restart
@@ -129,7 +130,7 @@ func (b *book) found(run string, waits bool, now time.Time) {
 type world interface {
 	Handler(path string) (engine.HandlerInfo, bool)
 	Handlers() []engine.HandlerInfo
-	Services() []engine.ServiceInfo
+	Services() []guard.ServiceInfo
 	Backlog() engine.BacklogView
 }
 
@@ -182,7 +183,7 @@ func (b *book) sweep(node string, w world, now time.Time) []Alert {
 
 // downServices gives the alerts of services that runs cannot do without. They are told before
 // a run fails: protection lets runs wait instead, for as long as it takes.
-func (b *book) downServices(services []engine.ServiceInfo, now time.Time) (out []*Alert) {
+func (b *book) downServices(services []guard.ServiceInfo, now time.Time) (out []*Alert) {
 	seen := map[string]bool{}
 	for _, s := range services {
 		if !s.Critical || s.FailingSince == nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/guard"
 )
 
 // A stage is a world for a book, with a clock of its own.
@@ -17,7 +18,7 @@ type stage struct {
 	book     *book
 	now      time.Time
 	handlers map[string]engine.HandlerInfo
-	services []engine.ServiceInfo
+	services []guard.ServiceInfo
 	parked   []engine.ParkedRuns
 	firing   map[string]bool
 }
@@ -46,8 +47,8 @@ func (s *stage) Handlers() []engine.HandlerInfo {
 	return out
 }
 
-func (s *stage) Services() []engine.ServiceInfo { return s.services }
-func (s *stage) Backlog() engine.BacklogView    { return engine.BacklogView{Parked: s.parked} }
+func (s *stage) Services() []guard.ServiceInfo { return s.services }
+func (s *stage) Backlog() engine.BacklogView   { return engine.BacklogView{Parked: s.parked} }
 
 // set changes a handler.
 func (s *stage) set(path string, change func(*engine.HandlerInfo)) {
@@ -336,12 +337,12 @@ func TestServiceIsDownBeforeARunFails(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	since := s.now
-	orders := engine.ServiceInfo{
+	orders := guard.ServiceInfo{
 		ID: "orders", Owner: "team-orders", Critical: true, Parked: 651, Waiting: 32,
 		LastError: "503 from GET /v1/orders",
 	}
-	push := engine.ServiceInfo{ID: "push", FailingSince: &since} // whose handlers go out by themselves
-	s.services = []engine.ServiceInfo{orders, push}
+	push := guard.ServiceInfo{ID: "push", FailingSince: &since} // whose handlers go out by themselves
+	s.services = []guard.ServiceInfo{orders, push}
 	s.want()
 	orders.FailingSince = &since
 	s.services[0] = orders

@@ -12,6 +12,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/access"
 	"procaas/engine/api/wire"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 )
 
@@ -41,9 +42,9 @@ func TestConsoleChangesOneThingOfAControl(t *testing.T) {
 		}
 	}
 	act(http.StatusSeeOther, url.Values{"do": {"hold"}, "for": {"30m"}})
-	is(false, engine.ModeHold, "7/s")
+	is(false, guard.ModeHold, "7/s")
 	act(http.StatusSeeOther, url.Values{"do": {"limit"}, "rate": {"3/s"}, "for": {"forever"}})
-	is(false, engine.ModeHold, "3/s")
+	is(false, guard.ModeHold, "3/s")
 	act(http.StatusSeeOther, url.Values{"do": {"on"}})
 	if list, err := n.Controls(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("lifted, want nothing set, have %v, %v", list, err)

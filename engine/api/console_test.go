@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/access"
 	"procaas/engine/api/wire"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 )
 
@@ -310,7 +310,7 @@ func TestConsoleSwitchesWithoutScripts(t *testing.T) {
 		t.Fatalf("without insisting, want it to be refused, have %d\n%s", code, body)
 	}
 	list, err := n.Controls(t.Context())
-	if err != nil || len(list) != 1 || list[0].Mode != engine.ModeHold || list[0].Reason != "orders is down" || list[0].Until == nil {
+	if err != nil || len(list) != 1 || list[0].Mode != guard.ModeHold || list[0].Reason != "orders is down" || list[0].Until == nil {
 		t.Fatalf("want a hold with its reason and end, have %+v, %v", list, err)
 	}
 	page("/", "held", "orders is down")

@@ -30,6 +30,7 @@ import (
 	"procaas/engine/api/ui"
 	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/store"
@@ -358,7 +359,7 @@ func (f *fakeEngine) SetConfig(ctx context.Context, name string, value any, ifRe
 	return c, nil
 }
 
-func (f *fakeEngine) Controls(ctx context.Context) ([]engine.ControlView, error) {
+func (f *fakeEngine) Controls(ctx context.Context) ([]guard.ControlView, error) {
 	if f.down {
 		return nil, errDown
 	}
@@ -369,15 +370,15 @@ func (f *fakeEngine) Controls(ctx context.Context) ([]engine.ControlView, error)
 	return list, err
 }
 
-func (f *fakeEngine) ControlEffect(ctx context.Context, path string, change engine.ControlChange) (engine.ControlEffect, error) {
+func (f *fakeEngine) ControlEffect(ctx context.Context, path string, change guard.ControlChange) (engine.ControlEffect, error) {
 	return f.controls.ControlEffect(ctx, path, change)
 }
 
-func (f *fakeEngine) SetControl(ctx context.Context, path string, change engine.ControlChange, ifRevision int64,
+func (f *fakeEngine) SetControl(ctx context.Context, path string, change guard.ControlChange, ifRevision int64,
 	by store.Actor,
-) (engine.ControlView, error) {
+) (guard.ControlView, error) {
 	if f.down {
-		return engine.ControlView{}, errDown
+		return guard.ControlView{}, errDown
 	}
 	v, err := f.controls.SetControl(ctx, path, change, ifRevision, by)
 	v.Changed = began
@@ -388,7 +389,7 @@ func (f *fakeEngine) RemoveControl(ctx context.Context, path string, ifRevision 
 	return f.controls.RemoveControl(ctx, path, ifRevision, by)
 }
 
-func (f *fakeEngine) UndoControl(ctx context.Context, revision int64, by store.Actor) (string, *engine.ControlView, error) {
+func (f *fakeEngine) UndoControl(ctx context.Context, revision int64, by store.Actor) (string, *guard.ControlView, error) {
 	path, v, err := f.controls.UndoControl(ctx, revision, by)
 	if v != nil {
 		v.Changed = began
@@ -663,9 +664,9 @@ func (f *fakeEngine) Handlers() []engine.HandlerInfo {
 	}
 }
 
-func (f *fakeEngine) Services() []engine.ServiceInfo {
+func (f *fakeEngine) Services() []guard.ServiceInfo {
 	limit, closed := 1, time.Date(2026, 11, 21, 12, 0, 30, 0, time.UTC)
-	return []engine.ServiceInfo{
+	return []guard.ServiceInfo{
 		{
 			ID: "orders", URL: "http://127.0.0.1:9081", Owner: "team-orders", Adaptive: true, Limit: &limit, InFlight: 1, Waiting: 7, Down: true,
 			ClosedUntil: &closed, Calls: 20, Repeats: 4, Critical: true, FailingSince: &closed, LastError: "503 from GET", Parked: 651,

@@ -23,7 +23,7 @@ func TestCoreIsPure(t *testing.T) {
 	var names []string
 	for _, pattern := range []string{
 		"*.go", "../model/*.go", "../planner/*.go", "../checkpoint/*.go", "../fallback.go",
-		"../fallback_[cs]*.go", "../gradient.go",
+		"../fallback_[cs]*.go", "../guard/gradient.go",
 	} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {

@@ -14,6 +14,7 @@ import (
 	"procaas/dsl/expr"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -148,7 +149,7 @@ func (t *trial) open(ctx context.Context, store store.Store) (err error) {
 		}
 	}
 	if t.variant.Off != "" {
-		off := engine.ControlChange{Mode: engine.ModeSkip, Forever: true}
+		off := guard.ControlChange{Mode: guard.ModeSkip, Forever: true}
 		if _, err := t.v.Engine().SetControl(ctx, t.variant.Off, off, -1, by); err != nil {
 			return err
 		}
@@ -199,19 +200,19 @@ func (t *trial) control(ctx context.Context, controls map[string]*Control) error
 }
 
 // change gives what the control sets; ok is false when there is to be none.
-func (c *Control) change() (change engine.ControlChange, ok bool) {
+func (c *Control) change() (change guard.ControlChange, ok bool) {
 	word := c.Switch
 	if c.Word != "" {
 		word = c.Word
 	}
-	change = engine.ControlChange{
+	change = guard.ControlChange{
 		Enabled: word == "on", Forever: true, Force: c.Force, RateLimit: c.RateLimit, Over: c.Over, RolloutPercent: c.Rollout,
 	}
 	switch word {
 	case "hold":
-		change.Mode = engine.ModeHold
+		change.Mode = guard.ModeHold
 	case "off":
-		change.Mode = engine.ModeSkip
+		change.Mode = guard.ModeSkip
 	}
 	return change, word != "on" || c.RateLimit != "" || c.Rollout != nil
 }

@@ -32,3 +32,16 @@ const UndoPath = "/compensate"
 
 // CancelReason is for runs whose operator's reason the store does not keep.
 const CancelReason = "cancelled by an operator"
+
+// PipelineOf is the first part of a path.
+func PipelineOf(path string) string {
+	pipeline, _, _ := strings.Cut(path, "/")
+	return pipeline
+}
+
+// SplitPath gives the pipeline, the stage and the handler of a path; empty for
+// what it does not have.
+func SplitPath(path string) (parts [3]string) {
+	copy(parts[:], strings.SplitN(path, "/", 3))
+	return parts
+}

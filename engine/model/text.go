@@ -62,3 +62,6 @@ func TimeOrNil(t time.Time) *time.Time {
 	}
 	return &t
 }
+
+// Moment is a time as people and programs see it; nil for none.
+func Moment(t time.Time) *time.Time { return TimeOrNil(t.UTC().Truncate(time.Millisecond)) }

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"procaas/dsl"
-	"procaas/engine"
+	"procaas/engine/guard"
 )
 
 // A Sample is what happened in one second.
@@ -87,7 +87,7 @@ func (c *crowd) request(i int) {
 // whatever becomes of others; they wait in an inbox until the adaptive limit of
 // the service lets them through, and are repeated by the policy.
 func Limited(s Scenario, policy dsl.Retry) []Sample {
-	i := inbox{world: newWorld(s), policy: policy, limit: engine.NewGradient()}
+	i := inbox{world: newWorld(s), policy: policy, limit: guard.NewGradient()}
 	i.limit.Bound(0, s.Timeout/10, 0)
 	i.after(i.gap(), i.arrive)
 	i.run()
@@ -98,7 +98,7 @@ func Limited(s Scenario, policy dsl.Retry) []Sample {
 type inbox struct {
 	*world
 	policy  dsl.Retry
-	limit   *engine.Gradient
+	limit   *guard.Gradient
 	waiting []*client // whose turn has not come
 	looks   bool      // at a time that is on the agenda
 }

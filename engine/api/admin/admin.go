@@ -12,6 +12,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/guard"
 	"procaas/engine/store"
 )
 
@@ -19,7 +20,7 @@ import (
 type Status interface {
 	// Handlers and Services tell what this node has seen of them; others see other things.
 	Handlers() []engine.HandlerInfo
-	Services() []engine.ServiceInfo
+	Services() []guard.ServiceInfo
 
 	// Backlog tells what waits on all nodes.
 	Backlog() engine.BacklogView
@@ -66,7 +67,7 @@ func (g *Group) Operations() []rest.Operation {
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/services", ID: "list-services", Tag: "admin",
 			Summary: "List the services that handlers call, and what this node lets through to them", Replies: rest.OK("All services, in order."),
-		}, func(*rest.Call, *rest.Nothing) (wire.Page[engine.ServiceInfo], error) {
+		}, func(*rest.Call, *rest.Nothing) (wire.Page[guard.ServiceInfo], error) {
 			return rest.Listed(g.Status.Services(), nil)
 		}),
 		rest.Typed(rest.Operation{

@@ -9,22 +9,23 @@ import (
 	"procaas/engine"
 
 	"procaas/engine/api/wire"
+	"procaas/engine/guard"
 )
 
 // controlsCalls are the calls that are about controls and settings.
 type controlsCalls struct{ *caller }
 
 // Controls lists the controls.
-func (c controlsCalls) Controls(ctx context.Context) ([]engine.ControlView, error) {
-	return list[engine.ControlView](ctx, c.caller, "/admin/v1/controls")
+func (c controlsCalls) Controls(ctx context.Context) ([]guard.ControlView, error) {
+	return list[guard.ControlView](ctx, c.caller, "/admin/v1/controls")
 }
 
 // SetControl sets the control of a path. ifRevision guards against lost updates:
 // the revision that may be replaced, 0 for none, -1 for any.
 func (c controlsCalls) SetControl(ctx context.Context, path string, change wire.ControlChange,
 	ifRevision int64,
-) (engine.ControlView, error) {
-	return send[engine.ControlView](ctx, c.caller, http.MethodPut, controlURL(path), change, ifHeader(ifRevision))
+) (guard.ControlView, error) {
+	return send[guard.ControlView](ctx, c.caller, http.MethodPut, controlURL(path), change, ifHeader(ifRevision))
 }
 
 // ControlEffect tells what a control would do.

@@ -12,16 +12,17 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/guard"
 	"procaas/engine/store"
 )
 
 // Controls switches, holds, limits and rolls out by path.
 type Controls interface {
-	Controls(ctx context.Context) ([]engine.ControlView, error)
-	ControlEffect(ctx context.Context, path string, change engine.ControlChange) (engine.ControlEffect, error)
-	SetControl(ctx context.Context, path string, change engine.ControlChange, ifRevision int64, by store.Actor) (engine.ControlView, error)
+	Controls(ctx context.Context) ([]guard.ControlView, error)
+	ControlEffect(ctx context.Context, path string, change guard.ControlChange) (engine.ControlEffect, error)
+	SetControl(ctx context.Context, path string, change guard.ControlChange, ifRevision int64, by store.Actor) (guard.ControlView, error)
 	RemoveControl(ctx context.Context, path string, ifRevision int64, by store.Actor) (int64, error)
-	UndoControl(ctx context.Context, revision int64, by store.Actor) (string, *engine.ControlView, error)
+	UndoControl(ctx context.Context, revision int64, by store.Actor) (string, *guard.ControlView, error)
 
 	// EndFallbacks puts handlers back into the flow that have gone out of it by
 	// themselves.
@@ -51,7 +52,7 @@ func (g *Group) Operations() []rest.Operation {
 			Method: http.MethodGet, Path: "/admin/v1/controls", ID: "list-controls", Tag: "admin",
 			Summary: "List switches, limits and rollouts that are set at run time",
 			Replies: rest.OK("All controls, by path."), Refusals: []string{problem.StoreUnavailable},
-		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[engine.ControlView], error) {
+		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[guard.ControlView], error) {
 			return rest.Listed(g.Controls.Controls(c.Context()))
 		}),
 		rest.Typed(rest.Operation{
@@ -103,9 +104,9 @@ func (g *Group) setOperation(level, path string) rest.Operation {
 		Summary: "Switch off, hold or limit a " + level + " on all nodes",
 		About: "Replaces the control of the path. It counts on every node within a second: then no call starts that it forbids; calls under way end. " +
 			"`If-Match` with the revision of the control guards against lost updates; `If-None-Match: *` sets only where there is none.",
-		Example: wire.ControlChange{Enabled: new(bool), Mode: engine.ModeHold, Forever: true, Reason: "push service is down"},
+		Example: wire.ControlChange{Enabled: new(bool), Mode: guard.ModeHold, Forever: true, Reason: "push service is down"},
 		Replies: []rest.Reply{{
-			About: "The control, or with `dry_run` what it would do.", Body: engine.ControlView{}, Or: []any{engine.ControlEffect{}},
+			About: "The control, or with `dry_run` what it would do.", Body: guard.ControlView{}, Or: []any{engine.ControlEffect{}},
 			Headers: []string{"ETag: the revision, in quotes"},
 		}},
 		Refusals: []string{
@@ -171,11 +172,11 @@ func (g *Group) set(c *rest.Call, in *setControl) (any, error) {
 		return nil, err
 	}
 	b := &in.Body
-	change := engine.ControlChange{
+	change := guard.ControlChange{
 		Enabled: b.Enabled == nil || *b.Enabled, Mode: b.Mode, Force: b.Force, Until: b.Until, Forever: b.Forever,
 		RateLimit: b.RateLimit, Over: b.Over, LimitUntil: b.LimitUntil, RolloutPercent: b.RolloutPercent,
 	}
-	if b.Enabled == nil && change == (engine.ControlChange{Enabled: true, Force: b.Force}) {
+	if b.Enabled == nil && change == (guard.ControlChange{Enabled: true, Force: b.Force}) {
 		return nil, problem.New(problem.InvalidControl,
 			`it says nothing: want "enabled", a rate_limit or a rollout_percent; "enabled": true alone removes a control`)
 	}
@@ -248,7 +249,7 @@ func (g *Group) endFallbacks(c *rest.Call, in *fallbackEnd) (ended wire.Fallback
 
 // Problem says over HTTP why a control is refused.
 func Problem(err error, path string) error {
-	var wrong *engine.ControlError
+	var wrong *guard.ControlError
 	switch {
 	case errors.As(err, &wrong):
 		return problem.New(problem.KnownCode(wrong.Code, problem.InvalidControl), "%s", wrong.Message)

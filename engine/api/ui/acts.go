@@ -14,6 +14,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -28,9 +29,9 @@ type Steering interface {
 
 // Switches switch, hold, limit and roll out by path.
 type Switches interface {
-	Controls(ctx context.Context) ([]engine.ControlView, error)
-	ControlEffect(ctx context.Context, path string, change engine.ControlChange) (engine.ControlEffect, error)
-	SetControl(ctx context.Context, path string, change engine.ControlChange, ifRevision int64, by store.Actor) (engine.ControlView, error)
+	Controls(ctx context.Context) ([]guard.ControlView, error)
+	ControlEffect(ctx context.Context, path string, change guard.ControlChange) (engine.ControlEffect, error)
+	SetControl(ctx context.Context, path string, change guard.ControlChange, ifRevision int64, by store.Actor) (guard.ControlView, error)
 	RemoveControl(ctx context.Context, path string, ifRevision int64, by store.Actor) (int64, error)
 	EndFallbacks(ctx context.Context, path string, by store.Actor) ([]string, error)
 }
@@ -92,7 +93,7 @@ func (c *Console) control(w http.ResponseWriter, r *http.Request) error {
 	}
 	change := beside(now, asked)
 	effect, err := c.o.Engine.ControlEffect(r.Context(), path, change)
-	var refused *engine.ControlError
+	var refused *guard.ControlError
 	if errors.As(err, &refused) && !change.Force {
 		// A critical handler may be left out by those who insist: they are asked.
 		change.Force = true
@@ -117,7 +118,7 @@ func (c *Console) control(w http.ResponseWriter, r *http.Request) error {
 const setTries = 5
 
 // set changes a part of the control of a path, and leaves the rest of it as it is.
-func (c *Console) set(ctx context.Context, path string, asked engine.ControlChange, by store.Actor) error {
+func (c *Console) set(ctx context.Context, path string, asked guard.ControlChange, by store.Actor) error {
 	for try := 1; ; try++ {
 		now, revision, err := c.present(ctx, path)
 		if err != nil {
@@ -131,23 +132,23 @@ func (c *Console) set(ctx context.Context, path string, asked engine.ControlChan
 }
 
 // present gives what is set at a path, and its revision; 0 when nothing is.
-func (c *Console) present(ctx context.Context, path string) (engine.Control, int64, error) {
+func (c *Console) present(ctx context.Context, path string) (guard.Control, int64, error) {
 	all, err := c.o.Engine.Controls(ctx)
 	if err != nil {
-		return engine.Control{}, 0, err
+		return guard.Control{}, 0, err
 	}
 	for _, v := range all {
 		if v.Path == path {
 			return v.Control.Present(time.Now()), v.Revision, nil
 		}
 	}
-	return engine.Control{Enabled: true}, 0, nil
+	return guard.Control{Enabled: true}, 0, nil
 }
 
 // beside puts what is asked for beside what is set already. A form asks for a switch, a
 // limit or a share of runs, and the engine replaces all of them together: without this,
 // who switches off would lift the limit that somebody else has set.
-func beside(now engine.Control, asked engine.ControlChange) engine.ControlChange {
+func beside(now guard.Control, asked guard.ControlChange) guard.ControlChange {
 	if asked.RateLimit == "" && now.RateLimit != "" {
 		asked.RateLimit, asked.Over, asked.LimitUntil = now.RateLimit, now.Over, timeOf(now.LimitUntil)
 	}
@@ -173,13 +174,13 @@ func timeOf(t *time.Time) time.Time {
 // flow that have gone out of it by themselves: who lifts wants them to run.
 func (c *Console) lift(ctx context.Context, path string, by store.Actor) error {
 	_, removing := c.o.Engine.RemoveControl(ctx, path, anyRevision, by)
-	var nothing *engine.ControlError
+	var nothing *guard.ControlError
 	if removing != nil && !errors.As(removing, &nothing) {
 		return removing
 	}
 	ended, err := c.o.Engine.EndFallbacks(ctx, path, by)
 	switch {
-	case removing == nil && errors.As(err, new(*engine.ControlError)):
+	case removing == nil && errors.As(err, new(*guard.ControlError)):
 		return nil // the definition has no such path any more, and now nothing is set there
 	case err != nil:
 		return err
@@ -191,8 +192,8 @@ func (c *Console) lift(ctx context.Context, path string, by store.Actor) error {
 
 // skipped lists the critical handlers that a change leaves out: without them a run is
 // not what it was meant to be.
-func skipped(change engine.ControlChange, effect engine.ControlEffect) (paths []string) {
-	leavesOut := change.Force && (!change.Enabled && change.Mode == engine.ModeSkip || change.RolloutPercent != nil &&
+func skipped(change guard.ControlChange, effect engine.ControlEffect) (paths []string) {
+	leavesOut := change.Force && (!change.Enabled && change.Mode == guard.ModeSkip || change.RolloutPercent != nil &&
 		*change.RolloutPercent < 100)
 	for _, h := range effect.Handlers {
 		if leavesOut && h.Critical {
@@ -218,7 +219,7 @@ func (c *Console) back(w http.ResponseWriter, r *http.Request, path string) erro
 }
 
 // readControl reads the form of a control.
-func readControl(r *http.Request) (change engine.ControlChange, words string, err error) {
+func readControl(r *http.Request) (change guard.ControlChange, words string, err error) {
 	change.Enabled = true
 	lasting := r.FormValue("for")
 	var until time.Time
@@ -232,9 +233,9 @@ func readControl(r *http.Request) (change engine.ControlChange, words string, er
 	}
 	switch do := r.FormValue("do"); do {
 	case "off", "hold":
-		change.Enabled, change.Mode, words = false, engine.ModeSkip, "Switch off"
+		change.Enabled, change.Mode, words = false, guard.ModeSkip, "Switch off"
 		if do == "hold" {
-			change.Mode, words = engine.ModeHold, "Hold"
+			change.Mode, words = guard.ModeHold, "Hold"
 		}
 		change.Until, change.Forever, change.Force = until, lasting == "forever", r.FormValue("force") == "yes"
 	case "limit":

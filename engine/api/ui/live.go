@@ -12,6 +12,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/checkpoint"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -209,12 +210,12 @@ type overviewData struct {
 	StillFor    float64             // for how long the first of them does, in seconds
 	Parked      []engine.ParkedRuns // all that stand still; the most first
 	CountedLate *time.Time          // when they were counted, if that is long ago
-	Down        []engine.ServiceInfo
+	Down        []guard.ServiceInfo
 
-	Controls  []engine.ControlView
+	Controls  []guard.ControlView
 	Failed    []checkpoint.RunView
 	Nodes     []engine.NodeView
-	Services  []engine.ServiceInfo
+	Services  []guard.ServiceInfo
 	StoreDown bool
 }
 
@@ -334,7 +335,7 @@ func (c *Console) fromStore(ctx context.Context, d *overviewData) {
 	}
 	if err == nil {
 		d.Controls, err = c.o.Engine.Controls(ctx)
-		d.Controls = slices.DeleteFunc(d.Controls, func(v engine.ControlView) bool { return v.Expired })
+		d.Controls = slices.DeleteFunc(d.Controls, func(v guard.ControlView) bool { return v.Expired })
 	}
 	d.StoreDown = err != nil
 }

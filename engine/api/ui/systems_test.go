@@ -15,6 +15,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/ui"
 	"procaas/engine/checkpoint"
+	"procaas/engine/guard"
 	"procaas/engine/planner"
 	"procaas/engine/store"
 )
@@ -176,11 +177,11 @@ func (troubled) Handlers() []engine.HandlerInfo {
 	}
 	return all
 }
-func (troubled) Services() []engine.ServiceInfo                         { return nil }
-func (troubled) Backlog() engine.BacklogView                            { return engine.BacklogView{} }
-func (troubled) Plans() []*planner.Plan                                 { return nil }
-func (troubled) Nodes(context.Context) ([]engine.NodeView, error)       { return nil, nil }
-func (troubled) Controls(context.Context) ([]engine.ControlView, error) { return nil, nil }
+func (troubled) Services() []guard.ServiceInfo                         { return nil }
+func (troubled) Backlog() engine.BacklogView                           { return engine.BacklogView{} }
+func (troubled) Plans() []*planner.Plan                                { return nil }
+func (troubled) Nodes(context.Context) ([]engine.NodeView, error)      { return nil, nil }
+func (troubled) Controls(context.Context) ([]guard.ControlView, error) { return nil, nil }
 
 func TestOverviewNamesWhatStopsRunsFirst(t *testing.T) {
 	t.Parallel()

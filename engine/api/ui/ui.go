@@ -16,6 +16,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/guard"
 	"procaas/engine/planner"
 	"procaas/engine/store"
 )
@@ -89,7 +90,7 @@ type Definition interface {
 // A Node tells what it has seen, and how it and the others are.
 type Node interface {
 	Handlers() []engine.HandlerInfo
-	Services() []engine.ServiceInfo
+	Services() []guard.ServiceInfo
 	Backlog() engine.BacklogView
 	Healthy(ctx context.Context) error
 	Degraded() error
@@ -235,7 +236,7 @@ func notFound(text string) error { return &Refused{http.StatusNotFound, text} }
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, text := http.StatusServiceUnavailable, "The store cannot be read at present. The page tries again by itself."
 	var refused *Refused
-	var control *engine.ControlError
+	var control *guard.ControlError
 	switch {
 	case errors.As(err, &refused):
 		status, text = refused.Status, refused.Text

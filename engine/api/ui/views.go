@@ -14,6 +14,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/store"
@@ -75,7 +76,7 @@ type handlerData struct {
 	Info     engine.HandlerInfo
 	Step     planner.StepView
 	Source   []sourceLine
-	Controls []engine.ControlView // of it and what is above it
+	Controls []guard.ControlView // of it and what is above it
 	Audit    []engine.AuditView
 	Failed   []checkpoint.RunView
 	Rate     []float64

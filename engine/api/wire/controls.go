@@ -3,7 +3,7 @@ package wire
 import (
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/guard"
 )
 
 // A ControlChange is the body that sets a control. It replaces the whole control
@@ -35,8 +35,8 @@ type Undo struct {
 
 // Undone tells what an undo has put back.
 type Undone struct {
-	Path    string              `json:"path" doc:"Of the control: pipeline, pipeline/stage or pipeline/stage/handler."`
-	Control *engine.ControlView `json:"control" doc:"The control that was before; null when there was none."`
+	Path    string             `json:"path" doc:"Of the control: pipeline, pipeline/stage or pipeline/stage/handler."`
+	Control *guard.ControlView `json:"control" doc:"The control that was before; null when there was none."`
 }
 
 // A FallbackEnd says which handlers go back into the flow.
@@ -58,7 +58,7 @@ type ConfigChange struct {
 }
 
 // NewControlChange makes the body that sets a control as it is.
-func NewControlChange(c engine.Control, reason string) ControlChange {
+func NewControlChange(c guard.Control, reason string) ControlChange {
 	at := func(t *time.Time) time.Time {
 		if t == nil {
 			return time.Time{}

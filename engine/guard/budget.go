@@ -1,10 +1,10 @@
-package engine
+package guard
 
 import "time"
 
 // A budget counts calls, so that repetitions stay a share of them: those who
 // repeat what fails are what keeps a service down. Its zero value has seen none.
-type budget struct {
+type Budget struct {
 	seconds [budgetSeconds]budgetSecond
 }
 
@@ -23,7 +23,7 @@ type budgetSecond struct {
 }
 
 // at gives the counts of the present second.
-func (b *budget) at(now time.Time) *budgetSecond {
+func (b *Budget) at(now time.Time) *budgetSecond {
 	unix := now.Unix()
 	s := &b.seconds[unix%budgetSeconds]
 	if s.unix != unix {
@@ -33,7 +33,7 @@ func (b *budget) at(now time.Time) *budgetSecond {
 }
 
 // count notes a call that starts.
-func (b *budget) count(repeats bool, now time.Time) {
+func (b *Budget) count(repeats bool, now time.Time) {
 	s := b.at(now)
 	s.calls++
 	if repeats {
@@ -42,7 +42,7 @@ func (b *budget) count(repeats bool, now time.Time) {
 }
 
 // withdraw forgets a call that has not started after all.
-func (b *budget) withdraw(repeats bool, started time.Time) {
+func (b *Budget) withdraw(repeats bool, started time.Time) {
 	s := &b.seconds[started.Unix()%budgetSeconds]
 	if s.unix != started.Unix() {
 		return
@@ -54,7 +54,7 @@ func (b *budget) withdraw(repeats bool, started time.Time) {
 }
 
 // allows tells whether one more repetition is within a share of the calls.
-func (b *budget) allows(share float64, nodes int, now time.Time) bool {
+func (b *Budget) allows(share float64, nodes int, now time.Time) bool {
 	if share >= 1 {
 		return true
 	}
@@ -63,7 +63,7 @@ func (b *budget) allows(share float64, nodes int, now time.Time) bool {
 }
 
 // sum is what started in the time that it looks back.
-func (b *budget) sum(now time.Time) (calls, repeats int) {
+func (b *Budget) sum(now time.Time) (calls, repeats int) {
 	oldest := now.Unix() - budgetSeconds
 	for i := range b.seconds {
 		if s := &b.seconds[i]; s.unix > oldest && s.unix <= now.Unix() {
@@ -74,8 +74,8 @@ func (b *budget) sum(now time.Time) (calls, repeats int) {
 	return calls, repeats
 }
 
-// end notes what a call came to.
-func (b *budget) end(good bool, now time.Time) {
+// End notes what a call came to.
+func (b *Budget) End(good bool, now time.Time) {
 	if s := b.at(now); good {
 		s.good++
 	} else {
@@ -83,8 +83,8 @@ func (b *budget) end(good bool, now time.Time) {
 	}
 }
 
-// outcomes is what the calls came to that ended in the time that it looks back.
-func (b *budget) outcomes(now time.Time) (good, bad int) {
+// Outcomes is what the calls came to that ended in the time that it looks back.
+func (b *Budget) Outcomes(now time.Time) (good, bad int) {
 	oldest := now.Unix() - budgetSeconds
 	for i := range b.seconds {
 		if s := &b.seconds[i]; s.unix > oldest && s.unix <= now.Unix() {
@@ -97,7 +97,7 @@ func (b *budget) outcomes(now time.Time) (good, bad int) {
 
 // rate is how many calls started in the last whole second, or have in this one. It
 // is not known when there were none in the last one.
-func (b *budget) rate(now time.Time) (calls int, known bool) {
+func (b *Budget) rate(now time.Time) (calls int, known bool) {
 	last := &b.seconds[(now.Unix()-1)%budgetSeconds]
 	if last.unix != now.Unix()-1 {
 		return 0, false

@@ -1,4 +1,4 @@
-package engine
+package guard
 
 import (
 	"sync"
@@ -12,16 +12,16 @@ import (
 func TestRunsMayLeaveALineThatMoves(t *testing.T) {
 	t.Parallel()
 	g, began := &gate{}, time.Now()
-	terms := gateTerms{most: 2, adapts: true, repeats: 1, calm: time.Second, nodes: 1}
+	terms := Terms{most: 2, adapts: true, repeats: 1, calm: time.Second, nodes: 1}
 	var runs sync.WaitGroup
 	for range 8 {
 		runs.Go(func() {
 			for i := range 500 {
 				now := began.Add(time.Duration(i) * time.Second) // by then a failing service is asked again
-				p := pass{wake: func() {}}
+				p := Pass{Wake: func() {}}
 				pl := p.at("work/a/one")
-				g.enter(&pl.spots[1], terms, p.wake, now)
-				p.end("work/a/one", callEnd{verdict: callBad, kind: "work/a/one"}, now)
+				g.enter(&pl.spots[1], terms, p.Wake, now)
+				p.End("work/a/one", CallEnd{Verdict: callBad, Kind: "work/a/one"}, now)
 			}
 		})
 	}

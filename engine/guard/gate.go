@@ -1,8 +1,9 @@
-package engine
+package guard
 
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -19,13 +20,13 @@ type gate struct {
 	name string // the path of a handler, or a service
 
 	mu    sync.Mutex // guards the following, and the spots
-	terms gateTerms  // as asked last
+	terms Terms      // as asked last
 	used  int
 	line  []*spot // that wait, by their age
 	turns int     // of those that stood in line
 
 	adaptive *Gradient // nil: only what terms say bounds the calls
-	calls    budget
+	calls    Budget
 	closed   time.Time // until then, the service wants no calls
 	repeated time.Time // the last repetition while calls fail
 
@@ -36,8 +37,8 @@ type gate struct {
 	lastError   string
 }
 
-// gateTerms is what a gate goes by.
-type gateTerms struct {
+// Terms is what a gate goes by.
+type Terms struct {
 	most    int     // calls under way; 0 for no bound but that of adaptive
 	adapts  bool    // fewer, when the service cannot bear as many
 	repeats float64 // the share of calls that may be repetitions
@@ -84,7 +85,7 @@ const (
 
 // enter takes a place at the gate for a spot. It is not told where it is then, but
 // of all that changes later.
-func (g *gate) enter(s *spot, terms gateTerms, wake func(), now time.Time) {
+func (g *gate) enter(s *spot, terms Terms, wake func(), now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.terms != terms {
@@ -98,7 +99,7 @@ func (g *gate) enter(s *spot, terms gateTerms, wake func(), now time.Time) {
 }
 
 // heed takes terms over.
-func (g *gate) heed(t gateTerms) {
+func (g *gate) heed(t Terms) {
 	g.terms = t
 	if !t.adapts {
 		g.adaptive = nil
@@ -117,7 +118,7 @@ func (g *gate) look(s *spot, now time.Time) (state spotState, again time.Time) {
 	if s.state == spotInLine {
 		g.move(now)
 	}
-	again = now.Add(shortHold)
+	again = now.Add(ShortHold)
 	if g.closed.After(now) && g.closed.Before(again) {
 		again = g.closed
 	}
@@ -249,11 +250,11 @@ func (g *gate) limit() int {
 	return g.terms.most
 }
 
-// A callEnd is what the end of a call tells about its service.
-type callEnd struct {
-	verdict callVerdict
-	kind    string        // of calls that take about the same time
-	took    time.Duration // 0: that tells nothing
+// A CallEnd is what the end of a call tells about its service.
+type CallEnd struct {
+	Verdict callVerdict
+	Kind    string        // of calls that take about the same time
+	Took    time.Duration // 0: that tells nothing
 	pause   time.Duration // the service wants no calls for so long
 	err     string        // what a call that failed told
 }
@@ -263,14 +264,14 @@ type callVerdict int
 
 const (
 	callUnmade callVerdict = iota // the call has not started
-	callMute                      // it tells nothing about the service
-	callGood
+	CallMute                      // it tells nothing about the service
+	CallGood
 	callBad
 )
 
 // leave gives the place back, wherever it is. The zero spot has none. It tells whether
 // the call was let in to find out about its service.
-func (s *spot) leave(end callEnd, now time.Time) (probe bool) {
+func (s *spot) leave(end CallEnd, now time.Time) (probe bool) {
 	g := s.gate
 	if g == nil {
 		return false
@@ -292,36 +293,36 @@ func (s *spot) leave(end callEnd, now time.Time) (probe bool) {
 }
 
 // learn takes in what a call came to.
-func (g *gate) learn(s *spot, end callEnd, now time.Time) {
+func (g *gate) learn(s *spot, end CallEnd, now time.Time) {
 	if end.pause > 0 {
 		if until := now.Add(min(end.pause, longestClosed)); until.After(g.closed) {
 			g.closed = until
 		}
 	}
-	switch end.verdict {
+	switch end.Verdict {
 	case callUnmade:
 		g.calls.withdraw(s.repeats, s.started)
-	case callGood:
-		g.calls.end(true, now)
+	case CallGood:
+		g.calls.End(true, now)
 		g.lastEnd, g.badFrom = now, time.Time{}
 	case callBad:
-		g.calls.end(false, now)
+		g.calls.End(false, now)
 		if g.lastEnd, g.lastError = now, end.err; g.badFrom.IsZero() {
 			g.badFrom = now
 		}
 	}
 	switch {
 	case s.counted == nil:
-	case end.verdict == callGood || end.verdict == callBad:
-		s.counted.End(end.kind, end.verdict == callGood, end.took, now)
+	case end.Verdict == CallGood || end.Verdict == callBad:
+		s.counted.End(end.Kind, end.Verdict == CallGood, end.Took, now)
 	default:
 		s.counted.Drop()
 	}
 }
 
-// appetite is how many runs the gate could do with that wait in the store. Moves
+// Appetite is how many runs the gate could do with that wait in the store. Moves
 // tells whether it lets calls through, so that it will soon have room for more.
-func (g *gate) appetite(now time.Time) (room int, moves bool) {
+func (g *gate) Appetite(now time.Time) (room int, moves bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	longest := g.longest(now)
@@ -331,8 +332,8 @@ func (g *gate) appetite(now time.Time) (room int, moves bool) {
 	return longest - len(g.line), g.moves(now)
 }
 
-// effects lists what keeps calls from starting at once, for people.
-func (g *gate) effects(now time.Time) []string {
+// Effects lists what keeps calls from starting at once, for people.
+func (g *gate) Effects(now time.Time) []string {
 	g.mu.Lock()
 	waits := len(g.line) > 0 || g.closed.After(now) || g.adaptive != nil && g.adaptive.Down()
 	g.mu.Unlock()
@@ -355,4 +356,20 @@ func (g *gate) why(now time.Time) string {
 		return fmt.Sprintf("waits for one of %d calls of %s under way at once to end", g.terms.most, g.name)
 	}
 	return "waits for its turn to call " + g.name
+}
+
+// spare is how many more calls the gate lets begin soon, without a line that does not go away.
+// A service that is down bounds nothing: what comes to it waits as all others do.
+func (g *gate) spare(terms Terms, now time.Time) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.terms != terms {
+		g.heed(terms)
+	}
+	limit := g.limit()
+	if limit == 0 || !g.moves(now) {
+		return math.MaxInt
+	}
+	rate, _ := g.calls.rate(now)
+	return max(0, limit+rate*int(Beat)/int(time.Second)-g.used-len(g.line))
 }

@@ -1,8 +1,7 @@
-package engine
+package guard
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"strings"
 	"sync"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"procaas/dsl"
-	"procaas/dsl/datum"
 	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -20,8 +18,8 @@ import (
 // A guard decides whether a handler may run now: whether a control holds it, and
 // what the limits say of the definition and of controls. Limits are for all nodes
 // together: each takes an equal part.
-type guard struct {
-	nodes atomic.Int32 // that are alive; 0 before that is known
+type Guard struct {
+	Nodes atomic.Int32 // that are alive; 0 before that is known
 	since atomic.Int64 // when all nodes know of this one, in nanoseconds since 1970; 0 when it is the first
 
 	mu      sync.RWMutex       // guards the following, not what it points to
@@ -29,17 +27,17 @@ type guard struct {
 	gates   map[string]*gate   // by the path of a handler, or by a service
 }
 
-// shortHold is how long a run may wait for its turn in memory. Its place is kept
+// ShortHold is how long a run may wait for its turn in memory. Its place is kept
 // for it. A run that has to wait longer gives its place back.
-const shortHold = time.Second
+const ShortHold = time.Second
 
 // A pass is what one run holds of the guard: its places in the queues of limits,
 // so that asking again does not take another one. It belongs to the goroutine of
 // the run.
-type pass struct {
-	wake       func()            // told when a gate lets the run in
-	age        time.Time         // since when the run is due
-	multiplies bool              // it has started a run in its loop: each further one is one more
+type Pass struct {
+	Wake       func()            // told when a gate lets the run in
+	Age        time.Time         // since when the run is due
+	Multiplies bool              // it has started a run in its loop: each further one is one more
 	places     map[string]*place // by [core.Attempt.Ref]
 }
 
@@ -54,7 +52,7 @@ type place struct {
 }
 
 // at gives the place of a call.
-func (p *pass) at(ref string) *place {
+func (p *Pass) at(ref string) *place {
 	if p.places == nil {
 		p.places = map[string]*place{}
 	}
@@ -66,21 +64,21 @@ func (p *pass) at(ref string) *place {
 	return pl
 }
 
-// leave gives up what a call holds: it does not start.
-func (p *pass) leave(ref string, now time.Time) { p.end(ref, callEnd{}, now) }
+// Leave gives up what a call holds: it does not start.
+func (p *Pass) Leave(ref string, now time.Time) { p.End(ref, CallEnd{}, now) }
 
-// leaveAll gives up what a handler holds, with all items of its for-each.
-func (p *pass) leaveAll(path string, now time.Time) {
+// LeaveAll gives up what a handler holds, with all items of its for-each.
+func (p *Pass) LeaveAll(path string, now time.Time) {
 	for ref := range p.places {
 		if model.IsRefOf(ref, path) {
-			p.leave(ref, now)
+			p.Leave(ref, now)
 		}
 	}
 }
 
-// end gives up what a call holds that has ended. It tells whether the call was made
+// End gives up what a call holds that has ended. It tells whether the call was made
 // to find out about its service.
-func (p *pass) end(ref string, end callEnd, now time.Time) (probe bool) {
+func (p *Pass) End(ref string, end CallEnd, now time.Time) (probe bool) {
 	pl := p.places[ref]
 	if pl == nil {
 		return false
@@ -92,10 +90,10 @@ func (p *pass) end(ref string, end callEnd, now time.Time) (probe bool) {
 	return probe
 }
 
-// close gives up all that the run holds. What became of its calls is not known.
-func (p *pass) close(now time.Time) {
+// Close gives up all that the run holds. What became of its calls is not known.
+func (p *Pass) Close(now time.Time) {
 	for ref := range p.places {
-		p.end(ref, callEnd{verdict: callMute}, now)
+		p.End(ref, CallEnd{Verdict: CallMute}, now)
 	}
 }
 
@@ -128,18 +126,18 @@ func (r *rule) reason() string {
 func (r *rule) cause() string {
 	switch {
 	case r.loop != "":
-		return r.path + causeLoop
+		return r.path + CauseLoop
 	case r.live != nil:
 		return r.live.limitCause
 	}
 	return r.path + causeRate
 }
 
-// verdict decides about one call of a run, which ref tells from the others. Since
+// Verdict decides about one call of a run, which ref tells from the others. Since
 // is when a repetition became due.
-func (g *guard) verdict(s *planner.Step, ref string, since time.Time, p *pass, c *controls, now time.Time) core.Verdict {
-	if l := c.holds(s, now); l != nil {
-		p.leave(ref, now)
+func (g *Guard) Verdict(s *planner.Step, ref string, since time.Time, p *Pass, c *Controls, now time.Time) core.Verdict {
+	if l := c.Holds(s, now); l != nil {
+		p.Leave(ref, now)
 		return core.Verdict{Hold: askAgain(now), Cause: l.holdCause, Reason: l.off}
 	}
 	if v, ok := g.turn(s, ref, p, c, now); !ok {
@@ -154,18 +152,18 @@ func (g *guard) verdict(s *planner.Step, ref string, since time.Time, p *pass, c
 func askAgain(now time.Time) time.Time { return now.Add(24 * time.Hour) }
 
 // turn asks the rate limits; ok is false when the handler may not run now.
-func (g *guard) turn(s *planner.Step, ref string, p *pass, c *controls, now time.Time) (v core.Verdict, ok bool) {
+func (g *Guard) turn(s *planner.Step, ref string, p *Pass, c *Controls, now time.Time) (v core.Verdict, ok bool) {
 	if pl := p.places[ref]; pl != nil {
 		if pl.passed {
 			return core.Verdict{}, true
 		}
-		switch stale := pl.cause != "" && !c.stands(pl.cause, now); {
+		switch stale := pl.cause != "" && !c.Stands(pl.cause, now); {
 		case !stale && pl.until.After(now):
 			return core.Verdict{Hold: pl.until, Cause: pl.cause, Reason: pl.reason}, false
 		case !stale && pl.mine:
 			return core.Verdict{}, true // spots are still to be asked for
 		}
-		p.leave(ref, now)
+		p.Leave(ref, now)
 	}
 	var rules [3]rule
 	n := g.rules(s, c, now, &rules)
@@ -179,8 +177,8 @@ func (g *guard) turn(s *planner.Step, ref string, p *pass, c *controls, now time
 }
 
 // rules finds the rate limits that apply to a handler: at each level one.
-func (g *guard) rules(s *planner.Step, c *controls, now time.Time, out *[3]rule) int {
-	n, nodes := 0, float64(max(1, g.nodes.Load()))
+func (g *Guard) rules(s *planner.Step, c *Controls, now time.Time, out *[3]rule) int {
+	n, nodes := 0, float64(max(1, g.Nodes.Load()))
 	own := s.Handler.RateLimit
 	for i, l := range c.above(s) {
 		switch {
@@ -201,14 +199,30 @@ func (g *guard) rules(s *planner.Step, c *controls, now time.Time, out *[3]rule)
 	return n
 }
 
+// Spare is how many more calls of a handler may begin soon, whatever one gate says.
+func (g *Guard) Spare(s *planner.Step, besides string, c *Controls, now time.Time) int {
+	room := math.MaxInt
+	for level := range 2 {
+		name, terms, ok := g.terms(s, level)
+		if ok && name != besides && !s.Computes() {
+			room = min(room, g.Gate(name).spare(terms, now))
+		}
+	}
+	var rules [3]rule
+	for _, r := range rules[:g.rules(s, c, now, &rules)] {
+		room = min(room, g.Bucket(r.path).left(now, r.rate, r.burst))
+	}
+	return room
+}
+
 // reserve takes a place in all limits, or tells until when to wait.
-func (g *guard) reserve(s *planner.Step, ref string, p *pass, rules []rule, now time.Time) (v core.Verdict, ok bool) {
+func (g *Guard) reserve(s *planner.Step, ref string, p *Pass, rules []rule, now time.Time) (v core.Verdict, ok bool) {
 	var delay time.Duration
 	var worst *rule
 	skip := false
 	for i := range rules {
 		r := &rules[i]
-		if d := g.bucket(r.name()).reserve(now, r.rate, r.burst); d > 0 {
+		if d := g.Bucket(r.name()).Reserve(now, r.rate, r.burst); d > 0 {
 			skip = skip || r.skip
 			if d > delay {
 				delay, worst = d, r
@@ -217,14 +231,14 @@ func (g *guard) reserve(s *planner.Step, ref string, p *pass, rules []rule, now 
 	}
 	if worst == nil {
 		if rules[0].free {
-			g.bucket(rules[0].name()).giveBack()
+			g.Bucket(rules[0].name()).giveBack()
 		}
 		return core.Verdict{}, true
 	}
 	skip = skip && !s.Handler.IsCritical()
-	if skip || delay > shortHold {
+	if skip || delay > ShortHold {
 		for i := range rules {
-			g.bucket(rules[i].name()).giveBack()
+			g.Bucket(rules[i].name()).giveBack()
 		}
 	}
 	if skip {
@@ -232,14 +246,14 @@ func (g *guard) reserve(s *planner.Step, ref string, p *pass, rules []rule, now 
 	}
 	pl := p.at(ref)
 	pl.until, pl.mine, pl.cause, pl.reason = now.Add(delay), true, worst.cause(), worst.reason()
-	if delay > shortHold {
-		pl.until, pl.mine = g.bucket(worst.name()).sendAway(now, delay), false
+	if delay > ShortHold {
+		pl.until, pl.mine = g.Bucket(worst.name()).sendAway(now, delay), false
 	}
 	return core.Verdict{Hold: pl.until, Cause: pl.cause, Reason: pl.reason}, false
 }
 
 // enter asks for places among the calls under way.
-func (g *guard) enter(s *planner.Step, ref string, since time.Time, p *pass, now time.Time) core.Verdict {
+func (g *Guard) enter(s *planner.Step, ref string, since time.Time, p *Pass, now time.Time) core.Verdict {
 	if s.Computes() || s.Handler.MaxInFlight == 0 && s.Service == nil {
 		return core.Verdict{}
 	}
@@ -250,20 +264,20 @@ func (g *guard) enter(s *planner.Step, ref string, since time.Time, p *pass, now
 		if !ok {
 			continue
 		}
-		at, spot := g.gate(name), &pl.spots[i]
+		at, spot := g.Gate(name), &pl.spots[i]
 		if spot.gate == nil {
-			spot.age, spot.repeats = p.age, !since.IsZero()
+			spot.age, spot.repeats = p.Age, !since.IsZero()
 			if spot.repeats {
 				spot.age = since
 			}
-			at.enter(spot, terms, p.wake, now)
+			at.enter(spot, terms, p.Wake, now)
 		}
 		state, again := at.look(spot, now)
 		switch state {
 		case spotInside:
 			continue
 		case spotOut:
-			p.leave(ref, now)
+			p.Leave(ref, now)
 			return core.Verdict{Hold: now.Add(longestOut), Cause: gateCause(name, s.Path), Reason: at.why(now), Patience: patience(s, i)}
 		}
 		return core.Verdict{Hold: again, Reason: at.why(now), Patience: patience(s, i)}
@@ -271,8 +285,8 @@ func (g *guard) enter(s *planner.Step, ref string, since time.Time, p *pass, now
 	return core.Verdict{}
 }
 
-// bucket gives the bucket of a path.
-func (g *guard) bucket(path string) *bucket {
+// Bucket gives the bucket of a path.
+func (g *Guard) Bucket(path string) *bucket {
 	g.mu.RLock()
 	b := g.buckets[path]
 	g.mu.RUnlock()
@@ -286,23 +300,23 @@ func (g *guard) bucket(path string) *bucket {
 	}
 	if g.buckets[path] == nil {
 		g.buckets[path] = &bucket{}
-		if !strings.HasSuffix(path, causeLoop) { // a deploy must not take the budgets of loops
+		if !strings.HasSuffix(path, CauseLoop) { // a deploy must not take the budgets of loops
 			g.buckets[path].from = g.since.Load()
 		}
 	}
 	return g.buckets[path]
 }
 
-// share tells how many nodes are alive. A node that joins others leaves the limits
+// Share tells how many nodes are alive. A node that joins others leaves the limits
 // to them until they count it, and has no burst then: it is theirs that was used.
-func (g *guard) share(nodes int, now time.Time) {
-	if g.nodes.Swap(int32(nodes)) == 0 && nodes > 1 {
+func (g *Guard) Share(nodes int, now time.Time) {
+	if g.Nodes.Swap(int32(nodes)) == 0 && nodes > 1 {
 		g.since.Store(now.Add(store.BeatEvery + store.BeatEvery/4).UnixNano())
 	}
 }
 
-// gate gives the gate of a name.
-func (g *guard) gate(name string) *gate {
+// Gate gives the gate of a name.
+func (g *Guard) Gate(name string) *gate {
 	g.mu.RLock()
 	at := g.gates[name]
 	g.mu.RUnlock()
@@ -322,21 +336,5 @@ func (g *guard) gate(name string) *gate {
 
 // rateReason tells people why a handler waits or is left out.
 func rateReason(r *dsl.RateLimit) string {
-	return "over its rate limit of " + formatRate(r.Rate)
-}
-
-// formatRate writes a rate as authors do.
-func formatRate(r datum.Rate) string {
-	unit := r.Per.String()
-	switch r.Per {
-	case time.Second:
-		unit = "s"
-	case time.Minute:
-		unit = "m"
-	case time.Hour:
-		unit = "h"
-	case 24 * time.Hour:
-		unit = "d"
-	}
-	return fmt.Sprintf("%g/%s", r.Count, unit)
+	return "over its rate limit of " + r.Rate.Text()
 }

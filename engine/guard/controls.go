@@ -1,4 +1,4 @@
-package engine
+package guard
 
 import (
 	"cmp"
@@ -81,21 +81,21 @@ type liveControl struct {
 	holdCause, limitCause string
 }
 
-// controls are all controls of one revision. They are never changed; nil is none.
-type controls struct {
-	byPath     map[string]*liveControl
-	superseded chan struct{} // closed: there are newer ones
+// Controls are all controls of one revision. They are never changed; nil is none.
+type Controls struct {
+	ByPath     map[string]*liveControl
+	Superseded chan struct{} // closed: there are newer ones
 }
 
-// newControls reads what the store keeps.
-func newControls(set map[string]store.Setting) (*controls, error) {
-	c := &controls{byPath: make(map[string]*liveControl, len(set)), superseded: make(chan struct{})}
+// NewControls reads what the store keeps.
+func NewControls(set map[string]store.Setting) (*Controls, error) {
+	c := &Controls{ByPath: make(map[string]*liveControl, len(set)), Superseded: make(chan struct{})}
 	for path, setting := range set {
 		l, err := newLiveControl(path, setting)
 		if err != nil {
 			return nil, fmt.Errorf("read control %s: %w", path, err)
 		}
-		c.byPath[path] = l
+		c.ByPath[path] = l
 	}
 	return c, nil
 }
@@ -116,7 +116,7 @@ func newLiveControl(path string, setting store.Setting) (*liveControl, error) {
 	case ModeKeep:
 		l.off = "kept in the flow at " + path + untilText(l.Until) + by
 	}
-	l.holdCause = path + causeHold
+	l.holdCause = path + CauseHold
 	if l.RateLimit == "" {
 		return l, nil
 	}
@@ -127,10 +127,10 @@ func newLiveControl(path string, setting store.Setting) (*liveControl, error) {
 	return l, err
 }
 
-// causeHold ends the cause of a run that a switch holds: its control's path comes
+// CauseHold ends the cause of a run that a switch holds: its control's path comes
 // before. That of a run that waits for a limit ends with the rate. A run that
 // waits for several has all of them, with commas between.
-const causeHold = " hold"
+const CauseHold = " hold"
 
 // causeRate ends the cause of a run that waits for the rate limit of a handler's
 // definition, whose path comes before. Nobody lifts that; it is for people.
@@ -160,17 +160,17 @@ func (l *liveControl) limits(now time.Time) bool {
 
 // above gives the controls that hold for a handler: its own, the stage's and the
 // pipeline's; nil for none.
-func (c *controls) above(s *planner.Step) [3]*liveControl {
-	if c == nil || len(c.byPath) == 0 {
+func (c *Controls) above(s *planner.Step) [3]*liveControl {
+	if c == nil || len(c.ByPath) == 0 {
 		return [3]*liveControl{}
 	}
 	pipeline, _, _ := strings.Cut(s.StagePath, "/")
-	return [3]*liveControl{c.byPath[s.Path], c.byPath[s.StagePath], c.byPath[pipeline]}
+	return [3]*liveControl{c.ByPath[s.Path], c.ByPath[s.StagePath], c.ByPath[pipeline]}
 }
 
-// skips tells whether a handler is left out, and by which control. A critical
+// Skips tells whether a handler is left out, and by which control. A critical
 // one is only when the operator insists.
-func (c *controls) skips(s *planner.Step, now time.Time) *liveControl {
+func (c *Controls) Skips(s *planner.Step, now time.Time) *liveControl {
 	for _, l := range c.above(s) {
 		if l.isOff(ModeSkip, now) && (l.Force || !s.Handler.IsCritical()) {
 			return l
@@ -179,8 +179,8 @@ func (c *controls) skips(s *planner.Step, now time.Time) *liveControl {
 	return nil
 }
 
-// holds tells whether runs wait before a handler, and for which control.
-func (c *controls) holds(s *planner.Step, now time.Time) *liveControl {
+// Holds tells whether runs wait before a handler, and for which control.
+func (c *Controls) Holds(s *planner.Step, now time.Time) *liveControl {
 	for _, l := range c.above(s) {
 		if l.isOff(ModeHold, now) {
 			return l
@@ -189,22 +189,22 @@ func (c *controls) holds(s *planner.Step, now time.Time) *liveControl {
 	return nil
 }
 
-// keeps tells whether a handler stays in the flow though its calls fail.
-func (c *controls) keeps(s *planner.Step, now time.Time) bool {
+// Keeps tells whether a handler stays in the flow though its calls fail.
+func (c *Controls) Keeps(s *planner.Step, now time.Time) bool {
 	above := c.above(s)
 	return above[0].isKept(now) || above[1].isKept(now) || above[2].isKept(now)
 }
 
-// off is [core.Live].Off.
-func (c *controls) off(s *planner.Step, now time.Time) (reason string, off bool) {
-	if l := c.skips(s, now); l != nil {
+// Off is [core.Live].Off.
+func (c *Controls) Off(s *planner.Step, now time.Time) (reason string, off bool) {
+	if l := c.Skips(s, now); l != nil {
 		return l.off, true
 	}
 	return "", false
 }
 
-// share is [core.Live].Share.
-func (c *controls) share(s *planner.Step) (percent float64, ok bool) {
+// Share is [core.Live].Share.
+func (c *Controls) Share(s *planner.Step) (percent float64, ok bool) {
 	l := c.above(s)[0]
 	if l != nil && l.RolloutPercent != nil && (l.Force || !s.Handler.IsCritical()) {
 		return *l.RolloutPercent, true
@@ -215,15 +215,15 @@ func (c *controls) share(s *planner.Step) (percent float64, ok bool) {
 	return 0, false
 }
 
-// stands tells whether all that a cause names still holds runs back.
-func (c *controls) stands(cause string, now time.Time) bool {
+// Stands tells whether all that a cause names still holds runs back.
+func (c *Controls) Stands(cause string, now time.Time) bool {
 	for part := range strings.SplitSeq(cause, ",") {
 		path, _, _ := strings.Cut(part, " ")
-		l := c.byPath[path]
+		l := c.ByPath[path]
 		switch part {
-		case path + causeRate, path + causeLoop:
+		case path + causeRate, path + CauseLoop:
 			continue
-		case path + causeHold:
+		case path + CauseHold:
 			if !l.isOff(ModeHold, now) {
 				return false
 			}
@@ -236,9 +236,9 @@ func (c *controls) stands(cause string, now time.Time) bool {
 	return true
 }
 
-// effects lists what keeps a handler from running freely, in the order in which
+// Effects lists what keeps a handler from running freely, in the order in which
 // it counts.
-func (c *controls) effects(s *planner.Step, now time.Time) []string {
+func (c *Controls) Effects(s *planner.Step, now time.Time) []string {
 	var out []string
 	for _, l := range c.above(s) {
 		switch {
@@ -250,7 +250,7 @@ func (c *controls) effects(s *planner.Step, now time.Time) []string {
 			out = append(out, l.off)
 		}
 	}
-	if percent, ok := c.share(s); ok && percent < 100 {
+	if percent, ok := c.Share(s); ok && percent < 100 {
 		out = append(out, fmt.Sprintf("rolled out to %g %%", percent))
 	}
 	for _, l := range c.above(s) {
@@ -259,7 +259,7 @@ func (c *controls) effects(s *planner.Step, now time.Time) []string {
 		}
 	}
 	if r := s.Handler.RateLimit; r != nil {
-		out = append(out, "limited to "+formatRate(r.Rate)+" by its definition")
+		out = append(out, "limited to "+r.Rate.Text()+" by its definition")
 	}
 	if n := s.Handler.MaxInFlight; n > 0 {
 		out = append(out, fmt.Sprintf("limited to %d calls at once by its definition", n))
@@ -267,19 +267,19 @@ func (c *controls) effects(s *planner.Step, now time.Time) []string {
 	return out
 }
 
-// state tells how a handler is switched: on, off or hold.
-func (c *controls) state(s *planner.Step, now time.Time) string {
+// State tells how a handler is switched: on, off or hold.
+func (c *Controls) State(s *planner.Step, now time.Time) string {
 	switch {
-	case c.skips(s, now) != nil:
+	case c.Skips(s, now) != nil:
 		return "off"
-	case c.holds(s, now) != nil:
+	case c.Holds(s, now) != nil:
 		return "hold"
 	}
 	return "on"
 }
 
-// limit tells the lowest rate that bounds a handler; empty for none.
-func (c *controls) limit(s *planner.Step, now time.Time) string {
+// Limit tells the lowest rate that bounds a handler; empty for none.
+func (c *Controls) Limit(s *planner.Step, now time.Time) string {
 	var rates []datum.Rate
 	if r := s.Handler.RateLimit; r != nil {
 		rates = append(rates, r.Rate)
@@ -292,5 +292,11 @@ func (c *controls) limit(s *planner.Step, now time.Time) string {
 	if len(rates) == 0 {
 		return ""
 	}
-	return formatRate(slices.MinFunc(rates, func(a, b datum.Rate) int { return cmp.Compare(a.PerSecond(), b.PerSecond()) }))
+	return slices.MinFunc(rates, func(a, b datum.Rate) int { return cmp.Compare(a.PerSecond(), b.PerSecond()) }).Text()
+}
+
+// Overrides tells whether it does not count that a handler is out of the flow: runs
+// are held before it, or operators keep it.
+func (c *Controls) Overrides(s *planner.Step, now time.Time) bool {
+	return c.Holds(s, now) != nil || c.Keeps(s, now)
 }

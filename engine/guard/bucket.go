@@ -1,4 +1,4 @@
-package engine
+package guard
 
 import (
 	"sync"
@@ -15,9 +15,9 @@ type bucket struct {
 	from int64      // before the first call: when calls may begin, one by one; 0 is at once, with a burst
 }
 
-// reserve takes the place of the next call and tells in how long it may start. A
+// Reserve takes the place of the next call and tells in how long it may start. A
 // rate that is another one than before keeps what has been used of the burst.
-func (b *bucket) reserve(now time.Time, rate, burst float64) time.Duration {
+func (b *bucket) Reserve(now time.Time, rate, burst float64) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at, step := now.UnixNano(), float64(time.Second)/rate
@@ -55,4 +55,12 @@ func (b *bucket) sendAway(now time.Time, delay time.Duration) time.Time {
 	}
 	b.away = at
 	return time.Unix(0, at).UTC()
+}
+
+// left is how many calls may begin at once.
+func (b *bucket) left(now time.Time, rate, burst float64) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	used := float64(max(b.due-now.UnixNano(), 0)) / float64(time.Second) * rate
+	return int(max(burst-used, 0))
 }

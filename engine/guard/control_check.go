@@ -1,0 +1,200 @@
+package guard
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"procaas/dsl/datum"
+	"procaas/engine/planner"
+)
+
+// A ControlError says why a control is refused.
+type ControlError struct {
+	Code    string // stable: unknown_control_path, control_not_found, invalid_control, critical_handler
+	Message string // for people, with what to do instead
+}
+
+// Error implements error.
+func (e *ControlError) Error() string { return e.Message }
+
+// The codes of a [ControlError].
+const (
+	CodeControlPath     = "unknown_control_path"
+	CodeControlNotFound = "control_not_found"
+	codeInvalidControl  = "invalid_control"
+	codeCriticalHandler = "critical_handler"
+)
+
+// DefaultSwitchTime is for how long a switch is off when nobody says.
+const DefaultSwitchTime = time.Hour
+
+const (
+	longestControl = 100 * 365 * 24 * time.Hour // a longer one is for ever, and hardly meant
+	highestRate    = 1e6                        // calls per second
+	lowestRate     = 1.0 / (24 * 60 * 60)
+)
+
+// A ControlChange is what an operator wants of a path. It replaces the whole
+// control.
+type ControlChange struct {
+	Enabled        bool      // false: switched off
+	Mode           string    // ModeSkip when it is empty and Enabled is false; with Enabled, empty or ModeKeep
+	Force          bool      // critical handlers too
+	Until          time.Time // of the switch, or of ModeKeep; without them, of the limit
+	Forever        bool      // the switch stays off until it is switched on
+	RateLimit      string    // such as 10/s, of all nodes together; empty for none
+	Over           string    // wait or skip, for those over the limit; wait when it is empty
+	LimitUntil     time.Time // zero: Until when there is no switch, or else until it is lifted
+	RolloutPercent *float64  // of the runs, from 0 to 100; nil leaves what the definition says
+}
+
+// A ControlView is a control as people and programs see it.
+type ControlView struct {
+	Path string `json:"path"`
+	Control
+	Revision int64     `json:"revision"`
+	Changed  time.Time `json:"changed"`
+	By       string    `json:"by"`
+	Reason   string    `json:"reason"`
+	Expired  bool      `json:"expired"` // nothing of it holds any more
+	Known    bool      `json:"known"`   // the present definition has the path
+}
+
+func (l *liveControl) View(known bool, now time.Time) ControlView {
+	return ControlView{
+		Path: l.path, Control: l.Control, Revision: l.setting.Revision, Changed: l.setting.Changed,
+		By: l.setting.By.Name, Reason: l.setting.By.Reason, Known: known,
+		Expired: !l.isOff(l.Mode, now) && !l.isKept(now) && !l.limits(now) && l.RolloutPercent == nil,
+	}
+}
+
+// NewControl makes the control of a path, with these handlers below it, of what an operator wants.
+func NewControl(steps []*planner.Step, path string, change ControlChange, now time.Time) (Control, error) {
+	c := Control{
+		Enabled: change.Enabled, Mode: change.Mode, Force: change.Force,
+		RateLimit: change.RateLimit, Over: change.Over, RolloutPercent: change.RolloutPercent,
+	}
+	if err := c.checkSwitch(change, now); err != nil {
+		return c, err
+	}
+	if err := c.checkLimit(change, now); err != nil {
+		return c, err
+	}
+	if err := c.checkRollout(steps, path); err != nil {
+		return c, err
+	}
+	if c.Enabled || c.Mode != ModeSkip || c.Force {
+		return c, nil
+	}
+	for _, s := range steps {
+		if s.Handler.IsCritical() {
+			return c, &ControlError{codeCriticalHandler, fmt.Sprintf(
+				"%s is critical: its runs cannot succeed without it; hold %s instead, or insist with force", s.Path, path)}
+		}
+	}
+	return c, nil
+}
+
+// IsFree tells whether the control keeps nothing from running.
+func (c Control) IsFree() bool {
+	return c.Enabled && c.Mode == "" && c.RateLimit == "" && c.RolloutPercent == nil
+}
+
+func InvalidControl(format string, args ...any) *ControlError {
+	return &ControlError{codeInvalidControl, fmt.Sprintf(format, args...)}
+}
+
+// checkSwitch completes the switch of a control.
+func (c *Control) checkSwitch(change ControlChange, now time.Time) error {
+	switch {
+	case c.Enabled && c.Mode == "":
+		return nil
+	case c.Enabled && c.Mode == ModeKeep:
+		return c.checkEnd(change, now)
+	case c.Enabled:
+		return InvalidControl(`mode %s is for "enabled": false`, c.Mode)
+	case c.Mode == ModeKeep:
+		return InvalidControl(`mode keep is for "enabled": true; what is off cannot stay in the flow`)
+	}
+	if c.Mode = cmp.Or(c.Mode, ModeSkip); c.Mode != ModeSkip && c.Mode != ModeHold {
+		return InvalidControl("want mode %s or %s, have %q", ModeSkip, ModeHold, c.Mode)
+	}
+	return c.checkEnd(change, now)
+}
+
+// checkEnd completes when a switch ends.
+func (c *Control) checkEnd(change ControlChange, now time.Time) error {
+	if change.Forever {
+		if !change.Until.IsZero() {
+			return InvalidControl("want until or forever, have both")
+		}
+		return nil
+	}
+	until := change.Until
+	if until.IsZero() {
+		until = now.Add(DefaultSwitchTime)
+	}
+	var err error
+	c.Until, err = checkUntil("until", until, now)
+	return err
+}
+
+// checkUntil refuses an end that has come already, or never comes.
+func checkUntil(field string, until, now time.Time) (*time.Time, error) {
+	switch {
+	case !until.After(now):
+		return nil, InvalidControl("%s: want a time to come, have %s", field, until.UTC().Format(time.RFC3339))
+	case until.Sub(now) > longestControl:
+		return nil, InvalidControl("%s: want a time within 100 years, have %s; say forever when you mean it", field,
+			until.UTC().Format(time.RFC3339))
+	}
+	until = until.UTC().Truncate(time.Second)
+	return &until, nil
+}
+
+// checkLimit completes the rate limit of a control.
+func (c *Control) checkLimit(change ControlChange, now time.Time) error {
+	if c.RateLimit == "" {
+		if c.Over != "" || !change.LimitUntil.IsZero() || c.Enabled && c.Mode == "" && !change.Until.IsZero() && c.RolloutPercent == nil {
+			return InvalidControl("over, limit_until and the until of a limit want a rate_limit")
+		}
+		return nil
+	}
+	rate, err := datum.ParseRate(c.RateLimit)
+	if err != nil {
+		return InvalidControl("rate_limit: %v; to let nothing through, switch off or hold", err)
+	}
+	if s := rate.PerSecond(); s > highestRate || s < lowestRate {
+		return InvalidControl("rate_limit: want a rate from 1/d to %.0f/s, have %s", highestRate, c.RateLimit)
+	}
+	if c.Over = cmp.Or(c.Over, overWait); c.Over != overWait && c.Over != overSkip {
+		return InvalidControl("over: want wait or skip, have %q", c.Over)
+	}
+	until := change.LimitUntil
+	if c.Enabled && c.Mode == "" && until.IsZero() {
+		until = change.Until // without a switch, it can only be the limit's
+	}
+	if until.IsZero() {
+		return nil
+	}
+	c.LimitUntil, err = checkUntil("limit_until", until, now)
+	return err
+}
+
+// checkRollout checks the share of a control.
+func (c *Control) checkRollout(steps []*planner.Step, path string) error {
+	if c.RolloutPercent == nil {
+		return nil
+	}
+	if p := *c.RolloutPercent; !(p >= 0 && p <= 100) {
+		return InvalidControl("rollout_percent: want a number from 0 to 100, have %g", p)
+	}
+	if steps[0].Path != path {
+		return InvalidControl("rollout_percent: want the path of a handler, have %s", path)
+	}
+	if steps[0].Handler.IsCritical() && !c.Force {
+		return &ControlError{codeCriticalHandler, fmt.Sprintf("%s is critical: its runs cannot succeed without it; insist with force", path)}
+	}
+	return nil
+}
