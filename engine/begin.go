@@ -56,7 +56,7 @@ func (j *job) begin() bool {
 		j.fail("", fmt.Errorf("resume: %w", err))
 		return false
 	}
-	j.trace.resume(j.run.Stage())
+	j.trace.Resume(j.run.Stage())
 	return true
 }
 

@@ -6,7 +6,7 @@
 // A [planner.Plan] is a pipeline with its proof. For each handler it knows what the
 // expressions read, what the handler writes and what it touches outside; from
 // that follows which handlers of a stage may run in parallel and which must keep
-// the order of their declaration. [WritePlan] shows it, with the places in the
+// the order of their declaration. [diagram.Write] shows it, with the places in the
 // files that prove every wait.
 //
 // A [core.Run] is one event's way through a plan. It is a value that reacts: it reads

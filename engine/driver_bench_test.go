@@ -16,6 +16,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/memory"
 	"procaas/engine/model"
+	"procaas/engine/tracing"
 )
 
 // BenchmarkFlow is one run of three handlers that do nothing, each checkpointed,
@@ -25,7 +26,7 @@ func BenchmarkFlow(b *testing.B) { benchmarkFlow(b, nil) }
 
 // BenchmarkFlowTraced is the same with spans, which go nowhere: a run has ten.
 func BenchmarkFlowTraced(b *testing.B) {
-	p := sdktrace.NewTracerProvider(sdktrace.WithSyncer(tracetest.NewNoopExporter()), sdktrace.WithIDGenerator(engine.SpanIDs{}))
+	p := sdktrace.NewTracerProvider(sdktrace.WithSyncer(tracetest.NewNoopExporter()), sdktrace.WithIDGenerator(tracing.SpanIDs{}))
 	benchmarkFlow(b, p.Tracer("procaas"))
 }
 

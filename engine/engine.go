@@ -22,6 +22,7 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/outbound"
 	"procaas/engine/planner"
+	"procaas/engine/secrets"
 	"procaas/engine/store"
 )
 
@@ -32,16 +33,16 @@ type Options struct {
 	Types  []HandlerType // that definitions may use; each name once
 	Bundle *dsl.Bundle   // the definition to begin with; see Overrule
 
-	Name        string                          // of this node, for people
-	Log         *slog.Logger                    // nothing is logged when nil
-	Metrics     *Metrics                        // nothing is counted when nil
-	Tracer      trace.Tracer                    // made with [SpanIDs]; nothing is traced when nil
-	Notify      func(Notice)                    // told what owners may have to know of; see [Notice]. May be nil
-	MaxInFlight int                             // runs that the node works on at once
-	Lease       time.Duration                   // after which other nodes take a silent node's runs over
-	Drain       time.Duration                   // how long a stopping node waits for calls under way
-	Secrets     func(SecretUse) (string, error) // looks secrets up when calls use them; nil refuses such calls
-	Targets     *outbound.Targets               // where connections of flows may lead, whatever authors declare; nil for anywhere
+	Name        string                            // of this node, for people
+	Log         *slog.Logger                      // nothing is logged when nil
+	Metrics     *Metrics                          // nothing is counted when nil
+	Tracer      trace.Tracer                      // made with [tracing.SpanIDs]; nothing is traced when nil
+	Notify      func(Notice)                      // told what owners may have to know of; see [Notice]. May be nil
+	MaxInFlight int                               // runs that the node works on at once
+	Lease       time.Duration                     // after which other nodes take a silent node's runs over
+	Drain       time.Duration                     // how long a stopping node waits for calls under way
+	Secrets     func(secrets.Use) (string, error) // looks secrets up when calls use them; nil refuses such calls
+	Targets     *outbound.Targets                 // where connections of flows may lead, whatever authors declare; nil for anywhere
 
 	// Retention is how long ended runs and the ids of events are kept; for ever
 	// when it is 0.

@@ -21,6 +21,7 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/store"
+	"procaas/engine/tracing"
 )
 
 // The bounds of what an event may carry besides its payload.
@@ -365,7 +366,7 @@ func checkEvent(ev model.Event) error {
 		{"source", ev.Source, maxEventID},
 		{"key", ev.Key, maxKey},
 		{"traceparent", ev.TraceParent, maxEventID},
-		{"tracestate", ev.TraceState, maxTraceState},
+		{"tracestate", ev.TraceState, tracing.MaxState},
 	} {
 		if why := checkLabel(label.value, label.longest); why != "" {
 			return invalid(label.field, label.field+": "+why)

@@ -21,7 +21,7 @@ import (
 func TestLogsTellPathRunAndKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r, tr := newRig(t), newTracing(t)
+		r, tr := newRig(t), newSpanBook(t)
 		store := &enginetest.Faulty{Store: r.store}
 		e := r.engine(store, `
 flows: [{id: order, key: !$ event.payload.id}]

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"procaas/dsl"
-	"procaas/engine"
+	"procaas/engine/diagram"
 	"procaas/engine/planner"
 )
 
@@ -48,7 +48,7 @@ pipelines:
 		t.Errorf("have %d edges, want those to a and to b", have)
 	}
 	var text strings.Builder
-	if err := engine.WritePlan(&text, p, engine.PlanText); err != nil {
+	if err := diagram.Write(&text, p, diagram.Text); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(text.String(), "a and c") {
@@ -65,8 +65,8 @@ func TestPlansTellWhenTheyCannotBeWritten(t *testing.T) {
 	}
 	r, w := io.Pipe()
 	r.CloseWithError(io.ErrShortWrite)
-	for _, format := range []engine.PlanFormat{engine.PlanText, engine.PlanJSON, engine.PlanMermaid, engine.PlanDOT} {
-		if err := engine.WritePlan(w, p, format); !errors.Is(err, io.ErrShortWrite) {
+	for _, format := range []diagram.Format{diagram.Text, diagram.JSON, diagram.Mermaid, diagram.DOT} {
+		if err := diagram.Write(w, p, format); !errors.Is(err, io.ErrShortWrite) {
 			t.Errorf("%s: have %v, want the error of the writer", format, err)
 		}
 	}
@@ -81,12 +81,12 @@ func TestDiagramsQuoteText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for format, want := range map[engine.PlanFormat]string{
-		engine.PlanMermaid: `["x&#34;]--&gt;y · placeholder"]`,
-		engine.PlanDOT:     `label="x\"]-->y\nplaceholder"`,
+	for format, want := range map[diagram.Format]string{
+		diagram.Mermaid: `["x&#34;]--&gt;y · placeholder"]`,
+		diagram.DOT:     `label="x\"]-->y\nplaceholder"`,
 	} {
 		var text strings.Builder
-		if err := engine.WritePlan(&text, p, format); err != nil {
+		if err := diagram.Write(&text, p, format); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(text.String(), want) {

@@ -20,6 +20,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
+	"procaas/engine/diagram"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/store"
@@ -112,7 +113,7 @@ func (s *script) do(d *datadriven.TestData) (string, error) {
 	case "pipeline":
 		err = s.pipeline(d.Input)
 	case "plan":
-		if err := engine.WritePlan(&s.out, s.plan, engine.PlanFormat(option(d, "format"))); err != nil {
+		if err := diagram.Write(&s.out, s.plan, diagram.Format(option(d, "format"))); err != nil {
 			s.printf("error: %v", err)
 		}
 	case "entity":

@@ -51,7 +51,8 @@ func (e *Engine) SetControl(ctx context.Context, path string, change guard.Contr
 }
 
 func (e *Engine) storeControl(ctx context.Context, path string, c guard.Control, ifRevision int64,
-	by store.Actor) (guard.ControlView, error) {
+	by store.Actor,
+) (guard.ControlView, error) {
 	revision, err := e.o.Store.SetControl(ctx, path, model.EncodeJSON(c), ifRevision, by)
 	if err != nil {
 		return guard.ControlView{}, fmt.Errorf("set control %s: %w", path, err)
@@ -88,7 +89,8 @@ func (e *Engine) RemoveControl(ctx context.Context, path string, ifRevision int6
 // liftControl removes the control of a path, if there is one: people who switch
 // on what they switched off mean that, and may do so twice.
 func (e *Engine) liftControl(ctx context.Context, path string, free guard.Control, ifRevision int64,
-	by store.Actor) (guard.ControlView, error) {
+	by store.Actor,
+) (guard.ControlView, error) {
 	revision, err := e.RemoveControl(ctx, path, ifRevision, by)
 	var refused *guard.ControlError
 	if errors.As(err, &refused) && refused.Code == guard.CodeControlNotFound && ifRevision <= 0 {
@@ -109,7 +111,8 @@ func (e *Engine) UndoControl(ctx context.Context, revision int64, by store.Actor
 		return "", nil, fmt.Errorf("read the audit: %w", err)
 	}
 	if len(list) == 0 || list[0].Revision != revision || list[0].Kind != store.AuditControl {
-		return "", nil, &guard.ControlError{Code: guard.CodeControlNotFound, Message: fmt.Sprintf("revision %d is no change of a control", revision)}
+		return "", nil, &guard.ControlError{Code: guard.CodeControlNotFound, Message: fmt.Sprintf("revision %d is no change of a control",
+			revision)}
 	}
 	done := list[0]
 	path = done.Name

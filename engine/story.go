@@ -12,6 +12,7 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/secrets"
 )
 
 // A Story is a run with all that is known of its way: what each handler did and why,
@@ -221,7 +222,7 @@ func lostIn(v any, path datum.Path) string {
 func withoutSecrets(v any) any {
 	switch v := v.(type) {
 	case datum.Secret:
-		return hidden
+		return secrets.Hidden
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for k, item := range v {

@@ -16,6 +16,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
+	"procaas/engine/tracing"
 )
 
 const (
@@ -24,20 +25,20 @@ const (
 	senderParent = "00-" + senderTrace + "-" + senderSpan + "-01"
 )
 
-// A tracing keeps the spans of any number of engines.
-type tracing struct {
+// A spanBook keeps the spans of any number of engines.
+type spanBook struct {
 	t        *testing.T
 	exporter *tracetest.InMemoryExporter
 	provider *sdktrace.TracerProvider
 }
 
-func newTracing(t *testing.T, options ...sdktrace.TracerProviderOption) *tracing {
+func newSpanBook(t *testing.T, options ...sdktrace.TracerProviderOption) *spanBook {
 	x := tracetest.NewInMemoryExporter()
-	options = append(options, sdktrace.WithSyncer(x), sdktrace.WithIDGenerator(engine.SpanIDs{}))
-	return &tracing{t, x, sdktrace.NewTracerProvider(options...)}
+	options = append(options, sdktrace.WithSyncer(x), sdktrace.WithIDGenerator(tracing.SpanIDs{}))
+	return &spanBook{t, x, sdktrace.NewTracerProvider(options...)}
 }
 
-func (tr *tracing) on(o *engine.Options) { o.Tracer = tr.provider.Tracer("procaas") }
+func (tr *spanBook) on(o *engine.Options) { o.Tracer = tr.provider.Tracer("procaas") }
 
 // label is the name of a span with the attributes that tell most.
 func label(s tracetest.SpanStub) string {
@@ -52,7 +53,7 @@ func label(s tracetest.SpanStub) string {
 }
 
 // tree draws the spans of one trace, siblings by name. The id of the parent of the uppermost ones is shown.
-func (tr *tracing) tree(trace string) string {
+func (tr *spanBook) tree(trace string) string {
 	children := map[string][]tracetest.SpanStub{}
 	ids := map[string]bool{}
 	for _, s := range tr.exporter.GetSpans() {
@@ -91,7 +92,7 @@ func (tr *tracing) tree(trace string) string {
 	return out.String()
 }
 
-func (tr *tracing) want(trace, want string) {
+func (tr *spanBook) want(trace, want string) {
 	tr.t.Helper()
 	if have := tr.tree(trace); have != want {
 		tr.t.Errorf("want the spans\n%s\nhave\n%s", want, have)
@@ -119,7 +120,7 @@ pipelines:
 func TestTraceHasASpanForEventStageHandlerAndAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r, tr := newRig(t), newTracing(t)
+		r, tr := newRig(t), newSpanBook(t)
 		var told []string
 		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
 			told = append(told, c.TraceParent+" "+c.TraceState)
@@ -160,7 +161,7 @@ func TestTraceHasASpanForEventStageHandlerAndAttempt(t *testing.T) {
 func TestTraceGoesOnAfterACrash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r, tr := newRig(t), newTracing(t)
+		r, tr := newRig(t), newSpanBook(t)
 		stuck := make(gate)
 		r.on("two", stuck.do)
 		store := &enginetest.Faulty{Store: r.store}
@@ -192,7 +193,7 @@ func TestTraceGoesOnAfterACrash(t *testing.T) {
 func TestTraceOfARunThatIsRetriedAndOfOneThatIsParked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r, tr := newRig(t), newTracing(t)
+		r, tr := newRig(t), newSpanBook(t)
 		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
 			return model.Result{Until: c.Now.Add(time.Hour)}, nil
 		})
@@ -237,7 +238,7 @@ func TestTraceOfARunThatIsRetriedAndOfOneThatIsParked(t *testing.T) {
 func TestTraceOfAnIterationHasASpanForEachItem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r, tr := newRig(t), newTracing(t)
+		r, tr := newRig(t), newSpanBook(t)
 		e := r.engine(r.store, `
 pipelines:
   - id: work
@@ -258,7 +259,7 @@ pipelines:
 func TestTraceGoesOnInEmittedEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r, tr := newRig(t), newTracing(t)
+		r, tr := newRig(t), newSpanBook(t)
 		r.on("send", func(context.Context, *engine.Call, any) (model.Result, error) {
 			return model.Result{Emit: []model.Event{{Type: "next", ID: "n-1"}}}, nil
 		})
@@ -288,7 +289,7 @@ pipelines:
 func TestTraceWithoutASender(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r, tr, none := newRig(t), newTracing(t), newTracing(t, sdktrace.WithSampler(sdktrace.NeverSample()))
+		r, tr, none := newRig(t), newSpanBook(t), newSpanBook(t, sdktrace.WithSampler(sdktrace.NeverSample()))
 		var told string
 		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
 			told = c.TraceParent
@@ -354,7 +355,7 @@ func TestTraceContextDropsWhatIsBroken(t *testing.T) {
 		{"00-" + strings.ToUpper(senderTrace) + "-00f067aa0ba902b7-01", "", "", ""},
 		{"\r\nX: y", "", "", ""},
 	} {
-		parent, state := engine.TraceContext(c.parent, c.state)
+		parent, state := tracing.Context(c.parent, c.state)
 		if parent != c.wantParent || state != c.wantState {
 			t.Errorf("%q %q: want %q %q, have %q %q", c.parent, c.state, c.wantParent, c.wantState, parent, state)
 		}

@@ -17,7 +17,9 @@ import (
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/secrets"
 	"procaas/engine/store"
+	"procaas/engine/tracing"
 )
 
 // A job is one run in this node's hands: it drives the pure core with time,
@@ -29,7 +31,7 @@ type job struct {
 	def     *definition
 	run     *core.Run
 	pass    guard.Pass
-	trace   *runTrace       // nil when nobody traces
+	trace   *tracing.Run    // nil when nobody traces
 	held    map[string]bool // calls that the guard lets wait, by Task.Ref
 	seen    *guard.Controls // that Ready has decided by
 	again   bool            // ask Ready before waiting
@@ -72,7 +74,7 @@ func newJob(n *node, c *store.Claimed) *job {
 	j := &job{
 		n: n, claimed: c, version: c.Version, cancelled: make(chan struct{}), gone: make(chan struct{}), wake: make(chan struct{}, 1),
 		log:   n.log.With("run", c.ID, "key", c.Key),
-		trace: n.e.newTrace(c),
+		trace: tracing.New(n.e.o.Tracer, c),
 	}
 	j.pass.Age = c.Accepted
 	if c.Event.At.After(j.pass.Age) {
@@ -288,7 +290,7 @@ func (j *job) commit(c model.Change) error {
 			j.at(c.FailedPath).Warn("run failed", "error", c.Error)
 		}
 		j.notice(c)
-		j.trace.saved(j.run, c, j.n.e.clock.now())
+		j.trace.Saved(j.run, c, j.n.e.clock.now())
 	case errors.Is(err, store.ErrStale):
 		j.at("").Warn("run has moved on without this node, its progress here is dropped")
 	case errors.Is(err, store.ErrCancelled), errors.Is(err, store.ErrFenced), j.n.ctx.Err() != nil:
@@ -320,8 +322,8 @@ func (j *job) start(tasks []core.Attempt) bool {
 	if j.ended == nil {
 		j.ended = make(chan ended, min(j.run.Plan().MostCalls, maxEnded))
 	}
-	if j.trace.begin(j.run.Plan().Pipeline.ID, j.run.Began()) {
-		j.log = j.log.With("trace_id", j.trace.context.TraceID())
+	if j.trace.Begin(j.run.Plan().Pipeline.ID, j.run.Began()) {
+		j.log = j.log.With("trace_id", j.trace.Context.TraceID())
 	}
 	// Saving may have taken its time: a control that has come meanwhile counts.
 	now, c := j.n.e.clock.now(), j.n.e.settings.controls()
@@ -465,7 +467,7 @@ func (j *job) count() {
 			}
 		}
 		j.pass.LeaveAll(h.Ref(), j.n.e.clock.now())
-		j.trace.note(h)
+		j.trace.Note(h)
 		seen := j.n.e.stats.path(h.Path)
 		step := core.StepOf(j.run.Plan(), h)
 		if by := model.LeftBy(h.Outcome, h.Reason); by != "" && (step == nil || !step.Handler.IsCritical()) {
@@ -529,9 +531,9 @@ func (j *job) call(ctx context.Context, t core.Attempt) ended {
 	seen := j.n.e.stats.path(t.Step.Path)
 	seen.underway.Add(1)
 	defer seen.underway.Add(-1)
-	span := attemptTrace{parent: j.claimed.Event.TraceParent, state: j.claimed.Event.TraceState}
+	span := tracing.Attempt{Parent: j.claimed.Event.TraceParent, State: j.claimed.Event.TraceState}
 	if j.trace != nil {
-		ctx, span = j.trace.attempt(ctx, &t)
+		ctx, span = j.trace.Attempt(ctx, &t)
 	}
 	began := time.Now()
 	result, err := j.handle(ctx, t, &span)
@@ -539,7 +541,7 @@ func (j *job) call(ctx context.Context, t core.Attempt) ended {
 		err = j.checkResult(ctx, t, result, &span)
 	}
 	now := time.Now()
-	span.end(result, err, err != nil && j.calls.Err() != nil)
+	span.End(result, err, err != nil && j.calls.Err() != nil)
 	if err != nil {
 		if j.calls.Err() != nil {
 			return ended{t.Ref(), core.Outcome{Err: err}, guard.CallEnd{Verdict: guard.CallMute}} // broken off
@@ -557,10 +559,15 @@ func (j *job) call(ctx context.Context, t core.Attempt) ended {
 
 // handle fills the handler and calls it. A panic is the handler's permanent
 // failure.
-func (j *job) handle(ctx context.Context, t core.Attempt, span *attemptTrace) (result model.Result, err error) {
+func (j *job) handle(ctx context.Context, t core.Attempt, span *tracing.Attempt) (result model.Result, err error) {
 	e, c := j.n.e, j.claimed
 	log := j.ofCall(&t)
-	secrets := NewSecrets(func(s datum.Secret) (string, error) { return e.resolve(j.def.bundle, t.Step, s) })
+	secrets := secrets.New(func(s datum.Secret) (string, error) {
+		if e.o.Secrets == nil {
+			return "", fmt.Errorf("secret %s: no source of secrets is set", s.Name)
+		}
+		return e.o.Secrets(secrets.UseOf(j.def.bundle, t.Step, s))
+	})
 	defer func() {
 		if p := recover(); p != nil {
 			what := secrets.Hide(fmt.Sprint(p))
@@ -574,11 +581,11 @@ func (j *job) handle(ctx context.Context, t core.Attempt, span *attemptTrace) (r
 	}
 	call := &Call{
 		Path: t.Step.Path, Run: c.ID, Flow: c.Flow, Key: c.Key, Event: c.Event,
-		Attempt: t.Attempt, IdempotencyKey: t.IdempotencyKey, TraceParent: span.parent, TraceState: span.state, Now: e.clock.latest(),
+		Attempt: t.Attempt, IdempotencyKey: t.IdempotencyKey, TraceParent: span.Parent, TraceState: span.State, Now: e.clock.latest(),
 		Bundle: j.def.bundle, HTTP: j.def.client, Workers: j.def.workers, Node: j.n.number, Documents: e.o.Store, RunStatus: e.runStatus,
 		Memory: &e.memory, Log: log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,
 	}
-	result, err = secrets.result(e.o.virtual.call(ctx, t, h, call))
+	result, err = secrets.Result(e.o.virtual.call(ctx, t, h, call))
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 		err = fmt.Errorf("no end within %s: %w", t.Timeout, err)
 		result = model.Result{}
@@ -589,7 +596,7 @@ func (j *job) handle(ctx context.Context, t core.Attempt, span *attemptTrace) (r
 // checkResult holds what a handler gives against the schemas that are declared of
 // it: a response that is not what expressions have been checked against would
 // fail somewhere else, or nowhere.
-func (j *job) checkResult(ctx context.Context, t core.Attempt, result model.Result, span *attemptTrace) error {
+func (j *job) checkResult(ctx context.Context, t core.Attempt, result model.Result, span *tracing.Attempt) error {
 	if !t.Verify {
 		if err := t.Step.Handler.CheckResponse(ctx, result.Status, result.Response); err != nil {
 			return err
@@ -600,11 +607,11 @@ func (j *job) checkResult(ctx context.Context, t core.Attempt, result model.Resu
 
 // checkEmits refuses events that nothing would serve, and those whose payload is
 // not what their type promises; it lets the others say which attempt has sent them.
-func (j *job) checkEmits(ctx context.Context, events []model.Event, span *attemptTrace) error {
+func (j *job) checkEmits(ctx context.Context, events []model.Event, span *tracing.Attempt) error {
 	d := j.n.e.library.current.Load()
 	for i, ev := range events {
 		if ev.TraceParent == "" {
-			events[i].TraceParent, events[i].TraceState = span.parent, span.state
+			events[i].TraceParent, events[i].TraceState = span.Parent, span.State
 		}
 		if _, err := d.route(ev); err != nil {
 			return model.Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))

@@ -19,6 +19,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/secrets"
 	"procaas/handlers"
 )
 
@@ -26,7 +27,7 @@ var now = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 
 // newCall is a call as the driver makes it, with a transport of the test.
 func newCall(t http.RoundTripper, services ...*dsl.Service) *engine.Call {
-	secrets := engine.NewSecrets(func(s datum.Secret) (string, error) {
+	secrets := secrets.New(func(s datum.Secret) (string, error) {
 		if s.Name != "TOKEN" {
 			return "", fmt.Errorf("no secret %s", s.Name)
 		}

@@ -21,6 +21,7 @@ import (
 	"procaas/dsl/render"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
+	"procaas/engine/diagram"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
@@ -130,7 +131,7 @@ func TestTaxiPlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := engine.WritePlan(&have, plan, engine.PlanText); err != nil {
+		if err := diagram.Write(&have, plan, diagram.Text); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Fprintln(&have)

@@ -5,7 +5,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
-	"procaas/engine"
+	"procaas/engine/diagram"
 	"procaas/engine/planner"
 )
 
@@ -34,7 +34,7 @@ cause it.`,
 		if err != nil {
 			return err
 		}
-		return engine.WritePlan(s.out, plan, engine.PlanFormat(f))
+		return diagram.Write(s.out, plan, diagram.Format(f))
 	}
 	return c
 }

@@ -13,6 +13,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/secrets"
 )
 
 // A secretStore resolves !secret NAME: from files of a directory, or from the
@@ -103,7 +104,7 @@ func (s secretStore) isAdmin(text string) bool {
 }
 
 // value looks a secret up for whoever is about to get it.
-func (s secretStore) value(use engine.SecretUse) (string, error) {
+func (s secretStore) value(use secrets.Use) (string, error) {
 	text, err := s.read(use)
 	switch {
 	case err != nil:
@@ -114,7 +115,7 @@ func (s secretStore) value(use engine.SecretUse) (string, error) {
 	return text, nil
 }
 
-func (s secretStore) read(use engine.SecretUse) (string, error) {
+func (s secretStore) read(use secrets.Use) (string, error) {
 	if s.dir == "" {
 		name := secretVariable + strings.ToUpper(strings.ReplaceAll(use.Name, "-", "_"))
 		if value, ok := os.LookupEnv(name); ok {

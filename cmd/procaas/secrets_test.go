@@ -19,6 +19,7 @@ import (
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/outbound"
+	"procaas/engine/secrets"
 )
 
 const strongToken = "procaas_3kYw0Qm8sVxJ5tPz7RbLc2DnFh6GaUeT4iOoWqXy1Zs"
@@ -103,22 +104,22 @@ func TestSecretsAreForWhomTheyAreKept(t *testing.T) {
 	}
 	s := secretStore{dir: dir, admin: &hash}
 	for _, c := range []struct {
-		use        engine.SecretUse
+		use        secrets.Use
 		want, fail string
 	}{
-		{engine.SecretUse{Name: "ALL", To: "bank"}, "for all", ""},
-		{engine.SecretUse{Name: "ALL", To: "push"}, "for all", ""},
-		{engine.SecretUse{Name: "BANK", To: "bank"}, "for the bank", ""},
-		{engine.SecretUse{Name: "BANK", To: "push"}, "", "not kept for push: want it as push/BANK"},
-		{engine.SecretUse{Name: "bank/BANK", To: "push"}, "", "not kept for push"},
-		{engine.SecretUse{Name: "BANK"}, "", "not kept"},
-		{engine.SecretUse{Name: "BANK", To: "push", Owner: "../bank"}, "", "not kept for push"},
-		{engine.SecretUse{Name: "BOTH", To: "bank"}, "for the bank", ""},
-		{engine.SecretUse{Name: "BOTH", To: "push"}, "for all", ""},
-		{engine.SecretUse{Name: "TEAM", To: "push", Owner: "team"}, "for the team", ""},
-		{engine.SecretUse{Name: "TEAM", To: "push", Owner: "others"}, "", "not kept for push"},
-		{engine.SecretUse{Name: "GONE", To: "push"}, "", "there is no file GONE"},
-		{engine.SecretUse{Name: "GIVEN-LATER", To: "push"}, "", "is the admin token of this server"},
+		{secrets.Use{Name: "ALL", To: "bank"}, "for all", ""},
+		{secrets.Use{Name: "ALL", To: "push"}, "for all", ""},
+		{secrets.Use{Name: "BANK", To: "bank"}, "for the bank", ""},
+		{secrets.Use{Name: "BANK", To: "push"}, "", "not kept for push: want it as push/BANK"},
+		{secrets.Use{Name: "bank/BANK", To: "push"}, "", "not kept for push"},
+		{secrets.Use{Name: "BANK"}, "", "not kept"},
+		{secrets.Use{Name: "BANK", To: "push", Owner: "../bank"}, "", "not kept for push"},
+		{secrets.Use{Name: "BOTH", To: "bank"}, "for the bank", ""},
+		{secrets.Use{Name: "BOTH", To: "push"}, "for all", ""},
+		{secrets.Use{Name: "TEAM", To: "push", Owner: "team"}, "for the team", ""},
+		{secrets.Use{Name: "TEAM", To: "push", Owner: "others"}, "", "not kept for push"},
+		{secrets.Use{Name: "GONE", To: "push"}, "", "there is no file GONE"},
+		{secrets.Use{Name: "GIVEN-LATER", To: "push"}, "", "is the admin token of this server"},
 	} {
 		have, err := s.value(c.use)
 		if have != c.want || (err == nil) != (c.fail == "") || err != nil && !strings.Contains(err.Error(), c.fail) {

@@ -8,14 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"procaas/engine/tracing"
+
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
-
-	"procaas/engine"
 )
 
 // exportGrace is how long a node that stops tries to hand its last spans out.
@@ -86,9 +86,9 @@ func openTelemetry(ctx context.Context, node string, log *slog.Logger) (*telemet
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		log.Warn("traces cannot be sent", "error", err)
 	}))
-	// Without engine.SpanIDs the spans of a run that goes from node to node fall apart.
+	// Without tracing.SpanIDs the spans of a run that goes from node to node fall apart.
 	return &telemetry{sdktrace.NewTracerProvider(
-		sdktrace.WithBatcher(exporter), sdktrace.WithResource(about), sdktrace.WithIDGenerator(engine.SpanIDs{}),
+		sdktrace.WithBatcher(exporter), sdktrace.WithResource(about), sdktrace.WithIDGenerator(tracing.SpanIDs{}),
 	)}, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/guard"
 	"procaas/engine/model"
+	"procaas/engine/secrets"
 	"procaas/engine/store"
 )
 
@@ -160,7 +161,7 @@ func (t *trial) open(ctx context.Context, store store.Store) (err error) {
 // by is who sets configs and controls.
 var by = store.Actor{Name: "test"}
 
-func (t *trial) secret(use engine.SecretUse) (string, error) {
+func (t *trial) secret(use secrets.Use) (string, error) {
 	for _, known := range []map[string]string{t.test.Secrets, t.suite.File.Secrets} {
 		if text, ok := known[use.Name]; ok {
 			return text, nil

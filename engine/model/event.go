@@ -38,7 +38,7 @@ type Event struct {
 	ChainSince time.Time
 
 	// TraceParent and TraceState are the W3C trace context of the sender, as
-	// [engine.TraceContext] gives it; may be empty.
+	// [tracing.Context] gives it; may be empty.
 	TraceParent, TraceState string
 
 	// Inner is true for the engine's own events: a run emitted it, a trigger fired it,

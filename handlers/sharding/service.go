@@ -19,6 +19,7 @@ import (
 	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/outbound"
+	"procaas/engine/secrets"
 	"procaas/engine/store"
 )
 
@@ -31,7 +32,7 @@ type Options struct {
 	Maps []*dsl.ShardMap
 
 	// Secret resolves the names of secrets; nil knows none.
-	Secret func(engine.SecretUse) (string, error)
+	Secret func(secrets.Use) (string, error)
 
 	// Targets bounds which hosts of shards are connected to; nil bounds nothing.
 	Targets *outbound.Targets
@@ -281,7 +282,7 @@ func (m *Map) AdminDSN(hosts []string, attrs string) (string, error) {
 		if m.service.o.Secret == nil {
 			return "", fmt.Errorf("map %s: secret %s: no secrets here", m.ID, c.Secret)
 		}
-		password, err := m.service.o.Secret(engine.SecretUse{Name: c.Secret, To: m.ID, Owner: m.Declared.Owner})
+		password, err := m.service.o.Secret(secrets.Use{Name: c.Secret, To: m.ID, Owner: m.Declared.Owner})
 		if err != nil {
 			return "", fmt.Errorf("map %s: secret %s: %w", m.ID, c.Secret, err)
 		}

@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 
 	"procaas/dsl/datum"
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/model"
+	"procaas/engine/tracing"
 )
 
 // CloudEvents 1.0 over HTTP are read by hand, from the same strict JSON as all
@@ -122,7 +122,7 @@ func cloudEvent(f *rest.Fields, data any) model.Event {
 		DelayTolerance: f.Duration("delaytolerance"),
 		Priority:       f.Integer("priority"),
 	}
-	e.TraceParent, e.TraceState = engine.TraceContext(f.Text("traceparent"), f.Text("tracestate"))
+	e.TraceParent, e.TraceState = tracing.Context(f.Text("traceparent"), f.Text("tracestate"))
 	e.Key = f.Text("partitionkey")
 	if subject := f.Text("subject"); e.Key == "" {
 		e.Key = subject

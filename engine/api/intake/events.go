@@ -11,6 +11,7 @@ import (
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/model"
+	"procaas/engine/tracing"
 )
 
 // The forms in which CloudEvents come.
@@ -64,7 +65,7 @@ func (g *Group) mayTakeIn() error {
 
 // trace gives events that have no trace context the one of their request.
 func (in *intake) trace(h http.Header) {
-	parent, state := engine.TraceContext(h.Get("Traceparent"), strings.Join(h.Values("Tracestate"), ","))
+	parent, state := tracing.Context(h.Get("Traceparent"), strings.Join(h.Values("Tracestate"), ","))
 	for i := range in.events {
 		if e := &in.events[i]; e.TraceParent == "" {
 			e.TraceParent, e.TraceState = parent, state

@@ -1,4 +1,4 @@
-package engine
+package secrets
 
 import (
 	"encoding/base64"
@@ -21,8 +21,8 @@ import (
 )
 
 // knowing gives secrets that were given out.
-func knowing(t interface{ Fatal(...any) }, texts ...string) *Secrets {
-	s := NewSecrets(func(s datum.Secret) (string, error) { return s.Name, nil })
+func knowing(t interface{ Fatal(...any) }, texts ...string) *Set {
+	s := New(func(s datum.Secret) (string, error) { return s.Name, nil })
 	for _, text := range texts {
 		if have, err := s.Resolve(datum.Secret{Name: text}); err != nil || have != text {
 			t.Fatal(have, err)
@@ -81,7 +81,7 @@ func TestSecretsAreHiddenHoweverTheyComeBack(t *testing.T) {
 					t.Fatalf("%s: want it hidden, have %q of %q", name, have, text)
 				}
 			}
-			if !strings.Contains(have, hidden) {
+			if !strings.Contains(have, Hidden) {
 				t.Fatalf("%s: want something hidden, have %q of %q", name, have, text)
 			}
 		}
@@ -140,7 +140,7 @@ func TestSecretsLeaveNothingInResults(t *testing.T) {
 		Status: 403, Method: "GET", URL: "http://x", Excerpt: "c4nary-token is wrong",
 		Body: map[string]any{"token": "c4nary-token"},
 	}
-	r, err := s.result(model.Result{
+	r, err := s.Result(model.Result{
 		Response: map[string]any{
 			"c4nary-token": []any{"x c4nary-token y", 7654321, 7.0, nil, true, map[string]any{"a": "ab"}}, "kept": "about",
 		},
@@ -161,7 +161,7 @@ func TestSecretsLeaveNothingInResults(t *testing.T) {
 	}
 	nothing := knowing(t)
 	same := errors.New("c4nary-token")
-	if _, err := nothing.result(model.Result{}, same); !errors.Is(err, same) {
+	if _, err := nothing.Result(model.Result{}, same); err != same {
 		t.Errorf("want errors of calls without secrets as they are, have %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package engine
+package diagram
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 	"procaas/engine/planner"
 )
 
-// planDOT draws a plan for Graphviz: a box for each stage, and in it the waits
+// drawDOT draws a plan for Graphviz: a box for each stage, and in it the waits
 // with their reasons.
-func planDOT(v planner.PlanView) *dot.Graph {
+func drawDOT(v planner.PlanView) *dot.Graph {
 	g := dot.NewGraph(dot.Directed)
 	g.Attr("label", v.Pipeline)
 	g.Attr("labelloc", "t")
@@ -59,9 +59,9 @@ func dotStage(box *dot.Graph, stage planner.StageView) dot.Node {
 	return nodes[stage.Handlers[0].ID]
 }
 
-// planMermaid draws a plan as a Mermaid flowchart. Nodes have numbers for names: ids may hold
+// drawMermaid draws a plan as a Mermaid flowchart. Nodes have numbers for names: ids may hold
 // what Mermaid takes for syntax.
-func planMermaid(v planner.PlanView) string {
+func drawMermaid(v planner.PlanView) string {
 	var b strings.Builder
 	b.WriteString("flowchart TD\n")
 	for i, stage := range v.Stages {

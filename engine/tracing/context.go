@@ -1,4 +1,4 @@
-package engine
+package tracing
 
 import (
 	"context"
@@ -14,13 +14,13 @@ const (
 	traceStateName  = "tracestate"
 )
 
-// maxTraceState is what the W3C wants everybody to pass on.
-const maxTraceState = 512
+// MaxState is what the W3C wants everybody to pass on.
+const MaxState = 512
 
-// TraceContext gives the trace context of a sender as an [model.Event] takes it: both
+// Context gives the trace context of a sender as an [model.Event] takes it: both
 // texts are empty when parent is not well-formed, and state is when it is not. A
 // broken trace is no reason to refuse an event.
-func TraceContext(parent, state string) (goodParent, goodState string) {
+func Context(parent, state string) (goodParent, goodState string) {
 	if parent == "" {
 		return "", ""
 	}
@@ -28,7 +28,7 @@ func TraceContext(parent, state string) (goodParent, goodState string) {
 	if !sc.IsValid() {
 		return "", ""
 	}
-	if state = sc.TraceState().String(); len(state) > maxTraceState {
+	if state = sc.TraceState().String(); len(state) > MaxState {
 		state = ""
 	}
 	return parent, state

@@ -1,4 +1,4 @@
-package engine
+package diagram
 
 import (
 	"encoding/json"
@@ -9,41 +9,41 @@ import (
 	"procaas/engine/planner"
 )
 
-// A PlanFormat is a way to show a plan.
-type PlanFormat string
+// A Format is a way to show a plan.
+type Format string
 
 // The formats of plans.
 const (
-	PlanText    PlanFormat = "text"    // for a terminal: every wait with its proof
-	PlanJSON    PlanFormat = "json"    // one [planner.PlanView]
-	PlanMermaid PlanFormat = "mermaid" // a flowchart, as Markdown viewers draw it
-	PlanDOT     PlanFormat = "dot"     // a graph for Graphviz
+	Text    Format = "text"    // for a terminal: every wait with its proof
+	JSON    Format = "json"    // one [planner.PlanView]
+	Mermaid Format = "mermaid" // a flowchart, as Markdown viewers draw it
+	DOT     Format = "dot"     // a graph for Graphviz
 )
 
-// WritePlan shows a plan. Text, Mermaid and DOT leave out edges that others
+// Write shows a plan. Text, Mermaid and DOT leave out edges that others
 // imply.
-func WritePlan(w io.Writer, p *planner.Plan, format PlanFormat) error {
+func Write(w io.Writer, p *planner.Plan, format Format) error {
 	var err error
 	switch format {
-	case PlanText:
-		_, err = io.WriteString(w, planText(p.View()))
-	case PlanJSON:
+	case Text:
+		_, err = io.WriteString(w, text(p.View()))
+	case JSON:
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")
 		err = enc.Encode(p.View())
-	case PlanMermaid:
-		_, err = io.WriteString(w, planMermaid(p.View()))
-	case PlanDOT:
-		_, err = io.WriteString(w, planDOT(p.View()).String()) // its own Write loses errors
+	case Mermaid:
+		_, err = io.WriteString(w, drawMermaid(p.View()))
+	case DOT:
+		_, err = io.WriteString(w, drawDOT(p.View()).String()) // its own Write loses errors
 	default:
 		err = fmt.Errorf("want the plan as text, json, mermaid or dot, have %q", format)
 	}
 	return err
 }
 
-// planText shows a plan to a terminal.
-func planText(v planner.PlanView) string {
+// text shows a plan to a terminal.
+func text(v planner.PlanView) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pipeline %s, ", v.Pipeline)
 	if len(v.On) > 0 {

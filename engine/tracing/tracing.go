@@ -1,4 +1,4 @@
-package engine
+package tracing
 
 import (
 	"cmp"
@@ -58,36 +58,36 @@ func (g SpanIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	return id
 }
 
-// A runTrace makes the spans of one run. It belongs to the goroutine of the run,
-// except for attempt. A nil runTrace makes none.
-type runTrace struct {
+// A Run makes the spans of one run. It belongs to the goroutine of the run,
+// except for attempt. A nil Run makes none.
+type Run struct {
 	tracer  trace.Tracer
 	claimed *store.Claimed
 
 	span    trace.Span               // of the run; nil before it has begun
-	context trace.SpanContext        // of the span
+	Context trace.SpanContext        // of the span
 	stage   int                      // whose span is the next one to make
 	decided []checkpoint.HandlerView // that are not saved yet
 }
 
-// newTrace gives the trace of a run, nil when nobody traces.
-func (e *Engine) newTrace(c *store.Claimed) *runTrace {
-	if e.o.Tracer == nil {
+// New gives the trace of a run, nil when nobody traces.
+func New(tracer trace.Tracer, c *store.Claimed) *Run {
+	if tracer == nil {
 		return nil
 	}
-	return &runTrace{tracer: e.o.Tracer, claimed: c}
+	return &Run{tracer: tracer, claimed: c}
 }
 
-// resume tells that the spans of stages before this one are another job's.
-func (t *runTrace) resume(stage int) {
+// Resume tells that the spans of stages before this one are another job's.
+func (t *Run) Resume(stage int) {
 	if t != nil {
 		t.stage = stage
 	}
 }
 
-// begin makes the span of the run; false when there is one already, or nobody
+// Begin makes the span of the run; false when there is one already, or nobody
 // traces. Unless this job ends the run, it is never handed out.
-func (t *runTrace) begin(pipeline string, at time.Time) bool {
+func (t *Run) Begin(pipeline string, at time.Time) bool {
 	if t == nil || t.span != nil {
 		return false
 	}
@@ -114,20 +114,20 @@ func (t *runTrace) begin(pipeline string, at time.Time) bool {
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: before}))
 	}
 	_, t.span = t.tracer.Start(ctx, pipeline, options...)
-	t.context = t.span.SpanContext()
+	t.Context = t.span.SpanContext()
 	return true
 }
 
-// note keeps a handler that was decided until that is saved.
-func (t *runTrace) note(h checkpoint.HandlerView) {
+// Note keeps a handler that was decided until that is saved.
+func (t *Run) Note(h checkpoint.HandlerView) {
 	if t != nil {
 		t.decided = append(t.decided, h)
 	}
 }
 
-// saved hands out the spans of what a step that is durable now has ended. The
+// Saved hands out the spans of what a step that is durable now has ended. The
 // run is nil when it ended before it began.
-func (t *runTrace) saved(r *core.Run, c model.Change, now time.Time) {
+func (t *Run) Saved(r *core.Run, c model.Change, now time.Time) {
 	if t == nil {
 		return
 	}
@@ -138,9 +138,9 @@ func (t *runTrace) saved(r *core.Run, c model.Change, now time.Time) {
 	if r != nil && !r.Began().IsZero() {
 		at = r.Began()
 	}
-	t.begin(cmp.Or(c.Pipeline, t.claimed.Event.Type), at)
+	t.Begin(cmp.Or(c.Pipeline, t.claimed.Event.Type), at)
 	// What the sampler left out costs no more than this.
-	if !t.context.IsSampled() {
+	if !t.Context.IsSampled() {
 		t.decided = nil
 		return
 	}
@@ -163,7 +163,7 @@ func (t *runTrace) saved(r *core.Run, c model.Change, now time.Time) {
 }
 
 // handlers makes the spans of the handlers that were decided.
-func (t *runTrace) handlers(r *core.Run) {
+func (t *Run) handlers(r *core.Run) {
 	for _, h := range t.decided {
 		s := core.StepOf(r.Plan(), h)
 		if s == nil {
@@ -202,7 +202,7 @@ func (t *runTrace) handlers(r *core.Run) {
 
 // stages makes the spans of the stages that the run has left, and of the one in
 // which it ended.
-func (t *runTrace) stages(r *core.Run, c model.Change) {
+func (t *Run) stages(r *core.Run, c model.Change) {
 	for ; t.stage < len(r.Plan().Stages) && (t.stage < r.Stage() || c.Status.Ended()); t.stage++ {
 		from, to, ok := r.StageTimes(t.stage)
 		if !ok {
@@ -210,7 +210,7 @@ func (t *runTrace) stages(r *core.Run, c model.Change) {
 		}
 		id := r.Plan().Stages[t.stage].ID
 		path := r.Plan().Pipeline.ID + "/" + id
-		_, span := t.start(t.context.SpanID(), t.stageID(path), path, trace.WithTimestamp(from), trace.WithAttributes(t.with(
+		_, span := t.start(t.Context.SpanID(), t.stageID(path), path, trace.WithTimestamp(from), trace.WithAttributes(t.with(
 			attribute.String("procaas.pipeline", r.Plan().Pipeline.ID),
 			attribute.String("procaas.stage", id),
 			attribute.String("procaas.path", path),
@@ -224,7 +224,7 @@ func (t *runTrace) stages(r *core.Run, c model.Change) {
 
 // above gives the span of the calls that a handler is inside of. A stage that is repeated
 // has none but its own as a stage of the run.
-func (t *runTrace) above(within string) trace.SpanID {
+func (t *Run) above(within string) trace.SpanID {
 	for {
 		at := strings.LastIndex(within, model.IntoCall)
 		path := model.PathOf(within)
@@ -246,18 +246,18 @@ func withoutItem(ref string) string {
 	return ref
 }
 
-// An attemptTrace is the span of one attempt, and the trace context for those
+// An Attempt is the span of one attempt, and the trace context for those
 // whom it calls.
-type attemptTrace struct {
+type Attempt struct {
 	span          trace.Span // nil when it is in no sample
-	parent, state string
+	Parent, State string
 }
 
-// attempt makes the span of an attempt; the context is that of the call.
-func (t *runTrace) attempt(ctx context.Context, task *core.Attempt) (context.Context, attemptTrace) {
-	var a attemptTrace
-	if !t.context.IsSampled() {
-		a.parent, a.state = wireContext(t.context)
+// Attempt makes the span of an attempt; the context is that of the call.
+func (t *Run) Attempt(ctx context.Context, task *core.Attempt) (context.Context, Attempt) {
+	var a Attempt
+	if !t.Context.IsSampled() {
+		a.Parent, a.State = wireContext(t.Context)
 		return ctx, a
 	}
 	path, name := task.Step.Path, " attempt"
@@ -273,12 +273,12 @@ func (t *runTrace) attempt(ctx context.Context, task *core.Attempt) (context.Con
 	if task.Item > 0 {
 		a.span.SetAttributes(attribute.Int("procaas.item", task.Item-1))
 	}
-	a.parent, a.state = wireContext(a.span.SpanContext())
+	a.Parent, a.State = wireContext(a.span.SpanContext())
 	return trace.ContextWithSpan(ctx, a.span), a
 }
 
-// end ends the span. Of an attempt that was broken off nobody knows how it ended.
-func (a attemptTrace) end(result model.Result, err error, brokenOff bool) {
+// End ends the span. Of an attempt that was broken off nobody knows how it ended.
+func (a Attempt) End(result model.Result, err error, brokenOff bool) {
 	if a.span == nil {
 		return
 	}
@@ -300,39 +300,39 @@ func (a attemptTrace) end(result model.Result, err error, brokenOff bool) {
 }
 
 // start makes a span of the run's trace.
-func (t *runTrace) start(parent, id trace.SpanID, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
-	above := spanContextOf(t.context.TraceID(), parent, t.context.TraceFlags(), t.context.TraceState())
+func (t *Run) start(parent, id trace.SpanID, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+	above := spanContextOf(t.Context.TraceID(), parent, t.Context.TraceFlags(), t.Context.TraceState())
 	ctx := trace.ContextWithSpanContext(context.Background(), above)
 	if id.IsValid() {
-		ctx = context.WithValue(ctx, spanIDsKey{}, spanIDs{t.context.TraceID(), id})
+		ctx = context.WithValue(ctx, spanIDsKey{}, spanIDs{t.Context.TraceID(), id})
 	}
 	return t.tracer.Start(ctx, name, options...)
 }
 
 // with adds to attributes what all spans of the run have.
-func (t *runTrace) with(list ...attribute.KeyValue) []attribute.KeyValue {
+func (t *Run) with(list ...attribute.KeyValue) []attribute.KeyValue {
 	return append(list, attribute.String("procaas.run", t.claimed.ID), attribute.String("procaas.key", t.claimed.Key))
 }
 
 // runID is the trace of a run whose event names none.
-func (t *runTrace) runID() trace.TraceID {
+func (t *Run) runID() trace.TraceID {
 	sum := sha256.Sum256([]byte("trace\x00" + t.claimed.ID))
 	return trace.TraceID(sum[:16])
 }
 
 // id is the same for the same thing, on any node and after any restart.
-func (t *runTrace) id(name string, generation int, more ...string) trace.SpanID {
+func (t *Run) id(name string, generation int, more ...string) trace.SpanID {
 	parts := append([]string{"span", t.claimed.ID, strconv.Itoa(generation), name}, more...)
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return trace.SpanID(sum[:8])
 }
 
 // stageID is the span of a stage of the run.
-func (t *runTrace) stageID(path string) trace.SpanID {
+func (t *Run) stageID(path string) trace.SpanID {
 	return t.id(path, t.claimed.Generation, "stage")
 }
 
 // handlerID is the span of a handler, of which a repeated one has a single one for all items.
-func (t *runTrace) handlerID(path string) trace.SpanID {
+func (t *Run) handlerID(path string) trace.SpanID {
 	return t.id(path, t.claimed.Generation, "handler")
 }

@@ -1,4 +1,4 @@
-package engine
+package secrets
 
 import (
 	"cmp"
@@ -20,19 +20,16 @@ import (
 	"procaas/engine/planner"
 )
 
-// A SecretUse is a secret and who is about to get it.
-type SecretUse struct {
+// A Use is a secret and who is about to get it.
+type Use struct {
 	Name  string
 	To    string // the id of a declared service, cluster or shard map; empty when none of them gets it
 	Owner string // of To, as its declaration says; may be empty
 }
 
-// resolve looks a secret up for a call of a step.
-func (e *Engine) resolve(b *dsl.Bundle, step *planner.Step, s datum.Secret) (string, error) {
-	if e.o.Secrets == nil {
-		return "", fmt.Errorf("secret %s: no source of secrets is set", s.Name)
-	}
-	use := SecretUse{Name: s.Name, To: s.To}
+// UseOf says who is about to get a secret that a step asks for.
+func UseOf(b *dsl.Bundle, step *planner.Step, s datum.Secret) Use {
+	use := Use{Name: s.Name, To: s.To}
 	if use.To == "" && step.Service != nil {
 		use.To = step.Service.ID
 	}
@@ -41,14 +38,14 @@ func (e *Engine) resolve(b *dsl.Bundle, step *planner.Step, s datum.Secret) (str
 	} else if cluster := b.Cluster(use.To); cluster != nil {
 		use.Owner = cluster.Owner
 	}
-	return e.o.Secrets(use)
+	return use
 }
 
-// Secrets resolves the secrets of one call and remembers them, so that they can
+// Set resolves the secrets of one call and remembers them, so that they can
 // be taken out of what the call leaves behind: its error, its response and what
 // is logged of it. Services echo what they are sent, in errors above all. It lives
 // no longer than the call.
-type Secrets struct {
+type Set struct {
 	source func(datum.Secret) (string, error)
 
 	mu    sync.Mutex // guards the following
@@ -56,11 +53,11 @@ type Secrets struct {
 	plain []string   // of these, those to be found behind escapes
 }
 
-// NewSecrets makes the secrets of a call, which come from a source.
-func NewSecrets(source func(datum.Secret) (string, error)) *Secrets { return &Secrets{source: source} }
+// New makes the secrets of a call, which come from a source.
+func New(source func(datum.Secret) (string, error)) *Set { return &Set{source: source} }
 
 // Resolve is [Call].Resolve.
-func (s *Secrets) Resolve(secret datum.Secret) (string, error) {
+func (s *Set) Resolve(secret datum.Secret) (string, error) {
 	text, err := s.source(secret)
 	if err != nil || text == "" {
 		return text, err
@@ -72,21 +69,21 @@ func (s *Secrets) Resolve(secret datum.Secret) (string, error) {
 	return text, nil
 }
 
-// hidden stands where a secret was.
-const hidden = "***"
+// Hidden stands where a secret was.
+const Hidden = "***"
 
 // Hide is [Call].Hide.
-func (s *Secrets) Hide(text string) string { return s.replace(text, 1) }
+func (s *Set) Hide(text string) string { return s.replace(text, 1) }
 
 // replace hides the forms that are as long as least, or longer.
-func (s *Secrets) replace(text string, least int) string {
+func (s *Set) replace(text string, least int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, form := range s.forms {
 		if len(form) < least {
 			break
 		}
-		text = strings.ReplaceAll(text, form, hidden)
+		text = strings.ReplaceAll(text, form, Hidden)
 	}
 	if len(s.plain) == 0 {
 		return text
@@ -101,14 +98,14 @@ func longestFirst(forms []string) []string {
 }
 
 // any tells whether a secret was given out.
-func (s *Secrets) any() bool {
+func (s *Set) any() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.forms) > 0
 }
 
-// result takes the secrets out of what a call gave.
-func (s *Secrets) result(r model.Result, err error) (model.Result, error) {
+// Result takes the secrets out of what a call gave.
+func (s *Set) Result(r model.Result, err error) (model.Result, error) {
 	if !s.any() {
 		return r, err
 	}
@@ -121,14 +118,14 @@ func (s *Secrets) result(r model.Result, err error) (model.Result, error) {
 
 // data takes the secrets out of data, which it changes. Those that stand in data
 // by chance, being so short, stay.
-func (s *Secrets) data(v any) any {
+func (s *Set) data(v any) any {
 	hide := func(text string) string { return s.replace(text, leastHidden) }
 	switch v := v.(type) {
 	case string:
 		return hide(v)
 	case int, float64:
 		if text := fmt.Sprint(v); hide(text) != text {
-			return hidden
+			return Hidden
 		}
 	case []any:
 		for i := range v {
@@ -149,7 +146,7 @@ func (s *Secrets) data(v any) any {
 
 // error takes the secrets out of the text of an error, and out of the reply that
 // it may hold.
-func (s *Secrets) error(err error) error {
+func (s *Set) error(err error) error {
 	if err == nil {
 		return nil
 	}
