@@ -86,7 +86,7 @@ bench-pauses: tools-postgres ## for how long clients cannot write to a key that 
 	@cd handlers/sharding/transfer && $(GO) test -count 1 -timeout 10m -run '^TestWritePause$$' -span 10s
 
 bench-resolve: ## resolving over HTTP beside a bare handler: requests a second, processor time, p97; idle machine
-	@$(GO) test -count 1 ./handlers/sharding -run '^$$' -bench '^BenchmarkHTTP$$' -benchtime 40x
+	@$(GO) test -count 1 ./handlers/sharding/shardmap -run '^$$' -bench '^BenchmarkHTTP$$' -benchtime 40x
 
 demo-shards: tools-postgres ## a key moves between two PostgreSQL servers while it is written to
 	@cd handlers/sharding/transfer && $(GO) test -count 1 -timeout 10m -run '^TestWindow$$' -rows 20000 -show

@@ -27,7 +27,7 @@ import (
 	"procaas/engine/api/ui"
 	"procaas/engine/outbound"
 	"procaas/engine/store"
-	"procaas/handlers/sharding"
+	"procaas/handlers/sharding/shardmap"
 )
 
 // nodeFlags are the flags of every command that runs a node.
@@ -156,7 +156,7 @@ type node struct {
 	metrics *prometheus.Registry
 	traces  *telemetry
 	alerts  *alert.Alerter
-	shards  *sharding.Service // nil when the store is not PostgreSQL
+	shards  *shardmap.Service // nil when the store is not PostgreSQL
 	secrets secretStore
 	targets *outbound.Targets
 

@@ -13,6 +13,7 @@ import (
 	"procaas/handlers"
 	"procaas/handlers/queue"
 	"procaas/handlers/sharding"
+	"procaas/handlers/sharding/shardmap"
 )
 
 // openShards begins to keep the shard maps of a node. They live in the database of the
@@ -25,7 +26,7 @@ func (n *node) openShards(ctx context.Context, b *dsl.Bundle) (err error) {
 		return nil
 	}
 	const pause = 5 * time.Second // somebody waits for the registration of a key
-	n.shards, err = sharding.Open(ctx, sharding.Options{
+	n.shards, err = shardmap.Open(ctx, shardmap.Options{
 		DSN: n.flags.store, Maps: b.ShardMaps, Secret: n.secrets.value, Targets: n.targets,
 		HTTP: n.breakers.Guard("registration", n.targets.Client(), pause), Log: n.log, Audit: postgres.WriteAudit,
 		Transfers: func(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error) {
@@ -86,7 +87,7 @@ func (n *node) checkMaps(ctx context.Context, b *dsl.Bundle) error {
 		return nil
 	}
 	err := n.shards.Check(ctx, b.ShardMaps)
-	if _, ok := errors.AsType[*sharding.MapError](err); ok {
+	if _, ok := errors.AsType[*shardmap.MapError](err); ok {
 		return &engine.DefinitionError{Err: err}
 	}
 	return err

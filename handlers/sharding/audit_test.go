@@ -12,7 +12,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/store"
-	"procaas/handlers/sharding"
+	"procaas/handlers/sharding/shardmap"
 )
 
 // A change of a map and its record in the audit are one: neither is there without the other. What
@@ -23,7 +23,7 @@ func TestNothingChangesWithoutItsRecord(t *testing.T) {
 	r.enroll("mail")
 	ctx, by := t.Context(), store.Actor{Name: "ann", Reason: "why"}
 	full := errors.New("the disk of the audit is full")
-	dumb, err := sharding.Open(ctx, sharding.Options{
+	dumb, err := shardmap.Open(ctx, shardmap.Options{
 		DSN: r.dsn, Maps: r.declared, Patience: time.Minute,
 		Audit: func(context.Context, pgx.Tx, store.Audited) error { return full },
 	})
@@ -39,27 +39,27 @@ func TestNothingChangesWithoutItsRecord(t *testing.T) {
 	reason := "disk at 78 %"
 	levers := []struct {
 		name  string
-		pull  func(s *sharding.Service) error
+		pull  func(s *shardmap.Service) error
 		state string // changes with the lever
 		at    string // the database that has it
 		wants []string
 	}{
-		{"close", func(s *sharding.Service) error {
+		{"close", func(s *shardmap.Service) error {
 			_, err := s.SetShard(ctx, "mail", "s1", engine.ShardChange{Closed: &reason}, by)
 			return err
 		}, "select count(*) from shards where closed is not null", "map", []string{`mail/s1 {"closed":"disk at 78 %"}`}},
-		{"split", func(s *sharding.Service) error {
+		{"split", func(s *shardmap.Service) error {
 			_, err := s.SplitShard(ctx, "mail", "500", false, by)
 			return err
 		}, "select count(*) from shard_placements", "map", []string{`mail/[500 {"from":"[","shard":"s1","split":"[500"}`}},
 		{
-			"merge", func(s *sharding.Service) error {
+			"merge", func(s *shardmap.Service) error {
 				_, err := s.MergeShard(ctx, "mail", "500", false, by)
 				return err
 			}, "select count(*) from shard_placements where state = 'merged'", "map",
 			[]string{`mail/[500 {"from":"[","merge":"[500","shard":"s1"}`},
 		},
-		{"enroll", func(s *sharding.Service) error {
+		{"enroll", func(s *shardmap.Service) error {
 			r.exec("s1", "drop publication procaas_mail_0")
 			_, err := s.EnrollShard(ctx, "mail", "s1", by)
 			return err

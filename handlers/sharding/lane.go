@@ -43,11 +43,15 @@ type turn struct {
 	hours                error // what it waits for when it is not the hour; nil when it is
 }
 
+// overlapping tells whether two placements may have rows in common.
+type overlapping func(a, b string) bool
+
 // acquire puts a transfer into a free lane of its map when it is its turn, and no other one has to do
 // with the same rows. It finds again what it has put there before. One that cannot begin yet waits
 // where operators see for what, and holds nobody else up. The lock document makes two acquisitions at
 // once exclude each other.
-func acquire(ctx context.Context, db store.Documents, node int64, t *engine.ShardTransfer, l layout, by turn, now time.Time) error {
+func acquire(ctx context.Context, db store.Documents, node int64, t *engine.ShardTransfer, overlap overlapping, by turn,
+	now time.Time) error {
 	for {
 		lock, err := db.Document(ctx, engine.DocShardTransfer, engine.ShardLock(t.Map))
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -66,7 +70,7 @@ func acquire(ctx context.Context, db store.Documents, node int64, t *engine.Shar
 			return nil
 		}
 		next := *t
-		writes, waits, err := enter(&next, was, all, l, by, now)
+		writes, waits, err := enter(&next, was, all, overlap, by, now)
 		if err == nil && len(writes) > 0 {
 			writes = append(writes, store.DocumentWrite{
 				Kind: engine.DocShardTransfer, Name: engine.ShardLock(t.Map), Version: lock.Version,
@@ -87,11 +91,11 @@ func acquire(ctx context.Context, db store.Documents, node int64, t *engine.Shar
 
 // enter says what to write for a transfer that begins, or waits for the reason that it gives; was is what
 // is known of it. Nothing is written when nothing is new.
-func enter(t *engine.ShardTransfer, was engine.ShardTransfer, all []engine.ShardTransfer, l layout, by turn,
+func enter(t *engine.ShardTransfer, was engine.ShardTransfer, all []engine.ShardTransfer, overlap overlapping, by turn,
 	now time.Time,
 ) (writes []store.DocumentWrite, waits, err error) {
 	lane := freeLane(t.Map, lanes, all)
-	if waits = mayBegin(t, all, l, by, now); waits == nil && lane == "" {
+	if waits = mayBegin(t, all, overlap, by, now); waits == nil && lane == "" {
 		waits = waitsFor("it waits for its turn: %d transfers of the map have not ended", lanes)
 	}
 	if was.ID != "" {
@@ -123,11 +127,11 @@ func enter(t *engine.ShardTransfer, was engine.ShardTransfer, all []engine.Shard
 }
 
 // mayBegin tells why a transfer must wait; nil when it must not.
-func mayBegin(t *engine.ShardTransfer, all []engine.ShardTransfer, l layout, by turn, now time.Time) error {
+func mayBegin(t *engine.ShardTransfer, all []engine.ShardTransfer, overlap overlapping, by turn, now time.Time) error {
 	if by.hours != nil {
 		return by.hours
 	}
-	if err := apart(t, all, l); err != nil {
+	if err := apart(t, all, overlap); err != nil {
 		return err
 	}
 	return roomFor(t, all, by, now)
@@ -136,9 +140,9 @@ func mayBegin(t *engine.ShardTransfer, all []engine.ShardTransfer, l layout, by 
 // apart refuses a transfer while another one is not over that may have the same rows: while
 // that is observed, it brings what its target does with them back to its source, and in the
 // end it deletes them there, whoever has put them there meanwhile.
-func apart(t *engine.ShardTransfer, all []engine.ShardTransfer, l layout) error {
+func apart(t *engine.ShardTransfer, all []engine.ShardTransfer, overlap overlapping) error {
 	for _, o := range all {
-		if o.Waits == "" && !engine.TransferEnded(o.State) && l.overlap(o.Key, t.Key) {
+		if o.Waits == "" && !engine.TransferEnded(o.State) && overlap(o.Key, t.Key) {
 			return waitsFor("it waits for transfer %s of %q, which is %s and can be told to finish or to cancel", o.ID, o.Key, o.State)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine/store"
-	"procaas/handlers/sharding"
+	"procaas/handlers/sharding/shardmap"
 )
 
 const mailMap = `shard-maps:
@@ -27,35 +27,35 @@ func TestSwitchIsACompareAndSwapOfOwnerAndEpoch(t *testing.T) {
 	r := newRig(t, mailMap)
 	m, ctx := r.enroll("mail"), t.Context()
 	p, err := m.Place(ctx, "42", "s1", nil)
-	if err != nil || p.Shard != "s1" || p.Epoch != 1 || p.State != sharding.Ready {
+	if err != nil || p.Shard != "s1" || p.Epoch != 1 || p.State != shardmap.Ready {
 		t.Fatalf("placed: %+v, %v", p, err)
 	}
 	if again, err := m.Place(ctx, "42", "s2", nil); err != nil || again != p {
 		t.Fatalf("placed again: %+v, %v; want %+v", again, err, p)
 	}
-	begin := sharding.Begin{Key: "42", Target: "s2", Transfer: "t1"}
+	begin := shardmap.Begin{Key: "42", Target: "s2", Transfer: "t1"}
 	zombie, err := m.BeginTransfer(ctx, begin)
 	if err != nil || zombie.Source != "s1" || zombie.Epoch != 1 || zombie.Next != 2 {
 		t.Fatalf("began: %+v, %v", zombie, err)
 	}
-	if _, err := m.BeginTransfer(ctx, sharding.Begin{Key: "42", Target: "s2", Transfer: "t2"}); !errors.Is(err, sharding.ErrBusy) {
-		t.Errorf("another transfer of the key: %v, want %v", err, sharding.ErrBusy)
+	if _, err := m.BeginTransfer(ctx, shardmap.Begin{Key: "42", Target: "s2", Transfer: "t2"}); !errors.Is(err, shardmap.ErrBusy) {
+		t.Errorf("another transfer of the key: %v, want %v", err, shardmap.ErrBusy)
 	}
 	live, err := m.BeginTransfer(ctx, begin)
 	if err != nil || live.Next != 3 {
 		t.Fatalf("took over: %+v, %v", live, err)
 	}
-	if err := m.Switch(ctx, zombie); !errors.Is(err, sharding.ErrLost) {
-		t.Errorf("switch of a zombie: %v, want %v", err, sharding.ErrLost)
+	if err := m.Switch(ctx, zombie); !errors.Is(err, shardmap.ErrLost) {
+		t.Errorf("switch of a zombie: %v, want %v", err, shardmap.ErrLost)
 	}
-	if err := m.Abort(ctx, zombie); !errors.Is(err, sharding.ErrLost) {
-		t.Errorf("abort of a zombie: %v, want %v", err, sharding.ErrLost)
+	if err := m.Abort(ctx, zombie); !errors.Is(err, shardmap.ErrLost) {
+		t.Errorf("abort of a zombie: %v, want %v", err, shardmap.ErrLost)
 	}
 	if err := m.Switch(ctx, live); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Switch(ctx, live); !errors.Is(err, sharding.ErrLost) {
-		t.Errorf("second switch: %v, want %v", err, sharding.ErrLost)
+	if err := m.Switch(ctx, live); !errors.Is(err, shardmap.ErrLost) {
+		t.Errorf("second switch: %v, want %v", err, shardmap.ErrLost)
 	}
 	done, err := m.BeginTransfer(ctx, begin)
 	if err != nil || !done.Switched || done.Next != 3 {
@@ -65,17 +65,17 @@ func TestSwitchIsACompareAndSwapOfOwnerAndEpoch(t *testing.T) {
 	if err != nil || p.Shard != "s2" || p.Epoch != 3 || p.Owned {
 		t.Errorf("found: %+v, %v", p, err)
 	}
-	back, err := m.BeginTransfer(ctx, sharding.Begin{Key: "42", Target: "s1", Transfer: "t1-back"})
+	back, err := m.BeginTransfer(ctx, shardmap.Begin{Key: "42", Target: "s1", Transfer: "t1-back"})
 	if err != nil || back.Next != 4 {
 		t.Fatalf("back: %+v, %v", back, err)
 	}
 	if err := m.Abort(ctx, back); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Switch(ctx, back); !errors.Is(err, sharding.ErrLost) {
-		t.Errorf("switch after abort: %v, want %v", err, sharding.ErrLost)
+	if err := m.Switch(ctx, back); !errors.Is(err, shardmap.ErrLost) {
+		t.Errorf("switch after abort: %v, want %v", err, shardmap.ErrLost)
 	}
-	if next, err := m.BeginTransfer(ctx, sharding.Begin{Key: "42", Target: "s1", Transfer: "t3"}); err != nil || next.Epoch != 3 ||
+	if next, err := m.BeginTransfer(ctx, shardmap.Begin{Key: "42", Target: "s1", Transfer: "t3"}); err != nil || next.Epoch != 3 ||
 		next.Next != 5 {
 		t.Errorf("an epoch of an aborted transfer is used again: %+v, %v", next, err)
 	}
@@ -91,16 +91,16 @@ func TestGuardRefusesWhoeverIsBehind(t *testing.T) {
 	}
 	next := p
 	next.Epoch = 2
-	fence := func(shard string, f sharding.Fence) error {
+	fence := func(shard string, f shardmap.Fence) error {
 		f.Map, f.Key = "mail", "7"
 		conn, err := pgx.Connect(ctx, r.shards[shard])
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close(ctx)
-		return sharding.WriteFence(ctx, conn, f)
+		return shardmap.WriteFence(ctx, conn, f)
 	}
-	expect := func(when, shard string, p sharding.Placement, want string) {
+	expect := func(when, shard string, p shardmap.Placement, want string) {
 		t.Helper()
 		if have := r.guard(shard, p); have != want {
 			t.Errorf("%s: guard on %s at epoch %d: %q, want %q", when, shard, p.Epoch, have, want)
@@ -111,11 +111,11 @@ func TestGuardRefusesWhoeverIsBehind(t *testing.T) {
 	expect("placed", "s1", next, "PC001")
 	for _, step := range []struct {
 		shard string
-		fence sharding.Fence
+		fence shardmap.Fence
 	}{
-		{"s1", sharding.Fence{Epoch: 1, State: sharding.Frozen, Owner: "x", Attempt: 1}},
-		{"s2", sharding.Fence{Epoch: 2, State: sharding.Active, Owner: "x"}},
-		{"s1", sharding.Fence{Epoch: 2, State: sharding.Moved, Target: "s2"}},
+		{"s1", shardmap.Fence{Epoch: 1, State: shardmap.Frozen, Owner: "x", Attempt: 1}},
+		{"s2", shardmap.Fence{Epoch: 2, State: shardmap.Active, Owner: "x"}},
+		{"s1", shardmap.Fence{Epoch: 2, State: shardmap.Moved, Target: "s2"}},
 	} {
 		if err := fence(step.shard, step.fence); err != nil {
 			t.Fatal(err)
@@ -124,8 +124,8 @@ func TestGuardRefusesWhoeverIsBehind(t *testing.T) {
 	}
 	expect("moved", "s2", next, "")
 	expect("moved", "s2", p, "PC001")
-	if err := fence("s1", sharding.Fence{Epoch: 1, State: sharding.Active}); !errors.Is(err, sharding.ErrFence) {
-		t.Errorf("an older fence: %v, want %v", err, sharding.ErrFence)
+	if err := fence("s1", shardmap.Fence{Epoch: 1, State: shardmap.Active}); !errors.Is(err, shardmap.ErrFence) {
+		t.Errorf("an older fence: %v, want %v", err, shardmap.ErrFence)
 	}
 	if _, err := m.Complete(ctx, p); err != nil {
 		t.Errorf("a late end of the registration: %v", err)
@@ -186,7 +186,7 @@ func TestSplitGivesAPartOfAKeyAPlacementOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	folder, err := m.Split(ctx, "42/archive", store.Actor{})
-	if err != nil || folder.Key != "42/archive" || folder.Shard != "s1" || folder.State != sharding.Ready {
+	if err != nil || folder.Key != "42/archive" || folder.Shard != "s1" || folder.State != shardmap.Ready {
 		t.Fatalf("split: %+v, %v", folder, err)
 	}
 	if have := r.guard("s1", user); have != "PC001" {
@@ -217,14 +217,14 @@ func TestHashesAreThoseOfPostgres(t *testing.T) {
 		text := strings.Repeat("añ", i) + fmt.Sprint(i)
 		var want int64
 		r.ask("s1", fmt.Sprintf("select hashtextextended('%s', 0)", text), &want)
-		if have := int64(sharding.Hash(text)); have != want {
+		if have := int64(shardmap.Hash(text)); have != want {
 			t.Errorf("hash of %q: %d, want %d", text, have, want)
 		}
 	}
 	for _, n := range []int64{0, 1, -1, 42, 1 << 40, -(1 << 40), 1<<63 - 1, -1 << 63} {
 		var want int64
 		r.ask("s1", fmt.Sprintf("select hashint8extended('%d'::bigint, 0)", n), &want)
-		if have := int64(sharding.HashInt(n)); have != want {
+		if have := int64(shardmap.HashInt(n)); have != want {
 			t.Errorf("hash of %d: %d, want %d", n, have, want)
 		}
 	}
@@ -236,10 +236,10 @@ func TestAStormOfRegistrationsPlacesAKeyOnce(t *testing.T) {
 	r := newRig(t, mailMap)
 	m := r.enroll("mail")
 	const keys, callers = 8, 6
-	homes := make([][]sharding.Placement, callers)
+	homes := make([][]shardmap.Placement, callers)
 	var wg sync.WaitGroup
 	for c := range callers {
-		homes[c] = make([]sharding.Placement, keys)
+		homes[c] = make([]shardmap.Placement, keys)
 		wg.Go(func() {
 			for k := range keys {
 				p, err := m.Place(t.Context(), fmt.Sprint(k), []string{"s1", "s2"}[(c+k)%2], nil)

@@ -12,6 +12,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -34,12 +35,12 @@ const (
 
 // A step is what handler types of transfers have in common.
 type step struct {
-	service *Service
+	service *shardmap.Service
 	limits  *transfer.Limits // in place of the defaults; for tests
 	hook    func(point string) error
 }
 
-func (s *step) bind(service *Service, o BindOptions) {
+func (s *step) bind(service *shardmap.Service, o BindOptions) {
 	s.service, s.limits, s.hook = service, o.Limits, o.Hook
 }
 
@@ -54,7 +55,7 @@ type BindOptions struct {
 }
 
 // Bind makes handlers of the types shard.… use a service.
-func Bind(types []engine.HandlerType, service *Service, o BindOptions) []engine.HandlerType {
+func Bind(types []engine.HandlerType, service *shardmap.Service, o BindOptions) []engine.HandlerType {
 	out := make([]engine.HandlerType, len(types))
 	for i, t := range types {
 		out[i] = t
@@ -63,7 +64,9 @@ func Bind(types []engine.HandlerType, service *Service, o BindOptions) []engine.
 		}
 		out[i].New = func() engine.Handler {
 			h := t.New()
-			if b, ok := h.(interface{ bind(*Service, BindOptions) }); ok {
+			if b, ok := h.(interface {
+				bind(*shardmap.Service, BindOptions)
+			}); ok {
 				b.bind(service, o)
 			}
 			return h
@@ -82,7 +85,7 @@ var errOrdered = errors.New("an operator has given an order")
 type task struct {
 	step
 	call *engine.Call
-	m    *Map
+	m    *shardmap.Map
 
 	saving sync.Mutex // what was seen later is written later
 
@@ -317,12 +320,13 @@ func (t *task) pause(ctx context.Context, version int64) error {
 
 // begin takes the key over for this process: what others may still do is void from now
 // on. When the map has switched already, it notes so, and there is no claim.
-func (t *task) begin(ctx context.Context) (Transfer, error) {
+func (t *task) begin(ctx context.Context) (shardmap.Transfer, error) {
 	now := t.view()
-	tr, err := t.m.BeginTransfer(ctx, Begin{Key: now.Key, Target: now.Target, Transfer: now.ID, Force: now.Step != "plan"})
+	tr, err := t.m.BeginTransfer(ctx, shardmap.Begin{Key: now.Key, Target: now.Target, Transfer: now.ID, Force: now.Step != "plan"})
 	switch {
-	case errors.Is(err, ErrBusy), errors.Is(err, ErrClosed), errors.Is(err, ErrUnknownKey), errors.Is(err, ErrUnknownShard),
-		errors.Is(err, ErrKey):
+	case errors.Is(err, shardmap.ErrBusy), errors.Is(err, shardmap.ErrClosed), errors.Is(err, shardmap.ErrUnknownKey),
+		errors.Is(err, shardmap.ErrUnknownShard),
+		errors.Is(err, shardmap.ErrKey):
 		return tr, &transfer.RefusedError{Reasons: []string{err.Error()}}
 	case err != nil:
 		return tr, err
@@ -392,7 +396,7 @@ func (t *task) report(p transfer.Progress) {
 
 // with takes the key over, and works with a mover for it. Nothing is done when the map
 // has switched.
-func (t *task) with(ctx context.Context, work func(*transfer.Mover, Transfer) error) (err error) {
+func (t *task) with(ctx context.Context, work func(*transfer.Mover, shardmap.Transfer) error) (err error) {
 	if t.view().Switched {
 		return nil
 	}
@@ -413,11 +417,11 @@ func (t *task) with(ctx context.Context, work func(*transfer.Mover, Transfer) er
 
 // switcher is the compare-and-swap of the map. When it cannot tell whether that has
 // happened, it asks; while the map does not answer, it asks again.
-func (t *task) switcher(tr Transfer) func(context.Context) error {
+func (t *task) switcher(tr shardmap.Transfer) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := t.m.Switch(ctx, tr)
 		for err != nil {
-			if errors.Is(err, ErrLost) {
+			if errors.Is(err, shardmap.ErrLost) {
 				return fmt.Errorf("%w: %w", transfer.ErrNotSwitched, err)
 			}
 			asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -432,7 +436,7 @@ func (t *task) switcher(tr Transfer) func(context.Context) error {
 				if err == nil {
 					return transfer.ErrNotSwitched
 				}
-				if errors.Is(err, ErrLost) {
+				if errors.Is(err, shardmap.ErrLost) {
 					if p, err := t.m.Read(ctx, tr.Key); err == nil && p.Shard == tr.Target && p.Epoch == tr.Next {
 						return nil
 					}
@@ -472,7 +476,7 @@ func (t *task) giveUp(ctx context.Context, state string) error {
 	return t.set(ctx, func(s *engine.ShardTransfer) { s.State = state })
 }
 
-func (t *task) undo(ctx context.Context, tr Transfer) (err error) {
+func (t *task) undo(ctx context.Context, tr shardmap.Transfer) (err error) {
 	m, err := t.open(ctx, transfer.Claim{Owner: tr.Owner, Epoch: tr.Epoch, Next: tr.Next}, false)
 	if err != nil {
 		return err

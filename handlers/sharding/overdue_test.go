@@ -6,7 +6,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest/patience"
-	"procaas/handlers/sharding"
+	"procaas/handlers/sharding/shardmap"
 )
 
 // A coordinator that hangs or dies between the seal of the source and the switch of the map
@@ -53,7 +53,7 @@ func TestQuestionForALaterEpochThawsAnOverdueKey(t *testing.T) {
 		switched bool
 		want     string // of the guard at the old epoch
 	}{{"not switched", false, ""}, {"switched", true, "PC001"}} {
-		tr, err := m.BeginTransfer(t.Context(), sharding.Begin{Key: "42", Target: "s2", Transfer: "t1"})
+		tr, err := m.BeginTransfer(t.Context(), shardmap.Begin{Key: "42", Target: "s2", Transfer: "t1"})
 		if err != nil {
 			t.Fatal(err)
 		}

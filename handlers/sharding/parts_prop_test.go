@@ -19,6 +19,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/store"
 	"procaas/handlers/sharding"
+	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -100,7 +101,7 @@ func drawScenario(t *rapid.T) scenario {
 type stage struct {
 	*rig
 	scenario
-	m    *sharding.Map
+	m    *shardmap.Map
 	have map[string]bool // rows that were acknowledged, by table and values
 	hook func(point string) error
 }
@@ -148,7 +149,7 @@ func newStage(t *testing.T, s scenario) *stage {
 	r.docs = enginetest.NewMemory()
 	p := &stage{rig: r, scenario: s, m: r.enroll("mail"), have: map[string]bool{}}
 	for i, first := range s.parts[0].values[:2] {
-		if _, err := p.m.Place(t.Context(), sharding.Key{first}.String(), []string{"s1", "s2"}[i], nil); err != nil {
+		if _, err := p.m.Place(t.Context(), shardmap.Key{first}.String(), []string{"s1", "s2"}[i], nil); err != nil {
 			t.Fatal(err)
 		}
 		p.write(write{0, []string{first}, false}) // others refer to it
@@ -183,7 +184,7 @@ func (p *stage) call(name, run string, fields map[string]any) error {
 var errLeft = errors.New("left here")
 
 // transfer moves a placement to the other shard, and ends that as the scene says.
-func (p *stage) transfer(at scene, from sharding.Placement) {
+func (p *stage) transfer(at scene, from shardmap.Placement) {
 	p.t.Helper()
 	// Slots have names of their server, which other scenarios use as well.
 	run, target := "t_"+strings.ToLower(rand.Text()), map[string]string{"s1": "s2", "s2": "s1"}[from.Shard]
@@ -233,7 +234,7 @@ func (p *stage) write(w write) {
 	p.t.Helper()
 	ctx := p.t.Context()
 	row := w.row[:p.tables[w.table]]
-	at, err := p.m.Find(ctx, sharding.Key(row).String())
+	at, err := p.m.Find(ctx, shardmap.Key(row).String())
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -265,7 +266,7 @@ func (p *stage) write(w write) {
 	})
 	var failure *pgconn.PgError
 	switch {
-	case errors.As(err, &failure) && failure.Code == sharding.CodeMoved:
+	case errors.As(err, &failure) && failure.Code == shardmap.CodeMoved:
 	case err != nil:
 		p.t.Fatalf("%s: %v", sql, err)
 	default:
@@ -302,7 +303,7 @@ func (p *stage) check(when string) {
 			}
 			for _, row := range all {
 				name := p.name(i, row)
-				home, err := p.m.Find(p.t.Context(), sharding.Key(row).String())
+				home, err := p.m.Find(p.t.Context(), shardmap.Key(row).String())
 				if err != nil {
 					p.t.Fatal(err)
 				}
@@ -331,7 +332,7 @@ func (p *stage) check(when string) {
 func (p *stage) play() {
 	ctx := p.t.Context()
 	for i, at := range p.steps {
-		key := sharding.Key(at.key).String()
+		key := shardmap.Key(at.key).String()
 		when := fmt.Sprintf("step %d, %s %s", i, at.what, key)
 		for _, w := range at.writes[""] {
 			p.write(w)

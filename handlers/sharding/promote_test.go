@@ -12,7 +12,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
-	"procaas/handlers/sharding"
+	"procaas/handlers/sharding/shardmap"
 )
 
 // A standby is promoted that has not got the latest fences: it takes no writes before they
@@ -46,7 +46,7 @@ func TestPromotedMasterTakesNoWritesBeforeItsFencesWereCompared(t *testing.T) {
       - {id: s1, hosts: [{address: "HOST1", dc: a}, {address: "STANDBY", dc: b}]}
       - {id: s2, hosts: [{address: "HOST2"}]}
 `)
-	s, err := sharding.Open(ctx, sharding.Options{DSN: dsn, Maps: parseMaps(t, text), Patience: time.Minute})
+	s, err := shardmap.Open(ctx, shardmap.Options{DSN: dsn, Maps: parseMaps(t, text), Patience: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,23 +85,23 @@ func TestPromotedMasterTakesNoWritesBeforeItsFencesWereCompared(t *testing.T) {
 		var receivers int
 		return follower.QueryRow(ctx, "select count(*) from pg_stat_wal_receiver").Scan(&receivers) == nil && receivers == 0
 	})
-	moved, err := m.BeginTransfer(ctx, sharding.Begin{Key: "moves", Target: "s2", Transfer: "t1"})
+	moved, err := m.BeginTransfer(ctx, shardmap.Begin{Key: "moves", Target: "s2", Transfer: "t1"})
 	if err == nil {
 		err = m.Switch(ctx, moved)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	moving, err := m.BeginTransfer(ctx, sharding.Begin{Key: "moving", Target: "s2", Transfer: "t2"})
+	moving, err := m.BeginTransfer(ctx, shardmap.Begin{Key: "moving", Target: "s2", Transfer: "t2"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	master := connect(t, primary.URL)
-	for _, f := range []sharding.Fence{
-		{Map: "mail", Key: "moves", Epoch: moved.Next, State: sharding.Moved, Target: "s2"},
-		{Map: "mail", Key: "moving", Epoch: moving.Epoch, State: sharding.Frozen, Owner: moving.Owner},
+	for _, f := range []shardmap.Fence{
+		{Map: "mail", Key: "moves", Epoch: moved.Next, State: shardmap.Moved, Target: "s2"},
+		{Map: "mail", Key: "moving", Epoch: moving.Epoch, State: shardmap.Frozen, Owner: moving.Owner},
 	} {
-		if err := sharding.WriteFence(ctx, master, f); err != nil {
+		if err := shardmap.WriteFence(ctx, master, f); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/store"
-	"procaas/handlers/sharding"
+	"procaas/handlers/sharding/shardmap"
 )
 
 const registering = `shard-maps:
@@ -52,9 +52,9 @@ func TestAStormOfQuestionsRegistersAKeyOnce(t *testing.T) {
 			t.Cleanup(check.Close)
 			r := newRig(t, strings.NewReplacer("CHECK", check.URL, "TWOPHASE", twoPhase).Replace(registering))
 			m := r.enroll("mail")
-			services := []*sharding.Service{r.Service}
+			services := []*shardmap.Service{r.Service}
 			for range 2 {
-				s, err := sharding.Open(t.Context(), sharding.Options{DSN: r.dsn, Maps: r.declared, Patience: time.Minute})
+				s, err := shardmap.Open(t.Context(), shardmap.Options{DSN: r.dsn, Maps: r.declared, Patience: time.Minute})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -83,7 +83,7 @@ func TestAStormOfQuestionsRegistersAKeyOnce(t *testing.T) {
 						t.Errorf("key u%d: %+v", k, a)
 					}
 				}
-				if state := r.guard("s1", sharding.Placement{Map: "mail", Key: fmt.Sprintf("u%d", k), Epoch: 1}); state != "" {
+				if state := r.guard("s1", shardmap.Placement{Map: "mail", Key: fmt.Sprintf("u%d", k), Epoch: 1}); state != "" {
 					t.Errorf("guard of u%d: %s", k, state)
 				}
 			}
@@ -99,7 +99,7 @@ func TestAStormOfQuestionsRegistersAKeyOnce(t *testing.T) {
 			if asked.Load() != before+1 {
 				t.Errorf("the check was asked %d times more, want once", asked.Load()-before)
 			}
-			if _, err := m.Find(t.Context(), "u99"); !errors.Is(err, sharding.ErrUnknownKey) {
+			if _, err := m.Find(t.Context(), "u99"); !errors.Is(err, shardmap.ErrUnknownKey) {
 				t.Errorf("a question that forbids it has registered a key: %v", err)
 			}
 			for _, side := range []string{"s1", "s2", "map"} {
@@ -161,10 +161,10 @@ func TestSweeperEndsRegistrationsOfTheDead(t *testing.T) {
 		"row-committed": true,
 	} {
 		p, err := m.Find(ctx, key)
-		if (err == nil) != there || there && p.State != sharding.Ready {
+		if (err == nil) != there || there && p.State != shardmap.Ready {
 			t.Errorf("%s: %+v, %v; want it there: %v", key, p, err, there)
 		}
-		if state := r.guard("s1", sharding.Placement{Map: "mail", Key: key, Epoch: 1}); (state == "") != there {
+		if state := r.guard("s1", shardmap.Placement{Map: "mail", Key: key, Epoch: 1}); (state == "") != there {
 			t.Errorf("guard of %s: %q, want it there: %v", key, state, there)
 		}
 	}

@@ -14,11 +14,11 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/store"
-	"procaas/handlers/sharding"
+	"procaas/handlers/sharding/shardmap"
 )
 
 // resolve asks until hosts are known to answer: on a busy machine looks may time out.
-func resolve(t testing.TB, s *sharding.Service, q engine.ShardQuestion) (a engine.ShardAnswer, err error) {
+func resolve(t testing.TB, s *shardmap.Service, q engine.ShardQuestion) (a engine.ShardAnswer, err error) {
 	t.Helper()
 	patience.Until(t, "a host of the shard of "+q.Key, func() bool {
 		a, err = s.Resolve(t.Context(), "mail", q)
@@ -74,7 +74,7 @@ func TestChangesReachOtherProcesses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, mailMap)
 	m, ctx := r.enroll("mail"), t.Context()
-	other, err := sharding.Open(ctx, sharding.Options{DSN: r.dsn, Maps: r.declared, Patience: time.Minute})
+	other, err := shardmap.Open(ctx, shardmap.Options{DSN: r.dsn, Maps: r.declared, Patience: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestChangesReachOtherProcesses(t *testing.T) {
 		}
 		answers <- a
 	}()
-	tr, err := m.BeginTransfer(ctx, sharding.Begin{Key: "42", Target: "s2", Transfer: "t"})
+	tr, err := m.BeginTransfer(ctx, shardmap.Begin{Key: "42", Target: "s2", Transfer: "t"})
 	if err == nil {
 		err = m.Switch(ctx, tr)
 	}
@@ -207,7 +207,7 @@ func TestSlotsAndStretches(t *testing.T) {
 
 // published checks that the rows that a condition selects are in the publication of a
 // placement.
-func (r *rig) published(m *sharding.Map, placement, where string) {
+func (r *rig) published(m *shardmap.Map, placement, where string) {
 	r.t.Helper()
 	var filter string
 	r.ask("s1", fmt.Sprintf("select coalesce((select rowfilter from pg_publication_tables where pubname = '%s' and tablename = '%s'), 'true')",
@@ -267,7 +267,7 @@ func TestEnrollRefusesWithReasons(t *testing.T) {
 	}
 	r.exec("s1", "alter table labels replica identity default")
 	for range 2 {
-		if e, err := r.Enroll(t.Context(), m, "s1"); err != nil || len(e.Reasons) > 0 || len(e.Publications) != sharding.Buckets {
+		if e, err := r.Enroll(t.Context(), m, "s1"); err != nil || len(e.Reasons) > 0 || len(e.Publications) != shardmap.Buckets {
 			t.Errorf("a good shard: %+v, %v", e, err)
 		}
 	}

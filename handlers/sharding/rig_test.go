@@ -20,14 +20,14 @@ import (
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
 	"procaas/engine/store"
-	"procaas/handlers/sharding"
+	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
 
 // A rig is a service whose maps live in a schema of the test cluster, with two shards
 // that are databases of their own there.
 type rig struct {
-	*sharding.Service
+	*shardmap.Service
 	t      testing.TB
 	shards map[string]string // URLs of their masters
 	dsn    string
@@ -92,7 +92,7 @@ func newRigOn(t testing.TB, text string, servers [2]*enginetest.Cluster) *rig {
 		r.exec(shard, tables)
 	}
 	r.declared = parseMaps(t, text)
-	s, err := sharding.Open(t.Context(), sharding.Options{
+	s, err := shardmap.Open(t.Context(), shardmap.Options{
 		DSN: r.dsn, Maps: r.declared, Patience: time.Minute, Audit: postgres.WriteAudit,
 		Transfers: func(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error) {
 			if r.docs == nil {
@@ -201,7 +201,7 @@ func (r *rig) try(shard, sql string, args ...any) error {
 	return err
 }
 
-func (r *rig) themap(id string) *sharding.Map {
+func (r *rig) themap(id string) *shardmap.Map {
 	r.t.Helper()
 	m, err := r.Map(id)
 	if err != nil {
@@ -210,7 +210,7 @@ func (r *rig) themap(id string) *sharding.Map {
 	return m
 }
 
-func (r *rig) enroll(id string) *sharding.Map {
+func (r *rig) enroll(id string) *shardmap.Map {
 	r.t.Helper()
 	m := r.themap(id)
 	for _, shard := range []string{"s1", "s2"} {
@@ -223,7 +223,7 @@ func (r *rig) enroll(id string) *sharding.Map {
 }
 
 // guard calls the guard on a shard in a transaction of its own, and gives its SQLSTATE.
-func (r *rig) guard(shard string, p sharding.Placement) string {
+func (r *rig) guard(shard string, p shardmap.Placement) string {
 	r.t.Helper()
 	return sqlState(r.t, r.try(shard, "select procaas.guard($1, $2, $3)", p.Map, p.Key, p.Epoch))
 }
@@ -254,7 +254,7 @@ func (r *rig) ask(shard, sql string, into any) {
 }
 
 // where gives the condition of the rows of a placement in a table, as s1 has it.
-func (r *rig) where(m *sharding.Map, table *dsl.ShardTable, placement string) string {
+func (r *rig) where(m *shardmap.Map, table *dsl.ShardTable, placement string) string {
 	r.t.Helper()
 	rows, ok, err := m.Rows(r.t.Context(), table, placement)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"procaas/dsl"
-	"procaas/handlers/sharding"
+	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -130,7 +130,7 @@ func drawKeyspace(t *rapid.T) keyspace {
 
 // drawKey draws a key of one to three parts: those of a row, those that look so, and others.
 func drawKey(t *rapid.T, k keyspace) string {
-	var key sharding.Key
+	var key shardmap.Key
 	for i := range rapid.IntRange(1, 3).Draw(t, "parts") {
 		parts := []string{"inbox", "42", "-5"}
 		if i < len(k.columns) {
@@ -158,15 +158,15 @@ func (k keyspace) home(row []string) string {
 		if slices.Contains(row[:n], nothing) || slices.Contains(row[:n], "") {
 			continue
 		}
-		if key := sharding.Key(row[:n]).String(); slices.Contains(k.placements, key) {
+		if key := shardmap.Key(row[:n]).String(); slices.Contains(k.placements, key) {
 			return key
 		}
 	}
 	switch k.strategy {
 	case "slots":
-		hash := sharding.Hash(row[0])
+		hash := shardmap.Hash(row[0])
 		if k.ints {
-			hash = sharding.HashInt(number(row[0]))
+			hash = shardmap.HashInt(number(row[0]))
 		}
 		return "#" + strconv.FormatUint(hash&3, 10)
 	case "range":
@@ -242,7 +242,7 @@ func (k keyspace) types() (out []string) {
 }
 
 // store makes the placements those of the map.
-func (k keyspace) store(t *rapid.T, c *pgx.Conn, m *sharding.Map) {
+func (k keyspace) store(t *rapid.T, c *pgx.Conn, m *shardmap.Map) {
 	batch := &pgx.Batch{}
 	batch.Queue("delete from shard_placements where map = $1", m.ID)
 	for _, p := range k.placements {

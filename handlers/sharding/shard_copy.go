@@ -6,6 +6,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -33,6 +34,6 @@ func (h *ShardCopy) Handle(ctx context.Context, c *engine.Call) (model.Result, e
 		if t.view().Method == methodLock {
 			return nil
 		}
-		return t.with(ctx, func(m *transfer.Mover, _ Transfer) error { return m.Copy(ctx) })
+		return t.with(ctx, func(m *transfer.Mover, _ shardmap.Transfer) error { return m.Copy(ctx) })
 	})
 }

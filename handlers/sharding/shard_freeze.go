@@ -6,6 +6,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -38,7 +39,7 @@ func (h *ShardFreeze) Handle(ctx context.Context, c *engine.Call) (model.Result,
 
 // cutover is what is left to do until the map has switched.
 func cutover(ctx context.Context, t *task) error {
-	return t.with(ctx, func(m *transfer.Mover, tr Transfer) (err error) {
+	return t.with(ctx, func(m *transfer.Mover, tr shardmap.Transfer) (err error) {
 		var w transfer.Window
 		if t.view().Method == methodLock {
 			w, err = m.LockCopySwitch(ctx, t.switcher(tr))

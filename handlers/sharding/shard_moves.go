@@ -9,12 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/handlers/sharding/shardmap"
 )
 
 //go:embed shard_moves.go
@@ -69,12 +67,6 @@ type ShardMoves struct {
 	Limit int `yaml:"limit" default:"20" min:"1" max:"1000"`
 }
 
-// A candidate is a key that may move.
-type candidate struct {
-	key  string
-	rows int64
-}
-
 // A target of moves, with what it has got already.
 type moveTarget struct {
 	view  engine.ShardView
@@ -105,7 +97,7 @@ func (h *ShardMoves) Handle(ctx context.Context, c *engine.Call) (model.Result, 
 	}
 	moves, homeless := []any{}, []any{}
 	for _, m := range maps {
-		views, err := m.shardViews(ctx, "")
+		views, err := m.ShardViews(ctx, "")
 		if err != nil {
 			return model.Result{}, err
 		}
@@ -163,7 +155,7 @@ func (h *ShardMoves) target(source engine.ShardView, targets []*moveTarget) *mov
 }
 
 // fromShard chooses the moves from one shard.
-func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *Map, source engine.ShardView,
+func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *shardmap.Map, source engine.ShardView,
 	targets []*moveTarget,
 ) ([]any, error) {
 	keys, bytesPerRow, err := h.candidates(ctx, c, m, source)
@@ -172,9 +164,13 @@ func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *Map, sour
 	}
 	var moves []any
 	left, busy := source.Used, source.Load
-	share, err := m.share(ctx, h, c, source)
-	if err != nil {
-		return nil, err
+	var share float64 // of the load, that one of the keys brings which were used lately
+	if h.Reason == "load" {
+		used, err := shardmap.Usage{Map: m}.UsedSince(ctx, source.ID, c.Now.Add(-h.After))
+		if err != nil {
+			return nil, err
+		}
+		share = source.Load / float64(max(used, 1))
 	}
 	for _, k := range keys {
 		if len(moves) >= h.Limit || h.Reason == "usage" && float64(left) < h.Until*float64(source.Capacity) || h.Reason == "load" &&
@@ -185,54 +181,34 @@ func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *Map, sour
 		if t == nil {
 			break
 		}
-		size := int64(float64(k.rows) * bytesPerRow)
+		size := int64(float64(k.Rows) * bytesPerRow)
 		t.extra += size
 		left -= size
 		t.busy += share
 		busy -= share
 		moves = append(moves, map[string]any{
-			"map": m.ID, "key": k.key, "source": source.ID, "target": t.view.ID, "rows": int(k.rows),
-			"id": strings.Join([]string{m.ID, k.key, t.view.ID, c.Now.UTC().Format(time.DateOnly)}, "/"),
+			"map": m.ID, "key": k.Key, "source": source.ID, "target": t.view.ID, "rows": int(k.Rows),
+			"id": strings.Join([]string{m.ID, k.Key, t.view.ID, c.Now.UTC().Format(time.DateOnly)}, "/"),
 		})
 	}
 	return moves, nil
 }
 
-const countUsed = `select count(*) from shard_placements where map = $1 and shard = $2 and state = 'active' and active >= $3`
-
-// share estimates how much of a shard's load one of the keys brings that were used lately.
-func (m *Map) share(ctx context.Context, h *ShardMoves, c *engine.Call, source engine.ShardView) (float64, error) {
-	if h.Reason != "load" {
-		return 0, nil
-	}
-	var used int64
-	if err := m.service.pool.QueryRow(ctx, countUsed, m.ID, source.ID, c.Now.Add(-h.After)).Scan(&used); err != nil {
-		return 0, fmt.Errorf("map %s: keys in use on %s: %w", m.ID, source.ID, err)
-	}
-	return source.Load / float64(max(used, 1)), nil
-}
-
-// Placements that may move: those that no transfer has.
-const (
-	idleKeys = `select key from shard_placements where map = $1 and shard = $2 and state = 'active' and owner is null
-		and ($3 = '' or ($3 = 'idle') = (active < $4)) order by active, key limit $5`
-	freeKeys = `select key from shard_placements where map = $1 and shard = $2 and state = 'active' and owner is null and key = any($3)`
-)
-
 // candidates lists the keys of a shard that may move, those that should first, and how many
 // bytes a row of them takes in all tables.
-func (h *ShardMoves) candidates(ctx context.Context, c *engine.Call, m *Map, source engine.ShardView) ([]candidate, float64, error) {
+func (h *ShardMoves) candidates(ctx context.Context, c *engine.Call, m *shardmap.Map,
+	source engine.ShardView) ([]shardmap.KeySize, float64, error) {
 	moving, err := moversOf(ctx, c, m.ID)
 	if err != nil {
 		return nil, 0, err
 	}
-	free := func(k candidate) bool { return !moving[k.key] }
-	if h.Reason == "usage" && m.layout.strategy == "directory" && len(m.Declared.Tables) > 0 {
-		sizes, rows, err := m.sizes(ctx, source.ID, m.Declared.Tables[0])
+	free := func(k shardmap.KeySize) bool { return !moving[k.Key] }
+	if h.Reason == "usage" && m.Declared.Strategy == "directory" && len(m.Declared.Tables) > 0 {
+		sizes, rows, err := shardmap.Usage{Map: m}.Sizes(ctx, source.ID, m.Declared.Tables[0])
 		if err != nil {
 			return nil, 0, err
 		}
-		all, err := m.freeOf(ctx, source.ID, medium(sizes, h.Smallest, h.Largest))
+		all, err := shardmap.Usage{Map: m}.Free(ctx, source.ID, medium(sizes, h.Smallest, h.Largest))
 		return keep(all, free), float64(source.Used) / float64(max(rows, 1)), err
 	}
 	reason := h.Reason
@@ -243,16 +219,16 @@ func (h *ShardMoves) candidates(ctx context.Context, c *engine.Call, m *Map, sou
 	default:
 		reason = ""
 	}
-	keys, err := m.keys(ctx, m.service.pool, idleKeys, m.ID, source.ID, reason, c.Now.Add(-h.After), h.Limit+len(moving))
-	var all []candidate
+	keys, err := shardmap.Usage{Map: m}.Movable(ctx, source.ID, reason, c.Now.Add(-h.After), h.Limit+len(moving))
+	var all []shardmap.KeySize
 	for _, k := range keys {
-		all = append(all, candidate{k, 1})
+		all = append(all, shardmap.KeySize{Key: k, Rows: 1})
 	}
 	return keep(all, free), float64(source.Used) / float64(max(source.Placements, 1)), err
 }
 
-func keep(all []candidate, ok func(candidate) bool) []candidate {
-	return slices.DeleteFunc(all, func(k candidate) bool { return !ok(k) })
+func keep(all []shardmap.KeySize, ok func(shardmap.KeySize) bool) []shardmap.KeySize {
+	return slices.DeleteFunc(all, func(k shardmap.KeySize) bool { return !ok(k) })
 }
 
 // moversOf lists the keys of a map that transfers wait for or work on.
@@ -274,62 +250,15 @@ func moversOf(ctx context.Context, c *engine.Call, shardMap string) (map[string]
 }
 
 // medium gives the keys between two quantiles of their sizes, the largest first.
-func medium(sizes []candidate, smallest, largest float64) []candidate {
-	slices.SortFunc(sizes, func(a, b candidate) int {
-		if a.rows != b.rows {
-			return int(min(max(a.rows-b.rows, -1), 1))
+func medium(sizes []shardmap.KeySize, smallest, largest float64) []shardmap.KeySize {
+	slices.SortFunc(sizes, func(a, b shardmap.KeySize) int {
+		if a.Rows != b.Rows {
+			return int(min(max(a.Rows-b.Rows, -1), 1))
 		}
-		return strings.Compare(a.key, b.key)
+		return strings.Compare(a.Key, b.Key)
 	})
 	first, last := int(smallest*float64(len(sizes))), int(largest*float64(len(sizes))+0.5)
 	out := slices.Clone(sizes[min(first, len(sizes)):max(min(last, len(sizes)), min(first, len(sizes)))])
 	slices.Reverse(out)
 	return out
-}
-
-// sampleRows is about how many rows of a table are looked at to find the sizes of keys.
-const sampleRows = 200_000
-
-// sizes estimates how many rows of a table the keys of a shard have, and how many there are.
-func (m *Map) sizes(ctx context.Context, shard string, t *dsl.ShardTable) (sizes []candidate, rows int64, err error) {
-	pool, err := m.service.Connect(ctx, m, shard)
-	if err != nil {
-		return nil, 0, err
-	}
-	table, column := quoteTable(t.Table), quoteName(m.columns(t)[0])
-	if err := pool.QueryRow(ctx, `select greatest(reltuples, 0)::bigint from pg_class where oid = $1::regclass`,
-		table).Scan(&rows); err != nil {
-		return nil, 0, fmt.Errorf("map %s: sizes on %s: %w", m.ID, shard, err)
-	}
-	percent := min(100, 100*float64(sampleRows)/float64(max(rows, 1)))
-	found, err := pool.Query(ctx, fmt.Sprintf(`select %s::text, count(*) from %s tablesample system (%f) group by 1 order by 1 limit 100000`,
-		column, table, percent))
-	if err != nil {
-		return nil, 0, fmt.Errorf("map %s: sizes on %s: %w", m.ID, shard, err)
-	}
-	var first string
-	var n, sampled int64
-	_, err = pgx.ForEachRow(found, []any{&first, &n}, func() error {
-		sampled += n
-		sizes = append(sizes, candidate{Key{first}.String(), max(int64(float64(n)*100/percent), 1)})
-		return nil
-	})
-	return sizes, max(rows, sampled), err
-}
-
-// freeOf keeps the keys that live on a shard as placements which no transfer has.
-func (m *Map) freeOf(ctx context.Context, shard string, all []candidate) ([]candidate, error) {
-	names := make([]string, len(all))
-	for i, k := range all {
-		names[i] = k.key
-	}
-	free, err := m.keys(ctx, m.service.pool, freeKeys, m.ID, shard, names)
-	if err != nil {
-		return nil, err
-	}
-	known := map[string]bool{}
-	for _, k := range free {
-		known[k] = true
-	}
-	return keep(all, func(k candidate) bool { return known[k.key] }), nil
 }

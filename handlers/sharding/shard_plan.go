@@ -11,6 +11,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -104,21 +105,21 @@ func (h *ShardPlan) Handle(ctx context.Context, c *engine.Call) (model.Result, e
 		State: engine.TransferWaiting, Step: "plan", Started: c.Now,
 	}
 	p, err := m.Read(ctx, h.Key)
-	if errors.Is(err, ErrUnknownKey) {
+	if errors.Is(err, shardmap.ErrUnknownKey) {
 		return model.Result{}, model.Permanent(err)
 	}
 	if err != nil {
 		return model.Result{}, err
 	}
 	if m.Declared.Shard(h.Target) == nil {
-		return model.Result{}, model.Permanent(fmt.Errorf("map %s: %w %q", m.ID, ErrUnknownShard, h.Target))
+		return model.Result{}, model.Permanent(fmt.Errorf("map %s: %w %q", m.ID, shardmap.ErrUnknownShard, h.Target))
 	}
 	t.Source = p.Shard
 	by, again := turn{perSource: h.PerSource, perTarget: h.PerTarget}, busyDelay
 	if wait > 0 {
 		by.hours, again = waitsFor("it waits for the hours %s", h.Hours), min(wait, lookAgain)
 	}
-	err = acquire(ctx, c.Documents, c.Node, &t, m.layout, by, c.Now)
+	err = acquire(ctx, c.Documents, c.Node, &t, m.Overlap, by, c.Now)
 	var waits waitError
 	switch {
 	case errors.Is(err, errMoved):
@@ -133,7 +134,7 @@ func (h *ShardPlan) Handle(ctx context.Context, c *engine.Call) (model.Result, e
 
 func (h *ShardPlan) plan(ctx context.Context, t *task) error {
 	method := t.view().Method
-	return t.with(ctx, func(m *transfer.Mover, _ Transfer) error {
+	return t.with(ctx, func(m *transfer.Mover, _ shardmap.Transfer) error {
 		var err error
 		if method == methodLock {
 			err = m.PlanLocked(ctx)

@@ -7,6 +7,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -34,7 +35,7 @@ func (h *ShardRollback) Handle(ctx context.Context, c *engine.Call) (model.Resul
 // rollBack gives the key back to the source.
 func rollBack(ctx context.Context, t *task) (err error) {
 	now := t.view()
-	tr, err := t.m.BeginTransfer(ctx, Begin{Key: now.Key, Target: now.Source, Transfer: now.ID + "_back", Force: true})
+	tr, err := t.m.BeginTransfer(ctx, shardmap.Begin{Key: now.Key, Target: now.Source, Transfer: now.ID + "_back", Force: true})
 	if err != nil {
 		return err
 	}

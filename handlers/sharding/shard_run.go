@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/handlers/sharding/shardmap"
 )
 
 //go:embed shard_run.go
@@ -66,7 +67,7 @@ func (h *ShardRun) Handle(ctx context.Context, _ *engine.Call) (model.Result, er
 		return model.Result{}, err
 	}
 	pool, err := h.service.Connect(ctx, maps[0], h.Shard)
-	if errors.Is(err, ErrUnknownShard) {
+	if errors.Is(err, shardmap.ErrUnknownShard) {
 		return model.Result{}, model.Permanent(err)
 	}
 	if err != nil {

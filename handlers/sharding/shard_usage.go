@@ -3,12 +3,12 @@ package sharding
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"sync"
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/handlers/sharding/shardmap"
 )
 
 //go:embed shard_usage.go
@@ -28,15 +28,6 @@ type ShardUsage struct {
 	// Map is the shard map; all when it is left out.
 	Map string `yaml:"map"`
 }
-
-const (
-	readUsage = `select pg_database_size(current_database()), count(*) filter (where state = 'active' and pid <> pg_backend_pid())::real,
-		count(*)::int, current_setting('max_connections')::int from pg_stat_activity where backend_type = 'client backend'`
-
-	// The load of a moment says little: it is evened out over some measurements.
-	writeUsage = `update shards set used = $3, load = case when measured > now() - interval '2 hours' then (coalesce(load, $4) + $4) / 2 else $4 end,
-		connections = $5, max_connections = $6, measured = now() where map = $1 and id = $2`
-)
 
 // Handle implements [engine.Handler].
 func (h *ShardUsage) Handle(ctx context.Context, _ *engine.Call) (model.Result, error) {
@@ -72,7 +63,7 @@ func (h *ShardUsage) Handle(ctx context.Context, _ *engine.Call) (model.Result, 
 const measureAtOnce = 16
 
 // measureAll measures all shards of some maps, and gives what went wrong by the map and the shard.
-func measureAll(ctx context.Context, maps []*Map) map[[2]string]error {
+func measureAll(ctx context.Context, maps []*shardmap.Map) map[[2]string]error {
 	var mu sync.Mutex // guards errs
 	errs := map[[2]string]error{}
 	var work sync.WaitGroup
@@ -82,7 +73,7 @@ func measureAll(ctx context.Context, maps []*Map) map[[2]string]error {
 			slots <- struct{}{}
 			work.Go(func() {
 				defer func() { <-slots }()
-				if err := m.measure(ctx, d.ID); err != nil {
+				if err := (shardmap.Usage{Map: m}).Measure(ctx, d.ID); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
 					errs[[2]string{m.ID, d.ID}] = err
@@ -92,22 +83,4 @@ func measureAll(ctx context.Context, maps []*Map) map[[2]string]error {
 	}
 	work.Wait()
 	return errs
-}
-
-// measure finds out how full and how busy a shard is.
-func (m *Map) measure(ctx context.Context, shard string) error {
-	pool, err := m.service.Connect(ctx, m, shard)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 2*m.service.patience())
-	defer cancel()
-	var used int64
-	var load float32
-	var connections, most int
-	if err := pool.QueryRow(ctx, readUsage).Scan(&used, &load, &connections, &most); err != nil {
-		return errors.Join(err, ctx.Err())
-	}
-	_, err = m.service.pool.Exec(ctx, writeUsage, m.ID, shard, used, load, connections, most)
-	return err
 }

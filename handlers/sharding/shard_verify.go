@@ -6,6 +6,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -33,7 +34,7 @@ func (h *ShardVerify) Handle(ctx context.Context, c *engine.Call) (model.Result,
 		if t.view().Method == methodLock {
 			return nil
 		}
-		return t.with(ctx, func(m *transfer.Mover, _ Transfer) error {
+		return t.with(ctx, func(m *transfer.Mover, _ shardmap.Transfer) error {
 			if err := m.Copy(ctx); err != nil {
 				return err
 			}

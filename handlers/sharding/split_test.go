@@ -18,7 +18,7 @@ import (
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/store"
-	"procaas/handlers/sharding"
+	"procaas/handlers/sharding/shardmap"
 )
 
 const rangeMap = `shard-maps:
@@ -42,7 +42,7 @@ type keeper struct {
 func (r *mover) keep(ctx context.Context, work *sync.WaitGroup, key string) *keeper {
 	k := &keeper{r: r, key: key}
 	work.Go(func() {
-		var home sharding.Placement
+		var home shardmap.Placement
 		for ctx.Err() == nil {
 			if home.Key == "" {
 				home, _ = r.m.Cached(key)
@@ -52,8 +52,8 @@ func (r *mover) keep(ctx context.Context, work *sync.WaitGroup, key string) *kee
 			switch {
 			case err == nil:
 				k.acked.Add(1)
-			case errors.As(err, &failure) && failure.Code == sharding.CodeMoved:
-				home = sharding.Placement{}
+			case errors.As(err, &failure) && failure.Code == shardmap.CodeMoved:
+				home = shardmap.Placement{}
 			}
 			select {
 			case <-ctx.Done():
@@ -64,7 +64,7 @@ func (r *mover) keep(ctx context.Context, work *sync.WaitGroup, key string) *kee
 	return k
 }
 
-func (k *keeper) write(ctx context.Context, home sharding.Placement) error {
+func (k *keeper) write(ctx context.Context, home shardmap.Placement) error {
 	if home.Key == "" {
 		return errors.New("not known yet")
 	}
@@ -294,7 +294,7 @@ func TestPartsOfKeysAreMergedAgain(t *testing.T) {
 		if err != nil || !done.Changed || done.Wide != "42" || done.Narrow != "42/7" {
 			t.Fatalf("merge: %+v, %v", done, err)
 		}
-		if state := r.guard("s1", part); state != sharding.CodeMoved {
+		if state := r.guard("s1", part); state != shardmap.CodeMoved {
 			t.Errorf("the guard of the part says %q", state)
 		}
 		// Asked for a later epoch than that of the part, which the rest does not have.

@@ -6,15 +6,16 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/handlers/sharding/shardmap"
 )
 
 // A tool is what handler types that look after shards have in common.
-type tool struct{ service *Service }
+type tool struct{ service *shardmap.Service }
 
-func (t *tool) bind(service *Service, _ BindOptions) { t.service = service }
+func (t *tool) bind(service *shardmap.Service, _ BindOptions) { t.service = service }
 
 // maps gives the map of a name, or all maps for an empty one.
-func (t *tool) maps(id string) ([]*Map, error) {
+func (t *tool) maps(id string) ([]*shardmap.Map, error) {
 	if t.service == nil {
 		return nil, model.Permanent(errNoService)
 	}
@@ -25,7 +26,7 @@ func (t *tool) maps(id string) ([]*Map, error) {
 	if err != nil {
 		return nil, model.Permanent(err)
 	}
-	return []*Map{m}, nil
+	return []*shardmap.Map{m}, nil
 }
 
 // shardsOf names the shards that a handler works on: one, or all of the maps.
@@ -36,12 +37,12 @@ func (t *tool) shardsOf(ctx context.Context, id, shard string) ([]engine.ShardVi
 	}
 	var out []engine.ShardView
 	for _, m := range maps {
-		views, err := m.shardViews(ctx, shard)
+		views, err := m.ShardViews(ctx, shard)
 		if err != nil {
 			return nil, err
 		}
 		if shard != "" && len(views) == 0 && id != "" {
-			return nil, model.Permanent(fmt.Errorf("map %s: %w %q", m.ID, ErrUnknownShard, shard))
+			return nil, model.Permanent(fmt.Errorf("map %s: %w %q", m.ID, shardmap.ErrUnknownShard, shard))
 		}
 		out = append(out, views...)
 	}

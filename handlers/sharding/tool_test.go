@@ -12,6 +12,7 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/store"
 	"procaas/handlers/sharding"
+	"procaas/handlers/sharding/shardmap"
 )
 
 // handle calls a handler type with fields, as the engine does.
@@ -123,7 +124,7 @@ func TestDrainedShardsLoseAllTheirKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := m.BeginTransfer(ctx, sharding.Begin{Key: "4", Target: "s2", Transfer: "t"}); err != nil {
+	if _, err := m.BeginTransfer(ctx, shardmap.Begin{Key: "4", Target: "s2", Transfer: "t"}); err != nil {
 		t.Fatal(err)
 	}
 	drain := map[string]any{"reason": "drain"}
@@ -137,7 +138,7 @@ func TestDrainedShardsLoseAllTheirKeys(t *testing.T) {
 	if have := r.list(r.must("shard.moves", drain), "moves", "key", "target"); have != "0 s2, 1 s2, 2 s2, 3 s2" {
 		t.Errorf("moves of a drained shard: %s; want all keys but the one that is moving", have)
 	}
-	if _, err := m.BeginTransfer(ctx, sharding.Begin{Key: "0", Target: "s1", Transfer: "u"}); err == nil {
+	if _, err := m.BeginTransfer(ctx, shardmap.Begin{Key: "0", Target: "s1", Transfer: "u"}); err == nil {
 		t.Error("a drained shard takes a key")
 	}
 	if _, err := r.SetShard(ctx, "mail", "s2", engine.ShardChange{Draining: &why}, store.Actor{}); err != nil {

@@ -25,13 +25,14 @@ import (
 	"procaas/engine/postgres"
 	"procaas/engine/store"
 	"procaas/handlers/sharding"
+	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
 
 // A mover is an engine that runs the shipped pipeline of transfers.
 type mover struct {
 	*rig
-	m    *sharding.Map
+	m    *shardmap.Map
 	e    *engine.Engine
 	hook atomic.Pointer[func(point string) error]
 }

@@ -1,4 +1,4 @@
-package sharding
+package shardmap
 
 import (
 	"context"
@@ -100,6 +100,9 @@ func (m *Map) stretch(ctx context.Context, q Querier, key string) (Placement, er
 	}
 	return m.one(ctx, q, key, findText, m.ID, firstPart(key))
 }
+
+// Overlap tells whether two placements may have rows in common, now or before one was split off.
+func (m *Map) Overlap(a, b string) bool { return m.layout.overlap(a, b) }
 
 // Begin says what to transfer.
 type Begin struct {

@@ -1,4 +1,4 @@
-package sharding
+package shardmap
 
 import (
 	"context"
@@ -99,11 +99,11 @@ func (s *Service) Shards(ctx context.Context, shardMap string) ([]engine.ShardVi
 	if err != nil {
 		return nil, err
 	}
-	return m.shardViews(ctx, "")
+	return m.ShardViews(ctx, "")
 }
 
-// shardViews describes one shard, or all.
-func (m *Map) shardViews(ctx context.Context, only string) ([]engine.ShardView, error) {
+// ShardViews describes one shard, or all.
+func (m *Map) ShardViews(ctx context.Context, only string) ([]engine.ShardView, error) {
 	rows, err := m.service.pool.Query(ctx, readShards, m.ID, only)
 	if err != nil {
 		return nil, fmt.Errorf("map %s: read shards: %w", m.ID, err)
@@ -210,7 +210,7 @@ func (s *Service) SetShard(ctx context.Context, shardMap, id string, c engine.Sh
 		return engine.ShardView{}, fmt.Errorf("map %s: %w", m.ID, err)
 	}
 	s.log.Info("shard changed", "map", m.ID, "shard", id, "closed", closed, "draining", draining, "by", by.Name, "reason", by.Reason)
-	views, err := m.shardViews(ctx, id)
+	views, err := m.ShardViews(ctx, id)
 	if err != nil || len(views) == 0 {
 		return engine.ShardView{}, errors.Join(err, engine.ErrShard)
 	}

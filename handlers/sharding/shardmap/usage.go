@@ -1,0 +1,119 @@
+package shardmap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/dsl"
+)
+
+// Usage finds out how full and how busy the shards of a map are, and by which keys.
+type Usage struct{ *Map }
+
+const (
+	readUsage = `select pg_database_size(current_database()), count(*) filter (where state = 'active' and pid <> pg_backend_pid())::real,
+		count(*)::int, current_setting('max_connections')::int from pg_stat_activity where backend_type = 'client backend'`
+
+	// The load of a moment says little: it is evened out over some measurements.
+	writeUsage = `update shards set used = $3, load = case when measured > now() - interval '2 hours' then (coalesce(load, $4) + $4) / 2 else $4 end,
+		connections = $5, max_connections = $6, measured = now() where map = $1 and id = $2`
+)
+
+// Measure finds out how full and how busy a shard is.
+func (u Usage) Measure(ctx context.Context, shard string) error {
+	pool, err := u.service.Connect(ctx, u.Map, shard)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*u.service.patience())
+	defer cancel()
+	var used int64
+	var load float32
+	var connections, most int
+	if err := pool.QueryRow(ctx, readUsage).Scan(&used, &load, &connections, &most); err != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	_, err = u.service.pool.Exec(ctx, writeUsage, u.ID, shard, used, load, connections, most)
+	return err
+}
+
+// A KeySize is a key with the number of its rows, or an estimate of it.
+type KeySize struct {
+	Key  string
+	Rows int64
+}
+
+const countUsed = `select count(*) from shard_placements where map = $1 and shard = $2 and state = 'active' and active >= $3`
+
+// UsedSince counts the placements of a shard that were used then or later.
+func (u Usage) UsedSince(ctx context.Context, shard string, since time.Time) (n int64, err error) {
+	if err := u.service.pool.QueryRow(ctx, countUsed, u.ID, shard, since).Scan(&n); err != nil {
+		return 0, fmt.Errorf("map %s: keys in use on %s: %w", u.ID, shard, err)
+	}
+	return n, nil
+}
+
+// Placements that may move: those that no transfer has.
+const (
+	idleKeys = `select key from shard_placements where map = $1 and shard = $2 and state = 'active' and owner is null
+		and ($3 = '' or ($3 = 'idle') = (active < $4)) order by active, key limit $5`
+	freeKeys = `select key from shard_placements where map = $1 and shard = $2 and state = 'active' and owner is null and key = any($3)`
+)
+
+// Movable lists placements of a shard that no transfer has, the one that was not used for longest
+// first: those that were not used since then for idle, the others for busy, all for an empty which.
+func (u Usage) Movable(ctx context.Context, shard, which string, since time.Time, limit int) ([]string, error) {
+	return u.keys(ctx, u.service.pool, idleKeys, u.ID, shard, which, since, limit)
+}
+
+// sampleRows is about how many rows of a table are looked at to find the sizes of keys.
+const sampleRows = 200_000
+
+// Sizes estimates how many rows of a table the keys of a shard have, and how many there are.
+func (u Usage) Sizes(ctx context.Context, shard string, t *dsl.ShardTable) (sizes []KeySize, rows int64, err error) {
+	pool, err := u.service.Connect(ctx, u.Map, shard)
+	if err != nil {
+		return nil, 0, err
+	}
+	table, column := quoteTable(t.Table), quoteName(u.columns(t)[0])
+	if err := pool.QueryRow(ctx, `select greatest(reltuples, 0)::bigint from pg_class where oid = $1::regclass`,
+		table).Scan(&rows); err != nil {
+		return nil, 0, fmt.Errorf("map %s: sizes on %s: %w", u.ID, shard, err)
+	}
+	percent := min(100, 100*float64(sampleRows)/float64(max(rows, 1)))
+	found, err := pool.Query(ctx, fmt.Sprintf(`select %s::text, count(*) from %s tablesample system (%f) group by 1 order by 1 limit 100000`,
+		column, table, percent))
+	if err != nil {
+		return nil, 0, fmt.Errorf("map %s: sizes on %s: %w", u.ID, shard, err)
+	}
+	var first string
+	var n, sampled int64
+	_, err = pgx.ForEachRow(found, []any{&first, &n}, func() error {
+		sampled += n
+		sizes = append(sizes, KeySize{Key{first}.String(), max(int64(float64(n)*100/percent), 1)})
+		return nil
+	})
+	return sizes, max(rows, sampled), err
+}
+
+// Free keeps the keys that live on a shard as placements which no transfer has.
+func (u Usage) Free(ctx context.Context, shard string, all []KeySize) ([]KeySize, error) {
+	names := make([]string, len(all))
+	for i, k := range all {
+		names[i] = k.Key
+	}
+	free, err := u.keys(ctx, u.service.pool, freeKeys, u.ID, shard, names)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, k := range free {
+		known[k] = true
+	}
+	return slices.DeleteFunc(all, func(k KeySize) bool { return !known[k.Key] }), nil
+}
