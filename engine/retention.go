@@ -20,12 +20,12 @@ type Trimmer interface {
 	Trim(ctx context.Context, keep time.Duration) (more bool, err error)
 }
 
-// A Thinner is a store that can forget all but the last runs of a pipeline.
-type Thinner interface {
-	// Thin removes a bounded part of the runs of a pipeline that have ended for good
+// A RunTrimmer is a store that can forget all but the last runs of a pipeline.
+type RunTrimmer interface {
+	// TrimRuns removes a bounded part of the runs of a pipeline that have ended for good
 	// before its last keep ones; more tells that there may be more of them. Events
 	// stay known, apart from old firings of triggers.
-	Thin(ctx context.Context, pipeline string, keep int) (more bool, err error)
+	TrimRuns(ctx context.Context, pipeline string, keep int) (more bool, err error)
 }
 
 const (
@@ -70,7 +70,7 @@ func (e *Engine) trimRuns(ctx context.Context, keep time.Duration) (more bool, e
 
 // thinRuns lets a store forget runs of pipelines that say how many they keep.
 func (e *Engine) thinRuns(ctx context.Context, _ time.Duration) (more bool, err error) {
-	store, ok := e.o.Store.(Thinner)
+	store, ok := e.o.Store.(RunTrimmer)
 	if !ok {
 		return false, nil
 	}
@@ -78,7 +78,7 @@ func (e *Engine) thinRuns(ctx context.Context, _ time.Duration) (more bool, err 
 		if p.Keep == 0 {
 			continue
 		}
-		again, err := store.Thin(ctx, p.ID, p.Keep)
+		again, err := store.TrimRuns(ctx, p.ID, p.Keep)
 		if err != nil {
 			return false, err
 		}

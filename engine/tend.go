@@ -34,13 +34,13 @@ const (
 // TendTasks makes tasks ready whose time has come, takes those back whose worker is not
 // heard of any more, and forgets those that ended well longer ago than keep, until ctx
 // ends; 0 keeps them for ever. Dead letters stay until somebody decides.
-func TendTasks(ctx context.Context, care store.TaskCare, keep time.Duration, log *slog.Logger) {
+func TendTasks(ctx context.Context, tasks store.TaskMaintenance, keep time.Duration, log *slog.Logger) {
 	var expiring sync.WaitGroup
 	defer expiring.Wait()
-	expiring.Go(func() { expireTasks(ctx, care, keep, log) })
+	expiring.Go(func() { expireTasks(ctx, tasks, keep, log) })
 	failing := false
 	for {
-		wait, err := tendTasks(ctx, care)
+		wait, err := tendTasks(ctx, tasks)
 		if ctx.Err() != nil {
 			return
 		}
@@ -56,13 +56,13 @@ func TendTasks(ctx context.Context, care store.TaskCare, keep time.Duration, log
 
 // expireTasks forgets tasks, apart from what is done each second: it may take long. A store
 // makes room for the coming days then, too, so it is called though all is kept.
-func expireTasks(ctx context.Context, care store.TaskCare, keep time.Duration, log *slog.Logger) {
+func expireTasks(ctx context.Context, tasks store.TaskMaintenance, keep time.Duration, log *slog.Logger) {
 	if keep <= 0 {
 		keep = store.MaxTaskAhead
 	}
 	for wait := rand.N(expireFirst); pause(ctx, wait); wait = expirePause {
 		bounded, cancel := context.WithTimeout(ctx, expireTime)
-		_, err := care.ExpireTasks(bounded, keep, 0)
+		_, err := tasks.ExpireTasks(bounded, keep, 0)
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			log.Warn("tasks that ended long ago cannot be forgotten, trying again later", "after", expirePause, "error", err)
@@ -79,7 +79,7 @@ const (
 )
 
 // RaisePause says after what time to look again for ready tasks that have waited for
-// too long, see [store.TaskCare]; more says that there may be more of them now.
+// too long, see [store.TaskMaintenance]; more says that there may be more of them now.
 func RaisePause(wait time.Duration, more bool) time.Duration {
 	if more {
 		return tendLeast
@@ -88,14 +88,14 @@ func RaisePause(wait time.Duration, more bool) time.Duration {
 }
 
 // tendTasks looks once, and says for how long to wait.
-func tendTasks(ctx context.Context, care store.TaskCare) (time.Duration, error) {
+func tendTasks(ctx context.Context, tasks store.TaskMaintenance) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*taskCallMost)
 	defer cancel()
-	n, next, err := care.PromoteTasks(ctx, tendAtOnce)
+	n, next, err := tasks.PromoteTasks(ctx, tendAtOnce)
 	if err != nil {
 		return tendMost, err
 	}
-	reclaimed, err := care.ReclaimTasks(ctx, tendAtOnce, MaxTaskLost)
+	reclaimed, err := tasks.ReclaimTasks(ctx, tendAtOnce, MaxTaskLost)
 	if err != nil {
 		return tendMost, err
 	}

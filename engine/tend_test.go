@@ -15,7 +15,7 @@ import (
 
 // A taskCare counts what is done for the queue.
 type taskCare struct {
-	store.TaskCare
+	store.TaskMaintenance
 	promoted, reclaimed, expired int
 	keep                         time.Duration
 }

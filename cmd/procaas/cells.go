@@ -13,7 +13,7 @@ import (
 
 // refuseCell refuses to work on one database of an inbox as if it were all of it.
 func refuseCell(ctx context.Context, store store.Cell) error {
-	b, err := store.Badge(ctx)
+	b, err := store.EnrolledAs(ctx)
 	switch {
 	case err != nil:
 		return err

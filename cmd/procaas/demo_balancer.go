@@ -113,7 +113,7 @@ func demoBalancer(ctx context.Context, s streams, o clusterDemoOptions) error {
 		return errors.Join(err, g.Wait())
 	}
 	g.Go(func() error { return node.run(working) })
-	load := newKeyLoad("http://"+node.proxies.all[0].front.listener.Addr().String(), o)
+	load := newKeyLoad("http://"+node.proxies.all[0].web.listener.Addr().String(), o)
 	if o.format == "text" {
 		fmt.Fprintf(s.out, "%d workers, requests come to %s, the console is at %s\n", o.workers, load.url, node.url())
 		fmt.Fprintf(s.out, "to break one: kill -9 %d, which is %s; to empty one: procaas balancer drain %s --reason trial --server %s\n",

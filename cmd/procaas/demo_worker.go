@@ -74,7 +74,7 @@ func serveDemoWorker(ctx context.Context, s streams, o reference.Options, listen
 	if err != nil {
 		return err
 	}
-	f, err := openFront(ctx, listen, log, transport.Server)
+	f, err := listenHTTP(ctx, listen, log, transport.Server)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func (f *proxyFlags) add(flags *pflag.FlagSet) {
 type proxied struct {
 	cluster string       // its id
 	address string       // with the host
-	front   *front       // nil before listen
+	web     *httpServer  // nil before listen
 	key     dsl.KeyPlace // where its requests have their key
 }
 
@@ -113,7 +113,7 @@ func (f *proxyFlags) find(id string, b *dsl.Bundle) (*proxied, error) {
 // listen binds the addresses. What it has bound when one cannot be is for close.
 func (p *proxies) listen(ctx context.Context, log *slog.Logger) (err error) {
 	for _, x := range p.all {
-		if x.front, err = openFront(ctx, x.address, log, transport.PassingServer); err != nil {
+		if x.web, err = listenHTTP(ctx, x.address, log, transport.PassingServer); err != nil {
 			return err
 		}
 	}
@@ -172,11 +172,11 @@ func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *node, served 
 				repeated.Add(float64(max(0, attempts-1)))
 			},
 		})
-		x.front.start(access.Guard(access.Options{
-			Access: n.engine, Log: n.log, Token: served.Token, Hosts: served.Hosts, Local: transport.Loopback(x.front.listener.Addr().String()),
+		x.web.start(access.Guard(access.Options{
+			Access: n.engine, Log: n.log, Token: served.Token, Hosts: served.Hosts, Local: transport.Loopback(x.web.listener.Addr().String()),
 		}, proxy))
-		n.log.Info("passing requests on", "cluster", x.cluster, "address", "http://"+x.front.listener.Addr().String(), "key", x.key.String())
-		g.Go(func() error { return x.front.run(ctx) })
+		n.log.Info("passing requests on", "cluster", x.cluster, "address", "http://"+x.web.listener.Addr().String(), "key", x.key.String())
+		g.Go(func() error { return x.web.run(ctx) })
 	}
 }
 
@@ -184,8 +184,8 @@ func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *node, served 
 func (p *proxies) close() error {
 	var errs []error
 	for _, x := range p.all {
-		if x.front != nil {
-			errs = append(errs, x.front.close())
+		if x.web != nil {
+			errs = append(errs, x.web.close())
 		}
 	}
 	return errors.Join(errs...)

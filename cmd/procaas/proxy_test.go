@@ -87,7 +87,7 @@ func (x *fanout) start(dir string) {
 	if x.node, err = openNode(x.t.Context(), s, f, bundle); err != nil {
 		x.t.Fatal(err)
 	}
-	x.proxy = "http://" + x.node.proxies.all[0].front.listener.Addr().String()
+	x.proxy = "http://" + x.node.proxies.all[0].web.listener.Addr().String()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(x.t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- x.node.run(ctx) }()

@@ -148,7 +148,7 @@ type node struct {
 	store   store.Store
 	tasks   *taskStore
 	closing chan struct{} // closed when run is told to end
-	front   *front
+	web     *httpServer
 	proxies *proxies
 	access  api.Options
 	api     http.Handler
@@ -202,15 +202,15 @@ func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node
 		return nil, usagef("--allow-target %w", err)
 	}
 	n.metrics.MustRegister(&n.breakers, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if n.front, err = openFront(ctx, f.listen, log, transport.Server); err != nil {
+	if n.web, err = listenHTTP(ctx, f.listen, log, transport.Server); err != nil {
 		return nil, err
 	}
 	if err := n.proxies.listen(ctx, log); err != nil {
-		return nil, errors.Join(err, n.front.close(), n.proxies.close())
+		return nil, errors.Join(err, n.web.close(), n.proxies.close())
 	}
 	n.access = access
 	if err := n.open(ctx, b, access); err != nil {
-		return nil, errors.Join(err, n.front.close(), n.proxies.close())
+		return nil, errors.Join(err, n.web.close(), n.proxies.close())
 	}
 	return n, nil
 }
@@ -317,7 +317,7 @@ func (n *node) run(ctx context.Context) error {
 		defer quiet()
 		return n.engine.Run(ctx)
 	})
-	n.front.start(n.api)
+	n.web.start(n.api)
 	g.Go(func() error { n.followShards(ctx); return nil })
 	g.Go(func() error { return n.console.Run(ctx) })
 	g.Go(func() error { n.engine.ServeTasks(ctx, n.tasks); return nil })
@@ -326,7 +326,7 @@ func (n *node) run(ctx context.Context) error {
 		engine.TendTasks(ctx, n.tasks, n.flags.retention, n.log)
 		return nil
 	})
-	g.Go(func() error { return n.front.run(ctx) })
+	g.Go(func() error { return n.web.run(ctx) })
 	n.proxies.start(ctx, g, n, n.access)
 	err := g.Wait()
 	n.closeShards()
@@ -335,7 +335,7 @@ func (n *node) run(ctx context.Context) error {
 }
 
 // url is where the API answers.
-func (n *node) url() string { return "http://" + n.front.listener.Addr().String() }
+func (n *node) url() string { return "http://" + n.web.listener.Addr().String() }
 
 // reload reads the pipelines again and serves new events by them on all nodes.
 // What is wrong with them is shown; the error is an [*engine.DefinitionError]

@@ -92,7 +92,7 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 			n.log.Warn("store cannot be reached, trying again", "store", redact(f.store), "error", err)
 			told = time.Now()
 		}
-		n.front.start(transport.Unready(version()))
+		n.web.start(transport.Unready(version()))
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()

@@ -159,13 +159,13 @@ func (s *Store) reach(ctx context.Context, p *part, store store.Cell) (store.Cel
 
 // check makes a store the cell that it shall be, or finds that it is another one.
 func (s *Store) check(ctx context.Context, p *part, db store.Cell) error {
-	badge, err := db.Badge(ctx)
+	enrolled, err := db.EnrolledAs(ctx)
 	if err != nil {
 		return err
 	}
 	chart := s.chart.Load()
-	want := store.Badge{Inbox: chart.Inbox, Name: p.name, Number: p.number}
-	if badge == want {
+	want := store.CellID{Inbox: chart.Inbox, Name: p.name, Number: p.number}
+	if enrolled == want {
 		return nil
 	}
 	if want.After, err = s.home.Last(ctx); err != nil {

@@ -32,11 +32,11 @@ func (f *faulty) Accept(ctx context.Context, node int64, runs []model.Intake) ([
 	return f.Cell.Accept(ctx, node, runs)
 }
 
-func (f *faulty) Badge(ctx context.Context) (store.Badge, error) {
+func (f *faulty) EnrolledAs(ctx context.Context) (store.CellID, error) {
 	if f.away.Load() {
-		return store.Badge{}, context.DeadlineExceeded
+		return store.CellID{}, context.DeadlineExceeded
 	}
-	return f.Cell.Badge(ctx)
+	return f.Cell.EnrolledAs(ctx)
 }
 
 func (f *faulty) Freeze(ctx context.Context, move string, slots []int) (int, error) {

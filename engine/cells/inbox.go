@@ -212,14 +212,14 @@ func (s *Store) Trim(ctx context.Context, keep time.Duration) (more bool, err er
 	})
 }
 
-// Thin implements [engine.Thinner]. Each cell keeps so many runs of its own.
-func (s *Store) Thin(ctx context.Context, pipeline string, keep int) (more bool, err error) {
+// TrimRuns implements [engine.RunTrimmer]. Each cell keeps so many runs of its own.
+func (s *Store) TrimRuns(ctx context.Context, pipeline string, keep int) (more bool, err error) {
 	return s.tidy(ctx, func(store store.Cell) (any, error) {
-		t, ok := store.(engine.Thinner)
+		t, ok := store.(engine.RunTrimmer)
 		if !ok {
 			return false, nil
 		}
-		return t.Thin(ctx, pipeline, keep)
+		return t.TrimRuns(ctx, pipeline, keep)
 	})
 }
 

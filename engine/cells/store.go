@@ -83,11 +83,11 @@ type membership struct {
 }
 
 var (
-	_ store.Store    = (*Store)(nil)
-	_ store.Waker    = (*Store)(nil)
-	_ store.Gauge    = (*Store)(nil)
-	_ engine.Trimmer = (*Store)(nil)
-	_ engine.Thinner = (*Store)(nil)
+	_ store.Store       = (*Store)(nil)
+	_ store.Waker       = (*Store)(nil)
+	_ store.Gauge       = (*Store)(nil)
+	_ engine.Trimmer    = (*Store)(nil)
+	_ engine.RunTrimmer = (*Store)(nil)
 
 	_ store.Scattered = (*Store)(nil)
 )
@@ -135,11 +135,11 @@ func (s *Store) begin(ctx context.Context, o Options) error {
 		if err != nil {
 			return err
 		}
-		if err := s.home.Enroll(ctx, store.Badge{Inbox: c.Inbox, Name: Home}, true); err != nil && c.Version > 0 {
+		if err := s.home.Enroll(ctx, store.CellID{Inbox: c.Inbox, Name: Home}, true); err != nil && c.Version > 0 {
 			return fmt.Errorf("home: %w", err)
 		} else if err != nil {
-			// The badge may have come before the map, and its maker have died.
-			b, again := s.home.Badge(ctx)
+			// The enrolment may have come before the map, and its maker have died.
+			b, again := s.home.EnrolledAs(ctx)
 			if again != nil || b.Name != Home {
 				return fmt.Errorf("home: %w", err)
 			}

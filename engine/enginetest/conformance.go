@@ -43,7 +43,7 @@ func Conformance(t *testing.T, open func(t *testing.T) store.Store, only ...stri
 		{"Awaits", awaitCases},
 		{"Fallback", fallbackCases},
 		{"Documents", documentCases},
-		{"Thin", thinCases},
+		{"TrimRuns", trimRunsCases},
 		{"Race", raceCases},
 	}
 	checks := func(name string) bool { return len(only) == 0 || slices.Contains(only, name) }

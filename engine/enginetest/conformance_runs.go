@@ -372,10 +372,10 @@ var settingCases = []storeCase{
 	}},
 }
 
-// thinCases are about stores that forget all but the last runs of a pipeline.
-var thinCases = []storeCase{
+// trimRunsCases are about stores that forget all but the last runs of a pipeline.
+var trimRunsCases = []storeCase{
 	{"all but the last runs of a pipeline are forgotten, and their events stay known", func(p *probe) {
-		db, ok := p.Store.(engine.Thinner)
+		db, ok := p.Store.(engine.RunTrimmer)
 		if !ok {
 			return // it keeps all
 		}
@@ -403,7 +403,7 @@ var thinCases = []storeCase{
 		}
 		thin := func(pipeline string, keep int) {
 			p.eventually("all thinned", func() bool {
-				_, err := db.Thin(p.Context(), pipeline, keep)
+				_, err := db.TrimRuns(p.Context(), pipeline, keep)
 				p.must(err)
 				return len(left(pipeline)) <= keep+1
 			})

@@ -29,9 +29,9 @@ const (
 )
 
 const (
-	readBadge = "select inbox, name, number from inbox_cell"
-	readOpen  = "select slot from inbox_slots where state = 'open' and slot = any ($1::int[])"
-	readSlots = "select slot, state, move from inbox_slots order by slot"
+	readCellID = "select inbox, name, number from inbox_cell"
+	readOpen   = "select slot from inbox_slots where state = 'open' and slot = any ($1::int[])"
+	readSlots  = "select slot, state, move from inbox_slots order by slot"
 )
 
 // IsAway implements [store.Cell].
@@ -39,19 +39,19 @@ func (s *Store) IsAway(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || IsAway(err)
 }
 
-// Badge implements [store.Cell].
-func (s *Store) Badge(ctx context.Context) (b store.Badge, err error) {
-	err = s.pool.QueryRow(ctx, readBadge).Scan(&b.Inbox, &b.Name, &b.Number)
+// EnrolledAs implements [store.Cell].
+func (s *Store) EnrolledAs(ctx context.Context) (b store.CellID, err error) {
+	err = s.pool.QueryRow(ctx, readCellID).Scan(&b.Inbox, &b.Name, &b.Number)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return store.Badge{}, nil
+		return store.CellID{}, nil
 	}
 	return b, err
 }
 
 const (
-	insertBadge = "insert into inbox_cell (inbox, name, number) values ($1, $2, $3)"
-	openAll     = "insert into inbox_slots (slot, state) select n, 'open' from generate_series(0, $1::int - 1) n"
-	readUse     = `select exists (select from nodes join leases using (node) where gone is null and lease_until >= clock_timestamp()),
+	insertCellID = "insert into inbox_cell (inbox, name, number) values ($1, $2, $3)"
+	openAll      = "insert into inbox_slots (slot, state) select n, 'open' from generate_series(0, $1::int - 1) n"
+	readUse      = `select exists (select from nodes join leases using (node) where gone is null and lease_until >= clock_timestamp()),
 	exists (select from runs) or exists (select from history) or exists (select from keys)`
 	// Positions of cells never meet: each has its own rest of them by the number of cells.
 	spreadSeq = `select setval(pg_get_serial_sequence('runs', 'seq'), n - n % $2 + $2 + $3, false)
@@ -59,7 +59,7 @@ const (
 )
 
 // Enroll implements [store.Cell].
-func (s *Store) Enroll(ctx context.Context, b store.Badge, all bool) error {
+func (s *Store) Enroll(ctx context.Context, b store.CellID, all bool) error {
 	err := s.tx(ctx, func(t *tx) error { return t.enroll(ctx, b, all) })
 	if err != nil {
 		return fmt.Errorf("enroll as %s: %w", b.Name, err)
@@ -68,12 +68,12 @@ func (s *Store) Enroll(ctx context.Context, b store.Badge, all bool) error {
 	return nil
 }
 
-func (t *tx) enroll(ctx context.Context, b store.Badge, all bool) error {
+func (t *tx) enroll(ctx context.Context, b store.CellID, all bool) error {
 	t.queue(takeTime) // indexes are made
 	t.queue(lockSlotsAlone)
-	var have []store.Badge
+	var have []store.CellID
 	var live, used bool
-	t.queue(readBadge).Query(rows(&have, func(r pgx.CollectableRow) (b store.Badge, err error) {
+	t.queue(readCellID).Query(rows(&have, func(r pgx.CollectableRow) (b store.CellID, err error) {
 		return b, r.Scan(&b.Inbox, &b.Name, &b.Number)
 	}))
 	t.queue(readUse).QueryRow(value(&live, &used))
@@ -90,7 +90,7 @@ func (t *tx) enroll(ctx context.Context, b store.Badge, all bool) error {
 	case used && !all:
 		return fmt.Errorf("the database has runs or keys of its own; a new cell has to be empty: %w", store.ErrConflict)
 	}
-	t.queue(insertBadge, b.Inbox, b.Name, b.Number)
+	t.queue(insertCellID, b.Inbox, b.Name, b.Number)
 	if all {
 		t.queue(openAll, store.InboxSlots)
 	}
@@ -232,7 +232,7 @@ func (t *tx) queueOutbox(elsewhere []*intake) error {
 }
 
 // Outbox implements [store.Cell].
-func (s *Store) Outbox(ctx context.Context, without []int, limit int) ([]store.Parcel, error) {
+func (s *Store) Outbox(ctx context.Context, without []int, limit int) ([]store.OutboxEvent, error) {
 	if without == nil {
 		without = []int{} // null would match nothing
 	}
@@ -240,7 +240,7 @@ func (s *Store) Outbox(ctx context.Context, without []int, limit int) ([]store.P
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(r, func(r pgx.CollectableRow) (out store.Parcel, err error) {
+	return pgx.CollectRows(r, func(r pgx.CollectableRow) (out store.OutboxEvent, err error) {
 		var text []byte
 		if err := r.Scan(&out.Number, &text); err != nil {
 			return out, err

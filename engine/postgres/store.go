@@ -130,11 +130,11 @@ func (s *Store) start(ctx context.Context) error {
 	if err := checkSchema(ctx, s.pool); err != nil {
 		return err
 	}
-	badge, err := s.Badge(ctx)
+	enrolled, err := s.EnrolledAs(ctx)
 	if err != nil {
 		return err
 	}
-	s.cell.Store(badge.Name != "")
+	s.cell.Store(enrolled.Name != "")
 	if err := s.makePartitions(ctx); err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	_ engine.Trimmer = (*Store)(nil)
-	_ engine.Thinner = (*Store)(nil)
+	_ engine.Trimmer    = (*Store)(nil)
+	_ engine.RunTrimmer = (*Store)(nil)
 )
 
 // How much one Trim removes, besides one partition.
@@ -97,8 +97,8 @@ const (
 	where h.seq = any (array[old.seq]) and h.ended = old.ended returning h.id`
 )
 
-// Thin implements [engine.Thinner].
-func (s *Store) Thin(ctx context.Context, pipeline string, keep int) (more bool, err error) {
+// TrimRuns implements [engine.RunTrimmer].
+func (s *Store) TrimRuns(ctx context.Context, pipeline string, keep int) (more bool, err error) {
 	err = s.tx(ctx, func(t *tx) error {
 		more = false
 		mine, err := t.tryLock(ctx, trimLock)

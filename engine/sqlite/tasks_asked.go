@@ -85,7 +85,7 @@ func (s *Store) facts(ctx context.Context, stats []store.TaskTypeStats) error {
 	return err
 }
 
-// KnownTaskTypes implements [store.TaskOffice].
+// KnownTaskTypes implements [store.TaskAdmin].
 func (s *Store) KnownTaskTypes(ctx context.Context) ([]string, error) {
 	r, err := s.read.QueryContext(ctx, readKnown, askedMost)
 	if err != nil {

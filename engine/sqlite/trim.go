@@ -75,20 +75,20 @@ func (t *tx) forget(o oldRun) error {
 }
 
 const (
-	findKept = "select seq from history where pipeline = ? order by seq desc limit 1 offset ?"
-	findThin = "select seq, id, ended, event from history where pipeline = ? and seq <= ? order by seq limit ?"
+	findKept    = "select seq from history where pipeline = ? order by seq desc limit 1 offset ?"
+	findTrimmed = "select seq, id, ended, event from history where pipeline = ? and seq <= ? order by seq limit ?"
 )
 
-var _ engine.Thinner = (*Store)(nil)
+var _ engine.RunTrimmer = (*Store)(nil)
 
-// Thin implements [engine.Thinner].
-func (s *Store) Thin(ctx context.Context, pipeline string, keep int) (more bool, err error) {
+// TrimRuns implements [engine.RunTrimmer].
+func (s *Store) TrimRuns(ctx context.Context, pipeline string, keep int) (more bool, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		var last int64
 		if found, err := t.row(findKept, []any{pipeline, keep}, &last); err != nil || !found {
 			return err
 		}
-		old, err := rows(t, findThin, []any{pipeline, last, trimRuns}, func(r *sql.Rows) (o oldRun, err error) {
+		old, err := rows(t, findTrimmed, []any{pipeline, last, trimRuns}, func(r *sql.Rows) (o oldRun, err error) {
 			return o, r.Scan(&o.seq, &o.id, &o.ended, &o.event)
 		})
 		if err != nil {

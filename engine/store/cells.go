@@ -52,12 +52,12 @@ type Cell interface {
 	// IsAway tells whether an error of the store says that it cannot be reached.
 	IsAway(err error) bool
 
-	// Badge tells as which cell the store is enrolled; zero when it is not.
-	Badge(ctx context.Context) (Badge, error)
+	// EnrolledAs tells as which cell the store is enrolled; zero when it is not.
+	EnrolledAs(ctx context.Context) (CellID, error)
 
 	// Enroll makes the store a cell, with all slots or none. [ErrConflict] when it is
 	// enrolled as another one.
-	Enroll(ctx context.Context, b Badge, all bool) error
+	Enroll(ctx context.Context, b CellID, all bool) error
 
 	// Slots tells of the slots that the cell has, or that come or go.
 	Slots(ctx context.Context) ([]CellSlot, error)
@@ -104,7 +104,7 @@ type Cell interface {
 
 	// Outbox reads the first events that were emitted here to slots that are not, but
 	// those to some slots.
-	Outbox(ctx context.Context, without []int, limit int) ([]Parcel, error)
+	Outbox(ctx context.Context, without []int, limit int) ([]OutboxEvent, error)
 
 	// Load tells what the cell has to do, for people and metrics.
 	Load(ctx context.Context) (CellLoad, error)
@@ -117,8 +117,8 @@ type Cell interface {
 	ListMarked(ctx context.Context, f RunFilter) (runs []RunRecord, cursors []string, more bool, err error)
 }
 
-// A Badge names a cell.
-type Badge struct {
+// A CellID names a cell.
+type CellID struct {
 	Inbox  string // that it belongs to
 	Name   string
 	Number int   // below [MaxCells]; positions of the cells never meet
@@ -165,8 +165,8 @@ type CellLoad struct {
 	Oldest time.Duration
 }
 
-// A Parcel is an event on its way to another cell.
-type Parcel struct {
+// A OutboxEvent is an event on its way to another cell.
+type OutboxEvent struct {
 	Number int64
 	Intake model.Intake
 }

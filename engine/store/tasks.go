@@ -193,7 +193,7 @@ type QueuedTask struct {
 	Key      string
 	Unique   string
 	Payload  json.RawMessage
-	Priority int // [TaskCare] may have raised it
+	Priority int // [TaskMaintenance] may have raised it
 	State    TaskState
 	Slot     int // see [TaskSpec.Slot]
 
@@ -345,7 +345,7 @@ type TaskTypeStats struct {
 	// are exact.
 	Estimated []TaskState
 
-	// Raised is how many tasks [TaskCare] has raised that had waited for too long, and
+	// Raised is how many tasks [TaskMaintenance] has raised that had waited for too long, and
 	// RaisedLast when it did so last; zero when it never has.
 	Raised     int64
 	RaisedLast time.Time
@@ -392,8 +392,8 @@ const (
 type TaskStore interface {
 	TaskQueue
 	TaskWork
-	TaskCare
-	TaskOffice
+	TaskMaintenance
+	TaskAdmin
 }
 
 // A TaskQueue takes tasks in.
@@ -429,8 +429,8 @@ type TaskWork interface {
 	WatchTasks(types []string) (woken <-chan struct{}, stop func())
 }
 
-// A TaskCare keeps the queue in order. Any number of processes may do so at once.
-type TaskCare interface {
+// A TaskMaintenance keeps the queue in order. Any number of processes may do so at once.
+type TaskMaintenance interface {
 	// PromoteTasks makes up to limit tasks ready whose time has come. It gives how
 	// many, and how long it is to the next one; no time when there is none.
 	PromoteTasks(ctx context.Context, limit int) (n int, next time.Duration, err error)
@@ -455,8 +455,8 @@ type TaskCare interface {
 	VacuumTasks(ctx context.Context) error
 }
 
-// A TaskOffice is for operators.
-type TaskOffice interface {
+// A TaskAdmin is what operators do.
+type TaskAdmin interface {
 	// TaskStats counts the tasks of each type, in the order of their names.
 	TaskStats(ctx context.Context) ([]TaskTypeStats, error)
 

@@ -106,7 +106,7 @@ const readKnown = `
 (select type from task_facts where asked is not null order by asked desc limit $1)
 union (select type from task_types limit $1)`
 
-// KnownTaskTypes implements [store.TaskOffice].
+// KnownTaskTypes implements [store.TaskAdmin].
 func (s *Store) KnownTaskTypes(ctx context.Context) (types []string, err error) {
 	err = s.atOnce(ctx, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, readKnown, askedMost)

@@ -56,7 +56,7 @@ with recursive head as materialized (
 )
 select rank, deadline from raised`
 
-// RaiseTasks implements [store.TaskCare].
+// RaiseTasks implements [store.TaskMaintenance].
 func (s *Store) RaiseTasks(ctx context.Context, taskType string, wait time.Duration, limit int) (n int, err error) {
 	var first place
 	err = s.send(ctx, func(b *pgx.Batch) {

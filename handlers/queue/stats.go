@@ -80,7 +80,7 @@ const (
 	countedExactly = 1000
 )
 
-// TaskStats implements [store.TaskOffice]. What is in more than 16 MB of tasks is
+// TaskStats implements [store.TaskAdmin]. What is in more than 16 MB of tasks is
 // estimated: by a few hundredths for types that have many.
 func (s *Store) TaskStats(ctx context.Context) (out []TypeStats, err error) {
 	err = s.atOnce(ctx, func(tx pgx.Tx) error {

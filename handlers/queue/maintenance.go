@@ -44,7 +44,7 @@ select distinct type from freed`
 	findNext = "select (extract(epoch from due - clock_timestamp()) * 1000000)::bigint from task_schedule order by due, id limit 1"
 )
 
-// PromoteTasks implements [store.TaskCare].
+// PromoteTasks implements [store.TaskMaintenance].
 func (s *Store) PromoteTasks(ctx context.Context, limit int) (int, time.Duration, error) {
 	var (
 		types []string
@@ -145,7 +145,7 @@ func (l *leases) looked(from, until time.Time, began time.Time) {
 	l.from = until.Add(-leasesMargin)
 }
 
-// ReclaimTasks implements [store.TaskCare].
+// ReclaimTasks implements [store.TaskMaintenance].
 func (s *Store) ReclaimTasks(ctx context.Context, limit, maxLost int) (int, error) {
 	began := time.Now()
 	from := s.leases.start(began)
@@ -255,7 +255,7 @@ delete from task_facts where coalesce(greatest(asked, raised_at), '-infinity') <
 	databaseTime = "select now()"
 )
 
-// ExpireTasks implements [store.TaskCare]. Days of the history go as a whole. What
+// ExpireTasks implements [store.TaskMaintenance]. Days of the history go as a whole. What
 // cannot be done keeps nothing else from being done. It makes the partitions of the next
 // days: what ends on a day without one is forgotten one by one.
 func (s *Store) ExpireTasks(ctx context.Context, ended, failed time.Duration) (int, error) {
@@ -350,7 +350,7 @@ func (s *Store) dropPartition(ctx context.Context, table string) (n int, err err
 
 const vacuumTime = "select set_config('statement_timeout', $1, false)"
 
-// VacuumTasks implements [store.TaskCare]. The server does so by itself too; this is
+// VacuumTasks implements [store.TaskMaintenance]. The server does so by itself too; this is
 // for more often than it thinks necessary. It makes the partitions of the next days.
 func (s *Store) VacuumTasks(ctx context.Context) error {
 	if err := s.makePartitions(ctx); err != nil {

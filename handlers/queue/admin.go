@@ -118,7 +118,7 @@ func inParts(f Filter, most int, do func(part Filter) (int, error)) (all int, er
 	}
 }
 
-// MoveTasks implements [store.TaskOffice]. A task with a unique key stays: it is
+// MoveTasks implements [store.TaskAdmin]. A task with a unique key stays: it is
 // unique in its type.
 func (s *Store) MoveTasks(ctx context.Context, f Filter, to string) (n int, err error) {
 	spec := Spec{Type: to}
@@ -178,7 +178,7 @@ returning t.id, t.type, t.key, t.uid, t.payload, t.rank, (extract(epoch from t.t
 	maxRetry = 1000
 )
 
-// RetryTasks implements [store.TaskOffice]. A task whose unique key another one has by
+// RetryTasks implements [store.TaskAdmin]. A task whose unique key another one has by
 // now is done by that one.
 func (s *Store) RetryTasks(ctx context.Context, f Filter) (int, error) {
 	if f.State != "" && f.State != store.TaskFailed {
@@ -235,7 +235,7 @@ const putMode = `
 insert into task_types (type, mode, reason) values ($1, $2, $3)
 on conflict (type) do update set mode = excluded.mode, reason = excluded.reason, changed = now()`
 
-// SetTaskMode implements [store.TaskOffice].
+// SetTaskMode implements [store.TaskAdmin].
 func (s *Store) SetTaskMode(ctx context.Context, taskType string, mode Mode, reason string) error {
 	if !slices.Contains([]Mode{store.TasksOpen, store.TasksPaused, store.TasksDraining}, mode) {
 		return fmt.Errorf("%w: want mode open, paused or draining, have %q", store.ErrTask, mode)
@@ -274,7 +274,7 @@ from task_history t where t.cancelled = $6 and $4 = '' and (cardinality($1::bigi
 order by t.ended desc, t.id desc limit $5`
 )
 
-// PeekTasks implements [store.TaskOffice]. Without a state it lists what has not
+// PeekTasks implements [store.TaskAdmin]. Without a state it lists what has not
 // ended, those that are taken and ready before those that are scheduled.
 func (s *Store) PeekTasks(ctx context.Context, f Filter) ([]Task, error) {
 	var out []Task

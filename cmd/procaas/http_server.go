@@ -13,8 +13,8 @@ import (
 	"procaas/engine/api/transport"
 )
 
-// A front is the address of a node with what answers there, which may change.
-type front struct {
+// An httpServer is the address of a node with what answers there, which may change.
+type httpServer struct {
 	listener net.Listener
 	server   *http.Server
 	log      *slog.Logger
@@ -22,15 +22,15 @@ type front struct {
 	ended    chan error // what Serve gave; nil before start
 }
 
-// openFront binds an address, for a server such as [transport.Server]. Connections wait until start.
-func openFront(ctx context.Context, address string, log *slog.Logger,
+// listenHTTP binds an address, for a server such as [transport.Server]. Connections wait until start.
+func listenHTTP(ctx context.Context, address string, log *slog.Logger,
 	server func(http.Handler, *slog.Logger) *http.Server,
-) (*front, error) {
+) (*httpServer, error) {
 	l, err := transport.Listen(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	f := &front{listener: l, log: log}
+	f := &httpServer{listener: l, log: log}
 	f.server = server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		(*f.handler.Load()).ServeHTTP(w, r)
 	}), log)
@@ -38,7 +38,7 @@ func openFront(ctx context.Context, address string, log *slog.Logger,
 }
 
 // start lets a handler answer, in place of the one before.
-func (f *front) start(h http.Handler) {
+func (f *httpServer) start(h http.Handler) {
 	if f.handler.Swap(&h) != nil {
 		return
 	}
@@ -48,7 +48,7 @@ func (f *front) start(h http.Handler) {
 
 // run answers until ctx ends, and ends when requests under way have their answers.
 // It is called after start.
-func (f *front) run(ctx context.Context) error {
+func (f *httpServer) run(ctx context.Context) error {
 	select {
 	case err := <-f.ended:
 		return err
@@ -65,8 +65,8 @@ func (f *front) run(ctx context.Context) error {
 	return err
 }
 
-// close ends a front that is not run.
-func (f *front) close() error {
+// close ends one that is not run.
+func (f *httpServer) close() error {
 	if f.ended == nil {
 		return f.listener.Close()
 	}

@@ -18,7 +18,7 @@ const (
 	nextDue     = "select due from tasks where place = 'scheduled' order by due, id limit 1"
 )
 
-// PromoteTasks implements [store.TaskCare].
+// PromoteTasks implements [store.TaskMaintenance].
 func (s *Store) PromoteTasks(ctx context.Context, limit int) (n int, next time.Duration, err error) {
 	var types []string
 	err = s.writer.do(ctx, func(t *tx) error {
@@ -63,7 +63,7 @@ update tasks set rank = ?2 where id in (
 returning id`
 )
 
-// RaiseTasks implements [store.TaskCare].
+// RaiseTasks implements [store.TaskMaintenance].
 func (s *Store) RaiseTasks(ctx context.Context, taskType string, wait time.Duration, limit int) (n int, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		n = 0
@@ -103,7 +103,7 @@ const (
 	reclaimTask = "update tasks set place = ?, due = ?, deadline = ?, until = 0, worker = '', lost = lost + ?, error = ? where id = ?"
 )
 
-// ReclaimTasks implements [store.TaskCare].
+// ReclaimTasks implements [store.TaskMaintenance].
 func (s *Store) ReclaimTasks(ctx context.Context, limit, maxLost int) (n int, err error) {
 	var types []string
 	err = s.writer.do(ctx, func(t *tx) error {
@@ -155,7 +155,7 @@ const (
 // expireAtOnce bounds one transaction of a clean-up: everybody else who writes waits for it.
 const expireAtOnce = 2000
 
-// ExpireTasks implements [store.TaskCare]. Many tasks are forgotten in several
+// ExpireTasks implements [store.TaskMaintenance]. Many tasks are forgotten in several
 // transactions.
 func (s *Store) ExpireTasks(ctx context.Context, ended, failed time.Duration) (gone int, err error) {
 	forget := func(query string, age time.Duration) error {
@@ -179,7 +179,7 @@ func (s *Store) ExpireTasks(ctx context.Context, ended, failed time.Duration) (g
 	return gone, forget(expireDead, failed)
 }
 
-// VacuumTasks implements [store.TaskCare]. SQLite uses the room of what is gone again
+// VacuumTasks implements [store.TaskMaintenance]. SQLite uses the room of what is gone again
 // by itself.
 func (s *Store) VacuumTasks(ctx context.Context) error {
 	return s.writer.do(ctx, func(t *tx) error { return t.exec("pragma optimize") })
@@ -302,7 +302,7 @@ func (s *Store) cancelSome(ctx context.Context, f *store.TaskFilter) (n int, err
 
 const moveTask = "update tasks set type = ? where id = ?"
 
-// MoveTasks implements [store.TaskOffice]. A task with a unique key stays: it is
+// MoveTasks implements [store.TaskAdmin]. A task with a unique key stays: it is
 // unique in its type.
 func (s *Store) MoveTasks(ctx context.Context, f store.TaskFilter, to string) (n int, err error) {
 	spec := store.TaskSpec{Type: to}
@@ -327,7 +327,7 @@ func (s *Store) MoveTasks(ctx context.Context, f store.TaskFilter, to string) (n
 	return n, err
 }
 
-// RetryTasks implements [store.TaskOffice]. Many tasks are retried in several
+// RetryTasks implements [store.TaskAdmin]. Many tasks are retried in several
 // transactions.
 func (s *Store) RetryTasks(ctx context.Context, f store.TaskFilter) (int, error) {
 	if f.State != "" && f.State != store.TaskFailed {
@@ -377,7 +377,7 @@ const (
 		on conflict (type) do update set mode = excluded.mode, reason = excluded.reason, changed = excluded.changed`
 )
 
-// TaskStats implements [store.TaskOffice].
+// TaskStats implements [store.TaskAdmin].
 func (s *Store) TaskStats(ctx context.Context) ([]store.TaskTypeStats, error) {
 	r, err := s.read.QueryContext(ctx, countTasks)
 	if err != nil {
@@ -420,7 +420,7 @@ func (s *Store) TaskStats(ctx context.Context) ([]store.TaskTypeStats, error) {
 	return out, s.facts(ctx, out)
 }
 
-// SetTaskMode implements [store.TaskOffice].
+// SetTaskMode implements [store.TaskAdmin].
 func (s *Store) SetTaskMode(ctx context.Context, taskType string, mode store.TaskMode, reason string) error {
 	if !slices.Contains([]store.TaskMode{store.TasksOpen, store.TasksPaused, store.TasksDraining}, mode) {
 		return fmt.Errorf("%w: want mode open, paused or draining, have %q", store.ErrTask, mode)
@@ -444,7 +444,7 @@ const (
 		0, 0, worker, '' from task_history where cancelled = ? and ? = '' and `
 )
 
-// PeekTasks implements [store.TaskOffice].
+// PeekTasks implements [store.TaskAdmin].
 func (s *Store) PeekTasks(ctx context.Context, f store.TaskFilter) ([]store.QueuedTask, error) {
 	states, order := []string{string(f.State)}, liveOrder
 	switch f.State {
