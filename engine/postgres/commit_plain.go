@@ -38,7 +38,7 @@ const saveCheckpoints = `update runs r set version = r.version + 1, bundle = c.b
 // The one that ends was the only run of its key under way, so the next one may
 // go. Its row is gone by the time that the update sees it, since it comes from
 // there.
-const endPlain = `with e as (
+var endPlain = `with e as (
 		select * from unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[], $7::text[]) as
 		e (id, version, bundle, pipeline, checkpoint, left_out)),
 	gone as (
@@ -47,8 +47,7 @@ const endPlain = `with e as (
 		returning r.seq, r.accepted, r.started, r.version + 1 as version, r.generation, r.ordered, r.id, r.flow, r.key,
 		e.pipeline, e.bundle, r.event, e.checkpoint, e.left_out),
 	next as (
-		update runs r set place = 'ready' from gone where gone.ordered and r.seq = any (array[(select q.seq from runs q
-			where q.flow = gone.flow and q.key = gone.key and q.place = 'queued' order by q.seq limit 1)])
+		update runs r set place = 'ready' from gone where gone.ordered and r.seq = any (array[` + firstQueued("gone") + `])
 		returning r.priority, r.deadline),
 	kept as (
 		insert into history (seq, accepted, started, version, generation, ordered, id, flow, key, pipeline, bundle,

@@ -12,6 +12,9 @@ var (
 	HasEnded    = hasEnded
 )
 
+// FindNext are the statements that look for the next run of a key.
+var FindNext = map[string]string{"promote": promote, "promoteSlots": promoteSlots, "endPlain": endPlain}
+
 // Age lets the session that a store has now be an hour old.
 func (s *Store) Age() {
 	s.presence.mu.Lock()

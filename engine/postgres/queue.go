@@ -142,11 +142,18 @@ const (
 // promote makes the first queued run of each key ready, when no other is under way.
 var promote = readying(promoting("select distinct flow, key from unnest($1::text[], $2::text[]) as k (flow, key)"))
 
+// firstQueued makes a query for the first queued run of the flow and key of a row. It compares whole rows: by equality the
+// order would be that of seq alone, which the primary key has too. A planner who has last seen runs of few keys takes that, and
+// walks through all others in search of this one.
+func firstQueued(of string) string {
+	return strings.ReplaceAll(`(select q.seq from runs q where (q.flow, q.key) >= (of.flow, of.key) and (q.flow, q.key) <= (of.flow, of.key)
+		and q.place = 'queued' order by q.flow, q.key, q.seq limit 1)`, "of.", of+".")
+}
+
 // promoting makes a statement that does so for the keys that a query gives, each once.
 func promoting(keys string) string {
 	return "update runs r set place = 'ready' from (" + keys + `) k
-	where r.seq = any (array[(select q.seq from runs q where q.flow = k.flow and q.key = k.key and q.place = 'queued'
-		order by q.seq limit 1)])
+	where r.seq = any (array[` + firstQueued("k") + `])
 	and not exists (select from runs a where a.flow = k.flow and a.key = k.key
 		and a.ordered and a.place in ('ready', 'running', 'parked', 'held', 'blocked') offset 0)`
 }
