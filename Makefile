@@ -11,6 +11,7 @@ RACE    := -race -gcflags='modernc.org/sqlite/lib=-race=false' -gcflags='modernc
 # Tests that wait let others work meanwhile: twice as many at once as there are processors on a small machine.
 TOGETHER := -parallel 4 -timeout 20m
 GOTESTS := $(GO) run gotest.tools/gotestsum@v1.13.0 --format pkgname-and-test-fails --format-hide-empty-pkg
+LINT    := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # A test that fails is run again alone, twice at most; more than five failures are no accident. One that passes then is a
 # fault all the same: it is printed last, and bin/flaky.txt keeps why it failed.
 AGAIN   := --rerun-fails=2 --rerun-fails-max-failures=5 --rerun-fails-report bin/again.txt --jsonfile bin/test.json
@@ -24,7 +25,7 @@ RAPID_SEED ?= 1
 export CGO_ENABLED ?= 0
 
 .PHONY: help demo demo-balancer balance torture torture-transfers bench-shards bench-pauses bench-resolve demo-shards build test test-long quick \
-	properties pooler fmt vet bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue cells clean judge
+	properties pooler lint fmt bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue cells clean judge
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -49,7 +50,7 @@ $(BIN): $(SOURCES) go.mod go.sum
 	@mkdir -p bin
 	$(GO) build $(FLAGS) -ldflags '-X main.stamp=$(VERSION)' -o $@ ./cmd/procaas
 
-test: tools-postgres tools-console fmt vet $(BIN) ## everything, with a private PostgreSQL, a browser and the race detector
+test: tools-postgres tools-console lint $(BIN) ## everything, with a private PostgreSQL, a browser and the race detector
 	$(BIN) validate pipelines
 	$(BIN) fmt --check pipelines
 	$(BIN) test pipelines --chaos --min-coverage 90
@@ -95,11 +96,11 @@ pooler: tools-postgres ## the store through PgBouncer in transaction mode
 	@command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || apt-get install -y --no-install-recommends pgbouncer
 	$(GO) test -count 1 -timeout 10m -tags pooler -run '^TestPooler' ./engine/postgres
 
-fmt: ## fail when a file is not formatted
-	@out=$$(gofmt -l $$(git ls-files '*.go' 2>/dev/null || find . -name '*.go')); if [ -n "$$out" ]; then echo "run gofmt -w on:"; echo "$$out"; exit 1; fi
+lint: ## what compiler, formatter and linters say; .golangci.yml lists them
+	GOFLAGS="$(FLAGS)" $(LINT) run ./...
 
-vet: ## the compiler's own checks
-	$(GO) vet $(FLAGS) ./...
+fmt: ## format all Go files
+	$(LINT) fmt
 
 golden: ## rewrite golden files and generated files; read the diff before you commit it
 	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- $(GO) test $$(grep -rl 'flag.Bool("update"' --include='*_test.go' . | xargs -n1 dirname | sort -u) -update
