@@ -186,7 +186,7 @@ func (e *Engine) GrantOf(ctx context.Context, hash [sha256.Size]byte) (Grant, er
 	if t == nil {
 		return Grant{}, ErrUnknownToken
 	}
-	if t.state(e.clock.now()) == TokenExpired {
+	if t.state(e.clock.Now()) == TokenExpired {
 		return Grant{}, fmt.Errorf("%w: %s was good until %s", ErrTokenExpired, t.name, t.Expires.UTC().Format(time.RFC3339))
 	}
 	return Grant{Name: t.name, Role: t.Role, Paths: t.Paths}, nil

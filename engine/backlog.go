@@ -114,7 +114,7 @@ func (e *Engine) Backlog() BacklogView {
 	if b == nil {
 		return v
 	}
-	now := e.clock.now()
+	now := e.clock.Now()
 	v.Counted, v.Waiting, v.AgeS = model.Moment(b.counted), b.Waiting, age(b.Oldest, now)
 	v.Parked = append(v.Parked, e.parked(b, func(p *ParkedRuns) string { return p.For })...)
 	slices.SortStableFunc(v.Parked, func(a, b ParkedRuns) int { return cmp.Compare(b.Runs, a.Runs) })
@@ -133,7 +133,7 @@ func (e *Engine) parkedNow() []ParkedRuns {
 func (e *Engine) parked(b *backlog, of func(*ParkedRuns) string) []ParkedRuns {
 	var out []ParkedRuns
 	at := map[[3]string]int{}
-	now, c := e.clock.now(), e.settings.controls()
+	now, c := e.clock.Now(), e.settings.controls()
 	for _, r := range b.Aside {
 		p := ParkedRuns{Pipeline: r.Pipeline, Runs: r.Runs, Since: r.Since}
 		switch r.Place {

@@ -8,6 +8,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/datum"
+	"procaas/engine/clock"
 	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -90,17 +91,17 @@ func (j *job) definition() (*definition, error) {
 	}
 	backoff := 10 * time.Millisecond
 	for {
-		ctx, cancel := context.WithTimeout(j.n.ctx, storeTimeout)
+		ctx, cancel := context.WithTimeout(j.n.ctx, clock.StoreTimeout)
 		d, err := library.get(ctx, j.claimed.Bundle)
 		cancel()
 		if err == nil || errors.Is(err, errDefinition) {
 			return d, err
 		}
 		j.at("").Warn("definition cannot be read, trying again", "error", err)
-		if !pause(j.n.calls, backoff) || j.n.isDraining() {
+		if !clock.Pause(j.n.calls, backoff) || j.n.isDraining() {
 			return nil, err
 		}
-		backoff = min(2*backoff, maxBackoff)
+		backoff = min(2*backoff, clock.MaxBackoff)
 	}
 }
 

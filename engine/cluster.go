@@ -209,7 +209,7 @@ func (e *Engine) ClusterStatus(ctx context.Context, cluster string) (s ClusterSt
 	if s.Assignment, err = ReadAssignment(ctx, e.o.Store, cluster); err != nil {
 		return s, err
 	}
-	if s.Levers, err = ReadLevers(ctx, e.o.Store, cluster, e.clock.now()); err != nil {
+	if s.Levers, err = ReadLevers(ctx, e.o.Store, cluster, e.clock.Now()); err != nil {
 		return s, err
 	}
 	s.State, _, err = ReadClusterState(ctx, e.o.Store, cluster)
@@ -240,7 +240,7 @@ func (e *Engine) PullLever(ctx context.Context, cluster string, pull LeverPull, 
 	if err != nil {
 		return Levers{}, err
 	}
-	now := e.clock.now()
+	now := e.clock.Now()
 	if !pull.Until.IsZero() && !pull.Until.After(now) {
 		return Levers{}, leverError("until must be in the future, have %s", pull.Until.Format(time.RFC3339))
 	}

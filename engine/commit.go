@@ -9,15 +9,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"procaas/engine/clock"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
 
 const (
-	maxBatch     = 256              // changes or events of one transaction
-	storeTimeout = 10 * time.Second // of one call of the store; then its end is unknown
-	maxBackoff   = 500 * time.Millisecond
-	maxTries     = 8 // of a change in one go, while others wait behind it
+	maxBatch = 256 // changes or events of one transaction
+	maxTries = 8   // of a change in one go, while others wait behind it
 )
 
 // A committer writes the steps of many runs in shared transactions. It gives up
@@ -76,10 +75,10 @@ func (c *committer) commitAgain(change model.Change) (errs []error, err error) {
 	backoff := 10 * time.Millisecond
 	for {
 		c.metrics.failed("commit")
-		if !pause(c.ctx, backoff) {
+		if !clock.Pause(c.ctx, backoff) {
 			return nil, context.Cause(c.ctx)
 		}
-		backoff = min(2*backoff, maxBackoff)
+		backoff = min(2*backoff, clock.MaxBackoff)
 		if errs, err = c.shared.call(c.ctx, []model.Change{change}); err != nil {
 			return nil, err
 		}
@@ -115,10 +114,10 @@ func (c *committer) write(changes []model.Change, inDoubt bool) []error {
 		c.metrics.failed("commit")
 		c.health.note(err, time.Now())
 		c.log.Warn("commit failed, trying again", "changes", len(changes), "try", try, "error", err)
-		if !pause(c.ctx, backoff) {
+		if !clock.Pause(c.ctx, backoff) {
 			return repeat(context.Cause(c.ctx), len(changes))
 		}
-		backoff = min(2*backoff, maxBackoff)
+		backoff = min(2*backoff, clock.MaxBackoff)
 		if try < 2 {
 			continue
 		}
@@ -138,7 +137,7 @@ func (c *committer) write(changes []model.Change, inDoubt bool) []error {
 
 // try makes one attempt to write changes.
 func (c *committer) try(changes []model.Change) ([]error, error) {
-	ctx, cancel := context.WithTimeout(c.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, clock.StoreTimeout)
 	defer cancel()
 	return c.store.Commit(ctx, c.node, changes)
 }
@@ -168,7 +167,7 @@ func (c *committer) settle(changes []model.Change, errs []error) {
 func (c *committer) isWritten(change model.Change) bool {
 	backoff := 10 * time.Millisecond
 	for {
-		ctx, cancel := context.WithTimeout(c.ctx, storeTimeout)
+		ctx, cancel := context.WithTimeout(c.ctx, clock.StoreTimeout)
 		r, err := c.store.Run(ctx, change.Run)
 		cancel()
 		switch {
@@ -181,10 +180,10 @@ func (c *committer) isWritten(change model.Change) bool {
 		}
 		c.metrics.failed("read")
 		c.log.Warn("run cannot be read, trying again", "path", change.Pipeline, "run", change.Run, "error", err)
-		if !pause(c.ctx, backoff) {
+		if !clock.Pause(c.ctx, backoff) {
 			return false
 		}
-		backoff = min(2*backoff, maxBackoff)
+		backoff = min(2*backoff, clock.MaxBackoff)
 	}
 }
 
@@ -195,16 +194,4 @@ func repeat(err error, n int) []error {
 		errs[i] = err
 	}
 	return errs
-}
-
-// pause waits; false when ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/engine/clock"
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -61,7 +62,7 @@ func (s *settings) isCurrent(revision int64) bool {
 // refresh reads the settings from the store. What cannot be read leaves all of them as they
 // are: half of a change is worse than a late one.
 func (s *settings) refresh(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 	defer cancel()
 	set, revision, err := s.store.Configs(ctx)
 	if err != nil {

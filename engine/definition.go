@@ -15,6 +15,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/engine/fallback"
 	"procaas/engine/model"
 	"procaas/engine/outbound"
 	"procaas/engine/planner"
@@ -43,7 +44,7 @@ type definition struct {
 	needed  map[string]bool        // services that critical handlers call
 	counted map[*planner.Step]bool // what their calls come to decides about fallbacks
 
-	fallbacks *Fallbacks // what decides about those of its handlers; nil when none has one
+	fallbacks *fallback.Rules // what decides about those of its handlers; nil when none has one
 
 	aheads sync.Map // path → what runs that wait there may come to, a []*Step
 
@@ -96,9 +97,9 @@ func newDefinition(b *dsl.Bundle, types []dsl.Type, maxConns int, targets *outbo
 			return nil, err
 		}
 	}
-	var watched []Watched
-	if watched, d.counted = watchedIn(d.plans); watched != nil {
-		d.fallbacks = NewFallbacks(watched)
+	var watched []fallback.Watched
+	if watched, d.counted = fallback.WatchedIn(d.plans); watched != nil {
+		d.fallbacks = fallback.NewRules(watched)
 	}
 	for _, f := range b.Flows {
 		if f.States != nil && f.States.Otherwise == "reject" {

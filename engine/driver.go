@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"procaas/engine/clock"
 	"procaas/engine/core"
 	"procaas/engine/guard"
 	"procaas/engine/store"
@@ -52,7 +53,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		if !errors.Is(err, store.ErrLost) { // which is told already, and more of it
 			e.log.Warn("node is fenced, joining anew", "node", e.o.Name, "error", err)
 		}
-		if !pause(ctx, rejoinPause) {
+		if !clock.Pause(ctx, rejoinPause) {
 			return nil
 		}
 		e.part(ctx)
@@ -96,7 +97,7 @@ func (e *Engine) join(ctx context.Context) *node {
 		e.joinError.Store(&err)
 		e.metrics.failed("join")
 		e.log.Warn("node cannot join, trying again", "node", e.o.Name, "error", err)
-		if !pause(ctx, backoff) {
+		if !clock.Pause(ctx, backoff) {
 			return nil
 		}
 		backoff = min(2*backoff, longestPoll)
@@ -106,7 +107,7 @@ func (e *Engine) join(ctx context.Context) *node {
 // tryJoin makes one attempt to join. The definition and the settings must be
 // known before the first run starts.
 func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
-	limited, cancel := context.WithTimeout(ctx, storeTimeout)
+	limited, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 	defer cancel()
 	if err := e.agree(limited); err != nil {
 		return nil, err
@@ -114,7 +115,7 @@ func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
 	if err := e.settings.refresh(limited); err != nil {
 		return nil, err
 	}
-	if err := e.degrader.refresh(limited); err != nil {
+	if err := e.degrader.Refresh(limited); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -178,7 +179,7 @@ func (n *node) beats() {
 			next = min(next, 100*time.Millisecond)
 			continue
 		}
-		n.e.clock.set(b.Now, began, time.Now())
+		n.e.clock.Set(b.Now, began, time.Now())
 		soon, err := n.heed(b)
 		if err != nil {
 			if n.lease.failed(err) && n.ctx.Err() == nil {
@@ -193,7 +194,7 @@ func (n *node) beats() {
 		if soon > 0 {
 			next = min(next, soon)
 		}
-		if err := n.e.degrader.heed(n.ctx, b); err != nil && n.ctx.Err() == nil {
+		if err := n.e.degrader.Heed(n.ctx, b); err != nil && n.ctx.Err() == nil {
 			n.e.metrics.failed("outages")
 		}
 		if b.Next > 0 {
@@ -249,7 +250,7 @@ func (n *node) heed(b store.Beat) (soon time.Duration, err error) {
 			j.move(m.Bundle)
 		}
 	}
-	n.e.guard.Share(b.Nodes, n.e.clock.now())
+	n.e.guard.Share(b.Nodes, n.e.clock.Now())
 	n.e.follower.revised(b.Revision)
 	if b.Ready > 0 {
 		n.nudge()
@@ -277,7 +278,7 @@ func (n *node) release(causes []string) (soon time.Duration) {
 		if most == 0 {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(n.ctx, storeTimeout)
+		ctx, cancel := context.WithTimeout(n.ctx, clock.StoreTimeout)
 		released, err := n.e.o.Store.Release(ctx, cause, most)
 		cancel()
 		if err != nil && n.ctx.Err() == nil {
@@ -326,7 +327,7 @@ func (n *node) claims() {
 			idle = shortestPoll
 		case claimedNone:
 			idle = min(2*idle, longestPoll)
-			pause(n.ctx, claimGap)
+			clock.Pause(n.ctx, claimGap)
 		case claimedNoRoom:
 			idle = longestPoll // the end of a run wakes it
 		}
@@ -350,7 +351,7 @@ func (n *node) claim() claimResult {
 		n.backlog.Store(true)
 		return claimedNoRoom
 	}
-	ctx, cancel := context.WithTimeout(n.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(n.ctx, clock.StoreTimeout)
 	defer cancel()
 	runs, err := n.e.o.Store.Claim(ctx, n.number, asked, n.e.library.current.Load().bundle.Hash)
 	claimed := make([]*store.Claimed, len(runs))
@@ -461,13 +462,13 @@ func (n *node) leave() error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.ctx), max(n.e.o.Lease, leaveLeast))
 	defer cancel()
-	for backoff := 10 * time.Millisecond; ; backoff = min(2*backoff, maxBackoff) {
+	for backoff := 10 * time.Millisecond; ; backoff = min(2*backoff, clock.MaxBackoff) {
 		err := n.e.o.Store.Leave(ctx, n.number, nil)
 		if err == nil || errors.Is(err, store.ErrFenced) {
 			return nil
 		}
 		n.e.metrics.failed("leave")
-		if !pause(ctx, backoff) {
+		if !clock.Pause(ctx, backoff) {
 			return fmt.Errorf("leave, so runs wait for the end of the lease: %w", err)
 		}
 	}

@@ -18,6 +18,8 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
+	"procaas/engine/clock"
+	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/outbound"
@@ -79,9 +81,9 @@ type Engine struct {
 	library  library
 	settings settings
 	guard    guard.Guard
-	degrader degrader
+	degrader *fallback.Live
 	stats    stats
-	clock    clock
+	clock    clock.Clock
 	memory   Memory // of handlers
 	writes   writeHealth
 	known    Membership
@@ -112,9 +114,9 @@ func New(o Options) (*Engine, error) {
 			targets: o.Targets, log: o.Log, runID: o.virtual.runID,
 		},
 		settings:   settings{store: o.Store},
-		degrader:   degrader{store: o.Store},
+		degrader:   fallback.New(o.Store),
 		stats:      stats{metrics: o.Metrics},
-		clock:      clock{known: make(chan struct{}), source: o.virtual.now()},
+		clock:      clock.Clock{Known: make(chan struct{}), Source: o.virtual.now()},
 		explaining: make(chan struct{}, maxExplained),
 		follower:   follower{changed: make(chan struct{}, 1)},
 	}

@@ -11,7 +11,7 @@ import (
 func SpendLoop(e *Engine, pipeline string, n int) {
 	b := e.guard.Bucket(pipeline + guard.CauseLoop)
 	for range n {
-		b.Reserve(e.clock.now(), guard.LoopRate, guard.LoopBurst)
+		b.Reserve(e.clock.Now(), guard.LoopRate, guard.LoopBurst)
 	}
 }
 

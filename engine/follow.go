@@ -12,6 +12,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/engine/clock"
 	"procaas/engine/store"
 )
 
@@ -184,14 +185,14 @@ func (e *Engine) follow(ctx context.Context) {
 			return
 		case <-e.follower.changed:
 		}
-		for e.catchUp(ctx) != nil && pause(ctx, maxBackoff) {
+		for e.catchUp(ctx) != nil && clock.Pause(ctx, clock.MaxBackoff) {
 		}
 	}
 }
 
 // catchUp takes the store's current definition over.
 func (e *Engine) catchUp(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 	defer cancel()
 	e.follower.mu.Lock()
 	defer e.follower.mu.Unlock()

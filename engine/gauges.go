@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"procaas/engine/clock"
 	"procaas/engine/store"
 )
 
@@ -13,19 +14,19 @@ import (
 func (e *Engine) measure(ctx context.Context) {
 	const share = 50
 	count, next, down := time.Now(), time.Duration(0), map[string]bool{}
-	for ; pause(ctx, next); next = store.BeatEvery {
+	for ; clock.Pause(ctx, next); next = store.BeatEvery {
 		began := time.Now()
 		e.stats.follow(e.library.current.Load(), began)
 		e.watchServices(down)
 		if began.Before(count) {
 			continue
 		}
-		limited, cancel := context.WithTimeout(ctx, storeTimeout)
+		limited, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 		d, err := e.depth(limited)
 		cancel()
 		if err == nil {
-			e.metrics.inbox(d, e.clock.now())
-			e.backlog.Store(newBacklog(d, e.clock.now()))
+			e.metrics.inbox(d, e.clock.Now())
+			e.backlog.Store(newBacklog(d, e.clock.Now()))
 		}
 		count = time.Now()
 		if took := count.Sub(began); !isGauge(e.o.Store) {

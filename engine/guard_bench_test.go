@@ -9,6 +9,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/engine/core"
+	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	"procaas/engine/planner"
 	"procaas/engine/store"
@@ -40,7 +41,7 @@ func BenchmarkGuard(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	ramp, err := newOutages([]byte(`{"outages": [{"name": "work/a/two", "members": ["work/a/two"], "phase": "ramping",
+	ramp, err := fallback.NewOutages([]byte(`{"outages": [{"name": "work/a/two", "members": ["work/a/two"], "phase": "ramping",
 		"turned": "2000-01-01T00:00:00Z", "until": "9999-01-01T00:00:00Z"}]}`), 1)
 	if err != nil {
 		b.Fatal(err)
@@ -57,8 +58,8 @@ func BenchmarkGuard(b *testing.B) {
 		{"ramping", &ramping, three},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			e := &Engine{stats: stats{metrics: NewMetrics(prometheus.NewRegistry())}}
-			e.degrader.live.Store(ramp)
+			e := &Engine{stats: stats{metrics: NewMetrics(prometheus.NewRegistry())}, degrader: fallback.New(nil)}
+			e.degrader.Known.Store(ramp)
 			j := &job{n: &node{e: e}, claimed: &store.Claimed{ID: "00dc6ad2-7034-7041-aa34-29279e39ef14"}, pass: guard.Pass{Wake: func() {}}}
 			now := time.Now()
 			b.ReportAllocs()
@@ -73,7 +74,7 @@ func BenchmarkGuard(b *testing.B) {
 				}
 				j.pass.End(c.step.Path, guard.CallEnd{Verdict: guard.CallGood, Kind: c.step.Path, Took: time.Millisecond}, now)
 				e.stats.path(c.step.Path).ended(nil, time.Millisecond, now)
-				e.degrader.count(c.step, nil, time.Millisecond, now)
+				e.degrader.Count(c.step, nil, time.Millisecond, now)
 			}
 		})
 	}

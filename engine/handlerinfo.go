@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"procaas/engine/fallback"
 	"procaas/engine/planner"
 )
 
@@ -32,7 +33,7 @@ type HandlerInfo struct {
 	File         string     `json:"file"`
 	Line         int        `json:"line"`
 
-	Fallback *FallbackView `json:"fallback,omitempty"` // nil without one
+	Fallback *fallback.View `json:"fallback,omitempty"` // nil without one
 }
 
 // recentCalls is how many calls the last ten seconds need to count for themselves.
@@ -71,12 +72,12 @@ func (e *Engine) Handler(path string) (HandlerInfo, bool) {
 }
 
 func (e *Engine) info(s *planner.Step, now time.Time) HandlerInfo {
-	c, o, at := e.settings.controls(), e.degrader.outages(), e.clock.now()
+	c, o, at := e.settings.controls(), e.degrader.Outages(), e.clock.Now()
 	h := s.Handler
 	info := HandlerInfo{
 		Path: s.Path, Type: h.Type, Owner: s.Owner, Critical: h.IsCritical(),
-		Switch: c.State(s, at), RateLimit: c.Limit(s, at), Effective: append([]string{}, o.effects(s, c.State(s, at), c.Effects(s, at), at)...),
-		Fallback: o.view(s, at),
+		Switch: c.State(s, at), RateLimit: c.Limit(s, at), Effective: append([]string{}, o.Effects(s, c.State(s, at), c.Effects(s, at), at)...),
+		Fallback: o.View(s, at),
 		File:     h.Span.File, Line: h.Span.Start.Line,
 	}
 	if s.Callee != nil && !s.Loops {

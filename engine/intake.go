@@ -18,6 +18,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/engine/clock"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/store"
@@ -51,7 +52,7 @@ func (e *Engine) Submit(ctx context.Context, events []Submission) ([]Submitted, 
 
 // submit is Submit for events of the engine's own as well.
 func (e *Engine) submit(ctx context.Context, events []Submission) ([]Submitted, error) {
-	d, now := e.library.current.Load(), e.clock.now()
+	d, now := e.library.current.Load(), e.clock.Now()
 	out := make([]Submitted, len(events))
 	runs := make([]model.Intake, 0, len(events))
 	places := make([]int, 0, len(events))
@@ -108,7 +109,7 @@ func (e *Engine) awaitMoving(ctx context.Context, runs []model.Intake, results [
 				left, places = append(left, runs[i]), append(places, i)
 			}
 		}
-		if len(left) == 0 || time.Since(began) > movingWait || !pause(ctx, wait) {
+		if len(left) == 0 || time.Since(began) > movingWait || !clock.Pause(ctx, wait) {
 			return nil
 		}
 		again, err := e.accepts.call(ctx, left)
@@ -160,7 +161,7 @@ func statesText(from []string) string {
 // accept stores a batch of events. Those that may start at once become runs of
 // this node in the same transaction, as far as it has room and no others wait.
 func (e *Engine) accept(runs []model.Intake) []accepted {
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), clock.StoreTimeout)
 	defer cancel()
 	n, asked, number := e.node.Load(), 0, int64(0)
 	if n != nil && !n.backlog.Load() {
@@ -170,7 +171,7 @@ func (e *Engine) accept(runs []model.Intake) []accepted {
 	}
 	// A run that this node has room for is its own in the same transaction: that saves the
 	// claim, and the wait for it.
-	now, owned, bundle := e.clock.now(), 0, e.Bundle().Hash
+	now, owned, bundle := e.clock.Now(), 0, e.Bundle().Hash
 	for i := range runs {
 		runs[i].Bundle = bundle
 		runs[i].Own = owned < asked && !runs[i].Event.At.After(now)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"procaas/engine/clock"
 	"procaas/engine/core"
 )
 
@@ -18,7 +19,7 @@ const offeredMost = 100
 // has come in time counts before a timeout.
 func (j *job) ready() []core.Attempt {
 	if reason := j.stopping.Load(); reason != nil {
-		j.run.Stop(*reason, j.n.e.clock.now())
+		j.run.Stop(*reason, j.n.e.clock.Now())
 	}
 	j.listen()
 	tasks := j.run.Ready(j.live())
@@ -36,15 +37,15 @@ func (j *job) listen() (taken bool) {
 		if !ok {
 			return taken
 		}
-		ctx, cancel := context.WithTimeout(j.n.ctx, storeTimeout)
+		ctx, cancel := context.WithTimeout(j.n.ctx, clock.StoreTimeout)
 		pending, err := j.n.e.o.Store.Pending(ctx, j.claimed.Flow, j.claimed.Key, a.Types, a.Heard, offeredMost)
 		cancel()
 		if err != nil {
 			j.at("").Warn("events that the run waits for cannot be read, trying again", "error", err)
-			if !pause(j.n.calls, backoff) || j.n.isDraining() {
+			if !clock.Pause(j.n.calls, backoff) || j.n.isDraining() {
 				return taken
 			}
-			backoff = min(2*backoff, maxBackoff)
+			backoff = min(2*backoff, clock.MaxBackoff)
 			continue
 		}
 		taken = j.run.Offer(pending, j.live()) || taken

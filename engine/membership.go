@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"procaas/engine/clock"
 	"procaas/engine/store"
 )
 
@@ -123,7 +124,7 @@ func (e *Engine) regain() {
 // store that was set back. It returns when the store is fit to be joined, or ctx has ended.
 func (e *Engine) part(ctx context.Context) {
 	for backoff := rejoinPause; ; backoff = min(2*backoff, longestPoll) {
-		if e.isFit(ctx, e.known.number()) || !pause(ctx, backoff) {
+		if e.isFit(ctx, e.known.number()) || !clock.Pause(ctx, backoff) {
 			return
 		}
 	}
@@ -131,7 +132,7 @@ func (e *Engine) part(ctx context.Context) {
 
 // isFit asks the store once. While it is refused nothing is written to it, not even a beat.
 func (e *Engine) isFit(ctx context.Context, node int64) bool {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 	defer cancel()
 	if e.loss.state() != nil {
 		nodes, err := e.o.Store.Nodes(ctx)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/engine/checkpoint"
+	"procaas/engine/clock"
 	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -244,7 +245,7 @@ func (j *job) putBack() bool {
 
 // fits is [Engine.fits] for a run in this node's hands.
 func (j *job) fits(bundle string, checkpoint []byte) (pinned, err error) {
-	ctx, cancel := context.WithTimeout(j.n.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(j.n.ctx, clock.StoreTimeout)
 	defer cancel()
 	c := j.claimed
 	d, err := j.n.e.library.get(ctx, bundle)

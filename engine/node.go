@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"procaas/engine/clock"
 	"procaas/engine/store"
 )
 
@@ -183,7 +184,7 @@ func (n *node) giveBackUnknown() {
 		return
 	}
 	defer n.open()
-	ctx, cancel := context.WithTimeout(n.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(n.ctx, clock.StoreTimeout)
 	defer cancel()
 	if err := n.e.o.Store.Leave(ctx, n.number, runs); err != nil {
 		n.log.Warn("unknown runs could not be given back, trying again", "error", err)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"procaas/engine/checkpoint"
+	"procaas/engine/fallback"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -26,7 +27,7 @@ type Notice struct {
 	Service  string    // that is out as a whole; then Path is empty
 	Handlers []string  // that are out with it
 	Ratio    float64   // of the calls that sent the handler out, how many succeeded
-	Until    time.Time // as of [FallbackChange]
+	Until    time.Time // as of [fallback.Change]
 }
 
 // A NoticeKind says what has happened.
@@ -66,7 +67,7 @@ func (j *job) notify(kind NoticeKind, path, text string) {
 		return
 	}
 	n := Notice{
-		Kind: kind, Path: path, Error: text, Time: j.n.e.clock.now(),
+		Kind: kind, Path: path, Error: text, Time: j.n.e.clock.Now(),
 		Run: j.claimed.ID, Flow: j.claimed.Flow, Key: j.claimed.Key,
 	}
 	def := j.def
@@ -120,15 +121,15 @@ func (j *job) notice(c model.Change) {
 }
 
 // notifyFallback tells about a fallback, when anybody wants to know.
-func (e *Engine) notifyFallback(c FallbackChange) {
+func (e *Engine) notifyFallback(c fallback.Change) {
 	kind, ok := map[string]NoticeKind{
-		FallbackOut: NoticeFallbackOn, FallbackBack: NoticeFallbackOff,
-		FallbackFrozen: NoticeFrozen, FallbackThawed: NoticeThawed,
+		fallback.Out: NoticeFallbackOn, fallback.Back: NoticeFallbackOff,
+		fallback.Frozen: NoticeFrozen, fallback.Thawed: NoticeThawed,
 	}[c.Kind]
 	if e.o.Notify == nil || !ok {
 		return
 	}
-	n := Notice{Kind: kind, Path: c.Name, Time: e.clock.now(), Error: c.Why, Ratio: c.Ratio, Until: c.Until}
+	n := Notice{Kind: kind, Path: c.Name, Time: e.clock.Now(), Error: c.Why, Ratio: c.Ratio, Until: c.Until}
 	if c.Service {
 		n.Path, n.Service, n.Handlers = "", c.Name, c.Paths
 		if s := e.Bundle().Service(c.Name); s != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/fallback"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -135,13 +136,13 @@ func TestNoticeOfAFallbackComesFromOneNode(t *testing.T) {
 			return out
 		}
 		bonus.down.Store(true)
-		waitFor(t, first, "work/b/bonus", engine.FallbackOut, time.Minute)
+		waitFor(t, first, "work/b/bonus", fallback.Out, time.Minute)
 		time.Sleep(2 * time.Second)
 		if have := fallbacks(); len(have) != 1 || have[0] != "fallback-on work/b/bonus " {
 			t.Errorf("want one notice that it is out, have %q", have)
 		}
 		bonus.down.Store(false)
-		waitFor(t, first, "work/b/bonus", engine.FallbackIn, 5*time.Minute)
+		waitFor(t, first, "work/b/bonus", fallback.In, 5*time.Minute)
 		time.Sleep(2 * time.Second)
 		if have := fallbacks(); len(have) != 1 || have[0] != "fallback-off work/b/bonus" {
 			t.Errorf("want one notice that it is back, have %q", have)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"procaas/engine/clock"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -36,7 +37,7 @@ const (
 // trim lets the store forget what is older than Options.Retention, and audit
 // records that are older than Options.AuditRetention, until ctx ends.
 func (e *Engine) trim(ctx context.Context) {
-	for next := trimEvery; pause(ctx, next); {
+	for next := trimEvery; clock.Pause(ctx, next); {
 		next = trimEvery
 		for _, part := range []struct {
 			keep time.Duration
@@ -45,7 +46,7 @@ func (e *Engine) trim(ctx context.Context) {
 			if part.keep == 0 {
 				continue
 			}
-			limited, cancel := context.WithTimeout(ctx, storeTimeout)
+			limited, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 			more, err := part.trim(limited, part.keep)
 			cancel()
 			switch {

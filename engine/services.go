@@ -28,7 +28,7 @@ type caller struct {
 
 // caller prepares to wake runs that wait for these causes.
 func (e *Engine) caller(causes []string) *caller {
-	c := &caller{e: e, controls: e.settings.controls(), now: e.clock.now(), rivals: map[string]int{}}
+	c := &caller{e: e, controls: e.settings.controls(), now: e.clock.Now(), rivals: map[string]int{}}
 	for _, cause := range causes {
 		for part := range strings.SplitSeq(cause, ",") {
 			if name, _, ok := guard.GateOf(part); ok {
@@ -138,14 +138,14 @@ func (c *caller) isOff(s *planner.Step) bool {
 	if _, off := c.controls.Off(s, c.now); off {
 		return true
 	}
-	_, off := c.e.degrader.outages().off(s, c.now)
+	_, off := c.e.degrader.Outages().Off(s, c.now)
 	return off && !c.controls.Overrides(s, c.now)
 }
 
 // Services lists the services of the present definition, in order.
 func (e *Engine) Services() []guard.ServiceInfo {
 	out := []guard.ServiceInfo{}
-	now, nodes := e.clock.now(), int(max(1, e.guard.Nodes.Load()))
+	now, nodes := e.clock.Now(), int(max(1, e.guard.Nodes.Load()))
 	d, waits := e.library.current.Load(), e.backlog.Load()
 	for _, s := range d.bundle.Services {
 		info := guard.ServiceInfo{ID: s.ID, URL: s.Address(), Owner: s.Owner}

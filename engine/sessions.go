@@ -46,7 +46,7 @@ type session struct {
 func (e *Engine) OpenSession(ctx context.Context, name string, token [sha256.Size]byte) (string, error) {
 	secret := newSecret()
 	hash := sha256.Sum256([]byte(secret))
-	value := model.EncodeJSON(session{Secret: hash[:], Token: token[:], Expires: e.clock.now().Add(SessionTime).UTC().Truncate(time.Second)})
+	value := model.EncodeJSON(session{Secret: hash[:], Token: token[:], Expires: e.clock.Now().Add(SessionTime).UTC().Truncate(time.Second)})
 	for try := 1; ; try++ {
 		place, version, err := e.sessionPlace(ctx, name)
 		if err == nil {
@@ -91,7 +91,7 @@ func (e *Engine) sessionPlace(ctx context.Context, name string) (place string, v
 // sessionIn reads a session; nil when it has ended.
 func (e *Engine) sessionIn(value []byte) *session {
 	var s session
-	if err := json.Unmarshal(value, &s); err != nil || len(s.Secret) == 0 || !e.clock.now().Before(s.Expires) {
+	if err := json.Unmarshal(value, &s); err != nil || len(s.Secret) == 0 || !e.clock.Now().Before(s.Expires) {
 		return nil
 	}
 	return &s

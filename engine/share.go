@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"procaas/engine/clock"
+)
 
 // Nodes even out what waits: of many events that come to one node, it keeps what it would
 // have in hand if all nodes had as much as they can. Beyond that it takes a little at a time,
@@ -31,6 +35,6 @@ func (n *node) wanted() int {
 	if left := n.left(); left > 0 {
 		return left
 	}
-	pause(n.ctx, shareGap)
+	clock.Pause(n.ctx, shareGap)
 	return max(n.left(), sharePart)
 }

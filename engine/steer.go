@@ -27,7 +27,7 @@ func (e *Engine) Controls(ctx context.Context) ([]guard.ControlView, error) {
 		return nil, err
 	}
 	out := []guard.ControlView{}
-	c, now := e.settings.controls(), e.clock.now()
+	c, now := e.settings.controls(), e.clock.Now()
 	for _, path := range slices.Sorted(maps.Keys(c.ByPath)) {
 		out = append(out, c.ByPath[path].View(len(e.under(path)) > 0, now))
 	}
@@ -59,7 +59,7 @@ func (e *Engine) storeControl(ctx context.Context, path string, c guard.Control,
 	}
 	e.learn(ctx)
 	return guard.ControlView{
-		Path: path, Control: c, Revision: revision, Changed: e.clock.now().UTC().Truncate(time.Millisecond),
+		Path: path, Control: c, Revision: revision, Changed: e.clock.Now().UTC().Truncate(time.Millisecond),
 		By: by.Name, Reason: by.Reason, Known: true,
 	}, nil
 }
@@ -97,7 +97,7 @@ func (e *Engine) liftControl(ctx context.Context, path string, free guard.Contro
 		err = nil
 	}
 	return guard.ControlView{
-		Path: path, Control: free, Revision: revision, Changed: e.clock.now().UTC().Truncate(time.Millisecond),
+		Path: path, Control: free, Revision: revision, Changed: e.clock.Now().UTC().Truncate(time.Millisecond),
 		By: by.Name, Reason: by.Reason, Known: true,
 	}, err
 }
@@ -161,7 +161,7 @@ func (e *Engine) checkControl(path string, change guard.ControlChange) (guard.Co
 	if len(steps) == 0 {
 		return guard.Control{}, e.unknownPath(path)
 	}
-	return guard.NewControl(steps, path, change, e.clock.now())
+	return guard.NewControl(steps, path, change, e.clock.Now())
 }
 
 func (e *Engine) unknownPath(path string) *guard.ControlError {

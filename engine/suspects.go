@@ -101,7 +101,7 @@ func (j *job) admit() bool {
 		}
 		return false
 	case !j.n.suspects.try(c.ID, c.Losses):
-		change.Status, change.Due = model.Parked, j.n.e.clock.now().Add(time.Second+SuspectDelay(c.Losses, maxLosses))
+		change.Status, change.Due = model.Parked, j.n.e.clock.Now().Add(time.Second+SuspectDelay(c.Losses, maxLosses))
 		j.close(change)
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"procaas/engine/clock"
 	"procaas/engine/store"
 )
 
@@ -48,7 +49,7 @@ func TendTasks(ctx context.Context, tasks store.TaskMaintenance, keep time.Durat
 			log.Warn("tasks are not cared for", "error", err)
 		}
 		failing = err != nil
-		if !pause(ctx, wait) {
+		if !clock.Pause(ctx, wait) {
 			return
 		}
 	}
@@ -60,7 +61,7 @@ func expireTasks(ctx context.Context, tasks store.TaskMaintenance, keep time.Dur
 	if keep <= 0 {
 		keep = store.MaxTaskAhead
 	}
-	for wait := rand.N(expireFirst); pause(ctx, wait); wait = expirePause {
+	for wait := rand.N(expireFirst); clock.Pause(ctx, wait); wait = expirePause {
 		bounded, cancel := context.WithTimeout(ctx, expireTime)
 		_, err := tasks.ExpireTasks(bounded, keep, 0)
 		cancel()
@@ -126,7 +127,7 @@ func (e *Engine) SetQueueMode(ctx context.Context, taskType string, mode store.T
 		return nil
 	}
 	// The caller may be gone by now, which is often why it failed.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clock.StoreTimeout)
 	defer cancel()
 	return errors.Join(failed, record(ctx, fmt.Sprintf("%s failed: %v", mode, failed)))
 }

@@ -38,7 +38,7 @@ func (e *Engine) Tokens(ctx context.Context) ([]TokenView, error) {
 	if err := e.settings.refresh(ctx); err != nil {
 		return nil, err
 	}
-	out, now := []TokenView{}, e.clock.now()
+	out, now := []TokenView{}, e.clock.Now()
 	for _, t := range *e.settings.tokens.Load() {
 		out = append(out, t.view(now))
 	}
@@ -84,7 +84,7 @@ func (e *Engine) NewToken(ctx context.Context, spec TokenSpec, by store.Actor) (
 	}
 	before := int64(0)
 	if old := all.named(spec.Name); old != nil {
-		if old.state(e.clock.now()) == TokenActive {
+		if old.state(e.clock.Now()) == TokenActive {
 			return v, "", &AccessError{codeTokenExists, fmt.Sprintf("there is a token %s; revoke it first, or choose another name", spec.Name)}
 		}
 		before = old.setting.Revision
@@ -129,7 +129,7 @@ func (e *Engine) storeToken(ctx context.Context, name string, t Token, hash []by
 	e.learn(ctx)
 	e.log.Info("token changed", "token", name, "role", t.Role, "revoked", t.Revoked, "by", by.Name, "reason", by.Reason)
 	// As the store will tell it; the next list of tokens has its own time.
-	now := e.clock.now().UTC().Truncate(time.Millisecond)
+	now := e.clock.Now().UTC().Truncate(time.Millisecond)
 	return (&liveToken{Token: t, name: name, setting: store.Setting{Changed: now, By: by}}).view(now), nil
 }
 
@@ -207,7 +207,7 @@ func (e *Engine) checkToken(spec TokenSpec) (Token, error) {
 	if spec.Forever {
 		return t, nil
 	}
-	now := e.clock.now()
+	now := e.clock.Now()
 	expires := spec.Expires
 	if expires.IsZero() {
 		expires = now.Add(DefaultTokenTime)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine/clock"
 	"procaas/engine/model"
 )
 
@@ -112,7 +113,7 @@ func (e *Engine) wind(ctx context.Context, c *clockwork, now time.Time) error {
 	if c.trigger.CatchUp == "skip" || c.trigger.CatchUp == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 	defer cancel()
 	id, err := e.o.Store.LastEvent(ctx, c.source())
 	if err != nil {
@@ -128,7 +129,7 @@ func (e *Engine) wind(ctx context.Context, c *clockwork, now time.Time) error {
 func (e *Engine) fireTriggers(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-	case <-e.clock.known:
+	case <-e.clock.Known:
 	}
 	stands := map[string]stand{} // by trigger
 	// Before the store's clock is known nothing is due: the node's own may be hours off.
@@ -137,7 +138,7 @@ func (e *Engine) fireTriggers(ctx context.Context) {
 		works, err := e.windAll(ctx, d, stands)
 		if err != nil {
 			e.log.Warn("triggers cannot start, trying again", "error", err)
-			pause(ctx, longestPoll)
+			clock.Pause(ctx, longestPoll)
 			continue
 		}
 		e.tick(ctx, d, works)
@@ -150,7 +151,7 @@ func (e *Engine) fireTriggers(ctx context.Context) {
 // windAll makes the triggers of a definition ready. One whose schedule has changed begins
 // now: what would have been due by the new one before that was never meant to fire.
 func (e *Engine) windAll(ctx context.Context, d *definition, stands map[string]stand) ([]*clockwork, error) {
-	now := e.clock.now()
+	now := e.clock.Now()
 	var works []*clockwork
 	for _, t := range d.bundle.Triggers {
 		c, err := newClockwork(t)
@@ -179,7 +180,7 @@ func (e *Engine) tick(ctx context.Context, d *definition, works []*clockwork) {
 		if e.library.current.Load() != d {
 			return
 		}
-		now := e.clock.now()
+		now := e.clock.Now()
 		sleep := longestPoll // the store's clock may be set meanwhile, so that none sleeps longer
 		for _, c := range works {
 			if c.last.Sub(now) > clockBack {
@@ -187,11 +188,11 @@ func (e *Engine) tick(ctx context.Context, d *definition, works []*clockwork) {
 			}
 			if err := e.fire(ctx, c, now); err != nil && ctx.Err() == nil {
 				e.log.Warn("trigger cannot fire, trying again", "trigger", c.trigger.ID, "error", err)
-				sleep = min(sleep, maxBackoff)
+				sleep = min(sleep, clock.MaxBackoff)
 				continue
 			}
 			if next := c.next(c.last); !next.IsZero() {
-				sleep = min(sleep, max(next.Sub(e.clock.now()), 0))
+				sleep = min(sleep, max(next.Sub(e.clock.Now()), 0))
 			}
 		}
 		t := time.NewTimer(sleep)

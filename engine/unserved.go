@@ -70,7 +70,7 @@ func typesOf(p *dsl.Pipeline) []string {
 func (j *job) await(reason string) {
 	j.at("").Warn("event waits for a pipeline that serves it", "type", j.claimed.Event.Type, "flow", j.claimed.Flow)
 	j.close(model.Change{
-		Status: model.Parked, Due: j.n.e.clock.now().Add(unservedAgain), Cause: causeUnserved + j.def.bundle.Hash,
+		Status: model.Parked, Due: j.n.e.clock.Now().Add(unservedAgain), Cause: causeUnserved + j.def.bundle.Hash,
 		Error: reason + "; it waits until a definition does", ErrorClass: ClassUnserved,
 	})
 }

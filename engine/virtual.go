@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"procaas/engine/clock"
 	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -41,7 +42,7 @@ type VirtualOptions struct {
 	Clock *VirtualClock
 
 	// Call makes the calls of handlers, in place of h.Handle, which it may call.
-	// Time passes in it by [Sleep] alone. Nil calls the handler.
+	// Time passes in it by [clock.Sleep] alone. Nil calls the handler.
 	Call func(ctx context.Context, t core.Attempt, h Handler, c *Call) (model.Result, error)
 
 	// Saved is told what the store has taken. It may be nil.
@@ -282,9 +283,9 @@ func (v *Virtual) call(j *job, t core.Attempt) {
 		return
 	}
 	v.calls++
-	p := &pace{began: v.clock.now}
-	e := virtualEnd{j: j, ended: j.call(paced(j.calls, p), t)}
-	e.at = p.began.Add(p.passed)
+	p := &clock.Pace{Began: v.clock.now}
+	e := virtualEnd{j: j, ended: j.call(clock.Paced(j.calls, p), t)}
+	e.at = p.Began.Add(p.Passed)
 	at, _ := slices.BinarySearchFunc(v.ends, e, func(a, b virtualEnd) int {
 		return cmp.Or(a.at.Compare(b.at), -1) // behind those of the same time
 	})

@@ -11,6 +11,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/checkpoint"
+	"procaas/engine/clock"
 	"procaas/engine/core"
 	"procaas/engine/enginetest"
 	"procaas/engine/guard"
@@ -86,7 +87,7 @@ func (r *virtualRig) wantHistory(want ...string) {
 
 func pauses(d time.Duration) enginetest.Do {
 	return func(ctx context.Context, _ *engine.Call, value any) (model.Result, error) {
-		return model.Result{Response: value}, engine.Sleep(ctx, d)
+		return model.Result{Response: value}, clock.Sleep(ctx, d)
 	}
 }
 
@@ -273,17 +274,17 @@ func TestSleepAndDeadlines(t *testing.T) {
 	t.Parallel()
 	r := newVirtualRig(t, three)
 	r.on("one", func(ctx context.Context, _ *engine.Call, _ any) (model.Result, error) {
-		outer, cancel := engine.WithTimeout(ctx, 2*time.Second)
+		outer, cancel := clock.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		inner, cancelInner := engine.WithTimeout(outer, time.Hour)
+		inner, cancelInner := clock.WithTimeout(outer, time.Hour)
 		defer cancelInner()
 		if at, ok := inner.Deadline(); !ok || at.Sub(r.clock.Now()) != 2*time.Second {
 			t.Errorf("want the nearer deadline, have %v %v", at, ok)
 		}
-		if err := engine.Sleep(inner, time.Second); err != nil {
+		if err := clock.Sleep(inner, time.Second); err != nil {
 			t.Error(err)
 		}
-		if err := engine.Sleep(inner, time.Second); !errors.Is(err, context.DeadlineExceeded) || outer.Err() == nil {
+		if err := clock.Sleep(inner, time.Second); !errors.Is(err, context.DeadlineExceeded) || outer.Err() == nil {
 			t.Errorf("want the end of the time, have %v and %v", err, outer.Err())
 		}
 		if err := ctx.Err(); err != nil {
@@ -294,9 +295,9 @@ func TestSleepAndDeadlines(t *testing.T) {
 	r.send(event("work", "k"))
 	r.wantHistory("0s work/a/one 1", "2s work/b/two 1", "2s work/c/three 1", "2s succeeded")
 
-	ctx, cancel := engine.WithTimeout(t.Context(), time.Millisecond)
+	ctx, cancel := clock.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := engine.Sleep(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+	if err := clock.Sleep(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("outside of virtual time: want the deadline, have %v", err)
 	}
 }

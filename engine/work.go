@@ -13,6 +13,7 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
+	"procaas/engine/clock"
 	"procaas/engine/core"
 	"procaas/engine/guard"
 	"procaas/engine/model"
@@ -120,7 +121,7 @@ func (j *job) work() {
 	defer j.survive()
 	j.calls, j.stopCalls = context.WithCancel(j.n.calls)
 	defer j.stopCalls()
-	defer func() { j.pass.Close(j.n.e.clock.now()) }()
+	defer func() { j.pass.Close(j.n.e.clock.Now()) }()
 	defer j.letGo()
 	if !j.begin() || j.n.isDraining() {
 		return
@@ -153,11 +154,11 @@ func (j *job) survive() {
 }
 
 // live gives the core what may change while the run goes on.
-func (j *job) live() core.Live { return j.liveAt(j.n.e.clock.now()) }
+func (j *job) live() core.Live { return j.liveAt(j.n.e.clock.Now()) }
 
 // now is the run's own time: the store's, or a later one that the run has seen already. What
 // the core tells to wait for is due by this time.
-func (j *job) now() time.Time { return j.since(j.n.e.clock.now()) }
+func (j *job) now() time.Time { return j.since(j.n.e.clock.Now()) }
 
 // since gives a time, or the latest that the run has seen: what people read of a run is in
 // order.
@@ -260,7 +261,7 @@ func (j *job) mustSave() bool {
 	if j.run.MustSave() || !j.run.Dirty() {
 		return j.run.MustSave()
 	}
-	now := j.n.e.clock.now()
+	now := j.n.e.clock.Now()
 	if j.unsaved.IsZero() {
 		j.unsaved = now
 	}
@@ -290,7 +291,7 @@ func (j *job) commit(c model.Change) error {
 			j.at(c.FailedPath).Warn("run failed", "error", c.Error)
 		}
 		j.notice(c)
-		j.trace.Saved(j.run, c, j.n.e.clock.now())
+		j.trace.Saved(j.run, c, j.n.e.clock.Now())
 	case errors.Is(err, store.ErrStale):
 		j.at("").Warn("run has moved on without this node, its progress here is dropped")
 	case errors.Is(err, store.ErrCancelled), errors.Is(err, store.ErrFenced), j.n.ctx.Err() != nil:
@@ -326,7 +327,7 @@ func (j *job) start(tasks []core.Attempt) bool {
 		j.log = j.log.With("trace_id", j.trace.Context.TraceID())
 	}
 	// Saving may have taken its time: a control that has come meanwhile counts.
-	now, c := j.n.e.clock.now(), j.n.e.settings.controls()
+	now, c := j.n.e.clock.Now(), j.n.e.settings.controls()
 	for _, t := range tasks {
 		if c != j.seen && (c.Skips(t.Step, now) != nil || c.Holds(t.Step, now) != nil) {
 			j.run.Withdraw(t.Ref(), now)
@@ -403,7 +404,7 @@ func (j *job) superseded() <-chan struct{} {
 // when there is nothing.
 func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 	if !next.IsZero() {
-		delay, ok = next.Sub(j.n.e.clock.now()), true
+		delay, ok = next.Sub(j.n.e.clock.Now()), true
 	}
 	if ok && delay > guard.ShortHold && j.underway > 0 && strings.Contains(j.run.Cause(), guard.Mark) {
 		delay = guard.ShortHold // nobody calls a run up that does not wait in the store
@@ -412,7 +413,7 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 		delay, ok = listenEvery, true
 	}
 	if !j.unsaved.IsZero() {
-		if save := saveAfter - j.n.e.clock.now().Sub(j.unsaved); !ok || save < delay {
+		if save := saveAfter - j.n.e.clock.Now().Sub(j.unsaved); !ok || save < delay {
 			delay, ok = save, true
 		}
 	}
@@ -425,9 +426,9 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 func (j *job) finish(e ended) {
 	for {
 		j.underway--
-		e.outcome.Probe = j.pass.End(e.ref, e.end, j.n.e.clock.now())
+		e.outcome.Probe = j.pass.End(e.ref, e.end, j.n.e.clock.Now())
 		if e.outcome.Err == nil || j.calls.Err() == nil {
-			j.run.Finish(e.ref, e.outcome, j.liveAt(j.n.e.clock.latest())) // from when on it waits, if it does
+			j.run.Finish(e.ref, e.outcome, j.liveAt(j.n.e.clock.Latest())) // from when on it waits, if it does
 		}
 		select {
 		case e = <-j.ended:
@@ -449,7 +450,7 @@ func (j *job) stop() bool {
 			return false
 		}
 	}
-	j.run.Cancel(model.CancelReason, j.n.e.clock.now())
+	j.run.Cancel(model.CancelReason, j.n.e.clock.Now())
 	change := j.run.Change()
 	change.Version, change.Status, change.Reason = j.version, model.Cancelled, model.CancelReason
 	j.count()
@@ -466,7 +467,7 @@ func (j *job) count() {
 				j.hold(ref, false)
 			}
 		}
-		j.pass.LeaveAll(h.Ref(), j.n.e.clock.now())
+		j.pass.LeaveAll(h.Ref(), j.n.e.clock.Now())
 		j.trace.Note(h)
 		seen := j.n.e.stats.path(h.Path)
 		step := core.StepOf(j.run.Plan(), h)
@@ -524,7 +525,7 @@ func (j *job) intakes(events []model.Event) []model.Intake {
 // call makes one attempt of a handler, or asks what became of one.
 func (j *job) call(ctx context.Context, t core.Attempt) ended {
 	if t.Timeout > 0 {
-		limited, cancel := WithTimeout(ctx, t.Timeout)
+		limited, cancel := clock.WithTimeout(ctx, t.Timeout)
 		defer cancel()
 		ctx = limited
 	}
@@ -551,7 +552,7 @@ func (j *job) call(ctx context.Context, t core.Attempt) ended {
 	if !t.Verify { // which says nothing about the handler's own calls
 		seen.ended(err, now.Sub(began), now)
 		if j.def.counted[t.Step] {
-			j.n.e.degrader.count(t.Step, err, now.Sub(began), j.n.e.clock.now())
+			j.n.e.degrader.Count(t.Step, err, now.Sub(began), j.n.e.clock.Now())
 		}
 	}
 	return ended{t.Ref(), core.Outcome{Result: result, Err: err}, guard.EndOf(t.Step, err, now.Sub(began))}
@@ -581,7 +582,7 @@ func (j *job) handle(ctx context.Context, t core.Attempt, span *tracing.Attempt)
 	}
 	call := &Call{
 		Path: t.Step.Path, Run: c.ID, Flow: c.Flow, Key: c.Key, Event: c.Event,
-		Attempt: t.Attempt, IdempotencyKey: t.IdempotencyKey, TraceParent: span.Parent, TraceState: span.State, Now: e.clock.latest(),
+		Attempt: t.Attempt, IdempotencyKey: t.IdempotencyKey, TraceParent: span.Parent, TraceState: span.State, Now: e.clock.Latest(),
 		Bundle: j.def.bundle, HTTP: j.def.client, Workers: j.def.workers, Node: j.n.number, Documents: e.o.Store, RunStatus: e.runStatus,
 		Memory: &e.memory, Log: log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,
 	}

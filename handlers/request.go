@@ -12,6 +12,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/engine"
+	"procaas/engine/clock"
 	"procaas/engine/model"
 )
 
@@ -131,17 +132,17 @@ func (r *Request) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 // timeout, which then counts alone.
 func (r *Request) bound(ctx context.Context, c *engine.Call) (context.Context, context.CancelFunc) {
 	if r.Timeout > 0 {
-		return engine.WithTimeout(ctx, r.Timeout)
+		return clock.WithTimeout(ctx, r.Timeout)
 	}
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
 	}
 	if r.Service != "" {
 		if s := c.Bundle.Service(r.Service); s != nil && s.Timeout > 0 {
-			return engine.WithTimeout(ctx, s.Timeout)
+			return clock.WithTimeout(ctx, s.Timeout)
 		}
 	}
-	return engine.WithTimeout(ctx, defaultTimeout)
+	return clock.WithTimeout(ctx, defaultTimeout)
 }
 
 // send makes the request. What a client does besides is for redirects, cookies and a

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/fallback"
 )
 
 // liveLine shows how things go: on a terminal always on the same line, elsewhere a
@@ -44,7 +45,7 @@ func (d *taxiDemo) liveLine(ctx context.Context) error {
 
 // look tells which incident there is, and what is out of the flow. While the
 // server does not answer, nothing is.
-func (d *taxiDemo) look(ctx context.Context) (incident string, out map[string]engine.FallbackView) {
+func (d *taxiDemo) look(ctx context.Context) (incident string, out map[string]fallback.View) {
 	d.traffic.mu.Lock()
 	incident = d.traffic.incident
 	d.traffic.mu.Unlock()
@@ -56,8 +57,8 @@ func (d *taxiDemo) look(ctx context.Context) (incident string, out map[string]en
 }
 
 // outagesIn finds what is out of the flow, by path or service.
-func outagesIn(handlers []engine.HandlerInfo) map[string]engine.FallbackView {
-	out := map[string]engine.FallbackView{}
+func outagesIn(handlers []engine.HandlerInfo) map[string]fallback.View {
+	out := map[string]fallback.View{}
 	for _, h := range handlers {
 		if !h.Fallback.IsOut() {
 			continue
@@ -74,11 +75,11 @@ func outagesIn(handlers []engine.HandlerInfo) map[string]engine.FallbackView {
 // news is what people have been told.
 type news struct {
 	incident string
-	out      map[string]engine.FallbackView
+	out      map[string]fallback.View
 }
 
 // hear takes in how things are, and gives what people do not know yet.
-func (n *news) hear(incident string, out map[string]engine.FallbackView) (told []string) {
+func (n *news) hear(incident string, out map[string]fallback.View) (told []string) {
 	switch {
 	case incident != "" && n.incident == "":
 		told = append(told, "incident "+incident+" begins")
@@ -89,13 +90,13 @@ func (n *news) hear(incident string, out map[string]engine.FallbackView) (told [
 		was, is := n.out[name], out[name]
 		switch {
 		case is.State == was.State && timeOr(is.Until).Equal(timeOr(was.Until)):
-		case is.State == engine.FallbackOut && was.State == engine.FallbackProbing:
+		case is.State == fallback.Out && was.State == fallback.Probing:
 			told = append(told, fmt.Sprintf("fallback goes on until %s: %s still fails", clockTime(is.Until), name))
-		case is.State == engine.FallbackOut:
+		case is.State == fallback.Out:
 			told = append(told, fmt.Sprintf("fallback on: %s is out of the flow until %s: %s", name, clockTime(is.Until), is.Reason))
-		case is.State == engine.FallbackProbing:
+		case is.State == fallback.Probing:
 			told = append(told, fmt.Sprintf("fallback: one call a second tries whether %s works again", name))
-		case is.State == engine.FallbackRamping:
+		case is.State == fallback.Ramping:
 			told = append(told, fmt.Sprintf("fallback: %s works again, until %s more and more of its calls are made", name, clockTime(is.Until)))
 		}
 	}

@@ -7,21 +7,22 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/fallback"
 )
 
 func TestDemoTellsWhatHappensByItself(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	until := now.Add(90 * time.Second)
-	view := func(state string, service string) *engine.FallbackView {
+	view := func(state string, service string) *fallback.View {
 		since := now.Add(-30 * time.Second)
-		v := &engine.FallbackView{State: state, Service: service, Since: &since, Until: &until, Reason: "it fails"}
-		if state == engine.FallbackProbing {
+		v := &fallback.View{State: state, Service: service, Since: &since, Until: &until, Reason: "it fails"}
+		if state == fallback.Probing {
 			v.Until = nil
 		}
 		return v
 	}
-	handlers := func(views ...*engine.FallbackView) (list []engine.HandlerInfo) {
+	handlers := func(views ...*fallback.View) (list []engine.HandlerInfo) {
 		for i, path := range []string{"p/s/one", "p/s/two", "p/s/three"} {
 			h := engine.HandlerInfo{Path: path}
 			if i < len(views) {
@@ -37,15 +38,15 @@ func TestDemoTellsWhatHappensByItself(t *testing.T) {
 		incident string
 		handlers []engine.HandlerInfo
 	}{
-		{"", handlers(view(engine.FallbackIn, ""))},
+		{"", handlers(view(fallback.In, ""))},
 		{"push-down", handlers()},
-		{"push-down", handlers(view(engine.FallbackOut, ""))},
-		{"push-down", handlers(view(engine.FallbackOut, ""))},
-		{"push-down", handlers(nil, view(engine.FallbackOut, "push"), view(engine.FallbackOut, "push"))},
-		{"push-down", handlers(nil, view(engine.FallbackProbing, "push"), view(engine.FallbackProbing, "push"))},
-		{"push-down", handlers(nil, view(engine.FallbackOut, "push"), view(engine.FallbackOut, "push"))},
-		{"", handlers(nil, view(engine.FallbackProbing, "push"), view(engine.FallbackProbing, "push"))},
-		{"", handlers(nil, view(engine.FallbackRamping, "push"), view(engine.FallbackRamping, "push"))},
+		{"push-down", handlers(view(fallback.Out, ""))},
+		{"push-down", handlers(view(fallback.Out, ""))},
+		{"push-down", handlers(nil, view(fallback.Out, "push"), view(fallback.Out, "push"))},
+		{"push-down", handlers(nil, view(fallback.Probing, "push"), view(fallback.Probing, "push"))},
+		{"push-down", handlers(nil, view(fallback.Out, "push"), view(fallback.Out, "push"))},
+		{"", handlers(nil, view(fallback.Probing, "push"), view(fallback.Probing, "push"))},
+		{"", handlers(nil, view(fallback.Ramping, "push"), view(fallback.Ramping, "push"))},
 		{"", handlers()},
 	} {
 		told = append(told, n.hear(at.incident, outagesIn(at.handlers))...)

@@ -17,9 +17,11 @@ var layers = []string{"schemas", "dsl", "engine", "handlers", "pipelines", "cmd"
 // left, and the folder itself, which is the front door, imports any of them. The engine has
 // other parts too: they know the whole, and any room.
 var rooms = map[string][]string{
-	"dsl": {"diag", "rules", "render", "datum", "ops", "typing", "library", "syntax", "expr", "source",
-		"spec", "contract", "tree", "format", "decode", "cluster", "shards", "check"},
-	"engine": {"model", "store", "planner", "checkpoint", "core", "guard", "diagram", "secrets", "tracing", "outbound"},
+	"dsl": {
+		"diag", "rules", "render", "datum", "ops", "typing", "library", "syntax", "expr", "source",
+		"spec", "contract", "tree", "format", "decode", "cluster", "shards", "check",
+	},
+	"engine": {"model", "store", "planner", "checkpoint", "core", "clock", "guard", "fallback", "diagram", "secrets", "tracing", "outbound"},
 }
 
 // homes says which packages may import a library directly, and why it lives

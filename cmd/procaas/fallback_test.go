@@ -14,12 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/fallback"
 	"procaas/engine/model"
 )
 
@@ -142,13 +142,13 @@ func (i *incident) load() (stop func()) {
 }
 
 // fallbacks gives where the two handlers stand, as a node sees it.
-func (i *incident) fallbacks(node int) []engine.FallbackView {
+func (i *incident) fallbacks(node int) []fallback.View {
 	i.t.Helper()
 	handlers, err := i.nodes[node].Handlers(i.t.Context())
 	if err != nil {
 		i.t.Fatal(err)
 	}
-	var out []engine.FallbackView
+	var out []fallback.View
 	for _, h := range handlers {
 		if h.Fallback != nil {
 			out = append(out, *h.Fallback)
@@ -158,7 +158,7 @@ func (i *incident) fallbacks(node int) []engine.FallbackView {
 }
 
 // wait waits until both handlers are in a state on both nodes.
-func (i *incident) wait(state string) []engine.FallbackView {
+func (i *incident) wait(state string) []fallback.View {
 	i.t.Helper()
 	over := patience.Over(2 * time.Minute)
 	for {
@@ -184,11 +184,11 @@ func TestIncidentEndsByItselfOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	i := newIncident(t)
 	stop := i.load()
-	i.wait(engine.FallbackIn)
+	i.wait(fallback.In)
 	pauseFor(t.Context(), 3*time.Second)
 	i.bonus.down.Store(true)
 	began := time.Now()
-	seen := i.wait(engine.FallbackOut)
+	seen := i.wait(fallback.Out)
 	out := time.Now()
 	until := seen[0].Until.Add(-50 * time.Millisecond) // as far as clocks are compared
 	for _, v := range seen {
@@ -206,7 +206,7 @@ func TestIncidentEndsByItselfOnTwoNodes(t *testing.T) {
 	}
 	i.start()
 	stop = i.load()
-	for _, v := range i.wait(engine.FallbackOut) {
+	for _, v := range i.wait(fallback.Out) {
 		if !v.Until.Equal(*seen[0].Until) {
 			t.Errorf("want it out as before the restart, have %+v", v)
 		}
@@ -223,13 +223,13 @@ func TestIncidentEndsByItselfOnTwoNodes(t *testing.T) {
 	if n := i.core.between(cut.Add(lease+time.Second/2), cut.Add(away)); n != 0 {
 		t.Errorf("want no call of anything while switches cannot be known, have %d", n)
 	}
-	i.wait(engine.FallbackOut)
+	i.wait(fallback.Out)
 	i.calm.Store(false)
 	if n := i.bonus.between(out, until); n != 0 {
 		t.Errorf("want no call while it is out, have %d", n)
 	}
 
-	i.wait(engine.FallbackIn)
+	i.wait(fallback.In)
 	in := time.Now()
 	t.Logf("back %v after its time", in.Sub(until))
 	if probes := i.bonus.between(until, until.Add(2*time.Second)); probes > 3 {

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"procaas/engine"
+	"procaas/engine/fallback"
 )
 
 // A topCase is a handler as top may find it.
@@ -40,14 +41,14 @@ func topExample() topView {
 					h.RateLimit = 256, 17, "100/s"
 			}),
 			topCase("new-order-created/miscellaneous/update-statistics", 3.7, 0.598, 3.2, 9.9, func(h *engine.HandlerInfo) {
-				h.Fallback = &engine.FallbackView{State: engine.FallbackOut, Until: &until}
+				h.Fallback = &fallback.View{State: fallback.Out, Until: &until}
 			}),
 			topCase("new-order-created/miscellaneous/a-handler-with-quite-a-long-name", 0, 0, 0, 0, func(h *engine.HandlerInfo) {
 				h.Switch, h.RateLimit, h.Effective = "hold", "10/m", []string{"rolled out to 25 %", "limited to 10/m"}
 			}),
 			topCase("a/b/c", 0.01, 0, 30000, 30000,
-				func(h *engine.HandlerInfo) { h.Fallback = &engine.FallbackView{State: engine.FallbackProbing} }),
-			topCase("a/b/d", 0, 0, 0, 0, func(h *engine.HandlerInfo) { h.Fallback = &engine.FallbackView{State: engine.FallbackIn} }),
+				func(h *engine.HandlerInfo) { h.Fallback = &fallback.View{State: fallback.Probing} }),
+			topCase("a/b/d", 0, 0, 0, 0, func(h *engine.HandlerInfo) { h.Fallback = &fallback.View{State: fallback.In} }),
 		},
 	}
 }

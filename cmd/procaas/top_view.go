@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"procaas/engine"
+	"procaas/engine/fallback"
 )
 
 // A topView is what top shows at a time.
@@ -297,7 +298,7 @@ func stateOf(h *engine.HandlerInfo, now time.Time) string {
 	if h.Switch != "on" {
 		words = append(words, h.Switch)
 	}
-	if f := h.Fallback; f != nil && f.State != engine.FallbackIn {
+	if f := h.Fallback; f != nil && f.State != fallback.In {
 		word := f.State
 		if f.Until != nil && f.Until.After(now) {
 			word += " " + f.Until.Sub(now).Round(time.Second).String()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/fallback"
 	"procaas/engine/guard"
 )
 
@@ -205,7 +206,7 @@ func (b *book) downServices(services []guard.ServiceInfo, now time.Time) (out []
 }
 
 func isFrozen(h engine.HandlerInfo) bool {
-	return h.Fallback != nil && h.Fallback.State == engine.FallbackFrozen
+	return h.Fallback != nil && h.Fallback.State == fallback.Frozen
 }
 
 // ofService gives the alert of a service that is out; nil when it is back, which

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/fallback"
 	"procaas/engine/guard"
 )
 
@@ -211,14 +212,14 @@ func TestFallbackTakesOverFromFailures(t *testing.T) {
 	}
 	s.want("+ HandlerFailing work/a/bonus")
 	s.tell(engine.NoticeFallbackOn, "work/a/bonus", func(n *engine.Notice) { n.Ratio, n.Until = 0.1, s.now.Add(time.Minute) })
-	s.set("work/a/bonus", func(h *engine.HandlerInfo) { h.Fallback = &engine.FallbackView{State: engine.FallbackOut} })
+	s.set("work/a/bonus", func(h *engine.HandlerInfo) { h.Fallback = &fallback.View{State: fallback.Out} })
 	s.want("+ HandlerDegraded work/a/bonus", "- HandlerFailing work/a/bonus")
 	for range 5 { // probes fail
 		s.pass(time.Minute)
 		s.tell(engine.NoticeGivenUp, "work/a/bonus")
 		s.want()
 	}
-	s.set("work/a/bonus", func(h *engine.HandlerInfo) { h.Fallback.State = engine.FallbackIn })
+	s.set("work/a/bonus", func(h *engine.HandlerInfo) { h.Fallback.State = fallback.In })
 	s.tell(engine.NoticeFallbackOff, "work/a/bonus")
 	s.want("- HandlerDegraded work/a/bonus")
 
@@ -241,7 +242,7 @@ func TestServiceThatIsOutIsOneIncident(t *testing.T) {
 	s.tell(engine.NoticeFallbackOn, "", service)
 	for _, path := range both {
 		s.set(path, func(h *engine.HandlerInfo) {
-			h.Fallback = &engine.FallbackView{State: engine.FallbackOut, Service: "push"}
+			h.Fallback = &fallback.View{State: fallback.Out, Service: "push"}
 		})
 	}
 	s.want("+ ServiceDegraded push", "- HandlerDegraded work/a/mail", "- HandlerFailing work/a/bonus")
@@ -251,7 +252,7 @@ func TestServiceThatIsOutIsOneIncident(t *testing.T) {
 	}
 	s.want()
 	for _, path := range both {
-		s.set(path, func(h *engine.HandlerInfo) { h.Fallback.State = engine.FallbackIn })
+		s.set(path, func(h *engine.HandlerInfo) { h.Fallback.State = fallback.In })
 	}
 	s.tell(engine.NoticeFallbackOff, "", service)
 	s.want("- ServiceDegraded push")

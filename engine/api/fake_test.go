@@ -30,6 +30,7 @@ import (
 	"procaas/engine/api/ui"
 	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest"
+	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -655,8 +656,8 @@ func (f *fakeEngine) Handlers() []engine.HandlerInfo {
 		},
 		{
 			Path: "new-order-created/notify/bonus", Type: "request", Owner: "<b>team</b>", Switch: "off",
-			Effective: []string{"switched off at new-order-created by ann"}, Fallback: &engine.FallbackView{
-				State:   engine.FallbackOut,
+			Effective: []string{"switched off at new-order-created by ann"}, Fallback: &fallback.View{
+				State:   fallback.Out,
 				Service: "push", Since: &began, Until: &began, Ratio: &ratio, Trips: 2, Reason: "7 of 8 calls succeeded in 30s",
 			}, File: "taxi.yaml",
 			Line: 30,

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 	"procaas/engine/store"
 )
 
-func (p *probe) report(node, number int64, tallies ...store.Tally) {
+func (p *probe) report(node, number int64, tallies ...model.Tally) {
 	p.Helper()
 	p.must(p.Report(p.Context(), node, number, tallies))
 }
@@ -23,8 +24,8 @@ func (p *probe) deliberate(keep time.Duration) store.Deliberation {
 	p.Helper()
 	d, err := p.Deliberate(p.Context(), keep)
 	p.must(err)
-	for _, list := range [][]store.Tally{d.Fresh, d.Past} {
-		slices.SortFunc(list, func(a, b store.Tally) int {
+	for _, list := range [][]model.Tally{d.Fresh, d.Past} {
+		slices.SortFunc(list, func(a, b model.Tally) int {
 			return cmp.Or(cmp.Compare(a.Second, b.Second), cmp.Compare(a.Path, b.Path))
 		})
 	}
@@ -41,31 +42,31 @@ func (p *probe) outages() (string, int64) {
 
 var fallbackCases = []storeCase{
 	{"each report is fresh until a decision takes it in", func(p *probe) {
-		a, b := store.Tally{Path: "p/s/a", Second: 11, Good: 1, Bad: 2}, store.Tally{Path: "p/s/b", Second: 12, Good: 3}
-		c := store.Tally{Path: "p/s/a", Second: 13, Bad: 4}
+		a, b := model.Tally{Path: "p/s/a", Second: 11, Good: 1, Bad: 2}, model.Tally{Path: "p/s/b", Second: 12, Good: 3}
+		c := model.Tally{Path: "p/s/a", Second: 13, Bad: 4}
 		p.report(1, 1, a, b)
 		p.report(1, 1, a, b)
 		p.report(2, 1, c)
 		for range 2 {
 			d := p.deliberate(time.Hour)
-			p.equal("fresh", d.Fresh, []store.Tally{a, b, c})
-			p.equal("past", d.Past, []store.Tally{})
+			p.equal("fresh", d.Fresh, []model.Tally{a, b, c})
+			p.equal("past", d.Past, []model.Tally{})
 		}
 		d := p.deliberate(time.Hour)
 		p.must(p.Conclude(p.Context(), store.Conclusion{Turn: d.Turn, Node: 1, Taken: d.Reported}))
 		p.report(1, 1, a, b)
 		p.report(2, 2, b)
 		d = p.deliberate(time.Hour)
-		p.equal("fresh", d.Fresh, []store.Tally{b})
-		p.equal("past", d.Past, []store.Tally{a, b, c})
-		p.equal("past, not asked for", p.deliberate(0).Past, []store.Tally{})
+		p.equal("fresh", d.Fresh, []model.Tally{b})
+		p.equal("past", d.Past, []model.Tally{a, b, c})
+		p.equal("past, not asked for", p.deliberate(0).Past, []model.Tally{})
 
 		// What nobody looks back at is forgotten, but nothing that is fresh.
 		p.eventually("the reports are older than 20ms", func() bool { return len(p.deliberate(20*time.Millisecond).Past) == 0 })
 		p.must(p.Conclude(p.Context(), store.Conclusion{Turn: d.Turn, Node: 1, Taken: d.Taken, Forget: 10 * time.Millisecond}))
 		d = p.deliberate(time.Hour)
-		p.equal("fresh", d.Fresh, []store.Tally{b})
-		p.equal("past", d.Past, []store.Tally{})
+		p.equal("fresh", d.Fresh, []model.Tally{b})
+		p.equal("past", d.Past, []model.Tally{})
 	}},
 	{"of two decisions the first counts", func(p *probe) {
 		node := p.join()
@@ -142,7 +143,7 @@ var fallbackCases = []storeCase{
 		for node := range int64(nodes) {
 			reporting.Go(func() {
 				for n := range int64(reports) {
-					if err := p.Report(p.Context(), node+1, n, []store.Tally{{Path: fmt.Sprint(node), Second: n, Bad: 1}}); err != nil {
+					if err := p.Report(p.Context(), node+1, n, []model.Tally{{Path: fmt.Sprint(node), Second: n, Bad: 1}}); err != nil {
 						p.Error(err)
 					}
 				}

@@ -125,7 +125,7 @@ func (f *Faulty) Leave(ctx context.Context, node int64, keep []string) error {
 }
 
 // Report implements [store.Degradation].
-func (f *Faulty) Report(ctx context.Context, node, number int64, tallies []store.Tally) error {
+func (f *Faulty) Report(ctx context.Context, node, number int64, tallies []model.Tally) error {
 	if err := f.before("report"); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/memory"
 	"procaas/engine/model"
@@ -123,7 +124,7 @@ func cancelWithin(t *testing.T, db store.Store, flow cancelled, crashAt int, aft
 				if err != nil && !errors.Is(err, store.ErrUndoing) {
 					return model.Result{}, err
 				}
-				return model.Result{}, engine.Sleep(ctx, time.Second) // the node hears of it meanwhile
+				return model.Result{}, clock.Sleep(ctx, time.Second) // the node hears of it meanwhile
 			}
 			return model.Result{}, nil
 		}))}

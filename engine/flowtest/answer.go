@@ -17,6 +17,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/expr"
 	"procaas/engine"
+	"procaas/engine/clock"
 	"procaas/engine/core"
 	"procaas/engine/model"
 )
@@ -66,7 +67,7 @@ func (t *trial) call(ctx context.Context, task core.Attempt, h engine.Handler, c
 	client.Transport = w
 	c.HTTP = &client
 	result, err := t.handle(ctx, task, h, c, w)
-	call.Took, call.Err = engine.Passed(ctx), err
+	call.Took, call.Err = clock.Passed(ctx), err
 	for _, e := range result.Emit {
 		t.emitters[c.Run+" "+e.Type] = c.Path
 	}
@@ -182,14 +183,14 @@ func (a *Answer) succeeds() bool { return a.Error == "" && a.Status < 400 }
 
 // suffer lets the latency of an answer pass, and its error happen.
 func (t *trial) suffer(ctx context.Context, a *Answer) error {
-	if err := engine.Sleep(ctx, a.Latency); err != nil {
+	if err := clock.Sleep(ctx, a.Latency); err != nil {
 		return err
 	}
 	switch a.Error {
 	case "":
 		return nil
 	case "timeout":
-		if err := engine.Sleep(ctx, longest1); err != nil {
+		if err := clock.Sleep(ctx, longest1); err != nil {
 			return a.fail(err)
 		}
 		return a.fail(context.DeadlineExceeded)
@@ -255,7 +256,7 @@ func (w *wire) ask(ctx context.Context, r *http.Request) (*http.Response, error)
 	if w.trial.stubs != nil {
 		reply, after, ok := w.trial.stubs.Answer(w.service(r.URL), r)
 		if ok {
-			if err := engine.Sleep(ctx, after); err != nil {
+			if err := clock.Sleep(ctx, after); err != nil {
 				return nil, err
 			}
 			if reply == nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"procaas/engine/model"
 	"procaas/engine/store"
 )
 
@@ -25,11 +26,11 @@ type memoryFallback struct {
 type memoryReport struct {
 	node, number int64
 	at           time.Time
-	tallies      []store.Tally
+	tallies      []model.Tally
 }
 
 // Report implements [store.Degradation].
-func (m *Store) Report(ctx context.Context, node, number int64, tallies []store.Tally) error {
+func (m *Store) Report(ctx context.Context, node, number int64, tallies []model.Tally) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {

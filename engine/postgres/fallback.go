@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"procaas/engine/model"
 	"procaas/engine/store"
 
 	"github.com/jackc/pgx/v5"
@@ -21,7 +22,7 @@ const (
 )
 
 // Report implements [store.Degradation].
-func (s *Store) Report(ctx context.Context, node, number int64, tallies []store.Tally) error {
+func (s *Store) Report(ctx context.Context, node, number int64, tallies []model.Tally) error {
 	err := s.tx(ctx, func(t *tx) error {
 		t.queue(shareFallback)
 		t.queue(insertTallies, node, number, store.EncodeTallies(tallies))

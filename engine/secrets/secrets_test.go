@@ -161,7 +161,7 @@ func TestSecretsLeaveNothingInResults(t *testing.T) {
 	}
 	nothing := knowing(t)
 	same := errors.New("c4nary-token")
-	if _, err := nothing.Result(model.Result{}, same); err != same {
+	if _, err := nothing.Result(model.Result{}, same); !errors.Is(err, same) {
 		t.Errorf("want errors of calls without secrets as they are, have %v", err)
 	}
 }

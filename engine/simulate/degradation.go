@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"procaas/dsl"
-	"procaas/engine"
-	"procaas/engine/store"
+	"procaas/engine/fallback"
+	"procaas/engine/model"
 )
 
 // A Trouble is how the calls of a handler fail over time.
@@ -85,8 +85,8 @@ func CheckRate(rate float64) error {
 func Degrade(t Trouble, f *dsl.Fallback, seed uint64) Course {
 	const path = "pipeline/stage/handler"
 	w := watch{
-		Trouble: t, rnd: rand.New(rand.NewPCG(seed, 0)), path: path, course: Course{Trouble: t.Name}, counts: engine.FallbackCounts{},
-		fallbacks: engine.NewFallbacks([]engine.Watched{{Path: path, Service: "service", Fallback: f}}),
+		Trouble: t, rnd: rand.New(rand.NewPCG(seed, 0)), path: path, course: Course{Trouble: t.Name}, counts: fallback.Counts{},
+		fallbacks: fallback.NewRules([]fallback.Watched{{Path: path, Service: "service", Fallback: f}}),
 	}
 	return w.run()
 }
@@ -96,9 +96,9 @@ type watch struct {
 	Trouble
 	rnd       *rand.Rand
 	path      string
-	fallbacks *engine.Fallbacks
-	state     engine.FallbackState
-	counts    engine.FallbackCounts
+	fallbacks *fallback.Rules
+	state     fallback.State
+	counts    fallback.Counts
 	course    Course
 }
 
@@ -108,12 +108,12 @@ func begin() time.Time { return time.Unix(1_800_000_000, 0).UTC() }
 func (w *watch) run() Course {
 	next := w.gap()
 	for second := time.Duration(0); second < w.Length; second += time.Second {
-		tally := store.Tally{Path: w.path, Second: begin().Add(second).Unix()}
+		tally := model.Tally{Path: w.path, Second: begin().Add(second).Unix()}
 		for ; next < second+time.Second; next += w.gap() {
 			w.call(next, &tally)
 		}
 		end := second + time.Second
-		for _, c := range w.fallbacks.Decide(&w.state, w.counts, begin().Add(end), []store.Tally{tally}) {
+		for _, c := range w.fallbacks.Decide(&w.state, w.counts, begin().Add(end), []model.Tally{tally}) {
 			w.note(c, end)
 		}
 		phase := ""
@@ -131,13 +131,13 @@ func (w *watch) gap() time.Duration {
 }
 
 // call makes one call, if the fallback lets it.
-func (w *watch) call(at time.Duration, t *store.Tally) {
+func (w *watch) call(at time.Duration, t *model.Tally) {
 	fails := w.rnd.Float64() < w.failing(at)
 	admitted := w.state.Admit(w.path, begin().Add(at), w.rnd.Float64())
-	if admitted == engine.AdmitProbe && !w.state.TakeProbe(w.path, begin().Add(at)) {
-		admitted = engine.AdmitSkip
+	if admitted == fallback.AdmitProbe && !w.state.TakeProbe(w.path, begin().Add(at)) {
+		admitted = fallback.AdmitSkip
 	}
-	switch skip := admitted == engine.AdmitSkip; {
+	switch skip := admitted == fallback.AdmitSkip; {
 	case skip && fails:
 		w.course.Spared++
 	case skip:
@@ -151,16 +151,16 @@ func (w *watch) call(at time.Duration, t *store.Tally) {
 }
 
 // note takes in a change.
-func (w *watch) note(c engine.FallbackChange, at time.Duration) {
+func (w *watch) note(c fallback.Change, at time.Duration) {
 	switch c.Kind {
-	case engine.FallbackOut:
+	case fallback.Out:
 		if w.course.Changes%2 == 0 {
 			w.course.Changes++ // not when it comes out of coming back
 		}
 		if w.course.OutAfter == nil {
 			w.course.OutAfter = seconds(at - w.Spells[0].From)
 		}
-	case engine.FallbackBack:
+	case fallback.Back:
 		w.course.Changes++
 		if last := w.Spells[len(w.Spells)-1].To; at > last {
 			w.course.BackAfter = seconds(at - last)

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"procaas/dsl"
-	"procaas/engine"
+	"procaas/engine/fallback"
 )
 
 // A DegradationReport tells how a fallback takes all troubles.
@@ -98,7 +98,7 @@ func (t Trouble) strip() string {
 
 // strip draws the phases: of each column the one that is furthest from normal.
 func (c Course) strip() string {
-	order := []string{"", engine.FallbackRamping, engine.FallbackProbing, engine.FallbackOut}
+	order := []string{"", fallback.Ramping, fallback.Probing, fallback.Out}
 	marks := []rune(".▒?█")
 	worst := bins(c.Phases, func(phase string) float64 {
 		for i, o := range order {

@@ -7,7 +7,7 @@
 // what is tried here is what runs.
 //
 // [Degradation] lets a fallback go through the troubles that it has to tell apart,
-// with the decisions of [engine.Fallbacks].
+// with the decisions of [fallback.Rules].
 //
 // Nothing here reads a clock or waits: the same scenario and seed give the same
 // result, bit by bit.

@@ -5,13 +5,14 @@ import (
 	"database/sql"
 	"time"
 
+	"procaas/engine/model"
 	"procaas/engine/store"
 )
 
 const insertTallies = "insert into tallies (node, number, at, counts) values (?, ?, ?, ?) on conflict do nothing"
 
 // Report implements [store.Degradation].
-func (s *Store) Report(ctx context.Context, node, number int64, tallies []store.Tally) error {
+func (s *Store) Report(ctx context.Context, node, number int64, tallies []model.Tally) error {
 	return s.writer.do(ctx, func(t *tx) error {
 		return t.exec(insertTallies, node, number, t.now.UnixMicro(), store.EncodeTallies(tallies))
 	})
@@ -45,7 +46,7 @@ func (s *Store) Deliberate(ctx context.Context, keep time.Duration) (d store.Del
 }
 
 // tallies reads reports, and notes the last of them.
-func (t *tx) tallies(query string, last *int64, args ...any) (all []store.Tally, err error) {
+func (t *tx) tallies(query string, last *int64, args ...any) (all []model.Tally, err error) {
 	_, err = rows(t, query, args, func(r *sql.Rows) (none struct{}, err error) {
 		var counts []byte
 		if err := r.Scan(last, &counts); err != nil {

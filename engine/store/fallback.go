@@ -17,7 +17,7 @@ import (
 type Degradation interface {
 	// Report stores what calls came to on a node since its last report. A node
 	// numbers its reports: one with a number that is known is not stored again.
-	Report(ctx context.Context, node, number int64, tallies []Tally) error
+	Report(ctx context.Context, node, number int64, tallies []model.Tally) error
 
 	// Deliberate reads what a decision needs. Fresh are the tallies that no
 	// decision has taken in; each is given by every Deliberate until a Conclude
@@ -46,8 +46,8 @@ type Deliberation struct {
 	State    []byte    // JSON; empty before there is one
 	Taken    int64     // up to here reports have been taken in
 	Reported int64     // up to here they are in Fresh
-	Fresh    []Tally
-	Past     []Tally
+	Fresh    []model.Tally
+	Past     []model.Tally
 }
 
 // A Conclusion is what came of a decision.
@@ -68,7 +68,7 @@ type Conclusion struct {
 }
 
 // EncodeTallies writes tallies as stores keep them: path → [second, good, bad].
-func EncodeTallies(tallies []Tally) []byte {
+func EncodeTallies(tallies []model.Tally) []byte {
 	byPath := map[string][][3]int64{}
 	for _, t := range tallies {
 		byPath[t.Path] = append(byPath[t.Path], [3]int64{t.Second, int64(t.Good), int64(t.Bad)})
@@ -77,26 +77,15 @@ func EncodeTallies(tallies []Tally) []byte {
 }
 
 // DecodeTallies reads what [EncodeTallies] wrote, and adds it to some.
-func DecodeTallies(to []Tally, data []byte) ([]Tally, error) {
+func DecodeTallies(to []model.Tally, data []byte) ([]model.Tally, error) {
 	var byPath map[string][][3]int64
 	if err := json.Unmarshal(data, &byPath); err != nil {
 		return nil, err
 	}
 	for path, counts := range byPath {
 		for _, c := range counts {
-			to = append(to, Tally{Path: path, Second: c[0], Good: int(c[1]), Bad: int(c[2])})
+			to = append(to, model.Tally{Path: path, Second: c[0], Good: int(c[1]), Bad: int(c[2])})
 		}
 	}
 	return to, nil
-}
-
-// A Tally is how many calls of a handler ended in one second, on all nodes. Calls
-// that began before the present phase of the handler's [Outage] do not count:
-// they tell of another time. Nor do those that say nothing about the service,
-// such as calls that were cancelled or never made.
-type Tally struct {
-	Path   string
-	Second int64 // Unix time, by the store's clock
-	Good   int   // calls that succeeded
-	Bad    int   // calls whose errors count against the handler
 }

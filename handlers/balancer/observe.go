@@ -22,6 +22,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 	"procaas/engine"
+	"procaas/engine/clock"
 	"procaas/engine/model"
 )
 
@@ -148,7 +149,7 @@ func discover(ctx context.Context, c *engine.Call, cluster *dsl.Cluster) ([]dsl.
 	if d == nil {
 		return cluster.Members(), nil
 	}
-	ctx, cancel := engine.WithTimeout(ctx, d.Timeout)
+	ctx, cancel := clock.WithTimeout(ctx, d.Timeout)
 	defer cancel()
 	body, err := get(ctx, c.Workers, d.URL)
 	if err != nil {
@@ -267,10 +268,10 @@ func askAgain(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, o *Obse
 	if end, limited := ctx.Deadline(); limited {
 		most = min(most, time.Until(end)/2)
 	}
-	ctx, cancel := engine.WithTimeout(ctx, most)
+	ctx, cancel := clock.WithTimeout(ctx, most)
 	defer cancel()
 	for round := range max(rounds, refusals) {
-		if engine.Sleep(ctx, min(cluster.Step/5, longestPause)) != nil {
+		if clock.Sleep(ctx, min(cluster.Step/5, longestPause)) != nil {
 			return
 		}
 		var wait sync.WaitGroup
@@ -296,7 +297,7 @@ func examine(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, w *Obser
 		return strings.TrimSuffix(w.URL, "/") + strings.ReplaceAll(path, "{id}", url.PathEscape(w.ID))
 	}
 	once := func(path string) ([]byte, error) {
-		ctx, cancel := engine.WithTimeout(ctx, cluster.Healthcheck.Timeout)
+		ctx, cancel := clock.WithTimeout(ctx, cluster.Healthcheck.Timeout)
 		defer cancel()
 		return get(ctx, c.Workers, address(path))
 	}

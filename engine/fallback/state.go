@@ -1,25 +1,24 @@
-package engine
+package fallback
 
 import (
+	"procaas/engine/model"
 	"slices"
 	"time"
-
-	"procaas/engine/store"
 )
 
-// A FallbackState is what all nodes share about handlers that are out of the flow.
+// A State is what all nodes share about handlers that are out of the flow.
 // It is plain data, to be stored as JSON when it changes, which is seldom. The zero
 // value is that of a new cluster.
-type FallbackState struct {
+type State struct {
 	Outages []*Outage            `json:"outages,omitempty"` // no handler is in two
 	Past    map[string]Past      `json:"past,omitempty"`    // by the name of the outage
 	Capped  map[string]time.Time `json:"capped,omitempty"`  // paths that fail but have to stay, since when
 	Frozen  time.Time            `json:"frozen,omitzero"`   // since when nothing goes out
 }
 
-// FallbackCounts is what the node that decides has counted, by path. Another one
-// that takes over counts again, with [Fallbacks.Recount].
-type FallbackCounts map[string][]Count
+// Counts is what the node that decides has counted, by path. Another one
+// that takes over counts again, with [Rules.Recount].
+type Counts map[string][]Count
 
 // An Outage is the time that a handler, or the handlers of a service, spend out of
 // the flow, until all of their calls are made again.
@@ -27,11 +26,11 @@ type Outage struct {
 	Name    string    `json:"name"` // a path, or a service
 	Service bool      `json:"service,omitempty"`
 	Members []string  `json:"members"` // paths, in order
-	Phase   string    `json:"phase"`   // FallbackOut, FallbackProbing or FallbackRamping
+	Phase   string    `json:"phase"`   // Out, Probing or Ramping
 	Since   time.Time `json:"since"`
 	Turned  time.Time `json:"turned"`          // when the phase began
-	Until   time.Time `json:"until"`           // the end of the phase; of FallbackProbing nobody knows it
-	Probed  time.Time `json:"probed,omitzero"` // when [FallbackState.TakeProbe] gave a turn last
+	Until   time.Time `json:"until"`           // the end of the phase; of Probing nobody knows it
+	Probed  time.Time `json:"probed,omitzero"` // when [State.TakeProbe] gave a turn last
 	Good    int       `json:"good,omitempty"`  // probes that succeeded
 	Bad     int       `json:"bad,omitempty"`   // and failed
 	Trips   int       `json:"trips"`           // in a row, this one included
@@ -56,12 +55,12 @@ type Admission int
 const (
 	AdmitCall  Admission = iota // make it
 	AdmitSkip                   // skip the handler
-	AdmitProbe                  // make it if [FallbackState.TakeProbe] gives you the turn, else skip
+	AdmitProbe                  // make it if [State.TakeProbe] gives you the turn, else skip
 )
 
 // Admit decides about one call of a handler. Chance is a number from 0 up to 1, by
 // which a share of the calls is chosen while the handler comes back.
-func (s *FallbackState) Admit(path string, now time.Time, chance float64) Admission {
+func (s *State) Admit(path string, now time.Time, chance float64) Admission {
 	if o := s.outage(path); o != nil {
 		return o.admit(now, chance)
 	}
@@ -71,14 +70,14 @@ func (s *FallbackState) Admit(path string, now time.Time, chance float64) Admiss
 // admit decides about one call of a member.
 func (o *Outage) admit(now time.Time, chance float64) Admission {
 	switch o.phase(now) {
-	case FallbackOut:
+	case Out:
 		return AdmitSkip
-	case FallbackProbing:
+	case Probing:
 		if now.Sub(o.Probed) < time.Second {
 			return AdmitSkip
 		}
 		return AdmitProbe
-	case FallbackRamping:
+	case Ramping:
 		done := float64(now.Sub(o.Turned)) / float64(rampTime)
 		if chance >= rampStart+(1-rampStart)*done {
 			return AdmitSkip
@@ -90,9 +89,9 @@ func (o *Outage) admit(now time.Time, chance float64) Admission {
 // TakeProbe takes the turn to try whether a handler works again: one call a second.
 // It is for one process alone; nodes that share a store take turns by
 // [store.Degradation].
-func (s *FallbackState) TakeProbe(path string, now time.Time) bool {
+func (s *State) TakeProbe(path string, now time.Time) bool {
 	o := s.outage(path)
-	if o == nil || o.phase(now) != FallbackProbing || now.Sub(o.Probed) < time.Second {
+	if o == nil || o.phase(now) != Probing || now.Sub(o.Probed) < time.Second {
 		return false
 	}
 	o.Probed = now
@@ -100,7 +99,7 @@ func (s *FallbackState) TakeProbe(path string, now time.Time) bool {
 }
 
 // outage finds the outage of a handler; nil when there is none.
-func (s *FallbackState) outage(path string) *Outage {
+func (s *State) outage(path string) *Outage {
 	for _, o := range s.Outages {
 		if slices.Contains(o.Members, path) {
 			return o
@@ -110,7 +109,7 @@ func (s *FallbackState) outage(path string) *Outage {
 }
 
 // named finds the outage of a whole service; nil when there is none.
-func (s *FallbackState) named(service string) *Outage {
+func (s *State) named(service string) *Outage {
 	for _, o := range s.Outages {
 		if o.Service && o.Name == service {
 			return o
@@ -121,8 +120,8 @@ func (s *FallbackState) named(service string) *Outage {
 
 // end puts handlers back into the flow at once, because somebody wants it. They go
 // out again when calls fail from now on.
-func (s *FallbackState) end(in func(path string) bool, now time.Time) []FallbackChange {
-	var changes []FallbackChange
+func (s *State) end(in func(path string) bool, now time.Time) []Change {
+	var changes []Change
 	s.Outages = slices.DeleteFunc(s.Outages, func(o *Outage) bool {
 		var back []string
 		o.Members = slices.DeleteFunc(o.Members, func(path string) bool {
@@ -142,8 +141,8 @@ func (s *FallbackState) end(in func(path string) bool, now time.Time) []Fallback
 		for _, path := range back {
 			s.remember(path, o.Trips, now)
 		}
-		changes = append(changes, FallbackChange{
-			Kind: FallbackBack, Name: o.Name, Service: o.Service, Paths: back, Since: o.Since, Ratio: o.Ratio, Trips: o.Trips,
+		changes = append(changes, Change{
+			Kind: Back, Name: o.Name, Service: o.Service, Paths: back, Since: o.Since, Ratio: o.Ratio, Trips: o.Trips,
 		})
 		return over
 	})
@@ -152,7 +151,7 @@ func (s *FallbackState) end(in func(path string) bool, now time.Time) []Fallback
 
 // remember keeps what is needed to tell whether an outage was one of a row, and
 // which calls were before its end.
-func (s *FallbackState) remember(name string, trips int, now time.Time) {
+func (s *State) remember(name string, trips int, now time.Time) {
 	if s.Past == nil {
 		s.Past = map[string]Past{}
 	}
@@ -162,10 +161,10 @@ func (s *FallbackState) remember(name string, trips int, now time.Time) {
 // phase gives the phase at a time, even when no node has decided for a while.
 func (o *Outage) phase(now time.Time) string {
 	switch {
-	case o.Phase == FallbackOut && !now.Before(o.Until):
-		return FallbackProbing
-	case o.Phase == FallbackRamping && !now.Before(o.Until):
-		return FallbackBack
+	case o.Phase == Out && !now.Before(o.Until):
+		return Probing
+	case o.Phase == Ramping && !now.Before(o.Until):
+		return Back
 	}
 	return o.Phase
 }
@@ -173,7 +172,7 @@ func (o *Outage) phase(now time.Time) string {
 // began gives when the present phase began, even when no node has decided for a
 // while. What calls came to that began before says nothing about it.
 func (o *Outage) began(now time.Time) time.Time {
-	if o.Phase == FallbackOut && !now.Before(o.Until) {
+	if o.Phase == Out && !now.Before(o.Until) {
 		return o.Until
 	}
 	return o.Turned
@@ -181,7 +180,7 @@ func (o *Outage) began(now time.Time) time.Time {
 
 // end gives the end of the phase; zero when nobody knows it.
 func (o *Outage) end() time.Time {
-	if o.Phase == FallbackProbing {
+	if o.Phase == Probing {
 		return time.Time{}
 	}
 	return o.Until
@@ -193,16 +192,16 @@ func (o *Outage) turn(phase string, now time.Time) {
 }
 
 // count takes in what some calls came to, if it says anything about now.
-func (d *decision) count(t store.Tally) {
+func (d *decision) count(t model.Tally) {
 	w := d.byPath[t.Path]
 	if w == nil || t.Good+t.Bad == 0 || t.Second > d.now.Unix() {
 		return
 	}
 	if o := d.outage(t.Path); o != nil {
-		if t.Second < o.Turned.Unix() || o.Phase == FallbackOut {
+		if t.Second < o.Turned.Unix() || o.Phase == Out {
 			return
 		}
-		if o.Phase == FallbackProbing {
+		if o.Phase == Probing {
 			o.Good += t.Good
 			o.Bad += t.Bad
 			return
@@ -212,9 +211,9 @@ func (d *decision) count(t store.Tally) {
 }
 
 // recount takes in what some calls came to that others have acted on already.
-func (d *decision) recount(t store.Tally) {
+func (d *decision) recount(t model.Tally) {
 	w, o := d.byPath[t.Path], d.outage(t.Path)
-	if w == nil || o != nil && o.Phase != FallbackRamping {
+	if w == nil || o != nil && o.Phase != Ramping {
 		return
 	}
 	for _, name := range []string{w.Path, w.Service} {

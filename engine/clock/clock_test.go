@@ -1,4 +1,4 @@
-package engine
+package clock
 
 import (
 	"math/rand/v2"
@@ -19,7 +19,7 @@ func TestClockIsOnTheSafeSideHoweverSlowBeatsAre(t *testing.T) {
 func tellTime(t *testing.T, random *rand.Rand) {
 	ahead := time.Duration(random.Int64N(int64(2*time.Hour))) - time.Hour
 	store := func() time.Time { return time.Now().Add(ahead) }
-	c := clock{known: make(chan struct{})}
+	c := Clock{Known: make(chan struct{})}
 	type wait struct{ began, due time.Time }
 	const long = 1500 * time.Millisecond
 	var waits []wait
@@ -31,9 +31,9 @@ func tellTime(t *testing.T, random *rand.Rand) {
 		if random.IntN(3) == 0 {
 			time.Sleep(2 * time.Second)
 		}
-		c.set(read, asked, time.Now())
+		c.Set(read, asked, time.Now())
 		for range 10 {
-			now, latest := c.now(), c.latest()
+			now, latest := c.Now(), c.Latest()
 			if now.After(store()) || latest.Before(store()) {
 				t.Fatalf("want %s within the bounds, have %s to %s", store(), now, latest)
 			}
@@ -50,7 +50,7 @@ func tellTime(t *testing.T, random *rand.Rand) {
 			time.Sleep(80 * time.Millisecond)
 		}
 	}
-	if width := c.latest().Sub(c.now()); width > 100*time.Millisecond {
+	if width := c.Latest().Sub(c.Now()); width > 100*time.Millisecond {
 		t.Errorf("after many answers the bounds are still %s apart", width)
 	}
 }
@@ -59,11 +59,11 @@ func tellTime(t *testing.T, random *rand.Rand) {
 func TestClockFollowsAStoreWhoseClockIsSet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := clock{known: make(chan struct{})}
+		c := Clock{Known: make(chan struct{})}
 		for _, ahead := range []time.Duration{0, time.Hour, -time.Hour, -time.Hour} {
 			time.Sleep(time.Second)
-			c.set(time.Now().Add(ahead), time.Now(), time.Now())
-			if have := time.Until(c.now()); have != ahead {
+			c.Set(time.Now().Add(ahead), time.Now(), time.Now())
+			if have := time.Until(c.Now()); have != ahead {
 				t.Errorf("want the store's clock %s ahead, have %s", ahead, have)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/fallback"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -58,7 +59,7 @@ func (s *sick) do(_ context.Context, _ *engine.Call, value any) (model.Result, e
 }
 
 // fallbackOf gives what an engine tells of a handler's fallback.
-func fallbackOf(t *testing.T, e *engine.Engine, path string) engine.FallbackView {
+func fallbackOf(t *testing.T, e *engine.Engine, path string) fallback.View {
 	t.Helper()
 	for _, h := range e.Handlers() {
 		if h.Path == path && h.Fallback != nil {
@@ -66,7 +67,7 @@ func fallbackOf(t *testing.T, e *engine.Engine, path string) engine.FallbackView
 		}
 	}
 	t.Fatalf("nothing is told of the fallback of %s", path)
-	return engine.FallbackView{}
+	return fallback.View{}
 }
 
 // waitFor lets fake time pass until a handler is in a state.
@@ -117,14 +118,14 @@ func TestFailingHandlerGoesOutOnAllNodesAndComesBackByItself(t *testing.T) {
 		second, _ := r.start(degradable)
 		stop := r.orders(200*time.Millisecond, first, second) // 5 a second
 		time.Sleep(time.Minute)
-		if v := fallbackOf(t, first, "work/b/bonus"); v.State != engine.FallbackIn || v.Since != nil {
+		if v := fallbackOf(t, first, "work/b/bonus"); v.State != fallback.In || v.Since != nil {
 			t.Fatalf("want it in the flow, have %+v", v)
 		}
 		time.Sleep(time.Duration(rand.N(1000)) * time.Millisecond) // seconds begin at any moment
 		began := time.Now()
 		bonus.down.Store(true)
 		for _, e := range []*engine.Engine{first, second} {
-			waitFor(t, e, "work/b/bonus", engine.FallbackOut, time.Until(began.Add(5*time.Second)))
+			waitFor(t, e, "work/b/bonus", fallback.Out, time.Until(began.Add(5*time.Second)))
 		}
 		v := fallbackOf(t, second, "work/b/bonus")
 		if v.Since == nil || v.Until == nil || v.Until.Sub(*v.Since) != 10*time.Second || v.Trips != 1 || v.Reason == "" || v.Ratio == nil ||
@@ -162,7 +163,7 @@ func TestFailingHandlerGoesOutOnAllNodesAndComesBackByItself(t *testing.T) {
 			t.Errorf("want few probes, have %d", n)
 		}
 		bonus.down.Store(false)
-		waitFor(t, second, "work/b/bonus", engine.FallbackIn, 40*time.Second)
+		waitFor(t, second, "work/b/bonus", fallback.In, 40*time.Second)
 		time.Sleep(time.Second)
 		calls = r.count("work/b/bonus")
 		time.Sleep(10 * time.Second)
@@ -270,7 +271,7 @@ func TestFallbackSurvivesARestartOfAllNodes(t *testing.T) {
 		first, stopFirst := r.start(yaml)
 		second, stopSecond := r.start(yaml)
 		stop := r.orders(100*time.Millisecond, first, second)
-		waitFor(t, first, "work/b/bonus", engine.FallbackOut, 6*time.Second)
+		waitFor(t, first, "work/b/bonus", fallback.Out, 6*time.Second)
 		until := *fallbackOf(t, first, "work/b/bonus").Until
 		stop()
 		stopFirst()
@@ -287,7 +288,7 @@ func TestFallbackSurvivesARestartOfAllNodes(t *testing.T) {
 		if n := r.count("work/b/bonus"); n != calls {
 			t.Errorf("want it out until %v, have %d calls before", until, n-calls)
 		}
-		waitFor(t, second, "work/b/bonus", engine.FallbackIn, 30*time.Second)
+		waitFor(t, second, "work/b/bonus", fallback.In, 30*time.Second)
 		for _, run := range stop() {
 			r.settle(first, run, model.Succeeded)
 		}
@@ -314,13 +315,13 @@ func TestNodesTakeTurnsToProbe(t *testing.T) {
 			engines = append(engines, e)
 		}
 		r.orders(5*time.Millisecond, engines...)
-		waitFor(t, engines[0], "work/b/bonus", engine.FallbackOut, 6*time.Second)
+		waitFor(t, engines[0], "work/b/bonus", fallback.Out, 6*time.Second)
 		time.Sleep(2 * time.Second)
 		bonus.down.Store(false)
 		mu.Lock()
 		made = nil
 		mu.Unlock()
-		waitFor(t, engines[0], "work/b/bonus", engine.FallbackRamping, 20*time.Second)
+		waitFor(t, engines[0], "work/b/bonus", fallback.Ramping, 20*time.Second)
 		mu.Lock()
 		probes := slices.Clone(made)
 		mu.Unlock()
@@ -362,7 +363,7 @@ func TestFallbackWhileTheStoreIsAway(t *testing.T) {
 		r.run(e)
 		synctest.Wait()
 		stop := r.orders(100*time.Millisecond, e)
-		waitFor(t, e, "work/b/bonus", engine.FallbackOut, 6*time.Second)
+		waitFor(t, e, "work/b/bonus", fallback.Out, 6*time.Second)
 		until := *fallbackOf(t, e, "work/b/bonus").Until
 		stop()
 		time.Sleep(time.Second)
@@ -381,7 +382,7 @@ func TestFallbackWhileTheStoreIsAway(t *testing.T) {
 		away.Store(false)
 		time.Sleep(time.Second)
 		stop = r.orders(100*time.Millisecond, e)
-		if took := waitFor(t, e, "work/b/bonus", engine.FallbackIn, 30*time.Second); took < 15*time.Second {
+		if took := waitFor(t, e, "work/b/bonus", fallback.In, 30*time.Second); took < 15*time.Second {
 			t.Errorf("want probes and a ramp before it is back, have it back after %v", took)
 		}
 		for _, run := range stop() {
@@ -410,9 +411,9 @@ func TestAnotherNodeDecidesWhenTheOneThatDidDies(t *testing.T) {
 		bonus.down.Store(true)
 		time.Sleep(2 * time.Second)
 		away.Store(true)
-		waitFor(t, e, "work/b/bonus", engine.FallbackOut, 8*time.Second)
+		waitFor(t, e, "work/b/bonus", fallback.Out, 8*time.Second)
 		bonus.down.Store(false)
-		waitFor(t, e, "work/b/bonus", engine.FallbackIn, 40*time.Second)
+		waitFor(t, e, "work/b/bonus", fallback.In, 40*time.Second)
 		for _, run := range stop() {
 			r.settle(e, run, model.Succeeded)
 		}
@@ -446,11 +447,11 @@ func TestLostAnswersChangeNoFallback(t *testing.T) {
 		synctest.Wait()
 		stop := r.orders(100*time.Millisecond, e)
 		time.Sleep(3 * time.Minute)
-		if v := fallbackOf(t, e, "work/b/bonus"); v.State != engine.FallbackIn {
+		if v := fallbackOf(t, e, "work/b/bonus"); v.State != fallback.In {
 			t.Errorf("want it in the flow with 40 %% failing, have %+v", v)
 		}
 		r.on("bonus", func(context.Context, *engine.Call, any) (model.Result, error) { return model.Result{}, errSick })
-		waitFor(t, e, "work/b/bonus", engine.FallbackOut, 15*time.Second)
+		waitFor(t, e, "work/b/bonus", fallback.Out, 15*time.Second)
 		for _, run := range stop() {
 			r.settle(e, run, model.Succeeded)
 		}

@@ -1,4 +1,4 @@
-package engine
+package fallback
 
 import (
 	"context"
@@ -56,27 +56,27 @@ func TestCallsOfAnotherTimeDoNotCount(t *testing.T) {
 		counts        bool
 	}{
 		{"", 0, 0, time.Hour, true},
-		{FallbackOut, -time.Minute, time.Minute, 2 * time.Minute, false},
-		{FallbackOut, -time.Minute, -time.Second, 2 * time.Second, false}, // it is probing by now
-		{FallbackOut, -time.Minute, -3 * time.Second, 2 * time.Second, true},
-		{FallbackProbing, -time.Second, 0, 2 * time.Second, false},
-		{FallbackProbing, -3 * time.Second, 0, 2 * time.Second, true},
-		{FallbackRamping, -time.Second, time.Minute, 2 * time.Second, false},
+		{Out, -time.Minute, time.Minute, 2 * time.Minute, false},
+		{Out, -time.Minute, -time.Second, 2 * time.Second, false}, // it is probing by now
+		{Out, -time.Minute, -3 * time.Second, 2 * time.Second, true},
+		{Probing, -time.Second, 0, 2 * time.Second, false},
+		{Probing, -3 * time.Second, 0, 2 * time.Second, true},
+		{Ramping, -time.Second, time.Minute, 2 * time.Second, false},
 	} {
-		var d degrader
-		var state FallbackState
+		var d Live
+		var state State
 		if tc.phase != "" {
 			state.Outages = []*Outage{{
 				Name: s.Path, Members: []string{s.Path}, Phase: tc.phase, Turned: now.Add(tc.turned),
 				Until: now.Add(tc.until),
 			}}
 		}
-		live, err := newOutages(model.EncodeJSON(state), 1)
+		live, err := NewOutages(model.EncodeJSON(state), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.live.Store(live)
-		d.count(s, &model.StatusError{Status: 500}, tc.took, now)
+		d.Known.Store(live)
+		d.Count(s, &model.StatusError{Status: 500}, tc.took, now)
 		if n := len(d.tallies.take(now.Unix() + 1)); (n == 1) != tc.counts {
 			t.Errorf("%+v: counted %d times", tc, n)
 		}
@@ -86,7 +86,7 @@ func TestCallsOfAnotherTimeDoNotCount(t *testing.T) {
 // The tallies that stores keep are those that were handed in.
 func TestTalliesAreReadAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
-	want := []store.Tally{
+	want := []model.Tally{
 		{Path: "p/s/a", Second: 1, Good: 2, Bad: 3},
 		{Path: "p/s/a", Second: 2, Good: 0, Bad: 1},
 		{Path: "p/s/ü \"b\"", Second: 1, Good: 5, Bad: 0},
@@ -95,7 +95,7 @@ func TestTalliesAreReadAsTheyWereWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(have, func(a, b store.Tally) int {
+	slices.SortFunc(have, func(a, b model.Tally) int {
 		if a.Path != b.Path {
 			return slices.Compare([]byte(a.Path), []byte(b.Path))
 		}

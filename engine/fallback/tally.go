@@ -1,20 +1,20 @@
-package engine
+package fallback
 
 import (
 	"slices"
 	"sync"
 	"time"
 
+	"procaas/engine/model"
 	"procaas/engine/planner"
-	"procaas/engine/store"
 )
 
 // This file counts what calls come to, for those who decide about fallbacks.
 
-// watchedIn lists what decides about the fallbacks of a definition, and the steps whose calls
+// WatchedIn lists what decides about the fallbacks of a definition, and the steps whose calls
 // count; nil when no handler has a fallback. Calls of handlers without one tell whether their
 // service is to blame.
-func watchedIn(plans []*planner.Plan) (watched []Watched, counted map[*planner.Step]bool) {
+func WatchedIn(plans []*planner.Plan) (watched []Watched, counted map[*planner.Step]bool) {
 	wanted := false
 	counted = map[*planner.Step]bool{}
 	for _, p := range plans {
@@ -64,33 +64,33 @@ func (t *tallyBook) add(path string, second int64, good bool) {
 }
 
 // take gives the counts of the seconds before one, and forgets them.
-func (t *tallyBook) take(before int64) []store.Tally {
+func (t *tallyBook) take(before int64) []model.Tally {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var out []store.Tally
+	var out []model.Tally
 	for key, c := range t.counts {
 		if key.second < before {
-			out = append(out, store.Tally{Path: key.path, Second: key.second, Good: c.good, Bad: c.bad})
+			out = append(out, model.Tally{Path: key.path, Second: key.second, Good: c.good, Bad: c.bad})
 			delete(t.counts, key)
 		}
 	}
 	return out
 }
 
-// count takes in what one attempt came to. Those that began before the present
+// Count takes in what one attempt came to. Those that began before the present
 // phase of the handler's outage tell of another time.
-func (d *degrader) count(s *planner.Step, err error, took time.Duration, now time.Time) {
+func (d *Live) Count(s *planner.Step, err error, took time.Duration, now time.Time) {
 	if err != nil && !s.Fails(err) {
 		return
 	}
-	if o := d.outages().of(s); o != nil && now.Add(-took).Before(o.began(now)) {
+	if o := d.Outages().Of(s); o != nil && now.Add(-took).Before(o.began(now)) {
 		return
 	}
 	d.tallies.add(s.Path, now.Unix(), err == nil)
 }
 
 // longestWindow is how long ago calls may have ended that still count.
-func (f *Fallbacks) longestWindow() time.Duration {
+func (f *Rules) longestWindow() time.Duration {
 	longest := longWindow
 	for _, w := range f.watched {
 		if w.Fallback != nil {
@@ -100,13 +100,13 @@ func (f *Fallbacks) longestWindow() time.Duration {
 	return longest
 }
 
-// without gives the same handlers, of which those that some name never go out.
-func (f *Fallbacks) without(paths []string) *Fallbacks {
+// Without gives the same handlers, of which those that some name never go out.
+func (f *Rules) Without(paths []string) *Rules {
 	watched := slices.Clone(f.watched)
 	for i, w := range watched {
 		if slices.Contains(paths, w.Path) {
 			watched[i].Fallback = nil
 		}
 	}
-	return NewFallbacks(watched)
+	return NewRules(watched)
 }

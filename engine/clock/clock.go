@@ -1,4 +1,4 @@
-package engine
+package clock
 
 import (
 	"sync"
@@ -14,10 +14,10 @@ import (
 // clock keeps two bounds, which all answers together make narrow: by the earliest time that it
 // may be, what is due is due for certain; a wait that begins at the latest time that it may
 // be is never cut short.
-type clock struct {
-	source func() time.Time // of a [Virtual]; nil for the machine's
+type Clock struct {
+	Source func() time.Time // of a [Virtual]; nil for the machine's
 	told   atomic.Pointer[reading]
-	known  chan struct{} // closed: the store's clock has been told
+	Known  chan struct{} // closed: the store's clock has been told
 	once   sync.Once
 }
 
@@ -30,16 +30,16 @@ type reading struct {
 // In a thousand seconds the clocks of two machines part by one at the most.
 const clockDrift = 1000
 
-// now gives the earliest time that it may be at the store; the node's own before the first
+// Now gives the earliest time that it may be at the store; the node's own before the first
 // beat. It does not go back, unless the store's clock was set.
-func (c *clock) now() time.Time { now, _ := c.bounds(); return now }
+func (c *Clock) Now() time.Time { now, _ := c.bounds(); return now }
 
-// latest gives the latest time that it may be.
-func (c *clock) latest() time.Time { _, latest := c.bounds(); return latest }
+// Latest gives the latest time that it may be.
+func (c *Clock) Latest() time.Time { _, latest := c.bounds(); return latest }
 
-func (c *clock) bounds() (earliest, latest time.Time) {
-	if c.source != nil {
-		now := c.source()
+func (c *Clock) bounds() (earliest, latest time.Time) {
+	if c.Source != nil {
+		now := c.Source()
 		return now, now
 	}
 	r := c.told.Load()
@@ -51,9 +51,9 @@ func (c *clock) bounds() (earliest, latest time.Time) {
 	return r.earliest.Add(d), r.latest.Add(d)
 }
 
-// set notes the store's time, asked and told at these times of the node's clock. Bounds that
+// Set notes the store's time, asked and told at these times of the node's clock. Bounds that
 // contradict those before say that a clock was set.
-func (c *clock) set(store, asked, told time.Time) {
+func (c *Clock) Set(store, asked, told time.Time) {
 	next := &reading{earliest: store, latest: store.Add(told.Sub(asked)), at: told}
 	if last := c.told.Load(); last != nil {
 		d := told.Sub(last.at)
@@ -64,7 +64,7 @@ func (c *clock) set(store, asked, told time.Time) {
 		}
 	}
 	c.told.Store(next)
-	c.once.Do(func() { close(c.known) })
+	c.once.Do(func() { close(c.Known) })
 }
 
 func laterOf(a, b time.Time) time.Time {

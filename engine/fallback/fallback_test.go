@@ -1,4 +1,4 @@
-package engine_test
+package fallback_test
 
 import (
 	"encoding/json"
@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"procaas/dsl"
-	"procaas/engine"
-	"procaas/engine/store"
+	"procaas/engine/fallback"
+	"procaas/engine/model"
 )
 
 // defaultFallback is what the language makes of an empty fallback.
@@ -27,20 +27,20 @@ func defaultFallback() *dsl.Fallback {
 // A fleet is handlers under Decide, with calls as regular as a clock.
 type fleet struct {
 	t         testing.TB
-	watched   []engine.Watched
-	fallbacks *engine.Fallbacks
-	state     engine.FallbackState
+	watched   []fallback.Watched
+	fallbacks *fallback.Rules
+	state     fallback.State
 	now       time.Time
-	counts    engine.FallbackCounts
-	tallies   []store.Tally // of the last five minutes
+	counts    fallback.Counts
+	tallies   []model.Tally // of the last five minutes
 	rate      int           // calls of each handler in a second
-	changes   []engine.FallbackChange
+	changes   []fallback.Change
 }
 
-func newFleet(t testing.TB, watched ...engine.Watched) *fleet {
+func newFleet(t testing.TB, watched ...fallback.Watched) *fleet {
 	return &fleet{
-		t: t, watched: watched, fallbacks: engine.NewFallbacks(watched),
-		now: time.Unix(1_800_000_000, 0).UTC(), rate: 5, counts: engine.FallbackCounts{},
+		t: t, watched: watched, fallbacks: fallback.NewRules(watched),
+		now: time.Unix(1_800_000_000, 0).UTC(), rate: 5, counts: fallback.Counts{},
 	}
 }
 
@@ -50,15 +50,15 @@ func (f *fleet) run(seconds int, fails func(path string) bool) []string {
 	f.t.Helper()
 	before := len(f.changes)
 	for range seconds {
-		var tallies []store.Tally
+		var tallies []model.Tally
 		for _, w := range f.watched {
-			tally := store.Tally{Path: w.Path, Second: f.now.Unix()}
+			tally := model.Tally{Path: w.Path, Second: f.now.Unix()}
 			for i := range f.rate {
 				at := f.now.Add(time.Duration(i) * time.Second / time.Duration(f.rate))
 				switch f.state.Admit(w.Path, at, float64(i)/float64(f.rate)) {
-				case engine.AdmitSkip:
+				case fallback.AdmitSkip:
 					continue
-				case engine.AdmitProbe:
+				case fallback.AdmitProbe:
 					if !f.state.TakeProbe(w.Path, at) {
 						continue
 					}
@@ -91,7 +91,7 @@ func (f *fleet) restart() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	var again engine.FallbackState
+	var again fallback.State
 	if err := json.Unmarshal(data, &again); err != nil {
 		f.t.Fatal(err)
 	}
@@ -113,8 +113,8 @@ func only(paths ...string) func(string) bool {
 	return func(p string) bool { return slices.Contains(paths, p) }
 }
 
-func lone(f *dsl.Fallback) engine.Watched {
-	return engine.Watched{Path: "p/s/h", Service: "push", Fallback: f}
+func lone(f *dsl.Fallback) fallback.Watched {
+	return fallback.Watched{Path: "p/s/h", Service: "push", Fallback: f}
 }
 
 func TestHandlerGoesOutAndComesBackByItself(t *testing.T) {
@@ -144,7 +144,7 @@ func TestFailedProbeExtendsWithoutDoubling(t *testing.T) {
 	f.want(f.run(50, all), "out p/s/h", "probing p/s/h", "extended p/s/h", "probing p/s/h", "extended p/s/h",
 		"probing p/s/h", "extended p/s/h", "probing p/s/h", "extended p/s/h")
 	for _, c := range f.changes {
-		if c.Kind == engine.FallbackExtended && c.Until.Sub(f.changes[0].Until)%(10*time.Second) > 5*time.Second {
+		if c.Kind == fallback.Extended && c.Until.Sub(f.changes[0].Until)%(10*time.Second) > 5*time.Second {
 			t.Errorf("extended until %v, first until %v", c.Until, f.changes[0].Until)
 		}
 	}
@@ -155,7 +155,7 @@ func (f *fleet) outFor() time.Duration {
 	f.t.Helper()
 	for range 120 {
 		f.run(1, all)
-		if last := len(f.changes) - 1; last >= 0 && f.changes[last].Kind == engine.FallbackOut && f.changes[last].Until.After(f.now) {
+		if last := len(f.changes) - 1; last >= 0 && f.changes[last].Kind == fallback.Out && f.changes[last].Until.After(f.now) {
 			return f.changes[last].Until.Sub(f.now)
 		}
 	}
@@ -185,7 +185,7 @@ func TestFailuresWhileComingBackSendItOutAgain(t *testing.T) {
 	f := newFleet(t, lone(defaultFallback()))
 	f.outFor()
 	f.run(20, nothing)
-	if f.state.Outages[0].Phase != engine.FallbackRamping {
+	if f.state.Outages[0].Phase != fallback.Ramping {
 		t.Fatalf("have phase %s", f.state.Outages[0].Phase)
 	}
 	if have := f.outFor(); have != 20*time.Second {
@@ -198,15 +198,15 @@ func TestOneProbeASecondInTheWholeCluster(t *testing.T) {
 	f := newFleet(t, lone(defaultFallback()))
 	f.run(14, all)
 	at := f.now.Add(time.Second)
-	if f.state.Admit("p/s/h", at, 0) != engine.AdmitProbe || !f.state.TakeProbe("p/s/h", at) {
+	if f.state.Admit("p/s/h", at, 0) != fallback.AdmitProbe || !f.state.TakeProbe("p/s/h", at) {
 		t.Fatalf("want a probe; have %+v", f.state.Outages[0])
 	}
 	for _, d := range []time.Duration{0, 999 * time.Millisecond} {
-		if f.state.Admit("p/s/h", at.Add(d), 0) != engine.AdmitSkip || f.state.TakeProbe("p/s/h", at.Add(d)) {
+		if f.state.Admit("p/s/h", at.Add(d), 0) != fallback.AdmitSkip || f.state.TakeProbe("p/s/h", at.Add(d)) {
 			t.Errorf("a second probe after %v", d)
 		}
 	}
-	if f.state.Admit("p/s/h", at.Add(time.Second), 0) != engine.AdmitProbe {
+	if f.state.Admit("p/s/h", at.Add(time.Second), 0) != fallback.AdmitProbe {
 		t.Error("no probe after a second")
 	}
 }
@@ -216,20 +216,20 @@ func TestStateReadAfterALongPause(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, lone(defaultFallback()))
 	f.run(6, all)
-	if have := f.state.Admit("p/s/h", f.now, 0); have != engine.AdmitSkip {
+	if have := f.state.Admit("p/s/h", f.now, 0); have != fallback.AdmitSkip {
 		t.Errorf("after a restart: have %v, want it still out", have)
 	}
-	if have := f.state.Admit("p/s/h", f.now.Add(time.Hour), 0); have != engine.AdmitProbe {
+	if have := f.state.Admit("p/s/h", f.now.Add(time.Hour), 0); have != fallback.AdmitProbe {
 		t.Errorf("an hour later: have %v, want a probe", have)
 	}
 }
 
 // fan makes handlers of one service, n in each of the pipelines.
-func fan(pipelines, n int, service string) []engine.Watched {
-	var watched []engine.Watched
+func fan(pipelines, n int, service string) []fallback.Watched {
+	var watched []fallback.Watched
 	for p := range pipelines {
 		for h := range n {
-			watched = append(watched, engine.Watched{
+			watched = append(watched, fallback.Watched{
 				Path: fmt.Sprintf("%s-%02d/s/h%03d", pipelinesOf(service), p, h), Service: service, Fallback: defaultFallback(),
 			})
 		}
@@ -288,9 +288,9 @@ func TestNoMoreThanAShareOfAPipelineIsOut(t *testing.T) {
 	out, capped := 0, 0
 	for _, c := range f.changes {
 		switch c.Kind {
-		case engine.FallbackOut:
+		case fallback.Out:
 			out++
-		case engine.FallbackCapped:
+		case fallback.Capped:
 			capped++
 		}
 	}
@@ -311,7 +311,7 @@ func TestServiceTakesNoMoreThanAShareOfAPipeline(t *testing.T) {
 
 func TestNothingGoesOutWhenHalfOfAllServicesFail(t *testing.T) {
 	t.Parallel()
-	var watched []engine.Watched
+	var watched []fallback.Watched
 	for _, service := range []string{"bonus", "mail", "orders", "push"} {
 		watched = append(watched, fan(3, 1, service)...)
 	}
@@ -337,18 +337,18 @@ func TestFewCallsDecideWhenTheyAgree(t *testing.T) {
 		good int
 		out  bool
 	}{{0, true}, {1, true}, {2, true}, {3, false}, {5, false}} {
-		f := engine.NewFallbacks([]engine.Watched{lone(defaultFallback())})
+		f := fallback.NewRules([]fallback.Watched{lone(defaultFallback())})
 		now := time.Unix(1_800_000_000, 0)
-		var tallies []store.Tally
+		var tallies []model.Tally
 		for i := range 10 { // one call in 4 s: only the long window holds enough
-			tally := store.Tally{Path: "p/s/h", Second: now.Unix() - int64(40-4*i), Bad: 1}
+			tally := model.Tally{Path: "p/s/h", Second: now.Unix() - int64(40-4*i), Bad: 1}
 			if i%2 == 0 && i/2 < tc.good {
 				tally.Good, tally.Bad = 1, 0
 			}
 			tallies = append(tallies, tally)
 		}
-		var s engine.FallbackState
-		if out := len(f.Decide(&s, engine.FallbackCounts{}, now, tallies)) > 0; out != tc.out {
+		var s fallback.State
+		if out := len(f.Decide(&s, fallback.Counts{}, now, tallies)) > 0; out != tc.out {
 			t.Errorf("%d of 10 succeed: out is %v, want %v", tc.good, out, tc.out)
 		}
 	}
@@ -359,12 +359,12 @@ func TestFewCallsDecideWhenTheyAgree(t *testing.T) {
 func TestBlipMayBeginAnywhereInASecond(t *testing.T) {
 	t.Parallel()
 	out := func(rate int, from, length time.Duration) bool {
-		f := engine.NewFallbacks([]engine.Watched{lone(defaultFallback())})
-		var s engine.FallbackState
-		counts := engine.FallbackCounts{}
+		f := fallback.NewRules([]fallback.Watched{lone(defaultFallback())})
+		var s fallback.State
+		counts := fallback.Counts{}
 		began := time.Unix(1_800_000_000, 0)
 		for second := range 60 {
-			tally := store.Tally{Path: "p/s/h", Second: began.Unix() + int64(second)}
+			tally := model.Tally{Path: "p/s/h", Second: began.Unix() + int64(second)}
 			for call := range rate {
 				at := time.Duration(second)*time.Second + time.Duration(call)*time.Second/time.Duration(rate)
 				if at >= from && at < from+length {
@@ -373,7 +373,7 @@ func TestBlipMayBeginAnywhereInASecond(t *testing.T) {
 					tally.Good++
 				}
 			}
-			f.Decide(&s, counts, began.Add(time.Duration(second+1)*time.Second), []store.Tally{tally})
+			f.Decide(&s, counts, began.Add(time.Duration(second+1)*time.Second), []model.Tally{tally})
 			if len(s.Outages) > 0 {
 				return true
 			}
@@ -411,10 +411,10 @@ func TestHandlersOfAnOldDefinitionAreForgotten(t *testing.T) {
 	if len(f.state.Outages) == 0 {
 		t.Fatal("nothing is out")
 	}
-	f.fallbacks = engine.NewFallbacks(nil)
+	f.fallbacks = fallback.NewRules(nil)
 	f.watched = nil
 	f.run(1, nothing)
-	if d := cmp.Diff(engine.FallbackState{}, f.state); d != "" {
+	if d := cmp.Diff(fallback.State{}, f.state); d != "" {
 		t.Errorf("something is left:\n%s", d)
 	}
 	if len(f.counts) > 0 {
@@ -427,10 +427,10 @@ func TestHandlersOfAnOldDefinitionAreForgotten(t *testing.T) {
 func TestFallbackInvariants(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var watched []engine.Watched
+		var watched []fallback.Watched
 		for p := range 3 {
 			for h := range rapid.IntRange(1, 9).Draw(t, "handlers") {
-				w := engine.Watched{
+				w := fallback.Watched{
 					Path:     fmt.Sprintf("p%d/s/h%d", p, h),
 					Service:  rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "service"),
 					Critical: rapid.Bool().Draw(t, "critical"),
@@ -441,15 +441,15 @@ func TestFallbackInvariants(t *testing.T) {
 				watched = append(watched, w)
 			}
 		}
-		f := engine.NewFallbacks(watched)
-		var s engine.FallbackState
-		counts := engine.FallbackCounts{}
+		f := fallback.NewRules(watched)
+		var s fallback.State
+		counts := fallback.Counts{}
 		now := time.Unix(1_800_000_000, 0).UTC()
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(1, 20).Draw(t, "seconds")) * time.Second)
-			var tallies []store.Tally
+			var tallies []model.Tally
 			for _, w := range watched {
-				tallies = append(tallies, store.Tally{
+				tallies = append(tallies, model.Tally{
 					Path: w.Path, Second: now.Unix() - int64(rapid.IntRange(0, 3).Draw(t, "ago")),
 					Good: rapid.SampledFrom([]int{0, 0, 1, 9}).Draw(t, "good"), Bad: rapid.SampledFrom([]int{0, 1, 20}).Draw(t, "bad"),
 				})
@@ -460,9 +460,9 @@ func TestFallbackInvariants(t *testing.T) {
 	})
 }
 
-func checkFallbacks(t *rapid.T, watched []engine.Watched, s engine.FallbackState) {
+func checkFallbacks(t *rapid.T, watched []fallback.Watched, s fallback.State) {
 	free, out, seen := map[string]int{}, map[string]int{}, map[string]bool{}
-	byPath := map[string]engine.Watched{}
+	byPath := map[string]fallback.Watched{}
 	for _, w := range watched {
 		byPath[w.Path] = w
 		if !w.Critical {
@@ -490,7 +490,7 @@ func checkFallbacks(t *rapid.T, watched []engine.Watched, s engine.FallbackState
 	if err != nil {
 		t.Fatal(err)
 	}
-	var again engine.FallbackState
+	var again fallback.State
 	if err := json.Unmarshal(data, &again); err != nil {
 		t.Fatal(err)
 	}

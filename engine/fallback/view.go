@@ -1,4 +1,4 @@
-package engine
+package fallback
 
 import (
 	"time"
@@ -6,12 +6,12 @@ import (
 	"procaas/engine/planner"
 )
 
-// FallbackIn is the state of a handler that is in the flow. The others are those
-// of a [FallbackChange].
-const FallbackIn = "in"
+// In is the state of a handler that is in the flow. The others are those
+// of a [Change].
+const In = "in"
 
-// A FallbackView tells where a handler with a fallback stands.
-type FallbackView struct {
+// A View tells where a handler with a fallback stands.
+type View struct {
 	// State is in while the handler is in the flow, out, probing or ramping.
 	// It is capped when the handler fails but too many others are out, and frozen
 	// when nothing goes out since half of all services fail at once.
@@ -27,46 +27,46 @@ type FallbackView struct {
 
 // IsOut tells whether the handler is out of the flow by itself, or not all of its
 // calls are made yet.
-func (v *FallbackView) IsOut() bool {
-	return v != nil && (v.State == FallbackOut || v.State == FallbackProbing || v.State == FallbackRamping)
+func (v *View) IsOut() bool {
+	return v != nil && (v.State == Out || v.State == Probing || v.State == Ramping)
 }
 
-// effects adds what an outage does to what controls and limits do; those that
+// Effects adds what an outage does to what controls and limits do; those that
 // switch the handler off count first.
-func (o *outages) effects(s *planner.Step, switched string, effects []string, now time.Time) []string {
-	out := o.of(s)
+func (o *outages) Effects(s *planner.Step, switched string, effects []string, now time.Time) []string {
+	out := o.Of(s)
 	switch {
-	case out == nil || out.phase(now) == FallbackBack:
+	case out == nil || out.phase(now) == Back:
 		return effects
 	case switched == "on":
-		return append([]string{out.reason(now)}, effects...)
+		return append([]string{out.Reason(now)}, effects...)
 	}
-	return append(effects, out.reason(now))
+	return append(effects, out.Reason(now))
 }
 
-// view tells where a handler stands; nil for one without a fallback.
-func (o *outages) view(s *planner.Step, now time.Time) *FallbackView {
+// View tells where a handler stands; nil for one without a fallback.
+func (o *outages) View(s *planner.Step, now time.Time) *View {
 	if s.Fallback() == nil {
 		return nil
 	}
-	v := &FallbackView{State: FallbackIn}
+	v := &View{State: In}
 	if o == nil {
 		return v
 	}
-	if out := o.of(s); out != nil && out.phase(now) != FallbackBack {
+	if out := o.Of(s); out != nil && out.phase(now) != Back {
 		v.State, v.Since, v.Ratio, v.Trips, v.Reason = out.phase(now), &out.Since, &out.Ratio, out.Trips, out.Why
 		if out.Service {
 			v.Service = out.Name
 		}
-		if v.State != FallbackProbing {
+		if v.State != Probing {
 			v.Until = &out.Until
 		}
 		return v
 	}
 	if at, ok := o.state.Capped[s.Path]; ok {
-		v.State, v.Since, v.Reason = FallbackCapped, &at, "too few of its calls succeed, but too many others are out"
+		v.State, v.Since, v.Reason = Capped, &at, "too few of its calls succeed, but too many others are out"
 	} else if at := o.state.Frozen; !at.IsZero() {
-		v.State, v.Since, v.Reason = FallbackFrozen, &at, "half of all services fail at once, so nothing goes out"
+		v.State, v.Since, v.Reason = Frozen, &at, "half of all services fail at once, so nothing goes out"
 	}
 	return v
 }

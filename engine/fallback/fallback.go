@@ -1,4 +1,4 @@
-package engine
+package fallback
 
 import (
 	"cmp"
@@ -10,7 +10,6 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine/model"
-	"procaas/engine/store"
 )
 
 // A Watched is a handler whose calls are counted.
@@ -24,18 +23,18 @@ type Watched struct {
 	Fallback *dsl.Fallback
 }
 
-// Fallbacks decides which handlers are out of the flow. It is immutable; what
-// changes is in a [FallbackState].
-type Fallbacks struct {
+// Rules decides which handlers are out of the flow. It is immutable; what
+// changes is in a [State].
+type Rules struct {
 	watched    []Watched // in the order of their paths
 	byPath     map[string]*Watched
 	byService  map[string][]*Watched
 	byPipeline map[string]int // handlers that are not critical
 }
 
-// NewFallbacks prepares decisions about these handlers.
-func NewFallbacks(watched []Watched) *Fallbacks {
-	f := &Fallbacks{
+// NewRules prepares decisions about these handlers.
+func NewRules(watched []Watched) *Rules {
+	f := &Rules{
 		watched: slices.Clone(watched), byPath: map[string]*Watched{},
 		byService: map[string][]*Watched{}, byPipeline: map[string]int{},
 	}
@@ -68,18 +67,18 @@ const (
 
 // What becomes of a handler by itself.
 const (
-	FallbackOut      = "out"      // of the flow, until a time
-	FallbackExtended = "extended" // the same again: a probe failed
-	FallbackProbing  = "probing"  // one call a second tries whether it works again
-	FallbackRamping  = "ramping"  // more and more calls are made
-	FallbackBack     = "back"     // in the flow
-	FallbackCapped   = "capped"   // it fails, but too much is out already
-	FallbackFrozen   = "frozen"   // half of all services fail at once: nothing goes out
-	FallbackThawed   = "thawed"   // no longer
+	Out      = "out"      // of the flow, until a time
+	Extended = "extended" // the same again: a probe failed
+	Probing  = "probing"  // one call a second tries whether it works again
+	Ramping  = "ramping"  // more and more calls are made
+	Back     = "back"     // in the flow
+	Capped   = "capped"   // it fails, but too much is out already
+	Frozen   = "frozen"   // half of all services fail at once: nothing goes out
+	Thawed   = "thawed"   // no longer
 )
 
-// A FallbackChange is something that people want to know.
-type FallbackChange struct {
+// A Change is something that people want to know.
+type Change struct {
 	Kind    string    `json:"kind"`
 	Name    string    `json:"name,omitempty"` // a path, or a service when it is out as a whole
 	Service bool      `json:"service,omitempty"`
@@ -93,8 +92,8 @@ type FallbackChange struct {
 
 // Decide takes in what calls came to and says what changes. One node does it, once
 // a second, with a state that all share and counts of its own.
-func (f *Fallbacks) Decide(s *FallbackState, counts FallbackCounts, now time.Time, tallies []store.Tally) []FallbackChange {
-	d := decision{Fallbacks: f, FallbackState: s, counts: counts, now: now}
+func (f *Rules) Decide(s *State, counts Counts, now time.Time, tallies []model.Tally) []Change {
+	d := decision{Rules: f, State: s, counts: counts, now: now}
 	d.forget()
 	for _, t := range tallies {
 		d.count(t)
@@ -106,12 +105,12 @@ func (f *Fallbacks) Decide(s *FallbackState, counts FallbackCounts, now time.Tim
 	case half && (!s.Frozen.IsZero() || len(failing) > 0 || d.anyServiceDown()):
 		if s.Frozen.IsZero() {
 			s.Frozen = now
-			d.tell(FallbackChange{Kind: FallbackFrozen, Why: "half of all services fail at once, so it may be us"})
+			d.tell(Change{Kind: Frozen, Why: "half of all services fail at once, so it may be us"})
 		}
 		return d.changes
 	case !s.Frozen.IsZero():
 		s.Frozen = time.Time{}
-		d.tell(FallbackChange{Kind: FallbackThawed})
+		d.tell(Change{Kind: Thawed})
 	}
 	for _, service := range slices.Sorted(maps.Keys(f.byService)) {
 		d.takeOutService(service, failing)
@@ -126,8 +125,8 @@ func (f *Fallbacks) Decide(s *FallbackState, counts FallbackCounts, now time.Tim
 
 // Recount gives the counts of a node that begins to decide, from the tallies of the
 // time that counts, the longest window and five minutes at least.
-func (f *Fallbacks) Recount(s *FallbackState, now time.Time, tallies []store.Tally) FallbackCounts {
-	d := decision{Fallbacks: f, FallbackState: s, counts: FallbackCounts{}, now: now}
+func (f *Rules) Recount(s *State, now time.Time, tallies []model.Tally) Counts {
+	d := decision{Rules: f, State: s, counts: Counts{}, now: now}
 	for _, t := range tallies {
 		d.recount(t)
 	}
@@ -136,18 +135,18 @@ func (f *Fallbacks) Recount(s *FallbackState, now time.Time, tallies []store.Tal
 
 // A decision is one call of Decide.
 type decision struct {
-	*Fallbacks
-	*FallbackState
-	counts  FallbackCounts
+	*Rules
+	*State
+	counts  Counts
 	now     time.Time
-	changes []FallbackChange
+	changes []Change
 }
 
-func (d *decision) tell(c FallbackChange) { d.changes = append(d.changes, c) }
+func (d *decision) tell(c Change) { d.changes = append(d.changes, c) }
 
 // tellOf tells what becomes of an outage.
 func (d *decision) tellOf(o *Outage, kind, why string) {
-	d.tell(FallbackChange{
+	d.tell(Change{
 		Kind: kind, Name: o.Name, Service: o.Service, Since: o.Since, Until: o.end(), Ratio: o.Ratio, Trips: o.Trips, Why: why,
 		Paths: slices.Clone(o.Members), // others may join later
 	})
@@ -172,32 +171,32 @@ func (d *decision) failing() map[string]string {
 // advance moves an outage on. It tells whether the outage is over.
 func (d *decision) advance(o *Outage) bool {
 	switch o.phase(d.now) {
-	case FallbackOut:
-	case FallbackProbing:
+	case Out:
+	case Probing:
 		switch {
-		case o.Phase == FallbackOut:
-			o.turn(FallbackProbing, d.now)
-			d.tellOf(o, FallbackProbing, "")
+		case o.Phase == Out:
+			o.turn(Probing, d.now)
+			d.tellOf(o, Probing, "")
 		case o.Bad > 0:
 			// Not doubled: that is for handlers that come and go.
-			d.send(o, FallbackExtended, "a probe failed")
+			d.send(o, Extended, "a probe failed")
 		case o.Good >= probesNeeded:
-			o.turn(FallbackRamping, d.now)
+			o.turn(Ramping, d.now)
 			o.Until = d.now.Add(rampTime)
 			for _, path := range o.Members {
 				delete(d.counts, path)
 			}
-			d.tellOf(o, FallbackRamping, "")
+			d.tellOf(o, Ramping, "")
 		}
-	case FallbackRamping, FallbackBack:
+	case Ramping, Back:
 		if why, ok := d.failsAgain(o); ok {
 			o.Trips++
-			d.send(o, FallbackOut, why)
+			d.send(o, Out, why)
 			break
 		}
-		if o.phase(d.now) == FallbackBack {
+		if o.phase(d.now) == Back {
 			d.remember(o.Name, o.Trips, d.now)
-			d.tellOf(o, FallbackBack, "")
+			d.tellOf(o, Back, "")
 			return true
 		}
 	}
@@ -228,9 +227,9 @@ func (d *decision) send(o *Outage, kind, why string) {
 	}
 	most = max(first, most)
 	doubled := math.Min(float64(first)*math.Exp2(float64(o.Trips-1)), float64(most))
-	o.turn(FallbackOut, d.now)
+	o.turn(Out, d.now)
 	o.Until = d.now.Add(time.Duration(doubled))
-	if kind == FallbackOut {
+	if kind == Out {
 		o.Why = why
 	}
 	if n > 0 {
@@ -247,7 +246,7 @@ func (d *decision) takeOut(w Watched, why string) {
 	}
 	o := &Outage{Name: w.Path, Members: []string{w.Path}, Since: d.now, Trips: d.trips(w.Path)}
 	d.Outages = append(d.Outages, o)
-	d.send(o, FallbackOut, why)
+	d.send(o, Out, why)
 }
 
 // cap notes, once, that a handler fails but has to stay.
@@ -259,7 +258,7 @@ func (d *decision) cap(path, why string) {
 		d.Capped = map[string]time.Time{}
 	}
 	d.Capped[path] = d.now
-	d.tell(FallbackChange{Kind: FallbackCapped, Name: path, Paths: []string{path}, Why: why + "; too many others are out"})
+	d.tell(Change{Kind: Capped, Name: path, Paths: []string{path}, Why: why + "; too many others are out"})
 }
 
 // mayGo tells whether one more handler of the pipeline may be out.

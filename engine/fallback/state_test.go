@@ -1,4 +1,4 @@
-package engine
+package fallback
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"procaas/dsl"
-	"procaas/engine/store"
+	"procaas/engine/model"
 )
 
 // A handler that an operator has put back does not go out with its service again,
@@ -19,21 +19,21 @@ func TestHandlerThatWasPutBackGoesOutForItsOwnFailuresOnly(t *testing.T) {
 	for i := range 4 {
 		watched = append(watched, Watched{Path: fmt.Sprintf("p%d/s/h", i), Service: "push", Fallback: spec})
 	}
-	f, s, counts := NewFallbacks(watched), FallbackState{}, FallbackCounts{}
+	f, s, counts := NewRules(watched), State{}, Counts{}
 	now := time.Unix(1_800_000_000, 0)
-	pass := func(seconds int, calls map[string]store.Tally) {
+	pass := func(seconds int, calls map[string]model.Tally) {
 		for range seconds {
-			var tallies []store.Tally
+			var tallies []model.Tally
 			for path, c := range calls {
-				tallies = append(tallies, store.Tally{Path: path, Second: now.Unix(), Good: c.Good, Bad: c.Bad})
+				tallies = append(tallies, model.Tally{Path: path, Second: now.Unix(), Good: c.Good, Bad: c.Bad})
 			}
 			now = now.Add(time.Second)
 			f.Decide(&s, counts, now, tallies)
 		}
 	}
-	bad := map[string]store.Tally{}
+	bad := map[string]model.Tally{}
 	for _, w := range watched {
-		bad[w.Path] = store.Tally{Bad: 5}
+		bad[w.Path] = model.Tally{Bad: 5}
 	}
 	pass(5, bad)
 	if o := s.named("push"); o == nil || len(o.Members) != 4 {
@@ -45,11 +45,11 @@ func TestHandlerThatWasPutBackGoesOutForItsOwnFailuresOnly(t *testing.T) {
 		t.Fatalf("want one handler back, have %+v", changes)
 	}
 	pass(10, nil)
-	pass(5, map[string]store.Tally{put: {Good: 3, Bad: 1}})
+	pass(5, map[string]model.Tally{put: {Good: 3, Bad: 1}})
 	if s.outage(put) != nil {
 		t.Fatalf("want it in the flow, have %+v", s.outage(put))
 	}
-	pass(30, map[string]store.Tally{put: {Bad: 5}})
+	pass(30, map[string]model.Tally{put: {Bad: 5}})
 	if s.outage(put) == nil {
 		t.Error("want it out when its own calls fail")
 	}

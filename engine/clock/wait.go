@@ -1,4 +1,4 @@
-package engine
+package clock
 
 import (
 	"context"
@@ -13,7 +13,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	if v, ok := ctx.Value(paceKey{}).(*pacedContext); ok {
 		return v.sleep(max(d, 0))
 	}
-	if !pause(ctx, d) {
+	if !Pause(ctx, d) {
 		return ctx.Err()
 	}
 	return nil
@@ -25,7 +25,7 @@ func WithTimeout(ctx context.Context, d time.Duration) (context.Context, context
 	if !ok {
 		return context.WithTimeout(ctx, d)
 	}
-	end := v.pace.passed + max(d, 0)
+	end := v.pace.Passed + max(d, 0)
 	if v.limited && v.end < end {
 		end = v.end
 	}
@@ -36,50 +36,50 @@ func WithTimeout(ctx context.Context, d time.Duration) (context.Context, context
 // Passed tells how much time has passed in a call in virtual time; 0 in any other.
 func Passed(ctx context.Context) time.Duration {
 	if v, ok := ctx.Value(paceKey{}).(*pacedContext); ok {
-		return v.pace.passed
+		return v.pace.Passed
 	}
 	return 0
 }
 
 // A pace is the time of one call.
-type pace struct {
-	began  time.Time
-	passed time.Duration
+type Pace struct {
+	Began  time.Time
+	Passed time.Duration
 }
 
 // A pacedContext is the context of a call in virtual time.
 type pacedContext struct {
 	context.Context
 
-	pace    *pace
+	pace    *Pace
 	limited bool
 	end     time.Duration // since the call began, when it is limited
 }
 
 type paceKey struct{}
 
-// paced gives a context in which the time of the call is p's.
-func paced(ctx context.Context, p *pace) context.Context { return &pacedContext{Context: ctx, pace: p} }
+// Paced gives a context in which the time of the call is p's.
+func Paced(ctx context.Context, p *Pace) context.Context { return &pacedContext{Context: ctx, pace: p} }
 
 func (c *pacedContext) sleep(d time.Duration) error {
 	if err := c.Err(); err != nil {
 		return err
 	}
-	c.pace.passed += d
-	if c.limited && c.pace.passed >= c.end {
-		c.pace.passed = c.end
+	c.pace.Passed += d
+	if c.limited && c.pace.Passed >= c.end {
+		c.pace.Passed = c.end
 	}
 	return c.Err()
 }
 
 // Deadline implements [context.Context].
 func (c *pacedContext) Deadline() (time.Time, bool) {
-	return c.pace.began.Add(c.end), c.limited
+	return c.pace.Began.Add(c.end), c.limited
 }
 
 // Err implements [context.Context].
 func (c *pacedContext) Err() error {
-	if c.limited && c.pace.passed >= c.end {
+	if c.limited && c.pace.Passed >= c.end {
 		return context.DeadlineExceeded
 	}
 	return c.Context.Err()
@@ -91,4 +91,20 @@ func (c *pacedContext) Value(key any) any {
 		return c
 	}
 	return c.Context.Value(key)
+}
+
+const StoreTimeout = 10 * time.Second // of one call of the store; then its end is unknown
+
+const MaxBackoff = 500 * time.Millisecond
+
+// Pause waits; false when ctx ended first.
+func Pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
 }

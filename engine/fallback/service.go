@@ -1,4 +1,4 @@
-package engine
+package fallback
 
 import (
 	"slices"
@@ -17,7 +17,7 @@ func serviceFallback() *dsl.Fallback {
 // until they fail too.
 func (d *decision) takeOutService(service string, failing map[string]string) {
 	if o := d.named(service); o != nil {
-		if o.Phase == FallbackOut {
+		if o.Phase == Out {
 			d.join(o, failing)
 		}
 		return
@@ -40,7 +40,7 @@ func (d *decision) takeOutService(service string, failing map[string]string) {
 	})
 	d.Outages = append(d.Outages, o)
 	if d.join(o, failing); len(o.Members) > 0 {
-		d.send(o, FallbackOut, why)
+		d.send(o, Out, why)
 	} else {
 		d.Outages = d.Outages[:len(d.Outages)-1]
 	}

@@ -1,4 +1,4 @@
-package engine
+package fallback
 
 import (
 	"context"
@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"procaas/engine/core"
-	"procaas/engine/guard"
 	"procaas/engine/planner"
 	"procaas/engine/store"
 )
@@ -19,25 +17,28 @@ import (
 // its runs ask of that.
 
 // A degrader is this node's part in the fallbacks of all nodes.
-type degrader struct {
+type Live struct {
 	store   store.Degradation
 	tallies tallyBook
-	live    atomic.Pointer[outages] // nil before they are known
+	Known   atomic.Pointer[outages] // nil before they are known
 	decided atomic.Int64            // when a node decided last, by the store's clock; Unix nanoseconds
 
 	reading sync.Mutex // makes reading the state one at a time, so that the last answer is the newest
 	probes  sync.Map   // name of an outage → *atomic.Int64, when to ask for its next probe
 }
 
+// New makes that of a node that knows of no outages yet.
+func New(db store.Degradation) *Live { return &Live{store: db} }
+
 // outages are the outages of one revision, made ready to be asked often. They are
 // never changed; nil is none.
 type outages struct {
 	revision int64
-	state    FallbackState
+	state    State
 	byPath   map[string]*Outage
 }
 
-func newOutages(state []byte, revision int64) (*outages, error) {
+func NewOutages(state []byte, revision int64) (*outages, error) {
 	out := &outages{revision: revision}
 	if len(state) == 0 {
 		return out, nil
@@ -56,111 +57,84 @@ func newOutages(state []byte, revision int64) (*outages, error) {
 	return out, nil
 }
 
-// outages gives the outages as this node knows them.
-func (d *degrader) outages() *outages { return d.live.Load() }
+// Outages gives the outages as this node knows them.
+func (d *Live) Outages() *outages { return d.Known.Load() }
 
-// of gives the outage of a handler; nil when it is in the flow.
-func (o *outages) of(s *planner.Step) *Outage {
+// Any tells whether a handler is out of the flow.
+func (o *outages) Any() bool { return o != nil && len(o.byPath) > 0 }
+
+// Of gives the outage of a handler; nil when it is in the flow.
+func (o *outages) Of(s *planner.Step) *Outage {
 	if o == nil || len(o.byPath) == 0 || s.Fallback() == nil {
 		return nil
 	}
 	return o.byPath[s.Path]
 }
 
-// off tells whether a handler is out of the flow until a time. One that is coming
+// Off tells whether a handler is out of the flow until a time. One that is coming
 // back is for the guard, since only some of its calls are made.
-func (o *outages) off(s *planner.Step, now time.Time) (reason string, off bool) {
-	out := o.of(s)
-	if out == nil || out.phase(now) != FallbackOut {
+func (o *outages) Off(s *planner.Step, now time.Time) (reason string, off bool) {
+	out := o.Of(s)
+	if out == nil || out.phase(now) != Out {
 		return "", false
 	}
-	return out.reason(now), true
+	return out.Reason(now), true
 }
 
-// refresh reads the outages from the store.
-func (d *degrader) refresh(ctx context.Context) error {
+// Refresh reads the outages from the store.
+func (d *Live) Refresh(ctx context.Context) error {
 	d.reading.Lock()
 	defer d.reading.Unlock()
 	state, revision, err := d.store.Outages(ctx)
 	if err != nil {
 		return err
 	}
-	out, err := newOutages(state, revision)
+	out, err := NewOutages(state, revision)
 	if err != nil {
 		return err
 	}
-	d.live.Store(out)
+	d.Known.Store(out)
 	return nil
 }
 
-// heed takes in what a beat tells. What cannot be read now is read with the next
+// Heed takes in what a beat tells. What cannot be read now is read with the next
 // one: until then the outages go by the time, as the others see them, too.
-func (d *degrader) heed(ctx context.Context, b store.Beat) error {
+func (d *Live) Heed(ctx context.Context, b store.Beat) error {
 	if !b.Decided.IsZero() {
 		d.decided.Store(b.Decided.UnixNano())
 	}
-	if known := d.outages(); known != nil && known.revision == b.Outages {
+	if known := d.Outages(); known != nil && known.revision == b.Outages {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, degradeTimeout)
 	defer cancel()
-	return d.refresh(ctx)
+	return d.Refresh(ctx)
 }
 
-// off tells whether a handler of the run is left out at present, and why. What
-// operators say comes first: a handler that they hold waits.
-func (j *job) off(s *planner.Step, c *guard.Controls, now time.Time) (reason string, off bool) {
-	if reason, off = c.Off(s, now); !off {
-		if reason, off = j.n.e.degrader.outages().off(s, now); !off || c.Overrides(s, now) {
-			return "", false
-		}
-	}
-	j.pass.LeaveAll(s.Path, now)
-	return reason, off
-}
-
-// verdict asks the guard about a handler, and whether its outage lets this call
-// through. While the handler is coming back, the run does not wait for it. Ref and
-// due are those of [core.Live].Guard.
-func (j *job) verdict(s *planner.Step, ref string, due time.Time, c *guard.Controls, now time.Time) core.Verdict {
-	e := j.n.e
-	o := e.degrader.outages().of(s)
-	if o == nil || c.Overrides(s, now) {
-		return e.guard.Verdict(s, ref, due, &j.pass, c, now)
-	}
-	admitted := o.admit(now, chanceOf(j.claimed.ID, s.Path))
-	if admitted == AdmitCall {
-		return e.guard.Verdict(s, ref, due, &j.pass, c, now)
-	}
-	if admitted == AdmitProbe && e.guard.Verdict(s, ref, due, &j.pass, c, now) == (core.Verdict{}) && j.n.takeProbe(o.Name) {
-		return core.Verdict{}
-	}
-	j.pass.Leave(ref, now)
-	return core.Verdict{Skip: true, Reason: o.reason(now)}
-}
-
-// takeProbe takes the turn to try whether an outage is over. It asks the store,
+// TakeProbe takes the turn to try whether an outage is over. It asks the store,
 // once in a while, however many runs want to know.
-func (n *node) takeProbe(outage string) bool {
-	known, ok := n.e.degrader.probes.Load(outage)
+func (d *Live) TakeProbe(ctx context.Context, outage string) (taken bool, err error) {
+	known, ok := d.probes.Load(outage)
 	if !ok {
-		known, _ = n.e.degrader.probes.LoadOrStore(outage, new(atomic.Int64))
+		known, _ = d.probes.LoadOrStore(outage, new(atomic.Int64))
 	}
 	next, now := known.(*atomic.Int64), time.Now()
 	at := next.Load()
 	if now.UnixNano() < at || !next.CompareAndSwap(at, now.Add(probeGap).UnixNano()) {
-		return false
+		return false, nil
 	}
-	ctx, cancel := context.WithTimeout(n.ctx, degradeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, degradeTimeout)
 	defer cancel()
-	taken, err := n.e.o.Store.TakeProbe(ctx, outage, probeGap)
-	switch {
-	case err != nil:
-		n.e.metrics.failed("probe")
-	case !taken:
+	taken, err = d.store.TakeProbe(ctx, outage, probeGap)
+	if err == nil && !taken {
 		next.Store(now.Add(probeRetry).UnixNano()) // another node has it; the next second may be ours
 	}
-	return taken && err == nil
+	return taken && err == nil, err
+}
+
+// Admits is admit for a call of a run.
+func (o *Outage) Admits(now time.Time, run, path string) Admission {
+	return o.admit(now, chanceOf(run, path))
 }
 
 // chanceOf is where a call stands among the shares of calls that are made, always
@@ -179,8 +153,8 @@ func chanceOf(run, path string) float64 {
 	return float64(h>>11) / (1 << 53)
 }
 
-// reason tells people why a call is skipped.
-func (o *Outage) reason(now time.Time) string {
+// Reason tells people why a call is skipped.
+func (o *Outage) Reason(now time.Time) string {
 	var b strings.Builder
 	b.WriteString("fallback")
 	if o.Service {
@@ -188,9 +162,9 @@ func (o *Outage) reason(now time.Time) string {
 	}
 	b.WriteString(" since " + o.Since.UTC().Format(time.RFC3339))
 	switch until := o.Until.UTC().Format(time.RFC3339); o.phase(now) {
-	case FallbackOut:
+	case Out:
 		b.WriteString(" until " + until)
-	case FallbackProbing:
+	case Probing:
 		b.WriteString(" until probes succeed")
 	default:
 		b.WriteString(", coming back until " + until)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -33,7 +34,7 @@ func TestOperatorEndsAFallback(t *testing.T) {
 			t.Errorf("want an unknown path refused, have %v", err)
 		}
 		bonus.down.Store(true)
-		waitFor(t, first, "work/b/bonus", engine.FallbackOut, 6*time.Second)
+		waitFor(t, first, "work/b/bonus", fallback.Out, 6*time.Second)
 		time.Sleep(30 * time.Second)
 		bonus.down.Store(false)
 		ended, err := second.EndFallbacks(t.Context(), "work/b", operator)
@@ -41,10 +42,10 @@ func TestOperatorEndsAFallback(t *testing.T) {
 			t.Fatalf("want the handler back, have %v, %v", ended, err)
 		}
 		for _, e := range []*engine.Engine{first, second} {
-			waitFor(t, e, "work/b/bonus", engine.FallbackIn, time.Second)
+			waitFor(t, e, "work/b/bonus", fallback.In, time.Second)
 		}
 		time.Sleep(time.Minute) // what failed before does not count any more
-		if v := fallbackOf(t, first, "work/b/bonus"); v.State != engine.FallbackIn {
+		if v := fallbackOf(t, first, "work/b/bonus"); v.State != fallback.In {
 			t.Errorf("want it to stay in the flow, have %+v", v)
 		}
 		audits, err := first.Audit(t.Context(), store.AuditFilter{Kind: store.AuditFallback, Limit: 1})
@@ -67,7 +68,7 @@ func TestKeptHandlerStaysInTheFlow(t *testing.T) {
 		first, _ := r.start(degradable)
 		second, _ := r.start(degradable)
 		stop := r.orders(100*time.Millisecond, first, second)
-		waitFor(t, first, "work/b/bonus", engine.FallbackOut, 6*time.Second)
+		waitFor(t, first, "work/b/bonus", fallback.Out, 6*time.Second)
 		r.set(first, "work/b", guard.ControlChange{Enabled: true, Mode: guard.ModeKeep, Until: time.Now().Add(time.Minute)})
 		time.Sleep(time.Second)
 		calls := r.count("work/b/bonus")
@@ -82,7 +83,7 @@ func TestKeptHandlerStaysInTheFlow(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		for _, e := range []*engine.Engine{first, second} {
-			waitFor(t, e, "work/b/bonus", engine.FallbackOut, 6*time.Second)
+			waitFor(t, e, "work/b/bonus", fallback.Out, 6*time.Second)
 		}
 		for _, run := range stop() {
 			r.settle(first, run, model.Succeeded)
@@ -103,7 +104,7 @@ func TestRunsDoNotWaitToRepeatWhatIsLeftOut(t *testing.T) {
 		first, _ := r.start(yaml)
 		second, _ := r.start(yaml)
 		stop := r.orders(100*time.Millisecond, first, second)
-		waitFor(t, first, "work/b/bonus", engine.FallbackOut, 6*time.Second)
+		waitFor(t, first, "work/b/bonus", fallback.Out, 6*time.Second)
 		runs := stop()
 		began := time.Now()
 		for _, run := range runs {

@@ -1,0 +1,270 @@
+package fallback
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"procaas/engine/clock"
+	"procaas/engine/model"
+	"procaas/engine/store"
+)
+
+// This file lets nodes decide about fallbacks. Each reports, once a second, what
+// calls came to; one of them decides, always the same as long as it does. It
+// needs no election: a decision counts when no other one has come before.
+
+const (
+	reportAt       = 50 * time.Millisecond // of each second
+	decideAt       = 250 * time.Millisecond
+	lookAt         = 400 * time.Millisecond // at what was decided, when calls here have failed
+	decideLate     = 3 * time.Second        // then another node decides
+	probeGap       = time.Second            // between two probes of an outage, on all nodes
+	probeRetry     = 200 * time.Millisecond
+	degradeTimeout = 2 * time.Second // of one call of the store; the next second has its own
+)
+
+// A Decider is a node that reports and decides.
+type Decider struct {
+	Node     int64
+	Now      func() time.Time  // by the store's clock
+	Rules    func() *Rules     // what to decide by; nil when nothing can go out, and nothing is out
+	Announce func([]Change)    // tells people
+	Failed   func(what string) // counts a call of the store that has failed
+	Log      *slog.Logger
+}
+
+// A decider is what a node remembers between its decisions.
+type decider struct {
+	Decider
+	*Live
+	counts Counts // nil: they have to be counted again
+	taken  int64  // reports up to here are in counts
+	mine   bool   // this node has decided last
+
+	unsent  []model.Tally // of a report whose end is not known
+	reports int64         // that have been numbered
+	failing bool          // the last call of the store did; told once
+}
+
+// Decide reports and decides until ctx ends.
+func (d *Live) Decide(ctx context.Context, n Decider) {
+	at := decider{Decider: n, Live: d}
+	// Nodes report one after the other, not all at the same moment.
+	mine := reportAt + time.Duration(n.Node%10)*10*time.Millisecond
+	for clock.Pause(ctx, at.untilIn(mine)) {
+		f := n.Rules()
+		if f == nil {
+			d.tallies.take(n.Now().Unix() + 1)
+			at = decider{Decider: n, Live: d, reports: at.reports}
+			continue
+		}
+		bad, err := at.report(ctx)
+		at.check(ctx, "report", err)
+		switch {
+		case at.isMyTurn() && clock.Pause(ctx, at.untilIn(decideAt)):
+			at.check(ctx, "decide", at.conclude(ctx, f))
+		case bad && clock.Pause(ctx, at.untilIn(lookAt)):
+			at.check(ctx, "outages", at.look(ctx))
+		}
+	}
+}
+
+// look reads what was decided. The next beat would tell, too, but calls fail
+// meanwhile.
+func (d *decider) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, degradeTimeout)
+	defer cancel()
+	return d.Refresh(ctx)
+}
+
+// untilIn gives the time until a moment of the next second.
+func (d *decider) untilIn(moment time.Duration) time.Duration {
+	now := d.Now()
+	next := now.Truncate(time.Second).Add(moment)
+	if !next.After(now) {
+		next = next.Add(time.Second)
+	}
+	return next.Sub(now)
+}
+
+// isMyTurn tells whether the node is the one that decides, or the one that does has
+// been silent for too long.
+func (d *decider) isMyTurn() bool {
+	last := time.Unix(0, d.decided.Load())
+	return d.mine || d.Now().Sub(last) > decideLate
+}
+
+// check tells what goes wrong, once.
+func (d *decider) check(ctx context.Context, what string, err error) {
+	switch {
+	case err == nil:
+		d.failing = false
+	case ctx.Err() == nil:
+		d.Failed(what)
+		if !d.failing {
+			d.Log.Warn("handlers that fail do not go out of the flow, nor come back, until the store answers", "error", err)
+		}
+		d.failing = true
+	}
+}
+
+// report hands in what calls have come to, and tells whether any have failed. A
+// report whose answer was lost is sent again as it was, with its number.
+func (d *decider) report(ctx context.Context) (bad bool, err error) {
+	if len(d.unsent) == 0 {
+		if d.unsent = d.tallies.take(d.Now().Unix()); len(d.unsent) == 0 {
+			return false, nil
+		}
+		d.reports++
+	}
+	ctx, cancel := context.WithTimeout(ctx, degradeTimeout)
+	defer cancel()
+	bad = slices.ContainsFunc(d.unsent, func(t model.Tally) bool { return t.Bad > 0 })
+	if err = d.store.Report(ctx, d.Node, d.reports, d.unsent); err == nil {
+		d.unsent = nil
+	}
+	return bad, err
+}
+
+// conclude makes the decision of this second, unless another node does.
+func (d *decider) conclude(ctx context.Context, f *Rules) error {
+	keep := f.longestWindow()
+	ctx, cancel := context.WithTimeout(ctx, degradeTimeout)
+	defer cancel()
+	look := time.Duration(0)
+	if d.counts == nil {
+		look = keep
+	}
+	q, err := d.store.Deliberate(ctx, look)
+	if err == nil && d.counts != nil && q.Taken != d.taken {
+		d.counts = nil // another node has decided meanwhile
+		q, err = d.store.Deliberate(ctx, keep)
+	}
+	if err != nil {
+		return err
+	}
+	if q.Decider != d.Node && !q.Decided.IsZero() && q.Now.Sub(q.Decided) <= decideLate {
+		d.decided.Store(q.Decided.UnixNano())
+		d.mine, d.counts = false, nil
+		return nil
+	}
+	var s State
+	if len(q.State) > 0 {
+		if err := json.Unmarshal(q.State, &s); err != nil {
+			return fmt.Errorf("read outages: %w", err)
+		}
+	}
+	if d.counts == nil {
+		d.counts = f.Recount(&s, q.Now, q.Past)
+	}
+	changes := f.Decide(&s, d.counts, model.Stamp(q.Now), q.Fresh)
+	c := store.Conclusion{
+		Turn: q.Turn, Node: d.Node, Taken: q.Reported, Forget: keep + time.Minute, Audits: auditsOf(changes), State: stateAfter(q.State, &s),
+	}
+	switch err := d.store.Conclude(ctx, c); {
+	case errors.Is(err, store.ErrConflict):
+		d.mine, d.counts = false, nil
+		return nil
+	case err != nil:
+		d.counts = nil // nobody knows what it has come to
+		return err
+	}
+	d.mine, d.taken = true, q.Reported
+	d.decided.Store(q.Now.UnixNano())
+	d.Announce(changes)
+	if c.State == nil {
+		return nil
+	}
+	return d.Refresh(ctx)
+}
+
+// stateAfter gives what is to be stored of a state; nil when nothing has changed.
+func stateAfter(before []byte, s *State) []byte {
+	after := model.EncodeJSON(s)
+	if bytes.Equal(before, after) || len(before) == 0 && string(after) == "{}" {
+		return nil
+	}
+	return after
+}
+
+// engineActor is who takes handlers out of the flow and back.
+const engineActor = "engine"
+
+// auditsOf makes the audit records of changes that people must be able to
+// look up.
+func auditsOf(changes []Change) []store.Audited {
+	var out []store.Audited
+	for _, c := range changes {
+		a := store.Audited{Kind: store.AuditFallback, Name: c.Name, By: store.Actor{Name: engineActor, Reason: c.Why}}
+		switch c.Kind {
+		case Out:
+			a.After = model.EncodeJSON(c)
+		case Back:
+			a.Before, a.After, a.By.Reason = model.EncodeJSON(c), store.AuditRemoved(), "its calls succeed again"
+		default:
+			continue
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// LogTo logs the change.
+func (c *Change) LogTo(all *slog.Logger) {
+	log := all.With("path", c.Name)
+	if c.Service {
+		log = all.With("service", c.Name, "handlers", c.Paths)
+	}
+	switch c.Kind {
+	case Out:
+		log.Warn("fallback on", "ratio", c.Ratio, "until", c.Until, "trips", c.Trips, "reason", c.Why)
+	case Extended:
+		log.Info("fallback goes on", "ratio", c.Ratio, "until", c.Until, "reason", c.Why)
+	case Probing:
+		log.Info("fallback is over when probes succeed", "ratio", c.Ratio, "since", c.Since)
+	case Ramping:
+		log.Info("fallback ends, more and more calls are made", "ratio", c.Ratio, "until", c.Until)
+	case Back:
+		log.Info("fallback off", "ratio", c.Ratio, "since", c.Since, "trips", c.Trips)
+	case Capped:
+		log.Warn("fallback is needed, but the handler stays", "reason", c.Why)
+	case Frozen:
+		all.Warn("fallbacks are frozen", "reason", c.Why)
+	case Thawed:
+		all.Info("fallbacks are not frozen any more")
+	}
+}
+
+// End puts handlers back into the flow at once, on all nodes. The error is [store.ErrConflict] when
+// another decision has come before.
+func (d *Live) End(ctx context.Context, in func(path string) bool, by store.Actor) ([]Change, error) {
+	q, err := d.store.Deliberate(ctx, 0)
+	if err != nil || len(q.State) == 0 {
+		return nil, err
+	}
+	var s State
+	if err := json.Unmarshal(q.State, &s); err != nil {
+		return nil, fmt.Errorf("read outages: %w", err)
+	}
+	changes := s.end(in, model.Stamp(q.Now))
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	c := store.Conclusion{Turn: q.Turn, Taken: q.Taken, State: stateAfter(q.State, &s)}
+	for i := range changes {
+		changes[i].Why = "ended by " + by.Name
+		c.Audits = append(c.Audits, store.Audited{
+			Kind: store.AuditFallback, Name: changes[i].Name, By: by, Before: model.EncodeJSON(changes[i]), After: store.AuditRemoved(),
+		})
+	}
+	if err := d.store.Conclude(ctx, c); err != nil {
+		return nil, err
+	}
+	return changes, nil
+}
