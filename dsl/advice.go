@@ -37,7 +37,7 @@ func (c *checker) advise(pipelines []*pipelineCheck) {
 }
 
 // idPlace is where a handler is named.
-func (h *Handler) idPlace() diag.Span { return h.places.of("id", h.Span) }
+func (h *Handler) idPlace() diag.Span { return h.PlaceOf("id", h.Span) }
 
 // calls tells whether a handler calls somebody.
 func (c *checker) calls(h *Handler) bool {

@@ -81,7 +81,7 @@ func (c *pipelineCheck) adviseForwarding() {
 		return // another flow may be in another order
 	}
 	c.Report(diag.Diagnostic{
-		Span: c.pipeline.places.of("id", c.pipeline.Span), Severity: diag.Advice, Code: rules.Routing,
+		Span: c.pipeline.PlaceOf("id", c.pipeline.Span), Severity: diag.Advice, Code: rules.Routing,
 		Message: fmt.Sprintf("pipeline %q only sends its event on as %q", c.pipeline.ID, name),
 		Hint:    fmt.Sprintf("let pipeline %q serve both: on: [%s, %s]", served[0].ID, name, c.pipeline.On[0]),
 		Related: servedBy(served[0], name),
@@ -131,7 +131,7 @@ func (c *pipelineCheck) adviseTransition() {
 		}
 	}
 	name := c.steps[0].Body.Keys()[0].Name
-	c.Advisef(c.pipeline.places.of("id", c.pipeline.Span), rules.HandmadeState,
+	c.Advisef(c.pipeline.PlaceOf("id", c.pipeline.Span), rules.HandmadeState,
 		fmt.Sprintf("say states: of flow %q, with a transition on: %s, and leave the stages out", c.flow.ID, c.pipeline.On[0]),
 		"pipeline %q only notes a state in shared-state.%s", c.pipeline.ID, name)
 }

@@ -27,10 +27,10 @@ func (c *pipelineCheck) adviseStages() {
 			continue
 		}
 		c.Report(diag.Diagnostic{
-			Span: s.places.of("id", s.Span), Severity: diag.Advice, Code: rules.NeedlessStage,
+			Span: s.PlaceOf("id", s.Span), Severity: diag.Advice, Code: rules.NeedlessStage,
 			Message: fmt.Sprintf("stage %q waits for stage %q and needs nothing of it", s.ID, before.ID),
 			Hint:    fmt.Sprintf("move its handlers into %q: they would run at the same time", before.ID),
-			Related: []diag.Related{{Span: before.places.of("id", before.Span), Message: "the stage before"}},
+			Related: []diag.Related{{Span: before.PlaceOf("id", before.Span), Message: "the stage before"}},
 		})
 	}
 }

@@ -62,7 +62,7 @@ func newGraph(a *Automaton, r *diag.Reporter) *graph {
 		}
 		for _, from := range t.From {
 			for i, on := range t.On {
-				g.add(from, move{on: on, to: t.To, at: t.places.of(fmt.Sprintf("on[%d]", i), t.places.of("on", t.Span))}, r)
+				g.add(from, move{on: on, to: t.To, at: t.PlaceOf(fmt.Sprintf("on[%d]", i), t.PlaceOf("on", t.Span))}, r)
 			}
 		}
 	}
@@ -125,7 +125,7 @@ func (c *checker) checkReachable(g *graph) bool {
 	}
 	for _, t := range g.Transitions {
 		for i, from := range t.From {
-			report(from, t.places.of(fmt.Sprintf("from[%d]", i), t.places.of("from", t.Span)))
+			report(from, t.PlaceOf(fmt.Sprintf("from[%d]", i), t.PlaceOf("from", t.Span)))
 		}
 	}
 	for i, final := range g.Final {
@@ -136,7 +136,7 @@ func (c *checker) checkReachable(g *graph) bool {
 
 // finalPlace is where the i-th final state is named.
 func (g *graph) finalPlace(i int) diag.Span {
-	return g.places.of(fmt.Sprintf("final[%d]", i), g.places.of("final", g.Span))
+	return g.PlaceOf(fmt.Sprintf("final[%d]", i), g.PlaceOf("final", g.Span))
 }
 
 // checkFinal reports moves that leave a final state.
@@ -193,11 +193,11 @@ func (g *graph) endless() map[string]diag.Span {
 	}
 	out := make(map[string]diag.Span)
 	if !ends[g.Initial] {
-		out[g.Initial] = g.places.of("initial", g.Span)
+		out[g.Initial] = g.PlaceOf("initial", g.Span)
 	}
 	for _, t := range g.Transitions {
 		if _, known := out[t.To]; !known && !ends[t.To] {
-			out[t.To] = t.places.of("to", t.Span)
+			out[t.To] = t.PlaceOf("to", t.Span)
 		}
 	}
 	return out
@@ -218,7 +218,7 @@ func (c *checker) checkServed(f *Flow, g *graph) {
 	for _, t := range g.Transitions {
 		for i, on := range t.On {
 			if _, ok := served[on]; !ok && !moving[on] && !c.partial {
-				c.Warnf(t.places.of(fmt.Sprintf("on[%d]", i), t.places.of("on", t.Span)), rules.Unserved,
+				c.Warnf(t.PlaceOf(fmt.Sprintf("on[%d]", i), t.PlaceOf("on", t.Span)), rules.Unserved,
 					c.DidYouMean(on, diag.NamesIn(served)),
 					"no pipeline of flow %q serves event type %q", f.ID, on)
 			}
@@ -231,7 +231,7 @@ func (c *checker) checkServed(f *Flow, g *graph) {
 				Span: served[on], Severity: diag.Warning, Code: rules.NoTransition,
 				Message: fmt.Sprintf("flow %q has no transition on %q: the event is %s in every state", f.ID, on, afterwards(g.Otherwise)),
 				Hint:    c.SuggestOr(on, diag.NamesIn(moving), "add a transition, or take it off the pipeline"),
-				Related: []diag.Related{{Span: f.places.of("id", f.Span), Message: "the flow"}},
+				Related: []diag.Related{{Span: f.PlaceOf("id", f.Span), Message: "the flow"}},
 			})
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/spec"
 	"procaas/dsl/syntax"
 	"procaas/dsl/typing"
 )
@@ -127,7 +128,7 @@ func (c *checker) checkFlow(f *Flow) {
 		for _, p := range c.pipelinesOf(f.ID) {
 			events = append(events, p.On...)
 		}
-		compileValue(f.Key, &Field{Kind: datum.StringKind}, &expr.Scope{
+		compileValue(f.Key, &spec.Field{Kind: datum.StringKind}, &expr.Scope{
 			Parsed: c.parsed, Roots: []string{"event"},
 			Payload: c.payloadOf(events),
 		}, c.Reporter)

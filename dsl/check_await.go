@@ -9,6 +9,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/spec"
 	"procaas/dsl/typing"
 )
 
@@ -54,11 +55,11 @@ func (c *checker) awaitsInside(p *Pipeline, h *Handler, seen map[*Pipeline]bool)
 				}
 				if s.ForEach != nil || by.ForEach != nil {
 					c.Report(diag.Diagnostic{
-						Span: h.places.of("await", h.Await.Span), Code: rules.Await,
+						Span: h.PlaceOf("await", h.Await.Span), Code: rules.Await,
 						Message: fmt.Sprintf("handler %q cannot wait for an event: %q calls its pipeline %q for each element, and nobody could tell "+
 							"which the event is for", h.ID, by.ID, p.ID),
 						Hint:    "wait in a stage before or behind that call, or emit an event of another flow, whose key is the element, and wait there",
-						Related: []diag.Related{{Span: by.Call.places.of("pipeline", by.Call.Span), Message: "the call"}},
+						Related: []diag.Related{{Span: by.Call.PlaceOf("pipeline", by.Call.Span), Message: "the call"}},
 					})
 					return
 				}
@@ -81,19 +82,19 @@ func (c *checker) awaitsIn(p *Pipeline, h *Handler) {
 		whose, hint = ", whose runs it is a part of,", "let the pipelines that call this one wait, and hand in what has come by with:"
 	}
 	if p.Flow == "" {
-		c.Errorf(h.places.of("await", h.Await.Span), rules.Await, "name the flow of the pipeline: its key tells which events belong together",
+		c.Errorf(h.PlaceOf("await", h.Await.Span), rules.Await, "name the flow of the pipeline: its key tells which events belong together",
 			"handler %q waits for events of the same key, but pipeline %q%s has no flow", h.ID, p.ID, whose)
 		return
 	}
 	for i, event := range h.Await.Event {
-		at := h.Await.places.of(fmt.Sprintf("event[%d]", i), h.Await.places.of("event", h.Await.Span))
+		at := h.Await.PlaceOf(fmt.Sprintf("event[%d]", i), h.Await.PlaceOf("event", h.Await.Span))
 		others := slices.Concat(c.bundle.byEvent[event], c.bundle.awaiting[event])
 		if len(others) > 0 && flowID(others[0]) != p.Flow {
 			c.Report(diag.Diagnostic{
 				Span: at, Code: rules.TwoFlows,
 				Message: fmt.Sprintf("event type %q is of two flows, %q and %q", event, flowID(others[0]), p.Flow),
 				Hint:    hint,
-				Related: []diag.Related{{Span: others[0].places.of("id", others[0].Span), Message: fmt.Sprintf("pipeline %q takes it, too",
+				Related: []diag.Related{{Span: others[0].PlaceOf("id", others[0].Span), Message: fmt.Sprintf("pipeline %q takes it, too",
 					others[0].ID)}},
 			})
 			continue
@@ -109,16 +110,16 @@ func checkAwait(h *Handler, r *diag.Reporter) {
 	if h.Await == nil {
 		return
 	}
-	at := h.places.of("await", h.Await.Span)
+	at := h.PlaceOf("await", h.Await.Span)
 	if h.Type != "" {
 		r.Report(diag.Diagnostic{
 			Span: at, Code: rules.Await, Hint: "make two handlers of it",
 			Message: fmt.Sprintf("handler %q waits for an event and makes a call, %s", h.ID, h.Type),
-			Related: []diag.Related{{Span: h.places.of("type", h.Span), Message: "the call"}},
+			Related: []diag.Related{{Span: h.PlaceOf("type", h.Span), Message: "the call"}},
 		})
 	}
 	for _, name := range []string{"for-each", "on-unknown", "retry", "timeout", "fallback", "response-schema"} {
-		if span := h.places.of(name, diag.Span{}); span != (diag.Span{}) {
+		if span := h.PlaceOf(name, diag.Span{}); span != (diag.Span{}) {
 			hint := "drop it"
 			if name == "timeout" {
 				hint = "write it below await:"
@@ -135,7 +136,7 @@ func (c *checker) compileAwait(h *Handler, sc *expr.Scope, r *diag.Reporter) {
 	}
 	in := *sc // the name is known in this one condition only
 	in.Roots = append(slices.Clone(sc.Roots), expr.AwaitedRoot)
-	compileValue(h.Await.Where, &Field{ExprKind: datum.BoolKind}, &in, r)
+	compileValue(h.Await.Where, &spec.Field{ExprKind: datum.BoolKind}, &in, r)
 }
 
 // awaitedOutline is what the response of await is: the event, with the payload that is given;

@@ -46,7 +46,7 @@ func (c *checker) checkCalls() {
 
 // checkCallee reports a call of what is not there, or is not called.
 func (c *checker) checkCallee(h *Handler) {
-	at := h.Call.places.of("pipeline", h.Call.Span)
+	at := h.Call.PlaceOf("pipeline", h.Call.Span)
 	p := c.bundle.pipelines[h.Call.Pipeline]
 	switch {
 	case p == nil:
@@ -64,7 +64,7 @@ func (c *checker) checkCallee(h *Handler) {
 		c.Report(diag.Diagnostic{
 			Span: at, Code: rules.Call, Message: fmt.Sprintf("pipeline %q is run by events, not by calls", p.ID),
 			Hint:    "let it declare inputs: or outputs:, or emit its event",
-			Related: []diag.Related{{Span: p.places.of("id", p.Span), Message: "the pipeline"}},
+			Related: []diag.Related{{Span: p.PlaceOf("id", p.Span), Message: "the pipeline"}},
 		})
 	default:
 		c.checkInputs(h, p)
@@ -79,14 +79,14 @@ func (c *checker) checkInputs(h *Handler, p *Pipeline) {
 			known := func() []string { return keyNames(p.Inputs) }
 			c.Report(diag.Diagnostic{
 				Span: k.Span, Code: rules.Call, Message: fmt.Sprintf("pipeline %q has no input %q", p.ID, k.Name), Hint: c.DidYouMean(k.Name, known),
-				Related: []diag.Related{{Span: p.places.of("inputs", p.places.of("id", p.Span)), Message: "its inputs"}},
+				Related: []diag.Related{{Span: p.PlaceOf("inputs", p.PlaceOf("id", p.Span)), Message: "its inputs"}},
 			})
 		}
 	}
 	for i, k := range p.Inputs.Keys() {
 		if _, ok := hasKey(with.Keys(), k.Name); !ok && p.Inputs.Elems[i].Get("default") == nil {
 			c.Report(diag.Diagnostic{
-				Span: h.Call.places.of("pipeline", h.Call.Span), Code: rules.Call, Message: fmt.Sprintf("pipeline %q needs the input %q", p.ID,
+				Span: h.Call.PlaceOf("pipeline", h.Call.Span), Code: rules.Call, Message: fmt.Sprintf("pipeline %q needs the input %q", p.ID,
 					k.Name),
 				Hint:    "add with: {" + k.Name + ": …}, or give its schema a default",
 				Related: []diag.Related{{Span: k.Span, Message: "declared here"}},
@@ -118,7 +118,7 @@ func (c *checker) level(p *Pipeline, known map[*Pipeline]int, way []*Pipeline) i
 			if h.Call == nil {
 				continue
 			}
-			at := h.Call.places.of("pipeline", h.Call.Span)
+			at := h.Call.PlaceOf("pipeline", h.Call.Span)
 			next := c.bundle.pipelines[h.Call.Pipeline]
 			if i := slices.Index(way, next); next != nil && i >= 0 {
 				var ids []string
@@ -146,12 +146,12 @@ func (c *checker) level(p *Pipeline, known map[*Pipeline]int, way []*Pipeline) i
 // checkCalled checks what a pipeline says that others call.
 func (c *checker) checkCalled(p *Pipeline, called bool) {
 	for _, name := range []string{"on", "when", "flow"} {
-		if at := p.places.of(name, diag.Span{}); at != (diag.Span{}) {
+		if at := p.PlaceOf(name, diag.Span{}); at != (diag.Span{}) {
 			c.Errorf(at, rules.Call, "delete it, or delete inputs: and outputs:", "pipeline %q is run by calls, so it has no %s", p.ID, name)
 		}
 	}
 	if !called && !c.partial { // the caller may be in a file that could not be read
-		c.Warnf(p.places.of("id", p.Span), rules.Call, "call it: call: {pipeline: "+p.ID+"}, or delete inputs: and outputs: to run it by events",
+		c.Warnf(p.PlaceOf("id", p.Span), rules.Call, "call it: call: {pipeline: "+p.ID+"}, or delete inputs: and outputs: to run it by events",
 			"nobody calls pipeline %q", p.ID)
 	}
 	p.inputs, p.outputs = make(map[string]*Contract), make(map[string]*Contract)
@@ -219,12 +219,12 @@ func checkUseOfCall(h *Handler, r *diag.Reporter) {
 	if h.Call == nil {
 		return
 	}
-	at := h.places.of("call", h.Call.Span)
+	at := h.PlaceOf("call", h.Call.Span)
 	if h.Type != "" || h.Await != nil {
 		r.Errorf(at, rules.Call, "make two handlers of it", "handler %q calls a pipeline, and has something else to do", h.ID)
 	}
 	for _, name := range []string{"on-unknown", "retry", "timeout", "fallback", "response-schema", "max-in-flight"} {
-		if span := h.places.of(name, diag.Span{}); span != (diag.Span{}) {
+		if span := h.PlaceOf(name, diag.Span{}); span != (diag.Span{}) {
 			hint := "say it of the handlers of pipeline " + h.Call.Pipeline
 			switch name {
 			case "fallback":
@@ -259,7 +259,7 @@ func (p *proof) checkOutputs() {
 	if p.pipeline.Outputs == nil {
 		return
 	}
-	at := p.pipeline.places.of("outputs", p.pipeline.Span)
+	at := p.pipeline.PlaceOf("outputs", p.pipeline.Span)
 	h := &Handler{ID: "outputs", Span: at} // critical, as any handler is that does not say otherwise
 	p.steps = append(slices.Clip(p.steps), step{Handler: h, stage: &Stage{ID: "outputs"}})
 	reported := make(map[string]bool)

@@ -8,13 +8,14 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/spec"
 )
 
 // checkStage checks the conditions of a stage whose first handler is the at-th of
 // the pipeline. They are computed before any handler of the stage starts, so they
 // may read what is known then.
 func (c *pipelineCheck) checkStage(s *Stage, at int) {
-	compileValue(s.Enabled, &Field{ExprKind: datum.BoolKind}, c.scopeBefore(s, at), c.Reporter)
+	compileValue(s.Enabled, &spec.Field{ExprKind: datum.BoolKind}, c.scopeBefore(s, at), c.Reporter)
 	if s.loop == nil {
 		c.checkBranches(s, at)
 	}
@@ -31,7 +32,7 @@ func (c *pipelineCheck) checkBranches(s *Stage, at int) {
 	sc := c.scopeBefore(s, at)
 	sc.Facts = slices.Concat(sc.Facts, s.Enabled.Expr().Holds())
 	for _, b := range s.Choose {
-		compileValue(b.When, &Field{ExprKind: datum.BoolKind}, sc, c.Reporter)
+		compileValue(b.When, &spec.Field{ExprKind: datum.BoolKind}, sc, c.Reporter)
 		sc.Facts = append(slices.Clip(sc.Facts), b.When.Expr().Fails()...)
 	}
 }

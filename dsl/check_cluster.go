@@ -14,10 +14,10 @@ import (
 
 // checkCluster checks what belongs to a cluster, and what its partition map can bear.
 func (c *checker) checkCluster(cluster *Cluster) {
-	at := cluster.places.of("id", cluster.Span)
+	at := cluster.PlaceOf("id", cluster.Span)
 	switch {
 	case len(cluster.Workers) > 0 && cluster.Discover != nil:
-		c.Errorf(cluster.places.of("discover", at), rules.Cluster, "keep one of them", "cluster %q has both workers and discover", cluster.ID)
+		c.Errorf(cluster.PlaceOf("discover", at), rules.Cluster, "keep one of them", "cluster %q has both workers and discover", cluster.ID)
 		return
 	case len(cluster.Workers) == 0 && cluster.Discover == nil:
 		c.Errorf(at, rules.Cluster, "list them below workers:, or say discover: {url: …}", "cluster %q has no workers", cluster.ID)
@@ -33,18 +33,18 @@ func (c *checker) checkCluster(cluster *Cluster) {
 	}
 	for _, f := range []struct{ name, path string }{{"path", cluster.Healthcheck.Path}, {"ping", cluster.Healthcheck.Ping}} {
 		if !strings.HasPrefix(f.path, "/") {
-			c.Errorf(cluster.Healthcheck.places.of(f.name, at), rules.Cluster, "write it as /healthcheck",
+			c.Errorf(cluster.Healthcheck.PlaceOf(f.name, at), rules.Cluster, "write it as /healthcheck",
 				"%s of the healthcheck of cluster %q does not begin with /: %q", f.name, cluster.ID, f.path)
 		}
 	}
 	if _, err := ParseKeyPlace(cluster.Key); err != nil {
-		c.Errorf(cluster.places.of("key", at), rules.Cluster, "write it as header:X-User", "key of cluster %q: %v", cluster.ID, err)
+		c.Errorf(cluster.PlaceOf("key", at), rules.Cluster, "write it as header:X-User", "key of cluster %q: %v", cluster.ID, err)
 	}
 	if cluster.Parameters == nil {
 		cluster.Parameters = &PolicyParameters{}
 		c.preset(cluster.Parameters)
 	} else if p := cluster.Parameters; p.GiniLow > p.GiniHigh {
-		c.Errorf(p.places.of("gini-low", p.Span), rules.Cluster, "make it the lower one",
+		c.Errorf(p.PlaceOf("gini-low", p.Span), rules.Cluster, "make it the lower one",
 			"gini-low of cluster %q is %v, above gini-high, %v", cluster.ID, p.GiniLow, p.GiniHigh)
 	}
 	sound = c.checkMap(cluster) && sound
@@ -76,18 +76,18 @@ func (c *checker) checkWorkers(cluster *Cluster) bool {
 			sound = false
 			continue
 		}
-		at := w.places.of("id", w.Span)
+		at := w.PlaceOf("id", w.Span)
 		if twin := first[w.ID]; twin != nil {
 			c.Report(diag.Diagnostic{
 				Span: at, Code: rules.Duplicate, Message: fmt.Sprintf("worker %q of cluster %q is declared twice", w.ID, cluster.ID),
 				Hint:    "rename one of them",
-				Related: []diag.Related{{Span: twin.places.of("id", twin.Span), Message: "declared here first"}},
+				Related: []diag.Related{{Span: twin.PlaceOf("id", twin.Span), Message: "declared here first"}},
 			})
 			sound = false
 		}
 		first[w.ID] = w
 		if problem := addressProblem(w.URL); problem != "" {
-			c.Errorf(w.places.of("url", w.Span), rules.Cluster, "want such as http://127.0.0.1:9101", "url of worker %q %s: %q", w.ID, problem,
+			c.Errorf(w.PlaceOf("url", w.Span), rules.Cluster, "want such as http://127.0.0.1:9101", "url of worker %q %s: %q", w.ID, problem,
 				w.URL)
 		}
 	}
@@ -114,12 +114,12 @@ func addressProblem(text string) string {
 func (c *checker) checkDiscovery(cluster *Cluster, d *Discovery) {
 	u, err := url.Parse(d.URL)
 	if d.URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {
-		c.Errorf(d.places.of("url", d.Span), rules.Cluster, "want such as http://127.0.0.1:9100/workers",
+		c.Errorf(d.PlaceOf("url", d.Span), rules.Cluster, "want such as http://127.0.0.1:9100/workers",
 			"discover of cluster %q has no absolute http or https URL without a password: %q", cluster.ID, d.URL)
 	}
 	for i, network := range d.Networks {
 		if _, err := netip.ParsePrefix(network); err != nil {
-			c.Errorf(d.places.of(fmt.Sprintf("networks[%d]", i), d.Span), rules.Cluster, "want such as 10.0.0.0/8",
+			c.Errorf(d.PlaceOf(fmt.Sprintf("networks[%d]", i), d.Span), rules.Cluster, "want such as 10.0.0.0/8",
 				"%q is no range of addresses", network)
 		}
 	}
@@ -133,13 +133,13 @@ func (c *checker) checkMap(cluster *Cluster) bool {
 	}
 	if m.File == "" && m.Workers == nil {
 		if m.Rule == "all" && m.Replicas > 0 {
-			c.Errorf(m.places.of("replicas", m.Span), rules.Cluster, "drop it", "with rule: all, every worker may hold every partition")
+			c.Errorf(m.PlaceOf("replicas", m.Span), rules.Cluster, "drop it", "with rule: all, every worker may hold every partition")
 			return false
 		}
 		return true
 	}
 	for _, name := range []string{"rule", "replicas", "seed", "file"} {
-		if span := m.places.of(name, diag.Span{}); span != (diag.Span{}) && (name != "file" || m.Workers != nil) {
+		if span := m.PlaceOf(name, diag.Span{}); span != (diag.Span{}) && (name != "file" || m.Workers != nil) {
 			c.Errorf(span, rules.Cluster, "keep one of them", "the map of cluster %q is given worker by worker, so that it takes no %s",
 				cluster.ID, name)
 			return false
@@ -157,7 +157,7 @@ func (c *checker) checkMap(cluster *Cluster) bool {
 
 // mapFile reads the file of a map; nil after something was reported.
 func (c *checker) mapFile(m *PartitionMap) *expr.Value {
-	at := m.places.of("file", m.Span)
+	at := m.PlaceOf("file", m.Span)
 	from := c.files[m.Span.File]
 	if from == nil {
 		return nil
@@ -220,7 +220,7 @@ const (
 // bear, and loads that no balancer can even out.
 func (c *checker) checkHolders(cluster *Cluster, at diag.Span) {
 	if cluster.Map != nil {
-		at = cluster.places.of("map", at)
+		at = cluster.PlaceOf("map", at)
 	}
 	at = headOf(at)
 	workers := cluster.Members()

@@ -13,12 +13,12 @@ func (c *checker) checkCompensate(h *Handler, r *diag.Reporter) {
 	if u == nil || c.blamed(u.Span) {
 		return
 	}
-	at := h.places.of("compensate", u.Span)
+	at := h.PlaceOf("compensate", u.Span)
 	switch {
 	case u.Type == "":
 		r.Errorf(at, rules.Compensate, "add the call, such as request: {…}", "the compensation of handler %q calls nobody", h.ID)
 	case c.types[u.Type].SetsState:
-		r.Errorf(u.places.of("type", u.Span), rules.Compensate, "call the service, such as with request: {…}",
+		r.Errorf(u.PlaceOf("type", u.Span), rules.Compensate, "call the service, such as with request: {…}",
 			"the compensation of handler %q calls nobody: %s only sets the shared state", h.ID, u.Type)
 	}
 	// Both the compensation and its handler may be wrong; each is told.
@@ -31,6 +31,6 @@ func (c *checker) checkCompensate(h *Handler, r *diag.Reporter) {
 			"handler %q makes a call for each element, and one compensation cannot undo some of them", h.ID)
 	}
 	if t := u.Retry; t != nil {
-		checkOrder(r, t.places, t.Span, "min-delay", t.MinDelay, "max-delay", t.MaxDelay)
+		checkOrder(r, t, t.Span, "min-delay", t.MinDelay, "max-delay", t.MaxDelay)
 	}
 }

@@ -55,7 +55,7 @@ func (c *checker) checkContracts() {
 	}
 	for _, t := range c.bundle.Triggers {
 		if payload, ok := t.Payload.Literal(); ok {
-			c.checkFixed(c.bundle.Event(t.Event).Contract(), t.Payload, payload, t.places.of("payload", t.places.of("event", t.Span)))
+			c.checkFixed(c.bundle.Event(t.Event).Contract(), t.Payload, payload, t.PlaceOf("payload", t.PlaceOf("event", t.Span)))
 		}
 	}
 }
@@ -92,7 +92,7 @@ func (c *checker) checkEventType(e *EventType) {
 	c.checkKeywords(e.Payload)
 	e.contract = c.ready.contract(e.Payload, "the payload of "+e.Type)
 	if e.Type != "" && c.bundle.byEvent[e.Type] == nil && c.bundle.awaiting[e.Type] == nil && !c.partial {
-		c.Warnf(e.places.of("type", e.Span), rules.SchemaOfNothing, c.DidYouMean(e.Type, diag.NamesIn(c.bundle.byEvent)),
+		c.Warnf(e.PlaceOf("type", e.Span), rules.SchemaOfNothing, c.DidYouMean(e.Type, diag.NamesIn(c.bundle.byEvent)),
 			"no pipeline serves event type %q", e.Type)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/spec"
 	"procaas/dsl/typing"
 )
 
@@ -61,7 +62,7 @@ func (c *checker) checkForEach(h *Handler, r *diag.Reporter) {
 	if f == nil {
 		return
 	}
-	at := h.places.of("for-each", f.Span)
+	at := h.PlaceOf("for-each", f.Span)
 	switch {
 	case h.isPlaceholder() && !c.blamed(h.Span):
 		r.Errorf(at, rules.ForEach, "add the call, such as request: {…}", "handler %q calls nobody, so there is nothing to repeat", h.ID)
@@ -71,17 +72,17 @@ func (c *checker) checkForEach(h *Handler, r *diag.Reporter) {
 	}
 	if f.MaxParallel > 1 && len(h.Touches) > 0 {
 		r.Report(diag.Diagnostic{
-			Span: f.places.of("max-parallel", f.Span), Severity: diag.Warning, Code: rules.ForEach,
+			Span: f.PlaceOf("max-parallel", f.Span), Severity: diag.Warning, Code: rules.ForEach,
 			Message: "the elements are worked on one after the other, since the handler touches " + h.Touches[0],
 			Hint:    "drop touches: when calls for different elements are independent, or drop this",
-			Related: []diag.Related{{Span: h.places.of("touches", h.Span), Message: "what it touches"}},
+			Related: []diag.Related{{Span: h.PlaceOf("touches", h.Span), Message: "what it touches"}},
 		})
 	}
 }
 
 // compileItems compiles the list of a for-each, and warns of one that may be null.
 func compileItems(f *ForEach, sc *expr.Scope, r *diag.Reporter) {
-	compileValue(f.Items, &Field{ExprKind: datum.ListKind}, sc, r)
+	compileValue(f.Items, &spec.Field{ExprKind: datum.ListKind}, sc, r)
 	if f.Items == nil || f.Items.Expr() == nil {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/spec"
 )
 
 // compileOnError compiles the rules of on-error. They may read what the handler
@@ -20,9 +21,9 @@ func compileOnError(h *Handler, sc *expr.Scope, r *diag.Reporter) {
 	in := *sc // the name is known in these rules only
 	in.Roots = append(slices.Clone(sc.Roots), expr.ErrorRoot)
 	for _, rule := range h.OnError {
-		compileValue(rule.When, &Field{ExprKind: datum.BoolKind}, &in, r)
+		compileValue(rule.When, &spec.Field{ExprKind: datum.BoolKind}, &in, r)
 		compileValue(rule.Result, nil, &in, r)
-		compileValue(rule.Message, &Field{ExprKind: datum.StringKind}, &in, r)
+		compileValue(rule.Message, &spec.Field{ExprKind: datum.StringKind}, &in, r)
 	}
 }
 
@@ -33,7 +34,7 @@ func (c *checker) checkOnError(h *Handler, r *diag.Reporter) {
 		return
 	}
 	if h.isPlaceholder() && !c.blamed(h.Span) || c.types[h.Type].SetsState {
-		r.Errorf(h.places.of("on-error", h.OnError[0].Span), rules.OnError, "delete it",
+		r.Errorf(h.PlaceOf("on-error", h.OnError[0].Span), rules.OnError, "delete it",
 			"handler %q calls nobody, so no call of it fails", h.ID)
 	}
 	for i, rule := range h.OnError {
@@ -49,10 +50,10 @@ func (o *OnError) checkFields(h *Handler, r *diag.Reporter) {
 		if o.Then == "skip" {
 			hint = "say then: continue, or give it to fallback.result, which stands in whenever the handler is out"
 		}
-		r.Errorf(o.places.of("result", o.Span), rules.OnError, hint, "a rule of handler %q has a result, but then: %s sets none", h.ID, o.Then)
+		r.Errorf(o.PlaceOf("result", o.Span), rules.OnError, hint, "a rule of handler %q has a result, but then: %s sets none", h.ID, o.Then)
 	}
 	if o.Message != nil && o.Then != "fail" && o.Then != "" {
-		r.Errorf(o.places.of("message", o.Span), rules.OnError, "say then: fail, or drop it",
+		r.Errorf(o.PlaceOf("message", o.Span), rules.OnError, "say then: fail, or drop it",
 			"a rule of handler %q has a message, but then: %s shows none", h.ID, o.Then)
 	}
 }
@@ -63,9 +64,9 @@ func (o *OnError) checkReached(before []*OnError, r *diag.Reporter) {
 	for _, b := range before {
 		if b.catchesAll() {
 			r.Report(diag.Diagnostic{
-				Span: o.places.of("on", o.Span), Severity: diag.Warning, Code: rules.NeverMatches,
+				Span: o.PlaceOf("on", o.Span), Severity: diag.Warning, Code: rules.NeverMatches,
 				Message: "this rule is never reached", Hint: "move it up, or give the rule before it classes in on:",
-				Related: []diag.Related{{Span: b.places.of("then", b.Span), Message: "this rule takes every error"}},
+				Related: []diag.Related{{Span: b.PlaceOf("then", b.Span), Message: "this rule takes every error"}},
 			})
 			return
 		}
@@ -77,9 +78,9 @@ func (o *OnError) checkReached(before []*OnError, r *diag.Reporter) {
 		if at >= 0 {
 			b := before[at]
 			r.Report(diag.Diagnostic{
-				Span: o.places.of(fmt.Sprintf("on[%d]", i), o.places.of("on", o.Span)), Severity: diag.Warning, Code: rules.NeverMatches,
+				Span: o.PlaceOf(fmt.Sprintf("on[%d]", i), o.PlaceOf("on", o.Span)), Severity: diag.Warning, Code: rules.NeverMatches,
 				Message: fmt.Sprintf("class %s never comes here", class), Hint: "drop it, or move the rule up",
-				Related: []diag.Related{{Span: b.places.of("on", b.Span), Message: "this rule takes it"}},
+				Related: []diag.Related{{Span: b.PlaceOf("on", b.Span), Message: "this rule takes it"}},
 			})
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/spec"
 )
 
 // checkEvents finds out which pipelines an event type may activate.
@@ -16,7 +17,7 @@ func (c *checker) checkEvents() {
 			continue
 		}
 		if len(p.On) == 0 && p.ID != "" { // by default, its id is the type
-			p.On = Names{p.ID}
+			p.On = spec.Names{p.ID}
 		}
 		if c.bundle.pipelines[p.ID] != p {
 			continue
@@ -33,8 +34,8 @@ func (c *checker) checkEvents() {
 // onPlace is where the pipeline names its i-th event type; its id when it does
 // not name any.
 func onPlace(p *Pipeline, i int) diag.Span {
-	whole := p.places.of("on", p.places.of("id", p.Span))
-	return p.places.of(fmt.Sprintf("on[%d]", i), whole)
+	whole := p.PlaceOf("on", p.PlaceOf("id", p.Span))
+	return p.PlaceOf(fmt.Sprintf("on[%d]", i), whole)
 }
 
 // checkFlowOf checks that the flow of a pipeline exists, and that a pipeline
@@ -43,16 +44,16 @@ func onPlace(p *Pipeline, i int) diag.Span {
 func (c *checker) checkFlowOf(p *Pipeline) {
 	if p.Flow != "" {
 		if c.bundle.flows[p.Flow] == nil {
-			c.unknown(p.places.of("flow", p.Span), rules.UnknownFlow, "flow", p.Flow, diag.NamesIn(c.bundle.flows))
+			c.unknown(p.PlaceOf("flow", p.Span), rules.UnknownFlow, "flow", p.Flow, diag.NamesIn(c.bundle.flows))
 		}
 		return
 	}
 	if f := c.bundle.flows[p.ID]; f != nil {
 		c.Report(diag.Diagnostic{
-			Span: p.places.of("id", p.Span), Code: rules.ImplicitFlow,
+			Span: p.PlaceOf("id", p.Span), Code: rules.ImplicitFlow,
 			Message: fmt.Sprintf("pipeline %q has the id of a flow but does not belong to it", p.ID),
 			Hint:    fmt.Sprintf("say flow: %s, or rename the pipeline", p.ID),
-			Related: []diag.Related{{Span: f.places.of("id", f.Span), Message: "the flow"}},
+			Related: []diag.Related{{Span: f.PlaceOf("id", f.Span), Message: "the flow"}},
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/spec"
 	"procaas/dsl/typing"
 )
 
@@ -81,7 +82,7 @@ func (c *pipelineCheck) newScope() *expr.Scope {
 // compileValues compiles all expressions of a handler; its result may read its
 // own outcome too, and done that of the verification.
 func (c *checker) compileValues(h *Handler, sc, own *expr.Scope, r *diag.Reporter) {
-	compileValue(h.Enabled, &Field{ExprKind: datum.BoolKind}, sc, r)
+	compileValue(h.Enabled, &spec.Field{ExprKind: datum.BoolKind}, sc, r)
 	// What the condition has tested is so in all that follows.
 	facts := slices.Concat(sc.Facts, h.Enabled.Expr().Holds())
 	sc.Facts, own.Facts = facts, facts
@@ -103,7 +104,7 @@ func (c *checker) compileValues(h *Handler, sc, own *expr.Scope, r *diag.Reporte
 	}
 	if v := h.Verification(); v != nil {
 		c.compileBody(v.Type, v.Body, h.itemScope(sc), r)
-		compileValue(v.Done, &Field{ExprKind: datum.BoolKind}, h.itemScope(own), r)
+		compileValue(v.Done, &spec.Field{ExprKind: datum.BoolKind}, h.itemScope(own), r)
 	}
 	if h.Fallback != nil {
 		compileValue(h.Fallback.Result, nil, sc, r)
@@ -122,7 +123,7 @@ func (c *checker) compileBody(typ string, body *expr.Value, sc *expr.Scope, r *d
 
 // compileFields compiles the expressions of a mapping that a Spec describes. It
 // passes over unknown fields, which are reported anyway.
-func compileFields(v *expr.Value, s *Spec, sc *expr.Scope, r *diag.Reporter) {
+func compileFields(v *expr.Value, s *spec.Spec, sc *expr.Scope, r *diag.Reporter) {
 	if v == nil || v.Kind != expr.ValueMap || s == nil {
 		compileValue(v, nil, sc, r)
 		return
@@ -130,7 +131,7 @@ func compileFields(v *expr.Value, s *Spec, sc *expr.Scope, r *diag.Reporter) {
 	for i, k := range v.Names {
 		if f := s.Field(k.Name); f != nil {
 			compileValue(v.Elems[i], f, sc, r)
-		} else if inline := s.inline(); inline != nil {
+		} else if inline := s.InlineField(); inline != nil {
 			compileValue(v.Elems[i], inline.Elem, sc, r)
 		}
 	}
@@ -139,11 +140,11 @@ func compileFields(v *expr.Value, s *Spec, sc *expr.Scope, r *diag.Reporter) {
 // compileValue compiles the expressions of a value. An expression that is the
 // whole value must give what the field wants; a nil field wants nothing
 // particular.
-func compileValue(v *expr.Value, f *Field, sc *expr.Scope, r *diag.Reporter) {
+func compileValue(v *expr.Value, f *spec.Field, sc *expr.Scope, r *diag.Reporter) {
 	if v == nil {
 		return
 	}
-	f = f.of(v)
+	f = f.Of(v)
 	switch v.Kind {
 	case expr.ValueLiteral:
 		// Where text makes no sense, the literal itself is an error already.
@@ -168,16 +169,16 @@ func compileValue(v *expr.Value, f *Field, sc *expr.Scope, r *diag.Reporter) {
 }
 
 // wantOf is the kind that an expression in the place of a field must give.
-func wantOf(f *Field) datum.Kind {
+func wantOf(f *spec.Field) datum.Kind {
 	if f == nil {
 		return datum.AnyKind
 	}
-	return f.want()
+	return f.Want()
 }
 
 // elemOf is the field of the elements of a list or the members of a mapping; nil when nothing
 // particular is wanted of them.
-func elemOf(f *Field) *Field {
+func elemOf(f *spec.Field) *spec.Field {
 	if f == nil {
 		return nil
 	}
@@ -213,8 +214,8 @@ func (c *pipelineCheck) checkAmbiguous(i int) {
 			Message: fmt.Sprintf("sources.%s may mean two handlers", pair[0].ID),
 			Hint:    "rename one of them",
 			Related: []diag.Related{
-				{Span: pair[0].places.of("id", pair[0].Span), Message: "this is " + pair[0].Path},
-				{Span: pair[1].places.of("id", pair[1].Span), Message: "this is " + pair[1].Path},
+				{Span: pair[0].PlaceOf("id", pair[0].Span), Message: "this is " + pair[0].Path},
+				{Span: pair[1].PlaceOf("id", pair[1].Span), Message: "this is " + pair[1].Path},
 			},
 		})
 	}

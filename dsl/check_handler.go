@@ -79,17 +79,17 @@ func (c *checker) checkOnUnknown(h *Handler, r *diag.Reporter) {
 		return
 	}
 	if h.isPlaceholder() && !c.blamed(h.Span) || c.types[h.Type].SetsState {
-		r.Errorf(h.places.of("on-unknown", u.Span), rules.OnUnknown, "delete it",
+		r.Errorf(h.PlaceOf("on-unknown", u.Span), rules.OnUnknown, "delete it",
 			"handler %q calls nobody, so the end of a call is never unknown", h.ID)
 	}
 	v := u.Verify
 	switch {
 	case v == nil || c.blamed(v.Span):
 	case v.Type == "":
-		r.Errorf(u.places.of("verify", v.Span), rules.OnUnknown, "add the call, such as request: {…}",
+		r.Errorf(u.PlaceOf("verify", v.Span), rules.OnUnknown, "add the call, such as request: {…}",
 			"verify of handler %q calls nobody", h.ID)
 	case c.types[v.Type].SetsState:
-		r.Errorf(v.places.of("type", v.Span), rules.OnUnknown, "call the service, such as with request: {…}",
+		r.Errorf(v.PlaceOf("type", v.Span), rules.OnUnknown, "call the service, such as with request: {…}",
 			"verify of handler %q calls nobody: %s only sets the shared state", h.ID, v.Type)
 	}
 }
@@ -99,20 +99,20 @@ func (c *checker) checkOnUnknown(h *Handler, r *diag.Reporter) {
 func checkNeverSkipped(h *Handler, r *diag.Reporter) {
 	const hint = "say critical: false when the run can succeed without it"
 	if h.Fallback != nil {
-		r.Errorf(h.places.of("fallback", h.Fallback.Span), rules.CriticalSkip, hint,
+		r.Errorf(h.PlaceOf("fallback", h.Fallback.Span), rules.CriticalSkip, hint,
 			"critical handler %q cannot have a fallback: it is never skipped", h.ID)
 	}
 	if h.Rollout != nil {
-		r.Errorf(h.places.of("rollout", h.Rollout.Span), rules.CriticalSkip, hint,
+		r.Errorf(h.PlaceOf("rollout", h.Rollout.Span), rules.CriticalSkip, hint,
 			"critical handler %q cannot have a rollout: it is never skipped", h.ID)
 	}
 	if h.RateLimit != nil && h.RateLimit.Over == "skip" {
-		r.Errorf(h.RateLimit.places.of("over", h.RateLimit.Span), rules.CriticalSkip, hint+", or over: wait",
+		r.Errorf(h.RateLimit.PlaceOf("over", h.RateLimit.Span), rules.CriticalSkip, hint+", or over: wait",
 			"critical handler %q cannot be skipped over its rate limit", h.ID)
 	}
 	for _, rule := range h.OnError {
 		if rule.Then == "skip" {
-			r.Errorf(rule.places.of("then", rule.Span), rules.CriticalSkip, hint+", or then: continue",
+			r.Errorf(rule.PlaceOf("then", rule.Span), rules.CriticalSkip, hint+", or then: continue",
 				"critical handler %q cannot be skipped after an error", h.ID)
 		}
 	}
@@ -121,20 +121,23 @@ func checkNeverSkipped(h *Handler, r *diag.Reporter) {
 // checkPolicies checks what fields of retry and fallback say together.
 func checkPolicies(h *Handler, r *diag.Reporter) {
 	if t := h.Retry; t != nil {
-		checkOrder(r, t.places, t.Span, "min-delay", t.MinDelay, "max-delay", t.MaxDelay)
+		checkOrder(r, t, t.Span, "min-delay", t.MinDelay, "max-delay", t.MaxDelay)
 	}
 	if f := h.Fallback; f != nil {
-		checkOrder(r, f.places, f.Span, "duration", f.Duration, "max-duration", f.MaxDuration)
+		checkOrder(r, f, f.Span, "duration", f.Duration, "max-duration", f.MaxDuration)
 	}
 }
 
 // checkOrder reports a lower bound above its upper bound. One of both may be
 // the default, so the message gives both.
-func checkOrder(r *diag.Reporter, p places, whole diag.Span, low string, l time.Duration, high string, h time.Duration) {
+func checkOrder(r *diag.Reporter, p interface {
+	PlaceOf(string, diag.Span) diag.Span
+}, whole diag.Span, low string, l time.Duration, high string, h time.Duration,
+) {
 	if l <= h {
 		return
 	}
-	at := p.of(low, p.of(high, whole))
+	at := p.PlaceOf(low, p.PlaceOf(high, whole))
 	r.Errorf(at, rules.Delays, fmt.Sprintf("raise %s or lower %s", high, low),
 		"%s of %s is above %s of %s", low, shortDuration(l), high, shortDuration(h))
 }

@@ -20,7 +20,7 @@ import (
 func (c *pipelineCheck) checkLoopFields(s *Stage) {
 	if s.ForEach == nil {
 		for _, name := range []string{"shared-state", "state-schemas", "result"} {
-			if at := s.places.of(name, diag.Span{}); at != (diag.Span{}) {
+			if at := s.PlaceOf(name, diag.Span{}); at != (diag.Span{}) {
 				hint := map[string]string{
 					"shared-state":  "declare the names in shared-state of the pipeline, or add for-each: {items: …}",
 					"state-schemas": "write it into the pipeline, or add for-each: {items: …}",
@@ -32,9 +32,9 @@ func (c *pipelineCheck) checkLoopFields(s *Stage) {
 		}
 		return
 	}
-	at := s.places.of("for-each", s.Span)
+	at := s.PlaceOf("for-each", s.Span)
 	if len(s.Handlers) == 0 && !c.blamed(s.Span) {
-		c.Errorf(s.places.of("id", s.Span), rules.Loop, "add handlers: […]", "stage %q has no handlers that could be repeated", s.ID)
+		c.Errorf(s.PlaceOf("id", s.Span), rules.Loop, "add handlers: […]", "stage %q has no handlers that could be repeated", s.ID)
 	}
 	c.checkElementNames(s)
 	for _, h := range s.Handlers {
@@ -45,7 +45,7 @@ func (c *pipelineCheck) checkLoopFields(s *Stage) {
 			c.Report(diag.Diagnostic{
 				Span: other.idPlace(), Code: rules.Loop, Hint: "rename one of them",
 				Message: fmt.Sprintf("sources.%s would mean this handler and the repeated stage %q", s.ID, s.ID),
-				Related: []diag.Related{{Span: s.places.of("id", s.Span), Message: "the stage"}},
+				Related: []diag.Related{{Span: s.PlaceOf("id", s.Span), Message: "the stage"}},
 			})
 		}
 	}
@@ -53,10 +53,10 @@ func (c *pipelineCheck) checkLoopFields(s *Stage) {
 	for _, h := range s.Handlers {
 		if f.MaxParallel > 1 && len(h.Touches) > 0 {
 			c.Report(diag.Diagnostic{
-				Span: f.places.of("max-parallel", at), Severity: diag.Warning, Code: rules.ForEach,
+				Span: f.PlaceOf("max-parallel", at), Severity: diag.Warning, Code: rules.ForEach,
 				Message: fmt.Sprintf("the elements are worked on one after the other, since handler %q touches %s", h.ID, h.Touches[0]),
 				Hint:    "drop touches: when calls for different elements are independent, or drop this",
-				Related: []diag.Related{{Span: h.places.of("touches", h.Span), Message: "what it touches"}},
+				Related: []diag.Related{{Span: h.PlaceOf("touches", h.Span), Message: "what it touches"}},
 			})
 			break // one of them makes the whole stage go one by one
 		}
@@ -89,22 +89,22 @@ func (c *pipelineCheck) checkInLoop(s *Stage, h *Handler) {
 	switch {
 	case h.ForEach != nil:
 		c.Report(diag.Diagnostic{
-			Span: h.places.of("for-each", h.ForEach.Span), Code: rules.Loop,
+			Span: h.PlaceOf("for-each", h.ForEach.Span), Code: rules.Loop,
 			Message: fmt.Sprintf("handler %q is repeated for each element of stage %q already", h.ID, s.ID),
 			Hint:    "call a pipeline that repeats it: call: {pipeline: …, with: {…: !$ item}}; or make one list of all, with a stage before",
-			Related: []diag.Related{{Span: s.places.of("for-each", s.Span), Message: "the list of the stage"}},
+			Related: []diag.Related{{Span: s.PlaceOf("for-each", s.Span), Message: "the list of the stage"}},
 		})
 	case h.Await != nil:
 		c.Report(diag.Diagnostic{
-			Span: h.places.of("await", h.Await.Span), Code: rules.Loop,
+			Span: h.PlaceOf("await", h.Await.Span), Code: rules.Loop,
 			Message: fmt.Sprintf("handler %q cannot wait for an event: stage %q is repeated, and nobody could tell which element the event is for",
 				h.ID, s.ID),
 			Hint:    "wait in a stage of its own before or behind this one, or emit an event of another flow, whose key is the element, and wait there",
-			Related: []diag.Related{{Span: s.places.of("for-each", s.Span), Message: "the list of the stage"}},
+			Related: []diag.Related{{Span: s.PlaceOf("for-each", s.Span), Message: "the list of the stage"}},
 		})
 	}
 	if h.Compensate != nil {
-		c.Errorf(h.places.of("compensate", h.Compensate.Span), rules.Loop,
+		c.Errorf(h.PlaceOf("compensate", h.Compensate.Span), rules.Loop,
 			"let the handler itself undo what it must, with on-error of a later one; or undo all elements by one call in a stage behind this one",
 			"handler %q of the repeated stage %q cannot have a compensation", h.ID, s.ID)
 	}

@@ -48,7 +48,7 @@ func (c *checker) merge(docs []*Document) {
 func (c *checker) mergeDocument(d *Document) {
 	b := c.bundle
 	for _, s := range d.Services {
-		if c.declare("service", s.ID, s.places.of("id", s.Span)) {
+		if c.declare("service", s.ID, s.PlaceOf("id", s.Span)) {
 			b.services[s.ID] = s
 		}
 		b.Services = append(b.Services, s)
@@ -72,13 +72,13 @@ func (c *checker) mergeDocument(d *Document) {
 		}
 	}
 	for _, e := range d.Events {
-		if c.declare("event", e.Type, e.places.of("type", e.Span)) {
+		if c.declare("event", e.Type, e.PlaceOf("type", e.Span)) {
 			b.events[e.Type] = e
 		}
 		b.Events = append(b.Events, e)
 	}
 	for _, f := range d.Flows {
-		if c.declare("flow", f.ID, f.places.of("id", f.Span)) {
+		if c.declare("flow", f.ID, f.PlaceOf("id", f.Span)) {
 			b.flows[f.ID] = f
 		}
 		b.Flows = append(b.Flows, f)
@@ -87,27 +87,27 @@ func (c *checker) mergeDocument(d *Document) {
 		for _, s := range p.Stages {
 			s.joinBranches()
 		}
-		if c.declare("pipeline", p.ID, p.places.of("id", p.Span)) {
+		if c.declare("pipeline", p.ID, p.PlaceOf("id", p.Span)) {
 			b.pipelines[p.ID] = p
 		}
 		b.Pipelines = append(b.Pipelines, p)
 	}
 	for _, t := range d.Templates {
-		if c.declare("template", t.ID, t.places.of("id", t.Span)) {
+		if c.declare("template", t.ID, t.PlaceOf("id", t.Span)) {
 			c.templates[t.ID] = t
 		}
 		b.Templates = append(b.Templates, t)
 	}
 	for _, t := range d.Triggers {
-		c.declare("trigger", t.ID, t.places.of("id", t.Span))
+		c.declare("trigger", t.ID, t.PlaceOf("id", t.Span))
 		b.Triggers = append(b.Triggers, t)
 	}
 	for _, m := range d.ShardMaps {
-		c.declare("shard map", m.ID, m.places.of("id", m.Span))
+		c.declare("shard map", m.ID, m.PlaceOf("id", m.Span))
 		b.ShardMaps = append(b.ShardMaps, m)
 	}
 	for _, cluster := range d.Clusters {
-		if c.declare("cluster", cluster.ID, cluster.places.of("id", cluster.Span)) {
+		if c.declare("cluster", cluster.ID, cluster.PlaceOf("id", cluster.Span)) {
 			b.clusters[cluster.ID] = cluster
 		}
 		b.Clusters = append(b.Clusters, cluster)
@@ -147,10 +147,10 @@ func (c *checker) mergeStages(p *Pipeline) {
 		path := p.ID + "/" + s.ID
 		if twins := c.stages[path]; len(twins) > 0 {
 			c.Report(diag.Diagnostic{
-				Span: s.places.of("id", s.Span), Severity: diag.Warning, Code: rules.DuplicateStage,
+				Span: s.PlaceOf("id", s.Span), Severity: diag.Warning, Code: rules.DuplicateStage,
 				Message: fmt.Sprintf("pipeline %q has two stages %q", p.ID, s.ID),
 				Hint:    "rename one: switches, limits and metrics of " + path + " mean both",
-				Related: []diag.Related{{Span: twins[0].places.of("id", twins[0].Span), Message: "the first one"}},
+				Related: []diag.Related{{Span: twins[0].PlaceOf("id", twins[0].Span), Message: "the first one"}},
 			})
 		}
 		c.stages[path] = append(c.stages[path], s)
@@ -162,7 +162,7 @@ func (c *checker) checkPlaced(p *Pipeline) {
 	for _, s := range p.Stages {
 		for _, h := range s.Handlers {
 			if h.Into != "" {
-				c.Errorf(h.places.of("into", h.Span), rules.Into, "delete it, or move the handler to handlers: at the top level",
+				c.Errorf(h.PlaceOf("into", h.Span), rules.Into, "delete it, or move the handler to handlers: at the top level",
 					"handler %q is in a stage already", h.ID)
 			}
 		}
@@ -173,13 +173,13 @@ func (c *checker) checkPlaced(p *Pipeline) {
 func (c *checker) mergeHandler(h *Handler) {
 	if h.Into == "" {
 		c.bundle.Detached = append(c.bundle.Detached, h)
-		c.Warnf(h.places.of("id", h.Span), rules.Detached, "say into: pipeline/stage",
+		c.Warnf(h.PlaceOf("id", h.Span), rules.Detached, "say into: pipeline/stage",
 			"handler %q belongs to no stage and never runs", h.ID)
 		return
 	}
-	at := h.places.of("into", h.Span)
+	at := h.PlaceOf("into", h.Span)
 	if h.Critical == nil {
-		c.Errorf(h.places.of("id", h.Span), rules.CriticalUnsaid,
+		c.Errorf(h.PlaceOf("id", h.Span), rules.CriticalUnsaid,
 			"say critical: false, so that the run goes on without it, or critical: true",
 			"contribution %q does not say whether it is critical", h.ID)
 	}
@@ -194,8 +194,8 @@ func (c *checker) mergeHandler(h *Handler) {
 			Message: fmt.Sprintf("%q names %d stages", h.Into, len(stages)),
 			Hint:    "give the stages ids of their own",
 			Related: []diag.Related{
-				{Span: stages[0].places.of("id", stages[0].Span), Message: "one of them"},
-				{Span: stages[1].places.of("id", stages[1].Span), Message: "another one"},
+				{Span: stages[0].PlaceOf("id", stages[0].Span), Message: "one of them"},
+				{Span: stages[1].PlaceOf("id", stages[1].Span), Message: "another one"},
 			},
 		})
 	}
@@ -239,10 +239,10 @@ func (c *checker) setPaths(p *Pipeline) {
 			}
 			if twin := first[h.Path]; twin != nil {
 				c.Report(diag.Diagnostic{
-					Span: h.places.of("id", h.Span), Code: rules.Duplicate,
+					Span: h.PlaceOf("id", h.Span), Code: rules.Duplicate,
 					Message: fmt.Sprintf("handler %q is declared twice", h.Path),
 					Hint:    "rename one of them",
-					Related: []diag.Related{{Span: twin.places.of("id", twin.Span), Message: "declared here first"}},
+					Related: []diag.Related{{Span: twin.PlaceOf("id", twin.Span), Message: "declared here first"}},
 				})
 				continue
 			}
@@ -256,7 +256,7 @@ func (c *checker) setPaths(p *Pipeline) {
 		}
 	}
 	if count > maxHandlers {
-		c.Errorf(p.places.of("id", p.Span), rules.TooMany, "split it: one pipeline can emit the event of the next",
+		c.Errorf(p.PlaceOf("id", p.Span), rules.TooMany, "split it: one pipeline can emit the event of the next",
 			"pipeline %q has %d handlers, want at most %d", p.ID, count, maxHandlers)
 	}
 }

@@ -80,7 +80,7 @@ func (c *pipelineCheck) checkCall(h *Handler) {
 	case call.Operation.Body != nil && call.operation.body != nil:
 		c.fits(call.Operation.Body, call.operation.body, call.operation.body.Name)
 	case call.NoBody && call.bodyMust:
-		c.Errorf(h.places.of("type", h.Span), rules.MissingPart, "add body:", "%s needs a body", where)
+		c.Errorf(h.PlaceOf("type", h.Span), rules.MissingPart, "add body:", "%s needs a body", where)
 	case call.Operation.Body != nil && !call.bodyKnown:
 		c.Warnf(head(call.Operation.Body), rules.MissingPart, "drop it, or complete the document", "%s takes no body", where)
 	}
@@ -113,7 +113,7 @@ func (c *pipelineCheck) checkQuery(h *Handler, call *call) {
 	}
 	for _, p := range call.query {
 		if _, ok := hasKey(given.Keys(), p.name); !ok && p.required {
-			at := h.places.of("type", h.Span)
+			at := h.PlaceOf("type", h.Span)
 			if given != nil {
 				at = head(given)
 			}

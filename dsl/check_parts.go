@@ -38,10 +38,10 @@ func (c *checker) partsOf(p *Pipeline, known map[*Pipeline]float64) float64 {
 					below = c.partsOf(callee, known)
 				}
 			}
-			inside = max(inside, c.times(h.ForEach, h.places.of("for-each", h.Span), below))
+			inside = max(inside, c.times(h.ForEach, h.PlaceOf("for-each", h.Span), below))
 		}
 		if s.ForEach != nil {
-			inside = c.times(s.ForEach, s.places.of("for-each", s.Span), inside)
+			inside = c.times(s.ForEach, s.PlaceOf("for-each", s.Span), inside)
 		}
 		most = max(most, inside)
 	}

@@ -99,7 +99,7 @@ func (c *pipelineCheck) checkMaxState() {
 	if err != nil || int64(len(data)) <= int64(c.pipeline.MaxState) {
 		return // what cannot be encoded was reported
 	}
-	at := c.pipeline.places.of("max-state", c.pipeline.places.of("id", c.pipeline.Span))
+	at := c.pipeline.PlaceOf("max-state", c.pipeline.PlaceOf("id", c.pipeline.Span))
 	c.Errorf(at, rules.MaxState, "raise max-state, or begin with less",
 		"the first values of the shared state are %d bytes as JSON, max-state is %d", len(data), c.pipeline.MaxState)
 }
@@ -108,16 +108,16 @@ func (c *pipelineCheck) checkMaxState() {
 func (c *pipelineCheck) checkPlaceholders() {
 	const hint = "nothing happens there yet"
 	if len(c.pipeline.Stages) == 0 && !c.blamed(c.pipeline.Span) && !c.moves() && c.pipeline.Queue == nil {
-		c.Warnf(c.pipeline.places.of("id", c.pipeline.Span), rules.Placeholder, hint, "pipeline %q has no stages", c.pipeline.ID)
+		c.Warnf(c.pipeline.PlaceOf("id", c.pipeline.Span), rules.Placeholder, hint, "pipeline %q has no stages", c.pipeline.ID)
 	}
 	for _, s := range c.pipeline.Stages {
 		if len(s.Handlers) == 0 && len(s.Choose) == 0 && s.ForEach == nil && !c.blamed(s.Span) {
-			c.Warnf(s.places.of("id", s.Span), rules.Placeholder, hint, "stage %q has no handlers", s.ID)
+			c.Warnf(s.PlaceOf("id", s.Span), rules.Placeholder, hint, "stage %q has no handlers", s.ID)
 		}
 	}
 	for _, h := range c.steps {
 		if h.isPlaceholder() && !c.blamed(h.Span) {
-			c.Warnf(h.places.of("id", h.Span), rules.Placeholder,
+			c.Warnf(h.PlaceOf("id", h.Span), rules.Placeholder,
 				"name its type, such as request: {…}; known: "+c.typeNames(), "handler %q does nothing", h.ID)
 		}
 	}

@@ -27,7 +27,7 @@ func (c *pipelineCheck) checkQueue() {
 			e.Compile(&expr.Scope{Roots: []string{"attempt"}}, datum.AnyKind, c.Reporter)
 		}
 		if q.Retry.MaxDelay < q.Retry.MinDelay {
-			c.Errorf(q.Retry.places.of("max-delay", q.Retry.Span), rules.CodeQueue, "raise max-delay", "max-delay %v is less than min-delay %v",
+			c.Errorf(q.Retry.PlaceOf("max-delay", q.Retry.Span), rules.CodeQueue, "raise max-delay", "max-delay %v is less than min-delay %v",
 				q.Retry.MaxDelay, q.Retry.MinDelay)
 		}
 		c.tryDelay(q.Retry)
@@ -35,13 +35,13 @@ func (c *pipelineCheck) checkQueue() {
 	switch merges := q.OnDuplicate == "merge"; {
 	// keep is the default, so that nobody has said it for sure.
 	case q.Unique.IsNull() && q.OnDuplicate != "keep":
-		c.Errorf(q.places.of("on-duplicate", q.Span), rules.CodeQueue, "say by unique what makes two tasks the same",
+		c.Errorf(q.PlaceOf("on-duplicate", q.Span), rules.CodeQueue, "say by unique what makes two tasks the same",
 			"on-duplicate is %s, and no task of pipeline %q has a name", q.OnDuplicate, c.pipeline.ID)
 	case merges && q.Merge == nil:
-		c.Errorf(q.places.of("on-duplicate", q.Span), rules.CodeQueue, "give merge: an expression over first and second",
+		c.Errorf(q.PlaceOf("on-duplicate", q.Span), rules.CodeQueue, "give merge: an expression over first and second",
 			"on-duplicate is merge, and nothing says how")
 	case !merges && q.Merge != nil:
-		c.Errorf(q.places.of("merge", q.Span), rules.CodeQueue, "say on-duplicate: merge, or drop it", "merge has no effect while "+
+		c.Errorf(q.PlaceOf("merge", q.Span), rules.CodeQueue, "say on-duplicate: merge, or drop it", "merge has no effect while "+
 			"on-duplicate is %s", q.OnDuplicate)
 	}
 }
@@ -55,7 +55,7 @@ func (c *pipelineCheck) tryDelay(r *QueueRetry) {
 	for attempt := range 3 {
 		d, said, err := r.DelayAfter(attempt + 1)
 		if said && (err != nil || d < 0) {
-			c.Errorf(r.places.of("delay", r.Span), rules.CodeQueue, "write such as !$ 30 * attempt, or !$ '10s' if attempt < 3 else '5m'",
+			c.Errorf(r.PlaceOf("delay", r.Span), rules.CodeQueue, "write such as !$ 30 * attempt, or !$ '10s' if attempt < 3 else '5m'",
 				"after attempt %d, delay gives no duration", attempt+1)
 			return
 		}

@@ -34,14 +34,14 @@ func (c *checker) checkShardKeys(m *ShardMap) {
 	seen := map[string]bool{}
 	for i, part := range m.Key {
 		if seen[part] {
-			c.Errorf(m.places.of(fmt.Sprintf("key[%d]", i), m.Span), rules.ShardKeys, "name each part of the key once",
+			c.Errorf(m.PlaceOf(fmt.Sprintf("key[%d]", i), m.Span), rules.ShardKeys, "name each part of the key once",
 				"shard map %q names the part %q twice", m.ID, part)
 		}
 		seen[part] = true
 	}
 	tables := map[string]bool{}
 	for _, t := range m.Tables {
-		at := t.places.of("table", t.Span)
+		at := t.PlaceOf("table", t.Span)
 		full := t.Table
 		if !strings.Contains(full, ".") {
 			full = "public." + full
@@ -54,7 +54,7 @@ func (c *checker) checkShardKeys(m *ShardMap) {
 			c.Errorf(at, rules.ShardKeys, "want such as messages or mail.messages", "%q is not the name of a table", t.Table)
 		}
 		if len(t.Key) > len(m.Key) {
-			c.Errorf(t.places.of("key", t.Span), rules.ShardKeys, "name a column for each part of the key, or for its first parts",
+			c.Errorf(t.PlaceOf("key", t.Span), rules.ShardKeys, "name a column for each part of the key, or for its first parts",
 				"table %q has %d columns of the key, whose parts are %s", t.Table, len(t.Key), strings.Join(m.Key, ", "))
 		}
 	}
@@ -63,16 +63,16 @@ func (c *checker) checkShardKeys(m *ShardMap) {
 // checkShards checks the names of shards and the addresses of their hosts.
 func (c *checker) checkShards(m *ShardMap) {
 	if len(m.Shards) == 0 && !c.blamed(m.Span) {
-		c.Errorf(m.places.of("shards", m.Span), rules.ShardMap, "add a shard with its hosts", "shard map %q has no shards", m.ID)
+		c.Errorf(m.PlaceOf("shards", m.Span), rules.ShardMap, "add a shard with its hosts", "shard map %q has no shards", m.ID)
 	}
 	owners := map[string]string{} // shards by the addresses of their hosts
 	for _, s := range m.Shards {
-		c.declare("shard "+m.ID, s.ID, s.places.of("id", s.Span))
+		c.declare("shard "+m.ID, s.ID, s.PlaceOf("id", s.Span))
 		if len(s.Hosts) == 0 && !c.blamed(s.Span) {
-			c.Errorf(s.places.of("hosts", s.Span), rules.ShardHosts, "add its master and its replicas", "shard %q has no hosts", s.ID)
+			c.Errorf(s.PlaceOf("hosts", s.Span), rules.ShardHosts, "add its master and its replicas", "shard %q has no hosts", s.ID)
 		}
 		for _, h := range s.Hosts {
-			at := h.places.of("address", h.Span)
+			at := h.PlaceOf("address", h.Span)
 			address, problem := hostPort(h.Address)
 			switch owner := owners[address]; {
 			case h.Address == "":
@@ -116,7 +116,7 @@ func (h *ShardHost) Full() string {
 // checkSlots checks that each slot begins on exactly one shard.
 func (c *checker) checkSlots(m *ShardMap) {
 	if bits.OnesCount(uint(m.Slots)) != 1 {
-		c.Errorf(m.places.of("slots", m.Span), rules.ShardMap, "take a power of two, such as 1024 or 4096", "%d slots are no power of two",
+		c.Errorf(m.PlaceOf("slots", m.Span), rules.ShardMap, "take a power of two, such as 1024 or 4096", "%d slots are no power of two",
 			m.Slots)
 		return
 	}
@@ -124,7 +124,7 @@ func (c *checker) checkSlots(m *ShardMap) {
 	for _, s := range m.Shards {
 		for i, text := range s.Slots {
 			said = true
-			at := s.places.of(fmt.Sprintf("slots[%d]", i), s.places.of("slots", s.Span))
+			at := s.PlaceOf(fmt.Sprintf("slots[%d]", i), s.PlaceOf("slots", s.Span))
 			first, last, ok := SlotRange(text)
 			if !ok || first > last || last >= m.Slots {
 				c.Errorf(at, rules.ShardMap, fmt.Sprintf("want such as 0-%d", m.Slots-1), "%q is no stretch of slots from 0 to %d", text, m.Slots-1)
@@ -141,7 +141,7 @@ func (c *checker) checkSlots(m *ShardMap) {
 	}
 	for slot, id := range owner {
 		if said && id == "" {
-			c.Errorf(m.places.of("shards", m.Span), rules.ShardMap, "give it to a shard, or drop slots from all of them for equal parts",
+			c.Errorf(m.PlaceOf("shards", m.Span), rules.ShardMap, "give it to a shard, or drop slots from all of them for equal parts",
 				"slot %d begins nowhere", slot)
 			return
 		}
@@ -166,7 +166,7 @@ func (c *checker) checkRanges(m *ShardMap) {
 	owner := map[string]string{}
 	for _, s := range m.Shards {
 		for i, low := range s.From {
-			at := s.places.of(fmt.Sprintf("from[%d]", i), s.Span)
+			at := s.PlaceOf(fmt.Sprintf("from[%d]", i), s.Span)
 			if _, err := strconv.ParseInt(low, 10, 64); low != "" && m.KeyType == "int" && err != nil {
 				c.Errorf(at, rules.ShardMap, "want a whole number, or the empty text for the bound below all", "%q is no bound of whole numbers", low)
 			}
@@ -177,7 +177,7 @@ func (c *checker) checkRanges(m *ShardMap) {
 		}
 	}
 	if _, below := owner[""]; !below && !c.blamed(m.Span) {
-		c.Errorf(m.places.of("shards", m.Span), rules.ShardMap, `add from: [""] to the shard of the lowest keys`,
+		c.Errorf(m.PlaceOf("shards", m.Span), rules.ShardMap, `add from: [""] to the shard of the lowest keys`,
 			"no shard of map %q has the keys below all bounds", m.ID)
 	}
 }
@@ -189,7 +189,7 @@ func (c *checker) checkConnect(m *ShardMap) {
 	}
 	for _, name := range []string{"password", "sslpassword"} {
 		if _, found := m.Connect.Parameters[name]; found {
-			c.Errorf(m.Connect.places.of("parameters", m.Connect.Span), rules.ShardHosts,
+			c.Errorf(m.Connect.PlaceOf("parameters", m.Connect.Span), rules.ShardHosts,
 				"name a secret as secret:, and let clients add theirs themselves",
 				"the parameter %s of shard map %q would be shown to whoever asks where a key lives", name, m.ID)
 		}
@@ -204,11 +204,11 @@ func (c *checker) checkRegistration(m *ShardMap) {
 	}
 	if u, err := url.Parse(r.Check); r.Check != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
 		u.User != nil) {
-		c.Errorf(r.places.of("check", r.Span), rules.ShardRules, "want such as http://127.0.0.1:9081/v1/users, without a password",
+		c.Errorf(r.PlaceOf("check", r.Span), rules.ShardRules, "want such as http://127.0.0.1:9081/v1/users, without a password",
 			"check is not an absolute http or https URL: %q", r.Check)
 	}
 	if m.Strategy != "directory" {
-		c.Errorf(m.places.of("registration", r.Span), rules.ShardRules, "drop it: hashes and ranges place all keys",
+		c.Errorf(m.PlaceOf("registration", r.Span), rules.ShardRules, "drop it: hashes and ranges place all keys",
 			"keys of the strategy %s need no registration", m.Strategy)
 	}
 	for _, rule := range r.Rules {
@@ -232,11 +232,11 @@ func (c *checker) checkPlacementRule(m *ShardMap, rule *PlacementRule) {
 	}
 	for i, id := range rule.Shards {
 		if !ids[id] {
-			c.unknown(rule.places.of(fmt.Sprintf("shards[%d]", i), rule.places.of("shards", rule.Span)), rules.ShardRules, "shard", id,
+			c.unknown(rule.PlaceOf(fmt.Sprintf("shards[%d]", i), rule.PlaceOf("shards", rule.Span)), rules.ShardRules, "shard", id,
 				diag.NamesIn(ids))
 		}
 	}
 	if rule.Class != "" && !classes[rule.Class] {
-		c.unknown(rule.places.of("class", rule.Span), rules.ShardRules, "class of shards", rule.Class, diag.NamesIn(classes))
+		c.unknown(rule.PlaceOf("class", rule.Span), rules.ShardRules, "class of shards", rule.Class, diag.NamesIn(classes))
 	}
 }

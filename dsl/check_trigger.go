@@ -17,7 +17,7 @@ func (c *checker) checkService(s *Service) {
 	if s.URL == "" {
 		return // reported when it was read
 	}
-	at := s.places.of("url", s.Span)
+	at := s.PlaceOf("url", s.Span)
 	const want = "want such as http://127.0.0.1:9081 or https://orders.example.com/api"
 	u, err := url.Parse(s.URL)
 	switch {
@@ -32,21 +32,21 @@ func (c *checker) checkService(s *Service) {
 
 // checkTrigger checks when a trigger fires and that its event is served.
 func (c *checker) checkTrigger(t *Trigger) {
-	at := t.places.of("id", t.Span)
+	at := t.PlaceOf("id", t.Span)
 	switch {
 	case t.Every != 0 && t.Cron != "":
-		c.Errorf(t.places.of("cron", at), rules.TriggerTime, "keep one of them", "trigger %q has both every and cron", t.ID)
+		c.Errorf(t.PlaceOf("cron", at), rules.TriggerTime, "keep one of them", "trigger %q has both every and cron", t.ID)
 	case t.Every == 0 && t.Cron == "":
 		c.Errorf(at, rules.TriggerTime, `say every: 1m or cron: "*/5 * * * *"`, "trigger %q does not say when it fires", t.ID)
 	}
 	if t.Cron != "" {
 		if problem := checkCron(t.Cron); problem != "" {
-			c.Errorf(t.places.of("cron", at), rules.Cron, "the fields are minute, hour, day, month, weekday", "%s", problem)
+			c.Errorf(t.PlaceOf("cron", at), rules.Cron, "the fields are minute, hour, day, month, weekday", "%s", problem)
 		}
 	}
 	// Local would mean another zone on each node.
 	if _, err := time.LoadLocation(t.TimeZone); err != nil || t.TimeZone == "Local" {
-		c.Errorf(t.places.of("time-zone", at), rules.TimeZone, "want an IANA name such as Europe/Berlin, or UTC",
+		c.Errorf(t.PlaceOf("time-zone", at), rules.TimeZone, "want an IANA name such as Europe/Berlin, or UTC",
 			"unknown time zone %q", t.TimeZone)
 	}
 	if t.Event != "" && c.bundle.byEvent[t.Event] == nil && c.bundle.awaiting[t.Event] == nil {
@@ -59,6 +59,6 @@ func (c *checker) unknownEvent(t *Trigger) {
 	if c.partial {
 		return // the pipeline may be in the file that could not be read
 	}
-	c.Warnf(t.places.of("event", t.Span), rules.TriggerEvent, c.DidYouMean(t.Event, diag.NamesIn(c.bundle.byEvent)),
+	c.Warnf(t.PlaceOf("event", t.Span), rules.TriggerEvent, c.DidYouMean(t.Event, diag.NamesIn(c.bundle.byEvent)),
 		"no pipeline serves event type %q", t.Event)
 }

@@ -238,7 +238,7 @@ func (c *pipelineCheck) checkEmission(h *Handler, event string, payload *expr.Va
 		return
 	}
 	if payload == nil {
-		payload = &expr.Value{Span: h.places.of("type", h.Span)} // null, which most schemas refuse
+		payload = &expr.Value{Span: h.PlaceOf("type", h.Span)} // null, which most schemas refuse
 	}
 	c.fits(payload, contract, contract.Name)
 }

@@ -7,6 +7,7 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/dsl/expr"
+	"procaas/dsl/spec"
 )
 
 // Cover makes the expressions of the bundle count the ways that they go. It must
@@ -34,7 +35,7 @@ type coverWalk struct {
 }
 
 // object visits the fields of a struct of the language, which v points to.
-func (w *coverWalk) object(v reflect.Value, s *Spec) {
+func (w *coverWalk) object(v reflect.Value, s *spec.Spec) {
 	if v.IsNil() {
 		return
 	}
@@ -49,13 +50,13 @@ func (w *coverWalk) object(v reflect.Value, s *Spec) {
 		return // what it gives stands in the handler
 	}
 	for _, f := range s.Fields {
-		w.field(v.Elem().Field(f.index), f)
+		w.field(v.Elem().Field(f.Index), f)
 	}
 }
 
-func (w *coverWalk) field(v reflect.Value, f *Field) {
+func (w *coverWalk) field(v reflect.Value, f *spec.Field) {
 	switch {
-	case f.value:
+	case f.IsValue:
 		w.value(v.Interface().(*expr.Value), f.ExprKind == datum.BoolKind)
 	case f.Kind == datum.ObjectKind:
 		w.object(v, f.Spec)

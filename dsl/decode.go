@@ -5,13 +5,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/source"
+	"procaas/dsl/spec"
 	"procaas/dsl/syntax"
 )
 
@@ -23,13 +23,13 @@ type decoder struct {
 	types []Type
 	doc   *Document
 
-	handlerSpec *Spec
-	stageSpec   *Spec
-	verifySpec  *Spec
+	handlerSpec *spec.Spec
+	stageSpec   *spec.Spec
+	verifySpec  *spec.Spec
 
-	undoSpec     *Spec
-	templateSpec *Spec
-	useSpec      *Spec
+	undoSpec     *spec.Spec
+	templateSpec *spec.Spec
+	useSpec      *spec.Spec
 
 	bodies map[*expr.Value]*handlerBody // of the handlers that were checked
 
@@ -69,16 +69,16 @@ type allowance struct {
 }
 
 // anything is the field of a value that no Spec describes.
-var anything = &Field{value: true}
+var anything = &spec.Field{IsValue: true}
 
 // check holds a value against its field. The name is that of the nearest field
 // that has one.
-func (d *decoder) check(v *expr.Value, f *Field, name string, may allowance) {
+func (d *decoder) check(v *expr.Value, f *spec.Field, name string, may allowance) {
 	may.noExpr = may.noExpr || f.NoExpr
-	f = f.of(v)
+	f = f.Of(v)
 	switch v.Kind {
 	case expr.ValueExpr:
-		if may.noExpr || !may.body && !f.value {
+		if may.noExpr || !may.body && !f.IsValue {
 			d.Errorf(v.Span, rules.NoExpr, cmp.Or(exprBelowHint(f, name), "write the value itself"), "field %q takes no expression: it is fixed "+
 				"before anything runs", name)
 		}
@@ -114,7 +114,7 @@ func (d *decoder) check(v *expr.Value, f *Field, name string, may allowance) {
 
 // element checks one element of a list. Nothing is an element only where
 // anything is.
-func (d *decoder) element(v *expr.Value, f *Field, name string, may allowance) {
+func (d *decoder) element(v *expr.Value, f *spec.Field, name string, may allowance) {
 	if v.IsNull() && f.Kind != datum.AnyKind {
 		d.wrongKind(v, f, name)
 		return
@@ -123,7 +123,7 @@ func (d *decoder) element(v *expr.Value, f *Field, name string, may allowance) {
 }
 
 // entries checks the values of a mapping that takes any names.
-func (d *decoder) entries(v *expr.Value, f *Field, may allowance) {
+func (d *decoder) entries(v *expr.Value, f *spec.Field, may allowance) {
 	for i, item := range v.Elems {
 		d.check(item, f, v.Names[i].Name, may)
 	}
@@ -131,7 +131,7 @@ func (d *decoder) entries(v *expr.Value, f *Field, may allowance) {
 
 // object checks a mapping whose fields a Spec describes. The name is what the
 // author calls it; the parts of the language are called after their structs.
-func (d *decoder) object(v *expr.Value, s *Spec, name string, may allowance) {
+func (d *decoder) object(v *expr.Value, s *spec.Spec, name string, may allowance) {
 	switch s {
 	case d.handlerSpec, d.verifySpec, d.undoSpec:
 		d.handler(v, s)
@@ -143,10 +143,10 @@ func (d *decoder) object(v *expr.Value, s *Spec, name string, may allowance) {
 	}
 	key := name // below which the mapping stands
 	if !may.body && s != languageSpec() {
-		name = kebab(s.Name)
+		name = spec.Kebab(s.Name)
 	}
 	defer d.enter(s, name, key)()
-	inline := s.inline()
+	inline := s.InlineField()
 	for i, k := range v.Names {
 		switch f := s.Field(k.Name); {
 		case f != nil:
@@ -166,8 +166,8 @@ func (d *decoder) object(v *expr.Value, s *Spec, name string, may allowance) {
 
 // required reports the fields that are missing. One that stands there misspelled is
 // told by its wrong name already.
-func (d *decoder) required(v *expr.Value, s *Spec, name string) {
-	misspelled := func(f *Field) bool {
+func (d *decoder) required(v *expr.Value, s *spec.Spec, name string) {
+	misspelled := func(f *spec.Field) bool {
 		return slices.ContainsFunc(v.Names, func(k expr.Key) bool {
 			if s.Field(k.Name) != nil {
 				return false
@@ -183,7 +183,7 @@ func (d *decoder) required(v *expr.Value, s *Spec, name string) {
 	}
 }
 
-func (d *decoder) wrongKind(v *expr.Value, f *Field, name string) {
+func (d *decoder) wrongKind(v *expr.Value, f *spec.Field, name string) {
 	kind := f.Kind
 	if kind == datum.AnyKind {
 		kind = f.ExprKind
@@ -196,7 +196,7 @@ func (d *decoder) wrongKind(v *expr.Value, f *Field, name string) {
 }
 
 // secretAllowed checks a !secret.
-func (d *decoder) secretAllowed(v *expr.Value, f *Field, name string, may allowance) {
+func (d *decoder) secretAllowed(v *expr.Value, f *spec.Field, name string, may allowance) {
 	switch {
 	case !may.body, may.noSecret:
 		d.Errorf(v.Span, rules.Secret, "",
@@ -207,18 +207,18 @@ func (d *decoder) secretAllowed(v *expr.Value, f *Field, name string, may allowa
 }
 
 // literal checks a scalar. A null counts as not given.
-func (d *decoder) literal(v *expr.Value, f *Field, name string) {
+func (d *decoder) literal(v *expr.Value, f *spec.Field, name string) {
 	if v.Scalar == nil {
 		return
 	}
 	var err error
 	switch {
 	case f.Names:
-		if !f.isName(v.Scalar) {
+		if !f.IsName(v.Scalar) {
 			d.wrongKind(v, f, name)
 			return
 		}
-		_, err = f.Elem.scalar(v.Scalar)
+		_, err = f.Elem.Scalar(v.Scalar)
 	case len(f.Words) > 0:
 		d.word(v, f, name)
 		return
@@ -228,7 +228,7 @@ func (d *decoder) literal(v *expr.Value, f *Field, name string) {
 	case f.Kind >= datum.ListKind || f.Kind == datum.AnyKind:
 		d.wrongKind(v, f, name)
 	default:
-		_, err = f.scalar(v.Scalar)
+		_, err = f.Scalar(v.Scalar)
 	}
 	if err != nil {
 		d.Errorf(v.Span, rules.Value, cmp.Or(literalHint(v.Scalar, f), exprHint(v, f)), "field %q: %s", name, err)
@@ -236,7 +236,7 @@ func (d *decoder) literal(v *expr.Value, f *Field, name string) {
 }
 
 // word checks a literal in the place of a mapping.
-func (d *decoder) word(v *expr.Value, f *Field, name string) {
+func (d *decoder) word(v *expr.Value, f *spec.Field, name string) {
 	text, _ := v.Scalar.(string)
 	if slices.Contains(f.Words, text) {
 		return
@@ -247,7 +247,7 @@ func (d *decoder) word(v *expr.Value, f *Field, name string) {
 }
 
 // literalHint says how the author may have meant a literal of the wrong kind.
-func literalHint(data any, f *Field) string {
+func literalHint(data any, f *spec.Field) string {
 	kind := f.Kind
 	if kind == datum.AnyKind {
 		kind = f.ExprKind
@@ -288,7 +288,7 @@ func literalHint(data any, f *Field) string {
 
 // exprHint says how to make an expression of text where it can only be meant as one: it
 // names a member of a root, and can be parsed.
-func exprHint(v *expr.Value, f *Field) string {
+func exprHint(v *expr.Value, f *spec.Field) string {
 	text, _ := v.Scalar.(string)
 	s := &expr.Scope{Roots: append(slices.Clone(expr.Roots), expr.InputsRoot)}
 	if !v.Plain || f.NoExpr || !s.MayMean(text) {
@@ -326,16 +326,4 @@ func describeValue(v *expr.Value) string {
 		return "a mapping"
 	}
 	return datum.DescribeData(v.Scalar)
-}
-
-// kebab writes the name of a struct as the language would.
-func kebab(name string) string {
-	var b strings.Builder
-	for i, r := range name {
-		if unicode.IsUpper(r) && i > 0 {
-			b.WriteByte('-')
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
 }

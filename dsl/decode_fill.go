@@ -8,30 +8,31 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/spec"
 )
 
 // fill sets the fields of the struct that into points to: defaults, then what
 // the mapping gives. It passes over what check has reported.
-func (d *decoder) fill(into any, s *Spec, v *expr.Value) {
+func (d *decoder) fill(into any, s *spec.Spec, v *expr.Value) {
 	dst := reflect.ValueOf(into).Elem()
 	if span := dst.FieldByName("Span"); span.IsValid() {
 		span.Set(reflect.ValueOf(v.Span))
 	}
-	keeper, _ := into.(interface{ keep(string, diag.Span) })
+	keeper, _ := into.(interface{ Note(string, diag.Span) })
 	for _, f := range s.Fields {
-		f.setDefault(dst.Field(f.index))
+		f.SetDefault(dst.Field(f.Index))
 		item := v.Get(f.Name)
 		if item == nil {
 			continue
 		}
-		d.fillField(dst.Field(f.index), f, item)
+		d.fillField(dst.Field(f.Index), f, item)
 		if keeper == nil {
 			continue
 		}
-		keeper.keep(f.Name, item.Span)
+		keeper.Note(f.Name, item.Span)
 		if f.Kind == datum.ListKind && f.Elem.Kind == datum.StringKind {
 			for i, name := range item.Elems {
-				keeper.keep(fmt.Sprintf("%s[%d]", f.Name, i), name.Span)
+				keeper.Note(fmt.Sprintf("%s[%d]", f.Name, i), name.Span)
 			}
 		}
 	}
@@ -42,19 +43,19 @@ func (d *decoder) fill(into any, s *Spec, v *expr.Value) {
 	switch into := into.(type) {
 	case *Handler:
 		into.Type, into.Body = b.typ.Name, b.value
-		into.keep("type", b.key)
+		into.Note("type", b.key)
 	case *Compensation:
 		into.Type, into.Body = b.typ.Name, b.value
-		into.keep("type", b.key)
+		into.Note("type", b.key)
 	case *Verify:
 		into.Type, into.Body = b.typ.Name, b.value
-		into.keep("type", b.key)
+		into.Note("type", b.key)
 	}
 }
 
-func (d *decoder) fillField(dst reflect.Value, f *Field, v *expr.Value) {
+func (d *decoder) fillField(dst reflect.Value, f *spec.Field, v *expr.Value) {
 	switch {
-	case f.value:
+	case f.IsValue:
 		if f.ExprKind != datum.MapKind || v.Kind == expr.ValueMap || v.Kind == expr.ValueExpr {
 			dst.Set(reflect.ValueOf(v))
 		}
@@ -62,27 +63,27 @@ func (d *decoder) fillField(dst reflect.Value, f *Field, v *expr.Value) {
 		d.fillObject(dst, f, v)
 	case f.Kind == datum.ListKind && f.Elem.Kind == datum.ObjectKind:
 		items := v.Elems
-		if f.of(v) != f {
+		if f.Of(v) != f {
 			items = []*expr.Value{v}
 		}
 		for _, item := range items {
 			elem := reflect.New(dst.Type().Elem()).Elem()
-			if (v.Kind == expr.ValueList || f.of(v) != f) && d.fillObject(elem, f.Elem, item) {
+			if (v.Kind == expr.ValueList || f.Of(v) != f) && d.fillObject(elem, f.Elem, item) {
 				dst.Set(reflect.Append(dst, elem))
 			}
 		}
-	case f.Kind == datum.MapKind && f.innermost().Kind == datum.ObjectKind:
+	case f.Kind == datum.MapKind && f.Innermost().Kind == datum.ObjectKind:
 		d.fillEntries(dst, f, v)
 	default:
 		if data, ok := v.Literal(); ok && data != nil {
-			_ = (&assigner{}).assign(dst, f, data, f.Name) // check has reported what is wrong
+			_ = f.Set(dst, data) // check has reported what is wrong
 		}
 	}
 }
 
 // fillObject makes a struct of a mapping, or of a word in its place; false when
 // the value is neither.
-func (d *decoder) fillObject(dst reflect.Value, f *Field, v *expr.Value) bool {
+func (d *decoder) fillObject(dst reflect.Value, f *spec.Field, v *expr.Value) bool {
 	word, _ := v.Scalar.(string)
 	if v.Kind != expr.ValueMap && !slices.Contains(f.Words, word) {
 		return false
@@ -97,7 +98,7 @@ func (d *decoder) fillObject(dst reflect.Value, f *Field, v *expr.Value) bool {
 
 // fillEntries makes a map of structs, or of lists of them. A struct with a field
 // Key gets the key that it stands below.
-func (d *decoder) fillEntries(dst reflect.Value, f *Field, v *expr.Value) {
+func (d *decoder) fillEntries(dst reflect.Value, f *spec.Field, v *expr.Value) {
 	if v.Kind != expr.ValueMap {
 		return
 	}

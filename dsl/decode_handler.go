@@ -8,6 +8,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/spec"
 )
 
 // requestType is the handler type of a handler that has the fields of the type
@@ -23,13 +24,13 @@ type handlerBody struct {
 
 // handler checks a handler, or what has the body of one too: its own fields, and
 // the body that belongs to its type.
-func (d *decoder) handler(v *expr.Value, s *Spec) {
+func (d *decoder) handler(v *expr.Value, s *spec.Spec) {
 	if s == d.handlerSpec && v.Get("use") != nil {
 		d.expand(v)
 	}
 	var typed, bare []int
 	request := d.typeNamed(requestType)
-	defer d.enter(s, kebab(s.Name), "")()
+	defer d.enter(s, spec.Kebab(s.Name), "")()
 	for i, k := range v.Names {
 		switch f := s.Field(k.Name); {
 		case f != nil:
@@ -42,14 +43,14 @@ func (d *decoder) handler(v *expr.Value, s *Spec) {
 			d.unknownHandlerKey(v, i, s)
 		}
 	}
-	d.required(v, s, kebab(s.Name))
+	d.required(v, s, spec.Kebab(s.Name))
 	body := d.body(v, typed, bare)
 	if body == nil {
 		return
 	}
 	d.bodies[v] = body
 	if body.value.Kind != expr.ValueMap {
-		d.wrongKind(body.value, &Field{Name: body.typ.Name, Kind: datum.ObjectKind, Spec: body.typ.Spec}, body.typ.Name)
+		d.wrongKind(body.value, &spec.Field{Name: body.typ.Name, Kind: datum.ObjectKind, Spec: body.typ.Spec}, body.typ.Name)
 		body.value = &expr.Value{Span: body.value.Span, Kind: expr.ValueMap}
 		return
 	}
@@ -143,10 +144,10 @@ func (d *decoder) typeNamed(name string) *Type {
 
 // unknownHandlerKey reports a key that is neither a field nor a type. What
 // looks most like one of them was probably meant.
-func (d *decoder) unknownHandlerKey(h *expr.Value, i int, s *Spec) {
+func (d *decoder) unknownHandlerKey(h *expr.Value, i int, s *spec.Spec) {
 	k, v := h.Names[i], h.Elems[i]
-	if hint := d.strayHint(h, i, s, kebab(s.Name)); hint != "" {
-		d.Errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", datum.DescribeData(k.Name), kebab(s.Name))
+	if hint := d.strayHint(h, i, s, spec.Kebab(s.Name)); hint != "" {
+		d.Errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", datum.DescribeData(k.Name), spec.Kebab(s.Name))
 		return
 	}
 	var types []string
@@ -167,5 +168,5 @@ func (d *decoder) unknownHandlerKey(h *expr.Value, i int, s *Spec) {
 	if meant := diag.DidYouMean(k.Name, known, ""); meant != "" {
 		hint = meant + " " + hint
 	}
-	d.Errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", datum.DescribeData(k.Name), kebab(s.Name))
+	d.Errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", datum.DescribeData(k.Name), spec.Kebab(s.Name))
 }

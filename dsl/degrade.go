@@ -212,13 +212,13 @@ func (p *proof) whyNull(path datum.Path, step int) []cause {
 			continue
 		}
 		if s.ID == id && !s.IsCritical() {
-			return []cause{newCause(s.Handler, s.places.of("id", s.Span), fmt.Sprintf("%q is not critical, so it may be off", id))}
+			return []cause{newCause(s.Handler, s.PlaceOf("id", s.Span), fmt.Sprintf("%q is not critical, so it may be off", id))}
 		}
 		if s.ID == id && p.conditional(i, step) {
-			return []cause{p.unchosen(i, s.places.of("id", s.Span), fmt.Sprintf("%q is in a branch, which may not be taken", id))}
+			return []cause{p.unchosen(i, s.PlaceOf("id", s.Span), fmt.Sprintf("%q is in a branch, which may not be taken", id))}
 		}
 		if rule := s.goesOn(); s.ID == id && rule != nil && path[2] == "response" {
-			return []cause{newCause(s.Handler, rule.places.of("then", rule.Span), fmt.Sprintf("%q goes on without a response after an error", id))}
+			return []cause{newCause(s.Handler, rule.PlaceOf("then", rule.Span), fmt.Sprintf("%q goes on without a response after an error", id))}
 		}
 	}
 	return nil
@@ -337,7 +337,7 @@ func (p *proof) afterError(a assignment) []cause {
 			continue
 		}
 		if v := rule.Result.Get(a.key.Name); v.IsNull() {
-			at := rule.places.of("then", rule.Span)
+			at := rule.PlaceOf("then", rule.Span)
 			if v != nil {
 				at = v.Span
 			}

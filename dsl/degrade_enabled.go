@@ -85,7 +85,7 @@ func (p *proof) warned(at diag.Span) bool {
 
 func (p *proof) reportCondition(h *Handler, read datum.Read, what string, chain []step) {
 	var names []string
-	related := []diag.Related{{Span: h.places.of("id", h.Span), Message: fmt.Sprintf("%q is critical", h.ID)}}
+	related := []diag.Related{{Span: h.PlaceOf("id", h.Span), Message: fmt.Sprintf("%q is critical", h.ID)}}
 	for _, s := range slices.Backward(chain) {
 		names = append(names, fmt.Sprintf("%q", s.ID))
 		at := s.Enabled

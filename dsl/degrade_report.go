@@ -14,7 +14,7 @@ import (
 // from its cause to the read.
 func (p *proof) reportChain(h *Handler, read datum.Read, chain []cause) {
 	var off, fail, unchosen []string
-	related := []diag.Related{{Span: h.places.of("id", h.Span), Message: fmt.Sprintf("%q is critical", h.ID)}}
+	related := []diag.Related{{Span: h.PlaceOf("id", h.Span), Message: fmt.Sprintf("%q is critical", h.ID)}}
 	for _, l := range slices.Backward(chain) {
 		related = append(related, l.Related)
 		name := fmt.Sprintf("%q", l.handler.ID)

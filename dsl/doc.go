@@ -44,7 +44,7 @@
 //
 // The mappings of the language and the bodies of handler types are Go structs.
 // Their comments are the reference, their tags the constraints and defaults,
-// their field types what values must be. [SpecOf] turns a struct into a [Spec];
+// their field types what values must be. [spec.Of] turns a struct into a [spec.Spec];
 // decoding, checks, [JSONSchema] and the texts of the command line come from
 // that. A [Type] adds a handler type; the language itself has none.
 //

@@ -214,12 +214,12 @@ func (r *reading) references() []reference {
 	}
 	for _, s := range r.doc.Services {
 		if s.OpenAPI != "" {
-			out = append(out, reference{r, s.places.of("openapi", s.Span), s.OpenAPI, true})
+			out = append(out, reference{r, s.PlaceOf("openapi", s.Span), s.OpenAPI, true})
 		}
 	}
 	for _, c := range r.doc.Clusters {
 		if c.Map != nil && c.Map.File != "" {
-			out = append(out, reference{r, c.Map.places.of("file", c.Map.Span), c.Map.File, true})
+			out = append(out, reference{r, c.Map.PlaceOf("file", c.Map.Span), c.Map.File, true})
 		}
 	}
 	r.doc.eachSchema(func(v *expr.Value) {

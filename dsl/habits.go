@@ -12,25 +12,26 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/source"
+	"procaas/dsl/spec"
 )
 
 // An around is a mapping that the decoder stands in, with what its fields are. The
 // levels above tell where a field belongs that is indented too far.
 type around struct {
-	spec *Spec
+	spec *spec.Spec
 	name string // what the author calls it
 	key  string // below which it stands; empty for the file and for elements of lists
 }
 
 // enter opens a level and gives what closes it.
-func (d *decoder) enter(s *Spec, name, key string) func() {
+func (d *decoder) enter(s *spec.Spec, name, key string) func() {
 	d.levels = append(d.levels, around{s, name, key})
 	return func() { d.levels = d.levels[:len(d.levels)-1] }
 }
 
 // unknownField reports a key that the mapping does not have. What is known beats what
 // is near: a word of another tool, or a field of a neighbouring mapping, is told as such.
-func (d *decoder) unknownField(v *expr.Value, i int, s *Spec, of string) {
+func (d *decoder) unknownField(v *expr.Value, i int, s *spec.Spec, of string) {
 	k, known := v.Names[i], s.Names()
 	hint := d.strayHint(v, i, s, of)
 	if hint == "" {
@@ -41,7 +42,7 @@ func (d *decoder) unknownField(v *expr.Value, i int, s *Spec, of string) {
 
 // strayHint tells how a key may have come to where it stands; empty when nothing
 // special is known about it.
-func (d *decoder) strayHint(v *expr.Value, i int, s *Spec, of string) string {
+func (d *decoder) strayHint(v *expr.Value, i int, s *spec.Spec, of string) string {
 	name := v.Names[i].Name
 	switch r := []rune(name); {
 	case len(r) > 1 && r[0] == '-' && r[1] != '-':
@@ -62,7 +63,7 @@ func (d *decoder) strayHint(v *expr.Value, i int, s *Spec, of string) string {
 
 // emptyAbove gives the key right above an unknown one when nothing is given for
 // it, and the unknown one may stand below it: the usual slip of indentation.
-func (d *decoder) emptyAbove(v *expr.Value, i int, s *Spec) string {
+func (d *decoder) emptyAbove(v *expr.Value, i int, s *spec.Spec) string {
 	if i == 0 {
 		return ""
 	}
@@ -70,7 +71,7 @@ func (d *decoder) emptyAbove(v *expr.Value, i int, s *Spec) string {
 	if !item.IsNull() || item.Span.Start != item.Span.End && !item.Plain || key.Span.Start.Column != unknown.Span.Start.Column {
 		return ""
 	}
-	var below *Spec
+	var below *spec.Spec
 	if t := d.typeNamed(key.Name); t != nil && s == d.handlerSpec {
 		below = t.Spec
 	} else if f := s.Field(key.Name); f != nil {
@@ -79,7 +80,7 @@ func (d *decoder) emptyAbove(v *expr.Value, i int, s *Spec) string {
 		}
 		below = f.Spec
 	}
-	if below == nil || below.inline() == nil && below.Field(unknown.Name) == nil {
+	if below == nil || below.InlineField() == nil && below.Field(unknown.Name) == nil {
 		return ""
 	}
 	return key.Name
@@ -87,7 +88,7 @@ func (d *decoder) emptyAbove(v *expr.Value, i int, s *Spec) string {
 
 // neighbourHint finds the mapping that an unknown field belongs to: an element of a
 // list above it, a mapping beside it, or one around it.
-func (d *decoder) neighbourHint(v *expr.Value, i int, s *Spec) string {
+func (d *decoder) neighbourHint(v *expr.Value, i int, s *spec.Spec) string {
 	name := v.Names[i].Name
 	for j := i - 1; j >= 0; j-- {
 		f, item := s.Field(v.Names[j].Name), v.Elems[j]
@@ -97,7 +98,7 @@ func (d *decoder) neighbourHint(v *expr.Value, i int, s *Spec) string {
 		if last := item.Elems[len(item.Elems)-1]; last.Kind == expr.ValueMap && len(last.Names) > 0 {
 			at := last.Names[0].Span.Start
 			return fmt.Sprintf("it is a field of the %s above: indent it by %d spaces, as %s: of line %d is",
-				kebab(f.Elem.Spec.Name), at.Column-1, last.Names[0].Name, at.Line)
+				spec.Kebab(f.Elem.Spec.Name), at.Column-1, last.Names[0].Name, at.Line)
 		}
 	}
 	if s != languageSpec() {
@@ -226,8 +227,8 @@ var foreigns = map[string][]foreign{
 }
 
 // foreignHint translates a word of another tool.
-func foreignHint(name, of string, s *Spec) string {
-	plain := strings.ReplaceAll(kebab(strings.ReplaceAll(name, "_", "-")), "--", "-")
+func foreignHint(name, of string, s *spec.Spec) string {
+	plain := strings.ReplaceAll(spec.Kebab(strings.ReplaceAll(name, "_", "-")), "--", "-")
 	for _, f := range foreigns[of] {
 		if slices.Contains(strings.Fields(f.words), plain) && s.Field(name) == nil {
 			return f.write
@@ -238,7 +239,7 @@ func foreignHint(name, of string, s *Spec) string {
 
 // shapeHint says how a value of another shape is written: entries of a list that have
 // lost their hyphens, one word where a mapping is wanted.
-func shapeHint(v *expr.Value, f *Field, name string) string {
+func shapeHint(v *expr.Value, f *spec.Field, name string) string {
 	switch {
 	case f.Kind == datum.ListKind && v.Kind == expr.ValueMap && f.Elem.Kind == datum.ObjectKind && len(v.Names) > 0:
 		first := v.Names[0].Name
@@ -247,7 +248,7 @@ func shapeHint(v *expr.Value, f *Field, name string) string {
 		}
 		return fmt.Sprintf("begin each entry with a hyphen: - %s: …", first)
 	case f.Kind == datum.ListKind && v.Kind == expr.ValueLiteral && v.Scalar != nil:
-		if f.Elem.holds(v.Scalar) {
+		if f.Elem.Holds(v.Scalar) {
 			return "write " + name + ": [" + datum.Plainly(v.Scalar) + "]"
 		}
 	case f.Kind == datum.ObjectKind && v.Kind == expr.ValueLiteral && v.Scalar != nil && f.Name != "": // no element of a list
@@ -264,7 +265,7 @@ func shapeHint(v *expr.Value, f *Field, name string) string {
 
 // shorthandHint makes the mapping that one word probably stands for: its first field
 // that can hold the word.
-func shorthandHint(data any, s *Spec, name string) string {
+func shorthandHint(data any, s *spec.Spec, name string) string {
 	if s == nil {
 		return ""
 	}
@@ -282,7 +283,7 @@ func shorthandHint(data any, s *Spec, name string) string {
 		case number && f.Kind == datum.DurationKind:
 			written = datum.Plainly(data) + "s"
 		default:
-			if f.holds(data) {
+			if f.Holds(data) {
 				written = datum.Plainly(data)
 			}
 		}
@@ -293,28 +294,13 @@ func shorthandHint(data any, s *Spec, name string) string {
 	return ""
 }
 
-// holds reports whether a scalar fits the field, of whatever kind it is.
-func (f *Field) holds(data any) bool {
-	kind := f.Kind
-	if kind == datum.AnyKind {
-		kind = f.ExprKind
-	}
-	if kind == datum.AnyKind || kind >= datum.ListKind || kind == datum.SchemaKind || f.Name == "" && f.value {
-		return false
-	}
-	as := *f
-	as.Kind = kind
-	_, err := as.scalar(data)
-	return err == nil
-}
-
 // exprBelowHint says where an expression goes that stands in the place of a mapping.
-func exprBelowHint(f *Field, name string) string {
+func exprBelowHint(f *spec.Field, name string) string {
 	if f.Kind != datum.ObjectKind {
 		return ""
 	}
 	for _, below := range f.Spec.Fields {
-		if below.value {
+		if below.IsValue {
 			return fmt.Sprintf("write it below: %s: {%s: …}", name, below.Name)
 		}
 	}
@@ -330,7 +316,7 @@ var (
 )
 
 // scalarHint says how a text of the wrong form is written here.
-func scalarHint(text string, f *Field, kind datum.Kind) string {
+func scalarHint(text string, f *spec.Field, kind datum.Kind) string {
 	switch {
 	case kind == datum.BoolKind && (strings.EqualFold(text, "true") || strings.EqualFold(text, "false")):
 		return "write " + strings.ToLower(text) + ", without quotes"

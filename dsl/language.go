@@ -4,6 +4,8 @@ import (
 	"embed"
 	"reflect"
 	"sync"
+
+	"procaas/dsl/spec"
 )
 
 //go:embed tree.go tree_*.go
@@ -28,6 +30,6 @@ func treeSources() []string {
 
 // languageSpec describes the top level of a file. It is made once: it is the
 // same for all files and nobody changes it.
-var languageSpec = sync.OnceValue(func() *Spec {
+var languageSpec = sync.OnceValue(func() *spec.Spec {
 	return FileSpec(reflect.TypeFor[Document](), treeSources()...)
 })

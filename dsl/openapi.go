@@ -124,7 +124,7 @@ func (k *contracts) openAPI(s *Service) *openAPI {
 	if s.OpenAPI == "" {
 		return nil
 	}
-	at := s.places.of("openapi", s.Span)
+	at := s.PlaceOf("openapi", s.Span)
 	name, _, ok := (reference{from: k.files[s.Span.File], text: s.OpenAPI, file: true}).target()
 	f := k.files[name]
 	switch {

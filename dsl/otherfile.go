@@ -9,27 +9,28 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/source"
+	"procaas/dsl/spec"
 )
 
 // FileSpec derives the Spec of a kind of file, as SpecOf does: only the fields of
 // type Value take expressions.
-func FileSpec(t reflect.Type, sources ...string) *Spec {
-	s := SpecOf(t, sources...)
-	forbidExprs(s, map[*Spec]bool{})
+func FileSpec(t reflect.Type, sources ...string) *spec.Spec {
+	s := spec.Of(t, sources...)
+	forbidExprs(s, map[*spec.Spec]bool{})
 	return s
 }
 
 // forbidExprs notes that only fields of type Value take expressions: the rest
 // is fixed before anything runs. The specs that were seen are left out, since they
 // may be recursive.
-func forbidExprs(s *Spec, seen map[*Spec]bool) {
+func forbidExprs(s *spec.Spec, seen map[*spec.Spec]bool) {
 	if seen[s] {
 		return
 	}
 	seen[s] = true
 	for _, f := range s.Fields {
 		for ; f != nil; f = f.Elem {
-			f.NoExpr = f.NoExpr || !f.value
+			f.NoExpr = f.NoExpr || !f.IsValue
 			if f.Spec != nil {
 				forbidExprs(f.Spec, seen)
 			}
@@ -42,7 +43,7 @@ func forbidExprs(s *Spec, seen map[*Spec]bool) {
 // The expressions in its fields of type Value may read the given roots. What is
 // reported is as in [Load]; into holds everything that is sound, and must not be
 // used when one of the findings is an [diag.Error].
-func DecodeFile(f diag.File, s *Spec, into any, roots []string) []diag.Diagnostic {
+func DecodeFile(f diag.File, s *spec.Spec, into any, roots []string) []diag.Diagnostic {
 	r := new(diag.Reporter)
 	src, ok := source.New(f, r)
 	if !ok {
@@ -59,7 +60,7 @@ func DecodeFile(f diag.File, s *Spec, into any, roots []string) []diag.Diagnosti
 			"a file must be a mapping, this one is %s", describeValue(v))
 		return r.Diagnostics()
 	}
-	whole := &Field{Kind: datum.ObjectKind, Spec: s}
+	whole := &spec.Field{Kind: datum.ObjectKind, Spec: s}
 	d.check(v, whole, "", allowance{})
 	d.fill(into, s, v)
 	compileValue(v, whole, &expr.Scope{Roots: roots}, r)

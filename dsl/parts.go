@@ -3,6 +3,8 @@ package dsl
 import (
 	"slices"
 	"strings"
+
+	"procaas/dsl/spec"
 )
 
 // A Part is a mapping of the language, such as a stage or a retry.
@@ -19,8 +21,8 @@ type Part struct {
 // stands in them.
 func Parts() []Part {
 	var out []Part
-	var add func(s *Spec, at string)
-	add = func(s *Spec, at string) {
+	var add func(s *spec.Spec, at string)
+	add = func(s *spec.Spec, at string) {
 		for _, f := range s.Fields {
 			inner := f
 			for inner.Elem != nil {
@@ -29,7 +31,7 @@ func Parts() []Part {
 			if inner.Spec == nil || slices.ContainsFunc(out, func(p Part) bool { return p.Spec == inner.Spec }) {
 				continue
 			}
-			p := Part{Type{Name: kebab(inner.Spec.Name), Spec: inner.Spec}, strings.TrimPrefix(at+"."+f.Name, ".")}
+			p := Part{Type{Name: spec.Kebab(inner.Spec.Name), Spec: inner.Spec}, strings.TrimPrefix(at+"."+f.Name, ".")}
 			out = append(out, p)
 			add(p.Spec, p.At)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/dsl/source"
+	"procaas/dsl/spec"
 )
 
 // JSONSchema gives the JSON Schema (draft 2020-12) of pipeline files with these
@@ -26,7 +27,7 @@ func JSONSchema(types []Type) ([]byte, error) {
 
 // FileSchema gives the JSON Schema of another kind of file than pipelines; see
 // [FileSpec].
-func FileSchema(title string, s *Spec) ([]byte, error) {
+func FileSchema(title string, s *spec.Spec) ([]byte, error) {
 	b := newSchemaBuilder()
 	return b.encode(b.object(s, false), title)
 }
@@ -65,7 +66,7 @@ func newSchemaBuilder() *schemaBuilder {
 
 // object describes a mapping. In the body of a handler its fields may be given
 // by operators of the first version of the language too.
-func (b *schemaBuilder) object(s *Spec, body bool) schema {
+func (b *schemaBuilder) object(s *spec.Spec, body bool) schema {
 	properties, byOperator := schema{}, []string(nil)
 	var required []string
 	var either []any
@@ -85,7 +86,7 @@ func (b *schemaBuilder) object(s *Spec, body bool) schema {
 		}
 	}
 	out := schema{"type": "object", "description": s.Doc, "properties": properties, "additionalProperties": false}
-	if inline := s.inline(); inline != nil {
+	if inline := s.InlineField(); inline != nil {
 		out["additionalProperties"] = b.value(inline.Elem)
 	}
 	if len(byOperator) > 0 {
@@ -119,7 +120,7 @@ func givenBy(name string) []any {
 }
 
 // field describes a field. A null counts as not given.
-func (b *schemaBuilder) field(f *Field) schema {
+func (b *schemaBuilder) field(f *spec.Field) schema {
 	out := b.value(f)
 	if !f.Required {
 		out = orNull(out)
@@ -133,7 +134,7 @@ func (b *schemaBuilder) field(f *Field) schema {
 
 // described is the text of a field with the bounds that JSON Schema has no
 // words for.
-func described(f *Field) string {
+func described(f *spec.Field) string {
 	doc := f.Doc
 	if f.Kind == datum.IntKind || f.Kind == datum.FloatKind {
 		return doc
@@ -147,15 +148,15 @@ func described(f *Field) string {
 	return doc
 }
 
-func defaultOf(f *Field) any {
-	if data, err := f.defaultData(); err == nil && f.Kind != datum.DurationKind {
+func defaultOf(f *spec.Field) any {
+	if data, err := f.DefaultData(); err == nil && f.Kind != datum.DurationKind {
 		return data
 	}
 	return f.Default
 }
 
 // value describes what may stand at a place, an expression included.
-func (b *schemaBuilder) value(f *Field) schema {
+func (b *schemaBuilder) value(f *spec.Field) schema {
 	out := b.literal(f)
 	if f.NoExpr || len(out) == 0 || out["type"] == "string" && out["pattern"] == nil && out["enum"] == nil {
 		return out // any text may stand here already
@@ -164,7 +165,7 @@ func (b *schemaBuilder) value(f *Field) schema {
 }
 
 // literal describes a value without expressions.
-func (b *schemaBuilder) literal(f *Field) schema {
+func (b *schemaBuilder) literal(f *spec.Field) schema {
 	switch f.Kind {
 	case datum.AnyKind:
 		return kindSchema(f.ExprKind)
@@ -181,7 +182,7 @@ func (b *schemaBuilder) literal(f *Field) schema {
 	case datum.MapKind:
 		return schema{"type": "object", "additionalProperties": b.value(f.Elem)}
 	case datum.ObjectKind:
-		name := kebab(f.Spec.Name)
+		name := spec.Kebab(f.Spec.Name)
 		if _, known := b.defs[name]; !known {
 			b.defs[name] = nil // a struct may hold itself
 			b.defs[name] = b.object(f.Spec, false)
@@ -229,7 +230,7 @@ func kindSchema(kind datum.Kind) schema {
 	return schema{}
 }
 
-func bounded(s schema, f *Field) schema {
+func bounded(s schema, f *spec.Field) schema {
 	if n, err := strconv.ParseFloat(f.Min, 64); err == nil {
 		s["minimum"] = n
 	}
@@ -239,7 +240,7 @@ func bounded(s schema, f *Field) schema {
 	return s
 }
 
-func text(f *Field) schema {
+func text(f *spec.Field) schema {
 	s := schema{"type": "string"}
 	if len(f.Enum) > 0 {
 		s["enum"] = f.Enum

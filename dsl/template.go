@@ -315,7 +315,7 @@ func (c *checker) checkTemplates() {
 			}
 		}
 		if t.ID != "" && !used[t.ID] && !c.partial {
-			c.Warnf(t.places.of("id", t.Span), rules.Template, "delete it, or use it: nothing of its handler is checked until then",
+			c.Warnf(t.PlaceOf("id", t.Span), rules.Template, "delete it, or use it: nothing of its handler is checked until then",
 				"nobody uses template %q", t.ID)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/spec"
 	"procaas/dsl/typing"
 )
 
@@ -118,33 +119,9 @@ type Document struct {
 	Clusters []*Cluster `yaml:"clusters"`
 }
 
-// places holds where the value of each given field stands, under the field's
-// YAML name; for a list of names also where each name stands, under "on[0]".
-type places []expr.Key
-
-// keep notes the place of a field.
-func (p *places) keep(name string, at diag.Span) { *p = append(*p, expr.Key{Name: name, Span: at}) }
-
-// of finds the place of a field; whole when the field is not given.
-func (p places) of(name string, whole diag.Span) diag.Span {
-	for _, k := range p {
-		if k.Name == name {
-			return k.Span
-		}
-	}
-	return whole
-}
-
-// Places tells where the fields of a mapping stand. The structs of other files than
-// pipelines may embed it, tagged yaml:"-".
-type Places struct{ places }
-
-// Of finds the place of a field's value, or of an element of a list of names, such
-// as order[0]; whole when it is not given.
-func (p *Places) Of(field string, whole diag.Span) diag.Span { return p.of(field, whole) }
-
-// Before gives the places of p, and those of others that p does not have.
-func (p Places) Before(others Places) Places { return Places{slices.Concat(p.places, others.places)} }
+// places tells where the fields of a struct stand. It is no field that others see: what
+// compares or prints structs passes over it.
+type places = spec.Places
 
 // A Service is a system that handlers may call. One that answers 429 or 503 with
 // a Retry-After gets no calls of any handler for that time, up to a minute; then
@@ -290,17 +267,14 @@ type Transition struct {
 	places
 
 	// From is the state, or the states, in which the event is accepted.
-	From Names `yaml:"from" required:"true"`
+	From spec.Names `yaml:"from" required:"true"`
 
 	// On is the event type, or types, that cause the move.
-	On Names `yaml:"on" required:"true"`
+	On spec.Names `yaml:"on" required:"true"`
 
 	// To is the state after the run has succeeded.
 	To string `yaml:"to" required:"true" pattern:"id"`
 }
-
-// Names is one name or a list of names.
-type Names []string
 
 // A Pipeline is what happens when an event comes: its stages, in order.
 type Pipeline struct {
@@ -317,7 +291,7 @@ type Pipeline struct {
 
 	// On is the event type, or types, that activate the pipeline; the
 	// pipeline's id when it is left out.
-	On Names `yaml:"on"`
+	On spec.Names `yaml:"on"`
 
 	// When must be true for the pipeline to serve an event; the first pipeline
 	// that serves an event gets it. It may read event, configs and flow.
@@ -488,7 +462,7 @@ type Handler struct {
 
 	// Touches names effects outside the shared state; handlers of a stage that
 	// touch the same thing run in order.
-	Touches Names `yaml:"touches"`
+	Touches spec.Names `yaml:"touches"`
 
 	// Timeout bounds one attempt.
 	Timeout time.Duration `yaml:"timeout" min:"1ms"`
@@ -590,7 +564,7 @@ type Retry struct {
 	// On lists the classes of errors that are worth repeating: timeout,
 	// connection, 5xx, 4xx, a single status such as 429, schema for a response that
 	// is not what its schema says, other, or any.
-	On Names `yaml:"on" default:"timeout,connection,5xx,408,425,429" pattern:"class"`
+	On spec.Names `yaml:"on" default:"timeout,connection,5xx,408,425,429" pattern:"class"`
 }
 
 // An OnUnknown says how to find out what became of a call.

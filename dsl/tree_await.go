@@ -6,6 +6,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/spec"
 )
 
 // An Await lets the run wait until an event of the same key comes: of the same flow,
@@ -21,7 +22,7 @@ type Await struct {
 
 	// Event is the type of the event, or the types, of which the first to come is
 	// taken.
-	Event Names `yaml:"event" required:"true"`
+	Event spec.Names `yaml:"event" required:"true"`
 
 	// Where must be true for an event to be taken. It may read what the handler may,
 	// and awaited, the event in question, with the members of event. An event for

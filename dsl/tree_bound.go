@@ -6,6 +6,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/spec"
 )
 
 // The structs of this file bound in which runs, how often and for how long a handler is called.
@@ -74,7 +75,7 @@ type Fallback struct {
 	// On lists the classes of errors that count as failures, as in retry; any
 	// counts all. Left out, all count but those that repeating cannot mend, such as
 	// a 404: they say nothing about the handler.
-	On Names `yaml:"on" pattern:"class"`
+	On spec.Names `yaml:"on" pattern:"class"`
 
 	// Result stands in for the handler's result while it is out or has failed:
 	// names of the shared state and their values.

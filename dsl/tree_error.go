@@ -6,6 +6,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/spec"
 )
 
 // An OnError is one rule about a handler whose call has failed for good: it was
@@ -19,7 +20,7 @@ type OnError struct {
 
 	// On lists the classes of errors that the rule is for, as in retry; any when
 	// it is left out.
-	On Names `yaml:"on" pattern:"class"`
+	On spec.Names `yaml:"on" pattern:"class"`
 
 	// When must be true for the rule to fit. It may read what the handler may, and
 	// error: class, status, message, attempts and body, which is that of an HTTP

@@ -6,6 +6,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/spec"
 )
 
 // A ShardMap says which shard, a PostgreSQL cluster of several hosts, keeps the data
@@ -21,7 +22,7 @@ type ShardMap struct {
 
 	// Key names the parts of a key, the widest first, such as user, or [user, folder].
 	// A key may be placed with fewer parts; of several placements the longest counts.
-	Key Names `yaml:"key" required:"true" pattern:"id"`
+	Key spec.Names `yaml:"key" required:"true" pattern:"id"`
 
 	// KeyType is what the first part is in the tables: text, or int for whole numbers
 	// of up to 64 bits, which a range orders by their value.
@@ -65,7 +66,7 @@ type ShardTable struct {
 
 	// Key names the columns that hold the parts of the key, in their order; the names
 	// of the parts when it is left out. All belong to the primary key.
-	Key Names `yaml:"key"`
+	Key spec.Names `yaml:"key"`
 }
 
 // A Shard is one PostgreSQL cluster: a master and its replicas.
@@ -94,7 +95,7 @@ type Shard struct {
 
 	// Slots lists the slots that begin here, such as 0-1023 or 7. When no shard of the
 	// map says any, all get equal parts.
-	Slots Names `yaml:"slots"`
+	Slots spec.Names `yaml:"slots"`
 
 	// From lists the lower bounds of the stretches of keys that begin here, of the
 	// strategy range; the empty text is the bound below all keys.
@@ -178,7 +179,7 @@ type PlacementRule struct {
 
 	// Shards lists shards by name; one that is named takes keys although its
 	// registration is closed.
-	Shards Names `yaml:"shards" pattern:"id"`
+	Shards spec.Names `yaml:"shards" pattern:"id"`
 
 	// Class takes the open shards of a class.
 	Class string `yaml:"class" pattern:"id"`

@@ -12,6 +12,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/spec"
 )
 
 //go:embed types_test.go
@@ -71,12 +72,12 @@ type Wait struct {
 // testTypes are the handler types of these tests.
 func testTypes() []dsl.Type {
 	return []dsl.Type{
-		{Name: "request", Spec: dsl.SpecOf(reflect.TypeFor[Request](), typesSource), Check: checkRequest, Operation: callOf},
-		{Name: "set", Spec: dsl.SpecOf(reflect.TypeFor[Set](), typesSource), SetsState: true},
-		{Name: "emit", Spec: dsl.SpecOf(reflect.TypeFor[Emit](), typesSource), Emission: func(body *expr.Value) dsl.Emission {
+		{Name: "request", Spec: spec.Of(reflect.TypeFor[Request](), typesSource), Check: checkRequest, Operation: callOf},
+		{Name: "set", Spec: spec.Of(reflect.TypeFor[Set](), typesSource), SetsState: true},
+		{Name: "emit", Spec: spec.Of(reflect.TypeFor[Emit](), typesSource), Emission: func(body *expr.Value) dsl.Emission {
 			return dsl.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Named: body.Get("id") != nil}
 		}},
-		{Name: "wait", Spec: dsl.SpecOf(reflect.TypeFor[Wait](), typesSource)},
+		{Name: "wait", Spec: spec.Of(reflect.TypeFor[Wait](), typesSource)},
 	}
 }
 

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/google/go-cmp/cmp"
 
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/source"
+	"procaas/dsl/spec"
 )
 
 //go:embed yaml_test.go
@@ -74,7 +76,7 @@ type testPut struct {
 	Urgent bool `yaml:"urgent"`
 
 	// Tags mark the task.
-	Tags Names `yaml:"tags"`
+	Tags spec.Names `yaml:"tags"`
 
 	// Limit bounds the tasks.
 	Limit datum.Rate `yaml:"limit" expr:"no"`
@@ -82,10 +84,10 @@ type testPut struct {
 
 var testTypes = sync.OnceValue(func() []Type {
 	return []Type{
-		{Name: "request", Spec: SpecOf(reflect.TypeFor[testRequest](), testSource)},
-		{Name: "wait", Spec: SpecOf(reflect.TypeFor[testWait](), testSource)},
-		{Name: "set", Spec: SpecOf(reflect.TypeFor[testSet](), testSource), SetsState: true},
-		{Name: "queue.put", Spec: SpecOf(reflect.TypeFor[testPut](), testSource)},
+		{Name: "request", Spec: spec.Of(reflect.TypeFor[testRequest](), testSource)},
+		{Name: "wait", Spec: spec.Of(reflect.TypeFor[testWait](), testSource)},
+		{Name: "set", Spec: spec.Of(reflect.TypeFor[testSet](), testSource), SetsState: true},
+		{Name: "queue.put", Spec: spec.Of(reflect.TypeFor[testPut](), testSource)},
 	}
 })
 
@@ -253,4 +255,27 @@ func showPlaces(text string, e *expr.Expr) string {
 		}
 	}
 	return b.String()
+}
+
+func TestTheLanguageDocumentsItself(t *testing.T) {
+	t.Parallel()
+	handler := languageSpec().Field("pipelines").Elem.Spec.Field("stages").Elem.Spec.Field("handlers").Elem.Spec
+	if have := handler.Field("timeout"); !have.NoExpr || have.Doc != "Timeout bounds one attempt." {
+		t.Errorf("have %+v", have)
+	}
+	if have := handler.Field("enabled"); have.NoExpr || have.ExprKind != datum.BoolKind {
+		t.Errorf("have %+v", have)
+	}
+}
+
+func TestInlineFieldsGatherAllNames(t *testing.T) {
+	t.Parallel()
+	s := testTypes()[2].Spec
+	var have testSet
+	if err := s.Decode(map[string]any{"a": 1, "b": nil}, &have); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]any{"a": 1, "b": nil}, have.Values); diff != "" || !s.Inline {
+		t.Errorf("inline %v, -want +have:\n%s", s.Inline, diff)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"procaas/dsl"
+	"procaas/dsl/spec"
 	"procaas/engine/planner"
 )
 
@@ -12,9 +13,9 @@ func TestAutomaton(t *testing.T) {
 	f := &dsl.Flow{ID: "order", States: &dsl.Automaton{
 		Initial: "created", Final: []string{"finished"},
 		Transitions: []*dsl.Transition{
-			{From: dsl.Names{"created"}, On: dsl.Names{"order-created"}, To: "searching"},
-			{From: dsl.Names{"searching", "assigned"}, On: dsl.Names{"rejected", "lost"}, To: "searching"},
-			{From: dsl.Names{"assigned"}, On: dsl.Names{"done"}, To: "finished"},
+			{From: spec.Names{"created"}, On: spec.Names{"order-created"}, To: "searching"},
+			{From: spec.Names{"searching", "assigned"}, On: spec.Names{"rejected", "lost"}, To: "searching"},
+			{From: spec.Names{"assigned"}, On: spec.Names{"done"}, To: "finished"},
 		},
 	}}
 	for _, c := range []struct {

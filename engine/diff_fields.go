@@ -12,6 +12,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/expr"
+	"procaas/dsl/spec"
 	"procaas/engine/planner"
 )
 
@@ -134,7 +135,7 @@ func fieldText(v reflect.Value, preset string) string {
 		return x.String()
 	case datum.Rate:
 		return x.Text()
-	case dsl.Names:
+	case spec.Names:
 		return strings.Join(x, ", ")
 	case datum.Bytes:
 		return bytesText(x)

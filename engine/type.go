@@ -5,6 +5,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/expr"
+	"procaas/dsl/spec"
 )
 
 // A HandlerType is one kind of handler: what the language knows of it, and how
@@ -40,7 +41,7 @@ func Type[T any, P interface {
 	Handler
 }](name, source string) HandlerType {
 	t := HandlerType{
-		Type: dsl.Type{Name: name, Spec: dsl.SpecOf(reflect.TypeFor[T](), source)},
+		Type: dsl.Type{Name: name, Spec: spec.Of(reflect.TypeFor[T](), source)},
 		New:  func() Handler { return P(new(T)) },
 	}
 	var zero any = P(new(T))

@@ -6,6 +6,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/datum"
+	"procaas/dsl/spec"
 )
 
 // Reference describes handler types, or other mappings, in Markdown: what each does,
@@ -62,7 +63,7 @@ func renamed(doc, goName, name string) string {
 
 // writeField adds the row of a field. The field of an inline mapping has no name of its
 // own: authors choose theirs.
-func writeField(b *strings.Builder, f *dsl.Field) {
+func writeField(b *strings.Builder, f *spec.Field) {
 	name := f.Name
 	if name == "" {
 		name = "NAME" // the mapping takes any
@@ -85,7 +86,7 @@ func writeField(b *strings.Builder, f *dsl.Field) {
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
 // bounds says what the tags min and max do.
-func bounds(f *dsl.Field) string {
+func bounds(f *spec.Field) string {
 	switch {
 	case f.Min != "" && f.Max != "":
 		return fmt.Sprintf(" From %s to %s.", f.Min, f.Max)
@@ -99,7 +100,7 @@ func bounds(f *dsl.Field) string {
 }
 
 // typeName says what a field takes.
-func typeName(f *dsl.Field) string {
+func typeName(f *spec.Field) string {
 	if len(f.Enum) > 0 {
 		return "`" + strings.Join(f.Enum, "` `") + "`"
 	}

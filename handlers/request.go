@@ -9,8 +9,8 @@ import (
 	"net/url"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
+	"procaas/dsl/spec"
 	"procaas/engine"
 	"procaas/engine/clock"
 	"procaas/engine/model"
@@ -82,7 +82,7 @@ type Request struct {
 
 	// Expect lists the statuses of success: single ones such as 404, or classes
 	// such as 2xx.
-	Expect dsl.Names `yaml:"expect" default:"2xx" pattern:"status"`
+	Expect spec.Names `yaml:"expect" default:"2xx" pattern:"status"`
 
 	// Response says how the reply is read: json, text, or none, which drops it.
 	// auto goes by the content type of the reply; where that is text or left

@@ -206,7 +206,7 @@ func (c *checker) event(e *Event) {
 			known = append(known, p.On...)
 		}
 		slices.Sort(known)
-		c.unknown(e.Of("type", head(e.Span)), "pipeline for events of the type", e.Type, slices.Compact(known))
+		c.unknown(e.PlaceOf("type", head(e.Span)), "pipeline for events of the type", e.Type, slices.Compact(known))
 		return
 	}
 	if e.Expect != nil {
@@ -280,13 +280,13 @@ func (c *checker) expect(e *Expect, pipelines []string) {
 		}
 	}
 	for _, call := range e.Calls {
-		c.handler(call.Of("handler", head(call.Span)), call.Handler)
+		c.handler(call.PlaceOf("handler", head(call.Span)), call.Handler)
 		for _, v := range []*expr.Value{call.Query, call.Headers, call.Body, call.Fields} {
 			c.roots(v, "what is expected", "value")
 		}
 	}
 	for i, name := range e.Order {
-		c.handler(e.Of(fmt.Sprintf("order[%d]", i), head(e.Span)), name)
+		c.handler(e.PlaceOf(fmt.Sprintf("order[%d]", i), head(e.Span)), name)
 	}
 	for _, emit := range e.Emits {
 		c.roots(emit.Payload, "what is expected", "value")
@@ -296,7 +296,7 @@ func (c *checker) expect(e *Expect, pipelines []string) {
 		p := c.suite.Bundle.Pipeline(pipeline)
 		if f := c.suite.Bundle.Flow(p.Flow); f != nil {
 			c.states(f, []string{e.State}, func(int) diag.Span { return e.at("state") })
-			c.states(f, e.Transitions, func(i int) diag.Span { return e.Of(fmt.Sprintf("transitions[%d]", i), head(e.Span)) })
+			c.states(f, e.Transitions, func(i int) diag.Span { return e.PlaceOf(fmt.Sprintf("transitions[%d]", i), head(e.Span)) })
 		} else if e.State != "" || e.Transitions != nil {
 			c.Errorf(head(e.Span), rules.TestPlace, "", "pipeline %s has no flow, and so its runs no state", pipeline)
 		}

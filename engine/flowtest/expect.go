@@ -230,16 +230,16 @@ func (j *judge) handler(path, name string, e *HandlerExpect, own bool, r *checkp
 				have += ": " + why
 			}
 		}
-		j.add(e.Of("outcome", e.Key.Span), path, want, have)
+		j.add(e.PlaceOf("outcome", e.Key.Span), path, want, have)
 	}
 	if e.Attempts != nil && *e.Attempts != h.Attempts && !j.crashes() {
-		j.add(e.Of("attempts", e.Key.Span), path+".attempts", fmt.Sprint(*e.Attempts), fmt.Sprint(h.Attempts))
+		j.add(e.PlaceOf("attempts", e.Key.Span), path+".attempts", fmt.Sprint(*e.Attempts), fmt.Sprint(h.Attempts))
 	}
 	if !strings.Contains(h.Reason, e.Reason) {
-		j.add(e.Of("reason", e.Key.Span), path+".reason", e.Reason, orNothing(h.Reason))
+		j.add(e.PlaceOf("reason", e.Key.Span), path+".reason", e.Reason, orNothing(h.Reason))
 	}
 	if !strings.Contains(h.Error, e.Error) {
-		j.add(e.Of("error", e.Key.Span), path+".error", e.Error, orNothing(h.Error))
+		j.add(e.PlaceOf("error", e.Key.Span), path+".error", e.Error, orNothing(h.Error))
 	}
 }
 
@@ -258,7 +258,7 @@ func (j *judge) time(path string, e, own *Expect, took time.Duration) {
 }
 
 // at is the place of a field.
-func (e *Expect) at(field string) diag.Span { return e.Of(field, head(e.Span)) }
+func (e *Expect) at(field string) diag.Span { return e.PlaceOf(field, head(e.Span)) }
 
 func orNothing(text string) string {
 	if text == "" {

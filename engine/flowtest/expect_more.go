@@ -27,13 +27,13 @@ func (j *judge) entity(path string, at diag.Span, flow, key string, want *Entity
 		return
 	}
 	if want.State != "" && want.State != have.State {
-		j.add(want.Of("state", head(at)), path+".state", want.State, orNothing(have.State))
+		j.add(want.PlaceOf("state", head(at)), path+".state", want.State, orNothing(have.State))
 	}
 	if moved := j.transitions(flow, key); want.Transitions != nil && !slices.Equal(want.Transitions, moved) {
-		j.add(want.Of("transitions", head(at)), path+".transitions", strings.Join(want.Transitions, ", "), strings.Join(moved, ", "))
+		j.add(want.PlaceOf("transitions", head(at)), path+".transitions", strings.Join(want.Transitions, ", "), strings.Join(moved, ", "))
 	}
 	if want.Blocked != nil && *want.Blocked != have.Blocked {
-		j.add(want.Of("blocked", head(at)), path+".blocked", fmt.Sprint(*want.Blocked), fmt.Sprint(have.Blocked))
+		j.add(want.PlaceOf("blocked", head(at)), path+".blocked", fmt.Sprint(*want.Blocked), fmt.Sprint(have.Blocked))
 	}
 	items := want.SharedState.Items()
 	for i, k := range want.SharedState.Keys() {
@@ -109,7 +109,7 @@ func (j *judge) call(path string, want *CallExpect, own bool, run string) {
 		if like != len(same) {
 			have += " among " + count(len(same), "call")
 		}
-		j.add(want.Of("times", head(want.Span)), path+".times", count(*times, "call")+" of "+want.Handler, have)
+		j.add(want.PlaceOf("times", head(want.Span)), path+".times", count(*times, "call")+" of "+want.Handler, have)
 	}
 }
 
@@ -128,7 +128,7 @@ func (j *judge) compareCall(path string, want *CallExpect, have *Call) []Differe
 	var out []Difference
 	text := func(field, wanted, had string, ok bool) {
 		if !ok {
-			at := want.Of(field, head(want.Span))
+			at := want.PlaceOf(field, head(want.Span))
 			out = append(out, Difference{Path: path + "." + field, Span: at, Want: wanted, Have: orNothing(had)})
 		}
 	}
@@ -176,7 +176,7 @@ func (j *judge) order(path string, e *Expect, run string) {
 		switch {
 		case j.skips(name):
 		case s.first < 0:
-			j.add(e.Of(fmt.Sprintf("order[%d]", i), e.Span), path, "a call of "+name, "none")
+			j.add(e.PlaceOf(fmt.Sprintf("order[%d]", i), e.Span), path, "a call of "+name, "none")
 		default:
 			have = append(have, s)
 		}
@@ -224,7 +224,7 @@ func (j *judge) emitsOf(path string, e, own *Expect, run string) {
 		case want.Times == nil:
 			j.add(want.Span, at, "an event "+want.Type, j.emitted(run))
 		default:
-			j.add(want.Of("times", head(want.Span)), at+".times", count(*want.Times, "event")+" "+want.Type+" like this", fmt.Sprint(like))
+			j.add(want.PlaceOf("times", head(want.Span)), at+".times", count(*want.Times, "event")+" "+want.Type+" like this", fmt.Sprint(like))
 		}
 	}
 }
@@ -232,7 +232,7 @@ func (j *judge) emitsOf(path string, e, own *Expect, run string) {
 func (want *EmitExpect) compare(path string, have Emit) []Difference {
 	var out []Difference
 	if want.Key != "" && want.Key != have.Key {
-		out = append(out, Difference{Path: path + ".key", Span: want.Of("key", head(want.Span)), Want: want.Key, Have: orNothing(have.Key)})
+		out = append(out, Difference{Path: path + ".key", Span: want.PlaceOf("key", head(want.Span)), Want: want.Key, Have: orNothing(have.Key)})
 	}
 	delay := time.Duration(0)
 	if !have.Event.At.IsZero() {
@@ -240,7 +240,7 @@ func (want *EmitExpect) compare(path string, have Emit) []Difference {
 	}
 	if want.Delay != nil && *want.Delay != delay {
 		out = append(out, Difference{
-			Path: path + ".delay", Span: want.Of("delay", head(want.Span)), Want: want.Delay.String(),
+			Path: path + ".delay", Span: want.PlaceOf("delay", head(want.Span)), Want: want.Delay.String(),
 			Have: delay.String(),
 		})
 	}

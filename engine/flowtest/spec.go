@@ -9,6 +9,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/spec"
 )
 
 // The structs of these files are the format of *.test.yaml: as with the language,
@@ -18,7 +19,7 @@ import (
 var specFiles embed.FS
 
 // Spec describes a file of tests.
-var Spec = sync.OnceValue(func() *dsl.Spec {
+var Spec = sync.OnceValue(func() *spec.Spec {
 	var sources []string
 	for _, name := range []string{"spec.go", "spec_expect.go"} {
 		source, err := specFiles.ReadFile(name)
@@ -49,11 +50,11 @@ var Spec = sync.OnceValue(func() *dsl.Spec {
 type File struct {
 	// Pipelines lists the files and directories with the pipelines, as seen from
 	// this file. When it is left out, it is the directory of this file.
-	Pipelines dsl.Names `yaml:"pipelines"`
+	Pipelines spec.Names `yaml:"pipelines"`
 
 	// Stubs lists files of stub services, as seen from this file. They answer the
 	// requests that no mock answers.
-	Stubs dsl.Names `yaml:"stubs"`
+	Stubs spec.Names `yaml:"stubs"`
 
 	// Configs are live settings for all tests of the file, in place of those that
 	// the pipelines begin with.
@@ -121,8 +122,8 @@ type Test struct {
 
 // An Event is handed in as POST /v1/events does.
 type Event struct {
-	Span       diag.Span `yaml:"-"`
-	dsl.Places `yaml:"-"`
+	Span        diag.Span `yaml:"-"`
+	spec.Places `yaml:"-"`
 
 	// At is when it is handed in, since the test began. An event without it comes
 	// at once after the one before.
@@ -178,8 +179,8 @@ type Change struct {
 
 // An Entity is what is known of a key.
 type Entity struct {
-	Span       diag.Span `yaml:"-"`
-	dsl.Places `yaml:"-"`
+	Span        diag.Span `yaml:"-"`
+	spec.Places `yaml:"-"`
 
 	// Flow is the flow; it may be left out when there is only one.
 	Flow string `yaml:"flow"`
@@ -226,9 +227,9 @@ type Control struct {
 // other handlers its fields) and calls, the number of calls of the handler, this
 // one included.
 type Answer struct {
-	Span       diag.Span `yaml:"-"`
-	dsl.Places `yaml:"-"`
-	Key        expr.Key `yaml:"-"`
+	Span        diag.Span `yaml:"-"`
+	spec.Places `yaml:"-"`
+	Key         expr.Key `yaml:"-"`
 
 	// When must be true for the answer to be given; the next one is looked at
 	// otherwise.

@@ -3,9 +3,9 @@ package flowtest
 import (
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/spec"
 )
 
 // An Expect says what must hold at the end. Below an event it is about the run of
@@ -15,9 +15,9 @@ import (
 // Mappings are compared by the names that are given, lists element by element,
 // and an expression must be true for what is there, which it reads as value.
 type Expect struct {
-	Span       diag.Span `yaml:"-"`
-	Key        expr.Key  `yaml:"-"`
-	dsl.Places `yaml:"-"`
+	Span        diag.Span `yaml:"-"`
+	Key         expr.Key  `yaml:"-"`
+	spec.Places `yaml:"-"`
 
 	// Refused says that the event is not taken in: a code such as event_rejected,
 	// or a part of the message.
@@ -89,9 +89,9 @@ type Expect struct {
 
 // A HandlerExpect is what must have become of a handler.
 type HandlerExpect struct {
-	Span       diag.Span `yaml:"-"`
-	dsl.Places `yaml:"-"`
-	Key        expr.Key `yaml:"-"`
+	Span        diag.Span `yaml:"-"`
+	spec.Places `yaml:"-"`
+	Key         expr.Key `yaml:"-"`
 
 	// Word is the outcome alone; empty when there is a mapping.
 	Word string `yaml:"-"`
@@ -111,8 +111,8 @@ type HandlerExpect struct {
 
 // A CallExpect is a call that must have been made.
 type CallExpect struct {
-	Span       diag.Span `yaml:"-"`
-	dsl.Places `yaml:"-"`
+	Span        diag.Span `yaml:"-"`
+	spec.Places `yaml:"-"`
 
 	// Handler is the path of the handler, which may be shortened as in mocks.
 	Handler string `yaml:"handler" required:"true"`
@@ -145,8 +145,8 @@ type CallExpect struct {
 
 // An EmitExpect is an event that must have been emitted.
 type EmitExpect struct {
-	Span       diag.Span `yaml:"-"`
-	dsl.Places `yaml:"-"`
+	Span        diag.Span `yaml:"-"`
+	spec.Places `yaml:"-"`
 
 	// Type is the type of the event.
 	Type string `yaml:"type" required:"true"`
@@ -166,8 +166,8 @@ type EmitExpect struct {
 
 // An EntityExpect is how an entity must be at the end.
 type EntityExpect struct {
-	Span       diag.Span `yaml:"-"`
-	dsl.Places `yaml:"-"`
+	Span        diag.Span `yaml:"-"`
+	spec.Places `yaml:"-"`
 
 	// Flow is the flow; it may be left out when there is only one.
 	Flow string `yaml:"flow"`

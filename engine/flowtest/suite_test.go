@@ -16,6 +16,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/render"
 	"procaas/dsl/rules"
+	"procaas/dsl/spec"
 	"procaas/engine"
 	"procaas/engine/flowtest"
 	"procaas/engine/memory"
@@ -127,9 +128,9 @@ func TestReferenceOfTests(t *testing.T) {
 }
 
 // request stands for the type of package handlers, which is to our right.
-var request = engine.HandlerType{Type: dsl.Type{Name: "request", Spec: &dsl.Spec{
+var request = engine.HandlerType{Type: dsl.Type{Name: "request", Spec: &spec.Spec{
 	Name: "Request", Doc: "Request calls.", Inline: true,
-	Fields: []*dsl.Field{{Elem: &dsl.Field{}, Kind: datum.MapKind, Doc: "any"}},
+	Fields: []*spec.Field{{Elem: &spec.Field{}, Kind: datum.MapKind, Doc: "any"}},
 }}}
 
 func load(t *testing.T, text string) *dsl.Bundle {

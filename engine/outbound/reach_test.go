@@ -15,6 +15,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/spec"
 )
 
 // A canary counts the connections that reach this machine.
@@ -230,7 +231,7 @@ func TestURLsThatAuthorsWrite(t *testing.T) {
           - {id: d, request: {url: !$ event.payload.url, body: {url: "http://127.0.0.1:5"}}}
 `
 	b, found := dsl.Load([]diag.File{{Name: "a.yaml", Data: []byte(yaml)}}, dsl.Options{Types: []dsl.Type{{
-		Name: "request", Spec: &dsl.Spec{Fields: []*dsl.Field{{Name: "url", Kind: datum.StringKind}, {Name: "body"}}},
+		Name: "request", Spec: &spec.Spec{Fields: []*spec.Field{{Name: "url", Kind: datum.StringKind}, {Name: "body"}}},
 	}}})
 	if b == nil {
 		t.Fatal(found)

@@ -11,6 +11,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/spec"
 	"procaas/engine/model"
 )
 
@@ -480,7 +481,7 @@ func AnyLive(reads []datum.Read) bool {
 func isContested(b *dsl.Bundle, p *dsl.Pipeline) bool {
 	events := p.On
 	if len(events) == 0 && !p.IsCalled() {
-		events = dsl.Names{p.ID}
+		events = spec.Names{p.ID}
 	}
 	for _, event := range events {
 		if slices.ContainsFunc(b.On(event), func(other *dsl.Pipeline) bool { return readsLive(other.When) }) {

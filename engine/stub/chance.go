@@ -8,8 +8,8 @@ import (
 	"reflect"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/expr"
+	"procaas/dsl/spec"
 )
 
 //go:embed chance.go
@@ -37,7 +37,7 @@ func parseLatency(v *expr.Value) (latency, error) {
 	if _, ok := data.(map[string]any); !ok {
 		data = map[string]any{"min": data, "max": data}
 	}
-	if err := dsl.SpecOf(reflect.TypeFor[latency](), chanceSource).Decode(data, &l); err != nil {
+	if err := spec.Of(reflect.TypeFor[latency](), chanceSource).Decode(data, &l); err != nil {
 		return l, fmt.Errorf("latency: %w", err)
 	}
 	if l.Max < l.Min {

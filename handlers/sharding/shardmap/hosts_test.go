@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/spec"
 	"procaas/engine"
 	"procaas/engine/enginetest/patience"
 )
@@ -223,7 +224,7 @@ func (*simulated) Close() {}
 
 // manyShards makes a map with shards of three hosts each.
 func manyShards(n int) *Map {
-	d := &dsl.ShardMap{ID: "many", Key: dsl.Names{"key"}, Strategy: "slots", Slots: 4096, KeyType: "text"}
+	d := &dsl.ShardMap{ID: "many", Key: spec.Names{"key"}, Strategy: "slots", Slots: 4096, KeyType: "text"}
 	for i := range n {
 		s := &dsl.Shard{ID: fmt.Sprintf("s%d", i), Class: "hot"}
 		for j, dc := range []string{"a", "b", "c"} {

@@ -1,4 +1,4 @@
-package dsl
+package spec
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"procaas/dsl/datum"
 	"procaas/dsl/expr"
@@ -21,12 +22,12 @@ import (
 // SpecOf derives the Spec of a struct from its type and the source files that
 // declare it and the structs of its fields. It panics when a field is undocumented
 // or a tag makes no sense: that is a bug which the first test must meet.
-func SpecOf(t reflect.Type, sources ...string) *Spec {
+func Of(t reflect.Type, sources ...string) *Spec {
 	b := specBuilder{comments: map[string]string{}, specs: map[reflect.Type]*Spec{}}
 	for _, source := range sources {
 		file, err := parser.ParseFile(gotoken.NewFileSet(), "", source, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
-			panic("dsl: source of " + t.String() + ": " + err.Error())
+			panic("spec: source of " + t.String() + ": " + err.Error())
 		}
 		maps.Copy(b.comments, commentsOf(file))
 	}
@@ -44,27 +45,27 @@ func (b *specBuilder) spec(t reflect.Type) *Spec {
 		return s
 	}
 	if t.Kind() != reflect.Struct {
-		panic("dsl: " + t.String() + " is no struct")
+		panic("spec: " + t.String() + " is no struct")
 	}
 	s := &Spec{Name: t.Name(), Doc: b.comments[t.Name()]}
 	b.specs[t] = s
 	if s.Doc == "" {
-		panic("dsl: " + t.String() + " is undocumented, or its source is not given")
+		panic("spec: " + t.String() + " is undocumented, or its source is not given")
 	}
 	for i := range t.NumField() {
 		f := t.Field(i)
-		if !f.IsExported() || f.Tag.Get("yaml") == "-" {
+		if !f.IsExported() || f.Type == reflect.TypeFor[Places]() || f.Tag.Get("yaml") == "-" {
 			continue
 		}
 		field := b.field(t, f)
-		field.index = i
+		field.Index = i
 		if field.Name == "" {
 			if s.Inline {
-				panic("dsl: " + t.String() + " has two inline fields")
+				panic("spec: " + t.String() + " has two inline fields")
 			}
 			s.Inline = true
 		} else if s.Field(field.Name) != nil {
-			panic("dsl: " + t.String() + " names two fields " + field.Name)
+			panic("spec: " + t.String() + " names two fields " + field.Name)
 		}
 		s.Fields = append(s.Fields, field)
 	}
@@ -78,7 +79,7 @@ var fieldName = regexp.MustCompile(`^[a-z][a-z0-9]*([-_][a-z0-9]+)*$`)
 
 func (b *specBuilder) field(t reflect.Type, sf reflect.StructField) *Field {
 	bug := func(format string, args ...any) {
-		panic("dsl: field " + t.String() + "." + sf.Name + ": " + fmt.Sprintf(format, args...))
+		panic("spec: field " + t.String() + "." + sf.Name + ": " + fmt.Sprintf(format, args...))
 	}
 	tags, err := parseTag(string(sf.Tag))
 	if err != nil {
@@ -132,7 +133,7 @@ func (f *Field) constrain(tags map[string]string, bug func(string, ...any)) {
 		target.Enum = strings.Split(enum, ",")
 	}
 	if words, ok := tags["words"]; ok {
-		object := f.innermost()
+		object := f.Innermost()
 		object.Words = strings.Split(words, ",")
 		if object.Kind != datum.ObjectKind {
 			bug("words stand only in place of a mapping")
@@ -168,14 +169,14 @@ func (f *Field) constrain(tags map[string]string, bug func(string, ...any)) {
 	target.low, target.high = target.bound(target.Min, bug), target.bound(target.Max, bug)
 	if _, ok := tags["default"]; ok {
 		var err error
-		if f.preset, err = f.defaultData(); err != nil {
+		if f.preset, err = f.DefaultData(); err != nil {
 			bug("the default makes no sense: %v", err)
 		}
 	}
 }
 
-// innermost gives the field of what lists and mappings hold.
-func (f *Field) innermost() *Field {
+// Innermost gives the field of what lists and mappings hold.
+func (f *Field) Innermost() *Field {
 	for f.Elem != nil {
 		f = f.Elem
 	}
@@ -195,12 +196,12 @@ func (f *Field) bound(text string, bug func(string, ...any)) any {
 	return v
 }
 
-// defaultData gives the default as data that the field accepts.
-func (f *Field) defaultData() (any, error) {
+// DefaultData gives the default as data that the field accepts.
+func (f *Field) DefaultData() (any, error) {
 	if f.Kind == datum.ListKind {
 		list := []any{}
 		for text := range strings.SplitSeq(f.Default, ",") {
-			if _, err := f.Elem.scalar(text); err != nil {
+			if _, err := f.Elem.Scalar(text); err != nil {
 				return nil, err
 			}
 			list = append(list, text)
@@ -215,7 +216,7 @@ func (f *Field) defaultData() (any, error) {
 	case datum.BoolKind, datum.IntKind, datum.FloatKind, datum.JitterKind:
 		data, _ = source.PlainScalar(f.Default)
 	}
-	_, err := f.scalar(data)
+	_, err := f.Scalar(data)
 	return data, err
 }
 
@@ -252,7 +253,7 @@ func (b *specBuilder) kind(f *Field, t reflect.Type, bug func(string, ...any)) {
 		f.Kind, f.Names, f.Elem = datum.ListKind, true, &Field{Kind: datum.StringKind}
 		return
 	case valueType:
-		f.value = true
+		f.IsValue = true
 		return
 	}
 	switch t.Kind() {
@@ -353,6 +354,18 @@ func paragraphs(text string) string {
 		}
 		b.WriteString(line)
 		before = line
+	}
+	return b.String()
+}
+
+// Kebab writes the name of a struct as the language would.
+func Kebab(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(r))
 	}
 	return b.String()
 }

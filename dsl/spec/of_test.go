@@ -1,4 +1,4 @@
-package dsl
+package spec
 
 import (
 	"fmt"
@@ -120,7 +120,7 @@ type inner struct {
 }
 `
 
-func everythingSpec() *Spec { return SpecOf(reflect.TypeFor[everything](), everythingSource) }
+func everythingSpec() *Spec { return Of(reflect.TypeFor[everything](), everythingSource) }
 
 func TestSpecTakesItsProseFromComments(t *testing.T) {
 	t.Parallel()
@@ -298,7 +298,7 @@ func TestSpecOfPanicsAtBugs(t *testing.T) {
 					t.Errorf("have panic %q, want %q", have, want)
 				}
 			}()
-			SpecOf(bug(), "package p\n\n// T is a type.\ntype T struct {\n// A and B are fields.\nA, B int\nC int\n}\n")
+			Of(bug(), "package p\n\n// T is a type.\ntype T struct {\n// A and B are fields.\nA, B int\nC int\n}\n")
 		})
 	}
 	for _, tag := range []string{`yaml`, `yaml:x`, `yaml:"a" yaml:"b"`} {
@@ -342,16 +342,5 @@ func TestDurationsRatesAndSizes(t *testing.T) {
 		if have != want {
 			t.Errorf("size %q: have %d, %v, want %d", text, have, err, want)
 		}
-	}
-}
-
-func TestTheLanguageDocumentsItself(t *testing.T) {
-	t.Parallel()
-	handler := languageSpec().Field("pipelines").Elem.Spec.Field("stages").Elem.Spec.Field("handlers").Elem.Spec
-	if have := handler.Field("timeout"); !have.NoExpr || have.Doc != "Timeout bounds one attempt." {
-		t.Errorf("have %+v", have)
-	}
-	if have := handler.Field("enabled"); have.NoExpr || have.want() != datum.BoolKind {
-		t.Errorf("have %+v", have)
 	}
 }

@@ -1,4 +1,4 @@
-package dsl
+package spec
 
 import (
 	"errors"
@@ -36,7 +36,7 @@ func (a *assigner) object(dst reflect.Value, s *Spec, data any, path string) err
 	if !ok && data != nil {
 		return fieldError(path, "want a mapping, have %s", datum.DescribeData(data))
 	}
-	inline := s.inline()
+	inline := s.InlineField()
 	var rest map[string]any
 	unknown := ""
 	for name := range m {
@@ -55,7 +55,7 @@ func (a *assigner) object(dst reflect.Value, s *Spec, data any, path string) err
 		return fieldError(joinPath(path, unknown), "unknown; the fields are %s", strings.Join(s.Names(), ", "))
 	}
 	for _, f := range s.Fields {
-		field := dst.Field(f.index)
+		field := dst.Field(f.Index)
 		value, at := m[f.Name], joinPath(path, f.Name)
 		if f == inline {
 			value, at = rest, path
@@ -64,7 +64,7 @@ func (a *assigner) object(dst reflect.Value, s *Spec, data any, path string) err
 			}
 		}
 		if value == nil || f.Kind == datum.ObjectKind {
-			f.setDefault(field)
+			f.SetDefault(field)
 		} else {
 			field.SetZero()
 		}
@@ -81,9 +81,14 @@ func (a *assigner) object(dst reflect.Value, s *Spec, data any, path string) err
 	return nil
 }
 
-// setDefault sets the field to its default, or to zero. A pointer stays nil,
+// Set makes the Go value dst hold data, as the field says.
+func (f *Field) Set(dst reflect.Value, data any) error {
+	return (&assigner{}).assign(dst, f, data, f.Name)
+}
+
+// SetDefault sets the field to its default, or to zero. A pointer stays nil,
 // so that its owner can tell what was given.
-func (f *Field) setDefault(dst reflect.Value) {
+func (f *Field) SetDefault(dst reflect.Value) {
 	switch {
 	case !f.initial.IsValid():
 		dst.SetZero()
@@ -122,7 +127,7 @@ func (a *assigner) assign(dst reflect.Value, f *Field, data any, path string) er
 	case datum.MapKind:
 		return a.mapping(dst, f, data, path)
 	}
-	v, err := f.scalar(data)
+	v, err := f.Scalar(data)
 	if err != nil {
 		return fieldError(path, "%s", err)
 	}
@@ -132,7 +137,7 @@ func (a *assigner) assign(dst reflect.Value, f *Field, data any, path string) er
 
 func (a *assigner) list(dst reflect.Value, f *Field, data any, path string) error {
 	items, ok := data.([]any)
-	if f.isName(data) || f.One && !ok {
+	if f.IsName(data) || f.One && !ok {
 		items, ok = []any{data}, true
 	}
 	if !ok {

@@ -1,10 +1,9 @@
-package dsl
+package spec
 
 import (
 	"reflect"
 
 	"procaas/dsl/datum"
-	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 )
 
@@ -39,8 +38,8 @@ type Field struct {
 	NoExpr   bool       // expressions are not allowed
 	ExprKind datum.Kind // for an AnyKind field: what it must be, or an expression in it give
 
-	index     int           // in the Go struct
-	value     bool          // the Go type is *Value
+	Index     int           // in the Go struct
+	IsValue   bool          // the Go type is *Value
 	low, high any           // Min and Max as scalars of the kind; nil for none
 	preset    any           // Default as data; nil for none
 	initial   reflect.Value // preset as the Go value; of fields that are no pointers
@@ -68,7 +67,7 @@ func (s *Spec) Names() []string {
 }
 
 // inline gives the field that gathers names without a field of their own.
-func (s *Spec) inline() *Field {
+func (s *Spec) InlineField() *Field {
 	for _, f := range s.Fields {
 		if f.Name == "" {
 			return f
@@ -77,8 +76,8 @@ func (s *Spec) inline() *Field {
 	return nil
 }
 
-// want is the kind that an expression must give in place of the field's value.
-func (f *Field) want() datum.Kind {
+// Want is the kind that an expression must give in place of the field's value.
+func (f *Field) Want() datum.Kind {
 	switch {
 	case f.Names:
 		return datum.AnyKind // one name or a list of them
@@ -90,18 +89,18 @@ func (f *Field) want() datum.Kind {
 	return f.Kind
 }
 
-// of gives the field that a value is held against: that of the element when one
+// Of gives the field that a value is held against: that of the element when one
 // stands in place of a list.
-func (f *Field) of(v *expr.Value) *Field {
+func (f *Field) Of(v *expr.Value) *Field {
 	if f != nil && f.One && v.Kind != expr.ValueList && !v.IsNull() {
 		return f.Elem
 	}
 	return f
 }
 
-// isName tells whether data may stand for a list of one name. Whole numbers may
+// IsName tells whether data may stand for a list of one name. Whole numbers may
 // where they are names, as the status 429 is.
-func (f *Field) isName(data any) bool {
+func (f *Field) IsName(data any) bool {
 	if !f.Names {
 		return false
 	}
@@ -113,53 +112,3 @@ func (f *Field) isName(data any) bool {
 	}
 	return false
 }
-
-// A Type describes a handler type to the language.
-type Type struct {
-	// Name is the key that names the type in a handler, such as request.
-	Name string
-
-	// Spec describes the mapping below that key.
-	Spec *Spec
-
-	// SetsState is true when the keys of the body are names of the shared
-	// state and its values their new values, without a result mapping.
-	SetsState bool
-
-	// Emits is true when handlers of the type hand in events. Those of one stage
-	// keep the order in which they are declared.
-	Emits bool
-
-	// Operation tells what of a service's API a body calls, so that what it sends
-	// and gets can be held against the service's OpenAPI document. It is false when
-	// nothing is known before the handler runs, and nil for types that call nobody.
-	Operation func(body *expr.Value) (Operation, bool)
-
-	// Emission tells what event a body hands in, or what task it puts; nil for types that
-	// do neither.
-	Emission func(body *expr.Value) Emission
-
-	// Check reports what the tags of Spec cannot say. It may be nil.
-	Check func(*Body)
-}
-
-// An Emission is an event that a handler hands in, or a task that it puts.
-type Emission struct {
-	Type, Payload *expr.Value // of the event or the task; nil when the body has none
-
-	Task  bool // it is a task
-	Named bool // it has a name of its own, so that it may be known already
-}
-
-// A Body is the body of one handler, as its type's Check sees it.
-type Body struct {
-	*diag.Reporter
-
-	Span    diag.Span
-	Handler *Handler
-	Value   *expr.Value // a mapping; its fields were checked against the Spec
-	Bundle  *Bundle
-}
-
-// Field finds a field of the body; nil when it is not given.
-func (b *Body) Field(name string) *expr.Value { return b.Value.Get(name) }

@@ -1,4 +1,4 @@
-package dsl
+package spec
 
 import (
 	"errors"
@@ -156,17 +156,5 @@ func TestDecodeReplacesSecretsWhereverTheyStand(t *testing.T) {
 	if err := everythingSpec().Decode(map[string]any{"any": datum.Secret{Name: "b"}}, &have); err != nil ||
 		have.Any != any(datum.Secret{Name: "b"}) {
 		t.Errorf("have %v, %v", have.Any, err)
-	}
-}
-
-func TestInlineFieldsGatherAllNames(t *testing.T) {
-	t.Parallel()
-	s := testTypes()[2].Spec
-	var have testSet
-	if err := s.Decode(map[string]any{"a": 1, "b": nil}, &have); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(map[string]any{"a": 1, "b": nil}, have.Values); diff != "" || !s.Inline {
-		t.Errorf("inline %v, -want +have:\n%s", s.Inline, diff)
 	}
 }

@@ -1,4 +1,4 @@
-package dsl
+package spec
 
 import (
 	"errors"
@@ -9,10 +9,10 @@ import (
 	"procaas/dsl/source"
 )
 
-// scalar converts data to what a field of a scalar kind holds: bool, int64,
+// Scalar converts data to what a field of a scalar kind holds: bool, int64,
 // float64, string, [time.Duration], [time.Time], [datum.Bytes], [datum.Rate] or [datum.Jitter]. The
 // error says what was expected.
-func (f *Field) scalar(data any) (any, error) {
+func (f *Field) Scalar(data any) (any, error) {
 	if i, ok := data.(int); ok && datum.TextForms[f.Pattern].Numbers {
 		data = strconv.Itoa(i) // a status stands among names
 	}
@@ -64,4 +64,19 @@ func (f *Field) parse(text string) (any, error) {
 		data, _ = source.PlainScalar(text)
 	}
 	return datum.Convert(f.Kind, data)
+}
+
+// Holds reports whether a scalar fits the field, of whatever kind it is.
+func (f *Field) Holds(data any) bool {
+	kind := f.Kind
+	if kind == datum.AnyKind {
+		kind = f.ExprKind
+	}
+	if kind == datum.AnyKind || kind >= datum.ListKind || kind == datum.SchemaKind || f.Name == "" && f.IsValue {
+		return false
+	}
+	as := *f
+	as.Kind = kind
+	_, err := as.Scalar(data)
+	return err == nil
 }

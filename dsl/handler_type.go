@@ -1,0 +1,57 @@
+package dsl
+
+import (
+	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+	"procaas/dsl/spec"
+)
+
+// A Type describes a handler type to the language.
+type Type struct {
+	// Name is the key that names the type in a handler, such as request.
+	Name string
+
+	// Spec describes the mapping below that key.
+	Spec *spec.Spec
+
+	// SetsState is true when the keys of the body are names of the shared
+	// state and its values their new values, without a result mapping.
+	SetsState bool
+
+	// Emits is true when handlers of the type hand in events. Those of one stage
+	// keep the order in which they are declared.
+	Emits bool
+
+	// Operation tells what of a service's API a body calls, so that what it sends
+	// and gets can be held against the service's OpenAPI document. It is false when
+	// nothing is known before the handler runs, and nil for types that call nobody.
+	Operation func(body *expr.Value) (Operation, bool)
+
+	// Emission tells what event a body hands in, or what task it puts; nil for types that
+	// do neither.
+	Emission func(body *expr.Value) Emission
+
+	// Check reports what the tags of Spec cannot say. It may be nil.
+	Check func(*Body)
+}
+
+// An Emission is an event that a handler hands in, or a task that it puts.
+type Emission struct {
+	Type, Payload *expr.Value // of the event or the task; nil when the body has none
+
+	Task  bool // it is a task
+	Named bool // it has a name of its own, so that it may be known already
+}
+
+// A Body is the body of one handler, as its type's Check sees it.
+type Body struct {
+	*diag.Reporter
+
+	Span    diag.Span
+	Handler *Handler
+	Value   *expr.Value // a mapping; its fields were checked against the Spec
+	Bundle  *Bundle
+}
+
+// Field finds a field of the body; nil when it is not given.
+func (b *Body) Field(name string) *expr.Value { return b.Value.Get(name) }
