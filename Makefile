@@ -48,7 +48,7 @@ build: $(BIN) ## build bin/procaas
 
 $(BIN): $(SOURCES) go.mod go.sum
 	@mkdir -p bin
-	$(GO) build $(FLAGS) -ldflags '-X main.stamp=$(VERSION)' -o $@ ./cmd/procaas
+	$(GO) build $(FLAGS) -ldflags '-X procaas/cmd/procaas/internal/cli.stamp=$(VERSION)' -o $@ ./cmd/procaas
 
 test: tools-postgres tools-console lint $(BIN) ## everything, with a private PostgreSQL, a browser and the race detector
 	$(BIN) validate pipelines

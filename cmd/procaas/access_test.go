@@ -9,8 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
+	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/model"
@@ -23,7 +22,7 @@ var someToken = regexp.MustCompile(`procaas_[A-Za-z0-9_-]{43}`)
 // testdata/cli/token.golden. {NAME} is the token of that name.
 func TestTokenCommands(t *testing.T) {
 	t.Parallel()
-	o := operate(t, switched)
+	o := operateNode(t, switched)
 	var have strings.Builder
 	made := map[string]string{}
 	for _, line := range []string{
@@ -76,14 +75,14 @@ func TestTokenCommands(t *testing.T) {
 			}
 		}
 		var out, errs bytes.Buffer
-		code := Main(t.Context(), append(args, "--server", o.server), streams{strings.NewReader(""), &out, &errs})
+		code := Main(t.Context(), append(args, "--server", o.server), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 		if secret := someToken.FindString(out.String()); secret != "" {
 			made[args[indexAfter(args, "--name")]] = secret
 		}
 		text := someToken.ReplaceAllString(out.String()+errs.String(), "SECRET")
 		text = regexp.MustCompile("[0-9a-f]{64}").ReplaceAllString(text, "HASH64")
 		fmt.Fprintf(&have, "$ procaas %s\n%s", line, someTime.ReplaceAllString(text, "TIME"))
-		if code != exitFine {
+		if code != cli.ExitFine {
 			fmt.Fprintf(&have, "[exit code %d]\n", code)
 		}
 		have.WriteString("\n")
@@ -104,10 +103,10 @@ func indexAfter(args []string, flag string) int {
 // testdata/cli/absurd.golden. None of them changes anything.
 func TestAbsurdCommands(t *testing.T) {
 	t.Parallel()
-	o := operate(t, "configs: {CITIES: [berlin], SWITCH: {enabled: true}, ANY: null}\n"+switched)
+	o := operateNode(t, "configs: {CITIES: [berlin], SWITCH: {enabled: true}, ANY: null}\n"+switched)
 	var before string
 	eventually(t, "the node to start", func() bool {
-		before = o.command(exitFine, "", "audit", "--format", "json")
+		before = o.command(cli.ExitFine, "", "audit", "--format", "json")
 		return strings.Contains(before, "definition")
 	})
 	var have strings.Builder
@@ -156,22 +155,25 @@ func TestAbsurdCommands(t *testing.T) {
 		"token new --name x --role admin --expires 5000d",
 	} {
 		var out bytes.Buffer
-		code := Main(t.Context(), append(strings.Fields(line), "--server", o.server), streams{strings.NewReader(""), &out, &out})
+		code := Main(t.Context(), append(strings.Fields(line), "--server", o.server), cli.Streams{
+			In: strings.NewReader(""), Out: &out,
+			Err: &out,
+		})
 		fmt.Fprintf(&have, "$ procaas %s\n%s[exit code %d]\n\n", line, someTime.ReplaceAllString(out.String(), "TIME"), code)
-		if code == exitFine {
+		if code == cli.ExitFine {
 			t.Errorf("procaas %s: want it refused", line)
 		}
 	}
 	golden(t, "absurd.golden", have.String())
-	o.command(exitFine, `^the server has no cluster: declare one below clusters:\n$`, "balancer", "status")
-	if after := o.command(exitFine, "", "audit", "--format", "json"); after != before {
+	o.command(cli.ExitFine, `^the server has no cluster: declare one below clusters:\n$`, "balancer", "status")
+	if after := o.command(cli.ExitFine, "", "audit", "--format", "json"); after != before {
 		t.Errorf("want nothing changed, have %s after %s", after, before)
 	}
 }
 
 func TestRetriesAreAuditedWithTheirActor(t *testing.T) {
 	t.Parallel()
-	o := operate(t, failing)
+	o := operateNode(t, failing)
 	if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work"}); err != nil {
 		t.Fatal(err)
 	}
@@ -186,11 +188,11 @@ func TestRetriesAreAuditedWithTheirActor(t *testing.T) {
 		t.Fatal(page, err)
 	}
 	run := page.Items[0].ID
-	o.command(exitFindings, "401|needs the header", "runs", "retry", run)
-	o.command(exitFine, run, "runs", "retry", run, "--reason", "stock is back", "--token", made.Secret)
+	o.command(cli.ExitFindings, "401|needs the header", "runs", "retry", run)
+	o.command(cli.ExitFine, run, "runs", "retry", run, "--reason", "stock is back", "--token", made.Secret)
 	o.wait(model.Failed, 1)
-	o.command(exitFine, `cancelled 1 runs`, "runs", "cancel", "--handler", "work/last", "--reason", "too late", "--token", made.Secret)
-	o.command(exitFine, `(?s)ann +run +`+run+`.*status: "failed" -> "cancelled".* too late.*ann +run +`+run+`.*stock is back`, "audit",
+	o.command(cli.ExitFine, `cancelled 1 runs`, "runs", "cancel", "--handler", "work/last", "--reason", "too late", "--token", made.Secret)
+	o.command(cli.ExitFine, `(?s)ann +run +`+run+`.*status: "failed" -> "cancelled".* too late.*ann +run +`+run+`.*stock is back`, "audit",
 		"--kind", "run", "--token", made.Secret)
 }
 
@@ -225,8 +227,8 @@ func TestServersThatOthersReachNeedATokenAndSayWhatIsOpen(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		args := append([]string{"serve", "--pipelines", pipelines, "--store", "sqlite:" + filepath.Join(dir, "new.db")}, c.args...)
-		code := Main(t.Context(), args, streams{strings.NewReader(""), &out, &out})
-		if code != exitUsage || !strings.Contains(out.String(), c.want) {
+		code := Main(t.Context(), args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+		if code != cli.ExitUsage || !strings.Contains(out.String(), c.want) {
 			t.Errorf("%v: want exit code 2 and %q, have %d and %s", c.args, c.want, code, out.String())
 		}
 		if strings.Contains(out.String(), "s3") {
@@ -240,62 +242,29 @@ func TestServersThatOthersReachNeedATokenAndSayWhatIsOpen(t *testing.T) {
 	// A store in which no token was ever made does not help.
 	var out bytes.Buffer
 	store := "sqlite:" + filepath.Join(dir, "made.db")
-	if code := Main(t.Context(), []string{"migrate", "--store", store}, streams{strings.NewReader(""), &out, &out}); code != exitFine {
+	if code := Main(t.Context(), []string{"migrate", "--store", store}, cli.Streams{
+		In: strings.NewReader(""), Out: &out,
+		Err: &out,
+	}); code != cli.ExitFine {
 		t.Fatal(out.String())
 	}
 	code := Main(t.Context(), []string{"serve", "--pipelines", pipelines, "--store", store, "--listen", "0.0.0.0:0"},
-		streams{strings.NewReader(""), &out, &out})
-	if code != exitUsage || !strings.Contains(out.String(), "can be reached from outside") {
+		cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+	if code != cli.ExitUsage || !strings.Contains(out.String(), "can be reached from outside") {
 		t.Errorf("want exit code 2, have %d and %s", code, out.String())
-	}
-}
-
-func TestPasswordsOfStoresAreNotShown(t *testing.T) {
-	t.Parallel()
-	for dsn, want := range map[string]string{
-		"postgres://u:c4nary@db/x":                                      "postgres://u@db/x",
-		"postgres://u:c4n@ry@db/x":                                      "postgres://u@db/x",
-		"postgres://db/x?user=u&password=c4nary&sslpassword=c4nary&a=b": "postgres://db/x?user=u&password=***&sslpassword=***&a=b",
-		"postgres://db/x":                                               "postgres://db/x",
-		"sqlite:password=1.db":                                          "sqlite:password=1.db",
-	} {
-		if have := redact(dsn); have != want {
-			t.Errorf("%s: want %s, have %s", dsn, want, have)
-		}
-	}
-}
-
-// The token that a refusal offers is one that does.
-func TestOfferedAdminTokenIsStrong(t *testing.T) {
-	t.Parallel()
-	f := accessFlags{token: "secret", open: []string{"none"}}
-	_, err := f.options("127.0.0.1:0")
-	if err == nil || someToken.FindString(err.Error()) == "" {
-		t.Fatalf("want a token offered, have %v", err)
-	}
-	f.token = someToken.FindString(err.Error())
-	if o, err := f.options("127.0.0.1:0"); err != nil || o.Token != f.token {
-		t.Errorf("want the offered token taken, have %v", err)
 	}
 }
 
 // With tokens a server lets nobody in without one; only those for trying things out do.
 func TestServersOpenNothingUnlessTold(t *testing.T) {
 	t.Parallel()
-	s := streams{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)}
-	for _, c := range []struct {
-		command *cobra.Command
-		want    string
-	}{
-		{serveCommand(s), "[none]"}, {devCommand(s), "[events,runs,metrics]"}, {demoCommand(s), "[events,runs,metrics]"},
-	} {
-		if have := c.command.Flags().Lookup("open").DefValue; have != c.want {
-			t.Errorf("%s: want --open %s by default, have %s", c.command.Name(), c.want, have)
+	for path, want := range map[string]string{"serve": "[none]", "dev": "[events,runs,metrics]", "demo": "[events,runs,metrics]"} {
+		c, _, err := newRoot(cli.Streams{}).Find([]string{path})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	f := accessFlags{token: strongToken, open: []string{"none"}}
-	o, err := f.options("0.0.0.0:80")
-	if err != nil || len(o.Open) != 0 {
-		t.Errorf("want nothing open, have %v, %v", o.Open, err)
+		if have := c.Flags().Lookup("open").DefValue; have != want {
+			t.Errorf("%s: want --open %s by default, have %s", path, want, have)
+		}
 	}
 }

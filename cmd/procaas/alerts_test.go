@@ -17,6 +17,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/serve"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/model"
@@ -179,9 +181,9 @@ func TestAlertsReachAlertmanagerAndWebhooks(t *testing.T) { // not parallel: it 
 	}
 	store := "sqlite:" + filepath.Join(t.TempDir(), "o.db")
 	o := &operated{t: t, dir: dir}
-	o.server = startNode(t, store, dir, func(f *nodeFlags) {
-		f.alerts = alertFlags{
-			alertmanagers: []string{url + "/"}, webhooks: []string{hooks.URL + "/T0/canary-hook"}, labels: map[string]string{"cluster": "test"},
+	o.server = startNode(t, store, dir, func(f *serve.Flags) {
+		f.Alerts = serve.AlertFlags{
+			Alertmanagers: []string{url + "/"}, Webhooks: []string{hooks.URL + "/T0/canary-hook"}, Labels: map[string]string{"cluster": "test"},
 		}
 	})
 	o.client = client.New(o.server, "")
@@ -228,7 +230,7 @@ func TestAlertsReachAlertmanagerAndWebhooks(t *testing.T) { // not parallel: it 
 		if command == "retry" { // the bank is there again
 			bank.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 		}
-		if code := Main(t.Context(), words[1:], streams{strings.NewReader(""), &out, &errs}); code != exitFine {
+		if code := Main(t.Context(), words[1:], cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}); code != cli.ExitFine {
 			t.Errorf("%s: want it to work, have exit code %d: %s%s", a.Annotations[command], code, out.String(), errs.String())
 		}
 	}
@@ -267,7 +269,7 @@ pipelines:
 		}
 		o.wait(model.Failed, 1)
 	})
-	o.server = startNode(t, store, dir, func(f *nodeFlags) { f.alerts.alertmanagers = []string{url} })
+	o.server = startNode(t, store, dir, func(f *serve.Flags) { f.Alerts.Alertmanagers = []string{url} })
 	eventually(t, "an alert of the key", func() bool { _, fires := manager.find("ProcaasKeyBlocked"); return fires })
 }
 
@@ -287,8 +289,8 @@ func TestAlertFlagsAreChecked(t *testing.T) {
 		var out, errs strings.Builder
 		line := append(strings.Fields("serve --listen 127.0.0.1:0 --store sqlite:"+filepath.Join(dir, "o.db")+" --pipelines "+dir),
 			strings.Fields(args)...)
-		code := Main(t.Context(), line, streams{strings.NewReader(""), &out, &errs})
-		if code != exitUsage || !strings.Contains(errs.String(), want) || strings.Contains(errs.String(), "canary") {
+		code := Main(t.Context(), line, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		if code != cli.ExitUsage || !strings.Contains(errs.String(), want) || strings.Contains(errs.String(), "canary") {
 			t.Errorf("%s: want exit code 2 and %q, have %d and %s", args, want, code, errs.String())
 		}
 	}

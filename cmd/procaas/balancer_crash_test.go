@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/serve/stores"
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/enginetest"
@@ -116,7 +118,7 @@ func newBalanced(t *testing.T) *balanced {
 		b.nodes = append(b.nodes, c.start(t.Context()))
 		b.clients = append(b.clients, client.New("http://"+c.listen, ""))
 	}
-	if b.store, err = openStore(t.Context(), dsn, false, nil); err != nil {
+	if b.store, err = (stores.Options{DSN: dsn}).Open(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.store.Close() })
@@ -148,7 +150,7 @@ func (b *balanced) watch() {
 	go func() {
 		defer close(ended)
 		last := engine.Assignment{Cluster: "fanout"}
-		for sleep(ctx, 5*time.Millisecond) {
+		for cli.Sleep(ctx, 5*time.Millisecond) {
 			a, err := engine.ReadAssignment(ctx, b.store, "fanout")
 			if err != nil {
 				continue // the store is busy
@@ -296,7 +298,7 @@ func (b *balanced) pull(at int, worker string, release bool) {
 func (b *balanced) eventually(what string, done func() bool) {
 	b.t.Helper()
 	for over := patience.Over(time.Minute); !done(); {
-		if !sleep(b.t.Context(), 10*time.Millisecond) || over() {
+		if !cli.Sleep(b.t.Context(), 10*time.Millisecond) || over() {
 			b.t.Fatalf("%s: not in time; have %+v", what, b.assignment())
 		}
 	}

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/serve"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
@@ -172,13 +174,13 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 	const admin, wrong, hook, marker = "c4nary-admin-token-1357", "c4nary-wrong-token", "c4nary-web-hook", "seen-everywhere"
 
 	var out, logs lockedBuffer
-	server, stop := runNode(t, nodeFlags{
-		store: "sqlite:" + filepath.Join(db, "o.db"), listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 64,
-		lease: 4 * time.Second,
-		drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "debug", pipelines: []string{dir}, secretsDir: secrets,
-		access: accessFlags{file: write(filepath.Join(t.TempDir(), "admin"), admin+"\n"), open: []string{"events"}},
-		alerts: alertFlags{webhooks: []string{pager.URL + "/" + hook}},
-	}, streams{strings.NewReader(""), &out, &logs})
+	server, stop := runNode(t, serve.Flags{
+		Store: "sqlite:" + filepath.Join(db, "o.db"), Listen: "127.0.0.1:0", Name: "here", Migrate: true, MaxInFlight: 64,
+		Lease: 4 * time.Second,
+		Drain: time.Second, MaxBody: "1MiB", LogFormat: "json", LogLevel: "debug", Pipelines: []string{dir}, SecretsDir: secrets,
+		Access: serve.AccessFlags{File: write(filepath.Join(t.TempDir(), "admin"), admin+"\n"), Open: []string{"events"}},
+		Alerts: serve.AlertFlags{Webhooks: []string{pager.URL + "/" + hook}},
+	}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &logs})
 
 	o := &operated{t: t, dir: dir, server: server, client: client.New(server, admin)}
 	made, err := o.client.NewToken(t.Context(), wire.NewToken{Name: "screen", Role: "viewer", Reason: marker})
@@ -209,7 +211,8 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 			"runs list", "runs list --format json", "runs show " + page.Items[0].ID, "audit", "audit --format json",
 			"token list", "nodes", "reload",
 		} {
-			Main(t.Context(), append(strings.Fields(line), "--server", server, "--token", token), streams{strings.NewReader(""), &shown, &shown})
+			Main(t.Context(), append(strings.Fields(line), "--server", server, "--token", token),
+				cli.Streams{In: strings.NewReader(""), Out: &shown, Err: &shown})
 		}
 		for name, reply := range everyReply(t, server, token, page.Items) {
 			cameOut[fmt.Sprintf("%s for %.10s", name, token)] = reply

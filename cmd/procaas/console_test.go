@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine/enginetest"
 )
 
@@ -187,7 +188,7 @@ func startProcaas(ctx context.Context, t *testing.T, address string, args ...str
 				return p, address
 			}
 		}
-		sleep(ctx, 20*time.Millisecond)
+		cli.Sleep(ctx, 20*time.Millisecond)
 	}
 	t.Fatalf("procaas %s is not ready\n%s", strings.Join(args, " "), said.after(""))
 	return nil, ""

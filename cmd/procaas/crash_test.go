@@ -16,6 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/demo"
+	"procaas/cmd/procaas/internal/serve/stores"
+	"procaas/cmd/procaas/internal/source"
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/enginetest"
@@ -84,11 +88,11 @@ type crashing struct {
 
 func taxiStubs(ctx context.Context, t *testing.T) *stub.Server {
 	t.Helper()
-	files, err := readFiles([]string{taxiDir}, nil, isStubFile)
+	files, err := source.Files([]string{taxiDir}, nil, source.IsStub)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := startStubs(ctx, streams{os.Stdin, os.Stdout, os.Stderr}, files)
+	server, err := source.Stubs(ctx, cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,13 +215,13 @@ func (c *crashing) submit(ctx context.Context, orders int) func() map[string]str
 }
 
 func (c *crashing) submitOne(ctx context.Context, n int) (id, run string) {
-	order := newOrder(n)
+	order := demo.NewOrder(n)
 	for ctx.Err() == nil {
 		receipt, err := c.client.SubmitEvent(ctx, order)
 		if err == nil {
 			return receipt.Event, receipt.Run
 		}
-		sleep(ctx, 20*time.Millisecond)
+		cli.Sleep(ctx, 20*time.Millisecond)
 	}
 	return fmt.Sprint(n), ""
 }
@@ -226,7 +230,7 @@ func (c *crashing) submitOne(ctx context.Context, n int) (id, run string) {
 func (c *crashing) waitForCalls(ctx context.Context, calls int) {
 	c.t.Helper()
 	for c.stubs.Record().Total < calls {
-		if !sleep(ctx, 5*time.Millisecond) {
+		if !cli.Sleep(ctx, 5*time.Millisecond) {
 			c.t.Fatalf("want %d calls, have %d when the time was up", calls, c.stubs.Record().Total)
 		}
 	}
@@ -238,7 +242,7 @@ type call struct{ run, path string }
 // have succeeded.
 func (c *crashing) checkpointed(ctx context.Context) map[call]bool {
 	c.t.Helper()
-	db, err := openStore(ctx, c.store, false, nil)
+	db, err := stores.Options{DSN: c.store}.Open(ctx, nil)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -289,7 +293,7 @@ func (c *crashing) checkAllSucceeded(ctx context.Context, receipts map[string]st
 				c.t.Errorf("order %s: run %s is %s: %s%s", id, run, view.Status, view.Error, view.Reason)
 				break
 			}
-			if !sleep(ctx, 10*time.Millisecond) {
+			if !cli.Sleep(ctx, 10*time.Millisecond) {
 				c.t.Fatalf("order %s: run %s is still %s when the time was up", id, run, view.Status)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl/diag"
 )
 
@@ -107,7 +108,7 @@ func TestDecisionsThatAreNamedAreThere(t *testing.T) {
 	for _, d := range readDecisions(t) {
 		there[strconv.Itoa(d.number)] = true
 	}
-	files, err := readFiles([]string{"../.."}, nil, func(name string) bool {
+	files, err := source.Files([]string{"../.."}, nil, func(name string) bool {
 		return slices.Contains([]string{".go", ".md", ".sql", ".yaml"}, filepath.Ext(name))
 	})
 	if err != nil {

@@ -24,6 +24,21 @@ var rooms = map[string][]string{
 	"engine": {"model", "store", "planner", "checkpoint", "core", "clock", "guard", "fallback", "diagram", "secrets", "tracing", "outbound"},
 }
 
+// commandRooms are the rooms of the command line in their order, below cmd/procaas/internal.
+var commandRooms = []string{
+	"cli", "source", "runview", "simulate", "authoring", "operate", "serve/web", "serve/secret", "serve/stores", "serve/observe", "serve",
+	"demo",
+}
+
+// commandLine lists the packages of the command line.
+func commandLine() []string {
+	all := []string{"cmd/procaas"}
+	for _, room := range commandRooms {
+		all = append(all, "cmd/procaas/internal/"+room)
+	}
+	return all
+}
+
 // homes says which packages may import a library directly, and why it lives
 // there. A library that is not listed may be used anywhere.
 var homes = []struct {
@@ -51,12 +66,37 @@ var homes = []struct {
 	{"github.com/pressly/goose", []string{"engine/postgres", "engine/sqlite"}, "stores migrate themselves"},
 	{
 		"github.com/prometheus/client_golang",
-		[]string{"engine", "engine/alert", "engine/api", "engine/outbound", "cmd/procaas"},
-		"counted in the engine, served by the API, wired in serve.go",
+		[]string{
+			"engine", "engine/alert", "engine/api", "engine/outbound", "cmd/procaas/internal/serve",
+			"cmd/procaas/internal/serve/observe", "cmd/procaas/internal/demo",
+		},
+		"counted in the engine, served by the API, wired in serve",
 	},
-	{"go.opentelemetry.io/otel/sdk", []string{"cmd/procaas"}, "who sends traces where is wired once"},
-	{"go.opentelemetry.io/otel", []string{"engine", "engine/outbound", "engine/tracing", "cmd/procaas"}, "spans are made by the engine"},
-	{"github.com/spf13/cobra", []string{"cmd/procaas"}, "only the command line parses flags"},
+	{"go.opentelemetry.io/otel/sdk", []string{"cmd/procaas/internal/serve/observe"}, "who sends traces where is wired once"},
+	{"go.opentelemetry.io/otel", []string{"engine", "engine/outbound", "engine/tracing", "cmd/procaas/internal/serve/observe"}, "spans are made by the engine"},
+	{"github.com/spf13/cobra", commandLine(), "only the command line parses flags"},
+}
+
+// TestRoomsOfTheCommandLine holds imports among the rooms of the command line against their order.
+func TestRoomsOfTheCommandLine(t *testing.T) {
+	t.Parallel()
+	known := commandLine()
+	known = append(known[1:], known[0])
+	for _, p := range listPackages(t) {
+		from := strings.TrimPrefix(p.ImportPath, "procaas/")
+		if from != "cmd/procaas" && !within(from, "cmd/procaas") {
+			continue
+		}
+		if !slices.Contains(known, from) {
+			t.Errorf("%s is no room of the command line; write it into their order", from)
+		}
+		for _, imported := range p.Imports {
+			to, ours := strings.CutPrefix(imported, "procaas/")
+			if ours && slices.Index(known, to) > slices.Index(known, from) {
+				t.Errorf("%s imports %s, which is to its right in %s", from, to, strings.Join(commandRooms, " ← "))
+			}
+		}
+	}
 }
 
 type goPackage struct {

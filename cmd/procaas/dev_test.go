@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fsnotify/fsnotify"
-
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/source"
 	"procaas/engine/api/client"
 	"procaas/engine/store"
 )
@@ -29,12 +29,12 @@ func startDev(t *testing.T, dir, store string) *devServer {
 	ended := make(chan int, 1)
 	go func() {
 		args := []string{"dev", dir, "--listen", "127.0.0.1:0", "--store", "sqlite:" + store, "--log-level", "error"}
-		ended <- Main(ctx, args, streams{in: strings.NewReader(""), out: &d.out, err: &d.log})
+		ended <- Main(ctx, args, cli.Streams{In: strings.NewReader(""), Out: &d.out, Err: &d.log})
 	}()
 	t.Cleanup(func() {
 		stop()
-		if code := <-ended; code != exitFine {
-			t.Errorf("procaas dev: want exit code %d, have %d and\n%s", exitFine, code, d.log.text())
+		if code := <-ended; code != cli.ExitFine {
+			t.Errorf("procaas dev: want exit code %d, have %d and\n%s", cli.ExitFine, code, d.log.text())
 		}
 	})
 	address := regexp.MustCompile(`API +(http://\S+)/v1`)
@@ -74,7 +74,7 @@ func TestFirstMinuteOfTheReadme(t *testing.T) {
 			}
 		}
 		var out, log lockedBuffer
-		if code := Main(t.Context(), words, streams{strings.NewReader(""), &out, &log}); code != exitFine {
+		if code := Main(t.Context(), words, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &log}); code != cli.ExitFine {
 			t.Fatalf("procaas %s: exit code %d\n%s%s", strings.Join(words, " "), code, out.text(), log.text())
 		}
 		last = out.text()
@@ -123,7 +123,7 @@ func TestDevReadsAgainWhatHasChanged(t *testing.T) {
 	write := func(text string) {
 		t.Helper()
 		// At once, as editors do: half a file could be a good one.
-		if err := replaceFile(file, []byte(text)); err != nil {
+		if err := source.Replace(file, []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -133,8 +133,8 @@ func TestDevReadsAgainWhatHasChanged(t *testing.T) {
 	d := startDev(t, dir, filepath.Join(dir, "dev.db"))
 	greet := func(want string) bool {
 		var out lockedBuffer
-		in := streams{strings.NewReader(""), &out, &out}
-		if code := Main(t.Context(), []string{"submit", "--type", "greet", "--server", d.url}, in); code != exitFine {
+		in := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out}
+		if code := Main(t.Context(), []string{"submit", "--type", "greet", "--server", d.url}, in); code != cli.ExitFine {
 			t.Fatalf("submit: exit code %d\n%s", code, out.text())
 		}
 		client := client.New(d.url, "")
@@ -164,27 +164,4 @@ func TestDevReadsAgainWhatHasChanged(t *testing.T) {
 	eventually(t, "the good pipelines to go on", func() bool { return greet("hello") })
 	write(strings.Replace(watchedFlow, "greeting: hello", "greeting: good bye", 1))
 	eventually(t, "the new greeting", func() bool { return greet("good bye") })
-}
-
-func TestWhatMattersToWatchers(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name string
-		op   fsnotify.Op
-		want bool
-	}{
-		{"flows/a.yaml", fsnotify.Write, true},
-		{"flows/a.yml", fsnotify.Rename, true},
-		{"flows/order.schema.json", fsnotify.Write, true},
-		{"flows/removed-directory", fsnotify.Remove, true},
-		{"flows/a.yaml", fsnotify.Chmod, false},
-		{"flows/a.yaml", fsnotify.Chmod | fsnotify.Write, true},
-		{"flows/dev.db-wal", fsnotify.Write, false},
-		{"flows/dev.db", fsnotify.Write, false},
-		{"flows/.a.yaml.swp", fsnotify.Create, false},
-	} {
-		if have := matters(fsnotify.Event{Name: c.name, Op: c.op}); have != c.want {
-			t.Errorf("%s %s: want %t, have %t", c.op, c.name, c.want, have)
-		}
-	}
 }

@@ -17,6 +17,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/source"
 )
 
 // yamlServer is the language server that editors such as VS Code use for YAML.
@@ -27,18 +30,18 @@ const yamlServer = "yaml-language-server@1.25.0"
 // findings, mistakes have, and fields are completed and explained.
 func TestEditorsKnowTheLanguage(t *testing.T) {
 	dir := t.TempDir()
-	if err := initialise(streams{out: io.Discard}, dir, "text"); err != nil {
-		t.Fatal(err)
+	if code := Main(t.Context(), []string{"init", dir}, cli.Streams{Out: io.Discard, Err: io.Discard}); code != cli.ExitFine {
+		t.Fatalf("have exit code %d", code)
 	}
 	e := startEditor(t, dir)
 
-	files, err := readFiles([]string{"../../pipelines", dir + "/pipelines"}, nil, isYAML)
+	files, err := source.Files([]string{"../../pipelines", dir + "/pipelines"}, nil, source.IsYAML)
 	if err != nil {
 		t.Fatal(err)
 	}
 	opened := 0
 	for _, f := range files {
-		if isStubFile(f.Name) {
+		if source.IsStub(f.Name) {
 			continue // no schema tells about those
 		}
 		name := "pipelines/copy-" + strconv.Itoa(opened) + "-" + filepath.Base(f.Name)
@@ -112,8 +115,10 @@ func startEditor(t *testing.T, dir string) *editor {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	e := &editor{t: t, ctx: ctx, root: "file://" + (&url.URL{Path: dir}).EscapedPath(), in: in, inbox: make(chan map[string]any, 1000),
-		settings: settingsOf(t, dir)}
+	e := &editor{
+		t: t, ctx: ctx, root: "file://" + (&url.URL{Path: dir}).EscapedPath(), in: in, inbox: make(chan map[string]any, 1000),
+		settings: settingsOf(t, dir),
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -127,8 +132,10 @@ func startEditor(t *testing.T, dir string) *editor {
 	})
 	e.call("initialize", map[string]any{
 		"processId": nil, "rootUri": e.root, "workspaceFolders": []any{map[string]any{"uri": e.root, "name": "flows"}},
-		"capabilities": map[string]any{"workspace": map[string]any{"configuration": true},
-			"textDocument": map[string]any{"publishDiagnostics": map[string]any{}, "hover": map[string]any{"contentFormat": []string{"markdown"}}}},
+		"capabilities": map[string]any{
+			"workspace":    map[string]any{"configuration": true},
+			"textDocument": map[string]any{"publishDiagnostics": map[string]any{}, "hover": map[string]any{"contentFormat": []string{"markdown"}}},
+		},
 	})
 	e.notify("initialized", map[string]any{})
 	e.notify("workspace/didChangeConfiguration", map[string]any{"settings": e.settings})
@@ -277,8 +284,10 @@ func (e *editor) uri(name string) string { return e.root + "/" + name }
 // open shows a file to the server and gives what it finds.
 func (e *editor) open(name, text string) []string {
 	e.t.Helper()
-	e.notify("textDocument/didOpen", map[string]any{"textDocument": map[string]any{"uri": e.uri(name), "languageId": "yaml", "version": 1,
-		"text": text}})
+	e.notify("textDocument/didOpen", map[string]any{"textDocument": map[string]any{
+		"uri": e.uri(name), "languageId": "yaml", "version": 1,
+		"text": text,
+	}})
 	m := e.await("findings of "+name, func(m map[string]any) bool {
 		p, _ := m["params"].(map[string]any)
 		return m["method"] == "textDocument/publishDiagnostics" && p["uri"] == e.uri(name)

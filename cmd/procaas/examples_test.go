@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
 )
 
 // Whoever copies a command from the help or from a page must not be told that it makes
@@ -37,7 +39,7 @@ func TestExamplesMakeSense(t *testing.T) {
 			visit(sub)
 		}
 	}
-	visit(newRoot(streams{}))
+	visit(newRoot(cli.Streams{}))
 	pages, err := filepath.Glob("../../*.md")
 	if err == nil {
 		var inner []string
@@ -93,7 +95,7 @@ func ourCommands(text string) [][]string {
 
 // misuse says why a call makes no sense; empty when it does.
 func misuse(words []string) string {
-	c, rest, err := newRoot(streams{}).Find(words[1:])
+	c, rest, err := newRoot(cli.Streams{}).Find(words[1:])
 	switch {
 	case err != nil:
 		return err.Error()

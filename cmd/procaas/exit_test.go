@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,18 +11,20 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"procaas/cmd/procaas/internal/cli"
 )
 
 // TestExitCodeTellsWhetherToTryAgain holds what --help says of commands that call a server.
 func TestExitCodeTellsWhetherToTryAgain(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]int{
-		http.StatusBadRequest: exitUsage, http.StatusNotFound: exitUsage, http.StatusRequestEntityTooLarge: exitUsage,
-		http.StatusUnprocessableEntity: exitUsage,
-		http.StatusUnauthorized:        exitFindings, http.StatusForbidden: exitFindings, http.StatusConflict: exitFindings,
-		http.StatusPreconditionFailed: exitFindings,
-		http.StatusTooManyRequests:    exitBroken, http.StatusInternalServerError: exitBroken, http.StatusBadGateway: exitBroken,
-		http.StatusServiceUnavailable: exitBroken,
+		http.StatusBadRequest: cli.ExitUsage, http.StatusNotFound: cli.ExitUsage, http.StatusRequestEntityTooLarge: cli.ExitUsage,
+		http.StatusUnprocessableEntity: cli.ExitUsage,
+		http.StatusUnauthorized:        cli.ExitFindings, http.StatusForbidden: cli.ExitFindings, http.StatusConflict: cli.ExitFindings,
+		http.StatusPreconditionFailed: cli.ExitFindings,
+		http.StatusTooManyRequests:    cli.ExitBroken, http.StatusInternalServerError: cli.ExitBroken, http.StatusBadGateway: cli.ExitBroken,
+		http.StatusServiceUnavailable: cli.ExitBroken,
 	} {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(status)
@@ -35,20 +36,13 @@ func TestExitCodeTellsWhetherToTryAgain(t *testing.T) {
 			"submit --type work", "balancer status",
 		} {
 			var out bytes.Buffer
-			code := Main(t.Context(), append(strings.Fields(line), "--server", srv.URL), streams{strings.NewReader(""), &out, &out})
+			code := Main(t.Context(), append(strings.Fields(line), "--server", srv.URL), cli.Streams{
+				In: strings.NewReader(""), Out: &out,
+				Err: &out,
+			})
 			if code != want || !strings.Contains(out.String(), "what is wrong") {
 				t.Errorf("procaas %s, when the server says %d: want exit code %d, have %d: %s", line, status, want, code, out.String())
 			}
-		}
-	}
-}
-
-func TestGraverErrorDecides(t *testing.T) {
-	t.Parallel()
-	fine, refused, broken := error(nil), errFindings, errors.New("no answer")
-	for i, have := range []error{graver(fine, refused), graver(refused, fine), graver(broken, refused), graver(refused, broken)} {
-		if want := []error{refused, refused, broken, broken}[i]; !errors.Is(have, want) {
-			t.Errorf("pair %d: have %v, want %v", i, have, want)
 		}
 	}
 }
@@ -75,13 +69,13 @@ func TestEveryFlagSaysWhatItTakes(t *testing.T) {
 			walk(sub)
 		}
 	}
-	walk(newRoot(streams{strings.NewReader(""), io.Discard, io.Discard}))
+	walk(newRoot(cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}))
 	if asked < 20 {
 		t.Errorf("only %d flags refused the value", asked)
 	}
 	var out bytes.Buffer
-	code := Main(t.Context(), []string{"demo", "--orders", "abc"}, streams{strings.NewReader(""), &out, &out})
-	if want := "procaas: --orders \"abc\": want a whole number\nSee procaas --help.\n"; code != exitUsage || out.String() != want {
-		t.Errorf("have exit code %d and %s, want %d and %s", code, out.String(), exitUsage, want)
+	code := Main(t.Context(), []string{"demo", "--orders", "abc"}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+	if want := "procaas: --orders \"abc\": want a whole number\nSee procaas --help.\n"; code != cli.ExitUsage || out.String() != want {
+		t.Errorf("have exit code %d and %s, want %d and %s", code, out.String(), cli.ExitUsage, want)
 	}
 }

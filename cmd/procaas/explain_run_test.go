@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine/api/wire"
 	"procaas/engine/model"
 )
@@ -24,7 +25,7 @@ pipelines:
 // The person on call asks why a handler was left out, and gets the values of then.
 func TestOperatorLearnsWhyAHandlerRanOrNot(t *testing.T) {
 	t.Parallel()
-	o := operate(t, questioned)
+	o := operateNode(t, questioned)
 	submit := func(total int) string {
 		t.Helper()
 		r, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work", Payload: map[string]any{"total": total}})
@@ -37,14 +38,14 @@ func TestOperatorLearnsWhyAHandlerRanOrNot(t *testing.T) {
 	o.wait(model.Succeeded, 1)
 	large := submit(12)
 	o.wait(model.Succeeded, 2)
-	o.command(exitFine, `LOUD`, "config", "set", "LOUD", `{"enabled": false}`)
-	o.command(exitFine, `(?s)^work/last/tell in run `+small+` \(succeeded\): skipped\n\n`+
+	o.command(cli.ExitFine, `LOUD`, "config", "set", "LOUD", `{"enabled": false}`)
+	o.command(cli.ExitFine, `(?s)^work/last/tell in run `+small+` \(succeeded\): skipped\n\n`+
 		`it was left out: enabled is false: shared-state.total > 10 and configs.LOUD.enabled\ndecided by enabled, finished .*`+
 		`enabled at .*a.yaml:11:\d+: false\n.*\^ +7\n.*\^ +false\n.*not needed\n.*\^ +false\n`, "explain", small, "tell")
-	o.command(exitFine, `(?s)it ran, and gave up after its first attempt: no voice\ndecided by error, attempts: 1, started`, "explain",
+	o.command(cli.ExitFine, `(?s)it ran, and gave up after its first attempt: no voice\ndecided by error, attempts: 1, started`, "explain",
 		large, "work/last/tell")
-	o.command(exitFine, `"decided_by": "enabled"`, "explain", small, "tell", "--format", "json")
-	o.command(exitUsage, `pipeline work has no handler tel; did you mean tell\?`, "explain", small, "tel")
-	o.command(exitUsage, `there is no run "nothing"`, "explain", "nothing", "tell")
-	o.command(exitUsage, `--format json is for procaas explain RUN PATH`, "explain", "request", "--format", "json")
+	o.command(cli.ExitFine, `"decided_by": "enabled"`, "explain", small, "tell", "--format", "json")
+	o.command(cli.ExitUsage, `pipeline work has no handler tel; did you mean tell\?`, "explain", small, "tel")
+	o.command(cli.ExitUsage, `there is no run "nothing"`, "explain", "nothing", "tell")
+	o.command(cli.ExitUsage, `--format json is for procaas explain RUN PATH`, "explain", "request", "--format", "json")
 }

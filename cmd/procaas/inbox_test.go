@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/serve"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
@@ -63,7 +65,7 @@ func TestInboxMoveSurvivesKill9(t *testing.T) {
 					if err == nil {
 						break
 					}
-					sleep(ctx, 20*time.Millisecond)
+					cli.Sleep(ctx, 20*time.Millisecond)
 				}
 			}
 		})
@@ -110,11 +112,11 @@ func TestInboxCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	var quiet lockedBuffer
-	f := nodeFlags{
-		store: enginetest.Postgres(t), cells: []string{"b=" + enginetest.Postgres(t)}, listen: "127.0.0.1:0", name: "here", migrate: true,
-		maxInFlight: 4, lease: time.Minute, drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "error", pipelines: []string{dir},
+	f := serve.Flags{
+		Store: enginetest.Postgres(t), Cells: []string{"b=" + enginetest.Postgres(t)}, Listen: "127.0.0.1:0", Name: "here", Migrate: true,
+		MaxInFlight: 4, Lease: time.Minute, Drain: time.Second, MaxBody: "1MiB", LogFormat: "json", LogLevel: "error", Pipelines: []string{dir},
 	}
-	server, stop := runNode(t, f, streams{strings.NewReader(""), &quiet, &quiet})
+	server, stop := runNode(t, f, cli.Streams{In: strings.NewReader(""), Out: &quiet, Err: &quiet})
 	changing := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|[0-9.]+ ms`)
 	var shown strings.Builder
 	for _, line := range []string{
@@ -127,7 +129,7 @@ func TestInboxCommands(t *testing.T) {
 		"inbox remove b", "audit --kind inbox --limit 1",
 	} {
 		var out bytes.Buffer
-		code := Main(t.Context(), append(strings.Fields(line), "--server", server), streams{strings.NewReader(""), &out, &out})
+		code := Main(t.Context(), append(strings.Fields(line), "--server", server), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
 		fmt.Fprintf(&shown, "$ procaas %s\n%sexit code %d\n\n", line, withoutBlanks(changing.ReplaceAllString(out.String(), "SO")), code)
 	}
 	golden(t, "inbox.golden", someTime.ReplaceAllString(shown.String(), "TIME"))
@@ -144,10 +146,10 @@ func TestInboxCommands(t *testing.T) {
 	}
 	stop()
 	// What works on one of the databases as if it were all of them is refused.
-	for _, store := range []string{f.store, strings.TrimPrefix(f.cells[0], "b=")} {
+	for _, store := range []string{f.Store, strings.TrimPrefix(f.Cells[0], "b=")} {
 		var out bytes.Buffer
 		code := Main(t.Context(), []string{"serve", "--store", store, "--pipelines", dir, "--listen", "127.0.0.1:0"},
-			streams{strings.NewReader(""), &out, &out})
+			cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
 		if code != 3 || !strings.Contains(out.String(), "inbox") {
 			t.Errorf("want a database of an inbox refused with exit code 3, have %d: %s", code, out.String())
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/enginetest"
@@ -39,7 +40,7 @@ const unwatched = `clusters:
 // TestLeverCommands compares what the commands print with testdata/cli/levers.golden.
 func TestLeverCommands(t *testing.T) {
 	t.Parallel()
-	o := operate(t, unwatched)
+	o := operateNode(t, unwatched)
 	have := o.transcript(
 		"balancer status",
 		"balancer moves",
@@ -82,7 +83,7 @@ func TestLeverCommands(t *testing.T) {
 		"balancer status --cluster fanaut",
 	)
 	golden(t, "levers.golden", have)
-	o.command(exitFine, `fanout/drain/w2 +removed .* done\n`, "audit", "--kind", "cluster")
+	o.command(cli.ExitFine, `fanout/drain/w2 +removed .* done\n`, "audit", "--kind", "cluster")
 }
 
 // The balancer of two nodes goes on when one of them ends, and heeds levers.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/internal/serve/stores"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
@@ -78,7 +79,7 @@ func boundLoop(t *testing.T, address string, nodes int) {
 	}
 	// Each run costs one of the budget, or waits for it, and one that costs nothing comes with it.
 	most := 3*loopBurst + 3*loopRate*int(time.Since(began)/time.Second)
-	s, err := openStore(ctx, address, false, nil)
+	s, err := stores.Options{DSN: address}.Open(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"procaas/cmd/procaas/internal/cli"
 )
 
 // These find targets in the Makefile and commands in their scripts.
@@ -79,7 +81,7 @@ func checkScript(t *testing.T, script string) {
 			}
 		}
 		for _, m := range makeOurs.FindAllStringSubmatch(line, -1) {
-			found, rest, err := newRoot(streams{}).Find(strings.Fields(m[1]))
+			found, rest, err := newRoot(cli.Streams{}).Find(strings.Fields(m[1]))
 			if err == nil {
 				err = found.ParseFlags(rest)
 			}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
@@ -109,7 +110,7 @@ func makeUpUnderKill9(t *testing.T, store string) {
 		t.Fatalf("want %d runs to make it up, have %+v, %v", runs, done, err)
 	}
 	for answered, stuck := 0, 0; answered < runs/2 || stuck < runs/2; answered, stuck = push.seen() {
-		if !sleep(ctx, 5*time.Millisecond) {
+		if !cli.Sleep(ctx, 5*time.Millisecond) {
 			t.Fatalf("want half of the runs answered, have %d, and %d without an answer", answered, stuck)
 		}
 	}
@@ -158,7 +159,10 @@ func (p *pushService) check(t *testing.T, run string, saved bool) {
 func (c *crashing) steer(ctx context.Context, args ...string) {
 	c.t.Helper()
 	var out bytes.Buffer
-	if code := Main(ctx, append(args, "--server", "http://"+c.listen), streams{strings.NewReader(""), &out, &out}); code != exitFine {
+	if code := Main(ctx, append(args, "--server", "http://"+c.listen), cli.Streams{
+		In: strings.NewReader(""), Out: &out,
+		Err: &out,
+	}); code != cli.ExitFine {
 		c.t.Fatalf("procaas %s: %s", strings.Join(args, " "), out.String())
 	}
 }

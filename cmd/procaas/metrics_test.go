@@ -16,7 +16,7 @@ import (
 // promised is there, and obeys the rules of promtool check metrics.
 func TestMetricsOfANode(t *testing.T) {
 	t.Parallel()
-	o := operate(t, failing)
+	o := operateNode(t, failing)
 	for range 3 {
 		if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work"}); err != nil {
 			t.Fatal(err)

@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/serve"
+	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
@@ -40,7 +43,7 @@ type operated struct {
 }
 
 // operate serves the pipelines of a directory in this process.
-func operate(t *testing.T, yaml string) *operated {
+func operateNode(t *testing.T, yaml string) *operated {
 	t.Helper()
 	o := &operated{t: t, dir: t.TempDir()}
 	o.write(yaml)
@@ -55,9 +58,12 @@ func (o *operated) transcript(commands ...string) string {
 	var have strings.Builder
 	for _, line := range commands {
 		var out bytes.Buffer
-		code := Main(o.t.Context(), append(strings.Fields(line), "--server", o.server), streams{strings.NewReader(""), &out, &out})
+		code := Main(o.t.Context(), append(strings.Fields(line), "--server", o.server), cli.Streams{
+			In: strings.NewReader(""), Out: &out,
+			Err: &out,
+		})
 		fmt.Fprintf(&have, "$ procaas %s\n%s", line, someTime.ReplaceAllString(out.String(), "TIME"))
-		if code != exitFine {
+		if code != cli.ExitFine {
 			fmt.Fprintf(&have, "[exit code %d]\n", code)
 		}
 		have.WriteString("\n")
@@ -66,40 +72,40 @@ func (o *operated) transcript(commands ...string) string {
 }
 
 // startNode runs a node in this process and gives its address.
-func startNode(t *testing.T, store, dir string, change ...func(*nodeFlags)) string {
+func startNode(t *testing.T, store, dir string, change ...func(*serve.Flags)) string {
 	t.Helper()
 	address, _ := startNodeUntil(t, store, dir, change...)
 	return address
 }
 
 // startNodeUntil runs a node in this process until stop, or the end of the test.
-func startNodeUntil(t *testing.T, store, dir string, change ...func(*nodeFlags)) (address string, stop func()) {
+func startNodeUntil(t *testing.T, store, dir string, change ...func(*serve.Flags)) (address string, stop func()) {
 	t.Helper()
-	f := nodeFlags{
-		store: store, listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 64, lease: 4 * time.Second,
-		drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "error", pipelines: []string{dir},
+	f := serve.Flags{
+		Store: store, Listen: "127.0.0.1:0", Name: "here", Migrate: true, MaxInFlight: 64, Lease: 4 * time.Second,
+		Drain: time.Second, MaxBody: "1MiB", LogFormat: "json", LogLevel: "error", Pipelines: []string{dir},
 	}
 	for _, c := range change {
 		c(&f)
 	}
-	return runNode(t, f, streams{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)})
+	return runNode(t, f, cli.Streams{In: strings.NewReader(""), Out: new(bytes.Buffer), Err: new(bytes.Buffer)})
 }
 
 // runNode runs a node with any flags. It stops at the end of the test, or when it
 // is told to.
-func runNode(t *testing.T, f nodeFlags, s streams) (url string, stop func()) {
+func runNode(t *testing.T, f serve.Flags, s cli.Streams) (url string, stop func()) {
 	t.Helper()
-	bundle, err := loadBundle(s, f.pipelines, dsl.Options{})
+	bundle, err := source.Bundle(s, f.Pipelines, dsl.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := openNode(t.Context(), s, f, bundle)
+	n, err := serve.Open(t.Context(), s, f, bundle)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- n.run(ctx) }()
+	go func() { ended <- n.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -107,7 +113,7 @@ func runNode(t *testing.T, f nodeFlags, s streams) (url string, stop func()) {
 		}
 	})
 	t.Cleanup(stop)
-	return n.url(), stop
+	return n.URL(), stop
 }
 
 func (o *operated) write(yaml string) {
@@ -121,7 +127,7 @@ func (o *operated) write(yaml string) {
 func (o *operated) command(code int, want string, args ...string) string {
 	o.t.Helper()
 	var out, errs bytes.Buffer
-	have := Main(o.t.Context(), append(args, "--server", o.server), streams{strings.NewReader(""), &out, &errs})
+	have := Main(o.t.Context(), append(args, "--server", o.server), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 	if have != code || !regexp.MustCompile(want).MatchString(out.String()+errs.String()) {
 		o.t.Errorf("procaas %s: want exit code %d and %q, have %d and\n%s%s", strings.Join(args, " "), code, want, have, out.String(),
 			errs.String())
@@ -154,28 +160,28 @@ func (o *operated) wait(status model.Status, runs int) {
 
 func TestOperatorRedrivesRunsByWhatTheyHaveInCommon(t *testing.T) {
 	t.Parallel()
-	o := operate(t, failing)
+	o := operateNode(t, failing)
 	for range 5 {
 		if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	o.wait(model.Failed, 5)
-	o.command(exitFine, `(?s)NODE.*here +true +0`, "nodes")
-	o.command(exitFine, `(?s)5 +work +work/last/broken +other.*5 runs in all.*no stock`, "runs", "retry", "--handler", "work/last",
+	o.command(cli.ExitFine, `(?s)NODE.*here +true +0`, "nodes")
+	o.command(cli.ExitFine, `(?s)5 +work +work/last/broken +other.*5 runs in all.*no stock`, "runs", "retry", "--handler", "work/last",
 		"--dry-run")
-	o.command(exitFine, `0 runs in all`, "runs", "retry", "--error-class", "5xx", "--dry-run")
-	o.command(exitFine, `0 runs in all`, "runs", "retry", "--until", "1h", "--dry-run")
+	o.command(cli.ExitFine, `0 runs in all`, "runs", "retry", "--error-class", "5xx", "--dry-run")
+	o.command(cli.ExitFine, `0 runs in all`, "runs", "retry", "--until", "1h", "--dry-run")
 	o.wait(model.Failed, 5)
-	o.command(exitFine, `^retried 2 runs\n$`, "runs", "retry", "--pipeline", "work", "--limit", "2", "--rate", "100/s")
-	o.command(exitFine, `^retried \d runs`, "runs", "retry", "--error", "no stock", "--since", "1h", "--rate", "1000/s")
+	o.command(cli.ExitFine, `^retried 2 runs\n$`, "runs", "retry", "--pipeline", "work", "--limit", "2", "--rate", "100/s")
+	o.command(cli.ExitFine, `^retried \d runs`, "runs", "retry", "--error", "no stock", "--since", "1h", "--rate", "1000/s")
 	o.wait(model.Failed, 5)
-	o.command(exitFine, `(?s)RUN.*work/last/broken`, "runs", "list", "--error-class", "other")
-	o.command(exitFine, `^cancelled 5 runs\n$`, "runs", "cancel", "--handler", "work", "--reason", "no use")
+	o.command(cli.ExitFine, `(?s)RUN.*work/last/broken`, "runs", "list", "--error-class", "other")
+	o.command(cli.ExitFine, `^cancelled 5 runs\n$`, "runs", "cancel", "--handler", "work", "--reason", "no use")
 	o.wait(model.Cancelled, 5)
-	o.command(exitUsage, `needs ids of runs, or a condition`, "runs", "retry")
-	o.command(exitUsage, `--since "soon": want a time`, "runs", "retry", "--since", "soon")
-	o.command(exitUsage, `--rate "fast"`, "runs", "retry", "--key", "k", "--rate", "fast")
+	o.command(cli.ExitUsage, `needs ids of runs, or a condition`, "runs", "retry")
+	o.command(cli.ExitUsage, `--since "soon": want a time`, "runs", "retry", "--since", "soon")
+	o.command(cli.ExitUsage, `--rate "fast"`, "runs", "retry", "--key", "k", "--rate", "fast")
 }
 
 // Events that wait for a pipeline which a reload would take away are given up only when the
@@ -190,7 +196,7 @@ func TestReloadGivesEventsUpWhenTold(t *testing.T) {
 		}
 		return text
 	}
-	o := operate(t, serving("stays", "b", "c"))
+	o := operateNode(t, serving("stays", "b", "c"))
 	runs := map[string]string{}
 	for _, id := range []string{"b", "c"} {
 		receipt, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: id, At: time.Now().Add(time.Hour)})
@@ -214,10 +220,10 @@ func TestReloadGivesEventsUpWhenTold(t *testing.T) {
 	}
 
 	o.write(serving("stays", "c"))
-	o.command(exitFindings, `(?s)1 in all \(b: 1\).*--drop`, "reload")
-	o.command(exitFindings, `"code": "events_wait"`, "reload", "--format", "json")
+	o.command(cli.ExitFindings, `(?s)1 in all \(b: 1\).*--drop`, "reload")
+	o.command(cli.ExitFindings, `"code": "events_wait"`, "reload", "--format", "json")
 	waits("b")
-	o.command(exitFine, `- pipeline b`, "reload", "--drop", "--reason", "b is history")
+	o.command(cli.ExitFine, `- pipeline b`, "reload", "--drop", "--reason", "b is history")
 	given("b", "b is history")
 	waits("c")
 
@@ -250,36 +256,37 @@ func TestReloadGivesEventsUpWhenTold(t *testing.T) {
 
 func TestOperatorReloadsPipelines(t *testing.T) {
 	t.Parallel()
-	o := operate(t, failing)
+	o := operateNode(t, failing)
 	if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work"}); err != nil {
 		t.Fatal(err)
 	}
 	o.wait(model.Failed, 1)
-	o.command(exitFine, `nothing has changed`, "reload")
+	o.command(cli.ExitFine, `nothing has changed`, "reload")
 	o.write(strings.Replace(failing, "stages:", "stges:", 1))
-	o.command(exitFindings, `a.yaml:3:\d+: error\[PC\d+\].*stges`, "reload")
-	o.command(exitFindings, `"line": 3`, "reload", "--format", "json")
-	o.command(exitFine, `work/last/broken`, "runs", "list")
+	o.command(cli.ExitFindings, `a.yaml:3:\d+: error\[PC\d+\].*stges`, "reload")
+	o.command(cli.ExitFindings, `"line": 3`, "reload", "--format", "json")
+	o.command(cli.ExitFine, `work/last/broken`, "runs", "list")
 	o.write("")
-	o.command(exitFindings, `^procaas: no pipelines in \S+a.yaml \(empty\), though the server has work; want at least one.* the pipelines before stay\n$`, "reload")
-	o.command(exitFindings, `"code": "invalid_pipelines"`, "reload", "--format", "json")
+	o.command(cli.ExitFindings, `^procaas: no pipelines in \S+a.yaml \(empty\), though the server has work; want at least one.* the pipelines before stay\n$`, "reload")
+	o.command(cli.ExitFindings, `"code": "invalid_pipelines"`, "reload", "--format", "json")
 	o.write(failing)
-	o.command(exitFine, `nothing has changed`, "reload")
+	o.command(cli.ExitFine, `nothing has changed`, "reload")
 
 	old := t.TempDir()
 	if err := os.WriteFile(filepath.Join(old, "a.yaml"), []byte(failing), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	o.write(strings.Replace(failing, "no stock", "none left", 1))
-	o.command(exitFindings, `(?s)fail.message: "no stock" -> "none left".*1 compatible, 0 pinned`, "diff", old, o.dir)
+	o.command(cli.ExitFindings, `(?s)fail.message: "no stock" -> "none left".*1 compatible, 0 pinned`, "diff", old, o.dir)
 	o.write(strings.Replace(failing, "id: broken", "id: renamed", 1))
-	o.command(exitFindings, `(?s)is pinned:.*work/last/broken.*0 compatible, 1 pinned`, "diff", old, o.dir)
-	o.command(exitFine, `(?s)before .*now .*\+ handler work/last/renamed.*- handler work/last/broken`, "reload", "--reason", "a better name")
+	o.command(cli.ExitFindings, `(?s)is pinned:.*work/last/broken.*0 compatible, 1 pinned`, "diff", old, o.dir)
+	o.command(cli.ExitFine, `(?s)before .*now .*\+ handler work/last/renamed.*- handler work/last/broken`, "reload", "--reason",
+		"a better name")
 }
 
 func TestOperatorMigratesRuns(t *testing.T) {
 	t.Parallel()
-	o := operate(t, failing)
+	o := operateNode(t, failing)
 	for range 3 {
 		if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work"}); err != nil {
 			t.Fatal(err)
@@ -291,26 +298,27 @@ func TestOperatorMigratesRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	id, old := page.Items[0].ID, page.Items[0].Bundle
-	o.command(exitFine, `^`+id+` failed\n$`, "runs", "migrate", id)
-	o.command(exitFine, `^migrated 0 runs, 0 are pinned\n$`, "runs", "migrate", "--pipeline", "work")
+	o.command(cli.ExitFine, `^`+id+` failed\n$`, "runs", "migrate", id)
+	o.command(cli.ExitFine, `^migrated 0 runs, 0 are pinned\n$`, "runs", "migrate", "--pipeline", "work")
 
 	o.write(strings.Replace(failing, "id: ok", "id: renamed", 1))
-	o.command(exitFine, `work/first/renamed`, "reload")
-	o.command(exitFindings, `(?s)`+id+` of work is pinned: .*work/first/ok.*0 compatible, 1 pinned`, "runs", "migrate", id, "--dry-run")
-	o.command(exitFindings, `(?s)`+id+`: .*does not fit the present definition: .*work/first/ok`, "runs", "migrate", id)
-	o.command(exitFindings, `(?s)is pinned: .*migrated 0 runs, 3 are pinned\n$`, "runs", "migrate", "--pipeline", "work")
+	o.command(cli.ExitFine, `work/first/renamed`, "reload")
+	o.command(cli.ExitFindings, `(?s)`+id+` of work is pinned: .*work/first/ok.*0 compatible, 1 pinned`, "runs", "migrate", id, "--dry-run")
+	o.command(cli.ExitFindings, `(?s)`+id+`: .*does not fit the present definition: .*work/first/ok`, "runs", "migrate", id)
+	o.command(cli.ExitFindings, `(?s)is pinned: .*migrated 0 runs, 3 are pinned\n$`, "runs", "migrate", "--pipeline", "work")
 
 	o.write(strings.Replace(failing, "fail: {message: no stock}", "set: {}", 1))
-	o.command(exitFine, `work/last/broken`, "reload")
-	o.command(exitFine, `(?s)NODE.*PIPELINES.*here +true +0 +[0-9a-f]{12} `, "nodes")
-	o.command(exitFine, `^1 compatible, 0 pinned\n$`, "runs", "migrate", id, "--dry-run")
-	o.command(exitFine, `^3 compatible, 0 pinned\n$`, "runs", "migrate", "--handler", "work/last", "--dry-run")
+	o.command(cli.ExitFine, `work/last/broken`, "reload")
+	o.command(cli.ExitFine, `(?s)NODE.*PIPELINES.*here +true +0 +[0-9a-f]{12} `, "nodes")
+	o.command(cli.ExitFine, `^1 compatible, 0 pinned\n$`, "runs", "migrate", id, "--dry-run")
+	o.command(cli.ExitFine, `^3 compatible, 0 pinned\n$`, "runs", "migrate", "--handler", "work/last", "--dry-run")
 	if v, err := o.client.Run(t.Context(), id); err != nil || v.Bundle != old {
 		t.Errorf("want a dry run to change nothing, have %+v, %v", v, err)
 	}
-	o.command(exitFine, `^migrated 3 runs, 0 are pinned\n$`, "runs", "migrate", "--handler", "work/last", "--reason", "stock is no matter")
-	o.command(exitFine, `^retried 3 runs\n$`, "runs", "retry", "--pipeline", "work")
+	o.command(cli.ExitFine, `^migrated 3 runs, 0 are pinned\n$`, "runs", "migrate", "--handler", "work/last", "--reason",
+		"stock is no matter")
+	o.command(cli.ExitFine, `^retried 3 runs\n$`, "runs", "retry", "--pipeline", "work")
 	o.wait(model.Succeeded, 3)
-	o.command(exitFindings, `has not begun, or has ended`, "runs", "migrate", id)
-	o.command(exitUsage, `migrate needs ids of runs, or a condition`, "runs", "migrate")
+	o.command(cli.ExitFindings, `has not begun, or has ended`, "runs", "migrate", id)
+	o.command(cli.ExitUsage, `migrate needs ids of runs, or a condition`, "runs", "migrate")
 }

@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/serve"
+	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/engine"
 	"procaas/handlers/balancer/handoff"
@@ -25,7 +28,7 @@ import (
 // on, all in this process.
 type fanout struct {
 	t       *testing.T
-	node    *node
+	node    *serve.Node
 	proxy   string
 	workers []*reference.Worker
 	servers []*httptest.Server
@@ -73,24 +76,24 @@ func newFanout(t *testing.T, workers int) *fanout {
 
 func (x *fanout) start(dir string) {
 	x.t.Helper()
-	s := streams{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)}
-	f := nodeFlags{
-		store: "sqlite:" + filepath.Join(x.t.TempDir(), "o.db"), listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 64,
-		lease: 30 * time.Second,
-		drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "error", pipelines: []string{dir},
-		proxy: proxyFlags{addresses: map[string]string{"fanout": ":0"}, patience: 2 * time.Minute, replay: "1MiB"},
+	s := cli.Streams{In: strings.NewReader(""), Out: new(bytes.Buffer), Err: new(bytes.Buffer)}
+	f := serve.Flags{
+		Store: "sqlite:" + filepath.Join(x.t.TempDir(), "o.db"), Listen: "127.0.0.1:0", Name: "here", Migrate: true, MaxInFlight: 64,
+		Lease: 30 * time.Second,
+		Drain: time.Second, MaxBody: "1MiB", LogFormat: "json", LogLevel: "error", Pipelines: []string{dir},
+		Proxy: serve.ProxyFlags{Addresses: map[string]string{"fanout": ":0"}, Patience: 2 * time.Minute, Replay: "1MiB"},
 	}
-	bundle, err := loadBundle(s, f.pipelines, dsl.Options{})
+	bundle, err := source.Bundle(s, f.Pipelines, dsl.Options{})
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	if x.node, err = openNode(x.t.Context(), s, f, bundle); err != nil {
+	if x.node, err = serve.Open(x.t.Context(), s, f, bundle); err != nil {
 		x.t.Fatal(err)
 	}
-	x.proxy = "http://" + x.node.proxies.all[0].web.listener.Addr().String()
+	x.proxy = x.node.ProxyURL()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(x.t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- x.node.run(ctx) }()
+	go func() { ended <- x.node.Run(ctx) }()
 	x.t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -209,7 +212,7 @@ func TestMovesAreInvisibleToCallers(t *testing.T) {
 
 	draining := engine.PartitionOf("hot", fanoutPartitions)
 	hot := func() int {
-		a, err := x.node.engine.Assignment(t.Context(), "fanout")
+		a, err := x.node.Engine().Assignment(t.Context(), "fanout")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +247,7 @@ func TestMovesAreInvisibleToCallers(t *testing.T) {
 }
 
 func (x *fanout) version() int64 {
-	a, err := x.node.engine.Assignment(x.t.Context(), "fanout")
+	a, err := x.node.Engine().Assignment(x.t.Context(), "fanout")
 	if err != nil {
 		x.t.Error(err)
 	}

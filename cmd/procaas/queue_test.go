@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/serve"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 )
@@ -76,10 +78,10 @@ func TestTasksOfPipelinesRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, logs lockedBuffer
-	server, stop := runNode(t, nodeFlags{
-		store: "sqlite:" + filepath.Join(t.TempDir(), "q.db"), listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 64,
-		lease: time.Minute, drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "info", pipelines: []string{dir},
-	}, streams{strings.NewReader(""), &out, &logs})
+	server, stop := runNode(t, serve.Flags{
+		Store: "sqlite:" + filepath.Join(t.TempDir(), "q.db"), Listen: "127.0.0.1:0", Name: "here", Migrate: true, MaxInFlight: 64,
+		Lease: time.Minute, Drain: time.Second, MaxBody: "1MiB", LogFormat: "json", LogLevel: "info", Pipelines: []string{dir},
+	}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &logs})
 	defer stop()
 	call := func(method, path, body string, into any) {
 		t.Helper()
@@ -157,7 +159,10 @@ func TestTasksOfPipelinesRun(t *testing.T) {
 	command := func(line string, want ...string) {
 		t.Helper()
 		var shown bytes.Buffer
-		code := Main(t.Context(), append(strings.Fields(line), "--server", server), streams{strings.NewReader(""), &shown, &shown})
+		code := Main(t.Context(), append(strings.Fields(line), "--server", server), cli.Streams{
+			In: strings.NewReader(""), Out: &shown,
+			Err: &shown,
+		})
 		for _, text := range want {
 			if code != 0 || !strings.Contains(shown.String(), text) {
 				t.Errorf("%s: have %d and %q, want %q", line, code, shown.String(), text)
@@ -177,24 +182,4 @@ func TestTasksOfPipelinesRun(t *testing.T) {
 	command("queue resume thumbs", "thumbs is open")
 	command("audit --kind queue", "thumbs", "broken", "paused", "open")
 	command("queue move thumbs --to other --state scheduled", "move: 0 tasks")
-}
-
-func TestCountsShowWhatIsEstimated(t *testing.T) {
-	t.Parallel()
-	q := &wire.QueueStats{Estimated: []string{"ready"}}
-	if have := counted(q, "ready", 4096) + " " + counted(q, "failed", 2); have != "~4096 2" {
-		t.Errorf("have %s, want ~4096 2", have)
-	}
-	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	if have := askedAgo(nil, now); have != "never" {
-		t.Errorf("have %s, want never", have)
-	}
-	for ago, want := range map[time.Duration]string{
-		time.Minute: "now", 5*time.Minute + 30*time.Second: "5m ago", 3 * time.Hour: "3h ago", 50 * time.Hour: "2d ago",
-	} {
-		at := now.Add(-ago)
-		if have := askedAgo(&at, now); have != want {
-			t.Errorf("%v: have %s, want %s", ago, have, want)
-		}
-	}
 }

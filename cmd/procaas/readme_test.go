@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/render"
@@ -36,7 +38,7 @@ func checkExamples(t *testing.T, page string) {
 	if len(files) < 2 {
 		t.Fatalf("%s: want examples, have %d blocks of YAML", page, len(files))
 	}
-	_, found := dsl.Load(files, dsl.Options{Types: languageTypes()})
+	_, found := dsl.Load(files, dsl.Options{Types: source.Types()})
 	var out strings.Builder
 	if len(found) > 0 {
 		if err := render.Write(&out, render.Text, files, found, false); err != nil {
@@ -76,7 +78,7 @@ func TestPagesSayWhoseTheirFilesAre(t *testing.T) {
 		for _, c := range commandIn.FindAllSubmatch(m[2], -1) {
 			commands++
 			words := strings.Fields(string(c[1]))
-			found, rest, err := newRoot(streams{}).Find(words)
+			found, rest, err := newRoot(cli.Streams{}).Find(words)
 			if err == nil {
 				err = found.ParseFlags(rest)
 			}
@@ -100,7 +102,7 @@ var (
 // TestLinksLeadSomewhere follows all links within the repository.
 func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
-	pages, err := readFiles([]string{"../.."}, nil, func(name string) bool { return strings.HasSuffix(name, ".md") })
+	pages, err := source.Files([]string{"../.."}, nil, func(name string) bool { return strings.HasSuffix(name, ".md") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +160,7 @@ func testsExist(t *testing.T, page string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := readFiles([]string{"../.."}, nil, func(name string) bool { return strings.HasSuffix(name, ".go") })
+	files, err := source.Files([]string{"../.."}, nil, func(name string) bool { return strings.HasSuffix(name, ".go") })
 	if err != nil {
 		t.Fatal(err)
 	}

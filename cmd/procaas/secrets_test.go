@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/serve"
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
@@ -19,7 +21,6 @@ import (
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/outbound"
-	"procaas/engine/secrets"
 )
 
 const strongToken = "procaas_3kYw0Qm8sVxJ5tPz7RbLc2DnFh6GaUeT4iOoWqXy1Zs"
@@ -74,57 +75,13 @@ func TestServeRefusesAnAdminTokenAmongTheSecrets(t *testing.T) { // not parallel
 		ctx, cancel := patience.Context(t.Context(), 20*time.Second) // a server that starts
 		args := append([]string{"serve", "--store", "sqlite:" + filepath.Join(dir, "p.db"), "--listen", "127.0.0.1:0", "--pipelines", flows},
 			flags...)
-		code := Main(ctx, args, streams{strings.NewReader(""), &errs, &errs})
+		code := Main(ctx, args, cli.Streams{In: strings.NewReader(""), Out: &errs, Err: &errs})
 		cancel()
-		if code != exitUsage || !strings.Contains(errs.String(), "is the admin token") &&
+		if code != cli.ExitUsage || !strings.Contains(errs.String(), "is the admin token") &&
 			!strings.Contains(errs.String(), "holds the admin token") {
 			t.Errorf("%s: want it refused, have exit code %d: %s", name, code, &errs)
 		}
 		os.Unsetenv("PROCAAS_SECRET_TOKEN")
-	}
-}
-
-func TestSecretsAreForWhomTheyAreKept(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	for path, text := range map[string]string{
-		"ALL": "for all", "BOTH": "for all\n", "bank/BANK": "for the bank", "bank/BOTH": "for the bank\n", "@team/TEAM": "for the team",
-		"GIVEN-LATER": strongToken,
-	} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, path), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	hash, err := engine.HashToken(strongToken)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := secretStore{dir: dir, admin: &hash}
-	for _, c := range []struct {
-		use        secrets.Use
-		want, fail string
-	}{
-		{secrets.Use{Name: "ALL", To: "bank"}, "for all", ""},
-		{secrets.Use{Name: "ALL", To: "push"}, "for all", ""},
-		{secrets.Use{Name: "BANK", To: "bank"}, "for the bank", ""},
-		{secrets.Use{Name: "BANK", To: "push"}, "", "not kept for push: want it as push/BANK"},
-		{secrets.Use{Name: "bank/BANK", To: "push"}, "", "not kept for push"},
-		{secrets.Use{Name: "BANK"}, "", "not kept"},
-		{secrets.Use{Name: "BANK", To: "push", Owner: "../bank"}, "", "not kept for push"},
-		{secrets.Use{Name: "BOTH", To: "bank"}, "for the bank", ""},
-		{secrets.Use{Name: "BOTH", To: "push"}, "for all", ""},
-		{secrets.Use{Name: "TEAM", To: "push", Owner: "team"}, "for the team", ""},
-		{secrets.Use{Name: "TEAM", To: "push", Owner: "others"}, "", "not kept for push"},
-		{secrets.Use{Name: "GONE", To: "push"}, "", "there is no file GONE"},
-		{secrets.Use{Name: "GIVEN-LATER", To: "push"}, "", "is the admin token of this server"},
-	} {
-		have, err := s.value(c.use)
-		if have != c.want || (err == nil) != (c.fail == "") || err != nil && !strings.Contains(err.Error(), c.fail) {
-			t.Errorf("%+v: want %q or %q, have %q and %v", c.use, c.want, c.fail, have, err)
-		}
 	}
 }
 
@@ -171,8 +128,8 @@ func TestOperatorsBoundWhatFlowsSendAndWhere(t *testing.T) {
 		{"honest", "--allow-target has 127.0.0.1:1", []string{"127.0.0.1:1"}},
 		{"greedy", "not kept for push", nil},
 	} {
-		server := startNode(t, "sqlite:"+filepath.Join(t.TempDir(), "s.db"), flows, func(f *nodeFlags) {
-			f.secretsDir, f.targets = secrets,
+		server := startNode(t, "sqlite:"+filepath.Join(t.TempDir(), "s.db"), flows, func(f *serve.Flags) {
+			f.SecretsDir, f.Targets = secrets,
 				c.targets
 		})
 		client := client.New(server, "")

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 )
@@ -51,7 +52,7 @@ func serveOn(t *testing.T, store string) *served {
 	s := &served{t: t, url: "http://" + address, stop: cancel, ended: make(chan int, 1)}
 	go func() {
 		s.ended <- Main(ctx, []string{"serve", "--store", store, "--pipelines", dir, "--listen", address, "--log-format", "json"},
-			streams{strings.NewReader(""), s, s})
+			cli.Streams{In: strings.NewReader(""), Out: s, Err: s})
 	}()
 	t.Cleanup(cancel)
 	return s
@@ -73,7 +74,7 @@ func (s *served) status(path string) int {
 
 func (s *served) becomes(path string, status int) {
 	s.t.Helper()
-	for over := patience.Over(time.Minute); s.status(path) != status; sleep(s.t.Context(), 10*time.Millisecond) {
+	for over := patience.Over(time.Minute); s.status(path) != status; cli.Sleep(s.t.Context(), 10*time.Millisecond) {
 		if over() {
 			s.t.Fatalf("%s is %d, want %d\n%s", path, s.status(path), status, s.said())
 		}
@@ -111,7 +112,7 @@ func TestServeWaitsForAStoreThatIsAway(t *testing.T) {
 	impatient := serveOn(t, db.URL)
 	impatient.becomes("/healthz", http.StatusOK)
 	impatient.stop()
-	impatient.end(exitFine, "store cannot be reached, trying again")
+	impatient.end(cli.ExitFine, "store cannot be reached, trying again")
 
 	s := serveOn(t, db.URL)
 	s.becomes("/readyz", http.StatusServiceUnavailable)
@@ -126,7 +127,7 @@ func TestServeWaitsForAStoreThatIsAway(t *testing.T) {
 	s.becomes("/readyz", http.StatusOK)
 	s.becomes("/v1/runs", http.StatusOK)
 	s.stop()
-	s.end(exitFine, "store is there", `"msg":"serving"`)
+	s.end(cli.ExitFine, "store is there", `"msg":"serving"`)
 }
 
 func TestServeRefusesAStoreThatWillNeverDo(t *testing.T) {
@@ -139,9 +140,9 @@ func TestServeRefusesAStoreThatWillNeverDo(t *testing.T) {
 		{dsn + "&options=-csynchronous_commit%3Doff", "synchronous_commit is off"},
 		{"postgres://[", "cannot parse"},
 	} {
-		serveOn(t, c.store).end(exitBroken, c.says)
+		serveOn(t, c.store).end(cli.ExitBroken, c.says)
 	}
-	serveOn(t, "mysql://h/d").end(exitUsage, "want postgres://")
+	serveOn(t, "mysql://h/d").end(cli.ExitUsage, "want postgres://")
 }
 
 // With a standby among the hosts, the nodes take the primary, wherever it is named.
@@ -161,7 +162,7 @@ func TestServeFindsThePrimaryAmongSeveralHosts(t *testing.T) {
 	s := serveOn(t, strings.Replace(primary.URL, primary.Addr(), both, 1)+"&target_session_attrs=read-write")
 	s.becomes("/readyz", http.StatusOK)
 	s.stop()
-	s.end(exitFine)
+	s.end(cli.ExitFine)
 
 	// While there is none, they wait.
 	if err := primary.Halt(enginetest.StopFast); err != nil {
@@ -174,7 +175,7 @@ func TestServeFindsThePrimaryAmongSeveralHosts(t *testing.T) {
 	}
 	s.becomes("/readyz", http.StatusOK)
 	s.stop()
-	s.end(exitFine, "store cannot be reached, trying again", "store is there")
+	s.end(cli.ExitFine, "store cannot be reached, trying again", "store is there")
 }
 
 // Who mistypes a flag hears of the flag, whether the address is free or not.
@@ -204,9 +205,9 @@ func TestServeReadsItsFlagsBeforeItListens(t *testing.T) {
 	} {
 		var out lockedBuffer
 		args := append([]string{"serve", "--listen", taken.Addr().String(), "--pipelines", dir}, c.flags...)
-		code := Main(t.Context(), args, streams{strings.NewReader(""), &out, &out})
-		if code != exitUsage || !strings.Contains(out.text(), c.want) {
-			t.Errorf("%q: want exit code %d and %q, have %d and\n%s", c.flags, exitUsage, c.want, code, out.text())
+		code := Main(t.Context(), args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+		if code != cli.ExitUsage || !strings.Contains(out.text(), c.want) {
+			t.Errorf("%q: want exit code %d and %q, have %d and\n%s", c.flags, cli.ExitUsage, c.want, code, out.text())
 		}
 	}
 }

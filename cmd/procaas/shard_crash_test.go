@@ -78,7 +78,7 @@ func TestTransferSurvivesKill9(t *testing.T) {
 		}
 	}()
 	if _, err := c.client.SubmitEvent(ctx, wire.Event{
-		Type: transferEvent, ID: "move", Source: "test",
+		Type: "shard-transfer", ID: "move", Source: "test",
 		Payload: map[string]any{"map": "mail", "key": home.Placement, "target": "s2", "grace": "0s"},
 	}); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/serve"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 )
@@ -42,14 +44,14 @@ pipelines:
 		t.Fatal(err)
 	}
 	var quiet lockedBuffer
-	server, stop := runNode(t, nodeFlags{
-		store: dsn, listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 4, lease: time.Minute, drain: time.Second,
-		maxBody: "1MiB", logFormat: "json", logLevel: "error", pipelines: []string{dir},
-	}, streams{strings.NewReader(""), &quiet, &quiet})
+	server, stop := runNode(t, serve.Flags{
+		Store: dsn, Listen: "127.0.0.1:0", Name: "here", Migrate: true, MaxInFlight: 4, Lease: time.Minute, Drain: time.Second,
+		MaxBody: "1MiB", LogFormat: "json", LogLevel: "error", Pipelines: []string{dir},
+	}, cli.Streams{In: strings.NewReader(""), Out: &quiet, Err: &quiet})
 	defer stop()
 	run := func(line string) string {
 		var out bytes.Buffer
-		code := Main(t.Context(), append(strings.Fields(line), "--server", server), streams{strings.NewReader(""), &out, &out})
+		code := Main(t.Context(), append(strings.Fields(line), "--server", server), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
 		text := strings.ReplaceAll(out.String(), u.Host, "HOST:PORT")
 		return "$ procaas " + line + "\n" + text + "exit code " + string(rune('0'+code)) + "\n\n"
 	}

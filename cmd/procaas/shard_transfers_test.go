@@ -2,11 +2,16 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/serve"
 	"procaas/engine"
 )
 
@@ -14,11 +19,11 @@ import (
 func TestTransferCommands(t *testing.T) {
 	t.Parallel()
 	var quiet lockedBuffer
-	server, stop := runNode(t, nodeFlags{
-		store: "sqlite:" + filepath.Join(t.TempDir(), "a.db"), listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 4,
-		lease: time.Minute, drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "error",
-		pipelines: []string{"../../pipelines/sharding"},
-	}, streams{strings.NewReader(""), &quiet, &quiet})
+	server, stop := runNode(t, serve.Flags{
+		Store: "sqlite:" + filepath.Join(t.TempDir(), "a.db"), Listen: "127.0.0.1:0", Name: "here", Migrate: true, MaxInFlight: 4,
+		Lease: time.Minute, Drain: time.Second, MaxBody: "1MiB", LogFormat: "json", LogLevel: "error",
+		Pipelines: []string{"../../pipelines/sharding"},
+	}, cli.Streams{In: strings.NewReader(""), Out: &quiet, Err: &quiet})
 	defer stop()
 	var shown strings.Builder
 	for _, line := range []string{
@@ -26,12 +31,11 @@ func TestTransferCommands(t *testing.T) {
 		"shard rollback",
 	} {
 		var out bytes.Buffer
-		code := Main(t.Context(), append(strings.Fields(line), "--server", server), streams{strings.NewReader(""), &out, &out})
+		code := Main(t.Context(), append(strings.Fields(line), "--server", server), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
 		shown.WriteString("$ procaas " + line + "\n" + withoutBlanks(out.String()) + "exit code " + string(rune('0'+code)) + "\n\n")
 	}
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	var table strings.Builder
-	err := printTransfers(&table, []engine.ShardTransfer{
+	transfers := []engine.ShardTransfer{
 		{
 			ID: "t_3", Key: "42", Source: "s1", Target: "s2", State: engine.TransferRunning, Step: "copy", Percent: 64, Rows: 640000,
 			Lag: 20 << 10,
@@ -44,9 +48,19 @@ func TestTransferCommands(t *testing.T) {
 			ID: "t_1", Key: "43", Source: "s1", Target: "s2", State: engine.TransferFailed, Step: "plan",
 			Error: "refused: shard s2 has no table mail",
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
+	answers := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(cli.Items(transfers)); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer answers.Close()
+	var table bytes.Buffer
+	s := cli.Streams{In: strings.NewReader(""), Out: &table, Err: &table}
+	if code := Main(t.Context(), []string{"shard", "transfers", "mail", "--server", answers.URL}, s); code != cli.ExitFine {
+		t.Errorf("have exit code %d", code)
+	}
+
 	golden(t, "shard_transfers.golden", shown.String()+table.String())
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/serve"
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
@@ -47,11 +49,11 @@ func TestReloadAnswersWhenItsShardMapsAreKept(t *testing.T) {
 	var clients [2]*client.Client
 	for i := range clients {
 		var quiet lockedBuffer
-		url, _ := runNode(t, nodeFlags{
-			store: store, listen: "127.0.0.1:0", name: fmt.Sprint("node-", i), migrate: true, maxInFlight: 4, lease: time.Minute,
-			drain:   time.Second,
-			maxBody: "1MiB", logFormat: "json", logLevel: "error", pipelines: []string{dir},
-		}, streams{strings.NewReader(""), &quiet, &quiet})
+		url, _ := runNode(t, serve.Flags{
+			Store: store, Listen: "127.0.0.1:0", Name: fmt.Sprint("node-", i), Migrate: true, MaxInFlight: 4, Lease: time.Minute,
+			Drain:   time.Second,
+			MaxBody: "1MiB", LogFormat: "json", LogLevel: "error", Pipelines: []string{dir},
+		}, cli.Streams{In: strings.NewReader(""), Out: &quiet, Err: &quiet})
 		clients[i] = client.New(url, "")
 		eventually(t, "the node to work", func() bool { _, err := clients[i].Nodes(t.Context()); return err == nil })
 	}

@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"procaas/cmd/procaas/internal/cli"
 )
 
 // TestSubmitReadsLines sends what it reads from standard input to a server that counts.
@@ -24,22 +26,22 @@ func TestSubmitReadsLines(t *testing.T) {
 		code     int
 		complain string
 	}{
-		"one event":           {line(1), []int{0}, exitFine, ""},
-		"one event and lines": {"{\n\"type\": \"x\"\n}\n", []int{0}, exitFine, ""},
-		"an array":            {"[" + line(1) + "," + line(2) + "]", []int{2}, exitFine, ""},
-		"lines":               {line(1) + "\n\n" + line(2) + "\r\n" + line(3), []int{3}, exitFine, ""},
-		"many lines":          {many.String(), []int{1000, 1000, 500}, exitFine, ""},
+		"one event":           {line(1), []int{0}, cli.ExitFine, ""},
+		"one event and lines": {"{\n\"type\": \"x\"\n}\n", []int{0}, cli.ExitFine, ""},
+		"an array":            {"[" + line(1) + "," + line(2) + "]", []int{2}, cli.ExitFine, ""},
+		"lines":               {line(1) + "\n\n" + line(2) + "\r\n" + line(3), []int{3}, cli.ExitFine, ""},
+		"many lines":          {many.String(), []int{1000, 1000, 500}, cli.ExitFine, ""},
 		"large lines": {
 			strings.Repeat(`{"type": "x", "payload": "`+strings.Repeat("y", 600_000)+"\"}\n", 3),
 			[]int{1, 1, 1},
-			exitFine,
+			cli.ExitFine,
 			"",
 		},
-		"a wrong line":       {line(1) + "\n" + line(2) + "\n{\"type\": }\n", nil, exitUsage, "-, line 3: invalid character '}'"},
-		"a line of text":     {line(1) + "\nhello\n", nil, exitUsage, "-, line 2: invalid character 'h'"},
-		"a list among lines": {line(1) + "\n[]\n", nil, exitUsage, "-, line 2: json: cannot unmarshal array"},
-		"one that is wrong":  {"{\n \"type\": \"x\",\n}", nil, exitUsage, "-, line 3: invalid character '}'"},
-		"nothing":            {"\n", nil, exitUsage, "- is empty"},
+		"a wrong line":       {line(1) + "\n" + line(2) + "\n{\"type\": }\n", nil, cli.ExitUsage, "-, line 3: invalid character '}'"},
+		"a line of text":     {line(1) + "\nhello\n", nil, cli.ExitUsage, "-, line 2: invalid character 'h'"},
+		"a list among lines": {line(1) + "\n[]\n", nil, cli.ExitUsage, "-, line 2: json: cannot unmarshal array"},
+		"one that is wrong":  {"{\n \"type\": \"x\",\n}", nil, cli.ExitUsage, "-, line 3: invalid character '}'"},
+		"nothing":            {"\n", nil, cli.ExitUsage, "- is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -56,7 +58,7 @@ func TestSubmitReadsLines(t *testing.T) {
 			}))
 			defer s.Close()
 			var out, errs lockedBuffer
-			code := Main(t.Context(), []string{"submit", "-", "--server", s.URL}, streams{strings.NewReader(c.in), &out, &errs})
+			code := Main(t.Context(), []string{"submit", "-", "--server", s.URL}, cli.Streams{In: strings.NewReader(c.in), Out: &out, Err: &errs})
 			if code != c.code || fmt.Sprint(arrays) != fmt.Sprint(c.arrays) || !strings.Contains(errs.text(), c.complain) {
 				t.Errorf("have exit code %d, requests with %v events and %s; want %d, %v, %s", code, arrays, errs.text(), c.code, c.arrays, c.complain)
 			}

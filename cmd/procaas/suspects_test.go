@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
@@ -126,7 +127,7 @@ func (c *crashing) await(ctx context.Context, run string, status model.Status, c
 		if err == nil && v.Status == status && v.ErrorClass == class {
 			return v
 		}
-		if !sleep(ctx, 20*time.Millisecond) {
+		if !cli.Sleep(ctx, 20*time.Millisecond) {
 			c.t.Fatalf("want run %s %s, have %+v (%v)", run, status, v, err)
 		}
 	}

@@ -35,7 +35,7 @@ var someTime = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`)
 // testdata/cli/switch.golden.
 func TestSwitchCommands(t *testing.T) {
 	t.Parallel()
-	o := operate(t, switched)
+	o := operateNode(t, switched)
 	have := o.transcript(
 		"switch list",
 		"switch off work/last/tell --dry-run",

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"procaas/cmd/procaas/internal/cli"
 )
 
 const watchedFlow = `pipelines:
@@ -41,7 +43,7 @@ func TestTestWatchesPipelinesAndTests(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
 	go func() {
-		ended <- Main(ctx, []string{"test", "--watch", dir}, streams{in: strings.NewReader(""), out: &out, err: &log})
+		ended <- Main(ctx, []string{"test", "--watch", dir}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &log})
 	}()
 	// The files are watched after the first run, so changes are made until one is
 	// seen; not too often, since they must settle.
@@ -66,7 +68,7 @@ func TestTestWatchesPipelinesAndTests(t *testing.T) {
 		return strings.Contains(log.text(), `field "tests": want a list, have 7`)
 	})
 	stop()
-	if code := <-ended; code != exitFine {
-		t.Errorf("want exit code %d at the end, have %d", exitFine, code)
+	if code := <-ended; code != cli.ExitFine {
+		t.Errorf("want exit code %d at the end, have %d", cli.ExitFine, code)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
@@ -116,7 +117,7 @@ func (h *hand) supervise(ctx context.Context) {
 			}
 		}
 		_ = in.Close()
-		sleep(ctx, between(h.pauses, 10*time.Millisecond, 300*time.Millisecond))
+		cli.Sleep(ctx, between(h.pauses, 10*time.Millisecond, 300*time.Millisecond))
 	}
 }
 
@@ -131,7 +132,7 @@ func (h *hand) send(sig syscall.Signal) {
 // torture does to the process what may happen to one, until ctx ends.
 func (h *hand) torture(ctx context.Context) {
 	random := h.harm
-	for sleep(ctx, between(random, 300*time.Millisecond, 2500*time.Millisecond)) {
+	for cli.Sleep(ctx, between(random, 300*time.Millisecond, 2500*time.Millisecond)) {
 		what := random.IntN(9)
 		if h.proxy == nil {
 			what %= 5
@@ -146,7 +147,7 @@ func (h *hand) torture(ctx context.Context) {
 		case 2, 3:
 			h.note("SIGSTOP")
 			h.send(syscall.SIGSTOP)
-			sleep(ctx, long)
+			cli.Sleep(ctx, long)
 			h.send(syscall.SIGCONT)
 		case 4:
 			h.note("SIGTERM")
@@ -154,14 +155,14 @@ func (h *hand) torture(ctx context.Context) {
 		case 5:
 			h.note("held bytes")
 			h.proxy.Hold(long)
-			sleep(ctx, long)
+			cli.Sleep(ctx, long)
 		case 6:
 			h.note("cut")
 			h.proxy.Cut()
 		case 7:
 			h.note("refused connections")
 			h.proxy.Refuse(long)
-			sleep(ctx, long)
+			cli.Sleep(ctx, long)
 		case 8:
 			h.note("late bytes")
 			h.proxy.Delay(between(random, 5*time.Millisecond, 60*time.Millisecond), long)
@@ -241,7 +242,7 @@ func (w *handWork) do(ctx context.Context, b begunTask) (place int, fate string)
 	if order.Fate == "crash" {
 		os.Exit(crashes)
 	}
-	sleep(ctx, time.Duration(order.Millis)*time.Millisecond)
+	cli.Sleep(ctx, time.Duration(order.Millis)*time.Millisecond)
 	w.tell("end", endedTask{Place: order.Place}, &struct{}{})
 	return order.Place, order.Fate
 }
@@ -254,7 +255,7 @@ func (w *handWork) compiled(ctx context.Context, dsn string) error {
 		opening, cancel := context.WithTimeout(ctx, 10*time.Second)
 		store, err = queue.Open(opening, dsn, queue.Options{MaxConns: 4, Log: w.log})
 		cancel()
-		if err != nil && !sleep(ctx, 50*time.Millisecond) {
+		if err != nil && !cli.Sleep(ctx, 50*time.Millisecond) {
 			return nil
 		}
 	}
@@ -355,7 +356,7 @@ func (w *handWork) lane(ctx context.Context, name string) {
 		var got claimed
 		claim := map[string]any{"worker": name, "types": types, "limit": 3, "lease": handLease.Seconds(), "wait": "300ms", "complete": receipts}
 		if err := w.call(context.WithoutCancel(ctx), "claim", claim, &got); err != nil {
-			sleep(ctx, 50*time.Millisecond)
+			cli.Sleep(ctx, 50*time.Millisecond)
 			continue // whether it was written is not known: it is said again
 		}
 		w.told(done, receipts, got.Lost)
@@ -391,7 +392,7 @@ func (w *handWork) work(ctx context.Context, tasks []outsideTask, done map[strin
 	beating, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
-		for sleep(beating, handLease/4) {
+		for cli.Sleep(beating, handLease/4) {
 			var receipts []string
 			for _, one := range tasks {
 				receipts = append(receipts, one.Receipt)
@@ -429,6 +430,6 @@ func (w *handWork) report(ctx context.Context, what string, body any, places map
 			w.told(places, keysOf(places), reply.Lost)
 			return
 		}
-		sleep(ctx, 50*time.Millisecond)
+		cli.Sleep(ctx, 50*time.Millisecond)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"procaas/cmd/procaas/internal/cli"
 )
 
 // A world is the service that tortured nodes call. It answers late, fails, and
@@ -83,7 +85,7 @@ func (w *world) ServeHTTP(reply http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	}
-	sleep(context.WithoutCancel(r.Context()), latency) // who has hung up is served, too
+	cli.Sleep(context.WithoutCancel(r.Context()), latency) // who has hung up is served, too
 	switch {
 	case chance < 0.04: // fails, and has done nothing
 		reply.WriteHeader(http.StatusServiceUnavailable)

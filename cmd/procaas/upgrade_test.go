@@ -13,6 +13,7 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 
+	"procaas/cmd/procaas/internal/serve/stores"
 	"procaas/engine/enginetest"
 	"procaas/engine/store"
 	"procaas/schemas"
@@ -59,9 +60,11 @@ var dialects = map[string]dialect{
 		columns: `select c.table_name, c.column_name, c.data_type from information_schema.columns c
 			where c.table_schema = current_schema() and c.is_nullable = 'NO' and c.column_default is null and c.is_identity = 'NO'
 			and not exists (select from pg_class p where p.oid = c.table_name::regclass and p.relispartition) order by 1, c.ordinal_position`,
-		values: map[string]string{"text": "'x'", "bigint": "1", "integer": "1", "smallint": "1", "boolean": "false", "bytea": "'{}'",
+		values: map[string]string{
+			"text": "'x'", "bigint": "1", "integer": "1", "smallint": "1", "boolean": "false", "bytea": "'{}'",
 			"timestamp with time zone": "now()", "interval": "'0'", "jsonb": "'{}'",
-			"event": `'{"type": "x", "payload": null}'`},
+			"event": `'{"type": "x", "payload": null}'`,
+		},
 	},
 	"sqlite": {
 		driver: "sqlite",
@@ -70,8 +73,10 @@ var dialects = map[string]dialect{
 		columns: `select m.name, c.name, lower(c.type) from sqlite_master m, pragma_table_info(m.name) c
 			where m.type = 'table' and m.name not like 'sqlite_%' and (c."notnull" or c.pk > 0) and c.dflt_value is null
 			and not (c.pk = 1 and lower(c.type) = 'integer' and m.sql like '%autoincrement%') order by 1, c.cid`,
-		values: map[string]string{"text": "'x'", "integer": "1", "blob": "x'7b7d'",
-			"event": `cast('{"type": "x", "payload": null}' as blob)`},
+		values: map[string]string{
+			"text": "'x'", "integer": "1", "blob": "x'7b7d'",
+			"event": `cast('{"type": "x", "payload": null}' as blob)`,
+		},
 	},
 }
 
@@ -144,7 +149,7 @@ func upgradeStore(t *testing.T, d dialect, source, address string, all []migrati
 	} else {
 		db.Close() // a file has one process
 	}
-	s, err := openStore(t.Context(), address, true, nil)
+	s, err := (stores.Options{DSN: address, Migrate: true}).Open(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,138 @@
+package authoring
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/runview"
+	"procaas/cmd/procaas/internal/source"
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/api/client"
+	"procaas/engine/checkpoint"
+	"procaas/engine/core"
+	"procaas/engine/planner"
+	"procaas/engine/store"
+	"procaas/handlers"
+)
+
+func diffCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "diff OLD NEW",
+		Short: "Show what a new set of pipelines changes, for new events and for runs in flight",
+		Long: `diff compares two directories or files of pipelines: flows, stages, handlers with
+their fields, which handlers wait for which others and why, and names of the
+shared state that runs in flight may hold. Of shard maps and clusters it tells
+what a change means for keys that are placed.
+
+With --server it tells of each run in flight whether it could go on by the new
+pipelines; if not, it is pinned to those that it began with. Both end.
+
+Exit codes: 0 when nothing differs, 1 when something does.`,
+		Example: "  procaas diff deployed/ flows/ --server http://127.0.0.1:8080",
+		Args:    cobra.ExactArgs(2),
+	}
+	cli.OptionalServer(c, "address of a server whose runs in flight to look at")
+	return cli.Formatted(c, func(q *cli.Call) error {
+		old, err := source.Bundle(q.Streams, q.Args[:1], dsl.Options{})
+		if err != nil {
+			return err
+		}
+		now, err := source.Bundle(q.Streams, q.Args[1:], dsl.Options{})
+		if err != nil {
+			return err
+		}
+		diff, err := engine.Compare(old, now, handlers.All())
+		if err != nil {
+			return err
+		}
+		report := diffReport{Diff: diff}
+		if q.Server != "" {
+			if report.Runs, err = inFlight(q.Ctx, q.Client, old, now); err != nil {
+				return err
+			}
+		}
+		return cmp.Or(q.Show(report, func() error { return report.text(q.Streams) }), cli.FindingsIf(len(report.Changes) > 0))
+	})
+}
+
+// A diffReport is what diff prints as JSON.
+type diffReport struct {
+	engine.Diff
+	Runs []engine.RunFit `json:"runs,omitempty"`
+}
+
+// inFlight looks at all runs in flight of a server.
+func inFlight(ctx context.Context, client *client.Client, old, now *dsl.Bundle) ([]engine.RunFit, error) {
+	before, err := plansByID(old)
+	if err != nil {
+		return nil, err
+	}
+	after, err := plansByID(now)
+	if err != nil {
+		return nil, err
+	}
+	fits := []engine.RunFit{}
+	for filter := (store.RunFilter{Live: true, Begun: true, Limit: 1000}); ; {
+		page, err := client.Runs(ctx, filter)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range page.Items {
+			var was *planner.Plan // not known when the run has begun by yet another definition
+			if v.Bundle == old.Hash {
+				was = before[v.Pipeline]
+			}
+			why, err := pinned(ctx, client, was, after[v.Pipeline], v)
+			if err != nil {
+				return nil, err
+			}
+			fits = append(fits, engine.NewRunFit(v, why))
+		}
+		if page.Next == nil {
+			return fits, nil
+		}
+		filter.Cursor = *page.Next
+	}
+}
+
+func plansByID(b *dsl.Bundle) (map[string]*planner.Plan, error) {
+	plans, err := source.Plans(b)
+	byID := map[string]*planner.Plan{}
+	for _, p := range plans {
+		byID[p.Pipeline.ID] = p
+	}
+	return byID, err
+}
+
+// pinned tells why a run cannot go on by another plan; nil when it can.
+func pinned(ctx context.Context, client *client.Client, before, after *planner.Plan, v checkpoint.RunView) (why, err error) {
+	if after == nil {
+		return engine.ErrPipelineGone, nil
+	}
+	if why := core.Fits(before, after, v); why != nil {
+		return why, nil
+	}
+	if after.Flow == nil || after.Flow.States == nil || v.Key == "" {
+		return nil, nil
+	}
+	entity, err := client.Entity(ctx, v.Flow, v.Key)
+	if err != nil {
+		return nil, err
+	}
+	return engine.FitsState(after, entity.State, v.Event.Type), nil
+}
+
+func (r diffReport) text(s cli.Streams) error {
+	if err := engine.WriteDiff(s.Out, r.Diff); err != nil || r.Runs == nil {
+		return err
+	}
+	report := runview.Fits{Streams: s}
+	for _, fit := range r.Runs {
+		report.Add(fit)
+	}
+	return s.Printf("runs in flight: %s\n", report.Sum())
+}

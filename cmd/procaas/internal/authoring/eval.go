@@ -1,0 +1,172 @@
+package authoring
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/source"
+	"procaas/dsl/datum"
+	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+	"procaas/engine/model"
+)
+
+const evalHelp = `eval computes an expression of the language and shows what every part of it
+came to, so that a condition can be tried before it is written into a pipeline.
+"-" reads the expression from standard input.
+
+The roots that the expression may read come from JSON files: the event as
+procaas run takes it, and for the others an object with their names. --set adds
+a single value: --set shared-state.total=12.`
+
+// evalCommand needs neither files nor a server: roots that are not given are empty, so that
+// a condition on one of them can be tried alone.
+func evalCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "eval EXPR",
+		Short: "Compute an expression, and show the value of each part of it",
+		Long:  evalHelp,
+		Example: `  procaas eval "event.payload.total > 100 and configs.PROMO.enabled" --event e.json --configs c.json
+  procaas eval "filter(xs, # > 1)" --set 'shared-state.xs=[1, 2, 3]'`,
+		Args: cobra.ExactArgs(1),
+	}
+	files := map[string]*string{
+		"event":        c.Flags().String("event", "", "file with the event, or - for standard input"),
+		"shared-state": c.Flags().String("state", "", "file with the shared state"),
+		"configs":      c.Flags().String("configs", "", "file with the live configs"),
+		"sources":      c.Flags().String("sources", "", `file with the outcomes of handlers: {"get-order": {"response": …}}`),
+		"flow":         c.Flags().String("flow", "", "file with the entity: id, key and state"),
+		"run":          c.Flags().String("run", "", "file with the run: id, pipeline and started"),
+		"item":         c.Flags().String("item", "", "file with the item of a for-each"),
+	}
+	set := c.Flags().StringArray("set", nil, "ROOT.NAME=JSON, a value in place of a file's, or besides")
+	format := cli.Format(c, "text", "json")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		s := cli.Of(c)
+		env, err := evalEnv(s, files, *set)
+		if err != nil {
+			return err
+		}
+		text := args[0]
+		if text == "-" {
+			data, err := source.AtMost(s.In, source.MaxFile)
+			if err != nil {
+				return fmt.Errorf("read standard input: %w", err)
+			}
+			text = string(data)
+		}
+		return eval(c.Context(), s, strings.TrimSpace(text), env, *format)
+	}
+	return c
+}
+
+// evalRoots are the roots in the order of the reference.
+var evalRoots = []string{"event", "shared-state", "sources", "configs", "flow", "run", "item"}
+
+// evalEnv reads what the expression may read. The state and the item stay null when nobody
+// gives them; the other roots are always objects in a run, and so they are here.
+func evalEnv(s cli.Streams, files map[string]*string, set []string) (datum.Env, error) {
+	// --set comes after the files, so that it can change a value of theirs.
+	env := datum.Env{}
+	for _, root := range evalRoots {
+		env[root] = nil
+		if *files[root] == "" {
+			continue
+		}
+		data, err := source.Input(s, *files[root])
+		if err != nil {
+			return nil, err
+		}
+		if env[root], err = evalRoot(root, data); err != nil {
+			return nil, cli.Usagef("%s: %w", *files[root], err)
+		}
+	}
+	for _, one := range set {
+		if err := setValue(env, one); err != nil {
+			return nil, err
+		}
+	}
+	for _, root := range evalRoots {
+		if env[root] == nil && root != "shared-state" && root != "item" {
+			env[root] = map[string]any{}
+		}
+	}
+	return env, nil
+}
+
+// evalRoot reads the file of one root.
+func evalRoot(root string, data []byte) (any, error) {
+	if root == "event" {
+		e, err := source.Event(data)
+		return eventRoot(e), err
+	}
+	value, err := datum.ParseJSON(data)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := value.(map[string]any); !ok && root != "item" {
+		return nil, fmt.Errorf("want an object with the names of %s", root)
+	}
+	return value, nil
+}
+
+// eventRoot is an event as expressions see it.
+func eventRoot(e model.Event) map[string]any {
+	root := map[string]any{"id": e.ID, "type": e.Type, "source": e.Source, "time": nil, "key": nil, "payload": e.Payload}
+	if e.Key != "" {
+		root["key"] = e.Key
+	}
+	return root
+}
+
+// setValue adds one value of --set. Objects on the way to it are made; what is in the way
+// and no object is replaced.
+func setValue(env datum.Env, text string) error {
+	path, value, ok := strings.Cut(text, "=")
+	names := strings.Split(path, ".")
+	if _, known := env[names[0]]; !ok || !known {
+		return cli.Usagef("--set %s: want ROOT.NAME=JSON with one of the roots %s", text, strings.Join(evalRoots, ", "))
+	}
+	data, err := datum.ParseJSON([]byte(value))
+	if err != nil {
+		return cli.Usagef("--set %s: %w; text needs quotes", text, err)
+	}
+	into := map[string]any(env)
+	for _, name := range names[:len(names)-1] {
+		next, ok := into[name].(map[string]any)
+		if !ok {
+			next = map[string]any{}
+			into[name] = next
+		}
+		into = next
+	}
+	into[names[len(names)-1]] = data
+	return nil
+}
+
+// eval computes and shows. An expression without a value is a finding.
+func eval(ctx context.Context, s cli.Streams, text string, env datum.Env, format string) error {
+	e, found := expr.Parse("expression", text, env)
+	if e == nil {
+		files := []diag.File{{Name: "expression", Data: []byte(text)}}
+		if err := s.Findings(files, found); err != nil {
+			return err
+		}
+		return cli.ErrFindings
+	}
+	trace := e.Trace(ctx, env)
+	var err error
+	if format == "json" {
+		err = s.PrintJSON(trace)
+	} else {
+		err = expr.WriteTrace(s.Out, trace, cli.Colorful(s.Out))
+	}
+	if _, failure := trace.Result(); err == nil && failure != nil {
+		return cli.ErrFindings
+	}
+	return err
+}

@@ -1,0 +1,178 @@
+package authoring
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/library"
+	"procaas/dsl/rules"
+	"procaas/engine/flowtest"
+	"procaas/handlers"
+)
+
+func explainCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "explain NAME | RUN PATH",
+		Short: "Explain a diagnostic code, a handler type, a function, or what a run did",
+		Long: `explain tells what a diagnostic code such as PC0103 means, with an example that
+breaks the rule and the same example mended; what the fields of a handler type
+such as request are, or those of another part of the language such as pipeline,
+stage, handler or retry; what a function of expressions such as len does; or, as
+tests, how *.test.yaml are written.
+Without a name it lists everything that it can explain.
+
+With a run of a server and the path of a handler it tells why the handler ran in
+it, or did not: what decided (a condition, a switch, a limit, a rollout, a
+fallback), and what every part of its conditions came to at the time. The path
+may be shortened from the left. It may be of a handler inside of a call, of a
+repeated stage, or of a compensation; caller>handler asks for one call of several,
+and work/lines[2]>work/lines/reserve for one element of a list, from 0, as the
+logs name it.`,
+		Example: "  procaas explain PC0103\n  procaas explain request\n  procaas explain stage\n  procaas explain 0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11 notify-driver",
+		Args:    cobra.MaximumNArgs(2),
+	}
+	cli.ServerFlags(c)
+	format := cli.Format(c, "text", "json")
+	return cli.Calls(c, func(q *cli.Call) error {
+		switch {
+		case len(q.Args) == 2:
+			why, err := q.Explain(q.Ctx, q.Args[0], q.Args[1])
+			if err != nil {
+				return err
+			}
+			return q.Show(why, func() error { return writeExplanation(q.Streams, why) })
+		case *format != "text":
+			return cli.Usagef("--format %s is for procaas explain RUN PATH", *format)
+		case len(q.Args) == 0:
+			return explainAll(q.Streams)
+		}
+		return explain(q.Streams, q.Args[0])
+	})
+}
+
+func explain(s cli.Streams, name string) error {
+	if rule, ok := rules.Explain(diag.Code(strings.ToUpper(name))); ok {
+		explainRule(s, rule)
+		return nil
+	}
+	if name == "tests" {
+		_, err := fmt.Fprint(s.Out, handlers.Reference(flowtest.Reference()...))
+		return err
+	}
+	for _, t := range handlers.All() {
+		if t.Name == name {
+			_, err := fmt.Fprint(s.Out, handlers.Reference(t.Type))
+			return err
+		}
+	}
+	for _, p := range dsl.Parts() {
+		if p.Name == name {
+			return explainPart(s, p)
+		}
+	}
+	for _, f := range library.Functions() {
+		if f.Name == name {
+			fmt.Fprintf(s.Out, "%s\n\n%s\n", f.Signature, f.Doc)
+			return nil
+		}
+	}
+	return cli.Usagef("nothing is called %q; %s", name,
+		cli.Meant(name, explainable(), "did you mean %q?", "procaas explain lists what there is"))
+}
+
+// explainPart describes a part of the language. Of the four things that people take for
+// one another it also tells when something is one.
+func explainPart(s cli.Streams, p dsl.Part) error {
+	text := handlers.Reference(p.Type)
+	text += "\nIt stands at " + p.At + " of a file.\n"
+	if why := whys[p.Name]; why != "" {
+		text += "\n" + why + "\nprocaas new asks what is to be done, and finds out which it should be.\n"
+	}
+	_, err := io.WriteString(s.Out, text)
+	return err
+}
+
+func explainRule(s cli.Streams, r rules.Rule) {
+	fmt.Fprintf(s.Out, "%s: %s\n\n%s\n", r.Code, r.Title, r.Why)
+	if r.Before != "" {
+		fmt.Fprintf(s.Out, "\nInstead of\n\n%s\n", indent(r.Before))
+	}
+	if r.After != "" {
+		fmt.Fprintf(s.Out, "\nwrite\n\n%s\n", indent(r.After))
+	}
+}
+
+func indent(text string) string {
+	text = strings.TrimRight(text, "\n")
+	return "    " + strings.ReplaceAll(text, "\n", "\n    ")
+}
+
+// explainable lists every name that explain knows.
+func explainable() []string {
+	names := []string{"tests"}
+	for _, r := range rules.All() {
+		names = append(names, string(r.Code))
+	}
+	for _, t := range handlers.All() {
+		names = append(names, t.Name)
+	}
+	for _, p := range dsl.Parts() {
+		names = append(names, p.Name)
+	}
+	for _, f := range library.Functions() {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// explainAll lists all names, in columns.
+func explainAll(s cli.Streams) error {
+	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
+	section := func(title string) { fmt.Fprintf(w, "%s:\n", title) }
+	section("Handler types")
+	for _, t := range handlers.All() {
+		fmt.Fprintf(w, "  %s\t%s\n", t.Name, inShort(t.Type))
+	}
+	section("\nOther parts of pipeline files")
+	for _, p := range dsl.Parts() {
+		fmt.Fprintf(w, "  %s\t%s\n", p.Name, inShort(p.Type))
+	}
+	section("\nFunctions of expressions")
+	for _, f := range library.Functions() {
+		fmt.Fprintf(w, "  %s\t%s\n", f.Signature, firstSentence(f.Doc))
+	}
+	section("\nTests")
+	fmt.Fprintf(w, "  tests\tHow *.test.yaml are written.\n")
+	section("\nDiagnostics")
+	for _, r := range rules.All() {
+		fmt.Fprintf(w, "  %s\t%s\n", r.Code, r.Title)
+	}
+	return w.Flush()
+}
+
+// inShort says in a sentence what a type is, without its name in Go, which authors
+// never see.
+func inShort(t dsl.Type) string {
+	text := firstSentence(t.Spec.Doc)
+	for _, begin := range []string{"A ", "An ", ""} {
+		if rest, ok := strings.CutPrefix(text, begin+t.Spec.Name+" "); ok {
+			return strings.TrimPrefix(rest, "is ")
+		}
+	}
+	return text
+}
+
+func firstSentence(doc string) string {
+	doc = strings.ReplaceAll(doc, "\n", " ")
+	if i := strings.Index(doc, ". "); i >= 0 {
+		return doc[:i+1]
+	}
+	return doc
+}

@@ -1,0 +1,63 @@
+package authoring
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/dsl/expr"
+	"procaas/engine"
+	"procaas/engine/checkpoint"
+)
+
+// writeExplanation tells why a handler ran in a run of a server, or did not.
+func writeExplanation(s cli.Streams, x engine.Explanation) error {
+	fmt.Fprintf(s.Out, "%s in run %s (%s): %s\n\n%s\n", x.Path, x.Run, x.Status, x.Outcome, x.Summary)
+	if h := x.Handler; h != nil {
+		fmt.Fprintln(s.Out, strings.Join(append([]string{"decided by " + x.DecidedBy}, when(*h)...), ", "))
+	}
+	for _, w := range x.WaitedFor {
+		fmt.Fprintf(s.Out, "after %s (%s): %s\n", w.Path, w.Outcome, w.Why)
+	}
+	for _, d := range x.Decisions {
+		fmt.Fprintf(s.Out, "\n%s at %s:%d:%d: %s\n", d.What, d.File, d.Line, d.Column, strings.ReplaceAll(d.Result, "_", " "))
+		if d.Trace == nil {
+			continue
+		}
+		if err := expr.WriteTrace(s.Out, d.Trace, cli.Colorful(s.Out)); err != nil {
+			return err
+		}
+	}
+	list(s, "not known any more", x.Missing)
+	list(s, "at present", x.Now)
+	return nil
+}
+
+// when tells the times of a handler.
+func when(h checkpoint.HandlerView) []string {
+	var out []string
+	if h.Attempts > 0 {
+		out = append(out, fmt.Sprintf("attempts: %d", h.Attempts))
+	}
+	for _, t := range []struct {
+		name string
+		at   *time.Time
+	}{{"started", h.Started}, {"finished", h.Finished}} {
+		if t.at != nil {
+			out = append(out, t.name+" "+t.at.Local().Format(time.RFC3339Nano))
+		}
+	}
+	return out
+}
+
+// list shows some lines below a title; nothing when there are none.
+func list(s cli.Streams, title string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprintf(s.Out, "\n%s:\n", title)
+	for _, line := range lines {
+		fmt.Fprintln(s.Out, "  "+line)
+	}
+}

@@ -1,0 +1,63 @@
+package authoring
+
+import (
+	"bytes"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/source"
+	"procaas/dsl"
+	"procaas/engine/alert"
+	"procaas/engine/planner"
+)
+
+func genCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "gen",
+		Short: "Write Prometheus rules and a Grafana dashboard of pipelines",
+	}
+	var server string
+	alerts := genOf("alerts [PATH…]", "Write alerting rules for Prometheus",
+		`alerts writes alerting rules for Prometheus: of the nodes, of pipelines, and of
+handlers that make calls. There is one rule of each kind for all of them: its
+alerts carry the owner, the path and the command that switches it off, and
+follow when pipelines change. Pipelines that are named are checked.`,
+		"  procaas gen alerts flows/ --server https://procaas.example --output procaas.rules.yaml",
+		func(b *bytes.Buffer, _ []*planner.Plan) error { return alert.WriteRules(b, server) })
+	alerts.Flags().StringVar(&server, "server", "", "address of the server that the commands in the rules name")
+	c.AddCommand(alerts, genOf("dashboard [PATH…]", "Write a dashboard for Grafana",
+		`dashboard writes a dashboard for Grafana, to be imported or provisioned: a row for
+all nodes, and a row for each pipeline, whose panels show its handlers. The same
+pipelines give the same dashboard.`,
+		"  procaas gen dashboard flows/ --output procaas.json",
+		func(b *bytes.Buffer, plans []*planner.Plan) error { return alert.WriteDashboard(b, plans) }))
+	return c
+}
+
+// genOf is a command that writes something about pipelines.
+func genOf(use, short, long, example string, write func(*bytes.Buffer, []*planner.Plan) error) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Long: long, Example: example, Args: cobra.ArbitraryArgs}
+	output := c.Flags().StringP("output", "o", "", "file to write; standard output when it is left out")
+	c.RunE = func(c *cobra.Command, paths []string) error {
+		bundle, err := source.Bundle(cli.Of(c), here(paths), dsl.Options{})
+		if err != nil {
+			return err
+		}
+		plans, err := source.Plans(bundle)
+		if err != nil {
+			return err
+		}
+		var b bytes.Buffer
+		if err := write(&b, plans); err != nil {
+			return err
+		}
+		if *output != "" {
+			return os.WriteFile(*output, b.Bytes(), 0o644)
+		}
+		_, err = c.OutOrStdout().Write(b.Bytes())
+		return err
+	}
+	return c
+}

@@ -1,0 +1,41 @@
+package authoring
+
+import (
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/source"
+	"procaas/dsl"
+	"procaas/engine/flowtest"
+)
+
+func schemaCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of pipeline files, for editors",
+		Long: `schema prints the JSON Schema (draft 2020-12) of pipeline files, or with --test
+that of their tests. Point your editor at it, and tell it about the expression
+tag, for example in VS Code:
+
+  "yaml.schemas": {
+    "pipeline.schema.json": ["pipelines/**/*.yaml", "!**/*.test.yaml"],
+    "test.schema.json": "pipelines/**/*.test.yaml"
+  },
+  "yaml.customTags": ["!$ scalar", "!secret scalar"]`,
+		Example: "  procaas schema > pipeline.schema.json\n  procaas schema --test > test.schema.json",
+		Args:    cobra.NoArgs,
+	}
+	test := c.Flags().Bool("test", false, "the schema of *.test.yaml")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		write := func() ([]byte, error) { return dsl.JSONSchema(source.Types()) }
+		if *test {
+			write = flowtest.JSONSchema
+		}
+		schema, err := write()
+		if err != nil {
+			return err
+		}
+		_, err = c.OutOrStdout().Write(schema)
+		return err
+	}
+	return c
+}

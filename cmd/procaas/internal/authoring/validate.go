@@ -1,0 +1,104 @@
+package authoring
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/source"
+	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/render"
+)
+
+const validateHelp = `validate reads every *.yaml and *.yml file below the given paths as one set and
+reports every problem in it, with the place and the remedy. Without a path it
+checks the current directory; "-" is standard input. It never opens the network.
+
+--format sarif is for code scanning services, junit for CI servers: there, too,
+only findings of --fail-level and worse count as failures.
+
+The comment "# procaas:ignore PC0602 because …", on the line or the line above,
+takes back a warning or an advice; errors stay.
+
+--fix mends what has only one remedy, in the files, and tells what it did:
+mistyped names with one candidate, expressions that YAML cuts or cannot read,
+missing quotes, words and operators of other tools and languages, placeholders
+such as ${event.id}, units, colons of the first version. With "-" the mended
+text goes to standard output, the findings to standard error.
+
+Each problem has a stable code; "procaas explain PC0103" tells more about it.`
+
+func validateCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "validate [PATH…]",
+		Short:   "Find every problem in pipeline files",
+		Long:    validateHelp,
+		Example: "  procaas validate pipelines/\n  procaas validate --fix pipelines/\n  procaas validate --format github .\n  procaas validate --format sarif . > procaas.sarif",
+		Args:    cobra.ArbitraryArgs,
+	}
+	format := cli.Format(c, string(render.Text), string(render.JSON), string(render.GitHub), string(render.SARIF), string(render.JUnit))
+	level := c.Flags().String("fail-level", "error", "the least severity that makes the exit code 1: error, warning or advice")
+	fix := c.Flags().Bool("fix", false, "mend what has only one remedy")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if !diag.Severity(*level).Known() {
+			return cli.Usagef("--fail-level %q: want error, warning or advice", *level)
+		}
+		return validate(cli.Of(c), here(args), render.Format(*format), diag.Severity(*level), *fix)
+	}
+	return c
+}
+
+func validate(s cli.Streams, paths []string, format render.Format, level diag.Severity, fix bool) error {
+	files, err := source.Pipelines(paths, s.In)
+	if err != nil {
+		return err
+	}
+	o := dsl.Options{Types: source.Types(), Read: source.TreesOf(paths).Read}
+	var found []diag.Diagnostic
+	if fix {
+		if files, found, err = fixFiles(s, files, o, slices.Contains(paths, "-")); err != nil {
+			return err
+		}
+		if slices.Contains(paths, "-") {
+			s.Out = s.Err
+		}
+	} else {
+		_, found = dsl.Load(files, o)
+	}
+	if format == render.JUnit {
+		err = render.WriteJUnit(s.Out, files, found, level) // what fails there fails here
+	} else {
+		err = render.Write(s.Out, format, files, found, cli.Colorful(s.Out))
+	}
+	if err != nil {
+		return err
+	}
+	return cli.FindingsIf(slices.ContainsFunc(found, func(d diag.Diagnostic) bool { return d.Severity.AtLeast(level) }))
+}
+
+// fixFiles mends files and tells what was mended. What came from standard input
+// goes to standard output.
+func fixFiles(s cli.Streams, files []diag.File, o dsl.Options, stdin bool) (now []diag.File, left []diag.Diagnostic, err error) {
+	now, fixed, left := dsl.Fix(files, o)
+	for i, f := range now {
+		switch {
+		case stdin && f.Name == source.Stdin:
+			if _, err := s.Out.Write(f.Data); err != nil {
+				return nil, nil, err
+			}
+		case !bytes.Equal(f.Data, files[i].Data):
+			if err := source.Replace(filepath.FromSlash(f.Name), f.Data); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	for _, d := range fixed {
+		fmt.Fprintf(s.Err, "fixed %s: %s [%s]\n", d.Span, d.Message, d.Code)
+	}
+	return now, left, nil
+}

@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Format adds --format with the formats that a command knows, the first being the default.
+// [Prepare] refuses others.
+func Format(c *cobra.Command, formats ...string) *string {
+	value := c.Flags().String("format", formats[0], "output as "+strings.Join(formats, ", "))
+	_ = c.Flags().SetAnnotation("format", formatsKnown, formats) // the flag is there
+	return value
+}
+
+const formatsKnown = "procaas formats"
+
+// checkFormat refuses a --format that a command does not know.
+func checkFormat(c *cobra.Command) error {
+	f := c.Flags().Lookup("format")
+	if f == nil || slices.Contains(f.Annotations[formatsKnown], f.Value.String()) {
+		return nil
+	}
+	return Usagef("--format %q: want one of %s", f.Value, strings.Join(f.Annotations[formatsKnown], ", "))
+}
+
+// Prepare sets flags from the environment and refuses values that no command can work with.
+func Prepare(c *cobra.Command) error {
+	if err := flagsFromEnv(c.Flags(), os.LookupEnv); err != nil {
+		return err
+	}
+	if err := checkServer(c); err != nil {
+		return err
+	}
+	return checkFormat(c)
+}
+
+// negative finds a negative number that was taken for a flag.
+var negative = regexp.MustCompile(`unknown shorthand flag: '[0-9]'`)
+
+// unknownFlag finds the name of a flag that a command does not have.
+var unknownFlag = regexp.MustCompile(`^unknown flag: --(\S+)$`)
+
+// FlagError says what a flag that makes no sense may have meant.
+func FlagError(c *cobra.Command, err error) error {
+	if negative.MatchString(err.Error()) {
+		return Usagef("%w; no number here is negative", err)
+	}
+	if found := unknownFlag.FindStringSubmatch(err.Error()); found != nil {
+		var known []string
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				known = append(known, f.Name)
+			}
+		})
+		return Usagef("%w%s", err, Meant(found[1], known, "; did you mean --%s?", ", which "+c.CommandPath()+" does not take"))
+	}
+	return Usage(badFlag(err))
+}
+
+// OnlySubcommands refuses words that are no sub-command, with a suggestion.
+func OnlySubcommands(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	c.SuggestionsMinimumDistance = 2
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		return Usagef(`unknown command %q; did you mean "%s"?`, args[0], strings.Join(near, `" or "`))
+	}
+	return Usagef("unknown command %q", args[0])
+}
+
+// CheckArgs makes wrong numbers of arguments a usage error everywhere, and unknown
+// sub-commands: of a command that does nothing itself cobra would show the help then, as
+// if all were well.
+func CheckArgs(c *cobra.Command) {
+	if c.HasSubCommands() && !c.Runnable() {
+		c.Args, c.RunE = OnlySubcommands, func(c *cobra.Command, _ []string) error { return c.Help() }
+	}
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			err := check(c, args)
+			if err == nil || errors.As(err, new(UsageError)) {
+				return err
+			}
+			if len(args) > 0 && strings.HasPrefix(err.Error(), "unknown command") { // what cobra says where no arguments are wanted
+				return Usagef("%s takes no arguments, have %q; use: %s", c.Name(), args[0], c.UseLine())
+			}
+			return Usagef("%s: %w; use: %s", c.Name(), err, c.UseLine())
+		}
+	}
+	for _, sub := range c.Commands() {
+		CheckArgs(sub)
+	}
+}
+
+// flagsFromEnv sets each flag that the command line leaves out from its
+// environment twin: --max-in-flight from PROCAAS_MAX_IN_FLIGHT.
+func flagsFromEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	var errs []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed || f.Name == "help" || f.Name == "version" {
+			return
+		}
+		name := "PROCAAS_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value, ok := lookup(name)
+		if !ok || value == "" {
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil {
+			errs = append(errs, Usagef("%s=%q: %w", name, value, wantedOf(f, err)))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// wantedValues say what flags take, by the types of their values.
+var wantedValues = map[string]string{
+	"int": "a whole number", "int32": "a whole number", "int64": "a whole number",
+	"uint": "a whole number, 0 or more", "uint16": "a whole number from 0 to 65535", "uint32": "a whole number, 0 or more",
+	"uint64":  "a whole number, 0 or more",
+	"float32": "a number", "float64": "a number", "bool": "true or false", "duration": "a duration such as 300ms, 5s or 1h30m",
+	"stringToString": "NAME=VALUE", "stringSlice": "a list with commas between its elements", "intSlice": "whole numbers with commas " +
+		"between them",
+}
+
+// badFlag says of a value that a flag cannot take what it takes: what the parsers of
+// the standard library say is for programmers.
+func badFlag(err error) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	return fmt.Errorf("--%s %q: %w", bad.GetFlag().Name, bad.GetValue(), wantedOf(bad.GetFlag(), err))
+}
+
+// wantedOf says what a flag takes. A value with a type of its own says so itself.
+func wantedOf(f *pflag.Flag, err error) error {
+	if want, known := wantedValues[f.Value.Type()]; known {
+		return errors.New("want " + want)
+	}
+	var bad *pflag.InvalidValueError
+	if errors.As(err, &bad) {
+		return bad.Unwrap()
+	}
+	return err
+}

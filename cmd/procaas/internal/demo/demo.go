@@ -1,0 +1,277 @@
+// Package demo shows a taxi company and a cluster of workers on one machine.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/serve"
+	"procaas/cmd/procaas/internal/source"
+	"procaas/dsl"
+	"procaas/engine/api/access"
+	"procaas/engine/api/client"
+	"procaas/engine/stub"
+	"procaas/pipelines"
+)
+
+const demoHelp = `demo runs a taxi company on this machine: its pipelines, the services that they
+call as stub services, and steady traffic of orders. After half a minute a service
+that orders can do without breaks. Within seconds its handlers are out of the flow
+by themselves, and come back by themselves when it works again; every order is
+completed. Ctrl-C ends it.
+
+--incident says what breaks: statistics-down, bonus-down and push-down are services
+that orders can do without; payments-slow hangs now and then; orders-down is a service
+that every order needs. Orders wait for it then, and go on when it is over; the few
+whose attempts were used up before it was known to be down have failed, and procaas
+runs retry goes on with them.
+
+With --orders N --exit it runs that many orders, prints a summary and exits; the
+exit code is 0 only when every run is accounted for.`
+
+// The bounds of --rate: an order in a quarter of an hour, and more than any machine takes.
+const (
+	minDemoRate = 0.001
+	maxDemoRate = 1e6
+)
+
+// demoOptions are the flags of the demo; their help says what they mean.
+type demoOptions struct {
+	node          serve.Flags
+	orders        int
+	exit          bool
+	rate          float64 // 0: see pace
+	incident      string
+	incidentAfter time.Duration // from the start of the traffic; 0 for no incident
+	incidentFor   time.Duration
+	elsewhere     bool // the usual address was taken, and is not the demo's
+	format        string
+}
+
+// Commands are the demos.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{demoCommand(), demoBalancerCommand(), demoWorkerCommand()}
+}
+
+func demoCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "demo",
+		Short:   "See a taxi company at work, with stub services and an incident",
+		Long:    demoHelp,
+		Example: "  procaas demo\n  procaas demo --incident orders-down --incident-after 10s\n  procaas demo --orders 200 --exit --format json",
+		Args:    cobra.NoArgs,
+	}
+	var o demoOptions
+	o.node.Add(c, "", access.OpenGroups()...)
+	flags := c.Flags()
+	flags.IntVar(&o.orders, "orders", 0, "end the traffic after this many orders; 0 goes on until Ctrl-C")
+	flags.BoolVar(&o.exit, "exit", false, "exit when all orders are done, with a summary")
+	flags.Float64Var(&o.rate, "rate", 0, "orders per second (default 10, or as fast as it goes with --exit)")
+	flags.StringVar(&o.incident, "incident", "statistics-down", "which incident of the stub services happens")
+	flags.DurationVar(&o.incidentAfter, "incident-after", 30*time.Second, "when the incident begins; 0 for never")
+	flags.DurationVar(&o.incidentFor, "incident-for", 45*time.Second, "how long the incident lasts")
+	format := cli.Format(c, "text", "json")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		o.format = *format
+		if o.exit && o.orders <= 0 {
+			return cli.Usagef("--exit needs --orders N")
+		}
+		if o.orders < 0 || o.rate < 0 {
+			return cli.Usagef("--orders and --rate cannot be negative")
+		}
+		// A ticker beats at most once in a nanosecond, and at least once in some centuries.
+		if o.rate != 0 && !(o.rate >= minDemoRate && o.rate <= maxDemoRate) {
+			return cli.Usagef("--rate %g: want %g to %g orders per second, or 0", o.rate, minDemoRate, maxDemoRate)
+		}
+		if o.incidentAfter < 0 || o.incidentFor <= 0 {
+			return cli.Usagef("--incident-after cannot be negative, and --incident-for must be more than 0s")
+		}
+		// Nobody asked for port 8080: any free one will do when it is taken.
+		if !c.Flags().Changed("listen") && (o.exit || !free(o.node.Listen)) {
+			o.elsewhere = !o.exit
+			o.node.Listen = "127.0.0.1:0"
+		}
+		if !c.Flags().Changed("log-level") {
+			o.node.LogLevel = "error"
+		}
+		return demo(c.Context(), cli.Of(c), o)
+	}
+	return c
+}
+
+func demo(ctx context.Context, s cli.Streams, o demoOptions) error {
+	forget, err := scratchStore(&o.node)
+	if err != nil {
+		return err
+	}
+	defer forget()
+	d, err := openDemo(ctx, s, o)
+	if err != nil {
+		return err
+	}
+	defer d.stubs.Close()
+	return d.run(ctx)
+}
+
+// scratchStore gives a node that was told no store one that forget removes.
+func scratchStore(f *serve.Flags) (forget func(), err error) {
+	if f.Store != "" {
+		return func() {}, nil
+	}
+	dir, err := os.MkdirTemp("", "procaas-demo-")
+	if err != nil {
+		return nil, err
+	}
+	f.Store = "sqlite:" + filepath.Join(dir, "demo.db")
+	return func() { _ = os.RemoveAll(dir) }, nil
+}
+
+// free tells whether an address can be listened on.
+func free(address string) bool {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}
+
+// A taxiDemo is the taxi company at work.
+type taxiDemo struct {
+	cli.Streams
+	demoOptions
+
+	node    *serve.Node
+	stubs   *stub.Server
+	traffic *traffic
+	bundle  *dsl.Bundle
+}
+
+func openDemo(ctx context.Context, s cli.Streams, o demoOptions) (*taxiDemo, error) {
+	taxi, err := fs.Sub(pipelines.Files, "taxi")
+	if err != nil {
+		return nil, err
+	}
+	stubFiles, err := source.FS(taxi, source.IsStub)
+	if err != nil {
+		return nil, err
+	}
+	files, err := source.FS(taxi, source.IsPipeline)
+	if err != nil {
+		return nil, err
+	}
+	d := &taxiDemo{Streams: s, demoOptions: o}
+	if d.stubs, err = source.Stubs(ctx, s, stubFiles); err != nil {
+		return nil, err
+	}
+	d.demoOptions.node.Services = d.stubs.URLs()
+	// Whoever mistypes an incident should not wait for half a minute to hear of it.
+	if err = d.checkIncident(); err == nil {
+		d.bundle, err = source.Check(s, files, dsl.Options{ServiceURLs: d.stubs.URLs()})
+	}
+	if err == nil {
+		d.node, err = serve.Open(ctx, s, d.demoOptions.node, d.bundle)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.stubs.Close())
+	}
+	d.traffic = newTraffic(client.New(d.node.URL(), o.node.Access.Plain()), o.orders, d.pace())
+	return d, nil
+}
+
+// checkIncident refuses an incident that no stub service has.
+func (d *taxiDemo) checkIncident() error {
+	known := d.stubs.Incidents()
+	if d.incident == "" || slices.Contains(known, d.incident) {
+		return nil
+	}
+	return cli.Usagef("--incident %q: want one of %s", d.incident, strings.Join(known, ", "))
+}
+
+// next tells what there is to see, and how.
+func (d *taxiDemo) next() string {
+	at := ""
+	if d.elsewhere {
+		at = " --server " + d.node.URL()
+	}
+	text := "Watch      the console, or: procaas top" + at + "; Ctrl-C ends the demo"
+	if d.incidentAfter > 0 && d.incident != "" {
+		text += fmt.Sprintf("\nSoon       after %s: %s, for %s", d.incidentAfter, d.incident, d.incidentFor)
+	}
+	return text
+}
+
+// pace is the rate of orders; 0 is as fast as the engine takes them.
+func (d *taxiDemo) pace() float64 {
+	if d.rate == 0 && !d.exit {
+		return 10
+	}
+	return d.rate
+}
+
+func (d *taxiDemo) run(ctx context.Context) error {
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	g, working := errgroup.WithContext(working)
+	g.Go(func() error { return d.node.Run(working) })
+	if d.format == "text" {
+		d.node.Banner(d.Out, d.bundle)
+		if !d.exit {
+			fmt.Fprintln(d.Out, d.next())
+		}
+	}
+	g.Go(func() error { return d.incidents(working) })
+	g.Go(func() error { return d.liveLine(working) })
+	var total summary
+	g.Go(func() error {
+		if err := d.traffic.run(working); err != nil || !d.exit {
+			return err
+		}
+		var err error
+		total, err = d.traffic.settle(working)
+		stop() // all is done: the node may drain
+		return err
+	})
+	err := g.Wait()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	if err != nil || !d.exit {
+		return err
+	}
+	if err := total.print(d.Streams, d.format); err != nil {
+		return err
+	}
+	return cli.FindingsIf(!total.complete())
+}
+
+// incidents breaks a service after a while and mends it again.
+func (d *taxiDemo) incidents(ctx context.Context) error {
+	if d.incidentAfter <= 0 || d.incident == "" {
+		return nil
+	}
+	for _, step := range []struct {
+		after time.Duration
+		on    bool
+	}{{d.incidentAfter, true}, {d.incidentFor, false}} {
+		if !cli.Sleep(ctx, step.after) {
+			return nil
+		}
+		if err := d.stubs.SetIncident(d.incident, step.on); err != nil {
+			return err
+		}
+		d.traffic.setIncident(d.incident, step.on)
+	}
+	return nil
+}

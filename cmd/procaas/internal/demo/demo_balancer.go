@@ -1,0 +1,278 @@
+package demo
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/serve"
+	"procaas/cmd/procaas/internal/source"
+	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/engine"
+	"procaas/engine/api/access"
+	"procaas/pipelines"
+)
+
+const demoBalancerHelp = `demo-balancer runs a cluster of stateful workers on this machine, each a process of its
+own, with the balancer that procaas ships and a proxy before them. Requests come for
+many keys. After a while one key gets hot, and its worker has too much to do: the
+balancer moves partitions until the load is even again, which the Gini index of the
+workers' loads shows. Moves are invisible to the callers. A worker that is killed
+starts again after 15 seconds, while its partitions are elsewhere. Ctrl-C ends it.
+
+With --for it ends by itself, with a summary; the exit code is 0 only when no
+request has failed. Requests that a worker drops, since it has too much to do, have
+not failed: they are counted besides.`
+
+// clusterDemoOptions are the flags of the demo of the balancer.
+type clusterDemoOptions struct {
+	node     serve.Flags
+	workers  int
+	capacity float64
+	rate     float64
+	hotAfter time.Duration
+	hotShare float64
+	last     time.Duration
+	format   string
+}
+
+const (
+	demoCluster    = "fanout" // as the pipelines call it
+	demoPartitions = 64
+)
+
+func demoBalancerCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "demo-balancer",
+		Short:   "See a balancer calm a hot partition, with real workers",
+		Long:    demoBalancerHelp,
+		Example: "  procaas demo-balancer\n  procaas demo-balancer --for 2m --format json",
+		Args:    cobra.NoArgs,
+	}
+	var o clusterDemoOptions
+	o.node.Add(c, "", access.OpenGroups()...)
+	flags := c.Flags()
+	flags.IntVar(&o.workers, "workers", 8, "how many workers there are")
+	flags.Float64Var(&o.capacity, "capacity", 140, "requests that a worker serves in a second")
+	flags.Float64Var(&o.rate, "rate", 600, "requests in a second")
+	flags.DurationVar(&o.hotAfter, "hot-after", 40*time.Second, "when a key gets hot; 0 for never")
+	flags.Float64Var(&o.hotShare, "hot-share", 0.17, "which share of the requests is for that key then")
+	flags.DurationVar(&o.last, "for", 0, "end after this time, with a summary; 0 goes on until Ctrl-C")
+	format := cli.Format(c, "text", "json")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		o.format = *format
+		switch {
+		case o.workers < 2 || o.workers > 100:
+			return cli.Usagef("--workers %d: want 2 to 100", o.workers)
+		case !(o.rate > 0) || o.rate > 10_000:
+			return cli.Usagef("--rate %v: want a number above 0, at most 10000", o.rate)
+		case !(o.hotShare >= 0) || o.hotShare > 1:
+			return cli.Usagef("--hot-share %v: want 0 to 1", o.hotShare)
+		}
+		if !c.Flags().Changed("listen") && !free(o.node.Listen) {
+			o.node.Listen = "127.0.0.1:0"
+		}
+		if !c.Flags().Changed("log-level") {
+			o.node.LogLevel = "error"
+		}
+		return demoBalancer(c.Context(), cli.Of(c), o)
+	}
+	return c
+}
+
+// demoBalancer starts everything, and ends it again.
+func demoBalancer(ctx context.Context, s cli.Streams, o clusterDemoOptions) error {
+	forget, err := scratchStore(&o.node)
+	if err != nil {
+		return err
+	}
+	defer forget()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	g, working := errgroup.WithContext(ctx)
+	workers, err := startWorkers(working, s, g, o)
+	if err != nil {
+		stop()
+		return errors.Join(err, g.Wait())
+	}
+	node, err := openDemoNode(working, s, o, workers)
+	if err != nil {
+		stop()
+		return errors.Join(err, g.Wait())
+	}
+	g.Go(func() error { return node.Run(working) })
+	load := newKeyLoad(node.ProxyURL(), o)
+	if o.format == "text" {
+		fmt.Fprintf(s.Out, "%d workers, requests come to %s, the console is at %s\n", o.workers, load.url, node.URL())
+		fmt.Fprintf(s.Out, "to break one: kill -9 %d, which is %s; to empty one: procaas balancer drain %s --reason trial --server %s\n",
+			workers[0].cmd.Process.Pid, workers[0].name, workers[1].name, node.URL())
+	}
+	g.Go(func() error { load.run(working); return nil })
+	g.Go(func() error {
+		defer stop()
+		return watchCluster(working, s, o, node.Engine(), load)
+	})
+	err = g.Wait()
+	if err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	if o.last <= 0 {
+		return nil
+	}
+	return load.conclude(s, o.format)
+}
+
+// restartAfter is how long a worker that has died stays away: the balancer moves its
+// partitions meanwhile, and finds room on it again afterwards.
+const restartAfter = 15 * time.Second
+
+// A demoWorker is a worker that is a process of its own.
+type demoWorker struct {
+	name string
+	url  string
+	cmd  *exec.Cmd
+}
+
+// startWorkers starts the processes, and starts those anew that die: people break them to see
+// what happens.
+func startWorkers(ctx context.Context, s cli.Streams, g *errgroup.Group, o clusterDemoOptions) ([]*demoWorker, error) {
+	var workers []*demoWorker
+	for i := range o.workers {
+		w := &demoWorker{name: fmt.Sprint("worker-", i+1)}
+		if err := w.start(ctx, o, "127.0.0.1:0"); err != nil {
+			return nil, err
+		}
+		workers = append(workers, w)
+		kept := *w // whose process changes, while the first one is told to people
+		g.Go(func() error { return kept.keep(ctx, s, o) })
+	}
+	return workers, nil
+}
+
+// start starts the process, which tells its address.
+func (w *demoWorker) start(ctx context.Context, o clusterDemoOptions, listen string) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	w.cmd = exec.CommandContext(ctx, program, "demo-worker", "--listen", listen, "--name", w.name, "--cluster", demoCluster,
+		"--partitions", fmt.Sprint(demoPartitions), "--capacity", fmt.Sprint(o.capacity), "--cold", "2", "--cold-time", "5s")
+	w.cmd.WaitDelay = 5 * time.Second
+	out, err := w.cmd.StdoutPipe()
+	if err == nil {
+		err = w.cmd.Start()
+	}
+	if err != nil {
+		return fmt.Errorf("start %s: %w", w.name, err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		return errors.Join(fmt.Errorf("%s does not tell its address", w.name), w.cmd.Wait())
+	}
+	w.url = strings.TrimSpace(lines.Text())
+	return nil
+}
+
+// keep starts the process anew, at its address, whenever it has ended.
+func (w *demoWorker) keep(ctx context.Context, s cli.Streams, o clusterDemoOptions) error {
+	for {
+		err := w.cmd.Wait()
+		if ctx.Err() != nil {
+			return nil // it was told to end
+		}
+		if o.format == "text" {
+			why := "by itself"
+			if err != nil {
+				why = err.Error()
+			}
+			fmt.Fprintf(s.Out, "%s has ended: %s; it starts again in %s\n", w.name, why, restartAfter)
+		}
+		if !cli.Sleep(ctx, restartAfter) {
+			return nil
+		}
+		if err := w.start(ctx, o, strings.TrimPrefix(w.url, "http://")); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		if o.format == "text" {
+			fmt.Fprintf(s.Out, "%s is back, as process %d\n", w.name, w.cmd.Process.Pid)
+		}
+	}
+}
+
+// openDemoNode makes a node with the pipelines of the balancer, whose workers are these.
+func openDemoNode(ctx context.Context, s cli.Streams, o clusterDemoOptions, workers []*demoWorker) (*serve.Node, error) {
+	shipped, err := fs.Sub(pipelines.Files, "balancer")
+	if err != nil {
+		return nil, err
+	}
+	files, err := source.FS(shipped, func(name string) bool { return source.IsPipeline(name) && filepath.Base(name) != "cluster.yaml" })
+	if err != nil {
+		return nil, err
+	}
+	var cluster strings.Builder
+	fmt.Fprintf(&cluster, "clusters:\n  - id: %s\n    partitions: %d\n    key: path:2\n    map: {rule: zone, replicas: 4}\n    workers:\n",
+		demoCluster, demoPartitions)
+	for i, w := range workers {
+		fmt.Fprintf(&cluster, "      - {id: %s, url: %q, zone: %c}\n", w.name, w.url, 'a'+i%3)
+	}
+	files = append(files, diag.File{Name: "cluster.yaml", Data: []byte(cluster.String())})
+	bundle, err := source.Check(s, files, dsl.Options{})
+	if err != nil {
+		return nil, err
+	}
+	o.node.Proxy = serve.ProxyFlags{Addresses: map[string]string{demoCluster: ":0"}, Patience: time.Minute, Replay: "1MiB"}
+	return serve.Open(ctx, s, o.node, bundle)
+}
+
+// watchEvery is how often the demo tells how the cluster is.
+const watchEvery = 2 * time.Second
+
+// watchCluster shows the cluster until the demo ends.
+func watchCluster(ctx context.Context, s cli.Streams, o clusterDemoOptions, e *engine.Engine, load *keyLoad) error {
+	began, before := time.Now(), keyCounts{}
+	for cli.Sleep(ctx, watchEvery) {
+		status, err := e.ClusterStatus(ctx, demoCluster)
+		if err != nil {
+			if ctx.Err() != nil {
+				break
+			}
+			return err
+		}
+		now := load.counts()
+		load.gini(status.State.Gini)
+		if o.format == "text" {
+			busy := 0.0
+			for _, w := range status.State.Workers {
+				busy = max(busy, w.Busy)
+			}
+			sent := now.Requests - before.Requests
+			fmt.Fprintf(s.Out, "%4.0f s  %4.0f requests/s  %5.2f %% dropped  Gini %.2f  busiest worker %3.0f %%  %d moves  version %d%s\n",
+				time.Since(began).Seconds(), float64(sent)/watchEvery.Seconds(), 100*float64(now.Dropped-before.Dropped)/float64(max(1, sent)),
+				status.State.Gini, 100*busy, status.State.Moves, status.Assignment.Version, load.news())
+		}
+		before = now
+		if o.last > 0 && time.Since(began) >= o.last {
+			break
+		}
+	}
+	status, err := e.ClusterStatus(context.WithoutCancel(ctx), demoCluster)
+	if err == nil {
+		load.moved(status.State.Moves)
+	}
+	return err
+}

@@ -1,0 +1,185 @@
+package demo
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/handlers/balancer/handoff/reference"
+)
+
+// A keyLoad sends requests for many keys, of which one gets hot.
+type keyLoad struct {
+	url     string
+	options clusterDemoOptions
+	client  *http.Client
+	began   time.Time
+
+	mu   sync.Mutex // guards what follows
+	sum  keyCounts
+	told bool // that the key is hot
+}
+
+// keyCounts are what became of the requests.
+type keyCounts struct {
+	Requests int     `json:"requests"`
+	Dropped  int     `json:"dropped"` // by a worker that had too much to do
+	Failed   int     `json:"failed"`
+	Moves    int     `json:"moves"`
+	Highest  float64 `json:"gini_highest"` // after the key got hot, or ever
+	Gini     float64 `json:"gini"`
+	Failure  string  `json:"failure,omitempty"` // the first
+}
+
+func newKeyLoad(url string, o clusterDemoOptions) *keyLoad {
+	return &keyLoad{
+		url: url, options: o, began: time.Now(),
+		client: &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: mostSenders}},
+	}
+}
+
+// mostSenders bounds the requests that are under way.
+const mostSenders = 64
+
+// demoKeys is how many keys there are, besides the hot one.
+const demoKeys = 5000
+
+// gentleStart is how long the load takes to be all there: workers are cold at first.
+const gentleStart = 10 * time.Second
+
+// run sends requests at the wanted rate until ctx ends.
+func (l *keyLoad) run(ctx context.Context) {
+	defer l.client.CloseIdleConnections()
+	due := make(chan string)
+	var senders sync.WaitGroup
+	for range mostSenders {
+		senders.Go(func() {
+			for key := range due {
+				l.send(ctx, key)
+			}
+		})
+	}
+	defer senders.Wait()
+	defer close(due)
+	const tick = 20 * time.Millisecond
+	owed := 0.0
+	for cli.Sleep(ctx, tick) {
+		owed += l.options.rate * tick.Seconds() * min(1, float64(time.Since(l.began))/float64(gentleStart))
+		for ; owed >= 1; owed-- {
+			key := fmt.Sprint("user-", rand.N(demoKeys))
+			if l.hot() && rand.Float64() < l.options.hotShare {
+				key = "channel-1"
+			}
+			select {
+			case due <- key:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+func (l *keyLoad) hot() bool {
+	return l.options.hotAfter > 0 && time.Since(l.began) > l.options.hotAfter
+}
+
+func (l *keyLoad) send(ctx context.Context, key string) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, l.url+"/keys/"+key, nil)
+	if err != nil {
+		l.note(0, err)
+		return
+	}
+	reply, err := l.client.Do(r)
+	if ctx.Err() != nil {
+		if err == nil {
+			reply.Body.Close()
+		}
+		return // it was broken off at the end
+	}
+	if err != nil {
+		l.note(0, err)
+		return
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(reply.Body, 4<<10))
+	switch {
+	case err != nil && ctx.Err() == nil:
+		l.note(0, err)
+	case reply.StatusCode == http.StatusServiceUnavailable && reply.Header.Get(reference.HeaderDropped) != "":
+		l.note(reply.StatusCode, nil)
+	case reply.StatusCode != http.StatusOK:
+		l.note(0, fmt.Errorf("%s: %s", reply.Status, text))
+	default:
+		l.note(http.StatusOK, nil)
+	}
+}
+
+// note counts a request.
+func (l *keyLoad) note(status int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sum.Requests++
+	switch {
+	case err != nil:
+		if l.sum.Failed++; l.sum.Failure == "" {
+			l.sum.Failure = err.Error()
+		}
+	case status != http.StatusOK:
+		l.sum.Dropped++
+	}
+}
+
+func (l *keyLoad) counts() keyCounts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sum
+}
+
+// gini takes the index as it is now.
+func (l *keyLoad) gini(x float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sum.Gini = x
+	if l.hot() || l.options.hotAfter <= 0 {
+		l.sum.Highest = max(l.sum.Highest, x)
+	}
+}
+
+func (l *keyLoad) moved(moves int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sum.Moves = moves
+}
+
+// news tells once that the key has got hot.
+func (l *keyLoad) news() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.told || !l.hot() {
+		return ""
+	}
+	l.told = true
+	return fmt.Sprintf("   channel-1 is hot: %.0f %% of the requests", 100*l.options.hotShare)
+}
+
+// conclude prints the summary.
+func (l *keyLoad) conclude(s cli.Streams, format string) error {
+	sum := l.counts()
+	var err error
+	if format == "json" {
+		err = s.PrintJSON(sum)
+	} else {
+		err = s.Printf("%d requests, %d failed, %d dropped by workers that had too much to do, %d moves, Gini %.2f at most and %.2f at the end\n",
+			sum.Requests, sum.Failed, sum.Dropped, sum.Moves, sum.Highest, sum.Gini)
+		if err == nil && sum.Failure != "" {
+			fmt.Fprintln(s.Err, "the first failure:", sum.Failure)
+		}
+	}
+	return cmp.Or(err, cli.FindingsIf(sum.Failed > 0))
+}

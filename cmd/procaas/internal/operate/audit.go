@@ -1,0 +1,147 @@
+package operate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine"
+	"procaas/engine/api/wire"
+	"procaas/engine/store"
+)
+
+func auditCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "audit",
+		Short: "List who changed what on a server, newest first",
+		Example: `  procaas audit --name new-order-created/notify --since 2h
+  procaas audit --kind token --format json`,
+		Args: cobra.NoArgs,
+	}
+	cli.ServerFlags(c)
+	var filter store.AuditFilter
+	var when span
+	flags := c.Flags()
+	flags.StringVar(&filter.Kind, "kind", "", "only changes of this kind: "+strings.Join(store.AuditKinds(), ", "))
+	flags.StringVar(&filter.Name, "name", "", "only changes of this setting, token, service or run, or at or below this path")
+	flags.StringVar(&filter.By, "by", "", "only changes by this actor: the name of a token")
+	flags.IntVar(&filter.Limit, "limit", 20, "how many, at most 1000")
+	when.add(c, "only changes made then or later", "only changes made before")
+	cursor := flags.String("cursor", "", "go on where the page before ended")
+	c.AddCommand(auditVerify())
+	return cli.Shows(c, func(q *cli.Call) (page wire.Page[engine.AuditView], err error) {
+		if err = cmp.Or(pageSize(filter.Limit), when.read(&filter.Since, &filter.Until)); err != nil {
+			return page, err
+		}
+		return q.Audit(q.Ctx, filter, *cursor)
+	}, showAudit)
+}
+
+func auditVerify() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "verify",
+		Short: "Tell whether the audit is as it was written",
+		Long: `verify reads the whole audit of a server. Each record has a hash of what it says
+and of the hash of the record before it, so one that was changed, removed or put in
+later does not fit: verify names the first of these, and exits with 1.
+
+Who can write to the database can make all hashes anew. Keep the head that verify
+prints where they cannot write, such as in a ticket or a log of another system, and
+give it later with --expect: then the records up to it are as they were.`,
+		Example: `  procaas audit verify
+  procaas audit verify --expect "$(cat kept-elsewhere)"`,
+		Args: cobra.NoArgs,
+	}
+	expect := c.Flags().StringSlice("expect", nil, "a head that verify printed before, which must still be there (repeatable)")
+	return cli.Formatted(c, func(q *cli.Call) error {
+		report, err := q.VerifyAudit(q.Ctx, *expect)
+		if err == nil {
+			err = q.Show(report, func() error { showChains(q, report); return nil })
+		}
+		return cmp.Or(err, cli.FindingsIf(!report.Whole))
+	})
+}
+
+func showChains(q *cli.Call, report engine.AuditReport) {
+	for _, c := range report.Chains {
+		cell := ""
+		if c.Cell != "" {
+			cell = c.Cell + ": "
+		}
+		fmt.Fprintf(q.Out, "%s%d records fit", cell, c.Records)
+		if c.Trimmed > 0 {
+			fmt.Fprintf(q.Out, ", those up to %d were removed for their age", c.Trimmed)
+		}
+		if c.Older > 0 {
+			fmt.Fprintf(q.Out, ", %d are from before records were chained", c.Older)
+		}
+		fmt.Fprintln(q.Out)
+		if c.Head != "" {
+			fmt.Fprintf(q.Out, "%shead %s (record %d)\n", cell, c.Head, c.Last)
+		}
+		if b := c.Break; b != nil {
+			at := ""
+			if !b.Changed.IsZero() {
+				at = " of " + b.Changed.Format(time.RFC3339)
+			}
+			fmt.Fprintf(q.Err, "procaas: %srecord %d%s does not fit: found %s; want %s\n", cell, b.Revision, at, b.Found, b.Want)
+		}
+	}
+	for _, hash := range report.Missing {
+		fmt.Fprintf(q.Err, "procaas: %s is not in the audit: the records up to it were made anew, or removed for their age\n", hash)
+	}
+}
+
+func showAudit(q *cli.Call, page wire.Page[engine.AuditView]) error {
+	err := cli.Table(q.Out, "REVISION\tCHANGED\tBY\tKIND\tNAME\tCHANGE\tREASON", page.Items, func(a engine.AuditView) cli.Row {
+		return cli.Row{a.Revision, a.Changed, a.By, a.Kind, cli.Dash(a.Name), changeText(a.Before, a.After), a.Reason}
+	})
+	if err == nil && page.Next != nil {
+		fmt.Fprintf(q.Err, "more: procaas audit --cursor %s\n", *page.Next)
+	}
+	return err
+}
+
+// changeText tells on a part of a line what a change has changed; --format json
+// tells all of it.
+func changeText(before, after any) string {
+	if after == nil {
+		return "removed " + briefly(before)
+	}
+	old, isObject := before.(map[string]any)
+	now, stillObject := after.(map[string]any)
+	if !isObject || !stillObject {
+		if before == nil {
+			return briefly(after)
+		}
+		return briefly(before) + " -> " + briefly(after)
+	}
+	all := maps.Clone(old)
+	maps.Copy(all, now)
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if was, is := briefly(old[name]), briefly(now[name]); was != is {
+			parts = append(parts, name+": "+was+" -> "+is)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// briefly shows a value of the audit.
+func briefly(v any) string {
+	if v == nil {
+		return "none"
+	}
+	const most = 60
+	text := []rune(compact(v))
+	if len(text) > most {
+		return string(text[:most-1]) + "…"
+	}
+	return string(text)
+}

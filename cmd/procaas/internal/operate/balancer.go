@@ -1,0 +1,338 @@
+package operate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/simulate"
+	"procaas/engine"
+	"procaas/handlers/balancer/plant"
+)
+
+// balancerCommand has the commands that look at live clusters, and steer them.
+func balancerCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "balancer",
+		Short: "See and steer which worker of a cluster serves which partition",
+		Long: `balancer shows the clusters of a server, and lets people steer who serves which
+partition: ban a worker, drain a worker or a zone, pin a partition, freeze the
+cluster, or let moves be decided and not made. Levers count from the next
+observation on, survive restarts, and are audited with their reasons. A cluster
+need not be named where the server has one only.`,
+	}
+	c.AddCommand(
+		simulate.StepCommand(), balancerStatus(), balancerMoves(), balancerExplain(), balancerRecord(),
+		leverCommand("ban WORKER", "Take all partitions off a worker at once, and give it none", engine.LeverBan, false),
+		leverCommand("unban WORKER", "Let a worker serve again", engine.LeverBan, true),
+		leverCommand("drain [WORKER]", "Empty a worker, or a zone, in good order", engine.LeverDrain, false),
+		leverCommand("undrain [WORKER]", "Let a worker, or a zone, fill again", engine.LeverDrain, true),
+		leverCommand("pin PARTITION WORKER", "Keep a partition on a worker while that is up", engine.LeverPin, false),
+		leverCommand("unpin PARTITION", "Let a partition move again", engine.LeverPin, true),
+		leverCommand("freeze", "Let nothing move at all", engine.LeverFreeze, false),
+		leverCommand("unfreeze", "Let partitions move again", engine.LeverFreeze, true),
+		leverCommand("dry-run", "Let moves be decided, and not made", engine.LeverDryRun, false),
+		leverCommand("wet-run", "Let moves be made again", engine.LeverDryRun, true),
+	)
+	return c
+}
+
+// clusterFlag adds the flag that names a cluster.
+func clusterFlag(c *cobra.Command) *string {
+	cli.ServerFlags(c)
+	return c.Flags().String("cluster", "", "id of the cluster; needed where the server has several")
+}
+
+// findCluster gives the cluster that is meant.
+func findCluster(q *cli.Call, named string) (string, error) {
+	if named != "" {
+		return named, nil
+	}
+	clusters, err := q.Clusters(q.Ctx)
+	if err != nil {
+		return "", err
+	}
+	switch ids := cli.Names(clusters, func(c engine.ClusterView) string { return c.ID }); len(ids) {
+	case 0:
+		return "", cli.Usagef("the server has no cluster: declare one below clusters:")
+	case 1:
+		return ids[0], nil
+	default:
+		return "", cli.Usagef("say which cluster: --cluster %s", strings.Join(ids, " or "))
+	}
+}
+
+func leverCommand(use, short, lever string, release bool) *cobra.Command {
+	name, rest, _ := strings.Cut(use, " ")
+	// The example has an argument for each word behind the name, and the reason that no lever is pulled without.
+	example := "  procaas balancer " + strings.NewReplacer("[WORKER]", "w3", "WORKER", "w3", "PARTITION", "17").Replace(use)
+	if !release {
+		example += ` --for 30m --reason "its disk is slow"`
+	}
+	c := &cobra.Command{
+		Use: use, Short: short, Example: example, Args: cobra.ExactArgs(strings.Count(" "+rest, " ") * min(len(rest), 1)),
+	}
+	cluster := clusterFlag(c)
+	reason := c.Flags().String("reason", "", "why, for the audit and for all who look")
+	var zone, end string
+	if lever == engine.LeverDrain {
+		c.Args = cobra.MaximumNArgs(1)
+		c.Flags().StringVar(&zone, "zone", "", "a zone, in place of a worker")
+	}
+	if !release {
+		c.Flags().StringVar(&end, "for", "", "when it ends by itself, such as 30m or 2h; without, somebody has to end it")
+	}
+	return cli.Shows(c, func(q *cli.Call) (levers engine.Levers, err error) {
+		pull := engine.LeverPull{Lever: lever, Zone: zone, Partition: -1, Release: release}
+		args := q.Args
+		if lever == engine.LeverPin {
+			if pull.Partition, err = partition(args[0]); err != nil {
+				return levers, err
+			}
+			args = args[1:]
+		}
+		if len(args) > 0 {
+			pull.Worker = args[0]
+		}
+		switch {
+		case lever == engine.LeverDrain && (pull.Worker == "") == (zone == ""):
+			return levers, cli.Usagef("%s takes a worker or --zone", name)
+		case !release && *reason == "":
+			return levers, cli.Usagef("%s wants --reason: all who look will wonder why", name)
+		}
+		if end != "" {
+			until, err := endAfter(end)
+			if err != nil {
+				return levers, err
+			}
+			pull.Until = *until
+		}
+		id, err := findCluster(q, *cluster)
+		if err != nil {
+			return levers, err
+		}
+		return q.PullLever(q.Ctx, id, pull, *reason)
+	}, func(q *cli.Call, levers engine.Levers) error { return writeLevers(q, levers, "no lever is pulled\n") })
+}
+
+// partition reads the number of one.
+func partition(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, cli.Usagef("want the number of a partition, have %q", text)
+	}
+	return n, nil
+}
+
+// writeLevers lists the levers that hold.
+func writeLevers(q *cli.Call, l engine.Levers, none string) error {
+	var rows []cli.Row
+	line := func(what string, l engine.Lever) {
+		until := "-"
+		if !l.Until.IsZero() {
+			until = cli.Time(l.Until)
+		}
+		rows = append(rows, cli.Row{what, l.By, until, l.Reason})
+	}
+	if l.Frozen != nil {
+		line("frozen", *l.Frozen)
+	}
+	if l.DryRun != nil {
+		line("dry run", *l.DryRun)
+	}
+	for _, group := range []struct {
+		what string
+		of   map[string]engine.Lever
+	}{{"banned ", l.Banned}, {"draining ", l.Draining}, {"draining zone ", l.Zones}} {
+		for _, id := range slices.Sorted(maps.Keys(group.of)) {
+			line(group.what+id, group.of[id])
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(l.Pins)) {
+		line(fmt.Sprintf("partition %d on %s", p, l.Pins[p].Worker), l.Pins[p])
+	}
+	if len(rows) == 0 {
+		fmt.Fprint(q.Out, none)
+	} else if err := cli.Table(q.Out, "LEVER\tBY\tUNTIL\tREASON", rows, func(r cli.Row) cli.Row { return r }); err != nil {
+		return err
+	}
+	if l.Frozen != nil && len(rows) > 1 {
+		fmt.Fprintln(q.Out, "nothing moves while the cluster is frozen, so what the other levers ask for waits for unfreeze")
+	}
+	for _, text := range l.Warnings {
+		fmt.Fprintln(q.Out, "warning: "+text)
+	}
+	return nil
+}
+
+func balancerStatus() *cobra.Command {
+	c := &cobra.Command{
+		Use: "status", Short: "Show the clusters of a server: workers, how even they are, and levers",
+		Long: `status shows each cluster of a server as its balancer has seen it last. It ends with
+exit code 1 when there is an alert.`,
+		Args: cobra.NoArgs,
+	}
+	cluster := clusterFlag(c)
+	return cli.Formatted(c, func(q *cli.Call) (err error) {
+		views := make([]engine.ClusterView, 1)
+		if *cluster != "" {
+			views[0], err = q.Cluster(q.Ctx, *cluster)
+		} else {
+			views, err = q.Clusters(q.Ctx)
+		}
+		if err != nil {
+			return err
+		}
+		err = q.Show(cli.Items(views), func() error { return writeClusters(q, views) })
+		alert := slices.ContainsFunc(views, func(v engine.ClusterView) bool { return len(v.Alerts) > 0 })
+		return cmp.Or(err, cli.FindingsIf(alert))
+	})
+}
+
+func writeClusters(q *cli.Call, views []engine.ClusterView) error {
+	if len(views) == 0 {
+		fmt.Fprintln(q.Out, "the server has no cluster: declare one below clusters:")
+	}
+	for i, v := range views {
+		if i > 0 {
+			fmt.Fprintln(q.Out)
+		}
+		if err := writeCluster(q, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeCluster shows one cluster.
+func writeCluster(q *cli.Call, v engine.ClusterView) error {
+	fmt.Fprintf(q.Out, "%s: %d partitions, policy %s, version %d\n", v.ID, v.Partitions, v.Policy, v.Version)
+	if v.Observed.IsZero() {
+		fmt.Fprintln(q.Out, "nobody has observed it yet: does a trigger start its pipeline?")
+	} else {
+		fmt.Fprintf(q.Out, "Gini %.3f, %.0f requests and %.0f drops a second, %d moves so far", v.Gini, v.Requests, v.Drops, v.Moves)
+		if v.BestLoad > 0 {
+			fmt.Fprintf(q.Out, "; best reachable load %.2f times the mean", v.BestLoad)
+		}
+		fmt.Fprintln(q.Out)
+	}
+	for _, alert := range v.Alerts {
+		fmt.Fprintln(q.Out, "alert: "+alert)
+	}
+	if v.Unassigned > 0 && v.Version > 0 {
+		fmt.Fprintf(q.Out, "%d partitions are on no worker\n", v.Unassigned)
+	}
+	if len(v.Workers) > 0 {
+		header := "WORKER\tZONE\tSTATE\tPARTITIONS\tWEIGHT\tREQUESTS\tDROPS\tBUSY\tPROBLEM"
+		err := cli.Table(q.Out, header, v.Workers, func(x engine.Seen) cli.Row {
+			return cli.Row{
+				x.ID, cli.Dash(x.Zone), workerState(x), x.Partitions, fmt.Sprintf("%.1f\t%.1f\t%.1f", x.Weight, x.Requests, x.Drops),
+				percent(x.Busy), cli.Dash(x.Problem),
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := writeLevers(q, v.Levers, ""); err != nil {
+		return err
+	}
+	for _, m := range v.Would {
+		fmt.Fprintf(q.Out, "would move partition %d from %s to %s: %s\n", m.Partition, cli.Dash(m.From), m.To, m.Reason)
+	}
+	return nil
+}
+
+func workerState(x engine.Seen) string {
+	switch {
+	case x.Banned:
+		return "banned"
+	case !x.Up:
+		return "silent"
+	case x.Draining:
+		return "draining"
+	}
+	return "up"
+}
+
+func balancerMoves() *cobra.Command {
+	c := &cobra.Command{Use: "moves", Short: "List the last moves of partitions with their reasons, the newest first", Args: cobra.NoArgs}
+	cluster := clusterFlag(c)
+	limit := c.Flags().Int("limit", 20, "the most moves, up to 500")
+	return cli.Lists(c, func(q *cli.Call) ([]engine.MoveLog, error) {
+		id, err := findCluster(q, *cluster)
+		if err != nil {
+			return nil, err
+		}
+		return q.Moves(q.Ctx, id, *limit)
+	}, "AT\tVERSION\tPARTITION\tFROM\tTO\tREASON", func(m engine.MoveLog) cli.Row {
+		return cli.Row{m.At, m.Version, m.Partition, cli.Dash(m.From), m.To, m.Reason}
+	})
+}
+
+func balancerExplain() *cobra.Command {
+	c := &cobra.Command{
+		Use: "explain PARTITION", Short: "Tell why a partition is where it is", Example: "  procaas balancer explain 17",
+		Args: cobra.ExactArgs(1),
+	}
+	cluster := clusterFlag(c)
+	return cli.Shows(c, func(q *cli.Call) (v engine.PartitionView, err error) {
+		n, err := partition(q.Args[0])
+		if err != nil {
+			return v, err
+		}
+		id, err := findCluster(q, *cluster)
+		if err != nil {
+			return v, err
+		}
+		return q.ExplainPartition(q.Ctx, id, n)
+	}, func(q *cli.Call, v engine.PartitionView) error {
+		fmt.Fprintf(q.Out, "partition %d of %s is on %s, with %.1f requests a second\n", v.Partition, v.Cluster, cmp.Or(v.Worker, "no worker"),
+			v.Weight)
+		for _, n := range v.Notes {
+			fmt.Fprintln(q.Out, "- "+n)
+		}
+		return cli.Table(q.Out, "MAY BE ON\tZONE\tSTATE\tWEIGHT", v.Holders, func(h engine.Holder) cli.Row {
+			state := workerState(engine.Seen{Up: h.Up, Draining: h.Draining, Banned: h.Banned})
+			if h.Holds {
+				state += ", has it"
+			}
+			return cli.Row{h.Worker, cli.Dash(h.Zone), state, fmt.Sprintf("%.1f", h.Weight)}
+		})
+	})
+}
+
+func balancerRecord() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "record [CLUSTER]",
+		Short: "Write what the balancer has seen lately, for simulate balancer --from",
+		Long: `record writes the observations of a cluster that its server keeps, those of the last
+quarter of an hour, as lines of JSON: first what a policy knows beforehand, then an
+observation each. A longer recording is several of them in one file, taken before
+the server forgets; what is in it twice counts once.`,
+		Example: "  procaas balancer record fanout > fanout.jsonl\n" +
+			"  procaas simulate balancer --from fanout.jsonl --policy v4,v5",
+		Args: cobra.MaximumNArgs(1),
+	}
+	cli.ServerFlags(c)
+	return cli.Calls(c, func(q *cli.Call) error {
+		cluster, err := findCluster(q, strings.Join(q.Args, ""))
+		if err != nil {
+			return err
+		}
+		recording, err := q.Recording(q.Ctx, cluster)
+		if err != nil {
+			return err
+		}
+		if len(recording.Observations) == 0 {
+			return fmt.Errorf("nobody has observed cluster %s yet: does a trigger start its pipeline?", cluster)
+		}
+		return plant.WriteRecording(q.Out, recording)
+	})
+}

@@ -1,0 +1,57 @@
+package operate
+
+import (
+	"encoding/json"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine"
+	"procaas/engine/api/wire"
+)
+
+func configCommand() *cobra.Command {
+	return group(&cobra.Command{Use: "config", Short: "Read and change live settings of a server"}, configList(), configSet())
+}
+
+func configList() *cobra.Command {
+	c := &cobra.Command{Use: "list", Short: "List live settings", Args: cobra.NoArgs}
+	return cli.Lists(c, func(q *cli.Call) ([]engine.ConfigView, error) { return q.Configs(q.Ctx) },
+		"NAME\tVALUE\tFROM\tREASON", func(v engine.ConfigView) cli.Row {
+			from := "the files"
+			if v.Revision > 0 {
+				from = v.By
+			}
+			return cli.Row{v.Name, compact(v.Value), from, v.Reason}
+		})
+}
+
+// compact shows a value that a server has told, as JSON.
+func compact(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return "?"
+	}
+	return string(data)
+}
+
+func configSet() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "set NAME JSON",
+		Short:   "Change a live setting on all nodes",
+		Example: `  procaas config set NOTIFY_SWITCH '{"enabled": false}' --reason "push is down"`,
+		Args:    cobra.ExactArgs(2),
+	}
+	reason := addReason(c)
+	return cli.Calls(c, func(q *cli.Call) error {
+		value := json.RawMessage(q.Args[1])
+		if !json.Valid(value) {
+			return cli.Usagef("the value is not JSON: %s", value)
+		}
+		view, err := q.SetConfig(q.Ctx, q.Args[0], wire.ConfigChange{Value: value, Reason: *reason}, -1)
+		if err != nil {
+			return err
+		}
+		return q.PrintJSON(view)
+	})
+}

@@ -1,0 +1,314 @@
+package operate
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine"
+	"procaas/engine/api/wire"
+	"procaas/engine/store"
+)
+
+func inboxCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "inbox",
+		Short: "Spread the inbox over several databases, and move keys between them",
+		Long: `inbox asks a server whose inbox is over several PostgreSQL servers (serve --cell)
+which of them has which keys, and moves keys while events come. Keys are spread over
+4096 slots; what moves is slots, with all that their keys need.`,
+	}, inboxStatus(), inboxSlots(), inboxMove(), inboxDrain(), inboxRemove())
+}
+
+func inboxStatus() *cobra.Command {
+	return cli.Shows(&cobra.Command{
+		Use: "status", Short: "Show the databases of the inbox, and what moves", Args: cobra.NoArgs,
+		Example: "  procaas inbox status\n  procaas inbox status --format json",
+	}, func(q *cli.Call) (engine.InboxView, error) { return q.Inbox(q.Ctx) }, printInbox)
+}
+
+func printInbox(q *cli.Call, v engine.InboxView) error {
+	err := cli.Table(q.Out, "CELL\tSLOTS\tSHARE\tWAITING\tOUTBOX\tNOTE", v.Cells, func(c engine.InboxCell) cli.Row {
+		return cli.Row{c.Name, c.Slots, percent(float64(c.Slots) / float64(v.Slots)), c.Waiting, c.Outbox, cli.Dash(c.Away)}
+	})
+	if err != nil || len(v.Moves) == 0 {
+		return err
+	}
+	fmt.Fprintln(q.Out)
+	return cli.Table(q.Out, "MOVE\tFROM\tTO\tSLOTS\tSTEP\tROWS\tFROZEN\tNOTE", v.Moves, func(m engine.InboxMove) cli.Row {
+		return cli.Row{m.ID, m.From, m.To, m.Slots, m.Step, m.Rows, frozen(m), cli.Dash(m.Error)}
+	})
+}
+
+// frozen writes for how long a move has stopped its slots.
+func frozen(m engine.InboxMove) string {
+	if m.FrozenS == 0 {
+		return "-"
+	}
+	return strconv.FormatFloat(1000*m.FrozenS, 'f', 1, 64) + " ms"
+}
+
+// A slotAnswer says where a key is.
+type slotAnswer struct {
+	Key  string `json:"key"`
+	Slot int    `json:"slot"`
+	Cell string `json:"cell"`
+}
+
+func inboxSlots() *cobra.Command {
+	return cli.Formatted(&cobra.Command{
+		Use: "slots [KEY…]", Short: "Show which database has which slots, or which keys",
+		Example: "  procaas inbox slots\n  procaas inbox slots order-1 order-2",
+	}, func(q *cli.Call) error {
+		v, err := q.Inbox(q.Ctx)
+		if err != nil {
+			return err
+		}
+		if len(q.Args) == 0 {
+			return cli.ShowTable(q, "CELL\tSLOTS\tWHICH", v.Cells, func(c engine.InboxCell) cli.Row {
+				return cli.Row{c.Name, c.Slots, cli.Dash(c.Spans)}
+			})
+		}
+		var answers []slotAnswer
+		for _, key := range q.Args {
+			slot := store.InboxSlot(key)
+			answers = append(answers, slotAnswer{key, slot, ownerIn(v, slot)})
+		}
+		return cli.ShowTable(q, "KEY\tSLOT\tCELL", answers, func(a slotAnswer) cli.Row { return cli.Row{a.Key, a.Slot, a.Cell} })
+	})
+}
+
+// slotsIn reads the slots of a cell.
+func slotsIn(cell engine.InboxCell) []int {
+	if cell.Spans == "" {
+		return nil
+	}
+	slots, _ := engine.ParseSlots(cell.Spans) // as the server wrote them
+	return slots
+}
+
+// ownerIn finds the cell of a slot.
+func ownerIn(v engine.InboxView, slot int) string {
+	for _, cell := range v.Cells {
+		if slices.Contains(slotsIn(cell), slot) {
+			return cell.Name
+		}
+	}
+	return ""
+}
+
+// noCell says that an inbox has no database of a name.
+func noCell(v engine.InboxView, name string) error {
+	known := cli.Names(v.Cells, func(c engine.InboxCell) string { return c.Name })
+	return cli.Usagef("the inbox has no cell %q; it has %s", name, strings.Join(known, ", "))
+}
+
+// slotMoves are the flags of all commands that move slots.
+type slotMoves struct {
+	*cli.Call
+	wait   time.Duration
+	atOnce int
+	dry    bool
+	reason string
+}
+
+// moves makes a command that moves slots; plan says which slots each cell gets.
+func moves(c *cobra.Command, plan func(q *cli.Call, v engine.InboxView) (map[string][]int, error)) *cobra.Command {
+	var m slotMoves
+	c.Flags().DurationVar(&m.wait, "wait", 10*time.Second,
+		"how long runs under way get to end or to pause, while nothing of the slots is taken in")
+	c.Flags().IntVar(&m.atOnce, "at-once", 512, "slots of one move, which is undone or ended by itself")
+	c.Flags().BoolVar(&m.dry, "dry-run", false, "only say what would be done")
+	c.Flags().StringVar(&m.reason, "reason", "", "why, for the audit")
+	return cli.Formatted(c, func(q *cli.Call) error {
+		m.Call = q
+		if m.atOnce < 1 {
+			return cli.Usagef("--at-once: want 1 or more, have %d", m.atOnce)
+		}
+		v, err := q.Inbox(q.Ctx)
+		if err != nil {
+			return err
+		}
+		targets, err := plan(q, v)
+		if err != nil {
+			return err
+		}
+		return m.move(m.orders(v, targets))
+	})
+}
+
+func inboxMove() *cobra.Command {
+	c := &cobra.Command{
+		Use: "move", Short: "Move slots to another database", Args: cobra.NoArgs,
+		Long: `move takes slots to another database in parts of some thousand runs and keys. It stops
+a part for as long as its way takes, usually a fraction of a second, and lets it go on at
+the target; the others work meanwhile, so that many runs that wait make a move longer,
+and stop no slot for longer. Events wait for a slot that is stopped. What cannot be
+moved stays where it is, and works there again. Slots that are there already are left
+alone, so that the command may be repeated.`,
+		Example: "  procaas inbox move --slots 2048-4095 --to b\n  procaas inbox move --slots 7 --to home --dry-run",
+	}
+	slots := c.Flags().String("slots", "", "which slots, such as 0-99,200 (required)")
+	to := c.Flags().String("to", "", "the cell that gets them (required)")
+	var wanted []int
+	c.PreRunE = func(*cobra.Command, []string) (err error) {
+		if *slots == "" || *to == "" {
+			return cli.Usagef("inbox move needs --slots and --to")
+		}
+		if wanted, err = engine.ParseSlots(*slots); err != nil {
+			return cli.Usagef("--%w", err)
+		}
+		return nil
+	}
+	return moves(c, func(_ *cli.Call, v engine.InboxView) (map[string][]int, error) {
+		if !slices.ContainsFunc(v.Cells, func(cell engine.InboxCell) bool { return cell.Name == *to }) {
+			return nil, noCell(v, *to)
+		}
+		return map[string][]int{*to: wanted}, nil
+	})
+}
+
+func inboxDrain() *cobra.Command {
+	c := &cobra.Command{
+		Use: "drain CELL", Short: "Move all slots of a database to the others", Args: cobra.ExactArgs(1),
+		Long:    "drain gives the slots of a cell to the others, evenly. Runs that have ended stay, so the\ndatabase has to be there until nobody asks for them any more; then, procaas inbox remove.",
+		Example: "  procaas inbox drain b --dry-run\n  procaas inbox drain b --to home",
+	}
+	to := c.Flags().StringSlice("to", nil, "only to these cells")
+	return moves(c, func(q *cli.Call, v engine.InboxView) (map[string][]int, error) {
+		from := q.Args[0]
+		at := slices.IndexFunc(v.Cells, func(cell engine.InboxCell) bool { return cell.Name == from })
+		if at < 0 {
+			return nil, noCell(v, from)
+		}
+		targets := *to
+		for _, cell := range v.Cells {
+			if len(*to) == 0 && cell.Name != from && cell.Away == "" {
+				targets = append(targets, cell.Name)
+			}
+		}
+		if len(targets) == 0 || slices.Contains(targets, from) {
+			return nil, cli.Usagef("want other cells than %s that can be reached, have %v", from, targets)
+		}
+		out := map[string][]int{}
+		all := slotsIn(v.Cells[at])
+		for i, target := range targets {
+			out[target] = all[i*len(all)/len(targets) : (i+1)*len(all)/len(targets)]
+		}
+		return out, nil
+	})
+}
+
+func inboxRemove() *cobra.Command {
+	c := &cobra.Command{
+		Use: "remove CELL", Short: "Remove a database without slots from the inbox for good", Args: cobra.ExactArgs(1),
+		Long: `remove takes a database out of the inbox that has nothing left: drain it first, and wait
+until its runs that have ended are trimmed, or say --forget, and they are in no list any
+more. All nodes leave it within a second; start them anew without its --cell when there is
+time. Its name does not come again.`,
+		Example: "  procaas inbox remove b\n  procaas inbox remove b --forget --reason 'server is sold'",
+	}
+	var r wire.InboxRemovalRequest
+	c.Flags().BoolVar(&r.Forget, "forget", false, "also with runs that have ended, or when the database cannot be reached")
+	c.Flags().StringVar(&r.Reason, "reason", "", "why, for the audit")
+	return cli.Shows(c, func(q *cli.Call) (engine.InboxView, error) {
+		r.Cell = q.Args[0]
+		return q.RemoveCell(q.Ctx, r)
+	}, printInbox)
+}
+
+// move makes moves one after the other.
+func (m *slotMoves) move(orders []wire.InboxMoveRequest) error {
+	done := []engine.InboxMove{}
+	err := func() error {
+		for _, order := range orders {
+			moved, err := m.MoveSlots(m.Ctx, order)
+			if err == nil && !m.dry {
+				moved, err = m.await(moved)
+			}
+			if err != nil {
+				return err
+			}
+			done = append(done, moved)
+			if !m.JSON() {
+				fmt.Fprintf(m.Out, "%d slots from %s to %s: %s\n", moved.Slots, moved.From, moved.To,
+					strings.TrimSpace(moved.Step+" "+movedNote(moved)))
+			}
+			if moved.Step == "undone" {
+				return cli.ErrFindings
+			}
+		}
+		return nil
+	}()
+	shown := m.Show(cli.Items(done), func() error {
+		if err == nil && len(done) == 0 {
+			fmt.Fprintln(m.Out, "nothing to move")
+		}
+		return nil
+	})
+	return errors.Join(shown, err)
+}
+
+// orders makes a request for each source, target and part of the slots.
+func (m *slotMoves) orders(v engine.InboxView, targets map[string][]int) (all []wire.InboxMoveRequest) {
+	owners := map[int]string{}
+	for _, cell := range v.Cells {
+		for _, slot := range slotsIn(cell) {
+			owners[slot] = cell.Name
+		}
+	}
+	for _, cell := range v.Cells {
+		for _, to := range slices.Sorted(maps.Keys(targets)) {
+			var slots []int
+			for _, slot := range slices.Sorted(slices.Values(targets[to])) {
+				if owners[slot] == cell.Name && to != cell.Name {
+					slots = append(slots, slot)
+				}
+			}
+			for part := range slices.Chunk(slices.Compact(slots), m.atOnce) {
+				all = append(all, wire.InboxMoveRequest{
+					Slots: engine.FormatSlots(part), To: to, Wait: wire.Duration(m.wait), DryRun: m.dry, Reason: m.reason,
+				})
+			}
+		}
+	}
+	return all
+}
+
+// await waits for the end of a move.
+func (m *slotMoves) await(begun engine.InboxMove) (engine.InboxMove, error) {
+	for {
+		v, err := m.Inbox(m.Ctx)
+		if err != nil {
+			return begun, err
+		}
+		at := slices.IndexFunc(v.Moves, func(x engine.InboxMove) bool { return x.ID == begun.ID })
+		if at < 0 {
+			return begun, fmt.Errorf("the inbox does not know move %s any more", begun.ID)
+		}
+		if v.Moves[at].Ended != nil {
+			return v.Moves[at], nil
+		}
+		if !cli.Sleep(m.Ctx, 100*time.Millisecond) {
+			return begun, m.Ctx.Err()
+		}
+	}
+}
+
+// movedNote says what people want to know of a move.
+func movedNote(m engine.InboxMove) string {
+	switch {
+	case m.Error != "":
+		return "because " + m.Error
+	case m.Ended != nil:
+		return fmt.Sprintf("with %d rows, frozen for %s", m.Rows, frozen(m))
+	}
+	return ""
+}

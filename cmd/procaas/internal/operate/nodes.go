@@ -1,0 +1,84 @@
+package operate
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/wire"
+)
+
+func nodesCommand() *cobra.Command {
+	c := &cobra.Command{Use: "nodes", Short: "List the nodes of a server's store", Args: cobra.NoArgs}
+	cli.ServerFlags(c)
+	return cli.Lists(c, func(q *cli.Call) ([]engine.NodeView, error) { return q.Nodes(q.Ctx) },
+		"NODE\tNAME\tALIVE\tRUNS\tPIPELINES\tSTARTED\tSEEN", func(n engine.NodeView) cli.Row {
+			return cli.Row{n.Node, n.Name, n.Alive, n.Runs, cli.Dash(short(n.Bundle)), n.Started, n.Seen}
+		})
+}
+
+// short is enough of a hash to tell definitions apart.
+func short(hash string) string {
+	const digits = 12
+	return hash[:min(digits, len(hash))]
+}
+
+func reloadCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "reload",
+		Short: "Let a server read its pipelines again, and tell what that changes",
+		Long: `reload makes a server read the pipelines that it was started with again. New
+events are served by them on all nodes of its store; runs that have begun keep
+their definition. Pipelines with errors are refused with all findings, and so are
+files that have none while the server has some; then nothing changes. The same goes
+for pipelines that are gone while accepted events wait for them: put them back, wait
+until the events have run, or give the events up with --drop, which cancels them.`,
+		Args: cobra.NoArgs,
+	}
+	cli.ServerFlags(c)
+	reason := addReason(c)
+	drop := c.Flags().Bool("drop", false, "cancel accepted events that wait for pipelines that are gone, instead of refusing")
+	return cli.Formatted(c, func(q *cli.Call) error {
+		diff, err := q.Reload(q.Ctx, wire.Reload{Reason: *reason, Drop: *drop})
+		var refused *problem.Problem
+		if errors.As(err, &refused) && (refused.Code == problem.InvalidPipelines || refused.Code == problem.EventsWait) {
+			return showFindings(q, refused)
+		}
+		if err != nil {
+			return err
+		}
+		return q.Show(diff, func() error {
+			if diff.Old == diff.New {
+				return q.Printf("nothing has changed: %s\n", diff.New)
+			}
+			fmt.Fprintf(q.Out, "before %s\nnow    %s\n", diff.Old, diff.New)
+			return engine.WriteDiff(q.Out, diff)
+		})
+	})
+}
+
+// showFindings tells why a server refuses pipelines.
+func showFindings(q *cli.Call, refused *problem.Problem) error {
+	err := q.Show(refused, func() error {
+		for _, d := range refused.Diagnostics {
+			fmt.Fprintf(q.Out, "%s:%d:%d: %s[%s]: %s\n", d.File, d.Line, d.Column, d.Severity, d.Code, d.Message)
+			if d.Hint != "" {
+				fmt.Fprintf(q.Out, "    help: %s\n", d.Hint)
+			}
+		}
+		why := "the server refuses these pipelines; those before stay"
+		if len(refused.Diagnostics) == 0 {
+			why = refused.Error() // it is nothing that is wrong at one place of a file
+		}
+		fmt.Fprintln(q.Err, "procaas: "+why)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return cli.ErrFindings
+}

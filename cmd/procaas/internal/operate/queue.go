@@ -1,0 +1,180 @@
+package operate
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/wire"
+)
+
+// queueCommand makes the three modes and the three changes from one function each: they
+// differ in their words only.
+func queueCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "queue",
+		Short: "Look at the queue of tasks, and steer it",
+		Long: `queue works with the tasks of a server: those of pipelines with a queue section, and
+those of workers that are other programs. A type is a pipeline's id, or any other
+name that tasks were put under.`,
+	}
+	c.AddCommand(queueStatsCommand(), queuePeekCommand())
+	for _, m := range []struct{ use, mode, short string }{
+		{"pause", "paused", "Let no task of a type be taken; those under way go on"},
+		{"resume", "open", "Open a type again that was paused or drained"},
+		{"drain", "draining", "Take no new tasks of a type in; those that are there are worked off"},
+	} {
+		c.AddCommand(queueModeCommand(m.use, m.mode, m.short))
+	}
+	c.AddCommand(
+		queueChangeCommand("cancel", "Cancel tasks of a type that no worker holds"),
+		queueChangeCommand("retry", "Put dead letters of a type into the queue again"),
+		queueChangeCommand("move", "Give tasks of a type another one"),
+	)
+	return c
+}
+
+// queueStatsCommand has one column for tasks that are starting and those that run: workers
+// hold both.
+func queueStatsCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "stats", Short: "Count the tasks of each type", Args: cobra.NoArgs,
+		Long: `stats counts the tasks of each type. LAG is by how much the most urgent one waits
+beyond what it tolerates. WAITING are those that wait for others of their key.
+A number with a ~ is an estimate, of a large table. RAISED is how many waited for
+longer than max-wait and were let go before others. ASKED is when a worker asked for
+such tasks last: never in a month means that the type may be mistyped.`,
+	}
+	cli.ServerFlags(c)
+	header := "TYPE\tMODE\tLAG\tREADY\tWAITING\tTAKEN\tSCHEDULED\tFAILED\tRAISED\tASKED"
+	return cli.Lists(c, func(q *cli.Call) ([]wire.QueueStats, error) { return q.Queues(q.Ctx) }, header, func(x wire.QueueStats) cli.Row {
+		return cli.Row{
+			x.Type, x.Mode, time.Duration(x.Lag * float64(time.Second)).Round(time.Second), counted(&x, "ready", x.Ready),
+			counted(&x, "waiting", x.Waiting), x.Starting + x.Running, counted(&x, "scheduled", x.Scheduled),
+			counted(&x, "failed", x.Failed), x.Raised, askedAgo(x.Asked, time.Now()),
+		}
+	})
+}
+
+// unheardType says that there are no tasks of a type, and which one was likely meant.
+func unheardType(name string, all []wire.QueueStats) string {
+	known := cli.Names(all, func(x wire.QueueStats) string { return x.Type })
+	return fmt.Sprintf("there is no task of type %q", name) + cli.Meant(name, known, "; did you mean %q?", "")
+}
+
+// counted shows a number of tasks; one that is an estimate has a ~.
+func counted(q *wire.QueueStats, state string, n int64) string {
+	if slices.Contains(q.Estimated, state) {
+		return fmt.Sprint("~", n)
+	}
+	return fmt.Sprint(n)
+}
+
+// askedAgo tells how long ago somebody asked for tasks of a type, to the minute as it is
+// noted.
+func askedAgo(at *time.Time, now time.Time) string {
+	if at == nil {
+		return "never"
+	}
+	ago := now.Sub(*at)
+	switch {
+	case ago < 2*time.Minute: // an idle worker asks all the time
+		return "now"
+	case ago < 2*time.Hour:
+		return fmt.Sprintf("%dm ago", int(ago.Minutes()))
+	case ago < 48*time.Hour:
+		return fmt.Sprintf("%dh ago", int(ago.Hours()))
+	}
+	return fmt.Sprintf("%dd ago", int(ago.Hours()/24))
+}
+
+// queuePeekCommand warns when nobody has heard of a type that has no tasks: it may be a
+// typing mistake. It is no error, for the first task may be on its way.
+func queuePeekCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "peek TYPE", Short: "List tasks in the order in which they would be taken", Args: cobra.ExactArgs(1),
+		Example: "  procaas queue peek thumbnails --state failed",
+	}
+	cli.ServerFlags(c)
+	state := c.Flags().String("state", "",
+		"only tasks in this state: scheduled, ready, waiting, starting, running, completed, failed or cancelled")
+	key := c.Flags().String("key", "", "only tasks of this key")
+	unique := c.Flags().String("unique", "", "only the task with this unique name")
+	limit := c.Flags().Int("limit", 20, "the most tasks")
+	return cli.Shows(c, func(q *cli.Call) (wire.Page[wire.QueuedTask], error) {
+		query := url.Values{"state": {*state}, "key": {*key}, "unique": {*unique}, "limit": {strconv.Itoa(*limit)}}
+		tasks, err := q.PeekTasks(q.Ctx, q.Args[0], query)
+		return cli.Items(tasks), err
+	}, func(q *cli.Call, tasks wire.Page[wire.QueuedTask]) error {
+		header := "TASK\tSTATE\tPRIORITY\tDUE\tDEADLINE\tATTEMPT\tKEY\tWORKER\tERROR"
+		err := cli.Table(q.Out, header, tasks.Items, func(t wire.QueuedTask) cli.Row {
+			return cli.Row{t.ID, t.State, t.Priority, t.Due, t.Deadline, t.Attempt, cli.Dash(t.Key), cli.Dash(t.Worker), cli.Dash(t.Error)}
+		})
+		if err != nil || len(tasks.Items) > 0 {
+			return err
+		}
+		all, err := q.Queues(q.Ctx)
+		if err == nil && !slices.ContainsFunc(all, func(x wire.QueueStats) bool { return x.Type == q.Args[0] }) {
+			warn(q, unheardType(q.Args[0], all))
+		}
+		return err
+	})
+}
+
+// queueModeCommand sets how a type is served; use is the command, mode what the API calls it.
+func queueModeCommand(use, mode, short string) *cobra.Command {
+	c := &cobra.Command{
+		Use: use + " TYPE", Short: short, Args: cobra.ExactArgs(1), Example: "  procaas queue " + use + ` thumbnails --reason "new disks"`,
+	}
+	cli.ServerFlags(c)
+	reason := c.Flags().String("reason", "", "why, for people")
+	return cli.Calls(c, func(q *cli.Call) error {
+		done, err := q.SetQueue(q.Ctx, q.Args[0], wire.QueueChange{Mode: mode, Reason: *reason})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(q.Out, "%s is %s\n", q.Args[0], mode)
+		warn(q, done.Warning)
+		return nil
+	})
+}
+
+// queueChangeCommand changes tasks of a type that have been chosen. Without --limit at most
+// 1000 change: a choice that is too wide must not reach a million tasks at once.
+func queueChangeCommand(verb, short string) *cobra.Command {
+	c := &cobra.Command{Use: verb + " TYPE", Short: short, Args: cobra.ExactArgs(1), Example: "  procaas queue " + verb +
+		" thumbnails --key user-1"}
+	cli.ServerFlags(c)
+	var choice wire.TaskChoice
+	flags := c.Flags()
+	flags.StringSliceVar(&choice.IDs, "id", nil, "only this task (repeatable)")
+	flags.StringVar(&choice.Key, "key", "", "only tasks of this key")
+	flags.StringVar(&choice.Unique, "unique", "", "only the task with this unique name")
+	flags.IntVar(&choice.Limit, "limit", 1000, "at most as many")
+	flags.StringVar(&choice.Reason, "reason", "", "why, for people")
+	// Only dead letters are retried, which are in one state.
+	if verb != "retry" {
+		flags.StringVar(&choice.State, "state", "", "only tasks in this state: ready, waiting or scheduled")
+	}
+	if verb == "move" {
+		flags.StringVar(&choice.To, "to", "", "the other type (required)")
+		c.Example += " --to thumbnails-later"
+	}
+	return cli.Calls(c, func(q *cli.Call) error {
+		if verb == "move" && choice.To == "" {
+			return cli.Usagef("move needs --to")
+		}
+		done, err := q.ChangeTasks(q.Ctx, verb, q.Args[0], choice)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(q.Out, "%s: %d tasks\n", verb, done.Changed)
+		warn(q, done.Warning)
+		return nil
+	})
+}

@@ -1,0 +1,204 @@
+package operate
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/time/rate"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/runview"
+	"procaas/dsl/datum"
+	"procaas/engine"
+	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
+	"procaas/engine/store"
+)
+
+const redriveHelp = `
+
+With conditions in place of ids, all runs are taken that fulfil them, the first
+accepted first. --dry-run shows which; --rate paces the rest. Each run is met
+once, even if it fails again meanwhile. When broken off, say the same again: a
+run that goes on already is left alone.`
+
+// redriveFlags choose many runs and say how fast to go on with them.
+type redriveFlags struct {
+	filter  store.RunFilter
+	when    span
+	dryRun  bool
+	rate    string
+	limit   int
+	abandon bool // cancelled runs undo nothing
+}
+
+func (f *redriveFlags) add(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.filter.Pipeline, "pipeline", "", "runs of this pipeline")
+	flags.StringVar(&f.filter.Flow, "flow", "", "runs of this flow")
+	flags.StringVar(&f.filter.Key, "key", "", "runs of this key")
+	flags.StringVar((*string)(&f.filter.Status), "status", "", "runs of this status")
+	flags.StringVar(&f.filter.FailedPath, "handler", "", "runs that failed in this handler, or below this pipeline or pipeline/stage")
+	flags.StringVar(&f.filter.ErrorClass, "error-class", "", "runs that failed by timeout, connection, schema, a status such as 503, 4xx, "+
+		"5xx, status or other; quarantined: nodes have died of them")
+	flags.StringVar(&f.filter.Error, "error", "", "runs whose error contains this text")
+	f.addPace(c)
+}
+
+// addPace adds the flags that all have who do something to many runs.
+func (f *redriveFlags) addPace(c *cobra.Command) {
+	flags := c.Flags()
+	f.when.add(c, "runs accepted then or later", "runs accepted before")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "show which runs are chosen, and do nothing")
+	flags.StringVar(&f.rate, "rate", "50/s", "how many runs in what time")
+	flags.IntVar(&f.limit, "limit", 0, "stop after so many runs; 0 for all")
+}
+
+// choose gives the runs that the flags choose, and how many a second to go on with.
+func (f *redriveFlags) choose(verb client.Verb) (body wire.Redrive, perSecond float64, err error) {
+	if f.limit < 0 {
+		return body, 0, cli.Usagef("--limit %d: want a number of runs, or 0 for all", f.limit)
+	}
+	if err := f.when.read(&f.filter.Since, &f.filter.Until); err != nil {
+		return body, 0, err
+	}
+	if f.filter == (store.RunFilter{}) {
+		return body, 0, cli.Usagef("%s needs ids of runs, or a condition such as --pipeline", verb)
+	}
+	pace, err := datum.ParseRate(f.rate)
+	if err != nil {
+		return body, 0, cli.Usagef("--rate %q: %w", f.rate, err)
+	}
+	return wire.NewRedrive(f.filter), pace.PerSecond(), nil
+}
+
+// pages does the chosen runs page by page. do says how many runs it has met, and where the next
+// page begins; told says what has been done so far.
+func (f *redriveFlags) pages(q *cli.Call, body wire.Redrive, perSecond float64, told func() string,
+	do func(wire.Redrive) (met int, next *string, err error),
+) error {
+	// A few pages each second, so that the pace is even.
+	page := int(min(max(perSecond/5, 1), 100))
+	if f.dryRun {
+		page, perSecond = 1000, float64(rate.Inf)
+	}
+	limiter := rate.NewLimiter(rate.Limit(perSecond), page)
+	for left := f.most(); left > 0; {
+		body.Limit = min(page, left)
+		var met int
+		var next *string
+		err := limiter.WaitN(q.Ctx, body.Limit)
+		if err == nil {
+			met, next, err = do(body)
+		}
+		if err != nil {
+			return fmt.Errorf("%s, then: %w; say the same again to go on", told(), err)
+		}
+		if next == nil {
+			break
+		}
+		left -= met
+		body.Cursor = *next
+	}
+	return nil
+}
+
+// most is how many runs are met.
+func (f *redriveFlags) most() int {
+	if f.limit == 0 {
+		return math.MaxInt
+	}
+	return f.limit
+}
+
+// redrive does something to all runs that the flags choose.
+func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) error {
+	body, perSecond, err := f.choose(verb)
+	if err != nil {
+		return err
+	}
+	preview, err := q.Preview(q.Ctx, verb, body)
+	if err != nil {
+		return err
+	}
+	if f.dryRun {
+		return showPreview(q, preview)
+	}
+	body.Reason = reason
+	if f.abandon {
+		body.Compensate = new(bool)
+	}
+	done, movedOn := 0, 0
+	told := func() string {
+		what := map[client.Verb]string{client.RetryRuns: "retried", client.CancelRuns: "cancelled", client.MakeUpRuns: "made up"}[verb]
+		text := fmt.Sprintf("%s %d runs", what, done)
+		if movedOn > 0 {
+			text += fmt.Sprintf(", %d had moved on", movedOn)
+		}
+		return text
+	}
+	err = f.pages(q, body, perSecond, told, func(body wire.Redrive) (int, *string, error) {
+		d, err := q.Redrive(q.Ctx, verb, body)
+		if err != nil {
+			return 0, nil, err
+		}
+		done, movedOn = done+d.Done, movedOn+d.MovedOn
+		if cli.Terminal(q.Err) {
+			fmt.Fprintf(q.Err, "\r%s of %d", told(), min(preview.Total, f.most()))
+		}
+		return d.Done + d.MovedOn, d.Next, nil
+	})
+	if err != nil {
+		return err
+	}
+	if cli.Terminal(q.Err) {
+		fmt.Fprint(q.Err, "\r\x1b[K")
+	}
+	return q.Printf("%s\n", told())
+}
+
+// migrate moves all runs that the flags choose to the present pipelines.
+func (f *redriveFlags) migrate(q *cli.Call, reason string) error {
+	body, perSecond, err := f.choose("migrate")
+	if err != nil {
+		return err
+	}
+	body.Reason, body.Preview = reason, f.dryRun
+	report := runview.Fits{Streams: q.Streams, Done: !f.dryRun}
+	err = f.pages(q, body, perSecond, report.Sum, func(body wire.Redrive) (int, *string, error) {
+		m, err := q.MigrateRuns(q.Ctx, body)
+		if err != nil {
+			return 0, nil, err
+		}
+		report.Fit += m.Done
+		for _, fit := range m.Pinned {
+			report.Tell(fit)
+		}
+		return body.Limit, m.Next, nil
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(q.Out, report.Sum())
+	return cli.FindingsIf(report.Pinned > 0)
+}
+
+// showPreview tells which runs are chosen.
+func showPreview(q *cli.Call, p engine.RunsPreview) error {
+	err := cli.Table(q.Out, "RUNS\tPIPELINE\tHANDLER\tCLASS", p.Groups, func(g store.RunCount) cli.Row {
+		return cli.Row{g.Runs, g.Pipeline, cli.Dash(g.FailedPath), cli.Dash(g.ErrorClass)}
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(q.Out, "%d runs in all\n", p.Total)
+	for _, v := range p.Runs {
+		fmt.Fprintf(q.Out, "  %s %s %s\n", v.ID, v.Status, strings.TrimSpace(v.Key+" "+v.Error))
+	}
+	if more := p.Total - len(p.Runs); more > 0 {
+		fmt.Fprintf(q.Out, "  and %d more\n", more)
+	}
+	return nil
+}

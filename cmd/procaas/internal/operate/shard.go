@@ -1,0 +1,350 @@
+package operate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/wire"
+)
+
+func shardCommand() *cobra.Command {
+	c := group(&cobra.Command{
+		Use:   "shard",
+		Short: "Ask shard maps where keys live, and look after shards",
+		Long: `shard asks a server about its shard maps: which shard has a key, what the shards
+and their hosts do, and what keeps a shard from being used. It closes shards for new
+keys, drains them, and moves keys.`,
+	},
+		shardList(), shardShow(), shardResolve(), shardEnroll(), shardMove(),
+		shardSet("close MAP SHARD", "Take no new keys on a shard",
+			func(why string) wire.ShardChangeRequest { return wire.ShardChangeRequest{Closed: &why} }),
+		shardSet("drain MAP SHARD", "Let all keys leave a shard",
+			func(why string) wire.ShardChangeRequest { return wire.ShardChangeRequest{Draining: &why} }),
+		shardOpen(),
+		shardRegroup("split MAP KEY", "Give a part of a placement one of its own",
+			`split gives a part of a placement one of its own on the same shard, which shard move
+moves then. In a map by range, the stretch of keys that KEY lies in is divided there;
+in others the key gets a placement of its own. Writers are held back for some
+milliseconds.`, "5000"),
+		shardRegroup("merge MAP KEY", "Make a part that was split off part of the rest again",
+			`merge ends the placement that KEY has of its own: its rows belong to the placement that
+it was split off. In a map by range it ends the stretch of keys that begins at KEY: its
+keys belong to the stretch before it. Both must be on the same shard, and no transfer of
+either may be under way or observed. Writers are held back for some milliseconds.`, "42/inbox"),
+	)
+	c.AddCommand(shardTransferCommands()...)
+	return c
+}
+
+// shardList lists maps without an argument, and the shards of a map with one.
+func shardList() *cobra.Command {
+	c := &cobra.Command{
+		Use: "list [MAP]", Short: "List the shard maps, or the shards of one", Args: cobra.MaximumNArgs(1),
+		Example: "  procaas shard list\n  procaas shard list mail --format json",
+	}
+	return cli.Formatted(c, func(q *cli.Call) error {
+		if len(q.Args) == 0 {
+			return listShardMaps(q)
+		}
+		shards, err := q.Shards(q.Ctx, q.Args[0])
+		if err != nil {
+			return err
+		}
+		return cli.ShowTable(q, "SHARD\tCLASS\tMASTER\tKEYS\tUSAGE\tREGISTRATION\tTRANSFER\tNOTE", shards, func(x engine.ShardView) cli.Row {
+			return cli.Row{
+				x.ID, x.Class, cli.Dash(x.Master), x.Placements, percent(x.Usage), openOr(x.Registration), openOr(x.Transfer),
+				cli.Dash(shardNote(x)),
+			}
+		})
+	})
+}
+
+func listShardMaps(q *cli.Call) error {
+	maps, err := q.ShardMaps(q.Ctx)
+	if err != nil {
+		return err
+	}
+	return cli.ShowTable(q, "MAP\tKEY\tSTRATEGY\tSHARDS\tKNOWN\tOWNER", maps, func(m engine.ShardMapView) cli.Row {
+		return cli.Row{m.ID, strings.Join(m.Key, "/"), m.Strategy, m.Shards, m.Loaded, cli.Dash(m.Owner)}
+	})
+}
+
+// percent shows a share.
+func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
+
+// openOr puts a flag into words.
+func openOr(open bool) string {
+	if open {
+		return "open"
+	}
+	return "closed"
+}
+
+// shardNote says what people should know of a shard.
+func shardNote(x engine.ShardView) string {
+	var notes []string
+	for _, n := range []struct{ prefix, text string }{{"", x.Problem}, {"closed: ", x.Closed}, {"draining: ", x.Draining}} {
+		if n.text != "" {
+			notes = append(notes, n.prefix+n.text)
+		}
+	}
+	return strings.Join(notes, "; ")
+}
+
+// shardOf finds a shard. The API has the shards of a map only, so it is looked for among them.
+func shardOf(q *cli.Call, shardMap, id, otherwise string) (engine.ShardView, error) {
+	shards, err := q.Shards(q.Ctx, shardMap)
+	if err != nil {
+		return engine.ShardView{}, err
+	}
+	at := slices.IndexFunc(shards, func(x engine.ShardView) bool { return x.ID == id })
+	if at < 0 {
+		return engine.ShardView{}, cli.Usagef("map %s has no shard %q%s", shardMap, id, otherwise)
+	}
+	return shards[at], nil
+}
+
+func shardShow() *cobra.Command {
+	c := &cobra.Command{
+		Use: "show MAP SHARD", Short: "Show a shard and its hosts", Args: cobra.ExactArgs(2), Example: "  procaas shard show mail s1",
+	}
+	return cli.Shows(c, func(q *cli.Call) (engine.ShardView, error) {
+		return shardOf(q, q.Args[0], q.Args[1], "; procaas shard list "+q.Args[0]+" lists them")
+	}, printShard)
+}
+
+// printShard shows a shard as it is now, or as it would be.
+func printShard(q *cli.Call, x engine.ShardView) error {
+	fmt.Fprintf(q.Out, "shard %s of %s, class %s: %d keys, %.0f %% of %d MiB, load %.0f %%\nregistration %s, transfer %s\n", x.ID, x.Map,
+		x.Class, x.Placements, 100*x.Usage, x.Capacity>>20, 100*x.Load, openOr(x.Registration), openOr(x.Transfer))
+	if note := shardNote(x); note != "" {
+		fmt.Fprintln(q.Out, note)
+	}
+	header := "HOST\tDC\tROLE\tALIVE\tTIMELINE\tLAG\tBUSY\tCONNECTIONS\tERROR"
+	return cli.Table(q.Out, header, x.Hosts, func(h engine.ShardHostView) cli.Row {
+		return cli.Row{
+			h.Address, cli.Dash(h.DC), h.Role, h.Alive, h.Timeline, time.Duration(h.LagMS) * time.Millisecond, h.Load, connectionsText(h),
+			cli.Dash(h.Error),
+		}
+	})
+}
+
+// connectionsText tells how many of a host's connections are taken.
+func connectionsText(h engine.ShardHostView) string {
+	if h.MaxConnections == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d of %d", h.Connections, h.MaxConnections)
+}
+
+// shardResolve asks as services do, but never places a key: to look must change nothing.
+func shardResolve() *cobra.Command {
+	c := &cobra.Command{
+		Use: "resolve MAP KEY", Short: "Tell where a key lives", Args: cobra.ExactArgs(2),
+		Long:    "resolve tells where a key lives and which hosts to try, as services are told. It\nregisters no key.",
+		Example: "  procaas shard resolve mail 42\n  procaas shard resolve mail 42/archive --mode replica --max-lag 2s --dc a",
+	}
+	var ask engine.ShardQuestion
+	flags := c.Flags()
+	flags.StringVar(&ask.Mode, "mode", engine.ShardMaster, "master, replica or any")
+	flags.DurationVar(&ask.MaxLag, "max-lag", 0, "how far a replica may be behind; 0 is any")
+	flags.StringVar(&ask.DC, "dc", "", "the data centre of the asker")
+	return cli.Shows(c, func(q *cli.Call) (engine.ShardAnswer, error) {
+		ask.Key, ask.Known = q.Args[1], true
+		return q.ResolveShard(q.Ctx, q.Args[0], ask)
+	}, func(q *cli.Call, a engine.ShardAnswer) error {
+		moving := ""
+		if a.Moving {
+			moving = ", which is being moved"
+		}
+		return q.Printf("%s lives on %s (%s), by the placement %s at epoch %d%s\n%s\n", a.Key, a.Shard, a.Class, a.Placement, a.Epoch,
+			moving, a.DSN)
+	})
+}
+
+// shardEnroll exits with 1 when the shard has refused, so that scripts see it without reading reasons.
+func shardEnroll() *cobra.Command {
+	c := &cobra.Command{
+		Use: "enroll MAP SHARD", Short: "Install the fence and the publications on a shard", Args: cobra.ExactArgs(2),
+		Long: `enroll prepares a shard: the schema procaas with the fence, which refuses writers who
+are behind, fences for the keys that live there, and the publications by which keys
+move. It may be repeated, and must be after a change of the map's tables.
+
+A shard that cannot be used is left as it is, with all reasons; the exit code is 1.`,
+		Example: "  procaas shard enroll mail s1",
+	}
+	return cli.Formatted(c, func(q *cli.Call) error {
+		e, err := q.EnrollShard(q.Ctx, q.Args[0], q.Args[1])
+		if err == nil {
+			err = q.Show(e, func() error { printEnrollment(q, e); return nil })
+		}
+		return cmp.Or(err, cli.FindingsIf(len(e.Reasons) > 0))
+	})
+}
+
+// printEnrollment shows all reasons at once, so that they can be mended in one go.
+func printEnrollment(q *cli.Call, e engine.ShardEnrollment) {
+	for _, w := range e.Warnings {
+		fmt.Fprintln(q.Out, "warning: "+w)
+	}
+	if len(e.Reasons) == 0 {
+		fmt.Fprintf(q.Out, "%s is ready: %d publications, %d new fences\n", e.Shard, len(e.Publications), e.Fences)
+		return
+	}
+	fmt.Fprintf(q.Out, "%s cannot be used for %s:\n", e.Shard, e.Map)
+	for _, r := range e.Reasons {
+		fmt.Fprintln(q.Out, "  - "+r)
+	}
+}
+
+// transferEvent is what the pipeline of transfers is activated by.
+const transferEvent = "shard-transfer"
+
+// shardMove submits an event and does not wait: a transfer may take hours, and its run can be followed
+// as any other. The key that it names is the placement, which may be wider than the key that was asked for.
+func shardMove() *cobra.Command {
+	c := &cobra.Command{
+		Use: "move MAP KEY SHARD", Aliases: []string{"transfer"}, Short: "Move a key to another shard", Args: cobra.ExactArgs(3),
+		Long: "move submits the event " + transferEvent +
+			", by which the pipeline of transfers moves a key\nwhile it is written to, and prints its run.",
+		Example: "  procaas shard move mail 42 s2",
+	}
+	var method string
+	var dryRun bool
+	c.Flags().StringVar(&method, "method", "", "stream or lock-copy-switch; the better one that can be used when empty")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, tell what would be moved")
+	return cli.Formatted(c, func(q *cli.Call) error {
+		target := q.Args[2]
+		a, err := q.ResolveShard(q.Ctx, q.Args[0], engine.ShardQuestion{Key: q.Args[1], Mode: engine.ShardAny, Known: true})
+		if err != nil {
+			return err
+		}
+		// The server resolves the key first, so that a move of an unknown key is told here and not
+		// in a run that fails later.
+		if a.Shard == target {
+			return cli.Usagef("%s lives on %s already", a.Placement, a.Shard)
+		}
+		if err := checkTarget(q, a.Map, target); err != nil {
+			return err
+		}
+		plan := map[string]any{"map": a.Map, "key": a.Placement, "from": a.Shard, "to": target, "dry_run": dryRun}
+		if dryRun {
+			return q.Tell(plan, "would move %s from %s to %s\n", a.Placement, a.Shard, target)
+		}
+		payload := map[string]any{"map": a.Map, "key": a.Placement, "target": target}
+		if method != "" {
+			payload["method"] = method
+		}
+		receipt, err := q.SubmitEvent(q.Ctx, wire.Event{Type: transferEvent, Payload: payload})
+		if err != nil {
+			return err
+		}
+		plan["run"] = receipt.Run
+		return q.Tell(plan, "%s moves from %s to %s: run %s\n", a.Placement, a.Shard, target, receipt.Run)
+	})
+}
+
+// checkTarget refuses a shard that the map does not have, before a run of its own fails
+// for that. Submitters may move keys and not list shards: theirs is left to the run.
+func checkTarget(q *cli.Call, shardMap, target string) error {
+	shards, err := q.Shards(q.Ctx, shardMap)
+	var refused *problem.Problem
+	if errors.As(err, &refused) && refused.Status == http.StatusForbidden {
+		return nil
+	}
+	known := cli.Names(shards, func(x engine.ShardView) string { return x.ID })
+	if err != nil || slices.Contains(known, target) {
+		return err
+	}
+	return cli.Usagef("map %s has no shard %q; %s", shardMap, target,
+		cli.Meant(target, known, "did you mean %s?", "procaas shard list "+shardMap+" lists them"))
+}
+
+// shardSet wants a reason, for all who meet a closed shard read it.
+func shardSet(use, short string, change func(why string) wire.ShardChangeRequest) *cobra.Command {
+	word, _, _ := strings.Cut(use, " ")
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(2), Example: "  procaas shard " + word +
+		` mail s1 --reason "new disks"`}
+	reason := c.Flags().String("reason", "", "why, for all who look (required)")
+	return setsShard(c, func() (wire.ShardChangeRequest, error) {
+		if *reason == "" {
+			return wire.ShardChangeRequest{}, cli.Usagef("shard %s needs --reason", word)
+		}
+		return change(*reason), nil
+	})
+}
+
+// shardOpen takes back both close and drain, as a shard that is open is neither.
+func shardOpen() *cobra.Command {
+	none := ""
+	return setsShard(&cobra.Command{
+		Use: "open MAP SHARD", Short: "Take back that a shard is closed or drained", Args: cobra.ExactArgs(2),
+		Example: "  procaas shard open mail s1",
+	}, func() (wire.ShardChangeRequest, error) {
+		return wire.ShardChangeRequest{Closed: &none, Draining: &none}, nil
+	})
+}
+
+// setsShard makes a command that changes a shard and shows it, or shows what it would be.
+func setsShard(c *cobra.Command, prepare func() (wire.ShardChangeRequest, error)) *cobra.Command {
+	dryRun := c.Flags().Bool("dry-run", false, "change nothing, tell what would be affected")
+	return cli.Shows(c, func(q *cli.Call) (x engine.ShardView, err error) {
+		change, err := prepare()
+		if err != nil {
+			return x, err
+		}
+		if !*dryRun {
+			return q.SetShard(q.Ctx, q.Args[0], q.Args[1], change)
+		}
+		if x, err = shardOf(q, q.Args[0], q.Args[1], ""); err != nil {
+			return x, err
+		}
+		if change.Closed != nil {
+			x.Closed = *change.Closed
+		}
+		if change.Draining != nil {
+			x.Draining = *change.Draining
+		}
+		// As the server derives them. What a shard that is opened again takes depends on its
+		// declaration, which is not known here: then they stay as they are.
+		x.Registration = x.Registration && x.Closed == "" && x.Draining == ""
+		x.Transfer = x.Transfer && x.Draining == ""
+		return x, nil
+	}, printShard)
+}
+
+// shardRegroup is split and merge, which differ in their words and addresses only.
+func shardRegroup(use, short, long, example string) *cobra.Command {
+	verb, _, _ := strings.Cut(use, " ")
+	c := &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.ExactArgs(2), Example: "  procaas shard " + verb + " mail " +
+		example + " --dry-run"}
+	ask := wire.ShardRegroupRequest{}
+	c.Flags().StringVar(&ask.Reason, "reason", "", "why, for all who look")
+	c.Flags().BoolVar(&ask.DryRun, "dry-run", false, "change nothing, tell what would be")
+	return cli.Shows(c, func(q *cli.Call) (engine.ShardRegroup, error) {
+		ask.At = q.Args[1]
+		return q.RegroupShard(q.Ctx, q.Args[0], verb, ask)
+	}, func(q *cli.Call, done engine.ShardRegroup) error { return q.Printf("%s\n", regroupedText(verb, done)) })
+}
+
+// regroupedText says what a split or a merge has done.
+func regroupedText(verb string, d engine.ShardRegroup) string {
+	does := map[bool]string{true: "would be", false: "is"}[d.DryRun]
+	switch {
+	case !d.Changed && !d.DryRun || d.Wide == d.Narrow:
+		return fmt.Sprintf("%s is a placement of its own already, on %s", d.Narrow, d.Shard)
+	case verb == "merge":
+		return fmt.Sprintf("%s %s a part of %s, on %s", d.Narrow, does, d.Wide, d.Shard)
+	}
+	return fmt.Sprintf("%s %s split off %s, on %s", d.Narrow, does, d.Wide, d.Shard)
+}

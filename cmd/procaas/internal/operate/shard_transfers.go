@@ -1,0 +1,64 @@
+package operate
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine"
+	"procaas/engine/api/wire"
+)
+
+// shardTransferCommands look after the transfers that shard move begins.
+func shardTransferCommands() []*cobra.Command {
+	return []*cobra.Command{
+		shardTransfers(),
+		shardOrder(engine.OrderPause, "Pause a transfer before the map has switched", "Nothing is frozen meanwhile; the source keeps "+
+			"its log for it."),
+		shardOrder(engine.OrderResume, "Let a paused transfer go on", ""),
+		shardOrder(engine.OrderCancel, "Undo a transfer before the map has switched", "The source keeps the key, and the target nothing."),
+		shardOrder(engine.OrderRollback, "Give the key of a transfer back, after the map has switched",
+			"What was written to the target goes back as well. It is possible while the transfer\nis observed."),
+		shardOrder(engine.OrderFinish, "End the time in which a transfer may be rolled back", ""),
+	}
+}
+
+// shardTransfers lists what the map remembers; runs remember longer. It shows the error of a transfer
+// before anything else: a step that is tried again says there why.
+func shardTransfers() *cobra.Command {
+	c := &cobra.Command{
+		Use: "transfers MAP", Short: "List the transfers of a map", Args: cobra.ExactArgs(1),
+		Long:    "transfers lists the keys that move, how far they are, and the latest that have moved.\nruns list --pipeline shard-transfer lists all that ever did.",
+		Example: "  procaas shard transfers mail",
+	}
+	return cli.Lists(c, func(q *cli.Call) ([]engine.ShardTransfer, error) { return q.ShardTransfers(q.Ctx, q.Args[0]) },
+		"TRANSFER\tKEY\tFROM\tTO\tSTATE\tSTEP\tDONE\tROWS\tLAG\tWINDOW\tNOTE", func(t engine.ShardTransfer) cli.Row {
+			window := "-"
+			if t.WindowMS > 0 {
+				window = fmt.Sprintf("%.1f ms", t.WindowMS)
+			}
+			note := cmp.Or(t.Error, t.Waits)
+			if note == "" && t.State == engine.TransferObserving {
+				note = "rollback until " + t.Observe.UTC().Format("15:04:05")
+			}
+			return cli.Row{
+				t.ID, t.Key, t.Source, t.Target, t.State, t.Step, fmt.Sprintf("%.0f %%", t.Percent), t.Rows, fmt.Sprintf("%d kB", t.Lag>>10),
+				window, cli.Dash(note),
+			}
+		})
+}
+
+// shardOrder leaves a wish with a transfer, which follows it at its next step: so the answer
+// says what it was told, and not what it did.
+func shardOrder(want, short, long string) *cobra.Command {
+	c := &cobra.Command{Use: want + " TRANSFER", Short: short, Long: long, Args: cobra.ExactArgs(1), Example: "  procaas shard " + want +
+		" 01a200cf_7dd7_72c4_9871_ee0be87febda"}
+	reason := c.Flags().String("reason", "", "why, for all who look")
+	return cli.Shows(c, func(q *cli.Call) (engine.ShardTransfer, error) {
+		return q.OrderShardTransfer(q.Ctx, q.Args[0], wire.TransferOrderRequest{Want: want, Reason: *reason})
+	}, func(q *cli.Call, t engine.ShardTransfer) error {
+		return q.Printf("transfer of key %s from %s to %s, which was %s, is told to %s\n", t.Key, t.Source, t.Target, t.State, want)
+	})
+}

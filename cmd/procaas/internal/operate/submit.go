@@ -1,0 +1,135 @@
+package operate
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/source"
+	"procaas/engine/api/wire"
+)
+
+func submitCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "submit [FILE|-]",
+		Short: "Submit an event to a server",
+		Long: `submit sends one event, a JSON array of events, or one event a line (NDJSON), and
+prints what became of it. Events are read from a file or from standard input, or made
+from flags. Lines are sent in arrays of up to 1000 events; the first that is no event
+is refused, and nothing is sent.`,
+		Example: `  procaas submit --type new-order-created --payload '{"order-id": "o-1"}'
+  procaas submit event.json
+  jq -c '.[]' events.json | procaas submit -`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	cli.ServerFlags(c)
+	var e struct{ Type, ID, Source, Key, Payload string }
+	c.Flags().StringVar(&e.Type, "type", "", "type of the event")
+	c.Flags().StringVar(&e.ID, "id", "", "id of the event; the same id is accepted once")
+	c.Flags().StringVar(&e.Source, "source", "", "who sends the event")
+	c.Flags().StringVar(&e.Key, "key", "", "key of the entity, when the flow has no key expression")
+	c.Flags().StringVar(&e.Payload, "payload", "", "payload as JSON")
+	return cli.Calls(c, func(q *cli.Call) error {
+		var bodies []json.RawMessage
+		var err error
+		switch {
+		case len(q.Args) == 1 && e.Type != "":
+			return cli.Usagef("submit takes a file or --type, not both")
+		case len(q.Args) == 1:
+			bodies, err = readEvents(q.Streams, q.Args[0])
+		case e.Type != "":
+			bodies = make([]json.RawMessage, 1)
+			bodies[0], err = eventJSON(e.Type, e.ID, e.Source, e.Key, e.Payload)
+		default:
+			return cli.Usagef("submit needs a file, - or --type")
+		}
+		if err != nil {
+			return err
+		}
+		var refused error
+		for _, body := range bodies {
+			reply, err := q.Submit(q.Ctx, body)
+			if err != nil {
+				return err
+			}
+			if err := q.PrintJSON(reply); err != nil {
+				return err
+			}
+			if refused = cmp.Or(refused, refusedEvents(reply)); refused != nil && !errors.Is(refused, cli.ErrFindings) {
+				return refused
+			}
+		}
+		return refused
+	})
+}
+
+// The bounds of an array that submit makes of lines: those of the server's defaults.
+const (
+	mostLines     = 1000
+	mostLineBytes = 1000 << 10
+)
+
+// readEvents reads what is to be sent, as bodies of requests: JSON as it is, and lines of it
+// as arrays.
+func readEvents(s cli.Streams, name string) (bodies []json.RawMessage, err error) {
+	data, err := source.Input(s, name)
+	if err != nil || json.Valid(data) {
+		return []json.RawMessage{data}, err
+	}
+	var array []byte
+	held, number := 0, 0
+	for line := range bytes.Lines(data) {
+		number++
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(line, new(map[string]json.RawMessage)); err != nil {
+			var wrong *json.SyntaxError
+			if held == 0 && errors.As(json.Unmarshal(data, new(any)), &wrong) { // it is no line of many
+				number = 1 + bytes.Count(data[:wrong.Offset-1], []byte("\n"))
+				err = wrong
+			}
+			return nil, cli.Usagef("%s, line %d: %w; want one event, a JSON array of events, or one event on each line", name, number, err)
+		}
+		if held == mostLines || held > 0 && len(array)+len(line) > mostLineBytes {
+			bodies, array, held = append(bodies, append(array, ']')), nil, 0
+		}
+		array = append(append(array, "[,"[min(held, 1)]), line...)
+		held++
+	}
+	if held == 0 {
+		return nil, cli.Usagef("%s is empty; want one event, a JSON array of events, or one event on each line", name)
+	}
+	return append(bodies, append(array, ']')), nil
+}
+
+// refusedEvents is cli.ErrFindings when an array of events was taken in part only.
+func refusedEvents(reply json.RawMessage) error {
+	var receipts wire.Receipts
+	if err := json.Unmarshal(reply, &receipts); err != nil {
+		return fmt.Errorf("read the reply: %w", err)
+	}
+	return cli.FindingsIf(slices.ContainsFunc(receipts.Items, func(i wire.ReceiptItem) bool { return i.Error != nil }))
+}
+
+func eventJSON(kind, id, source, key, payload string) ([]byte, error) {
+	event := map[string]any{"type": kind}
+	for name, value := range map[string]string{"id": id, "source": source, "key": key} {
+		if value != "" {
+			event[name] = value
+		}
+	}
+	if payload != "" {
+		if !json.Valid([]byte(payload)) {
+			return nil, cli.Usagef("--payload is not JSON: %s", payload)
+		}
+		event["payload"] = json.RawMessage(payload)
+	}
+	return json.Marshal(event)
+}

@@ -1,0 +1,354 @@
+package operate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/wire"
+	"procaas/engine/guard"
+)
+
+func switchCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "switch",
+		Short: "Switch pipelines, stages and handlers off and on, on all nodes",
+		Long: `switch changes what runs, by path: a pipeline, pipeline/stage or
+pipeline/stage/handler. It counts on every node within a second, survives
+restarts, and is audited.
+
+off leaves handlers out, as if their enabled were false; hold parks runs before
+them, and loses nothing: they go on when the switch is on again. A handler that
+has gone out of the flow by itself, for its fallback, is put back by on, and keep
+lets none go.`,
+	},
+		switchOff("off PATH", guard.ModeSkip, "Leave out what is below a path, for an hour unless you say otherwise"),
+		switchOff("hold PATH", guard.ModeHold, "Park runs before what is below a path, for an hour unless you say otherwise"),
+		switchKeep(), switchOn(), switchList(), switchUndo(),
+	)
+}
+
+// A controlChange is what the commands that change a control have in common.
+type controlChange struct {
+	*cli.Call
+	reason string
+	dryRun bool
+	ended  []string // handlers that were put back into the flow
+}
+
+// An edit changes a control and leaves the rest of it as it is.
+type edit func(now *guard.Control)
+
+// changes makes a command that changes the control of the path that it gets first. What is
+// to be edited is asked for once, before the server is asked.
+func changes(c *cobra.Command, prepare func(*controlChange) (edit, error)) *cobra.Command {
+	x := controlChange{}
+	c.Flags().StringVar(&x.reason, "reason", "", "why, for the audit and for all who look")
+	c.Flags().BoolVar(&x.dryRun, "dry-run", false, "change nothing, tell what would be affected")
+	return cli.Formatted(c, func(q *cli.Call) error {
+		x.Call = q
+		change, err := prepare(&x)
+		if err != nil {
+			return err
+		}
+		return x.change(q.Args[0], change)
+	})
+}
+
+func switchOff(use, mode, short string) *cobra.Command {
+	word, _, _ := strings.Cut(use, " ")
+	c := &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(1),
+		Example: "  procaas switch " + word + ` new-order-created/notify/notify-driver --for 30m --reason "push is down"`,
+	}
+	end := addEnd(c, "when it is on again by itself, such as 30m or 2h", "until somebody switches it on")
+	var force bool
+	if mode == guard.ModeSkip {
+		c.Flags().BoolVar(&force, "force", false, "leave out critical handlers, too: their runs go on without them")
+	}
+	return changes(c, func(*controlChange) (edit, error) {
+		until, err := end()
+		return func(now *guard.Control) { now.Enabled, now.Mode, now.Force, now.Until = false, mode, force, until }, err
+	})
+}
+
+// addEnd adds the flags that say when a switch ends. What it gives is to be called
+// when they are parsed; it gives nil for never.
+func addEnd(c *cobra.Command, forUsage, foreverUsage string) func() (*time.Time, error) {
+	duration := c.Flags().String("for", "1h", forUsage)
+	forever := c.Flags().Bool("forever", false, foreverUsage)
+	return func() (*time.Time, error) {
+		until, err := endAfter(*duration)
+		switch {
+		case err != nil:
+			return nil, err
+		case *forever && c.Flags().Changed("for"):
+			return nil, cli.Usagef("switch %s takes --for or --forever, not both", c.Name())
+		case *forever:
+			return nil, nil
+		}
+		return until, nil
+	}
+}
+
+func switchKeep() *cobra.Command {
+	c := &cobra.Command{
+		Use: "keep PATH", Short: "Let no handler below a path go out of the flow by itself, for an hour unless you say otherwise",
+		Args:    cobra.ExactArgs(1),
+		Example: `  procaas switch keep new-order-created/notify --for 2h --reason "errors of the new push service are known"`,
+	}
+	end := addEnd(c, "when fallbacks count again, such as 30m or 2h", "until somebody changes it")
+	return changes(c, func(*controlChange) (edit, error) {
+		until, err := end()
+		return func(now *guard.Control) {
+			now.Enabled, now.Mode, now.Until, now.Force = true, guard.ModeKeep, until, now.Force && now.RolloutPercent != nil
+		}, err
+	})
+}
+
+func switchOn() *cobra.Command {
+	c := &cobra.Command{
+		Use: "on PATH", Short: "Switch a path on again; held runs go on", Args: cobra.ExactArgs(1),
+		Long: `on ends what keeps handlers below a path from being called: a switch that is off
+at this path, and fallbacks by which they have gone out of the flow by
+themselves. They go out again when their calls fail from now on; switch keep
+forbids that.`,
+		Example: "  procaas switch on new-order-created/notify/notify-driver",
+	}
+	return changes(c, func(x *controlChange) (_ edit, err error) {
+		if x.ended = []string{}; !x.dryRun {
+			x.ended, err = x.EndFallbacks(x.Ctx, x.Args[0], x.reason)
+		}
+		return func(now *guard.Control) {
+			now.Enabled, now.Mode, now.Until, now.Force = true, "", nil, now.Force && now.RolloutPercent != nil
+		}, err
+	})
+}
+
+func switchList() *cobra.Command {
+	c := &cobra.Command{Use: "list", Short: "List switches, limits and rollouts that are set", Args: cobra.NoArgs}
+	return cli.Lists(c, func(q *cli.Call) ([]guard.ControlView, error) { return q.Controls(q.Ctx) },
+		"PATH\tSTATE\tBY\tREASON", func(v guard.ControlView) cli.Row { return cli.Row{v.Path, stateText(v), v.By, v.Reason} })
+}
+
+func switchUndo() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "undo REVISION",
+		Short: "Take a change of a switch, limit or rollout back",
+		Long: `undo puts back what was before a change. Each change tells its revision, and so
+does the audit. It is refused when somebody has changed the same path since.`,
+		Example: "  procaas switch undo 17",
+		Args:    cobra.ExactArgs(1),
+	}
+	reason := addReason(c)
+	return cli.Calls(c, func(q *cli.Call) error {
+		revision, err := strconv.ParseInt(q.Args[0], 10, 32)
+		if err != nil || revision < 1 {
+			return cli.Usagef("want the revision of a change, such as 17, have %q", q.Args[0])
+		}
+		undone, err := q.UndoControl(q.Ctx, revision, *reason)
+		if err != nil {
+			return err
+		}
+		state := "nothing is set"
+		if undone.Control != nil {
+			state = stateText(*undone.Control)
+		}
+		return q.Printf("%s: %s\n", undone.Path, state)
+	})
+}
+
+func limitCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "limit PATH RATE | limit PATH --remove",
+		Short: "Limit the calls below a path, on all nodes together",
+		Example: `  procaas limit new-order-created/notify 10/s --reason "push is slow"
+  procaas limit new-order-created/notify --remove`,
+		Args: cobra.RangeArgs(1, 2),
+	}
+	cli.ServerFlags(c)
+	over := c.Flags().String("over", "wait", "what becomes of a call over the limit: wait or skip; critical handlers always wait")
+	duration := c.Flags().String("for", "", "when the limit ends by itself, such as 30m; never when it is left out")
+	remove := c.Flags().Bool("remove", false, "remove the limit")
+	return changes(c, func(x *controlChange) (_ edit, err error) {
+		if *remove != (len(x.Args) == 1) {
+			return nil, cli.Usagef("limit takes a rate such as 10/s, or --remove; use: %s", c.UseLine())
+		}
+		if *remove {
+			return func(now *guard.Control) { now.RateLimit, now.Over, now.LimitUntil = "", "", nil }, nil
+		}
+		var until *time.Time
+		if *duration != "" {
+			until, err = endAfter(*duration)
+		}
+		return func(now *guard.Control) { now.RateLimit, now.Over, now.LimitUntil = x.Args[1], *over, until }, err
+	})
+}
+
+func rolloutCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "rollout PATH PERCENT | rollout PATH --remove",
+		Short:   "Let a handler run in a share of the runs",
+		Example: "  procaas rollout new-order-created/notify/bonus 25",
+		Args:    cobra.RangeArgs(1, 2),
+	}
+	cli.ServerFlags(c)
+	remove := c.Flags().Bool("remove", false, "go by the definition again")
+	force := c.Flags().Bool("force", false, "although the handler is critical")
+	return changes(c, func(x *controlChange) (edit, error) {
+		if *remove != (len(x.Args) == 1) {
+			return nil, cli.Usagef("rollout takes a percentage, or --remove; use: %s", c.UseLine())
+		}
+		var percent *float64
+		if !*remove {
+			p, err := strconv.ParseFloat(strings.TrimSuffix(x.Args[1], "%"), 64)
+			if err != nil || math.IsNaN(p) || math.IsInf(p, 0) {
+				return nil, cli.Usagef("want a percentage such as 25, have %q", x.Args[1])
+			}
+			percent = &p
+		}
+		return func(now *guard.Control) {
+			now.RolloutPercent = percent
+			now.Force = percent != nil && *force || now.Force && !now.Enabled
+		}, nil
+	})
+}
+
+// change changes the control of a path. When another one changes it at the same time, it
+// looks again.
+func (x *controlChange) change(path string, change edit) error {
+	if err := checkControlPath(path); err != nil {
+		return err
+	}
+	const tries = 5
+	for try := 1; ; try++ {
+		err := x.changeOnce(path, change)
+		var refused *problem.Problem
+		if try < tries && errors.As(err, &refused) && refused.Status == http.StatusPreconditionFailed {
+			continue
+		}
+		return err
+	}
+}
+
+// checkControlPath refuses what has not the form of a path. Whether there is such a
+// path, the server knows.
+func checkControlPath(path string) error {
+	parts := strings.Split(path, "/")
+	if len(parts) > 3 || slices.Contains(parts, "") {
+		return cli.Usagef("want pipeline, pipeline/stage or pipeline/stage/handler, have %q", path)
+	}
+	return nil
+}
+
+func (x *controlChange) changeOnce(path string, do edit) error {
+	controls, err := x.Controls(x.Ctx)
+	if err != nil {
+		return err
+	}
+	c, revision, reason := guard.Control{Enabled: true}, int64(0), x.reason
+	i := slices.IndexFunc(controls, func(v guard.ControlView) bool { return v.Path == path })
+	if i >= 0 {
+		c, revision = controls[i].Control.Present(time.Now()), controls[i].Revision
+		reason = cmp.Or(reason, controls[i].Reason)
+	}
+	do(&c)
+	if c.Enabled && c.Mode == "" && c.RateLimit == "" && c.RolloutPercent == nil {
+		return x.remove(path, revision)
+	}
+	change := wire.NewControlChange(c, reason)
+	if x.dryRun {
+		effect, err := x.ControlEffect(x.Ctx, path, change)
+		if err != nil {
+			return err
+		}
+		return x.Show(effect, func() error { return x.showEffect(effect) })
+	}
+	view, err := x.SetControl(x.Ctx, path, change, revision)
+	if err != nil {
+		return err
+	}
+	return x.tell(view, view.Revision, path, stateText(view))
+}
+
+// remove removes the control of a path; nothing is left of it.
+func (x *controlChange) remove(path string, revision int64) error {
+	switch {
+	case revision == 0 && len(x.ended) > 0:
+		return x.Tell(wire.FallbacksEnded{Path: path, Handlers: x.ended}, "%s: on%s\n", path, x.endedText())
+	case revision == 0:
+		fmt.Fprintf(x.Err, "%s: nothing is set\n", path)
+		return nil
+	case x.dryRun:
+		fmt.Fprintf(x.Err, "%s: nothing would be set any more\n", path)
+		return nil
+	}
+	removed, err := x.RemoveControl(x.Ctx, path, x.reason, revision)
+	if err != nil {
+		return err
+	}
+	return x.tell(removed, removed.Revision, path, "on, without limits")
+}
+
+// tell says what a path is now, and how to take that back.
+func (x *controlChange) tell(v any, revision int64, path, state string) error {
+	return x.Show(v, func() error {
+		fmt.Fprintf(x.Out, "%s: %s%s\n", path, state, x.endedText())
+		fmt.Fprintf(x.Err, "undo: procaas switch undo %d\n", revision)
+		return nil
+	})
+}
+
+// endedText tells which handlers were put back into the flow.
+func (x *controlChange) endedText() string {
+	if len(x.ended) == 0 {
+		return ""
+	}
+	return "; back in the flow: " + strings.Join(x.ended, ", ")
+}
+
+// stateText says in a few words what a control does.
+func stateText(v guard.ControlView) string {
+	if v.Expired {
+		return "has ended"
+	}
+	var out []string
+	c := v.Control.Present(time.Now())
+	switch {
+	case c.Mode == guard.ModeKeep:
+		out = append(out, "kept in the flow"+until(c.Until))
+	case c.Enabled:
+	case c.Mode == guard.ModeHold:
+		out = append(out, "hold"+until(c.Until))
+	default:
+		out = append(out, "off"+until(c.Until))
+	}
+	if c.RateLimit != "" {
+		out = append(out, c.RateLimit+", over: "+c.Over+until(c.LimitUntil))
+	}
+	if c.RolloutPercent != nil {
+		out = append(out, fmt.Sprintf("%g %% of runs", *c.RolloutPercent))
+	}
+	return strings.Join(out, "; ")
+}
+
+// showEffect tells what a control would do.
+func (x *controlChange) showEffect(e engine.ControlEffect) error {
+	fmt.Fprintf(x.Out, "%s: would be %s\n", e.Path, stateText(guard.ControlView{Control: e.Control}))
+	fmt.Fprintf(x.Out, "%.1f calls/s now (on that node); runs of the pipeline: %d running, %d waiting, %d parked\n",
+		e.CallsPerS, e.Running, e.Waiting, e.Parked)
+	return cli.Table(x.Out, "HANDLER\tCRITICAL\tCALLS/S\tREAD BY", e.Handlers, func(h engine.HandlerEffect) cli.Row {
+		return cli.Row{h.Path, h.Critical, fmt.Sprintf("%.1f", h.CallsPerS), strings.Join(h.ReadBy, ", ")}
+	})
+}

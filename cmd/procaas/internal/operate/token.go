@@ -1,0 +1,128 @@
+package operate
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/dsl/datum"
+	"procaas/engine"
+	"procaas/engine/api/wire"
+)
+
+func tokenCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "token",
+		Short: "Say who may call a server: make, list and revoke tokens",
+		Long: `token says who may call a server, on all its nodes. The roles are
+
+  viewer     reads
+  submitter  submits events and tasks, and does nothing else
+  worker     takes tasks, does them, and does nothing else
+  operator   does all that, and steers: switches, limits, retries, cancellations
+  admin      does everything, tokens included
+
+Operators and submitters may be bound to paths: pipeline, pipeline/stage or
+pipeline/stage/handler; workers to types of tasks. What a token is told by is random, shown once when it is
+made, and kept nowhere; the audit calls its bearer by the token's name. Before the
+first token, calls on a server of this machine need none.`,
+	}, tokenNew(), tokenList(), tokenRevoke())
+}
+
+// tokenNew prints the token alone on standard output, so that a script can keep it, and what
+// is said about it on standard error.
+func tokenNew() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "new",
+		Short: "Make a token and show it, this once",
+		Example: `  procaas token new --name ann --role admin
+  procaas token new --name on-call --role operator --path new-order-created/notify --expires 30d
+  procaas token new --name resizer --role worker --path thumbnails`,
+		Args: cobra.NoArgs,
+	}
+	var t wire.NewToken
+	flags := c.Flags()
+	flags.StringVar(&t.Name, "name", "", "what the audit calls its bearer (required)")
+	flags.StringVar(&t.Role, "role", "", "viewer, submitter, worker, operator or admin (required)")
+	flags.StringSliceVar(&t.Paths, "path", nil,
+		"what an operator, submitter or worker is bound to (repeatable); everything when it is left out")
+	flags.StringVar(&t.Reason, "reason", "", "why, for the audit")
+	expires := flags.String("expires", "90d", "when it is good no more: in a time such as 30d, at one such as 2006-01-02T15:04:05Z, or never")
+	return cli.Shows(c, func(q *cli.Call) (made wire.MadeToken, err error) {
+		if t.Name == "" || t.Role == "" {
+			return made, cli.Usagef("token new needs --name and --role")
+		}
+		if t.Expires, t.Forever, err = expiry(*expires, time.Now()); err != nil {
+			return made, err
+		}
+		return q.NewToken(q.Ctx, t)
+	}, func(q *cli.Call, made wire.MadeToken) error {
+		fmt.Fprintln(q.Out, made.Secret)
+		fmt.Fprintf(q.Err, "%s, %s, %s. Keep the token: it is shown this once.\n", made.Name, holdsFor(made.TokenView), endText(made.TokenView))
+		return nil
+	})
+}
+
+// expiry reads when a token is good no more. A duration is counted from the clock of this
+// machine; the server refuses a time that has passed.
+func expiry(text string, now time.Time) (at time.Time, forever bool, err error) {
+	if text == "never" {
+		return at, true, nil
+	}
+	if d, err := datum.ParseDuration(text); err == nil {
+		return now.Add(d).UTC().Truncate(time.Second), false, nil
+	}
+	if at, err = time.Parse(time.RFC3339, text); err != nil {
+		return at, false, cli.Usagef("--expires %q: want a duration such as 30d, a time such as 2006-01-02T15:04:05Z, or never", text)
+	}
+	return at, false, nil
+}
+
+// tokenList shows tokens that are good no more, too: the audit still names their bearers.
+func tokenList() *cobra.Command {
+	c := &cobra.Command{Use: "list", Short: "List tokens, those that are good no more included", Args: cobra.NoArgs}
+	return cli.Lists(c, func(q *cli.Call) ([]engine.TokenView, error) { return q.Tokens(q.Ctx) },
+		"NAME\tROLE\tSTATE\tBY\tREASON", func(t engine.TokenView) cli.Row {
+			return cli.Row{t.Name, holdsFor(t), endText(t), t.By, t.Reason}
+		})
+}
+
+// tokenRevoke takes a name, for nobody but the bearer knows the token.
+func tokenRevoke() *cobra.Command {
+	c := &cobra.Command{
+		Use: "revoke NAME", Short: "Make a token worthless, on all nodes within a second", Args: cobra.ExactArgs(1),
+		Example: `  procaas token revoke on-call --reason "the phone is lost"`,
+	}
+	reason := addReason(c)
+	return cli.Calls(c, func(q *cli.Call) error {
+		t, err := q.RevokeToken(q.Ctx, q.Args[0], *reason)
+		if err != nil {
+			return err
+		}
+		return q.Printf("%s: %s\n", t.Name, endText(t))
+	})
+}
+
+// holdsFor says what a token allows.
+func holdsFor(t engine.TokenView) string {
+	if len(t.Paths) == 0 {
+		return string(t.Role)
+	}
+	return string(t.Role) + " of " + strings.Join(t.Paths, ", ")
+}
+
+// endText says how long a token is good.
+func endText(t engine.TokenView) string {
+	switch {
+	case t.State == engine.TokenRevoked:
+		return "revoked"
+	case t.State == engine.TokenExpired:
+		return "expired " + cli.Time(*t.Expires)
+	case t.Expires == nil:
+		return "good for ever"
+	}
+	return "good until " + cli.Time(*t.Expires)
+}

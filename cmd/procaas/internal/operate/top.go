@@ -1,0 +1,237 @@
+package operate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine"
+)
+
+// topFlags are the flags of top.
+type topFlags struct {
+	*cli.Call
+	others []string      // addresses of nodes whose numbers are added
+	once   bool          // one view, and no more
+	sort   string        // one of topOrders
+	every  time.Duration // between two views
+}
+
+// topOrders are the orders of handlers, the first being the default.
+func topOrders() []string { return []string{"rate", "failures", "latency", "path"} }
+
+// topCommand refuses what cannot be before it asks a server, so that mistakes are told at once.
+func topCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "top [PATH]",
+		Short: "Watch handlers by path: rate, success, latency, switch, limit, fallback",
+		Long: `top shows the handlers of a server, or those below a path, anew each second: calls
+and their success in the last minute and in the last ten seconds, the middle and the
+slowest hundredth of their latency, calls under way, runs that wait in memory or
+are parked in the store, and what keeps a handler from running freely. When runs
+stand still, a line says how many, and for what. Parked runs are those of all nodes,
+other numbers those of one node; name the others with --node to add theirs. Ctrl-C
+ends it.`,
+		Example: "  procaas top\n  procaas top new-order-created/notify --sort failures\n  procaas top --once --format json",
+		Args:    cobra.MaximumNArgs(1),
+	}
+	var f topFlags
+	cli.ServerFlags(c)
+	c.Flags().StringSliceVar(&f.others, "node", nil, "address of another node of the same store, whose numbers are added (repeatable)")
+	c.Flags().BoolVar(&f.once, "once", false, "show them once, and exit")
+	c.Flags().StringVar(&f.sort, "sort", topOrders()[0], "order: "+strings.Join(topOrders(), ", "))
+	c.Flags().DurationVar(&f.every, "every", time.Second, "time between two views")
+	return cli.Formatted(c, func(q *cli.Call) error {
+		if !slices.Contains(topOrders(), f.sort) {
+			return cli.Usagef("--sort %q: want one of %s", f.sort, strings.Join(topOrders(), ", "))
+		}
+		if f.every < 100*time.Millisecond {
+			return cli.Usagef("--every %s: want 100ms or more", f.every)
+		}
+		f.Call = q
+		return f.run(strings.Trim(strings.Join(q.Args, ""), "/"))
+	})
+}
+
+// run shows handlers until ctx ends, or once.
+func (f *topFlags) run(below string) error {
+	ctx, stop := signal.NotifyContext(f.Ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	now, err := f.look(ctx, below)
+	if err != nil {
+		return err
+	}
+	if len(now.handlers) == 0 && below != "" {
+		return cli.Usagef("there is no handler below %s%s", below, cli.Meant(below, now.known, "; did you mean %s?", ""))
+	}
+	if f.JSON() {
+		return f.stream(ctx, now, below)
+	}
+	screen := &screen{out: f.Out, color: cli.Colorful(f.Out)}
+	if f.once || !cli.Terminal(f.Out) {
+		screen.width = columns(f.Out)
+		if _, err := f.Out.Write(now.draw(screen)); err != nil || f.once {
+			return err
+		}
+	}
+	return f.live(ctx, now, below, screen)
+}
+
+// live draws the view anew as long as ctx goes on. On a terminal it has a screen of
+// its own; elsewhere views follow each other.
+func (f *topFlags) live(ctx context.Context, now topView, below string, screen *screen) error {
+	onTerminal := cli.Terminal(f.Out)
+	if onTerminal {
+		// The other screen, and no cursor: what was on the terminal comes back at the end.
+		fmt.Fprint(f.Out, "\x1b[?1049h\x1b[?25l")
+		defer fmt.Fprint(f.Out, "\x1b[?25h\x1b[?1049l")
+	}
+	for {
+		var b bytes.Buffer
+		if onTerminal {
+			screen.width, screen.height = size(f.Out)
+			b.WriteString("\x1b[H")
+			// Over the view before, each line cut off behind its end, and what is below cleared:
+			// a screen that is cleared first flickers.
+			b.Write(bytes.ReplaceAll(now.draw(screen), []byte("\n"), []byte("\x1b[K\n")))
+			b.WriteString("\x1b[J")
+			if _, err := f.Out.Write(b.Bytes()); err != nil {
+				return err
+			}
+		}
+		if !cli.Sleep(ctx, f.every) {
+			return nil
+		}
+		next, err := f.look(ctx, below)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			now.trouble = err.Error() // and the last view stays
+			if !onTerminal {
+				return err
+			}
+			continue
+		}
+		// A view replaces the trouble, too.
+		now = next
+		if !onTerminal {
+			fmt.Fprintln(f.Out)
+			if _, err := f.Out.Write(now.draw(screen)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// stream prints JSON: with --once an indented document, without a line for each view.
+func (f *topFlags) stream(ctx context.Context, now topView, below string) error {
+	if f.once {
+		return f.PrintJSON(cli.Items(now.handlers))
+	}
+	for {
+		if err := json.NewEncoder(f.Out).Encode(map[string]any{"time": now.at, "items": now.handlers}); err != nil {
+			return err
+		}
+		if !cli.Sleep(ctx, f.every) {
+			return nil
+		}
+		next, err := f.look(ctx, below)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		now = next
+	}
+}
+
+// look asks the nodes. Every node answers for all handlers of the definition, but counts only
+// its own calls; so those of others are added by path. How many nodes there are, and what
+// they work on, any of them knows from the store.
+func (f *topFlags) look(ctx context.Context, below string) (topView, error) {
+	v := topView{server: f.Server, order: f.sort, at: time.Now()}
+	for i, server := range append([]string{f.Server}, f.others...) {
+		client := f.At(server)
+		handlers, err := client.Handlers(ctx)
+		if err != nil {
+			return v, fmt.Errorf("%s: %w", server, err)
+		}
+		if i > 0 {
+			v.add(handlers)
+			continue
+		}
+		v.known = prefixes(handlers)
+		v.handlers = slices.DeleteFunc(handlers, func(h engine.HandlerInfo) bool {
+			return below != "" && h.Path != below && !strings.HasPrefix(h.Path, below+"/")
+		})
+		if v.backlog, err = client.Backlog(ctx); err != nil {
+			return v, fmt.Errorf("%s: %w", server, err)
+		}
+		nodes, err := client.Nodes(ctx)
+		if err != nil {
+			return v, fmt.Errorf("%s: %w", server, err)
+		}
+		for _, n := range nodes {
+			if n.Alive {
+				v.nodes++
+				v.runs += n.Runs
+			}
+		}
+	}
+	v.asked = 1 + len(f.others)
+	v.arrange()
+	return v, nil
+}
+
+// prefixes lists all paths, those of pipelines and stages included.
+func prefixes(handlers []engine.HandlerInfo) []string {
+	var out []string
+	for _, h := range handlers {
+		for i, c := range h.Path {
+			if c == '/' {
+				out = append(out, h.Path[:i])
+			}
+		}
+		out = append(out, h.Path)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// columns gives the width to draw in: that of the terminal, or what COLUMNS says;
+// elsewhere 0, which cuts nothing.
+func columns(out io.Writer) int {
+	if width, _ := size(out); width > 0 {
+		return width
+	}
+	width, _ := strconv.Atoi(os.Getenv("COLUMNS"))
+	return width
+}
+
+// size gives the size of the terminal; 0 without one.
+func size(out io.Writer) (width, height int) {
+	f, ok := out.(*os.File)
+	if !ok {
+		return 0, 0
+	}
+	width, height, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0, 0
+	}
+	return width, height
+}

@@ -1,0 +1,320 @@
+package operate
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"procaas/engine"
+	"procaas/engine/fallback"
+)
+
+// A topView is what top shows at a time.
+type topView struct {
+	server  string    // that was asked first
+	order   string    // one of topOrders
+	at      time.Time // when it was
+	trouble string    // why there is no newer view
+
+	nodes, runs int // that are alive, and what they work on
+	asked       int // nodes whose numbers are shown
+
+	backlog  engine.BacklogView
+	handlers []engine.HandlerInfo
+	known    []string // all paths of the server
+}
+
+// A screen is what a view is drawn on.
+type screen struct {
+	out           io.Writer
+	width, height int // 0 is no bound
+	color         bool
+}
+
+// add adds what another node has seen.
+func (v *topView) add(handlers []engine.HandlerInfo) {
+	byPath := map[string]*engine.HandlerInfo{}
+	for i := range v.handlers {
+		byPath[v.handlers[i].Path] = &v.handlers[i]
+	}
+	for i := range handlers {
+		if h := byPath[handlers[i].Path]; h != nil {
+			merge(h, &handlers[i])
+		}
+	}
+}
+
+// merge adds what another node has seen of a handler. Of latencies the slower one
+// counts: quantiles cannot be added, and this one is never too good. Ratios are weighed by
+// calls; there is none without calls, so nothing is divided by 0.
+func merge(h, other *engine.HandlerInfo) {
+	if other.SuccessRatio != nil {
+		ratio := *other.SuccessRatio
+		if h.SuccessRatio != nil {
+			ratio = (*h.SuccessRatio*float64(h.Calls) + ratio*float64(other.Calls)) / float64(h.Calls+other.Calls)
+		}
+		h.SuccessRatio = &ratio
+	}
+	if other.RecentRatio != nil {
+		ratio := *other.RecentRatio
+		if h.RecentRatio != nil {
+			ratio = (*h.RecentRatio*float64(h.RecentCalls) + ratio*float64(other.RecentCalls)) / float64(h.RecentCalls+other.RecentCalls)
+		}
+		h.RecentRatio = &ratio
+	}
+	h.RecentCalls += other.RecentCalls
+	h.Parked = max(h.Parked, other.Parked) // of all nodes
+	for _, pair := range []struct{ to, from **float64 }{{&h.LatencyP50, &other.LatencyP50}, {&h.LatencyP99, &other.LatencyP99}} {
+		if *pair.to == nil || *pair.from != nil && **pair.from > **pair.to {
+			*pair.to = *pair.from
+		}
+	}
+	if other.LastFailure != nil && (h.LastFailure == nil || other.LastFailure.After(*h.LastFailure)) {
+		h.LastFailure, h.LastError = other.LastFailure, other.LastError
+	}
+	if other.LastSuccess != nil && (h.LastSuccess == nil || other.LastSuccess.After(*h.LastSuccess)) {
+		h.LastSuccess = other.LastSuccess
+	}
+	h.Calls += other.Calls
+	h.CallsPerS += other.CallsPerS
+	h.InFlight += other.InFlight
+	h.Waiting += other.Waiting
+}
+
+// arrange brings the handlers into the order that is wanted.
+func (v *topView) arrange() {
+	by := map[string]func(*engine.HandlerInfo) float64{
+		// As it is shown, or rows would change places all the time.
+		"rate":     func(h *engine.HandlerInfo) float64 { return math.Round(h.CallsPerS * 10) },
+		"failures": failuresPerS,
+		"latency": func(h *engine.HandlerInfo) float64 {
+			if h.LatencyP99 == nil {
+				return -1
+			}
+			return *h.LatencyP99
+		},
+		"path": func(*engine.HandlerInfo) float64 { return 0 },
+	}[v.order]
+	slices.SortStableFunc(v.handlers, func(a, b engine.HandlerInfo) int {
+		return cmp.Or(cmp.Compare(by(&b), by(&a)), strings.Compare(a.Path, b.Path))
+	})
+}
+
+// failuresPerS is 0 for a handler without calls.
+func failuresPerS(h *engine.HandlerInfo) float64 {
+	ratio := h.Ratio()
+	if ratio == nil {
+		return 0
+	}
+	return h.CallsPerS * (1 - *ratio)
+}
+
+// The widths of the columns after the path, which takes what is left.
+const (
+	topNumbers   = "%8s %6s %6s %6s %6s %4s %5s"
+	topWidth     = 8 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 4 + 1 + 5
+	topState     = 10 // at least
+	topShortPath = 16 // at least
+)
+
+// draw draws the view. Rows that do not fit on the screen are counted in its last line.
+func (v *topView) draw(s *screen) []byte {
+	var b bytes.Buffer
+	rate, failing, off := 0.0, 0, 0
+	longest := len("PATH")
+	for i := range v.handlers {
+		h := &v.handlers[i]
+		rate += h.CallsPerS
+		longest = max(longest, len(h.Path))
+		if ratio := h.Ratio(); ratio != nil && *ratio < 0.9 {
+			failing++
+		}
+		if h.Switch != "on" || h.Fallback.IsOut() {
+			off++
+		}
+	}
+	nodes := fmt.Sprintf("%d of %d nodes", v.asked, v.nodes)
+	if v.nodes == 1 {
+		nodes = "1 node"
+	}
+	s.line(&b, "", fmt.Sprintf("%s  %s  %s", v.at.Format(time.TimeOnly), v.server, nodes))
+	s.line(&b, "", fmt.Sprintf("%d handlers, %.1f calls/s, %d failing, %d off or out; %d runs in hand", len(v.handlers), rate, failing, off,
+		v.runs))
+	if still := v.still(); still != "" {
+		s.line(&b, red, still)
+	}
+	if v.trouble != "" {
+		s.line(&b, red, v.trouble)
+	}
+	path := longest
+	if s.width > 0 {
+		path = max(topShortPath, min(longest, s.width-topWidth-topState-2))
+	}
+	s.line(&b, bold, fmt.Sprintf("%-*s"+topNumbers+" %s", path, "PATH", "CALLS/S", "OK", "OK10S", "P50", "P99", "NOW", "WAIT", "STATE"))
+	rows := v.handlers
+	if room := s.height - strings.Count(b.String(), "\n") - 1; s.height > 0 && len(rows) > room {
+		rows = rows[:max(0, room-1)]
+	}
+	for i := range rows {
+		h := &rows[i]
+		s.line(&b, colorOf(h), fmt.Sprintf("%-*s"+topNumbers+" %s", path, shorten(h.Path, path),
+			rateText(h.CallsPerS), percentText(h.SuccessRatio), percentText(h.RecentRatio), millisText(h.LatencyP50), millisText(h.LatencyP99),
+			countText(h.InFlight), countText(h.Waiting+int64(h.Parked)), stateOf(h, v.at)))
+	}
+	if hidden := len(v.handlers) - len(rows); hidden > 0 {
+		s.line(&b, "", fmt.Sprintf("… and %d more", hidden))
+	}
+	return b.Bytes()
+}
+
+// still says what stands still and for what, the most first; empty when nothing does. A run
+// that waits for a time or an event is as it should be.
+func (v *topView) still() string {
+	var words []string
+	total, oldest := 0, 0.0
+	for _, p := range v.backlog.Parked {
+		if p.Reason == engine.ParkedTime || p.Reason == engine.ParkedEvent {
+			continue
+		}
+		total, oldest = total+p.Runs, max(oldest, p.AgeS)
+		words = append(words, fmt.Sprintf("%d %s %s", p.Runs, p.Pipeline, strings.TrimSpace(p.Reason+" "+p.For)))
+	}
+	if total == 0 {
+		return ""
+	}
+	const most = 4
+	if more := len(words) - most; more > 0 {
+		words = append(words[:most], fmt.Sprintf("and %d more", more))
+	}
+	text := fmt.Sprintf("%d runs stand still, the first for %s: %s", total, (time.Duration(oldest) * time.Second).String(),
+		strings.Join(words, ", "))
+	if c := v.backlog.Counted; c != nil && v.at.Sub(*c) > 10*time.Second {
+		text += "; counted at " + c.Local().Format(time.TimeOnly)
+	}
+	return text
+}
+
+// The colours of lines.
+const (
+	red    = "\x1b[31m"
+	yellow = "\x1b[33m"
+	bold   = "\x1b[1m"
+	dim    = "\x1b[2m"
+)
+
+// line writes a line that fits.
+func (s *screen) line(b *bytes.Buffer, color, text string) {
+	text = strings.TrimRight(text, " ")
+	if s.width > 0 && utf8.RuneCountInString(text) > s.width {
+		text = string([]rune(text)[:s.width-1]) + "…"
+	}
+	if s.color && color != "" {
+		text = color + text + "\x1b[0m"
+	}
+	b.WriteString(text + "\n")
+}
+
+// colorOf says at a glance how a handler does.
+func colorOf(h *engine.HandlerInfo) string {
+	ratio := h.Ratio()
+	switch {
+	case ratio != nil && *ratio < 0.9:
+		return red
+	case h.Switch != "on", h.Fallback.IsOut(), ratio != nil && *ratio < 0.99:
+		return yellow
+	case h.Calls == 0:
+		return dim
+	}
+	return ""
+}
+
+// shorten makes a path fit. The handler tells most, then the pipeline. Ids are ASCII, so
+// bytes are columns.
+func shorten(path string, width int) string {
+	if len(path) <= width {
+		return path
+	}
+	pipeline, handler := path[:strings.Index(path, "/")], path[strings.LastIndex(path, "/")+1:]
+	const between = "…/…/"
+	room := width - utf8.RuneCountInString(between) - len(handler)
+	if room < 1 {
+		return "…" + path[len(path)-width+1:]
+	}
+	return pipeline[:min(room, len(pipeline))] + between + handler
+}
+
+// rateText never shows 0 for what is called: at least 0.01.
+func rateText(perS float64) string {
+	switch {
+	case perS == 0:
+		return "-"
+	case perS < 1:
+		return fmt.Sprintf("%.2f", max(perS, 0.01))
+	case perS < 100:
+		return fmt.Sprintf("%.1f", perS)
+	}
+	return fmt.Sprintf("%.0f", perS)
+}
+
+func percentText(ratio *float64) string {
+	switch {
+	case ratio == nil:
+		return "-"
+	case *ratio == 1:
+		return "100%"
+	}
+	return fmt.Sprintf("%.1f%%", min(*ratio*100, 99.9)) // what has failed does not round away
+}
+
+func millisText(ms *float64) string {
+	switch {
+	case ms == nil:
+		return "-"
+	case *ms < 10:
+		return fmt.Sprintf("%.1fms", *ms)
+	case *ms < 1000:
+		return fmt.Sprintf("%.0fms", *ms)
+	}
+	return fmt.Sprintf("%.1fs", *ms/1000)
+}
+
+// countText leaves what is nothing out of sight.
+func countText(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
+
+// stateOf says in few words what keeps a handler from running freely.
+func stateOf(h *engine.HandlerInfo, now time.Time) string {
+	var words []string
+	if h.Switch != "on" {
+		words = append(words, h.Switch)
+	}
+	if f := h.Fallback; f != nil && f.State != fallback.In {
+		word := f.State
+		if f.Until != nil && f.Until.After(now) {
+			word += " " + f.Until.Sub(now).Round(time.Second).String()
+		}
+		words = append(words, word)
+	}
+	if h.RateLimit != "" {
+		words = append(words, h.RateLimit)
+	}
+	for _, effect := range h.Effective {
+		if share, ok := strings.CutPrefix(effect, "rolled out to "); ok {
+			words = append(words, share)
+		}
+	}
+	if len(words) == 0 {
+		return "on"
+	}
+	return strings.Join(words, ", ")
+}

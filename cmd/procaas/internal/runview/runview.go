@@ -1,0 +1,173 @@
+// Package runview shows runs on a terminal: as they go on, at their end, and whether they fit
+// other pipelines.
+package runview
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine"
+	"procaas/engine/checkpoint"
+)
+
+// Print shows the run on standard output; its progress was on standard error, so that the
+// state can be piped on.
+func Print(s cli.Streams, v checkpoint.RunView) error {
+	fmt.Fprintf(s.Out, "%s %s: %s", v.Pipeline, v.Key, v.Status)
+	if v.Finished != nil && v.Started != nil {
+		fmt.Fprintf(s.Out, " in %s", roundDuration(v.Finished.Sub(*v.Started)))
+	}
+	fmt.Fprintln(s.Out)
+	for _, why := range []string{v.Error, v.Reason} {
+		if why != "" {
+			fmt.Fprintln(s.Out, why)
+		}
+	}
+	fmt.Fprintln(s.Out, "shared-state:")
+	return s.PrintJSON(v.SharedState)
+}
+
+// A Tree shows the handlers of a run, each once, as they end.
+type Tree struct {
+	W     io.Writer
+	Quiet bool // for JSON
+	Color bool
+	shown map[string]string // the outcome that was shown last, by handler and by what it is inside of
+	stage string            // whose title was shown last
+}
+
+// Show shows what has ended since the last view. Handlers of a repeated stage are shown when
+// all of its elements are done: before, what they tell changes with each element.
+func (p *Tree) Show(v checkpoint.RunView) {
+	if p.Quiet {
+		return
+	}
+	if p.shown == nil {
+		p.shown = map[string]string{}
+		fmt.Fprintln(p.W, v.Event.Type)
+	}
+	repeated := map[string]bool{} // stages that are, and whether all elements are done
+	for _, h := range v.Handlers {
+		if h.RepeatsStage() {
+			repeated[h.Path] = h.Finished != nil
+		}
+	}
+	for _, h := range v.Handlers {
+		name := h.Within + ">" + h.Path
+		if done, ok := repeated[h.Stage()]; ok && !done || h.Outcome == "running" || p.shown[name] == h.Outcome {
+			continue
+		}
+		p.shown[name] = h.Outcome
+		p.line(h)
+	}
+}
+
+// line shows one handler, below the title of its stage.
+func (p *Tree) line(h checkpoint.HandlerView) {
+	parts := strings.SplitN(h.Path, "/", 3)
+	if stage := parts[0] + "/" + parts[1]; stage != p.stage {
+		p.stage = stage
+		title := parts[1]
+		if h.RepeatsStage() {
+			title += " " + handlerNote(h)
+		}
+		fmt.Fprintf(p.W, "├─ %s\n", title)
+	}
+	if h.RepeatsStage() {
+		return
+	}
+	name := parts[2]
+	if _, index, ok := strings.Cut(h.Within, "["); ok && strings.Count(h.Within, "/") == 1 {
+		name += "[" + index
+	}
+	mark, tint := "✓", "32"
+	switch h.Outcome {
+	case "failed":
+		mark, tint = "✗", "31"
+	case "skipped":
+		mark, tint = "–", "33"
+	case "waiting":
+		mark, tint = "…", "36"
+	}
+	if p.Color {
+		mark = "\x1b[" + tint + "m" + mark + "\x1b[0m"
+	}
+	fmt.Fprintf(p.W, "│  %s %s %s\n", mark, name, handlerNote(h))
+}
+
+// handlerNote says what to know of a handler besides its name: how long, how often, and why.
+func handlerNote(h checkpoint.HandlerView) string {
+	var notes []string
+	if h.Started != nil && h.Finished != nil {
+		notes = append(notes, roundDuration(h.Finished.Sub(*h.Started)).String())
+	}
+	if h.RepeatsStage() {
+		if h.Items != nil {
+			notes = append(notes, h.Items.String())
+		}
+	} else if h.Attempts > 1 {
+		notes = append(notes, fmt.Sprintf("%d attempts", h.Attempts))
+	}
+	if h.Outcome != "succeeded" {
+		notes = append(notes, h.Outcome)
+	}
+	for _, why := range []string{h.Reason, h.Error} {
+		if why != "" {
+			notes = append(notes, why)
+		}
+	}
+	return strings.Join(notes, ", ")
+}
+
+// roundDuration keeps three digits or so: enough for people.
+func roundDuration(d time.Duration) time.Duration {
+	switch {
+	case d > time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d > time.Millisecond:
+		return d.Round(100 * time.Microsecond)
+	default:
+		return d.Round(time.Microsecond)
+	}
+}
+
+// Fits tell which runs fit other pipelines, as diff and migrate do.
+type Fits struct {
+	cli.Streams
+	Done        bool // those that fit have been moved
+	Fit, Pinned int
+}
+
+// Add counts a run, and tells of it if it does not fit.
+func (r *Fits) Add(fit engine.RunFit) {
+	if fit.Compatible {
+		r.Fit++
+	} else {
+		r.Tell(fit)
+	}
+}
+
+// mostPinned is how many pinned runs are named.
+const mostPinned = 20
+
+// Tell tells of a run that does not fit.
+func (r *Fits) Tell(fit engine.RunFit) {
+	if r.Pinned++; r.Pinned <= mostPinned {
+		fmt.Fprintf(r.Out, "! run %s of %s is pinned: %s\n", fit.ID, fit.Pipeline, fit.Why)
+	}
+}
+
+// Sum says how many there are.
+func (r *Fits) Sum() string {
+	text := fmt.Sprintf("%d compatible, %d pinned", r.Fit, r.Pinned)
+	if r.Done {
+		text = fmt.Sprintf("migrated %d runs, %d are pinned", r.Fit, r.Pinned)
+	}
+	if more := r.Pinned - mostPinned; more > 0 {
+		text = fmt.Sprintf("! and %d more\n", more) + text
+	}
+	return text
+}

@@ -1,0 +1,82 @@
+package serve
+
+import (
+	"net"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine"
+	"procaas/engine/api"
+	"procaas/engine/api/access"
+	"procaas/engine/api/transport"
+)
+
+// AccessFlags say who may call a node.
+type AccessFlags struct {
+	Token, File string
+	Open, Hosts []string
+}
+
+func (f *AccessFlags) add(c *cobra.Command, open []string) {
+	flags := c.Flags()
+	flags.StringVar(&f.Token, "admin-token", "", "bearer token of an admin, or sha256: and its hash; procaas token makes others. Needed, "+
+		"or a made one, when listening beyond loopback")
+	flags.StringVar(&f.File, "admin-token-file", "", "file with the admin token, or its hash")
+	flags.StringSliceVar(&f.Open, "open", open, "calls that need no token although there are some: "+strings.Join(access.OpenGroups(), ", ")+
+		", or none")
+	flags.StringSliceVar(&f.Hosts, "host", nil, "name by which callers without a token may call a server that listens on loopback, "+
+		"besides localhost (repeatable)")
+}
+
+// Plain gives the admin token when it is known; a hash does not tell it.
+func (f *AccessFlags) Plain() string {
+	if strings.HasPrefix(f.Token, "sha256:") {
+		return ""
+	}
+	return f.Token
+}
+
+// options tells the API who may call it on an address.
+func (f *AccessFlags) options(listen string) (api.Options, error) {
+	o := api.Options{Token: f.Token, Local: transport.Loopback(listen), Hosts: f.Hosts}
+	if host, _, err := net.SplitHostPort(listen); err == nil {
+		o.Hosts = append(slices.Clone(o.Hosts), host)
+	}
+	if f.File != "" {
+		if f.Token != "" {
+			return o, cli.Usagef("--admin-token and --admin-token-file exclude each other")
+		}
+		data, err := os.ReadFile(f.File)
+		if err != nil {
+			return o, cli.Usagef("--admin-token-file: %w", err)
+		}
+		if o.Token = strings.TrimSpace(string(data)); o.Token == "" {
+			return o, cli.Usagef("--admin-token-file %s: the file is empty", f.File)
+		}
+	}
+	if o.Token != "" {
+		if err := engine.CheckAdminToken(o.Token); err != nil {
+			return o, cli.Usagef("the admin token: %w", err)
+		}
+	}
+	for _, group := range f.Open {
+		switch {
+		case group == "none" && len(f.Open) == 1:
+		case slices.Contains(access.OpenGroups(), group):
+			o.Open = append(o.Open, group)
+		default:
+			return o, cli.Usagef("--open %q: %s", group,
+				cli.Meant(group, access.OpenGroups(), "did you mean %s?", "want "+strings.Join(access.OpenGroups(), ", ")+", or none alone"))
+		}
+	}
+	return o, nil
+}
+
+// errNoToken refuses to serve whoever can reach an address.
+func errNoToken(listen string) error {
+	return cli.Usagef("%s can be reached from outside; set --admin-token-file or --admin-token, or listen on 127.0.0.1", listen)
+}

@@ -1,0 +1,31 @@
+package serve
+
+import (
+	"regexp"
+	"testing"
+)
+
+var someToken = regexp.MustCompile(`procaas_[A-Za-z0-9_-]{43}`)
+
+// The token that a refusal offers is one that does.
+func TestOfferedAdminTokenIsStrong(t *testing.T) {
+	t.Parallel()
+	f := AccessFlags{Token: "secret", Open: []string{"none"}}
+	_, err := f.options("127.0.0.1:0")
+	if err == nil || someToken.FindString(err.Error()) == "" {
+		t.Fatalf("want a token offered, have %v", err)
+	}
+	f.Token = someToken.FindString(err.Error())
+	if o, err := f.options("127.0.0.1:0"); err != nil || o.Token != f.Token {
+		t.Errorf("want the offered token taken, have %v", err)
+	}
+}
+
+func TestNoneOpensNothing(t *testing.T) {
+	t.Parallel()
+	f := AccessFlags{Token: "procaas_3kYw0Qm8sVxJ5tPz7RbLc2DnFh6GaUeT4iOoWqXy1Zs", Open: []string{"none"}}
+	o, err := f.options("0.0.0.0:80")
+	if err != nil || len(o.Open) != 0 {
+		t.Errorf("want nothing open, have %v, %v", o.Open, err)
+	}
+}

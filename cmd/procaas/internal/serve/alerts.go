@@ -1,0 +1,58 @@
+package serve
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/alert"
+)
+
+// AlertFlags say who is told when something is wrong.
+type AlertFlags struct {
+	Alertmanagers, Webhooks []string
+	Labels                  map[string]string
+	ExternalURL             string
+}
+
+func (f *AlertFlags) add(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&f.Alertmanagers, "alertmanager", nil, "URL of an Alertmanager that is told what goes wrong (repeatable: name "+
+		"each of a cluster)")
+	flags.StringSliceVar(&f.Webhooks, "alert-webhook", nil, "URL that alerts are posted to as JSON (repeatable)")
+	flags.StringToStringVar(&f.Labels, "alert-label", nil, "label of all alerts, such as cluster=berlin (repeatable)")
+	flags.StringVar(&f.ExternalURL, "external-url", "", "where people reach this server, for links and commands in alerts (default: the "+
+		"address that it listens on)")
+}
+
+// wanted tells whether anybody is to be told.
+func (f *AlertFlags) wanted() bool { return len(f.Alertmanagers)+len(f.Webhooks) > 0 }
+
+var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+
+// newAlerts makes what tells people; nil when nobody is to be told.
+func (n *Node) newAlerts(f Flags, name string) (*alert.Alerter, error) {
+	for label := range f.Alerts.Labels {
+		if !labelName.MatchString(label) {
+			return nil, cli.Usagef("--alert-label %s=…: want a name of letters, digits and underscores", label)
+		}
+	}
+	server := n.URL()
+	if given := f.Alerts.ExternalURL; given != "" {
+		u, err := url.Parse(given)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+			return nil, cli.Usagef("--external-url: want an absolute URL without a user, such as https://procaas.example")
+		}
+		server = strings.TrimRight(given, "/")
+	}
+	a, err := alert.New(alert.Options{
+		Alertmanagers: f.Alerts.Alertmanagers, Webhooks: f.Alerts.Webhooks, Labels: f.Alerts.Labels,
+		Server: server, Node: name, Log: n.log, Metrics: n.metrics, Breakers: &n.breakers,
+	})
+	if err != nil {
+		return nil, cli.Usagef("--alertmanager, --alert-webhook: %w", err)
+	}
+	return a, nil
+}

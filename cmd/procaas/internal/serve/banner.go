@@ -1,0 +1,24 @@
+package serve
+
+import (
+	"fmt"
+	"io"
+
+	"procaas/cmd/procaas/internal/serve/stores"
+	"procaas/dsl"
+)
+
+// Banner prints where everything is: five aligned lines.
+func (n *Node) Banner(w io.Writer, b *dsl.Bundle) {
+	handlers := 0
+	for _, p := range b.Pipelines {
+		for _, st := range p.Stages {
+			handlers += len(st.Handlers)
+		}
+	}
+	fmt.Fprintf(w, "API        %s/v1\n", n.URL())
+	fmt.Fprintf(w, "Console    %s/\n", n.URL())
+	fmt.Fprintf(w, "Metrics    %s/metrics\n", n.URL())
+	fmt.Fprintf(w, "Store      %s\n", stores.Describe(n.flags.Store))
+	fmt.Fprintf(w, "Pipelines  %d with %d handlers\n", len(b.Pipelines), handlers)
+}

@@ -1,0 +1,114 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/source"
+	"procaas/dsl"
+	"procaas/engine/api/access"
+	"procaas/engine/store"
+)
+
+func devCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "dev [DIR…]",
+		Short: "Run pipelines here, checking and reloading them on each change",
+		Long: `dev serves the pipelines of the given directories (default: the current one) on
+this machine, with the stub services (*.stub.yaml) that it finds there. It
+watches the files: each change is checked, and takes effect when nothing is
+wrong with it. A set with errors, or without pipelines, never replaces a good one.`,
+		Example: "  procaas dev flows/",
+		Args:    cobra.ArbitraryArgs,
+	}
+	var f Flags
+	f.Add(c, "sqlite:.procaas/procaas.db", access.OpenGroups()...)
+	f.Overrule = true // what is edited here is what runs here
+	stubs := c.Flags().Bool("stubs", true, "serve the stub services found beside the pipelines")
+	ephemeral := c.Flags().Bool("ephemeral", false, "forget everything at the end")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		f.Pipelines = args
+		if len(args) == 0 {
+			f.Pipelines = []string{"."}
+		}
+		return dev(c.Context(), cli.Of(c), f, *stubs, *ephemeral)
+	}
+	return c
+}
+
+// dev serves pipelines until ctx ends. The stub services are found once: a change of
+// them wants a restart.
+func dev(ctx context.Context, s cli.Streams, f Flags, stubs, ephemeral bool) error {
+	if ephemeral {
+		dir, err := os.MkdirTemp("", "procaas-dev-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		f.Store = "sqlite:" + filepath.Join(dir, "dev.db")
+	}
+	if stubs {
+		stop, err := f.serveStubs(ctx, s)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	bundle, err := source.Bundle(s, f.Pipelines, dsl.Options{ServiceURLs: f.Services})
+	if err != nil {
+		return err
+	}
+	n, err := Open(ctx, s, f, bundle)
+	if err != nil {
+		return err
+	}
+	n.Banner(s.Out, bundle)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return n.Run(ctx) })
+	g.Go(func() error {
+		return source.Watch(ctx, f.Pipelines, func() {
+			if _, err := n.reload(ctx, false, store.Actor{Name: "dev", Reason: "files have changed"}); err != nil {
+				if !errors.Is(err, cli.ErrFindings) { // findings are shown already
+					fmt.Fprintf(s.Err, "procaas: %v\n", err)
+				}
+				fmt.Fprintln(s.Err, "the pipelines that were good go on")
+				return
+			}
+			fmt.Fprintf(s.Err, "%s reloaded\n", time.Now().Format(time.TimeOnly))
+		})
+	})
+	return g.Wait()
+}
+
+// serveStubs serves the stub services beside the pipelines, if there are any,
+// and makes requests go there.
+func (f *Flags) serveStubs(ctx context.Context, s cli.Streams) (stop func(), err error) {
+	files, err := source.Files(f.Pipelines, s.In, source.IsStub)
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	if len(files) == 0 {
+		return func() {}, nil
+	}
+	server, err := source.Stubs(ctx, s, files)
+	if err != nil {
+		return nil, err
+	}
+	if f.Services == nil {
+		f.Services = map[string]string{}
+	}
+	for id, url := range server.URLs() {
+		if _, set := f.Services[id]; !set {
+			f.Services[id] = url
+		}
+	}
+	return func() { server.Close() }, nil
+}

@@ -1,0 +1,96 @@
+package observe
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"procaas/engine"
+)
+
+// Clusters shows what the balancers of the clusters have seen last. It is read
+// from the store when somebody scrapes, so that all nodes show the same.
+type Clusters struct {
+	engine *engine.Engine
+	descs  []*prometheus.Desc
+}
+
+// clusterGauges are what is shown of each cluster.
+var clusterGauges = []struct {
+	name, help string
+	kind       prometheus.ValueType
+	of         func(*engine.ClusterStatus) float64
+}{
+	{
+		"procaas_cluster_gini", "How uneven the weights of the workers are, from 0 to 1.", prometheus.GaugeValue,
+		func(s *engine.ClusterStatus) float64 { return s.State.Gini },
+	},
+	{
+		"procaas_cluster_requests_per_second", "Requests that the workers serve.", prometheus.GaugeValue,
+		func(s *engine.ClusterStatus) float64 { return s.State.Requests },
+	},
+	{
+		"procaas_cluster_drops_per_second", "Requests that the workers refuse for lack of capacity.", prometheus.GaugeValue,
+		func(s *engine.ClusterStatus) float64 { return s.State.Drops },
+	},
+	{
+		"procaas_cluster_moves_total", "Moves of partitions.", prometheus.CounterValue,
+		func(s *engine.ClusterStatus) float64 { return float64(s.State.Moves) },
+	},
+	{
+		"procaas_cluster_drops_total", "Requests that the workers have refused for lack of capacity.", prometheus.CounterValue,
+		func(s *engine.ClusterStatus) float64 { return s.State.Dropped },
+	},
+	{
+		"procaas_cluster_assignment_version", "The version of the assignment.", prometheus.GaugeValue,
+		func(s *engine.ClusterStatus) float64 { return float64(s.Assignment.Version) },
+	},
+	{"procaas_cluster_workers_up", "Workers that answer.", prometheus.GaugeValue, func(s *engine.ClusterStatus) float64 {
+		up := 0
+		for _, w := range s.State.Workers {
+			if w.Up {
+				up++
+			}
+		}
+		return float64(up)
+	}},
+	{
+		"procaas_cluster_alerts", "What a person should look at, by number.", prometheus.GaugeValue,
+		func(s *engine.ClusterStatus) float64 { return float64(len(s.State.Alerts)) },
+	},
+	{
+		"procaas_cluster_observed_seconds", "When the workers were asked last, as Unix time.", prometheus.GaugeValue,
+		func(s *engine.ClusterStatus) float64 { return s.State.At },
+	},
+}
+
+func NewClusters(e *engine.Engine) *Clusters {
+	m := &Clusters{engine: e}
+	for _, g := range clusterGauges {
+		m.descs = append(m.descs, prometheus.NewDesc(g.name, g.help, []string{"cluster"}, nil))
+	}
+	return m
+}
+
+// Describe implements [prometheus.Collector].
+func (m *Clusters) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range m.descs {
+		out <- d
+	}
+}
+
+// Collect implements [prometheus.Collector]. A cluster that cannot be read is left out.
+func (m *Clusters) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	for _, c := range m.engine.Bundle().Clusters {
+		status, err := m.engine.ClusterStatus(ctx, c.ID)
+		if err != nil || status.State.Decided == 0 {
+			continue
+		}
+		for i, g := range clusterGauges {
+			out <- prometheus.MustNewConstMetric(m.descs[i], g.kind, g.of(&status), c.ID)
+		}
+	}
+}

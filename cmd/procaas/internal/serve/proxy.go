@@ -1,0 +1,199 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/serve/web"
+	"procaas/dsl"
+	"procaas/dsl/datum"
+	"procaas/engine"
+	"procaas/engine/api"
+	"procaas/engine/api/access"
+	"procaas/engine/api/transport"
+	"procaas/handlers/balancer/route"
+)
+
+// ProxyFlags say which clusters a node passes requests on to, and how.
+type ProxyFlags struct {
+	Addresses, Keys map[string]string // by the ids of clusters
+	Patience        time.Duration
+	Replay          string
+}
+
+func (f *ProxyFlags) add(flags *pflag.FlagSet) {
+	flags.StringToStringVar(&f.Addresses, "proxy", nil, "pass requests that come to an address on to the workers of a cluster: "+
+		"CLUSTER=:PORT, of this machine, or CLUSTER=HOST:PORT (repeatable)")
+	flags.StringToStringVar(&f.Keys, "proxy-key", nil, "where they have their key, in place of what the cluster says: "+
+		"CLUSTER=header:NAME, query:NAME or path:N (repeatable)")
+	flags.DurationVar(&f.Patience, "proxy-patience", route.DefaultPatience, "how long a request waits for a worker that serves its partition")
+	flags.StringVar(&f.Replay, "proxy-replay", "1MiB",
+		"largest body that is kept to be sent again; a larger one waits until a worker wants it")
+}
+
+// A proxied is a cluster whose requests a node passes on.
+type proxied struct {
+	cluster string       // its id
+	address string       // with the host
+	web     *web.Server  // nil before listen
+	key     dsl.KeyPlace // where its requests have their key
+}
+
+// proxies are all of them.
+type proxies struct {
+	flags  ProxyFlags
+	replay int64      // bytes
+	all    []*proxied // by the ids of their clusters
+}
+
+// newProxies reads the flags and looks the clusters up. It binds no address.
+func newProxies(f ProxyFlags, b *dsl.Bundle) (*proxies, error) {
+	p := &proxies{flags: f}
+	replay, err := datum.ParseBytes(f.Replay)
+	if err != nil && len(f.Addresses) > 0 {
+		return nil, cli.Usagef("--proxy-replay %q: %w", f.Replay, err)
+	}
+	p.replay = int64(replay)
+	for id := range f.Keys {
+		if f.Addresses[id] == "" {
+			return nil, cli.Usagef("--proxy-key %s=%s: there is no --proxy for the cluster", id, f.Keys[id])
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(f.Addresses)) {
+		x, err := f.find(id, b)
+		if err != nil {
+			return nil, err
+		}
+		p.all = append(p.all, x)
+	}
+	return p, nil
+}
+
+// find says what one --proxy means.
+func (f *ProxyFlags) find(id string, b *dsl.Bundle) (*proxied, error) {
+	cluster := b.Cluster(id)
+	if cluster == nil {
+		known := cli.Names(b.Clusters, func(c *dsl.Cluster) string { return c.ID })
+		return nil, cli.Usagef("--proxy %s=%s: no cluster %q is declared; %s", id, f.Addresses[id], id,
+			cli.Meant(id, known, "did you mean %s?", "declare it below clusters:"))
+	}
+	address, err := proxyAddress(f.Addresses[id])
+	if err != nil {
+		return nil, cli.Usagef("--proxy %s=%s: %w", id, f.Addresses[id], err)
+	}
+	place := cluster.Key
+	if f.Keys[id] != "" {
+		place = f.Keys[id]
+	}
+	key, err := dsl.ParseKeyPlace(place)
+	if err != nil {
+		return nil, cli.Usagef("--proxy-key %s: %w", id, err)
+	}
+	return &proxied{cluster: id, address: address, key: key}, nil
+}
+
+// listen binds the addresses. What it has bound when one cannot be is for close.
+func (p *proxies) listen(ctx context.Context, log *slog.Logger) (err error) {
+	for _, x := range p.all {
+		if x.web, err = web.Listen(ctx, x.address, log, transport.PassingServer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// proxyAddress puts this machine where an address names no host: that others can reach a
+// proxy has to be said.
+func proxyAddress(text string) (string, error) {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return "", fmt.Errorf("want :PORT or HOST:PORT: %w", err)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", fmt.Errorf("%q is no port", port)
+	} else if host == "" {
+		host, port = "127.0.0.1", fmt.Sprint(n)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// beyond gives an address that others than this machine reach; empty when there is none.
+func (f *ProxyFlags) beyond() string {
+	for _, id := range slices.Sorted(maps.Keys(f.Addresses)) {
+		if address, err := proxyAddress(f.Addresses[id]); err == nil && !transport.Loopback(address) {
+			return address
+		}
+	}
+	return ""
+}
+
+// start lets them answer, by the rules of access of the API.
+func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *Node, served api.Options) {
+	if len(p.all) == 0 {
+		return
+	}
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "procaas_proxy_requests_total", Help: "Requests that came for a cluster, by the status of the answer.",
+	}, []string{"cluster", "code"})
+	repeats := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "procaas_proxy_repeats_total", Help: "How often such requests were sent to a worker again, since their partition was moving or " +
+			"the worker failed.",
+	}, []string{"cluster"})
+	n.metrics.MustRegister(requests, repeats)
+	for _, x := range p.all {
+		follower := route.NewFollower(route.SourceFunc(func(ctx context.Context, after int64) (engine.Assignment, error) {
+			return n.engine.AwaitAssignment(ctx, x.cluster, after)
+		}), n.log.With("cluster", x.cluster))
+		g.Go(func() error { follower.Run(ctx); return nil })
+		repeated := repeats.WithLabelValues(x.cluster)
+		proxy := route.NewProxy(route.ProxyOptions{
+			Follower: follower, Key: x.key, Patience: p.flags.Patience, Replay: p.replay, Transport: workersTransport{n.engine},
+			Log: n.log.With("cluster", x.cluster),
+			Observe: func(status, attempts int) {
+				requests.WithLabelValues(x.cluster, strconv.Itoa(status)).Inc()
+				repeated.Add(float64(max(0, attempts-1)))
+			},
+		})
+		x.web.Start(access.Guard(access.Options{
+			Access: n.engine, Log: n.log, Token: served.Token, Hosts: served.Hosts, Local: transport.Loopback(x.web.Addr()),
+		}, proxy))
+		n.log.Info("passing requests on", "cluster", x.cluster, "address", "http://"+x.web.Addr(), "key", x.key.String())
+		g.Go(func() error { return x.web.Run(ctx) })
+	}
+}
+
+// close ends proxies that were not started.
+func (p *proxies) close() error {
+	var errs []error
+	for _, x := range p.all {
+		if x.web != nil {
+			errs = append(errs, x.web.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// workersTransport reaches the workers of whatever definition the engine has.
+type workersTransport struct{ engine *engine.Engine }
+
+// RoundTrip implements [http.RoundTripper].
+func (t workersTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	// Asked each time: a new definition may reach other hosts.
+	return t.engine.WorkersClient().Transport.RoundTrip(r)
+}
+
+// ProxyURL is where the node passes requests on to the workers of its only cluster.
+func (n *Node) ProxyURL() string { return "http://" + n.proxies.all[0].web.Addr() }

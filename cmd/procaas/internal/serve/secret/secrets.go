@@ -1,0 +1,153 @@
+// Package secret resolves the secrets of flows, from files or from the environment.
+package secret
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine"
+	"procaas/engine/model"
+	"procaas/engine/secrets"
+)
+
+// A Store resolves !secret NAME: from files of a directory, or from the
+// environment as PROCAAS_SECRET_NAME. The file SERVICE/NAME of the directory is for what
+// is sent to this service alone, and @OWNER/NAME for the services of this owner; the file
+// NAME is for all services.
+type Store struct {
+	dir   string             // empty for the environment
+	admin *[sha256.Size]byte // of the admin token, which is no secret of flows; nil for none
+}
+
+// secretVariable begins the names of secrets in the environment.
+const secretVariable = "PROCAAS_SECRET_"
+
+// New refuses secrets among which the admin token is: authors could send it
+// anywhere, and so become admins.
+func New(dir, adminFile, adminToken string) (Store, error) {
+	s := Store{dir: dir}
+	if adminToken == "" {
+		return s, nil
+	}
+	hash, err := engine.HashToken(adminToken)
+	if err != nil {
+		return s, cli.Usagef("the admin token: %w", err)
+	}
+	s.admin = &hash
+	if dir == "" {
+		for _, variable := range os.Environ() {
+			if name, value, _ := strings.Cut(variable, "="); strings.HasPrefix(name, secretVariable) && s.isAdmin(value) {
+				return s, cli.Usagef("%s is the admin token, and every flow could send it anywhere; unset it", name)
+			}
+		}
+		return s, nil
+	}
+	return s, s.checkFiles(adminFile)
+}
+
+// longestSecret bounds the files that are compared with the admin token.
+const longestSecret = 64 << 10
+
+// checkFiles looks for the admin token among the files that secrets are read from.
+func (s Store) checkFiles(adminFile string) error {
+	files, err := s.files()
+	if err != nil {
+		return cli.Usagef("--secrets-dir: %w", err)
+	}
+	admin, _ := os.Stat(adminFile) // none when the token comes from a flag
+	for _, path := range files {
+		info, err := os.Stat(path) // follows links, as those who read secrets do
+		if err != nil || !info.Mode().IsRegular() {
+			continue // no secret, as long as it cannot be read; afterwards, see Value
+		}
+		same := admin != nil && os.SameFile(admin, info)
+		if !same && info.Size() <= longestSecret {
+			value, err := readSecret(path)
+			same = err == nil && s.isAdmin(value)
+		}
+		if same {
+			return cli.Usagef("--secrets-dir %s holds the admin token, as %s, and every flow could send it anywhere: keep the token outside "+
+				"of that directory, such as --admin-token-file /run/procaas/admin --secrets-dir /run/secrets", s.dir, path)
+		}
+	}
+	return nil
+}
+
+// files lists what may be a secret: what is in the directory, or in one within it.
+func (s Store) files() ([]string, error) {
+	entries, err := os.ReadDir(s.dir)
+	var files []string
+	for _, e := range entries {
+		path := filepath.Join(s.dir, e.Name())
+		files = append(files, path)
+		within, _ := os.ReadDir(path) // none in a file
+		for _, e := range within {
+			files = append(files, filepath.Join(path, e.Name()))
+		}
+	}
+	return files, err
+}
+
+// isAdmin reports whether a text is the admin token.
+func (s Store) isAdmin(text string) bool {
+	if s.admin == nil {
+		return false
+	}
+	hash := sha256.Sum256([]byte(strings.TrimSpace(text)))
+	return subtle.ConstantTimeCompare(hash[:], s.admin[:]) == 1
+}
+
+// Value looks a secret up for whoever is about to get it.
+func (s Store) Value(use secrets.Use) (string, error) {
+	text, err := s.read(use)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("secret %s: %w", use.Name, err)
+	case s.isAdmin(text):
+		return "", model.Permanent(fmt.Errorf("secret %s is the admin token of this server, which no flow may send", use.Name))
+	}
+	return text, nil
+}
+
+func (s Store) read(use secrets.Use) (string, error) {
+	if s.dir == "" {
+		name := secretVariable + strings.ToUpper(strings.ReplaceAll(use.Name, "-", "_"))
+		if value, ok := os.LookupEnv(name); ok {
+			return value, nil
+		}
+		return "", fmt.Errorf("%s is not set", name)
+	}
+	name := filepath.Base(use.Name)
+	for _, scope := range []string{use.To, "@" + use.Owner, "."} {
+		if scope == "" || scope == "@" || filepath.Base(scope) != scope || scope == ".." {
+			continue
+		}
+		text, err := readSecret(filepath.Join(s.dir, scope, name))
+		if !errors.Is(err, fs.ErrNotExist) {
+			return text, err
+		}
+	}
+	files, err := s.files()
+	if err != nil {
+		return "", err
+	}
+	if slices.ContainsFunc(files, func(path string) bool { return filepath.Base(path) == name }) {
+		return "", model.Permanent(fmt.Errorf("it is not kept for %s: want it as %s of the directory of secrets, or as %s for all services",
+			use.To, filepath.Join(use.To, name), name))
+	}
+	return "", fmt.Errorf("there is no file %s in %s", name, s.dir)
+}
+
+// readSecret reads a file but for the line breaks at its end.
+func readSecret(path string) (string, error) {
+	data, err := os.ReadFile(path)
+	return strings.TrimRight(string(data), "\r\n"), err
+}

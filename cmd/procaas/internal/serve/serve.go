@@ -1,0 +1,426 @@
+// Package serve assembles nodes and runs them, and runs single events without one.
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/lmittmann/tint"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/serve/observe"
+	"procaas/cmd/procaas/internal/serve/secret"
+	"procaas/cmd/procaas/internal/serve/stores"
+	"procaas/cmd/procaas/internal/serve/web"
+	"procaas/cmd/procaas/internal/source"
+	"procaas/dsl"
+	"procaas/dsl/datum"
+	"procaas/engine"
+	"procaas/engine/alert"
+	"procaas/engine/api"
+	"procaas/engine/api/transport"
+	"procaas/engine/api/ui"
+	"procaas/engine/outbound"
+	"procaas/engine/store"
+	"procaas/handlers/sharding/shardmap"
+)
+
+// Flags are the flags of every command that runs a node.
+type Flags struct {
+	Store, Listen, Name string
+	Cells               []string
+	Migrate             bool
+	MaxInFlight         int
+	Lease, Drain        time.Duration
+	Retention, Audit    time.Duration
+	MaxBody             string
+	Access              AccessFlags
+	LogFormat, LogLevel string
+	SecretsDir          string
+	Targets             []string
+	Alerts              AlertFlags
+	Services            map[string]string
+	Proxy               ProxyFlags
+	Pipelines           []string
+	Overrule            bool // these pipelines replace those that the store has
+	Patient             bool // wait for a store that is away
+	StrictQueues        bool // no tasks of types that nobody does
+}
+
+// Add declares the flags. The calls of open need no token.
+func (f *Flags) Add(c *cobra.Command, store string, open ...string) {
+	o := engine.DefaultOptions()
+	flags := c.Flags()
+	flags.StringVar(&f.Store, "store", store, "where runs are kept: postgres://… or sqlite:FILE")
+	flags.StringVar(&f.Listen, "listen", "127.0.0.1:8080", "address of the API, the console and the metrics")
+	flags.StringVar(&f.Name, "name", "", "name of this node for people (default: host and process number)")
+	flags.BoolVar(&f.Migrate, "migrate", true, "bring the schema of the store up to date at start")
+	flags.IntVar(&f.MaxInFlight, "max-in-flight", o.MaxInFlight, "runs that the node works on at once")
+	flags.DurationVar(&f.Lease, "lease", o.Lease, "silence after which other nodes take this node's runs over, when they cannot see that "+
+		"it has ended")
+	flags.DurationVar(&f.Drain, "drain", o.Drain, "time that calls under way get when the node stops")
+	flags.DurationVar(&f.Retention, "retention", o.Retention, "how long ended runs and tasks, and the ids by which repeated events are "+
+		"known, are kept; 0 keeps them for ever")
+	flags.DurationVar(&f.Audit, "audit-retention", o.AuditRetention, "how long it is kept who changed what; 0 keeps it for ever")
+	flags.StringVar(&f.MaxBody, "max-body", "1MiB", "largest body of an event")
+	flags.BoolVar(&f.StrictQueues, "strict-queues", false, "refuse tasks of a type that no pipeline declares and no worker has asked for, "+
+		"instead of a warning")
+	if len(open) == 0 {
+		open = []string{"none"}
+	}
+	f.Access.add(c, open)
+	flags.StringVar(&f.LogFormat, "log-format", "auto", "auto, text or json; auto is text on a terminal")
+	flags.StringVar(&f.LogLevel, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&f.SecretsDir, "secrets-dir", "", "directory with a file NAME for each !secret NAME, or SERVICE/NAME for one that "+
+		"only this service gets; without it PROCAAS_SECRET_NAME")
+	flags.StringArrayVar(&f.Targets, "allow-target", nil, "where connections of flows may lead, whatever authors declare: host, "+
+		"host:port, or addresses such as 10.1.0.0/16 (repeatable; anywhere that is declared without it)")
+	f.Alerts.add(flags)
+	flags.StringToStringVar(&f.Services, "service", nil, "another address for a declared service: ID=URL (repeatable)")
+}
+
+// Commands run events: on a server, for authors, or one event on its own.
+func Commands() (server, author []*cobra.Command) {
+	return []*cobra.Command{serveCommand(), stores.MigrateCommand()}, []*cobra.Command{runCommand(), devCommand()}
+}
+
+func serveCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the API and run events, with other nodes on the same store",
+		Long: `serve takes events in over HTTP and runs them. Any number of nodes may share one
+PostgreSQL: give them the same --store and --pipelines. SIGHUP reads the
+pipelines again, as procaas reload does, and makes them those of all nodes; a set
+with errors, or without pipelines, never replaces a good one. A node that starts
+with older pipelines than the others takes theirs over. SIGTERM drains.
+
+A store that is away is waited for: /healthz answers, and /readyz says 503. The
+address of PostgreSQL may name several hosts: with target_session_attrs=read-write
+the nodes find the primary, also after a failover.
+
+With --proxy the node passes requests on to the worker of a cluster that serves
+their key, and sends those again that meet a partition on its way to another
+worker. As soon as there are tokens, such requests need one of a submitter in the
+header Proxy-Authorization.
+
+With --cell the keys of events are spread over several PostgreSQL servers, of which
+--store is the home: procaas inbox tells which has what, and moves keys. The keys of
+a server that is away wait, and /readyz says so; those of the others work.
+
+Traces are sent over OTLP/HTTP when OTEL_EXPORTER_OTLP_ENDPOINT names a
+collector; the other OTEL_ variables count, too.`,
+		Example: "  procaas serve --store postgres://procaas@db/procaas --pipelines flows/ --listen 127.0.0.1:8080\n" +
+			"  procaas serve --store 'postgres://procaas@db1,db2/procaas?target_session_attrs=read-write' --pipelines flows/",
+		Args: cobra.NoArgs,
+	}
+	var f Flags
+	f.Add(c, "sqlite:.procaas/procaas.db")
+	c.Flags().StringSliceVarP(&f.Pipelines, "pipelines", "p", []string{"."}, "directories or files with pipelines")
+	f.Proxy.add(c.Flags())
+	c.Flags().StringArrayVar(&f.Cells, "cell", nil, "one more PostgreSQL for the inbox, beside --store: NAME=postgres://… (repeatable; "+
+		"the same on all nodes)")
+	c.RunE = func(c *cobra.Command, _ []string) error { return serve(c.Context(), cli.Of(c), f) }
+	return c
+}
+
+func serve(ctx context.Context, s cli.Streams, f Flags) error {
+	bundle, err := source.Bundle(s, f.Pipelines, dsl.Options{ServiceURLs: f.Services})
+	if err != nil {
+		return err
+	}
+	f.Patient = true
+	n, err := Open(ctx, s, f, bundle)
+	if err != nil && ctx.Err() != nil {
+		return nil // it was told to stop before it had a store
+	}
+	if err != nil {
+		return err
+	}
+	n.log.Info("serving", "address", n.URL(), "store", stores.Redact(f.Store), "pipelines", len(bundle.Pipelines))
+	go n.reloadOnHangup(ctx)
+	return n.Run(ctx)
+}
+
+// A Node is an engine on its store with its API: what serve, dev, demo and run
+// have in common.
+type Node struct {
+	engine  *engine.Engine
+	store   store.Store
+	tasks   *stores.Tasks
+	closing chan struct{} // closed when run is told to end
+	web     *web.Server
+	proxies *proxies
+	access  api.Options
+	api     http.Handler
+	console *ui.Console
+	metrics *prometheus.Registry
+	traces  *observe.Traces
+	alerts  *alert.Alerter
+	shards  *shardmap.Service // nil when the store is not PostgreSQL
+	secrets secret.Store
+	targets *outbound.Targets
+
+	breakers outbound.Breakers
+	kept     keptMaps
+	log      *slog.Logger
+	streams  cli.Streams
+	flags    Flags
+}
+
+// Open checks the flags, binds the addresses, opens the store and makes the engine.
+// Nothing runs before Run. Flags come first: who mistypes one hears of that, and not
+// that an address is taken.
+func Open(ctx context.Context, s cli.Streams, f Flags, b *dsl.Bundle) (*Node, error) {
+	log, err := NewLogger(s, f.LogFormat, f.LogLevel)
+	if err != nil {
+		return nil, err
+	}
+	access, err := f.Access.options(f.Listen)
+	if err != nil {
+		return nil, err
+	}
+	if beyond := f.beyond(access); beyond != "" && access.Token == "" && !stores.Exists(f.Store) {
+		return nil, errNoToken(beyond)
+	}
+	maxBody, err := datum.ParseBytes(f.MaxBody)
+	if err != nil {
+		return nil, cli.Usagef("--max-body %q: %w", f.MaxBody, err)
+	}
+	access.MaxBody = int64(maxBody)
+	if err := f.stores().Check(); err != nil {
+		return nil, err
+	}
+	checked, err := newProxies(f.Proxy, b)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{metrics: prometheus.NewRegistry(), log: log, streams: s, flags: f, proxies: checked, closing: make(chan struct{})}
+	if n.secrets, err = secret.New(f.SecretsDir, f.Access.File, access.Token); err != nil {
+		return nil, err
+	}
+	if n.targets, err = outbound.ParseTargets(f.Targets); err != nil {
+		return nil, cli.Usagef("--allow-target %w", err)
+	}
+	n.metrics.MustRegister(&n.breakers, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if n.web, err = web.Listen(ctx, f.Listen, log, transport.Server); err != nil {
+		return nil, err
+	}
+	if err := n.proxies.listen(ctx, log); err != nil {
+		return nil, errors.Join(err, n.web.Close(), n.proxies.close())
+	}
+	n.access = access
+	if err := n.open(ctx, b, access); err != nil {
+		return nil, errors.Join(err, n.web.Close(), n.proxies.close())
+	}
+	return n, nil
+}
+
+// stores says where the node keeps what it has.
+func (f *Flags) stores() stores.Options {
+	return stores.Options{DSN: f.Store, Cells: f.Cells, Migrate: f.Migrate}
+}
+
+// closeStores closes what has been opened for runs and tasks.
+func (n *Node) closeStores() error { return errors.Join(n.tasks.Close(), n.store.Close()) }
+
+// beyond gives an address of the node that others than this machine reach; empty when
+// there is none.
+func (f *Flags) beyond(access api.Options) string {
+	if !access.Local {
+		return f.Listen
+	}
+	return f.Proxy.beyond()
+}
+
+// open opens the store and makes the engine.
+func (n *Node) open(ctx context.Context, b *dsl.Bundle, access api.Options) (err error) {
+	if f := n.flags.stores(); n.flags.Patient {
+		n.store, err = f.Await(ctx, n.log, func() { n.web.Start(transport.Unready(cli.Version())) })
+	} else {
+		n.store, err = f.Open(ctx, n.log)
+	}
+	if err != nil {
+		return fmt.Errorf("open store %s: %w", stores.Redact(n.flags.Store), err)
+	}
+	if n.tasks, err = stores.OpenTasks(ctx, n.flags.Store, n.store, n.log); err != nil {
+		return errors.Join(fmt.Errorf("open store %s: %w", stores.Redact(n.flags.Store), err), n.store.Close())
+	}
+	n.tasks.TaskStore = engine.MeasureTasks(n.tasks.TaskStore, n.metrics)
+	if n.traces, err = observe.OpenTraces(ctx, nodeName(n.flags.Name), n.log); err != nil {
+		return errors.Join(err, n.closeStores())
+	}
+	err = n.openShards(ctx, b)
+	if err == nil {
+		err = n.build(ctx, n.flags, b, access)
+	}
+	if err != nil {
+		n.closeShards()
+		n.traces.Close(n.log)
+		return errors.Join(err, n.closeStores())
+	}
+	return nil
+}
+
+func (n *Node) build(ctx context.Context, f Flags, b *dsl.Bundle, served api.Options) error {
+	o := engine.DefaultOptions()
+	o.Store, o.Types, o.Bundle, o.Log = n.store, n.types(), b, n.log
+	o.Name, o.MaxInFlight, o.Lease, o.Drain = nodeName(f.Name), f.MaxInFlight, f.Lease, f.Drain
+	o.Retention, o.AuditRetention = f.Retention, f.Audit
+	o.Metrics, o.Tracer = engine.NewMetrics(n.metrics), n.traces.Tracer()
+	o.Secrets, o.ServiceURLs, o.Overrule = n.secrets.Value, f.Services, f.Overrule
+	o.Targets = n.targets
+	if f.Alerts.wanted() {
+		// Nothing happens before run, which is after the alerter has been made.
+		o.Notify = func(x engine.Notice) { n.alerts.Notice(x) }
+	}
+	e, err := engine.New(o)
+	if err != nil {
+		return err
+	}
+	n.engine = e
+	beyond := f.beyond(served)
+	if beyond != "" && served.Token == "" {
+		guarded, err := e.Guarded(ctx)
+		if err != nil {
+			return err
+		}
+		if !guarded {
+			return errNoToken(beyond)
+		}
+	}
+	n.metrics.MustRegister(observe.NewClusters(e))
+	if n.alerts, err = n.newAlerts(f, o.Name); err != nil {
+		return err
+	}
+	served.Tasks, served.StrictTasks, served.Closing = n.tasks, f.StrictQueues, n.closing
+	served.Engine, served.Log, served.Registry, served.Version, served.Play = api.Of(e), n.log, n.metrics, cli.Version(), play
+	if !served.Local && len(served.Open) > 0 {
+		n.log.Warn("some calls need no token, though others may reach this server; --open none closes them", "open", served.Open)
+	}
+	if len(f.Pipelines) > 0 {
+		served.Reload = n.reload
+	}
+	if n.shards != nil {
+		served.Shards = n.shards
+	}
+	if inbox, ok := n.store.(engine.InboxCells); ok {
+		served.Inbox = inbox
+		n.metrics.MustRegister(&observe.Inbox{Cells: inbox})
+	}
+	n.api, n.console = api.NewWithConsole(served)
+	return nil
+}
+
+// heapGrowth is how much garbage may gather, in percent of what is alive. A node
+// keeps little and makes much: at Go's default of 100 a sixth of its processor
+// time went into collecting, for some ten megabytes.
+const heapGrowth = 400
+
+// Run works until ctx ends, then drains and closes everything.
+func (n *Node) Run(ctx context.Context) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(heapGrowth)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	// What happens while the node drains is told, too.
+	alerting, quiet := context.WithCancel(context.WithoutCancel(ctx))
+	defer quiet()
+	g.Go(func() error { n.alerts.Run(alerting, ctx.Done(), n.engine); return nil })
+	g.Go(func() error {
+		defer quiet()
+		return n.engine.Run(ctx)
+	})
+	n.web.Start(n.api)
+	g.Go(func() error { n.followShards(ctx); return nil })
+	g.Go(func() error { return n.console.Run(ctx) })
+	g.Go(func() error { n.engine.ServeTasks(ctx, n.tasks); return nil })
+	g.Go(func() error {
+		defer close(n.closing)
+		engine.TendTasks(ctx, n.tasks, n.flags.Retention, n.log)
+		return nil
+	})
+	g.Go(func() error { return n.web.Run(ctx) })
+	n.proxies.start(ctx, g, n, n.access)
+	err := g.Wait()
+	n.closeShards()
+	n.traces.Close(n.log)
+	return errors.Join(err, n.closeStores())
+}
+
+// URL is where the API answers.
+func (n *Node) URL() string { return "http://" + n.web.Addr() }
+
+// reload reads the pipelines again and serves new events by them on all nodes.
+// What is wrong with them is shown; the error is an [*engine.DefinitionError]
+// or an [*engine.DropError] when they are refused. With drop, events that wait for pipelines
+// that are gone are given up.
+func (n *Node) reload(ctx context.Context, drop bool, by store.Actor) (engine.Diff, error) {
+	s, f := n.streams, n.flags
+	files, err := source.Pipelines(f.Pipelines, s.In)
+	if err != nil {
+		return engine.Diff{}, &engine.DefinitionError{Err: err}
+	}
+	bundle, found := dsl.Load(files, dsl.Options{Types: source.Types(), Read: source.TreesOf(f.Pipelines).Read, ServiceURLs: f.Services})
+	if err := s.Findings(files, found); err != nil {
+		n.log.Warn("findings cannot be shown", "error", err)
+	}
+	if bundle == nil {
+		return engine.Diff{}, &engine.DefinitionError{Found: found, Err: cli.ErrFindings}
+	}
+	if err := n.checkMaps(ctx, bundle); err != nil {
+		return engine.Diff{}, err
+	}
+	load := n.engine.Load
+	if drop {
+		load = n.engine.LoadAndDrop
+	}
+	diff, err := load(ctx, bundle, by)
+	if err != nil {
+		return diff, err
+	}
+	// Whoever is answered goes by the new maps from now on.
+	return diff, n.keepMaps(ctx)
+}
+
+func nodeName(name string) string {
+	if name != "" {
+		return name
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "node"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}
+
+// NewLogger makes a log on standard error.
+func NewLogger(s cli.Streams, format, level string) (*slog.Logger, error) {
+	var min slog.Level
+	if err := min.UnmarshalText([]byte(level)); err != nil {
+		return nil, cli.Usagef("--log-level %q: want debug, info, warn or error", level)
+	}
+	switch {
+	case format == "json", format == "auto" && !cli.Terminal(s.Err):
+		return slog.New(slog.NewJSONHandler(s.Err, &slog.HandlerOptions{Level: min})), nil
+	case format == "text", format == "auto":
+		return slog.New(tint.NewTextHandler(s.Err, &tint.Options{Level: min, TimeFormat: time.TimeOnly, NoColor: !cli.Colorful(s.Err)})), nil
+	default:
+		return nil, cli.Usagef("--log-format %q: want auto, text or json", format)
+	}
+}
+
+// Engine is what runs events.
+func (n *Node) Engine() *engine.Engine { return n.engine }
+
+// Metrics are what the node counts.
+func (n *Node) Metrics() prometheus.Gatherer { return n.metrics }

@@ -1,0 +1,76 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/cells"
+	"procaas/engine/postgres"
+	"procaas/engine/store"
+)
+
+// refuseCell refuses to work on one database of an inbox as if it were all of it.
+func refuseCell(ctx context.Context, cell store.Cell) error {
+	b, err := cell.EnrolledAs(ctx)
+	switch {
+	case err != nil:
+		return err
+	case b.Name == cells.Home:
+		return errors.New("the inbox is spread over several databases, of which this is the home: name the others by --cell NAME=postgres://…")
+	case b.Name != "":
+		return fmt.Errorf("the database is cell %s of an inbox over several databases: give that of its home as --store, and this one as "+
+			"--cell %s=…", b.Name, b.Name)
+	}
+	return nil
+}
+
+// namedCells reads the --cell flags: the databases by the names of their cells.
+func (o Options) namedCells() (map[string]string, error) {
+	if len(o.Cells) > 0 && !IsPostgres(o.DSN) {
+		return nil, cli.Usagef("--cell needs a --store that is postgres://…, have %q", Redact(o.DSN))
+	}
+	named := map[string]string{}
+	for _, cell := range o.Cells {
+		name, dsn, ok := strings.Cut(cell, "=")
+		switch {
+		case !ok || name == "" || !IsPostgres(dsn):
+			return nil, cli.Usagef("--cell %q: want NAME=postgres://…", Redact(cell))
+		case name == cells.Home || named[name] != "":
+			return nil, cli.Usagef("--cell %s: the name is taken; --store is the cell %s", name, cells.Home)
+		case dsn == o.DSN:
+			return nil, cli.Usagef("--cell %s: the database is that of --store", name)
+		}
+		named[name] = dsn
+	}
+	return named, nil
+}
+
+// openCells opens the store of a node with the cells that flags name.
+func (o Options) openCells(ctx context.Context, log *slog.Logger) (store.Store, error) {
+	named, err := o.namedCells()
+	if err != nil {
+		return nil, err
+	}
+	all := cells.Options{Log: log, Cells: map[string]func(context.Context) (store.Cell, error){}}
+	for name, dsn := range named {
+		all.Cells[name] = func(ctx context.Context) (store.Cell, error) { return o.openCell(ctx, dsn, log) }
+	}
+	home, err := o.openCell(ctx, o.DSN, log)
+	if err != nil {
+		return nil, err
+	}
+	all.Home = home
+	s, err := cells.Open(ctx, all)
+	if err != nil {
+		return nil, errors.Join(err, home.Close())
+	}
+	return s, nil
+}
+
+func (o Options) openCell(ctx context.Context, dsn string, log *slog.Logger) (store.Cell, error) {
+	return postgres.Open(ctx, dsn, postgres.Options{Migrate: o.Migrate, Log: log})
+}

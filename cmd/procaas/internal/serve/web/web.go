@@ -1,0 +1,82 @@
+// Package web binds an address whose answers may change.
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"procaas/engine/api/transport"
+)
+
+// A Server is the address of a node with what answers there, which may change.
+type Server struct {
+	listener net.Listener
+	server   *http.Server
+	log      *slog.Logger
+	handler  atomic.Pointer[http.Handler]
+	ended    chan error // what Serve gave; nil before Start
+}
+
+// Listen binds an address, for a server such as [transport.Server]. Connections wait until Start.
+func Listen(ctx context.Context, address string, log *slog.Logger,
+	server func(http.Handler, *slog.Logger) *http.Server,
+) (*Server, error) {
+	l, err := transport.Listen(ctx, address)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	f := &Server{listener: l, log: log}
+	f.server = server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		(*f.handler.Load()).ServeHTTP(w, r)
+	}), log)
+	return f, nil
+}
+
+// Addr is the address that is bound.
+func (f *Server) Addr() string { return f.listener.Addr().String() }
+
+// Start lets a handler answer, in place of the one before.
+func (f *Server) Start(h http.Handler) {
+	if f.handler.Swap(&h) != nil {
+		return
+	}
+	f.ended = make(chan error, 1)
+	go func() { f.ended <- f.server.Serve(f.listener) }()
+}
+
+// Run answers until ctx ends, and ends when requests under way have their answers.
+// It is called after Start.
+func (f *Server) Run(ctx context.Context) error {
+	select {
+	case err := <-f.ended:
+		return err
+	case <-ctx.Done():
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	err := f.server.Shutdown(bounded)
+	if err != nil {
+		f.log.Warn("requests are broken off, their time to end is over", "error", err)
+		err = f.server.Close()
+	}
+	<-f.ended // that it was closed
+	return err
+}
+
+// Close ends one that is not run.
+func (f *Server) Close() error {
+	if f.ended == nil {
+		return f.listener.Close()
+	}
+	err := f.server.Close()
+	if served := <-f.ended; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}

@@ -1,0 +1,94 @@
+package source
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/engine"
+	"procaas/engine/planner"
+	"procaas/engine/stub"
+	"procaas/handlers"
+)
+
+// Types are the built-in handler types as the language sees them.
+func Types() []dsl.Type {
+	var types []dsl.Type
+	for _, t := range handlers.All() {
+		types = append(types, t.Type)
+	}
+	return types
+}
+
+// Bundle reads and checks pipelines for a command that needs them in order.
+// Findings are shown; errors among them end the command.
+func Bundle(s cli.Streams, paths []string, o dsl.Options) (*dsl.Bundle, error) {
+	files, err := Pipelines(paths, s.In)
+	if err != nil {
+		return nil, err
+	}
+	if o.Read == nil {
+		o.Read = TreesOf(paths).Read
+	}
+	return Check(s, files, o)
+}
+
+func Check(s cli.Streams, files []diag.File, o dsl.Options) (*dsl.Bundle, error) {
+	o.Types = Types()
+	bundle, found := dsl.Load(files, o)
+	if err := s.Findings(files, found); err != nil {
+		return nil, err
+	}
+	if bundle == nil {
+		return nil, cli.ErrFindings
+	}
+	return bundle, nil
+}
+
+// Plans makes the plans of all pipelines of a bundle.
+func Plans(b *dsl.Bundle) ([]*planner.Plan, error) {
+	types := engine.Types(handlers.All())
+	var plans []*planner.Plan
+	for _, p := range b.Pipelines {
+		plan, err := planner.New(b, p, types)
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, plan)
+	}
+	return plans, nil
+}
+
+// PipelinesFlag adds --pipelines, the directories that a command reads.
+func PipelinesFlag(c *cobra.Command) *[]string {
+	return c.Flags().StringSliceP("pipelines", "p", []string{"."}, "directories or files with pipelines")
+}
+
+// Plan plans the pipeline with this id.
+func Plan(b *dsl.Bundle, id string) (*planner.Plan, error) {
+	if b.Pipeline(id) == nil {
+		ids := cli.Names(b.Pipelines, func(p *dsl.Pipeline) string { return p.ID })
+		return nil, cli.Usagef("no pipeline %q%s", id, cli.Meant(id, ids, "; did you mean %q?", " in these files"))
+	}
+	plans, err := Plans(b)
+	if err != nil {
+		return nil, err
+	}
+	return plans[slices.IndexFunc(plans, func(p *planner.Plan) bool { return p.Pipeline.ID == id })], nil
+}
+
+// Stubs checks stub files and serves them on free ports.
+func Stubs(ctx context.Context, s cli.Streams, files []diag.File) (*stub.Server, error) {
+	set, found := stub.Parse(files)
+	if err := s.Findings(files, found); err != nil {
+		return nil, err
+	}
+	if set == nil {
+		return nil, cli.ErrFindings
+	}
+	return stub.Start(ctx, set, stub.Options{FreePorts: true})
+}

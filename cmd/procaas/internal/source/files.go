@@ -1,0 +1,176 @@
+// Package source reads what commands are given: files of pipelines, events and stub services.
+package source
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/dsl/diag"
+)
+
+// IsPipeline tells whether a file belongs to a bundle: YAML that is neither
+// a test nor a stub service.
+func IsPipeline(name string) bool {
+	return IsYAML(name) && !strings.Contains(name, ".test.") && !IsStub(name)
+}
+
+// Stdin is the name of what comes from standard input.
+const Stdin = "stdin.yaml"
+
+// IsStub tells whether a file describes stub services.
+func IsStub(name string) bool { return IsYAML(name) && strings.Contains(name, ".stub.") }
+
+func IsYAML(name string) bool {
+	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
+}
+
+// Files reads the files below paths that want chooses, in the order of their
+// names. A path that is a file is read whatever its name; "-" is stdin.
+func Files(paths []string, stdin io.Reader, want func(string) bool) ([]diag.File, error) {
+	return FilesIn(openGiven, paths, stdin, want)
+}
+
+// An opener opens the directory of a path, and gives the name of the file in it; base is empty
+// for a directory.
+type opener = func(path string) (dir *os.Root, base string, err error)
+
+// openGiven opens a directory, or that of a file, that a person has named: links of that name
+// are followed.
+func openGiven(path string) (dir *os.Root, base string, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, "", notReadable(path, err)
+	}
+	at := path
+	if !info.IsDir() {
+		at, base = filepath.Dir(path), filepath.Base(path)
+	}
+	dir, err = os.OpenRoot(at)
+	return dir, base, err
+}
+
+// FilesIn is Files for paths that open leads to.
+func FilesIn(open opener, paths []string, stdin io.Reader, want func(string) bool) ([]diag.File, error) {
+	var files []diag.File
+	seen, size := map[string]bool{}, 0
+	add := func(name, id string, data []byte) error {
+		name = filepath.ToSlash(filepath.Clean(name))
+		if !seen[name] {
+			seen[name] = true
+			files = append(files, diag.File{Name: name, ID: filepath.ToSlash(id), Data: data})
+			size += len(data)
+		}
+		if size > maxTrees {
+			return fmt.Errorf("the files have more than %d MiB together", maxTrees>>20)
+		}
+		return nil
+	}
+	for _, path := range paths {
+		if path == "-" || path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/") {
+			name, data, err := readStream(path, stdin)
+			if err != nil {
+				return nil, err
+			}
+			if err := add(name, "", data); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		dir, base, err := open(path)
+		if err != nil {
+			return nil, err
+		}
+		err = readTree(dir, base, path, want, add)
+		if err = errors.Join(err, dir.Close()); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(files, func(a, b diag.File) int { return strings.Compare(a.Name, b.Name) })
+	return files, nil
+}
+
+// readStream reads standard input, or what a shell gives in place of a file.
+func readStream(path string, stdin io.Reader) (name string, data []byte, err error) {
+	name = Stdin
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return "", nil, err
+		}
+		defer f.Close()
+		name, stdin = path, f
+	}
+	if data, err = AtMost(stdin, MaxFile); err != nil {
+		return "", nil, fmt.Errorf("read %s: %w", map[bool]string{true: "standard input", false: path}[path == "-"], err)
+	}
+	return name, data, nil
+}
+
+// readTree reads the files below a directory, or the one of that name.
+func readTree(dir *os.Root, base, root string, want func(string) bool, add func(name, id string, data []byte) error) error {
+	if base != "" {
+		data, err := readRegular(dir, base)
+		if err != nil {
+			return notReadable(root, err)
+		}
+		return add(root, base, data)
+	}
+	return fs.WalkDir(dir.FS(), ".", func(path string, d fs.DirEntry, err error) error {
+		name := filepath.Join(root, filepath.FromSlash(path))
+		switch {
+		case err != nil:
+			return notReadable(name, err)
+		case d.IsDir() && path != "." && strings.HasPrefix(d.Name(), "."):
+			return fs.SkipDir
+		case d.IsDir() || !want(d.Name()):
+			return nil
+		}
+		data, err := readRegular(dir, filepath.FromSlash(path))
+		if err != nil {
+			return notReadable(name, err)
+		}
+		return add(name, path, data)
+	})
+}
+
+// FS reads what want chooses from an embedded directory.
+func FS(fsys fs.FS, want func(string) bool) ([]diag.File, error) {
+	var files []diag.File
+	err := fs.WalkDir(fsys, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !want(d.Name()) {
+			return err
+		}
+		data, err := fs.ReadFile(fsys, path)
+		files = append(files, diag.File{Name: path, Data: data})
+		return err
+	})
+	return files, err
+}
+
+// Pipelines reads the files below paths that are pipelines; none is an error.
+func Pipelines(paths []string, stdin io.Reader) ([]diag.File, error) {
+	return pipelinesIn(openGiven, paths, stdin)
+}
+
+// PipelinesIn is Pipelines for paths in trees.
+func PipelinesIn(t Trees, paths []string, stdin io.Reader) ([]diag.File, error) {
+	return pipelinesIn(t.Enter, paths, stdin)
+}
+
+func pipelinesIn(open opener, paths []string, stdin io.Reader) ([]diag.File, error) {
+	files, err := FilesIn(open, paths, stdin, IsPipeline)
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("no pipeline files (*.yaml, *.yml) in %s", strings.Join(paths, ", "))
+	}
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	return files, nil
+}

@@ -1,0 +1,184 @@
+package source
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"procaas/cmd/procaas/internal/cli"
+)
+
+// This file reads what commands are given and what files name. A file may have come from
+// anybody, and so may the links beside it: nothing is read outside of what was given, nothing
+// but regular files, and no more than fits.
+
+const (
+	MaxFile  = 1 << 20   // bytes of one file of a tree; dsl has the same bound
+	maxTrees = 256 << 20 // bytes of all files together
+	maxInput = 64 << 20  // bytes of one file, or standard input, that a person names
+)
+
+// Trees are the directories that files may be read of.
+type Trees []string
+
+// TreesOf gives the trees of the paths of a command: the directories, those of the files, and
+// the working directory when a path leads down from it, so that files may name others beside.
+func TreesOf(paths []string) Trees {
+	var out Trees
+	for _, path := range paths {
+		if path == "-" {
+			continue
+		}
+		out = append(out, dirOf(path))
+		if dir, err := os.Getwd(); err == nil && filepath.IsLocal(path) && dir != filepath.Dir(dir) {
+			out = append(out, ".")
+		}
+	}
+	// What was given comes before what it is in: it may be a link itself.
+	slices.SortFunc(out, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	if i := slices.Index(out, "."); i >= 0 {
+		out = append(slices.DeleteFunc(out, func(dir string) bool { return dir == "." }), ".")
+	}
+	return slices.Compact(out)
+}
+
+// dirOf is the directory itself, or that of a file.
+func dirOf(path string) string {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return filepath.Clean(path)
+	}
+	return filepath.Dir(path)
+}
+
+// open opens the tree that a name is below, and gives the name in it.
+func (t Trees) open(name string) (*os.Root, string, error) {
+	name = filepath.FromSlash(name)
+	for _, dir := range t {
+		rel, err := filepath.Rel(dir, name)
+		if err != nil || !filepath.IsLocal(rel) {
+			continue
+		}
+		root, err := os.OpenRoot(dir)
+		return root, rel, err
+	}
+	return nil, "", fmt.Errorf("it is outside of %s, and nothing else is read: name a directory that has it on the command line, too",
+		strings.Join(t, ", "))
+}
+
+// Read reads a file that another one names.
+func (t Trees) Read(name string) ([]byte, error) {
+	root, rel, err := t.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return readRegular(root, rel)
+}
+
+// Enter opens a directory, or that of a file, that a file names; base is empty for a directory.
+func (t Trees) Enter(path string) (dir *os.Root, base string, err error) {
+	root, rel, err := t.open(path)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", path, err)
+	}
+	defer root.Close()
+	info, err := root.Stat(rel)
+	if err != nil {
+		return nil, "", notReadable(path, err)
+	}
+	if !info.IsDir() {
+		rel, base = filepath.Dir(rel), filepath.Base(rel)
+	}
+	dir, err = root.OpenRoot(rel)
+	return dir, base, err
+}
+
+// readRegular reads a file of a tree. What a link leads to is in the tree as well, or not read.
+func readRegular(root *os.Root, name string) ([]byte, error) {
+	// Before it is opened: opening a pipe waits for somebody who writes.
+	info, err := root.Stat(name)
+	if err == nil {
+		err = checkRegular(info)
+	}
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	defer f.Close()
+	if info, err = f.Stat(); err == nil { // it may be another one by now
+		err = checkRegular(info)
+	}
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	return AtMost(f, MaxFile)
+}
+
+// checkRegular refuses what is no file of pipelines by its kind or size.
+func checkRegular(info fs.FileInfo) error {
+	switch {
+	case info.IsDir():
+		return errors.New("it is a directory, want a regular file")
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("it is no regular file (%s)", info.Mode().Type())
+	case info.Size() > MaxFile:
+		return fmt.Errorf("it has %d bytes, want a file of at most 1 MiB: split it into several", info.Size())
+	}
+	return nil
+}
+
+// AtMost reads all, or fails.
+func AtMost(r io.Reader, most int) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
+	if err == nil && len(data) > most {
+		err = fmt.Errorf("it has more than %d MiB", most>>20)
+	}
+	return data, err
+}
+
+// notReadable says why a file cannot be read.
+func notReadable(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s does not exist", path)
+	}
+	return fmt.Errorf("%s: %w", path, withoutPath(err))
+}
+
+// withoutPath gives the reason alone: the path is told beside it.
+func withoutPath(err error) error {
+	var path *fs.PathError
+	if !errors.As(err, &path) {
+		return err
+	}
+	if path.Err.Error() == "path escapes from parent" { // of os.Root, which has no name for it
+		return errors.New("it is a link that leads out of the directory: links must be relative and stay inside, or name what it leads to")
+	}
+	return path.Err
+}
+
+// Input reads a file, or standard input for "-".
+func Input(s cli.Streams, name string) ([]byte, error) {
+	in := s.In
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, cli.Usage(err)
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := AtMost(in, maxInput)
+	if err != nil {
+		return nil, cli.Usagef("%s: %w", name, withoutPath(err))
+	}
+	return data, nil
+}

@@ -1,0 +1,66 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"procaas/cmd/procaas/internal/cli"
+)
+
+// Replace gives a file a new content, or leaves it as it was: the content is
+// complete on disk before it takes the name. Links keep pointing to it.
+func Replace(path string, data []byte) (err error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(real)
+	if err != nil {
+		return err
+	}
+	return placeFile(real, data, info.Mode().Perm())
+}
+
+// placeFile writes a file at once or not at all.
+func placeFile(path string, data []byte, mode os.FileMode) (err error) {
+	temp, err := os.CreateTemp(filepath.Dir(path), ".procaas-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(temp.Name()))
+		}
+	}()
+	_, err = temp.Write(data)
+	err = errors.Join(err, temp.Chmod(mode), temp.Sync(), temp.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), path)
+}
+
+// New writes a file that must not be there yet, at once or not at all.
+func New(path string, data []byte) (err error) {
+	if _, err := os.Lstat(path); err == nil {
+		return fs.ErrExist
+	}
+	return placeFile(path, data, 0o644)
+}
+
+// Write makes a file of what write gives.
+func Write(name string, write func(io.Writer) error) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	// Closing may be when a full disk is found.
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
