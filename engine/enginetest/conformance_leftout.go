@@ -46,6 +46,11 @@ var leftOutCases = []storeCase{
 			}
 			p.equal("how many left out "+path, n, len(want))
 		}
+		p.equal("of failed runs", p.oldest(store.RunFilter{LeftOut: "p", Status: model.Failed}), []string{})
+		counts, err := p.Count(p.Context(), store.RunFilter{LeftOut: "p", Status: model.Failed})
+		if err != nil || len(counts) != 0 {
+			p.Fatalf("count of failed runs that have left something out: %v, %v", counts, err)
+		}
 		p.equal("of a key", p.oldest(store.RunFilter{LeftOut: "p", Key: "kept"}), []string{ids[1], other[1]})
 	}},
 	{"a run makes up what it left out, beside the order of its key", func(p *probe) {

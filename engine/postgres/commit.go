@@ -9,6 +9,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/sqlstore"
 	"procaas/engine/store"
 )
 
@@ -323,7 +324,7 @@ func (k *keyring) queueEntities(t *tx) {
 	var moved keySet
 	for n, e := range k.entries {
 		if e.written {
-			flow, key, state, shared = append(flow, n.flow), append(key, n.key), append(state, e.State), append(shared, blob(e.Shared))
+			flow, key, state, shared = append(flow, n.flow), append(key, n.key), append(state, e.State), append(shared, sqlstore.Blob(e.Shared))
 		}
 		moved.add(e.moved, n.flow, n.key)
 	}

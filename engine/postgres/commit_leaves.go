@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"procaas/engine/model"
+	"procaas/engine/sqlstore"
 )
 
 var saveLeaves = readying(`update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline,
@@ -32,9 +33,9 @@ func (w *work) queueLeaves(t *tx, leaves []*step) {
 	for _, c := range leaves {
 		to := c.PlaceAfter(c.ordered, c.block, c.move, w.now)
 		id, bundle, pipeline = append(id, c.Run), append(bundle, c.Bundle), append(pipeline, c.Pipeline)
-		path, problem, class = append(path, c.FailedPath), append(problem, text(c.Error)), append(class, c.ErrorClass)
+		path, problem, class = append(path, c.FailedPath), append(problem, sqlstore.Text(c.Error)), append(class, c.ErrorClass)
 		at, cause = append(at, string(to)), append(cause, c.Cause)
-		checkpoint, due = append(checkpoint, blob(c.Checkpoint)), append(due, toNull(c.Due))
+		checkpoint, due = append(checkpoint, sqlstore.Blob(c.Checkpoint)), append(due, toNull(c.Due))
 		awaits, heard, progress = append(awaits, awaitsOf(c.Change)), append(heard, c.Heard), append(progress, c.Progress)
 		order, _ := c.Next(c.move)
 		begun, moves = append(begun, c.Status != model.Waiting || c.Bundle != ""), append(moves, order)

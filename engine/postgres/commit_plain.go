@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine/model"
+	"procaas/engine/sqlstore"
 	"procaas/engine/store"
 )
 
@@ -102,7 +103,7 @@ func (w *work) queuePlainEnds(t *tx) {
 			alone = alone && c.Alone
 			ids, versions = append(ids, c.Run), append(versions, c.Version)
 			bundles, pipelines = append(bundles, c.Bundle), append(pipelines, c.Pipeline)
-			checkpoints, left = append(checkpoints, blob(c.Checkpoint)), append(left, leftOut(c.Change))
+			checkpoints, left = append(checkpoints, sqlstore.Blob(c.Checkpoint)), append(left, leftOut(c.Change))
 		}
 	}
 	if len(ids) == 0 {
@@ -154,7 +155,7 @@ func (w *work) queueCheckpoints(t *tx) {
 			progress, trial = append(progress, c.Progress), append(trial, c.Trial)
 			ids, versions = append(ids, c.Run), append(versions, c.Version)
 			bundles, pipelines = append(bundles, c.Bundle), append(pipelines, c.Pipeline)
-			checkpoints = append(checkpoints, blob(c.Checkpoint))
+			checkpoints = append(checkpoints, sqlstore.Blob(c.Checkpoint))
 		}
 	}
 	if len(ids) > 0 {

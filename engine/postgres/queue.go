@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine/model"
+	"procaas/engine/sqlstore"
 	"procaas/engine/store"
 )
 
@@ -272,24 +273,10 @@ func (t *tx) queueEnds(ends []ending) {
 		if c == nil {
 			c = &model.Change{}
 		}
-		id, status, reason = append(id, e.id), append(status, string(e.status)), append(reason, text(e.reason))
+		id, status, reason = append(id, e.id), append(status, string(e.status)), append(reason, sqlstore.Text(e.reason))
 		own, bundle, pipeline = append(own, e.last != nil), append(bundle, c.Bundle), append(pipeline, c.Pipeline)
-		path, problem, class = append(path, c.FailedPath), append(problem, text(c.Error)), append(class, c.ErrorClass)
-		checkpoint, left = append(checkpoint, blob(c.Checkpoint)), append(left, leftOut(c))
+		path, problem, class = append(path, c.FailedPath), append(problem, sqlstore.Text(c.Error)), append(class, c.ErrorClass)
+		checkpoint, left = append(checkpoint, sqlstore.Blob(c.Checkpoint)), append(left, leftOut(c))
 	}
 	t.queue(moveRuns, id, status, reason, own, bundle, pipeline, checkpoint, path, problem, class, left)
-}
-
-// blob stores an empty value as null.
-func blob(b []byte) []byte {
-	if len(b) == 0 {
-		return nil
-	}
-	return b
-}
-
-// text makes a message storable: it may quote anything, and must never be why a
-// run cannot end.
-func text(s string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

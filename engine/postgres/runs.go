@@ -2,94 +2,14 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/sqlstore"
 	"procaas/engine/store"
 )
-
-// The columns of a record, in the order of scanRecord. The history's come in
-// the same order, so that both are read alike. %s is the checkpoint.
-const (
-	hotColumns = `seq, id, event, flow, key, ordered, coalesce(was, place), pipeline, bundle, coalesce(move, ''), %s, version, generation, node,
-	accepted, started, ended, due, failed_path, error, error_class, '' as reason`
-	pastColumns = `seq, id, event, flow, key, ordered, status, pipeline, bundle, '', %s, version, generation, 0::bigint,
-	accepted, started, ended, null::timestamptz, failed_path, error, error_class, reason`
-)
-
-type record struct {
-	store.RunRecord
-	seq int64
-}
-
-func scanRecord(row pgx.CollectableRow) (record, error) { return scanEvent(row, engine.DecodeEvent) }
-
-// scanBrief is scanRecord without the payload of the event.
-func scanBrief(row pgx.CollectableRow) (record, error) { return scanEvent(row, engine.DecodeBrief) }
-
-func scanEvent(row pgx.CollectableRow, decode func([]byte) (model.Event, error)) (r record, err error) {
-	var event []byte
-	var at place
-	var started, ended, due *time.Time
-	if err := row.Scan(&r.seq, &r.ID, &event, &r.Flow, &r.Key, &r.Ordered, &at, &r.Pipeline, &r.Bundle, &r.Move, &r.Checkpoint,
-		&r.Version, &r.Generation, &r.Node, &r.Accepted, &started, &ended, &due,
-		&r.FailedPath, &r.Error, &r.ErrorClass, &r.Reason); err != nil {
-		return r, err
-	}
-	r.Status, r.Blocked = at.Status(), at == queued
-	r.Accepted, r.Started, r.Ended = r.Accepted.UTC(), fromNull(started), fromNull(ended)
-	if at == parked || at == scheduled {
-		r.Due = fromNull(due)
-	}
-	r.Event, err = decode(event)
-	return r, err
-}
-
-// findRecord looks into both tables in one statement, so that a run that moves
-// to the history meanwhile is seen in one of them.
-var findRecord = "select " + fmt.Sprintf(hotColumns, "checkpoint") + " from runs where id = $1 union all select " +
-	fmt.Sprintf(pastColumns, "checkpoint") + " from history where id = $1"
-
-// Run implements [store.Runs].
-func (s *Store) Run(ctx context.Context, id string) (store.RunRecord, error) {
-	rows, err := s.pool.Query(ctx, findRecord, id)
-	if err != nil {
-		return store.RunRecord{}, err
-	}
-	r, err := pgx.CollectExactlyOneRow(rows, scanRecord)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = store.ErrNotFound
-	}
-	return r.RunRecord, err
-}
-
-const readEntity = `select state, shared,
-	(select count(*) from runs where flow = $1 and key = $2
-		and place in ('ready', 'running', 'parked', 'held', 'queued', 'scheduled', 'deferred')),
-	coalesce((select id from runs where flow = $1 and key = $2 and ordered and place in ('held', 'blocked')), '')
-	from keys where flow = $1 and key = $2`
-
-// Entity implements [store.Runs].
-func (s *Store) Entity(ctx context.Context, flow, key string) (e store.EntityRecord, err error) {
-	e.Flow, e.Key = flow, key
-	err = s.pool.QueryRow(ctx, readEntity, flow, key).Scan(&e.State, &e.Shared, &e.Waiting, &e.Blocked)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return e, store.ErrNotFound
-	}
-	if err != nil {
-		return e, err
-	}
-	e.Runs, _, err = s.list(ctx, store.RunFilter{Flow: flow, Key: key, Limit: latest, Brief: true}, "null::bytea")
-	return e, err
-}
-
-// latest is how many runs an entity shows.
-const latest = 50
 
 const (
 	findOwn  = "select flow, key, ordered from runs where id = $1"
@@ -157,7 +77,7 @@ func (s *Store) Undo(ctx context.Context, id string, by store.Actor) error {
 			t.readyAt(headOfQueue)
 			r.at = ready
 		}
-		t.queue(askUndo, id, model.UndoOrder(text(by.Reason)), r.at)
+		t.queue(askUndo, id, model.UndoOrder(sqlstore.Text(by.Reason)), r.at)
 		return t.audit(ctx, r.Undone(id, by))
 	})
 	if err != nil {
@@ -169,7 +89,7 @@ func (s *Store) Undo(ctx context.Context, id string, by store.Actor) error {
 // cancel ends a run, or asks its node to.
 func (t *tx) cancel(ctx context.Context, id string, r steered, keys *keySet, by store.Actor) error {
 	if r.at == running {
-		t.queue(askCancel, id, text(by.Reason))
+		t.queue(askCancel, id, sqlstore.Text(by.Reason))
 	} else {
 		t.queueEnds([]ending{{id: id, status: model.Cancelled, reason: by.Reason}})
 		t.queuePromote(keys)

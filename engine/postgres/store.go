@@ -35,10 +35,11 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"procaas/engine/store"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"procaas/engine/sqlstore"
+	"procaas/engine/store"
 )
 
 // Options says how to open a store.
@@ -57,6 +58,8 @@ type Options struct {
 
 // A Store is an [store.Store] in a schema of a PostgreSQL database.
 type Store struct {
+	*common
+
 	pool   *pgxpool.Pool
 	pooled bool        // a pooler stands before the server
 	cell   atomic.Bool // has some slots of an inbox, or none; see [store.Cell]
@@ -72,7 +75,6 @@ type Store struct {
 	process  string // of this machine, see nameProcess
 	presence presence
 
-	changed     store.Broadcast // of documents, by any process
 	tellChanged chan struct{}
 
 	stop    context.CancelFunc
@@ -112,6 +114,9 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1), tellChanged: make(chan struct{}, 1),
 		process: nameProcess(os.Getpid()), presence: presence{told: map[int64]*session{}},
 	}
+	s.common = sqlstore.New(database{s})
+	s.OnSettings = func() { s.hint(endOfQueue) } // so that nodes look at once
+	s.OnDocuments = func() { signal(s.tellChanged) }
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -158,12 +163,14 @@ func (s *Store) Close() error {
 
 const planFreely = `select set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'on', true)`
 
+const plannedAnew = "/* planned anew each time */ "
+
 // freely asks a question whose best plan depends on its arguments. A comment marks it
 // in the server's own lists of statements.
 func (s *Store) freely(ctx context.Context, sql string, args []any, read func(pgx.Rows) error) error {
 	return s.tx(ctx, func(t *tx) error {
 		t.queue(planFreely)
-		t.queue("/* planned anew each time */ "+sql, args...).Query(read)
+		t.queue(plannedAnew+sql, args...).Query(read)
 		return t.commit(ctx)
 	})
 }

@@ -123,14 +123,14 @@ func (s *Store) hear(ctx context.Context) error {
 	s.horizon.listens(true)
 	defer s.horizon.listens(false)
 	signal(s.wake) // hints may have been lost before
-	s.changed.Send()
+	s.News.Send()
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {
 			return err
 		}
 		if strings.HasPrefix(n.Channel, changedPrefix) {
-			s.changed.Send()
+			s.News.Send()
 			continue
 		}
 		s.horizon.lower(parsePosition(n.Payload))
@@ -147,5 +147,32 @@ func pause(ctx context.Context, d time.Duration) bool {
 		return false
 	case <-t.C:
 		return true
+	}
+}
+
+const (
+	sendChanged   = "select pg_notify('procaas documents ' || left(current_schema, 40), '')"
+	listenChanged = "select format('listen %I', 'procaas documents ' || left(current_schema, 40))"
+)
+
+// changedPrefix begins the channel on which processes tell that documents have
+// changed.
+const changedPrefix = "procaas documents "
+
+// notifyChanged tells the other processes; those that are not told look again by
+// themselves.
+func (s *Store) notifyChanged(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.tellChanged:
+		}
+		if _, err := s.pool.Exec(ctx, sendChanged); err != nil && !pause(ctx, time.Second) {
+			return
+		}
+		if !pause(ctx, hintGap) {
+			return
+		}
 	}
 }

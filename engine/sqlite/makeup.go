@@ -41,8 +41,7 @@ func (s *Store) MakeUp(ctx context.Context, m store.MakeUp, by store.Actor) erro
 		if err := t.exec(deletePast, seq); err != nil {
 			return err
 		}
-		_, err = t.audit(r.MadeUp(m, by))
-		return err
+		return t.audit(r.MadeUp(m, by))
 	})
 }
 

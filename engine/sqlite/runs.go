@@ -2,89 +2,10 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 
-	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
-
-// The columns of a record, in the order of scanRecord. The history's come in
-// the same order, so that both are read alike.
-const (
-	hotColumns = `seq, id, event, flow, key, ordered, place, pipeline, bundle, coalesce(move, ''), checkpoint, version, generation, node,
-	accepted, started, ended, due, failed_path, error, error_class, '' as reason`
-	pastColumns = `seq, id, event, flow, key, ordered, status, pipeline, bundle, '', checkpoint, version, generation, 0,
-	accepted, started, ended, null, failed_path, error, error_class, reason`
-)
-
-type record struct {
-	store.RunRecord
-	seq int64
-}
-
-func scanRecord(s interface{ Scan(...any) error }, decode func([]byte) (model.Event, error)) (r record, err error) {
-	var event []byte
-	var at place
-	var accepted, started, ended, due sql.NullInt64
-	if err := s.Scan(&r.seq, &r.ID, &event, &r.Flow, &r.Key, &r.Ordered, &at, &r.Pipeline, &r.Bundle, &r.Move, &r.Checkpoint,
-		&r.Version, &r.Generation, &r.Node, &accepted, &started, &ended, &due,
-		&r.FailedPath, &r.Error, &r.ErrorClass, &r.Reason); err != nil {
-		return r, err
-	}
-	r.Status, r.Blocked = at.Status(), at == queued
-	r.Accepted, r.Started, r.Ended = fromMicros(accepted), fromMicros(started), fromMicros(ended)
-	if at == parked || at == scheduled {
-		r.Due = fromMicros(due)
-	}
-	r.Event, err = decode(event)
-	return r, err
-}
-
-const findRecord = "select " + hotColumns + " from runs where id = ?1 union all select " + pastColumns + " from history where id = ?1"
-
-// Run implements [store.Runs].
-func (s *Store) Run(ctx context.Context, id string) (store.RunRecord, error) {
-	r, err := scanRecord(s.read.QueryRowContext(ctx, findRecord, id), engine.DecodeEvent)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = store.ErrNotFound
-	}
-	return r.RunRecord, err
-}
-
-const (
-	countKey = `select count(*) from runs where flow = ? and key = ?
-	and place in ('ready', 'running', 'parked', 'held', 'queued', 'scheduled', 'deferred')`
-	findBlocked = "select id from runs where flow = ? and key = ? and ordered and place in ('held', 'blocked')"
-)
-
-// Entity implements [store.Runs].
-func (s *Store) Entity(ctx context.Context, flow, key string) (e store.EntityRecord, err error) {
-	e.Flow, e.Key = flow, key
-	err = s.read.QueryRowContext(ctx, readKey, flow, key).Scan(&e.State, &e.Shared)
-	if errors.Is(err, sql.ErrNoRows) {
-		return e, store.ErrNotFound
-	}
-	if err != nil {
-		return e, err
-	}
-	if err := s.read.QueryRowContext(ctx, countKey, flow, key).Scan(&e.Waiting); err != nil {
-		return e, err
-	}
-	err = s.read.QueryRowContext(ctx, findBlocked, flow, key).Scan(&e.Blocked)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return e, err
-	}
-	e.Runs, _, err = s.List(ctx, store.RunFilter{Flow: flow, Key: key, Limit: latest, Brief: true})
-	for i := range e.Runs {
-		e.Runs[i].Checkpoint = nil
-	}
-	return e, err
-}
-
-// latest is how many runs an entity shows.
-const latest = 50
 
 const (
 	findPast  = "select 1 from history where id = ?"
@@ -262,6 +183,5 @@ func (t *tx) auditRun(r row, by store.Actor, record func(store.AuditedRun, strin
 	if _, err := t.row(readAudited, []any{r.seq}, &a.Pipeline, &a.Generation, &a.FailedPath, &a.ErrorClass); err != nil {
 		return err
 	}
-	_, err := t.audit(record(a, r.id, by))
-	return err
+	return t.audit(record(a, r.id, by))
 }

@@ -23,6 +23,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"procaas/engine/sqlstore"
 	"procaas/engine/store"
 	"procaas/schemas"
 )
@@ -40,6 +41,8 @@ type Options struct {
 
 // A Store is an [store.Store] in one file.
 type Store struct {
+	*common
+
 	lock   *sql.DB // holds the file's lock while it is open
 	db     *sql.DB // one connection: the writer's
 	read   *sql.DB
@@ -47,8 +50,6 @@ type Store struct {
 	wake   chan struct{}
 	watch  taskWatch
 	asked  taskAsked
-
-	changed store.Broadcast // of documents
 
 	closing sync.Once
 	closed  error
@@ -62,6 +63,7 @@ const schemaTable = "procaas_schema"
 // the file open, or when the schema is not the one that this program knows.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	s := &Store{wake: make(chan struct{}, 1)}
+	s.common = sqlstore.New(database{s})
 	if err := s.open(ctx, path, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("store %s: %w", path, err), s.Close())
 	}

@@ -1,51 +1,44 @@
-package postgres
+package sqlstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"procaas/engine/store"
-
-	"github.com/jackc/pgx/v5"
 )
 
 const (
-	insertBundle  = "insert into bundles (hash, files, accepted) values ($1, $2, clock_timestamp()) on conflict do nothing"
+	insertBundle  = "insert into bundles (hash, files, accepted) values ($1, $2, {now}) on conflict do nothing"
 	findBundle    = "select files from bundles where hash = $1"
-	findCurrent   = "select bundle from settings where bundle <> ''"
-	lockSettings  = "select bundle from settings for no key update"
-	writeCurrent  = "update settings set bundle = $1"
-	isBundleKnown = "select exists (select from bundles where hash = $1)"
+	isBundleKnown = "select 1 from bundles where hash = $1"
+	findCurrent   = "{current}"
+	lockCurrent   = "{current, locked}"
+	writeCurrent  = "{write current}"
 )
 
 // Activate implements [store.Bundles].
 func (s *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by store.Actor) (current string, err error) {
-	err = s.tx(ctx, func(t *tx) error {
-		var before string
-		var known bool
-		t.queue(lockSettings).QueryRow(value(&before))
-		t.queue(isBundleKnown, hash).QueryRow(value(&known))
-		if err := t.send(ctx); err != nil {
+	err = s.db.Write(ctx, func(t Tx) error {
+		before := ""
+		t.Queue(lockCurrent, nil, &before)
+		known := t.Queue(isBundleKnown, []any{hash}, new(int))
+		if err := t.Send(ctx); err != nil {
 			return err
 		}
 		current = before
-		if known && (before == hash || onlyNew && before != "") {
+		if known.Rows > 0 && (before == hash || onlyNew && before != "") {
 			return nil
 		}
 		current = hash
-		t.queue(insertBundle, hash, files)
+		t.Queue(insertBundle, []any{hash, files})
 		if before == hash {
-			return t.commit(ctx)
+			return nil
 		}
-		t.queue(writeCurrent, hash)
-		if err := t.audit(ctx, store.Audited{
+		t.Queue(writeCurrent, []any{hash})
+		return Audit(ctx, t, store.Audited{
 			Kind: store.AuditDefinition, By: by, Before: store.AuditText(before), After: store.AuditText(hash),
-		}); err != nil {
-			return err
-		}
-		return t.commit(ctx)
+		})
 	})
 	if err != nil {
 		return "", fmt.Errorf("activate definition %s: %w", hash, err)
@@ -55,8 +48,8 @@ func (s *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew
 
 // Current implements [store.Bundles].
 func (s *Store) Current(ctx context.Context) (hash string, err error) {
-	err = s.pool.QueryRow(ctx, findCurrent).Scan(&hash)
-	if errors.Is(err, pgx.ErrNoRows) {
+	err = s.find(ctx, findCurrent, nil, &hash)
+	if err == nil && hash == "" {
 		err = store.ErrNotFound
 	}
 	return hash, err
@@ -64,20 +57,19 @@ func (s *Store) Current(ctx context.Context) (hash string, err error) {
 
 // Bundle implements [store.Bundles].
 func (s *Store) Bundle(ctx context.Context, hash string) (files []byte, err error) {
-	err = s.pool.QueryRow(ctx, findBundle, hash).Scan(&files)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = store.ErrNotFound
-	}
+	err = s.find(ctx, findBundle, []any{hash}, &files)
 	return files, err
 }
 
 // They read the revision with the settings, in one snapshot; its row comes
 // without settings, too.
 const (
-	listConfigs = `select s.revision, c.name, c.value, null::bytea, c.revision, c.changed, c.actor, c.reason
-	from settings s left join configs c on true`
-	listControls = `select s.revision, c.path, c.value, null::bytea, c.revision, c.changed, c.actor, c.reason
-	from settings s left join controls c on true`
+	listConfigs = `select s.revision, c.name, c.value, null, c.revision, c.changed, c.actor, c.reason
+	from {revision} s left join configs c on true`
+	listControls = `select s.revision, c.path, c.value, null, c.revision, c.changed, c.actor, c.reason
+	from {revision} s left join controls c on true`
+	listTokens = `select s.revision, c.name, c.value, c.hash, c.revision, c.changed, c.actor, c.reason
+	from {revision} s left join tokens c on true`
 )
 
 // Configs implements [store.Settings].
@@ -90,26 +82,27 @@ func (s *Store) Controls(ctx context.Context) (map[string]store.Setting, int64, 
 	return s.settings(ctx, listControls)
 }
 
+// Tokens implements [store.Tokens].
+func (s *Store) Tokens(ctx context.Context) (map[string]store.Setting, int64, error) {
+	return s.settings(ctx, listTokens)
+}
+
 // settings reads all settings of a kind by their names.
 func (s *Store) settings(ctx context.Context, query string) (map[string]store.Setting, int64, error) {
-	rows, err := s.pool.Query(ctx, query)
-	if err != nil {
-		return nil, 0, err
-	}
 	found := map[string]store.Setting{}
 	var revision int64
-	_, err = pgx.CollectRows(rows, func(r pgx.CollectableRow) (none struct{}, err error) {
+	err := s.db.Read(ctx, query, nil, func(r Row) error {
 		var name, actor, reason *string
 		var value, hash []byte
 		var own *int64
-		var changed *time.Time
-		if err := r.Scan(&revision, &name, &value, &hash, &own, &changed, &actor, &reason); err != nil || name == nil {
-			return none, err
+		var changed time.Time
+		if err := r.Scan(&revision, &name, &value, &hash, &own, at(&changed), &actor, &reason); err != nil || name == nil {
+			return err
 		}
 		found[*name] = store.Setting{
-			Value: value, Hash: hash, Revision: *own, Changed: changed.UTC(), By: store.Actor{Name: *actor, Reason: *reason},
+			Value: value, Hash: hash, Revision: *own, Changed: changed, By: store.Actor{Name: *actor, Reason: *reason},
 		}
-		return none, nil
+		return nil
 	})
 	return found, revision, err
 }
@@ -125,19 +118,24 @@ var (
 	configKind = settingKind{
 		audit: store.AuditConfig,
 		find:  "select value, revision from configs where name = $1",
-		write: `insert into configs (name, value, revision, changed, actor, reason)
-		values ($1, $2, $3, clock_timestamp(), $4, $5)
+		write: `insert into configs (name, value, revision, changed, actor, reason) values ($1, $2, $3, {now}, $4, $5)
 		on conflict (name) do update set value = excluded.value, revision = excluded.revision,
 		changed = excluded.changed, actor = excluded.actor, reason = excluded.reason`,
 	}
 	controlKind = settingKind{
 		audit: store.AuditControl,
 		find:  "select value, revision from controls where path = $1",
-		write: `insert into controls (path, value, revision, changed, actor, reason)
-		values ($1, $2, $3, clock_timestamp(), $4, $5)
+		write: `insert into controls (path, value, revision, changed, actor, reason) values ($1, $2, $3, {now}, $4, $5)
 		on conflict (path) do update set value = excluded.value, revision = excluded.revision,
 		changed = excluded.changed, actor = excluded.actor, reason = excluded.reason`,
 		remove: "delete from controls where path = $1",
+	}
+	tokenKind = settingKind{
+		audit: store.AuditToken,
+		find:  "select value, revision from tokens where name = $1",
+		write: `insert into tokens (name, value, revision, changed, actor, reason, hash) values ($1, $2, $3, {now}, $4, $5, $6)
+		on conflict (name) do update set value = excluded.value, revision = excluded.revision,
+		changed = excluded.changed, actor = excluded.actor, reason = excluded.reason, hash = excluded.hash`,
 	}
 )
 
@@ -150,7 +148,16 @@ func (s *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevi
 func (s *Store) SetControl(ctx context.Context, path string, value []byte, ifRevision int64, by store.Actor) (int64, error) {
 	revision, err := s.set(ctx, controlKind, path, value, ifRevision, by)
 	if err == nil {
-		s.hint(endOfQueue) // so that nodes look at once
+		s.OnSettings()
+	}
+	return revision, err
+}
+
+// SetToken implements [store.Tokens].
+func (s *Store) SetToken(ctx context.Context, name string, value, hash []byte, ifRevision int64, by store.Actor) (int64, error) {
+	revision, err := s.set(ctx, tokenKind, name, value, ifRevision, by, append([]byte{}, hash...))
+	if err == nil {
+		s.OnSettings()
 	}
 	return revision, err
 }
@@ -160,17 +167,12 @@ func (s *Store) SetControl(ctx context.Context, path string, value []byte, ifRev
 func (s *Store) set(ctx context.Context, kind settingKind, name string, value []byte, ifRevision int64, by store.Actor,
 	more ...any,
 ) (revision int64, err error) {
-	err = s.tx(ctx, func(t *tx) error {
+	err = s.db.Write(ctx, func(t Tx) error {
 		var before []byte
 		var have int64
-		end := lockAudit(&t.batch, 1) // what follows sees who came before
-		t.queue(kind.find, name).QueryRow(func(r pgx.Row) error {
-			if err := r.Scan(&before, &have); !errors.Is(err, pgx.ErrNoRows) {
-				return err
-			}
-			return nil
-		})
-		if err := t.send(ctx); err != nil {
+		end := lockAudit(t, 1) // what follows sees who came before
+		t.Queue(kind.find, []any{name}, &before, &have)
+		if err := t.Send(ctx); err != nil {
 			return err
 		}
 		if ifRevision != -1 && ifRevision != have {
@@ -179,41 +181,20 @@ func (s *Store) set(ctx context.Context, kind settingKind, name string, value []
 		revision = end.revision
 		a := store.Audited{Kind: kind.audit, Name: name, By: by, Before: before, After: value}
 		if value != nil {
-			end.write(&t.batch, a)
-			t.queue(kind.write, append([]any{name, value, revision, by.Name, text(by.Reason)}, more...)...)
-			return t.commit(ctx)
+			end.write(t, a)
+			t.Queue(kind.write, append([]any{name, value, revision, by.Name, Text(by.Reason)}, more...))
+			return nil
 		}
 		if have == 0 {
 			return store.ErrNotFound
 		}
 		a.After = store.AuditRemoved()
-		end.write(&t.batch, a)
-		t.queue(kind.remove, name)
-		return t.commit(ctx)
+		end.write(t, a)
+		t.Queue(kind.remove, []any{name})
+		return nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("setting %s: %w", name, err)
 	}
 	return revision, nil
-}
-
-// release makes runs ready that are parked for a cause. Those that somebody else is just
-// changing are passed by: as long as there are any, each beat tells of their cause again.
-var release = readying(`update runs r set place = 'ready', due = clock_timestamp() where seq = any (array (
-	select seq from runs where place = 'parked' and cause <> '' and cause = $1 order by seq limit $2
-	for no key update skip locked))`)
-
-// Release implements [store.Settings].
-func (s *Store) Release(ctx context.Context, cause string, limit int) (n int, err error) {
-	err = s.tx(ctx, func(t *tx) error {
-		t.queue(release, cause, limit).QueryRow(func(row pgx.Row) (err error) {
-			n, err = t.countReady(row)
-			return err
-		})
-		return t.commit(ctx)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("release runs parked for %s: %w", cause, err)
-	}
-	return n, nil
 }

@@ -1,0 +1,212 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"procaas/engine/sqlstore"
+	"procaas/engine/store"
+)
+
+// common is what this store has in common with that of SQLite.
+type common = sqlstore.Store
+
+// words are those of its statements.
+var words = strings.NewReplacer(
+	"{now}", "clock_timestamp()",
+	"{micro}", "interval '1 microsecond'",
+	"{time}", "timestamptz",
+	"{no checkpoint}", "null::bytea",
+	"{position}", "strpos",
+	"{bytes}", "octet_length",
+	"{bytewise}", `collate "C"`,
+	"{share}", "for share",
+	"{lock}", "for no key update",
+	"{place}", "coalesce(was, place)",
+	"{current}", "select bundle from settings",
+	"{current, locked}", "select bundle from settings for no key update",
+	"{write current}", "update settings set bundle = $1",
+	"{revision}", "settings",
+	"{take revisions}", "update settings set revision = revision + $1 returning revision, clock_timestamp()",
+	"{last revision}", "s.revision",
+	"{horizon}", "settings", "{base}", "audit_base", "{base hash}", "audit_base_hash",
+	"{set horizon}", "select set_config('procaas.forget_before', (clock_timestamp() - $1 * interval '1 microsecond')::text, true)",
+	"{end horizon}", "select 1", // it ends with the transaction
+)
+
+// A database is the store as its common part sees it.
+type database struct{ *Store }
+
+var _ sqlstore.DB = database{}
+
+func (d database) Write(ctx context.Context, do func(sqlstore.Tx) error) error {
+	return d.tx(ctx, func(t *tx) error { return do(t) })
+}
+
+func (d database) Snapshot(ctx context.Context, do func(sqlstore.Reader) error) error {
+	return d.tx(ctx, func(t *tx) error {
+		t.snapshot = true
+		return do(t)
+	})
+}
+
+func (d database) Browse(ctx context.Context, do func(sqlstore.Reader) error) error {
+	return d.tx(ctx, func(t *tx) error {
+		t.queue(planFreely)
+		return do(freeTx{t})
+	})
+}
+
+// A freeTx marks what is planned anew each time.
+type freeTx struct{ *tx }
+
+func (t freeTx) Query(sql string, args []any, scan func(sqlstore.Row) error) {
+	t.tx.Query(plannedAnew+sql, args, scan)
+}
+
+func (d database) Read(ctx context.Context, sql string, args []any, scan func(sqlstore.Row) error) error {
+	rows, err := d.pool.Query(ctx, words.Replace(sql), args...)
+	if err != nil {
+		return err
+	}
+	return scanAll(rows, scan)
+}
+
+func scanAll(rows pgx.Rows, scan func(sqlstore.Row) error) error {
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func (d database) At(t time.Time) any { return t }
+
+// notGone leaves out the runs that a cell has, but not of its own any more or not yet.
+const notGone = "(place <> 'away' or inbox_slot(key) in (select slot from inbox_slots where state = 'frozen'))"
+
+func (d database) Listed() string {
+	if d.cell.Load() {
+		return notGone
+	}
+	return ""
+}
+
+// Queue implements [sqlstore.Statements].
+func (t *tx) Queue(sql string, args []any, into ...any) *sqlstore.Result {
+	return enqueue(&t.batch, sql, args, into)
+}
+
+func enqueue(b *pgx.Batch, sql string, args, into []any) *sqlstore.Result {
+	var r sqlstore.Result
+	q := b.Queue(words.Replace(sql), args...)
+	if len(into) == 0 {
+		q.Exec(func(c pgconn.CommandTag) error { r.Rows = c.RowsAffected(); return nil })
+		return &r
+	}
+	q.QueryRow(func(row pgx.Row) error {
+		err := row.Scan(into...)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		r.Rows = 1
+		return err
+	})
+	return &r
+}
+
+// Query implements [sqlstore.Reader].
+func (t *tx) Query(sql string, args []any, scan func(sqlstore.Row) error) {
+	t.queue(words.Replace(sql), args...).Query(func(rows pgx.Rows) error { return scanAll(rows, scan) })
+}
+
+// Send implements [sqlstore.Statements].
+func (t *tx) Send(ctx context.Context) error { return t.send(ctx) }
+
+// AsNode implements [sqlstore.Tx].
+func (t *tx) AsNode(node int64) *bool { return &t.asNode(node).live }
+
+// Alone implements [sqlstore.Tx].
+func (t *tx) Alone(ctx context.Context) (bool, error) { return t.tryLock(ctx, trimLock) }
+
+// audit writes changes down whose revisions nobody asks for. It takes the lock of all
+// settings, so it comes last.
+func (t *tx) audit(ctx context.Context, records ...store.Audited) error {
+	return sqlstore.Audit(ctx, t, records...)
+}
+
+// A guest is a transaction of somebody else.
+type guest struct {
+	tx    pgx.Tx
+	batch pgx.Batch
+}
+
+func (g *guest) Queue(sql string, args []any, into ...any) *sqlstore.Result {
+	return enqueue(&g.batch, sql, args, into)
+}
+
+func (g *guest) Send(ctx context.Context) error {
+	batch := g.batch
+	g.batch = pgx.Batch{}
+	return g.tx.SendBatch(ctx, &batch).Close()
+}
+
+// WriteAudit writes down a change as a part of the transaction that makes it, for those who keep
+// tables of their own in the database of the store. It takes the lock of all settings, so it
+// comes last: nothing but the commit may follow.
+func WriteAudit(ctx context.Context, t pgx.Tx, a store.Audited) error {
+	g := guest{tx: t}
+	err := sqlstore.Audit(ctx, &g, a)
+	if err == nil {
+		err = g.Send(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("write the audit: %w", err)
+	}
+	return nil
+}
+
+// release makes runs ready that are parked for a cause. Those that somebody else is just
+// changing are passed by: as long as there are any, each beat tells of their cause again.
+var release = readying(`update runs r set place = 'ready', due = clock_timestamp() where seq = any (array (
+	select seq from runs where place = 'parked' and cause <> '' and cause = $1 order by seq limit $2
+	for no key update skip locked))`)
+
+// Release implements [store.Settings].
+func (s *Store) Release(ctx context.Context, cause string, limit int) (n int, err error) {
+	err = s.tx(ctx, func(t *tx) error {
+		t.queue(release, cause, limit).QueryRow(func(row pgx.Row) (err error) {
+			n, err = t.countReady(row)
+			return err
+		})
+		return t.commit(ctx)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("release runs parked for %s: %w", cause, err)
+	}
+	return n, nil
+}
+
+// ListMarked implements [store.Cell].
+func (s *Store) ListMarked(ctx context.Context, f store.RunFilter) (runs []store.RunRecord, cursors []string, more bool, err error) {
+	all, more, err := s.Records(ctx, f)
+	for i, r := range all {
+		if i == 0 {
+			before := sqlstore.Record{Seq: r.Seq + 1}
+			if f.Oldest {
+				before.Seq = r.Seq - 1
+			}
+			cursors = append(cursors, before.Cursor())
+		}
+		runs, cursors = append(runs, r.RunRecord), append(cursors, r.Cursor())
+	}
+	return runs, cursors, more, err
+}

@@ -1,0 +1,187 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"procaas/engine/store"
+)
+
+const (
+	// In PostgreSQL, the row of the revision is the lock of all settings: the other statements,
+	// and the time, see who came before.
+	takeRevisions = "{take revisions}"
+	// The last record is never removed.
+	lastAuditHash = "select hash from audit order by revision desc limit 1"
+	insertAudit   = "insert into audit (" + auditColumns + ") values ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+	auditColumns  = "revision, changed, actor, reason, kind, name, before, after, hash"
+	listAudit     = "select " + auditColumns + " from audit where revision < $1"
+)
+
+// An auditEnd is where the next records of the audit go.
+type auditEnd struct {
+	records  int64
+	revision int64 // of the last of them
+	changed  any   // as the database has it
+	time     time.Time
+	hash     []byte // of the record before them
+}
+
+// lockAudit asks for the place of the next records, and keeps all others from changing
+// settings until the transaction ends. Look at it after Send.
+func lockAudit(t Statements, records int) *auditEnd {
+	end := auditEnd{records: int64(records)}
+	t.Queue(takeRevisions, []any{records}, &end.revision, &end.changed)
+	t.Queue(lastAuditHash, nil, &end.hash)
+	return &end
+}
+
+// write writes the records down, as many as it was locked for.
+func (end *auditEnd) write(t Statements, records ...store.Audited) {
+	_ = at(&end.time).Scan(end.changed) // it is a time
+	for _, a := range records {
+		end.records--
+		a.Revision, a.Changed, a.By.Reason = end.revision-end.records, end.time, Text(a.By.Reason)
+		end.hash = a.ChainHash(end.hash)
+		t.Queue(insertAudit, []any{a.Revision, end.changed, a.By.Name, a.By.Reason, a.Kind, a.Name, Blob(a.Before), a.After, end.hash})
+	}
+}
+
+// Audit writes changes down whose revisions nobody asks for. It takes the lock of all
+// settings, so it comes last.
+func Audit(ctx context.Context, t Statements, records ...store.Audited) error {
+	if len(records) == 0 {
+		return nil
+	}
+	end := lockAudit(t, len(records))
+	if err := t.Send(ctx); err != nil {
+		return err
+	}
+	end.write(t, records...)
+	return nil
+}
+
+// Audit implements [store.Audits].
+func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (found []store.Audited, err error) {
+	before := int64(math.MaxInt64)
+	if f.Before > 0 {
+		before = f.Before
+	}
+	query, args := listAudit, []any{before}
+	and := func(condition string, arg any) {
+		args = append(args, arg)
+		query += " and " + numbered(condition, len(args))
+	}
+	if f.Kind != "" {
+		and("kind = %s", f.Kind)
+	}
+	if f.Name != "" {
+		and(below("name"), f.Name)
+	}
+	if f.By != "" {
+		and("actor = %s", f.By)
+	}
+	if !f.Since.IsZero() {
+		and("changed >= %s", s.db.At(f.Since))
+	}
+	if !f.Until.IsZero() {
+		and("changed < %s", s.db.At(f.Until))
+	}
+	err = s.db.Read(ctx, query+fmt.Sprintf(" order by revision desc limit %d", f.Limit), args, func(r Row) error {
+		a, err := scanAudited(r)
+		found = append(found, a)
+		return err
+	})
+	return found, err
+}
+
+func scanAudited(r Row) (a store.Audited, err error) {
+	return a, r.Scan(&a.Revision, at(&a.Changed), &a.By.Name, &a.By.Reason, &a.Kind, &a.Name, &a.Before, &a.After, &a.Hash)
+}
+
+const (
+	readAuditBase = "select s.{base}, s.{base hash}, (select count(*) from audit where revision <= s.{base}), {last revision} from " +
+		"{horizon} s"
+	readAudit = "select " + auditColumns + ` from audit
+	where revision > $1 and revision > (select {base} from {horizon}) order by revision limit $2`
+
+	// auditPage is how many records are read at once. They are not kept.
+	auditPage = 500
+)
+
+// VerifyAudit implements [store.Audits].
+func (s *Store) VerifyAudit(ctx context.Context, kept []string) ([]store.AuditChain, error) {
+	check := store.NewAuditCheck(kept)
+	for {
+		read, before := 0, check
+		err := s.db.Snapshot(ctx, func(t Reader) error { // records may be removed between two pages
+			check, read = before, 0
+			t.Query(readAuditBase, nil, func(r Row) error {
+				var base store.AuditLink
+				var older int
+				var last int64
+				err := r.Scan(&base.Revision, &base.Hash, &older, &last)
+				check.From(base, older, last)
+				return err
+			})
+			t.Query(readAudit, []any{check.At(), auditPage}, func(r Row) error {
+				a, err := scanAudited(r)
+				check.Add(a)
+				read++
+				return err
+			})
+			return t.Send(ctx)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("verify the audit: %w", err)
+		}
+		if read < auditPage {
+			return []store.AuditChain{check.End()}, nil
+		}
+	}
+}
+
+// forgetAudits is how many audit records one ForgetAudit removes.
+const forgetAudits = 1000
+
+const (
+	setHorizon = "{set horizon}"
+	// The last record that may go: all that it reads but the last, up to the first that is young,
+	// though a later one may be older by a clock that was set back.
+	lastToForget = `with oldest as materialized (
+		select revision, changed, hash, lead(revision) over (order by revision) is null as last
+		from (select revision, changed, hash from audit order by revision limit $1) o)
+	select revision, hash from oldest where revision < (select min(revision) from oldest where last or changed >= {now} - $2 * {micro})
+	order by revision desc limit 1`
+	moveBase    = "update {horizon} set {base} = $1, {base hash} = $2 where {base} < $1"
+	deleteAudit = "delete from audit where revision <= $1"
+)
+
+// ForgetAudit implements [store.Audits]. The table lets go only what is older
+// than the horizon.
+func (s *Store) ForgetAudit(ctx context.Context, keep time.Duration) (more bool, err error) {
+	err = s.db.Write(ctx, func(t Tx) error {
+		more = false
+		if alone, err := t.Alone(ctx); err != nil || !alone {
+			return err
+		}
+		var last store.AuditLink
+		found := t.Queue(lastToForget, []any{forgetAudits + 1, keep.Microseconds()}, &last.Revision, &last.Hash)
+		if err := t.Send(ctx); err != nil || found.Rows == 0 {
+			return err
+		}
+		t.Queue(setHorizon, []any{keep.Microseconds()})
+		t.Queue(moveBase, []any{last.Revision, last.Hash})
+		gone := t.Queue(deleteAudit, []any{last.Revision})
+		t.Queue("{end horizon}", nil)
+		err := t.Send(ctx)
+		more = gone.Rows == forgetAudits
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("forget audit records: %w", err)
+	}
+	return more, nil
+}

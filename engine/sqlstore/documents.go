@@ -1,0 +1,104 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"procaas/engine/store"
+)
+
+const (
+	documentColumns = "select kind, name, version, value, changed, node from documents"
+	findDocument    = documentColumns + " where kind = $1 and name = $2"
+	listDocuments   = documentColumns + " where kind = $1 and name >= $2 and substr(name, 1, length($2)) = $2 order by name"
+	newDocument     = `insert into documents (kind, name, version, value, changed, node) values ($1, $2, 1, $3, {now}, $4)
+	on conflict do nothing returning version`
+	nextDocument = `update documents set version = version + 1, value = $3, changed = {now}, node = $4
+	where kind = $1 and name = $2 and version = $5 returning version`
+	// For those who overwrite what there is, such as what a balancer observed last: no version
+	// is asked for, and it goes on from the one there is.
+	anyDocument = `insert into documents as d (kind, name, version, value, changed, node) values ($1, $2, 1, $3, {now}, $4)
+	on conflict (kind, name) do update set version = d.version + 1, value = excluded.value, changed = excluded.changed, node = excluded.node
+	returning version`
+)
+
+// documents reads documents.
+func (s *Store) documents(ctx context.Context, query string, args ...any) (found []store.Document, err error) {
+	err = s.db.Read(ctx, query, args, func(r Row) error {
+		var d store.Document
+		err := r.Scan(&d.Kind, &d.Name, &d.Version, &d.Value, at(&d.Changed), &d.Node)
+		found = append(found, d)
+		return err
+	})
+	return found, err
+}
+
+// Document implements [store.Documents].
+func (s *Store) Document(ctx context.Context, kind, name string) (store.Document, error) {
+	found, err := s.documents(ctx, findDocument, kind, name)
+	if err != nil {
+		return store.Document{}, err
+	}
+	if len(found) == 0 {
+		return store.Document{}, store.ErrNotFound
+	}
+	return found[0], nil
+}
+
+// Documents implements [store.Documents].
+func (s *Store) Documents(ctx context.Context, kind, prefix string) ([]store.Document, error) {
+	return s.documents(ctx, listDocuments, kind, prefix)
+}
+
+// WriteDocuments implements [store.Documents]. Documents are locked in the order of
+// their kinds and names.
+func (s *Store) WriteDocuments(ctx context.Context, node int64, writes []store.DocumentWrite, audits []store.Audited) ([]int64, error) {
+	order := make([]int, len(writes))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(writes[a].Kind, writes[b].Kind), cmp.Compare(writes[a].Name, writes[b].Name))
+	})
+	var versions []int64
+	err := s.db.Write(ctx, func(t Tx) error {
+		versions = make([]int64, len(writes))
+		live := t.AsNode(node)
+		for _, i := range order {
+			writeDocument(t, node, writes[i], &versions[i])
+		}
+		if err := t.Send(ctx); err != nil {
+			return err
+		}
+		if node != 0 && !*live {
+			return store.ErrFenced
+		}
+		if slices.Contains(versions, 0) {
+			return store.ErrConflict
+		}
+		return Audit(ctx, t, audits...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write documents: %w", err)
+	}
+	s.News.Send()
+	s.OnDocuments()
+	return versions, nil
+}
+
+// writeDocument queues one write; the version stays 0 when it is not to be.
+func writeDocument(t Tx, node int64, w store.DocumentWrite, version *int64) {
+	sql, args := nextDocument, []any{w.Kind, w.Name, w.Value, node, w.Version}
+	switch w.Version {
+	case store.AnyVersion:
+		sql, args = anyDocument, args[:4]
+	case 0:
+		sql, args = newDocument, args[:4]
+	}
+	t.Queue(sql, args, version)
+}
+
+// Changed implements [store.Documents].
+func (s *Store) Changed() <-chan struct{} { return s.News.Next() }

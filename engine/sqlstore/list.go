@@ -1,0 +1,236 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"procaas/engine"
+	"procaas/engine/model"
+	"procaas/engine/store"
+)
+
+// List implements [store.Runs].
+func (s *Store) List(ctx context.Context, f store.RunFilter) (runs []store.RunRecord, next string, err error) {
+	all, more, err := s.Records(ctx, f)
+	for _, r := range all {
+		runs = append(runs, r.RunRecord)
+	}
+	if more {
+		next = all[len(all)-1].Cursor()
+	}
+	return runs, next, err
+}
+
+// Records reads a page of a listing; more tells whether there is more.
+func (s *Store) Records(ctx context.Context, f store.RunFilter) (all []Record, more bool, err error) {
+	return s.records(ctx, f, checkpoint)
+}
+
+func (s *Store) records(ctx context.Context, f store.RunFilter, checkpoint string) (all []Record, more bool, err error) {
+	from := int64(math.MaxInt64)
+	if f.Oldest {
+		from = 0
+	}
+	if f.Cursor != "" {
+		if from, err = strconv.ParseInt(f.Cursor, 36, 64); err != nil {
+			return nil, false, store.ErrCursor
+		}
+	}
+	// The sizes come first: rows are sorted with all that is in them, and for the sizes no
+	// large value is read.
+	var sizes []int64
+	query, args := s.listQuery(f, from, min(max(f.Limit, 1), 1000)+1, func(chosen) string { return "seq, " + rowSize })
+	if query == "" {
+		return nil, false, nil
+	}
+	err = browse(ctx, s.db, &sizes, query, args, func(r Row) (size int64, err error) { return size, r.Scan(new(int64), &size) })
+	if err != nil || len(sizes) == 0 {
+		return nil, false, err
+	}
+	limit, more := f.Page(sizes)
+	query, args = s.listQuery(f, from, limit, func(t chosen) string { return fmt.Sprintf(t.columns, checkpoint) })
+	decode := engine.DecodeEvent
+	if f.Brief {
+		decode = engine.DecodeBrief
+	}
+	err = browse(ctx, s.db, &all, query, args, func(r Row) (Record, error) { return scanRecord(r, decode) })
+	return all, more && len(all) > 0, err
+}
+
+// browse reads all rows of a query that is planned by its arguments.
+func browse[T any](ctx context.Context, db DB, into *[]T, query string, args []any, scan func(Row) (T, error)) error {
+	return db.Browse(ctx, func(t Reader) error {
+		*into = nil
+		t.Query(query, args, func(r Row) error {
+			v, err := scan(r)
+			*into = append(*into, v)
+			return err
+		})
+		return t.Send(ctx)
+	})
+}
+
+// rowSize is how large a run is in the store, in bytes.
+const rowSize = "{bytes}(event) + coalesce({bytes}(checkpoint), 0)"
+
+// listQuery builds the query of a listing; it is empty when nothing can be found. Each table
+// is read from one end, no further than needed.
+func (s *Store) listQuery(f store.RunFilter, from int64, limit int, columns func(chosen) string) (string, []any) {
+	page, order := "seq < $1", "desc"
+	if f.Oldest {
+		page, order = "seq > $1", "asc"
+	}
+	c := s.choose(f, from, limit)
+	var parts []string
+	for _, t := range c.tables() {
+		parts = append(parts, fmt.Sprintf("select * from (select %s from %s where %s and %s order by seq %s limit $2) %s",
+			columns(t), t.name, page, t.where, order, t.name))
+	}
+	if len(parts) == 0 {
+		return "", nil
+	}
+	return "select * from (" + strings.Join(parts, " union all ") + ") r order by 1 " + order + " limit $2", c.args
+}
+
+// Count implements [store.Runs].
+func (s *Store) Count(ctx context.Context, f store.RunFilter) (counts []store.RunCount, err error) {
+	c := s.choose(f)
+	var parts []string
+	for _, t := range c.tables() {
+		parts = append(parts, "select pipeline, failed_path, error_class, count(*) as n from "+t.name+" where "+t.where+" group by 1, 2, 3")
+	}
+	if len(parts) == 0 {
+		return nil, nil
+	}
+	query := `select pipeline, failed_path, error_class, cast(sum(n) as bigint) from (` + strings.Join(parts, " union all ") +
+		`) c group by 1, 2, 3 order by pipeline, failed_path {bytewise}, error_class`
+	err = browse(ctx, s.db, &counts, query, c.args, func(r Row) (n store.RunCount, err error) {
+		return n, r.Scan(&n.Pipeline, &n.FailedPath, &n.ErrorClass, &n.Runs)
+	})
+	return counts, err
+}
+
+// A choice is the rows that a filter chooses, as conditions of SQL; nil when the
+// table can hold none.
+type choice struct {
+	args      []any
+	hot, past []string
+}
+
+// chosen is what is chosen of one table.
+type chosen struct{ name, columns, where string }
+
+// tables lists those that may hold what is chosen.
+func (c *choice) tables() []chosen {
+	var all []chosen
+	if c.hot != nil {
+		all = append(all, chosen{"runs", hotColumns, strings.Join(c.hot, " and ")})
+	}
+	if c.past != nil {
+		all = append(all, chosen{"history", pastColumns, strings.Join(c.past, " and ")})
+	}
+	return all
+}
+
+// and adds a condition; each %s stands for the number of the argument.
+func (c *choice) and(condition string, arg any) {
+	c.args = append(c.args, arg)
+	c.both(numbered(condition, len(c.args)))
+}
+
+// both adds a condition of both tables.
+func (c *choice) both(condition string) {
+	c.hot, c.past = append(c.hot, condition), append(c.past, condition)
+}
+
+// numbered puts the number of an argument into a condition.
+func numbered(condition string, n int) string {
+	return strings.ReplaceAll(condition, "%s", "$"+strconv.Itoa(n))
+}
+
+// below is the condition that a path is another one or below that.
+func below(column string) string {
+	return "(" + column + " = %s or substr(" + column + ", 1, length(%s) + 1) = %s || '/')"
+}
+
+// choose translates a filter. The arguments given are the first.
+func (s *Store) choose(f store.RunFilter, args ...any) *choice {
+	c := &choice{args: args, hot: []string{"true"}, past: []string{"true"}}
+	for _, e := range []struct{ condition, value string }{
+		{"pipeline = %s", f.Pipeline},
+		{"flow = %s", f.Flow},
+		{"key = %s", f.Key},
+		{below("failed_path"), f.FailedPath},
+		{"error_class like %s", classPattern(f.ErrorClass)},
+		{"{position}(error, %s) > 0", f.Error},
+		{"bundle not in ('', %s)", f.Other},
+	} {
+		if e.value != "" {
+			c.and(e.condition, e.value)
+		}
+	}
+	if f.Begun {
+		c.both("bundle <> ''")
+	}
+	if f.Fresh {
+		c.both("bundle = ''")
+	}
+	if !f.Until.IsZero() {
+		c.and("accepted < %s", s.db.At(f.Until))
+	}
+	if !f.Since.IsZero() {
+		c.and("accepted >= %s", s.db.At(f.Since))
+		// No run ends before it is accepted, so older partitions are not read.
+		c.past = append(c.past, fmt.Sprintf("ended >= $%d", len(c.args)))
+	}
+	if f.LeftOut != "" {
+		c.and("left_out is not null and ({position}(left_out, %s || ' ') > 0 or {position}(left_out, %s || '/') > 0)", "\n"+f.LeftOut)
+		c.hot = nil // a run that is not over may still make it up
+	}
+	c.chooseStatus(f)
+	if listed := s.db.Listed(); listed != "" && c.hot != nil {
+		c.hot = append(c.hot, listed)
+	}
+	if c.past != nil && f.OfErrors() {
+		// Both say the same: the one is the condition of an index, the other its column.
+		c.past = append(c.past, "status <> 'succeeded' and status in ('cancelled', 'ignored')")
+	}
+	return c
+}
+
+func (c *choice) chooseStatus(f store.RunFilter) {
+	places := map[model.Status]string{
+		model.Waiting: "place in ('ready', 'queued', 'scheduled', 'deferred')",
+		model.Failed:  "place in ('blocked', 'failed')",
+		model.Running: "place = 'running'",
+		model.Parked:  "place in ('parked', 'held')",
+	}
+	switch place := places[f.Status]; {
+	case f.Status == "":
+	case place == "":
+		c.args = append(c.args, string(f.Status))
+		c.hot, c.past = nil, append(c.past, "status = $"+strconv.Itoa(len(c.args)))
+	default:
+		if c.past = nil; c.hot != nil {
+			c.hot = append(c.hot, place)
+		}
+	}
+	if f.Live {
+		c.past = nil
+	}
+}
+
+// classPattern makes a class of errors a pattern of like. Only statuses have
+// three characters.
+func classPattern(class string) string {
+	switch {
+	case class == "status":
+		return "___"
+	case len(class) == 3 && class[1:] == "xx":
+		return class[:1] + "__"
+	}
+	return class
+}
