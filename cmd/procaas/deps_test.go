@@ -57,7 +57,7 @@ var homes = []struct {
 	},
 	{"github.com/cloudevents/sdk-go", []string{"engine/api"}, "events are decoded at the border"},
 	{"github.com/jackc/pgx", []string{
-		"engine/postgres", "engine/enginetest", "engine/enginetest/cluster", "handlers/queue",
+		"engine/postgres", "engine/pgkit", "engine/enginetest", "engine/enginetest/cluster", "handlers/queue",
 		"handlers/sharding", "handlers/sharding/shardmap", "handlers/sharding/transfer", "cmd/procaas-bench",
 	}, "SQL stays in the stores; the bench has programs written by " +
 		"hand to compare with"},

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"procaas/engine/pgkit"
 )
 
 // This file makes connections that do not hang: neither the process nor the server
@@ -52,7 +54,7 @@ func prepareConfig(ctx context.Context, dsn string) (config *pgxpool.Config, poo
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "procaas"
 	}
-	if pooled, err = isPooled(ctx, c); err != nil {
+	if pooled, err = pgkit.Pooled(ctx, c); err != nil {
 		return nil, false, err
 	}
 	if pooled {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"procaas/engine/pgkit"
 )
 
 // partitionsAhead is for how many days the history has partitions, today
@@ -33,7 +35,7 @@ const (
 
 // keepPartitions makes partitions ahead until ctx ends.
 func (s *Store) keepPartitions(ctx context.Context) {
-	for pause(ctx, partitionsEvery) {
+	for pgkit.Pause(ctx, partitionsEvery) {
 		if err := s.makePartitions(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("the history's partitions cannot be made, its rest takes what ends", "error", err)
 		}

@@ -4,34 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strconv"
-
-	"github.com/jackc/pgx/v5"
 )
 
-// A pooler that works by transaction gives each transaction any connection to the
-// server. What a session keeps between transactions then belongs to somebody else:
-// prepared statements, settings, LISTEN, and locks that are not of the
-// transaction. With a pooler in between, the store does without them.
-
-// isPooled tells whether a pooler stands before the server: the process that the
-// connection was announced as is not the one that serves it.
-func isPooled(ctx context.Context, config *pgx.ConnConfig) (bool, error) {
-	c, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
-	results, err := c.PgConn().Exec(ctx, "select pg_backend_pid()").ReadAll()
-	if err != nil {
-		return false, err
-	}
-	pid, err := strconv.ParseUint(string(results[0].Rows[0][0]), 10, 32)
-	if err != nil {
-		return false, fmt.Errorf("process number of the server: %w", err)
-	}
-	return uint32(pid) != c.PgConn().PID(), nil
-}
+// With a pooler in between, the store does without what a session keeps: see [pgkit.Pooled].
 
 // localSettings are those of a session, for one transaction.
 const localSettings = `select set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true),

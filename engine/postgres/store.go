@@ -38,6 +38,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"procaas/engine/pgkit"
 	"procaas/engine/sqlstore"
 	"procaas/engine/store"
 )
@@ -116,7 +117,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	}
 	s.common = sqlstore.New(database{s})
 	s.OnSettings = func() { s.hint(endOfQueue) } // so that nodes look at once
-	s.OnDocuments = func() { signal(s.tellChanged) }
+	s.OnDocuments = func() { pgkit.Signal(s.tellChanged) }
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"procaas/engine/pgkit"
 )
 
 // Wake implements [store.Waker].
@@ -14,8 +16,8 @@ func (s *Store) Wake() <-chan struct{} { return s.wake }
 func (s *Store) hint(first position) {
 	s.horizon.lower(first)
 	s.untold.add(first)
-	signal(s.wake)
-	signal(s.tell)
+	pgkit.Signal(s.wake)
+	pgkit.Signal(s.tell)
 }
 
 // An untold is what hints have to tell.
@@ -41,13 +43,6 @@ func (u *untold) take() position {
 	return u.first
 }
 
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // a hint that nobody has taken yet says the same
-	}
-}
-
 // sendHint names the schema, so that those who share the database with another
 // procaas do not wake each other.
 const (
@@ -55,25 +50,13 @@ const (
 	listenHints = "select format('listen %I', 'procaas ' || current_schema)"
 )
 
-// notify passes hints on, outside of the transactions that give them: PostgreSQL
-// lets transactions that notify commit one by one only. Hints are few, since
-// those that come while one is on its way are one.
+// notify passes hints on. One that is lost costs a node one interval of its polling, and until
+// then it does not look at what came before the others.
 func (s *Store) notify(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.tell:
-		}
-		// A hint that is lost costs a node one interval of its polling, and until then
-		// it does not look at what came before the others.
-		if _, err := s.pool.Exec(ctx, sendHint, s.untold.take().String()); err != nil && !pause(ctx, time.Second) {
-			return
-		}
-		if !pause(ctx, hintGap) {
-			return
-		}
-	}
+	pgkit.Tell(ctx, s.tell, hintGap, func() error {
+		_, err := s.pool.Exec(ctx, sendHint, s.untold.take().String())
+		return err
+	})
 }
 
 // hintGap is the least time between two hints of a process.
@@ -82,38 +65,19 @@ const hintGap = 5 * time.Millisecond
 // listen hears the hints of all processes until ctx ends. It goes on trying,
 // though a pooler may never let it: then runs are found by polling.
 func (s *Store) listen(ctx context.Context) {
-	for last := ""; ; {
-		err := s.hear(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if err.Error() != last {
-			last = err.Error()
-			s.log.Warn("hints are not heard, runs are found by polling meanwhile", "error", err)
-		}
-		if !pause(ctx, time.Second) {
-			return
-		}
-	}
+	pgkit.Listen(ctx, s.log, "hints are not heard, runs are found by polling meanwhile", s.hear)
 }
 
 // hear holds one connection, which it takes out of the pool. Its session is open for as long
 // as the process lives.
 func (s *Store) hear(ctx context.Context) error {
-	pooled, err := s.pool.Acquire(ctx)
+	conn, err := pgkit.Take(ctx, s.pool)
 	if err != nil {
 		return err
 	}
-	conn := pooled.Hijack()
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	for _, ask := range []string{listenHints, listenChanged} {
-		var statement string
-		if err := conn.QueryRow(ctx, ask).Scan(&statement); err != nil {
-			return err
-		}
-		if _, err := conn.Exec(ctx, statement); err != nil {
-			return err
-		}
+	if err := pgkit.Subscribe(ctx, conn, listenHints, listenChanged); err != nil {
+		return err
 	}
 	open, err := s.presence.open(ctx, conn)
 	if err != nil {
@@ -122,7 +86,7 @@ func (s *Store) hear(ctx context.Context) error {
 	defer s.presence.close(open)
 	s.horizon.listens(true)
 	defer s.horizon.listens(false)
-	signal(s.wake) // hints may have been lost before
+	pgkit.Signal(s.wake) // hints may have been lost before
 	s.News.Send()
 	for {
 		n, err := conn.WaitForNotification(ctx)
@@ -134,19 +98,7 @@ func (s *Store) hear(ctx context.Context) error {
 			continue
 		}
 		s.horizon.lower(parsePosition(n.Payload))
-		signal(s.wake)
-	}
-}
-
-// pause waits; false when ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
+		pgkit.Signal(s.wake)
 	}
 }
 
@@ -162,17 +114,8 @@ const changedPrefix = "procaas documents "
 // notifyChanged tells the other processes; those that are not told look again by
 // themselves.
 func (s *Store) notifyChanged(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.tellChanged:
-		}
-		if _, err := s.pool.Exec(ctx, sendChanged); err != nil && !pause(ctx, time.Second) {
-			return
-		}
-		if !pause(ctx, hintGap) {
-			return
-		}
-	}
+	pgkit.Tell(ctx, s.tellChanged, hintGap, func() error {
+		_, err := s.pool.Exec(ctx, sendChanged)
+		return err
+	})
 }

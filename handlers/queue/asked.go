@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"procaas/engine/pgkit"
 	"procaas/engine/store"
 
 	"github.com/jackc/pgx/v5"
@@ -48,7 +49,7 @@ func (a *asked) note(c *Claim) {
 			clear(a.told)
 		}
 		a.told[want.Type], a.fresh[want.Type] = now, c.Worker
-		signal(a.news)
+		pgkit.Signal(a.news)
 	}
 }
 
@@ -96,7 +97,7 @@ func (s *Store) tellAsked(ctx context.Context) {
 			continue
 		}
 		s.asked.untold(fresh)
-		if !pause(ctx, time.Second) {
+		if !pgkit.Pause(ctx, time.Second) {
 			return
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/pgkit"
 )
 
 // exchanges tells what is done and takes what is to do, until ctx ends. A transaction
@@ -34,7 +35,7 @@ func (w *Worker) exchanges(ctx context.Context) {
 		// What was reported may have been written. Saying it again changes nothing then.
 		w.putBack(report)
 		w.o.Log.Warn("the store of tasks cannot be reached, trying again", "error", err)
-		if !pause(ctx, wait) {
+		if !pgkit.Pause(ctx, wait) {
 			return
 		}
 		wait = min(2*wait, time.Second)
@@ -65,7 +66,7 @@ func (w *Worker) gather() (report Report, claim Claim, heard uint64, ok bool) {
 		}
 	}
 	if report.Len() > 0 || len(claim.Types) > 0 {
-		signal(w.news) // the other lane may have something to do, too
+		pgkit.Signal(w.news) // the other lane may have something to do, too
 		return report, claim, w.heard, true
 	}
 	return report, claim, 0, false
@@ -148,7 +149,7 @@ func (w *Worker) learn(claim Claim, heard uint64, tasks []Task, lost []Ref, took
 			l.work.Signal()
 		}
 	}
-	signal(w.news)
+	pgkit.Signal(w.news)
 }
 
 // lose lets go of tasks that others may have.
@@ -178,7 +179,7 @@ func (w *Worker) flush(ctx context.Context) error {
 		}
 		if _, err := w.store.ReportTasks(ctx, report); err != nil {
 			w.putBack(report)
-			if !pause(ctx, 100*time.Millisecond) {
+			if !pgkit.Pause(ctx, 100*time.Millisecond) {
 				return err
 			}
 		}
@@ -212,7 +213,7 @@ func (w *Worker) listen(ctx context.Context, woken <-chan struct{}) {
 		} else if hint {
 			yield = min(max(2*yield, firstYield), maxYield)
 		}
-		if hint && held == 0 && yield > 0 && !pause(ctx, yield) {
+		if hint && held == 0 && yield > 0 && !pgkit.Pause(ctx, yield) {
 			return
 		}
 		before = total
@@ -232,7 +233,7 @@ func (w *Worker) hear() {
 	w.mu.Lock()
 	w.heard++
 	w.mu.Unlock()
-	signal(w.news)
+	pgkit.Signal(w.news)
 }
 
 // room notes that there may be tasks to take which a bound of their type or key kept
@@ -246,7 +247,7 @@ func (w *Worker) room(r Report) {
 
 // beat keeps what the worker holds, until ctx ends.
 func (w *Worker) beat(ctx context.Context) {
-	for pause(ctx, w.o.Lease/3) {
+	for pgkit.Pause(ctx, w.o.Lease/3) {
 		w.mu.Lock()
 		beats := make([]Beat, 0, len(w.held))
 		for _, h := range w.held {
@@ -271,7 +272,7 @@ func (w *Worker) beat(ctx context.Context) {
 // care promotes scheduled tasks and takes them from dead workers, until ctx ends.
 func (w *Worker) care(ctx context.Context) {
 	reclaim := time.Now()
-	for wait := time.Duration(0); pause(ctx, wait); {
+	for wait := time.Duration(0); pgkit.Pause(ctx, wait); {
 		limited, cancel := context.WithTimeout(ctx, 2*exchangeWithin) // for both: a broken connection may say nothing
 		n, next, err := w.store.PromoteTasks(limited, careAtOnce)
 		switch wait = time.Second; {
@@ -293,7 +294,7 @@ func (w *Worker) care(ctx context.Context) {
 
 // raise lets no task of a type wait for ever, until ctx ends.
 func (w *Worker) raise(ctx context.Context, l *line) {
-	for wait := time.Duration(0); pause(ctx, wait); {
+	for wait := time.Duration(0); pgkit.Pause(ctx, wait); {
 		limited, cancel := context.WithTimeout(ctx, exchangeWithin)
 		n, err := w.store.RaiseTasks(limited, l.want.Type, l.maxWait, careAtOnce)
 		cancel()

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"procaas/engine/pgkit"
 	"procaas/engine/store"
 
 	"github.com/jackc/pgx/v5"
@@ -107,7 +108,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 			config.MaxConns = int32(o.MaxConns)
 		}
 	}
-	pooled, err := isPooled(ctx, config.ConnConfig)
+	pooled, err := pgkit.Pooled(ctx, config.ConnConfig)
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
@@ -135,23 +136,6 @@ func openPool(ctx context.Context, config *pgxpool.Config, pooled bool, o Option
 	}
 	s.owned = true
 	return s, nil
-}
-
-// isPooled tells whether a pooler stands before the server: the process that the
-// connection was announced as is not the one that serves it. A pooler that works by
-// transaction gives each one any connection to the server, so that settings, prepared
-// statements and LISTEN belong to nobody.
-func isPooled(ctx context.Context, config *pgx.ConnConfig) (bool, error) {
-	c, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
-	var pid uint32
-	if err := c.QueryRow(ctx, "select pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid); err != nil {
-		return false, err
-	}
-	return pid != c.PgConn().PID(), nil
 }
 
 // New makes a store of a pool that its caller closes, after the store. A pool whose
@@ -237,7 +221,7 @@ func (s *Store) again(ctx context.Context, do func() error) error {
 	for try, wait := 1, firstPause; ; try, wait = try+1, wait*3 {
 		err := do()
 		s.ids.heed(err)
-		if err == nil || try == maxTries || !mayPass(err) || !pause(ctx, wait/2+rand.N(wait)) {
+		if err == nil || try == maxTries || !mayPass(err) || !pgkit.Pause(ctx, wait/2+rand.N(wait)) {
 			return readable(err)
 		}
 	}
@@ -267,18 +251,6 @@ func readable(err error) error {
 		return fmt.Errorf("%w, as when a text holds U+0000 or is not UTF-8: %w", store.ErrTask, err)
 	}
 	return err
-}
-
-// pause waits; false when ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // ids gives ids of tasks. The database gives them by the thousand.

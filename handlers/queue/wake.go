@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"procaas/engine/pgkit"
 )
 
 // watch tells those who wait of types that have tasks.
@@ -49,7 +51,7 @@ func (w *watch) wake(types []string) {
 	defer w.mu.Unlock()
 	for one := range w.waiting {
 		if len(types) == 0 || slices.ContainsFunc(types, func(t string) bool { return one.types[t] }) {
-			signal(one.woken)
+			pgkit.Signal(one.woken)
 		}
 	}
 }
@@ -82,7 +84,7 @@ func (s *Store) hintFrom(from map[string]place) {
 		s.watch.untold[t] = p
 	}
 	s.watch.mu.Unlock()
-	signal(s.tell)
+	pgkit.Signal(s.tell)
 }
 
 // A hinted type is one of a hint, as it is sent.
@@ -124,13 +126,6 @@ func decodeHint(text string) map[string]place {
 	return from
 }
 
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // a hint that nobody has taken yet says the same
-	}
-}
-
 // The channel is named by the schema, so that those who share a database do not wake
 // each other.
 const (
@@ -145,28 +140,16 @@ const (
 	hintBytes = 7000
 )
 
-// notify passes hints on, outside of the transactions that give them: PostgreSQL lets
-// those that notify commit one by one only. Hints that come while one is on its way
-// are one.
+// notify passes hints on. One that is lost costs a worker one interval of its polling.
 func (s *Store) notify(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.tell:
-		}
+	pgkit.Tell(ctx, s.tell, hintGap, func() error {
 		s.watch.mu.Lock()
 		text := encodeHint(s.watch.untold)
 		clear(s.watch.untold)
 		s.watch.mu.Unlock()
-		// A hint that is lost costs a worker one interval of its polling.
-		if _, err := s.pool.Exec(ctx, sendHint, text); err != nil && !pause(ctx, time.Second) {
-			return
-		}
-		if !pause(ctx, hintGap) {
-			return
-		}
-	}
+		_, err := s.pool.Exec(ctx, sendHint, text)
+		return err
+	})
 }
 
 // listen hears the hints of all processes until ctx ends, and goes on trying. Through a
@@ -176,19 +159,7 @@ func (s *Store) listen(ctx context.Context) {
 		s.log.Info("hints of tasks are not heard through a pooler, they are found by polling; give the address of the server itself, too")
 		return
 	}
-	for last := ""; ; {
-		err := s.hear(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if err.Error() != last {
-			last = err.Error()
-			s.log.Warn("hints of tasks are not heard, they are found by polling meanwhile", "error", err)
-		}
-		if !pause(ctx, time.Second) {
-			return
-		}
-	}
+	pgkit.Listen(ctx, s.log, "hints of tasks are not heard, they are found by polling meanwhile", s.hear)
 }
 
 // listener gives a connection of its own: a direct one, or one out of the pool.
@@ -196,11 +167,7 @@ func (s *Store) listener(ctx context.Context) (*pgx.Conn, error) {
 	if s.direct != "" {
 		return pgx.Connect(ctx, s.direct)
 	}
-	pooled, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return pooled.Hijack(), nil
+	return pgkit.Take(ctx, s.pool)
 }
 
 // hear hears hints as long as its connection lasts.
@@ -210,11 +177,7 @@ func (s *Store) hear(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	var statement string
-	if err := conn.QueryRow(ctx, listenHints).Scan(&statement); err != nil {
-		return err
-	}
-	if _, err := conn.Exec(ctx, statement); err != nil {
+	if err := pgkit.Subscribe(ctx, conn, listenHints); err != nil {
 		return err
 	}
 	s.horizon.listens(true)

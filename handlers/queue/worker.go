@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"procaas/engine/model"
+	"procaas/engine/pgkit"
 	"procaas/engine/store"
 )
 
@@ -268,6 +269,6 @@ func (w *Worker) end(ctx context.Context, h *held, err error, took time.Duration
 		w.done.Failed = append(w.done.Failed, failure)
 	}
 	w.keyed = w.keyed || h.Unique != ""
-	signal(w.news)
+	pgkit.Signal(w.news)
 	return w.next(ctx, h.line)
 }

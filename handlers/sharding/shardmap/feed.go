@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"procaas/engine/pgkit"
 )
 
 // Changes are found by the transactions that made them: a snapshot's xmin is the oldest that
@@ -53,18 +55,12 @@ func (s *Service) follow(ctx context.Context) {
 
 // hear holds one connection, which it takes out of the pool.
 func (s *Service) hear(ctx context.Context) error {
-	pooled, err := s.pool.Acquire(ctx)
+	conn, err := pgkit.Take(ctx, s.pool)
 	if err != nil {
 		return err
 	}
-	// A connection that listens must not go back to the pool, where its notifications would meet others.
-	conn := pooled.Hijack()
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	var listen string
-	if err := conn.QueryRow(ctx, listenFeed).Scan(&listen); err != nil {
-		return err
-	}
-	if _, err := conn.Exec(ctx, listen); err != nil {
+	if err := pgkit.Subscribe(ctx, conn, listenFeed); err != nil {
 		return err
 	}
 	for {
