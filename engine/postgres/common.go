@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"procaas/engine/model"
 	"procaas/engine/sqlstore"
 	"procaas/engine/store"
 )
@@ -28,6 +29,9 @@ var words = strings.NewReplacer(
 	"{bytewise}", `collate "C"`,
 	"{share}", "for share",
 	"{lock}", "for no key update",
+	"{lock past}", "for update",
+	"{with seq}", "overriding system value",
+	"{priority}", "(convert_from(event, 'UTF8')::json ->> 'priority')::bigint",
 	"{place}", "coalesce(was, place)",
 	"{current}", "select bundle from settings",
 	"{current, locked}", "select bundle from settings for no key update",
@@ -136,6 +140,36 @@ func (t *tx) AsNode(node int64) *bool { return &t.asNode(node).live }
 
 // Alone implements [sqlstore.Tx].
 func (t *tx) Alone(ctx context.Context) (bool, error) { return t.tryLock(ctx, trimLock) }
+
+const findKeyOf = "select flow, key, ordered from runs where id = $1"
+
+// LockKeyOf implements [sqlstore.Tx].
+func (t *tx) LockKeyOf(ctx context.Context, run string) error {
+	var r sqlstore.Steered
+	t.Queue(findKeyOf, []any{run}, &r.Flow, &r.Key, &r.Ordered)
+	err := t.send(ctx)
+	t.queueLock(keyOf(&r))
+	return err
+}
+
+// keyOf gives the key of a run, if it has one.
+func keyOf(r *sqlstore.Steered) *keySet {
+	k := &keySet{}
+	k.add(r.Ordered, r.Flow, r.Key)
+	return k
+}
+
+// HasReady implements [sqlstore.Tx].
+func (t *tx) HasReady() { t.readyAt(headOfQueue) }
+
+// Reorder implements [sqlstore.Tx].
+func (t *tx) Reorder(r *sqlstore.Steered) { t.queueReorder(keyOf(r)) }
+
+// End implements [sqlstore.Tx].
+func (t *tx) End(r *sqlstore.Steered, status model.Status, reason string) {
+	t.queueEnds([]ending{{id: r.ID, status: status, reason: reason}})
+	t.queuePromote(keyOf(r))
+}
 
 // audit writes changes down whose revisions nobody asks for. It takes the lock of all
 // settings, so it comes last.

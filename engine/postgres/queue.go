@@ -280,3 +280,12 @@ func (t *tx) queueEnds(ends []ending) {
 	}
 	t.queue(moveRuns, id, status, reason, own, bundle, pipeline, checkpoint, path, problem, class, left)
 }
+
+// leftOut is what a change leaves out as it is kept; nil for nothing.
+func leftOut(c *model.Change) *string {
+	if len(c.LeftOut) == 0 {
+		return nil
+	}
+	text := model.FormatLeftOut(c.LeftOut)
+	return &text
+}

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"procaas/engine/model"
 	"procaas/engine/sqlstore"
-	"procaas/engine/store"
 )
 
 // common is what this store has in common with that of PostgreSQL.
@@ -25,6 +25,9 @@ var words = strings.NewReplacer(
 	"{bytewise}", "",
 	"{share}", "",
 	"{lock}", "",
+	"{lock past}", "",
+	"{with seq}", "",
+	"{priority}", "event ->> 'priority'",
 	"{place}", "place",
 	"{current}", "select hash from definition",
 	"{current, locked}", "select hash from definition",
@@ -161,9 +164,24 @@ func (t *sharedTx) AsNode(node int64) *bool {
 // Alone implements [sqlstore.Tx]: a file has one process.
 func (t *sharedTx) Alone(context.Context) (bool, error) { return true, t.err }
 
-// audit writes down a change.
-func (t *tx) audit(a store.Audited) error {
-	return t.share(func(t sqlstore.Tx) error { return sqlstore.Audit(context.Background(), t, a) })
+// LockKeyOf implements [sqlstore.Tx]: nobody else writes.
+func (t *sharedTx) LockKeyOf(context.Context, string) error { return t.err }
+
+// HasReady implements [sqlstore.Tx].
+func (t *sharedTx) HasReady() { t.ready = true }
+
+// Reorder implements [sqlstore.Tx].
+func (t *sharedTx) Reorder(r *sqlstore.Steered) {
+	if t.err == nil && r.Ordered {
+		t.err = t.promote(r.Flow, r.Key)
+	}
+}
+
+// End implements [sqlstore.Tx].
+func (t *sharedTx) End(r *sqlstore.Steered, status model.Status, reason string) {
+	if t.err == nil {
+		t.err = t.end(row{seq: r.Seq, flow: r.Flow, key: r.Key, ordered: r.Ordered}, status, reason)
+	}
 }
 
 const release = `update runs set place = 'ready', due = ? where seq in (

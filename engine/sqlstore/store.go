@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"procaas/engine/model"
 	"procaas/engine/store"
 )
 
@@ -48,6 +49,16 @@ type Tx interface {
 	// AsNode queues what begins a transaction that writes for a node. Live is valid after
 	// Send.
 	AsNode(node int64) (live *bool)
+
+	// LockKeyOf locks the key of a run, if it has one. What is read after that is as others left it.
+	LockKeyOf(ctx context.Context, run string) error
+
+	// HasReady notes that a run becomes ready, so that nodes look once this is written. Reorder
+	// queues what gives the turn of a run's key to the first that may have it. End queues what
+	// moves a run to the history, and gives its turn to the next one.
+	HasReady()
+	Reorder(r *Steered)
+	End(r *Steered, status model.Status, reason string)
 
 	// Alone reports whether no other process removes what is old.
 	Alone(ctx context.Context) (bool, error)
