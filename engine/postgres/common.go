@@ -32,6 +32,9 @@ var words = strings.NewReplacer(
 	"{lock past}", "for update",
 	"{with seq}", "overriding system value",
 	"{priority}", "(convert_from(event, 'UTF8')::json ->> 'priority')::bigint",
+	"{listens}", "listens",
+	// They let an index be used that has no row without it.
+	"{and any due}", "and due > '-infinity'", "{and any since}", "and since > '-infinity'",
 	"{place}", "coalesce(was, place)",
 	"{current}", "select bundle from settings",
 	"{current, locked}", "select bundle from settings for no key update",
@@ -169,12 +172,6 @@ func (t *tx) Reorder(r *sqlstore.Steered) { t.queueReorder(keyOf(r)) }
 func (t *tx) End(r *sqlstore.Steered, status model.Status, reason string) {
 	t.queueEnds([]ending{{id: r.ID, status: status, reason: reason}})
 	t.queuePromote(keyOf(r))
-}
-
-// audit writes changes down whose revisions nobody asks for. It takes the lock of all
-// settings, so it comes last.
-func (t *tx) audit(ctx context.Context, records ...store.Audited) error {
-	return sqlstore.Audit(ctx, t, records...)
 }
 
 // A guest is a transaction of somebody else.

@@ -323,14 +323,6 @@ func (t *tx) queueInsert(insert string, in []*intake, writer int64, now *time.Ti
 	return t.queue(insert, id, flow, key, pipeline, ordered, block, at, node, priority, due, tolerance, bundle, now, event, writer)
 }
 
-const lastEvent = "select coalesce(max(id), '') from events where source = $1"
-
-// LastEvent implements [store.Inbox].
-func (s *Store) LastEvent(ctx context.Context, source string) (id string, err error) {
-	err = s.pool.QueryRow(ctx, lastEvent, source).Scan(&id)
-	return id, err
-}
-
 // fromNull reads a time that may be null.
 func fromNull(t *time.Time) time.Time {
 	if t == nil {

@@ -28,6 +28,8 @@ var words = strings.NewReplacer(
 	"{lock past}", "",
 	"{with seq}", "",
 	"{priority}", "event ->> 'priority'",
+	"{listens}", "awaits is not null",
+	"{and any due}", "", "{and any since}", "",
 	"{place}", "place",
 	"{current}", "select hash from definition",
 	"{current, locked}", "select hash from definition",

@@ -165,11 +165,3 @@ func (t *tx) firstPlace(r model.Intake) (at place, listens bool, err error) {
 	}
 	return ready, false, err
 }
-
-const lastEvent = "select coalesce(max(id), '') from events where source = ?"
-
-// LastEvent implements [store.Inbox].
-func (s *Store) LastEvent(ctx context.Context, source string) (id string, err error) {
-	err = s.read.QueryRowContext(ctx, lastEvent, source).Scan(&id)
-	return id, err
-}

@@ -31,7 +31,8 @@ const (
 
 // steer changes a run for an operator.
 func (s *Store) steer(ctx context.Context, what, id string, first func(context.Context, Tx, string) error,
-	do func(Tx, *Steered) (store.Audited, error)) error {
+	do func(Tx, *Steered) (store.Audited, error),
+) error {
 	err := s.db.Write(ctx, func(t Tx) error {
 		if first != nil {
 			if err := first(ctx, t, id); err != nil {
