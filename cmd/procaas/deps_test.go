@@ -21,7 +21,10 @@ var rooms = map[string][]string{
 		"diag", "rules", "render", "datum", "ops", "typing", "library", "syntax", "expr", "source",
 		"spec", "contract", "tree", "format", "decode", "cluster", "shards", "check",
 	},
-	"engine": {"model", "store", "planner", "checkpoint", "core", "clock", "guard", "fallback", "diagram", "secrets", "tracing", "outbound"},
+	"engine": {
+		"model", "store", "sqlstore", "pgkit", "planner", "checkpoint", "core", "clock", "guard", "fallback", "diagram", "secrets", "tracing",
+		"outbound",
+	},
 }
 
 // commandRooms are the rooms of the command line in their order, below cmd/procaas/internal.

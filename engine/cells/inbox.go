@@ -77,7 +77,7 @@ func (s *Store) acceptOnce(ctx context.Context, node int64, runs []model.Intake,
 	if len(parts) > 1 {
 		// What is wrong with the data of one is wrong with the batch.
 		for _, i := range left {
-			if _, err := engine.EncodeEvent(runs[i].Event); err != nil {
+			if _, err := store.EncodeEvent(runs[i].Event); err != nil {
 				return fmt.Errorf("accept: %w", err)
 			}
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"procaas/engine"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -299,7 +298,7 @@ func (p *probe) equal(what string, have, want any) {
 // wantJSON compares an object of a store, which may order names as it likes.
 func (p *probe) wantJSON(what string, have []byte, want map[string]any) {
 	p.Helper()
-	e, err := engine.DecodeEvent(fmt.Appendf(nil, `{"id":"x","type":"x","payload":%s}`, have))
+	e, err := store.DecodeEvent(fmt.Appendf(nil, `{"id":"x","type":"x","payload":%s}`, have))
 	if err != nil {
 		p.Fatalf("%s: %v in %s", what, err, have)
 	}

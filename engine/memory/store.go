@@ -180,7 +180,7 @@ func encode(runs []model.Intake) ([][]byte, error) {
 	rows := make([][]byte, len(runs))
 	for i, in := range runs {
 		var err error
-		if rows[i], err = engine.EncodeEvent(in.Event); err != nil {
+		if rows[i], err = store.EncodeEvent(in.Event); err != nil {
 			return nil, err
 		}
 	}
@@ -189,7 +189,7 @@ func encode(runs []model.Intake) ([][]byte, error) {
 
 // event reads the event of a row.
 func (r *memoryRun) event() model.Event {
-	ev, err := engine.DecodeEvent(r.row)
+	ev, err := store.DecodeEvent(r.row)
 	if err != nil {
 		panic("memory: a stored event cannot be read: " + err.Error())
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -249,7 +248,7 @@ func (s *Store) Outbox(ctx context.Context, without []int, limit int) ([]store.O
 		if err := json.Unmarshal(text, &p); err != nil {
 			return out, fmt.Errorf("parcel %d: %w", out.Number, err)
 		}
-		event, err := engine.DecodeEvent(p.Event)
+		event, err := store.DecodeEvent(p.Event)
 		out.Intake = model.Intake{
 			ID: p.ID, Event: event, Hash: p.Hash, Flow: p.Flow, Key: p.Key,
 			Ordered: p.Ordered, Block: p.Block, Pipeline: p.Pipeline, Dedup: true,

@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/sqlstore"
 	"procaas/engine/store"
@@ -294,7 +293,7 @@ func (k *keyring) advance(c *step) error {
 	if !c.ordered || c.Status != model.Succeeded || e == nil {
 		return nil
 	}
-	shared, err := engine.MergeShared(e.Shared, c.Shared)
+	shared, err := store.MergeShared(e.Shared, c.Shared)
 	if err != nil {
 		return fmt.Errorf("shared state of key %q of flow %s: %w", c.key, c.flow, err)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -28,7 +27,7 @@ type intake struct {
 func intakes(runs []model.Intake) ([]*intake, error) {
 	all := make([]*intake, len(runs))
 	for i, r := range runs {
-		text, err := engine.EncodeEvent(r.Event)
+		text, err := store.EncodeEvent(r.Event)
 		if err != nil {
 			return nil, err
 		}

@@ -105,7 +105,7 @@ func scanClaimed(r pgx.CollectableRow) (c claimedRow, err error) {
 		return c, err
 	}
 	c.Accepted = c.Accepted.UTC()
-	c.Event, err = engine.DecodeEvent(event)
+	c.Event, err = store.DecodeEvent(event)
 	return c, err
 }
 

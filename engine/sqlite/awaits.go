@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // This file lets parked runs hear of events of their keys, and of the ends of other
@@ -35,7 +35,7 @@ func (s *Store) Pending(ctx context.Context, flow, key string, types []string, a
 		if err := r.Scan(&p.Run, &p.Position, &event); err != nil {
 			return p, err
 		}
-		p.Event, err = engine.DecodeEvent(event)
+		p.Event, err = store.DecodeEvent(event)
 		return p, err
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -42,7 +41,7 @@ func (s *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]
 func encodeEvents(runs []model.Intake) ([][]byte, error) {
 	events := make([][]byte, len(runs))
 	for i, r := range runs {
-		text, err := engine.EncodeEvent(r.Event)
+		text, err := store.EncodeEvent(r.Event)
 		if err != nil {
 			return nil, err
 		}

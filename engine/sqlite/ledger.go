@@ -273,7 +273,7 @@ func scanClaimed(r *sql.Rows) (c claimedRow, err error) {
 		return c, err
 	}
 	c.Accepted = fromMicros(accepted)
-	c.Event, err = engine.DecodeEvent(event)
+	c.Event, err = store.DecodeEvent(event)
 	return c, err
 }
 

@@ -165,7 +165,7 @@ func (t *tx) advance(r row, state string, shared []byte) error {
 	if state == "" {
 		state = e.State
 	}
-	if shared, err = engine.MergeShared(e.Shared, shared); err != nil {
+	if shared, err = store.MergeShared(e.Shared, shared); err != nil {
 		return fmt.Errorf("shared state of key %q of flow %s: %w", r.key, r.flow, err)
 	}
 	if err := t.exec(writeKey, state, shared, r.flow, r.key); err != nil || state == e.State {

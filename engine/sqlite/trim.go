@@ -8,6 +8,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 var _ engine.Trimmer = (*Store)(nil)
@@ -60,7 +61,7 @@ func (t *tx) forget(o oldRun) error {
 	if err := t.exec(deletePast, o.seq); err != nil {
 		return err
 	}
-	ev, err := engine.DecodeEvent(o.event)
+	ev, err := store.DecodeEvent(o.event)
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (s *Store) TrimRuns(ctx context.Context, pipeline string, keep int) (more b
 			return err
 		}
 		for _, o := range old {
-			ev, err := engine.DecodeEvent(o.event)
+			ev, err := store.DecodeEvent(o.event)
 			if err != nil {
 				return err
 			}

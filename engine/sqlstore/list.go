@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -52,9 +51,9 @@ func (s *Store) records(ctx context.Context, f store.RunFilter, checkpoint strin
 	}
 	limit, more := f.Page(sizes)
 	query, args = s.listQuery(f, from, limit, func(t chosen) string { return fmt.Sprintf(t.columns, checkpoint) })
-	decode := engine.DecodeEvent
+	decode := store.DecodeEvent
 	if f.Brief {
-		decode = engine.DecodeBrief
+		decode = store.DecodeBrief
 	}
 	err = browse(ctx, s.db, &all, query, args, func(r Row) (Record, error) { return scanRecord(r, decode) })
 	return all, more && len(all) > 0, err

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -58,7 +57,7 @@ var findRecord = "select " + fmt.Sprintf(hotColumns, checkpoint) + " from runs w
 func (s *Store) Run(ctx context.Context, id string) (run store.RunRecord, err error) {
 	found := false
 	err = s.db.Read(ctx, findRecord, []any{id}, func(row Row) error {
-		r, err := scanRecord(row, engine.DecodeEvent)
+		r, err := scanRecord(row, store.DecodeEvent)
 		run, found = r.RunRecord, true
 		return err
 	})

@@ -1,4 +1,4 @@
-package engine_test
+package store_test
 
 import (
 	"math"
@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/store"
 )
 
 // data draws what an event may carry.
@@ -36,11 +36,11 @@ func TestStoredEventComesBackAsItWas(t *testing.T) {
 			Time: time.UnixMicro(rapid.Int64Range(0, 1<<50).Draw(t, "time")).UTC(), Payload: data(3).Draw(t, "payload"),
 			DelayTolerance: time.Minute, Priority: -3, TraceParent: "00-1-2-00",
 		}
-		text, err := engine.EncodeEvent(want)
+		text, err := store.EncodeEvent(want)
 		if err != nil {
 			t.Fatal(err)
 		}
-		have, err := engine.DecodeEvent(text)
+		have, err := store.DecodeEvent(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestStoredEventComesBackAsItWas(t *testing.T) {
 func TestStoredEventRefusesWhatIsNoData(t *testing.T) {
 	t.Parallel()
 	for _, payload := range []any{struct{}{}, math.NaN(), []any{int64(1)}, map[string]any{"a": math.Inf(1)}} {
-		if _, err := engine.EncodeEvent(model.Event{ID: "e1", Payload: payload}); err == nil ||
+		if _, err := store.EncodeEvent(model.Event{ID: "e1", Payload: payload}); err == nil ||
 			!strings.Contains(err.Error(), `payload of event "e1"`) {
 			t.Errorf("payload %#v: want an error that names the event, have %v", payload, err)
 		}
@@ -69,11 +69,11 @@ func TestMergeSharedReplacesWholeValues(t *testing.T) {
 		{`{"a":{"x":1},"b":1}`, `{"a":{"y":2},"c":null}`, `{"a":{"y":2},"b":1,"c":null}`},
 		{`{"f":100.0,"n":9223372036854775807}`, `{"e":1e300}`, `{"e":1e300,"f":100.0,"n":9223372036854775807}`},
 	} {
-		if have, err := engine.MergeShared([]byte(c[0]), []byte(c[1])); err != nil || string(have) != c[2] {
+		if have, err := store.MergeShared([]byte(c[0]), []byte(c[1])); err != nil || string(have) != c[2] {
 			t.Errorf("%s with %s: want %s, have %s, %v", c[0], c[1], c[2], have, err)
 		}
 	}
-	if _, err := engine.MergeShared([]byte("{"), []byte("{}")); err == nil {
+	if _, err := store.MergeShared([]byte("{"), []byte("{}")); err == nil {
 		t.Error("broken JSON was merged")
 	}
 }

@@ -1,4 +1,4 @@
-package engine
+package store
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"procaas/engine/model"
-	"procaas/engine/store"
 )
 
 // storedEvent is how stores keep an [model.Event]: short names, nothing that is zero.
@@ -40,7 +39,7 @@ type storedEvent struct {
 func EncodeEvent(e model.Event) ([]byte, error) {
 	payload, err := appendData(nil, e.Payload)
 	if err != nil {
-		return nil, fmt.Errorf("%w: payload of event %q: %w", store.ErrRefused, e.ID, err)
+		return nil, fmt.Errorf("%w: payload of event %q: %w", ErrRefused, e.ID, err)
 	}
 	return json.Marshal(storedEvent{
 		ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time, Key: e.Key, Payload: payload,
@@ -194,7 +193,7 @@ func MergeShared(object, names []byte) ([]byte, error) {
 	}
 	var all, some map[string]json.RawMessage
 	if err := errors.Join(json.Unmarshal(object, &all), json.Unmarshal(names, &some)); err != nil {
-		return nil, fmt.Errorf("%w: %w", store.ErrRefused, err)
+		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	maps.Copy(all, some)
 	return json.Marshal(all)
