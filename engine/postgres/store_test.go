@@ -30,8 +30,8 @@ func TestConformance(t *testing.T) {
 		Tables: []string{"runs", "history", "history_rest", "keys", "events", "inbox_outbox", "documents", "tallies"},
 		Allowed: map[string]string{
 			"select count(*), min(due)": "counts what waits, as rarely as it takes long",
-			"select pipeline, place,": "counts what is set aside, as rarely as it takes long",
-			"with recursive c(cause)": "goes from cause to cause",
+			"select pipeline, place,":   "counts what is set aside, as rarely as it takes long",
+			"with recursive c(cause)":   "goes from cause to cause",
 		},
 		Small: []string{"runs_cancel", "runs_move"}, // of what somebody has just asked for
 	}
