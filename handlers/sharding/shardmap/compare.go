@@ -9,6 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// A comparer brings the fences of shards in line with the map.
+type comparer struct{ *Map }
+
 // Comparing goes both ways: what the map has on the shard must be open there, and what is
 // open there must be what the map has.
 const (
@@ -79,11 +82,11 @@ func (s *Service) compareAll(ctx context.Context, tx pgx.Tx, pool beginner, m *M
 			if there, err = s.Map(id); err != nil {
 				return fmt.Errorf("the server has fences of a map that is not declared here: %w", err)
 			}
-			if at = there.shardAt(m.shards[shard].addresses); at == "" {
+			if at = (comparer{there}).shardAt(m.shards[shard].addresses); at == "" {
 				return fmt.Errorf("the server has fences of map %s, which declares none of its hosts", id)
 			}
 		}
-		if err := there.compare(ctx, tx, pool, at); err != nil {
+		if err := (comparer{there}).compare(ctx, tx, pool, at); err != nil {
 			return fmt.Errorf("map %s: %w", id, err)
 		}
 	}
@@ -91,7 +94,7 @@ func (s *Service) compareAll(ctx context.Context, tx pgx.Tx, pool beginner, m *M
 }
 
 // shardAt names the shard that has one of some hosts; empty when there is none.
-func (m *Map) shardAt(addresses []string) string {
+func (m comparer) shardAt(addresses []string) string {
 	for id, s := range m.shards {
 		if slices.ContainsFunc(s.addresses, func(a string) bool { return slices.Contains(addresses, a) }) {
 			return id
@@ -101,7 +104,7 @@ func (m *Map) shardAt(addresses []string) string {
 }
 
 // compare reads by q and changes fences in transactions of their own.
-func (m *Map) compare(ctx context.Context, q Querier, pool beginner, shard string) error {
+func (m comparer) compare(ctx context.Context, q Querier, pool beginner, shard string) error {
 	// First: behind it no token of before can switch the map any more. What a transfer that begins later writes, amend
 	// leaves alone.
 	ended, err := m.keys(ctx, m.service.pool, voidTransfers, m.ID, shard)
@@ -128,7 +131,7 @@ func (m *Map) compare(ctx context.Context, q Querier, pool beginner, shard strin
 }
 
 // amend writes a fence unless another transfer that is alive has written it meanwhile.
-func (m *Map) amend(ctx context.Context, tx pgx.Tx, f Fence) error {
+func (m comparer) amend(ctx context.Context, tx pgx.Tx, f Fence) error {
 	if _, err := tx.Exec(ctx, lockFence, f.Map, f.Key); err != nil {
 		return err
 	}
@@ -147,9 +150,9 @@ func (m *Map) amend(ctx context.Context, tx pgx.Tx, f Fence) error {
 }
 
 // openAll opens the placements that the map has on the shard.
-func (m *Map) openAll(ctx context.Context, q Querier, shard string, write func(Fence) error) error {
+func (m comparer) openAll(ctx context.Context, q Querier, shard string, write func(Fence) error) error {
 	for after := ""; ; {
-		page, err := m.page(ctx, placedHere, shard, after)
+		page, err := feeder{m.Map}.page(ctx, placedHere, shard, after)
 		if err != nil || len(page) == 0 {
 			return err
 		}
@@ -184,7 +187,7 @@ func (m *Map) openAll(ctx context.Context, q Querier, shard string, write func(F
 }
 
 // closeRest closes what is open on the shard and lives elsewhere by the map.
-func (m *Map) closeRest(ctx context.Context, q Querier, shard string, write func(Fence) error) error {
+func (m comparer) closeRest(ctx context.Context, q Querier, shard string, write func(Fence) error) error {
 	for after := ""; ; {
 		page, err := readFences(ctx, q, openFences, m.ID, after, placementPage)
 		if err != nil || len(page) == 0 {

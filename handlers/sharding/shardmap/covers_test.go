@@ -31,7 +31,7 @@ func TestOneRegistrationDoesNotAnswerForAnotherKey(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			got, failed = m.register(t.Context(), "42/archive")
+			got, failed = registrar{m}.register(t.Context(), "42/archive")
 		}()
 		synctest.Wait() // it waits for the registration that is under way
 		close(release)

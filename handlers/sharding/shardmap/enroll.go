@@ -13,6 +13,9 @@ import (
 	"procaas/handlers/sharding/transfer"
 )
 
+// An enroller prepares shards for a map.
+type enroller struct{ *Map }
+
 // An Enrollment tells what was found on a shard and what was done there.
 type Enrollment struct {
 	Map, Shard   string
@@ -40,29 +43,29 @@ func (s *Service) enroll(ctx context.Context, m *Map, shard string, audit func(a
 	if err != nil {
 		return e, err
 	}
-	if err := m.inspect(ctx, pool, &e); err != nil || len(e.Reasons) > 0 {
-		return e, m.enrollError(shard, err)
+	if err := (enroller{m}).inspect(ctx, pool, &e); err != nil || len(e.Reasons) > 0 {
+		return e, enroller{m}.enrollError(shard, err)
 	}
 	if err := audit(map[string]any{"enrolling": true}); err != nil {
-		return e, m.enrollError(shard, err)
+		return e, enroller{m}.enrollError(shard, err)
 	}
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if err := InstallFence(ctx, tx); err != nil {
 			return err
 		}
-		return m.publish(ctx, tx, &e)
+		return enroller{m}.publish(ctx, tx, &e)
 	})
 	if err == nil {
-		err = m.fenceAll(ctx, pool, shard, &e)
+		err = enroller{m}.fenceAll(ctx, pool, shard, &e)
 	}
 	outcome := map[string]any{"enrolled": true, "fences": e.Fences}
 	if err != nil {
 		outcome = map[string]any{"enrolled": false, "error": err.Error()}
 	}
-	return e, m.enrollError(shard, errors.Join(err, audit(outcome)))
+	return e, enroller{m}.enrollError(shard, errors.Join(err, audit(outcome)))
 }
 
-func (m *Map) enrollError(shard string, err error) error {
+func (m enroller) enrollError(shard string, err error) error {
 	if err != nil {
 		return fmt.Errorf("map %s: enroll %s: %w", m.ID, shard, err)
 	}
@@ -79,7 +82,7 @@ const serverFacts = `select current_setting('server_version_num')::int, current_
 const leastSlots = 4
 
 // inspect finds why a shard cannot be enrolled.
-func (m *Map) inspect(ctx context.Context, q Querier, e *Enrollment) error {
+func (m enroller) inspect(ctx context.Context, q Querier, e *Enrollment) error {
 	var version, slots, senders, prepared, dangling int
 	var wal string
 	var replicates bool
@@ -122,7 +125,7 @@ const (
 		where i.indrelid = $1::bigint::oid and i.indisprimary`
 )
 
-func (m *Map) inspectTable(ctx context.Context, q Querier, t *dsl.ShardTable, e *Enrollment) error {
+func (m enroller) inspectTable(ctx context.Context, q Querier, t *dsl.ShardTable, e *Enrollment) error {
 	refuse := func(format string, args ...any) {
 		e.Reasons = append(e.Reasons, "table "+t.Table+": "+fmt.Sprintf(format, args...))
 	}
@@ -154,7 +157,7 @@ func (m *Map) inspectTable(ctx context.Context, q Querier, t *dsl.ShardTable, e 
 
 // inspectColumns checks that the columns of the key are in the primary key: a publication
 // with a filter by another column would make the server refuse updates of the table.
-func (m *Map) inspectColumns(ctx context.Context, q Querier, oid int64, t *dsl.ShardTable, e *Enrollment,
+func (m enroller) inspectColumns(ctx context.Context, q Querier, oid int64, t *dsl.ShardTable, e *Enrollment,
 	refuse func(string, ...any),
 ) error {
 	types := map[string]string{}
@@ -178,7 +181,7 @@ func (m *Map) inspectColumns(ctx context.Context, q Querier, oid int64, t *dsl.S
 	if m.layout.ints {
 		allowed = []string{"bigint", "integer", "smallint"}
 	}
-	for i, column := range m.columns(t) {
+	for i, column := range (rowFinder{m.Map}).columns(t) {
 		switch kind, known := types[column]; {
 		case !known:
 			refuse("it has no column %s, which holds a part of the key", column)
@@ -198,11 +201,11 @@ func (m *Map) inspectColumns(ctx context.Context, q Querier, oid int64, t *dsl.S
 const knownPublications = `select pubname::text from pg_publication where pubname = any($1)`
 
 // publish makes the publications, or gives those that there are the tables of the map.
-func (m *Map) publish(ctx context.Context, tx pgx.Tx, e *Enrollment) error {
+func (m enroller) publish(ctx context.Context, tx pgx.Tx, e *Enrollment) error {
 	n := m.layout.publications()
 	var names []string
 	for bucket := range n {
-		names = append(names, m.publication(bucket))
+		names = append(names, rowFinder{m.Map}.publication(bucket))
 	}
 	rows, err := tx.Query(ctx, knownPublications, names)
 	if err != nil {
@@ -217,7 +220,7 @@ func (m *Map) publish(ctx context.Context, tx pgx.Tx, e *Enrollment) error {
 		for _, t := range m.Declared.Tables {
 			filter := ""
 			if n > 1 {
-				filter = fmt.Sprintf(" where ((%s & %d) = %d)", m.layout.hashSQL(m.columns(t)[0]), n-1, bucket)
+				filter = fmt.Sprintf(" where ((%s & %d) = %d)", m.layout.hashSQL(rowFinder{m.Map}.columns(t)[0]), n-1, bucket)
 			}
 			tables = append(tables, quoteTable(t.Table)+filter)
 		}
@@ -235,19 +238,13 @@ func (m *Map) publish(ctx context.Context, tx pgx.Tx, e *Enrollment) error {
 	return nil
 }
 
-// Fences are installed in pages.
-const (
-	placementPage = 5000
-	placedHere    = `select ` + placementColumns + ` from shard_placements where map = $1 and shard = $2 and key > $3 and state = 'active'
-		order by key limit $4`
-	putFences = `insert into procaas.fences (map, key, epoch, state) select $1, k, e, 'active' from unnest($2::text[], $3::bigint[]) u(k, e)
-		on conflict do nothing`
-)
+const putFences = `insert into procaas.fences (map, key, epoch, state) select $1, k, e, 'active' from unnest($2::text[], $3::bigint[]) u(k, e)
+	on conflict do nothing`
 
 // fenceAll writes the fences that are missing for what the map has on a shard.
-func (m *Map) fenceAll(ctx context.Context, q Querier, shard string, e *Enrollment) error {
+func (m enroller) fenceAll(ctx context.Context, q Querier, shard string, e *Enrollment) error {
 	for after := ""; ; {
-		page, err := m.page(ctx, placedHere, shard, after)
+		page, err := feeder{m.Map}.page(ctx, placedHere, shard, after)
 		if err != nil || len(page) == 0 {
 			return err
 		}
@@ -262,13 +259,4 @@ func (m *Map) fenceAll(ctx context.Context, q Querier, shard string, e *Enrollme
 		e.Fences += int(tag.RowsAffected())
 		after = keys[len(keys)-1]
 	}
-}
-
-// page lists placements of a shard in the order of their keys.
-func (m *Map) page(ctx context.Context, sql, shard, after string) ([]Placement, error) {
-	rows, err := m.service.pool.Query(ctx, sql, m.ID, shard, after, placementPage)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, scanPlacement)
 }

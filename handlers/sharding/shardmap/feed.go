@@ -12,6 +12,9 @@ import (
 	"procaas/engine/pgkit"
 )
 
+// A feeder keeps the index of a map up to date.
+type feeder struct{ *Map }
+
 // Changes are found by the transactions that made them: a snapshot's xmin is the oldest that
 // it did not see, so whatever changed later bears that number or a higher one. Rows may
 // come twice, and none is missed.
@@ -65,7 +68,7 @@ func (s *Service) hear(ctx context.Context) error {
 	}
 	for {
 		for _, m := range s.Maps() {
-			if err := m.catchUp(ctx, conn); err != nil {
+			if err := (feeder{m}).catchUp(ctx, conn); err != nil {
 				return err
 			}
 		}
@@ -80,7 +83,7 @@ func (s *Service) hear(ctx context.Context) error {
 }
 
 // catchUp takes over what has changed since the last time.
-func (m *Map) catchUp(ctx context.Context, conn *pgx.Conn) error {
+func (m feeder) catchUp(ctx context.Context, conn *pgx.Conn) error {
 	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		var next string
 		if err := tx.QueryRow(ctx, feedPosition).Scan(&next); err != nil {
@@ -115,7 +118,7 @@ func (m *Map) catchUp(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // load reads all placements.
-func (m *Map) load(ctx context.Context, tx pgx.Tx) error {
+func (m feeder) load(ctx context.Context, tx pgx.Tx) error {
 	for after := ""; ; {
 		rows, err := tx.Query(ctx, feedFirst, m.ID, after, placementPage)
 		if err != nil {
@@ -139,7 +142,7 @@ func (m *Map) load(ctx context.Context, tx pgx.Tx) error {
 
 // learn takes a placement over into the index. Keys whose registration has not ended are
 // not in it: each question for them asks the database.
-func (m *Map) learn(p Placement) {
+func (m feeder) learn(p Placement) {
 	if p.State == Ready || p.State == Merged {
 		m.index.put(p, true)
 	}
@@ -147,8 +150,24 @@ func (m *Map) learn(p Placement) {
 
 // learnAsked takes over what the database has told of a key ahead of the feed, unless others may
 // have been split off it: only the feed tells both in the right order.
-func (m *Map) learnAsked(key string, p Placement) {
+func (m feeder) learnAsked(key string, p Placement) {
 	if p.Key == key && m.layout.parts == 1 {
 		m.learn(p)
 	}
+}
+
+// Placements are read in pages.
+const (
+	placementPage = 5000
+	placedHere    = `select ` + placementColumns + ` from shard_placements where map = $1 and shard = $2 and key > $3 and state = 'active'
+		order by key limit $4`
+)
+
+// page lists placements of a shard in the order of their keys.
+func (m feeder) page(ctx context.Context, sql, shard, after string) ([]Placement, error) {
+	rows, err := m.service.pool.Query(ctx, sql, m.ID, shard, after, placementPage)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scanPlacement)
 }

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"procaas/engine/store"
-
 	"github.com/jackc/pgx/v5"
 )
 
@@ -80,23 +78,4 @@ func (m *Map) wider(ctx context.Context, q Querier, key string) (Placement, erro
 		return m.stretch(ctx, q, key)
 	}
 	return p, err
-}
-
-// Split gives a key that lives within a wider placement, such as one folder of a user or
-// one key of a slot, a placement of its own on the same shard.
-func (m *Map) Split(ctx context.Context, key string, by store.Actor) (Placement, error) {
-	if err := m.layout.check(key); err != nil {
-		return Placement{}, fmt.Errorf("map %s: %w", m.ID, err)
-	}
-	wide, err := m.Find(ctx, key)
-	if err != nil {
-		return Placement{}, err
-	}
-	if wide.Key == key {
-		if wide.State == Creating {
-			return m.Complete(ctx, wide)
-		}
-		return wide, nil
-	}
-	return m.splitOff(ctx, wide.Key, key, by)
 }

@@ -18,9 +18,12 @@ import (
 	"procaas/dsl/datum"
 )
 
+// A registrar gives unknown keys a place.
+type registrar struct{ *Map }
+
 // register gives a key without a placement one, and completes a registration that was
 // begun. Keys of several parts are registered by their first one, once for all who ask at the same time.
-func (m *Map) register(ctx context.Context, key string) (Placement, error) {
+func (m registrar) register(ctx context.Context, key string) (Placement, error) {
 	k, err := ParseKey(key)
 	if err != nil {
 		return Placement{}, err
@@ -38,7 +41,7 @@ func (m *Map) register(ctx context.Context, key string) (Placement, error) {
 				continue // who came first asked for another key below the same part, which has a placement of its own
 			}
 			if r.Err == nil && p.State == Ready {
-				m.learn(p)
+				feeder{m.Map}.learn(p)
 			}
 			return p, r.Err
 		case <-ctx.Done():
@@ -47,7 +50,7 @@ func (m *Map) register(ctx context.Context, key string) (Placement, error) {
 	}
 }
 
-func (m *Map) registerOne(ctx context.Context, key, first string) (Placement, error) {
+func (m registrar) registerOne(ctx context.Context, key, first string) (Placement, error) {
 	p, err := m.Find(ctx, key)
 	switch {
 	case err == nil && p.State == Creating:
@@ -71,7 +74,7 @@ func (m *Map) registerOne(ctx context.Context, key, first string) (Placement, er
 		return p, err
 	}
 	if r.TwoPhase {
-		return m.placeAtOnce(ctx, first, shard, attrs)
+		return pairing{m.Map}.placeAtOnce(ctx, first, shard, attrs)
 	}
 	return m.Place(ctx, first, shard, attrs)
 }
@@ -80,7 +83,7 @@ func (m *Map) registerOne(ctx context.Context, key, first string) (Placement, er
 const maxAttrs = 64 << 10
 
 // confirm asks whether a key may be registered, and for its attributes.
-func (m *Map) confirm(ctx context.Context, r *dsl.ShardRegistration, key string) (map[string]any, error) {
+func (m registrar) confirm(ctx context.Context, r *dsl.ShardRegistration, key string) (map[string]any, error) {
 	if r.Check == "" {
 		return map[string]any{}, nil
 	}
@@ -131,7 +134,7 @@ const readHomes = `select id, class, registration and closed is null and drainin
 	from shards where map = $1 and declared order by id`
 
 // draw finds a shard for a new key by the rules.
-func (m *Map) draw(ctx context.Context, key string, attrs map[string]any) (string, error) {
+func (m registrar) draw(ctx context.Context, key string, attrs map[string]any) (string, error) {
 	rows, err := m.service.pool.Query(ctx, readHomes, m.ID)
 	if err != nil {
 		return "", fmt.Errorf("map %s: read shards: %w", m.ID, err)
@@ -154,7 +157,7 @@ func (m *Map) draw(ctx context.Context, key string, attrs map[string]any) (strin
 
 // fit lists the shards that a new key may be placed on: those of the first rule that is for
 // it, or all that are open.
-func (m *Map) fit(homes []home, key string, attrs map[string]any) ([]home, error) {
+func (m registrar) fit(homes []home, key string, attrs map[string]any) ([]home, error) {
 	env := datum.Env{"event": map[string]any{"key": firstPart(key), "payload": attrs}}
 	for i, rule := range m.Declared.Registration.Rules {
 		holds := true

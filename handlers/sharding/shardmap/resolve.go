@@ -11,15 +11,18 @@ import (
 	"procaas/engine"
 )
 
+// A resolver answers where keys live.
+type resolver struct{ *Map }
+
 // Lookup gives the placement of a key from memory, and from the database when it is not
 // known there.
 func (m *Map) Lookup(ctx context.Context, key string) (Placement, error) {
 	if p := m.index.find(key); p != nil {
 		return *p, nil
 	}
-	p, err := m.ask(ctx, key)
+	p, err := resolver{m}.ask(ctx, key)
 	if err == nil {
-		m.learnAsked(key, p)
+		feeder{m}.learnAsked(key, p)
 	}
 	return p, err
 }
@@ -43,7 +46,7 @@ func (m *Map) Where(key string) (shard string, epoch int64, ok bool) {
 }
 
 // ask reads a placement from the database, once for all who ask for it at the same time.
-func (m *Map) ask(ctx context.Context, key string) (Placement, error) {
+func (m resolver) ask(ctx context.Context, key string) (Placement, error) {
 	found := m.asking.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.service.patience())
 		defer cancel()
@@ -60,20 +63,20 @@ func (m *Map) ask(ctx context.Context, key string) (Placement, error) {
 // Resolve tells where a key lives and which hosts to try. A key without a placement is
 // registered when the map says so and the question does not forbid it.
 func (m *Map) Resolve(ctx context.Context, q engine.ShardQuestion) (engine.ShardAnswer, error) {
-	p, err := m.placement(ctx, q)
+	p, err := resolver{m}.placement(ctx, q)
 	if err != nil {
-		return engine.ShardAnswer{}, m.publicError(q.Key, err)
+		return engine.ShardAnswer{}, resolver{m}.publicError(q.Key, err)
 	}
 	m.active.note(p.Key)
 	a := engine.ShardAnswer{Map: m.ID, Key: q.Key, Placement: p.Key, Shard: p.Shard, Epoch: p.Epoch, Moving: p.Owned}
-	if err := m.answerHosts(&a, q); err != nil {
+	if err := (resolver{m}).answerHosts(&a, q); err != nil {
 		return engine.ShardAnswer{}, fmt.Errorf("map %s: shard %s of key %q: %w", m.ID, p.Shard, q.Key, err)
 	}
 	return a, nil
 }
 
 // placement finds the placement of a key, or makes one.
-func (m *Map) placement(ctx context.Context, q engine.ShardQuestion) (Placement, error) {
+func (m resolver) placement(ctx context.Context, q engine.ShardQuestion) (Placement, error) {
 	if err := m.layout.check(q.Key); err != nil {
 		return Placement{}, err
 	}
@@ -82,7 +85,7 @@ func (m *Map) placement(ctx context.Context, q engine.ShardQuestion) (Placement,
 		return p, ErrUnknownKey
 	}
 	if (errors.Is(err, ErrUnknownKey) || err == nil && p.State == Creating) && !q.Known {
-		p, err = m.register(ctx, q.Key)
+		p, err = registrar{m.Map}.register(ctx, q.Key)
 	}
 	if err != nil || q.AfterEpoch == 0 || p.Epoch > q.AfterEpoch {
 		return p, err
@@ -92,7 +95,7 @@ func (m *Map) placement(ctx context.Context, q engine.ShardQuestion) (Placement,
 
 // waitBeyond waits until the placement of a key has a later epoch than one, which the
 // shard of it has refused, and asks the database last: the change may be known there.
-func (m *Map) waitBeyond(ctx context.Context, key string, epoch int64) (Placement, error) {
+func (m resolver) waitBeyond(ctx context.Context, key string, epoch int64) (Placement, error) {
 	ctx, cancel := context.WithTimeout(ctx, epochPatience)
 	defer cancel()
 	more := m.index.changes()
@@ -116,7 +119,7 @@ func (m *Map) waitBeyond(ctx context.Context, key string, epoch int64) (Placemen
 		}
 	}
 	if err == nil {
-		m.learnAsked(key, p)
+		feeder{m.Map}.learnAsked(key, p)
 	}
 	return p, err
 }
@@ -130,13 +133,13 @@ const epochPatience = 2 * time.Second
 const overdueEvery = 250 * time.Millisecond
 
 // thawed ends overdue freezes of a shard, and tells whether there were any.
-func (m *Map) thawed(ctx context.Context, id string) bool {
+func (m resolver) thawed(ctx context.Context, id string) bool {
 	s := m.shards[id]
 	if s == nil || !s.thawing.CompareAndSwap(false, true) {
 		return false
 	}
 	defer s.thawing.Store(false)
-	n, err := m.service.Thaw(ctx, m, id)
+	n, err := m.service.Thaw(ctx, m.Map, id)
 	if err != nil && ctx.Err() == nil && !notThere(err) {
 		m.service.log.Warn("keys that were frozen for too long cannot be thawed", "map", m.ID, "shard", id, "error", err)
 	}
@@ -144,7 +147,7 @@ func (m *Map) thawed(ctx context.Context, id string) bool {
 }
 
 // answerHosts adds the hosts in their order, and the connection string.
-func (m *Map) answerHosts(a *engine.ShardAnswer, q engine.ShardQuestion) error {
+func (m resolver) answerHosts(a *engine.ShardAnswer, q engine.ShardQuestion) error {
 	s := m.shards[a.Shard]
 	if s == nil {
 		return fmt.Errorf("%w: it is not declared here; have the pipelines of this node been read again?", engine.ErrNoHost)
@@ -161,7 +164,7 @@ func (m *Map) answerHosts(a *engine.ShardAnswer, q engine.ShardQuestion) error {
 		return err
 	}
 	a.Stale = time.Since(v.at) > staleAfter
-	a.Hosts, a.DSN = v.answer(m, s, q.Mode, order)
+	a.Hosts, a.DSN = v.answer(m.Map, s, q.Mode, order)
 	return nil
 }
 
@@ -178,7 +181,7 @@ func sessionAttrs(mode string) string {
 }
 
 // publicError says an error in the words of the engine.
-func (m *Map) publicError(key string, err error) error {
+func (m resolver) publicError(key string, err error) error {
 	where := fmt.Sprintf("map %s: ", m.ID)
 	named := strings.HasPrefix(err.Error(), where)
 	switch {

@@ -11,12 +11,15 @@ import (
 	"procaas/handlers/sharding/transfer"
 )
 
+// A rowFinder says which rows a placement has.
+type rowFinder struct{ *Map }
+
 // Publication names the publication that has the rows of a placement.
 func (m *Map) Publication(placement string) string {
-	return m.publication(m.layout.bucket(placement))
+	return rowFinder{m}.publication(m.layout.bucket(placement))
 }
 
-func (m *Map) publication(bucket int) string {
+func (m rowFinder) publication(bucket int) string {
 	return "procaas_" + strings.ReplaceAll(m.ID, "-", "_") + "_" + strconv.Itoa(bucket)
 }
 
@@ -26,13 +29,13 @@ func (m *Map) publication(bucket int) string {
 // its rows, which belong to the wider placement alone. No key is split off while a transfer has the
 // placement, or has not ended yet.
 func (m *Map) Rows(ctx context.Context, t *dsl.ShardTable, placement string) (rows transfer.Table, ok bool, err error) {
-	columns := m.columns(t)
+	columns := rowFinder{m}.columns(t)
 	rows = transfer.Table{Name: t.Table, Columns: columns}
 	switch placement[0] {
 	case '#':
 		rows.Where = fmt.Sprintf("(%s & %d) = %s", m.layout.hashSQL(columns[0]), m.layout.slots-1, placement[1:])
 	case '[':
-		if rows.Where, err = m.stretchRows(ctx, columns[0], placement); err != nil {
+		if rows.Where, err = (rowFinder{m}).stretchRows(ctx, columns[0], placement); err != nil {
 			return rows, false, fmt.Errorf("map %s: the stretch %q: %w", m.ID, placement, err)
 		}
 	default:
@@ -41,7 +44,7 @@ func (m *Map) Rows(ctx context.Context, t *dsl.ShardTable, placement string) (ro
 			return rows, false, nil
 		}
 	}
-	within, err := m.within(ctx, placement)
+	within, err := rowFinder{m}.within(ctx, placement)
 	if err != nil {
 		return rows, false, err
 	}
@@ -54,7 +57,7 @@ func (m *Map) Rows(ctx context.Context, t *dsl.ShardTable, placement string) (ro
 }
 
 // columns lists the columns of a table that hold the parts of a key.
-func (m *Map) columns(t *dsl.ShardTable) []string {
+func (m rowFinder) columns(t *dsl.ShardTable) []string {
 	if len(t.Key) > 0 {
 		return t.Key
 	}
@@ -72,7 +75,7 @@ func (l layout) hashSQL(column string) string {
 const stretchBounds = `select key from shard_placements where map = $1 and key >= '[' and key < '\' and state <> 'merged'`
 
 // stretches lists the placements of a map by range, in the order of their bounds.
-func (m *Map) stretches(ctx context.Context, q Querier) ([]string, error) {
+func (m rowFinder) stretches(ctx context.Context, q Querier) ([]string, error) {
 	keys, err := m.keys(ctx, q, stretchBounds, m.ID)
 	slices.SortFunc(keys, func(a, b string) int {
 		if m.layout.below(a[1:], b[1:]) {
@@ -84,7 +87,7 @@ func (m *Map) stretches(ctx context.Context, q Querier) ([]string, error) {
 }
 
 // bounds gives the lower bounds of a stretch and of the one behind it; up is empty for the last one.
-func (m *Map) bounds(ctx context.Context, placement string) (low, up string, err error) {
+func (m rowFinder) bounds(ctx context.Context, placement string) (low, up string, err error) {
 	keys, err := m.stretches(ctx, m.service.pool)
 	if err != nil {
 		return "", "", err
@@ -100,7 +103,7 @@ func (m *Map) bounds(ctx context.Context, placement string) (low, up string, err
 }
 
 // stretchRows selects the rows of a stretch of keys.
-func (m *Map) stretchRows(ctx context.Context, column, placement string) (string, error) {
+func (m rowFinder) stretchRows(ctx context.Context, column, placement string) (string, error) {
 	low, up, err := m.bounds(ctx, placement)
 	if err != nil {
 		return "", err
@@ -130,7 +133,7 @@ const (
 )
 
 // within lists the placements that lie within another one.
-func (m *Map) within(ctx context.Context, placement string) ([]string, error) {
+func (m rowFinder) within(ctx context.Context, placement string) ([]string, error) {
 	if placement[0] != '#' && placement[0] != '[' {
 		return m.keys(ctx, m.service.pool, keysBelow, m.ID, placement)
 	}
@@ -147,15 +150,6 @@ func (m *Map) within(ctx context.Context, placement string) ([]string, error) {
 	return slices.DeleteFunc(keys, func(key string) bool {
 		return !m.layout.overlap(placement, key) || up != "" && !m.layout.below(firstPart(key), up)
 	}), nil
-}
-
-// quote writes text as a literal of SQL.
-func quote(text string) string {
-	text = strings.ReplaceAll(text, "'", "''")
-	if strings.Contains(text, `\`) {
-		return ` E'` + strings.ReplaceAll(text, `\`, `\\`) + `'`
-	}
-	return "'" + text + "'"
 }
 
 // quoteName writes the name of a column.

@@ -15,6 +15,9 @@ import (
 	"procaas/handlers/sharding/transfer"
 )
 
+// A splitter splits and merges the stretches of a map.
+type splitter struct{ *Map }
+
 // A placement is divided, or ends, while its writers are held back for some milliseconds: on the
 // shard they are told apart by the placement that they name, and whoever goes on under the former
 // one would not see a transfer of the new one. The order is that of a transfer's switch: a
@@ -51,19 +54,19 @@ var errRegroup = errors.New("writers of the key, or a transfer, were in the way"
 // SplitAt divides the stretch of keys that a key lies in: those from the key on become one of
 // their own, on the same shard. One that begins there already is given as it is.
 func (m *Map) SplitAt(ctx context.Context, at string, by store.Actor) (wide, narrow Placement, err error) {
-	if wide, err = m.stretchAt(ctx, at); err != nil {
+	if wide, err = (splitter{m}).stretchAt(ctx, at); err != nil {
 		return wide, narrow, err
 	}
 	bound := "[" + firstPart(at)
 	if wide.Key == bound {
 		return wide, wide, nil
 	}
-	narrow, err = m.splitOff(ctx, wide.Key, bound, by)
+	narrow, err = splitter{m}.splitOff(ctx, wide.Key, bound, by)
 	return wide, narrow, err
 }
 
 // stretchAt gives the stretch that the first part of a key lies in.
-func (m *Map) stretchAt(ctx context.Context, at string) (Placement, error) {
+func (m splitter) stretchAt(ctx context.Context, at string) (Placement, error) {
 	if m.layout.strategy != "range" {
 		return Placement{}, fmt.Errorf("map %s: %w: the strategy of the map is %s, and only one by range has stretches of keys", m.ID, ErrKey,
 			m.layout.strategy)
@@ -79,7 +82,7 @@ func (m *Map) stretchAt(ctx context.Context, at string) (Placement, error) {
 }
 
 // splitOff gives what a narrower name stands for a placement of its own, beside a wider one.
-func (m *Map) splitOff(ctx context.Context, wide, narrow string, by store.Actor) (Placement, error) {
+func (m splitter) splitOff(ctx context.Context, wide, narrow string, by store.Actor) (Placement, error) {
 	err := m.regroup(ctx, regrouping{key: wide, other: narrow, state: Active, prepare: func(ctx context.Context, tx pgx.Tx,
 		p Placement,
 	) error {
@@ -120,10 +123,10 @@ func (m *Map) splitOff(ctx context.Context, wide, narrow string, by store.Actor)
 // of a key becomes a part of the key, slot or stretch that it was split from; a stretch of keys, named by
 // the key that it begins at, one of the stretch before it.
 func (m *Map) Merge(ctx context.Context, at string, by store.Actor) (wide, narrow Placement, err error) {
-	if wide, narrow, err = m.neighbours(ctx, at); err != nil {
+	if wide, narrow, err = (splitter{m}).neighbours(ctx, at); err != nil {
 		return wide, narrow, err
 	}
-	err = m.regroup(ctx, regrouping{key: narrow.Key, other: wide.Key, state: Closed, change: func(ctx context.Context, tx pgx.Tx,
+	err = splitter{m}.regroup(ctx, regrouping{key: narrow.Key, other: wide.Key, state: Closed, change: func(ctx context.Context, tx pgx.Tx,
 		p Placement, next int64,
 	) error {
 		var shard string
@@ -135,7 +138,7 @@ func (m *Map) Merge(ctx context.Context, at string, by store.Actor) (wide, narro
 			return err
 		}
 		// While it is held, nothing can be split off it: what was before comes between the two.
-		if now, err := m.before(ctx, tx, narrow.Key); err != nil || now.Key != wide.Key {
+		if now, err := (splitter{m}).before(ctx, tx, narrow.Key); err != nil || now.Key != wide.Key {
 			return errors.Join(errRegroup, err)
 		}
 		tag, err := tx.Exec(ctx, markMerged, m.ID, narrow.Key, p.Epoch, next)
@@ -154,7 +157,7 @@ func (m *Map) Merge(ctx context.Context, at string, by store.Actor) (wide, narro
 }
 
 // neighbours gives the placement that ends when a key is merged, and the one that gets its rows.
-func (m *Map) neighbours(ctx context.Context, at string) (wide, narrow Placement, err error) {
+func (m splitter) neighbours(ctx context.Context, at string) (wide, narrow Placement, err error) {
 	if err := m.layout.check(at); err != nil {
 		return wide, narrow, fmt.Errorf("map %s: %w", m.ID, err)
 	}
@@ -179,7 +182,7 @@ func (m *Map) neighbours(ctx context.Context, at string) (wide, narrow Placement
 }
 
 // mergeable gives the stretch that begins at a key, which has no placement of its own.
-func (m *Map) mergeable(ctx context.Context, at string) (Placement, error) {
+func (m splitter) mergeable(ctx context.Context, at string) (Placement, error) {
 	if m.layout.strategy != "range" {
 		p, err := m.Find(ctx, at)
 		if err == nil {
@@ -195,11 +198,11 @@ func (m *Map) mergeable(ctx context.Context, at string) (Placement, error) {
 }
 
 // before gives the placement that has the rows of another one when that ends: ErrUnknownKey when none would.
-func (m *Map) before(ctx context.Context, q Querier, placement string) (wide Placement, err error) {
+func (m splitter) before(ctx context.Context, q Querier, placement string) (wide Placement, err error) {
 	if placement[0] != '[' {
 		return m.wider(ctx, q, placement)
 	}
-	keys, err := m.stretches(ctx, q)
+	keys, err := rowFinder{m.Map}.stretches(ctx, q)
 	if err != nil {
 		return wide, err
 	}
@@ -212,7 +215,7 @@ func (m *Map) before(ctx context.Context, q Querier, placement string) (wide Pla
 
 // canHold refuses a key whose rows no table of the map could tell: a placement of it would be a second
 // name of rows that another one has, or the name of none.
-func (m *Map) canHold(ctx context.Context, tx pgx.Tx, key string) error {
+func (m splitter) canHold(ctx context.Context, tx pgx.Tx, key string) error {
 	if key[0] == '[' || len(m.Declared.Tables) == 0 {
 		return nil
 	}
@@ -251,7 +254,7 @@ type regrouping struct {
 
 // regroup changes the map while the writers of a placement are held back, and leaves its fence in
 // a state at the later epoch. It tries again when writers or the clock were in the way.
-func (m *Map) regroup(ctx context.Context, g regrouping) error {
+func (m splitter) regroup(ctx context.Context, g regrouping) error {
 	for attempt := int64(1); ; attempt++ {
 		err := m.regroupOnce(ctx, g, attempt)
 		if !errors.Is(err, errRegroup) || attempt >= regroupAttempts {
@@ -265,7 +268,7 @@ func (m *Map) regroup(ctx context.Context, g regrouping) error {
 	}
 }
 
-func (m *Map) regroupOnce(ctx context.Context, g regrouping, attempt int64) error {
+func (m splitter) regroupOnce(ctx context.Context, g regrouping, attempt int64) error {
 	key := g.key
 	// A new epoch for each attempt: what the one before has frozen can be told from this.
 	p, next, err := m.drawEpoch(ctx, key)
@@ -276,7 +279,7 @@ func (m *Map) regroupOnce(ctx context.Context, g regrouping, attempt int64) erro
 	if err := m.untouched(ctx, key, g.other); err != nil {
 		return err
 	}
-	pool, err := m.service.Connect(ctx, m, p.Shard)
+	pool, err := m.service.Connect(ctx, m.Map, p.Shard)
 	if err != nil {
 		return err
 	}
@@ -320,7 +323,7 @@ func (m *Map) regroupOnce(ctx context.Context, g regrouping, attempt int64) erro
 
 // untouched refuses to change which rows two placements have while a transfer of one has not ended: also
 // when it has switched, it may still bring the rows back to its source, and deletes what it has moved there.
-func (m *Map) untouched(ctx context.Context, placements ...string) error {
+func (m splitter) untouched(ctx context.Context, placements ...string) error {
 	if m.service.o.Transfers == nil {
 		return nil
 	}
@@ -337,7 +340,7 @@ func (m *Map) untouched(ctx context.Context, placements ...string) error {
 }
 
 // drawEpoch takes a later epoch for a placement that no transfer has.
-func (m *Map) drawEpoch(ctx context.Context, key string) (p Placement, next int64, err error) {
+func (m splitter) drawEpoch(ctx context.Context, key string) (p Placement, next int64, err error) {
 	err = m.service.pool.QueryRow(ctx, drawEpoch, m.ID, key).Scan(&p.Map, &p.Key, &p.Shard, &p.Epoch, &p.State, &p.Transfer, &p.Owned,
 		&p.Target, &next)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -381,7 +384,7 @@ func (s *Service) SplitShard(ctx context.Context, shardMap, at string, dry bool,
 	case byRange && !dry:
 		wide, narrow, err = m.SplitAt(ctx, at, by)
 	case byRange:
-		wide, err = m.stretchAt(ctx, at)
+		wide, err = splitter{m}.stretchAt(ctx, at)
 		narrow = Placement{Key: "[" + at, Shard: wide.Shard}
 	default:
 		if wide, err = m.Find(ctx, at); err == nil && !dry {
@@ -390,7 +393,7 @@ func (s *Service) SplitShard(ctx context.Context, shardMap, at string, dry bool,
 			narrow = Placement{Key: at, Shard: wide.Shard}
 		}
 	}
-	return m.regrouped(wide, narrow, dry, at, err)
+	return splitter{m}.regrouped(wide, narrow, dry, at, err)
 }
 
 // MergeShard implements [engine.ShardMaps].
@@ -401,20 +404,39 @@ func (s *Service) MergeShard(ctx context.Context, shardMap, at string, dry bool,
 	}
 	var wide, narrow Placement
 	if dry {
-		wide, narrow, err = m.neighbours(ctx, at)
+		wide, narrow, err = splitter{m}.neighbours(ctx, at)
 	} else {
 		wide, narrow, err = m.Merge(ctx, at, by)
 	}
-	return m.regrouped(wide, narrow, dry, at, err)
+	return splitter{m}.regrouped(wide, narrow, dry, at, err)
 }
 
-func (m *Map) regrouped(wide, narrow Placement, dry bool, key string, err error) (engine.ShardRegroup, error) {
+func (m splitter) regrouped(wide, narrow Placement, dry bool, key string, err error) (engine.ShardRegroup, error) {
 	if errors.Is(err, errRegroup) {
 		err = fmt.Errorf("%w: %w", ErrBusy, err)
 	}
 	if err != nil {
-		return engine.ShardRegroup{}, m.publicError(key, err)
+		return engine.ShardRegroup{}, resolver{m.Map}.publicError(key, err)
 	}
 	return engine.ShardRegroup{Map: m.ID, Wide: wide.Key, Narrow: narrow.Key, Shard: wide.Shard, DryRun: dry, Changed: !dry &&
 		wide.Key != narrow.Key}, nil
+}
+
+// Split gives a key that lives within a wider placement, such as one folder of a user or
+// one key of a slot, a placement of its own on the same shard.
+func (m *Map) Split(ctx context.Context, key string, by store.Actor) (Placement, error) {
+	if err := m.layout.check(key); err != nil {
+		return Placement{}, fmt.Errorf("map %s: %w", m.ID, err)
+	}
+	wide, err := m.Find(ctx, key)
+	if err != nil {
+		return Placement{}, err
+	}
+	if wide.Key == key {
+		if wide.State == Creating {
+			return m.Complete(ctx, wide)
+		}
+		return wide, nil
+	}
+	return splitter{m}.splitOff(ctx, wide.Key, key, by)
 }

@@ -5,12 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
+
+// A pairing writes to the map and to a shard in one step, by two-phase commits.
+type pairing struct{ *Map }
 
 // Registration in two phases: the row of the map and the fence of the shard are prepared,
 // then committed, the map first. Who dies in between leaves prepared transactions, which
@@ -28,11 +32,11 @@ const (
 const maxTwoPhase = 100
 
 // The names of the prepared transactions of a key, on either side.
-func (m *Map) mapGID() string               { return "procaas:map:" + m.ID + ":" }
-func (m *Map) shardGID(shard string) string { return "procaas:shard:" + m.ID + ":" + shard + ":" }
-func prepare(gid string) string             { return "prepare transaction " + quote(gid) }
-func commitPrepared(gid string) string      { return "commit prepared " + quote(gid) }
-func rollbackPrepared(gid string) string    { return "rollback prepared " + quote(gid) }
+func (m pairing) mapGID() string               { return "procaas:map:" + m.ID + ":" }
+func (m pairing) shardGID(shard string) string { return "procaas:shard:" + m.ID + ":" + shard + ":" }
+func prepare(gid string) string                { return "prepare transaction " + quote(gid) }
+func commitPrepared(gid string) string         { return "commit prepared " + quote(gid) }
+func rollbackPrepared(gid string) string       { return "rollback prepared " + quote(gid) }
 func ignoreGone(err error) error {
 	var failure *pgconn.PgError
 	if errors.As(err, &failure) && failure.Code == "42704" { // undefined_object: somebody else has ended it
@@ -42,11 +46,11 @@ func ignoreGone(err error) error {
 }
 
 // placeAtOnce makes the row of the map and the fence of the shard in one step.
-func (m *Map) placeAtOnce(ctx context.Context, key, shard string, attrs map[string]any) (Placement, error) {
+func (m pairing) placeAtOnce(ctx context.Context, key, shard string, attrs map[string]any) (Placement, error) {
 	if len(key) > maxTwoPhase {
 		return Placement{}, fmt.Errorf("%w: keys of registration in two phases have %d bytes at most", ErrKey, maxTwoPhase)
 	}
-	pool, err := m.service.Connect(ctx, m, shard)
+	pool, err := m.service.Connect(ctx, m.Map, shard)
 	if err != nil {
 		return Placement{}, err
 	}
@@ -74,7 +78,7 @@ func (m *Map) placeAtOnce(ctx context.Context, key, shard string, attrs map[stri
 
 // prepareBoth prepares the row and the fence; false when somebody else is about to register
 // the key or has.
-func (m *Map) prepareBoth(ctx context.Context, pool *pgxpool.Pool, key, shard string, attrs map[string]any) (mine bool, err error) {
+func (m pairing) prepareBoth(ctx context.Context, pool *pgxpool.Pool, key, shard string, attrs map[string]any) (mine bool, err error) {
 	data, err := json.Marshal(attrs)
 	if err != nil {
 		return false, err
@@ -121,7 +125,7 @@ func prepared(ctx context.Context, pool *pgxpool.Pool, gid string, work func(pgx
 
 // commitBoth commits what was prepared, the map first. When that was swept away meanwhile,
 // the shard's part goes, too.
-func (m *Map) commitBoth(ctx context.Context, pool *pgxpool.Pool, key, shard string) error {
+func (m pairing) commitBoth(ctx context.Context, pool *pgxpool.Pool, key, shard string) error {
 	ctx = context.WithoutCancel(ctx)
 	// The map first: a sweep commits the fence of a key that the map has, and rolls back that of one that it has not.
 	if _, err := m.service.pool.Exec(ctx, commitPrepared(m.mapGID()+key)); ignoreGone(err) != nil {
@@ -150,12 +154,12 @@ type Swept struct {
 // Sweep ends prepared transactions of registrations that are older than an age: those that
 // the other side has are committed, the rest is rolled back. With dryRun it only tells.
 func (m *Map) Sweep(ctx context.Context, age time.Duration, dryRun bool) ([]Swept, error) {
-	swept, err := m.sweepMap(ctx, age, dryRun)
+	swept, err := pairing{m}.sweepMap(ctx, age, dryRun)
 	if err != nil {
 		return swept, fmt.Errorf("map %s: sweep: %w", m.ID, err)
 	}
 	for _, d := range m.Declared.Shards {
-		more, err := m.sweepShard(ctx, d.ID, age, dryRun)
+		more, err := pairing{m}.sweepShard(ctx, d.ID, age, dryRun)
 		swept = append(swept, more...)
 		if err != nil {
 			return swept, fmt.Errorf("map %s: sweep shard %s: %w", m.ID, d.ID, err)
@@ -179,7 +183,7 @@ func dangling(ctx context.Context, q Querier, prefix string, age time.Duration) 
 
 // sweepMap ends the rows that were prepared: the map's part commits when any shard has its
 // own, prepared or committed.
-func (m *Map) sweepMap(ctx context.Context, age time.Duration, dryRun bool) ([]Swept, error) {
+func (m pairing) sweepMap(ctx context.Context, age time.Duration, dryRun bool) ([]Swept, error) {
 	keys, err := dangling(ctx, m.service.pool, m.mapGID(), age)
 	if err != nil {
 		return nil, err
@@ -208,9 +212,9 @@ func (m *Map) sweepMap(ctx context.Context, age time.Duration, dryRun bool) ([]S
 
 // anyShardHas tells whether a shard has the fence of a key, prepared or committed. All must
 // answer: one that does not may be the one.
-func (m *Map) anyShardHas(ctx context.Context, key string) (bool, error) {
+func (m pairing) anyShardHas(ctx context.Context, key string) (bool, error) {
 	for _, d := range m.Declared.Shards {
-		pool, err := m.service.Connect(ctx, m, d.ID)
+		pool, err := m.service.Connect(ctx, m.Map, d.ID)
 		if err != nil {
 			return false, err
 		}
@@ -227,8 +231,8 @@ func (m *Map) anyShardHas(ctx context.Context, key string) (bool, error) {
 
 // sweepShard ends the fences that were prepared: they commit when the map has the key on the
 // shard. Those whose row is prepared still wait for it.
-func (m *Map) sweepShard(ctx context.Context, shard string, age time.Duration, dryRun bool) ([]Swept, error) {
-	pool, err := m.service.Connect(ctx, m, shard)
+func (m pairing) sweepShard(ctx context.Context, shard string, age time.Duration, dryRun bool) ([]Swept, error) {
+	pool, err := m.service.Connect(ctx, m.Map, shard)
 	if err != nil {
 		return nil, err
 	}
@@ -264,4 +268,13 @@ func (m *Map) sweepShard(ctx context.Context, shard string, age time.Duration, d
 		}
 	}
 	return swept, nil
+}
+
+// quote writes text as a literal of SQL.
+func quote(text string) string {
+	text = strings.ReplaceAll(text, "'", "''")
+	if strings.Contains(text, `\`) {
+		return ` E'` + strings.ReplaceAll(text, `\`, `\\`) + `'`
+	}
+	return "'" + text + "'"
 }

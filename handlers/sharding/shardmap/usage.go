@@ -80,7 +80,7 @@ func (u Usage) Sizes(ctx context.Context, shard string, t *dsl.ShardTable) (size
 	if err != nil {
 		return nil, 0, err
 	}
-	table, column := quoteTable(t.Table), quoteName(u.columns(t)[0])
+	table, column := quoteTable(t.Table), quoteName(rowFinder{u.Map}.columns(t)[0])
 	if err := pool.QueryRow(ctx, `select greatest(reltuples, 0)::bigint from pg_class where oid = $1::regclass`,
 		table).Scan(&rows); err != nil {
 		return nil, 0, fmt.Errorf("map %s: sizes on %s: %w", u.ID, shard, err)
