@@ -25,7 +25,7 @@ type Document struct {
 // NewDocument makes the description of operations that are added to it.
 func NewDocument(about *huma.OpenAPI) *Document {
 	d := &Document{OpenAPI: about, requests: map[string]bool{}}
-	d.Components.Schemas = huma.NewMapRegistry(schemaPlace, huma.DefaultSchemaNamer)
+	d.Components.Schemas = huma.NewMapRegistry(schemaPlace, schemaName)
 	return d
 }
 
@@ -251,4 +251,14 @@ func (d *Document) addProblems(op *huma.Operation, codes []string) {
 			Content:     map[string]*huma.MediaType{MediaProblem: {Schema: d.Schema(problem.Problem{})}},
 		}
 	}
+}
+
+// schemaName is the name of a type in the description. It stays as it was before fallbacks had a
+// package of their own: programs are made of it.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	if name == "View" {
+		return "FallbackView"
+	}
+	return name
 }
