@@ -429,7 +429,7 @@ func (h *queueHistory) settle(t *testing.T, db *queue.Store, p *taskPutter) {
 		if err == nil && len(rest) == 0 {
 			break
 		}
-		h.orders = append(h.orders, p.claimOrderly(nil)...)
+		h.orders = append(h.orders, p.claimOrderly(nil)...) //nolint:staticcheck // nil: once
 		if !cli.Sleep(ctx, 100*time.Millisecond) {
 			t.Errorf("tasks are left minutes after the last fault: %+v, %v", rest, errors.Join(err, ctx.Err()))
 			break

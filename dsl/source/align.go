@@ -57,8 +57,10 @@ type Cursor struct {
 // EOF is what a cursor sees behind the last line.
 const EOF rune = -1
 
+// Pos is the place of the cursor, counted from 1.
 func (c *Cursor) Pos() diag.Pos { return diag.Pos{Line: c.Line + 1, Column: c.Column + 1} }
 
+// Rune returns the character at the cursor, or EOF.
 func (c *Cursor) Rune() rune {
 	switch {
 	case c.Line >= len(c.Lines):
@@ -69,6 +71,7 @@ func (c *Cursor) Rune() rune {
 	return c.Lines[c.Line][c.Column]
 }
 
+// Next moves the cursor to the next character.
 func (c *Cursor) Next() {
 	if c.Line < len(c.Lines) && c.Column < len(c.Lines[c.Line]) {
 		c.Column++

@@ -120,6 +120,7 @@ func (s *Source) misaligned(f failure) (slip, bool) {
 	return slip{}, false
 }
 
+// IndentOf counts the spaces before the text of a line.
 func IndentOf(line []rune) int {
 	n := 0
 	for n < len(line) && line[n] == ' ' {

@@ -2,6 +2,7 @@ package source
 
 import (
 	"cmp"
+	"errors"
 	"reflect"
 	"regexp"
 	"strings"
@@ -34,7 +35,7 @@ func failureOf(dec *yaml.Decoder, err error) failure {
 		return f
 	}
 	parser := reader.Elem().FieldByName("parser")
-	if err == errConfused {
+	if errors.Is(err, errConfused) {
 		f.problem = err.Error()
 		f.at = markAt(parser, "mark")
 		return f

@@ -133,6 +133,7 @@ func (s *Source) text(n *yaml.Node, at diag.Span) bool {
 	return true
 }
 
+// IsQuoted reports whether a scalar is written in quotes or as a block.
 func IsQuoted(n *yaml.Node) bool {
 	return n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
 }

@@ -19,7 +19,7 @@ import (
 	"procaas/dsl/source"
 )
 
-// SpecOf derives the Spec of a struct from its type and the source files that
+// Of derives the Spec of a struct from its type and the source files that
 // declare it and the structs of its fields. It panics when a field is undocumented
 // or a tag makes no sense: that is a bug which the first test must meet.
 func Of(t reflect.Type, sources ...string) *Spec {

@@ -66,7 +66,7 @@ func (s *Spec) Names() []string {
 	return names
 }
 
-// inline gives the field that gathers names without a field of their own.
+// InlineField returns the field that gathers names without a field of their own.
 func (s *Spec) InlineField() *Field {
 	for _, f := range s.Fields {
 		if f.Name == "" {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A clock tells the store's time by what beats told, and by what has passed since by the
+// A Clock tells the store's time by what beats told, and by what has passed since by the
 // monotonic clock. So a node whose clock is set in between neither fires triggers early nor
 // ends waits.
 //

@@ -41,7 +41,7 @@ func Passed(ctx context.Context) time.Duration {
 	return 0
 }
 
-// A pace is the time of one call.
+// A Pace is the time of one call.
 type Pace struct {
 	Began  time.Time
 	Passed time.Duration
@@ -93,8 +93,10 @@ func (c *pacedContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-const StoreTimeout = 10 * time.Second // of one call of the store; then its end is unknown
+// StoreTimeout bounds one call of the store; then its end is unknown.
+const StoreTimeout = 10 * time.Second
 
+// MaxBackoff is the longest pause between tries of a call of the store.
 const MaxBackoff = 500 * time.Millisecond
 
 // Pause waits; false when ctx ended first.

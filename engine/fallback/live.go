@@ -16,7 +16,7 @@ import (
 // This file is what a node knows of handlers that are out of the flow, and what
 // its runs ask of that.
 
-// A degrader is this node's part in the fallbacks of all nodes.
+// A Live is this node's part in the fallbacks of all nodes.
 type Live struct {
 	store   store.Degradation
 	tallies tallyBook
@@ -38,6 +38,7 @@ type outages struct {
 	byPath   map[string]*Outage
 }
 
+// NewOutages reads the state that the store keeps; none when it is empty.
 func NewOutages(state []byte, revision int64) (*outages, error) {
 	out := &outages{revision: revision}
 	if len(state) == 0 {

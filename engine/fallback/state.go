@@ -1,9 +1,10 @@
 package fallback
 
 import (
-	"procaas/engine/model"
 	"slices"
 	"time"
+
+	"procaas/engine/model"
 )
 
 // A State is what all nodes share about handlers that are out of the flow.

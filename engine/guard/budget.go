@@ -2,7 +2,7 @@ package guard
 
 import "time"
 
-// A budget counts calls, so that repetitions stay a share of them: those who
+// A Budget counts calls, so that repetitions stay a share of them: those who
 // repeat what fails are what keeps a service down. Its zero value has seen none.
 type Budget struct {
 	seconds [budgetSeconds]budgetSecond

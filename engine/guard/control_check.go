@@ -101,6 +101,7 @@ func (c Control) IsFree() bool {
 	return c.Enabled && c.Mode == "" && c.RateLimit == "" && c.RolloutPercent == nil
 }
 
+// InvalidControl makes the error of a control that says what cannot be.
 func InvalidControl(format string, args ...any) *ControlError {
 	return &ControlError{codeInvalidControl, fmt.Sprintf(format, args...)}
 }

@@ -262,6 +262,7 @@ type CallEnd struct {
 // A callVerdict says whether a service did what it should.
 type callVerdict int
 
+// What became of a call.
 const (
 	callUnmade callVerdict = iota // the call has not started
 	CallMute                      // it tells nothing about the service

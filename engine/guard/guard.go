@@ -15,7 +15,7 @@ import (
 	"procaas/engine/store"
 )
 
-// A guard decides whether a handler may run now: whether a control holds it, and
+// A Guard decides whether a handler may run now: whether a control holds it, and
 // what the limits say of the definition and of controls. Limits are for all nodes
 // together: each takes an equal part.
 type Guard struct {
@@ -31,7 +31,7 @@ type Guard struct {
 // for it. A run that has to wait longer gives its place back.
 const ShortHold = time.Second
 
-// A pass is what one run holds of the guard: its places in the queues of limits,
+// A Pass is what one run holds of the guard: its places in the queues of limits,
 // so that asking again does not take another one. It belongs to the goroutine of
 // the run.
 type Pass struct {

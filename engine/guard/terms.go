@@ -41,6 +41,7 @@ func (g *Guard) terms(s *planner.Step, level int) (name string, terms Terms, ok 
 	return s.Service.ID, ServiceTerms(s.Service, nodes), true
 }
 
+// ServiceTerms are the limits of a service at one of some nodes.
 func ServiceTerms(s *dsl.Service, nodes int) Terms {
 	return Terms{
 		most: part(s.MaxInFlight, nodes), adapts: s.Concurrency != "fixed", repeats: s.RetryBudget,
@@ -94,8 +95,8 @@ func EndOf(s *planner.Step, err error, took time.Duration) CallEnd {
 	return end
 }
 
-// A run that waits in the store for its turn at a gate has a cause: this, the
-// gate's name, and the path of the handler.
+// Mark begins the cause of a run that waits in the store for its turn at a gate:
+// the gate's name and the path of the handler follow.
 const Mark = "@"
 
 func gateCause(name, path string) string { return Mark + name + " " + path }

@@ -20,7 +20,7 @@ import (
 
 // The types that the queue speaks are those of the engine, so that other stores can
 // keep tasks too.
-type ( //nolint:revive // one comment for all
+type (
 	Spec      = store.TaskSpec
 	Put       = store.TaskPut
 	Task      = store.QueuedTask

@@ -51,7 +51,8 @@ type overlapping func(a, b string) bool
 // where operators see for what, and holds nobody else up. The lock document makes two acquisitions at
 // once exclude each other.
 func acquire(ctx context.Context, db store.Documents, node int64, t *engine.ShardTransfer, overlap overlapping, by turn,
-	now time.Time) error {
+	now time.Time,
+) error {
 	for {
 		lock, err := db.Document(ctx, engine.DocShardTransfer, engine.ShardLock(t.Map))
 		if err != nil && !errors.Is(err, store.ErrNotFound) {

@@ -197,7 +197,8 @@ func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *shardmap.
 // candidates lists the keys of a shard that may move, those that should first, and how many
 // bytes a row of them takes in all tables.
 func (h *ShardMoves) candidates(ctx context.Context, c *engine.Call, m *shardmap.Map,
-	source engine.ShardView) ([]shardmap.KeySize, float64, error) {
+	source engine.ShardView,
+) ([]shardmap.KeySize, float64, error) {
 	moving, err := moversOf(ctx, c, m.ID)
 	if err != nil {
 		return nil, 0, err

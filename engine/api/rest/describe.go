@@ -3,6 +3,7 @@ package rest
 import (
 	"cmp"
 	"net/http"
+	"path"
 	"reflect"
 	"slices"
 	"strconv"
@@ -253,12 +254,15 @@ func (d *Document) addProblems(op *huma.Operation, codes []string) {
 	}
 }
 
-// schemaName is the name of a type in the description. It stays as it was before fallbacks had a
-// package of their own: programs are made of it.
+// schemaName is the name of a type in the description. Programs are made of it, so a View goes by
+// its package, as fallback.View did before it had a package of its own: FallbackView.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
-	if name == "View" {
-		return "FallbackView"
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if pkg := path.Base(t.PkgPath()); name == "View" {
+		return strings.ToUpper(pkg[:1]) + pkg[1:] + name
 	}
 	return name
 }

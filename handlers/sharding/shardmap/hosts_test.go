@@ -63,8 +63,17 @@ func TestAHostIsDownAfterTwoMisses(t *testing.T) {
 	for i, c := range []struct {
 		err   error
 		alive bool
-	}{{nil, true}, {errGone, true}, {nil, true}, {errGone, true}, {errGone, false}, {nil, false}, {errGone, false}, {nil, false},
-		{nil, true}} {
+	}{
+		{nil, true},
+		{errGone, true},
+		{nil, true},
+		{errGone, true},
+		{errGone, false},
+		{nil, false},
+		{errGone, false},
+		{nil, false},
+		{nil, true},
+	} {
 		h.take(Report{Err: c.err}, noon)
 		if h.alive != c.alive {
 			t.Errorf("after look %d, which found %v: alive is %v", i, c.err, h.alive)

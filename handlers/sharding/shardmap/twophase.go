@@ -32,7 +32,8 @@ const (
 const maxTwoPhase = 100
 
 // The names of the prepared transactions of a key, on either side.
-func (m pairing) mapGID() string               { return "procaas:map:" + m.ID + ":" }
+func (m pairing) mapGID() string { return "procaas:map:" + m.ID + ":" }
+
 func (m pairing) shardGID(shard string) string { return "procaas:shard:" + m.ID + ":" + shard + ":" }
 func prepare(gid string) string                { return "prepare transaction " + quote(gid) }
 func commitPrepared(gid string) string         { return "commit prepared " + quote(gid) }

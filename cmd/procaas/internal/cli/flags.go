@@ -146,8 +146,7 @@ func wantedOf(f *pflag.Flag, err error) error {
 	if want, known := wantedValues[f.Value.Type()]; known {
 		return errors.New("want " + want)
 	}
-	var bad *pflag.InvalidValueError
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return bad.Unwrap()
 	}
 	return err

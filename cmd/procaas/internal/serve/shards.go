@@ -88,8 +88,7 @@ func (n *Node) checkMaps(ctx context.Context, b *dsl.Bundle) error {
 		return nil
 	}
 	err := n.shards.Check(ctx, b.ShardMaps)
-	var refused *shardmap.MapError
-	if errors.As(err, &refused) {
+	if _, ok := errors.AsType[*shardmap.MapError](err); ok {
 		return &engine.DefinitionError{Err: err}
 	}
 	return err

@@ -37,6 +37,7 @@ func Bundle(s cli.Streams, paths []string, o dsl.Options) (*dsl.Bundle, error) {
 	return Check(s, files, o)
 }
 
+// Check loads files and prints what is wrong with them; the error is set when they cannot be used.
 func Check(s cli.Streams, files []diag.File, o dsl.Options) (*dsl.Bundle, error) {
 	o.Types = Types()
 	bundle, found := dsl.Load(files, o)

@@ -27,6 +27,7 @@ const Stdin = "stdin.yaml"
 // IsStub tells whether a file describes stub services.
 func IsStub(name string) bool { return IsYAML(name) && strings.Contains(name, ".stub.") }
 
+// IsYAML reports whether a file is YAML by its name.
 func IsYAML(name string) bool {
 	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
 }

@@ -18,6 +18,7 @@ import (
 // anybody, and so may the links beside it: nothing is read outside of what was given, nothing
 // but regular files, and no more than fits.
 
+// The bounds of what is read.
 const (
 	MaxFile  = 1 << 20   // bytes of one file of a tree; dsl has the same bound
 	maxTrees = 256 << 20 // bytes of all files together

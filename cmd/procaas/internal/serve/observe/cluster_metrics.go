@@ -65,6 +65,7 @@ var clusterGauges = []struct {
 	},
 }
 
+// NewClusters makes the metrics of the clusters of an engine.
 func NewClusters(e *engine.Engine) *Clusters {
 	m := &Clusters{engine: e}
 	for _, g := range clusterGauges {
