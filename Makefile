@@ -24,8 +24,8 @@ RAPID_SEED ?= 1
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help demo demo-balancer balance torture torture-transfers bench-shards bench-pauses bench-resolve demo-shards build test test-long quick \
-	properties pooler lint fmt bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue cells clean judge
+.PHONY: help demo demo-balancer balance torture torture-transfers bench-shards bench-pauses bench-resolve demo-shards build test test-long quick loops \
+	properties pooler lint fmt vet bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue cells clean judge
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -50,7 +50,7 @@ $(BIN): $(SOURCES) go.mod go.sum
 	@mkdir -p bin
 	$(GO) build $(FLAGS) -ldflags '-X procaas/cmd/procaas/internal/cli.stamp=$(VERSION)' -o $@ ./cmd/procaas
 
-test: tools-postgres tools-console lint $(BIN) ## everything, with a private PostgreSQL, a browser and the race detector
+test: tools-postgres tools-console fmt vet $(BIN) ## everything, with a private PostgreSQL, a browser and the race detector
 	$(BIN) validate pipelines
 	$(BIN) fmt --check pipelines
 	$(BIN) test pipelines --chaos --min-coverage 90
@@ -60,7 +60,7 @@ test: tools-postgres tools-console lint $(BIN) ## everything, with a private Pos
 	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- env CGO_ENABLED=1 RAPID_SEED=$(RAPID_SEED) $(GOTESTS) $(AGAIN) --packages "$$(cat bin/raced.txt | tr '\n' ' ')" -- $(RACE) $(TOGETHER); \
 	  code=$$?; sh engine/enginetest/flaky.sh bin/again.txt bin/test.json bin/flaky.txt; exit $$code
 
-test-long: properties cells torture torture-transfers judge fuzz ## what takes too long for each change: other random data, faults for minutes, fuzzing; CI runs it each night
+test-long: properties cells loops torture torture-transfers judge fuzz ## what takes too long for each change: other random data, faults for minutes, fuzzing; CI runs it each night
 
 quick: ## what a change of the language may break, in under a minute: dsl and the commands that show it
 	$(GO) test $(FLAGS) ./dsl/... ./engine/flowtest
@@ -71,6 +71,9 @@ properties: tools-postgres ## the property tests, with other random data each ti
 
 cells: tools-postgres ## the whole contract of the store on an inbox over two databases: minutes
 	CGO_ENABLED=1 $(GO) test $(RACE) -count 1 -timeout 15m -run '^TestConformance$$' ./engine/cells -whole
+
+loops: tools-postgres ## pipelines that emit themselves, on serving nodes, until they are bounded: minutes
+	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- $(GO) test -count 1 -timeout 15m ./cmd/procaas -run '^TestALoopOfServingNodesIsBounded$$' -loops
 
 torture: tools-postgres cells ## nodes, workers of the queue and their PostgreSQL under faults, for three minutes each; the contract on cells
 	$(GO) test -count 1 -timeout 15m -v -run '^TestTorture$$' ./cmd/procaas -torture 3m
@@ -96,11 +99,14 @@ pooler: tools-postgres ## the store through PgBouncer in transaction mode
 	@command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || apt-get install -y --no-install-recommends pgbouncer
 	$(GO) test -count 1 -timeout 10m -tags pooler -run '^TestPooler' ./engine/postgres
 
-lint: ## what compiler, formatter and linters say; .golangci.yml lists them
-	GOFLAGS="$(FLAGS)" $(LINT) run ./...
+fmt: ## fail when a file is not formatted
+	@out=$$(gofmt -l $$(git ls-files '*.go' 2>/dev/null || find . -name '*.go')); if [ -n "$$out" ]; then echo "run gofmt -w on:"; echo "$$out"; exit 1; fi
 
-fmt: ## format all Go files
-	$(LINT) fmt
+vet: ## the compiler's own checks
+	$(GO) vet $(FLAGS) ./...
+
+lint: ## what the linters of .golangci.yml say; a job of its own in CI, since building them takes minutes
+	GOFLAGS="$(FLAGS)" $(LINT) run ./...
 
 golden: ## rewrite golden files and generated files; read the diff before you commit it
 	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- $(GO) test $$(grep -rl 'flag.Bool("update"' --include='*_test.go' . | xargs -n1 dirname | sort -u) -update

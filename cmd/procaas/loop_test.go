@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -32,9 +33,15 @@ const multiplying = `pipelines:
 // The budget of a loop, which is no setting.
 const loopBurst, loopRate = 10_000, 10
 
+// serveLoops lets nodes work off the whole budget of a loop, which keeps two processors busy for a minute.
+var serveLoops = flag.Bool("loops", false, "come to the end of the budget of a loop on serving nodes")
+
 // TestALoopOfServingNodesIsBounded hands an event to serving nodes whose pipeline makes two of
 // each: they come to the end of the budget that they share, say so, and go on to serve others.
 func TestALoopOfServingNodesIsBounded(t *testing.T) {
+	if !*serveLoops {
+		t.Skip("make loops runs it: it takes minutes")
+	}
 	t.Parallel()
 	t.Run("one node on sqlite", func(t *testing.T) {
 		t.Parallel()
