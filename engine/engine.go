@@ -19,6 +19,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
 	"procaas/engine/clock"
+	"procaas/engine/clusters"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	"procaas/engine/model"
@@ -26,6 +27,7 @@ import (
 	"procaas/engine/planner"
 	"procaas/engine/secrets"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 )
 
 // Options says what an Engine works with. Store, Types and Bundle are needed;
@@ -75,6 +77,9 @@ func DefaultOptions() Options {
 // An Engine takes events in and runs them. All methods are safe for concurrent
 // use.
 type Engine struct {
+	*clusters.Clusters
+	*transfers.Transfers
+
 	o        Options
 	log      *slog.Logger
 	metrics  *Metrics
@@ -120,6 +125,7 @@ func New(o Options) (*Engine, error) {
 		explaining: make(chan struct{}, maxExplained),
 		follower:   follower{changed: make(chan struct{}, 1)},
 	}
+	e.Clusters, e.Transfers = clusters.NewClusters(o.Store, e.Bundle, e.clock.Now), transfers.NewTransfers(o.Store)
 	for _, t := range o.Types {
 		e.library.byName[t.Name] = t
 	}

@@ -13,6 +13,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine/clock"
+	"procaas/engine/diff"
 	"procaas/engine/store"
 )
 
@@ -64,40 +65,41 @@ func (e *DefinitionError) Unwrap() error { return e.Err }
 // when the node cannot run it, or when it has no pipelines and the present one
 // has some, and a [*DropError] when accepted events wait for pipelines that it
 // takes away; then nothing has changed.
-func (e *Engine) Load(ctx context.Context, b *dsl.Bundle, by store.Actor) (Diff, error) {
+func (e *Engine) Load(ctx context.Context, b *dsl.Bundle, by store.Actor) (diff.Diff, error) {
 	return e.load(ctx, b, false, by)
 }
 
 // LoadAndDrop does so too, and cancels the runs of events that wait for pipelines that b
 // does not have.
-func (e *Engine) LoadAndDrop(ctx context.Context, b *dsl.Bundle, by store.Actor) (Diff, error) {
+func (e *Engine) LoadAndDrop(ctx context.Context, b *dsl.Bundle, by store.Actor) (diff.Diff, error) {
 	return e.load(ctx, b, true, by)
 }
 
-func (e *Engine) load(ctx context.Context, b *dsl.Bundle, drop bool, by store.Actor) (Diff, error) {
+func (e *Engine) load(ctx context.Context, b *dsl.Bundle, drop bool, by store.Actor) (diff.Diff, error) {
 	d, err := e.library.add(b)
 	if err != nil {
-		return Diff{}, &DefinitionError{Err: err}
+		return diff.Diff{}, &DefinitionError{Err: err}
 	}
 	e.follower.mu.Lock()
 	defer e.follower.mu.Unlock()
 	if err := emptied(e.Bundle(), b); err != nil {
-		return Diff{}, &DefinitionError{Err: err}
+		return diff.Diff{}, &DefinitionError{Err: err}
 	}
 	if !drop {
 		waits, err := e.abandoned(ctx, e.library.current.Load(), d)
 		if err != nil {
-			return Diff{}, err
+			return diff.Diff{}, err
 		}
 		if len(waits) > 0 {
-			return Diff{}, &DropError{waits}
+			return diff.Diff{}, &DropError{waits}
 		}
 	}
 	if _, err := e.activate(ctx, b, false, by); err != nil {
-		return Diff{}, err
+		return diff.Diff{}, err
 	}
 	e.follower.agreed = true
-	diff := compare(e.swap(d), d)
+	before := e.swap(d)
+	diff := diff.ComparePlanned(diff.Side{Bundle: before.bundle, Plans: before.plans}, diff.Side{Bundle: d.bundle, Plans: d.plans})
 	if drop {
 		return diff, e.drop(ctx, d, by)
 	}

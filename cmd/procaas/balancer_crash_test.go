@@ -20,8 +20,8 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/serve/stores"
-	"procaas/engine"
 	"procaas/engine/api/client"
+	"procaas/engine/clusters"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/store"
@@ -149,9 +149,9 @@ func (b *balanced) watch() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		last := engine.Assignment{Cluster: "fanout"}
+		last := clusters.Assignment{Cluster: "fanout"}
 		for cli.Sleep(ctx, 5*time.Millisecond) {
-			a, err := engine.ReadAssignment(ctx, b.store, "fanout")
+			a, err := clusters.ReadAssignment(ctx, b.store, "fanout")
 			if err != nil {
 				continue // the store is busy
 			}
@@ -207,11 +207,11 @@ func (b *balanced) takenOver(number int64, by int) {
 	if a.Epoch <= 0 || a.Epoch == number {
 		b.t.Errorf("want an assignment by another node than %d, have %+v", number, a)
 	}
-	d, err := b.store.Document(b.t.Context(), engine.DocumentAssignment, "fanout")
+	d, err := b.store.Document(b.t.Context(), clusters.DocumentAssignment, "fanout")
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	old, err := json.Marshal(engine.Assignment{Workers: a.Workers, Owners: make([]int, 12), Since: make([]int64, 12)})
+	old, err := json.Marshal(clusters.Assignment{Workers: a.Workers, Owners: make([]int, 12), Since: make([]int64, 12)})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func (b *balanced) takenOver(number int64, by int) {
 
 // settled waits until the workers hold all partitions as they are assigned, those that
 // are banned none.
-func (b *balanced) settled(by int, banned ...string) (a engine.Assignment) {
+func (b *balanced) settled(by int, banned ...string) (a clusters.Assignment) {
 	b.t.Helper()
 	b.eventually(fmt.Sprintf("all partitions off %v", banned), func() bool {
 		a = b.assignment()
@@ -237,7 +237,7 @@ func (b *balanced) settled(by int, banned ...string) (a engine.Assignment) {
 }
 
 // asAssigned tells whether each partition is held by its owner, and by nobody else.
-func (b *balanced) asAssigned(a *engine.Assignment, banned []string) bool {
+func (b *balanced) asAssigned(a *clusters.Assignment, banned []string) bool {
 	held := map[int]string{}
 	for i, w := range b.workers {
 		for _, p := range w.Holder().State().Partitions {
@@ -258,10 +258,10 @@ func (b *balanced) asAssigned(a *engine.Assignment, banned []string) bool {
 	return len(held) == 12
 }
 
-func (b *balanced) assignment() engine.Assignment {
-	a, err := engine.ReadAssignment(b.t.Context(), b.store, "fanout")
+func (b *balanced) assignment() clusters.Assignment {
+	a, err := clusters.ReadAssignment(b.t.Context(), b.store, "fanout")
 	if err != nil {
-		return engine.Assignment{}
+		return clusters.Assignment{}
 	}
 	return a
 }
@@ -288,7 +288,7 @@ func (b *balanced) unban(at int, worker string) { b.t.Helper(); b.pull(at, worke
 
 func (b *balanced) pull(at int, worker string, release bool) {
 	b.t.Helper()
-	pull := engine.LeverPull{Lever: engine.LeverBan, Worker: worker, Partition: -1, Release: release}
+	pull := clusters.LeverPull{Lever: clusters.LeverBan, Worker: worker, Partition: -1, Release: release}
 	b.eventually("the lever of "+worker, func() bool {
 		_, err := b.clients[at].PullLever(b.t.Context(), "fanout", pull, "test")
 		return err == nil

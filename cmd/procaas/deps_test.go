@@ -22,8 +22,8 @@ var rooms = map[string][]string{
 		"spec", "contract", "tree", "format", "decode", "cluster", "shards", "check",
 	},
 	"engine": {
-		"model", "store", "sqlstore", "pgkit", "planner", "checkpoint", "core", "clock", "guard", "fallback", "diagram", "secrets", "tracing",
-		"outbound",
+		"model", "store", "sqlstore", "pgkit", "planner", "checkpoint", "core", "clock", "guard", "fallback", "diagram", "diff",
+		"clusters", "transfers", "secrets", "tracing", "outbound",
 	},
 }
 
@@ -76,7 +76,8 @@ var homes = []struct {
 		"counted in the engine, served by the API, wired in serve",
 	},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/procaas/internal/serve/observe"}, "who sends traces where is wired once"},
-	{"go.opentelemetry.io/otel", []string{"engine", "engine/outbound", "engine/tracing", "cmd/procaas/internal/serve/observe"}, "spans are made by the engine"},
+	{"go.opentelemetry.io/otel", []string{"engine", "engine/outbound", "engine/tracing", "cmd/procaas/internal/serve/observe"},
+		"spans are made by the engine"},
 	{"github.com/spf13/cobra", commandLine(), "only the command line parses flags"},
 }
 

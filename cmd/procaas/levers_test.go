@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"procaas/cmd/procaas/internal/cli"
-	"procaas/engine"
 	"procaas/engine/api/client"
+	"procaas/engine/clusters"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/handlers/balancer"
@@ -111,7 +111,7 @@ func TestBalancerGoesOnOnAnotherNode(t *testing.T) {
 	}
 	first, stop := startNodeUntil(t, dsn, dir)
 	second, _ := startNodeUntil(t, dsn, dir)
-	until := func(client *client.Client, what string, ok func(engine.ClusterView) bool) (v engine.ClusterView) {
+	until := func(client *client.Client, what string, ok func(clusters.ClusterView) bool) (v clusters.ClusterView) {
 		t.Helper()
 		ctx, cancel := patience.Context(t.Context(), 2*time.Minute)
 		defer cancel()
@@ -127,20 +127,20 @@ func TestBalancerGoesOnOnAnotherNode(t *testing.T) {
 		}
 	}
 	one, other := client.New(first, ""), client.New(second, "")
-	placed := until(one, "all partitions placed", func(v engine.ClusterView) bool { return v.Version > 0 && v.Unassigned == 0 })
+	placed := until(one, "all partitions placed", func(v clusters.ClusterView) bool { return v.Version > 0 && v.Unassigned == 0 })
 	ban := func(client *client.Client, worker string) {
 		t.Helper()
 		eventually(t, "a ban of "+worker, func() bool {
-			_, err := client.PullLever(t.Context(), "fanout", engine.LeverPull{Lever: engine.LeverBan, Worker: worker, Partition: -1}, "test")
+			_, err := client.PullLever(t.Context(), "fanout", clusters.LeverPull{Lever: clusters.LeverBan, Worker: worker, Partition: -1}, "test")
 			return err == nil
 		})
 	}
 	ban(one, "w2")
-	banned := until(other, "w2 empty", func(v engine.ClusterView) bool {
+	banned := until(other, "w2 empty", func(v clusters.ClusterView) bool {
 		return v.Version > placed.Version && len(v.Workers) == 3 && v.Workers[1].Partitions == 0 && v.Workers[1].Banned
 	})
 	stop()
-	until(other, "a later observation", func(v engine.ClusterView) bool { return v.Observed.After(banned.Observed.Add(time.Second)) })
+	until(other, "a later observation", func(v clusters.ClusterView) bool { return v.Observed.After(banned.Observed.Add(time.Second)) })
 	ban(other, "w1")
 	eventually(t, "all workers up in the metrics", func() bool { // one may be slow to answer for a while
 		reply, err := http.Get(second + "/metrics")
@@ -155,7 +155,7 @@ func TestBalancerGoesOnOnAnotherNode(t *testing.T) {
 		}
 		return strings.Contains(metrics.String(), `procaas_cluster_workers_up{cluster="fanout"} 3`)
 	})
-	until(other, "all on w3 in a later version", func(v engine.ClusterView) bool {
+	until(other, "all on w3 in a later version", func(v clusters.ClusterView) bool {
 		return v.Version > banned.Version && len(v.Workers) == 3 && v.Workers[2].Partitions == 12
 	})
 	recording, err := other.Recording(t.Context(), "fanout")
@@ -164,13 +164,13 @@ func TestBalancerGoesOnOnAnotherNode(t *testing.T) {
 	}
 	checkReplay(t, recording)
 	moves, err := other.Moves(t.Context(), "fanout", 100)
-	if err != nil || !slices.ContainsFunc(moves, func(m engine.MoveLog) bool { return m.Reason == "worker w1 is banned: test" }) {
+	if err != nil || !slices.ContainsFunc(moves, func(m clusters.MoveLog) bool { return m.Reason == "worker w1 is banned: test" }) {
 		t.Errorf("want a move to tell of the ban, have %v, %v", moves, err)
 	}
 }
 
 // checkReplay replays a recording of a live cluster.
-func checkReplay(t *testing.T, recording engine.Recording) {
+func checkReplay(t *testing.T, recording clusters.Recording) {
 	t.Helper()
 	if n := reflect.TypeFor[balancer.Params]().NumField(); len(recording.Parameters) != n {
 		t.Errorf("want %d parameters, have %v", n, recording.Parameters)

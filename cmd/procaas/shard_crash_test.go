@@ -13,11 +13,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/transfers"
 )
 
 // TestTransferSurvivesKill9 kills a serving node in the middle of the transfer of a
@@ -57,9 +57,9 @@ func TestTransferSurvivesKill9(t *testing.T) {
 			return err == nil && len(e.Reasons) == 0
 		})
 	}
-	var home engine.ShardAnswer
+	var home transfers.ShardAnswer
 	eventually(t, "the home of the key", func() bool {
-		home, err = c.client.ResolveShard(ctx, "mail", engine.ShardQuestion{Key: "u42"})
+		home, err = c.client.ResolveShard(ctx, "mail", transfers.ShardQuestion{Key: "u42"})
 		return err == nil && home.Shard == "s1"
 	}) // a host that answered late counts as away for a moment
 	var acked atomic.Int64
@@ -83,7 +83,7 @@ func TestTransferSurvivesKill9(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	transfer := func() (last engine.ShardTransfer) {
+	transfer := func() (last transfers.ShardTransfer) {
 		all, err := c.client.ShardTransfers(ctx, "mail")
 		if err == nil && len(all) > 0 {
 			last = all[0]
@@ -98,7 +98,7 @@ func TestTransferSurvivesKill9(t *testing.T) {
 		server.kill()
 		server = c.start(ctx)
 	}
-	eventually(t, "the end of the transfer", func() bool { return transfer().State == engine.TransferDone })
+	eventually(t, "the end of the transfer", func() bool { return transfer().State == transfers.TransferDone })
 	before := acked.Load()
 	eventually(t, "writes on the other shard", func() bool { return acked.Load() > before+20 })
 	stop()
@@ -166,7 +166,7 @@ func twoShards(t *testing.T) (out [2]*enginetest.Cluster) {
 
 // writeMail writes one mail of user u42 as a service does: asks where, and calls the guard.
 func writeMail(ctx context.Context, client *client.Client, id int64) error {
-	a, err := client.ResolveShard(ctx, "mail", engine.ShardQuestion{Key: "u42", Mode: engine.ShardMaster})
+	a, err := client.ResolveShard(ctx, "mail", transfers.ShardQuestion{Key: "u42", Mode: transfers.ShardMaster})
 	if err != nil {
 		return err
 	}

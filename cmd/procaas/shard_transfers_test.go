@@ -12,7 +12,7 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/serve"
-	"procaas/engine"
+	"procaas/engine/transfers"
 )
 
 // TestTransferCommands keeps what the commands about transfers print, and their exit codes.
@@ -35,17 +35,17 @@ func TestTransferCommands(t *testing.T) {
 		shown.WriteString("$ procaas " + line + "\n" + withoutBlanks(out.String()) + "exit code " + string(rune('0'+code)) + "\n\n")
 	}
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	transfers := []engine.ShardTransfer{
+	transfers := []transfers.ShardTransfer{
 		{
-			ID: "t_3", Key: "42", Source: "s1", Target: "s2", State: engine.TransferRunning, Step: "copy", Percent: 64, Rows: 640000,
+			ID: "t_3", Key: "42", Source: "s1", Target: "s2", State: transfers.TransferRunning, Step: "copy", Percent: 64, Rows: 640000,
 			Lag: 20 << 10,
 		},
 		{
-			ID: "t_2", Key: "#7", Source: "s1", Target: "s3", State: engine.TransferObserving, Step: "retire", Rows: 12, WindowMS: 7.51,
+			ID: "t_2", Key: "#7", Source: "s1", Target: "s3", State: transfers.TransferObserving, Step: "retire", Rows: 12, WindowMS: 7.51,
 			Observe: began,
 		},
 		{
-			ID: "t_1", Key: "43", Source: "s1", Target: "s2", State: engine.TransferFailed, Step: "plan",
+			ID: "t_1", Key: "43", Source: "s1", Target: "s2", State: transfers.TransferFailed, Step: "plan",
 			Error: "refused: shard s2 has no table mail",
 		},
 	}

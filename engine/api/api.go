@@ -29,7 +29,9 @@ import (
 	"procaas/engine/api/shards"
 	"procaas/engine/api/transport"
 	"procaas/engine/api/ui"
+	"procaas/engine/diff"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 )
 
 // DefaultMaxBody bounds the body of a request when [Options] sets no bound.
@@ -53,7 +55,7 @@ type Options struct {
 	Version string // of the program, for people
 
 	// Shards answers where keys live; nobody does when it is nil.
-	Shards engine.ShardMaps
+	Shards transfers.ShardMaps
 
 	// Inbox tells of the databases of the inbox; nil when there is one.
 	Inbox engine.InboxCells
@@ -75,7 +77,7 @@ type Options struct {
 	// Reload reads the node's pipelines again, activates them on all nodes and
 	// tells what that changes. The error is an [*engine.DefinitionError] when they
 	// are refused. The call is refused when it is nil.
-	Reload func(ctx context.Context, drop bool, by store.Actor) (engine.Diff, error)
+	Reload func(ctx context.Context, drop bool, by store.Actor) (diff.Diff, error)
 }
 
 // Ports is what the API needs of the engine, by what each group of calls does with it.

@@ -17,6 +17,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/client"
+	"procaas/engine/clusters"
 	"procaas/engine/enginetest"
 	"procaas/engine/store"
 	"procaas/handlers"
@@ -75,7 +76,7 @@ func newFanout(t *testing.T) *fanout {
 // assign stores the next version.
 func (f *fanout) assign(t *testing.T, owners ...int) {
 	t.Helper()
-	a := engine.Assignment{Owners: owners, Since: make([]int64, len(owners)), Workers: []engine.AssignedWorker{
+	a := clusters.Assignment{Owners: owners, Since: make([]int64, len(owners)), Workers: []clusters.AssignedWorker{
 		{ID: "w0", URL: "http://127.0.0.1:9101"}, {ID: "w1", URL: "http://127.0.0.1:9102", Zone: "a"},
 	}}
 	value, err := json.Marshal(a)
@@ -83,7 +84,7 @@ func (f *fanout) assign(t *testing.T, owners ...int) {
 		t.Fatal(err)
 	}
 	_, err = f.store.WriteDocuments(t.Context(), 0,
-		[]store.DocumentWrite{{Kind: engine.DocumentAssignment, Name: "fanout", Version: f.version, Value: value}}, nil)
+		[]store.DocumentWrite{{Kind: clusters.DocumentAssignment, Name: "fanout", Version: f.version, Value: value}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func TestRecordingHoldsWhatIsKept(t *testing.T) {
 	// The ring begins anew at any place; what is much older than the rest is a leftover.
 	for place, at := range []int{1_000_004, 1_000_006, 1_000_000, 1_000_002, 900_000} {
 		writes = append(writes, store.DocumentWrite{
-			Kind: engine.DocumentObservation, Name: fmt.Sprintf("fanout/%03d", place), Version: store.AnyVersion,
+			Kind: clusters.DocumentObservation, Name: fmt.Sprintf("fanout/%03d", place), Version: store.AnyVersion,
 			Value: fmt.Appendf(nil, `{"t": %d}`, at),
 		})
 	}
@@ -197,7 +198,7 @@ func TestAssignmentIsReadAndAwaited(t *testing.T) {
 		t.Errorf("without news: have %d", status)
 	}
 	source := route.Server{URL: f.URL, Cluster: "fanout", Wait: time.Minute}
-	next := make(chan engine.Assignment, 1)
+	next := make(chan clusters.Assignment, 1)
 	go func() {
 		a, err := source.Await(t.Context(), 1)
 		if err != nil {

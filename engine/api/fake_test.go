@@ -29,12 +29,15 @@ import (
 	"procaas/engine/api/shards"
 	"procaas/engine/api/ui"
 	"procaas/engine/checkpoint"
+	engineclusters "procaas/engine/clusters"
+	"procaas/engine/diff"
 	"procaas/engine/enginetest"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 	"procaas/handlers"
 )
 
@@ -598,15 +601,15 @@ func (f *fakeEngine) Nodes(context.Context) ([]engine.NodeView, error) {
 }
 
 // reload tells a change, or that the pipelines are wrong.
-func (f *fakeEngine) reload(_ context.Context, _ bool, by store.Actor) (engine.Diff, error) {
+func (f *fakeEngine) reload(_ context.Context, _ bool, by store.Actor) (diff.Diff, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.down {
-		return engine.Diff{}, errDown
+		return diff.Diff{}, errDown
 	}
 	if f.wrong {
 		at := diag.Span{File: "taxi.yaml", Start: diag.Pos{Line: 7, Column: 9}, End: diag.Pos{Line: 7, Column: 14}}
-		return engine.Diff{}, &engine.DefinitionError{Found: []diag.Diagnostic{{
+		return diff.Diff{}, &engine.DefinitionError{Found: []diag.Diagnostic{{
 			Span: at, Severity: diag.Error, Code: "PC0103", Message: "unknown field \"stges\"", Hint: "did you mean stages?",
 		}}}
 	}
@@ -614,9 +617,9 @@ func (f *fakeEngine) reload(_ context.Context, _ bool, by store.Actor) (engine.D
 		Changed: began, By: by.Name, Reason: by.Reason, Kind: store.AuditDefinition, Before: "old",
 		After: "new",
 	})
-	return engine.Diff{Old: "old", New: "new", Changes: []engine.Difference{{
-		What: engine.DiffHandler, Name: "new-order-created/notify/bonus", Change: engine.DiffChanged,
-		Fields: []engine.FieldChange{{Field: "critical", Old: "false", New: "true"}},
+	return diff.Diff{Old: "old", New: "new", Changes: []diff.Difference{{
+		What: diff.Handler, Name: "new-order-created/notify/bonus", Change: diff.Changed,
+		Fields: []diff.FieldChange{{Field: "critical", Old: "false", New: "true"}},
 	}}}, nil
 }
 
@@ -696,31 +699,31 @@ func (f *fakeEngine) Healthy(context.Context) error {
 	return nil
 }
 
-func (f *fakeEngine) Assignment(ctx context.Context, cluster string) (engine.Assignment, error) {
+func (f *fakeEngine) Assignment(ctx context.Context, cluster string) (engineclusters.Assignment, error) {
 	if err := f.Healthy(ctx); err != nil {
-		return engine.Assignment{}, err
+		return engineclusters.Assignment{}, err
 	}
 	return f.controls.Assignment(ctx, cluster)
 }
 
-func (f *fakeEngine) AwaitAssignment(ctx context.Context, cluster string, after int64) (engine.Assignment, error) {
+func (f *fakeEngine) AwaitAssignment(ctx context.Context, cluster string, after int64) (engineclusters.Assignment, error) {
 	return f.controls.AwaitAssignment(ctx, cluster, after)
 }
 
 // transferring is the only transfer of the fake.
-var transferring = engine.ShardTransfer{
+var transferring = transfers.ShardTransfer{
 	ID: "t_1", Map: "mail", Key: "42", Source: "s1", Target: "s2", Method: "stream", Run: "t-1", Lane: "mail/00",
-	State: engine.TransferRunning, Step: "copy", Rows: 640, Total: 1000, Percent: 64, Started: began, Changed: began,
+	State: transfers.TransferRunning, Step: "copy", Rows: 640, Total: 1000, Percent: 64, Started: began, Changed: began,
 }
 
-func (f *fakeEngine) ShardTransfers(_ context.Context, shardMap string) ([]engine.ShardTransfer, error) {
+func (f *fakeEngine) ShardTransfers(_ context.Context, shardMap string) ([]transfers.ShardTransfer, error) {
 	if f.down {
 		return nil, errDown
 	}
 	if shardMap != transferring.Map {
-		return []engine.ShardTransfer{}, nil
+		return []transfers.ShardTransfer{}, nil
 	}
-	return []engine.ShardTransfer{transferring}, nil
+	return []transfers.ShardTransfer{transferring}, nil
 }
 
 func (f *fakeEngine) SetQueueMode(_ context.Context, kind string, mode store.TaskMode, by store.Actor, set func() error) error {
@@ -730,14 +733,14 @@ func (f *fakeEngine) SetQueueMode(_ context.Context, kind string, mode store.Tas
 	return set()
 }
 
-func (f *fakeEngine) OrderShardTransfer(_ context.Context, id, want string, by store.Actor) (engine.ShardTransfer, error) {
+func (f *fakeEngine) OrderShardTransfer(_ context.Context, id, want string, by store.Actor) (transfers.ShardTransfer, error) {
 	switch {
 	case f.down:
-		return engine.ShardTransfer{}, errDown
+		return transfers.ShardTransfer{}, errDown
 	case id != transferring.ID:
-		return engine.ShardTransfer{}, fmt.Errorf("transfer %q: %w", id, store.ErrNotFound)
-	case want == engine.OrderRollback:
-		return transferring, fmt.Errorf("%w: it has not switched", engine.ErrShardOrder)
+		return transfers.ShardTransfer{}, fmt.Errorf("transfer %q: %w", id, store.ErrNotFound)
+	case want == transfers.OrderRollback:
+		return transferring, fmt.Errorf("%w: it has not switched", transfers.ErrShardOrder)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -745,25 +748,26 @@ func (f *fakeEngine) OrderShardTransfer(_ context.Context, id, want string, by s
 	return transferring, nil
 }
 
-func (f *fakeEngine) ClusterStatus(ctx context.Context, cluster string) (engine.ClusterStatus, error) {
+func (f *fakeEngine) ClusterStatus(ctx context.Context, cluster string) (engineclusters.ClusterStatus, error) {
 	if err := f.Healthy(ctx); err != nil {
-		return engine.ClusterStatus{}, err
+		return engineclusters.ClusterStatus{}, err
 	}
 	return f.controls.ClusterStatus(ctx, cluster)
 }
 
-func (f *fakeEngine) ClusterMoves(ctx context.Context, cluster string) ([]engine.MoveLog, error) {
+func (f *fakeEngine) ClusterMoves(ctx context.Context, cluster string) ([]engineclusters.MoveLog, error) {
 	return f.controls.ClusterMoves(ctx, cluster)
 }
 
-func (f *fakeEngine) ClusterRecording(ctx context.Context, cluster string) (engine.Recording, error) {
+func (f *fakeEngine) ClusterRecording(ctx context.Context, cluster string) (engineclusters.Recording, error) {
 	return f.controls.ClusterRecording(ctx, cluster)
 }
 
-func (f *fakeEngine) ExplainPartition(ctx context.Context, cluster string, partition int) (engine.PartitionView, error) {
+func (f *fakeEngine) ExplainPartition(ctx context.Context, cluster string, partition int) (engineclusters.PartitionView, error) {
 	return f.controls.ExplainPartition(ctx, cluster, partition)
 }
 
-func (f *fakeEngine) PullLever(ctx context.Context, cluster string, pull engine.LeverPull, by store.Actor) (engine.Levers, error) {
+func (f *fakeEngine) PullLever(ctx context.Context, cluster string, pull engineclusters.LeverPull,
+	by store.Actor) (engineclusters.Levers, error) {
 	return f.controls.PullLever(ctx, cluster, pull, by)
 }

@@ -14,17 +14,17 @@ import (
 	"time"
 
 	"procaas/dsl"
-	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/problem"
+	"procaas/engine/transfers"
 )
 
 // watched is a shard map whose placements change when the test says so.
 type watched struct {
-	engine.ShardMaps
+	transfers.ShardMaps
 
 	mu      sync.Mutex // guards the following
-	changes []engine.ShardPlacement
+	changes []transfers.ShardPlacement
 	more    chan struct{}
 }
 
@@ -33,20 +33,20 @@ func newWatched() *watched { return &watched{more: make(chan struct{})} }
 func (w *watched) move(placement, shard string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.changes = append(w.changes, engine.ShardPlacement{Placement: placement, Shard: shard, Epoch: int64(len(w.changes) + 2)})
+	w.changes = append(w.changes, transfers.ShardPlacement{Placement: placement, Shard: shard, Epoch: int64(len(w.changes) + 2)})
 	close(w.more)
 	w.more = make(chan struct{})
 }
 
-func (w *watched) Watch(ctx context.Context, shardMap, after string) (engine.ShardChanges, error) {
+func (w *watched) Watch(ctx context.Context, shardMap, after string) (transfers.ShardChanges, error) {
 	if shardMap != "mail" {
-		return engine.ShardChanges{}, fmt.Errorf("%w: %q", engine.ErrShardMap, shardMap)
+		return transfers.ShardChanges{}, fmt.Errorf("%w: %q", transfers.ErrShardMap, shardMap)
 	}
 	for {
 		w.mu.Lock()
 		have, more := w.changes, w.more
 		w.mu.Unlock()
-		c := engine.ShardChanges{Next: fmt.Sprintf("x-%d", len(have)), Items: []engine.ShardPlacement{}}
+		c := transfers.ShardChanges{Next: fmt.Sprintf("x-%d", len(have)), Items: []transfers.ShardPlacement{}}
 		position := -1
 		if _, err := fmt.Sscanf(after, "x-%d", &position); err != nil || position > len(have) {
 			c.Reset = true
@@ -66,7 +66,7 @@ func (w *watched) Watch(ctx context.Context, shardMap, after string) (engine.Sha
 // A told event is one as a caller reads it.
 type told struct {
 	id, name string
-	changes  engine.ShardChanges
+	changes  transfers.ShardChanges
 }
 
 // nextEvent reads a stream up to the end of an event; ok is false at its end.

@@ -11,6 +11,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/clusters"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -94,7 +95,7 @@ type writing struct {
 	d       *Decision
 	c       *engine.Call
 
-	old, next    engine.Assignment
+	old, next    clusters.Assignment
 	writes       []store.DocumentWrite
 	audits       []store.Audited
 	stateVersion int64
@@ -103,10 +104,10 @@ type writing struct {
 func (w *writing) run(ctx context.Context) (model.Result, error) {
 	var err error
 	db := w.c.Documents
-	if w.old, err = engine.ReadAssignment(ctx, db, w.cluster.ID); err != nil {
+	if w.old, err = clusters.ReadAssignment(ctx, db, w.cluster.ID); err != nil {
 		return model.Result{}, err
 	}
-	state, version, err := engine.ReadClusterState(ctx, db, w.cluster.ID)
+	state, version, err := clusters.ReadClusterState(ctx, db, w.cluster.ID)
 	if err != nil {
 		return model.Result{}, err
 	}
@@ -160,32 +161,32 @@ func (w *writing) assign(ctx context.Context) error {
 			return model.Permanent(fmt.Errorf("the decision has no worker %s in place %d", worker.ID, i))
 		}
 	}
-	moves := make([]engine.Moved, len(w.d.Moves))
+	moves := make([]clusters.Moved, len(w.d.Moves))
 	for i, m := range w.d.Moves {
 		to, known := places[m.To]
 		if !known || m.Partition < 0 || m.Partition >= w.cluster.Partitions {
 			return model.Permanent(fmt.Errorf("partition %d cannot move to worker %q", m.Partition, m.To))
 		}
-		moves[i] = engine.Moved{Partition: m.Partition, To: to}
+		moves[i] = clusters.Moved{Partition: m.Partition, To: to}
 	}
 	now := timeOf(w.d.At)
 	w.next = w.old.Next(w.d.Workers, w.cluster.Partitions, moves, now)
-	w.write(engine.DocumentAssignment, w.cluster.ID, w.old.Version, w.next)
+	w.write(clusters.DocumentAssignment, w.cluster.ID, w.old.Version, w.next)
 	if len(moves) == 0 {
 		return nil
 	}
-	var logged []engine.MoveLog
+	var logged []clusters.MoveLog
 	version, err := w.moves(ctx, &logged)
 	if err != nil {
 		return err
 	}
 	for _, m := range w.d.Moves {
-		logged = append(logged, engine.MoveLog{
+		logged = append(logged, clusters.MoveLog{
 			At: now, Version: w.next.Version, Partition: m.Partition, From: m.From, To: m.To,
 			Reason: m.Reason,
 		})
 	}
-	w.write(engine.DocumentMoves, w.cluster.ID, version, logged[max(0, len(logged)-mostMoves):])
+	w.write(clusters.DocumentMoves, w.cluster.ID, version, logged[max(0, len(logged)-mostMoves):])
 	before, err := json.Marshal(map[string]any{"version": w.old.Version})
 	if err != nil {
 		return err
@@ -202,8 +203,8 @@ func (w *writing) assign(ctx context.Context) error {
 }
 
 // moves reads those that are kept.
-func (w *writing) moves(ctx context.Context, into *[]engine.MoveLog) (version int64, err error) {
-	d, err := w.c.Documents.Document(ctx, engine.DocumentMoves, w.cluster.ID)
+func (w *writing) moves(ctx context.Context, into *[]clusters.MoveLog) (version int64, err error) {
+	d, err := w.c.Documents.Document(ctx, clusters.DocumentMoves, w.cluster.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
 	}
@@ -222,8 +223,8 @@ func (w *writing) write(kind, name string, version int64, v any) {
 }
 
 // see makes the state that people look at.
-func (w *writing) see(state *engine.ClusterState) {
-	seen := make([]engine.Seen, len(w.o.Workers))
+func (w *writing) see(state *clusters.ClusterState) {
+	seen := make([]clusters.Seen, len(w.o.Workers))
 	last := state.Weights
 	state.Weights = make([]float64, len(w.o.Weights))
 	for p, x := range w.o.Weights {
@@ -242,7 +243,7 @@ func (w *writing) see(state *engine.ClusterState) {
 	}
 	state.Requests, state.Drops = 0, 0
 	for i, x := range w.o.Workers {
-		seen[i] = engine.Seen{
+		seen[i] = clusters.Seen{
 			ID: x.ID, Zone: x.Zone, Up: x.Up, Requests: or0(x.Requests), Drops: or0(x.Drops), Busy: or0(x.Busy), Problem: x.Problem,
 			Draining: x.Draining || slices.Contains(w.d.Draining, x.ID), Banned: slices.Contains(w.d.Banned, x.ID),
 		}
@@ -272,15 +273,15 @@ func (w *writing) see(state *engine.ClusterState) {
 	state.Dropped = round(state.Dropped + state.Drops*step)
 	state.Would = nil
 	for _, m := range w.d.Would {
-		state.Would = append(state.Would, engine.MoveLog{At: state.Time, Partition: m.Partition, From: m.From, To: m.To, Reason: m.Reason})
+		state.Would = append(state.Would, clusters.MoveLog{At: state.Time, Partition: m.Partition, From: m.From, To: m.To, Reason: m.Reason})
 	}
 	state.Alerts = w.d.Alerts
 }
 
 // keep adds the state and the observation to what is written.
-func (w *writing) keep(state engine.ClusterState) {
-	w.write(engine.DocumentClusterState, w.cluster.ID, w.stateVersion, state)
+func (w *writing) keep(state clusters.ClusterState) {
+	w.write(clusters.DocumentClusterState, w.cluster.ID, w.stateVersion, state)
 	w.o.Banned, w.o.Draining = w.d.Banned, w.d.Draining
-	place := int64(w.d.At/w.cluster.Step.Seconds()) % int64(engine.RingSize(w.cluster))
-	w.write(engine.DocumentObservation, fmt.Sprintf("%s/%03d", w.cluster.ID, place), store.AnyVersion, w.o)
+	place := int64(w.d.At/w.cluster.Step.Seconds()) % int64(clusters.RingSize(w.cluster))
+	w.write(clusters.DocumentObservation, fmt.Sprintf("%s/%03d", w.cluster.ID, place), store.AnyVersion, w.o)
 }

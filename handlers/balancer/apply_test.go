@@ -16,6 +16,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/clusters"
 	"procaas/engine/memory"
 	"procaas/engine/store"
 	"procaas/handlers/balancer"
@@ -137,9 +138,9 @@ func (r *rig) tick() (decision, applied map[string]any) {
 	return decision, r.handle(&balancer.Apply{Cluster: "c", Observation: seen, Decision: decision})
 }
 
-func (r *rig) assignment() engine.Assignment {
+func (r *rig) assignment() clusters.Assignment {
 	r.t.Helper()
-	a, err := engine.ReadAssignment(r.t.Context(), r.store, "c")
+	a, err := clusters.ReadAssignment(r.t.Context(), r.store, "c")
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -158,14 +159,14 @@ func (r *rig) count() map[string]int {
 }
 
 // lever writes the levers of the cluster.
-func (r *rig) levers(l engine.Levers) {
+func (r *rig) levers(l clusters.Levers) {
 	r.t.Helper()
 	value, err := json.Marshal(l)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	if _, err := r.store.WriteDocuments(r.t.Context(), 0, []store.DocumentWrite{
-		{Kind: engine.DocumentLevers, Name: "c", Version: store.AnyVersion, Value: value},
+		{Kind: clusters.DocumentLevers, Name: "c", Version: store.AnyVersion, Value: value},
 	}, nil); err != nil {
 		r.t.Fatal(err)
 	}
@@ -205,7 +206,7 @@ func TestDeadWorkerIsLeft(t *testing.T) {
 	if n := r.count()["w2"]; n != 0 {
 		t.Errorf("want nothing on the dead worker, it has %d", n)
 	}
-	moves, err := engine.ReadMoves(t.Context(), r.store, "c")
+	moves, err := clusters.ReadMoves(t.Context(), r.store, "c")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,21 +358,21 @@ func TestLeversComeBeforeThePolicy(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 4, "")
 	r.tick()
-	why := engine.Lever{By: "ann", Reason: "disk is full"}
+	why := clusters.Lever{By: "ann", Reason: "disk is full"}
 	pin := why
 	pin.Worker = "w3"
-	r.levers(engine.Levers{Banned: map[string]engine.Lever{"w1": why}, Pins: map[int]engine.Lever{5: pin}})
+	r.levers(clusters.Levers{Banned: map[string]clusters.Lever{"w1": why}, Pins: map[int]clusters.Lever{5: pin}})
 	r.tick()
 	a := r.assignment()
 	if w, _ := a.Owner(5); r.count()["w1"] != 0 || w.ID != "w3" {
 		t.Errorf("want nothing on w1 and partition 5 on w3, have %v, %s", r.count(), w.ID)
 	}
-	moves, err := engine.ReadMoves(t.Context(), r.store, "c")
+	moves, err := clusters.ReadMoves(t.Context(), r.store, "c")
 	if err != nil || !strings.Contains(fmt.Sprint(moves), "worker w1 is banned: disk is full") {
 		t.Errorf("want the reason of the ban, have %v, %v", moves, err)
 	}
 
-	r.levers(engine.Levers{Zones: map[string]engine.Lever{"z1": why}}) // of w2
+	r.levers(clusters.Levers{Zones: map[string]clusters.Lever{"z1": why}}) // of w2
 	for range 4 {
 		r.tick()
 	}
@@ -379,8 +380,8 @@ func TestLeversComeBeforeThePolicy(t *testing.T) {
 		t.Errorf("want w2 drained, have %v", n)
 	}
 
-	for _, l := range []engine.Levers{{Frozen: &why}, {DryRun: &why}} {
-		l.Banned = map[string]engine.Lever{"w3": why}
+	for _, l := range []clusters.Levers{{Frozen: &why}, {DryRun: &why}} {
+		l.Banned = map[string]clusters.Lever{"w3": why}
 		r.levers(l)
 		version := r.assignment().Version
 		decision, _ := r.tick()
@@ -394,7 +395,7 @@ func TestLeversComeBeforeThePolicy(t *testing.T) {
 
 	ended := why
 	ended.Until = r.now.Add(-time.Second)
-	r.levers(engine.Levers{Banned: map[string]engine.Lever{"w3": ended}})
+	r.levers(clusters.Levers{Banned: map[string]clusters.Lever{"w3": ended}})
 	if decision, _ := r.tick(); decision["banned"] != nil {
 		t.Errorf("want the ban over, have %v", decision["banned"])
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/clusters"
 	"procaas/handlers/balancer"
 )
 
@@ -42,7 +43,7 @@ type storm struct {
 	chance *rand.Rand
 	state  []string // of each worker: "", mute, draining or nonsense
 	usual  [12]float64
-	lever  engine.Levers
+	lever  clusters.Levers
 
 	served, dropped float64 // as the workers tell this time
 
@@ -68,13 +69,13 @@ func (s *storm) happen(tick int) {
 	}
 	switch s.chance.IntN(60) {
 	case 0:
-		s.lever = engine.Levers{Banned: map[string]engine.Lever{"w2": {Reason: "test"}}}
+		s.lever = clusters.Levers{Banned: map[string]clusters.Lever{"w2": {Reason: "test"}}}
 	case 1:
-		s.lever = engine.Levers{Frozen: &engine.Lever{Reason: "test"}}
+		s.lever = clusters.Levers{Frozen: &clusters.Lever{Reason: "test"}}
 	case 2:
-		s.lever = engine.Levers{Pins: map[int]engine.Lever{3: {Worker: "w4", Reason: "test"}}}
+		s.lever = clusters.Levers{Pins: map[int]clusters.Lever{3: {Worker: "w4", Reason: "test"}}}
 	case 3:
-		s.lever = engine.Levers{}
+		s.lever = clusters.Levers{}
 	case 4:
 		s.memory, s.node = engine.Memory{}, s.join() // another node goes on
 	}
@@ -87,7 +88,7 @@ func (s *storm) happen(tick int) {
 }
 
 // report is what a worker answers, which serves 100 requests a second.
-func (s *storm) report(i int, a *engine.Assignment) string {
+func (s *storm) report(i int, a *clusters.Assignment) string {
 	switch s.state[i] {
 	case "mute":
 		return "mute"

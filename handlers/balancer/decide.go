@@ -10,6 +10,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/clusters"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -62,11 +63,11 @@ func (h *Decide) Handle(ctx context.Context, c *engine.Call) (model.Result, erro
 	if err := o.check(cluster); err != nil {
 		return model.Result{}, model.Permanent(err)
 	}
-	state, _, err := engine.ReadClusterState(ctx, c.Documents, cluster.ID)
+	state, _, err := clusters.ReadClusterState(ctx, c.Documents, cluster.ID)
 	if err != nil {
 		return model.Result{}, err
 	}
-	levers, err := engine.ReadLevers(ctx, c.Documents, cluster.ID, c.Now)
+	levers, err := clusters.ReadLevers(ctx, c.Documents, cluster.ID, c.Now)
 	if err != nil {
 		return model.Result{}, err
 	}
@@ -100,7 +101,7 @@ func relearn(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, o *Obser
 // Recorded reads the observations of a cluster that are kept from before a time, the
 // oldest first.
 func Recorded(ctx context.Context, store store.Documents, cluster *dsl.Cluster, before float64) ([]Observation, error) {
-	ring, err := store.Documents(ctx, engine.DocumentObservation, cluster.ID+"/")
+	ring, err := store.Documents(ctx, clusters.DocumentObservation, cluster.ID+"/")
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +111,7 @@ func Recorded(ctx context.Context, store store.Documents, cluster *dsl.Cluster, 
 		if err := json.Unmarshal(d.Value, &o); err != nil {
 			return nil, fmt.Errorf("observation %s: %w", d.Name, err)
 		}
-		if o.At < before && o.At > before-engine.RingAge(cluster) {
+		if o.At < before && o.At > before-clusters.RingAge(cluster) {
 			out = append(out, o)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/rules"
 	"procaas/engine"
+	"procaas/engine/clusters"
 	"procaas/engine/model"
 	"procaas/handlers/balancer/handoff"
 )
@@ -77,7 +78,7 @@ func (h *Handoff) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	if err != nil {
 		return model.Result{}, err
 	}
-	a, err := engine.ReadAssignment(ctx, c.Documents, cluster.ID)
+	a, err := clusters.ReadAssignment(ctx, c.Documents, cluster.ID)
 	if err != nil {
 		return model.Result{}, err
 	}
@@ -112,7 +113,7 @@ func orderToken(c *engine.Call, cluster *dsl.Cluster) (string, error) {
 }
 
 // handoffMap is the assignment as the hand-off takes it.
-func handoffMap(a *engine.Assignment, workers []engine.AssignedWorker, now time.Time) handoff.Map {
+func handoffMap(a *clusters.Assignment, workers []clusters.AssignedWorker, now time.Time) handoff.Map {
 	m := handoff.Map{Cluster: a.Cluster, Version: a.Version, Owner: a.Owners, Since: a.Since}
 	for _, w := range workers {
 		m.Workers = append(m.Workers, handoff.Worker{ID: w.ID, URL: w.URL})
@@ -126,7 +127,7 @@ func handoffMap(a *engine.Assignment, workers []engine.AssignedWorker, now time.
 }
 
 // prepare lets workers load what was decided to move to them.
-func (h *Handoff) prepare(ctx context.Context, c *engine.Call, s handoff.Settler, a *engine.Assignment) (model.Result, error) {
+func (h *Handoff) prepare(ctx context.Context, c *engine.Call, s handoff.Settler, a *clusters.Assignment) (model.Result, error) {
 	var d Decision
 	if err := structOf(h.Decision, &d); err != nil {
 		return model.Result{}, err
@@ -163,7 +164,7 @@ func prepared(p handoff.Preparation) (model.Result, error) {
 const settlePause = 50 * time.Millisecond
 
 // settle brings the workers to the stored assignment.
-func (h *Handoff) settle(ctx context.Context, c *engine.Call, s handoff.Settler, a *engine.Assignment) (model.Result, error) {
+func (h *Handoff) settle(ctx context.Context, c *engine.Call, s handoff.Settler, a *clusters.Assignment) (model.Result, error) {
 	if a.Version == 0 {
 		return settled(handoff.Settled{})
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"procaas/dsl"
-	"procaas/engine"
+	"procaas/engine/clusters"
 )
 
 // A Live follows one cluster from observation to observation. It is pure: the same
@@ -40,7 +40,7 @@ func NewLive(c *dsl.Cluster, o *Observation) (*Live, error) {
 
 // Rehearse begins with an observation of a recording. allowed are the places in it of the
 // workers that may hold each partition.
-func Rehearse(r *engine.Recording, policy string, params Params, allowed [][]int, o *Observation) (*Live, error) {
+func Rehearse(r *clusters.Recording, policy string, params Params, allowed [][]int, o *Observation) (*Live, error) {
 	c := &dsl.Cluster{ID: r.Cluster, Partitions: r.Partitions, Policy: policy, Step: time.Duration(r.Step * float64(time.Second))}
 	if err := o.check(c); err != nil {
 		return nil, err
@@ -85,14 +85,14 @@ func (l *Live) knows(o *Observation) bool {
 
 // A Decision is what follows from an observation: the response of balancer.decide.
 type Decision struct {
-	Cluster string                  `json:"cluster"`
-	At      float64                 `json:"t"`
-	Version int64                   `json:"version"` // of the assignment that it builds on
-	Skipped string                  `json:"skipped,omitempty"`
-	Moves   []Decided               `json:"moves"`
-	Would   []Decided               `json:"would,omitempty"` // moves that a dry run does not make
-	Workers []engine.AssignedWorker `json:"workers"`
-	Alerts  []string                `json:"alerts,omitempty"`
+	Cluster string                    `json:"cluster"`
+	At      float64                   `json:"t"`
+	Version int64                     `json:"version"` // of the assignment that it builds on
+	Skipped string                    `json:"skipped,omitempty"`
+	Moves   []Decided                 `json:"moves"`
+	Would   []Decided                 `json:"would,omitempty"` // moves that a dry run does not make
+	Workers []clusters.AssignedWorker `json:"workers"`
+	Alerts  []string                  `json:"alerts,omitempty"`
 
 	// Banned and Draining are the workers that levers speak of.
 	Banned   []string `json:"banned,omitempty"`
@@ -108,7 +108,7 @@ type Decided struct {
 }
 
 // Tell writes into an observation what levers say about its workers.
-func (o *Observation) Tell(levers engine.Levers) {
+func (o *Observation) Tell(levers clusters.Levers) {
 	o.Banned, o.Draining = nil, nil
 	for _, w := range o.Workers {
 		if has(levers.Banned, w.ID) {
@@ -157,7 +157,7 @@ func (l *Live) crowded(o *Observation) bool {
 }
 
 // Decide decides about an observation that has been told of levers.
-func (l *Live) Decide(o *Observation, levers engine.Levers) Decision {
+func (l *Live) Decide(o *Observation, levers clusters.Levers) Decision {
 	d := Decision{
 		Cluster: o.Cluster, At: o.At, Version: o.Version, Moves: []Decided{}, Workers: o.assigned(), Banned: o.Banned, Draining: o.Draining,
 	}

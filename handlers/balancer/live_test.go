@@ -9,7 +9,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
-	"procaas/engine"
+	"procaas/engine/clusters"
 )
 
 // drawLive makes a cluster with a random map, policy and number of workers.
@@ -40,7 +40,7 @@ type state struct {
 func (s *state) observe(at float64) *Observation {
 	o := &Observation{Cluster: "c", At: at, Version: 1, Owners: slices.Clone(s.owners), Weights: make([]*float64, s.cluster.Partitions)}
 	for i, w := range s.cluster.Workers {
-		x := Observed{AssignedWorker: engine.AssignedWorker{ID: w.ID, URL: w.URL, Zone: w.Zone}, Listed: true, Up: s.up[i]}
+		x := Observed{AssignedWorker: clusters.AssignedWorker{ID: w.ID, URL: w.URL, Zone: w.Zone}, Listed: true, Up: s.up[i]}
 		if x.Up {
 			served, dropped, busy, age := 100.0, 0.0, 0.5, at
 			x.Requests, x.Drops, x.Busy, x.Age = &served, &dropped, &busy, &age
@@ -52,7 +52,7 @@ func (s *state) observe(at float64) *Observation {
 
 // apply makes the moves, which must be allowed, to workers that answer, one for each
 // partition.
-func (s *state) apply(t *rapid.T, d Decision, levers engine.Levers) {
+func (s *state) apply(t *rapid.T, d Decision, levers clusters.Levers) {
 	moved := map[int]bool{}
 	for _, m := range d.Moves {
 		to := slices.IndexFunc(s.cluster.Workers, func(w *dsl.ClusterWorker) bool { return w.ID == m.To })
@@ -90,7 +90,7 @@ func TestEveryLiveAssignmentIsAllowed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var levers engine.Levers
+		var levers clusters.Levers
 		tick := func() Decision {
 			at += 2
 			o := s.observe(at)
@@ -108,23 +108,23 @@ func TestEveryLiveAssignmentIsAllowed(t *testing.T) {
 			id := c.Workers[rapid.IntRange(0, len(c.Workers)-1).Draw(t, "worker")].ID
 			switch rapid.IntRange(0, 12).Draw(t, "lever") {
 			case 0:
-				levers.Banned = map[string]engine.Lever{id: {Reason: "test"}}
+				levers.Banned = map[string]clusters.Lever{id: {Reason: "test"}}
 			case 1:
-				levers.Draining = map[string]engine.Lever{id: {Reason: "test"}}
+				levers.Draining = map[string]clusters.Lever{id: {Reason: "test"}}
 			case 2:
-				levers.Pins = map[int]engine.Lever{rapid.IntRange(0, c.Partitions-1).Draw(t, "pinned"): {Worker: id, Reason: "test"}}
+				levers.Pins = map[int]clusters.Lever{rapid.IntRange(0, c.Partitions-1).Draw(t, "pinned"): {Worker: id, Reason: "test"}}
 			case 3:
-				levers.Frozen = &engine.Lever{Reason: "test"}
+				levers.Frozen = &clusters.Lever{Reason: "test"}
 			case 4:
-				levers.DryRun = &engine.Lever{Reason: "test"}
+				levers.DryRun = &clusters.Lever{Reason: "test"}
 			case 5:
-				levers = engine.Levers{}
+				levers = clusters.Levers{}
 			}
 			if d := tick(); (levers.Frozen != nil || levers.DryRun != nil) && len(d.Moves) > 0 {
 				t.Fatalf("want no moves while frozen or dry, have %v", d.Moves)
 			}
 		}
-		levers = engine.Levers{}
+		levers = clusters.Levers{}
 		for range 120 { // long enough for a crowd of silent workers to be believed
 			tick()
 		}
@@ -157,11 +157,11 @@ func TestIdleClusterStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 40 {
-			d := live.Decide(s.observe(1e9+2*float64(i+1)), engine.Levers{})
+			d := live.Decide(s.observe(1e9+2*float64(i+1)), clusters.Levers{})
 			if i > 0 && len(d.Moves) > 0 {
 				t.Fatalf("tick %d: want no moves, have %v", i, d.Moves)
 			}
-			s.apply(t, d, engine.Levers{})
+			s.apply(t, d, clusters.Levers{})
 		}
 	})
 }
@@ -202,10 +202,10 @@ func TestDrainedWorkerIsSpreadOverTheOthers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			levers := engine.Levers{}
+			levers := clusters.Levers{}
 			for tick := range 60 {
 				if tick == 10 {
-					levers.Draining = map[string]engine.Lever{"w0": {Reason: "repair"}}
+					levers.Draining = map[string]clusters.Lever{"w0": {Reason: "repair"}}
 				}
 				at += 2
 				o := s.observe(at)

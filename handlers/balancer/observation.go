@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"procaas/dsl"
-	"procaas/engine"
+	"procaas/engine/clusters"
 )
 
 // An Observation is what was seen of a cluster at one moment: the response of
@@ -30,7 +30,7 @@ type Observation struct {
 
 // An Observed is what was seen of one worker. Counts are rates: a second.
 type Observed struct {
-	engine.AssignedWorker
+	clusters.AssignedWorker
 
 	Listed   bool     `json:"listed"`         // as a worker of the cluster now
 	Up       bool     `json:"up"`             // answered
@@ -83,8 +83,8 @@ func (o *Observation) members() (members []dsl.ClusterWorker, places []int) {
 }
 
 // assigned lists the workers as the assignment keeps them.
-func (o *Observation) assigned() []engine.AssignedWorker {
-	out := make([]engine.AssignedWorker, len(o.Workers))
+func (o *Observation) assigned() []clusters.AssignedWorker {
+	out := make([]clusters.AssignedWorker, len(o.Workers))
 	for i, w := range o.Workers {
 		out[i] = w.AssignedWorker
 	}

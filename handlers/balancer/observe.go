@@ -23,6 +23,7 @@ import (
 	"procaas/dsl/rules"
 	"procaas/engine"
 	"procaas/engine/clock"
+	"procaas/engine/clusters"
 	"procaas/engine/model"
 )
 
@@ -91,7 +92,7 @@ func (h *Observe) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	if err != nil {
 		return model.Result{}, err
 	}
-	assignment, err := engine.ReadAssignment(ctx, c.Documents, cluster.ID)
+	assignment, err := clusters.ReadAssignment(ctx, c.Documents, cluster.ID)
 	if err != nil {
 		return model.Result{}, err
 	}
@@ -102,7 +103,7 @@ func (h *Observe) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 }
 
 // begin makes an observation of all workers that are known, before they are asked.
-func begin(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, a *engine.Assignment) *Observation {
+func begin(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, a *clusters.Assignment) *Observation {
 	o := &Observation{
 		Cluster: cluster.ID, At: float64(c.Now.UnixMilli()) / 1000, Version: a.Version,
 		Owners: make([]int, cluster.Partitions), Weights: make([]*float64, cluster.Partitions),
@@ -126,7 +127,7 @@ func begin(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, a *engine.
 		return o
 	}
 	for _, m := range members {
-		w := Observed{AssignedWorker: engine.AssignedWorker{ID: m.ID, URL: m.URL, Zone: m.Zone, Capacity: m.Capacity}, Listed: true}
+		w := Observed{AssignedWorker: clusters.AssignedWorker{ID: m.ID, URL: m.URL, Zone: m.Zone, Capacity: m.Capacity}, Listed: true}
 		if i, known := places[m.ID]; known {
 			o.Workers[i] = w
 			continue
@@ -255,7 +256,7 @@ func askAgain(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, o *Obse
 	if !slices.ContainsFunc(o.Workers, func(w Observed) bool { return again(&w, 0) }) {
 		return
 	}
-	state, _, err := engine.ReadClusterState(ctx, c.Documents, cluster.ID)
+	state, _, err := clusters.ReadClusterState(ctx, c.Documents, cluster.ID)
 	if err != nil {
 		c.Log.Warn("silent workers are not asked again", "cluster", cluster.ID, "error", err)
 		return

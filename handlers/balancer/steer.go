@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"procaas/engine"
+	"procaas/engine/clusters"
 )
 
 const (
@@ -32,7 +32,7 @@ type pilot struct {
 	workers []Observed
 	owners  []int // that follow from the moves so far
 	report  *Report
-	levers  engine.Levers
+	levers  clusters.Levers
 	silent  []bool // with so many others that nobody is believed to be down
 
 	room  []float64 // capacity of each worker, as far as it is known
@@ -44,7 +44,7 @@ type pilot struct {
 }
 
 // newPilot prepares to steer.
-func newPilot(o *Observation, allowed [][]int, r *Report, levers engine.Levers) *pilot {
+func newPilot(o *Observation, allowed [][]int, r *Report, levers clusters.Levers) *pilot {
 	s := &pilot{
 		allowed: allowed, workers: o.Workers, owners: slices.Clone(o.Owners), report: r, levers: levers,
 		silent: make([]bool, len(o.Workers)), room: make([]float64, len(o.Workers)), load: make([]float64, len(o.Workers)),

@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
 )
 
@@ -45,7 +45,7 @@ func TestNothingChangesWithoutItsRecord(t *testing.T) {
 		wants []string
 	}{
 		{"close", func(s *shardmap.Service) error {
-			_, err := s.SetShard(ctx, "mail", "s1", engine.ShardChange{Closed: &reason}, by)
+			_, err := s.SetShard(ctx, "mail", "s1", transfers.ShardChange{Closed: &reason}, by)
 			return err
 		}, "select count(*) from shards where closed is not null", "map", []string{`mail/s1 {"closed":"disk at 78 %"}`}},
 		{"split", func(s *shardmap.Service) error {

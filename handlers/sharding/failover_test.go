@@ -10,9 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/transfers"
 )
 
 // A pair is a master and the standby that replaces it.
@@ -129,7 +129,7 @@ func TestTransferOutlivesTheMastersOfBothShards(t *testing.T) {
 		"sealed": func() error { pairs["s2"].failOver(r, c, "s2", false); return nil },
 	})
 	r.start(`, "grace": "0s"`)
-	r.awaitState(engine.TransferDone)
+	r.awaitState(transfers.TransferDone)
 	c.await(10)
 	c.cancel()
 	c.done.Wait()

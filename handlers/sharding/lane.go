@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 )
 
 // Transfers are kept in lanes of their map, which are used again: at most so many begin before others have
@@ -50,23 +50,23 @@ type overlapping func(a, b string) bool
 // with the same rows. It finds again what it has put there before. One that cannot begin yet waits
 // where operators see for what, and holds nobody else up. The lock document makes two acquisitions at
 // once exclude each other.
-func acquire(ctx context.Context, db store.Documents, node int64, t *engine.ShardTransfer, overlap overlapping, by turn,
+func acquire(ctx context.Context, db store.Documents, node int64, t *transfers.ShardTransfer, overlap overlapping, by turn,
 	now time.Time,
 ) error {
 	for {
-		lock, err := db.Document(ctx, engine.DocShardTransfer, engine.ShardLock(t.Map))
+		lock, err := db.Document(ctx, transfers.DocShardTransfer, transfers.ShardLock(t.Map))
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		all, err := engine.ReadShardTransfers(ctx, db, t.Map)
+		all, err := transfers.ReadShardTransfers(ctx, db, t.Map)
 		if err != nil {
 			return err
 		}
-		var was engine.ShardTransfer
-		if i := slices.IndexFunc(all, func(o engine.ShardTransfer) bool { return o.ID == t.ID }); i >= 0 {
+		var was transfers.ShardTransfer
+		if i := slices.IndexFunc(all, func(o transfers.ShardTransfer) bool { return o.ID == t.ID }); i >= 0 {
 			was = all[i]
 		}
-		if was.ID != "" && (was.Waits == "" || engine.TransferEnded(was.State)) {
+		if was.ID != "" && (was.Waits == "" || transfers.TransferEnded(was.State)) {
 			*t = was
 			return nil
 		}
@@ -74,7 +74,7 @@ func acquire(ctx context.Context, db store.Documents, node int64, t *engine.Shar
 		writes, waits, err := enter(&next, was, all, overlap, by, now)
 		if err == nil && len(writes) > 0 {
 			writes = append(writes, store.DocumentWrite{
-				Kind: engine.DocShardTransfer, Name: engine.ShardLock(t.Map), Version: lock.Version,
+				Kind: transfers.DocShardTransfer, Name: transfers.ShardLock(t.Map), Version: lock.Version,
 				Value: []byte("{}"),
 			})
 			_, err = db.WriteDocuments(ctx, node, writes, nil)
@@ -92,7 +92,7 @@ func acquire(ctx context.Context, db store.Documents, node int64, t *engine.Shar
 
 // enter says what to write for a transfer that begins, or waits for the reason that it gives; was is what
 // is known of it. Nothing is written when nothing is new.
-func enter(t *engine.ShardTransfer, was engine.ShardTransfer, all []engine.ShardTransfer, overlap overlapping, by turn,
+func enter(t *transfers.ShardTransfer, was transfers.ShardTransfer, all []transfers.ShardTransfer, overlap overlapping, by turn,
 	now time.Time,
 ) (writes []store.DocumentWrite, waits, err error) {
 	lane := freeLane(t.Map, lanes, all)
@@ -105,12 +105,12 @@ func enter(t *engine.ShardTransfer, was engine.ShardTransfer, all []engine.Shard
 	switch {
 	case was.Hours != "" && was.Source != t.Source: // somebody has decided otherwise since
 		waits = fmt.Errorf("map %s: key %q was to leave shard %s, and lives on %s now: %w", t.Map, t.Key, was.Source, t.Source, errMoved)
-		t.Lane, t.State, t.Error = was.Lane, engine.TransferFailed, waits.Error()
+		t.Lane, t.State, t.Error = was.Lane, transfers.TransferFailed, waits.Error()
 	case waits == nil:
 		t.Lane, t.Waits = lane, ""
 		if was.Lane != "" {
 			writes = append(writes, store.DocumentWrite{
-				Kind: engine.DocShardTransfer, Name: was.Lane, Version: store.AnyVersion,
+				Kind: transfers.DocShardTransfer, Name: was.Lane, Version: store.AnyVersion,
 				Value: []byte("{}"),
 			})
 		}
@@ -123,12 +123,12 @@ func enter(t *engine.ShardTransfer, was engine.ShardTransfer, all []engine.Shard
 		t.Waits = waits.Error()
 	}
 	value, err := json.Marshal(t)
-	return append(writes, store.DocumentWrite{Kind: engine.DocShardTransfer, Name: t.Lane, Version: store.AnyVersion, Value: value}),
+	return append(writes, store.DocumentWrite{Kind: transfers.DocShardTransfer, Name: t.Lane, Version: store.AnyVersion, Value: value}),
 		waits, err
 }
 
 // mayBegin tells why a transfer must wait; nil when it must not.
-func mayBegin(t *engine.ShardTransfer, all []engine.ShardTransfer, overlap overlapping, by turn, now time.Time) error {
+func mayBegin(t *transfers.ShardTransfer, all []transfers.ShardTransfer, overlap overlapping, by turn, now time.Time) error {
 	if by.hours != nil {
 		return by.hours
 	}
@@ -141,9 +141,9 @@ func mayBegin(t *engine.ShardTransfer, all []engine.ShardTransfer, overlap overl
 // apart refuses a transfer while another one is not over that may have the same rows: while
 // that is observed, it brings what its target does with them back to its source, and in the
 // end it deletes them there, whoever has put them there meanwhile.
-func apart(t *engine.ShardTransfer, all []engine.ShardTransfer, overlap overlapping) error {
+func apart(t *transfers.ShardTransfer, all []transfers.ShardTransfer, overlap overlapping) error {
 	for _, o := range all {
-		if o.Waits == "" && !engine.TransferEnded(o.State) && overlap(o.Key, t.Key) {
+		if o.Waits == "" && !transfers.TransferEnded(o.State) && overlap(o.Key, t.Key) {
 			return waitsFor("it waits for transfer %s of %q, which is %s and can be told to finish or to cancel", o.ID, o.Key, o.State)
 		}
 	}
@@ -152,10 +152,10 @@ func apart(t *engine.ShardTransfer, all []engine.ShardTransfer, overlap overlapp
 
 // roomFor refuses a transfer while its shards take part in as many as they may. One that is observed
 // costs them next to nothing, and one that has been silent for long is not at work.
-func roomFor(t *engine.ShardTransfer, all []engine.ShardTransfer, by turn, now time.Time) error {
+func roomFor(t *transfers.ShardTransfer, all []transfers.ShardTransfer, by turn, now time.Time) error {
 	from, to := 0, 0
 	for _, o := range all {
-		if o.Waits != "" || engine.TransferEnded(o.State) || o.State == engine.TransferObserving || now.Sub(o.Changed) >= deadAfter {
+		if o.Waits != "" || transfers.TransferEnded(o.State) || o.State == transfers.TransferObserving || now.Sub(o.Changed) >= deadAfter {
 			continue
 		}
 		if o.Source == t.Source {
@@ -176,8 +176,8 @@ func roomFor(t *engine.ShardTransfer, all []engine.ShardTransfer, by turn, now t
 
 // freeLane gives the lane of the transfer that ended the longest ago, when enough are remembered, or one
 // that was never used; empty when all are in use.
-func freeLane(prefix string, most int, all []engine.ShardTransfer) string {
-	used := map[string]engine.ShardTransfer{}
+func freeLane(prefix string, most int, all []transfers.ShardTransfer) string {
+	used := map[string]transfers.ShardTransfer{}
 	for _, o := range all {
 		used[o.Lane] = o
 	}
@@ -187,7 +187,7 @@ func freeLane(prefix string, most int, all []engine.ShardTransfer) string {
 		switch o, ok := used[name]; {
 		case !ok && unused == "":
 			unused = name
-		case ok && engine.TransferEnded(o.State):
+		case ok && transfers.TransferEnded(o.State):
 			if ended++; oldest == "" || o.Changed.Before(used[oldest].Changed) {
 				oldest = name
 			}

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 )
 
 // single tells whether placements overlap in a map whose keys have one place each.
@@ -20,10 +20,10 @@ func single(a, b string) bool {
 	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
 }
 
-func waiting(i int, source, target string) *engine.ShardTransfer {
-	return &engine.ShardTransfer{
+func waiting(i int, source, target string) *transfers.ShardTransfer {
+	return &transfers.ShardTransfer{
 		ID: fmt.Sprint("t", i), Map: "mail", Key: fmt.Sprint(i), Source: source, Target: target,
-		State: engine.TransferWaiting, Started: time.Now(),
+		State: transfers.TransferWaiting, Started: time.Now(),
 	}
 }
 
@@ -84,10 +84,10 @@ func TestLaneIsFoundAgainAndReused(t *testing.T) {
 		if err := acquire(ctx, store, 0, again, single, turn{perSource: 1, perTarget: 1}, time.Now()); err != nil || again.Lane != one.Lane {
 			t.Fatalf("asked again: lane %s, %v; want %s", again.Lane, err, one.Lane)
 		}
-		one.State = engine.TransferDone
+		one.State = transfers.TransferDone
 		write(ctx, t, store, one)
 	}
-	all, err := engine.ReadShardTransfers(ctx, store, "mail")
+	all, err := transfers.ReadShardTransfers(ctx, store, "mail")
 	if err != nil || len(all) != endedLanes {
 		t.Errorf("%d transfers are kept, %v; want the last %d", len(all), err, endedLanes)
 	}
@@ -102,7 +102,7 @@ func TestObservedTransfersHoldNoLane(t *testing.T) {
 		if err := acquire(ctx, store, 0, one, single, turn{perSource: 1, perTarget: 1}, time.Now()); err != nil {
 			t.Fatalf("transfer %d: %v", i, err)
 		}
-		one.State = engine.TransferObserving
+		one.State = transfers.TransferObserving
 		write(ctx, t, store, one)
 	}
 }
@@ -113,14 +113,14 @@ func TestWaitingTransfersAreSeenAndHoldNobodyUp(t *testing.T) {
 	t.Parallel()
 	store, ctx := enginetest.NewMemory(), t.Context()
 	open, night := turn{perSource: 4, perTarget: 4}, turn{perSource: 4, perTarget: 4, hours: waitsFor("it waits for the hours 22-6")}
-	at := func(id int, key, source string) *engine.ShardTransfer {
+	at := func(id int, key, source string) *transfers.ShardTransfer {
 		t := waiting(id, source, "s2")
 		t.Key = key
 		return t
 	}
-	seen := func(id string) engine.ShardTransfer {
+	seen := func(id string) transfers.ShardTransfer {
 		t.Helper()
-		one, err := engine.ReadShardTransfer(ctx, store, id)
+		one, err := transfers.ReadShardTransfer(ctx, store, id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func TestWaitingTransfersAreSeenAndHoldNobodyUp(t *testing.T) {
 				t.Fatalf("by day: %v", err)
 			}
 		}
-		if have := seen(nightly.ID); have.State != engine.TransferWaiting || have.Waits != "it waits for the hours 22-6" {
+		if have := seen(nightly.ID); have.State != transfers.TransferWaiting || have.Waits != "it waits for the hours 22-6" {
 			t.Errorf("shown is %+v", have)
 		}
 	}
@@ -149,7 +149,7 @@ func TestWaitingTransfersAreSeenAndHoldNobodyUp(t *testing.T) {
 	if have := seen(behind.ID); !strings.Contains(have.Waits, `it waits for transfer t2 of "41", which is waiting`) {
 		t.Errorf("shown is %+v", have)
 	}
-	operators.State = engine.TransferDone
+	operators.State = transfers.TransferDone
 	write(ctx, t, store, operators)
 	if err := acquire(ctx, store, 0, behind, single, open, time.Now()); err != nil {
 		t.Fatal(err)
@@ -162,7 +162,7 @@ func TestWaitingTransfersAreSeenAndHoldNobodyUp(t *testing.T) {
 	if err := acquire(ctx, store, 0, moved, single, open, time.Now()); !errors.Is(err, errMoved) {
 		t.Errorf("by night, when the key has moved: %v", err)
 	}
-	if have := seen("t1"); have.State != engine.TransferFailed {
+	if have := seen("t1"); have.State != transfers.TransferFailed {
 		t.Errorf("shown is %+v", have)
 	}
 	stays := at(3, "43", "s1")
@@ -172,14 +172,14 @@ func TestWaitingTransfersAreSeenAndHoldNobodyUp(t *testing.T) {
 	}
 }
 
-func write(ctx context.Context, t *testing.T, db store.Documents, one *engine.ShardTransfer) {
+func write(ctx context.Context, t *testing.T, db store.Documents, one *transfers.ShardTransfer) {
 	t.Helper()
 	value, err := json.Marshal(one)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.WriteDocuments(ctx, 0,
-		[]store.DocumentWrite{{Kind: engine.DocShardTransfer, Name: one.Lane, Version: store.AnyVersion, Value: value}}, nil); err != nil {
+		[]store.DocumentWrite{{Kind: transfers.DocShardTransfer, Name: one.Lane, Version: store.AnyVersion, Value: value}}, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -194,14 +194,14 @@ func TestTransfersOfTheSameRowsWaitForEachOther(t *testing.T) {
 	}
 	back := waiting(8, "s2", "s1")
 	back.Key = "7/archive"
-	for _, state := range []string{engine.TransferRunning, engine.TransferObserving, engine.TransferCleaning} {
+	for _, state := range []string{transfers.TransferRunning, transfers.TransferObserving, transfers.TransferCleaning} {
 		first.State = state
 		write(ctx, t, store, first)
 		if err := acquire(ctx, store, 0, back, single, turn{perSource: 9, perTarget: 9}, time.Now()); !waits(err) {
 			t.Errorf("while the first one is %s: have %v, want that it waits", state, err)
 		}
 	}
-	first.State = engine.TransferDone
+	first.State = transfers.TransferDone
 	write(ctx, t, store, first)
 	if err := acquire(ctx, store, 0, back, single, turn{perSource: 9, perTarget: 9}, time.Now()); err != nil {
 		t.Errorf("when the first one is over: %v", err)

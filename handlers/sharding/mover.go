@@ -12,6 +12,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
@@ -90,7 +91,7 @@ type task struct {
 	saving sync.Mutex // what was seen later is written later
 
 	mu    sync.Mutex // guards the following
-	t     engine.ShardTransfer
+	t     transfers.ShardTransfer
 	dirty bool
 }
 
@@ -109,19 +110,19 @@ func (s *step) do(ctx context.Context, c *engine.Call, id, name string, work fun
 		return model.Result{}, err
 	}
 	// An order ends the step where it is, and is read here: the step is begun again unless the order says otherwise.
-	for !engine.TransferEnded(t.t.State) {
+	for !transfers.TransferEnded(t.t.State) {
 		order, version, err := t.order(ctx)
 		if err != nil {
 			return model.Result{}, err
 		}
-		if order == engine.OrderPause && !t.t.Switched {
+		if order == transfers.OrderPause && !t.t.Switched {
 			if err := t.pause(ctx, version); err != nil {
 				return model.Result{}, err
 			}
 			continue
 		}
-		if order == engine.OrderCancel && !t.t.Switched {
-			return t.result(t.giveUp(ctx, engine.TransferCancelled))
+		if order == transfers.OrderCancel && !t.t.Switched {
+			return t.result(t.giveUp(ctx, transfers.TransferCancelled))
 		}
 		err = t.work(ctx, name, version, work)
 		if errors.Is(err, errOrdered) && ctx.Err() == nil {
@@ -138,7 +139,7 @@ func (s *step) task(ctx context.Context, c *engine.Call, id string) (*task, erro
 	if s.service == nil {
 		return t, model.Permanent(errNoService)
 	}
-	found, err := engine.ReadShardTransfer(ctx, c.Documents, transferID(c, id))
+	found, err := transfers.ReadShardTransfer(ctx, c.Documents, transferID(c, id))
 	if errors.Is(err, store.ErrNotFound) {
 		return t, model.Permanent(fmt.Errorf("%w: shard.plan begins it", err))
 	}
@@ -167,18 +168,18 @@ func (t *task) result(err error) (model.Result, error) {
 	return model.Result{Response: map[string]any{
 		"id": now.ID, "map": now.Map, "key": now.Key, "source": now.Source, "target": now.Target, "method": now.Method,
 		"state": now.State, "switched": now.Switched, "epoch": int(now.Next), "window-ms": now.WindowMS, "rows": int(now.Rows),
-		"ended": engine.TransferEnded(now.State),
+		"ended": transfers.TransferEnded(now.State),
 	}}, nil
 }
 
-func (t *task) view() engine.ShardTransfer {
+func (t *task) view() transfers.ShardTransfer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.t
 }
 
 // change changes what there is to see; save writes it.
-func (t *task) change(f func(*engine.ShardTransfer)) {
+func (t *task) change(f func(*transfers.ShardTransfer)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f(&t.t)
@@ -198,24 +199,24 @@ func (t *task) save(ctx context.Context) error {
 		return err
 	}
 	_, err = t.call.Documents.WriteDocuments(ctx, t.call.Node,
-		[]store.DocumentWrite{{Kind: engine.DocShardTransfer, Name: lane, Version: store.AnyVersion, Value: value}}, nil)
+		[]store.DocumentWrite{{Kind: transfers.DocShardTransfer, Name: lane, Version: store.AnyVersion, Value: value}}, nil)
 	if err != nil {
 		return fmt.Errorf("write down transfer %s: %w", t.t.ID, err)
 	}
 	return nil
 }
 
-func (t *task) set(ctx context.Context, f func(*engine.ShardTransfer)) error {
+func (t *task) set(ctx context.Context, f func(*transfers.ShardTransfer)) error {
 	t.change(f)
 	return t.save(ctx)
 }
 
 // work does a step, tells how far it is, and ends it when an operator orders something.
 func (t *task) work(ctx context.Context, name string, version int64, work func(context.Context, *task) error) error {
-	err := t.set(ctx, func(s *engine.ShardTransfer) {
+	err := t.set(ctx, func(s *transfers.ShardTransfer) {
 		s.Step, s.Rows, s.Total, s.Percent = name, 0, 0, 0
-		if s.State == engine.TransferWaiting || s.State == engine.TransferPaused {
-			s.State = engine.TransferRunning
+		if s.State == transfers.TransferWaiting || s.State == transfers.TransferPaused {
+			s.State = transfers.TransferRunning
 		}
 	})
 	if err != nil {
@@ -226,7 +227,7 @@ func (t *task) work(ctx context.Context, name string, version int64, work func(c
 	beside.Go(func() { t.tell(inner) })
 	beside.Go(func() {
 		for inner.Err() == nil { // a store that is away for a moment must not make it deaf
-			if _, err := store.AwaitDocument(inner, t.call.Documents, engine.DocShardOrder, t.t.Lane, version); err == nil {
+			if _, err := store.AwaitDocument(inner, t.call.Documents, transfers.DocShardOrder, t.t.Lane, version); err == nil {
 				cancel(errOrdered)
 				return
 			}
@@ -249,12 +250,12 @@ func (t *task) work(ctx context.Context, name string, version int64, work func(c
 	var refused *transfer.RefusedError
 	switch {
 	case errors.As(err, &refused) && !t.view().Switched:
-		t.change(func(s *engine.ShardTransfer) { s.Error = err.Error() })
-		return errors.Join(err, t.giveUp(ctx, engine.TransferFailed))
+		t.change(func(s *transfers.ShardTransfer) { s.Error = err.Error() })
+		return errors.Join(err, t.giveUp(ctx, transfers.TransferFailed))
 	case err != nil && !errors.Is(err, errOrdered):
-		return errors.Join(err, t.set(ctx, func(s *engine.ShardTransfer) { s.Error = err.Error() }))
+		return errors.Join(err, t.set(ctx, func(s *transfers.ShardTransfer) { s.Error = err.Error() }))
 	case err == nil:
-		return t.set(ctx, func(s *engine.ShardTransfer) { s.Error, s.Percent = "", 100 })
+		return t.set(ctx, func(s *transfers.ShardTransfer) { s.Error, s.Percent = "", 100 })
 	}
 	return err
 }
@@ -285,14 +286,14 @@ func (t *task) tell(ctx context.Context) {
 
 // order reads what operators want of the transfer, and the version of their wish.
 func (t *task) order(ctx context.Context) (want string, version int64, err error) {
-	d, err := t.call.Documents.Document(ctx, engine.DocShardOrder, t.t.Lane)
+	d, err := t.call.Documents.Document(ctx, transfers.DocShardOrder, t.t.Lane)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", 0, nil
 	}
 	if err != nil {
 		return "", 0, err
 	}
-	var o engine.ShardOrder
+	var o transfers.ShardOrder
 	if err := json.Unmarshal(d.Value, &o); err != nil {
 		return "", d.Version, fmt.Errorf("order to transfer %s: %w", t.t.ID, err)
 	}
@@ -306,13 +307,13 @@ func (t *task) order(ctx context.Context) (want string, version int64, err error
 // pause waits for the next order. Nothing is frozen meanwhile; the slot keeps the log
 // of the source.
 func (t *task) pause(ctx context.Context, version int64) error {
-	if err := t.set(ctx, func(s *engine.ShardTransfer) { s.State = engine.TransferPaused }); err != nil {
+	if err := t.set(ctx, func(s *transfers.ShardTransfer) { s.State = transfers.TransferPaused }); err != nil {
 		return err
 	}
 	inner, cancel := context.WithCancel(ctx)
 	var beside sync.WaitGroup
 	beside.Go(func() { t.tell(inner) })
-	_, err := store.AwaitDocument(ctx, t.call.Documents, engine.DocShardOrder, t.t.Lane, version)
+	_, err := store.AwaitDocument(ctx, t.call.Documents, transfers.DocShardOrder, t.t.Lane, version)
 	cancel()
 	beside.Wait()
 	return err
@@ -331,7 +332,7 @@ func (t *task) begin(ctx context.Context) (shardmap.Transfer, error) {
 	case err != nil:
 		return tr, err
 	case tr.Switched:
-		return tr, t.set(ctx, func(s *engine.ShardTransfer) { s.Switched, s.Next = true, tr.Next })
+		return tr, t.set(ctx, func(s *transfers.ShardTransfer) { s.Switched, s.Next = true, tr.Next })
 	}
 	return tr, nil
 }
@@ -388,7 +389,7 @@ func (t *task) spec(ctx context.Context) (transfer.Spec, error) {
 
 // report takes the progress of a mover over.
 func (t *task) report(p transfer.Progress) {
-	t.change(func(s *engine.ShardTransfer) {
+	t.change(func(s *transfers.ShardTransfer) {
 		s.Rows, s.Total, s.Lag, s.Percent = p.Rows, p.Total, p.Lag, p.Percent
 		s.Bytes = max(s.Bytes, p.Bytes)
 	})
@@ -458,13 +459,13 @@ func (t *task) giveUp(ctx context.Context, state string) error {
 	var refused *transfer.RefusedError
 	if errors.As(err, &refused) {
 		// The key is somebody else's, or nobody's: there is nothing to undo.
-		return t.set(ctx, func(s *engine.ShardTransfer) { s.State = state })
+		return t.set(ctx, func(s *transfers.ShardTransfer) { s.State = state })
 	}
 	if err != nil {
 		return err
 	}
 	if tr.Switched {
-		return fmt.Errorf("%w: it has switched", engine.ErrShardOrder)
+		return fmt.Errorf("%w: it has switched", transfers.ErrShardOrder)
 	}
 	// Before the token is given up: until then nobody else may have the key, whose target this clears.
 	if err := t.undo(ctx, tr); err != nil && !errors.As(err, &refused) {
@@ -473,7 +474,7 @@ func (t *task) giveUp(ctx context.Context, state string) error {
 	if err := t.m.Abort(ctx, tr); err != nil {
 		return err
 	}
-	return t.set(ctx, func(s *engine.ShardTransfer) { s.State = state })
+	return t.set(ctx, func(s *transfers.ShardTransfer) { s.State = state })
 }
 
 func (t *task) undo(ctx context.Context, tr shardmap.Transfer) (err error) {

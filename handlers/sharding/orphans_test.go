@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 )
 
 // ended waits until a run has ended, as wanted.
@@ -52,25 +52,28 @@ func TestTransferWhoseRunWasCancelledIsEnded(t *testing.T) {
 	run := r.start("")
 	<-reached
 	r.ended(r.submit("shard-orphans", "{}"), model.Succeeded)
-	if got := r.awaitState(engine.TransferRunning); got.Run != run {
+	if got := r.awaitState(transfers.TransferRunning); got.Run != run {
 		t.Errorf("run %s was taken for dead, and ended by %s", run, got.Run)
 	}
 	r.cancel(run)
 	close(release)
 	r.ended(run, model.Cancelled)
 	r.ended(r.submit("shard-orphans", "{}"), model.Succeeded)
-	r.awaitState(engine.TransferCancelled)
+	r.awaitState(transfers.TransferCancelled)
 	c.await(10)
 	if n := r.number("s1", "select count(*) from pg_replication_slots where database = current_database()"); n != 0 {
 		t.Errorf("%d slots are left", n)
 	}
 
 	run = r.start(`, "grace": "24h"`) // the key is free again
-	r.await("another one that is observed", func(t engine.ShardTransfer) bool { return t.Run == run && t.State == engine.TransferObserving })
+	r.await("another one that is observed", func(t transfers.ShardTransfer) bool {
+		return t.Run == run &&
+			t.State == transfers.TransferObserving
+	})
 	r.cancel(run)
 	r.ended(run, model.Cancelled)
 	r.ended(r.submit("shard-orphans", "{}"), model.Succeeded)
-	r.awaitState(engine.TransferDone)
+	r.awaitState(transfers.TransferDone)
 	c.await(10)
 	c.check("s2")
 }
@@ -105,7 +108,7 @@ func TestTransfersThatCannotBe(t *testing.T) {
 	first := r.start(`, "grace": "0s"`)
 	<-reached
 	second := r.start(`, "grace": "0s"`)
-	r.await("the second one to wait", func(t engine.ShardTransfer) bool {
+	r.await("the second one to wait", func(t transfers.ShardTransfer) bool {
 		return t.Run == second && strings.HasPrefix(t.Waits, "it waits for transfer "+strings.ReplaceAll(first, "-", "_"))
 	})
 	close(release)
@@ -129,7 +132,7 @@ func TestTransferToAFullShardWaits(t *testing.T) {
 	c := r.write()
 	c.await(10)
 	run := r.start(`, "grace": "0s"`)
-	r.await("the reason", func(t engine.ShardTransfer) bool { return strings.Contains(t.Error, "No space left on device") })
+	r.await("the reason", func(t transfers.ShardTransfer) bool { return strings.Contains(t.Error, "No space left on device") })
 	c.await(20)
 	r.exec("s2", "drop trigger full_disk on messages")
 	r.ended(run, model.Succeeded)

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
 )
 
@@ -32,7 +32,7 @@ func TestKeyThawsWhoseCoordinatorHangsBehindTheSeal(t *testing.T) {
 		t.Errorf("placed at %+v, %v", p, err)
 	}
 	close(release)
-	got := r.awaitState(engine.TransferDone)
+	got := r.awaitState(transfers.TransferDone)
 	if got.Next <= tried {
 		t.Errorf("switched at epoch %d: that of the coordinator that hung", got.Next)
 	}
@@ -66,7 +66,7 @@ func TestQuestionForALaterEpochThawsAnOverdueKey(t *testing.T) {
 			}
 		}
 		patience.Until(t, c.name+": the fence to tell what the map does", func() bool {
-			_, _ = r.Resolve(t.Context(), "mail", engine.ShardQuestion{Key: "42", AfterEpoch: 1})
+			_, _ = r.Resolve(t.Context(), "mail", transfers.ShardQuestion{Key: "42", AfterEpoch: 1})
 			var state string
 			r.ask("s1", "select state from procaas.fences where key = '42'", &state)
 			return state == map[bool]string{false: "active", true: "moved"}[c.switched]

@@ -18,6 +18,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
@@ -339,12 +340,12 @@ func (p *stage) play() {
 		}
 		switch at.what {
 		case "split":
-			if _, err := p.SplitShard(ctx, "mail", key, false, store.Actor{}); err != nil && !errors.Is(err, engine.ErrShardKey) {
+			if _, err := p.SplitShard(ctx, "mail", key, false, store.Actor{}); err != nil && !errors.Is(err, transfers.ErrShardKey) {
 				p.t.Fatalf("%s: %v", when, err)
 			}
 		case "merge":
 			_, err := p.MergeShard(ctx, "mail", key, false, store.Actor{})
-			if err != nil && !errors.Is(err, engine.ErrShardKey) && !errors.Is(err, engine.ErrShardBusy) {
+			if err != nil && !errors.Is(err, transfers.ErrShardKey) && !errors.Is(err, transfers.ErrShardBusy) {
 				p.t.Fatalf("%s: %v", when, err)
 			}
 		default:

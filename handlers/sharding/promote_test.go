@@ -8,10 +8,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
 )
 
@@ -73,7 +73,7 @@ func TestPromotedMasterTakesNoWritesBeforeItsFencesWereCompared(t *testing.T) {
 	}
 	patience.Until(t, "the standby to have the fences", func() bool { return fences() == 3 })
 	patience.Until(t, "a replica to be known", func() bool {
-		a, err := s.Resolve(ctx, "mail", engine.ShardQuestion{Key: "stays", Mode: engine.ShardReplica, DC: "b"})
+		a, err := s.Resolve(ctx, "mail", transfers.ShardQuestion{Key: "stays", Mode: transfers.ShardReplica, DC: "b"})
 		return err == nil && a.Hosts[0].Address == standby.Addr() && a.Hosts[0].Role == "replica"
 	})
 
@@ -138,7 +138,7 @@ func TestPromotedMasterTakesNoWritesBeforeItsFencesWereCompared(t *testing.T) {
 		t.Error("a transfer switched whose freeze was lost")
 	}
 	patience.Until(t, "the promoted host to be the master", func() bool {
-		a, err := s.Resolve(ctx, "mail", engine.ShardQuestion{Key: "stays"})
+		a, err := s.Resolve(ctx, "mail", transfers.ShardQuestion{Key: "stays"})
 		return err == nil && a.Hosts[0].Address == standby.Addr()
 	})
 }

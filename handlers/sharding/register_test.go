@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
 )
 
@@ -62,13 +62,13 @@ func TestAStormOfQuestionsRegistersAKeyOnce(t *testing.T) {
 				services = append(services, s)
 			}
 			const keys = 6
-			answers := make([][]engine.ShardAnswer, keys)
+			answers := make([][]transfers.ShardAnswer, keys)
 			var wg sync.WaitGroup
 			for k := range keys {
-				answers[k] = make([]engine.ShardAnswer, 3*len(services))
+				answers[k] = make([]transfers.ShardAnswer, 3*len(services))
 				for i := range answers[k] {
 					wg.Go(func() {
-						a, err := resolve(t, services[i%len(services)], engine.ShardQuestion{Key: fmt.Sprintf("u%d/f%d", k, i)})
+						a, err := resolve(t, services[i%len(services)], transfers.ShardQuestion{Key: fmt.Sprintf("u%d/f%d", k, i)})
 						if err != nil {
 							t.Error(err)
 						}
@@ -87,12 +87,12 @@ func TestAStormOfQuestionsRegistersAKeyOnce(t *testing.T) {
 					t.Errorf("guard of u%d: %s", k, state)
 				}
 			}
-			if a, err := resolve(t, r.Service, engine.ShardQuestion{Key: "dev-1"}); err != nil || a.Shard != "s2" {
+			if a, err := resolve(t, r.Service, transfers.ShardQuestion{Key: "dev-1"}); err != nil || a.Shard != "s2" {
 				t.Errorf("a pinned key: %+v, %v", a, err)
 			}
 			before := asked.Load()
-			for _, q := range []engine.ShardQuestion{{Key: "nobody-1"}, {Key: "u99", Known: true}} {
-				if _, err := r.Resolve(t.Context(), "mail", q); !errors.Is(err, engine.ErrUnplaced) {
+			for _, q := range []transfers.ShardQuestion{{Key: "nobody-1"}, {Key: "u99", Known: true}} {
+				if _, err := r.Resolve(t.Context(), "mail", q); !errors.Is(err, transfers.ErrUnplaced) {
 					t.Errorf("%s: %v", q.Key, err)
 				}
 			}
@@ -119,11 +119,11 @@ func TestKeysWithoutAnOpenShardAreRefused(t *testing.T) {
 	t.Cleanup(check.Close)
 	r := newRig(t, strings.NewReplacer("CHECK", check.URL, "TWOPHASE", "false").Replace(registering))
 	r.enroll("mail")
-	if _, err := r.Resolve(t.Context(), "mail", engine.ShardQuestion{Key: "u1"}); !errors.Is(err, engine.ErrShardBusy) {
+	if _, err := r.Resolve(t.Context(), "mail", transfers.ShardQuestion{Key: "u1"}); !errors.Is(err, transfers.ErrShardBusy) {
 		t.Errorf("the only cold shard is closed: %v", err)
 	}
 	full := "disk"
-	if v, err := r.SetShard(t.Context(), "mail", "s1", engine.ShardChange{Closed: &full}, store.Actor{}); err != nil || v.Registration ||
+	if v, err := r.SetShard(t.Context(), "mail", "s1", transfers.ShardChange{Closed: &full}, store.Actor{}); err != nil || v.Registration ||
 		v.Closed != full {
 		t.Errorf("closed: %+v, %v", v, err)
 	}

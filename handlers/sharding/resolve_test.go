@@ -11,18 +11,18 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
 )
 
 // resolve asks until hosts are known to answer: on a busy machine looks may time out.
-func resolve(t testing.TB, s *shardmap.Service, q engine.ShardQuestion) (a engine.ShardAnswer, err error) {
+func resolve(t testing.TB, s *shardmap.Service, q transfers.ShardQuestion) (a transfers.ShardAnswer, err error) {
 	t.Helper()
 	patience.Until(t, "a host of the shard of "+q.Key, func() bool {
 		a, err = s.Resolve(t.Context(), "mail", q)
-		return !errors.Is(err, engine.ErrNoHost)
+		return !errors.Is(err, transfers.ErrNoHost)
 	})
 	return a, err
 }
@@ -34,10 +34,10 @@ func TestResolveGivesWhatAWriterNeeds(t *testing.T) {
 	if _, err := m.Place(ctx, "42", "s2", nil); err != nil {
 		t.Fatal(err)
 	}
-	var a engine.ShardAnswer
+	var a transfers.ShardAnswer
 	patience.Until(t, "a look at the hosts", func() bool {
 		var err error
-		if a, err = resolve(t, r.Service, engine.ShardQuestion{Key: "42/inbox", Mode: engine.ShardMaster}); err != nil {
+		if a, err = resolve(t, r.Service, transfers.ShardQuestion{Key: "42/inbox", Mode: transfers.ShardMaster}); err != nil {
 			t.Fatal(err)
 		}
 		return len(a.Hosts) == 1 && a.Hosts[0].Role == "master"
@@ -54,17 +54,18 @@ func TestResolveGivesWhatAWriterNeeds(t *testing.T) {
 		t.Error(err)
 	}
 	for key, want := range map[string]error{
-		"x": engine.ErrShardKey, "": engine.ErrShardKey, "42/a/b": engine.ErrShardKey,
-		"43": engine.ErrUnplaced,
+		"x": transfers.ErrShardKey, "": transfers.ErrShardKey, "42/a/b": transfers.ErrShardKey,
+		"43": transfers.ErrUnplaced,
 	} {
-		if _, err := r.Resolve(ctx, "mail", engine.ShardQuestion{Key: key}); !errors.Is(err, want) {
+		if _, err := r.Resolve(ctx, "mail", transfers.ShardQuestion{Key: key}); !errors.Is(err, want) {
 			t.Errorf("key %q: %v, want %v", key, err, want)
 		}
 	}
-	if _, err := r.Resolve(ctx, "male", engine.ShardQuestion{Key: "42"}); !errors.Is(err, engine.ErrShardMap) {
+	if _, err := r.Resolve(ctx, "male", transfers.ShardQuestion{Key: "42"}); !errors.Is(err, transfers.ErrShardMap) {
 		t.Errorf("unknown map: %v", err)
 	}
-	if _, err := r.Resolve(ctx, "mail", engine.ShardQuestion{Key: "42", Mode: engine.ShardReplica}); !errors.Is(err, engine.ErrNoHost) {
+	if _, err := r.Resolve(ctx, "mail", transfers.ShardQuestion{Key: "42", Mode: transfers.ShardReplica}); !errors.Is(err,
+		transfers.ErrNoHost) {
 		t.Errorf("a replica of a shard without any: %v", err)
 	}
 }
@@ -87,14 +88,14 @@ func TestChangesReachOtherProcesses(t *testing.T) {
 	if err != nil || !start.Reset {
 		t.Fatalf("the first position: %+v, %v", start, err)
 	}
-	if a, err := resolve(t, other, engine.ShardQuestion{Key: "42"}); err != nil || a.Shard != "s1" {
+	if a, err := resolve(t, other, transfers.ShardQuestion{Key: "42"}); err != nil || a.Shard != "s1" {
 		t.Fatalf("before: %+v, %v", a, err)
 	}
-	answers := make(chan engine.ShardAnswer)
+	answers := make(chan transfers.ShardAnswer)
 	go func() {
-		var a engine.ShardAnswer
+		var a transfers.ShardAnswer
 		for a.Epoch <= p.Epoch && ctx.Err() == nil {
-			a, _ = other.Resolve(ctx, "mail", engine.ShardQuestion{Key: "42", AfterEpoch: p.Epoch})
+			a, _ = other.Resolve(ctx, "mail", transfers.ShardQuestion{Key: "42", AfterEpoch: p.Epoch})
 		}
 		answers <- a
 	}()
@@ -114,7 +115,7 @@ func TestChangesReachOtherProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		start = changes
-		return slices.Contains(changes.Items, engine.ShardPlacement{Placement: "42", Shard: "s2", Epoch: tr.Next})
+		return slices.Contains(changes.Items, transfers.ShardPlacement{Placement: "42", Shard: "s2", Epoch: tr.Next})
 	})
 	wait, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
@@ -122,7 +123,7 @@ func TestChangesReachOtherProcesses(t *testing.T) {
 		t.Errorf("nothing new: %+v, %v", c, err)
 	}
 	// Files that are read again make a new index: who waits for changes of the former one is told.
-	told := make(chan engine.ShardChanges, 1)
+	told := make(chan transfers.ShardChanges, 1)
 	go func() {
 		c, err := other.Watch(ctx, "mail", start.Next)
 		if err != nil {

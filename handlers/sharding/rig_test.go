@@ -15,11 +15,11 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
-	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
@@ -94,11 +94,11 @@ func newRigOn(t testing.TB, text string, servers [2]*enginetest.Cluster) *rig {
 	r.declared = parseMaps(t, text)
 	s, err := shardmap.Open(t.Context(), shardmap.Options{
 		DSN: r.dsn, Maps: r.declared, Patience: time.Minute, Audit: postgres.WriteAudit,
-		Transfers: func(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error) {
+		Transfers: func(ctx context.Context, shardMap string) ([]transfers.ShardTransfer, error) {
 			if r.docs == nil {
 				return nil, nil
 			}
-			return engine.ReadShardTransfers(ctx, r.docs, shardMap)
+			return transfers.ReadShardTransfers(ctx, r.docs, shardMap)
 		},
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -38,9 +39,9 @@ func (h *ShardCleanup) Handle(ctx context.Context, c *engine.Call) (model.Result
 // cleanUp is what is left to do when nobody will want the key back.
 func cleanUp(ctx context.Context, t *task) (err error) {
 	if !t.view().Switched {
-		return fmt.Errorf("%w: it has not switched", engine.ErrShardOrder)
+		return fmt.Errorf("%w: it has not switched", transfers.ErrShardOrder)
 	}
-	if err := t.set(ctx, func(s *engine.ShardTransfer) { s.State = engine.TransferCleaning }); err != nil {
+	if err := t.set(ctx, func(s *transfers.ShardTransfer) { s.State = transfers.TransferCleaning }); err != nil {
 		return err
 	}
 	m, err := t.open(ctx, transfer.Claim{Owner: t.view().ID, Next: t.view().Next}, false)
@@ -51,10 +52,10 @@ func cleanUp(ctx context.Context, t *task) (err error) {
 	if err := m.Cleanup(ctx); err != nil {
 		return err
 	}
-	state := engine.TransferDone
+	state := transfers.TransferDone
 	if t.view().Rollback == "done" {
-		state = engine.TransferRolledBack
+		state = transfers.TransferRolledBack
 	}
-	t.change(func(s *engine.ShardTransfer) { s.State = state })
+	t.change(func(s *transfers.ShardTransfer) { s.State = state })
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 )
 
 //go:embed shard_close.go
@@ -67,7 +68,7 @@ func (h *ShardClose) Handle(ctx context.Context, c *engine.Call) (model.Result, 
 		if h.DryRun {
 			continue
 		}
-		if _, err := h.service.SetShard(ctx, v.Map, v.ID, engine.ShardChange{Closed: &reason}, store.Actor{Name: c.Path}); err != nil {
+		if _, err := h.service.SetShard(ctx, v.Map, v.ID, transfers.ShardChange{Closed: &reason}, store.Actor{Name: c.Path}); err != nil {
 			return model.Result{}, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/transfers"
 )
 
 //go:embed shard_end.go
@@ -28,26 +29,26 @@ type ShardEnd struct {
 // Handle implements [engine.Handler].
 func (h *ShardEnd) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	t, err := h.task(ctx, c, h.Transfer)
-	if err != nil || engine.TransferEnded(t.t.State) {
+	if err != nil || transfers.TransferEnded(t.t.State) {
 		return t.result(err)
 	}
 	if t.t.Waits != "" { // it has begun nothing
-		return t.result(t.set(ctx, func(s *engine.ShardTransfer) { s.State = engine.TransferCancelled }))
+		return t.result(t.set(ctx, func(s *transfers.ShardTransfer) { s.State = transfers.TransferCancelled }))
 	}
 	order, version, err := t.order(ctx)
 	if err != nil {
 		return model.Result{}, err
 	}
-	t.change(func(s *engine.ShardTransfer) { s.Run = c.Run })
+	t.change(func(s *transfers.ShardTransfer) { s.Run = c.Run })
 	return t.result(t.work(ctx, "end", version, func(ctx context.Context, t *task) error {
 		if !t.view().Switched {
-			err := t.giveUp(ctx, engine.TransferCancelled)
+			err := t.giveUp(ctx, transfers.TransferCancelled)
 			if !t.view().Switched { // the map may have told otherwise
 				return err
 			}
 		}
 		end := []func(context.Context, *task) error{retire, cleanUp}
-		if order == engine.OrderRollback && t.view().Rollback != "done" {
+		if order == transfers.OrderRollback && t.view().Rollback != "done" {
 			end[0] = rollBack
 		}
 		for _, do := range end {

@@ -6,6 +6,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
@@ -54,7 +55,7 @@ func cutover(ctx context.Context, t *task) error {
 		if err != nil {
 			return err
 		}
-		t.change(func(s *engine.ShardTransfer) {
+		t.change(func(s *transfers.ShardTransfer) {
 			s.Switched, s.Next = true, tr.Next
 			s.WindowMS = float64(w.Frozen.Microseconds()) / 1000
 		})

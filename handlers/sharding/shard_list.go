@@ -6,6 +6,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/transfers"
 )
 
 //go:embed shard_list.go
@@ -34,7 +35,7 @@ func (h *ShardList) Handle(ctx context.Context, _ *engine.Call) (model.Result, e
 	if err != nil {
 		return model.Result{}, err
 	}
-	kept := []engine.ShardView{}
+	kept := []transfers.ShardView{}
 	for _, v := range views {
 		if h.Class == "" || v.Class == h.Class {
 			kept = append(kept, v)

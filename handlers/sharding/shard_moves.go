@@ -12,6 +12,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
 )
 
@@ -69,7 +70,7 @@ type ShardMoves struct {
 
 // A target of moves, with what it has got already.
 type moveTarget struct {
-	view  engine.ShardView
+	view  transfers.ShardView
 	extra int64 // bytes that moves bring
 	busy  float64
 }
@@ -124,7 +125,7 @@ func (h *ShardMoves) Handle(ctx context.Context, c *engine.Call) (model.Result, 
 }
 
 // leaves tells whether keys should leave a shard.
-func (h *ShardMoves) leaves(v engine.ShardView) bool {
+func (h *ShardMoves) leaves(v transfers.ShardView) bool {
 	switch h.Reason {
 	case "usage":
 		return v.Usage >= h.At
@@ -137,7 +138,7 @@ func (h *ShardMoves) leaves(v engine.ShardView) bool {
 }
 
 // target gives the emptiest shard that may take keys of another one; nil when there is none.
-func (h *ShardMoves) target(source engine.ShardView, targets []*moveTarget) *moveTarget {
+func (h *ShardMoves) target(source transfers.ShardView, targets []*moveTarget) *moveTarget {
 	class := source.Class
 	if h.Reason == "idle" || h.Reason == "busy" {
 		class = h.To
@@ -155,7 +156,7 @@ func (h *ShardMoves) target(source engine.ShardView, targets []*moveTarget) *mov
 }
 
 // fromShard chooses the moves from one shard.
-func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *shardmap.Map, source engine.ShardView,
+func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *shardmap.Map, source transfers.ShardView,
 	targets []*moveTarget,
 ) ([]any, error) {
 	keys, bytesPerRow, err := h.candidates(ctx, c, m, source)
@@ -197,7 +198,7 @@ func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *shardmap.
 // candidates lists the keys of a shard that may move, those that should first, and how many
 // bytes a row of them takes in all tables.
 func (h *ShardMoves) candidates(ctx context.Context, c *engine.Call, m *shardmap.Map,
-	source engine.ShardView,
+	source transfers.ShardView,
 ) ([]shardmap.KeySize, float64, error) {
 	moving, err := moversOf(ctx, c, m.ID)
 	if err != nil {
@@ -238,12 +239,12 @@ func moversOf(ctx context.Context, c *engine.Call, shardMap string) (map[string]
 	if c.Documents == nil {
 		return keys, nil
 	}
-	all, err := engine.ReadShardTransfers(ctx, c.Documents, shardMap)
+	all, err := transfers.ReadShardTransfers(ctx, c.Documents, shardMap)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
 	for _, t := range all {
-		if !engine.TransferEnded(t.State) {
+		if !transfers.TransferEnded(t.State) {
 			keys[t.Key] = true
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 )
 
 //go:embed shard_orphans.go
@@ -36,13 +37,13 @@ func (h *ShardOrphans) Handle(ctx context.Context, c *engine.Call) (model.Result
 	if c.RunStatus == nil {
 		return model.Result{}, model.Permanent(errors.New("nothing is known of runs here"))
 	}
-	all, err := engine.ReadShardTransfers(ctx, c.Documents, h.Map)
+	all, err := transfers.ReadShardTransfers(ctx, c.Documents, h.Map)
 	if err != nil {
 		return model.Result{}, err
 	}
 	out := []any{}
 	for _, t := range all {
-		if engine.TransferEnded(t.State) {
+		if transfers.TransferEnded(t.State) {
 			continue
 		}
 		status, err := c.RunStatus(ctx, t.Run)

@@ -11,6 +11,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
@@ -99,10 +100,10 @@ func (h *ShardPlan) Handle(ctx context.Context, c *engine.Call) (model.Result, e
 	if err != nil {
 		return model.Result{}, model.Permanent(err)
 	}
-	t := engine.ShardTransfer{
+	t := transfers.ShardTransfer{
 		ID: transferID(c, h.Transfer), Map: h.Map, Key: h.Key, Target: h.Target, Method: h.Method, Run: c.Run, Hours: h.Hours,
 		DeadlineMS: h.Deadline.Milliseconds(), PingMS: h.Ping.Milliseconds(), LockMS: h.Lock.Milliseconds(), Rate: h.Rate,
-		State: engine.TransferWaiting, Step: "plan", Started: c.Now,
+		State: transfers.TransferWaiting, Step: "plan", Started: c.Now,
 	}
 	p, err := m.Read(ctx, h.Key)
 	if errors.Is(err, shardmap.ErrUnknownKey) {
@@ -150,7 +151,7 @@ func (h *ShardPlan) plan(ctx context.Context, t *task) error {
 			}
 		}
 		if err == nil {
-			t.change(func(s *engine.ShardTransfer) { s.Method = method })
+			t.change(func(s *transfers.ShardTransfer) { s.Method = method })
 		}
 		return err
 	})

@@ -8,6 +8,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -45,11 +46,11 @@ func (h *ShardRetire) Handle(ctx context.Context, c *engine.Call) (model.Result,
 		if err != nil {
 			return err
 		}
-		if rollback = order == engine.OrderRollback && t.view().Switched; rollback || order == engine.OrderFinish {
+		if rollback = order == transfers.OrderRollback && t.view().Switched; rollback || order == transfers.OrderFinish {
 			return nil
 		}
 		if !t.view().Switched || t.view().Method == methodLock || h.Grace == 0 {
-			return t.set(ctx, func(s *engine.ShardTransfer) { s.Rollback = "nothing was kept for it" })
+			return t.set(ctx, func(s *transfers.ShardTransfer) { s.Rollback = "nothing was kept for it" })
 		}
 		return h.observe(ctx, t)
 	})
@@ -60,8 +61,8 @@ func (h *ShardRetire) Handle(ctx context.Context, c *engine.Call) (model.Result,
 }
 
 func (h *ShardRetire) observe(ctx context.Context, t *task) (err error) {
-	err = t.set(ctx, func(s *engine.ShardTransfer) {
-		s.State = engine.TransferObserving
+	err = t.set(ctx, func(s *transfers.ShardTransfer) {
+		s.State = transfers.TransferObserving
 		if s.Observe.IsZero() {
 			s.Rollback, s.Observe = "possible", t.call.Now.Add(h.Grace)
 		}
@@ -82,11 +83,11 @@ func (h *ShardRetire) observe(ctx context.Context, t *task) (err error) {
 	for time.Now().Before(until) {
 		err := m.Follow(ctx, min(followFor, time.Until(until)))
 		if transfer.MustRestart(err) {
-			return t.set(ctx, func(s *engine.ShardTransfer) { s.Rollback = err.Error() })
+			return t.set(ctx, func(s *transfers.ShardTransfer) { s.Rollback = err.Error() })
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return t.set(ctx, func(s *engine.ShardTransfer) { s.Rollback = "the grace period is over" })
+	return t.set(ctx, func(s *transfers.ShardTransfer) { s.Rollback = "the grace period is over" })
 }

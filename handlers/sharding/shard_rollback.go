@@ -7,6 +7,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
@@ -55,11 +56,13 @@ func rollBack(ctx context.Context, t *task) (err error) {
 		if err != nil {
 			return err
 		}
-		t.change(func(s *engine.ShardTransfer) { s.WindowMS = float64(w.Frozen.Microseconds()) / 1000 })
+		t.change(func(s *transfers.ShardTransfer) { s.WindowMS = float64(w.Frozen.Microseconds()) / 1000 })
 	}
 	if err := m.Retire(ctx); err != nil {
 		return err
 	}
-	t.change(func(s *engine.ShardTransfer) { s.Rollback, s.Next, s.State = "done", tr.Next, engine.TransferCleaning })
+	t.change(func(s *transfers.ShardTransfer) {
+		s.Rollback, s.Next, s.State = "done", tr.Next, transfers.TransferCleaning
+	})
 	return nil
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"procaas/engine"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
 )
 
@@ -141,7 +141,7 @@ func TestStretchesAreSplitAndMergedUnderWrites(t *testing.T) {
 		move("s2")
 		all()
 		homes("[ on s1", "[500 on s2", "[500 on s2")
-		if _, err := r.MergeShard(ctx, "mail", "500", false, store.Actor{}); !errors.Is(err, engine.ErrShardBusy) ||
+		if _, err := r.MergeShard(ctx, "mail", "500", false, store.Actor{}); !errors.Is(err, transfers.ErrShardBusy) ||
 			!strings.Contains(err.Error(), "move one of them first") {
 			t.Fatalf("merge over two shards: %v", err)
 		}
@@ -154,8 +154,8 @@ func TestStretchesAreSplitAndMergedUnderWrites(t *testing.T) {
 		homes("[ on s1", "[ on s1", "[ on s1")
 	}
 	for at, want := range map[string]error{
-		"": engine.ErrShardKey, "x": engine.ErrShardKey, "500": engine.ErrShardKey,
-		"1000": engine.ErrShardBusy,
+		"": transfers.ErrShardKey, "x": transfers.ErrShardKey, "500": transfers.ErrShardKey,
+		"1000": transfers.ErrShardBusy,
 	} {
 		if _, err := r.MergeShard(ctx, "mail", at, false, store.Actor{}); !errors.Is(err, want) {
 			t.Errorf("merge at %q: have %v, want %v", at, err, want)
@@ -240,16 +240,16 @@ func TestNothingIsRegroupedWhileATransferIsObserved(t *testing.T) {
 	r.exec("s2", "insert into messages (user_id, id, body) values (1500, 1, 'of the next stretch')")
 	r.exec("s1", "insert into messages (user_id, id, body) values (700, 1, 'of the stretch that moves')")
 	run := r.submit("shard-transfer", `{"map": "mail", "key": "[500", "target": "s2", "grace": "24h"}`)
-	observed := r.awaitState(engine.TransferObserving)
+	observed := r.awaitState(transfers.TransferObserving)
 	for verb, do := range map[string]func() error{
 		"merge the next stretch": func() error { _, err := r.MergeShard(ctx, "mail", "1000", false, store.Actor{}); return err },
 		"split it":               func() error { _, err := r.SplitShard(ctx, "mail", "600", false, store.Actor{}); return err },
 	} {
-		if err := do(); !errors.Is(err, engine.ErrShardBusy) || !strings.Contains(err.Error(), "transfer "+observed.ID) {
-			t.Errorf("%s: have %v, want %v that names the transfer", verb, err, engine.ErrShardBusy)
+		if err := do(); !errors.Is(err, transfers.ErrShardBusy) || !strings.Contains(err.Error(), "transfer "+observed.ID) {
+			t.Errorf("%s: have %v, want %v that names the transfer", verb, err, transfers.ErrShardBusy)
 		}
 	}
-	r.order(observed.ID, engine.OrderRollback)
+	r.order(observed.ID, transfers.OrderRollback)
 	r.ended(run, model.Succeeded)
 	if n := r.number("s1", "select count(*) from messages where user_id = 700") + r.number("s2", "select count(*) from messages where "+
 		"user_id = 1500"); n != 2 {
@@ -276,7 +276,7 @@ func TestPartsOfKeysAreMergedAgain(t *testing.T) {
 		"42/007": `column folder of table public.messages is bigint, which is never written "007"`, "42/inbox": `never written "inbox"`,
 		"42/7/1": "no table of the map has columns for 3 parts of a key",
 	} {
-		if _, err := r.SplitShard(ctx, "mail", key, false, store.Actor{}); !errors.Is(err, engine.ErrShardKey) ||
+		if _, err := r.SplitShard(ctx, "mail", key, false, store.Actor{}); !errors.Is(err, transfers.ErrShardKey) ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("split %s: have %v, want %s", key, err, want)
 		}
@@ -298,7 +298,7 @@ func TestPartsOfKeysAreMergedAgain(t *testing.T) {
 			t.Errorf("the guard of the part says %q", state)
 		}
 		// Asked for a later epoch than that of the part, which the rest does not have.
-		a, err := m.Resolve(ctx, engine.ShardQuestion{Key: "42/7", Mode: engine.ShardMaster, AfterEpoch: part.Epoch})
+		a, err := m.Resolve(ctx, transfers.ShardQuestion{Key: "42/7", Mode: transfers.ShardMaster, AfterEpoch: part.Epoch})
 		if err != nil || a.Placement != "42" {
 			t.Fatalf("resolved: %+v, %v", a, err)
 		}
@@ -308,7 +308,7 @@ func TestPartsOfKeysAreMergedAgain(t *testing.T) {
 		}
 	}
 	for key, want := range map[string]string{"42/7": "is a part of", "42": "is a part of nothing wider"} {
-		if _, err := r.MergeShard(ctx, "mail", key, false, store.Actor{}); !errors.Is(err, engine.ErrShardKey) ||
+		if _, err := r.MergeShard(ctx, "mail", key, false, store.Actor{}); !errors.Is(err, transfers.ErrShardKey) ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("merge %s: have %v, want %s", key, err, want)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
 )
 
@@ -30,12 +31,12 @@ func (t *tool) maps(id string) ([]*shardmap.Map, error) {
 }
 
 // shardsOf names the shards that a handler works on: one, or all of the maps.
-func (t *tool) shardsOf(ctx context.Context, id, shard string) ([]engine.ShardView, error) {
+func (t *tool) shardsOf(ctx context.Context, id, shard string) ([]transfers.ShardView, error) {
 	maps, err := t.maps(id)
 	if err != nil {
 		return nil, err
 	}
-	var out []engine.ShardView
+	var out []transfers.ShardView
 	for _, m := range maps {
 		views, err := m.ShardViews(ctx, shard)
 		if err != nil {
@@ -50,7 +51,7 @@ func (t *tool) shardsOf(ctx context.Context, id, shard string) ([]engine.ShardVi
 }
 
 // describe gives what expressions read of shards.
-func describe(views []engine.ShardView) []any {
+func describe(views []transfers.ShardView) []any {
 	out := make([]any, len(views))
 	for i, v := range views {
 		out[i] = map[string]any{

@@ -11,6 +11,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding"
 	"procaas/handlers/sharding/shardmap"
 )
@@ -107,7 +108,7 @@ func TestFullShardsCloseAndLoseMediumKeys(t *testing.T) {
 		t.Errorf("opened %q, want s1", have)
 	}
 	people := "new disks"
-	if _, err := r.SetShard(ctx, "mail", "s2", engine.ShardChange{Closed: &people}, store.Actor{}); err != nil {
+	if _, err := r.SetShard(ctx, "mail", "s2", transfers.ShardChange{Closed: &people}, store.Actor{}); err != nil {
 		t.Fatal(err)
 	}
 	if have := r.list(r.must("shard.close", nil), "opened", "shard"); have != "" {
@@ -132,7 +133,7 @@ func TestDrainedShardsLoseAllTheirKeys(t *testing.T) {
 		t.Errorf("moves although nothing is drained: %s", have)
 	}
 	why := "old disks"
-	if _, err := r.SetShard(ctx, "mail", "s1", engine.ShardChange{Draining: &why}, store.Actor{}); err != nil {
+	if _, err := r.SetShard(ctx, "mail", "s1", transfers.ShardChange{Draining: &why}, store.Actor{}); err != nil {
 		t.Fatal(err)
 	}
 	if have := r.list(r.must("shard.moves", drain), "moves", "key", "target"); have != "0 s2, 1 s2, 2 s2, 3 s2" {
@@ -141,7 +142,7 @@ func TestDrainedShardsLoseAllTheirKeys(t *testing.T) {
 	if _, err := m.BeginTransfer(ctx, shardmap.Begin{Key: "0", Target: "s1", Transfer: "u"}); err == nil {
 		t.Error("a drained shard takes a key")
 	}
-	if _, err := r.SetShard(ctx, "mail", "s2", engine.ShardChange{Draining: &why}, store.Actor{}); err != nil {
+	if _, err := r.SetShard(ctx, "mail", "s2", transfers.ShardChange{Draining: &why}, store.Actor{}); err != nil {
 		t.Fatal(err)
 	}
 	if have := r.list(r.must("shard.moves", drain), "homeless", "shard"); have != "s1" {
@@ -192,7 +193,7 @@ func TestIdleKeysAreToldFromBusyOnes(t *testing.T) {
 		}
 	}
 	r.exec("map", "update shard_placements set active = now() - interval '60 days'")
-	if _, err := resolve(t, r.Service, engine.ShardQuestion{Key: "2/inbox"}); err != nil {
+	if _, err := resolve(t, r.Service, transfers.ShardQuestion{Key: "2/inbox"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.FlushActivity(ctx); err != nil {

@@ -24,6 +24,7 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/postgres"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
@@ -188,9 +189,9 @@ func (r *mover) submit(event, payload string) (run string) {
 }
 
 // await waits until a transfer is as wanted.
-func (r *mover) await(want string, is func(engine.ShardTransfer) bool) engine.ShardTransfer {
+func (r *mover) await(want string, is func(transfers.ShardTransfer) bool) transfers.ShardTransfer {
 	r.t.Helper()
-	var last engine.ShardTransfer
+	var last transfers.ShardTransfer
 	for over := patience.Over(time.Minute); !over(); time.Sleep(20 * time.Millisecond) {
 		all, err := r.e.ShardTransfers(r.t.Context(), "mail")
 		if err != nil {
@@ -206,9 +207,9 @@ func (r *mover) await(want string, is func(engine.ShardTransfer) bool) engine.Sh
 	return last
 }
 
-func (r *mover) awaitState(state string) engine.ShardTransfer {
+func (r *mover) awaitState(state string) transfers.ShardTransfer {
 	r.t.Helper()
-	return r.await(state, func(t engine.ShardTransfer) bool { return t.State == state })
+	return r.await(state, func(t transfers.ShardTransfer) bool { return t.State == state })
 }
 
 func (r *mover) order(id, want string) {
@@ -325,7 +326,7 @@ func TestTransferRunsAsAPipeline(t *testing.T) {
 	dies := func() error { return errCrash }
 	left := r.atEach(map[string]func() error{"copied": dies, "frozen": dies, "switched": dies, "cleanup": dies})
 	r.start(`, "grace": "0s"`)
-	got := r.awaitState(engine.TransferDone)
+	got := r.awaitState(transfers.TransferDone)
 	if got.Source != "s1" || got.Target != "s2" || got.Method != "stream" || !got.Switched || got.Error != "" || got.Next < 2 {
 		t.Errorf("have %+v", got)
 	}
@@ -341,9 +342,9 @@ func TestTransferIsRolledBackByOrder(t *testing.T) {
 	r := newMover(t)
 	c := r.write()
 	r.start(`, "grace": "24h"`)
-	got := r.awaitState(engine.TransferObserving)
-	if _, err := r.e.OrderShardTransfer(t.Context(), got.ID, engine.OrderCancel, store.Actor{}); !errors.Is(err, engine.ErrShardOrder) {
-		t.Errorf("cancel after the switch: have %v, want %v", err, engine.ErrShardOrder)
+	got := r.awaitState(transfers.TransferObserving)
+	if _, err := r.e.OrderShardTransfer(t.Context(), got.ID, transfers.OrderCancel, store.Actor{}); !errors.Is(err, transfers.ErrShardOrder) {
+		t.Errorf("cancel after the switch: have %v, want %v", err, transfers.ErrShardOrder)
 	}
 	c.await(50)
 	const slots = "select count(*) from pg_replication_slots where database = current_database()"
@@ -351,8 +352,8 @@ func TestTransferIsRolledBackByOrder(t *testing.T) {
 	if n := r.number("s2", slots); n != 1 {
 		t.Errorf("%d slots are kept for the way back, want one", n)
 	}
-	r.order(got.ID, engine.OrderRollback)
-	got = r.awaitState(engine.TransferRolledBack)
+	r.order(got.ID, transfers.OrderRollback)
+	got = r.awaitState(transfers.TransferRolledBack)
 	if got.Next < 3 {
 		t.Errorf("have epoch %d, want a third one", got.Next)
 	}
@@ -367,24 +368,24 @@ func TestTransferIsPausedAndCancelled(t *testing.T) {
 	reached, id := make(chan struct{}), make(chan string, 1)
 	r.at("gate", func() error {
 		close(reached)
-		r.order(<-id, engine.OrderPause)
+		r.order(<-id, transfers.OrderPause)
 		return nil
 	})
 	r.start("")
-	id <- r.await("an id", func(t engine.ShardTransfer) bool { return t.ID != "" }).ID
+	id <- r.await("an id", func(t transfers.ShardTransfer) bool { return t.ID != "" }).ID
 	<-reached
-	got := r.await("paused, or switched before", func(t engine.ShardTransfer) bool {
-		return t.State == engine.TransferPaused || t.State == engine.TransferObserving
+	got := r.await("paused, or switched before", func(t transfers.ShardTransfer) bool {
+		return t.State == transfers.TransferPaused || t.State == transfers.TransferObserving
 	})
-	if got.State == engine.TransferObserving {
-		r.order(got.ID, engine.OrderFinish)
-		r.awaitState(engine.TransferDone)
+	if got.State == transfers.TransferObserving {
+		r.order(got.ID, transfers.OrderFinish)
+		r.awaitState(transfers.TransferDone)
 		c.check("s2")
 		return
 	}
 	c.await(20)
-	r.order(got.ID, engine.OrderCancel)
-	r.awaitState(engine.TransferCancelled)
+	r.order(got.ID, transfers.OrderCancel)
+	r.awaitState(transfers.TransferCancelled)
 	c.await(20)
 	c.check("s1")
 }
@@ -395,7 +396,7 @@ func TestTransferThatIsRefusedSaysWhy(t *testing.T) {
 	r.exec("s2", "drop table labels")
 	c := r.write()
 	run := r.start("")
-	got := r.awaitState(engine.TransferFailed)
+	got := r.awaitState(transfers.TransferFailed)
 	if !strings.Contains(got.Error, "shard s2 has no table labels") {
 		t.Errorf("have the error %q", got.Error)
 	}
@@ -403,7 +404,7 @@ func TestTransferThatIsRefusedSaysWhy(t *testing.T) {
 	c.await(10)
 	r.exec("s2", "create table labels (user_id bigint, id bigint, primary key (user_id, id))")
 	r.start(`, "grace": "0s"`)
-	r.await("another one that is done", func(t engine.ShardTransfer) bool { return t.ID != got.ID && t.State == engine.TransferDone })
+	r.await("another one that is done", func(t transfers.ShardTransfer) bool { return t.ID != got.ID && t.State == transfers.TransferDone })
 	c.check("s2")
 }
 
@@ -413,14 +414,15 @@ func TestTransferThatWaitsForItsHoursHoldsNobodyUp(t *testing.T) {
 	r := newMover(t)
 	hour := time.Now().UTC().Hour()
 	r.start(fmt.Sprintf(`, "hours": "%d-%d"`, (hour+3)%24, (hour+4)%24))
-	nightly := r.await("one that waits", func(t engine.ShardTransfer) bool { return strings.HasPrefix(t.Waits, "it waits for the hours") })
-	if _, err := r.e.OrderShardTransfer(t.Context(), nightly.ID, engine.OrderPause, store.Actor{}); !errors.Is(err, engine.ErrShardOrder) {
-		t.Errorf("pause: have %v, want %v", err, engine.ErrShardOrder)
+	nightly := r.await("one that waits", func(t transfers.ShardTransfer) bool { return strings.HasPrefix(t.Waits, "it waits for the hours") })
+	if _, err := r.e.OrderShardTransfer(t.Context(), nightly.ID, transfers.OrderPause, store.Actor{}); !errors.Is(err,
+		transfers.ErrShardOrder) {
+		t.Errorf("pause: have %v, want %v", err, transfers.ErrShardOrder)
 	}
 	r.ended(r.start(`, "grace": "0s"`), model.Succeeded)
-	r.order(nightly.ID, engine.OrderCancel)
+	r.order(nightly.ID, transfers.OrderCancel)
 	all, err := r.e.ShardTransfers(t.Context(), "mail")
-	if err != nil || len(all) != 2 || all[1].State != engine.TransferCancelled {
+	if err != nil || len(all) != 2 || all[1].State != transfers.TransferCancelled {
 		t.Errorf("have %+v, %v", all, err)
 	}
 }

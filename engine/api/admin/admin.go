@@ -12,6 +12,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/diff"
 	"procaas/engine/guard"
 	"procaas/engine/store"
 )
@@ -49,7 +50,7 @@ type Group struct {
 	Configured bool
 
 	// Reload reads the node's pipelines again; nil when it has none that it could.
-	Reload func(ctx context.Context, drop bool, by store.Actor) (engine.Diff, error)
+	Reload func(ctx context.Context, drop bool, by store.Actor) (diff.Diff, error)
 
 	verifying chan struct{} // has room for one who reads the whole audit
 }
@@ -99,7 +100,7 @@ type reload struct {
 	Body wire.Reload `required:"false"`
 }
 
-func (g *Group) reload(c *rest.Call, in *reload) (diff engine.Diff, err error) {
+func (g *Group) reload(c *rest.Call, in *reload) (diff diff.Diff, err error) {
 	if g.Reload == nil {
 		return diff, problem.New(problem.NotReloadable, "this server was not started with pipelines that it could read again")
 	}

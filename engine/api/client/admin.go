@@ -8,6 +8,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api/wire"
+	"procaas/engine/diff"
 	"procaas/engine/store"
 )
 
@@ -30,8 +31,8 @@ func (c adminCalls) Nodes(ctx context.Context) ([]engine.NodeView, error) {
 }
 
 // Reload lets the server read its pipelines again.
-func (c adminCalls) Reload(ctx context.Context, how wire.Reload) (engine.Diff, error) {
-	return send[engine.Diff](ctx, c.caller, http.MethodPost, "/admin/v1/reload", how, nil)
+func (c adminCalls) Reload(ctx context.Context, how wire.Reload) (diff.Diff, error) {
+	return send[diff.Diff](ctx, c.caller, http.MethodPost, "/admin/v1/reload", how, nil)
 }
 
 // VerifyAudit tells whether the audit is as it was written, and holds hashes that were kept.

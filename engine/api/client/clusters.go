@@ -6,41 +6,41 @@ import (
 	"net/url"
 	"strconv"
 
-	"procaas/engine"
 	"procaas/engine/api/wire"
+	"procaas/engine/clusters"
 )
 
 // clustersCalls are the calls that are about clusters.
 type clustersCalls struct{ *caller }
 
 // Clusters lists the clusters of a server.
-func (c clustersCalls) Clusters(ctx context.Context) ([]engine.ClusterView, error) {
-	return list[engine.ClusterView](ctx, c.caller, "/admin/v1/clusters")
+func (c clustersCalls) Clusters(ctx context.Context) ([]clusters.ClusterView, error) {
+	return list[clusters.ClusterView](ctx, c.caller, "/admin/v1/clusters")
 }
 
 // Cluster reads one of them.
-func (c clustersCalls) Cluster(ctx context.Context, id string) (engine.ClusterView, error) {
-	return send[engine.ClusterView](ctx, c.caller, http.MethodGet, clusterPath(id), nil, nil)
+func (c clustersCalls) Cluster(ctx context.Context, id string) (clusters.ClusterView, error) {
+	return send[clusters.ClusterView](ctx, c.caller, http.MethodGet, clusterPath(id), nil, nil)
 }
 
 // Moves lists the last moves of a cluster, the newest first.
-func (c clustersCalls) Moves(ctx context.Context, id string, limit int) ([]engine.MoveLog, error) {
-	return list[engine.MoveLog](ctx, c.caller, clusterPath(id)+"/moves?limit="+strconv.Itoa(limit))
+func (c clustersCalls) Moves(ctx context.Context, id string, limit int) ([]clusters.MoveLog, error) {
+	return list[clusters.MoveLog](ctx, c.caller, clusterPath(id)+"/moves?limit="+strconv.Itoa(limit))
 }
 
 // Recording reads what the balancer of a cluster has seen lately.
-func (c clustersCalls) Recording(ctx context.Context, id string) (engine.Recording, error) {
-	return send[engine.Recording](ctx, c.caller, http.MethodGet, clusterPath(id)+"/recording", nil, nil)
+func (c clustersCalls) Recording(ctx context.Context, id string) (clusters.Recording, error) {
+	return send[clusters.Recording](ctx, c.caller, http.MethodGet, clusterPath(id)+"/recording", nil, nil)
 }
 
 // ExplainPartition tells why a partition is where it is.
-func (c clustersCalls) ExplainPartition(ctx context.Context, id string, partition int) (engine.PartitionView, error) {
-	return send[engine.PartitionView](ctx, c.caller, http.MethodGet, clusterPath(id)+"/partitions/"+strconv.Itoa(partition), nil, nil)
+func (c clustersCalls) ExplainPartition(ctx context.Context, id string, partition int) (clusters.PartitionView, error) {
+	return send[clusters.PartitionView](ctx, c.caller, http.MethodGet, clusterPath(id)+"/partitions/"+strconv.Itoa(partition), nil, nil)
 }
 
 // PullLever pulls a lever of a cluster, or lets it go.
-func (c clustersCalls) PullLever(ctx context.Context, id string, pull engine.LeverPull, reason string) (engine.Levers, error) {
-	var levers engine.Levers
+func (c clustersCalls) PullLever(ctx context.Context, id string, pull clusters.LeverPull, reason string) (clusters.Levers, error) {
+	var levers clusters.Levers
 	path := clusterPath(id) + "/levers/" + url.PathEscape(pull.Lever)
 	if !pull.Release {
 		change := wire.LeverChange{Worker: pull.Worker, Zone: pull.Zone, Until: pull.Until, Reason: reason}

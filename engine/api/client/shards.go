@@ -6,20 +6,20 @@ import (
 	"net/url"
 	"strconv"
 
-	"procaas/engine"
 	"procaas/engine/api/wire"
+	"procaas/engine/transfers"
 )
 
 // shardsCalls are the calls that are about shard maps.
 type shardsCalls struct{ *caller }
 
 // ShardMaps lists the shard maps.
-func (c shardsCalls) ShardMaps(ctx context.Context) ([]engine.ShardMapView, error) {
-	return list[engine.ShardMapView](ctx, c.caller, "/v1/shard-maps")
+func (c shardsCalls) ShardMaps(ctx context.Context) ([]transfers.ShardMapView, error) {
+	return list[transfers.ShardMapView](ctx, c.caller, "/v1/shard-maps")
 }
 
 // ResolveShard tells where a key lives.
-func (c shardsCalls) ResolveShard(ctx context.Context, shardMap string, q engine.ShardQuestion) (engine.ShardAnswer, error) {
+func (c shardsCalls) ResolveShard(ctx context.Context, shardMap string, q transfers.ShardQuestion) (transfers.ShardAnswer, error) {
 	v := url.Values{"key": {q.Key}}
 	set := func(name, value string, wanted bool) {
 		if wanted {
@@ -32,44 +32,46 @@ func (c shardsCalls) ResolveShard(ctx context.Context, shardMap string, q engine
 	set("dc", q.DC, q.DC != "")
 	set("after-epoch", strconv.FormatInt(q.AfterEpoch, 10), q.AfterEpoch > 0)
 	set("register", "false", q.Known)
-	return send[engine.ShardAnswer](ctx, c.caller, http.MethodGet, shardPath(shardMap, "/resolve?")+v.Encode(), nil, nil)
+	return send[transfers.ShardAnswer](ctx, c.caller, http.MethodGet, shardPath(shardMap, "/resolve?")+v.Encode(), nil, nil)
 }
 
 // WatchShardMap waits for placements to change.
-func (c shardsCalls) WatchShardMap(ctx context.Context, shardMap, after string) (engine.ShardChanges, error) {
-	return send[engine.ShardChanges](ctx, c.caller, http.MethodGet, shardPath(shardMap, "/watch?"+url.Values{"after": {after}}.Encode()),
+func (c shardsCalls) WatchShardMap(ctx context.Context, shardMap, after string) (transfers.ShardChanges, error) {
+	return send[transfers.ShardChanges](ctx, c.caller, http.MethodGet, shardPath(shardMap, "/watch?"+url.Values{"after": {after}}.Encode()),
 		nil, nil)
 }
 
 // Shards lists the shards of a map.
-func (c shardsCalls) Shards(ctx context.Context, shardMap string) ([]engine.ShardView, error) {
-	return list[engine.ShardView](ctx, c.caller, shardPath(shardMap, "/shards"))
+func (c shardsCalls) Shards(ctx context.Context, shardMap string) ([]transfers.ShardView, error) {
+	return list[transfers.ShardView](ctx, c.caller, shardPath(shardMap, "/shards"))
 }
 
 // SetShard changes what was decided of a shard.
-func (c shardsCalls) SetShard(ctx context.Context, shardMap, shard string, change wire.ShardChangeRequest) (engine.ShardView, error) {
-	return send[engine.ShardView](ctx, c.caller, http.MethodPut, "/admin"+shardPath(shardMap, "/shards/"+url.PathEscape(shard)), change, nil)
+func (c shardsCalls) SetShard(ctx context.Context, shardMap, shard string, change wire.ShardChangeRequest) (transfers.ShardView, error) {
+	return send[transfers.ShardView](ctx, c.caller, http.MethodPut, "/admin"+shardPath(shardMap, "/shards/"+url.PathEscape(shard)), change,
+		nil)
 }
 
 // RegroupShard splits or merges placements of a map.
-func (c shardsCalls) RegroupShard(ctx context.Context, shardMap, verb string, ask wire.ShardRegroupRequest) (engine.ShardRegroup, error) {
-	return send[engine.ShardRegroup](ctx, c.caller, http.MethodPost, "/admin"+shardPath(shardMap, "/"+verb), ask, nil)
+func (c shardsCalls) RegroupShard(ctx context.Context, shardMap, verb string,
+	ask wire.ShardRegroupRequest) (transfers.ShardRegroup, error) {
+	return send[transfers.ShardRegroup](ctx, c.caller, http.MethodPost, "/admin"+shardPath(shardMap, "/"+verb), ask, nil)
 }
 
 // EnrollShard prepares a shard.
-func (c shardsCalls) EnrollShard(ctx context.Context, shardMap, shard string) (engine.ShardEnrollment, error) {
-	return send[engine.ShardEnrollment](ctx, c.caller, http.MethodPost, "/admin"+shardPath(shardMap, "/shards/"+url.PathEscape(shard)+
+func (c shardsCalls) EnrollShard(ctx context.Context, shardMap, shard string) (transfers.ShardEnrollment, error) {
+	return send[transfers.ShardEnrollment](ctx, c.caller, http.MethodPost, "/admin"+shardPath(shardMap, "/shards/"+url.PathEscape(shard)+
 		"/enroll"), nil, nil)
 }
 
 // ShardTransfers lists the transfers of a map.
-func (c shardsCalls) ShardTransfers(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error) {
-	return list[engine.ShardTransfer](ctx, c.caller, shardPath(shardMap, "/transfers"))
+func (c shardsCalls) ShardTransfers(ctx context.Context, shardMap string) ([]transfers.ShardTransfer, error) {
+	return list[transfers.ShardTransfer](ctx, c.caller, shardPath(shardMap, "/transfers"))
 }
 
 // OrderShardTransfer tells a transfer what to do.
-func (c shardsCalls) OrderShardTransfer(ctx context.Context, id string, order wire.TransferOrderRequest) (engine.ShardTransfer, error) {
-	return send[engine.ShardTransfer](ctx, c.caller, http.MethodPost, "/admin/v1/transfers/"+url.PathEscape(id)+"/order", order, nil)
+func (c shardsCalls) OrderShardTransfer(ctx context.Context, id string, order wire.TransferOrderRequest) (transfers.ShardTransfer, error) {
+	return send[transfers.ShardTransfer](ctx, c.caller, http.MethodPost, "/admin/v1/transfers/"+url.PathEscape(id)+"/order", order, nil)
 }
 
 // shardPath is the address of a part of a shard map.

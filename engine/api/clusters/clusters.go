@@ -15,19 +15,20 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/clusters"
 	"procaas/engine/store"
 )
 
 // Clusters tells which worker of a cluster serves what, and why, and steers the balancers.
 type Clusters interface {
 	Bundle() *dsl.Bundle
-	Assignment(ctx context.Context, cluster string) (engine.Assignment, error)
-	AwaitAssignment(ctx context.Context, cluster string, after int64) (engine.Assignment, error)
-	ClusterStatus(ctx context.Context, cluster string) (engine.ClusterStatus, error)
-	ClusterMoves(ctx context.Context, cluster string) ([]engine.MoveLog, error)
-	ClusterRecording(ctx context.Context, cluster string) (engine.Recording, error)
-	ExplainPartition(ctx context.Context, cluster string, partition int) (engine.PartitionView, error)
-	PullLever(ctx context.Context, cluster string, pull engine.LeverPull, by store.Actor) (engine.Levers, error)
+	Assignment(ctx context.Context, cluster string) (clusters.Assignment, error)
+	AwaitAssignment(ctx context.Context, cluster string, after int64) (clusters.Assignment, error)
+	ClusterStatus(ctx context.Context, cluster string) (clusters.ClusterStatus, error)
+	ClusterMoves(ctx context.Context, cluster string) ([]clusters.MoveLog, error)
+	ClusterRecording(ctx context.Context, cluster string) (clusters.Recording, error)
+	ExplainPartition(ctx context.Context, cluster string, partition int) (clusters.PartitionView, error)
+	PullLever(ctx context.Context, cluster string, pull clusters.LeverPull, by store.Actor) (clusters.Levers, error)
 }
 
 // A Group serves the calls about clusters.
@@ -57,7 +58,7 @@ func (g *Group) Operations() []rest.Operation {
 				"whoever comes back with `Last-Event-ID` goes on from there.\n\n" +
 				"A version is never there twice, and the versions that one client sees never go back as long as it names the last in `after`.",
 			Replies: []rest.Reply{
-				{About: "The assignment.", Body: engine.Assignment{}, ContentType: rest.MediaStream},
+				{About: "The assignment.", Body: clusters.Assignment{}, ContentType: rest.MediaStream},
 				{Status: http.StatusNoContent, About: "There is none, or none that is later."},
 			},
 			Refusals: refusals,
@@ -139,7 +140,7 @@ func (q *newsQuery) read() (after int64, wait time.Duration, err error) {
 
 // assignment answers in three ways: at once, when there is a later assignment or time, or as
 // a stream. No news is 204, so that a caller need not compare versions.
-func (g *Group) assignment(c *rest.Call, in *newsQuery) (*engine.Assignment, error) {
+func (g *Group) assignment(c *rest.Call, in *newsQuery) (*clusters.Assignment, error) {
 	if err := g.check(&in.clusterPath); err != nil {
 		return nil, err
 	}
@@ -159,7 +160,7 @@ func (g *Group) assignment(c *rest.Call, in *newsQuery) (*engine.Assignment, err
 }
 
 // assignmentAfter waits for a later assignment; nil when none comes.
-func (g *Group) assignmentAfter(c *rest.Call, cluster string, after int64, wait time.Duration) (*engine.Assignment, error) {
+func (g *Group) assignmentAfter(c *rest.Call, cluster string, after int64, wait time.Duration) (*clusters.Assignment, error) {
 	a, err := g.Clusters.Assignment(c.Context(), cluster)
 	switch {
 	case err == nil && a.Version > after:

@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"strconv"
 
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/clusters"
 	"procaas/engine/store"
 )
 
@@ -55,8 +55,8 @@ func (g *Group) leverOperations(refusals []string) []rest.Operation {
 	}
 }
 
-func (g *Group) list(c *rest.Call, _ *rest.Nothing) (page wire.Page[engine.ClusterView], err error) {
-	views := []engine.ClusterView{}
+func (g *Group) list(c *rest.Call, _ *rest.Nothing) (page wire.Page[clusters.ClusterView], err error) {
+	views := []clusters.ClusterView{}
 	for _, cluster := range g.Clusters.Bundle().Clusters {
 		status, err := g.Clusters.ClusterStatus(c.Context(), cluster.ID)
 		if err != nil {
@@ -67,7 +67,7 @@ func (g *Group) list(c *rest.Call, _ *rest.Nothing) (page wire.Page[engine.Clust
 	return wire.PageOf(views, ""), nil
 }
 
-func (g *Group) get(c *rest.Call, in *clusterPath) (v engine.ClusterView, err error) {
+func (g *Group) get(c *rest.Call, in *clusterPath) (v clusters.ClusterView, err error) {
 	if err := g.check(in); err != nil {
 		return v, err
 	}
@@ -84,19 +84,19 @@ type movesQuery struct {
 }
 
 // moves turns the log around: the store keeps it in the order in which moves were made.
-func (g *Group) moves(c *rest.Call, in *movesQuery) (page wire.Page[engine.MoveLog], err error) {
+func (g *Group) moves(c *rest.Call, in *movesQuery) (page wire.Page[clusters.MoveLog], err error) {
 	if err := g.check(&in.clusterPath); err != nil {
 		return page, err
 	}
 	moves, err := g.Clusters.ClusterMoves(c.Context(), in.Cluster)
-	newest := []engine.MoveLog{}
+	newest := []clusters.MoveLog{}
 	for i := len(moves) - 1; i >= 0 && len(newest) < in.Limit; i-- {
 		newest = append(newest, moves[i])
 	}
 	return wire.PageOf(newest, ""), leverProblem(err, in.Cluster)
 }
 
-func (g *Group) recording(c *rest.Call, in *clusterPath) (recording engine.Recording, err error) {
+func (g *Group) recording(c *rest.Call, in *clusterPath) (recording clusters.Recording, err error) {
 	if err := g.check(in); err != nil {
 		return recording, err
 	}
@@ -109,13 +109,13 @@ type partitionPath struct {
 	Partition string `path:"partition" doc:"Its number, from 0."`
 }
 
-func (g *Group) explain(c *rest.Call, in *partitionPath) (v engine.PartitionView, err error) {
+func (g *Group) explain(c *rest.Call, in *partitionPath) (v clusters.PartitionView, err error) {
 	if err := g.check(&in.clusterPath); err != nil {
 		return v, err
 	}
 	cluster := g.Clusters.Bundle().Cluster(in.Cluster)
 	if cluster == nil { // a reload has taken it away since
-		return v, leverProblem(engine.ErrNoCluster, in.Cluster)
+		return v, leverProblem(clusters.ErrNoCluster, in.Cluster)
 	}
 	n, err := strconv.Atoi(in.Partition)
 	last := cluster.Partitions - 1
@@ -139,9 +139,9 @@ type pullLever struct {
 	Body wire.LeverChange
 }
 
-func (g *Group) pull(c *rest.Call, in *pullLever) (engine.Levers, error) {
+func (g *Group) pull(c *rest.Call, in *pullLever) (clusters.Levers, error) {
 	b := &in.Body
-	pull := engine.LeverPull{Lever: in.Lever, Worker: b.Worker, Zone: b.Zone, Partition: -1, Until: b.Until}
+	pull := clusters.LeverPull{Lever: in.Lever, Worker: b.Worker, Zone: b.Zone, Partition: -1, Until: b.Until}
 	if b.Partition != nil {
 		pull.Partition = *b.Partition
 	}
@@ -156,10 +156,10 @@ type releaseLever struct {
 	Reason    string `query:"reason" bytes:"512" doc:"Why, for people and the audit."`
 }
 
-func (g *Group) release(c *rest.Call, in *releaseLever) (engine.Levers, error) {
-	pull := engine.LeverPull{Lever: in.Lever, Worker: in.Worker, Zone: in.Zone, Partition: -1, Release: true}
+func (g *Group) release(c *rest.Call, in *releaseLever) (clusters.Levers, error) {
+	pull := clusters.LeverPull{Lever: in.Lever, Worker: in.Worker, Zone: in.Zone, Partition: -1, Release: true}
 	if n := in.Partition; n != nil && *n < 0 {
-		return engine.Levers{}, problem.Parameter([]problem.Fault{
+		return clusters.Levers{}, problem.Parameter([]problem.Fault{
 			{Location: "query/partition", Message: "want the number of a partition, have " + rest.Shown(*n)},
 		})
 	} else if n != nil {
@@ -169,7 +169,7 @@ func (g *Group) release(c *rest.Call, in *releaseLever) (engine.Levers, error) {
 }
 
 // steer pulls a lever or lets it go, and gives all that hold then.
-func (g *Group) steer(c *rest.Call, in *leverPath, pull engine.LeverPull, reason string) (levers engine.Levers, err error) {
+func (g *Group) steer(c *rest.Call, in *leverPath, pull clusters.LeverPull, reason string) (levers clusters.Levers, err error) {
 	if err := g.check(&in.clusterPath); err != nil {
 		return levers, err
 	}
@@ -179,9 +179,9 @@ func (g *Group) steer(c *rest.Call, in *leverPath, pull engine.LeverPull, reason
 
 // leverProblem says what an error of the engine means to a caller.
 func leverProblem(err error, cluster string) error {
-	var refused *engine.LeverError
+	var refused *clusters.LeverError
 	switch {
-	case errors.Is(err, engine.ErrNoCluster):
+	case errors.Is(err, clusters.ErrNoCluster):
 		return problem.New(problem.ClusterNotFound, "there is no cluster %q", cluster)
 	case errors.Is(err, store.ErrNotFound):
 		return problem.New(problem.LeverNotFound, "nobody has pulled this lever of cluster %s", cluster)

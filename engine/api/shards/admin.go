@@ -5,11 +5,11 @@ import (
 	"errors"
 	"net/http"
 
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 )
 
 // This file is what operators do to shards, placements and transfers.
@@ -30,13 +30,13 @@ func (g *Group) adminOperations() []rest.Operation {
 		g.regroupOperation("split", "split-placement", "Give a part of a placement one of its own",
 			"In a map by range, the stretch of keys that `at` lies in is divided there; in others the key `at` gets a placement of its own. "+
 				"Both stay on their "+
-				"shard; a transfer can move them apart. Writers are held back for some milliseconds.", engine.ShardMaps.SplitShard),
+				"shard; a transfer can move them apart. Writers are held back for some milliseconds.", transfers.ShardMaps.SplitShard),
 		g.regroupOperation("merge", "merge-placement", "Make a part that was split off part of the rest again",
 			"The placement that the key `at` has of its own ends, and its rows belong to the placement that it was split off. In a map by range "+
 				"the stretch of keys "+
 				"that begins at `at` ends, and its keys belong to the stretch before it. Both must be on the same shard, and no transfer of either "+
 				"may be under "+
-				"way or observed. Writers are held back for some milliseconds.", engine.ShardMaps.MergeShard),
+				"way or observed. Writers are held back for some milliseconds.", transfers.ShardMaps.MergeShard),
 	}
 }
 
@@ -51,11 +51,11 @@ type setShard struct {
 	Body wire.ShardChangeRequest
 }
 
-func (g *Group) set(c *rest.Call, in *setShard) (view engine.ShardView, err error) {
+func (g *Group) set(c *rest.Call, in *setShard) (view transfers.ShardView, err error) {
 	if err := g.check(); err != nil {
 		return view, err
 	}
-	change := engine.ShardChange{Closed: in.Body.Closed, Draining: in.Body.Draining}
+	change := transfers.ShardChange{Closed: in.Body.Closed, Draining: in.Body.Draining}
 	if change.Closed == nil && change.Draining == nil {
 		return view, problem.Body([]problem.Fault{
 			{Location: "/closed", Message: "want closed or draining, each with the reason, or empty text to take it back"},
@@ -65,7 +65,7 @@ func (g *Group) set(c *rest.Call, in *setShard) (view engine.ShardView, err erro
 	return view, shardProblem(err)
 }
 
-func (g *Group) enroll(c *rest.Call, in *shardPath) (done engine.ShardEnrollment, err error) {
+func (g *Group) enroll(c *rest.Call, in *shardPath) (done transfers.ShardEnrollment, err error) {
 	if err := g.check(); err != nil {
 		return done, err
 	}
@@ -74,7 +74,8 @@ func (g *Group) enroll(c *rest.Call, in *shardPath) (done engine.ShardEnrollment
 }
 
 // A regroup is a split or a merge.
-type regroup func(maps engine.ShardMaps, ctx context.Context, shardMap, at string, dry bool, by store.Actor) (engine.ShardRegroup, error)
+type regroup func(maps transfers.ShardMaps, ctx context.Context, shardMap, at string, dry bool,
+	by store.Actor) (transfers.ShardRegroup, error)
 
 type regroupShard struct {
 	mapPath
@@ -87,10 +88,10 @@ func (g *Group) regroupOperation(verb, id, summary, about string, do regroup) re
 		Example: wire.ShardRegroupRequest{At: "5000"},
 		Replies: []rest.Reply{{
 			About:   "What has changed, or would.",
-			Example: engine.ShardRegroup{Map: "mail", Wide: "[", Narrow: "[5000", Shard: "s1", Changed: true},
+			Example: transfers.ShardRegroup{Map: "mail", Wide: "[", Narrow: "[5000", Shard: "s1", Changed: true},
 		}},
 		Refusals: refusals(problem.InvalidShardKey, problem.KeyNotPlaced, problem.ShardBusy, problem.NoFitHost),
-	}, func(c *rest.Call, in *regroupShard) (done engine.ShardRegroup, err error) {
+	}, func(c *rest.Call, in *regroupShard) (done transfers.ShardRegroup, err error) {
 		if err := g.check(); err != nil {
 			return done, err
 		}
@@ -100,9 +101,9 @@ func (g *Group) regroupOperation(verb, id, summary, about string, do regroup) re
 }
 
 func (g *Group) transferOperations() []rest.Operation {
-	example := engine.ShardTransfer{
+	example := transfers.ShardTransfer{
 		ID: "01a200cf_7dd7_72c4_9871_ee0be87febda", Map: "mail", Key: "42", Source: "s1", Target: "s2", Method: "stream",
-		Run: "01a200cf-7dd7-72c4-9871-ee0be87febda", Lane: "mail/00", State: engine.TransferRunning, Step: "copy",
+		Run: "01a200cf-7dd7-72c4-9871-ee0be87febda", Lane: "mail/00", State: transfers.TransferRunning, Step: "copy",
 		Rows: 640000, Total: 1000000, Bytes: 231 << 20, Percent: 64,
 	}
 	return []rest.Operation{
@@ -112,7 +113,7 @@ func (g *Group) transferOperations() []rest.Operation {
 			About:   "A transfer is a run of the pipeline shard-transfer: submit the event to begin one, and see the runs for all that ever were.",
 			Replies: []rest.Reply{{
 				About:   "The transfers, those that last began first.",
-				Example: wire.Page[engine.ShardTransfer]{Items: []engine.ShardTransfer{example}},
+				Example: wire.Page[transfers.ShardTransfer]{Items: []transfers.ShardTransfer{example}},
 			}},
 			Refusals: refusals(),
 		}, g.transfers),
@@ -121,14 +122,14 @@ func (g *Group) transferOperations() []rest.Operation {
 			Summary: "Pause a transfer, resume it, cancel it, roll it back",
 			About: "Until the map names the target a transfer can be paused and cancelled: the source keeps the key. " +
 				"Afterwards, while it is observed, it can be rolled back without a loss.",
-			Example:  wire.TransferOrderRequest{Want: engine.OrderPause},
+			Example:  wire.TransferOrderRequest{Want: transfers.OrderPause},
 			Replies:  []rest.Reply{{About: "The transfer as it was when the order came.", Example: example}},
 			Refusals: []string{problem.UnknownTransfer, problem.TransferState, problem.StoreUnavailable},
 		}, g.order),
 	}
 }
 
-func (g *Group) transfers(c *rest.Call, in *mapPath) (page wire.Page[engine.ShardTransfer], err error) {
+func (g *Group) transfers(c *rest.Call, in *mapPath) (page wire.Page[transfers.ShardTransfer], err error) {
 	all, err := g.Transfers.ShardTransfers(c.Context(), in.Map)
 	if err == nil && len(all) == 0 && g.Transfers.Bundle().ShardMap(in.Map) == nil { // a map that is declared no more may have some that last
 		return page, problem.New(problem.UnknownShardMap, "there is no shard map %q", in.Map)
@@ -141,12 +142,12 @@ type orderTransfer struct {
 	Body     wire.TransferOrderRequest
 }
 
-func (g *Group) order(c *rest.Call, in *orderTransfer) (engine.ShardTransfer, error) {
+func (g *Group) order(c *rest.Call, in *orderTransfer) (transfers.ShardTransfer, error) {
 	t, err := g.Transfers.OrderShardTransfer(c.Context(), in.Transfer, in.Body.Want, c.Actor(in.Body.Reason))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		err = problem.New(problem.UnknownTransfer, "%s", err)
-	case errors.Is(err, engine.ErrShardOrder):
+	case errors.Is(err, transfers.ErrShardOrder):
 		err = problem.New(problem.TransferState, "%s", err)
 	}
 	return t, err

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"sync"
 
-	"procaas/engine"
 	"procaas/engine/api/rest"
+	"procaas/engine/transfers"
 )
 
 // This file answers most questions for shards without the router: services may ask before
@@ -24,7 +24,7 @@ var answers = sync.Pool{New: func() any { return new([]byte) }}
 func (g *Group) Quickly(next http.Handler, may func(r *http.Request, operation string) error,
 	refuse func(http.ResponseWriter, *http.Request, error),
 ) http.Handler {
-	maps, ok := g.Maps.(engine.QuickShardMaps)
+	maps, ok := g.Maps.(transfers.QuickShardMaps)
 	if !ok {
 		return next
 	}
@@ -54,7 +54,7 @@ func (g *Group) Quickly(next http.Handler, may func(r *http.Request, operation s
 var typeJSON = []string{rest.MediaJSON}
 
 // plain reads a question that memory may answer.
-func (g *Group) plain(r *http.Request) (shardMap string, q engine.ShardQuestion, ok bool) {
+func (g *Group) plain(r *http.Request) (shardMap string, q transfers.ShardQuestion, ok bool) {
 	if r.Method != http.MethodGet || r.URL.RawPath != "" || r.ContentLength != 0 || len(r.TransferEncoding) > 0 || !g.warm.Load() {
 		return "", q, false
 	}
@@ -71,7 +71,7 @@ func (g *Group) plain(r *http.Request) (shardMap string, q engine.ShardQuestion,
 
 // plainQuestion reads a query that has no more than a key, a mode and a data centre, each once
 // and without escapes.
-func plainQuestion(query string) (q engine.ShardQuestion, ok bool) {
+func plainQuestion(query string) (q transfers.ShardQuestion, ok bool) {
 	for query != "" {
 		var field string
 		field, query, _ = strings.Cut(query, "&")
@@ -94,8 +94,8 @@ func plainQuestion(query string) (q engine.ShardQuestion, ok bool) {
 	}
 	switch q.Mode {
 	case "":
-		q.Mode = engine.ShardMaster
-	case engine.ShardMaster, engine.ShardReplica, engine.ShardAny:
+		q.Mode = transfers.ShardMaster
+	case transfers.ShardMaster, transfers.ShardReplica, transfers.ShardAny:
 	default:
 		return q, false
 	}

@@ -13,23 +13,23 @@ import (
 	"time"
 
 	"procaas/dsl"
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 )
 
 // Transfers are moves of keys between shards, as operators see them.
 type Transfers interface {
-	ShardTransfers(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error)
-	OrderShardTransfer(ctx context.Context, id, want string, by store.Actor) (engine.ShardTransfer, error)
+	ShardTransfers(ctx context.Context, shardMap string) ([]transfers.ShardTransfer, error)
+	OrderShardTransfer(ctx context.Context, id, want string, by store.Actor) (transfers.ShardTransfer, error)
 	Bundle() *dsl.Bundle
 }
 
 // A Group serves the calls about shard maps.
 type Group struct {
-	Maps      engine.ShardMaps // nil where there are none
+	Maps      transfers.ShardMaps // nil where there are none
 	Transfers Transfers
 	Streams   *rest.Streams
 
@@ -57,9 +57,9 @@ func (g *Group) Operations() []rest.Operation {
 				"its epoch. " +
 				"Call the guard first in each transaction that writes; when it fails with PC001 or PC002, ask again with `after-epoch`. " +
 				"A key without a placement is registered when the map says so.",
-			Replies: []rest.Reply{{About: "Where the key lives.", Example: engine.ShardAnswer{
+			Replies: []rest.Reply{{About: "Where the key lives.", Example: transfers.ShardAnswer{
 				Map: "mail", Key: "42/inbox", Placement: "42", Shard: "s1", Class: "hot", Epoch: 3,
-				Hosts: []engine.ShardHostBrief{{Address: "db1.example.com:5432", DC: "a", Role: "master"}},
+				Hosts: []transfers.ShardHostBrief{{Address: "db1.example.com:5432", DC: "a", Role: "master"}},
 				DSN:   "postgres://app@db1.example.com:5432/mail?target_session_attrs=read-write",
 			}}},
 			Refusals: refusals(problem.InvalidShardKey, problem.KeyNotPlaced, problem.NoFitHost, problem.ShardBusy),
@@ -67,7 +67,7 @@ func (g *Group) Operations() []rest.Operation {
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/v1/shard-maps/{map}/resolve", ID: "resolve-shards", Tag: "shards",
 			Summary: "Tell where many keys live",
-			Example: wire.ShardBatch{Keys: []string{"42", "43"}, Mode: engine.ShardReplica, DC: "a"},
+			Example: wire.ShardBatch{Keys: []string{"42", "43"}, Mode: transfers.ShardReplica, DC: "a"},
 			Replies: rest.OK("An answer, or why there is none, for each key in its order."), Refusals: refusals(),
 		}, g.resolveMany),
 		rest.Typed(rest.Operation{
@@ -108,22 +108,22 @@ func (g *Group) check() error {
 // shardProblem says over HTTP what an error about shards means.
 func shardProblem(err error) error {
 	for known, code := range map[error]string{
-		engine.ErrShardMap: problem.UnknownShardMap, engine.ErrShard: problem.UnknownShard, engine.ErrShardKey: problem.InvalidShardKey,
-		engine.ErrUnplaced: problem.KeyNotPlaced, engine.ErrShardBusy: problem.ShardBusy,
+		transfers.ErrShardMap: problem.UnknownShardMap, transfers.ErrShard: problem.UnknownShard, transfers.ErrShardKey: problem.InvalidShardKey,
+		transfers.ErrUnplaced: problem.KeyNotPlaced, transfers.ErrShardBusy: problem.ShardBusy,
 	} {
 		if errors.Is(err, known) {
 			return problem.New(code, "%s", err)
 		}
 	}
-	if errors.Is(err, engine.ErrNoHost) {
+	if errors.Is(err, transfers.ErrNoHost) {
 		return problem.New(problem.NoFitHost, "%s", err).With("Retry-After", "1")
 	}
 	return err
 }
 
-func (g *Group) list(c *rest.Call, _ *rest.Nothing) (wire.Page[engine.ShardMapView], error) {
+func (g *Group) list(c *rest.Call, _ *rest.Nothing) (wire.Page[transfers.ShardMapView], error) {
 	if g.Maps == nil {
-		return rest.Listed([]engine.ShardMapView{}, nil)
+		return rest.Listed([]transfers.ShardMapView{}, nil)
 	}
 	return rest.Listed(g.Maps.MapViews(c.Context()))
 }
@@ -140,12 +140,12 @@ type resolveQuery struct {
 }
 
 // resolve says where one key lives. It may wait for a later epoch, or register the key.
-func (g *Group) resolve(c *rest.Call, in *resolveQuery) (answer engine.ShardAnswer, err error) {
+func (g *Group) resolve(c *rest.Call, in *resolveQuery) (answer transfers.ShardAnswer, err error) {
 	if err := g.check(); err != nil {
 		return answer, err
 	}
 	g.warm.Store(true)
-	q := engine.ShardQuestion{
+	q := transfers.ShardQuestion{
 		Key: in.Key, Mode: in.Mode, MaxLag: time.Duration(in.MaxLag), DC: in.DC, AfterEpoch: in.AfterEpoch, Known: in.Register != nil &&
 			!*in.Register,
 	}
@@ -189,9 +189,9 @@ func (g *Group) resolveMany(c *rest.Call, in *resolveBatch) (page wire.Page[wire
 		return page, err
 	}
 	b := &in.Body
-	q := engine.ShardQuestion{Mode: b.Mode, MaxLag: time.Duration(b.MaxLag), DC: b.DC}
+	q := transfers.ShardQuestion{Mode: b.Mode, MaxLag: time.Duration(b.MaxLag), DC: b.DC}
 	if q.Mode == "" {
-		q.Mode = engine.ShardMaster
+		q.Mode = transfers.ShardMaster
 	}
 	if q.MinLSN, err = parseLSN(b.MinLSN); err != nil {
 		return page, problem.Body([]problem.Fault{{Location: "/min-lsn", Message: err.Error()}})
@@ -200,7 +200,7 @@ func (g *Group) resolveMany(c *rest.Call, in *resolveBatch) (page wire.Page[wire
 	for i, key := range b.Keys {
 		q.Key, items[i].Key = key, key
 		answer, err := g.Maps.Resolve(c.Context(), in.Map, q)
-		if errors.Is(err, engine.ErrShardMap) {
+		if errors.Is(err, transfers.ErrShardMap) {
 			return page, shardProblem(err)
 		}
 		if err != nil {
@@ -220,7 +220,7 @@ type watchQuery struct {
 }
 
 // watch waits for changes once, or sends them as a stream.
-func (g *Group) watch(c *rest.Call, in *watchQuery) (changes engine.ShardChanges, err error) {
+func (g *Group) watch(c *rest.Call, in *watchQuery) (changes transfers.ShardChanges, err error) {
 	if err := g.check(); err != nil {
 		return changes, err
 	}
@@ -264,7 +264,7 @@ func (g *Group) stream(c *rest.Call, id, after string) error {
 	})
 }
 
-func (g *Group) shards(c *rest.Call, in *mapPath) (page wire.Page[engine.ShardView], err error) {
+func (g *Group) shards(c *rest.Call, in *mapPath) (page wire.Page[transfers.ShardView], err error) {
 	if err := g.check(); err != nil {
 		return page, err
 	}

@@ -10,8 +10,10 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/checkpoint"
+	"procaas/engine/clusters"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 )
 
 // Tasks is what the console needs of the queue of tasks.
@@ -22,19 +24,19 @@ type Tasks interface {
 
 // Shards is what the console needs of shard maps.
 type Shards interface {
-	MapViews(ctx context.Context) ([]engine.ShardMapView, error)
-	Shards(ctx context.Context, shardMap string) ([]engine.ShardView, error)
+	MapViews(ctx context.Context) ([]transfers.ShardMapView, error)
+	Shards(ctx context.Context, shardMap string) ([]transfers.ShardView, error)
 }
 
 // Clusters is what the console needs of clusters and their balancer.
 type Clusters interface {
-	ClusterStatus(ctx context.Context, cluster string) (engine.ClusterStatus, error)
-	ClusterMoves(ctx context.Context, cluster string) ([]engine.MoveLog, error)
+	ClusterStatus(ctx context.Context, cluster string) (clusters.ClusterStatus, error)
+	ClusterMoves(ctx context.Context, cluster string) ([]clusters.MoveLog, error)
 }
 
 // Transfers is what the console needs of transfers between shards.
 type Transfers interface {
-	ShardTransfers(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error)
+	ShardTransfers(ctx context.Context, shardMap string) ([]transfers.ShardTransfer, error)
 }
 
 // Inbox is what the console needs of an inbox over several databases.
@@ -129,9 +131,9 @@ type shardsData struct {
 }
 
 type shardMapData struct {
-	Map    engine.ShardMapView
-	Shards []engine.ShardView
-	Moving []engine.ShardTransfer // and those that have ended last
+	Map    transfers.ShardMapView
+	Shards []transfers.ShardView
+	Moving []transfers.ShardTransfer // and those that have ended last
 }
 
 // shards shows the maps with their shards and hosts.
@@ -233,8 +235,8 @@ type clustersData struct {
 }
 
 type clusterData struct {
-	engine.ClusterStatus
-	Moves  []engine.MoveLog // the last ones first
+	clusters.ClusterStatus
+	Moves  []clusters.MoveLog // the last ones first
 	Levers []leverRow
 	Gini   []float64
 	Most   float64 // weight of the heaviest worker
@@ -243,7 +245,7 @@ type clusterData struct {
 // A leverRow is a lever with what it is about.
 type leverRow struct {
 	What string
-	engine.Lever
+	clusters.Lever
 }
 
 // shownMoves is how many moves a page shows.
@@ -283,7 +285,7 @@ func (c systems) clustersData(ctx context.Context) (d clustersData, err error) {
 }
 
 // leversOf lists levers, those of the whole cluster first.
-func leversOf(l engine.Levers) (rows []leverRow) {
+func leversOf(l clusters.Levers) (rows []leverRow) {
 	if l.Frozen != nil {
 		rows = append(rows, leverRow{"nothing moves", *l.Frozen})
 	}
@@ -292,7 +294,7 @@ func leversOf(l engine.Levers) (rows []leverRow) {
 	}
 	for _, kind := range []struct {
 		word string
-		of   map[string]engine.Lever
+		of   map[string]clusters.Lever
 	}{{"zone emptied: ", l.Zones}, {"worker banned: ", l.Banned}, {"worker emptied: ", l.Draining}} {
 		for _, name := range slices.Sorted(maps.Keys(kind.of)) {
 			rows = append(rows, leverRow{kind.word + name, kind.of[name]})

@@ -15,9 +15,11 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/ui"
 	"procaas/engine/checkpoint"
+	engineclusters "procaas/engine/clusters"
 	"procaas/engine/guard"
 	"procaas/engine/planner"
 	"procaas/engine/store"
+	enginetransfers "procaas/engine/transfers"
 )
 
 // plain is an engine of which only what all pages need is there.
@@ -54,41 +56,43 @@ func (tasks) PeekTasks(_ context.Context, f store.TaskFilter) ([]store.QueuedTas
 
 type shards struct{}
 
-func (shards) MapViews(context.Context) ([]engine.ShardMapView, error) {
-	return []engine.ShardMapView{{ID: "accounts", Key: []string{"uid"}, Strategy: "directory", Shards: 1}}, nil
+func (shards) MapViews(context.Context) ([]enginetransfers.ShardMapView, error) {
+	return []enginetransfers.ShardMapView{{ID: "accounts", Key: []string{"uid"}, Strategy: "directory", Shards: 1}}, nil
 }
 
-func (shards) Shards(_ context.Context, m string) ([]engine.ShardView, error) {
-	return []engine.ShardView{{
+func (shards) Shards(_ context.Context, m string) ([]enginetransfers.ShardView, error) {
+	return []enginetransfers.ShardView{{
 		Map: m, ID: "s-1", Draining: "<b>", Capacity: 10 << 30, Used: 9 << 30, Usage: 0.9, Problem: "no master",
-		Hosts: []engine.ShardHostView{{Address: "h:5432", Role: "replica", Alive: true, LagMS: 17}, {Address: "g:5432", Error: "refused"}},
+		Hosts: []enginetransfers.ShardHostView{{Address: "h:5432", Role: "replica", Alive: true, LagMS: 17},
+			{Address: "g:5432", Error: "refused"}},
 	}}, nil
 }
 
 type transfers struct{}
 
-func (transfers) ShardTransfers(_ context.Context, m string) ([]engine.ShardTransfer, error) {
-	return []engine.ShardTransfer{{
-		Map: m, Key: "u-7", Source: "s-1", Target: "s-2", State: engine.TransferRunning, Step: "copy", Rows: 42,
+func (transfers) ShardTransfers(_ context.Context, m string) ([]enginetransfers.ShardTransfer, error) {
+	return []enginetransfers.ShardTransfer{{
+		Map: m, Key: "u-7", Source: "s-1", Target: "s-2", State: enginetransfers.TransferRunning, Step: "copy", Rows: 42,
 		Total: 84, Percent: 50, Lag: 2048, Rollback: "possible",
 	}}, nil
 }
 
 type clusters struct{}
 
-func (clusters) ClusterStatus(_ context.Context, id string) (engine.ClusterStatus, error) {
-	return engine.ClusterStatus{
-		Cluster: &dsl.Cluster{ID: id}, Assignment: engine.Assignment{Version: 9},
-		Levers: engine.Levers{Frozen: &engine.Lever{By: "ann", Reason: "<b>"}, Pins: map[int]engine.Lever{3: {Worker: "w-1", By: "ann"}}},
-		State: engine.ClusterState{
+func (clusters) ClusterStatus(_ context.Context, id string) (engineclusters.ClusterStatus, error) {
+	return engineclusters.ClusterStatus{
+		Cluster: &dsl.Cluster{ID: id}, Assignment: engineclusters.Assignment{Version: 9},
+		Levers: engineclusters.Levers{Frozen: &engineclusters.Lever{By: "ann", Reason: "<b>"},
+			Pins: map[int]engineclusters.Lever{3: {Worker: "w-1", By: "ann"}}},
+		State: engineclusters.ClusterState{
 			Time: time.Now(), Gini: 0.25, Alerts: []string{"worker w-2 is down"},
-			Workers: []engine.Seen{{ID: "w-1", Up: true, Weight: 30}, {ID: "w-2", Problem: "<b>", Weight: 10}},
+			Workers: []engineclusters.Seen{{ID: "w-1", Up: true, Weight: 30}, {ID: "w-2", Problem: "<b>", Weight: 10}},
 		},
 	}, nil
 }
 
-func (clusters) ClusterMoves(context.Context, string) ([]engine.MoveLog, error) {
-	return []engine.MoveLog{{Partition: 5, To: "w-1", Reason: "first"}, {Partition: 6, From: "w-1", To: "w-2", Reason: "last"}}, nil
+func (clusters) ClusterMoves(context.Context, string) ([]engineclusters.MoveLog, error) {
+	return []engineclusters.MoveLog{{Partition: 5, To: "w-1", Reason: "first"}, {Partition: 6, From: "w-1", To: "w-2", Reason: "last"}}, nil
 }
 
 type inbox struct{}

@@ -3,15 +3,15 @@ package wire
 import (
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/clusters"
 )
 
 // A Route is where a key leads.
 type Route struct {
-	Cluster   string                `json:"cluster" doc:"The cluster's id."`
-	Version   int64                 `json:"version" doc:"Of the assignment that says so; it grows with each change."`
-	Partition int                   `json:"partition" doc:"Of the key, from 0: its 64-bit FNV-1a hash, mixed by the finisher of MurmurHash3, in the jump consistent hash."`
-	Worker    engine.AssignedWorker `json:"worker" doc:"Who serves the partition at this version."`
+	Cluster   string                  `json:"cluster" doc:"The cluster's id."`
+	Version   int64                   `json:"version" doc:"Of the assignment that says so; it grows with each change."`
+	Partition int                     `json:"partition" doc:"Of the key, from 0: its 64-bit FNV-1a hash, mixed by the finisher of MurmurHash3, in the jump consistent hash."`
+	Worker    clusters.AssignedWorker `json:"worker" doc:"Who serves the partition at this version."`
 }
 
 // A LeverChange is the body that pulls a lever.

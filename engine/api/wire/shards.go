@@ -1,8 +1,6 @@
 package wire
 
-import (
-	"procaas/engine"
-)
+import "procaas/engine/transfers"
 
 // A ShardBatch asks where many keys live.
 type ShardBatch struct {
@@ -15,10 +13,10 @@ type ShardBatch struct {
 
 // A ShardBatchItem is the answer for one key of a batch.
 type ShardBatchItem struct {
-	Key    string              `json:"key" doc:"The key."`
-	Answer *engine.ShardAnswer `json:"answer,omitempty" doc:"Where it lives."`
-	Code   string              `json:"code,omitempty" doc:"Why there is no answer, for programs."`
-	Detail string              `json:"detail,omitempty" doc:"The same for people."`
+	Key    string                 `json:"key" doc:"The key."`
+	Answer *transfers.ShardAnswer `json:"answer,omitempty" doc:"Where it lives."`
+	Code   string                 `json:"code,omitempty" doc:"Why there is no answer, for programs."`
+	Detail string                 `json:"detail,omitempty" doc:"The same for people."`
 }
 
 // A ShardChangeRequest changes what was decided of a shard.

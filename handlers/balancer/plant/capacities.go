@@ -5,7 +5,7 @@ import (
 	"sort"
 
 	"procaas/dsl"
-	"procaas/engine"
+	"procaas/engine/clusters"
 )
 
 const (
@@ -60,7 +60,7 @@ func (r *Recording) capacities() *capacities {
 	switch {
 	case len(ratios) > 0:
 		unit = median(ratios)
-	case slices.ContainsFunc(r.about.Workers, func(w engine.AssignedWorker) bool { return !(w.Capacity > 0) }):
+	case slices.ContainsFunc(r.about.Workers, func(w clusters.AssignedWorker) bool { return !(w.Capacity > 0) }):
 		c.source = "is known of the workers' capacities, which is nothing: no worker told busy, and not all have a declared capacity"
 		return c
 	default:

@@ -11,23 +11,23 @@ import (
 	"math"
 	"slices"
 
-	"procaas/engine"
+	"procaas/engine/clusters"
 	"procaas/handlers/balancer"
 )
 
 // A Recording is what was seen of a live cluster over a while.
 type Recording struct {
-	about  engine.Recording
+	about  clusters.Recording
 	Params balancer.Params // of the policy then
 
-	workers []engine.AssignedWorker // those of the cluster at the end first
-	seen    []balancer.Observation  // the oldest first, all of the same workers
+	workers []clusters.AssignedWorker // those of the cluster at the end first
+	seen    []balancer.Observation    // the oldest first, all of the same workers
 	allowed [][]int
 }
 
 // WriteRecording writes a recording as lines: what is known of the cluster, then the
 // observations.
-func WriteRecording(w io.Writer, r engine.Recording) error {
+func WriteRecording(w io.Writer, r clusters.Recording) error {
 	observations := r.Observations
 	r.Observations = nil
 	out := bufio.NewWriter(w)
@@ -98,7 +98,7 @@ func (r *Recording) take(line []byte) error {
 		}
 		return r.observed(line)
 	}
-	var about engine.Recording
+	var about clusters.Recording
 	if err := json.Unmarshal(line, &about); err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (r *Recording) take(line []byte) error {
 }
 
 // checkAbout says what no server could have written.
-func checkAbout(a *engine.Recording) error {
+func checkAbout(a *clusters.Recording) error {
 	switch {
 	case a.Cluster == "":
 		return errors.New("cluster: want its id")

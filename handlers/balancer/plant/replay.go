@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"procaas/engine"
+	"procaas/engine/clusters"
 	"procaas/handlers/balancer"
 )
 
@@ -97,13 +97,13 @@ func (r *Recording) Replay(policies []string) (*Replayed, error) {
 }
 
 // leversOf gives the levers of which an observation tells.
-func leversOf(o *balancer.Observation) engine.Levers {
-	l := engine.Levers{Banned: map[string]engine.Lever{}, Draining: map[string]engine.Lever{}}
+func leversOf(o *balancer.Observation) clusters.Levers {
+	l := clusters.Levers{Banned: map[string]clusters.Lever{}, Draining: map[string]clusters.Lever{}}
 	for _, id := range o.Banned {
-		l.Banned[id] = engine.Lever{Worker: id, Reason: "as it was recorded"}
+		l.Banned[id] = clusters.Lever{Worker: id, Reason: "as it was recorded"}
 	}
 	for _, id := range o.Draining {
-		l.Draining[id] = engine.Lever{Worker: id, Reason: "as it was recorded"}
+		l.Draining[id] = clusters.Lever{Worker: id, Reason: "as it was recorded"}
 	}
 	return l
 }
@@ -204,7 +204,7 @@ func (g *gauge) follow(i int) {
 // apply makes the moves of a policy.
 func (g *gauge) apply(i int, moves []balancer.Decided) {
 	for _, m := range moves {
-		to := slices.IndexFunc(g.r.workers, func(w engine.AssignedWorker) bool { return w.ID == m.To })
+		to := slices.IndexFunc(g.r.workers, func(w clusters.AssignedWorker) bool { return w.ID == m.To })
 		if g.move(i, m.Partition, to, m.Reason) {
 			g.out.Samples[i].Moves++
 		}

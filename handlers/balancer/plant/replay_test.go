@@ -11,13 +11,13 @@ import (
 	"testing"
 
 	"procaas/dsl/diag"
-	"procaas/engine"
+	"procaas/engine/clusters"
 	"procaas/handlers/balancer"
 )
 
 // record lets a cluster in virtual time go through a scenario under a policy, and writes
 // down what its balancer would keep.
-func record(t *testing.T, yaml, policy string) (engine.Recording, Result) {
+func record(t *testing.T, yaml, policy string) (clusters.Recording, Result) {
 	t.Helper()
 	s, found := Parse(diag.File{Name: "scenario.yaml", Data: []byte(yaml)})
 	if s == nil {
@@ -36,11 +36,11 @@ func record(t *testing.T, yaml, policy string) (engine.Recording, Result) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := engine.Recording{
+	out := clusters.Recording{
 		Cluster: "fanout", Policy: policy, Partitions: len(w.parts), Step: s.Step, Parameters: parameters, Holders: w.allowed,
 	}
 	for i := range w.workers {
-		out.Workers = append(out.Workers, engine.AssignedWorker{ID: fmt.Sprint("w", i), Zone: fmt.Sprint("z", w.zone[i])})
+		out.Workers = append(out.Workers, clusters.AssignedWorker{ID: fmt.Sprint("w", i), Zone: fmt.Sprint("z", w.zone[i])})
 	}
 	m := newMeter(s, policy, 1)
 	for at := 0.0; at < s.Duration; at += s.Step {
@@ -90,7 +90,7 @@ events:
   - {at_s: 300, kind: spike, rank: 3, to: 0.7, for_s: 300}
 `
 
-func reread(t *testing.T, r engine.Recording) *Recording {
+func reread(t *testing.T, r clusters.Recording) *Recording {
 	t.Helper()
 	var b bytes.Buffer
 	if err := WriteRecording(&b, r); err != nil {
@@ -156,7 +156,7 @@ func TestReplayOfFailures(t *testing.T) {
 		left := false
 		for _, m := range o.Moved {
 			left = left || m.From == "w2"
-			to := slices.IndexFunc(r.workers, func(w engine.AssignedWorker) bool { return w.ID == m.To })
+			to := slices.IndexFunc(r.workers, func(w clusters.AssignedWorker) bool { return w.ID == m.To })
 			if !slices.Contains(r.allowed[m.Partition], to) || m.From == m.To {
 				t.Errorf("%s: invalid move %+v", o.Policy, m)
 			}
@@ -175,7 +175,7 @@ func TestRecordingsInOneFile(t *testing.T) {
 	n := len(recording.Observations)
 	early.Observations, late.Observations = recording.Observations[:2*n/3], recording.Observations[n/3:]
 	var b bytes.Buffer
-	for _, part := range []engine.Recording{early, late} {
+	for _, part := range []clusters.Recording{early, late} {
 		if err := WriteRecording(&b, part); err != nil {
 			t.Fatal(err)
 		}

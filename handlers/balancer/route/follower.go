@@ -12,20 +12,21 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/clusters"
 )
 
 // A Source gives the assignments of one cluster.
 type Source interface {
 	// Await gives an assignment that is newer than a version, as soon as there is one.
 	// It may end with an error at any time, and is asked again.
-	Await(ctx context.Context, after int64) (engine.Assignment, error)
+	Await(ctx context.Context, after int64) (clusters.Assignment, error)
 }
 
 // A SourceFunc is a function that is a [Source].
-type SourceFunc func(ctx context.Context, after int64) (engine.Assignment, error)
+type SourceFunc func(ctx context.Context, after int64) (clusters.Assignment, error)
 
 // Await implements [Source].
-func (f SourceFunc) Await(ctx context.Context, after int64) (engine.Assignment, error) {
+func (f SourceFunc) Await(ctx context.Context, after int64) (clusters.Assignment, error) {
 	return f(ctx, after)
 }
 
@@ -36,7 +37,7 @@ type Follower struct {
 	log    *slog.Logger
 
 	mu      sync.Mutex // guards what follows
-	current *engine.Assignment
+	current *clusters.Assignment
 	newer   chan struct{} // closed when current changes
 }
 
@@ -77,7 +78,7 @@ func (f *Follower) Run(ctx context.Context) {
 }
 
 // take keeps an assignment when it is newer than the last.
-func (f *Follower) take(a *engine.Assignment) bool {
+func (f *Follower) take(a *clusters.Assignment) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.current != nil && a.Version <= f.current.Version {
@@ -99,7 +100,7 @@ func (f *Follower) version() int64 {
 
 // Current gives the newest assignment that is known; nil for none. It must not be
 // changed.
-func (f *Follower) Current() *engine.Assignment {
+func (f *Follower) Current() *clusters.Assignment {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.current
@@ -107,7 +108,7 @@ func (f *Follower) Current() *engine.Assignment {
 
 // Newer waits for an assignment that is newer than a version. When ctx ends first, it
 // gives the newest there is, and the error of ctx.
-func (f *Follower) Newer(ctx context.Context, after int64) (*engine.Assignment, error) {
+func (f *Follower) Newer(ctx context.Context, after int64) (*clusters.Assignment, error) {
 	for {
 		f.mu.Lock()
 		current, newer := f.current, f.newer
@@ -125,9 +126,9 @@ func (f *Follower) Newer(ctx context.Context, after int64) (*engine.Assignment, 
 
 // A Route is where a key leads.
 type Route struct {
-	Partition int                   // of the key
-	Version   int64                 // of the assignment
-	Worker    engine.AssignedWorker // that serves the partition
+	Partition int                     // of the key
+	Version   int64                   // of the assignment
+	Worker    clusters.AssignedWorker // that serves the partition
 }
 
 // Route finds the worker of a key. The error says why there is none: [ErrUnknown] or

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/clusters"
 	"procaas/handlers/balancer/route"
 )
 
@@ -20,17 +21,17 @@ func TestFollowerNeverGoesBack(t *testing.T) {
 	answers := []any{w(1), w(3), w(2), errors.New("away"), w(3), w(4)}
 	var asked []int64
 	ctx, cancel := context.WithCancel(t.Context())
-	f := route.NewFollower(route.SourceFunc(func(ctx context.Context, after int64) (engine.Assignment, error) {
+	f := route.NewFollower(route.SourceFunc(func(ctx context.Context, after int64) (clusters.Assignment, error) {
 		asked = append(asked, after)
 		if len(asked) > len(answers) {
 			<-ctx.Done()
-			return engine.Assignment{}, ctx.Err()
+			return clusters.Assignment{}, ctx.Err()
 		}
 		switch x := answers[len(asked)-1].(type) {
-		case engine.Assignment:
+		case clusters.Assignment:
 			return x, nil
 		case error:
-			return engine.Assignment{}, x
+			return clusters.Assignment{}, x
 		}
 		panic("neither an assignment nor an error")
 	}), nil)
@@ -58,11 +59,11 @@ func TestFollowerNeverGoesBack(t *testing.T) {
 }
 
 // newFake makes assignments of one worker.
-func newFake() func(version int64) engine.Assignment {
-	return func(version int64) engine.Assignment {
-		return engine.Assignment{
+func newFake() func(version int64) clusters.Assignment {
+	return func(version int64) clusters.Assignment {
+		return clusters.Assignment{
 			Cluster: cluster, Version: version, Owners: []int{0, -1}, Since: []int64{1, 1},
-			Workers: []engine.AssignedWorker{{ID: "w0", URL: "http://w0"}},
+			Workers: []clusters.AssignedWorker{{ID: "w0", URL: "http://w0"}},
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"procaas/dsl"
-	"procaas/engine"
+	"procaas/engine/clusters"
 	"procaas/engine/enginetest/patience"
 	"procaas/handlers/balancer/handoff"
 	"procaas/handlers/balancer/route"
@@ -26,13 +26,13 @@ const cluster = "fanout"
 // A board is a source whose assignment a test changes.
 type board struct {
 	mu      sync.Mutex
-	current engine.Assignment
+	current clusters.Assignment
 	newer   chan struct{}
 }
 
 func newBoard() *board { return &board{newer: make(chan struct{})} }
 
-func (b *board) put(a engine.Assignment) {
+func (b *board) put(a clusters.Assignment) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.current = a
@@ -41,7 +41,7 @@ func (b *board) put(a engine.Assignment) {
 }
 
 // Await implements [route.Source].
-func (b *board) Await(ctx context.Context, after int64) (engine.Assignment, error) {
+func (b *board) Await(ctx context.Context, after int64) (clusters.Assignment, error) {
 	for {
 		b.mu.Lock()
 		a, newer := b.current, b.newer
@@ -52,7 +52,7 @@ func (b *board) Await(ctx context.Context, after int64) (engine.Assignment, erro
 		select {
 		case <-newer:
 		case <-ctx.Done():
-			return engine.Assignment{}, ctx.Err()
+			return clusters.Assignment{}, ctx.Err()
 		}
 	}
 }
@@ -110,10 +110,10 @@ func (w *worker) release(t *testing.T, version int64) {
 }
 
 // assignmentTo gives the only partition to one of the workers.
-func assignmentTo(version int64, owner int, workers ...*worker) engine.Assignment {
-	a := engine.Assignment{Cluster: cluster, Version: version, Owners: []int{owner}, Since: []int64{version}}
+func assignmentTo(version int64, owner int, workers ...*worker) clusters.Assignment {
+	a := clusters.Assignment{Cluster: cluster, Version: version, Owners: []int{owner}, Since: []int64{version}}
 	for _, w := range workers {
-		a.Workers = append(a.Workers, engine.AssignedWorker{ID: w.name, URL: w.URL})
+		a.Workers = append(a.Workers, clusters.AssignedWorker{ID: w.name, URL: w.URL})
 	}
 	return a
 }
@@ -210,10 +210,10 @@ func TestProxyGivesUpWithoutAWorker(t *testing.T) {
 	observed := make(chan int, 1)
 	p := newProxy(t, b, route.ProxyOptions{Patience: time.Millisecond, Observe: func(status, _ int) { observed <- status }})
 	for _, c := range []struct {
-		a    engine.Assignment
+		a    clusters.Assignment
 		want string
 	}{
-		{engine.Assignment{}, "no assignment of the cluster is known yet"},
+		{clusters.Assignment{}, "no assignment of the cluster is known yet"},
 		{assignmentTo(1, -1, w), "no worker has the partition"},
 		{assignmentTo(2, 0, w), "the worker does not serve it"},
 	} {

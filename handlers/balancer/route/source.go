@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/clusters"
 )
 
 // The errors of routing.
@@ -40,7 +40,7 @@ const (
 )
 
 // Await implements [Source].
-func (s Server) Await(ctx context.Context, after int64) (engine.Assignment, error) {
+func (s Server) Await(ctx context.Context, after int64) (clusters.Assignment, error) {
 	for {
 		a, news, err := s.poll(ctx, after)
 		if err != nil || news {
@@ -50,9 +50,9 @@ func (s Server) Await(ctx context.Context, after int64) (engine.Assignment, erro
 }
 
 // poll asks once. news is false when there was nothing newer within the wait. An assignment
-// that names a worker that it does not have is refused here, so that [engine.Assignment.Owner]
+// that names a worker that it does not have is refused here, so that [clusters.Assignment.Owner]
 // can be asked without a look.
-func (s Server) poll(ctx context.Context, after int64) (a engine.Assignment, news bool, err error) {
+func (s Server) poll(ctx context.Context, after int64) (a clusters.Assignment, news bool, err error) {
 	wait := s.Wait
 	if wait <= 0 {
 		wait = DefaultWait

@@ -10,39 +10,39 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/access"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding/client"
 )
 
 // A world is a server with one key, which may move.
 type world struct {
-	engine.ShardMaps
+	transfers.ShardMaps
 	epoch atomic.Int64
 	asked atomic.Int64
 	moved chan struct{}
 }
 
-func (w *world) Resolve(_ context.Context, _ string, q engine.ShardQuestion) (engine.ShardAnswer, error) {
+func (w *world) Resolve(_ context.Context, _ string, q transfers.ShardQuestion) (transfers.ShardAnswer, error) {
 	w.asked.Add(1)
 	if q.Key != "42" {
-		return engine.ShardAnswer{}, engine.ErrUnplaced
+		return transfers.ShardAnswer{}, transfers.ErrUnplaced
 	}
 	e := w.epoch.Load()
-	return engine.ShardAnswer{Map: "mail", Key: q.Key, Placement: "42", Shard: "s" + strconv.FormatInt(e, 10), Epoch: e}, nil
+	return transfers.ShardAnswer{Map: "mail", Key: q.Key, Placement: "42", Shard: "s" + strconv.FormatInt(e, 10), Epoch: e}, nil
 }
 
-func (w *world) Watch(ctx context.Context, _, after string) (engine.ShardChanges, error) {
+func (w *world) Watch(ctx context.Context, _, after string) (transfers.ShardChanges, error) {
 	if after == "" {
-		return engine.ShardChanges{Next: "x-0", Reset: true}, nil
+		return transfers.ShardChanges{Next: "x-0", Reset: true}, nil
 	}
 	select {
 	case <-w.moved:
-		return engine.ShardChanges{Next: "x-1", Items: []engine.ShardPlacement{{Placement: "42"}}}, nil
+		return transfers.ShardChanges{Next: "x-1", Items: []transfers.ShardPlacement{{Placement: "42"}}}, nil
 	case <-ctx.Done():
-		return engine.ShardChanges{Next: after}, nil
+		return transfers.ShardChanges{Next: after}, nil
 	}
 }
 

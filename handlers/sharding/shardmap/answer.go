@@ -9,33 +9,33 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 )
 
-var _ engine.ShardMaps = (*Service)(nil)
+var _ transfers.ShardMaps = (*Service)(nil)
 
 // shardMap finds a map, with an error in the words of the engine.
 func (s *Service) shardMap(id string) (*Map, error) {
 	m, err := s.Map(id)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %q", engine.ErrShardMap, id)
+		return nil, fmt.Errorf("%w: %q", transfers.ErrShardMap, id)
 	}
 	return m, nil
 }
 
-// Resolve implements [engine.ShardMaps].
-func (s *Service) Resolve(ctx context.Context, shardMap string, q engine.ShardQuestion) (engine.ShardAnswer, error) {
+// Resolve implements [transfers.ShardMaps].
+func (s *Service) Resolve(ctx context.Context, shardMap string, q transfers.ShardQuestion) (transfers.ShardAnswer, error) {
 	m, err := s.shardMap(shardMap)
 	if err != nil {
-		return engine.ShardAnswer{}, err
+		return transfers.ShardAnswer{}, err
 	}
 	return m.Resolve(ctx, q)
 }
 
-// Watch implements [engine.ShardMaps]. A position is that of one index, which is made anew with
+// Watch implements [transfers.ShardMaps]. A position is that of one index, which is made anew with
 // the process and when the files are read again: who comes with one of another index forgets all.
-func (s *Service) Watch(ctx context.Context, shardMap, after string) (engine.ShardChanges, error) {
+func (s *Service) Watch(ctx context.Context, shardMap, after string) (transfers.ShardChanges, error) {
 	id, number, _ := strings.Cut(after, "-")
 	asked, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
@@ -44,16 +44,16 @@ func (s *Service) Watch(ctx context.Context, shardMap, after string) (engine.Sha
 	for {
 		m, again, err := s.watched(shardMap)
 		if err != nil {
-			return engine.ShardChanges{}, err
+			return transfers.ShardChanges{}, err
 		}
 		position := asked
 		if id != m.index.id {
 			position = -1
 		}
 		changes, next, more, ok := m.index.since(position)
-		c := engine.ShardChanges{Next: m.index.id + "-" + strconv.FormatInt(next, 10), Reset: !ok, Items: []engine.ShardPlacement{}}
+		c := transfers.ShardChanges{Next: m.index.id + "-" + strconv.FormatInt(next, 10), Reset: !ok, Items: []transfers.ShardPlacement{}}
 		for _, p := range changes {
-			c.Items = append(c.Items, engine.ShardPlacement{Placement: p.Key, Shard: p.Shard, Epoch: p.Epoch, Moving: p.Owned})
+			c.Items = append(c.Items, transfers.ShardPlacement{Placement: p.Key, Shard: p.Shard, Epoch: p.Epoch, Moving: p.Owned})
 		}
 		if !ok || len(changes) > 0 {
 			return c, nil
@@ -76,11 +76,11 @@ func (s *Service) watched(id string) (*Map, <-chan struct{}, error) {
 	return m, again, err
 }
 
-// MapViews implements [engine.ShardMaps].
-func (s *Service) MapViews(context.Context) ([]engine.ShardMapView, error) {
-	views := []engine.ShardMapView{}
+// MapViews implements [transfers.ShardMaps].
+func (s *Service) MapViews(context.Context) ([]transfers.ShardMapView, error) {
+	views := []transfers.ShardMapView{}
 	for _, m := range s.Maps() {
-		views = append(views, engine.ShardMapView{
+		views = append(views, transfers.ShardMapView{
 			ID: m.ID, Key: m.Declared.Key, Strategy: m.layout.strategy, Owner: m.Declared.Owner,
 			Shards: len(m.Declared.Shards), Loaded: m.index.size(),
 		})
@@ -93,8 +93,8 @@ const readShards = `select id, class, registration and closed is null and draini
 	(select count(*) from shard_placements p where p.map = s.map and p.shard = s.id and p.state not in ('refused', 'merged'))
 	from shards s where map = $1 and declared and ($2 = '' or id = $2) order by id`
 
-// Shards implements [engine.ShardMaps].
-func (s *Service) Shards(ctx context.Context, shardMap string) ([]engine.ShardView, error) {
+// Shards implements [transfers.ShardMaps].
+func (s *Service) Shards(ctx context.Context, shardMap string) ([]transfers.ShardView, error) {
 	m, err := s.shardMap(shardMap)
 	if err != nil {
 		return nil, err
@@ -103,13 +103,13 @@ func (s *Service) Shards(ctx context.Context, shardMap string) ([]engine.ShardVi
 }
 
 // ShardViews describes one shard, or all.
-func (m *Map) ShardViews(ctx context.Context, only string) ([]engine.ShardView, error) {
+func (m *Map) ShardViews(ctx context.Context, only string) ([]transfers.ShardView, error) {
 	rows, err := m.service.pool.Query(ctx, readShards, m.ID, only)
 	if err != nil {
 		return nil, fmt.Errorf("map %s: read shards: %w", m.ID, err)
 	}
-	views, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (engine.ShardView, error) {
-		v := engine.ShardView{Map: m.ID}
+	views, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (transfers.ShardView, error) {
+		v := transfers.ShardView{Map: m.ID}
 		err := row.Scan(&v.ID, &v.Class, &v.Registration, &v.Transfer, &v.Closed, &v.Draining, &v.Capacity, &v.Used, &v.Load, &v.Connections,
 			&v.Placements)
 		return v, err
@@ -124,8 +124,8 @@ func (m *Map) ShardViews(ctx context.Context, only string) ([]engine.ShardView, 
 }
 
 // addHosts adds what is known of the hosts of a shard.
-func (m *Map) addHosts(v *engine.ShardView) {
-	v.Hosts = []engine.ShardHostView{}
+func (m *Map) addHosts(v *transfers.ShardView) {
+	v.Hosts = []transfers.ShardHostView{}
 	if v.Capacity > 0 {
 		v.Usage = float64(v.Used) / float64(v.Capacity)
 	}
@@ -137,14 +137,14 @@ func (m *Map) addHosts(v *engine.ShardView) {
 	seen := s.view.Load()
 	if seen == nil {
 		for _, h := range s.unseen {
-			v.Hosts = append(v.Hosts, engine.ShardHostView{Address: h.Address, DC: h.DC, Role: h.Role})
+			v.Hosts = append(v.Hosts, transfers.ShardHostView{Address: h.Address, DC: h.DC, Role: h.Role})
 		}
 		v.Problem = "nobody has looked at its hosts yet"
 		return
 	}
 	v.Problem = seen.problem
 	for i, h := range seen.hosts {
-		view := engine.ShardHostView{
+		view := transfers.ShardHostView{
 			Address: h.address, DC: h.dc, Role: seen.role(i), Alive: h.alive, Timeline: h.last.Timeline, LSN: lsnText(h.last.LSN),
 			LagMS: seen.lags[i].Milliseconds(), Load: h.last.Load, Seen: h.seen,
 			Connections: h.last.Connections, MaxConnections: h.last.MaxConnections,
@@ -167,7 +167,7 @@ func (m *Map) audit(ctx context.Context, tx pgx.Tx, what string, after any, by s
 	if m.service.o.Audit == nil {
 		return nil
 	}
-	a, err := engine.ShardChanged(m.ID, what, after, by)
+	a, err := transfers.ShardChanged(m.ID, what, after, by)
 	if err != nil {
 		return err
 	}
@@ -183,11 +183,12 @@ func (m *Map) auditNow(ctx context.Context, what string, after any, by store.Act
 const setShard = `update shards set closed = case when $3 then nullif($4, '') else closed end,
 	draining = case when $5 then nullif($6, '') else draining end where map = $1 and id = $2 and declared`
 
-// SetShard implements [engine.ShardMaps].
-func (s *Service) SetShard(ctx context.Context, shardMap, id string, c engine.ShardChange, by store.Actor) (engine.ShardView, error) {
+// SetShard implements [transfers.ShardMaps].
+func (s *Service) SetShard(ctx context.Context, shardMap, id string, c transfers.ShardChange,
+	by store.Actor) (transfers.ShardView, error) {
 	m, err := s.shardMap(shardMap)
 	if err != nil {
-		return engine.ShardView{}, err
+		return transfers.ShardView{}, err
 	}
 	var closed, draining string
 	if c.Closed != nil {
@@ -202,36 +203,37 @@ func (s *Service) SetShard(ctx context.Context, shardMap, id string, c engine.Sh
 			return fmt.Errorf("shard %s: %w", id, err)
 		}
 		if tag.RowsAffected() == 0 {
-			return fmt.Errorf("%w: %q", engine.ErrShard, id)
+			return fmt.Errorf("%w: %q", transfers.ErrShard, id)
 		}
 		return m.audit(ctx, tx, id, c, by)
 	})
 	if err != nil {
-		return engine.ShardView{}, fmt.Errorf("map %s: %w", m.ID, err)
+		return transfers.ShardView{}, fmt.Errorf("map %s: %w", m.ID, err)
 	}
 	s.log.Info("shard changed", "map", m.ID, "shard", id, "closed", closed, "draining", draining, "by", by.Name, "reason", by.Reason)
 	views, err := m.ShardViews(ctx, id)
 	if err != nil || len(views) == 0 {
-		return engine.ShardView{}, errors.Join(err, engine.ErrShard)
+		return transfers.ShardView{}, errors.Join(err, transfers.ErrShard)
 	}
 	return views[0], nil
 }
 
-// EnrollShard implements [engine.ShardMaps].
-func (s *Service) EnrollShard(ctx context.Context, shardMap, id string, by store.Actor) (engine.ShardEnrollment, error) {
+// EnrollShard implements [transfers.ShardMaps].
+func (s *Service) EnrollShard(ctx context.Context, shardMap, id string, by store.Actor) (transfers.ShardEnrollment, error) {
 	m, err := s.shardMap(shardMap)
 	if err != nil {
-		return engine.ShardEnrollment{}, err
+		return transfers.ShardEnrollment{}, err
 	}
 	if m.Declared.Shard(id) == nil {
-		return engine.ShardEnrollment{}, fmt.Errorf("map %s: %w: %q", m.ID, engine.ErrShard, id)
+		return transfers.ShardEnrollment{}, fmt.Errorf("map %s: %w: %q", m.ID, transfers.ErrShard, id)
 	}
 	e, err := s.enroll(ctx, m, id, func(after any) error { return m.auditNow(ctx, id, after, by) })
 	if err != nil {
-		return engine.ShardEnrollment{}, fmt.Errorf("%w: %w", engine.ErrNoHost, err)
+		return transfers.ShardEnrollment{}, fmt.Errorf("%w: %w", transfers.ErrNoHost, err)
 	}
 	s.log.Info("shard enrolled", "map", m.ID, "shard", id, "refused", len(e.Reasons) > 0, "by", by.Name)
-	out := engine.ShardEnrollment{Map: m.ID, Shard: id, Reasons: []string{}, Warnings: []string{}, Publications: []string{}, Fences: e.Fences}
+	out := transfers.ShardEnrollment{Map: m.ID, Shard: id, Reasons: []string{}, Warnings: []string{}, Publications: []string{},
+		Fences: e.Fences}
 	out.Reasons = append(out.Reasons, e.Reasons...)
 	out.Warnings = append(out.Warnings, e.Warnings...)
 	out.Publications = append(out.Publications, e.Publications...)

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/transfers"
 )
 
 // A Report is what one look at a host has found.
@@ -157,8 +157,8 @@ func lagOf(lsn uint64, history []sample, now time.Time) (lag time.Duration, know
 const staleAfter = 3 * time.Second
 
 // choose orders the hosts of a shard for a question: first the one to connect to. draw gives
-// a number below its argument. The error wraps [engine.ErrNoHost].
-func (v *view) choose(q engine.ShardQuestion, draw func(n int) int) ([]int, error) {
+// a number below its argument. The error wraps [transfers.ErrNoHost].
+func (v *view) choose(q transfers.ShardQuestion, draw func(n int) int) ([]int, error) {
 	first, err := v.first(q, draw)
 	if err != nil {
 		return nil, err
@@ -167,10 +167,10 @@ func (v *view) choose(q engine.ShardQuestion, draw func(n int) int) ([]int, erro
 }
 
 // first gives the host to connect to.
-func (v *view) first(q engine.ShardQuestion, draw func(n int) int) (int, error) {
-	if q.Mode == engine.ShardMaster || q.Mode == "" {
+func (v *view) first(q transfers.ShardQuestion, draw func(n int) int) (int, error) {
+	if q.Mode == transfers.ShardMaster || q.Mode == "" {
 		if v.master < 0 {
-			return -1, fmt.Errorf("%w: %s", engine.ErrNoHost, v.problem)
+			return -1, fmt.Errorf("%w: %s", transfers.ErrNoHost, v.problem)
 		}
 		return v.master, nil
 	}
@@ -179,7 +179,7 @@ func (v *view) first(q engine.ShardQuestion, draw func(n int) int) (int, error) 
 	registered := 0
 	for i, h := range v.hosts {
 		isMaster := i == v.master
-		if h.dc == q.DC && (!isMaster || q.Mode == engine.ShardAny) {
+		if h.dc == q.DC && (!isMaster || q.Mode == transfers.ShardAny) {
 			registered++
 		}
 		if !v.fits(i, q) {
@@ -191,8 +191,8 @@ func (v *view) first(q engine.ShardQuestion, draw func(n int) int) (int, error) 
 		}
 	}
 	if len(fit) == 0 {
-		return -1, fmt.Errorf("%w: no %s answers that is not further behind than the question allows", engine.ErrNoHost,
-			cmp.Or(map[string]string{engine.ShardAny: "host"}[q.Mode], "replica"))
+		return -1, fmt.Errorf("%w: no %s answers that is not further behind than the question allows", transfers.ErrNoHost,
+			cmp.Or(map[string]string{transfers.ShardAny: "host"}[q.Mode], "replica"))
 	}
 	// Where only few of the local hosts are left, all readers of the data centre would
 	// fall upon them.
@@ -208,13 +208,13 @@ func (v *view) first(q engine.ShardQuestion, draw func(n int) int) (int, error) 
 const usualHosts = 8
 
 // fits tells whether a host may serve reads.
-func (v *view) fits(i int, q engine.ShardQuestion) bool {
+func (v *view) fits(i int, q transfers.ShardQuestion) bool {
 	h := v.hosts[i]
 	if !h.alive {
 		return false
 	}
 	if h.last.Master {
-		return q.Mode == engine.ShardAny && i == v.master
+		return q.Mode == transfers.ShardAny && i == v.master
 	}
 	if q.MaxLag > 0 && (!v.known[i] || v.lags[i] > q.MaxLag) {
 		return false
@@ -258,9 +258,9 @@ func (v *view) role(i int) string {
 	case h.seen.IsZero():
 		return "unknown"
 	case i == v.master:
-		return engine.ShardMaster
+		return transfers.ShardMaster
 	case h.last.Master:
 		return "replaced" // a master that another one has replaced, or a second one
 	}
-	return engine.ShardReplica
+	return transfers.ShardReplica
 }

@@ -13,8 +13,8 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/spec"
-	"procaas/engine"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/transfers"
 )
 
 var (
@@ -103,7 +103,7 @@ func TestALagThatIsNotKnownIsNoSmallOne(t *testing.T) {
 	fit := func(maxLag time.Duration, minLSN uint64) (out []int) {
 		v := s.view.Load()
 		for i := range v.hosts {
-			if v.fits(i, engine.ShardQuestion{Mode: engine.ShardReplica, MaxLag: maxLag, MinLSN: minLSN}) {
+			if v.fits(i, transfers.ShardQuestion{Mode: transfers.ShardReplica, MaxLag: maxLag, MinLSN: minLSN}) {
 				out = append(out, i)
 			}
 		}
@@ -142,47 +142,47 @@ func TestTheChoiceOfHosts(t *testing.T) {
 	for name, c := range map[string]struct {
 		dcs     string
 		reports []Report
-		q       engine.ShardQuestion
+		q       transfers.ShardQuestion
 		want    []int // that may come first; none for an error
 	}{
-		"master":       {"abc", []Report{fresh, m, fresh}, engine.ShardQuestion{Mode: engine.ShardMaster}, []int{1}},
-		"no master":    {"ab", []Report{fresh, dead}, engine.ShardQuestion{Mode: engine.ShardMaster}, nil},
-		"replica":      {"abc", []Report{fresh, m, fresh}, engine.ShardQuestion{Mode: engine.ShardReplica}, []int{0, 2}},
-		"replica here": {"abc", []Report{fresh, m, fresh}, engine.ShardQuestion{Mode: engine.ShardReplica, DC: "c"}, []int{2}},
+		"master":       {"abc", []Report{fresh, m, fresh}, transfers.ShardQuestion{Mode: transfers.ShardMaster}, []int{1}},
+		"no master":    {"ab", []Report{fresh, dead}, transfers.ShardQuestion{Mode: transfers.ShardMaster}, nil},
+		"replica":      {"abc", []Report{fresh, m, fresh}, transfers.ShardQuestion{Mode: transfers.ShardReplica}, []int{0, 2}},
+		"replica here": {"abc", []Report{fresh, m, fresh}, transfers.ShardQuestion{Mode: transfers.ShardReplica, DC: "c"}, []int{2}},
 		"few are left here": {
 			"aaab",
 			[]Report{fresh, dead, dead, fresh},
-			engine.ShardQuestion{Mode: engine.ShardReplica, DC: "a"},
+			transfers.ShardQuestion{Mode: transfers.ShardReplica, DC: "a"},
 			[]int{0, 3},
 		},
-		"enough are left here": {"aab", []Report{fresh, dead, fresh}, engine.ShardQuestion{Mode: engine.ShardReplica, DC: "a"}, []int{0}},
-		"none here":            {"abc", []Report{fresh, m, fresh}, engine.ShardQuestion{Mode: engine.ShardReplica, DC: "z"}, []int{0, 2}},
+		"enough are left here": {"aab", []Report{fresh, dead, fresh}, transfers.ShardQuestion{Mode: transfers.ShardReplica, DC: "a"}, []int{0}},
+		"none here":            {"abc", []Report{fresh, m, fresh}, transfers.ShardQuestion{Mode: transfers.ShardReplica, DC: "z"}, []int{0, 2}},
 		"not too late": {
 			"abc",
 			[]Report{late, m, fresh},
-			engine.ShardQuestion{Mode: engine.ShardReplica, MaxLag: time.Second},
+			transfers.ShardQuestion{Mode: transfers.ShardReplica, MaxLag: time.Second},
 			[]int{2},
 		},
 		"late is allowed": {
 			"abc",
 			[]Report{late, m, dead},
-			engine.ShardQuestion{Mode: engine.ShardReplica, MaxLag: 5 * time.Second},
+			transfers.ShardQuestion{Mode: transfers.ShardReplica, MaxLag: 5 * time.Second},
 			[]int{0},
 		},
-		"all are late":         {"ab", []Report{late, m}, engine.ShardQuestion{Mode: engine.ShardReplica, MaxLag: time.Second}, nil},
-		"any takes the master": {"ab", []Report{late, m}, engine.ShardQuestion{Mode: engine.ShardAny, MaxLag: time.Second}, []int{1}},
-		"read your writes":     {"abc", []Report{late, m, fresh}, engine.ShardQuestion{Mode: engine.ShardReplica, MinLSN: 200}, []int{2}},
-		"not yet anywhere":     {"ab", []Report{fresh, m}, engine.ShardQuestion{Mode: engine.ShardReplica, MinLSN: 900}, nil},
+		"all are late":         {"ab", []Report{late, m}, transfers.ShardQuestion{Mode: transfers.ShardReplica, MaxLag: time.Second}, nil},
+		"any takes the master": {"ab", []Report{late, m}, transfers.ShardQuestion{Mode: transfers.ShardAny, MaxLag: time.Second}, []int{1}},
+		"read your writes":     {"abc", []Report{late, m, fresh}, transfers.ShardQuestion{Mode: transfers.ShardReplica, MinLSN: 200}, []int{2}},
+		"not yet anywhere":     {"ab", []Report{fresh, m}, transfers.ShardQuestion{Mode: transfers.ShardReplica, MinLSN: 900}, nil},
 		"a replaced master not": {
 			"ab",
 			[]Report{{Master: true, Timeline: 1}, {Master: true, Timeline: 2}},
-			engine.ShardQuestion{Mode: engine.ShardAny},
+			transfers.ShardQuestion{Mode: transfers.ShardAny},
 			[]int{1},
 		},
 		"a replaced one for read": {
 			"ab",
 			[]Report{{Master: true, Timeline: 1}, {Master: true, Timeline: 2}},
-			engine.ShardQuestion{Mode: engine.ShardReplica},
+			transfers.ShardQuestion{Mode: transfers.ShardReplica},
 			nil,
 		},
 	} {
@@ -191,7 +191,7 @@ func TestTheChoiceOfHosts(t *testing.T) {
 		for range 200 {
 			order, err := v.choose(c.q, rand.IntN)
 			if err != nil {
-				if !errors.Is(err, engine.ErrNoHost) {
+				if !errors.Is(err, transfers.ErrNoHost) {
 					t.Errorf("%s: %v", name, err)
 				}
 				continue
@@ -256,7 +256,7 @@ func TestAllHostsAreLookedAt(t *testing.T) {
 	done := make(chan struct{})
 	go func() { newPoller([]*Map{m}, p, nil).run(ctx); close(done) }()
 	settled := func() bool {
-		a, err := m.Resolve(t.Context(), engine.ShardQuestion{Key: "x", Mode: engine.ShardReplica, DC: "b"})
+		a, err := m.Resolve(t.Context(), transfers.ShardQuestion{Key: "x", Mode: transfers.ShardReplica, DC: "b"})
 		if err != nil || a.Hosts[0].DC != "b" || a.Stale {
 			return false
 		}
@@ -339,7 +339,7 @@ func BenchmarkLookupParallel(b *testing.B) {
 func BenchmarkResolve(b *testing.B) {
 	m, keys := benchMap(), benchKeys()
 	for i := 0; b.Loop(); i++ {
-		if _, err := m.Resolve(b.Context(), engine.ShardQuestion{Key: keys[i&(len(keys)-1)], Mode: engine.ShardMaster}); err != nil {
+		if _, err := m.Resolve(b.Context(), transfers.ShardQuestion{Key: keys[i&(len(keys)-1)], Mode: transfers.ShardMaster}); err != nil {
 			b.Fatal(err)
 		}
 	}

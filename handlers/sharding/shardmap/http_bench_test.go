@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/transport"
+	"procaas/engine/transfers"
 )
 
 var askers = flag.Int("askers", 16, "connections of BenchmarkHTTP")
@@ -34,9 +34,9 @@ var askers = flag.Int("askers", 16, "connections of BenchmarkHTTP")
 func BenchmarkHTTP(b *testing.B) {
 	m, keys := benchMap(), benchKeys()
 	fresh(m)
-	plain := map[string]engine.ShardAnswer{}
+	plain := map[string]transfers.ShardAnswer{}
 	for _, key := range keys {
-		a, err := m.Resolve(b.Context(), engine.ShardQuestion{Key: key})
+		a, err := m.Resolve(b.Context(), transfers.ShardQuestion{Key: key})
 		if err != nil {
 			b.Fatal(err)
 		}

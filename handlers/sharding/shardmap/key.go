@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"procaas/engine"
+	"procaas/engine/transfers"
 )
 
 // A Key is what a client asks for: its parts, the widest first.
@@ -14,7 +14,7 @@ type Key []string
 const maxKey = 1000
 
 // ErrKey says that a text is no key of the map.
-var ErrKey = engine.ErrShardKey
+var ErrKey = transfers.ErrShardKey
 
 // What the names of slots and stretches begin with is escaped, too.
 var (

@@ -8,12 +8,12 @@ import (
 	"strconv"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/transfers"
 )
 
-var _ engine.QuickShardMaps = (*Service)(nil)
+var _ transfers.QuickShardMaps = (*Service)(nil)
 
-// AppendAnswer implements [engine.QuickShardMaps]: it appends the answer of
+// AppendAnswer implements [transfers.QuickShardMaps]: it appends the answer of
 // [Service.Resolve] as JSON when memory has all that it takes.
 func (s *Service) AppendAnswer(to []byte, shardMap, key, mode, dc string) ([]byte, bool) {
 	m, err := s.Map(shardMap)
@@ -44,7 +44,7 @@ func (m *Map) AppendAnswer(to []byte, key, mode, dc string) ([]byte, bool) {
 	if v == nil || time.Since(v.at) > staleAfter {
 		return to, false
 	}
-	first, err := v.first(engine.ShardQuestion{Mode: mode, DC: dc}, rand.IntN)
+	first, err := v.first(transfers.ShardQuestion{Mode: mode, DC: dc}, rand.IntN)
 	if err != nil {
 		return to, false
 	}
@@ -116,9 +116,9 @@ func (m *Map) spellAnswers() {
 // tail gives the end of answers that name a host first, which is written once for each view.
 func (v *view) tail(m *Map, s *shard, mode string, first int) []byte {
 	at := &v.tails[first]
-	if mode == engine.ShardReplica {
+	if mode == transfers.ShardReplica {
 		at = &v.tails[len(v.hosts)+first]
-	} else if mode == engine.ShardAny {
+	} else if mode == transfers.ShardAny {
 		at = &v.tails[2*len(v.hosts)+first]
 	}
 	if known := at.Load(); known != nil {
@@ -131,11 +131,11 @@ func (v *view) tail(m *Map, s *shard, mode string, first int) []byte {
 }
 
 // answer gives hosts in an order, and the connection string with them.
-func (v *view) answer(m *Map, s *shard, mode string, order []int) ([]engine.ShardHostBrief, string) {
-	hosts := make([]engine.ShardHostBrief, len(order))
+func (v *view) answer(m *Map, s *shard, mode string, order []int) ([]transfers.ShardHostBrief, string) {
+	hosts := make([]transfers.ShardHostBrief, len(order))
 	for i, n := range order {
 		h := &v.hosts[n]
-		hosts[i] = engine.ShardHostBrief{Address: h.address, DC: h.dc, Role: v.role(n), LagMS: v.lags[n].Milliseconds()}
+		hosts[i] = transfers.ShardHostBrief{Address: h.address, DC: h.dc, Role: v.role(n), LagMS: v.lags[n].Milliseconds()}
 	}
 	return hosts, s.dsn(m, mode, order)
 }

@@ -16,6 +16,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/access"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 )
 
 // fresh looks at all hosts of a map again, as its poller does each second, and does so ahead
@@ -32,11 +33,11 @@ func fresh(m *Map) {
 
 // only serves one map that is in memory.
 type only struct {
-	engine.ShardMaps
+	transfers.ShardMaps
 	m *Map
 }
 
-func (o only) Resolve(ctx context.Context, _ string, q engine.ShardQuestion) (engine.ShardAnswer, error) {
+func (o only) Resolve(ctx context.Context, _ string, q transfers.ShardQuestion) (transfers.ShardAnswer, error) {
 	return o.m.Resolve(ctx, q)
 }
 
@@ -88,7 +89,7 @@ func TestAnswersFromMemoryAreThoseOfResolve(t *testing.T) {
 		"user-1/inbox", "user-1", "user-1/sent", "x", "half", "bad", "", "/", "a/", "/a", "a//b", "a/b/c", "#1",
 		"a%2Fb", `"`, "é", "a b",
 	} {
-		for _, mode := range []string{engine.ShardMaster, engine.ShardReplica, engine.ShardAny} {
+		for _, mode := range []string{transfers.ShardMaster, transfers.ShardReplica, transfers.ShardAny} {
 			for _, dc := range []string{"a", "b", "c"} {
 				fresh(m)
 				got, ok := m.AppendAnswer([]byte("kept "), key, mode, dc)
@@ -99,13 +100,13 @@ func TestAnswersFromMemoryAreThoseOfResolve(t *testing.T) {
 					continue
 				}
 				quick++
-				a, err := m.Resolve(t.Context(), engine.ShardQuestion{Key: key, Mode: mode, DC: dc})
+				a, err := m.Resolve(t.Context(), transfers.ShardQuestion{Key: key, Mode: mode, DC: dc})
 				if err != nil {
 					t.Fatalf("%s %s %s: %s, and Resolve fails: %v", key, mode, dc, got, err)
 				}
 				want, _ := json.Marshal(a)
 				// From a, which has the master, a replica is drawn from the other two.
-				if alike := dc != "a" || mode != engine.ShardReplica; alike && string(got) != "kept "+string(want)+"\n" {
+				if alike := dc != "a" || mode != transfers.ShardReplica; alike && string(got) != "kept "+string(want)+"\n" {
 					t.Errorf("%s %s %s:\nhave %swant kept %s", key, mode, dc, got, want)
 				}
 			}
@@ -118,7 +119,7 @@ func TestAnswersFromMemoryAreThoseOfResolve(t *testing.T) {
 		old := *s.view.Load()
 		s.view.Store(&view{hosts: old.hosts, lags: old.lags, tails: old.tails, at: time.Now().Add(-time.Hour)})
 	}
-	if got, ok := m.AppendAnswer(nil, "x", engine.ShardMaster, ""); ok {
+	if got, ok := m.AppendAnswer(nil, "x", transfers.ShardMaster, ""); ok {
 		t.Errorf("%s is told without looking at its age", got)
 	}
 }

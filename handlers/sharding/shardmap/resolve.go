@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/transfers"
 )
 
 // A resolver answers where keys live.
@@ -62,21 +62,21 @@ func (m resolver) ask(ctx context.Context, key string) (Placement, error) {
 
 // Resolve tells where a key lives and which hosts to try. A key without a placement is
 // registered when the map says so and the question does not forbid it.
-func (m *Map) Resolve(ctx context.Context, q engine.ShardQuestion) (engine.ShardAnswer, error) {
+func (m *Map) Resolve(ctx context.Context, q transfers.ShardQuestion) (transfers.ShardAnswer, error) {
 	p, err := resolver{m}.placement(ctx, q)
 	if err != nil {
-		return engine.ShardAnswer{}, resolver{m}.publicError(q.Key, err)
+		return transfers.ShardAnswer{}, resolver{m}.publicError(q.Key, err)
 	}
 	m.active.note(p.Key)
-	a := engine.ShardAnswer{Map: m.ID, Key: q.Key, Placement: p.Key, Shard: p.Shard, Epoch: p.Epoch, Moving: p.Owned}
+	a := transfers.ShardAnswer{Map: m.ID, Key: q.Key, Placement: p.Key, Shard: p.Shard, Epoch: p.Epoch, Moving: p.Owned}
 	if err := (resolver{m}).answerHosts(&a, q); err != nil {
-		return engine.ShardAnswer{}, fmt.Errorf("map %s: shard %s of key %q: %w", m.ID, p.Shard, q.Key, err)
+		return transfers.ShardAnswer{}, fmt.Errorf("map %s: shard %s of key %q: %w", m.ID, p.Shard, q.Key, err)
 	}
 	return a, nil
 }
 
 // placement finds the placement of a key, or makes one.
-func (m resolver) placement(ctx context.Context, q engine.ShardQuestion) (Placement, error) {
+func (m resolver) placement(ctx context.Context, q transfers.ShardQuestion) (Placement, error) {
 	if err := m.layout.check(q.Key); err != nil {
 		return Placement{}, err
 	}
@@ -147,10 +147,10 @@ func (m resolver) thawed(ctx context.Context, id string) bool {
 }
 
 // answerHosts adds the hosts in their order, and the connection string.
-func (m resolver) answerHosts(a *engine.ShardAnswer, q engine.ShardQuestion) error {
+func (m resolver) answerHosts(a *transfers.ShardAnswer, q transfers.ShardQuestion) error {
 	s := m.shards[a.Shard]
 	if s == nil {
-		return fmt.Errorf("%w: it is not declared here; have the pipelines of this node been read again?", engine.ErrNoHost)
+		return fmt.Errorf("%w: it is not declared here; have the pipelines of this node been read again?", transfers.ErrNoHost)
 	}
 	a.Class = s.declared.Class
 	v := s.view.Load()
@@ -172,9 +172,9 @@ func (m resolver) answerHosts(a *engine.ShardAnswer, q engine.ShardQuestion) err
 // about roles that have changed since heals by itself.
 func sessionAttrs(mode string) string {
 	switch mode {
-	case engine.ShardReplica:
+	case transfers.ShardReplica:
 		return "prefer-standby"
-	case engine.ShardAny:
+	case transfers.ShardAny:
 		return "any"
 	}
 	return "read-write"
@@ -190,11 +190,11 @@ func (m resolver) publicError(key string, err error) error {
 	case errors.Is(err, ErrKey):
 		return fmt.Errorf("%s%w", where, err)
 	case errors.Is(err, ErrUnknownKey):
-		return fmt.Errorf("%skey %q: %w", where, key, engine.ErrUnplaced)
+		return fmt.Errorf("%skey %q: %w", where, key, transfers.ErrUnplaced)
 	case (errors.Is(err, ErrBusy) || errors.Is(err, ErrClosed)) && named:
-		return fmt.Errorf("%w: %w", engine.ErrShardBusy, err)
+		return fmt.Errorf("%w: %w", transfers.ErrShardBusy, err)
 	case errors.Is(err, ErrBusy), errors.Is(err, ErrClosed):
-		return fmt.Errorf("%skey %q: %w: %w", where, key, engine.ErrShardBusy, err)
+		return fmt.Errorf("%skey %q: %w: %w", where, key, transfers.ErrShardBusy, err)
 	}
 	return err
 }

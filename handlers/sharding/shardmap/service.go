@@ -17,10 +17,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"procaas/dsl"
-	"procaas/engine"
 	"procaas/engine/outbound"
 	"procaas/engine/secrets"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 )
 
 // Options says what a [Service] works on.
@@ -52,7 +52,7 @@ type Options struct {
 	Audit func(ctx context.Context, tx pgx.Tx, a store.Audited) error
 
 	// Transfers lists the transfers of a map, those that have ended as well; nil knows none.
-	Transfers func(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error)
+	Transfers func(ctx context.Context, shardMap string) ([]transfers.ShardTransfer, error)
 
 	// Log hears of hosts and of what could not be done; nothing is logged when nil.
 	Log *slog.Logger

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"procaas/dsl"
-	"procaas/engine"
+	"procaas/engine/transfers"
 )
 
 // A shard is what a process knows of one shard.
 type shard struct {
 	declared  *dsl.Shard
 	addresses []string
-	unseen    []engine.ShardHostBrief // its hosts, while nobody has looked at them
+	unseen    []transfers.ShardHostBrief // its hosts, while nobody has looked at them
 
 	view      atomic.Pointer[view]
 	comparing atomic.Bool // its fences with the map
@@ -35,7 +35,7 @@ func newShard(d *dsl.Shard) *shard {
 	for _, h := range d.Hosts {
 		s.addresses = append(s.addresses, h.Full())
 		s.hosts = append(s.hosts, host{address: h.Full(), dc: h.DC})
-		s.unseen = append(s.unseen, engine.ShardHostBrief{Address: h.Full(), DC: h.DC, Role: "unknown"})
+		s.unseen = append(s.unseen, transfers.ShardHostBrief{Address: h.Full(), DC: h.DC, Role: "unknown"})
 	}
 	return s
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"procaas/engine"
 	"procaas/engine/store"
+	"procaas/engine/transfers"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -332,7 +332,7 @@ func (m splitter) untouched(ctx context.Context, placements ...string) error {
 		return err
 	}
 	for _, t := range all {
-		if !engine.TransferEnded(t.State) && slices.Contains(placements, t.Key) {
+		if !transfers.TransferEnded(t.State) && slices.Contains(placements, t.Key) {
 			return fmt.Errorf("transfer %s of %q is %s: wait for its end, or tell it to finish: %w", t.ID, t.Key, t.State, ErrBusy)
 		}
 	}
@@ -373,11 +373,11 @@ func thawBehind(ctx context.Context, q Querier, id, key string, epoch, next int6
 	return q.QueryRow(ctx, claimFence, id, key, epoch, next).Scan(&done)
 }
 
-// SplitShard implements [engine.ShardMaps].
-func (s *Service) SplitShard(ctx context.Context, shardMap, at string, dry bool, by store.Actor) (engine.ShardRegroup, error) {
+// SplitShard implements [transfers.ShardMaps].
+func (s *Service) SplitShard(ctx context.Context, shardMap, at string, dry bool, by store.Actor) (transfers.ShardRegroup, error) {
 	m, err := s.shardMap(shardMap)
 	if err != nil {
-		return engine.ShardRegroup{}, err
+		return transfers.ShardRegroup{}, err
 	}
 	var wide, narrow Placement
 	switch byRange := m.layout.strategy == "range"; {
@@ -396,11 +396,11 @@ func (s *Service) SplitShard(ctx context.Context, shardMap, at string, dry bool,
 	return splitter{m}.regrouped(wide, narrow, dry, at, err)
 }
 
-// MergeShard implements [engine.ShardMaps].
-func (s *Service) MergeShard(ctx context.Context, shardMap, at string, dry bool, by store.Actor) (engine.ShardRegroup, error) {
+// MergeShard implements [transfers.ShardMaps].
+func (s *Service) MergeShard(ctx context.Context, shardMap, at string, dry bool, by store.Actor) (transfers.ShardRegroup, error) {
 	m, err := s.shardMap(shardMap)
 	if err != nil {
-		return engine.ShardRegroup{}, err
+		return transfers.ShardRegroup{}, err
 	}
 	var wide, narrow Placement
 	if dry {
@@ -411,14 +411,14 @@ func (s *Service) MergeShard(ctx context.Context, shardMap, at string, dry bool,
 	return splitter{m}.regrouped(wide, narrow, dry, at, err)
 }
 
-func (m splitter) regrouped(wide, narrow Placement, dry bool, key string, err error) (engine.ShardRegroup, error) {
+func (m splitter) regrouped(wide, narrow Placement, dry bool, key string, err error) (transfers.ShardRegroup, error) {
 	if errors.Is(err, errRegroup) {
 		err = fmt.Errorf("%w: %w", ErrBusy, err)
 	}
 	if err != nil {
-		return engine.ShardRegroup{}, resolver{m.Map}.publicError(key, err)
+		return transfers.ShardRegroup{}, resolver{m.Map}.publicError(key, err)
 	}
-	return engine.ShardRegroup{Map: m.ID, Wide: wide.Key, Narrow: narrow.Key, Shard: wide.Shard, DryRun: dry, Changed: !dry &&
+	return transfers.ShardRegroup{Map: m.ID, Wide: wide.Key, Narrow: narrow.Key, Shard: wide.Shard, DryRun: dry, Changed: !dry &&
 		wide.Key != narrow.Key}, nil
 }
 

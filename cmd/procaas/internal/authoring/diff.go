@@ -14,6 +14,7 @@ import (
 	"procaas/engine/api/client"
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
+	"procaas/engine/diff"
 	"procaas/engine/planner"
 	"procaas/engine/store"
 	"procaas/handlers"
@@ -45,7 +46,7 @@ Exit codes: 0 when nothing differs, 1 when something does.`,
 		if err != nil {
 			return err
 		}
-		diff, err := engine.Compare(old, now, handlers.All())
+		diff, err := diff.Compare(old, now, engine.Types(handlers.All()))
 		if err != nil {
 			return err
 		}
@@ -61,7 +62,7 @@ Exit codes: 0 when nothing differs, 1 when something does.`,
 
 // A diffReport is what diff prints as JSON.
 type diffReport struct {
-	engine.Diff
+	diff.Diff
 	Runs []engine.RunFit `json:"runs,omitempty"`
 }
 
@@ -127,7 +128,7 @@ func pinned(ctx context.Context, client *client.Client, before, after *planner.P
 }
 
 func (r diffReport) text(s cli.Streams) error {
-	if err := engine.WriteDiff(s.Out, r.Diff); err != nil || r.Runs == nil {
+	if err := diff.Write(s.Out, r.Diff); err != nil || r.Runs == nil {
 		return err
 	}
 	report := runview.Fits{Streams: s}

@@ -12,7 +12,7 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/simulate"
-	"procaas/engine"
+	"procaas/engine/clusters"
 	"procaas/handlers/balancer/plant"
 )
 
@@ -29,16 +29,16 @@ need not be named where the server has one only.`,
 	}
 	c.AddCommand(
 		simulate.StepCommand(), balancerStatus(), balancerMoves(), balancerExplain(), balancerRecord(),
-		leverCommand("ban WORKER", "Take all partitions off a worker at once, and give it none", engine.LeverBan, false),
-		leverCommand("unban WORKER", "Let a worker serve again", engine.LeverBan, true),
-		leverCommand("drain [WORKER]", "Empty a worker, or a zone, in good order", engine.LeverDrain, false),
-		leverCommand("undrain [WORKER]", "Let a worker, or a zone, fill again", engine.LeverDrain, true),
-		leverCommand("pin PARTITION WORKER", "Keep a partition on a worker while that is up", engine.LeverPin, false),
-		leverCommand("unpin PARTITION", "Let a partition move again", engine.LeverPin, true),
-		leverCommand("freeze", "Let nothing move at all", engine.LeverFreeze, false),
-		leverCommand("unfreeze", "Let partitions move again", engine.LeverFreeze, true),
-		leverCommand("dry-run", "Let moves be decided, and not made", engine.LeverDryRun, false),
-		leverCommand("wet-run", "Let moves be made again", engine.LeverDryRun, true),
+		leverCommand("ban WORKER", "Take all partitions off a worker at once, and give it none", clusters.LeverBan, false),
+		leverCommand("unban WORKER", "Let a worker serve again", clusters.LeverBan, true),
+		leverCommand("drain [WORKER]", "Empty a worker, or a zone, in good order", clusters.LeverDrain, false),
+		leverCommand("undrain [WORKER]", "Let a worker, or a zone, fill again", clusters.LeverDrain, true),
+		leverCommand("pin PARTITION WORKER", "Keep a partition on a worker while that is up", clusters.LeverPin, false),
+		leverCommand("unpin PARTITION", "Let a partition move again", clusters.LeverPin, true),
+		leverCommand("freeze", "Let nothing move at all", clusters.LeverFreeze, false),
+		leverCommand("unfreeze", "Let partitions move again", clusters.LeverFreeze, true),
+		leverCommand("dry-run", "Let moves be decided, and not made", clusters.LeverDryRun, false),
+		leverCommand("wet-run", "Let moves be made again", clusters.LeverDryRun, true),
 	)
 	return c
 }
@@ -54,11 +54,11 @@ func findCluster(q *cli.Call, named string) (string, error) {
 	if named != "" {
 		return named, nil
 	}
-	clusters, err := q.Clusters(q.Ctx)
+	all, err := q.Clusters(q.Ctx)
 	if err != nil {
 		return "", err
 	}
-	switch ids := cli.Names(clusters, func(c engine.ClusterView) string { return c.ID }); len(ids) {
+	switch ids := cli.Names(all, func(c clusters.ClusterView) string { return c.ID }); len(ids) {
 	case 0:
 		return "", cli.Usagef("the server has no cluster: declare one below clusters:")
 	case 1:
@@ -81,17 +81,17 @@ func leverCommand(use, short, lever string, release bool) *cobra.Command {
 	cluster := clusterFlag(c)
 	reason := c.Flags().String("reason", "", "why, for the audit and for all who look")
 	var zone, end string
-	if lever == engine.LeverDrain {
+	if lever == clusters.LeverDrain {
 		c.Args = cobra.MaximumNArgs(1)
 		c.Flags().StringVar(&zone, "zone", "", "a zone, in place of a worker")
 	}
 	if !release {
 		c.Flags().StringVar(&end, "for", "", "when it ends by itself, such as 30m or 2h; without, somebody has to end it")
 	}
-	return cli.Shows(c, func(q *cli.Call) (levers engine.Levers, err error) {
-		pull := engine.LeverPull{Lever: lever, Zone: zone, Partition: -1, Release: release}
+	return cli.Shows(c, func(q *cli.Call) (levers clusters.Levers, err error) {
+		pull := clusters.LeverPull{Lever: lever, Zone: zone, Partition: -1, Release: release}
 		args := q.Args
-		if lever == engine.LeverPin {
+		if lever == clusters.LeverPin {
 			if pull.Partition, err = partition(args[0]); err != nil {
 				return levers, err
 			}
@@ -101,7 +101,7 @@ func leverCommand(use, short, lever string, release bool) *cobra.Command {
 			pull.Worker = args[0]
 		}
 		switch {
-		case lever == engine.LeverDrain && (pull.Worker == "") == (zone == ""):
+		case lever == clusters.LeverDrain && (pull.Worker == "") == (zone == ""):
 			return levers, cli.Usagef("%s takes a worker or --zone", name)
 		case !release && *reason == "":
 			return levers, cli.Usagef("%s wants --reason: all who look will wonder why", name)
@@ -118,7 +118,7 @@ func leverCommand(use, short, lever string, release bool) *cobra.Command {
 			return levers, err
 		}
 		return q.PullLever(q.Ctx, id, pull, *reason)
-	}, func(q *cli.Call, levers engine.Levers) error { return writeLevers(q, levers, "no lever is pulled\n") })
+	}, func(q *cli.Call, levers clusters.Levers) error { return writeLevers(q, levers, "no lever is pulled\n") })
 }
 
 // partition reads the number of one.
@@ -131,9 +131,9 @@ func partition(text string) (int, error) {
 }
 
 // writeLevers lists the levers that hold.
-func writeLevers(q *cli.Call, l engine.Levers, none string) error {
+func writeLevers(q *cli.Call, l clusters.Levers, none string) error {
 	var rows []cli.Row
-	line := func(what string, l engine.Lever) {
+	line := func(what string, l clusters.Lever) {
 		until := "-"
 		if !l.Until.IsZero() {
 			until = cli.Time(l.Until)
@@ -148,7 +148,7 @@ func writeLevers(q *cli.Call, l engine.Levers, none string) error {
 	}
 	for _, group := range []struct {
 		what string
-		of   map[string]engine.Lever
+		of   map[string]clusters.Lever
 	}{{"banned ", l.Banned}, {"draining ", l.Draining}, {"draining zone ", l.Zones}} {
 		for _, id := range slices.Sorted(maps.Keys(group.of)) {
 			line(group.what+id, group.of[id])
@@ -180,7 +180,7 @@ exit code 1 when there is an alert.`,
 	}
 	cluster := clusterFlag(c)
 	return cli.Formatted(c, func(q *cli.Call) (err error) {
-		views := make([]engine.ClusterView, 1)
+		views := make([]clusters.ClusterView, 1)
 		if *cluster != "" {
 			views[0], err = q.Cluster(q.Ctx, *cluster)
 		} else {
@@ -190,12 +190,12 @@ exit code 1 when there is an alert.`,
 			return err
 		}
 		err = q.Show(cli.Items(views), func() error { return writeClusters(q, views) })
-		alert := slices.ContainsFunc(views, func(v engine.ClusterView) bool { return len(v.Alerts) > 0 })
+		alert := slices.ContainsFunc(views, func(v clusters.ClusterView) bool { return len(v.Alerts) > 0 })
 		return cmp.Or(err, cli.FindingsIf(alert))
 	})
 }
 
-func writeClusters(q *cli.Call, views []engine.ClusterView) error {
+func writeClusters(q *cli.Call, views []clusters.ClusterView) error {
 	if len(views) == 0 {
 		fmt.Fprintln(q.Out, "the server has no cluster: declare one below clusters:")
 	}
@@ -211,7 +211,7 @@ func writeClusters(q *cli.Call, views []engine.ClusterView) error {
 }
 
 // writeCluster shows one cluster.
-func writeCluster(q *cli.Call, v engine.ClusterView) error {
+func writeCluster(q *cli.Call, v clusters.ClusterView) error {
 	fmt.Fprintf(q.Out, "%s: %d partitions, policy %s, version %d\n", v.ID, v.Partitions, v.Policy, v.Version)
 	if v.Observed.IsZero() {
 		fmt.Fprintln(q.Out, "nobody has observed it yet: does a trigger start its pipeline?")
@@ -230,7 +230,7 @@ func writeCluster(q *cli.Call, v engine.ClusterView) error {
 	}
 	if len(v.Workers) > 0 {
 		header := "WORKER\tZONE\tSTATE\tPARTITIONS\tWEIGHT\tREQUESTS\tDROPS\tBUSY\tPROBLEM"
-		err := cli.Table(q.Out, header, v.Workers, func(x engine.Seen) cli.Row {
+		err := cli.Table(q.Out, header, v.Workers, func(x clusters.Seen) cli.Row {
 			return cli.Row{
 				x.ID, cli.Dash(x.Zone), workerState(x), x.Partitions, fmt.Sprintf("%.1f\t%.1f\t%.1f", x.Weight, x.Requests, x.Drops),
 				percent(x.Busy), cli.Dash(x.Problem),
@@ -249,7 +249,7 @@ func writeCluster(q *cli.Call, v engine.ClusterView) error {
 	return nil
 }
 
-func workerState(x engine.Seen) string {
+func workerState(x clusters.Seen) string {
 	switch {
 	case x.Banned:
 		return "banned"
@@ -265,13 +265,13 @@ func balancerMoves() *cobra.Command {
 	c := &cobra.Command{Use: "moves", Short: "List the last moves of partitions with their reasons, the newest first", Args: cobra.NoArgs}
 	cluster := clusterFlag(c)
 	limit := c.Flags().Int("limit", 20, "the most moves, up to 500")
-	return cli.Lists(c, func(q *cli.Call) ([]engine.MoveLog, error) {
+	return cli.Lists(c, func(q *cli.Call) ([]clusters.MoveLog, error) {
 		id, err := findCluster(q, *cluster)
 		if err != nil {
 			return nil, err
 		}
 		return q.Moves(q.Ctx, id, *limit)
-	}, "AT\tVERSION\tPARTITION\tFROM\tTO\tREASON", func(m engine.MoveLog) cli.Row {
+	}, "AT\tVERSION\tPARTITION\tFROM\tTO\tREASON", func(m clusters.MoveLog) cli.Row {
 		return cli.Row{m.At, m.Version, m.Partition, cli.Dash(m.From), m.To, m.Reason}
 	})
 }
@@ -282,7 +282,7 @@ func balancerExplain() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 	}
 	cluster := clusterFlag(c)
-	return cli.Shows(c, func(q *cli.Call) (v engine.PartitionView, err error) {
+	return cli.Shows(c, func(q *cli.Call) (v clusters.PartitionView, err error) {
 		n, err := partition(q.Args[0])
 		if err != nil {
 			return v, err
@@ -292,14 +292,14 @@ func balancerExplain() *cobra.Command {
 			return v, err
 		}
 		return q.ExplainPartition(q.Ctx, id, n)
-	}, func(q *cli.Call, v engine.PartitionView) error {
+	}, func(q *cli.Call, v clusters.PartitionView) error {
 		fmt.Fprintf(q.Out, "partition %d of %s is on %s, with %.1f requests a second\n", v.Partition, v.Cluster, cmp.Or(v.Worker, "no worker"),
 			v.Weight)
 		for _, n := range v.Notes {
 			fmt.Fprintln(q.Out, "- "+n)
 		}
-		return cli.Table(q.Out, "MAY BE ON\tZONE\tSTATE\tWEIGHT", v.Holders, func(h engine.Holder) cli.Row {
-			state := workerState(engine.Seen{Up: h.Up, Draining: h.Draining, Banned: h.Banned})
+		return cli.Table(q.Out, "MAY BE ON\tZONE\tSTATE\tWEIGHT", v.Holders, func(h clusters.Holder) cli.Row {
+			state := workerState(clusters.Seen{Up: h.Up, Draining: h.Draining, Banned: h.Banned})
 			if h.Holds {
 				state += ", has it"
 			}

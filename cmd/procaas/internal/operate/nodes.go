@@ -10,6 +10,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
+	"procaas/engine/diff"
 )
 
 func nodesCommand() *cobra.Command {
@@ -43,7 +44,7 @@ until the events have run, or give the events up with --drop, which cancels them
 	reason := addReason(c)
 	drop := c.Flags().Bool("drop", false, "cancel accepted events that wait for pipelines that are gone, instead of refusing")
 	return cli.Formatted(c, func(q *cli.Call) error {
-		diff, err := q.Reload(q.Ctx, wire.Reload{Reason: *reason, Drop: *drop})
+		found, err := q.Reload(q.Ctx, wire.Reload{Reason: *reason, Drop: *drop})
 		var refused *problem.Problem
 		if errors.As(err, &refused) && (refused.Code == problem.InvalidPipelines || refused.Code == problem.EventsWait) {
 			return showFindings(q, refused)
@@ -51,12 +52,12 @@ until the events have run, or give the events up with --drop, which cancels them
 		if err != nil {
 			return err
 		}
-		return q.Show(diff, func() error {
-			if diff.Old == diff.New {
-				return q.Printf("nothing has changed: %s\n", diff.New)
+		return q.Show(found, func() error {
+			if found.Old == found.New {
+				return q.Printf("nothing has changed: %s\n", found.New)
 			}
-			fmt.Fprintf(q.Out, "before %s\nnow    %s\n", diff.Old, diff.New)
-			return engine.WriteDiff(q.Out, diff)
+			fmt.Fprintf(q.Out, "before %s\nnow    %s\n", found.Old, found.New)
+			return diff.Write(q.Out, found)
 		})
 	})
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/internal/cli"
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
+	"procaas/engine/transfers"
 )
 
 func shardCommand() *cobra.Command {
@@ -60,7 +60,7 @@ func shardList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return cli.ShowTable(q, "SHARD\tCLASS\tMASTER\tKEYS\tUSAGE\tREGISTRATION\tTRANSFER\tNOTE", shards, func(x engine.ShardView) cli.Row {
+		return cli.ShowTable(q, "SHARD\tCLASS\tMASTER\tKEYS\tUSAGE\tREGISTRATION\tTRANSFER\tNOTE", shards, func(x transfers.ShardView) cli.Row {
 			return cli.Row{
 				x.ID, x.Class, cli.Dash(x.Master), x.Placements, percent(x.Usage), openOr(x.Registration), openOr(x.Transfer),
 				cli.Dash(shardNote(x)),
@@ -74,7 +74,7 @@ func listShardMaps(q *cli.Call) error {
 	if err != nil {
 		return err
 	}
-	return cli.ShowTable(q, "MAP\tKEY\tSTRATEGY\tSHARDS\tKNOWN\tOWNER", maps, func(m engine.ShardMapView) cli.Row {
+	return cli.ShowTable(q, "MAP\tKEY\tSTRATEGY\tSHARDS\tKNOWN\tOWNER", maps, func(m transfers.ShardMapView) cli.Row {
 		return cli.Row{m.ID, strings.Join(m.Key, "/"), m.Strategy, m.Shards, m.Loaded, cli.Dash(m.Owner)}
 	})
 }
@@ -91,7 +91,7 @@ func openOr(open bool) string {
 }
 
 // shardNote says what people should know of a shard.
-func shardNote(x engine.ShardView) string {
+func shardNote(x transfers.ShardView) string {
 	var notes []string
 	for _, n := range []struct{ prefix, text string }{{"", x.Problem}, {"closed: ", x.Closed}, {"draining: ", x.Draining}} {
 		if n.text != "" {
@@ -102,14 +102,14 @@ func shardNote(x engine.ShardView) string {
 }
 
 // shardOf finds a shard. The API has the shards of a map only, so it is looked for among them.
-func shardOf(q *cli.Call, shardMap, id, otherwise string) (engine.ShardView, error) {
+func shardOf(q *cli.Call, shardMap, id, otherwise string) (transfers.ShardView, error) {
 	shards, err := q.Shards(q.Ctx, shardMap)
 	if err != nil {
-		return engine.ShardView{}, err
+		return transfers.ShardView{}, err
 	}
-	at := slices.IndexFunc(shards, func(x engine.ShardView) bool { return x.ID == id })
+	at := slices.IndexFunc(shards, func(x transfers.ShardView) bool { return x.ID == id })
 	if at < 0 {
-		return engine.ShardView{}, cli.Usagef("map %s has no shard %q%s", shardMap, id, otherwise)
+		return transfers.ShardView{}, cli.Usagef("map %s has no shard %q%s", shardMap, id, otherwise)
 	}
 	return shards[at], nil
 }
@@ -118,20 +118,20 @@ func shardShow() *cobra.Command {
 	c := &cobra.Command{
 		Use: "show MAP SHARD", Short: "Show a shard and its hosts", Args: cobra.ExactArgs(2), Example: "  procaas shard show mail s1",
 	}
-	return cli.Shows(c, func(q *cli.Call) (engine.ShardView, error) {
+	return cli.Shows(c, func(q *cli.Call) (transfers.ShardView, error) {
 		return shardOf(q, q.Args[0], q.Args[1], "; procaas shard list "+q.Args[0]+" lists them")
 	}, printShard)
 }
 
 // printShard shows a shard as it is now, or as it would be.
-func printShard(q *cli.Call, x engine.ShardView) error {
+func printShard(q *cli.Call, x transfers.ShardView) error {
 	fmt.Fprintf(q.Out, "shard %s of %s, class %s: %d keys, %.0f %% of %d MiB, load %.0f %%\nregistration %s, transfer %s\n", x.ID, x.Map,
 		x.Class, x.Placements, 100*x.Usage, x.Capacity>>20, 100*x.Load, openOr(x.Registration), openOr(x.Transfer))
 	if note := shardNote(x); note != "" {
 		fmt.Fprintln(q.Out, note)
 	}
 	header := "HOST\tDC\tROLE\tALIVE\tTIMELINE\tLAG\tBUSY\tCONNECTIONS\tERROR"
-	return cli.Table(q.Out, header, x.Hosts, func(h engine.ShardHostView) cli.Row {
+	return cli.Table(q.Out, header, x.Hosts, func(h transfers.ShardHostView) cli.Row {
 		return cli.Row{
 			h.Address, cli.Dash(h.DC), h.Role, h.Alive, h.Timeline, time.Duration(h.LagMS) * time.Millisecond, h.Load, connectionsText(h),
 			cli.Dash(h.Error),
@@ -140,7 +140,7 @@ func printShard(q *cli.Call, x engine.ShardView) error {
 }
 
 // connectionsText tells how many of a host's connections are taken.
-func connectionsText(h engine.ShardHostView) string {
+func connectionsText(h transfers.ShardHostView) string {
 	if h.MaxConnections == 0 {
 		return "-"
 	}
@@ -154,15 +154,15 @@ func shardResolve() *cobra.Command {
 		Long:    "resolve tells where a key lives and which hosts to try, as services are told. It\nregisters no key.",
 		Example: "  procaas shard resolve mail 42\n  procaas shard resolve mail 42/archive --mode replica --max-lag 2s --dc a",
 	}
-	var ask engine.ShardQuestion
+	var ask transfers.ShardQuestion
 	flags := c.Flags()
-	flags.StringVar(&ask.Mode, "mode", engine.ShardMaster, "master, replica or any")
+	flags.StringVar(&ask.Mode, "mode", transfers.ShardMaster, "master, replica or any")
 	flags.DurationVar(&ask.MaxLag, "max-lag", 0, "how far a replica may be behind; 0 is any")
 	flags.StringVar(&ask.DC, "dc", "", "the data centre of the asker")
-	return cli.Shows(c, func(q *cli.Call) (engine.ShardAnswer, error) {
+	return cli.Shows(c, func(q *cli.Call) (transfers.ShardAnswer, error) {
 		ask.Key, ask.Known = q.Args[1], true
 		return q.ResolveShard(q.Ctx, q.Args[0], ask)
-	}, func(q *cli.Call, a engine.ShardAnswer) error {
+	}, func(q *cli.Call, a transfers.ShardAnswer) error {
 		moving := ""
 		if a.Moving {
 			moving = ", which is being moved"
@@ -193,7 +193,7 @@ A shard that cannot be used is left as it is, with all reasons; the exit code is
 }
 
 // printEnrollment shows all reasons at once, so that they can be mended in one go.
-func printEnrollment(q *cli.Call, e engine.ShardEnrollment) {
+func printEnrollment(q *cli.Call, e transfers.ShardEnrollment) {
 	for _, w := range e.Warnings {
 		fmt.Fprintln(q.Out, "warning: "+w)
 	}
@@ -225,7 +225,7 @@ func shardMove() *cobra.Command {
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, tell what would be moved")
 	return cli.Formatted(c, func(q *cli.Call) error {
 		target := q.Args[2]
-		a, err := q.ResolveShard(q.Ctx, q.Args[0], engine.ShardQuestion{Key: q.Args[1], Mode: engine.ShardAny, Known: true})
+		a, err := q.ResolveShard(q.Ctx, q.Args[0], transfers.ShardQuestion{Key: q.Args[1], Mode: transfers.ShardAny, Known: true})
 		if err != nil {
 			return err
 		}
@@ -262,7 +262,7 @@ func checkTarget(q *cli.Call, shardMap, target string) error {
 	if errors.As(err, &refused) && refused.Status == http.StatusForbidden {
 		return nil
 	}
-	known := cli.Names(shards, func(x engine.ShardView) string { return x.ID })
+	known := cli.Names(shards, func(x transfers.ShardView) string { return x.ID })
 	if err != nil || slices.Contains(known, target) {
 		return err
 	}
@@ -298,7 +298,7 @@ func shardOpen() *cobra.Command {
 // setsShard makes a command that changes a shard and shows it, or shows what it would be.
 func setsShard(c *cobra.Command, prepare func() (wire.ShardChangeRequest, error)) *cobra.Command {
 	dryRun := c.Flags().Bool("dry-run", false, "change nothing, tell what would be affected")
-	return cli.Shows(c, func(q *cli.Call) (x engine.ShardView, err error) {
+	return cli.Shows(c, func(q *cli.Call) (x transfers.ShardView, err error) {
 		change, err := prepare()
 		if err != nil {
 			return x, err
@@ -331,14 +331,16 @@ func shardRegroup(use, short, long, example string) *cobra.Command {
 	ask := wire.ShardRegroupRequest{}
 	c.Flags().StringVar(&ask.Reason, "reason", "", "why, for all who look")
 	c.Flags().BoolVar(&ask.DryRun, "dry-run", false, "change nothing, tell what would be")
-	return cli.Shows(c, func(q *cli.Call) (engine.ShardRegroup, error) {
+	return cli.Shows(c, func(q *cli.Call) (transfers.ShardRegroup, error) {
 		ask.At = q.Args[1]
 		return q.RegroupShard(q.Ctx, q.Args[0], verb, ask)
-	}, func(q *cli.Call, done engine.ShardRegroup) error { return q.Printf("%s\n", regroupedText(verb, done)) })
+	}, func(q *cli.Call, done transfers.ShardRegroup) error {
+		return q.Printf("%s\n", regroupedText(verb, done))
+	})
 }
 
 // regroupedText says what a split or a merge has done.
-func regroupedText(verb string, d engine.ShardRegroup) string {
+func regroupedText(verb string, d transfers.ShardRegroup) string {
 	does := map[bool]string{true: "would be", false: "is"}[d.DryRun]
 	switch {
 	case !d.Changed && !d.DryRun || d.Wide == d.Narrow:

@@ -7,21 +7,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/internal/cli"
-	"procaas/engine"
 	"procaas/engine/api/wire"
+	"procaas/engine/transfers"
 )
 
 // shardTransferCommands look after the transfers that shard move begins.
 func shardTransferCommands() []*cobra.Command {
 	return []*cobra.Command{
 		shardTransfers(),
-		shardOrder(engine.OrderPause, "Pause a transfer before the map has switched", "Nothing is frozen meanwhile; the source keeps "+
+		shardOrder(transfers.OrderPause, "Pause a transfer before the map has switched", "Nothing is frozen meanwhile; the source keeps "+
 			"its log for it."),
-		shardOrder(engine.OrderResume, "Let a paused transfer go on", ""),
-		shardOrder(engine.OrderCancel, "Undo a transfer before the map has switched", "The source keeps the key, and the target nothing."),
-		shardOrder(engine.OrderRollback, "Give the key of a transfer back, after the map has switched",
+		shardOrder(transfers.OrderResume, "Let a paused transfer go on", ""),
+		shardOrder(transfers.OrderCancel, "Undo a transfer before the map has switched", "The source keeps the key, and the target nothing."),
+		shardOrder(transfers.OrderRollback, "Give the key of a transfer back, after the map has switched",
 			"What was written to the target goes back as well. It is possible while the transfer\nis observed."),
-		shardOrder(engine.OrderFinish, "End the time in which a transfer may be rolled back", ""),
+		shardOrder(transfers.OrderFinish, "End the time in which a transfer may be rolled back", ""),
 	}
 }
 
@@ -33,14 +33,14 @@ func shardTransfers() *cobra.Command {
 		Long:    "transfers lists the keys that move, how far they are, and the latest that have moved.\nruns list --pipeline shard-transfer lists all that ever did.",
 		Example: "  procaas shard transfers mail",
 	}
-	return cli.Lists(c, func(q *cli.Call) ([]engine.ShardTransfer, error) { return q.ShardTransfers(q.Ctx, q.Args[0]) },
-		"TRANSFER\tKEY\tFROM\tTO\tSTATE\tSTEP\tDONE\tROWS\tLAG\tWINDOW\tNOTE", func(t engine.ShardTransfer) cli.Row {
+	return cli.Lists(c, func(q *cli.Call) ([]transfers.ShardTransfer, error) { return q.ShardTransfers(q.Ctx, q.Args[0]) },
+		"TRANSFER\tKEY\tFROM\tTO\tSTATE\tSTEP\tDONE\tROWS\tLAG\tWINDOW\tNOTE", func(t transfers.ShardTransfer) cli.Row {
 			window := "-"
 			if t.WindowMS > 0 {
 				window = fmt.Sprintf("%.1f ms", t.WindowMS)
 			}
 			note := cmp.Or(t.Error, t.Waits)
-			if note == "" && t.State == engine.TransferObserving {
+			if note == "" && t.State == transfers.TransferObserving {
 				note = "rollback until " + t.Observe.UTC().Format("15:04:05")
 			}
 			return cli.Row{
@@ -56,9 +56,9 @@ func shardOrder(want, short, long string) *cobra.Command {
 	c := &cobra.Command{Use: want + " TRANSFER", Short: short, Long: long, Args: cobra.ExactArgs(1), Example: "  procaas shard " + want +
 		" 01a200cf_7dd7_72c4_9871_ee0be87febda"}
 	reason := c.Flags().String("reason", "", "why, for all who look")
-	return cli.Shows(c, func(q *cli.Call) (engine.ShardTransfer, error) {
+	return cli.Shows(c, func(q *cli.Call) (transfers.ShardTransfer, error) {
 		return q.OrderShardTransfer(q.Ctx, q.Args[0], wire.TransferOrderRequest{Want: want, Reason: *reason})
-	}, func(q *cli.Call, t engine.ShardTransfer) error {
+	}, func(q *cli.Call, t transfers.ShardTransfer) error {
 		return q.Printf("transfer of key %s from %s to %s, which was %s, is told to %s\n", t.Key, t.Source, t.Target, t.State, want)
 	})
 }

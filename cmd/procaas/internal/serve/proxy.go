@@ -24,6 +24,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/access"
 	"procaas/engine/api/transport"
+	"procaas/engine/clusters"
 	"procaas/handlers/balancer/route"
 )
 
@@ -154,7 +155,7 @@ func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *Node, served 
 	}, []string{"cluster"})
 	n.metrics.MustRegister(requests, repeats)
 	for _, x := range p.all {
-		follower := route.NewFollower(route.SourceFunc(func(ctx context.Context, after int64) (engine.Assignment, error) {
+		follower := route.NewFollower(route.SourceFunc(func(ctx context.Context, after int64) (clusters.Assignment, error) {
 			return n.engine.AwaitAssignment(ctx, x.cluster, after)
 		}), n.log.With("cluster", x.cluster))
 		g.Go(func() error { follower.Run(ctx); return nil })

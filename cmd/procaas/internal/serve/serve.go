@@ -30,6 +30,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/transport"
 	"procaas/engine/api/ui"
+	"procaas/engine/diff"
 	"procaas/engine/outbound"
 	"procaas/engine/store"
 	"procaas/handlers/sharding/shardmap"
@@ -364,21 +365,21 @@ func (n *Node) URL() string { return "http://" + n.web.Addr() }
 // What is wrong with them is shown; the error is an [*engine.DefinitionError]
 // or an [*engine.DropError] when they are refused. With drop, events that wait for pipelines
 // that are gone are given up.
-func (n *Node) reload(ctx context.Context, drop bool, by store.Actor) (engine.Diff, error) {
+func (n *Node) reload(ctx context.Context, drop bool, by store.Actor) (diff.Diff, error) {
 	s, f := n.streams, n.flags
 	files, err := source.Pipelines(f.Pipelines, s.In)
 	if err != nil {
-		return engine.Diff{}, &engine.DefinitionError{Err: err}
+		return diff.Diff{}, &engine.DefinitionError{Err: err}
 	}
 	bundle, found := dsl.Load(files, dsl.Options{Types: source.Types(), Read: source.TreesOf(f.Pipelines).Read, ServiceURLs: f.Services})
 	if err := s.Findings(files, found); err != nil {
 		n.log.Warn("findings cannot be shown", "error", err)
 	}
 	if bundle == nil {
-		return engine.Diff{}, &engine.DefinitionError{Found: found, Err: cli.ErrFindings}
+		return diff.Diff{}, &engine.DefinitionError{Found: found, Err: cli.ErrFindings}
 	}
 	if err := n.checkMaps(ctx, bundle); err != nil {
-		return engine.Diff{}, err
+		return diff.Diff{}, err
 	}
 	load := n.engine.Load
 	if drop {

@@ -11,6 +11,7 @@ import (
 	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/postgres"
+	"procaas/engine/transfers"
 	"procaas/handlers"
 	"procaas/handlers/queue"
 	"procaas/handlers/sharding"
@@ -30,8 +31,8 @@ func (n *Node) openShards(ctx context.Context, b *dsl.Bundle) (err error) {
 	n.shards, err = shardmap.Open(ctx, shardmap.Options{
 		DSN: n.flags.Store, Maps: b.ShardMaps, Secret: n.secrets.Value, Targets: n.targets,
 		HTTP: n.breakers.Guard("registration", n.targets.Client(), pause), Log: n.log, Audit: postgres.WriteAudit,
-		Transfers: func(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error) {
-			return engine.ReadShardTransfers(ctx, n.store, shardMap)
+		Transfers: func(ctx context.Context, shardMap string) ([]transfers.ShardTransfer, error) {
+			return transfers.ReadShardTransfers(ctx, n.store, shardMap)
 		},
 	})
 	n.kept.hash = b.Hash

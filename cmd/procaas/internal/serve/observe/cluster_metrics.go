@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/engine"
+	"procaas/engine/clusters"
 )
 
 // Clusters shows what the balancers of the clusters have seen last. It is read
@@ -20,33 +21,33 @@ type Clusters struct {
 var clusterGauges = []struct {
 	name, help string
 	kind       prometheus.ValueType
-	of         func(*engine.ClusterStatus) float64
+	of         func(*clusters.ClusterStatus) float64
 }{
 	{
 		"procaas_cluster_gini", "How uneven the weights of the workers are, from 0 to 1.", prometheus.GaugeValue,
-		func(s *engine.ClusterStatus) float64 { return s.State.Gini },
+		func(s *clusters.ClusterStatus) float64 { return s.State.Gini },
 	},
 	{
 		"procaas_cluster_requests_per_second", "Requests that the workers serve.", prometheus.GaugeValue,
-		func(s *engine.ClusterStatus) float64 { return s.State.Requests },
+		func(s *clusters.ClusterStatus) float64 { return s.State.Requests },
 	},
 	{
 		"procaas_cluster_drops_per_second", "Requests that the workers refuse for lack of capacity.", prometheus.GaugeValue,
-		func(s *engine.ClusterStatus) float64 { return s.State.Drops },
+		func(s *clusters.ClusterStatus) float64 { return s.State.Drops },
 	},
 	{
 		"procaas_cluster_moves_total", "Moves of partitions.", prometheus.CounterValue,
-		func(s *engine.ClusterStatus) float64 { return float64(s.State.Moves) },
+		func(s *clusters.ClusterStatus) float64 { return float64(s.State.Moves) },
 	},
 	{
 		"procaas_cluster_drops_total", "Requests that the workers have refused for lack of capacity.", prometheus.CounterValue,
-		func(s *engine.ClusterStatus) float64 { return s.State.Dropped },
+		func(s *clusters.ClusterStatus) float64 { return s.State.Dropped },
 	},
 	{
 		"procaas_cluster_assignment_version", "The version of the assignment.", prometheus.GaugeValue,
-		func(s *engine.ClusterStatus) float64 { return float64(s.Assignment.Version) },
+		func(s *clusters.ClusterStatus) float64 { return float64(s.Assignment.Version) },
 	},
-	{"procaas_cluster_workers_up", "Workers that answer.", prometheus.GaugeValue, func(s *engine.ClusterStatus) float64 {
+	{"procaas_cluster_workers_up", "Workers that answer.", prometheus.GaugeValue, func(s *clusters.ClusterStatus) float64 {
 		up := 0
 		for _, w := range s.State.Workers {
 			if w.Up {
@@ -57,11 +58,11 @@ var clusterGauges = []struct {
 	}},
 	{
 		"procaas_cluster_alerts", "What a person should look at, by number.", prometheus.GaugeValue,
-		func(s *engine.ClusterStatus) float64 { return float64(len(s.State.Alerts)) },
+		func(s *clusters.ClusterStatus) float64 { return float64(len(s.State.Alerts)) },
 	},
 	{
 		"procaas_cluster_observed_seconds", "When the workers were asked last, as Unix time.", prometheus.GaugeValue,
-		func(s *engine.ClusterStatus) float64 { return s.State.At },
+		func(s *clusters.ClusterStatus) float64 { return s.State.At },
 	},
 }
 

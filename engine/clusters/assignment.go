@@ -1,4 +1,4 @@
-package engine
+package clusters
 
 import (
 	"context"
@@ -117,8 +117,8 @@ func DecodeAssignment(d store.Document) (Assignment, error) {
 }
 
 // Assignment reads the assignment of a cluster; [store.ErrNotFound] before there is one.
-func (e *Engine) Assignment(ctx context.Context, cluster string) (Assignment, error) {
-	d, err := e.o.Store.Document(ctx, DocumentAssignment, cluster)
+func (a *Clusters) Assignment(ctx context.Context, cluster string) (Assignment, error) {
+	d, err := a.store.Document(ctx, DocumentAssignment, cluster)
 	if err != nil {
 		return Assignment{}, err
 	}
@@ -127,8 +127,8 @@ func (e *Engine) Assignment(ctx context.Context, cluster string) (Assignment, er
 
 // AwaitAssignment waits until a cluster has a later assignment than the given version,
 // and reads it.
-func (e *Engine) AwaitAssignment(ctx context.Context, cluster string, after int64) (Assignment, error) {
-	d, err := store.AwaitDocument(ctx, e.o.Store, DocumentAssignment, cluster, after)
+func (a *Clusters) AwaitAssignment(ctx context.Context, cluster string, after int64) (Assignment, error) {
+	d, err := store.AwaitDocument(ctx, a.store, DocumentAssignment, cluster, after)
 	if err != nil {
 		return Assignment{}, err
 	}

@@ -1,4 +1,4 @@
-package engine
+package diff
 
 import (
 	"fmt"
@@ -36,44 +36,54 @@ type FieldChange struct {
 // What a Difference speaks of. An order is that one handler waits for another;
 // a state is a name of the shared state.
 const (
-	DiffFlow     = "flow"
-	DiffPipeline = "pipeline"
-	DiffStage    = "stage"
-	DiffHandler  = "handler"
-	DiffOrder    = "order"
-	DiffState    = "state"
-	DiffService  = "service"
-	DiffConfig   = "config"
-	DiffTrigger  = "trigger"
-	DiffShardMap = "shard-map"
-	DiffTable    = "table" // of a shard map
-	DiffShard    = "shard"
-	DiffHost     = "host" // of a shard
-	DiffCluster  = "cluster"
-	DiffWorker   = "worker" // of a cluster
+	Flow     = "flow"
+	Pipeline = "pipeline"
+	Stage    = "stage"
+	Handler  = "handler"
+	Order    = "order"
+	State    = "state"
+	Service  = "service"
+	Config   = "config"
+	Trigger  = "trigger"
+	ShardMap = "shard-map"
+	Table    = "table" // of a shard map
+	Shard    = "shard"
+	Host     = "host" // of a shard
+	Cluster  = "cluster"
+	Worker   = "worker" // of a cluster
 )
 
 // What has become of it.
 const (
-	DiffAdded   = "added"
-	DiffRemoved = "removed"
-	DiffChanged = "changed"
-	DiffMoved   = "moved"
+	Added   = "added"
+	Removed = "removed"
+	Changed = "changed"
+	Moved   = "moved"
 )
+
+// A Side is a definition that is compared.
+type Side struct {
+	Bundle *dsl.Bundle
+	Plans  []*planner.Plan
+}
 
 // Compare finds what b changes of a. The error says why one of them cannot be
 // planned. Both are planned, since the order of handlers follows from all they read and
 // write, and that is what authors do not see in a diff of files.
-func Compare(a, b *dsl.Bundle, types []HandlerType) (Diff, error) {
-	var definitions [2]*definition
+func Compare(a, b *dsl.Bundle, types []dsl.Type) (Diff, error) {
+	var sides [2]Side
 	for i, bundle := range []*dsl.Bundle{a, b} {
-		d, err := newDefinition(bundle, Types(types), 1, nil, nil)
-		if err != nil {
-			return Diff{}, fmt.Errorf("definition %s: %w", bundle.Hash, err)
+		p := planner.NewPlanner(bundle, types)
+		sides[i].Bundle = bundle
+		for _, pipeline := range bundle.Pipelines {
+			plan, err := p.Plan(pipeline)
+			if err != nil {
+				return Diff{}, fmt.Errorf("definition %s: plan pipeline %s: %w", bundle.Hash, pipeline.ID, err)
+			}
+			sides[i].Plans = append(sides[i].Plans, plan)
 		}
-		definitions[i] = d
 	}
-	return compare(definitions[0], definitions[1]), nil
+	return ComparePlanned(sides[0], sides[1]), nil
 }
 
 // A comparison gathers differences.
@@ -86,28 +96,28 @@ func (c *comparison) add(what, name, change, why string, fields ...FieldChange) 
 // changed adds a difference when fields differ.
 func (c *comparison) changed(what, name string, fields []FieldChange) {
 	if len(fields) > 0 {
-		c.add(what, name, DiffChanged, "", fields...)
+		c.add(what, name, Changed, "", fields...)
 	}
 }
 
-// compare finds what b changes of a, flows and pipelines first.
-func compare(a, b *definition) Diff {
+// ComparePlanned finds what b changes of a, flows and pipelines first.
+func ComparePlanned(a, b Side) Diff {
 	c := &comparison{found: []Difference{}}
-	pairs(c, DiffFlow, a.bundle.Flows, b.bundle.Flows, func(f *dsl.Flow) string { return f.ID }, c.flows)
-	pairs(c, DiffPipeline, a.plans, b.plans, func(p *planner.Plan) string { return p.Pipeline.ID }, c.plans)
-	pairs(c, DiffService, a.bundle.Services, b.bundle.Services, func(s *dsl.Service) string { return s.ID }, func(a, b *dsl.Service) {
-		c.changed(DiffService, b.ID, fieldChanges(a, b))
+	pairs(c, Flow, a.Bundle.Flows, b.Bundle.Flows, func(f *dsl.Flow) string { return f.ID }, c.flows)
+	pairs(c, Pipeline, a.Plans, b.Plans, func(p *planner.Plan) string { return p.Pipeline.ID }, c.plans)
+	pairs(c, Service, a.Bundle.Services, b.Bundle.Services, func(s *dsl.Service) string { return s.ID }, func(a, b *dsl.Service) {
+		c.changed(Service, b.ID, fieldChanges(a, b))
 	})
-	pairs(c, DiffConfig, a.bundle.Configs, b.bundle.Configs, func(v *dsl.Config) string { return v.Name }, func(a, b *dsl.Config) {
+	pairs(c, Config, a.Bundle.Configs, b.Bundle.Configs, func(v *dsl.Config) string { return v.Name }, func(a, b *dsl.Config) {
 		if old, now := planner.DataText(a.Value), planner.DataText(b.Value); old != now {
-			c.add(DiffConfig, b.Name, DiffChanged, "", FieldChange{"value", old, now})
+			c.add(Config, b.Name, Changed, "", FieldChange{"value", old, now})
 		}
 	})
-	pairs(c, DiffTrigger, a.bundle.Triggers, b.bundle.Triggers, func(t *dsl.Trigger) string { return t.ID }, func(a, b *dsl.Trigger) {
-		c.changed(DiffTrigger, b.ID, fieldChanges(a, b))
+	pairs(c, Trigger, a.Bundle.Triggers, b.Bundle.Triggers, func(t *dsl.Trigger) string { return t.ID }, func(a, b *dsl.Trigger) {
+		c.changed(Trigger, b.ID, fieldChanges(a, b))
 	})
-	c.places(a.bundle, b.bundle)
-	return Diff{Old: a.bundle.Hash, New: b.bundle.Hash, Changes: c.found}
+	c.places(a.Bundle, b.Bundle)
+	return Diff{Old: a.Bundle.Hash, New: b.Bundle.Hash, Changes: c.found}
 }
 
 // pairs matches two lists by id: what only one of them has is removed or added,
@@ -124,26 +134,26 @@ func pairs[T any](c *comparison, what string, a, b []T, id func(T) string, both 
 		if ok {
 			both(was, v)
 		} else {
-			c.add(what, id(v), DiffAdded, "")
+			c.add(what, id(v), Added, "")
 		}
 	}
 	for _, v := range a {
 		if !kept[id(v)] {
-			c.add(what, id(v), DiffRemoved, "")
+			c.add(what, id(v), Removed, "")
 		}
 	}
 }
 
 // flows compares two versions of a flow.
 func (c *comparison) flows(a, b *dsl.Flow) {
-	c.changed(DiffFlow, b.ID, fieldChanges(a, b, "shared-state"))
+	c.changed(Flow, b.ID, fieldChanges(a, b, "shared-state"))
 	c.states(b.ID, a.SharedState, b.SharedState, "entities hold it, and nothing reads it any more")
 }
 
 // plans compares two versions of a pipeline, from the outside to the inside.
 func (c *comparison) plans(a, b *planner.Plan) {
 	id := b.Pipeline.ID
-	c.changed(DiffPipeline, id, fieldChanges(a.Pipeline, b.Pipeline, "shared-state", "stages"))
+	c.changed(Pipeline, id, fieldChanges(a.Pipeline, b.Pipeline, "shared-state", "stages"))
 	c.states(id, a.Pipeline.SharedState, b.Pipeline.SharedState, "runs in flight may hold it")
 	c.stages(a, b)
 	c.handlers(a, b)
@@ -157,9 +167,9 @@ func (c *comparison) states(owner string, a, b *expr.Value, lost string) {
 		name, now := owner+"/"+k.Name, planner.ValueText(b.Items()[i])
 		if a.Get(k.Name) == nil {
 			added = append(added, k.Name)
-			c.add(DiffState, name, DiffAdded, "")
+			c.add(State, name, Added, "")
 		} else if old := planner.ValueText(a.Get(k.Name)); old != now {
-			c.add(DiffState, name, DiffChanged, "", FieldChange{"first value", old, now})
+			c.add(State, name, Changed, "", FieldChange{"first value", old, now})
 		}
 	}
 	for _, k := range a.Keys() {
@@ -170,7 +180,7 @@ func (c *comparison) states(owner string, a, b *expr.Value, lost string) {
 		if near := diag.Suggest(k.Name, added); near != "" {
 			why += "; renamed to " + near + "? Its value does not follow"
 		}
-		c.add(DiffState, owner+"/"+k.Name, DiffRemoved, why)
+		c.add(State, owner+"/"+k.Name, Removed, why)
 	}
 }
 
@@ -188,14 +198,14 @@ func (c *comparison) stages(a, b *planner.Plan) {
 	for i, s := range now {
 		switch {
 		case !slices.Contains(old, s):
-			c.add(DiffStage, id+"/"+s, DiffAdded, fmt.Sprintf("as stage %d", i+1))
+			c.add(Stage, id+"/"+s, Added, fmt.Sprintf("as stage %d", i+1))
 		case !slices.Contains(stay, s):
-			c.add(DiffStage, id+"/"+s, DiffMoved, fmt.Sprintf("from stage %d to stage %d", slices.Index(old, s)+1, i+1))
+			c.add(Stage, id+"/"+s, Moved, fmt.Sprintf("from stage %d to stage %d", slices.Index(old, s)+1, i+1))
 		}
 	}
 	for _, s := range old {
 		if !slices.Contains(now, s) {
-			c.add(DiffStage, id+"/"+s, DiffRemoved, "")
+			c.add(Stage, id+"/"+s, Removed, "")
 		}
 	}
 	for _, s := range b.Stages {
@@ -203,7 +213,7 @@ func (c *comparison) stages(a, b *planner.Plan) {
 			was := a.Stages[at].Declared
 			changes := slices.Concat(conditionChanges(was, s.Declared), fieldChanges(was, s.Declared, "enabled", "choose", "handlers",
 				"shared-state"))
-			c.changed(DiffStage, id+"/"+s.ID, changes)
+			c.changed(Stage, id+"/"+s.ID, changes)
 			c.states(id+"/"+s.ID, was.SharedState, s.Declared.SharedState, "elements in flight may hold it")
 		}
 	}
@@ -247,16 +257,16 @@ func (c *comparison) handlers(a, b *planner.Plan) {
 		if old := gone[s.Handler.ID]; was == nil && len(old) == 1 && !moved[old[0]] {
 			was = old[0]
 			moved[was] = true
-			c.add(DiffHandler, s.Path, DiffMoved, "from "+was.Path, handlerChanges(was.Handler, s.Handler)...)
+			c.add(Handler, s.Path, Moved, "from "+was.Path, handlerChanges(was.Handler, s.Handler)...)
 		} else if was != nil {
-			c.changed(DiffHandler, s.Path, handlerChanges(was.Handler, s.Handler))
+			c.changed(Handler, s.Path, handlerChanges(was.Handler, s.Handler))
 		} else {
-			c.add(DiffHandler, s.Path, DiffAdded, criticality(s.Handler))
+			c.add(Handler, s.Path, Added, criticality(s.Handler))
 		}
 	}
 	for _, s := range a.Written {
 		if b.Step(s.Path) == nil && !moved[s] {
-			c.add(DiffHandler, s.Path, DiffRemoved, criticality(s.Handler))
+			c.add(Handler, s.Path, Removed, criticality(s.Handler))
 		}
 	}
 }
@@ -278,14 +288,14 @@ func (c *comparison) orders(a, b *planner.Plan) {
 				if s.Implied(e) || from == nil || to == nil || to.WaitsFor(from) {
 					continue
 				}
-				c.add(DiffOrder, s.Path, change, e.Why, FieldChange{
-					Field: "after", Old: only(change == DiffRemoved, e.From.Path), New: only(change == DiffAdded, e.From.Path),
+				c.add(Order, s.Path, change, e.Why, FieldChange{
+					Field: "after", Old: only(change == Removed, e.From.Path), New: only(change == Added, e.From.Path),
 				})
 			}
 		}
 	}
-	list(b, a, DiffAdded)
-	list(a, b, DiffRemoved)
+	list(b, a, Added)
+	list(a, b, Removed)
 }
 
 // only gives the text when something holds, and nothing otherwise.

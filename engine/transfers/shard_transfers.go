@@ -1,4 +1,4 @@
-package engine
+package transfers
 
 import (
 	"context"
@@ -131,10 +131,16 @@ func ReadShardTransfer(ctx context.Context, db store.Documents, id string) (Shar
 	return ShardTransfer{}, fmt.Errorf("transfer %q: %w", id, store.ErrNotFound)
 }
 
+// Transfers shows transfers between shards, and orders what becomes of them.
+type Transfers struct{ store store.Documents }
+
+// NewTransfers looks at the transfers that a store keeps.
+func NewTransfers(db store.Documents) *Transfers { return &Transfers{db} }
+
 // ShardTransfers lists the transfers of a map that are under way, and the latest that
 // have ended.
-func (e *Engine) ShardTransfers(ctx context.Context, shardMap string) ([]ShardTransfer, error) {
-	return ReadShardTransfers(ctx, e.o.Store, shardMap)
+func (a *Transfers) ShardTransfers(ctx context.Context, shardMap string) ([]ShardTransfer, error) {
+	return ReadShardTransfers(ctx, a.store, shardMap)
 }
 
 // ShardLock names the document that whoever lets a transfer of a map begin, or keeps one from
@@ -144,9 +150,9 @@ func ShardLock(shardMap string) string { return shardMap + "/lock" }
 // OrderShardTransfer tells a transfer what an operator wants. Its step ends where it
 // is, which undoes a cutover that has not switched yet, and does as it is told. One
 // that waits has no step: it is cancelled at once.
-func (e *Engine) OrderShardTransfer(ctx context.Context, id, want string, by store.Actor) (ShardTransfer, error) {
+func (a *Transfers) OrderShardTransfer(ctx context.Context, id, want string, by store.Actor) (ShardTransfer, error) {
 	for {
-		t, err := ReadShardTransfer(ctx, e.o.Store, id)
+		t, err := ReadShardTransfer(ctx, a.store, id)
 		if err != nil {
 			return t, err
 		}
@@ -159,11 +165,11 @@ func (e *Engine) OrderShardTransfer(ctx context.Context, id, want string, by sto
 		}
 		writes := []store.DocumentWrite{{Kind: DocShardOrder, Name: t.Lane, Version: store.AnyVersion, Value: order}}
 		if t.Waits != "" {
-			if writes, err = e.endWaiting(ctx, t); err != nil {
+			if writes, err = a.endWaiting(ctx, t); err != nil {
 				return t, err
 			}
 		}
-		_, err = e.o.Store.WriteDocuments(ctx, 0, writes, []store.Audited{{Kind: store.AuditTransfer, Name: id, By: by, After: order}})
+		_, err = a.store.WriteDocuments(ctx, 0, writes, []store.Audited{{Kind: store.AuditTransfer, Name: id, By: by, After: order}})
 		if !errors.Is(err, store.ErrConflict) {
 			return t, err
 		}
@@ -171,12 +177,12 @@ func (e *Engine) OrderShardTransfer(ctx context.Context, id, want string, by sto
 }
 
 // endWaiting says what to write to cancel a transfer that waits; a conflict when it begins meanwhile.
-func (e *Engine) endWaiting(ctx context.Context, t ShardTransfer) ([]store.DocumentWrite, error) {
-	lock, err := e.o.Store.Document(ctx, DocShardTransfer, ShardLock(t.Map))
+func (a *Transfers) endWaiting(ctx context.Context, t ShardTransfer) ([]store.DocumentWrite, error) {
+	lock, err := a.store.Document(ctx, DocShardTransfer, ShardLock(t.Map))
 	if err != nil {
 		return nil, err
 	}
-	lane, err := e.o.Store.Document(ctx, DocShardTransfer, t.Lane)
+	lane, err := a.store.Document(ctx, DocShardTransfer, t.Lane)
 	if err != nil {
 		return nil, err
 	}

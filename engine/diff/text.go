@@ -1,4 +1,4 @@
-package engine
+package diff
 
 import (
 	"fmt"
@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// WriteDiff shows differences to people, one for each line, with what it is about
+// Write shows differences to people, one for each line, with what it is about
 // indented below.
-func WriteDiff(w io.Writer, d Diff) error {
+func Write(w io.Writer, d Diff) error {
 	var b strings.Builder
 	for _, c := range d.Changes {
 		c.text(&b)
@@ -17,10 +17,10 @@ func WriteDiff(w io.Writer, d Diff) error {
 	return err
 }
 
-var diffMarks = map[string]string{DiffAdded: "+", DiffRemoved: "-", DiffChanged: "~", DiffMoved: ">"}
+var diffMarks = map[string]string{Added: "+", Removed: "-", Changed: "~", Moved: ">"}
 
 func (c Difference) text(b *strings.Builder) {
-	if c.What == DiffOrder {
+	if c.What == Order {
 		c.order(b)
 		return
 	}
@@ -36,7 +36,7 @@ func (c Difference) text(b *strings.Builder) {
 
 // order says who waits for whom.
 func (c Difference) order(b *strings.Builder) {
-	if c.Change == DiffAdded {
+	if c.Change == Added {
 		fmt.Fprintf(b, "+ order %s now waits for %s: %s\n", c.Name, c.Fields[0].New, c.Why)
 		return
 	}

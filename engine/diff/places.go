@@ -1,4 +1,4 @@
-package engine
+package diff
 
 import (
 	"fmt"
@@ -14,13 +14,13 @@ import (
 
 // places compares the shard maps and the clusters of two bundles.
 func (c *comparison) places(a, b *dsl.Bundle) {
-	list(c, DiffShardMap, a.ShardMaps, b.ShardMaps, edits[*dsl.ShardMap]{
+	list(c, ShardMap, a.ShardMaps, b.ShardMaps, edits[*dsl.ShardMap]{
 		name:    func(m *dsl.ShardMap) string { return m.ID },
 		added:   "enroll its shards before anybody writes to them",
 		removed: "nobody is told any more where its keys live; its placements stay in the store, and count again if it comes back",
 		both:    c.shardMaps,
 	})
-	list(c, DiffCluster, a.Clusters, b.Clusters, edits[*dsl.Cluster]{
+	list(c, Cluster, a.Clusters, b.Clusters, edits[*dsl.Cluster]{
 		name:    func(v *dsl.Cluster) string { return v.ID },
 		removed: "nobody is told any more which worker serves its keys",
 		both:    c.clusters,
@@ -43,9 +43,9 @@ func list[T any](c *comparison, what string, a, b []T, e edits[T]) {
 		d := &c.found[from+i]
 		switch {
 		case d.What != what:
-		case d.Change == DiffAdded:
+		case d.Change == Added:
 			d.Why = e.added
-		case d.Change == DiffRemoved:
+		case d.Change == Removed:
 			d.Why = e.removed
 		}
 	}
@@ -60,23 +60,23 @@ func (c *comparison) warned(what, name string, fields []FieldChange, means func(
 		}
 	}
 	if len(fields) > 0 {
-		c.add(what, name, DiffChanged, strings.Join(why, "; "), fields...)
+		c.add(what, name, Changed, strings.Join(why, "; "), fields...)
 	}
 }
 
 func (c *comparison) shardMaps(a, b *dsl.ShardMap) {
-	c.warned(DiffShardMap, b.ID, fieldChanges(a, b, "tables", "shards"), func(f FieldChange) string { return mapWarning(a, b, f) })
-	list(c, DiffTable, a.Tables, b.Tables, edits[*dsl.ShardTable]{
+	c.warned(ShardMap, b.ID, fieldChanges(a, b, "tables", "shards"), func(f FieldChange) string { return mapWarning(a, b, f) })
+	list(c, Table, a.Tables, b.Tables, edits[*dsl.ShardTable]{
 		name:    func(t *dsl.ShardTable) string { return b.ID + "/" + t.Table },
 		added:   "enroll the shards again, or its rows do not move with their keys",
 		removed: "its rows stay behind when their keys move",
 		both: func(old, now *dsl.ShardTable) {
-			c.warned(DiffTable, b.ID+"/"+now.Table, fieldChanges(old, now, "table"), func(FieldChange) string {
+			c.warned(Table, b.ID+"/"+now.Table, fieldChanges(old, now, "table"), func(FieldChange) string {
 				return "the rows of a key are found by other columns; enroll the shards again"
 			})
 		},
 	})
-	list(c, DiffShard, a.Shards, b.Shards, edits[*dsl.Shard]{
+	list(c, Shard, a.Shards, b.Shards, edits[*dsl.Shard]{
 		name:    func(s *dsl.Shard) string { return b.ID + "/" + s.ID },
 		added:   "enroll it first; no key lives there until one is placed or moved there",
 		removed: "refused while keys live there: drain it with transfer: false first",
@@ -131,7 +131,7 @@ func (c *comparison) shards(name string, a, b *dsl.Shard) {
 	if !slices.Equal(a.From, b.From) {
 		fields = append(fields, FieldChange{"from", bounds(a.From), bounds(b.From)})
 	}
-	c.warned(DiffShard, name, fields, func(f FieldChange) string {
+	c.warned(Shard, name, fields, func(f FieldChange) string {
 		switch f.Field {
 		case "slots", "from":
 			return "only a new map begins by it: keys that are placed stay, transfers move them"
@@ -154,11 +154,11 @@ func (c *comparison) shards(name string, a, b *dsl.Shard) {
 	if !stays {
 		replaced = "no host of the shard stays: the rows of its keys, and the fences, have to be on the new ones"
 	}
-	list(c, DiffHost, a.Hosts, b.Hosts, edits[*dsl.ShardHost]{
+	list(c, Host, a.Hosts, b.Hosts, edits[*dsl.ShardHost]{
 		name:  func(h *dsl.ShardHost) string { return name + "/" + address(h) },
 		added: replaced,
 		both: func(old, now *dsl.ShardHost) {
-			c.changed(DiffHost, name+"/"+address(now), fieldChanges(old, now, "address"))
+			c.changed(Host, name+"/"+address(now), fieldChanges(old, now, "address"))
 		},
 	})
 }
@@ -177,7 +177,7 @@ func (c *comparison) clusters(a, b *dsl.Cluster) {
 	if b.Map != nil && b.Map.File != "" {
 		fields = append(fields, valueChanges("map.file", a.MapEntries(), b.MapEntries())...)
 	}
-	c.warned(DiffCluster, b.ID, fields, func(f FieldChange) string {
+	c.warned(Cluster, b.ID, fields, func(f FieldChange) string {
 		if f.Field != "partitions" {
 			return ""
 		}
@@ -186,8 +186,8 @@ func (c *comparison) clusters(a, b *dsl.Cluster) {
 			100*float64(many-few)/float64(many))
 	})
 	name := func(w *dsl.ClusterWorker) string { return b.ID + "/" + w.ID }
-	list(c, DiffWorker, a.Workers, b.Workers, edits[*dsl.ClusterWorker]{
+	list(c, Worker, a.Workers, b.Workers, edits[*dsl.ClusterWorker]{
 		name: name,
-		both: func(old, now *dsl.ClusterWorker) { c.changed(DiffWorker, name(now), fieldChanges(old, now)) },
+		both: func(old, now *dsl.ClusterWorker) { c.changed(Worker, name(now), fieldChanges(old, now)) },
 	})
 }

@@ -1,4 +1,4 @@
-package engine
+package clusters
 
 import (
 	"cmp"
@@ -44,12 +44,12 @@ func RingSize(c *dsl.Cluster) int {
 func RingAge(c *dsl.Cluster) float64 { return 1.5 * c.Step.Seconds() * float64(RingSize(c)) }
 
 // ClusterRecording reads the observations of a cluster that are kept; [ErrNoCluster].
-func (e *Engine) ClusterRecording(ctx context.Context, cluster string) (Recording, error) {
-	status, err := e.ClusterStatus(ctx, cluster)
+func (a *Clusters) ClusterRecording(ctx context.Context, cluster string) (Recording, error) {
+	status, err := a.ClusterStatus(ctx, cluster)
 	if err != nil {
 		return Recording{}, err
 	}
-	ring, err := e.o.Store.Documents(ctx, DocumentObservation, cluster+"/")
+	ring, err := a.store.Documents(ctx, DocumentObservation, cluster+"/")
 	if err != nil {
 		return Recording{}, err
 	}

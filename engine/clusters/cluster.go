@@ -1,4 +1,4 @@
-package engine
+package clusters
 
 import (
 	"context"
@@ -201,27 +201,39 @@ func ReadMoves(ctx context.Context, store store.Documents, cluster string) ([]Mo
 	return moves, err
 }
 
+// Clusters shows the clusters of balancers, and pulls their levers.
+type Clusters struct {
+	store  store.Documents
+	bundle func() *dsl.Bundle // the present definition
+	now    func() time.Time   // by the store's clock
+}
+
+// NewClusters looks at clusters of the definition that bundle gives.
+func NewClusters(db store.Documents, bundle func() *dsl.Bundle, now func() time.Time) *Clusters {
+	return &Clusters{store: db, bundle: bundle, now: now}
+}
+
 // ClusterStatus reads what is known of a cluster; [ErrNoCluster].
-func (e *Engine) ClusterStatus(ctx context.Context, cluster string) (s ClusterStatus, err error) {
-	if s.Cluster = e.Bundle().Cluster(cluster); s.Cluster == nil {
+func (a *Clusters) ClusterStatus(ctx context.Context, cluster string) (s ClusterStatus, err error) {
+	if s.Cluster = a.bundle().Cluster(cluster); s.Cluster == nil {
 		return s, ErrNoCluster
 	}
-	if s.Assignment, err = ReadAssignment(ctx, e.o.Store, cluster); err != nil {
+	if s.Assignment, err = ReadAssignment(ctx, a.store, cluster); err != nil {
 		return s, err
 	}
-	if s.Levers, err = ReadLevers(ctx, e.o.Store, cluster, e.clock.Now()); err != nil {
+	if s.Levers, err = ReadLevers(ctx, a.store, cluster, a.now()); err != nil {
 		return s, err
 	}
-	s.State, _, err = ReadClusterState(ctx, e.o.Store, cluster)
+	s.State, _, err = ReadClusterState(ctx, a.store, cluster)
 	return s, err
 }
 
 // ClusterMoves reads the last moves of a cluster, the oldest first; [ErrNoCluster].
-func (e *Engine) ClusterMoves(ctx context.Context, cluster string) ([]MoveLog, error) {
-	if e.Bundle().Cluster(cluster) == nil {
+func (a *Clusters) ClusterMoves(ctx context.Context, cluster string) ([]MoveLog, error) {
+	if a.bundle().Cluster(cluster) == nil {
 		return nil, ErrNoCluster
 	}
-	return ReadMoves(ctx, e.o.Store, cluster)
+	return ReadMoves(ctx, a.store, cluster)
 }
 
 // leverTries bounds how often a lever is pulled again when somebody else pulls one at
@@ -231,8 +243,8 @@ const leverTries = 20
 // PullLever pulls a lever of a cluster, or lets it go, with its audit record. The error
 // is [ErrNoCluster], a [*LeverError], or [store.ErrNotFound] when a lever is let go that
 // nobody holds.
-func (e *Engine) PullLever(ctx context.Context, cluster string, pull LeverPull, by store.Actor) (Levers, error) {
-	status, err := e.ClusterStatus(ctx, cluster)
+func (a *Clusters) PullLever(ctx context.Context, cluster string, pull LeverPull, by store.Actor) (Levers, error) {
+	status, err := a.ClusterStatus(ctx, cluster)
 	if err != nil {
 		return Levers{}, err
 	}
@@ -240,13 +252,13 @@ func (e *Engine) PullLever(ctx context.Context, cluster string, pull LeverPull, 
 	if err != nil {
 		return Levers{}, err
 	}
-	now := e.clock.Now()
+	now := a.now()
 	if !pull.Until.IsZero() && !pull.Until.After(now) {
 		return Levers{}, leverError("until must be in the future, have %s", pull.Until.Format(time.RFC3339))
 	}
 	for try := 1; ; try++ {
 		var all Levers
-		version, err := readDocument(ctx, e.o.Store, DocumentLevers, cluster, &all)
+		version, err := readDocument(ctx, a.store, DocumentLevers, cluster, &all)
 		if err != nil {
 			return Levers{}, err
 		}
@@ -274,7 +286,7 @@ func (e *Engine) PullLever(ctx context.Context, cluster string, pull LeverPull, 
 			audit.After = model.EncodeJSON(lever)
 		}
 		levers.set(pull, lever)
-		_, err = e.o.Store.WriteDocuments(ctx, 0, []store.DocumentWrite{{
+		_, err = a.store.WriteDocuments(ctx, 0, []store.DocumentWrite{{
 			Kind: DocumentLevers, Name: cluster, Version: version, Value: model.EncodeJSON(levers),
 		}}, []store.Audited{audit})
 		if !errors.Is(err, store.ErrConflict) || try == leverTries {

@@ -1,4 +1,4 @@
-package engine
+package clusters
 
 import (
 	"cmp"
@@ -99,15 +99,15 @@ func (s *ClusterStatus) seen() map[string]Seen {
 
 // ExplainPartition tells why a partition is where it is; [ErrNoCluster], or [store.ErrNotFound]
 // for a partition that the cluster does not have.
-func (e *Engine) ExplainPartition(ctx context.Context, cluster string, partition int) (PartitionView, error) {
-	s, err := e.ClusterStatus(ctx, cluster)
+func (a *Clusters) ExplainPartition(ctx context.Context, cluster string, partition int) (PartitionView, error) {
+	s, err := a.ClusterStatus(ctx, cluster)
 	if err != nil {
 		return PartitionView{}, err
 	}
 	if partition < 0 || partition >= s.Cluster.Partitions {
 		return PartitionView{}, store.ErrNotFound
 	}
-	moves, err := ReadMoves(ctx, e.o.Store, cluster)
+	moves, err := ReadMoves(ctx, a.store, cluster)
 	if err != nil {
 		return PartitionView{}, err
 	}
