@@ -184,7 +184,7 @@ func (j *job) liveAt(now time.Time) core.Live {
 		Off:     func(s *planner.Step) (string, bool) { return j.off(s, c, now) },
 		Share:   c.Share,
 		Guard: func(s *planner.Step, ref string, due time.Time) core.Verdict {
-			j.pass.Multiplies = j.run.Extent.Looped > 0
+			j.pass.Multiplies = j.run.Multiplies()
 			v := j.verdict(s, ref, due, c, now)
 			if held := !v.Hold.IsZero(); held || len(j.held) > 0 {
 				j.hold(ref, held)

@@ -85,8 +85,8 @@ func (r *Run) goOnCalling(tasks []Attempt, s *planner.Step, live Live) []Attempt
 
 // wanted asks the conditions of a handler. When it is false, they have decided about it.
 func (r *Run) wanted(s *planner.Step, live Live) bool {
-	r.see(s)
-	enabled, why, err := r.condition(s.Handler.Enabled, "enabled", live)
+	r.scope.see(s, &r.records[s.Position])
+	enabled, why, err := r.scope.condition(s.Handler.Enabled, "enabled", live)
 	if err != nil {
 		r.giveUp(s, err, live)
 		return false
@@ -128,7 +128,7 @@ func (r *Run) free(s *planner.Step) bool {
 // done at once.
 func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 	rec := u.rec
-	if r.Extent.flying >= maxFlying {
+	if r.extent.flying >= maxFlying {
 		return Attempt{}, false // asked again when one of them ends
 	}
 	if !r.admitted(u, live) {
@@ -155,11 +155,11 @@ func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 	}
 	rec.blind = rec.inFlight()
 	rec.attempts++
-	r.starts(u)
+	r.extent.starts(u)
 	rec.due = time.Time{}
 	rec.underway = true
 	r.underway++
-	r.Extent.flying++
+	r.extent.flying++
 	r.dirty = true
 	if u.Handler.Parks() || u.Handler.Verification() != nil || u.Undo != nil || u.Volatile && rec.attempts == 1 {
 		r.touch() // or a crash would leave no trace of the attempt, which may have to be asked about or undone
@@ -247,7 +247,7 @@ func (r *Run) compute(s *planner.Step, live Live) {
 	rec.started = model.Stamp(live.Now)
 	if s.Type.SetsState {
 		rec.attempts = 1
-		values, err := r.assign(rec, s.Handler.Body, live)
+		values, err := r.scope.assign(rec, s.Handler.Body, live)
 		if err != nil {
 			r.giveUp(s, err, live)
 			return

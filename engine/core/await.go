@@ -149,7 +149,6 @@ func (r *Run) offerIn(u unit, p model.Pending, live Live) (taken bool) {
 		return false
 	}
 	taken = sub.offer(p, live)
-	r.collect(sub)
 	if sub.status.Ended() {
 		r.leaveCall(u, live)
 	}
@@ -165,7 +164,7 @@ func (r *Run) fits(s *planner.Step, e model.Event, live Live) bool {
 	if where.IsNull() {
 		return true
 	}
-	env := r.env(live)
+	env := r.scope.env(live)
 	env["awaited"] = model.EventData(e)
 	v, err := where.Eval(env)
 	if err != nil {

@@ -27,7 +27,6 @@ func (r *Run) goIn(tasks []Attempt, u unit, live Live) []Attempt {
 	sub := u.rec.sub
 	ready := sub.Ready(live)
 	r.underway += len(ready)
-	r.collect(sub)
 	if sub.status.Ended() {
 		r.leaveCall(u, live)
 	}
@@ -38,7 +37,7 @@ func (r *Run) goIn(tasks []Attempt, u unit, live Live) []Attempt {
 func (r *Run) enterCall(u unit, live Live) bool {
 	rec := u.rec
 	if u.Loops {
-		rec.sub = r.element(u)
+		rec.sub = r.inside(u)
 		r.dirty = true
 	} else {
 		if !r.admitted(u, live) {
@@ -46,31 +45,35 @@ func (r *Run) enterCall(u unit, live Live) bool {
 		}
 		inputs, raw, err := r.inputsOf(u, live)
 		if err == nil && u.item == 0 {
-			err = r.spread(1, u.Callee)
+			err = r.extent.spread(1, u.Callee)
 		}
 		if err == nil {
-			err = r.grow(runWeight + dataWeight*len(raw))
+			err = r.extent.grow(runWeight + dataWeight*len(raw))
 		}
 		if err != nil {
 			r.giveUpUnit(u, err, live)
 			return false
 		}
-		rec.sub = r.inside(u, inputs, raw)
+		rec.sub = r.inside(u)
+		rec.sub.scope.origin, rec.sub.rawInputs = inputs, raw
 		r.touch() // or, begun anew, it might have other inputs
 	}
 	rec.attempts = 1 // a call is not repeated; what is inside of it is
 	if rec.started.IsZero() {
 		rec.started = model.Stamp(live.Now)
 	}
-	rec.sub.began = model.Stamp(live.Now)
+	rec.sub.begins(model.Stamp(live.Now))
 	return true
 }
 
-// inside makes the run inside of a call.
-func (r *Run) inside(u unit, inputs map[string]any, raw json.RawMessage) *Run {
-	sub := newRun(u.Callee, Start{ID: r.start.ID, Event: r.start.Event, Flow: r.start.Flow, Key: r.start.Key})
-	sub.redone, sub.Extent = r.redone, r.Extent
-	sub.within, sub.flow, sub.inputs, sub.rawInputs = r.within+u.ref()+model.IntoCall, r.flow, inputs, raw
+// inside makes the run inside of a call, or that of one element of a repeated stage.
+func (r *Run) inside(u unit) *Run {
+	sub := newRun(u.Callee, Start{ID: r.start.ID, Event: r.start.Event, Flow: r.start.Flow, Key: r.start.Key}, r.whole)
+	sub.within = r.within + u.ref() + model.IntoCall
+	sub.scope.root, sub.scope.flow = "inputs", r.scope.flow
+	if u.Loops {
+		sub.scope.outer, sub.scope.item, sub.scope.index = &r.scope, r.records[u.Position].each.items[u.item-1], u.item-1
+	}
 	return sub
 }
 
@@ -99,15 +102,6 @@ func (r *Run) inputsOf(u unit, live Live) (map[string]any, json.RawMessage, erro
 		return nil, nil, fmt.Errorf("call: the inputs are %d bytes, which have to be kept, and max-state of %s is %d", len(raw), p.ID, limit)
 	}
 	return inputs, raw, nil
-}
-
-// collect takes over what has become of a run inside of a call.
-func (r *Run) collect(sub *Run) {
-	r.emits = append(r.emits, sub.TakeEmits()...)
-	r.ended = append(r.ended, sub.TakeEnded()...)
-	r.taken, sub.taken = append(r.taken, sub.taken...), nil
-	r.dirty, r.must = r.dirty || sub.dirty, r.must || sub.must
-	sub.dirty, sub.must = false, false
 }
 
 // leaveCall decides a unit by the end of its call. Its error has the class of that which
@@ -144,10 +138,10 @@ func (r *Run) leaveCall(u unit, live Live) {
 // outputs evaluates what the pipeline of a run inside of a call gives.
 func (r *Run) outputs(live Live) (any, error) {
 	p := r.plan.Pipeline
-	if r.outer != nil {
-		return r.shared, nil
+	if r.scope.outer != nil {
+		return r.scope.shared, nil
 	}
-	data, err := p.Outputs.Eval(r.env(live))
+	data, err := p.Outputs.Eval(r.scope.env(live))
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +168,6 @@ func (r *Run) finishIn(u unit, ref string, o Outcome, live Live) {
 	r.underway--
 	r.settled = false
 	r.touch()
-	r.collect(sub)
 	if r.undoing {
 		return // the call has been given up
 	}
@@ -282,8 +275,8 @@ func (r *Run) reviveUnit(u unit, saved *checkpoint.Run) error {
 	if u.Callee == nil {
 		return fmt.Errorf("it is inside of a call of pipeline %s, which the handler does not make: the definition has changed", saved.Pipeline)
 	}
+	u.rec.sub = r.inside(u)
 	if u.Loops {
-		u.rec.sub = r.element(u)
 		if err := u.rec.sub.restore(*saved); err != nil {
 			return fmt.Errorf("element %d: %w", u.item-1, err)
 		}
@@ -297,7 +290,7 @@ func (r *Run) reviveUnit(u unit, saved *checkpoint.Run) error {
 	if !ok {
 		return fmt.Errorf("inputs: want a mapping, have %s", model.KindOf(data))
 	}
-	u.rec.sub = r.inside(u, inputs, saved.Inputs)
+	u.rec.sub.scope.origin, u.rec.sub.rawInputs = inputs, saved.Inputs
 	if err := u.rec.sub.restore(*saved); err != nil {
 		return fmt.Errorf("call of %s: %w", saved.Pipeline, err)
 	}

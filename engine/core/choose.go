@@ -2,11 +2,8 @@ package core
 
 import (
 	"fmt"
-	"strings"
 
 	"procaas/dsl"
-	"procaas/dsl/expr"
-	"procaas/engine/model"
 	"procaas/engine/planner"
 )
 
@@ -26,14 +23,14 @@ func (r *Run) enter(live Live) {
 			return
 		}
 	}
-	enabled, why, err := r.condition(stage.Declared.Enabled, "enabled", live)
+	enabled, why, err := r.scope.condition(stage.Declared.Enabled, "enabled", live)
 	if err != nil {
 		r.blame(stage, fmt.Errorf("enabled of stage %s: %w", stage.ID, err), live)
 		return
 	}
 	if !enabled {
 		for _, s := range stage.Steps {
-			r.see(s)
+			r.scope.see(s, &r.records[s.Position])
 			r.skip(s, "the stage is left out: "+why, live)
 		}
 		return
@@ -52,7 +49,7 @@ func (r *Run) choose(stage *planner.Stage, live Live) {
 			reasons[b] = fmt.Sprintf("branch %d is taken", taken.Number())
 			continue
 		}
-		fits, why, err := r.condition(b.When, "when", live)
+		fits, why, err := r.scope.condition(b.When, "when", live)
 		if err != nil {
 			r.blame(stage, fmt.Errorf("when of branch %d of stage %s: %w", b.Number(), stage.ID, err), live)
 			return
@@ -64,7 +61,7 @@ func (r *Run) choose(stage *planner.Stage, live Live) {
 	}
 	for _, s := range stage.Steps {
 		if b := s.Handler.Branch; b != nil && b != taken {
-			r.see(s)
+			r.scope.see(s, &r.records[s.Position])
 			r.skip(s, fmt.Sprintf("branch %d is not taken: %s", b.Number(), reasons[b]), live)
 		}
 	}
@@ -83,25 +80,4 @@ func (r *Run) blame(stage *planner.Stage, err error, live Live) {
 	for _, s := range stage.Steps {
 		r.giveUp(s, err, live)
 	}
-}
-
-// condition evaluates what must be true; why is for people when it is false. A
-// condition that is not given is true.
-func (r *Run) condition(v *expr.Value, name string, live Live) (holds bool, why string, err error) {
-	if v.IsNull() {
-		return true, "", nil
-	}
-	got, err := v.Eval(r.env(live))
-	if err != nil {
-		return false, "", err
-	}
-	holds, ok := got.(bool)
-	if !ok {
-		return false, "", fmt.Errorf("%s: %s: want true or false, have %s", v.Span, name, model.KindOf(got))
-	}
-	why = name + " is false"
-	if e := v.Expr(); e != nil {
-		why += ": " + model.CleanText(strings.Join(strings.Fields(e.Source), " "))
-	}
-	return holds, why, nil
 }

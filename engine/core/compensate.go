@@ -22,9 +22,7 @@ func (r *Run) Stop(reason string, now time.Time) {
 	if r.status.Ended() && r.status != model.Failed || r.stopping != "" {
 		return
 	}
-	if r.began.IsZero() {
-		r.began = model.Stamp(now)
-	}
+	r.beginsAt(now)
 	r.stopping, r.settled = cmp.Or(model.CleanText(reason), model.CancelReason), false
 	if r.status == model.Failed && !r.undoing {
 		r.status = model.Running
@@ -134,7 +132,6 @@ func (r *Run) undo(tasks []Attempt, live Live) []Attempt {
 		ready := sub.Ready(live)
 		r.underway += sub.underway - before
 		r.touch()
-		r.collect(sub)
 		tasks = append(tasks, ready...)
 		if !sub.status.Ended() {
 			return tasks
@@ -177,16 +174,16 @@ func (r *Run) undoCall(u unit, live Live) (Attempt, bool) {
 		return Attempt{}, false
 	}
 	rec := u.rec
-	body, err := u.Handler.Body.Eval(r.env(live))
+	body, err := u.Handler.Body.Eval(r.scope.env(live))
 	if err != nil {
 		r.undoFails(u, err, live)
 		return Attempt{}, false
 	}
 	rec.attempts++
-	r.starts(u)
+	r.extent.starts(u)
 	rec.due, rec.underway = time.Time{}, true
 	r.underway++
-	r.Extent.flying++
+	r.extent.flying++
 	r.touch()
 	if rec.started.IsZero() {
 		rec.started = model.Stamp(live.Now)

@@ -40,10 +40,10 @@ func (r *Run) expand(s *planner.Step, live Live) bool {
 	f, rec := s.Handler.ForEach, &r.records[s.Position]
 	items, raw, err := r.listOf(f, live)
 	if err == nil {
-		err = r.spread(len(items), s.Callee)
+		err = r.extent.spread(len(items), s.Callee)
 	}
 	if err == nil {
-		err = r.grow(dataWeight * len(raw))
+		err = r.extent.grow(dataWeight * len(raw))
 	}
 	if err != nil {
 		r.giveUp(s, err, live)
@@ -65,7 +65,7 @@ func (r *Run) expand(s *planner.Step, live Live) bool {
 // listOf evaluates the list of a for-each. It is kept until the handler is decided, so
 // it is bounded as the shared state is.
 func (r *Run) listOf(f *dsl.ForEach, live Live) ([]any, json.RawMessage, error) {
-	v, err := f.Items.Eval(r.env(live))
+	v, err := f.Items.Eval(r.scope.env(live))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -315,7 +315,7 @@ func (r *Run) itemFailed(u unit, err error) {
 func (r *Run) decideItem(u unit) {
 	u.rec.due, u.rec.started = time.Time{}, time.Time{}
 	u.rec.body, u.rec.ready = nil, false
-	r.Extent.further = true
+	r.further = true
 	r.touch()
 }
 

@@ -53,7 +53,7 @@ func Fits(before, after *planner.Plan, v checkpoint.RunView) error {
 		}
 		c.Handlers = append(c.Handlers, saved)
 	}
-	r := newRun(after, Start{ID: v.ID, Flow: v.Flow, Key: v.Key, Generation: v.Generation})
+	r := newRun(after, Start{ID: v.ID, Flow: v.Flow, Key: v.Key, Generation: v.Generation}, nil)
 	if err := r.restore(c); err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ func (r *Run) settle(s *planner.Step, err error, live Live) {
 		r.giveUp(s, err, live)
 		return
 	}
-	env := r.env(live)
+	env := r.scope.env(live)
 	env["error"] = r.errorData(s, err)
 	rule, broken := ruleFor(s.Handler.OnError, err, env)
 	switch {
@@ -71,7 +71,7 @@ const goneOn = "on-error goes on after "
 // rule sets in place of its own result.
 func (r *Run) goOn(s *planner.Step, rule *dsl.OnError, err error, env datum.Env, live Live) {
 	rec := &r.records[s.Position]
-	if _, broken := r.assignIn(rec, rule.Result, env); broken != nil {
+	if _, broken := r.scope.assignIn(rec, rule.Result, env); broken != nil {
 		r.giveUp(s, fmt.Errorf("%w; on-error: %s", err, broken.Error()), live)
 		return
 	}

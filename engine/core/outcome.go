@@ -5,13 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 	"time"
 
-	"procaas/dsl/datum"
-	"procaas/dsl/expr"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -37,7 +34,7 @@ func (r *Run) take(u unit, o Outcome, live Live) ([]model.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.grow(dataWeight * len(raw)); err != nil {
+	if err := r.extent.grow(dataWeight * len(raw)); err != nil {
 		return nil, model.Permanent(err)
 	}
 	rec := u.rec
@@ -63,14 +60,6 @@ func (r *Run) encode(s *planner.Step, response any, waits bool) (json.RawMessage
 	return raw, nil
 }
 
-// emit hands events out with the next change.
-func (r *Run) emit(rec *record, events []model.Event) {
-	for _, e := range events {
-		rec.emitted = append(rec.emitted, e.ID)
-	}
-	r.emits = append(r.emits, events...)
-}
-
 // completeAll makes the events complete that a call has emitted. It refuses those whose
 // payload no store could keep, and those that make a chain too long.
 func (r *Run) completeAll(u unit, emitted []model.Event, live Live) ([]model.Event, error) {
@@ -80,7 +69,7 @@ func (r *Run) completeAll(u unit, emitted []model.Event, live Live) ([]model.Eve
 			return nil, model.Permanent(fmt.Errorf("payload of event %d: %w", i+1, err))
 		}
 		events[i] = r.complete(u, i, e, live)
-		if err := r.hop(&events[i], live.Now); err != nil {
+		if err := r.extent.hop(&events[i], r.start.Event, live.Now); err != nil {
 			return nil, model.Permanent(err)
 		}
 	}
@@ -117,8 +106,8 @@ func (r *Run) complete(u unit, i int, e model.Event, live Live) model.Event {
 func (r *Run) succeed(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	rec.outcome = model.OutcomeSucceeded
-	r.publish(s) // its own result reads it
-	if _, err := r.assign(rec, s.Handler.Result, live); err != nil {
+	r.scope.publish(s.Handler.ID, rec) // its own result reads it
+	if _, err := r.scope.assign(rec, s.Handler.Result, live); err != nil {
 		r.giveUp(s, err, live)
 		return
 	}
@@ -163,7 +152,7 @@ func (r *Run) standIn(s *planner.Step, live Live) {
 	if !s.StandsIn() {
 		return
 	}
-	if _, err := r.assign(&r.records[s.Position], s.Handler.Fallback.Result, live); err != nil {
+	if _, err := r.scope.assign(&r.records[s.Position], s.Handler.Fallback.Result, live); err != nil {
 		rec := &r.records[s.Position]
 		text := "fallback: " + err.Error()
 		if rec.err != "" {
@@ -176,7 +165,7 @@ func (r *Run) standIn(s *planner.Step, live Live) {
 
 // decide closes the record of a handler.
 func (r *Run) decide(s *planner.Step, live Live) {
-	r.Extent.further = true
+	r.further = true
 	rec := &r.records[s.Position]
 	rec.finished = model.Stamp(live.Now)
 	rec.due = time.Time{}
@@ -198,7 +187,7 @@ func (r *Run) decide(s *planner.Step, live Live) {
 		rec.response, rec.raw = nil, nil
 	}
 	r.touch()
-	r.publish(s)
+	r.scope.publish(s.Handler.ID, rec)
 	if s.Undo != nil && rec.outcome == model.OutcomeSucceeded {
 		r.undoable++
 		rec.done = r.undoable
@@ -214,17 +203,6 @@ func (r *Run) decide(s *planner.Step, live Live) {
 	r.ended = append(r.ended, ended)
 }
 
-// publish shows the outcome of a handler to the expressions that follow. Of two
-// handlers with one id, the later stage's is seen.
-func (r *Run) publish(s *planner.Step) {
-	rec := &r.records[s.Position]
-	source := map[string]any{"response": rec.response, "status": nil, "outcome": rec.outcome}
-	if rec.status != 0 {
-		source["status"] = rec.status
-	}
-	r.sources[s.Handler.ID] = source
-}
-
 // rolledOut tells whether the run is in the handler's share; why is for people.
 // The same value is always in the same place of a hundred, so that a share that
 // grows keeps those that were in it.
@@ -238,7 +216,7 @@ func (r *Run) rolledOut(s *planner.Step, live Live) (in bool, why string, err er
 	}
 	var by any = r.start.Key
 	if o := s.Handler.Rollout; o != nil && !o.By.IsNull() {
-		if by, err = o.By.Eval(r.env(live)); err != nil {
+		if by, err = o.By.Eval(r.scope.env(live)); err != nil {
 			return false, "", err
 		}
 	}
@@ -255,80 +233,6 @@ func (r *Run) rolledOut(s *planner.Step, live Live) (in bool, why string, err er
 		return true, "", nil
 	}
 	return false, fmt.Sprintf("rolled out to %g %%, and this run is not among them", percent), nil
-}
-
-// assign sets names of the shared state to the values of a mapping, for a handler. A mapping
-// has no order: all its expressions see the state before it. All names are set
-// or none.
-func (r *Run) assign(rec *record, mapping *expr.Value, live Live) (map[string]any, error) {
-	if len(mapping.Keys()) == 0 {
-		return map[string]any{}, nil
-	}
-	return r.assignIn(rec, mapping, r.env(live))
-}
-
-// assignIn is assign with the roots that the expressions may read.
-func (r *Run) assignIn(rec *record, mapping *expr.Value, env datum.Env) (map[string]any, error) {
-	keys, items := mapping.Keys(), mapping.Items()
-	values := make(map[string]any, len(keys))
-	// Copies: bodies that are evaluated and calls under way may still see the old ones, and an
-	// error in the last name must leave the first as it was.
-	shared, raws, added := maps.Clone(r.shared), maps.Clone(r.raw), 0
-	for i, k := range keys {
-		value, err := items[i].Eval(env)
-		if err != nil {
-			return nil, err
-		}
-		raw, err := model.EncodeData(value)
-		if err == nil {
-			err = r.plan.Pipeline.StateContract(k.Name).Check(value)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", k.Span, k.Name, err)
-		}
-		shared[k.Name], raws[k.Name], values[k.Name] = value, raw, value
-		added += len(raw)
-	}
-	if err := model.CheckState(raws, int(r.plan.Pipeline.MaxState)); err != nil {
-		return nil, err
-	}
-	if err := r.grow(dataWeight * added); err != nil {
-		return nil, err
-	}
-	r.touch()
-	for name := range values {
-		rec.replaces(name, r.raw[name])
-		r.wrote[name] = true
-	}
-	r.shared, r.raw = shared, raws
-	return values, nil
-}
-
-// env gives the roots that expressions may read.
-func (r *Run) env(live Live) datum.Env {
-	if r.outer != nil {
-		return r.elementEnv(live)
-	}
-	root, origin := "event", r.event
-	if r.within != "" {
-		root, origin = "inputs", r.inputs
-	}
-	return datum.Env{
-		root:                origin,
-		planner.SharedRoot:  r.shared,
-		planner.SourcesRoot: r.sources,
-		"configs":           live.Configs,
-		"flow":              r.flow,
-		"run":               r.data(),
-	}
-}
-
-// data is the root run.
-func (r *Run) data() map[string]any {
-	if r.self == nil {
-		r.self = map[string]any{"id": r.start.ID, "pipeline": r.plan.Pipeline.ID, "started": model.TimeData(r.began)}
-	}
-	return r.self
 }
 
 // after is the time of something that is due in a while, rounded up: stamped as it is, it

@@ -1,12 +1,10 @@
 package core
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
-	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -28,17 +26,17 @@ func (r *Run) snapshot(records []checkpoint.Record) *checkpoint.Run {
 		Format: checkpoint.Format, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation, State: r.start.State,
 		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason, Stopping: r.stopping,
 		MakesUp: r.makesUp, Undoing: r.undoing,
-		Inputs: r.rawInputs, Shared: r.raw, Handlers: records,
+		Inputs: r.rawInputs, Shared: r.scope.raw, Handlers: records,
 	}
 	if r.status.Ended() {
 		c.Ended = r.status
 	}
-	for name := range r.wrote {
+	for name := range r.scope.wrote {
 		c.Wrote = append(c.Wrote, name)
 	}
 	slices.Sort(c.Wrote)
 	if r.within == "" {
-		c.Redone, c.Parts, c.Looped = r.undoneBefore(), r.Extent.parts, r.Extent.Looped
+		c.Redone, c.Parts, c.Looped = r.undoneBefore(), r.extent.parts, r.extent.looped
 	}
 	for i, s := range r.plan.Steps {
 		if rec := &r.records[i]; rec.reached() {
@@ -48,21 +46,6 @@ func (r *Run) snapshot(records []checkpoint.Record) *checkpoint.Run {
 		}
 	}
 	return c
-}
-
-// keptState encodes the names of the flow's shared state that the run wrote;
-// nil when it wrote none.
-func (r *Run) keptState() []byte {
-	kept := map[string]json.RawMessage{}
-	for _, n := range r.plan.Shared {
-		if n.Kept && r.wrote[n.Name] {
-			kept[n.Name] = r.raw[n.Name]
-		}
-	}
-	if len(kept) == 0 {
-		return nil
-	}
-	return model.EncodeJSON(kept)
 }
 
 // Resume continues a run from its checkpoint; without one it begins the run.
@@ -83,7 +66,7 @@ func Resume(p *planner.Plan, s Start, data []byte) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := newRun(p, s)
+	r := newRun(p, s, nil)
 	if r.status.Ended() {
 		return nil, fmt.Errorf("resume run %s: %s", s.ID, r.failure)
 	}
@@ -105,11 +88,12 @@ func (r *Run) restore(c checkpoint.Run) error {
 		return fmt.Errorf("it is in stage %d, but pipeline %s has only %d: the definition has changed", c.Stage+1, c.Pipeline,
 			len(r.plan.Stages))
 	}
-	r.began, r.stage = c.Began, c.Stage
+	r.begins(c.Began)
+	r.stage = c.Stage
 	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Failure, c.Class, c.Reason
 	r.stopping, r.makesUp, r.undoing = c.Stopping, c.MakesUp, c.Undoing
 	if r.within == "" {
-		r.Extent.parts, r.Extent.Looped = c.Parts, c.Looped
+		r.extent.parts, r.extent.looped = c.Parts, c.Looped
 	}
 	for _, ref := range c.Redone {
 		r.redone[ref]++
@@ -120,7 +104,7 @@ func (r *Run) restore(c checkpoint.Run) error {
 		}
 		r.status = c.Ended
 	}
-	if err := r.restoreShared(c); err != nil {
+	if err := r.scope.restore(c, r.start.Generation > c.Generation); err != nil {
 		return err
 	}
 	for _, saved := range c.Handlers {
@@ -129,28 +113,6 @@ func (r *Run) restore(c checkpoint.Run) error {
 		}
 	}
 	return r.checkPassed()
-}
-
-// restoreShared takes the shared state over. Names that the run has not written
-// are as it found them, which matters to it only until an operator retries it.
-func (r *Run) restoreShared(c checkpoint.Run) error {
-	fresh := r.start.Generation > c.Generation
-	for _, n := range r.plan.Shared {
-		wrote := slices.Contains(c.Wrote, n.Name)
-		raw, ok := c.Shared[n.Name]
-		if !ok || fresh && n.Kept && !wrote {
-			continue
-		}
-		value, err := datum.ParseJSON(raw)
-		if err != nil {
-			return fmt.Errorf("shared state %s: %w", n.Name, err)
-		}
-		r.shared[n.Name], r.raw[n.Name] = value, raw
-		if wrote {
-			r.wrote[n.Name] = true
-		}
-	}
-	return nil
 }
 
 func (r *Run) restoreRecord(saved checkpoint.Record) error {
@@ -185,7 +147,7 @@ func (r *Run) restoreRecord(saved checkpoint.Record) error {
 		return fmt.Errorf("its checkpoint has items of the handler %s, which has no for-each: the definition has changed", saved.Path)
 	}
 	if rec.decided() {
-		r.publish(s)
+		r.scope.publish(s.Handler.ID, rec)
 		return nil
 	}
 	r.visit(s, func(u unit) {
@@ -231,7 +193,7 @@ func (r *Run) redrive() {
 		return
 	}
 	r.status, r.failedPath, r.failure, r.class = model.Running, "", "", ""
-	r.Extent.parts = 0 // what is done stays, and what is left may take as much again
+	r.extent.parts = 0 // what is done stays, and what is left may take as much again
 	r.touch()
 	for _, s := range r.plan.Steps {
 		rec := &r.records[s.Position]
@@ -242,10 +204,10 @@ func (r *Run) redrive() {
 		}
 		rec.redrive(failed)
 	}
-	clear(r.sources)
+	clear(r.scope.sources)
 	for i, s := range r.plan.Steps {
-		if r.records[i].decided() {
-			r.publish(s)
+		if rec := &r.records[i]; rec.decided() {
+			r.scope.publish(s.Handler.ID, rec)
 		}
 	}
 }

@@ -36,26 +36,11 @@ type Run struct {
 	began   time.Time
 	stage   int      // that is under way; len(plan.Stages) when all are complete
 	records []record // by Step.position
-
-	// The environment of expressions. What a map here holds is never changed,
-	// only replaced: evaluated bodies and the caller may still see it.
-	event   map[string]any
-	inputs  map[string]any // in place of event, inside of a call
-	flow    map[string]any
-	self    map[string]any // made when the run has begun
-	shared  map[string]any
-	sources map[string]any
-
-	raw   map[string]json.RawMessage // of shared
-	wrote map[string]bool            // names of shared that handlers have set
-
-	outer *Run // of which it is one element of a repeated stage; nil elsewhere
-	at    unit // of the element, in outer
+	scope   scope
+	*whole
 
 	within    string          // what refs begin with inside of a call; empty outside
-	Extent    *extent         // of all of the run
-	redone    map[string]int  // how often what a ref names was undone, to be done again; of all of the run
-	rawInputs json.RawMessage // of inputs
+	rawInputs json.RawMessage // of a call
 
 	status     model.Status // Running until the end
 	failedPath string       // of the critical handler that has given up; no new starts
@@ -69,12 +54,14 @@ type Run struct {
 
 	underway int // tasks
 	settled  bool
-	dirty    bool // something has changed since the last Change
-	must     bool // and a crash may not forget it
-	emits    []model.Event
-	taken    []model.Taken // since the last Change
-	ended    []checkpoint.HandlerView
 	saved    []checkpoint.Record // room for the next checkpoint
+}
+
+// A whole is what a run shares with the runs inside of its calls.
+type whole struct {
+	news
+	extent extent
+	redone map[string]int // how often what a ref names was undone, to be done again
 }
 
 // A Start is what a run begins with.
@@ -155,27 +142,32 @@ type Outcome struct {
 
 // Begin starts a run at its first stage.
 func Begin(p *planner.Plan, s Start) *Run {
-	r := newRun(p, s)
+	r := newRun(p, s, nil)
 	r.dirty, r.must = true, p.Contested
 	return r
 }
 
-func newRun(p *planner.Plan, s Start) *Run {
+// newRun makes a run; in is the one that it is inside of, or nil.
+func newRun(p *planner.Plan, s Start, in *whole) *Run {
 	r := &Run{
-		plan: p, start: s, status: model.Running,
+		plan: p, start: s, status: model.Running, whole: in,
 		records: make([]record, len(p.Steps)),
-		event:   model.EventData(s.Event),
-		flow:    map[string]any{"id": s.Flow, "key": s.Key, "state": planner.StateOf(p.Flow, s.State)},
-		shared:  make(map[string]any, len(p.Shared)),
-		sources: make(map[string]any, len(p.Steps)),
-		raw:     make(map[string]json.RawMessage, len(p.Shared)),
-		redone:  map[string]int{},
-		wrote:   map[string]bool{},
-		Extent:  &extent{},
+		scope: scope{
+			plan:    p,
+			shared:  make(map[string]any, len(p.Shared)),
+			sources: make(map[string]any, len(p.Steps)),
+			raw:     make(map[string]json.RawMessage, len(p.Shared)),
+			wrote:   map[string]bool{},
+		},
 	}
-	r.Extent.root = r
+	if in == nil {
+		r.whole = &whole{redone: map[string]int{}, extent: extent{all: r, most: holdMost + 4*int(p.Pipeline.MaxState)}}
+		r.scope.root, r.scope.origin = "event", model.EventData(s.Event)
+		r.scope.flow = map[string]any{"id": s.Flow, "key": s.Key, "state": planner.StateOf(p.Flow, s.State)}
+	}
+	r.scope.extent = &r.extent
 	for _, n := range p.Shared {
-		r.shared[n.Name], r.raw[n.Name] = n.Value, n.Raw
+		r.scope.shared[n.Name], r.scope.raw[n.Name] = n.Value, n.Raw
 		value, ok := s.Shared[n.Name]
 		if !ok || !n.Kept {
 			continue
@@ -186,7 +178,7 @@ func newRun(p *planner.Plan, s Start) *Run {
 			r.end(model.Failed)
 			continue
 		}
-		r.shared[n.Name], r.raw[n.Name] = value, raw
+		r.scope.shared[n.Name], r.scope.raw[n.Name] = value, raw
 	}
 	return r
 }
@@ -202,11 +194,9 @@ func newRun(p *planner.Plan, s Start) *Run {
 // changed meanwhile. The same holds for enabled, which is not asked again once
 // an attempt has been made.
 func (r *Run) Ready(live Live) []Attempt {
-	if r.began.IsZero() {
-		r.began = model.Stamp(live.Now)
-	}
-	if r.Extent.root == r {
-		r.Extent.flying = r.underway
+	r.beginsAt(live.Now)
+	if r.within == "" {
+		r.extent.flying = r.underway
 	}
 	var tasks []Attempt
 	// A stage whose handlers are all decided without a call, such as skipped ones, leads on
@@ -264,8 +254,20 @@ func (r *Run) end(s model.Status) {
 	r.touch()
 }
 
-// touch notes a change that a crash may not forget.
-func (r *Run) touch() { r.dirty, r.must = true, true }
+// beginsAt notes when the run begins, once.
+func (r *Run) beginsAt(now time.Time) {
+	if r.began.IsZero() {
+		r.begins(model.Stamp(now))
+	}
+}
+
+func (r *Run) begins(at time.Time) {
+	r.began = at
+	if r.within == "" {
+		r.extent.began = at
+	}
+	r.scope.begins(r.start.ID, at)
+}
 
 // Finish tells how the task with a [Attempt.Ref] ended. One that is not under way is
 // ignored: the run may have been cancelled meanwhile.
@@ -281,8 +283,8 @@ func (r *Run) Finish(ref string, o Outcome, live Live) {
 	rec := u.rec
 	rec.underway = false
 	r.underway--
-	r.Extent.flying--
-	r.Extent.further = true
+	r.extent.flying--
+	r.further = true
 	r.settled = false
 	r.touch() // an end that is forgotten in a crash would be a call made again
 	if u.Undoes {
@@ -318,9 +320,7 @@ func (r *Run) Cancel(reason string, now time.Time) {
 	if r.status.Ended() {
 		return
 	}
-	if r.began.IsZero() {
-		r.began = model.Stamp(now)
-	}
+	r.beginsAt(now)
 	r.reason = reason
 	r.end(model.Cancelled)
 }
@@ -354,7 +354,7 @@ func (r *Run) Withdraw(ref string, now time.Time) {
 		rec.due = model.Stamp(now) // or it would look like an attempt whose end is not known
 	}
 	r.underway--
-	r.Extent.flying--
+	r.extent.flying--
 	r.settled = false
 	r.touch()
 }
@@ -488,18 +488,8 @@ func (r *Run) Stage() int { return r.stage }
 // IsStopping tells whether an operator wants the run undone and ended.
 func (r *Run) IsStopping() bool { return r.stopping != "" }
 
-// Dirty tells whether anything has changed since the last Change.
-func (r *Run) Dirty() bool { return r.dirty }
-
-// MustSave tells whether the change since the last Change has to be durable
-// BEFORE the tasks that Ready gave start. It is false when nothing has changed,
-// and when all that is new is that attempts start: a run that forgets them in a
-// crash starts them again, with the same keys, as it would have done had it
-// known of them. It is true when the handler of one has an on-unknown, which is
-// about attempts that the run knows of, or a compensation, since the run may have to undo
-// what the attempt has done without starting it again, and when live settings or the time
-// had a part in starting one, since it is not certain then that it starts again.
-func (r *Run) MustSave() bool { return r.must }
+// Multiplies tells whether the run has started others in the loop that its pipeline is part of.
+func (r *Run) Multiplies() bool { return r.extent.looped > 0 }
 
 // Change gives what must be saved BEFORE the tasks that Ready gave start: the
 // checkpoint, the status, and what ends with it. Version and Emit are left to
@@ -510,7 +500,7 @@ func (r *Run) Change() model.Change {
 		Run: r.start.ID, Pipeline: r.plan.Pipeline.ID, Bundle: r.plan.Bundle.Hash,
 		Status: r.Status(), Checkpoint: r.Checkpoint(), Reason: r.reason,
 	}
-	c.Progress, r.Extent.further = r.Extent.further, false
+	c.Progress, r.further = r.further, false
 	c.Take, r.taken = r.taken, nil
 	switch c.Status {
 	case model.Parked:
@@ -525,25 +515,9 @@ func (r *Run) Change() model.Change {
 			break // the later events of the key have gone on from what it left
 		}
 		c.State, _ = planner.Transition(r.plan.Flow, r.start.State, r.start.Event.Type)
-		c.Shared = r.keptState()
+		c.Shared = r.scope.kept()
 	}
 	return c
-}
-
-// TakeEmits gives the events to accept with the next change, once. Their ids
-// are derived from the run and the handler's path, so a repetition is found.
-func (r *Run) TakeEmits() []model.Event {
-	out := r.emits
-	r.emits = nil
-	return out
-}
-
-// TakeEnded gives the handlers that were decided since the last call, in the
-// order in which they were, for logs and metrics.
-func (r *Run) TakeEnded() []checkpoint.HandlerView {
-	out := r.ended
-	r.ended = nil
-	return out
 }
 
 // CauseRetry ends the cause of a run that waits to repeat the call of a handler,

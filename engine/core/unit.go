@@ -52,11 +52,10 @@ func (r *Run) itemOf(s *planner.Step, i int) unit {
 
 // envOf gives the roots that the calls of a unit may read.
 func (r *Run) envOf(u unit, live Live) datum.Env {
-	env := r.env(live)
-	if u.item > 0 {
-		env["item"], env["index"] = r.records[u.Position].each.items[u.item-1], u.item-1
+	if u.item == 0 {
+		return r.scope.env(live)
 	}
-	return env
+	return r.scope.itemEnv(r.records[u.Position].each.items[u.item-1], u.item-1, live)
 }
 
 // visit calls f for each unit of a handler: the handler itself, or its items once they

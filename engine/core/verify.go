@@ -26,7 +26,7 @@ func (r *Run) ask(u unit, live Live) (Attempt, bool) {
 	rec.due, rec.underway, rec.asking = time.Time{}, true, true
 	rec.reason = fmt.Sprintf("attempt %d was under way when its node died; asking how it ended", rec.attempts)
 	r.underway++
-	r.Extent.flying++
+	r.extent.flying++
 	r.dirty = true
 	return Attempt{
 		Step: u.Step, Item: u.item, within: r.within, Type: u.Verify, Verify: true, Attempt: rec.attempts, Body: model.CopyData(body),
@@ -82,7 +82,7 @@ func (r *Run) done(u unit, o Outcome, live Live) (bool, error) {
 	if o.Result.Status != 0 {
 		answer["status"] = o.Result.Status
 	}
-	env, sources := r.envOf(u, live), maps.Clone(r.sources)
+	env, sources := r.envOf(u, live), maps.Clone(r.scope.sources)
 	sources[u.Handler.ID] = answer
 	env[planner.SourcesRoot] = sources
 	v, err := u.Handler.Verification().Done.Eval(env)

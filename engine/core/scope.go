@@ -1,0 +1,217 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/expr"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
+	"procaas/engine/planner"
+)
+
+// A scope is what the expressions of a run read, and the shared state that they set. What a
+// map here holds is never changed, only replaced: evaluated bodies and the caller may still
+// see it.
+type scope struct {
+	plan   *planner.Plan
+	extent *extent
+
+	root    string         // event, or inputs inside of a call
+	origin  map[string]any // what root holds
+	flow    map[string]any
+	self    map[string]any // the root run; made when the run has begun
+	shared  map[string]any
+	sources map[string]any
+
+	raw   map[string]json.RawMessage // of shared
+	wrote map[string]bool            // names of shared that handlers have set
+
+	// Of one element of a repeated stage: what the run around it reads, and the element.
+	outer *scope // nil elsewhere
+	item  any
+	index int
+}
+
+// env gives the roots that expressions may read.
+func (s *scope) env(live Live) datum.Env {
+	if s.outer != nil {
+		return s.elementEnv(live)
+	}
+	return datum.Env{
+		s.root:              s.origin,
+		planner.SharedRoot:  s.shared,
+		planner.SourcesRoot: s.sources,
+		"configs":           live.Configs,
+		"flow":              s.flow,
+		"run":               s.self,
+	}
+}
+
+// itemEnv gives the roots that expressions about one item of a for-each may read.
+func (s *scope) itemEnv(item any, index int, live Live) datum.Env {
+	env := s.env(live)
+	env["item"], env["index"] = item, index
+	return env
+}
+
+// elementEnv gives the roots that expressions may read inside of an element: what the
+// run knows, what the element itself has set, and which one it is. What the run knows
+// does not change before all elements are done.
+func (s *scope) elementEnv(live Live) datum.Env {
+	env := s.outer.itemEnv(s.item, s.index, live)
+	env[planner.SharedRoot] = both(s.outer.shared, s.shared)
+	sources, _ := env[planner.SourcesRoot].(map[string]any)
+	env[planner.SourcesRoot] = both(sources, s.sources)
+	return env
+}
+
+// both joins two mappings, of which the second counts before the first.
+func both(first, second map[string]any) map[string]any {
+	out := make(map[string]any, len(first)+len(second))
+	maps.Copy(out, first)
+	maps.Copy(out, second)
+	return out
+}
+
+// begins makes the root run.
+func (s *scope) begins(run string, began time.Time) {
+	if s.outer == nil { // or that of the run around it is read
+		s.self = map[string]any{"id": run, "pipeline": s.plan.Pipeline.ID, "started": model.TimeData(began)}
+	}
+}
+
+// condition evaluates what must be true; why is for people when it is false. A
+// condition that is not given is true.
+func (s *scope) condition(v *expr.Value, name string, live Live) (holds bool, why string, err error) {
+	if v.IsNull() {
+		return true, "", nil
+	}
+	got, err := v.Eval(s.env(live))
+	if err != nil {
+		return false, "", err
+	}
+	holds, ok := got.(bool)
+	if !ok {
+		return false, "", fmt.Errorf("%s: %s: want true or false, have %s", v.Span, name, model.KindOf(got))
+	}
+	why = name + " is false"
+	if e := v.Expr(); e != nil {
+		why += ": " + model.CleanText(strings.Join(strings.Fields(e.Source), " "))
+	}
+	return holds, why, nil
+}
+
+// publish shows the outcome of a handler to the expressions that follow. Of two
+// handlers with one id, the later stage's is seen.
+func (s *scope) publish(id string, rec *record) {
+	source := map[string]any{"response": rec.response, "status": nil, "outcome": rec.outcome}
+	if rec.status != 0 {
+		source["status"] = rec.status
+	}
+	s.sources[id] = source
+}
+
+// assign sets names of the shared state to the values of a mapping, for a handler. A mapping
+// has no order: all its expressions see the state before it. All names are set
+// or none.
+func (s *scope) assign(rec *record, mapping *expr.Value, live Live) (map[string]any, error) {
+	if len(mapping.Keys()) == 0 {
+		return map[string]any{}, nil
+	}
+	return s.assignIn(rec, mapping, s.env(live))
+}
+
+// assignIn is assign with the roots that the expressions may read.
+func (s *scope) assignIn(rec *record, mapping *expr.Value, env datum.Env) (map[string]any, error) {
+	keys, items := mapping.Keys(), mapping.Items()
+	values := make(map[string]any, len(keys))
+	// Copies: bodies that are evaluated and calls under way may still see the old ones, and an
+	// error in the last name must leave the first as it was.
+	shared, raws, added := maps.Clone(s.shared), maps.Clone(s.raw), 0
+	for i, k := range keys {
+		value, err := items[i].Eval(env)
+		if err != nil {
+			return nil, err
+		}
+		raw, err := model.EncodeData(value)
+		if err == nil {
+			err = s.plan.Pipeline.StateContract(k.Name).Check(value)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", k.Span, k.Name, err)
+		}
+		shared[k.Name], raws[k.Name], values[k.Name] = value, raw, value
+		added += len(raw)
+	}
+	if err := model.CheckState(raws, int(s.plan.Pipeline.MaxState)); err != nil {
+		return nil, err
+	}
+	if err := s.extent.grow(dataWeight * added); err != nil {
+		return nil, err
+	}
+	for name := range values {
+		rec.replaces(name, s.raw[name])
+		s.wrote[name] = true
+	}
+	s.shared, s.raw = shared, raws
+	return values, nil
+}
+
+// maxSeen bounds a value that is kept to explain a decision, in bytes.
+const maxSeen = 1 << 10
+
+// see keeps what the conditions of a handler are about to read and others may change
+// later, for explanations.
+func (s *scope) see(step *planner.Step, rec *record) {
+	if len(step.Fleeting) == 0 {
+		return
+	}
+	rec.saw = make(map[string]json.RawMessage, len(step.Fleeting))
+	for _, name := range step.Fleeting {
+		if raw := s.raw[name]; len(raw) <= maxSeen {
+			rec.saw[name] = raw
+		}
+	}
+}
+
+// kept encodes the names of the flow's shared state that the run wrote; nil when it
+// wrote none.
+func (s *scope) kept() []byte {
+	kept := map[string]json.RawMessage{}
+	for _, n := range s.plan.Shared {
+		if n.Kept && s.wrote[n.Name] {
+			kept[n.Name] = s.raw[n.Name]
+		}
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	return model.EncodeJSON(kept)
+}
+
+// restore takes the shared state over. Names that the run has not written are as it
+// found them, which matters to it only until an operator retries it: then it is fresh.
+func (s *scope) restore(c checkpoint.Run, fresh bool) error {
+	for _, n := range s.plan.Shared {
+		wrote := slices.Contains(c.Wrote, n.Name)
+		raw, ok := c.Shared[n.Name]
+		if !ok || fresh && n.Kept && !wrote {
+			continue
+		}
+		value, err := datum.ParseJSON(raw)
+		if err != nil {
+			return fmt.Errorf("shared state %s: %w", n.Name, err)
+		}
+		s.shared[n.Name], s.raw[n.Name] = value, raw
+		if wrote {
+			s.wrote[n.Name] = true
+		}
+	}
+	return nil
+}
