@@ -38,7 +38,10 @@
 //	library   the functions of expressions
 //	syntax    the text of an expression as a tree
 //	expr      compiling, evaluating and tracing; values with expressions in them
-//	dsl       the front door: reading YAML, the tree, checks, advice, formatting
+//	source    bytes to values with places: YAML, its slips, the first version
+//	format    files rewritten: laid out, upgraded, with entries added, mended
+//	spec      mappings described by Go structs, and the decoding of data into them
+//	dsl       the front door: the tree, its decoding, checks, advice
 //
 // # Structs are the language
 //

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
-
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
@@ -64,7 +62,7 @@ func (r *reading) parse(s *source.Source) {
 	if root == nil || !s.Measure(root) {
 		return
 	}
-	r.contract = marksContract(root)
+	r.contract = source.MarksContract(root)
 	s.Foreign = r.contract
 	r.root = s.Value(root)
 	if r.contract {
@@ -284,19 +282,4 @@ func (s *fileset) withReferred(files []diag.File) []diag.File {
 	}
 	slices.SortFunc(files, func(a, b diag.File) int { return cmp.Compare(a.Name, b.Name) })
 	return files
-}
-
-// marksContract tells a file that says of itself that it is an OpenAPI document
-// or a JSON Schema.
-func marksContract(n *yaml.Node) bool {
-	if n.Kind != yaml.MappingNode {
-		return false
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		switch n.Content[i].Value {
-		case "openapi", "swagger", "$schema", "$id", "$defs":
-			return true
-		}
-	}
-	return false
 }

@@ -2,15 +2,11 @@ package dsl
 
 import (
 	"bytes"
-	"regexp"
 	"slices"
-	"strings"
-	"unicode/utf8"
 
 	"procaas/dsl/diag"
+	"procaas/dsl/format"
 	"procaas/dsl/rules"
-	"procaas/dsl/source"
-	"procaas/dsl/syntax"
 )
 
 // maxFixRounds bounds how often what a fix has laid bare is fixed in its turn.
@@ -28,7 +24,7 @@ func Fix(files []diag.File, o Options) (out []diag.File, fixed, left []diag.Diag
 	_, left = Load(out, o)
 	vain := map[[3]string]bool{}
 	for range maxFixRounds {
-		next, done := fixOnce(out, left, vain)
+		next, done := format.Mend(out, left, func(d diag.Diagnostic) bool { return vain[fixKey(d)] })
 		if len(done) == 0 {
 			break
 		}
@@ -79,215 +75,4 @@ func added(before, after []diag.File, name string) int {
 func breaks(before, after []diag.Diagnostic, file string) bool {
 	broken := func(d diag.Diagnostic) bool { return d.File == file && d.Code == rules.Syntax }
 	return !slices.ContainsFunc(before, broken) && slices.ContainsFunc(after, broken)
-}
-
-// fixOnce mends what does not overlap.
-func fixOnce(files []diag.File, found []diag.Diagnostic, vain map[[3]string]bool) (out []diag.File, done []diag.Diagnostic) {
-	out = slices.Clone(files)
-	for i, f := range out {
-		var quiet diag.Reporter
-		s, ok := source.New(f, &quiet)
-		if !ok {
-			continue
-		}
-		u := &upgrader{Source: s}
-		var last diag.Pos
-		for _, d := range found {
-			if d.File != f.Name || vain[fixKey(d)] || before(d.Start, last) {
-				continue
-			}
-			e, ok := fixOf(s, d)
-			if !ok || before(e.from, last) {
-				continue
-			}
-			u.edits = append(u.edits, e)
-			done = append(done, d)
-			last = e.to
-		}
-		if len(u.edits) == 0 {
-			continue
-		}
-		out[i].Data = u.apply()
-		if slices.ContainsFunc(u.edits, func(e edit) bool { return e.upgrade }) {
-			if text, problems, err := Upgrade(out[i]); err == nil && len(problems) == 0 {
-				out[i].Data = text
-			}
-		}
-	}
-	return out, done
-}
-
-// What hints look like whose remedy is certain. Two candidates, or a list of all
-// names, are none.
-var (
-	hintMeant  = regexp.MustCompile(`^did you mean ["']?([\w.-]+)["']?(?:\(.*\))?\?`)
-	hintQuotes = regexp.MustCompile(`^put it in quotes: (".*")$`)
-	hintWrite  = regexp.MustCompile(`^write (true|false|null|==|!=|and|or|not|in|shared-state|event\.payload|response)$`)
-	hintField  = regexp.MustCompile(`^write ([a-z][a-z-]*):$`)
-	hintValue  = regexp.MustCompile(`^write ((?:true|false|[0-9][0-9./]*[a-z]*)(?:, without quotes)?)$`)
-	hintExpr   = regexp.MustCompile(`^write (!\$ \S.*)$`)
-	words      = regexp.MustCompile(`[\w-]+`)
-)
-
-// fixOf gives the edit that mends a finding.
-func fixOf(s *source.Source, d diag.Diagnostic) (edit, bool) {
-	if d.Start.Line < 1 || d.End.Line > len(s.Lines) || d.Start.Column > len(s.Lines[d.Start.Line-1])+1 ||
-		d.End.Column > len(s.Lines[d.End.Line-1])+1 {
-		return edit{}, false
-	}
-	e := edit{from: d.Start, to: d.End}
-	if d.Code == rules.ExprTrap {
-		return fixTrap(s, d)
-	}
-	if d.Code == rules.Forgotten && strings.HasPrefix(d.Message, "this is text: ") {
-		m := hintExpr.FindStringSubmatch(d.Hint)
-		if m == nil || d.Start.Line != d.End.Line {
-			return e, false
-		}
-		e.text = m[1]
-		return e, true
-	}
-	if d.Code == rules.Forgotten || d.Code == rules.Value && strings.HasPrefix(d.Hint, "write !$ ") {
-		return edit{from: d.Start, to: d.Start, text: "!$ "}, true
-	}
-	if d.Code == rules.V1 && d.Start == d.End {
-		return edit{from: d.Start, to: d.End, text: ":", upgrade: true}, true
-	}
-	if d.Start.Line != d.End.Line {
-		return e, false
-	}
-	text := string(s.Lines[d.Start.Line-1][d.Start.Column-1 : d.End.Column-1])
-	if m := hintMeant.FindStringSubmatch(d.Hint); m != nil {
-		return e.instead(text, m[1])
-	}
-	if m := hintField.FindStringSubmatch(d.Hint); m != nil && d.Code == rules.UnknownField {
-		e.text = m[1]
-		return e, true
-	}
-	if m := hintValue.FindStringSubmatch(d.Hint); m != nil && d.Code == rules.Value {
-		e.text = strings.TrimSuffix(m[1], ", without quotes")
-		return e, true
-	}
-	if m := hintQuotes.FindStringSubmatch(d.Hint); m != nil {
-		e.text = m[1]
-		return e, true
-	}
-	if m := hintWrite.FindStringSubmatch(d.Hint); m != nil {
-		e.text = m[1]
-		if word := words.FindString(text); word == "" && words.MatchString(m[1]) {
-			e.text = spaced(s, d, m[1]) // && needs no blanks, and does
-		}
-		return e, !strings.ContainsAny(strings.TrimSpace(text), " \t")
-	}
-	return e, false
-}
-
-// spaced gives a word with blanks where it would run into another one.
-func spaced(s *source.Source, d diag.Diagnostic, word string) string {
-	line := s.Lines[d.Start.Line-1]
-	if d.Start.Column > 1 && syntax.InName(line[d.Start.Column-2]) {
-		word = " " + word
-	}
-	if d.End.Column <= len(line) && syntax.InName(line[d.End.Column-1]) {
-		word += " "
-	}
-	return word
-}
-
-// instead writes a name for the mistyped one in a text: for all of it, or for its
-// only word that is near.
-func (e edit) instead(text, name string) (edit, bool) {
-	plain := strings.Trim(text, `'"`)
-	if diag.Suggest(plain, []string{name}) == name {
-		e.text = strings.Replace(text, plain, name, 1)
-		return e, true
-	}
-	var at []int
-	for _, m := range words.FindAllStringIndex(text, -1) {
-		if diag.Suggest(text[m[0]:m[1]], []string{name}) == name {
-			if at != nil {
-				return e, false
-			}
-			at = m
-		}
-	}
-	if at == nil {
-		return e, false
-	}
-	e.text = text[:at[0]] + name + text[at[1]:]
-	return e, true
-}
-
-// fixTrap makes a block of an expression that YAML cuts or cannot read.
-func fixTrap(s *source.Source, d diag.Diagnostic) (edit, bool) {
-	line := s.Lines[d.Start.Line-1]
-	if strings.HasPrefix(d.Hint, "put the tag before the quote") && d.Start.Line == d.End.Line {
-		text := string(line[d.Start.Column-1 : d.End.Column-1])
-		quote := text[:1]
-		rest, ok := strings.CutPrefix(text[1:], "!$ ")
-		return edit{from: d.Start, to: d.End, text: "!$ " + quote + strings.TrimLeft(rest, " ")}, ok
-	}
-	if strings.HasPrefix(d.Hint, "put a space after !$") {
-		at := diag.Pos{Line: d.Start.Line, Column: d.Start.Column + len("!$")}
-		return edit{from: at, to: at, text: " "}, true
-	}
-	if s.InBrackets(d.Start) {
-		return fixInBrackets(s, d)
-	}
-	from := source.ExprTag.FindStringSubmatchIndex(string(line))
-	if from == nil {
-		return edit{}, false
-	}
-	begin := diag.Pos{Line: d.Start.Line, Column: utf8.RuneCountInString(string(line)[:from[2]]) + 1}
-	e := edit{from: begin}
-	own := source.EntryIndent(string(line))
-	var lines []string
-	last := d.Start.Line
-	for text := string(line)[from[3]:]; ; last++ {
-		expr, note := cutNote(strings.TrimSpace(text))
-		lines = append(lines, expr)
-		if note != "" {
-			e.above = append(e.above, note)
-		}
-		if last == len(s.Lines) {
-			break
-		}
-		text = string(s.Lines[last])
-		if indent := len(text) - len(strings.TrimLeft(text, " ")); indent <= own || strings.TrimSpace(text) == "" {
-			break
-		}
-	}
-	e.to = diag.Pos{Line: last, Column: len(s.Lines[last-1]) + 1}
-	e.text = "!$ |\n" + strings.Repeat(" ", own+2) + strings.Join(lines, "\n"+strings.Repeat(" ", own+2))
-	return e, true
-}
-
-// cutNote parts an expression from the comment behind it: a # behind a blank where
-// all brackets are closed. Where they are not, it is the element of a list.
-func cutNote(text string) (expr, note string) {
-	for i := 1; i < len(text); i++ {
-		if text[i] == '#' && (text[i-1] == ' ' || text[i-1] == '\t') && source.Balanced(text[:i]) {
-			return strings.TrimSpace(text[:i]), text[i:]
-		}
-	}
-	return text, ""
-}
-
-// fixInBrackets puts an expression within a flow list or mapping into quotes.
-func fixInBrackets(s *source.Source, d diag.Diagnostic) (edit, bool) {
-	line := string(s.Lines[d.Start.Line-1])
-	_, to, ok := source.TagBefore(line, d.Start.Column)
-	if !ok {
-		return edit{}, false
-	}
-	expr, length, ok := source.FlowExpr(line[to:])
-	if !ok {
-		return edit{}, false
-	}
-	column := utf8.RuneCountInString(line[:to]) + 1
-	return edit{
-		from: diag.Pos{Line: d.Start.Line, Column: column}, to: diag.Pos{Line: d.Start.Line, Column: column +
-			utf8.RuneCountInString(line[to:to+length])},
-		text: " " + source.QuotedExpr(expr),
-	}, true
 }

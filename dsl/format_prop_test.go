@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"procaas/dsl/diag"
+	"procaas/dsl/format"
 	"procaas/dsl/rules"
 )
 
@@ -43,14 +44,14 @@ func checkLayout(t interface {
 	Fatalf(format string, args ...any)
 }, text []byte,
 ) {
-	have, found, err := Reformat(diag.File{Name: "a.yaml", Data: text})
+	have, found, err := format.Reformat(diag.File{Name: "a.yaml", Data: text})
 	if err != nil || len(found) > 0 {
 		return
 	}
 	if want, have := meaning(text), meaning(have); want != have {
 		t.Fatalf("the meaning changes from\n%s\nto\n%s\nof\n%s", want, have, text)
 	}
-	again, _, err := Reformat(diag.File{Name: "a.yaml", Data: have})
+	again, _, err := format.Reformat(diag.File{Name: "a.yaml", Data: have})
 	if err != nil || !bytes.Equal(have, again) {
 		t.Fatalf("%v: laid out again\n%s\nbecomes\n%s", err, have, again)
 	}
@@ -157,12 +158,12 @@ func TestWideBracketsBecomeBlocks(t *testing.T) {
 	for _, text := range []string{"a: " + wide[0], "- " + wide[0], wide[0], "- - " + wide[2] + " # why", "a: &b " + wide[2], "a:\n- " +
 		wide[2]} {
 		checkLayout(t, []byte(text))
-		have, _, err := Reformat(diag.File{Name: "a.yaml", Data: []byte(text)})
+		have, _, err := format.Reformat(diag.File{Name: "a.yaml", Data: []byte(text)})
 		if err != nil {
 			t.Errorf("%v for\n%s", err, text)
 		}
 		for line := range strings.Lines(string(have)) {
-			if len(line) > flowWidth && strings.ContainsAny(line, "{[") {
+			if len(line) > format.FlowWidth && strings.ContainsAny(line, "{[") {
 				t.Errorf("still wide: %s", line)
 			}
 		}
@@ -174,8 +175,8 @@ func TestWideBracketsBecomeBlocks(t *testing.T) {
 func TestEveryShapeOfALineIsLaidOut(t *testing.T) {
 	t.Parallel()
 	for _, text := range slices.Concat(corpus(t), odd) {
-		_, _, err := Reformat(diag.File{Name: "a.yaml", Data: []byte(text)})
-		if want := strings.HasPrefix(text, "? "); errors.Is(err, ErrUnformatted) != want {
+		_, _, err := format.Reformat(diag.File{Name: "a.yaml", Data: []byte(text)})
+		if want := strings.HasPrefix(text, "? "); errors.Is(err, format.ErrUnformatted) != want {
 			t.Errorf("have %v for\n%s", err, text)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/format"
 )
 
 // TestReformat runs testdata/dsl/format: files, and what becomes of them.
@@ -30,7 +31,7 @@ func rewriteCommand(t *testing.T, d *datadriven.TestData) string {
 	if d.Cmd == "fix" {
 		return fixCommand(d.Input)
 	}
-	rewrite := map[string]func(diag.File) ([]byte, []diag.Diagnostic, error){"format": dsl.Reformat, "upgrade": dsl.Upgrade}[d.Cmd]
+	rewrite := map[string]func(diag.File) ([]byte, []diag.Diagnostic, error){"format": format.Reformat, "upgrade": format.Upgrade}[d.Cmd]
 	if rewrite == nil {
 		d.Fatalf(t, "unknown command %s", d.Cmd)
 	}
@@ -104,7 +105,7 @@ func TestReformatTakesAllThatIsRead(t *testing.T) {
 	n := 0
 	for _, f := range yamlFiles(t) {
 		for _, text := range []string{string(f.Data), strings.ReplaceAll(string(f.Data), "\n", "\r\n"), wider(string(f.Data))} {
-			have, found, err := dsl.Reformat(diag.File{Name: f.Name, Data: []byte(text)})
+			have, found, err := format.Reformat(diag.File{Name: f.Name, Data: []byte(text)})
 			if err != nil {
 				if !strings.Contains(text, "? ") {
 					t.Errorf("%s: %v\n%s", f.Name, err, text)
@@ -115,7 +116,7 @@ func TestReformatTakesAllThatIsRead(t *testing.T) {
 				continue
 			}
 			n++
-			again, _, err := dsl.Reformat(diag.File{Name: f.Name, Data: have})
+			again, _, err := format.Reformat(diag.File{Name: f.Name, Data: have})
 			if err != nil || !bytes.Equal(have, again) {
 				t.Errorf("%s: %v: laid out again it becomes\n%s", f.Name, err, again)
 			}

@@ -12,6 +12,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/format"
 )
 
 // v1Condition draws a condition of the first version: the lines of a list's entry
@@ -93,7 +94,7 @@ func TestTheSecondVersionMeansTheSame(t *testing.T) {
 		first := "pipelines:\n- id: p\n  stages:\n  - id: s\n    handlers:\n    # of it\n    - id: h\n      enabled" +
 			strings.TrimPrefix(lines[0], "value") + "\n      " + strings.Join(lines[1:], "\n      ") +
 			"\n      wait: {for: 1s}\n      # end\n"
-		second, found, err := Upgrade(diag.File{Name: "a.yaml", Data: []byte(first)})
+		second, found, err := format.Upgrade(diag.File{Name: "a.yaml", Data: []byte(first)})
 		if err != nil || len(found) > 0 {
 			t.Fatalf("%v, %v:\n%s", err, found, first)
 		}
@@ -153,11 +154,11 @@ func FuzzUpgrade(f *testing.F) {
 	f.Add([]byte("handlers:\n- id: a\n  enabled#or: [true, {value#and: [false, {\"#not\": true}]}, !$ event.ok or event.yes]"))
 	f.Add([]byte(twoVersions))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		have, found, err := Upgrade(diag.File{Name: "a.yaml", Data: text})
+		have, found, err := format.Upgrade(diag.File{Name: "a.yaml", Data: text})
 		if err != nil || len(found) > 0 {
 			return
 		}
-		again, found, err := Upgrade(diag.File{Name: "a.yaml", Data: have})
+		again, found, err := format.Upgrade(diag.File{Name: "a.yaml", Data: have})
 		if err != nil || len(found) > 0 || string(again) != string(have) {
 			t.Errorf("%v, %v: upgraded again\n%s\nbecomes\n%s", err, found, have, again)
 		}

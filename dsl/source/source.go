@@ -232,3 +232,18 @@ func (s *Source) more(at diag.Span) bool {
 	}
 	return s.Findings <= maxFindings
 }
+
+// MarksContract tells a file that says of itself that it is an OpenAPI document
+// or a JSON Schema.
+func MarksContract(n *yaml.Node) bool {
+	if n.Kind != yaml.MappingNode {
+		return false
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		switch n.Content[i].Value {
+		case "openapi", "swagger", "$schema", "$id", "$defs":
+			return true
+		}
+	}
+	return false
+}

@@ -19,6 +19,7 @@ import (
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/format"
 )
 
 const newHelp = `new writes a handler, a stage, a pipeline or a flow into the right place of the
@@ -228,7 +229,7 @@ func stageIDs(p *dsl.Pipeline) []string {
 }
 
 func (n *novelty) insert(file diag.File, path []string, entry string) (diag.File, int, error) {
-	text, line, err := dsl.Insert(file, path, n.after, entry)
+	text, line, err := format.Insert(file, path, n.after, entry)
 	if err != nil {
 		return file, 0, cli.Usage(err)
 	}

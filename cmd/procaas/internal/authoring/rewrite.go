@@ -10,8 +10,8 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
-	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/format"
 )
 
 const fmtHelp = `fmt gives every *.yaml and *.yml file below the given paths, tests and stubs
@@ -44,7 +44,7 @@ func fmtCommand() *cobra.Command {
 		Long:    fmtHelp,
 		Example: "  procaas fmt pipelines/\n  procaas fmt --check .\n  procaas fmt - < flow.yaml",
 		Args:    cobra.ArbitraryArgs,
-	}, &rewriter{verb: "laid out", rewrite: dsl.Reformat})
+	}, &rewriter{verb: "laid out", rewrite: format.Reformat})
 }
 
 const upgradeHelp = `upgrade turns the first version of the language into the second one:
@@ -73,7 +73,7 @@ func upgradeCommand() *cobra.Command {
 		Long:    upgradeHelp,
 		Example: "  procaas upgrade --diff pipelines/\n  procaas upgrade pipelines/",
 		Args:    cobra.ArbitraryArgs,
-	}, &rewriter{verb: "upgraded", rewrite: dsl.Upgrade})
+	}, &rewriter{verb: "upgraded", rewrite: format.Upgrade})
 }
 
 // A rewriter is a command that gives files a new text: fmt and upgrade.

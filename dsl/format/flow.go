@@ -1,4 +1,4 @@
-package dsl
+package format
 
 import (
 	"strings"
@@ -9,10 +9,10 @@ import (
 	"procaas/dsl/source"
 )
 
-// flowWidth is how wide a line with a list or mapping in brackets may be before it
+// FlowWidth is how wide a line with a list or mapping in brackets may be before it
 // becomes a block, in runes. It is wider than formatWidth: an entry on one line is
 // easily read, a long expression is not.
-const flowWidth = 120
+const FlowWidth = 120
 
 // maxFlowRounds bounds how often what a block has laid bare becomes a block in its turn.
 // Nesting is bounded, and so this is never reached.
@@ -68,7 +68,7 @@ func (b *flowBreaker) visit(n, key *yaml.Node) {
 // flow makes a block of one list or mapping in brackets, if its line is too wide.
 func (b *flowBreaker) flow(n, key *yaml.Node) {
 	line := b.Lines[n.Line-1]
-	if len(line) <= flowWidth || len(n.Content) == 0 || b.blocks[n.Line] != nil || b.kept(n.Line) {
+	if len(line) <= FlowWidth || len(n.Content) == 0 || b.blocks[n.Line] != nil || b.kept(n.Line) {
 		return
 	}
 	c := &source.Cursor{Lines: b.Lines, Line: n.Line - 1, Column: n.Column - 1}

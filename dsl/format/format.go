@@ -1,4 +1,4 @@
-package dsl
+package format
 
 import (
 	"errors"
@@ -77,7 +77,7 @@ func readForm(f diag.File) (*source.Source, *yaml.Node, []diag.Diagnostic) {
 	if root == nil || !s.Measure(root) {
 		return s, nil, r.Found
 	}
-	s.Foreign = marksContract(root)
+	s.Foreign = source.MarksContract(root)
 	if s.Colons {
 		s.Lines = nil
 		s.Split()
