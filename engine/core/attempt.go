@@ -28,8 +28,11 @@ func (r *Run) begin(tasks []Attempt, s *planner.Step, live Live) []Attempt {
 		}
 		return tasks
 	}
-	if s.Callee != nil && (rec.sub != nil || rec.each != nil) {
-		return r.goOnCalling(tasks, s, live) // a call that has begun comes to an end
+	if s.Callee != nil && (rec.sub != nil || rec.each != nil) { // a call that has begun comes to an end
+		if s.Handler.ForEach != nil {
+			return r.beginItems(tasks, s, live)
+		}
+		return r.goIn(tasks, r.unit(s), live)
 	}
 	if s.Loops {
 		if r.expand(s, live) {
@@ -75,16 +78,8 @@ func (r *Run) begin(tasks []Attempt, s *planner.Step, live Live) []Attempt {
 	return tasks
 }
 
-// goOnCalling goes on with a handler whose calls of a pipeline have begun.
-func (r *Run) goOnCalling(tasks []Attempt, s *planner.Step, live Live) []Attempt {
-	if s.Handler.ForEach != nil {
-		return r.beginItems(tasks, s, live)
-	}
-	return r.goIn(tasks, r.unit(s), live)
-}
-
 // wanted asks the conditions of a handler. When it is false, they have decided about it.
-func (r *Run) wanted(s *planner.Step, live Live) bool {
+func (r *decisions) wanted(s *planner.Step, live Live) bool {
 	r.scope.see(s, &r.records[s.Position])
 	enabled, why, err := r.scope.condition(s.Handler.Enabled, "enabled", live)
 	if err != nil {
@@ -95,7 +90,7 @@ func (r *Run) wanted(s *planner.Step, live Live) bool {
 		r.skip(s, why, live)
 		return false
 	}
-	if enabled, why, err = r.rolledOut(s, live); err != nil {
+	if enabled, why, err = r.scope.rolledOut(s, live); err != nil {
 		r.giveUp(s, err, live)
 		return false
 	}
@@ -115,7 +110,7 @@ func (l Live) off(s *planner.Step) (string, bool) {
 }
 
 // free tells whether all that the handler must wait for is decided.
-func (r *Run) free(s *planner.Step) bool {
+func (r *progress) free(s *planner.Step) bool {
 	for _, e := range s.After {
 		if !r.records[e.From.Position].decided() {
 			return false
@@ -146,7 +141,7 @@ func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 		return r.ask(u, live) // before anything is done a second time
 	}
 	if !rec.ready {
-		body, err := u.Handler.Body.Eval(r.envOf(u, live))
+		body, err := u.Handler.Body.Eval(r.scope.envOf(u, live))
 		if err != nil {
 			r.giveUpUnit(u, err, live)
 			return Attempt{}, false
@@ -156,29 +151,33 @@ func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 	rec.blind = rec.inFlight()
 	rec.attempts++
 	r.extent.starts(u)
-	rec.due = time.Time{}
-	rec.underway = true
-	r.underway++
-	r.extent.flying++
-	r.dirty = true
 	if u.Handler.Parks() || u.Handler.Verification() != nil || u.Undo != nil || u.Volatile && rec.attempts == 1 {
 		r.touch() // or a crash would leave no trace of the attempt, which may have to be asked about or undone
-	}
-	if rec.started.IsZero() {
-		rec.started = model.Stamp(live.Now)
 	}
 	if rec.attempts > 1 && u.item == 0 {
 		rec.tryBegins(model.Stamp(live.Now))
 	}
-	return Attempt{
-		Step: u.Step, Item: u.item, within: r.within, Type: u.Type, Attempt: rec.attempts, Body: model.CopyData(rec.body),
-		Timeout:        u.Handler.Timeout,
-		IdempotencyKey: idempotencyKey(r.start.identity(), r.keyed(u.Path), u.item),
-	}, true
+	key := idempotencyKey(r.start.identity(), r.keyed(u.Path), u.item)
+	return r.launch(u, Attempt{Type: u.Type, Body: rec.body, IdempotencyKey: key}, live), true
+}
+
+// launch completes what is called now for a unit, and notes that it is under way.
+func (r *Run) launch(u unit, a Attempt, live Live) Attempt {
+	rec := u.rec
+	rec.due, rec.underway = time.Time{}, true
+	r.underway++
+	r.extent.flying++
+	r.dirty = true
+	if rec.started.IsZero() {
+		rec.started = model.Stamp(live.Now)
+	}
+	a.Step, a.Item, a.within, a.Attempt, a.Timeout = u.Step, u.item, r.within, rec.attempts, u.Handler.Timeout
+	a.Body = model.CopyData(a.Body)
+	return a
 }
 
 // admitted asks the guard, and does what it says.
-func (r *Run) admitted(u unit, live Live) bool {
+func (r *decisions) admitted(u unit, live Live) bool {
 	if live.Guard == nil {
 		return true
 	}
@@ -197,7 +196,7 @@ func (r *Run) admitted(u unit, live Live) bool {
 
 // hold keeps a call from starting, or leaves it out when it has waited for too
 // long.
-func (r *Run) hold(u unit, v Verdict, live Live) {
+func (r *decisions) hold(u unit, v Verdict, live Live) {
 	rec := u.rec
 	switch {
 	case v.Patience == 0 || u.Handler.IsCritical():
@@ -221,8 +220,8 @@ func (r *Run) hold(u unit, v Verdict, live Live) {
 
 // leaveOut does what the guard says about a handler that is over its limits. Of an
 // iteration that has begun, only the item is left out.
-func (r *Run) leaveOut(u unit, reason string, live Live) {
-	if u.item > 0 && r.records[u.Position].each.reached() {
+func (r *decisions) leaveOut(u unit, reason string, live Live) {
+	if u.item > 0 && u.of.each.reached() {
 		r.itemFailed(u, errors.New(reason))
 		return
 	}
@@ -232,7 +231,7 @@ func (r *Run) leaveOut(u unit, reason string, live Live) {
 
 // giveUpUnit decides that a handler, or an item, has failed for good, whatever the
 // rules of on-error say.
-func (r *Run) giveUpUnit(u unit, err error, live Live) {
+func (r *decisions) giveUpUnit(u unit, err error, live Live) {
 	if u.item > 0 {
 		r.itemFailed(u, err)
 		return
@@ -242,7 +241,7 @@ func (r *Run) giveUpUnit(u unit, err error, live Live) {
 
 // compute does a handler that needs no call: one that sets the state, or a
 // placeholder.
-func (r *Run) compute(s *planner.Step, live Live) {
+func (r *decisions) compute(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	rec.started = model.Stamp(live.Now)
 	if s.Type.SetsState {
@@ -262,7 +261,7 @@ func (r *Run) compute(s *planner.Step, live Live) {
 }
 
 // failed is the end of an attempt without success.
-func (r *Run) failed(u unit, err error, probe bool, live Live) {
+func (r *decisions) failed(u unit, err error, probe bool, live Live) {
 	switch {
 	case r.repeats(u, err, probe, live):
 	case u.item > 0:
@@ -275,7 +274,7 @@ func (r *Run) failed(u unit, err error, probe bool, live Live) {
 // repeats counts an attempt that has failed and tells whether there is to be another,
 // whose time it notes then. A probe of a service that is down does not count for a
 // handler that the run cannot do without: its attempts are for its own failures.
-func (r *Run) repeats(u unit, err error, probe bool, live Live) bool {
+func (r *decisions) repeats(u unit, err error, probe bool, live Live) bool {
 	rec := u.rec
 	rec.err = model.CleanText(err.Error())
 	if probe && u.Handler.IsCritical() {
@@ -296,7 +295,7 @@ func (r *Run) repeats(u unit, err error, probe bool, live Live) bool {
 }
 
 // succeeded is the end of an attempt, or of a wait, with success.
-func (r *Run) succeeded(u unit, live Live) {
+func (r *decisions) succeeded(u unit, live Live) {
 	if u.item > 0 {
 		r.itemSucceeded(u)
 		return

@@ -29,7 +29,7 @@ func (e *timeoutError) Error() string { return e.text }
 func (*timeoutError) Timeout() bool { return true }
 
 // await begins to wait for an event.
-func (r *Run) await(s *planner.Step, live Live) {
+func (r *decisions) await(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	a := s.Handler.Await
 	rec.started = model.Stamp(live.Now)
@@ -40,7 +40,7 @@ func (r *Run) await(s *planner.Step, live Live) {
 }
 
 // expire ends a wait for which no event has come in time.
-func (r *Run) expire(s *planner.Step, live Live) {
+func (r *decisions) expire(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	a := s.Handler.Await
 	err := model.Permanent(&timeoutError{fmt.Sprintf("no event %s within %s", strings.Join(a.Event, " or "), a.Timeout)})
@@ -49,7 +49,7 @@ func (r *Run) expire(s *planner.Step, live Live) {
 }
 
 // awaiting gives the handlers that wait for events, with those inside of calls.
-func (r *Run) awaiting() iter.Seq2[*planner.Step, *record] {
+func (r *progress) awaiting() iter.Seq2[*planner.Step, *record] {
 	return func(yield func(*planner.Step, *record) bool) {
 		if r.status.Ended() || r.givesUp() || r.stage == len(r.plan.Stages) {
 			return
@@ -76,7 +76,7 @@ func (r *Run) awaiting() iter.Seq2[*planner.Step, *record] {
 // Awaits tells what events the run waits for; ok is false when it waits for none. The
 // caller looks for them whenever it asks Ready, and BEFORE that when the time of the
 // run has come, so that an event counts that has come in time.
-func (r *Run) Awaits() (a Await, ok bool) {
+func (r *progress) Awaits() (a Await, ok bool) {
 	a.Heard = math.MaxInt64
 	for s, rec := range r.awaiting() {
 		ok = true
@@ -128,7 +128,7 @@ func (r *Run) offer(p model.Pending, live Live) (taken bool) {
 // over is not offered again, not even after a crash. Those of other types count as heard,
 // too: since all come in their order, there is none of its own before them, and the caller
 // gets on to the next ones only when all handlers have heard these.
-func (r *Run) offerTo(s *planner.Step, p model.Pending, live Live) (taken bool) {
+func (r *decisions) offerTo(s *planner.Step, p model.Pending, live Live) (taken bool) {
 	rec := &r.records[s.Position]
 	if rec.heard >= p.Position {
 		return false
@@ -159,7 +159,7 @@ func (r *Run) offerIn(u unit, p model.Pending, live Live) (taken bool) {
 }
 
 // fits tells whether an event is one that a handler waits for.
-func (r *Run) fits(s *planner.Step, e model.Event, live Live) bool {
+func (r *progress) fits(s *planner.Step, e model.Event, live Live) bool {
 	where := s.Handler.Await.Where
 	if where.IsNull() {
 		return true
@@ -176,7 +176,7 @@ func (r *Run) fits(s *planner.Step, e model.Event, live Live) bool {
 }
 
 // receive decides a handler with the event that it has waited for.
-func (r *Run) receive(s *planner.Step, p model.Pending, live Live) {
+func (r *decisions) receive(s *planner.Step, p model.Pending, live Live) {
 	rec := &r.records[s.Position]
 	data := model.EventData(p.Event)
 	raw, err := r.encode(s, data, false)

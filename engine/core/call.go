@@ -43,7 +43,7 @@ func (r *Run) enterCall(u unit, live Live) bool {
 		if !r.admitted(u, live) {
 			return false
 		}
-		inputs, raw, err := r.inputsOf(u, live)
+		inputs, raw, err := inputsOf(u, r.scope.envOf(u, live))
 		if err == nil && u.item == 0 {
 			err = r.extent.spread(1, u.Callee)
 		}
@@ -72,17 +72,17 @@ func (r *Run) inside(u unit) *Run {
 	sub.within = r.within + u.ref() + model.IntoCall
 	sub.scope.root, sub.scope.flow = "inputs", r.scope.flow
 	if u.Loops {
-		sub.scope.outer, sub.scope.item, sub.scope.index = &r.scope, r.records[u.Position].each.items[u.item-1], u.item-1
+		sub.scope.outer, sub.scope.at = &r.scope, u
 	}
 	return sub
 }
 
 // inputsOf evaluates what a call gives to its pipeline. It is kept as long as the call
 // goes on, so it is bounded as the shared state is.
-func (r *Run) inputsOf(u unit, live Live) (map[string]any, json.RawMessage, error) {
+func inputsOf(u unit, env datum.Env) (map[string]any, json.RawMessage, error) {
 	p := u.Callee.Pipeline
 	inputs := p.InputDefaults()
-	given, err := u.Handler.Call.With.Eval(r.envOf(u, live))
+	given, err := u.Handler.Call.With.Eval(env)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -106,10 +106,10 @@ func (r *Run) inputsOf(u unit, live Live) (map[string]any, json.RawMessage, erro
 
 // leaveCall decides a unit by the end of its call. Its error has the class of that which
 // the pipeline failed with.
-func (r *Run) leaveCall(u unit, live Live) {
+func (r *decisions) leaveCall(u unit, live Live) {
 	rec, sub := u.rec, u.rec.sub
 	if rec.trail = sub.trail(); u.Loops && sub.status == model.Succeeded {
-		r.foldTrail(u)
+		u.foldTrail()
 	}
 	if sub.status != model.Succeeded {
 		rec.failures = 1
@@ -123,7 +123,7 @@ func (r *Run) leaveCall(u unit, live Live) {
 		r.settle(u.Step, err, live)
 		return
 	}
-	outputs, err := sub.outputs(live)
+	outputs, err := sub.scope.outputs(live)
 	if err == nil {
 		rec.raw, err = r.encode(u.Step, outputs, false)
 	}
@@ -133,28 +133,6 @@ func (r *Run) leaveCall(u unit, live Live) {
 	}
 	rec.response = outputs
 	r.succeeded(u, live)
-}
-
-// outputs evaluates what the pipeline of a run inside of a call gives.
-func (r *Run) outputs(live Live) (any, error) {
-	p := r.plan.Pipeline
-	if r.scope.outer != nil {
-		return r.scope.shared, nil
-	}
-	data, err := p.Outputs.Eval(r.scope.env(live))
-	if err != nil {
-		return nil, err
-	}
-	outputs, _ := data.(map[string]any)
-	for _, name := range slices.Sorted(maps.Keys(outputs)) {
-		if err := p.OutputContract(name).Check(outputs[name]); err != nil {
-			return nil, err
-		}
-	}
-	if outputs == nil {
-		return map[string]any{}, nil
-	}
-	return outputs, nil
 }
 
 // finishIn tells how a task inside of a call ended.
@@ -193,14 +171,6 @@ func (r *Run) withdrawIn(u unit, ref string, now time.Time) {
 	r.touch()
 }
 
-// called finds the call that a ref leads into, and the rest of the ref; ok is false when
-// the call does not go on.
-func (r *Run) called(ref string) (u unit, rest string, inside, ok bool) {
-	head, rest, inside := strings.Cut(ref, model.IntoCall)
-	u, ok = r.find(head)
-	return u, rest, inside, ok && (!inside || u.rec.sub != nil)
-}
-
 // calls gives the runs inside of the calls that a record keeps, of the handler itself or
 // of its items: those that go on, and those that do when an operator retries the run.
 func (r *record) calls() iter.Seq[*Run] {
@@ -217,7 +187,7 @@ func (r *record) calls() iter.Seq[*Run] {
 }
 
 // trail is what people are told of a call that has ended: what became of its handlers.
-func (r *Run) trail() []checkpoint.Record {
+func (r *progress) trail() []checkpoint.Record {
 	var out []checkpoint.Record
 	for i, s := range r.plan.Steps {
 		if rec := &r.records[i]; rec.reached() {

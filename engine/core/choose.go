@@ -13,7 +13,7 @@ import (
 // begun: handlers that they leave out are skipped at once, all others run as if there
 // were none. What has been decided is told by the records, so it is never decided
 // again, whatever live settings become.
-func (r *Run) enter(live Live) {
+func (r *decisions) enter(live Live) {
 	stage := r.plan.Stages[r.stage]
 	if r.givesUp() || stage.Declared.Enabled == nil && len(stage.Declared.Choose) == 0 {
 		return
@@ -41,7 +41,7 @@ func (r *Run) enter(live Live) {
 }
 
 // choose takes the first branch that fits, and skips the handlers of the others.
-func (r *Run) choose(stage *planner.Stage, live Live) {
+func (r *decisions) choose(stage *planner.Stage, live Live) {
 	var taken *dsl.Branch
 	reasons := map[*dsl.Branch]string{}
 	for _, b := range stage.Declared.Choose {
@@ -70,7 +70,7 @@ func (r *Run) choose(stage *planner.Stage, live Live) {
 // blame gives up the handlers of a stage whose conditions cannot be computed: the
 // first critical one, which fails the run, or all of them. An operator's retry
 // computes them again.
-func (r *Run) blame(stage *planner.Stage, err error, live Live) {
+func (r *decisions) blame(stage *planner.Stage, err error, live Live) {
 	for _, s := range stage.Steps {
 		if s.Handler.IsCritical() {
 			r.giveUp(s, err, live)

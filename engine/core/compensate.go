@@ -31,22 +31,22 @@ func (r *Run) Stop(reason string, now time.Time) {
 }
 
 // givesUp tells whether the run starts nothing more, but to undo.
-func (r *Run) givesUp() bool { return r.failedPath != "" || r.stopping != "" }
+func (r *progress) givesUp() bool { return r.failedPath != "" || r.stopping != "" }
 
 // lost tells whether nobody knows how the last call of a handler ended that can be
 // undone. It is made once more, with the same key, though the run gives up: what it has
 // done has to be known, to be undone.
-func (r *Run) lost(s *planner.Step) bool {
-	return s.Undo != nil && s.Callee == nil && s.Handler.ForEach == nil && r.records[s.Position].inFlight()
+func (r *record) lost(s *planner.Step) bool {
+	return s.Undo != nil && s.Callee == nil && s.Handler.ForEach == nil && r.inFlight()
 }
 
 // firstLost finds a handler of the present stage that is lost; nil when there is none.
-func (r *Run) firstLost() *planner.Step {
+func (r *progress) firstLost() *planner.Step {
 	if r.stage == len(r.plan.Stages) {
 		return nil
 	}
 	for _, s := range r.plan.Stages[r.stage].Steps {
-		if r.lost(s) {
+		if r.records[s.Position].lost(s) {
 			return s
 		}
 	}
@@ -75,7 +75,7 @@ func (r *Run) surrender() {
 
 // toUndo finds the handler to undo next: the last one that has succeeded; nil when there
 // is none.
-func (r *Run) toUndo() *planner.Step {
+func (r *progress) toUndo() *planner.Step {
 	var last *planner.Step
 	for i, s := range r.plan.Steps {
 		rec := &r.records[i]
@@ -94,13 +94,13 @@ func (r *Run) toUndo() *planner.Step {
 
 // hasToUndo tells whether anything is to be undone, or to be found out for that, when the
 // run gives up.
-func (r *Run) hasToUndo() bool {
+func (r *progress) hasToUndo() bool {
 	return r.plan.Undoes && (r.undoing || r.toUndo() != nil || r.firstLost() != nil || r.openCall() != nil)
 }
 
 // openCall finds the last call of a pipeline that has not come to an end, and has
 // something to undo; nil when there is none.
-func (r *Run) openCall() *Run {
+func (r *progress) openCall() *Run {
 	var open *Run
 	for i, s := range r.plan.Steps {
 		if s.Callee == nil || !s.Callee.Undoes {
@@ -157,7 +157,7 @@ func (r *Run) undo(tasks []Attempt, live Live) []Attempt {
 		if rec.undo.due.After(live.Now) {
 			break
 		}
-		t, ok := r.undoCall(unit{Step: s.Undo, rec: rec.undo}, live)
+		t, ok := r.undoCall(unitOf(s.Undo, rec.undo), live)
 		if ok {
 			return append(tasks, t)
 		}
@@ -181,21 +181,13 @@ func (r *Run) undoCall(u unit, live Live) (Attempt, bool) {
 	}
 	rec.attempts++
 	r.extent.starts(u)
-	rec.due, rec.underway = time.Time{}, true
-	r.underway++
-	r.extent.flying++
 	r.touch()
-	if rec.started.IsZero() {
-		rec.started = model.Stamp(live.Now)
-	}
-	return Attempt{
-		Step: u.Step, within: r.within, Type: u.Type, Attempt: rec.attempts, Body: model.CopyData(body), Timeout: u.Handler.Timeout,
-		IdempotencyKey: idempotencyKey(r.start.identity(), r.keyed(u.Path), 0),
-	}, true
+	key := idempotencyKey(r.start.identity(), r.keyed(u.Path), 0)
+	return r.launch(u, Attempt{Type: u.Type, Body: body, IdempotencyKey: key}, live), true
 }
 
 // undone takes how an attempt of a compensation ended.
-func (r *Run) undone(u unit, o Outcome, live Live) {
+func (r *decisions) undone(u unit, o Outcome, live Live) {
 	rec, err := u.rec, o.Err
 	if err == nil && !o.Result.Until.IsZero() {
 		err = model.Permanent(errors.New("want a call that undoes something, have a wait"))
@@ -215,13 +207,13 @@ func (r *Run) undone(u unit, o Outcome, live Live) {
 }
 
 // undoFails fails the run at a compensation. An operator's retry goes on with it.
-func (r *Run) undoFails(u unit, err error, live Live) {
+func (r *decisions) undoFails(u unit, err error, live Live) {
 	u.rec.outcome, u.rec.err, u.rec.class = model.OutcomeFailed, model.CleanText(err.Error()), model.ClassOf(err)
 	r.closeUndo(u, live)
 	r.end(model.Failed)
 }
 
-func (r *Run) closeUndo(u unit, live Live) {
+func (r *decisions) closeUndo(u unit, live Live) {
 	u.rec.finished, u.rec.due = model.Stamp(live.Now), time.Time{}
 	r.touch()
 	ended := u.rec.save(u.Path).View()
@@ -233,7 +225,7 @@ func (r *Run) closeUndo(u unit, live Live) {
 type brokenUndo struct{ path, err, class string }
 
 // brokenUndo finds the compensation that the run has failed with; nil when there is none.
-func (r *Run) brokenUndo() *brokenUndo {
+func (r *progress) brokenUndo() *brokenUndo {
 	for i, s := range r.plan.Steps {
 		rec := &r.records[i]
 		if rec.undo != nil && rec.undo.outcome == model.OutcomeFailed {
@@ -249,7 +241,7 @@ func (r *Run) brokenUndo() *brokenUndo {
 }
 
 // failed tells where and why a run has given up that has ended without success.
-func (r *Run) gaveUp() (path, failure, class string) {
+func (r *progress) gaveUp() (path, failure, class string) {
 	if broken := r.brokenUndo(); broken != nil && r.undoing {
 		what := broken.path + ": " + broken.err
 		if strings.Contains(r.failure, what) {
@@ -261,30 +253,18 @@ func (r *Run) gaveUp() (path, failure, class string) {
 	return r.failedPath, r.failure, r.class
 }
 
-// nextUndo tells when a compensation is to be made again; zero when none waits.
-func (r *Run) nextUndo() time.Time {
+// waitsToUndo tells when a compensation is to be made again, and what it waits for besides
+// that time; zero when none waits.
+func (r *progress) waitsToUndo() (due time.Time, cause string) {
 	if sub := r.openCall(); sub != nil {
-		return sub.Next()
+		return sub.Next(), sub.Cause()
 	}
 	if s := r.toUndo(); s != nil {
 		if rec := r.records[s.Position].undo; rec != nil {
-			return rec.next()
+			return rec.next(), rec.cause
 		}
 	}
-	return time.Time{}
-}
-
-// undoCause names what the next compensation waits for besides a time.
-func (r *Run) undoCause() string {
-	if sub := r.openCall(); sub != nil {
-		return sub.Cause()
-	}
-	if s := r.toUndo(); s != nil {
-		if rec := r.records[s.Position].undo; rec != nil {
-			return rec.cause
-		}
-	}
-	return ""
+	return time.Time{}, ""
 }
 
 // redriveUndo lets the compensations be made again that have failed.
@@ -306,7 +286,7 @@ func (r *Run) redriveUndo() {
 
 // forgetUndone notes what a run inside of a call has undone, which is to be done again: a
 // call that was reversed must not be taken for a repetition of itself.
-func (r *Run) forgetUndone() {
+func (r *progress) forgetUndone() {
 	for i, s := range r.plan.Steps {
 		rec := &r.records[i]
 		if rec.undo != nil && rec.undo.outcome == model.OutcomeSucceeded {
@@ -319,7 +299,7 @@ func (r *Run) forgetUndone() {
 }
 
 // undoneBefore lists what was undone, to be done again, as often as it was.
-func (r *Run) undoneBefore() (refs []string) {
+func (r *progress) undoneBefore() (refs []string) {
 	for _, ref := range slices.Sorted(maps.Keys(r.redone)) {
 		refs = append(refs, slices.Repeat([]string{ref}, r.redone[ref])...)
 	}
@@ -328,7 +308,7 @@ func (r *Run) undoneBefore() (refs []string) {
 
 // keyed gives what makes the keys of a handler's calls different from those of others: its
 // ref, with the number of times that it, or a call that it is inside of, was undone before.
-func (r *Run) keyed(ref string) string {
+func (r *progress) keyed(ref string) string {
 	ref = r.within + ref
 	if len(r.redone) == 0 {
 		return ref

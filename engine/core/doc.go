@@ -2,10 +2,14 @@
 // no clock, starts no goroutine and does no I/O: the caller tells it what happened and asks what
 // may start. Where to look first:
 //
-//   - attempt.go decides whether a handler may start, and retry.go when it is repeated;
-//   - outcome.go takes results, and onerror.go what follows from errors;
+//   - run.go has the types: a run is its progress, decisions about it, and what is under way;
+//   - ready.go goes through the stages, and attempt.go decides whether a handler may start;
+//   - outcome.go takes results, onerror.go says what follows from errors, and retry.go when a call
+//     is repeated;
+//   - each.go repeats handlers for items, call.go runs pipelines inside of others, and await.go waits
+//     for events;
 //   - compensate.go undoes what a run has done that gives up;
 //   - scope.go gives expressions what they read, and sets the shared state;
 //   - extent.go bounds what one run may become;
-//   - resume.go writes checkpoints and goes on from them.
+//   - checkpoint.go writes checkpoints, and resume.go goes on from them.
 package core

@@ -7,11 +7,15 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
 
-// This file repeats the call of a handler for each element of a list.
+// This file repeats the call of a handler for each element of a list, or a whole stage. From outside
+// such a stage is one handler with a for-each, and each element is a run inside of the run, as that of
+// a called pipeline is: with records and a state of its own, which are a part of the checkpoint. But it
+// sees all that the run does.
 
 // An iteration is what became of the items of a for-each.
 type iteration struct {
@@ -36,9 +40,9 @@ func (r *record) redriveItems() {
 
 // expand computes the items of a handler. It is false when the handler is decided by
 // that.
-func (r *Run) expand(s *planner.Step, live Live) bool {
+func (r *decisions) expand(s *planner.Step, live Live) bool {
 	f, rec := s.Handler.ForEach, &r.records[s.Position]
-	items, raw, err := r.listOf(f, live)
+	items, raw, err := listOf(f, r.scope.env(live), int(r.plan.Pipeline.MaxState))
 	if err == nil {
 		err = r.extent.spread(len(items), s.Callee)
 	}
@@ -64,8 +68,8 @@ func (r *Run) expand(s *planner.Step, live Live) bool {
 
 // listOf evaluates the list of a for-each. It is kept until the handler is decided, so
 // it is bounded as the shared state is.
-func (r *Run) listOf(f *dsl.ForEach, live Live) ([]any, json.RawMessage, error) {
-	v, err := f.Items.Eval(r.scope.env(live))
+func listOf(f *dsl.ForEach, env datum.Env, limit int) ([]any, json.RawMessage, error) {
+	v, err := f.Items.Eval(env)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -83,7 +87,7 @@ func (r *Run) listOf(f *dsl.ForEach, live Live) ([]any, json.RawMessage, error) 
 	if err != nil {
 		return nil, nil, fmt.Errorf("for-each: items: %w", err)
 	}
-	if limit := int(r.plan.Pipeline.MaxState); len(raw) > limit {
+	if len(raw) > limit {
 		return nil, nil, fmt.Errorf("for-each: the items are %d bytes, which have to be kept, and max-state is %d", len(raw), limit)
 	}
 	return items, raw, nil
@@ -146,7 +150,7 @@ func (r *Run) giveUpItem(tasks []Attempt, u unit, live Live) []Attempt {
 		return tasks
 	}
 	if !sub.givesUp() {
-		err := r.cutOffBy(u.Step)
+		err := u.of.cutOffBy(u.Step)
 		sub.failedPath, sub.failure, sub.class = u.Path, model.CleanText(err.Error()), model.ClassOf(err)
 		r.touch()
 	}
@@ -154,11 +158,10 @@ func (r *Run) giveUpItem(tasks []Attempt, u unit, live Live) []Attempt {
 }
 
 // cutOffBy gives the error of the first item that has failed the handler.
-func (r *Run) cutOffBy(s *planner.Step) error {
-	each := r.records[s.Position].each
-	stop := each.stop(s)
-	item := &each.of[stop]
-	return r.itemOf(s, stop).within(&model.KeptError{Text: item.err, Class: item.class, Status: item.status, Failures: item.failures})
+func (r *record) cutOffBy(s *planner.Step) error {
+	stop := r.each.stop(s)
+	item := &r.each.of[stop]
+	return unit{item: stop + 1}.within(&model.KeptError{Text: item.err, Class: item.class, Status: item.status, Failures: item.failures})
 }
 
 // busy tells whether a call of an item is under way, or nobody knows how it ended.
@@ -178,8 +181,8 @@ func (e *iteration) reached() bool {
 
 // cutOff tells whether a unit is an item that does not go on, since one before it has
 // failed. One whose call undoes what it has done goes on with that.
-func (r *Run) cutOff(u unit) bool {
-	return u.item > 0 && u.item > r.records[u.Position].each.stop(u.Step) && (u.rec.sub == nil || !u.rec.sub.givesUp())
+func (u unit) cutOff() bool {
+	return u.item > 0 && u.item > u.of.each.stop(u.Step) && (u.rec.sub == nil || !u.rec.sub.givesUp())
 }
 
 // stop gives the number of items that are worked on: all of them, or those up to the
@@ -197,7 +200,7 @@ func (e *iteration) stop(s *planner.Step) int {
 }
 
 // finishItems decides about the handler once nothing of it is left to do.
-func (r *Run) finishItems(s *planner.Step, live Live) {
+func (r *decisions) finishItems(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	if rec.each == nil || rec.decided() {
 		return
@@ -216,14 +219,14 @@ func (r *Run) finishItems(s *planner.Step, live Live) {
 		r.gathered(s, live)
 		return
 	}
-	err := r.cutOffBy(s)
+	err := rec.cutOffBy(s)
 	rec.sum()
 	rec.err = model.CleanText(err.Error())
 	r.settle(s, err, live)
 }
 
 // gathered makes the response of a handler of those of its items.
-func (r *Run) gathered(s *planner.Step, live Live) {
+func (r *decisions) gathered(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	list := make([]any, len(rec.each.of))
 	for i := range rec.each.of {
@@ -285,7 +288,7 @@ func (r *record) forgetItems(goesOn bool) {
 }
 
 // itemSucceeded decides about an item.
-func (r *Run) itemSucceeded(u unit) {
+func (r *decisions) itemSucceeded(u unit) {
 	rec := u.rec
 	rec.outcome, rec.err, rec.reason, rec.sub = model.OutcomeSucceeded, "", "", nil
 	rec.emitted = nil // the ids follow from the run
@@ -295,7 +298,7 @@ func (r *Run) itemSucceeded(u unit) {
 	if u.Handler.ForEach.OnFailure != "collect" || !u.Gathers {
 		rec.status = 0
 	}
-	if total := r.records[u.Position].each.kept(); total > int(r.plan.Pipeline.MaxState) {
+	if total := u.of.each.kept(); total > int(r.plan.Pipeline.MaxState) {
 		r.itemFailed(u, model.Permanent(fmt.Errorf("responses of %d bytes have to be kept, and max-state is %d", total,
 			r.plan.Pipeline.MaxState)))
 		return
@@ -304,7 +307,7 @@ func (r *Run) itemSucceeded(u unit) {
 }
 
 // itemFailed decides that an item has failed for good.
-func (r *Run) itemFailed(u unit, err error) {
+func (r *decisions) itemFailed(u unit, err error) {
 	rec := u.rec
 	rec.outcome, rec.err, rec.reason = model.OutcomeFailed, model.CleanText(err.Error()), ""
 	rec.response, rec.raw, rec.status = nil, nil, statusOf(err)
@@ -312,7 +315,7 @@ func (r *Run) itemFailed(u unit, err error) {
 	r.decideItem(u)
 }
 
-func (r *Run) decideItem(u unit) {
+func (r *decisions) decideItem(u unit) {
 	u.rec.due, u.rec.started = time.Time{}, time.Time{}
 	u.rec.body, u.rec.ready = nil, false
 	r.further = true
@@ -326,4 +329,26 @@ func (e *iteration) kept() int {
 		n += len(e.of[i].raw)
 	}
 	return n
+}
+
+// foldTrail keeps what became of the handlers of an element that is done with those of
+// the others: one record by handler, and not one by element.
+func (u unit) foldTrail() {
+	u.of.trail = joinTrails([]record{{trail: u.of.trail}, {trail: u.rec.trail}})
+	u.rec.trail = nil
+}
+
+// failedElement gives the path of the handler that has given up in the first element
+// that failed; empty when it is something else that failed.
+func (r *record) failedElement() string {
+	if r.each == nil {
+		return ""
+	}
+	for i := range r.each.of {
+		if item := &r.each.of[i]; item.outcome == model.OutcomeFailed && item.sub != nil {
+			path, _, _ := item.sub.gaveUp()
+			return path
+		}
+	}
+	return ""
 }

@@ -108,7 +108,7 @@ func (x *extent) starts(u unit) {
 }
 
 // weight is about how much memory the run keeps.
-func (r *Run) weight() int {
+func (r *progress) weight() int {
 	n := runWeight + dataWeight*len(r.rawInputs)
 	for _, raw := range r.scope.raw {
 		n += dataWeight * len(raw)

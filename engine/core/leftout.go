@@ -14,7 +14,7 @@ import (
 // that are not critical were left out. It counts them, and lets a run make one up.
 
 // leftOut lists what the run has gone on without, each path once, inside of calls, too.
-func (r *Run) leftOut() (out []model.LeftOut) {
+func (r *progress) leftOut() (out []model.LeftOut) {
 	note := func(path, outcome, reason string) {
 		by := model.LeftBy(outcome, reason)
 		if by != "" && !slices.ContainsFunc(out, func(l model.LeftOut) bool { return l.Path == path }) {

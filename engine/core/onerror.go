@@ -14,13 +14,13 @@ import (
 // the rules of its on-error.
 
 // settle gives a handler up, unless a rule lets the run go on.
-func (r *Run) settle(s *planner.Step, err error, live Live) {
+func (r *decisions) settle(s *planner.Step, err error, live Live) {
 	if len(s.Handler.OnError) == 0 {
 		r.giveUp(s, err, live)
 		return
 	}
 	env := r.scope.env(live)
-	env["error"] = r.errorData(s, err)
+	env["error"] = r.records[s.Position].errorData(err)
 	rule, broken := ruleFor(s.Handler.OnError, err, env)
 	switch {
 	case broken != nil:
@@ -69,7 +69,7 @@ const goneOn = "on-error goes on after "
 
 // goOn decides that a handler counts as succeeded after an error, with what the
 // rule sets in place of its own result.
-func (r *Run) goOn(s *planner.Step, rule *dsl.OnError, err error, env datum.Env, live Live) {
+func (r *decisions) goOn(s *planner.Step, rule *dsl.OnError, err error, env datum.Env, live Live) {
 	rec := &r.records[s.Position]
 	if _, broken := r.scope.assignIn(rec, rule.Result, env); broken != nil {
 		r.giveUp(s, fmt.Errorf("%w; on-error: %s", err, broken.Error()), live)
@@ -98,9 +98,9 @@ func explained(rule *dsl.OnError, err error, env datum.Env) error {
 
 // errorData is the root error. Attempts that a crash cut off do not count: the
 // rules must not depend on crashes.
-func (r *Run) errorData(s *planner.Step, err error) map[string]any {
+func (r *record) errorData(err error) map[string]any {
 	data := map[string]any{
-		"class": model.ClassOf(err), "message": model.CleanText(err.Error()), "attempts": r.records[s.Position].failures,
+		"class": model.ClassOf(err), "message": model.CleanText(err.Error()), "attempts": r.failures,
 		"status": nil, "body": nil,
 	}
 	var status *model.StatusError

@@ -18,7 +18,7 @@ import (
 
 // take accepts how a call ended: the response, the time at which the handler
 // counts as done, and the events, made complete.
-func (r *Run) take(u unit, o Outcome, live Live) ([]model.Event, error) {
+func (r *decisions) take(u unit, o Outcome, live Live) ([]model.Event, error) {
 	if o.Err != nil {
 		return nil, o.Err
 	}
@@ -49,7 +49,7 @@ func (r *Run) take(u unit, o Outcome, live Live) ([]model.Event, error) {
 // encode makes JSON of a response. One that checkpoints keep, because others
 // read it or because it stays until a wait is over, is bounded as the shared
 // state is.
-func (r *Run) encode(s *planner.Step, response any, waits bool) (json.RawMessage, error) {
+func (r *decisions) encode(s *planner.Step, response any, waits bool) (json.RawMessage, error) {
 	raw, err := model.EncodeData(response)
 	if err != nil {
 		return nil, model.Permanent(fmt.Errorf("response: %w", err))
@@ -62,7 +62,7 @@ func (r *Run) encode(s *planner.Step, response any, waits bool) (json.RawMessage
 
 // completeAll makes the events complete that a call has emitted. It refuses those whose
 // payload no store could keep, and those that make a chain too long.
-func (r *Run) completeAll(u unit, emitted []model.Event, live Live) ([]model.Event, error) {
+func (r *progress) completeAll(u unit, emitted []model.Event, live Live) ([]model.Event, error) {
 	events := make([]model.Event, len(emitted))
 	for i, e := range emitted {
 		if _, err := model.EncodeData(e.Payload); err != nil {
@@ -79,7 +79,7 @@ func (r *Run) completeAll(u unit, emitted []model.Event, live Live) ([]model.Eve
 // complete fills what an emitted event leaves open. An id that follows from the
 // run, the handler and the event's number is found again when the handler had
 // to be repeated.
-func (r *Run) complete(u unit, i int, e model.Event, live Live) model.Event {
+func (r *progress) complete(u unit, i int, e model.Event, live Live) model.Event {
 	if e.ID != "" {
 		e.Identity = model.Digest("emitted", e.Source, e.ID)
 	} else if r.start.Event.Identity != "" {
@@ -103,7 +103,7 @@ func (r *Run) complete(u unit, i int, e model.Event, live Live) model.Event {
 
 // succeed applies the result of a handler whose call was successful, and so
 // decides it.
-func (r *Run) succeed(s *planner.Step, live Live) {
+func (r *decisions) succeed(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	rec.outcome = model.OutcomeSucceeded
 	r.scope.publish(s.Handler.ID, rec) // its own result reads it
@@ -117,7 +117,7 @@ func (r *Run) succeed(s *planner.Step, live Live) {
 
 // giveUp decides that a handler has failed for good. When it is critical, the
 // run fails as soon as nothing is under way any more.
-func (r *Run) giveUp(s *planner.Step, err error, live Live) {
+func (r *decisions) giveUp(s *planner.Step, err error, live Live) {
 	rec := &r.records[s.Position]
 	rec.outcome, rec.err, rec.reason = model.OutcomeFailed, model.CleanText(err.Error()), ""
 	rec.response, rec.raw, rec.status = nil, nil, statusOf(err)
@@ -139,7 +139,7 @@ func (r *Run) giveUp(s *planner.Step, err error, live Live) {
 }
 
 // skip decides that a handler is left out.
-func (r *Run) skip(s *planner.Step, reason string, live Live) {
+func (r *decisions) skip(s *planner.Step, reason string, live Live) {
 	rec := &r.records[s.Position]
 	rec.outcome, rec.reason = model.OutcomeSkipped, reason
 	r.decide(s, live)
@@ -148,7 +148,7 @@ func (r *Run) skip(s *planner.Step, reason string, live Live) {
 // standIn fills the shared state for a handler that is out or has failed. A
 // fallback that cannot be computed fills nothing: the run goes on as if there
 // were none, and the error is kept for people.
-func (r *Run) standIn(s *planner.Step, live Live) {
+func (r *decisions) standIn(s *planner.Step, live Live) {
 	if !s.StandsIn() {
 		return
 	}
@@ -164,7 +164,7 @@ func (r *Run) standIn(s *planner.Step, live Live) {
 }
 
 // decide closes the record of a handler.
-func (r *Run) decide(s *planner.Step, live Live) {
+func (r *decisions) decide(s *planner.Step, live Live) {
 	r.further = true
 	rec := &r.records[s.Position]
 	rec.finished = model.Stamp(live.Now)
@@ -201,38 +201,6 @@ func (r *Run) decide(s *planner.Step, live Live) {
 	ended := rec.save(s.Path).View()
 	ended.Within = strings.TrimSuffix(r.within, model.IntoCall)
 	r.ended = append(r.ended, ended)
-}
-
-// rolledOut tells whether the run is in the handler's share; why is for people.
-// The same value is always in the same place of a hundred, so that a share that
-// grows keeps those that were in it.
-func (r *Run) rolledOut(s *planner.Step, live Live) (in bool, why string, err error) {
-	if live.Share == nil {
-		return true, "", nil
-	}
-	percent, ok := live.Share(s)
-	if !ok || percent >= 100 {
-		return true, "", nil
-	}
-	var by any = r.start.Key
-	if o := s.Handler.Rollout; o != nil && !o.By.IsNull() {
-		if by, err = o.By.Eval(r.scope.env(live)); err != nil {
-			return false, "", err
-		}
-	}
-	raw, err := model.EncodeData(by)
-	if err != nil {
-		return false, "", fmt.Errorf("rollout: by: %w", err)
-	}
-	const digits = 13 // hexadecimal ones, as many as a float64 holds exactly
-	n, err := strconv.ParseUint(model.Digest(s.Path, "rollout", string(raw))[:digits], 16, 64)
-	if err != nil {
-		return false, "", err
-	}
-	if at := float64(n) / (1 << (4 * digits)) * 100; at < percent {
-		return true, "", nil
-	}
-	return false, fmt.Sprintf("rolled out to %g %%, and this run is not among them", percent), nil
 }
 
 // after is the time of something that is due in a while, rounded up: stamped as it is, it

@@ -2,14 +2,10 @@ package core
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"time"
 
-	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
-	"procaas/engine/planner"
 )
 
 // A record is what became of one handler.
@@ -80,64 +76,6 @@ func (r *record) repeats() bool {
 // reached tells whether anything has become of the handler.
 func (r *record) reached() bool {
 	return r.outcome != "" || r.attempts > 0 || r.reason != "" || r.each != nil
-}
-
-func (r *record) save(path string) checkpoint.Record {
-	call, trail := (*checkpoint.Run)(nil), r.trail
-	if r.sub != nil {
-		call, trail = r.sub.snapshot(nil), nil
-	}
-	return checkpoint.Record{
-		Call: call, Trail: trail,
-		Path: path, Outcome: r.outcome, Attempts: r.attempts, Failures: r.failures, Unknown: r.unknown, Asked: r.asked,
-		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay, Held: r.held,
-		Error: r.err, Class: r.class, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted, Heard: int(r.heard),
-		Each: r.each.save(), Saw: r.saw, Done: r.done,
-		Was: r.was, Wide: r.wide, Tries: r.tries,
-	}
-}
-
-// saveUndo keeps what became of the compensation of a handler; nil before that begins.
-func (r *record) saveUndo(s *planner.Step) *checkpoint.Record {
-	if r.undo == nil {
-		return nil
-	}
-	saved := r.undo.save(s.Undo.Path)
-	return &saved
-}
-
-// restore takes over what was saved.
-func (r *record) restore(saved checkpoint.Record) error {
-	*r = record{
-		outcome: saved.Outcome, attempts: saved.Attempts, failures: saved.Failures, delay: saved.Delay,
-		unknown: saved.Unknown, asked: saved.Asked, held: saved.Held,
-		started: saved.Started, finished: saved.Finished, due: saved.Due,
-		err: saved.Error, class: saved.Class, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted,
-		heard: int64(saved.Heard), saw: saved.Saw, trail: saved.Trail, done: saved.Done,
-		was: saved.Was, wide: saved.Wide, tries: saved.Tries,
-	}
-	if err := r.check(); err != nil {
-		return err
-	}
-	if r.raw != nil {
-		value, err := datum.ParseJSON(r.raw)
-		if err != nil {
-			return fmt.Errorf("response: %w", err)
-		}
-		r.response = value
-	}
-	return r.restoreEach(saved.Each)
-}
-
-// check refuses what no run could have written.
-func (r *record) check() error {
-	if r.outcome != "" && r.outcome != model.OutcomeWaiting && r.outcome != model.OutcomeUnknown && !r.decided() {
-		return fmt.Errorf("there is no outcome %q", r.outcome)
-	}
-	if r.attempts < 0 || r.failures < 0 || r.failures > r.attempts || r.asked < 0 || r.delay < 0 {
-		return errors.New("its numbers of attempts do not fit together")
-	}
-	return nil
 }
 
 // next tells when there is something to do without the end of a task; zero for never.

@@ -2,51 +2,12 @@ package core
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
-
-// Checkpoint encodes the run.
-func (r *Run) Checkpoint() []byte {
-	if r.saved == nil {
-		r.saved = make([]checkpoint.Record, 0, min(len(r.plan.Steps), 16))
-	}
-	c := r.snapshot(r.saved[:0])
-	r.saved = c.Handlers
-	return c.Encode()
-}
-
-// snapshot gives what is kept of the run. It appends the records to a list.
-func (r *Run) snapshot(records []checkpoint.Record) *checkpoint.Run {
-	c := &checkpoint.Run{
-		Format: checkpoint.Format, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation, State: r.start.State,
-		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason, Stopping: r.stopping,
-		MakesUp: r.makesUp, Undoing: r.undoing,
-		Inputs: r.rawInputs, Shared: r.scope.raw, Handlers: records,
-	}
-	if r.status.Ended() {
-		c.Ended = r.status
-	}
-	for name := range r.scope.wrote {
-		c.Wrote = append(c.Wrote, name)
-	}
-	slices.Sort(c.Wrote)
-	if r.within == "" {
-		c.Redone, c.Parts, c.Looped = r.undoneBefore(), r.extent.parts, r.extent.looped
-	}
-	for i, s := range r.plan.Steps {
-		if rec := &r.records[i]; rec.reached() {
-			saved := rec.save(s.Path)
-			saved.Undo = rec.saveUndo(s)
-			c.Handlers = append(c.Handlers, saved)
-		}
-	}
-	return c
-}
 
 // Resume continues a run from its checkpoint; without one it begins the run.
 // Handlers that were under way are given by Ready again, with the same key and
@@ -171,7 +132,7 @@ func (r *Run) lose(u unit) {
 
 // checkPassed makes sure that the run goes never back: all handlers of the
 // stages that it has left are decided.
-func (r *Run) checkPassed() error {
+func (r *progress) checkPassed() error {
 	for _, s := range r.plan.Steps {
 		if s.Stage < r.stage && !r.records[s.Position].decided() {
 			return fmt.Errorf("it has left the stage of the handler %s, which its checkpoint does not know: the definition has changed", s.Path)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,8 +35,7 @@ type scope struct {
 
 	// Of one element of a repeated stage: what the run around it reads, and the element.
 	outer *scope // nil elsewhere
-	item  any
-	index int
+	at    unit
 }
 
 // env gives the roots that expressions may read.
@@ -53,10 +53,12 @@ func (s *scope) env(live Live) datum.Env {
 	}
 }
 
-// itemEnv gives the roots that expressions about one item of a for-each may read.
-func (s *scope) itemEnv(item any, index int, live Live) datum.Env {
+// envOf gives the roots that the calls of a unit may read.
+func (s *scope) envOf(u unit, live Live) datum.Env {
 	env := s.env(live)
-	env["item"], env["index"] = item, index
+	if u.item > 0 {
+		env["item"], env["index"] = u.of.each.items[u.item-1], u.item-1
+	}
 	return env
 }
 
@@ -64,7 +66,7 @@ func (s *scope) itemEnv(item any, index int, live Live) datum.Env {
 // run knows, what the element itself has set, and which one it is. What the run knows
 // does not change before all elements are done.
 func (s *scope) elementEnv(live Live) datum.Env {
-	env := s.outer.itemEnv(s.item, s.index, live)
+	env := s.outer.envOf(s.at, live)
 	env[planner.SharedRoot] = both(s.outer.shared, s.shared)
 	sources, _ := env[planner.SourcesRoot].(map[string]any)
 	env[planner.SourcesRoot] = both(sources, s.sources)
@@ -105,6 +107,60 @@ func (s *scope) condition(v *expr.Value, name string, live Live) (holds bool, wh
 		why += ": " + model.CleanText(strings.Join(strings.Fields(e.Source), " "))
 	}
 	return holds, why, nil
+}
+
+// rolledOut tells whether the run is in the handler's share; why is for people.
+// The same value is always in the same place of a hundred, so that a share that
+// grows keeps those that were in it.
+func (s *scope) rolledOut(step *planner.Step, live Live) (in bool, why string, err error) {
+	if live.Share == nil {
+		return true, "", nil
+	}
+	percent, ok := live.Share(step)
+	if !ok || percent >= 100 {
+		return true, "", nil
+	}
+	by := s.flow["key"]
+	if o := step.Handler.Rollout; o != nil && !o.By.IsNull() {
+		if by, err = o.By.Eval(s.env(live)); err != nil {
+			return false, "", err
+		}
+	}
+	raw, err := model.EncodeData(by)
+	if err != nil {
+		return false, "", fmt.Errorf("rollout: by: %w", err)
+	}
+	const digits = 13 // hexadecimal ones, as many as a float64 holds exactly
+	n, err := strconv.ParseUint(model.Digest(step.Path, "rollout", string(raw))[:digits], 16, 64)
+	if err != nil {
+		return false, "", err
+	}
+	if at := float64(n) / (1 << (4 * digits)) * 100; at < percent {
+		return true, "", nil
+	}
+	return false, fmt.Sprintf("rolled out to %g %%, and this run is not among them", percent), nil
+}
+
+// outputs evaluates what the pipeline of a run inside of a call gives.
+func (s *scope) outputs(live Live) (any, error) {
+	p := s.plan.Pipeline
+	if s.outer != nil {
+		return s.shared, nil
+	}
+	data, err := p.Outputs.Eval(s.env(live))
+	if err != nil {
+		return nil, err
+	}
+	outputs, _ := data.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(outputs)) {
+		if err := p.OutputContract(name).Check(outputs[name]); err != nil {
+			return nil, err
+		}
+	}
+	if outputs == nil {
+		return map[string]any{}, nil
+	}
+	return outputs, nil
 }
 
 // publish shows the outcome of a handler to the expressions that follow. Of two

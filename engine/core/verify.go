@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
-	"time"
 
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -18,26 +17,20 @@ import (
 // call: a service that remembers answers by key would give that call's.
 func (r *Run) ask(u unit, live Live) (Attempt, bool) {
 	rec := u.rec
-	body, err := u.Handler.Verification().Body.Eval(r.envOf(u, live))
+	body, err := u.Handler.Verification().Body.Eval(r.scope.envOf(u, live))
 	if err != nil {
 		r.giveUpUnit(u, fmt.Errorf("verify: %w", err), live)
 		return Attempt{}, false
 	}
-	rec.due, rec.underway, rec.asking = time.Time{}, true, true
+	rec.asking = true
 	rec.reason = fmt.Sprintf("attempt %d was under way when its node died; asking how it ended", rec.attempts)
-	r.underway++
-	r.extent.flying++
-	r.dirty = true
-	return Attempt{
-		Step: u.Step, Item: u.item, within: r.within, Type: u.Verify, Verify: true, Attempt: rec.attempts, Body: model.CopyData(body),
-		Timeout:        u.Handler.Timeout,
-		IdempotencyKey: model.Digest(r.start.identity(), r.within+u.ref(), "verify", strconv.Itoa(rec.attempts)),
-	}, true
+	key := model.Digest(r.start.identity(), r.within+u.ref(), "verify", strconv.Itoa(rec.attempts))
+	return r.launch(u, Attempt{Type: u.Verify, Verify: true, Body: body, IdempotencyKey: key}, live), true
 }
 
 // answered takes the answer to a verification: the handler has succeeded with it,
 // or makes its call again, or the verification itself has failed.
-func (r *Run) answered(u unit, o Outcome, live Live) {
+func (r *decisions) answered(u unit, o Outcome, live Live) {
 	rec := u.rec
 	rec.asking = false
 	done, err := r.done(u, o, live)
@@ -54,7 +47,7 @@ func (r *Run) answered(u unit, o Outcome, live Live) {
 
 // unanswered repeats a verification that has failed, or gives the handler up.
 // That stays known, so that an operator's retry asks first.
-func (r *Run) unanswered(u unit, err error, live Live) {
+func (r *decisions) unanswered(u unit, err error, live Live) {
 	rec := u.rec
 	rec.asked++
 	rec.err = model.CleanText(err.Error())
@@ -67,7 +60,7 @@ func (r *Run) unanswered(u unit, err error, live Live) {
 
 // done tells what a verification says. When it is true, its answer is taken as
 // the handler's own.
-func (r *Run) done(u unit, o Outcome, live Live) (bool, error) {
+func (r *decisions) done(u unit, o Outcome, live Live) (bool, error) {
 	if o.Err != nil {
 		return false, o.Err
 	}
@@ -82,7 +75,7 @@ func (r *Run) done(u unit, o Outcome, live Live) (bool, error) {
 	if o.Result.Status != 0 {
 		answer["status"] = o.Result.Status
 	}
-	env, sources := r.envOf(u, live), maps.Clone(r.scope.sources)
+	env, sources := r.scope.envOf(u, live), maps.Clone(r.scope.sources)
 	sources[u.Handler.ID] = answer
 	env[planner.SourcesRoot] = sources
 	v, err := u.Handler.Verification().Done.Eval(env)

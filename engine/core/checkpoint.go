@@ -1,0 +1,174 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"procaas/dsl/datum"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
+	"procaas/engine/planner"
+)
+
+// This file writes what a checkpoint keeps of a run, and reads records from it.
+
+// Checkpoint encodes the run.
+func (r *Run) Checkpoint() []byte {
+	if r.saved == nil {
+		r.saved = make([]checkpoint.Record, 0, min(len(r.plan.Steps), 16))
+	}
+	c := r.snapshot(r.saved[:0])
+	r.saved = c.Handlers
+	return c.Encode()
+}
+
+// snapshot gives what is kept of the run. It appends the records to a list.
+func (r *progress) snapshot(records []checkpoint.Record) *checkpoint.Run {
+	c := &checkpoint.Run{
+		Format: checkpoint.Format, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation, State: r.start.State,
+		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason, Stopping: r.stopping,
+		MakesUp: r.makesUp, Undoing: r.undoing,
+		Inputs: r.rawInputs, Shared: r.scope.raw, Handlers: records,
+	}
+	if r.status.Ended() {
+		c.Ended = r.status
+	}
+	for name := range r.scope.wrote {
+		c.Wrote = append(c.Wrote, name)
+	}
+	slices.Sort(c.Wrote)
+	if r.within == "" {
+		c.Redone, c.Parts, c.Looped = r.undoneBefore(), r.extent.parts, r.extent.looped
+	}
+	for i, s := range r.plan.Steps {
+		if rec := &r.records[i]; rec.reached() {
+			saved := rec.save(s.Path)
+			saved.Undo = rec.saveUndo(s)
+			c.Handlers = append(c.Handlers, saved)
+		}
+	}
+	return c
+}
+
+func (r *record) save(path string) checkpoint.Record {
+	call, trail := (*checkpoint.Run)(nil), r.trail
+	if r.sub != nil {
+		call, trail = r.sub.snapshot(nil), nil
+	}
+	return checkpoint.Record{
+		Call: call, Trail: trail,
+		Path: path, Outcome: r.outcome, Attempts: r.attempts, Failures: r.failures, Unknown: r.unknown, Asked: r.asked,
+		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay, Held: r.held,
+		Error: r.err, Class: r.class, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted, Heard: int(r.heard),
+		Each: r.each.save(), Saw: r.saw, Done: r.done,
+		Was: r.was, Wide: r.wide, Tries: r.tries,
+	}
+}
+
+// saveUndo keeps what became of the compensation of a handler; nil before that begins.
+func (r *record) saveUndo(s *planner.Step) *checkpoint.Record {
+	if r.undo == nil {
+		return nil
+	}
+	saved := r.undo.save(s.Undo.Path)
+	return &saved
+}
+
+// restore takes over what was saved.
+func (r *record) restore(saved checkpoint.Record) error {
+	*r = record{
+		outcome: saved.Outcome, attempts: saved.Attempts, failures: saved.Failures, delay: saved.Delay,
+		unknown: saved.Unknown, asked: saved.Asked, held: saved.Held,
+		started: saved.Started, finished: saved.Finished, due: saved.Due,
+		err: saved.Error, class: saved.Class, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted,
+		heard: int64(saved.Heard), saw: saved.Saw, trail: saved.Trail, done: saved.Done,
+		was: saved.Was, wide: saved.Wide, tries: saved.Tries,
+	}
+	if err := r.check(); err != nil {
+		return err
+	}
+	if r.raw != nil {
+		value, err := datum.ParseJSON(r.raw)
+		if err != nil {
+			return fmt.Errorf("response: %w", err)
+		}
+		r.response = value
+	}
+	return r.restoreEach(saved.Each)
+}
+
+// check refuses what no run could have written.
+func (r *record) check() error {
+	if r.outcome != "" && r.outcome != model.OutcomeWaiting && r.outcome != model.OutcomeUnknown && !r.decided() {
+		return fmt.Errorf("there is no outcome %q", r.outcome)
+	}
+	if r.attempts < 0 || r.failures < 0 || r.failures > r.attempts || r.asked < 0 || r.delay < 0 {
+		return errors.New("its numbers of attempts do not fit together")
+	}
+	return nil
+}
+
+func (e *iteration) save() *checkpoint.Each {
+	if e == nil {
+		return nil
+	}
+	saved := &checkpoint.Each{Items: e.raw, Total: e.total, Succeeded: e.succeeded, Failed: e.failed}
+	var done checkpoint.Numbers
+	for i := range e.of {
+		if rec := &e.of[i]; rec.isPlain() {
+			done.Add(i + 1)
+		} else if rec.reached() {
+			item := rec.save("")
+			item.Item = i + 1
+			saved.Of = append(saved.Of, item)
+		}
+	}
+	saved.Done = done.Text()
+	return saved
+}
+
+// isPlain tells whether there is no more to say of an item than that it is done.
+func (r *record) isPlain() bool {
+	return r.outcome == model.OutcomeSucceeded && r.attempts == 1 && r.failures == 0 && r.raw == nil && r.status == 0 && r.delay == 0 &&
+		r.asked == 0 && r.trail == nil
+}
+
+// restoreEach takes over what was saved of the items.
+func (r *record) restoreEach(saved *checkpoint.Each) error {
+	if saved == nil {
+		return nil
+	}
+	r.each = &iteration{raw: saved.Items, total: saved.Total, succeeded: saved.Succeeded, failed: saved.Failed}
+	if saved.Items == nil {
+		if !r.decided() {
+			return errors.New("its items are missing")
+		}
+		return nil
+	}
+	data, err := datum.ParseJSON(saved.Items)
+	if err != nil {
+		return fmt.Errorf("items: %w", err)
+	}
+	items, ok := data.([]any)
+	if !ok || len(items) != saved.Total {
+		return fmt.Errorf("items: want a list of %d, have %s", saved.Total, model.KindOf(data))
+	}
+	r.each.items, r.each.of = items, make([]record, len(items))
+	done, err := checkpoint.ReadNumbers(saved.Done, len(items))
+	if err != nil {
+		return err
+	}
+	for _, n := range done {
+		r.each.of[n-1] = record{outcome: model.OutcomeSucceeded, attempts: 1}
+	}
+	for _, item := range saved.Of {
+		if item.Item < 1 || item.Item > len(items) || r.each.of[item.Item-1].reached() {
+			return fmt.Errorf("items: there is no item %d, or it is there twice", item.Item)
+		}
+		if err := r.each.of[item.Item-1].restore(item); err != nil {
+			return fmt.Errorf("item %d: %w", item.Item, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,244 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"procaas/engine/model"
+	"procaas/engine/planner"
+)
+
+// This file begins runs, says what may start, and takes how it ended.
+
+// Begin starts a run at its first stage.
+func Begin(p *planner.Plan, s Start) *Run {
+	r := newRun(p, s, nil)
+	r.dirty, r.must = true, p.Contested
+	return r
+}
+
+// newRun makes a run; in is the one that it is inside of, or nil.
+func newRun(p *planner.Plan, s Start, in *whole) *Run {
+	r := &Run{}
+	r.plan, r.start, r.status, r.whole = p, s, model.Running, in
+	r.records = make([]record, len(p.Steps))
+	r.scope = scope{
+		plan:    p,
+		shared:  make(map[string]any, len(p.Shared)),
+		sources: make(map[string]any, len(p.Steps)),
+		raw:     make(map[string]json.RawMessage, len(p.Shared)),
+		wrote:   map[string]bool{},
+	}
+	if in == nil {
+		r.whole = &whole{redone: map[string]int{}, extent: extent{all: r, most: holdMost + 4*int(p.Pipeline.MaxState)}}
+		r.scope.root, r.scope.origin = "event", model.EventData(s.Event)
+		r.scope.flow = map[string]any{"id": s.Flow, "key": s.Key, "state": planner.StateOf(p.Flow, s.State)}
+	}
+	r.scope.extent = &r.extent
+	for _, n := range p.Shared {
+		r.scope.shared[n.Name], r.scope.raw[n.Name] = n.Value, n.Raw
+		value, ok := s.Shared[n.Name]
+		if !ok || !n.Kept {
+			continue
+		}
+		raw, err := model.EncodeData(value)
+		if err != nil {
+			r.failure = fmt.Sprintf("shared state %s of %s %s: %v", n.Name, s.Flow, s.Key, err)
+			r.end(model.Failed)
+			continue
+		}
+		r.scope.shared[n.Name], r.scope.raw[n.Name] = value, raw
+	}
+	return r
+}
+
+// Ready gives the tasks that may start now, in parallel: those of the present
+// stage whose edges are satisfied. It decides about handlers that are skipped
+// and about waits that are over, so the run may have ended afterwards: look at
+// [Run.Status]. Each task is given once.
+//
+// The body of a handler is evaluated at its first attempt and stays the same
+// for the attempts of this process. After a resume it is evaluated again, which
+// gives the same: all it reads has been decided before, only configs may have
+// changed meanwhile. The same holds for enabled, which is not asked again once
+// an attempt has been made.
+func (r *Run) Ready(live Live) []Attempt {
+	r.beginsAt(live.Now)
+	if r.within == "" {
+		r.extent.flying = r.underway
+	}
+	var tasks []Attempt
+	// A stage whose handlers are all decided without a call, such as skipped ones, leads on
+	// to the next at once.
+	for moved := true; moved; {
+		r.advance()
+		if r.status.Ended() {
+			break
+		}
+		r.enter(live)
+		for _, s := range r.plan.Stages[r.stage].Steps {
+			if r.givesUp() && !r.records[s.Position].lost(s) {
+				continue // what has not begun does not begin any more
+			}
+			tasks = r.begin(tasks, s, live)
+		}
+		moved = r.advance()
+	}
+	if r.undoing && !r.status.Ended() {
+		tasks = r.undo(tasks, live)
+	}
+	r.settled = true
+	return tasks
+}
+
+// advance goes on to the first stage that is not complete, and ends the run
+// when there is none, or when it has failed and no task is under way. It tells
+// whether there is a new stage to look at.
+func (r *Run) advance() (moved bool) {
+	if r.status.Ended() {
+		return false
+	}
+	if r.givesUp() {
+		if r.underway == 0 && (r.undoing || r.firstLost() == nil) {
+			r.surrender()
+		}
+		return false
+	}
+	for r.stage < len(r.plan.Stages) {
+		for _, s := range r.plan.Stages[r.stage].Steps {
+			if !r.records[s.Position].decided() {
+				return moved
+			}
+		}
+		r.stage++
+		r.touch()
+		moved = true
+	}
+	r.end(model.Succeeded)
+	return false
+}
+
+func (r *decisions) end(s model.Status) {
+	r.status = s
+	r.touch()
+}
+
+// Finish tells how the task with a [Attempt.Ref] ended. One that is not under way is
+// ignored: the run may have been cancelled meanwhile.
+func (r *Run) Finish(ref string, o Outcome, live Live) {
+	u, rest, inside, ok := r.called(ref)
+	if ok && inside && !r.status.Ended() {
+		r.finishIn(u, rest, o, live)
+		return
+	}
+	if !ok || !u.rec.underway || r.status.Ended() {
+		return
+	}
+	rec := u.rec
+	rec.underway = false
+	r.underway--
+	r.extent.flying--
+	r.further = true
+	r.settled = false
+	r.touch() // an end that is forgotten in a crash would be a call made again
+	if u.Undoes {
+		r.undone(u, o, live)
+	} else if rec.asking {
+		r.answered(u, o, live)
+	} else {
+		r.attempted(u, o, live)
+	}
+	if u.item > 0 {
+		r.finishItems(u.Step, live)
+	}
+	r.advance()
+}
+
+// attempted takes how an attempt ended.
+func (r *decisions) attempted(u unit, o Outcome, live Live) {
+	events, err := r.take(u, o, live)
+	switch {
+	case err != nil:
+		r.failed(u, err, o.Probe, live)
+	case u.rec.outcome != model.OutcomeWaiting:
+		r.succeeded(u, live)
+	}
+	if u.rec.outcome != model.OutcomeFailed { // its result may not have been computable: then nothing of it counts
+		r.emit(u.rec, events)
+	}
+}
+
+// Cancel ends the run; tasks that are still going on are forgotten. A run that
+// has ended stays as it is.
+func (r *Run) Cancel(reason string, now time.Time) {
+	if r.status.Ended() {
+		return
+	}
+	r.beginsAt(now)
+	r.reason = reason
+	r.end(model.Cancelled)
+}
+
+// Status tells where the run is: Running while tasks are going on or Ready must
+// be asked, Parked while it only waits for a time or for an operator, or an end.
+func (r *Run) Status() model.Status {
+	if r.status == model.Running && r.settled && r.underway == 0 {
+		return model.Parked
+	}
+	return r.status
+}
+
+// Withdraw tells that a task that Ready gave does not start after all, so that
+// Ready decides about it anew.
+func (r *Run) Withdraw(ref string, now time.Time) {
+	u, rest, inside, ok := r.called(ref)
+	if ok && inside {
+		r.withdrawIn(u, rest, now)
+		return
+	}
+	if !ok || !u.rec.underway {
+		return
+	}
+	rec := u.rec
+	if !rec.asking {
+		rec.attempts-- // it was counted when it was given; a verification has the number of what it asks about
+	}
+	rec.underway, rec.asking = false, false
+	if rec.attempts > 0 && !rec.blind {
+		rec.due = model.Stamp(now) // or it would look like an attempt whose end is not known
+	}
+	r.underway--
+	r.extent.flying--
+	r.settled = false
+	r.touch()
+}
+
+// Change gives what must be saved BEFORE the tasks that Ready gave start: the
+// checkpoint, the status, and what ends with it. Version and Emit are left to
+// the driver to complete: see [Run.TakeEmits].
+func (r *Run) Change() model.Change {
+	r.dirty, r.must = false, false
+	c := model.Change{
+		Run: r.start.ID, Pipeline: r.plan.Pipeline.ID, Bundle: r.plan.Bundle.Hash,
+		Status: r.Status(), Checkpoint: r.Checkpoint(), Reason: r.reason,
+	}
+	c.Progress, r.further = r.further, false
+	c.Take, r.taken = r.taken, nil
+	switch c.Status {
+	case model.Parked:
+		if a, ok := r.Awaits(); ok {
+			c.Awaits, c.Heard = a.Types, a.Heard
+		}
+		c.Due, c.Cause = r.Next(), r.Cause()
+	case model.Failed, model.Cancelled:
+		c.FailedPath, c.Error, c.ErrorClass = r.gaveUp()
+	case model.Succeeded:
+		if c.LeftOut = r.leftOut(); r.makesUp != "" {
+			break // the later events of the key have gone on from what it left
+		}
+		c.State, _ = planner.Transition(r.plan.Flow, r.start.State, r.start.Event.Type)
+		c.Shared = r.scope.kept()
+	}
+	return c
+}
