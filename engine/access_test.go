@@ -107,7 +107,7 @@ func TestTokensOpenDoorsUntilTheyEnd(t *testing.T) {
 				t.Errorf("%q: want it unknown, have %v", wrong, err)
 			}
 		}
-		kept, _, err := r.store.Tokens(ctx)
+		kept, _, err := r.store.Tokens.AllTokens(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +215,7 @@ func TestHashToken(t *testing.T) {
 }
 
 func BenchmarkGrant(b *testing.B) {
-	e, err := engine.New(engine.Options{Store: enginetest.NewMemory(), Bundle: &dsl.Bundle{}})
+	e, err := engine.New(engine.Options{Store: enginetest.NewMemory().Ports(), Bundle: &dsl.Bundle{}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -23,10 +23,8 @@ const (
 // no step because the store fails: it tries again until the step is written, or
 // the node is fenced. Only what the store says that it can never keep is given up.
 type committer struct {
-	store interface {
-		store.Ledger
-		store.Runs
-	}
+	ledger  store.Ledger
+	runs    store.Runs
 	node    int64
 	log     *slog.Logger
 	metrics *Metrics
@@ -139,7 +137,7 @@ func (c *committer) write(changes []model.Change, inDoubt bool) []error {
 func (c *committer) try(changes []model.Change) ([]error, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, clock.StoreTimeout)
 	defer cancel()
-	return c.store.Commit(ctx, c.node, changes)
+	return c.ledger.Commit(ctx, c.node, changes)
 }
 
 // refuse gives up a change that the store refuses while it writes others.
@@ -168,7 +166,7 @@ func (c *committer) isWritten(change model.Change) bool {
 	backoff := 10 * time.Millisecond
 	for {
 		ctx, cancel := context.WithTimeout(c.ctx, clock.StoreTimeout)
-		r, err := c.store.Run(ctx, change.Run)
+		r, err := c.runs.Run(ctx, change.Run)
 		cancel()
 		switch {
 		case err == nil && r.Version == change.Version+1:

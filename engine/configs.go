@@ -34,10 +34,8 @@ type liveConfigs struct {
 
 // settings are what operators have set at run time, as this node knows it.
 type settings struct {
-	store interface {
-		store.Settings
-		store.Tokens
-	}
+	kept store.Settings
+	keys store.Tokens
 
 	mu       sync.Mutex               // guards the following
 	known    bool                     // they were read at least once
@@ -64,7 +62,7 @@ func (s *settings) isCurrent(revision int64) bool {
 func (s *settings) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 	defer cancel()
-	set, revision, err := s.store.Configs(ctx)
+	set, revision, err := s.kept.Configs(ctx)
 	if err != nil {
 		return fmt.Errorf("read configs: %w", err)
 	}
@@ -74,7 +72,7 @@ func (s *settings) refresh(ctx context.Context) error {
 			return fmt.Errorf("read config %s: %w", name, err)
 		}
 	}
-	paths, _, err := s.store.Controls(ctx)
+	paths, _, err := s.kept.Controls(ctx)
 	if err != nil {
 		return fmt.Errorf("read controls: %w", err)
 	}
@@ -82,7 +80,7 @@ func (s *settings) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	keys, _, err := s.store.Tokens(ctx)
+	keys, _, err := s.keys.AllTokens(ctx)
 	if err != nil {
 		return fmt.Errorf("read tokens: %w", err)
 	}
@@ -225,7 +223,7 @@ func (e *Engine) SetConfig(ctx context.Context, name string, value any, ifRevisi
 	if err != nil {
 		return ConfigView{}, &ConfigError{"invalid_config", fmt.Sprintf("config %s: %v", name, err)}
 	}
-	if _, err := e.o.Store.SetConfig(ctx, name, data, ifRevision, by); err != nil {
+	if _, err := e.o.Store.Settings.SetConfig(ctx, name, data, ifRevision, by); err != nil {
 		return ConfigView{}, fmt.Errorf("set config %s: %w", name, err)
 	}
 	if err := e.settings.refresh(ctx); err != nil {

@@ -514,8 +514,10 @@ func TestANodeThatCannotReadItsSettingsStartsNoCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		deaf := &deafStore{Store: r.store}
-		e := r.engine(deaf, controlled)
+		deaf := &deafSettings{Settings: r.store.Settings}
+		db := r.store
+		db.Settings = deaf
+		e := r.engine(db, controlled)
 		r.run(e)
 		other, _ := r.start(controlled)
 		time.Sleep(time.Second)
@@ -538,37 +540,37 @@ func TestANodeThatCannotReadItsSettingsStartsNoCall(t *testing.T) {
 	})
 }
 
-// A deafStore cannot tell the controls while it is deaf.
-type deafStore struct {
-	store.Store
+// deafSettings cannot tell the controls while it is deaf.
+type deafSettings struct {
+	store.Settings
 	mu   sync.Mutex
 	deaf bool
 }
 
-func (s *deafStore) turn(deaf bool) {
+func (s *deafSettings) turn(deaf bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deaf = deaf
 }
 
-func (s *deafStore) Controls(ctx context.Context) (map[string]store.Setting, int64, error) {
+func (s *deafSettings) Controls(ctx context.Context) (map[string]store.Setting, int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.deaf {
 		return nil, 0, errors.New("no answer")
 	}
-	return s.Store.Controls(ctx)
+	return s.Settings.Controls(ctx)
 }
 
-// A slowStore takes its time to write.
-type slowStore struct {
-	store.Store
+// A slowLedger takes its time to write.
+type slowLedger struct {
+	store.Ledger
 	delay atomic.Int64
 }
 
-func (s *slowStore) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
+func (s *slowLedger) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	time.Sleep(time.Duration(s.delay.Load()))
-	return s.Store.Commit(ctx, node, changes)
+	return s.Ledger.Commit(ctx, node, changes)
 }
 
 func TestSwitchCountsForCallsThatAreBeingSaved(t *testing.T) {
@@ -576,8 +578,10 @@ func TestSwitchCountsForCallsThatAreBeingSaved(t *testing.T) {
 	for _, mode := range []string{guard.ModeSkip, guard.ModeHold} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
-			slow := &slowStore{Store: r.store}
-			e := r.engine(slow, controlled)
+			slow := &slowLedger{Ledger: r.store.Ledger}
+			db := r.store
+			db.Ledger = slow
+			e := r.engine(db, controlled)
 			r.run(e)
 			time.Sleep(time.Second)
 			slow.delay.Store(int64(3 * time.Second)) // before the calls of the second stage

@@ -359,7 +359,7 @@ func TestFallbackWhileTheStoreIsAway(t *testing.T) {
 		r.on("bonus", bonus.do)
 		bonus.down.Store(true)
 		yaml := strings.Replace(degradable, "duration: 10s", "duration: 1m", 1)
-		e := r.engine(store, yaml)
+		e := r.engine(store.Ports(), yaml)
 		r.run(e)
 		synctest.Wait()
 		stop := r.orders(100*time.Millisecond, e)
@@ -401,7 +401,7 @@ func TestAnotherNodeDecidesWhenTheOneThatDidDies(t *testing.T) {
 		store, away := cutStore(r.store)
 		var bonus sick
 		r.on("bonus", bonus.do)
-		dead := r.engine(store, degradable)
+		dead := r.engine(store.Ports(), degradable)
 		r.run(dead)
 		synctest.Wait()
 		time.Sleep(2 * time.Second) // so that it decides
@@ -442,7 +442,7 @@ func TestLostAnswersChangeNoFallback(t *testing.T) {
 			}
 			return model.Result{}, nil
 		})
-		e := r.engine(store, degradable)
+		e := r.engine(store.Ports(), degradable)
 		r.run(e)
 		synctest.Wait()
 		stop := r.orders(100*time.Millisecond, e)
@@ -470,7 +470,7 @@ func TestDefinitionWithoutFallbacksAsksNothing(t *testing.T) {
 			}
 			return nil
 		}}
-		e := r.engine(store, controlled)
+		e := r.engine(store.Ports(), controlled)
 		r.run(e)
 		synctest.Wait()
 		stop := r.load(50*time.Millisecond, e)

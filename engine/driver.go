@@ -119,7 +119,7 @@ func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
 		return nil, err
 	}
 	began := time.Now()
-	number, err := e.o.Store.Join(limited, e.o.Name, e.o.Lease)
+	number, err := e.o.Store.Ledger.Join(limited, e.o.Name, e.o.Lease)
 	if err != nil {
 		return nil, fmt.Errorf("join: %w", err)
 	}
@@ -136,21 +136,17 @@ func (e *Engine) newNode(ctx context.Context, number int64) *node {
 	n := &node{
 		e: e, number: number, log: e.log.With("node", number), jobs: map[string]*job{}, lifted: map[string]time.Time{}, pool: newWorkerPool(),
 		draining: make(chan struct{}), wake: make(chan struct{}, 1), called: make(chan struct{}, 1),
-		told: isWaker(e.o.Store),
+		told: e.o.Store.Waker != nil,
 	}
 	// What the node does goes on while it drains, when ctx has ended.
 	n.ctx, n.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	n.calls, n.abort = context.WithCancel(n.ctx)
 	n.steps = committer{
-		store: e.o.Store, node: number, log: n.log, metrics: e.metrics, health: &e.writes, fenced: n.fence, ctx: n.ctx,
+		ledger: e.o.Store.Ledger, runs: e.o.Store.Runs, node: number, log: n.log, metrics: e.metrics, health: &e.writes, fenced: n.fence,
+		ctx: n.ctx,
 	}
 	n.steps.start()
 	return n
-}
-
-func isWaker(s store.Store) bool {
-	_, ok := s.(store.Waker)
-	return ok
 }
 
 // beats renews the lease until the membership ends.
@@ -159,7 +155,7 @@ func (n *node) beats() {
 	for next := time.Duration(0); n.rest(next); {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(n.ctx, n.e.o.Lease/2)
-		b, err := n.e.o.Store.Beat(ctx, n.number, n.e.o.Lease, n.e.Bundle().Hash)
+		b, err := n.e.o.Store.Ledger.Beat(ctx, n.number, n.e.o.Lease, n.e.Bundle().Hash)
 		cancel()
 		next = min(store.BeatEvery, n.e.o.Lease/store.BeatsOfLease)
 		switch err = n.e.known.Check(n.number, b, err); {
@@ -279,7 +275,7 @@ func (n *node) release(causes []string) (soon time.Duration) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(n.ctx, clock.StoreTimeout)
-		released, err := n.e.o.Store.Release(ctx, cause, most)
+		released, err := n.e.o.Store.Runs.Release(ctx, cause, most)
 		cancel()
 		if err != nil && n.ctx.Err() == nil {
 			n.log.Warn("runs that wait for a control cannot be woken, trying again", "cause", cause, "error", err)
@@ -303,7 +299,7 @@ func (n *node) release(causes []string) (soon time.Duration) {
 // claims takes ready runs as long as there is room for them.
 func (n *node) claims() {
 	var hints <-chan struct{}
-	if w, ok := n.e.o.Store.(store.Waker); ok {
+	if w := n.e.o.Store.Waker; w != nil {
 		hints = w.Wake()
 	}
 	idle := shortestPoll
@@ -353,7 +349,7 @@ func (n *node) claim() claimResult {
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, clock.StoreTimeout)
 	defer cancel()
-	runs, err := n.e.o.Store.Claim(ctx, n.number, asked, n.e.library.current.Load().bundle.Hash)
+	runs, err := n.e.o.Store.Ledger.Claim(ctx, n.number, asked, n.e.library.current.Load().bundle.Hash)
 	claimed := make([]*store.Claimed, len(runs))
 	for i := range runs {
 		claimed[i] = &runs[i]
@@ -463,7 +459,7 @@ func (n *node) leave() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.ctx), max(n.e.o.Lease, leaveLeast))
 	defer cancel()
 	for backoff := 10 * time.Millisecond; ; backoff = min(2*backoff, clock.MaxBackoff) {
-		err := n.e.o.Store.Leave(ctx, n.number, nil)
+		err := n.e.o.Store.Ledger.Leave(ctx, n.number, nil)
 		if err == nil || errors.Is(err, store.ErrFenced) {
 			return nil
 		}

@@ -14,8 +14,8 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/enginetest"
-	"procaas/engine/memory"
 	"procaas/engine/model"
+	"procaas/engine/store"
 	"procaas/engine/tracing"
 )
 
@@ -39,8 +39,10 @@ func benchmarkFlow(b *testing.B, tracer trace.Tracer) {
 	if bundle == nil {
 		b.Fatal(found)
 	}
-	store := &ends{Store: enginetest.NewMemory(), ended: make(chan struct{}, inFlight)}
-	e, err := engine.New(engine.Options{Store: store, Types: []engine.HandlerType{noop}, Bundle: bundle, Tracer: tracer})
+	db := enginetest.NewMemory().Ports()
+	ledger := &ends{Ledger: db.Ledger, ended: make(chan struct{}, inFlight)}
+	db.Ledger = ledger
+	e, err := engine.New(engine.Options{Store: db, Types: []engine.HandlerType{noop}, Bundle: bundle, Tracer: tracer})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -59,7 +61,7 @@ func benchmarkFlow(b *testing.B, tracer trace.Tracer) {
 			if err != nil || out[0].Err != nil {
 				b.Error(err, out)
 			}
-			<-store.ended
+			<-ledger.ended
 			<-slots
 		})
 	}
@@ -69,14 +71,14 @@ func benchmarkFlow(b *testing.B, tracer trace.Tracer) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "flows/s")
 }
 
-// An ends store tells when runs have ended.
+// An ends ledger tells when runs have ended.
 type ends struct {
-	*memory.Store
+	store.Ledger
 	ended chan struct{}
 }
 
 func (s *ends) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
-	errs, err := s.Store.Commit(ctx, node, changes)
+	errs, err := s.Ledger.Commit(ctx, node, changes)
 	for i, c := range changes {
 		if err == nil && errs[i] == nil && c.Status.Ended() {
 			s.ended <- struct{}{}

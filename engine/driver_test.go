@@ -102,7 +102,7 @@ func TestARunThatEndsNeedsNoRoom(t *testing.T) {
 			}
 			return nil
 		}}
-		e := r.engine(store, `
+		e := r.engine(store.Ports(), `
 pipelines:
   - id: work
     stages: [{id: a, handlers: [{id: one, step: {}}]}]
@@ -174,7 +174,7 @@ func TestCrashRepeatsOnlyWhatWasNotSavedWithTheSameKey(t *testing.T) {
 		stuck := make(gate)
 		r.on("two", stuck.do)
 		store := &enginetest.Faulty{Store: r.store}
-		first := r.engine(store, three)
+		first := r.engine(store.Ports(), three)
 		stop := r.run(first)
 		synctest.Wait()
 		run := r.submit(first, event("work", "k"))
@@ -201,7 +201,7 @@ func TestParallelStageRepeatsOnlyItsUnfinishedHandlers(t *testing.T) {
 		stuck := make(gate)
 		r.on("h1", stuck.do)
 		store := &enginetest.Faulty{Store: r.store}
-		first := r.engine(store, parallel(3))
+		first := r.engine(store.Ports(), parallel(3))
 		stop := r.run(first)
 		synctest.Wait()
 		run := r.submit(first, event("work", ""))
@@ -226,7 +226,7 @@ func TestAnotherNodeTakesOverWhatADeadOneHeld(t *testing.T) {
 		stuck := make(gate)
 		r.on("one", stuck.do)
 		store := &enginetest.Faulty{Store: r.store}
-		first := r.engine(store, three)
+		first := r.engine(store.Ports(), three)
 		stop := r.run(first)
 		second, _ := r.start(three)
 		run := r.submit(first, event("work", "k"))
@@ -261,7 +261,7 @@ func TestPausedNodeWritesNothingAndStartsNothing(t *testing.T) {
 			}
 			return model.Result{}, nil
 		})
-		first := r.engine(store, three)
+		first := r.engine(store.Ports(), three)
 		r.run(first)
 		synctest.Wait()
 		run := r.submit(first, event("work", "k"))
@@ -299,7 +299,7 @@ func TestNoCallStartsAfterTheLeaseIsOver(t *testing.T) {
 		}}
 		hold := make(gate)
 		r.on("one", hold.do)
-		e := r.engine(store, three)
+		e := r.engine(store.Ports(), three)
 		r.run(e)
 		synctest.Wait()
 		run := r.submit(e, event("work", "k"))
@@ -318,14 +318,14 @@ func TestNoCallStartsAfterTheLeaseIsOver(t *testing.T) {
 	})
 }
 
-// A watchedStore says that it sees the node's process, until the channel is closed.
-type watchedStore struct {
-	store.Store
+// A watchedLedger says that it sees the node's process, until the channel is closed.
+type watchedLedger struct {
+	store.Ledger
 	watched chan struct{}
 }
 
-func (s watchedStore) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
-	b, err := s.Store.Beat(ctx, node, lease, bundle)
+func (s watchedLedger) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
+	b, err := s.Ledger.Beat(ctx, node, lease, bundle)
 	b.Watched = s.watched
 	return b, err
 }
@@ -337,16 +337,18 @@ func TestNoCallStartsWhenTheStoreHasLostSightOfASilentNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		var beatless atomic.Bool
-		store := watchedStore{&enginetest.Faulty{Store: r.store, Before: func(op string) error {
+		faulty := &enginetest.Faulty{Store: r.store, Before: func(op string) error {
 			if op == "beat" && beatless.Load() {
 				return enginetest.ErrInjected
 			}
 			return nil
-		}}, make(chan struct{})}
+		}}
+		db, watched := faulty.Ports(), make(chan struct{})
+		db.Ledger = watchedLedger{db.Ledger, watched}
 		first, second := make(gate), make(gate)
 		r.on("one", first.do)
 		r.on("two", second.do)
-		e := r.engine(store, three)
+		e := r.engine(db, three)
 		r.run(e)
 		synctest.Wait()
 		run := r.submit(e, event("work", "k"))
@@ -356,7 +358,7 @@ func TestNoCallStartsWhenTheStoreHasLostSightOfASilentNode(t *testing.T) {
 		close(first)
 		synctest.Wait()
 		r.want("work/a/one", "work/b/two") // it is seen, so its lease counts
-		close(store.watched)
+		close(watched)
 		close(second)
 		time.Sleep(time.Second)
 		r.want("work/a/one", "work/b/two")
@@ -382,7 +384,7 @@ func TestNodeIsNotReadyWhileNothingIsWritten(t *testing.T) {
 			}
 			return nil
 		}}
-		e := r.engine(store, three)
+		e := r.engine(store.Ports(), three)
 		r.run(e)
 		r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
 		full.Store(true)
@@ -470,7 +472,7 @@ func TestRunKeepsTheDefinitionItBeganWith(t *testing.T) {
 		stuck := make(gate)
 		r.on("one", stuck.do)
 		store := &enginetest.Faulty{Store: r.store}
-		first := r.engine(store, three)
+		first := r.engine(store.Ports(), three)
 		stop := r.run(first)
 		synctest.Wait()
 		begun := r.submit(first, event("work", "begun"))

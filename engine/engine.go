@@ -115,17 +115,17 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{
 		o: o, log: o.Log, metrics: o.Metrics,
 		library: library{
-			store: o.Store, types: o.Types, services: o.ServiceURLs, byName: map[string]HandlerType{}, maxConns: o.MaxInFlight,
+			store: o.Store.Bundles, types: o.Types, services: o.ServiceURLs, byName: map[string]HandlerType{}, maxConns: o.MaxInFlight,
 			targets: o.Targets, log: o.Log, runID: o.virtual.runID,
 		},
-		settings:   settings{store: o.Store},
-		degrader:   fallback.New(o.Store),
+		settings:   settings{kept: o.Store.Settings, keys: o.Store.Tokens},
+		degrader:   fallback.New(o.Store.Degradation),
 		stats:      stats{metrics: o.Metrics},
 		clock:      clock.Clock{Known: make(chan struct{}), Source: o.virtual.now()},
 		explaining: make(chan struct{}, maxExplained),
 		follower:   follower{changed: make(chan struct{}, 1)},
 	}
-	e.Clusters, e.Transfers = clusters.NewClusters(o.Store, e.Bundle, e.clock.Now), transfers.NewTransfers(o.Store)
+	e.Clusters, e.Transfers = clusters.NewClusters(o.Store.Documents, e.Bundle, e.clock.Now), transfers.NewTransfers(o.Store.Documents)
 	for _, t := range o.Types {
 		e.library.byName[t.Name] = t
 	}
@@ -146,7 +146,7 @@ func New(o Options) (*Engine, error) {
 
 // complete checks options and fills those that are left out.
 func (o Options) complete() (Options, error) {
-	if o.Store == nil || o.Bundle == nil {
+	if o.Store.Ledger == nil || o.Bundle == nil {
 		return o, errors.New("engine: want a store and a bundle, have Options without")
 	}
 	d := DefaultOptions()
@@ -234,7 +234,7 @@ func (e *Engine) Healthy(context.Context) error {
 
 // RunByID reads one run; [store.ErrNotFound] when there is none.
 func (e *Engine) RunByID(ctx context.Context, id string) (checkpoint.RunView, error) {
-	r, err := e.o.Store.Run(ctx, id)
+	r, err := e.o.Store.Runs.Run(ctx, id)
 	if err != nil {
 		return checkpoint.RunView{}, fmt.Errorf("run %s: %w", id, err)
 	}
@@ -243,7 +243,7 @@ func (e *Engine) RunByID(ctx context.Context, id string) (checkpoint.RunView, er
 
 // runStatus tells how far a run is.
 func (e *Engine) runStatus(ctx context.Context, id string) (model.Status, error) {
-	r, err := e.o.Store.Run(ctx, id)
+	r, err := e.o.Store.Runs.Run(ctx, id)
 	return r.Status, err
 }
 
@@ -263,7 +263,7 @@ const mostListed = 32 << 20
 // the filter allows.
 func (e *Engine) list(ctx context.Context, f store.RunFilter) ([]store.RunRecord, string, error) {
 	f.Brief, f.Bytes = true, mostListed
-	records, next, err := e.o.Store.List(ctx, f)
+	records, next, err := e.o.Store.Runs.List(ctx, f)
 	if err != nil {
 		return nil, "", fmt.Errorf("list runs: %w", err)
 	}
@@ -287,7 +287,7 @@ func (e *Engine) Entity(ctx context.Context, flow, key string) (checkpoint.Entit
 	if p := b.Pipeline(flow); known == nil && (p == nil || p.Flow != "") {
 		return checkpoint.EntityView{}, fmt.Errorf("flow %s: %w", flow, store.ErrNotFound)
 	}
-	r, err := e.o.Store.Entity(ctx, flow, key)
+	r, err := e.o.Store.Runs.Entity(ctx, flow, key)
 	if err == nil && len(r.Runs) > 0 {
 		// The store gives them without checkpoints, which those who only ask for the
 		// state do not need. Without, their views would show no handlers and no state.
@@ -323,7 +323,7 @@ func (e *Engine) Entity(ctx context.Context, flow, key string) (checkpoint.Entit
 // Retry goes on with a run that has failed, or waits for an operator, from the
 // handler that did.
 func (e *Engine) Retry(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
-	if err := e.o.Store.Retry(ctx, id, by); err != nil {
+	if err := e.o.Store.Runs.Retry(ctx, id, by); err != nil {
 		return checkpoint.RunView{}, fmt.Errorf("retry run %s: %w", id, err)
 	}
 	if n := e.node.Load(); n != nil {
@@ -355,7 +355,7 @@ func (e *Engine) cancelled(ctx context.Context, id string, err error) (checkpoin
 }
 
 func (e *Engine) abandon(ctx context.Context, id string, by store.Actor) error {
-	err := e.o.Store.Cancel(ctx, id, by)
+	err := e.o.Store.Runs.Cancel(ctx, id, by)
 	if n := e.node.Load(); err == nil && n != nil {
 		if j := n.job(id); j != nil {
 			j.cancel()
@@ -365,7 +365,7 @@ func (e *Engine) abandon(ctx context.Context, id string, by store.Actor) error {
 }
 
 func (e *Engine) cancel(ctx context.Context, id string, by store.Actor) error {
-	r, err := e.o.Store.Run(ctx, id)
+	r, err := e.o.Store.Runs.Run(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -382,7 +382,7 @@ func (e *Engine) cancel(ctx context.Context, id string, by store.Actor) error {
 	if err != nil || def.byID[r.Pipeline] == nil || !def.byID[r.Pipeline].Undoes {
 		return e.abandon(ctx, id, by) // there is nothing to undo, or nobody can
 	}
-	err = e.o.Store.Undo(ctx, id, by)
+	err = e.o.Store.Runs.Undo(ctx, id, by)
 	if n := e.node.Load(); err == nil && n != nil {
 		if j := n.job(id); j != nil {
 			j.move(model.UndoOrder(by.Reason))

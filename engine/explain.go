@@ -154,7 +154,7 @@ func (e *Engine) explain(ctx context.Context, run, path string) (Explanation, er
 // explainer gathers what is kept of a run. It is explained by the definition that it began
 // with: another one may have other conditions.
 func (e *Engine) explainer(ctx context.Context, run string) (explainer, error) {
-	record, err := e.o.Store.Run(ctx, run)
+	record, err := e.o.Store.Runs.Run(ctx, run)
 	if err != nil {
 		return explainer{}, fmt.Errorf("run %s: %w", run, err)
 	}

@@ -87,21 +87,21 @@ func TestExplainOfHandlersWithCountlessPlaces(t *testing.T) {
 	}
 }
 
-// A heldStore answers a question about a run when it is told to.
-type heldStore struct {
-	store.Store
+// heldRuns answer a question about a run when they are told to.
+type heldRuns struct {
+	store.Runs
 	asked  chan struct{}
 	answer chan struct{}
 }
 
-func (s *heldStore) Run(ctx context.Context, id string) (store.RunRecord, error) {
+func (s *heldRuns) Run(ctx context.Context, id string) (store.RunRecord, error) {
 	s.asked <- struct{}{}
 	select {
 	case <-s.answer:
 	case <-ctx.Done():
 		return store.RunRecord{}, ctx.Err()
 	}
-	return s.Store.Run(ctx, id)
+	return s.Runs.Run(ctx, id)
 }
 
 // However many ask, a node looks into two runs at once; those whose caller leaves meanwhile
@@ -110,8 +110,10 @@ func TestFewRunsAreLookedIntoAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		slow := &heldStore{r.store, make(chan struct{}, 10), make(chan struct{})}
-		e := r.engine(slow, "pipelines: [{id: work, stages: [{id: a, handlers: [{id: one, step: {}}]}]}]")
+		slow := &heldRuns{r.store.Runs, make(chan struct{}, 10), make(chan struct{})}
+		db := r.store
+		db.Runs = slow
+		e := r.engine(db, "pipelines: [{id: work, stages: [{id: a, handlers: [{id: one, step: {}}]}]}]")
 		run := r.submit(e, model.Event{Type: "work", Payload: map[string]any{}})
 		ended := make(chan error, 10)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -223,7 +223,7 @@ func (x *explainer) configs(ctx context.Context, reads []datum.Read) (map[string
 		}
 		name := r.Path[1]
 		// What came right before may not have been known to the node.
-		changes, err := x.e.o.Store.Audit(ctx, store.AuditFilter{
+		changes, err := x.e.o.Store.Audits.Audit(ctx, store.AuditFilter{
 			Kind: store.AuditConfig, Name: name, Since: x.out.At.Add(-time.Second),
 			Limit: 1000,
 		})

@@ -42,7 +42,7 @@ func failAtAnything(t *testing.T, seed uint64) {
 		}
 		return nil
 	}
-	e := r.engine(&enginetest.Faulty{Store: r.store, Before: fault, After: fault}, three,
+	e := r.engine((&enginetest.Faulty{Store: r.store, Before: fault, After: fault}).Ports(), three,
 		func(o *engine.Options) { o.MaxInFlight = 8 })
 	r.run(e)
 
@@ -100,13 +100,13 @@ func TestRunsWhoseAnswerWasLostAreFound(t *testing.T) {
 				r := newRig(t)
 				lost := false
 				store := &enginetest.Faulty{Store: r.store, After: func(asked string) error {
-					if d, _ := r.store.Depth(context.Background()); asked != op || lost || d.Waiting != 0 {
+					if d, _ := r.store.Inbox.Depth(context.Background()); asked != op || lost || d.Waiting != 0 {
 						return nil
 					}
 					lost = true
 					return enginetest.ErrInjected
 				}}
-				e := r.engine(store, three)
+				e := r.engine(store.Ports(), three)
 				if op == "claim" {
 					ev := event("work", "k")
 					ev.ID = "e"
@@ -139,14 +139,14 @@ func TestRunsThatTheNodeOwnsUnknowinglyAreFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		e, _ := r.start(three)
-		nodes, err := r.store.Nodes(context.Background())
+		nodes, err := r.store.Ledger.Nodes(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
 		ev := event("work", "k")
 		ev.ID = "e"
 		in := model.Intake{ID: "late", Event: ev, Flow: "order", Key: "k", Ordered: true, Pipeline: "work", Own: true}
-		if _, err := r.store.Accept(context.Background(), nodes[0].Node, []model.Intake{in}); err != nil {
+		if _, err := r.store.Inbox.Accept(context.Background(), nodes[0].Node, []model.Intake{in}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(4 * time.Second)
@@ -161,7 +161,7 @@ func TestLostAnswerOfACommitIsNoSetback(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
 			commits := 0
-			e := r.engine(&enginetest.Faulty{Store: r.store, After: func(op string) error {
+			e := r.engine((&enginetest.Faulty{Store: r.store, After: func(op string) error {
 				if op != "commit" {
 					return nil
 				}
@@ -169,7 +169,7 @@ func TestLostAnswerOfACommitIsNoSetback(t *testing.T) {
 					return enginetest.ErrInjected
 				}
 				return nil
-			}}, three)
+			}}).Ports(), three)
 			r.run(e)
 			synctest.Wait()
 			began := time.Now()
@@ -192,7 +192,9 @@ func TestChangeThatTheStoreRefusesFailsItsOwnRunOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		e := r.engine(&picky{Store: r.store}, three)
+		db := r.store
+		db.Ledger = &picky{db.Ledger, db.Runs}
+		e := r.engine(db, three)
 		r.run(e)
 		synctest.Wait()
 		var good []string
@@ -213,18 +215,21 @@ func TestChangeThatTheStoreRefusesFailsItsOwnRunOnly(t *testing.T) {
 	})
 }
 
-// A picky store refuses the checkpoints of one run that has begun its last stage.
-type picky struct{ store.Store }
+// A picky ledger refuses the checkpoints of one run that has begun its last stage.
+type picky struct {
+	store.Ledger
+	runs store.Runs
+}
 
 func (p *picky) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	time.Sleep(5 * time.Millisecond) // so that changes gather
 	for _, c := range changes {
-		r, err := p.Run(ctx, c.Run)
+		r, err := p.runs.Run(ctx, c.Run)
 		if err == nil && r.Key == "poison" && c.Status != model.Failed && r.Version > 1 {
 			return nil, fmt.Errorf("%w: too much", store.ErrRefused)
 		}
 	}
-	return p.Store.Commit(ctx, node, changes)
+	return p.Ledger.Commit(ctx, node, changes)
 }
 
 // The beats of a node that is leaving may find it gone before it has the answer to
@@ -234,14 +239,14 @@ func TestNodeLeavesWellThoughABeatFindsItGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		lost := false
-		e := r.engine(&enginetest.Faulty{Store: r.store, After: func(op string) error {
+		e := r.engine((&enginetest.Faulty{Store: r.store, After: func(op string) error {
 			if op != "leave" || lost {
 				return nil
 			}
 			lost = true
 			time.Sleep(2 * time.Second) // some beats
 			return enginetest.ErrInjected
-		}}, three)
+		}}).Ports(), three)
 		stop := r.run(e)
 		synctest.Wait()
 		if err := stop(); err != nil || !lost {

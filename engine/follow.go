@@ -145,7 +145,7 @@ func (e *Engine) activate(ctx context.Context, b *dsl.Bundle, onlyNew bool, by s
 	if err != nil {
 		return "", fmt.Errorf("encode definition %s: %w", b.Hash, err)
 	}
-	if current, err = e.o.Store.Activate(ctx, b.Hash, files, onlyNew, by); err != nil {
+	if current, err = e.o.Store.Bundles.Activate(ctx, b.Hash, files, onlyNew, by); err != nil {
 		return "", fmt.Errorf("save definition %s: %w", b.Hash, err)
 	}
 	return current, nil
@@ -198,7 +198,7 @@ func (e *Engine) catchUp(ctx context.Context) error {
 	defer cancel()
 	e.follower.mu.Lock()
 	defer e.follower.mu.Unlock()
-	hash, err := e.o.Store.Current(ctx)
+	hash, err := e.o.Store.Bundles.Current(ctx)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -239,7 +239,7 @@ func (e *Engine) Degraded() error {
 	if err := e.follower.refused.Load(); err != nil {
 		return fmt.Errorf("new events run by an older definition, because the current one cannot run here: %w", *err)
 	}
-	if s, ok := e.o.Store.(store.Scattered); ok {
+	if s := e.o.Store.Scattered; s != nil {
 		if err := s.Unreachable(); err != nil {
 			return err
 		}

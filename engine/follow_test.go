@@ -79,7 +79,7 @@ func TestFilesWithoutPipelinesReplaceNone(t *testing.T) {
 			if !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("%q: want %q, have %q", text, want, err)
 			}
-			current, err := r.store.Current(context.Background())
+			current, err := r.store.Bundles.Current(context.Background())
 			if err != nil || current != r.bundle(onePipeline("one")).Hash {
 				t.Errorf("%q: want the definition of before for all nodes, have %.8s, %v", text, current, err)
 			}
@@ -124,7 +124,7 @@ func TestLoadsAtTheSameTimeEndInOneDefinition(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
-			current, err := r.store.Current(context.Background())
+			current, err := r.store.Bundles.Current(context.Background())
 			if err != nil || first.Bundle().Hash != current || second.Bundle().Hash != current {
 				t.Fatalf("want %.8s everywhere, have %.8s and %.8s (%v)", current, first.Bundle().Hash, second.Bundle().Hash, err)
 			}

@@ -29,7 +29,7 @@ func (e *Engine) measure(ctx context.Context) {
 			e.backlog.Store(newBacklog(d, e.clock.Now()))
 		}
 		count = time.Now()
-		if took := count.Sub(began); !isGauge(e.o.Store) {
+		if took := count.Sub(began); e.o.Store.Gauge == nil {
 			count = count.Add(share * took)
 		}
 	}
@@ -37,13 +37,8 @@ func (e *Engine) measure(ctx context.Context) {
 
 // depth tells how much waits.
 func (e *Engine) depth(ctx context.Context) (store.Depth, error) {
-	if g, ok := e.o.Store.(store.Gauge); ok {
-		return g.GaugeDepth(ctx)
+	if e.o.Store.Gauge != nil {
+		return e.o.Store.Gauge.GaugeDepth(ctx)
 	}
-	return e.o.Store.Depth(ctx)
-}
-
-func isGauge(s store.Store) bool {
-	_, ok := s.(store.Gauge)
-	return ok
+	return e.o.Store.Inbox.Depth(ctx)
 }

@@ -179,7 +179,7 @@ func (e *Engine) accept(runs []model.Intake) []accepted {
 			owned++
 		}
 	}
-	results, err := e.o.Store.Accept(ctx, number, runs)
+	results, err := e.o.Store.Inbox.Accept(ctx, number, runs)
 	e.start(n, asked, results, err)
 	switch {
 	case errors.Is(err, store.ErrFenced) && number != 0:

@@ -102,7 +102,7 @@ func TestSubmitRefusesWhatNobodyCouldServe(t *testing.T) {
 			if have.Code != c.code || have.Field != c.field || !strings.Contains(have.Message, c.says) {
 				t.Errorf("want %s at %s with %q, have %s at %s: %s", c.code, c.field, c.says, have.Code, have.Field, have.Message)
 			}
-			if d, _ := r.store.Depth(context.Background()); d.Waiting != 0 {
+			if d, _ := r.store.Inbox.Depth(context.Background()); d.Waiting != 0 {
 				t.Error("want nothing stored")
 			}
 		})
@@ -202,13 +202,13 @@ func TestConcurrentSubmissionsShareTransactions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		var accepts atomic.Int32
-		e := r.engine(&enginetest.Faulty{Store: r.store, Before: func(op string) error {
+		e := r.engine((&enginetest.Faulty{Store: r.store, Before: func(op string) error {
 			if op == "accept" {
 				accepts.Add(1)
 				time.Sleep(time.Millisecond)
 			}
 			return nil
-		}}, three)
+		}}).Ports(), three)
 		var senders sync.WaitGroup
 		for i := range 500 {
 			senders.Go(func() { r.submit(e, event("work", fmt.Sprint(i))) })
@@ -223,7 +223,7 @@ func TestConcurrentSubmissionsShareTransactions(t *testing.T) {
 func TestStoreFailureAtIntakeIsToldToAll(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	e := r.engine(&enginetest.Faulty{Store: r.store, Before: func(string) error { return enginetest.ErrInjected }}, three)
+	e := r.engine((&enginetest.Faulty{Store: r.store, Before: func(string) error { return enginetest.ErrInjected }}).Ports(), three)
 	if out, err := e.Submit(context.Background(), []engine.Submission{{Event: event("work", "k")}}); err == nil {
 		t.Errorf("want the store's error, have %+v", out)
 	}

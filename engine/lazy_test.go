@@ -11,27 +11,28 @@ import (
 	"procaas/engine/store"
 )
 
-// A commits store counts the changes that are written.
+// A commits ledger counts the changes that are written.
 type commits struct {
-	store.Store
+	store.Ledger
 	written atomic.Int64
 }
 
 func (s *commits) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	s.written.Add(int64(len(changes)))
-	return s.Store.Commit(ctx, node, changes)
+	return s.Ledger.Commit(ctx, node, changes)
 }
 
 func TestFirstCallsWaitForNoCommit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		store := &commits{Store: r.store}
-		e := r.engine(store, three)
+		ledger := &commits{Ledger: r.store.Ledger}
+		r.store.Ledger = ledger
+		e := r.engine(r.store, three)
 		r.run(e)
 		synctest.Wait()
 		r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
-		if n := store.written.Load(); n != 3 {
+		if n := ledger.written.Load(); n != 3 {
 			t.Errorf("want one commit after each of three handlers, have %d", n)
 		}
 	})
@@ -43,8 +44,9 @@ func TestCallsThatTakeTheirTimeAreSeen(t *testing.T) {
 		r := newRig(t)
 		slow := make(gate)
 		r.on("one", slow.do)
-		store := &commits{Store: r.store}
-		e := r.engine(store, three)
+		ledger := &commits{Ledger: r.store.Ledger}
+		r.store.Ledger = ledger
+		e := r.engine(r.store, three)
 		r.run(e)
 		synctest.Wait()
 		run := r.submit(e, event("work", "k"))
@@ -53,7 +55,7 @@ func TestCallsThatTakeTheirTimeAreSeen(t *testing.T) {
 		if len(v.Handlers) != 1 || v.Handlers[0].Outcome != model.OutcomeRunning || v.Handlers[0].Attempts != 1 {
 			t.Errorf("want the first attempt of the handler under way, have %+v", v.Handlers)
 		}
-		if n := store.written.Load(); n != 1 {
+		if n := ledger.written.Load(); n != 1 {
 			t.Errorf("want one commit, have %d", n)
 		}
 		close(slow)

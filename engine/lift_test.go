@@ -117,25 +117,25 @@ func TestALiftDoesNotWaitForAServiceThatIsDown(t *testing.T) {
 	})
 }
 
-// farStore answers beats late, and counts the runs that are given back for later.
-type farStore struct {
-	store.Store
+// farLedger answers beats late, and counts the runs that are given back for later.
+type farLedger struct {
+	store.Ledger
 	parked atomic.Int64
 }
 
-func (s *farStore) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
-	b, err := s.Store.Beat(ctx, node, lease, bundle)
+func (s *farLedger) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
+	b, err := s.Ledger.Beat(ctx, node, lease, bundle)
 	time.Sleep(30 * time.Millisecond)
 	return b, err
 }
 
-func (s *farStore) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
+func (s *farLedger) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	for _, c := range changes {
 		if c.Status == model.Parked {
 			s.parked.Add(1)
 		}
 	}
-	return s.Store.Commit(ctx, node, changes)
+	return s.Ledger.Commit(ctx, node, changes)
 }
 
 // A run that stands in a short line keeps its place in memory, however slow the beats are by
@@ -144,8 +144,8 @@ func TestARunInAShortLineIsNotGivenAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		s := &farStore{Store: r.store}
-		r.store = s
+		s := &farLedger{Ledger: r.store.Ledger}
+		r.store.Ledger = s
 		r.on("one", (&target{latency: 2 * time.Millisecond}).do)
 		r.on("tell", (&target{latency: 50 * time.Millisecond}).do)
 		e, _ := r.start(crowded)

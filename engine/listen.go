@@ -38,7 +38,7 @@ func (j *job) listen() (taken bool) {
 			return taken
 		}
 		ctx, cancel := context.WithTimeout(j.n.ctx, clock.StoreTimeout)
-		pending, err := j.n.e.o.Store.Pending(ctx, j.claimed.Flow, j.claimed.Key, a.Types, a.Heard, offeredMost)
+		pending, err := j.n.e.o.Store.Inbox.Pending(ctx, j.claimed.Flow, j.claimed.Key, a.Types, a.Heard, offeredMost)
 		cancel()
 		if err != nil {
 			j.at("").Warn("events that the run waits for cannot be read, trying again", "error", err)

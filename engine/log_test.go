@@ -23,7 +23,7 @@ func TestLogsTellPathRunAndKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, tr := newRig(t), newSpanBook(t)
 		store := &enginetest.Faulty{Store: r.store}
-		e := r.engine(store, `
+		e := r.engine(store.Ports(), `
 flows: [{id: order, key: !$ event.payload.id}]
 pipelines:
   - id: work

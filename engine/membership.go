@@ -135,18 +135,18 @@ func (e *Engine) isFit(ctx context.Context, node int64) bool {
 	ctx, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 	defer cancel()
 	if e.loss.state() != nil {
-		nodes, err := e.o.Store.Nodes(ctx)
+		nodes, err := e.o.Store.Ledger.Nodes(ctx)
 		if err != nil || !e.known.knownTo(nodes) {
 			return false
 		}
 		e.regain()
 	}
-	b, err := e.o.Store.Beat(ctx, node, e.o.Lease, e.Bundle().Hash)
+	b, err := e.o.Store.Ledger.Beat(ctx, node, e.o.Lease, e.Bundle().Hash)
 	switch err = e.known.Check(node, b, err); {
 	case errors.Is(err, store.ErrLost):
 		e.lose(err)
 	case err == nil: // it is there after all: nobody need wait for the end of its lease
-		err = e.o.Store.Leave(ctx, node, nil)
+		err = e.o.Store.Ledger.Leave(ctx, node, nil)
 	}
 	return err == nil || errors.Is(err, store.ErrFenced)
 }

@@ -29,26 +29,45 @@ func (s *turncoat) now() store.Store {
 	return s.Store
 }
 
-func (s *turncoat) Join(ctx context.Context, name string, lease time.Duration) (int64, error) {
-	return s.now().Join(ctx, name, lease)
+// ports gives the store that turns.
+func (s *turncoat) ports() store.Store {
+	db := s.Store
+	db.Ledger, db.Inbox = turnedLedger{db.Ledger, s}, turnedInbox{db.Inbox, s}
+	return db
 }
 
-func (s *turncoat) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
-	b, err := s.now().Beat(ctx, node, lease, bundle)
+// The ports that turn.
+type (
+	turnedLedger struct {
+		store.Ledger
+		*turncoat
+	}
+	turnedInbox struct {
+		store.Inbox
+		*turncoat
+	}
+)
+
+func (s turnedLedger) Join(ctx context.Context, name string, lease time.Duration) (int64, error) {
+	return s.now().Ledger.Join(ctx, name, lease)
+}
+
+func (s turnedLedger) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
+	b, err := s.now().Ledger.Beat(ctx, node, lease, bundle)
 	b.Beats -= s.less.Load()
 	return b, err
 }
 
-func (s *turncoat) Claim(ctx context.Context, node int64, limit int, bundle string) ([]store.Claimed, error) {
-	return s.now().Claim(ctx, node, limit, bundle)
+func (s turnedLedger) Claim(ctx context.Context, node int64, limit int, bundle string) ([]store.Claimed, error) {
+	return s.now().Ledger.Claim(ctx, node, limit, bundle)
 }
 
-func (s *turncoat) Accept(ctx context.Context, node int64, runs []model.Intake) ([]store.Accepted, error) {
-	return s.now().Accept(ctx, node, runs)
+func (s turnedInbox) Accept(ctx context.Context, node int64, runs []model.Intake) ([]store.Accepted, error) {
+	return s.now().Inbox.Accept(ctx, node, runs)
 }
 
-func (s *turncoat) Nodes(ctx context.Context) ([]store.NodeInfo, error) {
-	nodes, err := s.now().Nodes(ctx)
+func (s turnedLedger) Nodes(ctx context.Context) ([]store.NodeInfo, error) {
+	nodes, err := s.now().Ledger.Nodes(ctx)
 	for i := range nodes {
 		nodes[i].Beats -= s.less.Load()
 	}
@@ -72,8 +91,8 @@ func TestStoreThatWasSetBackIsRefused(t *testing.T) {
 
 func setBack(t *testing.T, turn func(*turncoat, bool)) {
 	r := newRig(t)
-	db := &turncoat{Store: r.store, other: memory.New(nil)}
-	e := r.engine(db, three)
+	db := &turncoat{Store: r.store, other: memory.New(nil).Ports()}
+	e := r.engine(db.ports(), three)
 	r.run(e)
 	submit := func() (engine.Submitted, error) {
 		out, err := e.Submit(context.Background(), []engine.Submission{{Event: event("work", "k")}})
@@ -97,7 +116,7 @@ func setBack(t *testing.T, turn func(*turncoat, bool)) {
 	if _, err := submit(); !errors.Is(err, store.ErrLost) {
 		t.Errorf("want no event taken in, have %v", err)
 	}
-	if nodes, _ := db.other.Nodes(t.Context()); len(nodes) > 0 {
+	if nodes, _ := db.other.Ledger.Nodes(t.Context()); len(nodes) > 0 {
 		t.Errorf("want nobody to join the store that was set back, have %+v", nodes)
 	}
 

@@ -80,7 +80,7 @@ func (e *Engine) fits(ctx context.Context, d *definition, r store.RunRecord) (pi
 	if !r.Ordered || after.Flow == nil {
 		return FitsState(after, "", r.Event.Type), nil
 	}
-	entity, err := e.o.Store.Entity(ctx, r.Flow, r.Key)
+	entity, err := e.o.Store.Runs.Entity(ctx, r.Flow, r.Key)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (e *Engine) fits(ctx context.Context, d *definition, r store.RunRecord) (pi
 
 // Fit tells whether a run could go on by the present definition.
 func (e *Engine) Fit(ctx context.Context, id string) (RunFit, error) {
-	r, err := e.o.Store.Run(ctx, id)
+	r, err := e.o.Store.Runs.Run(ctx, id)
 	if err != nil {
 		return RunFit{}, fmt.Errorf("run %s: %w", id, err)
 	}
@@ -119,7 +119,7 @@ func (e *Engine) Move(ctx context.Context, id string, by store.Actor) (checkpoin
 func (e *Engine) move(ctx context.Context, id string, by store.Actor) error {
 	d := e.library.current.Load()
 	for try := 1; ; try++ {
-		r, err := e.o.Store.Run(ctx, id)
+		r, err := e.o.Store.Runs.Run(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (e *Engine) move(ctx context.Context, id string, by store.Actor) error {
 		if pinned != nil {
 			return &PinnedError{pinned}
 		}
-		asked, err := e.o.Store.Move(ctx, store.Move{Run: id, Bundle: d.bundle.Hash}, r.Version, by)
+		asked, err := e.o.Store.Runs.Move(ctx, store.Move{Run: id, Bundle: d.bundle.Hash}, r.Version, by)
 		if errors.Is(err, store.ErrStale) && try < moveTries {
 			continue
 		}

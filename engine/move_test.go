@@ -126,7 +126,7 @@ func TestRunningRunThatDoesNotFitAnyMoreKeepsItsDefinition(t *testing.T) {
 		close(first)
 		synctest.Wait() // it has begun the second handler
 		move := store.Move{Run: id, Bundle: e.Bundle().Hash}
-		if asked, err := r.store.Move(context.Background(), move, 0, ann); err != nil || !asked {
+		if asked, err := r.store.Runs.Move(context.Background(), move, 0, ann); err != nil || !asked {
 			t.Fatal(asked, err)
 		}
 		time.Sleep(time.Second)
@@ -146,7 +146,7 @@ func TestRunWhoseOwnerDiesIsMovedByTheNextOne(t *testing.T) {
 		never := make(gate)
 		r.on("one", never.do)
 		dying := &enginetest.Faulty{Store: r.store}
-		first := r.engine(dying, three)
+		first := r.engine(dying.Ports(), three)
 		r.run(first)
 		synctest.Wait()
 		id := r.submit(first, event("work", "k"))

@@ -186,7 +186,7 @@ func (n *node) giveBackUnknown() {
 	defer n.open()
 	ctx, cancel := context.WithTimeout(n.ctx, clock.StoreTimeout)
 	defer cancel()
-	if err := n.e.o.Store.Leave(ctx, n.number, runs); err != nil {
+	if err := n.e.o.Store.Ledger.Leave(ctx, n.number, runs); err != nil {
 		n.log.Warn("unknown runs could not be given back, trying again", "error", err)
 		return
 	}

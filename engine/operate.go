@@ -32,7 +32,7 @@ type NodeView struct {
 
 // Nodes lists the nodes that are alive, and those that died lately.
 func (e *Engine) Nodes(ctx context.Context) ([]NodeView, error) {
-	nodes, err := e.o.Store.Nodes(ctx)
+	nodes, err := e.o.Store.Ledger.Nodes(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
@@ -58,7 +58,7 @@ type AuditView struct {
 
 // Audit reads who changed what, the last change first.
 func (e *Engine) Audit(ctx context.Context, f store.AuditFilter) ([]AuditView, error) {
-	list, err := e.o.Store.Audit(ctx, f)
+	list, err := e.o.Store.Audits.Audit(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("read the audit: %w", err)
 	}
@@ -91,7 +91,7 @@ type AuditReport struct {
 // VerifyAudit looks whether the audit is as it was written, and holds hashes that were
 // kept elsewhere.
 func (e *Engine) VerifyAudit(ctx context.Context, kept []string) (AuditReport, error) {
-	chains, err := e.o.Store.VerifyAudit(ctx, kept)
+	chains, err := e.o.Store.Audits.VerifyAudit(ctx, kept)
 	if err != nil {
 		return AuditReport{}, fmt.Errorf("verify the audit: %w", err)
 	}
@@ -119,7 +119,7 @@ const previewed = 10
 // Preview tells which runs a filter chooses.
 func (e *Engine) Preview(ctx context.Context, f store.RunFilter) (RunsPreview, error) {
 	p := RunsPreview{Preview: true, Groups: []store.RunCount{}}
-	groups, err := e.o.Store.Count(ctx, f)
+	groups, err := e.o.Store.Runs.Count(ctx, f)
 	if err != nil {
 		return p, fmt.Errorf("count runs: %w", err)
 	}
@@ -146,7 +146,7 @@ type RunsDone struct {
 // left alone.
 func (e *Engine) RetryAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
 	f.Status = cmp.Or(f.Status, model.Failed)
-	return e.each(ctx, f, func(ctx context.Context, id string) error { return e.o.Store.Retry(ctx, id, by) })
+	return e.each(ctx, f, func(ctx context.Context, id string) error { return e.o.Store.Runs.Retry(ctx, id, by) })
 }
 
 // CancelAll cancels the runs of a page, as RetryAll retries them.
@@ -170,7 +170,7 @@ func (e *Engine) MakeUpAll(ctx context.Context, f store.RunFilter, by store.Acto
 
 // makeUp lets a run do a handler that it had left out.
 func (e *Engine) makeUp(ctx context.Context, id, path string, by store.Actor) error {
-	r, err := e.o.Store.Run(ctx, id)
+	r, err := e.o.Store.Runs.Run(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,8 @@ func (e *Engine) makeUp(ctx context.Context, id, path string, by store.Actor) er
 	case err != nil:
 		return err
 	}
-	return e.o.Store.MakeUp(ctx, store.MakeUp{Run: id, Path: path, Version: r.Version, Checkpoint: checkpoint, Priority: r.Event.Priority},
+	return e.o.Store.Runs.MakeUp(ctx, store.MakeUp{Run: id, Path: path, Version: r.Version, Checkpoint: checkpoint,
+		Priority: r.Event.Priority},
 		by)
 }
 

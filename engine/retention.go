@@ -11,24 +11,6 @@ import (
 	"procaas/engine/store"
 )
 
-// A Trimmer is a store that can forget what is old.
-type Trimmer interface {
-	// Trim removes a bounded part of the runs that ended, and of the ids of events
-	// that were accepted, longer ago than keep; more tells that there may be more
-	// of them. It removes no run that has not ended for good, nor the id of its
-	// event, nor the last firing of a trigger. Of several processes that trim at
-	// once, one does.
-	Trim(ctx context.Context, keep time.Duration) (more bool, err error)
-}
-
-// A RunTrimmer is a store that can forget all but the last runs of a pipeline.
-type RunTrimmer interface {
-	// TrimRuns removes a bounded part of the runs of a pipeline that have ended for good
-	// before its last keep ones; more tells that there may be more of them. Events
-	// stay known, apart from old firings of triggers.
-	TrimRuns(ctx context.Context, pipeline string, keep int) (more bool, err error)
-}
-
 const (
 	trimEvery = time.Minute
 	trimPause = 50 * time.Millisecond // between the parts, for those who work
@@ -42,7 +24,7 @@ func (e *Engine) trim(ctx context.Context) {
 		for _, part := range []struct {
 			keep time.Duration
 			trim func(context.Context, time.Duration) (bool, error)
-		}{{e.o.Retention, e.trimRuns}, {e.o.AuditRetention, e.o.Store.ForgetAudit}, {-1, e.giveUpFailed}, {-1, e.thinRuns}} {
+		}{{e.o.Retention, e.trimRuns}, {e.o.AuditRetention, e.o.Store.Audits.ForgetAudit}, {-1, e.giveUpFailed}, {-1, e.thinRuns}} {
 			if part.keep == 0 {
 				continue
 			}
@@ -62,17 +44,16 @@ func (e *Engine) trim(ctx context.Context) {
 
 // trimRuns lets a store forget runs that can.
 func (e *Engine) trimRuns(ctx context.Context, keep time.Duration) (more bool, err error) {
-	store, ok := e.o.Store.(Trimmer)
-	if !ok {
+	if e.o.Store.Trimmer == nil {
 		return false, nil
 	}
-	return store.Trim(ctx, keep)
+	return e.o.Store.Trimmer.Trim(ctx, keep)
 }
 
 // thinRuns lets a store forget runs of pipelines that say how many they keep.
 func (e *Engine) thinRuns(ctx context.Context, _ time.Duration) (more bool, err error) {
-	store, ok := e.o.Store.(RunTrimmer)
-	if !ok {
+	store := e.o.Store.Trimmer
+	if store == nil {
 		return false, nil
 	}
 	for _, p := range e.Bundle().Pipelines {

@@ -76,7 +76,7 @@ pipelines:
 			synctest.Wait()
 		}
 		status := func(s model.Status, pipeline string) (ids []string) {
-			records, _, err := r.store.List(context.Background(), store.RunFilter{Pipeline: pipeline, Status: s, Limit: 10, Oldest: true})
+			records, _, err := r.store.Runs.List(context.Background(), store.RunFilter{Pipeline: pipeline, Status: s, Limit: 10, Oldest: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -38,7 +38,7 @@ type rig struct {
 }
 
 func newRig(t *testing.T) *rig {
-	r := &rig{t: t, store: enginetest.NewMemory(), do: map[string]enginetest.Do{}}
+	r := &rig{t: t, store: enginetest.NewMemory().Ports(), do: map[string]enginetest.Do{}}
 	r.types = []engine.HandlerType{enginetest.Scripted("step", r.calls.Record(r.handle))}
 	return r
 }

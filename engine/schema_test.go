@@ -64,7 +64,7 @@ func TestPayloadThatDoesNotFitItsSchemaIsRefused(t *testing.T) {
 	if !strings.Contains(have.Message, "the payload of order: id: want a string, have 5 (and 1 more)") {
 		t.Errorf("have %s", have.Message)
 	}
-	if d, _ := r.store.Depth(context.Background()); d.Waiting != 0 {
+	if d, _ := r.store.Inbox.Depth(context.Background()); d.Waiting != 0 {
 		t.Error("want nothing stored")
 	}
 }

@@ -50,7 +50,8 @@ func (e *Engine) OpenSession(ctx context.Context, name string, token [sha256.Siz
 	for try := 1; ; try++ {
 		place, version, err := e.sessionPlace(ctx, name)
 		if err == nil {
-			_, err = e.o.Store.WriteDocuments(ctx, 0, []store.DocumentWrite{{Kind: documentSession, Name: place, Version: version, Value: value}},
+			_, err = e.o.Store.Documents.WriteDocuments(ctx, 0,
+				[]store.DocumentWrite{{Kind: documentSession, Name: place, Version: version, Value: value}},
 				nil)
 		}
 		if err == nil {
@@ -65,7 +66,7 @@ func (e *Engine) OpenSession(ctx context.Context, name string, token [sha256.Siz
 // sessionPlace finds a document for another session of a token: a new one, or that of a
 // session that has ended or is the oldest.
 func (e *Engine) sessionPlace(ctx context.Context, name string) (place string, version int64, err error) {
-	all, err := e.o.Store.Documents(ctx, documentSession, name+"/")
+	all, err := e.o.Store.Documents.DocumentsOf(ctx, documentSession, name+"/")
 	if err != nil {
 		return "", 0, err
 	}
@@ -114,7 +115,7 @@ func (e *Engine) CloseSession(ctx context.Context, text string) error {
 		return nil
 	}
 	if err == nil {
-		_, err = e.o.Store.WriteDocuments(ctx, 0,
+		_, err = e.o.Store.Documents.WriteDocuments(ctx, 0,
 			[]store.DocumentWrite{{Kind: documentSession, Name: d.Name, Version: d.Version, Value: []byte("{}")}}, nil)
 	}
 	if errors.Is(err, store.ErrConflict) {
@@ -132,7 +133,7 @@ func (e *Engine) findSession(ctx context.Context, text string) (*session, store.
 	if cut < 0 || len(text) > 2*store.MaxTaskName || !tokenName.MatchString(text[:max(0, strings.IndexByte(text, '/'))]) {
 		return nil, store.Document{}, ErrUnknownToken
 	}
-	d, err := e.o.Store.Document(ctx, documentSession, text[:cut])
+	d, err := e.o.Store.Documents.Document(ctx, documentSession, text[:cut])
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, d, ErrUnknownToken
 	}

@@ -71,7 +71,7 @@ func TestSessionsEndOnAllNodes(t *testing.T) {
 		}
 		want("the oldest of too many", all[0], false)
 		want("the second oldest", all[1], true)
-		docs, err := r.store.Documents(ctx, "session", "")
+		docs, err := r.store.Documents.DocumentsOf(ctx, "session", "")
 		if err != nil || len(docs) != 64 {
 			t.Errorf("want 64 documents, have %d, %v", len(docs), err)
 		}

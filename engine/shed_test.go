@@ -25,7 +25,7 @@ func TestOverloadCostsNoThroughputAndNoLatency(t *testing.T) {
 			}
 			return nil
 		}}
-		e := r.engine(store, controlled)
+		e := r.engine(store.Ports(), controlled)
 		measure := func(clients int) (accepted, refused int64, worst time.Duration) {
 			var ok, no, most atomic.Int64
 			var all sync.WaitGroup

@@ -53,7 +53,7 @@ func (e *Engine) SetControl(ctx context.Context, path string, change guard.Contr
 func (e *Engine) storeControl(ctx context.Context, path string, c guard.Control, ifRevision int64,
 	by store.Actor,
 ) (guard.ControlView, error) {
-	revision, err := e.o.Store.SetControl(ctx, path, model.EncodeJSON(c), ifRevision, by)
+	revision, err := e.o.Store.Settings.SetControl(ctx, path, model.EncodeJSON(c), ifRevision, by)
 	if err != nil {
 		return guard.ControlView{}, fmt.Errorf("set control %s: %w", path, err)
 	}
@@ -75,7 +75,7 @@ func (e *Engine) learn(ctx context.Context) {
 // RemoveControl removes the control of a path. The error is a [*guard.ControlError]
 // when there is none.
 func (e *Engine) RemoveControl(ctx context.Context, path string, ifRevision int64, by store.Actor) (revision int64, err error) {
-	revision, err = e.o.Store.SetControl(ctx, path, nil, ifRevision, by)
+	revision, err = e.o.Store.Settings.SetControl(ctx, path, nil, ifRevision, by)
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, &guard.ControlError{Code: guard.CodeControlNotFound, Message: fmt.Sprintf("there is no control at %s", path)}
 	}
@@ -106,7 +106,7 @@ func (e *Engine) liftControl(ctx context.Context, path string, free guard.Contro
 // unless the control has changed since: that is [store.ErrConflict]. A nil view says
 // that there is none again.
 func (e *Engine) UndoControl(ctx context.Context, revision int64, by store.Actor) (path string, v *guard.ControlView, err error) {
-	list, err := e.o.Store.Audit(ctx, store.AuditFilter{Before: revision + 1, Limit: 1})
+	list, err := e.o.Store.Audits.Audit(ctx, store.AuditFilter{Before: revision + 1, Limit: 1})
 	if err != nil {
 		return "", nil, fmt.Errorf("read the audit: %w", err)
 	}
@@ -220,7 +220,7 @@ func (e *Engine) ControlEffect(ctx context.Context, path string, change guard.Co
 	}
 	pipeline, _, _ := strings.Cut(path, "/")
 	for status, n := range map[model.Status]*int{model.Waiting: &out.Waiting, model.Running: &out.Running, model.Parked: &out.Parked} {
-		groups, err := e.o.Store.Count(ctx, store.RunFilter{Pipeline: pipeline, Status: status})
+		groups, err := e.o.Store.Runs.Count(ctx, store.RunFilter{Pipeline: pipeline, Status: status})
 		if err != nil {
 			return ControlEffect{}, fmt.Errorf("count runs: %w", err)
 		}

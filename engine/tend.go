@@ -115,7 +115,7 @@ func tendTasks(ctx context.Context, tasks store.TaskMaintenance) (time.Duration,
 // has a second record, which says so.
 func (e *Engine) SetQueueMode(ctx context.Context, taskType string, mode store.TaskMode, by store.Actor, set func() error) error {
 	record := func(ctx context.Context, after string) error {
-		_, err := e.o.Store.WriteDocuments(ctx, 0, nil,
+		_, err := e.o.Store.Documents.WriteDocuments(ctx, 0, nil,
 			[]store.Audited{{Kind: store.AuditQueue, Name: taskType, By: by, After: store.AuditText(after)}})
 		return err
 	}

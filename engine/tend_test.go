@@ -59,8 +59,8 @@ func TestNodesCareForTasks(t *testing.T) {
 	}
 }
 
-// A store with a full disk where it keeps the audit.
-type fullAudit struct{ store.Store }
+// Documents with a full disk where the audit is kept.
+type fullAudit struct{ store.Documents }
 
 var errFullAudit = errors.New("the disk of the audit is full")
 
@@ -78,7 +78,9 @@ func TestQueueModeChangesWithItsRecord(t *testing.T) {
 		set := func() error { calls++; return outcome }
 		return r.engine(db, onePipeline("one")).SetQueueMode(t.Context(), "thumbs", store.TasksPaused, ann, set)
 	}
-	if err := pause(fullAudit{r.store}, nil); !errors.Is(err, errFullAudit) || calls != 0 {
+	full := r.store
+	full.Documents = fullAudit{full.Documents}
+	if err := pause(full, nil); !errors.Is(err, errFullAudit) || calls != 0 {
 		t.Errorf("want no change without its record, have %d and %v", calls, err)
 	}
 	away := errors.New("the queue is away")
@@ -88,7 +90,7 @@ func TestQueueModeChangesWithItsRecord(t *testing.T) {
 	if err := pause(r.store, nil); err != nil || calls != 2 {
 		t.Errorf("want a change, have %d and %v", calls, err)
 	}
-	found, err := r.store.Audit(t.Context(), store.AuditFilter{Kind: store.AuditQueue, Name: "thumbs", Limit: 10})
+	found, err := r.store.Audits.Audit(t.Context(), store.AuditFilter{Kind: store.AuditQueue, Name: "thumbs", Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -118,7 +118,7 @@ func (e *Engine) RevokeToken(ctx context.Context, name string, by store.Actor) (
 // revoke the same one at once must not both be told that they did. Without a hash nobody can
 // be its bearer any more.
 func (e *Engine) storeToken(ctx context.Context, name string, t Token, hash []byte, before int64, by store.Actor) (TokenView, error) {
-	_, err := e.o.Store.SetToken(ctx, name, model.EncodeJSON(t), hash, before, by)
+	_, err := e.o.Store.Tokens.SetToken(ctx, name, model.EncodeJSON(t), hash, before, by)
 	if errors.Is(err, store.ErrConflict) {
 		return TokenView{}, &AccessError{codeTokenExists, fmt.Sprintf("somebody else has just changed the token %s; list the tokens again",
 			name)}
@@ -233,6 +233,6 @@ func (e *Engine) AuditRefusal(ctx context.Context, by store.Actor, call, detail 
 		Detail string `json:"detail"`
 	}{detail})
 	last := []store.DocumentWrite{{Kind: documentRefusal, Name: by.Name, Version: store.AnyVersion, Value: after}}
-	_, err := e.o.Store.WriteDocuments(ctx, 0, last, []store.Audited{{Kind: store.AuditRefusal, Name: call, By: by, After: after}})
+	_, err := e.o.Store.Documents.WriteDocuments(ctx, 0, last, []store.Audited{{Kind: store.AuditRefusal, Name: call, By: by, After: after}})
 	return err
 }

@@ -165,7 +165,7 @@ func TestTraceGoesOnAfterACrash(t *testing.T) {
 		stuck := make(gate)
 		r.on("two", stuck.do)
 		store := &enginetest.Faulty{Store: r.store}
-		first := r.engine(store, tracedYAML, tr.on)
+		first := r.engine(store.Ports(), tracedYAML, tr.on)
 		stop := r.run(first)
 		run := r.submit(first, traced("k"))
 		time.Sleep(time.Second)

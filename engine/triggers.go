@@ -115,7 +115,7 @@ func (e *Engine) wind(ctx context.Context, c *clockwork, now time.Time) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 	defer cancel()
-	id, err := e.o.Store.LastEvent(ctx, c.source())
+	id, err := e.o.Store.Inbox.LastEvent(ctx, c.source())
 	if err != nil {
 		return fmt.Errorf("trigger %s: last firing: %w", c.trigger.ID, err)
 	}

@@ -100,12 +100,13 @@ func TestTriggerSurvivesTheStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		store := &outage{Store: r.store}
-		r.run(r.engine(store, clockOf("every: 10s", "all")))
+		inbox := &outage{Inbox: r.store.Inbox}
+		r.store.Inbox = inbox
+		r.run(r.engine(r.store, clockOf("every: 10s", "all")))
 		time.Sleep(15 * time.Second)
-		store.down.Store(true)
+		inbox.down.Store(true)
 		time.Sleep(30 * time.Second)
-		store.down.Store(false)
+		inbox.down.Store(false)
 		time.Sleep(10 * time.Second)
 		if n := len(r.dues()); n != 5 {
 			t.Errorf("want all 5 firings, have %d", n)
@@ -113,9 +114,9 @@ func TestTriggerSurvivesTheStore(t *testing.T) {
 	})
 }
 
-// An outage store accepts nothing while it is down.
+// An outage inbox accepts nothing while it is down.
 type outage struct {
-	store.Store
+	store.Inbox
 	down atomic.Bool
 }
 
@@ -123,7 +124,7 @@ func (o *outage) Accept(ctx context.Context, node int64, runs []model.Intake) ([
 	if o.down.Load() {
 		return nil, context.DeadlineExceeded
 	}
-	return o.Store.Accept(ctx, node, runs)
+	return o.Inbox.Accept(ctx, node, runs)
 }
 
 func TestLoadReplacesTriggers(t *testing.T) {
@@ -142,14 +143,14 @@ func TestLoadReplacesTriggers(t *testing.T) {
 }
 
 // A cell of the inbox that is away refuses single events: they are not lost.
-type awayStore struct {
-	store.Store
+type awayInbox struct {
+	store.Inbox
 	away atomic.Bool
 }
 
-func (o *awayStore) Accept(ctx context.Context, node int64, runs []model.Intake) ([]store.Accepted, error) {
+func (o *awayInbox) Accept(ctx context.Context, node int64, runs []model.Intake) ([]store.Accepted, error) {
 	if !o.away.Load() {
-		return o.Store.Accept(ctx, node, runs)
+		return o.Inbox.Accept(ctx, node, runs)
 	}
 	out := make([]store.Accepted, len(runs))
 	for i := range out {
@@ -162,12 +163,13 @@ func TestTriggerSurvivesACellThatIsAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		store := &awayStore{Store: r.store}
-		r.run(r.engine(store, clockOf(`cron: "0 * * * *"`, "skip")))
+		inbox := &awayInbox{Inbox: r.store.Inbox}
+		r.store.Inbox = inbox
+		r.run(r.engine(r.store, clockOf(`cron: "0 * * * *"`, "skip")))
 		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(59 * time.Minute)))
-		store.away.Store(true)
+		inbox.away.Store(true)
 		time.Sleep(2 * time.Minute)
-		store.away.Store(false)
+		inbox.away.Store(false)
 		time.Sleep(10 * time.Second)
 		if n := len(r.dues()); n != 1 {
 			t.Errorf("want the firing that was due while the cell was away, have %d", n)
@@ -200,13 +202,13 @@ func TestChangedScheduleDoesNotFireForThePast(t *testing.T) {
 }
 
 // A store whose clock was an hour ahead and is set right again.
-type jumpyStore struct {
-	store.Store
+type jumpyLedger struct {
+	store.Ledger
 	ahead atomic.Int64
 }
 
-func (s *jumpyStore) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
-	b, err := s.Store.Beat(ctx, node, lease, bundle)
+func (s *jumpyLedger) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
+	b, err := s.Ledger.Beat(ctx, node, lease, bundle)
 	b.Now = b.Now.Add(time.Duration(s.ahead.Load()))
 	return b, err
 }
@@ -215,12 +217,13 @@ func TestTriggerGoesOnWhenTheClockOfTheStoreIsSetBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		store := &jumpyStore{Store: r.store}
-		r.run(r.engine(store, clockOf("every: 10s", "skip")))
+		ledger := &jumpyLedger{Ledger: r.store.Ledger}
+		r.store.Ledger = ledger
+		r.run(r.engine(r.store, clockOf("every: 10s", "skip")))
 		time.Sleep(15 * time.Second)
-		store.ahead.Store(int64(time.Hour))
+		ledger.ahead.Store(int64(time.Hour))
 		time.Sleep(15 * time.Second)
-		store.ahead.Store(0)
+		ledger.ahead.Store(0)
 		time.Sleep(5 * time.Second)
 		before := len(r.dues())
 		time.Sleep(time.Minute)

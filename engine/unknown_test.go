@@ -38,7 +38,7 @@ func diesInACall(r *rig, onUnknown string, then enginetest.Do) (second *engine.E
 	stuck := make(gate)
 	r.on("pay", stuck.do)
 	store := &enginetest.Faulty{Store: r.store}
-	first := r.engine(store, yaml)
+	first := r.engine(store.Ports(), yaml)
 	stop := r.run(first)
 	synctest.Wait()
 	run = r.submit(first, event("work", "k"))

@@ -101,7 +101,7 @@ func (e *Engine) eachUnserved(ctx context.Context, pipeline string, d *definitio
 	for _, status := range []model.Status{model.Waiting, model.Parked} {
 		filter := store.RunFilter{Pipeline: pipeline, Status: status, Fresh: true, Limit: 100}
 		for {
-			runs, next, err := e.o.Store.List(ctx, filter)
+			runs, next, err := e.o.Store.Runs.List(ctx, filter)
 			if err != nil {
 				return fmt.Errorf("list what waits: %w", err)
 			}
@@ -126,7 +126,7 @@ func (e *Engine) eachUnserved(ctx context.Context, pipeline string, d *definitio
 func (e *Engine) drop(ctx context.Context, d *definition, by store.Actor) error {
 	by.Reason = strings.TrimSuffix("dropped by a reload, since no pipeline serves its event: "+by.Reason, ": ")
 	return e.eachUnserved(ctx, "", d, func(run string) error {
-		err := e.o.Store.Cancel(ctx, run, by)
+		err := e.o.Store.Runs.Cancel(ctx, run, by)
 		if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) {
 			return nil // it has ended meanwhile
 		}

@@ -115,7 +115,7 @@ func (v *Virtual) Drain(ctx context.Context, limit time.Time) (next time.Time, e
 // join starts a process: a new engine, which knows only what the store does.
 func (v *Virtual) join(ctx context.Context) error {
 	o := v.o.Options
-	o.Store = virtualStore{o.Store, v}
+	o.Store.Ledger, o.Store.Waker = virtualLedger{o.Store.Ledger, v}, nil // nobody waits for a hint
 	o.virtual = &v.o
 	e, err := New(o)
 	if err != nil {
@@ -127,7 +127,7 @@ func (v *Virtual) join(ctx context.Context) error {
 	if err := e.settings.refresh(ctx); err != nil {
 		return err
 	}
-	number, err := o.Store.Join(ctx, o.Name, virtualLease)
+	number, err := o.Store.Ledger.Join(ctx, o.Name, virtualLease)
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
 	}
@@ -147,7 +147,7 @@ func (v *Virtual) restart(ctx context.Context) error {
 	v.jobs, v.ends = nil, nil
 	v.n.end(store.ErrFenced)
 	// Whoever comes next takes the runs of the dead node over.
-	if err := v.o.Store.Leave(ctx, v.n.number, nil); err != nil {
+	if err := v.o.Store.Ledger.Leave(ctx, v.n.number, nil); err != nil {
 		return err
 	}
 	return v.join(ctx)
@@ -186,7 +186,7 @@ func (v *Virtual) work(ctx context.Context, until time.Time) (next time.Time, er
 // look asks the store what there is to do now, and does it. It tells when the
 // store will have more, and whether there may be more at once.
 func (v *Virtual) look(ctx context.Context) (due time.Duration, busy bool, err error) {
-	b, err := v.o.Store.Beat(ctx, v.n.number, virtualLease, v.e.Bundle().Hash)
+	b, err := v.o.Store.Ledger.Beat(ctx, v.n.number, virtualLease, v.e.Bundle().Hash)
 	if err != nil {
 		return 0, false, fmt.Errorf("beat: %w", err)
 	}
@@ -194,7 +194,7 @@ func (v *Virtual) look(ctx context.Context) (due time.Duration, busy bool, err e
 	if err != nil {
 		return 0, false, err
 	}
-	claimed, err := v.o.Store.Claim(ctx, v.n.number, maxBatch, v.e.Bundle().Hash)
+	claimed, err := v.o.Store.Ledger.Claim(ctx, v.n.number, maxBatch, v.e.Bundle().Hash)
 	if err != nil {
 		return 0, false, fmt.Errorf("claim: %w", err)
 	}
@@ -364,14 +364,14 @@ func (o *VirtualOptions) call(ctx context.Context, t core.Attempt, h Handler, c 
 	return o.Call(ctx, t, h, c)
 }
 
-// A virtualStore counts checkpoints, and lets the node die at one.
-type virtualStore struct {
-	store.Store
+// A virtualLedger counts checkpoints, and lets the node die at one.
+type virtualLedger struct {
+	store.Ledger
 	v *Virtual
 }
 
 // Commit implements [store.Ledger].
-func (s virtualStore) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
+func (s virtualLedger) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	v := s.v
 	crash := v.saved+1 == v.o.CrashAt
 	if crash && !v.o.CrashAfter {
@@ -381,7 +381,7 @@ func (s virtualStore) Commit(ctx context.Context, node int64, changes []model.Ch
 	if v.dying {
 		return nil, store.ErrFenced
 	}
-	errs, err := s.Store.Commit(ctx, node, changes)
+	errs, err := s.Ledger.Commit(ctx, node, changes)
 	if err != nil {
 		return errs, err
 	}

@@ -33,7 +33,7 @@ func newVirtualRig(t *testing.T, yaml string, change ...func(*engine.VirtualOpti
 	t.Helper()
 	began := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	r := &virtualRig{rig: newRig(t), clock: engine.NewVirtualClock(began), began: began}
-	r.store = memory.New(r.clock.Now)
+	r.store = memory.New(r.clock.Now).Ports()
 	o := engine.VirtualOptions{
 		Clock: r.clock,
 		Call: func(ctx context.Context, task core.Attempt, h engine.Handler, c *engine.Call) (model.Result, error) {

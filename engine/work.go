@@ -583,8 +583,9 @@ func (j *job) handle(ctx context.Context, t core.Attempt, span *tracing.Attempt)
 	call := &Call{
 		Path: t.Step.Path, Run: c.ID, Flow: c.Flow, Key: c.Key, Event: c.Event,
 		Attempt: t.Attempt, IdempotencyKey: t.IdempotencyKey, TraceParent: span.Parent, TraceState: span.State, Now: e.clock.Latest(),
-		Bundle: j.def.bundle, HTTP: j.def.client, Workers: j.def.workers, Node: j.n.number, Documents: e.o.Store, RunStatus: e.runStatus,
-		Memory: &e.memory, Log: log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,
+		Bundle: j.def.bundle, HTTP: j.def.client, Workers: j.def.workers, Node: j.n.number, Documents: e.o.Store.Documents,
+		RunStatus: e.runStatus,
+		Memory:    &e.memory, Log: log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,
 	}
 	result, err = secrets.Result(e.o.virtual.call(ctx, t, h, call))
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {

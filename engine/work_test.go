@@ -159,7 +159,7 @@ func TestCancelByAnotherNodeIsHeardWithinASecond(t *testing.T) {
 		e, _ := r.start(three)
 		run := r.submit(e, event("work", "k"))
 		synctest.Wait()
-		if err := r.store.Cancel(context.Background(), run, store.Actor{Name: "ann", Reason: "elsewhere"}); err != nil {
+		if err := r.store.Runs.Cancel(context.Background(), run, store.Actor{Name: "ann", Reason: "elsewhere"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(1100 * time.Millisecond)
@@ -272,7 +272,7 @@ func TestEmittedEventIsAcceptedOnce(t *testing.T) {
 			}
 			return nil
 		}}
-		e := r.engine(store, `
+		e := r.engine(store.Ports(), `
 pipelines:
   - id: work
     stages: [{id: a, handlers: [{id: one, step: {}}]}]

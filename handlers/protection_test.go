@@ -63,7 +63,7 @@ func newCaller(t *testing.T, server *stub.Server, service, protection string) *c
 		t.Fatalf("have %+v", found)
 	}
 	o := engine.DefaultOptions()
-	o.Store, o.Types, o.Bundle, o.ServiceURLs, o.Drain = memory.New(nil), handlers.All(), b, urls, time.Millisecond
+	o.Store, o.Types, o.Bundle, o.ServiceURLs, o.Drain = memory.New(nil).Ports(), handlers.All(), b, urls, time.Millisecond
 	e, err := engine.New(o)
 	if err != nil {
 		t.Fatal(err)

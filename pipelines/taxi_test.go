@@ -171,7 +171,7 @@ func open(t *testing.T) company {
 		}
 	}
 	o := engine.DefaultOptions()
-	o.Store, o.Types, o.Bundle, o.Name = enginetest.NewMemory(), handlers.All(), load(t, files), "test"
+	o.Store, o.Types, o.Bundle, o.Name = enginetest.NewMemory().Ports(), handlers.All(), load(t, files), "test"
 	e, err := engine.New(o)
 	if err != nil {
 		t.Fatal(err)

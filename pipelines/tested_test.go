@@ -70,7 +70,7 @@ func suitesOf(t *testing.T, dir string, bundle *dsl.Bundle) []*flowtest.Suite {
 		t.Fatal(err)
 	}
 	slices.Sort(names)
-	env := flowtest.Env{Types: handlers.All(), Store: func(now func() time.Time) store.Store { return memory.New(now) }}
+	env := flowtest.Env{Types: handlers.All(), Store: func(now func() time.Time) store.Store { return memory.New(now).Ports() }}
 	var suites []*flowtest.Suite
 	for _, name := range names {
 		data, err := os.ReadFile(name)

@@ -108,13 +108,13 @@ func idleAfterBeats(ctx context.Context, b *bench, _ *idler) (s sample, err erro
 		return s, err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	store := c.(*entrant).store.Store
-	nodes, err := store.Nodes(ctx)
+	store := c.(*entrant).store
+	nodes, err := store.Ledger.Nodes(ctx)
 	if err != nil {
 		return s, err
 	}
 	for range idleBeats {
-		if _, err := store.Beat(ctx, nodes[0].Node, engine.DefaultOptions().Lease, ""); err != nil {
+		if _, err := store.Ledger.Beat(ctx, nodes[0].Node, engine.DefaultOptions().Lease, ""); err != nil {
 			return s, err
 		}
 	}

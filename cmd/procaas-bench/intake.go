@@ -149,11 +149,11 @@ func (b *bench) drain(ctx context.Context, events int) (_ sample, err error) {
 	if err := errors.Join(g.Wait(), b.server.settle(ctx)); err != nil {
 		return sample{}, err
 	}
-	s.store.expect(events)
+	s.ends.expect(events)
 	began, server, own := time.Now(), b.server.cpu(), ownCPU()
 	s.work()
 	select {
-	case <-s.store.all:
+	case <-s.ends.all:
 	case <-ctx.Done():
 		return sample{}, ctx.Err()
 	}

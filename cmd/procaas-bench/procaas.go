@@ -20,6 +20,7 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/model"
 	"procaas/engine/postgres"
+	"procaas/engine/store"
 	"procaas/handlers"
 )
 
@@ -47,7 +48,8 @@ pipelines:
 
 // A system is the engine with its store and its API.
 type system struct {
-	store  *endings
+	store  store.Store
+	ends   *endings // of the runs of store
 	engine *engine.Engine
 	api    *http.Server
 	url    string
@@ -73,18 +75,20 @@ func openSystem(ctx context.Context, b *bench, schema string) (*system, error) {
 	if bundle == nil {
 		return nil, fmt.Errorf("pipelines: %v", found)
 	}
-	store, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: true})
+	db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: true})
 	if err != nil {
 		return nil, err
 	}
-	s := &system{store: &endings{Store: store}}
+	ports := db.Ports()
+	s := &system{store: ports, ends: &endings{Ledger: ports.Ledger}}
+	s.store.Ledger = s.ends
 	s.engine, err = engine.New(engine.Options{Store: s.store, Types: types, Bundle: bundle})
 	if err != nil {
-		return nil, errors.Join(err, store.Close())
+		return nil, errors.Join(err, db.Close())
 	}
 	l, err := transport.Listen(ctx, "127.0.0.1:0")
 	if err != nil {
-		return nil, errors.Join(err, store.Close())
+		return nil, errors.Join(err, db.Close())
 	}
 	s.api = &http.Server{Handler: api.New(api.Options{Engine: api.Of(s.engine)}), ReadHeaderTimeout: time.Second}
 	s.url = "http://" + l.Addr().String() + "/v1/events"
@@ -113,9 +117,9 @@ func (s *system) close() error {
 	return errors.Join(err, s.store.Close())
 }
 
-// An endings store tells who waits for a run that it has ended.
+// An endings ledger tells who waits for a run that it has ended.
 type endings struct {
-	*postgres.Store
+	store.Ledger
 
 	runs sync.Map // id → chan struct{}, closed at the end; nobody waits while all is set
 
@@ -137,7 +141,7 @@ func (s *endings) of(run string) chan struct{} {
 
 // Commit implements [store.Ledger].
 func (s *endings) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
-	errs, err := s.Store.Commit(ctx, node, changes)
+	errs, err := s.Ledger.Commit(ctx, node, changes)
 	for i, c := range changes {
 		if err == nil && errs[i] == nil && c.Status.Ended() {
 			s.end(c.Run)
@@ -177,7 +181,7 @@ func (e *entrant) flow(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return e.store.wait(ctx, run)
+	return e.ends.wait(ctx, run)
 }
 
 // plain is an event without an id and a key: nothing is asked but what the

@@ -151,7 +151,7 @@ func (b *balanced) watch() {
 		defer close(ended)
 		last := clusters.Assignment{Cluster: "fanout"}
 		for cli.Sleep(ctx, 5*time.Millisecond) {
-			a, err := clusters.ReadAssignment(ctx, b.store, "fanout")
+			a, err := clusters.ReadAssignment(ctx, b.store.Documents, "fanout")
 			if err != nil {
 				continue // the store is busy
 			}
@@ -207,7 +207,7 @@ func (b *balanced) takenOver(number int64, by int) {
 	if a.Epoch <= 0 || a.Epoch == number {
 		b.t.Errorf("want an assignment by another node than %d, have %+v", number, a)
 	}
-	d, err := b.store.Document(b.t.Context(), clusters.DocumentAssignment, "fanout")
+	d, err := b.store.Documents.Document(b.t.Context(), clusters.DocumentAssignment, "fanout")
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -216,7 +216,8 @@ func (b *balanced) takenOver(number int64, by int) {
 		b.t.Fatal(err)
 	}
 	write := store.DocumentWrite{Kind: d.Kind, Name: d.Name, Version: d.Version, Value: old}
-	if _, err := b.store.WriteDocuments(b.t.Context(), number, []store.DocumentWrite{write}, nil); !errors.Is(err, store.ErrFenced) {
+	if _, err := b.store.Documents.WriteDocuments(b.t.Context(), number, []store.DocumentWrite{write}, nil); !errors.Is(err,
+		store.ErrFenced) {
 		b.t.Errorf("want node %d to be fenced, have %v", number, err)
 	}
 }
@@ -259,7 +260,7 @@ func (b *balanced) asAssigned(a *clusters.Assignment, banned []string) bool {
 }
 
 func (b *balanced) assignment() clusters.Assignment {
-	a, err := clusters.ReadAssignment(b.t.Context(), b.store, "fanout")
+	a, err := clusters.ReadAssignment(b.t.Context(), b.store.Documents, "fanout")
 	if err != nil {
 		return clusters.Assignment{}
 	}

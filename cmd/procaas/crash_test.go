@@ -249,7 +249,7 @@ func (c *crashing) checkpointed(ctx context.Context) map[call]bool {
 	defer db.Close()
 	done := map[call]bool{}
 	for filter := (store.RunFilter{Limit: 1000}); ; {
-		records, next, err := db.List(ctx, filter)
+		records, next, err := db.Runs.List(ctx, filter)
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -121,7 +121,7 @@ func (c *crashing) metrics() []byte {
 func eventsOf(ctx context.Context, t *testing.T, s store.Store, pipeline string) (all []model.Event) {
 	t.Helper()
 	for filter := (store.RunFilter{Pipeline: pipeline, Limit: 1000}); ; {
-		records, next, err := s.List(ctx, filter)
+		records, next, err := s.Runs.List(ctx, filter)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func TestEventsCarryTheLengthOfTheirChainBetweenCells(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		events := eventsOf(ctx, t, s, "pass")
+		events := eventsOf(ctx, t, s.Ports(), "pass")
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}

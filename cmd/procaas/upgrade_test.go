@@ -172,7 +172,7 @@ func upgradeStore(t *testing.T, d dialect, source, address string, all []migrati
 // checkUpgraded uses a store that was upgraded.
 func checkUpgraded(t *testing.T, s store.Store) {
 	t.Helper()
-	runs, _, err := s.List(t.Context(), store.RunFilter{Limit: 10})
+	runs, _, err := s.Runs.List(t.Context(), store.RunFilter{Limit: 10})
 	var ids []string
 	for i := range runs {
 		ids = append(ids, runs[i].ID)
@@ -180,14 +180,14 @@ func checkUpgraded(t *testing.T, s store.Store) {
 	if slices.Sort(ids); err != nil || !slices.Equal(ids, []string{"x", "y"}) {
 		t.Errorf("want both runs listed, have %v, %v", ids, err)
 	}
-	if _, err := s.SetConfig(t.Context(), "LATER", []byte("1"), -1, store.Actor{Name: "ann"}); err != nil {
+	if _, err := s.Settings.SetConfig(t.Context(), "LATER", []byte("1"), -1, store.Actor{Name: "ann"}); err != nil {
 		t.Error(err)
 	}
-	records, err := s.Audit(t.Context(), store.AuditFilter{Limit: 10})
+	records, err := s.Audits.Audit(t.Context(), store.AuditFilter{Limit: 10})
 	if err != nil || len(records) != 2 || records[0].By.Name != "ann" || records[1].By.Name != "x" {
 		t.Errorf("want two records, the old one among them, have %+v, %v", records, err)
 	}
-	chains, err := s.VerifyAudit(t.Context(), nil)
+	chains, err := s.Audits.VerifyAudit(t.Context(), nil)
 	if err != nil || len(chains) != 1 || chains[0].Break != nil || chains[0].Records != 1 || chains[0].Older != 1 {
 		t.Errorf("want a chain of the new record that holds, have %+v, %v", chains, err)
 	}

@@ -53,7 +53,7 @@ func newFanout(t *testing.T) *fanout {
 	if bundle == nil {
 		t.Fatal(found)
 	}
-	f := &fanout{store: enginetest.NewMemory()}
+	f := &fanout{store: enginetest.NewMemory().Ports()}
 	e, err := engine.New(engine.Options{Store: f.store, Types: handlers.All(), Bundle: bundle})
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func (f *fanout) assign(t *testing.T, owners ...int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.store.WriteDocuments(t.Context(), 0,
+	_, err = f.store.Documents.WriteDocuments(t.Context(), 0,
 		[]store.DocumentWrite{{Kind: clusters.DocumentAssignment, Name: "fanout", Version: f.version, Value: value}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestRecordingHoldsWhatIsKept(t *testing.T) {
 			Value: fmt.Appendf(nil, `{"t": %d}`, at),
 		})
 	}
-	if _, err := f.store.WriteDocuments(t.Context(), 0, writes, nil); err != nil {
+	if _, err := f.store.Documents.WriteDocuments(t.Context(), 0, writes, nil); err != nil {
 		t.Fatal(err)
 	}
 	recording, err := client.New(f.URL, "").Recording(t.Context(), "fanout")

@@ -54,7 +54,7 @@ func newNode(t *testing.T, change ...func(*engine.Options)) node {
 	}
 	metrics := prometheus.NewRegistry()
 	o := engine.DefaultOptions()
-	o.Store, o.Types, o.Bundle, o.Metrics = store, handlers.All(), load(t, service.URL), engine.NewMetrics(metrics)
+	o.Store, o.Types, o.Bundle, o.Metrics = store.Ports(), handlers.All(), load(t, service.URL), engine.NewMetrics(metrics)
 	for _, f := range change {
 		f(&o)
 	}

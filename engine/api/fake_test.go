@@ -98,7 +98,7 @@ type fakeEngine struct {
 }
 
 func newFake(b *dsl.Bundle) *fakeEngine {
-	controls, err := engine.New(engine.Options{Store: enginetest.NewMemory(), Types: handlers.All(), Bundle: b})
+	controls, err := engine.New(engine.Options{Store: enginetest.NewMemory().Ports(), Types: handlers.All(), Bundle: b})
 	if err != nil {
 		panic(err)
 	}

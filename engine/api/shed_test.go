@@ -71,13 +71,13 @@ func TestOverloadIsRefusedBeforeItIsLatency(t *testing.T) {
 	t.Parallel()
 	stuck, entered := make(chan struct{}), make(chan struct{}, 1000)
 	n := newNode(t, func(o *engine.Options) {
-		o.Store = &enginetest.Faulty{Store: o.Store, Before: func(op string) error {
+		o.Store = (&enginetest.Faulty{Store: o.Store, Before: func(op string) error {
 			if op == "accept" {
 				entered <- struct{}{}
 				<-stuck
 			}
 			return nil
-		}}
+		}}).Ports()
 	})
 	f := &flood{n: n, accepted: map[string]bool{}, refused: map[string]string{}}
 	for i := range 5 {

@@ -35,7 +35,7 @@ func TestKeysOfOthersWorkWhileACellIsAway(t *testing.T) {
 	})
 	s := open(t, enginetest.MigratedPostgres(t), map[string]string{"b": cluster.URL})
 	l := &ledger{steps: map[string][]int{}, told: map[string][]int{}}
-	e := nodes(t, l, s)[0]
+	e := nodes(t, l, s.Ports())[0]
 	// One key lives here, one there; both keys that are told of it live at home.
 	here, there := "", ""
 	for i := 0; here == "" || there == ""; i++ {
@@ -106,7 +106,7 @@ func TestCellThatWasSetBackIsRefused(t *testing.T) {
 	defer cancel()
 	dsn := enginetest.MigratedPostgres(t)
 	s := open(t, enginetest.MigratedPostgres(t), map[string]string{"b": dsn})
-	e := nodes(t, &ledger{steps: map[string][]int{}, told: map[string][]int{}}, s)[0]
+	e := nodes(t, &ledger{steps: map[string][]int{}, told: map[string][]int{}}, s.Ports())[0]
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
 		t.Fatal(err)

@@ -18,15 +18,15 @@ const Home = "home"
 type part struct {
 	name   string
 	number int
-	open   func(context.Context) (store.Cell, error)
+	open   func(context.Context) (*store.Cell, error)
 
-	mu      sync.Mutex // guards the following
-	store   store.Cell // nil until it was reached once
-	away    error      // why it could not be reached last; nil when it could
-	since   time.Time  // when that was found out
-	probing bool       // one try to reach it is under way
-	retired bool       // the cell was removed from the inbox; it is away for good
-	lost    bool       // it has lost what it acknowledged; so it is for this process
+	mu      sync.Mutex  // guards the following
+	store   *store.Cell // nil until it was reached once
+	away    error       // why it could not be reached last; nil when it could
+	since   time.Time   // when that was found out
+	probing bool        // one try to reach it is under way
+	retired bool        // the cell was removed from the inbox; it is away for good
+	lost    bool        // it has lost what it acknowledged; so it is for this process
 
 	members map[int64]*engine.Membership // of this process's nodes, by their numbers in the cell
 }
@@ -61,7 +61,7 @@ func (p *part) lose(err error) {
 }
 
 // cell gives the store of a cell that can be reached.
-func (p *part) cell() (store.Cell, error) {
+func (p *part) cell() (*store.Cell, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.away != nil {
@@ -80,7 +80,7 @@ func (p *part) heed(ctx context.Context, err error) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.store == nil || !p.store.IsAway(err) && !errors.Is(err, store.ErrLost) {
+	if p.store == nil || !p.store.Enrolment.IsAway(err) && !errors.Is(err, store.ErrLost) {
 		return err
 	}
 	if p.number != 0 && p.away == nil { // the home is what everything needs: it is asked each time
@@ -90,7 +90,7 @@ func (p *part) heed(ctx context.Context, err error) error {
 }
 
 // back notes that a cell can be reached.
-func (p *part) back(store store.Cell) {
+func (p *part) back(store *store.Cell) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.store = store; !p.retired && !p.lost {
@@ -140,7 +140,7 @@ func (s *Store) probe(p *part) {
 }
 
 // reach opens a cell, and makes sure that it is the one.
-func (s *Store) reach(ctx context.Context, p *part, store store.Cell) (store.Cell, error) {
+func (s *Store) reach(ctx context.Context, p *part, store *store.Cell) (*store.Cell, error) {
 	opened := store == nil
 	if opened {
 		var err error
@@ -158,8 +158,8 @@ func (s *Store) reach(ctx context.Context, p *part, store store.Cell) (store.Cel
 }
 
 // check makes a store the cell that it shall be, or finds that it is another one.
-func (s *Store) check(ctx context.Context, p *part, db store.Cell) error {
-	enrolled, err := db.EnrolledAs(ctx)
+func (s *Store) check(ctx context.Context, p *part, db *store.Cell) error {
+	enrolled, err := db.Enrolment.EnrolledAs(ctx)
 	if err != nil {
 		return err
 	}
@@ -168,8 +168,8 @@ func (s *Store) check(ctx context.Context, p *part, db store.Cell) error {
 	if enrolled == want {
 		return nil
 	}
-	if want.After, err = s.home.Last(ctx); err != nil {
+	if want.After, err = s.home.Enrolment.Last(ctx); err != nil {
 		return err
 	}
-	return db.Enroll(ctx, want, false)
+	return db.Enrolment.Enroll(ctx, want, false)
 }

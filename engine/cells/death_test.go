@@ -17,7 +17,7 @@ import (
 
 // A mortal cell kills the process that makes a move, before a step or after it.
 type mortal struct {
-	store.Cell
+	store.SlotMoves
 	at   string
 	part string // how the name of the part ends at which it does
 	die  *atomic.Pointer[func()]
@@ -42,23 +42,23 @@ func (m *mortal) step(name, move string, do func() error) error {
 }
 
 func (m *mortal) Arrive(ctx context.Context, move string, slots []int) error {
-	return m.step("arrive", move, func() error { return m.Cell.Arrive(ctx, move, slots) })
+	return m.step("arrive", move, func() error { return m.SlotMoves.Arrive(ctx, move, slots) })
 }
 
 func (m *mortal) Freeze(ctx context.Context, move string, slots []int) (left int, err error) {
-	return left, m.step("freeze", move, func() error { left, err = m.Cell.Freeze(ctx, move, slots); return err })
+	return left, m.step("freeze", move, func() error { left, err = m.SlotMoves.Freeze(ctx, move, slots); return err })
 }
 
 func (m *mortal) Import(ctx context.Context, move string, what store.CellPart, rows []byte) error {
-	return m.step("import of "+string(what), move, func() error { return m.Cell.Import(ctx, move, what, rows) })
+	return m.step("import of "+string(what), move, func() error { return m.SlotMoves.Import(ctx, move, what, rows) })
 }
 
 func (m *mortal) Open(ctx context.Context, move string, after int64) error {
-	return m.step("open", move, func() error { return m.Cell.Open(ctx, move, after) })
+	return m.step("open", move, func() error { return m.SlotMoves.Open(ctx, move, after) })
 }
 
 func (m *mortal) Drop(ctx context.Context, move string, slots []int) (more bool, err error) {
-	return more, m.step("drop", move, func() error { more, err = m.Cell.Drop(ctx, move, slots); return err })
+	return more, m.step("drop", move, func() error { more, err = m.SlotMoves.Drop(ctx, move, slots); return err })
 }
 
 // A move whose process dies is undone by another one before the switch, and ended after
@@ -80,11 +80,9 @@ func takeOver(t *testing.T, at, want string) {
 	ctx := t.Context()
 	home, others := enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)}
 	var die atomic.Pointer[func()]
-	dying := openAs(t, home, others, time.Second, func(_ string, store store.Cell) store.Cell {
-		return &mortal{
-			Cell: store, at: at,
-			die: &die,
-		}
+	dying := openAs(t, home, others, time.Second, func(_ string, store *store.Cell) *store.Cell {
+		store.Moves = &mortal{SlotMoves: store.Moves, at: at, die: &die}
+		return store
 	})
 	works := dying
 	in := func(key string, n int) model.Intake {
@@ -168,15 +166,16 @@ func dieInSecondPart(t *testing.T, at, wantSecond string) {
 	ctx := t.Context()
 	home, others := enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)}
 	var die atomic.Pointer[func()]
-	dying := openAs(t, home, others, time.Second, func(_ string, store store.Cell) store.Cell {
-		return &mortal{Cell: store, at: at, part: "/1", die: &die}
+	dying := openAs(t, home, others, time.Second, func(_ string, store *store.Cell) *store.Cell {
+		store.Moves = &mortal{SlotMoves: store.Moves, at: at, part: "/1", die: &die}
+		return store
 	})
 	dying.SetPart(1) // a slot with runs is a part of its own
 	keys := names(4)
 	slices.SortFunc(keys, func(a, b string) int { return store.InboxSlot(a) - store.InboxSlot(b) })
 	for n := range 2 {
 		for _, key := range keys {
-			accept(t, dying, order(key, fmt.Sprintf("%s-%d", key, n)))
+			accept(t, dying.Ports(), order(key, fmt.Sprintf("%s-%d", key, n)))
 		}
 	}
 	o := cells.Order{To: "b", Wait: time.Minute}
@@ -214,7 +213,7 @@ func dieInSecondPart(t *testing.T, at, wantSecond string) {
 			t.Errorf("key %s: want a repetition known, have %+v, %v", key, out, err)
 		}
 	}
-	node := join(t, other)
+	node := join(t, other.Ports())
 	for n := range 3 {
 		runs, err := other.Claim(ctx, node, 100, "bundle")
 		if err != nil || len(runs) != len(keys) {
@@ -224,7 +223,7 @@ func dieInSecondPart(t *testing.T, at, wantSecond string) {
 			if r.ID != fmt.Sprintf("%s-%d", r.Key, n) {
 				t.Errorf("key %s: run %s came at place %d", r.Key, r.ID, n)
 			}
-			commit(t, other, node, r, model.Succeeded)
+			commit(t, other.Ports(), node, r, model.Succeeded)
 		}
 	}
 	if runs, err := other.Claim(ctx, node, 100, "bundle"); err != nil || len(runs) > 0 {
@@ -250,23 +249,23 @@ func TestMoveOfADeadProcessIsFenced(t *testing.T) {
 	defer to.Close()
 	slots := cells.All()
 	// Nobody knows of this move: it was taken over and undone.
-	if _, err := from.Freeze(ctx, "zombie", slots); err != nil {
+	if _, err := from.Moves.Freeze(ctx, "zombie", slots); err != nil {
 		t.Fatal(err)
 	}
-	if err := to.Import(ctx, "zombie", store.CellRuns, []byte(`[{}]`)); err == nil {
+	if err := to.Moves.Import(ctx, "zombie", store.CellRuns, []byte(`[{}]`)); err == nil {
 		t.Error("runs were imported by a move that nobody knows")
 	}
-	if err := to.Open(ctx, "zombie", 0); err != nil {
+	if err := to.Moves.Open(ctx, "zombie", 0); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "the slots to be thawed", func() bool {
-		all, err := from.Slots(ctx)
+		all, err := from.Moves.Slots(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return !slices.ContainsFunc(all, func(c store.CellSlot) bool { return c.State != store.SlotOpen })
 	})
-	if all, err := to.Slots(ctx); err != nil || len(all) != 0 {
+	if all, err := to.Moves.Slots(ctx); err != nil || len(all) != 0 {
 		t.Errorf("want no slots in b, have %d, %v", len(all), err)
 	}
 	if owned := s.Chart().SlotsOf(cells.Home); len(owned) != store.InboxSlots {

@@ -29,7 +29,7 @@ func All() (all []int) {
 func (s *Store) Die() { s.stop() }
 
 // Home gives the cell that is the home.
-func (s *Store) Home() store.Cell { return s.home }
+func (s *Store) Home() *store.Cell { return s.home }
 
 // SetPart bounds the rows of one part of a move.
 func (s *Store) SetPart(rows int) { s.partRows = rows }

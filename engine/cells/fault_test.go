@@ -18,40 +18,68 @@ import (
 
 // A faulty cell lets something happen in the midst of what a store asks of it.
 type faulty struct {
-	store.Cell
-	away   atomic.Bool               // nothing is accepted
-	freeze func()                    // after the first one
-	cancel func(ctx context.Context) // before the first one
-	once   [2]sync.Once
+	store.Cell                           // before anything happens
+	away       atomic.Bool               // nothing is accepted
+	freeze     func()                    // after the first one
+	cancel     func(ctx context.Context) // before the first one
+	once       [2]sync.Once
 }
 
-func (f *faulty) Accept(ctx context.Context, node int64, runs []model.Intake) ([]store.Accepted, error) {
+// before gives the cell with what shall happen.
+func (f *faulty) before(db *store.Cell) *store.Cell {
+	f.Cell = *db
+	db.Inbox, db.Runs = faultyInbox{db.Inbox, f}, faultyRuns{db.Runs, f}
+	db.Enrolment, db.Moves = faultyEnrolment{db.Enrolment, f}, faultyMoves{db.Moves, f}
+	return db
+}
+
+// The ports to which something happens.
+type (
+	faultyInbox struct {
+		store.Inbox
+		*faulty
+	}
+	faultyRuns struct {
+		store.Runs
+		*faulty
+	}
+	faultyEnrolment struct {
+		store.Enrolment
+		*faulty
+	}
+	faultyMoves struct {
+		store.SlotMoves
+		*faulty
+	}
+)
+
+func (f faultyInbox) Accept(ctx context.Context, node int64, runs []model.Intake) ([]store.Accepted, error) {
 	if f.away.Load() {
 		return nil, context.DeadlineExceeded
 	}
-	return f.Cell.Accept(ctx, node, runs)
+	return f.Inbox.Accept(ctx, node, runs)
 }
 
-func (f *faulty) EnrolledAs(ctx context.Context) (store.CellID, error) {
+func (f faultyEnrolment) EnrolledAs(ctx context.Context) (store.CellID, error) {
 	if f.away.Load() {
 		return store.CellID{}, context.DeadlineExceeded
 	}
-	return f.Cell.EnrolledAs(ctx)
+	return f.Enrolment.EnrolledAs(ctx)
 }
 
-func (f *faulty) Freeze(ctx context.Context, move string, slots []int) (int, error) {
-	left, err := f.Cell.Freeze(ctx, move, slots)
+func (f faultyMoves) Freeze(ctx context.Context, move string, slots []int) (int, error) {
+	left, err := f.SlotMoves.Freeze(ctx, move, slots)
 	if f.freeze != nil {
 		f.once[0].Do(f.freeze)
 	}
 	return left, err
 }
 
-func (f *faulty) Cancel(ctx context.Context, run string, by store.Actor) error {
+func (f faultyRuns) Cancel(ctx context.Context, run string, by store.Actor) error {
 	if f.cancel != nil {
 		f.once[1].Do(func() { f.cancel(ctx) })
 	}
-	return f.Cell.Cancel(ctx, run, by)
+	return f.Runs.Cancel(ctx, run, by)
 }
 
 // order makes an event of a key that is like no other.
@@ -65,7 +93,7 @@ func order(key, id string) model.Intake {
 // accept hands events in, all of which must be taken.
 func accept(t *testing.T, s store.Store, in ...model.Intake) {
 	t.Helper()
-	out, err := s.Accept(t.Context(), 0, in)
+	out, err := s.Inbox.Accept(t.Context(), 0, in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +107,7 @@ func accept(t *testing.T, s store.Store, in ...model.Intake) {
 // claim takes a run, the only one that is ready.
 func claim(t *testing.T, s store.Store, node int64, id string) store.Claimed {
 	t.Helper()
-	runs, err := s.Claim(t.Context(), node, 10, "bundle")
+	runs, err := s.Ledger.Claim(t.Context(), node, 10, "bundle")
 	if err != nil || len(runs) != 1 || runs[0].ID != id {
 		t.Fatalf("want run %s ready, have %+v, %v", id, runs, err)
 	}
@@ -93,14 +121,14 @@ func commit(t *testing.T, s store.Store, node int64, c store.Claimed, status mod
 	for _, f := range with {
 		f(&change)
 	}
-	if errs, err := s.Commit(t.Context(), node, []model.Change{change}); err != nil || errs[0] != nil {
+	if errs, err := s.Ledger.Commit(t.Context(), node, []model.Change{change}); err != nil || errs[0] != nil {
 		t.Fatalf("commit: %v, %v", errs, err)
 	}
 }
 
 func join(t *testing.T, s store.Store) int64 {
 	t.Helper()
-	node, err := s.Join(t.Context(), "node", time.Hour)
+	node, err := s.Ledger.Join(t.Context(), "node", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,15 +155,15 @@ func TestRunsAreSteeredWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	var s *cells.Store
 	s = openAs(t, enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)}, time.Minute,
-		func(name string, store store.Cell) store.Cell {
-			f := &faulty{Cell: store}
+		func(name string, store *store.Cell) *store.Cell {
+			f := &faulty{}
 			if name == cells.Home {
 				f.cancel = func(context.Context) { moved(t, s, "b", "k") }
 			}
-			return f
+			return f.before(store)
 		})
 	by := store.Actor{Name: "ann", Reason: "enough"}
-	accept(t, s, order("k", "first"), order("k", "second"))
+	accept(t, s.Ports(), order("k", "first"), order("k", "second"))
 	if err := s.Cancel(t.Context(), "second", by); err != nil {
 		t.Errorf("a run that moved meanwhile was not cancelled: %v", err)
 	}
@@ -157,22 +185,22 @@ func TestMoveBringsDeferredRunsBack(t *testing.T) {
 	var node int64
 	var last store.Claimed
 	s = openAs(t, enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)}, time.Minute,
-		func(name string, store store.Cell) store.Cell {
-			f := &faulty{Cell: store}
+		func(name string, store *store.Cell) *store.Cell {
+			f := &faulty{}
 			if name == cells.Home {
 				f.freeze = func() {
-					commit(t, s, node, last, model.Succeeded, func(c *model.Change) { c.State = "open" })
+					commit(t, s.Ports(), node, last, model.Succeeded, func(c *model.Change) { c.State = "open" })
 				}
 			}
-			return f
+			return f.before(store)
 		})
-	node = join(t, s)
-	accept(t, s, order("k", "early"))
-	commit(t, s, node, claim(t, s, node, "early"), model.Waiting, func(c *model.Change) { c.Defer, c.Bundle = true, "" })
-	accept(t, s, order("k", "opens"))
-	last = claim(t, s, node, "opens")
+	node = join(t, s.Ports())
+	accept(t, s.Ports(), order("k", "early"))
+	commit(t, s.Ports(), node, claim(t, s.Ports(), node, "early"), model.Waiting, func(c *model.Change) { c.Defer, c.Bundle = true, "" })
+	accept(t, s.Ports(), order("k", "opens"))
+	last = claim(t, s.Ports(), node, "opens")
 	moved(t, s, "b", "k")
-	if c := claim(t, s, node, "early"); c.Entity.State != "open" {
+	if c := claim(t, s.Ports(), node, "early"); c.Entity.State != "open" {
 		t.Errorf("want the run back for state open, have %+v", c.Entity)
 	}
 }
@@ -185,21 +213,20 @@ func TestOutboxPassesByWhatCannotGo(t *testing.T) {
 		"b": enginetest.MigratedPostgres(t),
 		"c": enginetest.MigratedPostgres(t),
 	}, time.Minute,
-		func(name string, store store.Cell) store.Cell {
+		func(name string, store *store.Cell) *store.Cell {
 			if name == "b" {
-				b.Cell = store
-				return b
+				return b.before(store)
 			}
 			return store
 		})
 	moved(t, s, "b", "to-b")
 	moved(t, s, "c", "to-c")
-	node := join(t, s)
-	accept(t, s, order("k", "emits"))
-	c := claim(t, s, node, "emits")
+	node := join(t, s.Ports())
+	accept(t, s.Ports(), order("k", "emits"))
+	c := claim(t, s.Ports(), node, "emits")
 	b.away.Store(true)
 	const many = 300
-	commit(t, s, node, c, model.Succeeded, func(c *model.Change) {
+	commit(t, s.Ports(), node, c, model.Succeeded, func(c *model.Change) {
 		for i := range many {
 			c.Emit = append(c.Emit, order("to-b", fmt.Sprintf("b-%03d", i)))
 		}
@@ -214,7 +241,7 @@ func TestOutboxPassesByWhatCannotGo(t *testing.T) {
 	})
 	// It is in the outbox until it has been accepted, and for a moment after that.
 	waitFor(t, "the others alone in the outbox", func() bool {
-		l, err := s.Home().Load(t.Context())
+		l, err := s.Home().Enrolment.Load(t.Context())
 		return err == nil && l.Outbox == many && l.Oldest > 0 && l.Frozen == 0
 	})
 	b.away.Store(false)
@@ -240,19 +267,19 @@ func TestExportIsBounded(t *testing.T) {
 	for i := range 3 {
 		in := order("k", fmt.Sprint("run-", i))
 		in.Event.Payload = map[string]any{"text": large}
-		accept(t, s, in)
+		accept(t, s.Ports(), in)
 	}
 	slots := []int{store.InboxSlot("k")}
 	home := s.Home()
-	if _, err := home.Freeze(t.Context(), "move", slots); err != nil {
+	if _, err := home.Moves.Freeze(t.Context(), "move", slots); err != nil {
 		t.Fatal(err)
 	}
-	if l, err := home.Load(t.Context()); err != nil || l.Frozen != 1 {
+	if l, err := home.Enrolment.Load(t.Context()); err != nil || l.Frozen != 1 {
 		t.Errorf("want a frozen slot, have %+v, %v", l, err)
 	}
 	pages, cursor := 0, ""
 	for {
-		rows, next, err := home.Export(t.Context(), store.CellRuns, slots, 0, cursor)
+		rows, next, err := home.Moves.Export(t.Context(), store.CellRuns, slots, 0, cursor)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -117,36 +116,36 @@ func (s *Store) acceptAt(ctx context.Context, p *part, node int64, batch []model
 		return nil, err
 	}
 	number := s.numberAt(p, node)
-	results, err := db.Accept(ctx, number, batch)
+	results, err := db.Inbox.Accept(ctx, number, batch)
 	if errors.Is(err, store.ErrFenced) && p.number != 0 {
 		if err := s.rejoin(ctx, p, node, number); err != nil {
 			return nil, err
 		}
-		results, err = db.Accept(ctx, 0, batch) // the runs are for whoever claims them
+		results, err = db.Inbox.Accept(ctx, 0, batch) // the runs are for whoever claims them
 	}
 	return results, p.heed(ctx, err)
 }
 
 // Depth implements [store.Inbox]. What a cell that is away has is not counted.
 func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
-	return s.depth(ctx, store.Cell.Depth)
+	return s.depth(ctx, func(store *store.Cell) (any, error) { return store.Inbox.Depth(ctx) })
 }
 
 // GaugeDepth implements [store.Gauge].
 func (s *Store) GaugeDepth(ctx context.Context) (store.Depth, error) {
-	return s.depth(ctx, func(store store.Cell, ctx context.Context) (store.Depth, error) { return gauge(ctx, store) })
+	return s.depth(ctx, func(store *store.Cell) (any, error) { return gauge(ctx, store) })
 }
 
 // gauge asks a cell how much waits, as cheaply as it can tell.
-func gauge(ctx context.Context, db store.Cell) (store.Depth, error) {
-	if g, ok := db.(store.Gauge); ok {
-		return g.GaugeDepth(ctx)
+func gauge(ctx context.Context, db *store.Cell) (store.Depth, error) {
+	if db.Gauge != nil {
+		return db.Gauge.GaugeDepth(ctx)
 	}
-	return db.Depth(ctx)
+	return db.Inbox.Depth(ctx)
 }
 
-func (s *Store) depth(ctx context.Context, ask func(store.Cell, context.Context) (store.Depth, error)) (sum store.Depth, err error) {
-	all, err := s.ask(ctx, func(store store.Cell) (any, error) { return ask(store, ctx) })
+func (s *Store) depth(ctx context.Context, ask func(*store.Cell) (any, error)) (sum store.Depth, err error) {
+	all, err := s.ask(ctx, ask)
 	for _, one := range all {
 		d := one.(store.Depth)
 		sum.Waiting += d.Waiting
@@ -161,7 +160,7 @@ func (s *Store) depth(ctx context.Context, ask func(store.Cell, context.Context)
 
 // ask asks all cells that can be reached. The error is that of the home, or one that is
 // an answer; the cells that are away are left out.
-func (s *Store) ask(ctx context.Context, do func(store.Cell) (any, error)) (found []any, err error) {
+func (s *Store) ask(ctx context.Context, do func(*store.Cell) (any, error)) (found []any, err error) {
 	out, errs := each(s.parts, func(p *part) (any, error) {
 		store, err := p.cell()
 		if err != nil {
@@ -188,47 +187,45 @@ func (s *Store) Pending(ctx context.Context, flow, key string, types []string, a
 	if err != nil {
 		return nil, err
 	}
-	found, err := store.Pending(ctx, flow, key, types, after, limit)
+	found, err := store.Inbox.Pending(ctx, flow, key, types, after, limit)
 	return found, p.heed(ctx, err)
 }
 
 // LastEvent implements [store.Inbox].
 func (s *Store) LastEvent(ctx context.Context, source string) (last string, err error) {
-	all, err := s.ask(ctx, func(store store.Cell) (any, error) { return store.LastEvent(ctx, source) })
+	all, err := s.ask(ctx, func(store *store.Cell) (any, error) { return store.Inbox.LastEvent(ctx, source) })
 	for _, id := range all {
 		last = max(last, id.(string))
 	}
 	return last, err
 }
 
-// Trim implements [engine.Trimmer].
+// Trim implements [store.Trimmer].
 func (s *Store) Trim(ctx context.Context, keep time.Duration) (more bool, err error) {
-	return s.tidy(ctx, func(store store.Cell) (any, error) {
-		t, ok := store.(engine.Trimmer)
-		if !ok {
+	return s.tidy(ctx, func(store *store.Cell) (any, error) {
+		if store.Trimmer == nil {
 			return false, nil
 		}
-		return t.Trim(ctx, keep)
+		return store.Trimmer.Trim(ctx, keep)
 	})
 }
 
-// TrimRuns implements [engine.RunTrimmer]. Each cell keeps so many runs of its own.
+// TrimRuns implements [store.Trimmer]. Each cell keeps so many runs of its own.
 func (s *Store) TrimRuns(ctx context.Context, pipeline string, keep int) (more bool, err error) {
-	return s.tidy(ctx, func(store store.Cell) (any, error) {
-		t, ok := store.(engine.RunTrimmer)
-		if !ok {
+	return s.tidy(ctx, func(store *store.Cell) (any, error) {
+		if store.Trimmer == nil {
 			return false, nil
 		}
-		return t.TrimRuns(ctx, pipeline, keep)
+		return store.Trimmer.TrimRuns(ctx, pipeline, keep)
 	})
 }
 
 // ForgetAudit implements [store.Audits].
 func (s *Store) ForgetAudit(ctx context.Context, keep time.Duration) (more bool, err error) {
-	return s.tidy(ctx, func(store store.Cell) (any, error) { return store.ForgetAudit(ctx, keep) })
+	return s.tidy(ctx, func(store *store.Cell) (any, error) { return store.Audits.ForgetAudit(ctx, keep) })
 }
 
-func (s *Store) tidy(ctx context.Context, do func(store.Cell) (any, error)) (more bool, err error) {
+func (s *Store) tidy(ctx context.Context, do func(*store.Cell) (any, error)) (more bool, err error) {
 	all, err := s.ask(ctx, do)
 	for _, m := range all {
 		more = more || m.(bool)

@@ -33,7 +33,7 @@ func homeOf(name string) int64 {
 
 // Join implements [store.Ledger].
 func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (int64, error) {
-	node, err := s.home.Join(ctx, name, lease)
+	node, err := s.home.Ledger.Join(ctx, name, lease)
 	if err != nil {
 		return 0, err
 	}
@@ -63,7 +63,7 @@ func (s *Store) joinAt(ctx context.Context, p *part, node int64) error {
 	if !ok || is {
 		return nil
 	}
-	number, err := store.Join(ctx, nameAt(m.name, node), m.lease)
+	number, err := store.Ledger.Join(ctx, nameAt(m.name, node), m.lease)
 	if err != nil {
 		return p.heed(ctx, err)
 	}
@@ -85,7 +85,7 @@ func (s *Store) joinAt(ctx context.Context, p *part, node int64) error {
 // there is owned by others now, or by nobody. When the home has done so too, the error
 // is [store.ErrFenced].
 func (s *Store) rejoin(ctx context.Context, p *part, node, number int64) error {
-	if _, err := s.home.Claim(ctx, node, 0, ""); err != nil {
+	if _, err := s.home.Ledger.Claim(ctx, node, 0, ""); err != nil {
 		return err
 	}
 	db, err := p.cell()
@@ -128,12 +128,12 @@ func (s *Store) numberAt(p *part, node int64) int64 {
 // hold one up for long.
 func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
 	if !s.isMember(node) { // by this process; the home knows whether it ever was
-		_, err := s.home.Beat(ctx, node, lease, bundle)
+		_, err := s.home.Ledger.Beat(ctx, node, lease, bundle)
 		return store.Beat{}, cmp.Or(err, fmt.Errorf("beat: %w", store.ErrFenced))
 	}
 	beats, errs := each(s.parts, func(p *part) (store.Beat, error) {
 		if p.number == 0 {
-			return s.home.Beat(ctx, node, lease, bundle)
+			return s.home.Ledger.Beat(ctx, node, lease, bundle)
 		}
 		limited, cancel := context.WithTimeout(ctx, lease/4)
 		defer cancel()
@@ -198,10 +198,10 @@ func (s *Store) beatAt(ctx context.Context, p *part, node int64, lease time.Dura
 
 // beatCell renews the lease of a number in a cell, and finds out whether the cell was set back
 // behind what it has answered: then nothing is asked of it any more.
-func (s *Store) beatCell(ctx context.Context, p *part, db store.Cell, number int64, lease time.Duration,
+func (s *Store) beatCell(ctx context.Context, p *part, db *store.Cell, number int64, lease time.Duration,
 	bundle string,
 ) (store.Beat, error) {
-	b, err := db.Beat(ctx, number, lease, bundle)
+	b, err := db.Ledger.Beat(ctx, number, lease, bundle)
 	if err = p.memberOf(number).Check(number, b, err); errors.Is(err, store.ErrLost) {
 		p.lose(err)
 		s.log.Error("a cell of the inbox is refused, its keys wait", "cell", p.name, "error", err)
@@ -260,7 +260,7 @@ func (s *Store) claimAt(ctx context.Context, p *part, node int64, limit int, bun
 	if number == 0 {
 		return nil, nil // the next beat joins
 	}
-	runs, err := db.Claim(ctx, number, limit, bundle)
+	runs, err := db.Ledger.Claim(ctx, number, limit, bundle)
 	if errors.Is(err, store.ErrFenced) && p.number != 0 {
 		if err := s.rejoin(ctx, p, node, number); err != nil {
 			return nil, err
@@ -358,7 +358,7 @@ func (s *Store) commitAt(ctx context.Context, p *part, node int64, batch []model
 	if number == 0 {
 		return nil, fmt.Errorf("%w: cell %s: the node is not a member yet", store.ErrAway, p.name)
 	}
-	errs, err := db.Commit(ctx, number, batch)
+	errs, err := db.Ledger.Commit(ctx, number, batch)
 	if errors.Is(err, store.ErrFenced) && p.number != 0 {
 		if err := s.rejoin(ctx, p, node, number); err != nil {
 			return nil, err
@@ -398,12 +398,12 @@ func (s *Store) callsAt(ctx context.Context, p *part, calls []string) (out []str
 // Leave implements [store.Ledger].
 func (s *Store) Leave(ctx context.Context, node int64, keep []string) error {
 	if !s.isMember(node) {
-		return s.home.Leave(ctx, node, keep)
+		return s.home.Ledger.Leave(ctx, node, keep)
 	}
 	_, errs := each(s.parts, func(p *part) (struct{}, error) {
 		db, err := p.cell()
 		if number := s.numberAt(p, node); err == nil && number != 0 {
-			err = p.heed(ctx, db.Leave(ctx, number, keep))
+			err = p.heed(ctx, db.Ledger.Leave(ctx, number, keep))
 		}
 		if p.number != 0 && (errors.Is(err, store.ErrAway) || errors.Is(err, store.ErrFenced)) {
 			err = nil // its lease ends there
@@ -432,7 +432,7 @@ func (s *Store) Nodes(ctx context.Context) ([]store.NodeInfo, error) {
 		if err != nil {
 			return nil, err
 		}
-		nodes, err := store.Nodes(ctx)
+		nodes, err := store.Ledger.Nodes(ctx)
 		return nodes, p.heed(ctx, err)
 	})
 	if errs[0] != nil {

@@ -134,7 +134,7 @@ func (m *Move) audited(by store.Actor) store.Audited {
 
 // now gives the time of the home.
 func (s *Store) now(ctx context.Context) (time.Time, error) {
-	micros, err := s.home.Now(ctx)
+	micros, err := s.home.Enrolment.Now(ctx)
 	return time.UnixMicro(micros).UTC(), err
 }
 
@@ -220,14 +220,14 @@ const partRows = 1000
 const weighAtOnce = 128
 
 // plan divides slots into parts of about so many rows.
-func (s *Store) plan(ctx context.Context, m *Move, from store.Cell) (parts [][]int, err error) {
+func (s *Store) plan(ctx context.Context, m *Move, from *store.Cell) (parts [][]int, err error) {
 	var part []int
 	sum := 0
 	for some := range slices.Chunk(m.Slots, weighAtOnce) {
 		if err := s.extend(ctx, m); err != nil {
 			return nil, err
 		}
-		rows, err := from.Weigh(ctx, some, s.partRows)
+		rows, err := from.Moves.Weigh(ctx, some, s.partRows)
 		if err != nil {
 			return nil, err
 		}
@@ -279,7 +279,7 @@ func (s *Store) moveParts(ctx context.Context, m *Move, w *mover, wait time.Dura
 
 // A leg is what the way of a part needs.
 type leg struct {
-	from, to store.Cell
+	from, to *store.Cell
 	wait     time.Duration
 	known    int64 // ids of the source that are older are at the target
 }
@@ -287,11 +287,11 @@ type leg struct {
 // toSwitch does all until the slots of a part are the target's. It gives the time up to
 // which ids of the source are known there, those of later parts too.
 func (s *Store) toSwitch(ctx context.Context, m *Move, w *mover, l leg) (known int64, err error) {
-	if known, err = l.from.Now(ctx); err != nil {
+	if known, err = l.from.Enrolment.Now(ctx); err != nil {
 		return 0, err
 	}
 	known -= lateIDs.Microseconds()
-	if err := l.to.Arrive(ctx, m.mark(), m.Slots); err != nil {
+	if err := l.to.Moves.Arrive(ctx, m.mark(), m.Slots); err != nil {
 		return 0, err
 	}
 	// Ids are many and never change: most are there before anything stands still.
@@ -311,7 +311,7 @@ func (s *Store) toSwitch(ctx context.Context, m *Move, w *mover, l leg) (known i
 			return 0, err
 		}
 	}
-	last, err := l.from.Last(ctx)
+	last, err := l.from.Enrolment.Last(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -325,12 +325,12 @@ func (s *Store) toSwitch(ctx context.Context, m *Move, w *mover, l leg) (known i
 }
 
 // open lets the slots of a part work at the target, after the switch.
-func (s *Store) open(ctx context.Context, m *Move, to store.Cell) error {
+func (s *Store) open(ctx context.Context, m *Move, to *store.Cell) error {
 	if m.Step != Switched {
 		return nil
 	}
 	mark, after := m.mark(), m.After
-	if err := s.during(ctx, m, func(ctx context.Context) error { return to.Open(ctx, mark, after) }); err != nil {
+	if err := s.during(ctx, m, func(ctx context.Context) error { return to.Moves.Open(ctx, mark, after) }); err != nil {
 		return s.named[m.To].heed(ctx, err)
 	}
 	return s.update(ctx, m, func(_ *Chart, m *Move) { m.Step = Opened })
@@ -347,7 +347,7 @@ func (s *Store) freeze(ctx context.Context, m *Move, l leg) error {
 	for began := time.Now(); ; pause = min(2*pause, freezeRest) {
 		left, mark, slots := 0, m.mark(), m.Slots
 		err := s.during(ctx, m, func(ctx context.Context) (err error) {
-			left, err = l.from.Freeze(ctx, mark, slots)
+			left, err = l.from.Moves.Freeze(ctx, mark, slots)
 			return err
 		})
 		switch {
@@ -400,7 +400,7 @@ func (s *Store) during(ctx context.Context, m *Move, do func(context.Context) er
 type batch struct {
 	what  store.CellPart
 	slots []int
-	since int64 // only of what was accepted since then, see [store.Cell]
+	since int64 // only of what was accepted since then, see [store.SlotMoves]
 }
 
 // copy takes rows to the target.
@@ -410,11 +410,11 @@ func (s *Store) copy(ctx context.Context, m *Move, w *mover, l leg, b batch) err
 		if err := s.extend(ctx, m); err != nil {
 			return err
 		}
-		rows, next, err := l.from.Export(ctx, b.what, b.slots, b.since, cursor)
+		rows, next, err := l.from.Moves.Export(ctx, b.what, b.slots, b.since, cursor)
 		if err != nil {
 			return err
 		}
-		if err := l.to.Import(ctx, m.mark(), b.what, rows); err != nil {
+		if err := l.to.Moves.Import(ctx, m.mark(), b.what, rows); err != nil {
 			return err
 		}
 		var all []json.RawMessage
@@ -455,7 +455,7 @@ func (s *Store) undo(ctx context.Context, m *Move, w *mover, why string) error {
 			return err
 		}
 		mark := m.mark()
-		if err := s.during(ctx, m, func(ctx context.Context) error { return store.Thaw(ctx, mark) }); err != nil {
+		if err := s.during(ctx, m, func(ctx context.Context) error { return store.Moves.Thaw(ctx, mark) }); err != nil {
 			return s.named[name].heed(ctx, err)
 		}
 	}
@@ -484,7 +484,7 @@ func (s *Store) finish(ctx context.Context, m *Move, w *mover) error {
 
 // sweep opens the slots of a part at the target, unless that was done, and forgets them
 // at the source.
-func (s *Store) sweep(ctx context.Context, m *Move, from, to store.Cell) error {
+func (s *Store) sweep(ctx context.Context, m *Move, from, to *store.Cell) error {
 	if err := s.open(ctx, m, to); err != nil {
 		return err
 	}
@@ -493,7 +493,7 @@ func (s *Store) sweep(ctx context.Context, m *Move, from, to store.Cell) error {
 			return err
 		}
 		var err error
-		if more, err = from.Drop(ctx, m.mark(), m.Slots); err != nil {
+		if more, err = from.Moves.Drop(ctx, m.mark(), m.Slots); err != nil {
 			return s.named[m.From].heed(ctx, err)
 		}
 	}
@@ -590,7 +590,7 @@ func (s *Store) thawStrays(p *part) error {
 	if err != nil {
 		return nil // it is told elsewhere
 	}
-	slots, err := db.Slots(s.ctx)
+	slots, err := db.Moves.Slots(s.ctx)
 	if err != nil {
 		return p.heed(s.ctx, err)
 	}
@@ -614,7 +614,7 @@ func (s *Store) thawStrays(p *part) error {
 		if known[move] {
 			continue
 		}
-		if err := db.Thaw(s.ctx, move); err != nil {
+		if err := db.Moves.Thaw(s.ctx, move); err != nil {
 			return p.heed(s.ctx, err)
 		}
 	}

@@ -158,7 +158,7 @@ func TestMoveUnderSubmitters(t *testing.T) {
 	first, second := open(t, home, others), open(t, home, others)
 	first.SetPart(4) // several parts, so that others work while one stands still
 	l := &ledger{steps: map[string][]int{}, told: map[string][]int{}}
-	engines := nodes(t, l, first, second)
+	engines := nodes(t, l, first.Ports(), second.Ports())
 
 	ctx, cancel := patience.Context(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -225,22 +225,22 @@ func TestMoveOfAHeavySlot(t *testing.T) {
 		in = append(in, order("k", fmt.Sprintf("run-%04d", i)))
 	}
 	for some := range slices.Chunk(in, 1000) {
-		accept(t, s, some...)
+		accept(t, s.Ports(), some...)
 	}
 	moved(t, s, "b", "k")
 	counts, err := s.Count(ctx, store.RunFilter{Key: "k", Live: true})
 	if err != nil || len(counts) != 1 || counts[0].Runs != many {
 		t.Fatalf("want %d runs, have %+v, %v", many, counts, err)
 	}
-	node := join(t, s)
+	node := join(t, s.Ports())
 	for i := range 3 {
-		commit(t, s, node, claim(t, s, node, fmt.Sprintf("run-%04d", i)), model.Succeeded)
+		commit(t, s.Ports(), node, claim(t, s.Ports(), node, fmt.Sprintf("run-%04d", i)), model.Succeeded)
 	}
 }
 
 // A timed cell tells for how long each part of a move stands still.
 type timed struct {
-	store.Cell
+	store.SlotMoves
 	*windows
 }
 
@@ -256,11 +256,11 @@ func (c *timed) Freeze(ctx context.Context, move string, slots []int) (int, erro
 		c.began[move] = time.Now()
 	}
 	c.mu.Unlock()
-	return c.Cell.Freeze(ctx, move, slots)
+	return c.SlotMoves.Freeze(ctx, move, slots)
 }
 
 func (c *timed) Open(ctx context.Context, move string, after int64) error {
-	err := c.Cell.Open(ctx, move, after)
+	err := c.SlotMoves.Open(ctx, move, after)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stood = append(c.stood, 1000*time.Since(c.began[move]).Seconds())
@@ -274,7 +274,7 @@ func BenchmarkFreeze(b *testing.B) {
 		b.Run(fmt.Sprint("waiting=", waiting), func(b *testing.B) {
 			w := &windows{began: map[string]time.Time{}}
 			s := openAs(b, enginetest.MigratedPostgres(b), map[string]string{"b": enginetest.MigratedPostgres(b)}, time.Minute,
-				func(_ string, store store.Cell) store.Cell { return &timed{store, w} })
+				func(_ string, store *store.Cell) *store.Cell { store.Moves = &timed{store.Moves, w}; return store })
 			var in []model.Intake
 			for i := range waiting {
 				in = append(in, order(fmt.Sprint("key-", i), fmt.Sprint("run-", i)))

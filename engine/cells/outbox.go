@@ -75,10 +75,10 @@ func (s *Store) relayFrom(p *part) (more bool, err error) {
 
 // relayOnce takes the first events of slots that are not stuck, and notes which are. It
 // gives how many there were.
-func (s *Store) relayOnce(p *part, db store.Cell, stuck map[int]bool) (n int, err error) {
+func (s *Store) relayOnce(p *part, db *store.Cell, stuck map[int]bool) (n int, err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, relayLong)
 	defer cancel()
-	parcels, err := db.Outbox(ctx, slices.Collect(maps.Keys(stuck)), relayAtOnce)
+	parcels, err := db.Outbox.OutboxEvents(ctx, slices.Collect(maps.Keys(stuck)), relayAtOnce)
 	if err != nil || len(parcels) == 0 {
 		return 0, p.heed(ctx, err)
 	}
@@ -101,7 +101,7 @@ func (s *Store) relayOnce(p *part, db store.Cell, stuck map[int]bool) (n int, er
 		}
 		done = append(done, parcels[i].Number)
 	}
-	return len(parcels), p.heed(ctx, db.Sent(ctx, done))
+	return len(parcels), p.heed(ctx, db.Outbox.Sent(ctx, done))
 }
 
 // isPassing tells whether an event that was not accepted may be later.

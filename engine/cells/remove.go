@@ -105,15 +105,15 @@ func (s *Store) checkRemoval(ctx context.Context, c *Chart, name string, forget 
 }
 
 // checkEmpty tells what a cell that has no slots has left.
-func checkEmpty(ctx context.Context, name string, db store.Cell, forget bool) error {
-	slots, err := db.Slots(ctx)
+func checkEmpty(ctx context.Context, name string, db *store.Cell, forget bool) error {
+	slots, err := db.Moves.Slots(ctx)
 	if err != nil {
 		return err
 	}
 	if len(slots) > 0 {
 		return orderf("cell %s has %d slots of a move that is being undone: try again in some seconds", name, len(slots))
 	}
-	l, err := db.Load(ctx)
+	l, err := db.Enrolment.Load(ctx)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func checkEmpty(ctx context.Context, name string, db store.Cell, forget bool) er
 		if !f.live && forget {
 			continue
 		}
-		runs, _, err := db.List(ctx, store.RunFilter{Live: f.live, Limit: 1})
+		runs, _, err := db.Runs.List(ctx, store.RunFilter{Live: f.live, Limit: 1})
 		if err != nil {
 			return err
 		}

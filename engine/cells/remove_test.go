@@ -32,9 +32,9 @@ func TestCellIsRemoved(t *testing.T) {
 	refused("x", true, "no cell")
 	moved(t, s, "b", "k")
 	refused("b", true, "has 1 slots of keys")
-	node := join(t, s)
-	accept(t, s, order("k", "over"))
-	commit(t, s, node, claim(t, s, node, "over"), model.Succeeded)
+	node := join(t, s.Ports())
+	accept(t, s.Ports(), order("k", "over"))
+	commit(t, s.Ports(), node, claim(t, s.Ports(), node, "over"), model.Succeeded)
 	moved(t, s, cells.Home, "k")
 	refused("b", false, "such as over, that have ended")
 	if err := s.RemoveCell(ctx, "b", true, by); err != nil {
@@ -60,7 +60,7 @@ func TestCellIsRemoved(t *testing.T) {
 	if _, err := s.Beat(ctx, node, time.Hour, ""); err != nil {
 		t.Errorf("the node does not go on: %v", err)
 	}
-	accept(t, s, order("k", "next"))
+	accept(t, s.Ports(), order("k", "next"))
 	if runs, err := s.Claim(ctx, node, 10, "bundle"); err != nil || len(runs) != 1 {
 		t.Errorf("want a run to claim, have %d, %v", len(runs), err)
 	}
@@ -73,7 +73,7 @@ func TestCellIsRemoved(t *testing.T) {
 		t.Errorf("want number 2, have %d", number)
 	}
 	moved(t, late, "c", "k2")
-	accept(t, late, order("k2", "of-c"))
+	accept(t, late.Ports(), order("k2", "of-c"))
 	if r, err := late.Run(ctx, "of-c"); err != nil || r.Key != "k2" {
 		t.Errorf("want the run of c, have %+v, %v", r, err)
 	}

@@ -27,7 +27,7 @@ func (s *Store) find(ctx context.Context, id string) (store.RunRecord, *part, er
 			if err != nil {
 				return store.RunRecord{}, err
 			}
-			r, err := db.Run(ctx, id)
+			r, err := db.Runs.Run(ctx, id)
 			return r, p.heed(ctx, err)
 		})
 		at, failed := -1, error(nil)
@@ -86,7 +86,7 @@ func (s *Store) List(ctx context.Context, f store.RunFilter) ([]store.RunRecord,
 		}
 		f := f
 		f.Cursor = from[p.number]
-		l.runs, l.cursors, l.more, err = store.ListMarked(ctx, f)
+		l.runs, l.cursors, l.more, err = store.Marked.ListMarked(ctx, f)
 		return l, p.heed(ctx, err)
 	})
 	for i, err := range errs {
@@ -158,7 +158,7 @@ func readPage(cursor string) (p page, err error) {
 
 // Count implements [store.Runs].
 func (s *Store) Count(ctx context.Context, f store.RunFilter) ([]store.RunCount, error) {
-	all, err := s.ask(ctx, func(store store.Cell) (any, error) { return store.Count(ctx, f) })
+	all, err := s.ask(ctx, func(store *store.Cell) (any, error) { return store.Runs.Count(ctx, f) })
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (s *Store) Entity(ctx context.Context, flow, key string) (store.EntityRecor
 	if err != nil {
 		return store.EntityRecord{}, err
 	}
-	e, err := db.Entity(ctx, flow, key)
+	e, err := db.Runs.Entity(ctx, flow, key)
 	if err != nil {
 		return e, p.heed(ctx, err)
 	}
@@ -214,7 +214,7 @@ const (
 
 // steer lets the cell of a run change it. It waits for one that moves, and follows one
 // that has moved since it was found.
-func (s *Store) steer(ctx context.Context, id string, do func(store.Cell) error) error {
+func (s *Store) steer(ctx context.Context, id string, do func(*store.Cell) error) error {
 	for began := time.Now(); ; {
 		_, p, err := s.find(ctx, id)
 		if err != nil {
@@ -241,34 +241,34 @@ func (s *Store) steer(ctx context.Context, id string, do func(store.Cell) error)
 
 // Retry implements [store.Runs].
 func (s *Store) Retry(ctx context.Context, id string, by store.Actor) error {
-	return s.steer(ctx, id, func(store store.Cell) error { return store.Retry(ctx, id, by) })
+	return s.steer(ctx, id, func(store *store.Cell) error { return store.Runs.Retry(ctx, id, by) })
 }
 
 // Cancel implements [store.Runs].
 func (s *Store) Cancel(ctx context.Context, id string, by store.Actor) error {
-	return s.steer(ctx, id, func(store store.Cell) error { return store.Cancel(ctx, id, by) })
+	return s.steer(ctx, id, func(store *store.Cell) error { return store.Runs.Cancel(ctx, id, by) })
 }
 
 // MakeUp implements [store.Runs]. A run goes on in the cell in which it has ended.
 func (s *Store) MakeUp(ctx context.Context, m store.MakeUp, by store.Actor) error {
-	return s.steer(ctx, m.Run, func(store store.Cell) error { return store.MakeUp(ctx, m, by) })
+	return s.steer(ctx, m.Run, func(store *store.Cell) error { return store.Runs.MakeUp(ctx, m, by) })
 }
 
 // Undo implements [store.Runs].
 func (s *Store) Undo(ctx context.Context, id string, by store.Actor) error {
-	return s.steer(ctx, id, func(store store.Cell) error { return store.Undo(ctx, id, by) })
+	return s.steer(ctx, id, func(store *store.Cell) error { return store.Runs.Undo(ctx, id, by) })
 }
 
 // Move implements [store.Runs].
 func (s *Store) Move(ctx context.Context, m store.Move, version int64, by store.Actor) (asked bool, err error) {
-	err = s.steer(ctx, m.Run, func(store store.Cell) (err error) {
-		asked, err = store.Move(ctx, m, version, by)
+	err = s.steer(ctx, m.Run, func(store *store.Cell) (err error) {
+		asked, err = store.Runs.Move(ctx, m, version, by)
 		return err
 	})
 	return asked, err
 }
 
-// Release implements [store.Settings].
+// Release implements [store.Runs].
 func (s *Store) Release(ctx context.Context, cause string, limit int) (released int, err error) {
 	for i, p := range s.parts {
 		if released == limit {
@@ -278,7 +278,7 @@ func (s *Store) Release(ctx context.Context, cause string, limit int) (released 
 		if err != nil {
 			continue
 		}
-		n, err := store.Release(ctx, cause, limit-released)
+		n, err := store.Runs.Release(ctx, cause, limit-released)
 		if released += n; err != nil && i == 0 {
 			return released, err
 		}
@@ -302,7 +302,7 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) ([]store.Audited
 		if err != nil {
 			return nil, err
 		}
-		last, err := db.Audit(ctx, store.AuditFilter{Before: before + 1, Limit: 1})
+		last, err := db.Audits.Audit(ctx, store.AuditFilter{Before: before + 1, Limit: 1})
 		if err != nil {
 			return nil, s.parts[at].heed(ctx, err)
 		}
@@ -323,7 +323,7 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) ([]store.Audited
 		default:
 			f.Until = until
 		}
-		records, err := store.Audit(ctx, f)
+		records, err := store.Audits.Audit(ctx, f)
 		for i := range records {
 			records[i].Revision |= int64(p.number) << cellBits
 		}
@@ -349,7 +349,7 @@ func (s *Store) VerifyAudit(ctx context.Context, kept []string) ([]store.AuditCh
 		if err != nil {
 			return nil, err
 		}
-		chains, err := store.VerifyAudit(ctx, kept)
+		chains, err := store.Audits.VerifyAudit(ctx, kept)
 		return chains, p.heed(ctx, err)
 	})
 	var out []store.AuditChain

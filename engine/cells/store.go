@@ -15,18 +15,17 @@ import (
 
 	"github.com/google/uuid"
 
-	"procaas/engine"
 	"procaas/engine/store"
 )
 
 // Options says of which cells a store is made.
 type Options struct {
 	// Home is the store that knows the map. Close closes it.
-	Home store.Cell
+	Home *store.Cell
 
 	// Cells open the others, by name. One that cannot be opened is tried again, and
 	// the keys of the others work meanwhile.
-	Cells map[string]func(context.Context) (store.Cell, error)
+	Cells map[string]func(context.Context) (*store.Cell, error)
 
 	// TakeOver is after how long another node takes the move of a silent one over; 15
 	// seconds when it is 0.
@@ -36,11 +35,9 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// A Store is an [store.Store] over several databases.
+// A Store keeps the ports of a [store.Store] over several databases.
 type Store struct {
-	shared // the home's, for all that is not of runs
-
-	home  store.Cell
+	home  *store.Cell
 	parts []*part // by number; the home is the first
 	named map[string]*part
 	log   *slog.Logger
@@ -66,37 +63,27 @@ type Store struct {
 	helpers sync.WaitGroup
 }
 
-// shared is what all cells have in common. All else of an [store.Store] is to be said
-// for cells, or it does not compile.
-type shared interface {
-	store.Bundles
-	store.Settings
-	store.Tokens
-	store.Degradation
-	store.Documents
-}
-
 // A membership is by what a node joins cells later.
 type membership struct {
 	name  string
 	lease time.Duration
 }
 
-var (
-	_ store.Store       = (*Store)(nil)
-	_ store.Waker       = (*Store)(nil)
-	_ store.Gauge       = (*Store)(nil)
-	_ engine.Trimmer    = (*Store)(nil)
-	_ engine.RunTrimmer = (*Store)(nil)
-
-	_ store.Scattered = (*Store)(nil)
-)
+// Ports gives what nodes need of the store. What is not of runs is the home's.
+func (s *Store) Ports() store.Store {
+	home := s.home
+	return store.Store{
+		Inbox: s, Ledger: s, Runs: s, Bundles: home.Bundles, Settings: home.Settings, Tokens: home.Tokens, Audits: s,
+		Degradation: home.Degradation, Documents: home.Documents,
+		Waker: s, Gauge: s, Trimmer: s, Scattered: s, Close: s.Close,
+	}
+}
 
 // Open makes a store of cells. Cells that the map does not know get a number, and none
 // of the slots; one that the map knows and nobody names is an error.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
-		shared: o.Home, home: o.Home, log: o.Log, takeOver: cmp.Or(o.TakeOver, takeOver), partRows: partRows, named: map[string]*part{},
+		home: o.Home, log: o.Log, takeOver: cmp.Or(o.TakeOver, takeOver), partRows: partRows, named: map[string]*part{},
 		members: map[int64]map[*part]int64{}, homes: map[*part]map[int64]int64{}, leases: map[int64]membership{},
 		movers: map[string]*mover{}, relays: make(chan struct{}, 1),
 	}
@@ -135,11 +122,11 @@ func (s *Store) begin(ctx context.Context, o Options) error {
 		if err != nil {
 			return err
 		}
-		if err := s.home.Enroll(ctx, store.CellID{Inbox: c.Inbox, Name: Home}, true); err != nil && c.Version > 0 {
+		if err := s.home.Enrolment.Enroll(ctx, store.CellID{Inbox: c.Inbox, Name: Home}, true); err != nil && c.Version > 0 {
 			return fmt.Errorf("home: %w", err)
 		} else if err != nil {
 			// The enrolment may have come before the map, and its maker have died.
-			b, again := s.home.EnrolledAs(ctx)
+			b, again := s.home.Enrolment.EnrolledAs(ctx)
 			if again != nil || b.Name != Home {
 				return fmt.Errorf("home: %w", err)
 			}
@@ -211,7 +198,7 @@ func (s *Store) closeCells() (err error) {
 
 // readMap reads the map from the home.
 func (s *Store) readMap(ctx context.Context) (*Chart, error) {
-	d, err := s.home.Document(ctx, mapKind, mapName)
+	d, err := s.home.Documents.Document(ctx, mapKind, mapName)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +211,7 @@ func (s *Store) writeMap(ctx context.Context, c *Chart, audits []store.Audited) 
 	if err != nil {
 		return err
 	}
-	versions, err := s.home.WriteDocuments(ctx, 0,
+	versions, err := s.home.Documents.WriteDocuments(ctx, 0,
 		[]store.DocumentWrite{{Kind: mapKind, Name: mapName, Version: c.Version, Value: text}}, audits)
 	if err != nil {
 		return err
@@ -272,7 +259,7 @@ func (s *Store) follow() {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
 	for {
-		changed := s.home.Changed()
+		changed := s.home.Documents.Changed()
 		ctx, cancel := context.WithTimeout(s.ctx, probeLong)
 		c, err := s.refresh(ctx)
 		cancel()
@@ -329,8 +316,8 @@ func (s *Store) listen(p *part) {
 	for {
 		if hints == nil {
 			if db, err := p.cell(); err == nil {
-				if w, ok := db.(store.Waker); ok {
-					hints = w.Wake()
+				if db.Waker != nil {
+					hints = db.Waker.Wake()
 				}
 			}
 		}

@@ -14,9 +14,13 @@ import (
 )
 
 // opener opens a database as a cell.
-func opener(dsn string) func(context.Context) (store.Cell, error) {
-	return func(ctx context.Context) (store.Cell, error) {
-		return postgres.Open(ctx, dsn, postgres.Options{Migrate: true})
+func opener(dsn string) func(context.Context) (*store.Cell, error) {
+	return func(ctx context.Context) (*store.Cell, error) {
+		db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: true})
+		if err != nil {
+			return nil, err
+		}
+		return db.Cell(), nil
 	}
 }
 
@@ -29,11 +33,11 @@ func open(t testing.TB, home string, others map[string]string) *cells.Store {
 // openAs does so too, with the time after which moves are taken over, and a function that
 // may stand before each cell.
 func openAs(t testing.TB, home string, others map[string]string, takeOver time.Duration,
-	before func(name string, store store.Cell) store.Cell,
+	before func(name string, store *store.Cell) *store.Cell,
 ) *cells.Store {
 	t.Helper()
-	wrap := func(name, dsn string) func(context.Context) (store.Cell, error) {
-		return func(ctx context.Context) (store.Cell, error) {
+	wrap := func(name, dsn string) func(context.Context) (*store.Cell, error) {
+		return func(ctx context.Context) (*store.Cell, error) {
 			store, err := opener(dsn)(ctx)
 			if err != nil || before == nil {
 				return store, err
@@ -45,7 +49,7 @@ func openAs(t testing.TB, home string, others map[string]string, takeOver time.D
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := cells.Options{Home: first, Cells: map[string]func(context.Context) (store.Cell, error){}, TakeOver: takeOver}
+	o := cells.Options{Home: first, Cells: map[string]func(context.Context) (*store.Cell, error){}, TakeOver: takeOver}
 	for name, dsn := range others {
 		o.Cells[name] = wrap(name, dsn)
 	}
@@ -85,7 +89,7 @@ func TestConformance(t *testing.T) {
 	if *whole {
 		groups = nil // all
 	}
-	enginetest.Conformance(t, func(t *testing.T) store.Store { return away(t) }, groups...)
+	enginetest.Conformance(t, func(t *testing.T) store.Store { return away(t).Ports() }, groups...)
 }
 
 // What is done to runs is audited where they are, so each cell has a chain.
@@ -93,7 +97,7 @@ func TestEachCellHasAChainOfItsAudit(t *testing.T) {
 	t.Parallel()
 	s := away(t)
 	by := store.Actor{Name: "ann"}
-	if _, err := s.SetConfig(t.Context(), "A", []byte("1"), -1, by); err != nil {
+	if _, err := s.Home().Settings.SetConfig(t.Context(), "A", []byte("1"), -1, by); err != nil {
 		t.Fatal(err)
 	}
 	done, err := s.Accept(t.Context(), 0, []model.Intake{{

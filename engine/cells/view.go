@@ -54,7 +54,7 @@ func (s *Store) view(ctx context.Context, c *Chart, p *part) engine.InboxCell {
 	}
 	if err == nil {
 		var l store.CellLoad
-		l, err = db.Load(ctx)
+		l, err = db.Enrolment.Load(ctx)
 		out.Frozen, out.Outbox, out.OutboxOldestS = l.Frozen, l.Outbox, l.Oldest.Seconds()
 	}
 	if err = p.heed(ctx, err); err != nil {

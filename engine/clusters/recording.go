@@ -49,7 +49,7 @@ func (a *Clusters) ClusterRecording(ctx context.Context, cluster string) (Record
 	if err != nil {
 		return Recording{}, err
 	}
-	ring, err := a.store.Documents(ctx, DocumentObservation, cluster+"/")
+	ring, err := a.store.DocumentsOf(ctx, DocumentObservation, cluster+"/")
 	if err != nil {
 		return Recording{}, err
 	}

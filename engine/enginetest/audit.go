@@ -39,12 +39,12 @@ func SpoilAudit(t *testing.T, open func(t *testing.T) (store.Store, func(stateme
 			s, spoil := open(t)
 			var head string
 			for i := range 5 {
-				if _, err := s.SetConfig(t.Context(), "A", fmt.Append(nil, i), -1, store.Actor{Name: "ann"}); err != nil {
+				if _, err := s.Settings.SetConfig(t.Context(), "A", fmt.Append(nil, i), -1, store.Actor{Name: "ann"}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			verify := func() store.AuditChain {
-				chains, err := s.VerifyAudit(t.Context(), []string{head})
+				chains, err := s.Audits.VerifyAudit(t.Context(), []string{head})
 				if err != nil || len(chains) != 1 {
 					t.Fatal(chains, err)
 				}

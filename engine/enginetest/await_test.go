@@ -46,7 +46,7 @@ pipelines:
 func TestAwaitInsideACallTakesOneEventWhateverCrashes(t *testing.T) {
 	t.Parallel()
 	for name, store := range map[string]store.Store{
-		"memory": memory.New(time.Now), "sqlite": openStore(t, filepath.Join(t.TempDir(), "await.db")),
+		"memory": memory.New(time.Now).Ports(), "sqlite": openStore(t, filepath.Join(t.TempDir(), "await.db")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -101,7 +101,7 @@ func (p *bench) events(with ...func(*model.Intake)) []model.Intake {
 
 func benchAccept(p *bench) {
 	p.measure(func(int) error {
-		_, err := p.Accept(p.Context(), 0, p.events())
+		_, err := p.Inbox.Accept(p.Context(), 0, p.events())
 		return err
 	})
 }
@@ -117,7 +117,7 @@ func (p *bench) checkpoint(runs []store.Claimed, s model.Status) error {
 		changes[i].State = "open"
 		runs[i].Version++
 	}
-	errs, err := p.Commit(p.Context(), p.node, changes)
+	errs, err := p.Ledger.Commit(p.Context(), p.node, changes)
 	for _, refused := range errs {
 		if err == nil {
 			err = refused
@@ -163,7 +163,7 @@ func benchClaim(p *bench) {
 		p.accept(batch...)
 	}
 	p.measure(func(int) error {
-		runs, err := p.Claim(p.Context(), p.node, p.size, "")
+		runs, err := p.Ledger.Claim(p.Context(), p.node, p.size, "")
 		if err == nil && len(runs) == 0 {
 			err = fmt.Errorf("nothing is ready after %d operations", p.done.Load())
 		}

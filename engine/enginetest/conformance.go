@@ -137,7 +137,7 @@ func (p *probe) accept(runs ...model.Intake) []string {
 
 func (p *probe) acceptFor(node int64, runs ...model.Intake) []store.Accepted {
 	p.Helper()
-	results, err := p.Accept(p.Context(), node, runs)
+	results, err := p.Inbox.Accept(p.Context(), node, runs)
 	if err != nil {
 		p.Fatalf("accept: %v", err)
 	}
@@ -149,7 +149,7 @@ func (p *probe) acceptFor(node int64, runs ...model.Intake) []store.Accepted {
 
 func (p *probe) join() int64 {
 	p.Helper()
-	node, err := p.Join(p.Context(), p.Name(), lease)
+	node, err := p.Ledger.Join(p.Context(), p.Name(), lease)
 	if err != nil {
 		p.Fatalf("join: %v", err)
 	}
@@ -168,7 +168,7 @@ func (p *probe) beat(node int64) (b store.Beat) {
 // beatOnce may come when the store counts nothing, because the machine is busy.
 func (p *probe) beatOnce(node int64) store.Beat {
 	p.Helper()
-	b, err := p.Beat(p.Context(), node, lease, "served")
+	b, err := p.Ledger.Beat(p.Context(), node, lease, "served")
 	if err != nil {
 		p.Fatalf("beat of node %d: %v", node, err)
 	}
@@ -177,7 +177,7 @@ func (p *probe) beatOnce(node int64) store.Beat {
 
 func (p *probe) claim(node int64, limit int) []store.Claimed {
 	p.Helper()
-	runs, err := p.Claim(p.Context(), node, limit, "")
+	runs, err := p.Ledger.Claim(p.Context(), node, limit, "")
 	if err != nil {
 		p.Fatalf("claim for node %d: %v", node, err)
 	}
@@ -232,7 +232,7 @@ func (p *probe) commit(node int64, changes ...model.Change) {
 
 func (p *probe) commitErrs(node int64, changes ...model.Change) []error {
 	p.Helper()
-	errs, err := p.Commit(p.Context(), node, changes)
+	errs, err := p.Ledger.Commit(p.Context(), node, changes)
 	if err != nil {
 		p.Fatalf("commit: %v", err)
 	}
@@ -254,7 +254,7 @@ func (p *probe) finish(node int64, runs ...store.Claimed) {
 
 func (p *probe) run(id string) store.RunRecord {
 	p.Helper()
-	r, err := p.Run(p.Context(), id)
+	r, err := p.Runs.Run(p.Context(), id)
 	if err != nil {
 		p.Fatalf("run %s: %v", id, err)
 	}
@@ -272,7 +272,7 @@ func (p *probe) wantStatus(id string, want model.Status) store.RunRecord {
 
 func (p *probe) entity(key string) store.EntityRecord {
 	p.Helper()
-	e, err := p.Entity(p.Context(), "orders", key)
+	e, err := p.Runs.Entity(p.Context(), "orders", key)
 	if err != nil {
 		p.Fatalf("entity %s: %v", key, err)
 	}

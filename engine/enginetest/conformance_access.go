@@ -11,14 +11,14 @@ import (
 )
 
 func (p *probe) setToken(name, value, hash string, ifRevision int64) (int64, error) {
-	return p.SetToken(p.Context(), name, []byte(value), []byte(hash), ifRevision, store.Actor{Name: "ann", Reason: "why"})
+	return p.Tokens.SetToken(p.Context(), name, []byte(value), []byte(hash), ifRevision, store.Actor{Name: "ann", Reason: "why"})
 }
 
 // chosen gives the revisions that a filter chooses of the audit.
 func (p *probe) chosen(f store.AuditFilter) []int64 {
 	p.Helper()
 	f.Limit = 100
-	list, err := p.Audit(p.Context(), f)
+	list, err := p.Audits.Audit(p.Context(), f)
 	p.must(err)
 	out := []int64{}
 	for _, a := range list {
@@ -30,7 +30,7 @@ func (p *probe) chosen(f store.AuditFilter) []int64 {
 // chain gives the chain that settings are in, with the records of all, which must hold.
 func (p *probe) chain(kept ...string) store.AuditChain {
 	p.Helper()
-	chains, err := p.VerifyAudit(p.Context(), kept)
+	chains, err := p.Audits.VerifyAudit(p.Context(), kept)
 	p.must(err)
 	first := chains[0]
 	first.Cell, first.Records = "", 0
@@ -51,18 +51,18 @@ var accessCases = []storeCase{
 		ids := p.accept(p.event("a"), p.event("b"))
 		failed := change(p.wantClaims(node, ids...)[0], model.Failed)
 		p.commit(node, failed)
-		p.must(p.Retry(p.Context(), ids[0], by))
-		p.must(p.Cancel(p.Context(), ids[1], by))
+		p.must(p.Runs.Retry(p.Context(), ids[0], by))
+		p.must(p.Runs.Cancel(p.Context(), ids[1], by))
 		p.activate("a", false)
 		p.control("p", `{"a": 1}`)
-		_, err := p.SetControl(p.Context(), "p", nil, -1, by)
+		_, err := p.Settings.SetControl(p.Context(), "p", nil, -1, by)
 		p.must(err)
 		_, err = p.setToken("ci", "{}", "x", -1)
 		p.must(err)
 		p.write(0, store.DocumentWrite{Kind: "k", Name: "n", Version: store.AnyVersion, Value: []byte("{}")},
 			store.Audited{Kind: store.AuditCluster, Name: "one", By: by, After: []byte("{}")},
 			store.Audited{Kind: store.AuditCluster, Name: "two", By: by, After: []byte("{}")})
-		_, err = p.SetConfig(p.Context(), "A", []byte("1"), 99, by) // leaves no gap
+		_, err = p.Settings.SetConfig(p.Context(), "A", []byte("1"), 99, by) // leaves no gap
 		p.wantErr("another revision", err, store.ErrConflict)
 		last := p.audits(0, 1)[0]
 		c := p.chain()
@@ -77,7 +77,7 @@ var accessCases = []storeCase{
 			go func() {
 				var err error
 				for n := range 5 {
-					_, next := p.SetConfig(p.Context(), fmt.Sprint(i), fmt.Append(nil, n), -1, store.Actor{Name: "ann"})
+					_, next := p.Settings.SetConfig(p.Context(), fmt.Sprint(i), fmt.Append(nil, n), -1, store.Actor{Name: "ann"})
 					err = errors.Join(err, next)
 				}
 				done <- err
@@ -94,7 +94,7 @@ var accessCases = []storeCase{
 		}
 		first := p.audits(0, 5)[4]
 		p.eventually("all but the last are gone", func() bool {
-			_, err := p.ForgetAudit(p.Context(), 0)
+			_, err := p.Audits.ForgetAudit(p.Context(), 0)
 			p.must(err)
 			return len(p.audits(0, 9)) == 1
 		})
@@ -122,7 +122,7 @@ var accessCases = []storeCase{
 		p.must(err)
 		p.equal("revision", p.beat(node).Revision, third)
 
-		tokens, revision, err := p.Tokens(p.Context())
+		tokens, revision, err := p.Tokens.AllTokens(p.Context())
 		p.must(err)
 		p.equal("revision", revision, third)
 		by := store.Actor{Name: "ann", Reason: "why"}
@@ -130,7 +130,7 @@ var accessCases = []storeCase{
 			"ci":  {Value: []byte(`{"revoked": true}`), Revision: third, Changed: tokens["ci"].Changed, By: by},
 			"bot": {Value: []byte(`{"role": "viewer"}`), Hash: []byte("bot"), Revision: second, Changed: tokens["bot"].Changed, By: by},
 		})
-		configs, _, err := p.Configs(p.Context())
+		configs, _, err := p.Settings.Configs(p.Context())
 		p.must(err)
 		p.equal("configs", configs, map[string]store.Setting{})
 		last := p.audits(0, 1)[0]
@@ -149,14 +149,14 @@ var accessCases = []storeCase{
 		p.finish(node, runs[1])
 		bob := store.Actor{Name: "bob", Reason: "it is back"}
 
-		p.wantErr("retry of nobody", p.Retry(p.Context(), "nobody", bob), store.ErrNotFound)
-		p.wantErr("retry of an ended run", p.Retry(p.Context(), ids[1], bob), store.ErrConflict)
-		p.wantErr("cancel of an ended run", p.Cancel(p.Context(), ids[1], bob), store.ErrConflict)
+		p.wantErr("retry of nobody", p.Runs.Retry(p.Context(), "nobody", bob), store.ErrNotFound)
+		p.wantErr("retry of an ended run", p.Runs.Retry(p.Context(), ids[1], bob), store.ErrConflict)
+		p.wantErr("cancel of an ended run", p.Runs.Cancel(p.Context(), ids[1], bob), store.ErrConflict)
 		p.equal("audit of what was refused", p.audits(0, 10), []store.Audited{})
 
-		p.must(p.Retry(p.Context(), ids[0], bob))
-		p.must(p.Cancel(p.Context(), ids[0], bob))
-		p.must(p.Cancel(p.Context(), ids[2], bob))
+		p.must(p.Runs.Retry(p.Context(), ids[0], bob))
+		p.must(p.Runs.Cancel(p.Context(), ids[0], bob))
+		p.must(p.Runs.Cancel(p.Context(), ids[2], bob))
 		before := store.AuditedRun{Pipeline: "made", Status: model.Failed, FailedPath: "made/s/h", ErrorClass: "503"}
 		want := []store.Audited{
 			store.AuditedRun{Pipeline: "made", Status: model.Running}.Cancelled(ids[2], bob),
@@ -174,7 +174,7 @@ var accessCases = []storeCase{
 	}},
 	{"audit records are chosen by what they tell", func(p *probe) {
 		start := time.Now().Add(-time.Minute)
-		config, err := p.SetConfig(p.Context(), "p", []byte("1"), -1, store.Actor{Name: "bob"})
+		config, err := p.Settings.SetConfig(p.Context(), "p", []byte("1"), -1, store.Actor{Name: "bob"})
 		p.must(err)
 		pipeline, handler := p.control("p", `{"a": 1}`), p.control("p/s/h", `{"a": 1}`)
 		other, token := p.control("p-2/s", `{"a": 1}`), int64(0)
@@ -206,11 +206,11 @@ var accessCases = []storeCase{
 	{"the audit forgets what is old, but the last record", func(p *probe) {
 		node := p.join()
 		first, second := p.control("p", `{"a": 1}`), p.control("p", `{"a": 2}`)
-		more, err := p.ForgetAudit(p.Context(), time.Hour)
+		more, err := p.Audits.ForgetAudit(p.Context(), time.Hour)
 		p.must(err)
 		p.equal("young ones", p.chosen(store.AuditFilter{}), []int64{second, first})
 		p.eventually("all are older than now", func() bool {
-			more, err = p.ForgetAudit(p.Context(), 0)
+			more, err = p.Audits.ForgetAudit(p.Context(), 0)
 			p.must(err)
 			return len(p.chosen(store.AuditFilter{})) == 1
 		})

@@ -23,7 +23,7 @@ func (p *probe) listen(c store.Claimed, heard int64, types ...string) model.Chan
 // pending lists what is pending of a key.
 func (p *probe) pending(key string, after int64, types ...string) []model.Pending {
 	p.Helper()
-	out, err := p.Pending(p.Context(), "orders", key, types, after, 100)
+	out, err := p.Inbox.Pending(p.Context(), "orders", key, types, after, 100)
 	p.must(err)
 	return out
 }
@@ -98,7 +98,7 @@ var awaitCases = []storeCase{
 		first, paid, sent, later := p.event("k"), p.event("k", ofType("paid")), p.event("k", ofType("sent")), p.event("k", ofType("paid"))
 		c := p.claimOne(node, p.accept(first, paid, sent, later)[0])
 		p.equal("pending", runsOf(p.pending("k", 0, "paid", "sent")), []string{paid.ID, sent.ID, later.ID})
-		some, err := p.Pending(p.Context(), "orders", "k", []string{"paid", "sent"}, 0, 2)
+		some, err := p.Inbox.Pending(p.Context(), "orders", "k", []string{"paid", "sent"}, 0, 2)
 		p.must(err)
 		p.equal("some", len(some), 2)
 		take := change(c, model.Running)
@@ -120,7 +120,7 @@ var awaitCases = []storeCase{
 		node := p.join()
 		ids := p.accept(p.event("k"), p.event("k", ofType("paid")), p.event("k2"))
 		runs := p.wantClaims(node, ids[0], ids[2])
-		p.must(p.Cancel(p.Context(), ids[1], steerer))
+		p.must(p.Runs.Cancel(p.Context(), ids[1], steerer))
 		take := change(runs[0], model.Running)
 		take.Take = []model.Taken{{Run: ids[1], Reason: "too late"}}
 		p.wantErr("cancelled", p.commitErrs(node, take)[0], store.ErrStale)
@@ -170,10 +170,10 @@ var awaitCases = []storeCase{
 			paid := p.event(key, ofType("paid"))
 			p.together(2, func(i int) error {
 				if i == 0 {
-					_, err := p.Accept(p.Context(), 0, []model.Intake{paid})
+					_, err := p.Inbox.Accept(p.Context(), 0, []model.Intake{paid})
 					return err
 				}
-				errs, err := p.Commit(p.Context(), node, []model.Change{p.listen(c, 0, "paid")})
+				errs, err := p.Ledger.Commit(p.Context(), node, []model.Change{p.listen(c, 0, "paid")})
 				if err == nil {
 					err = errs[0]
 				}
@@ -198,10 +198,10 @@ var awaitCases = []storeCase{
 			var errs []error
 			p.together(2, func(i int) (err error) {
 				if i == 0 {
-					errs, err = p.Commit(p.Context(), node, []model.Change{take})
+					errs, err = p.Ledger.Commit(p.Context(), node, []model.Change{take})
 					return err
 				}
-				_ = p.Cancel(p.Context(), ids[1], steerer) // too late, perhaps
+				_ = p.Runs.Cancel(p.Context(), ids[1], steerer) // too late, perhaps
 				return nil
 			})
 			want := model.Succeeded

@@ -9,37 +9,37 @@ import (
 // activate hands a definition in, whose files are its hash.
 func (p *probe) activate(hash string, onlyNew bool) (current string) {
 	p.Helper()
-	current, err := p.Activate(p.Context(), hash, []byte("files of "+hash), onlyNew, store.Actor{Name: "ann", Reason: "why"})
+	current, err := p.Bundles.Activate(p.Context(), hash, []byte("files of "+hash), onlyNew, store.Actor{Name: "ann", Reason: "why"})
 	p.must(err)
 	return current
 }
 
 func (p *probe) audits(before int64, limit int) []store.Audited {
 	p.Helper()
-	list, err := p.Audit(p.Context(), store.AuditFilter{Before: before, Limit: limit})
+	list, err := p.Audits.Audit(p.Context(), store.AuditFilter{Before: before, Limit: limit})
 	p.must(err)
 	return list
 }
 
 var bundleCases = []storeCase{
 	{"bundles are kept byte for byte, and once", func(p *probe) {
-		_, err := p.Bundle(p.Context(), "h")
+		_, err := p.Bundles.Bundle(p.Context(), "h")
 		p.wantErr("bundle", err, store.ErrNotFound)
-		_, err = p.Current(p.Context())
+		_, err = p.Bundles.Current(p.Context())
 		p.wantErr("current", err, store.ErrNotFound)
 		files := "a\x00b" + long(100_000)
-		_, err = p.Activate(p.Context(), "h", []byte(files), false, store.Actor{})
+		_, err = p.Bundles.Activate(p.Context(), "h", []byte(files), false, store.Actor{})
 		p.must(err)
-		_, err = p.Activate(p.Context(), "h", []byte("other"), false, store.Actor{})
+		_, err = p.Bundles.Activate(p.Context(), "h", []byte("other"), false, store.Actor{})
 		p.must(err)
-		have, err := p.Bundle(p.Context(), "h")
+		have, err := p.Bundles.Bundle(p.Context(), "h")
 		p.must(err)
 		p.equal("bundle", string(have), files)
 	}},
 	{"the definition activated last is current", func(p *probe) {
 		for _, hash := range []string{"a", "b", "b", "a"} {
 			p.equal("activated", p.activate(hash, false), hash)
-			current, err := p.Current(p.Context())
+			current, err := p.Bundles.Current(p.Context())
 			p.must(err)
 			p.equal("current", current, hash)
 		}
@@ -64,7 +64,7 @@ var bundleCases = []storeCase{
 			if (revision > last) != c.changes {
 				p.Fatalf("activate %s: revision %d after %d, want a change: %v", c.hash, revision, last, c.changes)
 			}
-			_, known, err := p.Configs(p.Context())
+			_, known, err := p.Settings.Configs(p.Context())
 			p.must(err)
 			p.equal("revision of the configs", known, revision)
 			last = revision
@@ -74,7 +74,7 @@ var bundleCases = []storeCase{
 		done := make(chan error)
 		for range 8 {
 			go func() {
-				_, err := p.Activate(p.Context(), "h", []byte("files"), true, store.Actor{Name: "ann"})
+				_, err := p.Bundles.Activate(p.Context(), "h", []byte("files"), true, store.Actor{Name: "ann"})
 				done <- err
 			}()
 		}
@@ -87,7 +87,7 @@ var bundleCases = []storeCase{
 		p.equal("nothing", p.audits(0, 10), []store.Audited{})
 		p.activate("a", false)
 		for i := range 3 {
-			_, err := p.SetConfig(p.Context(), "A", fmt.Append(nil, i), -1, store.Actor{Name: "bob", Reason: "x"})
+			_, err := p.Settings.SetConfig(p.Context(), "A", fmt.Append(nil, i), -1, store.Actor{Name: "bob", Reason: "x"})
 			p.must(err)
 		}
 		p.activate("b", false)

@@ -21,7 +21,7 @@ func (p *probe) setControl(path, value string, ifRevision int64) (int64, error) 
 	if value != "" {
 		data = []byte(value)
 	}
-	return p.SetControl(p.Context(), path, data, ifRevision, store.Actor{Name: "ann", Reason: "why"})
+	return p.Settings.SetControl(p.Context(), path, data, ifRevision, store.Actor{Name: "ann", Reason: "why"})
 }
 
 // park claims the next run and parks it with a cause until a time.
@@ -45,7 +45,7 @@ var controlCases = []storeCase{
 		_, err = p.setControl("p", `{"a": 2}`, 0)
 		p.wantErr("none, where there is one", err, store.ErrConflict)
 
-		controls, revision, err := p.Controls(p.Context())
+		controls, revision, err := p.Settings.Controls(p.Context())
 		p.must(err)
 		p.equal("revision", []int64{revision, p.beat(node).Revision}, []int64{second, second})
 		p.equal("controls", controls, map[string]store.Setting{
@@ -55,7 +55,7 @@ var controlCases = []storeCase{
 				By: store.Actor{Name: "ann", Reason: "why"},
 			},
 		})
-		configs, _, err := p.Configs(p.Context())
+		configs, _, err := p.Settings.Configs(p.Context())
 		p.must(err)
 		p.equal("configs", configs, map[string]store.Setting{})
 
@@ -64,7 +64,7 @@ var controlCases = []storeCase{
 		third, err := p.setControl("p", "", first)
 		p.must(err)
 		p.equal("revision", p.beat(node).Revision, third)
-		controls, _, err = p.Controls(p.Context())
+		controls, _, err = p.Settings.Controls(p.Context())
 		p.must(err)
 		if len(controls) != 1 {
 			p.Fatalf("want one control left, have %v", controls)
@@ -89,7 +89,7 @@ var controlCases = []storeCase{
 			cause       string
 			limit, want int
 		}{{"p", 10, 0}, {"p hold", 1, 1}, {"p hold", 10, 1}, {"p hold", 10, 0}} {
-			n, err := p.Release(p.Context(), c.cause, c.limit)
+			n, err := p.Runs.Release(p.Context(), c.cause, c.limit)
 			p.must(err)
 			if n != c.want {
 				p.Fatalf("release %d of %q: want %d, have %d", c.limit, c.cause, c.want, n)
@@ -124,7 +124,7 @@ var controlCases = []storeCase{
 				p.Fatalf("want %d nodes, have %d", i+1, have)
 			}
 		}
-		p.must(p.Leave(p.Context(), nodes[0], nil))
+		p.must(p.Ledger.Leave(p.Context(), nodes[0], nil))
 		if have := p.beat(nodes[1]).Nodes; have != 2 {
 			p.Fatalf("want 2 nodes after one has left, have %d", have)
 		}

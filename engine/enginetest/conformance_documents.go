@@ -13,7 +13,7 @@ import (
 // write writes one document that must be taken.
 func (p *probe) write(node int64, w store.DocumentWrite, audits ...store.Audited) int64 {
 	p.Helper()
-	versions, err := p.WriteDocuments(p.Context(), node, []store.DocumentWrite{w}, audits)
+	versions, err := p.Documents.WriteDocuments(p.Context(), node, []store.DocumentWrite{w}, audits)
 	p.must(err)
 	p.equal("versions", len(versions), 1)
 	return versions[0]
@@ -32,7 +32,7 @@ func told(c <-chan struct{}) bool {
 
 var documentCases = []storeCase{
 	{"documents have versions that only grow", func(p *probe) {
-		_, err := p.Document(p.Context(), "levers", "a")
+		_, err := p.Documents.Document(p.Context(), "levers", "a")
 		p.wantErr("what was never written", err, store.ErrNotFound)
 		node := p.join()
 		p.equal("first", p.write(node, store.DocumentWrite{Kind: "levers", Name: "a", Value: []byte(`{"n": 1}`)}), int64(1))
@@ -42,13 +42,15 @@ var documentCases = []storeCase{
 		p.equal("any, of none", p.write(0, store.DocumentWrite{Kind: "moves", Name: "a", Version: store.AnyVersion, Value: []byte("1")}),
 			int64(1))
 		for _, version := range []int64{0, 1, 2, 4} {
-			_, err = p.WriteDocuments(p.Context(), 0, []store.DocumentWrite{{Kind: "levers", Name: "a", Version: version, Value: []byte("0")}},
+			_, err = p.Documents.WriteDocuments(p.Context(), 0,
+				[]store.DocumentWrite{{Kind: "levers", Name: "a", Version: version, Value: []byte("0")}},
 				nil)
 			p.wantErr(fmt.Sprintf("version %d, where there is 3", version), err, store.ErrConflict)
 		}
-		_, err = p.WriteDocuments(p.Context(), 0, []store.DocumentWrite{{Kind: "levers", Name: "b", Version: 1, Value: []byte("0")}}, nil)
+		_, err = p.Documents.WriteDocuments(p.Context(), 0, []store.DocumentWrite{{Kind: "levers", Name: "b", Version: 1, Value: []byte("0")}},
+			nil)
 		p.wantErr("a version, where there is none", err, store.ErrConflict)
-		d, err := p.Document(p.Context(), "levers", "a")
+		d, err := p.Documents.Document(p.Context(), "levers", "a")
 		p.must(err)
 		if since := time.Since(d.Changed); since > time.Hour || since < -time.Hour {
 			p.Errorf("want it changed just now, have %s", d.Changed)
@@ -64,7 +66,7 @@ var documentCases = []storeCase{
 			"b/": {"b/1", "b/2"}, "": {"B/1", "a/1", "b", "b%", "b/1", "b/2", "b_1"}, "b_": {"b_1"},
 			"c": nil,
 		} {
-			found, err := p.Documents(p.Context(), "moves", prefix)
+			found, err := p.Documents.DocumentsOf(p.Context(), "moves", prefix)
 			p.must(err)
 			var names []string
 			for _, d := range found {
@@ -79,26 +81,26 @@ var documentCases = []storeCase{
 			After: []byte(`{"to": 1}`),
 		}
 		two := []store.DocumentWrite{{Kind: "a", Name: "x", Value: []byte("1")}, {Kind: "a", Name: "y", Version: 7, Value: []byte("1")}}
-		_, err := p.WriteDocuments(p.Context(), 0, two, []store.Audited{record})
+		_, err := p.Documents.WriteDocuments(p.Context(), 0, two, []store.Audited{record})
 		p.wantErr("one of two", err, store.ErrConflict)
-		_, err = p.Document(p.Context(), "a", "x")
+		_, err = p.Documents.Document(p.Context(), "a", "x")
 		p.wantErr("the other one", err, store.ErrNotFound)
-		audit, err := p.Audit(p.Context(), store.AuditFilter{Limit: 10})
+		audit, err := p.Audits.Audit(p.Context(), store.AuditFilter{Limit: 10})
 		p.must(err)
 		p.equal("records", len(audit), 0)
 		p.write(0, two[0], record, record)
-		audit, err = p.Audit(p.Context(), store.AuditFilter{Limit: 10})
+		audit, err = p.Audits.Audit(p.Context(), store.AuditFilter{Limit: 10})
 		p.must(err)
 		p.equal("records", len(audit), 2)
 		p.equal("record", []any{audit[0].Name, audit[0].By.Reason, string(audit[0].After)}, []any{"cluster", "why", `{"to": 1}`})
 	}},
 	{"a node that was taken over writes no documents", func(p *probe) {
 		node := p.join()
-		p.must(p.Leave(p.Context(), node, nil))
-		_, err := p.WriteDocuments(p.Context(), node,
+		p.must(p.Ledger.Leave(p.Context(), node, nil))
+		_, err := p.Documents.WriteDocuments(p.Context(), node,
 			[]store.DocumentWrite{{Kind: "a", Name: "x", Version: store.AnyVersion, Value: []byte("1")}}, nil)
 		p.wantErr("a node that is gone", err, store.ErrFenced)
-		_, err = p.Document(p.Context(), "a", "x")
+		_, err = p.Documents.Document(p.Context(), "a", "x")
 		p.wantErr("what it wrote", err, store.ErrNotFound)
 	}},
 	{"of those who write the same version of a document, one does", func(p *probe) {
@@ -108,7 +110,7 @@ var documentCases = []storeCase{
 			results := make(chan error, writers)
 			for range writers {
 				wait.Go(func() {
-					_, err := p.WriteDocuments(p.Context(), 0, []store.DocumentWrite{
+					_, err := p.Documents.WriteDocuments(p.Context(), 0, []store.DocumentWrite{
 						{Kind: "a", Name: "x", Version: round, Value: []byte("1")},
 						{Kind: "a", Name: "w", Version: store.AnyVersion, Value: []byte("1")},
 					}, nil)
@@ -129,17 +131,17 @@ var documentCases = []storeCase{
 		}
 	}},
 	{"changes of documents are told, and awaited", func(p *probe) {
-		changed := p.Changed()
+		changed := p.Documents.Changed()
 		p.write(0, store.DocumentWrite{Kind: "a", Name: "x", Value: []byte("1")})
 		if !told(changed) {
 			p.Fatal("the change was not told")
 		}
-		d, err := store.AwaitDocument(p.Context(), p, "a", "x", 0)
+		d, err := store.AwaitDocument(p.Context(), p.Documents, "a", "x", 0)
 		p.must(err)
 		p.equal("version", d.Version, int64(1))
 		found := make(chan store.Document, 1)
 		go func() {
-			d, err := store.AwaitDocument(p.Context(), p, "a", "x", 1)
+			d, err := store.AwaitDocument(p.Context(), p.Documents, "a", "x", 1)
 			if err == nil {
 				found <- d
 			}
@@ -149,7 +151,7 @@ var documentCases = []storeCase{
 		p.equal("awaited", string((<-found).Value), "2")
 		ctx, cancel := context.WithCancel(p.Context())
 		cancel()
-		_, err = store.AwaitDocument(ctx, p, "a", "y", 0)
+		_, err = store.AwaitDocument(ctx, p.Documents, "a", "y", 0)
 		p.wantErr("waiting in vain", err, context.Canceled)
 	}},
 }

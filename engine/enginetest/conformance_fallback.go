@@ -16,13 +16,13 @@ import (
 
 func (p *probe) report(node, number int64, tallies ...model.Tally) {
 	p.Helper()
-	p.must(p.Report(p.Context(), node, number, tallies))
+	p.must(p.Degradation.Report(p.Context(), node, number, tallies))
 }
 
 // deliberate reads what a decision needs, with its tallies in order.
 func (p *probe) deliberate(keep time.Duration) store.Deliberation {
 	p.Helper()
-	d, err := p.Deliberate(p.Context(), keep)
+	d, err := p.Degradation.Deliberate(p.Context(), keep)
 	p.must(err)
 	for _, list := range [][]model.Tally{d.Fresh, d.Past} {
 		slices.SortFunc(list, func(a, b model.Tally) int {
@@ -35,7 +35,7 @@ func (p *probe) deliberate(keep time.Duration) store.Deliberation {
 // outages reads the state and its revision.
 func (p *probe) outages() (string, int64) {
 	p.Helper()
-	state, revision, err := p.Outages(p.Context())
+	state, revision, err := p.Degradation.Outages(p.Context())
 	p.must(err)
 	return string(state), revision
 }
@@ -53,7 +53,7 @@ var fallbackCases = []storeCase{
 			p.equal("past", d.Past, []model.Tally{})
 		}
 		d := p.deliberate(time.Hour)
-		p.must(p.Conclude(p.Context(), store.Conclusion{Turn: d.Turn, Node: 1, Taken: d.Reported}))
+		p.must(p.Degradation.Conclude(p.Context(), store.Conclusion{Turn: d.Turn, Node: 1, Taken: d.Reported}))
 		p.report(1, 1, a, b)
 		p.report(2, 2, b)
 		d = p.deliberate(time.Hour)
@@ -63,7 +63,7 @@ var fallbackCases = []storeCase{
 
 		// What nobody looks back at is forgotten, but nothing that is fresh.
 		p.eventually("the reports are older than 20ms", func() bool { return len(p.deliberate(20*time.Millisecond).Past) == 0 })
-		p.must(p.Conclude(p.Context(), store.Conclusion{Turn: d.Turn, Node: 1, Taken: d.Taken, Forget: 10 * time.Millisecond}))
+		p.must(p.Degradation.Conclude(p.Context(), store.Conclusion{Turn: d.Turn, Node: 1, Taken: d.Taken, Forget: 10 * time.Millisecond}))
 		d = p.deliberate(time.Hour)
 		p.equal("fresh", d.Fresh, []model.Tally{b})
 		p.equal("past", d.Past, []model.Tally{})
@@ -83,11 +83,11 @@ var fallbackCases = []storeCase{
 		}
 		back := out
 		back.Before, back.After = out.After, []byte("null")
-		p.must(p.Conclude(p.Context(), store.Conclusion{
+		p.must(p.Degradation.Conclude(p.Context(), store.Conclusion{
 			Turn: d.Turn, Node: node, Taken: d.Reported, State: []byte(`{"a":1}`),
 			Audits: []store.Audited{out, back},
 		}))
-		err := p.Conclude(p.Context(), store.Conclusion{
+		err := p.Degradation.Conclude(p.Context(), store.Conclusion{
 			Turn: d.Turn, Node: node, Taken: d.Reported, State: []byte(`{"a":2}`),
 			Audits: []store.Audited{out},
 		})
@@ -112,7 +112,7 @@ var fallbackCases = []storeCase{
 		// An operator is no decider, and without a state nothing is new to nodes.
 		d = p.deliberate(0)
 		p.equal("decider", d.Decider, node)
-		p.must(p.Conclude(p.Context(), store.Conclusion{Turn: d.Turn, Taken: d.Taken}))
+		p.must(p.Degradation.Conclude(p.Context(), store.Conclusion{Turn: d.Turn, Taken: d.Taken}))
 		p.equal("decider", p.deliberate(0).Decider, node)
 		p.equal("decided", p.deliberate(0).Decided, d.Decided)
 		_, same := p.outages()
@@ -121,18 +121,18 @@ var fallbackCases = []storeCase{
 	{"an outage is probed once in a while on all nodes together", func(p *probe) {
 		var taken atomic.Int32
 		p.together(16, func(int) error {
-			ok, err := p.TakeProbe(p.Context(), "push", time.Hour)
+			ok, err := p.Degradation.TakeProbe(p.Context(), "push", time.Hour)
 			if ok {
 				taken.Add(1)
 			}
 			return err
 		})
 		p.equal("taken at once", taken.Load(), int32(1))
-		other, err := p.TakeProbe(p.Context(), "mail", time.Hour)
+		other, err := p.Degradation.TakeProbe(p.Context(), "mail", time.Hour)
 		p.must(err)
 		p.equal("of another outage", other, true)
 		p.eventually("the next turn", func() bool {
-			ok, err := p.TakeProbe(p.Context(), "push", 5*time.Millisecond)
+			ok, err := p.Degradation.TakeProbe(p.Context(), "push", 5*time.Millisecond)
 			p.must(err)
 			return ok
 		})
@@ -143,7 +143,7 @@ var fallbackCases = []storeCase{
 		for node := range int64(nodes) {
 			reporting.Go(func() {
 				for n := range int64(reports) {
-					if err := p.Report(p.Context(), node+1, n, []model.Tally{{Path: fmt.Sprint(node), Second: n, Bad: 1}}); err != nil {
+					if err := p.Degradation.Report(p.Context(), node+1, n, []model.Tally{{Path: fmt.Sprint(node), Second: n, Bad: 1}}); err != nil {
 						p.Error(err)
 					}
 				}
@@ -153,7 +153,7 @@ var fallbackCases = []storeCase{
 		go func() { reporting.Wait(); close(done) }()
 		for last := false; ; {
 			d := p.deliberate(0)
-			err := p.Conclude(p.Context(), store.Conclusion{Turn: d.Turn, Node: 1, Taken: d.Reported})
+			err := p.Degradation.Conclude(p.Context(), store.Conclusion{Turn: d.Turn, Node: 1, Taken: d.Reported})
 			if err != nil && !errors.Is(err, store.ErrConflict) {
 				p.Fatal(err)
 			}

@@ -85,10 +85,10 @@ var filterCases = []storeCase{
 		ids := p.failed(node, failure{"made/a/b", "503", "busy"}, failure{"made/a/b", "timeout", "late"})
 		r := p.run(ids[0])
 		p.equal("failure", []string{r.FailedPath, r.ErrorClass, r.Error}, []string{"made/a/b", "503", "busy"})
-		p.must(p.Retry(p.Context(), ids[0], steerer))
+		p.must(p.Runs.Retry(p.Context(), ids[0], steerer))
 		r = p.run(ids[0])
 		p.equal("failure of a retried run", []string{r.FailedPath, r.ErrorClass, r.Error}, []string{"", "", ""})
-		p.must(p.Cancel(p.Context(), ids[1], store.Actor{Name: "ann", Reason: "enough"}))
+		p.must(p.Runs.Cancel(p.Context(), ids[1], store.Actor{Name: "ann", Reason: "enough"}))
 		r = p.run(ids[1])
 		p.equal("failure of a cancelled run", []string{r.FailedPath, r.ErrorClass, r.Error}, []string{"made/a/b", "timeout", "late"})
 		p.equal("found", p.oldest(store.RunFilter{ErrorClass: "timeout"}), ids[1:])
@@ -135,11 +135,11 @@ var filterCases = []storeCase{
 		f := store.RunFilter{Status: model.Failed, Oldest: true, Limit: 2}
 		var met []string
 		for {
-			runs, next, err := p.List(p.Context(), f)
+			runs, next, err := p.Runs.List(p.Context(), f)
 			p.must(err)
 			for _, r := range runs {
 				met = append(met, r.ID)
-				p.must(p.Retry(p.Context(), r.ID, steerer))
+				p.must(p.Runs.Retry(p.Context(), r.ID, steerer))
 				p.commit(node, change(p.claimOne(node, r.ID), model.Failed)) // fails again
 			}
 			if f.Cursor = next; next == "" {
@@ -151,7 +151,7 @@ var filterCases = []storeCase{
 	{"a page holds one run at least, whatever its limit says", func(p *probe) {
 		ids := p.accept(p.event("k"), p.event("k"))
 		for _, limit := range []int{-1, 0, 1} {
-			runs, next, err := p.List(p.Context(), store.RunFilter{Oldest: true, Limit: limit})
+			runs, next, err := p.Runs.List(p.Context(), store.RunFilter{Oldest: true, Limit: limit})
 			p.must(err)
 			if len(runs) != 1 || runs[0].ID != ids[0] || next == "" {
 				p.Fatalf("limit %d: want run %s and a cursor, have %d runs and the cursor %q", limit, ids[0], len(runs), next)
@@ -168,7 +168,7 @@ var filterCases = []storeCase{
 		p.accept(p.event("k"), p.event("k"))
 		count := func(f store.RunFilter) []store.RunCount {
 			p.Helper()
-			counts, err := p.Count(p.Context(), f)
+			counts, err := p.Runs.Count(p.Context(), f)
 			p.must(err)
 			return counts
 		}

@@ -71,7 +71,7 @@ var inboxCases = []storeCase{
 		if have[1].Err != nil {
 			p.Fatalf("the event after a refused one: %v", have[1].Err)
 		}
-		_, err := p.Entity(p.Context(), "orders", "k2")
+		_, err := p.Runs.Entity(p.Context(), "orders", "k2")
 		p.wantErr("entity of a refused event", err, store.ErrNotFound)
 	}},
 	{"ids of the engine's own events are known apart from those of submitters", func(p *probe) {
@@ -102,7 +102,7 @@ var inboxCases = []storeCase{
 	{"data that cannot be stored changes nothing", func(p *probe) {
 		bad := p.event("k")
 		bad.Event.Payload = func() {}
-		if _, err := p.Accept(p.Context(), 0, []model.Intake{p.event("k"), bad}); err == nil {
+		if _, err := p.Inbox.Accept(p.Context(), 0, []model.Intake{p.event("k"), bad}); err == nil {
 			p.Fatal("a function as payload was accepted")
 		}
 		p.wantRuns(0)
@@ -143,10 +143,10 @@ var inboxCases = []storeCase{
 	}},
 	{"a node that is gone accepts nothing", func(p *probe) {
 		node := p.join()
-		if err := p.Leave(p.Context(), node, nil); err != nil {
+		if err := p.Ledger.Leave(p.Context(), node, nil); err != nil {
 			p.Fatal(err)
 		}
-		_, err := p.Accept(p.Context(), node, []model.Intake{p.event("k", owned)})
+		_, err := p.Inbox.Accept(p.Context(), node, []model.Intake{p.event("k", owned)})
 		p.wantErr("accept", err, store.ErrFenced)
 		p.wantRuns(0)
 	}},
@@ -158,7 +158,7 @@ var inboxCases = []storeCase{
 		refused := p.event("k", from("open"))
 		have := p.acceptFor(0, refused)
 		p.wantErr("event for another state", have[0].Err, store.ErrRejected)
-		_, err := p.Entity(p.Context(), "orders", "k")
+		_, err := p.Runs.Entity(p.Context(), "orders", "k")
 		p.wantErr("entity of a refused event", err, store.ErrNotFound)
 
 		opens := p.event("k", from(""))
@@ -217,7 +217,7 @@ var inboxCases = []storeCase{
 				event = in("paid")
 			}
 			go func() {
-				a, err := p.Accept(p.Context(), 0, []model.Intake{event})
+				a, err := p.Inbox.Accept(p.Context(), 0, []model.Intake{event})
 				if err == nil && a[0].Err == nil && !a[0].Undecided && !slices.Contains(event.From, "open") {
 					err = errors.New("an event that the state forbids was accepted though nothing was ahead of it")
 				}
@@ -247,7 +247,7 @@ var inboxCases = []storeCase{
 	{"depth counts what waits and tells since when", func(p *probe) {
 		wantDepth := func(want int) time.Time {
 			p.Helper()
-			d, err := p.Depth(p.Context())
+			d, err := p.Inbox.Depth(p.Context())
 			if err != nil || d.Waiting != want {
 				p.Fatalf("depth: want %d, have %d, %v", want, d.Waiting, err)
 			}
@@ -291,7 +291,7 @@ var inboxCases = []storeCase{
 		put("skips", func(c *model.Change) { c.Status, c.Due = model.Failed, time.Time{} })
 		wantAside := func(want ...store.AsideRuns) []store.AsideRuns {
 			p.Helper()
-			d, err := p.Depth(p.Context())
+			d, err := p.Inbox.Depth(p.Context())
 			if err != nil {
 				p.Fatal(err)
 			}
@@ -318,7 +318,7 @@ var inboxCases = []storeCase{
 		before := wantAside(slices.Concat(rest, []store.AsideRuns{parked}, last)...)
 
 		// One that asks again, and has to go on waiting for the same, has waited all the time.
-		if n, err := p.Release(p.Context(), "@orders p/s/h", 1); n != 1 || err != nil {
+		if n, err := p.Runs.Release(p.Context(), "@orders p/s/h", 1); n != 1 || err != nil {
 			p.Fatalf("release: want 1, have %d, %v", n, err)
 		}
 		again := change(p.claimOne(node, first), model.Parked)
@@ -328,7 +328,7 @@ var inboxCases = []storeCase{
 		p.equal("since when runs wait for the service", after[4].Since, before[4].Since)
 
 		// One that waits for something else has waited for that from now on only.
-		if n, err := p.Release(p.Context(), "@orders p/s/h", 1); n != 1 || err != nil {
+		if n, err := p.Runs.Release(p.Context(), "@orders p/s/h", 1); n != 1 || err != nil {
 			p.Fatalf("release: want 1, have %d, %v", n, err)
 		}
 		other := change(p.claimOne(node, first), model.Parked)
@@ -344,7 +344,7 @@ var inboxCases = []storeCase{
 	{"the last event of a source is known", func(p *probe) {
 		last := func(source, want string) {
 			p.Helper()
-			if have, err := p.LastEvent(p.Context(), source); err != nil || have != want {
+			if have, err := p.Inbox.LastEvent(p.Context(), source); err != nil || have != want {
 				p.Fatalf("last event of %q: want %q, have %q, %v", source, want, have, err)
 			}
 		}
@@ -368,7 +368,7 @@ var inboxCases = []storeCase{
 // wantRuns counts all runs.
 func (p *probe) wantRuns(want int) {
 	p.Helper()
-	runs, _, err := p.List(p.Context(), store.RunFilter{Limit: 1000})
+	runs, _, err := p.Runs.List(p.Context(), store.RunFilter{Limit: 1000})
 	if err != nil || len(runs) != want {
 		p.Fatalf("want %d runs, have %d, %v", want, len(runs), err)
 	}

@@ -63,7 +63,7 @@ var ledgerCases = []storeCase{
 		p.must(errs[2])
 		p.wantErr("not the owner", p.commitErrs(other, change(runs[2], model.Succeeded))[0], store.ErrStale)
 		p.wantStatus(ids[0], model.Running)
-		_, err := p.Entity(p.Context(), "orders", "emitted")
+		_, err := p.Runs.Entity(p.Context(), "orders", "emitted")
 		p.wantErr("event of a stale change", err, store.ErrNotFound)
 		p.commit(node, change(runs[2], model.Succeeded))
 		p.wantErr("after the end", p.commitErrs(node, change(runs[2], model.Succeeded))[0], store.ErrStale)
@@ -142,7 +142,7 @@ var ledgerCases = []storeCase{
 		p.commit(node, end)
 		p.wantRuns(6)
 		p.wantClaims(node, same.ID, end.Emit[2].ID)
-		_, err := p.Entity(p.Context(), "orders", "k9")
+		_, err := p.Runs.Entity(p.Context(), "orders", "k9")
 		p.wantErr("entity of an event that is left out", err, store.ErrNotFound)
 	}},
 	{"an event emitted to its own key after the end is next", func(p *probe) {
@@ -178,7 +178,7 @@ var ledgerCases = []storeCase{
 	{"a run may occur once in a commit", func(p *probe) {
 		node := p.join()
 		c := p.claimOne(node, p.accept(p.event("k"))[0])
-		if _, err := p.Commit(p.Context(), node, []model.Change{change(c, model.Running), change(c, model.Running)}); err == nil {
+		if _, err := p.Ledger.Commit(p.Context(), node, []model.Change{change(c, model.Running), change(c, model.Running)}); err == nil {
 			p.Fatal("two changes of one run were taken")
 		}
 		p.equal("version", p.run(c.ID).Version, int64(0))

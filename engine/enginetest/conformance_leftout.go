@@ -37,7 +37,7 @@ var leftOutCases = []storeCase{
 		} {
 			p.equal("left out "+path, p.oldest(store.RunFilter{LeftOut: path}), want)
 			n := 0
-			counts, err := p.Count(p.Context(), store.RunFilter{LeftOut: path})
+			counts, err := p.Runs.Count(p.Context(), store.RunFilter{LeftOut: path})
 			if err != nil {
 				p.Fatal(err)
 			}
@@ -47,7 +47,7 @@ var leftOutCases = []storeCase{
 			p.equal("how many left out "+path, n, len(want))
 		}
 		p.equal("of failed runs", p.oldest(store.RunFilter{LeftOut: "p", Status: model.Failed}), []string{})
-		counts, err := p.Count(p.Context(), store.RunFilter{LeftOut: "p", Status: model.Failed})
+		counts, err := p.Runs.Count(p.Context(), store.RunFilter{LeftOut: "p", Status: model.Failed})
 		if err != nil || len(counts) != 0 {
 			p.Fatalf("count of failed runs that have left something out: %v, %v", counts, err)
 		}
@@ -65,12 +65,12 @@ var leftOutCases = []storeCase{
 			for _, wrong := range []store.MakeUp{
 				{Run: id, Path: "p/s/tell", Version: r.Version + 1}, {Run: id, Path: "p/s/not", Version: r.Version},
 			} {
-				p.wantErr("another version, or handler", p.MakeUp(p.Context(), wrong, by), store.ErrConflict)
+				p.wantErr("another version, or handler", p.Runs.MakeUp(p.Context(), wrong, by), store.ErrConflict)
 			}
-			if err := p.MakeUp(p.Context(), m, by); err != nil {
+			if err := p.Runs.MakeUp(p.Context(), m, by); err != nil {
 				p.Fatal(err)
 			}
-			p.wantErr("twice", p.MakeUp(p.Context(), m, by), store.ErrConflict)
+			p.wantErr("twice", p.Runs.MakeUp(p.Context(), m, by), store.ErrConflict)
 			back := p.wantStatus(id, model.Waiting)
 			if back.Generation != r.Generation+1 || back.Ordered || !back.Accepted.Equal(r.Accepted) || back.Pipeline != "p" || back.Bundle != "b" {
 				p.Errorf("want the run back with the next generation, have %+v", back)
@@ -84,9 +84,9 @@ var leftOutCases = []storeCase{
 		p.equal("what is still left out", p.oldest(store.RunFilter{LeftOut: "p/s/tell"}), []string{})
 		p.equal("the other handler", p.oldest(store.RunFilter{LeftOut: "p/s/other"}), ids)
 		p.equal("state", p.entity("kept").State, "open")
-		p.wantErr("no such run", p.MakeUp(p.Context(), store.MakeUp{Run: "no-such", Path: "p/s/tell"}, by), store.ErrNotFound)
-		p.wantErr("one that goes on", p.MakeUp(p.Context(), store.MakeUp{Run: busy, Path: "p/s/tell"}, by), store.ErrConflict)
-		audit, err := p.Audit(p.Context(), store.AuditFilter{Kind: store.AuditRun, Limit: 10})
+		p.wantErr("no such run", p.Runs.MakeUp(p.Context(), store.MakeUp{Run: "no-such", Path: "p/s/tell"}, by), store.ErrNotFound)
+		p.wantErr("one that goes on", p.Runs.MakeUp(p.Context(), store.MakeUp{Run: busy, Path: "p/s/tell"}, by), store.ErrConflict)
+		audit, err := p.Audits.Audit(p.Context(), store.AuditFilter{Kind: store.AuditRun, Limit: 10})
 		if err != nil || len(audit) != len(ids) || audit[0].By != by {
 			p.Errorf("want %d changes by ann, have %+v, %v", len(ids), audit, err)
 		}

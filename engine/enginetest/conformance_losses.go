@@ -18,7 +18,7 @@ var lossCases = []storeCase{
 		further := change(held[0], model.Running)
 		further.Progress = true
 		p.commit(node, further, change(held[1], model.Running))
-		p.must(p.Leave(p.Context(), node, nil))
+		p.must(p.Ledger.Leave(p.Context(), node, nil))
 		p.equal("losses", p.lose(0, ids...), "[0 1]")
 		p.equal("losses", p.lose(0, ids...), "[1 2]")
 		node = p.join()
@@ -36,7 +36,7 @@ var lossCases = []storeCase{
 		p.commit(node, trial)
 		held.Version++
 		p.commit(node, change(held, model.Running))
-		p.must(p.Leave(p.Context(), node, nil))
+		p.must(p.Ledger.Leave(p.Context(), node, nil))
 		p.equal("losses", p.lose(1, id), "[2]")
 		p.equal("losses", p.lose(0, id), "[3]")
 	}},
@@ -49,8 +49,8 @@ var lossCases = []storeCase{
 		alone := change(held[1], model.Ignored)
 		p.commit(node, ignored, alone)
 		next := p.claimOne(node, ids[1])
-		p.must(p.Retry(p.Context(), ids[0], store.Actor{Name: "ann"}))
-		p.must(p.Retry(p.Context(), ids[2], store.Actor{Name: "ann"}))
+		p.must(p.Runs.Retry(p.Context(), ids[0], store.Actor{Name: "ann"}))
+		p.must(p.Runs.Retry(p.Context(), ids[2], store.Actor{Name: "ann"}))
 		p.wantStatus(ids[0], model.Waiting)
 		p.equal("pipeline", p.run(ids[0]).Pipeline, held[0].Pipeline)
 		p.wantClaims(node, ids[2])
@@ -60,7 +60,7 @@ var lossCases = []storeCase{
 		p.equal("checkpoint", string(back.Checkpoint), "")
 		p.equal("event", back.Event, held[0].Event)
 		p.commit(node, change(back, model.Succeeded))
-		p.wantErr("retry of one that has succeeded", p.Retry(p.Context(), ids[0], store.Actor{Name: "ann"}), store.ErrConflict)
+		p.wantErr("retry of one that has succeeded", p.Runs.Retry(p.Context(), ids[0], store.Actor{Name: "ann"}), store.ErrConflict)
 		p.equal("fresh", p.oldest(store.RunFilter{Fresh: true}), []string{ids[2]})
 	}},
 	{"a retry and a change of the mind forget the losses", func(p *probe) {
@@ -73,9 +73,9 @@ var lossCases = []storeCase{
 		p.commit(node, stuck, change(held[1], model.Running))
 		p.equal("error", p.run(ids[0]).Error, "nodes die of it")
 		p.equal("class", p.run(ids[0]).ErrorClass, engine.ClassQuarantined)
-		p.must(p.Retry(p.Context(), ids[0], store.Actor{Name: "ann"}))
-		p.must(p.Undo(p.Context(), ids[1], store.Actor{Name: "ann", Reason: "stop"}))
-		p.must(p.Leave(p.Context(), node, nil))
+		p.must(p.Runs.Retry(p.Context(), ids[0], store.Actor{Name: "ann"}))
+		p.must(p.Runs.Undo(p.Context(), ids[1], store.Actor{Name: "ann", Reason: "stop"}))
+		p.must(p.Ledger.Leave(p.Context(), node, nil))
 		node = p.join()
 		for _, c := range p.wantClaims(node, ids...) {
 			p.equal("losses", c.Losses, 0)
@@ -101,6 +101,6 @@ func (p *probe) lose(trials int, ids ...string) string {
 		p.commit(node, trial)
 	}
 	p.takeOver(live, len(ids))
-	p.must(p.Leave(p.Context(), live, nil))
+	p.must(p.Ledger.Leave(p.Context(), live, nil))
 	return fmt.Sprint(losses)
 }

@@ -14,7 +14,7 @@ var bob = store.Actor{Name: "bob", Reason: "fixed"}
 // moveTo moves a run to another definition.
 func (p *probe) moveTo(id string, version int64, bundle string) (asked bool) {
 	p.Helper()
-	asked, err := p.Move(p.Context(), store.Move{Run: id, Bundle: bundle}, version, bob)
+	asked, err := p.Runs.Move(p.Context(), store.Move{Run: id, Bundle: bundle}, version, bob)
 	p.must(err)
 	return asked
 }
@@ -25,7 +25,7 @@ var moveCases = []storeCase{
 		p.equal("before the first beat", p.node(node).Bundle, "")
 		p.beat(node)
 		p.equal("after it", p.node(node).Bundle, "served")
-		_, err := p.Beat(p.Context(), node, lease, "another")
+		_, err := p.Ledger.Beat(p.Context(), node, lease, "another")
 		p.must(err)
 		p.equal("after a reload", p.node(node).Bundle, "another")
 	}},
@@ -57,7 +57,7 @@ var moveCases = []storeCase{
 			last = a.Revision
 		}
 		p.equal("records in all", len(p.audits(0, 10)), len(ids))
-		p.must(p.Retry(p.Context(), ids[1], bob))
+		p.must(p.Runs.Retry(p.Context(), ids[1], bob))
 		p.equal("bundle of the next claim", p.claimOne(node, ids[1]).Bundle, "other")
 	}},
 	{"the owner of a run is asked, and has done it when it says so", func(p *probe) {
@@ -112,7 +112,7 @@ var moveCases = []storeCase{
 			version int64
 			want    error
 		}{{ids[0], 1, store.ErrConflict}, {ids[1], 0, store.ErrStale}, {ids[2], 1, store.ErrConflict}, {"none", 0, store.ErrNotFound}} {
-			_, err := p.Move(p.Context(), store.Move{Run: c.run, Bundle: "other"}, c.version, bob)
+			_, err := p.Runs.Move(p.Context(), store.Move{Run: c.run, Bundle: "other"}, c.version, bob)
 			p.wantErr("move of run "+c.run, err, c.want)
 		}
 		p.equal("audit", p.audits(0, 10), before)

@@ -17,7 +17,7 @@ var nodeCases = []storeCase{
 				p.Fatalf("node %d after node %d", node, last)
 			}
 			last = node
-			p.must(p.Leave(p.Context(), node, nil))
+			p.must(p.Ledger.Leave(p.Context(), node, nil))
 		}
 	}},
 	{"a store that remembers nothing gives other numbers", func(p *probe) {
@@ -30,15 +30,15 @@ var nodeCases = []storeCase{
 		held := p.wantClaims(node, ids...)
 		other.accept(p.event("k", func(in *model.Intake) { in.ID = ids[0] }))
 
-		_, err := other.Beat(p.Context(), node, lease, "served")
+		_, err := other.Ledger.Beat(p.Context(), node, lease, "served")
 		p.wantErr("beat of a node of another store", err, store.ErrForgotten)
-		_, err = other.Claim(p.Context(), node, 10, "")
+		_, err = other.Ledger.Claim(p.Context(), node, 10, "")
 		p.wantErr("claim of a node of another store", err, store.ErrFenced)
-		_, err = other.Commit(p.Context(), node, []model.Change{change(held[0], model.Succeeded)})
+		_, err = other.Ledger.Commit(p.Context(), node, []model.Change{change(held[0], model.Succeeded)})
 		p.wantErr("commit of a node of another store", err, store.ErrFenced)
-		_, err = other.Accept(p.Context(), node, []model.Intake{p.event("k2", owned)})
+		_, err = other.Inbox.Accept(p.Context(), node, []model.Intake{p.event("k2", owned)})
 		p.wantErr("accept of a node of another store", err, store.ErrFenced)
-		_, err = other.WriteDocuments(p.Context(), node, []store.DocumentWrite{{Kind: "kind", Name: "name", Value: []byte("{}")}}, nil)
+		_, err = other.Documents.WriteDocuments(p.Context(), node, []store.DocumentWrite{{Kind: "kind", Name: "name", Value: []byte("{}")}}, nil)
 		p.wantErr("document of a node of another store", err, store.ErrFenced)
 	}},
 	{"beats are counted", func(p *probe) {
@@ -54,23 +54,23 @@ var nodeCases = []storeCase{
 		live := p.join()
 		p.takeOver(live, len(ids))
 
-		_, err := p.Commit(p.Context(), zombie, []model.Change{zombieWrites})
+		_, err := p.Ledger.Commit(p.Context(), zombie, []model.Change{zombieWrites})
 		p.wantErr("commit of a dead node", err, store.ErrFenced)
-		_, err = p.Beat(p.Context(), zombie, lease, "served")
+		_, err = p.Ledger.Beat(p.Context(), zombie, lease, "served")
 		p.wantErr("beat of a dead node", err, store.ErrFenced)
-		_, err = p.Claim(p.Context(), zombie, 10, "")
+		_, err = p.Ledger.Claim(p.Context(), zombie, 10, "")
 		p.wantErr("claim of a dead node", err, store.ErrFenced)
 
 		runs := p.wantClaims(live, ids...)
 		p.equal("version", runs[0].Version, int64(0))
 		p.finish(live, runs...)
-		_, err = p.Commit(p.Context(), zombie, []model.Change{zombieWrites})
+		_, err = p.Ledger.Commit(p.Context(), zombie, []model.Change{zombieWrites})
 		p.wantErr("commit of a dead node", err, store.ErrFenced)
 	}},
 	{"a takeover keeps the checkpoint and the place in the key", func(p *probe) {
 		ids := p.accept(p.event("k"), p.event("k"))
 		zombie, held := p.dying(ids[0])
-		if _, err := p.Commit(p.Context(), zombie, []model.Change{change(held[0], model.Running)}); err != nil {
+		if _, err := p.Ledger.Commit(p.Context(), zombie, []model.Change{change(held[0], model.Running)}); err != nil {
 			p.Fatalf("commit within the lease, or before it is taken: %v", err)
 		}
 		live := p.join()
@@ -92,11 +92,11 @@ var nodeCases = []storeCase{
 		node, other := p.join(), p.join()
 		ids := p.accept(p.event("k"), p.event("k"), p.event("k2"))
 		held := p.wantClaims(node, ids[0], ids[2])
-		p.must(p.Leave(p.Context(), node, nil))
-		_, err := p.Commit(p.Context(), node, []model.Change{change(held[0], model.Succeeded)})
+		p.must(p.Ledger.Leave(p.Context(), node, nil))
+		_, err := p.Ledger.Commit(p.Context(), node, []model.Change{change(held[0], model.Succeeded)})
 		p.wantErr("commit after leaving", err, store.ErrFenced)
 		p.wantClaims(other, ids[0], ids[2])
-		p.must(p.Leave(p.Context(), node, nil))
+		p.must(p.Ledger.Leave(p.Context(), node, nil))
 		p.wantStatus(ids[0], model.Running)
 	}},
 	{"a node that goes on gives back what it does not know", func(p *probe) {
@@ -104,12 +104,12 @@ var nodeCases = []storeCase{
 		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"))
 		held := p.wantClaims(node, ids...)
 		p.equal("owned", p.beat(node).Owned, 3)
-		p.must(p.Leave(p.Context(), node, ids[1:2]))
+		p.must(p.Ledger.Leave(p.Context(), node, ids[1:2]))
 		p.equal("owned", p.beat(node).Owned, 1)
 		p.finish(node, held[1])
 		p.wantErr("commit of a run given back", p.commitErrs(node, change(held[0], model.Succeeded))[0], store.ErrStale)
 		p.wantClaims(node, ids[0], ids[2])
-		p.must(p.Leave(p.Context(), node, []string{}))
+		p.must(p.Ledger.Leave(p.Context(), node, []string{}))
 		p.equal("owned", p.beat(node).Owned, 0)
 		p.wantClaims(node, ids[0], ids[2])
 	}},
@@ -120,10 +120,10 @@ var nodeCases = []storeCase{
 		node := p.join()
 		p.claimOne(node, ids[1])
 		for _, id := range ids[:2] {
-			p.must(p.Cancel(p.Context(), id, store.Actor{Name: "ann", Reason: "enough"}))
+			p.must(p.Runs.Cancel(p.Context(), id, store.Actor{Name: "ann", Reason: "enough"}))
 			p.wantStatus(id, model.Running)
 		}
-		p.must(p.Leave(p.Context(), node, nil))
+		p.must(p.Ledger.Leave(p.Context(), node, nil))
 		p.takeOver(p.join(), 1)
 		for _, id := range ids[:2] {
 			p.equal("reason", p.wantStatus(id, model.Cancelled).Reason, "enough")
@@ -151,12 +151,12 @@ var nodeCases = []storeCase{
 	{"nodes are listed", func(p *probe) {
 		a, b := p.join(), p.join()
 		dead, _ := p.dying(p.accept(p.event("k"))[0])
-		p.must(p.Leave(p.Context(), b, nil))
+		p.must(p.Ledger.Leave(p.Context(), b, nil))
 		info := p.node(dead)
 		p.equal("runs of the dying node", info.Runs, 1)
 		p.takeOver(a, 1)
 		p.claim(a, 1)
-		nodes, err := p.Nodes(p.Context())
+		nodes, err := p.Ledger.Nodes(p.Context())
 		p.must(err)
 		if len(nodes) != 2 {
 			p.Fatalf("want the live node and the dead one, have %+v", nodes)
@@ -168,8 +168,8 @@ var nodeCases = []storeCase{
 		}
 	}},
 	{"a hint comes when a run becomes ready", func(p *probe) {
-		w, ok := p.Store.(store.Waker)
-		if !ok {
+		w := p.Waker
+		if w == nil {
 			p.Skip("the store gives no hints")
 		}
 		p.accept(p.event("k"))
@@ -185,7 +185,7 @@ var nodeCases = []storeCase{
 // must be the ones named.
 func (p *probe) dying(ids ...string) (int64, []store.Claimed) {
 	p.Helper()
-	node, err := p.Join(p.Context(), "dying", time.Millisecond)
+	node, err := p.Ledger.Join(p.Context(), "dying", time.Millisecond)
 	p.must(err)
 	return node, p.wantClaims(node, ids...)
 }
@@ -198,7 +198,7 @@ func (p *probe) takeOver(node int64, ready int) {
 
 func (p *probe) node(number int64) store.NodeInfo {
 	p.Helper()
-	nodes, err := p.Nodes(p.Context())
+	nodes, err := p.Ledger.Nodes(p.Context())
 	p.must(err)
 	for _, n := range nodes {
 		if n.Node == number {

@@ -111,7 +111,7 @@ var orderCases = []storeCase{
 		p.accept(first, second)
 		p.commit(node, change(p.claimOne(node, first.ID), model.Failed))
 		p.commit(node, change(p.claimOne(node, second.ID), model.Waiting))
-		p.must(p.Retry(p.Context(), first.ID, steerer))
+		p.must(p.Runs.Retry(p.Context(), first.ID, steerer))
 		p.finish(node, p.claimOne(node, second.ID))
 		p.finish(node, p.claimOne(node, first.ID))
 	}},
@@ -139,7 +139,7 @@ var orderCases = []storeCase{
 			return p.run(later.ID).Due.IsZero()
 		})
 		p.wantClaims(node)
-		p.must(p.Retry(p.Context(), ids[1], steerer))
+		p.must(p.Runs.Retry(p.Context(), ids[1], steerer))
 		p.finish(node, p.claimOne(node, ids[1]))
 		p.claimOne(node, ids[0])
 	}},
@@ -147,7 +147,7 @@ var orderCases = []storeCase{
 		node := p.join()
 		claim := func(bundle string) store.Claimed {
 			p.Helper()
-			runs, err := p.Claim(p.Context(), node, 1, bundle)
+			runs, err := p.Ledger.Claim(p.Context(), node, 1, bundle)
 			if err != nil || len(runs) != 1 {
 				p.Fatalf("claim: have %d runs, %v", len(runs), err)
 			}
@@ -160,7 +160,7 @@ var orderCases = []storeCase{
 		later := p.event("k", at(p.beat(node).Now.Add(soon)))
 		p.accept(later)
 		p.eventually("the time of the scheduled run", func() bool { p.beat(node); return p.run(later.ID).Due.IsZero() })
-		p.must(p.Leave(p.Context(), node, []string{}))
+		p.must(p.Ledger.Leave(p.Context(), node, []string{}))
 		c := claim("second")
 		if c.ID != in.ID || c.Bundle != "first" || c.Version != 0 {
 			p.Fatalf("want the run that has begun, with the bundle first, have %+v", c)
@@ -191,13 +191,13 @@ var orderCases = []storeCase{
 				p.Fatalf("ended %s, entity blocked by %q", r.Ended, p.entity(key).Blocked)
 			}
 			if decide == "retry" {
-				p.must(p.Retry(p.Context(), ids[0], steerer))
+				p.must(p.Runs.Retry(p.Context(), ids[0], steerer))
 				again := p.claimOne(node, ids[0])
 				p.equal("generation", again.Generation, 1)
 				p.equal("checkpoint", string(again.Checkpoint), string(c.Checkpoint))
 				p.finish(node, again)
 			} else {
-				p.must(p.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "hopeless"}))
+				p.must(p.Runs.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "hopeless"}))
 				p.equal("reason", p.wantStatus(ids[0], model.Cancelled).Reason, "hopeless")
 			}
 			p.equal("blocked", p.entity(key).Blocked, "")
@@ -210,7 +210,7 @@ var orderCases = []storeCase{
 		p.commit(node, change(p.claimOne(node, ids[0]), model.Failed))
 		p.equal("blocked", p.entity("k").Blocked, "")
 		second := p.claimOne(node, ids[1])
-		p.must(p.Retry(p.Context(), ids[0], steerer))
+		p.must(p.Runs.Retry(p.Context(), ids[0], steerer))
 		p.wantClaims(node)
 		if r := p.wantStatus(ids[0], model.Waiting); !r.Blocked || !r.Ended.IsZero() || r.Error != "" {
 			p.Fatalf("retried run: %+v", r)
@@ -247,7 +247,7 @@ var orderCases = []storeCase{
 		p.finish(node, p.claimOne(node, ids[3]))
 		p.wantClaims(node)
 		p.equal("waiting", p.entity("k").Waiting, 1)
-		p.must(p.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "no"}))
+		p.must(p.Runs.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "no"}))
 		p.equal("waiting", p.entity("k").Waiting, 0)
 	}},
 	{"a run that is given back is claimed again at once", func(p *probe) {

@@ -19,7 +19,7 @@ var raceCases = []storeCase{
 			p.together(len(results), func(i int) error {
 				mine := in
 				mine.ID = fmt.Sprintf("%s-%d", in.ID, i)
-				r, err := p.Accept(p.Context(), 0, []model.Intake{p.event("k", unordered), mine})
+				r, err := p.Inbox.Accept(p.Context(), 0, []model.Intake{p.event("k", unordered), mine})
 				if err == nil {
 					results[i] = r[1]
 				}
@@ -49,7 +49,7 @@ var raceCases = []storeCase{
 					}
 					batch = append(batch, in)
 				}
-				if _, err := p.Accept(p.Context(), 0, batch); err != nil {
+				if _, err := p.Inbox.Accept(p.Context(), 0, batch); err != nil {
 					return err
 				}
 			}
@@ -67,13 +67,13 @@ var raceCases = []storeCase{
 			p.together(3, func(i int) error {
 				switch i {
 				case 0:
-					_, err := p.Commit(p.Context(), node, []model.Change{change(held, model.Succeeded)})
+					_, err := p.Ledger.Commit(p.Context(), node, []model.Change{change(held, model.Succeeded)})
 					return err
 				case 1: // takes the locks of the key, too
-					_, err := p.Accept(p.Context(), 0, []model.Intake{p.event("k2"), p.event("k3")})
+					_, err := p.Inbox.Accept(p.Context(), 0, []model.Intake{p.event("k2"), p.event("k3")})
 					return err
 				}
-				out, err := p.Accept(p.Context(), node, []model.Intake{in})
+				out, err := p.Inbox.Accept(p.Context(), node, []model.Intake{in})
 				if err == nil {
 					given = out[0].Claimed
 				}
@@ -102,12 +102,12 @@ var raceCases = []storeCase{
 		var mu sync.Mutex
 		seen := map[string]int64{}
 		p.together(6, func(int) error {
-			node, err := p.Join(p.Context(), "claimer", lease)
+			node, err := p.Ledger.Join(p.Context(), "claimer", lease)
 			if err != nil {
 				return err
 			}
 			for {
-				got, err := p.Claim(p.Context(), node, 7, "")
+				got, err := p.Ledger.Claim(p.Context(), node, 7, "")
 				if err != nil {
 					return err
 				}
@@ -134,10 +134,10 @@ var raceCases = []storeCase{
 			next := p.event(key)
 			p.together(2, func(i int) error {
 				if i == 0 {
-					_, err := p.Accept(p.Context(), 0, []model.Intake{next})
+					_, err := p.Inbox.Accept(p.Context(), 0, []model.Intake{next})
 					return err
 				}
-				errs, err := p.Commit(p.Context(), node, []model.Change{change(c, model.Succeeded)})
+				errs, err := p.Ledger.Commit(p.Context(), node, []model.Change{change(c, model.Succeeded)})
 				return errors.Join(append(errs, err)...)
 			})
 			p.finish(node, p.claimOne(node, next.ID))
@@ -151,12 +151,12 @@ var raceCases = []storeCase{
 			c := p.claimOne(node, ids[0])
 			p.together(2, func(i int) error {
 				if i == 0 {
-					if err := p.Cancel(p.Context(), c.ID, store.Actor{Name: "ann", Reason: "x"}); !errors.Is(err, store.ErrConflict) {
+					if err := p.Runs.Cancel(p.Context(), c.ID, store.Actor{Name: "ann", Reason: "x"}); !errors.Is(err, store.ErrConflict) {
 						return err
 					}
 					return nil
 				}
-				errs, err := p.Commit(p.Context(), node, []model.Change{change(c, model.Succeeded)})
+				errs, err := p.Ledger.Commit(p.Context(), node, []model.Change{change(c, model.Succeeded)})
 				return errors.Join(append(errs, err)...)
 			})
 			p.wantStatus(ids[0], model.Succeeded)
@@ -199,7 +199,7 @@ func (p *probe) load(keys, perKey int) {
 					batch = append(batch, in)
 					want[k] = append(want[k], in.ID)
 				}
-				if _, err := p.Accept(p.Context(), 0, batch); err != nil {
+				if _, err := p.Inbox.Accept(p.Context(), 0, batch); err != nil {
 					return err
 				}
 			}
@@ -231,17 +231,17 @@ func (p *probe) load(keys, perKey int) {
 // leaves with what it has, and begins anew.
 func (p *probe) work(w *watch, stop <-chan struct{}) error {
 	for round := 0; ; {
-		node, err := p.Join(p.Context(), "worker", lease)
+		node, err := p.Ledger.Join(p.Context(), "worker", lease)
 		if err != nil {
 			return err
 		}
 		for leaves := false; !leaves; round++ {
 			select {
 			case <-stop:
-				return p.Leave(p.Context(), node, nil)
+				return p.Ledger.Leave(p.Context(), node, nil)
 			default:
 			}
-			runs, err := p.Claim(p.Context(), node, 4, "")
+			runs, err := p.Ledger.Claim(p.Context(), node, 4, "")
 			if err != nil {
 				return err
 			}
@@ -252,7 +252,7 @@ func (p *probe) work(w *watch, stop <-chan struct{}) error {
 				return err
 			}
 		}
-		if err := p.Leave(p.Context(), node, nil); err != nil {
+		if err := p.Ledger.Leave(p.Context(), node, nil); err != nil {
 			return err
 		}
 	}
@@ -269,7 +269,7 @@ func (p *probe) pass(w *watch, node int64, runs []store.Claimed) error {
 		c.Version++
 		ends = append(ends, change(c, model.Succeeded))
 	}
-	errs, err := p.Commit(p.Context(), node, steps)
+	errs, err := p.Ledger.Commit(p.Context(), node, steps)
 	if err = errors.Join(append(errs, err)...); err != nil {
 		return err
 	}
@@ -277,7 +277,7 @@ func (p *probe) pass(w *watch, node int64, runs []store.Claimed) error {
 	for _, c := range runs {
 		w.end(c)
 	}
-	errs, err = p.Commit(p.Context(), node, ends)
+	errs, err = p.Ledger.Commit(p.Context(), node, ends)
 	return errors.Join(append(errs, err)...)
 }
 

@@ -6,21 +6,20 @@ import (
 	"slices"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
 
 var runCases = []storeCase{
 	{"what does not exist is not found", func(p *probe) {
-		_, err := p.Run(p.Context(), "nobody")
+		_, err := p.Runs.Run(p.Context(), "nobody")
 		p.wantErr("run", err, store.ErrNotFound)
-		_, err = p.Entity(p.Context(), "orders", "nobody")
+		_, err = p.Runs.Entity(p.Context(), "orders", "nobody")
 		p.wantErr("entity", err, store.ErrNotFound)
-		p.wantErr("retry", p.Retry(p.Context(), "nobody", steerer), store.ErrNotFound)
-		p.wantErr("cancel", p.Cancel(p.Context(), "nobody", store.Actor{Name: "ann", Reason: "x"}), store.ErrNotFound)
+		p.wantErr("retry", p.Runs.Retry(p.Context(), "nobody", steerer), store.ErrNotFound)
+		p.wantErr("cancel", p.Runs.Cancel(p.Context(), "nobody", store.Actor{Name: "ann", Reason: "x"}), store.ErrNotFound)
 		p.accept(p.event("alone", unordered))
-		_, err = p.Entity(p.Context(), "orders", "alone")
+		_, err = p.Runs.Entity(p.Context(), "orders", "alone")
 		p.wantErr("entity of an unordered event", err, store.ErrNotFound)
 	}},
 	{"a listing goes from the last accepted to the first, page by page", func(p *probe) {
@@ -41,11 +40,11 @@ var runCases = []storeCase{
 	{"a listing stays in place while runs come and go", func(p *probe) {
 		node := p.join()
 		ids := p.accept(p.event("a"), p.event("b"), p.event("c"), p.event("d"))
-		first, cursor, err := p.List(p.Context(), store.RunFilter{Limit: 2})
+		first, cursor, err := p.Runs.List(p.Context(), store.RunFilter{Limit: 2})
 		p.must(err)
 		p.accept(p.event("e"))
 		p.finish(node, p.claim(node, 3)...)
-		rest, last, err := p.List(p.Context(), store.RunFilter{Limit: 2, Cursor: cursor})
+		rest, last, err := p.Runs.List(p.Context(), store.RunFilter{Limit: 2, Cursor: cursor})
 		p.must(err)
 		p.equal("last cursor", last, "")
 		p.equal("runs", []string{first[0].ID, first[1].ID, rest[0].ID, rest[1].ID}, []string{ids[3], ids[2], ids[1], ids[0]})
@@ -62,7 +61,7 @@ var runCases = []storeCase{
 		slices.Reverse(want)
 		var have []string
 		for f := (store.RunFilter{Limit: 4, Brief: true, Bytes: 20_000}); ; {
-			runs, next, err := p.List(p.Context(), f)
+			runs, next, err := p.Runs.List(p.Context(), f)
 			p.must(err)
 			if len(runs) == 0 || len(runs) > 4 || len(runs) > 1 &&
 				slices.ContainsFunc(runs, func(r store.RunRecord) bool { return r.ID == want[0] || r.ID == want[5] }) {
@@ -70,7 +69,7 @@ var runCases = []storeCase{
 			}
 			for _, r := range runs {
 				have = append(have, r.ID)
-				whole, err := p.Run(p.Context(), r.ID)
+				whole, err := p.Runs.Run(p.Context(), r.ID)
 				p.must(err)
 				if r.Event.Payload != nil || whole.Event.Payload == nil {
 					p.Errorf("have the payload %.50v in a brief list, and %.50v by itself", r.Event.Payload, whole.Event.Payload)
@@ -85,7 +84,7 @@ var runCases = []storeCase{
 		p.equal("runs", have, want)
 	}},
 	{"a cursor that no listing gave is refused", func(p *probe) {
-		_, _, err := p.List(p.Context(), store.RunFilter{Limit: 1, Cursor: "no cursor!"})
+		_, _, err := p.Runs.List(p.Context(), store.RunFilter{Limit: 1, Cursor: "no cursor!"})
 		p.wantErr("list", err, store.ErrCursor)
 	}},
 	{"a listing heeds every filter", func(p *probe) {
@@ -170,8 +169,8 @@ var runCases = []storeCase{
 		e := p.entity("k")
 		p.equal("blocked, waiting", []any{e.Blocked, e.Waiting}, []any{ids[0], 2})
 
-		p.must(p.Retry(p.Context(), ids[0], steerer))
-		p.wantErr("retry of a retried run", p.Retry(p.Context(), ids[0], steerer), store.ErrConflict)
+		p.must(p.Runs.Retry(p.Context(), ids[0], steerer))
+		p.wantErr("retry of a retried run", p.Runs.Retry(p.Context(), ids[0], steerer), store.ErrConflict)
 		p.equal("blocked after the retry", p.entity("k").Blocked, "")
 		c := p.claimOne(node, ids[0])
 		p.equal("generation, version, checkpoint", []any{c.Generation, c.Version, string(c.Checkpoint)},
@@ -180,9 +179,9 @@ var runCases = []storeCase{
 		p.finish(node, c)
 		p.finish(node, p.claimOne(node, ids[1]))
 
-		p.must(p.Cancel(p.Context(), ids[2], store.Actor{Name: "ann", Reason: "not needed"}))
+		p.must(p.Runs.Cancel(p.Context(), ids[2], store.Actor{Name: "ann", Reason: "not needed"}))
 		p.wantStatus(ids[2], model.Cancelled)
-		p.must(p.Retry(p.Context(), ids[3], steerer))
+		p.must(p.Runs.Retry(p.Context(), ids[3], steerer))
 		p.finish(node, p.claimOne(node, ids[3]))
 	}},
 	{"a run parked without a due time outlives its node", func(p *probe) {
@@ -190,10 +189,10 @@ var runCases = []storeCase{
 		in := p.event("k", func(in *model.Intake) { in.Block = false })
 		p.accept(in, p.event("k"))
 		p.commit(first, change(p.claimOne(first, in.ID), model.Parked))
-		p.must(p.Leave(p.Context(), first, nil))
+		p.must(p.Ledger.Leave(p.Context(), first, nil))
 		second := p.join()
 		p.equal("ready", p.beat(second).Ready, 0)
-		p.must(p.Retry(p.Context(), in.ID, steerer))
+		p.must(p.Runs.Retry(p.Context(), in.ID, steerer))
 		p.finish(second, p.claimOne(second, in.ID))
 	}},
 	{"retry is for failed runs alone", func(p *probe) {
@@ -202,7 +201,7 @@ var runCases = []storeCase{
 		p.accept(in)
 		refused := func(status string) {
 			p.Helper()
-			p.wantErr("retry of a "+status+" run", p.Retry(p.Context(), in.ID, steerer), store.ErrConflict)
+			p.wantErr("retry of a "+status+" run", p.Runs.Retry(p.Context(), in.ID, steerer), store.ErrConflict)
 		}
 		refused("waiting")
 		c := p.claimOne(node, in.ID)
@@ -210,13 +209,13 @@ var runCases = []storeCase{
 		c = p.parkAndBack(node, c, func() { refused("parked") })
 		p.commit(node, change(c, model.Failed))
 		for generation := 1; generation < 3; generation++ {
-			p.must(p.Retry(p.Context(), in.ID, steerer))
+			p.must(p.Runs.Retry(p.Context(), in.ID, steerer))
 			refused("retried")
 			c = p.claimOne(node, in.ID)
 			p.equal("generation", c.Generation, generation)
 			p.commit(node, change(c, model.Failed))
 		}
-		p.must(p.Retry(p.Context(), in.ID, steerer))
+		p.must(p.Runs.Retry(p.Context(), in.ID, steerer))
 		p.finish(node, p.claimOne(node, in.ID))
 		refused("succeeded")
 	}},
@@ -224,7 +223,7 @@ var runCases = []storeCase{
 		node := p.join()
 		id := p.accept(p.event("k", unordered))[0]
 		p.commit(node, change(p.claimOne(node, id), model.Failed))
-		p.must(p.Retry(p.Context(), id, steerer))
+		p.must(p.Runs.Retry(p.Context(), id, steerer))
 		p.finish(node, p.claimOne(node, id))
 	}},
 	{"cancel ends what no node owns", func(p *probe) {
@@ -236,16 +235,16 @@ var runCases = []storeCase{
 		park.Due = time.Now().Add(time.Hour)
 		p.commit(node, change(c[0], model.Waiting), park, change(c[2], model.Failed))
 		for _, i := range []int{1, 0, 3, 4, 5} { // queued, ready, scheduled, parked, failed
-			p.must(p.Cancel(p.Context(), ids[i], store.Actor{Name: "ann", Reason: "not needed"}))
+			p.must(p.Runs.Cancel(p.Context(), ids[i], store.Actor{Name: "ann", Reason: "not needed"}))
 			r := p.wantStatus(ids[i], model.Cancelled)
 			p.equal("reason", r.Reason, "not needed")
 			if r.Ended.IsZero() {
 				p.Fatalf("run %s has no end", ids[i])
 			}
-			p.wantErr("cancel again", p.Cancel(p.Context(), ids[i], store.Actor{Name: "ann", Reason: "x"}), store.ErrConflict)
+			p.wantErr("cancel again", p.Runs.Cancel(p.Context(), ids[i], store.Actor{Name: "ann", Reason: "x"}), store.ErrConflict)
 		}
 		p.finish(node, p.claimOne(node, ids[2]))
-		p.wantErr("cancel of a succeeded run", p.Cancel(p.Context(), ids[2], store.Actor{Name: "ann", Reason: "x"}), store.ErrConflict)
+		p.wantErr("cancel of a succeeded run", p.Runs.Cancel(p.Context(), ids[2], store.Actor{Name: "ann", Reason: "x"}), store.ErrConflict)
 		p.equal("next", p.beat(node).Next, time.Duration(0))
 	}},
 	{"cancel asks the owner of a running run", func(p *probe) {
@@ -253,9 +252,9 @@ var runCases = []storeCase{
 		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"))
 		runs := p.wantClaims(node, ids...)
 		p.equal("cancelled", p.beat(node).Cancelled, []string{})
-		p.must(p.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "stop it"}))
-		p.must(p.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "again"}))
-		p.must(p.Cancel(p.Context(), ids[1], store.Actor{Name: "ann", Reason: "stop it"}))
+		p.must(p.Runs.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "stop it"}))
+		p.must(p.Runs.Cancel(p.Context(), ids[0], store.Actor{Name: "ann", Reason: "again"}))
+		p.must(p.Runs.Cancel(p.Context(), ids[1], store.Actor{Name: "ann", Reason: "stop it"}))
 		have := p.beat(node).Cancelled
 		slices.Sort(have)
 		p.equal("cancelled", have, ids[:2])
@@ -290,7 +289,7 @@ func (p *probe) pages(f store.RunFilter) []string {
 	p.Helper()
 	ids := []string{}
 	for {
-		runs, next, err := p.List(p.Context(), f)
+		runs, next, err := p.Runs.List(p.Context(), f)
 		p.must(err)
 		if len(runs) > f.Limit || len(runs) == 0 && len(ids) > 0 {
 			p.Fatalf("a page of %d runs, want 1 to %d", len(runs), f.Limit)
@@ -309,9 +308,9 @@ var settingCases = []storeCase{
 	{"settings have revisions", func(p *probe) {
 		node := p.join()
 		set := func(name, value string, ifRevision int64) (int64, error) {
-			return p.SetConfig(p.Context(), name, []byte(value), ifRevision, store.Actor{Name: "ann", Reason: value})
+			return p.Settings.SetConfig(p.Context(), name, []byte(value), ifRevision, store.Actor{Name: "ann", Reason: value})
 		}
-		configs, none, err := p.Configs(p.Context())
+		configs, none, err := p.Settings.Configs(p.Context())
 		p.must(err)
 		p.equal("configs", configs, map[string]store.Setting{})
 		p.equal("revision", p.beat(node).Revision, none)
@@ -332,7 +331,7 @@ var settingCases = []storeCase{
 			p.Fatalf("revisions do not grow: %d %d %d %d", none, first, second, third)
 		}
 		p.equal("revision", p.beat(node).Revision, third)
-		configs, revision, err := p.Configs(p.Context())
+		configs, revision, err := p.Settings.Configs(p.Context())
 		p.must(err)
 		p.equal("revision", revision, third)
 		if configs["A"].Changed.Before(configs["B"].Changed) {
@@ -348,7 +347,7 @@ var settingCases = []storeCase{
 		results := make(chan result, 8)
 		for i := range cap(results) {
 			go func() {
-				_, err := p.SetConfig(p.Context(), "A", fmt.Append(nil, i), 0, store.Actor{Name: "ann"})
+				_, err := p.Settings.SetConfig(p.Context(), "A", fmt.Append(nil, i), 0, store.Actor{Name: "ann"})
 				results <- result{err}
 			}()
 		}
@@ -365,7 +364,7 @@ var settingCases = []storeCase{
 	{"a context that has ended changes nothing", func(p *probe) {
 		ctx, cancel := context.WithCancel(p.Context())
 		cancel()
-		if _, err := p.Accept(ctx, 0, []model.Intake{p.event("k")}); err == nil {
+		if _, err := p.Inbox.Accept(ctx, 0, []model.Intake{p.event("k")}); err == nil {
 			p.Fatal("accepted after the end of the context")
 		}
 		p.wantRuns(0)
@@ -375,8 +374,8 @@ var settingCases = []storeCase{
 // trimRunsCases are about stores that forget all but the last runs of a pipeline.
 var trimRunsCases = []storeCase{
 	{"all but the last runs of a pipeline are forgotten, and their events stay known", func(p *probe) {
-		db, ok := p.Store.(engine.RunTrimmer)
-		if !ok {
+		db := p.Trimmer
+		if db == nil {
 			return // it keeps all
 		}
 		node := p.join()
@@ -394,7 +393,7 @@ var trimRunsCases = []storeCase{
 		}
 		p.accept(ticks[6]) // which does not end
 		left := func(pipeline string) (ids []string) {
-			records, _, err := p.List(p.Context(), store.RunFilter{Pipeline: pipeline, Limit: 10})
+			records, _, err := p.Runs.List(p.Context(), store.RunFilter{Pipeline: pipeline, Limit: 10})
 			p.must(err)
 			for _, r := range records {
 				ids = append(ids, r.ID)

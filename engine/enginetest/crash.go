@@ -67,7 +67,7 @@ func workUntilKilled(t *testing.T, dsn string, open func(ctx context.Context, ds
 		t.Fatal(err)
 	}
 	p := newProbe(t, s)
-	node, err := s.Join(t.Context(), "to be killed", crashLease)
+	node, err := s.Ledger.Join(t.Context(), "to be killed", crashLease)
 	p.must(err)
 	var out sync.Mutex
 	say := func(verb string, ids ...string) {
@@ -78,7 +78,7 @@ func workUntilKilled(t *testing.T, dsn string, open func(ctx context.Context, ds
 	p.together(writers+1, func(w int) error {
 		for round := 0; ; round++ {
 			if w == writers {
-				if _, err := s.Beat(t.Context(), node, crashLease, ""); err != nil {
+				if _, err := s.Ledger.Beat(t.Context(), node, crashLease, ""); err != nil {
 					return err
 				}
 				p.pause(crashLease / 4)
@@ -105,7 +105,7 @@ func (p *probe) crashRound(node int64, name string, say func(verb string, ids ..
 		batch, ids = append(batch, in), append(ids, in.ID)
 	}
 	say("accepting", ids...)
-	results, err := p.Accept(p.Context(), node, batch)
+	results, err := p.Inbox.Accept(p.Context(), node, batch)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (p *probe) crashRound(node int64, name string, say func(verb string, ids ..
 		verb    string
 		changes []model.Change
 	}{{"saved", steps}, {"ended", ends}} {
-		errs, err := p.Commit(p.Context(), node, c.changes)
+		errs, err := p.Ledger.Commit(p.Context(), node, c.changes)
 		if err = errors.Join(append(errs, err)...); err != nil {
 			return err
 		}
@@ -191,7 +191,7 @@ func (l *crashLog) check(p *probe) {
 	p.Helper()
 	found := map[string]store.RunRecord{}
 	for f := (store.RunFilter{Limit: 1000}); ; {
-		runs, next, err := p.List(p.Context(), f)
+		runs, next, err := p.Runs.List(p.Context(), f)
 		p.must(err)
 		for _, r := range runs {
 			found[r.ID] = r
@@ -221,7 +221,7 @@ func (l *crashLog) check(p *probe) {
 			if ok && emitted != (r.Status == model.Succeeded) {
 				p.Fatalf("run %s is %s, its event emitted: %v", id, r.Status, emitted)
 			}
-			if e, err := p.Entity(p.Context(), "orders", "k-"+strings.TrimPrefix(id, "r-")); ok != (err == nil) {
+			if e, err := p.Runs.Entity(p.Context(), "orders", "k-"+strings.TrimPrefix(id, "r-")); ok != (err == nil) {
 				p.Fatalf("run %s is there: %v, its entity: %+v, %v", id, ok, e, err)
 			}
 		}
@@ -245,7 +245,7 @@ func (p *probe) finishAll() {
 			}
 			p.commit(node, ends...)
 		}
-		left, _, err := p.List(p.Context(), store.RunFilter{Status: model.Running, Limit: 1})
+		left, _, err := p.Runs.List(p.Context(), store.RunFilter{Status: model.Running, Limit: 1})
 		p.must(err)
 		return len(left) == 0
 	})
@@ -257,7 +257,7 @@ func (l *crashLog) checkEnd(p *probe) {
 	for id := range l.acked {
 		p.wantStatus(id, model.Succeeded)
 	}
-	if d, err := p.Depth(p.Context()); err != nil || d.Waiting != 0 {
+	if d, err := p.Inbox.Depth(p.Context()); err != nil || d.Waiting != 0 {
 		p.Fatalf("want nothing to wait, have %d, %v", d.Waiting, err)
 	}
 }

@@ -55,15 +55,41 @@ func (d *deadly) between(service http.Handler) http.Handler {
 	})
 }
 
-// Wake implements [store.Waker].
-func (d *deadly) Wake() <-chan struct{} {
-	waker, ok := d.Store.(store.Waker)
-	if !ok {
-		return nil
+// ports gives the store that counts.
+func (d *deadly) ports() store.Store {
+	db := d.Store
+	db.Inbox, db.Ledger, db.Bundles = deadlyInbox{db.Inbox, d}, deadlyLedger{db.Ledger, d}, deadlyBundles{db.Bundles, d}
+	if db.Waker != nil {
+		db.Waker = deadlyWaker{db.Waker, d}
 	}
+	return db
+}
+
+// The ports whose I/O is counted.
+type (
+	deadlyInbox struct {
+		store.Inbox
+		*deadly
+	}
+	deadlyLedger struct {
+		store.Ledger
+		*deadly
+	}
+	deadlyBundles struct {
+		store.Bundles
+		*deadly
+	}
+	deadlyWaker struct {
+		store.Waker
+		*deadly
+	}
+)
+
+// Wake implements [store.Waker].
+func (d deadlyWaker) Wake() <-chan struct{} {
 	hints := make(chan struct{}, 1)
 	go func() {
-		for range waker.Wake() {
+		for range d.Waker.Wake() {
 			d.io("wake", func() {
 				select {
 				case hints <- struct{}{}:
@@ -76,14 +102,14 @@ func (d *deadly) Wake() <-chan struct{} {
 }
 
 // Accept implements [store.Inbox].
-func (d *deadly) Accept(ctx context.Context, node int64, runs []model.Intake) (out []store.Accepted, err error) {
-	d.io("accept", func() { out, err = d.Store.Accept(ctx, node, runs) })
+func (d deadlyInbox) Accept(ctx context.Context, node int64, runs []model.Intake) (out []store.Accepted, err error) {
+	d.io("accept", func() { out, err = d.Inbox.Accept(ctx, node, runs) })
 	return out, err
 }
 
 // Join implements [store.Ledger].
-func (d *deadly) Join(ctx context.Context, name string, lease time.Duration) (node int64, err error) {
-	d.io("join", func() { node, err = d.Store.Join(ctx, name, lease) })
+func (d deadlyLedger) Join(ctx context.Context, name string, lease time.Duration) (node int64, err error) {
+	d.io("join", func() { node, err = d.Ledger.Join(ctx, name, lease) })
 	return node, err
 }
 
@@ -92,8 +118,8 @@ func (d *deadly) Join(ctx context.Context, name string, lease time.Duration) (no
 const deadlyBeats = 50 * time.Millisecond
 
 // Beat implements [store.Ledger].
-func (d *deadly) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (b store.Beat, err error) {
-	d.io("beat", func() { b, err = d.Store.Beat(ctx, node, lease, bundle) })
+func (d deadlyLedger) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (b store.Beat, err error) {
+	d.io("beat", func() { b, err = d.Ledger.Beat(ctx, node, lease, bundle) })
 	if err == nil && (b.Next == 0 || b.Next > deadlyBeats) {
 		b.Next = deadlyBeats
 	}
@@ -101,25 +127,25 @@ func (d *deadly) Beat(ctx context.Context, node int64, lease time.Duration, bund
 }
 
 // Claim implements [store.Ledger].
-func (d *deadly) Claim(ctx context.Context, node int64, limit int, bundle string) (runs []store.Claimed, err error) {
-	d.io("claim", func() { runs, err = d.Store.Claim(ctx, node, limit, bundle) })
+func (d deadlyLedger) Claim(ctx context.Context, node int64, limit int, bundle string) (runs []store.Claimed, err error) {
+	d.io("claim", func() { runs, err = d.Ledger.Claim(ctx, node, limit, bundle) })
 	return runs, err
 }
 
 // Commit implements [store.Ledger].
-func (d *deadly) Commit(ctx context.Context, node int64, changes []model.Change) (errs []error, err error) {
-	d.io("commit", func() { errs, err = d.Store.Commit(ctx, node, changes) })
+func (d deadlyLedger) Commit(ctx context.Context, node int64, changes []model.Change) (errs []error, err error) {
+	d.io("commit", func() { errs, err = d.Ledger.Commit(ctx, node, changes) })
 	return errs, err
 }
 
 // Leave implements [store.Ledger].
-func (d *deadly) Leave(ctx context.Context, node int64, keep []string) (err error) {
-	d.io("leave", func() { err = d.Store.Leave(ctx, node, keep) })
+func (d deadlyLedger) Leave(ctx context.Context, node int64, keep []string) (err error) {
+	d.io("leave", func() { err = d.Ledger.Leave(ctx, node, keep) })
 	return err
 }
 
 // Activate implements [store.Bundles].
-func (d *deadly) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by store.Actor) (current string, err error) {
-	d.io("activate", func() { current, err = d.Store.Activate(ctx, hash, files, onlyNew, by) })
+func (d deadlyBundles) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by store.Actor) (current string, err error) {
+	d.io("activate", func() { current, err = d.Bundles.Activate(ctx, hash, files, onlyNew, by) })
 	return current, err
 }

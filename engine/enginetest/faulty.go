@@ -14,8 +14,7 @@ import (
 var ErrInjected = errors.New("injected fault")
 
 // A Faulty store fails when a test wants it to. Its fields may be set as long as
-// nothing uses it. It shows [store.Store] alone: what a store can do besides, such as
-// wake its node, is hidden, so that all that a node learns comes by what may fail.
+// nothing uses it.
 type Faulty struct {
 	store.Store
 
@@ -56,12 +55,37 @@ func (f *Faulty) after(op string, err error) error {
 	return err
 }
 
+// Ports gives the store that fails. It can nothing that a store may leave out, such as wake its
+// node, so that all that a node learns comes by what may fail.
+func (f *Faulty) Ports() store.Store {
+	db := f.Store
+	db.Inbox, db.Ledger, db.Degradation = faultyInbox{db.Inbox, f}, faultyLedger{db.Ledger, f}, faultyDegradation{db.Degradation, f}
+	db.Waker, db.Gauge, db.Trimmer, db.Scattered, db.Tasks = nil, nil, nil, nil, nil
+	return db
+}
+
+// The ports that fail.
+type (
+	faultyInbox struct {
+		store.Inbox
+		*Faulty
+	}
+	faultyLedger struct {
+		store.Ledger
+		*Faulty
+	}
+	faultyDegradation struct {
+		store.Degradation
+		*Faulty
+	}
+)
+
 // Accept implements [store.Inbox].
-func (f *Faulty) Accept(ctx context.Context, node int64, runs []model.Intake) ([]store.Accepted, error) {
+func (f faultyInbox) Accept(ctx context.Context, node int64, runs []model.Intake) ([]store.Accepted, error) {
 	if err := f.before("accept"); err != nil {
 		return nil, err
 	}
-	out, err := f.Store.Accept(ctx, node, runs)
+	out, err := f.Inbox.Accept(ctx, node, runs)
 	if err := f.after("accept", err); err != nil {
 		return nil, err
 	}
@@ -69,11 +93,11 @@ func (f *Faulty) Accept(ctx context.Context, node int64, runs []model.Intake) ([
 }
 
 // Join implements [store.Ledger].
-func (f *Faulty) Join(ctx context.Context, name string, lease time.Duration) (int64, error) {
+func (f faultyLedger) Join(ctx context.Context, name string, lease time.Duration) (int64, error) {
 	if err := f.before("join"); err != nil {
 		return 0, err
 	}
-	out, err := f.Store.Join(ctx, name, lease)
+	out, err := f.Ledger.Join(ctx, name, lease)
 	if err := f.after("join", err); err != nil {
 		return 0, err
 	}
@@ -81,11 +105,11 @@ func (f *Faulty) Join(ctx context.Context, name string, lease time.Duration) (in
 }
 
 // Beat implements [store.Ledger].
-func (f *Faulty) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
+func (f faultyLedger) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (store.Beat, error) {
 	if err := f.before("beat"); err != nil {
 		return store.Beat{}, err
 	}
-	out, err := f.Store.Beat(ctx, node, lease, bundle)
+	out, err := f.Ledger.Beat(ctx, node, lease, bundle)
 	if err := f.after("beat", err); err != nil {
 		return store.Beat{}, err
 	}
@@ -93,11 +117,11 @@ func (f *Faulty) Beat(ctx context.Context, node int64, lease time.Duration, bund
 }
 
 // Claim implements [store.Ledger].
-func (f *Faulty) Claim(ctx context.Context, node int64, limit int, bundle string) ([]store.Claimed, error) {
+func (f faultyLedger) Claim(ctx context.Context, node int64, limit int, bundle string) ([]store.Claimed, error) {
 	if err := f.before("claim"); err != nil {
 		return nil, err
 	}
-	out, err := f.Store.Claim(ctx, node, limit, bundle)
+	out, err := f.Ledger.Claim(ctx, node, limit, bundle)
 	if err := f.after("claim", err); err != nil {
 		return nil, err
 	}
@@ -105,11 +129,11 @@ func (f *Faulty) Claim(ctx context.Context, node int64, limit int, bundle string
 }
 
 // Commit implements [store.Ledger].
-func (f *Faulty) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
+func (f faultyLedger) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	if err := f.before("commit"); err != nil {
 		return nil, err
 	}
-	out, err := f.Store.Commit(ctx, node, changes)
+	out, err := f.Ledger.Commit(ctx, node, changes)
 	if err := f.after("commit", err); err != nil {
 		return nil, err
 	}
@@ -117,52 +141,52 @@ func (f *Faulty) Commit(ctx context.Context, node int64, changes []model.Change)
 }
 
 // Leave implements [store.Ledger].
-func (f *Faulty) Leave(ctx context.Context, node int64, keep []string) error {
+func (f faultyLedger) Leave(ctx context.Context, node int64, keep []string) error {
 	if err := f.before("leave"); err != nil {
 		return err
 	}
-	return f.after("leave", f.Store.Leave(ctx, node, keep))
+	return f.after("leave", f.Ledger.Leave(ctx, node, keep))
 }
 
 // Report implements [store.Degradation].
-func (f *Faulty) Report(ctx context.Context, node, number int64, tallies []model.Tally) error {
+func (f faultyDegradation) Report(ctx context.Context, node, number int64, tallies []model.Tally) error {
 	if err := f.before("report"); err != nil {
 		return err
 	}
-	return f.after("report", f.Store.Report(ctx, node, number, tallies))
+	return f.after("report", f.Degradation.Report(ctx, node, number, tallies))
 }
 
 // Deliberate implements [store.Degradation].
-func (f *Faulty) Deliberate(ctx context.Context, keep time.Duration) (store.Deliberation, error) {
+func (f faultyDegradation) Deliberate(ctx context.Context, keep time.Duration) (store.Deliberation, error) {
 	if err := f.before("deliberate"); err != nil {
 		return store.Deliberation{}, err
 	}
-	out, err := f.Store.Deliberate(ctx, keep)
+	out, err := f.Degradation.Deliberate(ctx, keep)
 	return out, f.after("deliberate", err)
 }
 
 // Conclude implements [store.Degradation].
-func (f *Faulty) Conclude(ctx context.Context, c store.Conclusion) error {
+func (f faultyDegradation) Conclude(ctx context.Context, c store.Conclusion) error {
 	if err := f.before("conclude"); err != nil {
 		return err
 	}
-	return f.after("conclude", f.Store.Conclude(ctx, c))
+	return f.after("conclude", f.Degradation.Conclude(ctx, c))
 }
 
 // Outages implements [store.Degradation].
-func (f *Faulty) Outages(ctx context.Context) ([]byte, int64, error) {
+func (f faultyDegradation) Outages(ctx context.Context) ([]byte, int64, error) {
 	if err := f.before("outages"); err != nil {
 		return nil, 0, err
 	}
-	state, revision, err := f.Store.Outages(ctx)
+	state, revision, err := f.Degradation.Outages(ctx)
 	return state, revision, f.after("outages", err)
 }
 
 // TakeProbe implements [store.Degradation].
-func (f *Faulty) TakeProbe(ctx context.Context, outage string, gap time.Duration) (bool, error) {
+func (f faultyDegradation) TakeProbe(ctx context.Context, outage string, gap time.Duration) (bool, error) {
 	if err := f.before("probe"); err != nil {
 		return false, err
 	}
-	taken, err := f.Store.TakeProbe(ctx, outage, gap)
+	taken, err := f.Degradation.TakeProbe(ctx, outage, gap)
 	return taken, f.after("probe", err)
 }

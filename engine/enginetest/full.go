@@ -24,14 +24,14 @@ pipelines:
 
 // A witness counts the commits of a run that fail.
 type witness struct {
-	store.Store
+	store.Ledger
 	run    atomic.Pointer[string]
 	failed atomic.Int64
 }
 
 // Commit implements [store.Ledger].
 func (w *witness) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
-	errs, err := w.Store.Commit(ctx, node, changes)
+	errs, err := w.Ledger.Commit(ctx, node, changes)
 	if run := w.run.Load(); err != nil && run != nil {
 		for _, c := range changes {
 			if c.Run == *run {
@@ -60,8 +60,9 @@ func Full(t *testing.T, store store.Store, fill func(full bool)) {
 	if b == nil {
 		t.Fatalf("the definition does not load: %+v", found)
 	}
-	w := &witness{Store: store}
-	e := startEngine(t, engine.Options{Store: w, Types: []engine.HandlerType{step}, Bundle: b})
+	w := &witness{Ledger: store.Ledger}
+	store.Ledger = w
+	e := startEngine(t, engine.Options{Store: store, Types: []engine.HandlerType{step}, Bundle: b})
 	// An event that shares a transaction with the large change is refused with it; its sender tries again.
 	submit := func(id string) (run string) {
 		p.eventually("an event is taken in", func() bool {
@@ -78,7 +79,7 @@ func Full(t *testing.T, store store.Store, fill func(full bool)) {
 		return run
 	}
 	ends := func(run string) {
-		p.eventually("the run ends", func() bool { r, err := store.Run(t.Context(), run); return err == nil && r.Status.Ended() })
+		p.eventually("the run ends", func() bool { r, err := store.Runs.Run(t.Context(), run); return err == nil && r.Status.Ended() })
 		p.wantStatus(run, model.Succeeded)
 	}
 

@@ -42,7 +42,7 @@ pipelines:
 func TestARepeatedStageGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	stores := map[string]func(t *testing.T) store.Store{
-		"memory":   func(*testing.T) store.Store { return memory.New(time.Now) },
+		"memory":   func(*testing.T) store.Store { return memory.New(time.Now).Ports() },
 		"sqlite":   func(t *testing.T) store.Store { return openStore(t, filepath.Join(t.TempDir(), "loop.db")) },
 		"postgres": func(t *testing.T) store.Store { return openStore(t, enginetest.Postgres(t)) },
 	}
@@ -84,7 +84,7 @@ func throughLoop(t *testing.T, store store.Store, crashAt int, after bool) int {
 		after: after,
 	})
 	tr.drain(t)
-	record, err := store.Run(t.Context(), tr.run)
+	record, err := store.Runs.Run(t.Context(), tr.run)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -190,7 +190,7 @@ func (m *storeModel) stale(t *rapid.T) {
 
 func (m *storeModel) retry(t *rapid.T) {
 	r := m.pick(t, "run", func(r *modelRun) bool { return true })
-	err := m.p.Retry(m.p.Context(), r.in.ID, steerer)
+	err := m.p.Runs.Retry(m.p.Context(), r.in.ID, steerer)
 	if r.status == model.Ignored {
 		r.begun, r.deferred, r.in.Block, r.cancel = false, false, false, false
 	} else if r.status != model.Failed {
@@ -204,7 +204,7 @@ func (m *storeModel) retry(t *rapid.T) {
 
 func (m *storeModel) cancel(t *rapid.T) {
 	r := m.pick(t, "run", func(r *modelRun) bool { return true })
-	err := m.p.Cancel(m.p.Context(), r.in.ID, store.Actor{Name: "ann", Reason: "model"})
+	err := m.p.Runs.Cancel(m.p.Context(), r.in.ID, store.Actor{Name: "ann", Reason: "model"})
 	switch {
 	case r.status.Ended() && r.status != model.Failed:
 		m.p.wantErr("cancel of a run that is "+string(r.status), err, store.ErrConflict)
@@ -218,7 +218,7 @@ func (m *storeModel) cancel(t *rapid.T) {
 }
 
 func (m *storeModel) leave(t *rapid.T) {
-	m.p.must(m.p.Leave(m.p.Context(), m.node, nil))
+	m.p.must(m.p.Ledger.Leave(m.p.Context(), m.node, nil))
 	m.node = m.p.join()
 	for _, r := range m.list {
 		if r.status == model.Running {
@@ -236,7 +236,7 @@ func (m *storeModel) pipeline() string { return fmt.Sprintf("round-%d", m.round)
 // check runs after every step and compares all runs.
 func (m *storeModel) check(t *rapid.T) {
 	m.settle()
-	runs, next, err := m.p.List(m.p.Context(), store.RunFilter{Pipeline: m.pipeline(), Limit: 1000})
+	runs, next, err := m.p.Runs.List(m.p.Context(), store.RunFilter{Pipeline: m.pipeline(), Limit: 1000})
 	if err != nil || next != "" || len(runs) != len(m.list) {
 		t.Fatalf("want %d runs, have %d, %q, %v", len(m.list), len(runs), next, err)
 	}
@@ -252,10 +252,10 @@ func (m *storeModel) check(t *rapid.T) {
 
 // clean ends all runs, so that the next round finds nothing ready.
 func (m *storeModel) clean() {
-	m.p.must(m.p.Leave(m.p.Context(), m.node, nil))
+	m.p.must(m.p.Ledger.Leave(m.p.Context(), m.node, nil))
 	for _, r := range m.list {
 		// Whether that is allowed is not the point here.
-		if err := m.p.Cancel(m.p.Context(), r.in.ID, store.Actor{Name: "ann", Reason: "end of round"}); err != nil &&
+		if err := m.p.Runs.Cancel(m.p.Context(), r.in.ID, store.Actor{Name: "ann", Reason: "end of round"}); err != nil &&
 			!errors.Is(err, store.ErrConflict) {
 			m.p.Error(err)
 		}

@@ -305,14 +305,14 @@ func (s *sweeper) durable(job sweepJob) (views []checkpoint.RunView, dead []int6
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	records, _, err := db.List(ctx, store.RunFilter{Flow: "order", Key: job.Event, Limit: 10})
+	records, _, err := db.Runs.List(ctx, store.RunFilter{Flow: "order", Key: job.Event, Limit: 10})
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, r := range slices.Backward(records) {
 		views = append(views, engine.View(r))
 	}
-	nodes, err := db.Nodes(ctx)
+	nodes, err := db.Ledger.Nodes(ctx)
 	for _, n := range nodes {
 		if n.Alive {
 			dead = append(dead, n.Node)
@@ -454,9 +454,17 @@ func (s *sweeper) checkHistory(job sweepJob, end sweepReport, durable []checkpoi
 
 func openSweepStore(ctx context.Context, dsn string) (store.Store, error) {
 	if strings.HasPrefix(dsn, "postgres") {
-		return postgres.Open(ctx, dsn, postgres.Options{Migrate: true, Unsafe: true})
+		db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: true, Unsafe: true})
+		if err != nil {
+			return store.Store{}, err
+		}
+		return db.Ports(), nil
 	}
-	return sqlite.Open(ctx, dsn, sqlite.Options{Migrate: true, Fast: true})
+	db, err := sqlite.Open(ctx, dsn, sqlite.Options{Migrate: true, Fast: true})
+	if err != nil {
+		return store.Store{}, err
+	}
+	return db.Ports(), nil
 }
 
 // sweepUntilKilled is the process: it hands the event in, as a client that had no
@@ -489,7 +497,7 @@ func sweepUntilKilled(t *testing.T, text string) {
 		t.Fatalf("%+v", found)
 	}
 	e, err := engine.New(engine.Options{
-		Store: d, Types: handlers.All(), Bundle: bundle, ServiceURLs: services, Name: "swept", Lease: sweepLease,
+		Store: d.ports(), Types: handlers.All(), Bundle: bundle, ServiceURLs: services, Name: "swept", Lease: sweepLease,
 	})
 	if err != nil {
 		t.Fatal(err)

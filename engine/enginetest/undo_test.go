@@ -75,7 +75,7 @@ pipelines:
 func TestACancelledRunUndoesOnceWhateverCrashes(t *testing.T) {
 	t.Parallel()
 	stores := map[string]func(t *testing.T) store.Store{
-		"memory":   func(*testing.T) store.Store { return memory.New(time.Now) },
+		"memory":   func(*testing.T) store.Store { return memory.New(time.Now).Ports() },
 		"sqlite":   func(t *testing.T) store.Store { return openStore(t, filepath.Join(t.TempDir(), "undo.db")) },
 		"postgres": func(t *testing.T) store.Store { return openStore(t, enginetest.Postgres(t)) },
 	}

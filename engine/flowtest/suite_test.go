@@ -150,7 +150,7 @@ func check(t *testing.T, b *dsl.Bundle, text string) []diag.Diagnostic {
 		return found
 	}
 	env := flowtest.Env{
-		Types: []engine.HandlerType{request}, Store: func(now func() time.Time) store.Store { return memory.New(now) },
+		Types: []engine.HandlerType{request}, Store: func(now func() time.Time) store.Store { return memory.New(now).Ports() },
 	}
 	_, found = flowtest.NewSuite("flow.test.yaml", file, b, nil, env)
 	return found

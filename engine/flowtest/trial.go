@@ -391,13 +391,13 @@ func (t *trial) saved(c model.Change) {
 
 // seed makes an entity as if a run had left it.
 func (t *trial) seed(ctx context.Context, store store.Store, i int, e *Entity) error {
-	node, err := store.Join(ctx, "entities", time.Hour)
+	node, err := store.Ledger.Join(ctx, "entities", time.Hour)
 	if err != nil {
 		return err
 	}
 	id := fmt.Sprintf("entity-%d", i+1)
 	flow := t.suite.flow(e.Flow)
-	out, err := store.Accept(ctx, node, []model.Intake{{
+	out, err := store.Inbox.Accept(ctx, node, []model.Intake{{
 		ID: id, Flow: flow.ID, Key: e.Key, Ordered: true, Own: true,
 		Event: model.Event{ID: id, Source: seedFrom, Type: "entity", Time: t.clock.Now()},
 	}})
@@ -413,11 +413,11 @@ func (t *trial) seed(ctx context.Context, store store.Store, i int, e *Entity) e
 			return err
 		}
 	}
-	errs, err := store.Commit(ctx, node, []model.Change{change})
+	errs, err := store.Ledger.Commit(ctx, node, []model.Change{change})
 	if err != nil {
 		return err
 	}
-	return errors.Join(errs[0], store.Leave(ctx, node, nil))
+	return errors.Join(errs[0], store.Ledger.Leave(ctx, node, nil))
 }
 
 // flow finds a flow; the only one when the id is empty. Nil when there is none.

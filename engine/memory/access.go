@@ -11,8 +11,8 @@ import (
 	"procaas/engine/store"
 )
 
-// Tokens implements [store.Tokens].
-func (m *Store) Tokens(ctx context.Context) (map[string]store.Setting, int64, error) {
+// AllTokens implements [store.Tokens].
+func (m *Store) AllTokens(ctx context.Context) (map[string]store.Setting, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.tokens), m.revision(), ctx.Err()

@@ -23,8 +23,8 @@ func (m *Store) Document(ctx context.Context, kind, name string) (store.Document
 	return d, ctx.Err()
 }
 
-// Documents implements [store.Documents].
-func (m *Store) Documents(ctx context.Context, kind, prefix string) ([]store.Document, error) {
+// DocumentsOf implements [store.Documents].
+func (m *Store) DocumentsOf(ctx context.Context, kind, prefix string) ([]store.Document, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []store.Document

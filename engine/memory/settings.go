@@ -123,7 +123,7 @@ func (m *Store) SetControl(ctx context.Context, path string, value []byte, ifRev
 	return m.revision(), nil
 }
 
-// Release implements [store.Settings].
+// Release implements [store.Runs].
 func (m *Store) Release(ctx context.Context, cause string, limit int) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -114,13 +114,14 @@ func New(clock func() time.Time) *Store {
 	}
 }
 
-var (
-	_ store.Store = (*Store)(nil)
-	_ store.Waker = (*Store)(nil)
-)
-
-// Close implements [store.Store].
-func (m *Store) Close() error { return nil }
+// Ports gives what nodes need of the store. It forgets nothing while it is there, and keeps no
+// tasks.
+func (m *Store) Ports() store.Store {
+	return store.Store{
+		Inbox: m, Ledger: m, Runs: m, Bundles: m, Settings: m, Tokens: m, Audits: m, Degradation: m, Documents: m,
+		Waker: m, Close: func() error { return nil },
+	}
+}
 
 // Wake implements [store.Waker].
 func (m *Store) Wake() <-chan struct{} {

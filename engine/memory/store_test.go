@@ -9,5 +9,5 @@ import (
 )
 
 func TestMemoryKeepsTheContract(t *testing.T) {
-	enginetest.Conformance(t, func(*testing.T) store.Store { return memory.New(nil) })
+	enginetest.Conformance(t, func(*testing.T) store.Store { return memory.New(nil).Ports() })
 }

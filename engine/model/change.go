@@ -34,7 +34,7 @@ type Change struct {
 	Due time.Time
 
 	// Cause names what a parked run waits for besides its time, such as a control
-	// that holds it, so that [store.Settings].Release finds it. Empty for nothing.
+	// that holds it, so that [store.Runs].Release finds it. Empty for nothing.
 	Cause string
 
 	// Moved says that what an operator wants of the run, in [store.Claimed].Move or

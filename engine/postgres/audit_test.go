@@ -45,7 +45,7 @@ func TestVerifyFindsWhatWasDoneToTheAuditByHand(t *testing.T) {
 	enginetest.SpoilAudit(t, func(t *testing.T) (store.Store, func(...string)) {
 		dsn := enginetest.Postgres(t)
 		s := open(t, dsn)
-		return s, func(statements ...string) {
+		return s.Ports(), func(statements ...string) {
 			c := connect(t, dsn)
 			for _, statement := range append([]string{"alter table audit disable trigger all"}, statements...) {
 				if _, err := c.Exec(t.Context(), statement); err != nil {

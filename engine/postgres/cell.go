@@ -16,7 +16,10 @@ import (
 // This file makes the store one of several that share an inbox: it has some of the
 // slots, and refuses the others. See [store.Cell].
 
-var _ store.Cell = (*Store)(nil)
+// Cell gives the store as one of several that share an inbox.
+func (s *Store) Cell() *store.Cell {
+	return &store.Cell{Store: s.Ports(), Enrolment: s, Moves: s, Outbox: s, Marked: s}
+}
 
 // The lock of the slots: who accepts events shares it, who changes what is here holds
 // it alone. It comes before all other locks.
@@ -33,12 +36,12 @@ const (
 	readSlots  = "select slot, state, move from inbox_slots order by slot"
 )
 
-// IsAway implements [store.Cell].
+// IsAway implements [store.Enrolment].
 func (s *Store) IsAway(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || IsAway(err)
 }
 
-// EnrolledAs implements [store.Cell].
+// EnrolledAs implements [store.Enrolment].
 func (s *Store) EnrolledAs(ctx context.Context) (b store.CellID, err error) {
 	err = s.pool.QueryRow(ctx, readCellID).Scan(&b.Inbox, &b.Name, &b.Number)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -57,7 +60,7 @@ const (
 	from (select greatest(coalesce(pg_sequence_last_value(pg_get_serial_sequence('runs', 'seq')::regclass), 0), $1::bigint) as n) l`
 )
 
-// Enroll implements [store.Cell].
+// Enroll implements [store.Enrolment].
 func (s *Store) Enroll(ctx context.Context, b store.CellID, all bool) error {
 	err := s.tx(ctx, func(t *tx) error { return t.enroll(ctx, b, all) })
 	if err != nil {
@@ -103,7 +106,7 @@ func (t *tx) enroll(ctx context.Context, b store.CellID, all bool) error {
 	return t.commit(ctx)
 }
 
-// Slots implements [store.Cell].
+// Slots implements [store.SlotMoves].
 func (s *Store) Slots(ctx context.Context) ([]store.CellSlot, error) {
 	r, err := s.pool.Query(ctx, readSlots)
 	if err != nil {
@@ -114,13 +117,13 @@ func (s *Store) Slots(ctx context.Context) ([]store.CellSlot, error) {
 	})
 }
 
-// Last implements [store.Cell].
+// Last implements [store.Enrolment].
 func (s *Store) Last(ctx context.Context) (last int64, err error) {
 	err = s.pool.QueryRow(ctx, "select coalesce(pg_sequence_last_value(pg_get_serial_sequence('runs', 'seq')::regclass), 0)").Scan(&last)
 	return last, err
 }
 
-// Now implements [store.Cell].
+// Now implements [store.Enrolment].
 func (s *Store) Now(ctx context.Context) (micros int64, err error) {
 	err = s.pool.QueryRow(ctx, "select (extract(epoch from clock_timestamp()) * 1000000)::bigint").Scan(&micros)
 	return micros, err
@@ -230,8 +233,8 @@ func (t *tx) queueOutbox(elsewhere []*intake) error {
 	return nil
 }
 
-// Outbox implements [store.Cell].
-func (s *Store) Outbox(ctx context.Context, without []int, limit int) ([]store.OutboxEvent, error) {
+// OutboxEvents implements [store.Outbox].
+func (s *Store) OutboxEvents(ctx context.Context, without []int, limit int) ([]store.OutboxEvent, error) {
 	if without == nil {
 		without = []int{} // null would match nothing
 	}
@@ -262,7 +265,7 @@ const readLoad = `select (select count(*) from inbox_slots where state = 'frozen
 	(select count(*) from (select from inbox_outbox limit 1000) o),
 	coalesce((select extract(epoch from clock_timestamp() - emitted) * 1000000 from inbox_outbox order by number limit 1), 0)::bigint`
 
-// Load implements [store.Cell].
+// Load implements [store.Enrolment].
 func (s *Store) Load(ctx context.Context) (l store.CellLoad, err error) {
 	var micros int64
 	err = s.pool.QueryRow(ctx, readLoad).Scan(&l.Frozen, &l.Outbox, &micros)
@@ -270,7 +273,7 @@ func (s *Store) Load(ctx context.Context) (l store.CellLoad, err error) {
 	return l, err
 }
 
-// Sent implements [store.Cell].
+// Sent implements [store.Outbox].
 func (s *Store) Sent(ctx context.Context, parcels []int64) error {
 	if len(parcels) == 0 {
 		return nil

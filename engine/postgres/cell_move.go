@@ -21,7 +21,7 @@ const weighSlots = `select (select count(*) from (select from runs where inbox_s
 	+ (select count(*) from (select from keys where inbox_slot(key) = w.slot limit $2) k)
 	from unnest($1::int[]) with ordinality as w (slot, at) order by at`
 
-// Weigh implements [store.Cell].
+// Weigh implements [store.SlotMoves].
 func (s *Store) Weigh(ctx context.Context, slots []int, most int) (found []int, err error) {
 	r, err := s.pool.Query(ctx, weighSlots, slots, most)
 	if err == nil {
@@ -53,7 +53,7 @@ const (
 // asideAtOnce bounds the runs that one transaction sets aside.
 const asideAtOnce = 5000
 
-// Freeze implements [store.Cell]. The slots stop in a transaction of their own, since
+// Freeze implements [store.SlotMoves]. The slots stop in a transaction of their own, since
 // all of the cell waits for it; their runs are set aside after it.
 func (s *Store) Freeze(ctx context.Context, move string, slots []int) (left int, err error) {
 	still, more := false, true
@@ -152,7 +152,7 @@ func (t *tx) reopen(ctx context.Context, move string, from store.SlotState, slot
 	return t.send(ctx)
 }
 
-// Thaw implements [store.Cell].
+// Thaw implements [store.SlotMoves].
 func (s *Store) Thaw(ctx context.Context, move string) error {
 	err := s.tx(ctx, func(t *tx) error {
 		came, err := t.setOut(ctx, move, store.SlotArriving)
@@ -189,7 +189,7 @@ const (
 	on conflict do nothing`
 )
 
-// Arrive implements [store.Cell].
+// Arrive implements [store.SlotMoves].
 func (s *Store) Arrive(ctx context.Context, move string, slots []int) error {
 	err := s.tx(ctx, func(t *tx) error {
 		bad := 0
@@ -256,7 +256,7 @@ const (
 var exportRecent = strings.Replace(exportEvents, "order by e.source, e.id limit", "and (e.slot is null or e.slot = any ($1::int[])) "+
 	"order by e.source, e.id limit", 1)
 
-// Export implements [store.Cell].
+// Export implements [store.SlotMoves].
 func (s *Store) Export(ctx context.Context, what store.CellPart, slots []int, since int64,
 	cursor string,
 ) (text []byte, next string, err error) {
@@ -314,7 +314,7 @@ var imports = map[store.CellPart]string{
 	select source, id, run, hash, accepted, slot from json_populate_recordset(null::events, $1::json) on conflict do nothing`,
 }
 
-// Import implements [store.Cell].
+// Import implements [store.SlotMoves].
 func (s *Store) Import(ctx context.Context, move string, what store.CellPart, text []byte) error {
 	if string(text) == "[]" {
 		return nil
@@ -343,7 +343,7 @@ const passSeq = `select case when l.n < $1::bigint then
 	setval(pg_get_serial_sequence('runs', 'seq'), $1 - $1 % $2 + $2 + (select number from inbox_cell), false) end
 	from (select coalesce(pg_sequence_last_value(pg_get_serial_sequence('runs', 'seq')::regclass), 0) as n) l`
 
-// Open implements [store.Cell].
+// Open implements [store.SlotMoves].
 func (s *Store) Open(ctx context.Context, move string, after int64) error {
 	err := s.tx(ctx, func(t *tx) error {
 		slots, err := t.setOut(ctx, move, store.SlotArriving)
@@ -374,7 +374,7 @@ const (
 		select ctid from keys where inbox_slot(key) = any ($1::int[]) limit $2))`
 )
 
-// Drop implements [store.Cell].
+// Drop implements [store.SlotMoves].
 func (s *Store) Drop(ctx context.Context, move string, slots []int) (more bool, err error) {
 	err = s.tx(ctx, func(t *tx) error {
 		more = false

@@ -211,7 +211,7 @@ var release = readying(`update runs r set place = 'ready', due = clock_timestamp
 	select seq from runs where place = 'parked' and cause <> '' and cause = $1 order by seq limit $2
 	for no key update skip locked))`)
 
-// Release implements [store.Settings].
+// Release implements [store.Runs].
 func (s *Store) Release(ctx context.Context, cause string, limit int) (n int, err error) {
 	err = s.tx(ctx, func(t *tx) error {
 		t.queue(release, cause, limit).QueryRow(func(row pgx.Row) (err error) {
@@ -226,7 +226,7 @@ func (s *Store) Release(ctx context.Context, cause string, limit int) (n int, er
 	return n, nil
 }
 
-// ListMarked implements [store.Cell].
+// ListMarked implements [store.MarkedRuns].
 func (s *Store) ListMarked(ctx context.Context, f store.RunFilter) (runs []store.RunRecord, cursors []string, more bool, err error) {
 	all, more, err := s.Records(ctx, f)
 	for i, r := range all {

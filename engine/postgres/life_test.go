@@ -97,7 +97,7 @@ func (c *crew) join(name, dsn string, lease time.Duration) *member {
 		return model.Result{Response: name}, nil
 	}))
 	o := engine.DefaultOptions()
-	o.Store, o.Types, o.Name, o.Lease, o.Log = store, append(handlers.All(), step), name, lease, log
+	o.Store, o.Types, o.Name, o.Lease, o.Log = store.Ports(), append(handlers.All(), step), name, lease, log
 	o.Metrics = engine.NewMetrics(m.metrics)
 	var known []dsl.Type
 	for _, h := range o.Types {

@@ -104,5 +104,5 @@ func database(t *testing.T, direct, through string) string {
 
 func TestPoolerConformance(t *testing.T) {
 	direct, through := startBouncer(t)
-	enginetest.Conformance(t, func(t *testing.T) store.Store { return open(t, database(t, direct, through)) })
+	enginetest.Conformance(t, func(t *testing.T) store.Store { return open(t, database(t, direct, through)).Ports() })
 }

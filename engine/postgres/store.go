@@ -57,7 +57,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// A Store is an [store.Store] in a schema of a PostgreSQL database.
+// A Store keeps the ports of a [store.Store] in a schema of a PostgreSQL database.
 type Store struct {
 	*common
 
@@ -82,10 +82,13 @@ type Store struct {
 	helpers sync.WaitGroup
 }
 
-var (
-	_ store.Store = (*Store)(nil)
-	_ store.Waker = (*Store)(nil)
-)
+// Ports gives what nodes need of the store.
+func (s *Store) Ports() store.Store {
+	return store.Store{
+		Inbox: s, Ledger: s, Runs: s, Bundles: s, Settings: s, Tokens: s, Audits: s, Degradation: s, Documents: s,
+		Waker: s, Gauge: s, Trimmer: s, Close: s.Close,
+	}
+}
 
 // Open connects to the database at dsn, a URL or the key-value form of libpq;
 // several hosts and target_session_attrs work, and so does a pooler in between,

@@ -39,7 +39,7 @@ func TestConformance(t *testing.T) {
 	enginetest.Conformance(t, func(t *testing.T) store.Store {
 		s := open(t, enginetest.Postgres(t))
 		t.Cleanup(func() { plans.Read(t, s.Pool()) })
-		return s
+		return s.Ports()
 	})
 }
 
@@ -47,23 +47,27 @@ func TestCrash(t *testing.T) {
 	t.Parallel()
 	enginetest.Crash(t, func() string { return enginetest.Postgres(t) },
 		func(ctx context.Context, dsn string) (store.Store, error) {
-			return postgres.Open(ctx, dsn, postgres.Options{Migrate: true})
+			db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: true})
+			if err != nil {
+				return store.Store{}, err
+			}
+			return db.Ports(), nil
 		})
 }
 
 func BenchmarkStore(b *testing.B) {
-	enginetest.Benchmark(b, func(b *testing.B) store.Store { return open(b, enginetest.Postgres(b)) })
+	enginetest.Benchmark(b, func(b *testing.B) store.Store { return open(b, enginetest.Postgres(b)).Ports() })
 }
 
 func TestTimersAreOnTime(t *testing.T) {
 	t.Parallel()
-	enginetest.Timers(t, open(t, enginetest.Postgres(t)))
+	enginetest.Timers(t, open(t, enginetest.Postgres(t)).Ports())
 }
 
 func BenchmarkBacklog(b *testing.B) {
 	for _, waiting := range []int{1_000, 1_000_000} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
-			enginetest.BenchmarkBacklog(b, func(b *testing.B) store.Store { return open(b, enginetest.Postgres(b)) }, waiting)
+			enginetest.BenchmarkBacklog(b, func(b *testing.B) store.Store { return open(b, enginetest.Postgres(b)).Ports() }, waiting)
 		})
 	}
 }
@@ -85,7 +89,7 @@ func TestRunsWaitForRoomOnTheDisk(t *testing.T) {
 	t.Parallel()
 	dsn := enginetest.Postgres(t)
 	s, c := open(t, dsn), connect(t, dsn)
-	enginetest.Full(t, s, func(full bool) {
+	enginetest.Full(t, s.Ports(), func(full bool) {
 		if full {
 			run(t, c, outOfRoom)
 			return

@@ -7,13 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"procaas/engine"
-)
-
-var (
-	_ engine.Trimmer    = (*Store)(nil)
-	_ engine.RunTrimmer = (*Store)(nil)
 )
 
 // How much one Trim removes, besides one partition.
@@ -40,7 +33,7 @@ const (
 		limit $2))`
 )
 
-// Trim implements [engine.Trimmer].
+// Trim implements [store.Trimmer].
 func (s *Store) Trim(ctx context.Context, keep time.Duration) (more bool, err error) {
 	err = s.tx(ctx, func(t *tx) error {
 		more = false
@@ -97,7 +90,7 @@ const (
 	where h.seq = any (array[old.seq]) and h.ended = old.ended returning h.id`
 )
 
-// TrimRuns implements [engine.RunTrimmer].
+// TrimRuns implements [store.Trimmer].
 func (s *Store) TrimRuns(ctx context.Context, pipeline string, keep int) (more bool, err error) {
 	err = s.tx(ctx, func(t *tx) error {
 		more = false

@@ -51,7 +51,7 @@ func TestVerifyFindsWhatWasDoneToTheAuditByHand(t *testing.T) {
 	enginetest.SpoilAudit(t, func(t *testing.T) (store.Store, func(...string)) {
 		path := filepath.Join(t.TempDir(), "audit.db")
 		s := open(t, path)
-		return s, func(statements ...string) {
+		return s.Ports(), func(statements ...string) {
 			db, err := sql.Open("sqlite", path)
 			if err != nil {
 				t.Fatal(err)

@@ -189,7 +189,7 @@ func (t *sharedTx) End(r *sqlstore.Steered, status model.Status, reason string) 
 const release = `update runs set place = 'ready', due = ? where seq in (
 	select seq from runs where place = 'parked' and cause <> '' and cause = ? order by seq limit ?)`
 
-// Release implements [store.Settings].
+// Release implements [store.Runs].
 func (s *Store) Release(ctx context.Context, cause string, limit int) (n int, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		count, err := t.count(release, t.now.UnixMicro(), cause, limit)

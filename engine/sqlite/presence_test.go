@@ -29,7 +29,7 @@ func TestStoreWhoseFileIsGoneAcknowledgesNothing(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "store.db")
 			s := open(t, path)
-			node := enginetest.StartNode(t, s)
+			node := enginetest.StartNode(t, s.Ports())
 			submit := func() error {
 				_, err := s.Accept(t.Context(), 0, []model.Intake{{ID: time.Now().String(), Event: model.Event{Type: "t"}}})
 				return err

@@ -39,7 +39,7 @@ type Options struct {
 	Fast bool
 }
 
-// A Store is an [store.Store] in one file.
+// A Store keeps the ports of a [store.Store] in one file.
 type Store struct {
 	*common
 
@@ -55,7 +55,13 @@ type Store struct {
 	closed  error
 }
 
-var _ store.Store = (*Store)(nil)
+// Ports gives what nodes need of the store.
+func (s *Store) Ports() store.Store {
+	return store.Store{
+		Inbox: s, Ledger: s, Runs: s, Bundles: s, Settings: s, Tokens: s, Audits: s, Degradation: s, Documents: s,
+		Waker: s, Trimmer: s, Tasks: s, Close: s.Close,
+	}
+}
 
 const schemaTable = "procaas_schema"
 

@@ -28,7 +28,7 @@ func open(t testing.TB, path string) *sqlite.Store {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	enginetest.Conformance(t, func(t *testing.T) store.Store {
-		return open(t, filepath.Join(t.TempDir(), "store.db"))
+		return open(t, filepath.Join(t.TempDir(), "store.db")).Ports()
 	})
 }
 
@@ -36,23 +36,28 @@ func TestCrash(t *testing.T) {
 	t.Parallel()
 	enginetest.Crash(t, func() string { return filepath.Join(t.TempDir(), "store.db") },
 		func(ctx context.Context, path string) (store.Store, error) {
-			return sqlite.Open(ctx, path, sqlite.Options{Migrate: true})
+			db, err := sqlite.Open(ctx, path, sqlite.Options{Migrate: true})
+			if err != nil {
+				return store.Store{}, err
+			}
+			return db.Ports(), nil
 		})
 }
 
 func BenchmarkStore(b *testing.B) {
-	enginetest.Benchmark(b, func(b *testing.B) store.Store { return open(b, filepath.Join(b.TempDir(), "store.db")) })
+	enginetest.Benchmark(b, func(b *testing.B) store.Store { return open(b, filepath.Join(b.TempDir(), "store.db")).Ports() })
 }
 
 func TestTimersAreOnTime(t *testing.T) {
 	t.Parallel()
-	enginetest.Timers(t, open(t, filepath.Join(t.TempDir(), "timers.db")))
+	enginetest.Timers(t, open(t, filepath.Join(t.TempDir(), "timers.db")).Ports())
 }
 
 func BenchmarkBacklog(b *testing.B) {
 	for _, waiting := range []int{1_000, 1_000_000} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
-			enginetest.BenchmarkBacklog(b, func(b *testing.B) store.Store { return open(b, filepath.Join(b.TempDir(), "store.db")) }, waiting)
+			enginetest.BenchmarkBacklog(b, func(b *testing.B) store.Store { return open(b, filepath.Join(b.TempDir(), "store.db")).Ports() },
+				waiting)
 		})
 	}
 }
@@ -76,5 +81,5 @@ func TestTaskConformance(t *testing.T) {
 func TestRunsWaitForRoomOnTheDisk(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "full.db"))
-	enginetest.Full(t, s, func(full bool) { s.Fill(t, full) })
+	enginetest.Full(t, s.Ports(), func(full bool) { s.Fill(t, full) })
 }

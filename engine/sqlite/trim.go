@@ -11,8 +11,6 @@ import (
 	"procaas/engine/store"
 )
 
-var _ engine.Trimmer = (*Store)(nil)
-
 // trimRuns is how many runs one Trim looks at. They share a transaction with
 // those who work, and must not keep them waiting.
 const trimRuns = 200
@@ -32,7 +30,7 @@ type oldRun struct {
 	event      []byte
 }
 
-// Trim implements [engine.Trimmer]. The id of an event is forgotten with its run.
+// Trim implements [store.Trimmer]. The id of an event is forgotten with its run.
 func (s *Store) Trim(ctx context.Context, keep time.Duration) (more bool, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		oldest, err := rows(t, findOldest, []any{trimRuns}, func(r *sql.Rows) (o oldRun, err error) {
@@ -80,9 +78,7 @@ const (
 	findTrimmed = "select seq, id, ended, event from history where pipeline = ? and seq <= ? order by seq limit ?"
 )
 
-var _ engine.RunTrimmer = (*Store)(nil)
-
-// TrimRuns implements [engine.RunTrimmer].
+// TrimRuns implements [store.Trimmer].
 func (s *Store) TrimRuns(ctx context.Context, pipeline string, keep int) (more bool, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		var last int64

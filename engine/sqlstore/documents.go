@@ -47,8 +47,8 @@ func (s *Store) Document(ctx context.Context, kind, name string) (store.Document
 	return found[0], nil
 }
 
-// Documents implements [store.Documents].
-func (s *Store) Documents(ctx context.Context, kind, prefix string) ([]store.Document, error) {
+// DocumentsOf implements [store.Documents].
+func (s *Store) DocumentsOf(ctx context.Context, kind, prefix string) ([]store.Document, error) {
 	return s.documents(ctx, listDocuments, kind, prefix)
 }
 

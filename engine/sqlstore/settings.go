@@ -82,8 +82,8 @@ func (s *Store) Controls(ctx context.Context) (map[string]store.Setting, int64, 
 	return s.settings(ctx, listControls)
 }
 
-// Tokens implements [store.Tokens].
-func (s *Store) Tokens(ctx context.Context) (map[string]store.Setting, int64, error) {
+// AllTokens implements [store.Tokens].
+func (s *Store) AllTokens(ctx context.Context) (map[string]store.Setting, int64, error) {
 	return s.settings(ctx, listTokens)
 }
 

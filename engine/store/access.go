@@ -13,9 +13,9 @@ import (
 // Tokens keeps who may call the API. They are settings: their changes move the
 // revision of the settings.
 type Tokens interface {
-	// Tokens reads all tokens by their names, those that are revoked or expired
+	// AllTokens reads all tokens by their names, those that are revoked or expired
 	// included, and the revision of the settings.
-	Tokens(ctx context.Context) (map[string]Setting, int64, error)
+	AllTokens(ctx context.Context) (map[string]Setting, int64, error)
 
 	// SetToken stores a token as [Settings].SetConfig does a setting. Its hash is
 	// kept beside the value, so that it never gets into the audit; empty lets

@@ -41,14 +41,17 @@ var (
 // [ErrMoving] in the result of an event of a slot that it has not, its Commit puts what
 // is emitted to such slots into the outbox, and its Retry, Cancel, Undo and Move give
 // [ErrMoving] for runs of slots on their way.
-//
-// A move of slots goes: Arrive at the target, Freeze at the source until nothing is
-// left, Export and Import, then, in the map, the switch; after it Open at the target
-// and Drop at the source. Before the switch, Thaw undoes it. All of these may be
-// repeated. Moves are told apart by their names.
-type Cell interface {
+type Cell struct {
 	Store
 
+	Enrolment Enrolment
+	Moves     SlotMoves
+	Outbox    Outbox
+	Marked    MarkedRuns
+}
+
+// An Enrolment says which cell a store is.
+type Enrolment interface {
 	// IsAway tells whether an error of the store says that it cannot be reached.
 	IsAway(err error) bool
 
@@ -59,11 +62,25 @@ type Cell interface {
 	// enrolled as another one.
 	Enroll(ctx context.Context, b CellID, all bool) error
 
-	// Slots tells of the slots that the cell has, or that come or go.
-	Slots(ctx context.Context) ([]CellSlot, error)
-
 	// Last gives the last position in the order of acceptance.
 	Last(ctx context.Context) (int64, error)
+
+	// Now gives the store's time in microseconds, for Export.
+	Now(ctx context.Context) (int64, error)
+
+	// Load tells what the cell has to do, for people and metrics.
+	Load(ctx context.Context) (CellLoad, error)
+}
+
+// SlotMoves brings slots from one cell to another.
+//
+// A move of slots goes: Arrive at the target, Freeze at the source until nothing is
+// left, Export and Import, then, in the map, the switch; after it Open at the target
+// and Drop at the source. Before the switch, Thaw undoes it. All of these may be
+// repeated. Moves are told apart by their names.
+type SlotMoves interface {
+	// Slots tells of the slots that the cell has, or that come or go.
+	Slots(ctx context.Context) ([]CellSlot, error)
 
 	// Weigh tells how many rows of runs and entities each of the slots has, which is
 	// what takes time while they are frozen. Of each kind it counts no more than most.
@@ -84,9 +101,6 @@ type Cell interface {
 	// a time of the store, in microseconds; 0 for all.
 	Export(ctx context.Context, what CellPart, slots []int, since int64, cursor string) (rows []byte, next string, err error)
 
-	// Now gives the store's time in microseconds, for Export.
-	Now(ctx context.Context) (int64, error)
-
 	// Arrive makes the cell wait for slots, and forgets what an earlier move has left of
 	// them. [ErrConflict] when it has one of them, or waits for it by another move.
 	Arrive(ctx context.Context, move string, slots []int) error
@@ -101,17 +115,20 @@ type Cell interface {
 	// Drop forgets a bounded part of what the move has left here; more tells that there
 	// may be more. Runs that have ended stay.
 	Drop(ctx context.Context, move string, slots []int) (more bool, err error)
+}
 
-	// Outbox reads the first events that were emitted here to slots that are not, but
+// An Outbox keeps the events that runs have emitted to keys of other cells.
+type Outbox interface {
+	// OutboxEvents reads the first events that were emitted here to slots that are not, but
 	// those to some slots.
-	Outbox(ctx context.Context, without []int, limit int) ([]OutboxEvent, error)
-
-	// Load tells what the cell has to do, for people and metrics.
-	Load(ctx context.Context) (CellLoad, error)
+	OutboxEvents(ctx context.Context, without []int, limit int) ([]OutboxEvent, error)
 
 	// Sent removes events from the outbox that another cell has accepted.
 	Sent(ctx context.Context, parcels []int64) error
+}
 
+// MarkedRuns are those of [Runs].List, each with a place to go on from.
+type MarkedRuns interface {
 	// ListMarked is List with cursors: the first is that before the first run, and one
 	// follows for behind each run.
 	ListMarked(ctx context.Context, f RunFilter) (runs []RunRecord, cursors []string, more bool, err error)

@@ -1,7 +1,7 @@
-// Package store says what the engine needs of a store: small interfaces, and what goes through
-// them. They speak of events, runs and checkpoints, and no SQL leaks through them. Every method is safe
-// for concurrent use, and every change is atomic and durable before the method returns.
+// Package store says what the engine needs of a store: small interfaces, its ports, and what goes
+// through them. They speak of events, runs and checkpoints, and no SQL leaks through them. Every
+// method is safe for concurrent use, and every change is atomic and durable before the method returns.
 //
-// [Store] is all of them. Whoever needs less takes the interface that has it, such as [Runs] or
-// [TaskQueue]. The folders postgres, sqlite, cells and memory implement them.
+// A [Store] has a field for each port. Whoever needs one concern takes its port, such as [Runs] or
+// [TaskQueue]. The folders postgres, sqlite, cells and memory have stores: Ports gives one's [Store].
 package store

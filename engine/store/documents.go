@@ -19,9 +19,9 @@ type Documents interface {
 	// Document reads one; [ErrNotFound] when it was never written.
 	Document(ctx context.Context, kind, name string) (Document, error)
 
-	// Documents reads those of a kind whose names begin with a prefix, in the order
+	// DocumentsOf reads those of a kind whose names begin with a prefix, in the order
 	// of their names.
-	Documents(ctx context.Context, kind, prefix string) ([]Document, error)
+	DocumentsOf(ctx context.Context, kind, prefix string) ([]Document, error)
 
 	// WriteDocuments writes all or none, with the audit records, in one transaction,
 	// and gives the new versions. The error is [ErrConflict] when a document has not

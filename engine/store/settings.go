@@ -44,10 +44,6 @@ type Settings interface {
 	// SetControl stores a control as SetConfig does a setting. A nil value
 	// removes it; [ErrNotFound] when there is none.
 	SetControl(ctx context.Context, path string, value []byte, ifRevision int64, by Actor) (int64, error)
-
-	// Release makes up to limit runs ready that are parked with a cause, those
-	// accepted first, and tells how many.
-	Release(ctx context.Context, cause string, limit int) (int, error)
 }
 
 // A Setting is a live setting with its history's last line.

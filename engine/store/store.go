@@ -54,18 +54,29 @@ var (
 	ErrCursor = errors.New("cursor is not one that a listing gave")
 )
 
-// A Store is all ports together, as the stores implement them.
-type Store interface {
-	Inbox
-	Ledger
-	Runs
-	Bundles
-	Settings
-	Tokens
-	Audits
-	Degradation
-	Documents
-	Close() error
+// A Store is where nodes keep what they have: a port for each of its concerns. Whoever
+// needs one concern takes its port. To change what a store does, as tests do, put another
+// port in the place of one.
+type Store struct {
+	Inbox       Inbox
+	Ledger      Ledger
+	Runs        Runs
+	Bundles     Bundles
+	Settings    Settings
+	Tokens      Tokens
+	Audits      Audits
+	Degradation Degradation
+	Documents   Documents
+
+	// What a store may leave out. It is nil then.
+	Waker     Waker     // without, nodes look for themselves
+	Gauge     Gauge     // without, Inbox.Depth is asked
+	Trimmer   Trimmer   // without, nothing is forgotten
+	Scattered Scattered // without, all is in one place
+	Tasks     TaskStore // without, it keeps no tasks
+
+	// Close ends the work of the store, and waits for calls under way.
+	Close func() error
 }
 
 // An Inbox takes events in.
@@ -303,6 +314,21 @@ type EntityState struct {
 	Shared []byte // JSON object; empty for an entity that no event has reached
 }
 
+// A Trimmer is a store that can forget what is old. Of several processes that trim at once,
+// one does.
+type Trimmer interface {
+	// Trim removes a bounded part of the runs that ended, and of the ids of events
+	// that were accepted, longer ago than keep; more tells that there may be more
+	// of them. It removes no run that has not ended for good, nor the id of its
+	// event, nor the last firing of a trigger.
+	Trim(ctx context.Context, keep time.Duration) (more bool, err error)
+
+	// TrimRuns removes a bounded part of the runs of a pipeline that have ended for good
+	// before its last keep ones; more tells that there may be more of them. Events
+	// stay known, apart from old firings of triggers.
+	TrimRuns(ctx context.Context, pipeline string, keep int) (more bool, err error)
+}
+
 // Runs reads runs and lets operators steer them.
 type Runs interface {
 	// Run reads one run, ended ones included; [ErrNotFound] when there is none.
@@ -351,6 +377,10 @@ type Runs interface {
 	// of a running one is asked, and so is whoever owns the run after it.
 	// [ErrConflict] for any other run.
 	Move(ctx context.Context, m Move, version int64, by Actor) (asked bool, err error)
+
+	// Release makes up to limit runs ready that are parked with a cause, those
+	// accepted first, and tells how many.
+	Release(ctx context.Context, cause string, limit int) (int, error)
 }
 
 // A Move is a run's way to another definition, or an [model.UndoOrder].

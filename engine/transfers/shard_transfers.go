@@ -100,7 +100,7 @@ func ReadShardTransfers(ctx context.Context, store store.Documents, shardMap str
 	if shardMap != "" {
 		prefix = shardMap + "/"
 	}
-	docs, err := store.Documents(ctx, DocShardTransfer, prefix)
+	docs, err := store.DocumentsOf(ctx, DocShardTransfer, prefix)
 	if err != nil {
 		return nil, err
 	}

@@ -101,7 +101,7 @@ func relearn(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, o *Obser
 // Recorded reads the observations of a cluster that are kept from before a time, the
 // oldest first.
 func Recorded(ctx context.Context, store store.Documents, cluster *dsl.Cluster, before float64) ([]Observation, error) {
-	ring, err := store.Documents(ctx, clusters.DocumentObservation, cluster.ID+"/")
+	ring, err := store.DocumentsOf(ctx, clusters.DocumentObservation, cluster.ID+"/")
 	if err != nil {
 		return nil, err
 	}

@@ -116,7 +116,7 @@ func moverOn(t *testing.T, on *rig, freeze time.Duration) *mover {
 	r.docs = store
 	o := engine.DefaultOptions()
 	o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
-	o.Store, o.Types, o.Bundle, o.Lease, o.Drain = store, types, bundle, time.Minute, 10*time.Second
+	o.Store, o.Types, o.Bundle, o.Lease, o.Drain = store.Ports(), types, bundle, time.Minute, 10*time.Second
 	if r.e, err = engine.New(o); err != nil {
 		t.Fatal(err)
 	}

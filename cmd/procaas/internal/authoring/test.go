@@ -204,7 +204,7 @@ func (l *testLoader) suite(f diag.File) (*flowtest.Suite, error) {
 	if err != nil {
 		return nil, err
 	}
-	env := flowtest.Env{Types: handlers.All(), Store: func(now func() time.Time) store.Store { return memory.New(now) }}
+	env := flowtest.Env{Types: handlers.All(), Store: func(now func() time.Time) store.Store { return memory.New(now).Ports() }}
 	suite, found := flowtest.NewSuite(f.Name, file, bundle, stubs, env)
 	return suite, l.Findings([]diag.File{f}, found)
 }

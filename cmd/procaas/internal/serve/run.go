@@ -143,7 +143,7 @@ func (r oneRun) execute(ctx context.Context, b *dsl.Bundle, services map[string]
 		return checkpoint.RunView{}, err
 	}
 	o := engine.DefaultOptions()
-	o.Store, o.Types, o.Bundle, o.Name = store, handlers.All(), b, "run"
+	o.Store, o.Types, o.Bundle, o.Name = store.Ports(), handlers.All(), b, "run"
 	o.Secrets, o.ServiceURLs = secret.Store{}.Value, services
 	e, err := engine.New(o)
 	if err != nil {

@@ -314,7 +314,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *dsl.Bundle, served api.Opt
 	if n.shards != nil {
 		served.Shards = n.shards
 	}
-	if inbox, ok := n.store.(engine.InboxCells); ok {
+	if inbox, ok := n.store.Scattered.(engine.InboxCells); ok {
 		served.Inbox = inbox
 		n.metrics.MustRegister(&observe.Inbox{Cells: inbox})
 	}

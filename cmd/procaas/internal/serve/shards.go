@@ -32,7 +32,7 @@ func (n *Node) openShards(ctx context.Context, b *dsl.Bundle) (err error) {
 		DSN: n.flags.Store, Maps: b.ShardMaps, Secret: n.secrets.Value, Targets: n.targets,
 		HTTP: n.breakers.Guard("registration", n.targets.Client(), pause), Log: n.log, Audit: postgres.WriteAudit,
 		Transfers: func(ctx context.Context, shardMap string) ([]transfers.ShardTransfer, error) {
-			return transfers.ReadShardTransfers(ctx, n.store, shardMap)
+			return transfers.ReadShardTransfers(ctx, n.store.Documents, shardMap)
 		},
 	})
 	n.kept.hash = b.Hash

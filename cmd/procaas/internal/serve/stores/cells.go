@@ -14,8 +14,8 @@ import (
 )
 
 // refuseCell refuses to work on one database of an inbox as if it were all of it.
-func refuseCell(ctx context.Context, cell store.Cell) error {
-	b, err := cell.EnrolledAs(ctx)
+func refuseCell(ctx context.Context, cell *store.Cell) error {
+	b, err := cell.Enrolment.EnrolledAs(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -53,24 +53,28 @@ func (o Options) namedCells() (map[string]string, error) {
 func (o Options) openCells(ctx context.Context, log *slog.Logger) (store.Store, error) {
 	named, err := o.namedCells()
 	if err != nil {
-		return nil, err
+		return store.Store{}, err
 	}
-	all := cells.Options{Log: log, Cells: map[string]func(context.Context) (store.Cell, error){}}
+	all := cells.Options{Log: log, Cells: map[string]func(context.Context) (*store.Cell, error){}}
 	for name, dsn := range named {
-		all.Cells[name] = func(ctx context.Context) (store.Cell, error) { return o.openCell(ctx, dsn, log) }
+		all.Cells[name] = func(ctx context.Context) (*store.Cell, error) { return o.openCell(ctx, dsn, log) }
 	}
 	home, err := o.openCell(ctx, o.DSN, log)
 	if err != nil {
-		return nil, err
+		return store.Store{}, err
 	}
 	all.Home = home
 	s, err := cells.Open(ctx, all)
 	if err != nil {
-		return nil, errors.Join(err, home.Close())
+		return store.Store{}, errors.Join(err, home.Close())
 	}
-	return s, nil
+	return s.Ports(), nil
 }
 
-func (o Options) openCell(ctx context.Context, dsn string, log *slog.Logger) (store.Cell, error) {
-	return postgres.Open(ctx, dsn, postgres.Options{Migrate: o.Migrate, Log: log})
+func (o Options) openCell(ctx context.Context, dsn string, log *slog.Logger) (*store.Cell, error) {
+	db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: o.Migrate, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	return db.Cell(), nil
 }

@@ -31,7 +31,7 @@ type Options struct {
 // Open opens the store of a node, with its cells if there are any.
 func (o Options) Open(ctx context.Context, log *slog.Logger) (store.Store, error) {
 	if err := o.Check(); err != nil {
-		return nil, err
+		return store.Store{}, err
 	}
 	if len(o.Cells) > 0 {
 		return o.openCells(ctx, log)
@@ -39,18 +39,22 @@ func (o Options) Open(ctx context.Context, log *slog.Logger) (store.Store, error
 	if IsPostgres(o.DSN) {
 		db, err := o.openCell(ctx, o.DSN, log)
 		if err != nil {
-			return nil, err
+			return store.Store{}, err
 		}
 		if err := refuseCell(ctx, db); err != nil {
-			return nil, errors.Join(err, db.Close())
+			return store.Store{}, errors.Join(err, db.Close())
 		}
-		return db, nil
+		return db.Store, nil
 	}
 	path, err := sqlitePath(o.DSN)
 	if err != nil {
-		return nil, err
+		return store.Store{}, err
 	}
-	return sqlite.Open(ctx, path, sqlite.Options{Migrate: o.Migrate})
+	db, err := sqlite.Open(ctx, path, sqlite.Options{Migrate: o.Migrate})
+	if err != nil {
+		return store.Store{}, err
+	}
+	return db.Ports(), nil
 }
 
 // Check says what is wrong with the flags that name databases, as far as that shows without
@@ -90,12 +94,12 @@ const (
 func (o Options) Await(ctx context.Context, log *slog.Logger, away func()) (store.Store, error) {
 	began, told := time.Now(), time.Time{}
 	for pause := firstTry; ; pause = min(2*pause, slowTry) {
-		store, err := o.Open(ctx, log)
+		db, err := o.Open(ctx, log)
 		if err == nil && !told.IsZero() {
 			log.Info("store is there", "after", time.Since(began).Round(time.Millisecond))
 		}
 		if err == nil || ctx.Err() != nil || !postgres.IsAway(err) {
-			return store, err
+			return db, err
 		}
 		if time.Since(told) >= tellAgain {
 			log.Warn("store cannot be reached, trying again", "store", Redact(o.DSN), "error", err)
@@ -103,7 +107,7 @@ func (o Options) Await(ctx context.Context, log *slog.Logger, away func()) (stor
 		}
 		away()
 		if !cli.Sleep(ctx, pause) {
-			return nil, ctx.Err()
+			return store.Store{}, ctx.Err()
 		}
 	}
 }
@@ -204,11 +208,10 @@ type Tasks struct {
 // OpenTasks opens the queue of tasks in the same place as the runs.
 func OpenTasks(ctx context.Context, dsn string, db store.Store, log *slog.Logger) (*Tasks, error) {
 	if !IsPostgres(dsn) {
-		tasks, ok := db.(store.TaskStore)
-		if !ok {
-			return nil, fmt.Errorf("the store %T keeps no tasks", db)
+		if db.Tasks == nil {
+			return nil, errors.New("the store keeps no tasks")
 		}
-		return &Tasks{tasks, func() error { return nil }}, nil
+		return &Tasks{db.Tasks, func() error { return nil }}, nil
 	}
 	tasks, err := queue.Open(ctx, dsn, queue.Options{Log: log})
 	if err != nil {
