@@ -46,6 +46,6 @@ func TestOperatorLearnsWhyAHandlerRanOrNot(t *testing.T) {
 		large, "work/last/tell")
 	o.command(cli.ExitFine, `"decided_by": "enabled"`, "explain", small, "tell", "--format", "json")
 	o.command(cli.ExitUsage, `pipeline work has no handler tel; did you mean tell\?`, "explain", small, "tel")
-	o.command(cli.ExitUsage, `there is no run "nothing"`, "explain", "nothing", "tell")
+	o.command(cli.ExitUsage, `there is no run with the id or the key "nothing"`, "explain", "nothing", "tell")
 	o.command(cli.ExitUsage, `--format json is for procaas explain RUN PATH`, "explain", "request", "--format", "json")
 }

@@ -184,6 +184,40 @@ func TestOperatorRedrivesRunsByWhatTheyHaveInCommon(t *testing.T) {
 	o.command(cli.ExitUsage, `--rate "fast"`, "runs", "retry", "--key", "k", "--rate", "fast")
 }
 
+// Whoever is on call has the number of an order, and not the id of a run.
+func TestRunsAreFoundByTheirKey(t *testing.T) {
+	t.Parallel()
+	o := operateNode(t, `
+flows: [{id: f, key: !$ event.payload.id}, {id: g, key: !$ event.payload.id, on-failure: skip}]
+pipelines:
+  - id: work
+    flow: f
+    stages:
+      - {id: first, handlers: [{id: ok, set: {}}]}
+      - {id: last, handlers: [{id: broken, fail: {message: no stock}}]}
+  - {id: other, flow: g, stages: [{id: s, handlers: [{id: h, fail: {message: no use}}]}]}
+`)
+	for _, e := range []wire.Event{{Type: "work", Payload: map[string]any{"id": "o-1"}}, {Type: "other", Payload: map[string]any{"id": "o-2"}}} {
+		if _, err := o.client.SubmitEvent(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.wait(model.Failed, 2)
+	o.command(cli.ExitFine, `(?s)key +o-1\n.*no stock`, "runs", "show", "o-1")
+	o.command(cli.ExitFine, `work/first/ok in run .*succeeded`, "explain", "o-1", "ok")
+	o.command(cli.ExitUsage, `there is no run with the id or the key "o-3"; procaas runs list`, "runs", "show", "o-3")
+	o.command(cli.ExitUsage, `there is no run with the id or the key "0199d3f0-`, "runs", "show", "0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11")
+	o.command(cli.ExitFine, `^\S+ (waiting|failed|running)\n$`, "runs", "retry", "o-1")
+	o.wait(model.Failed, 2)
+	o.command(cli.ExitFine, `^\S+ cancelled\n$`, "runs", "cancel", "o-1")
+	o.command(cli.ExitUsage, `no run of the key "o-1" can be changed in this way`, "runs", "retry", "o-1")
+	if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "other", Payload: map[string]any{"id": "o-2"}}); err != nil {
+		t.Fatal(err)
+	}
+	o.wait(model.Failed, 2) // o-1 is cancelled
+	o.command(cli.ExitUsage, `the key "o-2" has several such runs; give the id of one: \S+ \(other, failed\), `, "runs", "retry", "o-2")
+}
+
 // Events that wait for a pipeline which a reload would take away are given up only when the
 // operator says so, by the command or over HTTP.
 func TestReloadGivesEventsUpWhenTold(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 
 func explainCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "explain NAME | RUN PATH",
+		Use:   "explain NAME | RUN PATH | KEY PATH",
 		Short: "Explain a diagnostic code, a handler type, a function, or what a run did",
 		Long: `explain tells what a diagnostic code such as PC0103 means, with an example that
 breaks the rule and the same example mended; what the fields of a handler type
@@ -28,14 +28,14 @@ stage, handler or retry; what a function of expressions such as len does; or, as
 tests, how *.test.yaml are written.
 Without a name it lists everything that it can explain.
 
-With a run of a server and the path of a handler it tells why the handler ran in
-it, or did not: what decided (a condition, a switch, a limit, a rollout, a
+With a run of a server, or the key whose newest run is meant, and the path of a
+handler it tells why the handler ran in it, or did not: what decided (a condition, a switch, a limit, a rollout, a
 fallback), and what every part of its conditions came to at the time. The path
 may be shortened from the left. It may be of a handler inside of a call, of a
 repeated stage, or of a compensation; caller>handler asks for one call of several,
 and work/lines[2]>work/lines/reserve for one element of a list, from 0, as the
 logs name it.`,
-		Example: "  procaas explain PC0103\n  procaas explain request\n  procaas explain stage\n  procaas explain 0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11 notify-driver",
+		Example: "  procaas explain PC0103\n  procaas explain request\n  procaas explain stage\n  procaas explain o-1 notify-driver",
 		Args:    cobra.MaximumNArgs(2),
 	}
 	cli.ServerFlags(c)
@@ -43,7 +43,11 @@ logs name it.`,
 	return cli.Calls(c, func(q *cli.Call) error {
 		switch {
 		case len(q.Args) == 2:
-			why, err := q.Explain(q.Ctx, q.Args[0], q.Args[1])
+			run, err := q.FindRun(q.Args[0], nil)
+			if err != nil {
+				return err
+			}
+			why, err := q.Explain(q.Ctx, run, q.Args[1])
 			if err != nil {
 				return err
 			}

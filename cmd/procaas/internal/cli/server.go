@@ -3,13 +3,21 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"net/url"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"procaas/engine/api/client"
+	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
+	"procaas/engine/checkpoint"
+	"procaas/engine/store"
 )
 
 // ServerFlags adds the flags that say which server a command, and those below it, talk to.
@@ -67,6 +75,42 @@ func CallOf(c *cobra.Command, args []string) *Call {
 
 // At is a client of another server of the same tokens.
 func (q *Call) At(server string) *client.Client { return client.New(server, q.token) }
+
+// runID is the form of the id of a run.
+var runID = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+
+// FindRun returns the id of the run that name stands for: an id itself, or the key of an order or a user, whose newest run
+// is meant. With fits, only runs that it accepts count, and a key with several of them is an error that lists them.
+func (q *Call) FindRun(name string, fits func(checkpoint.RunView) bool) (string, error) {
+	if runID.MatchString(name) {
+		_, err := q.Run(q.Ctx, name)
+		if refused, ok := errors.AsType[*problem.Problem](err); !ok || refused.Code != problem.RunNotFound {
+			return name, err
+		}
+	}
+	page, err := q.Runs(q.Ctx, store.RunFilter{Key: name, Limit: 20})
+	if err != nil {
+		return "", err
+	}
+	if len(page.Items) == 0 {
+		return "", Usagef("there is no run with the id or the key %q; procaas runs list shows the newest runs", name)
+	}
+	if fits == nil {
+		return page.Items[0].ID, nil
+	}
+	page.Items = slices.DeleteFunc(page.Items, func(v checkpoint.RunView) bool { return !fits(v) })
+	switch len(page.Items) {
+	case 0:
+		return "", Usagef("no run of the key %q can be changed in this way; procaas runs list --key %s shows its runs", name, name)
+	case 1:
+		return page.Items[0].ID, nil
+	}
+	var ids []string
+	for _, v := range page.Items {
+		ids = append(ids, fmt.Sprintf("%s (%s, %s)", v.ID, v.Pipeline, v.Status))
+	}
+	return "", Usagef("the key %q has several such runs; give the id of one: %s", name, strings.Join(ids, ", "))
+}
 
 // Show shows a value as --format says: as JSON, or by text.
 func (q *Call) Show(v any, text func() error) error {

@@ -13,6 +13,7 @@ import (
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
+	"procaas/engine/model"
 	"procaas/engine/store"
 )
 
@@ -73,9 +74,15 @@ func runNote(v checkpoint.RunView) string {
 
 func runsShow() *cobra.Command {
 	return cli.Shows(&cobra.Command{
-		Use: "show RUN", Short: "Show one run with its handlers and shared state", Args: cobra.ExactArgs(1),
-		Example: "  procaas runs show 0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11",
-	}, func(q *cli.Call) (checkpoint.RunView, error) { return q.Run(q.Ctx, q.Args[0]) }, showRun)
+		Use: "show RUN|KEY", Short: "Show one run, or the newest run of a key, with its handlers and shared state", Args: cobra.ExactArgs(1),
+		Example: "  procaas runs show o-1\n  procaas runs show 0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11",
+	}, func(q *cli.Call) (v checkpoint.RunView, err error) {
+		id, err := q.FindRun(q.Args[0], nil)
+		if err != nil {
+			return v, err
+		}
+		return q.Run(q.Ctx, id)
+	}, showRun)
 }
 
 func showRun(q *cli.Call, v checkpoint.RunView) error {
@@ -88,7 +95,7 @@ func showRun(q *cli.Call, v checkpoint.RunView) error {
 
 func runsRetry() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "retry [RUN…]",
+		Use:     "retry [RUN|KEY…]",
 		Short:   "Go on with failed runs from the handler that failed",
 		Long:    "retry goes on with failed runs from the handler that failed." + redriveHelp,
 		Example: "  procaas runs retry --handler new-order-created/notify --error-class 5xx --since 1h --dry-run",
@@ -101,7 +108,7 @@ func runsRetry() *cobra.Command {
 		if len(q.Args) == 0 {
 			return many.redrive(q, client.RetryRuns, *reason)
 		}
-		return eachRun(q, func(id string) (checkpoint.RunView, error) { return q.Retry(q.Ctx, id, *reason) })
+		return eachRun(q, retryable, func(id string) (checkpoint.RunView, error) { return q.Retry(q.Ctx, id, *reason) })
 	})
 }
 
@@ -138,7 +145,7 @@ counted as moved on, and so are runs that have made it up meanwhile.` + redriveH
 
 func runsCancel() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "cancel [RUN…]",
+		Use:   "cancel [RUN|KEY…]",
 		Short: "End runs that have not ended, and let later events of their keys go on",
 		Long: `cancel ends runs that have not ended, and failed ones, and lets later events of
 their keys go on.
@@ -161,7 +168,7 @@ one that undoes already.` + redriveHelp,
 		if many.abandon {
 			end = q.Abandon
 		}
-		return eachRun(q, func(id string) (checkpoint.RunView, error) { return end(q.Ctx, id, *reason) })
+		return eachRun(q, unsettled, func(id string) (checkpoint.RunView, error) { return end(q.Ctx, id, *reason) })
 	})
 }
 
@@ -175,19 +182,29 @@ func statusOf(v checkpoint.RunView) string {
 
 // each does something to each run; one that does not work does not keep the others from being
 // tried. It gives the gravest error, which decides how the command ends.
-func each(q *cli.Call, do func(id string) error) (worst error) {
-	for _, id := range q.Args {
-		if err := do(id); err != nil {
+func each(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string) error) (worst error) {
+	for _, name := range q.Args {
+		id, err := q.FindRun(name, fits)
+		if err == nil {
+			err = do(id)
+		}
+		if err != nil {
 			worst = cli.Graver(worst, err)
-			fmt.Fprintf(q.Err, "procaas: run %s: %v\n", id, err)
+			fmt.Fprintf(q.Err, "procaas: run %s: %v\n", name, err)
 		}
 	}
 	return worst
 }
 
+// retryable reports whether a run waits for somebody to retry it.
+func retryable(v checkpoint.RunView) bool { return v.Status == model.Failed || v.Status == model.Parked }
+
+// unsettled reports whether a run has more to do, or would have after a retry.
+func unsettled(v checkpoint.RunView) bool { return !v.Status.Ended() || v.Status == model.Failed }
+
 // eachRun does something to each run and says what became of it.
-func eachRun(q *cli.Call, do func(id string) (checkpoint.RunView, error)) error {
-	return cli.Told(q.Streams, each(q, func(id string) error {
+func eachRun(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string) (checkpoint.RunView, error)) error {
+	return cli.Told(q.Streams, each(q, fits, func(id string) error {
 		view, err := do(id)
 		if err != nil {
 			return err
@@ -198,7 +215,7 @@ func eachRun(q *cli.Call, do func(id string) (checkpoint.RunView, error)) error 
 
 func runsMigrate() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "migrate [RUN…]",
+		Use:   "migrate [RUN|KEY…]",
 		Short: "Let runs in flight go on by the present pipelines",
 		Long: `migrate lets runs that have begun by older pipelines, failed ones too, go on by
 those that the server has now. A run that does not fit stays as it is, and the
@@ -222,14 +239,14 @@ Exit codes: 0 when all fit, 1 when some do not.`,
 		case many.dryRun:
 			return fitRuns(q)
 		}
-		return eachRun(q, func(id string) (checkpoint.RunView, error) { return q.Migrate(q.Ctx, id, *reason) })
+		return eachRun(q, unsettled, func(id string) (checkpoint.RunView, error) { return q.Migrate(q.Ctx, id, *reason) })
 	})
 }
 
 // fitRuns tells whether runs fit the present pipelines.
 func fitRuns(q *cli.Call) error {
 	report := runview.Fits{Streams: q.Streams}
-	worst := each(q, func(id string) error {
+	worst := each(q, unsettled, func(id string) error {
 		fit, err := q.Fit(q.Ctx, id)
 		if err == nil {
 			report.Add(fit)
