@@ -116,6 +116,5 @@ func (c *pipelineCheck) emits(i int) bool {
 
 // keeps tells whether the flow keeps a name from event to event.
 func (c *pipelineCheck) keeps(name string) bool {
-	_, ok := hasKey(c.flowState().Keys(), name)
-	return ok
+	return c.flowState().Get(name) != nil
 }

@@ -3,6 +3,7 @@ package dsl
 import (
 	"slices"
 
+	"procaas/dsl/contracts"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
@@ -18,11 +19,11 @@ type checker struct {
 	bundle  *Bundle
 	types   map[string]Type
 	configs []string
-	files   map[string]*reading    // by name
-	schemas map[string]*expr.Value // by name
+	files   map[string]*contracts.File // by name
+	schemas map[string]*expr.Value     // by name
 
 	templates map[string]*Template
-	ready     *contracts
+	ready     *contracts.Set
 
 	parsed *syntax.Cache // expressions, by their text
 

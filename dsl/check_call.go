@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"procaas/dsl/contracts"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
@@ -76,7 +77,7 @@ func (c *checker) checkInputs(h *Handler, p *Pipeline) {
 	with := h.Call.With
 	for _, k := range with.Keys() {
 		if p.Inputs.Get(k.Name) == nil {
-			known := func() []string { return keyNames(p.Inputs) }
+			known := p.Inputs.KeyNames
 			c.Report(diag.Diagnostic{
 				Span: k.Span, Code: rules.Call, Message: fmt.Sprintf("pipeline %q has no input %q", p.ID, k.Name), Hint: c.DidYouMean(k.Name, known),
 				Related: []diag.Related{{Span: p.PlaceOf("inputs", p.PlaceOf("id", p.Span)), Message: "its inputs"}},
@@ -84,7 +85,7 @@ func (c *checker) checkInputs(h *Handler, p *Pipeline) {
 		}
 	}
 	for i, k := range p.Inputs.Keys() {
-		if _, ok := hasKey(with.Keys(), k.Name); !ok && p.Inputs.Elems[i].Get("default") == nil {
+		if with.Get(k.Name) == nil && p.Inputs.Elems[i].Get("default") == nil {
 			c.Report(diag.Diagnostic{
 				Span: h.Call.PlaceOf("pipeline", h.Call.Span), Code: rules.Call, Message: fmt.Sprintf("pipeline %q needs the input %q", p.ID,
 					k.Name),
@@ -93,15 +94,6 @@ func (c *checker) checkInputs(h *Handler, p *Pipeline) {
 			})
 		}
 	}
-}
-
-// keyNames lists the keys of a mapping, in its order; none of anything else.
-func keyNames(v *expr.Value) []string {
-	var out []string
-	for _, k := range v.Keys() {
-		out = append(out, k.Name)
-	}
-	return out
 }
 
 // level tells how many levels of calls are below a pipeline, and reports those that lead
@@ -154,27 +146,27 @@ func (c *checker) checkCalled(p *Pipeline, called bool) {
 		c.Warnf(p.PlaceOf("id", p.Span), rules.Call, "call it: call: {pipeline: "+p.ID+"}, or delete inputs: and outputs: to run it by events",
 			"nobody calls pipeline %q", p.ID)
 	}
-	p.inputs, p.outputs = make(map[string]*Contract), make(map[string]*Contract)
+	p.inputs, p.outputs = make(map[string]*contracts.Contract), make(map[string]*contracts.Contract)
 	for i, k := range p.Inputs.Keys() {
 		schema := p.Inputs.Elems[i]
-		if !c.isSchema(schema, k.Name) {
+		if !contracts.IsSchema(schema, k.Name, c.Reporter) {
 			continue
 		}
-		p.inputs[k.Name] = c.ready.contract(schema, fmt.Sprintf("input %s of %s", k.Name, p.ID))
+		p.inputs[k.Name] = c.ready.Of(schema, fmt.Sprintf("input %s of %s", k.Name, p.ID))
 		if preset := schema.Get("default"); preset != nil {
 			if data, ok := preset.Literal(); ok {
-				c.checkFixed(p.inputs[k.Name], preset, data, preset.Span)
+				p.inputs[k.Name].Report(preset, data, preset.Span, c.Reporter)
 			}
 		}
 	}
 	for i, k := range p.OutputSchemas.Keys() {
 		if p.Outputs.Get(k.Name) == nil {
-			known := func() []string { return keyNames(p.Outputs) }
+			known := p.Outputs.KeyNames
 			c.Errorf(k.Span, rules.SchemaOfNothing, c.DidYouMean(k.Name, known), "there is no output %q beside output-schemas", k.Name)
 			continue
 		}
-		if c.isSchema(p.OutputSchemas.Elems[i], k.Name) {
-			p.outputs[k.Name] = c.ready.contract(p.OutputSchemas.Elems[i], fmt.Sprintf("output %s of %s", k.Name, p.ID))
+		if contracts.IsSchema(p.OutputSchemas.Elems[i], k.Name, c.Reporter) {
+			p.outputs[k.Name] = c.ready.Of(p.OutputSchemas.Elems[i], fmt.Sprintf("output %s of %s", k.Name, p.ID))
 		}
 	}
 }
@@ -183,11 +175,7 @@ func (c *checker) checkCalled(p *Pipeline, called bool) {
 func (p *Pipeline) inputOutline() *typing.Outline {
 	members := make(map[string]*typing.Member)
 	for _, k := range p.Inputs.Keys() {
-		var o *typing.Outline
-		if contract := p.inputs[k.Name]; contract != nil {
-			o = contract.outline
-		}
-		members[k.Name] = &typing.Member{Outline: o, Required: true}
+		members[k.Name] = &typing.Member{Outline: p.inputs[k.Name].Outline(), Required: true}
 	}
 	return &typing.Outline{Shape: datum.MapShape, Closed: true, Members: members}
 }
@@ -206,7 +194,7 @@ func (c *pipelineCheck) checkOutputs() {
 		v, o := p.Outputs.Elems[i], p.Outputs.Elems[i].Outline()
 		if contract := p.outputs[k.Name]; contract != nil {
 			c.fits(v, contract, contract.Name)
-			o = contract.outline // the promise, which the engine holds the value against
+			o = contract.Outline() // the promise, which the engine holds the value against
 		}
 		members[k.Name] = &typing.Member{Outline: o, Required: true}
 	}

@@ -70,23 +70,14 @@ func (c *pipelineCheck) checkChoice(s *Stage) {
 		}
 		next := s.Choose[i+1]
 		c.Report(diag.Diagnostic{
-			Span: headOf(b.Span), Code: rules.Choose,
+			Span: b.Span.Head(), Code: rules.Choose,
 			Message: "this branch has no when, so those behind it are never taken", Hint: "say when:, or make it the last one",
-			Related: []diag.Related{{Span: headOf(next.Span), Message: "never taken"}},
+			Related: []diag.Related{{Span: next.Span.Head(), Message: "never taken"}},
 		})
 		return // once: what follows the next one is never taken either
 	}
 	if len(s.Choose) == 1 && s.Choose[0].When == nil && !c.blamed(s.Choose[0].Span) {
-		c.Errorf(headOf(s.Choose[0].Span), rules.Choose, "say when:, or write the handlers below handlers: of the stage",
+		c.Errorf(s.Choose[0].Span.Head(), rules.Choose, "say when:, or write the handlers below handlers: of the stage",
 			"the only branch of stage %q has no when, so there is nothing to choose", s.ID)
 	}
-}
-
-// headOf is the beginning of what stands in several lines; what stands in one is itself. A
-// message that marks a whole block would hide the line that it is about.
-func headOf(at diag.Span) diag.Span {
-	if at.Start.Line != at.End.Line {
-		at.End = diag.Pos{Line: at.Start.Line, Column: at.Start.Column + 1}
-	}
-	return at
 }

@@ -162,20 +162,20 @@ func (c *checker) mapFile(m *PartitionMap) *expr.Value {
 	if from == nil {
 		return nil
 	}
-	name, _, ok := reference{from, at, m.File, true}.target()
+	name, _, ok := from.Target(m.File, true)
 	if !ok {
 		c.Errorf(at, rules.Cluster, "give a path relative to this file, such as fanout.map.json", "%q is no file that a map may be in", m.File)
 		return nil
 	}
 	r := c.files[name]
-	if r == nil || r.missing != nil || diag.HasErrors(r.found) {
+	if !r.Usable() {
 		return nil // reported with the file, or with who named it
 	}
-	if r.root == nil || r.root.Kind != expr.ValueMap {
+	if r.Root == nil || r.Root.Kind != expr.ValueMap {
 		c.Errorf(at, rules.Cluster, `such as {"worker-1": ["0-99"]}`, "%s is no mapping from workers to partitions", m.File)
 		return nil
 	}
-	return r.root
+	return r.Root
 }
 
 // checkHeld checks a map that is given worker by worker; false when the loads of it cannot
@@ -190,11 +190,11 @@ func (c *checker) checkHeld(cluster *Cluster) bool {
 		}
 		item := cluster.held.Items()[i]
 		if item.Kind != expr.ValueList {
-			c.Errorf(head(item), rules.Cluster, `such as [0, 7, "10-19"]`, "worker %q: want a list of partitions, have %s", k.Name,
-				describeValue(item))
+			c.Errorf(item.Head(), rules.Cluster, `such as [0, 7, "10-19"]`, "worker %q: want a list of partitions, have %s", k.Name,
+				item.Describe())
 			sound = false
 		} else if _, problem := partitionsOf(item, cluster.Partitions); problem != "" {
-			c.Errorf(head(item), rules.Cluster, "", "worker %q: %s", k.Name, problem)
+			c.Errorf(item.Head(), rules.Cluster, "", "worker %q: %s", k.Name, problem)
 			sound = false
 		}
 	}
@@ -222,7 +222,7 @@ func (c *checker) checkHolders(cluster *Cluster, at diag.Span) {
 	if cluster.Map != nil {
 		at = cluster.PlaceOf("map", at)
 	}
-	at = headOf(at)
+	at = at.Head()
 	workers := cluster.Members()
 	holders := cluster.Holders(workers)
 	if orphans := partitionsWhere(holders, func(up []int) bool { return len(up) > 0 }); len(orphans) > 0 {

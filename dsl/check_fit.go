@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"procaas/dsl/contracts"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
@@ -17,16 +18,16 @@ import (
 
 // fits reports where a value does not fit a contract. What of it is fixed is held
 // against the schema itself, the rest against what is known of it.
-func (c *pipelineCheck) fits(v *expr.Value, contract *Contract, what string) {
+func (c *pipelineCheck) fits(v *expr.Value, contract *contracts.Contract, what string) {
 	if contract == nil || v == nil || c.blamed(v.Span) {
 		return
 	}
 	// The schema says more than an outline holds: patterns, bounds, conditions.
 	if data, ok := v.Literal(); ok {
-		reportFaults(contract, v, data, head(v), c.Reporter)
+		contract.Report(v, data, v.Head(), c.Reporter)
 		return
 	}
-	c.fitsOutline(v, contract.outline, portion{what: what})
+	c.fitsOutline(v, contract.Outline(), portion{what: what})
 }
 
 // A portion is where in a value that is sent or kept something stands.
@@ -100,9 +101,9 @@ func (c *pipelineCheck) fitsMembers(v *expr.Value, want *typing.Outline, at port
 		}
 	}
 	for _, name := range want.MemberNames() {
-		if _, ok := hasKey(v.Names, name); !ok && want.Members[name].Required {
+		if v.Get(name) == nil && want.Members[name].Required {
 			c.Report(diag.Diagnostic{
-				Span: head(v), Code: rules.MissingPart, Hint: "add " + name + ":",
+				Span: v.Head(), Code: rules.MissingPart, Hint: "add " + name + ":",
 				Message: fmt.Sprintf("%s is missing", at.member(name)), Related: schemaOf(want),
 			})
 		}
@@ -111,7 +112,7 @@ func (c *pipelineCheck) fitsMembers(v *expr.Value, want *typing.Outline, at port
 
 // misfit reports a value that cannot stand at its place.
 func (c *pipelineCheck) misfit(v *expr.Value, want *typing.Outline, format string, args ...any) {
-	c.Report(diag.Diagnostic{Span: head(v), Code: rules.Misfit, Message: fmt.Sprintf(format, args...), Related: schemaOf(want)})
+	c.Report(diag.Diagnostic{Span: v.Head(), Code: rules.Misfit, Message: fmt.Sprintf(format, args...), Related: schemaOf(want)})
 }
 
 // schemaOf is the place of the schema that an outline is of; none for one that was inferred.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"procaas/dsl/contracts"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
@@ -26,7 +27,7 @@ func (c *pipelineCheck) checkLoopFields(s *Stage) {
 					"state-schemas": "write it into the pipeline, or add for-each: {items: …}",
 					"result":        "write it into the handler whose response it reads, or add for-each: {items: …}",
 				}[name]
-				c.Errorf(head(&expr.Value{Span: at}), rules.Loop, hint, "stage %q is not repeated; field %q is about the elements of for-each", s.ID,
+				c.Errorf(at.Head(), rules.Loop, hint, "stage %q is not repeated; field %q is about the elements of for-each", s.ID,
 					name)
 			}
 		}
@@ -174,9 +175,9 @@ func (c *pipelineCheck) enterLoop(s *Stage, at int) (leave func()) {
 	for name, first := range own {
 		switch contract := s.once.contracts[name]; {
 		case contract != nil && first == nil:
-			c.known[name] = contract.outline.Absent("")
+			c.known[name] = contract.Outline().Absent("")
 		case contract != nil:
-			c.known[name] = contract.outline
+			c.known[name] = contract.Outline()
 		case first == nil:
 			c.known[name] = &typing.Outline{Shape: datum.NullShape}
 		default:
@@ -238,9 +239,9 @@ func (c *pipelineCheck) mayLeaveNull(s *Stage, name string, at int) string {
 
 // contract is what a name of the shared state must be where the check has got to; nil
 // for anything.
-func (c *pipelineCheck) contract(name string) *Contract {
+func (c *pipelineCheck) contract(name string) *contracts.Contract {
 	if c.element != nil {
-		if _, ok := hasKey(c.element.stage.SharedState.Keys(), name); ok {
+		if c.element.stage.SharedState.Get(name) != nil {
 			return c.element.stage.once.contracts[name]
 		}
 	}
@@ -251,7 +252,7 @@ func (c *pipelineCheck) contract(name string) *Contract {
 // not of its element.
 func (c *pipelineCheck) undeclaredInLoop(k expr.Key, what string) {
 	s := c.element.stage
-	if _, ok := hasKey(s.SharedState.Keys(), k.Name); ok {
+	if s.SharedState.Get(k.Name) != nil {
 		return
 	}
 	if _, ok := c.element.outer[k.Name]; ok {
@@ -262,7 +263,7 @@ func (c *pipelineCheck) undeclaredInLoop(k expr.Key, what string) {
 			s.ID)
 		return
 	}
-	known := func() []string { return keyNames(s.SharedState) }
+	known := s.SharedState.KeyNames
 	hint := fmt.Sprintf("declare it in stage %q: shared-state: {%s: null}", s.ID, k.Name)
 	c.Errorf(k.Span, rules.Undeclared, c.SuggestOr(k.Name, known, hint), "%s sets shared-state.%s, which is not declared", what, k.Name)
 }
@@ -273,7 +274,7 @@ func (c *pipelineCheck) localTo(name string, at int) *Stage {
 	if at >= len(c.steps) || !c.steps[at].inside() {
 		return nil
 	}
-	if _, ok := hasKey(c.steps[at].stage.SharedState.Keys(), name); ok {
+	if c.steps[at].stage.SharedState.Get(name) != nil {
 		return c.steps[at].stage
 	}
 	return nil

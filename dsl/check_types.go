@@ -26,10 +26,10 @@ func (c *checker) payloadOf(events []string) *typing.Outline {
 			return nil
 		}
 		if i == 0 {
-			out = contract.outline
+			out = contract.Outline()
 			continue
 		}
-		out = typing.Either(out, contract.outline)
+		out = typing.Either(out, contract.Outline())
 	}
 	return out
 }
@@ -38,8 +38,8 @@ func (c *checker) payloadOf(events []string) *typing.Outline {
 func (c *checker) configOutlines() map[string]*typing.Outline {
 	out := make(map[string]*typing.Outline)
 	for _, config := range c.bundle.Configs {
-		if config.contract != nil {
-			out[config.Name] = config.contract.outline
+		if config.contract.Outline() != nil {
+			out[config.Name] = config.contract.Outline()
 		}
 	}
 	return out
@@ -50,14 +50,13 @@ func (c *checker) configOutlines() map[string]*typing.Outline {
 // nothing is known of it.
 func (c *pipelineCheck) beginState() {
 	c.view = view{make(map[string]*typing.Outline), make(map[string]*typing.Outline), make(map[string]given)}
-	kept := c.flowState().Keys()
 	for name, first := range c.state {
-		_, isKept := hasKey(kept, name)
+		isKept := c.flowState().Get(name) != nil
 		switch contract := c.pipeline.contracts[name]; {
 		case contract != nil && first == nil:
-			c.known[name] = contract.outline.Absent("")
+			c.known[name] = contract.Outline().Absent("")
 		case contract != nil:
-			c.known[name] = contract.outline
+			c.known[name] = contract.Outline()
 		case isKept: // an earlier event may have left anything in it
 		case first == nil:
 			c.known[name] = &typing.Outline{Shape: datum.NullShape}
@@ -120,7 +119,7 @@ func (h *Handler) alwaysSucceeds() bool {
 func (h *Handler) responseOutline() *typing.Outline {
 	o := h.expected
 	if h.response != nil {
-		o = h.response.outline
+		o = h.response.Outline()
 	}
 	if h.ForEach != nil {
 		return h.ForEach.responses(o)
@@ -195,7 +194,7 @@ func (c *pipelineCheck) surely(s step, sc *expr.Scope) {
 // become is what a name is once it is set to a value.
 func (c *pipelineCheck) become(name string, v *expr.Value) *typing.Outline {
 	if contract := c.contract(name); contract != nil {
-		return contract.outline
+		return contract.Outline()
 	}
 	return v.Outline()
 }

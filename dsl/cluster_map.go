@@ -152,7 +152,7 @@ func partitionsOf(v *expr.Value, partitions int) (held []int, problem string) {
 	for _, item := range v.Items() {
 		first, last, ok := partitionRange(item)
 		if !ok || first > last || first < 0 || last >= partitions {
-			return held, fmt.Sprintf("want partitions from 0 to %d, such as 7 or \"0-99\", have %s", partitions-1, describeValue(item))
+			return held, fmt.Sprintf("want partitions from 0 to %d, such as 7 or \"0-99\", have %s", partitions-1, item.Describe())
 		}
 		for p := first; p <= last; p++ {
 			if !seen[p] {

@@ -53,8 +53,8 @@ func (d *decoder) document(v *expr.Value) {
 		return
 	}
 	if v.Kind != expr.ValueMap {
-		d.Errorf(head(v), rules.Kind, "begin with one of "+strings.Join(spec.Names(), ", "), "a file must be a mapping, this one is %s",
-			describeValue(v))
+		d.Errorf(v.Head(), rules.Kind, "begin with one of "+strings.Join(spec.Names(), ", "), "a file must be a mapping, this one is %s",
+			v.Describe())
 		return
 	}
 	d.object(v, spec, "file", allowance{})
@@ -178,7 +178,7 @@ func (d *decoder) required(v *expr.Value, s *spec.Spec, name string) {
 	}
 	for _, f := range s.Fields {
 		if f.Required && v.Get(f.Name).IsNull() && (s.Inline || !misspelled(f)) {
-			d.Errorf(head(v), rules.Missing, "add "+f.Name+":", "the %s has no %q", name, f.Name)
+			d.Errorf(v.Head(), rules.Missing, "add "+f.Name+":", "the %s has no %q", name, f.Name)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func (d *decoder) wrongKind(v *expr.Value, f *spec.Field, name string) {
 	if f.Names {
 		want = "a name or a list of names"
 	}
-	d.Errorf(head(v), rules.Kind, shapeHint(v, f, name), "field %q: want %s, have %s", name, want, describeValue(v))
+	d.Errorf(v.Head(), rules.Kind, shapeHint(v, f, name), "field %q: want %s, have %s", name, want, v.Describe())
 }
 
 // secretAllowed checks a !secret.
@@ -243,7 +243,7 @@ func (d *decoder) word(v *expr.Value, f *spec.Field, name string) {
 	}
 	hint := diag.DidYouMean(text, slices.Concat(f.Words, f.Spec.Names()), "")
 	d.Errorf(v.Span, rules.Value, hint, "field %q: want %s or a mapping with %s, have %s",
-		name, strings.Join(f.Words, ", "), strings.Join(f.Spec.Names(), ", "), describeValue(v))
+		name, strings.Join(f.Words, ", "), strings.Join(f.Spec.Names(), ", "), v.Describe())
 }
 
 // literalHint says how the author may have meant a literal of the wrong kind.
@@ -298,32 +298,4 @@ func exprHint(v *expr.Value, f *spec.Field) string {
 		return ""
 	}
 	return "write !$ " + text
-}
-
-// head is the part of a value that a message about the whole points at.
-func head(v *expr.Value) diag.Span {
-	at := v.Span
-	switch {
-	case at.Start.Line == at.End.Line:
-	case len(v.Names) > 0 && v.Names[0].Span.Start == at.Start:
-		at.End = v.Names[0].Span.End
-	default:
-		at.End = diag.Pos{Line: at.Start.Line, Column: at.Start.Column + 1}
-	}
-	return at
-}
-
-// describeValue says what a value is, for people.
-func describeValue(v *expr.Value) string {
-	switch v.Kind {
-	case expr.ValueExpr:
-		return "an expression"
-	case expr.ValueSecret:
-		return "a secret"
-	case expr.ValueList:
-		return "a list"
-	case expr.ValueMap:
-		return "a mapping"
-	}
-	return datum.DescribeData(v.Scalar)
 }

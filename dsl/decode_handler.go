@@ -78,7 +78,7 @@ func (d *decoder) expandStage(v *expr.Value) {
 		return
 	}
 	handler := &expr.Value{Kind: expr.ValueMap, Span: v.Span, Names: v.Names, Elems: v.Elems}
-	at := head(v)
+	at := v.Head()
 	d.Report(diag.Diagnostic{
 		Span: at, Severity: diag.Warning, Code: rules.StageHandler, Hint: "write the handler below handlers: of the stage",
 		Message: "a handler stands in the place of a stage; it counts as a stage of this one handler",

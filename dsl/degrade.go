@@ -272,7 +272,7 @@ func (p *proof) followFlow(name string, step int, chain []cause) []cause {
 	if p.flow == nil {
 		return chain
 	}
-	if _, ok := hasKey(p.flow.SharedState.Keys(), name); !ok {
+	if p.flow.SharedState.Get(name) == nil {
 		return chain
 	}
 	for _, a := range p.kept[name] {
@@ -391,6 +391,5 @@ func (p *proof) neverSet(name string, step int) bool {
 	if p.flow == nil {
 		return true
 	}
-	_, kept := hasKey(p.flow.SharedState.Keys(), name)
-	return !kept || len(p.kept[name]) == 0
+	return p.flow.SharedState.Get(name) == nil || len(p.kept[name]) == 0
 }

@@ -45,7 +45,7 @@ func (p *proof) checkEnabled(i int) {
 // only under a condition; none when something else may be meant.
 func (p *proof) onlyUnder(name string, i int, demands []string) []step {
 	first, declared := p.firstValue(name, i)
-	_, kept := hasKey(p.flowState().Keys(), name)
+	kept := p.flowState().Get(name) != nil
 	if !declared || first != nil || kept {
 		return nil
 	}

@@ -41,6 +41,7 @@
 //	source    bytes to values with places: YAML, its slips, the first version
 //	format    files rewritten: laid out, upgraded, with entries added, mended
 //	spec      mappings described by Go structs, and the decoding of data into them
+//	contracts JSON Schemas and OpenAPI documents made ready, and data held against them
 //	dsl       the front door: the tree, its decoding, checks, advice
 //
 // # Structs are the language

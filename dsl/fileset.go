@@ -2,12 +2,9 @@ package dsl
 
 import (
 	"cmp"
-	"errors"
-	"net/url"
-	"path"
 	"slices"
-	"strings"
 
+	"procaas/dsl/contracts"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
@@ -17,17 +14,15 @@ import (
 
 // A reading is what became of one file when it was read.
 type reading struct {
-	file  diag.File
-	doc   *Document   // nil for a contract
-	root  *expr.Value // nil when it is empty or no YAML
-	found []diag.Diagnostic
+	contracts.File
+	data   []byte
+	doc    *Document      // nil for one that is foreign
+	source *source.Source // until it is decoded
+}
 
-	// contract says that the file is a JSON Schema or an OpenAPI document: what
-	// stands in it is not held against the language.
-	contract bool
-
-	source  *source.Source // until it is decoded
-	missing error          // why it could not be read
+// readingOf is that of a file which nobody has looked at.
+func readingOf(f diag.File) *reading {
+	return &reading{File: contracts.File{Name: f.Name, ID: f.ID}, data: f.Data}
 }
 
 // A fileset is all files of a bundle: those that were given, and those that they
@@ -45,27 +40,31 @@ const maxReferred = 1000
 // templates of all files are known.
 func readFile(f diag.File) *reading {
 	var r diag.Reporter
-	out := &reading{file: f, doc: &Document{}}
+	out := readingOf(f)
+	out.doc = &Document{}
 	s, ok := source.New(f, &r)
 	if ok {
 		out.parse(s)
 	}
-	out.found = r.Found
+	out.Found = r.Found
 	return out
 }
 
+// file is the file as it was given.
+func (r *reading) file() diag.File { return diag.File{Name: r.Name, ID: r.ID, Data: r.data} }
+
 // broken tells whether nothing at all was understood of a file of pipelines.
-func (r *reading) broken() bool { return !r.contract && diag.HasErrors(r.found) && r.doc.empty() }
+func (r *reading) broken() bool { return !r.Foreign && diag.HasErrors(r.Found) && r.doc.empty() }
 
 func (r *reading) parse(s *source.Source) {
 	root := s.Read()
 	if root == nil || !s.Measure(root) {
 		return
 	}
-	r.contract = source.MarksContract(root)
-	s.Foreign = r.contract
-	r.root = s.Value(root)
-	if r.contract {
+	r.Foreign = source.MarksContract(root)
+	s.Foreign = r.Foreign
+	r.Root = s.Value(root)
+	if r.Foreign {
 		r.doc = nil
 		return
 	}
@@ -78,32 +77,33 @@ func (r *reading) decode(types []Type, templates map[string]*mould, partial bool
 	if r.source == nil {
 		return
 	}
-	found := &diag.Reporter{Found: r.found}
+	found := &diag.Reporter{Found: r.Found}
 	r.source.Reporter = found
 	d := &decoder{Source: r.source, types: types, doc: r.doc, templates: templates, partial: partial}
-	d.document(r.root)
-	r.found, r.source = found.Found, nil
+	d.document(r.Root)
+	r.Found, r.source = found.Found, nil
 }
 
 // readContract reads a file as a JSON Schema or an OpenAPI document, whatever it
 // says.
 func readContract(f diag.File) *reading {
 	var r diag.Reporter
-	out := &reading{file: f, contract: true}
+	out := readingOf(f)
+	out.Foreign = true
 	if s, ok := source.New(f, &r); ok {
 		if root := s.Read(); root != nil && s.Measure(root) {
 			s.Foreign = true
-			out.root = s.Value(root)
+			out.Root = s.Value(root)
 		}
 	}
-	out.found = r.Found
+	out.Found = r.Found
 	if !diag.HasErrors(r.Found) {
 		return out
 	}
 	// JSON that YAML cannot read, such as that of tabs, has no places.
 	if data, err := datum.ParseJSON(f.Data); err == nil {
 		at := diag.Span{File: f.Name, Start: diag.Pos{Line: 1, Column: 1}, End: diag.Pos{Line: 1, Column: 2}}
-		out.root, out.found = valueOf(data, at), nil
+		out.Root, out.Found = valueOf(data, at), nil
 	}
 	return out
 }
@@ -135,37 +135,19 @@ type reference struct {
 	file bool // it can be nothing but a file
 }
 
-// target gives the name of the file, and its ID; false when no file is meant, or
-// none that may be read.
-func (r reference) target() (name, id string, ok bool) {
-	file, _, _ := strings.Cut(r.text, "#")
-	if file == "" || strings.Contains(file, ":") || path.IsAbs(file) || !r.file && isSchemaName(file) {
-		return "", "", false
-	}
-	if plain, err := url.PathUnescape(file); err == nil {
-		file = plain
-	}
-	from := r.from.file
-	return path.Join(path.Dir(from.Name), file), path.Join(path.Dir(cmp.Or(from.ID, from.Name)), file), true
-}
-
-// isSchemaName tells the names of schemas from files, which have a dot or a
-// slash.
-func isSchemaName(text string) bool { return datum.TextForms["id"].Expr.MatchString(text) }
-
 // gather finds the files that others name, and reads those that were not given.
 // What cannot be read is reported where an author has named it.
 func (s *fileset) gather(given []*reading) {
 	s.byName = make(map[string]*reading, len(given))
 	var open []reference
 	for _, r := range given {
-		s.byName[r.file.Name] = r
+		s.byName[r.Name] = r
 		open = append(open, r.references()...)
 	}
 	for n := 0; len(open) > 0 && n < maxReferred; {
 		ref := open[0]
 		open = open[1:]
-		name, id, ok := ref.target()
+		name, id, ok := ref.from.Target(ref.text, ref.file)
 		if !ok {
 			continue // reported where it is used
 		}
@@ -174,13 +156,13 @@ func (s *fileset) gather(given []*reading) {
 		case r == nil:
 			n++
 			r = s.fetch(diag.File{Name: name, ID: id})
-		case r.contract || !r.doc.empty():
+		case r.Foreign || !r.doc.empty():
 		default:
-			r = readContract(r.file)
+			r = readContract(r.file())
 		}
-		if r.missing != nil && !ref.from.contract {
+		if r.Missing != nil && !ref.from.Foreign {
 			s.Errorf(ref.at, rules.NoFile, "paths are relative to the file that names them; give the directory that holds both",
-				"there is no file %s: %v", name, r.missing)
+				"there is no file %s: %v", name, r.Missing)
 		}
 		if s.byName[name] != r {
 			s.byName[name] = r
@@ -189,16 +171,16 @@ func (s *fileset) gather(given []*reading) {
 	}
 }
 
-var errNotGiven = errors.New("it is not among the files")
-
 // fetch reads a file that was not given.
 func (s *fileset) fetch(f diag.File) *reading {
-	err := errNotGiven
+	err := contracts.ErrNotGiven
 	if s.read != nil {
 		f.Data, err = s.read(f.Name)
 	}
 	if err != nil {
-		return &reading{file: f, contract: true, missing: err}
+		out := readingOf(f)
+		out.Foreign, out.Missing = true, err
+		return out
 	}
 	return readContract(f)
 }
@@ -206,8 +188,8 @@ func (s *fileset) fetch(f diag.File) *reading {
 // references lists the files that a file names.
 func (r *reading) references() []reference {
 	var out []reference
-	if r.contract {
-		r.root.WalkRefs(func(v *expr.Value, text string) { out = append(out, reference{r, v.Span, text, true}) })
+	if r.Foreign {
+		r.Root.WalkRefs(func(v *expr.Value, text string) { out = append(out, reference{r, v.Span, text, true}) })
 		return out
 	}
 	for _, s := range r.doc.Services {
@@ -269,6 +251,15 @@ func (d *Document) eachSchema(visit func(*expr.Value)) {
 	}
 }
 
+// contractFiles gives all files by name, as contracts know them.
+func (s *fileset) contractFiles() map[string]*contracts.File {
+	out := make(map[string]*contracts.File, len(s.byName))
+	for name, r := range s.byName {
+		out[name] = &r.File
+	}
+	return out
+}
+
 // withReferred adds the files that were read because others name them.
 func (s *fileset) withReferred(files []diag.File) []diag.File {
 	given := make(map[string]bool, len(files))
@@ -276,8 +267,8 @@ func (s *fileset) withReferred(files []diag.File) []diag.File {
 		given[f.Name] = true
 	}
 	for _, name := range diag.SortedKeys(s.byName) {
-		if r := s.byName[name]; !given[name] && r.missing == nil {
-			files = append(files, r.file)
+		if r := s.byName[name]; !given[name] && r.Missing == nil {
+			files = append(files, r.file())
 		}
 	}
 	slices.SortFunc(files, func(a, b diag.File) int { return cmp.Compare(a.Name, b.Name) })

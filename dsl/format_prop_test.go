@@ -23,7 +23,7 @@ func meaning(data []byte) string {
 	r := readFile(diag.File{Name: "a.yaml", Data: data})
 	r.decode(testTypes(), mouldsOf([]*reading{r}), false)
 	var found []string
-	for _, d := range r.found {
+	for _, d := range r.Found {
 		if d.Message != "the colon behind the operator is missing" { // it is added
 			found = append(found, string(d.Code)+" "+d.Message)
 		}

@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"procaas/dsl/contracts"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/spec"
@@ -25,7 +26,7 @@ type Type struct {
 	// Operation tells what of a service's API a body calls, so that what it sends
 	// and gets can be held against the service's OpenAPI document. It is false when
 	// nothing is known before the handler runs, and nil for types that call nobody.
-	Operation func(body *expr.Value) (Operation, bool)
+	Operation func(body *expr.Value) (contracts.Operation, bool)
 
 	// Emission tells what event a body hands in, or what task it puts; nil for types that
 	// do neither.

@@ -41,7 +41,7 @@ func Load(files []diag.File, o Options) (*Bundle, []diag.Diagnostic) {
 		given[i] = readFile(files[i])
 	})
 	templates := mouldsOf(given)
-	partial := slices.ContainsFunc(given, func(r *reading) bool { return diag.HasErrors(r.found) && r.root == nil })
+	partial := slices.ContainsFunc(given, func(r *reading) bool { return diag.HasErrors(r.Found) && r.Root == nil })
 	diag.InParallel(len(files), new(diag.Reporter), func(i int, _ *diag.Reporter) {
 		given[i].decode(o.Types, templates, partial)
 	})
@@ -50,12 +50,12 @@ func Load(files []diag.File, o Options) (*Bundle, []diag.Diagnostic) {
 	r := new(diag.Reporter)
 	docs := make([]*Document, 0, len(given))
 	for _, was := range given {
-		file := set.byName[was.file.Name]
-		r.Found = append(r.Found, file.found...)
+		file := set.byName[was.Name]
+		r.Found = append(r.Found, file.Found...)
 		switch {
 		case file.broken():
 			docs = append(docs, nil)
-		case !file.contract:
+		case !file.Foreign:
 			docs = append(docs, file.doc)
 		}
 	}
@@ -63,7 +63,7 @@ func Load(files []diag.File, o Options) (*Bundle, []diag.Diagnostic) {
 	files = set.withReferred(files)
 
 	c := newChecker(files, o.Types, r)
-	c.files = set.byName
+	c.files = set.contractFiles()
 	c.merge(docs)
 	c.check()
 	for _, s := range c.bundle.Services {

@@ -56,8 +56,8 @@ func DecodeFile(f diag.File, s *spec.Spec, into any, roots []string) []diag.Diag
 	d := &decoder{Source: src}
 	v := src.Value(root)
 	if v.Kind != expr.ValueMap {
-		d.Errorf(head(v), rules.Kind, "begin with one of "+strings.Join(s.Names(), ", "),
-			"a file must be a mapping, this one is %s", describeValue(v))
+		d.Errorf(v.Head(), rules.Kind, "begin with one of "+strings.Join(s.Names(), ", "),
+			"a file must be a mapping, this one is %s", v.Describe())
 		return r.Diagnostics()
 	}
 	whole := &spec.Field{Kind: datum.ObjectKind, Spec: s}

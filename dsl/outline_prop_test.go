@@ -172,7 +172,7 @@ func TestWhatIsCheckedDoesNotFailForNull(t *testing.T) {
 		source := promisedExpression(t, rapid.SampledFrom([]rune("NTBIV")).Draw(t, "type"), rapid.IntRange(1, 3).Draw(t, "depth"))
 		e := expr.Bare("expr", "let o = event.payload; "+source)
 		var r diag.Reporter
-		e.Compile(&expr.Scope{Roots: expr.AllRoots, Payload: contract.outline}, datum.AnyKind, &r)
+		e.Compile(&expr.Scope{Roots: expr.AllRoots, Payload: contract.Outline()}, datum.AnyKind, &r)
 		if diag.HasErrors(r.Found) || slices.ContainsFunc(r.Found, func(d diag.Diagnostic) bool {
 			return d.Code == rules.ExprMaybeNull || d.Code == rules.ExprOperand || d.Code == rules.ExprUnknownField
 		}) {

@@ -32,8 +32,8 @@ func suppress(files []*reading, found []diag.Diagnostic) []diag.Diagnostic {
 	var r diag.Reporter
 	byFile := map[string][]*suppression{}
 	for _, f := range files {
-		if !f.contract && f.root != nil && strings.Contains(string(f.file.Data), "procaas:ignore") {
-			byFile[f.file.Name] = f.suppressions(&r)
+		if !f.Foreign && f.Root != nil && strings.Contains(string(f.data), "procaas:ignore") {
+			byFile[f.Name] = f.suppressions(&r)
 		}
 	}
 	if len(byFile) == 0 {
@@ -75,8 +75,8 @@ func takenBack(all []*suppression, d diag.Diagnostic) bool {
 
 // suppressions finds the comments of a file that suppress something.
 func (r *reading) suppressions(report *diag.Reporter) []*suppression {
-	scalars := r.root.Scalars(nil)
-	lines := strings.Split(string(r.file.Data), "\n")
+	scalars := r.Root.Scalars(nil)
+	lines := strings.Split(string(r.data), "\n")
 	var out []*suppression
 	for i, line := range lines {
 		line = strings.TrimSuffix(line, "\r")
@@ -85,7 +85,7 @@ func (r *reading) suppressions(report *diag.Reporter) []*suppression {
 			continue
 		}
 		start := diag.Pos{Line: i + 1, Column: len([]rune(line[:m[2]])) + 1}
-		at := diag.Span{File: r.file.Name, Start: start, End: diag.Pos{Line: i + 1, Column: len([]rune(line)) + 1}}
+		at := diag.Span{File: r.Name, Start: start, End: diag.Pos{Line: i + 1, Column: len([]rune(line)) + 1}}
 		if slices.ContainsFunc(scalars, func(s diag.Span) bool { return s.Covers(start) }) {
 			continue // text, not a comment
 		}

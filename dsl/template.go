@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"procaas/dsl/contracts"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
@@ -33,10 +34,10 @@ type mould struct {
 func mouldsOf(given []*reading) map[string]*mould {
 	out := make(map[string]*mould)
 	for _, r := range given {
-		if r.contract {
+		if r.Foreign {
 			continue
 		}
-		for _, v := range r.root.Get("templates").Items() {
+		for _, v := range r.Root.Get("templates").Items() {
 			id, ok := v.Get("id").Text()
 			if !ok || out[id] != nil {
 				continue
@@ -52,10 +53,10 @@ func mouldsOf(given []*reading) map[string]*mould {
 func (d *decoder) template(v *expr.Value) {
 	parameters, handler := v.Get("parameters"), v.Get("handler")
 	if use := handler.Get("use"); use != nil {
-		d.Errorf(head(use), rules.Template, "write out what it says", "a template uses no other template")
+		d.Errorf(use.Head(), rules.Template, "write out what it says", "a template uses no other template")
 	}
 	if id := handler.Get("id"); id != nil {
-		d.Errorf(head(id), rules.Template, "delete it: each use has an id of its own", "the handler of a template has no id")
+		d.Errorf(id.Head(), rules.Template, "delete it: each use has an id of its own", "the handler of a template has no id")
 	}
 	read := make(map[string]bool)
 	handler.WalkExprs(func(e *expr.Expr) {
@@ -167,7 +168,7 @@ func (x *expansion) gather(use *expr.Value) {
 		}
 		if value == nil {
 			x.Report(diag.Diagnostic{
-				Span: head(use.Get("template")), Code: rules.Template, Hint: "add with: {" + k.Name + ": …}, or give its schema a default",
+				Span: use.Get("template").Head(), Code: rules.Template, Hint: "add with: {" + k.Name + ": …}, or give its schema a default",
 				Message: fmt.Sprintf("template %q needs the parameter %q", x.id, k.Name),
 				Related: []diag.Related{{Span: k.Span, Message: "declared here"}},
 			})
@@ -300,17 +301,17 @@ func (c *checker) checkTemplates() {
 		}
 	})
 	for _, t := range c.bundle.Templates {
-		t.contracts = make(map[string]*Contract)
+		t.contracts = make(map[string]*contracts.Contract)
 		for i, k := range t.Parameters.Keys() {
 			schema := t.Parameters.Elems[i]
-			if !c.isSchema(schema, k.Name) {
+			if !contracts.IsSchema(schema, k.Name, c.Reporter) {
 				continue
 			}
-			contract := c.ready.contract(schema, fmt.Sprintf("parameter %s of template %s", k.Name, t.ID))
+			contract := c.ready.Of(schema, fmt.Sprintf("parameter %s of template %s", k.Name, t.ID))
 			t.contracts[k.Name] = contract
 			if preset := schema.Get("default"); preset != nil {
 				if data, ok := preset.Literal(); ok {
-					c.checkFixed(contract, preset, data, preset.Span)
+					contract.Report(preset, data, preset.Span, c.Reporter)
 				}
 			}
 		}

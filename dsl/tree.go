@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"procaas/dsl/contracts"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
@@ -177,7 +178,6 @@ type Service struct {
 	// Owner says who looks after the service.
 	Owner string `yaml:"owner"`
 
-	api     *openAPI
 	address string // in place of URL; see Options.ServiceURLs
 }
 
@@ -196,11 +196,11 @@ type Config struct {
 	Name  string
 	Value any
 
-	contract *Contract
+	contract *contracts.Contract
 }
 
 // Contract is what the setting must be; nil for anything.
-func (c *Config) Contract() *Contract { return c.contract }
+func (c *Config) Contract() *contracts.Contract { return c.contract }
 
 // A Flow is a kind of entity, such as an order. The events of one entity, told
 // by its key, run one at a time, in the order in which they were accepted.
@@ -236,7 +236,7 @@ type Flow struct {
 	// Owner says who looks after the flow.
 	Owner string `yaml:"owner"`
 
-	contracts map[string]*Contract // of names of the shared state
+	contracts map[string]*contracts.Contract // of names of the shared state
 }
 
 // An Automaton says which events an entity accepts in which state.
@@ -345,16 +345,16 @@ type Pipeline struct {
 	// Owner says who looks after the pipeline.
 	Owner string `yaml:"owner"`
 
-	contracts map[string]*Contract // of names of the shared state, those of the flow included
+	contracts map[string]*contracts.Contract // of names of the shared state, those of the flow included
 
-	inputs, outputs map[string]*Contract
+	inputs, outputs map[string]*contracts.Contract
 	response        *typing.Outline // what is known of the outputs
 	level           int             // of calls below it
 }
 
 // StateContract is what a name of the shared state must be once it is set; nil
 // for anything.
-func (p *Pipeline) StateContract(name string) *Contract { return p.contracts[name] }
+func (p *Pipeline) StateContract(name string) *contracts.Contract { return p.contracts[name] }
 
 // A Stage is a group of handlers that run in parallel wherever the engine can
 // prove that this is safe.
@@ -501,17 +501,17 @@ type Handler struct {
 	// critical.
 	Fallback *Fallback `yaml:"fallback"`
 
-	response *Contract       // of ResponseSchema
-	calls    *call           // of a service with an OpenAPI document; nil when that is not known
-	expected *typing.Outline // what the responses of calls are
-	undo     *Handler        // that Compensate is
+	response *contracts.Contract // of ResponseSchema
+	calls    *contracts.Call     // of a service with an OpenAPI document; nil when that is not known
+	expected *typing.Outline     // what the responses of calls are
+	undo     *Handler            // that Compensate is
 
 	leadsBack bool   // the runs that it starts may start its pipeline again
 	loop      *Stage // that is repeated, which the handler is from outside
 }
 
 // ResponseContract is what the response of the handler must be; nil for anything.
-func (h *Handler) ResponseContract() *Contract { return h.response }
+func (h *Handler) ResponseContract() *contracts.Contract { return h.response }
 
 // LeadsBack reports whether the handler emits an event, or puts a task, that may lead back
 // to its pipeline, by way of others or not.

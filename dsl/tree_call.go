@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"procaas/dsl/contracts"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 )
@@ -31,10 +32,10 @@ type Call struct {
 func (p *Pipeline) IsCalled() bool { return p.Inputs != nil || p.Outputs != nil }
 
 // InputContract is what an input of the pipeline must be; nil for anything.
-func (p *Pipeline) InputContract(name string) *Contract { return p.inputs[name] }
+func (p *Pipeline) InputContract(name string) *contracts.Contract { return p.inputs[name] }
 
 // OutputContract is what an output of the pipeline must be; nil for anything.
-func (p *Pipeline) OutputContract(name string) *Contract { return p.outputs[name] }
+func (p *Pipeline) OutputContract(name string) *contracts.Contract { return p.outputs[name] }
 
 // InputDefaults are the inputs of the pipeline that a call may leave out.
 func (p *Pipeline) InputDefaults() map[string]any {

@@ -3,6 +3,7 @@ package dsl
 import (
 	"slices"
 
+	"procaas/dsl/contracts"
 	"procaas/dsl/datum"
 	"procaas/dsl/expr"
 )
@@ -60,8 +61,7 @@ func (s *Stage) within(p datum.Path) bool {
 	}
 	switch p[0] {
 	case expr.StateRoot:
-		_, ok := hasKey(s.SharedState.Keys(), p[1])
-		return ok
+		return s.SharedState.Get(p[1]) != nil
 	case "sources":
 		return slices.ContainsFunc(s.Handlers, func(h *Handler) bool { return h.ID == p[1] })
 	}
@@ -70,7 +70,7 @@ func (s *Stage) within(p datum.Path) bool {
 
 // StateContract is what a name of an element's state must be once it is set; nil for
 // anything.
-func (s *Stage) StateContract(name string) *Contract {
+func (s *Stage) StateContract(name string) *contracts.Contract {
 	if s.once == nil {
 		return nil
 	}

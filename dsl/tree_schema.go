@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"procaas/dsl/contracts"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 )
@@ -21,11 +22,11 @@ type EventType struct {
 	// Owner says who sends such events.
 	Owner string `yaml:"owner"`
 
-	contract *Contract
+	contract *contracts.Contract
 }
 
 // Contract is what the payload must be; nil for anything.
-func (e *EventType) Contract() *Contract {
+func (e *EventType) Contract() *contracts.Contract {
 	if e == nil {
 		return nil
 	}

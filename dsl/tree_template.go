@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"procaas/dsl/contracts"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 )
@@ -25,7 +26,7 @@ type Template struct {
 	// Handler is the handler, without its id.
 	Handler *expr.Value `yaml:"handler" kind:"map" required:"true"`
 
-	contracts map[string]*Contract // of parameters
+	contracts map[string]*contracts.Contract // of parameters
 }
 
 // A Use puts the handler of a template in the place of this one. What the handler says

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"procaas/dsl"
+	"procaas/dsl/contracts"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
@@ -99,8 +100,8 @@ func checkRequest(b *dsl.Body) {
 }
 
 // callOf tells what of a service a request calls.
-func callOf(body *expr.Value) (dsl.Operation, bool) {
-	o := dsl.Operation{
+func callOf(body *expr.Value) (contracts.Operation, bool) {
+	o := contracts.Operation{
 		Method: "GET", Path: body.Get("path"), Query: body.Get("query"), Body: body.Get("body"),
 		NoBody: body.Get("body") == nil, Expect: []string{"2xx"}, JSON: true,
 	}

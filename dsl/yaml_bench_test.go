@@ -37,8 +37,8 @@ func BenchmarkParse(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if read := readAlone(diag.File{Name: "a.yaml", Data: []byte(text)}, types); len(read.found) > 0 {
-			b.Fatal(read.found)
+		if read := readAlone(diag.File{Name: "a.yaml", Data: []byte(text)}, types); len(read.Found) > 0 {
+			b.Fatal(read.Found)
 		}
 	}
 }

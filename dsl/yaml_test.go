@@ -101,7 +101,7 @@ func readAlone(f diag.File, types []Type) *reading {
 // parseText parses one file and gives the document and the findings.
 func parseText(text string) (*Document, []diag.Diagnostic) {
 	read := readAlone(diag.File{Name: "a.yaml", Data: []byte(text)}, testTypes())
-	return read.doc, (&diag.Reporter{Found: read.found}).Diagnostics()
+	return read.doc, (&diag.Reporter{Found: read.Found}).Diagnostics()
 }
 
 func showSpan(s diag.Span) string {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"procaas/dsl"
+	"procaas/dsl/contracts"
 	"procaas/dsl/diag"
 	"procaas/engine/fallback"
 	"procaas/engine/model"
@@ -35,7 +36,7 @@ type definition struct {
 	events   []string       // types that activate a pipeline, for suggestions
 	declared map[string]any // configs, with their first values
 
-	contracts map[string]*dsl.Contract // of configs that have a schema
+	contracts map[string]*contracts.Contract // of configs that have a schema
 
 	// from holds, for each flow whose automaton rejects, the states in which
 	// each event type is accepted.
@@ -60,7 +61,7 @@ func newDefinition(b *dsl.Bundle, types []dsl.Type, maxConns int, targets *outbo
 	d := &definition{
 		bundle: b, byID: map[string]*planner.Plan{}, client: outbound.ForServices(b, maxConns, targets, log),
 		workers:  outbound.ForWorkers(b, targets),
-		declared: map[string]any{}, contracts: map[string]*dsl.Contract{}, from: map[string]map[string][]string{},
+		declared: map[string]any{}, contracts: map[string]*contracts.Contract{}, from: map[string]map[string][]string{},
 		needed: map[string]bool{},
 	}
 	m := planner.NewPlanner(b, types)

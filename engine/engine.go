@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"procaas/dsl"
+	"procaas/dsl/contracts"
 	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
 	"procaas/engine/clock"
@@ -186,7 +187,7 @@ type IntakeError struct {
 	Message string // for people: what was found, what was expected, and how to mend it
 	Field   string // of the event that is wrong, such as payload.order-id; may be empty
 
-	Faults []dsl.Fault // what is wrong with a payload that does not fit its schema
+	Faults []contracts.Fault // what is wrong with a payload that does not fit its schema
 }
 
 // Error implements error.

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"procaas/dsl"
+	"procaas/dsl/contracts"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/engine/clock"
@@ -266,7 +267,7 @@ func (d *definition) intake(ctx context.Context, s Submission, now time.Time) (m
 // checkPayload refuses an event whose payload is not what its type promises.
 func (d *definition) checkPayload(ctx context.Context, ev model.Event) error {
 	err := d.bundle.Event(ev.Type).Contract().CheckContext(ctx, ev.Payload)
-	var misfit *dsl.ContractError
+	var misfit *contracts.Error
 	if err != nil && !errors.As(err, &misfit) {
 		return fmt.Errorf("%w: %w", ErrTooLong, err)
 	}
@@ -275,7 +276,7 @@ func (d *definition) checkPayload(ctx context.Context, ev model.Event) error {
 	}
 	e := &IntakeError{Code: "invalid_payload", Message: misfit.Error()}
 	for _, f := range misfit.Faults {
-		e.Faults = append(e.Faults, dsl.Fault{Path: slices.Concat(datum.Path{"payload"}, f.Path), Message: f.Message})
+		e.Faults = append(e.Faults, contracts.Fault{Path: slices.Concat(datum.Path{"payload"}, f.Path), Message: f.Message})
 	}
 	return e
 }

@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	"procaas/dsl"
+	"procaas/dsl/contracts"
 	"procaas/dsl/expr"
 	"procaas/dsl/spec"
 )
@@ -49,7 +50,7 @@ func Type[T any, P interface {
 		t.Check = c.CheckBody
 	}
 	if o, ok := zero.(interface {
-		Operation(*expr.Value) (dsl.Operation, bool)
+		Operation(*expr.Value) (contracts.Operation, bool)
 	}); ok {
 		t.Operation = o.Operation
 	}

@@ -4,18 +4,18 @@ import (
 	"fmt"
 	"net/http"
 
-	"procaas/dsl"
+	"procaas/dsl/contracts"
 	"procaas/dsl/expr"
 )
 
 // Operation tells what a body calls, as far as that is written out: a request that
 // computes its service calls what nobody knows before.
-func (*Request) Operation(body *expr.Value) (dsl.Operation, bool) {
+func (*Request) Operation(body *expr.Value) (contracts.Operation, bool) {
 	service, ok := literal(body.Get("service"))
 	if !ok && body.Get("service") != nil {
-		return dsl.Operation{}, false
+		return contracts.Operation{}, false
 	}
-	o := dsl.Operation{
+	o := contracts.Operation{
 		Service: service, Method: methodOf(body), Path: body.Get("path"), Query: body.Get("query"), Body: body.Get("body"),
 		NoBody: body.Get("body") == nil && body.Get("form") == nil && body.Get("raw") == nil,
 		Expect: expectedOf(body),

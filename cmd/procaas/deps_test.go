@@ -19,7 +19,7 @@ var layers = []string{"schemas", "dsl", "engine", "handlers", "pipelines", "cmd"
 var rooms = map[string][]string{
 	"dsl": {
 		"diag", "rules", "render", "datum", "ops", "typing", "library", "syntax", "expr", "source",
-		"format", "spec", "contract", "tree", "decode", "cluster", "shards", "check",
+		"format", "spec", "contracts", "tree", "decode", "cluster", "shards", "check",
 	},
 	"engine": {
 		"model", "store", "sqlstore", "pgkit", "planner", "checkpoint", "core", "clock", "guard", "fallback", "diagram", "diff",

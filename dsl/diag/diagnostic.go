@@ -180,3 +180,12 @@ type File struct {
 	// of the bundle goes by it.
 	ID string
 }
+
+// Head is the beginning of what stands in several lines; what stands in one is itself. A
+// message that marks a whole block would hide the line that it is about.
+func (s Span) Head() Span {
+	if s.Start.Line != s.End.Line {
+		s.End = Pos{Line: s.Start.Line, Column: s.Start.Column + 1}
+	}
+	return s
+}

@@ -149,6 +149,15 @@ func (v *Value) Keys() []Key {
 	return v.Names
 }
 
+// KeyNames lists the names of a mapping in the order of the file.
+func (v *Value) KeyNames() []string {
+	var out []string
+	for _, k := range v.Keys() {
+		out = append(out, k.Name)
+	}
+	return out
+}
+
 // Items lists the elements of a list, or the values of a mapping in the order
 // of Keys.
 func (v *Value) Items() []*Value {
@@ -228,4 +237,29 @@ func (v *Value) Scalars(to []diag.Span) []diag.Span {
 		to = append(to, v.Span)
 	}
 	return to
+}
+
+// Head is the part of a value that a message about the whole points at.
+func (v *Value) Head() diag.Span {
+	at := v.Span
+	if at.Start.Line != at.End.Line && len(v.Names) > 0 && v.Names[0].Span.Start == at.Start {
+		at.End = v.Names[0].Span.End
+		return at
+	}
+	return at.Head()
+}
+
+// Describe says what a value is, for people.
+func (v *Value) Describe() string {
+	switch v.Kind {
+	case ValueExpr:
+		return "an expression"
+	case ValueSecret:
+		return "a secret"
+	case ValueList:
+		return "a list"
+	case ValueMap:
+		return "a mapping"
+	}
+	return datum.DescribeData(v.Scalar)
 }

@@ -3,11 +3,10 @@ package model
 import (
 	"errors"
 	"fmt"
+	"procaas/dsl/contracts"
 	"slices"
 	"strconv"
 	"time"
-
-	"procaas/dsl"
 )
 
 // A Result is what a successful call gave.
@@ -98,7 +97,7 @@ func ClassOf(err error) string {
 	var status *StatusError
 	var timeout interface{ Timeout() bool }
 	var told *classError
-	var schema *dsl.ContractError
+	var schema *contracts.Error
 	var kept *KeptError
 	switch {
 	case errors.As(err, &kept):

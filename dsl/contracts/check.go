@@ -1,4 +1,4 @@
-package dsl
+package contracts
 
 import (
 	"context"
@@ -51,7 +51,7 @@ type fitting struct {
 	err    error
 }
 
-// Check holds data against the contract. The error is a [*ContractError], also when the check
+// Check holds data against the contract. The error is a [*Error], also when the check
 // takes more steps than the size of the data allows.
 func (c *Contract) Check(data any) error { return c.CheckContext(context.Background(), data) }
 
@@ -64,7 +64,7 @@ func (c *Contract) CheckContext(ctx context.Context, data any) error {
 	if len(j.visit(c.schema, data, nil)) == 0 && j.err == nil {
 		return nil
 	}
-	e := &ContractError{Name: c.Name}
+	e := &Error{Name: c.Name}
 	if j.err == nil {
 		j = &fitting{ctx: ctx, data: data, left: checkSteps, tell: true}
 		e.Faults = j.visit(c.schema, data, nil)
@@ -240,7 +240,7 @@ func (j *fitting) same(a, b any) bool {
 }
 
 // refs follows what a schema refers to. The anchors of dynamic references are known to lead
-// to one place: see [contracts.prepare].
+// to one place: see [Set.ends].
 func (j *fitting) refs(s *jsonschema.Schema, v any, done *evaluated) (out []Fault) {
 	for _, to := range referredTo(s) {
 		if out = append(out, j.self(to, v, done)...); j.enough(out) {

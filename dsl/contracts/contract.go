@@ -1,6 +1,7 @@
-package dsl
+package contracts
 
 import (
+	"errors"
 	"fmt"
 	"math/big"
 	"slices"
@@ -12,6 +13,8 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+	"procaas/dsl/rules"
 	"procaas/dsl/typing"
 )
 
@@ -27,8 +30,16 @@ type Contract struct {
 	at      diag.Span
 }
 
-// A ContractError says what is wrong with data that does not fit a contract.
-type ContractError struct {
+// Outline is what is known of data that fits the contract; nil for nothing.
+func (c *Contract) Outline() *typing.Outline {
+	if c == nil {
+		return nil
+	}
+	return c.outline
+}
+
+// A Error says what is wrong with data that does not fit a contract.
+type Error struct {
 	Name   string // of the contract
 	Faults []Fault
 }
@@ -43,7 +54,7 @@ type Fault struct {
 const maxFaults = 10
 
 // Error implements error: the first fault, and how many more there are.
-func (e *ContractError) Error() string {
+func (e *Error) Error() string {
 	text := e.Name + ": " + e.Faults[0].String()
 	if n := len(e.Faults) - 1; n > 0 {
 		text += fmt.Sprintf(" (and %d more)", n)
@@ -60,7 +71,7 @@ func (f Fault) String() string {
 }
 
 // sort puts the faults in the order of their places, each once, and leaves the first ones.
-func (e *ContractError) sort() {
+func (e *Error) sort() {
 	slices.SortStableFunc(e.Faults, func(a, b Fault) int { return slices.Compare(a.Path, b.Path) })
 	e.Faults = slices.CompactFunc(e.Faults, func(a, b Fault) bool { return a.String() == b.String() })
 	e.Faults = e.Faults[:min(len(e.Faults), maxFaults)]
@@ -199,4 +210,28 @@ func dataAt(data any, path datum.Path) any {
 		}
 	}
 	return data
+}
+
+// Report reports where a fixed value does not fit the contract; data is that value. whole is the
+// place to name when the fault is in no part of v.
+func (c *Contract) Report(v *expr.Value, data any, whole diag.Span, r *diag.Reporter) {
+	misfit, ok := errors.AsType[*Error](c.Check(data))
+	if !ok {
+		return
+	}
+	for _, f := range misfit.Faults {
+		at, path := whole, f.Path
+		// What is missing has no place: the nearest part around it that was written has.
+		for n := len(path); n >= 0; n-- {
+			if part := v.At(path[:n]); part != nil {
+				at = part.Head()
+				break
+			}
+		}
+		d := diag.Diagnostic{Span: at, Code: rules.Misfit, Message: fmt.Sprintf("%s: %s", c.Name, f)}
+		if c.at != (diag.Span{}) {
+			d.Related = []diag.Related{{Span: c.at.Head(), Message: "its schema"}}
+		}
+		r.Report(d)
+	}
 }

@@ -1,4 +1,4 @@
-package dsl
+package contracts
 
 import (
 	"cmp"
@@ -29,36 +29,41 @@ type Operation struct {
 	JSON    bool        // the response is read as JSON, at least where it is some
 }
 
-// An openAPI is the OpenAPI document of a service, as far as requests need it.
-type openAPI struct {
-	*contracts
-	service    *Service
+// An API is the OpenAPI document of a service, as far as requests need it.
+type API struct {
+	contracts  *Set
+	service    string // its id
+	document   string // the file, as it is named
 	root       node
 	base       string // path of the first server, which requests may write before the paths
-	operations []*operation
+	operations []*Endpoint
 }
 
-// An operation is one call of an API.
-type operation struct {
-	method    string
-	template  string // such as /v1/orders/{id}
-	value     node   // of the document
-	query     []parameter
-	at        diag.Span
-	body      *Contract
-	bodyKnown bool // it says what the body is
-	bodyMust  bool // there must be one
-	replies   map[string]*Contract
-	bare      map[string]bool // replies without content
-	complete  bool            // finish has read the rest
-}
+// An Endpoint is one call of an API, as its document says.
+type Endpoint struct {
+	Query     []Parameter
+	Body      *Contract // what the body must be; nil for anything
+	BodyKnown bool      // the document says what the body is
+	BodyMust  bool      // there must be one
 
-// A parameter is one name of the query.
-type parameter struct {
-	name     string
-	required bool
-	outline  *typing.Outline
+	method   string
+	template string // such as /v1/orders/{id}
+	value    node   // of the document
 	at       diag.Span
+	replies  map[string]*Contract
+	bare     map[string]bool // replies without content
+	complete bool            // finish has read the rest
+}
+
+// String names the endpoint for people.
+func (op *Endpoint) String() string { return op.method + " " + op.template }
+
+// A Parameter is one name of the query.
+type Parameter struct {
+	Name     string
+	Required bool
+	Outline  *typing.Outline
+	At       diag.Span
 }
 
 // A node is a part of a document that knows its address.
@@ -86,7 +91,7 @@ func (n node) address() string {
 
 // follow goes to what a $ref names, if the node is one. The node has no value when the $ref
 // leads nowhere, or in a circle.
-func (k *contracts) follow(n node) node {
+func (k *Set) follow(n node) node {
 	for range source.MaxNesting {
 		text, ok := n.Get("$ref").Text()
 		if !ok {
@@ -118,24 +123,20 @@ func (k *contracts) follow(n node) node {
 // methods are the keys of a path item that are operations.
 var methods = []string{"get", "put", "post", "delete", "options", "head", "patch", "trace"}
 
-// openAPI reads the OpenAPI document of a service; nil when it has none, or when
-// it cannot be used, which is reported.
-func (k *contracts) openAPI(s *Service) *openAPI {
-	if s.OpenAPI == "" {
-		return nil
-	}
-	at := s.PlaceOf("openapi", s.Span)
-	name, _, ok := (reference{from: k.files[s.Span.File], text: s.OpenAPI, file: true}).target()
+// API reads the OpenAPI document of a service; nil when it cannot be used, which is reported.
+// At is where the document is named, in a file that it is relative to.
+func (k *Set) API(service, document string, at diag.Span) *API {
+	name, _, ok := k.files[at.File].Target(document, true)
 	f := k.files[name]
 	switch {
 	case !ok:
 		k.Errorf(at, rules.NoFile, "copy it beside the pipelines and name the file",
-			"%q is not a relative path: documents are read from files of the set only", s.OpenAPI)
+			"%q is not a relative path: documents are read from files of the set only", document)
 		return nil
-	case f == nil || f.missing != nil || diag.HasErrors(f.found):
+	case !f.Usable():
 		return nil // reported
 	}
-	root := node{f.root, addressOf(name), nil}
+	root := node{f.Root, addressOf(name), nil}
 	version, _ := root.Get("openapi").Text()
 	if !strings.HasPrefix(version, "3.") || root.Get("paths") == nil {
 		k.Errorf(at, rules.OpenAPI, "want a file that begins with openapi: 3.1.0, or 3.0.x, and has paths", "%s is no OpenAPI document", name)
@@ -145,13 +146,13 @@ func (k *contracts) openAPI(s *Service) *openAPI {
 		k.Errorf(at, rules.OpenAPI, "", "%s holds expressions", name)
 		return nil
 	}
-	api := &openAPI{contracts: k, service: s, root: root, base: basePath(root)}
+	api := &API{contracts: k, service: service, document: document, root: root, base: basePath(root)}
 	paths := root.get("paths")
 	for _, key := range paths.Keys() {
 		item := k.follow(paths.get(key.Name))
 		for _, method := range methods {
 			if op := item.get(method); op.Value != nil {
-				api.operations = append(api.operations, &operation{
+				api.operations = append(api.operations, &Endpoint{
 					method: strings.ToUpper(method), template: key.Name, at: key.Span, value: op,
 				})
 			}
@@ -195,10 +196,10 @@ func pathPattern(v *expr.Value) (text string, ok bool) {
 
 // find gives the operation that a method and a path mean. When there is none,
 // known tells whether that is sure.
-func (api *openAPI) find(method, path string) (found *operation, known bool) {
+func (api *API) find(method, path string) (found *Endpoint, known bool) {
 	computed := strings.Contains(path, syntax.Hole)
 	for _, p := range []string{path, strings.TrimPrefix(path, api.base)} {
-		var matches []*operation
+		var matches []*Endpoint
 		for _, op := range api.operations {
 			if op.method == method && fitsTemplate(p, op.template) {
 				matches = append(matches, op)
@@ -208,7 +209,7 @@ func (api *openAPI) find(method, path string) (found *operation, known bool) {
 			continue
 		}
 		// What is written out counts more than a parameter.
-		slices.SortStableFunc(matches, func(a, b *operation) int {
+		slices.SortStableFunc(matches, func(a, b *Endpoint) int {
 			return cmp.Compare(strings.Count(a.template, "{"), strings.Count(b.template, "{"))
 		})
 		if computed {
@@ -222,11 +223,11 @@ func (api *openAPI) find(method, path string) (found *operation, known bool) {
 // only gives the operation that a computed path means: where there are several,
 // the one whose parameters stand where parts are computed. It is nil when that is
 // not one.
-func only(path string, matches []*operation) *operation {
+func only(path string, matches []*Endpoint) *Endpoint {
 	if len(matches) == 1 {
 		return matches[0]
 	}
-	var found []*operation
+	var found []*Endpoint
 	for _, op := range matches {
 		have, want := segments(path), segments(op.template)
 		ok := true
@@ -275,7 +276,7 @@ func fitsTemplate(path, template string) bool {
 }
 
 // templates lists the paths of a method, for suggestions.
-func (api *openAPI) templates(method string) []string {
+func (api *API) templates(method string) []string {
 	var out []string
 	for _, op := range api.operations {
 		if op.method == method {
@@ -286,7 +287,7 @@ func (api *openAPI) templates(method string) []string {
 }
 
 // methodsOf lists the methods of the paths that a path fits.
-func (api *openAPI) methodsOf(path string) []string {
+func (api *API) methodsOf(path string) []string {
 	var out []string
 	for _, op := range api.operations {
 		if fitsTemplate(path, op.template) || fitsTemplate(strings.TrimPrefix(path, api.base), op.template) {
@@ -298,38 +299,36 @@ func (api *openAPI) methodsOf(path string) []string {
 
 // finish reads what an operation takes and gives, once somebody calls it. Documents of whole
 // companies have thousands of operations, and schemas that nobody here needs may be wrong.
-func (api *openAPI) finish(op *operation) {
+func (api *API) finish(op *Endpoint) {
 	if op.complete {
 		return
 	}
 	op.complete = true
-	where := op.method + " " + op.template + " of " + api.service.ID
-	item := api.follow(api.root.get("paths").get(op.template))
+	where := op.String() + " of " + api.service
+	item := api.contracts.follow(api.root.get("paths").get(op.template))
 	seen := map[string]bool{}
 	// Those of the operation come first: by the standard, they replace those of the path.
 	for _, list := range []node{op.value.get("parameters"), item.get("parameters")} {
 		for i := range list.Items() {
-			p := api.follow(node{list.Items()[i], list.resource, slices.Concat(list.path, datum.Path{strconv.Itoa(i)})})
+			p := api.contracts.follow(node{list.Items()[i], list.resource, slices.Concat(list.path, datum.Path{strconv.Itoa(i)})})
 			name, _ := p.Get("name").Text()
 			if in, _ := p.Get("in").Text(); in != "query" || seen[name] {
 				continue
 			}
 			seen[name] = true
 			required, _ := p.Get("required").Literal()
-			q := parameter{name: name, required: required == true, at: head(p.Value)}
+			q := Parameter{Name: name, Required: required == true, At: p.Value.Head()}
 			if s := p.get("schema"); s.Value != nil {
-				if c := api.compile(s.address(), s.Value, "query "+name+" of "+where); c != nil {
-					q.outline = c.outline
-				}
+				q.Outline = api.contracts.compile(s.address(), s.Value, "query "+name+" of "+where).Outline()
 			}
-			op.query = append(op.query, q)
+			op.Query = append(op.Query, q)
 		}
 	}
 	api.finishBody(op, where)
 	op.replies, op.bare = map[string]*Contract{}, map[string]bool{}
 	responses := op.value.get("responses")
 	for _, key := range responses.Keys() {
-		reply := api.follow(responses.get(key.Name))
+		reply := api.contracts.follow(responses.get(key.Name))
 		status := strings.ToLower(key.Name)
 		if reply.Value == nil {
 			continue
@@ -337,7 +336,7 @@ func (api *openAPI) finish(op *operation) {
 		if content := reply.get("content"); len(content.Keys()) == 0 {
 			op.bare[status] = true
 		} else if s := jsonSchema(content); s.Value != nil {
-			op.replies[status] = api.compile(s.address(), s.Value, "the reply "+key.Name+" of "+where)
+			op.replies[status] = api.contracts.compile(s.address(), s.Value, "the reply "+key.Name+" of "+where)
 		} else {
 			op.replies[status] = nil
 		}
@@ -345,18 +344,18 @@ func (api *openAPI) finish(op *operation) {
 }
 
 // finishBody reads what the body of an operation must be.
-func (api *openAPI) finishBody(op *operation, where string) {
-	body := api.follow(op.value.get("requestBody"))
+func (api *API) finishBody(op *Endpoint, where string) {
+	body := api.contracts.follow(op.value.get("requestBody"))
 	if body.Value == nil {
 		return
 	}
 	required, _ := body.Get("required").Literal()
-	op.bodyMust = required == true
+	op.BodyMust = required == true
 	content := body.get("content")
 	if s := jsonSchema(content); s.Value != nil {
-		op.body = api.compile(s.address(), s.Value, "the body of "+where)
+		op.Body = api.contracts.compile(s.address(), s.Value, "the body of "+where)
 	}
-	op.bodyKnown = len(content.Keys()) > 0
+	op.BodyKnown = len(content.Keys()) > 0
 }
 
 // jsonSchema finds the schema of the JSON among the contents of a body.
@@ -372,7 +371,7 @@ func jsonSchema(content node) node {
 
 // reply finds what the document says of a status: its own entry, that of its
 // class, or the default. It is false when nothing is said.
-func (op *operation) reply(status string) (c *Contract, bare, said bool) {
+func (op *Endpoint) reply(status string) (c *Contract, bare, said bool) {
 	for _, key := range []string{status, status[:1] + "xx", "default"} {
 		if op.bare[key] {
 			return nil, true, true
@@ -386,7 +385,7 @@ func (op *operation) reply(status string) (c *Contract, bare, said bool) {
 
 // outline is what a response may be that has one of the expected statuses; nil
 // when that is not known.
-func (op *operation) outline(expect []string) *typing.Outline {
+func (op *Endpoint) outline(expect []string) *typing.Outline {
 	var statuses []string
 	for _, want := range expect {
 		class := want[:1]

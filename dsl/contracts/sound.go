@@ -1,4 +1,4 @@
-package dsl
+package contracts
 
 import (
 	"fmt"
@@ -44,7 +44,7 @@ func compilePattern(text string) (jsonschema.Regexp, error) {
 
 // ends tells whether holding a value against a schema comes to an end, and reports it when
 // not: of one that refers to itself without going into the value, it would not.
-func (k *contracts) ends(v *expr.Value, root *jsonschema.Schema) bool {
+func (k *Set) ends(v *expr.Value, root *jsonschema.Schema) bool {
 	var around []*jsonschema.Schema // of the same value, outermost first
 	var walk func(s *jsonschema.Schema) bool
 	walk = func(s *jsonschema.Schema) bool {
@@ -82,7 +82,7 @@ func (k *contracts) ends(v *expr.Value, root *jsonschema.Schema) bool {
 }
 
 // reportCircle tells of schemas that refer to one another.
-func (k *contracts) reportCircle(v *expr.Value, circle []*jsonschema.Schema) {
+func (k *Set) reportCircle(v *expr.Value, circle []*jsonschema.Schema) {
 	var names []string
 	for _, s := range append(circle, circle[0]) {
 		if name := k.where(s, v).String(); len(names) == 0 || names[len(names)-1] != name {
@@ -98,16 +98,16 @@ func (k *contracts) reportCircle(v *expr.Value, circle []*jsonschema.Schema) {
 }
 
 // where tells where a schema stands; v is where it is asked for.
-func (k *contracts) where(s *jsonschema.Schema, v *expr.Value) diag.Span {
+func (k *Set) where(s *jsonschema.Schema, v *expr.Value) diag.Span {
 	if at := k.place(s.Location); at != (diag.Span{}) {
 		return at
 	}
-	return head(v)
+	return v.Head()
 }
 
 // ambiguous tells whether what a dynamic reference means depends on the way to it: unless its
 // anchor is declared once.
-func (k *contracts) ambiguous(s *jsonschema.Schema) bool {
+func (k *Set) ambiguous(s *jsonschema.Schema) bool {
 	declared := 0
 	switch {
 	case s.DynamicRef != nil && s.DynamicRef.Anchor != "":

@@ -1,4 +1,4 @@
-package dsl
+package contracts
 
 import (
 	"context"
@@ -9,16 +9,19 @@ import (
 	"testing"
 
 	"procaas/dsl/diag"
+	"procaas/dsl/source"
 )
 
-// contractOf makes the contract of an event from its schema.
+// contractOf makes the contract of a schema.
 func contractOf(t *testing.T, schema string) *Contract {
 	t.Helper()
-	b, found := Load([]diag.File{{Name: "p.yaml", Data: []byte("events: [{type: p, payload: " + schema + "}]\n")}}, Options{})
-	if b == nil {
-		t.Fatal(found)
+	var r diag.Reporter
+	s, _ := source.New(diag.File{Name: "p.yaml", Data: []byte(schema)}, &r)
+	c := New(nil, nil, &r).Of(s.Value(s.Read()), "the payload of p")
+	if c == nil {
+		t.Fatal(r.Found)
 	}
-	return b.Event("p").Contract()
+	return c
 }
 
 // nested is a list in a list, so many levels deep.
@@ -58,7 +61,7 @@ func TestChecksOfContractsAreBounded(t *testing.T) {
 		{"a long list that is wrong", "{items: {type: string}}", long, false, false},
 	} {
 		err := contractOf(t, c.schema).Check(c.data)
-		var misfit *ContractError
+		var misfit *Error
 		switch {
 		case c.fits && err != nil:
 			t.Errorf("%s: want it to fit, have %.200s", c.name, err)

@@ -1,4 +1,4 @@
-package dsl
+package contracts
 
 import (
 	"errors"
@@ -19,13 +19,13 @@ import (
 	"procaas/dsl/source"
 )
 
-// contracts makes the schemas of a bundle ready. Each file with schemas, and each
+// Set makes the schemas of a bundle ready. Each file with schemas, and each
 // schema that stands in a file of pipelines, is one resource with an address of
 // its own; addresses are made so that relative references between files work as
 // the standard says. Nothing is ever read from the network.
-type contracts struct {
+type Set struct {
 	*diag.Reporter
-	files    map[string]*reading
+	files    map[string]*File
 	named    map[string]*expr.Value // schemas by name, as they were written
 	trees    map[string]*expr.Value // by the address of the resource
 	made     map[string]*Contract   // by address and name; nil for one that was reported
@@ -37,10 +37,10 @@ type contracts struct {
 	finite map[*jsonschema.Schema]bool // schemas that were walked; false while they are
 }
 
-// newContracts prepares the files of a set. Only those that pipelines name as schemas or
+// New prepares the files of a set. Only those that pipelines name as schemas or
 // documents are resources: a file of pipelines may hold expressions, which no schema does.
-func newContracts(files map[string]*reading, named map[string]*expr.Value, r *diag.Reporter) *contracts {
-	k := &contracts{
+func New(files map[string]*File, named map[string]*expr.Value, r *diag.Reporter) *Set {
+	k := &Set{
 		Reporter: r, files: files, named: named,
 		trees: map[string]*expr.Value{}, made: map[string]*Contract{}, ids: map[string]*expr.Value{}, failed: map[string]bool{},
 		finite:   map[*jsonschema.Schema]bool{},
@@ -50,10 +50,10 @@ func newContracts(files map[string]*reading, named map[string]*expr.Value, r *di
 	k.compiler.UseRegexpEngine(compilePattern)
 	k.outliner = newOutliner(k.place)
 	for _, name := range diag.SortedKeys(files) {
-		if f := files[name]; f.contract && f.root != nil {
-			k.trees[addressOf(name)] = f.root
-			if id, ok := f.root.Get("$id").Text(); ok {
-				k.ids[strings.TrimSuffix(id, "#")] = f.root
+		if f := files[name]; f.Foreign && f.Root != nil {
+			k.trees[addressOf(name)] = f.Root
+			if id, ok := f.Root.Get("$id").Text(); ok {
+				k.ids[strings.TrimSuffix(id, "#")] = f.Root
 			}
 		}
 	}
@@ -73,14 +73,17 @@ func addressOf(name string) string {
 	return (&url.URL{Scheme: "procaas", Path: path.Clean(name)}).String()
 }
 
+// ErrNotGiven says why a file is missing that nobody has given.
+var ErrNotGiven = errors.New("it is not among the files")
+
 // Load implements [jsonschema.URLLoader] on the files of the set.
-func (k *contracts) Load(address string) (any, error) {
+func (k *Set) Load(address string) (any, error) {
 	tree := k.trees[address]
 	if tree == nil {
 		tree = k.ids[address]
 	}
 	if tree == nil {
-		return nil, errNotGiven
+		return nil, ErrNotGiven
 	}
 	data, ok := tree.Literal() // made anew for each call, so it may be changed below
 	if !ok {
@@ -127,9 +130,9 @@ func upgradeNullable(data any) any {
 	return data
 }
 
-// contract makes the schema of a field ready; nil when there is none, or when
+// Of makes the schema of a field ready; nil when there is none, or when
 // something is wrong with it, which is reported.
-func (k *contracts) contract(v *expr.Value, name string) *Contract {
+func (k *Set) Of(v *expr.Value, name string) *Contract {
 	if !mayBeSchema(v) {
 		return nil // reported when it was read
 	}
@@ -158,9 +161,9 @@ func mayBeSchema(v *expr.Value) bool {
 
 // resolve gives the address that a reference leads to: the name of a schema,
 // which may stand for another one, or a file.
-func (k *contracts) resolve(v *expr.Value, text string) (string, bool) {
+func (k *Set) resolve(v *expr.Value, text string) (string, bool) {
 	for range source.MaxNesting { // names may stand for one another in a circle
-		if !isSchemaName(text) {
+		if !IsSchemaName(text) {
 			return k.resolveFile(v, text)
 		}
 		named := k.named[text]
@@ -180,17 +183,17 @@ func (k *contracts) resolve(v *expr.Value, text string) (string, bool) {
 
 // resolveFile gives the address that the name of a file leads to, with what it names behind
 // #. false means that there is none, which was reported, here or where the file was read.
-func (k *contracts) resolveFile(v *expr.Value, text string) (string, bool) {
-	name, _, ok := (reference{from: k.files[v.Span.File], text: text}).target()
+func (k *Set) resolveFile(v *expr.Value, text string) (string, bool) {
+	name, _, ok := k.files[v.Span.File].Target(text, false)
 	switch f := k.files[name]; {
 	case strings.HasPrefix(text, "#"):
 		k.Errorf(v.Span, rules.UnknownSchema, "name one of schemas, or a file", "want the name of a schema or a file, have %q", text)
 	case !ok:
 		k.Errorf(v.Span, rules.NoFile, "copy it beside the pipelines and name the file",
 			"%q is not a relative path: schemas are read from files of the set only", text)
-	case f == nil || f.missing != nil || diag.HasErrors(f.found):
+	case !f.Usable():
 		// reported
-	case !f.contract:
+	case !f.Foreign:
 		k.Errorf(v.Span, rules.UnknownSchema, "put the schema below schemas there, and write its name alone",
 			"%s is a file of pipelines, not of schemas", name)
 	default:
@@ -202,7 +205,7 @@ func (k *contracts) resolveFile(v *expr.Value, text string) (string, bool) {
 
 // inline gives the address of a schema that stands in a file of pipelines: its place, which
 // no two schemas share.
-func (k *contracts) inline(v *expr.Value) string {
+func (k *Set) inline(v *expr.Value) string {
 	at := v.Span.Start
 	address := addressOf(v.Span.File) + "!" + strconv.Itoa(at.Line) + "-" + strconv.Itoa(at.Column)
 	if k.trees[address] == nil {
@@ -214,7 +217,7 @@ func (k *contracts) inline(v *expr.Value) string {
 
 // linked copies a schema with the names of others in its $ref replaced by their
 // addresses.
-func (k *contracts) linked(v *expr.Value) *expr.Value {
+func (k *Set) linked(v *expr.Value) *expr.Value {
 	if v == nil || v.Kind != expr.ValueMap && v.Kind != expr.ValueList {
 		return v
 	}
@@ -222,7 +225,7 @@ func (k *contracts) linked(v *expr.Value) *expr.Value {
 	out.Elems = make([]*expr.Value, len(v.Elems))
 	for i, item := range v.Elems {
 		text, ok := item.Text()
-		if ok && v.Kind == expr.ValueMap && v.Names[i].Name == "$ref" && isSchemaName(text) {
+		if ok && v.Kind == expr.ValueMap && v.Names[i].Name == "$ref" && IsSchemaName(text) {
 			address, ok := k.resolve(item, text)
 			if !ok {
 				return &expr.Value{Span: v.Span, Scalar: true} // reported; nothing is known of it
@@ -236,7 +239,7 @@ func (k *contracts) linked(v *expr.Value) *expr.Value {
 }
 
 // compile makes the contract at an address; v is where it is asked for.
-func (k *contracts) compile(address string, v *expr.Value, name string) *Contract {
+func (k *Set) compile(address string, v *expr.Value, name string) *Contract {
 	key := address + " " + name
 	if c, ok := k.made[key]; ok {
 		return c
@@ -257,7 +260,7 @@ func (k *contracts) compile(address string, v *expr.Value, name string) *Contrac
 
 // try compiles a schema. A panic of the compiler is an error like any other: schemas come
 // from other teams, and one of them must not end the check of all.
-func (k *contracts) try(address string) (s *jsonschema.Schema, err error) {
+func (k *Set) try(address string) (s *jsonschema.Schema, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			s, err = nil, fmt.Errorf("it cannot be understood: %v", p)
@@ -267,7 +270,7 @@ func (k *contracts) try(address string) (s *jsonschema.Schema, err error) {
 }
 
 // report says what is wrong with a schema, where it is wrong when that is known.
-func (k *contracts) report(v *expr.Value, address string, err error) {
+func (k *Set) report(v *expr.Value, address string, err error) {
 	if k.failed[address] {
 		return
 	}
@@ -285,7 +288,7 @@ func (k *contracts) report(v *expr.Value, address string, err error) {
 			if part == nil {
 				part = whole
 			}
-			k.Errorf(head(part), rules.BadSchema, "see https://json-schema.org/draft/2020-12/schema", "this is no JSON Schema: %s", f)
+			k.Errorf(part.Head(), rules.BadSchema, "see https://json-schema.org/draft/2020-12/schema", "this is no JSON Schema: %s", f)
 		}
 		return
 	case errors.As(err, &missing):
@@ -294,14 +297,14 @@ func (k *contracts) report(v *expr.Value, address string, err error) {
 	}
 	if lost, ok := errors.AsType[*jsonschema.JSONPointerNotFoundError](err); ok {
 		_, fragment, _ := strings.Cut(lost.URL, "#")
-		k.Errorf(head(v), rules.UnknownSchema, "", "there is no #%s to refer to", fragment)
+		k.Errorf(v.Head(), rules.UnknownSchema, "", "there is no #%s to refer to", fragment)
 		return
 	}
-	k.Errorf(head(v), rules.BadSchema, "", "the schema cannot be used: %s", k.readable(err.Error()))
+	k.Errorf(v.Head(), rules.BadSchema, "", "the schema cannot be used: %s", k.readable(err.Error()))
 }
 
 // tree finds the value at an address; whole is that of the resource.
-func (k *contracts) tree(address string) (part, whole *expr.Value) {
+func (k *Set) tree(address string) (part, whole *expr.Value) {
 	resource, fragment, _ := strings.Cut(address, "#")
 	whole = k.trees[resource]
 	if whole == nil {
@@ -317,16 +320,16 @@ func (k *contracts) tree(address string) (part, whole *expr.Value) {
 }
 
 // place tells where a compiled schema stands; the zero Span for one that no file holds.
-func (k *contracts) place(location string) diag.Span {
+func (k *Set) place(location string) diag.Span {
 	part, _ := k.tree(location)
 	if part == nil {
 		return diag.Span{}
 	}
-	return head(part)
+	return part.Head()
 }
 
 // fileOf gives the name of the file at an address, for people.
-func (k *contracts) fileOf(address string) string {
+func (k *Set) fileOf(address string) string {
 	resource, _, _ := strings.Cut(address, "#")
 	for _, name := range slices.Sorted(maps.Keys(k.files)) {
 		if addressOf(name) == resource {
@@ -337,7 +340,7 @@ func (k *contracts) fileOf(address string) string {
 }
 
 // readable takes addresses out of a text for people, who have never seen any.
-func (k *contracts) readable(text string) string {
+func (k *Set) readable(text string) string {
 	return strings.ReplaceAll(text, "procaas://"+strings.Repeat("/r", depth)+"/", "")
 }
 

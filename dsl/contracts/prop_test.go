@@ -1,4 +1,4 @@
-package dsl
+package contracts
 
 import (
 	"errors"
@@ -162,8 +162,8 @@ func TestContractsSayWhatTheLibrarySays(t *testing.T) {
 			if have == nil {
 				continue
 			}
-			for _, f := range func() *ContractError {
-				target := &ContractError{}
+			for _, f := range func() *Error {
+				target := &Error{}
 				_ = errors.As(have, &target)
 				return target
 			}().Faults {
