@@ -25,7 +25,7 @@ RAPID_SEED ?= 1
 export CGO_ENABLED ?= 0
 
 .PHONY: help demo demo-balancer balance torture torture-transfers bench-shards bench-pauses bench-resolve demo-shards build test test-long quick loops \
-	properties pooler lint fmt vet bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue cells clean judge
+	properties pooler lint prose fmt vet bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue cells clean judge
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -107,6 +107,9 @@ vet: ## the compiler's own checks
 
 lint: ## what the linters of .golangci.yml say; a job of its own in CI, since building them takes minutes
 	GOFLAGS="$(FLAGS)" $(LINT) run ./...
+
+prose: ## what the pages of docs have of long lines, long sentences and phrases that readers stumble over
+	$(GO) test -count 1 ./docs
 
 golden: ## rewrite golden files and generated files; read the diff before you commit it
 	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- $(GO) test $$(grep -rl 'flag.Bool("update"' --include='*_test.go' . | xargs -n1 dirname | sort -u) -update

@@ -1,0 +1,158 @@
+package docs_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+const (
+	longestLine     = 100 // characters
+	longestSentence = 30  // words
+	longestPage     = 250 // lines
+)
+
+// phrases are ways of writing that readers stumbled over. Behind each is what to write in its place.
+var phrases = []struct{ old, instead string }{
+	{`tells? whether`, "reports whether"},
+	{`\bgo(es)? on (by|with|from|behind)\b`, "continues, resumes"},
+	{`\bbears?\b`, "can take, handles"},
+	{`comes? to (an end|hold|be)\b`, "ends, holds, is"},
+	{`\bis told\b|\bare told\b|\bbe told\b`, "is notified, learns, sees"},
+	{`\bby whom\b`, "say who does it"},
+	{`\b(is|are) (one|ones) that\b`, "name the thing"},
+	{`\bthe like\b`, "name the things"},
+	{`\bought to\b`, "must, should"},
+	{`\bno (more|less) than\b`, "at most, at least"},
+	{`\bbesides\b`, "also, as well as"},
+	{`\bhence\b|\bthereby\b|\bwhereby\b|\bthereof\b|\bthereupon\b`, "so, by doing this"},
+}
+
+var (
+	fenced   = regexp.MustCompile("(?ms)^```.*?^```$")
+	inline   = regexp.MustCompile("`[^`\n]*`")
+	linked   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	comment  = regexp.MustCompile(`(?s)<!--.*?-->`)
+	sentence = regexp.MustCompile(`[.!?:](?:\s+|$)`)
+	item     = regexp.MustCompile(`^\s*([-*]|\d+\.)\s`)
+)
+
+// TestProse holds the pages to plain English: short lines, short sentences, and none of the phrases that readers had to
+// read twice.
+func TestProse(t *testing.T) {
+	t.Parallel()
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, problem := range problems(string(text)) {
+			t.Errorf("%s%s", page, problem)
+		}
+	}
+}
+
+// TestProseFindsProblems shows that each rule finds something.
+func TestProseFindsProblems(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		strings.Repeat("abc ", 26) + "\n":                                "104 characters",
+		"It runs " + strings.Repeat("and\nruns ", 15) + ".\n":            "32 words",
+		"| a | " + strings.Repeat("word ", 31) + " |\n":                  "31 words",
+		"The node goes on with the run.\n":                               `"goes on with"`,
+		"```sh\nprocaas goes on\n```\nAnd `it goes on` in [x](goes%20).": "",
+		"One. Two. Three.\n\n- four\n- five\n":                           "",
+		strings.Repeat("line\n\n", 130):                                  "259 lines",
+	} {
+		found := strings.Join(problems(text), "\n")
+		if want == "" && found != "" || !strings.Contains(found, want) {
+			t.Errorf("%.60q: want %q, have %q", text, want, found)
+		}
+	}
+}
+
+// pages lists what people read who use the program: the pages of this folder and the README.
+func pages(t *testing.T) []string {
+	t.Helper()
+	all := []string{}
+	err := filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
+		if d.IsDir() && (path == "decisions" || path == "reference") {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(path, ".md") {
+			all = append(all, path)
+		}
+		return err
+	})
+	if err != nil || len(all) == 0 {
+		t.Fatalf("have %d pages: %v", len(all), err)
+	}
+	return all
+}
+
+// problems lists what is wrong with a page, each with its line.
+func problems(text string) (found []string) {
+	report := func(line int, format string, args ...any) {
+		found = append(found, fmt.Sprintf(":%d: %s", line, fmt.Sprintf(format, args...)))
+	}
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	if len(lines) > longestPage {
+		report(1, "the page has %d lines; want at most %d: split it", len(lines), longestPage)
+	}
+	for i, line := range lines {
+		if n := utf8.RuneCountInString(line); n > longestLine && !strings.HasPrefix(line, "|") {
+			report(i+1, "the line has %d characters; want at most %d", n, longestLine)
+		}
+	}
+	blank := func(s string) string { return strings.Repeat("\n", strings.Count(s, "\n")) }
+	prose := fenced.ReplaceAllStringFunc(text, blank)
+	prose = comment.ReplaceAllStringFunc(prose, blank)
+	prose = inline.ReplaceAllString(prose, "x")
+	prose = linked.ReplaceAllString(prose, "$1")
+	for _, p := range paragraphs(prose) {
+		for _, s := range sentence.Split(p.text, -1) {
+			if n := len(strings.Fields(s)); n > longestSentence {
+				report(p.line, "a sentence has %d words; want at most %d: %s", n, longestSentence, strings.Join(strings.Fields(s), " "))
+			}
+		}
+		for _, phrase := range phrases {
+			if m := regexp.MustCompile(`(?i)` + phrase.old).FindString(p.text); m != "" {
+				report(p.line, "%q: write in its place: %s", m, phrase.instead)
+			}
+		}
+	}
+	return found
+}
+
+type paragraph struct {
+	line int
+	text string
+}
+
+// paragraphs parts text at blank lines, headings, elements of lists and cells of tables.
+func paragraphs(text string) (all []paragraph) {
+	open := false
+	for i, line := range strings.Split(text, "\n") {
+		trimmed := strings.TrimSpace(line)
+		switch {
+		case trimmed == "" || strings.HasPrefix(trimmed, "#"):
+			open = false
+		case strings.HasPrefix(trimmed, "|"):
+			for _, cell := range strings.Split(trimmed, "|") {
+				all = append(all, paragraph{i + 1, cell})
+			}
+			open = false
+		case open && !item.MatchString(line):
+			last := &all[len(all)-1]
+			last.text += " " + trimmed
+		default:
+			all = append(all, paragraph{i + 1, item.ReplaceAllString(line, "")})
+			open = true
+		}
+	}
+	return all
+}
