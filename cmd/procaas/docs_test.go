@@ -31,7 +31,7 @@ import (
 //   - console: each line that begins with "$ " is a command, what follows is its output, with "..." for any text or lines.
 //   - sh: commands without their output; "sh not-run" is left out.
 //
-// The server of a page is wherever there is a free port, although the page says 127.0.0.1:8080.
+// The server of a page is wherever there is a free port, although the page says 127.0.0.1:8080. So are stub services, from 9000 on.
 
 var (
 	docBlock = regexp.MustCompile("(?ms)^```(\\w+)([^\n]*)\n(.*?)^```$")
@@ -41,6 +41,8 @@ var (
 		`balancer (status|moves|explain)|shard (list|show|resolve|transfers)|inbox status|config list)\b|curl )`)
 	changing = regexp.MustCompile(` -X | -d | --data|--request`)
 	serving  = regexp.MustCompile(`\bprocaas (dev|serve|demo)\b`)
+	// servicePort is where a page says that a stub service listens. Pages run at the same time.
+	servicePort = regexp.MustCompile(`\b127\.0\.0\.1:9\d{3}\b`)
 )
 
 func TestDocs(t *testing.T) {
@@ -67,7 +69,7 @@ func TestDocs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := &page{t: t, name: name, dir: t.TempDir(), server: freeAddress(t), files: map[string]string{}}
+			p := &page{t: t, name: name, dir: t.TempDir(), server: freeAddress(t), files: map[string]string{}, services: map[string]string{}}
 			p.work(string(text))
 		})
 	}
@@ -80,7 +82,9 @@ type page struct {
 	dir    string
 	server string            // where 127.0.0.1:8080 is
 	files  map[string]string // pipelines that the page has written, by name
-	line   int               // of the block that is worked on
+	// services are the addresses that stubs really have, by those that the page says.
+	services map[string]string
+	line     int // of the block that is worked on
 
 	in    io.WriteCloser // of the shell; nil before the first command
 	out   *bufio.Reader
@@ -227,7 +231,22 @@ func (p *page) replaced(text string) string {
 		}
 		text = strings.ReplaceAll(text, "postgres://procaas@db/procaas", p.store)
 	}
+	text = servicePort.ReplaceAllStringFunc(text, func(address string) string {
+		if p.services[address] == "" {
+			p.services[address] = freeAddress(p.t)
+		}
+		return p.services[address]
+	})
 	return strings.NewReplacer("127.0.0.1:8080", p.server, "localhost:8080", p.server).Replace(text)
+}
+
+// asWritten is the opposite: it puts the page's own names back into what a command printed.
+func (p *page) asWritten(text string) string {
+	text = strings.ReplaceAll(text, p.server, "127.0.0.1:8080")
+	for address, real := range p.services {
+		text = strings.ReplaceAll(text, real, address)
+	}
+	return text
 }
 
 // run gives commands to the shell of the page, and returns what they print.
@@ -267,7 +286,7 @@ func (p *page) run(commands string) string {
 			return err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 		})
 	}
-	return strings.ReplaceAll(out.String(), p.server, "127.0.0.1:8080")
+	return p.asWritten(out.String())
 }
 
 // begin starts the shell of the page. It and all that it has started end with the test.
