@@ -2,9 +2,7 @@ package core
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -169,102 +167,6 @@ func (r *Run) withdrawIn(u unit, ref string, now time.Time) {
 	r.underway--
 	r.settled = false
 	r.touch()
-}
-
-// calls gives the runs inside of the calls that a record keeps, of the handler itself or
-// of its items: those that go on, and those that do when an operator retries the run.
-func (r *record) calls() iter.Seq[*Run] {
-	return func(yield func(*Run) bool) {
-		if r.sub != nil && !yield(r.sub) || r.each == nil {
-			return
-		}
-		for i := range r.each.of {
-			if sub := r.each.of[i].sub; sub != nil && !yield(sub) {
-				return
-			}
-		}
-	}
-}
-
-// trail is what people are told of a call that has ended: what became of its handlers.
-func (r *progress) trail() []checkpoint.Record {
-	var out []checkpoint.Record
-	for i, s := range r.plan.Steps {
-		if rec := &r.records[i]; rec.reached() {
-			out = append(out, checkpoint.Record{
-				Path: s.Path, Outcome: rec.outcome, Attempts: rec.attempts, Started: rec.started, Finished: rec.finished,
-				Error: rec.err, Reason: rec.reason, Trail: rec.trail, Undo: rec.saveUndo(s),
-			})
-		}
-	}
-	return out
-}
-
-// joinTrails makes one trail of those of many items: of each handler, what became of it
-// in the last item in which it was not skipped, or failed.
-func joinTrails(items []record) []checkpoint.Record {
-	var out []checkpoint.Record
-	for i := range items {
-		trail := items[i].trail
-		if items[i].sub != nil {
-			trail = items[i].sub.trail()
-		}
-		for _, saved := range trail {
-			at := slices.IndexFunc(out, func(s checkpoint.Record) bool { return s.Path == saved.Path })
-			switch {
-			case at < 0:
-				out = append(out, saved)
-			case out[at].Outcome != model.OutcomeFailed && (saved.Outcome != model.OutcomeSkipped || out[at].Outcome == model.OutcomeSkipped):
-				out[at] = saved
-			}
-		}
-	}
-	return out
-}
-
-// revive takes over the calls of a handler, or of its items, that a checkpoint has.
-func (r *Run) revive(s *planner.Step, saved checkpoint.Record) error {
-	if err := r.reviveUnit(r.unit(s), saved.Call); err != nil || saved.Each == nil {
-		return err
-	}
-	for _, item := range saved.Each.Of {
-		if err := r.reviveUnit(r.itemOf(s, item.Item-1), item.Call); err != nil {
-			return fmt.Errorf("item %d: %w", item.Item-1, err)
-		}
-	}
-	return nil
-}
-
-func (r *Run) reviveUnit(u unit, saved *checkpoint.Run) error {
-	if saved == nil {
-		return nil
-	}
-	if u.Loops && u.item == 0 {
-		return errors.New("it is a stage that is repeated, and has an element that is not of its list")
-	}
-	if u.Callee == nil {
-		return fmt.Errorf("it is inside of a call of pipeline %s, which the handler does not make: the definition has changed", saved.Pipeline)
-	}
-	u.rec.sub = r.inside(u)
-	if u.Loops {
-		if err := u.rec.sub.restore(*saved); err != nil {
-			return fmt.Errorf("element %d: %w", u.item-1, err)
-		}
-		return nil
-	}
-	data, err := datum.ParseJSON(saved.Inputs)
-	if err != nil {
-		return fmt.Errorf("inputs: %w", err)
-	}
-	inputs, ok := data.(map[string]any)
-	if !ok {
-		return fmt.Errorf("inputs: want a mapping, have %s", model.KindOf(data))
-	}
-	u.rec.sub.scope.origin, u.rec.sub.rawInputs = inputs, saved.Inputs
-	if err := u.rec.sub.restore(*saved); err != nil {
-		return fmt.Errorf("call of %s: %w", saved.Pipeline, err)
-	}
-	return nil
 }
 
 // StepOf finds the handler of a view, also one inside of a call; nil when there is none.

@@ -3,7 +3,6 @@ package core
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"procaas/dsl"
@@ -16,27 +15,6 @@ import (
 // such a stage is one handler with a for-each, and each element is a run inside of the run, as that of
 // a called pipeline is: with records and a state of its own, which are a part of the checkpoint. But it
 // sees all that the run does.
-
-// An iteration is what became of the items of a for-each.
-type iteration struct {
-	items []any           // as they were when the first one began; nil once the handler is decided
-	raw   json.RawMessage // of items
-	of    []record        // as many
-
-	total             int
-	succeeded, failed int // once the handler is decided
-}
-
-// redriveItems lets the items start afresh that have failed; those that have
-// succeeded stay.
-func (r *record) redriveItems() {
-	each := r.each
-	*r = record{each: each, started: r.started, trail: r.trail}
-	each.succeeded, each.failed = 0, 0
-	for i := range each.of {
-		each.of[i].redrive(each.of[i].outcome == model.OutcomeFailed)
-	}
-}
 
 // expand computes the items of a handler. It is false when the handler is decided by
 // that.
@@ -157,48 +135,6 @@ func (r *Run) giveUpItem(tasks []Attempt, u unit, live Live) []Attempt {
 	return r.goIn(tasks, u, live)
 }
 
-// cutOffBy gives the error of the first item that has failed the handler.
-func (r *record) cutOffBy(s *planner.Step) error {
-	stop := r.each.stop(s)
-	item := &r.each.of[stop]
-	return unit{item: stop + 1}.within(&model.KeptError{Text: item.err, Class: item.class, Status: item.status, Failures: item.failures})
-}
-
-// busy tells whether a call of an item is under way, or nobody knows how it ended.
-func (e *iteration) busy() bool {
-	return e != nil && slices.ContainsFunc(e.of, func(r record) bool { return r.isBusy() })
-}
-
-// isBusy tells whether a call is under way, or nobody knows how it ended.
-func (r *record) isBusy() bool {
-	return r.underway || r.outcome == model.OutcomeUnknown || r.sub != nil && r.sub.underway > 0
-}
-
-// reached tells whether anything has become of any item.
-func (e *iteration) reached() bool {
-	return slices.ContainsFunc(e.of, func(r record) bool { return r.outcome != "" || r.attempts > 0 })
-}
-
-// cutOff tells whether a unit is an item that does not go on, since one before it has
-// failed. One whose call undoes what it has done goes on with that.
-func (u unit) cutOff() bool {
-	return u.item > 0 && u.item > u.of.each.stop(u.Step) && (u.rec.sub == nil || !u.rec.sub.givesUp())
-}
-
-// stop gives the number of items that are worked on: all of them, or those up to the
-// first one whose failure fails the handler.
-func (e *iteration) stop(s *planner.Step) int {
-	if s.Handler.ForEach.OnFailure != "fail" {
-		return len(e.of)
-	}
-	for i := range e.of {
-		if e.of[i].outcome == model.OutcomeFailed {
-			return i
-		}
-	}
-	return len(e.of)
-}
-
 // finishItems decides about the handler once nothing of it is left to do.
 func (r *decisions) finishItems(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
@@ -243,50 +179,6 @@ func (r *decisions) gathered(s *planner.Step, live Live) {
 	r.succeed(s, live)
 }
 
-// result is what the response of a for-each holds for an item.
-func (r *record) result(collect bool) any {
-	if !collect {
-		return r.response
-	}
-	out := map[string]any{"response": r.response, "status": nil, "error": nil}
-	if r.status != 0 {
-		out["status"] = r.status
-	}
-	if r.outcome == model.OutcomeFailed {
-		out["error"] = map[string]any{"class": r.class, "status": out["status"], "message": r.err}
-	}
-	return out
-}
-
-// sum adds up the attempts of the items.
-func (r *record) sum() {
-	if r.each.items == nil {
-		return // they are forgotten, and what they came to is known
-	}
-	r.attempts, r.failures, r.each.succeeded, r.each.failed = 0, 0, 0, 0
-	for i := range r.each.of {
-		item := &r.each.of[i]
-		r.attempts += item.attempts
-		r.failures += item.failures
-		switch item.outcome {
-		case model.OutcomeSucceeded:
-			r.each.succeeded++
-		case model.OutcomeFailed:
-			r.each.failed++
-		}
-	}
-}
-
-// forgetItems drops the items of a handler that is decided, unless an operator's retry
-// goes on with those that are not done.
-func (r *record) forgetItems(goesOn bool) {
-	if goesOn {
-		return
-	}
-	r.trail = joinTrails(append([]record{{trail: r.trail}}, r.each.of...))
-	r.each.items, r.each.raw, r.each.of = nil, nil, nil
-}
-
 // itemSucceeded decides about an item.
 func (r *decisions) itemSucceeded(u unit) {
 	rec := u.rec
@@ -320,35 +212,4 @@ func (r *decisions) decideItem(u unit) {
 	u.rec.body, u.rec.ready = nil, false
 	r.further = true
 	r.touch()
-}
-
-// kept is the size of the responses of the items.
-func (e *iteration) kept() int {
-	n := 0
-	for i := range e.of {
-		n += len(e.of[i].raw)
-	}
-	return n
-}
-
-// foldTrail keeps what became of the handlers of an element that is done with those of
-// the others: one record by handler, and not one by element.
-func (u unit) foldTrail() {
-	u.of.trail = joinTrails([]record{{trail: u.of.trail}, {trail: u.rec.trail}})
-	u.rec.trail = nil
-}
-
-// failedElement gives the path of the handler that has given up in the first element
-// that failed; empty when it is something else that failed.
-func (r *record) failedElement() string {
-	if r.each == nil {
-		return ""
-	}
-	for i := range r.each.of {
-		if item := &r.each.of[i]; item.outcome == model.OutcomeFailed && item.sub != nil {
-			path, _, _ := item.sub.gaveUp()
-			return path
-		}
-	}
-	return ""
 }

@@ -206,7 +206,7 @@ func (f *fitting) checkKept(s, was *planner.Step) error {
 			return fmt.Errorf("%s reads shared-state.%s, which %s wrote when it ran, and does not now", reader.Path, name, s.Path)
 		}
 	}
-	if was.Keeps || rec.outcome != model.OutcomeSucceeded || strings.HasPrefix(rec.reason, goneOn) {
+	if was.Keeps || rec.outcome != model.OutcomeSucceeded || rec.wentOn() {
 		return nil // kept, or there was none
 	}
 	if reader := f.reader(datum.Path{planner.SourcesRoot, s.Handler.ID, "response"}); reader != nil {
@@ -241,7 +241,7 @@ func leaves(s *planner.Step, rec *record) (names []string) {
 		if h.Fallback != nil && !h.IsCritical() {
 			from = append(from, h.Fallback.Result)
 		}
-	case strings.HasPrefix(rec.reason, goneOn):
+	case rec.wentOn():
 		for _, rule := range h.OnError {
 			from = append(from, rule.Result)
 		}

@@ -10,33 +10,8 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file is about runs that have succeeded without all that they should have done: handlers
-// that are not critical were left out. It counts them, and lets a run make one up.
-
-// leftOut lists what the run has gone on without, each path once, inside of calls, too.
-func (r *progress) leftOut() (out []model.LeftOut) {
-	note := func(path, outcome, reason string) {
-		by := model.LeftBy(outcome, reason)
-		if by != "" && !slices.ContainsFunc(out, func(l model.LeftOut) bool { return l.Path == path }) {
-			out = append(out, model.LeftOut{Path: path, Reason: by})
-		}
-	}
-	var inside func([]checkpoint.Record)
-	inside = func(trail []checkpoint.Record) {
-		for _, h := range trail {
-			note(h.Path, h.Outcome, h.Reason)
-			inside(h.Trail)
-		}
-	}
-	for i, s := range r.plan.Steps {
-		rec := &r.records[i]
-		if !s.Loops {
-			note(s.Path, rec.outcome, rec.reason)
-		}
-		inside(rec.trail)
-	}
-	return out
-}
+// This file lets a run that has succeeded make up for a handler that was left out, since it is not
+// critical.
 
 // ErrNoMakeUp says that a run cannot make a handler up, and ErrNotLeftOut that it need not.
 var (

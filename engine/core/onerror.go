@@ -64,9 +64,6 @@ func ruleFor(rules []*dsl.OnError, err error, env datum.Env) (*dsl.OnError, erro
 	return nil, nil
 }
 
-// goneOn begins the reason of a handler that has succeeded by a rule.
-const goneOn = "on-error goes on after "
-
 // goOn decides that a handler counts as succeeded after an error, with what the
 // rule sets in place of its own result.
 func (r *decisions) goOn(s *planner.Step, rule *dsl.OnError, err error, env datum.Env, live Live) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -58,47 +57,6 @@ func (r *decisions) encode(s *planner.Step, response any, waits bool) (json.RawM
 		return nil, model.Permanent(fmt.Errorf("response of %d bytes has to be kept, and max-state is %d", len(raw), limit))
 	}
 	return raw, nil
-}
-
-// completeAll makes the events complete that a call has emitted. It refuses those whose
-// payload no store could keep, and those that make a chain too long.
-func (r *progress) completeAll(u unit, emitted []model.Event, live Live) ([]model.Event, error) {
-	events := make([]model.Event, len(emitted))
-	for i, e := range emitted {
-		if _, err := model.EncodeData(e.Payload); err != nil {
-			return nil, model.Permanent(fmt.Errorf("payload of event %d: %w", i+1, err))
-		}
-		events[i] = r.complete(u, i, e, live)
-		if err := r.extent.hop(&events[i], r.start.Event, live.Now); err != nil {
-			return nil, model.Permanent(err)
-		}
-	}
-	return events, nil
-}
-
-// complete fills what an emitted event leaves open. An id that follows from the
-// run, the handler and the event's number is found again when the handler had
-// to be repeated.
-func (r *progress) complete(u unit, i int, e model.Event, live Live) model.Event {
-	if e.ID != "" {
-		e.Identity = model.Digest("emitted", e.Source, e.ID)
-	} else if r.start.Event.Identity != "" {
-		e.Identity = model.Digest(r.start.Event.Identity, r.keyed(u.ref()), "emit", strconv.Itoa(i))
-	}
-	if e.ID == "" {
-		e.ID = model.Digest(r.start.ID, r.keyed(u.ref()), "emit", strconv.Itoa(i))
-	}
-	if e.Source == "" {
-		e.Source = model.ReservedSource + "run/" + r.start.ID
-	}
-	e.Inner = true
-	if e.Time.IsZero() {
-		e.Time = model.Stamp(live.Now)
-	}
-	if e.TraceParent == "" {
-		e.TraceParent, e.TraceState = r.start.Event.TraceParent, r.start.Event.TraceState
-	}
-	return e
 }
 
 // succeed applies the result of a handler whose call was successful, and so
@@ -198,7 +156,12 @@ func (r *decisions) decide(s *planner.Step, live Live) {
 	if s.Loops {
 		return // its handlers are told of, one by one
 	}
-	ended := rec.save(s.Path).View()
+	r.tell(unitOf(s, rec))
+}
+
+// tell notes for people what has become of a handler.
+func (r *progress) tell(u unit) {
+	ended := u.rec.save(u.Path).View()
 	ended.Within = strings.TrimSuffix(r.within, model.IntoCall)
 	r.ended = append(r.ended, ended)
 }
@@ -207,14 +170,4 @@ func (r *decisions) decide(s *planner.Step, live Live) {
 // would come too early.
 func after(now time.Time, wait time.Duration) time.Time {
 	return model.Stamp(now.Add(wait + time.Millisecond - 1))
-}
-
-// identity is what the keys of the run's calls follow from: its event, when that had an id
-// of its own, so that a run that begins anew after a restore has the same.
-func (s *Start) identity() string { return cmp.Or(s.Event.Identity, s.ID) }
-
-// idempotencyKey is the same for all attempts of a call, wherever and whenever
-// they are made.
-func idempotencyKey(run, path string, iteration int) string {
-	return model.Digest(run, path, strconv.Itoa(iteration))
 }

@@ -2,6 +2,8 @@ package core
 
 import (
 	"encoding/json"
+	"iter"
+	"strings"
 	"time"
 
 	"procaas/engine/checkpoint"
@@ -58,6 +60,12 @@ type record struct {
 const unknownReason = "attempt %d was under way when its node died, and nobody knows how it ended: " +
 	"find out, then retry the run to make the call again with the same Idempotency-Key, or cancel it"
 
+// goneOn begins the reason of a handler that has succeeded by a rule.
+const goneOn = "on-error goes on after "
+
+// wentOn tells whether the handler has succeeded by a rule.
+func (r *record) wentOn() bool { return strings.HasPrefix(r.reason, goneOn) }
+
 // inFlight tells whether nothing says how the last attempt ended.
 func (r *record) inFlight() bool {
 	return r.outcome == "" && (r.unknown || r.attempts > 0 && r.due.IsZero())
@@ -87,4 +95,19 @@ func (r *record) next() time.Time {
 		return r.hold
 	}
 	return r.due
+}
+
+// calls gives the runs inside of the calls that a record keeps, of the handler itself or
+// of its items: those that go on, and those that do when an operator retries the run.
+func (r *record) calls() iter.Seq[*Run] {
+	return func(yield func(*Run) bool) {
+		if r.sub != nil && !yield(r.sub) || r.each == nil {
+			return
+		}
+		for i := range r.each.of {
+			if sub := r.each.of[i].sub; sub != nil && !yield(sub) {
+				return
+			}
+		}
+	}
 }

@@ -1,9 +1,11 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -119,6 +121,51 @@ func (r *Run) restoreRecord(saved checkpoint.Record) error {
 	return nil
 }
 
+// revive takes over the calls of a handler, or of its items, that a checkpoint has.
+func (r *Run) revive(s *planner.Step, saved checkpoint.Record) error {
+	if err := r.reviveUnit(r.unit(s), saved.Call); err != nil || saved.Each == nil {
+		return err
+	}
+	for _, item := range saved.Each.Of {
+		if err := r.reviveUnit(r.itemOf(s, item.Item-1), item.Call); err != nil {
+			return fmt.Errorf("item %d: %w", item.Item-1, err)
+		}
+	}
+	return nil
+}
+
+func (r *Run) reviveUnit(u unit, saved *checkpoint.Run) error {
+	if saved == nil {
+		return nil
+	}
+	if u.Loops && u.item == 0 {
+		return errors.New("it is a stage that is repeated, and has an element that is not of its list")
+	}
+	if u.Callee == nil {
+		return fmt.Errorf("it is inside of a call of pipeline %s, which the handler does not make: the definition has changed", saved.Pipeline)
+	}
+	u.rec.sub = r.inside(u)
+	if u.Loops {
+		if err := u.rec.sub.restore(*saved); err != nil {
+			return fmt.Errorf("element %d: %w", u.item-1, err)
+		}
+		return nil
+	}
+	data, err := datum.ParseJSON(saved.Inputs)
+	if err != nil {
+		return fmt.Errorf("inputs: %w", err)
+	}
+	inputs, ok := data.(map[string]any)
+	if !ok {
+		return fmt.Errorf("inputs: want a mapping, have %s", model.KindOf(data))
+	}
+	u.rec.sub.scope.origin, u.rec.sub.rawInputs = inputs, saved.Inputs
+	if err := u.rec.sub.restore(*saved); err != nil {
+		return fmt.Errorf("call of %s: %w", saved.Pipeline, err)
+	}
+	return nil
+}
+
 // lose says what becomes of an attempt whose end is not known.
 func (r *Run) lose(u unit) {
 	rec := u.rec
@@ -191,5 +238,16 @@ func (r *record) redrive(failed bool) {
 		}
 	case r.sub != nil:
 		r.sub.redrive()
+	}
+}
+
+// redriveItems lets the items start afresh that have failed; those that have
+// succeeded stay.
+func (r *record) redriveItems() {
+	each := r.each
+	*r = record{each: each, started: r.started, trail: r.trail}
+	each.succeeded, each.failed = 0, 0
+	for i := range each.of {
+		each.of[i].redrive(each.of[i].outcome == model.OutcomeFailed)
 	}
 }
