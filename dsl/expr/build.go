@@ -1,13 +1,11 @@
 package expr
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/expr-lang/expr/ast"
 
 	"procaas/dsl/datum"
-	"procaas/dsl/diag"
 	"procaas/dsl/ops"
 	"procaas/dsl/rules"
 	"procaas/dsl/syntax"
@@ -39,16 +37,8 @@ var broken = part{eval: func(*frame) (any, error) { return nil, nil }, shape: da
 // A builder makes closures of the tree and checks names and types on the way.
 // It goes on after an error, so that all of them are reported at once.
 type builder struct {
-	*syntax.Tree
-	expr     *Expr
-	scope    *Scope
-	reporter *diag.Reporter
-	failed   bool
+	checks
 
-	lets  []local         // innermost last
-	items []item          // innermost last
-	facts []Fact          // that hold where it is building
-	told  map[string]bool // paths that may be null, and were reported
 	slots int
 	nodes int // built so far; the difference is the cost of a loop's body
 
@@ -62,85 +52,10 @@ type watcher interface {
 	leave(b *builder, n ast.Node, p part) part // when they are
 }
 
-// A local is a name that let gave.
-type local struct {
-	name  string
-	slot  int
-	shape datum.Shape
-	root  string // the root that it stands for, if any
-
-	outline *typing.Outline
-	at      track
-}
-
-// An item holds the slots of one loop's #, #index and #acc.
-type item struct {
-	element, index, acc int // acc is -1 outside reduce
-	accShape            datum.Shape
-
-	outline *typing.Outline // of the element
-	first   *typing.Outline // what #acc begins with
-}
-
-// track names the element of a loop.
-func (it item) track() track { return track{key: fmt.Sprintf("item%d", it.element)} }
-
 // slot reserves a place in the frame for the value of a let, or of one loop.
 func (b *builder) slot() int {
 	b.slots++
 	return b.slots - 1
-}
-
-// span gives the place of a node in the file.
-func (b *builder) span(n ast.Node) diag.Span {
-	first, last := b.Extent(n)
-	return b.expr.Stretch(b.Tokens[first].From, b.Tokens[last].To)
-}
-
-// fail reports an error about a node.
-func (b *builder) fail(n ast.Node, code diag.Code, hint, format string, args ...any) part {
-	b.failed = true
-	b.reporter.Errorf(b.span(n), code, hint, format, args...)
-	return broken
-}
-
-// failAt reports an error about one token.
-func (b *builder) failAt(token int, code diag.Code, hint, format string, args ...any) part {
-	b.failed = true
-	t := b.Tokens[token]
-	b.reporter.Errorf(b.expr.Stretch(t.From, t.To), code, hint, format, args...)
-	return broken
-}
-
-// guard puts the place of a node on the errors of what computes it.
-func (b *builder) guard(n ast.Node, eval evalFunc) evalFunc {
-	at := b.place(n)
-	return func(f *frame) (any, error) {
-		v, err := eval(f)
-		if err != nil {
-			return nil, at.wrap(err)
-		}
-		return v, nil
-	}
-}
-
-// A place is where in the expression an error arises.
-type place struct {
-	span   diag.Span
-	source string
-}
-
-// place is where an error of a node is told of.
-func (b *builder) place(n ast.Node) *place { return &place{b.span(n), b.expr.Source} }
-
-// wrap makes an EvalError of err, unless a part of the part did already.
-func (p *place) wrap(err error) error {
-	var e *EvalError
-	var unknown datum.Unknown
-	if errors.As(err, &e) || errors.As(err, &unknown) {
-		return err
-	}
-	return &EvalError{Span: p.span, Source: p.source, Message: err.Error()}
 }
 
 // build makes a node and all below it.
@@ -192,43 +107,6 @@ func (b *builder) make(n ast.Node) part {
 		return b.fail(n, rules.ExprSyntax, "", "only let may stand before ;")
 	}
 	return b.fail(n, rules.ExprSyntax, "", "this has no meaning here")
-}
-
-// want reports a part that can never have the shape that its place needs.
-func (b *builder) want(n ast.Node, p part, s datum.Shape, what string) part {
-	if s&datum.NullShape == 0 {
-		p = b.solid(n, p)
-	}
-	hint := hintFor(s, p.shape)
-	if what == "or" {
-		hint += ", or write a ?? b for a default" // what other languages use or for
-	}
-	if p.shape&s == 0 {
-		return b.fail(n, rules.ExprOperand, hint, "%s needs %s, have %s", what, s, p.shape)
-	}
-	if o := p.outline; o != nil && o.Shape&s == 0 {
-		b.doubt(n, o, rules.ExprOperand, hintFor(s, o.Shape), "%s needs %s, have %s", what, s, o.Shape)
-	}
-	return p
-}
-
-// hintFor says how to get from one shape to another.
-func hintFor(want, have datum.Shape) string {
-	switch {
-	case want == datum.BoolShape && have&^datum.NullShape == 0:
-		return "give a default: x ?? false"
-	case want == datum.BoolShape && have&datum.NumberShape != 0:
-		return "compare it: x != 0"
-	case want == datum.BoolShape && have&datum.StringShape != 0:
-		return "compare it: x != ''"
-	case want == datum.BoolShape:
-		return "compare it: len(x) > 0"
-	case want&datum.StringShape != 0 && have&datum.NumberShape != 0:
-		return "make a string of it: string(x)"
-	case want&datum.NumberShape != 0 && have&datum.StringShape != 0:
-		return "make a number of it: int(x) or float(x)"
-	}
-	return ""
 }
 
 // condition makes a node that must be true or false; nothing else counts as

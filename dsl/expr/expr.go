@@ -57,7 +57,7 @@ func (e *Expr) Compile(sc *Scope, want datum.Kind, r *diag.Reporter) {
 		if e.all == nil {
 			e.all = s.Conjuncts(s.Root)
 		}
-		e.facts, e.denied = b.lasting(b.factsOf(s.Root, true)), b.lasting(b.factsOf(s.Root, false))
+		e.facts, e.denied = lasting(b.factsOf(s.Root, true)), lasting(b.factsOf(s.Root, false))
 	}
 	if b.failed {
 		return
@@ -71,7 +71,8 @@ func (e *Expr) Compile(sc *Scope, want datum.Kind, r *diag.Reporter) {
 }
 
 func (e *Expr) builder(s *syntax.Tree, sc *Scope, r *diag.Reporter) *builder {
-	return &builder{expr: e, Tree: s, scope: sc, reporter: r, told: map[string]bool{}}
+	known := names{reports: reports{expr: e, Tree: s, reporter: r}, scope: sc}
+	return &builder{checks: checks{names: known, told: map[string]bool{}}}
 }
 
 // watched makes the expression, which compile has found sound, once more under

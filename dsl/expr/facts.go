@@ -43,7 +43,7 @@ func (s track) step(name string) track {
 }
 
 // trackOf finds the path that a node stands for.
-func (b *builder) trackOf(n ast.Node) track {
+func (b *names) trackOf(n ast.Node) track {
 	if !isChain(n) {
 		return track{}
 	}
@@ -57,7 +57,7 @@ func (b *builder) trackOf(n ast.Node) track {
 
 // baseTrack finds the path that the beginning of a chain stands for. #index and #acc are
 // computed anew for each element, so that no test of them lasts.
-func (b *builder) baseTrack(n ast.Node) track {
+func (b *names) baseTrack(n ast.Node) track {
 	switch x := n.(type) {
 	case *ast.PointerNode:
 		if x.Name == "" && len(b.items) > 0 {
@@ -79,7 +79,7 @@ func (b *builder) baseTrack(n ast.Node) track {
 // elementKey names an element of a path: a fixed one by itself, a computed one by
 // its text, for what is computed twice in the same place is the same. How deep in loops it
 // stands is a part of it: # means something else one level further in.
-func (b *builder) elementKey(prop ast.Node) string {
+func (b *names) elementKey(prop ast.Node) string {
 	if key, ok := b.Literal(prop); ok {
 		return key
 	}
@@ -87,7 +87,7 @@ func (b *builder) elementKey(prop ast.Node) string {
 }
 
 // knowing builds with further facts.
-func (b *builder) knowing(facts []Fact, build func()) {
+func (b *names) knowing(facts []Fact, build func()) {
 	before := b.facts
 	b.facts = append(slices.Clip(before), facts...)
 	build()
@@ -95,7 +95,7 @@ func (b *builder) knowing(facts []Fact, build func()) {
 }
 
 // narrowed applies what is known of a path to its outline.
-func (b *builder) narrowed(o *typing.Outline, key string) *typing.Outline {
+func (b *names) narrowed(o *typing.Outline, key string) *typing.Outline {
 	if key == "" {
 		return o
 	}
@@ -153,7 +153,7 @@ func (f *Fact) apply(o *typing.Outline) *typing.Outline {
 }
 
 // factsOf lists what holds when a condition is truth.
-func (b *builder) factsOf(n ast.Node, truth bool) []Fact {
+func (b *names) factsOf(n ast.Node, truth bool) []Fact {
 	switch x := n.(type) {
 	case *ast.UnaryNode:
 		if x.Operator == "not" || x.Operator == "!" {
@@ -173,7 +173,7 @@ func (b *builder) factsOf(n ast.Node, truth bool) []Fact {
 
 // through says that no path on the way to one is null, as is so when the one has
 // a value.
-func (b *builder) through(at track) []Fact {
+func (b *names) through(at track) []Fact {
 	var out []Fact
 	for _, key := range at.prior {
 		out = append(out, Fact{Key: key, shape: datum.AnyShape &^ datum.NullShape})
@@ -183,7 +183,7 @@ func (b *builder) through(at track) []Fact {
 
 // factsOfBinary is factsOf for two operands: both sides of an and that is true have held, and
 // both of an or that is false have not. Of the other two nothing is sure.
-func (b *builder) factsOfBinary(x *ast.BinaryNode, truth bool) []Fact {
+func (b *names) factsOfBinary(x *ast.BinaryNode, truth bool) []Fact {
 	switch x.Operator {
 	case "and", "&&":
 		if truth {
@@ -207,7 +207,7 @@ func (b *builder) factsOfBinary(x *ast.BinaryNode, truth bool) []Fact {
 }
 
 // factsOfEquality is about x == null, x == 'a literal' and type(x) == 'string'.
-func (b *builder) factsOfEquality(l, r ast.Node, equal bool) []Fact {
+func (b *names) factsOfEquality(l, r ast.Node, equal bool) []Fact {
 	at, other := b.trackOf(l), r
 	if at.key == "" {
 		at, other = b.trackOf(r), l
@@ -232,7 +232,7 @@ func (b *builder) factsOfEquality(l, r ast.Node, equal bool) []Fact {
 }
 
 // factsOfType is about type(x) == 'string'.
-func (b *builder) factsOfType(l, r ast.Node, equal bool) []Fact {
+func (b *names) factsOfType(l, r ast.Node, equal bool) []Fact {
 	call, ok := l.(*ast.CallNode)
 	name, isText := r.(*ast.StringNode)
 	if !ok || !isText || b.Name(call) != "type" || len(call.Arguments) != 1 {
@@ -255,7 +255,7 @@ var typeNames = map[string]datum.Shape{
 }
 
 // factsOfIn is about 'key' in x and x in ['a', 'b'].
-func (b *builder) factsOfIn(x *ast.BinaryNode) []Fact {
+func (b *names) factsOfIn(x *ast.BinaryNode) []Fact {
 	if key, ok := b.Literal(x.Left); ok {
 		if at := b.trackOf(x.Right); at.key != "" {
 			return append(b.through(at), Fact{Key: at.step(key).key, has: true})
@@ -326,4 +326,17 @@ func memberUnder(m *typing.Member, f *Fact) *typing.Member {
 	}
 	value = f.apply(value)
 	return &typing.Member{Outline: value, Required: m.Required || value != nil && value.Shape&datum.NullShape == 0}
+}
+
+// lasting keeps the facts that other expressions of the handler may rely on:
+// those about roots.
+func lasting(facts []Fact) []Fact {
+	var out []Fact
+	for _, f := range facts {
+		root, _, _ := strings.Cut(f.Key, Between)
+		if isRoot(root) && !strings.Contains(f.Key, "[") {
+			out = append(out, f)
+		}
+	}
+	return out
 }

@@ -135,7 +135,7 @@ func (b *builder) method(m *ast.MemberNode) part {
 }
 
 // noFunction reports an unknown function.
-func (b *builder) noFunction(x *ast.CallNode, name string) part {
+func (b *reports) noFunction(x *ast.CallNode, name string) part {
 	if hint, ok := refused[name]; ok {
 		return b.fail(x, rules.ExprRefused, hint, "%s cannot be called: a repeated run must compute the same again", name)
 	}

@@ -3,11 +3,6 @@ package expr
 import (
 	"slices"
 	"strings"
-
-	"github.com/expr-lang/expr/ast"
-
-	"procaas/dsl/rules"
-	"procaas/dsl/syntax"
 )
 
 // nameHabits are names that other tools have for what is written differently here, in
@@ -31,7 +26,7 @@ var nameHabits = map[string]string{
 
 // habitOf translates a name that nothing has here. Upper case is no obstacle: TRUE, NULL and
 // None of other languages are meant as ours are.
-func (b *builder) habitOf(name string) string {
+func (b *names) habitOf(name string) string {
 	hint := nameHabits[strings.ToLower(name)]
 	for _, root := range []string{StateRoot, "event", "sources", "configs"} {
 		if strings.Contains(hint, root) && !b.scope.has(root) {
@@ -44,28 +39,9 @@ func (b *builder) habitOf(name string) string {
 // lengthWords are members that lists and texts have elsewhere.
 var lengthWords = []string{"length", "size", "count", "len"}
 
-// notReplaced warns of a back-quoted string with ${…} in it, which other languages replace.
-func (b *builder) notReplaced(x *ast.StringNode) {
-	t := b.Tokens[b.At(x)]
-	if t.Kind != syntax.StringToken || !strings.HasPrefix(t.Text, "`") {
-		return
-	}
-	if from := strings.Index(t.Text, "${"); from < 0 || !strings.Contains(t.Text[from:], "}") {
-		return
-	}
-	b.reporter.Warnf(b.span(x), rules.ExprForeign, "join the parts with +: 'order ' + string(number)", "nothing replaces ${…} in a string")
-}
-
-// notOctal warns of a number that other languages take for octal, as the scalars of YAML do.
-func (b *builder) notOctal(x *ast.IntegerNode) {
-	if text := b.Tokens[b.At(x)].Text; syntax.LeadingZero(text) {
-		b.reporter.Warnf(b.span(x), rules.LeadingZero, syntax.LeadingZeroHint(text), "%s is read as the decimal number %d", text, x.Value)
-	}
-}
-
 // glued tells whether a member of the shared state was meant as a subtraction: a
 // hyphen between name characters belongs to the name.
-func (b *builder) glued(name string) (spaced string, ok bool) {
+func (b *names) glued(name string) (spaced string, ok bool) {
 	for i := range name {
 		if name[i] != '-' || !b.scope.declared(name[:i]) {
 			continue

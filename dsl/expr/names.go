@@ -2,6 +2,7 @@ package expr
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/library"
 	"procaas/dsl/rules"
+	"procaas/dsl/typing"
 )
 
 // Roots are all roots that any place of a pipeline may read. Files of other kinds
@@ -68,8 +70,41 @@ func (s *Scope) bare(name string) bool {
 	return s.has(StateRoot) && !isRoot(name) && !s.has(name) && (s.declared(name) || s.Lenient && name != "$env")
 }
 
+// names are what the nodes of an expression stand for where they are, and what is known of that.
+type names struct {
+	reports
+
+	scope *Scope
+	lets  []local // innermost last
+	items []item  // innermost last
+	facts []Fact  // that hold there
+}
+
+// A local is a name that let gave.
+type local struct {
+	name  string
+	slot  int
+	shape datum.Shape
+	root  string // the root that it stands for, if any
+
+	outline *typing.Outline
+	at      track
+}
+
+// An item holds the slots of one loop's #, #index and #acc.
+type item struct {
+	element, index, acc int // acc is -1 outside reduce
+	accShape            datum.Shape
+
+	outline *typing.Outline // of the element
+	first   *typing.Outline // what #acc begins with
+}
+
+// track names the element of a loop.
+func (it item) track() track { return track{key: fmt.Sprintf("item%d", it.element)} }
+
 // members checks the names after a root, and gives the shape of the chain.
-func (b *builder) members(root string, links []link) datum.Shape {
+func (b *names) members(root string, links []link) datum.Shape {
 	if len(links) == 0 {
 		return mapShapeOf(root)
 	}
@@ -83,14 +118,14 @@ func (b *builder) members(root string, links []link) datum.Shape {
 		if spaced, ok := b.glued(name); ok && !b.scope.declared(name) {
 			b.fail(at, rules.ExprHyphen, "write "+spaced+" to subtract", "%s is one name, and the shared state does not have it", name)
 		} else if !b.scope.Lenient && !b.scope.declared(name) {
-			b.suggest(at, rules.ExprUndeclared, name, slices.Sorted(maps.Keys(b.scope.State)),
-				"declare it under shared-state", "the shared state has no %s", name)
+			b.fail(at, rules.ExprUndeclared, nearest(name, slices.Sorted(maps.Keys(b.scope.State)), "declare it under shared-state"),
+				"the shared state has no %s", name)
 		}
 		return datum.AnyShape
 	case "configs":
 		if b.scope.Configs != nil && !slices.Contains(b.scope.Configs, name) {
-			b.suggest(at, rules.ExprUnknownConfig, name, b.scope.Configs,
-				"declare it under configs", "there is no config %s", name)
+			b.fail(at, rules.ExprUnknownConfig, nearest(name, b.scope.Configs, "declare it under configs"),
+				"there is no config %s", name)
 		}
 		return datum.AnyShape
 	case "sources":
@@ -100,7 +135,7 @@ func (b *builder) members(root string, links []link) datum.Shape {
 }
 
 // source checks sources.HANDLER and the member after it.
-func (b *builder) source(at ast.Node, name string, links []link) datum.Shape {
+func (b *names) source(at ast.Node, name string, links []link) datum.Shape {
 	reason, late := b.scope.Late[name]
 	switch {
 	case slices.Contains(b.scope.Sources, name), b.scope.Lenient:
@@ -108,7 +143,7 @@ func (b *builder) source(at ast.Node, name string, links []link) datum.Shape {
 		b.fail(at, rules.ExprLateSource, cmp.Or(b.scope.Hints[name], "read it from a handler that runs after it"),
 			"the outcome of %s is not known here: it %s", name, reason)
 	default:
-		b.suggest(at, rules.ExprUnknownSource, name, b.scope.Sources, "", "there is no handler %s before this one", name)
+		b.fail(at, rules.ExprUnknownSource, nearest(name, b.scope.Sources, ""), "there is no handler %s before this one", name)
 	}
 	if len(links) == 1 {
 		return datum.MapShape
@@ -122,14 +157,14 @@ func (b *builder) source(at ast.Node, name string, links []link) datum.Shape {
 
 // member checks one of a fixed set of members. When more follows, the shape of
 // the whole is not known, and a simple value must not be there.
-func (b *builder) member(at ast.Node, of string, known map[string]datum.Shape, name string, more bool) datum.Shape {
+func (b *names) member(at ast.Node, of string, known map[string]datum.Shape, name string, more bool) datum.Shape {
 	s, ok := known[name]
 	switch {
 	case known == nil: // item
 		return datum.AnyShape
 	case !ok:
 		members := slices.Sorted(maps.Keys(known))
-		b.suggest(at, rules.ExprUnknownMember, name, members, memberHint(of, name, members), "%s has no %s", of, name)
+		b.fail(at, rules.ExprUnknownMember, nearest(name, members, memberHint(of, name, members)), "%s has no %s", of, name)
 		return datum.AnyShape
 	case !more:
 		return s
@@ -139,13 +174,13 @@ func (b *builder) member(at ast.Node, of string, known map[string]datum.Shape, n
 	return datum.AnyShape
 }
 
-// suggest reports an unknown name with the nearest known one, or else a hint.
-func (b *builder) suggest(at ast.Node, code diag.Code, name string, known []string, hint, format string, args ...any) {
-	b.fail(at, code, cmp.Or(diag.DidYouMean(name, known, ""), hint), format, args...)
+// nearest is the hint about an unknown name: the nearest known one, or else another hint.
+func nearest(name string, known []string, hint string) string {
+	return cmp.Or(diag.DidYouMean(name, known, ""), hint)
 }
 
 // unknown reports a name that nothing has.
-func (b *builder) unknown(x *ast.IdentifierNode, name string) {
+func (b *names) unknown(x *ast.IdentifierNode, name string) {
 	if spaced, ok := b.subtraction(name); ok {
 		b.fail(x, rules.ExprHyphen, "write "+spaced+" to subtract", "%s is one name, and nothing has it", name)
 		return
@@ -168,12 +203,12 @@ func (b *builder) unknown(x *ast.IdentifierNode, name string) {
 		if b.expr.Source == name {
 			hint += "; text stands in quotes: '" + name + "'"
 		}
-		b.suggest(x, rules.ExprUnknownName, name, b.names(), hint, "there is no name %s", name)
+		b.fail(x, rules.ExprUnknownName, nearest(name, b.all(), hint), "there is no name %s", name)
 	}
 }
 
-// names lists all names that an expression may begin with here.
-func (b *builder) names() []string {
+// all lists all names that an expression may begin with here.
+func (b *names) all() []string {
 	out := slices.Clone(b.scope.Roots)
 	for _, l := range b.lets {
 		out = append(out, l.name)
@@ -187,7 +222,7 @@ func (b *builder) names() []string {
 
 // subtraction splits a name at a hyphen when both sides are known, and gives
 // what its author may have meant.
-func (b *builder) subtraction(name string) (spaced string, ok bool) {
+func (b *names) subtraction(name string) (spaced string, ok bool) {
 	for i, r := range name {
 		if r != '-' {
 			continue
@@ -201,7 +236,7 @@ func (b *builder) subtraction(name string) (spaced string, ok bool) {
 }
 
 // knows tells whether a name has a value here.
-func (b *builder) knows(name string) bool {
+func (b *names) knows(name string) bool {
 	return b.local(name) != nil || b.scope.has(name) || b.scope.declared(name)
 }
 

@@ -157,7 +157,7 @@ func (b *builder) binary(x *ast.BinaryNode) part {
 
 // checkOperands reports operands that can never have a result together, and
 // comparisons that always have the same; it gives what is known of the result.
-func (b *builder) checkOperands(x *ast.BinaryNode, op binary, l, r part) *typing.Outline {
+func (b *checks) checkOperands(x *ast.BinaryNode, op binary, l, r part) *typing.Outline {
 	switch x.Operator {
 	case "==", "!=":
 		b.checkEquality(x, l, r)

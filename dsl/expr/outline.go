@@ -18,8 +18,15 @@ import (
 // read. What contradicts a schema is an error; what contradicts only what other
 // expressions give is a warning.
 
-// doubt reports what contradicts an outline.
-func (b *builder) doubt(n ast.Node, o *typing.Outline, code diag.Code, hint, format string, args ...any) {
+// checks compare the parts of an expression with what is known of them.
+type checks struct {
+	names
+
+	told map[string]bool // paths that may be null, and were reported
+}
+
+// doubt reports what contradicts an outline. It has one parameter more than fail, and is called as that is.
+func (b *checks) doubt(n ast.Node, o *typing.Outline, code diag.Code, hint, format string, args ...any) {
 	d := diag.Diagnostic{Span: b.span(n), Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)}
 	if o.At != (diag.Span{}) {
 		d.Related = []diag.Related{{Span: o.At, Message: "its schema"}}
@@ -51,7 +58,7 @@ func (p part) with(o *typing.Outline) part {
 
 // solid reports a part that may be null where that would fail, and goes on as if
 // it were not.
-func (b *builder) solid(n ast.Node, p part) part {
+func (b *checks) solid(n ast.Node, p part) part {
 	o := p.outline
 	if !o.Nullable() {
 		return p
@@ -67,7 +74,7 @@ func (b *builder) solid(n ast.Node, p part) part {
 }
 
 // reportNull reports a value that may be null. Each path is told of once.
-func (b *builder) reportNull(n ast.Node, o *typing.Outline, at track) {
+func (b *checks) reportNull(n ast.Node, o *typing.Outline, at track) {
 	if at.key != "" {
 		b.told[at.key] = true
 	}
@@ -77,7 +84,7 @@ func (b *builder) reportNull(n ast.Node, o *typing.Outline, at track) {
 }
 
 // reportNullBase reports a member of what may be null.
-func (b *builder) reportNullBase(n ast.Node, o *typing.Outline, at track, member string) {
+func (b *checks) reportNullBase(n ast.Node, o *typing.Outline, at track, member string) {
 	if at.key != "" {
 		b.told[at.key] = true
 	}
@@ -89,7 +96,7 @@ func (b *builder) reportNullBase(n ast.Node, o *typing.Outline, at track, member
 
 // path follows the links of a chain through what is known of its base. The track
 // is that of the base.
-func (b *builder) path(o *typing.Outline, at track, links []link) *typing.Outline {
+func (b *checks) path(o *typing.Outline, at track, links []link) *typing.Outline {
 	null := false // something on the way may be null, which ends the chain
 	for _, l := range links {
 		o = b.narrowed(o, at.key).Told()
@@ -117,7 +124,7 @@ func (b *builder) path(o *typing.Outline, at track, links []link) *typing.Outlin
 }
 
 // memberText is what a link names, for messages.
-func (b *builder) memberText(l link) string {
+func (b *checks) memberText(l link) string {
 	if key, ok := b.Literal(l.prop); ok {
 		return key
 	}
@@ -125,7 +132,7 @@ func (b *builder) memberText(l link) string {
 }
 
 // take gives what is known of one member of a value that is not null.
-func (b *builder) take(o *typing.Outline, l link) *typing.Outline {
+func (b *checks) take(o *typing.Outline, l link) *typing.Outline {
 	key, named := b.Literal(l.prop)
 	if !named {
 		return b.element(o, l)
@@ -159,7 +166,7 @@ func (b *builder) take(o *typing.Outline, l link) *typing.Outline {
 
 // element gives what is known of a list's element, or of a member whose name is
 // computed.
-func (b *builder) element(o *typing.Outline, l link) *typing.Outline {
+func (b *checks) element(o *typing.Outline, l link) *typing.Outline {
 	switch {
 	case o.Shape == datum.ListShape:
 		return o.Elem
@@ -173,7 +180,7 @@ func (b *builder) element(o *typing.Outline, l link) *typing.Outline {
 
 // rooted gives what is known of a chain that begins with a root, and the links
 // that lead there.
-func (b *builder) rooted(root string, links []link) (o *typing.Outline, used int) {
+func (b *names) rooted(root string, links []link) (o *typing.Outline, used int) {
 	name := func(i int) string {
 		if i >= len(links) {
 			return ""
@@ -199,7 +206,7 @@ func (b *builder) rooted(root string, links []link) (o *typing.Outline, used int
 }
 
 // outlineOfChain gives what is known of a chain.
-func (b *builder) outlineOfChain(base ast.Node, from part, links []link) *typing.Outline {
+func (b *checks) outlineOfChain(base ast.Node, from part, links []link) *typing.Outline {
 	at := b.baseTrack(base)
 	id, isName := base.(*ast.IdentifierNode)
 	if !isName || b.local(b.Name(id)) != nil {
@@ -217,7 +224,7 @@ func (b *builder) outlineOfChain(base ast.Node, from part, links []link) *typing
 }
 
 // checkEquality warns of a comparison that always has the same result.
-func (b *builder) checkEquality(x *ast.BinaryNode, l, r part) {
+func (b *checks) checkEquality(x *ast.BinaryNode, l, r part) {
 	if !ops.MayEqual(l.shape, r.shape) && l.outline == nil && r.outline == nil {
 		b.reporter.Warnf(b.span(x), rules.ExprNeverEqual, "", "%s never equals %s", l.shape, r.shape)
 		return
@@ -240,12 +247,12 @@ func (b *builder) checkEquality(x *ast.BinaryNode, l, r part) {
 		b.reporter.Warnf(b.span(x), rules.ExprConstant, "drop the test", "%s is never null: this is %s", b.Text(side), always[!equal])
 		return
 	}
-	b.reporter.Warnf(b.span(x), rules.ExprNeverEqual, b.nearWord(o, other), "%s is %s, never %s: this is %s", b.Text(side), o, other,
+	b.reporter.Warnf(b.span(x), rules.ExprNeverEqual, nearWord(o, other), "%s is %s, never %s: this is %s", b.Text(side), o, other,
 		always[!equal])
 }
 
 // nearWord suggests the value that was probably meant.
-func (b *builder) nearWord(of, other *typing.Outline) string {
+func nearWord(of, other *typing.Outline) string {
 	if words := other.TextWords(); len(words) == 1 {
 		return diag.DidYouMean(words[0], of.TextWords(), "'")
 	}
@@ -253,7 +260,7 @@ func (b *builder) nearWord(of, other *typing.Outline) string {
 }
 
 // checkIn warns of an in that always has the same result.
-func (b *builder) checkIn(x *ast.BinaryNode, l, r part) {
+func (b *checks) checkIn(x *ast.BinaryNode, l, r part) {
 	lo, ro := l.known(), r.known()
 	switch {
 	case ro == nil:
@@ -262,7 +269,7 @@ func (b *builder) checkIn(x *ast.BinaryNode, l, r part) {
 	case ro.Shape == datum.ListShape && ro.Elem == nil && r.fixed:
 		b.reporter.Warnf(b.span(x), rules.ExprImpossibleIn, "", "nothing is in an empty list: this is always false")
 	case ro.Shape == datum.ListShape && !lo.MayBe(ro.Elem):
-		b.reporter.Warnf(b.span(x), rules.ExprImpossibleIn, b.nearWord(lo, ro.Elem),
+		b.reporter.Warnf(b.span(x), rules.ExprImpossibleIn, nearWord(lo, ro.Elem),
 			"%s is %s, and the list holds only %s: this is always false",
 			b.Text(x.Left), lo, ro.Elem)
 	case ro.Shape == datum.ListShape:
@@ -273,7 +280,7 @@ func (b *builder) checkIn(x *ast.BinaryNode, l, r part) {
 }
 
 // checkInWords warns of elements of a fixed list that can never match.
-func (b *builder) checkInWords(x *ast.BinaryNode, l part) {
+func (b *checks) checkInWords(x *ast.BinaryNode, l part) {
 	list, ok := x.Right.(*ast.ArrayNode)
 	o := l.outline
 	if !ok || o == nil || o.Words == nil {
@@ -284,13 +291,13 @@ func (b *builder) checkInWords(x *ast.BinaryNode, l part) {
 		if !ok || typing.ContainsWord(o.Words, w) {
 			continue
 		}
-		b.reporter.Warnf(b.span(n), rules.ExprImpossibleIn, b.nearWord(o, typing.Of(w)), "%s is %s, never %s", b.Text(x.Left), o,
+		b.reporter.Warnf(b.span(n), rules.ExprImpossibleIn, nearWord(o, typing.Of(w)), "%s is %s, never %s", b.Text(x.Left), o,
 			datum.DescribeData(w))
 	}
 }
 
 // checkInMap is about 'key' in x.
-func (b *builder) checkInMap(x *ast.BinaryNode, r *typing.Outline) {
+func (b *checks) checkInMap(x *ast.BinaryNode, r *typing.Outline) {
 	key, ok := b.Literal(x.Left)
 	if !ok {
 		return
@@ -306,16 +313,8 @@ func (b *builder) checkInMap(x *ast.BinaryNode, r *typing.Outline) {
 	}
 }
 
-// baseText is the text of what a member is taken of: a leading dot stands for #.
-func (b *builder) baseText(n ast.Node) string {
-	if text := b.Text(n); text != "." {
-		return text
-	}
-	return "#"
-}
-
 // placed checks the whole expression against what its place takes.
-func (b *builder) placed(root part, want datum.Kind) part {
+func (b *checks) placed(root part, want datum.Kind) part {
 	if want == datum.BoolKind {
 		root = b.solid(b.Root, root) // elsewhere, null is the same as nothing
 	}
@@ -326,28 +325,52 @@ func (b *builder) placed(root part, want datum.Kind) part {
 	return root
 }
 
-// lasting keeps the facts that other expressions of the handler may rely on:
-// those about roots.
-func (b *builder) lasting(facts []Fact) []Fact {
-	var out []Fact
-	for _, f := range facts {
-		root, _, _ := strings.Cut(f.Key, Between)
-		if isRoot(root) && !strings.Contains(f.Key, "[") {
-			out = append(out, f)
-		}
+// want reports a part that can never have the shape that its place needs.
+func (b *checks) want(n ast.Node, p part, s datum.Shape, what string) part {
+	if s&datum.NullShape == 0 {
+		p = b.solid(n, p)
 	}
-	return out
+	hint := hintFor(s, p.shape)
+	if what == "or" {
+		hint += ", or write a ?? b for a default" // what other languages use or for
+	}
+	if p.shape&s == 0 {
+		return b.fail(n, rules.ExprOperand, hint, "%s needs %s, have %s", what, s, p.shape)
+	}
+	if o := p.outline; o != nil && o.Shape&s == 0 {
+		b.doubt(n, o, rules.ExprOperand, hintFor(s, o.Shape), "%s needs %s, have %s", what, s, o.Shape)
+	}
+	return p
+}
+
+// hintFor says how to get from one shape to another.
+func hintFor(want, have datum.Shape) string {
+	switch {
+	case want == datum.BoolShape && have&^datum.NullShape == 0:
+		return "give a default: x ?? false"
+	case want == datum.BoolShape && have&datum.NumberShape != 0:
+		return "compare it: x != 0"
+	case want == datum.BoolShape && have&datum.StringShape != 0:
+		return "compare it: x != ''"
+	case want == datum.BoolShape:
+		return "compare it: len(x) > 0"
+	case want&datum.StringShape != 0 && have&datum.NumberShape != 0:
+		return "make a string of it: string(x)"
+	case want&datum.NumberShape != 0 && have&datum.StringShape != 0:
+		return "make a number of it: int(x) or float(x)"
+	}
+	return ""
 }
 
 // checkLoop warns of a body that is the same for each element.
-func (b *builder) checkLoop(x *ast.BuiltinNode, body ast.Node) {
+func (b *checks) checkLoop(x *ast.BuiltinNode, body ast.Node) {
 	first, last := b.Outer(body)
 	if _, isMap := body.(*ast.MapNode); !isMap && first > 0 && b.Tokens[first-1].Is("{") && b.Tokens[first-1].Pair == last+1 {
 		b.reporter.Warnf(b.span(body), rules.ExprLoopBody, "write {name: …} for a mapping, or drop the braces",
 			"the braces only stand around the body of %s: they make no mapping", x.Name)
 		return
 	}
-	if b.touchesItem(body) {
+	if touchesItem(body) {
 		return
 	}
 	hint := "write # for the element, such as #.name"
@@ -359,7 +382,7 @@ func (b *builder) checkLoop(x *ast.BuiltinNode, body ast.Node) {
 
 // touchesItem tells whether an expression reads the element of the innermost
 // loop.
-func (b *builder) touchesItem(n ast.Node) bool {
+func touchesItem(n ast.Node) bool {
 	finder := &itemFinder{}
 	ast.Walk(&n, finder)
 	return finder.found

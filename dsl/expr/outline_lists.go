@@ -25,7 +25,7 @@ var keyShapes = map[string]datum.Shape{
 }
 
 // checkKeys reports a body whose value cannot be a key.
-func (b *builder) checkKeys(x *ast.BuiltinNode, body part) {
+func (b *checks) checkKeys(x *ast.BuiltinNode, body part) {
 	s := keyShapes[x.Name]
 	if s == 0 || len(x.Arguments) < 2 {
 		return
@@ -37,7 +37,7 @@ func (b *builder) checkKeys(x *ast.BuiltinNode, body part) {
 }
 
 // checkElements reports a list whose elements a function cannot take.
-func (b *builder) checkElements(n ast.Node, name string, p part) {
+func (b *checks) checkElements(n ast.Node, name string, p part) {
 	s, o := elementShapes[name], elementOf(p.outline)
 	switch {
 	case s == 0 || o == nil:

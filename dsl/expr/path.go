@@ -258,7 +258,7 @@ func mapShapeOf(root string) datum.Shape {
 }
 
 // local finds a name of let; nil when there is none.
-func (b *builder) local(name string) *local {
+func (b *names) local(name string) *local {
 	for i := len(b.lets) - 1; i >= 0; i-- {
 		if b.lets[i].name == name {
 			return &b.lets[i]
@@ -268,7 +268,7 @@ func (b *builder) local(name string) *local {
 }
 
 // taken says why let may not use a name; empty when it may.
-func (b *builder) taken(name string) string {
+func (b *names) taken(name string) string {
 	switch {
 	case b.local(name) != nil:
 		return "there is another let of that name"

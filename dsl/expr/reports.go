@@ -1,0 +1,100 @@
+package expr
+
+import (
+	"errors"
+	"strings"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
+	"procaas/dsl/syntax"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// reports say what is wrong with an expression, and where.
+type reports struct {
+	*syntax.Tree
+	expr     *Expr
+	reporter *diag.Reporter
+	failed   bool
+}
+
+// span gives the place of a node in the file.
+func (b *reports) span(n ast.Node) diag.Span {
+	first, last := b.Extent(n)
+	return b.expr.Stretch(b.Tokens[first].From, b.Tokens[last].To)
+}
+
+// fail reports an error about a node.
+func (b *reports) fail(n ast.Node, code diag.Code, hint, format string, args ...any) part {
+	b.failed = true
+	b.reporter.Errorf(b.span(n), code, hint, format, args...)
+	return broken
+}
+
+// failAt reports an error about one token.
+func (b *reports) failAt(token int, code diag.Code, hint, format string, args ...any) part {
+	b.failed = true
+	t := b.Tokens[token]
+	b.reporter.Errorf(b.expr.Stretch(t.From, t.To), code, hint, format, args...)
+	return broken
+}
+
+// guard puts the place of a node on the errors of what computes it.
+func (b *reports) guard(n ast.Node, eval evalFunc) evalFunc {
+	at := b.place(n)
+	return func(f *frame) (any, error) {
+		v, err := eval(f)
+		if err != nil {
+			return nil, at.wrap(err)
+		}
+		return v, nil
+	}
+}
+
+// A place is where in the expression an error arises.
+type place struct {
+	span   diag.Span
+	source string
+}
+
+// place is where an error of a node is told of.
+func (b *reports) place(n ast.Node) *place { return &place{b.span(n), b.expr.Source} }
+
+// wrap makes an EvalError of err, unless a part of the part did already.
+func (p *place) wrap(err error) error {
+	var e *EvalError
+	var unknown datum.Unknown
+	if errors.As(err, &e) || errors.As(err, &unknown) {
+		return err
+	}
+	return &EvalError{Span: p.span, Source: p.source, Message: err.Error()}
+}
+
+// baseText is the text of what a member is taken of: a leading dot stands for #.
+func (b *reports) baseText(n ast.Node) string {
+	if text := b.Text(n); text != "." {
+		return text
+	}
+	return "#"
+}
+
+// notReplaced warns of a back-quoted string with ${…} in it, which other languages replace.
+func (b *reports) notReplaced(x *ast.StringNode) {
+	t := b.Tokens[b.At(x)]
+	if t.Kind != syntax.StringToken || !strings.HasPrefix(t.Text, "`") {
+		return
+	}
+	if from := strings.Index(t.Text, "${"); from < 0 || !strings.Contains(t.Text[from:], "}") {
+		return
+	}
+	b.reporter.Warnf(b.span(x), rules.ExprForeign, "join the parts with +: 'order ' + string(number)", "nothing replaces ${…} in a string")
+}
+
+// notOctal warns of a number that other languages take for octal, as the scalars of YAML do.
+func (b *reports) notOctal(x *ast.IntegerNode) {
+	if text := b.Tokens[b.At(x)].Text; syntax.LeadingZero(text) {
+		b.reporter.Warnf(b.span(x), rules.LeadingZero, syntax.LeadingZeroHint(text), "%s is read as the decimal number %d", text, x.Value)
+	}
+}
