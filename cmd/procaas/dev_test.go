@@ -58,10 +58,10 @@ func TestFirstMinuteOfTheReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ := strings.Cut(string(page), "A flow of one's own:")
+	_, text, _ := strings.Cut(string(page), "## Your own flow")
 	blocks := shellBlock.FindAllStringSubmatch(text, 2)
 	if len(blocks) != 2 {
-		t.Fatalf("want two blocks of commands behind \"A flow of one's own:\", have %d", len(blocks))
+		t.Fatalf("want two blocks of commands below \"Your own flow\", have %d", len(blocks))
 	}
 	dir := t.TempDir()
 	var server *devServer

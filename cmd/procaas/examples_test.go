@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"procaas/cmd/procaas/internal/cli"
 )
@@ -44,7 +46,7 @@ func TestExamplesMakeSense(t *testing.T) {
 	if err == nil {
 		var inner []string
 		err = filepath.WalkDir("../..", func(path string, _ os.DirEntry, err error) error {
-			if filepath.Base(path) == "README.md" {
+			if filepath.Base(path) == "README.md" || strings.HasSuffix(path, ".md") && strings.HasPrefix(path, "../../docs/") {
 				inner = append(inner, path)
 			}
 			return err
@@ -102,7 +104,9 @@ func misuse(words []string) string {
 	case !c.HasParent():
 		return "no command is named"
 	}
-	if err := c.ParseFlags(rest); err != nil {
+	if err := c.ParseFlags(rest); errors.Is(err, pflag.ErrHelp) {
+		return ""
+	} else if err != nil {
 		return err.Error()
 	}
 	if err := c.ValidateArgs(c.Flags().Args()); err != nil {
