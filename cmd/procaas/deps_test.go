@@ -11,7 +11,7 @@ import (
 )
 
 // layers is the order of the house: a folder imports only folders to its left.
-var layers = []string{"schemas", "dsl", "engine", "handlers", "pipelines", "cmd"}
+var layers = []string{"docs", "schemas", "dsl", "engine", "handlers", "pipelines", "cmd"}
 
 // rooms are the parts of a folder in their order: a room imports only rooms to its
 // left, and the folder itself, which is the front door, imports any of them. The engine has

@@ -35,27 +35,30 @@ type cellGauge struct {
 
 func cellGauges() []cellGauge {
 	desc := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc("procaas_inbox_cell_"+name, help, []string{"cell"}, nil)
+		return prometheus.NewDesc(name, help, []string{"cell"}, nil)
 	}
 	return []cellGauge{
-		{desc("up", "1 for a database of the inbox that this node can reach, 0 for another one."), true, func(c *engine.InboxCell) float64 {
-			if c.Away != "" {
-				return 0
-			}
-			return 1
-		}},
-		{desc("slots", "Slots of keys that a database of the inbox has."), true, func(c *engine.InboxCell) float64 { return float64(c.Slots) }},
+		{desc("procaas_inbox_cell_up", "1 for a database of the inbox that this node can reach, 0 for another one."), true,
+			func(c *engine.InboxCell) float64 {
+				if c.Away != "" {
+					return 0
+				}
+				return 1
+			}},
+		{desc("procaas_inbox_cell_slots", "Slots of keys that a database of the inbox has."), true,
+			func(c *engine.InboxCell) float64 { return float64(c.Slots) }},
 		{
-			desc("frozen_slots", "Slots that take nothing in at present, since they move."), false,
+			desc("procaas_inbox_cell_frozen_slots", "Slots that take nothing in at present, since they move."), false,
 			func(c *engine.InboxCell) float64 { return float64(c.Frozen) },
 		},
-		{desc("waiting", "Runs that wait in a database of the inbox."), false, func(c *engine.InboxCell) float64 { return float64(c.Waiting) }},
+		{desc("procaas_inbox_cell_waiting", "Runs that wait in a database of the inbox."), false,
+			func(c *engine.InboxCell) float64 { return float64(c.Waiting) }},
 		{
-			desc("outbox", "Events in a database of the inbox for the others, at most 1000 are counted."), false,
+			desc("procaas_inbox_cell_outbox", "Events in a database of the inbox for the others, at most 1000 are counted."), false,
 			func(c *engine.InboxCell) float64 { return float64(c.Outbox) },
 		},
 		{
-			desc("outbox_oldest_seconds", "For how long the first of them has been there; 0 when there is none."), false,
+			desc("procaas_inbox_cell_outbox_oldest_seconds", "For how long the first of them has been there; 0 when there is none."), false,
 			func(c *engine.InboxCell) float64 { return c.OutboxOldestS },
 		},
 	}

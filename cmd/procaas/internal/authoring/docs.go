@@ -1,0 +1,77 @@
+package authoring
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/docs"
+)
+
+func docsCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "docs [PAGE]",
+		Short: "Read the documentation",
+		Long: `docs prints a page of the documentation, as Markdown. Without a page it lists
+them all, in reading order. With --search it lists the lines that hold a text.`,
+		Example: "  procaas docs\n  procaas docs tutorial\n  procaas docs authoring/state\n  procaas docs --search idempotency",
+		Args:    cobra.MaximumNArgs(1),
+	}
+	search := c.Flags().String("search", "", "list the lines that hold this text, in any case")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		pages, err := docs.Pages()
+		if err != nil {
+			return err
+		}
+		s := cli.Of(c)
+		switch {
+		case *search != "" && len(args) > 0:
+			return cli.Usagef("want a page, or --search, not both")
+		case *search != "":
+			return searchDocs(s, pages, *search)
+		case len(args) > 0:
+			return showPage(s, pages, args[0])
+		}
+		return cli.Table(s.Out, "PAGE\tABOUT", pages[1:], func(p docs.Page) cli.Row { return cli.Row{p.Name, p.Title} })
+	}
+	return c
+}
+
+// showPage prints the page of a name; the last part of the name is enough where it is the only one.
+func showPage(s cli.Streams, pages []docs.Page, name string) error {
+	name = strings.TrimSuffix(name, ".md")
+	i := slices.IndexFunc(pages, func(p docs.Page) bool { return p.Name == name })
+	if i < 0 {
+		i = slices.IndexFunc(pages, func(p docs.Page) bool { return strings.HasSuffix(p.Name, "/"+name) })
+	}
+	if i < 0 {
+		var names []string
+		for _, p := range pages {
+			names = append(names, p.Name)
+		}
+		return cli.Usagef("there is no page %q; %s", name, cli.Meant(name, names, "did you mean %q?", "procaas docs lists them all"))
+	}
+	_, err := fmt.Fprint(s.Out, pages[i].Text)
+	return err
+}
+
+func searchDocs(s cli.Streams, pages []docs.Page, text string) error {
+	found := false
+	for _, p := range pages {
+		for i, line := range strings.Split(p.Text, "\n") {
+			if strings.Contains(strings.ToLower(line), strings.ToLower(text)) {
+				found = true
+				if err := s.Printf("%s:%d: %s\n", p.Name, i+1, strings.TrimSpace(line)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if !found {
+		return cli.Usagef("no page holds %q; procaas docs lists the pages", text)
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+// Package docs holds the pages of the documentation, as they are in the repository.
+package docs
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// files are the pages; the decisions of the makers are not for users.
+//
+//go:embed *.md authoring operating reference systems
+var files embed.FS
+
+// A Page is one page.
+type Page struct {
+	Name  string // its path below docs, without .md: authoring/state
+	Title string // the text of its first heading
+	Text  string // Markdown
+}
+
+// indexed finds the list of the index, in the order in which people should read.
+var indexed = regexp.MustCompile(`(?m)^- \[[^\]]*\]\(([a-z][a-z/-]*)\.md\)`)
+
+// Pages returns all pages: the index first, then the others in the order in which the index links to them.
+func Pages() ([]Page, error) {
+	index, err := page("README")
+	if err != nil {
+		return nil, err
+	}
+	pages := []Page{index}
+	for _, m := range indexed.FindAllStringSubmatch(index.Text, -1) {
+		if slices.ContainsFunc(pages, func(p Page) bool { return p.Name == m[1] }) {
+			continue
+		}
+		p, err := page(m[1])
+		if err != nil {
+			return nil, fmt.Errorf("the index of the pages links to %s.md: %w", m[1], err)
+		}
+		pages = append(pages, p)
+	}
+	return pages, nil
+}
+
+func page(name string) (Page, error) {
+	text, err := fs.ReadFile(files, name+".md")
+	if err != nil {
+		return Page{}, err
+	}
+	p := Page{Name: name, Text: string(text)}
+	for line := range strings.Lines(p.Text) {
+		if title, found := strings.CutPrefix(line, "# "); found {
+			p.Title = strings.TrimSpace(title)
+			break
+		}
+	}
+	return p, nil
+}
