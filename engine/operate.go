@@ -191,8 +191,10 @@ func (e *Engine) makeUp(ctx context.Context, id, path string, by store.Actor) er
 	case err != nil:
 		return err
 	}
-	return e.o.Store.Runs.MakeUp(ctx, store.MakeUp{Run: id, Path: path, Version: r.Version, Checkpoint: checkpoint,
-		Priority: r.Event.Priority},
+	return e.o.Store.Runs.MakeUp(ctx, store.MakeUp{
+		Run: id, Path: path, Version: r.Version, Checkpoint: checkpoint,
+		Priority: r.Event.Priority,
+	},
 		by)
 }
 

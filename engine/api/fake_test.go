@@ -768,6 +768,7 @@ func (f *fakeEngine) ExplainPartition(ctx context.Context, cluster string, parti
 }
 
 func (f *fakeEngine) PullLever(ctx context.Context, cluster string, pull engineclusters.LeverPull,
-	by store.Actor) (engineclusters.Levers, error) {
+	by store.Actor,
+) (engineclusters.Levers, error) {
 	return f.controls.PullLever(ctx, cluster, pull, by)
 }

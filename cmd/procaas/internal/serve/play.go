@@ -40,8 +40,10 @@ func play(ctx context.Context, pipelines, tests diag.File) (out ui.Played) {
 		out.Findings = append(out.Findings, found...)
 		return out
 	}
-	env := flowtest.Env{Types: handlers.All(), Alone: playAlone,
-		Store: func(now func() time.Time) store.Store { return memory.New(now).Ports() }}
+	env := flowtest.Env{
+		Types: handlers.All(), Alone: playAlone,
+		Store: func(now func() time.Time) store.Store { return memory.New(now).Ports() },
+	}
 	suite, found := flowtest.NewSuite(tests.Name, file, bundle, nil, env)
 	out.Findings = append(out.Findings, found...)
 	if suite == nil {
