@@ -19,7 +19,7 @@ const findPending = `select id, seq, event from runs where flow = $1 and key = $
 
 // Pending implements [store.Inbox].
 func (s *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]model.Pending, error) {
-	r, err := s.pool.Query(ctx, findPending, flow, key, after, types, limit)
+	r, err := s.db.pool.Query(ctx, findPending, flow, key, after, types, limit)
 	if err != nil {
 		return nil, fmt.Errorf("pending events: %w", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"procaas/engine/store"
@@ -62,7 +61,7 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 		return store.Beat{Watched: p.Watched}, fmt.Errorf("beat: %w", err)
 	}
 	if p.late {
-		dead, err := s.judge(ctx)
+		dead, err := s.presence.judge(ctx, s.db.pool)
 		if err != nil {
 			s.log.Warn("it cannot be found out whether a silent node is dead, waiting for the end of its lease", "error", err)
 		}
@@ -91,12 +90,6 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 	return p.Beat, nil
 }
 
-// A heavy is when there may be reading that is not always cheap.
-type heavy struct {
-	mu sync.Mutex // guards the following
-	pace
-}
-
 // cheap is how long it may take to be done with each beat.
 const cheap = 50 * time.Millisecond
 
@@ -113,7 +106,7 @@ func (s *Store) weigh(ctx context.Context, node int64) (owned int, causes []stri
 	var b pgx.Batch
 	b.Queue(countOwned, node).QueryRow(value(&owned))
 	b.Queue(findCauses).QueryRow(value(&causes))
-	err := s.pool.SendBatch(ctx, &b).Close()
+	err := s.db.pool.SendBatch(ctx, &b).Close()
 	if now := time.Now(); now.Sub(began) > cheap {
 		s.heavy.took(now, now.Sub(began))
 	}
@@ -136,10 +129,10 @@ func (s *Store) sweepAndPulse(ctx context.Context, p pulse, node int64, lease ti
 }
 
 func (s *Store) pulse(ctx context.Context, node int64, lease time.Duration, bundle string) (p pulse, err error) {
-	began, ready := time.Now(), s.horizon.start()
+	began, ready := time.Now(), s.hints.horizon.start()
 	due := s.timers.look(began)
 	var told *session
-	err = s.tx(ctx, func(t *tx) error {
+	err = s.db.tx(ctx, func(t *tx) error {
 		p = pulse{}
 		if s.presence.tell(t, node, s.process, &told); told != nil {
 			p.Watched = told.lost
@@ -193,7 +186,7 @@ const dueAtOnce = 2000
 func (s *Store) sweep(ctx context.Context, deaths bool) error {
 	var dead []int64
 	mine := true
-	err := s.tx(ctx, func(t *tx) (err error) {
+	err := s.db.tx(ctx, func(t *tx) (err error) {
 		if mine, err = t.tryLock(ctx, sweepLock); err != nil || !mine {
 			return err
 		}
@@ -212,7 +205,7 @@ func (s *Store) sweep(ctx context.Context, deaths bool) error {
 	if err != nil {
 		return err
 	}
-	return s.tx(ctx, func(t *tx) error { return t.unschedule(ctx, s.timers.look(time.Now())) })
+	return s.db.tx(ctx, func(t *tx) error { return unscheduleDue(ctx, t, s.timers.look(time.Now())) })
 }
 
 // bury takes a dead node's runs over, unless the node is just writing, when it
@@ -220,7 +213,7 @@ func (s *Store) sweep(ctx context.Context, deaths bool) error {
 func (s *Store) bury(ctx context.Context, node int64) error {
 	for {
 		var silent bool
-		err := s.tx(ctx, func(t *tx) (err error) { silent, err = t.bury(ctx, node); return err })
+		err := s.db.tx(ctx, func(t *tx) (err error) { silent, err = bury(ctx, t, node); return err })
 		if err != nil || silent {
 			return err
 		}
@@ -231,7 +224,7 @@ func (s *Store) bury(ctx context.Context, node int64) error {
 }
 
 // bury is false when the node is just writing.
-func (t *tx) bury(ctx context.Context, node int64) (silent bool, err error) {
+func bury(ctx context.Context, t *tx, node int64) (silent bool, err error) {
 	t.queue(tryLockNode, node).QueryRow(value(&silent))
 	if err := t.send(ctx); err != nil || !silent {
 		return false, err
@@ -244,8 +237,8 @@ func (t *tx) bury(ctx context.Context, node int64) (silent bool, err error) {
 	return true, t.release(ctx, node, nil, true)
 }
 
-// unschedule lets runs whose time has come join the queues of their keys.
-func (t *tx) unschedule(ctx context.Context, from time.Time) error {
+// unscheduleDue lets runs whose time has come join the queues of their keys.
+func unscheduleDue(ctx context.Context, t *tx, from time.Time) error {
 	mine, err := t.tryLock(ctx, sweepLock)
 	if err != nil || !mine {
 		return err

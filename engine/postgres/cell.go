@@ -16,10 +16,8 @@ import (
 // This file makes the store one of several that share an inbox: it has some of the
 // slots, and refuses the others. See [store.Cell].
 
-// Cell gives the store as one of several that share an inbox.
-func (s *Store) Cell() *store.Cell {
-	return &store.Cell{Store: s.Ports(), Enrolment: s, Moves: s, Outbox: s, Marked: s}
-}
+// A cell has some slots of an inbox, and gives them away or takes more.
+type cell struct{ db *database }
 
 // The lock of the slots: who accepts events shares it, who changes what is here holds
 // it alone. It comes before all other locks.
@@ -37,13 +35,13 @@ const (
 )
 
 // IsAway implements [store.Enrolment].
-func (s *Store) IsAway(err error) bool {
+func (c cell) IsAway(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || IsAway(err)
 }
 
 // EnrolledAs implements [store.Enrolment].
-func (s *Store) EnrolledAs(ctx context.Context) (b store.CellID, err error) {
-	err = s.pool.QueryRow(ctx, readCellID).Scan(&b.Inbox, &b.Name, &b.Number)
+func (c cell) EnrolledAs(ctx context.Context) (b store.CellID, err error) {
+	err = c.db.pool.QueryRow(ctx, readCellID).Scan(&b.Inbox, &b.Name, &b.Number)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return store.CellID{}, nil
 	}
@@ -61,16 +59,16 @@ const (
 )
 
 // Enroll implements [store.Enrolment].
-func (s *Store) Enroll(ctx context.Context, b store.CellID, all bool) error {
-	err := s.tx(ctx, func(t *tx) error { return t.enroll(ctx, b, all) })
+func (c cell) Enroll(ctx context.Context, b store.CellID, all bool) error {
+	err := c.db.tx(ctx, func(t *tx) error { return enroll(ctx, t, b, all) })
 	if err != nil {
 		return fmt.Errorf("enroll as %s: %w", b.Name, err)
 	}
-	s.cell.Store(true)
+	c.db.cell.Store(true)
 	return nil
 }
 
-func (t *tx) enroll(ctx context.Context, b store.CellID, all bool) error {
+func enroll(ctx context.Context, t *tx, b store.CellID, all bool) error {
 	t.queue(takeTime) // indexes are made
 	t.queue(lockSlotsAlone)
 	var have []store.CellID
@@ -107,8 +105,8 @@ func (t *tx) enroll(ctx context.Context, b store.CellID, all bool) error {
 }
 
 // Slots implements [store.SlotMoves].
-func (s *Store) Slots(ctx context.Context) ([]store.CellSlot, error) {
-	r, err := s.pool.Query(ctx, readSlots)
+func (c cell) Slots(ctx context.Context) ([]store.CellSlot, error) {
+	r, err := c.db.pool.Query(ctx, readSlots)
 	if err != nil {
 		return nil, err
 	}
@@ -118,14 +116,14 @@ func (s *Store) Slots(ctx context.Context) ([]store.CellSlot, error) {
 }
 
 // Last implements [store.Enrolment].
-func (s *Store) Last(ctx context.Context) (last int64, err error) {
-	err = s.pool.QueryRow(ctx, "select coalesce(pg_sequence_last_value(pg_get_serial_sequence('runs', 'seq')::regclass), 0)").Scan(&last)
+func (c cell) Last(ctx context.Context) (last int64, err error) {
+	err = c.db.pool.QueryRow(ctx, "select coalesce(pg_sequence_last_value(pg_get_serial_sequence('runs', 'seq')::regclass), 0)").Scan(&last)
 	return last, err
 }
 
 // Now implements [store.Enrolment].
-func (s *Store) Now(ctx context.Context) (micros int64, err error) {
-	err = s.pool.QueryRow(ctx, "select (extract(epoch from clock_timestamp()) * 1000000)::bigint").Scan(&micros)
+func (c cell) Now(ctx context.Context) (micros int64, err error) {
+	err = c.db.pool.QueryRow(ctx, "select (extract(epoch from clock_timestamp()) * 1000000)::bigint").Scan(&micros)
 	return micros, err
 }
 
@@ -234,11 +232,11 @@ func (t *tx) queueOutbox(elsewhere []*intake) error {
 }
 
 // OutboxEvents implements [store.Outbox].
-func (s *Store) OutboxEvents(ctx context.Context, without []int, limit int) ([]store.OutboxEvent, error) {
+func (c cell) OutboxEvents(ctx context.Context, without []int, limit int) ([]store.OutboxEvent, error) {
 	if without == nil {
 		without = []int{} // null would match nothing
 	}
-	r, err := s.pool.Query(ctx, readOutbox, without, limit)
+	r, err := c.db.pool.Query(ctx, readOutbox, without, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -266,18 +264,18 @@ const readLoad = `select (select count(*) from inbox_slots where state = 'frozen
 	coalesce((select extract(epoch from clock_timestamp() - emitted) * 1000000 from inbox_outbox order by number limit 1), 0)::bigint`
 
 // Load implements [store.Enrolment].
-func (s *Store) Load(ctx context.Context) (l store.CellLoad, err error) {
+func (c cell) Load(ctx context.Context) (l store.CellLoad, err error) {
 	var micros int64
-	err = s.pool.QueryRow(ctx, readLoad).Scan(&l.Frozen, &l.Outbox, &micros)
+	err = c.db.pool.QueryRow(ctx, readLoad).Scan(&l.Frozen, &l.Outbox, &micros)
 	l.Oldest = time.Duration(max(micros, 0)) * time.Microsecond
 	return l, err
 }
 
 // Sent implements [store.Outbox].
-func (s *Store) Sent(ctx context.Context, parcels []int64) error {
+func (c cell) Sent(ctx context.Context, parcels []int64) error {
 	if len(parcels) == 0 {
 		return nil
 	}
-	_, err := s.pool.Exec(ctx, deleteOutbox, parcels)
+	_, err := c.db.pool.Exec(ctx, deleteOutbox, parcels)
 	return err
 }

@@ -22,8 +22,8 @@ const weighSlots = `select (select count(*) from (select from runs where inbox_s
 	from unnest($1::int[]) with ordinality as w (slot, at) order by at`
 
 // Weigh implements [store.SlotMoves].
-func (s *Store) Weigh(ctx context.Context, slots []int, most int) (found []int, err error) {
-	r, err := s.pool.Query(ctx, weighSlots, slots, most)
+func (c cell) Weigh(ctx context.Context, slots []int, most int) (found []int, err error) {
+	r, err := c.db.pool.Query(ctx, weighSlots, slots, most)
 	if err == nil {
 		found, err = pgx.CollectRows(r, pgx.RowTo[int])
 	}
@@ -55,18 +55,18 @@ const asideAtOnce = 5000
 
 // Freeze implements [store.SlotMoves]. The slots stop in a transaction of their own, since
 // all of the cell waits for it; their runs are set aside after it.
-func (s *Store) Freeze(ctx context.Context, move string, slots []int) (left int, err error) {
+func (c cell) Freeze(ctx context.Context, move string, slots []int) (left int, err error) {
 	still, more := false, true
 	aside := func(t *tx) (err error) {
-		still, left, more, err = t.setAside(ctx, move, slots)
+		still, left, more, err = setRunsAside(ctx, t, move, slots)
 		return err
 	}
-	if err = s.tx(ctx, aside); err == nil && !still {
-		err = s.tx(ctx, func(t *tx) error { return t.stop(ctx, move, slots) })
+	if err = c.db.tx(ctx, aside); err == nil && !still {
+		err = c.db.tx(ctx, func(t *tx) error { return stopSlots(ctx, t, move, slots) })
 		more = true
 	}
 	for err == nil && more {
-		if err = s.tx(ctx, aside); err == nil && !still {
+		if err = c.db.tx(ctx, aside); err == nil && !still {
 			err = fmt.Errorf("somebody has thawed the slots: %w", store.ErrConflict)
 		}
 	}
@@ -76,8 +76,8 @@ func (s *Store) Freeze(ctx context.Context, move string, slots []int) (left int,
 	return left, nil
 }
 
-// stop lets the slots take nothing in.
-func (t *tx) stop(ctx context.Context, move string, slots []int) error {
+// stopSlots lets the slots take nothing in.
+func stopSlots(ctx context.Context, t *tx, move string, slots []int) error {
 	bad := 0
 	t.queue(slotsPatience)
 	t.queue(lockSlotsAlone)
@@ -92,10 +92,10 @@ func (t *tx) stop(ctx context.Context, move string, slots []int) error {
 	return t.commit(ctx)
 }
 
-// setAside sets some runs of slots aside that stand still, and keeps these from being
+// setRunsAside sets some runs of slots aside that stand still, and keeps these from being
 // thawed meanwhile: nobody would bring the runs back. Left is what remains of the slots
 // but for what is aside; more tells that some of it may be set aside at once.
-func (t *tx) setAside(ctx context.Context, move string, slots []int) (still bool, left int, more bool, err error) {
+func setRunsAside(ctx context.Context, t *tx, move string, slots []int) (still bool, left int, more bool, err error) {
 	frozen := 0
 	t.queue(lockSlots)
 	t.queue(countFrozen, move, slots).QueryRow(value(&frozen))
@@ -134,7 +134,7 @@ const takeTime = `select set_config('statement_timeout', '0', true),
 	case when current_setting('server_version_num')::int >= 170000 then set_config('transaction_timeout', '0', true) end`
 
 // setOut finds the slots of a move that are in a state, with the lock of slots held.
-func (t *tx) setOut(ctx context.Context, move string, state store.SlotState) (slots []int32, err error) {
+func setOut(ctx context.Context, t *tx, move string, state store.SlotState) (slots []int32, err error) {
 	t.queue(takeTime)
 	t.queue(slotsPatience)
 	t.queue(lockSlotsAlone)
@@ -143,7 +143,7 @@ func (t *tx) setOut(ctx context.Context, move string, state store.SlotState) (sl
 }
 
 // reopen lets the slots of a move work here again, or for the first time.
-func (t *tx) reopen(ctx context.Context, move string, from store.SlotState, slots []int32) error {
+func reopen(ctx context.Context, t *tx, move string, from store.SlotState, slots []int32) error {
 	t.queue(openSlots, move, from)
 	t.queue(bringBack, slots)
 	t.queue(promoteSlots, slots)
@@ -153,9 +153,9 @@ func (t *tx) reopen(ctx context.Context, move string, from store.SlotState, slot
 }
 
 // Thaw implements [store.SlotMoves].
-func (s *Store) Thaw(ctx context.Context, move string) error {
-	err := s.tx(ctx, func(t *tx) error {
-		came, err := t.setOut(ctx, move, store.SlotArriving)
+func (c cell) Thaw(ctx context.Context, move string) error {
+	err := c.db.tx(ctx, func(t *tx) error {
+		came, err := setOut(ctx, t, move, store.SlotArriving)
 		if err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (s *Store) Thaw(ctx context.Context, move string) error {
 			return err
 		}
 		if len(went) > 0 {
-			if err := t.reopen(ctx, move, store.SlotFrozen, went); err != nil {
+			if err := reopen(ctx, t, move, store.SlotFrozen, went); err != nil {
 				return err
 			}
 		}
@@ -190,8 +190,8 @@ const (
 )
 
 // Arrive implements [store.SlotMoves].
-func (s *Store) Arrive(ctx context.Context, move string, slots []int) error {
-	err := s.tx(ctx, func(t *tx) error {
+func (c cell) Arrive(ctx context.Context, move string, slots []int) error {
+	err := c.db.tx(ctx, func(t *tx) error {
 		bad := 0
 		t.queue(takeTime)
 		t.queue(slotsPatience)
@@ -257,7 +257,7 @@ var exportRecent = strings.Replace(exportEvents, "order by e.source, e.id limit"
 	"order by e.source, e.id limit", 1)
 
 // Export implements [store.SlotMoves].
-func (s *Store) Export(ctx context.Context, what store.CellPart, slots []int, since int64,
+func (c cell) Export(ctx context.Context, what store.CellPart, slots []int, since int64,
 	cursor string,
 ) (text []byte, next string, err error) {
 	sql, args := "", []any{slots}
@@ -294,7 +294,7 @@ func (s *Store) Export(ctx context.Context, what store.CellPart, slots []int, si
 		}
 		args = append(args, source, id, since, exportRows)
 	}
-	err = s.freely(ctx, sql, args, func(r pgx.Rows) error {
+	err = c.db.freely(ctx, sql, args, func(r pgx.Rows) error {
 		_, err := pgx.ForEachRow(r, []any{&text, &next}, func() error { return nil })
 		return err
 	})
@@ -315,11 +315,11 @@ var imports = map[store.CellPart]string{
 }
 
 // Import implements [store.SlotMoves].
-func (s *Store) Import(ctx context.Context, move string, what store.CellPart, text []byte) error {
+func (c cell) Import(ctx context.Context, move string, what store.CellPart, text []byte) error {
 	if string(text) == "[]" {
 		return nil
 	}
-	err := s.tx(ctx, func(t *tx) error {
+	err := c.db.tx(ctx, func(t *tx) error {
 		var waits []int32
 		t.queue(lockSlots)
 		t.queue(slotsOf, move, store.SlotArriving).Query(rows(&waits, pgx.RowTo[int32]))
@@ -344,14 +344,14 @@ const passSeq = `select case when l.n < $1::bigint then
 	from (select coalesce(pg_sequence_last_value(pg_get_serial_sequence('runs', 'seq')::regclass), 0) as n) l`
 
 // Open implements [store.SlotMoves].
-func (s *Store) Open(ctx context.Context, move string, after int64) error {
-	err := s.tx(ctx, func(t *tx) error {
-		slots, err := t.setOut(ctx, move, store.SlotArriving)
+func (c cell) Open(ctx context.Context, move string, after int64) error {
+	err := c.db.tx(ctx, func(t *tx) error {
+		slots, err := setOut(ctx, t, move, store.SlotArriving)
 		if err != nil || len(slots) == 0 {
 			return err
 		}
 		t.queue(passSeq, after, store.MaxCells)
-		if err := t.reopen(ctx, move, store.SlotArriving, slots); err != nil {
+		if err := reopen(ctx, t, move, store.SlotArriving, slots); err != nil {
 			return err
 		}
 		return t.commit(ctx)
@@ -375,8 +375,8 @@ const (
 )
 
 // Drop implements [store.SlotMoves].
-func (s *Store) Drop(ctx context.Context, move string, slots []int) (more bool, err error) {
-	err = s.tx(ctx, func(t *tx) error {
+func (c cell) Drop(ctx context.Context, move string, slots []int) (more bool, err error) {
+	err = c.db.tx(ctx, func(t *tx) error {
 		more = false
 		var gone []int32
 		t.queue(slotsPatience)

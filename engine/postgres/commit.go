@@ -29,7 +29,7 @@ func (s *Store) Commit(ctx context.Context, node int64, changes []model.Change) 
 		seen[changes[i].Run] = true
 		plain = plain && (isCheckpoint(&changes[i]) || isPlainEnd(&changes[i]))
 	}
-	err := s.tx(ctx, func(t *tx) error {
+	err := s.db.tx(ctx, func(t *tx) error {
 		w.steps, w.saved, w.ended = make([]step, len(changes)), nil, nil
 		for i := range changes {
 			w.steps[i].Change = &changes[i]
@@ -89,7 +89,7 @@ func (s *Store) explain(ctx context.Context, w *work) error {
 	if len(refused) == 0 {
 		return nil
 	}
-	r, err := s.pool.Query(ctx, findCancelled, w.node, refused)
+	r, err := s.db.pool.Query(ctx, findCancelled, w.node, refused)
 	if err != nil {
 		return err
 	}

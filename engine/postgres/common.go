@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -17,95 +15,6 @@ import (
 
 // common is what this store has in common with that of SQLite.
 type common = sqlstore.Store
-
-// words are those of its statements.
-var words = strings.NewReplacer(
-	"{now}", "clock_timestamp()",
-	"{micro}", "interval '1 microsecond'",
-	"{time}", "timestamptz",
-	"{no checkpoint}", "null::bytea",
-	"{position}", "strpos",
-	"{bytes}", "octet_length",
-	"{bytewise}", `collate "C"`,
-	"{share}", "for share",
-	"{lock}", "for no key update",
-	"{lock past}", "for update",
-	"{with seq}", "overriding system value",
-	"{priority}", "(convert_from(event, 'UTF8')::json ->> 'priority')::bigint",
-	"{listens}", "listens",
-	// They let an index be used that has no row without it.
-	"{and any due}", "and due > '-infinity'", "{and any since}", "and since > '-infinity'",
-	"{place}", "coalesce(was, place)",
-	"{current}", "select bundle from settings",
-	"{current, locked}", "select bundle from settings for no key update",
-	"{write current}", "update settings set bundle = $1",
-	"{revision}", "settings",
-	"{take revisions}", "update settings set revision = revision + $1 returning revision, clock_timestamp()",
-	"{last revision}", "s.revision",
-	"{horizon}", "settings", "{base}", "audit_base", "{base hash}", "audit_base_hash",
-	"{set horizon}", "select set_config('procaas.forget_before', (clock_timestamp() - $1 * interval '1 microsecond')::text, true)",
-	"{end horizon}", "select 1", // it ends with the transaction
-)
-
-// A database is the store as its common part sees it.
-type database struct{ *Store }
-
-var _ sqlstore.DB = database{}
-
-func (d database) Write(ctx context.Context, do func(sqlstore.Tx) error) error {
-	return d.tx(ctx, func(t *tx) error { return do(t) })
-}
-
-func (d database) Snapshot(ctx context.Context, do func(sqlstore.Reader) error) error {
-	return d.tx(ctx, func(t *tx) error {
-		t.snapshot = true
-		return do(t)
-	})
-}
-
-func (d database) Browse(ctx context.Context, do func(sqlstore.Reader) error) error {
-	return d.tx(ctx, func(t *tx) error {
-		t.queue(planFreely)
-		return do(freeTx{t})
-	})
-}
-
-// A freeTx marks what is planned anew each time.
-type freeTx struct{ *tx }
-
-func (t freeTx) Query(sql string, args []any, scan func(sqlstore.Row) error) {
-	t.tx.Query(plannedAnew+sql, args, scan)
-}
-
-func (d database) Read(ctx context.Context, sql string, args []any, scan func(sqlstore.Row) error) error {
-	rows, err := d.pool.Query(ctx, words.Replace(sql), args...)
-	if err != nil {
-		return err
-	}
-	return scanAll(rows, scan)
-}
-
-func scanAll(rows pgx.Rows, scan func(sqlstore.Row) error) error {
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
-func (d database) At(t time.Time) any { return t }
-
-// notGone leaves out the runs that a cell has, but not of its own any more or not yet.
-const notGone = "(place <> 'away' or inbox_slot(key) in (select slot from inbox_slots where state = 'frozen'))"
-
-func (d database) Listed() string {
-	if d.cell.Load() {
-		return notGone
-	}
-	return ""
-}
 
 // Queue implements [sqlstore.Statements].
 func (t *tx) Queue(sql string, args []any, into ...any) *sqlstore.Result {
@@ -213,7 +122,7 @@ var release = readying(`update runs r set place = 'ready', due = clock_timestamp
 
 // Release implements [store.Runs].
 func (s *Store) Release(ctx context.Context, cause string, limit int) (n int, err error) {
-	err = s.tx(ctx, func(t *tx) error {
+	err = s.db.tx(ctx, func(t *tx) error {
 		t.queue(release, cause, limit).QueryRow(func(row pgx.Row) (err error) {
 			n, err = t.countReady(row)
 			return err

@@ -29,7 +29,7 @@ const (
 
 // GaugeDepth implements [store.Gauge].
 func (s *Store) GaugeDepth(ctx context.Context) (store.Depth, error) {
-	tag, err := s.pool.Exec(ctx, takeGauge, gaugeLeast.Microseconds(), gaugeShare)
+	tag, err := s.db.pool.Exec(ctx, takeGauge, gaugeLeast.Microseconds(), gaugeShare)
 	if err != nil {
 		return store.Depth{}, fmt.Errorf("gauge: %w", err)
 	}
@@ -45,7 +45,7 @@ func (s *Store) GaugeDepth(ctx context.Context) (store.Depth, error) {
 	if err != nil {
 		return store.Depth{}, fmt.Errorf("gauge: %w", err)
 	}
-	_, err = s.pool.Exec(ctx, writeGauge, time.Since(began).Microseconds(), d.Waiting, toNull(d.Oldest), aside)
+	_, err = s.db.pool.Exec(ctx, writeGauge, time.Since(began).Microseconds(), d.Waiting, toNull(d.Oldest), aside)
 	return d, err
 }
 
@@ -53,7 +53,7 @@ func (s *Store) GaugeDepth(ctx context.Context) (store.Depth, error) {
 func (s *Store) readGauge(ctx context.Context) (d store.Depth, err error) {
 	var due *time.Time
 	var aside []byte
-	if err := s.pool.QueryRow(ctx, readGauge).Scan(&d.Waiting, &due, &aside); err != nil {
+	if err := s.db.pool.QueryRow(ctx, readGauge).Scan(&d.Waiting, &due, &aside); err != nil {
 		return store.Depth{}, fmt.Errorf("gauge: %w", err)
 	}
 	if d.Oldest = fromNull(due); len(aside) > 0 {

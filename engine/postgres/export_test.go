@@ -23,4 +23,4 @@ func (s *Store) Age() {
 }
 
 // Pool gives the connections of a store.
-func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+func (s *Store) Pool() *pgxpool.Pool { return s.db.pool }

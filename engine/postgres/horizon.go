@@ -179,3 +179,9 @@ func (t *timers) found(from time.Time, first *time.Time, storeNow, began time.Ti
 	}
 	t.from = next.Add(-timersMargin)
 }
+
+// A heavy is when there may be reading that is not always cheap.
+type heavy struct {
+	mu sync.Mutex // guards the following
+	pace
+}

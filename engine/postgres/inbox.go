@@ -42,7 +42,7 @@ func (s *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]
 		return []store.Accepted{}, nil
 	}
 	var in []*intake
-	err := s.tx(ctx, func(t *tx) (err error) {
+	err := s.db.tx(ctx, func(t *tx) (err error) {
 		if in, err = intakes(runs); err != nil {
 			return err
 		}

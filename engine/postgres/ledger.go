@@ -24,7 +24,7 @@ const (
 
 // Join implements [store.Ledger].
 func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (node int64, err error) {
-	err = s.tx(ctx, func(t *tx) error {
+	err = s.db.tx(ctx, func(t *tx) error {
 		t.queue(forgetNodes, engine.NodesRemembered.Microseconds())
 		t.queue(forgetPresences)
 		var drawn int64
@@ -39,7 +39,7 @@ func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (nod
 	if err != nil {
 		return 0, fmt.Errorf("join: %w", err)
 	}
-	if _, err := s.judge(ctx); err != nil { // who was here before may just have been killed
+	if _, err := s.presence.judge(ctx, s.db.pool); err != nil { // who was here before may just have been killed
 		s.log.Warn("it cannot be found out whether a node of this machine is dead, waiting for the end of its lease", "error", err)
 	}
 	return node, nil
@@ -66,8 +66,8 @@ type claimedRow struct {
 // Claim implements [store.Ledger].
 func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string) ([]store.Claimed, error) {
 	var got []claimedRow
-	look := s.horizon.look()
-	err := s.tx(ctx, func(t *tx) error {
+	look := s.hints.horizon.look()
+	err := s.db.tx(ctx, func(t *tx) error {
 		at := t.asNode(node)
 		t.queue(claim, node, limit, bundle, look.from.rank, look.from.at).Query(rows(&got, scanClaimed))
 		if err := t.commit(ctx); err != nil {
@@ -79,7 +79,7 @@ func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 		return nil
 	})
 	if err != nil {
-		s.horizon.failed(look)
+		s.hints.horizon.failed(look)
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	slices.SortFunc(got, compareClaimed)
@@ -87,7 +87,7 @@ func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 	if len(got) > 0 {
 		first = position{-int64(got[0].Event.Priority), got[0].deadline}
 	}
-	s.horizon.found(look, first)
+	s.hints.horizon.found(look, first)
 	runs := make([]store.Claimed, len(got))
 	for i, c := range got {
 		runs[i] = c.Claimed
@@ -135,7 +135,7 @@ func (s *Store) readEntities(ctx context.Context, runs []store.Claimed) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	r, err := s.pool.Query(ctx, readEntities, flows, keys)
+	r, err := s.db.pool.Query(ctx, readEntities, flows, keys)
 	if err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ const (
 
 // Leave implements [store.Ledger].
 func (s *Store) Leave(ctx context.Context, node int64, keep []string) error {
-	err := s.tx(ctx, func(t *tx) error {
+	err := s.db.tx(ctx, func(t *tx) error {
 		if keep != nil {
 			at := t.asNode(node)
 			if err := t.send(ctx); err != nil {
@@ -251,7 +251,7 @@ const listNodes = `select node, name, started, seen, gone is null and lease_unti
 
 // Nodes implements [store.Ledger].
 func (s *Store) Nodes(ctx context.Context) ([]store.NodeInfo, error) {
-	r, err := s.pool.Query(ctx, listNodes)
+	r, err := s.db.pool.Query(ctx, listNodes)
 	if err != nil {
 		return nil, err
 	}

@@ -35,13 +35,13 @@ func TestPaceIsBounded(t *testing.T) {
 // is made again; whether one that may have committed is, is not for the store to say.
 func TestStalledTransactionsAreMadeAgain(t *testing.T) {
 	t.Parallel()
-	s := &Store{}
+	d := &database{}
 	for code, want := range map[string]bool{"25P03": true, "25P04": true, "40001": true, "57014": false, "42501": false} {
 		e := fmt.Errorf("send: %w", &pgconn.PgError{Code: code, Severity: "FATAL"})
-		if have := s.mayPass(unwritten{e}); have != want {
+		if have := d.mayPass(unwritten{e}); have != want {
 			t.Errorf("code %s: want tried again %v, have %v", code, want, have)
 		}
-		if s.mayPass(e) {
+		if d.mayPass(e) {
 			t.Errorf("code %s: what may be written is tried again", code)
 		}
 	}
@@ -55,13 +55,13 @@ func TestStalledTransactionsAreMadeAgain(t *testing.T) {
 // What the store answers is not asked for again: it would be the same, only later.
 func TestAnswersAreNotAskedForAgain(t *testing.T) {
 	t.Parallel()
-	s := &Store{}
+	d := &database{}
 	for _, answer := range []error{store.ErrFenced, store.ErrConflict, store.ErrNotFound, store.ErrStale, store.ErrMoving, errTwice} {
-		if s.mayPass(unwritten{fmt.Errorf("move: %w", answer)}) {
+		if d.mayPass(unwritten{fmt.Errorf("move: %w", answer)}) {
 			t.Errorf("the answer %q is tried again", answer)
 		}
 	}
-	if !s.mayPass(unwritten{errors.New("connection reset by peer")}) {
+	if !d.mayPass(unwritten{errors.New("connection reset by peer")}) {
 		t.Error("a connection that failed before the commit is not tried again")
 	}
 }

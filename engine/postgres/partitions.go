@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,31 +35,31 @@ const (
 )
 
 // keepPartitions makes partitions ahead until ctx ends.
-func (s *Store) keepPartitions(ctx context.Context) {
+func keepPartitions(ctx context.Context, db *database, log *slog.Logger) {
 	for pgkit.Pause(ctx, partitionsEvery) {
-		if err := s.makePartitions(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("the history's partitions cannot be made, its rest takes what ends", "error", err)
+		if err := makePartitions(ctx, db); err != nil && ctx.Err() == nil {
+			log.Warn("the history's partitions cannot be made, its rest takes what ends", "error", err)
 		}
 	}
 }
 
 // makePartitions makes the history's partitions of the coming days. One process
 // does so at a time.
-func (s *Store) makePartitions(ctx context.Context) error {
+func makePartitions(ctx context.Context, db *database) error {
 	var today time.Time
-	if err := s.pool.QueryRow(ctx, findToday).Scan(&today); err != nil {
+	if err := db.pool.QueryRow(ctx, findToday).Scan(&today); err != nil {
 		return err
 	}
 	for i := range partitionsAhead {
 		day := today.UTC().AddDate(0, 0, i)
-		if err := s.tx(ctx, func(t *tx) error { return t.makePartition(ctx, day) }); err != nil {
+		if err := db.tx(ctx, func(t *tx) error { return addPartition(ctx, t, day) }); err != nil {
 			return fmt.Errorf("partition of %s: %w", day.Format(time.DateOnly), err)
 		}
 	}
 	return nil
 }
 
-func (t *tx) makePartition(ctx context.Context, day time.Time) error {
+func addPartition(ctx context.Context, t *tx, day time.Time) error {
 	mine, err := t.tryLock(ctx, partitionLock)
 	if err != nil || !mine {
 		return err

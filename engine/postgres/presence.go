@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // A lease has to be long, since a slow server or a busy machine must not make nodes end each
@@ -127,9 +128,9 @@ type absent struct {
 // judge ends the leases of nodes that are dead for certain, and tells whether there are some:
 // those whose session is gone, when they are silent as well, or their process was on this
 // machine and is not any more. A beat that comes meanwhile proves the contrary.
-func (s *Store) judge(ctx context.Context) (dead bool, err error) {
-	since, pid := s.presence.own()
-	r, err := s.pool.Query(ctx, findAbsent, since, pid)
+func (p *presence) judge(ctx context.Context, pool *pgxpool.Pool) (dead bool, err error) {
+	since, pid := p.own()
+	r, err := pool.Query(ctx, findAbsent, since, pid)
 	if err != nil {
 		return false, err
 	}
@@ -141,7 +142,7 @@ func (s *Store) judge(ctx context.Context) (dead bool, err error) {
 			continue
 		}
 		var ended pgconn.CommandTag
-		ended, err = s.pool.Exec(ctx, endLease, a.node, a.beats)
+		ended, err = pool.Exec(ctx, endLease, a.node, a.beats)
 		dead = dead || ended.RowsAffected() > 0
 	}
 	return dead, err

@@ -33,7 +33,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -61,17 +60,12 @@ type Options struct {
 type Store struct {
 	*common
 
-	pool   *pgxpool.Pool
-	pooled bool        // a pooler stands before the server
-	cell   atomic.Bool // has some slots of an inbox, or none; see [store.Cell]
-	log    *slog.Logger
+	db    *database
+	hints *hints
+	log   *slog.Logger
 
-	horizon horizon
-	timers  timers
-	heavy   heavy
-	wake    chan struct{} // hints for this process's node
-	tell    chan struct{} // hints that go to all nodes
-	untold  untold
+	timers timers
+	heavy  heavy
 
 	process  string // of this machine, see nameProcess
 	presence presence
@@ -88,6 +82,12 @@ func (s *Store) Ports() store.Store {
 		Inbox: s, Ledger: s, Runs: s, Bundles: s, Settings: s, Tokens: s, Audits: s, Degradation: s, Documents: s,
 		Waker: s, Gauge: s, Trimmer: s, Close: s.Close,
 	}
+}
+
+// Cell gives the store as one of several that share an inbox.
+func (s *Store) Cell() *store.Cell {
+	c := cell{s.db}
+	return &store.Cell{Store: s.Ports(), Enrolment: c, Moves: c, Outbox: c, Marked: s}
 }
 
 // Open connects to the database at dsn, a URL or the key-value form of libpq;
@@ -113,13 +113,13 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
+	h := &hints{wake: make(chan struct{}, 1), tell: make(chan struct{}, 1)}
 	s := &Store{
-		pool: pool, pooled: pooled, log: o.Log,
-		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1), tellChanged: make(chan struct{}, 1),
+		db: &database{pool: pool, pooled: pooled, hints: h}, hints: h, log: o.Log, tellChanged: make(chan struct{}, 1),
 		process: nameProcess(os.Getpid()), presence: presence{told: map[int64]*session{}},
 	}
-	s.common = sqlstore.New(database{s})
-	s.OnSettings = func() { s.hint(endOfQueue) } // so that nodes look at once
+	s.common = sqlstore.New(s.db)
+	s.OnSettings = func() { h.hint(endOfQueue) } // so that nodes look at once
 	s.OnDocuments = func() { pgkit.Signal(s.tellChanged) }
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -136,20 +136,20 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 const maxConns = 12
 
 func (s *Store) start(ctx context.Context) error {
-	if err := checkSchema(ctx, s.pool); err != nil {
+	if err := checkSchema(ctx, s.db.pool); err != nil {
 		return err
 	}
-	enrolled, err := s.EnrolledAs(ctx)
+	enrolled, err := (cell{s.db}).EnrolledAs(ctx)
 	if err != nil {
 		return err
 	}
-	s.cell.Store(enrolled.Name != "")
-	if err := s.makePartitions(ctx); err != nil {
+	s.db.cell.Store(enrolled.Name != "")
+	if err := makePartitions(ctx, s.db); err != nil {
 		return err
 	}
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	s.helpers.Go(func() { s.keepPartitions(ctx) })
-	if !s.pooled { // otherwise nodes find out by polling
+	s.helpers.Go(func() { keepPartitions(ctx, s.db, s.log) })
+	if !s.db.pooled { // otherwise nodes find out by polling
 		s.helpers.Go(func() { s.listen(ctx) })
 	}
 	s.helpers.Go(func() { s.notify(ctx) })
@@ -161,20 +161,6 @@ func (s *Store) start(ctx context.Context) error {
 func (s *Store) Close() error {
 	s.stop()
 	s.helpers.Wait()
-	s.pool.Close()
+	s.db.pool.Close()
 	return nil
-}
-
-const planFreely = `select set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'on', true)`
-
-const plannedAnew = "/* planned anew each time */ "
-
-// freely asks a question whose best plan depends on its arguments. A comment marks it
-// in the server's own lists of statements.
-func (s *Store) freely(ctx context.Context, sql string, args []any, read func(pgx.Rows) error) error {
-	return s.tx(ctx, func(t *tx) error {
-		t.queue(planFreely)
-		t.queue(plannedAnew+sql, args...).Query(read)
-		return t.commit(ctx)
-	})
 }

@@ -24,7 +24,7 @@ const endStuck = `select count(*) filter (where pg_terminate_backend(l.pid)) fro
 // endStuck ends the transactions that hold a lock, named by a table and a number,
 // and are older than they should be. It gives their number.
 func (s *Store) endStuck(ctx context.Context, table string, number int64, age time.Duration) (ended int, err error) {
-	if err = s.pool.QueryRow(ctx, endStuck, table, number, age.Microseconds()).Scan(&ended); ended > 0 {
+	if err = s.db.pool.QueryRow(ctx, endStuck, table, number, age.Microseconds()).Scan(&ended); ended > 0 {
 		s.log.Warn("transactions were stuck and have been ended, since others wait for them", "table", table, "number", number, "transactions",
 			ended)
 	}

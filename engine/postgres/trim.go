@@ -35,7 +35,7 @@ const (
 
 // Trim implements [store.Trimmer].
 func (s *Store) Trim(ctx context.Context, keep time.Duration) (more bool, err error) {
-	err = s.tx(ctx, func(t *tx) error {
+	err = s.db.tx(ctx, func(t *tx) error {
 		more = false
 		mine, err := t.tryLock(ctx, trimLock)
 		if err != nil || !mine {
@@ -61,7 +61,7 @@ func (s *Store) Trim(ctx context.Context, keep time.Duration) (more bool, err er
 // dropPartition drops the oldest partition of the history, when all of it is too
 // old. It tells whether there are more.
 func (s *Store) dropPartition(ctx context.Context, keep time.Duration) (more bool, err error) {
-	err = s.tx(ctx, func(t *tx) error {
+	err = s.db.tx(ctx, func(t *tx) error {
 		more = false
 		mine, err := t.tryLock(ctx, partitionLock)
 		if err != nil || !mine {
@@ -92,7 +92,7 @@ const (
 
 // TrimRuns implements [store.Trimmer].
 func (s *Store) TrimRuns(ctx context.Context, pipeline string, keep int) (more bool, err error) {
-	err = s.tx(ctx, func(t *tx) error {
+	err = s.db.tx(ctx, func(t *tx) error {
 		more = false
 		mine, err := t.tryLock(ctx, trimLock)
 		if err != nil || !mine {

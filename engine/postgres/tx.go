@@ -2,12 +2,8 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
-
-	"procaas/engine/store"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -30,136 +26,6 @@ type tx struct {
 	committed  bool
 	ready      bool     // runs become ready that no node owns
 	first      position // none of those is before
-}
-
-// The bounds of trying again, when a transaction failed for a reason that may
-// pass and certainly wrote nothing.
-//
-// The pauses of six tries are some 0.6 s together, which is little beside a lease. Who may
-// wait for a server that restarts tries again above.
-const (
-	maxTries   = 6
-	firstPause = 5 * time.Millisecond
-)
-
-// tx runs a transaction. It tries again what certainly was not written.
-func (s *Store) tx(ctx context.Context, do func(*tx) error) error {
-	pause := firstPause
-	for try := 1; ; try++ {
-		err := s.once(ctx, do)
-		if err == nil || try == maxTries || !s.mayPass(err) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(pause/2 + rand.N(pause)):
-		}
-		pause *= 3
-	}
-}
-
-// An unwritten error is one after which it is certain that nothing was written.
-type unwritten struct{ error }
-
-func (e unwritten) Unwrap() error { return e.error }
-
-func (s *Store) once(ctx context.Context, do func(*tx) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return unwritten{err}
-	}
-	defer conn.Release()
-	t := &tx{conn: conn, pooled: s.pooled, cell: s.cell.Load()}
-	err = do(t)
-	if err == nil && !t.committed {
-		err = t.commit(ctx)
-	}
-	if err != nil {
-		t.rollback()
-		if code := (*pgconn.PgError)(nil); !t.committing || errors.As(err, &code) && rolledBack(code) {
-			err = unwritten{readable(err)}
-		} else {
-			s.horizon.lower(headOfQueue) // it may have been written
-		}
-		return err
-	}
-	if t.ready {
-		s.hint(t.first) // not before the commit: who looks sooner finds nothing
-	}
-	return nil
-}
-
-// rolledBack tells whether the server reports an error by which a transaction
-// ends unwritten, even in its commit. The shutdown of a server is none: it may
-// come after the commit.
-func rolledBack(e *pgconn.PgError) bool {
-	if e.Code == "25P03" {
-		return true // the server ended a transaction that stood idle, so the commit came too late
-	}
-	switch e.Code[:2] {
-	case "08", "57", "58", "XX":
-		return false
-	}
-	return e.Severity == "ERROR"
-}
-
-// mayPass tells whether trying again may help and can do no harm.
-func (s *Store) mayPass(err error) bool {
-	if _, ok := errors.AsType[unwritten](err); !ok {
-		return false
-	}
-	var code *pgconn.PgError
-	if !errors.As(err, &code) {
-		// The connection failed, or none could be had.
-		return !isAnswer(err)
-	}
-	switch code.Code {
-	case "40001", "40P01", // serialization failure, deadlock
-		"55P03",          // a lock was not had in time
-		"57P01", "57P02", // the server stops
-		"57P03",          // the server starts
-		"25P03", "25P04", // this process stood still in the midst of it, for longer than others can wait for its locks
-		"23505": // somebody was faster; the next try sees it
-		return true
-	case "25006": // read-only: the server is not the primary any more
-		s.pool.Reset()
-		return true
-	}
-	return code.Code[:2] == "08" || code.Code[:2] == "53"
-}
-
-// isAnswer tells whether an error is the store's own answer, which is the same however
-// often it is asked for.
-func isAnswer(err error) bool {
-	for _, answer := range []error{
-		store.ErrFenced, store.ErrConflict, store.ErrNotFound, store.ErrStale, store.ErrMoving, store.ErrRefused, errTwice,
-		context.Canceled, context.DeadlineExceeded,
-	} {
-		if errors.Is(err, answer) {
-			return true
-		}
-	}
-	return false
-}
-
-// readable explains the errors that the data of a caller causes, which are the same
-// however often it is tried.
-func readable(err error) error {
-	var code *pgconn.PgError
-	if !errors.As(err, &code) || code.Code == "23505" { // somebody was faster
-		return err
-	}
-	switch code.Code[:2] {
-	case "22":
-		return fmt.Errorf("%w, as when a text holds U+0000 or is not UTF-8: %w", store.ErrRefused, err)
-	case "21", "23", "54": // a rule or a bound says no. A right or a table that is missing, somebody mends
-		return fmt.Errorf("%w: %w", store.ErrRefused, err)
-	}
-	return err
 }
 
 // queue adds a statement to the batch.

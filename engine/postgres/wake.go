@@ -3,45 +3,13 @@ package postgres
 import (
 	"context"
 	"strings"
-	"sync"
 	"time"
 
 	"procaas/engine/pgkit"
 )
 
 // Wake implements [store.Waker].
-func (s *Store) Wake() <-chan struct{} { return s.wake }
-
-// hint tells all nodes that runs are ready, none of them before a position.
-func (s *Store) hint(first position) {
-	s.horizon.lower(first)
-	s.untold.add(first)
-	pgkit.Signal(s.wake)
-	pgkit.Signal(s.tell)
-}
-
-// An untold is what hints have to tell.
-type untold struct {
-	mu    sync.Mutex // guards the following
-	any   bool
-	first position
-}
-
-func (u *untold) add(p position) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if !u.any {
-		u.first = endOfQueue
-	}
-	u.any, u.first = true, earlier(u.first, p)
-}
-
-func (u *untold) take() position {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.any = false
-	return u.first
-}
+func (s *Store) Wake() <-chan struct{} { return s.hints.wake }
 
 // sendHint names the schema, so that those who share the database with another
 // procaas do not wake each other.
@@ -53,8 +21,8 @@ const (
 // notify passes hints on. One that is lost costs a node one interval of its polling, and until
 // then it does not look at what came before the others.
 func (s *Store) notify(ctx context.Context) {
-	pgkit.Tell(ctx, s.tell, hintGap, func() error {
-		_, err := s.pool.Exec(ctx, sendHint, s.untold.take().String())
+	pgkit.Tell(ctx, s.hints.tell, hintGap, func() error {
+		_, err := s.db.pool.Exec(ctx, sendHint, s.hints.untold.take().String())
 		return err
 	})
 }
@@ -71,7 +39,7 @@ func (s *Store) listen(ctx context.Context) {
 // hear holds one connection, which it takes out of the pool. Its session is open for as long
 // as the process lives.
 func (s *Store) hear(ctx context.Context) error {
-	conn, err := pgkit.Take(ctx, s.pool)
+	conn, err := pgkit.Take(ctx, s.db.pool)
 	if err != nil {
 		return err
 	}
@@ -84,9 +52,9 @@ func (s *Store) hear(ctx context.Context) error {
 		return err
 	}
 	defer s.presence.close(open)
-	s.horizon.listens(true)
-	defer s.horizon.listens(false)
-	pgkit.Signal(s.wake) // hints may have been lost before
+	s.hints.horizon.listens(true)
+	defer s.hints.horizon.listens(false)
+	pgkit.Signal(s.hints.wake) // hints may have been lost before
 	s.News.Send()
 	for {
 		n, err := conn.WaitForNotification(ctx)
@@ -97,8 +65,8 @@ func (s *Store) hear(ctx context.Context) error {
 			s.News.Send()
 			continue
 		}
-		s.horizon.lower(parsePosition(n.Payload))
-		pgkit.Signal(s.wake)
+		s.hints.horizon.lower(parsePosition(n.Payload))
+		pgkit.Signal(s.hints.wake)
 	}
 }
 
@@ -115,7 +83,7 @@ const changedPrefix = "procaas documents "
 // themselves.
 func (s *Store) notifyChanged(ctx context.Context) {
 	pgkit.Tell(ctx, s.tellChanged, hintGap, func() error {
-		_, err := s.pool.Exec(ctx, sendChanged)
+		_, err := s.db.pool.Exec(ctx, sendChanged)
 		return err
 	})
 }

@@ -1,0 +1,257 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"procaas/engine/sqlstore"
+	"procaas/engine/store"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// words are those of its statements.
+var words = strings.NewReplacer(
+	"{now}", "clock_timestamp()",
+	"{micro}", "interval '1 microsecond'",
+	"{time}", "timestamptz",
+	"{no checkpoint}", "null::bytea",
+	"{position}", "strpos",
+	"{bytes}", "octet_length",
+	"{bytewise}", `collate "C"`,
+	"{share}", "for share",
+	"{lock}", "for no key update",
+	"{lock past}", "for update",
+	"{with seq}", "overriding system value",
+	"{priority}", "(convert_from(event, 'UTF8')::json ->> 'priority')::bigint",
+	"{listens}", "listens",
+	// They let an index be used that has no row without it.
+	"{and any due}", "and due > '-infinity'", "{and any since}", "and since > '-infinity'",
+	"{place}", "coalesce(was, place)",
+	"{current}", "select bundle from settings",
+	"{current, locked}", "select bundle from settings for no key update",
+	"{write current}", "update settings set bundle = $1",
+	"{revision}", "settings",
+	"{take revisions}", "update settings set revision = revision + $1 returning revision, clock_timestamp()",
+	"{last revision}", "s.revision",
+	"{horizon}", "settings", "{base}", "audit_base", "{base hash}", "audit_base_hash",
+	"{set horizon}", "select set_config('procaas.forget_before', (clock_timestamp() - $1 * interval '1 microsecond')::text, true)",
+	"{end horizon}", "select 1", // it ends with the transaction
+)
+
+// A database runs transactions. It is what all ports of a store share.
+type database struct {
+	pool   *pgxpool.Pool
+	pooled bool        // a pooler stands before the server
+	cell   atomic.Bool // has some slots of an inbox, or none; see [store.Cell]
+	hints  *hints      // told when runs become ready
+}
+
+var _ sqlstore.DB = (*database)(nil)
+
+// Write implements [sqlstore.DB].
+func (d *database) Write(ctx context.Context, do func(sqlstore.Tx) error) error {
+	return d.tx(ctx, func(t *tx) error { return do(t) })
+}
+
+func (d *database) Snapshot(ctx context.Context, do func(sqlstore.Reader) error) error {
+	return d.tx(ctx, func(t *tx) error {
+		t.snapshot = true
+		return do(t)
+	})
+}
+
+func (d *database) Browse(ctx context.Context, do func(sqlstore.Reader) error) error {
+	return d.tx(ctx, func(t *tx) error {
+		t.queue(planFreely)
+		return do(freeTx{t})
+	})
+}
+
+const planFreely = `select set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'on', true)`
+
+const plannedAnew = "/* planned anew each time */ "
+
+// freely asks a question whose best plan depends on its arguments. A comment marks it
+// in the server's own lists of statements.
+func (d *database) freely(ctx context.Context, sql string, args []any, read func(pgx.Rows) error) error {
+	return d.tx(ctx, func(t *tx) error {
+		t.queue(planFreely)
+		t.queue(plannedAnew+sql, args...).Query(read)
+		return t.commit(ctx)
+	})
+}
+
+func (d *database) Read(ctx context.Context, sql string, args []any, scan func(sqlstore.Row) error) error {
+	rows, err := d.pool.Query(ctx, words.Replace(sql), args...)
+	if err != nil {
+		return err
+	}
+	return scanAll(rows, scan)
+}
+
+func (d *database) At(t time.Time) any { return t }
+
+// notGone leaves out the runs that a cell has, but not of its own any more or not yet.
+const notGone = "(place <> 'away' or inbox_slot(key) in (select slot from inbox_slots where state = 'frozen'))"
+
+func (d *database) Listed() string {
+	if d.cell.Load() {
+		return notGone
+	}
+	return ""
+}
+
+// The bounds of trying again, when a transaction failed for a reason that may
+// pass and certainly wrote nothing.
+//
+// The pauses of six tries are some 0.6 s together, which is little beside a lease. Who may
+// wait for a server that restarts tries again above.
+const (
+	maxTries   = 6
+	firstPause = 5 * time.Millisecond
+)
+
+// tx runs a transaction. It tries again what certainly was not written.
+func (d *database) tx(ctx context.Context, do func(*tx) error) error {
+	pause := firstPause
+	for try := 1; ; try++ {
+		err := d.once(ctx, do)
+		if err == nil || try == maxTries || !d.mayPass(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause/2 + rand.N(pause)):
+		}
+		pause *= 3
+	}
+}
+
+// An unwritten error is one after which it is certain that nothing was written.
+type unwritten struct{ error }
+
+func (e unwritten) Unwrap() error { return e.error }
+
+func (d *database) once(ctx context.Context, do func(*tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return unwritten{err}
+	}
+	defer conn.Release()
+	t := &tx{conn: conn, pooled: d.pooled, cell: d.cell.Load()}
+	err = do(t)
+	if err == nil && !t.committed {
+		err = t.commit(ctx)
+	}
+	if err != nil {
+		t.rollback()
+		if code := (*pgconn.PgError)(nil); !t.committing || errors.As(err, &code) && rolledBack(code) {
+			err = unwritten{readable(err)}
+		} else {
+			d.hints.horizon.lower(headOfQueue) // it may have been written
+		}
+		return err
+	}
+	if t.ready {
+		d.hints.hint(t.first) // not before the commit: who looks sooner finds nothing
+	}
+	return nil
+}
+
+// rolledBack tells whether the server reports an error by which a transaction
+// ends unwritten, even in its commit. The shutdown of a server is none: it may
+// come after the commit.
+func rolledBack(e *pgconn.PgError) bool {
+	if e.Code == "25P03" {
+		return true // the server ended a transaction that stood idle, so the commit came too late
+	}
+	switch e.Code[:2] {
+	case "08", "57", "58", "XX":
+		return false
+	}
+	return e.Severity == "ERROR"
+}
+
+// mayPass tells whether trying again may help and can do no harm.
+func (d *database) mayPass(err error) bool {
+	if _, ok := errors.AsType[unwritten](err); !ok {
+		return false
+	}
+	var code *pgconn.PgError
+	if !errors.As(err, &code) {
+		// The connection failed, or none could be had.
+		return !isAnswer(err)
+	}
+	switch code.Code {
+	case "40001", "40P01", // serialization failure, deadlock
+		"55P03",          // a lock was not had in time
+		"57P01", "57P02", // the server stops
+		"57P03",          // the server starts
+		"25P03", "25P04", // this process stood still in the midst of it, for longer than others can wait for its locks
+		"23505": // somebody was faster; the next try sees it
+		return true
+	case "25006": // read-only: the server is not the primary any more
+		d.pool.Reset()
+		return true
+	}
+	return code.Code[:2] == "08" || code.Code[:2] == "53"
+}
+
+// isAnswer tells whether an error is the store's own answer, which is the same however
+// often it is asked for.
+func isAnswer(err error) bool {
+	for _, answer := range []error{
+		store.ErrFenced, store.ErrConflict, store.ErrNotFound, store.ErrStale, store.ErrMoving, store.ErrRefused,
+		context.Canceled, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, answer) {
+			return true
+		}
+	}
+	return false
+}
+
+// readable explains the errors that the data of a caller causes, which are the same
+// however often it is tried.
+func readable(err error) error {
+	var code *pgconn.PgError
+	if !errors.As(err, &code) || code.Code == "23505" { // somebody was faster
+		return err
+	}
+	switch code.Code[:2] {
+	case "22":
+		return fmt.Errorf("%w, as when a text holds U+0000 or is not UTF-8: %w", store.ErrRefused, err)
+	case "21", "23", "54": // a rule or a bound says no. A right or a table that is missing, somebody mends
+		return fmt.Errorf("%w: %w", store.ErrRefused, err)
+	}
+	return err
+}
+
+// A freeTx marks what is planned anew each time.
+type freeTx struct{ *tx }
+
+func (t freeTx) Query(sql string, args []any, scan func(sqlstore.Row) error) {
+	t.tx.Query(plannedAnew+sql, args, scan)
+}
+
+func scanAll(rows pgx.Rows, scan func(sqlstore.Row) error) error {
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
