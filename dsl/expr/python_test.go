@@ -20,7 +20,7 @@ import (
 )
 
 // The expression language looks like Python's, and where both know a text they
-// mean the same, apart from the differences that dsl/README.md lists. The corpus
+// mean the same, apart from the differences that docs/authoring/python.md lists. The corpus
 // holds what CPython says of thousands of expressions; with -python the same is
 // asked of the python3 of this machine, for others each time.
 var (
@@ -260,7 +260,7 @@ func (v verdict) says(texts ...string) bool {
 }
 
 // A difference is a way in which the language is not Python. Its example stands
-// in a row of the table of dsl/README.md.
+// in a row of the table of docs/authoring/python.md.
 type difference struct {
 	name    string
 	example string
@@ -371,7 +371,7 @@ func TestPythonCorpus(t *testing.T) {
 		}
 		name := v.difference()
 		if seen[name]++; name == "" {
-			t.Errorf("another difference than those of dsl/README.md:\n%s", v)
+			t.Errorf("another difference than those of docs/authoring/python.md:\n%s", v)
 		}
 	}
 	for _, d := range differences {
@@ -420,7 +420,7 @@ func TestPythonLive(t *testing.T) {
 			}
 			name := v.difference()
 			if seen[name]++; name == "" && seen[name] <= 20 {
-				t.Errorf("another difference than those of dsl/README.md:\n%s", v)
+				t.Errorf("another difference than those of docs/authoring/python.md:\n%s", v)
 			}
 		}
 	}
@@ -431,14 +431,14 @@ func TestPythonLive(t *testing.T) {
 // difference in the language's own page.
 func TestPythonDifferencesAreDocumented(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../README.md")
+	page, err := os.ReadFile("../../docs/authoring/python.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range differences {
 		row := "| `" + strings.ReplaceAll(d.example, "|", "\\|") + "` |"
 		if !strings.Contains(string(page), row) {
-			t.Errorf("dsl/README.md has no row %s for the difference %s", row, d.name)
+			t.Errorf("docs/authoring/python.md has no row %s for the difference %s", row, d.name)
 		}
 	}
 }
