@@ -12,6 +12,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/credentials"
 	"procaas/engine/enginetest"
 	"procaas/engine/guard"
 	"procaas/engine/store"
@@ -20,10 +21,10 @@ import (
 func TestRolesAllowWhatTheyShould(t *testing.T) {
 	t.Parallel()
 	var have strings.Builder
-	for _, r := range append(engine.Roles(), "", "root") {
+	for _, r := range append(credentials.Roles(), "", "root") {
 		fmt.Fprintf(&have, "%s:", r)
-		for _, need := range engine.Roles() {
-			if (engine.Grant{Role: r}).Has(need) {
+		for _, need := range credentials.Roles() {
+			if (credentials.Grant{Role: r}).Has(need) {
 				fmt.Fprintf(&have, " %s", need)
 			}
 		}
@@ -44,7 +45,7 @@ root:
 
 func TestGrantsCoverWhatIsBelowTheirPaths(t *testing.T) {
 	t.Parallel()
-	g := engine.Grant{Role: engine.RoleOperator, Paths: []string{"order/notify", "refund"}}
+	g := credentials.Grant{Role: credentials.RoleOperator, Paths: []string{"order/notify", "refund"}}
 	for path, want := range map[string]bool{
 		"order/notify": true, "order/notify/push": true, "refund": true, "refund/pay/card": true,
 		"": false, "order": false, "order/notify-all": false, "order/fetch": false, "refunds": false, "refund-2": false,
@@ -53,14 +54,14 @@ func TestGrantsCoverWhatIsBelowTheirPaths(t *testing.T) {
 			t.Errorf("%q: want %v, have %v", path, want, have)
 		}
 	}
-	if !(engine.Grant{}).Covers("") || !(engine.Grant{}).Covers("order") {
+	if !(credentials.Grant{}).Covers("") || !(credentials.Grant{}).Covers("order") {
 		t.Error("want everything covered without paths")
 	}
 }
 
 // code gives the code of an error about access or a path.
 func code(err error) string {
-	var access *engine.AccessError
+	var access *credentials.AccessError
 	var control *guard.ControlError
 	switch {
 	case errors.As(err, &access):
@@ -83,10 +84,11 @@ func TestTokensOpenDoorsUntilTheyEnd(t *testing.T) {
 				t.Fatalf("want no token at first, have %v, %v", guarded, err)
 			}
 		}
-		made, secret, err := here.NewToken(ctx, engine.TokenSpec{
-			Name: "ci", Role: engine.RoleOperator, Paths: []string{"work/b", "work/b", "work/a"}, Expires: time.Now().Add(10 * time.Minute),
+		made, secret, err := here.NewToken(ctx, credentials.TokenSpec{
+			Name: "ci", Role: credentials.RoleOperator, Paths: []string{"work/b", "work/b", "work/a"}, Expires: time.Now().Add(10 * time.Minute),
 		}, ann)
-		if err != nil || made.State != engine.TokenActive || made.By != "ann" || !strings.HasPrefix(secret, "procaas_") || len(secret) < 50 {
+		if err != nil || made.State != credentials.TokenActive || made.By != "ann" || !strings.HasPrefix(secret, "procaas_") ||
+			len(secret) < 50 {
 			t.Fatalf("have %+v, a secret of %d bytes, %v", made, len(secret), err)
 		}
 		wantGrant := func(e *engine.Engine, want error) {
@@ -103,7 +105,7 @@ func TestTokensOpenDoorsUntilTheyEnd(t *testing.T) {
 			t.Error("want calls guarded from the first token on")
 		}
 		for _, wrong := range []string{"", "x", secret + "x", secret[:len(secret)-1], strings.ToUpper(secret)} {
-			if _, err := here.GrantOf(ctx, sha256.Sum256([]byte(wrong))); !errors.Is(err, engine.ErrUnknownToken) {
+			if _, err := here.GrantOf(ctx, sha256.Sum256([]byte(wrong))); !errors.Is(err, credentials.ErrUnknownToken) {
 				t.Errorf("%q: want it unknown, have %v", wrong, err)
 			}
 		}
@@ -117,24 +119,24 @@ func TestTokensOpenDoorsUntilTheyEnd(t *testing.T) {
 		}
 
 		time.Sleep(10 * time.Minute)
-		wantGrant(here, engine.ErrTokenExpired)
-		if _, secret, err = here.NewToken(ctx, engine.TokenSpec{
-			Name: "ci", Role: engine.RoleOperator, Paths: []string{"work/a", "work/b"},
+		wantGrant(here, credentials.ErrTokenExpired)
+		if _, secret, err = here.NewToken(ctx, credentials.TokenSpec{
+			Name: "ci", Role: credentials.RoleOperator, Paths: []string{"work/a", "work/b"},
 			Forever: true,
 		}, ann); err != nil {
 			t.Fatalf("want the name of an expired token free, have %v", err)
 		}
-		if _, _, err := there.NewToken(ctx, engine.TokenSpec{Name: "ci", Role: engine.RoleAdmin}, ann); code(err) != "token_exists" {
+		if _, _, err := there.NewToken(ctx, credentials.TokenSpec{Name: "ci", Role: credentials.RoleAdmin}, ann); code(err) != "token_exists" {
 			t.Errorf("want the name taken, have %v", err)
 		}
 		time.Sleep(20 * time.Minute)
 		wantGrant(there, nil)
-		if v, err := there.RevokeToken(ctx, "ci", store.Actor{Name: "bob"}); err != nil || v.State != engine.TokenRevoked {
+		if v, err := there.RevokeToken(ctx, "ci", store.Actor{Name: "bob"}); err != nil || v.State != credentials.TokenRevoked {
 			t.Errorf("have %+v, %v", v, err)
 		}
-		wantGrant(there, engine.ErrUnknownToken)
+		wantGrant(there, credentials.ErrUnknownToken)
 		time.Sleep(time.Second)
-		wantGrant(here, engine.ErrUnknownToken)
+		wantGrant(here, credentials.ErrUnknownToken)
 		for name, message := range map[string]string{"ci": "is revoked already", "cI": "there is no token cI"} {
 			if _, err := here.RevokeToken(ctx, name, ann); code(err) != "token_not_found" || !strings.Contains(err.Error(), message) {
 				t.Errorf("want %s, have %v", message, err)
@@ -155,39 +157,42 @@ func TestTokensThatMakeNoSenseAreRefused(t *testing.T) {
 	r := newRig(t)
 	e := r.engine(r.store, three)
 	for name, c := range map[string]struct {
-		spec engine.TokenSpec
+		spec credentials.TokenSpec
 		code string
 		want string
 	}{
-		"no name":         {engine.TokenSpec{Role: engine.RoleViewer}, "invalid_token", "name: want 1 to 64 letters"},
-		"odd name":        {engine.TokenSpec{Name: "a b", Role: engine.RoleViewer}, "invalid_token", "name: want"},
-		"somebody's name": {engine.TokenSpec{Name: "Anonymous", Role: engine.RoleViewer}, "invalid_token", "the audit calls somebody else"},
-		"no role":         {engine.TokenSpec{Name: "a"}, "invalid_token", "role: want viewer, submitter, worker, operator or admin"},
-		"odd role":        {engine.TokenSpec{Name: "a", Role: "root"}, "invalid_token", `have "root"`},
-		"viewer of paths": {engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Paths: []string{"work"}}, "invalid_token", "holds everywhere"},
-		"many paths":      {engine.TokenSpec{Name: "a", Role: engine.RoleOperator, Paths: make([]string, 101)}, "invalid_token", "at most 100"},
+		"no name":  {credentials.TokenSpec{Role: credentials.RoleViewer}, "invalid_token", "name: want 1 to 64 letters"},
+		"odd name": {credentials.TokenSpec{Name: "a b", Role: credentials.RoleViewer}, "invalid_token", "name: want"},
+		"somebody's name": {credentials.TokenSpec{Name: "Anonymous", Role: credentials.RoleViewer}, "invalid_token",
+			"the audit calls somebody else"},
+		"no role":  {credentials.TokenSpec{Name: "a"}, "invalid_token", "role: want viewer, submitter, worker, operator or admin"},
+		"odd role": {credentials.TokenSpec{Name: "a", Role: "root"}, "invalid_token", `have "root"`},
+		"viewer of paths": {credentials.TokenSpec{Name: "a", Role: credentials.RoleViewer, Paths: []string{"work"}}, "invalid_token",
+			"holds everywhere"},
+		"many paths": {credentials.TokenSpec{Name: "a", Role: credentials.RoleOperator, Paths: make([]string, 101)}, "invalid_token",
+			"at most 100"},
 		"unknown path": {
-			engine.TokenSpec{Name: "a", Role: engine.RoleOperator, Paths: []string{"work/bb"}},
+			credentials.TokenSpec{Name: "a", Role: credentials.RoleOperator, Paths: []string{"work/bb"}},
 			"unknown_control_path",
 			"did you mean",
 		},
 		"stage to submit": {
-			engine.TokenSpec{Name: "a", Role: engine.RoleSubmitter, Paths: []string{"work/b"}},
+			credentials.TokenSpec{Name: "a", Role: credentials.RoleSubmitter, Paths: []string{"work/b"}},
 			"invalid_token",
 			"want one such as work, have work/b",
 		},
 		"past": {
-			engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Expires: time.Now().Add(-time.Second)},
+			credentials.TokenSpec{Name: "a", Role: credentials.RoleViewer, Expires: time.Now().Add(-time.Second)},
 			"invalid_token",
 			"want a time to come",
 		},
 		"far": {
-			engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Expires: time.Now().AddDate(20, 0, 0)},
+			credentials.TokenSpec{Name: "a", Role: credentials.RoleViewer, Expires: time.Now().AddDate(20, 0, 0)},
 			"invalid_token",
 			"within ten years",
 		},
 		"both": {
-			engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Expires: time.Now().Add(time.Hour), Forever: true},
+			credentials.TokenSpec{Name: "a", Role: credentials.RoleViewer, Expires: time.Now().Add(time.Hour), Forever: true},
 			"invalid_token", "have both",
 		},
 	} {
@@ -208,7 +213,7 @@ func TestHashToken(t *testing.T) {
 		"s3cret": true, " s3cret\n": true, fmt.Sprintf("sha256:%x\n", want): true, fmt.Sprintf("sha256:%X", want): true,
 		"": false, " ": false, "a b": false, "sha256:": false, "sha256:12": false, "sha256:" + strings.Repeat("x", 64): false, "one\ntwo": false,
 	} {
-		if have, err := engine.HashToken(text); (err == nil) != good || good && have != want {
+		if have, err := credentials.HashToken(text); (err == nil) != good || good && have != want {
 			t.Errorf("%q: have %x, %v", text, have, err)
 		}
 	}
@@ -221,7 +226,8 @@ func BenchmarkGrant(b *testing.B) {
 	}
 	var secret string
 	for i := range 20 {
-		if _, secret, err = e.NewToken(b.Context(), engine.TokenSpec{Name: fmt.Sprint(i), Role: engine.RoleViewer}, store.Actor{}); err != nil {
+		if _, secret, err = e.NewToken(b.Context(), credentials.TokenSpec{Name: fmt.Sprint(i), Role: credentials.RoleViewer},
+			store.Actor{}); err != nil {
 			b.Fatal(err)
 		}
 	}

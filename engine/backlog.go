@@ -133,7 +133,7 @@ func (e *Engine) parkedNow() []ParkedRuns {
 func (e *Engine) parked(b *backlog, of func(*ParkedRuns) string) []ParkedRuns {
 	var out []ParkedRuns
 	at := map[[3]string]int{}
-	now, c := e.clock.Now(), e.settings.controls()
+	now, c := e.clock.Now(), e.settings.Controls()
 	for _, r := range b.Aside {
 		p := ParkedRuns{Pipeline: r.Pipeline, Runs: r.Runs, Since: r.Since}
 		switch r.Place {

@@ -10,6 +10,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/engine/clock"
 	"procaas/engine/core"
+	"procaas/engine/definitions"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/store"
@@ -25,7 +26,7 @@ func (j *job) begin() bool {
 	c := j.claimed
 	def, err := j.definition()
 	if err != nil {
-		if errors.Is(err, errDefinition) {
+		if errors.Is(err, definitions.ErrUnusable) {
 			j.fail("", err)
 		}
 		return false
@@ -48,7 +49,7 @@ func (j *job) begin() bool {
 		}
 		return ok
 	}
-	plan := def.byID[c.Pipeline]
+	plan := def.ByID[c.Pipeline]
 	if plan == nil {
 		j.fail("", fmt.Errorf("pipeline %s is not in definition %s", c.Pipeline, c.Bundle))
 		return false
@@ -84,17 +85,17 @@ func startOf(c *store.Claimed) (core.Start, error) {
 
 // definition gives the definition that the run goes on with. While the store
 // cannot tell, it waits.
-func (j *job) definition() (*definition, error) {
+func (j *job) definition() (*definitions.Definition, error) {
 	library := &j.n.e.library
 	if j.claimed.Bundle == "" {
-		return library.current.Load(), nil
+		return library.Present(), nil
 	}
 	backoff := 10 * time.Millisecond
 	for {
 		ctx, cancel := context.WithTimeout(j.n.ctx, clock.StoreTimeout)
-		d, err := library.get(ctx, j.claimed.Bundle)
+		d, err := library.Get(ctx, j.claimed.Bundle)
 		cancel()
-		if err == nil || errors.Is(err, errDefinition) {
+		if err == nil || errors.Is(err, definitions.ErrUnusable) {
 			return d, err
 		}
 		j.at("").Warn("definition cannot be read, trying again", "error", err)
@@ -109,13 +110,13 @@ func (j *job) definition() (*definition, error) {
 // or sets it aside, and ok is false.
 func (j *job) choose() (plan *planner.Plan, ok bool) {
 	c := j.claimed
-	flow := j.def.bundle.Flow(c.Flow)
+	flow := j.def.Bundle.Flow(c.Flow)
 	if _, ok := planner.Transition(flow, c.Entity.State, c.Event.Type); !ok {
 		j.refuse(flow)
 		return nil, false
 	}
 	candidates := 0
-	for _, p := range j.def.bundle.On(c.Event.Type) {
+	for _, p := range j.def.Bundle.On(c.Event.Type) {
 		if planner.FlowID(p) != c.Flow {
 			continue
 		}
@@ -127,7 +128,7 @@ func (j *job) choose() (plan *planner.Plan, ok bool) {
 			return nil, false
 		}
 		if serves {
-			return j.def.byID[p.ID], true
+			return j.def.ByID[p.ID], true
 		}
 	}
 	reason := fmt.Sprintf("no pipeline of flow %s serves %s", c.Flow, c.Event.Type)
@@ -150,7 +151,7 @@ func (j *job) serves(p *dsl.Pipeline, flow *dsl.Flow) (bool, error) {
 	c := j.claimed
 	v, err := p.When.Eval(datum.Env{
 		"event":   model.EventData(c.Event),
-		"configs": j.n.e.settings.configs(j.def),
+		"configs": j.n.e.settings.ValuesFor(j.def),
 		"flow":    map[string]any{"id": c.Flow, "key": c.Key, "state": planner.StateOf(flow, c.Entity.State)},
 	})
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/definitions"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -74,7 +74,7 @@ func TestConfigOfAnotherKindIsRefused(t *testing.T) {
 		{"SWICH", nil, "unknown_config", "config SWICH is not declared; did you mean SWITCH?"},
 	} {
 		_, err := e.SetConfig(context.Background(), c.name, c.value, -1, store.Actor{Name: "me"})
-		var refused *engine.ConfigError
+		var refused *definitions.ConfigError
 		if !errors.As(err, &refused) || refused.Code != c.code || refused.Message != c.says {
 			t.Errorf("%s = %v: want %s: %s, have %v", c.name, c.value, c.code, c.says, err)
 		}

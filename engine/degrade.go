@@ -20,9 +20,10 @@ const endTries = 10
 // from now on; a control with [guard.ModeKeep] forbids that. The error is a
 // [*guard.ControlError] when there is no such path.
 func (e *Engine) EndFallbacks(ctx context.Context, path string, by store.Actor) ([]string, error) {
-	below := e.under(path)
+	d := e.library.Present()
+	below := d.Under(path)
 	if len(below) == 0 {
-		return nil, e.unknownPath(path)
+		return nil, d.UnknownPath(path)
 	}
 	in := func(path string) bool {
 		return slices.ContainsFunc(below, func(s *planner.Step) bool { return s.Path == path })
@@ -60,7 +61,7 @@ func (n *node) degrade() {
 // fallbacks gives what this node would decide by; nil when nothing can go out,
 // and nothing is out.
 func (e *Engine) fallbacks() *fallback.Rules {
-	if f := e.library.current.Load().fallbacks; f != nil {
+	if f := e.library.Present().Fallbacks; f != nil {
 		if kept := e.kept(); len(kept) > 0 {
 			return f.Without(kept)
 		}
@@ -75,11 +76,11 @@ func (e *Engine) fallbacks() *fallback.Rules {
 // kept lists the handlers that operators keep in the flow.
 func (e *Engine) kept() []string {
 	var out []string
-	c, now := e.settings.controls(), e.clock.Now()
+	c, now := e.settings.Controls(), e.clock.Now()
 	if c == nil || len(c.ByPath) == 0 {
 		return nil
 	}
-	for _, p := range e.library.current.Load().plans {
+	for _, p := range e.library.Present().Plans {
 		for _, s := range p.Written {
 			if s.Fallback() != nil && c.Keeps(s, now) {
 				out = append(out, s.Path)

@@ -11,6 +11,7 @@ import (
 	"procaas/engine/core"
 	"procaas/engine/guard"
 	"procaas/engine/store"
+	"procaas/engine/triggers"
 )
 
 // This file holds all goroutines of the engine, and with them its time: who is
@@ -38,10 +39,13 @@ func (e *Engine) Run(ctx context.Context) error {
 		return errRunning
 	}
 	defer e.running.Store(false)
-	defer e.library.close()
+	defer e.library.Close()
 	var loops sync.WaitGroup
 	defer loops.Wait()
-	loops.Go(func() { e.fireTriggers(ctx) })
+	triggers := &triggers.Firer{
+		Clock: &e.clock, Log: e.log, Bundle: e.Bundle, Reloaded: e.Reloaded, LastEvent: e.o.Store.Inbox.LastEvent, Submit: e.submitFirings,
+	}
+	loops.Go(func() { triggers.Run(ctx) })
 	loops.Go(func() { e.measure(ctx) })
 	loops.Go(func() { e.follow(ctx) })
 	loops.Go(func() { e.trim(ctx) })
@@ -112,7 +116,7 @@ func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
 	if err := e.agree(limited); err != nil {
 		return nil, err
 	}
-	if err := e.settings.refresh(limited); err != nil {
+	if err := e.settings.Refresh(limited); err != nil {
 		return nil, err
 	}
 	if err := e.degrader.Refresh(limited); err != nil {
@@ -251,8 +255,8 @@ func (n *node) heed(b store.Beat) (soon time.Duration, err error) {
 	if b.Ready > 0 {
 		n.nudge()
 	}
-	if !n.e.settings.isCurrent(b.Revision) {
-		if err := n.e.settings.refresh(n.ctx); err != nil {
+	if !n.e.settings.IsCurrent(b.Revision) {
+		if err := n.e.settings.Refresh(n.ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -349,7 +353,7 @@ func (n *node) claim() claimResult {
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, clock.StoreTimeout)
 	defer cancel()
-	runs, err := n.e.o.Store.Ledger.Claim(ctx, n.number, asked, n.e.library.current.Load().bundle.Hash)
+	runs, err := n.e.o.Store.Ledger.Claim(ctx, n.number, asked, n.e.library.Present().Bundle.Hash)
 	claimed := make([]*store.Claimed, len(runs))
 	for i := range runs {
 		claimed[i] = &runs[i]

@@ -21,12 +21,17 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/clock"
 	"procaas/engine/clusters"
+	"procaas/engine/credentials"
+	"procaas/engine/definitions"
+	"procaas/engine/explain"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/outbound"
 	"procaas/engine/planner"
+	"procaas/engine/records"
 	"procaas/engine/secrets"
+	"procaas/engine/settings"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
 )
@@ -78,14 +83,17 @@ func DefaultOptions() Options {
 // An Engine takes events in and runs them. All methods are safe for concurrent
 // use.
 type Engine struct {
+	*credentials.Access
 	*clusters.Clusters
+	*explain.Explainer
 	*transfers.Transfers
 
 	o        Options
 	log      *slog.Logger
 	metrics  *Metrics
-	library  library
-	settings settings
+	library  definitions.Library
+	handlers map[string]HandlerType // by the name of the type
+	settings settings.Settings
 	guard    guard.Guard
 	degrader *fallback.Live
 	stats    stats
@@ -101,10 +109,8 @@ type Engine struct {
 	running   atomic.Bool
 	node      atomic.Pointer[node] // nil while the process is no member
 	joinError atomic.Pointer[error]
-	reloaded  store.Broadcast // there is another definition
 
-	explaining chan struct{} // held by who looks into a run
-	follower   follower
+	follower follower
 }
 
 // New makes an engine. It does nothing before Run, but takes events in.
@@ -115,28 +121,33 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		o: o, log: o.Log, metrics: o.Metrics,
-		library: library{
-			store: o.Store.Bundles, types: o.Types, services: o.ServiceURLs, byName: map[string]HandlerType{}, maxConns: o.MaxInFlight,
-			targets: o.Targets, log: o.Log, runID: o.virtual.runID,
+		library: definitions.Library{
+			Store: o.Store.Bundles, Types: Types(o.Types), Services: o.ServiceURLs, MaxConns: o.MaxInFlight,
+			Targets: o.Targets, Log: o.Log, RunID: o.virtual.runID,
 		},
-		settings:   settings{kept: o.Store.Settings, keys: o.Store.Tokens},
-		degrader:   fallback.New(o.Store.Degradation),
-		stats:      stats{metrics: o.Metrics},
-		clock:      clock.Clock{Known: make(chan struct{}), Source: o.virtual.now()},
-		explaining: make(chan struct{}, maxExplained),
-		follower:   follower{changed: make(chan struct{}, 1)},
+		handlers: map[string]HandlerType{},
+		settings: settings.Settings{Kept: o.Store.Settings, Keys: o.Store.Tokens, Log: o.Log},
+		degrader: fallback.New(o.Store.Degradation),
+		stats:    stats{metrics: o.Metrics},
+		clock:    clock.Clock{Known: make(chan struct{}), Source: o.virtual.now()},
+		follower: follower{changed: make(chan struct{}, 1)},
 	}
+	e.settings.Library = &e.library
+	e.Access = &credentials.Access{
+		Kept: o.Store.Tokens, Documents: o.Store.Documents, Known: &e.settings, Now: e.clock.Now, Log: o.Log, CheckPath: e.checkPath,
+	}
+	e.Explainer = explain.New(o.Store, &e.library, &e.settings, e.effects)
 	e.Clusters, e.Transfers = clusters.NewClusters(o.Store.Documents, e.Bundle, e.clock.Now), transfers.NewTransfers(o.Store.Documents)
 	for _, t := range o.Types {
-		e.library.byName[t.Name] = t
+		e.handlers[t.Name] = t
 	}
 	e.accepts.do, e.accepts.most, e.accepts.lanes = e.accept, maxBatch, 2
 	e.accepts.dropped = func(events int) { e.shed(events, shedLeft) }
-	d, err := e.library.add(o.Bundle)
+	d, err := e.library.Add(o.Bundle)
 	if err != nil {
 		return nil, err
 	}
-	e.library.current.Store(d)
+	e.library.Swap(d)
 	e.metrics.handlers.read.Store(new(e.Handlers))
 	e.metrics.services.read.Store(new(e.Services))
 	e.metrics.parked.read.Store(new(e.parkedNow))
@@ -194,18 +205,18 @@ type IntakeError struct {
 func (e *IntakeError) Error() string { return e.Message }
 
 // Bundle gives the definition that new events are served by.
-func (e *Engine) Bundle() *dsl.Bundle { return e.library.current.Load().bundle }
+func (e *Engine) Bundle() *dsl.Bundle { return e.library.Present().Bundle }
 
 // Reloaded gives a channel that is closed when the node takes another definition over. Ask for it
 // before the Bundle that is to be watched.
-func (e *Engine) Reloaded() <-chan struct{} { return e.reloaded.Next() }
+func (e *Engine) Reloaded() <-chan struct{} { return e.library.Reloaded() }
 
 // WorkersClient gives an HTTP client that reaches the workers of the present
 // definition's clusters and nobody else.
-func (e *Engine) WorkersClient() *http.Client { return e.library.current.Load().workers }
+func (e *Engine) WorkersClient() *http.Client { return e.library.Present().Workers }
 
 // Plans gives the plans of all pipelines of the present definition, in order.
-func (e *Engine) Plans() []*planner.Plan { return slices.Clone(e.library.current.Load().plans) }
+func (e *Engine) Plans() []*planner.Plan { return slices.Clone(e.library.Present().Plans) }
 
 // Healthy tells why the node cannot work at present; nil when it can.
 //
@@ -239,7 +250,27 @@ func (e *Engine) RunByID(ctx context.Context, id string) (checkpoint.RunView, er
 	if err != nil {
 		return checkpoint.RunView{}, fmt.Errorf("run %s: %w", id, err)
 	}
-	return View(r), nil
+	return records.View(r), nil
+}
+
+// checkPath refuses a path that the present definition does not have.
+func (e *Engine) checkPath(path string) error {
+	if d := e.library.Present(); len(d.Under(path)) == 0 {
+		return d.UnknownPath(path)
+	}
+	return nil
+}
+
+// Configs lists the live settings, declared ones and set ones, by name.
+func (e *Engine) Configs(ctx context.Context) ([]settings.ConfigView, error) {
+	return e.settings.Configs(ctx)
+}
+
+// SetConfig changes a live setting on all nodes. ifRevision as in [store.Settings]. The
+// error is a [*definitions.ConfigError] when nothing declares the setting, or as another kind
+// of value.
+func (e *Engine) SetConfig(ctx context.Context, name string, value any, ifRevision int64, by store.Actor) (settings.ConfigView, error) {
+	return e.settings.SetConfig(ctx, name, value, ifRevision, by)
 }
 
 // runStatus tells how far a run is.
@@ -272,10 +303,10 @@ func (e *Engine) list(ctx context.Context, f store.RunFilter) ([]store.RunRecord
 }
 
 // views makes records readable for a list.
-func views(records []store.RunRecord) []checkpoint.RunView {
-	out := make([]checkpoint.RunView, len(records))
-	for i, r := range records {
-		out[i] = view(r, false)
+func views(found []store.RunRecord) []checkpoint.RunView {
+	out := make([]checkpoint.RunView, len(found))
+	for i, r := range found {
+		out[i] = records.Brief(r)
 	}
 	return out
 }
@@ -373,14 +404,14 @@ func (e *Engine) cancel(ctx context.Context, id string, by store.Actor) error {
 	if r.Bundle == "" || r.Status.Ended() {
 		return e.abandon(ctx, id, by)
 	}
-	if View(r).Cancelling != "" {
+	if records.View(r).Cancelling != "" {
 		return store.ErrUndoing
 	}
-	def, err := e.library.get(ctx, r.Bundle)
-	if err != nil && !errors.Is(err, errDefinition) {
+	def, err := e.library.Get(ctx, r.Bundle)
+	if err != nil && !errors.Is(err, definitions.ErrUnusable) {
 		return err
 	}
-	if err != nil || def.byID[r.Pipeline] == nil || !def.byID[r.Pipeline].Undoes {
+	if err != nil || def.ByID[r.Pipeline] == nil || !def.ByID[r.Pipeline].Undoes {
 		return e.abandon(ctx, id, by) // there is nothing to undo, or nobody can
 	}
 	err = e.o.Store.Runs.Undo(ctx, id, by)
@@ -390,15 +421,4 @@ func (e *Engine) cancel(ctx context.Context, id string, by store.Actor) error {
 		}
 	}
 	return err
-}
-
-// A ConfigView is a live setting.
-type ConfigView struct {
-	Name     string     `json:"name"`
-	Value    any        `json:"value"`
-	Default  any        `json:"default"`  // from the files; null when it is not declared there
-	Revision int64      `json:"revision"` // 0: never changed at run time
-	Changed  *time.Time `json:"changed"`
-	By       string     `json:"by,omitempty"`
-	Reason   string     `json:"reason,omitempty"`
 }

@@ -9,7 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"procaas/engine"
+	"procaas/engine/clock"
+	"procaas/engine/explain"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -81,7 +82,7 @@ func TestExplainOfHandlersWithCountlessPlaces(t *testing.T) {
 	if n := len(story.Stages[0].Steps); n < calls || n > 20_000 {
 		t.Errorf("want the steps of the run, and a bounded number of others, have %d", n)
 	}
-	if _, err := r.v.Engine().Explain(t.Context(), run, "nobody"); !errors.Is(err, engine.ErrNoHandler) ||
+	if _, err := r.v.Engine().Explain(t.Context(), run, "nobody"); !errors.Is(err, explain.ErrNoHandler) ||
 		!strings.Contains(err.Error(), "calls make too many") {
 		t.Errorf("want it said that not all was looked at, have %v", err)
 	}
@@ -136,7 +137,7 @@ func TestFewRunsAreLookedIntoAtOnce(t *testing.T) {
 		synctest.Wait()
 		tooLong := 0
 		for range 6 {
-			if err := <-ended; errors.Is(err, engine.ErrTooLong) {
+			if err := <-ended; errors.Is(err, clock.ErrTooLong) {
 				tooLong++
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/core"
+	"procaas/engine/explain"
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -87,7 +88,7 @@ func TestExplainLooksInsideOfCallsAndElements(t *testing.T) {
 		{"last[0]", "has no handler last[0]"},
 		{"last>part/r/three", "has no handler last>part/r/three"},
 	} {
-		if _, err := e.Explain(t.Context(), run, c.path); !errors.Is(err, engine.ErrNoHandler) || !strings.Contains(err.Error(), c.want) {
+		if _, err := e.Explain(t.Context(), run, c.path); !errors.Is(err, explain.ErrNoHandler) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: want %q, have %v", c.path, c.want, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"procaas/dsl/expr"
 	"procaas/engine"
+	"procaas/engine/explain"
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -55,7 +56,7 @@ pipelines:
 `
 
 // explain asks why, and shows the answer in short.
-func (r *virtualRig) explain(run, path string) engine.Explanation {
+func (r *virtualRig) explain(run, path string) explain.Explanation {
 	r.t.Helper()
 	x, err := r.v.Engine().Explain(r.t.Context(), run, path)
 	if err != nil {
@@ -64,7 +65,7 @@ func (r *virtualRig) explain(run, path string) engine.Explanation {
 	return x
 }
 
-func (r *virtualRig) wantExplained(run, path, by, summary string, decisions ...string) engine.Explanation {
+func (r *virtualRig) wantExplained(run, path, by, summary string, decisions ...string) explain.Explanation {
 	r.t.Helper()
 	x := r.explain(run, path)
 	var have []string
@@ -194,7 +195,7 @@ func TestExplainRefusesWhatIsNotThere(t *testing.T) {
 		t.Errorf("want ErrNotFound, have %v", err)
 	}
 	_, err := r.v.Engine().Explain(t.Context(), run, "fetsh")
-	if want := "no such handler: pipeline work has no handler fetsh; did you mean fetch?"; !errors.Is(err, engine.ErrNoHandler) ||
+	if want := "no such handler: pipeline work has no handler fetsh; did you mean fetch?"; !errors.Is(err, explain.ErrNoHandler) ||
 		err.Error() != want {
 		t.Errorf("want %q, have %v", want, err)
 	}

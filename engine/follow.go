@@ -13,6 +13,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine/clock"
+	"procaas/engine/definitions"
 	"procaas/engine/diff"
 	"procaas/engine/store"
 )
@@ -52,7 +53,7 @@ type DefinitionError struct {
 // Error implements error.
 func (e *DefinitionError) Error() string {
 	if diag.HasErrors(e.Found) {
-		return firstError(e.Found)
+		return definitions.FirstError(e.Found)
 	}
 	return e.Err.Error()
 }
@@ -76,7 +77,7 @@ func (e *Engine) LoadAndDrop(ctx context.Context, b *dsl.Bundle, by store.Actor)
 }
 
 func (e *Engine) load(ctx context.Context, b *dsl.Bundle, drop bool, by store.Actor) (diff.Diff, error) {
-	d, err := e.library.add(b)
+	d, err := e.library.Add(b)
 	if err != nil {
 		return diff.Diff{}, &DefinitionError{Err: err}
 	}
@@ -86,7 +87,7 @@ func (e *Engine) load(ctx context.Context, b *dsl.Bundle, drop bool, by store.Ac
 		return diff.Diff{}, &DefinitionError{Err: err}
 	}
 	if !drop {
-		waits, err := e.abandoned(ctx, e.library.current.Load(), d)
+		waits, err := e.abandoned(ctx, e.library.Present(), d)
 		if err != nil {
 			return diff.Diff{}, err
 		}
@@ -99,7 +100,7 @@ func (e *Engine) load(ctx context.Context, b *dsl.Bundle, drop bool, by store.Ac
 	}
 	e.follower.agreed = true
 	before := e.swap(d)
-	diff := diff.ComparePlanned(diff.Side{Bundle: before.bundle, Plans: before.plans}, diff.Side{Bundle: d.bundle, Plans: d.plans})
+	diff := diff.ComparePlanned(diff.Side{Bundle: before.Bundle, Plans: before.Plans}, diff.Side{Bundle: d.Bundle, Plans: d.Plans})
 	if drop {
 		return diff, e.drop(ctx, d, by)
 	}
@@ -153,10 +154,9 @@ func (e *Engine) activate(ctx context.Context, b *dsl.Bundle, onlyNew bool, by s
 
 // swap makes d the definition for new events on this node, and gives the one
 // before.
-func (e *Engine) swap(d *definition) (before *definition) {
-	before = e.library.current.Swap(d)
+func (e *Engine) swap(d *definitions.Definition) (before *definitions.Definition) {
+	before = e.library.Swap(d)
 	e.follower.refused.Store(nil)
-	e.reloaded.Send()
 	return before
 }
 
@@ -219,8 +219,8 @@ func (e *Engine) adopt(ctx context.Context, hash string) error {
 		e.follower.refused.Store(nil)
 		return nil
 	}
-	d, err := e.library.get(ctx, hash)
-	if errors.Is(err, errDefinition) {
+	d, err := e.library.Get(ctx, hash)
+	if errors.Is(err, definitions.ErrUnusable) {
 		e.follower.refused.Store(&err)
 		e.log.Error("the current definition cannot run here, the one before stays; is this an older procaas?",
 			"current", hash, "own", e.Bundle().Hash, "error", err)
@@ -230,7 +230,7 @@ func (e *Engine) adopt(ctx context.Context, hash string) error {
 		return err
 	}
 	before := e.swap(d)
-	e.log.Info("definition is taken over from the store", "before", before.bundle.Hash, "now", hash)
+	e.log.Info("definition is taken over from the store", "before", before.Bundle.Hash, "now", hash)
 	return nil
 }
 

@@ -16,7 +16,7 @@ func (e *Engine) measure(ctx context.Context) {
 	count, next, down := time.Now(), time.Duration(0), map[string]bool{}
 	for ; clock.Pause(ctx, next); next = store.BeatEvery {
 		began := time.Now()
-		e.stats.follow(e.library.current.Load(), began)
+		e.stats.follow(e.library.Present(), began)
 		e.watchServices(down)
 		if began.Before(count) {
 			continue

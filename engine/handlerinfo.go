@@ -52,7 +52,7 @@ func (h *HandlerInfo) Ratio() *float64 {
 func (e *Engine) Handlers() []HandlerInfo {
 	out := []HandlerInfo{}
 	now := time.Now()
-	for _, p := range e.library.current.Load().plans {
+	for _, p := range e.library.Present().Plans {
 		for _, s := range p.Written {
 			out = append(out, e.info(s, now))
 		}
@@ -63,7 +63,7 @@ func (e *Engine) Handlers() []HandlerInfo {
 // Handler tells about one handler of the present definition; false when it has
 // none at this path.
 func (e *Engine) Handler(path string) (HandlerInfo, bool) {
-	for _, p := range e.library.current.Load().plans {
+	for _, p := range e.library.Present().Plans {
 		if s := p.Step(path); s != nil {
 			return e.info(s, time.Now()), true
 		}
@@ -71,8 +71,14 @@ func (e *Engine) Handler(path string) (HandlerInfo, bool) {
 	return HandlerInfo{}, false
 }
 
+// effects tells what keeps a handler of the present definition from running freely.
+func (e *Engine) effects(path string) (effects []string, known bool) {
+	info, ok := e.Handler(path)
+	return info.Effective, ok
+}
+
 func (e *Engine) info(s *planner.Step, now time.Time) HandlerInfo {
-	c, o, at := e.settings.controls(), e.degrader.Outages(), e.clock.Now()
+	c, o, at := e.settings.Controls(), e.degrader.Outages(), e.clock.Now()
 	h := s.Handler
 	info := HandlerInfo{
 		Path: s.Path, Type: h.Type, Owner: s.Owner, Critical: h.IsCritical(),

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/core"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -242,7 +242,7 @@ func (s *schedule) commit(node *scheduledNode, job *scheduledJob) bool {
 	r.version++
 	job.version++
 	r.checkpoint, r.status, r.due = change.Checkpoint, change.Status, change.Due
-	for _, h := range engine.View(store.RunRecord{Status: r.status, Checkpoint: r.checkpoint}).Handlers {
+	for _, h := range records.View(store.RunRecord{Status: r.status, Checkpoint: r.checkpoint}).Handlers {
 		if h.Finished != nil && !r.decided[h.Path] {
 			r.decided[h.Path] = true
 			s.history.Decided(r.id, h.Path)
@@ -260,7 +260,7 @@ func (s *schedule) commit(node *scheduledNode, job *scheduledJob) bool {
 
 // checkEnd holds the end of a run against the only one that there is.
 func (s *schedule) checkEnd(r *scheduledRun) {
-	v := engine.View(store.RunRecord{Status: r.status, Checkpoint: r.checkpoint})
+	v := records.View(store.RunRecord{Status: r.status, Checkpoint: r.checkpoint})
 	if r.status != model.Succeeded || v.SharedState["sum"] != 2+2+3 {
 		s.t.Errorf("run %s is %s with %v", r.id, r.status, v.SharedState)
 	}

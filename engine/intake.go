@@ -20,6 +20,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/engine/clock"
+	"procaas/engine/definitions"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/store"
@@ -53,12 +54,12 @@ func (e *Engine) Submit(ctx context.Context, events []Submission) ([]Submitted, 
 
 // submit is Submit for events of the engine's own as well.
 func (e *Engine) submit(ctx context.Context, events []Submission) ([]Submitted, error) {
-	d, now := e.library.current.Load(), e.clock.Now()
+	d, now := e.library.Present(), e.clock.Now()
 	out := make([]Submitted, len(events))
 	runs := make([]model.Intake, 0, len(events))
 	places := make([]int, 0, len(events))
 	for i, s := range events {
-		in, err := d.intake(ctx, s, now)
+		in, err := takeIn(ctx, d, s, now)
 		if err != nil {
 			out[i].Err = err
 			continue
@@ -89,6 +90,23 @@ func (e *Engine) submit(ctx context.Context, events []Submission) ([]Submitted, 
 		out[places[i]] = r.submitted(&runs[i])
 	}
 	return out, nil
+}
+
+// submitFirings is submit for the events of triggers; see [triggers.Firer].
+func (e *Engine) submitFirings(ctx context.Context, events []model.Event) (refused []error, err error) {
+	all := make([]Submission, len(events))
+	for i, ev := range events {
+		all[i].Event = ev
+	}
+	results, err := e.submit(ctx, all)
+	for _, r := range results {
+		var why *IntakeError
+		if r.Err != nil && !errors.As(r.Err, &why) {
+			return refused, r.Err
+		}
+		refused = append(refused, r.Err)
+	}
+	return refused, err
 }
 
 // How long events wait whose keys are on their way to another cluster of the inbox.
@@ -235,8 +253,8 @@ func (e *Engine) start(n *node, asked int, results []store.Accepted, err error) 
 	}
 }
 
-// intake checks an event and finds out where it belongs.
-func (d *definition) intake(ctx context.Context, s Submission, now time.Time) (model.Intake, error) {
+// takeIn checks an event and finds out where it belongs.
+func takeIn(ctx context.Context, d *definitions.Definition, s Submission, now time.Time) (model.Intake, error) {
 	ev := s.Event
 	if err := checkEvent(ev); err != nil {
 		return model.Intake{}, err
@@ -256,20 +274,20 @@ func (d *definition) intake(ctx context.Context, s Submission, now time.Time) (m
 	if ev.Time.IsZero() {
 		ev.Time = now.UTC() // after the hash, or the event would not be the same when it comes again
 	}
-	in, err := d.route(ev)
+	in, err := route(d, ev)
 	if err == nil {
-		err = d.checkPayload(ctx, ev)
+		err = checkPayload(ctx, d.Bundle, ev)
 	}
 	in.Hash, in.Dedup = hash, dedup
 	return in, err
 }
 
 // checkPayload refuses an event whose payload is not what its type promises.
-func (d *definition) checkPayload(ctx context.Context, ev model.Event) error {
-	err := d.bundle.Event(ev.Type).Contract().CheckContext(ctx, ev.Payload)
+func checkPayload(ctx context.Context, b *dsl.Bundle, ev model.Event) error {
+	err := b.Event(ev.Type).Contract().CheckContext(ctx, ev.Payload)
 	var misfit *contracts.Error
 	if err != nil && !errors.As(err, &misfit) {
-		return fmt.Errorf("%w: %w", ErrTooLong, err)
+		return fmt.Errorf("%w: %w", clock.ErrTooLong, err)
 	}
 	if err == nil {
 		return nil
@@ -282,23 +300,23 @@ func (d *definition) checkPayload(ctx context.Context, ev model.Event) error {
 }
 
 // route finds the flow, the key and the pipeline of an event.
-func (d *definition) route(ev model.Event) (model.Intake, error) {
-	served := d.bundle.On(ev.Type)
+func route(d *definitions.Definition, ev model.Event) (model.Intake, error) {
+	served := d.Bundle.On(ev.Type)
 	serves := ""
 	if len(served) > 0 {
 		serves = served[0].ID
 	} else {
-		served = d.bundle.Awaiting(ev.Type) // a run may be waiting for it
+		served = d.Bundle.Awaiting(ev.Type) // a run may be waiting for it
 	}
 	if len(served) == 0 {
 		message := fmt.Sprintf("no pipeline serves the event type %s", ev.Type)
-		if near := diag.Suggest(ev.Type, d.events); near != "" {
+		if near := diag.Suggest(ev.Type, d.Events); near != "" {
 			message += fmt.Sprintf("; did you mean %s?", near)
 		}
 		return model.Intake{}, &IntakeError{Code: "unknown_event_type", Field: "type", Message: message}
 	}
-	in := model.Intake{ID: d.runID(ev), Event: ev, Flow: planner.FlowID(served[0]), Pipeline: serves, Key: ev.Key, Ordered: true}
-	flow := d.bundle.Flow(served[0].Flow)
+	in := model.Intake{ID: d.RunID(ev), Event: ev, Flow: planner.FlowID(served[0]), Pipeline: serves, Key: ev.Key, Ordered: true}
+	flow := d.Bundle.Flow(served[0].Flow)
 	if flow == nil {
 		// Nothing is kept between such events, so a failed one need not block
 		// those that follow.
@@ -308,7 +326,7 @@ func (d *definition) route(ev model.Event) (model.Intake, error) {
 		return in, nil
 	}
 	in.Block = flow.OnFailure != "skip"
-	if states := d.from[flow.ID]; states != nil {
+	if states := d.From[flow.ID]; states != nil {
 		in.From = states[ev.Type]
 	}
 	var err error

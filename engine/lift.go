@@ -2,12 +2,7 @@ package engine
 
 import (
 	"math"
-	"slices"
-	"strings"
 	"time"
-
-	"procaas/engine/model"
-	"procaas/engine/planner"
 )
 
 // This file lets runs go on gently that something has held back. They are many, and come at
@@ -18,50 +13,12 @@ import (
 // not keep old ones back for ever.
 const liftLeast = time.Second
 
-// ahead lists the handlers that runs may come to which wait at a path: a pipeline, a stage or
-// a handler. In calls of pipelines, that is all of the pipelines that call it, too.
-func (d *definition) ahead(path string) []*planner.Step {
-	if known, ok := d.aheads.Load(path); ok {
-		return known.([]*planner.Step)
-	}
-	var out []*planner.Step
-	for _, p := range d.plans {
-		all := p.Within(map[*planner.Plan]bool{})
-		if !slices.ContainsFunc(all, func(s *planner.Step) bool { return isBelow(s.Path, path) }) {
-			continue
-		}
-		own := p.Pipeline.ID == model.PipelineOf(path)
-		first := 0
-		if parts := strings.SplitN(path, "/", 3); own && len(parts) > 1 {
-			first = slices.IndexFunc(p.Stages, func(g *planner.Stage) bool { return g.ID == parts[1] })
-		}
-		for i, g := range p.Stages {
-			if i < first {
-				continue // they have been through it
-			}
-			for _, s := range g.Steps {
-				out = append(out, s)
-				if s.Callee != nil {
-					out = append(out, s.Callee.Within(map[*planner.Plan]bool{})...)
-				}
-			}
-		}
-	}
-	d.aheads.Store(path, out)
-	return out
-}
-
-// isBelow tells whether a handler is at a path or below it.
-func isBelow(handler, path string) bool {
-	return handler == path || strings.HasPrefix(handler, path+"/")
-}
-
 // bears tells how many more runs may go on from a path at once, by what lies ahead of them
 // besides one gate. It is half of what there is room for, since those on their way are not
 // seen yet.
 func (c *caller) bears(path, besides string) int {
 	room := math.MaxInt
-	for _, s := range c.e.library.current.Load().ahead(path) {
+	for _, s := range c.e.library.Present().Ahead(path) {
 		if c.isOff(s) {
 			continue
 		}

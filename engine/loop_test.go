@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
 	"procaas/engine/model"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -44,7 +44,7 @@ pipelines:
 		for _, task := range tasks {
 			run.Finish(task.Ref(), core.Outcome{Result: model.Result{Response: 1}}, live)
 		}
-		return engine.View(store.RunRecord{Flow: "p", Pipeline: "p", Status: change.Status, Checkpoint: change.Checkpoint})
+		return records.View(store.RunRecord{Flow: "p", Pipeline: "p", Status: change.Status, Checkpoint: change.Checkpoint})
 	}
 	for _, c := range []struct{ where, more, plain string }{
 		{where: "before"},

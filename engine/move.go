@@ -9,8 +9,10 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/clock"
 	"procaas/engine/core"
+	"procaas/engine/definitions"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -61,20 +63,20 @@ func FitsState(p *planner.Plan, state, eventType string) error {
 
 // fits tells why a run cannot go on by d; nil when it can. Another error is of
 // the store.
-func (e *Engine) fits(ctx context.Context, d *definition, r store.RunRecord) (pinned, err error) {
-	after := d.byID[r.Pipeline]
+func (e *Engine) fits(ctx context.Context, d *definitions.Definition, r store.RunRecord) (pinned, err error) {
+	after := d.ByID[r.Pipeline]
 	if after == nil {
 		return ErrPipelineGone, nil
 	}
 	var before *planner.Plan
-	old, err := e.library.get(ctx, r.Bundle)
+	old, err := e.library.Get(ctx, r.Bundle)
 	switch {
 	case err == nil:
-		before = old.byID[r.Pipeline]
-	case !errors.Is(err, errDefinition): // one that cannot run here is a reason to move
+		before = old.ByID[r.Pipeline]
+	case !errors.Is(err, definitions.ErrUnusable): // one that cannot run here is a reason to move
 		return nil, err
 	}
-	if pinned := core.Fits(before, after, View(r)); pinned != nil {
+	if pinned := core.Fits(before, after, records.View(r)); pinned != nil {
 		return pinned, nil
 	}
 	if !r.Ordered || after.Flow == nil {
@@ -96,11 +98,11 @@ func (e *Engine) Fit(ctx context.Context, id string) (RunFit, error) {
 	if !r.IsMovable() {
 		return RunFit{}, fmt.Errorf("run %s: %w", id, store.ErrConflict)
 	}
-	pinned, err := e.fits(ctx, e.library.current.Load(), r)
+	pinned, err := e.fits(ctx, e.library.Present(), r)
 	if err != nil {
 		return RunFit{}, fmt.Errorf("run %s: %w", id, err)
 	}
-	return NewRunFit(View(r), pinned), nil
+	return NewRunFit(records.View(r), pinned), nil
 }
 
 // moveTries is how often a run that goes on meanwhile is looked at anew.
@@ -117,7 +119,7 @@ func (e *Engine) Move(ctx context.Context, id string, by store.Actor) (checkpoin
 }
 
 func (e *Engine) move(ctx context.Context, id string, by store.Actor) error {
-	d := e.library.current.Load()
+	d := e.library.Present()
 	for try := 1; ; try++ {
 		r, err := e.o.Store.Runs.Run(ctx, id)
 		if err != nil {
@@ -126,7 +128,7 @@ func (e *Engine) move(ctx context.Context, id string, by store.Actor) error {
 		if !r.IsMovable() {
 			return store.ErrConflict
 		}
-		if r.Bundle == d.bundle.Hash && r.Move == "" {
+		if r.Bundle == d.Bundle.Hash && r.Move == "" {
 			return nil
 		}
 		pinned, err := e.fits(ctx, d, r)
@@ -136,13 +138,13 @@ func (e *Engine) move(ctx context.Context, id string, by store.Actor) error {
 		if pinned != nil {
 			return &PinnedError{pinned}
 		}
-		asked, err := e.o.Store.Runs.Move(ctx, store.Move{Run: id, Bundle: d.bundle.Hash}, r.Version, by)
+		asked, err := e.o.Store.Runs.Move(ctx, store.Move{Run: id, Bundle: d.Bundle.Hash}, r.Version, by)
 		if errors.Is(err, store.ErrStale) && try < moveTries {
 			continue
 		}
 		if n := e.node.Load(); err == nil && asked && n != nil {
 			if j := n.job(id); j != nil {
-				j.move(d.bundle.Hash)
+				j.move(d.Bundle.Hash)
 			}
 		}
 		return err
@@ -162,17 +164,17 @@ type RunsMoved struct {
 // MoveAll moves the runs of a page, those that go on by another definition than
 // the present one, the first accepted first. With preview, it only looks.
 func (e *Engine) MoveAll(ctx context.Context, f store.RunFilter, preview bool, by store.Actor) (RunsMoved, error) {
-	d := e.library.current.Load()
-	f.Live, f.Other, f.Oldest = true, d.bundle.Hash, true
-	out := RunsMoved{Preview: preview, Bundle: d.bundle.Hash, Pinned: []RunFit{}}
-	records, next, err := e.list(ctx, f)
+	d := e.library.Present()
+	f.Live, f.Other, f.Oldest = true, d.Bundle.Hash, true
+	out := RunsMoved{Preview: preview, Bundle: d.Bundle.Hash, Pinned: []RunFit{}}
+	found, next, err := e.list(ctx, f)
 	if err != nil {
 		return out, err
 	}
 	if next != "" {
 		out.Next = &next
 	}
-	for _, r := range records {
+	for _, r := range found {
 		var pinned *PinnedError
 		if preview {
 			why, wrong := e.fits(ctx, d, r)
@@ -186,7 +188,7 @@ func (e *Engine) MoveAll(ctx context.Context, f store.RunFilter, preview bool, b
 		case err == nil:
 			out.Done++
 		case errors.As(err, &pinned):
-			out.Pinned = append(out.Pinned, NewRunFit(View(r), pinned.Err))
+			out.Pinned = append(out.Pinned, NewRunFit(records.View(r), pinned.Err))
 		case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrStale):
 			out.MovedOn++
 		default:
@@ -248,8 +250,8 @@ func (j *job) fits(bundle string, checkpoint []byte) (pinned, err error) {
 	ctx, cancel := context.WithTimeout(j.n.ctx, clock.StoreTimeout)
 	defer cancel()
 	c := j.claimed
-	d, err := j.n.e.library.get(ctx, bundle)
-	if errors.Is(err, errDefinition) {
+	d, err := j.n.e.library.Get(ctx, bundle)
+	if errors.Is(err, definitions.ErrUnusable) {
 		return err, nil
 	}
 	if err != nil {
@@ -257,6 +259,6 @@ func (j *job) fits(bundle string, checkpoint []byte) (pinned, err error) {
 	}
 	return j.n.e.fits(ctx, d, store.RunRecord{
 		ID: c.ID, Event: c.Event, Flow: c.Flow, Key: c.Key, Ordered: c.Ordered, Status: model.Running, Pipeline: j.run.Plan().Pipeline.ID,
-		Bundle: j.def.bundle.Hash, Checkpoint: checkpoint, Generation: c.Generation,
+		Bundle: j.def.Bundle.Hash, Checkpoint: checkpoint, Generation: c.Generation,
 	})
 }

@@ -12,11 +12,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -195,7 +195,7 @@ func (m *mover) drive() checkpoint.RunView {
 }
 
 func (m *mover) view() checkpoint.RunView {
-	return engine.View(store.RunRecord{
+	return records.View(store.RunRecord{
 		ID: "r1", Flow: "p", Pipeline: "p", Status: m.saved.Status, Checkpoint: m.saved.Checkpoint,
 		Generation: m.start.Generation, FailedPath: m.saved.FailedPath, Error: m.saved.Error,
 	})

@@ -72,12 +72,12 @@ func (j *job) notify(kind NoticeKind, path, text string) {
 	}
 	def := j.def
 	if def == nil { // it has not begun
-		def = j.n.e.library.current.Load()
+		def = j.n.e.library.Present()
 	}
 	if n.Path == "" {
 		n.Path = j.claimed.Pipeline
 	}
-	if plan := def.byID[model.PipelineOf(n.Path)]; plan != nil {
+	if plan := def.ByID[model.PipelineOf(n.Path)]; plan != nil {
 		n.Owner = plan.Pipeline.Owner
 		// The path of a run that has failed may be that of its pipeline.
 		if s := plan.Step(n.Path); s != nil {
@@ -135,7 +135,7 @@ func (e *Engine) notifyFallback(c fallback.Change) {
 		if s := e.Bundle().Service(c.Name); s != nil {
 			n.Owner = s.Owner
 		}
-	} else if plan := e.library.current.Load().byID[model.PipelineOf(c.Name)]; plan != nil && plan.Step(c.Name) != nil {
+	} else if plan := e.library.Present().ByID[model.PipelineOf(c.Name)]; plan != nil && plan.Step(c.Name) != nil {
 		n.Owner = plan.Step(c.Name).Owner
 	}
 	e.o.Notify(n)

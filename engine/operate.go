@@ -12,6 +12,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
+	"procaas/engine/definitions"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -177,14 +178,14 @@ func (e *Engine) makeUp(ctx context.Context, id, path string, by store.Actor) er
 	if r.Status != model.Succeeded {
 		return store.ErrConflict
 	}
-	def, err := e.library.get(ctx, r.Bundle)
-	if errors.Is(err, errDefinition) || err == nil && def.byID[r.Pipeline] == nil {
+	def, err := e.library.Get(ctx, r.Bundle)
+	if errors.Is(err, definitions.ErrUnusable) || err == nil && def.ByID[r.Pipeline] == nil {
 		return store.ErrConflict
 	}
 	if err != nil {
 		return err
 	}
-	checkpoint, err := core.MakeUp(def.byID[r.Pipeline], r.Checkpoint, r.Generation, path)
+	checkpoint, err := core.MakeUp(def.ByID[r.Pipeline], r.Checkpoint, r.Generation, path)
 	switch {
 	case errors.Is(err, core.ErrNotLeftOut):
 		return fmt.Errorf("%w: %w", err, store.ErrConflict)

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/core"
 	"procaas/engine/model"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -53,7 +53,7 @@ func FuzzResume(f *testing.F) {
 	f.Fuzz(func(t *testing.T, checkpoint []byte, generation int) {
 		start := start
 		start.Generation = generation
-		engine.View(store.RunRecord{Status: model.Running, Checkpoint: checkpoint})
+		records.View(store.RunRecord{Status: model.Running, Checkpoint: checkpoint})
 		run, err := core.Resume(plan, start, checkpoint)
 		if err != nil {
 			return

@@ -14,11 +14,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -337,7 +337,7 @@ func (d *driver) drive() checkpoint.RunView {
 		}
 		switch {
 		case d.saved.Status.Ended():
-			return engine.View(store.RunRecord{Status: d.saved.Status, Checkpoint: d.saved.Checkpoint})
+			return records.View(store.RunRecord{Status: d.saved.Status, Checkpoint: d.saved.Checkpoint})
 		case len(d.calls) > 0:
 			d.end(d.pick(len(d.calls)))
 		case d.saved.Status != model.Parked || !d.saved.Due.After(d.now):
@@ -353,7 +353,7 @@ func (d *driver) drive() checkpoint.RunView {
 func (d *driver) save() {
 	d.saved = d.run.Change()
 	d.savedFailed, d.savedEnded = maps.Clone(d.failed), maps.Clone(d.ended)
-	for _, h := range engine.View(store.RunRecord{Status: d.saved.Status, Checkpoint: d.saved.Checkpoint}).Handlers {
+	for _, h := range records.View(store.RunRecord{Status: d.saved.Status, Checkpoint: d.saved.Checkpoint}).Handlers {
 		if h.Finished != nil {
 			d.decided[strings.TrimPrefix(h.Within+">"+h.Path, ">")] = true
 		}

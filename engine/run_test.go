@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"procaas/dsl/datum"
-	"procaas/engine"
 	"procaas/engine/core"
 	"procaas/engine/model"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -107,7 +107,7 @@ func TestBodyBelongsToTheHandler(t *testing.T) {
 		t.Errorf("have the body %s at the second attempt", text)
 	}
 	run.Finish(task.Ref(), core.Outcome{}, live)
-	v := engine.View(store.RunRecord{Checkpoint: run.Change().Checkpoint})
+	v := records.View(store.RunRecord{Checkpoint: run.Change().Checkpoint})
 	if text, _ := datum.FormatJSON(v.SharedState); string(text) != `{"a":{"list":[1]},"got":null}` {
 		t.Errorf("have the state %s", text)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"procaas/engine"
+	"procaas/engine/definitions"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -140,7 +141,7 @@ func TestConfigThatDoesNotFitItsSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	e := r.engine(r.store, promised)
-	var wrong *engine.ConfigError
+	var wrong *definitions.ConfigError
 	_, err := e.SetConfig(context.Background(), "LIMIT", map[string]any{"most": 11}, 0, store.Actor{})
 	if !errors.As(err, &wrong) || wrong.Code != "invalid_config" || wrong.Message != "config LIMIT: most: want 10 or less, have 11" {
 		t.Errorf("want the place and the bound, have %v", err)

@@ -17,12 +17,12 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
-	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
 	"procaas/engine/diagram"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -423,7 +423,7 @@ func (s *script) resume() error {
 }
 
 func (s *script) show(what string) error {
-	v := engine.View(s.saved)
+	v := records.View(s.saved)
 	switch what {
 	case "state":
 		text, err := datum.FormatJSON(v.SharedState)

@@ -28,7 +28,7 @@ type caller struct {
 
 // caller prepares to wake runs that wait for these causes.
 func (e *Engine) caller(causes []string) *caller {
-	c := &caller{e: e, controls: e.settings.controls(), now: e.clock.Now(), rivals: map[string]int{}}
+	c := &caller{e: e, controls: e.settings.Controls(), now: e.clock.Now(), rivals: map[string]int{}}
 	for _, cause := range causes {
 		for part := range strings.SplitSeq(cause, ",") {
 			if name, _, ok := guard.GateOf(part); ok {
@@ -115,7 +115,7 @@ func (c *caller) waits(name, path string) bool {
 // step finds a handler of the present definition, or its compensation; nil when there
 // is none.
 func (c *caller) step(path string) *planner.Step {
-	plan := c.e.library.current.Load().byID[model.PipelineOf(path)]
+	plan := c.e.library.Present().ByID[model.PipelineOf(path)]
 	if plan == nil {
 		return nil
 	}
@@ -146,12 +146,12 @@ func (c *caller) isOff(s *planner.Step) bool {
 func (e *Engine) Services() []guard.ServiceInfo {
 	out := []guard.ServiceInfo{}
 	now, nodes := e.clock.Now(), int(max(1, e.guard.Nodes.Load()))
-	d, waits := e.library.current.Load(), e.backlog.Load()
-	for _, s := range d.bundle.Services {
+	d, waits := e.library.Present(), e.backlog.Load()
+	for _, s := range d.Bundle.Services {
 		info := guard.ServiceInfo{ID: s.ID, URL: s.Address(), Owner: s.Owner}
 		e.guard.Gate(s.ID).Fill(&info, guard.ServiceTerms(s, nodes), now)
 		parked := waits.parkedFor(s.ID)
-		if info.Parked, info.Critical = parked.Runs, d.needed[s.ID]; info.Parked > 0 {
+		if info.Parked, info.Critical = parked.Runs, d.Needed[s.ID]; info.Parked > 0 {
 			info.ParkedSince = model.Moment(parked.Since)
 		}
 		if info.Parked == 0 && e.guard.Gate(s.ID).IsQuiet(now) {

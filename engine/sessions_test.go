@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/credentials"
 	"procaas/engine/store"
 )
 
@@ -19,7 +20,8 @@ func TestSessionsEndOnAllNodes(t *testing.T) {
 		r, ctx := newRig(t), context.Background()
 		one, _ := r.start(three)
 		other, _ := r.start(three)
-		_, secret, err := one.NewToken(ctx, engine.TokenSpec{Name: "ann", Role: engine.RoleAdmin, Forever: true}, store.Actor{Name: "test"})
+		_, secret, err := one.NewToken(ctx, credentials.TokenSpec{Name: "ann", Role: credentials.RoleAdmin, Forever: true},
+			store.Actor{Name: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +38,7 @@ func TestSessionsEndOnAllNodes(t *testing.T) {
 			t.Helper()
 			for _, e := range []*engine.Engine{one, other} {
 				have, err := e.SessionToken(ctx, session)
-				if good && (err != nil || have != token) || !good && !errors.Is(err, engine.ErrUnknownToken) {
+				if good && (err != nil || have != token) || !good && !errors.Is(err, credentials.ErrUnknownToken) {
 					t.Errorf("%s: want good %v, have %v", what, good, err)
 				}
 			}
@@ -58,7 +60,7 @@ func TestSessionsEndOnAllNodes(t *testing.T) {
 		if err := one.CloseSession(ctx, first); err != nil {
 			t.Errorf("want signing out twice to be fine, have %v", err)
 		}
-		time.Sleep(engine.SessionTime - time.Second)
+		time.Sleep(credentials.SessionTime - time.Second)
 		want("nearly over", second, true)
 		time.Sleep(time.Second)
 		want("over", second, false)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"procaas/engine/definitions"
 	"procaas/engine/guard"
 	"procaas/engine/model"
 )
@@ -31,8 +32,8 @@ const forgetAfter = time.Hour
 // the metrics show, is bounded by the definitions of the last hour.
 type stats struct {
 	metrics   *Metrics
-	paths     sync.Map    // path → *pathStats
-	followed  *definition // by follow, whose goroutine alone touches these
+	paths     sync.Map                // path → *pathStats
+	followed  *definitions.Definition // by follow, whose goroutine alone touches these
 	pipelines map[string]time.Time
 }
 
@@ -60,11 +61,11 @@ func (s *stats) path(path string) *pathStats {
 // follow keeps what is counted to what the present definition has: all of that
 // is shown from the beginning, so that the first failure is an increase, and
 // what only old definitions have is forgotten once it is quiet.
-func (s *stats) follow(d *definition, now time.Time) {
+func (s *stats) follow(d *definitions.Definition, now time.Time) {
 	if s.pipelines == nil {
 		s.pipelines = map[string]time.Time{}
 	}
-	for _, p := range d.plans {
+	for _, p := range d.Plans {
 		s.pipelines[p.Pipeline.ID] = now
 		for _, step := range p.Written {
 			seen := s.path(step.Path)

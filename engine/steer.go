@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl/diag"
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -23,13 +22,13 @@ import (
 
 // Controls lists the controls by path.
 func (e *Engine) Controls(ctx context.Context) ([]guard.ControlView, error) {
-	if err := e.settings.refresh(ctx); err != nil {
+	if err := e.settings.Refresh(ctx); err != nil {
 		return nil, err
 	}
 	out := []guard.ControlView{}
-	c, now := e.settings.controls(), e.clock.Now()
+	c, now := e.settings.Controls(), e.clock.Now()
 	for _, path := range slices.Sorted(maps.Keys(c.ByPath)) {
-		out = append(out, c.ByPath[path].View(len(e.under(path)) > 0, now))
+		out = append(out, c.ByPath[path].View(len(e.library.Present().Under(path)) > 0, now))
 	}
 	return out, nil
 }
@@ -57,19 +56,11 @@ func (e *Engine) storeControl(ctx context.Context, path string, c guard.Control,
 	if err != nil {
 		return guard.ControlView{}, fmt.Errorf("set control %s: %w", path, err)
 	}
-	e.learn(ctx)
+	e.settings.Learn(ctx)
 	return guard.ControlView{
 		Path: path, Control: c, Revision: revision, Changed: e.clock.Now().UTC().Truncate(time.Millisecond),
 		By: by.Name, Reason: by.Reason, Known: true,
 	}, nil
-}
-
-// learn makes this node know at once what was changed here. The others, and this
-// one when it does not work now, learn by their next beat.
-func (e *Engine) learn(ctx context.Context) {
-	if err := e.settings.refresh(ctx); err != nil {
-		e.log.Warn("settings cannot be read, the next beat tries again", "error", err)
-	}
 }
 
 // RemoveControl removes the control of a path. The error is a [*guard.ControlError]
@@ -82,7 +73,7 @@ func (e *Engine) RemoveControl(ctx context.Context, path string, ifRevision int6
 	if err != nil {
 		return 0, fmt.Errorf("remove control %s: %w", path, err)
 	}
-	e.learn(ctx)
+	e.settings.Learn(ctx)
 	return revision, nil
 }
 
@@ -133,24 +124,11 @@ func (e *Engine) UndoControl(ctx context.Context, revision int64, by store.Actor
 	return path, &view, err
 }
 
-// under lists the handlers of the present definition below a path, itself
-// included, in order.
-func (e *Engine) under(path string) []*planner.Step {
-	var out []*planner.Step
-	for _, p := range e.library.current.Load().plans {
-		for _, s := range p.Written {
-			if p.Pipeline.ID == path || s.StagePath == path || s.Path == path {
-				out = append(out, s)
-			}
-		}
-	}
-	return out
-}
-
 // checkControl makes a control of what an operator wants.
 func (e *Engine) checkControl(path string, change guard.ControlChange) (guard.Control, error) {
-	steps := e.under(path)
-	if p := e.library.current.Load().byID[path]; len(steps) == 0 && p != nil {
+	d := e.library.Present()
+	steps := d.Under(path)
+	if p := d.ByID[path]; len(steps) == 0 && p != nil {
 		return guard.Control{}, guard.InvalidControl("%s is a queue without stages: programs claim its tasks, so there are no calls of "+
 			"handlers to "+
 			"switch or to limit. "+
@@ -159,24 +137,9 @@ func (e *Engine) checkControl(path string, change guard.ControlChange) (guard.Co
 			path, path, path)
 	}
 	if len(steps) == 0 {
-		return guard.Control{}, e.unknownPath(path)
+		return guard.Control{}, d.UnknownPath(path)
 	}
 	return guard.NewControl(steps, path, change, e.clock.Now())
-}
-
-func (e *Engine) unknownPath(path string) *guard.ControlError {
-	var known []string
-	for _, p := range e.library.current.Load().plans {
-		known = append(known, p.Pipeline.ID)
-		for _, s := range p.Written {
-			known = append(known, s.StagePath, s.Path)
-		}
-	}
-	message := fmt.Sprintf("there is no pipeline, stage or handler %s", path)
-	if near := diag.Suggest(path, slices.Compact(known)); near != "" {
-		message += fmt.Sprintf("; did you mean %s?", near)
-	}
-	return &guard.ControlError{Code: guard.CodeControlPath, Message: message}
 }
 
 // A ControlEffect tells what a control would do.
@@ -208,7 +171,7 @@ func (e *Engine) ControlEffect(ctx context.Context, path string, change guard.Co
 	}
 	out := ControlEffect{DryRun: true, Path: path, Control: c, Handlers: []HandlerEffect{}}
 	now := time.Now()
-	for _, s := range e.under(path) {
+	for _, s := range e.library.Present().Under(path) {
 		var info HandlerInfo
 		e.stats.path(s.Path).fill(&info, now)
 		h := HandlerEffect{
@@ -235,7 +198,7 @@ func (e *Engine) ControlEffect(ctx context.Context, path string, change guard.Co
 func (e *Engine) readers(s *planner.Step) []string {
 	out := []string{}
 	pipeline, _, _ := strings.Cut(s.Path, "/")
-	for _, other := range e.library.current.Load().byID[pipeline].Written {
+	for _, other := range e.library.Present().ByID[pipeline].Written {
 		if other == s {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/explain"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -70,7 +71,7 @@ func TestStoryTellsStateAndAttempts(t *testing.T) {
 	if len(check.Tries) > 0 {
 		t.Errorf("want no attempts told of a handler with only one, have %+v", check.Tries)
 	}
-	values := func(changes []engine.StateChange) string {
+	values := func(changes []explain.StateChange) string {
 		text := ""
 		for _, c := range changes {
 			text += fmt.Sprintf("%s %v%.9s>%v%.9s; ", c.Name, c.Before.Value, c.Before.Gone, c.After.Value, c.After.Gone)

@@ -28,7 +28,7 @@ type tolerance struct {
 
 // handlerTolerances are those of the handlers that make calls.
 func (e *Engine) handlerTolerances() (out []tolerance) {
-	for _, p := range e.library.current.Load().plans {
+	for _, p := range e.library.Present().Plans {
 		for _, s := range p.Written {
 			if s.Computes() {
 				continue
@@ -48,7 +48,7 @@ func (e *Engine) handlerTolerances() (out []tolerance) {
 
 // pipelineTolerances are those of all pipelines.
 func (e *Engine) pipelineTolerances() (out []tolerance) {
-	for _, p := range e.library.current.Load().plans {
+	for _, p := range e.library.Present().Plans {
 		out = append(out, tolerance{path: p.Pipeline.ID, owner: p.Pipeline.Owner, most: failingRuns})
 	}
 	return out

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/engine/definitions"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/store"
@@ -48,39 +48,21 @@ func (e *DropError) Error() string {
 		"put the pipelines back, reload when the events have run, or give them up with procaas reload --drop", total, strings.Join(parts, ", "))
 }
 
-// serves tells whether a pipeline of the definition takes events of a type in a flow.
-func (d *definition) serves(flow, eventType string) bool {
-	for _, p := range d.bundle.On(eventType) {
-		if planner.FlowID(p) == flow {
-			return true
-		}
-	}
-	return false
-}
-
-// typesOf lists the events that activate a pipeline.
-func typesOf(p *dsl.Pipeline) []string {
-	if len(p.On) == 0 {
-		return []string{p.ID}
-	}
-	return p.On
-}
-
 // await keeps a run whose event no pipeline serves at present, until one does.
 func (j *job) await(reason string) {
 	j.at("").Warn("event waits for a pipeline that serves it", "type", j.claimed.Event.Type, "flow", j.claimed.Flow)
 	j.close(model.Change{
-		Status: model.Parked, Due: j.n.e.clock.Now().Add(unservedAgain), Cause: causeUnserved + j.def.bundle.Hash,
+		Status: model.Parked, Due: j.n.e.clock.Now().Add(unservedAgain), Cause: causeUnserved + j.def.Bundle.Hash,
 		Error: reason + "; it waits until a definition does", ErrorClass: ClassUnserved,
 	})
 }
 
 // abandoned lists what waits for pipelines that a definition takes away.
-func (e *Engine) abandoned(ctx context.Context, before, after *definition) ([]Waits, error) {
+func (e *Engine) abandoned(ctx context.Context, before, after *definitions.Definition) ([]Waits, error) {
 	var out []Waits
-	for _, plan := range before.plans {
+	for _, plan := range before.Plans {
 		p := plan.Pipeline
-		if p.IsCalled() || !slices.ContainsFunc(typesOf(p), func(t string) bool { return !after.serves(planner.FlowID(p), t) }) {
+		if p.IsCalled() || !slices.ContainsFunc(definitions.TypesOf(p), func(t string) bool { return !after.Serves(planner.FlowID(p), t) }) {
 			continue
 		}
 		n := 0
@@ -97,7 +79,7 @@ func (e *Engine) abandoned(ctx context.Context, before, after *definition) ([]Wa
 
 // eachUnserved calls f for the runs that have not begun and that a definition does not serve:
 // those that were accepted for a pipeline, or for any when it is empty.
-func (e *Engine) eachUnserved(ctx context.Context, pipeline string, d *definition, f func(run string) error) error {
+func (e *Engine) eachUnserved(ctx context.Context, pipeline string, d *definitions.Definition, f func(run string) error) error {
 	for _, status := range []model.Status{model.Waiting, model.Parked} {
 		filter := store.RunFilter{Pipeline: pipeline, Status: status, Fresh: true, Limit: 100}
 		for {
@@ -107,7 +89,7 @@ func (e *Engine) eachUnserved(ctx context.Context, pipeline string, d *definitio
 			}
 			for i := range runs {
 				r := &runs[i]
-				if r.Pipeline == "" || d.serves(r.Flow, r.Event.Type) {
+				if r.Pipeline == "" || d.Serves(r.Flow, r.Event.Type) {
 					continue
 				}
 				if err := f(r.ID); err != nil {
@@ -123,7 +105,7 @@ func (e *Engine) eachUnserved(ctx context.Context, pipeline string, d *definitio
 }
 
 // drop cancels the runs whose events a definition does not serve.
-func (e *Engine) drop(ctx context.Context, d *definition, by store.Actor) error {
+func (e *Engine) drop(ctx context.Context, d *definitions.Definition, by store.Actor) error {
 	by.Reason = strings.TrimSuffix("dropped by a reload, since no pipeline serves its event: "+by.Reason, ": ")
 	return e.eachUnserved(ctx, "", d, func(run string) error {
 		err := e.o.Store.Runs.Cancel(ctx, run, by)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -29,7 +29,7 @@ func TestViewTellsWhatBecameOfEachHandler(t *testing.T) {
 		model.Failed:    "succeeded unknown unknown unknown skipped",
 		model.Cancelled: "succeeded unknown unknown unknown skipped",
 	} {
-		v := engine.View(store.RunRecord{Status: status, Checkpoint: []byte(viewCheckpoint)})
+		v := records.View(store.RunRecord{Status: status, Checkpoint: []byte(viewCheckpoint)})
 		var have []string
 		for _, h := range v.Handlers {
 			have = append(have, h.Outcome)
@@ -48,7 +48,7 @@ func TestViewTellsWhatBecameOfEachHandler(t *testing.T) {
 
 func TestViewOfARunWithoutCheckpoint(t *testing.T) {
 	t.Parallel()
-	v := engine.View(store.RunRecord{ID: "r1", Status: model.Waiting, Flow: "f", Key: "k", Due: time.Unix(1, 0)})
+	v := records.View(store.RunRecord{ID: "r1", Status: model.Waiting, Flow: "f", Key: "k", Due: time.Unix(1, 0)})
 	text, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestViewOfARunWithoutCheckpoint(t *testing.T) {
 func TestViewNeverLosesAnUnreadableCheckpoint(t *testing.T) {
 	t.Parallel()
 	for _, checkpoint := range []string{"{", `{"v":2}`, `{"v":1,"shared_state":{"n":1e999}}`} {
-		v := engine.View(store.RunRecord{Status: model.Failed, Error: "p/s/a: no", Checkpoint: []byte(checkpoint)})
+		v := records.View(store.RunRecord{Status: model.Failed, Error: "p/s/a: no", Checkpoint: []byte(checkpoint)})
 		if !strings.HasPrefix(v.Error, "p/s/a: no; read checkpoint: ") || v.SharedState == nil || v.Handlers == nil {
 			t.Errorf("%s: have %q, want the run's error and what is wrong with the checkpoint", checkpoint, v.Error)
 		}

@@ -124,7 +124,7 @@ func (v *Virtual) join(ctx context.Context) error {
 	if err := e.agree(ctx); err != nil {
 		return err
 	}
-	if err := e.settings.refresh(ctx); err != nil {
+	if err := e.settings.Refresh(ctx); err != nil {
 		return err
 	}
 	number, err := o.Store.Ledger.Join(ctx, o.Name, virtualLease)
@@ -347,7 +347,7 @@ func (o *VirtualOptions) now() func() time.Time {
 	return o.Clock.Now
 }
 
-// runID makes the id of a new run. In virtual time it follows from the event, and
+// RunID makes the id of a new run. In virtual time it follows from the event, and
 // so do the delays of repetitions.
 func (o *VirtualOptions) runID(ev model.Event) string {
 	if o == nil {

@@ -15,6 +15,7 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/clock"
 	"procaas/engine/core"
+	"procaas/engine/definitions"
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -29,7 +30,7 @@ type job struct {
 	n       *node
 	claimed *store.Claimed
 	version int64
-	def     *definition
+	def     *definitions.Definition
 	run     *core.Run
 	pass    guard.Pass
 	trace   *tracing.Run    // nil when nobody traces
@@ -176,11 +177,11 @@ const clockSet = time.Minute
 func (j *job) liveAt(now time.Time) core.Live {
 	now = j.since(now)
 	j.last = now
-	c := j.n.e.settings.controls()
+	c := j.n.e.settings.Controls()
 	j.seen = c
 	return core.Live{
 		Now:     now,
-		Configs: j.n.e.settings.configs(j.def),
+		Configs: j.n.e.settings.ValuesFor(j.def),
 		Off:     func(s *planner.Step) (string, bool) { return j.off(s, c, now) },
 		Share:   c.Share,
 		Guard: func(s *planner.Step, ref string, due time.Time) core.Verdict {
@@ -327,7 +328,7 @@ func (j *job) start(tasks []core.Attempt) bool {
 		j.log = j.log.With("trace_id", j.trace.Context.TraceID())
 	}
 	// Saving may have taken its time: a control that has come meanwhile counts.
-	now, c := j.n.e.clock.Now(), j.n.e.settings.controls()
+	now, c := j.n.e.clock.Now(), j.n.e.settings.Controls()
 	for _, t := range tasks {
 		if c != j.seen && (c.Skips(t.Step, now) != nil || c.Holds(t.Step, now) != nil) {
 			j.run.Withdraw(t.Ref(), now)
@@ -508,9 +509,9 @@ func (j *job) gaveUp(h checkpoint.HandlerView, step *planner.Step) {
 func (j *job) intakes(events []model.Event) []model.Intake {
 	var out []model.Intake
 	for _, ev := range events {
-		in, err := j.n.e.library.current.Load().route(ev)
+		in, err := route(j.n.e.library.Present(), ev)
 		if err != nil {
-			in, err = j.def.route(ev)
+			in, err = route(j.def, ev)
 		}
 		if err != nil {
 			j.at("").Error("emitted event is lost", "type", ev.Type, "error", err)
@@ -551,7 +552,7 @@ func (j *job) call(ctx context.Context, t core.Attempt) ended {
 	}
 	if !t.Verify { // which says nothing about the handler's own calls
 		seen.ended(err, now.Sub(began), now)
-		if j.def.counted[t.Step] {
+		if j.def.Counted[t.Step] {
 			j.n.e.degrader.Count(t.Step, err, now.Sub(began), j.n.e.clock.Now())
 		}
 	}
@@ -567,7 +568,7 @@ func (j *job) handle(ctx context.Context, t core.Attempt, span *tracing.Attempt)
 		if e.o.Secrets == nil {
 			return "", fmt.Errorf("secret %s: no source of secrets is set", s.Name)
 		}
-		return e.o.Secrets(secrets.UseOf(j.def.bundle, t.Step, s))
+		return e.o.Secrets(secrets.UseOf(j.def.Bundle, t.Step, s))
 	})
 	defer func() {
 		if p := recover(); p != nil {
@@ -576,16 +577,15 @@ func (j *job) handle(ctx context.Context, t core.Attempt, span *tracing.Attempt)
 			err = model.Permanent(fmt.Errorf("handler panicked: %s", what))
 		}
 	}()
-	h := e.library.byName[t.Type.Name].New()
+	h := e.handlers[t.Type.Name].New()
 	if err := t.Type.Spec.Decode(t.Body, h); err != nil {
 		return model.Result{}, model.Permanent(err)
 	}
 	call := &Call{
 		Path: t.Step.Path, Run: c.ID, Flow: c.Flow, Key: c.Key, Event: c.Event,
 		Attempt: t.Attempt, IdempotencyKey: t.IdempotencyKey, TraceParent: span.Parent, TraceState: span.State, Now: e.clock.Latest(),
-		Bundle: j.def.bundle, HTTP: j.def.client, Workers: j.def.workers, Node: j.n.number, Documents: e.o.Store.Documents,
-		RunStatus: e.runStatus,
-		Memory:    &e.memory, Log: log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,
+		Bundle: j.def.Bundle, HTTP: j.def.Client, Workers: j.def.Workers, Node: j.n.number, Documents: e.o.Store.Documents,
+		RunStatus: e.runStatus, Memory: &e.memory, Log: log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,
 	}
 	result, err = secrets.Result(e.o.virtual.call(ctx, t, h, call))
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
@@ -610,15 +610,15 @@ func (j *job) checkResult(ctx context.Context, t core.Attempt, result model.Resu
 // checkEmits refuses events that nothing would serve, and those whose payload is
 // not what their type promises; it lets the others say which attempt has sent them.
 func (j *job) checkEmits(ctx context.Context, events []model.Event, span *tracing.Attempt) error {
-	d := j.n.e.library.current.Load()
+	d := j.n.e.library.Present()
 	for i, ev := range events {
 		if ev.TraceParent == "" {
 			events[i].TraceParent, events[i].TraceState = span.Parent, span.State
 		}
-		if _, err := d.route(ev); err != nil {
+		if _, err := route(d, ev); err != nil {
 			return model.Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))
 		}
-		if err := d.bundle.Event(ev.Type).Contract().CheckContext(ctx, ev.Payload); err != nil {
+		if err := d.Bundle.Event(ev.Type).Contract().CheckContext(ctx, ev.Payload); err != nil {
 			return model.Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))
 		}
 	}

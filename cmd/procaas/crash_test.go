@@ -20,11 +20,11 @@ import (
 	"procaas/cmd/procaas/internal/demo"
 	"procaas/cmd/procaas/internal/serve/stores"
 	"procaas/cmd/procaas/internal/source"
-	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
+	"procaas/engine/records"
 	"procaas/engine/store"
 	"procaas/engine/stub"
 )
@@ -249,12 +249,12 @@ func (c *crashing) checkpointed(ctx context.Context) map[call]bool {
 	defer db.Close()
 	done := map[call]bool{}
 	for filter := (store.RunFilter{Limit: 1000}); ; {
-		records, next, err := db.Runs.List(ctx, filter)
+		found, next, err := db.Runs.List(ctx, filter)
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		for _, r := range records {
-			for _, h := range engine.View(r).Handlers {
+		for _, r := range found {
+			for _, h := range records.View(r).Handlers {
 				if h.Outcome == model.OutcomeSucceeded {
 					done[call{r.ID, h.Path}] = true
 				}

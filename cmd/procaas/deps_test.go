@@ -23,7 +23,8 @@ var rooms = map[string][]string{
 	},
 	"engine": {
 		"model", "store", "sqlstore", "pgkit", "planner", "checkpoint", "core", "clock", "guard", "fallback", "diagram", "diff",
-		"clusters", "transfers", "secrets", "tracing", "outbound",
+		"clusters", "transfers", "secrets", "tracing", "outbound", "triggers", "definitions", "credentials", "settings",
+		"records", "explain",
 	},
 }
 

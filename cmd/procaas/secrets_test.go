@@ -14,10 +14,10 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/serve"
-	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
+	"procaas/engine/credentials"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/outbound"
@@ -47,7 +47,7 @@ func TestServeRefusesAnAdminTokenAmongTheSecrets(t *testing.T) { // not parallel
 		}
 		return to
 	}
-	hash, err := engine.HashToken(strongToken)
+	hash, err := credentials.HashToken(strongToken)
 	if err != nil {
 		t.Fatal(err)
 	}

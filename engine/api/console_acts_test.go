@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/access"
 	"procaas/engine/api/wire"
+	"procaas/engine/credentials"
 	"procaas/engine/guard"
 	"procaas/engine/model"
 )
@@ -68,7 +68,7 @@ func TestConsoleLiftEndsFallbacks(t *testing.T) {
 func TestConsoleRetriesForAnOperatorOfTheHandler(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))
-	f.known = map[string]engine.Grant{"on-call-of-orders": {Name: "ann", Role: engine.RoleOperator, Paths: []string{getOrder}}}
+	f.known = map[string]credentials.Grant{"on-call-of-orders": {Name: "ann", Role: credentials.RoleOperator, Paths: []string{getOrder}}}
 	h := api.New(api.Options{Engine: portsOf(f), Token: "correct-horse-battery-staple", Open: []string{access.OpenEvents}})
 	post(h, `{"type": "new-order-created", "id": "e-1", "key": "k"}`)
 	f.end("run-1", model.Failed)

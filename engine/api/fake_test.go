@@ -30,12 +30,16 @@ import (
 	"procaas/engine/api/ui"
 	"procaas/engine/checkpoint"
 	engineclusters "procaas/engine/clusters"
+	"procaas/engine/credentials"
+	"procaas/engine/definitions"
 	"procaas/engine/diff"
 	"procaas/engine/enginetest"
+	"procaas/engine/explain"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/settings"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
 	"procaas/handlers"
@@ -88,13 +92,13 @@ type fakeEngine struct {
 	panics     bool
 	seen       []model.Event // accepted, in order
 	runs       []checkpoint.RunView
-	configs    map[string]engine.ConfigView
+	configs    map[string]settings.ConfigView
 	actors     []store.Actor
 	audit      []engine.AuditView
 	wrong      bool // the pipelines have errors
 
 	controls *engine.Engine // keeps the controls and the tokens; it does not run
-	known    map[string]engine.Grant
+	known    map[string]credentials.Grant
 }
 
 func newFake(b *dsl.Bundle) *fakeEngine {
@@ -102,7 +106,7 @@ func newFake(b *dsl.Bundle) *fakeEngine {
 	if err != nil {
 		panic(err)
 	}
-	return &fakeEngine{bundle: b, controls: controls, known: map[string]engine.Grant{}, configs: map[string]engine.ConfigView{
+	return &fakeEngine{bundle: b, controls: controls, known: map[string]credentials.Grant{}, configs: map[string]settings.ConfigView{
 		"NOTIFY_SWITCH": {Name: "NOTIFY_SWITCH", Value: map[string]any{"enabled": true}, Default: map[string]any{"enabled": true}},
 		"CITIES":        {Name: "CITIES", Value: []any{}, Default: []any{}},
 	}}
@@ -221,49 +225,50 @@ func (f *fakeEngine) RunByID(_ context.Context, id string) (checkpoint.RunView, 
 	return f.steer(id, func(model.Status) bool { return true }, func(*checkpoint.RunView) {})
 }
 
-func (f *fakeEngine) Explain(ctx context.Context, run, path string) (engine.Explanation, error) {
+func (f *fakeEngine) Explain(ctx context.Context, run, path string) (explain.Explanation, error) {
 	if _, err := f.RunByID(ctx, run); err != nil {
-		return engine.Explanation{}, err
+		return explain.Explanation{}, err
 	}
 	if path != "get-order" {
-		return engine.Explanation{}, fmt.Errorf("%w: pipeline new-order-created has no handler %s", engine.ErrNoHandler, path)
+		return explain.Explanation{}, fmt.Errorf("%w: pipeline new-order-created has no handler %s", explain.ErrNoHandler, path)
 	}
 	trace := &expr.Trace{Text: "a and b", To: 7, Outcome: expr.TraceValue, Values: []any{false}, Times: 1, Parts: []*expr.Trace{
 		{Text: "a", To: 1, Outcome: expr.TraceValue, Values: []any{false}, Times: 1, Parts: []*expr.Trace{}},
 		{Text: "b", From: 6, To: 7, Outcome: expr.TraceNotNeeded, Values: []any{}, Parts: []*expr.Trace{}},
 	}}
-	return engine.Explanation{
+	return explain.Explanation{
 		Run: run, Pipeline: "new-order-created", Status: model.Succeeded, Path: "new-order-created/fetch-order/get-order",
 		Outcome: model.OutcomeSkipped, DecidedBy: "enabled", Summary: "it was left out: enabled is false: a and b", At: &began,
 		Handler:   &checkpoint.HandlerView{Path: "new-order-created/fetch-order/get-order", Outcome: model.OutcomeSkipped, Finished: &began},
-		WaitedFor: []engine.WaitedFor{}, Missing: []string{}, Now: []string{"rolled out to 25 %"},
-		Decisions: []engine.Decision{{What: "enabled", Source: "a and b", File: "flow.yaml", Line: 7, Column: 3, Result: "false", Trace: trace}},
+		WaitedFor: []explain.WaitedFor{}, Missing: []string{}, Now: []string{"rolled out to 25 %"},
+		Decisions: []explain.Decision{{What: "enabled", Source: "a and b", File: "flow.yaml", Line: 7, Column: 3, Result: "false",
+			Trace: trace}},
 	}, nil
 }
 
-func (f *fakeEngine) Story(ctx context.Context, run string) (engine.Story, error) {
+func (f *fakeEngine) Story(ctx context.Context, run string) (explain.Story, error) {
 	view, err := f.RunByID(ctx, run)
 	if err != nil {
-		return engine.Story{}, err
+		return explain.Story{}, err
 	}
 	later := began.Add(2 * time.Second)
-	return engine.Story{
+	return explain.Story{
 		Run: view, Missing: []string{"which handler set <b>"},
-		Stages: []engine.StoryStage{{ID: "fetch-order", Steps: []engine.StoryStep{{
+		Stages: []explain.StoryStage{{ID: "fetch-order", Steps: []explain.StoryStep{{
 			Path: "new-order-created/fetch-order/get-order", Critical: true, Outcome: model.OutcomeFailed, Summary: "it ran, and gave up after " +
 				"attempt 2: 503",
 			Handler: &checkpoint.HandlerView{
 				Path: "new-order-created/fetch-order/get-order", Outcome: model.OutcomeFailed, Attempts: 2,
 				Started: &began, Finished: &later,
 			},
-			Tries: []engine.TryView{{Number: 1, Began: began, Ended: &began, Error: "500 <b>"}, {
+			Tries: []explain.TryView{{Number: 1, Began: began, Ended: &began, Error: "500 <b>"}, {
 				Number: 2, Began: later, Ended: &later,
 				Error: "503",
 			}},
 			Request: map[string]any{"token": "***"}, ResponseGone: "it is not kept",
-		}}, Changes: []engine.StateChange{
-			{Name: "order", Before: engine.StateValue{}, After: engine.StateValue{Value: map[string]any{"price": 7, "<b>": 1}}},
-			{Name: "note", Before: engine.StateValue{Gone: "too large"}, After: engine.StateValue{Value: "new"}},
+		}}, Changes: []explain.StateChange{
+			{Name: "order", Before: explain.StateValue{}, After: explain.StateValue{Value: map[string]any{"price": 7, "<b>": 1}}},
+			{Name: "note", Before: explain.StateValue{Gone: "too large"}, After: explain.StateValue{Value: "new"}},
 		}}},
 	}, nil
 }
@@ -327,32 +332,33 @@ func (f *fakeEngine) Entity(_ context.Context, flow, key string) (checkpoint.Ent
 	return checkpoint.EntityView{Flow: flow, Key: key, State: "created", SharedState: map[string]any{}, Waiting: len(runs), Runs: runs}, err
 }
 
-func (f *fakeEngine) Configs(context.Context) ([]engine.ConfigView, error) {
+func (f *fakeEngine) Configs(context.Context) ([]settings.ConfigView, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.down {
 		return nil, errDown
 	}
-	var out []engine.ConfigView
+	var out []settings.ConfigView
 	for _, c := range f.configs {
 		out = append(out, c)
 	}
-	slices.SortFunc(out, func(a, b engine.ConfigView) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b settings.ConfigView) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
-func (f *fakeEngine) SetConfig(ctx context.Context, name string, value any, ifRevision int64, by store.Actor) (engine.ConfigView, error) {
+func (f *fakeEngine) SetConfig(ctx context.Context, name string, value any, ifRevision int64,
+	by store.Actor) (settings.ConfigView, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, err := f.controls.SetConfig(ctx, name, value, -1, by); err != nil {
-		return engine.ConfigView{}, err
+		return settings.ConfigView{}, err
 	}
 	c, known := f.configs[name]
 	if !known {
-		return engine.ConfigView{}, &engine.ConfigError{Code: "unknown_config", Message: "config " + name + " is not declared"}
+		return settings.ConfigView{}, &definitions.ConfigError{Code: "unknown_config", Message: "config " + name + " is not declared"}
 	}
 	if ifRevision >= 0 && ifRevision != c.Revision {
-		return engine.ConfigView{}, fmt.Errorf("config %s: %w", name, store.ErrConflict)
+		return settings.ConfigView{}, fmt.Errorf("config %s: %w", name, store.ErrConflict)
 	}
 	f.audit = append(f.audit, engine.AuditView{
 		Changed: began, By: by.Name, Reason: by.Reason, Kind: store.AuditConfig, Name: name,
@@ -413,7 +419,7 @@ func (f *fakeEngine) EndFallbacks(ctx context.Context, path string, by store.Act
 
 func (f *fakeEngine) Guarded(ctx context.Context) (bool, error) { return f.controls.Guarded(ctx) }
 
-func (f *fakeEngine) GrantOf(ctx context.Context, token [sha256.Size]byte) (engine.Grant, error) {
+func (f *fakeEngine) GrantOf(ctx context.Context, token [sha256.Size]byte) (credentials.Grant, error) {
 	for known, grant := range f.known {
 		if sha256.Sum256([]byte(known)) == token {
 			return grant, nil
@@ -439,7 +445,7 @@ func (f *fakeEngine) CloseSession(ctx context.Context, session string) error {
 	return f.controls.CloseSession(ctx, session)
 }
 
-func (f *fakeEngine) Tokens(ctx context.Context) ([]engine.TokenView, error) {
+func (f *fakeEngine) Tokens(ctx context.Context) ([]credentials.TokenView, error) {
 	if f.down {
 		return nil, errDown
 	}
@@ -451,7 +457,7 @@ func (f *fakeEngine) Tokens(ctx context.Context) ([]engine.TokenView, error) {
 }
 
 // NewToken makes a token that tests can know before.
-func (f *fakeEngine) NewToken(ctx context.Context, spec engine.TokenSpec, by store.Actor) (engine.TokenView, string, error) {
+func (f *fakeEngine) NewToken(ctx context.Context, spec credentials.TokenSpec, by store.Actor) (credentials.TokenView, string, error) {
 	v, secret, err := f.controls.NewToken(ctx, spec, by)
 	if err == nil {
 		g, err := f.controls.GrantOf(ctx, sha256.Sum256([]byte(secret)))
@@ -465,7 +471,7 @@ func (f *fakeEngine) NewToken(ctx context.Context, spec engine.TokenSpec, by sto
 	return v, secret, err
 }
 
-func (f *fakeEngine) RevokeToken(ctx context.Context, name string, by store.Actor) (engine.TokenView, error) {
+func (f *fakeEngine) RevokeToken(ctx context.Context, name string, by store.Actor) (credentials.TokenView, error) {
 	v, err := f.controls.RevokeToken(ctx, name, by)
 	if err == nil {
 		delete(f.known, "procaas_"+name)

@@ -16,11 +16,11 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
 
-	"procaas/engine"
 	"procaas/engine/api/access"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/ui"
+	"procaas/engine/credentials"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -197,7 +197,7 @@ func TestEveryOperationHasItsNeed(t *testing.T) {
 	for _, o := range s.operations() {
 		known[o.ID] = true
 		changes := o.Method != http.MethodGet
-		if n := access.Needs[o.ID]; changes && (n.Role == "" || n.Role == engine.RoleViewer) {
+		if n := access.Needs[o.ID]; changes && (n.Role == "" || n.Role == credentials.RoleViewer) {
 			t.Errorf("%s changes something, and needs no more than %q", o.ID, n.Role)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/transport"
+	"procaas/engine/credentials"
 	"procaas/engine/store"
 )
 
@@ -305,7 +306,7 @@ func TestEverySteeringCallLooksAtPaths(t *testing.T) {
 		"snooze-tasks":            {"/v1/queues/snooze", `{"tasks": [{"receipt": "1.1.1.thumbs"}]}`},
 	}
 	f := newFake(taxi(t))
-	f.known["t"] = engine.Grant{Name: "other", Role: engine.RoleOperator, Paths: []string{"mail/send"}}
+	f.known["t"] = credentials.Grant{Name: "other", Role: credentials.RoleOperator, Paths: []string{"mail/send"}}
 	h := api.New(api.Options{Engine: portsOf(f), Token: "admin", Tasks: newTaskServer(t, api.Options{}).tasks})
 	send := func(token, method, path, body string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, path, strings.NewReader(body))

@@ -2,8 +2,12 @@ package clock
 
 import (
 	"context"
+	"errors"
 	"time"
 )
+
+// ErrTooLong says that there was no answer in the time that the caller gave. Nothing was changed.
+var ErrTooLong = errors.New("it takes longer than there is time for")
 
 // Time as calls of handlers see it. In a [Virtual] engine it passes only where a
 // call says so, by [Sleep], and a deadline is reached then and never else.

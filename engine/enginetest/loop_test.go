@@ -15,6 +15,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/memory"
 	"procaas/engine/model"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -88,7 +89,7 @@ func throughLoop(t *testing.T, store store.Store, crashAt int, after bool) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	view := engine.View(record)
+	view := records.View(record)
 	want := []any{[]any{10, 1, 11}, []any{20, 3, "out"}, "other"}
 	if view.Status != model.Succeeded || !cmp.Equal(view.SharedState["all"], want) {
 		t.Errorf("%s: want %v, have the run %s with %v: %s", what, want, view.Status, view.SharedState["all"], view.Error)

@@ -31,6 +31,7 @@ import (
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/postgres"
+	"procaas/engine/records"
 	"procaas/engine/sqlite"
 	"procaas/engine/store"
 	"procaas/engine/stub"
@@ -305,12 +306,12 @@ func (s *sweeper) durable(job sweepJob) (views []checkpoint.RunView, dead []int6
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	records, _, err := db.Runs.List(ctx, store.RunFilter{Flow: "order", Key: job.Event, Limit: 10})
+	found, _, err := db.Runs.List(ctx, store.RunFilter{Flow: "order", Key: job.Event, Limit: 10})
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, r := range slices.Backward(records) {
-		views = append(views, engine.View(r))
+	for _, r := range slices.Backward(found) {
+		views = append(views, records.View(r))
 	}
 	nodes, err := db.Ledger.Nodes(ctx)
 	for _, n := range nodes {

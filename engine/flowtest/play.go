@@ -2,19 +2,18 @@ package flowtest
 
 import (
 	"context"
+	"procaas/engine/explain"
 	"slices"
 	"strings"
 	"time"
-
-	"procaas/engine"
 )
 
 // A Played is what came of one test, for people who want to see more than whether it
 // passes.
 type Played struct {
 	Name     string
-	Stories  []engine.Story // of its runs, those accepted first
-	Calls    []*Call        // in their order
+	Stories  []explain.Story // of its runs, those accepted first
+	Calls    []*Call         // in their order
 	Problems []Difference
 	Refused  []string // why events were not taken in
 	Took     time.Duration

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/engine/triggers"
 )
 
 // trimRuns is how many runs one Trim looks at. They share a transaction with
@@ -63,7 +63,7 @@ func (t *tx) forget(o oldRun) error {
 	if err != nil {
 		return err
 	}
-	if strings.HasPrefix(ev.Namespace(), engine.TriggerSource) {
+	if strings.HasPrefix(ev.Namespace(), triggers.TriggerSource) {
 		// The latest event of a trigger tells when it fired last.
 		var last sql.NullString
 		if _, err := t.row(findLast, []any{ev.Namespace()}, &last); err != nil || last.String == ev.ID {
@@ -96,7 +96,7 @@ func (s *Store) TrimRuns(ctx context.Context, pipeline string, keep int) (more b
 			if err != nil {
 				return err
 			}
-			if strings.HasPrefix(ev.Namespace(), engine.TriggerSource) {
+			if strings.HasPrefix(ev.Namespace(), triggers.TriggerSource) {
 				err = t.forget(o)
 			} else {
 				err = t.exec(deletePast, o.seq)

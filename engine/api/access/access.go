@@ -16,15 +16,15 @@ import (
 	"strings"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
+	"procaas/engine/credentials"
 	"procaas/engine/store"
 )
 
 // A Need is what a call needs of its caller. The zero need is nothing.
 type Need struct {
-	Role       engine.Role
+	Role       credentials.Role
 	everywhere bool   // a grant that is bound to paths does not do
 	open       string // one of the groups of [Options].Open that free the call; empty for none
 }
@@ -33,15 +33,15 @@ type Need struct {
 // paths of the grant besides; see mayAt.
 var (
 	free    = Need{}
-	submits = Need{Role: engine.RoleSubmitter, open: OpenEvents}
-	reads   = Need{Role: engine.RoleViewer, open: OpenRuns}
-	scrapes = Need{Role: engine.RoleViewer, open: OpenMetrics}
-	Views   = Need{Role: engine.RoleViewer}
-	asks    = Need{Role: engine.RoleSubmitter} // services, whose questions may register keys
-	works   = Need{Role: engine.RoleWorker}    // see mayWork
-	steers  = Need{Role: engine.RoleOperator}
-	tunes   = Need{Role: engine.RoleOperator, everywhere: true}
-	rules   = Need{Role: engine.RoleAdmin}
+	submits = Need{Role: credentials.RoleSubmitter, open: OpenEvents}
+	reads   = Need{Role: credentials.RoleViewer, open: OpenRuns}
+	scrapes = Need{Role: credentials.RoleViewer, open: OpenMetrics}
+	Views   = Need{Role: credentials.RoleViewer}
+	asks    = Need{Role: credentials.RoleSubmitter} // services, whose questions may register keys
+	works   = Need{Role: credentials.RoleWorker}    // see mayWork
+	steers  = Need{Role: credentials.RoleOperator}
+	tunes   = Need{Role: credentials.RoleOperator, everywhere: true}
+	rules   = Need{Role: credentials.RoleAdmin}
 )
 
 // The groups of calls that need no token when [Options].Open has them.
@@ -145,7 +145,7 @@ var Needs = map[string]Need{
 // Access tells who callers are.
 type Access interface {
 	Guarded(ctx context.Context) (bool, error)
-	GrantOf(ctx context.Context, token [sha256.Size]byte) (engine.Grant, error)
+	GrantOf(ctx context.Context, token [sha256.Size]byte) (credentials.Grant, error)
 	OpenSession(ctx context.Context, name string, token [sha256.Size]byte) (string, error)
 	SessionToken(ctx context.Context, session string) ([sha256.Size]byte, error)
 	CloseSession(ctx context.Context, session string) error
@@ -191,7 +191,7 @@ func New(o Options) *Checker {
 		d.log = slog.New(slog.DiscardHandler)
 	}
 	if o.Token != "" {
-		hash, err := engine.HashToken(o.Token)
+		hash, err := credentials.HashToken(o.Token)
 		if err != nil {
 			panic(fmt.Errorf("the token of an admin: %w", err))
 		}
@@ -216,7 +216,7 @@ func (d *Checker) Admit(r *http.Request, n Need) (*http.Request, error) {
 }
 
 // grantFor finds the grant of the caller of a request, and refuses one that does not do.
-func (d *Checker) grantFor(r *http.Request, n Need) (engine.Grant, error) {
+func (d *Checker) grantFor(r *http.Request, n Need) (credentials.Grant, error) {
 	g, err := d.identify(r, n)
 	if err != nil {
 		return g, err
@@ -233,25 +233,26 @@ func (d *Checker) grantFor(r *http.Request, n Need) (engine.Grant, error) {
 // identify tells who sends a request. Without a token it is nobody in particular,
 // who is let in where that is allowed. A token that is sent counts even there: a wrong one
 // is refused, so that its bearer learns of it before a call that needs it.
-func (d *Checker) identify(r *http.Request, n Need) (engine.Grant, error) {
+func (d *Checker) identify(r *http.Request, n Need) (credentials.Grant, error) {
 	if g, given, err := d.signedIn(r); given || err != nil {
 		return g, err
 	}
 	token, given, err := bearer(r)
 	if err != nil {
-		return engine.Grant{}, err
+		return credentials.Grant{}, err
 	}
 	if !given && d.isOpen(n) {
-		return engine.Grant{Name: anonymous}, d.checkHost(r)
+		return credentials.Grant{Name: anonymous}, d.checkHost(r)
 	}
 	guarded, err := d.guarded(r.Context())
 	switch {
 	case err != nil:
-		return engine.Grant{}, err
+		return credentials.Grant{}, err
 	case !guarded:
-		return engine.Grant{Name: anonymous, Role: engine.RoleAdmin}, d.checkHost(r)
+		return credentials.Grant{Name: anonymous, Role: credentials.RoleAdmin}, d.checkHost(r)
 	case !given:
-		return engine.Grant{}, problem.New(problem.Unauthorized, "the call needs the header Authorization: Bearer TOKEN, with the token of %s",
+		return credentials.Grant{}, problem.New(problem.Unauthorized,
+			"the call needs the header Authorization: Bearer TOKEN, with the token of %s",
 			article(n.Role)).
 			With("WWW-Authenticate", `Bearer realm="procaas"`)
 	}
@@ -291,33 +292,34 @@ const adminName = "admin"
 // authenticate finds the grant of a token. A good one counts whatever others have sent from
 // the same address, which may be a proxy's: neither those that were made nor the configured
 // one can be guessed. Who has sent many wrong ones learns only that this one is wrong, too.
-func (d *Checker) authenticate(r *http.Request, token string) (engine.Grant, error) {
+func (d *Checker) authenticate(r *http.Request, token string) (credentials.Grant, error) {
 	g, err := d.grantOf(r.Context(), sha256.Sum256([]byte(token)))
 	if err == nil || !isWrong(err) {
 		return g, err
 	}
 	from := addressOf(r)
 	if !d.failures.allows(from) {
-		return engine.Grant{}, problem.New(problem.TooManyFailures, "%s; many wrong tokens came from %s", err, from).With("Retry-After", "10")
+		return credentials.Grant{}, problem.New(problem.TooManyFailures, "%s; many wrong tokens came from %s", err, from).With("Retry-After",
+			"10")
 	}
 	d.failures.note(from)
 	d.log.Warn("wrong token", "from", from, "method", r.Method, "url_path", r.URL.Path, "error", err)
-	return engine.Grant{}, problem.New(problem.Unauthorized, "%s", err).
+	return credentials.Grant{}, problem.New(problem.Unauthorized, "%s", err).
 		With("WWW-Authenticate", `Bearer realm="procaas", error="invalid_token"`)
 }
 
 // grantOf finds the grant of a token by its hash. The configured one counts also while the
 // store is away.
-func (d *Checker) grantOf(ctx context.Context, token [sha256.Size]byte) (engine.Grant, error) {
+func (d *Checker) grantOf(ctx context.Context, token [sha256.Size]byte) (credentials.Grant, error) {
 	if d.token != nil && subtle.ConstantTimeCompare(token[:], d.token[:]) == 1 {
-		return engine.Grant{Name: adminName, Role: engine.RoleAdmin}, nil
+		return credentials.Grant{Name: adminName, Role: credentials.RoleAdmin}, nil
 	}
 	return d.access.GrantOf(ctx, token)
 }
 
 // isWrong reports whether an error says that a token is none, or none any more.
 func isWrong(err error) bool {
-	return errors.Is(err, engine.ErrUnknownToken) || errors.Is(err, engine.ErrTokenExpired)
+	return errors.Is(err, credentials.ErrUnknownToken) || errors.Is(err, credentials.ErrTokenExpired)
 }
 
 // A sessionKey finds the session of a request in its context.
@@ -325,7 +327,7 @@ type sessionKey struct{}
 
 // signedIn finds the grant of the session of a request; given is false for one without, or
 // whose session or token has ended.
-func (d *Checker) signedIn(r *http.Request) (g engine.Grant, given bool, err error) {
+func (d *Checker) signedIn(r *http.Request) (g credentials.Grant, given bool, err error) {
 	session, ok := r.Context().Value(sessionKey{}).(string)
 	if !ok {
 		return g, false, nil
@@ -335,7 +337,7 @@ func (d *Checker) signedIn(r *http.Request) (g engine.Grant, given bool, err err
 		g, err = d.grantOf(r.Context(), token)
 	}
 	if err != nil && isWrong(err) {
-		return engine.Grant{}, false, nil
+		return credentials.Grant{}, false, nil
 	}
 	return g, err == nil, err
 }
@@ -441,7 +443,7 @@ func isLoopback(host string) bool {
 }
 
 // forbidden says that the role of a token does not allow a call.
-func forbidden(g engine.Grant, n Need) *problem.Problem {
+func forbidden(g credentials.Grant, n Need) *problem.Problem {
 	if g.Has(n.Role) {
 		return by(g, problem.New(problem.Forbidden, "the token %s holds for %s; the call needs one that holds everywhere", g.Name,
 			strings.Join(g.Paths, ", ")))
@@ -450,13 +452,13 @@ func forbidden(g engine.Grant, n Need) *problem.Problem {
 }
 
 // by says to whom something is refused.
-func by(g engine.Grant, p *problem.Problem) *problem.Problem {
+func by(g credentials.Grant, p *problem.Problem) *problem.Problem {
 	p.Token = g.Name
 	return p
 }
 
 // article puts the indefinite article before a role.
-func article(r engine.Role) string {
+func article(r credentials.Role) string {
 	if strings.HasPrefix(string(r), "o") || strings.HasPrefix(string(r), "a") {
 		return "an " + string(r)
 	}

@@ -14,8 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api/problem"
+	"procaas/engine/credentials"
 )
 
 // doorkeeper is an engine that knows a token for each role, and nothing else.
@@ -23,18 +23,18 @@ type doorkeeper struct{ Access }
 
 func (doorkeeper) Guarded(context.Context) (bool, error) { return true, nil }
 
-func (doorkeeper) GrantOf(_ context.Context, hash [sha256.Size]byte) (engine.Grant, error) {
+func (doorkeeper) GrantOf(_ context.Context, hash [sha256.Size]byte) (credentials.Grant, error) {
 	token := ""
-	for _, role := range append(engine.Roles(), engine.RoleOperator+":p") {
+	for _, role := range append(credentials.Roles(), credentials.RoleOperator+":p") {
 		if sha256.Sum256([]byte(role)) == hash {
 			token = string(role)
 		}
 	}
 	role, path, _ := strings.Cut(token, ":")
-	if !slices.Contains(engine.Roles(), engine.Role(role)) {
-		return engine.Grant{}, engine.ErrUnknownToken
+	if !slices.Contains(credentials.Roles(), credentials.Role(role)) {
+		return credentials.Grant{}, credentials.ErrUnknownToken
 	}
-	g := engine.Grant{Name: token, Role: engine.Role(role)}
+	g := credentials.Grant{Name: token, Role: credentials.Role(role)}
 	if path != "" {
 		g.Paths = []string{path}
 	}

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"net/http"
 
-	"procaas/engine"
 	"procaas/engine/api/problem"
+	"procaas/engine/credentials"
 )
 
 // proxyAuthorization carries the token of a [Guard]: the header Authorization belongs to
@@ -32,7 +32,7 @@ func (d *Checker) letThrough(r *http.Request) error {
 	if token := r.Header.Get(proxyAuthorization); token != "" {
 		asked.Header.Set("Authorization", token)
 	}
-	_, err := d.Admit(asked, Need{Role: engine.RoleSubmitter, everywhere: true})
+	_, err := d.Admit(asked, Need{Role: credentials.RoleSubmitter, everywhere: true})
 	var p *problem.Problem
 	if errors.As(err, &p) && p.Status == http.StatusUnauthorized {
 		p = problem.New(problem.Unauthorized, "the proxy needs the header %s: Bearer TOKEN, with the token of a submitter", proxyAuthorization).

@@ -6,9 +6,9 @@ import (
 	"maps"
 	"net/http"
 
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
+	"procaas/engine/clock"
 )
 
 // Refuse writes a problem. An error that nobody expected is logged, with what
@@ -17,7 +17,7 @@ import (
 func (d *Checker) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	p := problem.Of(err)
 	switch {
-	case errors.As(err, new(*problem.Problem)), errors.Is(err, engine.ErrTooLong), p.Code == problem.Overloaded: // which metrics count
+	case errors.As(err, new(*problem.Problem)), errors.Is(err, clock.ErrTooLong), p.Code == problem.Overloaded: // which metrics count
 	case errors.Is(r.Context().Err(), context.Canceled):
 		p = problem.New(problem.ClientLeft, "the caller closed the connection, or its half of it, before the answer; "+
 			"it is unknown whether the call took effect, so repeat it with the same ids").With("Connection", "close")

@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"strings"
 
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
+	"procaas/engine/credentials"
 )
 
 // sessionCookie keeps the session of who has signed in, which is no token: it opens the
@@ -21,7 +21,7 @@ const sessionCookie = "procaas_session"
 func setSession(w http.ResponseWriter, r *http.Request, session string) {
 	c := &http.Cookie{
 		Name: sessionCookie, Value: session, Path: "/", HttpOnly: true, Secure: encrypted(r), SameSite: http.SameSiteStrictMode,
-		MaxAge: int(engine.SessionTime.Seconds()),
+		MaxAge: int(credentials.SessionTime.Seconds()),
 	}
 	if session == "" {
 		c.MaxAge = -1

@@ -12,6 +12,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/credentials"
 	"procaas/engine/diff"
 	"procaas/engine/guard"
 	"procaas/engine/store"
@@ -35,9 +36,9 @@ type Status interface {
 // Tokens lists, makes and revokes them.
 type Tokens interface {
 	Guarded(ctx context.Context) (bool, error)
-	Tokens(ctx context.Context) ([]engine.TokenView, error)
-	NewToken(ctx context.Context, spec engine.TokenSpec, by store.Actor) (v engine.TokenView, secret string, err error)
-	RevokeToken(ctx context.Context, name string, by store.Actor) (engine.TokenView, error)
+	Tokens(ctx context.Context) ([]credentials.TokenView, error)
+	NewToken(ctx context.Context, spec credentials.TokenSpec, by store.Actor) (v credentials.TokenView, secret string, err error)
+	RevokeToken(ctx context.Context, name string, by store.Actor) (credentials.TokenView, error)
 }
 
 // A Group serves the calls of operators.

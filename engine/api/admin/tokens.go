@@ -5,11 +5,11 @@ import (
 	"errors"
 	"net/http"
 
-	"procaas/engine"
 	"procaas/engine/api/controls"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/credentials"
 )
 
 func (g *Group) tokenOperations() []rest.Operation {
@@ -18,7 +18,7 @@ func (g *Group) tokenOperations() []rest.Operation {
 			Method: http.MethodGet, Path: "/admin/v1/tokens", ID: "list-tokens", Tag: "admin",
 			Summary: "List tokens, without what is secret about them",
 			Replies: rest.OK("All tokens, by name."), Refusals: []string{problem.StoreUnavailable},
-		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[engine.TokenView], error) {
+		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[credentials.TokenView], error) {
 			return rest.Listed(g.Tokens.Tokens(c.Context()))
 		}),
 		rest.Typed(rest.Operation{
@@ -45,14 +45,14 @@ type newToken struct{ Body wire.NewToken }
 // newToken makes a token. The secret is in this reply only: the store has a hash of it.
 func (g *Group) newToken(c *rest.Call, in *newToken) (made wire.MadeToken, err error) {
 	b := &in.Body
-	spec := engine.TokenSpec{Name: b.Name, Role: engine.Role(b.Role), Paths: b.Paths, Expires: b.Expires, Forever: b.Forever}
+	spec := credentials.TokenSpec{Name: b.Name, Role: credentials.Role(b.Role), Paths: b.Paths, Expires: b.Expires, Forever: b.Forever}
 	guarded := g.Configured
 	if !guarded {
 		if guarded, err = g.Tokens.Guarded(c.Context()); err != nil {
 			return made, err
 		}
 	}
-	if !guarded && spec.Role != engine.RoleAdmin {
+	if !guarded && spec.Role != credentials.RoleAdmin {
 		return made, problem.New(problem.FirstToken,
 			"calls will need tokens from now on, and nobody could make another one: make a token with the role admin first")
 	}
@@ -65,7 +65,7 @@ type revokeToken struct {
 	Reason string `query:"reason" bytes:"512" doc:"Why, for people and the audit."`
 }
 
-func (g *Group) revokeToken(c *rest.Call, in *revokeToken) (view engine.TokenView, err error) {
+func (g *Group) revokeToken(c *rest.Call, in *revokeToken) (view credentials.TokenView, err error) {
 	if err := g.keepAnAdmin(c.Context(), in.Name); err != nil {
 		return view, err
 	}
@@ -85,7 +85,7 @@ func (g *Group) keepAnAdmin(ctx context.Context, name string) error {
 	}
 	admin, others := false, false
 	for _, t := range all {
-		if t.Role == engine.RoleAdmin && t.State == engine.TokenActive {
+		if t.Role == credentials.RoleAdmin && t.State == credentials.TokenActive {
 			admin, others = admin || t.Name == name, others || t.Name != name
 		}
 	}
@@ -98,7 +98,7 @@ func (g *Group) keepAnAdmin(ctx context.Context, name string) error {
 
 // tokenProblem says over HTTP why a token is not made or revoked.
 func tokenProblem(err error) error {
-	if wrong, ok := errors.AsType[*engine.AccessError](err); ok {
+	if wrong, ok := errors.AsType[*credentials.AccessError](err); ok {
 		return problem.New(problem.KnownCode(wrong.Code, problem.InvalidToken), "%s", wrong.Message)
 	}
 	return controls.Problem(err, "")

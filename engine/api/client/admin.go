@@ -8,6 +8,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api/wire"
+	"procaas/engine/credentials"
 	"procaas/engine/diff"
 	"procaas/engine/store"
 )
@@ -67,8 +68,8 @@ func (c adminCalls) RemoveCell(ctx context.Context, request wire.InboxRemovalReq
 }
 
 // Tokens lists the tokens.
-func (c adminCalls) Tokens(ctx context.Context) ([]engine.TokenView, error) {
-	return list[engine.TokenView](ctx, c.caller, "/admin/v1/tokens")
+func (c adminCalls) Tokens(ctx context.Context) ([]credentials.TokenView, error) {
+	return list[credentials.TokenView](ctx, c.caller, "/admin/v1/tokens")
 }
 
 // NewToken makes a token.
@@ -77,10 +78,10 @@ func (c adminCalls) NewToken(ctx context.Context, t wire.NewToken) (wire.MadeTok
 }
 
 // RevokeToken revokes a token. The reason may be empty.
-func (c adminCalls) RevokeToken(ctx context.Context, name, reason string) (engine.TokenView, error) {
+func (c adminCalls) RevokeToken(ctx context.Context, name, reason string) (credentials.TokenView, error) {
 	q := ""
 	if reason != "" {
 		q = "?" + url.Values{"reason": {reason}}.Encode()
 	}
-	return send[engine.TokenView](ctx, c.caller, http.MethodDelete, "/admin/v1/tokens/"+url.PathEscape(name)+q, nil, nil)
+	return send[credentials.TokenView](ctx, c.caller, http.MethodDelete, "/admin/v1/tokens/"+url.PathEscape(name)+q, nil, nil)
 }

@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine/api/wire"
 	"procaas/engine/guard"
+	"procaas/engine/settings"
 )
 
 // controlsCalls are the calls that are about controls and settings.
@@ -58,18 +59,19 @@ func (c controlsCalls) EndFallbacks(ctx context.Context, path, reason string) ([
 }
 
 // Configs lists the live settings.
-func (c controlsCalls) Configs(ctx context.Context) ([]engine.ConfigView, error) {
-	return list[engine.ConfigView](ctx, c.caller, "/admin/v1/configs")
+func (c controlsCalls) Configs(ctx context.Context) ([]settings.ConfigView, error) {
+	return list[settings.ConfigView](ctx, c.caller, "/admin/v1/configs")
 }
 
 // SetConfig changes a live setting. ifRevision guards against lost updates: the
 // revision that may be replaced, -1 for any.
-func (c controlsCalls) SetConfig(ctx context.Context, name string, change wire.ConfigChange, ifRevision int64) (engine.ConfigView, error) {
+func (c controlsCalls) SetConfig(ctx context.Context, name string, change wire.ConfigChange,
+	ifRevision int64) (settings.ConfigView, error) {
 	h := http.Header{}
 	if ifRevision >= 0 {
 		h.Set("If-Match", wire.ETag(ifRevision))
 	}
-	return send[engine.ConfigView](ctx, c.caller, http.MethodPut, "/admin/v1/configs/"+url.PathEscape(name), change, h)
+	return send[settings.ConfigView](ctx, c.caller, http.MethodPut, "/admin/v1/configs/"+url.PathEscape(name), change, h)
 }
 
 // controlURL is the address of the control of a path.

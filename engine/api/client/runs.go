@@ -8,6 +8,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
+	"procaas/engine/explain"
 	"procaas/engine/store"
 )
 
@@ -44,8 +45,8 @@ func (c runsCalls) Runs(ctx context.Context, f store.RunFilter) (wire.Page[check
 
 // Explain tells why a handler ran in a run, or did not. The path may be shortened from
 // the left.
-func (c runsCalls) Explain(ctx context.Context, run, path string) (engine.Explanation, error) {
-	return send[engine.Explanation](ctx, c.caller, http.MethodGet, "/v1/runs/"+url.PathEscape(run)+"/explain?"+
+func (c runsCalls) Explain(ctx context.Context, run, path string) (explain.Explanation, error) {
+	return send[explain.Explanation](ctx, c.caller, http.MethodGet, "/v1/runs/"+url.PathEscape(run)+"/explain?"+
 		url.Values{"path": {path}}.Encode(), nil, nil)
 }
 

@@ -12,7 +12,9 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/definitions"
 	"procaas/engine/guard"
+	"procaas/engine/settings"
 	"procaas/engine/store"
 )
 
@@ -31,11 +33,11 @@ type Controls interface {
 
 // Settings reads and changes live settings.
 type Settings interface {
-	Configs(ctx context.Context) ([]engine.ConfigView, error)
+	Configs(ctx context.Context) ([]settings.ConfigView, error)
 
 	// SetConfig replaces the value when the setting has the revision, 0 being that of one
 	// that was never changed, and -1 any.
-	SetConfig(ctx context.Context, name string, value any, ifRevision int64, by store.Actor) (engine.ConfigView, error)
+	SetConfig(ctx context.Context, name string, value any, ifRevision int64, by store.Actor) (settings.ConfigView, error)
 	Audit(ctx context.Context, f store.AuditFilter) ([]engine.AuditView, error)
 }
 
@@ -74,7 +76,7 @@ func (g *Group) Operations() []rest.Operation {
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/configs", ID: "list-configs", Tag: "admin", Summary: "List live settings",
 			Replies: rest.OK("All settings, by name."), Refusals: []string{problem.StoreUnavailable},
-		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[engine.ConfigView], error) {
+		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[settings.ConfigView], error) {
 			return rest.Listed(g.Settings.Configs(c.Context()))
 		}),
 		rest.Typed(rest.Operation{
@@ -266,13 +268,13 @@ type setConfig struct {
 	Body    wire.ConfigChange `hint:"; wrap the setting: {\"value\": …, \"reason\": …}"`
 }
 
-func (g *Group) setConfig(c *rest.Call, in *setConfig) (config engine.ConfigView, err error) {
+func (g *Group) setConfig(c *rest.Call, in *setConfig) (config settings.ConfigView, err error) {
 	revision, err := rest.Revision(in.IfMatch, in.IfNone)
 	if err != nil {
 		return config, err
 	}
 	config, err = g.Settings.SetConfig(c.Context(), in.Name, in.Body.Value, revision, c.Actor(in.Body.Reason))
-	var wrong *engine.ConfigError
+	var wrong *definitions.ConfigError
 	switch {
 	case errors.Is(err, store.ErrConflict):
 		return config, problem.New(problem.ConfigChanged, "the setting %q has another revision than the one in If-Match; read it again", in.Name)

@@ -12,6 +12,7 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/clock"
 	"procaas/engine/store"
 )
 
@@ -256,7 +257,7 @@ func Of(err error) *Problem {
 	case errors.Is(err, store.ErrMoving):
 		return New(KeyMoving, "the key is on its way to another database of the inbox; nothing was changed, so send it again in a moment").
 			With("Retry-After", "1")
-	case errors.Is(err, engine.ErrTooLong):
+	case errors.Is(err, clock.ErrTooLong):
 		return New(TooLong, "%s; nothing was changed, so ask again in a moment", err).With("Retry-After", "2")
 	case errors.Is(err, store.ErrAway):
 		return New(CellAway, "the database of the inbox that has the key cannot be reached; it is unknown whether the call took effect, so "+

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
+	"procaas/engine/credentials"
 	"procaas/engine/store"
 )
 
@@ -82,14 +82,14 @@ func Revision(match, none string) (int64, error) {
 type grantKey struct{}
 
 // WithGrant gives a request the grant that it was let in with.
-func WithGrant(r *http.Request, g engine.Grant) *http.Request {
+func WithGrant(r *http.Request, g credentials.Grant) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), grantKey{}, g))
 }
 
 // Granted gives the grant that a request was let in with; the zero one, which holds for
 // nothing, when the call needs none.
-func Granted(r *http.Request) engine.Grant {
-	g, _ := r.Context().Value(grantKey{}).(engine.Grant)
+func Granted(r *http.Request) credentials.Grant {
+	g, _ := r.Context().Value(grantKey{}).(credentials.Grant)
 	return g
 }
 

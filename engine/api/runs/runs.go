@@ -13,6 +13,7 @@ import (
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
+	"procaas/engine/explain"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -21,7 +22,7 @@ import (
 // is none.
 type Reader interface {
 	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)
-	Explain(ctx context.Context, run, path string) (engine.Explanation, error)
+	Explain(ctx context.Context, run, path string) (explain.Explanation, error)
 	List(ctx context.Context, f store.RunFilter) ([]checkpoint.RunView, string, error)
 	Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error)
 	Bundle() *dsl.Bundle
@@ -113,9 +114,9 @@ type explainQuery struct {
 	Path string `query:"path" required:"true" want:"want the path of a handler, such as new-order/notify/driver" doc:"The handler: pipeline/stage/handler, or the end of it. Inside of a call, caller>handler asks for that call; p/s[2]>p/s/h is one element of a repeated stage, from 0."`
 }
 
-func (g *Group) explain(c *rest.Call, in *explainQuery) (engine.Explanation, error) {
+func (g *Group) explain(c *rest.Call, in *explainQuery) (explain.Explanation, error) {
 	why, err := g.Runs.Explain(c.Context(), in.ID, in.Path)
-	if errors.Is(err, engine.ErrNoHandler) {
+	if errors.Is(err, explain.ErrNoHandler) {
 		return why, problem.New(problem.HandlerNotFound, "%s", err)
 	}
 	return why, runProblem(err, in.ID)

@@ -14,6 +14,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
+	"procaas/engine/credentials"
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -40,7 +41,7 @@ type Switches interface {
 func (c *Console) may(r *http.Request, paths ...string) error {
 	g := c.o.Caller(r)
 	switch {
-	case !g.Has(engine.RoleOperator):
+	case !g.Has(credentials.RoleOperator):
 		return &Refused{http.StatusForbidden, "You are signed in as " + cmp.Or(g.Name, "nobody") + ", who may look but not change anything."}
 	case !slices.ContainsFunc(paths, g.Covers):
 		return &Refused{http.StatusForbidden, "You are signed in as " + g.Name + ", who may change " + strings.Join(g.Paths, ", ") + " only."}

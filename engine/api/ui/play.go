@@ -8,6 +8,7 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/explain"
 )
 
 // A Player runs pipelines that are only tried, with an event and answers of services
@@ -25,7 +26,7 @@ type Played struct {
 type PlayedTest struct {
 	Name    string
 	Wrong   []string // what was not as the test wants it
-	Stories []engine.Story
+	Stories []explain.Story
 	Calls   []PlayedCall
 	Took    time.Duration // by its own clock
 }

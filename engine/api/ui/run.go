@@ -11,21 +11,22 @@ import (
 	"procaas/dsl/expr"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
+	"procaas/engine/explain"
 	"procaas/engine/store"
 )
 
 // Runs reads runs and the keys that they are of.
 type Runs interface {
 	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)
-	Story(ctx context.Context, run string) (engine.Story, error)
-	Explain(ctx context.Context, run, path string) (engine.Explanation, error)
+	Story(ctx context.Context, run string) (explain.Story, error)
+	Explain(ctx context.Context, run, path string) (explain.Explanation, error)
 	List(ctx context.Context, f store.RunFilter) ([]checkpoint.RunView, string, error)
 	Preview(ctx context.Context, f store.RunFilter) (engine.RunsPreview, error)
 	Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error)
 }
 
 type runData struct {
-	Story    engine.Story
+	Story    explain.Story
 	Run      checkpoint.RunView // of the story
 	Rows     []timeRow
 	Ticks    []string // below the rows, at even distances
@@ -59,7 +60,7 @@ func (c *Console) run(w http.ResponseWriter, r *http.Request) error {
 
 func (c *Console) runData(ctx context.Context, id string) (d runData, err error) {
 	d.Story, err = c.o.Engine.Story(ctx, id)
-	if errors.Is(err, engine.ErrNoHandler) {
+	if errors.Is(err, explain.ErrNoHandler) {
 		// Its definition has lost its pipeline: what became of handlers is known still.
 		var run checkpoint.RunView
 		if run, err = c.o.Engine.RunByID(ctx, id); err == nil {
@@ -76,16 +77,16 @@ func (c *Console) runData(ctx context.Context, id string) (d runData, err error)
 }
 
 // plainStory tells what the run alone says.
-func plainStory(run checkpoint.RunView) engine.Story {
-	s := engine.Story{Run: run, Missing: []string{"why handlers ran or not: its definition does not have the pipeline"}}
+func plainStory(run checkpoint.RunView) explain.Story {
+	s := explain.Story{Run: run, Missing: []string{"why handlers ran or not: its definition does not have the pipeline"}}
 	for i, h := range run.Handlers {
 		_, rest, _ := strings.Cut(h.Path, "/")
 		stage, _, _ := strings.Cut(rest, "/")
 		if n := len(s.Stages); n == 0 || s.Stages[n-1].ID != stage {
-			s.Stages = append(s.Stages, engine.StoryStage{ID: stage})
+			s.Stages = append(s.Stages, explain.StoryStage{ID: stage})
 		}
 		last := &s.Stages[len(s.Stages)-1]
-		last.Steps = append(last.Steps, engine.StoryStep{
+		last.Steps = append(last.Steps, explain.StoryStep{
 			Path: h.Path, Outcome: h.Outcome, Summary: strings.TrimSpace(h.Error + " " + h.Reason),
 			Handler: &run.Handlers[i],
 		})
@@ -172,7 +173,7 @@ func (d *runData) draw(now time.Time) {
 }
 
 type whyData struct {
-	Why engine.Explanation
+	Why explain.Explanation
 }
 
 // why tells why a handler ran in a run, or did not.
@@ -205,10 +206,10 @@ type diffLine struct {
 const maxDiff = 1 << 18
 
 // compare shows two values line by line: what has gone, what has come, what stays.
-func compare(before, after engine.StateValue) (out []diffLine) {
+func compare(before, after explain.StateValue) (out []diffLine) {
 	if before.Gone != "" || after.Gone != "" {
 		for _, v := range []struct {
-			engine.StateValue
+			explain.StateValue
 			class, sign string
 		}{{before, "del", "-"}, {after, "ins", "+"}} {
 			text := v.Gone

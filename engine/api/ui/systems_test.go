@@ -16,6 +16,7 @@ import (
 	"procaas/engine/api/ui"
 	"procaas/engine/checkpoint"
 	engineclusters "procaas/engine/clusters"
+	"procaas/engine/credentials"
 	"procaas/engine/guard"
 	"procaas/engine/planner"
 	"procaas/engine/store"
@@ -121,7 +122,7 @@ func options() ui.Options {
 	return ui.Options{
 		Engine: ui.Engine{Definition: plain{}, Node: plain{}, Runs: plain{}}, Log: slog.New(slog.DiscardHandler),
 		Numbers: func() ui.Numbers { return ui.Numbers{} },
-		Caller:  func(*http.Request) engine.Grant { return engine.Grant{} },
+		Caller:  func(*http.Request) credentials.Grant { return credentials.Grant{} },
 	}
 }
 

@@ -16,6 +16,9 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/clock"
+	"procaas/engine/credentials"
+	"procaas/engine/explain"
 	"procaas/engine/guard"
 	"procaas/engine/planner"
 	"procaas/engine/store"
@@ -50,7 +53,7 @@ type Options struct {
 	Numbers func() Numbers
 
 	// Caller gives the grant that a request was let in with.
-	Caller func(*http.Request) engine.Grant
+	Caller func(*http.Request) credentials.Grant
 
 	// SignIn checks a token and gives what keeps the caller signed in; the error is
 	// for people.
@@ -242,11 +245,11 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status, text = refused.Status, refused.Text
 	case errors.As(err, &control):
 		status, text = http.StatusConflict, control.Message
-	case errors.Is(err, engine.ErrTooLong):
+	case errors.Is(err, clock.ErrTooLong):
 		text = "It took too long to look into the run. The page tries again by itself."
 	case errors.Is(err, store.ErrCursor):
 		status, text = http.StatusBadRequest, "There is no such page of the list. Begin at its first one."
-	case errors.Is(err, engine.ErrNoHandler):
+	case errors.Is(err, explain.ErrNoHandler):
 		status, text = http.StatusNotFound, err.Error()
 	case errors.Is(err, store.ErrNotFound):
 		status, text = http.StatusNotFound, "There is no such run. Runs leave when their retention is over."

@@ -1,9 +1,8 @@
 package wire
 
 import (
+	"procaas/engine/credentials"
 	"time"
-
-	"procaas/engine"
 )
 
 // A Reload says how pipelines are read again.
@@ -24,7 +23,7 @@ type NewToken struct {
 
 // A MadeToken is a new token, told this once.
 type MadeToken struct {
-	engine.TokenView
+	credentials.TokenView
 	Secret string `json:"token" doc:"What to send as Authorization: Bearer TOKEN. It is told this once, and kept nowhere."`
 }
 

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/access"
+	"procaas/engine/credentials"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
 )
@@ -64,14 +64,14 @@ type oneToken struct {
 
 func (oneToken) Guarded(context.Context) (bool, error) { return true, nil }
 
-func (oneToken) GrantOf(_ context.Context, token [sha256.Size]byte) (engine.Grant, error) {
+func (oneToken) GrantOf(_ context.Context, token [sha256.Size]byte) (credentials.Grant, error) {
 	switch token {
 	case sha256.Sum256([]byte("asker")):
-		return engine.Grant{Name: "asker", Role: engine.RoleSubmitter}, nil
+		return credentials.Grant{Name: "asker", Role: credentials.RoleSubmitter}, nil
 	case sha256.Sum256([]byte("viewer")):
-		return engine.Grant{Name: "viewer", Role: engine.RoleViewer}, nil
+		return credentials.Grant{Name: "viewer", Role: credentials.RoleViewer}, nil
 	}
-	return engine.Grant{}, engine.ErrUnknownToken
+	return credentials.Grant{}, credentials.ErrUnknownToken
 }
 
 func (oneToken) AuditRefusal(context.Context, store.Actor, string, string) error { return nil }

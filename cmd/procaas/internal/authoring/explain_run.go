@@ -7,12 +7,12 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/dsl/expr"
-	"procaas/engine"
 	"procaas/engine/checkpoint"
+	engineexplain "procaas/engine/explain"
 )
 
 // writeExplanation tells why a handler ran in a run of a server, or did not.
-func writeExplanation(s cli.Streams, x engine.Explanation) error {
+func writeExplanation(s cli.Streams, x engineexplain.Explanation) error {
 	fmt.Fprintf(s.Out, "%s in run %s (%s): %s\n\n%s\n", x.Path, x.Run, x.Status, x.Outcome, x.Summary)
 	if h := x.Handler; h != nil {
 		fmt.Fprintln(s.Out, strings.Join(append([]string{"decided by " + x.DecidedBy}, when(*h)...), ", "))

@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/internal/cli"
-	"procaas/engine"
 	"procaas/engine/api/wire"
+	"procaas/engine/settings"
 )
 
 func configCommand() *cobra.Command {
@@ -16,8 +16,8 @@ func configCommand() *cobra.Command {
 
 func configList() *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List live settings", Args: cobra.NoArgs}
-	return cli.Lists(c, func(q *cli.Call) ([]engine.ConfigView, error) { return q.Configs(q.Ctx) },
-		"NAME\tVALUE\tFROM\tREASON", func(v engine.ConfigView) cli.Row {
+	return cli.Lists(c, func(q *cli.Call) ([]settings.ConfigView, error) { return q.Configs(q.Ctx) },
+		"NAME\tVALUE\tFROM\tREASON", func(v settings.ConfigView) cli.Row {
 			from := "the files"
 			if v.Revision > 0 {
 				from = v.By

@@ -9,8 +9,8 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/dsl/datum"
-	"procaas/engine"
 	"procaas/engine/api/wire"
+	"procaas/engine/credentials"
 )
 
 func tokenCommand() *cobra.Command {
@@ -84,8 +84,8 @@ func expiry(text string, now time.Time) (at time.Time, forever bool, err error) 
 // tokenList shows tokens that are good no more, too: the audit still names their bearers.
 func tokenList() *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List tokens, those that are good no more included", Args: cobra.NoArgs}
-	return cli.Lists(c, func(q *cli.Call) ([]engine.TokenView, error) { return q.Tokens(q.Ctx) },
-		"NAME\tROLE\tSTATE\tBY\tREASON", func(t engine.TokenView) cli.Row {
+	return cli.Lists(c, func(q *cli.Call) ([]credentials.TokenView, error) { return q.Tokens(q.Ctx) },
+		"NAME\tROLE\tSTATE\tBY\tREASON", func(t credentials.TokenView) cli.Row {
 			return cli.Row{t.Name, holdsFor(t), endText(t), t.By, t.Reason}
 		})
 }
@@ -107,7 +107,7 @@ func tokenRevoke() *cobra.Command {
 }
 
 // holdsFor says what a token allows.
-func holdsFor(t engine.TokenView) string {
+func holdsFor(t credentials.TokenView) string {
 	if len(t.Paths) == 0 {
 		return string(t.Role)
 	}
@@ -115,11 +115,11 @@ func holdsFor(t engine.TokenView) string {
 }
 
 // endText says how long a token is good.
-func endText(t engine.TokenView) string {
+func endText(t credentials.TokenView) string {
 	switch {
-	case t.State == engine.TokenRevoked:
+	case t.State == credentials.TokenRevoked:
 		return "revoked"
-	case t.State == engine.TokenExpired:
+	case t.State == credentials.TokenExpired:
 		return "expired " + cli.Time(*t.Expires)
 	case t.Expires == nil:
 		return "good for ever"

@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/internal/cli"
-	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/access"
 	"procaas/engine/api/transport"
+	"procaas/engine/credentials"
 )
 
 // AccessFlags say who may call a node.
@@ -59,7 +59,7 @@ func (f *AccessFlags) options(listen string) (api.Options, error) {
 		}
 	}
 	if o.Token != "" {
-		if err := engine.CheckAdminToken(o.Token); err != nil {
+		if err := credentials.CheckAdminToken(o.Token); err != nil {
 			return o, cli.Usagef("the admin token: %w", err)
 		}
 	}

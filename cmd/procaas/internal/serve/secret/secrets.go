@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"procaas/cmd/procaas/internal/cli"
-	"procaas/engine"
+	"procaas/engine/credentials"
 	"procaas/engine/model"
 	"procaas/engine/secrets"
 )
@@ -37,7 +37,7 @@ func New(dir, adminFile, adminToken string) (Store, error) {
 	if adminToken == "" {
 		return s, nil
 	}
-	hash, err := engine.HashToken(adminToken)
+	hash, err := credentials.HashToken(adminToken)
 	if err != nil {
 		return s, cli.Usagef("the admin token: %w", err)
 	}

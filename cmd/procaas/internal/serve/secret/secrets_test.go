@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/engine"
+	"procaas/engine/credentials"
 	"procaas/engine/secrets"
 )
 
@@ -26,7 +26,7 @@ func TestSecretsAreForWhomTheyAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	hash, err := engine.HashToken(strongToken)
+	hash, err := credentials.HashToken(strongToken)
 	if err != nil {
 		t.Fatal(err)
 	}

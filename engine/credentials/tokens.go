@@ -1,4 +1,4 @@
-package engine
+package credentials
 
 import (
 	"context"
@@ -34,12 +34,13 @@ const (
 )
 
 // Tokens lists the tokens by name, those that are good no more included.
-func (e *Engine) Tokens(ctx context.Context) ([]TokenView, error) {
-	if err := e.settings.refresh(ctx); err != nil {
+func (a *Access) Tokens(ctx context.Context) ([]TokenView, error) {
+	all, err := a.freshTokens(ctx)
+	if err != nil {
 		return nil, err
 	}
-	out, now := []TokenView{}, e.clock.Now()
-	for _, t := range *e.settings.tokens.Load() {
+	out, now := []TokenView{}, a.Now()
+	for _, t := range all {
 		out = append(out, t.view(now))
 	}
 	return out, nil
@@ -73,18 +74,18 @@ var actors = []string{"admin", "anonymous", "dev", "engine", "procaas"}
 // later. A name may be used again after its token has been revoked or has expired.
 // The error is an [*AccessError], or a [*guard.ControlError] for an unknown path, when
 // it is refused.
-func (e *Engine) NewToken(ctx context.Context, spec TokenSpec, by store.Actor) (v TokenView, secret string, err error) {
-	all, err := e.freshTokens(ctx)
+func (a *Access) NewToken(ctx context.Context, spec TokenSpec, by store.Actor) (v TokenView, secret string, err error) {
+	all, err := a.freshTokens(ctx)
 	if err != nil {
 		return v, "", err
 	}
-	t, err := e.checkToken(spec)
+	t, err := a.checkToken(spec)
 	if err != nil {
 		return v, "", err
 	}
 	before := int64(0)
 	if old := all.named(spec.Name); old != nil {
-		if old.state(e.clock.Now()) == TokenActive {
+		if old.state(a.Now()) == TokenActive {
 			return v, "", &AccessError{codeTokenExists, fmt.Sprintf("there is a token %s; revoke it first, or choose another name", spec.Name)}
 		}
 		before = old.setting.Revision
@@ -94,14 +95,14 @@ func (e *Engine) NewToken(ctx context.Context, spec TokenSpec, by store.Actor) (
 	}
 	secret = newSecret()
 	hash := sha256.Sum256([]byte(secret))
-	v, err = e.storeToken(ctx, spec.Name, t, hash[:], before, by)
+	v, err = a.storeToken(ctx, spec.Name, t, hash[:], before, by)
 	return v, secret, err
 }
 
 // RevokeToken makes a token worthless on all nodes within a second. The error is
 // an [*AccessError] when there is no such token.
-func (e *Engine) RevokeToken(ctx context.Context, name string, by store.Actor) (TokenView, error) {
-	all, err := e.freshTokens(ctx)
+func (a *Access) RevokeToken(ctx context.Context, name string, by store.Actor) (TokenView, error) {
+	all, err := a.freshTokens(ctx)
 	if err != nil {
 		return TokenView{}, err
 	}
@@ -111,14 +112,14 @@ func (e *Engine) RevokeToken(ctx context.Context, name string, by store.Actor) (
 	}
 	revoked := t.Token
 	revoked.Revoked = true
-	return e.storeToken(ctx, name, revoked, nil, t.setting.Revision, by)
+	return a.storeToken(ctx, name, revoked, nil, t.setting.Revision, by)
 }
 
 // storeToken writes a token, unless its revision is another one than before: two who make or
 // revoke the same one at once must not both be told that they did. Without a hash nobody can
 // be its bearer any more.
-func (e *Engine) storeToken(ctx context.Context, name string, t Token, hash []byte, before int64, by store.Actor) (TokenView, error) {
-	_, err := e.o.Store.Tokens.SetToken(ctx, name, model.EncodeJSON(t), hash, before, by)
+func (a *Access) storeToken(ctx context.Context, name string, t Token, hash []byte, before int64, by store.Actor) (TokenView, error) {
+	_, err := a.Kept.SetToken(ctx, name, model.EncodeJSON(t), hash, before, by)
 	if errors.Is(err, store.ErrConflict) {
 		return TokenView{}, &AccessError{codeTokenExists, fmt.Sprintf("somebody else has just changed the token %s; list the tokens again",
 			name)}
@@ -126,23 +127,23 @@ func (e *Engine) storeToken(ctx context.Context, name string, t Token, hash []by
 	if err != nil {
 		return TokenView{}, fmt.Errorf("set token %s: %w", name, err)
 	}
-	e.learn(ctx)
-	e.log.Info("token changed", "token", name, "role", t.Role, "revoked", t.Revoked, "by", by.Name, "reason", by.Reason)
+	a.Known.Learn(ctx)
+	a.Log.Info("token changed", "token", name, "role", t.Role, "revoked", t.Revoked, "by", by.Name, "reason", by.Reason)
 	// As the store will tell it; the next list of tokens has its own time.
-	now := e.clock.Now().UTC().Truncate(time.Millisecond)
+	now := a.Now().UTC().Truncate(time.Millisecond)
 	return (&liveToken{Token: t, name: name, setting: store.Setting{Changed: now, By: by}}).view(now), nil
 }
 
 // freshTokens reads the tokens from the store. Who changes them must not decide by what
 // this node knew a moment ago.
-func (e *Engine) freshTokens(ctx context.Context) (tokens, error) {
-	if err := e.settings.refresh(ctx); err != nil {
+func (a *Access) freshTokens(ctx context.Context) (Tokens, error) {
+	if err := a.Known.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	return *e.settings.tokens.Load(), nil
+	return *a.Known.Tokens(), nil
 }
 
-func (all tokens) named(name string) *liveToken {
+func (all Tokens) named(name string) *liveToken {
 	for _, t := range all {
 		if t.name == name {
 			return t
@@ -152,7 +153,7 @@ func (all tokens) named(name string) *liveToken {
 }
 
 // unknown says that there is no token to revoke.
-func (all tokens) unknown(name string) *AccessError {
+func (all Tokens) unknown(name string) *AccessError {
 	if all.named(name) != nil {
 		return &AccessError{codeTokenNotFound, fmt.Sprintf("the token %s is revoked already", name)}
 	}
@@ -170,7 +171,7 @@ func (all tokens) unknown(name string) *AccessError {
 }
 
 // checkToken makes a token of what somebody wants.
-func (e *Engine) checkToken(spec TokenSpec) (Token, error) {
+func (a *Access) checkToken(spec TokenSpec) (Token, error) {
 	invalid := func(format string, args ...any) (Token, error) {
 		return Token{}, &AccessError{codeInvalidToken, fmt.Sprintf(format, args...)}
 	}
@@ -195,8 +196,8 @@ func (e *Engine) checkToken(spec TokenSpec) (Token, error) {
 			}
 			continue
 		}
-		if len(e.under(path)) == 0 {
-			return Token{}, e.unknownPath(path)
+		if err := a.CheckPath(path); err != nil {
+			return Token{}, err
 		}
 		// Said after the path is found to be known, so that a typing mistake is told as one.
 		if spec.Role == RoleSubmitter && strings.Contains(path, "/") {
@@ -207,7 +208,7 @@ func (e *Engine) checkToken(spec TokenSpec) (Token, error) {
 	if spec.Forever {
 		return t, nil
 	}
-	now := e.clock.Now()
+	now := a.Now()
 	expires := spec.Expires
 	if expires.IsZero() {
 		expires = now.Add(DefaultTokenTime)
@@ -228,11 +229,11 @@ func (e *Engine) checkToken(spec TokenSpec) (Token, error) {
 const documentRefusal = "refusal"
 
 // AuditRefusal writes down that the bearer of a token has tried a call that it may not make.
-func (e *Engine) AuditRefusal(ctx context.Context, by store.Actor, call, detail string) error {
+func (a *Access) AuditRefusal(ctx context.Context, by store.Actor, call, detail string) error {
 	after := model.EncodeJSON(struct {
 		Detail string `json:"detail"`
 	}{detail})
 	last := []store.DocumentWrite{{Kind: documentRefusal, Name: by.Name, Version: store.AnyVersion, Value: after}}
-	_, err := e.o.Store.Documents.WriteDocuments(ctx, 0, last, []store.Audited{{Kind: store.AuditRefusal, Name: call, By: by, After: after}})
+	_, err := a.Documents.WriteDocuments(ctx, 0, last, []store.Audited{{Kind: store.AuditRefusal, Name: call, By: by, After: after}})
 	return err
 }

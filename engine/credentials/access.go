@@ -1,4 +1,4 @@
-package engine
+package credentials
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -68,7 +69,7 @@ func (g Grant) Covers(path string) bool {
 	return slices.ContainsFunc(g.Paths, func(p string) bool { return path == p || strings.HasPrefix(path, p+"/") })
 }
 
-// Errors of [Engine.Grant].
+// Errors of [Access.GrantOf].
 var (
 	// ErrUnknownToken says that a token was never made, or is revoked.
 	ErrUnknownToken = errors.New("the token is none of this server's; it may have been revoked")
@@ -109,12 +110,12 @@ type liveToken struct {
 	setting store.Setting // with the hash, and the revision that a change must name
 }
 
-// tokens are all tokens of one revision. They are never changed.
-type tokens []*liveToken
+// Tokens are all tokens of one revision. They are never changed.
+type Tokens []*liveToken
 
-// newTokens reads what the store keeps.
-func newTokens(set map[string]store.Setting) (tokens, error) {
-	all := tokens{}
+// ReadTokens reads what the store keeps.
+func ReadTokens(set map[string]store.Setting) (Tokens, error) {
+	all := Tokens{}
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		t := &liveToken{name: name, setting: set[name]}
 		if err := json.Unmarshal(t.setting.Value, &t.Token); err != nil {
@@ -127,7 +128,7 @@ func newTokens(set map[string]store.Setting) (tokens, error) {
 
 // find gives the token with a hash; nil when there is none. It compares with all
 // of them, each in constant time, so that how long it takes tells nothing.
-func (all tokens) find(hash [sha256.Size]byte) *liveToken {
+func (all Tokens) find(hash [sha256.Size]byte) *liveToken {
 	var found *liveToken
 	for _, t := range all {
 		if subtle.ConstantTimeCompare(hash[:], t.setting.Hash) == 1 && !t.Revoked {
@@ -156,29 +157,50 @@ func (t *liveToken) view(now time.Time) TokenView {
 	}
 }
 
+// An Access says who may call the API, and keeps tokens and sessions.
+type Access struct {
+	Kept      store.Tokens
+	Documents store.Documents
+	Known     Known
+	Now       func() time.Time
+	Log       *slog.Logger
+
+	// CheckPath refuses a path that leads to nothing.
+	CheckPath func(path string) error
+}
+
+// Known is what this node knows of the tokens in the store.
+type Known interface {
+	// Tokens are those that were read last; nil before.
+	Tokens() *Tokens
+
+	// Refresh reads them.
+	Refresh(ctx context.Context) error
+
+	// Learn is Refresh after a change, which stays when they cannot be read.
+	Learn(ctx context.Context)
+}
+
 // tokens gives the tokens as this node knows them. What a node does not know yet
 // is read, so that nobody gets in before.
-func (e *Engine) tokens(ctx context.Context) (tokens, error) {
-	if all := e.settings.tokens.Load(); all != nil {
+func (a *Access) tokens(ctx context.Context) (Tokens, error) {
+	if all := a.Known.Tokens(); all != nil {
 		return *all, nil
 	}
-	if err := e.settings.refresh(ctx); err != nil {
-		return nil, err
-	}
-	return *e.settings.tokens.Load(), nil
+	return a.freshTokens(ctx)
 }
 
 // Guarded tells whether a token was ever made: from then on calls need one. That all are
 // revoked or have expired does not open the server again.
-func (e *Engine) Guarded(ctx context.Context) (bool, error) {
-	all, err := e.tokens(ctx)
+func (a *Access) Guarded(ctx context.Context) (bool, error) {
+	all, err := a.tokens(ctx)
 	return len(all) > 0, err
 }
 
 // GrantOf tells what the bearer of a token with the hash may do: the error is
 // [ErrUnknownToken], [ErrTokenExpired] or of the store.
-func (e *Engine) GrantOf(ctx context.Context, hash [sha256.Size]byte) (Grant, error) {
-	all, err := e.tokens(ctx)
+func (a *Access) GrantOf(ctx context.Context, hash [sha256.Size]byte) (Grant, error) {
+	all, err := a.tokens(ctx)
 	if err != nil {
 		return Grant{}, err
 	}
@@ -186,7 +208,7 @@ func (e *Engine) GrantOf(ctx context.Context, hash [sha256.Size]byte) (Grant, er
 	if t == nil {
 		return Grant{}, ErrUnknownToken
 	}
-	if t.state(e.clock.Now()) == TokenExpired {
+	if t.state(a.Now()) == TokenExpired {
 		return Grant{}, fmt.Errorf("%w: %s was good until %s", ErrTokenExpired, t.name, t.Expires.UTC().Format(time.RFC3339))
 	}
 	return Grant{Name: t.name, Role: t.Role, Paths: t.Paths}, nil

@@ -1,4 +1,4 @@
-package engine
+package explain
 
 import (
 	"context"
@@ -211,7 +211,7 @@ func (x *explainer) sources(before int) map[string]any {
 // as the audit tells them.
 func (x *explainer) configs(ctx context.Context, reads []datum.Read) (map[string]any, error) {
 	out := map[string]any{}
-	now := x.e.settings.configs(x.d)
+	now := x.in.settings.ValuesFor(x.d)
 	// Today's values, unless the audit tells of a change since: below.
 	maps.Copy(out, now)
 	if x.out.At == nil {
@@ -223,7 +223,7 @@ func (x *explainer) configs(ctx context.Context, reads []datum.Read) (map[string
 		}
 		name := r.Path[1]
 		// What came right before may not have been known to the node.
-		changes, err := x.e.o.Store.Audits.Audit(ctx, store.AuditFilter{
+		changes, err := x.in.audits.Audit(ctx, store.AuditFilter{
 			Kind: store.AuditConfig, Name: name, Since: x.out.At.Add(-time.Second),
 			Limit: 1000,
 		})
@@ -245,7 +245,7 @@ func (x *explainer) configs(ctx context.Context, reads []datum.Read) (map[string
 // before gives what a setting was before a change.
 func (x *explainer) before(name string, a store.Audited) any {
 	if len(a.Before) == 0 {
-		return x.d.declared[name]
+		return x.d.Declared[name]
 	}
 	value, err := datum.ParseJSON(a.Before)
 	if err != nil {

@@ -1,4 +1,4 @@
-package engine
+package credentials
 
 import (
 	"context"
@@ -43,14 +43,14 @@ type session struct {
 
 // OpenSession begins a session for the bearer of a token, whose name and hash are given, and
 // gives what the browser sends from then on. Of too many sessions the oldest ends.
-func (e *Engine) OpenSession(ctx context.Context, name string, token [sha256.Size]byte) (string, error) {
+func (a *Access) OpenSession(ctx context.Context, name string, token [sha256.Size]byte) (string, error) {
 	secret := newSecret()
 	hash := sha256.Sum256([]byte(secret))
-	value := model.EncodeJSON(session{Secret: hash[:], Token: token[:], Expires: e.clock.Now().Add(SessionTime).UTC().Truncate(time.Second)})
+	value := model.EncodeJSON(session{Secret: hash[:], Token: token[:], Expires: a.Now().Add(SessionTime).UTC().Truncate(time.Second)})
 	for try := 1; ; try++ {
-		place, version, err := e.sessionPlace(ctx, name)
+		place, version, err := a.sessionPlace(ctx, name)
 		if err == nil {
-			_, err = e.o.Store.Documents.WriteDocuments(ctx, 0,
+			_, err = a.Documents.WriteDocuments(ctx, 0,
 				[]store.DocumentWrite{{Kind: documentSession, Name: place, Version: version, Value: value}},
 				nil)
 		}
@@ -65,15 +65,15 @@ func (e *Engine) OpenSession(ctx context.Context, name string, token [sha256.Siz
 
 // sessionPlace finds a document for another session of a token: a new one, or that of a
 // session that has ended or is the oldest.
-func (e *Engine) sessionPlace(ctx context.Context, name string) (place string, version int64, err error) {
-	all, err := e.o.Store.Documents.DocumentsOf(ctx, documentSession, name+"/")
+func (a *Access) sessionPlace(ctx context.Context, name string) (place string, version int64, err error) {
+	all, err := a.Documents.DocumentsOf(ctx, documentSession, name+"/")
 	if err != nil {
 		return "", 0, err
 	}
 	taken := map[string]bool{}
 	var oldest *store.Document
 	for i, d := range all {
-		if e.sessionIn(d.Value) == nil {
+		if a.sessionIn(d.Value) == nil {
 			return d.Name, d.Version, nil
 		}
 		taken[d.Name] = true
@@ -90,9 +90,9 @@ func (e *Engine) sessionPlace(ctx context.Context, name string) (place string, v
 }
 
 // sessionIn reads a session; nil when it has ended.
-func (e *Engine) sessionIn(value []byte) *session {
+func (a *Access) sessionIn(value []byte) *session {
 	var s session
-	if err := json.Unmarshal(value, &s); err != nil || len(s.Secret) == 0 || !e.clock.Now().Before(s.Expires) {
+	if err := json.Unmarshal(value, &s); err != nil || len(s.Secret) == 0 || !a.Now().Before(s.Expires) {
 		return nil
 	}
 	return &s
@@ -100,8 +100,8 @@ func (e *Engine) sessionIn(value []byte) *session {
 
 // SessionToken gives the hash of the token with which a session was opened. The error is
 // [ErrUnknownToken] when there is no such session any more, or of the store.
-func (e *Engine) SessionToken(ctx context.Context, text string) (token [sha256.Size]byte, err error) {
-	s, _, err := e.findSession(ctx, text)
+func (a *Access) SessionToken(ctx context.Context, text string) (token [sha256.Size]byte, err error) {
+	s, _, err := a.findSession(ctx, text)
 	if err != nil {
 		return token, err
 	}
@@ -109,13 +109,13 @@ func (e *Engine) SessionToken(ctx context.Context, text string) (token [sha256.S
 }
 
 // CloseSession ends a session on all nodes. One that has ended already is no error.
-func (e *Engine) CloseSession(ctx context.Context, text string) error {
-	_, d, err := e.findSession(ctx, text)
+func (a *Access) CloseSession(ctx context.Context, text string) error {
+	_, d, err := a.findSession(ctx, text)
 	if errors.Is(err, ErrUnknownToken) {
 		return nil
 	}
 	if err == nil {
-		_, err = e.o.Store.Documents.WriteDocuments(ctx, 0,
+		_, err = a.Documents.WriteDocuments(ctx, 0,
 			[]store.DocumentWrite{{Kind: documentSession, Name: d.Name, Version: d.Version, Value: []byte("{}")}}, nil)
 	}
 	if errors.Is(err, store.ErrConflict) {
@@ -128,19 +128,19 @@ func (e *Engine) CloseSession(ctx context.Context, text string) error {
 }
 
 // findSession reads a session that has not ended.
-func (e *Engine) findSession(ctx context.Context, text string) (*session, store.Document, error) {
+func (a *Access) findSession(ctx context.Context, text string) (*session, store.Document, error) {
 	cut := strings.LastIndexByte(text, '/')
 	if cut < 0 || len(text) > 2*store.MaxTaskName || !tokenName.MatchString(text[:max(0, strings.IndexByte(text, '/'))]) {
 		return nil, store.Document{}, ErrUnknownToken
 	}
-	d, err := e.o.Store.Documents.Document(ctx, documentSession, text[:cut])
+	d, err := a.Documents.Document(ctx, documentSession, text[:cut])
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, d, ErrUnknownToken
 	}
 	if err != nil {
 		return nil, d, fmt.Errorf("find session: %w", err)
 	}
-	s, hash := e.sessionIn(d.Value), sha256.Sum256([]byte(text[cut+1:]))
+	s, hash := a.sessionIn(d.Value), sha256.Sum256([]byte(text[cut+1:]))
 	if s == nil || len(s.Token) != sha256.Size || subtle.ConstantTimeCompare(hash[:], s.Secret) != 1 {
 		return nil, d, ErrUnknownToken
 	}

@@ -1,4 +1,4 @@
-package engine
+package records
 
 import (
 	"cmp"
@@ -12,6 +12,9 @@ import (
 // View makes a record readable. A checkpoint that cannot be read is told in the
 // view's Error, never lost.
 func View(r store.RunRecord) checkpoint.RunView { return view(r, true) }
+
+// Brief makes a record readable for a list.
+func Brief(r store.RunRecord) checkpoint.RunView { return view(r, false) }
 
 // view makes a record readable; not the whole of it for a list, which has neither the payloads
 // of events nor shared states: they can be large.

@@ -1,4 +1,4 @@
-package engine
+package explain
 
 import (
 	"context"
@@ -12,8 +12,12 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/engine/checkpoint"
+	"procaas/engine/clock"
+	"procaas/engine/definitions"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/records"
+	"procaas/engine/settings"
 	"procaas/engine/store"
 )
 
@@ -92,20 +96,36 @@ var reasonsBy = []struct{ begins, by string }{
 // ErrNoHandler says that a run's pipeline has no such handler.
 var ErrNoHandler = errors.New("no such handler")
 
-// ErrTooLong says that there was no answer in the time that the caller gave. Nothing was changed.
-var ErrTooLong = errors.New("it takes longer than there is time for")
-
 // maxExplained is how many runs a node looks into at once. Conditions are asked again for
 // it, which takes a processor and memory that the node's work needs.
 const maxExplained = 2
 
+// An Explainer tells what became of runs, and why. It is made by [New].
+type Explainer struct {
+	runs     store.Runs
+	audits   store.Audits
+	library  *definitions.Library
+	settings *settings.Settings
+	present  func(path string) (effects []string, known bool)
+
+	turns chan struct{} // held by who looks into a run
+}
+
+// New makes one. Present tells what keeps a handler of the present definition from
+// running freely.
+func New(s store.Store, l *definitions.Library, live *settings.Settings,
+	present func(path string) (effects []string, known bool),
+) *Explainer {
+	return &Explainer{runs: s.Runs, audits: s.Audits, library: l, settings: live, present: present, turns: make(chan struct{}, maxExplained)}
+}
+
 // alone looks into a run when it is its turn.
-func (e *Engine) alone(ctx context.Context, look func() error) error {
+func (e *Explainer) alone(ctx context.Context, look func() error) error {
 	select {
-	case e.explaining <- struct{}{}:
-		defer func() { <-e.explaining }()
+	case e.turns <- struct{}{}:
+		defer func() { <-e.turns }()
 	case <-ctx.Done():
-		return fmt.Errorf("%w: the node looks into %d others at the same time", ErrTooLong, maxExplained)
+		return fmt.Errorf("%w: the node looks into %d others at the same time", clock.ErrTooLong, maxExplained)
 	}
 	return look()
 }
@@ -113,7 +133,7 @@ func (e *Engine) alone(ctx context.Context, look func() error) error {
 // inTime is [ErrTooLong] once ctx has ended.
 func inTime(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", ErrTooLong, ctx.Err())
+		return fmt.Errorf("%w: %w", clock.ErrTooLong, ctx.Err())
 	}
 	return nil
 }
@@ -123,7 +143,7 @@ func inTime(ctx context.Context) error {
 // have inside is found as well; a ref such as p/s[2]>p/s/h asks for one element. The
 // error is [store.ErrNotFound] for an unknown run, [ErrNoHandler] for a handler that its
 // pipeline does not have, [ErrTooLong] when ctx ends before there is an answer.
-func (e *Engine) Explain(ctx context.Context, run, path string) (out Explanation, err error) {
+func (e *Explainer) Explain(ctx context.Context, run, path string) (out Explanation, err error) {
 	err = e.alone(ctx, func() error {
 		out, err = e.explain(ctx, run, path)
 		return err
@@ -131,7 +151,7 @@ func (e *Engine) Explain(ctx context.Context, run, path string) (out Explanation
 	return out, err
 }
 
-func (e *Engine) explain(ctx context.Context, run, path string) (Explanation, error) {
+func (e *Explainer) explain(ctx context.Context, run, path string) (Explanation, error) {
 	x, err := e.explainer(ctx, run)
 	if err != nil {
 		return Explanation{}, err
@@ -153,23 +173,23 @@ func (e *Engine) explain(ctx context.Context, run, path string) (Explanation, er
 
 // explainer gathers what is kept of a run. It is explained by the definition that it began
 // with: another one may have other conditions.
-func (e *Engine) explainer(ctx context.Context, run string) (explainer, error) {
-	record, err := e.o.Store.Runs.Run(ctx, run)
+func (e *Explainer) explainer(ctx context.Context, run string) (explainer, error) {
+	record, err := e.runs.Run(ctx, run)
 	if err != nil {
 		return explainer{}, fmt.Errorf("run %s: %w", run, err)
 	}
-	d := e.library.current.Load()
+	d := e.library.Present()
 	// A run that has not begun has none: it will begin with the current one.
 	if record.Bundle != "" {
-		if d, err = e.library.get(ctx, record.Bundle); err != nil {
+		if d, err = e.library.Get(ctx, record.Bundle); err != nil {
 			return explainer{}, fmt.Errorf("run %s: %w", run, err)
 		}
 	}
-	plan := d.byID[record.Pipeline]
+	plan := d.ByID[record.Pipeline]
 	if plan == nil {
 		return explainer{}, fmt.Errorf("run %s: %w: pipeline %s is not in its definition", run, ErrNoHandler, record.Pipeline)
 	}
-	x := explainer{e: e, d: d, plan: plan, record: record, view: View(record)}
+	x := explainer{in: e, d: d, plan: plan, record: record, view: records.View(record)}
 	if len(record.Checkpoint) > 0 {
 		if x.saved, err = checkpoint.Read(record.Checkpoint); err != nil {
 			return explainer{}, err
@@ -225,8 +245,8 @@ func named(p *planner.Plan, name string) ([]inner, error) {
 
 // An explainer gathers what is known of one handler in one run.
 type explainer struct {
-	e      *Engine
-	d      *definition // that the run began with
+	in     *Explainer
+	d      *definitions.Definition // that the run began with
 	plan   *planner.Plan
 	s      *planner.Step // that is explained
 	record store.RunRecord
@@ -266,8 +286,8 @@ func (x *explainer) present() {
 	if x.s.Loops {
 		return // its handlers have switches and limits, it has none
 	}
-	if info, ok := x.e.Handler(x.s.Path); ok {
-		x.out.Now = append(x.out.Now, info.Effective...)
+	if effects, ok := x.in.present(x.s.Path); ok {
+		x.out.Now = append(x.out.Now, effects...)
 	} else if !x.s.Undoes {
 		x.out.Now = append(x.out.Now, "the present definition does not have it")
 	}

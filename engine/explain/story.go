@@ -1,4 +1,4 @@
-package engine
+package explain
 
 import (
 	"context"
@@ -71,7 +71,7 @@ type StateValue struct {
 // Story tells a run. The error is [store.ErrNotFound] for an unknown run, and [ErrNoHandler]
 // when its definition has lost its pipeline, [ErrTooLong] when ctx ends before there is an
 // answer.
-func (e *Engine) Story(ctx context.Context, run string) (out Story, err error) {
+func (e *Explainer) Story(ctx context.Context, run string) (out Story, err error) {
 	err = e.alone(ctx, func() error {
 		out, err = e.story(ctx, run)
 		return err
@@ -79,7 +79,7 @@ func (e *Engine) Story(ctx context.Context, run string) (out Story, err error) {
 	return out, err
 }
 
-func (e *Engine) story(ctx context.Context, run string) (Story, error) {
+func (e *Explainer) story(ctx context.Context, run string) (Story, error) {
 	x, err := e.explainer(ctx, run)
 	if err != nil {
 		return Story{}, err

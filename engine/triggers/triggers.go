@@ -1,9 +1,9 @@
-package engine
+package triggers
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"procaas/dsl"
@@ -98,24 +98,52 @@ func (c *clockwork) due(now time.Time) []time.Time {
 }
 
 // event is one firing.
-func (c *clockwork) event(due time.Time) Submission {
-	return Submission{Event: model.Event{
+func (c *clockwork) event(due time.Time) model.Event {
+	return model.Event{
 		ID: due.Format(tickID), Source: c.source(), Type: c.trigger.Event, Time: due,
 		Key: c.trigger.Key, Payload: c.payload, Inner: true,
-	}}
+	}
 }
+
+// Check refuses a trigger whose times cannot be told.
+func Check(t *dsl.Trigger) error {
+	_, err := newClockwork(t)
+	return err
+}
+
+// A Firer submits the events of triggers at their times.
+type Firer struct {
+	Clock    *clock.Clock
+	Log      *slog.Logger
+	Bundle   func() *dsl.Bundle     // the present definition
+	Reloaded func() <-chan struct{} // closed when there is another one; asked for before Bundle
+
+	// LastEvent gives the id of the last event of a source; empty when there is none.
+	LastEvent func(ctx context.Context, source string) (id string, err error)
+
+	// Submit hands events in and tells for each why it is refused for what it is; nil for one
+	// that is stored. The error is of the first that could not be stored, before which all
+	// others are.
+	Submit func(ctx context.Context, events []model.Event) (refused []error, err error)
+}
+
+// How triggers are fired.
+const (
+	firerPoll  = time.Second // the longest sleep: the store's clock may be set meanwhile
+	firerBatch = 256         // firings that are handed in at once
+)
 
 // wind finds out where a trigger stands that this node has not fired before.
 // What was due while no node ran is dropped by catch-up: skip, and found by the
 // others from the last firing.
-func (e *Engine) wind(ctx context.Context, c *clockwork, now time.Time) error {
+func (f *Firer) wind(ctx context.Context, c *clockwork, now time.Time) error {
 	c.last = now
 	if c.trigger.CatchUp == "skip" || c.trigger.CatchUp == "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 	defer cancel()
-	id, err := e.o.Store.Inbox.LastEvent(ctx, c.source())
+	id, err := f.LastEvent(ctx, c.source())
 	if err != nil {
 		return fmt.Errorf("trigger %s: last firing: %w", c.trigger.ID, err)
 	}
@@ -125,23 +153,23 @@ func (e *Engine) wind(ctx context.Context, c *clockwork, now time.Time) error {
 	return nil
 }
 
-// fireTriggers submits the events of triggers at their times, until ctx ends.
-func (e *Engine) fireTriggers(ctx context.Context) {
+// Run submits the events of triggers at their times, until ctx ends.
+func (f *Firer) Run(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-	case <-e.clock.Known:
+	case <-f.Clock.Known:
 	}
 	stands := map[string]stand{} // by trigger
 	// Before the store's clock is known nothing is due: the node's own may be hours off.
 	for ctx.Err() == nil {
-		d := e.library.current.Load()
-		works, err := e.windAll(ctx, d, stands)
+		b := f.Bundle()
+		works, err := f.windAll(ctx, b, stands)
 		if err != nil {
-			e.log.Warn("triggers cannot start, trying again", "error", err)
-			clock.Pause(ctx, longestPoll)
+			f.Log.Warn("triggers cannot start, trying again", "error", err)
+			clock.Pause(ctx, firerPoll)
 			continue
 		}
-		e.tick(ctx, d, works)
+		f.tick(ctx, b, works)
 		for _, c := range works {
 			stands[c.trigger.ID] = stand{c.schedule(), c.last}
 		}
@@ -150,10 +178,10 @@ func (e *Engine) fireTriggers(ctx context.Context) {
 
 // windAll makes the triggers of a definition ready. One whose schedule has changed begins
 // now: what would have been due by the new one before that was never meant to fire.
-func (e *Engine) windAll(ctx context.Context, d *definition, stands map[string]stand) ([]*clockwork, error) {
-	now := e.clock.Now()
+func (f *Firer) windAll(ctx context.Context, b *dsl.Bundle, stands map[string]stand) ([]*clockwork, error) {
+	now := f.Clock.Now()
 	var works []*clockwork
-	for _, t := range d.bundle.Triggers {
+	for _, t := range b.Triggers {
 		c, err := newClockwork(t)
 		if err != nil {
 			return nil, err
@@ -164,7 +192,7 @@ func (e *Engine) windAll(ctx context.Context, d *definition, stands map[string]s
 		case ok:
 			c.last = now
 		default:
-			if err := e.wind(ctx, c, now); err != nil {
+			if err := f.wind(ctx, c, now); err != nil {
 				return nil, err
 			}
 		}
@@ -174,25 +202,25 @@ func (e *Engine) windAll(ctx context.Context, d *definition, stands map[string]s
 }
 
 // tick fires triggers until ctx ends or there is another definition.
-func (e *Engine) tick(ctx context.Context, d *definition, works []*clockwork) {
+func (f *Firer) tick(ctx context.Context, b *dsl.Bundle, works []*clockwork) {
 	for {
-		again := e.Reloaded()
-		if e.library.current.Load() != d {
+		again := f.Reloaded()
+		if f.Bundle() != b {
 			return
 		}
-		now := e.clock.Now()
-		sleep := longestPoll // the store's clock may be set meanwhile, so that none sleeps longer
+		now := f.Clock.Now()
+		sleep := firerPoll
 		for _, c := range works {
 			if c.last.Sub(now) > clockBack {
 				c.last = now // what fires twice by this has the same id, and counts once
 			}
-			if err := e.fire(ctx, c, now); err != nil && ctx.Err() == nil {
-				e.log.Warn("trigger cannot fire, trying again", "trigger", c.trigger.ID, "error", err)
+			if err := f.fire(ctx, c, now); err != nil && ctx.Err() == nil {
+				f.Log.Warn("trigger cannot fire, trying again", "trigger", c.trigger.ID, "error", err)
 				sleep = min(sleep, clock.MaxBackoff)
 				continue
 			}
 			if next := c.next(c.last); !next.IsZero() {
-				sleep = min(sleep, max(next.Sub(e.clock.Now()), 0))
+				sleep = min(sleep, max(next.Sub(f.Clock.Now()), 0))
 			}
 		}
 		t := time.NewTimer(sleep)
@@ -211,28 +239,24 @@ func (e *Engine) tick(ctx context.Context, d *definition, works []*clockwork) {
 // fire submits what is due of one trigger. A firing that is refused for what it is will be
 // refused again and is passed over; one that could not be stored is tried again, and those
 // before it are not.
-func (e *Engine) fire(ctx context.Context, c *clockwork, now time.Time) error {
+func (f *Firer) fire(ctx context.Context, c *clockwork, now time.Time) error {
 	due := c.due(now)
 	for len(due) > 0 {
-		batch := due[:min(len(due), maxBatch)]
+		batch := due[:min(len(due), firerBatch)]
 		due = due[len(batch):]
-		events := make([]Submission, len(batch))
+		events := make([]model.Event, len(batch))
 		for i, t := range batch {
 			events[i] = c.event(t)
 		}
-		results, err := e.submit(ctx, events)
-		if err != nil {
-			return err
-		}
-		for i, r := range results {
-			var refused *IntakeError
-			switch {
-			case errors.As(r.Err, &refused):
-				e.log.Warn("event of a trigger is refused", "trigger", c.trigger.ID, "due", batch[i], "error", r.Err)
-			case r.Err != nil:
-				return fmt.Errorf("firing of %s: %w", batch[i].Format(time.RFC3339), r.Err)
+		refused, err := f.Submit(ctx, events)
+		for i, why := range refused {
+			if why != nil {
+				f.Log.Warn("event of a trigger is refused", "trigger", c.trigger.ID, "due", batch[i], "error", why)
 			}
 			c.last = batch[i]
+		}
+		if err != nil {
+			return fmt.Errorf("firing of %s: %w", batch[min(len(refused), len(batch)-1)].Format(time.RFC3339), err)
 		}
 	}
 	return nil

@@ -1,0 +1,47 @@
+package definitions
+
+import (
+	"slices"
+	"strings"
+
+	"procaas/engine/model"
+	"procaas/engine/planner"
+)
+
+// Ahead lists the handlers that runs may come to which wait at a path: a pipeline, a stage or
+// a handler. In calls of pipelines, that is all of the pipelines that call it, too.
+func (d *Definition) Ahead(path string) []*planner.Step {
+	if known, ok := d.aheads.Load(path); ok {
+		return known.([]*planner.Step)
+	}
+	var out []*planner.Step
+	for _, p := range d.Plans {
+		all := p.Within(map[*planner.Plan]bool{})
+		if !slices.ContainsFunc(all, func(s *planner.Step) bool { return isBelow(s.Path, path) }) {
+			continue
+		}
+		own := p.Pipeline.ID == model.PipelineOf(path)
+		first := 0
+		if parts := strings.SplitN(path, "/", 3); own && len(parts) > 1 {
+			first = slices.IndexFunc(p.Stages, func(g *planner.Stage) bool { return g.ID == parts[1] })
+		}
+		for i, g := range p.Stages {
+			if i < first {
+				continue // they have been through it
+			}
+			for _, s := range g.Steps {
+				out = append(out, s)
+				if s.Callee != nil {
+					out = append(out, s.Callee.Within(map[*planner.Plan]bool{})...)
+				}
+			}
+		}
+	}
+	d.aheads.Store(path, out)
+	return out
+}
+
+// isBelow tells whether a handler is at a path or below it.
+func isBelow(handler, path string) bool {
+	return handler == path || strings.HasPrefix(handler, path+"/")
+}

@@ -1,0 +1,88 @@
+package definitions
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"procaas/dsl/datum"
+	"procaas/engine/model"
+)
+
+// A ConfigError says why a live setting is refused.
+type ConfigError struct {
+	Code    string // stable: unknown_config, invalid_config
+	Message string
+}
+
+// Error implements error.
+func (e *ConfigError) Error() string { return e.Message }
+
+// Configs are the declared configs of a definition under settings of one
+// revision. They are never changed.
+type liveConfigs struct {
+	revision int64          // of the settings
+	values   map[string]any // by name; of every declared config
+}
+
+// Configs gives the declared configs under settings of a revision. It is asked often, so the
+// answer is kept until a setting changes.
+func (d *Definition) Configs(revision int64, set map[string]any) map[string]any {
+	if live := d.live.Load(); live != nil && live.revision == revision {
+		return live.values
+	}
+	values := maps.Clone(d.Declared)
+	for name := range values {
+		// A value that was set for an earlier definition, which declared another
+		// kind, would break the expressions of this one.
+		if v, ok := set[name]; ok && d.CheckConfig(name, v) == nil {
+			values[name] = v
+		}
+	}
+	d.live.Store(&liveConfigs{revision, values})
+	return values
+}
+
+// CheckConfig refuses a value that does not fit the schema of the setting, or
+// without a schema one of another kind than the declared one. One that is declared
+// as null takes any.
+func (d *Definition) CheckConfig(name string, value any) error {
+	if err := model.CheckData(value); err != nil {
+		return &ConfigError{"invalid_config", fmt.Sprintf("config %s: %v", name, err)}
+	}
+	if contract := d.contracts[name]; contract != nil {
+		if err := contract.Check(value); err != nil {
+			return &ConfigError{"invalid_config", err.Error()}
+		}
+		return nil
+	}
+	if at, want, have := otherKind(name, d.Declared[name], value); want != have {
+		return &ConfigError{"invalid_config", fmt.Sprintf("config %s: want %s as declared, have %s", at, want, have)}
+	}
+	return nil
+}
+
+// otherKind finds the first place, by name, where a value is of another kind than
+// the declared one. Members that only one of the two has may come and go, and elements
+// of lists are not looked at: settings such as lists of cities grow and shrink. want and
+// have are equal when there is none.
+func otherKind(at string, declared, value any) (where, want, have string) {
+	if declared == nil {
+		return at, "", ""
+	}
+	if want, have = datum.JSONKind(declared), datum.JSONKind(value); want != have {
+		return at, want, have
+	}
+	members, _ := declared.(map[string]any)
+	set, _ := value.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		member, ok := set[name]
+		if !ok {
+			continue
+		}
+		if where, want, have = otherKind(at+"."+name, members[name], member); want != have {
+			return where, want, have
+		}
+	}
+	return at, "", ""
+}

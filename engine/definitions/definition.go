@@ -1,0 +1,279 @@
+package definitions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/singleflight"
+
+	"procaas/dsl"
+	"procaas/dsl/contracts"
+	"procaas/dsl/diag"
+	"procaas/engine/fallback"
+	"procaas/engine/model"
+	"procaas/engine/outbound"
+	"procaas/engine/planner"
+	"procaas/engine/store"
+	"procaas/engine/triggers"
+)
+
+// A definition is a bundle made ready to run: with its plans, the HTTP client
+// that reaches its services, and what intake asks of its automata. It is
+// immutable.
+type Definition struct {
+	Bundle   *dsl.Bundle
+	Plans    []*planner.Plan
+	ByID     map[string]*planner.Plan
+	Client   *http.Client
+	Workers  *http.Client // reaches the workers of clusters
+	RunID    func(model.Event) string
+	Events   []string       // types that activate a pipeline, for suggestions
+	Declared map[string]any // configs, with their first values
+
+	contracts map[string]*contracts.Contract // of configs that have a schema
+
+	// From holds, for each flow whose automaton rejects, the states in which
+	// each event type is accepted.
+	From map[string]map[string][]string
+
+	Needed  map[string]bool        // services that critical handlers call
+	Counted map[*planner.Step]bool // what their calls come to decides about fallbacks
+
+	Fallbacks *fallback.Rules // what decides about those of its handlers; nil when none has one
+
+	aheads sync.Map // path → what runs that wait there may come to, a []*Step
+
+	live atomic.Pointer[liveConfigs] // the declared configs under the present settings
+}
+
+// ErrUnusable marks a definition that can never be used on this node: it is
+// not in the store, or this program does not know its handler types.
+var ErrUnusable = errors.New("definition cannot be used")
+
+// newDefinition plans all pipelines of a bundle.
+func newDefinition(b *dsl.Bundle, types []dsl.Type, maxConns int, targets *outbound.Targets, log *slog.Logger) (*Definition, error) {
+	d := &Definition{
+		Bundle: b, ByID: map[string]*planner.Plan{}, Client: outbound.ForServices(b, maxConns, targets, log),
+		Workers:  outbound.ForWorkers(b, targets),
+		Declared: map[string]any{}, contracts: map[string]*contracts.Contract{}, From: map[string]map[string][]string{},
+		Needed: map[string]bool{},
+	}
+	m := planner.NewPlanner(b, types)
+	for _, p := range b.Pipelines {
+		plan, err := m.Plan(p)
+		if err != nil {
+			return nil, fmt.Errorf("plan pipeline %s: %w", p.ID, err)
+		}
+		d.Plans = append(d.Plans, plan)
+		d.ByID[p.ID] = plan
+		if len(p.On) == 0 && !p.IsCalled() {
+			d.Events = append(d.Events, p.ID)
+		}
+		d.Events = append(d.Events, p.On...)
+		for _, s := range plan.Written {
+			if s.Service != nil && s.Handler.IsCritical() {
+				d.Needed[s.Service.ID] = true
+			}
+			if s.Handler.Await != nil {
+				d.Events = append(d.Events, s.Handler.Await.Event...)
+			}
+		}
+	}
+	slices.Sort(d.Events)
+	d.Events = slices.Compact(d.Events)
+	for _, c := range b.Configs {
+		d.Declared[c.Name] = c.Value
+		if contract := c.Contract(); contract != nil {
+			d.contracts[c.Name] = contract
+		}
+	}
+	for _, t := range b.Triggers {
+		if err := triggers.Check(t); err != nil {
+			return nil, err
+		}
+	}
+	var watched []fallback.Watched
+	if watched, d.Counted = fallback.WatchedIn(d.Plans); watched != nil {
+		d.Fallbacks = fallback.NewRules(watched)
+	}
+	for _, f := range b.Flows {
+		if f.States != nil && f.States.Otherwise == "reject" {
+			d.From[f.ID] = acceptingStates(f.States, d.Events)
+		}
+	}
+	return d, nil
+}
+
+// acceptingStates lists for each event type the states that it may come in. The
+// empty state stands beside the initial one: it is that of a new entity.
+func acceptingStates(a *dsl.Automaton, events []string) map[string][]string {
+	from := map[string][]string{}
+	for _, e := range events {
+		from[e] = []string{} // no transition at all: rejected in any state
+	}
+	for _, t := range a.Transitions {
+		for _, on := range t.On {
+			from[on] = append(from[on], t.From...)
+			if slices.Contains(t.From, a.Initial) {
+				from[on] = append(from[on], "")
+			}
+		}
+	}
+	return from
+}
+
+// A library keeps definitions: the present one, for new events, and those that
+// runs began with.
+type Library struct {
+	Store    store.Bundles
+	Types    []dsl.Type
+	Services map[string]string // see Options.ServiceURLs
+	MaxConns int
+	Targets  *outbound.Targets
+	Log      *slog.Logger
+	RunID    func(model.Event) string // makes the id of a new run
+
+	current  atomic.Pointer[Definition]
+	reloaded store.Broadcast // there is another current one
+	loads    singleflight.Group
+
+	mu    sync.Mutex // guards cache
+	cache []*Definition
+}
+
+// maxDefinitions bounds the definitions in memory. Runs that go on with another
+// one hold it themselves, so the bound costs only time.
+const maxDefinitions = 16
+
+// Add compiles a bundle and keeps it.
+func (l *Library) Add(b *dsl.Bundle) (*Definition, error) {
+	if d := l.cached(b.Hash); d != nil {
+		return d, nil
+	}
+	d, err := newDefinition(b, l.Types, l.MaxConns, l.Targets, l.Log)
+	if err != nil {
+		return nil, err
+	}
+	d.RunID = l.RunID
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cache = append(l.cache, d)
+	if len(l.cache) > maxDefinitions {
+		l.cache[0].Client.CloseIdleConnections()
+		l.cache[0].Workers.CloseIdleConnections()
+		l.cache = slices.Delete(l.cache, 0, 1)
+	}
+	return d, nil
+}
+
+// Present is the definition for new events; nil before the first swap.
+func (l *Library) Present() *Definition { return l.current.Load() }
+
+// Reloaded gives a channel that is closed when there is another present definition. Ask for it before
+// the one that is to be watched.
+func (l *Library) Reloaded() <-chan struct{} { return l.reloaded.Next() }
+
+// Swap makes d the present one, and gives the one before.
+func (l *Library) Swap(d *Definition) (before *Definition) {
+	before = l.current.Swap(d)
+	l.reloaded.Send()
+	return before
+}
+
+// cached finds a definition in memory, and remembers that it was needed.
+func (l *Library) cached(hash string) *Definition {
+	if d := l.Present(); d != nil && d.Bundle.Hash == hash {
+		return d
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.IndexFunc(l.cache, func(d *Definition) bool { return d.Bundle.Hash == hash })
+	if i < 0 {
+		return nil
+	}
+	d := l.cache[i]
+	l.cache = append(slices.Delete(l.cache, i, i+1), d)
+	return d
+}
+
+// Get gives the definition with a hash, from memory or from the store. The error
+// is ErrUnusable when trying again is useless.
+func (l *Library) Get(ctx context.Context, hash string) (*Definition, error) {
+	if d := l.cached(hash); d != nil {
+		return d, nil
+	}
+	d, err, _ := l.loads.Do(hash, func() (any, error) { return l.load(ctx, hash) })
+	if err != nil {
+		return nil, err
+	}
+	return d.(*Definition), nil
+}
+
+// load reads a definition from the store.
+func (l *Library) load(ctx context.Context, hash string) (*Definition, error) {
+	data, err := l.Store.Bundle(ctx, hash)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("%w: %s is not in the store", ErrUnusable, hash)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read definition %s: %w", hash, err)
+	}
+	var files []diag.File
+	if err := json.Unmarshal(data, &files); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrUnusable, hash, err)
+	}
+	b, found := dsl.Load(files, dsl.Options{Types: l.Types, ServiceURLs: l.Services})
+	if b == nil {
+		return nil, fmt.Errorf("%w: %s: %s", ErrUnusable, hash, FirstError(found))
+	}
+	d, err := l.Add(b)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrUnusable, hash, err)
+	}
+	return d, nil
+}
+
+// Close ends the idle connections of all definitions.
+func (l *Library) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, d := range l.cache {
+		d.Client.CloseIdleConnections()
+		d.Workers.CloseIdleConnections()
+	}
+}
+
+// FirstError tells the first error of a bundle that did not load.
+func FirstError(found []diag.Diagnostic) string {
+	for _, d := range found {
+		if d.Severity == diag.Error {
+			return d.String() + ": " + d.Message
+		}
+	}
+	return "it has errors"
+}
+
+// Serves tells whether a pipeline of the definition takes events of a type in a flow.
+func (d *Definition) Serves(flow, eventType string) bool {
+	for _, p := range d.Bundle.On(eventType) {
+		if planner.FlowID(p) == flow {
+			return true
+		}
+	}
+	return false
+}
+
+// TypesOf lists the events that activate a pipeline.
+func TypesOf(p *dsl.Pipeline) []string {
+	if len(p.On) == 0 {
+		return []string{p.ID}
+	}
+	return p.On
+}

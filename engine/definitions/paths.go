@@ -1,0 +1,40 @@
+package definitions
+
+import (
+	"fmt"
+	"slices"
+
+	"procaas/dsl/diag"
+	"procaas/engine/guard"
+	"procaas/engine/planner"
+)
+
+// Under lists the handlers below a path, itself
+// included, in order.
+func (d *Definition) Under(path string) []*planner.Step {
+	var out []*planner.Step
+	for _, p := range d.Plans {
+		for _, s := range p.Written {
+			if p.Pipeline.ID == path || s.StagePath == path || s.Path == path {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// UnknownPath says that there is nothing at a path, and what is meant perhaps.
+func (d *Definition) UnknownPath(path string) *guard.ControlError {
+	var known []string
+	for _, p := range d.Plans {
+		known = append(known, p.Pipeline.ID)
+		for _, s := range p.Written {
+			known = append(known, s.StagePath, s.Path)
+		}
+	}
+	message := fmt.Sprintf("there is no pipeline, stage or handler %s", path)
+	if near := diag.Suggest(path, slices.Compact(known)); near != "" {
+		message += fmt.Sprintf("; did you mean %s?", near)
+	}
+	return &guard.ControlError{Code: guard.CodeControlPath, Message: message}
+}

@@ -1,0 +1,2 @@
+// Package records makes what the store has of runs readable.
+package records

@@ -1,0 +1,2 @@
+// Package triggers fires the events of triggers at their times, once on all nodes.
+package triggers
