@@ -36,7 +36,7 @@ func (m *Mover) Cleanup(ctx context.Context) error {
 }
 
 // forget removes the rows by which the shards know the transfer.
-func (m *Mover) forget(ctx context.Context) error {
+func (m *sides) forget(ctx context.Context) error {
 	for _, c := range []*pgx.Conn{m.source, m.target} {
 		for _, id := range []string{m.direction(), m.against()} {
 			for _, sql := range []string{dropPosition, dropEcho, dropBarrier} {
@@ -54,7 +54,7 @@ const readDead = "select n_dead_tup, n_live_tup from pg_stat_user_tables where r
 // remove deletes the rows of the key on a shard that does not have it, children
 // before their parents. It goes along the primary key: looking for rows from the
 // beginning again would read all those that are dead already.
-func (m *Mover) remove(ctx context.Context, c *pgx.Conn, step string) error {
+func (m *sides) remove(ctx context.Context, c *pgx.Conn, step string) error {
 	if err := m.replica(ctx, c); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (m *Mover) remove(ctx context.Context, c *pgx.Conn, step string) error {
 	return nil
 }
 
-func (m *Mover) removeFrom(ctx context.Context, c *pgx.Conn, t *shape, step string, before int64) (total int64, err error) {
+func (m *sides) removeFrom(ctx context.Context, c *pgx.Conn, t *shape, step string, before int64) (total int64, err error) {
 	var last []string
 	var sinceVacuum int64
 	for {
@@ -110,7 +110,7 @@ func (m *Mover) removeFrom(ctx context.Context, c *pgx.Conn, t *shape, step stri
 
 // vacuum frees the place of dead rows when they are many, instead of waiting for
 // autovacuum, which starts at a fifth of a table.
-func (m *Mover) vacuum(ctx context.Context, c *pgx.Conn, t *shape) error {
+func (m *sides) vacuum(ctx context.Context, c *pgx.Conn, t *shape) error {
 	var dead, live int64
 	if err := c.QueryRow(ctx, readDead, t.quoted()).Scan(&dead, &live); err != nil {
 		return err

@@ -71,7 +71,7 @@ func (m *Mover) clear(ctx context.Context) error {
 
 // publish makes the publication of one direction. It comes before the slot: a slot
 // cannot decode with a publication that is younger.
-func (m *Mover) publish(ctx context.Context, c *pgx.Conn, name, echo string) error {
+func (m *sides) publish(ctx context.Context, c *pgx.Conn, name, echo string) error {
 	if err := m.at("publication"); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (m *Mover) publish(ctx context.Context, c *pgx.Conn, name, echo string) err
 }
 
 // publication writes the statement that makes the publication of one direction.
-func (m *Mover) publication(name, echo string) string {
+func (m *sides) publication(name, echo string) string {
 	var parts []string
 	for _, t := range m.tables {
 		parts = append(parts, t.quoted()+" where ("+t.where+")")
@@ -108,7 +108,7 @@ var errTried = errors.New("tried")
 
 // tryPublish refuses what a server does not publish, such as a filter by a column of a type that is
 // not its own: the copy would fail for ever.
-func (m *Mover) tryPublish(ctx context.Context) error {
+func (m *sides) tryPublish(ctx context.Context) error {
 	var reasons []string
 	for i, c := range []*pgx.Conn{m.source, m.target} {
 		err := pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
@@ -140,7 +140,7 @@ func (m *Mover) tryPublish(ctx context.Context) error {
 // createSlot makes a slot; the snapshot that it exports lives as long as the
 // connection does nothing else. It waits for transactions that are older, and those
 // may be prepared ones that nobody ends: hence the limit.
-func (m *Mover) createSlot(ctx context.Context, dsn, name string, temporary bool) (*pgconn.PgConn, pglogrepl.LSN, string, error) {
+func (m *sides) createSlot(ctx context.Context, dsn, name string, temporary bool) (*pgconn.PgConn, pglogrepl.LSN, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.limits.Slot)
 	defer cancel()
 	conn, err := connectReplication(ctx, dsn)
@@ -214,7 +214,7 @@ func (m *Mover) copy(ctx context.Context) error {
 
 // copyTable copies the rows of one table, in the order of its primary key: the
 // target's index grows at its end, and later reads find neighbours together.
-func (m *Mover) copyTable(ctx context.Context, from, to *pgx.Conn, t *shape, p *copied) error {
+func (m *sides) copyTable(ctx context.Context, from, to *pgx.Conn, t *shape, p *copied) error {
 	format := ""
 	if t.binary() {
 		format = " with (format binary)"
@@ -262,7 +262,7 @@ func (c *copied) Write(p []byte) (int, error) {
 
 // analyze gives the target's planner the statistics of the new rows. Without them the
 // first writes after the switch take the wrong index, and thousands of times as long.
-func (m *Mover) analyze(ctx context.Context) error {
+func (m *sides) analyze(ctx context.Context) error {
 	if err := m.at("analyze"); err != nil {
 		return err
 	}
@@ -279,7 +279,7 @@ const readSlot = `select coalesce(wal_status, 'reserved'), coalesce(confirmed_fl
 where slot_name = $1 and database = current_database()`
 
 // slotGood tells why a slot cannot go on from a position; nil when it can.
-func (m *Mover) slotGood(ctx context.Context, from pglogrepl.LSN) error {
+func (m *sides) slotGood(ctx context.Context, from pglogrepl.LSN) error {
 	var status string
 	var confirmed pglogrepl.LSN
 	err := m.source.QueryRow(ctx, readSlot, m.slot()).Scan(&status, &confirmed)
@@ -349,7 +349,7 @@ func (m *Mover) dropStreams(ctx context.Context) error {
 }
 
 // dropStream removes a slot and the publication of the same name.
-func (m *Mover) dropStream(ctx context.Context, c *pgx.Conn, name string) error {
+func (m *sides) dropStream(ctx context.Context, c *pgx.Conn, name string) error {
 	if err := dropSlot(ctx, c, name); err != nil {
 		return err
 	}

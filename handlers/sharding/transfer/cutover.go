@@ -194,6 +194,7 @@ func (m *Mover) reconnect(ctx context.Context) error {
 	}
 	err := m.Close()
 	_ = err // they were closed already, or are of no use
+	m.prepared = map[string]string{}
 	for range 50 {
 		if m.source, err = connect(ctx, m.spec.Source, m.spec.SourceShard); err != nil {
 			return err

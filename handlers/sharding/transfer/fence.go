@@ -24,7 +24,7 @@ const (
 var ErrReplaced = errors.New("a later transfer has the key")
 
 // fenceTarget sets what the target knows of the key, at the next epoch.
-func (m *Mover) fenceTarget(ctx context.Context, c *pgx.Conn, state string) error {
+func (m *sides) fenceTarget(ctx context.Context, c *pgx.Conn, state string) error {
 	var done bool
 	if err := c.QueryRow(ctx, callFence, m.spec.Map, m.spec.Key, m.next, state, "", m.owner).Scan(&done); err != nil {
 		return fmt.Errorf("fence of shard %s: %w", m.spec.TargetShard, err)
@@ -37,7 +37,7 @@ func (m *Mover) fenceTarget(ctx context.Context, c *pgx.Conn, state string) erro
 
 // Claim makes what older coordinators of the key may still do void, and thaws what they
 // have frozen. The map has given this claim, so none of them can switch any more.
-func (m *Mover) Claim(ctx context.Context) error {
+func (m *sides) Claim(ctx context.Context) error {
 	var done bool
 	err := m.source.QueryRow(ctx, callClaim, m.spec.Map, m.spec.Key, m.spec.Epoch, m.next).Scan(&done)
 	if err != nil {
@@ -50,7 +50,7 @@ func (m *Mover) Claim(ctx context.Context) error {
 }
 
 // notHere explains why the source's fence was not changed.
-func (m *Mover) notHere(ctx context.Context) error {
+func (m *sides) notHere(ctx context.Context) error {
 	var state string
 	var epoch int64
 	err := m.source.QueryRow(ctx, readFence, m.spec.Map, m.spec.Key).Scan(&state, &epoch)
@@ -70,7 +70,7 @@ var errTaken = errors.New("writers of the key hold it for longer than the freeze
 
 // freeze holds the writers of the key back, and sends the barrier behind the last of
 // them through the stream.
-func (m *Mover) freeze(ctx context.Context, attempt int64, token string, d time.Duration) error {
+func (m *sides) freeze(ctx context.Context, attempt int64, token string, d time.Duration) error {
 	err := pgx.BeginFunc(ctx, m.source, func(tx pgx.Tx) error {
 		// Writers that come later queue behind the lock, so it must not wait for long.
 		if _, err := tx.Exec(ctx, lockTimeout(m.limits.Lock)); err != nil {
@@ -101,7 +101,7 @@ func (m *Mover) freeze(ctx context.Context, attempt int64, token string, d time.
 var errRanOut = errors.New("the freeze has run out before the target had caught up")
 
 // seal keeps the source from thawing by itself, for a while or for good when d is 0.
-func (m *Mover) seal(ctx context.Context, c *pgx.Conn, attempt int64, d time.Duration) error {
+func (m *sides) seal(ctx context.Context, c *pgx.Conn, attempt int64, d time.Duration) error {
 	var done bool
 	var ms *int64
 	if d > 0 {

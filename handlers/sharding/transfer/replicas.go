@@ -17,7 +17,7 @@ const (
 )
 
 // standbys tells whether the target has standbys that follow it.
-func (m *Mover) standbys(ctx context.Context) (there bool, err error) {
+func (m *sides) standbys(ctx context.Context) (there bool, err error) {
 	if err := m.target.QueryRow(ctx, anyFollower).Scan(&there); err != nil {
 		return false, fmt.Errorf("standbys of shard %s: %w", m.spec.TargetShard, err)
 	}
@@ -26,7 +26,7 @@ func (m *Mover) standbys(ctx context.Context) (there bool, err error) {
 
 // replicated waits until one of the target's standbys has on disk what the target has; one
 // that goes away meanwhile is waited for no longer.
-func (m *Mover) replicated(ctx context.Context) error {
+func (m *sides) replicated(ctx context.Context) error {
 	var lsn string
 	if err := m.target.QueryRow(ctx, flushedUntil).Scan(&lsn); err != nil {
 		return fmt.Errorf("standbys of shard %s: %w", m.spec.TargetShard, err)

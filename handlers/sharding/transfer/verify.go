@@ -56,7 +56,7 @@ func (m *Mover) verify(ctx context.Context) error {
 }
 
 // compare compares the rows that both connections see.
-func (m *Mover) compare(ctx context.Context, source *pgx.Conn) (rows int64, err error) {
+func (m *sides) compare(ctx context.Context, source *pgx.Conn) (rows int64, err error) {
 	for _, t := range m.tables {
 		n, err := compareTable(ctx, source, m.target, t)
 		if err != nil {

@@ -1,0 +1,149 @@
+package transfer
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// This file refuses what could not be moved.
+
+// Plan refuses what could not be moved, with all reasons. It changes nothing.
+func (m *Mover) Plan(ctx context.Context) error {
+	reasons, err := m.misfits(ctx, (*shape).refusals)
+	if err != nil {
+		return err
+	}
+	more, err := m.serverRefusals(ctx)
+	if err != nil {
+		return err
+	}
+	if reasons = append(reasons, more...); len(reasons) > 0 {
+		return &RefusedError{reasons}
+	}
+	if err := m.crowded(ctx); err != nil {
+		return err
+	}
+	if err := m.load(ctx); err != nil {
+		return err
+	}
+	return m.tryPublish(ctx)
+}
+
+// misfits tells what keeps the tables from being moved, with what more says of those of
+// the source.
+func (m *sides) misfits(ctx context.Context, more func(*shape) []string) (reasons []string, err error) {
+	for _, t := range m.spec.Tables {
+		source, err := readShape(ctx, m.source, t)
+		if err != nil {
+			return nil, err
+		}
+		target, err := readShape(ctx, m.target, t)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case source == nil:
+			reasons = append(reasons, fmt.Sprintf("shard %s has no table %s", m.spec.SourceShard, t.Name))
+		case target == nil:
+			reasons = append(reasons, fmt.Sprintf("shard %s has no table %s", m.spec.TargetShard, t.Name))
+		case source.odd != "" || target.odd != "":
+			for i, s := range []*shape{source, target} {
+				if s.odd != "" {
+					shard := []string{m.spec.SourceShard, m.spec.TargetShard}[i]
+					reasons = append(reasons, fmt.Sprintf("table %s of shard %s %s", s.title(), shard, s.odd))
+				}
+			}
+		default:
+			reasons = append(append(reasons, more(source)...), source.differences(target)...)
+		}
+	}
+	return reasons, nil
+}
+
+// fenceThere tells whether a shard has the fence that transfers need.
+const fenceThere = "select to_regprocedure('procaas.overdue()') is not null"
+
+// enrolled gives the reasons why the fences cannot be used.
+func (m *sides) enrolled(ctx context.Context) ([]string, error) {
+	var out []string
+	for i, c := range []*pgx.Conn{m.source, m.target} {
+		shard := []string{m.spec.SourceShard, m.spec.TargetShard}[i]
+		var there bool
+		if err := c.QueryRow(ctx, fenceThere).Scan(&there); err != nil {
+			return nil, fmt.Errorf("shard %s: %w", shard, err)
+		}
+		if !there {
+			out = append(out, fmt.Sprintf("shard %s has no fence, or an old one: enroll it", shard))
+		}
+	}
+	return out, nil
+}
+
+const readServer = `select current_setting('server_version_num')::int / 10000, current_setting('wal_level'),
+	current_setting('max_replication_slots')::int, current_setting('max_wal_senders')::int, current_setting('server_encoding'),
+	(select count(*) from pg_prepared_xacts where prepared < now() - interval '1 minute')::int,
+	(select rolreplication or rolsuper from pg_roles where rolname = current_user), pg_is_in_recovery()`
+
+func (m *sides) serverRefusals(ctx context.Context) ([]string, error) {
+	out, err := m.enrolled(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var encodings []string
+	for i, c := range []*pgx.Conn{m.source, m.target} {
+		shard := []string{m.spec.SourceShard, m.spec.TargetShard}[i]
+		var version, slots, senders, prepared int
+		var level, encoding string
+		var replicates, recovers bool
+		if err := c.QueryRow(ctx, readServer).Scan(&version, &level, &slots, &senders, &encoding, &prepared, &replicates,
+			&recovers); err != nil {
+			return nil, fmt.Errorf("shard %s: %w", shard, err)
+		}
+		encodings = append(encodings, encoding)
+		refuse := func(bad bool, format string, args ...any) {
+			if bad {
+				out = append(out, "shard "+shard+" "+fmt.Sprintf(format, args...))
+			}
+		}
+		refuse(recovers, "is reached at a replica, not at its master")
+		refuse(version < 15, "runs PostgreSQL %d, whose publications do not filter rows: want 15 or newer", version)
+		refuse(level != "logical", "has wal_level = %s: set it to logical and restart, or use the method lock-copy-switch", level)
+		refuse(slots < needsSlots, "has max_replication_slots = %d: want %d or more", slots, needsSlots)
+		refuse(senders < needsSlots, "has max_wal_senders = %d: want %d or more", senders, needsSlots)
+		refuse(!replicates, "lets its user not replicate: alter role … replication")
+		// Dangling ones only: a younger one may end while the slot waits for it.
+		refuse(prepared > 0, "has %d prepared transactions older than a minute, for which a slot would wait: commit them or roll them back",
+			prepared)
+	}
+	if encodings[0] != encodings[1] {
+		out = append(out, fmt.Sprintf("the encodings differ: %s in the source and %s in the target", encodings[0], encodings[1]))
+	}
+	return out, nil
+}
+
+// A transfer reads a slot, and another one for a moment when it compares rows.
+const (
+	needsSlots = 2
+	readUse    = `select (select count(*) from pg_replication_slots)::int, current_setting('max_replication_slots')::int,
+	(select count(*) from pg_stat_replication)::int, current_setting('max_wal_senders')::int`
+)
+
+// crowded tells which shard has no room for a transfer at present. That is no refusal: others end, and
+// those that are observed give theirs back.
+func (m *sides) crowded(ctx context.Context) error {
+	for i, c := range []*pgx.Conn{m.source, m.target} {
+		shard := []string{m.spec.SourceShard, m.spec.TargetShard}[i]
+		var slots, most, senders, mostSenders int
+		if err := c.QueryRow(ctx, readUse).Scan(&slots, &most, &senders, &mostSenders); err != nil {
+			return fmt.Errorf("shard %s: %w", shard, err)
+		}
+		if most-slots < needsSlots || mostSenders-senders < needsSlots {
+			return fmt.Errorf("it waits for room: shard %s has %d of %d replication slots in use, and %d of %d senders of its log; "+
+				"tell transfers that are observed to finish, or raise max_replication_slots and max_wal_senders", shard, slots, most, senders,
+				mostSenders)
+		}
+	}
+	return nil
+}
