@@ -40,7 +40,7 @@ var (
 	reading = regexp.MustCompile(`^(procaas (runs (list|show)|explain|top|audit|nodes|queue (stats|peek)|switch list|limit list|` +
 		`balancer (status|moves|explain)|shard (list|show|resolve|transfers)|inbox status|config list)\b|curl )`)
 	changing = regexp.MustCompile(` -X | -d | --data|--request`)
-	serving  = regexp.MustCompile(`\bprocaas (dev|serve|demo)\b`)
+	serving  = regexp.MustCompile(`\bprocaas (dev|serve|demo)(\s|$)`)
 	// servicePort is where a page says that a stub service listens. Pages run at the same time.
 	servicePort = regexp.MustCompile(`\b127\.0\.0\.1:9\d{3}\b`)
 )
@@ -165,10 +165,15 @@ func (p *page) console(body string) {
 		}
 		match := regexp.MustCompile(`\A` + pattern(want) + `\s*\z`)
 		repeatable := reading.MatchString(command) && !changing.MatchString(command)
-		have, over := p.run(command), patience.Over(patienceOfPages)
-		for repeatable && !match.MatchString(have) && !over() {
+		have, code := p.try(command)
+		over := patience.Over(patienceOfPages)
+		for repeatable && (code != "0" || !match.MatchString(have)) && !over() {
 			pauseFor(p.t.Context(), 50*time.Millisecond)
-			have = p.run(command)
+			have, code = p.try(command)
+		}
+		if code != "0" {
+			p.failf("exit code %s of\n%s\n%s", code, command, have)
+			return
 		}
 		if !match.MatchString(have) {
 			p.failf("$ %s\nwant\n%s\nhave\n%s", command, want, have)
@@ -249,8 +254,16 @@ func (p *page) asWritten(text string) string {
 	return text
 }
 
-// run gives commands to the shell of the page, and returns what they print.
-func (p *page) run(commands string) string {
+// run gives commands to the shell of the page. They must end well.
+func (p *page) run(commands string) {
+	p.t.Helper()
+	if out, code := p.try(commands); code != "0" {
+		p.failf("exit code %s of\n%s\n%s", code, commands, out)
+	}
+}
+
+// try gives commands to the shell of the page. It returns what they print, and the exit code of the last one.
+func (p *page) try(commands string) (printed, code string) {
 	p.t.Helper()
 	if p.in == nil {
 		p.begin()
@@ -266,11 +279,9 @@ func (p *page) run(commands string) string {
 	var out strings.Builder
 	for {
 		line, err := p.out.ReadString('\n')
-		if before, code, found := strings.Cut(line, mark); found {
+		if before, after, found := strings.Cut(line, mark); found {
 			out.WriteString(before)
-			if code = strings.TrimSpace(code); code != "0" {
-				p.failf("exit code %s of\n%s\n%s", code, commands, out.String())
-			}
+			code = strings.TrimSpace(after)
 			break
 		}
 		out.WriteString(line)
@@ -286,7 +297,7 @@ func (p *page) run(commands string) string {
 			return err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 		})
 	}
-	return p.asWritten(out.String())
+	return p.asWritten(out.String()), code
 }
 
 // begin starts the shell of the page. It and all that it has started end with the test.
