@@ -152,31 +152,35 @@ func (m enroller) inspectTable(ctx context.Context, q Querier, t *dsl.ShardTable
 	case identity != "d" && identity != "f":
 		refuse("its replica identity is neither its primary key nor full: alter table … replica identity default")
 	}
-	return m.inspectColumns(ctx, q, oid, t, e, refuse)
+	types, unique, err := columnsOf(ctx, q, oid)
+	if err == nil {
+		m.inspectColumns(types, unique, t, e, refuse)
+	}
+	return err
+}
+
+// columnsOf reads the types of the columns of a table, and which make its primary key.
+func columnsOf(ctx context.Context, q Querier, oid int64) (types map[string]string, unique []string, err error) {
+	types = map[string]string{}
+	rows, err := q.Query(ctx, columnTypes, oid)
+	if err != nil {
+		return nil, nil, err
+	}
+	var name, kind string
+	if _, err := pgx.ForEachRow(rows, []any{&name, &kind}, func() error { types[name] = kind; return nil }); err != nil {
+		return nil, nil, err
+	}
+	rows, err = q.Query(ctx, primaryKey, oid)
+	if err != nil {
+		return nil, nil, err
+	}
+	unique, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	return types, unique, err
 }
 
 // inspectColumns checks that the columns of the key are in the primary key: a publication
 // with a filter by another column would make the server refuse updates of the table.
-func (m enroller) inspectColumns(ctx context.Context, q Querier, oid int64, t *dsl.ShardTable, e *Enrollment,
-	refuse func(string, ...any),
-) error {
-	types := map[string]string{}
-	rows, err := q.Query(ctx, columnTypes, oid)
-	if err != nil {
-		return err
-	}
-	var name, kind string
-	if _, err := pgx.ForEachRow(rows, []any{&name, &kind}, func() error { types[name] = kind; return nil }); err != nil {
-		return err
-	}
-	rows, err = q.Query(ctx, primaryKey, oid)
-	if err != nil {
-		return err
-	}
-	unique, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return err
-	}
+func (m enroller) inspectColumns(types map[string]string, unique []string, t *dsl.ShardTable, e *Enrollment, refuse func(string, ...any)) {
 	allowed := []string{"text", "character varying"}
 	if m.layout.ints {
 		allowed = []string{"bigint", "integer", "smallint"}
@@ -195,7 +199,6 @@ func (m enroller) inspectColumns(ctx context.Context, q Querier, oid int64, t *d
 				"by lock-copy-switch, and its writers wait for the copy", t.Table, column, kind))
 		}
 	}
-	return nil
 }
 
 const knownPublications = `select pubname::text from pg_publication where pubname = any($1)`

@@ -310,7 +310,8 @@ func (m splitter) regroupOnce(ctx context.Context, g regrouping, attempt int64) 
 	if err != nil {
 		var failure *pgconn.PgError
 		if now, readErr := m.Read(ctx, key); readErr == nil && now.Epoch == p.Epoch && (refused != nil || errors.As(err, &failure)) {
-			return errors.Join(err, thawBehind(ctx, pool, m.ID, key, p.Epoch, next))
+			var done bool // writers are let in again, since the change has failed
+			return errors.Join(err, pool.QueryRow(ctx, claimFence, m.ID, key, p.Epoch, next).Scan(&done))
 		} else if readErr != nil || now.Epoch != next {
 			return err // nobody can tell; the freeze is overdue soon, and is ended as the map says
 		}
@@ -365,12 +366,6 @@ func held(ctx context.Context, q Querier, sql string, args ...any) error {
 		return errRegroup
 	}
 	return err
-}
-
-// thawBehind lets writers of a placement in again whose change has failed.
-func thawBehind(ctx context.Context, q Querier, id, key string, epoch, next int64) error {
-	var done bool
-	return q.QueryRow(ctx, claimFence, id, key, epoch, next).Scan(&done)
 }
 
 // SplitShard implements [transfers.ShardMaps].

@@ -30,7 +30,7 @@ type applier struct {
 	id      string    // of the position it keeps, and of its echoes
 	barrier string    // the id of the barriers that it heeds
 	against string    // that of the echoes of the other direction
-	commits func()    // called after each commit; may be nil
+	commits func()    // called after each commit
 	conn    *pgx.Conn // its own: it holds a transaction open while it waits for more
 	stream  *stream
 	tables  map[string]*shape // by schema and name
@@ -66,14 +66,14 @@ type goal struct {
 	join   func(ctx context.Context) error // what else the target's transaction does that reaches the token
 }
 
-func newApplier(id, barrier, against string, conn *pgx.Conn, prepared map[string]string, s *stream, tables []*shape,
-	from pglogrepl.LSN,
-) *applier {
+// newApplier goes on with a stream where the target has got to.
+func (m *Mover) newApplier(s *stream, from pglogrepl.LSN) *applier {
 	a := &applier{
-		id: id, barrier: barrier, against: against, conn: conn, stream: s, position: from, reached: from, saved: time.Now(),
-		tables: map[string]*shape{}, prepared: prepared, touched: map[string]map[string][]string{},
+		id: m.direction(), barrier: m.spec.ID, against: m.against(), commits: func() { m.report(m.streamed("stream"), false) },
+		conn: m.target, stream: s, position: from, reached: from, saved: time.Now(),
+		tables: map[string]*shape{}, prepared: m.prepared, touched: map[string]map[string][]string{},
 	}
-	for _, t := range tables {
+	for _, t := range m.tables {
 		a.tables[t.title()] = t
 	}
 	return a
@@ -245,7 +245,7 @@ func (a *applier) insert(ctx context.Context, t *shape, e event) error {
 		params = append(params, param(v))
 	}
 	sql := "insert into " + t.quoted() + " (" + quoteAll(names) + ") overriding system value values (" + places(1, len(names)) + ")"
-	return a.queue(ctx, t, e, e.new, sql, params)
+	return a.queue(ctx, e, e.new, sql, change{table: t, params: params})
 }
 
 func (a *applier) update(ctx context.Context, t *shape, e event) error {
@@ -269,7 +269,8 @@ func (a *applier) update(ctx context.Context, t *shape, e event) error {
 		return err
 	}
 	a.touch(t, e.rel, e.new)
-	return a.queue(ctx, t, e, old, "update "+t.quoted()+" set "+strings.Join(sets, ", ")+" where "+where, params)
+	sql := "update " + t.quoted() + " set " + strings.Join(sets, ", ") + " where " + where
+	return a.queue(ctx, e, old, sql, change{table: t, params: params})
 }
 
 func (a *applier) remove(ctx context.Context, t *shape, e event) error {
@@ -278,7 +279,7 @@ func (a *applier) remove(ctx context.Context, t *shape, e event) error {
 	if err != nil {
 		return err
 	}
-	return a.queue(ctx, t, e, old, "delete from "+t.quoted()+" where "+where, params)
+	return a.queue(ctx, e, old, "delete from "+t.quoted()+" where "+where, change{table: t, params: params})
 }
 
 // named finds a row by its primary key, or by what else names it in the stream.
@@ -341,23 +342,25 @@ func (a *applier) manyTouched() (n int) {
 	return n
 }
 
-func (a *applier) queue(ctx context.Context, t *shape, e event, row *pglogrepl.TupleData, sql string, params [][]byte) error {
-	a.touch(t, e.rel, row)
-	statement, ok := a.prepared[sql]
-	if !ok {
+// queue completes a change, which is to be made of a row by a statement.
+func (a *applier) queue(ctx context.Context, e event, row *pglogrepl.TupleData, sql string, c change) error {
+	a.touch(c.table, e.rel, row)
+	var ok bool
+	if c.statement, ok = a.prepared[sql]; !ok {
 		// A statement is prepared once for each set of columns that a change carries.
-		statement = "apply_" + strconv.Itoa(len(a.prepared))
-		if _, err := a.conn.PgConn().Prepare(ctx, statement, sql, nil); err != nil {
-			return fmt.Errorf("apply to table %s: %w", t.title(), err)
+		c.statement = "apply_" + strconv.Itoa(len(a.prepared))
+		if _, err := a.conn.PgConn().Prepare(ctx, c.statement, sql, nil); err != nil {
+			return fmt.Errorf("apply to table %s: %w", c.table.title(), err)
 		}
-		a.prepared[sql] = statement
+		a.prepared[sql] = c.statement
 	}
-	verb, _, _ := strings.Cut(sql, " ")
-	names := make([]string, len(t.primary))
-	for i, name := range t.primary {
+	c.verb, _, _ = strings.Cut(sql, " ")
+	names := make([]string, len(c.table.primary))
+	for i, name := range c.table.primary {
 		names[i] = textOf(e.rel, row, name)
 	}
-	a.changes = append(a.changes, change{statement: statement, verb: verb, params: params, table: t, row: strings.Join(names, ", ")})
+	c.row = strings.Join(names, ", ")
+	a.changes = append(a.changes, c)
 	return nil
 }
 
@@ -445,9 +448,7 @@ func (a *applier) commit(ctx context.Context, join func(context.Context) error) 
 	}
 	a.open, a.txs = false, 0
 	a.kept()
-	if a.commits != nil {
-		a.commits()
-	}
+	a.commits()
 	return nil
 }
 

@@ -106,8 +106,7 @@ func (m *Mover) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.apply = newApplier(m.direction(), m.spec.ID, m.against(), m.target, m.prepared, s, m.tables, lsn)
-	m.apply.commits = func() { m.report(m.streamed("stream"), false) }
+	m.apply = m.newApplier(s, lsn)
 	return nil
 }
 
