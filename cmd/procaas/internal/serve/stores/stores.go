@@ -46,15 +46,52 @@ func (o Options) Open(ctx context.Context, log *slog.Logger) (store.Store, error
 		}
 		return db.Store, nil
 	}
-	path, err := sqlitePath(o.DSN)
-	if err != nil {
+	k, at, _ := kindOf(o.DSN)
+	return k.open(ctx, at, o.Migrate)
+}
+
+// A kind is a kind of store besides PostgreSQL, which alone can have cells and tasks elsewhere.
+type kind struct {
+	name    string // for people
+	prefix  string // that its DSNs begin with
+	at      string // what follows the prefix, for people; empty for nothing
+	open    func(ctx context.Context, at string, migrate bool) (store.Store, error)
+	migrate func(ctx context.Context, at string) (from, to int64, err error) // nil for one without a schema that lasts
+}
+
+// kinds lists them.
+func kinds() []kind {
+	return []kind{
+		{name: "SQLite", prefix: "sqlite:", at: "FILE", open: openSQLite, migrate: migrateSQLite},
+	}
+}
+
+// kindOf finds the kind of store that a DSN names, and where it is.
+func kindOf(dsn string) (found kind, at string, ok bool) {
+	for _, k := range kinds() {
+		if at, ok := strings.CutPrefix(dsn, k.prefix); ok {
+			return k, at, true
+		}
+	}
+	return kind{}, "", false
+}
+
+func openSQLite(ctx context.Context, path string, migrate bool) (store.Store, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return store.Store{}, err
 	}
-	db, err := sqlite.Open(ctx, path, sqlite.Options{Migrate: o.Migrate})
+	db, err := sqlite.Open(ctx, path, sqlite.Options{Migrate: migrate})
 	if err != nil {
 		return store.Store{}, err
 	}
 	return db.Ports(), nil
+}
+
+func migrateSQLite(ctx context.Context, path string) (from, to int64, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return 0, 0, err
+	}
+	return sqlite.Migrate(ctx, path)
 }
 
 // Check says what is wrong with the flags that name databases, as far as that shows without
@@ -69,14 +106,18 @@ func (o Options) Check() error {
 
 // checkDSN says what is wrong with a --store flag.
 func checkDSN(dsn string) error {
-	path, ok := strings.CutPrefix(dsn, "sqlite:")
+	k, at, ok := kindOf(dsn)
 	switch {
-	case IsPostgres(dsn), path != "" && ok:
+	case IsPostgres(dsn), ok && (at == "") == (k.at == ""):
 		return nil
 	case ok:
-		return cli.Usagef("--store %q: want sqlite:FILE", dsn)
+		return cli.Usagef("--store %q: want %s%s", dsn, k.prefix, k.at)
 	}
-	return cli.Usagef("--store %q: want postgres://… or sqlite:FILE", Redact(dsn))
+	want := "postgres://…"
+	for _, k := range kinds() {
+		want += " or " + k.prefix + k.at
+	}
+	return cli.Usagef("--store %q: want %s", Redact(dsn), want)
 }
 
 // passwordParam is a password among the parameters of a DSN.
@@ -117,13 +158,6 @@ func IsPostgres(dsn string) bool {
 	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
 }
 
-// sqlitePath gives the file of an sqlite: DSN that checkDSN has found right, and makes
-// its directory.
-func sqlitePath(dsn string) (string, error) {
-	path := strings.TrimPrefix(dsn, "sqlite:")
-	return path, os.MkdirAll(filepath.Dir(path), 0o700)
-}
-
 // Redact hides the passwords of a DSN.
 func Redact(dsn string) string {
 	scheme, rest, ok := strings.Cut(dsn, "://")
@@ -159,19 +193,17 @@ func MigrateCommand() *cobra.Command {
 }
 
 func migrate(ctx context.Context, s cli.Streams, dsn string) error {
-	err := checkDSN(dsn)
-	if err != nil {
+	if err := checkDSN(dsn); err != nil {
 		return err
 	}
-	var from, to int64
-	if IsPostgres(dsn) {
-		from, to, err = postgres.Migrate(ctx, dsn)
-	} else {
-		var path string
-		if path, err = sqlitePath(dsn); err == nil {
-			from, to, err = sqlite.Migrate(ctx, path)
-		}
+	bring, at := postgres.Migrate, dsn
+	if k, rest, ok := kindOf(dsn); ok {
+		bring, at = k.migrate, rest
 	}
+	if bring == nil {
+		return cli.Usagef("--store %s has no schema to bring up to date", dsn)
+	}
+	from, to, err := bring(ctx, at)
 	if err != nil {
 		return fmt.Errorf("migrate %s: %w", Redact(dsn), err)
 	}
@@ -183,8 +215,8 @@ func migrate(ctx context.Context, s cli.Streams, dsn string) error {
 
 // Describe says where a store is, for people.
 func Describe(dsn string) string {
-	if file, ok := strings.CutPrefix(dsn, "sqlite:"); ok {
-		return file + " (SQLite)"
+	if k, at, ok := kindOf(dsn); ok {
+		return at + " (" + k.name + ")"
 	}
 	return Redact(dsn) + " (PostgreSQL)"
 }
