@@ -13,7 +13,8 @@ import (
 
 // measuredTasks counts what is taken of a store of tasks, and what waits in it.
 type measuredTasks struct {
-	store.TaskStore
+	store.TaskWork
+	admin   store.TaskAdmin
 	started *prometheus.CounterVec
 
 	mu    sync.Mutex // guards the following
@@ -47,17 +48,19 @@ var (
 // MeasureTasks makes a store of tasks tell metrics: what [store.TaskTypeStats] has of each
 // type, and procaas_queue_started_total, which tells the tasks that were taken within
 // what they tolerate from those that were not. A task that is taken again counts again.
-func MeasureTasks(store store.TaskStore, registry prometheus.Registerer) store.TaskStore {
-	m := &measuredTasks{TaskStore: store, types: map[string]bool{}, started: prometheus.NewCounterVec(prometheus.CounterOpts{
+func MeasureTasks(db *store.TaskStore, registry prometheus.Registerer) *store.TaskStore {
+	m := &measuredTasks{TaskWork: db.Work, admin: db.Admin, types: map[string]bool{}, started: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_queue_started_total", Help: "Tasks that were taken on this node, by whether that was within what they tolerate.",
 	}, []string{"type", "within"})}
 	registry.MustRegister(m.started, m)
-	return m
+	measured := *db
+	measured.Work = m
+	return &measured
 }
 
 // ClaimTasks implements [store.TaskWork].
 func (m *measuredTasks) ClaimTasks(ctx context.Context, c store.TaskClaim) ([]store.QueuedTask, error) {
-	tasks, err := m.TaskStore.ClaimTasks(ctx, c)
+	tasks, err := m.TaskWork.ClaimTasks(ctx, c)
 	m.count(tasks)
 	return tasks, err
 }
@@ -66,7 +69,7 @@ func (m *measuredTasks) ClaimTasks(ctx context.Context, c store.TaskClaim) ([]st
 func (m *measuredTasks) ExchangeTasks(ctx context.Context, r store.TaskReport,
 	c store.TaskClaim,
 ) ([]store.QueuedTask, []store.TaskRef, error) {
-	tasks, lost, err := m.TaskStore.ExchangeTasks(ctx, r, c)
+	tasks, lost, err := m.TaskWork.ExchangeTasks(ctx, r, c)
 	m.count(tasks)
 	return tasks, lost, err
 }
@@ -141,7 +144,7 @@ func (m *measuredTasks) counts() []store.TaskTypeStats {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), taskStatsTime)
 	defer cancel()
-	stats, err := m.TaskStats(ctx)
+	stats, err := m.admin.TaskStats(ctx)
 	if m.at = time.Now(); err != nil {
 		stats = nil
 	}

@@ -35,7 +35,7 @@ const (
 // A taskServer runs the tasks of pipelines on a node.
 type taskServer struct {
 	e     *Engine
-	store store.TaskStore
+	store *store.TaskStore
 	log   *slog.Logger
 	name  string
 	lease time.Duration
@@ -53,7 +53,7 @@ type heldTask struct {
 
 // ServeTasks runs the tasks of the pipelines that have a queue section and stages,
 // until ctx ends. Runs under way go on, and whoever takes their tasks next finds them.
-func (e *Engine) ServeTasks(ctx context.Context, db store.TaskStore) {
+func (e *Engine) ServeTasks(ctx context.Context, db *store.TaskStore) {
 	s := &taskServer{
 		e: e, store: db, log: e.log, name: e.o.Name, lease: min(taskLease, taskLeases*e.o.Lease),
 		free: make(chan struct{}, 1), held: map[store.TaskRef]heldTask{},
@@ -74,12 +74,12 @@ func (s *taskServer) look(ctx context.Context) {
 	for i, w := range wants {
 		types[i] = w.Type
 	}
-	woken, stop := s.store.WatchTasks(types)
+	woken, stop := s.store.Work.WatchTasks(types)
 	defer stop()
 	took := 0
 	if len(wants) > 0 {
 		bounded, cancel := context.WithTimeout(ctx, taskCallMost)
-		tasks, err := s.store.ClaimTasks(bounded, store.TaskClaim{Worker: s.name, Types: wants, Lease: s.lease})
+		tasks, err := s.store.Work.ClaimTasks(bounded, store.TaskClaim{Worker: s.name, Types: wants, Lease: s.lease})
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("tasks of pipelines cannot be taken", "error", err)
@@ -154,7 +154,7 @@ func (s *taskServer) report(ctx, held context.Context, t *store.QueuedTask, r st
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportAnyway)
 	defer cancel()
-	if _, err := s.store.ReportTasks(bounded, r); err != nil {
+	if _, err := s.store.Work.ReportTasks(bounded, r); err != nil {
 		s.log.Warn("what became of a task is not known, it will be looked at again", "type", t.Type, "task", t.ID, "error", err)
 	}
 }
@@ -176,7 +176,7 @@ func (s *taskServer) beat(ctx context.Context) {
 		}
 		s.mu.Unlock()
 		bounded, cancel := context.WithTimeout(ctx, s.lease/3) // so that there is another try within the lease
-		lost, err := s.store.BeatTasks(bounded, beats)
+		lost, err := s.store.Work.BeatTasks(bounded, beats)
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("tasks under way cannot be kept", "error", err)
@@ -207,7 +207,7 @@ func (s *taskServer) raise(ctx context.Context) {
 				continue
 			}
 			bounded, cancel := context.WithTimeout(ctx, taskCallMost)
-			n, err := s.store.RaiseTasks(bounded, p.ID, p.Queue.MaxWait, tendAtOnce)
+			n, err := s.store.Maintenance.RaiseTasks(bounded, p.ID, p.Queue.MaxWait, tendAtOnce)
 			cancel()
 			if err != nil && ctx.Err() == nil {
 				s.log.Warn("tasks that wait for too long cannot be raised", "type", p.ID, "error", err)

@@ -64,7 +64,7 @@ type Options struct {
 	Play ui.Player
 
 	// Tasks is the queue of tasks; its calls are refused when it is nil.
-	Tasks store.TaskStore
+	Tasks *store.TaskStore
 
 	// StrictTasks refuses tasks of types that no pipeline declares and nobody asks for;
 	// otherwise they are taken in with a warning.

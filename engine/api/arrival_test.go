@@ -195,7 +195,7 @@ func everything(t *testing.T, f *fakeEngine) http.Handler {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "one"}))
 	return api.New(api.Options{
-		Engine: portsOf(f), Registry: metrics, Reload: f.reload, Tasks: struct{ store.TaskStore }{},
+		Engine: portsOf(f), Registry: metrics, Reload: f.reload, Tasks: new(store.TaskStore),
 		Shards: newWatched(), Closing: make(chan struct{}),
 	})
 }
@@ -347,7 +347,7 @@ func TestHonestUploadMayBeSlow(t *testing.T) {
 func TestWhoWritesBeforeItReadsGetsItsRefusal(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))
-	addr := serve(t, api.New(api.Options{Engine: portsOf(f), Tasks: struct{ store.TaskStore }{}, Token: "t"}))
+	addr := serve(t, api.New(api.Options{Engine: portsOf(f), Tasks: new(store.TaskStore), Token: "t"}))
 	for name, c := range map[string]struct {
 		head string // but for the length
 		want int

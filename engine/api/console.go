@@ -20,7 +20,7 @@ func (s *server) newConsole() *ui.Console {
 		SignIn: s.access.SignIn, SignOut: s.access.SignOut,
 	}
 	if s.Tasks != nil {
-		o.Tasks = s.Tasks
+		o.Tasks = s.Tasks.Admin
 	}
 	if s.Options.Shards != nil {
 		o.Shards = s.Options.Shards

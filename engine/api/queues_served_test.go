@@ -72,7 +72,7 @@ func (s *taskServer) eventually(try func() error) {
 func TestStrictQueuesRefuseTypesThatNobodyAsksFor(t *testing.T) {
 	t.Parallel()
 	s := newTaskServer(t, api.Options{StrictTasks: true})
-	if err := s.tasks.SetTaskMode(t.Context(), "opened", store.TasksOpen, ""); err != nil {
+	if err := s.tasks.Admin.SetTaskMode(t.Context(), "opened", store.TasksOpen, ""); err != nil {
 		t.Fatal(err)
 	}
 	s.claim(`{"worker": "w1", "types": [{"type": "asked"}]}`)
@@ -83,7 +83,7 @@ func TestStrictQueuesRefuseTypesThatNobodyAsksFor(t *testing.T) {
 			t.Errorf("have %+v, want it to name what there is", p)
 		}
 	}
-	if left, err := s.tasks.PeekTasks(t.Context(), store.TaskFilter{Type: "askde"}); err != nil || len(left) != 0 {
+	if left, err := s.tasks.Admin.PeekTasks(t.Context(), store.TaskFilter{Type: "askde"}); err != nil || len(left) != 0 {
 		t.Errorf("have %+v, %v, want nothing taken in", left, err)
 	}
 }
@@ -117,14 +117,16 @@ func TestTasksArePutThoughItIsNotKnownWhoAsks(t *testing.T) {
 		t.Run(fmt.Sprint("strict ", strict), func(t *testing.T) {
 			t.Parallel()
 			s := newTaskServer(t, api.Options{StrictTasks: strict})
-			s.handler = api.New(api.Options{Engine: portsOf(newFake(taxi(t))), Tasks: unknowing{s.tasks}, StrictTasks: strict})
+			db := *s.tasks
+			db.Admin = unknowing{db.Admin}
+			s.handler = api.New(api.Options{Engine: portsOf(newFake(taxi(t))), Tasks: &db, StrictTasks: strict})
 			s.call(http.MethodPost, "/v1/queues/any/tasks", `{}`, status, nil)
 		})
 	}
 }
 
-// An unknowing store does not tell which types are asked for.
-type unknowing struct{ store.TaskStore }
+// An unknowing admin does not tell which types are asked for.
+type unknowing struct{ store.TaskAdmin }
 
 func (unknowing) KnownTaskTypes(context.Context) ([]string, error) {
 	return nil, errors.New("the table is away")
@@ -139,7 +141,7 @@ func TestTypesThatNobodyDoesAreBounded(t *testing.T) {
 	for i := range specs {
 		specs[i] = store.TaskSpec{Type: fmt.Sprint("invented-", i), Payload: []byte("null")}
 	}
-	if _, err := s.tasks.PutTasks(t.Context(), specs); err != nil {
+	if _, err := s.tasks.Queue.PutTasks(t.Context(), specs); err != nil {
 		t.Fatal(err)
 	}
 	for kind, status := range map[string]int{"invented-7": 202, "one-more": 404, "asked": 202} {

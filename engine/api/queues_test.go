@@ -20,7 +20,7 @@ import (
 // A taskServer serves a queue of tasks to tests.
 type taskServer struct {
 	*testing.T
-	tasks   store.TaskStore
+	tasks   *store.TaskStore
 	handler http.Handler
 }
 
@@ -35,8 +35,8 @@ func newTaskServer(t *testing.T, o api.Options) *taskServer {
 			t.Error(err)
 		}
 	})
-	o.Engine, o.Tasks = portsOf(newFake(taxi(t))), store
-	return &taskServer{t, store, api.New(o)}
+	o.Engine, o.Tasks = portsOf(newFake(taxi(t))), store.Tasks()
+	return &taskServer{t, store.Tasks(), api.New(o)}
 }
 
 // call makes a call whose reply must have a status and be as described.
@@ -175,7 +175,7 @@ func TestQueuesRefuse(t *testing.T) {
 		s.call(http.MethodPost, "/v1/queues/"+c.path, c.body, c.status, nil)
 	}
 	s.call(http.MethodGet, "/v1/queues/x/tasks?state=lost", "", 400, nil)
-	if err := s.tasks.SetTaskMode(t.Context(), "x", store.TasksDraining, "moving"); err != nil {
+	if err := s.tasks.Admin.SetTaskMode(t.Context(), "x", store.TasksDraining, "moving"); err != nil {
 		t.Fatal(err)
 	}
 	s.call(http.MethodPost, "/v1/queues/x/tasks", `{}`, 409, nil)

@@ -17,8 +17,8 @@ import (
 
 // TaskConformance tells whether a store of tasks keeps its promises. open gives an
 // empty store for each call.
-func TaskConformance(t *testing.T, open func(t *testing.T) store.TaskStore) {
-	for name, check := range map[string]func(t *testing.T, s store.TaskStore){
+func TaskConformance(t *testing.T, open func(t *testing.T) *store.TaskStore) {
+	for name, check := range map[string]func(t *testing.T, s *store.TaskStore){
 		"Model":               checkTaskModel,
 		"EachOnce":            checkEachTaskOnce,
 		"UniqueUnderRaces":    checkUniqueUnderRaces,
@@ -46,7 +46,7 @@ func TaskConformance(t *testing.T, open func(t *testing.T) store.TaskStore) {
 
 // checkForgets tells whether a store that remembers nothing takes the word of those who were
 // given a task by another one: a server that was set back gives its ids again.
-func checkForgets(t *testing.T, before, after store.TaskStore) {
+func checkForgets(t *testing.T, before, after *store.TaskStore) {
 	t.Parallel()
 	spec := store.TaskSpec{Type: "w"}
 	putTask(t, before, spec)
@@ -57,7 +57,7 @@ func checkForgets(t *testing.T, before, after store.TaskStore) {
 		t.Fatalf("both stores have given epoch %d", first.Epoch)
 	}
 	stale := store.TaskRef{ID: second.ID, Epoch: first.Epoch}
-	lost, err := after.ReportTasks(t.Context(), store.TaskReport{Completed: []store.TaskRef{stale}})
+	lost, err := after.Work.ReportTasks(t.Context(), store.TaskReport{Completed: []store.TaskRef{stale}})
 	if err != nil || len(lost) != 1 || lost[0] != stale {
 		t.Errorf("want the report of who had the task before refused, have %v, %v", lost, err)
 	}
@@ -68,9 +68,9 @@ func joinPayloads(first, second json.RawMessage) (json.RawMessage, error) {
 	return json.RawMessage(strings.TrimSuffix(string(first), "]") + "," + strings.TrimPrefix(string(second), "[")), nil
 }
 
-func putTask(t testing.TB, s store.TaskStore, specs ...store.TaskSpec) []store.TaskPut {
+func putTask(t testing.TB, s *store.TaskStore, specs ...store.TaskSpec) []store.TaskPut {
 	t.Helper()
-	out, err := s.PutTasks(context.Background(), specs)
+	out, err := s.Queue.PutTasks(context.Background(), specs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,22 +82,22 @@ func putTask(t testing.TB, s store.TaskStore, specs ...store.TaskSpec) []store.T
 	return out
 }
 
-func claimTasks(t testing.TB, s store.TaskStore, limit int, types ...string) []store.QueuedTask {
+func claimTasks(t testing.TB, s *store.TaskStore, limit int, types ...string) []store.QueuedTask {
 	t.Helper()
 	c := store.TaskClaim{Worker: "worker", Lease: time.Hour}
 	for _, kind := range types {
 		c.Types = append(c.Types, store.TaskWant{Type: kind, Limit: limit})
 	}
-	tasks, err := s.ClaimTasks(context.Background(), c)
+	tasks, err := s.Work.ClaimTasks(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return tasks
 }
 
-func reportTasks(t testing.TB, s store.TaskStore, r store.TaskReport, wantLost ...store.TaskRef) {
+func reportTasks(t testing.TB, s *store.TaskStore, r store.TaskReport, wantLost ...store.TaskRef) {
 	t.Helper()
-	lost, err := s.ReportTasks(context.Background(), r)
+	lost, err := s.Work.ReportTasks(context.Background(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func reportTasks(t testing.TB, s store.TaskStore, r store.TaskReport, wantLost .
 }
 
 // checkEachTaskOnce lets several workers take tasks at once.
-func checkEachTaskOnce(t *testing.T, s store.TaskStore) {
+func checkEachTaskOnce(t *testing.T, s *store.TaskStore) {
 	const tasks, workers = 300, 4
 	specs := make([]store.TaskSpec, tasks)
 	for i := range specs {
@@ -126,7 +126,7 @@ func checkEachTaskOnce(t *testing.T, s store.TaskStore) {
 		wg.Go(func() {
 			var r store.TaskReport
 			for !done() || r.Len() > 0 {
-				got, lost, err := s.ExchangeTasks(ctx, r, store.TaskClaim{
+				got, lost, err := s.Work.ExchangeTasks(ctx, r, store.TaskClaim{
 					Worker: fmt.Sprint("w", i), Types: []store.TaskWant{{Type: "once", Limit: 5}}, Lease: time.Hour,
 				})
 				if err != nil || len(lost) > 0 {
@@ -149,13 +149,13 @@ func checkEachTaskOnce(t *testing.T, s store.TaskStore) {
 			t.Errorf("task %d was taken %d times", id, n)
 		}
 	}
-	if rest, err := s.PeekTasks(t.Context(), store.TaskFilter{}); err != nil || len(rest) != 0 || len(seen) != tasks {
+	if rest, err := s.Admin.PeekTasks(t.Context(), store.TaskFilter{}); err != nil || len(rest) != 0 || len(seen) != tasks {
 		t.Errorf("seen %d, left %v, %v", len(seen), rest, err)
 	}
 }
 
 // checkUniqueUnderRaces lets some put duplicates while others take and complete them.
-func checkUniqueUnderRaces(t *testing.T, s store.TaskStore) {
+func checkUniqueUnderRaces(t *testing.T, s *store.TaskStore) {
 	const putters, rounds = 3, 40
 	var (
 		mu             sync.Mutex
@@ -173,7 +173,7 @@ func checkUniqueUnderRaces(t *testing.T, s store.TaskStore) {
 					{Type: "race", Unique: fmt.Sprint("u", i%3), OnDuplicate: store.DuplicateRerun},
 					{Type: "race", Unique: fmt.Sprint("u", (i+p)%3), OnDuplicate: store.DuplicateKeep},
 				}
-				out, err := s.PutTasks(context.Background(), specs)
+				out, err := s.Queue.PutTasks(context.Background(), specs)
 				if err != nil {
 					t.Errorf("put: %v", err)
 					return
@@ -200,7 +200,7 @@ func checkUniqueUnderRaces(t *testing.T, s store.TaskStore) {
 					last = true
 				default:
 				}
-				got, err := s.ClaimTasks(context.Background(), store.TaskClaim{
+				got, err := s.Work.ClaimTasks(context.Background(), store.TaskClaim{
 					Worker: "worker", Types: []store.TaskWant{{Type: "race", Limit: 2}}, Lease: time.Hour,
 				})
 				if err != nil {
@@ -221,7 +221,7 @@ func checkUniqueUnderRaces(t *testing.T, s store.TaskStore) {
 					mu.Lock()
 					delete(holding, one.Unique)
 					mu.Unlock()
-					lost, err := s.ReportTasks(context.Background(), store.TaskReport{Completed: []store.TaskRef{one.Ref()}})
+					lost, err := s.Work.ReportTasks(context.Background(), store.TaskReport{Completed: []store.TaskRef{one.Ref()}})
 					if err != nil || len(lost) > 0 {
 						t.Errorf("complete: lost %v, %v", lost, err)
 						return
@@ -240,12 +240,12 @@ func checkUniqueUnderRaces(t *testing.T, s store.TaskStore) {
 	if taken < added || taken > added+follows || taken != ended {
 		t.Errorf("added %d, following %d, taken %d, ended %d", added, follows, taken, ended)
 	}
-	if rest, err := s.PeekTasks(t.Context(), store.TaskFilter{}); err != nil || len(rest) != 0 {
+	if rest, err := s.Admin.PeekTasks(t.Context(), store.TaskFilter{}); err != nil || len(rest) != 0 {
 		t.Errorf("left %v, %v", rest, err)
 	}
 }
 
-func checkPromotesDue(t *testing.T, s store.TaskStore) {
+func checkPromotesDue(t *testing.T, s *store.TaskStore) {
 	ctx := t.Context()
 	putTask(t, s, store.TaskSpec{Type: "later", Delay: 100 * time.Millisecond}, store.TaskSpec{Type: "later", Delay: time.Hour},
 		store.TaskSpec{Type: "later", At: time.Now().Add(-time.Hour)})
@@ -253,7 +253,7 @@ func checkPromotesDue(t *testing.T, s store.TaskStore) {
 		t.Fatalf("a task whose time is past: have %v, want it taken", got)
 	}
 	for over := patience.Over(time.Minute); ; {
-		_, next, err := s.PromoteTasks(ctx, 10)
+		_, next, err := s.Maintenance.PromoteTasks(ctx, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,16 +270,16 @@ func checkPromotesDue(t *testing.T, s store.TaskStore) {
 	}
 }
 
-func checkGivesUpPoisonous(t *testing.T, s store.TaskStore) {
+func checkGivesUpPoisonous(t *testing.T, s *store.TaskStore) {
 	ctx := t.Context()
 	putTask(t, s, store.TaskSpec{Type: "poison", Unique: "u", Payload: json.RawMessage(`{"a":1}`)})
 	var last store.TaskRef
 	for i := range 3 {
 		var got []store.QueuedTask
 		for over := patience.Over(time.Minute); len(got) == 0 && !over(); { // the second loss makes it wait
-			_, _, err := s.PromoteTasks(ctx, 10)
+			_, _, err := s.Maintenance.PromoteTasks(ctx, 10)
 			if err == nil {
-				got, err = s.ClaimTasks(ctx, store.TaskClaim{Worker: "w", Types: []store.TaskWant{{Type: "poison", Limit: 1}}})
+				got, err = s.Work.ClaimTasks(ctx, store.TaskClaim{Worker: "w", Types: []store.TaskWant{{Type: "poison", Limit: 1}}})
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -289,16 +289,16 @@ func checkGivesUpPoisonous(t *testing.T, s store.TaskStore) {
 			t.Fatalf("claim %d: %+v", i, got)
 		}
 		last = got[0].Ref()
-		if n, err := s.ReclaimTasks(ctx, 10, 2); err != nil || n != 1 {
+		if n, err := s.Maintenance.ReclaimTasks(ctx, 10, 2); err != nil || n != 1 {
 			t.Fatalf("reclaim: %d, %v", n, err)
 		}
 	}
 	reportTasks(t, s, store.TaskReport{Completed: []store.TaskRef{last}}, last)
-	dead, err := s.PeekTasks(ctx, store.TaskFilter{State: store.TaskFailed})
+	dead, err := s.Admin.PeekTasks(ctx, store.TaskFilter{State: store.TaskFailed})
 	if err != nil || len(dead) != 1 || !strings.Contains(dead[0].Error, "not heard of") || dead[0].Ended.IsZero() {
 		t.Fatalf("have %+v, %v, want one that failed", dead, err)
 	}
-	if n, err := s.RetryTasks(ctx, store.TaskFilter{Type: "poison"}); err != nil || n != 1 {
+	if n, err := s.Admin.RetryTasks(ctx, store.TaskFilter{Type: "poison"}); err != nil || n != 1 {
 		t.Fatalf("retry: %d, %v", n, err)
 	}
 	got := claimTasks(t, s, 5, "poison")
@@ -307,7 +307,7 @@ func checkGivesUpPoisonous(t *testing.T, s store.TaskStore) {
 	}
 	reportTasks(t, s, store.TaskReport{Failed: []store.TaskFailure{{TaskRef: got[0].Ref(), Error: "bad"}}})
 	for over := patience.Over(time.Minute); ; { // until it is older than a millisecond
-		n, err := s.ExpireTasks(ctx, time.Hour, time.Millisecond)
+		n, err := s.Maintenance.ExpireTasks(ctx, time.Hour, time.Millisecond)
 		if n == 1 && err == nil {
 			break
 		}
@@ -315,24 +315,24 @@ func checkGivesUpPoisonous(t *testing.T, s store.TaskStore) {
 			t.Fatalf("expire: %d, %v", n, err)
 		}
 	}
-	if err := s.VacuumTasks(ctx); err != nil {
+	if err := s.Maintenance.VacuumTasks(ctx); err != nil {
 		t.Error(err)
 	}
 }
 
-func checkTaskModes(t *testing.T, s store.TaskStore) {
+func checkTaskModes(t *testing.T, s *store.TaskStore) {
 	ctx := t.Context()
 	putTask(t, s, store.TaskSpec{Type: "m"}, store.TaskSpec{Type: "n"})
-	if err := s.SetTaskMode(ctx, "m", store.TasksPaused, "why"); err != nil {
+	if err := s.Admin.SetTaskMode(ctx, "m", store.TasksPaused, "why"); err != nil {
 		t.Fatal(err)
 	}
 	if got := claimTasks(t, s, 5, "m", "n"); len(got) != 1 || got[0].Type != "n" {
 		t.Errorf("have %+v, want only the one that is not paused", got)
 	}
-	if err := s.SetTaskMode(ctx, "m", store.TasksDraining, "why"); err != nil {
+	if err := s.Admin.SetTaskMode(ctx, "m", store.TasksDraining, "why"); err != nil {
 		t.Fatal(err)
 	}
-	out, err := s.PutTasks(ctx, []store.TaskSpec{
+	out, err := s.Queue.PutTasks(ctx, []store.TaskSpec{
 		{Type: "m"},
 		{Type: "m", Unique: "u"},
 		{Type: "n", Unique: "u"},
@@ -347,7 +347,7 @@ func checkTaskModes(t *testing.T, s store.TaskStore) {
 			t.Errorf("put %d: %+v", i, out[i])
 		}
 	}
-	stats, err := s.TaskStats(ctx)
+	stats, err := s.Admin.TaskStats(ctx)
 	if err != nil || len(stats) != 2 || stats[0].Mode != store.TasksDraining || stats[0].Ready != 1 || stats[0].Reason != "why" ||
 		stats[1].Ready != 2 || stats[1].Running != 1 || stats[1].Oldest.IsZero() {
 		t.Errorf("stats %+v, %v", stats, err)
@@ -355,13 +355,13 @@ func checkTaskModes(t *testing.T, s store.TaskStore) {
 	if got := claimTasks(t, s, 5, "m"); len(got) != 1 {
 		t.Errorf("have %+v, want what is left of the draining type", got)
 	}
-	if err := s.SetTaskMode(ctx, "m", store.TasksOpen, ""); err != nil {
+	if err := s.Admin.SetTaskMode(ctx, "m", store.TasksOpen, ""); err != nil {
 		t.Fatal(err)
 	}
 	putTask(t, s, store.TaskSpec{Type: "m", Unique: "u"})
 }
 
-func checkRefusesBadTasks(t *testing.T, s store.TaskStore) {
+func checkRefusesBadTasks(t *testing.T, s *store.TaskStore) {
 	bad := []store.TaskSpec{
 		{},
 		{Type: strings.Repeat("x", 600)},
@@ -373,7 +373,7 @@ func checkRefusesBadTasks(t *testing.T, s store.TaskStore) {
 		{Type: "b", Priority: 1 << 40},
 		{Type: "b", Payload: json.RawMessage(`"` + strings.Repeat("x", store.MaxTaskPayload) + `"`)},
 	}
-	out, err := s.PutTasks(t.Context(), append(bad, store.TaskSpec{Type: "good"}))
+	out, err := s.Queue.PutTasks(t.Context(), append(bad, store.TaskSpec{Type: "good"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,23 +387,23 @@ func checkRefusesBadTasks(t *testing.T, s store.TaskStore) {
 	}
 	broken := func(first, second json.RawMessage) (json.RawMessage, error) { return nil, errors.New("no") }
 	one := store.TaskSpec{Type: "merge", Unique: "u", OnDuplicate: store.DuplicateMerge, Merge: broken}
-	if out, err = s.PutTasks(t.Context(), []store.TaskSpec{one, one}); err != nil || out[0].Err != nil ||
+	if out, err = s.Queue.PutTasks(t.Context(), []store.TaskSpec{one, one}); err != nil || out[0].Err != nil ||
 		!errors.Is(out[1].Err, store.ErrTask) {
 		t.Errorf("a merge that fails: %+v, %v", out, err)
 	}
 }
 
-func checkPeeksAndMoves(t *testing.T, s store.TaskStore) {
+func checkPeeksAndMoves(t *testing.T, s *store.TaskStore) {
 	ctx := t.Context()
 	large := json.RawMessage(`"` + strings.Repeat("ü", 100_000) + `"`)
 	put := putTask(t, s, store.TaskSpec{Type: "p", Priority: 1, Payload: large}, store.TaskSpec{Type: "p", Key: "k", Priority: 2},
 		store.TaskSpec{Type: "p", Delay: time.Hour}, store.TaskSpec{Type: "p", Unique: "u", Delay: time.Hour})
-	got, err := s.PeekTasks(ctx, store.TaskFilter{Type: "p"})
+	got, err := s.Admin.PeekTasks(ctx, store.TaskFilter{Type: "p"})
 	if err != nil || len(got) != 4 || got[0].ID != put[1].ID || string(got[1].Payload) != string(large) ||
 		got[2].State != store.TaskScheduled {
 		t.Fatalf("have %d tasks, %v", len(got), err)
 	}
-	if n, err := s.MoveTasks(ctx, store.TaskFilter{Type: "p"}, "q"); err != nil || n != 3 {
+	if n, err := s.Admin.MoveTasks(ctx, store.TaskFilter{Type: "p"}, "q"); err != nil || n != 3 {
 		t.Errorf("moved %d, %v, want all that are not unique", n, err)
 	}
 	taken := claimTasks(t, s, 1, "q")
@@ -411,24 +411,24 @@ func checkPeeksAndMoves(t *testing.T, s store.TaskStore) {
 		t.Fatalf("have %+v", taken)
 	}
 	reportTasks(t, s, store.TaskReport{Completed: []store.TaskRef{taken[0].Ref()}})
-	if n, err := s.CancelTasks(ctx, store.TaskFilter{IDs: []int64{put[0].ID, put[1].ID, put[3].ID}}); err != nil || n != 2 {
+	if n, err := s.Queue.CancelTasks(ctx, store.TaskFilter{IDs: []int64{put[0].ID, put[1].ID, put[3].ID}}); err != nil || n != 2 {
 		t.Errorf("cancelled %d, %v, want 2", n, err)
 	}
 	for state, want := range map[store.TaskState]int64{
 		store.TaskCompleted: put[1].ID, store.TaskCancelled: put[0].ID, store.TaskScheduled: put[2].ID,
 	} {
-		got, err := s.PeekTasks(ctx, store.TaskFilter{Type: "q", State: state})
+		got, err := s.Admin.PeekTasks(ctx, store.TaskFilter{Type: "q", State: state})
 		if err != nil || len(got) != 1 || got[0].ID != want || got[0].State != state {
 			t.Errorf("%s: have %+v, %v, want task %d", state, got, err, want)
 		}
 	}
-	if _, err := s.CancelTasks(ctx, store.TaskFilter{State: store.TaskRunning}); !errors.Is(err, store.ErrConflict) {
+	if _, err := s.Queue.CancelTasks(ctx, store.TaskFilter{State: store.TaskRunning}); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("cancel what runs: have %v, want a conflict", err)
 	}
 }
 
-func checkWakesWatchers(t *testing.T, s store.TaskStore) {
-	woken, stop := s.WatchTasks([]string{"w"})
+func checkWakesWatchers(t *testing.T, s *store.TaskStore) {
+	woken, stop := s.Work.WatchTasks([]string{"w"})
 	defer stop()
 	drain := func() {
 		select {
@@ -445,30 +445,30 @@ func checkWakesWatchers(t *testing.T, s store.TaskStore) {
 	}
 }
 
-func checkBeatsKeep(t *testing.T, s store.TaskStore) {
+func checkBeatsKeep(t *testing.T, s *store.TaskStore) {
 	ctx := t.Context()
 	putTask(t, s, store.TaskSpec{Type: "b"})
-	got, err := s.ClaimTasks(ctx, store.TaskClaim{Worker: "w", Types: []store.TaskWant{{Type: "b", Limit: 1}}, Prefetch: true})
+	got, err := s.Work.ClaimTasks(ctx, store.TaskClaim{Worker: "w", Types: []store.TaskWant{{Type: "b", Limit: 1}}, Prefetch: true})
 	if err != nil || len(got) != 1 || got[0].State != store.TaskStarting {
 		t.Fatalf("have %+v, %v", got, err)
 	}
 	stale := store.TaskRef{ID: got[0].ID, Epoch: got[0].Epoch - 1}
-	lost, err := s.BeatTasks(ctx, []store.TaskBeat{
+	lost, err := s.Work.BeatTasks(ctx, []store.TaskBeat{
 		{TaskRef: got[0].Ref(), Running: true, Lease: time.Hour},
 		{TaskRef: stale, Lease: time.Hour},
 	})
 	if err != nil || len(lost) != 1 || lost[0] != stale {
 		t.Errorf("lost %v, %v, want the stale one", lost, err)
 	}
-	if n, err := s.ReclaimTasks(ctx, 10, 10); err != nil || n != 0 {
+	if n, err := s.Maintenance.ReclaimTasks(ctx, 10, 10); err != nil || n != 0 {
 		t.Errorf("reclaimed %d, %v, want none", n, err)
 	}
-	if now, err := s.PeekTasks(ctx, store.TaskFilter{State: store.TaskRunning}); err != nil || len(now) != 1 {
+	if now, err := s.Admin.PeekTasks(ctx, store.TaskFilter{State: store.TaskRunning}); err != nil || len(now) != 1 {
 		t.Errorf("have %+v, %v, want it running", now, err)
 	}
 }
 
-func checkFollowersWait(t *testing.T, s store.TaskStore) {
+func checkFollowersWait(t *testing.T, s *store.TaskStore) {
 	spec := store.TaskSpec{Type: "f", Unique: "u", OnDuplicate: store.DuplicateRerun}
 	putTask(t, s, spec)
 	first := claimTasks(t, s, 5, "f")
@@ -481,7 +481,7 @@ func checkFollowersWait(t *testing.T, s store.TaskStore) {
 		t.Fatalf("have %+v while the first runs", got)
 	}
 	reportTasks(t, s, store.TaskReport{Completed: []store.TaskRef{first[0].Ref()}})
-	got, err := s.PeekTasks(t.Context(), store.TaskFilter{Type: "f"})
+	got, err := s.Admin.PeekTasks(t.Context(), store.TaskFilter{Type: "f"})
 	if err != nil || len(got) != 1 || got[0].State != store.TaskScheduled || string(got[0].Payload) != "2" || got[0].ID == first[0].ID {
 		t.Errorf("have %+v, %v, want one task at its time", got, err)
 	}
@@ -489,14 +489,14 @@ func checkFollowersWait(t *testing.T, s store.TaskStore) {
 
 // Tasks that have waited for too long go before those of any priority, the latest one
 // first, also for those who have claimed before; all others keep their order.
-func checkRaisesLate(t *testing.T, s store.TaskStore) {
+func checkRaisesLate(t *testing.T, s *store.TaskStore) {
 	ctx := t.Context()
 	spec := func(priority int, tolerance time.Duration) store.TaskSpec {
 		return store.TaskSpec{Type: "guarded", Priority: priority, Tolerance: tolerance}
 	}
 	raise := func(wait time.Duration, limit, want int) {
 		t.Helper()
-		if n, err := s.RaiseTasks(ctx, "guarded", wait, limit); err != nil || n != want {
+		if n, err := s.Maintenance.RaiseTasks(ctx, "guarded", wait, limit); err != nil || n != want {
 			t.Fatalf("raise what waits for %v: have %d, %v, want %d", wait, n, err, want)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 )
 
 // statsOf gives what is counted of a type.
-func statsOf(t testing.TB, s store.TaskStore, kind string) (one store.TaskTypeStats, ok bool) {
+func statsOf(t testing.TB, s *store.TaskStore, kind string) (one store.TaskTypeStats, ok bool) {
 	t.Helper()
-	all, err := s.TaskStats(t.Context())
+	all, err := s.Admin.TaskStats(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,13 +26,13 @@ func statsOf(t testing.TB, s store.TaskStore, kind string) (one store.TaskTypeSt
 
 // The urgent tasks of a key do not keep its patient ones waiting for ever: those that
 // wait for others of their key are raised, too, and counted.
-func checkRaisesThoseThatWaitForTheirKey(t *testing.T, s store.TaskStore) {
+func checkRaisesThoseThatWaitForTheirKey(t *testing.T, s *store.TaskStore) {
 	spec := func(key string, priority int) store.TaskSpec {
 		return store.TaskSpec{Type: "keyed", Key: key, Priority: priority}
 	}
 	claim := func() []store.QueuedTask {
 		t.Helper()
-		got, err := s.ClaimTasks(t.Context(), store.TaskClaim{
+		got, err := s.Work.ClaimTasks(t.Context(), store.TaskClaim{
 			Worker: "w", Lease: time.Hour, Types: []store.TaskWant{{Type: "keyed", Limit: 5, MaxTaken: 2, MaxPerKey: 1}},
 		})
 		if err != nil {
@@ -45,10 +45,10 @@ func checkRaisesThoseThatWaitForTheirKey(t *testing.T, s store.TaskStore) {
 	if len(first) != 1 || first[0].ID != put[0].ID {
 		t.Fatalf("have %+v, want the first of the key", first)
 	}
-	if n, err := s.RaiseTasks(t.Context(), "keyed", 24*time.Hour, 10); err != nil || n != 0 {
+	if n, err := s.Maintenance.RaiseTasks(t.Context(), "keyed", 24*time.Hour, 10); err != nil || n != 0 {
 		t.Fatalf("nobody is late: have %d, %v", n, err)
 	}
-	if n, err := s.RaiseTasks(t.Context(), "keyed", 0, 10); err != nil || n != 1 {
+	if n, err := s.Maintenance.RaiseTasks(t.Context(), "keyed", 0, 10); err != nil || n != 1 {
 		t.Fatalf("have %d, %v, want the patient one raised", n, err)
 	}
 	urgent := putTask(t, s, spec("k", 5), spec("", 0))
@@ -68,19 +68,19 @@ func checkRaisesThoseThatWaitForTheirKey(t *testing.T, s store.TaskStore) {
 }
 
 // It is known of a type whether anybody ever asked for its tasks.
-func checkTellsWhoAsks(t *testing.T, s store.TaskStore) {
+func checkTellsWhoAsks(t *testing.T, s *store.TaskStore) {
 	putTask(t, s, store.TaskSpec{Type: "asked"}, store.TaskSpec{Type: "askde"}, store.TaskSpec{Type: "told"})
 	claimTasks(t, s, 1, "asked", "idle")
-	if _, err := s.ClaimTasks(t.Context(), store.TaskClaim{Worker: "w", Types: []store.TaskWant{{Type: "told"}}}); err != nil {
+	if _, err := s.Work.ClaimTasks(t.Context(), store.TaskClaim{Worker: "w", Types: []store.TaskWant{{Type: "told"}}}); err != nil {
 		t.Fatal(err) // it takes none
 	}
-	if err := s.SetTaskMode(t.Context(), "steered", store.TasksOpen, ""); err != nil {
+	if err := s.Admin.SetTaskMode(t.Context(), "steered", store.TasksOpen, ""); err != nil {
 		t.Fatal(err)
 	}
 	var known []string
 	for over := patience.Over(time.Minute); ; time.Sleep(time.Millisecond) {
 		var err error
-		if known, err = s.KnownTaskTypes(t.Context()); err != nil {
+		if known, err = s.Admin.KnownTaskTypes(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		slices.Sort(known)
@@ -103,7 +103,7 @@ func checkTellsWhoAsks(t *testing.T, s store.TaskStore) {
 }
 
 // Who names a type twice in a claim is given each task once, and holds it.
-func checkClaimsATypeTwice(t *testing.T, s store.TaskStore) {
+func checkClaimsATypeTwice(t *testing.T, s *store.TaskStore) {
 	putTask(t, s, store.TaskSpec{Type: "twice"}, store.TaskSpec{Type: "twice"}, store.TaskSpec{Type: "twice"})
 	got := claimTasks(t, s, 1, "twice", "twice")
 	if len(got) == 0 || len(got) > 2 {
@@ -121,7 +121,7 @@ func checkClaimsATypeTwice(t *testing.T, s store.TaskStore) {
 
 // What an attempt says of its failure is for people: it is cut, and never why a report is
 // refused.
-func checkCutsErrors(t *testing.T, s store.TaskStore) {
+func checkCutsErrors(t *testing.T, s *store.TaskStore) {
 	putTask(t, s, store.TaskSpec{Type: "verbose"}, store.TaskSpec{Type: "verbose"})
 	got := claimTasks(t, s, 2, "verbose")
 	long := "a\x00b\xff" + strings.Repeat("é", 5000)
@@ -129,7 +129,7 @@ func checkCutsErrors(t *testing.T, s store.TaskStore) {
 		{TaskRef: got[0].Ref(), Error: long}, {TaskRef: got[1].Ref(), Error: long, Retry: true},
 	}})
 	for _, state := range []store.TaskState{store.TaskFailed, store.TaskReady} {
-		rest, err := s.PeekTasks(t.Context(), store.TaskFilter{Type: "verbose", State: state})
+		rest, err := s.Admin.PeekTasks(t.Context(), store.TaskFilter{Type: "verbose", State: state})
 		if err != nil || len(rest) != 1 || !strings.HasPrefix(rest[0].Error, "abé") || len(rest[0].Error) > 2000 {
 			t.Errorf("%s: have %+v, %v, want the beginning of what was said", state, rest, err)
 		}

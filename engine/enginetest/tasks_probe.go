@@ -18,13 +18,13 @@ import (
 // A taskProbe drives a store and its model alike.
 type taskProbe struct {
 	*rapid.T
-	s    store.TaskStore
+	s    *store.TaskStore
 	m    *taskModel
 	refs []store.TaskRef // all that were ever given
 	seq  int
 }
 
-func checkTaskModel(t *testing.T, s store.TaskStore) {
+func checkTaskModel(t *testing.T, s *store.TaskStore) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &taskProbe{T: t, s: s, m: &taskModel{tasks: map[int64]*modelTask{}}}
 		t.Cleanup(p.clean)
@@ -37,11 +37,11 @@ func checkTaskModel(t *testing.T, s store.TaskStore) {
 // clean ends all tasks of a round.
 func (p *taskProbe) clean() {
 	ctx := context.Background()
-	if _, err := p.s.ReclaimTasks(ctx, 1000, 1<<30); err != nil {
+	if _, err := p.s.Maintenance.ReclaimTasks(ctx, 1000, 1<<30); err != nil {
 		p.Fatal(err)
 	}
 	var r store.TaskReport
-	tasks, err := p.s.PeekTasks(ctx, store.TaskFilter{})
+	tasks, err := p.s.Admin.PeekTasks(ctx, store.TaskFilter{})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -51,12 +51,12 @@ func (p *taskProbe) clean() {
 		}
 	}
 	for r.Len() > 0 { // those that follow are free
-		if _, err := p.s.ReportTasks(ctx, r); err != nil {
+		if _, err := p.s.Work.ReportTasks(ctx, r); err != nil {
 			p.Fatal(err)
 		}
 		r = store.TaskReport{}
 	}
-	if _, err := p.s.CancelTasks(ctx, store.TaskFilter{}); err != nil {
+	if _, err := p.s.Queue.CancelTasks(ctx, store.TaskFilter{}); err != nil {
 		p.Fatal(err)
 	}
 }
@@ -88,7 +88,7 @@ func (p *taskProbe) put(t *rapid.T) {
 		p.seq++
 		specs[i] = drawSpec(t, p.seq)
 	}
-	out, err := p.s.PutTasks(context.Background(), specs)
+	out, err := p.s.Queue.PutTasks(context.Background(), specs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,10 +119,10 @@ func (p *taskProbe) claim(t *rapid.T) {
 		c.Types = slices.Delete(c.Types, 1, 2)
 	}
 	c.Limit = rapid.IntRange(0, 5).Draw(t, "total")
-	if _, _, err := p.s.PromoteTasks(context.Background(), 1000); err != nil {
+	if _, _, err := p.s.Maintenance.PromoteTasks(context.Background(), 1000); err != nil {
 		t.Fatal(err)
 	}
-	have, err := p.s.ClaimTasks(context.Background(), c)
+	have, err := p.s.Work.ClaimTasks(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func (p *taskProbe) report(t *rapid.T) {
 			}
 		}
 	}
-	lost, err := p.s.ReportTasks(context.Background(), r)
+	lost, err := p.s.Work.ReportTasks(context.Background(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func (p *taskProbe) follow(t *rapid.T, spec *store.TaskSpec) {
 	if spec == nil {
 		return
 	}
-	found, err := p.s.PeekTasks(context.Background(), store.TaskFilter{Type: spec.Type, Unique: spec.Unique})
+	found, err := p.s.Admin.PeekTasks(context.Background(), store.TaskFilter{Type: spec.Type, Unique: spec.Unique})
 	if err != nil || len(found) != 1 {
 		t.Fatalf("want one task to follow, have %+v, %v", found, err)
 	}
@@ -219,7 +219,7 @@ func (p *taskProbe) cancel(t *rapid.T) {
 		Type: rapid.SampledFrom(taskTypes).Draw(t, "type"), Key: rapid.SampledFrom([]string{"", "a"}).Draw(t, "key"),
 		Unique: rapid.SampledFrom([]string{"", "u"}).Draw(t, "unique"),
 	}
-	n, err := p.s.CancelTasks(context.Background(), f)
+	n, err := p.s.Queue.CancelTasks(context.Background(), f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func (p *taskProbe) cancel(t *rapid.T) {
 }
 
 func (p *taskProbe) reclaim(t *rapid.T) {
-	n, err := p.s.ReclaimTasks(context.Background(), 1000, 1<<30)
+	n, err := p.s.Maintenance.ReclaimTasks(context.Background(), 1000, 1<<30)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func (p *taskProbe) reclaim(t *rapid.T) {
 // more than a round takes.
 func (p *taskProbe) raise(t *rapid.T) {
 	kind := rapid.SampledFrom([]string{"plain", "capped"}).Draw(t, "type")
-	n, err := p.s.RaiseTasks(context.Background(), kind, 0, 1000)
+	n, err := p.s.Maintenance.RaiseTasks(context.Background(), kind, 0, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func (p *taskProbe) raise(t *rapid.T) {
 
 // check compares all that is in the queue.
 func (p *taskProbe) check(t *rapid.T) {
-	have, err := p.s.PeekTasks(context.Background(), store.TaskFilter{})
+	have, err := p.s.Admin.PeekTasks(context.Background(), store.TaskFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}

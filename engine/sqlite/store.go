@@ -59,7 +59,7 @@ type Store struct {
 func (s *Store) Ports() store.Store {
 	return store.Store{
 		Inbox: s, Ledger: s, Runs: s, Bundles: s, Settings: s, Tokens: s, Audits: s, Degradation: s, Documents: s,
-		Waker: s, Trimmer: s, Tasks: s, Close: s.Close,
+		Waker: s, Trimmer: s, Tasks: s.Tasks(), Close: s.Close,
 	}
 }
 

@@ -64,7 +64,7 @@ func BenchmarkBacklog(b *testing.B) {
 
 func TestTaskConformance(t *testing.T) {
 	t.Parallel()
-	enginetest.TaskConformance(t, func(t *testing.T) store.TaskStore {
+	enginetest.TaskConformance(t, func(t *testing.T) *store.TaskStore {
 		s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"), sqlite.Options{Migrate: true, Fast: true})
 		if err != nil {
 			t.Fatal(err)
@@ -74,7 +74,7 @@ func TestTaskConformance(t *testing.T) {
 				t.Errorf("close: %v", err)
 			}
 		})
-		return s
+		return s.Tasks()
 	})
 }
 

@@ -16,7 +16,10 @@ import (
 // This file keeps the queue of tasks. One goroutine writes, so what others do with
 // locks is done here one after the other.
 
-var _ store.TaskStore = (*Store)(nil)
+// Tasks gives what keeps tasks.
+func (s *Store) Tasks() *store.TaskStore {
+	return &store.TaskStore{Queue: s, Work: s, Maintenance: s, Admin: s}
+}
 
 // taskWatch wakes those who wait for tasks.
 type taskWatch struct {

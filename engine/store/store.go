@@ -69,11 +69,11 @@ type Store struct {
 	Documents   Documents
 
 	// What a store may leave out. It is nil then.
-	Waker     Waker     // without, nodes look for themselves
-	Gauge     Gauge     // without, Inbox.Depth is asked
-	Trimmer   Trimmer   // without, nothing is forgotten
-	Scattered Scattered // without, all is in one place
-	Tasks     TaskStore // without, it keeps no tasks
+	Waker     Waker      // without, nodes look for themselves
+	Gauge     Gauge      // without, Inbox.Depth is asked
+	Trimmer   Trimmer    // without, nothing is forgotten
+	Scattered Scattered  // without, all is in one place
+	Tasks     *TaskStore // without, it keeps no tasks
 
 	// Close ends the work of the store, and waits for calls under way.
 	Close func() error

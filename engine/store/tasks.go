@@ -389,11 +389,11 @@ const (
 // done by the care for them, is so part by part. An error that is not [ErrTask] or
 // [ErrConflict] may mean that only the answer was lost: reports may be repeated, since
 // a ref counts once, and puts with a unique key.
-type TaskStore interface {
-	TaskQueue
-	TaskWork
-	TaskMaintenance
-	TaskAdmin
+type TaskStore struct {
+	Queue       TaskQueue
+	Work        TaskWork
+	Maintenance TaskMaintenance
+	Admin       TaskAdmin
 }
 
 // A TaskQueue takes tasks in.

@@ -43,7 +43,7 @@ func (h *CancelTasks) Handle(ctx context.Context, _ *engine.Call) (model.Result,
 		return model.Result{}, model.Permanent(errors.New("want a key or a unique name that is not empty: all tasks of a type are cancelled " +
 			"by operators only"))
 	}
-	n, err := store.CancelTasks(ctx, Filter{Type: h.Type, Key: h.Key, Unique: h.Unique})
+	n, err := store.Queue.CancelTasks(ctx, Filter{Type: h.Type, Key: h.Key, Unique: h.Unique})
 	return model.Result{Response: map[string]any{"cancelled": n}}, err
 }
 

@@ -35,6 +35,6 @@ func (h *ExpireTasks) Handle(ctx context.Context, _ *engine.Call) (model.Result,
 	if err != nil {
 		return model.Result{}, model.Permanent(err)
 	}
-	n, err := store.ExpireTasks(ctx, h.Ended, h.Failed)
+	n, err := store.Maintenance.ExpireTasks(ctx, h.Ended, h.Failed)
 	return model.Result{Response: map[string]any{"forgotten": n}}, err
 }

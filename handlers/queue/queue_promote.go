@@ -36,7 +36,7 @@ func (h *PromoteTasks) Handle(ctx context.Context, _ *engine.Call) (model.Result
 	}
 	all := 0
 	for range h.Rounds {
-		n, _, err := store.PromoteTasks(ctx, h.Limit)
+		n, _, err := store.Maintenance.PromoteTasks(ctx, h.Limit)
 		if all += n; err != nil {
 			return model.Result{}, err
 		}

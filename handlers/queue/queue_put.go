@@ -90,7 +90,7 @@ func (h *PutTask) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	if spec.Unique == "" {
 		spec.Unique = "call " + c.IdempotencyKey
 	}
-	out, err := db.PutTasks(ctx, []Spec{spec})
+	out, err := db.Queue.PutTasks(ctx, []Spec{spec})
 	if err == nil {
 		err = out[0].Err
 	}

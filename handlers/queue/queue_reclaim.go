@@ -34,6 +34,6 @@ func (h *ReclaimTasks) Handle(ctx context.Context, _ *engine.Call) (model.Result
 	if err != nil {
 		return model.Result{}, model.Permanent(err)
 	}
-	n, err := store.ReclaimTasks(ctx, h.Limit, h.MaxLost)
+	n, err := store.Maintenance.ReclaimTasks(ctx, h.Limit, h.MaxLost)
 	return model.Result{Response: map[string]any{"reclaimed": n}}, err
 }

@@ -35,7 +35,7 @@ func (h *StatsOfTasks) Handle(ctx context.Context, _ *engine.Call) (model.Result
 	if err != nil {
 		return model.Result{}, model.Permanent(err)
 	}
-	stats, err := store.TaskStats(ctx)
+	stats, err := store.Admin.TaskStats(ctx)
 	if err != nil {
 		return model.Result{}, err
 	}

@@ -55,7 +55,7 @@ func (h *TakeTasks) Handle(ctx context.Context, c *engine.Call) (model.Result, e
 		Worker: "run " + c.Run, Lease: h.Lease,
 		Types: []Want{engine.TaskWantOf(pipelineOf(c, h.Type), Want{Type: h.Type, Limit: h.Limit})},
 	}
-	tasks, lost, err := store.ExchangeTasks(ctx, Report{Completed: done}, claim)
+	tasks, lost, err := store.Work.ExchangeTasks(ctx, Report{Completed: done}, claim)
 	if err != nil {
 		return model.Result{}, err
 	}

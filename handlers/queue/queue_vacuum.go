@@ -28,5 +28,5 @@ func (h *VacuumTasks) Handle(ctx context.Context, _ *engine.Call) (model.Result,
 	if err != nil {
 		return model.Result{}, model.Permanent(err)
 	}
-	return model.Result{}, store.VacuumTasks(ctx)
+	return model.Result{}, store.Maintenance.VacuumTasks(ctx)
 }

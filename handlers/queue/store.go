@@ -77,7 +77,10 @@ type Store struct {
 	helpers sync.WaitGroup
 }
 
-var _ store.TaskStore = (*Store)(nil)
+// Tasks gives the queue as those who use it take it.
+func (s *Store) Tasks() *store.TaskStore {
+	return &store.TaskStore{Queue: s, Work: s, Maintenance: s, Admin: s}
+}
 
 const defaultConns = 8
 

@@ -46,10 +46,10 @@ func TestConformance(t *testing.T) {
 		},
 	}
 	t.Cleanup(func() { plans.Check(t) })
-	enginetest.TaskConformance(t, func(t *testing.T) store.TaskStore {
+	enginetest.TaskConformance(t, func(t *testing.T) *store.TaskStore {
 		s := open(t, enginetest.Postgres(t))
 		t.Cleanup(func() { plans.Read(t, s.Pool()) })
-		return s
+		return s.Tasks()
 	})
 }
 

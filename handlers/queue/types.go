@@ -23,14 +23,14 @@ func Types() []engine.HandlerType {
 }
 
 // A bound handler uses a store of tasks.
-type bound struct{ store store.TaskStore }
+type bound struct{ store *store.TaskStore }
 
-func (b *bound) bind(store store.TaskStore) { b.store = store }
+func (b *bound) bind(store *store.TaskStore) { b.store = store }
 
 var errUnbound = errors.New("this node keeps no tasks: its store has no tables for them")
 
 // tasks gives the store.
-func (b *bound) tasks() (store.TaskStore, error) {
+func (b *bound) tasks() (*store.TaskStore, error) {
 	if b.store == nil {
 		return nil, errUnbound
 	}
@@ -38,7 +38,7 @@ func (b *bound) tasks() (store.TaskStore, error) {
 }
 
 // Bind makes handlers of the types queue.… use a store.
-func Bind(types []engine.HandlerType, db store.TaskStore) []engine.HandlerType {
+func Bind(types []engine.HandlerType, db *store.TaskStore) []engine.HandlerType {
 	out := make([]engine.HandlerType, len(types))
 	for i, t := range types {
 		out[i] = t
@@ -47,7 +47,7 @@ func Bind(types []engine.HandlerType, db store.TaskStore) []engine.HandlerType {
 		}
 		out[i].New = func() engine.Handler {
 			h := t.New()
-			if b, ok := h.(interface{ bind(store.TaskStore) }); ok {
+			if b, ok := h.(interface{ bind(*store.TaskStore) }); ok {
 				b.bind(db)
 			}
 			return h

@@ -13,7 +13,7 @@ import (
 )
 
 // handle calls a handler type that fill has filled, bound to a store; nil for none.
-func handle[T any](t *testing.T, store store.TaskStore, name string, fill func(*T)) (map[string]any, error) {
+func handle[T any](t *testing.T, store *store.TaskStore, name string, fill func(*T)) (map[string]any, error) {
 	t.Helper()
 	for _, one := range queue.Bind(queue.Types(), store) {
 		if one.Name != name {
@@ -45,7 +45,7 @@ func TestHandlersPutTakeAndCancel(t *testing.T) {
 	}
 	put := func(payload any, unique string, delay time.Duration) map[string]any {
 		t.Helper()
-		return must(handle(t, store, "queue.put", func(h *queue.PutTask) {
+		return must(handle(t, store.Tasks(), "queue.put", func(h *queue.PutTask) {
 			h.Type, h.Payload, h.Unique, h.Delay = "mail", payload, unique, delay
 		}))
 	}
@@ -54,22 +54,22 @@ func TestHandlersPutTakeAndCancel(t *testing.T) {
 		t.Errorf("a call that is repeated: have %v after %v, want the same task", again, first)
 	}
 	put(2, "u", time.Hour)
-	taken := must(handle(t, store, "queue.take", func(h *queue.TakeTasks) { h.Type, h.Limit, h.Lease = "mail", 5, time.Hour }))
+	taken := must(handle(t, store.Tasks(), "queue.take", func(h *queue.TakeTasks) { h.Type, h.Limit, h.Lease = "mail", 5, time.Hour }))
 	tasks, _ := taken["tasks"].([]any)
 	if len(tasks) != 1 || tasks[0].(map[string]any)["payload"].(map[string]any)["to"] != "user-1" {
 		t.Fatalf("have %v, want the task that is due", taken)
 	}
-	done := must(handle(t, store, "queue.take", func(h *queue.TakeTasks) { h.Type, h.Done, h.Lease = "mail", tasks, time.Hour }))
+	done := must(handle(t, store.Tasks(), "queue.take", func(h *queue.TakeTasks) { h.Type, h.Done, h.Lease = "mail", tasks, time.Hour }))
 	if done["done"] != 1 || done["lost"] != 0 {
 		t.Errorf("have %v, want it done", done)
 	}
-	if _, err := handle(t, store, "queue.take", func(h *queue.TakeTasks) { h.Type, h.Done = "mail", []any{"x"} }); !model.IsPermanent(err) {
+	if _, err := handle(t, store.Tasks(), "queue.take", func(h *queue.TakeTasks) { h.Type, h.Done = "mail", []any{"x"} }); !model.IsPermanent(err) {
 		t.Errorf("have %v, want what is no task refused", err)
 	}
-	if _, err := handle(t, store, "queue.cancel", func(h *queue.CancelTasks) { h.Type = "mail" }); !model.IsPermanent(err) {
+	if _, err := handle(t, store.Tasks(), "queue.cancel", func(h *queue.CancelTasks) { h.Type = "mail" }); !model.IsPermanent(err) {
 		t.Errorf("have %v, want a key or a name asked for", err)
 	}
-	if out := must(handle(t, store, "queue.cancel", func(h *queue.CancelTasks) { h.Type, h.Unique = "mail", "u" })); out["cancelled"] != 1 {
+	if out := must(handle(t, store.Tasks(), "queue.cancel", func(h *queue.CancelTasks) { h.Type, h.Unique = "mail", "u" })); out["cancelled"] != 1 {
 		t.Errorf("have %v, want one cancelled", out)
 	}
 }
@@ -94,15 +94,15 @@ func TestHandlersCareForTasks(t *testing.T) {
 			t.Errorf("%s: have %v, %v, want %s %v", name, response, err, field, want)
 		}
 	}
-	response, err := handle(t, store, "queue.reclaim", func(h *queue.ReclaimTasks) { h.Limit, h.MaxLost = 10, 0 })
+	response, err := handle(t, store.Tasks(), "queue.reclaim", func(h *queue.ReclaimTasks) { h.Limit, h.MaxLost = 10, 0 })
 	check("reclaim", "reclaimed", 1, response, err)
-	response, err = handle(t, store, "queue.promote", func(h *queue.PromoteTasks) { h.Limit, h.Rounds = 10, 2 })
+	response, err = handle(t, store.Tasks(), "queue.promote", func(h *queue.PromoteTasks) { h.Limit, h.Rounds = 10, 2 })
 	check("promote", "promoted", 0, response, err)
-	response, err = handle(t, store, "queue.stats", func(h *queue.StatsOfTasks) {})
+	response, err = handle(t, store.Tasks(), "queue.stats", func(h *queue.StatsOfTasks) {})
 	check("stats", "dead", 1, response, err)
-	response, err = handle(t, store, "queue.expire", func(h *queue.ExpireTasks) { h.Ended = time.Hour })
+	response, err = handle(t, store.Tasks(), "queue.expire", func(h *queue.ExpireTasks) { h.Ended = time.Hour })
 	check("expire", "forgotten", 0, response, err)
-	response, err = handle(t, store, "queue.vacuum", func(*queue.VacuumTasks) {})
+	response, err = handle(t, store.Tasks(), "queue.vacuum", func(*queue.VacuumTasks) {})
 	check("vacuum", "", nil, response, err)
 	if _, err := handle(t, nil, "queue.vacuum", func(*queue.VacuumTasks) {}); !model.IsPermanent(err) {
 		t.Errorf("without a store: have %v", err)

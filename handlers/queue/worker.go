@@ -45,10 +45,16 @@ type WorkerOptions struct {
 	Log *slog.Logger
 }
 
+// A WorkerStore is what a Worker needs of a store of tasks.
+type WorkerStore interface {
+	store.TaskWork
+	store.TaskMaintenance
+}
+
 // A Worker takes tasks of the kinds that are registered, and does them. Any number of
 // workers share a store.
 type Worker struct {
-	store store.TaskStore
+	store WorkerStore
 	o     WorkerOptions
 	lines []*line
 	types map[string]*line
@@ -76,7 +82,7 @@ const (
 )
 
 // NewWorker makes a worker. It does nothing before [Worker.Run].
-func NewWorker(store store.TaskStore, o WorkerOptions) *Worker {
+func NewWorker(store WorkerStore, o WorkerOptions) *Worker {
 	o.Lease = cmp.Or(max(o.Lease, 0), 30*time.Second)
 	o.Poll = cmp.Or(max(o.Poll, 0), time.Second)
 	o.Prefetch = cmp.Or(max(o.Prefetch, 0), 1000)

@@ -30,7 +30,7 @@ func given(t time.Time) *time.Time {
 }
 
 func (g *Group) list(c *rest.Call, _ *rest.Nothing) (wire.Page[wire.QueueStats], error) {
-	all, err := g.Tasks.TaskStats(c.Context())
+	all, err := g.Tasks.Admin.TaskStats(c.Context())
 	items := []wire.QueueStats{}
 	for i := range all {
 		items = append(items, viewOfStats(&all[i]))
@@ -80,7 +80,7 @@ func (g *Group) peek(c *rest.Call, in *peekQuery) (page wire.Page[wire.QueuedTas
 			return page, problem.Parameter([]problem.Fault{{Location: "query/id", Message: "want the number of a task, have " + rest.Shown(in.ID)}})
 		}
 	}
-	tasks, err := g.Tasks.PeekTasks(c.Context(), f)
+	tasks, err := g.Tasks.Admin.PeekTasks(c.Context(), f)
 	items := []wire.QueuedTask{}
 	for i := range tasks {
 		items = append(items, viewOfTask(&tasks[i]))

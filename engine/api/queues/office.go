@@ -33,15 +33,15 @@ func (g *Group) officeOperations() []rest.Operation {
 			Replies: rest.OK("It is so on all nodes."), Refusals: refusals,
 		}, g.set),
 		choose("cancel", "Cancel tasks that no worker holds", "", func(ctx context.Context, f store.TaskFilter, _ string) (int, error) {
-			return g.Tasks.CancelTasks(ctx, f)
+			return g.Tasks.Queue.CancelTasks(ctx, f)
 		}),
 		choose("retry", "Put dead letters into the queue again", "A task whose unique name another one has by now is done by that one.",
 			func(ctx context.Context, f store.TaskFilter, _ string) (int, error) {
-				return g.Tasks.RetryTasks(ctx, f)
+				return g.Tasks.Admin.RetryTasks(ctx, f)
 			}),
 		choose("move", "Give tasks that no worker holds another type", "Those with a unique name stay: they are unique in their type.",
 			func(ctx context.Context, f store.TaskFilter, to string) (int, error) {
-				return g.Tasks.MoveTasks(ctx, f, to)
+				return g.Tasks.Admin.MoveTasks(ctx, f, to)
 			}),
 	}
 }
@@ -69,7 +69,7 @@ func (g *Group) set(c *rest.Call, in *setQueue) (done wire.QueueChanged, err err
 	mode, by := store.TaskMode(in.Body.Mode), c.Actor(in.Body.Reason)
 	done = wire.QueueChanged{QueueChange: in.Body, Warning: g.unheard(c.Context(), in.Kind)}
 	err = g.Engine.SetQueueMode(c.Context(), in.Kind, mode, by, func() error {
-		return g.Tasks.SetTaskMode(c.Context(), in.Kind, mode, by.Reason)
+		return g.Tasks.Admin.SetTaskMode(c.Context(), in.Kind, mode, by.Reason)
 	})
 	if err == nil {
 		g.Log.Info("queue changed", "type", in.Kind, "mode", in.Body.Mode, "by", by.Name, "reason", by.Reason)

@@ -73,7 +73,7 @@ func (g *Group) putTasks(c *rest.Call, kind string, pipeline *dsl.Pipeline) erro
 	if err != nil {
 		return err
 	}
-	out, err := g.Tasks.PutTasks(c.Context(), specs)
+	out, err := g.Tasks.Queue.PutTasks(c.Context(), specs)
 	if err != nil {
 		return err
 	}

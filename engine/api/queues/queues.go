@@ -26,8 +26,8 @@ type Engine interface {
 // A Group serves the calls about tasks.
 type Group struct {
 	Engine  Engine
-	Tasks   store.TaskStore // nil where there are none
-	Events  *intake.Group   // takes in tasks that become events
+	Tasks   *store.TaskStore // nil where there are none
+	Events  *intake.Group    // takes in tasks that become events
 	Log     *slog.Logger
 	Closing <-chan struct{} // who waits for tasks waits no more
 

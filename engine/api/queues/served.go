@@ -54,7 +54,7 @@ func (g *Group) known(ctx context.Context, kind string) (bool, map[string]bool, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, servedTime)
 	defer cancel()
-	list, err := g.Tasks.KnownTaskTypes(ctx)
+	list, err := g.Tasks.Admin.KnownTaskTypes(ctx)
 	if err != nil {
 		return false, nil, fmt.Errorf("%w: %w", errUnlooked, err)
 	}
@@ -107,7 +107,7 @@ func (g *Group) mayAddType(ctx context.Context, kind, text string) error {
 	if k.unserved == nil || time.Since(k.counted) >= servedFor || len(k.unserved) >= mostUndeclared && time.Since(k.counted) >= unservedFor {
 		ctx, cancel := context.WithTimeout(ctx, servedTime)
 		defer cancel()
-		stats, err := g.Tasks.TaskStats(ctx)
+		stats, err := g.Tasks.Admin.TaskStats(ctx)
 		if err != nil {
 			return nil // the store that cannot be asked says so when it is given the tasks
 		}
@@ -137,7 +137,7 @@ func (g *Group) unheard(ctx context.Context, kind string) string {
 	if known || err != nil {
 		return ""
 	}
-	stats, err := g.Tasks.TaskStats(ctx)
+	stats, err := g.Tasks.Admin.TaskStats(ctx)
 	if err != nil || slices.ContainsFunc(stats, func(t store.TaskTypeStats) bool { return t.Type == kind }) {
 		return ""
 	}

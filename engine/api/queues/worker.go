@@ -106,7 +106,7 @@ func (g *Group) mayWork(c *rest.Call, receipts []receipt) error {
 	if len(f.IDs) == 0 {
 		return nil
 	}
-	tasks, err := g.Tasks.PeekTasks(c.Context(), f)
+	tasks, err := g.Tasks.Admin.PeekTasks(c.Context(), f)
 	for _, t := range tasks {
 		if err := c.MayAt(t.Type); err != nil {
 			return err
@@ -164,7 +164,7 @@ func (g *Group) claimUntil(c *rest.Call, report store.TaskReport, ask store.Task
 	for i, want := range ask.Types {
 		types[i] = want.Type
 	}
-	woken, stop := g.Tasks.WatchTasks(types)
+	woken, stop := g.Tasks.Work.WatchTasks(types)
 	defer stop()
 	if wait > 0 {
 		extend(c.W, wait+rest.RequestTime)
@@ -173,7 +173,7 @@ func (g *Group) claimUntil(c *rest.Call, report store.TaskReport, ask store.Task
 	defer cancel()
 	var lost []store.TaskRef
 	for pause := pollAtLeast; ; pause = min(2*pause, pollAtMost) {
-		tasks, gone, err := g.Tasks.ExchangeTasks(c.Context(), report, ask)
+		tasks, gone, err := g.Tasks.Work.ExchangeTasks(c.Context(), report, ask)
 		lost = append(lost, gone...)
 		if err != nil || len(tasks) > 0 || wait == 0 {
 			return tasks, lost, err
@@ -241,7 +241,7 @@ func (g *Group) heartbeat(c *rest.Call, in *heartbeat) (done wire.TasksDone, err
 	for _, ref := range refsOf(receipts) {
 		beats = append(beats, store.TaskBeat{TaskRef: ref, Running: true, Lease: lease})
 	}
-	lost, err := g.Tasks.BeatTasks(c.Context(), beats)
+	lost, err := g.Tasks.Work.BeatTasks(c.Context(), beats)
 	return doneOf(receipts, lost), err
 }
 
@@ -325,7 +325,7 @@ func (g *Group) report(c *rest.Call, r *reading, receipts []receipt, report stor
 	if err := g.mayReport(c, r, receipts); err != nil {
 		return done, err
 	}
-	lost, err := g.Tasks.ReportTasks(c.Context(), report)
+	lost, err := g.Tasks.Work.ReportTasks(c.Context(), report)
 	return doneOf(receipts, lost), err
 }
 

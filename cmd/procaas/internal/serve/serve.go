@@ -303,7 +303,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *dsl.Bundle, served api.Opt
 	if n.alerts, err = n.newAlerts(f, o.Name); err != nil {
 		return err
 	}
-	served.Tasks, served.StrictTasks, served.Closing = n.tasks, f.StrictQueues, n.closing
+	served.Tasks, served.StrictTasks, served.Closing = n.tasks.TaskStore, f.StrictQueues, n.closing
 	served.Engine, served.Log, served.Registry, served.Version, served.Play = api.Of(e), n.log, n.metrics, cli.Version(), play
 	if !served.Local && len(served.Open) > 0 {
 		n.log.Warn("some calls need no token, though others may reach this server; --open none closes them", "open", served.Open)
@@ -344,10 +344,10 @@ func (n *Node) Run(ctx context.Context) error {
 	n.web.Start(n.api)
 	g.Go(func() error { n.followShards(ctx); return nil })
 	g.Go(func() error { return n.console.Run(ctx) })
-	g.Go(func() error { n.engine.ServeTasks(ctx, n.tasks); return nil })
+	g.Go(func() error { n.engine.ServeTasks(ctx, n.tasks.TaskStore); return nil })
 	g.Go(func() error {
 		defer close(n.closing)
-		engine.TendTasks(ctx, n.tasks, n.flags.Retention, n.log)
+		engine.TendTasks(ctx, n.tasks.Maintenance, n.flags.Retention, n.log)
 		return nil
 	})
 	g.Go(func() error { return n.web.Run(ctx) })

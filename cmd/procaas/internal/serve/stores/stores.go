@@ -233,7 +233,7 @@ func Exists(dsn string) bool {
 
 // Tasks are the queue of tasks of a node.
 type Tasks struct {
-	store.TaskStore
+	*store.TaskStore
 	Close func() error
 }
 
@@ -249,5 +249,5 @@ func OpenTasks(ctx context.Context, dsn string, db store.Store, log *slog.Logger
 	if err != nil {
 		return nil, err
 	}
-	return &Tasks{tasks, tasks.Close}, nil
+	return &Tasks{tasks.Tasks(), tasks.Close}, nil
 }
