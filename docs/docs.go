@@ -59,3 +59,22 @@ func page(name string) (Page, error) {
 	}
 	return p, nil
 }
+
+// Glossary returns the meanings of the words of the glossary, by word.
+func Glossary() (map[string]string, error) {
+	p, err := page("glossary")
+	if err != nil {
+		return nil, err
+	}
+	words := map[string]string{}
+	for line := range strings.Lines(p.Text) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+		if len(cells) != 2 || !strings.HasPrefix(line, "| ") {
+			continue
+		}
+		if word := strings.TrimSpace(cells[0]); word != "Word" && word != "---" {
+			words[word] = strings.TrimSpace(cells[1])
+		}
+	}
+	return words, nil
+}

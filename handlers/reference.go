@@ -61,6 +61,13 @@ func renamed(doc, goName, name string) string {
 	return doc
 }
 
+// ReferenceRow is the row of a field in the table of [Reference].
+func ReferenceRow(f *spec.Field) string {
+	var b strings.Builder
+	writeField(&b, f)
+	return b.String()
+}
+
 // writeField adds the row of a field. The field of an inline mapping has no name of its
 // own: authors choose theirs.
 func writeField(b *strings.Builder, f *spec.Field) {

@@ -25,7 +25,9 @@ func explainCommand() *cobra.Command {
 breaks the rule and the same example mended; what the fields of a handler type
 such as request are, or those of another part of the language such as pipeline,
 stage, handler or retry; what a function of expressions such as len does; or, as
-tests, how *.test.yaml are written.
+tests, how *.test.yaml are written. Of any other word it tells what is known: of a
+field such as critical, a status such as parked, the code of a refused call such as
+event_rejected, or a command such as hold.
 Without a name it lists everything that it can explain.
 
 With a run of a server, or the key whose newest run is meant, and the path of a
@@ -57,38 +59,55 @@ logs name it.`,
 		case len(q.Args) == 0:
 			return explainAll(q.Streams)
 		}
-		return explain(q.Streams, q.Args[0])
+		return explain(q.Streams, c.Root(), q.Args[0])
 	})
 }
 
-func explain(s cli.Streams, name string) error {
+// explain tells about a name of the language; of another word, whatever is known of it. The plural will do.
+func explain(s cli.Streams, root *cobra.Command, name string) error {
+	forms := []string{name, strings.TrimSuffix(name, "s"), strings.TrimSuffix(name, "es"), name + "s"}
+	for _, form := range forms {
+		if known, err := explainName(s, form); known || err != nil {
+			return err
+		}
+	}
+	for _, form := range forms {
+		if known, err := explainWord(s, root, form); known || err != nil {
+			return err
+		}
+	}
+	return cli.Usagef("nothing is called %q; %s", name,
+		cli.Meant(name, append(explainable(), words(root)...), "did you mean %q?", "procaas explain lists what there is, and procaas docs --search finds text"))
+}
+
+// explainName tells about a code, a handler type, a part of the language or a function. It returns false for another name.
+func explainName(s cli.Streams, name string) (bool, error) {
 	if rule, ok := rules.Explain(diag.Code(strings.ToUpper(name))); ok {
 		explainRule(s, rule)
-		return nil
+		return true, nil
 	}
 	if name == "tests" {
 		_, err := fmt.Fprint(s.Out, handlers.Reference(flowtest.Reference()...))
-		return err
+		return true, err
 	}
 	for _, t := range handlers.All() {
 		if t.Name == name {
 			_, err := fmt.Fprint(s.Out, handlers.Reference(t.Type))
-			return err
+			return true, err
 		}
 	}
 	for _, p := range dsl.Parts() {
 		if p.Name == name {
-			return explainPart(s, p)
+			return true, explainPart(s, p)
 		}
 	}
 	for _, f := range library.Functions() {
 		if f.Name == name {
 			fmt.Fprintf(s.Out, "%s\n\n%s\n", f.Signature, f.Doc)
-			return nil
+			return true, nil
 		}
 	}
-	return cli.Usagef("nothing is called %q; %s", name,
-		cli.Meant(name, explainable(), "did you mean %q?", "procaas explain lists what there is"))
+	return false, nil
 }
 
 // explainPart describes a part of the language. Of the four things that people take for

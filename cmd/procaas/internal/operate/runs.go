@@ -197,7 +197,9 @@ func each(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string) er
 }
 
 // retryable reports whether a run waits for somebody to retry it.
-func retryable(v checkpoint.RunView) bool { return v.Status == model.Failed || v.Status == model.Parked }
+func retryable(v checkpoint.RunView) bool {
+	return v.Status == model.Failed || v.Status == model.Parked
+}
 
 // unsettled reports whether a run has more to do, or would have after a retry.
 func unsettled(v checkpoint.RunView) bool { return !v.Status.Ended() || v.Status == model.Failed }

@@ -1,0 +1,108 @@
+package authoring
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/docs"
+	"procaas/dsl"
+	"procaas/engine/api/problem"
+	"procaas/engine/flowtest"
+	"procaas/handlers"
+)
+
+// explainWord tells all that is known of a word that is no part of the language: what the glossary says of it, where it is a
+// field, which command it is, and what it means as the code of a problem. It returns false when nothing is known.
+func explainWord(s cli.Streams, root *cobra.Command, word string) (bool, error) {
+	glossary, err := docs.Glossary()
+	if err != nil {
+		return false, err
+	}
+	var b strings.Builder
+	if meaning := glossary[word]; meaning != "" {
+		fmt.Fprintf(&b, "%s: %s.\n", word, strings.TrimSuffix(meaning, "."))
+	}
+	if fields := fieldsNamed(word); len(fields) > 0 {
+		fmt.Fprintf(&b, "\nThe field `%s`:\n\n| of | type | default | meaning |\n| --- | --- | --- | --- |\n%s", word, strings.Join(fields, ""))
+	}
+	if m, found := problem.Table[word]; found {
+		fmt.Fprintf(&b, "\nThe code %s of a refused call: %s (%d %s).\n", word, m.Title, m.Status, http.StatusText(m.Status))
+	}
+	if commands := commandsNamed(root, word); len(commands) > 0 {
+		fmt.Fprintf(&b, "\nCommands:\n%s", strings.Join(commands, ""))
+	}
+	if b.Len() == 0 {
+		return false, nil
+	}
+	_, err = fmt.Fprint(s.Out, strings.TrimPrefix(b.String(), "\n"))
+	return true, err
+}
+
+// fieldsNamed are rows of a table: the fields of a name, of whatever mapping, with that mapping in place of the name.
+func fieldsNamed(name string) (rows []string) {
+	for _, t := range everyType() {
+		for _, f := range t.Spec.Fields {
+			if f.Name != name {
+				continue
+			}
+			row := strings.Replace(handlers.ReferenceRow(f), "`"+name+"`", "`"+t.Name+"`", 1)
+			if !slices.Contains(rows, row) {
+				rows = append(rows, row)
+			}
+		}
+	}
+	return rows
+}
+
+// everyType lists the mappings of pipeline files, of handler types and of tests.
+func everyType() (all []dsl.Type) {
+	for _, p := range dsl.Parts() {
+		all = append(all, p.Type)
+	}
+	for _, t := range handlers.All() {
+		all = append(all, t.Type)
+	}
+	return append(all, flowtest.Reference()...)
+}
+
+// commandsNamed are lines for the commands whose last word is a name.
+func commandsNamed(c *cobra.Command, name string) (lines []string) {
+	for _, sub := range c.Commands() {
+		if sub.Name() == name && !sub.Hidden {
+			lines = append(lines, fmt.Sprintf("  %s: %s\n", sub.CommandPath(), sub.Short))
+		}
+		lines = append(lines, commandsNamed(sub, name)...)
+	}
+	return lines
+}
+
+// words lists what explainWord knows.
+func words(root *cobra.Command) (all []string) {
+	glossary, _ := docs.Glossary()
+	for w := range glossary {
+		all = append(all, w)
+	}
+	for _, t := range everyType() {
+		for _, f := range t.Spec.Fields {
+			all = append(all, f.Name)
+		}
+	}
+	for code := range problem.Table {
+		all = append(all, code)
+	}
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			all = append(all, sub.Name())
+			visit(sub)
+		}
+	}
+	visit(root)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
