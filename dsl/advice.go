@@ -6,6 +6,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/tree"
 )
 
 // This file and its neighbours give advice: on what works, though another way
@@ -21,7 +22,7 @@ func (c *checker) advise(pipelines []*pipelineCheck) {
 		}
 		pc.Reporter = r
 		for i, s := range pc.steps {
-			pc.read = append(pc.read, slices.Concat(s.conditionReads(), handlerReads(s.Handler)))
+			pc.read = append(pc.read, slices.Concat(s.conditionReads(), s.Handler.Reads()))
 			pc.wrote = append(pc.wrote, pc.names(i))
 		}
 		pc.adviseRouting()
@@ -36,17 +37,14 @@ func (c *checker) advise(pipelines []*pipelineCheck) {
 	c.adviseAutomata(pipelines)
 }
 
-// idPlace is where a handler is named.
-func (h *Handler) idPlace() diag.Span { return h.PlaceOf("id", h.Span) }
-
 // calls tells whether a handler calls somebody.
-func (c *checker) calls(h *Handler) bool {
+func (c *checker) calls(h *tree.Handler) bool {
 	t, ok := c.types[h.Type]
 	return ok && t.Operation != nil && h.Body != nil
 }
 
 // fetches tells whether a handler only asks a service for something.
-func (c *checker) fetches(h *Handler) bool {
+func (c *checker) fetches(h *tree.Handler) bool {
 	if !c.calls(h) {
 		return false
 	}
@@ -55,7 +53,7 @@ func (c *checker) fetches(h *Handler) bool {
 }
 
 // computes tells whether a handler does nothing but set the shared state.
-func (c *checker) computes(h *Handler) bool { return c.types[h.Type].SetsState }
+func (c *checker) computes(h *tree.Handler) bool { return c.types[h.Type].SetsState }
 
 // writes lists the names of the shared state that a handler may set.
 func (c *pipelineCheck) writes(i int) []string { return c.wrote[i] }
@@ -100,7 +98,7 @@ func (c *pipelineCheck) orderly(i, j int) bool {
 }
 
 // emission tells what event a handler hands in, or what task it puts.
-func (c *checker) emission(h *Handler) (e Emission, ok bool) {
+func (c *checker) emission(h *tree.Handler) (e tree.Emission, ok bool) {
 	t := c.types[h.Type]
 	if t.Emission == nil || h.Body == nil {
 		return e, false

@@ -8,6 +8,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 )
 
 // adviseRouting finds handlers that compute nothing but conditions, which one
@@ -17,7 +18,7 @@ func (c *pipelineCheck) adviseRouting() {
 		if !c.computes(s.Handler) || s.Branch != nil || len(s.Body.Keys()) == 0 {
 			continue
 		}
-		var asking *Stage
+		var asking *tree.Stage
 		routes := true
 		for k, key := range s.Body.Keys() {
 			e := s.Body.Elems[k].Expr()
@@ -32,7 +33,7 @@ func (c *pipelineCheck) adviseRouting() {
 			asking = stage
 		}
 		if routes && asking != nil {
-			c.Advisef(s.idPlace(), rules.Routing, fmt.Sprintf("write the condition into enabled of stage %q or of its handlers, and drop %q",
+			c.Advisef(s.IDPlace(), rules.Routing, fmt.Sprintf("write the condition into enabled of stage %q or of its handlers, and drop %q",
 				asking.ID, s.ID),
 				"%q only decides which handlers run", s.ID)
 		}
@@ -41,12 +42,12 @@ func (c *pipelineCheck) adviseRouting() {
 
 // onlyAskedBy gives the stage whose conditions alone read a name, as a whole, that
 // the i-th handler sets.
-func (c *pipelineCheck) onlyAskedBy(name string, i int) (asking *Stage, ok bool) {
+func (c *pipelineCheck) onlyAskedBy(name string, i int) (asking *tree.Stage, ok bool) {
 	path := datum.Path{expr.StateRoot, name}
 	overlaps := func(r datum.Read) bool { return r.Path.Overlaps(path) }
 	for j, s := range c.steps {
 		conditions := slices.ContainsFunc(s.conditionReads(), overlaps)
-		all := handlerReads(s.Handler)
+		all := s.Handler.Reads()
 		if n := len(s.ConditionReads()); slices.ContainsFunc(all[n:], overlaps) || j != i && slices.Contains(c.writes(j), name) {
 			return nil, false
 		}
@@ -91,7 +92,7 @@ func (c *pipelineCheck) adviseForwarding() {
 // adviseExpressions finds expressions that hold business rules.
 func (c *pipelineCheck) adviseExpressions() {
 	for _, s := range c.steps {
-		for _, v := range s.values() {
+		for _, v := range expressionsOf(s.Handler) {
 			v.WalkExprs(func(e *expr.Expr) {
 				if what := e.Weight.TooMuch(); what != "" {
 					c.Advisef(e.Span, rules.HeavyLogic,
@@ -103,8 +104,8 @@ func (c *pipelineCheck) adviseExpressions() {
 	}
 }
 
-// values lists all values of a handler that may hold expressions.
-func (h *Handler) values() []*expr.Value {
+// expressionsOf lists all values of a handler that may hold expressions.
+func expressionsOf(h *tree.Handler) []*expr.Value {
 	out := []*expr.Value{h.Enabled, h.Body, h.Result}
 	if h.Fallback != nil {
 		out = append(out, h.Fallback.Result)

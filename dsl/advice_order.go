@@ -9,6 +9,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 )
 
 // adviseStages finds stages that wait for the one before and need nothing of it.
@@ -36,8 +37,8 @@ func (c *pipelineCheck) adviseStages() {
 }
 
 // onlyAsks tells whether a stage has no effect outside, and asks somebody.
-func (c *pipelineCheck) onlyAsks(s *Stage) bool {
-	if !s.Enabled.IsNull() || len(s.Choose) > 0 || s.loop != nil {
+func (c *pipelineCheck) onlyAsks(s *tree.Stage) bool {
+	if !s.Enabled.IsNull() || len(s.Choose) > 0 || s.Loop() != nil {
 		return false
 	}
 	asks := false
@@ -85,15 +86,15 @@ func (c *pipelineCheck) adviseWrites() {
 // if nothing else does and the first value is lost.
 func (c *pipelineCheck) accidental(i, j int) (string, bool) {
 	a, b := c.steps[i].Handler, c.steps[j].Handler
-	if !c.calls(a) || !c.calls(b) || apart(a, b) || c.needs(j, i) || c.needs(i, j) ||
+	if !c.calls(a) || !c.calls(b) || tree.Apart(a, b) || c.needs(j, i) || c.needs(i, j) ||
 		slices.ContainsFunc(a.Touches, func(t string) bool { return slices.Contains(b.Touches, t) }) {
 		return "", false
 	}
 	for _, name := range c.writes(i) {
-		if !slices.Contains(c.writes(j), name) || c.keeps(name) && !b.alwaysSucceeds() {
+		if !slices.Contains(c.writes(j), name) || c.keeps(name) && !b.AlwaysSucceeds() {
 			continue
 		}
-		if b.alwaysSucceeds() && !c.readBetween(name, i, j) || !c.readBetween(name, 0, len(c.steps)) {
+		if b.AlwaysSucceeds() && !c.readBetween(name, i, j) || !c.readBetween(name, 0, len(c.steps)) {
 			return name, true
 		}
 	}
@@ -119,7 +120,7 @@ func (c *pipelineCheck) placeOfWrite(i int, name string) diag.Span {
 			return a.key.Span
 		}
 	}
-	return c.steps[i].idPlace()
+	return c.steps[i].IDPlace()
 }
 
 // adviseCritical finds a handler among secondary ones that is critical because
@@ -144,7 +145,7 @@ func (c *pipelineCheck) adviseCritical() {
 			continue
 		}
 		h := c.steps[odd]
-		c.Advisef(h.idPlace(), rules.LoneCritical, "say critical: false, or critical: true when the run must not succeed without it",
+		c.Advisef(h.IDPlace(), rules.LoneCritical, "say critical: false, or critical: true when the run must not succeed without it",
 			"%q is critical in the midst of handlers that are not: a failure of it fails the run", h.ID)
 	}
 }
@@ -174,14 +175,14 @@ func (c *pipelineCheck) adviseRequests() {
 			if a.Type != b.Type || a.Branch != nil || !sameValue(a.Body, b.Body) || c.changed(i, j) {
 				continue
 			}
-			if !a.IsCritical() && b.IsCritical() || a.goesOn() != nil || !expr.ImpliedBy(a.demands(c.parsed), b.demands(c.parsed)) {
+			if !a.IsCritical() && b.IsCritical() || a.GoesOn() != nil || !expr.ImpliedBy(a.demands(c.parsed), b.demands(c.parsed)) {
 				continue // the second one may be needed because there is no answer to the first
 			}
 			c.Report(diag.Diagnostic{
-				Span: b.idPlace(), Severity: diag.Advice, Code: rules.SameRequest,
+				Span: b.IDPlace(), Severity: diag.Advice, Code: rules.SameRequest,
 				Message: fmt.Sprintf("%q makes the same request as %q", b.ID, a.ID),
 				Hint:    fmt.Sprintf("read sources.%s.response", a.ID),
-				Related: []diag.Related{{Span: a.idPlace(), Message: "the first one"}},
+				Related: []diag.Related{{Span: a.IDPlace(), Message: "the first one"}},
 			})
 			break
 		}

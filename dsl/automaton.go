@@ -7,6 +7,7 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 )
 
 // maxMoves bounds an automaton: from and on multiply, and a hundred of each in one line are
@@ -15,7 +16,7 @@ const maxMoves = 10_000
 
 // A graph is the automaton of a flow as moves between states.
 type graph struct {
-	*Automaton
+	*tree.Automaton
 	moves map[string][]move // by the state that they leave
 	names []string          // of the states that can be entered: the initial one and all targets
 }
@@ -29,7 +30,7 @@ type move struct {
 // checkAutomaton checks the automaton of a flow: that it is deterministic, that
 // every state can be reached and left, and that its events are those that the
 // pipelines of the flow serve.
-func (c *checker) checkAutomaton(f *Flow) {
+func (c *checker) checkAutomaton(f *tree.Flow) {
 	g := newGraph(f.States, c.Reporter)
 	if g == nil {
 		return
@@ -43,7 +44,7 @@ func (c *checker) checkAutomaton(f *Flow) {
 
 // newGraph builds the graph and reports moves that are said twice or lead to
 // two states. It is nil when there are too many to look at.
-func newGraph(a *Automaton, r *diag.Reporter) *graph {
+func newGraph(a *tree.Automaton, r *diag.Reporter) *graph {
 	g := &graph{Automaton: a, moves: make(map[string][]move)}
 	if a.Initial != "" {
 		g.names = append(g.names, a.Initial)
@@ -205,7 +206,7 @@ func (g *graph) endless() map[string]diag.Span {
 
 // checkServed compares the event types of the automaton with those that the
 // pipelines of the flow serve.
-func (c *checker) checkServed(f *Flow, g *graph) {
+func (c *checker) checkServed(f *tree.Flow, g *graph) {
 	served := make(map[string]diag.Span)
 	for _, p := range c.pipelinesOf(f.ID) {
 		for i, on := range p.On {

@@ -9,6 +9,7 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/spec"
 	"procaas/dsl/syntax"
+	"procaas/dsl/tree"
 	"procaas/dsl/typing"
 )
 
@@ -16,13 +17,13 @@ import (
 // whole.
 type checker struct {
 	*diag.Reporter
-	bundle  *Bundle
-	types   map[string]Type
+	bundle  *tree.Bundle
+	types   map[string]tree.Type
 	configs []string
 	files   map[string]*contracts.File // by name
 	schemas map[string]*expr.Value     // by name
 
-	templates map[string]*Template
+	templates map[string]*tree.Template
 	ready     *contracts.Set
 
 	parsed *syntax.Cache // expressions, by their text
@@ -30,10 +31,10 @@ type checker struct {
 	configKnown map[string]*typing.Outline // what is known of configs
 
 	configSchemas []entry
-	configValues  map[string]*expr.Value // first values by name
-	first         map[string]diag.Span   // where a name was declared first, under "kind name"
-	stages        map[string][]*Stage    // by pipeline/stage
-	takers        map[string]*Pipeline   // by event type: the first that serves every event
+	configValues  map[string]*expr.Value    // first values by name
+	first         map[string]diag.Span      // where a name was declared first, under "kind name"
+	stages        map[string][]*tree.Stage  // by pipeline/stage
+	takers        map[string]*tree.Pipeline // by event type: the first that serves every event
 
 	// unread holds what was found while reading: where it is, a part of the tree
 	// is missing.
@@ -44,31 +45,21 @@ type checker struct {
 	partial bool
 }
 
-func newChecker(files []diag.File, types []Type, r *diag.Reporter) *checker {
+func newChecker(files []diag.File, types []tree.Type, r *diag.Reporter) *checker {
 	c := &checker{
 		Reporter: r,
 		unread:   slices.Clone(r.Found),
-		types:    make(map[string]Type, len(types)),
+		types:    make(map[string]tree.Type, len(types)),
 		first:    make(map[string]diag.Span),
-		stages:   make(map[string][]*Stage),
-		takers:   make(map[string]*Pipeline),
+		stages:   make(map[string][]*tree.Stage),
+		takers:   make(map[string]*tree.Pipeline),
 		schemas:  make(map[string]*expr.Value),
 
-		templates: make(map[string]*Template),
+		templates: make(map[string]*tree.Template),
 		parsed:    new(syntax.Cache),
 
 		configValues: make(map[string]*expr.Value),
-		bundle: &Bundle{
-			Files:     files,
-			flows:     make(map[string]*Flow),
-			events:    make(map[string]*EventType),
-			pipelines: make(map[string]*Pipeline),
-			services:  make(map[string]*Service),
-			clusters:  make(map[string]*Cluster),
-			byEvent:   make(map[string][]*Pipeline),
-			awaiting:  make(map[string][]*Pipeline),
-			handlers:  make(map[string]*Handler),
-		},
+		bundle:       &tree.Bundle{Files: files, Index: tree.NewIndex()},
 	}
 	for _, t := range types {
 		c.types[t.Name] = t
@@ -103,7 +94,7 @@ func (c *checker) check() {
 	for level, left := 0, len(pipelines); left > 0; level++ {
 		var now []int // pipelines that call only such as are checked
 		for i, p := range c.bundle.Pipelines {
-			if p.level == level {
+			if p.Level == level {
 				now = append(now, i)
 			}
 		}
@@ -123,7 +114,7 @@ func (c *checker) check() {
 
 // checkFlow checks what belongs to a flow itself. Its names are checked with
 // those of each of its pipelines.
-func (c *checker) checkFlow(f *Flow) {
+func (c *checker) checkFlow(f *tree.Flow) {
 	if f.Key != nil {
 		var events []string
 		for _, p := range c.pipelinesOf(f.ID) {
@@ -140,8 +131,8 @@ func (c *checker) checkFlow(f *Flow) {
 }
 
 // pipelinesOf lists the pipelines of a flow.
-func (c *checker) pipelinesOf(flow string) []*Pipeline {
-	var out []*Pipeline
+func (c *checker) pipelinesOf(flow string) []*tree.Pipeline {
+	var out []*tree.Pipeline
 	for _, p := range c.bundle.Pipelines {
 		if p.Flow == flow {
 			out = append(out, p)

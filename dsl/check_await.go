@@ -10,6 +10,7 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 	"procaas/dsl/typing"
 )
 
@@ -17,7 +18,7 @@ import (
 // pipelines are known that serve some.
 func (c *checker) checkAwaits() {
 	for _, p := range c.bundle.Pipelines {
-		if c.bundle.pipelines[p.ID] != p {
+		if c.bundle.Index.Pipelines[p.ID] != p {
 			continue // a second one of that id, which was reported and serves nothing
 		}
 		for _, s := range p.Stages {
@@ -32,9 +33,9 @@ func (c *checker) checkAwaits() {
 
 // awaits notes what one handler waits for: in the flow of its pipeline, or of those whose
 // runs it is a part of, since they call the pipeline.
-func (c *checker) awaits(p *Pipeline, h *Handler) {
+func (c *checker) awaits(p *tree.Pipeline, h *tree.Handler) {
 	if p.IsCalled() {
-		c.awaitsInside(p, h, make(map[*Pipeline]bool))
+		c.awaitsInside(p, h, make(map[*tree.Pipeline]bool))
 		return
 	}
 	c.awaitsIn(p, h)
@@ -42,7 +43,7 @@ func (c *checker) awaits(p *Pipeline, h *Handler) {
 
 // awaitsInside notes what a handler waits for in all runs that it may be a part of: it goes
 // up from its pipeline p to those that call it, until it comes to such as events run.
-func (c *checker) awaitsInside(p *Pipeline, h *Handler, seen map[*Pipeline]bool) {
+func (c *checker) awaitsInside(p *tree.Pipeline, h *tree.Handler, seen map[*tree.Pipeline]bool) {
 	if seen[p] {
 		return // what calls itself is reported elsewhere
 	}
@@ -50,7 +51,7 @@ func (c *checker) awaitsInside(p *Pipeline, h *Handler, seen map[*Pipeline]bool)
 	for _, caller := range c.bundle.Pipelines {
 		for _, s := range caller.Stages {
 			for _, by := range s.Handlers {
-				if by.Call == nil || c.bundle.pipelines[by.Call.Pipeline] != p {
+				if by.Call == nil || c.bundle.Index.Pipelines[by.Call.Pipeline] != p {
 					continue
 				}
 				if s.ForEach != nil || by.ForEach != nil {
@@ -76,7 +77,7 @@ func (c *checker) awaitsInside(p *Pipeline, h *Handler, seen map[*Pipeline]bool)
 // awaitsIn notes what a handler waits for in runs of a pipeline. An event finds the run that
 // waits for it by flow and key, so the pipeline must have a flow, and all that take one type
 // of event must be of the same.
-func (c *checker) awaitsIn(p *Pipeline, h *Handler) {
+func (c *checker) awaitsIn(p *tree.Pipeline, h *tree.Handler) {
 	whose, hint := "", "wait for an event of another type"
 	if !strings.HasPrefix(h.Path, p.ID+"/") {
 		whose, hint = ", whose runs it is a part of,", "let the pipelines that call this one wait, and hand in what has come by with:"
@@ -88,7 +89,7 @@ func (c *checker) awaitsIn(p *Pipeline, h *Handler) {
 	}
 	for i, event := range h.Await.Event {
 		at := h.Await.PlaceOf(fmt.Sprintf("event[%d]", i), h.Await.PlaceOf("event", h.Await.Span))
-		others := slices.Concat(c.bundle.byEvent[event], c.bundle.awaiting[event])
+		others := slices.Concat(c.bundle.Index.Serving[event], c.bundle.Index.Awaiting[event])
 		if len(others) > 0 && flowID(others[0]) != p.Flow {
 			c.Report(diag.Diagnostic{
 				Span: at, Code: rules.TwoFlows,
@@ -99,14 +100,14 @@ func (c *checker) awaitsIn(p *Pipeline, h *Handler) {
 			})
 			continue
 		}
-		if !slices.Contains(c.bundle.awaiting[event], p) {
-			c.bundle.awaiting[event] = append(c.bundle.awaiting[event], p)
+		if !slices.Contains(c.bundle.Index.Awaiting[event], p) {
+			c.bundle.Index.Awaiting[event] = append(c.bundle.Index.Awaiting[event], p)
 		}
 	}
 }
 
 // checkAwait reports fields that do not go with await.
-func checkAwait(h *Handler, r *diag.Reporter) {
+func checkAwait(h *tree.Handler, r *diag.Reporter) {
 	if h.Await == nil {
 		return
 	}
@@ -130,7 +131,7 @@ func checkAwait(h *Handler, r *diag.Reporter) {
 }
 
 // compileAwait compiles the condition of await.
-func (c *checker) compileAwait(h *Handler, sc *expr.Scope, r *diag.Reporter) {
+func (c *checker) compileAwait(h *tree.Handler, sc *expr.Scope, r *diag.Reporter) {
 	if h.Await == nil {
 		return
 	}
@@ -141,7 +142,7 @@ func (c *checker) compileAwait(h *Handler, sc *expr.Scope, r *diag.Reporter) {
 
 // awaitedOutline is what the response of await is: the event, with the payload that is given;
 // nil for one of which nothing is known.
-func (h *Handler) awaitedOutline(payload *typing.Outline) *typing.Outline {
+func awaitedOutline(payload *typing.Outline) *typing.Outline {
 	text, maybe := &typing.Outline{Shape: datum.StringShape}, &typing.Outline{
 		Shape: datum.StringShape | datum.NullShape,
 		Why:   "an event need not carry a key",

@@ -10,6 +10,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 	"procaas/dsl/typing"
 )
 
@@ -34,9 +35,9 @@ func (c *checker) checkCalls() {
 			}
 		}
 	}
-	levels := make(map[*Pipeline]int) // so that each pipeline is looked at once
+	levels := make(map[*tree.Pipeline]int) // so that each pipeline is looked at once
 	for _, p := range c.bundle.Pipelines {
-		if c.bundle.pipelines[p.ID] == p {
+		if c.bundle.Index.Pipelines[p.ID] == p {
 			c.level(p, levels, nil)
 		}
 		if p.IsCalled() {
@@ -46,9 +47,9 @@ func (c *checker) checkCalls() {
 }
 
 // checkCallee reports a call of what is not there, or is not called.
-func (c *checker) checkCallee(h *Handler) {
+func (c *checker) checkCallee(h *tree.Handler) {
 	at := h.Call.PlaceOf("pipeline", h.Call.Span)
-	p := c.bundle.pipelines[h.Call.Pipeline]
+	p := c.bundle.Index.Pipelines[h.Call.Pipeline]
 	switch {
 	case p == nil:
 		known := func() []string {
@@ -73,7 +74,7 @@ func (c *checker) checkCallee(h *Handler) {
 }
 
 // checkInputs compares the names that a call gives with those that the pipeline wants.
-func (c *checker) checkInputs(h *Handler, p *Pipeline) {
+func (c *checker) checkInputs(h *tree.Handler, p *tree.Pipeline) {
 	with := h.Call.With
 	for _, k := range with.Keys() {
 		if p.Inputs.Get(k.Name) == nil {
@@ -99,7 +100,7 @@ func (c *checker) checkInputs(h *Handler, p *Pipeline) {
 // level tells how many levels of calls are below a pipeline, and reports those that lead
 // back to where they came from. way is how it came here. A call that closes a circle does
 // not count as a level: it is an error of its own, and the search has to end.
-func (c *checker) level(p *Pipeline, known map[*Pipeline]int, way []*Pipeline) int {
+func (c *checker) level(p *tree.Pipeline, known map[*tree.Pipeline]int, way []*tree.Pipeline) int {
 	if n, ok := known[p]; ok {
 		return n
 	}
@@ -111,7 +112,7 @@ func (c *checker) level(p *Pipeline, known map[*Pipeline]int, way []*Pipeline) i
 				continue
 			}
 			at := h.Call.PlaceOf("pipeline", h.Call.Span)
-			next := c.bundle.pipelines[h.Call.Pipeline]
+			next := c.bundle.Index.Pipelines[h.Call.Pipeline]
 			if i := slices.Index(way, next); next != nil && i >= 0 {
 				var ids []string
 				for _, q := range append(way[i:], next) {
@@ -131,12 +132,12 @@ func (c *checker) level(p *Pipeline, known map[*Pipeline]int, way []*Pipeline) i
 			level = max(level, below)
 		}
 	}
-	known[p], p.level = level, level
+	known[p], p.Level = level, level
 	return level
 }
 
 // checkCalled checks what a pipeline says that others call.
-func (c *checker) checkCalled(p *Pipeline, called bool) {
+func (c *checker) checkCalled(p *tree.Pipeline, called bool) {
 	for _, name := range []string{"on", "when", "flow"} {
 		if at := p.PlaceOf(name, diag.Span{}); at != (diag.Span{}) {
 			c.Errorf(at, rules.Call, "delete it, or delete inputs: and outputs:", "pipeline %q is run by calls, so it has no %s", p.ID, name)
@@ -146,16 +147,16 @@ func (c *checker) checkCalled(p *Pipeline, called bool) {
 		c.Warnf(p.PlaceOf("id", p.Span), rules.Call, "call it: call: {pipeline: "+p.ID+"}, or delete inputs: and outputs: to run it by events",
 			"nobody calls pipeline %q", p.ID)
 	}
-	p.inputs, p.outputs = make(map[string]*contracts.Contract), make(map[string]*contracts.Contract)
+	p.InputContracts, p.OutputContracts = make(map[string]*contracts.Contract), make(map[string]*contracts.Contract)
 	for i, k := range p.Inputs.Keys() {
 		schema := p.Inputs.Elems[i]
 		if !contracts.IsSchema(schema, k.Name, c.Reporter) {
 			continue
 		}
-		p.inputs[k.Name] = c.ready.Of(schema, fmt.Sprintf("input %s of %s", k.Name, p.ID))
+		p.InputContracts[k.Name] = c.ready.Of(schema, fmt.Sprintf("input %s of %s", k.Name, p.ID))
 		if preset := schema.Get("default"); preset != nil {
 			if data, ok := preset.Literal(); ok {
-				p.inputs[k.Name].Report(preset, data, preset.Span, c.Reporter)
+				p.InputContracts[k.Name].Report(preset, data, preset.Span, c.Reporter)
 			}
 		}
 	}
@@ -166,18 +167,9 @@ func (c *checker) checkCalled(p *Pipeline, called bool) {
 			continue
 		}
 		if contracts.IsSchema(p.OutputSchemas.Elems[i], k.Name, c.Reporter) {
-			p.outputs[k.Name] = c.ready.Of(p.OutputSchemas.Elems[i], fmt.Sprintf("output %s of %s", k.Name, p.ID))
+			p.OutputContracts[k.Name] = c.ready.Of(p.OutputSchemas.Elems[i], fmt.Sprintf("output %s of %s", k.Name, p.ID))
 		}
 	}
-}
-
-// inputOutline is what is known of the inputs of a pipeline.
-func (p *Pipeline) inputOutline() *typing.Outline {
-	members := make(map[string]*typing.Member)
-	for _, k := range p.Inputs.Keys() {
-		members[k.Name] = &typing.Member{Outline: p.inputs[k.Name].Outline(), Required: true}
-	}
-	return &typing.Outline{Shape: datum.MapShape, Closed: true, Members: members}
 }
 
 // checkOutputs compiles the outputs of a pipeline, which read what is known behind its
@@ -192,18 +184,18 @@ func (c *pipelineCheck) checkOutputs() {
 	members := make(map[string]*typing.Member)
 	for i, k := range p.Outputs.Keys() {
 		v, o := p.Outputs.Elems[i], p.Outputs.Elems[i].Outline()
-		if contract := p.outputs[k.Name]; contract != nil {
+		if contract := p.OutputContracts[k.Name]; contract != nil {
 			c.fits(v, contract, contract.Name)
 			o = contract.Outline() // the promise, which the engine holds the value against
 		}
 		members[k.Name] = &typing.Member{Outline: o, Required: true}
 	}
-	p.response = &typing.Outline{Shape: datum.MapShape, Closed: true, Members: members}
+	p.Response = &typing.Outline{Shape: datum.MapShape, Closed: true, Members: members}
 }
 
 // checkUseOfCall reports fields that do not go with call: they are about one attempt at a
 // service, and a call of a pipeline is as many attempts as its handlers make.
-func checkUseOfCall(h *Handler, r *diag.Reporter) {
+func checkUseOfCall(h *tree.Handler, r *diag.Reporter) {
 	if h.Call == nil {
 		return
 	}
@@ -226,16 +218,16 @@ func checkUseOfCall(h *Handler, r *diag.Reporter) {
 }
 
 // checkWith holds what a call gives against the schemas of the inputs.
-func (c *pipelineCheck) checkWith(h *Handler) {
+func (c *pipelineCheck) checkWith(h *tree.Handler) {
 	if h.Call == nil {
 		return
 	}
-	p := c.bundle.pipelines[h.Call.Pipeline]
+	p := c.bundle.Index.Pipelines[h.Call.Pipeline]
 	if p == nil {
 		return // reported
 	}
 	for i, k := range h.Call.With.Keys() {
-		if contract := p.inputs[k.Name]; contract != nil {
+		if contract := p.InputContracts[k.Name]; contract != nil {
 			c.fits(h.Call.With.Elems[i], contract, contract.Name)
 		}
 	}
@@ -248,8 +240,8 @@ func (p *proof) checkOutputs() {
 		return
 	}
 	at := p.pipeline.PlaceOf("outputs", p.pipeline.Span)
-	h := &Handler{ID: "outputs", Span: at} // critical, as any handler is that does not say otherwise
-	p.steps = append(slices.Clip(p.steps), step{Handler: h, stage: &Stage{ID: "outputs"}})
+	h := &tree.Handler{ID: "outputs", Span: at} // critical, as any handler is that does not say otherwise
+	p.steps = append(slices.Clip(p.steps), step{Handler: h, stage: &tree.Stage{ID: "outputs"}})
 	reported := make(map[string]bool)
 	for _, read := range p.pipeline.Outputs.Reads() {
 		p.checkRead(h, read, len(p.steps)-1, nil, reported)

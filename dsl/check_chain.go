@@ -7,6 +7,7 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 )
 
 // This file finds pipelines that start themselves: their runs send events, or put tasks,
@@ -15,10 +16,10 @@ import (
 // A sending is a handler that starts runs of other pipelines, or one that calls a pipeline
 // which may.
 type sending struct {
-	from *Pipeline
-	by   *Handler
+	from *tree.Pipeline
+	by   *tree.Handler
 	at   diag.Span
-	to   []*Pipeline
+	to   []*tree.Pipeline
 	sure bool // each run does it: no condition is asked
 }
 
@@ -28,7 +29,7 @@ func (c *checker) checkEndless() {
 	sends := c.sendings()
 	round := loopsOf(sends)
 	for _, s := range sends {
-		s.by.leadsBack = s.by.Call == nil && slices.ContainsFunc(s.to, func(p *Pipeline) bool { return round[p] == round[s.from] })
+		s.by.LeadsBack = s.by.Call == nil && slices.ContainsFunc(s.to, func(p *tree.Pipeline) bool { return round[p] == round[s.from] })
 	}
 	sends = slices.DeleteFunc(sends, func(s sending) bool { return !s.sure })
 	round = loopsOf(sends)
@@ -47,7 +48,7 @@ func (c *checker) checkEndless() {
 }
 
 // reportEndless reports the sendings that lead from a pipeline back to it.
-func (c *checker) reportEndless(way, sends []sending, round map[*Pipeline]int) {
+func (c *checker) reportEndless(way, sends []sending, round map[*tree.Pipeline]int) {
 	first := way[0].from
 	message := fmt.Sprintf("pipeline %q starts itself again and again: no condition on the way can end it", first.ID)
 	d := diag.Diagnostic{
@@ -66,7 +67,7 @@ func (c *checker) reportEndless(way, sends []sending, round map[*Pipeline]int) {
 	}
 	times := 0
 	for _, s := range sends {
-		if s.from == first && slices.ContainsFunc(s.to, func(p *Pipeline) bool { return round[p] == round[first] }) {
+		if s.from == first && slices.ContainsFunc(s.to, func(p *tree.Pipeline) bool { return round[p] == round[first] }) {
 			times += s.times()
 		}
 	}
@@ -80,20 +81,20 @@ func (c *checker) reportEndless(way, sends []sending, round map[*Pipeline]int) {
 func (c *checker) sendings() []sending {
 	var out []sending
 	for _, p := range c.bundle.Pipelines {
-		if c.bundle.pipelines[p.ID] != p {
+		if c.bundle.Index.Pipelines[p.ID] != p {
 			continue
 		}
-		f := c.bundle.flows[p.Flow]
+		f := c.bundle.Index.Flows[p.Flow]
 		sure := unconditional(p.When) && (f == nil || f.States == nil)
 		for _, s := range p.Stages {
 			for _, h := range s.Handlers {
 				// An awaited event comes from outside, and fail is how a pipeline says that it ends.
 				sure = sure && h.Await == nil && h.Type != "fail"
 				asked := !sure || !unconditional(s.Enabled) || !unconditional(h.Enabled) || h.Branch != nil || h.Rollout != nil ||
-					!s.ForEach.isSure() || !h.ForEach.isSure()
+					!isSure(s.ForEach) || !isSure(h.ForEach)
 				out = c.addSending(out, p, h, !asked)
-				if h.undo != nil {
-					out = c.addSending(out, p, h.undo, false)
+				if h.Compensation() != nil {
+					out = c.addSending(out, p, h.Compensation(), false)
 				}
 			}
 		}
@@ -102,10 +103,10 @@ func (c *checker) sendings() []sending {
 }
 
 // addSending adds a handler to those that start runs, when it is one.
-func (c *checker) addSending(list []sending, p *Pipeline, h *Handler, sure bool) []sending {
+func (c *checker) addSending(list []sending, p *tree.Pipeline, h *tree.Handler, sure bool) []sending {
 	if h.Call != nil {
-		if callee := c.bundle.pipelines[h.Call.Pipeline]; callee != nil {
-			list = append(list, sending{p, h, h.Span, []*Pipeline{callee}, sure})
+		if callee := c.bundle.Index.Pipelines[h.Call.Pipeline]; callee != nil {
+			list = append(list, sending{p, h, h.Span, []*tree.Pipeline{callee}, sure})
 		}
 		return list
 	}
@@ -113,11 +114,11 @@ func (c *checker) addSending(list []sending, p *Pipeline, h *Handler, sure bool)
 	if !ok || e.Type == nil {
 		return list
 	}
-	to, name := []*Pipeline(nil), ""
+	to, name := []*tree.Pipeline(nil), ""
 	if name, ok = e.Type.Text(); ok && !e.Task {
-		to = c.bundle.byEvent[name]
-	} else if p := c.bundle.pipelines[name]; ok && p != nil && p.Queue != nil {
-		to, sure = []*Pipeline{p}, sure && p.Queue.Unique.IsNull()
+		to = c.bundle.Index.Serving[name]
+	} else if p := c.bundle.Index.Pipelines[name]; ok && p != nil && p.Queue != nil {
+		to, sure = []*tree.Pipeline{p}, sure && p.Queue.Unique.IsNull()
 	} else if !ok { // whatever data say
 		to, sure = c.bundle.Pipelines, false
 	}
@@ -125,21 +126,21 @@ func (c *checker) addSending(list []sending, p *Pipeline, h *Handler, sure bool)
 }
 
 // isSure tells whether there is an element for certain; of what is not repeated, there is.
-func (f *ForEach) isSure() bool { return f == nil || f.knownLength() > 1 }
+func isSure(f *tree.ForEach) bool { return f == nil || f.KnownLength() > 1 }
 
 // times is how many runs a sending starts at least.
 func (s sending) times() int {
 	if s.by.ForEach == nil {
 		return 1
 	}
-	return s.by.ForEach.knownLength()
+	return s.by.ForEach.KnownLength()
 }
 
 // wayBack finds the shortest way from a sending back to the pipeline that it is of; nil when
 // there is none.
-func wayBack(start sending, sends []sending, round map[*Pipeline]int) []sending {
+func wayBack(start sending, sends []sending, round map[*tree.Pipeline]int) []sending {
 	ways := [][]sending{{start}}
-	seen := map[*Pipeline]bool{}
+	seen := map[*tree.Pipeline]bool{}
 	for len(ways) > 0 {
 		way := ways[0]
 		ways = ways[1:]
@@ -163,15 +164,15 @@ func wayBack(start sending, sends []sending, round map[*Pipeline]int) []sending 
 
 // loopsOf numbers pipelines: two have the same number when each leads to the other. It is
 // Tarjan's algorithm.
-func loopsOf(sends []sending) map[*Pipeline]int {
-	next := map[*Pipeline][]*Pipeline{}
+func loopsOf(sends []sending) map[*tree.Pipeline]int {
+	next := map[*tree.Pipeline][]*tree.Pipeline{}
 	for _, s := range sends {
 		next[s.from] = append(next[s.from], s.to...)
 	}
-	number, round, low := map[*Pipeline]int{}, map[*Pipeline]int{}, map[*Pipeline]int{}
-	var open []*Pipeline
-	var visit func(p *Pipeline)
-	visit = func(p *Pipeline) {
+	number, round, low := map[*tree.Pipeline]int{}, map[*tree.Pipeline]int{}, map[*tree.Pipeline]int{}
+	var open []*tree.Pipeline
+	var visit func(p *tree.Pipeline)
+	visit = func(p *tree.Pipeline) {
 		number[p] = len(number) + 1
 		low[p] = number[p]
 		open = append(open, p)

@@ -9,14 +9,15 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 )
 
 // checkStage checks the conditions of a stage whose first handler is the at-th of
 // the pipeline. They are computed before any handler of the stage starts, so they
 // may read what is known then.
-func (c *pipelineCheck) checkStage(s *Stage, at int) {
+func (c *pipelineCheck) checkStage(s *tree.Stage, at int) {
 	compileValue(s.Enabled, &spec.Field{ExprKind: datum.BoolKind}, c.scopeBefore(s, at), c.Reporter)
-	if s.loop == nil {
+	if s.Loop() == nil {
 		c.checkBranches(s, at)
 	}
 	c.checkChoice(s)
@@ -24,7 +25,7 @@ func (c *pipelineCheck) checkStage(s *Stage, at int) {
 
 // checkBranches checks the conditions of the branches of a stage, which each element
 // computes for itself when the stage is repeated.
-func (c *pipelineCheck) checkBranches(s *Stage, at int) {
+func (c *pipelineCheck) checkBranches(s *tree.Stage, at int) {
 	if len(s.Choose) == 0 {
 		return
 	}
@@ -39,7 +40,7 @@ func (c *pipelineCheck) checkBranches(s *Stage, at int) {
 
 // scopeBefore says what may be read before a stage whose first handler is the i-th
 // of the pipeline.
-func (c *pipelineCheck) scopeBefore(stage *Stage, i int) *expr.Scope {
+func (c *pipelineCheck) scopeBefore(stage *tree.Stage, i int) *expr.Scope {
 	sc := c.newScope()
 	for j, s := range c.steps {
 		switch {
@@ -63,7 +64,7 @@ func (c *pipelineCheck) scopeBefore(stage *Stage, i int) *expr.Scope {
 }
 
 // checkChoice reports branches that are never taken, and choices that are none.
-func (c *pipelineCheck) checkChoice(s *Stage) {
+func (c *pipelineCheck) checkChoice(s *tree.Stage) {
 	for i, b := range s.Choose {
 		if b.When != nil || i == len(s.Choose)-1 || c.blamed(b.Span) {
 			continue

@@ -10,10 +10,11 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 )
 
 // checkCluster checks what belongs to a cluster, and what its partition map can bear.
-func (c *checker) checkCluster(cluster *Cluster) {
+func (c *checker) checkCluster(cluster *tree.Cluster) {
 	at := cluster.PlaceOf("id", cluster.Span)
 	switch {
 	case len(cluster.Workers) > 0 && cluster.Discover != nil:
@@ -28,7 +29,7 @@ func (c *checker) checkCluster(cluster *Cluster) {
 		c.checkDiscovery(cluster, d)
 	}
 	if cluster.Healthcheck == nil {
-		cluster.Healthcheck = &Healthcheck{}
+		cluster.Healthcheck = &tree.Healthcheck{}
 		c.preset(cluster.Healthcheck)
 	}
 	for _, f := range []struct{ name, path string }{{"path", cluster.Healthcheck.Path}, {"ping", cluster.Healthcheck.Ping}} {
@@ -41,7 +42,7 @@ func (c *checker) checkCluster(cluster *Cluster) {
 		c.Errorf(cluster.PlaceOf("key", at), rules.Cluster, "write it as header:X-User", "key of cluster %q: %v", cluster.ID, err)
 	}
 	if cluster.Parameters == nil {
-		cluster.Parameters = &PolicyParameters{}
+		cluster.Parameters = &tree.PolicyParameters{}
 		c.preset(cluster.Parameters)
 	} else if p := cluster.Parameters; p.GiniLow > p.GiniHigh {
 		c.Errorf(p.PlaceOf("gini-low", p.Span), rules.Cluster, "make it the lower one",
@@ -57,9 +58,9 @@ func (c *checker) checkCluster(cluster *Cluster) {
 // the tree alone, so an empty part is decoded as if the author had written it. An error
 // is a bug of those tags, which any test of a cluster meets.
 func (c *checker) preset(into any) {
-	spec := languageSpec().Field("clusters").Elem.Spec
+	spec := tree.Language().Field("clusters").Elem.Spec
 	name := "healthcheck"
-	if _, ok := into.(*PolicyParameters); ok {
+	if _, ok := into.(*tree.PolicyParameters); ok {
 		name = "parameters"
 	}
 	if err := spec.Field(name).Spec.Decode(map[string]any{}, into); err != nil {
@@ -68,9 +69,9 @@ func (c *checker) preset(into any) {
 }
 
 // checkWorkers checks ids and addresses; false when the map cannot be judged.
-func (c *checker) checkWorkers(cluster *Cluster) bool {
+func (c *checker) checkWorkers(cluster *tree.Cluster) bool {
 	sound := true
-	first := map[string]*ClusterWorker{} // by id
+	first := map[string]*tree.ClusterWorker{} // by id
 	for _, w := range cluster.Workers {
 		if w.ID == "" || w.URL == "" {
 			sound = false
@@ -111,7 +112,7 @@ func addressProblem(text string) string {
 }
 
 // checkDiscovery checks where workers are asked for, and from which networks they may be.
-func (c *checker) checkDiscovery(cluster *Cluster, d *Discovery) {
+func (c *checker) checkDiscovery(cluster *tree.Cluster, d *tree.Discovery) {
 	u, err := url.Parse(d.URL)
 	if d.URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {
 		c.Errorf(d.PlaceOf("url", d.Span), rules.Cluster, "want such as http://127.0.0.1:9100/workers",
@@ -126,7 +127,7 @@ func (c *checker) checkDiscovery(cluster *Cluster, d *Discovery) {
 }
 
 // checkMap checks what the map says; false when it cannot be judged.
-func (c *checker) checkMap(cluster *Cluster) bool {
+func (c *checker) checkMap(cluster *tree.Cluster) bool {
 	m := cluster.Map
 	if m == nil {
 		return true
@@ -151,12 +152,12 @@ func (c *checker) checkMap(cluster *Cluster) bool {
 			return false
 		}
 	}
-	cluster.held = held
+	cluster.Held = held
 	return c.checkHeld(cluster)
 }
 
 // mapFile reads the file of a map; nil after something was reported.
-func (c *checker) mapFile(m *PartitionMap) *expr.Value {
+func (c *checker) mapFile(m *tree.PartitionMap) *expr.Value {
 	at := m.PlaceOf("file", m.Span)
 	from := c.files[m.Span.File]
 	if from == nil {
@@ -180,15 +181,15 @@ func (c *checker) mapFile(m *PartitionMap) *expr.Value {
 
 // checkHeld checks a map that is given worker by worker; false when the loads of it cannot
 // be judged. Workers that are discovered are not known yet, so any name is taken then.
-func (c *checker) checkHeld(cluster *Cluster) bool {
+func (c *checker) checkHeld(cluster *tree.Cluster) bool {
 	sound := true
-	for i, k := range cluster.held.Keys() {
-		if cluster.Discover == nil && !slices.ContainsFunc(cluster.Workers, func(w *ClusterWorker) bool { return w.ID == k.Name }) {
-			c.Errorf(k.Span, rules.MapOfNobody, c.DidYouMean(k.Name, cluster.workerIDs),
+	for i, k := range cluster.Held.Keys() {
+		if cluster.Discover == nil && !slices.ContainsFunc(cluster.Workers, func(w *tree.ClusterWorker) bool { return w.ID == k.Name }) {
+			c.Errorf(k.Span, rules.MapOfNobody, c.DidYouMean(k.Name, func() []string { return workerIDs(cluster) }),
 				"the map gives partitions to %q, which is no worker of cluster %q", k.Name, cluster.ID)
 			sound = false
 		}
-		item := cluster.held.Items()[i]
+		item := cluster.Held.Items()[i]
 		if item.Kind != expr.ValueList {
 			c.Errorf(item.Head(), rules.Cluster, `such as [0, 7, "10-19"]`, "worker %q: want a list of partitions, have %s", k.Name,
 				item.Describe())
@@ -202,7 +203,7 @@ func (c *checker) checkHeld(cluster *Cluster) bool {
 }
 
 // workerIDs lists the ids of the declared workers, for suggestions.
-func (c *Cluster) workerIDs() []string {
+func workerIDs(c *tree.Cluster) []string {
 	var ids []string
 	for _, w := range c.Workers {
 		ids = append(ids, w.ID)
@@ -218,13 +219,13 @@ const (
 
 // checkHolders finds partitions that nobody may hold, failures that the map does not
 // bear, and loads that no balancer can even out.
-func (c *checker) checkHolders(cluster *Cluster, at diag.Span) {
+func (c *checker) checkHolders(cluster *tree.Cluster, at diag.Span) {
 	if cluster.Map != nil {
 		at = cluster.PlaceOf("map", at)
 	}
 	at = at.Head()
 	workers := cluster.Members()
-	holders := cluster.Holders(workers)
+	holders := Holders(cluster, workers)
 	if orphans := partitionsWhere(holders, func(up []int) bool { return len(up) > 0 }); len(orphans) > 0 {
 		c.Errorf(at, rules.Unheld, "let a worker hold them", "no worker of cluster %q may hold %s", cluster.ID, listPartitions(orphans))
 		return
@@ -262,18 +263,9 @@ func (c *checker) checkHolders(cluster *Cluster, at diag.Span) {
 	}
 }
 
-// Members lists the workers that are declared.
-func (c *Cluster) Members() []ClusterWorker {
-	out := make([]ClusterWorker, len(c.Workers))
-	for i, w := range c.Workers {
-		out[i] = *w
-	}
-	return out
-}
-
 // Capacities gives those of workers, in their order and in the unit of their declaration. One
 // that is unknown is the mean of the others, and 1 when all are: only the proportions count.
-func Capacities(workers []ClusterWorker) []float64 {
+func Capacities(workers []tree.ClusterWorker) []float64 {
 	sum, known := 0.0, 0.0
 	for _, w := range workers {
 		if w.Capacity > 0 {
@@ -301,7 +293,7 @@ type outage struct {
 
 // outages lists single ones: each worker, and each zone unless it is the only one. Workers
 // without a zone are no zone together: nothing says that they fail at once.
-func outages(workers []ClusterWorker) []outage {
+func outages(workers []tree.ClusterWorker) []outage {
 	var out []outage
 	var zones []string
 	for i, w := range workers {

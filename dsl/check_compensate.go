@@ -3,12 +3,13 @@ package dsl
 import (
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 )
 
 // checkCompensate reports a compensation that makes no sense: one that calls nobody, and one
 // of a handler that has nothing to undo. Nothing would ever run it, and the author would
 // learn that when a run is cancelled.
-func (c *checker) checkCompensate(h *Handler, r *diag.Reporter) {
+func (c *checker) checkCompensate(h *tree.Handler, r *diag.Reporter) {
 	u := h.Compensate
 	if u == nil || c.blamed(u.Span) {
 		return
@@ -23,7 +24,7 @@ func (c *checker) checkCompensate(h *Handler, r *diag.Reporter) {
 	}
 	// Both the compensation and its handler may be wrong; each is told.
 	switch {
-	case h.isPlaceholder() && !c.blamed(h.Span), h.Await != nil, c.types[h.Type].SetsState:
+	case h.IsPlaceholder() && !c.blamed(h.Span), h.Await != nil, c.types[h.Type].SetsState:
 		r.Errorf(at, rules.Compensate, "delete it, or write it at the handler that makes the call",
 			"handler %q makes no call that could be undone", h.ID)
 	case h.ForEach != nil:

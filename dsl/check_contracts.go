@@ -8,6 +8,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 )
 
 // An entry is one entry of a mapping.
@@ -31,31 +32,31 @@ func (c *checker) checkContracts() {
 		if s.OpenAPI == "" {
 			continue
 		}
-		if api := c.ready.API(s.ID, s.OpenAPI, s.PlaceOf("openapi", s.Span)); c.bundle.services[s.ID] == s {
+		if api := c.ready.API(s.ID, s.OpenAPI, s.PlaceOf("openapi", s.Span)); c.bundle.Index.Services[s.ID] == s {
 			apis[s.ID] = api
 		}
 	}
 	for _, f := range c.bundle.Flows {
-		f.contracts = c.stateContracts(f.StateSchemas, f.SharedState)
+		f.Contracts = c.stateContracts(f.StateSchemas, f.SharedState)
 	}
 	for _, p := range c.bundle.Pipelines {
-		p.contracts = c.stateContracts(p.StateSchemas, p.SharedState)
-		if f := c.bundle.flows[p.Flow]; f != nil {
+		p.Contracts = c.stateContracts(p.StateSchemas, p.SharedState)
+		if f := c.bundle.Index.Flows[p.Flow]; f != nil {
 			// A name is declared by one of both; by both, it is an error of its own.
-			maps.Copy(p.contracts, f.contracts)
+			maps.Copy(p.Contracts, f.Contracts)
 		}
 		for _, s := range p.Stages {
-			if s.once != nil {
-				s.once.contracts = c.stateContracts(s.StateSchemas, s.SharedState)
+			if s.Once() != nil {
+				s.Once().Contracts = c.stateContracts(s.StateSchemas, s.SharedState)
 			}
 			for _, h := range s.Handlers {
-				h.response = c.ready.Of(h.ResponseSchema, "the response of "+h.ID)
+				h.ResponseContract = c.ready.Of(h.ResponseSchema, "the response of "+h.ID)
 				c.checkOperation(h, apis)
 			}
 		}
 	}
 	for _, h := range c.bundle.Detached {
-		h.response = c.ready.Of(h.ResponseSchema, "the response of "+h.ID)
+		h.ResponseContract = c.ready.Of(h.ResponseSchema, "the response of "+h.ID)
 	}
 	for _, t := range c.bundle.Triggers {
 		if payload, ok := t.Payload.Literal(); ok {
@@ -81,11 +82,11 @@ func (c *checker) checkNamed() {
 
 // checkEventType makes the schema of a payload ready, and warns of one of a type that nobody
 // serves: its name is probably mistyped, and the schema would check nothing.
-func (c *checker) checkEventType(e *EventType) {
+func (c *checker) checkEventType(e *tree.EventType) {
 	contracts.CheckKeywords(e.Payload, c.Reporter)
-	e.contract = c.ready.Of(e.Payload, "the payload of "+e.Type)
-	if e.Type != "" && c.bundle.byEvent[e.Type] == nil && c.bundle.awaiting[e.Type] == nil && !c.partial {
-		c.Warnf(e.PlaceOf("type", e.Span), rules.SchemaOfNothing, c.DidYouMean(e.Type, diag.NamesIn(c.bundle.byEvent)),
+	e.PayloadContract = c.ready.Of(e.Payload, "the payload of "+e.Type)
+	if e.Type != "" && c.bundle.Index.Serving[e.Type] == nil && c.bundle.Index.Awaiting[e.Type] == nil && !c.partial {
+		c.Warnf(e.PlaceOf("type", e.Span), rules.SchemaOfNothing, c.DidYouMean(e.Type, diag.NamesIn(c.bundle.Index.Serving)),
 			"no pipeline serves event type %q", e.Type)
 	}
 }
@@ -93,7 +94,7 @@ func (c *checker) checkEventType(e *EventType) {
 // checkConfigSchemas makes the schemas of live settings ready, and holds their first values
 // against them. They come after all documents: a schema may stand in another file.
 func (c *checker) checkConfigSchemas() {
-	configs := make(map[string]*Config, len(c.bundle.Configs))
+	configs := make(map[string]*tree.Config, len(c.bundle.Configs))
 	for _, config := range c.bundle.Configs {
 		configs[config.Name] = config
 	}
@@ -106,8 +107,8 @@ func (c *checker) checkConfigSchemas() {
 		if !contracts.IsSchema(e.value, e.key.Name, c.Reporter) {
 			continue
 		}
-		config.contract = c.ready.Of(e.value, "config "+e.key.Name)
-		config.contract.Report(c.configValues[e.key.Name], config.Value, config.Span, c.Reporter)
+		config.Contract = c.ready.Of(e.value, "config "+e.key.Name)
+		config.Contract.Report(c.configValues[e.key.Name], config.Value, config.Span, c.Reporter)
 	}
 }
 

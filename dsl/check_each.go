@@ -9,12 +9,13 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 	"procaas/dsl/typing"
 )
 
 // itemScope is what the calls of a handler may read besides, when they are made for
 // each item: the item and its place. Without for-each it is the scope as it is.
-func (h *Handler) itemScope(sc *expr.Scope) *expr.Scope {
+func itemScope(h *tree.Handler, sc *expr.Scope) *expr.Scope {
 	if h.ForEach == nil {
 		return sc
 	}
@@ -30,10 +31,10 @@ func (h *Handler) itemScope(sc *expr.Scope) *expr.Scope {
 	return &in
 }
 
-// responses is what the response of a for-each is, when each call gives o: a list with an
+// responsesOf is what the response of a for-each is, when each call gives o: a list with an
 // element for each item, in the order of the items. What on-failure says decides what
 // stands in the place of a call that failed.
-func (f *ForEach) responses(o *typing.Outline) *typing.Outline {
+func responsesOf(f *tree.ForEach, o *typing.Outline) *typing.Outline {
 	switch f.OnFailure {
 	case "continue":
 		o = o.Absent("calls of items may fail, which on-failure: continue allows")
@@ -57,14 +58,14 @@ func (f *ForEach) responses(o *typing.Outline) *typing.Outline {
 }
 
 // checkForEach reports a for-each that makes no sense.
-func (c *checker) checkForEach(h *Handler, r *diag.Reporter) {
+func (c *checker) checkForEach(h *tree.Handler, r *diag.Reporter) {
 	f := h.ForEach
 	if f == nil {
 		return
 	}
 	at := h.PlaceOf("for-each", f.Span)
 	switch {
-	case h.isPlaceholder() && !c.blamed(h.Span):
+	case h.IsPlaceholder() && !c.blamed(h.Span):
 		r.Errorf(at, rules.ForEach, "add the call, such as request: {…}", "handler %q calls nobody, so there is nothing to repeat", h.ID)
 	case c.types[h.Type].SetsState:
 		r.Errorf(at, rules.ForEach, "compute the whole with map(), sum() or another function of lists",
@@ -81,7 +82,7 @@ func (c *checker) checkForEach(h *Handler, r *diag.Reporter) {
 }
 
 // compileItems compiles the list of a for-each, and warns of one that may be null.
-func compileItems(f *ForEach, sc *expr.Scope, r *diag.Reporter) {
+func compileItems(f *tree.ForEach, sc *expr.Scope, r *diag.Reporter) {
 	compileValue(f.Items, &spec.Field{ExprKind: datum.ListKind}, sc, r)
 	if f.Items == nil || f.Items.Expr() == nil {
 		return

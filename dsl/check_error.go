@@ -10,11 +10,12 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 )
 
 // compileOnError compiles the rules of on-error. They may read what the handler
 // may, but not its own outcome, and the error.
-func compileOnError(h *Handler, sc *expr.Scope, r *diag.Reporter) {
+func compileOnError(h *tree.Handler, sc *expr.Scope, r *diag.Reporter) {
 	if len(h.OnError) == 0 {
 		return
 	}
@@ -29,22 +30,22 @@ func compileOnError(h *Handler, sc *expr.Scope, r *diag.Reporter) {
 
 // checkOnError reports rules that make no sense, by themselves or after the ones
 // before them.
-func (c *checker) checkOnError(h *Handler, r *diag.Reporter) {
+func (c *checker) checkOnError(h *tree.Handler, r *diag.Reporter) {
 	if len(h.OnError) == 0 {
 		return
 	}
-	if h.isPlaceholder() && !c.blamed(h.Span) || c.types[h.Type].SetsState {
+	if h.IsPlaceholder() && !c.blamed(h.Span) || c.types[h.Type].SetsState {
 		r.Errorf(h.PlaceOf("on-error", h.OnError[0].Span), rules.OnError, "delete it",
 			"handler %q calls nobody, so no call of it fails", h.ID)
 	}
 	for i, rule := range h.OnError {
-		rule.checkFields(h, r)
-		rule.checkReached(h.OnError[:i], r)
+		checkRuleFields(rule, h, r)
+		checkRuleReached(rule, h.OnError[:i], r)
 	}
 }
 
-// checkFields reports fields that do not go with what the rule does.
-func (o *OnError) checkFields(h *Handler, r *diag.Reporter) {
+// checkRuleFields reports fields that do not go with what the rule does.
+func checkRuleFields(o *tree.OnError, h *tree.Handler, r *diag.Reporter) {
 	if o.Result != nil && o.Then != "continue" && o.Then != "" {
 		hint := "say then: continue, or drop it"
 		if o.Then == "skip" {
@@ -58,11 +59,11 @@ func (o *OnError) checkFields(h *Handler, r *diag.Reporter) {
 	}
 }
 
-// checkReached warns of a rule, or of one of its classes, that can never be the first that
+// checkRuleReached warns of a rule, or of one of its classes, that can never be the first that
 // fits: the rules before it take all such errors. A rule with a condition takes only some.
-func (o *OnError) checkReached(before []*OnError, r *diag.Reporter) {
+func checkRuleReached(o *tree.OnError, before []*tree.OnError, r *diag.Reporter) {
 	for _, b := range before {
-		if b.catchesAll() {
+		if b.CatchesAll() {
 			r.Report(diag.Diagnostic{
 				Span: o.PlaceOf("on", o.Span), Severity: diag.Warning, Code: rules.NeverMatches,
 				Message: "this rule is never reached", Hint: "move it up, or give the rule before it classes in on:",
@@ -72,7 +73,7 @@ func (o *OnError) checkReached(before []*OnError, r *diag.Reporter) {
 		}
 	}
 	for i, class := range o.On {
-		at := slices.IndexFunc(before, func(b *OnError) bool {
+		at := slices.IndexFunc(before, func(b *tree.OnError) bool {
 			return b.When == nil && slices.ContainsFunc([]string(b.On), func(other string) bool { return covers(other, class) })
 		})
 		if at >= 0 {

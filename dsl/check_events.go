@@ -8,6 +8,7 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 )
 
 // checkEvents finds out which pipelines an event type may activate.
@@ -19,7 +20,7 @@ func (c *checker) checkEvents() {
 		if len(p.On) == 0 && p.ID != "" { // by default, its id is the type
 			p.On = spec.Names{p.ID}
 		}
-		if c.bundle.pipelines[p.ID] != p {
+		if c.bundle.Index.Pipelines[p.ID] != p {
 			continue
 		}
 		c.checkFlowOf(p)
@@ -33,7 +34,7 @@ func (c *checker) checkEvents() {
 
 // onPlace is where the pipeline names its i-th event type; its id when it does
 // not name any.
-func onPlace(p *Pipeline, i int) diag.Span {
+func onPlace(p *tree.Pipeline, i int) diag.Span {
 	whole := p.PlaceOf("on", p.PlaceOf("id", p.Span))
 	return p.PlaceOf(fmt.Sprintf("on[%d]", i), whole)
 }
@@ -41,14 +42,14 @@ func onPlace(p *Pipeline, i int) diag.Span {
 // checkFlowOf checks that the flow of a pipeline exists, and that a pipeline
 // without one does not take the name of a flow: it is a flow of its own under its id, and
 // two flows would have one name.
-func (c *checker) checkFlowOf(p *Pipeline) {
+func (c *checker) checkFlowOf(p *tree.Pipeline) {
 	if p.Flow != "" {
-		if c.bundle.flows[p.Flow] == nil {
-			c.unknown(p.PlaceOf("flow", p.Span), rules.UnknownFlow, "flow", p.Flow, diag.NamesIn(c.bundle.flows))
+		if c.bundle.Index.Flows[p.Flow] == nil {
+			c.unknown(p.PlaceOf("flow", p.Span), rules.UnknownFlow, "flow", p.Flow, diag.NamesIn(c.bundle.Index.Flows))
 		}
 		return
 	}
-	if f := c.bundle.flows[p.ID]; f != nil {
+	if f := c.bundle.Index.Flows[p.ID]; f != nil {
 		c.Report(diag.Diagnostic{
 			Span: p.PlaceOf("id", p.Span), Code: rules.ImplicitFlow,
 			Message: fmt.Sprintf("pipeline %q has the id of a flow but does not belong to it", p.ID),
@@ -60,9 +61,9 @@ func (c *checker) checkFlowOf(p *Pipeline) {
 
 // serve adds a pipeline to those of an event type. The first whose when is true
 // gets an event, so one without when hides all that follow.
-func (c *checker) serve(event string, p *Pipeline, at diag.Span) {
-	others := c.bundle.byEvent[event]
-	c.bundle.byEvent[event] = append(others, p)
+func (c *checker) serve(event string, p *tree.Pipeline, at diag.Span) {
+	others := c.bundle.Index.Serving[event]
+	c.bundle.Index.Serving[event] = append(others, p)
 	taker := c.takers[event]
 	if taker == nil && unconditional(p.When) {
 		c.takers[event] = p
@@ -84,12 +85,12 @@ func (c *checker) serve(event string, p *Pipeline, at diag.Span) {
 }
 
 // servedBy is the place where a pipeline says that it serves an event.
-func servedBy(p *Pipeline, event string) []diag.Related {
+func servedBy(p *tree.Pipeline, event string) []diag.Related {
 	return []diag.Related{{Span: onPlace(p, slices.Index(p.On, event)), Message: fmt.Sprintf("pipeline %q serves it", p.ID)}}
 }
 
 // flowID is the flow that a pipeline belongs to: without one it is its own.
-func flowID(p *Pipeline) string {
+func flowID(p *tree.Pipeline) string {
 	if p.Flow == "" {
 		return p.ID
 	}

@@ -10,16 +10,17 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 	"procaas/dsl/typing"
 )
 
 // compileHandler compiles the expressions of the i-th handler in their scopes.
 func (c *pipelineCheck) compileHandler(i int) {
 	if h := c.steps[i].Handler; h.Await != nil {
-		h.expected = h.awaitedOutline(c.payloadOf(h.Await.Event))
+		h.Expected = awaitedOutline(c.payloadOf(h.Await.Event))
 	} else if h.Call != nil {
-		if p := c.bundle.pipelines[h.Call.Pipeline]; p != nil {
-			h.expected = p.response
+		if p := c.bundle.Index.Pipelines[h.Call.Pipeline]; p != nil {
+			h.Expected = p.Response
 		}
 	}
 	// Its result may read its own response, which the rest of it may not.
@@ -27,7 +28,7 @@ func (c *pipelineCheck) compileHandler(i int) {
 	c.surely(c.steps[i], sc)
 	own := *sc
 	own.Sources = append(slices.Clip(sc.Sources), c.steps[i].ID)
-	if o := c.steps[i].responseOutline(); o != nil {
+	if o := responseOutline(c.steps[i].Handler); o != nil {
 		own.Responses = maps.Clone(sc.Responses)
 		own.Responses[c.steps[i].ID] = o
 	}
@@ -45,7 +46,7 @@ func (c *pipelineCheck) scopeOf(i int) *expr.Scope {
 			hide(sc, s)
 		case j > i && s.stage == c.steps[i].stage && s.Loops():
 			sc.Late[s.ID] = "is the stage itself, which gives its response when all elements are done"
-		case j < i && s.stage == c.steps[i].stage && apart(s.Handler, c.steps[i].Handler):
+		case j < i && s.stage == c.steps[i].stage && tree.Apart(s.Handler, c.steps[i].Handler):
 			sc.Late[s.ID] = "is in another branch of the stage, and only one of them runs"
 		case j < i:
 			sc.Sources = append(sc.Sources, s.ID)
@@ -67,7 +68,7 @@ func (c *pipelineCheck) scopeOf(i int) *expr.Scope {
 func (c *pipelineCheck) newScope() *expr.Scope {
 	roots, inputs := expr.AllRoots, (*typing.Outline)(nil)
 	if c.pipeline.IsCalled() {
-		roots, inputs = calledRoots, c.pipeline.inputOutline()
+		roots, inputs = calledRoots, c.pipeline.InputOutline()
 	}
 	sc := &expr.Scope{
 		Parsed: c.parsed, Roots: roots, Inputs: inputs, State: c.state, Configs: c.configs, Late: make(map[string]string),
@@ -81,7 +82,7 @@ func (c *pipelineCheck) newScope() *expr.Scope {
 
 // compileValues compiles all expressions of a handler; its result may read its
 // own outcome too, and done that of the verification.
-func (c *checker) compileValues(h *Handler, sc, own *expr.Scope, r *diag.Reporter) {
+func (c *checker) compileValues(h *tree.Handler, sc, own *expr.Scope, r *diag.Reporter) {
 	compileValue(h.Enabled, &spec.Field{ExprKind: datum.BoolKind}, sc, r)
 	// What the condition has tested is so in all that follows.
 	facts := slices.Concat(sc.Facts, h.Enabled.Expr().Holds())
@@ -93,18 +94,18 @@ func (c *checker) compileValues(h *Handler, sc, own *expr.Scope, r *diag.Reporte
 		compileItems(h.ForEach, sc, r)
 	}
 	c.compileAwait(h, sc, r)
-	c.compileBody(h.Type, h.Body, h.itemScope(sc), r)
-	compileValue(h.with(), nil, h.itemScope(sc), r)
+	c.compileBody(h.Type, h.Body, itemScope(h, sc), r)
+	compileValue(h.With(), nil, itemScope(h, sc), r)
 	compileValue(h.Result, nil, own, r)
 	if u := h.Compensate; u != nil {
 		c.compileBody(u.Type, u.Body, own, r)
 	}
 	if h.Use != nil {
-		compileValue(h.Use.With, nil, h.itemScope(own), r)
+		compileValue(h.Use.With, nil, itemScope(h, own), r)
 	}
 	if v := h.Verification(); v != nil {
-		c.compileBody(v.Type, v.Body, h.itemScope(sc), r)
-		compileValue(v.Done, &spec.Field{ExprKind: datum.BoolKind}, h.itemScope(own), r)
+		c.compileBody(v.Type, v.Body, itemScope(h, sc), r)
+		compileValue(v.Done, &spec.Field{ExprKind: datum.BoolKind}, itemScope(h, own), r)
 	}
 	if h.Fallback != nil {
 		compileValue(h.Fallback.Result, nil, sc, r)
@@ -188,14 +189,14 @@ func elemOf(f *spec.Field) *spec.Field {
 // checkAmbiguous reports reads of a source whose id two earlier handlers have. Two of one id
 // are no error by themselves: they are in different stages, and nobody may read either.
 func (c *pipelineCheck) checkAmbiguous(i int) {
-	first := make(map[string]*Handler)
-	twice := make(map[string][2]*Handler)
+	first := make(map[string]*tree.Handler)
+	twice := make(map[string][2]*tree.Handler)
 	for _, s := range c.steps[:i] {
 		if c.steps[i].hides(s) {
 			continue
 		}
 		if f := first[s.ID]; f != nil {
-			twice[s.ID] = [2]*Handler{f, s.Handler}
+			twice[s.ID] = [2]*tree.Handler{f, s.Handler}
 			continue
 		}
 		first[s.ID] = s.Handler
@@ -204,7 +205,7 @@ func (c *pipelineCheck) checkAmbiguous(i int) {
 		return
 	}
 	h := c.steps[i].Handler
-	for _, read := range handlerReads(h) {
+	for _, read := range h.Reads() {
 		pair, ok := twice[sourceOf(read.Path)]
 		if !ok {
 			continue
@@ -227,24 +228,4 @@ func sourceOf(p datum.Path) string {
 		return ""
 	}
 	return p[1]
-}
-
-// verifyReads lists what the verification of a handler reads.
-func verifyReads(h *Handler) []datum.Read {
-	v := h.Verification()
-	if v == nil {
-		return nil
-	}
-	return slices.Concat(v.Body.Reads(), v.Done.Reads())
-}
-
-// handlerReads lists all that a handler reads, its verification, its fallback and
-// the rules of its on-error included.
-func handlerReads(h *Handler) []datum.Read {
-	out := slices.Concat(h.ConditionReads(), h.ItemReads(), h.AwaitReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads(),
-		h.CompensateReads())
-	if h.Fallback != nil {
-		out = append(out, h.Fallback.Result.Reads()...)
-	}
-	return out
 }

@@ -8,6 +8,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 )
 
 // checkHandler checks the i-th handler of the pipeline.
@@ -35,7 +36,7 @@ func (c *pipelineCheck) checkHandler(i int) {
 
 // checkDetached checks a handler that belongs to no stage: what it may read is
 // not known, so names are taken on trust.
-func (c *checker) checkDetached(h *Handler, r *diag.Reporter) {
+func (c *checker) checkDetached(h *tree.Handler, r *diag.Reporter) {
 	checkPolicies(h, r)
 	sc := &expr.Scope{Parsed: c.parsed, Roots: expr.AllRoots, State: map[string]any{}, Configs: c.configs, Lenient: true}
 	own := *sc
@@ -45,7 +46,7 @@ func (c *checker) checkDetached(h *Handler, r *diag.Reporter) {
 }
 
 // checkBodies checks the body of a handler, and that of its verification.
-func (c *checker) checkBodies(h *Handler, r *diag.Reporter) {
+func (c *checker) checkBodies(h *tree.Handler, r *diag.Reporter) {
 	c.checkBody(h, h.Type, h.Body, r)
 	c.checkOnUnknown(h, r)
 	c.checkOnError(h, r)
@@ -63,22 +64,22 @@ func (c *checker) checkBodies(h *Handler, r *diag.Reporter) {
 
 // checkBody lets a type check what its Spec cannot say. It would see services and
 // pipelines missing that are in a file that could not be read.
-func (c *checker) checkBody(h *Handler, typ string, body *expr.Value, r *diag.Reporter) {
+func (c *checker) checkBody(h *tree.Handler, typ string, body *expr.Value, r *diag.Reporter) {
 	t := c.types[typ]
 	if t.Check == nil || body == nil || c.partial || len(body.Names) == 0 && c.blamed(body.Span) {
 		return // what is not even a mapping has been told as such
 	}
-	t.Check(&Body{Reporter: r, Span: body.Span, Handler: h, Value: body, Bundle: c.bundle})
+	t.Check(&tree.Body{Reporter: r, Span: body.Span, Handler: h, Value: body, Bundle: c.bundle})
 }
 
 // checkOnUnknown reports an on-unknown that makes no sense: of a handler that
 // calls nobody, or one that verifies without a call.
-func (c *checker) checkOnUnknown(h *Handler, r *diag.Reporter) {
+func (c *checker) checkOnUnknown(h *tree.Handler, r *diag.Reporter) {
 	u := h.OnUnknown
 	if u == nil {
 		return
 	}
-	if h.isPlaceholder() && !c.blamed(h.Span) || c.types[h.Type].SetsState {
+	if h.IsPlaceholder() && !c.blamed(h.Span) || c.types[h.Type].SetsState {
 		r.Errorf(h.PlaceOf("on-unknown", u.Span), rules.OnUnknown, "delete it",
 			"handler %q calls nobody, so the end of a call is never unknown", h.ID)
 	}
@@ -96,7 +97,7 @@ func (c *checker) checkOnUnknown(h *Handler, r *diag.Reporter) {
 
 // checkNeverSkipped reports what would let the engine skip a critical handler. That it is
 // never skipped is what those behind it, and the proof of degradation, build on.
-func checkNeverSkipped(h *Handler, r *diag.Reporter) {
+func checkNeverSkipped(h *tree.Handler, r *diag.Reporter) {
 	const hint = "say critical: false when the run can succeed without it"
 	if h.Fallback != nil {
 		r.Errorf(h.PlaceOf("fallback", h.Fallback.Span), rules.CriticalSkip, hint,
@@ -119,7 +120,7 @@ func checkNeverSkipped(h *Handler, r *diag.Reporter) {
 }
 
 // checkPolicies checks what fields of retry and fallback say together.
-func checkPolicies(h *Handler, r *diag.Reporter) {
+func checkPolicies(h *tree.Handler, r *diag.Reporter) {
 	if t := h.Retry; t != nil {
 		checkOrder(r, t, t.Span, "min-delay", t.MinDelay, "max-delay", t.MaxDelay)
 	}

@@ -11,6 +11,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 	"procaas/dsl/typing"
 )
 
@@ -18,7 +19,7 @@ import (
 
 // checkLoopFields reports fields of a stage that have a meaning only beside for-each,
 // and what a stage that is repeated cannot do.
-func (c *pipelineCheck) checkLoopFields(s *Stage) {
+func (c *pipelineCheck) checkLoopFields(s *tree.Stage) {
 	if s.ForEach == nil {
 		for _, name := range []string{"shared-state", "state-schemas", "result"} {
 			if at := s.PlaceOf(name, diag.Span{}); at != (diag.Span{}) {
@@ -44,7 +45,7 @@ func (c *pipelineCheck) checkLoopFields(s *Stage) {
 	for _, other := range c.steps {
 		if other.ID == s.ID && !other.Loops() {
 			c.Report(diag.Diagnostic{
-				Span: other.idPlace(), Code: rules.Loop, Hint: "rename one of them",
+				Span: other.IDPlace(), Code: rules.Loop, Hint: "rename one of them",
 				Message: fmt.Sprintf("sources.%s would mean this handler and the repeated stage %q", s.ID, s.ID),
 				Related: []diag.Related{{Span: s.PlaceOf("id", s.Span), Message: "the stage"}},
 			})
@@ -65,7 +66,7 @@ func (c *pipelineCheck) checkLoopFields(s *Stage) {
 }
 
 // checkElementNames reports names of an element's state that the run has, too.
-func (c *pipelineCheck) checkElementNames(s *Stage) {
+func (c *pipelineCheck) checkElementNames(s *tree.Stage) {
 	for _, k := range s.SharedState.Keys() {
 		if _, taken := c.state[k.Name]; !taken {
 			continue
@@ -86,7 +87,7 @@ func (c *pipelineCheck) checkElementNames(s *Stage) {
 }
 
 // checkInLoop reports what a handler of a repeated stage cannot be.
-func (c *pipelineCheck) checkInLoop(s *Stage, h *Handler) {
+func (c *pipelineCheck) checkInLoop(s *tree.Stage, h *tree.Handler) {
 	switch {
 	case h.ForEach != nil:
 		c.Report(diag.Diagnostic{
@@ -113,20 +114,20 @@ func (c *pipelineCheck) checkInLoop(s *Stage, h *Handler) {
 
 // stepsOf lists the handlers of a stage in the order in which a run gets past them: a
 // stage that is repeated ends with the handler that it is from outside.
-func stepsOf(s *Stage) []step {
+func stepsOf(s *tree.Stage) []step {
 	out := make([]step, 0, len(s.Handlers)+1) // one more for the stage itself
 	for _, h := range s.Handlers {
 		out = append(out, step{Handler: h, stage: s})
 	}
-	if s.loop != nil {
-		out = append(out, step{Handler: s.loop, stage: s})
+	if s.Loop() != nil {
+		out = append(out, step{Handler: s.Loop(), stage: s})
 	}
 	return out
 }
 
 // inside tells whether a step is of one element of a repeated stage; the step that is the
 // stage as seen from outside is not.
-func (s step) inside() bool { return s.stage.loop != nil && !s.Loops() }
+func (s step) inside() bool { return s.stage.Loop() != nil && !s.Loops() }
 
 // hides tells whether a step cannot see another one that comes earlier, which is of one
 // element of a stage that it is not a part of itself.
@@ -152,14 +153,14 @@ func hide(sc *expr.Scope, s step) {
 // An element is what is known of one element while the check is inside of a stage that
 // is repeated.
 type element struct {
-	stage *Stage
+	stage *tree.Stage
 	item  *typing.Outline
 	outer map[string]any // the shared state of the run
 }
 
 // enterLoop begins to check a repeated stage, whose first handler is the at-th: its
 // names are those of one element. What it gives back leaves it again.
-func (c *pipelineCheck) enterLoop(s *Stage, at int) (leave func()) {
+func (c *pipelineCheck) enterLoop(s *tree.Stage, at int) (leave func()) {
 	compileItems(s.ForEach, c.scopeBefore(s, at), c.Reporter)
 	// What handlers do to the view inside is about one element: it is undone on leaving.
 	around, view, state := c.element, c.view.clone(), c.state
@@ -173,7 +174,7 @@ func (c *pipelineCheck) enterLoop(s *Stage, at int) (leave func()) {
 	maps.Copy(c.state, own)
 	c.view = c.view.clone()
 	for name, first := range own {
-		switch contract := s.once.contracts[name]; {
+		switch contract := s.Once().Contracts[name]; {
 		case contract != nil && first == nil:
 			c.known[name] = contract.Outline().Absent("")
 		case contract != nil:
@@ -185,13 +186,13 @@ func (c *pipelineCheck) enterLoop(s *Stage, at int) (leave func()) {
 		}
 	}
 	return func() {
-		s.loop.expected = c.leftBy(s, at) // while the names are still those of the element
+		s.Loop().Expected = c.leftBy(s, at) // while the names are still those of the element
 		c.element, c.view, c.state = around, view, state
 	}
 }
 
 // leftBy is what is known of the state that an element leaves behind.
-func (c *pipelineCheck) leftBy(s *Stage, at int) *typing.Outline {
+func (c *pipelineCheck) leftBy(s *tree.Stage, at int) *typing.Outline {
 	out := &typing.Outline{Shape: datum.MapShape, Closed: true, Inferred: true, Members: make(map[string]*typing.Member)}
 	first := make(map[string]any)
 	firstValues(s.SharedState, first)
@@ -213,7 +214,7 @@ func (c *pipelineCheck) leftBy(s *Stage, at int) *typing.Outline {
 
 // mayLeaveNull says why an element may never set a name that is null at first, when only
 // handlers that may be off do; empty when one is sure to set it, or nobody does.
-func (c *pipelineCheck) mayLeaveNull(s *Stage, name string, at int) string {
+func (c *pipelineCheck) mayLeaveNull(s *tree.Stage, name string, at int) string {
 	var off []string
 	for i := range s.Handlers {
 		for _, a := range c.assignments(at + i) {
@@ -242,10 +243,10 @@ func (c *pipelineCheck) mayLeaveNull(s *Stage, name string, at int) string {
 func (c *pipelineCheck) contract(name string) *contracts.Contract {
 	if c.element != nil {
 		if c.element.stage.SharedState.Get(name) != nil {
-			return c.element.stage.once.contracts[name]
+			return c.element.stage.Once().Contracts[name]
 		}
 	}
-	return c.pipeline.contracts[name]
+	return c.pipeline.Contracts[name]
 }
 
 // undeclaredInLoop reports a name that a handler of a repeated stage sets and that is
@@ -270,7 +271,7 @@ func (c *pipelineCheck) undeclaredInLoop(k expr.Key, what string) {
 
 // localTo gives the repeated stage whose elements have a name of their own, seen from a
 // step; nil when the name is of the run.
-func (c *pipelineCheck) localTo(name string, at int) *Stage {
+func (c *pipelineCheck) localTo(name string, at int) *tree.Stage {
 	if at >= len(c.steps) || !c.steps[at].inside() {
 		return nil
 	}

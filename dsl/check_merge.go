@@ -6,6 +6,7 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 )
 
 // maxHandlers bounds the handlers of one pipeline: what each of them may read
@@ -14,7 +15,7 @@ const maxHandlers = 1000
 
 // merge gathers what the documents declare, in the order of the documents. A
 // nil document is a file that could not be read.
-func (c *checker) merge(docs []*Document) {
+func (c *checker) merge(docs []*tree.Document) {
 	for _, d := range docs {
 		if d == nil {
 			c.partial = true
@@ -38,18 +39,18 @@ func (c *checker) merge(docs []*Document) {
 	for _, p := range c.bundle.Pipelines {
 		c.setPaths(p)
 		for _, s := range p.Stages {
-			s.makeLoop(p)
+			s.MakeLoop(p)
 		}
 	}
 }
 
 // mergeDocument adds everything but the handlers, whose stages may be in a
 // later document.
-func (c *checker) mergeDocument(d *Document) {
+func (c *checker) mergeDocument(d *tree.Document) {
 	b := c.bundle
 	for _, s := range d.Services {
 		if c.declare("service", s.ID, s.PlaceOf("id", s.Span)) {
-			b.services[s.ID] = s
+			b.Index.Services[s.ID] = s
 		}
 		b.Services = append(b.Services, s)
 	}
@@ -59,7 +60,7 @@ func (c *checker) mergeDocument(d *Document) {
 			c.configValues[k.Name] = d.Configs.Elems[i]
 		}
 		value, _ := d.Configs.Elems[i].Literal()
-		b.Configs = append(b.Configs, &Config{Span: k.Span, Name: k.Name, Value: value})
+		b.Configs = append(b.Configs, &tree.Config{Span: k.Span, Name: k.Name, Value: value})
 	}
 	for i, k := range d.Schemas.Keys() {
 		if c.declare("schema", k.Name, k.Span) {
@@ -73,22 +74,22 @@ func (c *checker) mergeDocument(d *Document) {
 	}
 	for _, e := range d.Events {
 		if c.declare("event", e.Type, e.PlaceOf("type", e.Span)) {
-			b.events[e.Type] = e
+			b.Index.Events[e.Type] = e
 		}
 		b.Events = append(b.Events, e)
 	}
 	for _, f := range d.Flows {
 		if c.declare("flow", f.ID, f.PlaceOf("id", f.Span)) {
-			b.flows[f.ID] = f
+			b.Index.Flows[f.ID] = f
 		}
 		b.Flows = append(b.Flows, f)
 	}
 	for _, p := range d.Pipelines {
 		for _, s := range p.Stages {
-			s.joinBranches()
+			s.JoinBranches()
 		}
 		if c.declare("pipeline", p.ID, p.PlaceOf("id", p.Span)) {
-			b.pipelines[p.ID] = p
+			b.Index.Pipelines[p.ID] = p
 		}
 		b.Pipelines = append(b.Pipelines, p)
 	}
@@ -108,7 +109,7 @@ func (c *checker) mergeDocument(d *Document) {
 	}
 	for _, cluster := range d.Clusters {
 		if c.declare("cluster", cluster.ID, cluster.PlaceOf("id", cluster.Span)) {
-			b.clusters[cluster.ID] = cluster
+			b.Index.Clusters[cluster.ID] = cluster
 		}
 		b.Clusters = append(b.Clusters, cluster)
 	}
@@ -136,8 +137,8 @@ func (c *checker) declare(kind, name string, at diag.Span) bool {
 
 // mergeStages makes the stages of a pipeline known. Two of the same id are
 // bearable while the paths of their handlers differ.
-func (c *checker) mergeStages(p *Pipeline) {
-	if c.bundle.pipelines[p.ID] != p {
+func (c *checker) mergeStages(p *tree.Pipeline) {
+	if c.bundle.Index.Pipelines[p.ID] != p {
 		return // reported as a duplicate; its stages would only repeat that
 	}
 	for _, s := range p.Stages {
@@ -158,7 +159,7 @@ func (c *checker) mergeStages(p *Pipeline) {
 }
 
 // checkPlaced reports handlers of a stage that name another place.
-func (c *checker) checkPlaced(p *Pipeline) {
+func (c *checker) checkPlaced(p *tree.Pipeline) {
 	for _, s := range p.Stages {
 		for _, h := range s.Handlers {
 			if h.Into != "" {
@@ -170,7 +171,7 @@ func (c *checker) checkPlaced(p *Pipeline) {
 }
 
 // mergeHandler adds a handler of the top level to its stage, behind those that stand in it.
-func (c *checker) mergeHandler(h *Handler) {
+func (c *checker) mergeHandler(h *tree.Handler) {
 	if h.Into == "" {
 		c.bundle.Detached = append(c.bundle.Detached, h)
 		c.Warnf(h.PlaceOf("id", h.Span), rules.Detached, "say into: pipeline/stage",
@@ -202,15 +203,15 @@ func (c *checker) mergeHandler(h *Handler) {
 }
 
 // reportInto says which part of a contribution's target does not exist.
-func (c *checker) reportInto(h *Handler, at diag.Span) {
+func (c *checker) reportInto(h *tree.Handler, at diag.Span) {
 	pipeline, stage, ok := strings.Cut(h.Into, "/")
 	if !ok || pipeline == "" || stage == "" || strings.Contains(stage, "/") {
 		c.Errorf(at, rules.Into, "write into: pipeline/stage", "want the path of a stage, have %q", h.Into)
 		return
 	}
-	p := c.bundle.pipelines[pipeline]
+	p := c.bundle.Index.Pipelines[pipeline]
 	if p == nil {
-		c.unknown(at, rules.Into, "pipeline", pipeline, diag.NamesIn(c.bundle.pipelines))
+		c.unknown(at, rules.Into, "pipeline", pipeline, diag.NamesIn(c.bundle.Index.Pipelines))
 		return
 	}
 	known := func() []string {
@@ -224,8 +225,8 @@ func (c *checker) reportInto(h *Handler, at diag.Span) {
 }
 
 // setPaths gives the handlers of a pipeline their paths, which must differ.
-func (c *checker) setPaths(p *Pipeline) {
-	first := make(map[string]*Handler)
+func (c *checker) setPaths(p *tree.Pipeline) {
+	first := make(map[string]*tree.Handler)
 	count := 0
 	for _, s := range p.Stages {
 		count += len(s.Handlers)
@@ -233,10 +234,7 @@ func (c *checker) setPaths(p *Pipeline) {
 			if p.ID == "" || s.ID == "" || h.ID == "" {
 				continue
 			}
-			h.Path = p.ID + "/" + s.ID + "/" + h.ID
-			if h.Compensate != nil {
-				h.undo = h.undoBy(h.Compensate)
-			}
+			h.Place(p.ID + "/" + s.ID + "/" + h.ID)
 			if twin := first[h.Path]; twin != nil {
 				c.Report(diag.Diagnostic{
 					Span: h.PlaceOf("id", h.Span), Code: rules.Duplicate,
@@ -247,10 +245,10 @@ func (c *checker) setPaths(p *Pipeline) {
 				continue
 			}
 			first[h.Path] = h
-			if c.bundle.pipelines[p.ID] == p {
-				c.bundle.handlers[h.Path] = h
-				if h.undo != nil {
-					c.bundle.handlers[h.undo.Path] = h.undo
+			if c.bundle.Index.Pipelines[p.ID] == p {
+				c.bundle.Index.Handlers[h.Path] = h
+				if undo := h.Compensation(); undo != nil {
+					c.bundle.Index.Handlers[undo.Path] = undo
 				}
 			}
 		}

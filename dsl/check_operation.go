@@ -1,7 +1,6 @@
 package dsl
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
@@ -10,12 +9,13 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 	"procaas/dsl/typing"
 )
 
 // checkOperation finds the operation that a handler calls, and reports when the
 // service has none such.
-func (c *checker) checkOperation(h *Handler, apis map[string]*contracts.API) {
+func (c *checker) checkOperation(h *tree.Handler, apis map[string]*contracts.API) {
 	t, ok := c.types[h.Type]
 	if !ok || t.Operation == nil || h.Body == nil {
 		return
@@ -25,18 +25,18 @@ func (c *checker) checkOperation(h *Handler, apis map[string]*contracts.API) {
 	if !ok || api == nil || o.Method == "" {
 		return
 	}
-	if h.calls = api.Call(o); h.calls == nil {
+	if h.Calls = api.Call(o); h.Calls == nil {
 		return
 	}
-	if h.ResponseSchema == nil && o.JSON && len(o.Expect) > 0 && c.bundle.services[o.Service].CheckResponses {
-		h.expected = h.calls.Outline()
+	if h.ResponseSchema == nil && o.JSON && len(o.Expect) > 0 && c.bundle.Index.Services[o.Service].CheckResponses {
+		h.Expected = h.Calls.Outline()
 	}
 }
 
 // checkCall holds what a handler sends against the operation that it calls. Its
 // expressions are compiled.
-func (c *pipelineCheck) checkCall(h *Handler) {
-	call := h.calls
+func (c *pipelineCheck) checkCall(h *tree.Handler) {
+	call := h.Calls
 	if call == nil {
 		return
 	}
@@ -53,7 +53,7 @@ func (c *pipelineCheck) checkCall(h *Handler) {
 
 // checkQuery holds the query that a handler sends against the parameters of the operation. One
 // that is computed as a whole is not known before it runs.
-func (c *pipelineCheck) checkQuery(h *Handler, call *contracts.Call) {
+func (c *pipelineCheck) checkQuery(h *tree.Handler, call *contracts.Call) {
 	given := call.Query
 	if given.Expr() != nil {
 		return
@@ -113,17 +113,4 @@ func (c *pipelineCheck) checkParameter(p contracts.Parameter, v *expr.Value) {
 		want = &typing.Outline{Shape: datum.AnyShape &^ datum.NullShape}
 	}
 	c.fitsOutline(v, want, portion{what: "query " + p.Name})
-}
-
-// CheckResponse holds the response of the handler against its schema, or against
-// what the service's OpenAPI document says of the status; 0 is for a handler
-// whose responses have none. The error is a [*Error], or that of ctx.
-func (h *Handler) CheckResponse(ctx context.Context, status int, data any) error {
-	if h.response != nil {
-		return h.response.CheckContext(ctx, data)
-	}
-	if h.expected == nil || status < 100 {
-		return nil
-	}
-	return h.calls.Check(ctx, status, data)
 }

@@ -2,8 +2,8 @@ package dsl
 
 import (
 	"procaas/dsl/diag"
-	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 )
 
 // MaxRunParts bounds the handlers that one run may have, each counted anew for each element
@@ -14,16 +14,16 @@ const MaxRunParts = 100_000
 // checkParts reports a for-each that makes more of one run than it may be, as far as the
 // lists are known. Lists that are computed from data are bounded when the run gets there.
 func (c *checker) checkParts() {
-	known := map[*Pipeline]float64{}
+	known := map[*tree.Pipeline]float64{}
 	for _, p := range c.bundle.Pipelines {
-		if c.bundle.pipelines[p.ID] == p {
+		if c.bundle.Index.Pipelines[p.ID] == p {
 			c.partsOf(p, known)
 		}
 	}
 }
 
 // partsOf is how many handlers a pipeline makes at least, along its longest chain of lists.
-func (c *checker) partsOf(p *Pipeline, known map[*Pipeline]float64) float64 {
+func (c *checker) partsOf(p *tree.Pipeline, known map[*tree.Pipeline]float64) float64 {
 	if n, ok := known[p]; ok {
 		return n
 	}
@@ -34,7 +34,7 @@ func (c *checker) partsOf(p *Pipeline, known map[*Pipeline]float64) float64 {
 		for _, h := range s.Handlers {
 			below := 0.0
 			if h.Call != nil {
-				if callee := c.bundle.pipelines[h.Call.Pipeline]; callee != nil {
+				if callee := c.bundle.Index.Pipelines[h.Call.Pipeline]; callee != nil {
 					below = c.partsOf(callee, known)
 				}
 			}
@@ -51,31 +51,15 @@ func (c *checker) partsOf(p *Pipeline, known map[*Pipeline]float64) float64 {
 
 // times is how many handlers there are at least when each element of a list has some below
 // it. It reports a product that is too large, and not those around it.
-func (c *checker) times(f *ForEach, at diag.Span, below float64) float64 {
+func (c *checker) times(f *tree.ForEach, at diag.Span, below float64) float64 {
 	if f == nil {
 		return 1 + below
 	}
-	n := float64(f.knownLength())
+	n := float64(f.KnownLength())
 	all := n * (1 + below)
 	if all > MaxRunParts && below <= MaxRunParts {
 		c.Errorf(at, rules.Parts, "split the work over several runs: emit an event, or queue.put a task, for each element",
 			"each of %.0f elements has at least %.0f handlers below it, which makes %.0f in one run; a run may have %d", n, below, all, MaxRunParts)
 	}
 	return all
-}
-
-// knownLength is how many elements the list has for certain, when it has any.
-func (f *ForEach) knownLength() int {
-	switch v := f.Items; {
-	case v == nil:
-	case v.Kind == expr.ValueList:
-		return max(1, len(v.Elems))
-	case v.Kind == expr.ValueExpr && v.Computed != nil && len(v.Reads()) == 0:
-		if data, err := v.Eval(nil); err == nil {
-			if list, ok := data.([]any); ok {
-				return max(1, min(len(list), f.MaxItems))
-			}
-		}
-	}
-	return 1
 }

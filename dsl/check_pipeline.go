@@ -8,6 +8,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 	"procaas/dsl/typing"
 )
 
@@ -16,8 +17,8 @@ import (
 type pipelineCheck struct {
 	*checker
 	*diag.Reporter // of this pipeline; hides that of the checker
-	pipeline       *Pipeline
-	flow           *Flow // nil when the pipeline has none
+	pipeline       *tree.Pipeline
+	flow           *tree.Flow // nil when the pipeline has none
 
 	state map[string]any // declared names with their first values, those of the flow included
 
@@ -39,13 +40,13 @@ type pipelineCheck struct {
 
 // A step is a handler at its place in a pipeline.
 type step struct {
-	*Handler
-	stage *Stage
+	*tree.Handler
+	stage *tree.Stage
 }
 
 // checkPipeline checks a pipeline by itself. It only reads what is shared.
-func (c *checker) checkPipeline(p *Pipeline, r *diag.Reporter) *pipelineCheck {
-	pc := &pipelineCheck{checker: c, Reporter: r, pipeline: p, flow: c.bundle.flows[p.Flow], state: make(map[string]any)}
+func (c *checker) checkPipeline(p *tree.Pipeline, r *diag.Reporter) *pipelineCheck {
+	pc := &pipelineCheck{checker: c, Reporter: r, pipeline: p, flow: c.bundle.Index.Flows[p.Flow], state: make(map[string]any)}
 	for _, s := range p.Stages {
 		pc.steps = append(pc.steps, stepsOf(s)...)
 	}
@@ -116,7 +117,7 @@ func (c *pipelineCheck) checkPlaceholders() {
 		}
 	}
 	for _, h := range c.steps {
-		if h.isPlaceholder() && !c.blamed(h.Span) {
+		if h.IsPlaceholder() && !c.blamed(h.Span) {
 			c.Warnf(h.PlaceOf("id", h.Span), rules.Placeholder,
 				"name its type, such as request: {…}; known: "+c.typeNames(), "handler %q does nothing", h.ID)
 		}
@@ -130,7 +131,7 @@ func (c *pipelineCheck) moves() bool {
 		return false
 	}
 	for _, event := range c.pipeline.On {
-		if !slices.ContainsFunc(c.flow.States.Transitions, func(t *Transition) bool { return slices.Contains(t.On, event) }) {
+		if !slices.ContainsFunc(c.flow.States.Transitions, func(t *tree.Transition) bool { return slices.Contains(t.On, event) }) {
 			return false
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 )
 
 // checkQueue checks the queue section of a pipeline. Its expressions are computed when a task
@@ -48,7 +49,7 @@ func (c *pipelineCheck) checkQueue() {
 
 // tryDelay reports a delay that is none for the first attempts. It reads nothing but the
 // number of the attempt, so it can be computed here instead of at the first failure.
-func (c *pipelineCheck) tryDelay(r *QueueRetry) {
+func (c *pipelineCheck) tryDelay(r *tree.QueueRetry) {
 	if e := r.Delay.Expr(); e != nil && e.Program == nil {
 		return // it was reported
 	}

@@ -3,7 +3,6 @@ package dsl
 import (
 	"fmt"
 	"math/bits"
-	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -12,11 +11,12 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 )
 
 // checkShardMap checks a shard map: its keys and tables, where the parts of its keyspace
 // begin, its hosts and the rules of registration.
-func (c *checker) checkShardMap(m *ShardMap) {
+func (c *checker) checkShardMap(m *tree.ShardMap) {
 	c.checkShardKeys(m)
 	c.checkShards(m)
 	c.checkConnect(m)
@@ -30,7 +30,7 @@ func (c *checker) checkShardMap(m *ShardMap) {
 }
 
 // checkShardKeys checks the parts of keys, and that each table has a column for each.
-func (c *checker) checkShardKeys(m *ShardMap) {
+func (c *checker) checkShardKeys(m *tree.ShardMap) {
 	seen := map[string]bool{}
 	for i, part := range m.Key {
 		if seen[part] {
@@ -61,7 +61,7 @@ func (c *checker) checkShardKeys(m *ShardMap) {
 }
 
 // checkShards checks the names of shards and the addresses of their hosts.
-func (c *checker) checkShards(m *ShardMap) {
+func (c *checker) checkShards(m *tree.ShardMap) {
 	if len(m.Shards) == 0 && !c.blamed(m.Span) {
 		c.Errorf(m.PlaceOf("shards", m.Span), rules.ShardMap, "add a shard with its hosts", "shard map %q has no shards", m.ID)
 	}
@@ -73,7 +73,7 @@ func (c *checker) checkShards(m *ShardMap) {
 		}
 		for _, h := range s.Hosts {
 			at := h.PlaceOf("address", h.Span)
-			address, problem := hostPort(h.Address)
+			address, problem := tree.CompleteAddress(h.Address)
 			switch owner := owners[address]; {
 			case h.Address == "":
 			case problem != "":
@@ -87,34 +87,8 @@ func (c *checker) checkShards(m *ShardMap) {
 	}
 }
 
-// hostPort completes an address by the port of PostgreSQL, 5432, and says what is wrong with
-// it; full is empty then. Addresses of IPv6 come with brackets or without.
-func hostPort(address string) (full, problem string) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		host, port = strings.Trim(address, "[]"), "5432"
-		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
-			return "", "it has more than one port"
-		}
-	}
-	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return "", fmt.Sprintf("the port %q is not a number from 1 to 65535", port)
-	}
-	if host == "" || strings.ContainsAny(host, "/@?, ") {
-		return "", "it names no host"
-	}
-	return net.JoinHostPort(host, port), ""
-}
-
-// Full is the address with its port; empty for one that cannot be read, which the check has
-// reported.
-func (h *ShardHost) Full() string {
-	full, _ := hostPort(h.Address)
-	return full
-}
-
 // checkSlots checks that each slot begins on exactly one shard.
-func (c *checker) checkSlots(m *ShardMap) {
+func (c *checker) checkSlots(m *tree.ShardMap) {
 	if bits.OnesCount(uint(m.Slots)) != 1 {
 		c.Errorf(m.PlaceOf("slots", m.Span), rules.ShardMap, "take a power of two, such as 1024 or 4096", "%d slots are no power of two",
 			m.Slots)
@@ -162,7 +136,7 @@ func SlotRange(text string) (first, last int, ok bool) {
 
 // checkRanges checks that the stretches of keys cover all and begin at different bounds. Each
 // reaches up to the next bound, so they cover all when one of them begins below all keys.
-func (c *checker) checkRanges(m *ShardMap) {
+func (c *checker) checkRanges(m *tree.ShardMap) {
 	owner := map[string]string{}
 	for _, s := range m.Shards {
 		for i, low := range s.From {
@@ -183,7 +157,7 @@ func (c *checker) checkRanges(m *ShardMap) {
 }
 
 // checkConnect keeps passwords out of connection strings, which are shown to whoever asks.
-func (c *checker) checkConnect(m *ShardMap) {
+func (c *checker) checkConnect(m *tree.ShardMap) {
 	if m.Connect == nil {
 		return
 	}
@@ -197,7 +171,7 @@ func (c *checker) checkConnect(m *ShardMap) {
 }
 
 // checkRegistration checks who is asked, and that rules name what there is.
-func (c *checker) checkRegistration(m *ShardMap) {
+func (c *checker) checkRegistration(m *tree.ShardMap) {
 	r := m.Registration
 	if r == nil {
 		return
@@ -218,7 +192,7 @@ func (c *checker) checkRegistration(m *ShardMap) {
 
 // checkPlacementRule checks one rule of registration: that it says where its keys go, once, and
 // that the map has such shards.
-func (c *checker) checkPlacementRule(m *ShardMap, rule *PlacementRule) {
+func (c *checker) checkPlacementRule(m *tree.ShardMap, rule *tree.PlacementRule) {
 	if e := rule.When.Expr(); e != nil {
 		e.Compile(&expr.Scope{Roots: []string{"event"}}, datum.BoolKind, c.Reporter)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 
 	// Zones must not depend on the machine that validates.
 	_ "time/tzdata"
@@ -13,7 +14,7 @@ import (
 
 // checkService checks the address of a service. Paths of requests are appended to it, so it
 // has no query; and files of pipelines are read by many, so it holds no password.
-func (c *checker) checkService(s *Service) {
+func (c *checker) checkService(s *tree.Service) {
 	if s.URL == "" {
 		return // reported when it was read
 	}
@@ -31,7 +32,7 @@ func (c *checker) checkService(s *Service) {
 }
 
 // checkTrigger checks when a trigger fires and that its event is served.
-func (c *checker) checkTrigger(t *Trigger) {
+func (c *checker) checkTrigger(t *tree.Trigger) {
 	at := t.PlaceOf("id", t.Span)
 	switch {
 	case t.Every != 0 && t.Cron != "":
@@ -49,16 +50,16 @@ func (c *checker) checkTrigger(t *Trigger) {
 		c.Errorf(t.PlaceOf("time-zone", at), rules.TimeZone, "want an IANA name such as Europe/Berlin, or UTC",
 			"unknown time zone %q", t.TimeZone)
 	}
-	if t.Event != "" && c.bundle.byEvent[t.Event] == nil && c.bundle.awaiting[t.Event] == nil {
+	if t.Event != "" && c.bundle.Index.Serving[t.Event] == nil && c.bundle.Index.Awaiting[t.Event] == nil {
 		c.unknownEvent(t)
 	}
 }
 
 // unknownEvent reports a trigger whose event no pipeline serves.
-func (c *checker) unknownEvent(t *Trigger) {
+func (c *checker) unknownEvent(t *tree.Trigger) {
 	if c.partial {
 		return // the pipeline may be in the file that could not be read
 	}
-	c.Warnf(t.PlaceOf("event", t.Span), rules.TriggerEvent, c.DidYouMean(t.Event, diag.NamesIn(c.bundle.byEvent)),
+	c.Warnf(t.PlaceOf("event", t.Span), rules.TriggerEvent, c.DidYouMean(t.Event, diag.NamesIn(c.bundle.Index.Serving)),
 		"no pipeline serves event type %q", t.Event)
 }

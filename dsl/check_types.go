@@ -8,6 +8,7 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/dsl/expr"
+	"procaas/dsl/tree"
 	"procaas/dsl/typing"
 )
 
@@ -38,8 +39,8 @@ func (c *checker) payloadOf(events []string) *typing.Outline {
 func (c *checker) configOutlines() map[string]*typing.Outline {
 	out := make(map[string]*typing.Outline)
 	for _, config := range c.bundle.Configs {
-		if config.contract.Outline() != nil {
-			out[config.Name] = config.contract.Outline()
+		if config.Contract.Outline() != nil {
+			out[config.Name] = config.Contract.Outline()
 		}
 	}
 	return out
@@ -52,7 +53,7 @@ func (c *pipelineCheck) beginState() {
 	c.view = view{make(map[string]*typing.Outline), make(map[string]*typing.Outline), make(map[string]given)}
 	for name, first := range c.state {
 		isKept := c.flowState().Get(name) != nil
-		switch contract := c.pipeline.contracts[name]; {
+		switch contract := c.pipeline.Contracts[name]; {
 		case contract != nil && first == nil:
 			c.known[name] = contract.Outline().Absent("")
 		case contract != nil:
@@ -88,10 +89,10 @@ func firstOutline(v any) *typing.Outline {
 // expressions are compiled.
 func (c *pipelineCheck) settle(i int) {
 	h := c.steps[i].Handler
-	sure := h.alwaysSucceeds()
+	sure := h.AlwaysSucceeds()
 	if _, twice := c.responses[h.ID]; twice {
 		c.responses[h.ID] = nil // it may be either of two handlers
-	} else if o := h.responseOutline(); o != nil && sure {
+	} else if o := responseOutline(h); o != nil && sure {
 		c.responses[h.ID] = o
 	} else {
 		c.responses[h.ID] = o.Absent(c.steps[i].whyLeftOut())
@@ -108,21 +109,14 @@ func (c *pipelineCheck) settle(i int) {
 	}
 }
 
-// alwaysSucceeds tells whether a run cannot get past the handler without its
-// success.
-func (h *Handler) alwaysSucceeds() bool {
-	goesOn := func(o *OnError) bool { return o.GoesOn() }
-	return h.IsCritical() && h.Enabled.IsNull() && h.Rollout == nil && !slices.ContainsFunc(h.OnError, goesOn)
-}
-
 // responseOutline is what the response of the handler is once it has succeeded.
-func (h *Handler) responseOutline() *typing.Outline {
-	o := h.expected
-	if h.response != nil {
-		o = h.response.Outline()
+func responseOutline(h *tree.Handler) *typing.Outline {
+	o := h.Expected
+	if h.ResponseContract != nil {
+		o = h.ResponseContract.Outline()
 	}
 	if h.ForEach != nil {
-		return h.ForEach.responses(o)
+		return responsesOf(h.ForEach, o)
 	}
 	return o
 }
@@ -156,7 +150,7 @@ func (c *pipelineCheck) assign(a assignment, sure bool) {
 // whyLeftOut says how a critical handler comes to leave nothing; empty for others,
 // at which the proof of degradation looks.
 func (s step) whyLeftOut() string {
-	if !s.IsCritical() || !s.underCondition() || s.goesOn() != nil || s.Branch != nil {
+	if !s.IsCritical() || !s.underCondition() || s.GoesOn() != nil || s.Branch != nil {
 		return ""
 	}
 	return fmt.Sprintf("%q gives it only when it is enabled", s.ID)
@@ -231,7 +225,7 @@ func (c *pipelineCheck) checkFits(i int) {
 
 // checkEmission holds the payload of an event that a handler emits against the
 // schema of its type.
-func (c *pipelineCheck) checkEmission(h *Handler, event string, payload *expr.Value) {
+func (c *pipelineCheck) checkEmission(h *tree.Handler, event string, payload *expr.Value) {
 	contract := c.bundle.Event(event).Contract()
 	if contract == nil {
 		return

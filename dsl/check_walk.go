@@ -6,6 +6,7 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/dsl/expr"
+	"procaas/dsl/tree"
 	"procaas/dsl/typing"
 )
 
@@ -66,7 +67,7 @@ func (c *pipelineCheck) walk() {
 		c.checkLoopFields(s)
 		c.checkStage(s, at)
 		inStage := slices.Concat(always, s.Enabled.Expr().Holds())
-		if s.loop != nil {
+		if s.Loop() != nil {
 			c.facts = inStage
 			leave := c.enterLoop(s, at)
 			c.checkBranches(s, at)
@@ -90,8 +91,8 @@ func (c *pipelineCheck) walk() {
 // walkStage checks the handlers of a stage, the first of which is the at-th. Each
 // branch begins with what is known before all of them; behind them is known what
 // is so whichever was taken.
-func (c *pipelineCheck) walkStage(s *Stage, at int, facts []expr.Fact) {
-	var branch *Branch
+func (c *pipelineCheck) walkStage(s *tree.Stage, at int, facts []expr.Fact) {
+	var branch *tree.Branch
 	var base view
 	var ends []view
 	leave := func() {
@@ -111,7 +112,7 @@ func (c *pipelineCheck) walkStage(s *Stage, at int, facts []expr.Fact) {
 		for _, end := range ends[1:] {
 			out = out.or(end)
 		}
-		if s.mayTakeNone(len(ends)) {
+		if mayTakeNone(s, len(ends)) {
 			out = out.or(base)
 		}
 		c.view, ends = out, nil
@@ -128,7 +129,7 @@ func (c *pipelineCheck) walkStage(s *Stage, at int, facts []expr.Fact) {
 				base = c.view.clone()
 			}
 			branch = h.Branch
-			c.facts = slices.Concat(facts, s.factsOf(branch))
+			c.facts = slices.Concat(facts, factsOf(s, branch))
 		}
 		c.checkHandler(at + i)
 		c.settle(at + i)
@@ -138,15 +139,15 @@ func (c *pipelineCheck) walkStage(s *Stage, at int, facts []expr.Fact) {
 
 // mayTakeNone tells whether a run may go past all handlers of the branches, of
 // which so many have handlers.
-func (s *Stage) mayTakeNone(withHandlers int) bool {
+func mayTakeNone(s *tree.Stage, withHandlers int) bool {
 	return withHandlers < len(s.Choose) || s.Choose[len(s.Choose)-1].When != nil
 }
 
 // factsOf are the facts that hold in a branch: its own condition, and none of
 // those before it.
-func (s *Stage) factsOf(b *Branch) []expr.Fact {
+func factsOf(s *tree.Stage, b *tree.Branch) []expr.Fact {
 	var out []expr.Fact
-	for _, other := range s.Choose[:b.number-1] {
+	for _, other := range s.Choose[:b.Number()-1] {
 		out = append(out, other.When.Expr().Fails()...)
 	}
 	return append(out, b.When.Expr().Holds()...)

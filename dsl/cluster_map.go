@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"procaas/dsl/expr"
+	"procaas/dsl/tree"
 )
 
 // defaultReplicas is how many workers may hold a partition when nobody says.
@@ -22,12 +23,12 @@ const ringPoints = 64
 // Holders gives, for each partition, the places in a list of the workers that may hold
 // it, those of a rule in the order of preference. It depends on the ids and zones of the
 // workers, not on their order, so that workers that come or go change little of it.
-func (c *Cluster) Holders(workers []ClusterWorker) [][]int {
+func Holders(c *tree.Cluster, workers []tree.ClusterWorker) [][]int {
 	m := c.Map
 	rule, replicas, seed := "all", defaultReplicas, 0
 	if m != nil {
-		if c.held != nil {
-			return c.heldBy(workers)
+		if c.Held != nil {
+			return heldBy(c, workers)
 		}
 		rule, replicas, seed = cmp.Or(m.Rule, "random"), cmp.Or(m.Replicas, defaultReplicas), m.Seed
 	}
@@ -75,7 +76,7 @@ func drawn(seed int, words ...string) uint64 {
 }
 
 // rank orders the workers by how much a partition prefers them.
-func rank(workers []ClusterWorker, seed, p int) []int {
+func rank(workers []tree.ClusterWorker, seed, p int) []int {
 	preference := make([]uint64, len(workers))
 	order := make([]int, len(workers))
 	for i := range workers {
@@ -88,7 +89,7 @@ func rank(workers []ClusterWorker, seed, p int) []int {
 }
 
 // spreadZones takes ranked workers in rounds, one of each zone in a round.
-func spreadZones(ranked []int, workers []ClusterWorker) []int {
+func spreadZones(ranked []int, workers []tree.ClusterWorker) []int {
 	round := make(map[int]int, len(ranked))
 	seen := map[string]int{}
 	for _, i := range ranked {
@@ -108,7 +109,7 @@ type ringPlace struct {
 	id     string
 }
 
-func newRing(workers []ClusterWorker, seed int) ring {
+func newRing(workers []tree.ClusterWorker, seed int) ring {
 	var r ring
 	for i, w := range workers {
 		for n := range ringPoints {
@@ -134,10 +135,10 @@ func (r ring) from(at uint64, replicas, workers int) []int {
 }
 
 // heldBy reads the map for workers. Who is not in it holds nothing.
-func (c *Cluster) heldBy(workers []ClusterWorker) [][]int {
+func heldBy(c *tree.Cluster, workers []tree.ClusterWorker) [][]int {
 	out := make([][]int, c.Partitions)
 	for i, w := range workers {
-		held, _ := partitionsOf(c.held.Get(w.ID), c.Partitions)
+		held, _ := partitionsOf(c.Held.Get(w.ID), c.Partitions)
 		for _, p := range held {
 			out[p] = append(out[p], i)
 		}
@@ -375,7 +376,3 @@ func sortedGroups(on map[int]float64) []int {
 	slices.Sort(out)
 	return out
 }
-
-// MapEntries gives the mapping from workers to partitions, from the file too that it may be
-// in; nil when a rule makes the map.
-func (c *Cluster) MapEntries() *expr.Value { return c.held }

@@ -13,6 +13,7 @@ import (
 	"procaas/dsl/source"
 	"procaas/dsl/spec"
 	"procaas/dsl/syntax"
+	"procaas/dsl/tree"
 )
 
 // A decoder turns the values of one file into the structs of the language. It
@@ -20,8 +21,8 @@ import (
 // everything that is sound.
 type decoder struct {
 	*source.Source
-	types []Type
-	doc   *Document
+	types []tree.Type
+	doc   *tree.Document
 
 	handlerSpec *spec.Spec
 	stageSpec   *spec.Spec
@@ -41,7 +42,7 @@ type decoder struct {
 }
 
 func (d *decoder) document(v *expr.Value) {
-	spec := languageSpec()
+	spec := tree.Language()
 	d.handlerSpec = spec.Field("handlers").Elem.Spec
 	d.stageSpec = spec.Field("pipelines").Elem.Spec.Field("stages").Elem.Spec
 	d.verifySpec = d.handlerSpec.Field("on-unknown").Spec.Field("verify").Spec
@@ -142,7 +143,7 @@ func (d *decoder) object(v *expr.Value, s *spec.Spec, name string, may allowance
 		d.template(v)
 	}
 	key := name // below which the mapping stands
-	if !may.body && s != languageSpec() {
+	if !may.body && s != tree.Language() {
 		name = spec.Kebab(s.Name)
 	}
 	defer d.enter(s, name, key)()

@@ -9,6 +9,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 )
 
 // fill sets the fields of the struct that into points to: defaults, then what
@@ -41,13 +42,13 @@ func (d *decoder) fill(into any, s *spec.Spec, v *expr.Value) {
 		return
 	}
 	switch into := into.(type) {
-	case *Handler:
+	case *tree.Handler:
 		into.Type, into.Body = b.typ.Name, b.value
 		into.Note("type", b.key)
-	case *Compensation:
+	case *tree.Compensation:
 		into.Type, into.Body = b.typ.Name, b.value
 		into.Note("type", b.key)
-	case *Verify:
+	case *tree.Verify:
 		into.Type, into.Body = b.typ.Name, b.value
 		into.Note("type", b.key)
 	}

@@ -9,15 +9,12 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 )
-
-// requestType is the handler type of a handler that has the fields of the type
-// directly in it, as in a bare url.
-const requestType = "request"
 
 // A handlerBody is what a handler says in the words of its type.
 type handlerBody struct {
-	typ   *Type
+	typ   *tree.Type
 	key   diag.Span // of what names the type
 	value *expr.Value
 }
@@ -29,7 +26,7 @@ func (d *decoder) handler(v *expr.Value, s *spec.Spec) {
 		d.expand(v)
 	}
 	var typed, bare []int
-	request := d.typeNamed(requestType)
+	request := d.typeNamed(tree.RequestType)
 	defer d.enter(s, spec.Kebab(s.Name), "")()
 	for i, k := range v.Names {
 		switch f := s.Field(k.Name); {
@@ -90,7 +87,7 @@ func (d *decoder) expandStage(v *expr.Value) {
 // ofBody tells whether a key of a handler names its type, or is a field of a
 // request without its name.
 func (d *decoder) ofBody(name string) bool {
-	request := d.typeNamed(requestType)
+	request := d.typeNamed(tree.RequestType)
 	return d.typeNamed(name) != nil || request != nil && request.Spec.Field(name) != nil
 }
 
@@ -108,7 +105,7 @@ func (d *decoder) body(v *expr.Value, typed, bare []int) *handlerBody {
 			b.Elems = append(b.Elems, v.Elems[i])
 			b.Span.End = v.Elems[i].Span.End
 		}
-		return &handlerBody{d.typeNamed(requestType), v.Names[bare[0]].Span, b}
+		return &handlerBody{d.typeNamed(tree.RequestType), v.Names[bare[0]].Span, b}
 	}
 	first := v.Names[typed[0]]
 	for _, i := range typed[1:] {
@@ -120,7 +117,7 @@ func (d *decoder) body(v *expr.Value, typed, bare []int) *handlerBody {
 	}
 	for _, i := range bare {
 		hint := "indent it below " + first.Name + ":"
-		if first.Name != requestType {
+		if first.Name != tree.RequestType {
 			hint = "drop it, or make it a handler of its own"
 		}
 		d.Errorf(v.Names[i].Span, rules.TwoTypes, hint, "field %q belongs to the handler type request, not to the handler itself",
@@ -133,7 +130,7 @@ func (d *decoder) body(v *expr.Value, typed, bare []int) *handlerBody {
 	return &handlerBody{d.typeNamed(first.Name), first.Span, value}
 }
 
-func (d *decoder) typeNamed(name string) *Type {
+func (d *decoder) typeNamed(name string) *tree.Type {
 	for i := range d.types {
 		if d.types[i].Name == name {
 			return &d.types[i]
@@ -156,7 +153,7 @@ func (d *decoder) unknownHandlerKey(h *expr.Value, i int, s *spec.Spec) {
 	}
 	fields := s.Names()
 	known := slices.Concat(fields, types)
-	if request := d.typeNamed(requestType); request != nil {
+	if request := d.typeNamed(tree.RequestType); request != nil {
 		known = append(known, request.Spec.Names()...)
 	}
 	near := diag.Suggest(k.Name, known)

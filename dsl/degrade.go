@@ -9,6 +9,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 )
 
 // A proof shows that the critical handlers of a pipeline do not need those that
@@ -39,7 +40,7 @@ type goal struct {
 
 // A cause is one step from a handler that is off to a null value.
 type cause struct {
-	handler  *Handler
+	handler  *tree.Handler
 	unchosen bool // the handler is fine, but its branch is not taken
 	diag.Related
 }
@@ -125,7 +126,7 @@ func (p *proof) check(i int) {
 	reported := make(map[string]bool)
 	p.checkConditions(i, reported)
 	for n, read := range slices.Concat(own, h.ItemReads(), h.AwaitReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads(),
-		h.undoReads()) {
+		h.UndoReads()) {
 		if n >= len(own) && looksAt(conditions, read.Path) {
 			continue
 		}
@@ -156,7 +157,7 @@ func (p *proof) checkConditions(i int, reported map[string]bool) {
 }
 
 // checkRead reports a read of what nobody has set before a step.
-func (p *proof) checkRead(h *Handler, read datum.Read, i int, conditions []datum.Read, reported map[string]bool) {
+func (p *proof) checkRead(h *tree.Handler, read datum.Read, i int, conditions []datum.Read, reported map[string]bool) {
 	if read.Guarded || len(read.Path) < 2 {
 		return
 	}
@@ -217,7 +218,7 @@ func (p *proof) whyNull(path datum.Path, step int) []cause {
 		if s.ID == id && p.conditional(i, step) {
 			return []cause{p.unchosen(i, s.PlaceOf("id", s.Span), fmt.Sprintf("%q is in a branch, which may not be taken", id))}
 		}
-		if rule := s.goesOn(); s.ID == id && rule != nil && path[2] == "response" {
+		if rule := s.GoesOn(); s.ID == id && rule != nil && path[2] == "response" {
 			return []cause{newCause(s.Handler, rule.PlaceOf("then", rule.Span), fmt.Sprintf("%q goes on without a response after an error", id))}
 		}
 	}
@@ -347,24 +348,13 @@ func (p *proof) afterError(a assignment) []cause {
 	return nil
 }
 
-// goesOn gives the first rule by which the run goes on after an error of the
-// handler; nil when there is none.
-func (h *Handler) goesOn() *OnError {
-	for _, rule := range h.OnError {
-		if rule.GoesOn() {
-			return rule
-		}
-	}
-	return nil
-}
-
 // off is the cause of a handler that sets a name unless it is off.
 func (a assignment) off() cause {
 	h := a.steps[a.step].Handler
 	return newCause(h, a.key.Span, fmt.Sprintf("%q sets shared-state.%s; it is not critical, so it may be off", h.ID, a.key.Name))
 }
 
-func newCause(h *Handler, at diag.Span, message string) cause {
+func newCause(h *tree.Handler, at diag.Span, message string) cause {
 	return cause{handler: h, Related: diag.Related{Span: at, Message: message}}
 }
 

@@ -1,13 +1,16 @@
 package dsl
 
-import "procaas/dsl/diag"
+import (
+	"procaas/dsl/diag"
+	"procaas/dsl/tree"
+)
 
 // This file tells what branches mean for the proof of degradation: what is set in a
 // branch is null when another one is taken.
 
 // apart tells whether two steps never run both.
 func (p *proof) apart(a, b int) bool {
-	return a < len(p.steps) && b < len(p.steps) && p.steps[a].stage == p.steps[b].stage && apart(p.steps[a].Handler, p.steps[b].Handler)
+	return a < len(p.steps) && b < len(p.steps) && p.steps[a].stage == p.steps[b].stage && tree.Apart(p.steps[a].Handler, p.steps[b].Handler)
 }
 
 // conditional tells whether a step may be left out where another one runs, since
@@ -18,11 +21,11 @@ func (p *proof) conditional(a, reader int) bool {
 }
 
 // inEveryBranch tells whether each way that a stage may go is sure to set a name.
-func (p *proof) inEveryBranch(name string, stage *Stage) bool {
+func (p *proof) inEveryBranch(name string, stage *tree.Stage) bool {
 	if stage.Choose[len(stage.Choose)-1].When != nil { // there is one: the step is in a branch
 		return false // no branch may be taken at all
 	}
-	sure := make(map[*Branch]bool)
+	sure := make(map[*tree.Branch]bool)
 	for _, a := range p.sets[name] {
 		if s := p.steps[a.step]; s.stage == stage && s.Branch != nil {
 			causes, sets := p.null(a)

@@ -9,6 +9,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 )
 
 // checkEnabled warns of a critical handler that takes a member of what another one
@@ -55,7 +56,7 @@ func (p *proof) onlyUnder(name string, i int, demands []string) []step {
 			continue
 		}
 		s := p.steps[a.step]
-		if !s.IsCritical() || s.goesOn() != nil || p.conditional(a.step, i) || !s.underCondition() ||
+		if !s.IsCritical() || s.GoesOn() != nil || p.conditional(a.step, i) || !s.underCondition() ||
 			expr.ImpliedBy(s.demands(p.parsed), demands) {
 			return nil // it is sure, or the proof itself has looked at it
 		}
@@ -68,7 +69,7 @@ func (p *proof) onlyUnder(name string, i int, demands []string) []step {
 // a condition.
 func (p *proof) sourceUnder(id string, i int, demands []string) []step {
 	for j, s := range p.steps[:i] {
-		if !p.steps[i].hides(s) && s.ID == id && s.IsCritical() && s.goesOn() == nil && !p.conditional(j, i) && s.underCondition() &&
+		if !p.steps[i].hides(s) && s.ID == id && s.IsCritical() && s.GoesOn() == nil && !p.conditional(j, i) && s.underCondition() &&
 			!expr.ImpliedBy(s.demands(p.parsed), demands) {
 			return []step{s}
 		}
@@ -83,7 +84,7 @@ func (p *proof) warned(at diag.Span) bool {
 	})
 }
 
-func (p *proof) reportCondition(h *Handler, read datum.Read, what string, chain []step) {
+func (p *proof) reportCondition(h *tree.Handler, read datum.Read, what string, chain []step) {
 	var names []string
 	related := []diag.Related{{Span: h.PlaceOf("id", h.Span), Message: fmt.Sprintf("%q is critical", h.ID)}}
 	for _, s := range slices.Backward(chain) {

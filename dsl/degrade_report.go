@@ -8,11 +8,12 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 )
 
 // reportChain reports a critical handler that needs what may be off, with the way of the null
 // from its cause to the read.
-func (p *proof) reportChain(h *Handler, read datum.Read, chain []cause) {
+func (p *proof) reportChain(h *tree.Handler, read datum.Read, chain []cause) {
 	var off, fail, unchosen []string
 	related := []diag.Related{{Span: h.PlaceOf("id", h.Span), Message: fmt.Sprintf("%q is critical", h.ID)}}
 	for _, l := range slices.Backward(chain) {
@@ -23,7 +24,7 @@ func (p *proof) reportChain(h *Handler, read datum.Read, chain []cause) {
 			unchosen = append(unchosen, name)
 		case !l.handler.IsCritical() && !slices.Contains(off, name):
 			off = append(off, name)
-		case l.handler.goesOn() != nil && !slices.Contains(fail, name):
+		case l.handler.GoesOn() != nil && !slices.Contains(fail, name):
 			fail = append(fail, name)
 		}
 	}

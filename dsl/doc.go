@@ -3,7 +3,7 @@
 //
 // # Loading
 //
-// [Load] takes all files of a set at once and gives either a [Bundle] that is
+// [Load] takes all files of a set at once and gives either a [tree.Bundle] that is
 // right as a whole, or diagnostics, never half of one:
 //
 //	files := []dsl.File{{Name: "taxi.yaml", Data: data}}
@@ -16,7 +16,7 @@
 // Four steps follow one another, and each reports all that it finds:
 //
 //   - Reading. A file becomes YAML nodes, then values with exact places
-//     ([expr.Value]), then the structs of tree.go. Files are read in parallel.
+//     ([expr.Value]), then the structs of package tree. Files are read in parallel.
 //   - Merging. Declarations of all files become one bundle; handlers that other
 //     teams contribute (into: pipeline/stage) join their stages, in the order
 //     of the names of the files and of the lines in them.
@@ -42,7 +42,8 @@
 //	format    files rewritten: laid out, upgraded, with entries added, mended
 //	spec      mappings described by Go structs, and the decoding of data into them
 //	contracts JSON Schemas and OpenAPI documents made ready, and data held against them
-//	dsl       the front door: the tree, its decoding, checks, advice
+//	tree      the parts of a loaded definition
+//	dsl       the front door: decoding, checks, advice
 //
 // # Structs are the language
 //
@@ -50,7 +51,7 @@
 // Their comments are the reference, their tags the constraints and defaults,
 // their field types what values must be. [spec.Of] turns a struct into a [spec.Spec];
 // decoding, checks, [JSONSchema] and the texts of the command line come from
-// that. A [Type] adds a handler type; the language itself has none.
+// that. A [tree.Type] adds a handler type; the language itself has none.
 //
 // # Expressions
 //

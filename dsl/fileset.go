@@ -10,13 +10,14 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/source"
+	"procaas/dsl/tree"
 )
 
 // A reading is what became of one file when it was read.
 type reading struct {
 	contracts.File
 	data   []byte
-	doc    *Document      // nil for one that is foreign
+	doc    *tree.Document // nil for one that is foreign
 	source *source.Source // until it is decoded
 }
 
@@ -41,7 +42,7 @@ const maxReferred = 1000
 func readFile(f diag.File) *reading {
 	var r diag.Reporter
 	out := readingOf(f)
-	out.doc = &Document{}
+	out.doc = &tree.Document{}
 	s, ok := source.New(f, &r)
 	if ok {
 		out.parse(s)
@@ -54,7 +55,7 @@ func readFile(f diag.File) *reading {
 func (r *reading) file() diag.File { return diag.File{Name: r.Name, ID: r.ID, Data: r.data} }
 
 // broken tells whether nothing at all was understood of a file of pipelines.
-func (r *reading) broken() bool { return !r.Foreign && diag.HasErrors(r.Found) && r.doc.empty() }
+func (r *reading) broken() bool { return !r.Foreign && diag.HasErrors(r.Found) && empty(r.doc) }
 
 func (r *reading) parse(s *source.Source) {
 	root := s.Read()
@@ -73,7 +74,7 @@ func (r *reading) parse(s *source.Source) {
 
 // decode makes the document of what was read. Partial says that templates may be in a
 // file that could not be read.
-func (r *reading) decode(types []Type, templates map[string]*mould, partial bool) {
+func (r *reading) decode(types []tree.Type, templates map[string]*mould, partial bool) {
 	if r.source == nil {
 		return
 	}
@@ -156,7 +157,7 @@ func (s *fileset) gather(given []*reading) {
 		case r == nil:
 			n++
 			r = s.fetch(diag.File{Name: name, ID: id})
-		case r.Foreign || !r.doc.empty():
+		case r.Foreign || !empty(r.doc):
 		default:
 			r = readContract(r.file())
 		}
@@ -202,7 +203,7 @@ func (r *reading) references() []reference {
 			out = append(out, reference{r, c.Map.PlaceOf("file", c.Map.Span), c.Map.File, true})
 		}
 	}
-	r.doc.eachSchema(func(v *expr.Value) {
+	eachSchema(r.doc, func(v *expr.Value) {
 		if text, ok := v.Text(); ok {
 			out = append(out, reference{r, v.Span, text, false})
 			return
@@ -213,7 +214,7 @@ func (r *reading) references() []reference {
 }
 
 // eachSchema visits the schemas of a document.
-func (d *Document) eachSchema(visit func(*expr.Value)) {
+func eachSchema(d *tree.Document, visit func(*expr.Value)) {
 	all := func(m *expr.Value) {
 		for _, v := range m.Items() {
 			visit(v)

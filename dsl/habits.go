@@ -13,6 +13,7 @@ import (
 	"procaas/dsl/rules"
 	"procaas/dsl/source"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 )
 
 // An around is a mapping that the decoder stands in, with what its fields are. The
@@ -101,7 +102,7 @@ func (d *decoder) neighbourHint(v *expr.Value, i int, s *spec.Spec) string {
 				spec.Kebab(f.Elem.Spec.Name), at.Column-1, last.Names[0].Name, at.Line)
 		}
 	}
-	if s != languageSpec() {
+	if s != tree.Language() {
 		var below []string
 		for _, f := range s.Fields {
 			if f.Kind == datum.ObjectKind && f.Spec.Field(name) != nil && len(f.Words) == 0 {

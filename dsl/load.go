@@ -8,12 +8,13 @@ import (
 	"slices"
 
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 )
 
 // Options says what Load may take for granted.
 type Options struct {
 	// Types lists the handler types that handlers may name.
-	Types []Type
+	Types []tree.Type
 
 	// Read gives the content of a file that others name and that was not given,
 	// such as an OpenAPI document. The name is as those of the files. Without it,
@@ -31,7 +32,7 @@ type Options struct {
 //
 // The order of the files does not matter: they are read in the order of their
 // names, and a file that comes twice counts once.
-func Load(files []diag.File, o Options) (*Bundle, []diag.Diagnostic) {
+func Load(files []diag.File, o Options) (*tree.Bundle, []diag.Diagnostic) {
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b diag.File) int { return cmp.Compare(a.Name, b.Name) })
 	files = slices.CompactFunc(files, func(a, b diag.File) bool { return a.Name == b.Name })
@@ -48,7 +49,7 @@ func Load(files []diag.File, o Options) (*Bundle, []diag.Diagnostic) {
 	set := &fileset{Reporter: new(diag.Reporter), read: o.Read}
 	set.gather(given)
 	r := new(diag.Reporter)
-	docs := make([]*Document, 0, len(given))
+	docs := make([]*tree.Document, 0, len(given))
 	for _, was := range given {
 		file := set.byName[was.Name]
 		r.Found = append(r.Found, file.Found...)
@@ -67,7 +68,7 @@ func Load(files []diag.File, o Options) (*Bundle, []diag.Diagnostic) {
 	c.merge(docs)
 	c.check()
 	for _, s := range c.bundle.Services {
-		s.address = o.ServiceURLs[s.ID]
+		s.Instead = o.ServiceURLs[s.ID]
 	}
 	found := suppress(given, r.Diagnostics())
 	if diag.HasErrors(found) {
@@ -78,7 +79,7 @@ func Load(files []diag.File, o Options) (*Bundle, []diag.Diagnostic) {
 }
 
 // empty tells whether nothing at all was understood of a file.
-func (d *Document) empty() bool {
+func empty(d *tree.Document) bool {
 	return d.Configs == nil && d.ConfigSchemas == nil && d.Schemas == nil &&
 		len(d.Services)+len(d.Flows)+len(d.Pipelines)+len(d.Handlers)+len(d.Triggers)+len(d.Events)+len(d.Templates)+len(d.ShardMaps)+
 			len(d.Clusters) == 0

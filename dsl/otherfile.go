@@ -1,7 +1,6 @@
 package dsl
 
 import (
-	"reflect"
 	"strings"
 
 	"procaas/dsl/datum"
@@ -12,34 +11,8 @@ import (
 	"procaas/dsl/spec"
 )
 
-// FileSpec derives the Spec of a kind of file, as SpecOf does: only the fields of
-// type Value take expressions.
-func FileSpec(t reflect.Type, sources ...string) *spec.Spec {
-	s := spec.Of(t, sources...)
-	forbidExprs(s, map[*spec.Spec]bool{})
-	return s
-}
-
-// forbidExprs notes that only fields of type Value take expressions: the rest
-// is fixed before anything runs. The specs that were seen are left out, since they
-// may be recursive.
-func forbidExprs(s *spec.Spec, seen map[*spec.Spec]bool) {
-	if seen[s] {
-		return
-	}
-	seen[s] = true
-	for _, f := range s.Fields {
-		for ; f != nil; f = f.Elem {
-			f.NoExpr = f.NoExpr || !f.IsValue
-			if f.Spec != nil {
-				forbidExprs(f.Spec, seen)
-			}
-		}
-	}
-}
-
 // DecodeFile reads a YAML file of another kind than pipelines, such as one of
-// stub services, into the struct that into points to; s is that struct's [FileSpec].
+// stub services, into the struct that into points to; s is that struct's [spec.OfFile].
 // The expressions in its fields of type Value may read the given roots. What is
 // reported is as in [Load]; into holds everything that is sound, and must not be
 // used when one of the findings is an [diag.Error].

@@ -12,6 +12,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/spec"
 )
 
 //go:embed otherfile_test.go
@@ -58,7 +59,7 @@ type otherEnd struct {
 func decodeOther(t *testing.T, text string) (otherFile, string) {
 	t.Helper()
 	var out otherFile
-	spec := FileSpec(reflect.TypeFor[otherFile](), otherSource)
+	spec := spec.OfFile(reflect.TypeFor[otherFile](), otherSource)
 	found := DecodeFile(diag.File{Name: "x.yaml", Data: []byte(text)}, spec, &out, []string{"request"})
 	var lines []string
 	for _, d := range found {
@@ -135,7 +136,7 @@ x.yaml:11:8: field "steps": want a mapping, have 12`
 
 func TestFileSchemaOfOneAndMaps(t *testing.T) {
 	t.Parallel()
-	data, err := FileSchema("other files", FileSpec(reflect.TypeFor[otherFile](), otherSource))
+	data, err := FileSchema("other files", spec.OfFile(reflect.TypeFor[otherFile](), otherSource))
 	if err != nil {
 		t.Fatal(err)
 	}

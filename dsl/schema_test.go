@@ -16,6 +16,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 	"procaas/handlers"
 )
 
@@ -24,7 +25,7 @@ var update = flag.Bool("update", false, "write the generated files anew")
 const schemaFile = "../schemas/pipeline.schema.json"
 
 // compiled gives the schema of some types, ready to validate.
-func compiled(t *testing.T, types []dsl.Type) *jsonschema.Schema {
+func compiled(t *testing.T, types []tree.Type) *jsonschema.Schema {
 	t.Helper()
 	data, err := dsl.JSONSchema(types)
 	if err != nil {
@@ -77,8 +78,8 @@ func untag(n *yaml.Node) {
 	}
 }
 
-func builtinTypes() []dsl.Type {
-	var types []dsl.Type
+func builtinTypes() []tree.Type {
+	var types []tree.Type
 	for _, h := range handlers.All() {
 		types = append(types, h.Type)
 	}

@@ -9,10 +9,11 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 )
 
 // seedHandler loads one of the two listings of the same handler.
-func seedHandler(t *testing.T, name string) *dsl.Handler {
+func seedHandler(t *testing.T, name string) *tree.Handler {
 	t.Helper()
 	data, err := os.ReadFile("../testdata/dsl/ok/" + name)
 	if err != nil {
@@ -137,7 +138,7 @@ func TestOrderOfFilesDoesNotMatter(t *testing.T) {
 	if one.Hash != two.Hash {
 		t.Errorf("hashes differ: %s and %s", one.Hash, two.Hash)
 	}
-	for _, b := range []*dsl.Bundle{one, two} {
+	for _, b := range []*tree.Bundle{one, two} {
 		hs := b.Pipelines[0].Stages[0].Handlers
 		if len(hs) != 2 || hs[0].ID != "one" || hs[1].ID != "two" {
 			t.Errorf("contributions are not in the order of the files: %v", hs)

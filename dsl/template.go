@@ -12,6 +12,7 @@ import (
 	"procaas/dsl/rules"
 	"procaas/dsl/source"
 	"procaas/dsl/syntax"
+	"procaas/dsl/tree"
 )
 
 // This file puts the handlers of templates where they are used, before anything is
@@ -295,20 +296,20 @@ func (x *expansion) inline(v *expr.Value, at diag.Span) string {
 // nobody uses: nothing of what their handlers say has been checked.
 func (c *checker) checkTemplates() {
 	used := make(map[string]bool)
-	eachHandler(c.bundle, func(h *Handler) {
+	eachHandler(c.bundle, func(h *tree.Handler) {
 		if h.Use != nil {
 			used[h.Use.Template] = true
 		}
 	})
 	for _, t := range c.bundle.Templates {
-		t.contracts = make(map[string]*contracts.Contract)
+		t.Contracts = make(map[string]*contracts.Contract)
 		for i, k := range t.Parameters.Keys() {
 			schema := t.Parameters.Elems[i]
 			if !contracts.IsSchema(schema, k.Name, c.Reporter) {
 				continue
 			}
 			contract := c.ready.Of(schema, fmt.Sprintf("parameter %s of template %s", k.Name, t.ID))
-			t.contracts[k.Name] = contract
+			t.Contracts[k.Name] = contract
 			if preset := schema.Get("default"); preset != nil {
 				if data, ok := preset.Literal(); ok {
 					contract.Report(preset, data, preset.Span, c.Reporter)
@@ -323,7 +324,7 @@ func (c *checker) checkTemplates() {
 }
 
 // eachHandler visits all handlers of a bundle.
-func eachHandler(b *Bundle, visit func(*Handler)) {
+func eachHandler(b *tree.Bundle, visit func(*tree.Handler)) {
 	for _, p := range b.Pipelines {
 		for _, s := range p.Stages {
 			for _, h := range s.Handlers {
@@ -337,7 +338,7 @@ func eachHandler(b *Bundle, visit func(*Handler)) {
 }
 
 // checkUse holds what a use gives against the schemas of the parameters.
-func (c *pipelineCheck) checkUse(h *Handler) {
+func (c *pipelineCheck) checkUse(h *tree.Handler) {
 	if h.Use == nil {
 		return
 	}
@@ -346,7 +347,7 @@ func (c *pipelineCheck) checkUse(h *Handler) {
 		return // reported when it was read
 	}
 	for i, k := range h.Use.With.Keys() {
-		if contract := t.contracts[k.Name]; contract != nil {
+		if contract := t.Contracts[k.Name]; contract != nil {
 			c.fits(h.Use.With.Elems[i], contract, contract.Name)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/tree"
 )
 
 // A use of a template means what its author would have written out.
@@ -63,7 +64,7 @@ templates:
 	}
 }
 
-func loadText(t *testing.T, text string) *dsl.Bundle {
+func loadText(t *testing.T, text string) *tree.Bundle {
 	t.Helper()
 	bundle, found := dsl.Load([]diag.File{{Name: "p.yaml", Data: []byte(text)}}, dsl.Options{Types: testTypes()})
 	if bundle == nil {
@@ -73,7 +74,7 @@ func loadText(t *testing.T, text string) *dsl.Bundle {
 }
 
 // meaning gives what a handler says, and what it reads.
-func meaning(t *testing.T, h *dsl.Handler) map[string]any {
+func meaning(t *testing.T, h *tree.Handler) map[string]any {
 	t.Helper()
 	env := datum.Env{
 		"event":        map[string]any{"payload": map[string]any{"who": "u-1"}},

@@ -14,6 +14,7 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 )
 
 //go:embed types_test.go
@@ -71,18 +72,18 @@ type Wait struct {
 }
 
 // testTypes are the handler types of these tests.
-func testTypes() []dsl.Type {
-	return []dsl.Type{
+func testTypes() []tree.Type {
+	return []tree.Type{
 		{Name: "request", Spec: spec.Of(reflect.TypeFor[Request](), typesSource), Check: checkRequest, Operation: callOf},
 		{Name: "set", Spec: spec.Of(reflect.TypeFor[Set](), typesSource), SetsState: true},
-		{Name: "emit", Spec: spec.Of(reflect.TypeFor[Emit](), typesSource), Emission: func(body *expr.Value) dsl.Emission {
-			return dsl.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Named: body.Get("id") != nil}
+		{Name: "emit", Spec: spec.Of(reflect.TypeFor[Emit](), typesSource), Emission: func(body *expr.Value) tree.Emission {
+			return tree.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Named: body.Get("id") != nil}
 		}},
 		{Name: "wait", Spec: spec.Of(reflect.TypeFor[Wait](), typesSource)},
 	}
 }
 
-func checkRequest(b *dsl.Body) {
+func checkRequest(b *tree.Body) {
 	service, address := b.Field("service"), b.Field("url")
 	if service != nil && address != nil {
 		b.Errorf(address.Span, rules.Body, "keep one of them", "have both service and url")
@@ -92,7 +93,7 @@ func checkRequest(b *dsl.Body) {
 	}
 	if text, ok := address.Literal(); ok && address != nil && service == nil {
 		u, err := url.Parse(fmt.Sprint(text))
-		known := slices.ContainsFunc(b.Bundle.Services, func(s *dsl.Service) bool { return err == nil && s.URL == u.Scheme+"://"+u.Host })
+		known := slices.ContainsFunc(b.Bundle.Services, func(s *tree.Service) bool { return err == nil && s.URL == u.Scheme+"://"+u.Host })
 		if len(b.Bundle.Services) > 0 && !known {
 			b.Errorf(address.Span, rules.UnknownHost, "", "no service has the host of %q", text)
 		}
@@ -126,7 +127,7 @@ func callOf(body *expr.Value) (contracts.Operation, bool) {
 
 // load loads one file, or several that are told apart as in the goldens, and
 // gives the findings.
-func load(t testing.TB, text string) (*dsl.Bundle, []diag.Diagnostic) {
+func load(t testing.TB, text string) (*tree.Bundle, []diag.Diagnostic) {
 	t.Helper()
 	files := splitFiles(text)
 	if len(files) == 1 {

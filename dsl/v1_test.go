@@ -5,6 +5,7 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 )
 
 // The same handler in both versions of the language, as the source of the
@@ -65,7 +66,7 @@ func TestBothVersionsOfTheLanguageMeanTheSame(t *testing.T) {
 			}
 		}
 	}
-	reads := func(h *Handler) (all []string) {
+	reads := func(h *tree.Handler) (all []string) {
 		for _, r := range append(h.Enabled.Reads(), h.Body.Reads()...) {
 			all = append(all, r.Path.String())
 		}

@@ -13,6 +13,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/source"
+	"procaas/dsl/tree"
 )
 
 // styles write a text of several lines as a YAML scalar in every way that
@@ -234,7 +235,7 @@ func checkSpan(t *testing.T, lines []string, s diag.Span, about string) {
 }
 
 // valuesOf lists the values that may hold expressions.
-func valuesOf(doc *Document) []*expr.Value {
+func valuesOf(doc *tree.Document) []*expr.Value {
 	handlers := doc.Handlers
 	var values []*expr.Value
 	for _, p := range doc.Pipelines {

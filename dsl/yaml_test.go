@@ -17,6 +17,7 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/source"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 )
 
 //go:embed yaml_test.go
@@ -82,8 +83,8 @@ type testPut struct {
 	Limit datum.Rate `yaml:"limit" expr:"no"`
 }
 
-var testTypes = sync.OnceValue(func() []Type {
-	return []Type{
+var testTypes = sync.OnceValue(func() []tree.Type {
+	return []tree.Type{
 		{Name: "request", Spec: spec.Of(reflect.TypeFor[testRequest](), testSource)},
 		{Name: "wait", Spec: spec.Of(reflect.TypeFor[testWait](), testSource)},
 		{Name: "set", Spec: spec.Of(reflect.TypeFor[testSet](), testSource), SetsState: true},
@@ -92,14 +93,14 @@ var testTypes = sync.OnceValue(func() []Type {
 })
 
 // readAlone reads and decodes a file as if there were no others.
-func readAlone(f diag.File, types []Type) *reading {
+func readAlone(f diag.File, types []tree.Type) *reading {
 	read := readFile(f)
 	read.decode(types, mouldsOf([]*reading{read}), false)
 	return read
 }
 
 // parseText parses one file and gives the document and the findings.
-func parseText(text string) (*Document, []diag.Diagnostic) {
+func parseText(text string) (*tree.Document, []diag.Diagnostic) {
 	read := readAlone(diag.File{Name: "a.yaml", Data: []byte(text)}, testTypes())
 	return read.doc, (&diag.Reporter{Found: read.Found}).Diagnostics()
 }
@@ -150,7 +151,7 @@ func yamlCommand(d *datadriven.TestData) string {
 }
 
 // showDocument writes all that a document holds, one field per line.
-func showDocument(doc *Document) string {
+func showDocument(doc *tree.Document) string {
 	var b strings.Builder
 	show(&b, "", reflect.ValueOf(doc).Elem())
 	if b.Len() == 0 {
@@ -259,7 +260,7 @@ func showPlaces(text string, e *expr.Expr) string {
 
 func TestTheLanguageDocumentsItself(t *testing.T) {
 	t.Parallel()
-	handler := languageSpec().Field("pipelines").Elem.Spec.Field("stages").Elem.Spec.Field("handlers").Elem.Spec
+	handler := tree.Language().Field("pipelines").Elem.Spec.Field("stages").Elem.Spec.Field("handlers").Elem.Spec
 	if have := handler.Field("timeout"); !have.NoExpr || have.Doc != "Timeout bounds one attempt." {
 		t.Errorf("have %+v", have)
 	}

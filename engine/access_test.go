@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/credentials"
 	"procaas/engine/enginetest"
@@ -220,7 +220,7 @@ func TestHashToken(t *testing.T) {
 }
 
 func BenchmarkGrant(b *testing.B) {
-	e, err := engine.New(engine.Options{Store: enginetest.NewMemory().Ports(), Bundle: &dsl.Bundle{}})
+	e, err := engine.New(engine.Options{Store: enginetest.NewMemory().Ports(), Bundle: &tree.Bundle{}})
 	if err != nil {
 		b.Fatal(err)
 	}

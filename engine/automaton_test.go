@@ -3,16 +3,16 @@ package engine_test
 import (
 	"testing"
 
-	"procaas/dsl"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 	"procaas/engine/planner"
 )
 
 func TestAutomaton(t *testing.T) {
 	t.Parallel()
-	f := &dsl.Flow{ID: "order", States: &dsl.Automaton{
+	f := &tree.Flow{ID: "order", States: &tree.Automaton{
 		Initial: "created", Final: []string{"finished"},
-		Transitions: []*dsl.Transition{
+		Transitions: []*tree.Transition{
 			{From: spec.Names{"created"}, On: spec.Names{"order-created"}, To: "searching"},
 			{From: spec.Names{"searching", "assigned"}, On: spec.Names{"rejected", "lost"}, To: "searching"},
 			{From: spec.Names{"assigned"}, On: spec.Names{"done"}, To: "finished"},
@@ -43,7 +43,7 @@ func TestAutomaton(t *testing.T) {
 
 func TestFlowWithoutAutomatonTakesEveryEvent(t *testing.T) {
 	t.Parallel()
-	for _, f := range []*dsl.Flow{nil, {ID: "order"}} {
+	for _, f := range []*tree.Flow{nil, {ID: "order"}} {
 		if to, ok := planner.Transition(f, "", "x"); to != "" || !ok {
 			t.Errorf("have %q %v, want an empty state and true", to, ok)
 		}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
+	"procaas/dsl/tree"
 	"procaas/engine/clock"
 	"procaas/engine/core"
 	"procaas/engine/definitions"
@@ -144,7 +144,7 @@ func (j *job) choose() (plan *planner.Plan, ok bool) {
 }
 
 // serves tells whether a pipeline takes the event.
-func (j *job) serves(p *dsl.Pipeline, flow *dsl.Flow) (bool, error) {
+func (j *job) serves(p *tree.Pipeline, flow *tree.Flow) (bool, error) {
 	if p.When.IsNull() {
 		return true, nil
 	}
@@ -165,7 +165,7 @@ func (j *job) serves(p *dsl.Pipeline, flow *dsl.Flow) (bool, error) {
 }
 
 // refuse does with an event that has no transition what the automaton says.
-func (j *job) refuse(flow *dsl.Flow) {
+func (j *job) refuse(flow *tree.Flow) {
 	reason := fmt.Sprintf("state %s has no transition on %s", planner.StateOf(flow, j.claimed.Entity.State), j.claimed.Event.Type)
 	switch {
 	case flow.States.Otherwise == "defer" && !planner.IsFinal(flow, j.claimed.Entity.State):

@@ -10,8 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"procaas/dsl"
 	"procaas/dsl/expr"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/guard"
@@ -24,7 +24,7 @@ func (r *rig) sends() {
 	t := enginetest.Scripted("send", r.calls.Record(func(_ context.Context, _ *engine.Call, value any) (model.Result, error) {
 		return model.Result{Emit: []model.Event{{Type: value.(string)}}}, nil
 	}))
-	t.Emission = func(body *expr.Value) dsl.Emission { return dsl.Emission{Type: body.Get("value")} }
+	t.Emission = func(body *expr.Value) tree.Emission { return tree.Emission{Type: body.Get("value")} }
 	t.Emits = true
 	r.types = append(r.types, t)
 }

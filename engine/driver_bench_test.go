@@ -12,6 +12,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
@@ -35,7 +36,7 @@ func benchmarkFlow(b *testing.B, tracer trace.Tracer) {
 	noop := enginetest.Scripted("step", func(context.Context, *engine.Call, any) (model.Result, error) {
 		return model.Result{}, nil
 	})
-	bundle, found := dsl.Load([]diag.File{{Name: "flows.yaml", Data: []byte(three)}}, dsl.Options{Types: []dsl.Type{noop.Type}})
+	bundle, found := dsl.Load([]diag.File{{Name: "flows.yaml", Data: []byte(three)}}, dsl.Options{Types: []tree.Type{noop.Type}})
 	if bundle == nil {
 		b.Fatal(found)
 	}

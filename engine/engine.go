@@ -15,9 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
-	"procaas/dsl"
 	"procaas/dsl/contracts"
 	"procaas/dsl/datum"
+	"procaas/dsl/tree"
 	"procaas/engine/checkpoint"
 	"procaas/engine/clock"
 	"procaas/engine/clusters"
@@ -41,7 +41,7 @@ import (
 type Options struct {
 	Store  store.Store   // what all nodes share
 	Types  []HandlerType // that definitions may use; each name once
-	Bundle *dsl.Bundle   // the definition to begin with; see Overrule
+	Bundle *tree.Bundle  // the definition to begin with; see Overrule
 
 	Name        string                            // of this node, for people
 	Log         *slog.Logger                      // nothing is logged when nil
@@ -205,7 +205,7 @@ type IntakeError struct {
 func (e *IntakeError) Error() string { return e.Message }
 
 // Bundle gives the definition that new events are served by.
-func (e *Engine) Bundle() *dsl.Bundle { return e.library.Present().Bundle }
+func (e *Engine) Bundle() *tree.Bundle { return e.library.Present().Bundle }
 
 // Reloaded gives a channel that is closed when the node takes another definition over. Ask for it
 // before the Bundle that is to be watched.

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine/clock"
 	"procaas/engine/definitions"
 	"procaas/engine/diff"
@@ -66,17 +66,17 @@ func (e *DefinitionError) Unwrap() error { return e.Err }
 // when the node cannot run it, or when it has no pipelines and the present one
 // has some, and a [*DropError] when accepted events wait for pipelines that it
 // takes away; then nothing has changed.
-func (e *Engine) Load(ctx context.Context, b *dsl.Bundle, by store.Actor) (diff.Diff, error) {
+func (e *Engine) Load(ctx context.Context, b *tree.Bundle, by store.Actor) (diff.Diff, error) {
 	return e.load(ctx, b, false, by)
 }
 
 // LoadAndDrop does so too, and cancels the runs of events that wait for pipelines that b
 // does not have.
-func (e *Engine) LoadAndDrop(ctx context.Context, b *dsl.Bundle, by store.Actor) (diff.Diff, error) {
+func (e *Engine) LoadAndDrop(ctx context.Context, b *tree.Bundle, by store.Actor) (diff.Diff, error) {
 	return e.load(ctx, b, true, by)
 }
 
-func (e *Engine) load(ctx context.Context, b *dsl.Bundle, drop bool, by store.Actor) (diff.Diff, error) {
+func (e *Engine) load(ctx context.Context, b *tree.Bundle, drop bool, by store.Actor) (diff.Diff, error) {
 	d, err := e.library.Add(b)
 	if err != nil {
 		return diff.Diff{}, &DefinitionError{Err: err}
@@ -110,7 +110,7 @@ func (e *Engine) load(ctx context.Context, b *dsl.Bundle, drop bool, by store.Ac
 // emptied refuses a definition without pipelines in place of one that has some; nil
 // for any other. Files are empty for a moment while editors and deployments write
 // them, and to take that at its word refuses all events until somebody looks.
-func emptied(before, b *dsl.Bundle) error {
+func emptied(before, b *tree.Bundle) error {
 	if len(b.Pipelines) > 0 || len(before.Pipelines) == 0 {
 		return nil
 	}
@@ -141,7 +141,7 @@ func someOf(names []string) string {
 
 // activate hands a definition in, and gives the hash of the one that is current then. With
 // onlyNew one that the store has ever seen does not become current again.
-func (e *Engine) activate(ctx context.Context, b *dsl.Bundle, onlyNew bool, by store.Actor) (current string, err error) {
+func (e *Engine) activate(ctx context.Context, b *tree.Bundle, onlyNew bool, by store.Actor) (current string, err error) {
 	files, err := json.Marshal(b.Files)
 	if err != nil {
 		return "", fmt.Errorf("encode definition %s: %w", b.Hash, err)

@@ -6,8 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
+	"procaas/dsl/tree"
 	"procaas/engine/core"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
@@ -19,16 +19,16 @@ import (
 // share, the outages, the limits, the bound of calls at once, the metrics, and what
 // decides about fallbacks.
 func BenchmarkGuard(b *testing.B) {
-	free := &planner.Step{Path: "work/a/one", StagePath: "work/a", Handler: &dsl.Handler{}}
+	free := &planner.Step{Path: "work/a/one", StagePath: "work/a", Handler: &tree.Handler{}}
 	free.Type.Name = "call"
 	limited := *free
-	limited.Handler = &dsl.Handler{RateLimit: &dsl.RateLimit{Rate: datum.Rate{Count: 1e9, Per: time.Second}}, MaxInFlight: 10}
+	limited.Handler = &tree.Handler{RateLimit: &tree.RateLimit{Rate: datum.Rate{Count: 1e9, Per: time.Second}}, MaxInFlight: 10}
 	limited.Handler.Critical = new(bool)
-	limited.Handler.Fallback = &dsl.Fallback{}
+	limited.Handler.Fallback = &tree.Fallback{}
 	ramping := limited
 	ramping.Path = "work/a/two"
 	protected := limited
-	protected.Service = &dsl.Service{ID: "orders", Timeout: time.Second, Concurrency: "adaptive", RetryBudget: 0.2}
+	protected.Service = &tree.Service{ID: "orders", Timeout: time.Second, Concurrency: "adaptive", RetryBudget: 0.2}
 	none, err := guard.NewControls(nil)
 	if err != nil {
 		b.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
+	"procaas/dsl/tree"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -43,7 +43,7 @@ type Call struct {
 	TraceParent, TraceState string
 
 	Now     time.Time    // by the store's clock, which all nodes share; the latest that it may be, so that what waits from now on never waits too short
-	Bundle  *dsl.Bundle  // for services
+	Bundle  *tree.Bundle // for services
 	Workers *http.Client // reaches the workers of the definition's clusters, and who knows them
 	Node    int64        // that makes the call; it fences what is written to Documents
 

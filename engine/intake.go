@@ -15,10 +15,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"procaas/dsl"
 	"procaas/dsl/contracts"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine/clock"
 	"procaas/engine/definitions"
 	"procaas/engine/model"
@@ -283,7 +283,7 @@ func takeIn(ctx context.Context, d *definitions.Definition, s Submission, now ti
 }
 
 // checkPayload refuses an event whose payload is not what its type promises.
-func checkPayload(ctx context.Context, b *dsl.Bundle, ev model.Event) error {
+func checkPayload(ctx context.Context, b *tree.Bundle, ev model.Event) error {
 	err := b.Event(ev.Type).Contract().CheckContext(ctx, ev.Payload)
 	var misfit *contracts.Error
 	if err != nil && !errors.As(err, &misfit) {
@@ -335,7 +335,7 @@ func route(d *definitions.Definition, ev model.Event) (model.Intake, error) {
 }
 
 // flowKey finds the entity of an event.
-func flowKey(f *dsl.Flow, ev model.Event) (string, error) {
+func flowKey(f *tree.Flow, ev model.Event) (string, error) {
 	if f.Key.IsNull() {
 		if ev.Key == "" {
 			return "", &IntakeError{

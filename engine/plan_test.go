@@ -6,25 +6,25 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/diagram"
 	"procaas/engine/planner"
 )
 
 func TestPlanRefusesWhatItCannotRun(t *testing.T) {
 	t.Parallel()
-	handler := func(id, kind string) *dsl.Handler {
-		return &dsl.Handler{ID: id, Path: "p/s/" + id, Type: kind}
+	handler := func(id, kind string) *tree.Handler {
+		return &tree.Handler{ID: id, Path: "p/s/" + id, Type: kind}
 	}
-	pipeline := func(flow string, hs ...*dsl.Handler) *dsl.Pipeline {
-		return &dsl.Pipeline{ID: "p", Flow: flow, Stages: []*dsl.Stage{{ID: "s", Handlers: hs}}}
+	pipeline := func(flow string, hs ...*tree.Handler) *tree.Pipeline {
+		return &tree.Pipeline{ID: "p", Flow: flow, Stages: []*tree.Stage{{ID: "s", Handlers: hs}}}
 	}
-	for want, p := range map[string]*dsl.Pipeline{
+	for want, p := range map[string]*tree.Pipeline{
 		"plan p: there is no flow order":                       pipeline("order"),
 		"plan p: p/s/a: handler type teleport is not known":    pipeline("", handler("a", "teleport")),
 		"plan p: p/s/a: there are two handlers with this path": pipeline("", handler("a", ""), handler("a", "")),
 	} {
-		if _, err := planner.New(&dsl.Bundle{}, p, facts()); err == nil || err.Error() != want {
+		if _, err := planner.New(&tree.Bundle{}, p, facts()); err == nil || err.Error() != want {
 			t.Errorf("have %v, want %s", err, want)
 		}
 	}
@@ -59,7 +59,7 @@ pipelines:
 // A full disk must not look like a plan that was written.
 func TestPlansTellWhenTheyCannotBeWritten(t *testing.T) {
 	t.Parallel()
-	p, err := planner.New(&dsl.Bundle{}, &dsl.Pipeline{ID: "p"}, nil)
+	p, err := planner.New(&tree.Bundle{}, &tree.Pipeline{ID: "p"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,8 +75,8 @@ func TestPlansTellWhenTheyCannotBeWritten(t *testing.T) {
 // A name in a diagram must not be taken for syntax.
 func TestDiagramsQuoteText(t *testing.T) {
 	t.Parallel()
-	p, err := planner.New(&dsl.Bundle{}, &dsl.Pipeline{ID: "p", Stages: []*dsl.Stage{
-		{ID: `a"]`, Handlers: []*dsl.Handler{{ID: `x"]-->y`, Path: "p/a/x"}}}, {ID: "empty"}, {ID: "empty"},
+	p, err := planner.New(&tree.Bundle{}, &tree.Pipeline{ID: "p", Stages: []*tree.Stage{
+		{ID: `a"]`, Handlers: []*tree.Handler{{ID: `x"]-->y`, Path: "p/a/x"}}}, {ID: "empty"}, {ID: "empty"},
 	}}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine/core"
 	"procaas/engine/planner"
 )
@@ -27,13 +27,13 @@ pipelines:
     handlers: [{id: a, request: {}, retry: {}}]
 `)
 	written := *p.Step("p/s/a").Handler.Retry
-	if d := cmp.Diff(planner.DefaultRetry(), written, cmpopts.IgnoreUnexported(dsl.Retry{}), cmpopts.IgnoreTypes(diag.Span{})); d != "" {
+	if d := cmp.Diff(planner.DefaultRetry(), written, cmpopts.IgnoreUnexported(tree.Retry{}), cmpopts.IgnoreTypes(diag.Span{})); d != "" {
 		t.Errorf("(- engine, + language):\n%s", d)
 	}
 }
 
 // delays gives the first n delays of a policy with the same noise each time.
-func delays(p dsl.Retry, n int, noise float64) []time.Duration {
+func delays(p tree.Retry, n int, noise float64) []time.Duration {
 	var out []time.Duration
 	var prev time.Duration
 	for i := range n {
@@ -45,7 +45,7 @@ func delays(p dsl.Retry, n int, noise float64) []time.Duration {
 
 func TestDelaysGrowByFactorUpToTheCap(t *testing.T) {
 	t.Parallel()
-	p := dsl.Retry{MinDelay: 100 * time.Millisecond, MaxDelay: time.Second, Factor: 2}
+	p := tree.Retry{MinDelay: 100 * time.Millisecond, MaxDelay: time.Second, Factor: 2}
 	have := delays(p, 6, 0)
 	want := []time.Duration{1e8, 2e8, 4e8, 8e8, 1e9, 1e9}
 	if !slices.Equal(have, want) {
@@ -55,7 +55,7 @@ func TestDelaysGrowByFactorUpToTheCap(t *testing.T) {
 
 func TestDeviationFeedsTheNextDelayAndIsNotCapped(t *testing.T) {
 	t.Parallel()
-	p := dsl.Retry{MinDelay: 100 * time.Millisecond, MaxDelay: 300 * time.Millisecond, Factor: 2, Jitter: datum.Jitter{Share: 0.5}}
+	p := tree.Retry{MinDelay: 100 * time.Millisecond, MaxDelay: 300 * time.Millisecond, Factor: 2, Jitter: datum.Jitter{Share: 0.5}}
 	// 100; 100*2=200, +100=300; 300*2 capped to 300, +150=450; the same again.
 	have := delays(p, 4, 1)
 	want := []time.Duration{1e8, 3e8, 4.5e8, 4.5e8}
@@ -66,7 +66,7 @@ func TestDeviationFeedsTheNextDelayAndIsNotCapped(t *testing.T) {
 
 func TestDelayIsNeverNegativeAndGrowsAgain(t *testing.T) {
 	t.Parallel()
-	p := dsl.Retry{MinDelay: 100 * time.Millisecond, MaxDelay: time.Minute, Factor: 2, Jitter: datum.Jitter{Share: 1}}
+	p := tree.Retry{MinDelay: 100 * time.Millisecond, MaxDelay: time.Minute, Factor: 2, Jitter: datum.Jitter{Share: 1}}
 	low := core.NextDelay(p, core.Repetition{Number: 2, Before: p.MinDelay, Noise: -5})
 	if low <= 0 || low > time.Millisecond {
 		t.Errorf("have %v, want nearly nothing", low)
@@ -85,7 +85,7 @@ func TestDelayIsNeverNegativeAndGrowsAgain(t *testing.T) {
 
 func TestDelayBoundsThatFillAnInteger(t *testing.T) {
 	t.Parallel()
-	p := dsl.Retry{MinDelay: 1 << 62, MaxDelay: 1<<63 - 1, Factor: 100, Jitter: datum.Jitter{Share: 1}}
+	p := tree.Retry{MinDelay: 1 << 62, MaxDelay: 1<<63 - 1, Factor: 100, Jitter: datum.Jitter{Share: 1}}
 	for _, word := range []string{"", datum.FullJitter, datum.DecorrelatedJitter} {
 		p.Jitter.Word = word
 		for _, noise := range []float64{-9, 0, 9} {
@@ -113,7 +113,7 @@ func TestWordsTakeDelaysEvenlyFromARange(t *testing.T) {
 		{datum.DecorrelatedJitter, 7, 200 * ms, 100 * ms, 600 * ms},
 		{datum.DecorrelatedJitter, 7, 900 * ms, 100 * ms, time.Second},
 	} {
-		p := dsl.Retry{MinDelay: 100 * ms, MaxDelay: time.Second, Factor: 2, Jitter: datum.Jitter{Word: tc.word}}
+		p := tree.Retry{MinDelay: 100 * ms, MaxDelay: time.Second, Factor: 2, Jitter: datum.Jitter{Word: tc.word}}
 		rnd := rand.New(rand.NewPCG(1, 2))
 		const n, parts = 20_000, 10
 		var in [parts]int

@@ -14,6 +14,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest"
@@ -60,9 +61,9 @@ func (r *rig) on(handler string, do enginetest.Do) {
 	r.do[handler] = do
 }
 
-func (r *rig) bundle(yaml string) *dsl.Bundle {
+func (r *rig) bundle(yaml string) *tree.Bundle {
 	r.t.Helper()
-	var known []dsl.Type
+	var known []tree.Type
 	for _, h := range r.types {
 		known = append(known, h.Type)
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -266,7 +266,7 @@ func (s *taskServer) run(ctx context.Context, t *store.QueuedTask) store.TaskRep
 var errTaskTimeout = errors.New("it took too long")
 
 // unfinished says what becomes of a task whose run goes on.
-func (s *taskServer) unfinished(ctx context.Context, t *store.QueuedTask, p *dsl.Pipeline, run string, err error) store.TaskReport {
+func (s *taskServer) unfinished(ctx context.Context, t *store.QueuedTask, p *tree.Pipeline, run string, err error) store.TaskReport {
 	if ctx.Err() == nil {
 		return snoozed(t, taskOverload) // nothing can be submitted at present, and at once neither
 	}
@@ -288,7 +288,7 @@ func (s *taskServer) unfinished(ctx context.Context, t *store.QueuedTask, p *dsl
 
 // attempt gives the run of this attempt of a task. Each run stands for as many attempts
 // as it was begun and retried; only after one that was cancelled there is another one.
-func (s *taskServer) attempt(ctx context.Context, p *dsl.Pipeline, t *store.QueuedTask) (run string, err error) {
+func (s *taskServer) attempt(ctx context.Context, p *tree.Pipeline, t *store.QueuedTask) (run string, err error) {
 	payload, err := taskPayload(t.Payload)
 	if err != nil {
 		return "", err
@@ -338,7 +338,7 @@ func snoozed(t *store.QueuedTask, d time.Duration) store.TaskReport {
 	return store.TaskReport{Snoozed: []store.TaskSnooze{{TaskRef: t.Ref(), Delay: d}}}
 }
 
-func (s *taskServer) failed(t *store.QueuedTask, p *dsl.Pipeline, err error, final bool) store.TaskReport {
+func (s *taskServer) failed(t *store.QueuedTask, p *tree.Pipeline, err error, final bool) store.TaskReport {
 	f := store.TaskFailure{TaskRef: t.Ref(), Error: err.Error()}
 	if !final {
 		var unsaid error

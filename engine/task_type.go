@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
+	"procaas/dsl/tree"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -26,7 +26,7 @@ func SaidTolerance(s *taskSaid) { s.tolerance = true }
 
 // FillTask completes a task by the queue section of the pipeline that it is for: what
 // its sender has not said, its unique key, and what becomes of duplicates.
-func FillTask(p *dsl.Pipeline, t *store.TaskSpec, options ...TaskOption) error {
+func FillTask(p *tree.Pipeline, t *store.TaskSpec, options ...TaskOption) error {
 	q := p.Queue
 	if q == nil {
 		return nil
@@ -63,7 +63,7 @@ func FillTask(p *dsl.Pipeline, t *store.TaskSpec, options ...TaskOption) error {
 	return nil
 }
 
-func mergePayloads(q *dsl.Queue, first, second json.RawMessage) (json.RawMessage, error) {
+func mergePayloads(q *tree.Queue, first, second json.RawMessage) (json.RawMessage, error) {
 	a, err := taskPayload(first)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func taskPayload(data json.RawMessage) (any, error) {
 }
 
 // taskEventType is the type of the events that the tasks of a pipeline become.
-func taskEventType(p *dsl.Pipeline) string {
+func taskEventType(p *tree.Pipeline) string {
 	if len(p.On) > 0 {
 		return p.On[0]
 	}
@@ -103,7 +103,7 @@ func taskSource(pipeline string) string { return model.ReservedSource + "queue/"
 
 // TaskPolicyOf gives how failed tasks of a pipeline are tried again; p may be nil, for
 // a type that is no pipeline.
-func TaskPolicyOf(p *dsl.Pipeline) TaskPolicy {
+func TaskPolicyOf(p *tree.Pipeline) TaskPolicy {
 	if p == nil || p.Queue == nil || p.Queue.Retry == nil {
 		return DefaultTaskPolicy()
 	}
@@ -121,7 +121,7 @@ func TaskPolicyOf(p *dsl.Pipeline) TaskPolicy {
 }
 
 // TaskWantOf says how many tasks of a pipeline may be taken at once, besides a limit.
-func TaskWantOf(p *dsl.Pipeline, want store.TaskWant) store.TaskWant {
+func TaskWantOf(p *tree.Pipeline, want store.TaskWant) store.TaskWant {
 	if p == nil || p.Queue == nil || p.Queue.Concurrency == nil {
 		return want
 	}

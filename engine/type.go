@@ -3,24 +3,24 @@ package engine
 import (
 	"reflect"
 
-	"procaas/dsl"
 	"procaas/dsl/contracts"
 	"procaas/dsl/expr"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 )
 
 // A HandlerType is one kind of handler: what the language knows of it, and how
 // to make one.
 type HandlerType struct {
-	dsl.Type
+	tree.Type
 
 	// New makes an empty handler for one call.
 	New func() Handler
 }
 
 // Types gives what the language and plans know of handler types.
-func Types(types []HandlerType) []dsl.Type {
-	out := make([]dsl.Type, len(types))
+func Types(types []HandlerType) []tree.Type {
+	out := make([]tree.Type, len(types))
 	for i, t := range types {
 		out[i] = t.Type
 	}
@@ -30,7 +30,7 @@ func Types(types []HandlerType) []dsl.Type {
 // Type describes the handler type whose struct is T, declared in source. It
 // panics when a field of T is undocumented.
 //
-// A *T that has a method CheckBody(*dsl.Body) checks what tags cannot say. A *T
+// A *T that has a method CheckBody(*tree.Body) checks what tags cannot say. A *T
 // that has a method SetsState() sets the shared state with the keys of its
 // body: the core computes it by itself, and Handle is not called. A *T that has
 // a method Emits() hands in events, and one with Emission(*dsl.Value) tells which, or
@@ -42,11 +42,11 @@ func Type[T any, P interface {
 	Handler
 }](name, source string) HandlerType {
 	t := HandlerType{
-		Type: dsl.Type{Name: name, Spec: spec.Of(reflect.TypeFor[T](), source)},
+		Type: tree.Type{Name: name, Spec: spec.Of(reflect.TypeFor[T](), source)},
 		New:  func() Handler { return P(new(T)) },
 	}
 	var zero any = P(new(T))
-	if c, ok := zero.(interface{ CheckBody(*dsl.Body) }); ok {
+	if c, ok := zero.(interface{ CheckBody(*tree.Body) }); ok {
 		t.Check = c.CheckBody
 	}
 	if o, ok := zero.(interface {
@@ -55,7 +55,7 @@ func Type[T any, P interface {
 		t.Operation = o.Operation
 	}
 	if e, ok := zero.(interface {
-		Emission(*expr.Value) dsl.Emission
+		Emission(*expr.Value) tree.Emission
 	}); ok {
 		t.Emission = e.Emission
 	}

@@ -6,6 +6,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -76,7 +77,7 @@ func load(yaml string) ([]*planner.Plan, []diag.Diagnostic, error) {
 }
 
 // facts are what plans know of the types.
-func facts() []dsl.Type { return engine.Types(testTypes()) }
+func facts() []tree.Type { return engine.Types(testTypes()) }
 
 // plan reads one file with one pipeline.
 func plan(t interface {

@@ -3,9 +3,9 @@ package handlers
 import (
 	"strings"
 
-	"procaas/dsl"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 )
 
 // literal gives the text of a field that is known before any run.
@@ -23,7 +23,7 @@ func literal(v *expr.Value) (string, bool) {
 
 // checkNoSecrets refuses secrets in a body whose values are kept or shown: in the inbox,
 // in the shared state, or in an error.
-func checkNoSecrets(b *dsl.Body) {
+func checkNoSecrets(b *tree.Body) {
 	eachSecret(b.Value, func(v *expr.Value) {
 		b.Errorf(v.Span, rules.Body, "send it with a request", "%s keeps what it is given, so it takes no secret", b.Handler.Type)
 	})
@@ -44,7 +44,7 @@ func eachSecret(v *expr.Value, found func(*expr.Value)) {
 }
 
 // checkOneOf wants exactly one of the fields.
-func checkOneOf(b *dsl.Body, names ...string) {
+func checkOneOf(b *tree.Body, names ...string) {
 	var given []string
 	for _, name := range names {
 		if b.Field(name) != nil {

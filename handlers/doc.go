@@ -9,5 +9,5 @@
 // type, with a struct that implements [engine.Handler] and an example, indented,
 // in its comment; add a line to [All]; run "go test ./handlers -update" to
 // write the reference. A type that needs checks beyond its tags has a method
-// CheckBody(*dsl.Body).
+// CheckBody(*tree.Body).
 package handlers

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
 )
@@ -68,8 +68,8 @@ type Emit struct {
 func (*Emit) Emits() {}
 
 // Emission tells what event a body hands in.
-func (*Emit) Emission(body *expr.Value) dsl.Emission {
-	return dsl.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Named: body.Get("id") != nil}
+func (*Emit) Emission(body *expr.Value) tree.Emission {
+	return tree.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Named: body.Get("id") != nil}
 }
 
 // Handle implements [engine.Handler].
@@ -95,7 +95,7 @@ func (e *Emit) Handle(_ context.Context, c *engine.Call) (model.Result, error) {
 }
 
 // CheckBody reports what the tags of [Emit] cannot say.
-func (*Emit) CheckBody(b *dsl.Body) {
+func (*Emit) CheckBody(b *tree.Body) {
 	checkNoSecrets(b)
 	if b.Field("at") != nil && b.Field("delay") != nil {
 		b.Errorf(b.Field("delay").Span, rules.Body, "keep one of them", "at and delay exclude each other")
@@ -126,7 +126,7 @@ func (*Emit) CheckBody(b *dsl.Body) {
 
 // suggestEvent names an event that a pipeline is activated on and that reads alike, or
 // says what is missing.
-func suggestEvent(bundle *dsl.Bundle, eventType string) string {
+func suggestEvent(bundle *tree.Bundle, eventType string) string {
 	var known []string
 	for _, p := range bundle.Pipelines {
 		if len(p.On) == 0 {

@@ -5,7 +5,7 @@ import (
 	_ "embed"
 	"errors"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
 )
@@ -41,4 +41,4 @@ func (f *Fail) Handle(context.Context, *engine.Call) (model.Result, error) {
 }
 
 // CheckBody reports what the tags of [Fail] cannot say.
-func (*Fail) CheckBody(b *dsl.Body) { checkNoSecrets(b) }
+func (*Fail) CheckBody(b *tree.Body) { checkNoSecrets(b) }

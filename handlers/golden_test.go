@@ -15,6 +15,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/handlers"
@@ -79,7 +80,7 @@ func TestScripts(t *testing.T) {
 }
 
 // load puts handlers into a pipeline, alone or among its neighbours.
-func load(text string, alone bool) (*dsl.Bundle, []diag.Diagnostic) {
+func load(text string, alone bool) (*tree.Bundle, []diag.Diagnostic) {
 	indented := before + margin + strings.ReplaceAll(text, "\n", "\n"+margin) + "\n"
 	files := []diag.File{{Name: "p.yaml", Data: []byte(indented)}}
 	if !alone {
@@ -88,8 +89,8 @@ func load(text string, alone bool) (*dsl.Bundle, []diag.Diagnostic) {
 	return loadFiles(files...)
 }
 
-func loadFiles(files ...diag.File) (*dsl.Bundle, []diag.Diagnostic) {
-	var types []dsl.Type
+func loadFiles(files ...diag.File) (*tree.Bundle, []diag.Diagnostic) {
+	var types []tree.Type
 	for _, h := range handlers.All() {
 		types = append(types, h.Type)
 	}
@@ -113,7 +114,7 @@ func describe(found []diag.Diagnostic) string {
 }
 
 // call runs the first handler of a pipeline as the driver does.
-func call(t *testing.T, b *dsl.Bundle, d *datadriven.TestData) string {
+func call(t *testing.T, b *tree.Bundle, d *datadriven.TestData) string {
 	h := b.Pipeline("p").Stages[0].Handlers[0]
 	typ := handlers.All()[slices.IndexFunc(handlers.All(), func(t engine.HandlerType) bool { return t.Name == h.Type })]
 	state, _ := b.Pipeline("p").SharedState.Literal()

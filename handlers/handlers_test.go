@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/handlers"
@@ -28,7 +28,7 @@ be an expression, written ` + "`!$ …`" + `, that gives what the field takes. W
 `
 
 func TestReferenceIsFresh(t *testing.T) {
-	var types []dsl.Type
+	var types []tree.Type
 	for _, h := range handlers.All() {
 		types = append(types, h.Type)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/memory"
@@ -52,7 +53,7 @@ type caller struct {
 
 func newCaller(t *testing.T, server *stub.Server, service, protection string) *caller {
 	t.Helper()
-	var types []dsl.Type
+	var types []tree.Type
 	for _, h := range handlers.All() {
 		types = append(types, h.Type)
 	}

@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"strings"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 )
 
 // Reference describes handler types, or other mappings, in Markdown: what each does,
 // an example, and a table of its fields. All of it comes from the comments, tags and
 // types of their structs.
-func Reference(types ...dsl.Type) string {
+func Reference(types ...tree.Type) string {
 	var b strings.Builder
 	for i, t := range types {
 		if i > 0 {
@@ -32,7 +32,7 @@ func Reference(types ...dsl.Type) string {
 }
 
 // Example gives the example in the comment of a type: a handler in YAML.
-func Example(t dsl.Type) string {
+func Example(t tree.Type) string {
 	_, example := splitDoc(t.Spec.Doc)
 	return example
 }

@@ -14,8 +14,8 @@ import (
 	"strconv"
 	"strings"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
+	"procaas/dsl/tree"
 	"procaas/engine"
 )
 
@@ -62,7 +62,7 @@ func (r *Request) method() string {
 }
 
 // target gives the complete URL, which the pipeline is allowed to reach.
-func (r *Request) target(b *dsl.Bundle, s *secrets) (*url.URL, error) {
+func (r *Request) target(b *tree.Bundle, s *secrets) (*url.URL, error) {
 	u, err := r.endpoint(b)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (r *Request) target(b *dsl.Bundle, s *secrets) (*url.URL, error) {
 
 // endpoint is where the request goes, without its query: below the address of a service,
 // which may be another one than the file says (--service), or at a URL.
-func (r *Request) endpoint(b *dsl.Bundle) (*url.URL, error) {
+func (r *Request) endpoint(b *tree.Bundle) (*url.URL, error) {
 	if r.Service == "" {
 		return parseTarget(r.URL)
 	}
@@ -164,7 +164,7 @@ func escapeQuery(raw string) string {
 // checkTarget tells whether a request may go to u: when services are declared,
 // only to them. A pipeline may compute its url from what users send, and must not
 // become their way into the network that procaas runs in.
-func checkTarget(b *dsl.Bundle, u *url.URL) error {
+func checkTarget(b *tree.Bundle, u *url.URL) error {
 	if u.Scheme != "http" && u.Scheme != "https" {
 		return fmt.Errorf("%s is neither http nor https", publicURL(u))
 	}
@@ -179,7 +179,7 @@ func checkTarget(b *dsl.Bundle, u *url.URL) error {
 }
 
 // serviceAt finds the declared service at the origin of a URL; nil when there is none.
-func serviceAt(b *dsl.Bundle, u *url.URL) *dsl.Service {
+func serviceAt(b *tree.Bundle, u *url.URL) *tree.Service {
 	for _, s := range b.Services {
 		// Redirects may lead to either: what the file says, and where --service put it.
 		for _, address := range []string{s.URL, s.Address()} {
@@ -203,7 +203,7 @@ func origin(u *url.URL) string {
 }
 
 // listServices names the declared services, for messages.
-func listServices(b *dsl.Bundle) string {
+func listServices(b *tree.Bundle) string {
 	names := make([]string, len(b.Services))
 	for i, s := range b.Services {
 		names[i] = fmt.Sprintf("%s (%s)", s.ID, s.URL)

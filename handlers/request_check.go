@@ -5,15 +5,15 @@ import (
 	"net/netip"
 	"strings"
 
-	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 	"procaas/engine/outbound"
 )
 
 // CheckBody reports what the tags of [Request] cannot say.
-func (*Request) CheckBody(b *dsl.Body) {
+func (*Request) CheckBody(b *tree.Body) {
 	checkOneOf(b, "url", "service")
 	checkAddress(b)
 	checkPayload(b)
@@ -26,7 +26,7 @@ func (*Request) CheckBody(b *dsl.Body) {
 }
 
 // checkAddress looks at where a request goes, as far as that is written out.
-func checkAddress(b *dsl.Body) {
+func checkAddress(b *tree.Body) {
 	// Values that are computed are checked when they are known, by [Request.target].
 	if path, service := b.Field("path"), b.Field("service"); path != nil {
 		checkServicePath(b, path)
@@ -46,7 +46,7 @@ func checkAddress(b *dsl.Body) {
 
 // checkServicePath finds a query that was written into the path. It would be escaped,
 // and the service would be asked for a path that it does not have.
-func checkServicePath(b *dsl.Body, path *expr.Value) {
+func checkServicePath(b *tree.Body, path *expr.Value) {
 	text, ok := literal(path)
 	if !ok {
 		return
@@ -60,7 +60,7 @@ func checkServicePath(b *dsl.Body, path *expr.Value) {
 }
 
 // unknownService suggests a declared one that reads alike: most unknown ids are typing mistakes.
-func unknownService(b *dsl.Body, id string) {
+func unknownService(b *tree.Body, id string) {
 	known := make([]string, len(b.Bundle.Services))
 	for i, s := range b.Bundle.Services {
 		known[i] = s.ID
@@ -73,7 +73,7 @@ func unknownService(b *dsl.Body, id string) {
 }
 
 // checkURL says before a deployment what a request would be refused for at run time.
-func checkURL(b *dsl.Body, text string) {
+func checkURL(b *tree.Body, text string) {
 	at := b.Field("url").Span
 	u, err := parseTarget(text)
 	if err != nil {
@@ -96,7 +96,7 @@ func checkURL(b *dsl.Body, text string) {
 }
 
 // checkPayload looks at what is sent, and how.
-func checkPayload(b *dsl.Body) {
+func checkPayload(b *tree.Body) {
 	var given *expr.Value
 	for _, name := range []string{"body", "form", "raw"} {
 		value := b.Field(name)
@@ -124,7 +124,7 @@ func checkPayload(b *dsl.Body) {
 
 // checkSecrets keeps secrets to the fields from which they never reach a log, and to
 // requests to declared services.
-func checkSecrets(b *dsl.Body) {
+func checkSecrets(b *tree.Body) {
 	if len(b.Bundle.Services) == 0 {
 		eachSecret(b.Value, func(v *expr.Value) {
 			b.Errorf(v.Span, rules.UnknownHost, "declare the host below services, and write service and path instead of url",

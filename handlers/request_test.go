@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/secrets"
@@ -26,7 +26,7 @@ import (
 var now = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 
 // newCall is a call as the driver makes it, with a transport of the test.
-func newCall(t http.RoundTripper, services ...*dsl.Service) *engine.Call {
+func newCall(t http.RoundTripper, services ...*tree.Service) *engine.Call {
 	secrets := secrets.New(func(s datum.Secret) (string, error) {
 		if s.Name != "TOKEN" {
 			return "", fmt.Errorf("no secret %s", s.Name)
@@ -35,7 +35,7 @@ func newCall(t http.RoundTripper, services ...*dsl.Service) *engine.Call {
 	})
 	return &engine.Call{
 		Path: "taxi/fetch/get-order", Run: "run-1", Flow: "order", Key: "o-1", Attempt: 2,
-		IdempotencyKey: "5e1f", Now: now, Bundle: &dsl.Bundle{Services: services},
+		IdempotencyKey: "5e1f", Now: now, Bundle: &tree.Bundle{Services: services},
 		HTTP:        &http.Client{Transport: t},
 		Event:       model.Event{Type: "taxi"},
 		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", TraceState: "congo=t61rcWkgMzE",
@@ -43,7 +43,7 @@ func newCall(t http.RoundTripper, services ...*dsl.Service) *engine.Call {
 	}
 }
 
-var ordersService = &dsl.Service{ID: "orders", URL: "http://orders.example"}
+var ordersService = &tree.Service{ID: "orders", URL: "http://orders.example"}
 
 // A transport answers without a network.
 type transport func(*http.Request) (*http.Response, error)
@@ -305,11 +305,11 @@ func TestRequestBelievesRetryAfter(t *testing.T) {
 func TestRequestRefusesWhatCannotBeSent(t *testing.T) {
 	t.Parallel()
 	const target = "http://orders.example/"
-	orders := &dsl.Service{ID: "orders", URL: "http://orders.example:8080/base"}
+	orders := &tree.Service{ID: "orders", URL: "http://orders.example:8080/base"}
 	for _, tc := range []struct {
 		name     string
 		request  handlers.Request
-		services []*dsl.Service
+		services []*tree.Service
 		want     string
 	}{
 		{name: "relative", request: handlers.Request{URL: "/v1"}, want: "url must be absolute"},
@@ -319,17 +319,20 @@ func TestRequestRefusesWhatCannotBeSent(t *testing.T) {
 		{name: "broken", request: handlers.Request{URL: "http://[::1"}, want: "url: missing ']'"},
 		{name: "password", request: handlers.Request{URL: "http://u:p@orders.example/"}, want: "must not hold a user and password"},
 		{
-			name: "foreign host", request: handlers.Request{URL: "http://169.254.169.254/"}, services: []*dsl.Service{orders},
+			name: "foreign host", request: handlers.Request{URL: "http://169.254.169.254/"}, services: []*tree.Service{orders},
 			want: "http://169.254.169.254:80 belongs to no declared service: orders (http://orders.example:8080/base)",
 		},
-		{name: "foreign port", request: handlers.Request{URL: target}, services: []*dsl.Service{orders}, want: "belongs to no declared service"},
 		{
-			name: "foreign scheme", request: handlers.Request{URL: "https://orders.example:8080/"}, services: []*dsl.Service{orders},
+			name: "foreign port", request: handlers.Request{URL: target}, services: []*tree.Service{orders},
+			want: "belongs to no declared service",
+		},
+		{
+			name: "foreign scheme", request: handlers.Request{URL: "https://orders.example:8080/"}, services: []*tree.Service{orders},
 			want: "belongs to no declared service",
 		},
 		{name: "unknown service", request: handlers.Request{Service: "pay", Path: "/"}, want: `service "pay" is not declared`},
 		{
-			name: "secret", request: handlers.Request{URL: target, Body: datum.Secret{Name: "GONE"}}, services: []*dsl.Service{ordersService},
+			name: "secret", request: handlers.Request{URL: target, Body: datum.Secret{Name: "GONE"}}, services: []*tree.Service{ordersService},
 			want: "body: secret GONE: no secret GONE",
 		},
 		{
@@ -472,8 +475,8 @@ func TestRedirectsDoNotCarrySecretsToOtherServices(t *testing.T) {
 	t.Parallel()
 	answer, seen := hops("/2", "http://b.example/")
 	r := handlers.Request{URL: "http://a.example/1", Redirects: 5, Body: map[string]any{"key": datum.Secret{Name: "TOKEN"}}}
-	_, err := r.Handle(t.Context(), newCall(answer, &dsl.Service{ID: "a", URL: "http://a.example"},
-		&dsl.Service{ID: "b", URL: "http://b.example"}))
+	_, err := r.Handle(t.Context(), newCall(answer, &tree.Service{ID: "a", URL: "http://a.example"},
+		&tree.Service{ID: "b", URL: "http://b.example"}))
 	if err == nil || !model.IsPermanent(err) || !strings.Contains(err.Error(), "service a redirects to http://b.example:80") ||
 		len(*seen) != 2 {
 		t.Errorf("want two requests and a permanent error, have %d and %v", len(*seen), err)
@@ -482,7 +485,7 @@ func TestRedirectsDoNotCarrySecretsToOtherServices(t *testing.T) {
 
 func TestRequestFollowsRedirectsOnDemand(t *testing.T) {
 	t.Parallel()
-	services := []*dsl.Service{{ID: "a", URL: "http://a.example"}, {ID: "b", URL: "http://b.example"}}
+	services := []*tree.Service{{ID: "a", URL: "http://a.example"}, {ID: "b", URL: "http://b.example"}}
 	for _, tc := range []struct {
 		name      string
 		redirects int

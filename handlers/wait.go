@@ -5,7 +5,7 @@ import (
 	_ "embed"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
 )
@@ -39,7 +39,7 @@ func (w *Wait) Handle(_ context.Context, c *engine.Call) (model.Result, error) {
 }
 
 // CheckBody reports what the tags of [Wait] cannot say.
-func (*Wait) CheckBody(b *dsl.Body) {
+func (*Wait) CheckBody(b *tree.Body) {
 	checkNoSecrets(b)
 	checkOneOf(b, "for", "until")
 }

@@ -19,6 +19,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/render"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/diagram"
@@ -57,9 +58,9 @@ func read(t *testing.T, dir string) (files, stubs []diag.File) {
 }
 
 // load checks files, which must be without findings.
-func load(t *testing.T, files []diag.File) *dsl.Bundle {
+func load(t *testing.T, files []diag.File) *tree.Bundle {
 	t.Helper()
-	var types []dsl.Type
+	var types []tree.Type
 	for _, h := range handlers.All() {
 		types = append(types, h.Type)
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine/flowtest"
 	"procaas/engine/memory"
 	"procaas/engine/store"
@@ -63,7 +63,7 @@ func TestFlowsAreTested(t *testing.T) {
 }
 
 // suitesOf loads the tests of a folder.
-func suitesOf(t *testing.T, dir string, bundle *dsl.Bundle) []*flowtest.Suite {
+func suitesOf(t *testing.T, dir string, bundle *tree.Bundle) []*flowtest.Suite {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.test.yaml"))
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/library"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 	"procaas/handlers"
 )
 
@@ -67,7 +68,7 @@ func fieldsPage() string {
 	var b strings.Builder
 	b.WriteString("# Fields\n\nEvery field of a pipeline file, by the mapping that holds it. `procaas explain NAME` prints one section.\n" +
 		"The fields of handler types, such as `request`, are on a [page of their own](../../handlers/README.md).\n\n")
-	var types []dsl.Type
+	var types []tree.Type
 	for _, p := range dsl.Parts() {
 		types = append(types, p.Type)
 	}

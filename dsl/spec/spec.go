@@ -112,3 +112,29 @@ func (f *Field) IsName(data any) bool {
 	}
 	return false
 }
+
+// OfFile derives the Spec of a kind of file, as Of does: only the fields of
+// type Value take expressions.
+func OfFile(t reflect.Type, sources ...string) *Spec {
+	s := Of(t, sources...)
+	forbidExprs(s, map[*Spec]bool{})
+	return s
+}
+
+// forbidExprs notes that only fields of type Value take expressions: the rest
+// is fixed before anything runs. The specs that were seen are left out, since they
+// may be recursive.
+func forbidExprs(s *Spec, seen map[*Spec]bool) {
+	if seen[s] {
+		return
+	}
+	seen[s] = true
+	for _, f := range s.Fields {
+		for ; f != nil; f = f.Elem {
+			f.NoExpr = f.NoExpr || !f.IsValue
+			if f.Spec != nil {
+				forbidExprs(f.Spec, seen)
+			}
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/client"
@@ -45,7 +46,7 @@ type fanout struct {
 
 func newFanout(t *testing.T) *fanout {
 	t.Helper()
-	types := []dsl.Type{}
+	types := []tree.Type{}
 	for _, h := range handlers.All() {
 		types = append(types, h.Type)
 	}

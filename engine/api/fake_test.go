@@ -17,6 +17,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/access"
@@ -86,7 +87,7 @@ func portsOf(e whole) api.Ports {
 type fakeEngine struct {
 	refused    []string   // to bearers of tokens
 	mu         sync.Mutex // guards the rest
-	bundle     *dsl.Bundle
+	bundle     *tree.Bundle
 	down       bool
 	overloaded bool
 	panics     bool
@@ -101,7 +102,7 @@ type fakeEngine struct {
 	known    map[string]credentials.Grant
 }
 
-func newFake(b *dsl.Bundle) *fakeEngine {
+func newFake(b *tree.Bundle) *fakeEngine {
 	controls, err := engine.New(engine.Options{Store: enginetest.NewMemory().Ports(), Types: handlers.All(), Bundle: b})
 	if err != nil {
 		panic(err)
@@ -636,7 +637,7 @@ func (f *fakeEngine) Degraded() error {
 	return nil
 }
 
-func (f *fakeEngine) Bundle() *dsl.Bundle { return f.bundle }
+func (f *fakeEngine) Bundle() *tree.Bundle { return f.bundle }
 
 func (f *fakeEngine) Plans() (all []*planner.Plan) {
 	types := engine.Types(handlers.All())

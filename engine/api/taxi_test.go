@@ -6,6 +6,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/handlers"
 )
 
@@ -70,13 +71,13 @@ pipelines:
       - {id: send, handlers: [{id: send, set: {sent: !$ event.payload}}]}
 `
 
-func taxi(t testing.TB) *dsl.Bundle { return load(t, "http://127.0.0.1:1") }
+func taxi(t testing.TB) *tree.Bundle { return load(t, "http://127.0.0.1:1") }
 
 // load reads taxiFile with the address of its service.
-func load(t testing.TB, service string) *dsl.Bundle {
+func load(t testing.TB, service string) *tree.Bundle {
 	t.Helper()
 	text := strings.ReplaceAll(taxiFile, "SERVICE", service)
-	types := []dsl.Type{}
+	types := []tree.Type{}
 	for _, h := range handlers.All() {
 		types = append(types, h.Type)
 	}

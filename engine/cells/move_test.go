@@ -10,6 +10,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
@@ -90,7 +91,7 @@ func (l *ledger) check(t *testing.T, keys []string, events int) {
 func nodes(t *testing.T, l *ledger, stores ...store.Store) []*engine.Engine {
 	t.Helper()
 	counted := enginetest.Scripted("counted", l.handle)
-	b, found := dsl.Load([]diag.File{{Name: "counting.yaml", Data: []byte(counting)}}, dsl.Options{Types: []dsl.Type{counted.Type}})
+	b, found := dsl.Load([]diag.File{{Name: "counting.yaml", Data: []byte(counting)}}, dsl.Options{Types: []tree.Type{counted.Type}})
 	if b == nil {
 		t.Fatalf("the definition does not load: %+v", found)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -136,7 +137,7 @@ type MoveLog struct {
 
 // A ClusterStatus is all that is known of a cluster.
 type ClusterStatus struct {
-	Cluster    *dsl.Cluster
+	Cluster    *tree.Cluster
 	Assignment Assignment   // of version 0 before there is one
 	Levers     Levers       // that hold now
 	State      ClusterState // the zero value before the first decision
@@ -204,12 +205,12 @@ func ReadMoves(ctx context.Context, store store.Documents, cluster string) ([]Mo
 // Clusters shows the clusters of balancers, and pulls their levers.
 type Clusters struct {
 	store  store.Documents
-	bundle func() *dsl.Bundle // the present definition
-	now    func() time.Time   // by the store's clock
+	bundle func() *tree.Bundle // the present definition
+	now    func() time.Time    // by the store's clock
 }
 
 // NewClusters looks at clusters of the definition that bundle gives.
-func NewClusters(db store.Documents, bundle func() *dsl.Bundle, now func() time.Time) *Clusters {
+func NewClusters(db store.Documents, bundle func() *tree.Bundle, now func() time.Time) *Clusters {
 	return &Clusters{store: db, bundle: bundle, now: now}
 }
 
@@ -346,11 +347,11 @@ func (p LeverPull) subject() string {
 }
 
 // Members lists the workers of the cluster, those that were discovered included.
-func (s *ClusterStatus) Members() []dsl.ClusterWorker {
+func (s *ClusterStatus) Members() []tree.ClusterWorker {
 	members := s.Cluster.Members()
 	if s.Cluster.Discover != nil {
 		for _, w := range s.Assignment.Workers {
-			members = append(members, dsl.ClusterWorker{ID: w.ID, URL: w.URL, Zone: w.Zone, Capacity: w.Capacity})
+			members = append(members, tree.ClusterWorker{ID: w.ID, URL: w.URL, Zone: w.Zone, Capacity: w.Capacity})
 		}
 	}
 	return members
@@ -410,7 +411,7 @@ func (s *ClusterStatus) mayHold(partition int, worker string) bool {
 // holders lists the workers that the map lets hold a partition.
 func (s *ClusterStatus) holders(partition int) (ids []string) {
 	members := s.Members()
-	for _, i := range s.Cluster.Holders(members)[partition] {
+	for _, i := range dsl.Holders(s.Cluster, members)[partition] {
 		ids = append(ids, members[i].ID)
 	}
 	return ids

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/store"
 )
 
@@ -35,13 +36,13 @@ const (
 )
 
 // RingSize is how many observations of a cluster are kept.
-func RingSize(c *dsl.Cluster) int {
+func RingSize(c *tree.Cluster) int {
 	return min(max(int(ringTime/c.Step.Seconds()), ringLeast), ringMost)
 }
 
 // RingAge is the age, in seconds, beyond which an observation in the ring is a leftover,
 // such as of another step.
-func RingAge(c *dsl.Cluster) float64 { return 1.5 * c.Step.Seconds() * float64(RingSize(c)) }
+func RingAge(c *tree.Cluster) float64 { return 1.5 * c.Step.Seconds() * float64(RingSize(c)) }
 
 // ClusterRecording reads the observations of a cluster that are kept; [ErrNoCluster].
 func (a *Clusters) ClusterRecording(ctx context.Context, cluster string) (Recording, error) {
@@ -61,7 +62,7 @@ func (s *ClusterStatus) record(ring []store.Document) (Recording, error) {
 	c, members := s.Cluster, s.Members()
 	r := Recording{
 		Cluster: c.ID, Policy: c.Policy, Partitions: c.Partitions, Step: c.Step.Seconds(), Parameters: parametersOf(c),
-		Workers: []AssignedWorker{}, Holders: c.Holders(members), Observations: []json.RawMessage{},
+		Workers: []AssignedWorker{}, Holders: dsl.Holders(c, members), Observations: []json.RawMessage{},
 	}
 	for _, w := range members {
 		r.Workers = append(r.Workers, AssignedWorker{ID: w.ID, URL: w.URL, Zone: w.Zone, Capacity: w.Capacity})
@@ -97,7 +98,7 @@ func (s *ClusterStatus) record(ring []store.Document) (Recording, error) {
 }
 
 // parametersOf names the parameters of a policy as files of parameters do.
-func parametersOf(c *dsl.Cluster) map[string]float64 {
+func parametersOf(c *tree.Cluster) map[string]float64 {
 	p := c.Parameters
 	return map[string]float64{
 		"cycle_s": p.Cycle.Seconds(), "overload": p.Overload, "gini_high": p.GiniHigh, "gini_low": p.GiniLow,

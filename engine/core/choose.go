@@ -3,7 +3,7 @@ package core
 import (
 	"fmt"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/planner"
 )
 
@@ -42,8 +42,8 @@ func (r *decisions) enter(live Live) {
 
 // choose takes the first branch that fits, and skips the handlers of the others.
 func (r *decisions) choose(stage *planner.Stage, live Live) {
-	var taken *dsl.Branch
-	reasons := map[*dsl.Branch]string{}
+	var taken *tree.Branch
+	reasons := map[*tree.Branch]string{}
 	for _, b := range stage.Declared.Choose {
 		if taken != nil {
 			reasons[b] = fmt.Sprintf("branch %d is taken", taken.Number())

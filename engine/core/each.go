@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
+	"procaas/dsl/tree"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -46,7 +46,7 @@ func (r *decisions) expand(s *planner.Step, live Live) bool {
 
 // listOf evaluates the list of a for-each. It is kept until the handler is decided, so
 // it is bounded as the shared state is.
-func listOf(f *dsl.ForEach, env datum.Env, limit int) ([]any, json.RawMessage, error) {
+func listOf(f *tree.ForEach, env datum.Env, limit int) ([]any, json.RawMessage, error) {
 	v, err := f.Items.Eval(env)
 	if err != nil {
 		return nil, nil, err

@@ -102,7 +102,7 @@ func (x *extent) hop(e *model.Event, from model.Event, now time.Time) error {
 
 // starts notes that a handler starts a run in the loop that its pipeline is part of.
 func (x *extent) starts(u unit) {
-	if u.Handler.LeadsBack() && u.rec.attempts == 1 {
+	if u.Handler.LeadsBack && u.rec.attempts == 1 {
 		x.looped++
 	}
 }

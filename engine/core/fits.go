@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/expr"
+	"procaas/dsl/tree"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -115,7 +115,7 @@ func (f *fitting) checkWay() error {
 			continue
 		}
 		was := f.was(s)
-		now, then := stage.Declared, (*dsl.Stage)(nil)
+		now, then := stage.Declared, (*tree.Stage)(nil)
 		if was != nil {
 			then = f.before.Stages[was.Stage].Declared
 		}
@@ -130,7 +130,7 @@ func (f *fitting) checkWay() error {
 }
 
 // ways writes the conditions of a stage, to compare them; empty when it has none.
-func ways(stage *dsl.Stage) string {
+func ways(stage *tree.Stage) string {
 	if stage == nil || stage.Enabled == nil && len(stage.Choose) == 0 {
 		return ""
 	}

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
+	"procaas/dsl/tree"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -41,7 +41,7 @@ func (r *decisions) settle(s *planner.Step, err error, live Live) {
 }
 
 // ruleFor finds the first rule that fits an error; nil when none does.
-func ruleFor(rules []*dsl.OnError, err error, env datum.Env) (*dsl.OnError, error) {
+func ruleFor(rules []*tree.OnError, err error, env datum.Env) (*tree.OnError, error) {
 	for _, rule := range rules {
 		if len(rule.On) > 0 && !model.InClass(err, rule.On) {
 			continue
@@ -66,7 +66,7 @@ func ruleFor(rules []*dsl.OnError, err error, env datum.Env) (*dsl.OnError, erro
 
 // goOn decides that a handler counts as succeeded after an error, with what the
 // rule sets in place of its own result.
-func (r *decisions) goOn(s *planner.Step, rule *dsl.OnError, err error, env datum.Env, live Live) {
+func (r *decisions) goOn(s *planner.Step, rule *tree.OnError, err error, env datum.Env, live Live) {
 	rec := &r.records[s.Position]
 	if _, broken := r.scope.assignIn(rec, rule.Result, env); broken != nil {
 		r.giveUp(s, fmt.Errorf("%w; on-error: %s", err, broken.Error()), live)
@@ -78,7 +78,7 @@ func (r *decisions) goOn(s *planner.Step, rule *dsl.OnError, err error, env datu
 }
 
 // explained puts the message of a rule before an error.
-func explained(rule *dsl.OnError, err error, env datum.Env) error {
+func explained(rule *tree.OnError, err error, env datum.Env) error {
 	if rule.Message == nil {
 		return err
 	}

@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
+	"procaas/dsl/tree"
 	"procaas/engine/model"
 )
 
@@ -28,7 +28,7 @@ type Repetition struct {
 // deviation of jitter times that is added. So max-delay bounds the mean, not the
 // sample. The words of [datum.Jitter] take the delay evenly from a range, which
 // max-delay bounds.
-func NextDelay(policy dsl.Retry, r Repetition) time.Duration {
+func NextDelay(policy tree.Retry, r Repetition) time.Duration {
 	low, most := float64(policy.MinDelay), float64(policy.MaxDelay)
 	var delay float64
 	switch policy.Jitter.Word {
@@ -53,7 +53,7 @@ func NextDelay(policy dsl.Retry, r Repetition) time.Duration {
 
 // askedDelay gives the delay after a service has asked for one. It is never less:
 // what the policy deviates by comes on top, so that not all come back at once.
-func askedDelay(policy dsl.Retry, asked time.Duration, r Repetition) time.Duration {
+func askedDelay(policy tree.Retry, asked time.Duration, r Repetition) time.Duration {
 	asked = min(max(asked, 0), maxRetryAfter)
 	if policy.Jitter.Word != "" {
 		return asked + min(NextDelay(policy, r), asked)

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -127,7 +127,7 @@ type Attempt struct {
 	Step           *planner.Step // the handler, or its compensation
 	Item           int           // that it is for, from 1, when the handler has a for-each; otherwise 0
 	within         string        // the calls that it is inside of
-	Type           dsl.Type      // of Body
+	Type           tree.Type     // of Body
 	Verify         bool          // it asks what became of the attempt
 	Attempt        int           // from 1; of a verification, the attempt that it asks about
 	Body           any           // evaluated; may hold [datum.Secret] values; the handler's to change

@@ -16,6 +16,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/contracts"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine/fallback"
 	"procaas/engine/model"
 	"procaas/engine/outbound"
@@ -28,7 +29,7 @@ import (
 // that reaches its services, and what intake asks of its automata. It is
 // immutable.
 type Definition struct {
-	Bundle   *dsl.Bundle
+	Bundle   *tree.Bundle
 	Plans    []*planner.Plan
 	ByID     map[string]*planner.Plan
 	Client   *http.Client
@@ -58,7 +59,7 @@ type Definition struct {
 var ErrUnusable = errors.New("definition cannot be used")
 
 // newDefinition plans all pipelines of a bundle.
-func newDefinition(b *dsl.Bundle, types []dsl.Type, maxConns int, targets *outbound.Targets, log *slog.Logger) (*Definition, error) {
+func newDefinition(b *tree.Bundle, types []tree.Type, maxConns int, targets *outbound.Targets, log *slog.Logger) (*Definition, error) {
 	d := &Definition{
 		Bundle: b, ByID: map[string]*planner.Plan{}, Client: outbound.ForServices(b, maxConns, targets, log),
 		Workers:  outbound.ForWorkers(b, targets),
@@ -90,7 +91,7 @@ func newDefinition(b *dsl.Bundle, types []dsl.Type, maxConns int, targets *outbo
 	d.Events = slices.Compact(d.Events)
 	for _, c := range b.Configs {
 		d.Declared[c.Name] = c.Value
-		if contract := c.Contract(); contract != nil {
+		if contract := c.Contract; contract != nil {
 			d.contracts[c.Name] = contract
 		}
 	}
@@ -113,7 +114,7 @@ func newDefinition(b *dsl.Bundle, types []dsl.Type, maxConns int, targets *outbo
 
 // acceptingStates lists for each event type the states that it may come in. The
 // empty state stands beside the initial one: it is that of a new entity.
-func acceptingStates(a *dsl.Automaton, events []string) map[string][]string {
+func acceptingStates(a *tree.Automaton, events []string) map[string][]string {
 	from := map[string][]string{}
 	for _, e := range events {
 		from[e] = []string{} // no transition at all: rejected in any state
@@ -133,7 +134,7 @@ func acceptingStates(a *dsl.Automaton, events []string) map[string][]string {
 // runs began with.
 type Library struct {
 	Store    store.Bundles
-	Types    []dsl.Type
+	Types    []tree.Type
 	Services map[string]string // see Options.ServiceURLs
 	MaxConns int
 	Targets  *outbound.Targets
@@ -153,7 +154,7 @@ type Library struct {
 const maxDefinitions = 16
 
 // Add compiles a bundle and keeps it.
-func (l *Library) Add(b *dsl.Bundle) (*Definition, error) {
+func (l *Library) Add(b *tree.Bundle) (*Definition, error) {
 	if d := l.cached(b.Hash); d != nil {
 		return d, nil
 	}
@@ -271,7 +272,7 @@ func (d *Definition) Serves(flow, eventType string) bool {
 }
 
 // TypesOf lists the events that activate a pipeline.
-func TypesOf(p *dsl.Pipeline) []string {
+func TypesOf(p *tree.Pipeline) []string {
 	if len(p.On) == 0 {
 		return []string{p.ID}
 	}

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/tree"
 	"procaas/engine/planner"
 )
 
@@ -63,16 +63,16 @@ const (
 
 // A Side is a definition that is compared.
 type Side struct {
-	Bundle *dsl.Bundle
+	Bundle *tree.Bundle
 	Plans  []*planner.Plan
 }
 
 // Compare finds what b changes of a. The error says why one of them cannot be
 // planned. Both are planned, since the order of handlers follows from all they read and
 // write, and that is what authors do not see in a diff of files.
-func Compare(a, b *dsl.Bundle, types []dsl.Type) (Diff, error) {
+func Compare(a, b *tree.Bundle, types []tree.Type) (Diff, error) {
 	var sides [2]Side
-	for i, bundle := range []*dsl.Bundle{a, b} {
+	for i, bundle := range []*tree.Bundle{a, b} {
 		p := planner.NewPlanner(bundle, types)
 		sides[i].Bundle = bundle
 		for _, pipeline := range bundle.Pipelines {
@@ -103,17 +103,17 @@ func (c *comparison) changed(what, name string, fields []FieldChange) {
 // ComparePlanned finds what b changes of a, flows and pipelines first.
 func ComparePlanned(a, b Side) Diff {
 	c := &comparison{found: []Difference{}}
-	pairs(c, Flow, a.Bundle.Flows, b.Bundle.Flows, func(f *dsl.Flow) string { return f.ID }, c.flows)
+	pairs(c, Flow, a.Bundle.Flows, b.Bundle.Flows, func(f *tree.Flow) string { return f.ID }, c.flows)
 	pairs(c, Pipeline, a.Plans, b.Plans, func(p *planner.Plan) string { return p.Pipeline.ID }, c.plans)
-	pairs(c, Service, a.Bundle.Services, b.Bundle.Services, func(s *dsl.Service) string { return s.ID }, func(a, b *dsl.Service) {
+	pairs(c, Service, a.Bundle.Services, b.Bundle.Services, func(s *tree.Service) string { return s.ID }, func(a, b *tree.Service) {
 		c.changed(Service, b.ID, fieldChanges(a, b))
 	})
-	pairs(c, Config, a.Bundle.Configs, b.Bundle.Configs, func(v *dsl.Config) string { return v.Name }, func(a, b *dsl.Config) {
+	pairs(c, Config, a.Bundle.Configs, b.Bundle.Configs, func(v *tree.Config) string { return v.Name }, func(a, b *tree.Config) {
 		if old, now := planner.DataText(a.Value), planner.DataText(b.Value); old != now {
 			c.add(Config, b.Name, Changed, "", FieldChange{"value", old, now})
 		}
 	})
-	pairs(c, Trigger, a.Bundle.Triggers, b.Bundle.Triggers, func(t *dsl.Trigger) string { return t.ID }, func(a, b *dsl.Trigger) {
+	pairs(c, Trigger, a.Bundle.Triggers, b.Bundle.Triggers, func(t *tree.Trigger) string { return t.ID }, func(a, b *tree.Trigger) {
 		c.changed(Trigger, b.ID, fieldChanges(a, b))
 	})
 	c.places(a.Bundle, b.Bundle)
@@ -145,7 +145,7 @@ func pairs[T any](c *comparison, what string, a, b []T, id func(T) string, both 
 }
 
 // flows compares two versions of a flow.
-func (c *comparison) flows(a, b *dsl.Flow) {
+func (c *comparison) flows(a, b *tree.Flow) {
 	c.changed(Flow, b.ID, fieldChanges(a, b, "shared-state"))
 	c.states(b.ID, a.SharedState, b.SharedState, "entities hold it, and nothing reads it any more")
 }
@@ -272,7 +272,7 @@ func (c *comparison) handlers(a, b *planner.Plan) {
 }
 
 // criticality tells what it means for runs that a handler comes or goes.
-func criticality(h *dsl.Handler) string {
+func criticality(h *tree.Handler) string {
 	if h.IsCritical() {
 		return "critical"
 	}

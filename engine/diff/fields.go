@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/expr"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 	"procaas/engine/planner"
 )
 
@@ -20,7 +20,7 @@ import (
 // of the language, so that a new field needs no new code.
 
 // handlerChanges compares two handlers, their type's own fields included.
-func handlerChanges(a, b *dsl.Handler) []FieldChange {
+func handlerChanges(a, b *tree.Handler) []FieldChange {
 	changes := fieldChanges(a, b)
 	if old, now := branchText(a), branchText(b); old != now {
 		changes = append(changes, FieldChange{"branch", old, now})
@@ -32,7 +32,7 @@ func handlerChanges(a, b *dsl.Handler) []FieldChange {
 }
 
 // branchText tells which branch a handler is in; empty for none.
-func branchText(h *dsl.Handler) string {
+func branchText(h *tree.Handler) string {
 	if h.Branch == nil {
 		return ""
 	}
@@ -40,10 +40,10 @@ func branchText(h *dsl.Handler) string {
 }
 
 // conditionChanges compares what decides which way a stage goes.
-func conditionChanges(a, b *dsl.Stage) []FieldChange {
+func conditionChanges(a, b *tree.Stage) []FieldChange {
 	changes := valueChanges("enabled", a.Enabled, b.Enabled)
 	for i := range max(len(a.Choose), len(b.Choose)) {
-		when := func(s *dsl.Stage) string {
+		when := func(s *tree.Stage) string {
 			switch {
 			case i >= len(s.Choose):
 				return ""

@@ -6,22 +6,22 @@ import (
 	"strconv"
 	"strings"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 )
 
 // This file compares where keys live: shard maps and clusters. Their changes are
 // harmless or not by what has been placed already, which is what it warns of.
 
 // places compares the shard maps and the clusters of two bundles.
-func (c *comparison) places(a, b *dsl.Bundle) {
-	list(c, ShardMap, a.ShardMaps, b.ShardMaps, edits[*dsl.ShardMap]{
-		name:    func(m *dsl.ShardMap) string { return m.ID },
+func (c *comparison) places(a, b *tree.Bundle) {
+	list(c, ShardMap, a.ShardMaps, b.ShardMaps, edits[*tree.ShardMap]{
+		name:    func(m *tree.ShardMap) string { return m.ID },
 		added:   "enroll its shards before anybody writes to them",
 		removed: "nobody is told any more where its keys live; its placements stay in the store, and count again if it comes back",
 		both:    c.shardMaps,
 	})
-	list(c, Cluster, a.Clusters, b.Clusters, edits[*dsl.Cluster]{
-		name:    func(v *dsl.Cluster) string { return v.ID },
+	list(c, Cluster, a.Clusters, b.Clusters, edits[*tree.Cluster]{
+		name:    func(v *tree.Cluster) string { return v.ID },
 		removed: "nobody is told any more which worker serves its keys",
 		both:    c.clusters,
 	})
@@ -64,28 +64,28 @@ func (c *comparison) warned(what, name string, fields []FieldChange, means func(
 	}
 }
 
-func (c *comparison) shardMaps(a, b *dsl.ShardMap) {
+func (c *comparison) shardMaps(a, b *tree.ShardMap) {
 	c.warned(ShardMap, b.ID, fieldChanges(a, b, "tables", "shards"), func(f FieldChange) string { return mapWarning(a, b, f) })
-	list(c, Table, a.Tables, b.Tables, edits[*dsl.ShardTable]{
-		name:    func(t *dsl.ShardTable) string { return b.ID + "/" + t.Table },
+	list(c, Table, a.Tables, b.Tables, edits[*tree.ShardTable]{
+		name:    func(t *tree.ShardTable) string { return b.ID + "/" + t.Table },
 		added:   "enroll the shards again, or its rows do not move with their keys",
 		removed: "its rows stay behind when their keys move",
-		both: func(old, now *dsl.ShardTable) {
+		both: func(old, now *tree.ShardTable) {
 			c.warned(Table, b.ID+"/"+now.Table, fieldChanges(old, now, "table"), func(FieldChange) string {
 				return "the rows of a key are found by other columns; enroll the shards again"
 			})
 		},
 	})
-	list(c, Shard, a.Shards, b.Shards, edits[*dsl.Shard]{
-		name:    func(s *dsl.Shard) string { return b.ID + "/" + s.ID },
+	list(c, Shard, a.Shards, b.Shards, edits[*tree.Shard]{
+		name:    func(s *tree.Shard) string { return b.ID + "/" + s.ID },
 		added:   "enroll it first; no key lives there until one is placed or moved there",
 		removed: "refused while keys live there: drain it with transfer: false first",
-		both:    func(old, now *dsl.Shard) { c.shards(b.ID+"/"+now.ID, old, now) },
+		both:    func(old, now *tree.Shard) { c.shards(b.ID+"/"+now.ID, old, now) },
 	})
 }
 
 // mapWarning says what the change of a field means for keys that are placed.
-func mapWarning(a, b *dsl.ShardMap, f FieldChange) string {
+func mapWarning(a, b *tree.ShardMap, f FieldChange) string {
 	switch f.Field {
 	case "strategy":
 		return "refused where the map is kept already: placed keys would not be found; declare a new map"
@@ -126,7 +126,7 @@ func parts(n int) string {
 	return fmt.Sprintf("%d parts", n)
 }
 
-func (c *comparison) shards(name string, a, b *dsl.Shard) {
+func (c *comparison) shards(name string, a, b *tree.Shard) {
 	fields := fieldChanges(a, b, "hosts", "from")
 	if !slices.Equal(a.From, b.From) {
 		fields = append(fields, FieldChange{"from", bounds(a.From), bounds(b.From)})
@@ -146,18 +146,18 @@ func (c *comparison) shards(name string, a, b *dsl.Shard) {
 		}
 		return ""
 	})
-	address := func(h *dsl.ShardHost) string { return h.Full() }
-	stays := slices.ContainsFunc(b.Hosts, func(h *dsl.ShardHost) bool {
-		return slices.ContainsFunc(a.Hosts, func(old *dsl.ShardHost) bool { return old.Full() == h.Full() })
+	address := func(h *tree.ShardHost) string { return h.Full() }
+	stays := slices.ContainsFunc(b.Hosts, func(h *tree.ShardHost) bool {
+		return slices.ContainsFunc(a.Hosts, func(old *tree.ShardHost) bool { return old.Full() == h.Full() })
 	})
 	replaced := ""
 	if !stays {
 		replaced = "no host of the shard stays: the rows of its keys, and the fences, have to be on the new ones"
 	}
-	list(c, Host, a.Hosts, b.Hosts, edits[*dsl.ShardHost]{
-		name:  func(h *dsl.ShardHost) string { return name + "/" + address(h) },
+	list(c, Host, a.Hosts, b.Hosts, edits[*tree.ShardHost]{
+		name:  func(h *tree.ShardHost) string { return name + "/" + address(h) },
 		added: replaced,
-		both: func(old, now *dsl.ShardHost) {
+		both: func(old, now *tree.ShardHost) {
 			c.changed(Host, name+"/"+address(now), fieldChanges(old, now, "address"))
 		},
 	})
@@ -172,10 +172,10 @@ func bounds(from []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-func (c *comparison) clusters(a, b *dsl.Cluster) {
+func (c *comparison) clusters(a, b *tree.Cluster) {
 	fields := fieldChanges(a, b, "workers")
 	if b.Map != nil && b.Map.File != "" {
-		fields = append(fields, valueChanges("map.file", a.MapEntries(), b.MapEntries())...)
+		fields = append(fields, valueChanges("map.file", a.Held, b.Held)...)
 	}
 	c.warned(Cluster, b.ID, fields, func(f FieldChange) string {
 		if f.Field != "partitions" {
@@ -185,9 +185,9 @@ func (c *comparison) clusters(a, b *dsl.Cluster) {
 		return fmt.Sprintf("about %.0f %% of the keys fall into other partitions, and so to other workers; declare a new cluster",
 			100*float64(many-few)/float64(many))
 	})
-	name := func(w *dsl.ClusterWorker) string { return b.ID + "/" + w.ID }
-	list(c, Worker, a.Workers, b.Workers, edits[*dsl.ClusterWorker]{
+	name := func(w *tree.ClusterWorker) string { return b.ID + "/" + w.ID }
+	list(c, Worker, a.Workers, b.Workers, edits[*tree.ClusterWorker]{
 		name: name,
-		both: func(old, now *dsl.ClusterWorker) { c.changed(Worker, name(now), fieldChanges(old, now)) },
+		both: func(old, now *tree.ClusterWorker) { c.changed(Worker, name(now), fieldChanges(old, now)) },
 	})
 }

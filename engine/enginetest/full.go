@@ -7,6 +7,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -56,7 +57,7 @@ func Full(t *testing.T, store store.Store, fill func(full bool)) {
 		<-goOn
 		return model.Result{Response: long(200_000)}, nil
 	})
-	b, found := dsl.Load([]diag.File{{Name: "full.yaml", Data: []byte(full)}}, dsl.Options{Types: []dsl.Type{step.Type}})
+	b, found := dsl.Load([]diag.File{{Name: "full.yaml", Data: []byte(full)}}, dsl.Options{Types: []tree.Type{step.Type}})
 	if b == nil {
 		t.Fatalf("the definition does not load: %+v", found)
 	}

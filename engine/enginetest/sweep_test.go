@@ -25,6 +25,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest"
@@ -488,7 +489,7 @@ func sweepUntilKilled(t *testing.T, text string) {
 	proxy := httptest.NewServer(d.between(httputil.NewSingleHostReverseProxy(service)))
 	defer proxy.Close()
 
-	var types []dsl.Type
+	var types []tree.Type
 	for _, h := range handlers.All() {
 		types = append(types, h.Type)
 	}

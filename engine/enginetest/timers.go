@@ -8,6 +8,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -53,7 +54,7 @@ func Timers(t *testing.T, store store.Store) {
 		}
 		return model.Result{}, nil
 	})
-	b, found := dsl.Load([]diag.File{{Name: "timers.yaml", Data: []byte(timers)}}, dsl.Options{Types: []dsl.Type{timed.Type}})
+	b, found := dsl.Load([]diag.File{{Name: "timers.yaml", Data: []byte(timers)}}, dsl.Options{Types: []tree.Type{timed.Type}})
 	if b == nil {
 		t.Fatalf("the definition does not load: %+v", found)
 	}

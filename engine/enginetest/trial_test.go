@@ -6,6 +6,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -30,7 +31,7 @@ type trial struct {
 // startTrial submits the event.
 func startTrial(t *testing.T, tr trial) trial {
 	t.Helper()
-	bundle, found := dsl.Load([]diag.File{{Name: "trial.yaml", Data: []byte(tr.flow)}}, dsl.Options{Types: []dsl.Type{tr.types[0].Type}})
+	bundle, found := dsl.Load([]diag.File{{Name: "trial.yaml", Data: []byte(tr.flow)}}, dsl.Options{Types: []tree.Type{tr.types[0].Type}})
 	if bundle == nil {
 		t.Fatal(found)
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 )
 
 // A Count is what the calls of one second came to.
@@ -97,7 +97,7 @@ func well(counts []Count, now time.Time) bool {
 
 // judge tells whether a handler has to go out, and why: too few calls succeed, as
 // far as one can be sure of it, or all have failed for a while.
-func judge(counts []Count, f *dsl.Fallback, now time.Time) (string, bool) {
+func judge(counts []Count, f *tree.Fallback, now time.Time) (string, bool) {
 	fine := now.Add(-f.Window).Unix()
 	good, bad, window := counted(counts, f, now)
 	n := good + bad
@@ -111,7 +111,7 @@ func judge(counts []Count, f *dsl.Fallback, now time.Time) (string, bool) {
 }
 
 // counted sums the calls that count, and tells over which time.
-func counted(counts []Count, f *dsl.Fallback, now time.Time) (good, bad int, window time.Duration) {
+func counted(counts []Count, f *tree.Fallback, now time.Time) (good, bad int, window time.Duration) {
 	window = f.Window
 	good, bad = total(counts, now.Add(-window).Unix())
 	if good+bad < f.MinCalls {
@@ -143,7 +143,7 @@ func failedFor(counts []Count, since, fine int64) int64 {
 
 // streakNeeded is how many failures in a row cannot be chance: a handler that
 // succeeds just often enough would have as many in a thousandth of all cases.
-func streakNeeded(f *dsl.Fallback) int {
+func streakNeeded(f *tree.Fallback) int {
 	chance := math.Log(0.001) / math.Log1p(-f.MinSuccessRatio)
 	return max(10, f.MinCalls, int(math.Min(math.Ceil(chance), math.MaxInt32)))
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/model"
 )
 
@@ -20,7 +20,7 @@ type Watched struct {
 
 	// Fallback says when the handler goes out of the flow; nil for never. Its
 	// calls count for its service all the same.
-	Fallback *dsl.Fallback
+	Fallback *tree.Fallback
 }
 
 // Rules decides which handlers are out of the flow. It is immutable; what

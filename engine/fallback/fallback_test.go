@@ -11,14 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/fallback"
 	"procaas/engine/model"
 )
 
 // defaultFallback is what the language makes of an empty fallback.
-func defaultFallback() *dsl.Fallback {
-	return &dsl.Fallback{
+func defaultFallback() *tree.Fallback {
+	return &tree.Fallback{
 		MinSuccessRatio: 0.5, Window: 30 * time.Second, MinCalls: 10, Duration: 10 * time.Second,
 		MaxDuration: 5 * time.Minute,
 	}
@@ -113,7 +113,7 @@ func only(paths ...string) func(string) bool {
 	return func(p string) bool { return slices.Contains(paths, p) }
 }
 
-func lone(f *dsl.Fallback) fallback.Watched {
+func lone(f *tree.Fallback) fallback.Watched {
 	return fallback.Watched{Path: "p/s/h", Service: "push", Fallback: f}
 }
 

@@ -4,12 +4,12 @@ import (
 	"slices"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 )
 
 // serviceFallback is how a service is judged whose handlers have ideas of their own.
-func serviceFallback() *dsl.Fallback {
-	return &dsl.Fallback{MinSuccessRatio: 0.5, Window: 30 * time.Second, MinCalls: 10}
+func serviceFallback() *tree.Fallback {
+	return &tree.Fallback{MinSuccessRatio: 0.5, Window: 30 * time.Second, MinCalls: 10}
 }
 
 // takeOutService puts out the handlers of a service together when it is the

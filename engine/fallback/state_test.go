@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/model"
 )
 
@@ -14,7 +14,7 @@ import (
 // but by its own failures.
 func TestHandlerThatWasPutBackGoesOutForItsOwnFailuresOnly(t *testing.T) {
 	t.Parallel()
-	spec := &dsl.Fallback{MinSuccessRatio: 0.5, Window: 30 * time.Second, MinCalls: 10, Duration: time.Minute, MaxDuration: time.Minute}
+	spec := &tree.Fallback{MinSuccessRatio: 0.5, Window: 30 * time.Second, MinCalls: 10, Duration: time.Minute, MaxDuration: time.Minute}
 	var watched []Watched
 	for i := range 4 {
 		watched = append(watched, Watched{Path: fmt.Sprintf("p%d/s/h", i), Service: "push", Fallback: spec})

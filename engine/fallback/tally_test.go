@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/store"
@@ -30,7 +30,7 @@ func TestFallbackCountsTheErrorsThatItSays(t *testing.T) {
 		{[]string{"4xx", "timeout"}, []string{"404", "429", "timeout"}},
 		{[]string{"any"}, []string{"404", "429", "500", "after", "other", "permanent", "timeout"}},
 	} {
-		s := &planner.Step{Handler: &dsl.Handler{Fallback: &dsl.Fallback{On: tc.on}}}
+		s := &planner.Step{Handler: &tree.Handler{Fallback: &tree.Fallback{On: tc.on}}}
 		var have []string
 		for name, err := range errs {
 			if s.Fails(err) {
@@ -48,7 +48,7 @@ func TestCallsOfAnotherTimeDoNotCount(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	critical := false
-	s := &planner.Step{Path: "p/s/h", Handler: &dsl.Handler{Critical: &critical, Fallback: &dsl.Fallback{}}}
+	s := &planner.Step{Path: "p/s/h", Handler: &tree.Handler{Critical: &critical, Fallback: &tree.Fallback{}}}
 	for _, tc := range []struct {
 		phase         string
 		turned, until time.Duration // from now

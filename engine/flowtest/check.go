@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 )
 
 // A checker reports what the tags of the structs cannot say, and what does not fit
@@ -246,7 +246,7 @@ func (c *checker) entityOf(at diag.Span, id string, states []string, shared *exp
 }
 
 // states checks the names of states of a flow.
-func (c *checker) states(f *dsl.Flow, states []string, at func(i int) diag.Span) {
+func (c *checker) states(f *tree.Flow, states []string, at func(i int) diag.Span) {
 	var known []string
 	if f.States != nil {
 		known = append(known, f.States.Initial)

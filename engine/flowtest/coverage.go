@@ -5,9 +5,9 @@ import (
 	"slices"
 	"sync"
 
-	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/tree"
 	"procaas/engine/model"
 )
 
@@ -22,13 +22,13 @@ type Coverage struct {
 
 // covered is what was seen of one handler.
 type covered struct {
-	handler                 *dsl.Handler
+	handler                 *tree.Handler
 	fails                   bool // it asks a service, which may fail
 	ran, failed, leftBehind bool
 }
 
 // NewCoverage makes the bundles count. It must be called before their first test.
-func NewCoverage(bundles ...*dsl.Bundle) *Coverage {
+func NewCoverage(bundles ...*tree.Bundle) *Coverage {
 	c := &Coverage{byPath: map[string]*covered{}}
 	for _, b := range bundles {
 		c.forks = append(c.forks, b.Cover().Forks...)
@@ -46,7 +46,7 @@ func NewCoverage(bundles ...*dsl.Bundle) *Coverage {
 	return c
 }
 
-func (c *Coverage) add(h *dsl.Handler) {
+func (c *Coverage) add(h *tree.Handler) {
 	if h.Type == "" && h.Call == nil || c.byPath[h.Path] != nil {
 		return
 	}

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
 )
@@ -31,7 +31,7 @@ func (*mockedCall) Handle(context.Context, *engine.Call) (model.Result, error) {
 
 // withMockedCalls gives the bundle and the handler types of a test: handlers that call a
 // pipeline and have a mock of their own call nobody.
-func (t *trial) withMockedCalls() (*dsl.Bundle, []engine.HandlerType) {
+func (t *trial) withMockedCalls() (*tree.Bundle, []engine.HandlerType) {
 	bundle, types := t.suite.Bundle, t.suite.env.Types
 	paths := map[string]bool{}
 	for _, path := range t.suite.names.paths {
@@ -75,7 +75,7 @@ func (t *trial) checkOutputs(path string, a *Answer, reply any) {
 
 // mockOfCall reports what the mock of a call says that no call gives: other names than
 // the outputs of the pipeline.
-func (c *checker) mockOfCall(h *dsl.Handler, answers []*Answer) {
+func (c *checker) mockOfCall(h *tree.Handler, answers []*Answer) {
 	p := c.suite.Bundle.Pipeline(h.Call.Pipeline)
 	if p == nil {
 		return

@@ -5,19 +5,19 @@ import (
 	"slices"
 	"strings"
 
-	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 )
 
 // names finds handlers by paths that may be shortened from the left.
 type names struct {
-	bundle *dsl.Bundle
+	bundle *tree.Bundle
 	paths  []string            // of all handlers, in order
 	byName map[string][]string // paths of handlers, by each way to name them
 	calls  map[string][]string // pipelines that a pipeline calls, by whatever way
 }
 
-func newNames(b *dsl.Bundle) names {
+func newNames(b *tree.Bundle) names {
 	n := names{bundle: b, byName: map[string][]string{}}
 	for _, p := range b.Pipelines {
 		for _, s := range p.Stages {
@@ -47,7 +47,7 @@ func (n *names) add(path string) {
 }
 
 // calledBy lists a pipeline and those that it calls, by whatever way.
-func calledBy(b *dsl.Bundle, p *dsl.Pipeline, seen []string) []string {
+func calledBy(b *tree.Bundle, p *tree.Pipeline, seen []string) []string {
 	if p == nil || slices.Contains(seen, p.ID) {
 		return seen
 	}

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/spec"
@@ -28,7 +27,7 @@ var Spec = sync.OnceValue(func() *spec.Spec {
 		}
 		sources = append(sources, string(source))
 	}
-	return dsl.FileSpec(reflect.TypeFor[File](), sources...)
+	return spec.OfFile(reflect.TypeFor[File](), sources...)
 })
 
 // A File holds tests of pipelines, which run in virtual time, without a network.

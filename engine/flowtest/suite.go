@@ -10,6 +10,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/planner"
 	"procaas/engine/store"
@@ -19,7 +20,7 @@ import (
 type Suite struct {
 	Name   string // of the file
 	File   *File
-	Bundle *dsl.Bundle
+	Bundle *tree.Bundle
 
 	env   Env
 	stubs func() (Stubs, error)
@@ -63,18 +64,18 @@ func Parse(f diag.File) (*File, []diag.Diagnostic) {
 func JSONSchema() ([]byte, error) { return dsl.FileSchema("ProcaaS tests", Spec()) }
 
 // Reference lists the mappings of a file of tests by where they stand, each once.
-func Reference() []dsl.Type {
+func Reference() []tree.Type {
 	const whole = "*.test.yaml"
-	out := []dsl.Type{{Name: whole, Spec: Spec()}}
+	out := []tree.Type{{Name: whole, Spec: Spec()}}
 	for i := 0; i < len(out); i++ {
 		for _, f := range out[i].Spec.Fields {
 			inner, at := f, out[i].Name+"."+f.Name
 			for inner.Elem != nil {
 				inner = inner.Elem
 			}
-			known := slices.ContainsFunc(out, func(t dsl.Type) bool { return t.Spec == inner.Spec })
+			known := slices.ContainsFunc(out, func(t tree.Type) bool { return t.Spec == inner.Spec })
 			if inner.Spec != nil && !known {
-				out = append(out, dsl.Type{Name: strings.TrimPrefix(at, whole+"."), Spec: inner.Spec})
+				out = append(out, tree.Type{Name: strings.TrimPrefix(at, whole+"."), Spec: inner.Spec})
 			}
 		}
 	}
@@ -104,7 +105,7 @@ func beside(name string, paths []string, otherwise ...string) []string {
 
 // NewSuite holds a file of tests against its pipelines. Stubs may be nil. The suite
 // is nil exactly when one of the findings is an error.
-func NewSuite(name string, f *File, b *dsl.Bundle, stubs func() (Stubs, error), env Env) (*Suite, []diag.Diagnostic) {
+func NewSuite(name string, f *File, b *tree.Bundle, stubs func() (Stubs, error), env Env) (*Suite, []diag.Diagnostic) {
 	s := &Suite{Name: name, File: f, Bundle: b, env: env, stubs: stubs, plans: map[string]*planner.Plan{}, names: newNames(b)}
 	types := engine.Types(env.Types)
 	c := checker{suite: s}

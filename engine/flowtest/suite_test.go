@@ -17,6 +17,7 @@ import (
 	"procaas/dsl/render"
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/flowtest"
 	"procaas/engine/memory"
@@ -128,22 +129,22 @@ func TestReferenceOfTests(t *testing.T) {
 }
 
 // request stands for the type of package handlers, which is to our right.
-var request = engine.HandlerType{Type: dsl.Type{Name: "request", Spec: &spec.Spec{
+var request = engine.HandlerType{Type: tree.Type{Name: "request", Spec: &spec.Spec{
 	Name: "Request", Doc: "Request calls.", Inline: true,
 	Fields: []*spec.Field{{Elem: &spec.Field{}, Kind: datum.MapKind, Doc: "any"}},
 }}}
 
-func load(t *testing.T, text string) *dsl.Bundle {
+func load(t *testing.T, text string) *tree.Bundle {
 	t.Helper()
 	files := []diag.File{{Name: "flow.yaml", Data: []byte(text)}}
-	b, found := dsl.Load(files, dsl.Options{Types: []dsl.Type{request.Type}})
+	b, found := dsl.Load(files, dsl.Options{Types: []tree.Type{request.Type}})
 	if b == nil {
 		t.Fatal(show(t, text, found))
 	}
 	return b
 }
 
-func check(t *testing.T, b *dsl.Bundle, text string) []diag.Diagnostic {
+func check(t *testing.T, b *tree.Bundle, text string) []diag.Diagnostic {
 	t.Helper()
 	file, found := flowtest.Parse(diag.File{Name: "flow.test.yaml", Data: []byte(text)})
 	if file == nil {

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/guard"
@@ -421,7 +421,7 @@ func (t *trial) seed(ctx context.Context, store store.Store, i int, e *Entity) e
 }
 
 // flow finds a flow; the only one when the id is empty. Nil when there is none.
-func (s *Suite) flow(id string) *dsl.Flow {
+func (s *Suite) flow(id string) *tree.Flow {
 	if id == "" && len(s.Bundle.Flows) == 1 {
 		return s.Bundle.Flows[0]
 	}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -104,7 +104,7 @@ type rule struct {
 	burst float64
 	skip  bool
 	live  *liveControl // nil: of the definition
-	spec  *dsl.RateLimit
+	spec  *tree.RateLimit
 
 	loop string // of the budget of a loop: its name; empty for others
 	free bool   // it takes nothing when there is something left
@@ -167,7 +167,7 @@ func (g *Guard) turn(s *planner.Step, ref string, p *Pass, c *Controls, now time
 	}
 	var rules [3]rule
 	n := g.rules(s, c, now, &rules)
-	if n == 0 && s.Handler.LeadsBack() { // whoever sets a limit says how fast it may go
+	if n == 0 && s.Handler.LeadsBack { // whoever sets a limit says how fast it may go
 		rules[0], n = g.loopRule(s, p), 1
 	}
 	if n == 0 {
@@ -335,6 +335,6 @@ func (g *Guard) Gate(name string) *gate {
 }
 
 // rateReason tells people why a handler waits or is left out.
-func rateReason(r *dsl.RateLimit) string {
+func rateReason(r *tree.RateLimit) string {
 	return "over its rate limit of " + r.Rate.Text()
 }

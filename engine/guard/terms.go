@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -42,7 +42,7 @@ func (g *Guard) terms(s *planner.Step, level int) (name string, terms Terms, ok 
 }
 
 // ServiceTerms are the limits of a service at one of some nodes.
-func ServiceTerms(s *dsl.Service, nodes int) Terms {
+func ServiceTerms(s *tree.Service, nodes int) Terms {
 	return Terms{
 		most: part(s.MaxInFlight, nodes), adapts: s.Concurrency != "fixed", repeats: s.RetryBudget,
 		calm: s.Timeout / slowShare, nodes: nodes,

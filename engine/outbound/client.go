@@ -10,8 +10,8 @@ import (
 	"regexp"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/expr"
+	"procaas/dsl/tree"
 )
 
 // A Reach is what an HTTP client may connect to. The zero value reaches public
@@ -62,7 +62,7 @@ func clientOf(t *transport) *http.Client {
 
 // ForServices makes the client that calls of a definition's handlers go by: it reaches the services that the
 // definition declares, and keeps up to maxConns connections to each.
-func ForServices(b *dsl.Bundle, maxConns int, targets *Targets, log *slog.Logger) *http.Client {
+func ForServices(b *tree.Bundle, maxConns int, targets *Targets, log *slog.Logger) *http.Client {
 	r := Reach{Written: writtenURLs(b), Targets: targets, MaxConns: maxConns, log: log}
 	for _, s := range b.Services {
 		r.Declared = append(r.Declared, s.URL, s.Address())
@@ -79,7 +79,7 @@ const workerConns = 256
 
 // ForWorkers makes the client that reaches the workers of a definition's
 // clusters, and who knows where they are.
-func ForWorkers(b *dsl.Bundle, targets *Targets) *http.Client {
+func ForWorkers(b *tree.Bundle, targets *Targets) *http.Client {
 	r := Reach{Targets: targets, MaxConns: workerConns}
 	for _, c := range b.Clusters {
 		for _, w := range c.Workers {
@@ -100,7 +100,7 @@ var webAddress = regexp.MustCompile(`(?i)https?://[^/?#'"\s\\]+`)
 
 // writtenURLs lists what requests of a definition name as their url, whole or as
 // a part of an expression.
-func writtenURLs(b *dsl.Bundle) []string {
+func writtenURLs(b *tree.Bundle) []string {
 	var out []string
 	add := func(body *expr.Value) {
 		v := body.Get("url")

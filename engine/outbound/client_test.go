@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 )
 
 func TestClientReachesDeclaredHostsOnly(t *testing.T) {
@@ -19,7 +19,7 @@ func TestClientReachesDeclaredHostsOnly(t *testing.T) {
 	other := httptest.NewServer(http.RedirectHandler(declared.URL, http.StatusFound))
 	defer other.Close()
 
-	client := ForServices(&dsl.Bundle{Services: []*dsl.Service{{ID: "s", URL: declared.URL + "/base"}}}, 4, nil, nil)
+	client := ForServices(&tree.Bundle{Services: []*tree.Service{{ID: "s", URL: declared.URL + "/base"}}}, 4, nil, nil)
 	defer client.CloseIdleConnections()
 	resp, err := client.Post(declared.URL+"/anything", "text/plain", strings.NewReader("hello"))
 	if err != nil {
@@ -58,7 +58,7 @@ func isRefused(err error) bool {
 // counts.
 func TestDialChecksTheHostAgain(t *testing.T) {
 	t.Parallel()
-	client := ForServices(&dsl.Bundle{Services: []*dsl.Service{{ID: "s", URL: "http://service.example"}}}, 4, nil, nil)
+	client := ForServices(&tree.Bundle{Services: []*tree.Service{{ID: "s", URL: "http://service.example"}}}, 4, nil, nil)
 	_, err := client.Transport.(*transport).plain.DialContext(t.Context(), "tcp", "127.0.0.1:1")
 	if err == nil || !strings.Contains(err.Error(), "is not declared") {
 		t.Errorf("want the address refused, have %v", err)

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 )
 
 // A fence makes connections to where it is allowed.
@@ -89,7 +89,7 @@ func hostsOf(addresses []string) hostSet {
 	hosts := hostSet{}
 	for _, address := range addresses {
 		if u, err := url.Parse(address); err == nil && u.Hostname() != "" {
-			hosts[dsl.HostPort(u)] = true
+			hosts[tree.HostPort(u)] = true
 		}
 	}
 	return hosts

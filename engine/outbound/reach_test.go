@@ -16,6 +16,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 )
 
 // A canary counts the connections that reach this machine.
@@ -230,7 +231,7 @@ func TestURLsThatAuthorsWrite(t *testing.T) {
           - {id: c, request: {url: !$ "event.payload.test ? 'http://127.0.0.1:3/x' : \"http://127.0.0.1:4?q\""}}
           - {id: d, request: {url: !$ event.payload.url, body: {url: "http://127.0.0.1:5"}}}
 `
-	b, found := dsl.Load([]diag.File{{Name: "a.yaml", Data: []byte(yaml)}}, dsl.Options{Types: []dsl.Type{{
+	b, found := dsl.Load([]diag.File{{Name: "a.yaml", Data: []byte(yaml)}}, dsl.Options{Types: []tree.Type{{
 		Name: "request", Spec: &spec.Spec{Fields: []*spec.Field{{Name: "url", Kind: datum.StringKind}, {Name: "body"}}},
 	}}})
 	if b == nil {

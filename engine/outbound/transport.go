@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 )
 
 // mostHeader bounds the header of a response, in bytes.
@@ -67,7 +67,7 @@ func (t *transport) dialWatched(ctx context.Context, network, addr string) (net.
 
 // RoundTrip implements [http.RoundTripper].
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	host := dsl.HostPort(r.URL)
+	host := tree.HostPort(r.URL)
 	if err := t.fence.checkHost(host); err != nil {
 		if r.Body != nil {
 			r.Body.Close() // as the interface demands, also on errors

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 )
 
 func (s *scriptedService) host() string { return strings.TrimPrefix(s.url, "http://") }
@@ -133,7 +133,7 @@ func TestLateResponsesReachOneRunAtMost(t *testing.T) {
 	if connections := s.connections.Load(); wrong > 1 || connections < 18 {
 		t.Errorf("have %d wrong responses on %d connections, want one at most, and then a connection for each call", wrong, connections)
 	}
-	fresh := ForServices(&dsl.Bundle{Services: []*dsl.Service{{ID: "s", URL: s.url}}}, 4, nil, nil).Transport.(*transport)
+	fresh := ForServices(&tree.Bundle{Services: []*tree.Service{{ID: "s", URL: s.url}}}, 4, nil, nil).Transport.(*transport)
 	for i := range 5 {
 		if call(fresh, i) > 0 {
 			t.Error("have a wrong response of a service with keep-alive: false")

@@ -3,13 +3,13 @@ package planner
 import (
 	"slices"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 )
 
 // StateOf gives the state of an entity from what is stored of it: an entity
 // that no event has reached is in the initial state. It is empty for flows
 // without an automaton. The flow may be nil.
-func StateOf(f *dsl.Flow, stored string) string {
+func StateOf(f *tree.Flow, stored string) string {
 	if f == nil || f.States == nil {
 		return ""
 	}
@@ -22,7 +22,7 @@ func StateOf(f *dsl.Flow, stored string) string {
 // Transition finds the state that an event type leads to from a stored state;
 // ok is false when the automaton has no such move. A flow without an automaton
 // takes every event. The flow may be nil.
-func Transition(f *dsl.Flow, stored, eventType string) (to string, ok bool) {
+func Transition(f *tree.Flow, stored, eventType string) (to string, ok bool) {
 	if f == nil || f.States == nil {
 		return "", true
 	}
@@ -36,6 +36,6 @@ func Transition(f *dsl.Flow, stored, eventType string) (to string, ok bool) {
 }
 
 // IsFinal tells whether no event leaves a stored state. The flow may be nil.
-func IsFinal(f *dsl.Flow, stored string) bool {
+func IsFinal(f *tree.Flow, stored string) bool {
 	return f != nil && f.States != nil && slices.Contains(f.States.Final, StateOf(f, stored))
 }

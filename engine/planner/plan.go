@@ -7,21 +7,21 @@ import (
 	"slices"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 	"procaas/engine/model"
 )
 
 // A Plan is a pipeline with its proof: which handlers of a stage must wait for
 // which others, and why. It is immutable.
 type Plan struct {
-	Bundle   *dsl.Bundle // the definition that the pipeline is of
-	Pipeline *dsl.Pipeline
-	Flow     *dsl.Flow // nil when the pipeline has none
-	Stages   []*Stage  // in the order in which a run goes through them
+	Bundle   *tree.Bundle // the definition that the pipeline is of
+	Pipeline *tree.Pipeline
+	Flow     *tree.Flow // nil when the pipeline has none
+	Stages   []*Stage   // in the order in which a run goes through them
 
 	ByPath    map[string]*Step // by path
 	Steps     []*Step          // all of them, as declared
@@ -42,7 +42,7 @@ type Stage struct {
 	ID    string
 	Steps []*Step // the one that the stage is from outside, when it is repeated
 
-	Declared *dsl.Stage
+	Declared *tree.Stage
 	loop     *Plan // of one element, when the stage is repeated
 }
 
@@ -66,12 +66,12 @@ func (g *Stage) Loop() *Step {
 
 // A Step is a handler in a plan.
 type Step struct {
-	Handler *dsl.Handler
-	Type    dsl.Type // zero for a placeholder
-	Path    string   // pipeline/stage/handler; of a compensation, with /compensate behind it
-	Owner   string   // who looks after it: the handler's owner, or else the pipeline's
-	Stage   int      // its index in Plan.Stages
-	Index   int      // in its stage
+	Handler *tree.Handler
+	Type    tree.Type // zero for a placeholder
+	Path    string    // pipeline/stage/handler; of a compensation, with /compensate behind it
+	Owner   string    // who looks after it: the handler's owner, or else the pipeline's
+	Stage   int       // its index in Plan.Stages
+	Index   int       // in its stage
 
 	Reads   []datum.Read // of all expressions: enabled, body, result, verify, fallback, on-error
 	Writes  []Write      // whatever becomes of the handler: its result, the fallback's, and those of on-error
@@ -80,12 +80,12 @@ type Step struct {
 	After   []Edge       // what it waits for within its stage; empty: it may start at once
 
 	Position  int // in Plan.order
-	Verify    dsl.Type
-	Retry     dsl.Retry // the policy, defaults included
-	Keeps     bool      // another handler may read the response
-	Fleeting  []string  // names of the shared state that its conditions read and later handlers write
-	StagePath string    // the path of its stage
-	Volatile  bool      // begun anew, it might be skipped, or send something else
+	Verify    tree.Type
+	Retry     tree.Retry // the policy, defaults included
+	Keeps     bool       // another handler may read the response
+	Fleeting  []string   // names of the shared state that its conditions read and later handlers write
+	StagePath string     // the path of its stage
+	Volatile  bool       // begun anew, it might be skipped, or send something else
 
 	Parallel int  // items of its for-each that are worked on at once; 1 without one
 	Gathers  bool // the responses of items are kept: the result or another handler may read them
@@ -96,7 +96,7 @@ type Step struct {
 	Undo   *Step // its compensation; nil when it has none
 	Undoes bool  // it is the compensation of another
 
-	Service *dsl.Service // that is declared; nil when it is not known before the call
+	Service *tree.Service // that is declared; nil when it is not known before the call
 }
 
 // A Write is a path that a handler sets: a name of the shared state, or its own
@@ -136,21 +136,21 @@ const (
 // that lies below and above it. Any other pair keeps the order in which it is
 // declared. So whatever order independent handlers end in, the shared state is
 // that of running all of them one by one.
-func New(b *dsl.Bundle, p *dsl.Pipeline, types []dsl.Type) (*Plan, error) {
+func New(b *tree.Bundle, p *tree.Pipeline, types []tree.Type) (*Plan, error) {
 	return NewPlanner(b, types).Plan(p)
 }
 
 // A Planner makes the plans of a bundle, each once: those that call a pipeline share
 // its plan.
 type Planner struct {
-	bundle *dsl.Bundle
-	types  map[string]dsl.Type
-	made   map[*dsl.Pipeline]*Plan
+	bundle *tree.Bundle
+	types  map[string]tree.Type
+	made   map[*tree.Pipeline]*Plan
 }
 
 // NewPlanner makes a planner that knows these types.
-func NewPlanner(b *dsl.Bundle, types []dsl.Type) *Planner {
-	m := &Planner{b, make(map[string]dsl.Type, len(types)), map[*dsl.Pipeline]*Plan{}}
+func NewPlanner(b *tree.Bundle, types []tree.Type) *Planner {
+	m := &Planner{b, make(map[string]tree.Type, len(types)), map[*tree.Pipeline]*Plan{}}
 	for _, t := range types {
 		m.types[t.Name] = t
 	}
@@ -158,7 +158,7 @@ func NewPlanner(b *dsl.Bundle, types []dsl.Type) *Planner {
 }
 
 // Plan makes the plan of a pipeline, as [New] does.
-func (m *Planner) Plan(p *dsl.Pipeline) (*Plan, error) {
+func (m *Planner) Plan(p *tree.Pipeline) (*Plan, error) {
 	if plan := m.made[p]; plan != nil {
 		return plan, nil
 	}
@@ -176,7 +176,7 @@ func (m *Planner) Plan(p *dsl.Pipeline) (*Plan, error) {
 		planned := &Stage{ID: stage.ID, Declared: stage}
 		handlers := stage.Handlers
 		if loop := stage.Loop(); loop != nil {
-			handlers = []*dsl.Handler{loop}
+			handlers = []*tree.Handler{loop}
 		}
 		for _, h := range handlers {
 			s, err := plan.add(h, i, m)
@@ -232,7 +232,7 @@ func (p *Plan) declareNames(v *expr.Value, kept bool) error {
 }
 
 // add makes the step of a handler.
-func (p *Plan) add(h *dsl.Handler, stage int, m *Planner) (*Step, error) {
+func (p *Plan) add(h *tree.Handler, stage int, m *Planner) (*Step, error) {
 	s := &Step{
 		Handler: h, Path: h.Path, Owner: cmp.Or(h.Owner, p.Pipeline.Owner),
 		Stage: stage, Position: len(p.Steps), Retry: DefaultRetry(),
@@ -321,7 +321,7 @@ func (s *Step) compensate(p *Plan, m *Planner) error {
 }
 
 // gather finds what the handler reads, writes and touches.
-func (s *Step) gather(stage *dsl.Stage) {
+func (s *Step) gather(stage *tree.Stage) {
 	h := s.Handler
 	own := datum.Path{SourcesRoot, h.ID}
 	s.Reads = slices.Concat(h.ConditionReads(), h.ItemReads(), h.AwaitReads(), h.BodyReads())
@@ -461,7 +461,7 @@ func (p *Plan) markKept() {
 // isVolatile tells whether live settings decide if the handler runs, or whether
 // it is told the time at which the run began. Both are lost in a crash before the
 // first checkpoint.
-func (s *Step) isVolatile(stage *dsl.Stage) bool {
+func (s *Step) isVolatile(stage *tree.Stage) bool {
 	began := datum.Path{"run", "started"}
 	conditions := slices.Concat(stage.ConditionReads(), s.Handler.ConditionReads())
 	reads := slices.Concat(conditions, s.Handler.BodyReads())
@@ -478,13 +478,13 @@ func AnyLive(reads []datum.Read) bool {
 }
 
 // isContested tells whether live settings choose between p and others.
-func isContested(b *dsl.Bundle, p *dsl.Pipeline) bool {
+func isContested(b *tree.Bundle, p *tree.Pipeline) bool {
 	events := p.On
 	if len(events) == 0 && !p.IsCalled() {
 		events = spec.Names{p.ID}
 	}
 	for _, event := range events {
-		if slices.ContainsFunc(b.On(event), func(other *dsl.Pipeline) bool { return readsLive(other.When) }) {
+		if slices.ContainsFunc(b.On(event), func(other *tree.Pipeline) bool { return readsLive(other.When) }) {
 			return true
 		}
 	}
@@ -515,8 +515,8 @@ func (p *Plan) markFleeting() {
 }
 
 // DefaultRetry is the policy of handlers that set none.
-func DefaultRetry() dsl.Retry {
-	return dsl.Retry{
+func DefaultRetry() tree.Retry {
+	return tree.Retry{
 		Attempts: 3,
 		MinDelay: 100 * time.Millisecond,
 		MaxDelay: 15 * time.Minute,

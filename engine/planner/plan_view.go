@@ -3,7 +3,7 @@ package planner
 import (
 	"strings"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 )
 
 // A PlanView is a plan as programs see it.
@@ -133,7 +133,7 @@ func (s *Step) view() StepView {
 }
 
 // ruleText shows a rule of on-error in short.
-func ruleText(rule *dsl.OnError) string {
+func ruleText(rule *tree.OnError) string {
 	on := "any"
 	if len(rule.On) > 0 {
 		on = strings.Join(rule.On, " ")

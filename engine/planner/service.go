@@ -3,8 +3,8 @@ package planner
 import (
 	"net/url"
 
-	"procaas/dsl"
 	"procaas/dsl/expr"
+	"procaas/dsl/tree"
 )
 
 // hostsOf gives the hosts of URLs: host:port pairs in lower case.
@@ -12,7 +12,7 @@ func hostsOf(addresses []string) map[string]bool {
 	hosts := map[string]bool{}
 	for _, address := range addresses {
 		if u, err := url.Parse(address); err == nil && u.Hostname() != "" {
-			hosts[dsl.HostPort(u)] = true
+			hosts[tree.HostPort(u)] = true
 		}
 	}
 	return hosts
@@ -21,7 +21,7 @@ func hostsOf(addresses []string) map[string]bool {
 // peerOf finds the declared service that a call of a handler reaches, which names it or gives an
 // address of it, and the name of that service; of another address, the host. Nothing is known
 // when an expression decides it.
-func peerOf(b *dsl.Bundle, body *expr.Value) (service *dsl.Service, name string) {
+func peerOf(b *tree.Bundle, body *expr.Value) (service *tree.Service, name string) {
 	id, isNamed := body.Get("service").Literal()
 	if isNamed = isNamed && id != nil; isNamed {
 		name, _ := id.(string)
@@ -35,7 +35,7 @@ func peerOf(b *dsl.Bundle, body *expr.Value) (service *dsl.Service, name string)
 	if err != nil || u.Host == "" {
 		return nil, ""
 	}
-	host := dsl.HostPort(u)
+	host := tree.HostPort(u)
 	for _, s := range b.Services {
 		if !isNamed && hostsOf([]string{s.URL, s.Address()})[host] {
 			return s, s.ID

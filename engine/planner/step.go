@@ -1,13 +1,13 @@
 package planner
 
 import (
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/model"
 )
 
 // Fallback gives the fallback by which a handler goes out of the flow; nil when
 // it never does.
-func (s *Step) Fallback() *dsl.Fallback {
+func (s *Step) Fallback() *tree.Fallback {
 	if s.Handler.IsCritical() {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (s *Step) StandsIn() bool {
 }
 
 // FlowID names the flow of a pipeline; one without a flow is a flow of its own.
-func FlowID(p *dsl.Pipeline) string {
+func FlowID(p *tree.Pipeline) string {
 	if p.Flow == "" {
 		return p.ID
 	}

@@ -18,6 +18,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
@@ -99,7 +100,7 @@ func (c *crew) join(name, dsn string, lease time.Duration) *member {
 	o := engine.DefaultOptions()
 	o.Store, o.Types, o.Name, o.Lease, o.Log = store.Ports(), append(handlers.All(), step), name, lease, log
 	o.Metrics = engine.NewMetrics(m.metrics)
-	var known []dsl.Type
+	var known []tree.Type
 	for _, h := range o.Types {
 		known = append(known, h.Type)
 	}

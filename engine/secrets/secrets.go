@@ -14,8 +14,8 @@ import (
 	"strings"
 	"sync"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
+	"procaas/dsl/tree"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -28,7 +28,7 @@ type Use struct {
 }
 
 // UseOf says who is about to get a secret that a step asks for.
-func UseOf(b *dsl.Bundle, step *planner.Step, s datum.Secret) Use {
+func UseOf(b *tree.Bundle, step *planner.Step, s datum.Secret) Use {
 	use := Use{Name: s.Name, To: s.To}
 	if use.To == "" && step.Service != nil {
 		use.To = step.Service.ID

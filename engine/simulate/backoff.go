@@ -3,7 +3,7 @@ package simulate
 import (
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/guard"
 )
 
@@ -21,7 +21,7 @@ type Sample struct {
 
 // Backoff lets clients with a policy go through a scenario, and gives what
 // happened in each second.
-func Backoff(s Scenario, policy dsl.Retry) []Sample {
+func Backoff(s Scenario, policy tree.Retry) []Sample {
 	c := crowd{world: newWorld(s), policy: policy, clients: make([]client, s.Clients)}
 	for i := range c.clients {
 		c.think(i)
@@ -41,7 +41,7 @@ func Backoff(s Scenario, policy dsl.Retry) []Sample {
 // A crowd is clients that act each for themselves.
 type crowd struct {
 	*world
-	policy  dsl.Retry
+	policy  tree.Retry
 	clients []client
 }
 
@@ -86,7 +86,7 @@ func (c *crowd) request(i int) {
 // Limited lets an engine take the place of the clients: as many events come,
 // whatever becomes of others; they wait in an inbox until the adaptive limit of
 // the service lets them through, and are repeated by the policy.
-func Limited(s Scenario, policy dsl.Retry) []Sample {
+func Limited(s Scenario, policy tree.Retry) []Sample {
 	i := inbox{world: newWorld(s), policy: policy, limit: guard.NewGradient()}
 	i.limit.Bound(0, s.Timeout/10, 0)
 	i.after(i.gap(), i.arrive)
@@ -97,7 +97,7 @@ func Limited(s Scenario, policy dsl.Retry) []Sample {
 // An inbox is events that wait for their turn, the oldest first.
 type inbox struct {
 	*world
-	policy  dsl.Retry
+	policy  tree.Retry
 	limit   *guard.Gradient
 	waiting []*client // whose turn has not come
 	looks   bool      // at a time that is on the agenda

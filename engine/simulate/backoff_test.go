@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
+	"procaas/dsl/tree"
 	"procaas/engine/simulate"
 )
 
@@ -198,7 +198,7 @@ func TestReports(t *testing.T) {
 	t.Parallel()
 	s := simulate.DefaultScenario()
 	s.Clients, s.Outage, s.After = 800, 30*time.Second, 40*time.Second
-	policies := append(simulate.Policies(), simulate.Policy{Name: "<mine>", Retry: dsl.Retry{
+	policies := append(simulate.Policies(), simulate.Policy{Name: "<mine>", Retry: tree.Retry{
 		Attempts: 3, MinDelay: 5 * time.Second, MaxDelay: time.Minute, Factor: 3, Jitter: datum.Jitter{Word: datum.FullJitter},
 	}})
 	r := simulate.Compare(s, policies, 1)

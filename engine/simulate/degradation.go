@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/fallback"
 	"procaas/engine/model"
 )
@@ -82,7 +82,7 @@ func CheckRate(rate float64) error {
 }
 
 // Degrade lets a handler with a fallback go through a trouble.
-func Degrade(t Trouble, f *dsl.Fallback, seed uint64) Course {
+func Degrade(t Trouble, f *tree.Fallback, seed uint64) Course {
 	const path = "pipeline/stage/handler"
 	w := watch{
 		Trouble: t, rnd: rand.New(rand.NewPCG(seed, 0)), path: path, course: Course{Trouble: t.Name}, counts: fallback.Counts{},

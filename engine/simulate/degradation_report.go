@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/fallback"
 )
 
@@ -22,7 +22,7 @@ type DegradationReport struct {
 }
 
 // Degradation lets a fallback go through all troubles at a rate of calls, with as many seeds.
-func Degradation(name string, f *dsl.Fallback, rate float64, seed uint64, seeds int) DegradationReport {
+func Degradation(name string, f *tree.Fallback, rate float64, seed uint64, seeds int) DegradationReport {
 	r := DegradationReport{Fallback: name, Rate: rate, Seed: seed, Seeds: seeds, troubles: Troubles(rate)}
 	for _, t := range r.troubles {
 		c := Degrade(t, f, seed)

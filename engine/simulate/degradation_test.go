@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/simulate"
 )
 
-func plainFallback() *dsl.Fallback {
-	return &dsl.Fallback{
+func plainFallback() *tree.Fallback {
+	return &tree.Fallback{
 		MinSuccessRatio: 0.5, Window: 30 * time.Second, MinCalls: 10,
 		Duration: 10 * time.Second, MaxDuration: 5 * time.Minute,
 	}

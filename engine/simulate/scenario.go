@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
+	"procaas/dsl/tree"
 )
 
 // A Scenario is what a crowd of clients and a service go through.
@@ -139,7 +139,7 @@ func (s Scenario) MarshalJSON() ([]byte, error) {
 // A Policy is a way to repeat requests, with the name that reports show.
 type Policy struct {
 	Name  string
-	Retry dsl.Retry
+	Retry tree.Retry
 
 	// Limited lets an engine with an adaptive limit make the calls, in place of
 	// clients that act each for themselves.
@@ -150,11 +150,11 @@ type Policy struct {
 // article recommends, two that spread delays more, and an inbox with a limit.
 func Policies() []Policy {
 	const low, high = 100 * time.Millisecond, 15 * time.Minute
-	with := func(j datum.Jitter) dsl.Retry {
-		return dsl.Retry{MinDelay: low, MaxDelay: high, Factor: 2, Jitter: j}
+	with := func(j datum.Jitter) tree.Retry {
+		return tree.Retry{MinDelay: low, MaxDelay: high, Factor: 2, Jitter: j}
 	}
 	return []Policy{
-		{Name: "fixed 100ms", Retry: dsl.Retry{MinDelay: low, MaxDelay: low, Factor: 1}},
+		{Name: "fixed 100ms", Retry: tree.Retry{MinDelay: low, MaxDelay: low, Factor: 1}},
 		{Name: "exponential 100ms x2 up to 15m", Retry: with(datum.Jitter{Share: 0.1})},
 		{Name: "full jitter 100ms x2 up to 15m", Retry: with(datum.Jitter{Word: datum.FullJitter})},
 		{Name: "decorrelated jitter 100ms up to 15m", Retry: with(datum.Jitter{Word: datum.DecorrelatedJitter})},

@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 )
 
 // WriteSVG draws goodput and concurrency of all policies over time.
@@ -49,7 +49,7 @@ func (r Report) WriteSVG(w io.Writer) error {
 const repetitions = 20
 
 // delaysOf draws the delays of a request that nobody ever answers.
-func delaysOf(s Scenario, policy dsl.Retry) (delays []time.Duration) {
+func delaysOf(s Scenario, policy tree.Retry) (delays []time.Duration) {
 	w, last := newWorld(s), time.Duration(0)
 	most := repetitions
 	if policy.Attempts > 0 {

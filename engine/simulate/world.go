@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/core"
 )
 
@@ -92,7 +92,7 @@ func (w *world) chance(mean time.Duration) time.Duration {
 }
 
 // nextDelay is the delay before a repetition.
-func (w *world) nextDelay(policy dsl.Retry, failures int, before time.Duration) time.Duration {
+func (w *world) nextDelay(policy tree.Retry, failures int, before time.Duration) time.Duration {
 	return core.NextDelay(policy, core.Repetition{Number: failures, Before: before, Noise: w.rnd.NormFloat64()})
 }
 

@@ -10,13 +10,14 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
+	"procaas/dsl/spec"
 )
 
 // Parse reads stub files and makes one spec of them; the seed is that of the
 // first file. The spec is nil exactly when one of the findings is an error.
 func Parse(files []diag.File) (*Spec, []diag.Diagnostic) {
 	c := checker{whole: &Spec{}, services: map[string]diag.Span{}, incidents: map[string]diag.Span{}}
-	spec := dsl.FileSpec(reflect.TypeFor[Spec](), specSource)
+	spec := spec.OfFile(reflect.TypeFor[Spec](), specSource)
 	for i, f := range files {
 		var one Spec
 		found := dsl.DecodeFile(f, spec, &one, []string{"request", "calls"})

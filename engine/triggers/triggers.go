@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/clock"
 	"procaas/engine/model"
 )
@@ -26,14 +26,14 @@ const clockBack = time.Minute
 
 // A clockwork is one trigger with its schedule.
 type clockwork struct {
-	trigger *dsl.Trigger
+	trigger *tree.Trigger
 	payload any
 	cron    *cronSchedule // nil for every
 	last    time.Time     // the due time that was fired, or passed over, last
 }
 
 // newClockwork reads a trigger.
-func newClockwork(t *dsl.Trigger) (*clockwork, error) {
+func newClockwork(t *tree.Trigger) (*clockwork, error) {
 	c := &clockwork{trigger: t}
 	c.payload, _ = t.Payload.Literal()
 	if t.Cron == "" {
@@ -106,7 +106,7 @@ func (c *clockwork) event(due time.Time) model.Event {
 }
 
 // Check refuses a trigger whose times cannot be told.
-func Check(t *dsl.Trigger) error {
+func Check(t *tree.Trigger) error {
 	_, err := newClockwork(t)
 	return err
 }
@@ -115,7 +115,7 @@ func Check(t *dsl.Trigger) error {
 type Firer struct {
 	Clock    *clock.Clock
 	Log      *slog.Logger
-	Bundle   func() *dsl.Bundle     // the present definition
+	Bundle   func() *tree.Bundle    // the present definition
 	Reloaded func() <-chan struct{} // closed when there is another one; asked for before Bundle
 
 	// LastEvent gives the id of the last event of a source; empty when there is none.
@@ -178,7 +178,7 @@ func (f *Firer) Run(ctx context.Context) {
 
 // windAll makes the triggers of a definition ready. One whose schedule has changed begins
 // now: what would have been due by the new one before that was never meant to fire.
-func (f *Firer) windAll(ctx context.Context, b *dsl.Bundle, stands map[string]stand) ([]*clockwork, error) {
+func (f *Firer) windAll(ctx context.Context, b *tree.Bundle, stands map[string]stand) ([]*clockwork, error) {
 	now := f.Clock.Now()
 	var works []*clockwork
 	for _, t := range b.Triggers {
@@ -202,7 +202,7 @@ func (f *Firer) windAll(ctx context.Context, b *dsl.Bundle, stands map[string]st
 }
 
 // tick fires triggers until ctx ends or there is another definition.
-func (f *Firer) tick(ctx context.Context, b *dsl.Bundle, works []*clockwork) {
+func (f *Firer) tick(ctx context.Context, b *tree.Bundle, works []*clockwork) {
 	for {
 		again := f.Reloaded()
 		if f.Bundle() != b {

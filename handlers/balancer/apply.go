@@ -9,7 +9,7 @@ import (
 	"math"
 	"slices"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/clusters"
 	"procaas/engine/model"
@@ -47,7 +47,7 @@ type Apply struct {
 func ApplyType() engine.HandlerType { return engine.Type[Apply]("balancer.apply", applySource) }
 
 // CheckBody reports what the tags of [Apply] cannot say.
-func (*Apply) CheckBody(b *dsl.Body) { checkCluster(b) }
+func (*Apply) CheckBody(b *tree.Body) { checkCluster(b) }
 
 // mostMoves is how many moves are kept for people.
 const mostMoves = 500
@@ -90,7 +90,7 @@ func outcome(version int64, moved int, reason string) (model.Result, error) {
 
 // A writing is what one Apply writes.
 type writing struct {
-	cluster *dsl.Cluster
+	cluster *tree.Cluster
 	o       *Observation
 	d       *Decision
 	c       *engine.Call

@@ -15,6 +15,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/clusters"
 	"procaas/engine/memory"
@@ -23,15 +24,15 @@ import (
 )
 
 // types are those of the live balancer, as the language knows them.
-func types() []dsl.Type {
-	return []dsl.Type{balancer.ObserveType().Type, balancer.DecideType().Type, balancer.HandoffType().Type, balancer.ApplyType().Type}
+func types() []tree.Type {
+	return []tree.Type{balancer.ObserveType().Type, balancer.DecideType().Type, balancer.HandoffType().Type, balancer.ApplyType().Type}
 }
 
 // A rig is a cluster of workers in this process, and the documents of its balancer.
 type rig struct {
 	t       *testing.T
 	store   *memory.Store
-	bundle  *dsl.Bundle
+	bundle  *tree.Bundle
 	workers []*fakeWorker
 	servers []*httptest.Server
 	memory  engine.Memory

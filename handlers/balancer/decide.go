@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"slices"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/clusters"
 	"procaas/engine/model"
@@ -42,7 +42,7 @@ type Decide struct {
 func DecideType() engine.HandlerType { return engine.Type[Decide]("balancer.decide", decideSource) }
 
 // CheckBody reports what the tags of [Decide] cannot say.
-func (*Decide) CheckBody(b *dsl.Body) { checkCluster(b) }
+func (*Decide) CheckBody(b *tree.Body) { checkCluster(b) }
 
 // kept is what a node remembers of a cluster.
 type kept struct {
@@ -90,7 +90,7 @@ func (h *Decide) Handle(ctx context.Context, c *engine.Call) (model.Result, erro
 
 // relearn makes a policy that has seen what was observed lately, and knows the workers
 // of an observation.
-func relearn(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, o *Observation) (*Live, error) {
+func relearn(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Observation) (*Live, error) {
 	past, err := Recorded(ctx, c.Documents, cluster, o.At)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func relearn(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, o *Obser
 
 // Recorded reads the observations of a cluster that are kept from before a time, the
 // oldest first.
-func Recorded(ctx context.Context, store store.Documents, cluster *dsl.Cluster, before float64) ([]Observation, error) {
+func Recorded(ctx context.Context, store store.Documents, cluster *tree.Cluster, before float64) ([]Observation, error) {
 	ring, err := store.DocumentsOf(ctx, clusters.DocumentObservation, cluster.ID+"/")
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func Recorded(ctx context.Context, store store.Documents, cluster *dsl.Cluster, 
 
 // Replay follows past observations with the workers of a later one. Those that are of
 // another number of partitions are left out.
-func Replay(cluster *dsl.Cluster, past []Observation, o *Observation) (*Live, error) {
+func Replay(cluster *tree.Cluster, past []Observation, o *Observation) (*Live, error) {
 	live, err := NewLive(cluster, o)
 	if err != nil {
 		return nil, err

@@ -8,9 +8,9 @@ import (
 	"time"
 	"unicode"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/clusters"
 	"procaas/engine/model"
@@ -58,7 +58,7 @@ type Handoff struct {
 func HandoffType() engine.HandlerType { return engine.Type[Handoff]("balancer.handoff", handoffSource) }
 
 // CheckBody reports what the tags of [Handoff] cannot say.
-func (*Handoff) CheckBody(b *dsl.Body) {
+func (*Handoff) CheckBody(b *tree.Body) {
 	checkCluster(b)
 	data, fixed := b.Field("phase").Literal()
 	phase, _ := data.(string)
@@ -95,7 +95,7 @@ func (h *Handoff) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 
 // orderToken is the token of orders to the workers of a cluster; empty for none. What it
 // is in is hidden as all secrets of a call are.
-func orderToken(c *engine.Call, cluster *dsl.Cluster) (string, error) {
+func orderToken(c *engine.Call, cluster *tree.Cluster) (string, error) {
 	if cluster.Secret == "" {
 		return "", nil
 	}

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/clusters"
 )
 
 // A Live follows one cluster from observation to observation. It is pure: the same
 // observations give the same decisions, on whatever node they are made.
 type Live struct {
-	cluster *dsl.Cluster
+	cluster *tree.Cluster
 	members []Observed // whom the policy knows, in this order
 	allowed [][]int
 	policy  Policy
@@ -24,13 +25,13 @@ type Live struct {
 }
 
 // NewLive begins with an observation, which is not decided about yet.
-func NewLive(c *dsl.Cluster, o *Observation) (*Live, error) {
+func NewLive(c *tree.Cluster, o *Observation) (*Live, error) {
 	if err := o.check(c); err != nil {
 		return nil, err
 	}
 	allowed := make([][]int, c.Partitions)
 	members, places := o.members()
-	for p, holders := range c.Holders(members) {
+	for p, holders := range dsl.Holders(c, members) {
 		for _, i := range holders {
 			allowed[p] = append(allowed[p], places[i])
 		}
@@ -41,14 +42,14 @@ func NewLive(c *dsl.Cluster, o *Observation) (*Live, error) {
 // Rehearse begins with an observation of a recording. allowed are the places in it of the
 // workers that may hold each partition.
 func Rehearse(r *clusters.Recording, policy string, params Params, allowed [][]int, o *Observation) (*Live, error) {
-	c := &dsl.Cluster{ID: r.Cluster, Partitions: r.Partitions, Policy: policy, Step: time.Duration(r.Step * float64(time.Second))}
+	c := &tree.Cluster{ID: r.Cluster, Partitions: r.Partitions, Policy: policy, Step: time.Duration(r.Step * float64(time.Second))}
 	if err := o.check(c); err != nil {
 		return nil, err
 	}
 	return newLive(c, allowed, params, o)
 }
 
-func newLive(c *dsl.Cluster, allowed [][]int, params Params, o *Observation) (*Live, error) {
+func newLive(c *tree.Cluster, allowed [][]int, params Params, o *Observation) (*Live, error) {
 	l := &Live{cluster: c, members: slices.Clone(o.Workers), allowed: allowed, at: math.Inf(-1)}
 	if len(o.Workers) == 0 {
 		return l, nil // nobody knows of a worker yet

@@ -9,11 +9,12 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine/clusters"
 )
 
 // drawLive makes a cluster with a random map, policy and number of workers.
-func drawLive(t *rapid.T) *dsl.Cluster {
+func drawLive(t *rapid.T) *tree.Cluster {
 	n := rapid.IntRange(1, 7).Draw(t, "workers")
 	yaml := fmt.Sprintf("clusters:\n  - id: c\n    partitions: %d\n    step: 2s\n    policy: %s\n    map: {rule: %s, replicas: %d, seed: %d}\n    workers:\n",
 		rapid.IntRange(1, 20).Draw(t, "partitions"), rapid.SampledFrom(Names()).Draw(t, "policy"),
@@ -31,7 +32,7 @@ func drawLive(t *rapid.T) *dsl.Cluster {
 
 // A state is a cluster as its balancer leaves it from tick to tick.
 type state struct {
-	cluster *dsl.Cluster
+	cluster *tree.Cluster
 	owners  []int
 	up      []bool
 	allowed [][]int
@@ -55,7 +56,7 @@ func (s *state) observe(at float64) *Observation {
 func (s *state) apply(t *rapid.T, d Decision, levers clusters.Levers) {
 	moved := map[int]bool{}
 	for _, m := range d.Moves {
-		to := slices.IndexFunc(s.cluster.Workers, func(w *dsl.ClusterWorker) bool { return w.ID == m.To })
+		to := slices.IndexFunc(s.cluster.Workers, func(w *tree.ClusterWorker) bool { return w.ID == m.To })
 		first := s.owners[m.Partition] < 0
 		switch {
 		case moved[m.Partition]:
@@ -83,7 +84,7 @@ func TestEveryLiveAssignmentIsAllowed(t *testing.T) {
 		c := drawLive(t)
 		s := &state{
 			cluster: c, owners: slices.Repeat([]int{-1}, c.Partitions), up: slices.Repeat([]bool{true}, len(c.Workers)),
-			allowed: c.Holders(c.Members()),
+			allowed: dsl.Holders(c, c.Members()),
 		}
 		at := 1e9
 		live, err := NewLive(c, s.observe(at))
@@ -150,7 +151,7 @@ func TestIdleClusterStays(t *testing.T) {
 		c := drawLive(t)
 		s := &state{
 			cluster: c, owners: slices.Repeat([]int{-1}, c.Partitions), up: slices.Repeat([]bool{true}, len(c.Workers)),
-			allowed: c.Holders(c.Members()),
+			allowed: dsl.Holders(c, c.Members()),
 		}
 		live, err := NewLive(c, s.observe(1e9))
 		if err != nil {
@@ -221,7 +222,7 @@ func TestDrainedWorkerIsSpreadOverTheOthers(t *testing.T) {
 				}
 				o.Tell(levers)
 				for _, m := range live.Decide(o, levers).Moves {
-					s.owners[m.Partition] = slices.IndexFunc(s.cluster.Workers, func(w *dsl.ClusterWorker) bool { return w.ID == m.To })
+					s.owners[m.Partition] = slices.IndexFunc(s.cluster.Workers, func(w *tree.ClusterWorker) bool { return w.ID == m.To })
 				}
 			}
 			count := make([]int, 3)

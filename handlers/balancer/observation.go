@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/clusters"
 )
 
@@ -47,7 +47,7 @@ type Observed struct {
 
 // check says what makes an observation one that no balancer could have made. What is
 // left out is that nobody has the partitions, and that nobody told their weights.
-func (o *Observation) check(c *dsl.Cluster) error {
+func (o *Observation) check(c *tree.Cluster) error {
 	if o.Owners == nil {
 		o.Owners = slices.Repeat([]int{-1}, c.Partitions)
 	}
@@ -72,10 +72,10 @@ func (o *Observation) check(c *dsl.Cluster) error {
 
 // members lists the workers as the map knows them, and the place in the observation of
 // each.
-func (o *Observation) members() (members []dsl.ClusterWorker, places []int) {
+func (o *Observation) members() (members []tree.ClusterWorker, places []int) {
 	for i, w := range o.Workers {
 		if w.Listed {
-			members = append(members, dsl.ClusterWorker{ID: w.ID, URL: w.URL, Zone: w.Zone, Capacity: w.Capacity})
+			members = append(members, tree.ClusterWorker{ID: w.ID, URL: w.URL, Zone: w.Zone, Capacity: w.Capacity})
 			places = append(places, i)
 		}
 	}
@@ -133,7 +133,7 @@ func (o *Observation) report(allowed [][]int) *Report {
 }
 
 // ParamsOf reads the parameters of a cluster.
-func ParamsOf(c *dsl.Cluster) Params {
+func ParamsOf(c *tree.Cluster) Params {
 	p := c.Parameters
 	return Params{
 		Cycle: p.Cycle.Seconds(), Overload: p.Overload, GiniHigh: p.GiniHigh, GiniLow: p.GiniLow, Friction: p.Friction,

@@ -17,10 +17,10 @@ import (
 	"syscall"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/clock"
 	"procaas/engine/clusters"
@@ -56,7 +56,7 @@ type Observe struct {
 func ObserveType() engine.HandlerType { return engine.Type[Observe]("balancer.observe", observeSource) }
 
 // clusterOf finds the cluster of a call.
-func clusterOf(c *engine.Call, id string) (*dsl.Cluster, error) {
+func clusterOf(c *engine.Call, id string) (*tree.Cluster, error) {
 	cluster := c.Bundle.Cluster(id)
 	if cluster == nil {
 		return nil, model.Permanent(fmt.Errorf("no cluster %q is declared", id))
@@ -65,7 +65,7 @@ func clusterOf(c *engine.Call, id string) (*dsl.Cluster, error) {
 }
 
 // checkCluster reports the name of a cluster that is not declared.
-func checkCluster(b *dsl.Body) {
+func checkCluster(b *tree.Body) {
 	v := b.Field("cluster")
 	data, fixed := v.Literal()
 	id, ok := data.(string)
@@ -84,7 +84,7 @@ func checkCluster(b *dsl.Body) {
 }
 
 // CheckBody reports what the tags of [Observe] cannot say.
-func (*Observe) CheckBody(b *dsl.Body) { checkCluster(b) }
+func (*Observe) CheckBody(b *tree.Body) { checkCluster(b) }
 
 // Handle implements [engine.Handler].
 func (h *Observe) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
@@ -103,7 +103,7 @@ func (h *Observe) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 }
 
 // begin makes an observation of all workers that are known, before they are asked.
-func begin(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, a *clusters.Assignment) *Observation {
+func begin(ctx context.Context, c *engine.Call, cluster *tree.Cluster, a *clusters.Assignment) *Observation {
 	o := &Observation{
 		Cluster: cluster.ID, At: float64(c.Now.UnixMilli()) / 1000, Version: a.Version,
 		Owners: make([]int, cluster.Partitions), Weights: make([]*float64, cluster.Partitions),
@@ -145,7 +145,7 @@ const (
 )
 
 // discover lists the workers that are declared, or asks for them.
-func discover(ctx context.Context, c *engine.Call, cluster *dsl.Cluster) ([]dsl.ClusterWorker, error) {
+func discover(ctx context.Context, c *engine.Call, cluster *tree.Cluster) ([]tree.ClusterWorker, error) {
 	d := cluster.Discover
 	if d == nil {
 		return cluster.Members(), nil
@@ -171,7 +171,7 @@ func discover(ctx context.Context, c *engine.Call, cluster *dsl.Cluster) ([]dsl.
 		return nil, fmt.Errorf("want 1 to %d workers from %s, have %d", maxWorkers, d.URL, len(listed))
 	}
 	seen := map[string]bool{}
-	var out []dsl.ClusterWorker
+	var out []tree.ClusterWorker
 	for _, w := range listed {
 		u, err := url.Parse(w.URL)
 		if w.ID == "" || seen[w.ID] || err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
@@ -180,7 +180,7 @@ func discover(ctx context.Context, c *engine.Call, cluster *dsl.Cluster) ([]dsl.
 			return nil, fmt.Errorf("want workers with ids of their own, urls and capacities from 0 from %s, not as worker %q has them", d.URL, w.ID)
 		}
 		seen[w.ID] = true
-		out = append(out, dsl.ClusterWorker{ID: w.ID, URL: w.URL, Zone: w.Zone, Capacity: w.Capacity})
+		out = append(out, tree.ClusterWorker{ID: w.ID, URL: w.URL, Zone: w.Zone, Capacity: w.Capacity})
 	}
 	return out, nil
 }
@@ -209,7 +209,7 @@ func get(ctx context.Context, client *http.Client, address string) ([]byte, erro
 }
 
 // ask fills the observation with what the workers answer.
-func ask(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, o *Observation) {
+func ask(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Observation) {
 	told := make([]map[int]float64, len(o.Workers))
 	var wait sync.WaitGroup
 	for i := range o.Workers {
@@ -248,7 +248,7 @@ const refusals = 2
 
 // askAgain asks workers that do not answer, and did so the last time, as often as a policy
 // would wait for further reports if these came often. What they answer then is told.
-func askAgain(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, o *Observation, told []map[int]float64) {
+func askAgain(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Observation, told []map[int]float64) {
 	rounds := leastMisses - leastConfirmations(cluster.Step.Seconds())
 	again := func(w *Observed, round int) bool {
 		return w.Listed && !w.Up && (round < rounds || w.Gone && round < refusals)
@@ -293,7 +293,7 @@ func askAgain(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, o *Obse
 }
 
 // examine asks one worker, and gives its requests a second by partition.
-func examine(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, w *Observed) map[int]float64 {
+func examine(ctx context.Context, c *engine.Call, cluster *tree.Cluster, w *Observed) map[int]float64 {
 	address := func(path string) string {
 		return strings.TrimSuffix(w.URL, "/") + strings.ReplaceAll(path, "{id}", url.PathEscape(w.ID))
 	}

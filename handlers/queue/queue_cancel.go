@@ -5,8 +5,8 @@ import (
 	_ "embed"
 	"errors"
 
-	"procaas/dsl"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
 )
@@ -48,7 +48,7 @@ func (h *CancelTasks) Handle(ctx context.Context, _ *engine.Call) (model.Result,
 }
 
 // CheckBody reports what the tags of [CancelTasks] cannot say.
-func (*CancelTasks) CheckBody(b *dsl.Body) {
+func (*CancelTasks) CheckBody(b *tree.Body) {
 	if b.Field("key") == nil && b.Field("unique") == nil {
 		b.Errorf(b.Span, rules.Body, "add key: or unique:", "queue.cancel does not say which tasks")
 	}

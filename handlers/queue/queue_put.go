@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -103,7 +103,7 @@ func (h *PutTask) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	return model.Result{Response: map[string]any{"id": fmt.Sprint(out[0].ID), "outcome": string(out[0].Outcome)}}, nil
 }
 
-func pipelineOf(c *engine.Call, id string) *dsl.Pipeline {
+func pipelineOf(c *engine.Call, id string) *tree.Pipeline {
 	if c.Bundle == nil {
 		return nil
 	}
@@ -111,12 +111,12 @@ func pipelineOf(c *engine.Call, id string) *dsl.Pipeline {
 }
 
 // Emission tells what task a body puts.
-func (*PutTask) Emission(body *expr.Value) dsl.Emission {
-	return dsl.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Task: true, Named: body.Get("unique") != nil}
+func (*PutTask) Emission(body *expr.Value) tree.Emission {
+	return tree.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Task: true, Named: body.Get("unique") != nil}
 }
 
 // CheckBody reports what the tags of [PutTask] cannot say.
-func (*PutTask) CheckBody(b *dsl.Body) {
+func (*PutTask) CheckBody(b *tree.Body) {
 	if b.Field("at") != nil && b.Field("delay") != nil {
 		b.Errorf(b.Field("delay").Span, rules.Body, "keep one of them", "at and delay exclude each other")
 	}

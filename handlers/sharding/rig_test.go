@@ -15,6 +15,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
@@ -32,7 +33,7 @@ type rig struct {
 	shards map[string]string // URLs of their masters
 	dsn    string
 
-	declared []*dsl.ShardMap
+	declared []*tree.ShardMap
 	docs     store.Documents // which have the transfers; nil for none
 }
 
@@ -169,7 +170,7 @@ func logicalCluster() (*enginetest.Cluster, error) {
 	}
 }
 
-func parseMaps(t testing.TB, text string) []*dsl.ShardMap {
+func parseMaps(t testing.TB, text string) []*tree.ShardMap {
 	t.Helper()
 	b, found := dsl.Load([]diag.File{{Name: "maps.yaml", Data: []byte(text)}}, dsl.Options{})
 	if b == nil {
@@ -254,7 +255,7 @@ func (r *rig) ask(shard, sql string, into any) {
 }
 
 // where gives the condition of the rows of a placement in a table, as s1 has it.
-func (r *rig) where(m *shardmap.Map, table *dsl.ShardTable, placement string) string {
+func (r *rig) where(m *shardmap.Map, table *tree.ShardTable, placement string) string {
 	r.t.Helper()
 	rows, ok, err := m.Rows(r.t.Context(), table, placement)
 	if err != nil {

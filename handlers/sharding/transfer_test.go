@@ -19,6 +19,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
@@ -100,7 +101,7 @@ func moverOn(t *testing.T, on *rig, freeze time.Duration) *mover {
 			return nil
 		},
 	})
-	var known []dsl.Type
+	var known []tree.Type
 	for _, h := range types {
 		known = append(known, h.Type)
 	}

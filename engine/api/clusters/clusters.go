@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
@@ -21,7 +21,7 @@ import (
 
 // Clusters tells which worker of a cluster serves what, and why, and steers the balancers.
 type Clusters interface {
-	Bundle() *dsl.Bundle
+	Bundle() *tree.Bundle
 	Assignment(ctx context.Context, cluster string) (clusters.Assignment, error)
 	AwaitAssignment(ctx context.Context, cluster string, after int64) (clusters.Assignment, error)
 	ClusterStatus(ctx context.Context, cluster string) (clusters.ClusterStatus, error)

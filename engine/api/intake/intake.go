@@ -10,7 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
@@ -27,7 +27,7 @@ type Intake interface {
 	// Overload tells why even one event more would have to wait for too long; nil when it
 	// would not. It is asked before a body is read, so it takes nothing from the store.
 	Overload() *engine.OverloadError
-	Bundle() *dsl.Bundle
+	Bundle() *tree.Bundle
 }
 
 // A Group serves the calls that bring events in.
@@ -126,7 +126,7 @@ func CloudEvent() *huma.Schema {
 }
 
 // PutTasks takes tasks in as events of the first type that a pipeline serves.
-func (g *Group) PutTasks(c *rest.Call, pipeline *dsl.Pipeline) error {
+func (g *Group) PutTasks(c *rest.Call, pipeline *tree.Pipeline) error {
 	eventType := pipeline.ID
 	if len(pipeline.On) > 0 {
 		eventType = pipeline.On[0]

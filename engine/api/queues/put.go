@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/api/intake"
 	"procaas/engine/api/problem"
@@ -56,7 +56,7 @@ func (g *Group) put(c *rest.Call, kind string) error {
 }
 
 // putTasks puts tasks into the queue of tasks; pipeline is nil for a type that is none.
-func (g *Group) putTasks(c *rest.Call, kind string, pipeline *dsl.Pipeline) error {
+func (g *Group) putTasks(c *rest.Call, kind string, pipeline *tree.Pipeline) error {
 	if err := maySteer(c, kind); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func replyPut(c *rest.Call, kind string, out []store.TaskPut, many bool, warning
 
 // specOf reads a task. The queue section of its pipeline fills in what the caller does not say;
 // a priority of 0 that is said is not the same as none.
-func specOf(f *rest.Fields, kind string, pipeline *dsl.Pipeline) store.TaskSpec {
+func specOf(f *rest.Fields, kind string, pipeline *tree.Pipeline) store.TaskSpec {
 	spec := store.TaskSpec{
 		Type: kind, Key: f.Label("key", store.MaxTaskName), Priority: f.Integer("priority"), Tolerance: f.Duration("delay_tolerance"),
 		Delay: f.Duration("delay"), At: f.Instant("at"), Timeout: f.Duration("timeout"), Unique: f.Label("unique", store.MaxTaskName),

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/api/intake"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
@@ -19,7 +19,7 @@ import (
 
 // An Engine knows the types of tasks, and writes down what operators do to them.
 type Engine interface {
-	Bundle() *dsl.Bundle
+	Bundle() *tree.Bundle
 	SetQueueMode(ctx context.Context, taskType string, mode store.TaskMode, by store.Actor, set func() error) error
 }
 

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine/api/problem"
 	"procaas/engine/store"
 )
@@ -68,7 +68,7 @@ func (g *Group) known(ctx context.Context, kind string) (bool, map[string]bool, 
 
 // mayServe looks whether anybody does tasks of a type. It gives a warning when nobody
 // is known to, or a refusal when the server is strict.
-func (g *Group) mayServe(ctx context.Context, kind string, pipeline *dsl.Pipeline) (warning string, err error) {
+func (g *Group) mayServe(ctx context.Context, kind string, pipeline *tree.Pipeline) (warning string, err error) {
 	if pipeline != nil {
 		return "", nil
 	}

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"net/http"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
@@ -25,7 +25,7 @@ type Reader interface {
 	Explain(ctx context.Context, run, path string) (explain.Explanation, error)
 	List(ctx context.Context, f store.RunFilter) ([]checkpoint.RunView, string, error)
 	Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error)
-	Bundle() *dsl.Bundle
+	Bundle() *tree.Bundle
 }
 
 // A Steerer changes runs. What is done to many is done to a page of them, the first accepted

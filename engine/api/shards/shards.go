@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
@@ -24,7 +24,7 @@ import (
 type Transfers interface {
 	ShardTransfers(ctx context.Context, shardMap string) ([]transfers.ShardTransfer, error)
 	OrderShardTransfer(ctx context.Context, id, want string, by store.Actor) (transfers.ShardTransfer, error)
-	Bundle() *dsl.Bundle
+	Bundle() *tree.Bundle
 }
 
 // A Group serves the calls about shard maps.

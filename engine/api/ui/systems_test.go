@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/api/ui"
 	"procaas/engine/checkpoint"
@@ -26,7 +26,7 @@ import (
 // plain is an engine of which only what all pages need is there.
 type plain struct{ ui.Engine }
 
-func (plain) Bundle() *dsl.Bundle           { return &dsl.Bundle{Clusters: []*dsl.Cluster{{ID: "fanout"}}} }
+func (plain) Bundle() *tree.Bundle          { return &tree.Bundle{Clusters: []*tree.Cluster{{ID: "fanout"}}} }
 func (plain) Healthy(context.Context) error { return nil }
 func (plain) Degraded() error               { return nil }
 func (plain) List(context.Context, store.RunFilter) ([]checkpoint.RunView, string, error) {
@@ -64,8 +64,10 @@ func (shards) MapViews(context.Context) ([]enginetransfers.ShardMapView, error) 
 func (shards) Shards(_ context.Context, m string) ([]enginetransfers.ShardView, error) {
 	return []enginetransfers.ShardView{{
 		Map: m, ID: "s-1", Draining: "<b>", Capacity: 10 << 30, Used: 9 << 30, Usage: 0.9, Problem: "no master",
-		Hosts: []enginetransfers.ShardHostView{{Address: "h:5432", Role: "replica", Alive: true, LagMS: 17},
-			{Address: "g:5432", Error: "refused"}},
+		Hosts: []enginetransfers.ShardHostView{
+			{Address: "h:5432", Role: "replica", Alive: true, LagMS: 17},
+			{Address: "g:5432", Error: "refused"},
+		},
 	}}, nil
 }
 
@@ -82,9 +84,11 @@ type clusters struct{}
 
 func (clusters) ClusterStatus(_ context.Context, id string) (engineclusters.ClusterStatus, error) {
 	return engineclusters.ClusterStatus{
-		Cluster: &dsl.Cluster{ID: id}, Assignment: engineclusters.Assignment{Version: 9},
-		Levers: engineclusters.Levers{Frozen: &engineclusters.Lever{By: "ann", Reason: "<b>"},
-			Pins: map[int]engineclusters.Lever{3: {Worker: "w-1", By: "ann"}}},
+		Cluster: &tree.Cluster{ID: id}, Assignment: engineclusters.Assignment{Version: 9},
+		Levers: engineclusters.Levers{
+			Frozen: &engineclusters.Lever{By: "ann", Reason: "<b>"},
+			Pins:   map[int]engineclusters.Lever{3: {Worker: "w-1", By: "ann"}},
+		},
 		State: engineclusters.ClusterState{
 			Time: time.Now(), Gini: 0.25, Alerts: []string{"worker w-2 is down"},
 			Workers: []engineclusters.Seen{{ID: "w-1", Up: true, Weight: 30}, {ID: "w-2", Problem: "<b>", Weight: 10}},

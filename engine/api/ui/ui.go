@@ -13,8 +13,8 @@ import (
 	"net/http"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/clock"
 	"procaas/engine/credentials"
@@ -85,7 +85,7 @@ type Engine struct {
 
 // A Definition is what new events are served by.
 type Definition interface {
-	Bundle() *dsl.Bundle
+	Bundle() *tree.Bundle
 	Plans() []*planner.Plan
 	Try(files []diag.File) ([]planner.PlanView, []diag.Diagnostic)
 }

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/guard"
@@ -284,7 +284,7 @@ func (c *Console) key(w http.ResponseWriter, r *http.Request) error {
 
 // draw lays an automaton out: states in a row in the order in which they are named,
 // moves as bows above it, back below.
-func (d *keyData) draw(a *dsl.Automaton, present string) {
+func (d *keyData) draw(a *tree.Automaton, present string) {
 	const step, row = 170, 150
 	at := map[string]int{}
 	add := func(name string) {

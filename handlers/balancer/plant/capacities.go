@@ -5,6 +5,7 @@ import (
 	"sort"
 
 	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/clusters"
 )
 
@@ -33,7 +34,7 @@ func (r *Recording) capacities() *capacities {
 	for i := range c.of {
 		c.of[i] = make([]float64, len(r.workers))
 	}
-	members := make([]dsl.ClusterWorker, len(r.workers))
+	members := make([]tree.ClusterWorker, len(r.workers))
 	for w, x := range r.workers {
 		members[w].Capacity = x.Capacity
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/dsl"
+	"procaas/dsl/tree"
 )
 
 // Maps, shards and hosts are copied into the database, so that every node, and every
@@ -43,7 +44,7 @@ var errChecked = errors.New("checked")
 
 // Check tells whether [Service.Apply] would take maps over; the error is a [*MapError] when it
 // would not. Nothing is changed.
-func (s *Service) Check(ctx context.Context, declared []*dsl.ShardMap) error {
+func (s *Service) Check(ctx context.Context, declared []*tree.ShardMap) error {
 	_, err := s.write(ctx, declared, errChecked)
 	if errors.Is(err, errChecked) {
 		return nil
@@ -53,7 +54,7 @@ func (s *Service) Check(ctx context.Context, declared []*dsl.ShardMap) error {
 
 // Apply makes these maps those of the service. What is new in them is written down; slots
 // and stretches get their shards the first time only.
-func (s *Service) Apply(ctx context.Context, declared []*dsl.ShardMap) error {
+func (s *Service) Apply(ctx context.Context, declared []*tree.ShardMap) error {
 	ready, err := s.write(ctx, declared, nil)
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func (s *Service) Apply(ctx context.Context, declared []*dsl.ShardMap) error {
 }
 
 // write writes down what is new in maps, and gives them; the end is the error by which the transaction ends.
-func (s *Service) write(ctx context.Context, declared []*dsl.ShardMap, end error) (map[string]*Map, error) {
+func (s *Service) write(ctx context.Context, declared []*tree.ShardMap, end error) (map[string]*Map, error) {
 	ready := map[string]*Map{}
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		// Nodes start at the same time with the same files: one after the other, so that the first seeds the slots.
@@ -92,7 +93,7 @@ func (s *Service) write(ctx context.Context, declared []*dsl.ShardMap, end error
 	return ready, err
 }
 
-func (s *Service) newMap(d *dsl.ShardMap) *Map {
+func (s *Service) newMap(d *tree.ShardMap) *Map {
 	l := layoutOf(d)
 	m := &Map{ID: d.ID, Declared: d, layout: l, service: s, index: newIndex(l), loaded: make(chan struct{}), shards: map[string]*shard{}}
 	m.active.seen.Store(&sync.Map{})

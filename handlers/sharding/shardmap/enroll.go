@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -125,7 +125,7 @@ const (
 		where i.indrelid = $1::bigint::oid and i.indisprimary`
 )
 
-func (m enroller) inspectTable(ctx context.Context, q Querier, t *dsl.ShardTable, e *Enrollment) error {
+func (m enroller) inspectTable(ctx context.Context, q Querier, t *tree.ShardTable, e *Enrollment) error {
 	refuse := func(format string, args ...any) {
 		e.Reasons = append(e.Reasons, "table "+t.Table+": "+fmt.Sprintf(format, args...))
 	}
@@ -180,7 +180,7 @@ func columnsOf(ctx context.Context, q Querier, oid int64) (types map[string]stri
 
 // inspectColumns checks that the columns of the key are in the primary key: a publication
 // with a filter by another column would make the server refuse updates of the table.
-func (m enroller) inspectColumns(types map[string]string, unique []string, t *dsl.ShardTable, e *Enrollment, refuse func(string, ...any)) {
+func (m enroller) inspectColumns(types map[string]string, unique []string, t *tree.ShardTable, e *Enrollment, refuse func(string, ...any)) {
 	allowed := []string{"text", "character varying"}
 	if m.layout.ints {
 		allowed = []string{"bigint", "integer", "smallint"}

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/transfers"
 )
@@ -98,7 +98,7 @@ func TestLagIsTheTimeSinceTheMasterWasThere(t *testing.T) {
 // master does not answer, nor because the log of a former master was longer.
 func TestALagThatIsNotKnownIsNoSmallOne(t *testing.T) {
 	t.Parallel()
-	s := newShard(&dsl.Shard{ID: "s1", Hosts: []*dsl.ShardHost{{Address: "h0:5432"}, {Address: "h1:5432"}, {Address: "h2:5432"}}})
+	s := newShard(&tree.Shard{ID: "s1", Hosts: []*tree.ShardHost{{Address: "h0:5432"}, {Address: "h1:5432"}, {Address: "h2:5432"}}})
 	at := func(second int) time.Time { return noon.Add(time.Duration(second) * time.Second) }
 	fit := func(maxLag time.Duration, minLSN uint64) (out []int) {
 		v := s.view.Load()
@@ -233,11 +233,11 @@ func (*simulated) Close() {}
 
 // manyShards makes a map with shards of three hosts each.
 func manyShards(n int) *Map {
-	d := &dsl.ShardMap{ID: "many", Key: spec.Names{"key"}, Strategy: "slots", Slots: 4096, KeyType: "text"}
+	d := &tree.ShardMap{ID: "many", Key: spec.Names{"key"}, Strategy: "slots", Slots: 4096, KeyType: "text"}
 	for i := range n {
-		s := &dsl.Shard{ID: fmt.Sprintf("s%d", i), Class: "hot"}
+		s := &tree.Shard{ID: fmt.Sprintf("s%d", i), Class: "hot"}
 		for j, dc := range []string{"a", "b", "c"} {
-			s.Hosts = append(s.Hosts, &dsl.ShardHost{Address: fmt.Sprintf("%s-%d.example:5432", []string{"m", "r1", "r2"}[j], i), DC: dc})
+			s.Hosts = append(s.Hosts, &tree.ShardHost{Address: fmt.Sprintf("%s-%d.example:5432", []string{"m", "r1", "r2"}[j], i), DC: dc})
 		}
 		d.Shards = append(d.Shards, s)
 	}

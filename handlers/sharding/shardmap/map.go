@@ -6,17 +6,17 @@ import (
 	"errors"
 	"fmt"
 
+	"procaas/dsl/tree"
+
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/singleflight"
-
-	"procaas/dsl"
 )
 
 // A Map is one shard map: what is declared of it, and its placements in the database of
 // the store. See the package comment for what it promises.
 type Map struct {
 	ID       string
-	Declared *dsl.ShardMap
+	Declared *tree.ShardMap
 
 	layout   layout
 	service  *Service

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 )
 
 // A Placement says where a key, a slot or a stretch of keys lives.
@@ -88,7 +88,7 @@ type layout struct {
 	ints     bool // the first part is a whole number
 }
 
-func layoutOf(m *dsl.ShardMap) layout {
+func layoutOf(m *tree.ShardMap) layout {
 	return layout{m.Strategy, m.Slots, len(m.Key), m.KeyType == "int"}
 }
 

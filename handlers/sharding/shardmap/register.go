@@ -14,8 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/dsl"
 	"procaas/dsl/datum"
+	"procaas/dsl/tree"
 )
 
 // A registrar gives unknown keys a place.
@@ -83,7 +83,7 @@ func (m registrar) registerOne(ctx context.Context, key, first string) (Placemen
 const maxAttrs = 64 << 10
 
 // confirm asks whether a key may be registered, and for its attributes.
-func (m registrar) confirm(ctx context.Context, r *dsl.ShardRegistration, key string) (map[string]any, error) {
+func (m registrar) confirm(ctx context.Context, r *tree.ShardRegistration, key string) (map[string]any, error) {
 	if r.Check == "" {
 		return map[string]any{}, nil
 	}

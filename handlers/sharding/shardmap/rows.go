@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -28,7 +28,7 @@ func (m rowFinder) publication(bucket int) string {
 // false when none are: a table with fewer columns of the key than a placement has parts cannot tell
 // its rows, which belong to the wider placement alone. No key is split off while a transfer has the
 // placement, or has not ended yet.
-func (m *Map) Rows(ctx context.Context, t *dsl.ShardTable, placement string) (rows transfer.Table, ok bool, err error) {
+func (m *Map) Rows(ctx context.Context, t *tree.ShardTable, placement string) (rows transfer.Table, ok bool, err error) {
 	columns := rowFinder{m}.columns(t)
 	rows = transfer.Table{Name: t.Table, Columns: columns}
 	switch placement[0] {
@@ -57,7 +57,7 @@ func (m *Map) Rows(ctx context.Context, t *dsl.ShardTable, placement string) (ro
 }
 
 // columns lists the columns of a table that hold the parts of a key.
-func (m rowFinder) columns(t *dsl.ShardTable) []string {
+func (m rowFinder) columns(t *tree.ShardTable) []string {
 	if len(t.Key) > 0 {
 		return t.Key
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/outbound"
 	"procaas/engine/secrets"
 	"procaas/engine/store"
@@ -29,7 +29,7 @@ type Options struct {
 	DSN string
 
 	// Maps are those that are declared.
-	Maps []*dsl.ShardMap
+	Maps []*tree.ShardMap
 
 	// Secret resolves the names of secrets; nil knows none.
 	Secret func(secrets.Use) (string, error)
@@ -253,9 +253,9 @@ func (m *Map) dsn(hosts []string, attrs string, user *url.Userinfo) string {
 }
 
 // connect says how hosts are connected to.
-func (m *Map) connect() dsl.ShardConnect {
+func (m *Map) connect() tree.ShardConnect {
 	if m.Declared.Connect == nil {
-		return dsl.ShardConnect{Database: "postgres"}
+		return tree.ShardConnect{Database: "postgres"}
 	}
 	return *m.Declared.Connect
 }

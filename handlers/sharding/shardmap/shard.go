@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/transfers"
 )
 
 // A shard is what a process knows of one shard.
 type shard struct {
-	declared  *dsl.Shard
+	declared  *tree.Shard
 	addresses []string
 	unseen    []transfers.ShardHostBrief // its hosts, while nobody has looked at them
 
@@ -30,7 +30,7 @@ type shard struct {
 }
 
 // newShard makes what is known before anybody has looked: addresses, in the order of the files.
-func newShard(d *dsl.Shard) *shard {
+func newShard(d *tree.Shard) *shard {
 	s := &shard{declared: d, sampled: -1}
 	for _, h := range d.Hosts {
 		s.addresses = append(s.addresses, h.Full())

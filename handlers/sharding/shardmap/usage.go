@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"procaas/dsl/tree"
 
-	"procaas/dsl"
+	"github.com/jackc/pgx/v5"
 )
 
 // Usage finds out how full and how busy the shards of a map are, and by which keys.
@@ -75,7 +75,7 @@ func (u Usage) Movable(ctx context.Context, shard, which string, since time.Time
 const sampleRows = 200_000
 
 // Sizes estimates how many rows of a table the keys of a shard have, and how many there are.
-func (u Usage) Sizes(ctx context.Context, shard string, t *dsl.ShardTable) (sizes []KeySize, rows int64, err error) {
+func (u Usage) Sizes(ctx context.Context, shard string, t *tree.ShardTable) (sizes []KeySize, rows int64, err error) {
 	pool, err := u.service.Connect(ctx, u.Map, shard)
 	if err != nil {
 		return nil, 0, err

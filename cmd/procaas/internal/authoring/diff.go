@@ -10,6 +10,7 @@ import (
 	"procaas/cmd/procaas/internal/runview"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/checkpoint"
@@ -67,7 +68,7 @@ type diffReport struct {
 }
 
 // inFlight looks at all runs in flight of a server.
-func inFlight(ctx context.Context, client *client.Client, old, now *dsl.Bundle) ([]engine.RunFit, error) {
+func inFlight(ctx context.Context, client *client.Client, old, now *tree.Bundle) ([]engine.RunFit, error) {
 	before, err := plansByID(old)
 	if err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ func inFlight(ctx context.Context, client *client.Client, old, now *dsl.Bundle) 
 	}
 }
 
-func plansByID(b *dsl.Bundle) (map[string]*planner.Plan, error) {
+func plansByID(b *tree.Bundle) (map[string]*planner.Plan, error) {
 	plans, err := source.Plans(b)
 	byID := map[string]*planner.Plan{}
 	for _, p := range plans {

@@ -13,6 +13,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/library"
 	"procaas/dsl/rules"
+	"procaas/dsl/tree"
 	"procaas/engine/flowtest"
 	"procaas/handlers"
 )
@@ -182,7 +183,7 @@ func explainAll(s cli.Streams) error {
 
 // inShort says in a sentence what a type is, without its name in Go, which authors
 // never see.
-func inShort(t dsl.Type) string {
+func inShort(t tree.Type) string {
 	text := firstSentence(t.Spec.Doc)
 	for _, begin := range []string{"A ", "An ", ""} {
 		if rest, ok := strings.CutPrefix(text, begin+t.Spec.Name+" "); ok {

@@ -11,6 +11,7 @@ import (
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/docs"
 	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/api/problem"
 	"procaas/engine/flowtest"
 	"procaas/handlers"
@@ -60,7 +61,7 @@ func fieldsNamed(name string) (rows []string) {
 }
 
 // everyType lists the mappings of pipeline files, of handler types and of tests.
-func everyType() (all []dsl.Type) {
+func everyType() (all []tree.Type) {
 	for _, p := range dsl.Parts() {
 		all = append(all, p.Type)
 	}

@@ -20,6 +20,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/format"
+	"procaas/dsl/tree"
 )
 
 const newHelp = `new writes a handler, a stage, a pipeline or a flow into the right place of the
@@ -60,7 +61,7 @@ type novelty struct {
 	on, owner                 string
 	set                       []string
 	critical, criticalIsGiven bool
-	bundle                    *dsl.Bundle
+	bundle                    *tree.Bundle
 	files                     []diag.File
 	before                    []diag.Diagnostic
 }
@@ -167,8 +168,8 @@ func (n *novelty) findKind() string {
 	return "handler"
 }
 
-func flowIDs(b *dsl.Bundle) []string {
-	return cli.Names(b.Flows, func(f *dsl.Flow) string { return f.ID })
+func flowIDs(b *tree.Bundle) []string {
+	return cli.Names(b.Flows, func(f *tree.Flow) string { return f.ID })
 }
 
 // idForm is what names look like.
@@ -197,10 +198,10 @@ func (n *novelty) need(value *string, question, flag string) error {
 }
 
 // pipelineOf finds a pipeline and its file.
-func (n *novelty) pipelineOf(id string) (*dsl.Pipeline, diag.File, error) {
+func (n *novelty) pipelineOf(id string) (*tree.Pipeline, diag.File, error) {
 	p := n.bundle.Pipeline(id)
 	if p == nil {
-		ids := cli.Names(n.bundle.Pipelines, func(p *dsl.Pipeline) string { return p.ID })
+		ids := cli.Names(n.bundle.Pipelines, func(p *tree.Pipeline) string { return p.ID })
 		return nil, diag.File{}, cli.Usagef("there is no pipeline %s%s", id, cli.Meant(id, ids, "; did you mean %s?", ""))
 	}
 	at := slices.IndexFunc(n.files, func(f diag.File) bool { return f.Name == p.Span.File })
@@ -224,8 +225,8 @@ func (n *novelty) stage() (diag.File, int, error) {
 	return n.insert(file, []string{"pipelines", p.ID, "stages"}, "id: "+n.id+"\n")
 }
 
-func stageIDs(p *dsl.Pipeline) []string {
-	return cli.Names(p.Stages, func(s *dsl.Stage) string { return s.ID })
+func stageIDs(p *tree.Pipeline) []string {
+	return cli.Names(p.Stages, func(s *tree.Stage) string { return s.ID })
 }
 
 func (n *novelty) insert(file diag.File, path []string, entry string) (diag.File, int, error) {

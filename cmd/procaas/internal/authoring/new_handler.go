@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"procaas/cmd/procaas/internal/cli"
-	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 )
 
 // handler writes a handler into its stage, or as a contribution of another owner
@@ -117,7 +117,7 @@ func (n *novelty) request() (string, error) {
 		return fmt.Sprintf("request: {url: %q}\n", n.url), nil
 	}
 	if n.service == "" && n.answers {
-		ids := cli.Names(n.bundle.Services, func(s *dsl.Service) string { return s.ID })
+		ids := cli.Names(n.bundle.Services, func(s *tree.Service) string { return s.ID })
 		n.service = n.ask("Which service: " + strings.Join(ids, ", "))
 	}
 	if n.service == "" {

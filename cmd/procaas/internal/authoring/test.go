@@ -15,6 +15,7 @@ import (
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine/flowtest"
 	"procaas/engine/memory"
 	"procaas/engine/store"
@@ -129,7 +130,7 @@ func (t tester) test(ctx context.Context) error {
 	if len(files) == 0 {
 		return cli.Usagef("no tests (*.test.yaml) in %s", strings.Join(t.paths, ", "))
 	}
-	l := testLoader{Streams: t.Streams, trees: source.TreesOf(t.paths), bundles: map[string]*dsl.Bundle{}}
+	l := testLoader{Streams: t.Streams, trees: source.TreesOf(t.paths), bundles: map[string]*tree.Bundle{}}
 	suites, err := l.load(files)
 	if err != nil {
 		return err
@@ -164,9 +165,9 @@ func (t tester) test(ctx context.Context) error {
 // A testLoader loads files of tests with their pipelines, each set of these once.
 type testLoader struct {
 	cli.Streams
-	trees   source.Trees           // that tests may name files of
-	bundles map[string]*dsl.Bundle // by their paths; nil for one with errors
-	order   []*dsl.Bundle
+	trees   source.Trees            // that tests may name files of
+	bundles map[string]*tree.Bundle // by their paths; nil for one with errors
+	order   []*tree.Bundle
 	failed  bool
 }
 
@@ -210,7 +211,7 @@ func (l *testLoader) suite(f diag.File) (*flowtest.Suite, error) {
 }
 
 // bundle loads pipelines; nil when they have errors.
-func (l *testLoader) bundle(paths []string) (*dsl.Bundle, error) {
+func (l *testLoader) bundle(paths []string) (*tree.Bundle, error) {
 	key := strings.Join(paths, "\x00")
 	if b, known := l.bundles[key]; known {
 		return b, nil

@@ -20,6 +20,7 @@ import (
 	"procaas/cmd/procaas/internal/serve"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/api/access"
 	"procaas/engine/api/client"
 	"procaas/engine/stub"
@@ -155,7 +156,7 @@ type taxiDemo struct {
 	node    *serve.Node
 	stubs   *stub.Server
 	traffic *traffic
-	bundle  *dsl.Bundle
+	bundle  *tree.Bundle
 }
 
 func openDemo(ctx context.Context, s cli.Streams, o demoOptions) (*taxiDemo, error) {

@@ -5,11 +5,11 @@ import (
 	"io"
 
 	"procaas/cmd/procaas/internal/serve/stores"
-	"procaas/dsl"
+	"procaas/dsl/tree"
 )
 
 // Banner prints where everything is: five aligned lines.
-func (n *Node) Banner(w io.Writer, b *dsl.Bundle) {
+func (n *Node) Banner(w io.Writer, b *tree.Bundle) {
 	handlers := 0
 	for _, p := range b.Pipelines {
 		for _, st := range p.Stages {

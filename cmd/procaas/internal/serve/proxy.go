@@ -20,6 +20,7 @@ import (
 	"procaas/cmd/procaas/internal/serve/web"
 	"procaas/dsl"
 	"procaas/dsl/datum"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/access"
@@ -61,7 +62,7 @@ type proxies struct {
 }
 
 // newProxies reads the flags and looks the clusters up. It binds no address.
-func newProxies(f ProxyFlags, b *dsl.Bundle) (*proxies, error) {
+func newProxies(f ProxyFlags, b *tree.Bundle) (*proxies, error) {
 	p := &proxies{flags: f}
 	replay, err := datum.ParseBytes(f.Replay)
 	if err != nil && len(f.Addresses) > 0 {
@@ -84,10 +85,10 @@ func newProxies(f ProxyFlags, b *dsl.Bundle) (*proxies, error) {
 }
 
 // find says what one --proxy means.
-func (f *ProxyFlags) find(id string, b *dsl.Bundle) (*proxied, error) {
+func (f *ProxyFlags) find(id string, b *tree.Bundle) (*proxied, error) {
 	cluster := b.Cluster(id)
 	if cluster == nil {
-		known := cli.Names(b.Clusters, func(c *dsl.Cluster) string { return c.ID })
+		known := cli.Names(b.Clusters, func(c *tree.Cluster) string { return c.ID })
 		return nil, cli.Usagef("--proxy %s=%s: no cluster %q is declared; %s", id, f.Addresses[id], id,
 			cli.Meant(id, known, "did you mean %s?", "declare it below clusters:"))
 	}

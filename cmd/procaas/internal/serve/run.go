@@ -17,6 +17,7 @@ import (
 	"procaas/cmd/procaas/internal/serve/secret"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
@@ -132,7 +133,7 @@ func (r oneRun) readEvent(file string, plan *planner.Plan) (model.Event, error) 
 }
 
 // execute runs the event on a store that lives as long as the command.
-func (r oneRun) execute(ctx context.Context, b *dsl.Bundle, services map[string]string, event model.Event) (checkpoint.RunView, error) {
+func (r oneRun) execute(ctx context.Context, b *tree.Bundle, services map[string]string, event model.Event) (checkpoint.RunView, error) {
 	dir, err := os.MkdirTemp("", "procaas-run-")
 	if err != nil {
 		return checkpoint.RunView{}, err

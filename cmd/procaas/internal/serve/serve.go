@@ -25,6 +25,7 @@ import (
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/datum"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/alert"
 	"procaas/engine/api"
@@ -181,7 +182,7 @@ type Node struct {
 // Open checks the flags, binds the addresses, opens the store and makes the engine.
 // Nothing runs before Run. Flags come first: who mistypes one hears of that, and not
 // that an address is taken.
-func Open(ctx context.Context, s cli.Streams, f Flags, b *dsl.Bundle) (*Node, error) {
+func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, error) {
 	log, err := NewLogger(s, f.LogFormat, f.LogLevel)
 	if err != nil {
 		return nil, err
@@ -244,7 +245,7 @@ func (f *Flags) beyond(access api.Options) string {
 }
 
 // open opens the store and makes the engine.
-func (n *Node) open(ctx context.Context, b *dsl.Bundle, access api.Options) (err error) {
+func (n *Node) open(ctx context.Context, b *tree.Bundle, access api.Options) (err error) {
 	if f := n.flags.stores(); n.flags.Patient {
 		n.store, err = f.Await(ctx, n.log, func() { n.web.Start(transport.Unready(cli.Version())) })
 	} else {
@@ -272,7 +273,7 @@ func (n *Node) open(ctx context.Context, b *dsl.Bundle, access api.Options) (err
 	return nil
 }
 
-func (n *Node) build(ctx context.Context, f Flags, b *dsl.Bundle, served api.Options) error {
+func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Options) error {
 	o := engine.DefaultOptions()
 	o.Store, o.Types, o.Bundle, o.Log = n.store, n.types(), b, n.log
 	o.Name, o.MaxInFlight, o.Lease, o.Drain = nodeName(f.Name), f.MaxInFlight, f.Lease, f.Drain

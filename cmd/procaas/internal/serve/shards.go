@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"procaas/cmd/procaas/internal/serve/stores"
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/postgres"
 	"procaas/engine/transfers"
@@ -20,7 +20,7 @@ import (
 
 // openShards begins to keep the shard maps of a node. They live in the database of the
 // store, which must be PostgreSQL.
-func (n *Node) openShards(ctx context.Context, b *dsl.Bundle) (err error) {
+func (n *Node) openShards(ctx context.Context, b *tree.Bundle) (err error) {
 	if !stores.IsPostgres(n.flags.Store) {
 		if len(b.ShardMaps) > 0 {
 			n.log.Warn("shard maps are not kept: they need a store in PostgreSQL", "maps", len(b.ShardMaps))
@@ -84,7 +84,7 @@ func (n *Node) keepMaps(ctx context.Context) error {
 }
 
 // checkMaps refuses shard maps that cannot be taken over, before anybody is told of them.
-func (n *Node) checkMaps(ctx context.Context, b *dsl.Bundle) error {
+func (n *Node) checkMaps(ctx context.Context, b *tree.Bundle) error {
 	if n.shards == nil {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine/planner"
 	"procaas/engine/simulate"
 )
@@ -176,7 +177,7 @@ func checkSeeds(n int) error {
 }
 
 // readFallback reads a fallback from the command line.
-func readFallback(s cli.Streams, text string) (*dsl.Fallback, error) {
+func readFallback(s cli.Streams, text string) (*tree.Fallback, error) {
 	if inBraces(text) {
 		h, err := inlineHandler(s, "fallback: "+text)
 		if err != nil {
@@ -241,7 +242,7 @@ func readPolicy(s cli.Streams, text string) (simulate.Policy, error) {
 
 // inlineHandler checks fields from the command line as those of a handler, so that they have
 // the same defaults, bounds and messages as in a file.
-func inlineHandler(s cli.Streams, fields string) (*dsl.Handler, error) {
+func inlineHandler(s cli.Streams, fields string) (*tree.Handler, error) {
 	file := diag.File{Name: "command line", Data: []byte(`pipelines:
 - id: try
   stages:
@@ -260,7 +261,7 @@ func inlineHandler(s cli.Streams, fields string) (*dsl.Handler, error) {
 
 // handlerIn finds the handler that FILE#pipeline/stage/handler names. FILE may be a
 // directory, for pipelines whose parts are in many files.
-func handlerIn(s cli.Streams, flag, text string) (*dsl.Handler, error) {
+func handlerIn(s cli.Streams, flag, text string) (*tree.Handler, error) {
 	file, id, ok := strings.Cut(text, "#")
 	if !ok {
 		return nil, cli.Usagef("%s %q: want FILE#pipeline/stage/handler, or fields in braces such as {factor: 3}", flag, text)

@@ -9,6 +9,7 @@ import (
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/planner"
 	"procaas/engine/stub"
@@ -16,8 +17,8 @@ import (
 )
 
 // Types are the built-in handler types as the language sees them.
-func Types() []dsl.Type {
-	var types []dsl.Type
+func Types() []tree.Type {
+	var types []tree.Type
 	for _, t := range handlers.All() {
 		types = append(types, t.Type)
 	}
@@ -26,7 +27,7 @@ func Types() []dsl.Type {
 
 // Bundle reads and checks pipelines for a command that needs them in order.
 // Findings are shown; errors among them end the command.
-func Bundle(s cli.Streams, paths []string, o dsl.Options) (*dsl.Bundle, error) {
+func Bundle(s cli.Streams, paths []string, o dsl.Options) (*tree.Bundle, error) {
 	files, err := Pipelines(paths, s.In)
 	if err != nil {
 		return nil, err
@@ -38,7 +39,7 @@ func Bundle(s cli.Streams, paths []string, o dsl.Options) (*dsl.Bundle, error) {
 }
 
 // Check loads files and prints what is wrong with them; the error is set when they cannot be used.
-func Check(s cli.Streams, files []diag.File, o dsl.Options) (*dsl.Bundle, error) {
+func Check(s cli.Streams, files []diag.File, o dsl.Options) (*tree.Bundle, error) {
 	o.Types = Types()
 	bundle, found := dsl.Load(files, o)
 	if err := s.Findings(files, found); err != nil {
@@ -51,7 +52,7 @@ func Check(s cli.Streams, files []diag.File, o dsl.Options) (*dsl.Bundle, error)
 }
 
 // Plans makes the plans of all pipelines of a bundle.
-func Plans(b *dsl.Bundle) ([]*planner.Plan, error) {
+func Plans(b *tree.Bundle) ([]*planner.Plan, error) {
 	types := engine.Types(handlers.All())
 	var plans []*planner.Plan
 	for _, p := range b.Pipelines {
@@ -70,9 +71,9 @@ func PipelinesFlag(c *cobra.Command) *[]string {
 }
 
 // Plan plans the pipeline with this id.
-func Plan(b *dsl.Bundle, id string) (*planner.Plan, error) {
+func Plan(b *tree.Bundle, id string) (*planner.Plan, error) {
 	if b.Pipeline(id) == nil {
-		ids := cli.Names(b.Pipelines, func(p *dsl.Pipeline) string { return p.ID })
+		ids := cli.Names(b.Pipelines, func(p *tree.Pipeline) string { return p.ID })
 		return nil, cli.Usagef("no pipeline %q%s", id, cli.Meant(id, ids, "; did you mean %q?", " in these files"))
 	}
 	plans, err := Plans(b)

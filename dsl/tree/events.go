@@ -1,4 +1,4 @@
-package dsl
+package tree
 
 import (
 	"procaas/dsl/contracts"
@@ -22,7 +22,7 @@ type EventType struct {
 	// Owner says who sends such events.
 	Owner string `yaml:"owner"`
 
-	contract *contracts.Contract
+	PayloadContract *contracts.Contract `yaml:"-"` // of Payload; nil for anything
 }
 
 // Contract is what the payload must be; nil for anything.
@@ -30,5 +30,5 @@ func (e *EventType) Contract() *contracts.Contract {
 	if e == nil {
 		return nil
 	}
-	return e.contract
+	return e.PayloadContract
 }

@@ -1,9 +1,11 @@
-package dsl
+package tree
 
 import (
 	"procaas/dsl/contracts"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/typing"
 )
 
 // A Call runs another pipeline in the place of a call of a service. The response of the
@@ -32,10 +34,10 @@ type Call struct {
 func (p *Pipeline) IsCalled() bool { return p.Inputs != nil || p.Outputs != nil }
 
 // InputContract is what an input of the pipeline must be; nil for anything.
-func (p *Pipeline) InputContract(name string) *contracts.Contract { return p.inputs[name] }
+func (p *Pipeline) InputContract(name string) *contracts.Contract { return p.InputContracts[name] }
 
 // OutputContract is what an output of the pipeline must be; nil for anything.
-func (p *Pipeline) OutputContract(name string) *contracts.Contract { return p.outputs[name] }
+func (p *Pipeline) OutputContract(name string) *contracts.Contract { return p.OutputContracts[name] }
 
 // InputDefaults are the inputs of the pipeline that a call may leave out.
 func (p *Pipeline) InputDefaults() map[string]any {
@@ -48,10 +50,19 @@ func (p *Pipeline) InputDefaults() map[string]any {
 	return out
 }
 
-// with is what a handler gives to the pipeline that it calls; nil when it calls none.
-func (h *Handler) with() *expr.Value {
+// With is what a handler gives to the pipeline that it calls; nil when it calls none.
+func (h *Handler) With() *expr.Value {
 	if h.Call == nil {
 		return nil
 	}
 	return h.Call.With
+}
+
+// InputOutline is what is known of the inputs of a pipeline.
+func (p *Pipeline) InputOutline() *typing.Outline {
+	members := make(map[string]*typing.Member)
+	for _, k := range p.Inputs.Keys() {
+		members[k.Name] = &typing.Member{Outline: p.InputContracts[k.Name].Outline(), Required: true}
+	}
+	return &typing.Outline{Shape: datum.MapShape, Closed: true, Members: members}
 }

@@ -1,4 +1,4 @@
-package dsl
+package tree
 
 import (
 	"slices"
@@ -52,9 +52,9 @@ func (h *Handler) CompensateReads() []datum.Read {
 	return h.Compensate.Body.Reads()
 }
 
-// undoReads lists what the compensation reads besides what the handler itself gives: it
+// UndoReads lists what the compensation reads besides what the handler itself gives: it
 // is made only when the handler has succeeded.
-func (h *Handler) undoReads() []datum.Read {
+func (h *Handler) UndoReads() []datum.Read {
 	return slices.DeleteFunc(h.CompensateReads(), func(r datum.Read) bool {
 		return len(r.Path) > 1 && (r.Path[0] == "sources" && r.Path[1] == h.ID || r.Path[0] == expr.StateRoot && h.Result.Get(r.Path[1]) != nil)
 	})

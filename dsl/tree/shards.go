@@ -1,6 +1,10 @@
-package dsl
+package tree
 
 import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
 	"time"
 
 	"procaas/dsl/datum"
@@ -203,4 +207,30 @@ func (b *Bundle) ShardMap(id string) *ShardMap {
 		}
 	}
 	return nil
+}
+
+// Full is the address with its port; empty for one that cannot be read, which the check has
+// reported.
+func (h *ShardHost) Full() string {
+	full, _ := CompleteAddress(h.Address)
+	return full
+}
+
+// CompleteAddress completes an address by the port of PostgreSQL, 5432, and says what is wrong with
+// it; full is empty then. Addresses of IPv6 come with brackets or without.
+func CompleteAddress(address string) (full, problem string) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		host, port = strings.Trim(address, "[]"), "5432"
+		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
+			return "", "it has more than one port"
+		}
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return "", fmt.Sprintf("the port %q is not a number from 1 to 65535", port)
+	}
+	if host == "" || strings.ContainsAny(host, "/@?, ") {
+		return "", "it names no host"
+	}
+	return net.JoinHostPort(host, port), ""
 }

@@ -1,4 +1,4 @@
-package dsl
+package tree
 
 import (
 	"procaas/dsl/contracts"
@@ -26,7 +26,7 @@ type Template struct {
 	// Handler is the handler, without its id.
 	Handler *expr.Value `yaml:"handler" kind:"map" required:"true"`
 
-	contracts map[string]*contracts.Contract // of parameters
+	Contracts map[string]*contracts.Contract `yaml:"-"` // of parameters
 }
 
 // A Use puts the handler of a template in the place of this one. What the handler says

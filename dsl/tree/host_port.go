@@ -1,4 +1,4 @@
-package dsl
+package tree
 
 import (
 	"net/url"

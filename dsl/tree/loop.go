@@ -1,4 +1,4 @@
-package dsl
+package tree
 
 import (
 	"slices"
@@ -13,8 +13,8 @@ import (
 // is the list of what the elements have left; seen from inside it is a pipeline of one
 // stage, that each element goes through by itself.
 
-// makeLoop prepares a stage that is repeated. All its handlers are known.
-func (s *Stage) makeLoop(p *Pipeline) {
+// MakeLoop prepares a stage that is repeated. All its handlers are known.
+func (s *Stage) MakeLoop(p *Pipeline) {
 	if s.ForEach == nil {
 		return
 	}
@@ -44,7 +44,7 @@ func (s *Stage) LoopReads() []datum.Read {
 	reads := s.ForEach.Items.Reads()
 	inside := slices.Clone(s.Once().Stages[0].ConditionReads())
 	for _, h := range s.Handlers {
-		inside = append(inside, handlerReads(h)...)
+		inside = append(inside, h.Reads()...)
 	}
 	for _, r := range readsWithoutItem(inside) {
 		if !s.within(r.Path) {
@@ -74,5 +74,5 @@ func (s *Stage) StateContract(name string) *contracts.Contract {
 	if s.once == nil {
 		return nil
 	}
-	return s.once.contracts[name]
+	return s.once.Contracts[name]
 }

@@ -1,4 +1,4 @@
-package dsl
+package tree
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 // be called before any of them is evaluated.
 func (b *Bundle) Cover() *expr.Cover {
 	w := coverWalk{cover: &expr.Cover{}, seen: map[*expr.Expr]bool{}}
-	spec := languageSpec()
+	spec := Language()
 	for _, f := range b.Flows {
 		w.object(reflect.ValueOf(f), spec.Field("flows").Elem.Spec)
 	}

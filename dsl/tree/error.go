@@ -1,4 +1,4 @@
-package dsl
+package tree
 
 import (
 	"slices"
@@ -49,8 +49,8 @@ func (o *OnError) reads() []datum.Read {
 	return readsWithout(expr.ErrorRoot, slices.Concat(o.When.Reads(), o.Result.Reads(), o.Message.Reads()))
 }
 
-// catchesAll tells whether a rule fits whatever the error is.
-func (o *OnError) catchesAll() bool {
+// CatchesAll tells whether a rule fits whatever the error is.
+func (o *OnError) CatchesAll() bool {
 	return o.When == nil && (len(o.On) == 0 || slices.Contains(o.On, "any"))
 }
 
@@ -66,4 +66,15 @@ func (h *Handler) ErrorReads() []datum.Read {
 // readsWithout drops the reads of a root.
 func readsWithout(root string, reads []datum.Read) []datum.Read {
 	return slices.DeleteFunc(reads, func(r datum.Read) bool { return r.Path[0] == root })
+}
+
+// GoesOn gives the first rule by which the run goes on after an error of the
+// handler; nil when there is none.
+func (h *Handler) GoesOn() *OnError {
+	for _, rule := range h.OnError {
+		if rule.GoesOn() {
+			return rule
+		}
+	}
+	return nil
 }

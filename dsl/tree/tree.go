@@ -1,6 +1,8 @@
-package dsl
+package tree
 
 import (
+	"cmp"
+	"context"
 	"slices"
 	"time"
 
@@ -39,38 +41,52 @@ type Bundle struct {
 	ShardMaps []*ShardMap
 	Detached  []*Handler // handlers of the top level that name no stage
 
-	flows     map[string]*Flow
-	events    map[string]*EventType
-	pipelines map[string]*Pipeline
-	services  map[string]*Service
-	clusters  map[string]*Cluster
-	byEvent   map[string][]*Pipeline
-	awaiting  map[string][]*Pipeline
-	handlers  map[string]*Handler
+	Index Index
+}
+
+// An Index finds the parts of a bundle. Of several with one name it has the first.
+type Index struct {
+	Flows     map[string]*Flow
+	Events    map[string]*EventType
+	Pipelines map[string]*Pipeline
+	Services  map[string]*Service
+	Clusters  map[string]*Cluster
+	Handlers  map[string]*Handler // by path
+
+	Serving  map[string][]*Pipeline // by event type
+	Awaiting map[string][]*Pipeline // by event type, those with handlers that wait for it
+}
+
+// NewIndex makes one that knows nothing yet.
+func NewIndex() Index {
+	return Index{
+		make(map[string]*Flow), make(map[string]*EventType), make(map[string]*Pipeline), make(map[string]*Service),
+		make(map[string]*Cluster), make(map[string]*Handler), make(map[string][]*Pipeline), make(map[string][]*Pipeline),
+	}
 }
 
 // Flow finds a flow by its id; nil when there is none.
-func (b *Bundle) Flow(id string) *Flow { return b.flows[id] }
+func (b *Bundle) Flow(id string) *Flow { return b.Index.Flows[id] }
 
 // Event finds what is declared of an event type; nil when nothing is.
-func (b *Bundle) Event(eventType string) *EventType { return b.events[eventType] }
+func (b *Bundle) Event(eventType string) *EventType { return b.Index.Events[eventType] }
 
 // Pipeline finds a pipeline by its id; nil when there is none.
-func (b *Bundle) Pipeline(id string) *Pipeline { return b.pipelines[id] }
+func (b *Bundle) Pipeline(id string) *Pipeline { return b.Index.Pipelines[id] }
 
 // Service finds a service by its id; nil when there is none.
-func (b *Bundle) Service(id string) *Service { return b.services[id] }
+func (b *Bundle) Service(id string) *Service { return b.Index.Services[id] }
 
 // Cluster finds a cluster by its id; nil when there is none.
-func (b *Bundle) Cluster(id string) *Cluster { return b.clusters[id] }
+func (b *Bundle) Cluster(id string) *Cluster { return b.Index.Clusters[id] }
 
 // Handler finds a handler by its path, pipeline/stage/handler; nil when there
 // is none.
-func (b *Bundle) Handler(path string) *Handler { return b.handlers[path] }
+func (b *Bundle) Handler(path string) *Handler { return b.Index.Handlers[path] }
 
 // On lists the pipelines that an event type may activate, in the order of
 // their declaration. All belong to one flow.
-func (b *Bundle) On(eventType string) []*Pipeline { return b.byEvent[eventType] }
+func (b *Bundle) On(eventType string) []*Pipeline { return b.Index.Serving[eventType] }
 
 // A Document is the top level of one file.
 type Document struct {
@@ -178,17 +194,11 @@ type Service struct {
 	// Owner says who looks after the service.
 	Owner string `yaml:"owner"`
 
-	address string // in place of URL; see Options.ServiceURLs
+	Instead string `yaml:"-"` // of URL, where the files serve in another place
 }
 
-// Address is where the service answers: its URL, or what [Options].ServiceURLs
-// put in its place.
-func (s *Service) Address() string {
-	if s.address != "" {
-		return s.address
-	}
-	return s.URL
-}
+// Address is where the service answers: its URL, or what stands in its place.
+func (s *Service) Address() string { return cmp.Or(s.Instead, s.URL) }
 
 // A Config is a live setting with its first value.
 type Config struct {
@@ -196,11 +206,8 @@ type Config struct {
 	Name  string
 	Value any
 
-	contract *contracts.Contract
+	Contract *contracts.Contract // what the setting must be; nil for anything
 }
-
-// Contract is what the setting must be; nil for anything.
-func (c *Config) Contract() *contracts.Contract { return c.contract }
 
 // A Flow is a kind of entity, such as an order. The events of one entity, told
 // by its key, run one at a time, in the order in which they were accepted.
@@ -236,7 +243,7 @@ type Flow struct {
 	// Owner says who looks after the flow.
 	Owner string `yaml:"owner"`
 
-	contracts map[string]*contracts.Contract // of names of the shared state
+	Contracts map[string]*contracts.Contract `yaml:"-"` // of names of the shared state
 }
 
 // An Automaton says which events an entity accepts in which state.
@@ -345,16 +352,17 @@ type Pipeline struct {
 	// Owner says who looks after the pipeline.
 	Owner string `yaml:"owner"`
 
-	contracts map[string]*contracts.Contract // of names of the shared state, those of the flow included
-
-	inputs, outputs map[string]*contracts.Contract
-	response        *typing.Outline // what is known of the outputs
-	level           int             // of calls below it
+	// What the checks make of the above.
+	Contracts       map[string]*contracts.Contract `yaml:"-"` // of names of the shared state, those of the flow included
+	InputContracts  map[string]*contracts.Contract `yaml:"-"`
+	OutputContracts map[string]*contracts.Contract `yaml:"-"`
+	Response        *typing.Outline                `yaml:"-"` // what is known of the outputs
+	Level           int                            `yaml:"-"` // of calls below it
 }
 
 // StateContract is what a name of the shared state must be once it is set; nil
 // for anything.
-func (p *Pipeline) StateContract(name string) *contracts.Contract { return p.contracts[name] }
+func (p *Pipeline) StateContract(name string) *contracts.Contract { return p.Contracts[name] }
 
 // A Stage is a group of handlers that run in parallel wherever the engine can
 // prove that this is safe.
@@ -501,21 +509,39 @@ type Handler struct {
 	// critical.
 	Fallback *Fallback `yaml:"fallback"`
 
-	response *contracts.Contract // of ResponseSchema
-	calls    *contracts.Call     // of a service with an OpenAPI document; nil when that is not known
-	expected *typing.Outline     // what the responses of calls are
-	undo     *Handler            // that Compensate is
+	// What the checks make of the above.
+	ResponseContract *contracts.Contract `yaml:"-"` // of ResponseSchema; nil for anything
+	Calls            *contracts.Call     `yaml:"-"` // of a service with an OpenAPI document; nil when that is not known
+	Expected         *typing.Outline     `yaml:"-"` // what the responses of calls are
 
-	leadsBack bool   // the runs that it starts may start its pipeline again
-	loop      *Stage // that is repeated, which the handler is from outside
+	// LeadsBack says that the handler emits an event, or puts a task, that may lead back
+	// to its pipeline, by way of others or not.
+	LeadsBack bool `yaml:"-"`
+
+	undo *Handler // that Compensate is
+	loop *Stage   // that is repeated, which the handler is from outside
 }
 
-// ResponseContract is what the response of the handler must be; nil for anything.
-func (h *Handler) ResponseContract() *contracts.Contract { return h.response }
+// Place gives the handler its path, and the compensation one of its own.
+func (h *Handler) Place(path string) {
+	h.Path = path
+	if h.Compensate != nil {
+		h.undo = h.undoBy(h.Compensate)
+	}
+}
 
-// LeadsBack reports whether the handler emits an event, or puts a task, that may lead back
-// to its pipeline, by way of others or not.
-func (h *Handler) LeadsBack() bool { return h.leadsBack }
+// CheckResponse holds the response of the handler against its schema, or against
+// what the service's OpenAPI document says of the status; 0 is for a handler
+// whose responses have none. The error is a [*Error], or that of ctx.
+func (h *Handler) CheckResponse(ctx context.Context, status int, data any) error {
+	if h.ResponseContract != nil {
+		return h.ResponseContract.CheckContext(ctx, data)
+	}
+	if h.Expected == nil || status < 100 {
+		return nil
+	}
+	return h.Calls.Check(ctx, status, data)
+}
 
 // ConditionReads lists what decides whether the handler runs: the reads of
 // enabled and of rollout.
@@ -524,6 +550,17 @@ func (h *Handler) ConditionReads() []datum.Read {
 		return h.Enabled.Reads()
 	}
 	return slices.Concat(h.Enabled.Reads(), h.Rollout.By.Reads())
+}
+
+// Reads lists all that the handler reads, its verification, its fallback and
+// the rules of its on-error included.
+func (h *Handler) Reads() []datum.Read {
+	out := slices.Concat(h.ConditionReads(), h.ItemReads(), h.AwaitReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads(),
+		h.CompensateReads())
+	if h.Fallback != nil {
+		out = append(out, h.Fallback.Result.Reads()...)
+	}
+	return out
 }
 
 // IsCritical tells whether the run cannot succeed without the handler.
@@ -643,4 +680,14 @@ type Trigger struct {
 	// CatchUp says what becomes of events that were due while no node ran:
 	// skip drops them, once sends one for all, all sends each.
 	CatchUp string `yaml:"catch-up" enum:"skip,once,all" default:"skip"`
+}
+
+// IDPlace is where a handler is named.
+func (h *Handler) IDPlace() diag.Span { return h.PlaceOf("id", h.Span) }
+
+// AlwaysSucceeds tells whether a run cannot get past the handler without its
+// success.
+func (h *Handler) AlwaysSucceeds() bool {
+	goesOn := func(o *OnError) bool { return o.GoesOn() }
+	return h.IsCritical() && h.Enabled.IsNull() && h.Rollout == nil && !slices.ContainsFunc(h.OnError, goesOn)
 }

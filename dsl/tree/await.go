@@ -1,4 +1,4 @@
-package dsl
+package tree
 
 import (
 	"time"
@@ -34,8 +34,8 @@ type Await struct {
 	Timeout time.Duration `yaml:"timeout" required:"true" min:"1ms"`
 }
 
-// isPlaceholder tells whether a handler does nothing.
-func (h *Handler) isPlaceholder() bool {
+// IsPlaceholder tells whether a handler does nothing.
+func (h *Handler) IsPlaceholder() bool {
 	return h.Type == "" && h.Await == nil && h.Call == nil && h.loop == nil
 }
 
@@ -49,4 +49,4 @@ func (h *Handler) AwaitReads() []datum.Read {
 
 // Awaiting lists the pipelines whose handlers wait for events of a type. All belong to
 // the flow that such events do.
-func (b *Bundle) Awaiting(eventType string) []*Pipeline { return b.awaiting[eventType] }
+func (b *Bundle) Awaiting(eventType string) []*Pipeline { return b.Index.Awaiting[eventType] }

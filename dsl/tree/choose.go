@@ -1,8 +1,6 @@
-package dsl
+package tree
 
 import (
-	"slices"
-
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
@@ -29,14 +27,14 @@ type Branch struct {
 // Number gives the place of the branch among the others, from 1.
 func (b *Branch) Number() int { return b.number }
 
-// apart tells whether two handlers of a stage never run both, since they are in
+// Apart tells whether two handlers of a stage never run both, since they are in
 // different branches.
-func apart(a, b *Handler) bool {
+func Apart(a, b *Handler) bool {
 	return a.Branch != nil && b.Branch != nil && a.Branch != b.Branch
 }
 
-// joinBranches puts the handlers of all branches behind those of the stage itself.
-func (s *Stage) joinBranches() {
+// JoinBranches puts the handlers of all branches behind those of the stage itself.
+func (s *Stage) JoinBranches() {
 	for i, b := range s.Choose {
 		b.number = i + 1
 		for _, h := range b.Handlers {
@@ -54,16 +52,4 @@ func (s *Stage) ConditionReads() []datum.Read {
 		reads = append(reads, b.When.Reads()...)
 	}
 	return reads
-}
-
-// conditionReads lists what decides whether a handler runs at its place: the stage's
-// conditions up to its own branch, and its own.
-func (s step) conditionReads() []datum.Read {
-	reads := s.stage.Enabled.Reads()
-	if s.Branch != nil {
-		for _, b := range s.stage.Choose[:s.Branch.number] {
-			reads = append(reads, b.When.Reads()...)
-		}
-	}
-	return slices.Concat(reads, s.ConditionReads())
 }

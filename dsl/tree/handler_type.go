@@ -1,4 +1,4 @@
-package dsl
+package tree
 
 import (
 	"procaas/dsl/contracts"
@@ -6,6 +6,10 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/spec"
 )
+
+// RequestType is the handler type of a handler that has the fields of the type
+// directly in it, as in a bare url.
+const RequestType = "request"
 
 // A Type describes a handler type to the language.
 type Type struct {

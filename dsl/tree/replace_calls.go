@@ -1,4 +1,4 @@
-package dsl
+package tree
 
 import (
 	"maps"
@@ -13,13 +13,13 @@ import (
 // whole: nothing of the pipeline that is called runs.
 func (b *Bundle) ReplaceCalls(typ string, paths map[string]bool) *Bundle {
 	out := *b
-	out.handlers = maps.Clone(b.handlers)
-	out.pipelines = maps.Clone(b.pipelines)
+	out.Index.Handlers = maps.Clone(b.Index.Handlers)
+	out.Index.Pipelines = maps.Clone(b.Index.Pipelines)
 	out.Pipelines = slices.Clone(b.Pipelines)
 	was := map[*Pipeline]*Pipeline{}
 	for i, p := range b.Pipelines {
-		if now := p.replaceCalls(typ, paths, out.handlers); now != p {
-			out.Pipelines[i], out.pipelines[p.ID], was[p] = now, now, now
+		if now := p.replaceCalls(typ, paths, out.Index.Handlers); now != p {
+			out.Pipelines[i], out.Index.Pipelines[p.ID], was[p] = now, now, now
 		}
 	}
 	replace := func(all map[string][]*Pipeline) map[string][]*Pipeline {
@@ -35,7 +35,7 @@ func (b *Bundle) ReplaceCalls(typ string, paths map[string]bool) *Bundle {
 		}
 		return all
 	}
-	out.byEvent, out.awaiting = replace(b.byEvent), replace(b.awaiting)
+	out.Index.Serving, out.Index.Awaiting = replace(b.Index.Serving), replace(b.Index.Awaiting)
 	return &out
 }
 
@@ -55,7 +55,7 @@ func (p *Pipeline) replaceCalls(typ string, paths map[string]bool, handlers map[
 			}
 			mock := *h
 			mock.Type, mock.Body, mock.Call = typ, h.Call.With, nil
-			mock.expected = nil // it tells what the outputs are, not what a service may reply
+			mock.Expected = nil // it tells what the outputs are, not what a service may reply
 			if mock.Body == nil {
 				mock.Body = &expr.Value{Span: h.Call.Span, Kind: expr.ValueMap}
 			}

@@ -1,4 +1,4 @@
-package dsl
+package tree
 
 import (
 	"embed"
@@ -8,28 +8,29 @@ import (
 	"procaas/dsl/spec"
 )
 
-//go:embed tree.go tree_*.go
+//go:embed tree.go await.go bound.go call.go choose.go cluster.go compensate.go each.go error.go events.go loop.go
+//go:embed queue.go shards.go template.go
 var treeFiles embed.FS
 
 // treeSources gives the files that hold the structs of the language.
 func treeSources() []string {
 	files, err := treeFiles.ReadDir(".")
 	if err != nil {
-		panic("dsl: " + err.Error())
+		panic("tree: " + err.Error())
 	}
 	var sources []string
 	for _, f := range files {
 		source, err := treeFiles.ReadFile(f.Name())
 		if err != nil {
-			panic("dsl: " + err.Error())
+			panic("tree: " + err.Error())
 		}
 		sources = append(sources, string(source))
 	}
 	return sources
 }
 
-// languageSpec describes the top level of a file. It is made once: it is the
+// Language describes the top level of a file. It is made once: it is the
 // same for all files and nobody changes it.
-var languageSpec = sync.OnceValue(func() *spec.Spec {
-	return FileSpec(reflect.TypeFor[Document](), treeSources()...)
+var Language = sync.OnceValue(func() *spec.Spec {
+	return spec.OfFile(reflect.TypeFor[Document](), treeSources()...)
 })

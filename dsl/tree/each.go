@@ -1,4 +1,4 @@
-package dsl
+package tree
 
 import (
 	"slices"
@@ -69,9 +69,31 @@ func readsWithoutItem(reads []datum.Read) []datum.Read {
 
 // BodyReads lists what the body of the handler reads, or its call of a pipeline, an item of its for-each aside.
 func (h *Handler) BodyReads() []datum.Read {
-	return readsWithoutItem(slices.Concat(h.Body.Reads(), h.with().Reads()))
+	return readsWithoutItem(slices.Concat(h.Body.Reads(), h.With().Reads()))
 }
 
 // VerifyReads lists what the verification of the handler reads, an item of its
 // for-each aside.
-func (h *Handler) VerifyReads() []datum.Read { return readsWithoutItem(verifyReads(h)) }
+func (h *Handler) VerifyReads() []datum.Read {
+	v := h.Verification()
+	if v == nil {
+		return nil
+	}
+	return readsWithoutItem(slices.Concat(v.Body.Reads(), v.Done.Reads()))
+}
+
+// KnownLength is how many elements the list has for certain, when it has any.
+func (f *ForEach) KnownLength() int {
+	switch v := f.Items; {
+	case v == nil:
+	case v.Kind == expr.ValueList:
+		return max(1, len(v.Elems))
+	case v.Kind == expr.ValueExpr && v.Computed != nil && len(v.Reads()) == 0:
+		if data, err := v.Eval(nil); err == nil {
+			if list, ok := data.([]any); ok {
+				return max(1, min(len(list), f.MaxItems))
+			}
+		}
+	}
+	return 1
+}

@@ -1,4 +1,4 @@
-package dsl
+package tree
 
 import (
 	"time"
@@ -58,7 +58,9 @@ type Cluster struct {
 	// Owner says who looks after the cluster.
 	Owner string `yaml:"owner"`
 
-	held *expr.Value // the map, unless it is a rule
+	// Held is the mapping from workers to partitions, from the file too that it may be
+	// in; nil when a rule makes the map.
+	Held *expr.Value `yaml:"-"`
 }
 
 // A ClusterWorker is one worker of a cluster.
@@ -191,4 +193,13 @@ type PolicyParameters struct {
 
 	// NoReturn is how long v5 does not move a partition back.
 	NoReturn time.Duration `yaml:"no-return" default:"10m" min:"0s" max:"24h"`
+}
+
+// Members lists the workers that are declared.
+func (c *Cluster) Members() []ClusterWorker {
+	out := make([]ClusterWorker, len(c.Workers))
+	for i, w := range c.Workers {
+		out[i] = *w
+	}
+	return out
 }
