@@ -120,7 +120,7 @@ func taskTime(micros int64) time.Time {
 	return time.UnixMicro(micros).UTC()
 }
 
-func (t *tx) task(id int64) (store.QueuedTask, bool, error) {
+func findTask(t *tx, id int64) (store.QueuedTask, bool, error) {
 	found, err := rows(t, taskByID, []any{id}, scanTask)
 	if err != nil || len(found) == 0 {
 		return store.QueuedTask{}, false, err
@@ -142,7 +142,7 @@ func (s *Store) PutTasks(ctx context.Context, specs []store.TaskSpec) ([]store.T
 				continue
 			}
 			var err error
-			if out[i], err = t.putTask(&specs[i]); err != nil {
+			if out[i], err = putTask(t, &specs[i]); err != nil {
 				return err
 			}
 		}
@@ -164,7 +164,7 @@ func payloadOf(s *store.TaskSpec) []byte {
 	return s.Payload
 }
 
-func (t *tx) putTask(s *store.TaskSpec) (store.TaskPut, error) {
+func putTask(t *tx, s *store.TaskSpec) (store.TaskPut, error) {
 	var mode string
 	if _, err := t.row(taskMode, []any{s.Type}, &mode); err != nil {
 		return store.TaskPut{}, err
@@ -173,7 +173,7 @@ func (t *tx) putTask(s *store.TaskSpec) (store.TaskPut, error) {
 		return store.TaskPut{Outcome: store.PutRefused, Err: store.ErrDraining}, nil
 	}
 	if s.Unique == "" {
-		id, err := t.addTask(s)
+		id, err := addTask(t, s)
 		return store.TaskPut{ID: id, Outcome: store.PutAdded}, err
 	}
 	var (
@@ -186,16 +186,16 @@ func (t *tx) putTask(s *store.TaskSpec) (store.TaskPut, error) {
 		return store.TaskPut{}, err
 	}
 	if !found {
-		if id, err = t.addTask(s); err == nil {
+		if id, err = addTask(t, s); err == nil {
 			err = t.exec(insertTaskKey, s.Type, s.Unique, id)
 		}
 		return store.TaskPut{ID: id, Outcome: store.PutAdded}, err
 	}
-	return t.putDuplicate(s, id, again, next)
+	return putDuplicate(t, s, id, again, next)
 }
 
 // taskArgs are the values of a new task.
-func (t *tx) taskArgs(s *store.TaskSpec) []any {
+func taskArgs(t *tx, s *store.TaskSpec) []any {
 	due := t.now
 	if !s.At.IsZero() {
 		due = s.At
@@ -213,14 +213,14 @@ func (t *tx) taskArgs(s *store.TaskSpec) []any {
 	}
 }
 
-func (t *tx) addTask(s *store.TaskSpec) (id int64, err error) {
-	_, err = t.row(insertTask, t.taskArgs(s), &id)
+func addTask(t *tx, s *store.TaskSpec) (id int64, err error) {
+	_, err = t.row(insertTask, taskArgs(t, s), &id)
 	return id, err
 }
 
 // putDuplicate does what is to be done when another task has the unique key.
-func (t *tx) putDuplicate(s *store.TaskSpec, id int64, again bool, next []byte) (store.TaskPut, error) {
-	first, found, err := t.task(id)
+func putDuplicate(t *tx, s *store.TaskSpec, id int64, again bool, next []byte) (store.TaskPut, error) {
+	first, found, err := findTask(t, id)
 	if err == nil && !found {
 		err = fmt.Errorf("the unique key %s of %s has no task: the tables were changed by hand", s.Unique, s.Type)
 	}
@@ -235,7 +235,7 @@ func (t *tx) putDuplicate(s *store.TaskSpec, id int64, again bool, next []byte) 
 				return store.TaskPut{Outcome: store.PutRefused, Err: err}, nil
 			}
 		}
-		args := t.taskArgs(s)
+		args := taskArgs(t, s)
 		out.Outcome = store.PutFollows
 		return out, t.exec(followKey, args[1], -s.Priority, s.Tolerance.Microseconds(), s.Timeout.Milliseconds(), s.Slot(), s.Key, payload,
 			s.Type, s.Unique)
@@ -244,7 +244,7 @@ func (t *tx) putDuplicate(s *store.TaskSpec, id int64, again bool, next []byte) 
 		if err := t.exec(aloneKey, id); err != nil {
 			return out, err
 		}
-		return out, t.exec(replaceTask, append(t.taskArgs(s), id)...)
+		return out, t.exec(replaceTask, append(taskArgs(t, s), id)...)
 	case s.OnDuplicate == store.DuplicateMerge:
 		merged, err := mergePayloads(s, first.Payload)
 		if err != nil {
@@ -299,7 +299,7 @@ func (s *Store) ExchangeTasks(ctx context.Context, r store.TaskReport,
 	var types []string
 	asked := s.asked.due(&c)
 	err = s.writer.do(ctx, func(t *tx) (err error) {
-		if lost, types, err = t.report(&r); err != nil {
+		if lost, types, err = reportTasks(t, &r); err != nil {
 			return err
 		}
 		for _, kind := range asked {
@@ -307,7 +307,7 @@ func (s *Store) ExchangeTasks(ctx context.Context, r store.TaskReport,
 				return err
 			}
 		}
-		tasks, err = t.claimTasks(&c)
+		tasks, err = claimTasks(t, &c)
 		return err
 	})
 	if err != nil {
@@ -318,11 +318,11 @@ func (s *Store) ExchangeTasks(ctx context.Context, r store.TaskReport,
 	return tasks, lost, nil
 }
 
-func (t *tx) claimTasks(c *store.TaskClaim) ([]store.QueuedTask, error) {
+func claimTasks(t *tx, c *store.TaskClaim) ([]store.QueuedTask, error) {
 	var found []store.QueuedTask
 	seen := make(map[int64]bool)
 	for _, w := range c.Types {
-		some, err := t.readyTasks(w)
+		some, err := findReady(t, w)
 		if err != nil {
 			return nil, err
 		}
@@ -352,8 +352,8 @@ func (t *tx) claimTasks(c *store.TaskClaim) ([]store.QueuedTask, error) {
 	return found, nil
 }
 
-// readyTasks gives the tasks of a type that may be taken.
-func (t *tx) readyTasks(w store.TaskWant) ([]store.QueuedTask, error) {
+// findReady gives the tasks of a type that may be taken.
+func findReady(t *tx, w store.TaskWant) ([]store.QueuedTask, error) {
 	var mode string
 	if _, err := t.row(taskMode, []any{w.Type}, &mode); err != nil || mode == string(store.TasksPaused) {
 		return nil, err
@@ -372,12 +372,12 @@ func (t *tx) readyTasks(w store.TaskWant) ([]store.QueuedTask, error) {
 	if w.MaxPerKey == 0 {
 		return rows(t, readyTasks, []any{w.Type, room}, scanTask)
 	}
-	return t.readyByKey(w, room)
+	return findReadyByKey(t, w, room)
 }
 
 const countTakenOfKey = "select count(*) from tasks where type = ? and key = ? and place in ('starting', 'running')"
 
-func (t *tx) readyByKey(w store.TaskWant, room int) ([]store.QueuedTask, error) {
+func findReadyByKey(t *tx, w store.TaskWant, room int) ([]store.QueuedTask, error) {
 	const page = 200
 	var out []store.QueuedTask
 	keys := map[string]int{}
@@ -423,15 +423,15 @@ const (
 	moveKey   = "update task_keys set id = ?, again = 0, next_payload = x'' where type = ? and uid = ?"
 )
 
-// report writes down what became of tasks, and gives the types that have new ones.
-func (t *tx) report(r *store.TaskReport) (lost []store.TaskRef, types []string, err error) {
+// reportTasks writes down what became of tasks, and gives the types that have new ones.
+func reportTasks(t *tx, r *store.TaskReport) (lost []store.TaskRef, types []string, err error) {
 	each := func(ref store.TaskRef, do func(*store.QueuedTask) error) {
 		if err != nil {
 			return
 		}
 		var one store.QueuedTask
 		var found bool
-		if one, found, err = t.task(ref.ID); err != nil {
+		if one, found, err = findTask(t, ref.ID); err != nil {
 			return
 		}
 		if !found || !taken(&one) || one.Epoch != ref.Epoch {
@@ -443,7 +443,7 @@ func (t *tx) report(r *store.TaskReport) (lost []store.TaskRef, types []string, 
 		}
 	}
 	end := func(one *store.QueuedTask) error {
-		follows, err := t.endTask(one)
+		follows, err := closeTask(t, one)
 		if follows {
 			types = append(types, one.Type)
 		}
@@ -463,7 +463,7 @@ func (t *tx) report(r *store.TaskReport) (lost []store.TaskRef, types []string, 
 	for _, f := range r.Failed {
 		each(f.TaskRef, func(one *store.QueuedTask) error {
 			if f.Retry {
-				return t.returnTask(one, f.Delay, true, store.CutTaskText(f.Error))
+				return putBack(t, one, f.Delay, true, store.CutTaskText(f.Error))
 			}
 			if err := t.exec(buryTask, t.now.UnixMicro(), store.CutTaskText(f.Error), one.ID); err != nil {
 				return err
@@ -472,13 +472,13 @@ func (t *tx) report(r *store.TaskReport) (lost []store.TaskRef, types []string, 
 		})
 	}
 	for _, z := range r.Snoozed {
-		each(z.TaskRef, func(one *store.QueuedTask) error { return t.returnTask(one, z.Delay, false, "") })
+		each(z.TaskRef, func(one *store.QueuedTask) error { return putBack(t, one, z.Delay, false, "") })
 	}
 	return lost, types, err
 }
 
-// returnTask gives a task back.
-func (t *tx) returnTask(one *store.QueuedTask, delay time.Duration, failed bool, why string) error {
+// putBack gives a task back.
+func putBack(t *tx, one *store.QueuedTask, delay time.Duration, failed bool, why string) error {
 	due, place, failures := one.Due, placeReady, 0
 	if failed {
 		due, failures = t.now, 1
@@ -491,9 +491,9 @@ func (t *tx) returnTask(one *store.QueuedTask, delay time.Duration, failed bool,
 	return t.exec(returnTask, place, due.UnixMicro(), due.Add(one.Deadline.Sub(one.Due)).UnixMicro(), failures, why, one.ID)
 }
 
-// endTask frees the unique key of a task that has ended, or lets the one begin that
+// closeTask frees the unique key of a task that has ended, or lets the one begin that
 // follows it.
-func (t *tx) endTask(one *store.QueuedTask) (follows bool, err error) {
+func closeTask(t *tx, one *store.QueuedTask) (follows bool, err error) {
 	if one.Unique == "" {
 		return false, nil
 	}
@@ -528,7 +528,7 @@ const beatTask = "update tasks set until = ?, place = ? where id = ?"
 func (s *Store) BeatTasks(ctx context.Context, beats []store.TaskBeat) (lost []store.TaskRef, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		for _, b := range beats {
-			one, found, err := t.task(b.ID)
+			one, found, err := findTask(t, b.ID)
 			if err != nil {
 				return err
 			}

@@ -112,7 +112,7 @@ func (s *Store) ReclaimTasks(ctx context.Context, limit, maxLost int) (n int, er
 			return err
 		}
 		for i := range found {
-			if err := t.reclaim(&found[i], maxLost); err != nil {
+			if err := reclaim(t, &found[i], maxLost); err != nil {
 				return err
 			}
 			types = append(types, found[i].Type)
@@ -127,7 +127,7 @@ func (s *Store) ReclaimTasks(ctx context.Context, limit, maxLost int) (n int, er
 	return n, nil
 }
 
-func (t *tx) reclaim(one *store.QueuedTask, maxLost int) error {
+func reclaim(t *tx, one *store.QueuedTask, maxLost int) error {
 	switch {
 	case one.State == store.TaskStarting:
 		return t.exec(reclaimTask, placeReady, one.Due.UnixMicro(), one.Deadline.UnixMicro(), 0, one.Error, one.ID)
@@ -143,7 +143,7 @@ func (t *tx) reclaim(one *store.QueuedTask, maxLost int) error {
 	if err := t.exec(buryTask, t.now.UnixMicro(), why, one.ID); err != nil {
 		return err
 	}
-	_, err := t.endTask(one)
+	_, err := closeTask(t, one)
 	return err
 }
 
@@ -223,8 +223,8 @@ func taskLimit(f *store.TaskFilter) int {
 	return f.Limit
 }
 
-// freeTasks gives the tasks of a filter that no worker holds.
-func (t *tx) freeTasks(f *store.TaskFilter) ([]store.QueuedTask, error) {
+// findFree gives the tasks of a filter that no worker holds.
+func findFree(t *tx, f *store.TaskFilter) ([]store.QueuedTask, error) {
 	states := []string{placeReady, placeWaiting, placeLater}
 	if f.State != "" {
 		if !slices.Contains(states, string(f.State)) {
@@ -233,11 +233,11 @@ func (t *tx) freeTasks(f *store.TaskFilter) ([]store.QueuedTask, error) {
 		states = []string{string(f.State)}
 	}
 	where, args := taskWhere(f, states...)
-	return t.someTasks("select "+taskColumns+" from tasks where "+where+" order by id limit ?", append(args, taskLimit(f)))
+	return readTasks(t, "select "+taskColumns+" from tasks where "+where+" order by id limit ?", append(args, taskLimit(f)))
 }
 
-// someTasks runs a query that is made for one filter.
-func (t *tx) someTasks(query string, args []any) ([]store.QueuedTask, error) {
+// readTasks runs a query that is made for one filter.
+func readTasks(t *tx, query string, args []any) ([]store.QueuedTask, error) {
 	r, err := t.conn.QueryContext(context.Background(), query, args...)
 	if err != nil {
 		return nil, err
@@ -272,7 +272,7 @@ func (s *Store) CancelTasks(ctx context.Context, f store.TaskFilter) (int, error
 
 func (s *Store) cancelSome(ctx context.Context, f *store.TaskFilter) (n int, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
-		free, err := t.freeTasks(f)
+		free, err := findFree(t, f)
 		if err != nil {
 			return err
 		}
@@ -287,7 +287,7 @@ func (s *Store) cancelSome(ctx context.Context, f *store.TaskFilter) (n int, err
 			if err := t.exec(deleteTask, one.ID); err != nil {
 				return err
 			}
-			if _, err := t.endTask(one); err != nil {
+			if _, err := closeTask(t, one); err != nil {
 				return err
 			}
 		}
@@ -310,7 +310,7 @@ func (s *Store) MoveTasks(ctx context.Context, f store.TaskFilter, to string) (n
 		return 0, err
 	}
 	err = s.writer.do(ctx, func(t *tx) error {
-		free, err := t.freeTasks(&f)
+		free, err := findFree(t, &f)
 		for _, one := range free {
 			if err != nil {
 				return err
@@ -340,7 +340,7 @@ func (s *Store) retrySome(ctx context.Context, f *store.TaskFilter) (n int, err 
 	var types []string
 	err = s.writer.do(ctx, func(t *tx) error {
 		where, args := taskWhere(f, placeDead)
-		dead, err := t.someTasks("select "+taskColumns+" from tasks where "+where+" order by id limit ?", append(args, taskLimit(f)))
+		dead, err := readTasks(t, "select "+taskColumns+" from tasks where "+where+" order by id limit ?", append(args, taskLimit(f)))
 		if err != nil {
 			return err
 		}
@@ -348,7 +348,7 @@ func (s *Store) retrySome(ctx context.Context, f *store.TaskFilter) (n int, err 
 			if err := t.exec(deleteTask, one.ID); err != nil {
 				return err
 			}
-			put, err := t.putTask(&store.TaskSpec{
+			put, err := putTask(t, &store.TaskSpec{
 				Type: one.Type, Key: one.Key, Unique: one.Unique, Payload: one.Payload, Priority: one.Priority,
 				Tolerance: one.Deadline.Sub(one.Due), Timeout: one.Timeout,
 			})

@@ -24,20 +24,31 @@ const (
 	returning version`
 )
 
+// Documents implements [store.Documents] over a database.
+type Documents struct {
+	db DB
+
+	// OnDocuments is called after documents have changed by this process.
+	OnDocuments func()
+
+	// News says that documents have changed, by any process.
+	News store.Broadcast
+}
+
 // documents reads documents.
-func (s *Store) documents(ctx context.Context, query string, args ...any) (found []store.Document, err error) {
-	err = s.db.Read(ctx, query, args, func(r Row) error {
-		var d store.Document
-		err := r.Scan(&d.Kind, &d.Name, &d.Version, &d.Value, at(&d.Changed), &d.Node)
-		found = append(found, d)
+func (d *Documents) documents(ctx context.Context, query string, args ...any) (found []store.Document, err error) {
+	err = d.db.Read(ctx, query, args, func(r Row) error {
+		var one store.Document
+		err := r.Scan(&one.Kind, &one.Name, &one.Version, &one.Value, at(&one.Changed), &one.Node)
+		found = append(found, one)
 		return err
 	})
 	return found, err
 }
 
 // Document implements [store.Documents].
-func (s *Store) Document(ctx context.Context, kind, name string) (store.Document, error) {
-	found, err := s.documents(ctx, findDocument, kind, name)
+func (d *Documents) Document(ctx context.Context, kind, name string) (store.Document, error) {
+	found, err := d.documents(ctx, findDocument, kind, name)
 	if err != nil {
 		return store.Document{}, err
 	}
@@ -48,13 +59,13 @@ func (s *Store) Document(ctx context.Context, kind, name string) (store.Document
 }
 
 // DocumentsOf implements [store.Documents].
-func (s *Store) DocumentsOf(ctx context.Context, kind, prefix string) ([]store.Document, error) {
-	return s.documents(ctx, listDocuments, kind, prefix)
+func (d *Documents) DocumentsOf(ctx context.Context, kind, prefix string) ([]store.Document, error) {
+	return d.documents(ctx, listDocuments, kind, prefix)
 }
 
 // WriteDocuments implements [store.Documents]. Documents are locked in the order of
 // their kinds and names.
-func (s *Store) WriteDocuments(ctx context.Context, node int64, writes []store.DocumentWrite, audits []store.Audited) ([]int64, error) {
+func (d *Documents) WriteDocuments(ctx context.Context, node int64, writes []store.DocumentWrite, audits []store.Audited) ([]int64, error) {
 	order := make([]int, len(writes))
 	for i := range order {
 		order[i] = i
@@ -63,7 +74,7 @@ func (s *Store) WriteDocuments(ctx context.Context, node int64, writes []store.D
 		return cmp.Or(cmp.Compare(writes[a].Kind, writes[b].Kind), cmp.Compare(writes[a].Name, writes[b].Name))
 	})
 	var versions []int64
-	err := s.db.Write(ctx, func(t Tx) error {
+	err := d.db.Write(ctx, func(t Tx) error {
 		versions = make([]int64, len(writes))
 		live := t.AsNode(node)
 		for _, i := range order {
@@ -83,8 +94,8 @@ func (s *Store) WriteDocuments(ctx context.Context, node int64, writes []store.D
 	if err != nil {
 		return nil, fmt.Errorf("write documents: %w", err)
 	}
-	s.News.Send()
-	s.OnDocuments()
+	d.News.Send()
+	d.OnDocuments()
 	return versions, nil
 }
 
@@ -101,4 +112,4 @@ func writeDocument(t Tx, node int64, w store.DocumentWrite, version *int64) {
 }
 
 // Changed implements [store.Documents].
-func (s *Store) Changed() <-chan struct{} { return s.News.Next() }
+func (d *Documents) Changed() <-chan struct{} { return d.News.Next() }

@@ -87,19 +87,16 @@ type DB interface {
 // A Store implements its part of [store.Store] over a database. A store of a database
 // embeds it.
 type Store struct {
+	*Documents
 	db DB
 
-	// OnSettings is called after controls or tokens have changed, OnDocuments after
-	// documents have, each by this process.
-	OnSettings, OnDocuments func()
-
-	// News says that documents have changed, by any process.
-	News store.Broadcast
+	// OnSettings is called after controls or tokens have changed by this process.
+	OnSettings func()
 }
 
 // New makes the common part of a store over db.
 func New(db DB) *Store {
-	return &Store{db: db, OnSettings: func() {}, OnDocuments: func() {}}
+	return &Store{Documents: &Documents{db: db, OnDocuments: func() {}}, db: db, OnSettings: func() {}}
 }
 
 // find reads the one row of a query; [store.ErrNotFound] when there is none.
