@@ -281,23 +281,30 @@ func (s *Store) PeekTasks(ctx context.Context, f Filter) ([]Task, error) {
 	args := filterArgs(&f)
 	err := s.atOnce(ctx, func(tx pgx.Tx) (err error) {
 		out = nil
+		read := func(sql string, state store.TaskState, args []any) (err error) {
+			rows, err := tx.Query(ctx, sql, args...)
+			if err == nil {
+				out, err = peek(rows, &f, out, state)
+			}
+			return err
+		}
 		switch f.State {
 		case store.TaskScheduled:
-			out, err = peek(ctx, tx, &f, out, peekScheduled, f.State, args)
+			err = read(peekScheduled, f.State, args)
 		case store.TaskFailed:
-			out, err = peek(ctx, tx, &f, out, peekDead, f.State, args)
+			err = read(peekDead, f.State, args)
 		case store.TaskCompleted, store.TaskCancelled:
-			out, err = peek(ctx, tx, &f, out, peekEnded, f.State, append(args, f.State == store.TaskCancelled))
+			err = read(peekEnded, f.State, append(args, f.State == store.TaskCancelled))
 		case "":
-			if out, err = peek(ctx, tx, &f, out, peekLive, "", append(args, []int16{0, 1, 2, 3})); err == nil {
-				out, err = peek(ctx, tx, &f, out, peekScheduled, store.TaskScheduled, args)
+			if err = read(peekLive, "", append(args, []int16{0, 1, 2, 3})); err == nil {
+				err = read(peekScheduled, store.TaskScheduled, args)
 			}
 		default:
 			state := slices.Index(states, f.State)
 			if state < 0 {
 				return fmt.Errorf("%w: there is no state %q", store.ErrTask, f.State)
 			}
-			out, err = peek(ctx, tx, &f, out, peekLive, "", append(args, []int16{int16(state)}))
+			err = read(peekLive, "", append(args, []int16{int16(state)}))
 		}
 		return err
 	})
@@ -308,11 +315,7 @@ func (s *Store) PeekTasks(ctx context.Context, f Filter) ([]Task, error) {
 }
 
 // peek reads tasks; state is that of all of them, when the rows do not tell.
-func peek(ctx context.Context, tx pgx.Tx, f *Filter, out []Task, sql string, state store.TaskState, args []any) ([]Task, error) {
-	rows, err := tx.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
+func peek(rows pgx.Rows, f *Filter, out []Task, state store.TaskState) ([]Task, error) {
 	var ended []any
 	var when time.Time
 	if state != "" && state != store.TaskScheduled {

@@ -101,7 +101,7 @@ func (w *Worker) putBack(r Report) {
 // goes on is kept.
 const heldAtOnce = 16
 
-// learn takes in what an exchange has brought.
+// learn takes in what an exchange has brought. Its parameters are all that one is made with and gives.
 func (w *Worker) learn(claim Claim, heard uint64, tasks []Task, lost []Ref, took time.Duration, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -57,22 +57,16 @@ type Options struct {
 // A Store keeps tasks in a schema of a PostgreSQL database. It is an
 // [store.TaskStore]. Any number of processes share a schema.
 type Store struct {
-	pool   *pgxpool.Pool
-	pooled bool   // a pooler stands before the server: nothing is kept between transactions
-	direct string // leads to the server itself, for hints
-	owned  bool   // the pool is the store's to close
+	*db
+	*hints
+	owned  bool // the pool is the store's to close
 	forget bool
-	log    *slog.Logger
 
-	ids     ids
-	watch   watch
-	leases  leases
-	horizon horizon
-	asked   asked
+	leases leases
+	asked  asked
 
 	countedPages int64 // of a table that are counted at most; tests have tables that are large to them
 
-	tell    chan struct{}
 	stop    context.CancelFunc
 	helpers sync.WaitGroup
 }
@@ -80,6 +74,13 @@ type Store struct {
 // Tasks gives the queue as those who use it take it.
 func (s *Store) Tasks() *store.TaskStore {
 	return &store.TaskStore{Queue: s, Work: s, Maintenance: s, Admin: s}
+}
+
+// A db runs transactions, and gives ids.
+type db struct {
+	pool   *pgxpool.Pool
+	pooled bool // a pooler stands before the server: nothing is kept between transactions
+	ids    ids
 }
 
 const defaultConns = 8
@@ -151,9 +152,10 @@ func New(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 const findTables = "select to_regclass('tasks') is not null and to_regclass('task_facts') is not null"
 
 func start(ctx context.Context, pool *pgxpool.Pool, pooled bool, o Options) (*Store, error) {
+	d := &db{pool: pool, pooled: pooled}
 	s := &Store{
-		pool: pool, pooled: pooled, direct: o.Direct, forget: o.Forget, log: o.Log, tell: make(chan struct{}, 1),
-		countedPages: countedPages,
+		db: d, hints: &hints{db: d, direct: o.Direct, log: o.Log, tell: make(chan struct{}, 1)},
+		forget: o.Forget, countedPages: countedPages,
 	}
 	s.asked = asked{told: map[string]time.Time{}, fresh: map[string]string{}, news: make(chan struct{}, 1)}
 	if s.log == nil {
@@ -195,10 +197,10 @@ const (
 )
 
 // tx runs a transaction, and runs it again when it certainly was not written.
-func (s *Store) tx(ctx context.Context, do func(pgx.Tx) error) error {
-	return s.again(ctx, func() error {
-		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-			if s.pooled {
+func (d *db) tx(ctx context.Context, do func(pgx.Tx) error) error {
+	return d.again(ctx, func() error {
+		return pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
+			if d.pooled {
 				if _, err := tx.Exec(ctx, settings, true); err != nil {
 					return err
 				}
@@ -209,21 +211,21 @@ func (s *Store) tx(ctx context.Context, do func(pgx.Tx) error) error {
 }
 
 // send runs the statements of a batch in one round trip and one transaction.
-func (s *Store) send(ctx context.Context, fill func(*pgx.Batch)) error {
-	return s.again(ctx, func() error {
+func (d *db) send(ctx context.Context, fill func(*pgx.Batch)) error {
+	return d.again(ctx, func() error {
 		var b pgx.Batch
-		if s.pooled {
+		if d.pooled {
 			b.Queue(settings, true)
 		}
 		fill(&b)
-		return s.pool.SendBatch(ctx, &b).Close()
+		return d.pool.SendBatch(ctx, &b).Close()
 	})
 }
 
-func (s *Store) again(ctx context.Context, do func() error) error {
+func (d *db) again(ctx context.Context, do func() error) error {
 	for try, wait := 1, firstPause; ; try, wait = try+1, wait*3 {
 		err := do()
-		s.ids.heed(err)
+		d.ids.heed(err)
 		if err == nil || try == maxTries || !mayPass(err) || !pgkit.Pause(ctx, wait/2+rand.N(wait)) {
 			return readable(err)
 		}
@@ -285,19 +287,19 @@ type drawer interface {
 
 // takeIDs gives n ids that rise. They need not follow each other. Who is in a transaction
 // draws there: one more connection may not be free before the transaction ends.
-func (s *Store) takeIDs(ctx context.Context, from drawer, n int) ([]int64, error) {
-	s.ids.mu.Lock()
-	defer s.ids.mu.Unlock()
+func (d *db) takeIDs(ctx context.Context, from drawer, n int) ([]int64, error) {
+	d.ids.mu.Lock()
+	defer d.ids.mu.Unlock()
 	out := make([]int64, n)
 	for i := range out {
-		if s.ids.next == s.ids.last {
-			if err := from.QueryRow(ctx, drawIDs).Scan(&s.ids.next); err != nil {
+		if d.ids.next == d.ids.last {
+			if err := from.QueryRow(ctx, drawIDs).Scan(&d.ids.next); err != nil {
 				return nil, err
 			}
-			s.ids.last = s.ids.next + idsAtOnce
+			d.ids.last = d.ids.next + idsAtOnce
 		}
-		out[i] = s.ids.next
-		s.ids.next++
+		out[i] = d.ids.next
+		d.ids.next++
 	}
 	return out, nil
 }

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -12,6 +13,17 @@ import (
 
 	"procaas/engine/pgkit"
 )
+
+// hints say to all processes which types have tasks.
+type hints struct {
+	*db
+	direct string // leads to the server itself
+	log    *slog.Logger
+
+	watch   watch
+	horizon horizon
+	tell    chan struct{}
+}
 
 // watch tells those who wait of types that have tasks.
 type watch struct {
@@ -27,21 +39,21 @@ type watcher struct {
 }
 
 // WatchTasks implements [store.TaskWork].
-func (s *Store) WatchTasks(types []string) (<-chan struct{}, func()) {
+func (h *hints) WatchTasks(types []string) (<-chan struct{}, func()) {
 	w := &watcher{types: map[string]bool{}, woken: make(chan struct{}, 1)}
 	for _, t := range types {
 		w.types[t] = true
 	}
-	s.watch.mu.Lock()
-	defer s.watch.mu.Unlock()
-	if s.watch.waiting == nil {
-		s.watch.waiting = map[*watcher]struct{}{}
+	h.watch.mu.Lock()
+	defer h.watch.mu.Unlock()
+	if h.watch.waiting == nil {
+		h.watch.waiting = map[*watcher]struct{}{}
 	}
-	s.watch.waiting[w] = struct{}{}
+	h.watch.waiting[w] = struct{}{}
 	return w.woken, func() {
-		s.watch.mu.Lock()
-		defer s.watch.mu.Unlock()
-		delete(s.watch.waiting, w)
+		h.watch.mu.Lock()
+		defer h.watch.mu.Unlock()
+		delete(h.watch.waiting, w)
 	}
 }
 
@@ -57,34 +69,34 @@ func (w *watch) wake(types []string) {
 }
 
 // hint tells all processes that these types have tasks.
-func (s *Store) hint(types ...string) {
+func (h *hints) hint(types ...string) {
 	from := make(map[string]place, len(types))
 	for _, t := range types {
 		from[t] = headOfQueue
 	}
-	s.hintFrom(from)
+	h.hintFrom(from)
 }
 
 // hintFrom tells all processes that these types have tasks, none of them new before
 // these places.
-func (s *Store) hintFrom(from map[string]place) {
+func (h *hints) hintFrom(from map[string]place) {
 	if len(from) == 0 {
 		return
 	}
-	s.horizon.lower(from)
-	s.watch.wake(slices.Collect(maps.Keys(from)))
-	s.watch.mu.Lock()
-	if s.watch.untold == nil {
-		s.watch.untold = map[string]place{}
+	h.horizon.lower(from)
+	h.watch.wake(slices.Collect(maps.Keys(from)))
+	h.watch.mu.Lock()
+	if h.watch.untold == nil {
+		h.watch.untold = map[string]place{}
 	}
 	for t, p := range from {
-		if other, ok := s.watch.untold[t]; ok {
+		if other, ok := h.watch.untold[t]; ok {
 			p = earlier(other, p)
 		}
-		s.watch.untold[t] = p
+		h.watch.untold[t] = p
 	}
-	s.watch.mu.Unlock()
-	pgkit.Signal(s.tell)
+	h.watch.mu.Unlock()
+	pgkit.Signal(h.tell)
 }
 
 // A hinted type is one of a hint, as it is sent.
@@ -141,38 +153,38 @@ const (
 )
 
 // notify passes hints on. One that is lost costs a worker one interval of its polling.
-func (s *Store) notify(ctx context.Context) {
-	pgkit.Tell(ctx, s.tell, hintGap, func() error {
-		s.watch.mu.Lock()
-		text := encodeHint(s.watch.untold)
-		clear(s.watch.untold)
-		s.watch.mu.Unlock()
-		_, err := s.pool.Exec(ctx, sendHint, text)
+func (h *hints) notify(ctx context.Context) {
+	pgkit.Tell(ctx, h.tell, hintGap, func() error {
+		h.watch.mu.Lock()
+		text := encodeHint(h.watch.untold)
+		clear(h.watch.untold)
+		h.watch.mu.Unlock()
+		_, err := h.pool.Exec(ctx, sendHint, text)
 		return err
 	})
 }
 
 // listen hears the hints of all processes until ctx ends, and goes on trying. Through a
 // pooler nothing would be heard, so it does not try there.
-func (s *Store) listen(ctx context.Context) {
-	if s.pooled && s.direct == "" {
-		s.log.Info("hints of tasks are not heard through a pooler, they are found by polling; give the address of the server itself, too")
+func (h *hints) listen(ctx context.Context) {
+	if h.pooled && h.direct == "" {
+		h.log.Info("hints of tasks are not heard through a pooler, they are found by polling; give the address of the server itself, too")
 		return
 	}
-	pgkit.Listen(ctx, s.log, "hints of tasks are not heard, they are found by polling meanwhile", s.hear)
+	pgkit.Listen(ctx, h.log, "hints of tasks are not heard, they are found by polling meanwhile", h.hear)
 }
 
 // listener gives a connection of its own: a direct one, or one out of the pool.
-func (s *Store) listener(ctx context.Context) (*pgx.Conn, error) {
-	if s.direct != "" {
-		return pgx.Connect(ctx, s.direct)
+func (h *hints) listener(ctx context.Context) (*pgx.Conn, error) {
+	if h.direct != "" {
+		return pgx.Connect(ctx, h.direct)
 	}
-	return pgkit.Take(ctx, s.pool)
+	return pgkit.Take(ctx, h.pool)
 }
 
 // hear hears hints as long as its connection lasts.
-func (s *Store) hear(ctx context.Context) error {
-	conn, err := s.listener(ctx)
+func (h *hints) hear(ctx context.Context) error {
+	conn, err := h.listener(ctx)
 	if err != nil {
 		return err
 	}
@@ -180,9 +192,9 @@ func (s *Store) hear(ctx context.Context) error {
 	if err := pgkit.Subscribe(ctx, conn, listenHints); err != nil {
 		return err
 	}
-	s.horizon.listens(true)
-	defer s.horizon.listens(false)
-	s.watch.wake(nil) // hints may have been lost before
+	h.horizon.listens(true)
+	defer h.horizon.listens(false)
+	h.watch.wake(nil) // hints may have been lost before
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {
@@ -190,10 +202,10 @@ func (s *Store) hear(ctx context.Context) error {
 		}
 		from := decodeHint(n.Payload)
 		if len(from) == 0 {
-			s.horizon.lowerAll()
+			h.horizon.lowerAll()
 		} else {
-			s.horizon.lower(from)
+			h.horizon.lower(from)
 		}
-		s.watch.wake(slices.Collect(maps.Keys(from)))
+		h.watch.wake(slices.Collect(maps.Keys(from)))
 	}
 }
