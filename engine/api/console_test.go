@@ -338,6 +338,31 @@ func TestConsoleSwitchesWithoutScripts(t *testing.T) {
 	})
 }
 
+// The documentation is read where one is when one needs it.
+func TestDocsAreInTheConsole(t *testing.T) {
+	t.Parallel()
+	f := newFake(taxi(t))
+	h := api.New(api.Options{Engine: portsOf(f), Version: "v1"})
+	for path, want := range map[string]string{
+		"/console/docs":                 `<a href="/console/docs/tutorial">Tutorial</a>`,
+		"/console/docs/authoring/state": `href="/console/docs/authoring/expressions"`,
+		"/console/docs/PC0501":          "<h2>Right</h2>",
+		"/console/docs?q=idempotency":   `<a href="/console/docs/concepts">Concepts</a>: `,
+		"/console/docs?q=nonesuchword":  "No page holds this text.",
+		"/console/docs/nope":            "There is no such page.",
+	} {
+		if page := get(h, path).Body.String(); !strings.Contains(page, want) {
+			t.Errorf("%s: want %q, have\n%s", path, want, page)
+		}
+	}
+	index := get(h, "/console/docs").Body.String()
+	for _, m := range regexp.MustCompile(`href="(/console/docs/[^"#]+)`).FindAllStringSubmatch(index, -1) {
+		if w := get(h, m[1]); w.Code != http.StatusOK {
+			t.Errorf("the index leads to %s, which has status %d", m[1], w.Code)
+		}
+	}
+}
+
 func TestPlaygroundChecksAndKeepsNothing(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -350,7 +375,7 @@ func TestPlaygroundChecksAndKeepsNothing(t *testing.T) {
 		!strings.Contains(body, "a/s/h") {
 		t.Errorf("have\n%s", body)
 	}
-	if body := try("pipelines: [{id: a, stages: [{id: s, handlers: [{id: h, sett: {}}]}]}]"); !strings.Contains(body, "error PC") ||
+	if body := try("pipelines: [{id: a, stages: [{id: s, handlers: [{id: h, sett: {}}]}]}]"); !strings.Contains(body, `error <a href="/console/docs/PC`) ||
 		!strings.Contains(body, "line 1") {
 		t.Errorf("have\n%s", body)
 	}

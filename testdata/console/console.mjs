@@ -224,7 +224,7 @@ const after = {
     const key = "without-a-break-".repeat(8);
     const reply = await fetch(`${shop}/v1/events`, {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({type: "sold", id: key, source: key, payload: {id: key}})});
     const {run} = await reply.json();
-    for (const path of ["/", "/console/runs", "/console/handlers/sold/tell/notify", "/console/incidents", "/console/inbox", "/console/queue", `/console/runs/${run}`, `/console/keys/sale/${key}`]) {
+    for (const path of ["/", "/console/runs", "/console/handlers/sold/tell/notify", "/console/incidents", "/console/inbox", "/console/queue", "/console/docs/concepts", "/console/docs?q=key", `/console/runs/${run}`, `/console/keys/sale/${key}`]) {
       await page.goto(shop + path);
       const [wide, screen] = await page.evaluate(() => [document.scrollingElement.scrollWidth, window.innerWidth]);
       check(wide <= screen, `${path} is ${wide} wide on a screen of ${screen}`);

@@ -145,6 +145,8 @@ func New(o Options) *Console {
 		"GET " + Root + "audit":                   c.audit,
 		"GET " + Root + "playground":              c.playground,
 		"POST " + Root + "playground":             c.playground,
+		"GET " + DocsRoot:                         c.docs,
+		"GET " + DocsRoot + "/{page...}":          c.docs,
 		"GET " + LivePath:                         c.live,
 		"GET " + Root + "marks":                   c.marks,
 		"GET " + Root + "data":                    c.data,

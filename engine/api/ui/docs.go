@@ -1,0 +1,140 @@
+package ui
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/text"
+
+	"procaas/docs"
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
+)
+
+// DocsRoot is where the documentation is.
+const DocsRoot = Root + "docs"
+
+// maxHits bounds the lines that a search shows.
+const maxHits = 100
+
+// A docsView is a page of the documentation, or what a search has found.
+type docsView struct {
+	Pages []docs.Page
+	Name  string // of the page that is shown
+	Text  template.HTML
+	Query string
+	Hits  []docsHit
+}
+
+// A docsHit is a line that holds what was searched for.
+type docsHit struct {
+	Page docs.Page
+	Line string
+}
+
+// docs shows the index, a page, the rule of a code such as PC0501, or what a search finds.
+func (c *Console) docs(w http.ResponseWriter, r *http.Request) error {
+	pages, err := docs.Pages()
+	if err != nil {
+		return err
+	}
+	v := docsView{Pages: pages, Name: strings.TrimSuffix(r.PathValue("page"), ".md"), Query: r.FormValue("q")}
+	title := "Documentation"
+	switch {
+	case v.Query != "":
+		v.Hits = search(pages, v.Query)
+	case v.Name == "":
+		v.Text, err = rendered(pages, pages[0])
+	default:
+		if rule, found := rules.Explain(diag.Code(strings.ToUpper(v.Name))); found {
+			title, v.Text = string(rule.Code), ruleText(rule)
+			break
+		}
+		i := slices.IndexFunc(pages, func(p docs.Page) bool { return p.Name == v.Name })
+		if i < 0 {
+			return notFound("There is no such page. The list of pages is at " + DocsRoot + ".")
+		}
+		title = pages[i].Title
+		v.Text, err = rendered(pages, pages[i])
+	}
+	if err != nil {
+		return err
+	}
+	c.show(w, r, http.StatusOK, "docs", title, v)
+	return nil
+}
+
+func search(pages []docs.Page, query string) (hits []docsHit) {
+	query = strings.ToLower(query)
+	for _, p := range pages {
+		for line := range strings.Lines(p.Text) {
+			if strings.Contains(strings.ToLower(line), query) && len(hits) < maxHits {
+				hits = append(hits, docsHit{p, strings.TrimSpace(line)})
+			}
+		}
+	}
+	return hits
+}
+
+// rendered makes HTML of a page. Links to other pages lead to where the console shows them; those to files that only the
+// repository has become text.
+func rendered(pages []docs.Page, p docs.Page) (template.HTML, error) {
+	markdown := goldmark.New(goldmark.WithExtensions(extension.Table), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+	source := []byte(p.Text)
+	tree := markdown.Parser().Parse(text.NewReader(source))
+	var dead []*ast.Link
+	err := ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		link, is := n.(*ast.Link)
+		if !is || !entering || strings.Contains(string(link.Destination), "://") || bytes.HasPrefix(link.Destination, []byte("#")) {
+			return ast.WalkContinue, nil
+		}
+		file, anchor, _ := strings.Cut(string(link.Destination), "#")
+		to := strings.TrimSuffix(path.Join(path.Dir(p.Name), file), ".md")
+		if !slices.ContainsFunc(pages, func(p docs.Page) bool { return p.Name == to }) {
+			dead = append(dead, link)
+			return ast.WalkContinue, nil
+		}
+		target := DocsRoot + "/" + to
+		if anchor != "" {
+			target += "#" + anchor
+		}
+		link.Destination = []byte(target)
+		return ast.WalkContinue, nil
+	})
+	for _, link := range dead {
+		parent := link.Parent()
+		for child := link.FirstChild(); child != nil; child = link.FirstChild() {
+			parent.InsertBefore(parent, link, child)
+		}
+		parent.RemoveChild(parent, link)
+	}
+	var out bytes.Buffer
+	if err == nil {
+		err = markdown.Renderer().Render(&out, source, tree)
+	}
+	// What scrolls must be reached by the keyboard.
+	page := strings.NewReplacer("<pre>", `<pre tabindex="0">`, "<table>", `<div class="wide" tabindex="0"><table>`, "</table>", "</table></div>").
+		Replace(out.String())
+	return template.HTML(page), err //nolint:gosec // the pages are ours, and goldmark leaves out HTML that stands in them
+}
+
+// ruleText is the page of a code: what goes wrong, and an example before and after it is mended.
+func ruleText(r rules.Rule) template.HTML {
+	esc := template.HTMLEscapeString
+	out := fmt.Sprintf("<h1>%s: %s</h1><p>%s</p>", esc(string(r.Code)), esc(r.Title), esc(r.Why))
+	for _, example := range []struct{ title, text string }{{"Wrong", r.Before}, {"Right", r.After}} {
+		if example.text != "" {
+			out += fmt.Sprintf("<h2>%s</h2><pre tabindex=\"0\">%s</pre>", example.title, esc(example.text))
+		}
+	}
+	return template.HTML(out) //nolint:gosec // all that is put in is escaped
+}
