@@ -22,17 +22,17 @@ type slip struct {
 var gluedKey = regexp.MustCompile(`^((?:\s|- )*)([A-Za-z][\w-]*):([^\s/:][^:]*|"[^"]*"|'[^']*')$`)
 
 // slipOf looks for a usual mistake around the place where the parser gave up.
-func (s *Source) slipOf(f failure) (slip, bool) {
+func (t lines) slipOf(f failure) (slip, bool) {
 	switch {
 	case strings.Contains(f.problem, "mapping values are not allowed"), strings.Contains(f.problem, "could not find expected ':'"):
-		return s.gluedColon(f.at.Line)
+		return t.gluedColon(f.at.Line)
 	case strings.Contains(f.problem, "did not find expected key"), strings.Contains(f.problem, "did not find expected '-'"):
-		if found, ok := s.behindQuote(f.at); ok {
+		if found, ok := t.behindQuote(f.at); ok {
 			return found, true
 		}
-		return s.misaligned(f)
+		return t.misaligned(f)
 	case strings.Contains(f.problem, "did not find expected ',' or"):
-		line, i := s.Lines[f.at.Line-1], f.at.Column-1
+		line, i := t[f.at.Line-1], f.at.Column-1
 		if i > 0 && i < len(line) && line[i] == '{' && line[i-1] == '$' {
 			inner, _, _ := strings.Cut(string(line[i+1:]), "}")
 			return slip{diag.Pos{Line: f.at.Line, Column: i}, "nothing replaces ${…}", "write !$ " + inner +
@@ -43,9 +43,9 @@ func (s *Source) slipOf(f failure) (slip, bool) {
 }
 
 // gluedColon finds key:value on the line or the one above.
-func (s *Source) gluedColon(line int) (slip, bool) {
+func (t lines) gluedColon(line int) (slip, bool) {
 	for l := line; l > 0 && l >= line-1; l-- {
-		text := string(s.Lines[l-1])
+		text := string(t[l-1])
 		m := gluedKey.FindStringSubmatchIndex(text)
 		if m == nil {
 			continue
@@ -62,8 +62,8 @@ func (s *Source) gluedColon(line int) (slip, bool) {
 
 // behindQuote finds text behind a closing quote, as an apostrophe within single quotes
 // makes it. The parser names the place where that text begins.
-func (s *Source) behindQuote(p diag.Pos) (slip, bool) {
-	line := s.Lines[p.Line-1]
+func (t lines) behindQuote(p diag.Pos) (slip, bool) {
+	line := t[p.Line-1]
 	i := min(p.Column-1, len(line))
 	for i > 0 && IsBlank(line[i-1]) {
 		i--
@@ -80,15 +80,15 @@ func (s *Source) behindQuote(p diag.Pos) (slip, bool) {
 
 // misaligned finds a line that is indented as far as no line that it could belong to,
 // and one that stands below the hyphen of an entry in place of its text.
-func (s *Source) misaligned(f failure) (slip, bool) {
-	line := s.Lines[f.at.Line-1]
+func (t lines) misaligned(f failure) (slip, bool) {
+	line := t[f.at.Line-1]
 	own := IndentOf(line)
 	if own == len(line) || f.at.Column != own+1 {
 		return slip{}, false
 	}
 	deeper := -1 // the next level to the right of the line
 	for l := f.at.Line - 1; l > 0; l-- {
-		above := s.Lines[l-1]
+		above := t[l-1]
 		n := IndentOf(above)
 		if n == len(above) || above[n] == '#' {
 			continue
@@ -99,7 +99,7 @@ func (s *Source) misaligned(f failure) (slip, bool) {
 		}
 		switch {
 		case n == own && key > n && strings.Contains(f.problem, "expected '-'") && strings.ContainsRune(string(above), ':'):
-			return slip{f.at, f.wording(s), fmt.Sprintf("begin it with a hyphen, or indent it by %s to belong to the entry of line %d",
+			return slip{f.at, f.wording(t), fmt.Sprintf("begin it with a hyphen, or indent it by %s to belong to the entry of line %d",
 				spaces(key), l)}, true
 		case n == own:
 			return slip{}, false
@@ -165,8 +165,8 @@ func misread(text string) string {
 
 // braces tells what a mapping in the place of a key was meant for: {{ x }} as templates
 // of other tools have it.
-func (s *Source) braces(n *yaml.Node) string {
-	line := s.Lines[n.Line-1]
+func (t lines) braces(n *yaml.Node) string {
+	line := t[n.Line-1]
 	from := n.Column - 1
 	if from < 1 || from >= len(line) || line[from] != '{' || line[from-1] != '{' {
 		return ""

@@ -29,7 +29,7 @@ const (
 type Source struct {
 	Name     string
 	Data     []byte
-	Lines    [][]rune // without line ends
+	Lines    lines
 	Reporter *diag.Reporter
 	Findings int
 	hidden   bool     // brackets of indexes are hidden from the parser
@@ -37,6 +37,9 @@ type Source struct {
 	Colons   bool     // colons that are missing were added
 	Comments []string // of a text that has got its layout
 }
+
+// lines are the text of a file without line ends.
+type lines [][]rune
 
 // New checks the bytes of a file. When it reports something, the file is
 // not worth reading.
@@ -56,7 +59,7 @@ func New(f diag.File, r *diag.Reporter) (*Source, bool) {
 // position would be right.
 func (s *Source) Split() bool {
 	line := make([]rune, 0, 80)
-	s.Lines = make([][]rune, 0, bytes.Count(s.Data, []byte("\n"))+1)
+	s.Lines = make(lines, 0, bytes.Count(s.Data, []byte("\n"))+1)
 	for i := 0; i < len(s.Data); {
 		if c := s.Data[i]; ' ' <= c && c < 0x7f {
 			line = append(line, rune(c))

@@ -81,33 +81,33 @@ func (s *Source) syntaxError(dec *yaml.Decoder, err error) {
 			f.at = f.contextAt
 		}
 	}
-	f.at = s.inside(f.at)
+	f.at = s.Lines.inside(f.at)
 	if at, ok := s.expressionNear(f.at); ok {
 		line := s.Lines[at.Start.Line-1]
-		why := cmp.Or(misread(string(line[min(len(line), at.Start.Column+1):])), f.wording(s))
+		why := cmp.Or(misread(string(line[min(len(line), at.Start.Column+1):])), f.wording(s.Lines))
 		s.Errorf(at, rules.ExprTrap, s.trapHint(at.Start), "YAML cannot read this expression: %s", why)
 		return
 	}
-	if slip, ok := s.slipOf(f); ok {
+	if slip, ok := s.Lines.slipOf(f); ok {
 		s.Errorf(s.toLineEnd(slip.at), rules.Syntax, slip.hint, "this is not YAML: %s", slip.message)
 		return
 	}
-	d := diag.Diagnostic{Span: s.toLineEnd(f.at), Code: rules.Syntax, Message: "this is not YAML: " + f.wording(s), Hint: f.hint(s)}
+	d := diag.Diagnostic{Span: s.toLineEnd(f.at), Code: rules.Syntax, Message: "this is not YAML: " + f.wording(s.Lines), Hint: f.hint(s)}
 	if f.context != "" && f.contextAt.Line < f.at.Line {
-		d.Related = []diag.Related{{Span: s.toLineEnd(s.inside(f.contextAt)), Message: f.context}}
+		d.Related = []diag.Related{{Span: s.toLineEnd(s.Lines.inside(f.contextAt)), Message: f.context}}
 	}
 	s.Report(d)
 }
 
 // inside moves a place behind the end of the text to the end of the last line
 // that holds something.
-func (s *Source) inside(p diag.Pos) diag.Pos {
-	if p.Line <= len(s.Lines) && (p.Line < len(s.Lines) || len(s.Lines[p.Line-1]) > 0) {
+func (t lines) inside(p diag.Pos) diag.Pos {
+	if p.Line <= len(t) && (p.Line < len(t) || len(t[p.Line-1]) > 0) {
 		return p
 	}
-	for l := min(p.Line, len(s.Lines)); l > 0; l-- {
-		if n := len(strings.TrimSpace(string(s.Lines[l-1]))); n > 0 {
-			return diag.Pos{Line: l, Column: len(s.Lines[l-1]) + 1}
+	for l := min(p.Line, len(t)); l > 0; l-- {
+		if n := len(strings.TrimSpace(string(t[l-1]))); n > 0 {
+			return diag.Pos{Line: l, Column: len(t[l-1]) + 1}
 		}
 	}
 	return diag.Pos{Line: 1, Column: 1}
@@ -153,9 +153,9 @@ func (s *Source) expressionNear(p diag.Pos) (diag.Span, bool) {
 }
 
 // wording puts the parser's problem in the words of an author.
-func (f failure) wording(s *Source) string {
+func (f failure) wording(t lines) string {
 	var r rune = EOF
-	if line := s.Lines[f.at.Line-1]; f.at.Column <= len(line) {
+	if line := t[f.at.Line-1]; f.at.Column <= len(line) {
 		r = line[f.at.Column-1]
 	}
 	switch {
@@ -190,7 +190,7 @@ func (f failure) hint(s *Source) string {
 	switch {
 	case strings.Contains(f.problem, "mapping values are not allowed"):
 		return "put the text in quotes, or the inner mapping on lines of its own"
-	case f.wording(s) == "a tab cannot indent":
+	case f.wording(s.Lines) == "a tab cannot indent":
 		return "indent with spaces"
 	case strings.Contains(f.problem, "unknown anchor"):
 		return "name the value with an anchor such as &name above, or put text that begins with * in quotes"

@@ -94,7 +94,7 @@ func (s *Source) key(n *yaml.Node) (k expr.Key, op *V1Op, ok bool) {
 		s.Errorf(at, rules.Key, "write the key itself", "an alias cannot be a key")
 		return k, nil, false
 	case n.Kind != yaml.ScalarNode:
-		s.Errorf(at, rules.Key, s.braces(n), "a key must be text, this one is a %s", map[yaml.Kind]string{
+		s.Errorf(at, rules.Key, s.Lines.braces(n), "a key must be text, this one is a %s", map[yaml.Kind]string{
 			yaml.SequenceNode: "list",
 			yaml.MappingNode:  "mapping",
 		}[n.Kind])

@@ -186,7 +186,7 @@ func (e *economist) sample(r *Report) {
 	varied, load := 0.0, 0.0
 	for p := range e.parts {
 		q := &e.parts[p]
-		if x := e.asked(r, p); !math.IsNaN(x) {
+		if x := e.units.asked(r, p); !math.IsNaN(x) {
 			q.see(x, e.cluster.Step)
 		}
 		varied += q.variance
@@ -319,8 +319,8 @@ func (e *economist) rescue(r *Report) (moves []Move) {
 }
 
 // wasHome tells whether a partition has left a worker not long ago.
-func (e *economist) wasHome(w, p int, now float64) bool {
-	return slices.ContainsFunc(e.parts[p].homes, func(h home) bool { return h.worker == w && now-h.left < e.params.NoReturn })
+func (p *partition) wasHome(w int, now, noReturn float64) bool {
+	return slices.ContainsFunc(p.homes, func(h home) bool { return h.worker == w && now-h.left < noReturn })
 }
 
 // refuge finds the worker that takes a partition best, what that drops, and what is
@@ -340,7 +340,7 @@ func (e *economist) refuge(r *Report, p int, must bool) (best int, drops, back f
 			}
 			m := &e.machines[w]
 			x := shelter{w: w, drops: e.landing(m, p) - e.params.FixedCost*e.mean + e.hurtWith(m, p, 1) - m.hurt}
-			if e.wasHome(w, p, r.At) {
+			if e.parts[p].wasHome(w, r.At, e.params.NoReturn) {
 				x.back = homecoming * (e.parts[p].now + e.params.FixedCost*e.mean)
 			}
 			found = append(found, x)

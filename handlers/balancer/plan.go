@@ -187,7 +187,7 @@ func (e *economist) cost(m *machine, p int, now float64) float64 {
 
 // mayTake tells whether a voluntary move of a partition to a worker is to be thought of.
 func (e *economist) mayTake(r *Report, w, p int) bool {
-	if !e.health.fit(r, w) || e.health.of[w].misses > 0 || e.wasHome(w, p, r.At) {
+	if !e.health.fit(r, w) || e.health.of[w].misses > 0 || e.parts[p].wasHome(w, r.At, e.params.NoReturn) {
 		return false
 	}
 	m := &e.machines[w]

@@ -116,12 +116,12 @@ func (e *economist) learn(r *Report) {
 			load += e.parts[p].now
 			told += e.loadOf(r, p)
 			for i, t := range e.cold.taus {
-				colds[i] += e.parts[p].now * e.wasCold(p, r.At, t)
+				colds[i] += e.parts[p].now * e.parts[p].wasCold(r.At, t, e.cluster.Step)
 			}
 		}
 		m.notice(told, served, dropped, e.cluster.Step)
 		if busy < idle {
-			e.grow(m, told*served/max(served+dropped, 1e-9))
+			m.grow(told*served/max(served+dropped, 1e-9), e.cluster.Step)
 			continue
 		}
 		if load <= 0 || told <= 0 || served <= 0 {
@@ -176,15 +176,15 @@ func busyOf(r *Report, w int) float64 {
 
 // grow takes what a worker serves, of which nobody knows how busy that makes it, for the least
 // that it can do.
-func (e *economist) grow(m *machine, served float64) {
+func (m *machine) grow(served, step float64) {
 	if m.least = max(m.least, served); m.measured && served > m.capacity {
-		m.capacity += (1 - math.Exp2(-e.cluster.Step/shownHalf)) * (served - m.capacity)
+		m.capacity += (1 - math.Exp2(-step/shownHalf)) * (served - m.capacity)
 	}
 }
 
 // loadOf is the load of a partition in a report; where nobody tells, what it was.
 func (e *economist) loadOf(r *Report, p int) float64 {
-	if x := e.asked(r, p); !math.IsNaN(x) {
+	if x := e.units.asked(r, p); !math.IsNaN(x) {
 		return x
 	}
 	return e.parts[p].now
@@ -192,12 +192,12 @@ func (e *economist) loadOf(r *Report, p int) float64 {
 
 // asked is the load of a partition that a report tells; NaN when it tells none. Where
 // weights count only what was served, what its worker dropped is added.
-func (e *economist) asked(r *Report, p int) float64 {
+func (u *units) asked(r *Report, p int) float64 {
 	x, w := r.Weights[p], r.Assignment[p]
 	if math.IsNaN(x) || !r.Up[w] {
 		return math.NaN()
 	}
-	if served, dropped := clean(r.Requests[w]), clean(r.Drops[w]); e.units.servedOnly() && served > 0 {
+	if served, dropped := clean(r.Requests[w]), clean(r.Drops[w]); u.servedOnly() && served > 0 {
 		return clean(clean(x) * (1 + dropped/served))
 	}
 	return clean(x)
@@ -242,15 +242,15 @@ func (e *economist) told(w int) float64 {
 }
 
 // coldness is the share of the cache of a partition that is still to be filled.
-func (e *economist) coldness(p int, now, tau float64) float64 {
-	return math.Exp(min(0, (e.parts[p].since-now)/tau))
+func (p *partition) coldness(now, tau float64) float64 {
+	return math.Exp(min(0, (p.since-now)/tau))
 }
 
 // wasCold is the mean of that over the step that a report tells of, which is what the work of
 // the step was made by: in a step as long as tau, what was cold at its beginning is warm at
 // its end.
-func (e *economist) wasCold(p int, now, tau float64) float64 {
-	age, step := now-e.parts[p].since, e.cluster.Step
+func (p *partition) wasCold(now, tau, step float64) float64 {
+	age := now - p.since
 	if age < step {
 		step = age // it has been aboard for a part of the step only
 	}
@@ -273,7 +273,7 @@ func (e *economist) weigh(w int, r *Report, tau float64) {
 		m.now += q.now
 		m.due += q.due
 		m.variance += e.variance(p)
-		if c := e.coldness(p, r.At, tau); c > 0.01 {
+		if c := q.coldness(r.At, tau); c > 0.01 {
 			m.surge += kappa * q.now * c
 		}
 	}
