@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -101,8 +102,11 @@ func (t tester) watch(ctx context.Context) error {
 		fmt.Fprintf(t.Err, "%s watching, Ctrl-C ends it\n\n", time.Now().Format(time.TimeOnly))
 	}
 	once()
-	return source.Watch(ctx, t.watched(), once)
+	return source.Watch(ctx, t.watched(), isRead, once)
 }
+
+// isRead reports whether a file may be a test, what it is about, or a schema or document of that.
+func isRead(path string) bool { return source.IsYAML(path) || filepath.Ext(path) == ".json" }
 
 // watched lists what the tests are about: themselves, and the pipelines and stub
 // services that they name elsewhere.

@@ -24,8 +24,8 @@ func devCommand() *cobra.Command {
 		Short: "Run pipelines here, checking and reloading them on each change",
 		Long: `dev serves the pipelines of the given directories (default: the current one) on
 this machine, with the stub services (*.stub.yaml) that it finds there. It
-watches the files: each change is checked, and takes effect when nothing is
-wrong with it. A set with errors, or without pipelines, never replaces a good one.`,
+watches the pipelines, and the schemas and OpenAPI documents that they name: each
+change is checked, and takes effect when nothing is wrong with it. A set with errors, or without pipelines, never replaces a good one.`,
 		Example: "  procaas dev flows/",
 		Args:    cobra.ArbitraryArgs,
 	}
@@ -62,7 +62,9 @@ func dev(ctx context.Context, s cli.Streams, f Flags, stubs, ephemeral bool) err
 		}
 		defer stop()
 	}
-	bundle, err := source.Bundle(s, f.Pipelines, dsl.Options{ServiceURLs: f.Services})
+	reader := source.NewReader(f.Pipelines)
+	f.read = reader.Read
+	bundle, err := source.Bundle(s, f.Pipelines, dsl.Options{ServiceURLs: f.Services, Read: f.read})
 	if err != nil {
 		return err
 	}
@@ -74,7 +76,7 @@ func dev(ctx context.Context, s cli.Streams, f Flags, stubs, ephemeral bool) err
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.Run(ctx) })
 	g.Go(func() error {
-		return source.Watch(ctx, f.Pipelines, func() {
+		return source.Watch(ctx, f.Pipelines, reader.Reads, func() {
 			if _, err := n.reload(ctx, false, store.Actor{Name: "dev", Reason: "files have changed"}); err != nil {
 				if !errors.Is(err, cli.ErrFindings) { // findings are shown already
 					fmt.Fprintf(s.Err, "procaas: %v\n", err)

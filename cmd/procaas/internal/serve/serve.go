@@ -57,6 +57,8 @@ type Flags struct {
 	Overrule            bool // these pipelines replace those that the store has
 	Patient             bool // wait for a store that is away
 	StrictQueues        bool // no tasks of types that nobody does
+
+	read func(name string) ([]byte, error) // of files that pipelines name; nil for the usual one
 }
 
 // Add declares the flags. The calls of open need no token.
@@ -372,7 +374,11 @@ func (n *Node) reload(ctx context.Context, drop bool, by store.Actor) (diff.Diff
 	if err != nil {
 		return diff.Diff{}, &engine.DefinitionError{Err: err}
 	}
-	bundle, found := dsl.Load(files, dsl.Options{Types: source.Types(), Read: source.TreesOf(f.Pipelines).Read, ServiceURLs: f.Services})
+	read := f.read
+	if read == nil {
+		read = source.TreesOf(f.Pipelines).Read
+	}
+	bundle, found := dsl.Load(files, dsl.Options{Types: source.Types(), Read: read, ServiceURLs: f.Services})
 	if err := s.Findings(files, found); err != nil {
 		n.log.Warn("findings cannot be shown", "error", err)
 	}

@@ -8,23 +8,26 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 )
 
 // Watch calls changed after files below paths have changed and settled, until
-// ctx ends. It watches directories, not files: editors replace files.
+// ctx ends. It heeds directories and the files that wanted chooses by their paths. It watches
+// directories, not files: editors replace files.
 //
 // What the system tells of is the least that has happened: changed has to read all.
-func Watch(ctx context.Context, paths []string, changed func()) error {
+func Watch(ctx context.Context, paths []string, wanted func(path string) bool, changed func()) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("watch files: %w", err)
 	}
 	defer w.Close()
+	dirs := map[string]bool{}
 	for _, path := range paths {
-		if err := watchTree(w, path); err != nil {
+		if err := watchTree(w, path, dirs); err != nil {
 			return fmt.Errorf("watch %s: %w", path, err)
 		}
 	}
@@ -42,11 +45,13 @@ func Watch(ctx context.Context, paths []string, changed func()) error {
 		case <-ctx.Done():
 			return nil
 		case e := <-w.Events:
-			if info, err := os.Stat(e.Name); err == nil && info.IsDir() {
+			if info, err := os.Stat(e.Name); err == nil && info.IsDir() && !hidden(e.Name) {
 				// A new directory; a failure to watch it shows when it matters.
-				_ = watchTree(w, e.Name)
+				_ = watchTree(w, e.Name, dirs)
 			}
-			if matters(e) {
+			// Reading a file changes its times on some systems. A file without an ending may be
+			// anything, such as a log: only a directory that is there, or was, may have held pipelines.
+			if e.Op != fsnotify.Chmod && (dirs[filepath.Clean(e.Name)] || wanted(e.Name)) {
 				touched()
 			}
 		case err := <-w.Errors:
@@ -69,19 +74,39 @@ const (
 	settleAtMost = time.Second
 )
 
-// matters tells whether a change may be one of the pipelines, or of schemas and
-// documents that they name. A store that lies among the files changes all the time, and
-// reading a file changes its times on some systems. What has no ending may be a
-// directory that is gone.
-func matters(e fsnotify.Event) bool {
-	if e.Op == fsnotify.Chmod {
-		return false
-	}
-	ext := filepath.Ext(e.Name)
-	return ext == "" || ext == ".json" || IsYAML(e.Name)
+// A Reader reads the files that pipelines name, and remembers their names.
+type Reader struct {
+	trees Trees
+	mu    sync.Mutex
+	names map[string]bool
 }
 
-func watchTree(w *fsnotify.Watcher, root string) error {
+// NewReader makes a reader of files in the trees of paths.
+func NewReader(paths []string) *Reader {
+	return &Reader{trees: TreesOf(paths), names: map[string]bool{}}
+}
+
+// Read reads a file that another one names.
+func (r *Reader) Read(name string) ([]byte, error) {
+	r.mu.Lock()
+	r.names[filepath.Clean(name)] = true // even if it is not there yet
+	r.mu.Unlock()
+	return r.trees.Read(name)
+}
+
+// Reads reports whether a file is one of the pipelines, or was read before. It is for [Watch].
+func (r *Reader) Reads(path string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return IsPipeline(path) || r.names[filepath.Clean(path)]
+}
+
+func hidden(path string) bool {
+	return strings.HasPrefix(filepath.Base(path), ".")
+}
+
+// watchTree watches a directory and those below, and puts them into dirs.
+func watchTree(w *fsnotify.Watcher, root string, dirs map[string]bool) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -90,9 +115,10 @@ func watchTree(w *fsnotify.Watcher, root string) error {
 			return w.Add(filepath.Dir(path))
 		case !d.IsDir():
 			return nil
-		case path != root && strings.HasPrefix(d.Name(), "."):
+		case path != root && hidden(path):
 			return fs.SkipDir
 		}
+		dirs[filepath.Clean(path)] = true
 		return w.Add(path)
 	})
 }
