@@ -22,7 +22,7 @@ var rooms = map[string][]string{
 		"format", "spec", "contracts", "tree", "decode", "cluster", "shards", "check",
 	},
 	"engine": {
-		"model", "store", "sqlstore", "pgkit", "planner", "checkpoint", "core", "clock", "guard", "fallback", "diagram", "diff",
+		"model", "store", "sqlstore", "clock", "pgkit", "planner", "checkpoint", "core", "guard", "fallback", "diagram", "diff",
 		"clusters", "transfers", "secrets", "tracing", "outbound", "triggers", "definitions", "credentials", "settings",
 		"records", "explain",
 	},

@@ -13,6 +13,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/checkpoint"
+	"procaas/engine/clock"
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/outbound"
@@ -153,7 +154,7 @@ func (a *Alerter) Run(ctx context.Context, stopping <-chan struct{}, e Engine) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	adopted, adopt := false, time.Now()
-	for pause(ctx, sweepGap) {
+	for clock.Pause(ctx, sweepGap) {
 		select {
 		case <-ctx.Done():
 		case <-a.wake:
@@ -247,16 +248,4 @@ func stuckAt(v checkpoint.RunView) string {
 		}
 	}
 	return v.Pipeline
-}
-
-// pause waits; false when ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"procaas/engine/clock"
 	"procaas/engine/outbound"
 )
 
@@ -199,7 +200,7 @@ func (s *sender) run(ctx context.Context) {
 			if !outbound.IsOpen(err.error) {
 				s.log.Warn("alerts cannot be sent, trying again", "alerts", len(batch), "error", err)
 			}
-			pause(ctx, max(againPause/2+rand.N(againPause), err.after))
+			clock.Pause(ctx, max(againPause/2+rand.N(againPause), err.after))
 		}
 	}
 	if batch, _ := s.due(time.Time{}); len(batch) > 0 {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"procaas/engine/clock"
 )
 
 // Pooled reports whether a pooler stands before the server: the process that the connection
@@ -29,18 +31,6 @@ func Pooled(ctx context.Context, config *pgx.ConnConfig) (bool, error) {
 	return pid != c.PgConn().PID(), err
 }
 
-// Pause waits; false when ctx ended first.
-func Pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
-
 // Signal tells that there is news. A signal that nobody has taken yet says the same.
 func Signal(c chan struct{}) {
 	select {
@@ -59,10 +49,10 @@ func Tell(ctx context.Context, news <-chan struct{}, gap time.Duration, send fun
 			return
 		case <-news:
 		}
-		if send() != nil && !Pause(ctx, time.Second) {
+		if send() != nil && !clock.Pause(ctx, time.Second) {
 			return
 		}
-		if !Pause(ctx, gap) {
+		if !clock.Pause(ctx, gap) {
 			return
 		}
 	}
@@ -80,7 +70,7 @@ func Listen(ctx context.Context, log *slog.Logger, lost string, hear func(contex
 			last = err.Error()
 			log.Warn(lost, "error", err)
 		}
-		if !Pause(ctx, time.Second) {
+		if !clock.Pause(ctx, time.Second) {
 			return
 		}
 	}

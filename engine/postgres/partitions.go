@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine/pgkit"
+	"procaas/engine/clock"
 )
 
 // partitionsAhead is for how many days the history has partitions, today
@@ -36,7 +36,7 @@ const (
 
 // keepPartitions makes partitions ahead until ctx ends.
 func keepPartitions(ctx context.Context, db *database, log *slog.Logger) {
-	for pgkit.Pause(ctx, partitionsEvery) {
+	for clock.Pause(ctx, partitionsEvery) {
 		if err := makePartitions(ctx, db); err != nil && ctx.Err() == nil {
 			log.Warn("the history's partitions cannot be made, its rest takes what ends", "error", err)
 		}

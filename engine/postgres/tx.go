@@ -143,22 +143,22 @@ const (
 	isLive   = "select exists (select from nodes where node = $1 and gone is null)"
 )
 
-// A clock is the database's time and the state of the node at the beginning of a
+// An instant is the database's time and the state of the node at the beginning of a
 // transaction.
-type clock struct {
+type instant struct {
 	now  time.Time
 	live bool
 }
 
-// asNode begins a transaction that writes for a node. Look at clock after send.
-func (t *tx) asNode(node int64) *clock {
+// asNode begins a transaction that writes for a node. Look at the instant after send.
+func (t *tx) asNode(node int64) *instant {
 	t.lockNode(node)
 	return t.readNode(node)
 }
 
 // readNode reads the clock, and the state of a node that has been locked.
-func (t *tx) readNode(node int64) *clock {
-	var c clock
+func (t *tx) readNode(node int64) *instant {
+	var c instant
 	t.queue(readNode, node).QueryRow(value(&c.now, &c.live))
 	return &c
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"procaas/engine/clock"
 	"procaas/engine/pgkit"
 	"procaas/engine/store"
 
@@ -97,7 +98,7 @@ func (s *Store) tellAsked(ctx context.Context) {
 			continue
 		}
 		s.asked.untold(fresh)
-		if !pgkit.Pause(ctx, time.Second) {
+		if !clock.Pause(ctx, time.Second) {
 			return
 		}
 	}

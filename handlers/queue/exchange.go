@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/clock"
 	"procaas/engine/pgkit"
 )
 
@@ -35,7 +36,7 @@ func (w *Worker) exchanges(ctx context.Context) {
 		// What was reported may have been written. Saying it again changes nothing then.
 		w.putBack(report)
 		w.o.Log.Warn("the store of tasks cannot be reached, trying again", "error", err)
-		if !pgkit.Pause(ctx, wait) {
+		if !clock.Pause(ctx, wait) {
 			return
 		}
 		wait = min(2*wait, time.Second)
@@ -179,7 +180,7 @@ func (w *Worker) flush(ctx context.Context) error {
 		}
 		if _, err := w.store.ReportTasks(ctx, report); err != nil {
 			w.putBack(report)
-			if !pgkit.Pause(ctx, 100*time.Millisecond) {
+			if !clock.Pause(ctx, 100*time.Millisecond) {
 				return err
 			}
 		}
@@ -213,7 +214,7 @@ func (w *Worker) listen(ctx context.Context, woken <-chan struct{}) {
 		} else if hint {
 			yield = min(max(2*yield, firstYield), maxYield)
 		}
-		if hint && held == 0 && yield > 0 && !pgkit.Pause(ctx, yield) {
+		if hint && held == 0 && yield > 0 && !clock.Pause(ctx, yield) {
 			return
 		}
 		before = total
@@ -247,7 +248,7 @@ func (w *Worker) room(r Report) {
 
 // beat keeps what the worker holds, until ctx ends.
 func (w *Worker) beat(ctx context.Context) {
-	for pgkit.Pause(ctx, w.o.Lease/3) {
+	for clock.Pause(ctx, w.o.Lease/3) {
 		w.mu.Lock()
 		beats := make([]Beat, 0, len(w.held))
 		for _, h := range w.held {
@@ -272,7 +273,7 @@ func (w *Worker) beat(ctx context.Context) {
 // care promotes scheduled tasks and takes them from dead workers, until ctx ends.
 func (w *Worker) care(ctx context.Context) {
 	reclaim := time.Now()
-	for wait := time.Duration(0); pgkit.Pause(ctx, wait); {
+	for wait := time.Duration(0); clock.Pause(ctx, wait); {
 		limited, cancel := context.WithTimeout(ctx, 2*exchangeWithin) // for both: a broken connection may say nothing
 		n, next, err := w.store.PromoteTasks(limited, careAtOnce)
 		switch wait = time.Second; {
@@ -294,7 +295,7 @@ func (w *Worker) care(ctx context.Context) {
 
 // raise lets no task of a type wait for ever, until ctx ends.
 func (w *Worker) raise(ctx context.Context, l *line) {
-	for wait := time.Duration(0); pgkit.Pause(ctx, wait); {
+	for wait := time.Duration(0); clock.Pause(ctx, wait); {
 		limited, cancel := context.WithTimeout(ctx, exchangeWithin)
 		n, err := w.store.RaiseTasks(limited, l.want.Type, l.maxWait, careAtOnce)
 		cancel()

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"procaas/engine/clock"
 	"procaas/engine/pgkit"
 	"procaas/engine/store"
 
@@ -226,7 +227,7 @@ func (d *db) again(ctx context.Context, do func() error) error {
 	for try, wait := 1, firstPause; ; try, wait = try+1, wait*3 {
 		err := do()
 		d.ids.heed(err)
-		if err == nil || try == maxTries || !mayPass(err) || !pgkit.Pause(ctx, wait/2+rand.N(wait)) {
+		if err == nil || try == maxTries || !mayPass(err) || !clock.Pause(ctx, wait/2+rand.N(wait)) {
 			return readable(err)
 		}
 	}
