@@ -356,3 +356,33 @@ func TestOperatorMigratesRuns(t *testing.T) {
 	o.command(cli.ExitFindings, `has not begun, or has ended`, "runs", "migrate", id)
 	o.command(cli.ExitUsage, `migrate needs ids of runs, or a condition`, "runs", "migrate")
 }
+
+// A run that stands still says what it waits for: the hold and who set it, or until when its wait lasts.
+func TestRunsSayWhatTheyWaitFor(t *testing.T) {
+	t.Parallel()
+	o := operateNode(t, `
+flows: [{id: f, key: !$ event.payload.id}]
+pipelines:
+  - {id: held, flow: f, stages: [{id: s, handlers: [{id: h, critical: false, wait: {for: 1ms}}]}]}
+  - {id: slow, flow: f, stages: [{id: s, handlers: [{id: h, wait: {for: 1h}}]}]}
+  - {id: asks, flow: f, stages: [{id: s, handlers: [{id: h, await: {event: answer, timeout: 1h}}]}]}
+`)
+	o.command(cli.ExitFine, "", "switch", "hold", "held/s")
+	for _, pipeline := range []string{"held", "slow", "asks"} {
+		if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: pipeline, Payload: map[string]any{"id": pipeline}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.wait(model.Parked, 3)
+	const at = `\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`
+	o.command(cli.ExitFine, `held/s/h: held at held/s until \S+ by anonymous\n`, "runs", "list", "--key", "held")
+	o.command(cli.ExitFine, `slow/s/h waits until `+at+`\n`, "runs", "list", "--key", "slow")
+	o.command(cli.ExitFine, `h waiting until `+at+`, as its wait says\n`, "runs", "show", "slow")
+	o.command(cli.ExitFine, `asks/s/h until `+at+`: awaits answer\n`, "runs", "list", "--key", "asks")
+	o.command(cli.ExitFine, `h waiting until `+at+`, awaits answer\n`, "runs", "show", "asks")
+	if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "answer", Payload: map[string]any{"id": "asks"}}); err != nil {
+		t.Fatal(err)
+	}
+	o.wait(model.Succeeded, 2)
+	o.command(cli.ExitFine, `(?m)^\S+ +- +asks +succeeded .* taken by run \S+ at asks/s/h$`, "runs", "list", "--key", "asks")
+}

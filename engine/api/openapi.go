@@ -74,7 +74,8 @@ var describedFields = map[string]map[string]string{
 	},
 	"HandlerView": {
 		"path":   "pipeline/stage/handler.",
-		"reason": "Why the handler was skipped.",
+		"due":    "When one that waits is called again, or its wait is over; absent when that is not known.",
+		"reason": "Why the handler was skipped, or what it waits for.",
 	},
 	"EntityView": {
 		"state":   "The state of the automaton; empty for a flow without one.",

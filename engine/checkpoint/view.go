@@ -55,6 +55,7 @@ type HandlerView struct {
 	Attempts int        `json:"attempts"`
 	Started  *time.Time `json:"started"`
 	Finished *time.Time `json:"finished"`
+	Due      *time.Time `json:"due,omitempty"` // when one that waits is called again, or its wait is over; nil when that is not known
 	Error    string     `json:"error"`
 	Reason   string     `json:"reason"`
 }
@@ -189,10 +190,14 @@ func OutcomeOf(run model.Status, h Record) string {
 
 // View is the record as people see it.
 func (h Record) View() HandlerView {
-	return HandlerView{
+	v := HandlerView{
 		Items: h.Each.counts(), Path: h.Path, Outcome: h.Outcome, Attempts: h.Attempts,
 		Started: model.TimeOrNil(h.Started), Finished: model.TimeOrNil(h.Finished), Error: h.Error, Reason: h.Reason,
 	}
+	if h.Outcome == model.OutcomeWaiting {
+		v.Due = model.TimeOrNil(h.Due)
+	}
+	return v
 }
 
 // An EntityView is a key of a flow as people and programs see it.

@@ -49,7 +49,7 @@ func runsList() *cobra.Command {
 		return q.Runs(q.Ctx, filter)
 	}, func(q *cli.Call, page wire.Page[checkpoint.RunView]) error {
 		err := cli.Table(q.Out, "RUN\tPIPELINE\tKEY\tSTATUS\tACCEPTED\tNOTE", page.Items, func(v checkpoint.RunView) cli.Row {
-			return cli.Row{v.ID, v.Pipeline, v.Key, v.Status, v.Accepted, runNote(v)}
+			return cli.Row{v.ID, cli.Dash(v.Pipeline), v.Key, v.Status, v.Accepted, runNote(v)}
 		})
 		if err == nil && page.Next != nil {
 			fmt.Fprintf(q.Err, "more: --cursor %s\n", *page.Next)
@@ -65,6 +65,8 @@ func runNote(v checkpoint.RunView) string {
 		return v.FailedPath
 	case v.Blocked:
 		return "waits for an earlier run of its key"
+	case v.Status == model.Parked:
+		return cmp.Or(v.Reason, runview.Standstill(v))
 	case v.Due != nil:
 		return "due " + cli.Time(*v.Due)
 	default:

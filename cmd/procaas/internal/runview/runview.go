@@ -3,6 +3,7 @@
 package runview
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
+	"procaas/engine/model"
 )
 
 // Print shows the run on standard output; its progress was on standard error, so that the
@@ -111,15 +113,48 @@ func handlerNote(h checkpoint.HandlerView) string {
 	} else if h.Attempts > 1 {
 		notes = append(notes, fmt.Sprintf("%d attempts", h.Attempts))
 	}
-	if h.Outcome != "succeeded" {
-		notes = append(notes, h.Outcome)
+	if h.Outcome != model.OutcomeSucceeded {
+		notes = append(notes, h.Outcome+until(h.Due))
 	}
 	for _, why := range []string{h.Reason, h.Error} {
 		if why != "" {
 			notes = append(notes, why)
 		}
 	}
+	if h.Due != nil && h.Reason == "" && h.Error == "" {
+		notes = append(notes, "as its wait says")
+	}
 	return strings.Join(notes, ", ")
+}
+
+func until(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return " until " + cli.Time(*t)
+}
+
+// Standstill says what a parked run waits for: which handler, until when and why. A handler
+// that tells why comes before one that only waits. The time when the node looks at the run
+// again is no answer: of a held run it is a day away, and the hold may end at any time.
+func Standstill(v checkpoint.RunView) string {
+	text := ""
+	for _, h := range v.Handlers {
+		if h.Outcome != model.OutcomeWaiting {
+			continue
+		}
+		why := cmp.Or(h.Reason, h.Error)
+		switch {
+		case why != "":
+			return h.Path + until(h.Due) + ": " + why
+		case text == "" && h.Due != nil:
+			text = h.Path + " waits" + until(h.Due)
+		}
+	}
+	if text == "" && v.Due != nil {
+		text = "due " + cli.Time(*v.Due)
+	}
+	return text
 }
 
 // roundDuration keeps three digits or so: enough for people.
