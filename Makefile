@@ -8,15 +8,17 @@ SOURCES := $(shell find . -name '*.go' -o -name '*.sql' -o -name '*.yaml' -o -na
 FLAGS   := -trimpath -buildvcs=false
 # SQLite is C that was made Go: no races of ours are in it, and the detector makes it several times slower.
 RACE    := -race -gcflags='modernc.org/sqlite/lib=-race=false' -gcflags='modernc.org/libc=-race=false'
-# Tests that wait let others work meanwhile: twice as many at once as there are processors on a small machine.
-TOGETHER := -parallel 4 -timeout 20m
+# Tests that wait let others work meanwhile: twice as many at once as there are processors on a small machine. What vet says
+# of each test has been said by make vet.
+TOGETHER := -parallel 4 -timeout 20m -vet=off
 GOTESTS := $(GO) run gotest.tools/gotestsum@v1.13.0 --format pkgname-and-test-fails --format-hide-empty-pkg
 LINT    := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # A test that fails is run again alone, twice at most; more than five failures are no accident. One that passes then is a
 # fault all the same: it is printed last, and bin/flaky.txt keeps why it failed.
 AGAIN   := --rerun-fails=2 --rerun-fails-max-failures=5 --rerun-fails-report bin/again.txt --jsonfile bin/test.json
 # Where nothing is started beside anything else, there is nothing for the race detector, which makes all several times slower.
-CALM    := for p in $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...); do \
+TESTED  := $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...
+CALM    := for p in $$($(TESTED)); do \
 	  grep -qE '^[[:space:]]*go |[.]Go[(]' $$(echo $$p | sed 's/^procaas/./')/*.go || echo $$p; done
 
 # Property tests draw the same in each run, so that a change is judged by itself; make properties draws anew.
@@ -55,7 +57,7 @@ test: tools-postgres tools-console fmt vet $(BIN) ## everything, with a private 
 	$(BIN) fmt --check pipelines
 	$(BIN) test pipelines --chaos --min-coverage 90
 	@mkdir -p bin && rm -f bin/again.txt
-	@$(CALM) >bin/calm.txt; $(GO) list ./... | grep -vxFf bin/calm.txt >bin/raced.txt
+	@$(CALM) >bin/calm.txt; $(TESTED) | grep -vxFf bin/calm.txt >bin/raced.txt
 	RAPID_SEED=$(RAPID_SEED) $(GO) test $(FLAGS) $(TOGETHER) $$(cat bin/calm.txt)
 	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- env CGO_ENABLED=1 RAPID_SEED=$(RAPID_SEED) $(GOTESTS) $(AGAIN) --packages "$$(cat bin/raced.txt | tr '\n' ' ')" -- $(RACE) $(TOGETHER); \
 	  code=$$?; sh engine/enginetest/flaky.sh bin/again.txt bin/test.json bin/flaky.txt; exit $$code
