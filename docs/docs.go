@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -17,29 +16,35 @@ var files embed.FS
 
 // A Page is one page.
 type Page struct {
-	Name  string // its path below docs, without .md: authoring/state
-	Title string // the text of its first heading
-	Text  string // Markdown
+	Name    string // its path below docs, without .md: authoring/state
+	Title   string // the text of its first heading
+	Section string // the heading of the index above it; empty for the index
+	Text    string // Markdown
 }
 
-// indexed finds the list of the index, in the order in which people should read.
-var indexed = regexp.MustCompile(`(?m)^- \[[^\]]*\]\(([a-z][a-z/-]*)\.md\)`)
+// indexed finds an entry of the index.
+var indexed = regexp.MustCompile(`^- \[[^\]]*\]\(([a-z][a-z/-]*)\.md\)`)
 
-// Pages returns all pages: the index first, then the others in the order in which the index links to them.
+// Pages returns all pages: the index first, then the others in the order in which the index lists them.
 func Pages() ([]Page, error) {
 	index, err := page("README")
 	if err != nil {
 		return nil, err
 	}
-	pages := []Page{index}
-	for _, m := range indexed.FindAllStringSubmatch(index.Text, -1) {
-		if slices.ContainsFunc(pages, func(p Page) bool { return p.Name == m[1] }) {
+	pages, section := []Page{index}, ""
+	for line := range strings.Lines(index.Text) {
+		if heading, found := strings.CutPrefix(line, "## "); found {
+			section = strings.TrimSpace(heading)
+		}
+		m := indexed.FindStringSubmatch(line)
+		if m == nil {
 			continue
 		}
 		p, err := page(m[1])
 		if err != nil {
 			return nil, fmt.Errorf("the index of the pages links to %s.md: %w", m[1], err)
 		}
+		p.Section = section
 		pages = append(pages, p)
 	}
 	return pages, nil

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"procaas/docs"
 )
 
 const (
@@ -52,6 +54,32 @@ func TestProse(t *testing.T) {
 		}
 		for _, problem := range problems(string(text)) {
 			t.Errorf("%s%s", page, problem)
+		}
+	}
+}
+
+// TestIndexHasAllPages keeps a page from being there without anybody finding it.
+func TestIndexHasAllPages(t *testing.T) {
+	t.Parallel()
+	indexed, err := docs.Pages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	for i, p := range indexed {
+		if p.Title == "" || there[p.Name] || i > 0 && p.Section == "" {
+			t.Errorf("%s is in the index twice, without a section, or has no heading", p.Name)
+		}
+		there[p.Name] = true
+	}
+	files := pages(t)
+	reference, err := filepath.Glob("reference/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, reference...) {
+		if name := strings.TrimSuffix(filepath.ToSlash(file), ".md"); !there[name] {
+			t.Errorf("%s is not in the index", file)
 		}
 	}
 }
