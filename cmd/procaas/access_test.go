@@ -191,7 +191,7 @@ func TestRetriesAreAuditedWithTheirActor(t *testing.T) {
 	o.command(cli.ExitFindings, "401|needs the header", "runs", "retry", run)
 	o.command(cli.ExitFine, run, "runs", "retry", run, "--reason", "stock is back", "--token", made.Secret)
 	o.wait(model.Failed, 1)
-	o.command(cli.ExitFine, `cancelled 1 runs`, "runs", "cancel", "--handler", "work/last", "--reason", "too late", "--token", made.Secret)
+	o.command(cli.ExitFine, `cancelled 1 run\n`, "runs", "cancel", "--handler", "work/last", "--reason", "too late", "--token", made.Secret)
 	o.command(cli.ExitFine, `(?s)ann +run +`+run+`.*status: "failed" -> "cancelled".* too late.*ann +run +`+run+`.*stock is back`, "audit",
 		"--kind", "run", "--token", made.Secret)
 }

@@ -197,7 +197,10 @@ pipelines:
       - {id: last, handlers: [{id: broken, fail: {message: no stock}}]}
   - {id: other, flow: g, stages: [{id: s, handlers: [{id: h, fail: {message: no use}}]}]}
 `)
-	for _, e := range []wire.Event{{Type: "work", Payload: map[string]any{"id": "o-1"}}, {Type: "other", Payload: map[string]any{"id": "o-2"}}} {
+	for _, e := range []wire.Event{
+		{Type: "work", Payload: map[string]any{"id": "o-1"}},
+		{Type: "other", Payload: map[string]any{"id": "o-2"}},
+	} {
 		if _, err := o.client.SubmitEvent(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
@@ -385,4 +388,29 @@ pipelines:
 	}
 	o.wait(model.Succeeded, 2)
 	o.command(cli.ExitFine, `(?m)^\S+ +- +asks +succeeded .* taken by run \S+ at asks/s/h$`, "runs", "list", "--key", "asks")
+}
+
+// A pipeline or a path that does not exist is an error, not a list without runs; one that has runs is none.
+func TestRunsOfWhatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	o := operateNode(t, failing)
+	if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work"}); err != nil {
+		t.Fatal(err)
+	}
+	o.wait(model.Failed, 1)
+	o.command(cli.ExitFine, `(?m)^RUN .* VERSION .*\n\S+ +work +\S+ +failed +[0-9a-f]{12} `, "runs", "list", "--error", "no stock",
+		"--since", "1h")
+	o.command(cli.ExitFine, `^RUN .*\n$`, "runs", "list", "--pipeline", "work", "--until", "1h")
+	o.command(cli.ExitUsage, `there is no pipeline "wrok", and no run of one; did you mean "work"\?`, "runs", "list", "--pipeline", "wrok")
+	o.command(cli.ExitUsage, `there is no pipeline "nope", and no run of one; procaas top lists`, "runs", "cancel", "--pipeline", "nope")
+	o.command(cli.ExitUsage, `there is no path "work/last/brokn", .* did you mean "work/last/broken"`, "runs", "retry", "--handler",
+		"work/last/brokn")
+	o.command(cli.ExitUsage, `there is no path "work/lats/ok", `, "runs", "make-up", "--handler", "work/lats/ok", "--dry-run")
+	o.command(cli.ExitUsage, `there is no pipeline "wrok"`, "runs", "migrate", "--pipeline", "wrok", "--dry-run")
+	o.command(cli.ExitFine, `^1 run in all|1 run in all\n`, "runs", "retry", "--pipeline", "work", "--dry-run")
+
+	o.write("pipelines: [{id: other, stages: [{id: s, handlers: [{id: h, wait: {for: 1ms}}]}]}]")
+	o.command(cli.ExitFine, "", "reload")
+	o.command(cli.ExitFine, `no stock|work/last/broken`, "runs", "list", "--pipeline", "work")
+	o.command(cli.ExitFine, `^RUN .*\n$`, "runs", "list", "--pipeline", "work", "--status", "succeeded")
 }

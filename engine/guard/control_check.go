@@ -90,7 +90,8 @@ func NewControl(steps []*planner.Step, path string, change ControlChange, now ti
 	for _, s := range steps {
 		if s.Handler.IsCritical() {
 			return c, &ControlError{codeCriticalHandler, fmt.Sprintf(
-				"%s is critical: its runs cannot succeed without it; hold %s instead, or insist with force", s.Path, path)}
+				"%s is critical: its runs cannot succeed without it; hold %s instead, or insist with force (--force on the command line)", s.Path,
+				path)}
 		}
 	}
 	return c, nil
@@ -195,7 +196,8 @@ func (c *Control) checkRollout(steps []*planner.Step, path string) error {
 		return InvalidControl("rollout_percent: want the path of a handler, have %s", path)
 	}
 	if steps[0].Handler.IsCritical() && !c.Force {
-		return &ControlError{codeCriticalHandler, fmt.Sprintf("%s is critical: its runs cannot succeed without it; insist with force", path)}
+		return &ControlError{codeCriticalHandler, fmt.Sprintf("%s is critical: its runs cannot succeed without it; insist with force "+
+			"(--force on the command line)", path)}
 	}
 	return nil
 }

@@ -79,10 +79,10 @@ func initialise(s cli.Streams, dir, format string) error {
 // text tells what was written and what comes next.
 func (r initReport) text(s cli.Streams, files []diag.File, dir string) error {
 	for _, name := range r.Written {
-		fmt.Fprintln(s.Out, "wrote", name)
+		fmt.Fprintln(s.Out, "wrote", filepath.Join(dir, filepath.FromSlash(name)))
 	}
 	for _, name := range r.Kept {
-		fmt.Fprintln(s.Out, "kept ", name)
+		fmt.Fprintln(s.Out, "kept ", filepath.Join(dir, filepath.FromSlash(name)))
 	}
 	for _, f := range files {
 		if f.Name == settingsFile && slices.Contains(r.Kept, settingsFile) {

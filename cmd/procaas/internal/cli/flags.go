@@ -106,7 +106,8 @@ func CheckArgs(c *cobra.Command) {
 func flagsFromEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || f.Name == "help" || f.Name == "version" {
+		_, only := f.Annotations[noVariable]
+		if f.Changed || only || f.Name == "help" || f.Name == "version" {
 			return
 		}
 		name := "PROCAAS_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))

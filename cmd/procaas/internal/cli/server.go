@@ -25,8 +25,15 @@ func ServerFlags(c *cobra.Command) {
 	serverFlags(c.PersistentFlags(), "http://127.0.0.1:8080", "address of the server")
 }
 
-// OptionalServer adds them to a command that needs no server.
-func OptionalServer(c *cobra.Command, usage string) { serverFlags(c.Flags(), "", usage) }
+// OptionalServer adds them to a command that needs no server. It asks one only when the command line
+// says so: PROCAAS_SERVER is set for other commands, too.
+func OptionalServer(c *cobra.Command, usage string) {
+	serverFlags(c.Flags(), "", usage)
+	_ = c.Flags().SetAnnotation("server", noVariable, nil) // the flag is there
+}
+
+// noVariable marks flags that have no environment twin.
+const noVariable = "procaas no variable"
 
 func serverFlags(f *pflag.FlagSet, server, usage string) {
 	f.String("server", server, usage)

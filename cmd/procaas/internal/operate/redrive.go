@@ -3,6 +3,7 @@ package operate
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,7 @@ import (
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/runview"
 	"procaas/dsl/datum"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
@@ -24,10 +26,69 @@ accepted first. --dry-run shows which; --rate paces the rest. Each run is met
 once, even if it fails again meanwhile. When broken off, say the same again: a
 run that goes on already is left alone.`
 
+// choiceFlags choose runs by what they have in common.
+type choiceFlags struct {
+	filter store.RunFilter
+	when   span
+}
+
+// add adds the flags; statuses are those that runs may have.
+func (f *choiceFlags) add(c *cobra.Command, statuses string) {
+	flags := c.Flags()
+	flags.StringVar(&f.filter.Pipeline, "pipeline", "", "only runs of this pipeline")
+	flags.StringVar(&f.filter.Flow, "flow", "", "only runs of this flow")
+	flags.StringVar(&f.filter.Key, "key", "", "only runs of this key")
+	flags.StringVar((*string)(&f.filter.Status), "status", "", "only runs of this status: "+statuses)
+	flags.StringVar(&f.filter.FailedPath, "handler", "", "only runs that failed in this handler, or below this pipeline or pipeline/stage")
+	flags.StringVar(&f.filter.ErrorClass, "error-class", "",
+		"only runs that failed by timeout, connection, schema, a status such as 503, 4xx, "+
+			"5xx, status or other; quarantined: nodes have died of them")
+	flags.StringVar(&f.filter.Error, "error", "", "only runs whose error contains this text")
+	f.addWhen(c)
+}
+
+func (f *choiceFlags) addWhen(c *cobra.Command) {
+	f.when.add(c, "only runs accepted then or later", "only runs accepted before")
+}
+
+// checkChoice refuses a pipeline or a path that chose no run because there is none such. One that
+// is gone from the definition is no error as long as there are runs of it.
+func checkChoice(q *cli.Call, f store.RunFilter) error {
+	for _, name := range []struct {
+		what, value string
+		all         store.RunFilter
+	}{
+		{"pipeline", f.Pipeline, store.RunFilter{Pipeline: f.Pipeline, Limit: 1}},
+		{"path", f.FailedPath, store.RunFilter{FailedPath: f.FailedPath, Limit: 1}},
+		{"path", f.LeftOut, store.RunFilter{LeftOut: f.LeftOut, Limit: 1}},
+	} {
+		if name.value == "" {
+			continue
+		}
+		handlers, err := q.Handlers(q.Ctx)
+		if err != nil || len(handlers) == 0 {
+			return nil //nolint:nilerr // who may not list handlers may list runs
+		}
+		known := prefixes(handlers)
+		if slices.Contains(known, name.value) {
+			continue
+		}
+		if page, err := q.Runs(q.Ctx, name.all); err != nil || len(page.Items) > 0 {
+			return err
+		}
+		if name.what == "pipeline" {
+			known = slices.DeleteFunc(known, func(path string) bool { return strings.Contains(path, "/") })
+		}
+		return cli.Usagef("there is no %s %q, and no run of one%s", name.what, name.value,
+			cli.Meant(name.value, known, "; did you mean %q?", "; procaas top lists all handlers"))
+	}
+	return nil
+}
+
 // redriveFlags choose many runs and say how fast to go on with them.
 type redriveFlags struct {
-	filter  store.RunFilter
-	when    span
+	choiceFlags
+
 	dryRun  bool
 	rate    string
 	limit   int
@@ -35,22 +96,13 @@ type redriveFlags struct {
 }
 
 func (f *redriveFlags) add(c *cobra.Command) {
-	flags := c.Flags()
-	flags.StringVar(&f.filter.Pipeline, "pipeline", "", "runs of this pipeline")
-	flags.StringVar(&f.filter.Flow, "flow", "", "runs of this flow")
-	flags.StringVar(&f.filter.Key, "key", "", "runs of this key")
-	flags.StringVar((*string)(&f.filter.Status), "status", "", "runs of this status")
-	flags.StringVar(&f.filter.FailedPath, "handler", "", "runs that failed in this handler, or below this pipeline or pipeline/stage")
-	flags.StringVar(&f.filter.ErrorClass, "error-class", "", "runs that failed by timeout, connection, schema, a status such as 503, 4xx, "+
-		"5xx, status or other; quarantined: nodes have died of them")
-	flags.StringVar(&f.filter.Error, "error", "", "runs whose error contains this text")
+	f.choiceFlags.add(c, "waiting, running, parked, failed")
 	f.addPace(c)
 }
 
 // addPace adds the flags that all have who do something to many runs.
 func (f *redriveFlags) addPace(c *cobra.Command) {
 	flags := c.Flags()
-	f.when.add(c, "runs accepted then or later", "runs accepted before")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show which runs are chosen, and do nothing")
 	flags.StringVar(&f.rate, "rate", "50/s", "how many runs in what time")
 	flags.IntVar(&f.limit, "limit", 0, "stop after so many runs; 0 for all")
@@ -123,6 +175,11 @@ func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) err
 	if err != nil {
 		return err
 	}
+	if preview.Total == 0 {
+		if err := checkChoice(q, f.filter); err != nil {
+			return err
+		}
+	}
 	if f.dryRun {
 		return showPreview(q, preview)
 	}
@@ -133,7 +190,7 @@ func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) err
 	done, movedOn := 0, 0
 	told := func() string {
 		what := map[client.Verb]string{client.RetryRuns: "retried", client.CancelRuns: "cancelled", client.MakeUpRuns: "made up"}[verb]
-		text := fmt.Sprintf("%s %d runs", what, done)
+		text := what + " " + diag.Plural(done, "run")
 		if movedOn > 0 {
 			text += fmt.Sprintf(", %d had moved on", movedOn)
 		}
@@ -181,6 +238,11 @@ func (f *redriveFlags) migrate(q *cli.Call, reason string) error {
 	if err != nil {
 		return err
 	}
+	if report.Fit+report.Pinned == 0 {
+		if err := checkChoice(q, f.filter); err != nil {
+			return err
+		}
+	}
 	fmt.Fprintln(q.Out, report.Sum())
 	return cli.FindingsIf(report.Pinned > 0)
 }
@@ -193,7 +255,7 @@ func showPreview(q *cli.Call, p engine.RunsPreview) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(q.Out, "%d runs in all\n", p.Total)
+	fmt.Fprintf(q.Out, "%s in all\n", diag.Plural(p.Total, "run"))
 	for _, v := range p.Runs {
 		fmt.Fprintf(q.Out, "  %s %s %s\n", v.ID, v.Status, strings.TrimSpace(v.Key+" "+v.Error))
 	}

@@ -14,7 +14,6 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
-	"procaas/engine/store"
 )
 
 func runsCommand() *cobra.Command {
@@ -29,27 +28,28 @@ func runsList() *cobra.Command {
 		Example: "  procaas runs list --status failed --pipeline new-order-created",
 		Args:    cobra.NoArgs,
 	}
-	var filter store.RunFilter
-	c.Flags().StringVar(&filter.Pipeline, "pipeline", "", "only runs of this pipeline")
-	c.Flags().StringVar(&filter.Flow, "flow", "", "only runs of this flow")
-	c.Flags().StringVar(&filter.Key, "key", "", "only runs of this key")
-	c.Flags().StringVar((*string)(&filter.Status), "status", "", "only runs of this status: waiting, running, parked, succeeded, failed, "+
-		"cancelled, ignored")
-	c.Flags().StringVar(&filter.FailedPath, "handler", "", "only runs that failed in this handler, or below this pipeline or pipeline/stage")
+	var choice choiceFlags
+	choice.add(c, "waiting, running, parked, succeeded, failed, cancelled, ignored")
+	filter := &choice.filter
 	c.Flags().StringVar(&filter.LeftOut, "left-out", "", "only runs that went on without this handler, or one below this pipeline or "+
 		"pipeline/stage, though its conditions did not say so")
-	c.Flags().StringVar(&filter.ErrorClass, "error-class", "", "only runs that failed by timeout, connection, schema, a status such as "+
-		"503, 4xx, 5xx, status or other; quarantined: nodes have died of them")
 	c.Flags().IntVar(&filter.Limit, "limit", 20, "how many, at most 1000")
 	c.Flags().StringVar(&filter.Cursor, "cursor", "", "go on where the page before ended")
 	return cli.Shows(c, func(q *cli.Call) (page wire.Page[checkpoint.RunView], err error) {
 		if err := pageSize(filter.Limit); err != nil {
 			return page, err
 		}
-		return q.Runs(q.Ctx, filter)
+		if err := choice.when.read(&filter.Since, &filter.Until); err != nil {
+			return page, err
+		}
+		page, err = q.Runs(q.Ctx, *filter)
+		if err == nil && len(page.Items) == 0 {
+			err = checkChoice(q, *filter)
+		}
+		return page, err
 	}, func(q *cli.Call, page wire.Page[checkpoint.RunView]) error {
-		err := cli.Table(q.Out, "RUN\tPIPELINE\tKEY\tSTATUS\tACCEPTED\tNOTE", page.Items, func(v checkpoint.RunView) cli.Row {
-			return cli.Row{v.ID, cli.Dash(v.Pipeline), v.Key, v.Status, v.Accepted, runNote(v)}
+		err := cli.Table(q.Out, "RUN\tPIPELINE\tKEY\tSTATUS\tVERSION\tACCEPTED\tNOTE", page.Items, func(v checkpoint.RunView) cli.Row {
+			return cli.Row{v.ID, cli.Dash(v.Pipeline), v.Key, v.Status, version(v), v.Accepted, runNote(v)}
 		})
 		if err == nil && page.Next != nil {
 			fmt.Fprintf(q.Err, "more: --cursor %s\n", *page.Next)
@@ -74,6 +74,12 @@ func runNote(v checkpoint.RunView) string {
 	}
 }
 
+// version names the definition that a run goes by, in the first digits of its hash.
+func version(v checkpoint.RunView) string {
+	const digits = 12
+	return cli.Dash(v.Bundle[:min(len(v.Bundle), digits)])
+}
+
 func runsShow() *cobra.Command {
 	return cli.Shows(&cobra.Command{
 		Use: "show RUN|KEY", Short: "Show one run, or the newest run of a key, with its handlers and shared state", Args: cobra.ExactArgs(1),
@@ -88,8 +94,8 @@ func runsShow() *cobra.Command {
 }
 
 func showRun(q *cli.Call, v checkpoint.RunView) error {
-	fmt.Fprintf(q.Out, "run       %s\npipeline  %s\nflow      %s\nkey       %s\nevent     %s %s\naccepted  %s\n",
-		v.ID, v.Pipeline, v.Flow, v.Key, v.Event.Type, v.Event.ID, v.Accepted.Local().Format(time.RFC3339Nano))
+	fmt.Fprintf(q.Out, "run       %s\npipeline  %s\nversion   %s\nflow      %s\nkey       %s\nevent     %s %s\naccepted  %s\n",
+		v.ID, v.Pipeline, version(v), v.Flow, v.Key, v.Event.Type, v.Event.ID, v.Accepted.Local().Format(time.RFC3339Nano))
 	tree := runview.Tree{W: q.Out, Color: cli.Colorful(q.Out)}
 	tree.Show(v)
 	return runview.Print(q.Streams, v)
@@ -135,6 +141,7 @@ counted as moved on, and so are runs that have made it up meanwhile.` + redriveH
 	flags.StringVar(&many.filter.LeftOut, "handler", "", "the handler that was left out: pipeline/stage/handler")
 	flags.StringVar(&many.filter.Flow, "flow", "", "runs of this flow")
 	flags.StringVar(&many.filter.Key, "key", "", "runs of this key")
+	many.addWhen(c)
 	many.addPace(c)
 	reason := addReason(c)
 	return cli.Calls(c, func(q *cli.Call) error {

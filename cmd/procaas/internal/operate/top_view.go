@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/fallback"
 )
@@ -144,8 +145,8 @@ func (v *topView) draw(s *screen) []byte {
 		nodes = "1 node"
 	}
 	s.line(&b, "", fmt.Sprintf("%s  %s  %s", v.at.Format(time.TimeOnly), v.server, nodes))
-	s.line(&b, "", fmt.Sprintf("%d handlers, %.1f calls/s, %d failing, %d off or out; %d runs in hand", len(v.handlers), rate, failing, off,
-		v.runs))
+	s.line(&b, "", fmt.Sprintf("%s, %.1f calls/s, %d failing, %d off or out; %s in hand",
+		diag.Plural(len(v.handlers), "handler"), rate, failing, off, diag.Plural(v.runs, "run")))
 	if still := v.still(); still != "" {
 		s.line(&b, red, still)
 	}
@@ -192,7 +193,11 @@ func (v *topView) still() string {
 	if more := len(words) - most; more > 0 {
 		words = append(words[:most], fmt.Sprintf("and %d more", more))
 	}
-	text := fmt.Sprintf("%d runs stand still, the first for %s: %s", total, (time.Duration(oldest) * time.Second).String(),
+	stand := "runs stand"
+	if total == 1 {
+		stand = "run stands"
+	}
+	text := fmt.Sprintf("%d %s still, the first for %s: %s", total, stand, (time.Duration(oldest) * time.Second).String(),
 		strings.Join(words, ", "))
 	if c := v.backlog.Counted; c != nil && v.at.Sub(*c) > 10*time.Second {
 		text += "; counted at " + c.Local().Format(time.TimeOnly)
