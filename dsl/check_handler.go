@@ -2,6 +2,7 @@ package dsl
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -155,5 +156,12 @@ func shortDuration(d time.Duration) string {
 	return s
 }
 
-// typeNames lists the handler types for people.
-func (c *checker) typeNames() string { return strings.Join(diag.SortedKeys(c.types), ", ") }
+// ownTypes lists the handler types that authors use, and how to see those of the built-in
+// pipelines, whose names have a dot.
+func ownTypes(types []string) []string {
+	own := slices.DeleteFunc(slices.Clone(types), func(name string) bool { return strings.Contains(name, ".") })
+	if len(own) > 0 && len(own) < len(types) {
+		own[len(own)-1] += "; all: procaas explain"
+	}
+	return own
+}

@@ -2,6 +2,7 @@ package dsl
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -291,6 +292,9 @@ func literalHint(data any, f *spec.Field) string {
 // names a member of a root, and can be parsed.
 func exprHint(v *expr.Value, f *spec.Field) string {
 	text, _ := v.Scalar.(string)
+	if m := wholePlaceholder.FindStringSubmatch(text); m != nil {
+		text = strings.TrimSpace(m[1])
+	}
 	s := &expr.Scope{Roots: append(slices.Clone(expr.Roots), expr.InputsRoot)}
 	if !v.Plain || f.NoExpr || !s.MayMean(text) {
 		return ""
@@ -300,3 +304,6 @@ func exprHint(v *expr.Value, f *spec.Field) string {
 	}
 	return "write !$ " + text
 }
+
+// wholePlaceholder is a text that is one value of other tools' templates.
+var wholePlaceholder = regexp.MustCompile(`^\$?\{\{?([^{}]+)\}\}?$`)

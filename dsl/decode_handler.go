@@ -158,7 +158,11 @@ func (d *decoder) unknownHandlerKey(h *expr.Value, i int, s *spec.Spec) {
 	}
 	near := diag.Suggest(k.Name, known)
 	if slices.Contains(types, near) || near == "" && (v.Kind == expr.ValueMap || strings.Contains(k.Name, ".")) {
-		d.Errorf(k.Span, rules.UnknownType, diag.Choice(k.Name, types, "the types are"), "unknown handler type %s", datum.DescribeData(k.Name))
+		hint := "the types are " + strings.Join(ownTypes(types), ", ")
+		if meant := diag.DidYouMean(k.Name, types, ""); meant != "" {
+			hint = meant + " " + hint
+		}
+		d.Errorf(k.Span, rules.UnknownType, hint, "unknown handler type %s", datum.DescribeData(k.Name))
 		return
 	}
 	hint := "the fields are " + strings.Join(fields, ", ") + ", and the name of a handler type"

@@ -18,7 +18,7 @@ const maxFixRounds = 10
 // its finding go away is taken back.
 //
 // It gives all files, with their new texts, what was fixed, by the places in the
-// old texts of each round, and what is still found.
+// old texts of each round and with the new text as hint, and what is still found.
 func Fix(files []diag.File, o Options) (out []diag.File, fixed, left []diag.Diagnostic) {
 	out = slices.Clone(files)
 	_, left = Load(out, o)

@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -56,10 +57,11 @@ func (d *decoder) strayHint(v *expr.Value, i int, s *spec.Spec, of string) strin
 	if above := d.emptyAbove(v, i, s); above != "" {
 		return "indent it below " + above + ":, which has nothing below it"
 	}
-	if hint := d.neighbourHint(v, i, s); hint != "" {
-		return hint
+	translated := foreignHint(name, of, s)
+	if field, ok := strings.CutPrefix(translated, "write "); ok && s.Field(strings.TrimSuffix(field, ":")) != nil {
+		return translated // the same thing here, under another name
 	}
-	return foreignHint(name, of, s)
+	return cmp.Or(d.neighbourHint(v, i, s), translated)
 }
 
 // emptyAbove gives the key right above an unknown one when nothing is given for

@@ -12,7 +12,8 @@ import (
 	"procaas/dsl/syntax"
 )
 
-// Mend gives files in which findings with a certain remedy are mended, and which those are. Of
+// Mend gives files in which findings with a certain remedy are mended, and which those are, with
+// the text that stands there now as their hint. Of
 // those that overlap it mends the first; vain tells which to leave alone.
 func Mend(files []diag.File, found []diag.Diagnostic, vain func(diag.Diagnostic) bool) (out []diag.File, done []diag.Diagnostic) {
 	out = slices.Clone(files)
@@ -33,7 +34,7 @@ func Mend(files []diag.File, found []diag.Diagnostic, vain func(diag.Diagnostic)
 				continue
 			}
 			u.edits = append(u.edits, e)
-			done = append(done, d)
+			done = append(done, e.told(s, d))
 			last = e.to
 		}
 		if len(u.edits) == 0 {
@@ -49,6 +50,21 @@ func Mend(files []diag.File, found []diag.Diagnostic, vain func(diag.Diagnostic)
 	return out, done
 }
 
+// told gives a finding with the text that an edit leaves in its place as the hint.
+func (e edit) told(s *source.Source, d diag.Diagnostic) diag.Diagnostic {
+	now, rest, many := strings.Cut(e.text, "\n")
+	switch {
+	case many && strings.HasSuffix(now, "|"): // the text of a block
+		now, _, many = strings.Cut(now+" "+strings.TrimSpace(rest), "\n")
+	case e.from == e.to && d.Start == e.from && d.End.Line == d.Start.Line:
+		now += string(s.Lines[d.Start.Line-1][d.Start.Column-1 : d.End.Column-1])
+	}
+	if d.Hint = strings.TrimSpace(now); many {
+		d.Hint += " …"
+	}
+	return d
+}
+
 // What hints look like whose remedy is certain. Two candidates, or a list of all
 // names, are none.
 var (
@@ -57,6 +73,9 @@ var (
 	hintWrite  = regexp.MustCompile(`^write (true|false|null|==|!=|and|or|not|in|shared-state|event\.payload|response)$`)
 	hintField  = regexp.MustCompile(`^write ([a-z][a-z-]*):$`)
 	hintValue  = regexp.MustCompile(`^write ((?:true|false|[0-9][0-9./]*[a-z]*)(?:, without quotes)?)$`)
+	hintPair   = regexp.MustCompile(`^write (critical: false)$`)
+	notWanted  = regexp.MustCompile(`^(: true)\s*(?:[,}#].*)?$`)
+	hintShape  = regexp.MustCompile(`^write ([a-z][a-z-]*): (\{[a-z-]+: ([0-9][0-9.]*[a-z]*)\})$`)
 	hintExpr   = regexp.MustCompile(`^write (!\$ \S.*)$`)
 	words      = regexp.MustCompile(`[\w-]+`)
 )
@@ -79,6 +98,10 @@ func fixOf(s *source.Source, d diag.Diagnostic) (edit, bool) {
 		e.text = m[1]
 		return e, true
 	}
+	if m := hintExpr.FindStringSubmatch(d.Hint); m != nil && d.Code == rules.Value && d.Start.Line == d.End.Line {
+		e.text = m[1]
+		return e, true
+	}
 	if d.Code == rules.Forgotten || d.Code == rules.Value && strings.HasPrefix(d.Hint, "write !$ ") {
 		return edit{from: d.Start, to: d.Start, text: "!$ "}, true
 	}
@@ -94,6 +117,18 @@ func fixOf(s *source.Source, d diag.Diagnostic) (edit, bool) {
 	}
 	if m := hintField.FindStringSubmatch(d.Hint); m != nil && d.Code == rules.UnknownField {
 		e.text = m[1]
+		return e, true
+	}
+	line := s.Lines[d.Start.Line-1]
+	if m := hintPair.FindStringSubmatch(d.Hint); m != nil && d.Code == rules.UnknownField &&
+		notWanted.MatchString(string(line[d.End.Column-1:])) {
+		e.to.Column += len(notWanted.FindStringSubmatch(string(line[d.End.Column-1:]))[1])
+		e.text = m[1]
+		return e, true
+	}
+	if m := hintShape.FindStringSubmatch(d.Hint); m != nil && d.Code == rules.Kind && m[3] == text && // a unit would be a guess
+		strings.HasSuffix(string(line[:d.Start.Column-1]), m[1]+": ") {
+		e.text = m[2]
 		return e, true
 	}
 	if m := hintValue.FindStringSubmatch(d.Hint); m != nil && d.Code == rules.Value {

@@ -22,7 +22,7 @@ func MixHint(op string, l, r datum.Shape) string {
 	case op == "%" && l == datum.StringShape:
 		return "join the parts: 'order ' + string(number)"
 	case op == "*" && (l|r)&datum.StringShape != 0:
-		return "write repeat(text, times)"
+		return "make a number of the string: int(x) or float(x); to repeat a text, write repeat(text, times)"
 	case op == "+" && (l|r)&datum.MapShape != 0:
 		return "write merge(a, b)"
 	case (l|r)&datum.NullShape != 0:

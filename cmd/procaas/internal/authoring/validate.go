@@ -98,7 +98,7 @@ func fixFiles(s cli.Streams, files []diag.File, o dsl.Options, stdin bool) (now 
 		}
 	}
 	for _, d := range fixed {
-		fmt.Fprintf(s.Err, "fixed %s: %s [%s]\n", d.Span, d.Message, d.Code)
+		fmt.Fprintf(s.Err, "fixed %s: %s; now it is %s [%s]\n", d.Span, d.Message, d.Hint, d.Code)
 	}
 	return now, left, nil
 }
