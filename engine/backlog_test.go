@@ -14,6 +14,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/guard"
 	"procaas/engine/model"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -46,7 +47,7 @@ func TestAnOutageIsSeenWithinTenSeconds(t *testing.T) {
 		s := &target{latency: 10 * time.Millisecond, failWith: refused}
 		r.on("one", s.do)
 		registry := prometheus.NewRegistry()
-		e := r.engine(r.store, guarded, func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
+		e := r.engine(r.store, guarded, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		r.run(e)
 		stop := r.load(100*time.Millisecond, e)
 		time.Sleep(time.Minute)
@@ -62,11 +63,11 @@ func TestAnOutageIsSeenWithinTenSeconds(t *testing.T) {
 		}
 		time.Sleep(113 * time.Second)
 		view := e.Backlog()
-		if len(view.Parked) != 2 || view.Parked[1].Reason != engine.ParkedFailed || view.Counted == nil {
+		if len(view.Parked) != 2 || view.Parked[1].Reason != stats.ParkedFailed || view.Counted == nil {
 			t.Fatalf("want one thing that runs wait for, besides the few that failed at first, have %+v", view)
 		}
 		parked := view.Parked[0]
-		if parked.Pipeline != "work" || parked.Reason != engine.ParkedService || parked.For != "orders" || parked.Runs < 1000 ||
+		if parked.Pipeline != "work" || parked.Reason != stats.ParkedService || parked.For != "orders" || parked.Runs < 1000 ||
 			parked.AgeS < 100 || parked.AgeS > 120 {
 			t.Errorf("want some 1,150 runs to wait for orders for two minutes, have %+v", parked)
 		}
@@ -133,7 +134,7 @@ func TestAServiceThatIsNotProtectedIsSeenToFail(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		stop()
 		parked := e.Backlog().Parked
-		if len(parked) != 1 || parked[0].Reason != engine.ParkedRetry || parked[0].For != "work/a/one" || parked[0].Runs < 20 {
+		if len(parked) != 1 || parked[0].Reason != stats.ParkedRetry || parked[0].For != "work/a/one" || parked[0].Runs < 20 {
 			t.Errorf("want the runs that wait to repeat the call, have %+v", parked)
 		}
 		s.down.Store(false)

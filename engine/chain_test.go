@@ -16,6 +16,7 @@ import (
 	"procaas/engine/enginetest"
 	"procaas/engine/guard"
 	"procaas/engine/model"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -42,7 +43,7 @@ func TestAPipelineThatEmitsItselfTwiceIsBounded(t *testing.T) {
 		r := newRig(t)
 		r.sends()
 		registry := prometheus.NewRegistry()
-		e := r.engine(r.store, doubling, func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
+		e := r.engine(r.store, doubling, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		r.run(e)
 		synctest.Wait()
 		const left, seconds = 50, 20
@@ -60,7 +61,7 @@ func TestAPipelineThatEmitsItselfTwiceIsBounded(t *testing.T) {
 			t.Errorf("want the pipeline to go on slowly, have %d events and then %d", first, second)
 		}
 		parked := e.Backlog().Parked
-		if len(parked) == 0 || parked[0].Reason != engine.ParkedLoop || parked[0].Pipeline != "tick" ||
+		if len(parked) == 0 || parked[0].Reason != stats.ParkedLoop || parked[0].Pipeline != "tick" ||
 			!strings.HasPrefix(parked[0].For, "tick/s/") {
 			t.Fatalf("want runs that wait for the budget of the loop, have %+v", parked)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"procaas/engine/clock"
 	"procaas/engine/model"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -27,7 +28,7 @@ type committer struct {
 	runs    store.Runs
 	node    int64
 	log     *slog.Logger
-	metrics *Metrics
+	metrics *stats.Metrics
 	health  *writeHealth
 	fenced  func()          // told when the node may write no more
 	ctx     context.Context // of the node's membership; its end drops what is not written
@@ -72,7 +73,7 @@ func mayPass(err error) bool { return errors.Is(err, store.ErrAway) || errors.Is
 func (c *committer) commitAgain(change model.Change) (errs []error, err error) {
 	backoff := 10 * time.Millisecond
 	for {
-		c.metrics.failed("commit")
+		c.metrics.Failed("commit")
 		if !clock.Pause(c.ctx, backoff) {
 			return nil, context.Cause(c.ctx)
 		}
@@ -109,7 +110,7 @@ func (c *committer) write(changes []model.Change, inDoubt bool) []error {
 			return repeat(context.Cause(c.ctx), len(changes))
 		}
 		inDoubt = true
-		c.metrics.failed("commit")
+		c.metrics.Failed("commit")
 		c.health.note(err, time.Now())
 		c.log.Warn("commit failed, trying again", "changes", len(changes), "try", try, "error", err)
 		if !clock.Pause(c.ctx, backoff) {
@@ -176,7 +177,7 @@ func (c *committer) isWritten(change model.Change) bool {
 		case errors.Is(err, store.ErrNotFound):
 			return false
 		}
-		c.metrics.failed("read")
+		c.metrics.Failed("read")
 		c.log.Warn("run cannot be read, trying again", "path", change.Pipeline, "run", change.Run, "error", err)
 		if !clock.Pause(c.ctx, backoff) {
 			return false

@@ -17,7 +17,9 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/guard"
+	"procaas/engine/intake"
 	"procaas/engine/model"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -69,7 +71,7 @@ func (r *rig) load(every time.Duration, engines ...*engine.Engine) (stop func())
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			if _, err := engines[i%len(engines)].Submit(ctx, []engine.Submission{{Event: event("work", "")}}); err != nil && ctx.Err() == nil {
+			if _, err := engines[i%len(engines)].Submit(ctx, []intake.Submission{{Event: event("work", "")}}); err != nil && ctx.Err() == nil {
 				r.t.Error(err)
 			}
 			time.Sleep(every)
@@ -454,7 +456,7 @@ func TestSwitchesAreSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		registry := prometheus.NewRegistry()
-		e := r.engine(r.store, controlled, func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
+		e := r.engine(r.store, controlled, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		r.run(e)
 		time.Sleep(time.Second)
 		r.set(e, "work/b", guard.ControlChange{})

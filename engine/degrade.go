@@ -54,7 +54,7 @@ func (e *Engine) EndFallbacks(ctx context.Context, path string, by store.Actor) 
 // degrade reports what calls come to, and decides about fallbacks, until the membership ends.
 func (n *node) degrade() {
 	n.e.degrader.Decide(n.ctx, fallback.Decider{
-		Node: n.number, Now: n.e.clock.Now, Rules: n.e.fallbacks, Announce: n.e.announce, Failed: n.e.metrics.failed, Log: n.log,
+		Node: n.number, Now: n.e.clock.Now, Rules: n.e.fallbacks, Announce: n.e.announce, Failed: n.e.metrics.Failed, Log: n.log,
 	})
 }
 

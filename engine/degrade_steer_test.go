@@ -12,6 +12,7 @@ import (
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	"procaas/engine/model"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -76,7 +77,7 @@ func TestKeptHandlerStaysInTheFlow(t *testing.T) {
 		if n := r.count("work/b/bonus") - calls; n < 499 {
 			t.Errorf("want all of 500 calls made while it is kept, have %d", n)
 		}
-		i := slices.IndexFunc(second.Handlers(), func(h engine.HandlerInfo) bool { return h.Path == "work/b/bonus" })
+		i := slices.IndexFunc(second.Handlers(), func(h stats.HandlerInfo) bool { return h.Path == "work/b/bonus" })
 		if h := second.Handlers()[i]; len(h.Effective) == 0 || !strings.HasPrefix(h.Effective[0], "kept in the flow at work/b until ") ||
 			h.Switch != "on" {
 			t.Errorf("want it told that it is kept, have %+v", h)

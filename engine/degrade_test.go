@@ -18,7 +18,9 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/fallback"
+	"procaas/engine/intake"
 	"procaas/engine/model"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -92,7 +94,7 @@ func (r *rig) orders(every time.Duration, engines ...*engine.Engine) (stop func(
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			out, err := engines[i%len(engines)].Submit(ctx, []engine.Submission{{Event: event("work", fmt.Sprint("k", i))}})
+			out, err := engines[i%len(engines)].Submit(ctx, []intake.Submission{{Event: event("work", fmt.Sprint("k", i))}})
 			if err == nil && out[0].Err == nil {
 				runs = append(runs, out[0].Receipt.Run)
 			} else if ctx.Err() == nil {
@@ -113,7 +115,7 @@ func TestFailingHandlerGoesOutOnAllNodesAndComesBackByItself(t *testing.T) {
 		var bonus sick
 		r.on("bonus", bonus.do)
 		registry := prometheus.NewRegistry()
-		first := r.engine(r.store, degradable, func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
+		first := r.engine(r.store, degradable, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		r.run(first)
 		second, _ := r.start(degradable)
 		stop := r.orders(200*time.Millisecond, first, second) // 5 a second

@@ -99,7 +99,7 @@ func (e *Engine) join(ctx context.Context) *node {
 			return nil
 		}
 		e.joinError.Store(&err)
-		e.metrics.failed("join")
+		e.metrics.Failed("join")
 		e.log.Warn("node cannot join, trying again", "node", e.o.Name, "error", err)
 		if !clock.Pause(ctx, backoff) {
 			return nil
@@ -171,7 +171,7 @@ func (n *node) beats() {
 			n.fence()
 			return
 		case err != nil:
-			n.e.metrics.failed("beat")
+			n.e.metrics.Failed("beat")
 			n.lease.watch(b.Watched)
 			if n.lease.failed(err) && n.ctx.Err() == nil {
 				n.log.Warn("lease cannot be renewed", "error", err)
@@ -195,7 +195,7 @@ func (n *node) beats() {
 			next = min(next, soon)
 		}
 		if err := n.e.degrader.Heed(n.ctx, b); err != nil && n.ctx.Err() == nil {
-			n.e.metrics.failed("outages")
+			n.e.metrics.Failed("outages")
 		}
 		if b.Next > 0 {
 			next = min(next, max(b.Next, soonestBeat))
@@ -363,7 +363,7 @@ func (n *node) claim() claimResult {
 		n.fence()
 	case err != nil && n.ctx.Err() == nil:
 		n.lost.Store(true)
-		n.e.metrics.failed("claim")
+		n.e.metrics.Failed("claim")
 		n.log.Warn("runs cannot be claimed", "error", err)
 	case err == nil:
 		n.backlog.Store(len(runs) == asked)
@@ -467,7 +467,7 @@ func (n *node) leave() error {
 		if err == nil || errors.Is(err, store.ErrFenced) {
 			return nil
 		}
-		n.e.metrics.failed("leave")
+		n.e.metrics.Failed("leave")
 		if !clock.Pause(ctx, backoff) {
 			return fmt.Errorf("leave, so runs wait for the end of the lease: %w", err)
 		}

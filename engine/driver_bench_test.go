@@ -15,6 +15,7 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
 	"procaas/engine/tracing"
@@ -58,7 +59,7 @@ func benchmarkFlow(b *testing.B, tracer trace.Tracer) {
 	for i := 0; b.Loop(); i++ {
 		slots <- struct{}{}
 		running.Go(func() {
-			out, err := e.Submit(ctx, []engine.Submission{{Event: event("work", fmt.Sprint(i))}})
+			out, err := e.Submit(ctx, []intake.Submission{{Event: event("work", fmt.Sprint(i))}})
 			if err != nil || out[0].Err != nil {
 				b.Error(err, out)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -389,7 +390,7 @@ func TestNodeIsNotReadyWhileNothingIsWritten(t *testing.T) {
 		r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
 		full.Store(true)
 		for range 5 {
-			results, err := e.Submit(t.Context(), []engine.Submission{{Event: event("work", "k")}})
+			results, err := e.Submit(t.Context(), []intake.Submission{{Event: event("work", "k")}})
 			if err == nil && results[0].Err == nil {
 				t.Error("want the event refused")
 			}

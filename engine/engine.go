@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
-	"procaas/dsl/contracts"
 	"procaas/dsl/datum"
 	"procaas/dsl/tree"
 	"procaas/engine/checkpoint"
@@ -32,6 +31,7 @@ import (
 	"procaas/engine/records"
 	"procaas/engine/secrets"
 	"procaas/engine/settings"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
 )
@@ -45,7 +45,7 @@ type Options struct {
 
 	Name        string                            // of this node, for people
 	Log         *slog.Logger                      // nothing is logged when nil
-	Metrics     *Metrics                          // nothing is counted when nil
+	Metrics     *stats.Metrics                    // nothing is counted when nil
 	Tracer      trace.Tracer                      // made with [tracing.SpanIDs]; nothing is traced when nil
 	Notify      func(Notice)                      // told what owners may have to know of; see [Notice]. May be nil
 	MaxInFlight int                               // runs that the node works on at once
@@ -90,21 +90,21 @@ type Engine struct {
 
 	o        Options
 	log      *slog.Logger
-	metrics  *Metrics
+	metrics  *stats.Metrics
 	library  definitions.Library
 	handlers map[string]HandlerType // by the name of the type
 	settings settings.Settings
 	guard    guard.Guard
 	degrader *fallback.Live
-	stats    stats
+	stats    stats.Stats
 	clock    clock.Clock
 	memory   Memory // of handlers
 	writes   writeHealth
 	known    Membership
 	loss     storeLoss
 	accepts  batcher[model.Intake, accepted]
-	backlog  atomic.Pointer[backlog] // nil before anything was counted
-	shedLast atomic.Int64            // when events were refused for overload; Unix nanoseconds, 0 for never
+	backlog  atomic.Pointer[stats.Backlog] // nil before anything was counted
+	shedLast atomic.Int64                  // when events were refused for overload; Unix nanoseconds, 0 for never
 
 	running   atomic.Bool
 	node      atomic.Pointer[node] // nil while the process is no member
@@ -128,7 +128,7 @@ func New(o Options) (*Engine, error) {
 		handlers: map[string]HandlerType{},
 		settings: settings.Settings{Kept: o.Store.Settings, Keys: o.Store.Tokens, Log: o.Log},
 		degrader: fallback.New(o.Store.Degradation),
-		stats:    stats{metrics: o.Metrics},
+		stats:    stats.Stats{Metrics: o.Metrics},
 		clock:    clock.Clock{Known: make(chan struct{}), Source: o.virtual.now()},
 		follower: follower{changed: make(chan struct{}, 1)},
 	}
@@ -142,17 +142,15 @@ func New(o Options) (*Engine, error) {
 		e.handlers[t.Name] = t
 	}
 	e.accepts.do, e.accepts.most, e.accepts.lanes = e.accept, maxBatch, 2
-	e.accepts.dropped = func(events int) { e.shed(events, shedLeft) }
+	e.accepts.dropped = func(events int) { e.shed(events, stats.ShedLeft) }
 	d, err := e.library.Add(o.Bundle)
 	if err != nil {
 		return nil, err
 	}
 	e.library.Swap(d)
-	e.metrics.handlers.read.Store(new(e.Handlers))
-	e.metrics.services.read.Store(new(e.Services))
-	e.metrics.parked.read.Store(new(e.parkedNow))
-	e.metrics.handled.read.Store(new(e.handlerTolerances))
-	e.metrics.piped.read.Store(new(e.pipelineTolerances))
+	e.metrics.Show(e.Handlers, e.Services, func() []stats.ParkedRuns {
+		return e.backlog.Load().ForMetrics(e.settings.Controls(), e.clock.Now())
+	}, e.library.Present)
 	return e, nil
 }
 
@@ -166,7 +164,7 @@ func (o Options) complete() (Options, error) {
 		o.Log = d.Log
 	}
 	if o.Metrics == nil {
-		o.Metrics = NewMetrics(prometheus.NewRegistry()) // counted for nobody
+		o.Metrics = stats.NewMetrics(prometheus.NewRegistry()) // counted for nobody
 	}
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, d.MaxInFlight)
 	o.Lease = cmp.Or(o.Lease, d.Lease)
@@ -177,32 +175,6 @@ func (o Options) complete() (Options, error) {
 	}
 	return o, nil
 }
-
-// A Submission is an event on its way in.
-type Submission struct {
-	Event model.Event // without an id, each time it is handed in it is another event
-	Hash  string      // of what the sender sent; made from the event when empty
-	Queue string      // the pipeline for which the event is a task, whose source the engine sets; empty for none
-}
-
-// A Submitted is what became of one submission: a receipt, or an error that is
-// an [*IntakeError] when the sender is to blame.
-type Submitted struct {
-	Receipt model.Receipt // when Err is nil
-	Err     error         // the event is not stored
-}
-
-// An IntakeError says why an event is refused.
-type IntakeError struct {
-	Code    string // stable: unknown_event_type, missing_key, event_rejected, …
-	Message string // for people: what was found, what was expected, and how to mend it
-	Field   string // of the event that is wrong, such as payload.order-id; may be empty
-
-	Faults []contracts.Fault // what is wrong with a payload that does not fit its schema
-}
-
-// Error implements error.
-func (e *IntakeError) Error() string { return e.Message }
 
 // Bundle gives the definition that new events are served by.
 func (e *Engine) Bundle() *tree.Bundle { return e.library.Present().Bundle }

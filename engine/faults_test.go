@@ -13,6 +13,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -54,7 +55,7 @@ func failAtAnything(t *testing.T, seed uint64) {
 				ev := event("work", fmt.Sprint(k))
 				ev.ID = fmt.Sprintf("%d-%d", k, i)
 				for { // a sender that is not answered sends again, with the same id
-					out, err := e.Submit(context.Background(), []engine.Submission{{Event: ev}})
+					out, err := e.Submit(context.Background(), []intake.Submission{{Event: ev}})
 					if err == nil {
 						runs.Store(out[0].Receipt.Run, true)
 						break
@@ -116,7 +117,7 @@ func TestRunsWhoseAnswerWasLostAreFound(t *testing.T) {
 				time.Sleep(3 * time.Second)
 				ev := event("work", "k")
 				ev.ID = "e"
-				if _, err := e.Submit(context.Background(), []engine.Submission{{Event: ev}}); op == "accept" && err == nil {
+				if _, err := e.Submit(context.Background(), []intake.Submission{{Event: ev}}); op == "accept" && err == nil {
 					t.Error("want the lost answer told")
 				}
 				began := time.Now()

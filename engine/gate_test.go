@@ -16,6 +16,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -361,7 +362,7 @@ func TestServicesAreSeen(t *testing.T) {
 		r.on("one", open.do)
 		registry := prometheus.NewRegistry()
 		e := r.engine(r.store, strings.ReplaceAll(guarded, "timeout: 2s", "timeout: 2s, max-in-flight: 3"),
-			func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
+			func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		r.run(e)
 		for range 5 {
 			r.submit(e, event("work", ""))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"procaas/engine/clock"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -16,7 +17,7 @@ func (e *Engine) measure(ctx context.Context) {
 	count, next, down := time.Now(), time.Duration(0), map[string]bool{}
 	for ; clock.Pause(ctx, next); next = store.BeatEvery {
 		began := time.Now()
-		e.stats.follow(e.library.Present(), began)
+		e.stats.Follow(e.library.Present(), began)
 		e.watchServices(down)
 		if began.Before(count) {
 			continue
@@ -25,8 +26,8 @@ func (e *Engine) measure(ctx context.Context) {
 		d, err := e.depth(limited)
 		cancel()
 		if err == nil {
-			e.metrics.inbox(d, e.clock.Now())
-			e.backlog.Store(newBacklog(d, e.clock.Now()))
+			e.metrics.Inbox(d, e.clock.Now())
+			e.backlog.Store(stats.NewBacklog(d, e.clock.Now()))
 		}
 		count = time.Now()
 		if took := count.Sub(began); e.o.Store.Gauge == nil {
@@ -41,4 +42,9 @@ func (e *Engine) depth(ctx context.Context) (store.Depth, error) {
 		return e.o.Store.Gauge.GaugeDepth(ctx)
 	}
 	return e.o.Store.Inbox.Depth(ctx)
+}
+
+// Backlog tells what waits on all nodes, as it was counted last.
+func (e *Engine) Backlog() stats.BacklogView {
+	return e.backlog.Load().View(e.settings.Controls(), e.clock.Now())
 }

@@ -12,6 +12,7 @@ import (
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	"procaas/engine/planner"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -58,7 +59,7 @@ func BenchmarkGuard(b *testing.B) {
 		{"ramping", &ramping, three},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			e := &Engine{stats: stats{metrics: NewMetrics(prometheus.NewRegistry())}, degrader: fallback.New(nil)}
+			e := &Engine{stats: stats.Stats{Metrics: stats.NewMetrics(prometheus.NewRegistry())}, degrader: fallback.New(nil)}
 			e.degrader.Known.Store(ramp)
 			j := &job{n: &node{e: e}, claimed: &store.Claimed{ID: "00dc6ad2-7034-7041-aa34-29279e39ef14"}, pass: guard.Pass{Wake: func() {}}}
 			now := time.Now()
@@ -73,7 +74,7 @@ func BenchmarkGuard(b *testing.B) {
 					b.Fatal(v)
 				}
 				j.pass.End(c.step.Path, guard.CallEnd{Verdict: guard.CallGood, Kind: c.step.Path, Took: time.Millisecond}, now)
-				e.stats.path(c.step.Path).ended(nil, time.Millisecond, now)
+				e.stats.Path(c.step.Path).Ended(nil, time.Millisecond, now)
 				e.degrader.Count(c.step, nil, time.Millisecond, now)
 			}
 		})

@@ -14,6 +14,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 )
 
@@ -116,7 +117,7 @@ func TestRepeatedEventGivesTheSameRun(t *testing.T) {
 	ev := doorEvent("open-it")
 	ev.ID, ev.Source = "e1", "test"
 	first := r.submit(e, ev)
-	again, err := e.Submit(context.Background(), []engine.Submission{{Event: ev}})
+	again, err := e.Submit(context.Background(), []intake.Submission{{Event: ev}})
 	if err != nil || !again[0].Receipt.Duplicate || again[0].Receipt.Run != first {
 		t.Errorf("want a duplicate of %s, have %+v and %v", first, again, err)
 	}
@@ -178,7 +179,7 @@ func TestBatchIsJudgedEventByEvent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	e := r.engine(r.store, three)
-	batch := make([]engine.Submission, 600)
+	batch := make([]intake.Submission, 600)
 	for i := range batch {
 		batch[i].Event = event("work", fmt.Sprint(i))
 	}
@@ -224,7 +225,7 @@ func TestStoreFailureAtIntakeIsToldToAll(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	e := r.engine((&enginetest.Faulty{Store: r.store, Before: func(string) error { return enginetest.ErrInjected }}).Ports(), three)
-	if out, err := e.Submit(context.Background(), []engine.Submission{{Event: event("work", "k")}}); err == nil {
+	if out, err := e.Submit(context.Background(), []intake.Submission{{Event: event("work", "k")}}); err == nil {
 		t.Errorf("want the store's error, have %+v", out)
 	}
 }
@@ -243,7 +244,7 @@ func TestAutomatonRejectsAtIntake(t *testing.T) {
 		run := r.submit(e, open)
 		r.settle(e, run, model.Succeeded)
 		r.settle(e, r.submit(e, doorEvent("remove-it")), model.Succeeded)
-		if again, err := e.Submit(context.Background(), []engine.Submission{{Event: open}}); err != nil || !again[0].Receipt.Duplicate {
+		if again, err := e.Submit(context.Background(), []intake.Submission{{Event: open}}); err != nil || !again[0].Receipt.Duplicate {
 			t.Errorf("want a repetition found also in a final state, have %+v and %v", again, err)
 		}
 		for _, gone := range []string{"open-it", "close-it", "remove-it"} {
@@ -412,11 +413,11 @@ pipelines:
   - {id: ship, flow: order, stages: [{id: a, handlers: [{id: one, step: {}}]}]}
   - {id: remind, flow: order, stages: [{id: a, handlers: [{id: one, step: {}}]}]}
 `)
-		submit := func(kind string, at time.Time) engine.Submitted {
+		submit := func(kind string, at time.Time) intake.Submitted {
 			t.Helper()
 			ev := event(kind, "o-1")
 			ev.At = at
-			out, err := e.Submit(t.Context(), []engine.Submission{{Event: ev}})
+			out, err := e.Submit(t.Context(), []intake.Submission{{Event: ev}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/guard"
 	"procaas/engine/model"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -48,7 +49,7 @@ func TestWhatIsLeftOutCanBeMadeUp(t *testing.T) {
 			return open.do(ctx, c, v)
 		})
 		registry := prometheus.NewRegistry()
-		e := r.engine(r.store, telling, func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
+		e := r.engine(r.store, telling, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		stop := r.run(e)
 		failed := r.submit(e, event("work", "k"))
 		r.settle(e, failed, model.Succeeded)
@@ -132,7 +133,7 @@ func TestHandlersThatWaitTooLongAreToldOf(t *testing.T) {
 		push := &target{latency: time.Second}
 		r.on("tell", push.do)
 		registry := prometheus.NewRegistry()
-		e := r.engine(r.store, crowded, func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
+		e := r.engine(r.store, crowded, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		r.run(e)
 		stop := r.load(50*time.Millisecond, e)
 		time.Sleep(20 * time.Second)

@@ -11,6 +11,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/guard"
 	"procaas/engine/model"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -78,7 +79,7 @@ func TestALiftedHoldLeavesNoHandlerOut(t *testing.T) {
 					time.Sleep(55 * time.Second)
 					lift(r, e, path)
 					time.Sleep(10 * time.Second)
-					if parked := e.Backlog().Parked; len(parked) != 1 || parked[0].Reason != engine.ParkedLifted {
+					if parked := e.Backlog().Parked; len(parked) != 1 || parked[0].Reason != stats.ParkedLifted {
 						t.Errorf("want to see runs that go on gently, have %+v", parked)
 					}
 					time.Sleep(2 * time.Minute)

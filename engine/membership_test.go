@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/intake"
 	"procaas/engine/memory"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -94,10 +94,10 @@ func setBack(t *testing.T, turn func(*turncoat, bool)) {
 	db := &turncoat{Store: r.store, other: memory.New(nil).Ports()}
 	e := r.engine(db.ports(), three)
 	r.run(e)
-	submit := func() (engine.Submitted, error) {
-		out, err := e.Submit(context.Background(), []engine.Submission{{Event: event("work", "k")}})
+	submit := func() (intake.Submitted, error) {
+		out, err := e.Submit(context.Background(), []intake.Submission{{Event: event("work", "k")}})
 		if err != nil {
-			return engine.Submitted{}, err
+			return intake.Submitted{}, err
 		}
 		return out[0], nil
 	}

@@ -16,6 +16,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/stats"
 )
 
 func TestMetricsCountWhatHappens(t *testing.T) {
@@ -35,7 +36,7 @@ pipelines:
           - {id: good, step: {}}
           - {id: bad, critical: false, step: {}}
           - {id: off, critical: false, enabled: false, step: {}}
-`, func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
+`, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		r.run(e)
 		r.settle(e, r.submit(e, event("work", "")), model.Succeeded)
 		later := event("work", "")
@@ -93,7 +94,7 @@ func TestMetricsKeepTheirContract(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		registry := prometheus.NewRegistry()
-		e := r.engine(r.store, three, func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
+		e := r.engine(r.store, three, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		r.run(e)
 		r.settle(e, r.submit(e, event("work", "o-1")), model.Succeeded)
 		families, err := registry.Gather()
@@ -130,7 +131,7 @@ func TestMetricsForgetHandlersThatAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		registry := prometheus.NewRegistry()
-		e := r.engine(r.store, three, func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
+		e := r.engine(r.store, three, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		r.run(e)
 		r.settle(e, r.submit(e, event("work", "o-1")), model.Succeeded)
 		if _, err := e.Load(t.Context(), r.bundle(parallel(1)), operator); err != nil {

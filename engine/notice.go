@@ -93,7 +93,7 @@ func (j *job) leftOut(h checkpoint.HandlerView, step *planner.Step, by string) {
 	parts := model.SplitPath(h.Path)
 	j.n.e.metrics.HandlerLeftOut.WithLabelValues(parts[0], parts[1], parts[2], by).Inc()
 	if by == model.LeftByWait && step != nil {
-		j.n.e.stats.path(h.Path).waited(time.Now())
+		j.n.e.stats.Path(h.Path).Waited(time.Now())
 		j.notify(NoticeGivenUp, h.Path, h.Reason)
 	}
 }

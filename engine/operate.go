@@ -11,10 +11,12 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
+	"procaas/engine/clock"
 	"procaas/engine/core"
 	"procaas/engine/definitions"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/engine/taskrun"
 )
 
 // This file is what operators see of all nodes, and what they do to many runs at
@@ -225,4 +227,34 @@ func (e *Engine) each(ctx context.Context, f store.RunFilter, do func(context.Co
 		n.nudge()
 	}
 	return out, nil
+}
+
+// SetQueueMode lets set say what a type of tasks does from now on, and writes down by
+// whom. The queue may be in another store, so one transaction cannot hold both: the
+// record comes first, and without it nothing changes. A change that fails afterwards
+// has a second record, which says so.
+func (e *Engine) SetQueueMode(ctx context.Context, taskType string, mode store.TaskMode, by store.Actor, set func() error) error {
+	record := func(ctx context.Context, after string) error {
+		_, err := e.o.Store.Documents.WriteDocuments(ctx, 0, nil,
+			[]store.Audited{{Kind: store.AuditQueue, Name: taskType, By: by, After: store.AuditText(after)}})
+		return err
+	}
+	if err := record(ctx, string(mode)); err != nil {
+		return fmt.Errorf("%s is not made %s, for the audit cannot be written: %w", taskType, mode, err)
+	}
+	failed := set()
+	if failed == nil {
+		return nil
+	}
+	// The caller may be gone by now, which is often why it failed.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clock.StoreTimeout)
+	defer cancel()
+	return errors.Join(failed, record(ctx, fmt.Sprintf("%s failed: %v", mode, failed)))
+}
+
+// ServeTasks runs the tasks of the pipelines that have a queue section and stages,
+// until ctx ends. Runs under way go on, and whoever takes their tasks next finds them.
+func (e *Engine) ServeTasks(ctx context.Context, db *store.TaskStore) {
+	server := &taskrun.Server{Runs: e, Tasks: db, Log: e.log, Name: e.o.Name, Lease: e.o.Lease, Submit: e.submitOne}
+	server.Serve(ctx)
 }

@@ -33,7 +33,7 @@ func (e *Engine) trim(ctx context.Context) {
 			cancel()
 			switch {
 			case err != nil && ctx.Err() == nil:
-				e.metrics.failed("trim")
+				e.metrics.Failed("trim")
 				e.log.Warn("what is old cannot be removed, trying again", "error", err)
 			case more:
 				next = trimPause

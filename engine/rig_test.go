@@ -18,6 +18,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -116,7 +117,7 @@ func (r *rig) start(yaml string) (*engine.Engine, func() error) {
 // submit hands in one event and gives its run.
 func (r *rig) submit(e *engine.Engine, ev model.Event) string {
 	r.t.Helper()
-	out, err := e.Submit(context.Background(), []engine.Submission{{Event: ev}})
+	out, err := e.Submit(context.Background(), []intake.Submission{{Event: ev}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -127,13 +128,13 @@ func (r *rig) submit(e *engine.Engine, ev model.Event) string {
 }
 
 // refuse hands in one event that must be refused.
-func (r *rig) refuse(e *engine.Engine, ev model.Event) *engine.IntakeError {
+func (r *rig) refuse(e *engine.Engine, ev model.Event) *intake.IntakeError {
 	r.t.Helper()
-	out, err := e.Submit(context.Background(), []engine.Submission{{Event: ev}})
+	out, err := e.Submit(context.Background(), []intake.Submission{{Event: ev}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	refused := &engine.IntakeError{}
+	refused := &intake.IntakeError{}
 	ok := errors.As(out[0].Err, &refused)
 	if !ok {
 		r.t.Fatalf("want an IntakeError, have %v and receipt %+v", out[0].Err, out[0].Receipt)

@@ -8,6 +8,7 @@ import (
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/stats"
 )
 
 // This file wakes runs that wait in the store for a service, and shows services.
@@ -43,7 +44,7 @@ func (e *Engine) caller(causes []string) *caller {
 // when it does not hold them back any more: then there may be many of them.
 func (c *caller) wakes(cause string) (most int, lifted bool) {
 	for part := range strings.SplitSeq(cause, ",") {
-		if hash, ok := strings.CutPrefix(part, causeUnserved); ok {
+		if hash, ok := strings.CutPrefix(part, stats.CauseUnserved); ok {
 			if hash != c.e.Bundle().Hash {
 				return releaseMost, true
 			}
@@ -150,7 +151,7 @@ func (e *Engine) Services() []guard.ServiceInfo {
 	for _, s := range d.Bundle.Services {
 		info := guard.ServiceInfo{ID: s.ID, URL: s.Address(), Owner: s.Owner}
 		e.guard.Gate(s.ID).Fill(&info, guard.ServiceTerms(s, nodes), now)
-		parked := waits.parkedFor(s.ID)
+		parked := waits.ParkedFor(s.ID)
 		if info.Parked, info.Critical = parked.Runs, d.Needed[s.ID]; info.Parked > 0 {
 			info.ParkedSince = model.Moment(parked.Since)
 		}

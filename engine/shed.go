@@ -2,9 +2,11 @@ package engine
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"procaas/engine/intake"
+	"procaas/engine/stats"
 )
 
 // This file says when the engine takes no more events in: what comes faster than
@@ -23,37 +25,19 @@ const (
 	longestRetryAfter = 30 * time.Second
 )
 
-// Why events are not taken in.
-const (
-	shedOverload = "overload"    // the store is too slow for them
-	shedLeft     = "client_left" // nobody waits for the answer any more
-)
-
-// An OverloadError refuses events that would have to wait for too long. None of
-// them is stored.
-type OverloadError struct {
-	Wait  time.Duration // what the events would have waited, about
-	After time.Duration // when to send them again
-}
-
-// Error implements error.
-func (e *OverloadError) Error() string {
-	return fmt.Sprintf("events come faster than the store writes: these would wait for %s", e.Wait.Round(time.Millisecond))
-}
-
 // Overload tells why no event can be taken in at present; nil when one can. It
 // counts one as refused: it is asked before events are read.
-func (e *Engine) Overload() *OverloadError {
+func (e *Engine) Overload() *intake.OverloadError {
 	over := e.overload(1)
 	if over != nil {
-		e.shed(1, shedOverload)
+		e.shed(1, stats.ShedOverload)
 	}
 	return over
 }
 
 // overload tells why so many events cannot be taken in at present; nil when they
 // can.
-func (e *Engine) overload(events int) *OverloadError {
+func (e *Engine) overload(events int) *intake.OverloadError {
 	o := e.accepts.outlook(min(events, maxBatch))
 	patience := patientIntake * o.usual
 	if o.next || o.wait <= max(longestIntake, patience) && o.stuck <= max(longestStall, patience) {
@@ -62,13 +46,13 @@ func (e *Engine) overload(events int) *OverloadError {
 	wait := max(o.wait, o.stuck)
 	// Not all at the same time.
 	after := time.Duration(float64(wait) * (1 + rand.Float64()))
-	return &OverloadError{Wait: wait, After: min(max(after, time.Second), longestRetryAfter)}
+	return &intake.OverloadError{Wait: wait, After: min(max(after, time.Second), longestRetryAfter)}
 }
 
 // shed counts events that are not taken in.
 func (e *Engine) shed(events int, why string) {
 	e.metrics.Shed.WithLabelValues(why).Add(float64(events))
-	if why == shedOverload {
+	if why == stats.ShedOverload {
 		e.shedLast.Store(time.Now().UnixNano())
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/intake"
 )
 
 // At several times of what the store can write, as much is accepted as without
@@ -33,14 +33,14 @@ func TestOverloadCostsNoThroughputAndNoLatency(t *testing.T) {
 			for i := range clients {
 				all.Go(func() {
 					time.Sleep(time.Duration(i) * time.Second / time.Duration(clients))
-					events := make([]engine.Submission, 64)
+					events := make([]intake.Submission, 64)
 					for k := range events {
 						events[k].Event = event("work", "")
 					}
 					for time.Now().Before(end) {
 						began := time.Now()
 						_, err := e.Submit(context.Background(), events)
-						var over *engine.OverloadError
+						var over *intake.OverloadError
 						switch {
 						case errors.As(err, &over):
 							no.Add(64)

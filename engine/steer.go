@@ -14,6 +14,7 @@ import (
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -172,8 +173,8 @@ func (e *Engine) ControlEffect(ctx context.Context, path string, change guard.Co
 	out := ControlEffect{DryRun: true, Path: path, Control: c, Handlers: []HandlerEffect{}}
 	now := time.Now()
 	for _, s := range e.library.Present().Under(path) {
-		var info HandlerInfo
-		e.stats.path(s.Path).fill(&info, now)
+		var info stats.HandlerInfo
+		e.stats.Path(s.Path).Fill(&info, now)
 		h := HandlerEffect{
 			Path: s.Path, Critical: s.Handler.IsCritical(), CallsPerS: info.CallsPerS,
 			ReadBy: e.readers(s),

@@ -2,11 +2,11 @@ package engine
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"procaas/engine/model"
+	"procaas/engine/taskrun"
 )
 
 // This file tells what brings its node down from what only happened to be there. Whatever
@@ -20,28 +20,13 @@ const SuspectedFrom = 2
 
 // maxLosses is how many nodes a run may lose in a row. The last two it had to lose when it was
 // the only suspected run at its node.
-const maxLosses = MaxTaskLost
+const maxLosses = taskrun.MaxTaskLost
 
 // Suspected tells whether a run with this many losses may be what brings its nodes down.
 func Suspected(losses int) bool { return losses >= SuspectedFrom }
 
 // ClassQuarantined is the class of the error of a run that has been quarantined.
 const ClassQuarantined = "quarantined"
-
-// lostPause is the longest that a suspect waits which is to be tried for the last time.
-const lostPause = 10 * time.Second
-
-// SuspectDelay says for how long a suspect waits, a run or a task, that has lost its node or
-// worker so often before, and is given up when it has lost too many. What brings a node down
-// takes all with it that runs there, and what is tried again at once meets it again: it is
-// drawn by lot how long each waits, the longer the nearer it is to be given up.
-func SuspectDelay(before, tooMany int) time.Duration {
-	most := time.Duration(before) * lostPause / time.Duration(max(1, tooMany))
-	if most < time.Millisecond {
-		return 0
-	}
-	return rand.N(most)
-}
 
 // triedWith is how many suspects a node tries at once, with one among them that has lost so
 // many: eight, and after one more only itself.
@@ -101,7 +86,7 @@ func (j *job) admit() bool {
 		}
 		return false
 	case !j.n.suspects.try(c.ID, c.Losses):
-		change.Status, change.Due = model.Parked, j.n.e.clock.Now().Add(time.Second+SuspectDelay(c.Losses, maxLosses))
+		change.Status, change.Due = model.Parked, j.n.e.clock.Now().Add(time.Second+taskrun.SuspectDelay(c.Losses, maxLosses))
 		j.close(change)
 		return false
 	}

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/store"
+	"procaas/engine/taskrun"
 )
 
 // A taskCare counts what is done for the queue.
@@ -48,7 +48,7 @@ func TestNodesCareForTasks(t *testing.T) {
 			ctx, stop := context.WithTimeout(t.Context(), 150*time.Minute)
 			defer stop()
 			var care taskCare
-			engine.TendTasks(ctx, &care, keep, slog.New(slog.DiscardHandler))
+			taskrun.TendTasks(ctx, &care, keep, slog.New(slog.DiscardHandler))
 			if least := int(149 * time.Minute / time.Second); care.promoted < least || care.reclaimed < least {
 				t.Errorf("have %+v, want tasks promoted and taken back each second", care)
 			}

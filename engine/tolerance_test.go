@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/engine"
+	"procaas/engine/stats"
 )
 
 // The rules for alerts are the same for all pipelines: what is too much, and whose it is, they
@@ -27,7 +28,7 @@ pipelines:
           - {id: may, critical: false, owner: team-b, step: {}}
           - {id: out, critical: false, step: {}, fallback: {min-success-ratio: 0.75}}
   - {id: quiet, stages: [{id: s, handlers: [{id: h, step: {}}]}]}
-`, func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
+`, func(o *engine.Options) { o.Metrics = stats.NewMetrics(registry) })
 		families, err := registry.Gather()
 		if err != nil {
 			t.Fatal(err)

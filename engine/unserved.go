@@ -11,14 +11,11 @@ import (
 	"procaas/engine/definitions"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
 // This file sees to it that no accepted event is lost with the pipeline that was to serve it.
-
-// causeUnserved stands before the definition by which nobody served the event of a run. It
-// waits until a node has another one.
-const causeUnserved = "unserved "
 
 // unservedAgain is when such a run is looked at again though nobody called it up.
 const unservedAgain = time.Hour
@@ -52,7 +49,7 @@ func (e *DropError) Error() string {
 func (j *job) await(reason string) {
 	j.at("").Warn("event waits for a pipeline that serves it", "type", j.claimed.Event.Type, "flow", j.claimed.Flow)
 	j.close(model.Change{
-		Status: model.Parked, Due: j.n.e.clock.Now().Add(unservedAgain), Cause: causeUnserved + j.def.Bundle.Hash,
+		Status: model.Parked, Due: j.n.e.clock.Now().Add(unservedAgain), Cause: stats.CauseUnserved + j.def.Bundle.Hash,
 		Error: reason + "; it waits until a definition does", ErrorClass: ClassUnserved,
 	})
 }

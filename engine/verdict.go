@@ -44,7 +44,7 @@ func (j *job) verdict(s *planner.Step, ref string, due time.Time, c *guard.Contr
 func (j *job) takeProbe(outage string) bool {
 	taken, err := j.n.e.degrader.TakeProbe(j.n.ctx, outage)
 	if err != nil {
-		j.n.e.metrics.failed("probe")
+		j.n.e.metrics.Failed("probe")
 	}
 	return taken
 }

@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine/clock"
 	"procaas/engine/core"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -351,7 +352,7 @@ func (o *VirtualOptions) now() func() time.Time {
 // so do the delays of repetitions.
 func (o *VirtualOptions) runID(ev model.Event) string {
 	if o == nil {
-		return newID()
+		return intake.NewID()
 	}
 	return model.Digest("run", ev.Source, ev.ID)
 }

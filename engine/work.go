@@ -17,6 +17,7 @@ import (
 	"procaas/engine/core"
 	"procaas/engine/definitions"
 	"procaas/engine/guard"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/secrets"
@@ -204,10 +205,10 @@ func (j *job) hold(ref string, held bool) {
 			j.held = map[string]bool{}
 		}
 		j.held[ref] = true
-		j.n.e.stats.path(path).waiting.Add(1)
+		j.n.e.stats.Path(path).Waiting.Add(1)
 	case !held && j.held[ref]:
 		delete(j.held, ref)
-		j.n.e.stats.path(path).waiting.Add(-1)
+		j.n.e.stats.Path(path).Waiting.Add(-1)
 	}
 }
 
@@ -470,19 +471,19 @@ func (j *job) count() {
 		}
 		j.pass.LeaveAll(h.Ref(), j.n.e.clock.Now())
 		j.trace.Note(h)
-		seen := j.n.e.stats.path(h.Path)
+		seen := j.n.e.stats.Path(h.Path)
 		step := core.StepOf(j.run.Plan(), h)
 		if by := model.LeftBy(h.Outcome, h.Reason); by != "" && (step == nil || !step.Handler.IsCritical()) {
 			j.leftOut(h, step, by)
 		}
 		switch computes := step != nil && step.Computes(); {
 		case h.Outcome == model.OutcomeSkipped:
-			seen.skipped.Inc()
+			seen.Skipped.Inc()
 		case h.Outcome == model.OutcomeSucceeded && computes:
-			seen.ended(nil, 0, time.Now())
+			seen.Ended(nil, 0, time.Now())
 		case h.Outcome == model.OutcomeFailed:
 			if computes {
-				seen.ended(errors.New(h.Error), 0, time.Now())
+				seen.Ended(errors.New(h.Error), 0, time.Now())
 			}
 			j.gaveUp(h, step)
 		}
@@ -492,13 +493,13 @@ func (j *job) count() {
 // gaveUp counts a handler that has failed for good. One that is critical fails the
 // run, which is told then; of others it is logged as often as people can read.
 func (j *job) gaveUp(h checkpoint.HandlerView, step *planner.Step) {
-	seen := j.n.e.stats.path(h.Path)
-	seen.givenUp.Inc()
+	seen := j.n.e.stats.Path(h.Path)
+	seen.GivenUp.Inc()
 	if step == nil || step.Handler.IsCritical() {
 		return
 	}
 	j.notify(NoticeGivenUp, h.Path, h.Error)
-	if unsaid, ok := seen.say(time.Now()); ok {
+	if unsaid, ok := seen.Say(time.Now()); ok {
 		j.at(h.Path).Warn("handler failed for good", "attempts", h.Attempts, "error", h.Error, "unlogged", unsaid)
 	}
 }
@@ -509,9 +510,9 @@ func (j *job) gaveUp(h checkpoint.HandlerView, step *planner.Step) {
 func (j *job) intakes(events []model.Event) []model.Intake {
 	var out []model.Intake
 	for _, ev := range events {
-		in, err := route(j.n.e.library.Present(), ev)
+		in, err := intake.Route(j.n.e.library.Present(), ev)
 		if err != nil {
-			in, err = route(j.def, ev)
+			in, err = intake.Route(j.def, ev)
 		}
 		if err != nil {
 			j.at("").Error("emitted event is lost", "type", ev.Type, "error", err)
@@ -530,9 +531,9 @@ func (j *job) call(ctx context.Context, t core.Attempt) ended {
 		defer cancel()
 		ctx = limited
 	}
-	seen := j.n.e.stats.path(t.Step.Path)
-	seen.underway.Add(1)
-	defer seen.underway.Add(-1)
+	seen := j.n.e.stats.Path(t.Step.Path)
+	seen.Underway.Add(1)
+	defer seen.Underway.Add(-1)
 	span := tracing.Attempt{Parent: j.claimed.Event.TraceParent, State: j.claimed.Event.TraceState}
 	if j.trace != nil {
 		ctx, span = j.trace.Attempt(ctx, &t)
@@ -551,7 +552,7 @@ func (j *job) call(ctx context.Context, t core.Attempt) ended {
 		j.ofCall(&t).Debug("attempt failed", "error", err)
 	}
 	if !t.Verify { // which says nothing about the handler's own calls
-		seen.ended(err, now.Sub(began), now)
+		seen.Ended(err, now.Sub(began), now)
 		if j.def.Counted[t.Step] {
 			j.n.e.degrader.Count(t.Step, err, now.Sub(began), j.n.e.clock.Now())
 		}
@@ -615,7 +616,7 @@ func (j *job) checkEmits(ctx context.Context, events []model.Event, span *tracin
 		if ev.TraceParent == "" {
 			events[i].TraceParent, events[i].TraceState = span.Parent, span.State
 		}
-		if _, err := route(d, ev); err != nil {
+		if _, err := intake.Route(d, ev); err != nil {
 			return model.Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))
 		}
 		if err := d.Bundle.Event(ev.Type).Contract().CheckContext(ctx, ev.Payload); err != nil {

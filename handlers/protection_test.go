@@ -11,6 +11,7 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/intake"
 	"procaas/engine/memory"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -83,7 +84,7 @@ func newCaller(t *testing.T, server *stub.Server, service, protection string) *c
 
 func (c *caller) submit(t *testing.T) {
 	t.Helper()
-	if _, err := c.Submit(t.Context(), []engine.Submission{{Event: model.Event{Type: "work"}}}); err != nil {
+	if _, err := c.Submit(t.Context(), []intake.Submission{{Event: model.Event{Type: "work"}}}); err != nil {
 		t.Fatal(err)
 	}
 	c.accepted++

@@ -25,6 +25,7 @@ import (
 	"procaas/engine/diagram"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/store"
@@ -200,7 +201,7 @@ func (c company) send(eventType, order string, more ...any) checkpoint.RunView {
 		payload[more[i].(string)] = more[i+1]
 	}
 	event := model.Event{ID: eventType + "/" + order, Source: "test", Type: eventType, Payload: payload}
-	submitted, err := c.engine.Submit(c.Context(), []engine.Submission{{Event: event}})
+	submitted, err := c.engine.Submit(c.Context(), []intake.Submission{{Event: event}})
 	if err != nil || submitted[0].Err != nil {
 		c.Fatalf("submit %s: %v, %v", eventType, err, submitted)
 	}
@@ -269,7 +270,7 @@ func TestTaxiOrderLives(t *testing.T) {
 		t.Errorf("the question about the ride: %+v, %v", runs, err)
 	}
 	event := model.Event{ID: "late", Type: "order-cancelled", Payload: map[string]any{"order-id": "o-1"}}
-	late, err := c.engine.Submit(t.Context(), []engine.Submission{{Event: event}})
+	late, err := c.engine.Submit(t.Context(), []intake.Submission{{Event: event}})
 	if err != nil || late[0].Err == nil {
 		t.Errorf("a finished order was cancelled: %v, %v", late, err)
 	}

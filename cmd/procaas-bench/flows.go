@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"procaas/engine"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 )
 
@@ -290,8 +290,8 @@ func (b *bench) judge(what string, have, target float64, atLeast bool) {
 }
 
 // submissions makes a batch of events that nothing serves before long.
-func submissions(n int, event func(i int) model.Event) []engine.Submission {
-	out := make([]engine.Submission, n)
+func submissions(n int, event func(i int) model.Event) []intake.Submission {
+	out := make([]intake.Submission, n)
 	for i := range out {
 		out[i].Event = event(i)
 	}

@@ -18,6 +18,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/transport"
 	"procaas/engine/api/wire"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/postgres"
 	"procaas/engine/store"
@@ -214,7 +215,7 @@ func openProcaas(schema string, event func(string) model.Event) func(context.Con
 }
 
 func (s *system) submit(ctx context.Context, ev model.Event) (string, error) {
-	out, err := s.engine.Submit(ctx, []engine.Submission{{Event: ev}})
+	out, err := s.engine.Submit(ctx, []intake.Submission{{Event: ev}})
 	if err == nil {
 		err = out[0].Err
 	}

@@ -24,7 +24,7 @@ var rooms = map[string][]string{
 	"engine": {
 		"model", "store", "sqlstore", "clock", "pgkit", "planner", "checkpoint", "core", "guard", "fallback", "diagram", "diff",
 		"clusters", "transfers", "secrets", "tracing", "outbound", "triggers", "definitions", "credentials", "settings",
-		"records", "explain",
+		"records", "explain", "intake", "taskrun", "stats", "inbox",
 	},
 }
 
@@ -77,8 +77,11 @@ var homes = []struct {
 		"counted in the engine, served by the API, wired in serve",
 	},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/procaas/internal/serve/observe"}, "who sends traces where is wired once"},
-	{"go.opentelemetry.io/otel", []string{"engine", "engine/outbound", "engine/tracing", "cmd/procaas/internal/serve/observe"},
-		"spans are made by the engine"},
+	{
+		"go.opentelemetry.io/otel",
+		[]string{"engine", "engine/outbound", "engine/tracing", "cmd/procaas/internal/serve/observe"},
+		"spans are made by the engine",
+	},
 	{"github.com/spf13/cobra", commandLine(), "only the command line parses flags"},
 }
 

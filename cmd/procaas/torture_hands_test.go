@@ -24,9 +24,9 @@ import (
 	"time"
 
 	"procaas/cmd/procaas/internal/cli"
-	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/taskrun"
 	"procaas/handlers/queue"
 )
 
@@ -263,14 +263,14 @@ func (w *handWork) compiled(ctx context.Context, dsn string) error {
 	worker := queue.NewWorker(store, queue.WorkerOptions{
 		Name: w.name, Lease: handLease, Poll: 200 * time.Millisecond, Prefetch: 20, Grace: time.Second, CareElsewhere: true, Log: w.log,
 	})
-	again := engine.TaskPolicy{MinDelay: 10 * time.Millisecond, MaxDelay: 300 * time.Millisecond, Factor: 2}
+	again := taskrun.TaskPolicy{MinDelay: 10 * time.Millisecond, MaxDelay: 300 * time.Millisecond, Factor: 2}
 	for _, name := range handTypes {
 		kind := queue.Kind[taskBody]{Name: name, Running: 4, Retry: &again}
 		switch name {
 		case "keyed":
 			kind.MaxPerKey = 1
 		case "fails":
-			kind.Retry = &engine.TaskPolicy{Attempts: 3, MinDelay: 10 * time.Millisecond}
+			kind.Retry = &taskrun.TaskPolicy{Attempts: 3, MinDelay: 10 * time.Millisecond}
 		}
 		queue.Register(worker, kind, func(ctx context.Context, j queue.Job[taskBody]) error {
 			_, fate := w.do(ctx, begunTask{

@@ -20,11 +20,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/cmd/procaas/internal/cli"
-	"procaas/engine"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/store"
+	"procaas/engine/taskrun"
 	"procaas/handlers/queue"
 )
 
@@ -239,7 +239,7 @@ func (p *taskPutter) put(r *rand.Rand, kind string, last bool, tasks ...map[stri
 		body.NS = []int{p.n}
 		one["payload"] = body
 		puts[i] = taskPut{kind: kind, name: body.Name, n: p.n, sent: time.Now(), last: last}
-		if body.Crashes > engine.MaxTaskLost {
+		if body.Crashes > taskrun.MaxTaskLost {
 			p.poisonous[p.n] = true
 		}
 	}

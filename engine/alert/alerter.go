@@ -17,6 +17,7 @@ import (
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/outbound"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -47,10 +48,10 @@ type Options struct {
 
 // An Engine is what an [Alerter] asks.
 type Engine interface {
-	Handler(path string) (engine.HandlerInfo, bool)
-	Handlers() []engine.HandlerInfo
+	Handler(path string) (stats.HandlerInfo, bool)
+	Handlers() []stats.HandlerInfo
 	Services() []guard.ServiceInfo
-	Backlog() engine.BacklogView
+	Backlog() stats.BacklogView
 	Healthy(ctx context.Context) error
 	Degraded() error
 	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)

@@ -16,6 +16,7 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/guard"
 	"procaas/engine/model"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -29,11 +30,11 @@ type fakeEngine struct {
 	away     string // the run whose cell of the inbox cannot be reached
 }
 
-func (*fakeEngine) Handler(string) (engine.HandlerInfo, bool) { return engine.HandlerInfo{}, false }
-func (*fakeEngine) Handlers() []engine.HandlerInfo            { return nil }
-func (*fakeEngine) Services() []guard.ServiceInfo             { return nil }
-func (*fakeEngine) Backlog() engine.BacklogView               { return engine.BacklogView{} }
-func (*fakeEngine) Degraded() error                           { return nil }
+func (*fakeEngine) Handler(string) (stats.HandlerInfo, bool) { return stats.HandlerInfo{}, false }
+func (*fakeEngine) Handlers() []stats.HandlerInfo            { return nil }
+func (*fakeEngine) Services() []guard.ServiceInfo            { return nil }
+func (*fakeEngine) Backlog() stats.BacklogView               { return stats.BacklogView{} }
+func (*fakeEngine) Degraded() error                          { return nil }
 
 func (e *fakeEngine) Healthy(context.Context) error {
 	e.mu.Lock()

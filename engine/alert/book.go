@@ -9,6 +9,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
+	"procaas/engine/stats"
 )
 
 // downAfter is how long a service must fail before somebody is told: the blip of a restart
@@ -129,10 +130,10 @@ func (b *book) found(run string, waits bool, now time.Time) {
 
 // A world tells how things are.
 type world interface {
-	Handler(path string) (engine.HandlerInfo, bool)
-	Handlers() []engine.HandlerInfo
+	Handler(path string) (stats.HandlerInfo, bool)
+	Handlers() []stats.HandlerInfo
 	Services() []guard.ServiceInfo
-	Backlog() engine.BacklogView
+	Backlog() stats.BacklogView
 }
 
 // sweep ends what is over, and gives all alerts that fire, with those that have
@@ -145,7 +146,7 @@ func (b *book) sweep(node string, w world, now time.Time) []Alert {
 		}
 	}
 	for path, t := range b.paths {
-		var info *engine.HandlerInfo
+		var info *stats.HandlerInfo
 		if h, ok := w.Handler(path); ok {
 			info = &h
 		}
@@ -162,7 +163,7 @@ func (b *book) sweep(node string, w world, now time.Time) []Alert {
 		put(a)
 	}
 	for _, p := range w.Backlog().Parked {
-		if p.Reason == engine.ParkedLoop {
+		if p.Reason == stats.ParkedLoop {
 			h, _ := w.Handler(p.For)
 			put(&Alert{Kind: PipelineMultiplies, Path: p.For, Owner: h.Owner, Critical: h.Critical, Since: p.Since, Runs: p.Runs})
 		}
@@ -205,7 +206,7 @@ func (b *book) downServices(services []guard.ServiceInfo, now time.Time) (out []
 	return out
 }
 
-func isFrozen(h engine.HandlerInfo) bool {
+func isFrozen(h stats.HandlerInfo) bool {
 	return h.Fallback != nil && h.Fallback.State == fallback.Frozen
 }
 

@@ -11,6 +11,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
+	"procaas/engine/stats"
 )
 
 // A stage is a world for a book, with a clock of its own.
@@ -18,16 +19,16 @@ type stage struct {
 	t        *testing.T
 	book     *book
 	now      time.Time
-	handlers map[string]engine.HandlerInfo
+	handlers map[string]stats.HandlerInfo
 	services []guard.ServiceInfo
-	parked   []engine.ParkedRuns
+	parked   []stats.ParkedRuns
 	firing   map[string]bool
 }
 
 func newStage(t *testing.T) *stage {
 	return &stage{
 		t: t, book: newBook(), now: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), firing: map[string]bool{},
-		handlers: map[string]engine.HandlerInfo{
+		handlers: map[string]stats.HandlerInfo{
 			"work/a/pay":   {Path: "work/a/pay", Owner: "team-pay", Critical: true},
 			"work/a/bonus": {Path: "work/a/bonus", Owner: "team-bonus"},
 			"work/a/mail":  {Path: "work/a/mail"},
@@ -35,13 +36,13 @@ func newStage(t *testing.T) *stage {
 	}
 }
 
-func (s *stage) Handler(path string) (engine.HandlerInfo, bool) {
+func (s *stage) Handler(path string) (stats.HandlerInfo, bool) {
 	h, ok := s.handlers[path]
 	return h, ok
 }
 
-func (s *stage) Handlers() []engine.HandlerInfo {
-	var out []engine.HandlerInfo
+func (s *stage) Handlers() []stats.HandlerInfo {
+	var out []stats.HandlerInfo
 	for _, h := range s.handlers {
 		out = append(out, h)
 	}
@@ -49,10 +50,10 @@ func (s *stage) Handlers() []engine.HandlerInfo {
 }
 
 func (s *stage) Services() []guard.ServiceInfo { return s.services }
-func (s *stage) Backlog() engine.BacklogView   { return engine.BacklogView{Parked: s.parked} }
+func (s *stage) Backlog() stats.BacklogView    { return stats.BacklogView{Parked: s.parked} }
 
 // set changes a handler.
-func (s *stage) set(path string, change func(*engine.HandlerInfo)) {
+func (s *stage) set(path string, change func(*stats.HandlerInfo)) {
 	h := s.handlers[path]
 	change(&h)
 	s.handlers[path] = h
@@ -99,13 +100,13 @@ func (s *stage) want(want ...string) {
 func TestHandlerThatKeepsFailing(t *testing.T) {
 	t.Parallel()
 	s, bad, good := newStage(t), 0.0, 0.99
-	s.set("work/a/bonus", func(h *engine.HandlerInfo) { h.SuccessRatio = &good })
+	s.set("work/a/bonus", func(h *stats.HandlerInfo) { h.SuccessRatio = &good })
 	for range 50 {
 		s.tell(engine.NoticeGivenUp, "work/a/bonus")
 		s.want() // one in a hundred fails
 		s.pass(time.Second)
 	}
-	s.set("work/a/bonus", func(h *engine.HandlerInfo) { h.SuccessRatio = &bad })
+	s.set("work/a/bonus", func(h *stats.HandlerInfo) { h.SuccessRatio = &bad })
 	s.want("+ HandlerFailing work/a/bonus")
 	for range 1000 { // no storm
 		s.tell(engine.NoticeGivenUp, "work/a/bonus")
@@ -115,7 +116,7 @@ func TestHandlerThatKeepsFailing(t *testing.T) {
 	s.pass(6 * time.Minute)
 	s.want() // nobody knows yet whether it works again
 	later := s.now
-	s.set("work/a/bonus", func(h *engine.HandlerInfo) { h.LastSuccess = &later })
+	s.set("work/a/bonus", func(h *stats.HandlerInfo) { h.LastSuccess = &later })
 	s.want("- HandlerFailing work/a/bonus")
 	if len(s.book.paths) != 0 {
 		t.Errorf("want nothing remembered, have %v", s.book.paths)
@@ -212,14 +213,14 @@ func TestFallbackTakesOverFromFailures(t *testing.T) {
 	}
 	s.want("+ HandlerFailing work/a/bonus")
 	s.tell(engine.NoticeFallbackOn, "work/a/bonus", func(n *engine.Notice) { n.Ratio, n.Until = 0.1, s.now.Add(time.Minute) })
-	s.set("work/a/bonus", func(h *engine.HandlerInfo) { h.Fallback = &fallback.View{State: fallback.Out} })
+	s.set("work/a/bonus", func(h *stats.HandlerInfo) { h.Fallback = &fallback.View{State: fallback.Out} })
 	s.want("+ HandlerDegraded work/a/bonus", "- HandlerFailing work/a/bonus")
 	for range 5 { // probes fail
 		s.pass(time.Minute)
 		s.tell(engine.NoticeGivenUp, "work/a/bonus")
 		s.want()
 	}
-	s.set("work/a/bonus", func(h *engine.HandlerInfo) { h.Fallback.State = fallback.In })
+	s.set("work/a/bonus", func(h *stats.HandlerInfo) { h.Fallback.State = fallback.In })
 	s.tell(engine.NoticeFallbackOff, "work/a/bonus")
 	s.want("- HandlerDegraded work/a/bonus")
 
@@ -241,7 +242,7 @@ func TestServiceThatIsOutIsOneIncident(t *testing.T) {
 	service := func(n *engine.Notice) { n.Path, n.Service, n.Handlers = "", "push", both }
 	s.tell(engine.NoticeFallbackOn, "", service)
 	for _, path := range both {
-		s.set(path, func(h *engine.HandlerInfo) {
+		s.set(path, func(h *stats.HandlerInfo) {
 			h.Fallback = &fallback.View{State: fallback.Out, Service: "push"}
 		})
 	}
@@ -252,7 +253,7 @@ func TestServiceThatIsOutIsOneIncident(t *testing.T) {
 	}
 	s.want()
 	for _, path := range both {
-		s.set(path, func(h *engine.HandlerInfo) { h.Fallback.State = fallback.In })
+		s.set(path, func(h *stats.HandlerInfo) { h.Fallback.State = fallback.In })
 	}
 	s.tell(engine.NoticeFallbackOff, "", service)
 	s.want("- ServiceDegraded push")
@@ -373,9 +374,9 @@ func TestPipelineThatMultipliesIsTold(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	since := s.now
-	s.parked = []engine.ParkedRuns{{Pipeline: "work", Reason: engine.ParkedService, For: "orders", Runs: 3, Since: since}}
+	s.parked = []stats.ParkedRuns{{Pipeline: "work", Reason: stats.ParkedService, For: "orders", Runs: 3, Since: since}}
 	s.want()
-	s.parked = append(s.parked, engine.ParkedRuns{Pipeline: "work", Reason: engine.ParkedLoop, For: "work/a/fetch", Runs: 9123, Since: since})
+	s.parked = append(s.parked, stats.ParkedRuns{Pipeline: "work", Reason: stats.ParkedLoop, For: "work/a/fetch", Runs: 9123, Since: since})
 	s.want("+ PipelineMultiplies work/a/fetch")
 	a := *s.book.firing[(&Alert{Kind: PipelineMultiplies, Path: "work/a/fetch"}).ID()]
 	if want := "work/a/fetch: the runs of the pipeline start more and more of its runs; 9123 runs wait for the budget of that"; a.Summary() != want {

@@ -20,6 +20,8 @@ import (
 	"procaas/engine"
 	"procaas/engine/alert"
 	"procaas/engine/planner"
+	"procaas/engine/stats"
+	"procaas/engine/taskrun"
 	"procaas/handlers"
 )
 
@@ -223,8 +225,8 @@ func (n namesOf) MustRegister(list ...prometheus.Collector) {
 // metricNames lists what a node shows.
 func metricNames() map[string]bool {
 	n := namesOf{names: map[string]bool{}}
-	engine.NewMetrics(n)
-	engine.MeasureTasks(nil, n)
+	stats.NewMetrics(n)
+	taskrun.MeasureTasks(nil, n)
 	if _, err := alert.New(alert.Options{Webhooks: []string{"http://127.0.0.1/"}, Metrics: n}); err != nil {
 		panic(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"procaas/engine"
+	"procaas/engine/stats"
 )
 
 // What makes a trouble, and what ends it.
@@ -40,7 +41,7 @@ func (l *lapse) happened(n engine.Notice, now time.Time) {
 }
 
 // over tells whether it has stopped. The handler is nil for a path that is none.
-func (l *lapse) over(h *engine.HandlerInfo, now time.Time) bool {
+func (l *lapse) over(h *stats.HandlerInfo, now time.Time) bool {
 	switch idle := now.Sub(l.last); {
 	case idle >= staleAfter:
 		return true
@@ -133,7 +134,7 @@ func (t *trouble) forgive() {
 }
 
 // settle ends what is over. The handler is nil for a path that is none.
-func (t *trouble) settle(h *engine.HandlerInfo, now time.Time) {
+func (t *trouble) settle(h *stats.HandlerInfo, now time.Time) {
 	if !t.failed.since.IsZero() && len(t.stuck) == 0 && t.failed.over(h, now) {
 		t.failed = lapse{}
 	}
@@ -163,7 +164,7 @@ func (t *trouble) clear() bool {
 
 // worst gives the alert of the gravest of what is wrong; nil when nothing is that
 // people need to know.
-func (t *trouble) worst(h *engine.HandlerInfo) *Alert {
+func (t *trouble) worst(h *stats.HandlerInfo) *Alert {
 	a := &Alert{Path: t.path, Owner: t.owner, Critical: t.critical}
 	if h != nil {
 		a.Owner, a.Critical, a.Ratio = h.Owner, h.Critical, h.SuccessRatio

@@ -30,6 +30,7 @@ import (
 	"procaas/engine/api/transport"
 	"procaas/engine/api/ui"
 	"procaas/engine/diff"
+	"procaas/engine/inbox"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
 )
@@ -58,7 +59,7 @@ type Options struct {
 	Shards transfers.ShardMaps
 
 	// Inbox tells of the databases of the inbox; nil when there is one.
-	Inbox engine.InboxCells
+	Inbox inbox.InboxCells
 
 	// Play runs what the playground of the console tries. It only checks when nil.
 	Play ui.Player

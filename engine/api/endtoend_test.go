@@ -24,6 +24,7 @@ import (
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/sqlite"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 	"procaas/handlers"
 )
@@ -54,7 +55,7 @@ func newNode(t *testing.T, change ...func(*engine.Options)) node {
 	}
 	metrics := prometheus.NewRegistry()
 	o := engine.DefaultOptions()
-	o.Store, o.Types, o.Bundle, o.Metrics = store.Ports(), handlers.All(), load(t, service.URL), engine.NewMetrics(metrics)
+	o.Store, o.Types, o.Bundle, o.Metrics = store.Ports(), handlers.All(), load(t, service.URL), stats.NewMetrics(metrics)
 	for _, f := range change {
 		f(&o)
 	}
@@ -159,7 +160,7 @@ func TestOrderFromEventToEntity(t *testing.T) {
 		t.Errorf("have %+v, %v", page, err)
 	}
 	found, err := n.Handlers(ctx)
-	if err != nil || !slices.ContainsFunc(found, func(h engine.HandlerInfo) bool {
+	if err != nil || !slices.ContainsFunc(found, func(h stats.HandlerInfo) bool {
 		return h.Path == "new-order-created/fetch-order/get-order" && h.Calls == 1 && *h.SuccessRatio == 1 && h.Owner == "team-orders"
 	}) {
 		t.Errorf("have %+v, %v", found, err)

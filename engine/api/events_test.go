@@ -14,8 +14,8 @@ import (
 	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
 
 	"procaas/dsl/datum"
-	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 )
 
@@ -120,8 +120,8 @@ func FuzzEvents(f *testing.F) {
 // An idleEngine accepts everything and keeps nothing.
 type idleEngine struct{ *fakeEngine }
 
-func (idleEngine) Submit(_ context.Context, in []engine.Submission) ([]engine.Submitted, error) {
-	out := make([]engine.Submitted, len(in))
+func (idleEngine) Submit(_ context.Context, in []intake.Submission) ([]intake.Submitted, error) {
+	out := make([]intake.Submitted, len(in))
 	for i, s := range in {
 		out[i].Receipt = model.Receipt{Event: s.Event.ID, Run: "0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11"}
 	}

@@ -38,9 +38,11 @@ import (
 	"procaas/engine/explain"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
+	engineintake "procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/settings"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
 	"procaas/handlers"
@@ -113,7 +115,7 @@ func newFake(b *tree.Bundle) *fakeEngine {
 	}}
 }
 
-func (f *fakeEngine) Submit(_ context.Context, in []engine.Submission) ([]engine.Submitted, error) {
+func (f *fakeEngine) Submit(_ context.Context, in []engineintake.Submission) ([]engineintake.Submitted, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.panics {
@@ -122,46 +124,49 @@ func (f *fakeEngine) Submit(_ context.Context, in []engine.Submission) ([]engine
 	if f.down {
 		return nil, errDown
 	}
-	var out []engine.Submitted
+	var out []engineintake.Submitted
 	for _, s := range in {
 		if s.Queue != "" {
 			s.Event.Source = "procaas/queue/" + s.Queue
 		}
 		receipt, err := f.accept(s.Event)
-		out = append(out, engine.Submitted{Receipt: receipt, Err: err})
+		out = append(out, engineintake.Submitted{Receipt: receipt, Err: err})
 	}
 	return out, nil
 }
 
-func (f *fakeEngine) Overload() *engine.OverloadError {
+func (f *fakeEngine) Overload() *engineintake.OverloadError {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.overloaded {
 		return nil
 	}
-	return &engine.OverloadError{Wait: 1260 * time.Millisecond, After: 2100 * time.Millisecond}
+	return &engineintake.OverloadError{Wait: 1260 * time.Millisecond, After: 2100 * time.Millisecond}
 }
 
 func (f *fakeEngine) accept(e model.Event) (model.Receipt, error) {
 	switch {
 	case len(f.bundle.On(e.Type)) == 0:
-		return model.Receipt{}, &engine.IntakeError{Code: "unknown_event_type", Message: fmt.Sprintf("no pipeline serves events of type %q",
-			e.Type), Field: "type"}
+		return model.Receipt{}, &engineintake.IntakeError{
+			Code: "unknown_event_type",
+			Message: fmt.Sprintf("no pipeline serves events of type %q",
+				e.Type), Field: "type",
+		}
 	case e.Type == "driver-found" && e.Key == "":
-		return model.Receipt{}, &engine.IntakeError{Code: "missing_key", Message: "the flow taxi-order needs a key", Field: "key"}
+		return model.Receipt{}, &engineintake.IntakeError{Code: "missing_key", Message: "the flow taxi-order needs a key", Field: "key"}
 	case e.Type == "order-finished":
-		return model.Receipt{}, &engine.IntakeError{Code: "event_rejected", Message: "an order that is finished takes no order-finished"}
+		return model.Receipt{}, &engineintake.IntakeError{Code: "event_rejected", Message: "an order that is finished takes no order-finished"}
 	case strings.ContainsFunc(e.Type+e.ID+e.Source+e.Key, unicode.IsControl) || !utf8.ValidString(e.ID) || len(e.Key) > 200:
-		return model.Receipt{}, &engine.IntakeError{Code: "invalid_event", Message: "want short printable text", Field: "key"}
+		return model.Receipt{}, &engineintake.IntakeError{Code: "invalid_event", Message: "want short printable text", Field: "key"}
 	case e.Payload == "odd":
-		return model.Receipt{}, &engine.IntakeError{Code: "odd_payload", Message: "want an even payload", Field: "payload.order-id"}
+		return model.Receipt{}, &engineintake.IntakeError{Code: "odd_payload", Message: "want an even payload", Field: "payload.order-id"}
 	}
 	for i, old := range f.seen {
 		if e.ID == "" || old.ID != e.ID || old.Source != e.Source {
 			continue
 		}
 		if !reflect.DeepEqual(old, e) {
-			return model.Receipt{}, &engine.IntakeError{Code: "id_conflict", Message: "event " + e.ID +
+			return model.Receipt{}, &engineintake.IntakeError{Code: "id_conflict", Message: "event " + e.ID +
 				" was accepted before with another content", Field: "id"}
 		}
 		return model.Receipt{Event: e.ID, Run: f.runs[i].ID, Duplicate: true}, nil
@@ -242,8 +247,10 @@ func (f *fakeEngine) Explain(ctx context.Context, run, path string) (explain.Exp
 		Outcome: model.OutcomeSkipped, DecidedBy: "enabled", Summary: "it was left out: enabled is false: a and b", At: &began,
 		Handler:   &checkpoint.HandlerView{Path: "new-order-created/fetch-order/get-order", Outcome: model.OutcomeSkipped, Finished: &began},
 		WaitedFor: []explain.WaitedFor{}, Missing: []string{}, Now: []string{"rolled out to 25 %"},
-		Decisions: []explain.Decision{{What: "enabled", Source: "a and b", File: "flow.yaml", Line: 7, Column: 3, Result: "false",
-			Trace: trace}},
+		Decisions: []explain.Decision{{
+			What: "enabled", Source: "a and b", File: "flow.yaml", Line: 7, Column: 3, Result: "false",
+			Trace: trace,
+		}},
 	}, nil
 }
 
@@ -348,7 +355,8 @@ func (f *fakeEngine) Configs(context.Context) ([]settings.ConfigView, error) {
 }
 
 func (f *fakeEngine) SetConfig(ctx context.Context, name string, value any, ifRevision int64,
-	by store.Actor) (settings.ConfigView, error) {
+	by store.Actor,
+) (settings.ConfigView, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, err := f.controls.SetConfig(ctx, name, value, -1, by); err != nil {
@@ -656,9 +664,9 @@ func (f *fakeEngine) Try(files []diag.File) ([]planner.PlanView, []diag.Diagnost
 	return nil, found
 }
 
-func (f *fakeEngine) Handlers() []engine.HandlerInfo {
+func (f *fakeEngine) Handlers() []stats.HandlerInfo {
 	ratio, p50 := 0.875, 12.5
-	return []engine.HandlerInfo{
+	return []stats.HandlerInfo{
 		{
 			Path: "new-order-created/fetch-order/get-order", Type: "request", Owner: "team-orders", Critical: true, Switch: "on",
 			RateLimit: "100/s", Effective: []string{"limited to 100/s by its definition"}, Calls: 8, SuccessRatio: &ratio, LatencyP50: &p50,
@@ -687,12 +695,12 @@ func (f *fakeEngine) Services() []guard.ServiceInfo {
 	}
 }
 
-func (f *fakeEngine) Backlog() engine.BacklogView {
-	return engine.BacklogView{
+func (f *fakeEngine) Backlog() stats.BacklogView {
+	return stats.BacklogView{
 		Counted: &began, Waiting: 3, AgeS: 1.5,
-		Parked: []engine.ParkedRuns{
-			{Pipeline: "new-order-created", Reason: engine.ParkedService, For: "orders", Runs: 651, Since: began, AgeS: 75},
-			{Pipeline: "new-order-created", Reason: engine.ParkedFailed, Runs: 2, Since: began, AgeS: 75},
+		Parked: []stats.ParkedRuns{
+			{Pipeline: "new-order-created", Reason: stats.ParkedService, For: "orders", Runs: 651, Since: began, AgeS: 75},
+			{Pipeline: "new-order-created", Reason: stats.ParkedFailed, Runs: 2, Since: began, AgeS: 75},
 		},
 	}
 }

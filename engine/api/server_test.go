@@ -23,6 +23,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/transport"
 	"procaas/engine/credentials"
+	"procaas/engine/intake"
 	"procaas/engine/store"
 )
 
@@ -58,7 +59,7 @@ func TestClientThatHasGoneSubmitsNothing(t *testing.T) {
 // A hungEngine accepts nothing before its caller gives up.
 type hungEngine struct{ *fakeEngine }
 
-func (hungEngine) Submit(ctx context.Context, _ []engine.Submission) ([]engine.Submitted, error) {
+func (hungEngine) Submit(ctx context.Context, _ []intake.Submission) ([]intake.Submitted, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }

@@ -10,10 +10,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -66,11 +66,11 @@ func TestKeysOfOthersWorkWhileACellIsAway(t *testing.T) {
 	if err := cluster.Halt(enginetest.StopImmediate); err != nil {
 		t.Fatal(err)
 	}
-	event := engine.Submission{Event: model.Event{
+	event := intake.Submission{Event: model.Event{
 		ID: there + "-1", Source: "test", Type: "step", Key: there,
 		Payload: map[string]any{"n": 1},
 	}}
-	if out, err := e.Submit(ctx, []engine.Submission{event}); err == nil && !errors.Is(out[0].Err, store.ErrAway) || err != nil &&
+	if out, err := e.Submit(ctx, []intake.Submission{event}); err == nil && !errors.Is(out[0].Err, store.ErrAway) || err != nil &&
 		!errors.Is(err, store.ErrAway) {
 		t.Errorf("want the cell away, have %+v, %v", out, err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"procaas/engine"
+	"procaas/engine/inbox"
 	"procaas/engine/store"
 )
 
@@ -40,7 +40,7 @@ type Order struct {
 }
 
 func orderf(format string, args ...any) error {
-	return &engine.InboxOrderError{Message: fmt.Sprintf(format, args...)}
+	return &inbox.InboxOrderError{Message: fmt.Sprintf(format, args...)}
 }
 
 // errLost says that somebody else has taken a move over.

@@ -15,6 +15,7 @@ import (
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -120,12 +121,12 @@ func nodes(t *testing.T, l *ledger, stores ...store.Store) []*engine.Engine {
 // submit sends the events of a key in order, each until it is accepted.
 func submit(ctx context.Context, t *testing.T, e *engine.Engine, key string, events int) {
 	for n := range events {
-		s := engine.Submission{Event: model.Event{
+		s := intake.Submission{Event: model.Event{
 			ID: fmt.Sprintf("%s-%d", key, n), Source: "test", Type: "step", Key: key,
 			Payload: map[string]any{"n": n},
 		}}
 		for {
-			out, err := e.Submit(ctx, []engine.Submission{s})
+			out, err := e.Submit(ctx, []intake.Submission{s})
 			if err == nil && out[0].Err == nil {
 				break
 			}
@@ -204,7 +205,7 @@ func TestMoveUnderSubmitters(t *testing.T) {
 	// What was accepted before the moves is known after them.
 	for _, key := range keys {
 		out, err := engines[0].Submit(ctx,
-			[]engine.Submission{{Event: model.Event{ID: key + "-0", Source: "test", Type: "step", Key: key, Payload: map[string]any{"n": 0}}}})
+			[]intake.Submission{{Event: model.Event{ID: key + "-0", Source: "test", Type: "step", Key: key, Payload: map[string]any{"n": 0}}}})
 		if err != nil || out[0].Err != nil || !out[0].Receipt.Duplicate {
 			t.Errorf("key %s: want a repetition known, have %+v, %v", key, out, err)
 		}

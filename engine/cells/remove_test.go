@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
+	"procaas/engine/inbox"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -24,7 +24,7 @@ func TestCellIsRemoved(t *testing.T) {
 	refused := func(cell string, forget bool, want string) {
 		t.Helper()
 		err := s.RemoveCell(ctx, cell, forget, by)
-		if order := (*engine.InboxOrderError)(nil); !errors.As(err, &order) || !strings.Contains(err.Error(), want) {
+		if order := (*inbox.InboxOrderError)(nil); !errors.As(err, &order) || !strings.Contains(err.Error(), want) {
 			t.Errorf("removal of %s: want it refused since %q, have %v", cell, want, err)
 		}
 	}

@@ -6,20 +6,20 @@ import (
 	"maps"
 	"slices"
 
-	"procaas/engine"
+	"procaas/engine/inbox"
 	"procaas/engine/store"
 )
 
-var _ engine.InboxCells = (*Store)(nil)
+var _ inbox.InboxCells = (*Store)(nil)
 
 // Inbox implements [engine.InboxCells].
-func (s *Store) Inbox(ctx context.Context) (engine.InboxView, error) {
+func (s *Store) Inbox(ctx context.Context) (inbox.InboxView, error) {
 	c, err := s.refresh(ctx)
 	if err != nil {
-		return engine.InboxView{}, err
+		return inbox.InboxView{}, err
 	}
-	v := engine.InboxView{Inbox: c.Inbox, Slots: store.InboxSlots, Moves: []engine.InboxMove{}, Ended: c.Ended}
-	v.Cells, _ = each(s.live(), func(p *part) (engine.InboxCell, error) { return s.view(ctx, c, p), nil })
+	v := inbox.InboxView{Inbox: c.Inbox, Slots: store.InboxSlots, Moves: []inbox.InboxMove{}, Ended: c.Ended}
+	v.Cells, _ = each(s.live(), func(p *part) (inbox.InboxCell, error) { return s.view(ctx, c, p), nil })
 	for _, m := range slices.SortedFunc(maps.Values(c.Moves), func(a, b *Move) int { return a.Begun.Compare(b.Begun) }) {
 		out := m.view()
 		s.mu.Lock()
@@ -34,7 +34,7 @@ func (s *Store) Inbox(ctx context.Context) (engine.InboxView, error) {
 		if d.Error != "" {
 			step, over = "undone", d.Over
 		}
-		v.Moves = append(v.Moves, engine.InboxMove{
+		v.Moves = append(v.Moves, inbox.InboxMove{
 			ID: d.ID, From: d.From, To: d.To, Slots: d.Slots, Moved: over, Step: step, By: d.By, Reason: d.Reason,
 			Begun: d.Begun, Ended: &d.Ended, Rows: d.Rows, FrozenS: d.Frozen, Error: d.Error,
 		})
@@ -43,9 +43,9 @@ func (s *Store) Inbox(ctx context.Context) (engine.InboxView, error) {
 }
 
 // view tells of one cell; what cannot be asked is left out.
-func (s *Store) view(ctx context.Context, c *Chart, p *part) engine.InboxCell {
+func (s *Store) view(ctx context.Context, c *Chart, p *part) inbox.InboxCell {
 	slots := c.SlotsOf(p.name)
-	out := engine.InboxCell{Name: p.name, Slots: len(slots), Spans: engine.FormatSlots(slots)}
+	out := inbox.InboxCell{Name: p.name, Slots: len(slots), Spans: inbox.FormatSlots(slots)}
 	db, err := p.cell()
 	if err == nil {
 		var d store.Depth
@@ -72,28 +72,28 @@ func (m *Move) moved() int {
 }
 
 // view makes a move readable.
-func (m *Move) view() engine.InboxMove {
-	return engine.InboxMove{
+func (m *Move) view() inbox.InboxMove {
+	return inbox.InboxMove{
 		ID: m.ID, From: m.From, To: m.To, Slots: m.all(), Moved: m.moved(), Step: string(m.Step), By: m.By, Reason: m.Reason, Begun: m.Begun,
 	}
 }
 
 // MoveSlots implements [engine.InboxCells].
-func (s *Store) MoveSlots(ctx context.Context, o engine.InboxOrder, by store.Actor, dry bool) (engine.InboxMove, error) {
+func (s *Store) MoveSlots(ctx context.Context, o inbox.InboxOrder, by store.Actor, dry bool) (inbox.InboxMove, error) {
 	order := Order{Slots: o.Slots, To: o.To, Wait: o.Wait, By: by}
 	if dry {
 		c, err := s.refresh(ctx)
 		if err != nil {
-			return engine.InboxMove{}, err
+			return inbox.InboxMove{}, err
 		}
 		from, err := s.checkOrder(c, order)
 		now, again := s.now(ctx)
-		return engine.InboxMove{From: from, To: o.To, Slots: len(o.Slots), Step: "planned", By: by.Name, Reason: by.Reason, Begun: now},
+		return inbox.InboxMove{From: from, To: o.To, Slots: len(o.Slots), Step: "planned", By: by.Name, Reason: by.Reason, Begun: now},
 			cmp.Or(err, again)
 	}
 	m, err := s.enter(ctx, order)
 	if err != nil {
-		return engine.InboxMove{}, err
+		return inbox.InboxMove{}, err
 	}
 	view := m.view()
 	s.helpers.Go(func() { s.carry(m, cmp.Or(o.Wait, DefaultWait)) })

@@ -9,6 +9,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/intake"
 	"procaas/engine/memory"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -70,10 +71,10 @@ func awaitWithin(t *testing.T, store store.Store, crashAt int, after bool) int {
 	types := []engine.HandlerType{enginetest.Scripted("step",
 		calls.Record(func(ctx context.Context, c *engine.Call, value any) (model.Result, error) {
 			if c.Path == "sure/v/look" {
-				var events []engine.Submission
+				var events []intake.Submission
 				for sum, by := range map[int]string{5: "user-1", 7: "user-2"} {
 					payload := map[string]any{"id": what, "sum": sum, "by": by}
-					events = append(events, engine.Submission{Event: model.Event{
+					events = append(events, intake.Submission{Event: model.Event{
 						Type: "approved", ID: what + by, Source: t.Name(), Payload: payload,
 						Time: c.Event.Time,
 					}})

@@ -9,6 +9,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -67,7 +68,7 @@ func Full(t *testing.T, store store.Store, fill func(full bool)) {
 	// An event that shares a transaction with the large change is refused with it; its sender tries again.
 	submit := func(id string) (run string) {
 		p.eventually("an event is taken in", func() bool {
-			out, err := e.Submit(t.Context(), []engine.Submission{{Event: model.Event{ID: id, Source: "s", Type: "work"}}})
+			out, err := e.Submit(t.Context(), []intake.Submission{{Event: model.Event{ID: id, Source: "s", Type: "work"}}})
 			if err != nil {
 				return false
 			}

@@ -30,6 +30,7 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/postgres"
 	"procaas/engine/records"
@@ -528,7 +529,7 @@ func sweepToTheEnd(ctx context.Context, t *testing.T, e *engine.Engine, job swee
 		time.Sleep(time.Millisecond)
 	}
 	ev := model.Event{ID: job.Event, Source: "sweep", Type: "begin", Payload: map[string]any{"id": job.Event}}
-	out, err := e.Submit(ctx, []engine.Submission{{Event: ev}})
+	out, err := e.Submit(ctx, []intake.Submission{{Event: ev}})
 	if err != nil || out[0].Err != nil {
 		t.Fatal(err, out)
 	}

@@ -10,6 +10,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -76,7 +77,7 @@ func Timers(t *testing.T, store store.Store) {
 		})
 	}
 	at := time.Now().Add(wait).UTC()
-	results, err := engines[0].Submit(ctx, []engine.Submission{
+	results, err := engines[0].Submit(ctx, []intake.Submission{
 		{Event: model.Event{Type: "waits"}}, {Event: model.Event{Type: "plain", At: at}},
 	})
 	if err != nil || results[0].Err != nil || results[1].Err != nil {

@@ -8,6 +8,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -44,7 +45,7 @@ func startTrial(t *testing.T, tr trial) trial {
 	if err != nil {
 		t.Fatal(err)
 	}
-	submitted, err := tr.engine.Engine().Submit(t.Context(), []engine.Submission{{Event: model.Event{
+	submitted, err := tr.engine.Engine().Submit(t.Context(), []intake.Submission{{Event: model.Event{
 		Type: "work", ID: tr.what, Source: t.Name(), Payload: tr.payload, Time: clock.Now(),
 	}}})
 	if err != nil || submitted[0].Err != nil {

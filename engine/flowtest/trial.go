@@ -15,6 +15,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/guard"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/secrets"
 	"procaas/engine/store"
@@ -79,7 +80,7 @@ type handed struct {
 	event   *Event
 	at      time.Duration
 	run     string
-	refused *engine.IntakeError
+	refused *intake.IntakeError
 }
 
 // An Emit is an event that a handler has emitted.
@@ -317,7 +318,7 @@ func (t *trial) hand(ctx context.Context, e *Event) error {
 	if e.Delay > 0 {
 		ev.At = t.clock.Now().Add(e.Delay)
 	}
-	out, err := t.v.Engine().Submit(ctx, []engine.Submission{{Event: ev}})
+	out, err := t.v.Engine().Submit(ctx, []intake.Submission{{Event: ev}})
 	if err != nil {
 		return err
 	}

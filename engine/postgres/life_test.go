@@ -22,8 +22,10 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	engineintake "procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/postgres"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 	"procaas/handlers"
 )
@@ -99,7 +101,7 @@ func (c *crew) join(name, dsn string, lease time.Duration) *member {
 	}))
 	o := engine.DefaultOptions()
 	o.Store, o.Types, o.Name, o.Lease, o.Log = store.Ports(), append(handlers.All(), step), name, lease, log
-	o.Metrics = engine.NewMetrics(m.metrics)
+	o.Metrics = stats.NewMetrics(m.metrics)
 	var known []tree.Type
 	for _, h := range o.Types {
 		known = append(known, h.Type)
@@ -154,7 +156,7 @@ func (c *crew) load(keys int, stop <-chan struct{}, nodes ...*member) map[string
 
 func (c *crew) submit(nodes []*member, first int, ev model.Event) (run string) {
 	for i := first; ; i++ {
-		out, err := nodes[i%len(nodes)].Submit(c.t.Context(), []engine.Submission{{Event: ev}})
+		out, err := nodes[i%len(nodes)].Submit(c.t.Context(), []engineintake.Submission{{Event: ev}})
 		if err == nil {
 			if out[0].Err != nil {
 				c.t.Errorf("event %s: %v", ev.ID, out[0].Err)
@@ -467,7 +469,7 @@ func TestFailoverToALaggingReplicaIsRefused(t *testing.T) {
 
 	for _, m := range []*member{old, late} {
 		c.eventually("the node refuses the store", func() bool { return errors.Is(m.Healthy(t.Context()), store.ErrLost) })
-		if _, err := m.Submit(t.Context(), []engine.Submission{{Event: model.Event{Source: "s", Type: "work", Key: "k"}}}); !errors.Is(err,
+		if _, err := m.Submit(t.Context(), []engineintake.Submission{{Event: model.Event{Source: "s", Type: "work", Key: "k"}}}); !errors.Is(err,
 			store.ErrLost) {
 			t.Errorf("want no event taken in, have %v", err)
 		}

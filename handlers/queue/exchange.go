@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/clock"
 	"procaas/engine/pgkit"
+	"procaas/engine/taskrun"
 )
 
 // exchanges tells what is done and takes what is to do, until ctx ends. A transaction
@@ -283,7 +283,7 @@ func (w *Worker) care(ctx context.Context) {
 			wait = min(wait, next)
 		}
 		if err == nil && time.Since(reclaim) > w.o.Lease/3 {
-			_, err = w.store.ReclaimTasks(limited, careAtOnce, engine.MaxTaskLost)
+			_, err = w.store.ReclaimTasks(limited, careAtOnce, taskrun.MaxTaskLost)
 			reclaim = time.Now()
 		}
 		cancel()
@@ -302,6 +302,6 @@ func (w *Worker) raise(ctx context.Context, l *line) {
 		if err != nil && ctx.Err() == nil {
 			w.o.Log.Warn("tasks that wait for too long cannot be raised, trying again", "type", l.want.Type, "error", err)
 		}
-		wait = engine.RaisePause(l.maxWait, n == careAtOnce)
+		wait = taskrun.RaisePause(l.maxWait, n == careAtOnce)
 	}
 }

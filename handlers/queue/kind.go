@@ -9,9 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/engine/taskrun"
 )
 
 // A Kind is a type of tasks with payloads of a Go type: what is said of all its tasks,
@@ -28,7 +28,7 @@ type Kind[T any] struct {
 
 	// Retry says when a task that has failed is tried again: as
 	// [engine.DefaultTaskPolicy] says when nil.
-	Retry *engine.TaskPolicy
+	Retry *taskrun.TaskPolicy
 
 	// Running bounds how many tasks a worker runs at once; 16 when 0.
 	Running int
@@ -92,7 +92,7 @@ type Job[T any] struct {
 // attempt takes longer than its time-out, when the task is lost to another worker, or
 // when a worker that stops has waited long enough.
 func Register[T any](w *Worker, k Kind[T], do func(context.Context, Job[T]) error) {
-	policy := engine.DefaultTaskPolicy()
+	policy := taskrun.DefaultTaskPolicy()
 	if k.Retry != nil {
 		policy = *k.Retry
 	}

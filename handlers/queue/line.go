@@ -2,10 +2,9 @@ package queue
 
 import (
 	"context"
+	"procaas/engine/taskrun"
 	"sync"
 	"time"
-
-	"procaas/engine"
 )
 
 // A line is what a worker has of one type: how it is done, what waits to begin here,
@@ -14,7 +13,7 @@ type line struct {
 	want    Want
 	running int // at most
 	timeout time.Duration
-	policy  engine.TaskPolicy
+	policy  taskrun.TaskPolicy
 	maxWait time.Duration // of ready tasks; 0 for no bound
 	do      func(context.Context, *Task) error
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/store"
+	"procaas/engine/taskrun"
 )
 
 const (
@@ -199,7 +199,7 @@ func (l *lateTasks) read(rows pgx.Rows, maxLost int) error {
 		}
 		delay := time.Duration(0)
 		if running {
-			delay = engine.SuspectDelay(lost, maxLost)
+			delay = taskrun.SuspectDelay(lost, maxLost)
 		}
 		l.ids, l.epochs, l.delays = append(l.ids, ref.ID), append(l.epochs, int32(ref.Epoch)), append(l.delays, delay.Microseconds())
 		return nil

@@ -14,6 +14,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/engine/taskrun"
 )
 
 //go:embed queue_put.go
@@ -83,7 +84,7 @@ func (h *PutTask) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 		Timeout: h.Timeout, Unique: h.Unique, OnDuplicate: store.Duplicate(h.OnDuplicate),
 	}
 	if p := pipelineOf(c, h.Type); p != nil {
-		if err := engine.FillTask(p, &spec); err != nil {
+		if err := taskrun.FillTask(p, &spec); err != nil {
 			return model.Result{}, model.Permanent(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/engine"
 	"procaas/engine/model"
+	"procaas/engine/taskrun"
 )
 
 //go:embed queue_take.go
@@ -53,7 +54,7 @@ func (h *TakeTasks) Handle(ctx context.Context, c *engine.Call) (model.Result, e
 	}
 	claim := Claim{
 		Worker: "run " + c.Run, Lease: h.Lease,
-		Types: []Want{engine.TaskWantOf(pipelineOf(c, h.Type), Want{Type: h.Type, Limit: h.Limit})},
+		Types: []Want{taskrun.TaskWantOf(pipelineOf(c, h.Type), Want{Type: h.Type, Limit: h.Limit})},
 	}
 	tasks, lost, err := store.Work.ExchangeTasks(ctx, Report{Completed: done}, claim)
 	if err != nil {

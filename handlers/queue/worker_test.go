@@ -13,11 +13,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/engine/taskrun"
 	"procaas/handlers/queue"
 )
 
@@ -113,7 +113,7 @@ func TestWorkersDoEachTaskOnce(t *testing.T) {
 func TestEndsOfAttempts(t *testing.T) {
 	t.Parallel()
 	s := open(t, enginetest.Postgres(t))
-	k := queue.Kind[string]{Name: "work", Timeout: time.Hour, Retry: &engine.TaskPolicy{Attempts: 3, MinDelay: time.Millisecond, Factor: 1}}
+	k := queue.Kind[string]{Name: "work", Timeout: time.Hour, Retry: &taskrun.TaskPolicy{Attempts: 3, MinDelay: time.Millisecond, Factor: 1}}
 	var mu sync.Mutex
 	tries := map[string][]int{}
 	w := queue.NewWorker(s, queue.WorkerOptions{Poll: 20 * time.Millisecond})
@@ -330,7 +330,7 @@ func TestEnqueueBelongsToTheTransaction(t *testing.T) {
 func TestPolicyThatSaysNothingIsTold(t *testing.T) {
 	t.Parallel()
 	s := open(t, enginetest.Postgres(t))
-	k := queue.Kind[int]{Name: "work", Retry: &engine.TaskPolicy{
+	k := queue.Kind[int]{Name: "work", Retry: &taskrun.TaskPolicy{
 		MinDelay: time.Hour, Delay: func(int) (time.Duration, error) { return 0, errors.New("it is no duration") },
 	}}
 	w := queue.NewWorker(s, queue.WorkerOptions{Poll: 20 * time.Millisecond})

@@ -22,6 +22,7 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/postgres"
 	"procaas/engine/store"
@@ -179,7 +180,7 @@ func (r *mover) submit(event, payload string) (run string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	got, err := r.e.Submit(r.t.Context(), []engine.Submission{{Event: model.Event{Type: event, Payload: v}}})
+	got, err := r.e.Submit(r.t.Context(), []intake.Submission{{Event: model.Event{Type: event, Payload: v}}})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -15,17 +15,19 @@ import (
 	"procaas/engine/credentials"
 	"procaas/engine/diff"
 	"procaas/engine/guard"
+	"procaas/engine/inbox"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
 // Status tells what a node works with.
 type Status interface {
 	// Handlers and Services tell what this node has seen of them; others see other things.
-	Handlers() []engine.HandlerInfo
+	Handlers() []stats.HandlerInfo
 	Services() []guard.ServiceInfo
 
 	// Backlog tells what waits on all nodes.
-	Backlog() engine.BacklogView
+	Backlog() stats.BacklogView
 	Nodes(ctx context.Context) ([]engine.NodeView, error)
 	Audit(ctx context.Context, f store.AuditFilter) ([]engine.AuditView, error)
 
@@ -45,7 +47,7 @@ type Tokens interface {
 type Group struct {
 	Status Status
 	Tokens Tokens
-	Inbox  engine.InboxCells // nil when the inbox has one database
+	Inbox  inbox.InboxCells // nil when the inbox has one database
 
 	// Configured says that a token of an admin was configured, which cannot be revoked.
 	Configured bool
@@ -63,7 +65,7 @@ func (g *Group) Operations() []rest.Operation {
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/handlers", ID: "list-handlers", Tag: "admin",
 			Summary: "List handlers with what this node has seen of them", Replies: rest.OK("All handlers, in order."),
-		}, func(*rest.Call, *rest.Nothing) (wire.Page[engine.HandlerInfo], error) {
+		}, func(*rest.Call, *rest.Nothing) (wire.Page[stats.HandlerInfo], error) {
 			return rest.Listed(g.Status.Handlers(), nil)
 		}),
 		rest.Typed(rest.Operation{
@@ -77,7 +79,7 @@ func (g *Group) Operations() []rest.Operation {
 			Summary: "Tell how many runs wait on all nodes, and for what",
 			About:   "Counts are exact when they are made, and some seconds old: the more there is to count, the more seldom it is done.",
 			Replies: rest.OK("What waits."),
-		}, func(*rest.Call, *rest.Nothing) (engine.BacklogView, error) { return g.Status.Backlog(), nil }),
+		}, func(*rest.Call, *rest.Nothing) (stats.BacklogView, error) { return g.Status.Backlog(), nil }),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/nodes", ID: "list-nodes", Tag: "admin",
 			Summary: "List the nodes that are alive, and those that died lately",

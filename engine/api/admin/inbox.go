@@ -5,22 +5,22 @@ import (
 	"net/http"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/inbox"
 	"procaas/engine/store"
 )
 
 func (g *Group) inboxOperations() []rest.Operation {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	move := engine.InboxMove{
+	move := inbox.InboxMove{
 		ID: "0c5b2d2e-6c0f-4be1-9d0a-2b1c6c8f7e11", From: "home", To: "b", Slots: 2048, Step: "copying", By: "ann",
 		Begun: now,
 	}
-	view := engine.InboxView{
+	view := inbox.InboxView{
 		Inbox: "4a1f9b0e-52a3-4c68-8f0e-0d3c1f1f2a77", Slots: store.InboxSlots,
-		Cells: []engine.InboxCell{{Name: "home", Slots: 4096, Spans: "0-4095", Waiting: 12}, {Name: "b"}}, Moves: []engine.InboxMove{move},
+		Cells: []inbox.InboxCell{{Name: "home", Slots: 4096, Spans: "0-4095", Waiting: 12}, {Name: "b"}}, Moves: []inbox.InboxMove{move},
 	}
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
@@ -29,7 +29,7 @@ func (g *Group) inboxOperations() []rest.Operation {
 			About:    "A key is in the slot that SHA-256 gives it: the first two bytes modulo 4096.",
 			Replies:  []rest.Reply{{About: "The cells and the moves.", Example: view}},
 			Refusals: []string{problem.NoCells, problem.StoreUnavailable},
-		}, func(c *rest.Call, _ *rest.Nothing) (engine.InboxView, error) { return g.inboxView(c) }),
+		}, func(c *rest.Call, _ *rest.Nothing) (inbox.InboxView, error) { return g.inboxView(c) }),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/inbox/moves", ID: "move-slots", Tag: "admin",
 			Summary: "Move slots of keys from one database of the inbox to another",
@@ -39,7 +39,7 @@ func (g *Group) inboxOperations() []rest.Operation {
 			Example: wire.InboxMoveRequest{Slots: "0-2047", To: "b"},
 			Replies: []rest.Reply{
 				{Status: http.StatusAccepted, About: "The move, which has begun.", Example: move},
-				{About: "What would be done.", Body: engine.InboxMove{}},
+				{About: "What would be done.", Body: inbox.InboxMove{}},
 			},
 			Refusals: []string{problem.InvalidMove, problem.NoCells, problem.StoreUnavailable},
 		}, g.moveSlots),
@@ -64,7 +64,7 @@ func (g *Group) divided() error {
 	return nil
 }
 
-func (g *Group) inboxView(c *rest.Call) (v engine.InboxView, err error) {
+func (g *Group) inboxView(c *rest.Call) (v inbox.InboxView, err error) {
 	if err := g.divided(); err != nil {
 		return v, err
 	}
@@ -74,20 +74,20 @@ func (g *Group) inboxView(c *rest.Call) (v engine.InboxView, err error) {
 type moveSlots struct{ Body wire.InboxMoveRequest }
 
 // moveSlots replies 202 to a move that has begun, and 200 to what one would be.
-func (g *Group) moveSlots(c *rest.Call, in *moveSlots) (m engine.InboxMove, err error) {
+func (g *Group) moveSlots(c *rest.Call, in *moveSlots) (m inbox.InboxMove, err error) {
 	if err := g.divided(); err != nil {
 		return m, err
 	}
 	b := &in.Body
-	o := engine.InboxOrder{To: b.To, Wait: time.Duration(b.Wait)}
-	if o.Slots, err = engine.ParseSlots(b.Slots); err != nil {
+	o := inbox.InboxOrder{To: b.To, Wait: time.Duration(b.Wait)}
+	if o.Slots, err = inbox.ParseSlots(b.Slots); err != nil {
 		return m, problem.Body([]problem.Fault{{Location: "/slots", Message: err.Error()}})
 	}
 	if b.DryRun {
 		c.Status(http.StatusOK)
 	}
 	m, err = g.Inbox.MoveSlots(c.Context(), o, c.Actor(b.Reason), b.DryRun)
-	if refused, ok := errors.AsType[*engine.InboxOrderError](err); ok {
+	if refused, ok := errors.AsType[*inbox.InboxOrderError](err); ok {
 		err = problem.New(problem.InvalidMove, "%s", refused.Message)
 	}
 	return m, err
@@ -96,12 +96,12 @@ func (g *Group) moveSlots(c *rest.Call, in *moveSlots) (m engine.InboxMove, err 
 type removeCell struct{ Body wire.InboxRemovalRequest }
 
 // removeCell replies with the inbox as it is now, which shows that the database is gone.
-func (g *Group) removeCell(c *rest.Call, in *removeCell) (v engine.InboxView, err error) {
+func (g *Group) removeCell(c *rest.Call, in *removeCell) (v inbox.InboxView, err error) {
 	if err := g.divided(); err != nil {
 		return v, err
 	}
 	err = g.Inbox.RemoveCell(c.Context(), in.Body.Cell, in.Body.Forget, c.Actor(in.Body.Reason))
-	var refused *engine.InboxOrderError
+	var refused *inbox.InboxOrderError
 	switch {
 	case errors.As(err, &refused):
 		return v, problem.New(problem.CellInUse, "%s", refused.Message)

@@ -10,6 +10,8 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/credentials"
 	"procaas/engine/diff"
+	"procaas/engine/inbox"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -17,13 +19,13 @@ import (
 type adminCalls struct{ *caller }
 
 // Handlers lists the handlers with what the server's node has seen of them.
-func (c adminCalls) Handlers(ctx context.Context) ([]engine.HandlerInfo, error) {
-	return list[engine.HandlerInfo](ctx, c.caller, "/admin/v1/handlers")
+func (c adminCalls) Handlers(ctx context.Context) ([]stats.HandlerInfo, error) {
+	return list[stats.HandlerInfo](ctx, c.caller, "/admin/v1/handlers")
 }
 
 // Backlog tells what waits on all nodes.
-func (c adminCalls) Backlog(ctx context.Context) (engine.BacklogView, error) {
-	return send[engine.BacklogView](ctx, c.caller, http.MethodGet, "/admin/v1/backlog", nil, nil)
+func (c adminCalls) Backlog(ctx context.Context) (stats.BacklogView, error) {
+	return send[stats.BacklogView](ctx, c.caller, http.MethodGet, "/admin/v1/backlog", nil, nil)
 }
 
 // Nodes lists the nodes of the server's store.
@@ -53,18 +55,18 @@ func (c adminCalls) Audit(ctx context.Context, f store.AuditFilter, cursor strin
 }
 
 // Inbox reads which database has what.
-func (c adminCalls) Inbox(ctx context.Context) (engine.InboxView, error) {
-	return send[engine.InboxView](ctx, c.caller, http.MethodGet, "/admin/v1/inbox", nil, nil)
+func (c adminCalls) Inbox(ctx context.Context) (inbox.InboxView, error) {
+	return send[inbox.InboxView](ctx, c.caller, http.MethodGet, "/admin/v1/inbox", nil, nil)
 }
 
 // MoveSlots begins a move of slots.
-func (c adminCalls) MoveSlots(ctx context.Context, order wire.InboxMoveRequest) (engine.InboxMove, error) {
-	return send[engine.InboxMove](ctx, c.caller, http.MethodPost, "/admin/v1/inbox/moves", order, nil)
+func (c adminCalls) MoveSlots(ctx context.Context, order wire.InboxMoveRequest) (inbox.InboxMove, error) {
+	return send[inbox.InboxMove](ctx, c.caller, http.MethodPost, "/admin/v1/inbox/moves", order, nil)
 }
 
 // RemoveCell takes a database out of the inbox for good, and gives the inbox without it.
-func (c adminCalls) RemoveCell(ctx context.Context, request wire.InboxRemovalRequest) (engine.InboxView, error) {
-	return send[engine.InboxView](ctx, c.caller, http.MethodPost, "/admin/v1/inbox/removals", request, nil)
+func (c adminCalls) RemoveCell(ctx context.Context, request wire.InboxRemovalRequest) (inbox.InboxView, error) {
+	return send[inbox.InboxView](ctx, c.caller, http.MethodPost, "/admin/v1/inbox/removals", request, nil)
 }
 
 // Tokens lists the tokens.

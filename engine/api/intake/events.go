@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	engineintake "procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/tracing"
 )
@@ -156,9 +156,9 @@ func (g *Group) submit(c *rest.Call, in intake) error {
 	if err := g.maySubmit(c, in.events); err != nil {
 		return err
 	}
-	submissions := make([]engine.Submission, len(in.events))
+	submissions := make([]engineintake.Submission, len(in.events))
 	for i, e := range in.events {
-		submissions[i] = engine.Submission{Event: e, Queue: in.queue}
+		submissions[i] = engineintake.Submission{Event: e, Queue: in.queue}
 	}
 	// One call for all of them: they are stored in one transaction.
 	results, err := g.Intake.Submit(c.Context(), submissions)
@@ -188,7 +188,7 @@ func (g *Group) maySubmit(c *rest.Call, events []model.Event) error {
 }
 
 // replyOne replies 202 to an event that is stored now, and 200 to one that was before.
-func replyOne(c *rest.Call, in intake, result engine.Submitted) error {
+func replyOne(c *rest.Call, in intake, result engineintake.Submitted) error {
 	if result.Err != nil {
 		return eventProblem(result.Err, in.field)
 	}
@@ -215,7 +215,7 @@ func otherKey(e model.Event, rc model.Receipt) string {
 
 // replyMany replies 202 when no event was refused, 207 when some were, and
 // with a problem when all were.
-func replyMany(c *rest.Call, in intake, results []engine.Submitted) error {
+func replyMany(c *rest.Call, in intake, results []engineintake.Submitted) error {
 	reply, refused := wire.Receipts{}, []problem.Fault(nil)
 	for i, result := range results {
 		if result.Err == nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"procaas/dsl/tree"
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	engineintake "procaas/engine/intake"
 	"procaas/engine/model"
 )
 
@@ -22,11 +22,11 @@ import (
 type Intake interface {
 	// Submit gives a receipt or an error for each event, in their order. Its own error is
 	// for all of them: then it may be unknown whether they are stored.
-	Submit(ctx context.Context, events []engine.Submission) ([]engine.Submitted, error)
+	Submit(ctx context.Context, events []engineintake.Submission) ([]engineintake.Submitted, error)
 
 	// Overload tells why even one event more would have to wait for too long; nil when it
 	// would not. It is asked before a body is read, so it takes nothing from the store.
-	Overload() *engine.OverloadError
+	Overload() *engineintake.OverloadError
 	Bundle() *tree.Bundle
 }
 
@@ -175,7 +175,7 @@ func taskEvent(f *rest.Fields, now time.Time) model.Event {
 // eventProblem says why one event was refused. field translates a name of the
 // event to the place where its sender wrote it.
 func eventProblem(err error, field func(string) string) *problem.Problem {
-	var refused *engine.IntakeError
+	var refused *engineintake.IntakeError
 	if !errors.As(err, &refused) {
 		return problem.Of(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"procaas/dsl/diag"
-	"procaas/engine"
 	"procaas/engine/clock"
+	"procaas/engine/intake"
 	"procaas/engine/store"
 )
 
@@ -247,7 +247,7 @@ func Of(err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
 	}
-	if over, ok := errors.AsType[*engine.OverloadError](err); ok {
+	if over, ok := errors.AsType[*intake.OverloadError](err); ok {
 		return overloaded(over)
 	}
 	switch {
@@ -311,7 +311,7 @@ func (p *Problem) RetryAfter() time.Duration {
 }
 
 // overloaded says that events cannot be taken in at present.
-func overloaded(over *engine.OverloadError) *Problem {
+func overloaded(over *intake.OverloadError) *Problem {
 	return New(Overloaded, "%s; nothing of this request was accepted, so send it again later", over).
 		With("Retry-After", strconv.Itoa(max(1, int(math.Ceil(float64(over.After)/float64(time.Second))))))
 }

@@ -8,12 +8,12 @@ import (
 	"strconv"
 
 	"procaas/dsl/tree"
-	"procaas/engine"
 	"procaas/engine/api/intake"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/store"
+	"procaas/engine/taskrun"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -130,14 +130,14 @@ func specOf(f *rest.Fields, kind string, pipeline *tree.Pipeline) store.TaskSpec
 	spec.Payload = payload
 	f.RefuseUnknown()
 	if pipeline != nil && len(f.Faults) == 0 {
-		var said []engine.TaskOption
+		var said []taskrun.TaskOption
 		if f.Has("priority") {
-			said = append(said, engine.SaidPriority)
+			said = append(said, taskrun.SaidPriority)
 		}
 		if f.Has("delay_tolerance") {
-			said = append(said, engine.SaidTolerance)
+			said = append(said, taskrun.SaidTolerance)
 		}
-		if err := engine.FillTask(pipeline, &spec, said...); err != nil {
+		if err := taskrun.FillTask(pipeline, &spec, said...); err != nil {
 			f.Fault("payload", "%v", err)
 		}
 	}

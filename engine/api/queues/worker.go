@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/store"
+	"procaas/engine/taskrun"
 )
 
 // This file is what workers say and ask.
@@ -134,7 +134,7 @@ func (g *Group) claim(c *rest.Call, in *claim) (out wire.Claimed, err error) {
 	}
 	for _, t := range b.Types {
 		want := store.TaskWant{Type: t.Type, Limit: max(t.Limit, 1), MaxTaken: t.MaxRunning, MaxPerKey: t.MaxPerKey}
-		ask.Types = append(ask.Types, engine.TaskWantOf(g.Engine.Bundle().Pipeline(t.Type), want))
+		ask.Types = append(ask.Types, taskrun.TaskWantOf(g.Engine.Bundle().Pipeline(t.Type), want))
 		if err := c.MayAt(t.Type); c.Bound() && err != nil {
 			return out, err
 		}
@@ -269,7 +269,7 @@ func (g *Group) failureOf(t *wire.FailedTask, one receipt) store.TaskFailure {
 	failure := store.TaskFailure{TaskRef: one.TaskRef, Error: t.Error}
 	if !t.Final && one.attempt > 0 {
 		var unsaid error
-		policy := engine.TaskPolicyOf(g.Engine.Bundle().Pipeline(one.taskType))
+		policy := taskrun.TaskPolicyOf(g.Engine.Bundle().Pipeline(one.taskType))
 		if failure.Delay, failure.Retry, unsaid = policy.Next(one.ID, one.attempt); unsaid != nil {
 			failure.Error = strings.TrimPrefix(fmt.Sprintf("%s; %s", failure.Error, unsaid), "; ")
 			g.Log.Warn("the policy of retries does not say when to try a task again", "type", one.taskType, "task", one.ID, "error", unsaid)

@@ -5,8 +5,8 @@ import (
 	"html/template"
 	"strings"
 
-	"procaas/engine"
 	"procaas/engine/planner"
+	"procaas/engine/stats"
 )
 
 // A sparkline shows where a number goes; it has no axes.
@@ -80,7 +80,7 @@ type graphStage struct {
 type box struct {
 	X, Y   int
 	Step   planner.StepView
-	Info   engine.HandlerInfo
+	Info   stats.HandlerInfo
 	Branch string
 	Badges string
 	Line   string // what is told of its calls
@@ -92,7 +92,7 @@ type edge struct {
 }
 
 // newGraph lays a pipeline out.
-func newGraph(v planner.PlanView, infos map[string]engine.HandlerInfo) graph {
+func newGraph(v planner.PlanView, infos map[string]stats.HandlerInfo) graph {
 	g := graph{Height: graphTop + boxHeight + graphMargin}
 	x := graphMargin + columnGap/2
 	for i, stage := range v.Stages {
@@ -118,7 +118,7 @@ func newGraph(v planner.PlanView, infos map[string]engine.HandlerInfo) graph {
 }
 
 // newBox lays out a handler, with what keeps it from running freely and how its calls do.
-func newBox(x, y int, step planner.StepView, stage planner.StageView, info engine.HandlerInfo) box {
+func newBox(x, y int, step planner.StepView, stage planner.StageView, info stats.HandlerInfo) box {
 	b := box{X: x, Y: y, Step: step, Info: info}
 	if step.Branch > 0 {
 		when := "otherwise"

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/stats"
 )
 
 const (
@@ -77,7 +77,7 @@ func (h *history) ofCluster(id string) []clusterPoint {
 func newHistory() *history { return &history{handlers: map[string][]handlerPoint{}} }
 
 // sample takes a sample.
-func (h *history) sample(now time.Time, handlers []engine.HandlerInfo, n Numbers) {
+func (h *history) sample(now time.Time, handlers []stats.HandlerInfo, n Numbers) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := point{At: now, Waiting: n.Waiting, Oldest: n.Oldest}

@@ -14,6 +14,7 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/guard"
 	"procaas/engine/model"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -202,14 +203,14 @@ type overviewData struct {
 	P50, P99   *float64 // of the runs that ended last, ms
 	Statuses   []statusCount
 	Pipelines  []pipelineRow
-	Trouble    []engine.HandlerInfo // out, off or failing: critical ones that fail first
+	Trouble    []stats.HandlerInfo // out, off or failing: critical ones that fail first
 
 	MoreTrouble int // how many are left out
 
-	Still       int                 // runs that stand still and should not
-	StillFor    float64             // for how long the first of them does, in seconds
-	Parked      []engine.ParkedRuns // all that stand still; the most first
-	CountedLate *time.Time          // when they were counted, if that is long ago
+	Still       int                // runs that stand still and should not
+	StillFor    float64            // for how long the first of them does, in seconds
+	Parked      []stats.ParkedRuns // all that stand still; the most first
+	CountedLate *time.Time         // when they were counted, if that is long ago
 	Down        []guard.ServiceInfo
 
 	Controls  []guard.ControlView
@@ -227,7 +228,7 @@ type statusCount struct {
 type pipelineRow struct {
 	ID, Flow, Owner string
 	On              []string
-	Handlers        []engine.HandlerInfo
+	Handlers        []stats.HandlerInfo
 	Rate            float64
 }
 
@@ -283,10 +284,10 @@ const countedLate = 10 * time.Second
 
 // stand takes in what stands still. What waits for a time or an event is as it should be, and
 // failed runs are shown elsewhere.
-func (d *overviewData) stand(b engine.BacklogView) {
+func (d *overviewData) stand(b stats.BacklogView) {
 	for _, p := range b.Parked {
 		switch p.Reason {
-		case engine.ParkedTime, engine.ParkedEvent, engine.ParkedState, engine.ParkedFailed:
+		case stats.ParkedTime, stats.ParkedEvent, stats.ParkedState, stats.ParkedFailed:
 			continue
 		}
 		d.Still += p.Runs
@@ -308,8 +309,8 @@ func (d *overviewData) stand(b engine.BacklogView) {
 const shownTrouble = 15
 
 // worst puts those first that keep runs from succeeding, and cuts the rest off.
-func worst(trouble []engine.HandlerInfo) (shown []engine.HandlerInfo, more int) {
-	rank := func(h engine.HandlerInfo) int {
+func worst(trouble []stats.HandlerInfo) (shown []stats.HandlerInfo, more int) {
+	rank := func(h stats.HandlerInfo) int {
 		switch {
 		case mood(h) == "bad" && h.Critical:
 			return 0
@@ -318,7 +319,7 @@ func worst(trouble []engine.HandlerInfo) (shown []engine.HandlerInfo, more int) 
 		}
 		return 2 // somebody or something has taken care of it
 	}
-	slices.SortStableFunc(trouble, func(a, b engine.HandlerInfo) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(trouble, func(a, b stats.HandlerInfo) int { return rank(a) - rank(b) })
 	n := min(len(trouble), shownTrouble)
 	return trouble[:n], len(trouble) - n
 }

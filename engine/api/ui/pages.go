@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/stats"
 )
 
 //go:embed templates static
@@ -306,7 +306,7 @@ func keyURL(flow, key string) string {
 }
 
 // mood is the class of a handler: how well it does.
-func mood(h engine.HandlerInfo) string {
+func mood(h stats.HandlerInfo) string {
 	ratio := h.Ratio()
 	switch {
 	case h.Switch != "on":
@@ -324,7 +324,7 @@ func mood(h engine.HandlerInfo) string {
 }
 
 // moodText is the mood of a handler for people.
-func moodText(h engine.HandlerInfo) string {
+func moodText(h stats.HandlerInfo) string {
 	switch mood(h) {
 	case "off":
 		return "switched " + h.Switch

@@ -11,6 +11,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/clusters"
+	"procaas/engine/inbox"
 	"procaas/engine/model"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
@@ -41,7 +42,7 @@ type Transfers interface {
 
 // Inbox is what the console needs of an inbox over several databases.
 type Inbox interface {
-	Inbox(ctx context.Context) (engine.InboxView, error)
+	Inbox(ctx context.Context) (inbox.InboxView, error)
 }
 
 var (
@@ -180,13 +181,13 @@ type cellsData struct {
 }
 
 type cellRow struct {
-	engine.InboxCell
+	inbox.InboxCell
 	Share float64 // of all slots
 	More  bool    // Outbox was not counted to its end
 }
 
 type slotMoveRow struct {
-	engine.InboxMove
+	inbox.InboxMove
 	Frozen string // for how long its slots took nothing in; empty when they always did
 	Lasted string
 }

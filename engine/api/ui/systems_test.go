@@ -18,7 +18,9 @@ import (
 	engineclusters "procaas/engine/clusters"
 	"procaas/engine/credentials"
 	"procaas/engine/guard"
+	engineinbox "procaas/engine/inbox"
 	"procaas/engine/planner"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 	enginetransfers "procaas/engine/transfers"
 )
@@ -102,17 +104,17 @@ func (clusters) ClusterMoves(context.Context, string) ([]engineclusters.MoveLog,
 
 type inbox struct{}
 
-func (inbox) Inbox(context.Context) (engine.InboxView, error) {
+func (inbox) Inbox(context.Context) (engineinbox.InboxView, error) {
 	now := time.Now()
-	return engine.InboxView{
+	return engineinbox.InboxView{
 		Slots: 4096,
-		Cells: []engine.InboxCell{
+		Cells: []engineinbox.InboxCell{
 			{Name: "home", Slots: 3072, Spans: "0-3071", Waiting: 12, Outbox: 1000}, {
 				Name: "b", Slots: 1024, Spans: "3072-4095",
 				Away: "dial <b>: refused",
 			}, {Name: "new"},
 		},
-		Moves: []engine.InboxMove{
+		Moves: []engineinbox.InboxMove{
 			{ID: "m-2", From: "home", To: "new", Slots: 512, Step: "copying", By: "ann", Reason: "<b>", Begun: now, Rows: 41},
 			{
 				ID: "m-1", From: "b", To: "home", Slots: 256, Step: "undone", Begun: now.Add(-3 * time.Second), Ended: &now, FrozenS: 0.017,
@@ -178,16 +180,16 @@ func TestSystemsThatAreNotThereAreSaidToBeAbsent(t *testing.T) {
 // troubled is an engine all of whose handlers fail; the last of them are critical.
 type troubled struct{ plain }
 
-func (troubled) Handlers() []engine.HandlerInfo {
-	var all []engine.HandlerInfo
+func (troubled) Handlers() []stats.HandlerInfo {
+	var all []stats.HandlerInfo
 	ratio := 0.25
 	for i := range 20 {
-		all = append(all, engine.HandlerInfo{Path: fmt.Sprintf("p/s/h-%d", i), Switch: "on", Critical: i > 17, SuccessRatio: &ratio})
+		all = append(all, stats.HandlerInfo{Path: fmt.Sprintf("p/s/h-%d", i), Switch: "on", Critical: i > 17, SuccessRatio: &ratio})
 	}
 	return all
 }
 func (troubled) Services() []guard.ServiceInfo                         { return nil }
-func (troubled) Backlog() engine.BacklogView                           { return engine.BacklogView{} }
+func (troubled) Backlog() stats.BacklogView                            { return stats.BacklogView{} }
 func (troubled) Plans() []*planner.Plan                                { return nil }
 func (troubled) Nodes(context.Context) ([]engine.NodeView, error)      { return nil, nil }
 func (troubled) Controls(context.Context) ([]guard.ControlView, error) { return nil, nil }

@@ -21,6 +21,7 @@ import (
 	"procaas/engine/explain"
 	"procaas/engine/guard"
 	"procaas/engine/planner"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -92,9 +93,9 @@ type Definition interface {
 
 // A Node tells what it has seen, and how it and the others are.
 type Node interface {
-	Handlers() []engine.HandlerInfo
+	Handlers() []stats.HandlerInfo
 	Services() []guard.ServiceInfo
-	Backlog() engine.BacklogView
+	Backlog() stats.BacklogView
 	Healthy(ctx context.Context) error
 	Degraded() error
 	Nodes(ctx context.Context) ([]engine.NodeView, error)

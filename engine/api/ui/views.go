@@ -17,6 +17,7 @@ import (
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 )
 
@@ -56,7 +57,7 @@ func (c *Console) pipelineData(id string) (pipelineData, error) {
 			return all
 		}())
 	}
-	infos := map[string]engine.HandlerInfo{}
+	infos := map[string]stats.HandlerInfo{}
 	for _, h := range c.o.Engine.Handlers() {
 		infos[h.Path] = h
 	}
@@ -73,7 +74,7 @@ func (c *Console) unknown(what, name string, known []string) error {
 }
 
 type handlerData struct {
-	Info     engine.HandlerInfo
+	Info     stats.HandlerInfo
 	Step     planner.StepView
 	Source   []sourceLine
 	Controls []guard.ControlView // of it and what is above it
@@ -103,7 +104,7 @@ func (c *Console) handler(w http.ResponseWriter, r *http.Request) error {
 
 func (c *Console) handlerData(ctx context.Context, path string) (d handlerData, err error) {
 	handlers := c.o.Engine.Handlers()
-	i := slices.IndexFunc(handlers, func(h engine.HandlerInfo) bool { return h.Path == path })
+	i := slices.IndexFunc(handlers, func(h stats.HandlerInfo) bool { return h.Path == path })
 	if i < 0 {
 		var known []string
 		for _, h := range handlers {
@@ -147,7 +148,7 @@ func (c *Console) handlerData(ctx context.Context, path string) (d handlerData, 
 
 // source gives the lines of the definition of a handler: from its first line to the
 // next one that is indented no deeper.
-func (c *Console) source(h engine.HandlerInfo) (lines []sourceLine) {
+func (c *Console) source(h stats.HandlerInfo) (lines []sourceLine) {
 	for _, f := range c.o.Engine.Bundle().Files {
 		if f.Name != h.File {
 			continue
@@ -330,7 +331,7 @@ type incidentsData struct {
 	Points  []point
 	Errors  []float64
 	Changes []engine.AuditView
-	Out     []engine.HandlerInfo
+	Out     []stats.HandlerInfo
 	Failed  *engine.RunsPreview
 	Since   time.Time
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"procaas/cmd/procaas/internal/cli"
-	"procaas/engine"
 	"procaas/engine/fallback"
+	"procaas/engine/stats"
 )
 
 // liveLine shows how things go: on a terminal always on the same line, elsewhere a
@@ -58,7 +58,7 @@ func (d *taxiDemo) look(ctx context.Context) (incident string, out map[string]fa
 }
 
 // outagesIn finds what is out of the flow, by path or service.
-func outagesIn(handlers []engine.HandlerInfo) map[string]fallback.View {
+func outagesIn(handlers []stats.HandlerInfo) map[string]fallback.View {
 	out := map[string]fallback.View{}
 	for _, h := range handlers {
 		if !h.Fallback.IsOut() {

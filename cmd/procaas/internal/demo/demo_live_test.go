@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/fallback"
+	"procaas/engine/stats"
 )
 
 func TestDemoTellsWhatHappensByItself(t *testing.T) {
@@ -22,9 +22,9 @@ func TestDemoTellsWhatHappensByItself(t *testing.T) {
 		}
 		return v
 	}
-	handlers := func(views ...*fallback.View) (list []engine.HandlerInfo) {
+	handlers := func(views ...*fallback.View) (list []stats.HandlerInfo) {
 		for i, path := range []string{"p/s/one", "p/s/two", "p/s/three"} {
-			h := engine.HandlerInfo{Path: path}
+			h := stats.HandlerInfo{Path: path}
 			if i < len(views) {
 				h.Fallback = views[i]
 			}
@@ -36,7 +36,7 @@ func TestDemoTellsWhatHappensByItself(t *testing.T) {
 	var told []string
 	for _, at := range []struct {
 		incident string
-		handlers []engine.HandlerInfo
+		handlers []stats.HandlerInfo
 	}{
 		{"", handlers(view(fallback.In, ""))},
 		{"push-down", handlers()},

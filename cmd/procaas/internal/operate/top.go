@@ -18,7 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"procaas/cmd/procaas/internal/cli"
-	"procaas/engine"
+	"procaas/engine/stats"
 )
 
 // topFlags are the flags of top.
@@ -176,7 +176,7 @@ func (f *topFlags) look(ctx context.Context, below string) (topView, error) {
 			continue
 		}
 		v.known = prefixes(handlers)
-		v.handlers = slices.DeleteFunc(handlers, func(h engine.HandlerInfo) bool {
+		v.handlers = slices.DeleteFunc(handlers, func(h stats.HandlerInfo) bool {
 			return below != "" && h.Path != below && !strings.HasPrefix(h.Path, below+"/")
 		})
 		if v.backlog, err = client.Backlog(ctx); err != nil {
@@ -199,7 +199,7 @@ func (f *topFlags) look(ctx context.Context, below string) (topView, error) {
 }
 
 // prefixes lists all paths, those of pipelines and stages included.
-func prefixes(handlers []engine.HandlerInfo) []string {
+func prefixes(handlers []stats.HandlerInfo) []string {
 	var out []string
 	for _, h := range handlers {
 		for i, c := range h.Path {

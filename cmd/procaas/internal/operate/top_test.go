@@ -11,15 +11,15 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"procaas/engine"
 	"procaas/engine/fallback"
+	"procaas/engine/stats"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata/cli")
 
 // A topCase is a handler as top may find it.
-func topCase(path string, perS float64, ratio, p50, p99 float64, change ...func(*engine.HandlerInfo)) engine.HandlerInfo {
-	h := engine.HandlerInfo{Path: path, Calls: int64(perS * 60), CallsPerS: perS, Switch: "on"}
+func topCase(path string, perS float64, ratio, p50, p99 float64, change ...func(*stats.HandlerInfo)) stats.HandlerInfo {
+	h := stats.HandlerInfo{Path: path, Calls: int64(perS * 60), CallsPerS: perS, Switch: "on"}
 	if perS > 0 {
 		h.SuccessRatio, h.LatencyP50, h.LatencyP99 = &ratio, &p50, &p99
 	}
@@ -34,21 +34,21 @@ func topExample() topView {
 	until := at.Add(4 * time.Minute)
 	return topView{
 		server: "https://procaas.example", order: "failures", at: at, nodes: 3, runs: 12, asked: 1,
-		handlers: []engine.HandlerInfo{
+		handlers: []stats.HandlerInfo{
 			topCase("new-order-created/perform-notifications/notify-user", 10.04, 0.999, 4.2, 13),
-			topCase("new-order-created/fetch-order/get-order", 1234.5, 1, 0.8, 1400, func(h *engine.HandlerInfo) {
+			topCase("new-order-created/fetch-order/get-order", 1234.5, 1, 0.8, 1400, func(h *stats.HandlerInfo) {
 				h.InFlight, h.Waiting,
 					h.RateLimit = 256, 17, "100/s"
 			}),
-			topCase("new-order-created/miscellaneous/update-statistics", 3.7, 0.598, 3.2, 9.9, func(h *engine.HandlerInfo) {
+			topCase("new-order-created/miscellaneous/update-statistics", 3.7, 0.598, 3.2, 9.9, func(h *stats.HandlerInfo) {
 				h.Fallback = &fallback.View{State: fallback.Out, Until: &until}
 			}),
-			topCase("new-order-created/miscellaneous/a-handler-with-quite-a-long-name", 0, 0, 0, 0, func(h *engine.HandlerInfo) {
+			topCase("new-order-created/miscellaneous/a-handler-with-quite-a-long-name", 0, 0, 0, 0, func(h *stats.HandlerInfo) {
 				h.Switch, h.RateLimit, h.Effective = "hold", "10/m", []string{"rolled out to 25 %", "limited to 10/m"}
 			}),
 			topCase("a/b/c", 0.01, 0, 30000, 30000,
-				func(h *engine.HandlerInfo) { h.Fallback = &fallback.View{State: fallback.Probing} }),
-			topCase("a/b/d", 0, 0, 0, 0, func(h *engine.HandlerInfo) { h.Fallback = &fallback.View{State: fallback.In} }),
+				func(h *stats.HandlerInfo) { h.Fallback = &fallback.View{State: fallback.Probing} }),
+			topCase("a/b/d", 0, 0, 0, 0, func(h *stats.HandlerInfo) { h.Fallback = &fallback.View{State: fallback.In} }),
 		},
 	}
 }
@@ -106,9 +106,9 @@ func goldenText(t *testing.T, name, have string) {
 func TestTopAddsWhatOtherNodesHaveSeen(t *testing.T) {
 	t.Parallel()
 	failed := time.Now()
-	v := topView{handlers: []engine.HandlerInfo{topCase("a/b/c", 10, 1, 5, 50), topCase("a/b/d", 0, 0, 0, 0)}}
-	v.add([]engine.HandlerInfo{
-		topCase("a/b/c", 30, 0.5, 4, 80, func(h *engine.HandlerInfo) { h.InFlight, h.LastFailure, h.LastError = 2, &failed, "no luck" }),
+	v := topView{handlers: []stats.HandlerInfo{topCase("a/b/c", 10, 1, 5, 50), topCase("a/b/d", 0, 0, 0, 0)}}
+	v.add([]stats.HandlerInfo{
+		topCase("a/b/c", 30, 0.5, 4, 80, func(h *stats.HandlerInfo) { h.InFlight, h.LastFailure, h.LastError = 2, &failed, "no luck" }),
 		topCase("a/b/d", 2, 0.25, 7, 9), topCase("a/b/unknown", 1, 1, 1, 1),
 	})
 	c, d := v.handlers[0], v.handlers[1]

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 
 	"procaas/dsl/diag"
-	"procaas/engine"
 	"procaas/engine/fallback"
+	"procaas/engine/stats"
 )
 
 // A topView is what top shows at a time.
@@ -26,8 +26,8 @@ type topView struct {
 	nodes, runs int // that are alive, and what they work on
 	asked       int // nodes whose numbers are shown
 
-	backlog  engine.BacklogView
-	handlers []engine.HandlerInfo
+	backlog  stats.BacklogView
+	handlers []stats.HandlerInfo
 	known    []string // all paths of the server
 }
 
@@ -39,8 +39,8 @@ type screen struct {
 }
 
 // add adds what another node has seen.
-func (v *topView) add(handlers []engine.HandlerInfo) {
-	byPath := map[string]*engine.HandlerInfo{}
+func (v *topView) add(handlers []stats.HandlerInfo) {
+	byPath := map[string]*stats.HandlerInfo{}
 	for i := range v.handlers {
 		byPath[v.handlers[i].Path] = &v.handlers[i]
 	}
@@ -54,7 +54,7 @@ func (v *topView) add(handlers []engine.HandlerInfo) {
 // merge adds what another node has seen of a handler. Of latencies the slower one
 // counts: quantiles cannot be added, and this one is never too good. Ratios are weighed by
 // calls; there is none without calls, so nothing is divided by 0.
-func merge(h, other *engine.HandlerInfo) {
+func merge(h, other *stats.HandlerInfo) {
 	if other.SuccessRatio != nil {
 		ratio := *other.SuccessRatio
 		if h.SuccessRatio != nil {
@@ -90,25 +90,25 @@ func merge(h, other *engine.HandlerInfo) {
 
 // arrange brings the handlers into the order that is wanted.
 func (v *topView) arrange() {
-	by := map[string]func(*engine.HandlerInfo) float64{
+	by := map[string]func(*stats.HandlerInfo) float64{
 		// As it is shown, or rows would change places all the time.
-		"rate":     func(h *engine.HandlerInfo) float64 { return math.Round(h.CallsPerS * 10) },
+		"rate":     func(h *stats.HandlerInfo) float64 { return math.Round(h.CallsPerS * 10) },
 		"failures": failuresPerS,
-		"latency": func(h *engine.HandlerInfo) float64 {
+		"latency": func(h *stats.HandlerInfo) float64 {
 			if h.LatencyP99 == nil {
 				return -1
 			}
 			return *h.LatencyP99
 		},
-		"path": func(*engine.HandlerInfo) float64 { return 0 },
+		"path": func(*stats.HandlerInfo) float64 { return 0 },
 	}[v.order]
-	slices.SortStableFunc(v.handlers, func(a, b engine.HandlerInfo) int {
+	slices.SortStableFunc(v.handlers, func(a, b stats.HandlerInfo) int {
 		return cmp.Or(cmp.Compare(by(&b), by(&a)), strings.Compare(a.Path, b.Path))
 	})
 }
 
 // failuresPerS is 0 for a handler without calls.
-func failuresPerS(h *engine.HandlerInfo) float64 {
+func failuresPerS(h *stats.HandlerInfo) float64 {
 	ratio := h.Ratio()
 	if ratio == nil {
 		return 0
@@ -180,7 +180,7 @@ func (v *topView) still() string {
 	var words []string
 	total, oldest := 0, 0.0
 	for _, p := range v.backlog.Parked {
-		if p.Reason == engine.ParkedTime || p.Reason == engine.ParkedEvent {
+		if p.Reason == stats.ParkedTime || p.Reason == stats.ParkedEvent {
 			continue
 		}
 		total, oldest = total+p.Runs, max(oldest, p.AgeS)
@@ -226,7 +226,7 @@ func (s *screen) line(b *bytes.Buffer, color, text string) {
 }
 
 // colorOf says at a glance how a handler does.
-func colorOf(h *engine.HandlerInfo) string {
+func colorOf(h *stats.HandlerInfo) string {
 	ratio := h.Ratio()
 	switch {
 	case ratio != nil && *ratio < 0.9:
@@ -298,7 +298,7 @@ func countText(n int64) string {
 }
 
 // stateOf says in few words what keeps a handler from running freely.
-func stateOf(h *engine.HandlerInfo, now time.Time) string {
+func stateOf(h *stats.HandlerInfo, now time.Time) string {
 	var words []string
 	if h.Switch != "on" {
 		words = append(words, h.Switch)

@@ -20,6 +20,7 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/sqlite"
@@ -161,7 +162,7 @@ func (r oneRun) execute(ctx context.Context, b *tree.Bundle, services map[string
 
 // follow submits the event and shows each handler as it ends.
 func (r oneRun) follow(ctx context.Context, e *engine.Engine, event model.Event) (checkpoint.RunView, error) {
-	submitted, err := e.Submit(ctx, []engine.Submission{{Event: event}})
+	submitted, err := e.Submit(ctx, []intake.Submission{{Event: event}})
 	if err != nil {
 		return checkpoint.RunView{}, err
 	}

@@ -32,8 +32,11 @@ import (
 	"procaas/engine/api/transport"
 	"procaas/engine/api/ui"
 	"procaas/engine/diff"
+	"procaas/engine/inbox"
 	"procaas/engine/outbound"
+	"procaas/engine/stats"
 	"procaas/engine/store"
+	"procaas/engine/taskrun"
 	"procaas/handlers/sharding/shardmap"
 )
 
@@ -259,7 +262,7 @@ func (n *Node) open(ctx context.Context, b *tree.Bundle, access api.Options) (er
 	if n.tasks, err = stores.OpenTasks(ctx, n.flags.Store, n.store, n.log); err != nil {
 		return errors.Join(fmt.Errorf("open store %s: %w", stores.Redact(n.flags.Store), err), n.store.Close())
 	}
-	n.tasks.TaskStore = engine.MeasureTasks(n.tasks.TaskStore, n.metrics)
+	n.tasks.TaskStore = taskrun.MeasureTasks(n.tasks.TaskStore, n.metrics)
 	if n.traces, err = observe.OpenTraces(ctx, nodeName(n.flags.Name), n.log); err != nil {
 		return errors.Join(err, n.closeStores())
 	}
@@ -280,7 +283,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	o.Store, o.Types, o.Bundle, o.Log = n.store, n.types(), b, n.log
 	o.Name, o.MaxInFlight, o.Lease, o.Drain = nodeName(f.Name), f.MaxInFlight, f.Lease, f.Drain
 	o.Retention, o.AuditRetention = f.Retention, f.Audit
-	o.Metrics, o.Tracer = engine.NewMetrics(n.metrics), n.traces.Tracer()
+	o.Metrics, o.Tracer = stats.NewMetrics(n.metrics), n.traces.Tracer()
 	o.Secrets, o.ServiceURLs, o.Overrule = n.secrets.Value, f.Services, f.Overrule
 	o.Targets = n.targets
 	if f.Alerts.wanted() {
@@ -317,7 +320,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	if n.shards != nil {
 		served.Shards = n.shards
 	}
-	if inbox, ok := n.store.Scattered.(engine.InboxCells); ok {
+	if inbox, ok := n.store.Scattered.(inbox.InboxCells); ok {
 		served.Inbox = inbox
 		n.metrics.MustRegister(&observe.Inbox{Cells: inbox})
 	}
@@ -350,7 +353,7 @@ func (n *Node) Run(ctx context.Context) error {
 	g.Go(func() error { n.engine.ServeTasks(ctx, n.tasks.TaskStore); return nil })
 	g.Go(func() error {
 		defer close(n.closing)
-		engine.TendTasks(ctx, n.tasks.Maintenance, n.flags.Retention, n.log)
+		taskrun.TendTasks(ctx, n.tasks.Maintenance, n.flags.Retention, n.log)
 		return nil
 	})
 	g.Go(func() error { return n.web.Run(ctx) })

@@ -1,8 +1,9 @@
-package engine
+package stats
 
 import (
 	"strconv"
 
+	"procaas/engine/definitions"
 	"procaas/engine/model"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,8 +28,8 @@ type tolerance struct {
 }
 
 // handlerTolerances are those of the handlers that make calls.
-func (e *Engine) handlerTolerances() (out []tolerance) {
-	for _, p := range e.library.Present().Plans {
+func handlerTolerances(d *definitions.Definition) (out []tolerance) {
+	for _, p := range d.Plans {
 		for _, s := range p.Written {
 			if s.Computes() {
 				continue
@@ -47,8 +48,8 @@ func (e *Engine) handlerTolerances() (out []tolerance) {
 }
 
 // pipelineTolerances are those of all pipelines.
-func (e *Engine) pipelineTolerances() (out []tolerance) {
-	for _, p := range e.library.Present().Plans {
+func pipelineTolerances(d *definitions.Definition) (out []tolerance) {
+	for _, p := range d.Plans {
 		out = append(out, tolerance{path: p.Pipeline.ID, owner: p.Pipeline.Owner, most: failingRuns})
 	}
 	return out

@@ -1,9 +1,7 @@
-package engine
+package taskrun
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -107,27 +105,4 @@ func tendTasks(ctx context.Context, tasks store.TaskMaintenance) (time.Duration,
 		return tendMost, nil
 	}
 	return min(max(next, tendLeast), tendMost), nil
-}
-
-// SetQueueMode lets set say what a type of tasks does from now on, and writes down by
-// whom. The queue may be in another store, so one transaction cannot hold both: the
-// record comes first, and without it nothing changes. A change that fails afterwards
-// has a second record, which says so.
-func (e *Engine) SetQueueMode(ctx context.Context, taskType string, mode store.TaskMode, by store.Actor, set func() error) error {
-	record := func(ctx context.Context, after string) error {
-		_, err := e.o.Store.Documents.WriteDocuments(ctx, 0, nil,
-			[]store.Audited{{Kind: store.AuditQueue, Name: taskType, By: by, After: store.AuditText(after)}})
-		return err
-	}
-	if err := record(ctx, string(mode)); err != nil {
-		return fmt.Errorf("%s is not made %s, for the audit cannot be written: %w", taskType, mode, err)
-	}
-	failed := set()
-	if failed == nil {
-		return nil
-	}
-	// The caller may be gone by now, which is often why it failed.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clock.StoreTimeout)
-	defer cancel()
-	return errors.Join(failed, record(ctx, fmt.Sprintf("%s failed: %v", mode, failed)))
 }

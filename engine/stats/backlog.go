@@ -1,4 +1,4 @@
-package engine
+package stats
 
 import (
 	"cmp"
@@ -14,6 +14,10 @@ import (
 
 // This file tells people what stands still, and for what: runs that are parked wait in no
 // queue, so that a long outage would look like calm.
+
+// CauseUnserved stands before the definition by which nobody served the event of a run. It
+// waits until a node has another one.
+const CauseUnserved = "unserved "
 
 // Why runs stand still.
 const (
@@ -51,15 +55,15 @@ type BacklogView struct {
 }
 
 // A backlog is a count with what it comes to. It is never changed.
-type backlog struct {
+type Backlog struct {
 	store.Depth
 	counted  time.Time
 	services map[string]ParkedRuns // by service
 	handlers map[string]int        // by path
 }
 
-func newBacklog(d store.Depth, now time.Time) *backlog {
-	b := &backlog{Depth: d, counted: now, services: map[string]ParkedRuns{}, handlers: map[string]int{}}
+func NewBacklog(d store.Depth, now time.Time) *Backlog {
+	b := &Backlog{Depth: d, counted: now, services: map[string]ParkedRuns{}, handlers: map[string]int{}}
 	for _, r := range d.Aside {
 		reason, of, path := causeOf(r.Cause)
 		if path != "" {
@@ -83,7 +87,7 @@ func causeOf(cause string) (reason, of, path string) {
 	rank := []string{ParkedService, ParkedHold, ParkedLoop, ParkedLimit, ParkedRetry, ParkedTime}
 	for part := range strings.SplitSeq(cause, ",") {
 		var r, o, p string
-		if strings.HasPrefix(part, causeUnserved) {
+		if strings.HasPrefix(part, CauseUnserved) {
 			return ParkedUnserved, "", ""
 		} else if name, handler, ok := guard.GateOf(part); ok {
 			if r, o, p = ParkedService, name, handler; name == handler {
@@ -107,33 +111,30 @@ func causeOf(cause string) (reason, of, path string) {
 	return reason, of, path
 }
 
-// Backlog tells what waits on all nodes, as it was counted last.
-func (e *Engine) Backlog() BacklogView {
+// View tells what waits on all nodes. The receiver may be nil: nothing was counted.
+func (b *Backlog) View(c *guard.Controls, now time.Time) BacklogView {
 	v := BacklogView{Parked: []ParkedRuns{}}
-	b := e.backlog.Load()
 	if b == nil {
 		return v
 	}
-	now := e.clock.Now()
 	v.Counted, v.Waiting, v.AgeS = model.Moment(b.counted), b.Waiting, age(b.Oldest, now)
-	v.Parked = append(v.Parked, e.parked(b, func(p *ParkedRuns) string { return p.For })...)
+	v.Parked = append(v.Parked, b.parked(c, now, func(p *ParkedRuns) string { return p.For })...)
 	slices.SortStableFunc(v.Parked, func(a, b ParkedRuns) int { return cmp.Compare(b.Runs, a.Runs) })
 	return v
 }
 
-// parkedNow is for metrics: the things that runs wait for are too many for labels.
-func (e *Engine) parkedNow() []ParkedRuns {
-	if b := e.backlog.Load(); b != nil {
-		return e.parked(b, func(*ParkedRuns) string { return "" })
+// ForMetrics is for metrics: the things that runs wait for are too many for labels.
+func (b *Backlog) ForMetrics(c *guard.Controls, now time.Time) []ParkedRuns {
+	if b == nil {
+		return nil
 	}
-	return nil
+	return b.parked(c, now, func(*ParkedRuns) string { return "" })
 }
 
 // parked adds up the runs that stand still by pipeline, reason and what of gives.
-func (e *Engine) parked(b *backlog, of func(*ParkedRuns) string) []ParkedRuns {
+func (b *Backlog) parked(c *guard.Controls, now time.Time, of func(*ParkedRuns) string) []ParkedRuns {
 	var out []ParkedRuns
 	at := map[[3]string]int{}
-	now, c := e.clock.Now(), e.settings.Controls()
 	for _, r := range b.Aside {
 		p := ParkedRuns{Pipeline: r.Pipeline, Runs: r.Runs, Since: r.Since}
 		switch r.Place {
@@ -165,16 +166,16 @@ func (e *Engine) parked(b *backlog, of func(*ParkedRuns) string) []ParkedRuns {
 	return out
 }
 
-// parkedFor tells how many runs are parked until a service can be called.
-func (b *backlog) parkedFor(service string) ParkedRuns {
+// ParkedFor tells how many runs are parked until a service can be called.
+func (b *Backlog) ParkedFor(service string) ParkedRuns {
 	if b == nil {
 		return ParkedRuns{}
 	}
 	return b.services[service]
 }
 
-// parkedAt tells how many runs are parked at a handler.
-func (b *backlog) parkedAt(path string) int {
+// ParkedAt tells how many runs are parked at a handler.
+func (b *Backlog) ParkedAt(path string) int {
 	if b == nil {
 		return 0
 	}

@@ -1,4 +1,4 @@
-package engine
+package taskrun
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"procaas/dsl/tree"
+	"procaas/engine/checkpoint"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -32,13 +34,30 @@ const (
 	taskCallMost = 20 * time.Second // of a call of the store, whose connection may be broken
 )
 
-// A taskServer runs the tasks of pipelines on a node.
-type taskServer struct {
-	e     *Engine
-	store *store.TaskStore
-	log   *slog.Logger
-	name  string
-	lease time.Duration
+// Runs is what a Server needs of the engine: runs, and the definition that they are of.
+type Runs interface {
+	Bundle() *tree.Bundle
+
+	// Reloaded gives a channel that is closed when there is another Bundle.
+	Reloaded() <-chan struct{}
+
+	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)
+	Retry(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
+	Cancel(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
+}
+
+// A Server runs the tasks of pipelines on a node. Its exported fields are to be set.
+type Server struct {
+	Runs  Runs
+	Tasks *store.TaskStore
+	Log   *slog.Logger
+	Name  string        // of the node
+	Lease time.Duration // of the node
+
+	// Submit hands in an event of the engine's own.
+	Submit func(ctx context.Context, s intake.Submission) (model.Receipt, error)
+
+	lease time.Duration // of a task
 	free  chan struct{} // gets a value when a task has ended
 
 	mu   sync.Mutex                 // guards held
@@ -51,13 +70,11 @@ type heldTask struct {
 	lose     context.CancelFunc // stops waiting for it: another node has it
 }
 
-// ServeTasks runs the tasks of the pipelines that have a queue section and stages,
+// Serve runs the tasks of the pipelines that have a queue section and stages,
 // until ctx ends. Runs under way go on, and whoever takes their tasks next finds them.
-func (e *Engine) ServeTasks(ctx context.Context, db *store.TaskStore) {
-	s := &taskServer{
-		e: e, store: db, log: e.log, name: e.o.Name, lease: min(taskLease, taskLeases*e.o.Lease),
-		free: make(chan struct{}, 1), held: map[store.TaskRef]heldTask{},
-	}
+func (s *Server) Serve(ctx context.Context) {
+	s.lease = min(taskLease, taskLeases*s.Lease)
+	s.free, s.held = make(chan struct{}, 1), map[store.TaskRef]heldTask{}
 	s.wg.Go(func() { s.beat(ctx) })
 	s.wg.Go(func() { s.raise(ctx) })
 	for ctx.Err() == nil {
@@ -67,22 +84,22 @@ func (e *Engine) ServeTasks(ctx context.Context, db *store.TaskStore) {
 }
 
 // look takes what there is, and waits until there may be more.
-func (s *taskServer) look(ctx context.Context) {
-	again := s.e.Reloaded() // others may have a queue then
+func (s *Server) look(ctx context.Context) {
+	again := s.Runs.Reloaded() // others may have a queue then
 	wants := s.wants()
 	types := make([]string, len(wants))
 	for i, w := range wants {
 		types[i] = w.Type
 	}
-	woken, stop := s.store.Work.WatchTasks(types)
+	woken, stop := s.Tasks.Work.WatchTasks(types)
 	defer stop()
 	took := 0
 	if len(wants) > 0 {
 		bounded, cancel := context.WithTimeout(ctx, taskCallMost)
-		tasks, err := s.store.Work.ClaimTasks(bounded, store.TaskClaim{Worker: s.name, Types: wants, Lease: s.lease})
+		tasks, err := s.Tasks.Work.ClaimTasks(bounded, store.TaskClaim{Worker: s.Name, Types: wants, Lease: s.lease})
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			s.log.Warn("tasks of pipelines cannot be taken", "error", err)
+			s.Log.Warn("tasks of pipelines cannot be taken", "error", err)
 		}
 		for i := range tasks {
 			s.begin(ctx, &tasks[i])
@@ -104,7 +121,7 @@ func (s *taskServer) look(ctx context.Context) {
 }
 
 // wants says how many tasks of each pipeline the node takes at present.
-func (s *taskServer) wants() []store.TaskWant {
+func (s *Server) wants() []store.TaskWant {
 	s.mu.Lock()
 	running := map[string]int{}
 	for _, h := range s.held {
@@ -112,7 +129,7 @@ func (s *taskServer) wants() []store.TaskWant {
 	}
 	s.mu.Unlock()
 	var wants []store.TaskWant
-	for _, p := range s.e.Bundle().Pipelines {
+	for _, p := range s.Runs.Bundle().Pipelines {
 		if p.Queue == nil || len(p.Stages) == 0 {
 			continue
 		}
@@ -128,7 +145,7 @@ func (s *taskServer) wants() []store.TaskWant {
 }
 
 // begin runs a task in the background.
-func (s *taskServer) begin(ctx context.Context, t *store.QueuedTask) {
+func (s *Server) begin(ctx context.Context, t *store.QueuedTask) {
 	held, lose := context.WithCancel(ctx)
 	s.mu.Lock()
 	s.held[t.Ref()] = heldTask{t.Type, lose}
@@ -148,19 +165,19 @@ func (s *taskServer) begin(ctx context.Context, t *store.QueuedTask) {
 }
 
 // report writes down what became of a task, also when the node stops meanwhile.
-func (s *taskServer) report(ctx, held context.Context, t *store.QueuedTask, r store.TaskReport) {
+func (s *Server) report(ctx, held context.Context, t *store.QueuedTask, r store.TaskReport) {
 	if held.Err() != nil && ctx.Err() == nil {
 		return // another node has it
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportAnyway)
 	defer cancel()
-	if _, err := s.store.Work.ReportTasks(bounded, r); err != nil {
-		s.log.Warn("what became of a task is not known, it will be looked at again", "type", t.Type, "task", t.ID, "error", err)
+	if _, err := s.Tasks.Work.ReportTasks(bounded, r); err != nil {
+		s.Log.Warn("what became of a task is not known, it will be looked at again", "type", t.Type, "task", t.ID, "error", err)
 	}
 }
 
 // beat keeps the tasks that are under way.
-func (s *taskServer) beat(ctx context.Context) {
+func (s *Server) beat(ctx context.Context) {
 	tick := time.NewTicker(s.lease / taskBeats)
 	defer tick.Stop()
 	for {
@@ -176,10 +193,10 @@ func (s *taskServer) beat(ctx context.Context) {
 		}
 		s.mu.Unlock()
 		bounded, cancel := context.WithTimeout(ctx, s.lease/3) // so that there is another try within the lease
-		lost, err := s.store.Work.BeatTasks(bounded, beats)
+		lost, err := s.Tasks.Work.BeatTasks(bounded, beats)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			s.log.Warn("tasks under way cannot be kept", "error", err)
+			s.Log.Warn("tasks under way cannot be kept", "error", err)
 		}
 		s.mu.Lock()
 		for _, ref := range lost {
@@ -192,7 +209,7 @@ func (s *taskServer) beat(ctx context.Context) {
 }
 
 // raise lets no task wait for ever whose pipeline bounds that.
-func (s *taskServer) raise(ctx context.Context) {
+func (s *Server) raise(ctx context.Context) {
 	tick := time.NewTicker(raiseLeast)
 	defer tick.Stop()
 	next := map[string]time.Time{} // to look at a pipeline
@@ -202,15 +219,15 @@ func (s *taskServer) raise(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for _, p := range s.e.Bundle().Pipelines {
+		for _, p := range s.Runs.Bundle().Pipelines {
 			if p.Queue == nil || p.Queue.MaxWait == 0 || time.Now().Before(next[p.ID]) {
 				continue
 			}
 			bounded, cancel := context.WithTimeout(ctx, taskCallMost)
-			n, err := s.store.Maintenance.RaiseTasks(bounded, p.ID, p.Queue.MaxWait, tendAtOnce)
+			n, err := s.Tasks.Maintenance.RaiseTasks(bounded, p.ID, p.Queue.MaxWait, tendAtOnce)
 			cancel()
 			if err != nil && ctx.Err() == nil {
-				s.log.Warn("tasks that wait for too long cannot be raised", "type", p.ID, "error", err)
+				s.Log.Warn("tasks that wait for too long cannot be raised", "type", p.ID, "error", err)
 			}
 			next[p.ID] = time.Now().Add(RaisePause(p.Queue.MaxWait, n == tendAtOnce))
 		}
@@ -218,8 +235,8 @@ func (s *taskServer) raise(ctx context.Context) {
 }
 
 // run makes a run of a task, or finds the one that it has, and waits for its end.
-func (s *taskServer) run(ctx context.Context, t *store.QueuedTask) store.TaskReport {
-	p := s.e.Bundle().Pipeline(t.Type)
+func (s *Server) run(ctx context.Context, t *store.QueuedTask) store.TaskReport {
+	p := s.Runs.Bundle().Pipeline(t.Type)
 	if p == nil || p.Queue == nil {
 		return snoozed(t, taskOverload) // the definition has changed just now
 	}
@@ -229,8 +246,8 @@ func (s *taskServer) run(ctx context.Context, t *store.QueuedTask) store.TaskRep
 		defer cancel()
 	}
 	id, err := s.attempt(ctx, p, t)
-	var over *OverloadError
-	var refused *IntakeError
+	var over *intake.OverloadError
+	var refused *intake.IntakeError
 	switch {
 	case errors.As(err, &over):
 		return snoozed(t, taskOverload)
@@ -240,7 +257,7 @@ func (s *taskServer) run(ctx context.Context, t *store.QueuedTask) store.TaskRep
 		return s.unfinished(ctx, t, p, "", err)
 	}
 	for pause := taskRunLeast; ; pause = min(2*pause, taskRunMost) {
-		view, err := s.e.RunByID(ctx, id)
+		view, err := s.Runs.RunByID(ctx, id)
 		switch {
 		case ctx.Err() != nil:
 			return s.unfinished(ctx, t, p, id, ctx.Err())
@@ -266,7 +283,7 @@ func (s *taskServer) run(ctx context.Context, t *store.QueuedTask) store.TaskRep
 var errTaskTimeout = errors.New("it took too long")
 
 // unfinished says what becomes of a task whose run goes on.
-func (s *taskServer) unfinished(ctx context.Context, t *store.QueuedTask, p *tree.Pipeline, run string, err error) store.TaskReport {
+func (s *Server) unfinished(ctx context.Context, t *store.QueuedTask, p *tree.Pipeline, run string, err error) store.TaskReport {
 	if ctx.Err() == nil {
 		return snoozed(t, taskOverload) // nothing can be submitted at present, and at once neither
 	}
@@ -279,7 +296,7 @@ func (s *taskServer) unfinished(ctx context.Context, t *store.QueuedTask, p *tre
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportAnyway)
 	defer cancel()
-	if _, err := s.e.Cancel(bounded, run, store.Actor{Name: taskSource(t.Type), Reason: why.Error()}); err != nil &&
+	if _, err := s.Runs.Cancel(bounded, run, store.Actor{Name: TaskSource(t.Type), Reason: why.Error()}); err != nil &&
 		!errors.Is(err, store.ErrConflict) {
 		return snoozed(t, taskOverload) // it still runs
 	}
@@ -288,29 +305,26 @@ func (s *taskServer) unfinished(ctx context.Context, t *store.QueuedTask, p *tre
 
 // attempt gives the run of this attempt of a task. Each run stands for as many attempts
 // as it was begun and retried; only after one that was cancelled there is another one.
-func (s *taskServer) attempt(ctx context.Context, p *tree.Pipeline, t *store.QueuedTask) (run string, err error) {
+func (s *Server) attempt(ctx context.Context, p *tree.Pipeline, t *store.QueuedTask) (run string, err error) {
 	payload, err := taskPayload(t.Payload)
 	if err != nil {
 		return "", err
 	}
 	event := model.Event{
-		Source: taskSource(p.ID), Type: taskEventType(p), Key: t.Key, Payload: payload, Time: t.Created, Inner: true,
-		Priority: min(max(t.Priority, -maxPriority), maxPriority), DelayTolerance: max(0, time.Until(t.Deadline)),
+		Source: TaskSource(p.ID), Type: taskEventType(p), Key: t.Key, Payload: payload, Time: t.Created, Inner: true,
+		Priority: min(max(t.Priority, -intake.MaxPriority), intake.MaxPriority), DelayTolerance: max(0, time.Until(t.Deadline)),
 	}
 	for used, n := 0, 1; ; n++ {
 		event.ID = fmt.Sprintf("task-%d-%d", t.ID, n)
-		out, err := s.e.submit(ctx, []Submission{{Event: event, Hash: event.ID}})
-		if err == nil {
-			err = out[0].Err
-		}
+		receipt, err := s.Submit(ctx, intake.Submission{Event: event, Hash: event.ID})
 		if err != nil {
 			return "", err
 		}
-		run := out[0].Receipt.Run
-		if !out[0].Receipt.Duplicate {
+		run := receipt.Run
+		if !receipt.Duplicate {
 			return run, nil
 		}
-		view, err := s.e.RunByID(ctx, run)
+		view, err := s.Runs.RunByID(ctx, run)
 		if errors.Is(err, store.ErrNotFound) {
 			return run, nil
 		}
@@ -322,7 +336,7 @@ func (s *taskServer) attempt(ctx context.Context, p *tree.Pipeline, t *store.Que
 		case used > t.Failures: // this attempt is it
 			return run, nil
 		case view.Status == model.Failed:
-			_, err := s.e.Retry(ctx, run, store.Actor{Name: taskSource(p.ID), Reason: fmt.Sprintf("attempt %d of the task", t.Attempt())})
+			_, err := s.Runs.Retry(ctx, run, store.Actor{Name: TaskSource(p.ID), Reason: fmt.Sprintf("attempt %d of the task", t.Attempt())})
 			return run, err
 		case view.Status != model.Cancelled:
 			return run, nil
@@ -338,13 +352,13 @@ func snoozed(t *store.QueuedTask, d time.Duration) store.TaskReport {
 	return store.TaskReport{Snoozed: []store.TaskSnooze{{TaskRef: t.Ref(), Delay: d}}}
 }
 
-func (s *taskServer) failed(t *store.QueuedTask, p *tree.Pipeline, err error, final bool) store.TaskReport {
+func (s *Server) failed(t *store.QueuedTask, p *tree.Pipeline, err error, final bool) store.TaskReport {
 	f := store.TaskFailure{TaskRef: t.Ref(), Error: err.Error()}
 	if !final {
 		var unsaid error
 		if f.Delay, f.Retry, unsaid = TaskPolicyOf(p).Next(t.ID, t.Attempt()); unsaid != nil {
 			f.Error = fmt.Sprintf("%s; %s", f.Error, unsaid)
-			s.log.Warn("the policy of retries does not say when to try a task again", "type", t.Type, "task", t.ID, "error", unsaid)
+			s.Log.Warn("the policy of retries does not say when to try a task again", "type", t.Type, "task", t.ID, "error", unsaid)
 		}
 	}
 	return store.TaskReport{Failed: []store.TaskFailure{f}}

@@ -1,4 +1,4 @@
-package engine
+package stats
 
 import (
 	"math"
@@ -28,29 +28,29 @@ const (
 // still counted: runs that began with another one may call it.
 const forgetAfter = time.Hour
 
-// stats counts what this node has seen of each handler. What it keeps, and what
+// Stats counts what this node has seen of each handler. What it keeps, and what
 // the metrics show, is bounded by the definitions of the last hour.
-type stats struct {
-	metrics   *Metrics
+type Stats struct {
+	Metrics   *Metrics
 	paths     sync.Map                // path → *pathStats
 	followed  *definitions.Definition // by follow, whose goroutine alone touches these
 	pipelines map[string]time.Time
 }
 
-// path gives the statistics of one handler.
-func (s *stats) path(path string) *pathStats {
+// Path gives the statistics of one handler.
+func (s *Stats) Path(path string) *pathStats {
 	if p, ok := s.paths.Load(path); ok {
 		return p.(*pathStats)
 	}
 	parts := model.SplitPath(path)
 	label := func(outcome string) prometheus.Counter {
-		return s.metrics.HandlerCalls.WithLabelValues(parts[0], parts[1], parts[2], outcome)
+		return s.Metrics.HandlerCalls.WithLabelValues(parts[0], parts[1], parts[2], outcome)
 	}
 	now := time.Now()
 	fresh := &pathStats{
-		succeeded: label("succeeded"), failed: label("failed"), skipped: label("skipped"),
-		givenUp: s.metrics.HandlerGivenUp.WithLabelValues(parts[:]...),
-		seconds: s.metrics.HandlerSeconds.WithLabelValues(parts[:]...),
+		succeeded: label("succeeded"), failed: label("failed"), Skipped: label("skipped"),
+		GivenUp: s.Metrics.HandlerGivenUp.WithLabelValues(parts[:]...),
+		seconds: s.Metrics.HandlerSeconds.WithLabelValues(parts[:]...),
 		since:   now, asked: now,
 	}
 	// Two may come at once: the first one stays, and the counters are the same ones.
@@ -58,24 +58,24 @@ func (s *stats) path(path string) *pathStats {
 	return p.(*pathStats)
 }
 
-// follow keeps what is counted to what the present definition has: all of that
+// Follow keeps what is counted to what the present definition has: all of that
 // is shown from the beginning, so that the first failure is an increase, and
 // what only old definitions have is forgotten once it is quiet.
-func (s *stats) follow(d *definitions.Definition, now time.Time) {
+func (s *Stats) Follow(d *definitions.Definition, now time.Time) {
 	if s.pipelines == nil {
 		s.pipelines = map[string]time.Time{}
 	}
 	for _, p := range d.Plans {
 		s.pipelines[p.Pipeline.ID] = now
 		for _, step := range p.Written {
-			seen := s.path(step.Path)
+			seen := s.Path(step.Path)
 			seen.mu.Lock()
 			seen.asked = now
 			seen.mu.Unlock()
 		}
 		if d != s.followed {
 			for _, status := range []model.Status{model.Succeeded, model.Failed, model.Cancelled, model.Ignored} {
-				s.metrics.Runs.WithLabelValues(p.Pipeline.ID, string(status))
+				s.Metrics.Runs.WithLabelValues(p.Pipeline.ID, string(status))
 			}
 		}
 	}
@@ -83,26 +83,26 @@ func (s *stats) follow(d *definitions.Definition, now time.Time) {
 	s.paths.Range(func(path, seen any) bool {
 		if seen.(*pathStats).quiet(now) {
 			s.paths.Delete(path)
-			s.metrics.forget(model.SplitPath(path.(string)))
+			s.Metrics.forget(model.SplitPath(path.(string)))
 		}
 		return true
 	})
 	for pipeline, last := range s.pipelines {
 		if now.Sub(last) >= forgetAfter {
 			delete(s.pipelines, pipeline)
-			s.metrics.Runs.DeletePartialMatch(prometheus.Labels{"pipeline": pipeline})
+			s.Metrics.Runs.DeletePartialMatch(prometheus.Labels{"pipeline": pipeline})
 		}
 	}
 }
 
 // A pathStats is a ring of the last minute of one handler.
 type pathStats struct {
-	succeeded, failed, skipped, givenUp prometheus.Counter
+	succeeded, failed, Skipped, GivenUp prometheus.Counter
 	seconds                             prometheus.Observer
 
 	since    time.Time    // when it was first looked at; it never changes
-	underway atomic.Int64 // calls
-	waiting  atomic.Int64 // runs that the guard lets wait
+	Underway atomic.Int64 // calls
+	Waiting  atomic.Int64 // runs that the guard lets wait
 
 	mu          sync.Mutex // guards the following
 	ring        [statSlots]statSlotCounts
@@ -119,9 +119,9 @@ type pathStats struct {
 // sayEvery is how often it is logged that a handler failed for good.
 const sayEvery = 10 * time.Second
 
-// say tells whether to log that the handler failed for good, and how often it was
+// Say tells whether to log that the handler failed for good, and how often it was
 // not logged since.
-func (p *pathStats) say(now time.Time) (unsaid int, ok bool) {
+func (p *pathStats) Say(now time.Time) (unsaid int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.said.IsZero() && now.Sub(p.said) < sayEvery {
@@ -142,7 +142,7 @@ func (p *pathStats) quiet(now time.Time) bool {
 			return false
 		}
 	}
-	return p.underway.Load() == 0 && p.waiting.Load() == 0
+	return p.Underway.Load() == 0 && p.Waiting.Load() == 0
 }
 
 // A statSlotCounts holds the attempts that ended in one slot of time.
@@ -153,8 +153,8 @@ type statSlotCounts struct {
 	bins      [statBins]uint32 // how many took so long
 }
 
-// ended counts an attempt.
-func (p *pathStats) ended(err error, took time.Duration, now time.Time) {
+// Ended counts an attempt.
+func (p *pathStats) Ended(err error, took time.Duration, now time.Time) {
 	p.seconds.Observe(took.Seconds())
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -176,18 +176,18 @@ func (p *pathStats) ended(err error, took time.Duration, now time.Time) {
 	p.lastError, p.lastFailure = err.Error(), now
 }
 
-// waited counts a run that went on without the handler, since it had to wait for too long.
-func (p *pathStats) waited(now time.Time) {
+// Waited counts a run that went on without the handler, since it had to wait for too long.
+func (p *pathStats) Waited(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.gone.End(false, now)
 }
 
-// fill completes a view with the last minute.
-func (p *pathStats) fill(h *HandlerInfo, now time.Time) {
+// Fill completes a view with the last minute.
+func (p *pathStats) Fill(h *HandlerInfo, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h.InFlight, h.Waiting = p.underway.Load(), p.waiting.Load()
+	h.InFlight, h.Waiting = p.Underway.Load(), p.Waiting.Load()
 	h.LastError, h.LastSuccess, h.LastFailure = p.lastError, model.Moment(p.lastSuccess), model.Moment(p.lastFailure)
 	if good, bad := p.recent.Outcomes(now); good+bad > 0 {
 		ratio := float64(good) / float64(good+bad)

@@ -1,8 +1,9 @@
-package engine
+package stats
 
 import (
 	"time"
 
+	"procaas/engine/definitions"
 	"procaas/engine/guard"
 	"procaas/engine/store"
 
@@ -40,6 +41,12 @@ type Metrics struct {
 	handled  *liveGauges[tolerance] // of handlers
 	piped    *liveGauges[tolerance] // of pipelines
 }
+
+// Why events are not taken in.
+const (
+	ShedOverload = "overload"    // the store is too slow for them
+	ShedLeft     = "client_left" // nobody waits for the answer any more
+)
 
 // handlerLabels say to which handler something belongs.
 func handlerLabels() []string { return []string{"pipeline", "stage", "handler"} }
@@ -101,8 +108,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}, []string{"reason"})
 	// Series that are there from the beginning, at 0, so that the first of their kind is an
 	// increase: an alert by rate() would miss it otherwise.
-	m.Shed.WithLabelValues(shedOverload)
-	m.Shed.WithLabelValues(shedLeft)
+	m.Shed.WithLabelValues(ShedOverload)
+	m.Shed.WithLabelValues(ShedLeft)
 	r.MustRegister(m.Shed)
 	m.StoreErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_store_errors_total",
@@ -123,8 +130,19 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// inbox sets the gauges of the inbox.
-func (m *Metrics) inbox(d store.Depth, now time.Time) {
+// Show lets the gauges that are read when somebody looks tell what these functions give.
+func (m *Metrics) Show(handlers func() []HandlerInfo, services func() []guard.ServiceInfo, parked func() []ParkedRuns,
+	present func() *definitions.Definition,
+) {
+	m.handlers.read.Store(&handlers)
+	m.services.read.Store(&services)
+	m.parked.read.Store(&parked)
+	m.handled.read.Store(new(func() []tolerance { return handlerTolerances(present()) }))
+	m.piped.read.Store(new(func() []tolerance { return pipelineTolerances(present()) }))
+}
+
+// Inbox sets the gauges of the inbox.
+func (m *Metrics) Inbox(d store.Depth, now time.Time) {
 	m.InboxWaiting.Set(float64(d.Waiting))
 	m.InboxOldest.Set(age(d.Oldest, now))
 }
@@ -138,8 +156,8 @@ func age(at, now time.Time) float64 {
 	return max(now.Sub(at).Seconds(), 0)
 }
 
-// failed counts a call of the store that failed.
-func (m *Metrics) failed(operation string) { m.StoreErrors.WithLabelValues(operation).Inc() }
+// Failed counts a call of the store that failed.
+func (m *Metrics) Failed(operation string) { m.StoreErrors.WithLabelValues(operation).Inc() }
 
 // forget drops the series of a handler.
 func (m *Metrics) forget(path [3]string) {

@@ -1,0 +1,267 @@
+package intake
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"procaas/dsl/contracts"
+	"procaas/dsl/datum"
+	"procaas/dsl/diag"
+	"procaas/dsl/tree"
+	"procaas/engine/clock"
+	"procaas/engine/definitions"
+	"procaas/engine/model"
+	"procaas/engine/planner"
+	"procaas/engine/tracing"
+)
+
+// A Submission is an event on its way in.
+type Submission struct {
+	Event model.Event // without an id, each time it is handed in it is another event
+	Hash  string      // of what the sender sent; made from the event when empty
+	Queue string      // the pipeline for which the event is a task, whose source the engine sets; empty for none
+}
+
+// A Submitted is what became of one submission: a receipt, or an error that is
+// an [*IntakeError] when the sender is to blame.
+type Submitted struct {
+	Receipt model.Receipt // when Err is nil
+	Err     error         // the event is not stored
+}
+
+// An IntakeError says why an event is refused.
+type IntakeError struct {
+	Code    string // stable: unknown_event_type, missing_key, event_rejected, …
+	Message string // for people: what was found, what was expected, and how to mend it
+	Field   string // of the event that is wrong, such as payload.order-id; may be empty
+
+	Faults []contracts.Fault // what is wrong with a payload that does not fit its schema
+}
+
+// Error implements error.
+func (e *IntakeError) Error() string { return e.Message }
+
+// The bounds of what an event may carry besides its payload.
+const (
+	maxKey      = 200 // bytes
+	maxEventID  = 200
+	maxType     = 200
+	MaxPriority = 1_000_000
+)
+
+// Take checks an event and finds out where it belongs.
+func Take(ctx context.Context, d *definitions.Definition, s Submission, now time.Time) (model.Intake, error) {
+	ev := s.Event
+	if err := checkEvent(ev); err != nil {
+		return model.Intake{}, err
+	}
+	dedup, hash := ev.ID != "", s.Hash
+	if hash == "" && dedup {
+		var err error
+		if hash, err = hashEvent(ev); err != nil {
+			return model.Intake{}, invalid("payload", err.Error())
+		}
+	}
+	if dedup {
+		ev.Identity = model.IdentityOf(ev)
+	} else {
+		ev.ID = NewID()
+	}
+	if ev.Time.IsZero() {
+		ev.Time = now.UTC() // after the hash, or the event would not be the same when it comes again
+	}
+	in, err := Route(d, ev)
+	if err == nil {
+		err = checkPayload(ctx, d.Bundle, ev)
+	}
+	in.Hash, in.Dedup = hash, dedup
+	return in, err
+}
+
+// checkPayload refuses an event whose payload is not what its type promises.
+func checkPayload(ctx context.Context, b *tree.Bundle, ev model.Event) error {
+	err := b.Event(ev.Type).Contract().CheckContext(ctx, ev.Payload)
+	var misfit *contracts.Error
+	if err != nil && !errors.As(err, &misfit) {
+		return fmt.Errorf("%w: %w", clock.ErrTooLong, err)
+	}
+	if err == nil {
+		return nil
+	}
+	e := &IntakeError{Code: "invalid_payload", Message: misfit.Error()}
+	for _, f := range misfit.Faults {
+		e.Faults = append(e.Faults, contracts.Fault{Path: slices.Concat(datum.Path{"payload"}, f.Path), Message: f.Message})
+	}
+	return e
+}
+
+// Route finds the flow, the key and the pipeline of an event.
+func Route(d *definitions.Definition, ev model.Event) (model.Intake, error) {
+	served := d.Bundle.On(ev.Type)
+	serves := ""
+	if len(served) > 0 {
+		serves = served[0].ID
+	} else {
+		served = d.Bundle.Awaiting(ev.Type) // a run may be waiting for it
+	}
+	if len(served) == 0 {
+		message := fmt.Sprintf("no pipeline serves the event type %s", ev.Type)
+		if near := diag.Suggest(ev.Type, d.Events); near != "" {
+			message += fmt.Sprintf("; did you mean %s?", near)
+		}
+		return model.Intake{}, &IntakeError{Code: "unknown_event_type", Field: "type", Message: message}
+	}
+	in := model.Intake{ID: d.RunID(ev), Event: ev, Flow: planner.FlowID(served[0]), Pipeline: serves, Key: ev.Key, Ordered: true}
+	flow := d.Bundle.Flow(served[0].Flow)
+	if flow == nil {
+		// Nothing is kept between such events, so a failed one need not block
+		// those that follow.
+		if ev.Key == "" {
+			in.Key, in.Ordered = ev.ID, false
+		}
+		return in, nil
+	}
+	in.Block = flow.OnFailure != "skip"
+	if states := d.From[flow.ID]; states != nil {
+		in.From = states[ev.Type]
+	}
+	var err error
+	in.Key, err = flowKey(flow, ev)
+	return in, err
+}
+
+// flowKey finds the entity of an event.
+func flowKey(f *tree.Flow, ev model.Event) (string, error) {
+	if f.Key.IsNull() {
+		if ev.Key == "" {
+			return "", &IntakeError{
+				Code: "missing_key", Field: "key",
+				Message: fmt.Sprintf("event %s has no key; flow %s needs one", ev.Type, f.ID),
+			}
+		}
+		return ev.Key, nil
+	}
+	field := "payload"
+	if reads := f.Key.Reads(); len(reads) > 0 && len(reads[0].Path) > 1 {
+		field = datum.Path(reads[0].Path[1:]).String()
+	}
+	v, err := f.Key.Eval(datum.Env{"event": model.EventData(ev)})
+	if err != nil {
+		return "", &IntakeError{
+			Code: "missing_key", Field: field,
+			Message: fmt.Sprintf("the key of flow %s cannot be found in event %s: %v", f.ID, ev.Type, err),
+		}
+	}
+	key, ok := v.(string)
+	if i, isInt := v.(int); isInt {
+		key, ok = strconv.Itoa(i), true
+	}
+	switch {
+	case v == nil || key == "" && ok:
+		return "", &IntakeError{
+			Code: "missing_key", Field: field,
+			Message: fmt.Sprintf("event %s has no key: flow %s takes it from %s, which is missing or empty", ev.Type, f.ID, field),
+		}
+	case !ok:
+		return "", invalid(field, fmt.Sprintf("the key of flow %s: want a string or an integer, have %s", f.ID, model.KindOf(v)))
+	}
+	if why := checkLabel(key, maxKey); why != "" {
+		return "", invalid(field, fmt.Sprintf("the key of flow %s: %s", f.ID, why))
+	}
+	return key, nil
+}
+
+// checkEvent refuses what could not be stored or would not be understood.
+func checkEvent(ev model.Event) error {
+	for _, label := range []struct {
+		field, value string
+		longest      int
+	}{
+		{"type", ev.Type, maxType},
+		{"id", ev.ID, maxEventID},
+		{"source", ev.Source, maxEventID},
+		{"key", ev.Key, maxKey},
+		{"traceparent", ev.TraceParent, maxEventID},
+		{"tracestate", ev.TraceState, tracing.MaxState},
+	} {
+		if why := checkLabel(label.value, label.longest); why != "" {
+			return invalid(label.field, label.field+": "+why)
+		}
+	}
+	switch {
+	case !ev.Inner && model.IsReservedSource(ev.Source):
+		return invalid("source", fmt.Sprintf("source: %q is reserved: sources under %s are those of the engine's own events; "+
+			"name the program that sends the event, such as orders, or leave source out", ev.Source, model.ReservedSource))
+	case ev.Type == "":
+		return invalid("type", "type: want the type of the event, have none")
+	case ev.Priority < -MaxPriority || ev.Priority > MaxPriority:
+		return invalid("priority", fmt.Sprintf("priority: want %d to %d, have %d", -MaxPriority, MaxPriority, ev.Priority))
+	case ev.DelayTolerance < 0:
+		return invalid("delay_tolerance", fmt.Sprintf("delay_tolerance: want 0s or more, have %s", ev.DelayTolerance))
+	case !ev.At.IsZero() && (ev.At.Year() < 1970 || ev.At.Year() > 9999):
+		return invalid("at", fmt.Sprintf("at: want a time from 1970 to 9999, have %s", ev.At.Format(time.RFC3339)))
+	case !ev.Time.IsZero() && (ev.Time.Year() < 1 || ev.Time.Year() > 9999):
+		return invalid("time", fmt.Sprintf("time: want a time up to 9999, have %s", ev.Time.Format(time.RFC3339)))
+	}
+	if err := model.CheckData(ev.Payload); err != nil {
+		return invalid("payload", "payload: "+err.Error())
+	}
+	return nil
+}
+
+// checkLabel tells what is wrong with a short text; empty when nothing is.
+func checkLabel(s string, longest int) string {
+	if len(s) > longest {
+		return fmt.Sprintf("want at most %d bytes, have %d", longest, len(s))
+	}
+	if !utf8.ValidString(s) {
+		return "want a text in UTF-8, have other bytes"
+	}
+	if i := strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
+		return fmt.Sprintf("want printable text, have %q", s)
+	}
+	return ""
+}
+
+// invalid refuses an event.
+func invalid(field, message string) error {
+	return &IntakeError{Code: "invalid_event", Field: field, Message: message}
+}
+
+// hashEvent tells events of one id apart by what their sender said.
+func hashEvent(ev model.Event) (string, error) {
+	data, err := datum.FormatJSON(map[string]any{
+		"type": ev.Type, "key": ev.Key, "payload": ev.Payload, "time": model.TimeData(ev.Time),
+		"at": model.TimeData(ev.At), "delay_tolerance": int(ev.DelayTolerance), "priority": ev.Priority,
+	})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// NewID gives an id that sorts by the time it was made.
+func NewID() string { return uuid.Must(uuid.NewV7()).String() }
+
+// An OverloadError refuses events that would have to wait for too long. None of
+// them is stored.
+type OverloadError struct {
+	Wait  time.Duration // what the events would have waited, about
+	After time.Duration // when to send them again
+}
+
+// Error implements error.
+func (e *OverloadError) Error() string {
+	return fmt.Sprintf("events come faster than the store writes: these would wait for %s", e.Wait.Round(time.Millisecond))
+}
