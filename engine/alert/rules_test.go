@@ -21,6 +21,7 @@ import (
 	"procaas/engine/alert"
 	"procaas/engine/planner"
 	"procaas/engine/stats"
+	"procaas/engine/store"
 	"procaas/engine/taskrun"
 	"procaas/handlers"
 )
@@ -226,7 +227,7 @@ func (n namesOf) MustRegister(list ...prometheus.Collector) {
 func metricNames() map[string]bool {
 	n := namesOf{names: map[string]bool{}}
 	stats.NewMetrics(n)
-	taskrun.MeasureTasks(nil, n)
+	taskrun.MeasureTasks(&store.TaskStore{}, n)
 	if _, err := alert.New(alert.Options{Webhooks: []string{"http://127.0.0.1/"}, Metrics: n}); err != nil {
 		panic(err)
 	}
