@@ -211,7 +211,10 @@ func (c *checker) reportInto(h *tree.Handler, at diag.Span) {
 	}
 	p := c.bundle.Index.Pipelines[pipeline]
 	if p == nil {
-		c.unknown(at, rules.Into, "pipeline", pipeline, diag.NamesIn(c.bundle.Index.Pipelines))
+		if !c.partial {
+			c.Errorf(at, rules.Into, c.SuggestOr(pipeline, diag.NamesIn(c.bundle.Index.Pipelines), "the file that declares it was not given; "+
+				"if it is another team's, name its directory as well: procaas validate . ../their-directory"), "unknown pipeline %q", pipeline)
+		}
 		return
 	}
 	known := func() []string {

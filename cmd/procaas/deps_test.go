@@ -71,7 +71,7 @@ var homes = []struct {
 	{
 		"github.com/prometheus/client_golang",
 		[]string{
-			"engine", "engine/alert", "engine/api", "engine/outbound", "cmd/procaas/internal/serve",
+			"engine", "engine/stats", "engine/taskrun", "engine/alert", "engine/api", "engine/outbound", "cmd/procaas/internal/serve",
 			"cmd/procaas/internal/serve/observe", "cmd/procaas/internal/demo",
 		},
 		"counted in the engine, served by the API, wired in serve",

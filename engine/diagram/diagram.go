@@ -109,7 +109,7 @@ func writeStep(b *strings.Builder, v planner.StepView) {
 		fmt.Fprintf(b, "      %s and %s\n", e.From, e.To)
 	}
 	if !waits {
-		b.WriteString("    starts at once\n")
+		b.WriteString("    starts with the stage\n")
 	}
 }
 

@@ -50,7 +50,7 @@ type StepView struct {
 	Writes   []string   `json:"writes"`             // paths, each once
 	Touches  []string   `json:"touches"`            // each once
 	OnError  []string   `json:"on_error,omitempty"` // the rules in order, such as "404: continue"
-	After    []EdgeView `json:"after"`              // empty: it starts at once
+	After    []EdgeView `json:"after"`              // empty: it starts with the stage
 }
 
 // An EdgeView is what a handler of a [PlanView] waits for.
