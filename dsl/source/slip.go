@@ -34,12 +34,36 @@ func (t lines) slipOf(f failure) (slip, bool) {
 	case strings.Contains(f.problem, "did not find expected ',' or"):
 		line, i := t[f.at.Line-1], f.at.Column-1
 		if i > 0 && i < len(line) && line[i] == '{' && line[i-1] == '$' {
-			inner, _, _ := strings.Cut(string(line[i+1:]), "}")
-			return slip{diag.Pos{Line: f.at.Line, Column: i}, "nothing replaces ${…}", "write !$ " + inner +
+			return slip{diag.Pos{Line: f.at.Line, Column: i}, "nothing replaces ${…}", "write !$ " + joined(line, i) +
 				", or put it in quotes if it is text"}, true
 		}
 	}
 	return slip{}, false
+}
+
+// joined makes an expression of a value in a flow mapping or list that has ${…} in it, whose
+// brace is rune i of the line.
+func joined(line []rune, i int) string {
+	from := i - 1
+	for from > 0 && !strings.ContainsRune("{[,", line[from-1]) && !(line[from-1] == ' ' && strings.ContainsRune(":,", line[max(0, from-2)])) {
+		from--
+	}
+	inner, behind, _ := strings.Cut(string(line[i+1:]), "}")
+	if end := strings.IndexAny(behind, ",]}"); end >= 0 {
+		behind = behind[:end]
+	}
+	front, behind := strings.TrimSpace(string(line[from:i-1])), strings.TrimSpace(behind)
+	if strings.ContainsAny(front+behind, `'"\$`) || strings.Contains(inner, `"`) || front+behind == "" {
+		return inner // or it is more than one value
+	}
+	expr := "string(" + inner + ")"
+	if front != "" {
+		expr = "'" + front + "' + " + expr
+	}
+	if behind != "" {
+		expr += " + '" + behind + "'"
+	}
+	return QuoteFlow(expr)
 }
 
 // gluedColon finds key:value on the line or the one above.
