@@ -511,10 +511,11 @@ func TestCommitOnItsWayBeyondTheLeaseIsRefused(t *testing.T) {
 	c.eventually("the first node is ready", func() bool { return slow.Healthy(t.Context()) == nil })
 	id := c.submit([]*member{slow}, 0, model.Event{ID: "e", Source: "s", Type: "work", Key: "k"})
 	<-reached
-	p.Hold(4 * lease)
-	close(release) // its outcome is written, but does not arrive
+	p.Hold(time.Hour)
+	close(release) // its outcome is written, but does not arrive before the other node has done the work
 	quick := c.join("quick", dsn, lease)
 	c.settle(quick, map[string][]string{"k": {id}})
+	p.Hold(0)
 	c.eventually("the slow node finds out", func() bool { return slow.log.says("node is fenced") })
 	c.eventually("the slow node is back", func() bool { return slow.Healthy(t.Context()) == nil })
 	v, err := quick.RunByID(t.Context(), id)
