@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/serve/stores"
 	"procaas/engine/api/client"
+	"procaas/engine/clock"
 	"procaas/engine/clusters"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
@@ -150,7 +150,7 @@ func (b *balanced) watch() {
 	go func() {
 		defer close(ended)
 		last := clusters.Assignment{Cluster: "fanout"}
-		for cli.Sleep(ctx, 5*time.Millisecond) {
+		for clock.Pause(ctx, 5*time.Millisecond) {
 			a, err := clusters.ReadAssignment(ctx, b.store.Documents, "fanout")
 			if err != nil {
 				continue // the store is busy
@@ -299,7 +299,7 @@ func (b *balanced) pull(at int, worker string, release bool) {
 func (b *balanced) eventually(what string, done func() bool) {
 	b.t.Helper()
 	for over := patience.Over(time.Minute); !done(); {
-		if !cli.Sleep(b.t.Context(), 10*time.Millisecond) || over() {
+		if !clock.Pause(b.t.Context(), 10*time.Millisecond) || over() {
 			b.t.Fatalf("%s: not in time; have %+v", what, b.assignment())
 		}
 	}

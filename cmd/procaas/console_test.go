@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 )
 
@@ -188,7 +188,7 @@ func startProcaas(ctx context.Context, t *testing.T, address string, args ...str
 				return p, address
 			}
 		}
-		cli.Sleep(ctx, 20*time.Millisecond)
+		clock.Pause(ctx, 20*time.Millisecond)
 	}
 	t.Fatalf("procaas %s is not ready\n%s", strings.Join(args, " "), said.after(""))
 	return nil, ""

@@ -21,6 +21,7 @@ import (
 	"procaas/cmd/procaas/internal/serve/stores"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/engine/api/client"
+	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
@@ -221,7 +222,7 @@ func (c *crashing) submitOne(ctx context.Context, n int) (id, run string) {
 		if err == nil {
 			return receipt.Event, receipt.Run
 		}
-		cli.Sleep(ctx, 20*time.Millisecond)
+		clock.Pause(ctx, 20*time.Millisecond)
 	}
 	return fmt.Sprint(n), ""
 }
@@ -230,7 +231,7 @@ func (c *crashing) submitOne(ctx context.Context, n int) (id, run string) {
 func (c *crashing) waitForCalls(ctx context.Context, calls int) {
 	c.t.Helper()
 	for c.stubs.Record().Total < calls {
-		if !cli.Sleep(ctx, 5*time.Millisecond) {
+		if !clock.Pause(ctx, 5*time.Millisecond) {
 			c.t.Fatalf("want %d calls, have %d when the time was up", calls, c.stubs.Record().Total)
 		}
 	}
@@ -293,7 +294,7 @@ func (c *crashing) checkAllSucceeded(ctx context.Context, receipts map[string]st
 				c.t.Errorf("order %s: run %s is %s: %s%s", id, run, view.Status, view.Error, view.Reason)
 				break
 			}
-			if !cli.Sleep(ctx, 10*time.Millisecond) {
+			if !clock.Pause(ctx, 10*time.Millisecond) {
 				c.t.Fatalf("order %s: run %s is still %s when the time was up", id, run, view.Status)
 			}
 		}

@@ -20,6 +20,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/render"
+	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 )
@@ -168,7 +169,7 @@ func (p *page) console(body string) {
 		have, code := p.try(command)
 		over := patience.Over(patienceOfPages)
 		for repeatable && (code != "0" || !match.MatchString(have)) && !over() {
-			pauseFor(p.t.Context(), 50*time.Millisecond)
+			clock.Pause(p.t.Context(), 50*time.Millisecond)
 			have, code = p.try(command)
 		}
 		if code != "0" {

@@ -17,6 +17,7 @@ import (
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
+	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/fallback"
@@ -132,7 +133,7 @@ func (i *incident) load() (stop func()) {
 				case ctx.Err() == nil && !i.calm.Load():
 					i.t.Error(err)
 				}
-				pauseFor(ctx, 100*time.Millisecond)
+				clock.Pause(ctx, 100*time.Millisecond)
 			}
 		})
 	}
@@ -173,7 +174,7 @@ func (i *incident) wait(state string) []fallback.View {
 		case over():
 			i.t.Fatalf("want all handlers %s, have %+v", state, seen)
 		}
-		pauseFor(i.t.Context(), 20*time.Millisecond)
+		clock.Pause(i.t.Context(), 20*time.Millisecond)
 	}
 }
 
@@ -185,7 +186,7 @@ func TestIncidentEndsByItselfOnTwoNodes(t *testing.T) {
 	i := newIncident(t)
 	stop := i.load()
 	i.wait(fallback.In)
-	pauseFor(t.Context(), 3*time.Second)
+	clock.Pause(t.Context(), 3*time.Second)
 	i.bonus.down.Store(true)
 	began := time.Now()
 	seen := i.wait(fallback.Out)
@@ -219,7 +220,7 @@ func TestIncidentEndsByItselfOnTwoNodes(t *testing.T) {
 		p.Refuse(away)
 	}
 	cut := time.Now()
-	pauseFor(t.Context(), away)
+	clock.Pause(t.Context(), away)
 	if n := i.core.between(cut.Add(lease+time.Second/2), cut.Add(away)); n != 0 {
 		t.Errorf("want no call of anything while switches cannot be known, have %d", n)
 	}
@@ -235,7 +236,7 @@ func TestIncidentEndsByItselfOnTwoNodes(t *testing.T) {
 	if probes := i.bonus.between(until, until.Add(2*time.Second)); probes > 3 {
 		t.Errorf("want one probe a second, have %d in two", probes)
 	}
-	pauseFor(t.Context(), 2*time.Second)
+	clock.Pause(t.Context(), 2*time.Second)
 	stop()
 	if n := i.bonus.between(in, time.Now()); n == 0 {
 		t.Error("want calls again when it is back")
@@ -283,6 +284,6 @@ func (i *incident) settled(run string) checkpoint.RunView {
 		if v.Status.Ended() || over() {
 			return v
 		}
-		pauseFor(i.t.Context(), 20*time.Millisecond)
+		clock.Pause(i.t.Context(), 20*time.Millisecond)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"procaas/cmd/procaas/internal/serve"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
+	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/store"
@@ -65,7 +66,7 @@ func TestInboxMoveSurvivesKill9(t *testing.T) {
 					if err == nil {
 						break
 					}
-					cli.Sleep(ctx, 20*time.Millisecond)
+					clock.Pause(ctx, 20*time.Millisecond)
 				}
 			}
 		})

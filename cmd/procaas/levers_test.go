@@ -18,6 +18,7 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine/api/client"
+	"procaas/engine/clock"
 	"procaas/engine/clusters"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
@@ -123,7 +124,7 @@ func TestBalancerGoesOnOnAnotherNode(t *testing.T) {
 			if ctx.Err() != nil {
 				t.Fatalf("want %s, have %+v, %v", what, v, err)
 			}
-			pauseFor(ctx, 20*time.Millisecond)
+			clock.Pause(ctx, 20*time.Millisecond)
 		}
 	}
 	one, other := client.New(first, ""), client.New(second, "")

@@ -16,6 +16,7 @@ import (
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
+	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
 )
@@ -110,7 +111,7 @@ func makeUpUnderKill9(t *testing.T, store string) {
 		t.Fatalf("want %d runs to make it up, have %+v, %v", runs, done, err)
 	}
 	for answered, stuck := 0, 0; answered < runs/2 || stuck < runs/2; answered, stuck = push.seen() {
-		if !cli.Sleep(ctx, 5*time.Millisecond) {
+		if !clock.Pause(ctx, 5*time.Millisecond) {
 			t.Fatalf("want half of the runs answered, have %d, and %d without an answer", answered, stuck)
 		}
 	}

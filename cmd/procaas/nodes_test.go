@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 )
 
@@ -55,7 +55,7 @@ func TestRollingRestartHandsRunsOver(t *testing.T) {
 	sent := loadNodes(ctx, t, nodes)
 	for range 2 {
 		for _, v := range nodes {
-			cli.Sleep(t.Context(), 200*time.Millisecond)
+			clock.Pause(t.Context(), 200*time.Millisecond)
 			v.end(syscall.SIGTERM)
 			v.start(t.Context())
 		}
@@ -142,7 +142,7 @@ func TestRestartedNodeGoesOnWithItsRuns(t *testing.T) {
 // waitForRuns waits until a node has made calls that get no answer.
 func waitForRuns(t *testing.T, w *world, v *victim) {
 	t.Helper()
-	for waiting := 0; waiting < 5; cli.Sleep(t.Context(), 10*time.Millisecond) {
+	for waiting := 0; waiting < 5; clock.Pause(t.Context(), 10*time.Millisecond) {
 		waiting = 0
 		for _, c := range w.heard() {
 			if c.node == v.id() {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 )
@@ -74,7 +75,7 @@ func (s *served) status(path string) int {
 
 func (s *served) becomes(path string, status int) {
 	s.t.Helper()
-	for over := patience.Over(time.Minute); s.status(path) != status; cli.Sleep(s.t.Context(), 10*time.Millisecond) {
+	for over := patience.Over(time.Minute); s.status(path) != status; clock.Pause(s.t.Context(), 10*time.Millisecond) {
 		if over() {
 			s.t.Fatalf("%s is %d, want %d\n%s", path, s.status(path), status, s.said())
 		}

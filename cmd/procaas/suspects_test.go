@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
+	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
@@ -127,7 +127,7 @@ func (c *crashing) await(ctx context.Context, run string, status model.Status, c
 		if err == nil && v.Status == status && v.ErrorClass == class {
 			return v
 		}
-		if !cli.Sleep(ctx, 20*time.Millisecond) {
+		if !clock.Pause(ctx, 20*time.Millisecond) {
 			c.t.Fatalf("want run %s %s, have %+v (%v)", run, status, v, err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
+	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 )
 
@@ -146,20 +147,20 @@ pipelines:
 				if err != nil && ctx.Err() == nil {
 					t.Error(err)
 				}
-				pauseFor(ctx, 5*time.Millisecond)
+				clock.Pause(ctx, 5*time.Millisecond)
 			}
 		})
 	}
 	defer load.Wait()
 	defer stop()
 	off := false
-	pauseFor(ctx, time.Second)
+	clock.Pause(ctx, time.Second)
 	for i := range 3 {
 		if _, err := nodes[i%2].SetControl(ctx, "work/only/tell", wire.ControlChange{Enabled: &off, Reason: "test"}, -1); err != nil {
 			t.Fatal(err)
 		}
 		acknowledged := time.Now()
-		pauseFor(ctx, 1800*time.Millisecond)
+		clock.Pause(ctx, 1800*time.Millisecond)
 		if n := service.between(acknowledged.Add(time.Second), time.Now()); n != 0 {
 			t.Errorf("flip %d: want no call after a second, have %d", i, n)
 		}
@@ -167,18 +168,9 @@ pipelines:
 			t.Fatal(err)
 		}
 		on := time.Now()
-		pauseFor(ctx, 1500*time.Millisecond)
+		clock.Pause(ctx, 1500*time.Millisecond)
 		if n := service.between(on, time.Now()); n == 0 {
 			t.Errorf("flip %d: want calls again when the switch is on", i)
 		}
-	}
-}
-
-func pauseFor(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

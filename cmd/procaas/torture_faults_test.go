@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine/api/client"
+	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 )
 
@@ -82,7 +82,7 @@ func newVictim(t *testing.T, number int, seed uint64, w *world, db *enginetest.C
 
 // start starts the node, again and again until it serves, as a supervisor would.
 func (v *victim) start(ctx context.Context) {
-	for pause := 50 * time.Millisecond; ctx.Err() == nil; cli.Sleep(ctx, pause) {
+	for pause := 50 * time.Millisecond; ctx.Err() == nil; clock.Pause(ctx, pause) {
 		v.starts++
 		cmd := exec.Command("procaas", "serve", "--store", v.store, "--pipelines", v.files, "--listen", v.listen,
 			"--log-format", "json", "--lease", v.lease.String(), "--drain", v.drain.String(), "--name", fmt.Sprint(v.id()),
@@ -163,31 +163,31 @@ func between(r *rand.Rand, least, most time.Duration) time.Duration {
 
 // torture does to the node what may happen to one, until ctx ends.
 func (v *victim) torture(ctx context.Context) {
-	for cli.Sleep(ctx, between(v.random, 200*time.Millisecond, 2*time.Second)) {
+	for clock.Pause(ctx, between(v.random, 200*time.Millisecond, 2*time.Second)) {
 		v.proxy.LoseCommits(0.04, v.random.Uint64())
 		long := between(v.random, tortureLease/3, 5*tortureLease/2)
 		switch what := v.random.IntN(10); what {
 		case 0, 1:
 			v.note("kill -9")
 			v.end(syscall.SIGKILL)
-			cli.Sleep(ctx, long/2)
+			clock.Pause(ctx, long/2)
 			v.start(ctx)
 		case 2, 3:
 			v.note("SIGSTOP")
 			_ = v.process.Process.Signal(syscall.SIGSTOP)
-			cli.Sleep(ctx, long)
+			clock.Pause(ctx, long)
 			_ = v.process.Process.Signal(syscall.SIGCONT)
 		case 4, 5:
 			v.note("held bytes")
 			v.proxy.Hold(long)
-			cli.Sleep(ctx, long)
+			clock.Pause(ctx, long)
 		case 6:
 			v.note("cut")
 			v.proxy.Cut()
 		case 7:
 			v.note("refused connections")
 			v.proxy.Refuse(long)
-			cli.Sleep(ctx, long)
+			clock.Pause(ctx, long)
 		case 8:
 			v.note("late bytes")
 			v.proxy.Delay(between(v.random, 5*time.Millisecond, 60*time.Millisecond), long)
@@ -220,7 +220,7 @@ func tortureServer(ctx context.Context, t *testing.T, db *enginetest.Cluster, se
 		if restarts == 0 {
 			after, waiting = min(after, first), t.Context()
 		}
-		if !cli.Sleep(waiting, after) || restarts > 0 && ctx.Err() != nil {
+		if !clock.Pause(waiting, after) || restarts > 0 && ctx.Err() != nil {
 			return restarts
 		}
 		how := enginetest.StopImmediate

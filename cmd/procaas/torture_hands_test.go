@@ -23,7 +23,7 @@ import (
 	"testing"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/taskrun"
@@ -117,7 +117,7 @@ func (h *hand) supervise(ctx context.Context) {
 			}
 		}
 		_ = in.Close()
-		cli.Sleep(ctx, between(h.pauses, 10*time.Millisecond, 300*time.Millisecond))
+		clock.Pause(ctx, between(h.pauses, 10*time.Millisecond, 300*time.Millisecond))
 	}
 }
 
@@ -132,7 +132,7 @@ func (h *hand) send(sig syscall.Signal) {
 // torture does to the process what may happen to one, until ctx ends.
 func (h *hand) torture(ctx context.Context) {
 	random := h.harm
-	for cli.Sleep(ctx, between(random, 300*time.Millisecond, 2500*time.Millisecond)) {
+	for clock.Pause(ctx, between(random, 300*time.Millisecond, 2500*time.Millisecond)) {
 		what := random.IntN(9)
 		if h.proxy == nil {
 			what %= 5
@@ -147,7 +147,7 @@ func (h *hand) torture(ctx context.Context) {
 		case 2, 3:
 			h.note("SIGSTOP")
 			h.send(syscall.SIGSTOP)
-			cli.Sleep(ctx, long)
+			clock.Pause(ctx, long)
 			h.send(syscall.SIGCONT)
 		case 4:
 			h.note("SIGTERM")
@@ -155,14 +155,14 @@ func (h *hand) torture(ctx context.Context) {
 		case 5:
 			h.note("held bytes")
 			h.proxy.Hold(long)
-			cli.Sleep(ctx, long)
+			clock.Pause(ctx, long)
 		case 6:
 			h.note("cut")
 			h.proxy.Cut()
 		case 7:
 			h.note("refused connections")
 			h.proxy.Refuse(long)
-			cli.Sleep(ctx, long)
+			clock.Pause(ctx, long)
 		case 8:
 			h.note("late bytes")
 			h.proxy.Delay(between(random, 5*time.Millisecond, 60*time.Millisecond), long)
@@ -242,7 +242,7 @@ func (w *handWork) do(ctx context.Context, b begunTask) (place int, fate string)
 	if order.Fate == "crash" {
 		os.Exit(crashes)
 	}
-	cli.Sleep(ctx, time.Duration(order.Millis)*time.Millisecond)
+	clock.Pause(ctx, time.Duration(order.Millis)*time.Millisecond)
 	w.tell("end", endedTask{Place: order.Place}, &struct{}{})
 	return order.Place, order.Fate
 }
@@ -255,7 +255,7 @@ func (w *handWork) compiled(ctx context.Context, dsn string) error {
 		opening, cancel := context.WithTimeout(ctx, 10*time.Second)
 		store, err = queue.Open(opening, dsn, queue.Options{MaxConns: 4, Log: w.log})
 		cancel()
-		if err != nil && !cli.Sleep(ctx, 50*time.Millisecond) {
+		if err != nil && !clock.Pause(ctx, 50*time.Millisecond) {
 			return nil
 		}
 	}
@@ -356,7 +356,7 @@ func (w *handWork) lane(ctx context.Context, name string) {
 		var got claimed
 		claim := map[string]any{"worker": name, "types": types, "limit": 3, "lease": handLease.Seconds(), "wait": "300ms", "complete": receipts}
 		if err := w.call(context.WithoutCancel(ctx), "claim", claim, &got); err != nil {
-			cli.Sleep(ctx, 50*time.Millisecond)
+			clock.Pause(ctx, 50*time.Millisecond)
 			continue // whether it was written is not known: it is said again
 		}
 		w.told(done, receipts, got.Lost)
@@ -392,7 +392,7 @@ func (w *handWork) work(ctx context.Context, tasks []outsideTask, done map[strin
 	beating, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
-		for cli.Sleep(beating, handLease/4) {
+		for clock.Pause(beating, handLease/4) {
 			var receipts []string
 			for _, one := range tasks {
 				receipts = append(receipts, one.Receipt)
@@ -430,6 +430,6 @@ func (w *handWork) report(ctx context.Context, what string, body any, places map
 			w.told(places, keysOf(places), reply.Lost)
 			return
 		}
-		cli.Sleep(ctx, 50*time.Millisecond)
+		clock.Pause(ctx, 50*time.Millisecond)
 	}
 }

@@ -150,7 +150,7 @@ func (h *queueHistory) checkOverlaps() {
 				case !began.Before(earlier.Until), !began.Before(later.Until): // of one of them the lease may be over
 					h.shared++
 				default:
-					h.bad("%s: attempt %d of task %d began at %s beside another one: %s; %s", name, later.Epoch, later.ID, clock(began),
+					h.bad("%s: attempt %d of task %d began at %s beside another one: %s; %s", name, later.Epoch, later.ID, timeOfDay(began),
 						h.story(fmt.Sprint(earlier.ID)), h.story(fmt.Sprint(later.ID)))
 				}
 			}
@@ -214,10 +214,10 @@ func (h *queueHistory) story(id string) string {
 	n, _ := strconv.ParseInt(id, 10, 64)
 	for _, d := range h.byID[n] {
 		out = append(out, fmt.Sprintf("attempt %d of %s began %s with %d numbers, held until %s, ended %s, accepted %v", d.Epoch, d.process,
-			clock(d.begun.Add(h.wrongBy)), len(d.Payload.NS), clock(d.Until), clock(d.ended.Add(h.wrongBy)), d.accepted))
+			timeOfDay(d.begun.Add(h.wrongBy)), len(d.Payload.NS), timeOfDay(d.Until), timeOfDay(d.ended.Add(h.wrongBy)), d.accepted))
 	}
 	if one := h.done[n]; one != nil {
-		out = append(out, fmt.Sprintf("completed by attempt %d, taken %s, ended %s", one.Epoch, clock(one.Begun), clock(one.Ended)))
+		out = append(out, fmt.Sprintf("completed by attempt %d, taken %s, ended %s", one.Epoch, timeOfDay(one.Begun), timeOfDay(one.Ended)))
 	}
 	if one := h.buried[n]; one != nil {
 		out = append(out, fmt.Sprintf("dead after attempt %d: %s", one.Epoch, one.Error))
@@ -225,7 +225,7 @@ func (h *queueHistory) story(id string) string {
 	return "task " + id + ": " + strings.Join(out, "; ")
 }
 
-func clock(t time.Time) string { return t.UTC().Format("04:05.000") }
+func timeOfDay(t time.Time) string { return t.UTC().Format("04:05.000") }
 
 // checkMerged: each number that was accepted is in exactly one task that has ended.
 func (h *queueHistory) checkMerged() {

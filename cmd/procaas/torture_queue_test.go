@@ -19,8 +19,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine/api/wire"
+	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/store"
@@ -278,7 +278,7 @@ func (p *taskPutter) senders(long bool) (all []func(context.Context, *rand.Rand)
 	p.poisonous = map[int]bool{}
 	for _, kind := range []string{"plain", "plain", "keyed", "job"} {
 		all = append(all, func(ctx context.Context, r *rand.Rand) {
-			for cli.Sleep(ctx, between(r, 5*time.Millisecond, 150*time.Millisecond)) {
+			for clock.Pause(ctx, between(r, 5*time.Millisecond, 150*time.Millisecond)) {
 				p.send(ctx, r, kind, p.some(r, kind)...)
 			}
 		})
@@ -314,7 +314,7 @@ func (p *taskPutter) some(r *rand.Rand, kind string) []map[string]any {
 
 // flood puts duplicates under one name.
 func (p *taskPutter) flood(ctx context.Context, r *rand.Rand, kind, name string) {
-	for cli.Sleep(ctx, between(r, time.Millisecond, 40*time.Millisecond)) {
+	for clock.Pause(ctx, between(r, time.Millisecond, 40*time.Millisecond)) {
 		tasks := make([]map[string]any, 1+r.IntN(floodAtOnce))
 		for i := range tasks {
 			tasks[i] = map[string]any{"payload": taskBody{Name: name}}
@@ -331,7 +331,7 @@ const awayPause = 60 * time.Millisecond
 // send is put for who goes on putting.
 func (p *taskPutter) send(ctx context.Context, r *rand.Rand, kind string, tasks ...map[string]any) {
 	if !p.put(r, kind, false, tasks...) {
-		cli.Sleep(ctx, awayPause)
+		clock.Pause(ctx, awayPause)
 	}
 }
 
@@ -339,7 +339,7 @@ func (p *taskPutter) send(ctx context.Context, r *rand.Rand, kind string, tasks 
 // large to be taken.
 func (p *taskPutter) poison(ctx context.Context, r *rand.Rand, long bool) {
 	large := map[string]any{"payload": taskBody{Pad: strings.Repeat("x", store.MaxTaskPayload+1)}}
-	for i := 0; cli.Sleep(ctx, between(r, 100*time.Millisecond, 500*time.Millisecond)); i++ {
+	for i := 0; clock.Pause(ctx, between(r, 100*time.Millisecond, 500*time.Millisecond)); i++ {
 		p.send(ctx, r, "fails", map[string]any{"payload": taskBody{}})
 		p.put(r, "plain", false, map[string]any{"payload": taskBody{Pad: strings.Repeat("y", 900_000)}})
 		if status, err := p.post(r, "/v1/queues/plain/tasks", large, &struct{}{}); err == nil || status >= 400 && status < 500 &&
@@ -361,7 +361,7 @@ func (p *taskPutter) last() {
 	r := rand.New(rand.NewPCG(1, 1))
 	for name := range floods["replace"] {
 		for !p.put(r, "replace", true, map[string]any{"payload": taskBody{Name: fmt.Sprint("u", name)}}) {
-			cli.Sleep(p.t.Context(), 50*time.Millisecond)
+			clock.Pause(p.t.Context(), 50*time.Millisecond)
 		}
 	}
 }
@@ -396,10 +396,10 @@ func (o orderedTask) first() bool { return strings.Split(o.Receipt, ".")[1] == "
 func (p *taskPutter) claimOrderly(ctx context.Context) (out []orderedTask) {
 	r := rand.New(rand.NewPCG(3, 3))
 	claim := map[string]any{"worker": "orderly", "types": []any{map[string]any{"type": "order", "limit": 5}}, "lease": 1}
-	for ctx == nil || cli.Sleep(ctx, between(r, 10*time.Millisecond, 60*time.Millisecond)) {
+	for ctx == nil || clock.Pause(ctx, between(r, 10*time.Millisecond, 60*time.Millisecond)) {
 		var got struct{ Items []orderedTask }
 		if _, err := p.post(r, "/v1/queues/claim", claim, &got); err != nil {
-			cli.Sleep(p.t.Context(), 20*time.Millisecond)
+			clock.Pause(p.t.Context(), 20*time.Millisecond)
 			continue
 		}
 		var receipts []string
@@ -430,7 +430,7 @@ func (h *queueHistory) settle(t *testing.T, db *queue.Store, p *taskPutter) {
 			break
 		}
 		h.orders = append(h.orders, p.claimOrderly(nil)...) //nolint:staticcheck // nil: once
-		if !cli.Sleep(ctx, 100*time.Millisecond) {
+		if !clock.Pause(ctx, 100*time.Millisecond) {
 			t.Errorf("tasks are left minutes after the last fault: %+v, %v", rest, errors.Join(err, ctx.Err()))
 			break
 		}

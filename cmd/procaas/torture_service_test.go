@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/clock"
 )
 
 // A world is the service that tortured nodes call. It answers late, fails, and
@@ -85,7 +85,7 @@ func (w *world) ServeHTTP(reply http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	}
-	cli.Sleep(context.WithoutCancel(r.Context()), latency) // who has hung up is served, too
+	clock.Pause(context.WithoutCancel(r.Context()), latency) // who has hung up is served, too
 	switch {
 	case chance < 0.04: // fails, and has done nothing
 		reply.WriteHeader(http.StatusServiceUnavailable)

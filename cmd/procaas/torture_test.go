@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
+	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/store"
@@ -177,7 +177,7 @@ func (s *sender) insist(ctx context.Context, r *rand.Rand, ev wire.Event, late b
 			s.t.Errorf("event %s is refused: %v", ev.ID, err)
 			return ""
 		}
-		cli.Sleep(ctx, between(r, 10*time.Millisecond, 100*time.Millisecond))
+		clock.Pause(ctx, between(r, 10*time.Millisecond, 100*time.Millisecond))
 	}
 	return ""
 }
@@ -192,7 +192,7 @@ func settledRuns(t *testing.T, c *client.Client) []endedRun {
 		if open == "" {
 			return runs
 		}
-		if !cli.Sleep(ctx, 100*time.Millisecond) {
+		if !clock.Pause(ctx, 100*time.Millisecond) {
 			t.Errorf("run %s has not ended minutes after the last fault", open)
 			return runs
 		}

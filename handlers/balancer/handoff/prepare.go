@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"procaas/engine/clock"
 )
 
 // A Move is a partition that is about to go to a worker of a [Map]; To is an index into its
@@ -45,7 +47,7 @@ func (s Settler) Prepare(ctx context.Context, m Map, moves []Move, patience time
 	}
 	until, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for pause := firstPause; r.warming(gains) && sleep(until, pause) == nil; pause = min(2*pause, mostPause) {
+	for pause := firstPause; r.warming(gains) && clock.Sleep(until, pause) == nil; pause = min(2*pause, mostPause) {
 		r.ask(until, gains)
 	}
 	return r.preparation(moves), ctx.Err()
@@ -99,16 +101,4 @@ func (r *round) preparation(moves []Move) Preparation {
 		}
 	}
 	return done
-}
-
-// sleep waits, or tells that it was not allowed to.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

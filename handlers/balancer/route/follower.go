@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/clock"
 	"procaas/engine/clusters"
 )
 
@@ -72,7 +73,7 @@ func (f *Follower) Run(ctx context.Context) {
 			f.log.Warn("the assignment cannot be followed; the last one holds", "version", f.version(), "error", err)
 		}
 		// Spread, or all who follow would ask a server that has just come back at once.
-		sleep(ctx, pause/2+rand.N(pause/2))
+		clock.Pause(ctx, pause/2+rand.N(pause/2))
 		pause = min(2*pause, mostPause)
 	}
 }
@@ -145,14 +146,4 @@ func (f *Follower) Route(key string) (Route, error) {
 	}
 	r.Worker = w
 	return r, nil
-}
-
-// sleep waits, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/clock"
 )
 
 // ProxyOptions say how a [Proxy] passes requests on. Follower and Key are needed.
@@ -321,7 +322,7 @@ func (p *Proxy) whileOwner(ctx context.Context, to Route) (owned context.Context
 			}
 			after = a.Version
 		}
-		if sleep(watched, lastWord); watched.Err() == nil {
+		if clock.Pause(watched, lastWord); watched.Err() == nil {
 			leave()
 		}
 	}()

@@ -21,6 +21,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"procaas/engine/clock"
 )
 
 // The modes of a question.
@@ -188,18 +190,18 @@ func (c *Client) Do(ctx context.Context, q Question, f func(context.Context, Ans
 		case "PC001":
 			after = a.Epoch
 		case "PC002", "40001":
-			if !sleep(ctx, pause) {
+			if !clock.Pause(ctx, pause) {
 				return failure
 			}
 		default:
 			return failure
 		}
 		c.forget(false, a.Placement)
-		if a, err = c.ask(ctx, q, after); err == nil && a.Epoch == after && !sleep(ctx, pause) {
+		if a, err = c.ask(ctx, q, after); err == nil && a.Epoch == after && !clock.Pause(ctx, pause) {
 			return failure
 		}
 		var p *Problem
-		if errors.As(err, &p) && p.Code == "no_fit_host" && sleep(ctx, pause) {
+		if errors.As(err, &p) && p.Code == "no_fit_host" && clock.Pause(ctx, pause) {
 			a, err = c.ask(ctx, q, 0) // a failover is under way
 		}
 		if err != nil && ctx.Err() != nil {
@@ -207,17 +209,6 @@ func (c *Client) Do(ctx context.Context, q Question, f func(context.Context, Ans
 		}
 	}
 	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // sqlState gives the SQLSTATE of an error, as the errors of pgx and lib/pq tell it.

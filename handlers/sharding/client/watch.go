@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"procaas/engine/clock"
 )
 
 const (
@@ -36,11 +38,11 @@ func (c *Client) Watch(ctx context.Context) {
 		switch {
 		case err == nil:
 		case errors.Is(err, errEnded):
-			sleep(ctx, watchAgain)
+			clock.Pause(ctx, watchAgain)
 		case ctx.Err() == nil:
 			// Nobody tells of changes now, so any answer may be old.
 			c.forget(true)
-			sleep(ctx, watchPause)
+			clock.Pause(ctx, watchPause)
 		}
 	}
 }

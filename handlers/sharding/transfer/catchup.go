@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"procaas/engine/clock"
 )
 
 // closeEnough is the way through the stream at which Stream has caught up. The gate of
@@ -61,7 +63,7 @@ func (m *Mover) Follow(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	if d > 0 {
-		if err := pause(ctx, d); err != nil {
+		if err := clock.Sleep(ctx, d); err != nil {
 			return err
 		}
 	}
@@ -164,7 +166,7 @@ func (m *Mover) gate(ctx context.Context) error {
 			return fmt.Errorf("the way through the stream takes %v, which is more than %v: shard %s or %s is too busy for a freeze",
 				took.Round(time.Millisecond), m.limits.Ping, m.spec.SourceShard, m.spec.TargetShard)
 		}
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
+		if err := clock.Sleep(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
 	}

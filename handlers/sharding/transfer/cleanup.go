@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"procaas/engine/clock"
 )
 
 // Cleanup ends what a transfer keeps on both shards, and deletes the rows of the one
@@ -92,7 +94,7 @@ func (m *sides) removeFrom(ctx context.Context, c *pgx.Conn, t *shape, step stri
 			break
 		}
 		m.report(Progress{Step: step, Rows: before + total}, false)
-		if err := pause(ctx, min(time.Since(began), time.Second)); err != nil { // half of the time is for the others
+		if err := clock.Sleep(ctx, min(time.Since(began), time.Second)); err != nil { // half of the time is for the others
 			return total, err
 		}
 		if sinceVacuum >= m.limits.DeadRows {

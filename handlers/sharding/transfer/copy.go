@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"procaas/engine/clock"
 )
 
 // Steps that the target keeps with its position.
@@ -319,7 +321,7 @@ func dropSlot(ctx context.Context, c *pgx.Conn, name string) error {
 		if err == nil || !errors.As(err, &pg) || pg.Code != "55006" { // object_in_use
 			break
 		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
+		if err := clock.Sleep(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 		if err := c.QueryRow(ctx, "select max(active_pid) from pg_replication_slots where slot_name = $1", name).Scan(&pid); err != nil {
@@ -364,15 +366,4 @@ func (m *sides) dropStream(ctx context.Context, c *pgx.Conn, name string) error 
 		return fmt.Errorf("drop publication %s: %w", name, err)
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pglogrepl"
+
+	"procaas/engine/clock"
 )
 
 // ErrNotSwitched is what the switch of the map returns when it has not switched, and
@@ -49,7 +51,7 @@ func (m *Mover) cutover(ctx context.Context, switchMap func(context.Context) err
 		if !errors.Is(err, errTaken) && !errors.Is(err, errRanOut) {
 			return w, err
 		}
-		if waited := pause(ctx, time.Duration(attempt)*m.limits.Lock); waited != nil {
+		if waited := clock.Sleep(ctx, time.Duration(attempt)*m.limits.Lock); waited != nil {
 			return w, waited
 		}
 	}
@@ -206,7 +208,7 @@ func (m *Mover) reconnect(ctx context.Context) error {
 			return err
 		}
 		// The server has not noticed yet that the old connection is gone.
-		if err := errors.Join(m.Close(), pause(ctx, 100*time.Millisecond)); err != nil {
+		if err := errors.Join(m.Close(), clock.Sleep(ctx, 100*time.Millisecond)); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"procaas/engine/clock"
 )
 
 const (
@@ -56,7 +58,7 @@ func (m *Mover) LockCopySwitch(ctx context.Context, switchMap func(context.Conte
 		if attempt++; !errors.Is(err, errTaken) || attempt > int64(m.limits.Attempts) {
 			return w, err
 		}
-		if err := pause(ctx, time.Duration(attempt)*m.limits.Lock); err != nil {
+		if err := clock.Sleep(ctx, time.Duration(attempt)*m.limits.Lock); err != nil {
 			return w, err
 		}
 		began = time.Now()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"procaas/engine/clock"
 )
 
 // A standby is a walsender that streams the whole log: those that decode it have slots of
@@ -39,7 +41,7 @@ func (m *sides) replicated(ctx context.Context) error {
 		if has {
 			return nil
 		}
-		if err := pause(ctx, time.Millisecond); err != nil {
+		if err := clock.Sleep(ctx, time.Millisecond); err != nil {
 			return fmt.Errorf("no standby of shard %s has the latest rows: %w", m.spec.TargetShard, err)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine/api/access"
 	"procaas/engine/api/client"
+	"procaas/engine/clock"
 	"procaas/engine/stub"
 	"procaas/pipelines"
 )
@@ -266,7 +267,7 @@ func (d *taxiDemo) incidents(ctx context.Context) error {
 		after time.Duration
 		on    bool
 	}{{d.incidentAfter, true}, {d.incidentFor, false}} {
-		if !cli.Sleep(ctx, step.after) {
+		if !clock.Pause(ctx, step.after) {
 			return nil
 		}
 		if err := d.stubs.SetIncident(d.incident, step.on); err != nil {

@@ -22,6 +22,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/api/access"
+	"procaas/engine/clock"
 	"procaas/pipelines"
 )
 
@@ -199,7 +200,7 @@ func (w *demoWorker) keep(ctx context.Context, s cli.Streams, o clusterDemoOptio
 			}
 			fmt.Fprintf(s.Out, "%s has ended: %s; it starts again in %s\n", w.name, why, restartAfter)
 		}
-		if !cli.Sleep(ctx, restartAfter) {
+		if !clock.Pause(ctx, restartAfter) {
 			return nil
 		}
 		if err := w.start(ctx, o, strings.TrimPrefix(w.url, "http://")); err != nil {
@@ -245,7 +246,7 @@ const watchEvery = 2 * time.Second
 // watchCluster shows the cluster until the demo ends.
 func watchCluster(ctx context.Context, s cli.Streams, o clusterDemoOptions, e *engine.Engine, load *keyLoad) error {
 	began, before := time.Now(), keyCounts{}
-	for cli.Sleep(ctx, watchEvery) {
+	for clock.Pause(ctx, watchEvery) {
 		status, err := e.ClusterStatus(ctx, demoCluster)
 		if err != nil {
 			if ctx.Err() != nil {

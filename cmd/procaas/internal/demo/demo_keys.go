@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/clock"
 	"procaas/handlers/balancer/handoff/reference"
 )
 
@@ -69,7 +70,7 @@ func (l *keyLoad) run(ctx context.Context) {
 	defer close(due)
 	const tick = 20 * time.Millisecond
 	owed := 0.0
-	for cli.Sleep(ctx, tick) {
+	for clock.Pause(ctx, tick) {
 		owed += l.options.rate * tick.Seconds() * min(1, float64(time.Since(l.began))/float64(gentleStart))
 		for ; owed >= 1; owed-- {
 			key := fmt.Sprint("user-", rand.N(demoKeys))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/clock"
 	"procaas/engine/fallback"
 	"procaas/engine/stats"
 )
@@ -26,7 +27,7 @@ func (d *taxiDemo) liveLine(ctx context.Context) error {
 	}
 	started := time.Now()
 	var known news
-	for second := 1; cli.Sleep(ctx, time.Second); second++ {
+	for second := 1; clock.Pause(ctx, time.Second); second++ {
 		up := time.Since(started).Round(time.Second)
 		for _, text := range known.hear(d.look(ctx)) {
 			fmt.Fprintf(d.Err, "%s%s  %s\n", begin, up, text)

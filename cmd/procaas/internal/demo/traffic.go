@@ -18,6 +18,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
+	"procaas/engine/clock"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -85,7 +86,7 @@ func (t *traffic) send(ctx context.Context, order wire.Event) error {
 		case attempt == 20:
 			return fmt.Errorf("order not accepted after %d attempts: %w", attempt, err)
 		}
-		if !cli.Sleep(ctx, 100*time.Millisecond) {
+		if !clock.Pause(ctx, 100*time.Millisecond) {
 			return nil
 		}
 	}
@@ -139,7 +140,7 @@ func (t *traffic) settle(ctx context.Context) (summary, error) {
 		if open == 0 {
 			return s, s.countFallbacks(ctx, t.client)
 		}
-		if !cli.Sleep(ctx, 50*time.Millisecond) {
+		if !clock.Pause(ctx, 50*time.Millisecond) {
 			return s, nil
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine/api/wire"
+	"procaas/engine/clock"
 	"procaas/engine/inbox"
 	"procaas/engine/store"
 )
@@ -296,7 +297,7 @@ func (m *slotMoves) await(begun inbox.InboxMove) (inbox.InboxMove, error) {
 		if v.Moves[at].Ended != nil {
 			return v.Moves[at], nil
 		}
-		if !cli.Sleep(m.Ctx, 100*time.Millisecond) {
+		if !clock.Pause(m.Ctx, 100*time.Millisecond) {
 			return begun, m.Ctx.Err()
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/clock"
 	"procaas/engine/stats"
 )
 
@@ -112,7 +113,7 @@ func (f *topFlags) live(ctx context.Context, now topView, below string, screen *
 				return err
 			}
 		}
-		if !cli.Sleep(ctx, f.every) {
+		if !clock.Pause(ctx, f.every) {
 			return nil
 		}
 		next, err := f.look(ctx, below)
@@ -146,7 +147,7 @@ func (f *topFlags) stream(ctx context.Context, now topView, below string) error 
 		if err := json.NewEncoder(f.Out).Encode(map[string]any{"time": now.at, "items": now.handlers}); err != nil {
 			return err
 		}
-		if !cli.Sleep(ctx, f.every) {
+		if !clock.Pause(ctx, f.every) {
 			return nil
 		}
 		next, err := f.look(ctx, below)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/clock"
 	"procaas/engine/postgres"
 	"procaas/engine/sqlite"
 	"procaas/engine/store"
@@ -147,7 +148,7 @@ func (o Options) Await(ctx context.Context, log *slog.Logger, away func()) (stor
 			told = time.Now()
 		}
 		away()
-		if !cli.Sleep(ctx, pause) {
+		if !clock.Pause(ctx, pause) {
 			return store.Store{}, ctx.Err()
 		}
 	}
