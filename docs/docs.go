@@ -65,6 +65,31 @@ func page(name string) (Page, error) {
 	return p, nil
 }
 
+// A Hit is a line of a page that holds what was searched for.
+type Hit struct {
+	Page Page
+	Line int // from 1
+	Text string
+}
+
+// Search returns the lines of all pages that hold a text, in any case, in the order of the pages.
+func Search(text string) ([]Hit, error) {
+	pages, err := Pages()
+	if err != nil {
+		return nil, err
+	}
+	var hits []Hit
+	text = strings.ToLower(text)
+	for _, p := range pages {
+		for i, line := range strings.Split(p.Text, "\n") {
+			if strings.Contains(strings.ToLower(line), text) {
+				hits = append(hits, Hit{p, i + 1, strings.TrimSpace(line)})
+			}
+		}
+	}
+	return hits, nil
+}
+
 // Glossary returns the meanings of the words of the glossary, by word.
 func Glossary() (map[string]string, error) {
 	p, err := page("glossary")

@@ -32,13 +32,7 @@ type docsView struct {
 	Name  string // of the page that is shown
 	Text  template.HTML
 	Query string
-	Hits  []docsHit
-}
-
-// A docsHit is a line that holds what was searched for.
-type docsHit struct {
-	Page docs.Page
-	Line string
+	Hits  []docs.Hit
 }
 
 // docs shows the index, a page, the rule of a code such as PC0501, or what a search finds.
@@ -51,7 +45,8 @@ func (c *Console) docs(w http.ResponseWriter, r *http.Request) error {
 	title := "Documentation"
 	switch {
 	case v.Query != "":
-		v.Hits = search(pages, v.Query)
+		v.Hits, err = docs.Search(v.Query)
+		v.Hits = v.Hits[:min(len(v.Hits), maxHits)]
 	case v.Name == "":
 		v.Text, err = rendered(pages, pages[0])
 	default:
@@ -71,18 +66,6 @@ func (c *Console) docs(w http.ResponseWriter, r *http.Request) error {
 	}
 	c.show(w, r, http.StatusOK, "docs", title, v)
 	return nil
-}
-
-func search(pages []docs.Page, query string) (hits []docsHit) {
-	query = strings.ToLower(query)
-	for _, p := range pages {
-		for line := range strings.Lines(p.Text) {
-			if strings.Contains(strings.ToLower(line), query) && len(hits) < maxHits {
-				hits = append(hits, docsHit{p, strings.TrimSpace(line)})
-			}
-		}
-	}
-	return hits
 }
 
 // rendered makes HTML of a page. Links to other pages lead to where the console shows them; those to files that only the

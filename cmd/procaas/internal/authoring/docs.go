@@ -31,7 +31,7 @@ them all, in reading order. With --search it lists the lines that hold a text.`,
 		case *search != "" && len(args) > 0:
 			return cli.Usagef("want a page, or --search, not both")
 		case *search != "":
-			return searchDocs(s, pages, *search)
+			return searchDocs(s, *search)
 		case len(args) > 0:
 			return showPage(s, pages, args[0])
 		}
@@ -58,20 +58,18 @@ func showPage(s cli.Streams, pages []docs.Page, name string) error {
 	return err
 }
 
-func searchDocs(s cli.Streams, pages []docs.Page, text string) error {
-	found := false
-	for _, p := range pages {
-		for i, line := range strings.Split(p.Text, "\n") {
-			if strings.Contains(strings.ToLower(line), strings.ToLower(text)) {
-				found = true
-				if err := s.Printf("%s:%d: %s\n", p.Name, i+1, strings.TrimSpace(line)); err != nil {
-					return err
-				}
-			}
-		}
+func searchDocs(s cli.Streams, text string) error {
+	hits, err := docs.Search(text)
+	if err != nil {
+		return err
 	}
-	if !found {
+	if len(hits) == 0 {
 		return cli.Usagef("no page holds %q; procaas docs lists the pages", text)
+	}
+	for _, h := range hits {
+		if err := s.Printf("%s:%d: %s\n", h.Page.Name, h.Line, h.Text); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -46,15 +46,13 @@ logs name it.`,
 	return cli.Calls(c, func(q *cli.Call) error {
 		switch {
 		case len(q.Args) == 2:
-			run, err := q.FindRun(q.Args[0], nil)
-			if err != nil {
-				return err
-			}
-			why, err := q.Explain(q.Ctx, run, q.Args[1])
-			if err != nil {
-				return err
-			}
-			return q.Show(why, func() error { return writeExplanation(q.Streams, why) })
+			return q.ForRun(q.Args[0], nil, func(run string) error {
+				why, err := q.Explain(q.Ctx, run, q.Args[1])
+				if err != nil {
+					return err
+				}
+				return q.Show(why, func() error { return writeExplanation(q.Streams, why) })
+			})
 		case *format != "text":
 			return cli.Usagef("--format %s is for procaas explain RUN PATH", *format)
 		case len(q.Args) == 0:

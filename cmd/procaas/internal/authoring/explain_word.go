@@ -34,8 +34,12 @@ func explainWord(s cli.Streams, root *cobra.Command, word string) (bool, error) 
 	if m, found := problem.Table[word]; found {
 		fmt.Fprintf(&b, "\nThe code %s of a refused call: %s (%d %s).\n", word, m.Title, m.Status, http.StatusText(m.Status))
 	}
-	if commands := commandsNamed(root, word); len(commands) > 0 {
-		fmt.Fprintf(&b, "\nCommands:\n%s", strings.Join(commands, ""))
+	title := "\nCommands:\n"
+	for _, c := range everyCommand(root) {
+		if c.Name() == word {
+			fmt.Fprintf(&b, "%s  %s: %s\n", title, c.CommandPath(), c.Short)
+			title = ""
+		}
 	}
 	if b.Len() == 0 {
 		return false, nil
@@ -71,15 +75,14 @@ func everyType() (all []tree.Type) {
 	return append(all, flowtest.Reference()...)
 }
 
-// commandsNamed are lines for the commands whose last word is a name.
-func commandsNamed(c *cobra.Command, name string) (lines []string) {
+// everyCommand lists a command's commands that people see, and theirs.
+func everyCommand(c *cobra.Command) (all []*cobra.Command) {
 	for _, sub := range c.Commands() {
-		if sub.Name() == name && !sub.Hidden {
-			lines = append(lines, fmt.Sprintf("  %s: %s\n", sub.CommandPath(), sub.Short))
+		if !sub.Hidden {
+			all = append(append(all, sub), everyCommand(sub)...)
 		}
-		lines = append(lines, commandsNamed(sub, name)...)
 	}
-	return lines
+	return all
 }
 
 // words lists what explainWord knows.
@@ -96,14 +99,9 @@ func words(root *cobra.Command) (all []string) {
 	for code := range problem.Table {
 		all = append(all, code)
 	}
-	var visit func(c *cobra.Command)
-	visit = func(c *cobra.Command) {
-		for _, sub := range c.Commands() {
-			all = append(all, sub.Name())
-			visit(sub)
-		}
+	for _, c := range everyCommand(root) {
+		all = append(all, c.Name())
 	}
-	visit(root)
 	slices.Sort(all)
 	return slices.Compact(all)
 }

@@ -86,37 +86,37 @@ func (q *Call) At(server string) *client.Client { return client.New(server, q.to
 // runID is the form of the id of a run.
 var runID = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
-// FindRun returns the id of the run that name stands for: an id itself, or the key of an order or a user, whose newest run
-// is meant. With fits, only runs that it accepts count, and a key with several of them is an error that lists them.
-func (q *Call) FindRun(name string, fits func(checkpoint.RunView) bool) (string, error) {
+// ForRun does something to the run that name stands for: an id, or the key of an order or a user, whose newest run is meant.
+// With fits, only runs that it accepts count, and a key with several of them is an error that lists them.
+func (q *Call) ForRun(name string, fits func(checkpoint.RunView) bool, do func(id string) error) error {
 	if runID.MatchString(name) {
-		_, err := q.Run(q.Ctx, name)
+		err := do(name)
 		if refused, ok := errors.AsType[*problem.Problem](err); !ok || refused.Code != problem.RunNotFound {
-			return name, err
+			return err
 		}
 	}
 	page, err := q.Runs(q.Ctx, store.RunFilter{Key: name, Limit: 20})
 	if err != nil {
-		return "", err
+		return err
 	}
 	if len(page.Items) == 0 {
-		return "", Usagef("there is no run with the id or the key %q; procaas runs list shows the newest runs", name)
+		return Usagef("there is no run with the id or the key %q; procaas runs list shows the newest runs", name)
 	}
 	if fits == nil {
-		return page.Items[0].ID, nil
+		return do(page.Items[0].ID)
 	}
 	page.Items = slices.DeleteFunc(page.Items, func(v checkpoint.RunView) bool { return !fits(v) })
 	switch len(page.Items) {
 	case 0:
-		return "", Usagef("no run of the key %q can be changed in this way; procaas runs list --key %s shows its runs", name, name)
+		return Usagef("no run of the key %q can be changed in this way; procaas runs list --key %s shows its runs", name, name)
 	case 1:
-		return page.Items[0].ID, nil
+		return do(page.Items[0].ID)
 	}
 	var ids []string
 	for _, v := range page.Items {
 		ids = append(ids, fmt.Sprintf("%s (%s, %s)", v.ID, v.Pipeline, v.Status))
 	}
-	return "", Usagef("the key %q has several such runs; give the id of one: %s", name, strings.Join(ids, ", "))
+	return Usagef("the key %q has several such runs; give the id of one: %s", name, strings.Join(ids, ", "))
 }
 
 // Show shows a value as --format says: as JSON, or by text.

@@ -85,11 +85,11 @@ func runsShow() *cobra.Command {
 		Use: "show RUN|KEY", Short: "Show one run, or the newest run of a key, with its handlers and shared state", Args: cobra.ExactArgs(1),
 		Example: "  procaas runs show o-1\n  procaas runs show 0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11",
 	}, func(q *cli.Call) (v checkpoint.RunView, err error) {
-		id, err := q.FindRun(q.Args[0], nil)
-		if err != nil {
-			return v, err
-		}
-		return q.Run(q.Ctx, id)
+		err = q.ForRun(q.Args[0], nil, func(id string) error {
+			v, err = q.Run(q.Ctx, id)
+			return err
+		})
+		return v, err
 	}, showRun)
 }
 
@@ -193,11 +193,7 @@ func statusOf(v checkpoint.RunView) string {
 // tried. It gives the gravest error, which decides how the command ends.
 func each(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string) error) (worst error) {
 	for _, name := range q.Args {
-		id, err := q.FindRun(name, fits)
-		if err == nil {
-			err = do(id)
-		}
-		if err != nil {
+		if err := q.ForRun(name, fits, do); err != nil {
 			worst = cli.Graver(worst, err)
 			fmt.Fprintf(q.Err, "procaas: run %s: %v\n", name, err)
 		}
