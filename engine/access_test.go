@@ -163,14 +163,23 @@ func TestTokensThatMakeNoSenseAreRefused(t *testing.T) {
 	}{
 		"no name":  {credentials.TokenSpec{Role: credentials.RoleViewer}, "invalid_token", "name: want 1 to 64 letters"},
 		"odd name": {credentials.TokenSpec{Name: "a b", Role: credentials.RoleViewer}, "invalid_token", "name: want"},
-		"somebody's name": {credentials.TokenSpec{Name: "Anonymous", Role: credentials.RoleViewer}, "invalid_token",
-			"the audit calls somebody else"},
+		"somebody's name": {
+			credentials.TokenSpec{Name: "Anonymous", Role: credentials.RoleViewer},
+			"invalid_token",
+			"the audit calls somebody else",
+		},
 		"no role":  {credentials.TokenSpec{Name: "a"}, "invalid_token", "role: want viewer, submitter, worker, operator or admin"},
 		"odd role": {credentials.TokenSpec{Name: "a", Role: "root"}, "invalid_token", `have "root"`},
-		"viewer of paths": {credentials.TokenSpec{Name: "a", Role: credentials.RoleViewer, Paths: []string{"work"}}, "invalid_token",
-			"holds everywhere"},
-		"many paths": {credentials.TokenSpec{Name: "a", Role: credentials.RoleOperator, Paths: make([]string, 101)}, "invalid_token",
-			"at most 100"},
+		"viewer of paths": {
+			credentials.TokenSpec{Name: "a", Role: credentials.RoleViewer, Paths: []string{"work"}},
+			"invalid_token",
+			"holds everywhere",
+		},
+		"many paths": {
+			credentials.TokenSpec{Name: "a", Role: credentials.RoleOperator, Paths: make([]string, 101)},
+			"invalid_token",
+			"at most 100",
+		},
 		"unknown path": {
 			credentials.TokenSpec{Name: "a", Role: credentials.RoleOperator, Paths: []string{"work/bb"}},
 			"unknown_control_path",

@@ -25,7 +25,7 @@ import (
 	"procaas/engine/triggers"
 )
 
-// A definition is a bundle made ready to run: with its plans, the HTTP client
+// A Definition is a bundle made ready to run: with its plans, the HTTP client
 // that reaches its services, and what intake asks of its automata. It is
 // immutable.
 type Definition struct {
@@ -130,7 +130,7 @@ func acceptingStates(a *tree.Automaton, events []string) map[string][]string {
 	return from
 }
 
-// A library keeps definitions: the present one, for new events, and those that
+// A Library keeps definitions: the present one, for new events, and those that
 // runs began with.
 type Library struct {
 	Store    store.Bundles

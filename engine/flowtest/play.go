@@ -2,10 +2,11 @@ package flowtest
 
 import (
 	"context"
-	"procaas/engine/explain"
 	"slices"
 	"strings"
 	"time"
+
+	"procaas/engine/explain"
 )
 
 // A Played is what came of one test, for people who want to see more than whether it

@@ -3,10 +3,11 @@ package model
 import (
 	"errors"
 	"fmt"
-	"procaas/dsl/contracts"
 	"slices"
 	"strconv"
 	"time"
+
+	"procaas/dsl/contracts"
 )
 
 // A Result is what a successful call gave.

@@ -54,7 +54,7 @@ type BacklogView struct {
 	Parked  []ParkedRuns `json:"parked"`         // the runs that stand still, those first that are most
 }
 
-// A backlog is a count with what it comes to. It is never changed.
+// A Backlog is a count with what it comes to. It is never changed.
 type Backlog struct {
 	store.Depth
 	counted  time.Time
@@ -62,6 +62,7 @@ type Backlog struct {
 	handlers map[string]int        // by path
 }
 
+// NewBacklog makes one of what a store has counted.
 func NewBacklog(d store.Depth, now time.Time) *Backlog {
 	b := &Backlog{Depth: d, counted: now, services: map[string]ParkedRuns{}, handlers: map[string]int{}}
 	for _, r := range d.Aside {

@@ -2,9 +2,10 @@ package queue
 
 import (
 	"context"
-	"procaas/engine/taskrun"
 	"sync"
 	"time"
+
+	"procaas/engine/taskrun"
 )
 
 // A line is what a worker has of one type: how it is done, what waits to begin here,

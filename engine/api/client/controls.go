@@ -66,7 +66,8 @@ func (c controlsCalls) Configs(ctx context.Context) ([]settings.ConfigView, erro
 // SetConfig changes a live setting. ifRevision guards against lost updates: the
 // revision that may be replaced, -1 for any.
 func (c controlsCalls) SetConfig(ctx context.Context, name string, change wire.ConfigChange,
-	ifRevision int64) (settings.ConfigView, error) {
+	ifRevision int64,
+) (settings.ConfigView, error) {
 	h := http.Header{}
 	if ifRevision >= 0 {
 		h.Set("If-Match", wire.ETag(ifRevision))

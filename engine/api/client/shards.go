@@ -54,7 +54,8 @@ func (c shardsCalls) SetShard(ctx context.Context, shardMap, shard string, chang
 
 // RegroupShard splits or merges placements of a map.
 func (c shardsCalls) RegroupShard(ctx context.Context, shardMap, verb string,
-	ask wire.ShardRegroupRequest) (transfers.ShardRegroup, error) {
+	ask wire.ShardRegroupRequest,
+) (transfers.ShardRegroup, error) {
 	return send[transfers.ShardRegroup](ctx, c.caller, http.MethodPost, "/admin"+shardPath(shardMap, "/"+verb), ask, nil)
 }
 

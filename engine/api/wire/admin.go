@@ -1,8 +1,9 @@
 package wire
 
 import (
-	"procaas/engine/credentials"
 	"time"
+
+	"procaas/engine/credentials"
 )
 
 // A Reload says how pipelines are read again.

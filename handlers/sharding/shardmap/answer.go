@@ -185,7 +185,8 @@ const setShard = `update shards set closed = case when $3 then nullif($4, '') el
 
 // SetShard implements [transfers.ShardMaps].
 func (s *Service) SetShard(ctx context.Context, shardMap, id string, c transfers.ShardChange,
-	by store.Actor) (transfers.ShardView, error) {
+	by store.Actor,
+) (transfers.ShardView, error) {
 	m, err := s.shardMap(shardMap)
 	if err != nil {
 		return transfers.ShardView{}, err
@@ -232,8 +233,10 @@ func (s *Service) EnrollShard(ctx context.Context, shardMap, id string, by store
 		return transfers.ShardEnrollment{}, fmt.Errorf("%w: %w", transfers.ErrNoHost, err)
 	}
 	s.log.Info("shard enrolled", "map", m.ID, "shard", id, "refused", len(e.Reasons) > 0, "by", by.Name)
-	out := transfers.ShardEnrollment{Map: m.ID, Shard: id, Reasons: []string{}, Warnings: []string{}, Publications: []string{},
-		Fences: e.Fences}
+	out := transfers.ShardEnrollment{
+		Map: m.ID, Shard: id, Reasons: []string{}, Warnings: []string{}, Publications: []string{},
+		Fences: e.Fences,
+	}
 	out.Reasons = append(out.Reasons, e.Reasons...)
 	out.Warnings = append(out.Warnings, e.Warnings...)
 	out.Publications = append(out.Publications, e.Publications...)
