@@ -170,7 +170,7 @@ func paragraphs(text string) (all []paragraph) {
 		case trimmed == "" || strings.HasPrefix(trimmed, "#"):
 			open = false
 		case strings.HasPrefix(trimmed, "|"):
-			for _, cell := range strings.SplitSeq(trimmed, "|") {
+			for cell := range strings.SplitSeq(trimmed, "|") {
 				all = append(all, paragraph{i + 1, cell})
 			}
 			open = false

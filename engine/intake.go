@@ -90,7 +90,7 @@ func (e *Engine) submitFirings(ctx context.Context, events []model.Event) (refus
 	}
 	results, err := e.submit(ctx, all)
 	for _, r := range results {
-		var why *intake.IntakeError
+		var why *intake.Error
 		if r.Err != nil && !errors.As(r.Err, &why) {
 			return refused, r.Err
 		}
@@ -141,13 +141,13 @@ type accepted struct {
 func (a accepted) submitted(in *model.Intake) intake.Submitted {
 	switch {
 	case errors.Is(a.Err, store.ErrConflict):
-		return intake.Submitted{Err: &intake.IntakeError{
+		return intake.Submitted{Err: &intake.Error{
 			Code: "id_conflict", Field: "id",
 			Message: fmt.Sprintf("event %s of source %q was accepted before with another content; "+
 				"send it with its own id", in.Event.ID, in.Event.Source),
 		}}
 	case errors.Is(a.Err, store.ErrRejected):
-		return intake.Submitted{Err: &intake.IntakeError{
+		return intake.Submitted{Err: &intake.Error{
 			Code: "event_rejected", Field: "type",
 			Message: fmt.Sprintf("the present state of %s %s does not allow %s; it comes from %s",
 				in.Flow, in.Key, in.Event.Type, statesText(in.From)),

@@ -128,16 +128,16 @@ func (r *rig) submit(e *engine.Engine, ev model.Event) string {
 }
 
 // refuse hands in one event that must be refused.
-func (r *rig) refuse(e *engine.Engine, ev model.Event) *intake.IntakeError {
+func (r *rig) refuse(e *engine.Engine, ev model.Event) *intake.Error {
 	r.t.Helper()
 	out, err := e.Submit(context.Background(), []intake.Submission{{Event: ev}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	refused := &intake.IntakeError{}
+	refused := &intake.Error{}
 	ok := errors.As(out[0].Err, &refused)
 	if !ok {
-		r.t.Fatalf("want an IntakeError, have %v and receipt %+v", out[0].Err, out[0].Receipt)
+		r.t.Fatalf("want an intake.Error, have %v and receipt %+v", out[0].Err, out[0].Receipt)
 	}
 	return refused
 }

@@ -59,7 +59,7 @@ type Options struct {
 	Shards transfers.ShardMaps
 
 	// Inbox tells of the databases of the inbox; nil when there is one.
-	Inbox inbox.InboxCells
+	Inbox inbox.Cells
 
 	// Play runs what the playground of the console tries. It only checks when nil.
 	Play ui.Player

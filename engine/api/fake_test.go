@@ -147,26 +147,26 @@ func (f *fakeEngine) Overload() *engineintake.OverloadError {
 func (f *fakeEngine) accept(e model.Event) (model.Receipt, error) {
 	switch {
 	case len(f.bundle.On(e.Type)) == 0:
-		return model.Receipt{}, &engineintake.IntakeError{
+		return model.Receipt{}, &engineintake.Error{
 			Code: "unknown_event_type",
 			Message: fmt.Sprintf("no pipeline serves events of type %q",
 				e.Type), Field: "type",
 		}
 	case e.Type == "driver-found" && e.Key == "":
-		return model.Receipt{}, &engineintake.IntakeError{Code: "missing_key", Message: "the flow taxi-order needs a key", Field: "key"}
+		return model.Receipt{}, &engineintake.Error{Code: "missing_key", Message: "the flow taxi-order needs a key", Field: "key"}
 	case e.Type == "order-finished":
-		return model.Receipt{}, &engineintake.IntakeError{Code: "event_rejected", Message: "an order that is finished takes no order-finished"}
+		return model.Receipt{}, &engineintake.Error{Code: "event_rejected", Message: "an order that is finished takes no order-finished"}
 	case strings.ContainsFunc(e.Type+e.ID+e.Source+e.Key, unicode.IsControl) || !utf8.ValidString(e.ID) || len(e.Key) > 200:
-		return model.Receipt{}, &engineintake.IntakeError{Code: "invalid_event", Message: "want short printable text", Field: "key"}
+		return model.Receipt{}, &engineintake.Error{Code: "invalid_event", Message: "want short printable text", Field: "key"}
 	case e.Payload == "odd":
-		return model.Receipt{}, &engineintake.IntakeError{Code: "odd_payload", Message: "want an even payload", Field: "payload.order-id"}
+		return model.Receipt{}, &engineintake.Error{Code: "odd_payload", Message: "want an even payload", Field: "payload.order-id"}
 	}
 	for i, old := range f.seen {
 		if e.ID == "" || old.ID != e.ID || old.Source != e.Source {
 			continue
 		}
 		if !reflect.DeepEqual(old, e) {
-			return model.Receipt{}, &engineintake.IntakeError{Code: "id_conflict", Message: "event " + e.ID +
+			return model.Receipt{}, &engineintake.Error{Code: "id_conflict", Message: "event " + e.ID +
 				" was accepted before with another content", Field: "id"}
 		}
 		return model.Receipt{Event: e.ID, Run: f.runs[i].ID, Duplicate: true}, nil

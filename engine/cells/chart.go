@@ -28,7 +28,7 @@ type Chart struct {
 	Moves map[string]*Move `json:"moves,omitempty"`
 	Done  []Done           `json:"done,omitempty"` // the last ones that have ended, in order
 
-	Ended inbox.InboxEnded `json:"ended"` // all that have
+	Ended inbox.Ended `json:"ended"` // all that have
 
 	Version int64 `json:"-"`
 	owner   [store.InboxSlots]string

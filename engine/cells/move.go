@@ -40,7 +40,7 @@ type Order struct {
 }
 
 func orderf(format string, args ...any) error {
-	return &inbox.InboxOrderError{Message: fmt.Sprintf(format, args...)}
+	return &inbox.OrderError{Message: fmt.Sprintf(format, args...)}
 }
 
 // errLost says that somebody else has taken a move over.

@@ -38,7 +38,7 @@ func (s *Store) live() []*part {
 	return slices.DeleteFunc(slices.Clone(s.parts), (*part).isRetired)
 }
 
-// RemoveCell implements [engine.InboxCells].
+// RemoveCell implements [inbox.Cells].
 func (s *Store) RemoveCell(ctx context.Context, name string, forget bool, by store.Actor) error {
 	for {
 		c, err := s.refresh(ctx)

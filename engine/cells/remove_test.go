@@ -24,7 +24,7 @@ func TestCellIsRemoved(t *testing.T) {
 	refused := func(cell string, forget bool, want string) {
 		t.Helper()
 		err := s.RemoveCell(ctx, cell, forget, by)
-		if order := (*inbox.InboxOrderError)(nil); !errors.As(err, &order) || !strings.Contains(err.Error(), want) {
+		if order := (*inbox.OrderError)(nil); !errors.As(err, &order) || !strings.Contains(err.Error(), want) {
 			t.Errorf("removal of %s: want it refused since %q, have %v", cell, want, err)
 		}
 	}

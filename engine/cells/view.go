@@ -10,16 +10,16 @@ import (
 	"procaas/engine/store"
 )
 
-var _ inbox.InboxCells = (*Store)(nil)
+var _ inbox.Cells = (*Store)(nil)
 
-// Inbox implements [engine.InboxCells].
-func (s *Store) Inbox(ctx context.Context) (inbox.InboxView, error) {
+// Inbox implements [inbox.Cells].
+func (s *Store) Inbox(ctx context.Context) (inbox.View, error) {
 	c, err := s.refresh(ctx)
 	if err != nil {
-		return inbox.InboxView{}, err
+		return inbox.View{}, err
 	}
-	v := inbox.InboxView{Inbox: c.Inbox, Slots: store.InboxSlots, Moves: []inbox.InboxMove{}, Ended: c.Ended}
-	v.Cells, _ = each(s.live(), func(p *part) (inbox.InboxCell, error) { return s.view(ctx, c, p), nil })
+	v := inbox.View{Inbox: c.Inbox, Slots: store.InboxSlots, Moves: []inbox.Move{}, Ended: c.Ended}
+	v.Cells, _ = each(s.live(), func(p *part) (inbox.Cell, error) { return s.view(ctx, c, p), nil })
 	for _, m := range slices.SortedFunc(maps.Values(c.Moves), func(a, b *Move) int { return a.Begun.Compare(b.Begun) }) {
 		out := m.view()
 		s.mu.Lock()
@@ -34,7 +34,7 @@ func (s *Store) Inbox(ctx context.Context) (inbox.InboxView, error) {
 		if d.Error != "" {
 			step, over = "undone", d.Over
 		}
-		v.Moves = append(v.Moves, inbox.InboxMove{
+		v.Moves = append(v.Moves, inbox.Move{
 			ID: d.ID, From: d.From, To: d.To, Slots: d.Slots, Moved: over, Step: step, By: d.By, Reason: d.Reason,
 			Begun: d.Begun, Ended: &d.Ended, Rows: d.Rows, FrozenS: d.Frozen, Error: d.Error,
 		})
@@ -43,9 +43,9 @@ func (s *Store) Inbox(ctx context.Context) (inbox.InboxView, error) {
 }
 
 // view tells of one cell; what cannot be asked is left out.
-func (s *Store) view(ctx context.Context, c *Chart, p *part) inbox.InboxCell {
+func (s *Store) view(ctx context.Context, c *Chart, p *part) inbox.Cell {
 	slots := c.SlotsOf(p.name)
-	out := inbox.InboxCell{Name: p.name, Slots: len(slots), Spans: inbox.FormatSlots(slots)}
+	out := inbox.Cell{Name: p.name, Slots: len(slots), Spans: inbox.FormatSlots(slots)}
 	db, err := p.cell()
 	if err == nil {
 		var d store.Depth
@@ -72,28 +72,28 @@ func (m *Move) moved() int {
 }
 
 // view makes a move readable.
-func (m *Move) view() inbox.InboxMove {
-	return inbox.InboxMove{
+func (m *Move) view() inbox.Move {
+	return inbox.Move{
 		ID: m.ID, From: m.From, To: m.To, Slots: m.all(), Moved: m.moved(), Step: string(m.Step), By: m.By, Reason: m.Reason, Begun: m.Begun,
 	}
 }
 
-// MoveSlots implements [engine.InboxCells].
-func (s *Store) MoveSlots(ctx context.Context, o inbox.InboxOrder, by store.Actor, dry bool) (inbox.InboxMove, error) {
+// MoveSlots implements [inbox.Cells].
+func (s *Store) MoveSlots(ctx context.Context, o inbox.Order, by store.Actor, dry bool) (inbox.Move, error) {
 	order := Order{Slots: o.Slots, To: o.To, Wait: o.Wait, By: by}
 	if dry {
 		c, err := s.refresh(ctx)
 		if err != nil {
-			return inbox.InboxMove{}, err
+			return inbox.Move{}, err
 		}
 		from, err := s.checkOrder(c, order)
 		now, again := s.now(ctx)
-		return inbox.InboxMove{From: from, To: o.To, Slots: len(o.Slots), Step: "planned", By: by.Name, Reason: by.Reason, Begun: now},
+		return inbox.Move{From: from, To: o.To, Slots: len(o.Slots), Step: "planned", By: by.Name, Reason: by.Reason, Begun: now},
 			cmp.Or(err, again)
 	}
 	m, err := s.enter(ctx, order)
 	if err != nil {
-		return inbox.InboxMove{}, err
+		return inbox.Move{}, err
 	}
 	view := m.view()
 	s.helpers.Go(func() { s.carry(m, cmp.Or(o.Wait, DefaultWait)) })

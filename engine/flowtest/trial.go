@@ -80,7 +80,7 @@ type handed struct {
 	event   *Event
 	at      time.Duration
 	run     string
-	refused *intake.IntakeError
+	refused *intake.Error
 }
 
 // An Emit is an event that a handler has emitted.

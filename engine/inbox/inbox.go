@@ -10,32 +10,32 @@ import (
 	"procaas/engine/store"
 )
 
-// InboxCells is what operators see of an inbox over several databases, and do to it.
-type InboxCells interface {
+// Cells is what operators see of an inbox over several databases, and do to it.
+type Cells interface {
 	// Inbox tells which database has what.
-	Inbox(ctx context.Context) (InboxView, error)
+	Inbox(ctx context.Context) (View, error)
 
 	// MoveSlots begins a move, or with dry only says what it would do. What is wrong with
-	// the order is an [*InboxOrderError].
-	MoveSlots(ctx context.Context, o InboxOrder, by store.Actor, dry bool) (InboxMove, error)
+	// the order is an [*OrderError].
+	MoveSlots(ctx context.Context, o Order, by store.Actor, dry bool) (Move, error)
 
 	// RemoveCell takes a database out of the inbox for good. It must have nothing left,
 	// but with forget runs that have ended: these are in no list any more then. What keeps
-	// the database in the inbox is an [*InboxOrderError].
+	// the database in the inbox is an [*OrderError].
 	RemoveCell(ctx context.Context, cell string, forget bool, by store.Actor) error
 }
 
-// An InboxView is an inbox over several databases.
-type InboxView struct {
-	Inbox string      `json:"inbox" doc:"A name that no other inbox has."`
-	Slots int         `json:"slots" doc:"Among how many slots the keys are spread."`
-	Cells []InboxCell `json:"cells" doc:"The databases, the home first."`
-	Moves []InboxMove `json:"moves" doc:"The slots on their way, and after them the last moves that have ended, the latest first."`
-	Ended InboxEnded  `json:"ended" doc:"How many moves have ended since the inbox has been over several databases."`
+// An View is an inbox over several databases.
+type View struct {
+	Inbox string `json:"inbox" doc:"A name that no other inbox has."`
+	Slots int    `json:"slots" doc:"Among how many slots the keys are spread."`
+	Cells []Cell `json:"cells" doc:"The databases, the home first."`
+	Moves []Move `json:"moves" doc:"The slots on their way, and after them the last moves that have ended, the latest first."`
+	Ended Ended  `json:"ended" doc:"How many moves have ended since the inbox has been over several databases."`
 }
 
-// An InboxCell is one of the databases.
-type InboxCell struct {
+// An Cell is one of the databases.
+type Cell struct {
 	Name    string `json:"name" doc:"The name; that of --store is home."`
 	Slots   int    `json:"slots" doc:"How many slots it has."`
 	Spans   string `json:"spans" doc:"Which ones." example:"0-2047,4000"`
@@ -48,14 +48,14 @@ type InboxCell struct {
 	Away string `json:"away,omitempty" doc:"Why it cannot be reached."`
 }
 
-// InboxEnded counts moves.
-type InboxEnded struct {
+// Ended counts moves.
+type Ended struct {
 	Moved  int64 `json:"moved" doc:"Those of which all slots are where they were to go."`
 	Undone int64 `json:"undone" doc:"Those that were given up, with some of their slots moved or none."`
 }
 
-// An InboxMove is slots that move from one database to another.
-type InboxMove struct {
+// An Move is slots that move from one database to another.
+type Move struct {
 	ID      string     `json:"id" doc:"The move; empty for one that was only planned."`
 	From    string     `json:"from" doc:"The cell that has the slots."`
 	To      string     `json:"to" doc:"The cell that gets them."`
@@ -71,18 +71,18 @@ type InboxMove struct {
 	Error   string     `json:"error,omitempty" doc:"Why it was undone."`
 }
 
-// An InboxOrder asks for a move of slots.
-type InboxOrder struct {
+// An Order asks for a move of slots.
+type Order struct {
 	Slots []int
 	To    string
 	Wait  time.Duration // for runs under way, with the slots frozen; a default when 0
 }
 
-// An InboxOrderError says why an order is refused.
-type InboxOrderError struct{ Message string }
+// An OrderError says why an order is refused.
+type OrderError struct{ Message string }
 
 // Error implements error.
-func (e *InboxOrderError) Error() string { return e.Message }
+func (e *OrderError) Error() string { return e.Message }
 
 // ParseSlots reads slots as people write them, such as 0-99,200.
 func ParseSlots(text string) (slots []int, err error) {

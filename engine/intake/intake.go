@@ -33,14 +33,14 @@ type Submission struct {
 }
 
 // A Submitted is what became of one submission: a receipt, or an error that is
-// an [*IntakeError] when the sender is to blame.
+// an [*Error] when the sender is to blame.
 type Submitted struct {
 	Receipt model.Receipt // when Err is nil
 	Err     error         // the event is not stored
 }
 
-// An IntakeError says why an event is refused.
-type IntakeError struct {
+// An Error says why an event is refused.
+type Error struct {
 	Code    string // stable: unknown_event_type, missing_key, event_rejected, …
 	Message string // for people: what was found, what was expected, and how to mend it
 	Field   string // of the event that is wrong, such as payload.order-id; may be empty
@@ -49,7 +49,7 @@ type IntakeError struct {
 }
 
 // Error implements error.
-func (e *IntakeError) Error() string { return e.Message }
+func (e *Error) Error() string { return e.Message }
 
 // The bounds of what an event may carry besides its payload.
 const (
@@ -98,7 +98,7 @@ func checkPayload(ctx context.Context, b *tree.Bundle, ev model.Event) error {
 	if err == nil {
 		return nil
 	}
-	e := &IntakeError{Code: "invalid_payload", Message: misfit.Error()}
+	e := &Error{Code: "invalid_payload", Message: misfit.Error()}
 	for _, f := range misfit.Faults {
 		e.Faults = append(e.Faults, contracts.Fault{Path: slices.Concat(datum.Path{"payload"}, f.Path), Message: f.Message})
 	}
@@ -119,7 +119,7 @@ func Route(d *definitions.Definition, ev model.Event) (model.Intake, error) {
 		if near := diag.Suggest(ev.Type, d.Events); near != "" {
 			message += fmt.Sprintf("; did you mean %s?", near)
 		}
-		return model.Intake{}, &IntakeError{Code: "unknown_event_type", Field: "type", Message: message}
+		return model.Intake{}, &Error{Code: "unknown_event_type", Field: "type", Message: message}
 	}
 	in := model.Intake{ID: d.RunID(ev), Event: ev, Flow: planner.FlowID(served[0]), Pipeline: serves, Key: ev.Key, Ordered: true}
 	flow := d.Bundle.Flow(served[0].Flow)
@@ -144,7 +144,7 @@ func Route(d *definitions.Definition, ev model.Event) (model.Intake, error) {
 func flowKey(f *tree.Flow, ev model.Event) (string, error) {
 	if f.Key.IsNull() {
 		if ev.Key == "" {
-			return "", &IntakeError{
+			return "", &Error{
 				Code: "missing_key", Field: "key",
 				Message: fmt.Sprintf("event %s has no key; flow %s needs one", ev.Type, f.ID),
 			}
@@ -157,7 +157,7 @@ func flowKey(f *tree.Flow, ev model.Event) (string, error) {
 	}
 	v, err := f.Key.Eval(datum.Env{"event": model.EventData(ev)})
 	if err != nil {
-		return "", &IntakeError{
+		return "", &Error{
 			Code: "missing_key", Field: field,
 			Message: fmt.Sprintf("the key of flow %s cannot be found in event %s: %v", f.ID, ev.Type, err),
 		}
@@ -168,7 +168,7 @@ func flowKey(f *tree.Flow, ev model.Event) (string, error) {
 	}
 	switch {
 	case v == nil || key == "" && ok:
-		return "", &IntakeError{
+		return "", &Error{
 			Code: "missing_key", Field: field,
 			Message: fmt.Sprintf("event %s has no key: flow %s takes it from %s, which is missing or empty", ev.Type, f.ID, field),
 		}
@@ -235,7 +235,7 @@ func checkLabel(s string, longest int) string {
 
 // invalid refuses an event.
 func invalid(field, message string) error {
-	return &IntakeError{Code: "invalid_event", Field: field, Message: message}
+	return &Error{Code: "invalid_event", Field: field, Message: message}
 }
 
 // hashEvent tells events of one id apart by what their sender said.

@@ -247,7 +247,7 @@ func (s *Server) run(ctx context.Context, t *store.QueuedTask) store.TaskReport 
 	}
 	id, err := s.attempt(ctx, p, t)
 	var over *intake.OverloadError
-	var refused *intake.IntakeError
+	var refused *intake.Error
 	switch {
 	case errors.As(err, &over):
 		return snoozed(t, taskOverload)

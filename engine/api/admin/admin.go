@@ -47,7 +47,7 @@ type Tokens interface {
 type Group struct {
 	Status Status
 	Tokens Tokens
-	Inbox  inbox.InboxCells // nil when the inbox has one database
+	Inbox  inbox.Cells // nil when the inbox has one database
 
 	// Configured says that a token of an admin was configured, which cannot be revoked.
 	Configured bool

@@ -14,13 +14,13 @@ import (
 
 func (g *Group) inboxOperations() []rest.Operation {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	move := inbox.InboxMove{
+	move := inbox.Move{
 		ID: "0c5b2d2e-6c0f-4be1-9d0a-2b1c6c8f7e11", From: "home", To: "b", Slots: 2048, Step: "copying", By: "ann",
 		Begun: now,
 	}
-	view := inbox.InboxView{
+	view := inbox.View{
 		Inbox: "4a1f9b0e-52a3-4c68-8f0e-0d3c1f1f2a77", Slots: store.InboxSlots,
-		Cells: []inbox.InboxCell{{Name: "home", Slots: 4096, Spans: "0-4095", Waiting: 12}, {Name: "b"}}, Moves: []inbox.InboxMove{move},
+		Cells: []inbox.Cell{{Name: "home", Slots: 4096, Spans: "0-4095", Waiting: 12}, {Name: "b"}}, Moves: []inbox.Move{move},
 	}
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
@@ -29,7 +29,7 @@ func (g *Group) inboxOperations() []rest.Operation {
 			About:    "A key is in the slot that SHA-256 gives it: the first two bytes modulo 4096.",
 			Replies:  []rest.Reply{{About: "The cells and the moves.", Example: view}},
 			Refusals: []string{problem.NoCells, problem.StoreUnavailable},
-		}, func(c *rest.Call, _ *rest.Nothing) (inbox.InboxView, error) { return g.inboxView(c) }),
+		}, func(c *rest.Call, _ *rest.Nothing) (inbox.View, error) { return g.inboxView(c) }),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/inbox/moves", ID: "move-slots", Tag: "admin",
 			Summary: "Move slots of keys from one database of the inbox to another",
@@ -39,7 +39,7 @@ func (g *Group) inboxOperations() []rest.Operation {
 			Example: wire.InboxMoveRequest{Slots: "0-2047", To: "b"},
 			Replies: []rest.Reply{
 				{Status: http.StatusAccepted, About: "The move, which has begun.", Example: move},
-				{About: "What would be done.", Body: inbox.InboxMove{}},
+				{About: "What would be done.", Body: inbox.Move{}},
 			},
 			Refusals: []string{problem.InvalidMove, problem.NoCells, problem.StoreUnavailable},
 		}, g.moveSlots),
@@ -64,7 +64,7 @@ func (g *Group) divided() error {
 	return nil
 }
 
-func (g *Group) inboxView(c *rest.Call) (v inbox.InboxView, err error) {
+func (g *Group) inboxView(c *rest.Call) (v inbox.View, err error) {
 	if err := g.divided(); err != nil {
 		return v, err
 	}
@@ -74,12 +74,12 @@ func (g *Group) inboxView(c *rest.Call) (v inbox.InboxView, err error) {
 type moveSlots struct{ Body wire.InboxMoveRequest }
 
 // moveSlots replies 202 to a move that has begun, and 200 to what one would be.
-func (g *Group) moveSlots(c *rest.Call, in *moveSlots) (m inbox.InboxMove, err error) {
+func (g *Group) moveSlots(c *rest.Call, in *moveSlots) (m inbox.Move, err error) {
 	if err := g.divided(); err != nil {
 		return m, err
 	}
 	b := &in.Body
-	o := inbox.InboxOrder{To: b.To, Wait: time.Duration(b.Wait)}
+	o := inbox.Order{To: b.To, Wait: time.Duration(b.Wait)}
 	if o.Slots, err = inbox.ParseSlots(b.Slots); err != nil {
 		return m, problem.Body([]problem.Fault{{Location: "/slots", Message: err.Error()}})
 	}
@@ -87,7 +87,7 @@ func (g *Group) moveSlots(c *rest.Call, in *moveSlots) (m inbox.InboxMove, err e
 		c.Status(http.StatusOK)
 	}
 	m, err = g.Inbox.MoveSlots(c.Context(), o, c.Actor(b.Reason), b.DryRun)
-	if refused, ok := errors.AsType[*inbox.InboxOrderError](err); ok {
+	if refused, ok := errors.AsType[*inbox.OrderError](err); ok {
 		err = problem.New(problem.InvalidMove, "%s", refused.Message)
 	}
 	return m, err
@@ -96,12 +96,12 @@ func (g *Group) moveSlots(c *rest.Call, in *moveSlots) (m inbox.InboxMove, err e
 type removeCell struct{ Body wire.InboxRemovalRequest }
 
 // removeCell replies with the inbox as it is now, which shows that the database is gone.
-func (g *Group) removeCell(c *rest.Call, in *removeCell) (v inbox.InboxView, err error) {
+func (g *Group) removeCell(c *rest.Call, in *removeCell) (v inbox.View, err error) {
 	if err := g.divided(); err != nil {
 		return v, err
 	}
 	err = g.Inbox.RemoveCell(c.Context(), in.Body.Cell, in.Body.Forget, c.Actor(in.Body.Reason))
-	var refused *inbox.InboxOrderError
+	var refused *inbox.OrderError
 	switch {
 	case errors.As(err, &refused):
 		return v, problem.New(problem.CellInUse, "%s", refused.Message)

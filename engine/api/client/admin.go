@@ -55,18 +55,18 @@ func (c adminCalls) Audit(ctx context.Context, f store.AuditFilter, cursor strin
 }
 
 // Inbox reads which database has what.
-func (c adminCalls) Inbox(ctx context.Context) (inbox.InboxView, error) {
-	return send[inbox.InboxView](ctx, c.caller, http.MethodGet, "/admin/v1/inbox", nil, nil)
+func (c adminCalls) Inbox(ctx context.Context) (inbox.View, error) {
+	return send[inbox.View](ctx, c.caller, http.MethodGet, "/admin/v1/inbox", nil, nil)
 }
 
 // MoveSlots begins a move of slots.
-func (c adminCalls) MoveSlots(ctx context.Context, order wire.InboxMoveRequest) (inbox.InboxMove, error) {
-	return send[inbox.InboxMove](ctx, c.caller, http.MethodPost, "/admin/v1/inbox/moves", order, nil)
+func (c adminCalls) MoveSlots(ctx context.Context, order wire.InboxMoveRequest) (inbox.Move, error) {
+	return send[inbox.Move](ctx, c.caller, http.MethodPost, "/admin/v1/inbox/moves", order, nil)
 }
 
 // RemoveCell takes a database out of the inbox for good, and gives the inbox without it.
-func (c adminCalls) RemoveCell(ctx context.Context, request wire.InboxRemovalRequest) (inbox.InboxView, error) {
-	return send[inbox.InboxView](ctx, c.caller, http.MethodPost, "/admin/v1/inbox/removals", request, nil)
+func (c adminCalls) RemoveCell(ctx context.Context, request wire.InboxRemovalRequest) (inbox.View, error) {
+	return send[inbox.View](ctx, c.caller, http.MethodPost, "/admin/v1/inbox/removals", request, nil)
 }
 
 // Tokens lists the tokens.

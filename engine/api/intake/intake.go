@@ -175,7 +175,7 @@ func taskEvent(f *rest.Fields, now time.Time) model.Event {
 // eventProblem says why one event was refused. field translates a name of the
 // event to the place where its sender wrote it.
 func eventProblem(err error, field func(string) string) *problem.Problem {
-	var refused *engineintake.IntakeError
+	var refused *engineintake.Error
 	if !errors.As(err, &refused) {
 		return problem.Of(err)
 	}

@@ -255,13 +255,13 @@ func (d *Document) addProblems(op *huma.Operation, codes []string) {
 }
 
 // schemaName is the name of a type in the description. Programs are made of it, so a View goes by
-// its package, as fallback.View did before it had a package of its own: FallbackView.
+// its package, as fallback.View did before it had a package of its own: FallbackView. So do the types of an inbox.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if pkg := path.Base(t.PkgPath()); name == "View" {
+	if pkg := path.Base(t.PkgPath()); name == "View" || pkg == "inbox" {
 		return strings.ToUpper(pkg[:1]) + pkg[1:] + name
 	}
 	return name

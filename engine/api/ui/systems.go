@@ -42,7 +42,7 @@ type Transfers interface {
 
 // Inbox is what the console needs of an inbox over several databases.
 type Inbox interface {
-	Inbox(ctx context.Context) (inbox.InboxView, error)
+	Inbox(ctx context.Context) (inbox.View, error)
 }
 
 var (
@@ -181,13 +181,13 @@ type cellsData struct {
 }
 
 type cellRow struct {
-	inbox.InboxCell
+	inbox.Cell
 	Share float64 // of all slots
 	More  bool    // Outbox was not counted to its end
 }
 
 type slotMoveRow struct {
-	inbox.InboxMove
+	inbox.Move
 	Frozen string // for how long its slots took nothing in; empty when they always did
 	Lasted string
 }
@@ -218,7 +218,7 @@ func (c systems) cellsData(ctx context.Context) (d cellsData, err error) {
 		d.Cells = append(d.Cells, cellRow{cell, float64(cell.Slots) / float64(max(v.Slots, 1)), cell.Outbox >= countedOutbox})
 	}
 	for _, m := range v.Moves {
-		row := slotMoveRow{InboxMove: m, Lasted: took(&m.Begun, m.Ended)}
+		row := slotMoveRow{Move: m, Lasted: took(&m.Begun, m.Ended)}
 		if m.FrozenS > 0 {
 			row.Frozen = span(time.Duration(m.FrozenS * float64(time.Second)))
 		}

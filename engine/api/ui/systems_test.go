@@ -104,17 +104,17 @@ func (clusters) ClusterMoves(context.Context, string) ([]engineclusters.MoveLog,
 
 type inbox struct{}
 
-func (inbox) Inbox(context.Context) (engineinbox.InboxView, error) {
+func (inbox) Inbox(context.Context) (engineinbox.View, error) {
 	now := time.Now()
-	return engineinbox.InboxView{
+	return engineinbox.View{
 		Slots: 4096,
-		Cells: []engineinbox.InboxCell{
+		Cells: []engineinbox.Cell{
 			{Name: "home", Slots: 3072, Spans: "0-3071", Waiting: 12, Outbox: 1000}, {
 				Name: "b", Slots: 1024, Spans: "3072-4095",
 				Away: "dial <b>: refused",
 			}, {Name: "new"},
 		},
-		Moves: []engineinbox.InboxMove{
+		Moves: []engineinbox.Move{
 			{ID: "m-2", From: "home", To: "new", Slots: 512, Step: "copying", By: "ann", Reason: "<b>", Begun: now, Rows: 41},
 			{
 				ID: "m-1", From: "b", To: "home", Slots: 256, Step: "undone", Begun: now.Add(-3 * time.Second), Ended: &now, FrozenS: 0.017,

@@ -32,24 +32,24 @@ func inboxStatus() *cobra.Command {
 	return cli.Shows(&cobra.Command{
 		Use: "status", Short: "Show the databases of the inbox, and what moves", Args: cobra.NoArgs,
 		Example: "  procaas inbox status\n  procaas inbox status --format json",
-	}, func(q *cli.Call) (inbox.InboxView, error) { return q.Inbox(q.Ctx) }, printInbox)
+	}, func(q *cli.Call) (inbox.View, error) { return q.Inbox(q.Ctx) }, printInbox)
 }
 
-func printInbox(q *cli.Call, v inbox.InboxView) error {
-	err := cli.Table(q.Out, "CELL\tSLOTS\tSHARE\tWAITING\tOUTBOX\tNOTE", v.Cells, func(c inbox.InboxCell) cli.Row {
+func printInbox(q *cli.Call, v inbox.View) error {
+	err := cli.Table(q.Out, "CELL\tSLOTS\tSHARE\tWAITING\tOUTBOX\tNOTE", v.Cells, func(c inbox.Cell) cli.Row {
 		return cli.Row{c.Name, c.Slots, percent(float64(c.Slots) / float64(v.Slots)), c.Waiting, c.Outbox, cli.Dash(c.Away)}
 	})
 	if err != nil || len(v.Moves) == 0 {
 		return err
 	}
 	fmt.Fprintln(q.Out)
-	return cli.Table(q.Out, "MOVE\tFROM\tTO\tSLOTS\tSTEP\tROWS\tFROZEN\tNOTE", v.Moves, func(m inbox.InboxMove) cli.Row {
+	return cli.Table(q.Out, "MOVE\tFROM\tTO\tSLOTS\tSTEP\tROWS\tFROZEN\tNOTE", v.Moves, func(m inbox.Move) cli.Row {
 		return cli.Row{m.ID, m.From, m.To, m.Slots, m.Step, m.Rows, frozen(m), cli.Dash(m.Error)}
 	})
 }
 
 // frozen writes for how long a move has stopped its slots.
-func frozen(m inbox.InboxMove) string {
+func frozen(m inbox.Move) string {
 	if m.FrozenS == 0 {
 		return "-"
 	}
@@ -73,7 +73,7 @@ func inboxSlots() *cobra.Command {
 			return err
 		}
 		if len(q.Args) == 0 {
-			return cli.ShowTable(q, "CELL\tSLOTS\tWHICH", v.Cells, func(c inbox.InboxCell) cli.Row {
+			return cli.ShowTable(q, "CELL\tSLOTS\tWHICH", v.Cells, func(c inbox.Cell) cli.Row {
 				return cli.Row{c.Name, c.Slots, cli.Dash(c.Spans)}
 			})
 		}
@@ -87,7 +87,7 @@ func inboxSlots() *cobra.Command {
 }
 
 // slotsIn reads the slots of a cell.
-func slotsIn(cell inbox.InboxCell) []int {
+func slotsIn(cell inbox.Cell) []int {
 	if cell.Spans == "" {
 		return nil
 	}
@@ -96,7 +96,7 @@ func slotsIn(cell inbox.InboxCell) []int {
 }
 
 // ownerIn finds the cell of a slot.
-func ownerIn(v inbox.InboxView, slot int) string {
+func ownerIn(v inbox.View, slot int) string {
 	for _, cell := range v.Cells {
 		if slices.Contains(slotsIn(cell), slot) {
 			return cell.Name
@@ -106,8 +106,8 @@ func ownerIn(v inbox.InboxView, slot int) string {
 }
 
 // noCell says that an inbox has no database of a name.
-func noCell(v inbox.InboxView, name string) error {
-	known := cli.Names(v.Cells, func(c inbox.InboxCell) string { return c.Name })
+func noCell(v inbox.View, name string) error {
+	known := cli.Names(v.Cells, func(c inbox.Cell) string { return c.Name })
 	return cli.Usagef("the inbox has no cell %q; it has %s", name, strings.Join(known, ", "))
 }
 
@@ -121,7 +121,7 @@ type slotMoves struct {
 }
 
 // moves makes a command that moves slots; plan says which slots each cell gets.
-func moves(c *cobra.Command, plan func(q *cli.Call, v inbox.InboxView) (map[string][]int, error)) *cobra.Command {
+func moves(c *cobra.Command, plan func(q *cli.Call, v inbox.View) (map[string][]int, error)) *cobra.Command {
 	var m slotMoves
 	c.Flags().DurationVar(&m.wait, "wait", 10*time.Second,
 		"how long runs under way get to end or to pause, while nothing of the slots is taken in")
@@ -168,8 +168,8 @@ alone, so that the command may be repeated.`,
 		}
 		return nil
 	}
-	return moves(c, func(_ *cli.Call, v inbox.InboxView) (map[string][]int, error) {
-		if !slices.ContainsFunc(v.Cells, func(cell inbox.InboxCell) bool { return cell.Name == *to }) {
+	return moves(c, func(_ *cli.Call, v inbox.View) (map[string][]int, error) {
+		if !slices.ContainsFunc(v.Cells, func(cell inbox.Cell) bool { return cell.Name == *to }) {
 			return nil, noCell(v, *to)
 		}
 		return map[string][]int{*to: wanted}, nil
@@ -183,9 +183,9 @@ func inboxDrain() *cobra.Command {
 		Example: "  procaas inbox drain b --dry-run\n  procaas inbox drain b --to home",
 	}
 	to := c.Flags().StringSlice("to", nil, "only to these cells")
-	return moves(c, func(q *cli.Call, v inbox.InboxView) (map[string][]int, error) {
+	return moves(c, func(q *cli.Call, v inbox.View) (map[string][]int, error) {
 		from := q.Args[0]
-		at := slices.IndexFunc(v.Cells, func(cell inbox.InboxCell) bool { return cell.Name == from })
+		at := slices.IndexFunc(v.Cells, func(cell inbox.Cell) bool { return cell.Name == from })
 		if at < 0 {
 			return nil, noCell(v, from)
 		}
@@ -219,7 +219,7 @@ time. Its name does not come again.`,
 	var r wire.InboxRemovalRequest
 	c.Flags().BoolVar(&r.Forget, "forget", false, "also with runs that have ended, or when the database cannot be reached")
 	c.Flags().StringVar(&r.Reason, "reason", "", "why, for the audit")
-	return cli.Shows(c, func(q *cli.Call) (inbox.InboxView, error) {
+	return cli.Shows(c, func(q *cli.Call) (inbox.View, error) {
 		r.Cell = q.Args[0]
 		return q.RemoveCell(q.Ctx, r)
 	}, printInbox)
@@ -227,7 +227,7 @@ time. Its name does not come again.`,
 
 // move makes moves one after the other.
 func (m *slotMoves) move(orders []wire.InboxMoveRequest) error {
-	done := []inbox.InboxMove{}
+	done := []inbox.Move{}
 	err := func() error {
 		for _, order := range orders {
 			moved, err := m.MoveSlots(m.Ctx, order)
@@ -258,7 +258,7 @@ func (m *slotMoves) move(orders []wire.InboxMoveRequest) error {
 }
 
 // orders makes a request for each source, target and part of the slots.
-func (m *slotMoves) orders(v inbox.InboxView, targets map[string][]int) (all []wire.InboxMoveRequest) {
+func (m *slotMoves) orders(v inbox.View, targets map[string][]int) (all []wire.InboxMoveRequest) {
 	owners := map[int]string{}
 	for _, cell := range v.Cells {
 		for _, slot := range slotsIn(cell) {
@@ -284,13 +284,13 @@ func (m *slotMoves) orders(v inbox.InboxView, targets map[string][]int) (all []w
 }
 
 // await waits for the end of a move.
-func (m *slotMoves) await(begun inbox.InboxMove) (inbox.InboxMove, error) {
+func (m *slotMoves) await(begun inbox.Move) (inbox.Move, error) {
 	for {
 		v, err := m.Inbox(m.Ctx)
 		if err != nil {
 			return begun, err
 		}
-		at := slices.IndexFunc(v.Moves, func(x inbox.InboxMove) bool { return x.ID == begun.ID })
+		at := slices.IndexFunc(v.Moves, func(x inbox.Move) bool { return x.ID == begun.ID })
 		if at < 0 {
 			return begun, fmt.Errorf("the inbox does not know move %s any more", begun.ID)
 		}
@@ -304,7 +304,7 @@ func (m *slotMoves) await(begun inbox.InboxMove) (inbox.InboxMove, error) {
 }
 
 // movedNote says what people want to know of a move.
-func movedNote(m inbox.InboxMove) string {
+func movedNote(m inbox.Move) string {
 	switch {
 	case m.Error != "":
 		return "because " + m.Error

@@ -320,7 +320,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	if n.shards != nil {
 		served.Shards = n.shards
 	}
-	if inbox, ok := n.store.Scattered.(inbox.InboxCells); ok {
+	if inbox, ok := n.store.Scattered.(inbox.Cells); ok {
 		served.Inbox = inbox
 		n.metrics.MustRegister(&observe.Inbox{Cells: inbox})
 	}

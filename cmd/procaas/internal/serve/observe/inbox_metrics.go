@@ -13,11 +13,11 @@ import (
 // Inbox shows which database of an inbox has what, and what moves. All nodes show
 // the same, but for what each of them can reach.
 type Inbox struct {
-	Cells inbox.InboxCells
+	Cells inbox.Cells
 
 	mu   sync.Mutex // guards the following
 	at   time.Time
-	seen *inbox.InboxView // nil when it could not be read
+	seen *inbox.View // nil when it could not be read
 }
 
 // The bounds of what metrics ask of an inbox.
@@ -30,7 +30,7 @@ const (
 type cellGauge struct {
 	desc  *prometheus.Desc
 	isMap bool // the home knows it of the cell
-	of    func(*inbox.InboxCell) float64
+	of    func(*inbox.Cell) float64
 }
 
 func cellGauges() []cellGauge {
@@ -40,7 +40,7 @@ func cellGauges() []cellGauge {
 	return []cellGauge{
 		{
 			desc("procaas_inbox_cell_up", "1 for a database of the inbox that this node can reach, 0 for another one."), true,
-			func(c *inbox.InboxCell) float64 {
+			func(c *inbox.Cell) float64 {
 				if c.Away != "" {
 					return 0
 				}
@@ -49,23 +49,23 @@ func cellGauges() []cellGauge {
 		},
 		{
 			desc("procaas_inbox_cell_slots", "Slots of keys that a database of the inbox has."), true,
-			func(c *inbox.InboxCell) float64 { return float64(c.Slots) },
+			func(c *inbox.Cell) float64 { return float64(c.Slots) },
 		},
 		{
 			desc("procaas_inbox_cell_frozen_slots", "Slots that take nothing in at present, since they move."), false,
-			func(c *inbox.InboxCell) float64 { return float64(c.Frozen) },
+			func(c *inbox.Cell) float64 { return float64(c.Frozen) },
 		},
 		{
 			desc("procaas_inbox_cell_waiting", "Runs that wait in a database of the inbox."), false,
-			func(c *inbox.InboxCell) float64 { return float64(c.Waiting) },
+			func(c *inbox.Cell) float64 { return float64(c.Waiting) },
 		},
 		{
 			desc("procaas_inbox_cell_outbox", "Events in a database of the inbox for the others, at most 1000 are counted."), false,
-			func(c *inbox.InboxCell) float64 { return float64(c.Outbox) },
+			func(c *inbox.Cell) float64 { return float64(c.Outbox) },
 		},
 		{
 			desc("procaas_inbox_cell_outbox_oldest_seconds", "For how long the first of them has been there; 0 when there is none."), false,
-			func(c *inbox.InboxCell) float64 { return c.OutboxOldestS },
+			func(c *inbox.Cell) float64 { return c.OutboxOldestS },
 		},
 	}
 }
@@ -111,7 +111,7 @@ func (m *Inbox) Collect(out chan<- prometheus.Metric) {
 }
 
 // view asks the inbox, unless it has been asked lately.
-func (m *Inbox) view() *inbox.InboxView {
+func (m *Inbox) view() *inbox.View {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if time.Since(m.at) < inboxSeenAge {

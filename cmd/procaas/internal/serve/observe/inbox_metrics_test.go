@@ -14,25 +14,25 @@ import (
 
 // A seenInbox is an inbox that says what it is told to.
 type seenInbox struct {
-	inbox.InboxCells
-	view inbox.InboxView
+	inbox.Cells
+	view inbox.View
 	err  error
 }
 
-func (s *seenInbox) Inbox(context.Context) (inbox.InboxView, error) { return s.view, s.err }
+func (s *seenInbox) Inbox(context.Context) (inbox.View, error) { return s.view, s.err }
 
 // Metrics tell of each cell what is known of it, and nothing of an inbox that cannot be
 // read: a wrong number is worse than none.
 func TestInboxMetrics(t *testing.T) {
 	t.Parallel()
 	ended := time.Now()
-	s := &seenInbox{view: inbox.InboxView{
-		Cells: []inbox.InboxCell{
+	s := &seenInbox{view: inbox.View{
+		Cells: []inbox.Cell{
 			{Name: "home", Slots: 4000, Waiting: 7, Frozen: 3, Outbox: 2, OutboxOldestS: 1.5},
 			{Name: "b", Slots: 96, Away: "connection refused"},
 		},
-		Moves: []inbox.InboxMove{{Slots: 100, Moved: 40}, {Slots: 50, Ended: &ended}},
-		Ended: inbox.InboxEnded{Moved: 5, Undone: 1},
+		Moves: []inbox.Move{{Slots: 100, Moved: 40}, {Slots: 50, Ended: &ended}},
+		Ended: inbox.Ended{Moved: 5, Undone: 1},
 	}}
 	want := map[string]float64{
 		"procaas_inbox_cell_up home": 1, "procaas_inbox_cell_up b": 0,
