@@ -268,6 +268,8 @@ func (s *Server) run(ctx context.Context, t *store.QueuedTask) store.TaskReport 
 			return completed(t)
 		case view.Status == model.Failed:
 			return s.failed(t, p, errors.New(view.Error), false)
+		case view.Status == model.Cancelled && view.Reason == tookTooLong(t):
+			return s.failed(t, p, errors.New(view.Reason), false) // whoever cancelled it died before it reported
 		case view.Status == model.Cancelled:
 			return s.failed(t, p, fmt.Errorf("run %s was cancelled", id), true)
 		}
@@ -282,6 +284,10 @@ func (s *Server) run(ctx context.Context, t *store.QueuedTask) store.TaskReport 
 
 var errTaskTimeout = errors.New("it took too long")
 
+// tookTooLong is the reason for which a run is cancelled that has not ended in its task's
+// time. It tells the worker that finds the cancelled run from a run that an operator cancelled.
+func tookTooLong(t *store.QueuedTask) string { return fmt.Sprintf("it took longer than %v", t.Timeout) }
+
 // unfinished says what becomes of a task whose run goes on.
 func (s *Server) unfinished(ctx context.Context, t *store.QueuedTask, p *tree.Pipeline, run string, err error) store.TaskReport {
 	if ctx.Err() == nil {
@@ -290,7 +296,7 @@ func (s *Server) unfinished(ctx context.Context, t *store.QueuedTask, p *tree.Pi
 	if !errors.Is(context.Cause(ctx), errTaskTimeout) {
 		return snoozed(t, 0)
 	}
-	why := fmt.Errorf("it took longer than %v", t.Timeout)
+	why := errors.New(tookTooLong(t))
 	if run == "" {
 		return s.failed(t, p, fmt.Errorf("%w: %w", why, err), false)
 	}

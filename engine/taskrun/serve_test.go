@@ -1,0 +1,56 @@
+package taskrun
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"procaas/dsl/tree"
+	"procaas/engine/checkpoint"
+	"procaas/engine/intake"
+	"procaas/engine/model"
+	"procaas/engine/store"
+)
+
+// cancelledRuns has one run, which was cancelled.
+type cancelledRuns struct{ reason string }
+
+func (cancelledRuns) Bundle() *tree.Bundle {
+	job := &tree.Pipeline{ID: "job", Queue: &tree.Queue{}}
+	return &tree.Bundle{Index: tree.Index{Pipelines: map[string]*tree.Pipeline{"job": job}}}
+}
+
+func (cancelledRuns) Reloaded() <-chan struct{} { return nil }
+
+func (c cancelledRuns) RunByID(_ context.Context, id string) (checkpoint.RunView, error) {
+	return checkpoint.RunView{ID: id, Status: model.Cancelled, Reason: c.reason}, nil
+}
+
+func (cancelledRuns) Retry(context.Context, string, store.Actor) (checkpoint.RunView, error) {
+	panic("a cancelled run cannot be retried")
+}
+
+func (cancelledRuns) Cancel(context.Context, string, store.Actor) (checkpoint.RunView, error) {
+	panic("it is cancelled already")
+}
+
+// A worker cancels the run of a task that took too long, and may die before it reports
+// that. Whoever takes the task next finds a cancelled run: the attempt has failed, but
+// the task may be tried again. Only an operator's cancellation is for good.
+func TestARunThatTookTooLongIsTriedAgainByTheNextWorker(t *testing.T) {
+	t.Parallel()
+	task := &store.QueuedTask{ID: 7, Type: "job", Payload: []byte(`{}`), Timeout: time.Minute}
+	for reason, again := range map[string]bool{tookTooLong(task): true, "the order was withdrawn": false} {
+		s := &Server{
+			Runs: cancelledRuns{reason}, Log: slog.New(slog.DiscardHandler),
+			Submit: func(context.Context, intake.Submission) (model.Receipt, error) {
+				return model.Receipt{Run: "r1", Duplicate: true}, nil
+			},
+		}
+		report := s.run(t.Context(), task)
+		if len(report.Failed) != 1 || report.Failed[0].Retry != again {
+			t.Errorf("cancelled since %q: want one failure, retried: %v; have %+v", reason, again, report)
+		}
+	}
+}
