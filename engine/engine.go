@@ -47,7 +47,7 @@ type Options struct {
 	Log         *slog.Logger                      // nothing is logged when nil
 	Metrics     *stats.Metrics                    // nothing is counted when nil
 	Tracer      trace.Tracer                      // made with [tracing.SpanIDs]; nothing is traced when nil
-	Notify      func(Notice)                      // told what owners may have to know of; see [Notice]. May be nil
+	Notify      func(model.Notice)                // told what owners may have to know of; see [model.Notice]. May be nil
 	MaxInFlight int                               // runs that the node works on at once
 	Lease       time.Duration                     // after which other nodes take a silent node's runs over
 	Drain       time.Duration                     // how long a stopping node waits for calls under way
@@ -100,7 +100,7 @@ type Engine struct {
 	clock    clock.Clock
 	memory   Memory // of handlers
 	writes   writeHealth
-	known    Membership
+	known    store.Membership
 	loss     storeLoss
 	accepts  batcher[model.Intake, accepted]
 	backlog  atomic.Pointer[stats.Backlog] // nil before anything was counted

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine/clock"
+	"procaas/engine/model"
 	"procaas/engine/store"
 )
 
@@ -105,7 +106,7 @@ func (n *node) ends(j *job) {
 
 // done forgets a run and makes its room free.
 func (n *node) done(j *job) {
-	if Suspected(j.claimed.Losses) {
+	if model.Suspected(j.claimed.Losses) {
 		n.suspects.clear(j.claimed.ID)
 	}
 	n.mu.Lock()

@@ -20,10 +20,10 @@ import (
 // A noticeBoard keeps notices.
 type noticeBoard struct {
 	mu   sync.Mutex
-	have []engine.Notice
+	have []model.Notice
 }
 
-func (b *noticeBoard) add(n engine.Notice) {
+func (b *noticeBoard) add(n model.Notice) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.have = append(b.have, n)

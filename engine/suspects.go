@@ -13,25 +13,14 @@ import (
 // runs at a node dies with it, and all of it meets again at the next one. So those that were
 // there too often are tried one after the other, until the one that is to blame was alone.
 
-// SuspectedFrom says when a run is suspected: when that many nodes in a row have died while they had it, before it got
-// any further. The first death is mostly an honest crash or a deploy, and the second one may
-// follow from it.
-const SuspectedFrom = 2
-
 // maxLosses is how many nodes a run may lose in a row. The last two it had to lose when it was
 // the only suspected run at its node.
 const maxLosses = taskrun.MaxTaskLost
 
-// Suspected tells whether a run with this many losses may be what brings its nodes down.
-func Suspected(losses int) bool { return losses >= SuspectedFrom }
-
-// ClassQuarantined is the class of the error of a run that has been quarantined.
-const ClassQuarantined = "quarantined"
-
 // triedWith is how many suspects a node tries at once, with one among them that has lost so
 // many: eight, and after one more only itself.
 func triedWith(losses int) int {
-	if losses > SuspectedFrom {
+	if losses > model.SuspectedFrom {
 		return 1
 	}
 	return 8
@@ -74,10 +63,10 @@ func (j *job) admit() bool {
 	c := j.claimed
 	change := model.Change{Run: c.ID, Version: j.version, Bundle: c.Bundle, Pipeline: c.Pipeline, Checkpoint: c.Checkpoint}
 	switch {
-	case !Suspected(c.Losses):
+	case !model.Suspected(c.Losses):
 		return true
 	case c.Losses >= maxLosses:
-		change.Status, change.Undoing, change.ErrorClass = model.Parked, true, ClassQuarantined
+		change.Status, change.Undoing, change.ErrorClass = model.Parked, true, model.ClassQuarantined
 		change.Error = fmt.Sprintf("quarantined: %d nodes in a row died while they had this run, before it got any further, "+
 			"and at the last two it was the only one that was suspected; find out what it does there, then retry or cancel it", c.Losses)
 		if j.close(change) {

@@ -20,9 +20,6 @@ import (
 // unservedAgain is when such a run is looked at again though nobody called it up.
 const unservedAgain = time.Hour
 
-// ClassUnserved is the class of the error of a run that waits for a pipeline for its event.
-const ClassUnserved = "unserved"
-
 // A Waits is how many accepted events wait for a pipeline.
 type Waits struct {
 	Pipeline string `json:"pipeline"`
@@ -50,7 +47,7 @@ func (j *job) await(reason string) {
 	j.at("").Warn("event waits for a pipeline that serves it", "type", j.claimed.Event.Type, "flow", j.claimed.Flow)
 	j.close(model.Change{
 		Status: model.Parked, Due: j.n.e.clock.Now().Add(unservedAgain), Cause: stats.CauseUnserved + j.def.Bundle.Hash,
-		Error: reason + "; it waits until a definition does", ErrorClass: ClassUnserved,
+		Error: reason + "; it waits until a definition does", ErrorClass: model.ClassUnserved,
 	})
 }
 

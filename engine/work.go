@@ -498,7 +498,7 @@ func (j *job) gaveUp(h checkpoint.HandlerView, step *planner.Step) {
 	if step == nil || step.Handler.IsCritical() {
 		return
 	}
-	j.notify(NoticeGivenUp, h.Path, h.Error)
+	j.notify(model.NoticeGivenUp, h.Path, h.Error)
 	if unsaid, ok := seen.Say(time.Now()); ok {
 		j.at(h.Path).Warn("handler failed for good", "attempts", h.Attempts, "error", h.Error, "unlogged", unsaid)
 	}

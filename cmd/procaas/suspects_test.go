@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
@@ -84,12 +83,12 @@ func quarantine(t *testing.T, db string) {
 		kills.Add(1)
 		server = c.start(ctx)
 	}
-	v := c.await(ctx, poison, model.Parked, engine.ClassQuarantined)
+	v := c.await(ctx, poison, model.Parked, model.ClassQuarantined)
 	if v.Due != nil || !strings.Contains(v.Reason, "quarantined: 5 nodes in a row died") {
 		t.Errorf("want a run that stands still and says why, have %+v", v)
 	}
 	c.await(ctx, bystander, model.Succeeded, "")
-	list, err := c.client.Runs(ctx, store.RunFilter{Status: model.Parked, ErrorClass: engine.ClassQuarantined})
+	list, err := c.client.Runs(ctx, store.RunFilter{Status: model.Parked, ErrorClass: model.ClassQuarantined})
 	if err != nil || len(list.Items) != 1 || list.Items[0].ID != poison {
 		t.Errorf("want the run listed, have %+v, %v", list.Items, err)
 	}

@@ -69,7 +69,7 @@ type Alerter struct {
 	wake    chan struct{}
 
 	mu      sync.Mutex // guards pending
-	pending []engine.Notice
+	pending []model.Notice
 }
 
 // New makes an alerter; nil when nobody is to be told. Nothing is told before Run.
@@ -113,7 +113,7 @@ func parseURL(text string) (*url.URL, error) {
 }
 
 // Notice takes a notice in. It returns at once: it is for [engine.Options].Notify.
-func (a *Alerter) Notice(n engine.Notice) {
+func (a *Alerter) Notice(n model.Notice) {
 	a.mu.Lock()
 	if len(a.pending) < maxPending {
 		a.pending = append(a.pending, n)
@@ -128,7 +128,7 @@ func (a *Alerter) Notice(n engine.Notice) {
 }
 
 // take gives the notices that have come since it was called last.
-func (a *Alerter) take() []engine.Notice {
+func (a *Alerter) take() []model.Notice {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	list := a.pending
@@ -220,7 +220,7 @@ func (a *Alerter) adopt(ctx context.Context, e Engine) bool {
 			if status == model.Parked && v.Due != nil {
 				continue
 			}
-			n := engine.Notice{Kind: engine.NoticeRunParked, Path: stuckAt(v), Error: v.Error, Run: v.ID, Flow: v.Flow, Key: v.Key}
+			n := model.Notice{Kind: model.NoticeRunParked, Path: stuckAt(v), Error: v.Error, Run: v.ID, Flow: v.Flow, Key: v.Key}
 			if status == model.Parked {
 				n.Error = v.Reason
 				a.Notice(n)
@@ -230,7 +230,7 @@ func (a *Alerter) adopt(ctx context.Context, e Engine) bool {
 				return false
 			}
 			if entity.BlockedBy == v.ID {
-				n.Kind = engine.NoticeKeyBlocked
+				n.Kind = model.NoticeKeyBlocked
 				a.Notice(n)
 			}
 		}

@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/guard"
 	"procaas/engine/model"
@@ -129,7 +128,7 @@ func TestNoticesBecomeAlertsWithinASecond(t *testing.T) {
 		time.Sleep(time.Second)
 		for i := range 100 {
 			for _, path := range []string{"p/a/one", "p/a/two"} {
-				a.Notice(engine.Notice{Kind: engine.NoticeRunFailed, Path: path, Run: fmt.Sprint(i)})
+				a.Notice(model.Notice{Kind: model.NoticeRunFailed, Path: path, Run: fmt.Sprint(i)})
 			}
 		}
 		time.Sleep(time.Second)

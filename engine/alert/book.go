@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
+	"procaas/engine/model"
 	"procaas/engine/stats"
 )
 
@@ -36,13 +36,13 @@ func newBook() *book {
 }
 
 // heed takes a notice in.
-func (b *book) heed(n engine.Notice, now time.Time) {
+func (b *book) heed(n model.Notice, now time.Time) {
 	switch {
-	case n.Kind == engine.NoticeFrozen:
+	case n.Kind == model.NoticeFrozen:
 		b.frozen = &outage{since: now, reason: n.Error}
-	case n.Kind == engine.NoticeThawed:
+	case n.Kind == model.NoticeThawed:
 		b.frozen = nil
-	case n.Service != "" && n.Kind == engine.NoticeFallbackOff:
+	case n.Service != "" && n.Kind == model.NoticeFallbackOff:
 		delete(b.services, n.Service)
 		b.forgive(n.Handlers)
 	case n.Service != "":

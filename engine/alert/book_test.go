@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
+	"procaas/engine/model"
 	"procaas/engine/stats"
 )
 
@@ -61,8 +61,8 @@ func (s *stage) set(path string, change func(*stats.HandlerInfo)) {
 
 func (s *stage) pass(d time.Duration) { s.now = s.now.Add(d) }
 
-func (s *stage) tell(kind engine.NoticeKind, path string, change ...func(*engine.Notice)) {
-	n := engine.Notice{Kind: kind, Path: path, Run: "r-1", Flow: "order", Key: "o-1", Error: "no luck"}
+func (s *stage) tell(kind model.NoticeKind, path string, change ...func(*model.Notice)) {
+	n := model.Notice{Kind: kind, Path: path, Run: "r-1", Flow: "order", Key: "o-1", Error: "no luck"}
 	for _, f := range change {
 		f(&n)
 	}
@@ -102,14 +102,14 @@ func TestHandlerThatKeepsFailing(t *testing.T) {
 	s, bad, good := newStage(t), 0.0, 0.99
 	s.set("work/a/bonus", func(h *stats.HandlerInfo) { h.SuccessRatio = &good })
 	for range 50 {
-		s.tell(engine.NoticeGivenUp, "work/a/bonus")
+		s.tell(model.NoticeGivenUp, "work/a/bonus")
 		s.want() // one in a hundred fails
 		s.pass(time.Second)
 	}
 	s.set("work/a/bonus", func(h *stats.HandlerInfo) { h.SuccessRatio = &bad })
 	s.want("+ HandlerFailing work/a/bonus")
 	for range 1000 { // no storm
-		s.tell(engine.NoticeGivenUp, "work/a/bonus")
+		s.tell(model.NoticeGivenUp, "work/a/bonus")
 		s.pass(time.Second)
 		s.want()
 	}
@@ -127,7 +127,7 @@ func TestHandlerThatFailsNowAndThen(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	for range 10 {
-		s.tell(engine.NoticeGivenUp, "work/a/bonus")
+		s.tell(model.NoticeGivenUp, "work/a/bonus")
 		s.want()
 		s.pass(40 * time.Minute) // two in an hour
 	}
@@ -137,7 +137,7 @@ func TestHandlerThatFailsNowAndThen(t *testing.T) {
 		t.Errorf("want nothing remembered, have %v", s.book.paths)
 	}
 	for range 3 {
-		s.tell(engine.NoticeGivenUp, "work/a/bonus")
+		s.tell(model.NoticeGivenUp, "work/a/bonus")
 		s.pass(15 * time.Minute)
 	}
 	s.want("+ HandlerFailing work/a/bonus") // however seldom it is called
@@ -146,11 +146,11 @@ func TestHandlerThatFailsNowAndThen(t *testing.T) {
 func TestRunsFailUntilTheySucceedAgain(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.tell(engine.NoticeRunFailed, "work/a/pay")
-	s.tell(engine.NoticeRunFailed, "loose") // of which there is no handler
+	s.tell(model.NoticeRunFailed, "work/a/pay")
+	s.tell(model.NoticeRunFailed, "loose") // of which there is no handler
 	s.want("+ RunFailed loose", "+ RunFailed work/a/pay")
 	s.pass(4 * time.Minute)
-	s.tell(engine.NoticeRunFailed, "work/a/pay")
+	s.tell(model.NoticeRunFailed, "work/a/pay")
 	s.pass(2 * time.Minute)
 	s.want("- RunFailed loose")
 	s.pass(10 * time.Minute)
@@ -162,11 +162,11 @@ func TestRunsFailUntilTheySucceedAgain(t *testing.T) {
 func TestBlockedKeyIsGraverThanItsFailedRun(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.tell(engine.NoticeRunFailed, "work/a/pay")
+	s.tell(model.NoticeRunFailed, "work/a/pay")
 	s.want("+ RunFailed work/a/pay")
 	for i := range 12 {
-		s.tell(engine.NoticeRunFailed, "work/a/pay", func(n *engine.Notice) { n.Run, n.Key = fmt.Sprint("r", i), fmt.Sprint("o", i) })
-		s.tell(engine.NoticeKeyBlocked, "work/a/pay", func(n *engine.Notice) { n.Run, n.Key = fmt.Sprint("r", i), fmt.Sprint("o", i) })
+		s.tell(model.NoticeRunFailed, "work/a/pay", func(n *model.Notice) { n.Run, n.Key = fmt.Sprint("r", i), fmt.Sprint("o", i) })
+		s.tell(model.NoticeKeyBlocked, "work/a/pay", func(n *model.Notice) { n.Run, n.Key = fmt.Sprint("r", i), fmt.Sprint("o", i) })
 	}
 	s.want("+ KeyBlocked work/a/pay", "- RunFailed work/a/pay")
 	a := s.book.firing[(&Alert{Kind: KeyBlocked, Path: "work/a/pay"}).ID()]
@@ -193,9 +193,9 @@ func TestBlockedKeyIsGraverThanItsFailedRun(t *testing.T) {
 func TestRunThatWaitsForAnOperator(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.tell(engine.NoticeRunParked, "work/a/pay")
+	s.tell(model.NoticeRunParked, "work/a/pay")
 	s.want("+ RunParked work/a/pay")
-	s.tell(engine.NoticeKeyBlocked, "work/a/pay")
+	s.tell(model.NoticeKeyBlocked, "work/a/pay")
 	s.want("+ KeyBlocked work/a/pay", "- RunParked work/a/pay")
 	a := s.book.firing[(&Alert{Kind: KeyBlocked, Path: "work/a/pay"}).ID()]
 	if have := a.Retry("http://s"); have != "procaas runs retry r-1 --server http://s" {
@@ -209,22 +209,22 @@ func TestFallbackTakesOverFromFailures(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	for range 3 {
-		s.tell(engine.NoticeGivenUp, "work/a/bonus")
+		s.tell(model.NoticeGivenUp, "work/a/bonus")
 	}
 	s.want("+ HandlerFailing work/a/bonus")
-	s.tell(engine.NoticeFallbackOn, "work/a/bonus", func(n *engine.Notice) { n.Ratio, n.Until = 0.1, s.now.Add(time.Minute) })
+	s.tell(model.NoticeFallbackOn, "work/a/bonus", func(n *model.Notice) { n.Ratio, n.Until = 0.1, s.now.Add(time.Minute) })
 	s.set("work/a/bonus", func(h *stats.HandlerInfo) { h.Fallback = &fallback.View{State: fallback.Out} })
 	s.want("+ HandlerDegraded work/a/bonus", "- HandlerFailing work/a/bonus")
 	for range 5 { // probes fail
 		s.pass(time.Minute)
-		s.tell(engine.NoticeGivenUp, "work/a/bonus")
+		s.tell(model.NoticeGivenUp, "work/a/bonus")
 		s.want()
 	}
 	s.set("work/a/bonus", func(h *stats.HandlerInfo) { h.Fallback.State = fallback.In })
-	s.tell(engine.NoticeFallbackOff, "work/a/bonus")
+	s.tell(model.NoticeFallbackOff, "work/a/bonus")
 	s.want("- HandlerDegraded work/a/bonus")
 
-	s.tell(engine.NoticeFallbackOn, "work/a/bonus")
+	s.tell(model.NoticeFallbackOn, "work/a/bonus")
 	s.want("+ HandlerDegraded work/a/bonus")
 	s.pass(outageGrace + time.Second)
 	s.want("- HandlerDegraded work/a/bonus") // another node has told of its end
@@ -234,13 +234,13 @@ func TestServiceThatIsOutIsOneIncident(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	for range 3 {
-		s.tell(engine.NoticeGivenUp, "work/a/bonus")
+		s.tell(model.NoticeGivenUp, "work/a/bonus")
 	}
-	s.tell(engine.NoticeFallbackOn, "work/a/mail")
+	s.tell(model.NoticeFallbackOn, "work/a/mail")
 	s.want("+ HandlerDegraded work/a/mail", "+ HandlerFailing work/a/bonus")
 	both := []string{"work/a/bonus", "work/a/mail"}
-	service := func(n *engine.Notice) { n.Path, n.Service, n.Handlers = "", "push", both }
-	s.tell(engine.NoticeFallbackOn, "", service)
+	service := func(n *model.Notice) { n.Path, n.Service, n.Handlers = "", "push", both }
+	s.tell(model.NoticeFallbackOn, "", service)
 	for _, path := range both {
 		s.set(path, func(h *stats.HandlerInfo) {
 			h.Fallback = &fallback.View{State: fallback.Out, Service: "push"}
@@ -249,24 +249,24 @@ func TestServiceThatIsOutIsOneIncident(t *testing.T) {
 	s.want("+ ServiceDegraded push", "- HandlerDegraded work/a/mail", "- HandlerFailing work/a/bonus")
 	s.pass(time.Minute)
 	for range 10 {
-		s.tell(engine.NoticeGivenUp, "work/a/bonus")
+		s.tell(model.NoticeGivenUp, "work/a/bonus")
 	}
 	s.want()
 	for _, path := range both {
 		s.set(path, func(h *stats.HandlerInfo) { h.Fallback.State = fallback.In })
 	}
-	s.tell(engine.NoticeFallbackOff, "", service)
+	s.tell(model.NoticeFallbackOff, "", service)
 	s.want("- ServiceDegraded push")
 }
 
 func TestFrozenFallbacksAndNodesInTrouble(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.tell(engine.NoticeFrozen, "")
+	s.tell(model.NoticeFrozen, "")
 	s.want("+ FallbacksFrozen ")
-	s.tell(engine.NoticeThawed, "")
+	s.tell(model.NoticeThawed, "")
 	s.want("- FallbacksFrozen ")
-	s.tell(engine.NoticeFrozen, "")
+	s.tell(model.NoticeFrozen, "")
 	s.want("+ FallbacksFrozen ")
 	s.pass(outageGrace + time.Second)
 	s.want("- FallbacksFrozen ")
@@ -287,7 +287,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	for i := range maxStuck + 10 {
-		s.tell(engine.NoticeKeyBlocked, "work/a/pay", func(n *engine.Notice) {
+		s.tell(model.NoticeKeyBlocked, "work/a/pay", func(n *model.Notice) {
 			n.Run, n.Error = fmt.Sprint(i), strings.Repeat("ä", 1000)
 		})
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"procaas/engine"
+	"procaas/engine/model"
 	"procaas/engine/outbound"
 )
 
@@ -306,7 +306,7 @@ func TestQueueIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range maxPending + 10 { // nobody runs it: notices must not wait for that
-			a.Notice(engine.Notice{Kind: engine.NoticeRunFailed, Path: "a"})
+			a.Notice(model.Notice{Kind: model.NoticeRunFailed, Path: "a"})
 		}
 		if n := len(a.take()); n != maxPending {
 			t.Errorf("want %d notices kept, have %d", maxPending, n)

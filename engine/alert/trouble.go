@@ -5,7 +5,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"procaas/engine"
+	"procaas/engine/model"
 	"procaas/engine/stats"
 )
 
@@ -32,7 +32,7 @@ type lapse struct {
 	err   string
 }
 
-func (l *lapse) happened(n engine.Notice, now time.Time) {
+func (l *lapse) happened(n model.Notice, now time.Time) {
 	if l.since.IsZero() {
 		l.since, l.count = now, 0
 	}
@@ -86,28 +86,28 @@ type trouble struct {
 }
 
 // heed takes a notice in.
-func (t *trouble) heed(n engine.Notice, now time.Time) {
+func (t *trouble) heed(n model.Notice, now time.Time) {
 	t.owner, t.critical = n.Owner, t.critical || n.Critical
 	switch n.Kind {
-	case engine.NoticeGivenUp:
+	case model.NoticeGivenUp:
 		t.givenUp.happened(n, now)
 		t.recent = [failuresNeeded]time.Time(append(t.recent[1:], now))
-	case engine.NoticeRunFailed:
+	case model.NoticeRunFailed:
 		t.failed.happened(n, now)
-	case engine.NoticeRunParked:
+	case model.NoticeRunParked:
 		t.stand(n, stuckRun{run: n.Run, parked: true}, now)
-	case engine.NoticeKeyBlocked:
+	case model.NoticeKeyBlocked:
 		t.stand(n, stuckRun{run: n.Run, key: n.Flow + "/" + n.Key}, now)
-	case engine.NoticeFallbackOn:
+	case model.NoticeFallbackOn:
 		t.out = &outage{since: now, until: n.Until, ratio: n.Ratio, reason: short(n.Error)}
-	case engine.NoticeFallbackOff:
+	case model.NoticeFallbackOff:
 		t.out = nil
 		t.forgive()
 	}
 }
 
 // stand notes a run that waits for an operator, or that its key is blocked.
-func (t *trouble) stand(n engine.Notice, s stuckRun, now time.Time) {
+func (t *trouble) stand(n model.Notice, s stuckRun, now time.Time) {
 	s.since, s.checked, s.err = now, now, short(n.Error)
 	if i := slices.IndexFunc(t.stuck, func(o stuckRun) bool { return o.run == s.run }); i >= 0 {
 		t.stuck[i].key = max(t.stuck[i].key, s.key)

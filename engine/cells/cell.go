@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/store"
 )
 
@@ -28,29 +27,29 @@ type part struct {
 	retired bool        // the cell was removed from the inbox; it is away for good
 	lost    bool        // it has lost what it acknowledged; so it is for this process
 
-	members map[int64]*engine.Membership // of this process's nodes, by their numbers in the cell
+	members map[int64]*store.Membership // of this process's nodes, by their numbers in the cell
 }
 
 // joined begins to remember what the cell answers to a number.
 func (p *part) joined(number int64) {
-	m := &engine.Membership{}
+	m := &store.Membership{}
 	m.Joined(number)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.members == nil {
-		p.members = map[int64]*engine.Membership{}
+		p.members = map[int64]*store.Membership{}
 	}
 	p.members[number] = m
 }
 
 // memberOf is what the cell has answered to a number.
-func (p *part) memberOf(number int64) *engine.Membership {
+func (p *part) memberOf(number int64) *store.Membership {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if m := p.members[number]; m != nil {
 		return m
 	}
-	return &engine.Membership{}
+	return &store.Membership{}
 }
 
 // lose refuses a cell for as long as this process lives.

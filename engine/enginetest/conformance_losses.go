@@ -3,7 +3,6 @@ package enginetest
 import (
 	"fmt"
 
-	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -69,10 +68,10 @@ var lossCases = []storeCase{
 		node := p.join()
 		held := p.wantClaims(node, ids...)
 		stuck := change(held[0], model.Parked)
-		stuck.Error, stuck.ErrorClass = "nodes die of it", engine.ClassQuarantined
+		stuck.Error, stuck.ErrorClass = "nodes die of it", model.ClassQuarantined
 		p.commit(node, stuck, change(held[1], model.Running))
 		p.equal("error", p.run(ids[0]).Error, "nodes die of it")
-		p.equal("class", p.run(ids[0]).ErrorClass, engine.ClassQuarantined)
+		p.equal("class", p.run(ids[0]).ErrorClass, model.ClassQuarantined)
 		p.must(p.Runs.Retry(p.Context(), ids[0], store.Actor{Name: "ann"}))
 		p.must(p.Runs.Undo(p.Context(), ids[1], store.Actor{Name: "ann", Reason: "stop"}))
 		p.must(p.Ledger.Leave(p.Context(), node, nil))

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/store"
 )
 
@@ -17,7 +16,7 @@ func (m *Store) Join(ctx context.Context, name string, lease time.Duration) (int
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	now, node := m.now(), engine.NodeNumber(int64(len(m.nodes)+1))
+	now, node := m.now(), store.NodeNumber(int64(len(m.nodes)+1))
 	m.nodes[node] = &memoryNode{
 		NodeInfo: store.NodeInfo{Node: node, Name: name, Started: now, Seen: now}, until: now.Add(lease),
 	}

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -336,7 +335,7 @@ func (m *Store) give(r *memoryRun, node int64, bundle string) store.Claimed {
 // takeBack makes a run nobody's, whose node has died or left. One that an operator wants
 // ended ends.
 func (m *Store) takeBack(r *memoryRun, died bool) {
-	if died && (r.tried || !engine.Suspected(r.losses)) {
+	if died && (r.tried || !model.Suspected(r.losses)) {
 		r.losses++
 	}
 	r.tried = false

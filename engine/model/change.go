@@ -21,7 +21,7 @@ type Change struct {
 	// before are no matter any more, and [store.Claimed].Losses begins at 0 again.
 	Progress bool
 
-	// Trial says that the node is about to try a run that is [engine.Suspected]. Its death
+	// Trial says that the node is about to try a run that is [Suspected]. Its death
 	// counts against such a run only then. Only of a Running run.
 	Trial bool
 

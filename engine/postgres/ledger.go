@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -25,14 +24,14 @@ const (
 // Join implements [store.Ledger].
 func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (node int64, err error) {
 	err = s.db.tx(ctx, func(t *tx) error {
-		t.queue(forgetNodes, engine.NodesRemembered.Microseconds())
+		t.queue(forgetNodes, store.NodesRemembered.Microseconds())
 		t.queue(forgetPresences)
 		var drawn int64
 		t.queue(drawNode).QueryRow(value(&drawn))
 		if err := t.send(ctx); err != nil {
 			return err
 		}
-		node = engine.NodeNumber(drawn)
+		node = store.NodeNumber(drawn)
 		t.queue(insertNode, name, lease.Microseconds(), node)
 		return t.commit(ctx)
 	})
@@ -211,7 +210,7 @@ func (t *tx) release(ctx context.Context, node int64, keep []string, died bool) 
 		back = append(back, r.id)
 	}
 	t.queueEnds(ends)
-	t.queue(giveBack, back, died, engine.SuspectedFrom).QueryRow(t.noteReady)
+	t.queue(giveBack, back, died, model.SuspectedFrom).QueryRow(t.noteReady)
 	t.queueReorder(keys)
 	return t.send(ctx)
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/store"
 )
 
@@ -28,7 +27,7 @@ const (
 // Join implements [store.Ledger].
 func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (node int64, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
-		if err := t.exec(forgetNodes, t.now.Add(-engine.NodesRemembered).UnixMicro()); err != nil {
+		if err := t.exec(forgetNodes, t.now.Add(-store.NodesRemembered).UnixMicro()); err != nil {
 			return err
 		}
 		var last int64
@@ -36,7 +35,7 @@ func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (nod
 			return err
 		}
 		now := t.now.UnixMicro()
-		node = engine.NextNode(last)
+		node = store.NextNode(last)
 		return t.exec(insertNode, node, name, now, now, t.now.Add(lease).UnixMicro())
 	})
 	return node, err

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"fmt"
 
-	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -111,7 +110,7 @@ func (t *tx) release(r row, died bool) error {
 		return t.end(r, model.Cancelled, r.cancel.String)
 	}
 	t.ready = true
-	if err := t.exec(giveBack, died, engine.SuspectedFrom, r.seq); err != nil || !r.ordered {
+	if err := t.exec(giveBack, died, model.SuspectedFrom, r.seq); err != nil || !r.ordered {
 		return err
 	}
 	return t.promote(r.flow, r.key)

@@ -33,6 +33,7 @@ import (
 	"procaas/engine/api/ui"
 	"procaas/engine/diff"
 	"procaas/engine/inbox"
+	"procaas/engine/model"
 	"procaas/engine/outbound"
 	"procaas/engine/stats"
 	"procaas/engine/store"
@@ -288,7 +289,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	o.Targets = n.targets
 	if f.Alerts.wanted() {
 		// Nothing happens before run, which is after the alerter has been made.
-		o.Notify = func(x engine.Notice) { n.alerts.Notice(x) }
+		o.Notify = func(x model.Notice) { n.alerts.Notice(x) }
 	}
 	e, err := engine.New(o)
 	if err != nil {
