@@ -10,6 +10,7 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/credentials"
 	"procaas/engine/diff"
+	"procaas/engine/guard"
 	"procaas/engine/inbox"
 	"procaas/engine/stats"
 	"procaas/engine/store"
@@ -26,6 +27,11 @@ func (c adminCalls) Handlers(ctx context.Context) ([]stats.HandlerInfo, error) {
 // Backlog tells what waits on all nodes.
 func (c adminCalls) Backlog(ctx context.Context) (stats.BacklogView, error) {
 	return send[stats.BacklogView](ctx, c.caller, http.MethodGet, "/admin/v1/backlog", nil, nil)
+}
+
+// Services lists the services with what the server's node has seen of them.
+func (c adminCalls) Services(ctx context.Context) ([]guard.ServiceInfo, error) {
+	return list[guard.ServiceInfo](ctx, c.caller, "/admin/v1/services")
 }
 
 // Nodes lists the nodes of the server's store.

@@ -18,7 +18,9 @@ import (
 	"golang.org/x/term"
 
 	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/client"
 	"procaas/engine/clock"
+	"procaas/engine/guard"
 	"procaas/engine/stats"
 )
 
@@ -42,10 +44,11 @@ func topCommand() *cobra.Command {
 		Long: `top shows the handlers of a server, or those below a path, anew each second: calls
 and their success in the last minute and in the last ten seconds, the middle and the
 slowest hundredth of their latency, calls under way, runs that wait in memory or
-are parked in the store, and what keeps a handler from running freely. When runs
-stand still, a line says how many, and for what. Parked runs are those of all nodes,
-other numbers those of one node; name the others with --node to add theirs. Ctrl-C
-ends it.`,
+are parked in the store, and what keeps a handler from running freely. Below a
+handler are its last error and who switched it off, until when and why. Above all
+are the services that are down, and how many runs wait or stand still, for what and
+for how long. Parked runs are those of all nodes, other numbers those of one node;
+name the others with --node to add theirs. Ctrl-C ends it.`,
 		Example: "  procaas top\n  procaas top new-order-created/notify --sort failures\n  procaas top --once --format json",
 		Args:    cobra.MaximumNArgs(1),
 	}
@@ -141,10 +144,12 @@ func (f *topFlags) live(ctx context.Context, now topView, below string, screen *
 // stream prints JSON: with --once an indented document, without a line for each view.
 func (f *topFlags) stream(ctx context.Context, now topView, below string) error {
 	if f.once {
-		return f.PrintJSON(cli.Items(now.handlers))
+		return f.PrintJSON(now.report())
 	}
 	for {
-		if err := json.NewEncoder(f.Out).Encode(map[string]any{"time": now.at, "items": now.handlers}); err != nil {
+		report := now.report()
+		report.Time = &now.at
+		if err := json.NewEncoder(f.Out).Encode(report); err != nil {
 			return err
 		}
 		if !clock.Pause(ctx, f.every) {
@@ -165,38 +170,55 @@ func (f *topFlags) stream(ctx context.Context, now topView, below string) error 
 // its own calls; so those of others are added by path. How many nodes there are, and what
 // they work on, any of them knows from the store.
 func (f *topFlags) look(ctx context.Context, below string) (topView, error) {
-	v := topView{server: f.Server, order: f.sort, at: time.Now()}
-	for i, server := range append([]string{f.Server}, f.others...) {
-		client := f.At(server)
-		handlers, err := client.Handlers(ctx)
-		if err != nil {
-			return v, fmt.Errorf("%s: %w", server, err)
-		}
-		if i > 0 {
-			v.add(handlers)
-			continue
-		}
-		v.known = prefixes(handlers)
-		v.handlers = slices.DeleteFunc(handlers, func(h stats.HandlerInfo) bool {
-			return below != "" && h.Path != below && !strings.HasPrefix(h.Path, below+"/")
-		})
-		if v.backlog, err = client.Backlog(ctx); err != nil {
-			return v, fmt.Errorf("%s: %w", server, err)
-		}
-		nodes, err := client.Nodes(ctx)
-		if err != nil {
-			return v, fmt.Errorf("%s: %w", server, err)
-		}
-		for _, n := range nodes {
-			if n.Alive {
-				v.nodes++
-				v.runs += n.Runs
-			}
-		}
+	v := topView{server: f.Server, order: f.sort, at: time.Now(), asked: 1 + len(f.others)}
+	if err := v.ask(ctx, f.At(f.Server), below); err != nil {
+		return v, fmt.Errorf("%s: %w", f.Server, err)
 	}
-	v.asked = 1 + len(f.others)
+	for _, server := range f.others {
+		handlers, services, err := seen(ctx, f.At(server))
+		if err != nil {
+			return v, fmt.Errorf("%s: %w", server, err)
+		}
+		v.add(handlers)
+		v.addServices(services)
+	}
 	v.arrange()
 	return v, nil
+}
+
+// seen asks a node what it has seen of handlers and services.
+func seen(ctx context.Context, node *client.Client) (handlers []stats.HandlerInfo, services []guard.ServiceInfo, err error) {
+	if handlers, err = node.Handlers(ctx); err != nil {
+		return nil, nil, err
+	}
+	services, err = node.Services(ctx)
+	return handlers, services, err
+}
+
+// ask asks a node for what it has seen of the handlers below a path, and for what it knows from the store.
+func (v *topView) ask(ctx context.Context, node *client.Client, below string) error {
+	handlers, services, err := seen(ctx, node)
+	if err != nil {
+		return err
+	}
+	v.known, v.services = prefixes(handlers), services
+	v.handlers = slices.DeleteFunc(handlers, func(h stats.HandlerInfo) bool {
+		return below != "" && h.Path != below && !strings.HasPrefix(h.Path, below+"/")
+	})
+	if v.backlog, err = node.Backlog(ctx); err != nil {
+		return err
+	}
+	if v.controls, err = node.Controls(ctx); err != nil {
+		return err
+	}
+	nodes, err := node.Nodes(ctx)
+	for _, n := range nodes {
+		if n.Alive {
+			v.nodes++
+			v.runs += n.Runs
+		}
+	}
+	return err
 }
 
 // prefixes lists all paths, those of pipelines and stages included.

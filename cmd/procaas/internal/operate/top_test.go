@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"procaas/engine/fallback"
+	"procaas/engine/guard"
 	"procaas/engine/stats"
 )
 
@@ -101,6 +102,46 @@ func goldenText(t *testing.T, name, have string) {
 	if have != string(want) {
 		t.Errorf("%s is not what is printed; have\n%s", file, have)
 	}
+}
+
+// Who is on call sees at once what is down, who switched what off and until when, and why calls fail.
+func TestTopTellsOfTroubles(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
+	before := func(d time.Duration) *time.Time { x := at.Add(-d); return &x }
+	soon, late := at.Add(10*time.Minute), at.Add(-time.Minute)
+	v := topView{
+		server: "https://procaas.example", order: "path", at: at, nodes: 2, asked: 2,
+		handlers: []stats.HandlerInfo{
+			topCase("work/s/failing", 1, 0.5, 4.2, 13, func(h *stats.HandlerInfo) {
+				h.LastFailure, h.LastSuccess, h.LastError = before(12*time.Second), before(time.Second), "503 Service Unavailable from\nhttp://127.0.0.1:9/pay"
+			}),
+			topCase("work/s/long-ago", 1, 1, 4.2, 13, func(h *stats.HandlerInfo) {
+				h.LastFailure, h.LastSuccess, h.LastError = before(time.Hour), before(time.Second), "timeout"
+			}),
+			topCase("work/s/off", 0, 0, 0, 0, func(h *stats.HandlerInfo) { h.Switch = "off" }),
+			topCase("work/t/held", 0, 0, 0, 0, func(h *stats.HandlerInfo) {
+				h.Switch, h.LastFailure, h.LastError = "hold", before(2*time.Hour), "connection refused"
+			}),
+		},
+		controls: []guard.ControlView{
+			{Path: "work/s/off", Control: guard.Control{Mode: guard.ModeSkip, Until: &soon}, By: "alice", Reason: "push is down"},
+			{Path: "work/t/held", Control: guard.Control{Mode: guard.ModeHold, Until: &late}, By: "over"},
+			{Path: "work/t", Control: guard.Control{Mode: guard.ModeHold}, By: "bob"},
+		},
+		services: []guard.ServiceInfo{
+			{ID: "pay", FailingSince: before(252 * time.Second), LastError: "503 Service Unavailable"},
+			{ID: "push", ClosedUntil: &soon}, {ID: "fine"},
+		},
+		backlog: stats.BacklogView{Counted: before(0), Waiting: 17, AgeS: 12, Parked: []stats.ParkedRuns{
+			{Pipeline: "work", Reason: stats.ParkedService, For: "pay", Runs: 40, AgeS: 250},
+			{Pipeline: "work", Reason: stats.ParkedTime, Runs: 1000, AgeS: 5000},
+			{Pipeline: "other", Reason: stats.ParkedHold, For: "other", Runs: 1, AgeS: 61},
+		}},
+	}
+	v.addServices([]guard.ServiceInfo{{ID: "fine", FailingSince: before(3 * time.Second)}, {ID: "pay", FailingSince: before(time.Second)}})
+	v.arrange()
+	goldenText(t, "top_troubles.golden", string(v.draw(&screen{})))
 }
 
 func TestTopAddsWhatOtherNodesHaveSeen(t *testing.T) {

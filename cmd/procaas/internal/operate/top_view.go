@@ -13,6 +13,7 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/engine/fallback"
+	"procaas/engine/guard"
 	"procaas/engine/stats"
 )
 
@@ -27,6 +28,8 @@ type topView struct {
 	asked       int // nodes whose numbers are shown
 
 	backlog  stats.BacklogView
+	services []guard.ServiceInfo
+	controls []guard.ControlView
 	handlers []stats.HandlerInfo
 	known    []string // all paths of the server
 }
@@ -147,62 +150,45 @@ func (v *topView) draw(s *screen) []byte {
 	s.line(&b, "", fmt.Sprintf("%s  %s  %s", v.at.Format(time.TimeOnly), v.server, nodes))
 	s.line(&b, "", fmt.Sprintf("%s, %.1f calls/s, %d failing, %d off or out; %s in hand",
 		diag.Plural(len(v.handlers), "handler"), rate, failing, off, diag.Plural(v.runs, "run")))
-	if still := v.still(); still != "" {
-		s.line(&b, red, still)
-	}
-	if v.trouble != "" {
-		s.line(&b, red, v.trouble)
+	for _, trouble := range []string{v.down(), v.backlogText(), v.trouble} {
+		if trouble != "" {
+			s.line(&b, red, trouble)
+		}
 	}
 	path := longest
 	if s.width > 0 {
 		path = max(topShortPath, min(longest, s.width-topWidth-topState-2))
 	}
 	s.line(&b, bold, fmt.Sprintf("%-*s"+topNumbers+" %s", path, "PATH", "CALLS/S", "OK", "OK10S", "P50", "P99", "NOW", "WAIT", "STATE"))
-	rows := v.handlers
-	if room := s.height - strings.Count(b.String(), "\n") - 1; s.height > 0 && len(rows) > room {
-		rows = rows[:max(0, room-1)]
-	}
-	for i := range rows {
-		h := &rows[i]
-		s.line(&b, colorOf(h), fmt.Sprintf("%-*s"+topNumbers+" %s", path, shorten(h.Path, path),
-			rateText(h.CallsPerS), percentText(h.SuccessRatio), percentText(h.RecentRatio), millisText(h.LatencyP50), millisText(h.LatencyP99),
-			countText(h.InFlight), countText(h.Waiting+int64(h.Parked)), stateOf(h, v.at)))
-	}
-	if hidden := len(v.handlers) - len(rows); hidden > 0 {
+	hidden := v.rows(&b, s, path)
+	if hidden > 0 {
 		s.line(&b, "", fmt.Sprintf("… and %d more", hidden))
 	}
 	return b.Bytes()
 }
 
-// still says what stands still and for what, the most first; empty when nothing does. A run
-// that waits for a time or an event is as it should be.
-func (v *topView) still() string {
-	var words []string
-	total, oldest := 0, 0.0
-	for _, p := range v.backlog.Parked {
-		if p.Reason == stats.ParkedTime || p.Reason == stats.ParkedEvent {
-			continue
+// rows draws the handlers, each with what is to be told below it, and gives how many do not fit.
+func (v *topView) rows(b *bytes.Buffer, s *screen, path int) (hidden int) {
+	used := strings.Count(b.String(), "\n")
+	for i := range v.handlers {
+		h := &v.handlers[i]
+		notes := v.notes(h)
+		used += 1 + len(notes)
+		last := 1 // the line that counts the others
+		if i == len(v.handlers)-1 {
+			last = 0
 		}
-		total, oldest = total+p.Runs, max(oldest, p.AgeS)
-		words = append(words, fmt.Sprintf("%d %s %s", p.Runs, p.Pipeline, strings.TrimSpace(p.Reason+" "+p.For)))
+		if s.height > 0 && used+last >= s.height {
+			return len(v.handlers) - i
+		}
+		s.line(b, colorOf(h), fmt.Sprintf("%-*s"+topNumbers+" %s", path, shorten(h.Path, path),
+			rateText(h.CallsPerS), percentText(h.SuccessRatio), percentText(h.RecentRatio), millisText(h.LatencyP50), millisText(h.LatencyP99),
+			countText(h.InFlight), countText(h.Waiting+int64(h.Parked)), v.stateOf(h)))
+		for _, note := range notes {
+			s.line(b, "", "  "+note)
+		}
 	}
-	if total == 0 {
-		return ""
-	}
-	const most = 4
-	if more := len(words) - most; more > 0 {
-		words = append(words[:most], fmt.Sprintf("and %d more", more))
-	}
-	stand := "runs stand"
-	if total == 1 {
-		stand = "run stands"
-	}
-	text := fmt.Sprintf("%d %s still, the first for %s: %s", total, stand, (time.Duration(oldest) * time.Second).String(),
-		strings.Join(words, ", "))
-	if c := v.backlog.Counted; c != nil && v.at.Sub(*c) > 10*time.Second {
-		text += "; counted at " + c.Local().Format(time.TimeOnly)
-	}
-	return text
+	return 0
 }
 
 // The colours of lines.
@@ -298,15 +284,19 @@ func countText(n int64) string {
 }
 
 // stateOf says in few words what keeps a handler from running freely.
-func stateOf(h *stats.HandlerInfo, now time.Time) string {
+func (v *topView) stateOf(h *stats.HandlerInfo) string {
 	var words []string
 	if h.Switch != "on" {
-		words = append(words, h.Switch)
+		word := h.Switch
+		if c := v.switchOf(h); c != nil && c.Until != nil {
+			word += v.left(*c.Until)
+		}
+		words = append(words, word)
 	}
 	if f := h.Fallback; f != nil && f.State != fallback.In {
 		word := f.State
-		if f.Until != nil && f.Until.After(now) {
-			word += " " + f.Until.Sub(now).Round(time.Second).String()
+		if f.Until != nil {
+			word += v.left(*f.Until)
 		}
 		words = append(words, word)
 	}
@@ -322,4 +312,12 @@ func stateOf(h *stats.HandlerInfo, now time.Time) string {
 		return "on"
 	}
 	return strings.Join(words, ", ")
+}
+
+// left says how long something goes on yet; empty when it is over.
+func (v *topView) left(until time.Time) string {
+	if !until.After(v.at) {
+		return ""
+	}
+	return " " + until.Sub(v.at).Round(time.Second).String()
 }

@@ -1,0 +1,172 @@
+package operate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/dsl/diag"
+	"procaas/engine/guard"
+	"procaas/engine/stats"
+)
+
+// mostTroubles is how many things of a kind a line names.
+const mostTroubles = 4
+
+// recently is how long a failure is shown that calls have followed which succeeded.
+const recently = 10 * time.Minute
+
+// down names the services that do not answer or want no calls, each with since when and its last error.
+func (v *topView) down() string {
+	var words []string
+	for i := range v.services {
+		s := &v.services[i]
+		var text string
+		switch {
+		case s.FailingSince != nil:
+			text = s.ID + " for " + v.since(*s.FailingSince)
+		case s.ClosedUntil != nil && s.ClosedUntil.After(v.at):
+			text = s.ID + " wants no calls for" + v.left(*s.ClosedUntil)
+		case s.Down:
+			text = s.ID
+		default:
+			continue
+		}
+		if s.LastError != "" {
+			text += " (" + oneLine(s.LastError) + ")"
+		}
+		words = append(words, text)
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return "services down: " + someOf(words)
+}
+
+// addServices notes which services do not answer another node.
+func (v *topView) addServices(others []guard.ServiceInfo) {
+	for _, o := range others {
+		i := slices.IndexFunc(v.services, func(s guard.ServiceInfo) bool { return s.ID == o.ID })
+		if i >= 0 && o.FailingSince != nil && (v.services[i].FailingSince == nil || o.FailingSince.Before(*v.services[i].FailingSince)) {
+			v.services[i].FailingSince, v.services[i].LastError = o.FailingSince, o.LastError
+		}
+	}
+}
+
+// backlogText says what waits for its turn, and what stands still and for what; empty when nothing does.
+func (v *topView) backlogText() string {
+	var parts []string
+	if n := v.backlog.Waiting; n > 0 {
+		verb := "wait"
+		if n == 1 {
+			verb = "waits"
+		}
+		part := fmt.Sprintf("%s %s", diag.Plural(n, "run"), verb)
+		if v.backlog.AgeS >= 1 {
+			part += ", the oldest for " + seconds(v.backlog.AgeS)
+		}
+		parts = append(parts, part)
+	}
+	if still := v.still(); still != "" {
+		parts = append(parts, still)
+	}
+	if c := v.backlog.Counted; len(parts) > 0 && c != nil && v.at.Sub(*c) > 10*time.Second {
+		parts = append(parts, "counted at "+c.Local().Format(time.TimeOnly))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// still says what stands still and for what, the most first; empty when nothing does. A run
+// that waits for a time or an event is as it should be.
+func (v *topView) still() string {
+	var words []string
+	total, oldest := 0, 0.0
+	for _, p := range v.backlog.Parked {
+		if p.Reason == stats.ParkedTime || p.Reason == stats.ParkedEvent {
+			continue
+		}
+		total, oldest = total+p.Runs, max(oldest, p.AgeS)
+		words = append(words, fmt.Sprintf("%d %s %s for %s", p.Runs, p.Pipeline, strings.TrimSpace(p.Reason+" "+p.For), seconds(p.AgeS)))
+	}
+	if total == 0 {
+		return ""
+	}
+	verb := "stand"
+	if total == 1 {
+		verb = "stands"
+	}
+	return fmt.Sprintf("%s %s still, the oldest for %s: %s", diag.Plural(total, "run"), verb, seconds(oldest), someOf(words))
+}
+
+// notes are the lines below a handler: who has switched it off and why, and its last error.
+func (v *topView) notes(h *stats.HandlerInfo) []string {
+	var notes []string
+	if c := v.switchOf(h); c != nil {
+		note := h.Switch + until(c.Until)
+		if c.By != "" {
+			note += " by " + c.By
+		}
+		if c.Path != h.Path {
+			note += " at " + c.Path
+		}
+		if c.Reason != "" {
+			note += ": " + oneLine(c.Reason)
+		}
+		notes = append(notes, note)
+	}
+	if failed := h.LastFailure; failed != nil && h.LastError != "" &&
+		(v.at.Sub(*failed) < recently || h.LastSuccess == nil || failed.After(*h.LastSuccess)) {
+		notes = append(notes, "failed "+v.since(*failed)+" ago: "+oneLine(h.LastError))
+	}
+	return notes
+}
+
+// switchOf finds the control that switches a handler off, which the server has told of by [stats.HandlerInfo.Switch]; nil for none.
+func (v *topView) switchOf(h *stats.HandlerInfo) *guard.ControlView {
+	mode := map[string]string{"off": guard.ModeSkip, "hold": guard.ModeHold}[h.Switch]
+	if mode == "" {
+		return nil
+	}
+	for path := h.Path; path != ""; path = path[:max(0, strings.LastIndex(path, "/"))] {
+		i := slices.IndexFunc(v.controls, func(c guard.ControlView) bool {
+			return c.Path == path && !c.Enabled && c.Mode == mode && (c.Until == nil || c.Until.After(v.at))
+		})
+		if i >= 0 {
+			return &v.controls[i]
+		}
+	}
+	return nil
+}
+
+// since says how long ago something was.
+func (v *topView) since(at time.Time) string { return seconds(max(0, v.at.Sub(at).Seconds())) }
+
+// seconds shows a time to the second.
+func seconds(s float64) string { return (time.Duration(s) * time.Second).String() }
+
+// oneLine makes a line of an error that may have several.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// someOf names the first of some things, and says how many more there are.
+func someOf(words []string) string {
+	if more := len(words) - mostTroubles; more > 0 {
+		words = append(words[:mostTroubles:mostTroubles], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(words, ", ")
+}
+
+// A topReport is a view for programs.
+type topReport struct {
+	Time     *time.Time          `json:"time,omitempty"` // of a view that others follow
+	Items    []stats.HandlerInfo `json:"items"`
+	Next     *string             `json:"next"`
+	Services []guard.ServiceInfo `json:"services"`
+	Backlog  stats.BacklogView   `json:"backlog"`
+}
+
+func (v *topView) report() topReport {
+	page := cli.Items(v.handlers)
+	return topReport{Items: page.Items, Next: page.Next, Services: v.services, Backlog: v.backlog}
+}
