@@ -21,28 +21,28 @@ func Main(ctx context.Context, args []string, s cli.Streams) int {
 	return cli.End(s, root.ExecuteContext(ctx))
 }
 
-const longHelp = `procaas runs events through pipelines that teams write in YAML: in order for
-each key, in parallel wherever that is provably safe, with checkpoints that
-survive a crash.
+const longHelp = `procaas runs business workflows written in YAML. Each event starts a run that calls
+services step by step. Events of one key run in order. Steps run in parallel when
+procaas can prove that this is safe. Checkpoints let a run survive a crash.
 
   procaas demo                      see a whole taxi company at work
-  procaas init shop                 begin a flow of your own
+  procaas init shop                 start a flow of your own
   procaas validate flows/           find every problem in a directory
-  procaas dev flows/                run it here, reloading on each change
-  procaas explain stage             what a part of the language is, or a code means
+  procaas dev flows/                run it here, and reload it on each change
+  procaas explain stage             explain a part of the language, a code or a word
   procaas serve --store postgres://… --pipelines flows/
 
 Exit codes: 0 fine, 1 findings or a failed run, 2 wrong use, 3 could not work.
-Of a command that calls a server: 1 when it refuses, since the token or the present
-state does not allow it; 2 when it does not understand, or does not know the run,
-path or name; 3 when it cannot be reached or cannot work, so that trying again
-later may help.
-Every flag --some-flag may also be set as PROCAAS_SOME_FLAG.`
+A command that calls a server also exits with
+  1  when the server refuses: the token or the present state does not allow it
+  2  when the server does not understand, or does not know the run, path or name
+  3  when the server cannot be reached or cannot work: try again later
+Every flag --some-flag can also be set as PROCAAS_SOME_FLAG.`
 
 func newRoot(s cli.Streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:               "procaas",
-		Short:             "Declarative orchestration with checkpoints, switches and graceful degradation",
+		Short:             "Run business workflows written in YAML",
 		Long:              longHelp,
 		Version:           cli.Version(),
 		SilenceUsage:      true,

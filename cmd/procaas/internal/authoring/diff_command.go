@@ -24,14 +24,15 @@ import (
 func diffCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff OLD NEW",
-		Short: "Show what a new set of pipelines changes, for new events and for runs in flight",
-		Long: `diff compares two directories or files of pipelines: flows, stages, handlers with
-their fields, which handlers wait for which others and why, and names of the
-shared state that runs in flight may hold. Of shard maps and clusters it tells
-what a change means for keys that are placed.
+		Short: "Show what new pipelines change, for new events and for runs in flight",
+		Long: `diff compares two directories or files of pipelines. It compares flows, stages, the
+fields of handlers, and which handlers wait for which others and why. It also names
+the shared state that runs in flight may hold. For shard maps and clusters it shows
+what a change means for keys that have a place.
 
-With --server it tells of each run in flight whether it could go on by the new
-pipelines; if not, it is pinned to those that it began with. Both end.
+With --server it shows for each run in flight whether the run fits the new pipelines.
+A run that does not fit is pinned to the pipelines that it began with. Both kinds
+of run finish.
 
 Exit codes: 0 when nothing differs, 1 when something does.`,
 		Example: "  procaas diff deployed/ flows/ --server http://127.0.0.1:8080",

@@ -16,11 +16,11 @@ func docsCommand() *cobra.Command {
 		Use:   "docs [PAGE]",
 		Short: "Read the documentation",
 		Long: `docs prints a page of the documentation, as Markdown. Without a page it lists
-them all, in reading order. With --search it lists the lines that hold a text.`,
+all pages in reading order. With --search it lists the lines that contain a text.`,
 		Example: "  procaas docs\n  procaas docs tutorial\n  procaas docs authoring/state\n  procaas docs --search idempotency",
 		Args:    cobra.MaximumNArgs(1),
 	}
-	search := c.Flags().String("search", "", "list the lines that hold this text, in any case")
+	search := c.Flags().String("search", "", "list the lines that contain this text, in any case")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		pages, err := docs.Pages()
 		if err != nil {

@@ -15,20 +15,20 @@ import (
 	"procaas/engine/model"
 )
 
-const evalHelp = `eval computes an expression of the language and shows what every part of it
-came to, so that a condition can be tried before it is written into a pipeline.
-"-" reads the expression from standard input.
+const evalHelp = `eval computes an expression and shows the value of each part. Use it to try a
+condition before you write it into a pipeline. "-" reads the expression from
+standard input.
 
-The roots that the expression may read come from JSON files: the event as
-procaas run takes it, and for the others an object with their names. --set adds
-a single value: --set shared-state.total=12.`
+JSON files hold the roots that the expression reads. The event has the form that
+procaas run takes. Each other file is an object with the names of that root. --set
+adds a single value: --set shared-state.total=12.`
 
 // evalCommand needs neither files nor a server: roots that are not given are empty, so that
 // a condition on one of them can be tried alone.
 func evalCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "eval EXPR",
-		Short: "Compute an expression, and show the value of each part of it",
+		Short: "Compute an expression, and show the value of each part",
 		Long:  evalHelp,
 		Example: `  procaas eval "event.payload.total > 100 and configs.PROMO.enabled" --event e.json --configs c.json
   procaas eval "filter(xs, # > 1)" --set 'shared-state.xs=[1, 2, 3]'`,
@@ -43,7 +43,7 @@ func evalCommand() *cobra.Command {
 		"run":          c.Flags().String("run", "", "file with the run: id, pipeline and started"),
 		"item":         c.Flags().String("item", "", "file with the item of a for-each"),
 	}
-	set := c.Flags().StringArray("set", nil, "ROOT.NAME=JSON, a value in place of a file's, or besides")
+	set := c.Flags().StringArray("set", nil, "ROOT.NAME=JSON: add a value, or replace the one from a file")
 	format := cli.Format(c, "text", "json")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		s := cli.Of(c)

@@ -22,22 +22,25 @@ func explainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain NAME | RUN PATH | KEY PATH",
 		Short: "Explain a diagnostic code, a handler type, a function, or what a run did",
-		Long: `explain tells what a diagnostic code such as PC0103 means, with an example that
-breaks the rule and the same example mended; what the fields of a handler type
-such as request are, or those of another part of the language such as pipeline,
-stage, handler or retry; what a function of expressions such as len does; or, as
-tests, how *.test.yaml are written. Of any other word it tells what is known: of a
-field such as critical, a status such as parked, the code of a refused call such as
-event_rejected, or a command such as hold.
+		Long: `explain says what a name means:
+
+  PC0103                      a diagnostic code, with a wrong and a right example
+  request, retry, stage       the fields of a handler type or a part of the language
+  len                         a function of expressions
+  tests                       how *.test.yaml files are written
+  critical, parked, hold      any other word: a field, a status, a command
+  event_rejected              the code of a refused call
+
 Without a name it lists everything that it can explain.
 
-With a run of a server, or the key whose newest run is meant, and the path of a
-handler it tells why the handler ran in it, or did not: what decided (a condition, a switch, a limit, a rollout, a
-fallback), and what every part of its conditions came to at the time. The path
-may be shortened from the left. It may be of a handler inside of a call, of a
-repeated stage, or of a compensation; caller>handler asks for one call of several,
-and work/lines[2]>work/lines/reserve for one element of a list, from 0, as the
-logs name it.`,
+With a run of a server and the path of a handler, explain says why the handler ran
+or did not run. It names what decided: a condition, a switch, a limit, a rollout or a
+fallback. It shows the value that each part of the conditions had at the time. A key
+stands for its newest run. You can shorten the path from the left.
+
+The handler may be inside of a call, a repeated stage or a compensation. Write
+caller>handler to choose one call of several. Write work/lines[2]>work/lines/reserve
+for one element of a list, counted from 0, as the logs do.`,
 		Example: "  procaas explain PC0103\n  procaas explain request\n  procaas explain stage\n  procaas explain o-1 notify-driver",
 		Args:    cobra.MaximumNArgs(2),
 	}
@@ -76,7 +79,8 @@ func explain(s cli.Streams, root *cobra.Command, name string) error {
 		}
 	}
 	return cli.Usagef("nothing is called %q; %s", name,
-		cli.Meant(name, append(explainable(), words(root)...), "did you mean %q?", "procaas explain lists what there is, and procaas docs --search finds text"))
+		cli.Meant(name, append(explainable(), words(root)...), "did you mean %q?", "procaas explain lists what there is, and "+
+			"procaas docs --search finds text"))
 }
 
 // explainName tells about a code, a handler type, a part of the language or a function. It returns false for another name.

@@ -29,7 +29,8 @@ func explainWord(s cli.Streams, root *cobra.Command, word string) (bool, error) 
 		fmt.Fprintf(&b, "%s: %s.\n", word, strings.TrimSuffix(meaning, "."))
 	}
 	if fields := fieldsNamed(word); len(fields) > 0 {
-		fmt.Fprintf(&b, "\nThe field `%s`:\n\n| of | type | default | meaning |\n| --- | --- | --- | --- |\n%s", word, strings.Join(fields, ""))
+		fmt.Fprintf(&b, "\nThe field `%s`:\n\n| of | type | default | meaning |\n| --- | --- | --- | --- "+
+			"|\n%s", word, strings.Join(fields, ""))
 	}
 	if m, found := problem.Table[word]; found {
 		fmt.Fprintf(&b, "\nThe code %s of a refused call: %s (%d %s).\n", word, m.Title, m.Status, http.StatusText(m.Status))

@@ -20,17 +20,17 @@ func genCommand() *cobra.Command {
 	}
 	var server string
 	alerts := genOf("alerts [PATH…]", "Write alerting rules for Prometheus",
-		`alerts writes alerting rules for Prometheus: of the nodes, of pipelines, and of
-handlers that make calls. There is one rule of each kind for all of them: its
-alerts carry the owner, the path and the command that switches it off, and
-follow when pipelines change. Pipelines that are named are checked.`,
+		`alerts writes alerting rules for Prometheus: for nodes, for pipelines, and for
+handlers that make calls. One rule of each kind covers all of them, so the rules stay
+right when pipelines change. Each alert carries the owner, the path and the command
+that switches the path off. alerts checks the pipelines that you name.`,
 		"  procaas gen alerts flows/ --server https://procaas.example --output procaas.rules.yaml",
 		func(b *bytes.Buffer, _ []*planner.Plan) error { return alert.WriteRules(b, server) })
-	alerts.Flags().StringVar(&server, "server", "", "address of the server that the commands in the rules name")
+	alerts.Flags().StringVar(&server, "server", "", "address of the server, for the commands in the rules")
 	c.AddCommand(alerts, genOf("dashboard [PATH…]", "Write a dashboard for Grafana",
-		`dashboard writes a dashboard for Grafana, to be imported or provisioned: a row for
-all nodes, and a row for each pipeline, whose panels show its handlers. The same
-pipelines give the same dashboard.`,
+		`dashboard writes a dashboard for Grafana that you can import or provision. It has a
+row for all nodes, and a row for each pipeline with panels for its handlers. The same
+pipelines produce the same dashboard.`,
 		"  procaas gen dashboard flows/ --output procaas.json",
 		func(b *bytes.Buffer, plans []*planner.Plan) error { return alert.WriteDashboard(b, plans) }))
 	return c
@@ -39,7 +39,7 @@ pipelines give the same dashboard.`,
 // genOf is a command that writes something about pipelines.
 func genOf(use, short, long, example string, write func(*bytes.Buffer, []*planner.Plan) error) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Long: long, Example: example, Args: cobra.ArbitraryArgs}
-	output := c.Flags().StringP("output", "o", "", "file to write; standard output when it is left out")
+	output := c.Flags().StringP("output", "o", "", "file to write (default: standard output)")
 	c.RunE = func(c *cobra.Command, paths []string) error {
 		bundle, err := source.Bundle(cli.Of(c), here(paths), dsl.Options{})
 		if err != nil {

@@ -23,17 +23,17 @@ import (
 //go:embed starter
 var starter embed.FS
 
-const initHelp = `init makes a directory (the present one, unless another is named) ready for
-pipelines: a first flow with its test and its stub services, the JSON Schemas of
-both kinds of file, and the settings by which editors with the YAML language
-server, such as VS Code, complete fields and take !$ for a tag.
+const initHelp = `init prepares a directory (default: the current one) for pipelines. It writes a first
+flow with its test and its stub services, and the JSON Schemas of both kinds of file.
+It also writes settings for editors with the YAML language server, such as VS Code.
+With them the editor completes fields and accepts the tag !$.
 
-A file that is there already is kept; what init would have written is told.`
+init never overwrites a file. It lists the files that it kept.`
 
 func initCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "init [DIR]",
-		Short:   "Begin: a first flow with its test, schemas and editor settings",
+		Short:   "Start: a first flow with its test, schemas and editor settings",
 		Long:    initHelp,
 		Example: "  procaas init flows && cd flows && procaas test",
 		Args:    cobra.MaximumNArgs(1),

@@ -23,19 +23,19 @@ import (
 	"procaas/dsl/tree"
 )
 
-const newHelp = `new writes a handler, a stage, a pipeline or a flow into the right place of the
-right file, keeping all that stands there, and says why it is that and not
-another. Without a kind it asks what is to be done and finds out; what a flag
-does not tell is asked for on a terminal, or with --ask.
+const newHelp = `new adds a handler, a stage, a pipeline or a flow in the right place of the right
+file, and keeps everything else. It says why this kind is the right one. Without a
+kind it asks what you want and chooses the kind. On a terminal, or with --ask, it asks
+for everything that no flag says.
 
-  flow      an entity, such as an order: its events run one at a time, and a
-            state is kept between them
-  pipeline  what an event of its own begins
-  stage     a point that all before must have reached, and all after wait for
-  handler   one call or computation, beside the others of its stage
+  flow      an entity, such as an order: its events run one at a time, and it has a
+            state between them
+  pipeline  what one type of event starts
+  stage     a point in a pipeline: all handlers before it end before those in it start
+  handler   one call or computation, next to the others of its stage
 
-A handler of another owner than its pipeline's becomes a contribution, in a file
-of that owner. Nothing is written when the result would not be in order.`
+A handler with another owner than its pipeline becomes a contribution, in a file of
+that owner. new writes nothing if the result has errors.`
 
 // whys say why something is what it is.
 var whys = map[string]string{
@@ -70,7 +70,7 @@ func newCommand() *cobra.Command {
 	n := &novelty{}
 	c := &cobra.Command{
 		Use:   "new [handler|stage|pipeline|flow] [ID]",
-		Short: "Write a handler, stage, pipeline or flow into the right place, and say why",
+		Short: "Add a handler, stage, pipeline or flow in the right place, and say why",
 		Long:  newHelp,
 		Example: `  procaas new -p flows/
   procaas new handler notify-driver --into new-order/notify --service push --path /v1/push --critical=false
@@ -81,22 +81,22 @@ func newCommand() *cobra.Command {
 	}
 	dirs := source.PipelinesFlag(c)
 	f := c.Flags()
-	ask := f.Bool("ask", false, "ask for what is not told, on any input")
+	ask := f.Bool("ask", false, "ask for what is missing, also when the input is no terminal")
 	f.StringVar(&n.into, "into", "", "handler: the stage, as pipeline/stage")
 	f.StringVar(&n.typ, "type", "", "handler: request, set, emit or wait")
 	f.StringVar(&n.service, "service", "", "request: the service to call")
-	f.StringVar(&n.path, "path", "", "request: the path there")
-	f.StringVar(&n.url, "url", "", "request: the address, in place of service and path")
-	f.StringArrayVar(&n.set, "set", nil, "set: NAME=EXPRESSION; may be repeated")
+	f.StringVar(&n.path, "path", "", "request: the path at the service")
+	f.StringVar(&n.url, "url", "", "request: the address, instead of service and path")
+	f.StringArrayVar(&n.set, "set", nil, "set: NAME=EXPRESSION (repeatable)")
 	f.StringVar(&n.event, "event", "", "emit: the type of the event")
 	f.StringVar(&n.wait, "for", "", "wait: how long")
-	f.BoolVar(&n.critical, "critical", true, "handler: whether the run cannot go on without it")
+	f.BoolVar(&n.critical, "critical", true, "handler: the run cannot succeed without it")
 	f.StringVar(&n.pipeline, "pipeline", "", "stage: the pipeline")
-	f.StringVar(&n.after, "after", "", "stage: the stage before; the last one when it is left out")
+	f.StringVar(&n.after, "after", "", "stage: the stage before (default: the last one)")
 	f.StringVar(&n.flow, "flow", "", "pipeline: the flow that its events belong to")
-	f.StringVar(&n.on, "on", "", "pipeline: the event that begins it; its id when it is left out")
-	f.StringVar(&n.key, "key", "", "flow: the field of the payload that tells the entities apart")
-	f.StringVar(&n.owner, "owner", "", "the team")
+	f.StringVar(&n.on, "on", "", "pipeline: the type of the event that starts it (default: its id)")
+	f.StringVar(&n.key, "key", "", "flow: the field of the payload that has the key")
+	f.StringVar(&n.owner, "owner", "", "the team that owns it")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		n.dirs, n.criticalIsGiven = *dirs, c.Flags().Changed("critical")
 		n.Streams = cli.Of(c)

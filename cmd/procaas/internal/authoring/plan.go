@@ -12,9 +12,9 @@ import (
 func planCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan PIPELINE",
-		Short: "Show what runs when, and the proof of what may run in parallel",
-		Long: `plan shows the stages and handlers of a pipeline, which handlers start at once,
-which wait for others, and for every wait the two places in the files that
+		Short: "Show what runs when, and why steps may run in parallel",
+		Long: `plan shows the stages and handlers of a pipeline: which handlers start at once, and
+which wait for others. For each wait it shows the two places in the files that
 cause it.`,
 		Example: "  procaas plan new-order-created --pipelines flows/\n  procaas plan new-order-created --format mermaid",
 		Args:    cobra.ExactArgs(1),

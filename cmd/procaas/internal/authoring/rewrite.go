@@ -14,40 +14,38 @@ import (
 	"procaas/dsl/format"
 )
 
-const fmtHelp = `fmt gives every *.yaml and *.yml file below the given paths, tests and stubs
-included, the same layout: two blanks for each level, lists indented below their
-key, one blank where one is enough, at most one empty line, and expressions that
-are longer than 100 characters as blocks:
+const fmtHelp = `fmt formats every *.yaml and *.yml file below the given paths, including tests and
+stubs. It indents by two spaces, and lists below their key. It removes extra spaces
+and empty lines. An expression longer than 100 characters becomes a block:
 
   enabled: !$ |
     event.payload.total > 5 and
     event.payload.channel in ['mail', 'push']
 
-A {…} or […] that makes a line longer than 120 characters becomes a block, each
-entry on a line of its own; the comment behind it comes to stand above.
+A {…} or […] that makes a line longer than 120 characters becomes a block with one
+entry per line. The comment behind it moves above it. Inside {…} and […] fmt quotes
+expressions with brackets, because other YAML parsers, such as those of editors, end
+the expression at the bracket.
 
-Inside of {…} and […], an expression with brackets is put into quotes, because
-other readers of YAML, such as those of editors, end it there.
+Comments, empty lines and the order of entries stay. fmt reads its result again and
+writes a file only if the meaning is the same. It never leaves a file half written.
+Without a path it formats the current directory. "-" reads standard input and writes
+standard output.
 
-Comments, empty lines and the order of things stay. A file is written only after
-its new text was read again and found to mean the same; it is never half written.
-Without a path it takes the current directory; "-" is standard input, and the
-result then goes to standard output.
-
-Exit codes: 0 fine, 1 when --check finds files to change, or a file is no YAML.`
+Exit codes: 0 fine, 1 when --check finds files to change, or a file is not YAML.`
 
 // fmtCommand lays out files.
 func fmtCommand() *cobra.Command {
 	return rewrites(&cobra.Command{
 		Use:     "fmt [PATH…]",
-		Short:   "Lay out pipeline files, keeping comments",
+		Short:   "Format pipeline files, and keep comments",
 		Long:    fmtHelp,
 		Example: "  procaas fmt pipelines/\n  procaas fmt --check .\n  procaas fmt - < flow.yaml",
 		Args:    cobra.ArbitraryArgs,
 	}, &rewriter{verb: "laid out", rewrite: format.Reformat})
 }
 
-const upgradeHelp = `upgrade turns the first version of the language into the second one:
+const upgradeHelp = `upgrade rewrites pipelines from version 1 of the language to version 2:
 
   enabled#and:                                enabled: !$ |
     - value#xget: /event/payload/paid           event.payload.paid and
@@ -56,20 +54,20 @@ const upgradeHelp = `upgrade turns the first version of the language into the se
         needle#xget: /order/tariff
     - value#not: {value#xget: /configs/CLOSED/enabled}
 
-All else stays as it is written. Comments inside of a condition move above it. A
-file is written only after its new text was read again and found to compute the
-same; it is never half written. Without a path it takes the current directory;
-"-" is standard input, and the result then goes to standard output.
+Everything else stays as it is. Comments inside a condition move above it. upgrade
+reads its result again and writes a file only if it computes the same. It never leaves
+a file half written. Without a path it upgrades the current directory. "-" reads
+standard input and writes standard output.
 
-Both versions may stand in one set of files: files can be upgraded one by one.
+A set may contain files of both versions, so you can upgrade one file at a time.
 
-Exit codes: 0 fine, 1 when --check finds files to change, or a file has mistakes.`
+Exit codes: 0 fine, 1 when --check finds files to change, or a file has errors.`
 
 // upgradeCommand turns files of the first version into the second.
 func upgradeCommand() *cobra.Command {
 	return rewrites(&cobra.Command{
 		Use:     "upgrade [PATH…]",
-		Short:   "Turn the first version of the language into the second",
+		Short:   "Rewrite pipelines from version 1 of the language to version 2",
 		Long:    upgradeHelp,
 		Example: "  procaas upgrade --diff pipelines/\n  procaas upgrade pipelines/",
 		Args:    cobra.ArbitraryArgs,

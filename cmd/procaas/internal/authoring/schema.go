@@ -13,8 +13,8 @@ func schemaCommand() *cobra.Command {
 		Use:   "schema",
 		Short: "Print the JSON Schema of pipeline files, for editors",
 		Long: `schema prints the JSON Schema (draft 2020-12) of pipeline files, or with --test
-that of their tests. Point your editor at it, and tell it about the expression
-tag, for example in VS Code:
+that of their tests. Set it up in your editor together with the expression tag.
+In VS Code:
 
   "yaml.schemas": {
     "pipeline.schema.json": ["pipelines/**/*.yaml", "!**/*.test.yaml"],
@@ -24,7 +24,7 @@ tag, for example in VS Code:
 		Example: "  procaas schema > pipeline.schema.json\n  procaas schema --test > test.schema.json",
 		Args:    cobra.NoArgs,
 	}
-	test := c.Flags().Bool("test", false, "the schema of *.test.yaml")
+	test := c.Flags().Bool("test", false, "print the schema of *.test.yaml")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		write := func() ([]byte, error) { return dsl.JSONSchema(source.Types()) }
 		if *test {

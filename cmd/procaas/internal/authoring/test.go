@@ -24,17 +24,17 @@ import (
 	"procaas/handlers"
 )
 
-const testHelp = `test runs the tests of pipelines: every *.test.yaml below the given paths, the
-current directory when there is none. A test hands events in, answers the calls
-of handlers by mocks or stub services, and says what must come of it: calls,
-states, outcomes, emitted events, elapsed time. It runs on the engine itself, in
-virtual time, so that a wait of an hour takes none; it never opens the network.
+const testHelp = `test runs the tests of pipelines: every *.test.yaml below the given paths (default:
+the current directory). A test submits events and answers the calls of handlers with
+mocks or stub services. Then it checks calls, states, outcomes, emitted events and
+elapsed time. Tests run on the real engine in virtual time, so a wait of an hour
+takes no time. Tests never use the network.
 
---chaos runs each test again with a crash at each of its checkpoints, before and
-after it is written, and without each handler that is not critical: the same must
-come of it. --coverage tells what the tests do not reach.
+--chaos repeats each test with a crash before and after each checkpoint, and without
+each handler that is not critical. The results must be the same. --coverage lists what
+the tests do not reach.
 
-"procaas explain tests" tells how tests are written.`
+"procaas explain tests" explains how to write tests.`
 
 // testFlags are the flags of procaas test.
 type testFlags struct {
@@ -56,11 +56,11 @@ func testCommand() *cobra.Command {
 		Args: cobra.ArbitraryArgs,
 	}
 	var f testFlags
-	c.Flags().StringVar(&f.run, "run", "", "run only tests whose FILE: NAME fits this regular expression")
-	c.Flags().BoolVar(&f.chaos, "chaos", false, "run each test again with crashes, and without handlers that are not critical")
-	c.Flags().BoolVar(&f.coverage, "coverage", false, "tell which handlers, branches, errors and degraded modes no test reaches")
-	c.Flags().Float64Var(&f.minCoverage, "min-coverage", 0, "fail when less than this percentage is covered")
-	c.Flags().BoolVar(&f.watch, "watch", false, "run again whenever a file has changed, until Ctrl-C")
+	c.Flags().StringVar(&f.run, "run", "", "run only tests whose FILE: NAME matches this regular expression")
+	c.Flags().BoolVar(&f.chaos, "chaos", false, "also run each test with crashes, and without handlers that are not critical")
+	c.Flags().BoolVar(&f.coverage, "coverage", false, "list the handlers, branches, errors and degraded modes that no test reaches")
+	c.Flags().Float64Var(&f.minCoverage, "min-coverage", 0, "fail when coverage is below this percentage")
+	c.Flags().BoolVar(&f.watch, "watch", false, "run again whenever a file changes, until Ctrl-C")
 	format := cli.Format(c, string(flowtest.Text), string(flowtest.JSON), string(flowtest.JUnit), string(flowtest.GitHub))
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		if f.minCoverage < 0 || f.minCoverage > 100 {

@@ -15,35 +15,36 @@ import (
 	"procaas/dsl/render"
 )
 
-const validateHelp = `validate reads every *.yaml and *.yml file below the given paths as one set and
-reports every problem in it, with the place and the remedy. Without a path it
-checks the current directory; "-" is standard input. It never opens the network.
+const validateHelp = `validate reads every *.yaml and *.yml file below the given paths as one set. It
+reports every problem with its place and its remedy. Without a path it checks the
+current directory, and "-" is standard input. It never uses the network.
 
---format sarif is for code scanning services, junit for CI servers: there, too,
-only findings of --fail-level and worse count as failures.
+--format sarif is for code scanning services, junit for CI servers. In both, only
+findings of --fail-level and worse count as failures.
 
-The comment "# procaas:ignore PC0602 because …", on the line or the line above,
-takes back a warning or an advice; errors stay.
+The comment "# procaas:ignore PC0602 because …" suppresses a warning or an advice on
+the same line or the next one. Nothing suppresses errors.
 
---fix mends what has only one remedy, in the files, and tells what it did:
-mistyped names with one candidate, expressions that YAML cuts or cannot read,
-missing quotes, words and operators of other tools and languages, placeholders
-such as ${event.id}, units, colons of the first version. With "-" the mended
-text goes to standard output, the findings to standard error.
+--fix changes the files where a problem has only one remedy, and prints its changes.
+It fixes mistyped names with one candidate, expressions that YAML cuts or cannot read,
+missing quotes, and words and operators of other tools and languages. It also fixes
+placeholders such as ${event.id}, units, and colons of version 1. With "-" it prints
+the fixed text to standard output and the findings to standard error.
 
-Each problem has a stable code; "procaas explain PC0103" tells more about it.`
+Each problem has a stable code. "procaas explain PC0103" explains it.`
 
 func validateCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "validate [PATH…]",
-		Short:   "Find every problem in pipeline files",
-		Long:    validateHelp,
-		Example: "  procaas validate pipelines/\n  procaas validate --fix pipelines/\n  procaas validate --format github .\n  procaas validate --format sarif . > procaas.sarif",
-		Args:    cobra.ArbitraryArgs,
+		Use:   "validate [PATH…]",
+		Short: "Find every problem in pipeline files",
+		Long:  validateHelp,
+		Example: "  procaas validate pipelines/\n  procaas validate --fix pipelines/\n  procaas validate --format github .\n  " +
+			"procaas validate --format sarif . > procaas.sarif",
+		Args: cobra.ArbitraryArgs,
 	}
 	format := cli.Format(c, string(render.Text), string(render.JSON), string(render.GitHub), string(render.SARIF), string(render.JUnit))
-	level := c.Flags().String("fail-level", "error", "the least severity that makes the exit code 1: error, warning or advice")
-	fix := c.Flags().Bool("fix", false, "mend what has only one remedy")
+	level := c.Flags().String("fail-level", "error", "the lowest severity that makes the exit code 1: error, warning or advice")
+	fix := c.Flags().Bool("fix", false, "fix problems that have only one remedy")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if !diag.Severity(*level).Known() {
 			return cli.Usagef("--fail-level %q: want error, warning or advice", *level)

@@ -15,7 +15,7 @@ import (
 // Format adds --format with the formats that a command knows, the first being the default.
 // [Prepare] refuses others.
 func Format(c *cobra.Command, formats ...string) *string {
-	value := c.Flags().String("format", formats[0], "output as "+strings.Join(formats, ", "))
+	value := c.Flags().String("format", formats[0], "output format: "+strings.Join(formats, ", "))
 	_ = c.Flags().SetAnnotation("format", formatsKnown, formats) // the flag is there
 	return value
 }

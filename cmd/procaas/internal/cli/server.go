@@ -37,7 +37,7 @@ const noVariable = "procaas no variable"
 
 func serverFlags(f *pflag.FlagSet, server, usage string) {
 	f.String("server", server, usage)
-	f.String("token", "", "bearer token to call it with; see procaas token")
+	f.String("token", "", "bearer token for the server; see procaas token")
 	f.String("admin-token", "", "the same")
 	_ = f.MarkHidden("admin-token") // PROCAAS_ADMIN_TOKEN serves a server and those who call it
 }

@@ -28,20 +28,19 @@ import (
 	"procaas/pipelines"
 )
 
-const demoHelp = `demo runs a taxi company on this machine: its pipelines, the services that they
-call as stub services, and steady traffic of orders. After half a minute a service
-that orders can do without breaks. Within seconds its handlers are out of the flow
-by themselves, and come back by themselves when it works again; every order is
-completed. Ctrl-C ends it.
+const demoHelp = `demo runs a taxi company on this machine: its pipelines, stub services for all that
+they call, and steady traffic of orders. After 30 seconds a service breaks that orders
+can do without. Within seconds its handlers leave the flow by themselves, and come
+back when the service works again. Every order is completed. Ctrl-C ends the demo.
 
---incident says what breaks: statistics-down, bonus-down and push-down are services
-that orders can do without; payments-slow hangs now and then; orders-down is a service
-that every order needs. Orders wait for it then, and go on when it is over; the few
-whose attempts were used up before it was known to be down have failed, and procaas
-runs retry goes on with them.
+--incident chooses what breaks. Orders can do without statistics-down, bonus-down and
+push-down. payments-slow hangs now and then. With orders-down a service is down that
+every order needs: orders wait for it and resume afterwards. A few orders use up their
+attempts before the service counts as down. They fail, and procaas runs retry resumes
+them.
 
-With --orders N --exit it runs that many orders, prints a summary and exits; the
-exit code is 0 only when every run is accounted for.`
+With --orders N --exit the demo runs N orders, prints a summary and exits. The exit
+code is 0 only when every run is accounted for.`
 
 // The bounds of --rate: an order in a quarter of an hour, and more than any machine takes.
 const (
@@ -69,19 +68,20 @@ func Commands() []*cobra.Command {
 
 func demoCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "demo",
-		Short:   "See a taxi company at work, with stub services and an incident",
-		Long:    demoHelp,
-		Example: "  procaas demo\n  procaas demo --incident orders-down --incident-after 10s\n  procaas demo --orders 200 --exit --format json",
-		Args:    cobra.NoArgs,
+		Use:   "demo",
+		Short: "See a taxi company at work, with stub services and an incident",
+		Long:  demoHelp,
+		Example: "  procaas demo\n  procaas demo --incident orders-down --incident-after 10s\n  procaas demo --orders 200 --exit " +
+			"--format json",
+		Args: cobra.NoArgs,
 	}
 	var o demoOptions
 	o.node.Add(c, "", access.OpenGroups()...)
 	flags := c.Flags()
-	flags.IntVar(&o.orders, "orders", 0, "end the traffic after this many orders; 0 goes on until Ctrl-C")
-	flags.BoolVar(&o.exit, "exit", false, "exit when all orders are done, with a summary")
-	flags.Float64Var(&o.rate, "rate", 0, "orders per second (default 10, or as fast as it goes with --exit)")
-	flags.StringVar(&o.incident, "incident", "statistics-down", "which incident of the stub services happens")
+	flags.IntVar(&o.orders, "orders", 0, "stop the traffic after this many orders; 0 continues until Ctrl-C")
+	flags.BoolVar(&o.exit, "exit", false, "print a summary and exit when all orders are done")
+	flags.Float64Var(&o.rate, "rate", 0, "orders per second (default 10, or as fast as possible with --exit)")
+	flags.StringVar(&o.incident, "incident", "statistics-down", "the incident of the stub services")
 	flags.DurationVar(&o.incidentAfter, "incident-after", 30*time.Second, "when the incident begins; 0 for never")
 	flags.DurationVar(&o.incidentFor, "incident-for", 45*time.Second, "how long the incident lasts")
 	format := cli.Format(c, "text", "json")

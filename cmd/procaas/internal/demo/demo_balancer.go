@@ -26,16 +26,16 @@ import (
 	"procaas/pipelines"
 )
 
-const demoBalancerHelp = `demo-balancer runs a cluster of stateful workers on this machine, each a process of its
-own, with the balancer that procaas ships and a proxy before them. Requests come for
-many keys. After a while one key gets hot, and its worker has too much to do: the
-balancer moves partitions until the load is even again, which the Gini index of the
-workers' loads shows. Moves are invisible to the callers. A worker that is killed
-starts again after 15 seconds, while its partitions are elsewhere. Ctrl-C ends it.
+const demoBalancerHelp = `demo-balancer runs a cluster of stateful workers on this machine, with the balancer
+and a proxy in front of them. Each worker is a process. Requests arrive for many keys.
+After a while one key becomes hot and overloads its worker. The balancer then moves
+partitions until the load is even again, as the Gini index of the loads shows. Callers
+do not notice the moves. A worker that you kill restarts after 15 seconds, and other
+workers serve its partitions meanwhile. Ctrl-C ends the demo.
 
-With --for it ends by itself, with a summary; the exit code is 0 only when no
-request has failed. Requests that a worker drops, since it has too much to do, have
-not failed: they are counted besides.`
+With --for the demo ends by itself and prints a summary. The exit code is 0 only when
+no request failed. A request that an overloaded worker drops does not count as failed:
+the summary has a separate count.`
 
 // clusterDemoOptions are the flags of the demo of the balancer.
 type clusterDemoOptions struct {
@@ -57,7 +57,7 @@ const (
 func demoBalancerCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "demo-balancer",
-		Short:   "See a balancer calm a hot partition, with real workers",
+		Short:   "See the balancer relieve a hot partition, with real workers",
 		Long:    demoBalancerHelp,
 		Example: "  procaas demo-balancer\n  procaas demo-balancer --for 2m --format json",
 		Args:    cobra.NoArgs,
@@ -65,12 +65,12 @@ func demoBalancerCommand() *cobra.Command {
 	var o clusterDemoOptions
 	o.node.Add(c, "", access.OpenGroups()...)
 	flags := c.Flags()
-	flags.IntVar(&o.workers, "workers", 8, "how many workers there are")
-	flags.Float64Var(&o.capacity, "capacity", 140, "requests that a worker serves in a second")
-	flags.Float64Var(&o.rate, "rate", 600, "requests in a second")
-	flags.DurationVar(&o.hotAfter, "hot-after", 40*time.Second, "when a key gets hot; 0 for never")
-	flags.Float64Var(&o.hotShare, "hot-share", 0.17, "which share of the requests is for that key then")
-	flags.DurationVar(&o.last, "for", 0, "end after this time, with a summary; 0 goes on until Ctrl-C")
+	flags.IntVar(&o.workers, "workers", 8, "number of workers")
+	flags.Float64Var(&o.capacity, "capacity", 140, "requests per second that a worker can serve")
+	flags.Float64Var(&o.rate, "rate", 600, "requests per second")
+	flags.DurationVar(&o.hotAfter, "hot-after", 40*time.Second, "when one key becomes hot; 0 for never")
+	flags.Float64Var(&o.hotShare, "hot-share", 0.17, "share of the requests for the hot key")
+	flags.DurationVar(&o.last, "for", 0, "end after this time, with a summary; 0 continues until Ctrl-C")
 	format := cli.Format(c, "text", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		o.format = *format

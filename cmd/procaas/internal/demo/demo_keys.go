@@ -176,7 +176,8 @@ func (l *keyLoad) conclude(s cli.Streams, format string) error {
 	if format == "json" {
 		err = s.PrintJSON(sum)
 	} else {
-		err = s.Printf("%d requests, %d failed, %d dropped by workers that had too much to do, %d moves, Gini %.2f at most and %.2f at the end\n",
+		err = s.Printf("%d requests, %d failed, %d dropped by workers that had too much to do, %d moves, Gini %.2f at most and "+
+			"%.2f at the end\n",
 			sum.Requests, sum.Failed, sum.Dropped, sum.Moves, sum.Highest, sum.Gini)
 		if err == nil && sum.Failure != "" {
 			fmt.Fprintln(s.Err, "the first failure:", sum.Failure)

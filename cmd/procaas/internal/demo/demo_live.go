@@ -99,7 +99,8 @@ func (n *news) hear(incident string, out map[string]fallback.View) (told []strin
 		case is.State == fallback.Probing:
 			told = append(told, fmt.Sprintf("fallback: one call a second tries whether %s works again", name))
 		case is.State == fallback.Ramping:
-			told = append(told, fmt.Sprintf("fallback: %s works again, until %s more and more of its calls are made", name, clockTime(is.Until)))
+			told = append(told, fmt.Sprintf("fallback: %s works again, until %s more and more of its calls are "+
+				"made", name, clockTime(is.Until)))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.out)) {

@@ -21,39 +21,42 @@ import (
 func demoWorkerCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo-worker",
-		Short: "Serve partitions of a cluster, as the balancer says",
-		Long: `demo-worker is a reference worker: it serves the partitions that the balancer gives
-it, keeps a little state of them in memory, takes part in the hand-off of partitions,
-and answers healthchecks. A request to a cold partition is more work than one to a
-warm partition, and what is over its capacity is dropped.
+		Short: "Serve the partitions that the balancer assigns",
+		Long: `demo-worker is a reference worker. It serves the partitions that the balancer assigns
+and keeps a little state of them in memory. It takes part in the hand-off of
+partitions and answers healthchecks. A request to a cold partition costs more work
+than one to a warm partition. The worker drops requests beyond its capacity.
 
   GET  /keys/KEY       a request for a key; so is any path with the header Procaas-Partition
-  GET  /healthcheck    how the worker does
-  GET  /ping           that it lives
+  GET  /healthcheck    the load of the worker
+  GET  /ping           whether it is alive
   GET  /handoff        what it holds; POST /handoff/{prepare,warm,take,release} are orders
 
-SIGTERM lets the balancer know that the worker stops. It ends when all its partitions
-are elsewhere, or after --drain. With --token-file it follows only orders that have the
-token, which clusters: in the balancer's files names as secret:. Requests and
-healthchecks need none, and so it serves this machine only.`,
+SIGTERM announces to the balancer that the worker stops. The worker ends when other
+workers have all its partitions, or after --drain.
+
+With --token-file the worker obeys only orders that carry the token. The balancer's
+files name that token as secret: of the cluster. Requests and healthchecks need no
+token, so the worker listens on this machine only.`,
 		Example: "  procaas demo-worker --name w1 --listen 127.0.0.1:9101 --cluster fanout --partitions 64",
 		Args:    cobra.NoArgs,
 	}
 	o := reference.DefaultOptions()
 	flags := c.Flags()
-	listen := flags.String("listen", "127.0.0.1:0", "address of this machine; port 0 takes a free one, which is shown")
+	listen := flags.String("listen", "127.0.0.1:0", "address on this machine; port 0 takes a free port and prints it")
 	flags.StringVar(&o.ID, "name", o.ID, "name of the worker in its answers")
 	flags.StringVar(&o.Cluster, "cluster", o.Cluster, "id of the cluster")
 	flags.IntVar(&o.Partitions, "partitions", o.Partitions, "how many partitions the cluster has")
-	flags.Float64Var(&o.Capacity, "capacity", o.Capacity, "requests to warm partitions that it serves in a second")
-	flags.Float64Var(&o.Cold, "cold", o.Cold, "how many times as much work a request to a cold partition is")
-	flags.DurationVar(&o.ColdTime, "cold-time", o.ColdTime, "time in which a partition gets warm, by two thirds")
-	flags.DurationVar(&o.Window, "window", o.Window, "time over which the healthcheck counts")
-	tokenFile := flags.String("token-file", "", "file with the bearer token that orders must have")
-	drain := flags.Duration("drain", 10*time.Second, "time that the balancer gets to move the partitions when the worker stops")
+	flags.Float64Var(&o.Capacity, "capacity", o.Capacity, "requests per second to warm partitions that it can serve")
+	flags.Float64Var(&o.Cold, "cold", o.Cold, "cost of a request to a cold partition, compared with a warm one")
+	flags.DurationVar(&o.ColdTime, "cold-time", o.ColdTime, "time until a partition is two thirds warm")
+	flags.DurationVar(&o.Window, "window", o.Window, "time window of the healthcheck")
+	tokenFile := flags.String("token-file", "", "file with the bearer token that orders must carry")
+	drain := flags.Duration("drain", 10*time.Second, "how long a stopping worker waits until its partitions have moved")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if !transport.Loopback(*listen) {
-			return cli.Usagef("--listen %s can be reached from outside, and a demo-worker serves whoever calls it; listen on 127.0.0.1", *listen)
+			return cli.Usagef("--listen %s can be reached from outside, and a demo-worker serves whoever calls it; listen on "+
+				"127.0.0.1", *listen)
 		}
 		if err := o.Check(); err != nil {
 			return cli.Usage(err)

@@ -29,11 +29,11 @@ func auditCommand() *cobra.Command {
 	var when span
 	flags := c.Flags()
 	flags.StringVar(&filter.Kind, "kind", "", "only changes of this kind: "+strings.Join(store.AuditKinds(), ", "))
-	flags.StringVar(&filter.Name, "name", "", "only changes of this setting, token, service or run, or at or below this path")
+	flags.StringVar(&filter.Name, "name", "", "only changes of this setting, token, service or run, or of this path and below")
 	flags.StringVar(&filter.By, "by", "", "only changes by this actor: the name of a token")
-	flags.IntVar(&filter.Limit, "limit", 20, "how many, at most 1000")
-	when.add(c, "only changes made then or later", "only changes made before")
-	cursor := flags.String("cursor", "", "go on where the page before ended")
+	flags.IntVar(&filter.Limit, "limit", 20, "the most entries, up to 1000")
+	when.add(c, "only changes made at this time or later", "only changes made before")
+	cursor := flags.String("cursor", "", "continue after the previous page")
 	c.AddCommand(auditVerify())
 	return cli.Shows(c, func(q *cli.Call) (page wire.Page[engine.AuditView], err error) {
 		if err = cmp.Or(pageSize(filter.Limit), when.read(&filter.Since, &filter.Until)); err != nil {
@@ -46,19 +46,19 @@ func auditCommand() *cobra.Command {
 func auditVerify() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify",
-		Short: "Tell whether the audit is as it was written",
-		Long: `verify reads the whole audit of a server. Each record has a hash of what it says
-and of the hash of the record before it, so one that was changed, removed or put in
-later does not fit: verify names the first of these, and exits with 1.
+		Short: "Check that nobody changed the audit",
+		Long: `verify reads the whole audit of a server. Each record has a hash of its contents and
+of the hash of the record before it. A record that somebody changed, removed or added
+later does not fit. verify names the first such record and exits with 1.
 
-Who can write to the database can make all hashes anew. Keep the head that verify
-prints where they cannot write, such as in a ticket or a log of another system, and
-give it later with --expect: then the records up to it are as they were.`,
+Somebody who can write to the database can recompute all hashes. Keep the head that
+verify prints where they cannot write: in a ticket, or in a log of another system.
+Pass it later with --expect to prove that the records up to it are unchanged.`,
 		Example: `  procaas audit verify
   procaas audit verify --expect "$(cat kept-elsewhere)"`,
 		Args: cobra.NoArgs,
 	}
-	expect := c.Flags().StringSlice("expect", nil, "a head that verify printed before, which must still be there (repeatable)")
+	expect := c.Flags().StringSlice("expect", nil, "a head that verify printed before and that must still exist (repeatable)")
 	return cli.Formatted(c, func(q *cli.Call) error {
 		report, err := q.VerifyAudit(q.Ctx, *expect)
 		if err == nil {

@@ -20,12 +20,12 @@ import (
 func balancerCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "balancer",
-		Short: "See and steer which worker of a cluster serves which partition",
-		Long: `balancer shows the clusters of a server, and lets people steer who serves which
-partition: ban a worker, drain a worker or a zone, pin a partition, freeze the
-cluster, or let moves be decided and not made. Levers count from the next
-observation on, survive restarts, and are audited with their reasons. A cluster
-need not be named where the server has one only.`,
+		Short: "See and control which worker of a cluster serves which partition",
+		Long: `balancer shows the clusters of a server and controls which worker serves which
+partition. You can ban a worker, drain a worker or a zone, pin a partition, freeze
+the cluster, or let the balancer decide moves without making them. Levers take
+effect at the next observation and survive restarts. The audit has them with their
+reasons. A server with only one cluster needs no --cluster.`,
 	}
 	c.AddCommand(
 		simulate.StepCommand(), balancerStatus(), balancerMoves(), balancerExplain(), balancerRecord(),
@@ -46,7 +46,7 @@ need not be named where the server has one only.`,
 // clusterFlag adds the flag that names a cluster.
 func clusterFlag(c *cobra.Command) *string {
 	cli.ServerFlags(c)
-	return c.Flags().String("cluster", "", "id of the cluster; needed where the server has several")
+	return c.Flags().String("cluster", "", "id of the cluster; needed when the server has several")
 }
 
 // findCluster gives the cluster that is meant.
@@ -79,14 +79,14 @@ func leverCommand(use, short, lever string, release bool) *cobra.Command {
 		Use: use, Short: short, Example: example, Args: cobra.ExactArgs(strings.Count(" "+rest, " ") * min(len(rest), 1)),
 	}
 	cluster := clusterFlag(c)
-	reason := c.Flags().String("reason", "", "why, for the audit and for all who look")
+	reason := c.Flags().String("reason", "", "reason, for the audit and for colleagues")
 	var zone, end string
 	if lever == clusters.LeverDrain {
 		c.Args = cobra.MaximumNArgs(1)
-		c.Flags().StringVar(&zone, "zone", "", "a zone, in place of a worker")
+		c.Flags().StringVar(&zone, "zone", "", "a zone, instead of a worker")
 	}
 	if !release {
-		c.Flags().StringVar(&end, "for", "", "when it ends by itself, such as 30m or 2h; without, somebody has to end it")
+		c.Flags().StringVar(&end, "for", "", "ends by itself after this time, such as 30m or 2h (default: until somebody ends it)")
 	}
 	return cli.Shows(c, func(q *cli.Call) (levers clusters.Levers, err error) {
 		pull := clusters.LeverPull{Lever: lever, Zone: zone, Partition: -1, Release: release}
@@ -173,9 +173,9 @@ func writeLevers(q *cli.Call, l clusters.Levers, none string) error {
 
 func balancerStatus() *cobra.Command {
 	c := &cobra.Command{
-		Use: "status", Short: "Show the clusters of a server: workers, how even they are, and levers",
-		Long: `status shows each cluster of a server as its balancer has seen it last. It ends with
-exit code 1 when there is an alert.`,
+		Use: "status", Short: "Show the clusters of a server: workers, their loads, and levers",
+		Long: `status shows each cluster of a server as its balancer saw it last. It exits with
+code 1 when there is an alert.`,
 		Args: cobra.NoArgs,
 	}
 	cluster := clusterFlag(c)
@@ -262,7 +262,7 @@ func workerState(x clusters.Seen) string {
 }
 
 func balancerMoves() *cobra.Command {
-	c := &cobra.Command{Use: "moves", Short: "List the last moves of partitions with their reasons, the newest first", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "moves", Short: "List the latest moves of partitions with their reasons, newest first", Args: cobra.NoArgs}
 	cluster := clusterFlag(c)
 	limit := c.Flags().Int("limit", 20, "the most moves, up to 500")
 	return cli.Lists(c, func(q *cli.Call) ([]clusters.MoveLog, error) {
@@ -278,7 +278,7 @@ func balancerMoves() *cobra.Command {
 
 func balancerExplain() *cobra.Command {
 	c := &cobra.Command{
-		Use: "explain PARTITION", Short: "Tell why a partition is where it is", Example: "  procaas balancer explain 17",
+		Use: "explain PARTITION", Short: "Say why a worker serves a partition", Example: "  procaas balancer explain 17",
 		Args: cobra.ExactArgs(1),
 	}
 	cluster := clusterFlag(c)
@@ -293,7 +293,8 @@ func balancerExplain() *cobra.Command {
 		}
 		return q.ExplainPartition(q.Ctx, id, n)
 	}, func(q *cli.Call, v clusters.PartitionView) error {
-		fmt.Fprintf(q.Out, "partition %d of %s is on %s, with %.1f requests a second\n", v.Partition, v.Cluster, cmp.Or(v.Worker, "no worker"),
+		fmt.Fprintf(q.Out, "partition %d of %s is on %s, with %.1f requests a "+
+			"second\n", v.Partition, v.Cluster, cmp.Or(v.Worker, "no worker"),
 			v.Weight)
 		for _, n := range v.Notes {
 			fmt.Fprintln(q.Out, "- "+n)
@@ -311,11 +312,11 @@ func balancerExplain() *cobra.Command {
 func balancerRecord() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "record [CLUSTER]",
-		Short: "Write what the balancer has seen lately, for simulate balancer --from",
-		Long: `record writes the observations of a cluster that its server keeps, those of the last
-quarter of an hour, as lines of JSON: first what a policy knows beforehand, then an
-observation each. A longer recording is several of them in one file, taken before
-the server forgets; what is in it twice counts once.`,
+		Short: "Write what the balancer saw lately, for simulate balancer --from",
+		Long: `record writes the observations of a cluster as lines of JSON. The server keeps those
+of the last 15 minutes. The first line has what a policy knows beforehand, and each
+other line is one observation. For a longer recording, run record every few minutes
+and append to one file. Duplicates count once.`,
 		Example: "  procaas balancer record fanout > fanout.jsonl\n" +
 			"  procaas simulate balancer --from fanout.jsonl --policy v4,v5",
 		Args: cobra.MaximumNArgs(1),

@@ -21,16 +21,17 @@ import (
 func inboxCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "inbox",
-		Short: "Spread the inbox over several databases, and move keys between them",
-		Long: `inbox asks a server whose inbox is over several PostgreSQL servers (serve --cell)
-which of them has which keys, and moves keys while events come. Keys are spread over
-4096 slots; what moves is slots, with all that their keys need.`,
+		Short: "Show the databases of an inbox, and move keys between them",
+		Long: `inbox works with a server that spreads its inbox over several PostgreSQL servers
+(serve --cell). It shows which of them has which keys, and moves keys while events
+arrive. Every key belongs to one of 4096 slots. A move takes whole slots with
+everything that their keys need.`,
 	}, inboxStatus(), inboxSlots(), inboxMove(), inboxDrain(), inboxRemove())
 }
 
 func inboxStatus() *cobra.Command {
 	return cli.Shows(&cobra.Command{
-		Use: "status", Short: "Show the databases of the inbox, and what moves", Args: cobra.NoArgs,
+		Use: "status", Short: "Show the databases of the inbox, and current moves", Args: cobra.NoArgs,
 		Example: "  procaas inbox status\n  procaas inbox status --format json",
 	}, func(q *cli.Call) (inbox.View, error) { return q.Inbox(q.Ctx) }, printInbox)
 }
@@ -124,10 +125,10 @@ type slotMoves struct {
 func moves(c *cobra.Command, plan func(q *cli.Call, v inbox.View) (map[string][]int, error)) *cobra.Command {
 	var m slotMoves
 	c.Flags().DurationVar(&m.wait, "wait", 10*time.Second,
-		"how long runs under way get to end or to pause, while nothing of the slots is taken in")
-	c.Flags().IntVar(&m.atOnce, "at-once", 512, "slots of one move, which is undone or ended by itself")
-	c.Flags().BoolVar(&m.dry, "dry-run", false, "only say what would be done")
-	c.Flags().StringVar(&m.reason, "reason", "", "why, for the audit")
+		"how long runs in flight have to end or pause; meanwhile events of the slots wait")
+	c.Flags().IntVar(&m.atOnce, "at-once", 512, "slots per move; each move succeeds or is undone as a whole")
+	c.Flags().BoolVar(&m.dry, "dry-run", false, "only show the plan")
+	c.Flags().StringVar(&m.reason, "reason", "", "reason, for the audit")
 	return cli.Formatted(c, func(q *cli.Call) error {
 		m.Call = q
 		if m.atOnce < 1 {
@@ -148,16 +149,17 @@ func moves(c *cobra.Command, plan func(q *cli.Call, v inbox.View) (map[string][]
 func inboxMove() *cobra.Command {
 	c := &cobra.Command{
 		Use: "move", Short: "Move slots to another database", Args: cobra.NoArgs,
-		Long: `move takes slots to another database in parts of some thousand runs and keys. It stops
-a part for as long as its way takes, usually a fraction of a second, and lets it go on at
-the target; the others work meanwhile, so that many runs that wait make a move longer,
-and stop no slot for longer. Events wait for a slot that is stopped. What cannot be
-moved stays where it is, and works there again. Slots that are there already are left
-alone, so that the command may be repeated.`,
+		Long: `move takes slots to another database, in parts of some thousand runs and keys. A part
+stops while it moves, usually for a fraction of a second, and then resumes at the
+target. The other parts work meanwhile. So a move with many waiting runs takes longer,
+but no slot stops for longer.
+
+Events wait for a slot that is stopped. A slot that cannot move stays where it is and
+works there again. You can repeat the command: it skips slots that are already there.`,
 		Example: "  procaas inbox move --slots 2048-4095 --to b\n  procaas inbox move --slots 7 --to home --dry-run",
 	}
-	slots := c.Flags().String("slots", "", "which slots, such as 0-99,200 (required)")
-	to := c.Flags().String("to", "", "the cell that gets them (required)")
+	slots := c.Flags().String("slots", "", "the slots, such as 0-99,200 (required)")
+	to := c.Flags().String("to", "", "the cell that receives them (required)")
 	var wanted []int
 	c.PreRunE = func(*cobra.Command, []string) (err error) {
 		if *slots == "" || *to == "" {
@@ -179,7 +181,8 @@ alone, so that the command may be repeated.`,
 func inboxDrain() *cobra.Command {
 	c := &cobra.Command{
 		Use: "drain CELL", Short: "Move all slots of a database to the others", Args: cobra.ExactArgs(1),
-		Long:    "drain gives the slots of a cell to the others, evenly. Runs that have ended stay, so the\ndatabase has to be there until nobody asks for them any more; then, procaas inbox remove.",
+		Long: "drain moves the slots of a cell evenly to the others. Ended runs stay, so keep the\ndatabase until nobody needs " +
+			"them. Then use procaas inbox remove.",
 		Example: "  procaas inbox drain b --dry-run\n  procaas inbox drain b --to home",
 	}
 	to := c.Flags().StringSlice("to", nil, "only to these cells")
@@ -210,15 +213,15 @@ func inboxDrain() *cobra.Command {
 func inboxRemove() *cobra.Command {
 	c := &cobra.Command{
 		Use: "remove CELL", Short: "Remove a database without slots from the inbox for good", Args: cobra.ExactArgs(1),
-		Long: `remove takes a database out of the inbox that has nothing left: drain it first, and wait
-until its runs that have ended are trimmed, or say --forget, and they are in no list any
-more. All nodes leave it within a second; start them anew without its --cell when there is
-time. Its name does not come again.`,
+		Long: `remove takes an empty database out of the inbox. Drain it first. Then wait until the
+server has deleted its ended runs, or pass --forget: no list shows these runs any more.
+All nodes drop the database within a second. Restart them without its --cell when
+convenient. No other database can reuse its name.`,
 		Example: "  procaas inbox remove b\n  procaas inbox remove b --forget --reason 'server is sold'",
 	}
 	var r wire.InboxRemovalRequest
-	c.Flags().BoolVar(&r.Forget, "forget", false, "also with runs that have ended, or when the database cannot be reached")
-	c.Flags().StringVar(&r.Reason, "reason", "", "why, for the audit")
+	c.Flags().BoolVar(&r.Forget, "forget", false, "remove it although it has ended runs or cannot be reached")
+	c.Flags().StringVar(&r.Reason, "reason", "", "reason, for the audit")
 	return cli.Shows(c, func(q *cli.Call) (inbox.View, error) {
 		r.Cell = q.Args[0]
 		return q.RemoveCell(q.Ctx, r)

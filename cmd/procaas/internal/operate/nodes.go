@@ -31,18 +31,19 @@ func short(hash string) string {
 func reloadCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reload",
-		Short: "Let a server read its pipelines again, and tell what that changes",
-		Long: `reload makes a server read the pipelines that it was started with again. New
-events are served by them on all nodes of its store; runs that have begun keep
-their definition. Pipelines with errors are refused with all findings, and so are
-files that have none while the server has some; then nothing changes. The same goes
-for pipelines that are gone while accepted events wait for them: put them back, wait
-until the events have run, or give the events up with --drop, which cancels them.`,
+		Short: "Make a server read its pipelines again, and show what changes",
+		Long: `reload makes a server read its pipelines again. All nodes of its store use them for
+new events. Runs that have begun keep their definition. The server refuses pipelines
+with errors and lists all findings. It also refuses files without pipelines if it has
+some now. A refused reload changes nothing.
+
+The server also refuses to remove a pipeline while accepted events wait for it. Put
+the pipeline back, wait until the events have run, or pass --drop to cancel them.`,
 		Args: cobra.NoArgs,
 	}
 	cli.ServerFlags(c)
 	reason := addReason(c)
-	drop := c.Flags().Bool("drop", false, "cancel accepted events that wait for pipelines that are gone, instead of refusing")
+	drop := c.Flags().Bool("drop", false, "cancel accepted events that wait for removed pipelines")
 	return cli.Formatted(c, func(q *cli.Call) error {
 		found, err := q.Reload(q.Ctx, wire.Reload{Reason: *reason, Drop: *drop})
 		var refused *problem.Problem

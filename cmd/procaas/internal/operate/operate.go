@@ -27,7 +27,9 @@ func group(c *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 }
 
 // addReason adds the flag that says why, for the audit.
-func addReason(c *cobra.Command) *string { return c.Flags().String("reason", "", "why, for the audit") }
+func addReason(c *cobra.Command) *string {
+	return c.Flags().String("reason", "", "reason, for the audit")
+}
 
 // pageSize refuses a --limit that no page has.
 func pageSize(limit int) error {

@@ -18,23 +18,23 @@ import (
 func queueCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "queue",
-		Short: "Look at the queue of tasks, and steer it",
-		Long: `queue works with the tasks of a server: those of pipelines with a queue section, and
-those of workers that are other programs. A type is a pipeline's id, or any other
-name that tasks were put under.`,
+		Short: "Look at the queue of tasks, and control it",
+		Long: `queue works with the tasks of a server. Tasks belong to pipelines with a queue
+section, or to workers that are other programs. A type is the id of a pipeline, or
+any other name that tasks have.`,
 	}
 	c.AddCommand(queueStatsCommand(), queuePeekCommand())
 	for _, m := range []struct{ use, mode, short string }{
-		{"pause", "paused", "Let no task of a type be taken; those under way go on"},
-		{"resume", "open", "Open a type again that was paused or drained"},
-		{"drain", "draining", "Take no new tasks of a type in; those that are there are worked off"},
+		{"pause", "paused", "Stop workers from taking tasks of a type; tasks in flight continue"},
+		{"resume", "open", "Resume a paused or drained type"},
+		{"drain", "draining", "Refuse new tasks of a type, and finish the rest"},
 	} {
 		c.AddCommand(queueModeCommand(m.use, m.mode, m.short))
 	}
 	c.AddCommand(
-		queueChangeCommand("cancel", "Cancel tasks of a type that no worker holds"),
-		queueChangeCommand("retry", "Put dead letters of a type into the queue again"),
-		queueChangeCommand("move", "Give tasks of a type another one"),
+		queueChangeCommand("cancel", "Cancel tasks of a type that no worker has taken"),
+		queueChangeCommand("retry", "Put dead letters of a type back into the queue"),
+		queueChangeCommand("move", "Move tasks to another type"),
 	)
 	return c
 }
@@ -44,11 +44,15 @@ name that tasks were put under.`,
 func queueStatsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "stats", Short: "Count the tasks of each type", Args: cobra.NoArgs,
-		Long: `stats counts the tasks of each type. LAG is by how much the most urgent one waits
-beyond what it tolerates. WAITING are those that wait for others of their key.
-A number with a ~ is an estimate, of a large table. RAISED is how many waited for
-longer than max-wait and were let go before others. ASKED is when a worker asked for
-such tasks last: never in a month means that the type may be mistyped.`,
+		Long: `stats counts the tasks of each type. Its columns include
+
+  LAG      how much longer the most urgent task has waited than it tolerates
+  WAITING  tasks that wait for other tasks of their key
+  RAISED   tasks that waited longer than max-wait, and went before others
+  ASKED    when a worker last asked for such tasks. If none has asked for a month,
+           check the spelling of the type
+
+A ~ marks an estimate in a large table.`,
 	}
 	cli.ServerFlags(c)
 	header := "TYPE\tMODE\tLAG\tREADY\tWAITING\tTAKEN\tSCHEDULED\tFAILED\tRAISED\tASKED"
@@ -97,7 +101,7 @@ func askedAgo(at *time.Time, now time.Time) string {
 // typing mistake. It is no error, for the first task may be on its way.
 func queuePeekCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "peek TYPE", Short: "List tasks in the order in which they would be taken", Args: cobra.ExactArgs(1),
+		Use: "peek TYPE", Short: "List tasks in the order in which workers will take them", Args: cobra.ExactArgs(1),
 		Example: "  procaas queue peek thumbnails --state failed",
 	}
 	cli.ServerFlags(c)
@@ -132,7 +136,7 @@ func queueModeCommand(use, mode, short string) *cobra.Command {
 		Use: use + " TYPE", Short: short, Args: cobra.ExactArgs(1), Example: "  procaas queue " + use + ` thumbnails --reason "new disks"`,
 	}
 	cli.ServerFlags(c)
-	reason := c.Flags().String("reason", "", "why, for people")
+	reason := c.Flags().String("reason", "", "reason, for the audit and for colleagues")
 	return cli.Calls(c, func(q *cli.Call) error {
 		done, err := q.SetQueue(q.Ctx, q.Args[0], wire.QueueChange{Mode: mode, Reason: *reason})
 		if err != nil {
@@ -155,8 +159,8 @@ func queueChangeCommand(verb, short string) *cobra.Command {
 	flags.StringSliceVar(&choice.IDs, "id", nil, "only this task (repeatable)")
 	flags.StringVar(&choice.Key, "key", "", "only tasks of this key")
 	flags.StringVar(&choice.Unique, "unique", "", "only the task with this unique name")
-	flags.IntVar(&choice.Limit, "limit", 1000, "at most as many")
-	flags.StringVar(&choice.Reason, "reason", "", "why, for people")
+	flags.IntVar(&choice.Limit, "limit", 1000, "the most tasks")
+	flags.StringVar(&choice.Reason, "reason", "", "reason, for the audit and for colleagues")
 	// Only dead letters are retried, which are in one state.
 	if verb != "retry" {
 		flags.StringVar(&choice.State, "state", "", "only tasks in this state: ready, waiting or scheduled")

@@ -21,10 +21,10 @@ import (
 
 const redriveHelp = `
 
-With conditions in place of ids, all runs are taken that fulfil them, the first
-accepted first. --dry-run shows which; --rate paces the rest. Each run is met
-once, even if it fails again meanwhile. When broken off, say the same again: a
-run that goes on already is left alone.`
+Conditions instead of ids choose all runs that match, oldest first. --dry-run shows
+them, and --rate sets the pace. The command handles each run once, even if the run
+fails again meanwhile. After an interruption, run the same command again: it skips
+runs that already continue.`
 
 // choiceFlags choose runs by what they have in common.
 type choiceFlags struct {
@@ -41,14 +41,14 @@ func (f *choiceFlags) add(c *cobra.Command, statuses string) {
 	flags.StringVar((*string)(&f.filter.Status), "status", "", "only runs of this status: "+statuses)
 	flags.StringVar(&f.filter.FailedPath, "handler", "", "only runs that failed in this handler, or below this pipeline or pipeline/stage")
 	flags.StringVar(&f.filter.ErrorClass, "error-class", "",
-		"only runs that failed by timeout, connection, schema, a status such as 503, 4xx, "+
-			"5xx, status or other; quarantined: nodes have died of them")
+		"only runs that failed with timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined: "+
+			"runs that nodes died of")
 	flags.StringVar(&f.filter.Error, "error", "", "only runs whose error contains this text")
 	f.addWhen(c)
 }
 
 func (f *choiceFlags) addWhen(c *cobra.Command) {
-	f.when.add(c, "only runs accepted then or later", "only runs accepted before")
+	f.when.add(c, "only runs accepted at this time or later", "only runs accepted before")
 }
 
 // checkChoice refuses a pipeline or a path that chose no run because there is none such. One that
@@ -103,9 +103,9 @@ func (f *redriveFlags) add(c *cobra.Command) {
 // addPace adds the flags that all have who do something to many runs.
 func (f *redriveFlags) addPace(c *cobra.Command) {
 	flags := c.Flags()
-	flags.BoolVar(&f.dryRun, "dry-run", false, "show which runs are chosen, and do nothing")
-	flags.StringVar(&f.rate, "rate", "50/s", "how many runs in what time")
-	flags.IntVar(&f.limit, "limit", 0, "stop after so many runs; 0 for all")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "only list the chosen runs")
+	flags.StringVar(&f.rate, "rate", "50/s", "pace, as runs per time")
+	flags.IntVar(&f.limit, "limit", 0, "stop after this many runs; 0 for all")
 }
 
 // choose gives the runs that the flags choose, and how many a second to go on with.

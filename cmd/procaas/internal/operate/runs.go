@@ -31,10 +31,10 @@ func runsList() *cobra.Command {
 	var choice choiceFlags
 	choice.add(c, "waiting, running, parked, succeeded, failed, cancelled, ignored")
 	filter := &choice.filter
-	c.Flags().StringVar(&filter.LeftOut, "left-out", "", "only runs that went on without this handler, or one below this pipeline or "+
-		"pipeline/stage, though its conditions did not say so")
-	c.Flags().IntVar(&filter.Limit, "limit", 20, "how many, at most 1000")
-	c.Flags().StringVar(&filter.Cursor, "cursor", "", "go on where the page before ended")
+	c.Flags().StringVar(&filter.LeftOut, "left-out", "", "only runs that continued without this handler, or one below this "+
+		"pipeline or pipeline/stage, for another reason than its conditions")
+	c.Flags().IntVar(&filter.Limit, "limit", 20, "the most entries, up to 1000")
+	c.Flags().StringVar(&filter.Cursor, "cursor", "", "continue after the previous page")
 	return cli.Shows(c, func(q *cli.Call) (page wire.Page[checkpoint.RunView], err error) {
 		if err := pageSize(filter.Limit); err != nil {
 			return page, err
@@ -82,7 +82,8 @@ func version(v checkpoint.RunView) string {
 
 func runsShow() *cobra.Command {
 	return cli.Shows(&cobra.Command{
-		Use: "show RUN|KEY", Short: "Show one run, or the newest run of a key, with its handlers and shared state", Args: cobra.ExactArgs(1),
+		Use: "show RUN|KEY", Short: "Show one run, or the newest run of a key, with its handlers and shared " +
+			"state", Args: cobra.ExactArgs(1),
 		Example: "  procaas runs show o-1\n  procaas runs show 0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11",
 	}, func(q *cli.Call) (v checkpoint.RunView, err error) {
 		err = q.ForRun(q.Args[0], nil, func(id string) error {
@@ -104,8 +105,8 @@ func showRun(q *cli.Call, v checkpoint.RunView) error {
 func runsRetry() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "retry [RUN|KEY…]",
-		Short:   "Go on with failed runs from the handler that failed",
-		Long:    "retry goes on with failed runs from the handler that failed." + redriveHelp,
+		Short:   "Resume failed runs from the handler that failed",
+		Long:    "retry resumes failed runs from the handler that failed." + redriveHelp,
 		Example: "  procaas runs retry --handler new-order-created/notify --error-class 5xx --since 1h --dry-run",
 		Args:    cobra.ArbitraryArgs,
 	}
@@ -123,30 +124,31 @@ func runsRetry() *cobra.Command {
 func runsMakeUp() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "make-up --handler PATH",
-		Short: "Let runs that went on without a handler do it after all",
-		Long: `make-up lets runs that have succeeded without a handler do it after all: it was
-switched off or out of the flow, over its limit, had waited for its service for too
-long, or had failed. procaas runs list --left-out PATH lists them.
+		Short: "Call a handler that runs left out",
+		Long: `make-up calls a handler in succeeded runs that left it out. A run leaves a handler out
+when it is switched off, out of the flow or over its limit, when its service is down
+for too long, or when it fails. procaas runs list --left-out PATH lists these runs.
 
-Each run makes that call alone, with the Idempotency-Key that it would have had, or
-had. The handler's conditions are asked again. What the call leaves goes to the run,
-and not to the key. A handler inside of a call or a repeated stage, one that is
-repeated for a list and one that awaits an event cannot be made up; such runs are
-counted as moved on, and so are runs that have made it up meanwhile.` + redriveHelp,
+Each run makes only this call, with the Idempotency-Key that the call had or would
+have had. It evaluates the handler's conditions again. The result goes to the run,
+and not to the shared state of the key. You cannot make up a handler inside a call or
+a repeated stage, a handler with for-each, or one that awaits an event. make-up counts
+such runs as moved on, and also runs that have made up the handler meanwhile.` + redriveHelp,
 		Example: "  procaas runs make-up --handler new-order-created/perform-notifications/notify-user --since 1h --dry-run",
 		Args:    cobra.NoArgs,
 	}
 	var many redriveFlags
 	flags := c.Flags()
 	flags.StringVar(&many.filter.LeftOut, "handler", "", "the handler that was left out: pipeline/stage/handler")
-	flags.StringVar(&many.filter.Flow, "flow", "", "runs of this flow")
-	flags.StringVar(&many.filter.Key, "key", "", "runs of this key")
+	flags.StringVar(&many.filter.Flow, "flow", "", "only runs of this flow")
+	flags.StringVar(&many.filter.Key, "key", "", "only runs of this key")
 	many.addWhen(c)
 	many.addPace(c)
 	reason := addReason(c)
 	return cli.Calls(c, func(q *cli.Call) error {
 		if strings.Count(many.filter.LeftOut, "/") != 2 {
-			return cli.Usagef("--handler %q: want the path of the handler that was left out, such as new-order/notify/user", many.filter.LeftOut)
+			return cli.Usagef("--handler %q: want the path of the handler that was left out, such as "+
+				"new-order/notify/user", many.filter.LeftOut)
 		}
 		return many.redrive(q, client.MakeUpRuns, *reason)
 	})
@@ -155,20 +157,19 @@ counted as moved on, and so are runs that have made it up meanwhile.` + redriveH
 func runsCancel() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cancel [RUN|KEY…]",
-		Short: "End runs that have not ended, and let later events of their keys go on",
-		Long: `cancel ends runs that have not ended, and failed ones, and lets later events of
-their keys go on.
+		Short: "End unfinished runs, and unblock later events of their keys",
+		Long: `cancel ends unfinished and failed runs, and unblocks later events of their keys.
 
-A run of a pipeline with compensations lets its calls under way end, undoes what it
-has done, the last first, and ends then. With --no-compensate it ends as it is, even
-one that undoes already.` + redriveHelp,
+If the pipeline has compensations, the run waits for its calls in flight. Then it
+compensates what it has done, the latest first, and ends. With --no-compensate the run
+ends as it is, even if it already compensates.` + redriveHelp,
 		Example: "  procaas runs cancel --pipeline new-order-created --until 24h --reason \"too late\" --dry-run",
 		Args:    cobra.ArbitraryArgs,
 	}
 	var many redriveFlags
 	many.add(c)
-	reason := c.Flags().String("reason", "", "why, for the audit and the people who read the run later")
-	c.Flags().BoolVar(&many.abandon, "no-compensate", false, "do not undo what the runs have done")
+	reason := c.Flags().String("reason", "", "reason, for the audit and for readers of the run")
+	c.Flags().BoolVar(&many.abandon, "no-compensate", false, "do not compensate what the runs have done")
 	return cli.Calls(c, func(q *cli.Call) error {
 		if len(q.Args) == 0 {
 			return many.redrive(q, client.CancelRuns, *reason)
@@ -223,14 +224,14 @@ func eachRun(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string)
 func runsMigrate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "migrate [RUN|KEY…]",
-		Short: "Let runs in flight go on by the present pipelines",
-		Long: `migrate lets runs that have begun by older pipelines, failed ones too, go on by
-those that the server has now. A run that does not fit stays as it is, and the
-reason is told; procaas diff --server tells it before the pipelines are there.
-A run that a node works on is moved when its calls under way have ended.
+		Short: "Move runs in flight to the present pipelines",
+		Long: `migrate moves runs that began with older pipelines to the present pipelines of the
+server, including failed runs. A run that does not fit stays as it is, and migrate
+prints the reason. procaas diff --server shows this before you deploy the pipelines.
+If a node works on a run, the run moves after its calls in flight.
 
-With conditions in place of ids, all runs are taken that fulfil them, the first
-accepted first. --dry-run tells which fit; --rate paces the rest.
+Conditions instead of ids choose all runs that match, oldest first. --dry-run shows
+which of them fit, and --rate sets the pace.
 
 Exit codes: 0 when all fit, 1 when some do not.`,
 		Example: "  procaas runs migrate --pipeline new-order-created --dry-run",

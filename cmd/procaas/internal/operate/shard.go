@@ -20,27 +20,26 @@ import (
 func shardCommand() *cobra.Command {
 	c := group(&cobra.Command{
 		Use:   "shard",
-		Short: "Ask shard maps where keys live, and look after shards",
-		Long: `shard asks a server about its shard maps: which shard has a key, what the shards
-and their hosts do, and what keeps a shard from being used. It closes shards for new
-keys, drains them, and moves keys.`,
+		Short: "Find the shards of keys, move keys, and manage shards",
+		Long: `shard asks a server about its shard maps: which shard has a key, how the shards and
+their hosts are, and what keeps a shard from being used. It also closes shards for new
+keys, drains shards, and moves keys.`,
 	},
 		shardList(), shardShow(), shardResolve(), shardEnroll(), shardMove(),
-		shardSet("close MAP SHARD", "Take no new keys on a shard",
+		shardSet("close MAP SHARD", "Stop a shard from taking new keys",
 			func(why string) wire.ShardChangeRequest { return wire.ShardChangeRequest{Closed: &why} }),
-		shardSet("drain MAP SHARD", "Let all keys leave a shard",
+		shardSet("drain MAP SHARD", "Move all keys off a shard",
 			func(why string) wire.ShardChangeRequest { return wire.ShardChangeRequest{Draining: &why} }),
 		shardOpen(),
-		shardRegroup("split MAP KEY", "Give a part of a placement one of its own",
-			`split gives a part of a placement one of its own on the same shard, which shard move
-moves then. In a map by range, the stretch of keys that KEY lies in is divided there;
-in others the key gets a placement of its own. Writers are held back for some
-milliseconds.`, "5000"),
-		shardRegroup("merge MAP KEY", "Make a part that was split off part of the rest again",
-			`merge ends the placement that KEY has of its own: its rows belong to the placement that
-it was split off. In a map by range it ends the stretch of keys that begins at KEY: its
-keys belong to the stretch before it. Both must be on the same shard, and no transfer of
-either may be under way or observed. Writers are held back for some milliseconds.`, "42/inbox"),
+		shardRegroup("split MAP KEY", "Split a placement in two, on the same shard",
+			`split divides a placement in two on the same shard. You can then move the new part
+with shard move. In a map by range, it divides the range of keys at KEY. In other
+maps, KEY gets a placement of its own. Writers wait for some milliseconds.`, "5000"),
+		shardRegroup("merge MAP KEY", "Merge a placement back into the one it was split from",
+			`merge ends the placement of KEY. Its rows belong again to the placement that it was
+split from. In a map by range, merge ends the range that begins at KEY, and its keys
+join the range before it. Both placements must be on the same shard, and neither may
+have a transfer that runs or is observed. Writers wait for some milliseconds.`, "42/inbox"),
 	)
 	c.AddCommand(shardTransferCommands()...)
 	return c
@@ -150,15 +149,16 @@ func connectionsText(h transfers.ShardHostView) string {
 // shardResolve asks as services do, but never places a key: to look must change nothing.
 func shardResolve() *cobra.Command {
 	c := &cobra.Command{
-		Use: "resolve MAP KEY", Short: "Tell where a key lives", Args: cobra.ExactArgs(2),
-		Long:    "resolve tells where a key lives and which hosts to try, as services are told. It\nregisters no key.",
+		Use: "resolve MAP KEY", Short: "Show where a key lives", Args: cobra.ExactArgs(2),
+		Long: "resolve shows where a key lives and which hosts to try, with the answer that services\nget. It does not " +
+			"register the key.",
 		Example: "  procaas shard resolve mail 42\n  procaas shard resolve mail 42/archive --mode replica --max-lag 2s --dc a",
 	}
 	var ask transfers.ShardQuestion
 	flags := c.Flags()
 	flags.StringVar(&ask.Mode, "mode", transfers.ShardMaster, "master, replica or any")
-	flags.DurationVar(&ask.MaxLag, "max-lag", 0, "how far a replica may be behind; 0 is any")
-	flags.StringVar(&ask.DC, "dc", "", "the data centre of the asker")
+	flags.DurationVar(&ask.MaxLag, "max-lag", 0, "the largest lag of a replica; 0 for any")
+	flags.StringVar(&ask.DC, "dc", "", "the data centre that asks")
 	return cli.Shows(c, func(q *cli.Call) (transfers.ShardAnswer, error) {
 		ask.Key, ask.Known = q.Args[1], true
 		return q.ResolveShard(q.Ctx, q.Args[0], ask)
@@ -176,11 +176,12 @@ func shardResolve() *cobra.Command {
 func shardEnroll() *cobra.Command {
 	c := &cobra.Command{
 		Use: "enroll MAP SHARD", Short: "Install the fence and the publications on a shard", Args: cobra.ExactArgs(2),
-		Long: `enroll prepares a shard: the schema procaas with the fence, which refuses writers who
-are behind, fences for the keys that live there, and the publications by which keys
-move. It may be repeated, and must be after a change of the map's tables.
+		Long: `enroll prepares a shard. It creates the schema procaas with the fence that refuses
+writers with an old epoch, fences for the keys on the shard, and the publications for
+moving keys. You can repeat it. Repeat it after each change of the map's tables.
 
-A shard that cannot be used is left as it is, with all reasons; the exit code is 1.`,
+enroll does not change a shard that cannot be used. It lists all reasons and exits
+with 1.`,
 		Example: "  procaas shard enroll mail s1",
 	}
 	return cli.Formatted(c, func(q *cli.Call) error {
@@ -216,13 +217,13 @@ func shardMove() *cobra.Command {
 	c := &cobra.Command{
 		Use: "move MAP KEY SHARD", Aliases: []string{"transfer"}, Short: "Move a key to another shard", Args: cobra.ExactArgs(3),
 		Long: "move submits the event " + transferEvent +
-			", by which the pipeline of transfers moves a key\nwhile it is written to, and prints its run.",
+			", which starts a transfer, and prints its run.\nThe key moves while services write to it.",
 		Example: "  procaas shard move mail 42 s2",
 	}
 	var method string
 	var dryRun bool
-	c.Flags().StringVar(&method, "method", "", "stream or lock-copy-switch; the better one that can be used when empty")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, tell what would be moved")
+	c.Flags().StringVar(&method, "method", "", "stream or lock-copy-switch (default: the best one that can be used)")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, and show what would move")
 	return cli.Formatted(c, func(q *cli.Call) error {
 		target := q.Args[2]
 		a, err := q.ResolveShard(q.Ctx, q.Args[0], transfers.ShardQuestion{Key: q.Args[1], Mode: transfers.ShardAny, Known: true})
@@ -275,7 +276,7 @@ func shardSet(use, short string, change func(why string) wire.ShardChangeRequest
 	word, _, _ := strings.Cut(use, " ")
 	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(2), Example: "  procaas shard " + word +
 		` mail s1 --reason "new disks"`}
-	reason := c.Flags().String("reason", "", "why, for all who look (required)")
+	reason := c.Flags().String("reason", "", "reason, for colleagues (required)")
 	return setsShard(c, func() (wire.ShardChangeRequest, error) {
 		if *reason == "" {
 			return wire.ShardChangeRequest{}, cli.Usagef("shard %s needs --reason", word)
@@ -288,7 +289,7 @@ func shardSet(use, short string, change func(why string) wire.ShardChangeRequest
 func shardOpen() *cobra.Command {
 	none := ""
 	return setsShard(&cobra.Command{
-		Use: "open MAP SHARD", Short: "Take back that a shard is closed or drained", Args: cobra.ExactArgs(2),
+		Use: "open MAP SHARD", Short: "Reopen a closed or drained shard", Args: cobra.ExactArgs(2),
 		Example: "  procaas shard open mail s1",
 	}, func() (wire.ShardChangeRequest, error) {
 		return wire.ShardChangeRequest{Closed: &none, Draining: &none}, nil
@@ -297,7 +298,7 @@ func shardOpen() *cobra.Command {
 
 // setsShard makes a command that changes a shard and shows it, or shows what it would be.
 func setsShard(c *cobra.Command, prepare func() (wire.ShardChangeRequest, error)) *cobra.Command {
-	dryRun := c.Flags().Bool("dry-run", false, "change nothing, tell what would be affected")
+	dryRun := c.Flags().Bool("dry-run", false, "change nothing, and show what it would affect")
 	return cli.Shows(c, func(q *cli.Call) (x transfers.ShardView, err error) {
 		change, err := prepare()
 		if err != nil {
@@ -329,8 +330,8 @@ func shardRegroup(use, short, long, example string) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.ExactArgs(2), Example: "  procaas shard " + verb + " mail " +
 		example + " --dry-run"}
 	ask := wire.ShardRegroupRequest{}
-	c.Flags().StringVar(&ask.Reason, "reason", "", "why, for all who look")
-	c.Flags().BoolVar(&ask.DryRun, "dry-run", false, "change nothing, tell what would be")
+	c.Flags().StringVar(&ask.Reason, "reason", "", "reason, for colleagues")
+	c.Flags().BoolVar(&ask.DryRun, "dry-run", false, "change nothing, and show the result")
 	return cli.Shows(c, func(q *cli.Call) (transfers.ShardRegroup, error) {
 		ask.At = q.Args[1]
 		return q.RegroupShard(q.Ctx, q.Args[0], verb, ask)

@@ -15,13 +15,14 @@ import (
 func shardTransferCommands() []*cobra.Command {
 	return []*cobra.Command{
 		shardTransfers(),
-		shardOrder(transfers.OrderPause, "Pause a transfer before the map has switched", "Nothing is frozen meanwhile; the source keeps "+
-			"its log for it."),
-		shardOrder(transfers.OrderResume, "Let a paused transfer go on", ""),
-		shardOrder(transfers.OrderCancel, "Undo a transfer before the map has switched", "The source keeps the key, and the target nothing."),
-		shardOrder(transfers.OrderRollback, "Give the key of a transfer back, after the map has switched",
-			"What was written to the target goes back as well. It is possible while the transfer\nis observed."),
-		shardOrder(transfers.OrderFinish, "End the time in which a transfer may be rolled back", ""),
+		shardOrder(transfers.OrderPause, "Pause a transfer before the map has switched", "Writers continue meanwhile. The source "+
+			"keeps its log for the transfer."),
+		shardOrder(transfers.OrderResume, "Resume a paused transfer", ""),
+		shardOrder(transfers.OrderCancel, "Undo a transfer before the map has switched", "The source keeps the key, and the "+
+			"target keeps nothing."),
+		shardOrder(transfers.OrderRollback, "Move the key of a transfer back, after the map has switched",
+			"rollback moves the key back with all that services wrote to the target. It works as\nlong as the transfer is observed."),
+		shardOrder(transfers.OrderFinish, "End the time in which a transfer can be rolled back", ""),
 	}
 }
 
@@ -30,7 +31,8 @@ func shardTransferCommands() []*cobra.Command {
 func shardTransfers() *cobra.Command {
 	c := &cobra.Command{
 		Use: "transfers MAP", Short: "List the transfers of a map", Args: cobra.ExactArgs(1),
-		Long:    "transfers lists the keys that move, how far they are, and the latest that have moved.\nruns list --pipeline shard-transfer lists all that ever did.",
+		Long: "transfers lists current transfers with their progress, and the latest ended ones.\nruns list --pipeline " +
+			"shard-transfer lists all of them.",
 		Example: "  procaas shard transfers mail",
 	}
 	return cli.Lists(c, func(q *cli.Call) ([]transfers.ShardTransfer, error) { return q.ShardTransfers(q.Ctx, q.Args[0]) },
@@ -44,7 +46,8 @@ func shardTransfers() *cobra.Command {
 				note = "rollback until " + t.Observe.UTC().Format("15:04:05")
 			}
 			return cli.Row{
-				t.ID, t.Key, t.Source, t.Target, t.State, t.Step, fmt.Sprintf("%.0f %%", t.Percent), t.Rows, fmt.Sprintf("%d kB", t.Lag>>10),
+				t.ID, t.Key, t.Source, t.Target, t.State, t.Step, fmt.Sprintf("%.0f %%", t.Percent), t.Rows, fmt.Sprintf("%d "+
+					"kB", t.Lag>>10),
 				window, cli.Dash(note),
 			}
 		})
@@ -55,7 +58,7 @@ func shardTransfers() *cobra.Command {
 func shardOrder(want, short, long string) *cobra.Command {
 	c := &cobra.Command{Use: want + " TRANSFER", Short: short, Long: long, Args: cobra.ExactArgs(1), Example: "  procaas shard " + want +
 		" 01a200cf_7dd7_72c4_9871_ee0be87febda"}
-	reason := c.Flags().String("reason", "", "why, for all who look")
+	reason := c.Flags().String("reason", "", "reason, for colleagues")
 	return cli.Shows(c, func(q *cli.Call) (transfers.ShardTransfer, error) {
 		return q.OrderShardTransfer(q.Ctx, q.Args[0], wire.TransferOrderRequest{Want: want, Reason: *reason})
 	}, func(q *cli.Call, t transfers.ShardTransfer) error {

@@ -19,10 +19,10 @@ func submitCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "submit [FILE|-]",
 		Short: "Submit an event to a server",
-		Long: `submit sends one event, a JSON array of events, or one event a line (NDJSON), and
-prints what became of it. Events are read from a file or from standard input, or made
-from flags. Lines are sent in arrays of up to 1000 events; the first that is no event
-is refused, and nothing is sent.`,
+		Long: `submit sends one event, a JSON array of events, or one event per line (NDJSON), and
+prints the results. It reads a file or standard input, or makes an event from flags.
+It sends lines in arrays of up to 1000 events. If a line is not an event, submit
+reports it and sends nothing.`,
 		Example: `  procaas submit --type new-order-created --payload '{"order-id": "o-1"}'
   procaas submit event.json
   jq -c '.[]' events.json | procaas submit -`,
@@ -31,9 +31,9 @@ is refused, and nothing is sent.`,
 	cli.ServerFlags(c)
 	var e struct{ Type, ID, Source, Key, Payload string }
 	c.Flags().StringVar(&e.Type, "type", "", "type of the event")
-	c.Flags().StringVar(&e.ID, "id", "", "id of the event; the same id is accepted once")
-	c.Flags().StringVar(&e.Source, "source", "", "who sends the event")
-	c.Flags().StringVar(&e.Key, "key", "", "key of the entity, when the flow has no key expression")
+	c.Flags().StringVar(&e.ID, "id", "", "id of the event; the server accepts each id once")
+	c.Flags().StringVar(&e.Source, "source", "", "sender of the event")
+	c.Flags().StringVar(&e.Key, "key", "", "key of the entity, if the flow has no key expression")
 	c.Flags().StringVar(&e.Payload, "payload", "", "payload as JSON")
 	return cli.Calls(c, func(q *cli.Call) error {
 		var bodies []json.RawMessage

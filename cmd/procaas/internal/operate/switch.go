@@ -24,17 +24,16 @@ func switchCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "switch",
 		Short: "Switch pipelines, stages and handlers off and on, on all nodes",
-		Long: `switch changes what runs, by path: a pipeline, pipeline/stage or
-pipeline/stage/handler. It counts on every node within a second, survives
-restarts, and is audited.
+		Long: `switch turns paths off and on: a pipeline, pipeline/stage or pipeline/stage/handler.
+It takes effect on every node within a second, survives restarts, and is audited.
 
-off leaves handlers out, as if their enabled were false; hold parks runs before
-them, and loses nothing: they go on when the switch is on again. A handler that
-has gone out of the flow by itself, for its fallback, is put back by on, and keep
-lets none go.`,
+  off    skips the handlers, as if their field enabled were false
+  hold   parks runs before the path, and loses nothing: they resume at switch on
+  on     ends both, and brings back handlers that a fallback took out of the flow
+  keep   keeps fallbacks from taking handlers out of the flow`,
 	},
-		switchOff("off PATH", guard.ModeSkip, "Leave out what is below a path, for an hour unless you say otherwise"),
-		switchOff("hold PATH", guard.ModeHold, "Park runs before what is below a path, for an hour unless you say otherwise"),
+		switchOff("off PATH", guard.ModeSkip, "Skip the handlers below a path, for an hour by default"),
+		switchOff("hold PATH", guard.ModeHold, "Park runs before a path, for an hour by default"),
 		switchKeep(), switchOn(), switchList(), switchUndo(),
 	)
 }
@@ -54,8 +53,8 @@ type edit func(now *guard.Control)
 // to be edited is asked for once, before the server is asked.
 func changes(c *cobra.Command, prepare func(*controlChange) (edit, error)) *cobra.Command {
 	x := controlChange{}
-	c.Flags().StringVar(&x.reason, "reason", "", "why, for the audit and for all who look")
-	c.Flags().BoolVar(&x.dryRun, "dry-run", false, "change nothing, tell what would be affected")
+	c.Flags().StringVar(&x.reason, "reason", "", "reason, for the audit and for colleagues")
+	c.Flags().BoolVar(&x.dryRun, "dry-run", false, "change nothing, and show what it would affect")
 	return cli.Formatted(c, func(q *cli.Call) error {
 		x.Call = q
 		change, err := prepare(&x)
@@ -72,10 +71,10 @@ func switchOff(use, mode, short string) *cobra.Command {
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
 		Example: "  procaas switch " + word + ` new-order-created/notify/notify-driver --for 30m --reason "push is down"`,
 	}
-	end := addEnd(c, "when it is on again by itself, such as 30m or 2h", "until somebody switches it on")
+	end := addEnd(c, "switch on again after this time, such as 30m or 2h", "stay off until somebody switches it on")
 	var force bool
 	if mode == guard.ModeSkip {
-		c.Flags().BoolVar(&force, "force", false, "leave out critical handlers, too: their runs go on without them")
+		c.Flags().BoolVar(&force, "force", false, "also skip critical handlers: their runs continue without them")
 	}
 	return changes(c, func(*controlChange) (edit, error) {
 		until, err := end()
@@ -104,11 +103,11 @@ func addEnd(c *cobra.Command, forUsage, foreverUsage string) func() (*time.Time,
 
 func switchKeep() *cobra.Command {
 	c := &cobra.Command{
-		Use: "keep PATH", Short: "Let no handler below a path go out of the flow by itself, for an hour unless you say otherwise",
+		Use: "keep PATH", Short: "Keep fallbacks from taking handlers below a path out, for an hour by default",
 		Args:    cobra.ExactArgs(1),
 		Example: `  procaas switch keep new-order-created/notify --for 2h --reason "errors of the new push service are known"`,
 	}
-	end := addEnd(c, "when fallbacks count again, such as 30m or 2h", "until somebody changes it")
+	end := addEnd(c, "let fallbacks act again after this time, such as 30m or 2h", "stay until somebody changes it")
 	return changes(c, func(*controlChange) (edit, error) {
 		until, err := end()
 		return func(now *guard.Control) {
@@ -119,11 +118,10 @@ func switchKeep() *cobra.Command {
 
 func switchOn() *cobra.Command {
 	c := &cobra.Command{
-		Use: "on PATH", Short: "Switch a path on again; held runs go on", Args: cobra.ExactArgs(1),
-		Long: `on ends what keeps handlers below a path from being called: a switch that is off
-at this path, and fallbacks by which they have gone out of the flow by
-themselves. They go out again when their calls fail from now on; switch keep
-forbids that.`,
+		Use: "on PATH", Short: "Switch a path on again; held runs resume", Args: cobra.ExactArgs(1),
+		Long: `on ends what keeps the handlers below a path from being called: the switch at this
+path, and fallbacks that took handlers out of the flow. A fallback can take them out
+again when their calls fail. Use switch keep to prevent that.`,
 		Example: "  procaas switch on new-order-created/notify/notify-driver",
 	}
 	return changes(c, func(x *controlChange) (_ edit, err error) {
@@ -137,7 +135,7 @@ forbids that.`,
 }
 
 func switchList() *cobra.Command {
-	c := &cobra.Command{Use: "list", Short: "List switches, limits and rollouts that are set", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "list", Short: "List current switches, limits and rollouts", Args: cobra.NoArgs}
 	return cli.Lists(c, func(q *cli.Call) ([]guard.ControlView, error) { return q.Controls(q.Ctx) },
 		"PATH\tSTATE\tBY\tREASON", func(v guard.ControlView) cli.Row { return cli.Row{v.Path, stateText(v), v.By, v.Reason} })
 }
@@ -145,9 +143,9 @@ func switchList() *cobra.Command {
 func switchUndo() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "undo REVISION",
-		Short: "Take a change of a switch, limit or rollout back",
-		Long: `undo puts back what was before a change. Each change tells its revision, and so
-does the audit. It is refused when somebody has changed the same path since.`,
+		Short: "Undo a change of a switch, limit or rollout",
+		Long: `undo restores what was set before a change. Each change prints its revision, and the
+audit has it too. The server refuses to undo if somebody changed the same path since.`,
 		Example: "  procaas switch undo 17",
 		Args:    cobra.ExactArgs(1),
 	}
@@ -178,8 +176,8 @@ func limitCommand() *cobra.Command {
 		Args: cobra.RangeArgs(1, 2),
 	}
 	cli.ServerFlags(c)
-	over := c.Flags().String("over", "wait", "what becomes of a call over the limit: wait or skip; critical handlers always wait")
-	duration := c.Flags().String("for", "", "when the limit ends by itself, such as 30m; never when it is left out")
+	over := c.Flags().String("over", "wait", "what a call over the limit does: wait or skip; critical handlers always wait")
+	duration := c.Flags().String("for", "", "the limit ends after this time, such as 30m (default: never)")
 	remove := c.Flags().Bool("remove", false, "remove the limit")
 	return changes(c, func(x *controlChange) (_ edit, err error) {
 		if *remove != (len(x.Args) == 1) {
@@ -199,13 +197,13 @@ func limitCommand() *cobra.Command {
 func rolloutCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "rollout PATH PERCENT | rollout PATH --remove",
-		Short:   "Let a handler run in a share of the runs",
+		Short:   "Run a handler in only a share of the runs",
 		Example: "  procaas rollout new-order-created/notify/bonus 25",
 		Args:    cobra.RangeArgs(1, 2),
 	}
 	cli.ServerFlags(c)
-	remove := c.Flags().Bool("remove", false, "go by the definition again")
-	force := c.Flags().Bool("force", false, "although the handler is critical")
+	remove := c.Flags().Bool("remove", false, "remove the rollout")
+	force := c.Flags().Bool("force", false, "also for a critical handler")
 	return changes(c, func(x *controlChange) (edit, error) {
 		if *remove != (len(x.Args) == 1) {
 			return nil, cli.Usagef("rollout takes a percentage, or --remove; use: %s", c.UseLine())

@@ -16,19 +16,21 @@ import (
 func tokenCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "token",
-		Short: "Say who may call a server: make, list and revoke tokens",
-		Long: `token says who may call a server, on all its nodes. The roles are
+		Short: "Make, list and revoke the tokens of a server",
+		Long: `token manages who may call a server, on all its nodes. The roles are
 
   viewer     reads
-  submitter  submits events and tasks, and does nothing else
-  worker     takes tasks, does them, and does nothing else
-  operator   does all that, and steers: switches, limits, retries, cancellations
-  admin      does everything, tokens included
+  submitter  submits events and tasks only
+  worker     takes and finishes tasks only
+  operator   reads, submits, works, and controls: switches, limits, retries, cancellations
+  admin      does everything, including tokens
 
-Operators and submitters may be bound to paths: pipeline, pipeline/stage or
-pipeline/stage/handler; workers to types of tasks. What a token is told by is random, shown once when it is
-made, and kept nowhere; the audit calls its bearer by the token's name. Before the
-first token, calls on a server of this machine need none.`,
+You can bind operators and submitters to paths: pipeline, pipeline/stage or
+pipeline/stage/handler. You can bind workers to types of tasks.
+
+A token is random. The server shows it once and keeps only its hash. The audit has
+the token's name. Until somebody makes the first token, calls to a server on the
+loopback address need none.`,
 	}, tokenNew(), tokenList(), tokenRevoke())
 }
 
@@ -37,7 +39,7 @@ first token, calls on a server of this machine need none.`,
 func tokenNew() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "new",
-		Short: "Make a token and show it, this once",
+		Short: "Make a token, and show it once",
 		Example: `  procaas token new --name ann --role admin
   procaas token new --name on-call --role operator --path new-order-created/notify --expires 30d
   procaas token new --name resizer --role worker --path thumbnails`,
@@ -45,12 +47,12 @@ func tokenNew() *cobra.Command {
 	}
 	var t wire.NewToken
 	flags := c.Flags()
-	flags.StringVar(&t.Name, "name", "", "what the audit calls its bearer (required)")
+	flags.StringVar(&t.Name, "name", "", "name of the bearer in the audit (required)")
 	flags.StringVar(&t.Role, "role", "", "viewer, submitter, worker, operator or admin (required)")
 	flags.StringSliceVar(&t.Paths, "path", nil,
-		"what an operator, submitter or worker is bound to (repeatable); everything when it is left out")
-	flags.StringVar(&t.Reason, "reason", "", "why, for the audit")
-	expires := flags.String("expires", "90d", "when it is good no more: in a time such as 30d, at one such as 2006-01-02T15:04:05Z, or never")
+		"path or type that an operator, submitter or worker is bound to (repeatable; default: everything)")
+	flags.StringVar(&t.Reason, "reason", "", "reason, for the audit")
+	expires := flags.String("expires", "90d", "when it expires: a duration such as 30d, a time such as 2006-01-02T15:04:05Z, or never")
 	return cli.Shows(c, func(q *cli.Call) (made wire.MadeToken, err error) {
 		if t.Name == "" || t.Role == "" {
 			return made, cli.Usagef("token new needs --name and --role")
@@ -61,7 +63,8 @@ func tokenNew() *cobra.Command {
 		return q.NewToken(q.Ctx, t)
 	}, func(q *cli.Call, made wire.MadeToken) error {
 		fmt.Fprintln(q.Out, made.Secret)
-		fmt.Fprintf(q.Err, "%s, %s, %s. Keep the token: it is shown this once.\n", made.Name, holdsFor(made.TokenView), endText(made.TokenView))
+		fmt.Fprintf(q.Err, "%s, %s, %s. Keep the token: it is shown this "+
+			"once.\n", made.Name, holdsFor(made.TokenView), endText(made.TokenView))
 		return nil
 	})
 }
@@ -83,7 +86,7 @@ func expiry(text string, now time.Time) (at time.Time, forever bool, err error) 
 
 // tokenList shows tokens that are good no more, too: the audit still names their bearers.
 func tokenList() *cobra.Command {
-	c := &cobra.Command{Use: "list", Short: "List tokens, those that are good no more included", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "list", Short: "List tokens, including expired and revoked ones", Args: cobra.NoArgs}
 	return cli.Lists(c, func(q *cli.Call) ([]credentials.TokenView, error) { return q.Tokens(q.Ctx) },
 		"NAME\tROLE\tSTATE\tBY\tREASON", func(t credentials.TokenView) cli.Row {
 			return cli.Row{t.Name, holdsFor(t), endText(t), t.By, t.Reason}
@@ -93,7 +96,7 @@ func tokenList() *cobra.Command {
 // tokenRevoke takes a name, for nobody but the bearer knows the token.
 func tokenRevoke() *cobra.Command {
 	c := &cobra.Command{
-		Use: "revoke NAME", Short: "Make a token worthless, on all nodes within a second", Args: cobra.ExactArgs(1),
+		Use: "revoke NAME", Short: "Revoke a token, on all nodes within a second", Args: cobra.ExactArgs(1),
 		Example: `  procaas token revoke on-call --reason "the phone is lost"`,
 	}
 	reason := addReason(c)

@@ -41,23 +41,26 @@ func topCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top [PATH]",
 		Short: "Watch handlers by path: rate, success, latency, switch, limit, fallback",
-		Long: `top shows the handlers of a server, or those below a path, anew each second: calls
-and their success in the last minute and in the last ten seconds, the middle and the
-slowest hundredth of their latency, calls under way, runs that wait in memory or
-are parked in the store, and what keeps a handler from running freely. Below a
-handler are its last error and who switched it off, until when and why. Above all
-are the services that are down, and how many runs wait or stand still, for what and
-for how long. Parked runs are those of all nodes, other numbers those of one node;
-name the others with --node to add theirs. Ctrl-C ends it.`,
+		Long: `top shows the handlers of a server, or those below a path, and updates each second.
+Columns are calls and success in the last minute and the last 10 seconds, the median
+and the 99th percentile of latency, calls in flight, runs that wait in memory or are
+parked in the store, and what restricts a handler.
+
+Below a handler are its last error, and who switched it off, until when and why. At
+the top are the services that are down, and how many runs wait or stand still, for
+what and for how long.
+
+Parked runs are those of all nodes. Other numbers are those of one node: pass --node
+to add other nodes. Ctrl-C ends it.`,
 		Example: "  procaas top\n  procaas top new-order-created/notify --sort failures\n  procaas top --once --format json",
 		Args:    cobra.MaximumNArgs(1),
 	}
 	var f topFlags
 	cli.ServerFlags(c)
-	c.Flags().StringSliceVar(&f.others, "node", nil, "address of another node of the same store, whose numbers are added (repeatable)")
-	c.Flags().BoolVar(&f.once, "once", false, "show them once, and exit")
+	c.Flags().StringSliceVar(&f.others, "node", nil, "address of another node of the same store, to add its numbers (repeatable)")
+	c.Flags().BoolVar(&f.once, "once", false, "print once, and exit")
 	c.Flags().StringVar(&f.sort, "sort", topOrders()[0], "order: "+strings.Join(topOrders(), ", "))
-	c.Flags().DurationVar(&f.every, "every", time.Second, "time between two views")
+	c.Flags().DurationVar(&f.every, "every", time.Second, "time between updates")
 	return cli.Formatted(c, func(q *cli.Call) error {
 		if !slices.Contains(topOrders(), f.sort) {
 			return cli.Usagef("--sort %q: want one of %s", f.sort, strings.Join(topOrders(), ", "))

@@ -23,13 +23,13 @@ type AccessFlags struct {
 
 func (f *AccessFlags) add(c *cobra.Command, open []string) {
 	flags := c.Flags()
-	flags.StringVar(&f.Token, "admin-token", "", "bearer token of an admin, or sha256: and its hash; procaas token makes others. Needed, "+
-		"or a made one, when listening beyond loopback")
-	flags.StringVar(&f.File, "admin-token-file", "", "file with the admin token, or its hash")
-	flags.StringSliceVar(&f.Open, "open", open, "calls that need no token although there are some: "+strings.Join(access.OpenGroups(), ", ")+
+	flags.StringVar(&f.Token, "admin-token", "", "bearer token of an admin, or sha256: and its hash. Listening beyond loopback "+
+		"needs it, or a token made before")
+	flags.StringVar(&f.File, "admin-token-file", "", "file with the admin token or its hash")
+	flags.StringSliceVar(&f.Open, "open", open, "calls that never need a token: "+strings.Join(access.OpenGroups(), ", ")+
 		", or none")
-	flags.StringSliceVar(&f.Hosts, "host", nil, "name by which callers without a token may call a server that listens on loopback, "+
-		"besides localhost (repeatable)")
+	flags.StringSliceVar(&f.Hosts, "host", nil, "host name under which callers need no token when the server listens on loopback, "+
+		"in addition to localhost (repeatable)")
 }
 
 // Plain gives the admin token when it is known; a hash does not tell it.
@@ -70,7 +70,8 @@ func (f *AccessFlags) options(listen string) (api.Options, error) {
 			o.Open = append(o.Open, group)
 		default:
 			return o, cli.Usagef("--open %q: %s", group,
-				cli.Meant(group, access.OpenGroups(), "did you mean %s?", "want "+strings.Join(access.OpenGroups(), ", ")+", or none alone"))
+				cli.Meant(group, access.OpenGroups(), "did you mean %s?", "want "+strings.Join(access.OpenGroups(), ", ")+", or "+
+					"none alone"))
 		}
 	}
 	return o, nil

@@ -19,12 +19,12 @@ type AlertFlags struct {
 }
 
 func (f *AlertFlags) add(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&f.Alertmanagers, "alertmanager", nil, "URL of an Alertmanager that is told what goes wrong (repeatable: name "+
-		"each of a cluster)")
-	flags.StringSliceVar(&f.Webhooks, "alert-webhook", nil, "URL that alerts are posted to as JSON (repeatable)")
-	flags.StringToStringVar(&f.Labels, "alert-label", nil, "label of all alerts, such as cluster=berlin (repeatable)")
-	flags.StringVar(&f.ExternalURL, "external-url", "", "where people reach this server, for links and commands in alerts (default: the "+
-		"address that it listens on)")
+	flags.StringSliceVar(&f.Alertmanagers, "alertmanager", nil, "URL of an Alertmanager to send alerts to (repeatable: name each "+
+		"member of a cluster)")
+	flags.StringSliceVar(&f.Webhooks, "alert-webhook", nil, "URL to post alerts to, as JSON (repeatable)")
+	flags.StringToStringVar(&f.Labels, "alert-label", nil, "label for all alerts, such as cluster=berlin (repeatable)")
+	flags.StringVar(&f.ExternalURL, "external-url", "", "address of this server for people, for links and commands in alerts "+
+		"(default: the listen address)")
 }
 
 // wanted tells whether anybody is to be told.

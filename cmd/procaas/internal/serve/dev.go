@@ -21,19 +21,20 @@ import (
 func devCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dev [DIR…]",
-		Short: "Run pipelines here, checking and reloading them on each change",
-		Long: `dev serves the pipelines of the given directories (default: the current one) on
-this machine, with the stub services (*.stub.yaml) that it finds there. It
-watches the pipelines, and the schemas and OpenAPI documents that they name: each
-change is checked, and takes effect when nothing is wrong with it. A set with errors, or without pipelines, never replaces a good one.`,
+		Short: "Run pipelines here, and reload them on each change",
+		Long: `dev serves the pipelines of the given directories (default: the current one) on this
+machine, together with the stub services (*.stub.yaml) that it finds there. It watches
+the pipelines and the schemas and OpenAPI documents that they name. It checks each
+change, and loads it when it has no errors. A set with errors or without pipelines
+never replaces a good one.`,
 		Example: "  procaas dev flows/",
 		Args:    cobra.ArbitraryArgs,
 	}
 	var f Flags
 	f.Add(c, "sqlite:.procaas/procaas.db", access.OpenGroups()...)
 	f.Overrule = true // what is edited here is what runs here
-	stubs := c.Flags().Bool("stubs", true, "serve the stub services found beside the pipelines")
-	ephemeral := c.Flags().Bool("ephemeral", false, "forget everything at the end")
+	stubs := c.Flags().Bool("stubs", true, "serve the stub services beside the pipelines")
+	ephemeral := c.Flags().Bool("ephemeral", false, "delete the store at the end")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		f.Pipelines = args
 		if len(args) == 0 {

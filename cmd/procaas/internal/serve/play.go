@@ -65,7 +65,8 @@ func play(ctx context.Context, pipelines, tests diag.File) (out ui.Played) {
 			t.Wrong = append(t.Wrong, "refused: "+r)
 		}
 		for _, d := range p.Problems {
-			t.Wrong = append(t.Wrong, strings.TrimSpace(fmt.Sprintf("line %d, %s: want %s, have %s\n%s", d.Span.Start.Line, d.Path, d.Want, d.Have,
+			t.Wrong = append(t.Wrong, strings.TrimSpace(fmt.Sprintf("line %d, %s: want %s, have "+
+				"%s\n%s", d.Span.Start.Line, d.Path, d.Want, d.Have,
 				d.Note)))
 		}
 		for _, c := range p.Calls {

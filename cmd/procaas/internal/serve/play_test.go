@@ -66,7 +66,8 @@ func TestPlaygroundSaysWhatIsWrong(t *testing.T) {
 		t.Errorf("without an answer, want to be told how to give one, have %+v", out)
 	}
 	if out := playOf(t, tried, event+
-		"    expect: {shared-state: {greeting: bye}}\n    mocks: {user: {status: 202}}\n"); len(out.Tests) != 1 || len(out.Tests[0].Wrong) != 1 {
+		"    expect: {shared-state: {greeting: bye}}\n    mocks: {user: {status: "+
+		"202}}\n"); len(out.Tests) != 1 || len(out.Tests[0].Wrong) != 1 {
 		t.Errorf("want one difference, have %+v", out)
 	}
 	if out := playOf(t, tried, "tests:\n  - nam: a\n"); !diag.HasErrors(out.Findings) || out.Findings[0].Span.Start.Line != 2 {

@@ -37,13 +37,14 @@ type ProxyFlags struct {
 }
 
 func (f *ProxyFlags) add(flags *pflag.FlagSet) {
-	flags.StringToStringVar(&f.Addresses, "proxy", nil, "pass requests that come to an address on to the workers of a cluster: "+
-		"CLUSTER=:PORT, of this machine, or CLUSTER=HOST:PORT (repeatable)")
-	flags.StringToStringVar(&f.Keys, "proxy-key", nil, "where they have their key, in place of what the cluster says: "+
+	flags.StringToStringVar(&f.Addresses, "proxy", nil, "address whose requests go to the workers of a cluster: CLUSTER=:PORT on "+
+		"this machine, or CLUSTER=HOST:PORT (repeatable)")
+	flags.StringToStringVar(&f.Keys, "proxy-key", nil, "where these requests have their key, if not where the cluster says: "+
 		"CLUSTER=header:NAME, query:NAME or path:N (repeatable)")
-	flags.DurationVar(&f.Patience, "proxy-patience", route.DefaultPatience, "how long a request waits for a worker that serves its partition")
+	flags.DurationVar(&f.Patience, "proxy-patience", route.DefaultPatience, "how long a request waits for a worker that serves "+
+		"its partition")
 	flags.StringVar(&f.Replay, "proxy-replay", "1MiB",
-		"largest body that is kept to be sent again; a larger one waits until a worker wants it")
+		"largest body that the proxy can send again; a larger one waits until a worker asks for it")
 }
 
 // A proxied is a cluster whose requests a node passes on.
@@ -151,7 +152,8 @@ func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *Node, served 
 		Name: "procaas_proxy_requests_total", Help: "Requests that came for a cluster, by the status of the answer.",
 	}, []string{"cluster", "code"})
 	repeats := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "procaas_proxy_repeats_total", Help: "How often such requests were sent to a worker again, since their partition was moving or " +
+		Name: "procaas_proxy_repeats_total", Help: "How often such requests were sent to a worker again, since their partition " +
+			"was moving or " +
 			"the worker failed.",
 	}, []string{"cluster"})
 	n.metrics.MustRegister(requests, repeats)

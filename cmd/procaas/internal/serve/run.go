@@ -31,12 +31,13 @@ import (
 func runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run PIPELINE",
-		Short: "Run one event through a pipeline, here and now",
-		Long: `run sends one event through a pipeline without a server, shows each handler as it
-ends, and prints the final shared state. Nothing is kept. The event is plain
-JSON: {"key": …, "payload": …}; its type is the pipeline's own unless it says
-another. With --stubs the stub services (*.stub.yaml) beside the pipelines answer
-in place of the real ones.`,
+		Short: "Run one event through a pipeline, without a server",
+		Long: `run sends one event through a pipeline without a server. It shows each handler as it
+ends, and prints the final shared state. It stores nothing.
+
+The event is plain JSON: {"key": …, "payload": …}. Its type is that of the pipeline,
+unless the event names another. With --stubs the stub services (*.stub.yaml) beside
+the pipelines answer instead of the real ones.`,
 		Example: `  echo '{"payload": {"order-id": "o-1"}}' | procaas run new-order-created --event - --stubs -p flows/`,
 		Args:    cobra.ExactArgs(1),
 	}

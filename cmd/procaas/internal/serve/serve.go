@@ -69,32 +69,32 @@ type Flags struct {
 func (f *Flags) Add(c *cobra.Command, store string, open ...string) {
 	o := engine.DefaultOptions()
 	flags := c.Flags()
-	flags.StringVar(&f.Store, "store", store, "where runs are kept: postgres://… or sqlite:FILE")
+	flags.StringVar(&f.Store, "store", store, "database for runs: postgres://… or sqlite:FILE")
 	flags.StringVar(&f.Listen, "listen", "127.0.0.1:8080", "address of the API, the console and the metrics")
 	flags.StringVar(&f.Name, "name", "", "name of this node for people (default: host and process number)")
-	flags.BoolVar(&f.Migrate, "migrate", true, "bring the schema of the store up to date at start")
-	flags.IntVar(&f.MaxInFlight, "max-in-flight", o.MaxInFlight, "runs that the node works on at once")
-	flags.DurationVar(&f.Lease, "lease", o.Lease, "silence after which other nodes take this node's runs over, when they cannot see that "+
-		"it has ended")
-	flags.DurationVar(&f.Drain, "drain", o.Drain, "time that calls under way get when the node stops")
-	flags.DurationVar(&f.Retention, "retention", o.Retention, "how long ended runs and tasks, and the ids by which repeated events are "+
-		"known, are kept; 0 keeps them for ever")
-	flags.DurationVar(&f.Audit, "audit-retention", o.AuditRetention, "how long it is kept who changed what; 0 keeps it for ever")
+	flags.BoolVar(&f.Migrate, "migrate", true, "update the schema of the store at start")
+	flags.IntVar(&f.MaxInFlight, "max-in-flight", o.MaxInFlight, "runs that the node works on at the same time")
+	flags.DurationVar(&f.Lease, "lease", o.Lease, "after this silence other nodes take over this node's runs, if they do not see "+
+		"sooner that it has ended")
+	flags.DurationVar(&f.Drain, "drain", o.Drain, "how long a stopping node waits for calls in flight")
+	flags.DurationVar(&f.Retention, "retention", o.Retention, "how long to keep ended runs and tasks, and the ids of events that "+
+		"detect duplicates; 0 for ever")
+	flags.DurationVar(&f.Audit, "audit-retention", o.AuditRetention, "how long to keep the audit; 0 for ever")
 	flags.StringVar(&f.MaxBody, "max-body", "1MiB", "largest body of an event")
-	flags.BoolVar(&f.StrictQueues, "strict-queues", false, "refuse tasks of a type that no pipeline declares and no worker has asked for, "+
-		"instead of a warning")
+	flags.BoolVar(&f.StrictQueues, "strict-queues", false, "refuse tasks of a type that no pipeline declares and no worker has "+
+		"asked for, instead of warning")
 	if len(open) == 0 {
 		open = []string{"none"}
 	}
 	f.Access.add(c, open)
 	flags.StringVar(&f.LogFormat, "log-format", "auto", "auto, text or json; auto is text on a terminal")
 	flags.StringVar(&f.LogLevel, "log-level", "info", "debug, info, warn or error")
-	flags.StringVar(&f.SecretsDir, "secrets-dir", "", "directory with a file NAME for each !secret NAME, or SERVICE/NAME for one that "+
-		"only this service gets; without it PROCAAS_SECRET_NAME")
-	flags.StringArrayVar(&f.Targets, "allow-target", nil, "where connections of flows may lead, whatever authors declare: host, "+
-		"host:port, or addresses such as 10.1.0.0/16 (repeatable; anywhere that is declared without it)")
+	flags.StringVar(&f.SecretsDir, "secrets-dir", "", "directory with a file NAME for each !secret NAME, or SERVICE/NAME for a "+
+		"secret of only this service (default: the variables PROCAAS_SECRET_NAME)")
+	flags.StringArrayVar(&f.Targets, "allow-target", nil, "where flows may connect to, whatever authors declare: host, host:port, "+
+		"or addresses such as 10.1.0.0/16 (repeatable; default: every declared service)")
 	f.Alerts.add(flags)
-	flags.StringToStringVar(&f.Services, "service", nil, "another address for a declared service: ID=URL (repeatable)")
+	flags.StringToStringVar(&f.Services, "service", nil, "other address for a declared service: ID=URL (repeatable)")
 }
 
 // Commands run events: on a server, for authors, or one event on its own.
@@ -105,28 +105,28 @@ func Commands() (server, author []*cobra.Command) {
 func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve the API and run events, with other nodes on the same store",
-		Long: `serve takes events in over HTTP and runs them. Any number of nodes may share one
-PostgreSQL: give them the same --store and --pipelines. SIGHUP reads the
-pipelines again, as procaas reload does, and makes them those of all nodes; a set
-with errors, or without pipelines, never replaces a good one. A node that starts
-with older pipelines than the others takes theirs over. SIGTERM drains.
+		Short: "Serve the API and run events; several nodes can share a store",
+		Long: `serve accepts events over HTTP and runs them. Any number of nodes can share one
+PostgreSQL: pass them the same --store and --pipelines. SIGHUP reads the pipelines
+again for all nodes, like procaas reload. A set with errors or without pipelines never
+replaces a good one. A node that starts with older pipelines than the others uses
+theirs. SIGTERM drains the node.
 
-A store that is away is waited for: /healthz answers, and /readyz says 503. The
-address of PostgreSQL may name several hosts: with target_session_attrs=read-write
-the nodes find the primary, also after a failover.
+The node waits for a store that is down. Meanwhile /healthz answers and /readyz
+returns 503. The address of PostgreSQL may name several hosts: with
+target_session_attrs=read-write the nodes find the primary, also after a failover.
 
-With --proxy the node passes requests on to the worker of a cluster that serves
-their key, and sends those again that meet a partition on its way to another
-worker. As soon as there are tokens, such requests need one of a submitter in the
-header Proxy-Authorization.
+With --proxy the node passes requests to the worker of a cluster that serves their
+key. If the partition is moving, the node sends the request again to its new worker.
+As soon as there are tokens, such requests need a submitter's token in the header
+Proxy-Authorization.
 
-With --cell the keys of events are spread over several PostgreSQL servers, of which
---store is the home: procaas inbox tells which has what, and moves keys. The keys of
-a server that is away wait, and /readyz says so; those of the others work.
+With --cell the inbox spreads over several PostgreSQL servers, and --store is the
+home. procaas inbox shows which server has which keys, and moves keys. While a server
+is down, its keys wait and /readyz names it. Keys of other servers continue.
 
-Traces are sent over OTLP/HTTP when OTEL_EXPORTER_OTLP_ENDPOINT names a
-collector; the other OTEL_ variables count, too.`,
+The node sends traces over OTLP/HTTP when OTEL_EXPORTER_OTLP_ENDPOINT names a
+collector. The other OTEL_ variables work too.`,
 		Example: "  procaas serve --store postgres://procaas@db/procaas --pipelines flows/ --listen 127.0.0.1:8080\n" +
 			"  procaas serve --store 'postgres://procaas@db1,db2/procaas?target_session_attrs=read-write' --pipelines flows/",
 		Args: cobra.NoArgs,
@@ -135,8 +135,8 @@ collector; the other OTEL_ variables count, too.`,
 	f.Add(c, "sqlite:.procaas/procaas.db")
 	c.Flags().StringSliceVarP(&f.Pipelines, "pipelines", "p", []string{"."}, "directories or files with pipelines")
 	f.Proxy.add(c.Flags())
-	c.Flags().StringArrayVar(&f.Cells, "cell", nil, "one more PostgreSQL for the inbox, beside --store: NAME=postgres://… (repeatable; "+
-		"the same on all nodes)")
+	c.Flags().StringArrayVar(&f.Cells, "cell", nil, "another PostgreSQL for the inbox, in addition to --store: NAME=postgres://… "+
+		"(repeatable; the same on all nodes)")
 	c.RunE = func(c *cobra.Command, _ []string) error { return serve(c.Context(), cli.Of(c), f) }
 	return c
 }

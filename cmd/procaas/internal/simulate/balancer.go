@@ -22,25 +22,24 @@ import (
 func StepCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "step",
-		Short: "Decide about partitions over lines of JSON, for simulators",
-		Long: `step reads a line that describes the cluster,
+		Short: "Decide moves of partitions over lines of JSON, for simulators",
+		Long: `step reads one line that describes the cluster:
 
   {"type": "init", "seed", "workers": n, "partitions": n, "capacity": [..], "zone": [..],
    "allowed": [[worker..] per partition], "assignment": [worker per partition], "step_s"}
 
-and then a line for each report of the workers,
+Then it reads one line for each report of the workers:
 
   {"type": "observe", "t", "up": [bool], "gone": [bool], "draining": [bool], "requests": [..], "drops": [..],
    "busy": [..], "age_s": [..], "weights": [number or null per partition], "assignment": [..]}
 
-each of which it answers by one: {"moves": [{"partition", "to", "reason"}]}. The end of
-the input ends it.
+It answers each report with one line: {"moves": [{"partition", "to", "reason"}]}. It
+stops at the end of the input.
 
-Counts are of the last step or of a second: they are compared with each other only. null
-is a number that nobody told, and -1 or null in an assignment a partition that nobody has.
-Of a report only t, up and assignment have to be there. Blank lines and fields that are
-not known are passed over. A line that makes no sense ends it with status 2, and an error
-that names the line.`,
+Counts may be per step or per second: step only compares them with each other. null
+is an unknown number. In an assignment, -1 or null is a partition without a worker.
+A report needs only t, up and assignment. step skips blank lines and unknown fields.
+At an invalid line it stops with exit code 2 and an error that names the line.`,
 		Example: "  procaas balancer step --policy v4 < reports.jsonl\n" +
 			"  procaas balancer step --policy v5 --params margin.json < reports.jsonl",
 		Args: cobra.NoArgs,
@@ -96,33 +95,37 @@ func checkPolicies(names []string) error {
 func balancerCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "balancer",
-		Short: "How much does a policy of the balancer drop and move?",
-		Long: `balancer lets a cluster of workers in virtual time go through scenarios, once under
-each policy: partitions get hot, workers die, get slow or restart, healthchecks get
-lost. It shows what was dropped, and how much of that any assignment could have
-served; how often partitions moved, and came back within ten minutes; and how long
-the cluster took to recover. The same seed gives the same result.
+		Short: "Compare what policies of the balancer drop and move",
+		Long: `balancer simulates a cluster of workers in virtual time, once for each policy. In the
+scenarios partitions become hot, workers die, slow down or restart, and healthchecks
+get lost. The result shows
 
---from takes, in place of scenarios, what balancer record has written of a live
-cluster, and shows what each policy would have moved, how full it would have made
-workers, and how even, beside what was really done. What would have been dropped
-is estimated from the recorded weights of partitions and from what workers have
-shown that they can do; cold caches after moves are not in it.`,
+  what was dropped, and how much of that any assignment could have served
+  how often partitions moved, and came back within ten minutes
+  how long the cluster took to recover
+
+The same seed produces the same result.
+
+--from reads a recording of balancer record instead of scenarios. It compares each
+policy with what really happened: the moves, how full workers were, and how evenly.
+Drops are an estimate from the recorded weights and from what workers could serve.
+The estimate leaves out cold caches after moves.`,
 		Example: "  procaas simulate balancer --scenario hotspot.yaml\n" +
 			"  procaas simulate balancer --scenario hotspot.yaml --scenario crash.yaml --policy v4,v5 --seeds 5\n" +
 			"  procaas simulate balancer --scenario hotspot.yaml --svg hotspot.svg\n" +
 			"  procaas simulate balancer --from fanout.jsonl --policy v4,v5",
 		Args: cobra.NoArgs,
 	}
-	files := c.Flags().StringArray("scenario", nil, "a YAML file with what happens to the cluster; repeat it for more")
-	from := c.Flags().String("from", "", "a recording of a live cluster, in place of scenarios")
+	files := c.Flags().StringArray("scenario", nil, "a YAML file with what happens to the cluster (repeatable)")
+	from := c.Flags().String("from", "", "a recording of a live cluster, instead of scenarios")
 	policies := c.Flags().StringSlice("policy", balancer.Names(), "the policies to compare")
 	seeds := seedsFlag(c)
 	params := c.Flags().String("params", "",
-		"a JSON file with parameters of the policies; with --from, those of the recording are the default")
-	samples := c.Flags().Bool("samples", false, "in JSON: also what happened in each half minute; with --from, at each observation")
-	svg := c.Flags().String("svg", "", "also draw drops, utilisation and the Gini index over time into this file; of one scenario, or of "+
-		"a recording")
+		"a JSON file with parameters of the policies (default with --from: those of the recording)")
+	samples := c.Flags().Bool("samples", false, "with --format json: add what happened in each half minute or, with --from, at "+
+		"each observation")
+	svg := c.Flags().String("svg", "", "also draw drops, utilisation and the Gini index over time into this file, for one "+
+		"scenario or a recording")
 	format := cli.Format(c, "text", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		s := cli.Of(c)

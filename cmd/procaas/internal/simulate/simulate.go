@@ -24,8 +24,8 @@ func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "simulate KIND",
 		Short: "Try a policy in virtual time before you deploy it",
-		Long: `simulate shows in virtual time what a policy does when things break. The same
-seed gives the same result.`,
+		Long: `simulate shows in virtual time what a policy does when something breaks. The same
+seed produces the same result.`,
 		Args: cli.OnlySubcommands,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var kinds []string
@@ -43,28 +43,30 @@ seed gives the same result.`,
 func backoffCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backoff",
-		Short: "Does a service get up again while its clients repeat their calls?",
-		Long: `backoff lets a crowd of clients call a service, stops the service for a while, and
-shows for each policy of repeating whether the service recovers. A service that
-is overloaded answers later than its clients wait, and goes on working for those
-that have left; when they repeat too soon, it never gets up. The last line is events
-that wait in an inbox until an adaptive limit of the service lets them through.
+		Short: "Show whether a service recovers while its clients retry",
+		Long: `backoff lets many clients call a service, stops the service for a while, and shows
+for each retry policy whether the service recovers. An overloaded service answers too
+late, and works for clients that have left. If they retry too soon, it never recovers.
+The last line of the result is for events that wait in an inbox: an adaptive limit of
+the service lets them through.
 
-The service has recovered when 95 of 100 attempts find an answer in time and fewer than
-15 of 100 clients still repeat a request that has failed, until the end. With
---seeds, each policy runs so often, each time with another chance; all numbers but
-recovered, recovered_runs and time_to_recover_s are those of the first run.
+The service has recovered when 95 of 100 attempts get an answer in time and fewer
+than 15 of 100 clients still retry, until the end. With --seeds each policy runs with
+that many seeds. Then recovered, recovered_runs and time_to_recover_s count all runs,
+and the other numbers are those of the first run.
 
---fault brownout makes each request take twenty times as long in place of stopping the
-service, refused lets it refuse connections at once, and spike brings twenty times as many
-clients. --abandon lets clients that leave close their socket: what waits in the backlog
-still reaches the service, but the network no longer tries to connect for them.
-Without it, it does in the background, as with the dials of Go.
+--fault brownout makes each request take 20 times as long instead of stopping the
+service. refused lets the service refuse connections at once. spike brings 20 times
+as many clients.
 
---policy adds policies to the comparison: the retry of a handler in your files,
+--abandon lets clients that leave close their socket. Requests in the backlog still
+reach the service, but the network no longer tries to connect for these clients.
+Without it, the network keeps trying in the background, as Go's dialer does.
+
+--policy adds a policy to the comparison: the retry of a handler in your files,
 FILE#pipeline/stage/handler, or the fields themselves, {factor: 3, jitter: full}.
-As in a file, fields without attempts give up after 3; attempts: 0 never does, as
-the policies that are compared in any case.`,
+As in a file, a policy without attempts gives up after 3 attempts. attempts: 0 never
+gives up, and neither do the built-in policies.`,
 		Example: "  procaas simulate backoff\n" +
 			"  procaas simulate backoff --policy flows/orders.yaml#new-order/notify/push --outage 20s\n" +
 			"  procaas simulate backoff --policy '{min-delay: 1s, jitter: full, attempts: 0}' --svg backoff.svg\n" +
@@ -102,23 +104,24 @@ the policies that are compared in any case.`,
 func degradationCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "degradation",
-		Short: "When does a fallback take a handler out, and when is it back?",
-		Long: `degradation lets a handler with a fallback go through troubles: some in which it
-must go out of the flow, some in which it must not. It shows how long that takes,
-how many calls are made in vain, and how many are skipped that would have
-succeeded. The decisions are those of the engine. With --seeds, each trouble
-comes so often, each time with another chance, and it is told in how many of them
-the handler went out; the other numbers are those of the first one.
+		Short: "Show when a fallback takes a handler out, and when it brings it back",
+		Long: `degradation simulates a handler with a fallback under several kinds of trouble. In
+some the fallback must take the handler out, in others it must not. The result shows
+how long that takes, how many calls are made in vain, and how many skipped calls
+would have succeeded. The code that decides is that of the engine.
 
---fallback is that of a handler in your files, FILE#pipeline/stage/handler, or the
-fields themselves, {window: 1m, min-success-ratio: 0.8}.`,
+With --seeds each kind of trouble runs with that many seeds. The result shows in how
+many of them the handler went out. The other numbers are those of the first seed.
+
+--fallback is the fallback of a handler in your files, FILE#pipeline/stage/handler, or
+the fields themselves, {window: 1m, min-success-ratio: 0.8}.`,
 		Example: "  procaas simulate degradation --rate 0.2\n" +
 			"  procaas simulate degradation --fallback flows/orders.yaml#new-order/notify/push --rate 40",
 		Args: cobra.NoArgs,
 	}
 	fallback := c.Flags().String("fallback", "{}", "FILE#pipeline/stage/handler, or fields of fallback in braces")
 	rate := c.Flags().Float64("rate", 5, "calls of the handler per second, on all nodes together")
-	seed := c.Flags().Uint64("seed", 1, "where chance begins")
+	seed := c.Flags().Uint64("seed", 1, "seed of the random numbers")
 	seeds := seedsFlag(c)
 	format := cli.Format(c, "text", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -166,7 +169,7 @@ func show(s cli.Streams, r report, format, svg string, draw func(io.Writer) erro
 const mostSeeds = 1000
 
 func seedsFlag(c *cobra.Command) *int {
-	return c.Flags().Int("seeds", 1, "how many runs of each, with another chance")
+	return c.Flags().Int("seeds", 1, "number of runs of each, with different seeds")
 }
 
 func checkSeeds(n int) error {
@@ -202,21 +205,21 @@ func inBraces(text string) bool { return strings.HasPrefix(strings.TrimSpace(tex
 func scenarioFlags(c *cobra.Command) *simulate.Scenario {
 	s := simulate.DefaultScenario()
 	f := c.Flags()
-	f.Uint64Var(&s.Seed, "seed", s.Seed, "where chance begins")
-	f.IntVar(&s.Clients, "clients", s.Clients, "how many clients there are")
-	f.DurationVar(&s.Think, "think", s.Think, "mean time of a client between an answer and its next request")
+	f.Uint64Var(&s.Seed, "seed", s.Seed, "seed of the random numbers")
+	f.IntVar(&s.Clients, "clients", s.Clients, "number of clients")
+	f.DurationVar(&s.Think, "think", s.Think, "mean time between an answer and the client's next request")
 	f.DurationVar(&s.Timeout, "timeout", s.Timeout, "how long a client waits for an answer")
-	f.DurationVar(&s.MinDelay, "min-delay", s.MinDelay, "how long the service takes when it is not busy")
-	f.IntVar(&s.Limit, "concurrency-limit", s.Limit, "how many requests at a time leave the service not busy")
-	f.Float64Var(&s.Factor, "factor", s.Factor, "how much longer it takes for each step of requests beyond that")
-	f.Float64Var(&s.Scale, "k", s.Scale, "how many requests are one such step")
+	f.DurationVar(&s.MinDelay, "min-delay", s.MinDelay, "how long the service takes for a request when idle")
+	f.IntVar(&s.Limit, "concurrency-limit", s.Limit, "how many concurrent requests the service handles without slowing down")
+	f.Float64Var(&s.Factor, "factor", s.Factor, "how much longer a request takes for each step of requests beyond that")
+	f.Float64Var(&s.Scale, "k", s.Scale, "number of requests in one such step")
 	f.IntVar(&s.Backlog, "backlog", s.Backlog,
-		"how many connections wait for a service that has stopped; 128 was usual in 2014, 4096 is today")
-	f.BoolVar(&s.Abandon, "abandon", s.Abandon, "clients that leave close their socket, and the network no longer connects for them")
+		"how many connections can wait for a stopped service; 128 was usual in 2014, 4096 is today")
+	f.BoolVar(&s.Abandon, "abandon", s.Abandon, "clients that leave close their socket, and the network stops connecting for them")
 	f.StringVar((*string)(&s.Fault), "fault", string(s.Fault), "what happens to the service: "+strings.Join(simulate.Faults(), ", "))
-	f.DurationVar(&s.Before, "before", s.Before, "time until the fault")
-	f.DurationVar(&s.Outage, "outage", s.Outage, "how long it lasts")
-	f.DurationVar(&s.After, "after", s.After, "how long it is watched then")
+	f.DurationVar(&s.Before, "before", s.Before, "time before the fault")
+	f.DurationVar(&s.Outage, "outage", s.Outage, "how long the fault lasts")
+	f.DurationVar(&s.After, "after", s.After, "how long to watch afterwards")
 	return &s
 }
 

@@ -71,7 +71,8 @@ func cellGauges() []cellGauge {
 }
 
 var (
-	inboxMoving = prometheus.NewDesc("procaas_inbox_moving_slots", "Slots that are to be in another database of the inbox, and are not yet.",
+	inboxMoving = prometheus.NewDesc("procaas_inbox_moving_slots", "Slots that are to be in another database of the inbox, and "+
+		"are not yet.",
 		nil, nil)
 	inboxEnded = prometheus.NewDesc("procaas_inbox_moves_total", "Moves of slots that have ended, by what became of them; all nodes "+
 		"count the same.", []string{"outcome"}, nil)

@@ -74,7 +74,8 @@ func (s Store) checkFiles(adminFile string) error {
 			same = err == nil && s.isAdmin(value)
 		}
 		if same {
-			return cli.Usagef("--secrets-dir %s holds the admin token, as %s, and every flow could send it anywhere: keep the token outside "+
+			return cli.Usagef("--secrets-dir %s holds the admin token, as %s, and every flow could send it anywhere: keep the "+
+				"token outside "+
 				"of that directory, such as --admin-token-file /run/procaas/admin --secrets-dir /run/secrets", s.dir, path)
 		}
 	}

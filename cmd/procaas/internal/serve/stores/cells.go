@@ -20,7 +20,8 @@ func refuseCell(ctx context.Context, cell *store.Cell) error {
 	case err != nil:
 		return err
 	case b.Name == cells.Home:
-		return errors.New("the inbox is spread over several databases, of which this is the home: name the others by --cell NAME=postgres://…")
+		return errors.New("the inbox is spread over several databases, of which this is the home: name the others by --cell " +
+			"NAME=postgres://…")
 	case b.Name != "":
 		return fmt.Errorf("the database is cell %s of an inbox over several databases: give that of its home as --store, and this one as "+
 			"--cell %s=…", b.Name, b.Name)

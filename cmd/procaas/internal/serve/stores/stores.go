@@ -177,9 +177,10 @@ func Redact(dsn string) string {
 // MigrateCommand brings a schema up to date.
 func MigrateCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "migrate",
-		Short:   "Bring the schema of a store up to date",
-		Long:    "migrate creates or updates the tables of a store. Migrations only go forward,\nand several processes may run it at once: one does the work, the others wait.",
+		Use:   "migrate",
+		Short: "Update the schema of a store",
+		Long: "migrate creates or updates the tables of a store. It cannot go back to an older\nschema. Several processes may " +
+			"run it at once: one does the work, the others wait.",
 		Example: "  procaas migrate --store postgres://procaas@db/procaas",
 		Args:    cobra.NoArgs,
 	}
