@@ -3,6 +3,7 @@ package dsl
 import (
 	"slices"
 
+	"procaas/dsl/cluster"
 	"procaas/dsl/contracts"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
@@ -84,8 +85,8 @@ func (c *checker) check() {
 	for _, m := range c.bundle.ShardMaps {
 		c.checkShardMap(m)
 	}
-	for _, cluster := range c.bundle.Clusters {
-		c.checkCluster(cluster)
+	for _, declared := range c.bundle.Clusters {
+		cluster.Check(declared, c.files, c.Reporter)
 	}
 	for _, f := range c.bundle.Flows {
 		c.checkFlow(f)

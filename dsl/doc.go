@@ -43,6 +43,7 @@
 //	spec      mappings described by Go structs, and the decoding of data into them
 //	contracts JSON Schemas and OpenAPI documents made ready, and data held against them
 //	tree      the parts of a loaded definition
+//	cluster   which workers of a cluster may hold a partition
 //	dsl       the front door: decoding, checks, advice
 //
 // # Structs are the language

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/cluster"
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine/model"
@@ -411,7 +411,7 @@ func (s *ClusterStatus) mayHold(partition int, worker string) bool {
 // holders lists the workers that the map lets hold a partition.
 func (s *ClusterStatus) holders(partition int) (ids []string) {
 	members := s.Members()
-	for _, i := range dsl.Holders(s.Cluster, members)[partition] {
+	for _, i := range cluster.Holders(s.Cluster, members)[partition] {
 		ids = append(ids, members[i].ID)
 	}
 	return ids

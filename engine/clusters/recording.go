@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"procaas/dsl"
+	"procaas/dsl/cluster"
 	"procaas/dsl/tree"
 	"procaas/engine/store"
 )
@@ -62,7 +62,7 @@ func (s *ClusterStatus) record(ring []store.Document) (Recording, error) {
 	c, members := s.Cluster, s.Members()
 	r := Recording{
 		Cluster: c.ID, Policy: c.Policy, Partitions: c.Partitions, Step: c.Step.Seconds(), Parameters: parametersOf(c),
-		Workers: []AssignedWorker{}, Holders: dsl.Holders(c, members), Observations: []json.RawMessage{},
+		Workers: []AssignedWorker{}, Holders: cluster.Holders(c, members), Observations: []json.RawMessage{},
 	}
 	for _, w := range members {
 		r.Workers = append(r.Workers, AssignedWorker{ID: w.ID, URL: w.URL, Zone: w.Zone, Capacity: w.Capacity})

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/cluster"
 	"procaas/engine/store"
 )
 
@@ -83,7 +83,7 @@ func (s *ClusterStatus) bestLoad() float64 {
 		return 0
 	}
 	up := s.seen()
-	return dsl.BestLoad(dsl.Holders(s.Cluster, members), dsl.Capacities(members), func(i int) bool {
+	return cluster.BestLoad(cluster.Holders(s.Cluster, members), cluster.Capacities(members), func(i int) bool {
 		w, known := up[members[i].ID]
 		return known && (!w.Up || w.Banned)
 	})
@@ -133,7 +133,7 @@ func (s *ClusterStatus) explain(p int, moves []MoveLog) PartitionView {
 	}
 	members := s.Members()
 	up := 0
-	for _, i := range dsl.Holders(s.Cluster, members)[p] {
+	for _, i := range cluster.Holders(s.Cluster, members)[p] {
 		w := seen[members[i].ID]
 		if w.Up && !w.Banned {
 			up++

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/cluster"
 	"procaas/dsl/tree"
 	"procaas/engine/clusters"
 )
@@ -31,7 +31,7 @@ func NewLive(c *tree.Cluster, o *Observation) (*Live, error) {
 	}
 	allowed := make([][]int, c.Partitions)
 	members, places := o.members()
-	for p, holders := range dsl.Holders(c, members) {
+	for p, holders := range cluster.Holders(c, members) {
 		for _, i := range holders {
 			allowed[p] = append(allowed[p], places[i])
 		}

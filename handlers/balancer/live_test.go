@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"procaas/dsl"
+	"procaas/dsl/cluster"
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine/clusters"
@@ -84,7 +85,7 @@ func TestEveryLiveAssignmentIsAllowed(t *testing.T) {
 		c := drawLive(t)
 		s := &state{
 			cluster: c, owners: slices.Repeat([]int{-1}, c.Partitions), up: slices.Repeat([]bool{true}, len(c.Workers)),
-			allowed: dsl.Holders(c, c.Members()),
+			allowed: cluster.Holders(c, c.Members()),
 		}
 		at := 1e9
 		live, err := NewLive(c, s.observe(at))
@@ -151,7 +152,7 @@ func TestIdleClusterStays(t *testing.T) {
 		c := drawLive(t)
 		s := &state{
 			cluster: c, owners: slices.Repeat([]int{-1}, c.Partitions), up: slices.Repeat([]bool{true}, len(c.Workers)),
-			allowed: dsl.Holders(c, c.Members()),
+			allowed: cluster.Holders(c, c.Members()),
 		}
 		live, err := NewLive(c, s.observe(1e9))
 		if err != nil {

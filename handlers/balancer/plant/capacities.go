@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sort"
 
-	"procaas/dsl"
+	"procaas/dsl/cluster"
 	"procaas/dsl/tree"
 	"procaas/engine/clusters"
 )
@@ -38,7 +38,7 @@ func (r *Recording) capacities() *capacities {
 	for w, x := range r.workers {
 		members[w].Capacity = x.Capacity
 	}
-	declared := dsl.Capacities(members)
+	declared := cluster.Capacities(members)
 	var ratios []float64
 	unseen := []int{}
 	for w := range r.workers {

@@ -62,7 +62,7 @@ func TestFollowerNeverGoesBack(t *testing.T) {
 func newFake() func(version int64) clusters.Assignment {
 	return func(version int64) clusters.Assignment {
 		return clusters.Assignment{
-			Cluster: cluster, Version: version, Owners: []int{0, -1}, Since: []int64{1, 1},
+			Cluster: clusterID, Version: version, Owners: []int{0, -1}, Since: []int64{1, 1},
 			Workers: []clusters.AssignedWorker{{ID: "w0", URL: "http://w0"}},
 		}
 	}

@@ -6,12 +6,12 @@ import (
 	"net/url"
 	"strings"
 
-	"procaas/dsl"
+	"procaas/dsl/cluster"
 )
 
 // keyOf gives the key of a request; an error says where it should be. An empty key is none:
 // all requests without one would go to a single worker.
-func keyOf(r *http.Request, place dsl.KeyPlace) (string, error) {
+func keyOf(r *http.Request, place cluster.KeyPlace) (string, error) {
 	var key, where string
 	switch place.In {
 	case "header":

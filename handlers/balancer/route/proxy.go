@@ -16,7 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/cluster"
 	"procaas/engine"
 	"procaas/engine/clock"
 )
@@ -27,7 +27,7 @@ type ProxyOptions struct {
 	Follower *Follower
 
 	// Key is where requests have their key.
-	Key dsl.KeyPlace
+	Key cluster.KeyPlace
 
 	// Patience is how long a request waits for a worker that serves its partition;
 	// [DefaultPatience] when 0. It does not bound the worker's own work.

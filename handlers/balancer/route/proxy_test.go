@@ -14,14 +14,14 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/cluster"
 	"procaas/engine/clusters"
 	"procaas/engine/enginetest/patience"
 	"procaas/handlers/balancer/handoff"
 	"procaas/handlers/balancer/route"
 )
 
-const cluster = "fanout"
+const clusterID = "fanout"
 
 // A board is a source whose assignment a test changes.
 type board struct {
@@ -68,7 +68,7 @@ type worker struct {
 
 func newWorker(t *testing.T, name string) *worker {
 	t.Helper()
-	w := &worker{name: name, holder: handoff.NewHolder(handoff.HolderOptions{Cluster: cluster, Partitions: 1})}
+	w := &worker{name: name, holder: handoff.NewHolder(handoff.HolderOptions{Cluster: clusterID, Partitions: 1})}
 	w.Server = httptest.NewServer(w)
 	t.Cleanup(w.Close)
 	return w
@@ -97,21 +97,21 @@ func (w *worker) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 
 func (w *worker) take(t *testing.T, version int64) {
 	t.Helper()
-	if _, err := w.holder.Take(handoff.Order{Cluster: cluster, Version: version, Partitions: []int{0}}); err != nil {
+	if _, err := w.holder.Take(handoff.Order{Cluster: clusterID, Version: version, Partitions: []int{0}}); err != nil {
 		t.Error(err)
 	}
 }
 
 func (w *worker) release(t *testing.T, version int64) {
 	t.Helper()
-	if _, err := w.holder.Release(t.Context(), handoff.Order{Cluster: cluster, Version: version, Partitions: []int{0}}); err != nil {
+	if _, err := w.holder.Release(t.Context(), handoff.Order{Cluster: clusterID, Version: version, Partitions: []int{0}}); err != nil {
 		t.Error(err)
 	}
 }
 
 // assignmentTo gives the only partition to one of the workers.
 func assignmentTo(version int64, owner int, workers ...*worker) clusters.Assignment {
-	a := clusters.Assignment{Cluster: cluster, Version: version, Owners: []int{owner}, Since: []int64{version}}
+	a := clusters.Assignment{Cluster: clusterID, Version: version, Owners: []int{owner}, Since: []int64{version}}
 	for _, w := range workers {
 		a.Workers = append(a.Workers, clusters.AssignedWorker{ID: w.name, URL: w.URL})
 	}
@@ -125,7 +125,7 @@ func newProxy(t *testing.T, b *board, o route.ProxyOptions) *httptest.Server {
 	o.Follower = route.NewFollower(b, nil)
 	done := make(chan struct{})
 	go func() { defer close(done); o.Follower.Run(ctx) }()
-	key, err := dsl.ParseKeyPlace("query:key")
+	key, err := cluster.ParseKeyPlace("query:key")
 	if err != nil {
 		t.Fatal(err)
 	}

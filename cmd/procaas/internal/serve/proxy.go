@@ -18,7 +18,7 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/serve/web"
-	"procaas/dsl"
+	"procaas/dsl/cluster"
 	"procaas/dsl/datum"
 	"procaas/dsl/tree"
 	"procaas/engine"
@@ -49,10 +49,10 @@ func (f *ProxyFlags) add(flags *pflag.FlagSet) {
 
 // A proxied is a cluster whose requests a node passes on.
 type proxied struct {
-	cluster string       // its id
-	address string       // with the host
-	web     *web.Server  // nil before listen
-	key     dsl.KeyPlace // where its requests have their key
+	cluster string           // its id
+	address string           // with the host
+	web     *web.Server      // nil before listen
+	key     cluster.KeyPlace // where its requests have their key
 }
 
 // proxies are all of them.
@@ -87,8 +87,8 @@ func newProxies(f ProxyFlags, b *tree.Bundle) (*proxies, error) {
 
 // find says what one --proxy means.
 func (f *ProxyFlags) find(id string, b *tree.Bundle) (*proxied, error) {
-	cluster := b.Cluster(id)
-	if cluster == nil {
+	declared := b.Cluster(id)
+	if declared == nil {
 		known := cli.Names(b.Clusters, func(c *tree.Cluster) string { return c.ID })
 		return nil, cli.Usagef("--proxy %s=%s: no cluster %q is declared; %s", id, f.Addresses[id], id,
 			cli.Meant(id, known, "did you mean %s?", "declare it below clusters:"))
@@ -97,11 +97,11 @@ func (f *ProxyFlags) find(id string, b *tree.Bundle) (*proxied, error) {
 	if err != nil {
 		return nil, cli.Usagef("--proxy %s=%s: %w", id, f.Addresses[id], err)
 	}
-	place := cluster.Key
+	place := declared.Key
 	if f.Keys[id] != "" {
 		place = f.Keys[id]
 	}
-	key, err := dsl.ParseKeyPlace(place)
+	key, err := cluster.ParseKeyPlace(place)
 	if err != nil {
 		return nil, cli.Usagef("--proxy-key %s: %w", id, err)
 	}

@@ -1,4 +1,4 @@
-package dsl
+package cluster
 
 import (
 	"fmt"
@@ -7,69 +7,70 @@ import (
 	"slices"
 	"strings"
 
+	"procaas/dsl/contracts"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
 )
 
-// checkCluster checks what belongs to a cluster, and what its partition map can bear.
-func (c *checker) checkCluster(cluster *tree.Cluster) {
+// Check checks what belongs to a cluster, and what its partition map can bear.
+func Check(cluster *tree.Cluster, files map[string]*contracts.File, r *diag.Reporter) {
 	at := cluster.PlaceOf("id", cluster.Span)
 	switch {
 	case len(cluster.Workers) > 0 && cluster.Discover != nil:
-		c.Errorf(cluster.PlaceOf("discover", at), rules.Cluster, "keep one of them", "cluster %q has both workers and discover", cluster.ID)
+		r.Errorf(cluster.PlaceOf("discover", at), rules.Cluster, "keep one of them", "cluster %q has both workers and discover", cluster.ID)
 		return
 	case len(cluster.Workers) == 0 && cluster.Discover == nil:
-		c.Errorf(at, rules.Cluster, "list them below workers:, or say discover: {url: …}", "cluster %q has no workers", cluster.ID)
+		r.Errorf(at, rules.Cluster, "list them below workers:, or say discover: {url: …}", "cluster %q has no workers", cluster.ID)
 		return
 	}
-	sound := c.checkWorkers(cluster)
+	sound := checkWorkers(cluster, r)
 	if d := cluster.Discover; d != nil {
-		c.checkDiscovery(cluster, d)
+		checkDiscovery(cluster, d, r)
 	}
 	if cluster.Healthcheck == nil {
 		cluster.Healthcheck = &tree.Healthcheck{}
-		c.preset(cluster.Healthcheck)
+		preset(cluster.Healthcheck)
 	}
 	for _, f := range []struct{ name, path string }{{"path", cluster.Healthcheck.Path}, {"ping", cluster.Healthcheck.Ping}} {
 		if !strings.HasPrefix(f.path, "/") {
-			c.Errorf(cluster.Healthcheck.PlaceOf(f.name, at), rules.Cluster, "write it as /healthcheck",
+			r.Errorf(cluster.Healthcheck.PlaceOf(f.name, at), rules.Cluster, "write it as /healthcheck",
 				"%s of the healthcheck of cluster %q does not begin with /: %q", f.name, cluster.ID, f.path)
 		}
 	}
 	if _, err := ParseKeyPlace(cluster.Key); err != nil {
-		c.Errorf(cluster.PlaceOf("key", at), rules.Cluster, "write it as header:X-User", "key of cluster %q: %v", cluster.ID, err)
+		r.Errorf(cluster.PlaceOf("key", at), rules.Cluster, "write it as header:X-User", "key of cluster %q: %v", cluster.ID, err)
 	}
 	if cluster.Parameters == nil {
 		cluster.Parameters = &tree.PolicyParameters{}
-		c.preset(cluster.Parameters)
+		preset(cluster.Parameters)
 	} else if p := cluster.Parameters; p.GiniLow > p.GiniHigh {
-		c.Errorf(p.PlaceOf("gini-low", p.Span), rules.Cluster, "make it the lower one",
+		r.Errorf(p.PlaceOf("gini-low", p.Span), rules.Cluster, "make it the lower one",
 			"gini-low of cluster %q is %v, above gini-high, %v", cluster.ID, p.GiniLow, p.GiniHigh)
 	}
-	sound = c.checkMap(cluster) && sound
+	sound = checkMap(cluster, files, r) && sound
 	if sound && cluster.Discover == nil && cluster.Partitions > 0 {
-		c.checkHolders(cluster, at)
+		checkHolders(cluster, at, r)
 	}
 }
 
 // preset fills a part that is left out with its defaults. The defaults stand in the tags of
 // the tree alone, so an empty part is decoded as if the author had written it. An error
 // is a bug of those tags, which any test of a cluster meets.
-func (c *checker) preset(into any) {
+func preset(into any) {
 	spec := tree.Language().Field("clusters").Elem.Spec
 	name := "healthcheck"
 	if _, ok := into.(*tree.PolicyParameters); ok {
 		name = "parameters"
 	}
 	if err := spec.Field(name).Spec.Decode(map[string]any{}, into); err != nil {
-		panic("dsl: " + err.Error())
+		panic("cluster: " + err.Error())
 	}
 }
 
 // checkWorkers checks ids and addresses; false when the map cannot be judged.
-func (c *checker) checkWorkers(cluster *tree.Cluster) bool {
+func checkWorkers(cluster *tree.Cluster, r *diag.Reporter) bool {
 	sound := true
 	first := map[string]*tree.ClusterWorker{} // by id
 	for _, w := range cluster.Workers {
@@ -79,7 +80,7 @@ func (c *checker) checkWorkers(cluster *tree.Cluster) bool {
 		}
 		at := w.PlaceOf("id", w.Span)
 		if twin := first[w.ID]; twin != nil {
-			c.Report(diag.Diagnostic{
+			r.Report(diag.Diagnostic{
 				Span: at, Code: rules.Duplicate, Message: fmt.Sprintf("worker %q of cluster %q is declared twice", w.ID, cluster.ID),
 				Hint:    "rename one of them",
 				Related: []diag.Related{{Span: twin.PlaceOf("id", twin.Span), Message: "declared here first"}},
@@ -88,7 +89,7 @@ func (c *checker) checkWorkers(cluster *tree.Cluster) bool {
 		}
 		first[w.ID] = w
 		if problem := addressProblem(w.URL); problem != "" {
-			c.Errorf(w.PlaceOf("url", w.Span), rules.Cluster, "want such as http://127.0.0.1:9101", "url of worker %q %s: %q", w.ID, problem,
+			r.Errorf(w.PlaceOf("url", w.Span), rules.Cluster, "want such as http://127.0.0.1:9101", "url of worker %q %s: %q", w.ID, problem,
 				w.URL)
 		}
 	}
@@ -112,90 +113,90 @@ func addressProblem(text string) string {
 }
 
 // checkDiscovery checks where workers are asked for, and from which networks they may be.
-func (c *checker) checkDiscovery(cluster *tree.Cluster, d *tree.Discovery) {
+func checkDiscovery(cluster *tree.Cluster, d *tree.Discovery, r *diag.Reporter) {
 	u, err := url.Parse(d.URL)
 	if d.URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {
-		c.Errorf(d.PlaceOf("url", d.Span), rules.Cluster, "want such as http://127.0.0.1:9100/workers",
+		r.Errorf(d.PlaceOf("url", d.Span), rules.Cluster, "want such as http://127.0.0.1:9100/workers",
 			"discover of cluster %q has no absolute http or https URL without a password: %q", cluster.ID, d.URL)
 	}
 	for i, network := range d.Networks {
 		if _, err := netip.ParsePrefix(network); err != nil {
-			c.Errorf(d.PlaceOf(fmt.Sprintf("networks[%d]", i), d.Span), rules.Cluster, "want such as 10.0.0.0/8",
+			r.Errorf(d.PlaceOf(fmt.Sprintf("networks[%d]", i), d.Span), rules.Cluster, "want such as 10.0.0.0/8",
 				"%q is no range of addresses", network)
 		}
 	}
 }
 
 // checkMap checks what the map says; false when it cannot be judged.
-func (c *checker) checkMap(cluster *tree.Cluster) bool {
+func checkMap(cluster *tree.Cluster, files map[string]*contracts.File, r *diag.Reporter) bool {
 	m := cluster.Map
 	if m == nil {
 		return true
 	}
 	if m.File == "" && m.Workers == nil {
 		if m.Rule == "all" && m.Replicas > 0 {
-			c.Errorf(m.PlaceOf("replicas", m.Span), rules.Cluster, "drop it", "with rule: all, every worker may hold every partition")
+			r.Errorf(m.PlaceOf("replicas", m.Span), rules.Cluster, "drop it", "with rule: all, every worker may hold every partition")
 			return false
 		}
 		return true
 	}
 	for _, name := range []string{"rule", "replicas", "seed", "file"} {
 		if span := m.PlaceOf(name, diag.Span{}); span != (diag.Span{}) && (name != "file" || m.Workers != nil) {
-			c.Errorf(span, rules.Cluster, "keep one of them", "the map of cluster %q is given worker by worker, so that it takes no %s",
+			r.Errorf(span, rules.Cluster, "keep one of them", "the map of cluster %q is given worker by worker, so that it takes no %s",
 				cluster.ID, name)
 			return false
 		}
 	}
 	held := m.Workers
 	if m.File != "" {
-		if held = c.mapFile(m); held == nil {
+		if held = mapFile(m, files, r); held == nil {
 			return false
 		}
 	}
 	cluster.Held = held
-	return c.checkHeld(cluster)
+	return checkHeld(cluster, r)
 }
 
 // mapFile reads the file of a map; nil after something was reported.
-func (c *checker) mapFile(m *tree.PartitionMap) *expr.Value {
+func mapFile(m *tree.PartitionMap, files map[string]*contracts.File, r *diag.Reporter) *expr.Value {
 	at := m.PlaceOf("file", m.Span)
-	from := c.files[m.Span.File]
+	from := files[m.Span.File]
 	if from == nil {
 		return nil
 	}
 	name, _, ok := from.Target(m.File, true)
 	if !ok {
-		c.Errorf(at, rules.Cluster, "give a path relative to this file, such as fanout.map.json", "%q is no file that a map may be in", m.File)
+		r.Errorf(at, rules.Cluster, "give a path relative to this file, such as fanout.map.json", "%q is no file that a map may be in", m.File)
 		return nil
 	}
-	r := c.files[name]
-	if !r.Usable() {
+	f := files[name]
+	if !f.Usable() {
 		return nil // reported with the file, or with who named it
 	}
-	if r.Root == nil || r.Root.Kind != expr.ValueMap {
-		c.Errorf(at, rules.Cluster, `such as {"worker-1": ["0-99"]}`, "%s is no mapping from workers to partitions", m.File)
+	if f.Root == nil || f.Root.Kind != expr.ValueMap {
+		r.Errorf(at, rules.Cluster, `such as {"worker-1": ["0-99"]}`, "%s is no mapping from workers to partitions", m.File)
 		return nil
 	}
-	return r.Root
+	return f.Root
 }
 
 // checkHeld checks a map that is given worker by worker; false when the loads of it cannot
 // be judged. Workers that are discovered are not known yet, so any name is taken then.
-func (c *checker) checkHeld(cluster *tree.Cluster) bool {
+func checkHeld(cluster *tree.Cluster, r *diag.Reporter) bool {
 	sound := true
 	for i, k := range cluster.Held.Keys() {
 		if cluster.Discover == nil && !slices.ContainsFunc(cluster.Workers, func(w *tree.ClusterWorker) bool { return w.ID == k.Name }) {
-			c.Errorf(k.Span, rules.MapOfNobody, c.DidYouMean(k.Name, func() []string { return workerIDs(cluster) }),
+			r.Errorf(k.Span, rules.MapOfNobody, r.DidYouMean(k.Name, func() []string { return workerIDs(cluster) }),
 				"the map gives partitions to %q, which is no worker of cluster %q", k.Name, cluster.ID)
 			sound = false
 		}
 		item := cluster.Held.Items()[i]
 		if item.Kind != expr.ValueList {
-			c.Errorf(item.Head(), rules.Cluster, `such as [0, 7, "10-19"]`, "worker %q: want a list of partitions, have %s", k.Name,
+			r.Errorf(item.Head(), rules.Cluster, `such as [0, 7, "10-19"]`, "worker %q: want a list of partitions, have %s", k.Name,
 				item.Describe())
 			sound = false
 		} else if _, problem := partitionsOf(item, cluster.Partitions); problem != "" {
-			c.Errorf(item.Head(), rules.Cluster, "", "worker %q: %s", k.Name, problem)
+			r.Errorf(item.Head(), rules.Cluster, "", "worker %q: %s", k.Name, problem)
 			sound = false
 		}
 	}
@@ -219,7 +220,7 @@ const (
 
 // checkHolders finds partitions that nobody may hold, failures that the map does not
 // bear, and loads that no balancer can even out.
-func (c *checker) checkHolders(cluster *tree.Cluster, at diag.Span) {
+func checkHolders(cluster *tree.Cluster, at diag.Span, r *diag.Reporter) {
 	if cluster.Map != nil {
 		at = cluster.PlaceOf("map", at)
 	}
@@ -227,7 +228,7 @@ func (c *checker) checkHolders(cluster *tree.Cluster, at diag.Span) {
 	workers := cluster.Members()
 	holders := Holders(cluster, workers)
 	if orphans := partitionsWhere(holders, func(up []int) bool { return len(up) > 0 }); len(orphans) > 0 {
-		c.Errorf(at, rules.Unheld, "let a worker hold them", "no worker of cluster %q may hold %s", cluster.ID, listPartitions(orphans))
+		r.Errorf(at, rules.Unheld, "let a worker hold them", "no worker of cluster %q may hold %s", cluster.ID, listPartitions(orphans))
 		return
 	}
 	if len(workers) == 1 {
@@ -237,13 +238,13 @@ func (c *checker) checkHolders(cluster *tree.Cluster, at diag.Span) {
 	capacity := Capacities(workers)
 	best := BestLoad(holders, capacity, none)
 	if best > unevenBy {
-		c.Warnf(at, rules.UnevenMap, "give the workers that are in few lists more partitions, or raise replicas",
+		r.Warnf(at, rules.UnevenMap, "give the workers that are in few lists more partitions, or raise replicas",
 			"the map of cluster %q keeps some worker at %.2f times the mean load, however partitions are placed", cluster.ID, best)
 	}
 	for _, f := range outages(workers) {
 		lost := partitionsWhere(holders, func(up []int) bool { return slices.ContainsFunc(up, func(i int) bool { return !f.down(i) }) })
 		if len(lost) > 0 {
-			c.Warnf(at, rules.FragileMap, "let workers of other zones hold them, too, as rule: zone does",
+			r.Warnf(at, rules.FragileMap, "let workers of other zones hold them, too, as rule: zone does",
 				"when %s of cluster %q fails, nobody may hold %s", f.what, cluster.ID, listPartitions(lost))
 			return // one is enough to mend the map
 		}
@@ -255,7 +256,7 @@ func (c *checker) checkHolders(cluster *tree.Cluster, at diag.Span) {
 		left := BestLoad(holders, capacity, f.down)
 		// A map that is uneven anyhow has been told of: only what the outage adds counts.
 		if left > unevenBy && left > best*1.1 {
-			c.Warnf(at, rules.UnevenMap, "spread what it holds over more workers, or raise replicas",
+			r.Warnf(at, rules.UnevenMap, "spread what it holds over more workers, or raise replicas",
 				"when %s of cluster %q fails, the map keeps some worker at %.2f times the mean load of those left, however partitions are placed",
 				f.what, cluster.ID, left)
 			return
