@@ -16,17 +16,25 @@ LINT    := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.1
 # A test that fails is run again alone, twice at most; more than five failures are no accident. One that passes then is a
 # fault all the same: it is printed last, and bin/flaky.txt keeps why it failed.
 AGAIN   := --rerun-fails=2 --rerun-fails-max-failures=5 --rerun-fails-report bin/again.txt --jsonfile bin/test.json
-# Where nothing is started beside anything else, there is nothing for the race detector, which makes all several times slower.
+# Packages that start nothing beside anything else have no use for the race detector. The tests of SLOW take minutes under it:
+# make test runs them without, and make race, a job of its own in CI, with it.
 TESTED  := $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...
-CALM    := for p in $$($(TESTED)); do \
-	  grep -qE '^[[:space:]]*go |[.]Go[(]' $$(echo $$p | sed 's/^procaas/./')/*.go || echo $$p; done
+BESIDE  := for p in $$($(TESTED)); do ! grep -qE '^[[:space:]]*go |[.]Go[(]' $$(echo $$p | sed 's/^procaas/./')/*.go || echo $$p; done
+SLOW    := procaas/(cmd/procaas|engine|engine/(cells|enginetest|postgres)|handlers/sharding(/transfer)?|pipelines)
+
+# The tests of the packages that the file $(1) lists, with the environment $(2) and the flags $(3).
+define tests
+	@rm -f bin/again.txt
+	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- env RAPID_SEED=$(RAPID_SEED) $(2) $(GOTESTS) $(AGAIN) --packages "$$(tr '\n' ' ' <$(1))" -- $(FLAGS) $(3) $(TOGETHER); \
+	  code=$$?; sh engine/enginetest/flaky.sh bin/again.txt bin/test.json bin/flaky.txt; exit $$code
+endef
 
 # Property tests draw the same in each run, so that a change is judged by itself; make properties draws anew.
 RAPID_SEED ?= 1
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help demo demo-balancer balance torture torture-transfers bench-shards bench-pauses bench-resolve demo-shards build test test-long quick loops \
+.PHONY: help demo demo-balancer balance torture torture-transfers bench-shards bench-pauses bench-resolve demo-shards build test race test-long quick loops \
 	properties pooler lint prose fmt vet bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue cells clean judge
 
 help: ## show this list
@@ -52,15 +60,17 @@ $(BIN): $(SOURCES) go.mod go.sum
 	@mkdir -p bin
 	$(GO) build $(FLAGS) -ldflags '-X procaas/cmd/procaas/internal/cli.stamp=$(VERSION)' -o $@ ./cmd/procaas
 
-test: tools-postgres tools-console fmt vet $(BIN) ## everything, with a private PostgreSQL, a browser and the race detector
+test: tools-postgres tools-console fmt vet $(BIN) ## all tests, with a private PostgreSQL and a browser; what is quick also under the race detector
 	$(BIN) validate pipelines
 	$(BIN) fmt --check pipelines
 	$(BIN) test pipelines --chaos --min-coverage 90
-	@mkdir -p bin && rm -f bin/again.txt
-	@$(CALM) >bin/calm.txt; $(TESTED) | grep -vxFf bin/calm.txt >bin/raced.txt
-	RAPID_SEED=$(RAPID_SEED) $(GO) test $(FLAGS) $(TOGETHER) $$(cat bin/calm.txt)
-	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- env CGO_ENABLED=1 RAPID_SEED=$(RAPID_SEED) $(GOTESTS) $(AGAIN) --packages "$$(cat bin/raced.txt | tr '\n' ' ')" -- $(RACE) $(TOGETHER); \
-	  code=$$?; sh engine/enginetest/flaky.sh bin/again.txt bin/test.json bin/flaky.txt; exit $$code
+	@mkdir -p bin && $(BESIDE) | grep -vxE '$(SLOW)' >bin/raced.txt; $(TESTED) | grep -vxFf bin/raced.txt >bin/unraced.txt
+	$(call tests,bin/unraced.txt)
+	$(call tests,bin/raced.txt,CGO_ENABLED=1,$(RACE))
+
+race: tools-postgres tools-console ## all tests of what works beside others, under the race detector: half an hour; CI runs it for each change
+	@mkdir -p bin && $(BESIDE) >bin/raced.txt
+	$(call tests,bin/raced.txt,CGO_ENABLED=1,$(RACE))
 
 test-long: properties cells loops torture torture-transfers judge fuzz ## what takes too long for each change: other random data, faults for minutes, fuzzing; CI runs it each night
 
