@@ -9,28 +9,23 @@ import (
 	"procaas/dsl/spec"
 )
 
-// An Await lets the run wait until an event of the same key comes: of the same flow,
-// accepted after the event of the run, before or while the handler waits. The first
-// one that fits is taken: it starts no pipeline. It is what
-// sources.HANDLER.response holds, with id, type, source, time, key and payload. Events
-// that are not taken keep their places behind the run. In a pipeline that others call the
-// key is that of the run that it is a part of.
+// An Await makes the run wait for an event of the same flow and key. The event must be accepted after the event of the
+// run, before or while the handler waits. The handler takes the first event that matches, and that event starts no
+// pipeline. sources.HANDLER.response has its id, type, source, time, key and payload. Other events keep their places
+// behind the run. In a pipeline that others call, the key is that of the whole run.
 type Await struct {
 	Span diag.Span `yaml:"-"`
 
 	places
 
-	// Event is the type of the event, or the types, of which the first to come is
-	// taken.
+	// Event lists the types of events to wait for. The handler takes the first that arrives.
 	Event spec.Names `yaml:"event" required:"true"`
 
-	// Where must be true for an event to be taken. It may read what the handler may,
-	// and awaited, the event in question, with the members of event. An event for
-	// which it cannot be computed is not taken.
+	// Where must be true for the handler to take an event. It may read what the handler may, and awaited, which is the
+	// event and has the members of event. If it cannot be computed, the handler does not take the event.
 	Where *expr.Value `yaml:"where" kind:"bool"`
 
-	// Timeout is how long to wait. Then the handler fails with an error of the class
-	// timeout, of which on-error may make something else.
+	// Timeout is how long to wait. After it the handler fails with an error of the class timeout, which on-error can handle.
 	Timeout time.Duration `yaml:"timeout" required:"true" min:"1ms"`
 }
 

@@ -8,24 +8,21 @@ import (
 	"procaas/dsl/typing"
 )
 
-// A Call runs another pipeline in the place of a call of a service. The response of the
-// handler is what that pipeline gives as its outputs; it has a shared state of its own.
-// It belongs to the run: its handlers are checkpointed with it, after a crash only those
-// that are not finished run again, and events of the key wait until all is done. Its
-// switches, limits and metrics are those of its own paths, whoever calls it.
+// A Call runs another pipeline instead of a call of a service. The response of the handler is the outputs of that
+// pipeline, which has its own shared state. The called pipeline belongs to the run and shares its checkpoints. After a
+// crash only its unfinished handlers run again. Events of the key wait until everything is done. Its switches, limits
+// and metrics are those of its own paths, for every caller.
 //
-// When a critical handler of it fails, so does this handler, with that error. An
-// operator's retry of the run goes on inside of it.
+// When one of its critical handlers fails, this handler fails with that error. An operator's retry of the run resumes inside it.
 type Call struct {
 	Span diag.Span `yaml:"-"`
 
 	places
 
-	// Pipeline is the pipeline to run, one that declares inputs or outputs. No
-	// pipeline calls itself, by whatever way.
+	// Pipeline is the pipeline to run. It must declare inputs or outputs. A pipeline cannot call itself, directly or indirectly.
 	Pipeline string `yaml:"pipeline" required:"true" pattern:"id"`
 
-	// With gives the inputs of the pipeline.
+	// With sets the inputs of the pipeline.
 	With *expr.Value `yaml:"with" kind:"map"`
 }
 

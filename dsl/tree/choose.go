@@ -6,19 +6,17 @@ import (
 	"procaas/dsl/expr"
 )
 
-// A Branch is one of the ways that a stage may go. The first whose when is true is
-// taken, and the handlers of the others are skipped.
+// A Branch is one of the alternatives of a stage. The stage runs the first branch whose when is true, and skips the handlers of the others.
 type Branch struct {
 	Span diag.Span `yaml:"-"`
 
 	places
 
-	// When must be true for the branch to be taken. It may read what is known
-	// before the stage. The last branch may do without: it is taken when no other
-	// one is.
+	// When must be true for the stage to take the branch. It may read everything that is known before the stage. The
+	// last branch may leave it out, to be taken when no other branch is.
 	When *expr.Value `yaml:"when" kind:"bool"`
 
-	// Handlers are the steps of the branch; none when there is nothing to do.
+	// Handlers are the steps of the branch. A branch without handlers does nothing.
 	Handlers []*Handler `yaml:"handlers"`
 
 	number int // from 1

@@ -7,9 +7,8 @@ import (
 	"procaas/dsl/expr"
 )
 
-// A Cluster is a set of workers that share partitions: each partition is on one of
-// them at a time. A pipeline on a trigger, with handlers balancer.observe,
-// balancer.decide and balancer.apply, says on which.
+// A Cluster is a set of workers that share partitions. One worker serves a partition at a time. A pipeline with a
+// trigger and the handlers balancer.observe, balancer.decide and balancer.apply decides which one.
 type Cluster struct {
 	Span diag.Span `yaml:"-"`
 
@@ -18,26 +17,24 @@ type Cluster struct {
 	// ID names the cluster.
 	ID string `yaml:"id" required:"true" pattern:"id"`
 
-	// Workers lists who serves partitions.
+	// Workers lists the workers that serve partitions.
 	Workers []*ClusterWorker `yaml:"workers"`
 
-	// Discover finds the workers by a request, in place of a list.
+	// Discover finds the workers with a request, instead of a list.
 	Discover *Discovery `yaml:"discover"`
 
-	// Partitions is how many parts the keys are divided into. It never changes while
-	// the cluster lives.
+	// Partitions is the number of partitions. Never change it while the cluster exists.
 	Partitions int `yaml:"partitions" required:"true" min:"1" max:"100000"`
 
-	// Map says which workers may hold which partitions; any of them when it is left
-	// out.
+	// Map says which workers may serve which partitions. Without it every worker may serve every partition.
 	Map *PartitionMap `yaml:"map"`
 
-	// Healthcheck says how workers are asked how they are.
+	// Healthcheck says how the balancer asks workers for their load.
 	Healthcheck *Healthcheck `yaml:"healthcheck"`
 
-	// Policy decides about moves. v1 leaves workers that do not answer, v2 relieves
-	// overloaded ones, too, v3 evens weights out, v4 lets no partition move often, and
-	// v5 moves what is worth the cost of the move.
+	// Policy decides about moves. v1 moves partitions off workers that do not answer. v2 also relieves overloaded
+	// workers. v3 also evens out weights. v4 also limits how often a partition moves. v5 makes moves that are worth
+	// their cost.
 	Policy string `yaml:"policy" enum:"v1,v2,v3,v4,v5" default:"v5"`
 
 	// Parameters tune the policy. The defaults need no tuning.
@@ -46,16 +43,14 @@ type Cluster struct {
 	// Step is the time between two observations: the period of the trigger.
 	Step time.Duration `yaml:"step" default:"2s" min:"100ms" max:"10m"`
 
-	// Key says where requests that are passed on to workers have their key: header:NAME,
-	// query:NAME or path:N, the segment of the path from 1.
+	// Key says where requests to workers have their key: header:NAME, query:NAME or path:N. N counts the segments of the path from 1.
 	Key string `yaml:"key" default:"header:Procaas-Key"`
 
-	// Secret is the name of the secret that proves to workers that orders are the
-	// balancer's: its value is their bearer token. It is resolved as a !secret is. Without
-	// it orders have no token.
+	// Secret is the name of a secret, as in !secret. Its value is the bearer token that proves to workers that an order
+	// is from the balancer. Without it orders have no token.
 	Secret string `yaml:"secret" pattern:"secret"`
 
-	// Owner says who looks after the cluster.
+	// Owner is the team that looks after the cluster.
 	Owner string `yaml:"owner"`
 
 	// Held is the mapping from workers to partitions, from the file too that it may be
@@ -69,85 +64,79 @@ type ClusterWorker struct {
 
 	places
 
-	// ID names the worker. A worker that comes back under its id is the same one.
+	// ID names the worker. A worker that returns with the same id counts as the same worker.
 	ID string `yaml:"id" required:"true" pattern:"id"`
 
-	// URL is where the worker answers: scheme, host, port and an optional path.
+	// URL is the address of the worker: scheme, host, port and an optional path.
 	URL string `yaml:"url" required:"true"`
 
-	// Zone is what fails together with it, such as a rack or a data centre.
+	// Zone is what fails as a unit, such as a rack or a data centre.
 	Zone string `yaml:"zone"`
 
-	// Capacity is how much the worker can do, in any unit that is the same for all of
-	// them; 0 when it is not known.
+	// Capacity is how much the worker can do, in the same unit for all workers. 0 means unknown.
 	Capacity float64 `yaml:"capacity" min:"0" max:"1e12"`
 }
 
-// A Discovery finds workers by a request. The reply is JSON: a list of workers, or a
-// mapping with workers: each with id, url and perhaps zone and capacity. A worker that
-// is not listed any more is treated as one that does not answer; when the request
-// fails, the workers of the last reply count.
+// A Discovery finds workers with a request. The reply is JSON: a list of workers, or a mapping with workers. Each
+// worker has id and url, and may have zone and capacity. A worker that disappears from the list is treated like one
+// that does not answer. If the request fails, the last reply stays valid.
 type Discovery struct {
 	Span diag.Span `yaml:"-"`
 
 	places
 
-	// URL is asked with GET.
+	// URL is the URL for the GET request.
 	URL string `yaml:"url" required:"true"`
 
-	// Timeout bounds the request.
+	// Timeout is the longest time of the request.
 	Timeout time.Duration `yaml:"timeout" default:"1s" min:"1ms" max:"1m"`
 
-	// Networks lists the ranges of addresses, such as 10.0.0.0/8, in which workers
-	// may be besides public ones: a reply must not lead calls to any address.
+	// Networks lists ranges of private addresses that workers may have, such as 10.0.0.0/8. Public addresses are always
+	// allowed. This keeps a reply from directing calls to arbitrary addresses.
 	Networks []string `yaml:"networks"`
 }
 
-// A PartitionMap says which workers may hold a partition: by a rule, as a mapping or in a
-// file. By a rule, a worker that comes or goes changes little of it.
+// A PartitionMap says which workers may serve a partition: by a rule, in a mapping or in a file. With a rule, little
+// changes when a worker joins or leaves.
 type PartitionMap struct {
 	Span diag.Span `yaml:"-"`
 
 	places
 
-	// Rule chooses the workers of each partition: neighbours on a ring, workers of
-	// different zones, any at random, or all; random
-	// when it is left out.
+	// Rule chooses the workers of each partition: neighbours on a ring, workers of different zones, random ones, or
+	// all. Its default is random.
 	Rule string `yaml:"rule" enum:"ring,zone,random,all"`
 
-	// Replicas is how many workers may hold a partition; 3 when it is left out.
+	// Replicas is how many workers may serve a partition. Its default is 3.
 	Replicas int `yaml:"replicas" min:"1" max:"1000"`
 
-	// Seed makes another choice of the same kind.
+	// Seed changes the random choice.
 	Seed int `yaml:"seed"`
 
-	// Workers is the map itself, in place of a rule: from each worker to its
-	// partitions, a list of numbers and of ranges such as "0-99".
+	// Workers is the map itself, instead of a rule. It has the partitions of each worker: a list of numbers and of ranges such as "0-99".
 	Workers *expr.Value `yaml:"workers" kind:"map" expr:"no"`
 
-	// File holds such a mapping instead: JSON or YAML, relative to this file.
+	// File is a JSON or YAML file with such a mapping, relative to this file.
 	File string `yaml:"file"`
 }
 
-// A Healthcheck says how workers are asked. The reply to the extended one is JSON:
-// requests and drops, how many were served and refused in the last window_s seconds;
-// partitions, requests by partition in that time; busy, the share of the time spent
-// working; age_s, seconds since the process began; draining, whether it is about to
-// stop. What is left out is not known.
+// A Healthcheck says how the balancer asks workers. The reply to the extended healthcheck is JSON. requests and drops
+// count what the worker served and dropped in the last window_s seconds. partitions has the requests of each partition
+// in that time. busy is the share of time spent working. age_s is the age of the process in seconds. draining reports
+// whether it is about to stop. Missing fields are unknown.
 type Healthcheck struct {
 	Span diag.Span `yaml:"-"`
 
 	places
 
-	// Path is the extended healthcheck, appended to the URL of the worker; {id}
-	// stands for its id.
+	// Path is the extended healthcheck, appended to the URL of the worker. {id} stands for its id.
 	Path string `yaml:"path" default:"/healthcheck"`
 
-	// Ping is asked when the extended one is answered with another status than 200,
-	// or with what is no report: a status of 200 tells that the worker lives.
+	// Ping is the fallback when the extended healthcheck returns another status than 200 or no valid report. Status 200
+	// means that the worker is alive.
 	Ping string `yaml:"ping" default:"/ping"`
 
-	// Timeout bounds each of the two. All workers are asked at once.
+	// Timeout is the longest time of each of the two. The balancer asks all workers at the same time.
 	Timeout time.Duration `yaml:"timeout" default:"1s" min:"10ms" max:"1m"`
 }
 
@@ -157,20 +146,20 @@ type PolicyParameters struct {
 
 	places
 
-	// Cycle is how often v1 to v4 decide.
+	// Cycle is the time between two decisions of v1 to v4.
 	Cycle time.Duration `yaml:"cycle" default:"10s" min:"0s" max:"1h"`
 
-	// Overload is the share of what a worker serves beyond which the median of what
-	// it has dropped in the last minute makes it overloaded, for v2 to v4.
+	// Overload is the share of drops from which v2 to v4 call a worker overloaded. It compares the median of the drops
+	// in the last minute with the requests that the worker serves.
 	Overload float64 `yaml:"overload" default:"0.01" min:"0" max:"1"`
 
-	// GiniHigh switches the even distribution of weights on, for v3 and v4.
+	// GiniHigh is the Gini index above which v3 and v4 start to even out weights.
 	GiniHigh float64 `yaml:"gini-high" default:"0.12" min:"0" max:"1"`
 
-	// GiniLow switches it off.
+	// GiniLow is the Gini index below which they stop.
 	GiniLow float64 `yaml:"gini-low" default:"0.08" min:"0" max:"1"`
 
-	// Friction bounds the moves of a partition within friction-time, for v4.
+	// Friction is how often v4 may move a partition within friction-time.
 	Friction int `yaml:"friction" default:"1" min:"1" max:"1000000"`
 
 	// FrictionTime is how long v4 remembers a move.
@@ -179,16 +168,14 @@ type PolicyParameters struct {
 	// Horizon is how far v5 looks ahead.
 	Horizon time.Duration `yaml:"horizon" default:"5m" min:"1s" max:"24h"`
 
-	// Margin is how many times a move of v5 must be worth its cost, beyond once. More
-	// means fewer moves.
+	// Margin is how much more than its cost a move of v5 must be worth, in multiples of the cost. A higher margin means fewer moves.
 	Margin float64 `yaml:"margin" default:"1" min:"0" max:"1000"`
 
-	// FixedCost is what v5 takes a move to cost beyond the drops that it causes, as a
-	// share of what a worker does in a second.
+	// FixedCost is what a move costs in addition to the drops that it causes, for v5. The unit is what a worker does in one second.
 	FixedCost float64 `yaml:"fixed-cost" default:"0.2" min:"0" max:"1000"`
 
-	// Budget bounds the voluntary moves of v5 in any minute, as a share of all
-	// partitions, five at least. It is three times as much while the cluster drops.
+	// Budget limits the voluntary moves of v5 per minute, as a share of all partitions, but at least five. The limit is
+	// three times as high while the cluster drops requests.
 	Budget float64 `yaml:"budget" default:"0.06" min:"0" max:"1000"`
 
 	// NoReturn is how long v5 does not move a partition back.

@@ -9,16 +9,14 @@ import (
 	"procaas/dsl/expr"
 )
 
-// A Compensation is a call that undoes what a handler has done, when the run gives up
-// for good. Besides its own fields it has one handler type, such as request, with its
-// fields. It may read what the result of the handler may, as it is at the end.
+// A Compensation is a call that undoes a handler when the run fails for good. In addition to its own fields it has one
+// handler type, such as request, with its fields. It may read everything that the handler's result may, with the values
+// at the end of the run.
 //
-// When a critical handler has failed, and all calls under way have ended, the
-// compensations of all handlers that have succeeded are made one by one, in the
-// reverse order in which they succeeded. Then the run ends as cancelled, with the
-// reason, and events of its key go on; it cannot be retried, for it has been undone.
-// When a compensation fails for good, the run fails there, and a retry goes on with it.
-// Its path is that of the handler with /compensate behind it.
+// After a critical handler failed and all calls in flight ended, the node compensates all handlers that succeeded. It
+// does so one by one, the latest first. Then the run ends as cancelled, with the reason, and later events of its key
+// run. Nobody can retry a compensated run. If a compensation fails for good, the run fails, and a retry resumes at that
+// compensation. Its path is that of the handler, followed by /compensate.
 type Compensation struct {
 	Span diag.Span `yaml:"-"`
 
@@ -33,7 +31,7 @@ type Compensation struct {
 	// Timeout bounds one attempt.
 	Timeout time.Duration `yaml:"timeout" min:"1ms"`
 
-	// Retry says how failed attempts are repeated.
+	// Retry says how the node retries failed attempts.
 	Retry *Retry `yaml:"retry"`
 }
 

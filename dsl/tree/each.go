@@ -8,16 +8,14 @@ import (
 	"procaas/dsl/expr"
 )
 
-// A ForEach repeats the call of a handler, or a whole stage, for each element of a
-// list. What a call says may read item, the element, and index, its place from 0. The
-// response of the handler is the list of all responses, in the order of the elements,
-// and its result is made once, from that. Of a stage, the response is the list of what
-// each element has left in the stage's own shared state.
+// A ForEach repeats the call of a handler, or a whole stage, for each element of a list. The call may read item, the
+// element, and index, its place from 0. The response of the handler is the list of all responses, in the order of the
+// elements. Its result is computed once, from that list. The response of a stage is the list of the final shared states
+// of its elements.
 //
-// Elements are worked on in parallel, unless the handler, or one of the stage, touches
-// something or sends events: then one after the other, in order. Each has calls of its
-// own, with their own Idempotency-Key, repetitions and verification, and after a crash
-// only those that are not finished are worked on.
+// Elements run in parallel. They run one after the other if the handler, or one of the stage, touches something or
+// sends events. Each element has its own calls, with their own Idempotency-Key, retries and verification. After a crash
+// only unfinished elements run.
 type ForEach struct {
 	Span diag.Span `yaml:"-"`
 
@@ -26,20 +24,16 @@ type ForEach struct {
 	// Items is the list.
 	Items *expr.Value `yaml:"items" kind:"list" required:"true"`
 
-	// MaxParallel bounds how many elements are worked on at once; 10 when it is left
-	// out.
+	// MaxParallel is how many elements run at the same time. Its default is 10.
 	MaxParallel int `yaml:"max-parallel" min:"1" max:"100"`
 
-	// MaxItems bounds the list; the handler fails with a longer one.
+	// MaxItems is the longest list. The handler fails with a longer one.
 	MaxItems int `yaml:"max-items" default:"1000" min:"1" max:"10000"`
 
-	// OnFailure says what becomes of the handler when the call of an element has
-	// failed for good, or a critical handler of the stage in an element. fail begins
-	// no further elements and fails the handler with the error of the first one that
-	// failed. continue works on the others, and the
-	// response holds null in its place. collect does so too, and the response holds
-	// a mapping for each element: response, status and error, which is null or has
-	// class, status and message.
+	// OnFailure decides what happens when an element fails for good. fail starts no further elements, and fails the
+	// handler with the error of the first failed element. continue runs the other elements, and the response has null
+	// in place of the failed one. collect also runs them, and the response has a mapping for each element. The mapping
+	// has response, status and error, which is null or has class, status and message.
 	OnFailure string `yaml:"on-failure" enum:"fail,continue,collect" default:"fail"`
 }
 

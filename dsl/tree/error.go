@@ -9,35 +9,29 @@ import (
 	"procaas/dsl/spec"
 )
 
-// An OnError is one rule about a handler whose call has failed for good: it was
-// repeated as retry says, or is not worth it. The first rule that fits counts;
-// without one the handler fails. Rules are about calls: an expression that cannot
-// be computed always fails the handler.
+// An OnError is a rule for a handler whose call failed for good: it has used up its retries, or the error is not one to
+// retry. The first rule that matches applies. If none matches, the handler fails. Rules are only about calls: an
+// expression that cannot be computed always fails the handler.
 type OnError struct {
 	Span diag.Span `yaml:"-"`
 
 	places
 
-	// On lists the classes of errors that the rule is for, as in retry; any when
-	// it is left out.
+	// On lists the classes of errors that the rule is for, as in retry. Its default is any.
 	On spec.Names `yaml:"on" pattern:"class"`
 
-	// When must be true for the rule to fit. It may read what the handler may, and
-	// error: class, status, message, attempts and body, which is that of an HTTP
-	// reply.
+	// When must be true for the rule to match. It may read what the handler may, and error with class, status, message,
+	// attempts and body. The body is that of an HTTP reply.
 	When *expr.Value `yaml:"when" kind:"bool"`
 
-	// Then says how the run goes on: continue as if the handler had succeeded,
-	// with the rule's result in place of its own; skip leaves the handler out, as
-	// a switch would; fail gives it up, with the rule's message.
+	// Then says what the run does next. continue treats the handler as succeeded, with the result of the rule. skip
+	// leaves the handler out, as a switch does. fail fails the handler with the message of the rule.
 	Then string `yaml:"then" enum:"continue,skip,fail" required:"true"`
 
-	// Result fills the shared state in place of the handler's result: names and
-	// their values. Only with then: continue.
+	// Result sets the shared state instead of the handler's result: names and their values. It is only for then: continue.
 	Result *expr.Value `yaml:"result" kind:"map"`
 
-	// Message says what the error means; operators read it before the error
-	// itself. Only with then: fail.
+	// Message says what the error means. Operators see it before the error itself. It is only for then: fail.
 	Message *expr.Value `yaml:"message" kind:"string"`
 }
 

@@ -6,7 +6,7 @@ import (
 	"procaas/dsl/expr"
 )
 
-// An EventType says what events of one type carry.
+// An EventType declares what events of one type contain.
 type EventType struct {
 	Span diag.Span `yaml:"-"`
 
@@ -15,11 +15,10 @@ type EventType struct {
 	// Type is the type of the events.
 	Type string `yaml:"type" required:"true"`
 
-	// Payload is the schema of their payload. An event that does not fit it is
-	// refused when it comes, and one that a handler emits fails the handler.
+	// Payload is the schema of their payload. The server refuses an event that does not fit. A handler that emits such an event fails.
 	Payload *expr.Value `yaml:"payload" kind:"schema" expr:"no"`
 
-	// Owner says who sends such events.
+	// Owner is the team that sends such events.
 	Owner string `yaml:"owner"`
 
 	PayloadContract *contracts.Contract `yaml:"-"` // of Payload; nil for anything

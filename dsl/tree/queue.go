@@ -8,102 +8,93 @@ import (
 	"procaas/dsl/expr"
 )
 
-// A Queue makes the pipeline a type of tasks: what is put into its queue waits there by
-// priority and tolerance, and each task that is taken becomes an event of the first type
-// that the pipeline serves. A task is done when its run has succeeded. The tasks of a
-// pipeline without stages are left to workers of other programs.
+// A Queue makes the pipeline a type of tasks. Tasks wait in its queue, ordered by priority and tolerance. When a node
+// takes a task, it becomes an event of the first type that the pipeline serves. A task is done when its run has
+// succeeded. If the pipeline has no stages, workers of other programs take its tasks.
 type Queue struct {
 	Span diag.Span `yaml:"-"`
 
 	places
 
-	// Priority is that of tasks that say none: the greater, the earlier.
+	// Priority is the default priority of tasks. Higher priorities go first.
 	Priority int `yaml:"priority" min:"-1000000" max:"1000000"`
 
-	// DelayTolerance is how long a task that says nothing else may wait beyond its time
-	// without harm. Among tasks of one priority, that whose tolerance ends first goes
-	// first.
+	// DelayTolerance is how long a task may wait beyond its time without harm, unless the task sets its own. Within a
+	// priority, the task whose tolerance ends first goes first.
 	DelayTolerance time.Duration `yaml:"delay-tolerance" max:"87600h"`
 
-	// MaxWait is for how long a task that is ready may wait beyond what it tolerates.
-	// Then it gets the priority of the first task in the queue, and goes before all
-	// that are not as late; it keeps that priority. Without it, or with 0s, tasks of
-	// low priority may wait for ever. It is looked after with a delay of an eighth of
-	// it, between a second and a minute.
+	// MaxWait is how long a ready task may wait beyond its tolerance. Then it gets the priority of the first task in
+	// the queue, and goes before all tasks that are less late. It keeps that priority. Without max-wait, or with 0s,
+	// tasks of low priority may wait for ever. The node acts up to an eighth of max-wait later: at least one second, at
+	// most one minute.
 	MaxWait time.Duration `yaml:"max-wait" min:"0s" max:"87600h"`
 
-	// Timeout bounds one attempt: the run is cancelled then, and the attempt has failed.
-	// Without it a run may take as long as it likes.
+	// Timeout is the longest time of one attempt. After it, the node cancels the run, and the attempt has failed.
+	// Without it there is no limit.
 	Timeout time.Duration `yaml:"timeout" min:"1s" max:"576h"`
 
-	// Concurrency bounds how many tasks are under way at once.
+	// Concurrency limits how many tasks are in flight.
 	Concurrency *Concurrency `yaml:"concurrency"`
 
-	// Retry says when a task whose run has failed is tried again, by another run.
+	// Retry says when a task whose run failed gets another run.
 	Retry *QueueRetry `yaml:"retry"`
 
-	// Unique names a task among those of the pipeline that have not ended. It may read
-	// event: its payload and key. Null is no name.
+	// Unique names a task among the unfinished tasks of the pipeline. It may read event: its payload and key. null means no name.
 	Unique *expr.Value `yaml:"unique"`
 
-	// OnDuplicate says what becomes of a task whose name another one has: keep drops
-	// it; merge makes one payload of both, and replace puts it in the place of the
-	// other one, while nobody has taken that one; rerun lets exactly one more follow
-	// when one that is under way has ended, however many come. merge and replace do so
-	// too when the other one is under way.
+	// OnDuplicate decides about a new task if an unfinished one has the same name. keep drops the new task. merge makes
+	// one payload of both, and replace puts the new task in the place of the old one. rerun lets exactly one more task
+	// follow a task in flight, however many arrive. merge and replace do the same when the old task is in flight.
 	OnDuplicate string `yaml:"on-duplicate" enum:"keep,merge,replace,rerun" default:"keep"`
 
-	// Merge is the payload that merge makes. It may read first and second, the two
-	// payloads.
+	// Merge computes the payload for merge. It may read first and second, the two payloads.
 	Merge *expr.Value `yaml:"merge"`
 }
 
-// A Concurrency bounds how many tasks of a type are under way at once.
+// A Concurrency limits how many tasks of a type are in flight.
 type Concurrency struct {
 	Span diag.Span `yaml:"-"`
 
 	places
 
-	// Node bounds those of one node.
+	// Node is the limit for one node.
 	Node int `yaml:"node" default:"16" min:"1" max:"10000"`
 
-	// Cluster bounds those of all nodes together.
+	// Cluster is the limit for all nodes together.
 	Cluster int `yaml:"cluster" min:"1" max:"1000000"`
 
-	// Key bounds those of one key.
+	// Key is the limit for one key.
 	Key int `yaml:"key" min:"1" max:"1000000"`
 }
 
-// A QueueRetry is a policy of trying tasks again. The delay before the second attempt is
-// min-delay. Each further one is factor times as long, and step longer: a factor of 1
-// without a step is a constant delay, with a step it grows linearly. delay, an
-// expression, may say anything else.
+// A QueueRetry is the retry policy of tasks. The delay before the second attempt is min-delay. Each further delay is
+// the one before times factor, plus step. With a factor of 1 the delay is constant, or grows linearly with a step. Use
+// the expression delay for anything else.
 type QueueRetry struct {
 	Span diag.Span `yaml:"-"`
 
 	places
 
-	// Attempts is the highest number of attempts, the first one included; 0 is no
-	// bound. A task that has failed as often is a dead letter.
+	// Attempts is the highest number of attempts, including the first. 0 is no limit. A task that fails this often becomes a dead letter.
 	Attempts int `yaml:"attempts" default:"10" min:"0" max:"1000000"`
 
 	// MinDelay is the delay before the second attempt.
 	MinDelay time.Duration `yaml:"min-delay" default:"1s" min:"1ms"`
 
-	// MaxDelay bounds the delay. A deviation may go beyond it.
+	// MaxDelay is the longest delay. Jitter may exceed it.
 	MaxDelay time.Duration `yaml:"max-delay" default:"1h" min:"1ms"`
 
-	// Factor is what the delay grows by with each attempt.
+	// Factor multiplies the delay with each attempt.
 	Factor float64 `yaml:"factor" default:"2" min:"1" max:"100"`
 
-	// Step is what the delay grows by besides.
+	// Step is added to the delay with each attempt.
 	Step time.Duration `yaml:"step" max:"8760h"`
 
-	// Jitter is the share by which a delay may differ either way.
+	// Jitter is the share by which a delay varies up or down at random.
 	Jitter float64 `yaml:"jitter" default:"0.1" min:"0" max:"1"`
 
-	// Delay is the delay after an attempt, such as 30s or a number of seconds, in place
-	// of the above. It may read attempt, the number of the attempt that has failed.
+	// Delay computes the delay after an attempt, such as 30s or a number of seconds, and replaces the fields above. It
+	// may read attempt, the number of the failed attempt.
 	Delay *expr.Value `yaml:"delay"`
 }
 

@@ -13,9 +13,8 @@ import (
 	"procaas/dsl/spec"
 )
 
-// A ShardMap says which shard, a PostgreSQL cluster of several hosts, keeps the data
-// of a key, such as a user. Services ask for it over HTTP; keys move from shard to
-// shard while they are written to.
+// A ShardMap says which shard has the data of a key, such as a user. A shard is a PostgreSQL cluster of several hosts.
+// Services ask for the shard over HTTP. Keys can move from shard to shard while services write to them.
 type ShardMap struct {
 	Span diag.Span `yaml:"-"`
 
@@ -24,38 +23,34 @@ type ShardMap struct {
 	// ID names the map.
 	ID string `yaml:"id" required:"true" pattern:"id"`
 
-	// Key names the parts of a key, the widest first, such as user, or [user, folder].
-	// A key may be placed with fewer parts; of several placements the longest counts.
+	// Key names the parts of a key, the widest first, such as user, or [user, folder]. A placement may have fewer parts
+	// than a key. Of several placements the one with the most parts applies.
 	Key spec.Names `yaml:"key" required:"true" pattern:"id"`
 
-	// KeyType is what the first part is in the tables: text, or int for whole numbers
-	// of up to 64 bits, which a range orders by their value.
+	// KeyType is the type of the first part in the tables: text, or int for whole numbers of up to 64 bits. A range orders int by value.
 	KeyType string `yaml:"key-type" enum:"text,int" default:"text"`
 
-	// Strategy says where a key lives. directory has a placement for each key; slots
-	// divides keys by their hash among a fixed number of slots, each of which has a
-	// placement; range has one for each stretch of keys. A key may have a placement of
-	// its own in all of them.
+	// Strategy says how the map finds the shard of a key. directory has a placement for each key. slots spreads keys by
+	// their hash over a fixed number of slots, and each slot has a placement. range has a placement for each range of
+	// keys. With each strategy a single key may have a placement of its own.
 	Strategy string `yaml:"strategy" enum:"directory,slots,range" default:"directory"`
 
-	// Slots is the number of slots of the strategy slots, a power of two. It never
-	// changes once there is data.
+	// Slots is the number of slots of the strategy slots, a power of two. Never change it once there is data.
 	Slots int `yaml:"slots" default:"4096" min:"2" max:"1048576"`
 
 	// Tables lists the tables that move together with a key.
 	Tables []*ShardTable `yaml:"tables"`
 
-	// Shards lists where keys live.
+	// Shards lists the shards of the map.
 	Shards []*Shard `yaml:"shards" required:"true"`
 
-	// Connect says how hosts are connected to.
+	// Connect says how to connect to hosts.
 	Connect *ShardConnect `yaml:"connect"`
 
-	// Registration says how keys that have no placement yet get one. Without it they
-	// are unknown.
+	// Registration says how new keys get a placement. Without it, new keys are unknown.
 	Registration *ShardRegistration `yaml:"registration"`
 
-	// Owner says who looks after the map.
+	// Owner is the team that looks after the map.
 	Owner string `yaml:"owner"`
 }
 
@@ -65,11 +60,11 @@ type ShardTable struct {
 
 	places
 
-	// Table is its name, with the schema or without: public then.
+	// Table is the name of the table. Without a schema it is in public.
 	Table string `yaml:"table" required:"true"`
 
-	// Key names the columns that hold the parts of the key, in their order; the names
-	// of the parts when it is left out. All belong to the primary key.
+	// Key names the columns with the parts of the key, in their order. Its default is the names of the parts. All these
+	// columns must belong to the primary key.
 	Key spec.Names `yaml:"key"`
 }
 
@@ -82,27 +77,26 @@ type Shard struct {
 	// ID names the shard within its map.
 	ID string `yaml:"id" required:"true" pattern:"id"`
 
-	// Class is any label that rules tell shards by, such as hot, warm or cold.
+	// Class is any label for rules, such as hot, warm or cold.
 	Class string `yaml:"class" default:"hot" pattern:"id"`
 
-	// Hosts lists the hosts of the shard. Which of them is the master is found out.
+	// Hosts lists the hosts of the shard. The server finds the master among them.
 	Hosts []*ShardHost `yaml:"hosts" required:"true"`
 
-	// Registration says whether new keys may be placed here.
+	// Registration says whether the shard takes new keys.
 	Registration bool `yaml:"registration" default:"true"`
 
-	// Transfer says whether keys may be moved here.
+	// Transfer says whether keys may move to the shard.
 	Transfer bool `yaml:"transfer" default:"true"`
 
-	// Capacity is how much data the shard bears; usage is a share of it.
+	// Capacity is how much data fits on the shard. usage is a share of it.
 	Capacity datum.Bytes `yaml:"capacity" default:"100GiB" min:"1MiB"`
 
-	// Slots lists the slots that begin here, such as 0-1023 or 7. When no shard of the
-	// map says any, all get equal parts.
+	// Slots lists the slots that start on this shard, such as 0-1023 or 7. If no shard lists any, all shards get equal parts.
 	Slots spec.Names `yaml:"slots"`
 
-	// From lists the lower bounds of the stretches of keys that begin here, of the
-	// strategy range; the empty text is the bound below all keys.
+	// From lists the lower bounds of the ranges of keys that start on this shard, for the strategy range. The empty
+	// text is the bound below all keys.
 	From []string `yaml:"from"`
 }
 
@@ -112,14 +106,14 @@ type ShardHost struct {
 
 	places
 
-	// Address is host:port; the port is 5432 when it is left out.
+	// Address is host:port. The default port is 5432.
 	Address string `yaml:"address" required:"true"`
 
-	// DC names the data centre that the host is in.
+	// DC is the data centre of the host.
 	DC string `yaml:"dc"`
 }
 
-// A ShardConnect says how the hosts of a map are connected to.
+// A ShardConnect says how to connect to the hosts of a map.
 type ShardConnect struct {
 	Span diag.Span `yaml:"-"`
 
@@ -128,18 +122,17 @@ type ShardConnect struct {
 	// Database is the name of the database on each host.
 	Database string `yaml:"database" default:"postgres"`
 
-	// User is who clients connect as; they add the password themselves.
+	// User is the database user of clients. Clients add the password themselves.
 	User string `yaml:"user"`
 
 	// Parameters are added to the connection string of clients, such as sslmode.
 	Parameters map[string]string `yaml:"parameters" expr:"no"`
 
-	// Admin is who procaas connects as, to watch hosts and to move keys; user when it
-	// is left out.
+	// Admin is the database user of procaas, which watches hosts and moves keys. Its default is user.
 	Admin string `yaml:"admin"`
 
-	// Secret is the name of the secret with the password of admin; it is resolved as a
-	// !secret is. Without it there is none, or the server finds it as libpq does.
+	// Secret is the name of the secret with the password of admin, as in !secret. Without it procaas uses no password,
+	// or finds one as libpq does.
 	Secret string `yaml:"secret"`
 }
 
@@ -149,43 +142,40 @@ type ShardRegistration struct {
 
 	places
 
-	// Lazy lets the first question for an unknown key place it.
+	// Lazy places an unknown key when a service first asks for it.
 	Lazy bool `yaml:"lazy" default:"true"`
 
-	// Check is the URL that is asked before, with key= added to its query. 200
-	// confirms the key, and a JSON object in the reply gives attributes, which rules
-	// read; 404 refuses the key. Without it every key may be placed.
+	// Check is a URL that confirms new keys. The server adds key= to its query. 200 confirms the key, and the reply may
+	// be a JSON object with attributes for rules. 404 refuses the key. Without it the map accepts every key.
 	Check string `yaml:"check"`
 
-	// CheckTimeout bounds the call of check.
+	// CheckTimeout is the longest time of a call of check.
 	CheckTimeout time.Duration `yaml:"check-timeout" default:"2s" min:"1ms" max:"1m"`
 
-	// TwoPhase makes the row of the map and that of the shard in one step, by
-	// prepared transactions in both. The default is a reservation in the map that any
-	// later question completes: prepared transactions hold transfers up.
+	// TwoPhase writes the row of the map and the row of the shard in one step, with prepared transactions in both. By
+	// default the map makes a reservation, and any later request for the key completes it. Prepared transactions delay
+	// transfers.
 	TwoPhase bool `yaml:"two-phase" default:"false"`
 
-	// Rules are tried in order; the first whose when is true places the key. Without
-	// any, and when none is true, a shard that is open is drawn, the less full the
-	// likelier.
+	// Rules place new keys. The first rule whose when is true applies. If none is true, the map chooses an open shard
+	// at random, and prefers emptier ones.
 	Rules []*PlacementRule `yaml:"rules"`
 }
 
-// A PlacementRule says which shards a new key may be placed on.
+// A PlacementRule says which shards may take a new key.
 type PlacementRule struct {
 	Span diag.Span `yaml:"-"`
 
 	places
 
-	// When tells whether the rule is for a key, from event.key and the attributes in
-	// event.payload. It always is when it is left out.
+	// When says whether the rule is for a key. It may read event.key and the attributes in event.payload. Without it
+	// the rule is for all keys.
 	When *expr.Value `yaml:"when" kind:"bool"`
 
-	// Shards lists shards by name; one that is named takes keys although its
-	// registration is closed.
+	// Shards lists shards by name. A named shard takes keys even if its registration is closed.
 	Shards spec.Names `yaml:"shards" pattern:"id"`
 
-	// Class takes the open shards of a class.
+	// Class chooses the open shards of a class.
 	Class string `yaml:"class" pattern:"id"`
 }
 

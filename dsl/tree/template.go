@@ -6,11 +6,9 @@ import (
 	"procaas/dsl/expr"
 )
 
-// A Template is a handler that is written once and used in several places, in any
-// file. Where its handler says params.NAME in an expression, a use puts what it gives
-// for that parameter. This happens before anything is checked, so a template may hold
-// whatever a handler may, and a parameter may stand for a whole field: service: !$
-// params.service.
+// A Template is a handler that you write once and use in several places, in any file. A use replaces params.NAME in an
+// expression with the value of that parameter. This happens before all checks. So a template may contain everything
+// that a handler may, and a parameter may be a whole field: service: !$ params.service.
 type Template struct {
 	Span diag.Span `yaml:"-"`
 
@@ -19,8 +17,7 @@ type Template struct {
 	// ID names the template in uses.
 	ID string `yaml:"id" required:"true" pattern:"id"`
 
-	// Parameters says what a use gives: a schema by the name of each parameter. One
-	// whose schema has a default may be left out.
+	// Parameters has a schema for each parameter that a use sets. A parameter whose schema has a default is optional.
 	Parameters *expr.Value `yaml:"parameters" kind:"map" expr:"no"`
 
 	// Handler is the handler, without its id.
@@ -29,8 +26,7 @@ type Template struct {
 	Contracts map[string]*contracts.Contract `yaml:"-"` // of parameters
 }
 
-// A Use puts the handler of a template in the place of this one. What the handler says
-// itself counts before what the template says.
+// A Use inserts the handler of a template. Fields of the handler itself replace those of the template.
 type Use struct {
 	Span diag.Span `yaml:"-"`
 
@@ -39,6 +35,6 @@ type Use struct {
 	// Template is the id of the template.
 	Template string `yaml:"template" required:"true" pattern:"id"`
 
-	// With gives the parameters of the template.
+	// With sets the parameters of the template.
 	With *expr.Value `yaml:"with" kind:"map"`
 }

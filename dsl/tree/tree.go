@@ -122,17 +122,16 @@ type Document struct {
 	// Handlers are contributions to the stages of other teams' pipelines.
 	Handlers []*Handler `yaml:"handlers"`
 
-	// Templates are handlers that are written once and used in several places.
+	// Templates are handlers that you write once and use in several places.
 	Templates []*Template `yaml:"templates"`
 
 	// Triggers send events by the clock.
 	Triggers []*Trigger `yaml:"triggers"`
 
-	// ShardMaps say which shard keeps the data of a key.
+	// ShardMaps say which shard has the data of a key.
 	ShardMaps []*ShardMap `yaml:"shard-maps"`
 
-	// Clusters are workers that share partitions among them, each on one of them at
-	// a time.
+	// Clusters are sets of workers that share partitions. One worker serves a partition at a time.
 	Clusters []*Cluster `yaml:"clusters"`
 }
 
@@ -140,9 +139,8 @@ type Document struct {
 // compares or prints structs passes over it.
 type places = spec.Places
 
-// A Service is a system that handlers may call. One that answers 429 or 503 with
-// a Retry-After gets no calls of any handler for that time, up to a minute; then
-// one finds out whether it has changed its mind.
+// A Service is a system that handlers may call. After a reply 429 or 503 with Retry-After, no handler calls it for that
+// time, up to a minute. Then a single call tries whether it works again.
 type Service struct {
 	Span diag.Span `yaml:"-"`
 
@@ -151,47 +149,38 @@ type Service struct {
 	// ID names the service in requests.
 	ID string `yaml:"id" required:"true" pattern:"id"`
 
-	// URL is where the service answers: scheme, host, port and an optional
-	// path that the paths of requests are appended to.
+	// URL is the address of the service: scheme, host, port and an optional path. The path of a request is appended to it.
 	URL string `yaml:"url" required:"true"`
 
-	// Timeout bounds one attempt of a request that sets no timeout itself.
+	// Timeout is the longest time of one attempt, unless the request sets its own timeout.
 	Timeout time.Duration `yaml:"timeout" default:"5s" min:"1ms"`
 
-	// MaxInFlight bounds how many calls of handlers that name the service are
-	// under way at once, on all nodes together; 0 is no bound. Each node has an
-	// equal part of it, but at least 1.
+	// MaxInFlight is the highest number of calls to the service in flight, on all nodes together. 0 is no limit. Each
+	// node gets an equal part of it, but at least 1.
 	MaxInFlight int `yaml:"max-in-flight" min:"1" max:"1000000"`
 
-	// Concurrency says how many calls are under way at once, besides. adaptive lets
-	// each node find out how many the service bears, up to 200 unless max-in-flight
-	// says another number: fewer when hardly any call succeeds or when they get much
-	// slower, down to one at a time, more while all is well. Calls over it wait, the
-	// oldest first; those of handlers that are not critical no longer than their
-	// attempts would take. fixed leaves it at max-in-flight.
+	// Concurrency limits calls in flight further. With adaptive, each node finds out how many calls the service can
+	// handle, up to max-in-flight or 200. It lowers its limit, down to 1, when hardly any call succeeds or when calls
+	// get much slower. It raises the limit while all is well. Calls over the limit wait, the oldest first. A call of a
+	// handler that is not critical waits at most as long as its attempts would take. fixed uses only max-in-flight.
 	Concurrency string `yaml:"concurrency" enum:"adaptive,fixed" default:"adaptive"`
 
-	// RetryBudget is the share of the calls of the last ten seconds that may be
-	// repetitions; those over it wait. Ten a second may always be, on all nodes
-	// together. 1 is no bound.
+	// RetryBudget is the share of the calls of the last 10 seconds that may be retries. Retries over it wait. Ten
+	// retries per second are always allowed, on all nodes together. 1 is no limit.
 	RetryBudget float64 `yaml:"retry-budget" default:"0.2" min:"0" max:"1"`
 
-	// KeepAlive says whether connections to the service are used again. A service
-	// that sends two responses to one request has the second one taken for the
-	// response to the next request on the connection, which may be another run's;
-	// false makes a connection for each call.
+	// KeepAlive lets calls reuse connections to the service. Set it to false for a service that may send two responses
+	// to one request. The second one would count as the response to the next request, perhaps of another run.
 	KeepAlive bool `yaml:"keep-alive" default:"true"`
 
-	// OpenAPI is the file of the service's OpenAPI document, 3.0 or 3.1, relative to
-	// this one. Requests of handlers are then checked against it, and their
-	// responses are what it says.
+	// OpenAPI is the file of the service's OpenAPI document, version 3.0 or 3.1, relative to this file. The requests of
+	// handlers must fit it, and their responses have the types that it declares.
 	OpenAPI string `yaml:"openapi"`
 
-	// CheckResponses says whether a response that is not what the document says is
-	// an error, of the class schema. Without, it is taken as it comes.
+	// CheckResponses makes a response that does not fit the document an error of the class schema. false accepts every response.
 	CheckResponses bool `yaml:"check-responses" default:"true"`
 
-	// Owner says who looks after the service.
+	// Owner is the team that looks after the service.
 	Owner string `yaml:"owner"`
 
 	Instead string `yaml:"-"` // of URL, where the files serve in another place
@@ -209,8 +198,8 @@ type Config struct {
 	Contract *contracts.Contract // what the setting must be; nil for anything
 }
 
-// A Flow is a kind of entity, such as an order. The events of one entity, told
-// by its key, run one at a time, in the order in which they were accepted.
+// A Flow is a kind of entity, such as an order. A key names one entity. Its events run one at a time, in the order in
+// which the server accepted them.
 type Flow struct {
 	Span diag.Span `yaml:"-"`
 
@@ -219,28 +208,23 @@ type Flow struct {
 	// ID names the flow.
 	ID string `yaml:"id" required:"true" pattern:"id"`
 
-	// Key finds the entity that an event belongs to. It may read event only.
-	// Without it, the event itself must carry the key.
+	// Key computes the entity that an event belongs to. It may only read event. Without it, the event itself must have a key.
 	Key *expr.Value `yaml:"key"`
 
-	// SharedState declares what is kept between the events of one entity,
-	// with the first values.
+	// SharedState declares the values that an entity keeps between its events, with their initial values.
 	SharedState *expr.Value `yaml:"shared-state" kind:"map" expr:"no"`
 
-	// StateSchemas says what the names of the shared state must be once they are
-	// set: a schema by each name. A first value of null need not fit it.
+	// StateSchemas has a schema for each name of the shared state. An initial value of null does not have to fit.
 	StateSchemas *expr.Value `yaml:"state-schemas" kind:"map" expr:"no"`
 
-	// States is a finite automaton of the entity. Only the engine changes the
-	// state, when a run succeeds.
+	// States is a finite automaton of the entity. Only the engine changes the state, at the end of a run that succeeds.
 	States *Automaton `yaml:"states"`
 
-	// OnFailure says what becomes of the later events of an entity when a run
-	// has failed: block lets them wait until the run is retried or cancelled,
-	// skip goes on without it.
+	// OnFailure decides about later events of an entity after a failed run. With block they wait until somebody retries
+	// or cancels the run. With skip they run without it.
 	OnFailure string `yaml:"on-failure" enum:"block,skip" default:"block"`
 
-	// Owner says who looks after the flow.
+	// Owner is the team that looks after the flow.
 	Owner string `yaml:"owner"`
 
 	Contracts map[string]*contracts.Contract `yaml:"-"` // of names of the shared state
@@ -252,104 +236,96 @@ type Automaton struct {
 
 	places
 
-	// Initial is the state of an entity that no event has reached.
+	// Initial is the state of an entity before its first event.
 	Initial string `yaml:"initial" required:"true" pattern:"id"`
 
-	// Final lists the states that no event leaves.
+	// Final lists the states that have no way out.
 	Final []string `yaml:"final" pattern:"id"`
 
 	// Transitions lists the moves between states.
 	Transitions []*Transition `yaml:"transitions" required:"true"`
 
-	// Otherwise says what becomes of an event for which there is no
-	// transition: reject refuses it, ignore ends its run at once, defer lets
-	// it wait until the state has changed.
+	// Otherwise decides about an event without a transition. reject refuses it, ignore ends its run at once, and defer
+	// makes it wait until the state changes.
 	Otherwise string `yaml:"otherwise" enum:"reject,ignore,defer" default:"reject"`
 }
 
-// A Transition is one move of an automaton. It commits with the run.
+// A Transition is one move of an automaton. It takes effect in the transaction that ends the run.
 type Transition struct {
 	Span diag.Span `yaml:"-"`
 
 	places
 
-	// From is the state, or the states, in which the event is accepted.
+	// From lists the states in which the entity accepts the event.
 	From spec.Names `yaml:"from" required:"true"`
 
-	// On is the event type, or types, that cause the move.
+	// On lists the event types that cause the move.
 	On spec.Names `yaml:"on" required:"true"`
 
-	// To is the state after the run has succeeded.
+	// To is the state after the run succeeded.
 	To string `yaml:"to" required:"true" pattern:"id"`
 }
 
-// A Pipeline is what happens when an event comes: its stages, in order.
+// A Pipeline says what happens when an event arrives: its stages run in order.
 type Pipeline struct {
 	Span diag.Span `yaml:"-"`
 
 	places
 
-	// ID names the pipeline; it is the first part of its handlers' paths.
+	// ID names the pipeline. It is the first part of the paths of its handlers.
 	ID string `yaml:"id" required:"true" pattern:"id"`
 
-	// Flow is the kind of entity that the pipeline serves. Without it, each
-	// event stands for itself, ordered by its own key when it carries one.
+	// Flow is the kind of entity that the pipeline serves. Without it, events are ordered only by the key that they
+	// have themselves, if any.
 	Flow string `yaml:"flow"`
 
-	// On is the event type, or types, that activate the pipeline; the
-	// pipeline's id when it is left out.
+	// On lists the event types that start the pipeline. Its default is the id of the pipeline.
 	On spec.Names `yaml:"on"`
 
-	// When must be true for the pipeline to serve an event; the first pipeline
-	// that serves an event gets it. It may read event, configs and flow.
+	// When must be true for the pipeline to serve an event. The first pipeline that serves an event gets it. The
+	// expression may read event, configs and flow.
 	When *expr.Value `yaml:"when" kind:"bool"`
 
-	// SharedState declares the names that handlers fill and expressions read
-	// as shared-state.NAME during one run, with the first values.
+	// SharedState declares the values that handlers pass to each other during one run, with their initial values.
+	// Expressions read them as shared-state.NAME.
 	SharedState *expr.Value `yaml:"shared-state" kind:"map" expr:"no"`
 
-	// StateSchemas says what the names of the shared state must be once they are
-	// set: a schema by each name. A first value of null need not fit it. A handler
-	// that sets another value fails.
+	// StateSchemas has a schema for each name of the shared state. An initial value of null does not have to fit. A
+	// handler that sets a value that does not fit fails.
 	StateSchemas *expr.Value `yaml:"state-schemas" kind:"map" expr:"no"`
 
-	// MaxState bounds the shared state of a run, as JSON, and each response
-	// that is kept because others read it. A handler whose result would exceed
-	// it fails.
+	// MaxState is the largest size of the shared state of a run, as JSON, and of each response that another handler
+	// reads. A handler whose result would exceed it fails.
 	MaxState datum.Bytes `yaml:"max-state" default:"256KiB" min:"1KiB" max:"64MiB"`
 
-	// Inputs makes it a pipeline that others call, and that no event activates: a
-	// schema by the name of each input, which expressions read as inputs.NAME in place
-	// of event. One whose schema has a default may be left out.
+	// Inputs makes it a pipeline that other pipelines call, and that no event starts. It has a schema for each input,
+	// which expressions read as inputs.NAME instead of event. An input whose schema has a default is optional.
 	Inputs *expr.Value `yaml:"inputs" kind:"map" expr:"no"`
 
-	// Outputs is what a call of the pipeline gives, computed behind its last stage.
+	// Outputs is what a call of the pipeline returns. It is computed after the last stage.
 	Outputs *expr.Value `yaml:"outputs" kind:"map"`
 
-	// OutputSchemas says what outputs must be: a schema by each name. A call that
-	// gives another value fails.
+	// OutputSchemas has a schema for each output. A call whose outputs do not fit fails.
 	OutputSchemas *expr.Value `yaml:"output-schemas" kind:"map" expr:"no"`
 
-	// Queue makes the pipeline a type of tasks, which wait in a queue of their own.
+	// Queue makes the pipeline a type of tasks with a queue of their own.
 	Queue *Queue `yaml:"queue"`
 
-	// Stages run in order, each when the one before is complete.
+	// Stages run in order. Each starts when the one before it is complete.
 	Stages []*Stage `yaml:"stages"`
 
-	// Keep is how many runs that have ended for good are kept for people, the last
-	// ones: for pipelines that run by the clock, whose runs nobody looks at later. About
-	// once in a minute the others are forgotten. Without it, all are kept for the
-	// retention of the server.
+	// Keep is how many of the latest ended runs the server keeps. Use it for pipelines that run by the clock, whose
+	// runs nobody looks at later. The server deletes older ones about once a minute. Without it, the server keeps all
+	// runs for its retention.
 	Keep int `yaml:"keep" min:"1" max:"1000000"`
 
-	// KeepFailed is how many runs that have failed wait for people, the last ones: for
-	// pipelines that run by the clock, where the next run does again what a failed one did
-	// not. About once in a minute the others are cancelled, as people would, so that a
-	// pipeline that fails each second fills no store; keep bounds what is left of them.
-	// Without it, all wait until somebody retries or cancels them.
+	// KeepFailed is how many of the latest failed runs wait for people. Use it for pipelines that run by the clock,
+	// where the next run repeats what a failed one missed. About once a minute the server cancels older ones, so that a
+	// pipeline that fails each second does not fill the store. keep then limits the cancelled runs. Without it, each
+	// failed run waits until somebody retries or cancels it.
 	KeepFailed int `yaml:"keep-failed" min:"1" max:"1000000"`
 
-	// Owner says who looks after the pipeline.
+	// Owner is the team that looks after the pipeline.
 	Owner string `yaml:"owner"`
 
 	// What the checks make of the above.
@@ -364,53 +340,45 @@ type Pipeline struct {
 // for anything.
 func (p *Pipeline) StateContract(name string) *contracts.Contract { return p.Contracts[name] }
 
-// A Stage is a group of handlers that run in parallel wherever the engine can
-// prove that this is safe.
+// A Stage is a group of handlers. They run in parallel when the engine can prove that this is safe.
 type Stage struct {
 	Span diag.Span `yaml:"-"`
 
 	places
 
-	// ID names the stage; it is the second part of its handlers' paths.
+	// ID names the stage. It is the second part of the paths of its handlers.
 	ID string `yaml:"id" required:"true" pattern:"id"`
 
-	// Enabled says whether the stage runs in this run. It is computed before any
-	// of its handlers starts, and holds for all of them.
+	// Enabled says whether the run includes the stage. It is computed once, before any of its handlers starts.
 	Enabled *expr.Value `yaml:"enabled" kind:"bool"`
 
-	// ForEach repeats the whole stage for each element of a list. All that its
-	// handlers and branches say may read item, the element, and index, its place from
-	// 0, and each element goes through the stage by itself, with checkpoints of its
-	// own. From outside the stage is like one handler with its id: its response,
-	// sources.STAGE.response, is the list of what the elements have left in their
-	// shared state, in the order of the list.
+	// ForEach repeats the whole stage for each element of a list. Expressions in the stage may read item, the element,
+	// and index, its place from 0. Each element runs through the stage by itself, with its own checkpoints. Outside,
+	// the stage looks like one handler with its id. Its response, sources.STAGE.response, is the list of the final
+	// shared states of the elements, in order.
 	ForEach *ForEach `yaml:"for-each"`
 
-	// SharedState declares the names of one element of for-each, with the first
-	// values: handlers of the stage set these, and may read them and those of the run.
+	// SharedState declares the shared state of one element of for-each, with initial values. Handlers of the stage set
+	// these names, and may read them and those of the run.
 	SharedState *expr.Value `yaml:"shared-state" kind:"map" expr:"no"`
 
-	// StateSchemas says what the names of one element must be once they are set: a
-	// schema by each name. A first value of null need not fit it.
+	// StateSchemas has a schema for each name of the shared state of one element. An initial value of null does not have to fit.
 	StateSchemas *expr.Value `yaml:"state-schemas" kind:"map" expr:"no"`
 
-	// Result fills the shared state of the run when all elements of for-each are done,
-	// from sources.STAGE.response.
+	// Result sets the shared state of the run when all elements of for-each are done. It may read sources.STAGE.response.
 	Result *expr.Value `yaml:"result" kind:"map"`
 
 	// Handlers are the steps of the stage.
 	Handlers []*Handler `yaml:"handlers"` // those of the branches follow, once the bundle is made
 
-	// Choose lists ways that the stage may go besides; the first whose when is true
-	// is taken.
+	// Choose lists alternative branches. The stage runs the first branch whose when is true.
 	Choose []*Branch `yaml:"choose"`
 
 	loop *Handler  // that the stage is from outside, when it is repeated
 	once *Pipeline // that one element goes through
 }
 
-// A Handler is one step: a call of a service or a computation. The key that
-// names its type, such as request, holds the type's own fields.
+// A Handler is one step: a call of a service or a computation. The key that names its type, such as request, has the fields of that type.
 type Handler struct {
 	Span diag.Span `yaml:"-"`
 
@@ -422,31 +390,28 @@ type Handler struct {
 	// Branch is the branch of its stage that the handler belongs to; nil for none.
 	Branch *Branch `yaml:"-"`
 
-	// ID names the handler; it is the last part of its path.
+	// ID names the handler. It is the last part of its path.
 	ID string `yaml:"id" required:"true" pattern:"id"`
 
-	// Into names the stage of another team's pipeline that a contributed
-	// handler belongs to: pipeline/stage.
+	// Into names the stage of another team's pipeline to add the handler to: pipeline/stage.
 	Into string `yaml:"into"`
 
-	// Owner says who looks after the handler and gets its alerts.
+	// Owner is the team that looks after the handler and gets its alerts.
 	Owner string `yaml:"owner"`
 
-	// Critical says that the run cannot succeed without the handler. A
-	// contribution must say it.
+	// Critical says that the run cannot succeed without the handler. A contribution must set it.
 	Critical *bool `yaml:"critical" default:"true"`
 
-	// Enabled says whether the handler runs in this run.
+	// Enabled says whether the run includes the handler.
 	Enabled *expr.Value `yaml:"enabled" kind:"bool"`
 
-	// Use puts the handler of a template here. Fields beside it count before those of
-	// the template.
+	// Use inserts the handler of a template. Fields next to it replace those of the template.
 	Use *Use `yaml:"use"`
 
-	// Await lets the handler wait for an event of the same key, in place of a call.
+	// Await makes the handler wait for an event of the same key, instead of a call.
 	Await *Await `yaml:"await"`
 
-	// Call runs another pipeline, in place of a call of a service.
+	// Call runs another pipeline, instead of a call of a service.
 	Call *Call `yaml:"call"`
 
 	// ForEach repeats the call for each element of a list.
@@ -459,54 +424,46 @@ type Handler struct {
 	// Body holds the fields of the type, checked against its Spec.
 	Body *expr.Value `yaml:"-"`
 
-	// ResponseSchema is what the response of the handler must be. It is needed where
-	// no OpenAPI document of the service says it. A response that does not fit is
-	// an error of the class schema, which is not repeated unless retry says so.
+	// ResponseSchema is the schema of the handler's response. It is needed if no OpenAPI document of the service
+	// declares the response. A response that does not fit is an error of the class schema. The node does not retry it
+	// unless retry lists that class.
 	ResponseSchema *expr.Value `yaml:"response-schema" kind:"schema" expr:"no"`
 
-	// Result fills the shared state when the handler has succeeded: the names
-	// to fill and their values, in order.
+	// Result sets the shared state after the handler succeeded: names and their values, in order.
 	Result *expr.Value `yaml:"result" kind:"map"`
 
-	// Touches names effects outside the shared state; handlers of a stage that
-	// touch the same thing run in order.
+	// Touches names effects outside the shared state. Handlers of a stage that touch the same thing run in order.
 	Touches spec.Names `yaml:"touches"`
 
 	// Timeout bounds one attempt.
 	Timeout time.Duration `yaml:"timeout" min:"1ms"`
 
-	// Retry says how failed attempts are repeated.
+	// Retry says how the node retries failed attempts.
 	Retry *Retry `yaml:"retry"`
 
-	// OnUnknown says what becomes of a call that was under way when its node
-	// died, so that nobody knows how it ended. retry, which is the default,
-	// makes it again with the same Idempotency-Key; park lets the run wait until
-	// an operator has looked and retries or cancels it; verify asks the service.
+	// OnUnknown decides about a call that was in flight when its node died, so that its result is unknown. retry, the
+	// default, repeats it with the same Idempotency-Key. park makes the run wait until an operator retries or cancels
+	// it. verify asks the service.
 	OnUnknown *OnUnknown `yaml:"on-unknown" words:"retry,park"`
 
-	// Compensate is a call that undoes what the handler has done when the run gives up
-	// for good.
+	// Compensate is a call that undoes the handler when the run fails for good.
 	Compensate *Compensation `yaml:"compensate"`
 
-	// OnError says what becomes of the handler when its call has failed for good;
-	// the first rule that fits counts.
+	// OnError lists rules for a call that failed for good. The first rule that matches applies.
 	OnError []*OnError `yaml:"on-error"`
 
-	// Rollout lets the handler run in a share of the runs only. Only for handlers
-	// that are not critical.
+	// Rollout runs the handler only in a share of the runs. It is only for handlers that are not critical.
 	Rollout *Rollout `yaml:"rollout"`
 
-	// RateLimit bounds how often the handler is called, on all nodes together.
+	// RateLimit limits how often the handler is called, on all nodes together.
 	RateLimit *RateLimit `yaml:"rate-limit"`
 
-	// MaxInFlight bounds how many calls of the handler are under way at once, on
-	// all nodes together; 0 is no bound. Each node has an equal part of it, but
-	// at least 1.
+	// MaxInFlight is the highest number of calls of the handler in flight, on all nodes together. 0 is no limit. Each
+	// node gets an equal part of it, but at least 1.
 	MaxInFlight int `yaml:"max-in-flight" min:"1" max:"1000000"`
 
-	// Fallback says when the handler is taken out of the flow by itself, and
-	// what stands in for its result meanwhile. Only for handlers that are not
-	// critical.
+	// Fallback says when the engine takes the handler out of the flow, and which result replaces its own meanwhile. It
+	// is only for handlers that are not critical.
 	Fallback *Fallback `yaml:"fallback"`
 
 	// What the checks make of the above.
@@ -566,45 +523,40 @@ func (h *Handler) Reads() []datum.Read {
 // IsCritical tells whether the run cannot succeed without the handler.
 func (h *Handler) IsCritical() bool { return h.Critical == nil || *h.Critical }
 
-// A Retry is a policy of repeating failed attempts: the delay before the
-// first repetition is min-delay, and each further one is factor times as long,
-// up to max-delay. Jitter spreads the delays of many callers over time.
+// A Retry is the policy for failed attempts. The delay before the first retry is min-delay, and each further delay is
+// factor times as long, up to max-delay. Jitter spreads the retries of many callers over time.
 //
-// A service that asks for a time to wait, by Retry-After, gets at least that:
-// the deviation is added to it.
+// If a service asks for a longer delay with Retry-After, the node waits at least that long. Jitter is added to it.
 type Retry struct {
 	Span diag.Span `yaml:"-"`
 
 	places
 
-	// Attempts is the highest number of attempts, the first one included. 0 is
-	// no bound. While a declared service is down, one call at a time finds out when
-	// it is back; these do not count for critical handlers, unless it is 1.
+	// Attempts is the highest number of attempts, including the first. 0 is no limit. While a declared service is down,
+	// one call at a time tries whether it is back. For critical handlers these calls do not count as attempts, unless
+	// attempts is 1.
 	Attempts int `yaml:"attempts" default:"3" min:"0" max:"1000000"`
 
-	// MinDelay is the delay before the first repetition.
+	// MinDelay is the delay before the first retry.
 	MinDelay time.Duration `yaml:"min-delay" default:"100ms" min:"1ms"`
 
-	// MaxDelay bounds the delay. A deviation by a share may go beyond it.
+	// MaxDelay is the longest delay. Jitter by a share may exceed it.
 	MaxDelay time.Duration `yaml:"max-delay" default:"15m" min:"1ms"`
 
-	// Factor is what the delay grows by with each repetition.
+	// Factor multiplies the delay with each retry.
 	Factor float64 `yaml:"factor" default:"2" min:"1" max:"100"`
 
-	// Jitter is how the delay deviates. A share from 0 to 1, such as 0.1, adds a
-	// normally distributed deviation of this share of the delay, from the second
-	// repetition on. full takes the delay at random between nothing and what it
-	// would be. decorrelated takes it at random between min-delay and three times
-	// the delay before, whatever the factor.
+	// Jitter varies the delay at random. A share from 0 to 1, such as 0.1, adds a normally distributed deviation of
+	// this share of the delay, from the second retry on. full chooses a delay between 0 and the computed one.
+	// decorrelated chooses between min-delay and three times the delay before, and ignores factor.
 	Jitter datum.Jitter `yaml:"jitter" default:"0.1"`
 
-	// On lists the classes of errors that are worth repeating: timeout,
-	// connection, 5xx, 4xx, a single status such as 429, schema for a response that
-	// is not what its schema says, other, or any.
+	// On lists the classes of errors to retry: timeout, connection, 5xx, 4xx, a single status such as 429, schema for a
+	// response that does not fit its schema, other, or any.
 	On spec.Names `yaml:"on" default:"timeout,connection,5xx,408,425,429" pattern:"class"`
 }
 
-// An OnUnknown says how to find out what became of a call.
+// An OnUnknown says how to find out whether a call took effect.
 type OnUnknown struct {
 	Span diag.Span `yaml:"-"`
 
@@ -613,7 +565,7 @@ type OnUnknown struct {
 	// Word is retry or park; empty when there is a mapping.
 	Word string `yaml:"-"`
 
-	// Verify is a call that asks what became of the other one.
+	// Verify is a call that asks whether the other one took effect.
 	Verify *Verify `yaml:"verify" required:"true"`
 }
 
@@ -629,9 +581,8 @@ func (h *Handler) Verification() *Verify {
 	return h.OnUnknown.Verify
 }
 
-// A Verify is a call that asks what became of another one. Besides done it has
-// one handler type, such as request, with its fields. It is repeated as the
-// handler's retry says, and has the handler's timeout.
+// A Verify is a call that asks whether another one took effect. In addition to done it has one handler type, such as
+// request, with its fields. It uses the retry and the timeout of the handler.
 type Verify struct {
 	Span diag.Span `yaml:"-"`
 
@@ -643,10 +594,9 @@ type Verify struct {
 	// Body holds the fields of the type, checked against its Spec.
 	Body *expr.Value `yaml:"-"`
 
-	// Done tells whether the call has had its effect, from sources.HANDLER.response
-	// and sources.HANDLER.status, which are those of the verification here. When
-	// it is true the handler has succeeded, with that response; when it is false
-	// the call is made again, with the same Idempotency-Key.
+	// Done reports whether the call took effect. Here sources.HANDLER.response and sources.HANDLER.status are those of
+	// the verification. If it is true, the handler has succeeded with that response. If it is false, the node repeats
+	// the call with the same Idempotency-Key.
 	Done *expr.Value `yaml:"done" kind:"bool" required:"true"`
 }
 
@@ -662,10 +612,10 @@ type Trigger struct {
 	// Every is the time between two events.
 	Every time.Duration `yaml:"every" min:"100ms"`
 
-	// Cron says when in the five fields minute, hour, day, month, weekday.
+	// Cron says when, in five fields: minute, hour, day, month, weekday.
 	Cron string `yaml:"cron"`
 
-	// TimeZone is the IANA name of the zone in which cron counts.
+	// TimeZone is the IANA name of the time zone of cron.
 	TimeZone string `yaml:"time-zone" default:"UTC"`
 
 	// Event is the type of the event.
@@ -677,8 +627,7 @@ type Trigger struct {
 	// Payload is the payload of the event.
 	Payload *expr.Value `yaml:"payload" expr:"no"`
 
-	// CatchUp says what becomes of events that were due while no node ran:
-	// skip drops them, once sends one for all, all sends each.
+	// CatchUp decides about events that were due while no node ran. skip drops them, once sends one for all of them, and all sends each.
 	CatchUp string `yaml:"catch-up" enum:"skip,once,all" default:"skip"`
 }
 
