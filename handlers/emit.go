@@ -20,9 +20,8 @@ var emitSource string
 
 // Emit sends another event, to the same flow or to another one.
 //
-// The event is accepted in the same transaction that notes the handler as done:
-// exactly once for each run, whatever crashes. An event for the key of the run
-// itself starts when this run, and those that were accepted earlier, have ended.
+// One transaction accepts the event and marks the handler as done. So each run emits the event exactly once, even after
+// crashes. An event for the key of the run itself starts when this run and all earlier events of the key have ended.
 //
 //	id: ask-for-rating
 //	emit:
@@ -32,35 +31,33 @@ var emitSource string
 //	  delay: 15m
 //	  delay-tolerance: 1h
 type Emit struct {
-	// Type is the type of the event: what pipelines are activated on.
+	// Type is the type of the event. It chooses the pipeline.
 	Type string `yaml:"type" required:"true"`
 
-	// Key is the entity that the event belongs to. It is needed for a flow that
-	// does not find the key itself.
+	// Key is the entity that the event belongs to. A flow without a key expression needs it.
 	Key string `yaml:"key"`
 
-	// Payload is what the event says.
+	// Payload is the content of the event.
 	Payload any `yaml:"payload"`
 
-	// Source says who sends the event; procaas/pipeline/ID of the running
-	// pipeline when it is left out. Other sources under procaas/ are refused.
+	// Source is the sender of the event. Its default is procaas/pipeline/ID of the running pipeline. Other sources
+	// under procaas/ are refused.
 	Source string `yaml:"source"`
 
-	// ID makes the event known: another emitted one with the same source and id is not
-	// accepted again; events that are submitted have ids of their own. When it is left
-	// out, each run sends an event of its own.
+	// ID detects duplicates: the server accepts one emitted event for each source and id. Ids of submitted events are
+	// separate. Without an id, each run emits an event of its own.
 	ID string `yaml:"id"`
 
-	// At is when the event is due, in RFC 3339; at once when it is left out.
+	// At is when the event is due, in RFC 3339. Its default is now.
 	At time.Time `yaml:"at"`
 
-	// Delay is how long after this handler the event is due. It excludes at.
+	// Delay is how long after this handler the event is due. Use either at or delay.
 	Delay time.Duration `yaml:"delay" min:"0s"`
 
-	// DelayTolerance is how long the event may wait without harm once it is due.
+	// DelayTolerance is how long the event may wait without harm after it is due.
 	DelayTolerance time.Duration `yaml:"delay-tolerance" min:"0s"`
 
-	// Priority orders events that are due: higher ones start first.
+	// Priority orders events that are due. Higher priorities start first.
 	Priority int `yaml:"priority" default:"0"`
 }
 

@@ -15,19 +15,17 @@ var failSource string
 
 // Fail ends the handler with an error.
 //
-// With enabled it states what must hold: a critical one fails the run, which then
-// waits for an operator.
+// With enabled it checks a condition: a critical handler fails the run, which then waits for an operator.
 //
 //	id: refuse-unknown-tariff
 //	enabled: !$ shared-state.order.tariff not in configs.TARIFFS
 //	fail:
 //	  message: !$ shared-state.order.tariff + " is no tariff"
 type Fail struct {
-	// Message says what is wrong; operators read it.
+	// Message says what is wrong. Operators see it.
 	Message string `yaml:"message" required:"true"`
 
-	// Permanent says that repeating is useless. Otherwise the handler is
-	// repeated as its retry says.
+	// Permanent fails the handler at once. With false the node first retries it, as its retry says.
 	Permanent bool `yaml:"permanent" default:"true"`
 }
 

@@ -21,9 +21,9 @@ const preamble = `<!-- Generated from the comments and tags of the structs here:
 
 # Handler types
 
-The key that names its type holds the fields of a handler, such as ` + "`request:`" + `. Any value may
-be an expression, written ` + "`!$ …`" + `, that gives what the field takes. What all handlers have in common
-(` + "`enabled`, `critical`, `result`, `retry`, `timeout`" + ` …) stands beside that key.
+A handler has a key that names its type, such as ` + "`request:`" + `. Below that key are the fields on
+this page. Each value may be an expression, written ` + "`!$ …`" + `. The fields that all handlers share,
+such as ` + "`enabled`, `critical`, `result`, `retry` and `timeout`" + `, stand beside that key.
 
 `
 

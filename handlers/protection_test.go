@@ -151,7 +151,8 @@ func TestProtectionGetsAServiceUpAgain(t *testing.T) {
 	arrive(250)
 	outage(false)
 	arrive(100)
-	until("all runs of the engine that protects its service have succeeded", func() bool { return guarded.succeeded(t) == guarded.accepted })
+	until("all runs of the engine that protects its service have "+
+		"succeeded", func() bool { return guarded.succeeded(t) == guarded.accepted })
 	worked, waited := guarded.succeeded(t), bare.succeeded(t)
 	if 2*waited > worked {
 		t.Errorf("want protection to make a difference: with it %d runs have succeeded, without it %d", worked, waited)

@@ -21,15 +21,13 @@ var requestSource string
 
 // Request calls an HTTP endpoint.
 //
-// A reply with an expected status is a success, and what it says can be read as
-// sources.HANDLER.response, its status as sources.HANDLER.status. Any other reply
-// and any failure of the network is an error, which is repeated as the handler's
-// retry says; the Retry-After header of a reply 408, 425, 429 or 5xx is respected,
-// up to a day.
+// A reply with an expected status is a success. Expressions read its body as sources.HANDLER.response and its status as
+// sources.HANDLER.status. Any other reply, and any failure of the network, is an error that the handler's retry applies
+// to. The node respects the Retry-After header of a reply 408, 425, 429 or 5xx, up to one day.
 //
-// Every attempt carries the same Idempotency-Key header, also after a restart, so
-// that the service can tell a repetition; besides, X-Procaas-Run, X-Procaas-Path,
-// X-Procaas-Attempt, and the W3C trace context: traceparent and tracestate.
+// Every attempt has the same Idempotency-Key header, also after a restart, so that the service can recognise a retry.
+// Other headers are X-Procaas-Run, X-Procaas-Path, X-Procaas-Attempt, and the W3C trace context: traceparent and
+// tracestate.
 //
 //	id: get-order
 //	request:
@@ -41,67 +39,57 @@ var requestSource string
 //	result:
 //	  order: !$ sources.get-order.response
 type Request struct {
-	// URL is the endpoint, absolute, http or https. When services are declared,
-	// its host must belong to one of them. Otherwise its address must be public,
-	// or, for a host that is written here and not computed, of this machine.
+	// URL is the absolute http or https URL of the endpoint. If the files declare services, its host must belong to one
+	// of them. Otherwise its address must be public. It may also be on this machine if the host is literal and not
+	// computed.
 	URL string `yaml:"url"`
 
-	// Service is the id of a declared service; give it with path instead of url.
+	// Service is the id of a declared service. Use it with path, instead of url.
 	Service string `yaml:"service"`
 
-	// Path is the path below the URL of the service. It is plain text: what needs
-	// escaping is escaped, all but the slash.
+	// Path is the path below the URL of the service. It is plain text: the node escapes everything that needs it, except slashes.
 	Path string `yaml:"path"`
 
-	// Method is the HTTP method. When it is left out, it is POST for a request
-	// with a body, form or raw, and GET for one without.
+	// Method is the HTTP method. Its default is POST for a request with body, form or raw, and GET otherwise.
 	Method string `yaml:"method" enum:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS"`
 
-	// Query holds the parameters after the question mark. A list repeats its
-	// parameter, null leaves it out.
+	// Query has the parameters after the question mark. A list repeats its parameter, and null omits it.
 	Query map[string]any `yaml:"query"`
 
-	// Headers are sent besides the engine's own; null leaves one out.
+	// Headers are added to the headers of the engine. null omits a header.
 	Headers map[string]any `yaml:"headers"`
 
 	// Body is sent as JSON.
 	Body any `yaml:"body"`
 
-	// Form is sent as application/x-www-form-urlencoded; its values are as in
-	// query.
+	// Form is sent as application/x-www-form-urlencoded. Its values are as in query.
 	Form map[string]any `yaml:"form"`
 
-	// Raw is a text that is sent as it is. It takes no secret, nor do url, path,
-	// method and content-type: these show in logs and errors.
+	// Raw is text to send unchanged. It cannot contain a secret. Neither can url, path, method and content-type,
+	// because logs and errors show them.
 	Raw *string `yaml:"raw"`
 
-	// ContentType says what the body is: application/json,
-	// application/x-www-form-urlencoded or text/plain when it is left out, as
-	// fits body, form or raw.
+	// ContentType is the content type of the request. Its default is application/json for body,
+	// application/x-www-form-urlencoded for form and text/plain for raw.
 	ContentType string `yaml:"content-type"`
 
-	// Expect lists the statuses of success: single ones such as 404, or classes
-	// such as 2xx.
+	// Expect lists the statuses of a success: single ones such as 404, or classes such as 2xx.
 	Expect spec.Names `yaml:"expect" default:"2xx" pattern:"status"`
 
-	// Response says how the reply is read: json, text, or none, which drops it.
-	// auto goes by the content type of the reply; where that is text or left
-	// out, an object or a list in JSON is read as such, anything else as text. A
-	// 204 is null, as is an empty reply with auto. What is not as it should be is an
-	// error that is not repeated: the request has taken effect.
+	// Response says how to read the reply: as json, as text, or none to drop it. auto uses the content type of the
+	// reply. If that is text or missing, auto reads an object or list in JSON as JSON, and anything else as text. A 204
+	// is null, and so is an empty reply with auto. A reply that cannot be read is an error without a retry, because the
+	// request took effect.
 	Response string `yaml:"response" enum:"auto,json,text,none" default:"auto"`
 
-	// MaxResponse is the size that the reply must not exceed, also one that is
-	// dropped; 1MiB when it is left out. A larger one is an error that is not
-	// repeated.
+	// MaxResponse is the largest size of a reply, even if it is dropped. Its default is 1MiB. A larger reply is an error without a retry.
 	MaxResponse datum.Bytes `yaml:"max-response" min:"1" max:"64MiB"`
 
-	// Redirects is how many redirects are followed. Without, a redirect is a reply
-	// like any other. Headers of the pipeline are not sent to another host.
+	// Redirects is how many redirects the node follows. With 0 a redirect is a reply like any other. The node never
+	// sends headers of the pipeline to another host.
 	Redirects int `yaml:"redirects" default:"0" min:"0" max:"10"`
 
-	// Timeout bounds one attempt. When it is left out, the timeout of the handler
-	// counts, else that of the service, else 5s.
+	// Timeout is the longest time of one attempt. Its default is the timeout of the handler, then that of the service, then 5s.
 	Timeout time.Duration `yaml:"timeout" min:"1ms"`
 }
 

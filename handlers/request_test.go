@@ -400,7 +400,8 @@ func TestRequestTellsNetworkErrors(t *testing.T) {
 	}{
 		{name: "refused", url: gone.URL, want: "refused"},
 		{name: "broken off", url: broken.URL, want: "unexpected EOF"},
-		{name: "timeout", url: silent.URL, want: "deadline exceeded", request: handlers.Request{Timeout: 10 * time.Millisecond}, timeout: true},
+		{name: "timeout", url: silent.URL, want: "deadline " +
+			"exceeded", request: handlers.Request{Timeout: 10 * time.Millisecond}, timeout: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

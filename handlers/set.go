@@ -13,16 +13,15 @@ var setSource string
 
 // Set computes values of the shared state.
 //
-// Its keys are names of the shared state, its values what they become. The old
-// values are seen by all of its expressions, also where a line above sets the
-// same name.
+// Its keys are names of the shared state, and its values are their new values. All of its expressions see the old
+// values, even if a line above sets the same name.
 //
 //	id: price
 //	set:
 //	  price: !$ shared-state.distance * 12 + 99
 //	  currency: RUB
 type Set struct {
-	// Values are the new values by the names of the shared state.
+	// Values are the new values, by the names of the shared state.
 	Values map[string]any `yaml:",inline"`
 }
 

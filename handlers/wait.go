@@ -15,9 +15,7 @@ var waitSource string
 
 // Wait lets time pass.
 //
-// The run is put aside meanwhile: it costs nothing but its row in the store, and
-// it goes on after a restart as if nothing had happened. Later events of the same
-// key wait with it.
+// Meanwhile the run needs only its row in the store, and survives restarts. Later events of the same key wait for it.
 //
 //	id: give-time-to-accept
 //	wait: {for: 15s}
@@ -25,7 +23,7 @@ type Wait struct {
 	// For is how long to wait.
 	For time.Duration `yaml:"for" min:"0s"`
 
-	// Until is when to go on, in RFC 3339; at once when that has passed.
+	// Until is when to continue, in RFC 3339. A time in the past continues at once.
 	Until time.Time `yaml:"until"`
 }
 

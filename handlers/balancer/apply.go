@@ -19,13 +19,11 @@ import (
 //go:embed apply.go
 var applySource string
 
-// Apply makes the moves that were decided: it writes the next version of the assignment,
-// with the reason of each move in the audit.
+// Apply makes the moves of a decision. It writes the next version of the assignment, and the reason of each move to the audit.
 //
-// It does so only when nobody has changed the assignment meanwhile, and when the node
-// has not been taken for dead: of two balancers, one wins, and an older version never
-// comes back. In the same transaction it keeps the observation, and what people see of
-// the cluster.
+// It does so only if nobody changed the assignment meanwhile, and if other nodes do not consider this node dead. So of
+// two balancers one wins, and an old version never returns. The same transaction stores the observation and the status
+// of the cluster.
 //
 //	id: apply
 //	balancer.apply:

@@ -18,13 +18,10 @@ import (
 //go:embed decide.go
 var decideSource string
 
-// Decide says which partitions of a cluster should move, by its policy and by the levers
-// that people have pulled.
+// Decide decides which partitions of a cluster should move. It uses the policy of the cluster and the levers that people have set.
 //
-// It only thinks: nothing changes until balancer.apply has its response. What the policy
-// has learned is kept in the memory of the node. A node that knows nothing, such as one
-// that has just taken over, learns it from the observations that are kept of the last
-// quarter of an hour.
+// It changes nothing: balancer.apply takes its response and makes the moves. The node keeps what the policy has learned
+// in memory. A node that takes over learns it again from the stored observations of the last 15 minutes.
 //
 //	id: decide
 //	balancer.decide:

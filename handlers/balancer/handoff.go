@@ -20,14 +20,13 @@ import (
 //go:embed handoff.go
 var handoffSource string
 
-// Handoff lets the workers of a cluster know what they gain and lose.
+// Handoff tells the workers of a cluster which partitions they gain and lose.
 //
-// In the phase prepare, before moves are applied, workers that are about to gain
-// partitions load what these need. When that does not work in time, the moves are made
-// all the same. In the phase settle, the workers are brought to the assignment that is
-// stored: partitions are released by whoever should not serve them, and are taken by
-// their owners when nobody else can serve them. That is done for whatever differs, moves
-// of this tick or not, so nothing is left behind when a node dies in the middle.
+// In the phase prepare, before moves are applied, workers load the data of the partitions that they will gain. If this
+// does not work in time, the moves happen anyway. In the phase settle, workers adopt the stored assignment. A worker
+// releases partitions that it should not serve. The new owner takes a partition when no other worker can serve it.
+// Settle corrects every difference, including those of earlier ticks, so a node that dies in the middle leaves nothing
+// behind.
 //
 //	id: settle
 //	balancer.handoff: {cluster: fanout, phase: settle}
@@ -35,22 +34,20 @@ type Handoff struct {
 	// Cluster is the id of the cluster.
 	Cluster string `yaml:"cluster" required:"true"`
 
-	// Phase is what is done.
+	// Phase is the part of the hand-off to do.
 	Phase string `yaml:"phase" required:"true" enum:"prepare,settle"`
 
 	// Decision is the response of balancer.decide, for prepare.
 	Decision any `yaml:"decision"`
 
-	// Patience is how long what does not happen at once is waited for: that partitions
-	// get warm, or that requests end.
+	// Patience is how long to wait for partitions to get warm, or for requests to end.
 	Patience time.Duration `yaml:"patience" default:"1s" min:"0s" max:"1m"`
 
-	// Timeout bounds one call of a worker. All workers are called at once.
+	// Timeout is the longest time of one call of a worker. The handler calls all workers at the same time.
 	Timeout time.Duration `yaml:"timeout" default:"1s" min:"10ms" max:"1m"`
 
-	// Grace is how long after a move a worker that does not answer may go on to serve
-	// the partition: so long the new one does not get it. One at whose address nothing
-	// listens has ended; 1.5 seconds are enough for it.
+	// Grace is how long a worker that does not answer may still serve a partition after a move. The new worker gets it
+	// after this time. If nothing listens at the old address, that worker has ended, and 1.5 seconds are enough.
 	Grace time.Duration `yaml:"grace" default:"5s" min:"0s" max:"10m"`
 }
 
@@ -107,7 +104,8 @@ func orderToken(c *engine.Call, cluster *tree.Cluster) (string, error) {
 	case token == "":
 		return "", model.Permanent(fmt.Errorf("secret %s of cluster %s is empty", cluster.Secret, cluster.ID))
 	case strings.ContainsFunc(token, unicode.IsControl):
-		return "", model.Permanent(fmt.Errorf("secret %s of cluster %s holds more than one line: want one token", cluster.Secret, cluster.ID))
+		return "", model.Permanent(fmt.Errorf("secret %s of cluster %s holds more than one line: want one "+
+			"token", cluster.Secret, cluster.ID))
 	}
 	return token, nil
 }

@@ -30,20 +30,16 @@ import (
 //go:embed observe.go
 var observeSource string
 
-// Observe asks all workers of a cluster how they are, at once.
+// Observe asks all workers of a cluster for their load, at the same time.
 //
-// Each is asked for its extended healthcheck, and pinged when that is answered with
-// another status than 200 or with what is no report. A report with numbers that cannot
-// be true, such as negative or huge ones, is not believed, but its worker lives. A worker
-// that answers neither in time is not up. The handler itself does not fail for that: it
-// is what it has to tell.
+// It asks each worker for its extended healthcheck. If the reply has another status than 200 or is no valid report, it
+// pings the worker. It ignores a report with impossible numbers, such as negative or huge ones, but the worker counts
+// as alive. A worker that answers neither in time is not up. This does not fail the handler: it is part of the result.
 //
-// Where reports come every 3 seconds or more seldom, one that is silent and was not the time
-// before is asked once more, from 4 seconds on twice, within half of the step: policies do not
-// wait for further reports then. One whose address refuses connections, as nothing listens
-// there any more, is asked twice more in any case: when it still does, it has ended, and its
-// partitions leave at once. One that is only slow to answer, or cannot be reached, is never
-// taken for ended so.
+// If the step is 3 seconds or longer, a worker that becomes silent is asked once more, and twice from 4 seconds on.
+// This takes at most half of the step, and policies then decide without waiting for another report. A worker whose
+// address refuses connections is asked twice more in any case. If it still refuses, it has ended, and its partitions
+// move at once. A worker that is slow or cannot be reached never counts as ended this way.
 //
 //	id: observe
 //	balancer.observe: {cluster: fanout}
@@ -177,7 +173,8 @@ func discover(ctx context.Context, c *engine.Call, cluster *tree.Cluster) ([]tre
 		if w.ID == "" || seen[w.ID] || err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
 			tooMuch(w.Capacity) {
 			// Its url is not shown: it may hold a password.
-			return nil, fmt.Errorf("want workers with ids of their own, urls and capacities from 0 from %s, not as worker %q has them", d.URL, w.ID)
+			return nil, fmt.Errorf("want workers with ids of their own, urls and capacities from 0 from %s, not as worker %q has "+
+				"them", d.URL, w.ID)
 		}
 		seen[w.ID] = true
 		out = append(out, tree.ClusterWorker{ID: w.ID, URL: w.URL, Zone: w.Zone, Capacity: w.Capacity})

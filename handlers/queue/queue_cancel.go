@@ -16,7 +16,7 @@ var cancelTasksSource string
 
 // CancelTasks cancels tasks that nobody has taken.
 //
-// The response has cancelled, their number.
+// The response has their number as cancelled.
 //
 //	id: forget
 //	queue.cancel: {type: reminders, key: !$ event.payload.user}
@@ -26,10 +26,10 @@ type CancelTasks struct {
 	// Type is the type of the tasks.
 	Type string `yaml:"type" required:"true"`
 
-	// Key chooses the tasks of a key.
+	// Key limits it to the tasks of a key.
 	Key string `yaml:"key"`
 
-	// Unique chooses the task with that name.
+	// Unique limits it to the task with that unique name.
 	Unique string `yaml:"unique"`
 }
 
@@ -40,7 +40,8 @@ func (h *CancelTasks) Handle(ctx context.Context, _ *engine.Call) (model.Result,
 		return model.Result{}, model.Permanent(err)
 	}
 	if h.Key == "" && h.Unique == "" {
-		return model.Result{}, model.Permanent(errors.New("want a key or a unique name that is not empty: all tasks of a type are cancelled " +
+		return model.Result{}, model.Permanent(errors.New("want a key or a unique name that is not empty: all tasks of a type are " +
+			"cancelled " +
 			"by operators only"))
 	}
 	n, err := store.Queue.CancelTasks(ctx, Filter{Type: h.Type, Key: h.Key, Unique: h.Unique})

@@ -12,20 +12,19 @@ import (
 //go:embed queue_expire.go
 var expireTasksSource string
 
-// ExpireTasks forgets tasks that ended long ago.
+// ExpireTasks deletes tasks that ended long ago.
 //
-// In PostgreSQL those that ended well go by the day, all at once. The response has
-// forgotten, their number.
+// In PostgreSQL it deletes completed tasks by whole days. The response has their number as forgotten.
 //
 //	id: expire
 //	queue.expire: {ended: 72h, failed: 720h}
 type ExpireTasks struct {
 	bound
 
-	// Ended is how long tasks are remembered that were completed or cancelled.
+	// Ended is how long to keep completed and cancelled tasks.
 	Ended time.Duration `yaml:"ended" default:"72h" min:"1h"`
 
-	// Failed is how long dead letters are kept; 0 keeps them until somebody decides.
+	// Failed is how long to keep dead letters. 0 keeps them until somebody retries them.
 	Failed time.Duration `yaml:"failed" default:"0s" min:"0s"`
 }
 

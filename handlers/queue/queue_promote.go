@@ -11,20 +11,19 @@ import (
 //go:embed queue_promote.go
 var promoteTasksSource string
 
-// PromoteTasks makes tasks ready whose time has come.
+// PromoteTasks makes tasks ready that are due.
 //
-// Every node does so by itself; this is for a store that no node serves tasks of. The
-// response has promoted, their number.
+// Every node does this by itself. Use it for a store whose tasks no node serves. The response has their number as promoted.
 //
 //	id: promote
 //	queue.promote: {}
 type PromoteTasks struct {
 	bound
 
-	// Limit is how many are made ready in one transaction.
+	// Limit is the highest number of tasks per transaction.
 	Limit int `yaml:"limit" default:"1000" min:"1" max:"10000"`
 
-	// Rounds is how many transactions there are at most.
+	// Rounds is the highest number of transactions.
 	Rounds int `yaml:"rounds" default:"10" min:"1" max:"1000"`
 }
 

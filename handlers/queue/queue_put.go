@@ -20,12 +20,10 @@ import (
 //go:embed queue_put.go
 var putTaskSource string
 
-// PutTask puts a task into a queue: for the pipeline of that name, or for workers of
-// another program.
+// PutTask puts a task into a queue, for the pipeline of that name or for workers of another program.
 //
-// What a pipeline with a queue section says of its tasks holds here, too. A call that is
-// repeated after a crash finds its task by the unique name. The response has the id of
-// the task, and the outcome: added, kept, merged, replaced or follows.
+// The queue section of a pipeline also applies to these tasks. A call that repeats after a crash finds its task by the
+// unique name. The response has the id of the task and the outcome: added, kept, merged, replaced or follows.
 //
 //	id: thumbnails
 //	queue.put:
@@ -36,36 +34,34 @@ var putTaskSource string
 type PutTask struct {
 	bound
 
-	// Type says who can do the task: a pipeline, or any other name.
+	// Type is the type of the task: a pipeline, or any other name that workers take.
 	Type string `yaml:"type" required:"true"`
 
-	// Payload is what to do.
+	// Payload is the content of the task.
 	Payload any `yaml:"payload"`
 
-	// Key is what the task is about.
+	// Key is the entity that the task is about.
 	Key string `yaml:"key"`
 
-	// Priority goes before time: the greater, the earlier.
+	// Priority orders tasks before their time does. Higher priorities go first.
 	Priority int `yaml:"priority" min:"-1000000" max:"1000000"`
 
 	// Delay is how long after this handler the task is due.
 	Delay time.Duration `yaml:"delay" min:"0s" max:"87600h"`
 
-	// At is when the task is due, in RFC 3339; at once when it is left out.
+	// At is when the task is due, in RFC 3339. Its default is now.
 	At time.Time `yaml:"at"`
 
 	// DelayTolerance is how long the task may wait beyond its time without harm.
 	DelayTolerance time.Duration `yaml:"delay-tolerance" min:"0s" max:"87600h"`
 
-	// Timeout bounds one attempt.
+	// Timeout is the longest time of one attempt.
 	Timeout time.Duration `yaml:"timeout" min:"0s" max:"576h"`
 
-	// Unique names the task among those of its type that have not ended. When it is left
-	// out, and the pipeline says none, each call puts a task of its own.
+	// Unique names the task among the unfinished tasks of its type. Without it, and without one in the pipeline, each call adds a task.
 	Unique string `yaml:"unique"`
 
-	// OnDuplicate says what becomes of the task when another one has its name; what the
-	// pipeline says, or keep, when it is left out.
+	// OnDuplicate decides about the task if another one has the same name. Its default is that of the pipeline, or keep.
 	OnDuplicate string `yaml:"on-duplicate" enum:"keep,merge,replace,rerun"`
 }
 

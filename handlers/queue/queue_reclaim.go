@@ -11,20 +11,20 @@ import (
 //go:embed queue_reclaim.go
 var reclaimTasksSource string
 
-// ReclaimTasks takes tasks back from workers that were not heard of in time.
+// ReclaimTasks takes tasks back from workers that did not report in time.
 //
-// Every node does so by itself, too. A task whose workers were lost too often becomes a
-// dead letter: it may be what kills them. The response has reclaimed, their number.
+// Every node does this by itself. A task that lost too many workers becomes a dead letter, because it may be the cause.
+// The response has their number as reclaimed.
 //
 //	id: reclaim
 //	queue.reclaim: {max-lost: 5}
 type ReclaimTasks struct {
 	bound
 
-	// Limit is how many are taken back at once.
+	// Limit is the highest number of tasks to take back.
 	Limit int `yaml:"limit" default:"1000" min:"1" max:"10000"`
 
-	// MaxLost is how often the worker of a task may be lost.
+	// MaxLost is how many workers a task may lose.
 	MaxLost int `yaml:"max-lost" default:"5" min:"0" max:"1000"`
 }
 

@@ -13,19 +13,18 @@ var statsOfTasksSource string
 
 // StatsOfTasks counts the tasks of each type.
 //
-// The response has types: a list with the type, its mode, the numbers of its tasks by
-// their states, estimated, a list of the states of which these numbers are estimates, raised,
-// how many waited for longer than max-wait and were let go before others, asked, whether any
-// worker has asked for such tasks in a month, and lag, by how many seconds the most urgent one
-// waits beyond what it tolerates. late names the types whose lag is over max-lag, and dead is the number of all
-// dead letters.
+// The response has types, a list. Each element has the type, its mode and the numbers of its tasks by state. estimated
+// lists the states whose numbers are estimates. raised counts tasks that waited longer than max-wait and went before
+// others. asked reports whether any worker asked for such tasks within a month. lag is how many seconds the most urgent
+// task has waited beyond its tolerance. In addition, late names the types whose lag is over max-lag, and dead is the
+// number of all dead letters.
 //
 //	id: count
 //	queue.stats: {max-lag: 60}
 type StatsOfTasks struct {
 	bound
 
-	// MaxLag is from how many seconds on a type is late.
+	// MaxLag is the number of seconds from which a type is late.
 	MaxLag float64 `yaml:"max-lag" default:"0" min:"0"`
 }
 

@@ -15,12 +15,11 @@ import (
 //go:embed queue_take.go
 var takeTasksSource string
 
-// TakeTasks takes tasks of a type, and says that others are done.
+// TakeTasks takes tasks of a type, and completes earlier ones.
 //
-// The tasks belong to the run until the lease is over; then somebody else gets those that
-// are not done. The response has tasks: a list with the id, the type, the key, the
-// payload, the attempt and the receipt of each. Another queue.take with done completes
-// them.
+// The tasks belong to the run until the lease ends. After that, other workers can take those that are not done. The
+// response has tasks: a list with id, type, key, payload, attempt and receipt of each. Another queue.take with done
+// completes them.
 //
 //	id: take
 //	queue.take: {type: letters, limit: 50, lease: 5m}
@@ -30,15 +29,13 @@ type TakeTasks struct {
 	// Type is the type of the tasks.
 	Type string `yaml:"type" required:"true"`
 
-	// Limit is how many tasks are taken at most; 0 takes none, for one that only says
-	// what is done.
+	// Limit is the highest number of tasks to take. 0 takes none, and only completes those in done.
 	Limit int `yaml:"limit" default:"1" min:"0" max:"1000"`
 
-	// Lease is for how long they belong to the run.
+	// Lease is how long the tasks belong to the run.
 	Lease time.Duration `yaml:"lease" default:"1m" min:"1s" max:"24h"`
 
-	// Done lists tasks that were taken before and are done: what a response has as
-	// tasks.
+	// Done lists tasks to complete: the tasks of an earlier response.
 	Done any `yaml:"done"`
 }
 

@@ -11,11 +11,9 @@ import (
 //go:embed queue_vacuum.go
 var vacuumTasksSource string
 
-// VacuumTasks cleans up after tasks that are gone, and makes the partitions of the next
-// days.
+// VacuumTasks cleans up after deleted tasks, and creates the table partitions of the next days.
 //
-// PostgreSQL does the first by itself too, when it finds time; a busy queue wants it
-// every few minutes.
+// PostgreSQL also cleans up by itself, but a busy queue needs it every few minutes.
 //
 //	id: vacuum
 //	queue.vacuum: {}

@@ -15,11 +15,10 @@ import (
 //go:embed shard_cleanup.go
 var shardCleanupSource string
 
-// ShardCleanup ends a transfer: it removes slots and publications, and deletes the rows
-// on the shard that has lost the key.
+// ShardCleanup ends a transfer. It removes replication slots and publications, and deletes the rows on the shard that lost the key.
 //
-// It deletes small batches with pauses, along the primary key, and frees the place of
-// dead rows when they are many: the table stays quick for the keys that live there.
+// It deletes in small batches with pauses, along the primary key, and vacuums the table after many deletions. So the
+// table stays fast for its other keys.
 //
 //	id: cleanup
 //	shard.cleanup: {}
@@ -27,7 +26,7 @@ var shardCleanupSource string
 type ShardCleanup struct {
 	step
 
-	// Transfer names the transfer; that of the run when it is left out.
+	// Transfer names the transfer. Its default is the transfer of the run.
 	Transfer string `yaml:"transfer"`
 }
 

@@ -15,27 +15,26 @@ import (
 //go:embed shard_close.go
 var shardCloseSource string
 
-// ShardClose closes shards that are full for new keys, and opens them again when they are
-// not any more. What people have closed stays closed.
+// ShardClose closes full shards for new keys, and opens them again later. Shards that people have closed stay closed.
 //
-// The response has the fields closed and opened, lists of mappings with map, shard and usage.
+// The response has the fields closed and opened: lists of mappings with map, shard and usage.
 //
 //	id: close
 //	shard.close: {close-at: 0.75, open-at: 0.7}
 type ShardClose struct {
 	tool
 
-	// Map is the shard map; all when it is left out.
+	// Map is the shard map. Its default is all maps.
 	Map string `yaml:"map"`
 
 	// CloseAt is the usage from which a shard takes no new keys.
 	CloseAt float64 `yaml:"close-at" default:"0.75" min:"0" max:"1"`
 
-	// OpenAt is the usage below which it does again; less than close-at, so that shards do not
+	// OpenAt is the usage below which a shard takes new keys again. It must be below close-at, so that shards do not
 	// open and close all the time.
 	OpenAt float64 `yaml:"open-at" default:"0.7" min:"0" max:"1"`
 
-	// DryRun changes nothing, and tells what would be.
+	// DryRun changes nothing, and returns what would change.
 	DryRun bool `yaml:"dry-run"`
 }
 

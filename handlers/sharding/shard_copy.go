@@ -13,18 +13,17 @@ import (
 //go:embed shard_copy.go
 var shardCopySource string
 
-// ShardCopy copies the rows of a transfer to its target, as of one moment, while the
-// source is written to.
+// ShardCopy copies a snapshot of the rows of a transfer to its target, while services write to the source.
 //
-// When it has done so before and the stream can go on from there, it does nothing. A
-// transfer by lock-copy-switch copies later, while it is frozen.
+// It does nothing if an earlier attempt has copied the rows and the stream can continue from there. A transfer by
+// lock-copy-switch copies later, while the key is frozen.
 //
 //	id: copy
 //	shard.copy: {}
 type ShardCopy struct {
 	step
 
-	// Transfer names the transfer; that of the run when it is left out.
+	// Transfer names the transfer. Its default is the transfer of the run.
 	Transfer string `yaml:"transfer"`
 }
 

@@ -12,9 +12,9 @@ import (
 //go:embed shard_end.go
 var shardEndSource string
 
-// ShardEnd ends a transfer in whose place no run goes on: it is undone where the map has not
-// switched, so that the source keeps the key and the target nothing, and brought to its end
-// where it has. A rollback that was ordered is done before.
+// ShardEnd ends a transfer whose run has ended. Before the switch of the map it undoes the transfer: the source keeps
+// the key, and the target keeps nothing. After the switch it completes the transfer. It first does a rollback that an
+// operator has ordered.
 //
 //	id: end
 //	shard.end:

@@ -14,14 +14,13 @@ import (
 //go:embed shard_freeze.go
 var shardFreezeSource string
 
-// ShardFreeze makes the target of a transfer the only shard that takes writes of the
-// key, within milliseconds: it freezes the source, waits until the freeze has come
-// through the stream, opens the target, and switches the map.
+// ShardFreeze makes the target of a transfer the only shard that takes writes of the key, within milliseconds. It
+// freezes the source and waits until the freeze has passed through the stream. Then it opens the target and switches
+// the map.
 //
-// The source thaws by itself when that takes too long, also when this process dies; then
-// it is tried again. It waits until the stream is quick before it freezes anything.
-// All rows are compared once more before, because rows that were written since the
-// comparison are compared within the window, and this process has to know which.
+// If this takes too long, or this process dies, the source thaws by itself and the handler tries again. It freezes the
+// source only when the stream is fast. Before that it compares all rows once more, to learn which rows it must compare
+// again during the freeze.
 //
 //	id: freeze
 //	shard.freeze: {}
@@ -29,7 +28,7 @@ var shardFreezeSource string
 type ShardFreeze struct {
 	step
 
-	// Transfer names the transfer; that of the run when it is left out.
+	// Transfer names the transfer. Its default is the transfer of the run.
 	Transfer string `yaml:"transfer"`
 }
 

@@ -12,7 +12,7 @@ import (
 //go:embed shard_list.go
 var shardListSource string
 
-// ShardList lists the shards of a map, for handlers that work on each of them.
+// ShardList lists the shards of a map, for handlers with for-each.
 //
 // The response is a list of mappings with map, shard, class, usage, used, capacity, load,
 // connections, keys, registration, transfer, closed, draining, master and problem.
@@ -22,10 +22,10 @@ var shardListSource string
 type ShardList struct {
 	tool
 
-	// Map is the shard map; all when it is left out.
+	// Map is the shard map. Its default is all maps.
 	Map string `yaml:"map"`
 
-	// Class takes the shards of a class only.
+	// Class limits the list to shards of a class.
 	Class string `yaml:"class"`
 }
 

@@ -19,52 +19,47 @@ import (
 //go:embed shard_moves.go
 var shardMovesSource string
 
-// ShardMoves chooses keys that should move, and shards for them. It changes nothing: an emit
-// for each of the moves begins the transfers.
+// ShardMoves chooses keys that should move, and their target shards. It changes nothing: use emit with for-each to start the transfers.
 //
-// The response has the fields moves and homeless. A move has map, key, source, target, rows,
-// which is an estimate, and id, the same for the same move on one day. homeless lists
-// mappings with map, shard and reason for shards whose keys no shard can take.
+// The response has the fields moves and homeless. A move has map, key, source, target, an estimate of its rows, and id.
+// The same move has the same id all day. homeless lists shards whose keys no shard can take, with map, shard and
+// reason.
 //
 //	id: choose
 //	shard.moves: {reason: usage, at: 0.85, until: 0.8}
 type ShardMoves struct {
 	tool
 
-	// Map is the shard map; all when it is left out.
+	// Map is the shard map. Its default is all maps.
 	Map string `yaml:"map"`
 
-	// Reason says which keys move: usage those of shards that are too full, load some of those
-	// that were used lately, of shards that are too busy, drain all of shards that are drained,
-	// idle those that were not used for a time, and busy those that were used lately, to shards
-	// of another class.
+	// Reason says which keys move. usage moves keys off shards that are too full. load moves some recently used keys
+	// off shards that are too busy. drain moves all keys off drained shards. idle moves keys that nobody used for some
+	// time to another class. busy does so with recently used keys.
 	Reason string `yaml:"reason" required:"true" enum:"usage,load,drain,idle,busy"`
 
-	// At is the usage from which keys leave a shard, for the reason usage; for load, the share
-	// of the connections that are busy.
+	// At is the usage from which keys leave a shard, for the reason usage. For load it is the share of busy connections.
 	At float64 `yaml:"at" default:"0.85" min:"0" max:"1"`
 
-	// Until is the usage, or the load, down to which they do, and up to which a target takes keys.
+	// Until is the usage or load at which keys stop leaving a shard. A target takes keys up to the same value.
 	Until float64 `yaml:"until" default:"0.8" min:"0" max:"1"`
 
-	// Smallest and Largest are the quantiles, by rows, of the keys that may move for the
-	// reason usage: small ones bring little, and large ones take long to copy.
+	// Smallest is the lowest quantile by rows of the keys that may move for the reason usage. Moving small keys helps little.
 	Smallest float64 `yaml:"smallest" default:"0.25" min:"0" max:"1"`
 
-	// Largest is the other one.
+	// Largest is the highest quantile. Large keys take long to copy.
 	Largest float64 `yaml:"largest" default:"0.75" min:"0" max:"1"`
 
 	// From is the class of shards that idle or busy keys leave.
 	From string `yaml:"from"`
 
-	// To is the class that they go to. For other reasons keys stay in their class.
+	// To is the class that they move to. For other reasons keys stay in their class.
 	To string `yaml:"to"`
 
-	// After is how long a key was not used, for the reason idle, or within which time it was,
-	// for busy and load.
+	// After is how long nobody used a key, for the reason idle. For busy and load, somebody used the key within this time.
 	After time.Duration `yaml:"after" default:"720h" min:"1m"`
 
-	// Limit bounds the moves from one shard.
+	// Limit is the highest number of moves from one shard.
 	Limit int `yaml:"limit" default:"20" min:"1" max:"1000"`
 }
 
@@ -116,7 +111,8 @@ func (h *ShardMoves) Handle(ctx context.Context, c *engine.Call) (model.Result, 
 			}
 			moves = append(moves, from...)
 			if len(from) == 0 && v.Placements > 0 && h.target(v, targets) == nil {
-				homeless = append(homeless, map[string]any{"map": m.ID, "shard": v.ID, "reason": "no shard of the class is open for transfers and " +
+				homeless = append(homeless, map[string]any{"map": m.ID, "shard": v.ID, "reason": "no shard of the class is open " +
+					"for transfers and " +
 					"below until"})
 			}
 		}

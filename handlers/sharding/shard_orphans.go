@@ -14,9 +14,8 @@ import (
 //go:embed shard_orphans.go
 var shardOrphansSource string
 
-// ShardOrphans lists the transfers that have not ended although their runs have: somebody has
-// cancelled the run, or it failed for good. Each keeps its key from other transfers, and a
-// replication slot, until shard.end ends it.
+// ShardOrphans lists unfinished transfers whose runs have ended, because somebody cancelled the run or it failed for
+// good. Each blocks other transfers of its key, and holds a replication slot, until shard.end ends it.
 //
 // The response is a list of mappings with map, key, transfer, run, state and switched.
 //
@@ -25,7 +24,7 @@ var shardOrphansSource string
 type ShardOrphans struct {
 	tool
 
-	// Map is the shard map; all when it is left out.
+	// Map is the shard map. Its default is all maps.
 	Map string `yaml:"map"`
 }
 

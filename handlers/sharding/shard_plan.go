@@ -19,16 +19,14 @@ import (
 //go:embed shard_plan.go
 var shardPlanSource string
 
-// ShardPlan begins the transfer of a key to another shard: it refuses what could not be
-// moved, with all reasons, and waits for its turn and for the night.
+// ShardPlan starts the transfer of a key to another shard. It refuses a key that cannot move, with all reasons.
+// Otherwise it waits for its turn and for its hours.
 //
-// While it waits it holds nothing: other transfers of the key begin before it, and
-// operators see what it waits for. A transfer that finds its key on another shard when
-// its hours have come is refused: somebody has decided otherwise meanwhile.
+// A waiting transfer holds nothing: other transfers of the key may start before it, and operators see what it waits
+// for. If the key is on another shard when its hours come, it is refused, because somebody moved the key meanwhile.
 //
-// A transfer that is refused fails for good, and has changed nothing. Its response has
-// the fields id, map, key, source, target, method, state, switched, epoch, window-ms,
-// rows and ended, as that of each handler of a transfer.
+// A refused transfer fails for good, and has changed nothing. The response has the fields id, map, key, source, target,
+// method, state, switched, epoch, window-ms, rows and ended. All handlers of a transfer have this response.
 //
 //	id: plan
 //	shard.plan:
@@ -39,48 +37,42 @@ var shardPlanSource string
 type ShardPlan struct {
 	step
 
-	// Transfer names the transfer, for handlers of other runs; the id of the run when it
-	// is left out.
+	// Transfer names the transfer, for handlers of other runs. Its default is the id of the run.
 	Transfer string `yaml:"transfer"`
 
 	// Map is the shard map.
 	Map string `yaml:"map" required:"true"`
 
-	// Key is the placement that moves: a key, or #7 for a slot.
+	// Key is the placement to move: a key, or #7 for a slot.
 	Key string `yaml:"key" required:"true"`
 
-	// Target is the shard that it moves to.
+	// Target is the shard to move it to.
 	Target string `yaml:"target" required:"true"`
 
-	// Method says how. stream copies while the key is written to, and holds writers
-	// back for milliseconds; lock-copy-switch for as long as the copy takes, but needs no
-	// logical replication and no primary keys. auto takes stream where it can.
+	// Method is the method of the transfer. stream copies while services write to the key, and blocks writers for
+	// milliseconds. lock-copy-switch blocks writers for the whole copy, but needs no logical replication and no primary
+	// keys. auto uses stream if possible.
 	Method string `yaml:"method" default:"auto" enum:"auto,stream,lock-copy-switch"`
 
-	// PerSource bounds how many transfers may leave a shard at once. Those that are only
-	// observed, and may be rolled back, do not count.
+	// PerSource is how many transfers may leave a shard at the same time. Transfers that are only observed for a rollback do not count.
 	PerSource int `yaml:"per-source" default:"4" min:"1" max:"64"`
 
-	// PerTarget bounds how many transfers may go to a shard at once, without those that
-	// are only observed.
+	// PerTarget is how many transfers may go to a shard at the same time, without those that are only observed.
 	PerTarget int `yaml:"per-target" default:"8" min:"1" max:"64"`
 
-	// Hours are those of the day, in UTC, at which a transfer may begin, such as 22-6; at
-	// any when it is left out.
+	// Hours are the hours of the day, in UTC, at which a transfer may start, such as 22-6. Its default is any hour.
 	Hours string `yaml:"hours"`
 
-	// Deadline is how long the key may be frozen before the source thaws by itself, and
-	// it is tried again.
+	// Deadline is how long the key may be frozen. After it the source thaws by itself, and the handler tries again.
 	Deadline time.Duration `yaml:"deadline" default:"500ms" min:"50ms" max:"5m"`
 
-	// Ping is how quick the way through the stream has to be before the key is frozen.
+	// Ping is the highest latency of the stream at which the handler freezes the key.
 	Ping time.Duration `yaml:"ping" default:"20ms" min:"1ms" max:"1m"`
 
-	// Lock is how long the freeze waits for the writers of the key that are under way,
-	// and lets others wait behind it.
+	// Lock is how long the freeze waits for current writers of the key. Later writers wait behind it.
 	Lock time.Duration `yaml:"lock" default:"100ms" min:"1ms" max:"1m"`
 
-	// Rate bounds the copy, in bytes a second; 0 is no bound.
+	// Rate is the highest speed of the copy, in bytes per second. 0 is no limit.
 	Rate int64 `yaml:"rate" default:"0" min:"0"`
 }
 
@@ -146,7 +138,8 @@ func (h *ShardPlan) plan(ctx context.Context, t *task) error {
 			method = methodStream
 			if refused, ok := errors.AsType[*transfer.RefusedError](err); ok {
 				method = methodLock
-				t.call.Log.Info("the stream cannot move a key, so writers wait for the copy", "transfer", t.view().ID, "reasons", refused.Reasons)
+				t.call.Log.Info("the stream cannot move a key, so writers wait for the "+
+					"copy", "transfer", t.view().ID, "reasons", refused.Reasons)
 				err = m.PlanLocked(ctx)
 			}
 		}

@@ -15,12 +15,10 @@ import (
 //go:embed shard_retire.go
 var shardRetireSource string
 
-// ShardRetire keeps the source of a transfer up to date for a while after the switch, so
-// that the transfer can be rolled back without a loss.
+// ShardRetire keeps the source of a transfer up to date for some time after the switch, so that a rollback loses nothing.
 //
-// It ends when the grace period is over, when an operator ends it, or when one wants
-// the transfer to be rolled back: then rollback in its response is true. When the way
-// back is lost it says so in the transfer and ends.
+// It ends after the grace period, or when an operator finishes the transfer or rolls it back. For a rollback, rollback
+// in its response is true. If a rollback becomes impossible, it records this in the transfer and ends.
 //
 //	id: retire
 //	shard.retire: {grace: 15m}
@@ -28,10 +26,10 @@ var shardRetireSource string
 type ShardRetire struct {
 	step
 
-	// Transfer names the transfer; that of the run when it is left out.
+	// Transfer names the transfer. Its default is the transfer of the run.
 	Transfer string `yaml:"transfer"`
 
-	// Grace is how long the transfer may be rolled back.
+	// Grace is how long operators can roll the transfer back.
 	Grace time.Duration `yaml:"grace" default:"15m" min:"0s" max:"48h"`
 }
 

@@ -15,8 +15,8 @@ import (
 //go:embed shard_rollback.go
 var shardRollbackSource string
 
-// ShardRollback gives the key of a transfer back to its source, with all that was
-// written to the target since the switch, and within milliseconds as well.
+// ShardRollback moves the key of a transfer back to its source, with everything that services wrote to the target since
+// the switch. Writers are blocked for milliseconds.
 //
 //	id: rollback
 //	shard.rollback: {}
@@ -24,7 +24,7 @@ var shardRollbackSource string
 type ShardRollback struct {
 	step
 
-	// Transfer names the transfer; that of the run when it is left out.
+	// Transfer names the transfer. Its default is the transfer of the run.
 	Transfer string `yaml:"transfer"`
 }
 

@@ -16,17 +16,16 @@ import (
 //go:embed shard_run.go
 var shardRunSource string
 
-// ShardRun runs SQL on the master of a shard, in one transaction: a migration of its schema,
-// or a regular job. With for-each over shard.list it works on all shards of a map.
+// ShardRun runs SQL on the master of a shard, in one transaction: a migration of its schema, or a regular job. Use
+// for-each over shard.list to run it on all shards of a map.
 //
-// What has a name is done once on each shard: it is noted there in the same transaction. So
-// a list of shards that was cut short goes on with those that are left.
+// SQL with a name runs once on each shard, which records the name in the same transaction. So after an interruption, a
+// second run continues with the other shards.
 //
-// Tables without a schema are those of public, or of the search_path among the parameters of
-// the map's connect.
+// Tables without a schema are in public, or in the search_path of the parameters in the map's connect.
 //
-// The response has the fields map, shard, done, which is false when it was done before, and
-// rows, the rows that the last statement has changed.
+// The response has the fields map, shard, done and rows. done is false if the shard had run it before. rows counts the
+// rows that the last statement changed.
 //
 //	id: migrate
 //	for-each: {items: !$ sources.shards.response, max-parallel: 4}
@@ -44,13 +43,13 @@ type ShardRun struct {
 	// Shard is the shard.
 	Shard string `yaml:"shard" required:"true"`
 
-	// Name makes the SQL run once on each shard; it runs each time when it is left out.
+	// Name makes the SQL run once on each shard. Without it, the SQL runs each time.
 	Name string `yaml:"name"`
 
-	// SQL is what to run: one statement, or several separated by semicolons.
+	// SQL is the SQL to run: one statement, or several separated by semicolons.
 	SQL string `yaml:"sql" required:"true"`
 
-	// DryRun rolls back what was run.
+	// DryRun rolls the transaction back.
 	DryRun bool `yaml:"dry-run"`
 }
 

@@ -13,12 +13,10 @@ import (
 //go:embed shard_stream.go
 var shardStreamSource string
 
-// ShardStream applies to the target of a transfer what has changed in the source since
-// the copy, until it keeps up.
+// ShardStream applies changes of the source since the copy to the target of a transfer, until the target keeps up.
 //
-// When the copy has become useless meanwhile, since the server has dropped what is
-// needed to go on or a table was truncated, it fails, and copies anew when it is
-// repeated.
+// It fails if the copy has become useless, because the server dropped its replication data or somebody truncated a
+// table. A retry copies again.
 //
 //	id: stream
 //	shard.stream: {}
@@ -26,7 +24,7 @@ var shardStreamSource string
 type ShardStream struct {
 	step
 
-	// Transfer names the transfer; that of the run when it is left out.
+	// Transfer names the transfer. Its default is the transfer of the run.
 	Transfer string `yaml:"transfer"`
 }
 

@@ -12,25 +12,23 @@ import (
 //go:embed shard_sweep.go
 var shardSweepSource string
 
-// ShardSweep ends registrations in two phases that were left behind by a process that died:
-// a prepared transaction is committed when the other side has its part, and rolled back
-// otherwise. Only maps that register so have any.
+// ShardSweep ends two-phase registrations that a dead process left behind. It commits a prepared transaction if the
+// other side has its part, and rolls it back otherwise. Only maps with two-phase registrations have any.
 //
-// The response is a list of mappings with map, key, side, which is map or the name of a
-// shard, and committed.
+// The response is a list of mappings with map, key, side and committed. side is map, or the name of a shard.
 //
 //	id: sweep
 //	shard.sweep: {older-than: 1m}
 type ShardSweep struct {
 	tool
 
-	// Map is the shard map; all when it is left out.
+	// Map is the shard map. Its default is all maps.
 	Map string `yaml:"map"`
 
 	// OlderThan is the age from which a prepared transaction counts as left behind.
 	OlderThan time.Duration `yaml:"older-than" default:"1m" min:"1s"`
 
-	// DryRun changes nothing, and tells what would be.
+	// DryRun changes nothing, and returns what would change.
 	DryRun bool `yaml:"dry-run"`
 }
 

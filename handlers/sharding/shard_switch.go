@@ -13,10 +13,9 @@ import (
 //go:embed shard_switch.go
 var shardSwitchSource string
 
-// ShardSwitch makes sure that the map names the target of a transfer, and tells the
-// source where the key has gone.
+// ShardSwitch ensures that the map names the target of a transfer, and records the new place of the key on the source.
 //
-// The map switches within shard.freeze; this goes on where that was cut off.
+// shard.freeze already switches the map. shard.switch completes that after an interruption.
 //
 //	id: switch
 //	shard.switch: {}
@@ -24,7 +23,7 @@ var shardSwitchSource string
 type ShardSwitch struct {
 	step
 
-	// Transfer names the transfer; that of the run when it is left out.
+	// Transfer names the transfer. Its default is the transfer of the run.
 	Transfer string `yaml:"transfer"`
 }
 

@@ -14,18 +14,17 @@ import (
 //go:embed shard_usage.go
 var shardUsageSource string
 
-// ShardUsage measures how full and how busy the shards are, and writes it down in the map:
-// new keys and transfers go by it.
+// ShardUsage measures how full and how busy the shards are. It stores the numbers in the map, for placing new keys and for transfers.
 //
-// The response has the fields shards, as shard.list gives them, and failed, which lists the
-// shards that did not answer with map, shard and error. They keep what was measured before.
+// The response has the fields shards, as in shard.list, and failed. failed lists the shards that did not answer, with
+// map, shard and error. They keep their earlier numbers.
 //
 //	id: measure
 //	shard.usage: {map: mail}
 type ShardUsage struct {
 	tool
 
-	// Map is the shard map; all when it is left out.
+	// Map is the shard map. Its default is all maps.
 	Map string `yaml:"map"`
 }
 

@@ -13,10 +13,9 @@ import (
 //go:embed shard_verify.go
 var shardVerifySource string
 
-// ShardVerify compares all rows of a transfer in source and target, as of one moment,
-// while the source is written to.
+// ShardVerify compares all rows of a transfer in source and target, as of one moment, while services write to the source.
 //
-// When they differ it fails, names rows, and copies anew when it is repeated.
+// If rows differ, it fails and names them. A retry copies again.
 //
 //	id: verify
 //	shard.verify: {}
@@ -24,7 +23,7 @@ var shardVerifySource string
 type ShardVerify struct {
 	step
 
-	// Transfer names the transfer; that of the run when it is left out.
+	// Transfer names the transfer. Its default is the transfer of the run.
 	Transfer string `yaml:"transfer"`
 }
 
