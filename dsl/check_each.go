@@ -89,7 +89,7 @@ func compileItems(f *tree.ForEach, sc *expr.Scope, r *diag.Reporter) {
 	}
 	// Without a reason, the null is one that the proof of degradation looks at.
 	if o := f.Items.Outline(); o.Nullable() && o.Why != "" {
-		r.Warnf(f.Items.Span, rules.ExprMaybeNull, "write ?? [] behind it when there may be none", "the list of for-each may be null, which "+
-			"fails it: %s", o.Why)
+		r.Warnf(f.Items.Span, rules.ExprMaybeNull, "write, for example, "+f.Items.Expr().WithDefault(f.Items.Span, datum.ListShape),
+			"the list of for-each may be null, which fails it: %s", o.Why)
 	}
 }

@@ -139,7 +139,10 @@ func (c *pipelineCheck) fitsKnown(v *expr.Value, have, want *typing.Outline, at 
 		if problem.have.Why != "" {
 			d.Message += ": " + problem.have.Why
 		}
-		d.Hint = "give a default with ??, or test it in enabled"
+		d.Hint = "test it in enabled"
+		if len(problem.path) == 0 && v.Expr() != nil {
+			d.Hint = "write, for example, " + v.Expr().WithDefault(v.Span, want.Shape) + ", or " + d.Hint
+		}
 	case lacks:
 		d.Code = rules.MissingPart
 		d.Message = fmt.Sprintf("%s is missing", name)

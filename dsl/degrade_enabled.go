@@ -97,7 +97,7 @@ func (p *proof) reportCondition(h *tree.Handler, read datum.Read, what string, c
 	}
 	p.Report(diag.Diagnostic{
 		Span: read.Span, Severity: diag.Warning, Code: rules.Conditional, Related: related,
-		Hint: fmt.Sprintf("read it with ?. or ??, test it in enabled, or give %q the same condition", h.ID),
+		Hint: fmt.Sprintf("%s, or copy the condition into %q", p.withDefault(h, read), h.ID),
 		Message: fmt.Sprintf("critical handler %q takes a member of %s, which is null when %s %s not enabled",
 			h.ID, what, strings.Join(names, " and "), map[bool]string{true: "are", false: "is"}[len(names) > 1]),
 	})

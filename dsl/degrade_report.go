@@ -7,7 +7,9 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/syntax"
 	"procaas/dsl/tree"
 )
 
@@ -28,18 +30,18 @@ func (p *proof) reportChain(h *tree.Handler, read datum.Read, chain []cause) {
 			fail = append(fail, name)
 		}
 	}
-	what, means := read.Path[:2], []string{"read it with ?. or ??"}
+	what, means := read.Path[:2], []string{p.withDefault(h, read)}
 	if read.Path[0] == "sources" {
 		what = read.Path[:3]
 	}
 	if len(off) > 0 {
-		whom := "it"
+		whom := off[0]
 		if len(off) > 1 {
 			whom = "one of them"
 		}
-		means = append([]string{"make " + whom + " critical"}, means...)
+		means = append([]string{"write critical: true in " + whom}, means...)
 		if read.Path[0] != "sources" {
-			means = append([]string{fmt.Sprintf("give %s a fallback.result that sets %s", whom, read.Path[1])}, means...)
+			means = append([]string{fmt.Sprintf("write fallback: {result: {%s: …}} in %s", read.Path[1], whom)}, means...)
 		}
 	} else if read.Path[0] != "sources" && len(fail) > 0 {
 		means = append([]string{fmt.Sprintf("set %s in the result of that rule of on-error", read.Path[1])}, means...)
@@ -50,6 +52,26 @@ func (p *proof) reportChain(h *tree.Handler, read datum.Read, chain []cause) {
 		Span: read.Span, Code: rules.Degradation, Related: related, Hint: strings.Join(means[:len(means)-1], ", ") + orLast(means),
 		Message: fmt.Sprintf("critical handler %q needs %s, which is null when %s", h.ID, what, when(off, fail, unchosen)),
 	})
+}
+
+// withDefault says how a handler reads a value that may be null.
+func (p *proof) withDefault(h *tree.Handler, read datum.Read) string {
+	mended := "!$ " + syntax.InQuotes(read.Path.String()+" ?? 0")
+	values := []*expr.Value{h.Enabled, h.With(), h.Body, h.Result}
+	for _, s := range p.pipeline.Stages {
+		values = append(values, s.Enabled)
+	}
+	if h.ForEach != nil {
+		values = append(values, h.ForEach.Items)
+	}
+	for _, v := range values {
+		v.WalkExprs(func(e *expr.Expr) {
+			if e.Span.File == read.Span.File && e.Span.Covers(read.Span.Start) {
+				mended = e.WithDefault(read.Span, datum.AnyShape)
+			}
+		})
+	}
+	return "read it with a default, for example " + mended
 }
 
 // when says in which case the handlers of a chain leave a null. Each list holds their ids in

@@ -47,6 +47,8 @@ func (d *decoder) unknownField(v *expr.Value, i int, s *spec.Spec, of string) {
 func (d *decoder) strayHint(v *expr.Value, i int, s *spec.Spec, of string) string {
 	name := v.Names[i].Name
 	switch r := []rune(name); {
+	case isEllipsis(name):
+		return "delete it: a listing leaves something out here"
 	case len(r) > 1 && r[0] == '-' && r[1] != '-':
 		return "put a space after the hyphen: - " + string(r[1:])
 	case strings.ContainsFunc(name, func(r rune) bool { return r > 0x7f && unicode.IsSpace(r) }):
@@ -244,6 +246,8 @@ func foreignHint(name, of string, s *spec.Spec) string {
 // lost their hyphens, one word where a mapping is wanted.
 func shapeHint(v *expr.Value, f *spec.Field, name string) string {
 	switch {
+	case v.Kind == expr.ValueLiteral && isEllipsis(v.Scalar):
+		return "write what belongs here: a listing leaves it out"
 	case f.Kind == datum.ListKind && v.Kind == expr.ValueMap && f.Elem.Kind == datum.ObjectKind && len(v.Names) > 0:
 		first := v.Names[0].Name
 		if v.Elems[0].Kind == expr.ValueMap && f.Elem.Spec.Field("id") != nil && f.Elem.Spec.Field(first) == nil {
@@ -351,6 +355,9 @@ func scalarHint(text string, f *spec.Field, kind datum.Kind) string {
 	}
 	return ""
 }
+
+// isEllipsis reports whether data is the dots of a listing that was copied as it is.
+func isEllipsis(data any) bool { return data == "..." || data == "…" }
 
 func isText(data any) bool { _, ok := data.(string); return ok }
 

@@ -25,6 +25,7 @@ type Expr struct {
 	Program *program
 	roots   []string        // that may be read
 	Result  *typing.Outline // what is known of the value
+	want    datum.Kind      // what its place takes
 	facts   []Fact          // that hold when it is true; of a condition
 	denied  []Fact          // that hold when it is false; of a condition
 	Weight  weigher
@@ -51,6 +52,7 @@ func (e *Expr) Compile(sc *Scope, want datum.Kind, r *diag.Reporter) {
 		return
 	}
 	b := e.builder(s, sc, r)
+	e.want = want
 	root := b.build(s.Root)
 	e.Weight.visit(s.Root, 0)
 	if want == datum.BoolKind {

@@ -1,8 +1,13 @@
 package expr
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/datum"
 )
 
 // nameHabits are names that other tools have for what is written differently here, in
@@ -71,4 +76,34 @@ func memberHint(of, name string, members []string) string {
 		return "write response"
 	}
 	return hint
+}
+
+// mixHint says what an author may write who mixed values of types that an operator does not take together.
+func (b *reports) mixHint(x *ast.BinaryNode, l, r datum.Shape) string {
+	left, right := b.Text(x.Left), b.Text(x.Right)
+	text, number := left, right // of a string and a number, which is which
+	if l&datum.StringShape == 0 {
+		text, number = right, left
+	}
+	join, joins := x.Left.(*ast.BinaryNode)
+	mixed := (l|r)&datum.StringShape != 0 && (l|r)&datum.NumberShape != 0
+	switch {
+	case x.Operator == "-" && joins && join.Operator == "+" && l&datum.NumberShape == 0:
+		return fmt.Sprintf("write %s + string(%s - %s)", b.Text(join.Left), b.Text(join.Right), right)
+	case x.Operator == "+" && mixed && number == right:
+		return fmt.Sprintf("write %s + string(%s)", left, right)
+	case x.Operator == "+" && mixed:
+		return fmt.Sprintf("write string(%s) + %s", left, right)
+	case x.Operator == "%" && l == datum.StringShape:
+		return "join the parts: 'order ' + string(number)"
+	case x.Operator == "*" && (l|r)&datum.StringShape != 0:
+		return fmt.Sprintf("write repeat(%s, %s) to repeat a text, or int(%s) or float(%s) for its number", text, number, text, text)
+	case x.Operator == "+" && l&r&datum.MapShape != 0:
+		return fmt.Sprintf("write merge(%s, %s)", left, right)
+	case l == datum.NullShape || r == datum.NullShape:
+		return "write a value in the place of null"
+	case mixed:
+		return fmt.Sprintf("write int(%s) or float(%s) for the number in the text", text, text)
+	}
+	return ""
 }

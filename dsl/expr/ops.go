@@ -133,7 +133,7 @@ func (b *builder) binary(x *ast.BinaryNode) part {
 	}
 	result := op.result(l.shape, r.shape)
 	if result == 0 {
-		return b.fail(x, rules.ExprOperand, ops.MixHint(x.Operator, l.shape, r.shape),
+		return b.fail(x, rules.ExprOperand, b.mixHint(x, l.shape, r.shape),
 			"%s needs %s, have %s and %s", x.Operator, op.needs, l.shape, r.shape)
 	}
 	known := b.checkOperands(x, op, l, r)
@@ -171,7 +171,7 @@ func (b *checks) checkOperands(x *ast.BinaryNode, op binary, l, r part) *typing.
 		if of == nil || ro != nil && ro.Inferred {
 			of = ro
 		}
-		b.doubt(x, of, rules.ExprOperand, ops.MixHint(x.Operator, lo.Types(), ro.Types()),
+		b.doubt(x, of, rules.ExprOperand, b.mixHint(x, lo.Types(), ro.Types()),
 			"%s needs %s, have %s and %s", x.Operator, op.needs, lo.Types(), ro.Types())
 	}
 	if x.Operator == "+" && lo.Types() == datum.ListShape && ro.Types() == datum.ListShape {

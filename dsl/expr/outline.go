@@ -79,18 +79,18 @@ func (b *checks) reportNull(n ast.Node, o *typing.Outline, at track) {
 		b.told[at.key] = true
 	}
 	text := b.Text(n)
-	b.doubt(n, o, rules.ExprMaybeNull, fmt.Sprintf("give a default: %s ?? …, or test it before: %s != null and …", text, text),
+	b.doubt(n, o, rules.ExprMaybeNull, b.readWithDefault(n, o),
 		"%s may be null: %s", text, o.Why)
 }
 
-// reportNullBase reports a member of what may be null.
-func (b *checks) reportNullBase(n ast.Node, o *typing.Outline, at track, member string) {
+// reportNullBase reports the i-th link of a chain, which is a member of what may be null.
+func (b *checks) reportNullBase(links []link, i int, o *typing.Outline, at track) {
+	n := links[i].base
 	if at.key != "" {
 		b.told[at.key] = true
 	}
-	text := b.baseText(n)
-	b.doubt(n, o, rules.ExprMaybeNull, fmt.Sprintf("write %s?.%s, give a default with ??, or test it before: %s != null and …", text, member,
-		text),
+	text, member := b.baseText(n), b.memberText(links[i])
+	b.doubt(n, o, rules.ExprMaybeNull, b.readThrough(links, i),
 		"%s may be null, and null has no member %s: %s", text, member, o.Why)
 }
 
@@ -98,7 +98,7 @@ func (b *checks) reportNullBase(n ast.Node, o *typing.Outline, at track, member 
 // is that of the base.
 func (b *checks) path(o *typing.Outline, at track, links []link) *typing.Outline {
 	null := false // something on the way may be null, which ends the chain
-	for _, l := range links {
+	for i, l := range links {
 		o = b.narrowed(o, at.key).Told()
 		if o == nil {
 			at = at.step(b.elementKey(l.prop))
@@ -106,7 +106,7 @@ func (b *checks) path(o *typing.Outline, at track, links []link) *typing.Outline
 		}
 		if o.Nullable() {
 			if !l.safe && o.Why != "" && !b.told[at.key] {
-				b.reportNullBase(l.base, o, at, b.memberText(l))
+				b.reportNullBase(links, i, o, at)
 			}
 			null = null || l.safe
 			o = o.Present()

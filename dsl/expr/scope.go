@@ -47,4 +47,6 @@ type Scope struct {
 
 	// Lenient scopes know no shared state: any other name counts as one.
 	Lenient bool
+
+	trial bool // the expression is one that a message may advise
 }

@@ -255,6 +255,6 @@ func fixInBrackets(s *source.Source, d diag.Diagnostic) (edit, bool) {
 	return edit{
 		from: diag.Pos{Line: d.Start.Line, Column: column}, to: diag.Pos{Line: d.Start.Line, Column: column +
 			utf8.RuneCountInString(line[to:to+length])},
-		text: " " + source.QuotedExpr(expr),
+		text: " " + syntax.InQuotes(expr),
 	}, true
 }

@@ -11,6 +11,7 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/dsl/source"
+	"procaas/dsl/syntax"
 )
 
 // ErrNotUpgraded says that a file is left as it is, because its second version
@@ -219,7 +220,7 @@ func (u *upgrader) replace(from diag.Pos, n *yaml.Node, head string, indent int,
 	room := formatWidth - (from.Column - 1) - utf8.RuneCountInString(head) - len("!$ ")
 	switch lines := w.lines(text, formatWidth-indent); {
 	case flow && (strings.ContainsAny(text, ",{}[]") || !plainSafe(text)):
-		e.text = head + "!$ " + source.QuoteFlow(text)
+		e.text = head + "!$ " + syntax.InDoubleQuotes(text)
 	case flow || len(lines) == 1 && plainSafe(text) && utf8.RuneCountInString(text) <= room:
 		e.text = head + "!$ " + text
 	default:

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"procaas/dsl/source"
+	"procaas/dsl/syntax"
 
 	"gopkg.in/yaml.v3"
 )
@@ -206,7 +207,7 @@ func (e *entryText) scalar(n *yaml.Node) {
 		raw := string(e.Cursor.Lines[e.Line][e.Column:column])
 		e.Column = column
 		if e.expr && e.depth > 0 && !source.IsQuoted(n) && strings.ContainsAny(raw, "[]") {
-			raw = source.QuoteFlow(raw) // other readers of YAML end it at the bracket
+			raw = syntax.InDoubleQuotes(raw) // other readers of YAML end it at the bracket
 		}
 		wide := utf8.RuneCountInString(e.text)+utf8.RuneCountInString(raw) > formatWidth
 		if !wide || !e.asBlock(n) {

@@ -14,25 +14,6 @@ func Needs(what string, want datum.Shape, have any) error {
 	return fmt.Errorf("%s needs %s, have %s", what, want, datum.Describe(have))
 }
 
-// MixHint says how to join a string and a number.
-func MixHint(op string, l, r datum.Shape) string {
-	switch {
-	case op == "+" && (l|r)&datum.StringShape != 0 && (l|r)&datum.NumberShape != 0:
-		return "make a string of the number: string(x)"
-	case op == "%" && l == datum.StringShape:
-		return "join the parts: 'order ' + string(number)"
-	case op == "*" && (l|r)&datum.StringShape != 0:
-		return "make a number of the string: int(x) or float(x); to repeat a text, write repeat(text, times)"
-	case op == "+" && (l|r)&datum.MapShape != 0:
-		return "write merge(a, b)"
-	case (l|r)&datum.NullShape != 0:
-		return "give a default: x ?? 0"
-	case (l|r)&datum.StringShape != 0 && (l|r)&datum.NumberShape != 0:
-		return "make a number of the string: int(x) or float(x)"
-	}
-	return ""
-}
-
 // MayEqual tells whether values of two shapes can ever be equal.
 func MayEqual(l, r datum.Shape) bool {
 	return l&r != 0 || l&datum.NumberShape != 0 && r&datum.NumberShape != 0

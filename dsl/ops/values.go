@@ -98,9 +98,14 @@ func Add(m *Meter, l, r any) (any, error) {
 
 // mixed says why two values cannot be added.
 func mixed(l, r any) error {
-	hint := MixHint("+", datum.ShapeOfValue(l), datum.ShapeOfValue(r))
-	if hint != "" {
-		hint = " (" + hint + ")"
+	hint := ""
+	switch shapes := datum.ShapeOfValue(l) | datum.ShapeOfValue(r); {
+	case shapes&datum.StringShape != 0 && shapes&datum.NumberShape != 0:
+		hint = " (make a string of the number: string(x))"
+	case shapes&datum.MapShape != 0:
+		hint = " (write merge(a, b))"
+	case shapes&datum.NullShape != 0:
+		hint = " (write a default: x ?? 0)"
 	}
 	return fmt.Errorf("+ cannot join %s and %s%s", datum.Describe(l), datum.Describe(r), hint)
 }

@@ -85,7 +85,7 @@ func (s *Source) trapHint(p diag.Pos) string {
 	line := string(s.Lines[p.Line-1])
 	if from, to, ok := TagBefore(line, p.Column); ok {
 		if text, _, ok := FlowExpr(line[to:]); ok && from < to {
-			return "put the expression in quotes: !$ " + QuotedExpr(text)
+			return "put the expression in quotes: !$ " + syntax.InQuotes(text)
 		}
 	}
 	return "put the expression in quotes behind !$, or write the mapping or list without brackets, each entry on a line of its own"
@@ -121,19 +121,6 @@ func FlowExpr(text string) (expr string, length int, ok bool) {
 		return "", 0, false
 	}
 	return expr, len(strings.TrimRight(text[:end], " \t")), true
-}
-
-// QuotedExpr puts an expression into quotes of YAML, those that it has none of if it can.
-func QuotedExpr(text string) string {
-	if strings.Contains(text, `"`) && !strings.Contains(text, "'") {
-		return "'" + text + "'"
-	}
-	return QuoteFlow(text)
-}
-
-// QuoteFlow puts an expression into double quotes.
-func QuoteFlow(text string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
 
 // EntryIndent is the column of the key that a line begins with.

@@ -8,6 +8,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"procaas/dsl/diag"
+	"procaas/dsl/syntax"
 )
 
 // A slip is a usual mistake behind a syntax error, told in the author's terms: where
@@ -23,6 +24,12 @@ var gluedKey = regexp.MustCompile(`^((?:\s|- )*)([A-Za-z][\w-]*):([^\s/:][^:]*|"
 
 // slipOf looks for a usual mistake around the place where the parser gave up.
 func (t lines) slipOf(f failure) (slip, bool) {
+	if found, ok := t.ellipsis(f.at.Line); ok {
+		return found, true
+	}
+	if found, ok := t.listWithoutKey(f.at.Line); ok {
+		return found, true
+	}
 	switch {
 	case strings.Contains(f.problem, "mapping values are not allowed"), strings.Contains(f.problem, "could not find expected ':'"):
 		return t.gluedColon(f.at.Line)
@@ -63,7 +70,62 @@ func joined(line []rune, i int) string {
 	if behind != "" {
 		expr += " + '" + behind + "'"
 	}
-	return QuoteFlow(expr)
+	return syntax.InDoubleQuotes(expr)
+}
+
+// ellipsis finds the dots of a listing that was copied as it is.
+func (t lines) ellipsis(line int) (slip, bool) {
+	for l := line; l > 0 && l >= line-1; l-- {
+		if text := strings.TrimSpace(string(t[l-1])); text == "..." || text == "…" {
+			return slip{diag.Pos{Line: l, Column: IndentOf(t[l-1]) + 1}, text + " is not a key", "delete the line: a listing leaves something out here"}, true
+		}
+	}
+	return slip{}, false
+}
+
+// lists are the keys that hold the entries of a list within the entries of another one.
+var lists = map[string]string{"pipelines": "stages", "stages": "handlers", "choose": "handlers"}
+
+// A keyed line begins an entry, or one more key of it.
+var keyed = regexp.MustCompile(`^( *(?:- +)*)([a-z][a-z-]*):(?: |$)`)
+
+// entryWithoutKey reports whether it is not the expression of a line above that spoils a line.
+func (t lines) entryWithoutKey(above, line int) bool {
+	_, ok := t.listWithoutKey(line)
+	return ok && above < line
+}
+
+// listWithoutKey finds an entry of a list right below another entry, without the key that holds the list.
+func (t lines) listWithoutKey(line int) (slip, bool) {
+	entry, ok := strings.CutPrefix(strings.TrimLeft(string(t[line-1]), " "), "- ")
+	if !ok || !keyed.MatchString(entry) {
+		return slip{}, false
+	}
+	column, begun := 0, false // of the keys of the entry above; whether its hyphen was found
+	for l := line - 1; l > 0; l-- {
+		m := keyed.FindStringSubmatch(string(t[l-1]))
+		if m == nil {
+			continue
+		}
+		hyphen := IndentOf(t[l-1])
+		switch {
+		case column == 0 && len(m[1]) > IndentOf(t[line-1]):
+			return slip{}, false
+		case column == 0 && strings.TrimSpace(string(t[l-1])) == m[2]+":":
+			return slip{}, false // the list belongs to this key
+		case column == 0:
+			column, begun = len(m[1]), hyphen < len(m[1])
+		case !begun && hyphen < column:
+			begun = len(m[1]) == column
+		case begun && len(m[1]) == hyphen && hyphen < column:
+			missing := lists[m[2]]
+			return slip{
+				diag.Pos{Line: line, Column: IndentOf(t[line-1]) + 1}, "this list has no key",
+				fmt.Sprintf("put %s: on a line above it, indented by %s", missing, spaces(column)),
+			}, missing != ""
+		}
+	}
+	return slip{}, false
 }
 
 // gluedColon finds key:value on the line or the one above.

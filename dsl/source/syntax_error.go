@@ -82,7 +82,7 @@ func (s *Source) syntaxError(dec *yaml.Decoder, err error) {
 		}
 	}
 	f.at = s.Lines.inside(f.at)
-	if at, ok := s.expressionNear(f.at); ok {
+	if at, ok := s.expressionNear(f.at); ok && !s.Lines.entryWithoutKey(at.Start.Line, f.at.Line) {
 		line := s.Lines[at.Start.Line-1]
 		why := cmp.Or(misread(string(line[min(len(line), at.Start.Column+1):])), f.wording(s.Lines))
 		s.Errorf(at, rules.ExprTrap, s.trapHint(at.Start), "YAML cannot read this expression: %s", why)

@@ -1,0 +1,141 @@
+package expr
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
+	"procaas/dsl/syntax"
+	"procaas/dsl/typing"
+)
+
+// This file rewrites expressions so that a null in them does no harm. Messages quote the new text, so it is compiled first.
+
+// defaults are what may stand in the place of null, by type. The likely ones come first.
+var defaults = []struct {
+	shape datum.Shape
+	text  string
+}{{datum.NumberShape, "0"}, {datum.StringShape, "''"}, {datum.BoolShape, "false"}, {datum.MapShape, "{}"}, {datum.ListShape, "[]"}}
+
+// WithDefault returns what an author may write in the place of the expression, so that a null at
+// the part that stands at a place does no harm. The default has one of some types.
+func (e *Expr) WithDefault(at diag.Span, shape datum.Shape) string {
+	from := slices.Index(e.At, at.Start)
+	to := slices.Index(e.At, diag.Pos{Line: at.End.Line, Column: at.End.Column - 1}) + 1
+	if from < 0 || to <= from || to > len([]rune(e.Source)) {
+		return "… ?? 0" // the text was made of another one
+	}
+	return e.rewritten(&Scope{Roots: e.roots, Lenient: true}, from, to, e.defaulted(from, to, shape))
+}
+
+// A remedy is a new text for a part of an expression, with one that stands for it when it is compiled.
+type remedy struct{ text, trial string }
+
+// defaulted lists the ways to put a default of some types behind the runes from up to to.
+func (e *Expr) defaulted(from, to int, shape datum.Shape) []remedy {
+	text := []rune(e.Source)
+	alone := (from == 0 || strings.ContainsRune("(,", text[from-1])) && (to == len(text) || strings.ContainsRune("),", text[to]))
+	var out []remedy
+	for _, d := range defaults {
+		if d.shape&shape == 0 {
+			continue
+		}
+		r := remedy{string(text[from:to]) + " ?? " + d.text, "(" + d.text + ")"}
+		if !alone {
+			r.text = "(" + r.text + ")"
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// rewritten puts the remedy with the fewest findings in the place of the runes from up to to. It returns the whole
+// expression as it can stand inside of brackets of YAML, too, or only the part when the expression has several lines.
+func (e *Expr) rewritten(sc *Scope, from, to int, ways []remedy) string {
+	text := []rune(e.Source)
+	before, behind := string(text[:from]), string(text[to:])
+	best, least := "", -1
+	for _, way := range ways {
+		n := 0
+		for _, trial := range []string{way.trial, way.text} {
+			n += findings(before+trial+behind, sc, e.want)
+		}
+		if least < 0 || n < least {
+			best, least = way.text, n
+		}
+	}
+	if strings.ContainsRune(e.Source, '\n') {
+		return best
+	}
+	return "!$ " + syntax.InQuotes(before+best+behind)
+}
+
+// findings counts what is wrong with an expression. That a default never changes is no mistake.
+func findings(text string, sc *Scope, want datum.Kind) int {
+	_, found := tried(text, sc, want)
+	return len(slices.DeleteFunc(found, func(d diag.Diagnostic) bool { return d.Code == rules.ExprConstant }))
+}
+
+// tried compiles an expression that a message may advise. It returns the types of its value.
+func tried(text string, sc *Scope, want datum.Kind) (datum.Shape, []diag.Diagnostic) {
+	r, quiet := new(diag.Reporter), *sc
+	quiet.trial = true
+	e := &Expr{Source: text}
+	e.Compile(&quiet, want, r)
+	if e.Result == nil {
+		return datum.AnyShape, r.Found
+	}
+	return e.Result.Shape, r.Found
+}
+
+// readWithDefault says how to read a node that may be null.
+func (b *checks) readWithDefault(n ast.Node, o *typing.Outline) string {
+	if b.scope.trial {
+		return ""
+	}
+	first, last := b.Extent(n)
+	from, to := b.Tokens[first].From, b.Tokens[last].To
+	return "write, for example, " + b.expr.rewritten(b.scope, from, to, b.expr.defaulted(from, to, o.Shape&^datum.NullShape))
+}
+
+// readThrough says how to read a chain, the i-th link of which is a member of what may be null.
+func (b *checks) readThrough(links []link, i int) string {
+	if b.scope.trial {
+		return ""
+	}
+	end := func(n ast.Node) int {
+		_, last := b.Extent(n)
+		return b.Tokens[last].To
+	}
+	source, whole := []rune(b.expr.Source), links[len(links)-1].node
+	first, _ := b.Extent(whole)
+	from, to := b.Tokens[first].From, end(whole)
+	one, all := string(source[from:end(links[i].base)]), ""
+	if one == "." { // it stands for #.
+		one = "#"
+	}
+	all = one
+	for j, l := range links[i:] {
+		member := string(source[end(l.base):end(l.node)])
+		optional := member
+		switch {
+		case strings.HasPrefix(member, "["):
+			optional = "?." + member
+		case strings.HasPrefix(member, "."):
+			optional = "?" + member
+		case !strings.HasPrefix(member, "?"): // behind the dot that stands for #.
+			member, optional = "."+member, "?."+member
+		}
+		if all += optional; j == 0 {
+			member = optional
+		}
+		one += member
+	}
+	shape, _ := tried(all, b.scope, datum.AnyKind)
+	ways := append([]remedy{{one, one}, {all, all}}, b.expr.defaulted(from, to, shape&^datum.NullShape)...)
+	return "write, for example, " + b.expr.rewritten(b.scope, from, to, ways)
+}
