@@ -184,6 +184,76 @@ func TestOperatorRedrivesRunsByWhatTheyHaveInCommon(t *testing.T) {
 	o.command(cli.ExitUsage, `--rate "fast"`, "runs", "retry", "--key", "k", "--rate", "fast")
 }
 
+// People know what fails, and not always in which pipeline: a path may be shortened from the left wherever one is taken.
+func TestPathsMayBeShortened(t *testing.T) {
+	t.Parallel()
+	o := operateNode(t, `
+pipelines:
+  - id: order
+    stages:
+      - id: reward
+        handlers:
+          - {id: vip, critical: false, fail: {message: no stock}}
+          - {id: gold, fail: {message: no stock}}
+      - {id: tell, handlers: [{id: user, set: {}}]}
+  - id: refund
+    stages: [{id: tell, handlers: [{id: user, set: {}}]}]
+`)
+	if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "order"}); err != nil {
+		t.Fatal(err)
+	}
+	o.wait(model.Failed, 1)
+	o.command(cli.ExitFine, `(?s)order/reward/gold.*reward/gold is order/reward/gold`, "runs", "list", "--handler", "reward/gold")
+	o.command(cli.ExitFine, `1 run in all`, "runs", "retry", "--handler", "gold", "--dry-run")
+	o.command(cli.ExitFine, `(?s)order/reward/vip: off.*reward/vip is order/reward/vip`, "switch", "off", "reward/vip")
+	o.command(cli.ExitFine, `order/reward: 10/s`, "limit", "reward", "10/s")
+	o.command(cli.ExitFine, `order/reward/vip: off.*; 50 % of runs`, "rollout", "vip", "50")
+	o.command(cli.ExitFine, `(?s)order/reward/vip .*off`, "top", "reward/vip", "--once")
+	o.command(cli.ExitFine, `control +order/reward/vip`, "audit", "--name", "reward/vip")
+	o.command(cli.ExitFine, `0 runs in all`, "runs", "make-up", "--handler", "reward/vip", "--dry-run")
+	o.command(cli.ExitUsage, `tell/user may be any of order/tell/user, refund/tell/user: say which`, "switch", "hold", "tell/user")
+	o.command(cli.ExitUsage, `there is no path "reward/silver"`, "runs", "list", "--handler", "reward/silver")
+}
+
+// A name that nothing has is told, with what was meant: an empty list would look like good news.
+func TestUnknownNamesAreTold(t *testing.T) {
+	t.Parallel()
+	o := operateNode(t, `
+flows: [{id: taxi, key: !$ event.payload.id}]
+pipelines:
+  - {id: order, flow: taxi, stages: [{id: s, handlers: [{id: h, set: {}}]}]}
+  - {id: thumbs, queue: {}, stages: [{id: s, handlers: [{id: h, set: {}}]}]}
+`)
+	o.command(cli.ExitUsage, `there is no flow "tax"; did you mean "?taxi`, "runs", "list", "--flow", "tax")
+	o.command(cli.ExitUsage, `there is no flow "tax"`, "runs", "retry", "--flow", "tax", "--dry-run")
+	o.command(cli.ExitUsage, `there is no pipeline "ordre".*did you mean "order"`, "runs", "list", "--pipeline", "ordre")
+	o.command(cli.ExitFine, `^RUN.*
+$`, "runs", "list", "--flow", "taxi", "--pipeline", "order")
+	for _, verb := range []string{"pause", "drain", "cancel", "retry", "peek"} {
+		o.command(cli.ExitUsage, `nothing is known of type "thmbs".*did you mean "thumbs"`, "queue", verb, "thmbs")
+		o.command(cli.ExitFine, ``, "queue", verb, "thumbs")
+	}
+	o.command(cli.ExitUsage, `nothing is known of type "thmbs"`, "queue", "move", "thmbs", "--to", "thumbs")
+	o.command(cli.ExitFine, `(?s)thmbs is open.*warning: nothing is known`, "queue", "resume", "thmbs")
+	o.command(cli.ExitFine, `thmbs is paused`, "queue", "pause", "thmbs")
+}
+
+// A run that was accepted long before an outage fails in it.
+func TestRunsAreFoundByWhenTheyFailed(t *testing.T) {
+	t.Parallel()
+	o := operateNode(t, failing)
+	if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work"}); err != nil {
+		t.Fatal(err)
+	}
+	o.wait(model.Failed, 1)
+	o.command(cli.ExitFine, `work/last/broken`, "runs", "list", "--failed-since", "1h", "--since", "1h")
+	o.command(cli.ExitFine, `^RUN.*
+$`, "runs", "list", "--failed-since", "2100-01-01T00:00:00Z")
+	o.command(cli.ExitFine, `1 run in all`, "runs", "retry", "--failed-since", "1h", "--dry-run")
+	o.command(cli.ExitFine, `0 runs in all`, "runs", "retry", "--failed-since", "2100-01-01T00:00:00Z", "--dry-run")
+	o.command(cli.ExitUsage, `--failed-since "soon": want a time`, "runs", "list", "--failed-since", "soon")
+}
+
 // Whoever is on call has the number of an order, and not the id of a run.
 func TestRunsAreFoundByTheirKey(t *testing.T) {
 	t.Parallel()

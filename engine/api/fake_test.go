@@ -319,6 +319,7 @@ func (f *fakeEngine) List(_ context.Context, filter store.RunFilter) ([]checkpoi
 			filter.ErrorClass != "" && !model.IsOfClass(r.ErrorClass, filter.ErrorClass),
 			filter.FailedPath != "" && !strings.HasPrefix(r.FailedPath, filter.FailedPath), !strings.Contains(r.Error, filter.Error),
 			!filter.Since.IsZero() && r.Accepted.Before(filter.Since), !filter.Until.IsZero() && !r.Accepted.Before(filter.Until),
+			!filter.FailedSince.IsZero() && (r.Status != model.Failed || r.Finished == nil || r.Finished.Before(filter.FailedSince)),
 			filter.Live && r.Status.Ended() && r.Status != model.Failed, filter.Begun && r.Stage == 0,
 			filter.Status != "" && r.Status != filter.Status, filter.Pipeline != "" && r.Pipeline != filter.Pipeline,
 			filter.Flow != "" && r.Flow != filter.Flow, filter.Key != "" && r.Key != filter.Key:

@@ -88,24 +88,38 @@ func TestStrictQueuesRefuseTypesThatNobodyAsksFor(t *testing.T) {
 	}
 }
 
-// An operator who mistypes a type is told so.
-func TestOperatorsAreWarnedOfUnheardTypes(t *testing.T) {
+// An operator who mistypes a type is told so, and nothing is done. To open one makes it known.
+func TestUnheardTypesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newTaskServer(t, api.Options{})
 	s.call(http.MethodPost, "/v1/queues/letters/tasks", `{}`, 202, nil)
-	for _, kind := range []string{"letters", "lettres"} {
-		for _, verb := range []string{"retry", "cancel"} {
-			var done wire.TasksChanged
-			s.call(http.MethodPost, "/admin/v1/queues/"+kind+"/"+verb, `{"key": "none"}`, 200, &done)
-			if warned := strings.Contains(done.Warning, `did you mean "letters"?`); warned != (kind == "lettres") {
-				t.Errorf("%s %s: have %+v", verb, kind, done)
-			}
+	refused := func(method, path, body string) {
+		t.Helper()
+		var p problem.Problem
+		s.call(method, path, body, 404, &p)
+		if p.Code != "unknown_task_type" || !strings.Contains(p.Detail, `did you mean "letters"?`) {
+			t.Errorf("%s %s: have %+v", method, path, p)
 		}
-		var done wire.QueueChanged
-		s.call(http.MethodPut, "/admin/v1/queues/"+kind, `{"mode": "paused"}`, 200, &done)
-		if warned := done.Warning != ""; warned != (kind == "lettres") || done.Mode != "paused" {
-			t.Errorf("pause %s: have %+v", kind, done)
-		}
+	}
+	for _, verb := range []string{"retry", "cancel"} {
+		s.call(http.MethodPost, "/admin/v1/queues/letters/"+verb, `{"key": "none"}`, 200, nil)
+		refused(http.MethodPost, "/admin/v1/queues/lettres/"+verb, `{"key": "none"}`)
+	}
+	for _, mode := range []string{"paused", "draining"} {
+		refused(http.MethodPut, "/admin/v1/queues/lettres", `{"mode": "`+mode+`"}`)
+	}
+	s.call(http.MethodGet, "/v1/queues/letters/tasks?state=failed", "", 200, nil)
+	refused(http.MethodGet, "/v1/queues/lettres/tasks", "")
+	s.call(http.MethodPut, "/admin/v1/queues/letters", `{"mode": "paused"}`, 200, nil)
+	var moved wire.TasksChanged
+	s.call(http.MethodPost, "/admin/v1/queues/letters/move", `{"to": "lettres"}`, 200, &moved)
+	if moved.Changed != 1 || !strings.Contains(moved.Warning, `did you mean "letters"?`) {
+		t.Errorf("want a warning of the type that the task has now, have %+v", moved)
+	}
+	var opened wire.QueueChanged
+	s.call(http.MethodPut, "/admin/v1/queues/letrtes", `{"mode": "open"}`, 200, &opened)
+	if opened.Mode != "open" || opened.Warning == "" {
+		t.Errorf("want it opened with a warning, have %+v", opened)
 	}
 }
 

@@ -110,6 +110,21 @@ var filterCases = []storeCase{
 		p.equal("between", p.oldest(store.RunFilter{Since: times[1], Until: times[3]}), ids[1:3])
 		p.equal("nothing", p.oldest(store.RunFilter{Since: times[3].Add(time.Hour)}), []string{})
 	}},
+	{"runs are found by when they failed", func(p *probe) {
+		node := p.join()
+		old := p.accept(p.event("old", unordered), p.event("fine", unordered))
+		held := []store.Claimed{p.claimOne(node, old[0]), p.claimOne(node, old[1])}
+		first := p.failed(node, failure{"made/a/b", "503", "busy"}, failure{"made/a/b", "503", "busy"})
+		times := []time.Time{p.run(first[1]).Ended}
+		p.eventually("a later time", func() bool { return p.beat(node).Now.After(times[0]) })
+		p.commit(node, change(held[0], model.Failed))
+		p.finish(node, held[1])
+		p.must(p.Runs.Cancel(p.Context(), first[0], store.Actor{Name: "ann", Reason: "enough"}))
+		p.equal("since the first", p.oldest(store.RunFilter{FailedSince: times[0]}), []string{old[0], first[1]})
+		p.equal("since later", p.oldest(store.RunFilter{FailedSince: times[0].Add(time.Microsecond)}), old[:1])
+		p.equal("accepted before", p.oldest(store.RunFilter{FailedSince: times[0], Until: p.run(first[1]).Accepted}), old[:1])
+		p.equal("nothing", p.oldest(store.RunFilter{FailedSince: times[0].Add(time.Hour)}), []string{})
+	}},
 	{"live runs are those that may go on, begun ones have a definition", func(p *probe) {
 		node := p.join()
 		byStatus := map[model.Status]string{}

@@ -75,5 +75,6 @@ func (r *memoryRun) isChosen(f store.RunFilter) bool {
 		(f.LeftOut == "" || r.status == model.Succeeded && model.HasLeftOut(r.leftOut, f.LeftOut)) &&
 		(is(f.FailedPath, r.failedPath) || strings.HasPrefix(r.failedPath, f.FailedPath+"/")) &&
 		(f.ErrorClass == "" || model.IsOfClass(r.class, f.ErrorClass)) && strings.Contains(r.failure, f.Error) &&
-		(f.Since.IsZero() || !r.accepted.Before(f.Since)) && (f.Until.IsZero() || r.accepted.Before(f.Until))
+		(f.Since.IsZero() || !r.accepted.Before(f.Since)) && (f.Until.IsZero() || r.accepted.Before(f.Until)) &&
+		(f.FailedSince.IsZero() || r.status == model.Failed && !r.ended.Before(f.FailedSince))
 }

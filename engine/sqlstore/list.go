@@ -185,6 +185,11 @@ func (s *Store) choose(f store.RunFilter, args ...any) *choice {
 		// No run ends before it is accepted, so older partitions are not read.
 		c.past = append(c.past, fmt.Sprintf("ended >= $%d", len(c.args)))
 	}
+	if !f.FailedSince.IsZero() {
+		c.and("ended >= %s", s.db.At(f.FailedSince))
+		c.hot = append(c.hot, "place in ('blocked', 'failed')")
+		c.past = nil // what has ended for good is not failed any more
+	}
 	if f.LeftOut != "" {
 		c.and("left_out is not null and ({position}(left_out, %s || ' ') > 0 or {position}(left_out, %s || '/') > 0)", "\n"+f.LeftOut)
 		c.hot = nil // a run that is not over may still make it up

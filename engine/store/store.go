@@ -433,6 +433,8 @@ type RunFilter struct {
 	Since      time.Time // accepted then or later
 	Until      time.Time // accepted before
 
+	FailedSince time.Time // failed then or later, and not retried or cancelled since
+
 	// Of a listing alone.
 	Limit  int // 1 to 1000; another number stands for the nearest of these
 	Cursor string

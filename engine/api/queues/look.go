@@ -85,5 +85,8 @@ func (g *Group) peek(c *rest.Call, in *peekQuery) (page wire.Page[wire.QueuedTas
 	for i := range tasks {
 		items = append(items, viewOfTask(&tasks[i]))
 	}
+	if err == nil && len(items) == 0 {
+		err = g.mustBeHeard(c.Context(), in.Kind)
+	}
 	return rest.Listed(items, err)
 }

@@ -18,7 +18,8 @@ import (
 const defaultChoice = 1000
 
 func (g *Group) officeOperations() []rest.Operation {
-	refusals := []string{problem.InvalidParameter, problem.InvalidTask, problem.QueueDraining, problem.NoTasks, problem.StoreUnavailable}
+	refusals := []string{problem.InvalidParameter, problem.InvalidTask, problem.UnknownTaskType, problem.QueueDraining,
+		problem.NoTasks, problem.StoreUnavailable}
 	choose := func(verb, summary, about string, change func(context.Context, store.TaskFilter, string) (int, error)) rest.Operation {
 		return typed(g, rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/queues/{pipeline}/" + verb, ID: verb + "-queued", Tag: "queues", Summary: summary,
@@ -68,6 +69,9 @@ func (g *Group) set(c *rest.Call, in *setQueue) (done wire.QueueChanged, err err
 	}
 	mode, by := store.TaskMode(in.Body.Mode), c.Actor(in.Body.Reason)
 	done = wire.QueueChanged{QueueChange: in.Body, Warning: g.unheard(c.Context(), in.Kind)}
+	if done.Warning != "" && mode != store.TasksOpen { // which is how a type is made known
+		return done, problem.New(problem.UnknownTaskType, "%s; procaas queue resume %s makes it known", done.Warning, in.Kind)
+	}
 	err = g.Engine.SetQueueMode(c.Context(), in.Kind, mode, by, func() error {
 		return g.Tasks.Admin.SetTaskMode(c.Context(), in.Kind, mode, by.Reason)
 	})
@@ -107,12 +111,16 @@ func (g *Group) change(c *rest.Call, in *chooseTasks, verb string, change func(c
 		return done, err
 	}
 	by := c.Actor(b.Reason)
+	if b.To != "" {
+		done.Warning = g.unheard(c.Context(), b.To)
+	}
 	if done.Changed, err = change(c.Context(), f, b.To); err != nil {
 		return done, taskProblem(err)
 	}
 	g.Log.Info("tasks changed", "verb", verb, "type", in.Kind, "tasks", done.Changed, "by", by.Name, "reason", by.Reason)
 	if done.Changed == 0 {
-		done.Warning = g.unheard(c.Context(), in.Kind)
+		done.Warning = ""
+		return done, g.mustBeHeard(c.Context(), in.Kind)
 	}
 	return done, nil
 }

@@ -103,7 +103,7 @@ func (g *Group) workerOperations() []rest.Operation {
 			Method: http.MethodGet, Path: "/v1/queues/{pipeline}/tasks", ID: "list-tasks", Tag: "queues",
 			Summary: "Look at the tasks of a type, without taking them",
 			About:   "In the order in which they would be taken; those that have ended, the last first. Without a state, all that have not ended.",
-			Replies: rest.OK("The tasks."), Refusals: append([]string{problem.InvalidParameter}, refusals...),
+			Replies: rest.OK("The tasks."), Refusals: append([]string{problem.InvalidParameter, problem.UnknownTaskType}, refusals...),
 		}, g.peek),
 	}
 }

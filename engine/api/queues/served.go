@@ -152,6 +152,14 @@ func (g *Group) unheard(ctx context.Context, kind string) string {
 	return text
 }
 
+// mustBeHeard refuses a type that nothing is known of.
+func (g *Group) mustBeHeard(ctx context.Context, kind string) error {
+	if text := g.unheard(ctx, kind); text != "" {
+		return problem.New(problem.UnknownTaskType, "%s", text)
+	}
+	return nil
+}
+
 // nearType finds the served type whose name is nearest to another one.
 func (g *Group) nearType(kind string, types map[string]bool) string {
 	var all []string

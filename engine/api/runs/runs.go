@@ -150,7 +150,7 @@ func (g *Group) list(c *rest.Call, in *listQuery) (page wire.Page[checkpoint.Run
 func filterOf(c *wire.RunChoice) store.RunFilter {
 	return store.RunFilter{
 		Pipeline: c.Pipeline, Flow: c.Flow, Key: c.Key, FailedPath: c.Handler, ErrorClass: c.ErrorClass, Error: c.Error,
-		Since: c.Since, Until: c.Until,
+		Since: c.Since, Until: c.Until, FailedSince: c.FailedSince,
 	}
 }
 

@@ -163,5 +163,5 @@ type TaskChoice struct {
 // TasksChanged says how many tasks were changed.
 type TasksChanged struct {
 	Changed int    `json:"changed" doc:"How many tasks were cancelled, retried or moved; as many as the limit when there may be more."`
-	Warning string `json:"warning,omitempty" doc:"Nothing is known of the type, which may be mistyped."`
+	Warning string `json:"warning,omitempty" doc:"Nothing is known of the type that the tasks have now, which may be mistyped."`
 }

@@ -28,6 +28,8 @@ type RunChoice struct {
 	Error      string    `query:"error" json:"error,omitempty" maxLength:"512" doc:"Only runs whose error contains this text."`
 	Since      time.Time `query:"since" json:"since,omitzero" doc:"Only runs accepted then or later."`
 	Until      time.Time `query:"until" json:"until,omitzero" doc:"Only runs accepted before."`
+
+	FailedSince time.Time `query:"failed_since" json:"failed_since,omitzero" doc:"Only runs that are failed, and failed then or later."`
 }
 
 // A Redrive chooses runs to retry, cancel or move, and says how.
@@ -54,7 +56,7 @@ func NewRedrive(f store.RunFilter) Redrive {
 	return Redrive{
 		RunChoice: RunChoice{
 			Pipeline: f.Pipeline, Flow: f.Flow, Key: f.Key, Handler: cmp.Or(f.FailedPath, f.LeftOut),
-			ErrorClass: f.ErrorClass, Error: f.Error, Since: f.Since, Until: f.Until,
+			ErrorClass: f.ErrorClass, Error: f.Error, Since: f.Since, Until: f.Until, FailedSince: f.FailedSince,
 		},
 		Status: string(f.Status), Limit: f.Limit, Cursor: f.Cursor,
 	}

@@ -39,6 +39,9 @@ func auditCommand() *cobra.Command {
 		if err = cmp.Or(pageSize(filter.Limit), when.read(&filter.Since, &filter.Until)); err != nil {
 			return page, err
 		}
+		if filter.Name, err = wholePath(q, filter.Name); err != nil {
+			return page, err
+		}
 		return q.Audit(q.Ctx, filter, *cursor)
 	}, showAudit)
 }

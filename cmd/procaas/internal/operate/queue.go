@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/internal/cli"
+	"procaas/dsl/diag"
 	"procaas/engine/api/wire"
 )
 
@@ -65,12 +66,6 @@ A ~ marks an estimate in a large table.`,
 	})
 }
 
-// unheardType says that there are no tasks of a type, and which one was likely meant.
-func unheardType(name string, all []wire.QueueStats) string {
-	known := cli.Names(all, func(x wire.QueueStats) string { return x.Type })
-	return fmt.Sprintf("there is no task of type %q", name) + cli.Meant(name, known, "; did you mean %q?", "")
-}
-
 // counted shows a number of tasks; one that is an estimate has a ~.
 func counted(q *wire.QueueStats, state string, n int64) string {
 	if slices.Contains(q.Estimated, state) {
@@ -97,8 +92,6 @@ func askedAgo(at *time.Time, now time.Time) string {
 	return fmt.Sprintf("%dd ago", int(ago.Hours()/24))
 }
 
-// queuePeekCommand warns when nobody has heard of a type that has no tasks: it may be a
-// typing mistake. It is no error, for the first task may be on its way.
 func queuePeekCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "peek TYPE", Short: "List tasks in the order in which workers will take them", Args: cobra.ExactArgs(1),
@@ -116,17 +109,9 @@ func queuePeekCommand() *cobra.Command {
 		return cli.Items(tasks), err
 	}, func(q *cli.Call, tasks wire.Page[wire.QueuedTask]) error {
 		header := "TASK\tSTATE\tPRIORITY\tDUE\tDEADLINE\tATTEMPT\tKEY\tWORKER\tERROR"
-		err := cli.Table(q.Out, header, tasks.Items, func(t wire.QueuedTask) cli.Row {
+		return cli.Table(q.Out, header, tasks.Items, func(t wire.QueuedTask) cli.Row {
 			return cli.Row{t.ID, t.State, t.Priority, t.Due, t.Deadline, t.Attempt, cli.Dash(t.Key), cli.Dash(t.Worker), cli.Dash(t.Error)}
 		})
-		if err != nil || len(tasks.Items) > 0 {
-			return err
-		}
-		all, err := q.Queues(q.Ctx)
-		if err == nil && !slices.ContainsFunc(all, func(x wire.QueueStats) bool { return x.Type == q.Args[0] }) {
-			warn(q, unheardType(q.Args[0], all))
-		}
-		return err
 	})
 }
 
@@ -177,7 +162,7 @@ func queueChangeCommand(verb, short string) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(q.Out, "%s: %d tasks\n", verb, done.Changed)
+		fmt.Fprintf(q.Out, "%s: %s\n", verb, diag.Plural(done.Changed, "task"))
 		warn(q, done.Warning)
 		return nil
 	})

@@ -3,8 +3,8 @@ package operate
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
@@ -28,8 +28,9 @@ runs that already continue.`
 
 // choiceFlags choose runs by what they have in common.
 type choiceFlags struct {
-	filter store.RunFilter
-	when   span
+	filter      store.RunFilter
+	when        span
+	failedSince string
 }
 
 // add adds the flags; statuses are those that runs may have.
@@ -39,50 +40,34 @@ func (f *choiceFlags) add(c *cobra.Command, statuses string) {
 	flags.StringVar(&f.filter.Flow, "flow", "", "only runs of this flow")
 	flags.StringVar(&f.filter.Key, "key", "", "only runs of this key")
 	flags.StringVar((*string)(&f.filter.Status), "status", "", "only runs of this status: "+statuses)
-	flags.StringVar(&f.filter.FailedPath, "handler", "", "only runs that failed in this handler, or below this pipeline or pipeline/stage")
+	flags.StringVar(&f.filter.FailedPath, "handler", "", "only runs that failed in this handler, or below this pipeline or pipeline/stage; it may be "+
+		"shortened from the left")
 	flags.StringVar(&f.filter.ErrorClass, "error-class", "",
 		"only runs that failed with timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined: "+
 			"runs that nodes died of")
 	flags.StringVar(&f.filter.Error, "error", "", "only runs whose error contains this text")
+	flags.StringVar(&f.failedSince, "failed-since", "",
+		"only runs that are failed, and failed then or later: a time, or a duration before now such as 1h")
 	f.addWhen(c)
+}
+
+// read completes the filter: it reads times, and makes paths of handlers whole.
+func (f *choiceFlags) read(q *cli.Call) (err error) {
+	if err := f.when.read(&f.filter.Since, &f.filter.Until); err != nil {
+		return err
+	}
+	if f.filter.FailedSince, err = instant("--failed-since", f.failedSince, time.Now()); err != nil {
+		return err
+	}
+	if f.filter.FailedPath, err = wholePath(q, f.filter.FailedPath); err != nil {
+		return err
+	}
+	f.filter.LeftOut, err = wholePath(q, f.filter.LeftOut)
+	return err
 }
 
 func (f *choiceFlags) addWhen(c *cobra.Command) {
 	f.when.add(c, "only runs accepted at this time or later", "only runs accepted before")
-}
-
-// checkChoice refuses a pipeline or a path that chose no run because there is none such. One that
-// is gone from the definition is no error as long as there are runs of it.
-func checkChoice(q *cli.Call, f store.RunFilter) error {
-	for _, name := range []struct {
-		what, value string
-		all         store.RunFilter
-	}{
-		{"pipeline", f.Pipeline, store.RunFilter{Pipeline: f.Pipeline, Limit: 1}},
-		{"path", f.FailedPath, store.RunFilter{FailedPath: f.FailedPath, Limit: 1}},
-		{"path", f.LeftOut, store.RunFilter{LeftOut: f.LeftOut, Limit: 1}},
-	} {
-		if name.value == "" {
-			continue
-		}
-		handlers, err := q.Handlers(q.Ctx)
-		if err != nil || len(handlers) == 0 {
-			return nil //nolint:nilerr // who may not list handlers may list runs
-		}
-		known := prefixes(handlers)
-		if slices.Contains(known, name.value) {
-			continue
-		}
-		if page, err := q.Runs(q.Ctx, name.all); err != nil || len(page.Items) > 0 {
-			return err
-		}
-		if name.what == "pipeline" {
-			known = slices.DeleteFunc(known, func(path string) bool { return strings.Contains(path, "/") })
-		}
-		return cli.Usagef("there is no %s %q, and no run of one%s", name.what, name.value,
-			cli.Meant(name.value, known, "; did you mean %q?", "; procaas top lists all handlers"))
-	}
-	return nil
 }
 
 // redriveFlags choose many runs and say how fast to go on with them.
@@ -109,11 +94,11 @@ func (f *redriveFlags) addPace(c *cobra.Command) {
 }
 
 // choose gives the runs that the flags choose, and how many a second to go on with.
-func (f *redriveFlags) choose(verb client.Verb) (body wire.Redrive, perSecond float64, err error) {
+func (f *redriveFlags) choose(q *cli.Call, verb client.Verb) (body wire.Redrive, perSecond float64, err error) {
 	if f.limit < 0 {
 		return body, 0, cli.Usagef("--limit %d: want a number of runs, or 0 for all", f.limit)
 	}
-	if err := f.when.read(&f.filter.Since, &f.filter.Until); err != nil {
+	if err := f.read(q); err != nil {
 		return body, 0, err
 	}
 	if f.filter == (store.RunFilter{}) {
@@ -167,7 +152,7 @@ func (f *redriveFlags) most() int {
 
 // redrive does something to all runs that the flags choose.
 func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) error {
-	body, perSecond, err := f.choose(verb)
+	body, perSecond, err := f.choose(q, verb)
 	if err != nil {
 		return err
 	}
@@ -218,7 +203,7 @@ func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) err
 
 // migrate moves all runs that the flags choose to the present pipelines.
 func (f *redriveFlags) migrate(q *cli.Call, reason string) error {
-	body, perSecond, err := f.choose("migrate")
+	body, perSecond, err := f.choose(q, "migrate")
 	if err != nil {
 		return err
 	}

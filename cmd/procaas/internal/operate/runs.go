@@ -39,7 +39,7 @@ func runsList() *cobra.Command {
 		if err := pageSize(filter.Limit); err != nil {
 			return page, err
 		}
-		if err := choice.when.read(&filter.Since, &filter.Until); err != nil {
+		if err := choice.read(q); err != nil {
 			return page, err
 		}
 		page, err = q.Runs(q.Ctx, *filter)
@@ -107,7 +107,7 @@ func runsRetry() *cobra.Command {
 		Use:     "retry [RUN|KEY…]",
 		Short:   "Resume failed runs from the handler that failed",
 		Long:    "retry resumes failed runs from the handler that failed." + redriveHelp,
-		Example: "  procaas runs retry --handler new-order-created/notify --error-class 5xx --since 1h --dry-run",
+		Example: "  procaas runs retry --handler new-order-created/notify --error-class 5xx --failed-since 1h --dry-run",
 		Args:    cobra.ArbitraryArgs,
 	}
 	var many redriveFlags
@@ -146,6 +146,9 @@ such runs as moved on, and also runs that have made up the handler meanwhile.` +
 	many.addPace(c)
 	reason := addReason(c)
 	return cli.Calls(c, func(q *cli.Call) error {
+		if err := many.read(q); err != nil {
+			return err
+		}
 		if strings.Count(many.filter.LeftOut, "/") != 2 {
 			return cli.Usagef("--handler %q: want the path of the handler that was left out, such as "+
 				"new-order/notify/user", many.filter.LeftOut)

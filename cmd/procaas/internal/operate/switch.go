@@ -25,7 +25,8 @@ func switchCommand() *cobra.Command {
 		Use:   "switch",
 		Short: "Switch pipelines, stages and handlers off and on, on all nodes",
 		Long: `switch turns paths off and on: a pipeline, pipeline/stage or pipeline/stage/handler.
-It takes effect on every node within a second, survives restarts, and is audited.
+A path may be shortened from the left when only one handler or stage ends with it. A
+switch takes effect on every node within a second, survives restarts, and is audited.
 
   off    skips the handlers, as if their field enabled were false
   hold   parks runs before the path, and loses nothing: they resume at switch on
@@ -57,6 +58,13 @@ func changes(c *cobra.Command, prepare func(*controlChange) (edit, error)) *cobr
 	c.Flags().BoolVar(&x.dryRun, "dry-run", false, "change nothing, and show what it would affect")
 	return cli.Formatted(c, func(q *cli.Call) error {
 		x.Call = q
+		if err := checkControlPath(q.Args[0]); err != nil {
+			return err
+		}
+		var err error
+		if q.Args[0], err = wholePath(q, q.Args[0]); err != nil {
+			return err
+		}
 		change, err := prepare(&x)
 		if err != nil {
 			return err
@@ -226,9 +234,6 @@ func rolloutCommand() *cobra.Command {
 // change changes the control of a path. When another one changes it at the same time, it
 // looks again.
 func (x *controlChange) change(path string, change edit) error {
-	if err := checkControlPath(path); err != nil {
-		return err
-	}
 	const tries = 5
 	for try := 1; ; try++ {
 		err := x.changeOnce(path, change)

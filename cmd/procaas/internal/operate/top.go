@@ -69,7 +69,11 @@ to add other nodes. Ctrl-C ends it.`,
 			return cli.Usagef("--every %s: want 100ms or more", f.every)
 		}
 		f.Call = q
-		return f.run(strings.Trim(strings.Join(q.Args, ""), "/"))
+		below, err := wholePath(q, strings.Trim(strings.Join(q.Args, ""), "/"))
+		if err != nil {
+			return err
+		}
+		return f.run(below)
 	})
 }
 
@@ -222,21 +226,6 @@ func (v *topView) ask(ctx context.Context, node *client.Client, below string) er
 		}
 	}
 	return err
-}
-
-// prefixes lists all paths, those of pipelines and stages included.
-func prefixes(handlers []stats.HandlerInfo) []string {
-	var out []string
-	for _, h := range handlers {
-		for i, c := range h.Path {
-			if c == '/' {
-				out = append(out, h.Path[:i])
-			}
-		}
-		out = append(out, h.Path)
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }
 
 // columns gives the width to draw in: that of the terminal, or what COLUMNS says;
