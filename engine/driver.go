@@ -9,7 +9,9 @@ import (
 
 	"procaas/engine/clock"
 	"procaas/engine/core"
+	"procaas/engine/fallback"
 	"procaas/engine/guard"
+	"procaas/engine/steering"
 	"procaas/engine/store"
 	"procaas/engine/triggers"
 )
@@ -19,8 +21,6 @@ import (
 
 const (
 	provenFor    = 5 * time.Second        // the settings that a beat has found current; then no call starts
-	releaseMost  = 2000                   // runs in one transaction
-	soonestBeat  = 10 * time.Millisecond  // when a run is due before the next beat
 	shortestPoll = 20 * time.Millisecond  // of the inbox while there is work
 	longestPoll  = time.Second            // while there is none
 	claimGap     = 5 * time.Millisecond   // after a claim that found nothing
@@ -46,7 +46,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		Clock: &e.clock, Log: e.log, Bundle: e.Bundle, Reloaded: e.Reloaded, LastEvent: e.o.Store.Inbox.LastEvent, Submit: e.submitFirings,
 	}
 	loops.Go(func() { triggers.Run(ctx) })
-	loops.Go(func() { e.measure(ctx) })
+	loops.Go(func() { e.Measure(ctx) })
 	loops.Go(func() { e.follow(ctx) })
 	loops.Go(func() { e.trim(ctx) })
 	for {
@@ -138,7 +138,7 @@ func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
 // newNode makes a member of its number.
 func (e *Engine) newNode(ctx context.Context, number int64) *node {
 	n := &node{
-		e: e, number: number, log: e.log.With("node", number), jobs: map[string]*job{}, lifted: map[string]time.Time{}, pool: newWorkerPool(),
+		e: e, number: number, log: e.log.With("node", number), jobs: map[string]*job{}, pool: newWorkerPool(),
 		draining: make(chan struct{}), wake: make(chan struct{}, 1), called: make(chan struct{}, 1),
 		told: e.o.Store.Waker != nil,
 	}
@@ -150,6 +150,7 @@ func (e *Engine) newNode(ctx context.Context, number int64) *node {
 		ctx: n.ctx,
 	}
 	n.steps.start()
+	n.releaser = e.NewReleaser(n.log, n.nudge)
 	return n
 }
 
@@ -198,7 +199,7 @@ func (n *node) beats() {
 			n.e.metrics.Failed("outages")
 		}
 		if b.Next > 0 {
-			next = min(next, max(b.Next, soonestBeat))
+			next = min(next, max(b.Next, steering.SoonestBeat))
 		}
 		// A run that ended while the beat was under way is still counted in it,
 		// so only an excess that stays is one.
@@ -260,44 +261,7 @@ func (n *node) heed(b store.Beat) (soon time.Duration, err error) {
 			return 0, err
 		}
 	}
-	return n.release(b.Causes), nil
-}
-
-// release wakes runs that are parked for what does not hold them back any more, and
-// as many as there is room for of those that wait for a gate. Any node may do it,
-// whoever parked them, and whenever the control was lifted. Soon is when to look
-// again; 0 for whenever the next beat comes.
-func (n *node) release(causes []string) (soon time.Duration) {
-	c := n.e.caller(causes)
-	for _, cause := range causes {
-		most, lifted := c.wakes(cause)
-		if lifted {
-			most = n.least(cause, most)
-			c.busy = true // there may be more
-		}
-		if most == 0 {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(n.ctx, clock.StoreTimeout)
-		released, err := n.e.o.Store.Runs.Release(ctx, cause, most)
-		cancel()
-		if err != nil && n.ctx.Err() == nil {
-			n.log.Warn("runs that wait for a control cannot be woken, trying again", "cause", cause, "error", err)
-		}
-		if released > 0 {
-			n.nudge()
-		}
-		if released == releaseMost {
-			soon = soonestBeat
-		}
-	}
-	if soon == 0 && c.busy {
-		soon = guard.Beat
-	}
-	if left := max(c.ends.Sub(c.now), soonestBeat); !c.ends.IsZero() && (soon == 0 || left < soon) {
-		soon = left
-	}
-	return soon
+	return n.releaser.Release(n.ctx, b.Causes), nil
 }
 
 // claims takes ready runs as long as there is room for them.
@@ -472,4 +436,11 @@ func (n *node) leave() error {
 			return fmt.Errorf("leave, so runs wait for the end of the lease: %w", err)
 		}
 	}
+}
+
+// degrade reports what calls come to, and decides about fallbacks, until the membership ends.
+func (n *node) degrade() {
+	n.e.degrader.Decide(n.ctx, fallback.Decider{
+		Node: n.number, Now: n.e.clock.Now, Rules: n.e.Fallbacks, Announce: n.e.Announce, Failed: n.e.metrics.Failed, Log: n.log,
+	})
 }

@@ -32,6 +32,7 @@ import (
 	"procaas/engine/secrets"
 	"procaas/engine/settings"
 	"procaas/engine/stats"
+	"procaas/engine/steering"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
 )
@@ -86,6 +87,7 @@ type Engine struct {
 	*credentials.Access
 	*clusters.Clusters
 	*explain.Explainer
+	*steering.Steering
 	*transfers.Transfers
 
 	o        Options
@@ -103,8 +105,7 @@ type Engine struct {
 	known    store.Membership
 	loss     storeLoss
 	accepts  batcher[model.Intake, accepted]
-	backlog  atomic.Pointer[stats.Backlog] // nil before anything was counted
-	shedLast atomic.Int64                  // when events were refused for overload; Unix nanoseconds, 0 for never
+	shedLast atomic.Int64 // when events were refused for overload; Unix nanoseconds, 0 for never
 
 	running   atomic.Bool
 	node      atomic.Pointer[node] // nil while the process is no member
@@ -136,7 +137,11 @@ func New(o Options) (*Engine, error) {
 	e.Access = &credentials.Access{
 		Kept: o.Store.Tokens, Documents: o.Store.Documents, Known: &e.settings, Now: e.clock.Now, Log: o.Log, CheckPath: e.checkPath,
 	}
-	e.Explainer = explain.New(o.Store, &e.library, &e.settings, e.effects)
+	e.Steering = &steering.Steering{
+		Store: o.Store, Library: &e.library, Settings: &e.settings, Degrader: e.degrader, Guard: &e.guard, Stats: &e.stats,
+		Metrics: o.Metrics, Clock: &e.clock, Log: o.Log, Notify: o.Notify,
+	}
+	e.Explainer = explain.New(o.Store, &e.library, &e.settings, e.Effects)
 	e.Clusters, e.Transfers = clusters.NewClusters(o.Store.Documents, e.Bundle, e.clock.Now), transfers.NewTransfers(o.Store.Documents)
 	for _, t := range o.Types {
 		e.handlers[t.Name] = t
@@ -148,9 +153,7 @@ func New(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e.library.Swap(d)
-	e.metrics.Show(e.Handlers, e.Services, func() []stats.ParkedRuns {
-		return e.backlog.Load().ForMetrics(e.settings.Controls(), e.clock.Now())
-	}, e.library.Present)
+	e.metrics.Show(e.Handlers, e.Services, e.Parked, e.library.Present)
 	return e, nil
 }
 
@@ -231,18 +234,6 @@ func (e *Engine) checkPath(path string) error {
 		return d.UnknownPath(path)
 	}
 	return nil
-}
-
-// Configs lists the live settings, declared ones and set ones, by name.
-func (e *Engine) Configs(ctx context.Context) ([]settings.ConfigView, error) {
-	return e.settings.Configs(ctx)
-}
-
-// SetConfig changes a live setting on all nodes. ifRevision as in [store.Settings]. The
-// error is a [*definitions.ConfigError] when nothing declares the setting, or as another kind
-// of value.
-func (e *Engine) SetConfig(ctx context.Context, name string, value any, ifRevision int64, by store.Actor) (settings.ConfigView, error) {
-	return e.settings.SetConfig(ctx, name, value, ifRevision, by)
 }
 
 // runStatus tells how far a run is.

@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine/clock"
 	"procaas/engine/model"
+	"procaas/engine/steering"
 	"procaas/engine/store"
 )
 
@@ -45,7 +46,7 @@ type node struct {
 	// lost says that the answer to a Claim or an Accept was lost.
 	lost atomic.Bool
 
-	lifted map[string]time.Time // when a run went on that had waited for a cause; of the goroutine that beats
+	releaser *steering.Releaser // of the goroutine that beats
 
 	mu     sync.Mutex // guards the following
 	jobs   map[string]*job

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"procaas/engine/checkpoint"
-	"procaas/engine/fallback"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -67,25 +66,4 @@ func (j *job) notice(c model.Change) {
 			j.notify(model.NoticeKeyBlocked, path, why)
 		}
 	}
-}
-
-// notifyFallback tells about a fallback, when anybody wants to know.
-func (e *Engine) notifyFallback(c fallback.Change) {
-	kind, ok := map[string]model.NoticeKind{
-		fallback.Out: model.NoticeFallbackOn, fallback.Back: model.NoticeFallbackOff,
-		fallback.Frozen: model.NoticeFrozen, fallback.Thawed: model.NoticeThawed,
-	}[c.Kind]
-	if e.o.Notify == nil || !ok {
-		return
-	}
-	n := model.Notice{Kind: kind, Path: c.Name, Time: e.clock.Now(), Error: c.Why, Ratio: c.Ratio, Until: c.Until}
-	if c.Service {
-		n.Path, n.Service, n.Handlers = "", c.Name, c.Paths
-		if s := e.Bundle().Service(c.Name); s != nil {
-			n.Owner = s.Owner
-		}
-	} else if plan := e.library.Present().ByID[model.PipelineOf(c.Name)]; plan != nil && plan.Step(c.Name) != nil {
-		n.Owner = plan.Step(c.Name).Owner
-	}
-	e.o.Notify(n)
 }

@@ -247,7 +247,7 @@ func (j *job) save() bool {
 	case err != nil:
 		return false
 	}
-	if change.Cause != "" && j.n.e.caller([]string{change.Cause}).isBusy(change.Cause) {
+	if change.Cause != "" && j.n.e.IsBusy(change.Cause) {
 		select {
 		case j.n.called <- struct{}{}:
 		default:

@@ -43,6 +43,7 @@ import (
 	"procaas/engine/planner"
 	"procaas/engine/settings"
 	"procaas/engine/stats"
+	"procaas/engine/steering"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
 	"procaas/handlers"
@@ -390,7 +391,7 @@ func (f *fakeEngine) Controls(ctx context.Context) ([]guard.ControlView, error) 
 	return list, err
 }
 
-func (f *fakeEngine) ControlEffect(ctx context.Context, path string, change guard.ControlChange) (engine.ControlEffect, error) {
+func (f *fakeEngine) ControlEffect(ctx context.Context, path string, change guard.ControlChange) (steering.ControlEffect, error) {
 	return f.controls.ControlEffect(ctx, path, change)
 }
 

@@ -6,11 +6,10 @@ import (
 	"net/url"
 	"strings"
 
-	"procaas/engine"
-
 	"procaas/engine/api/wire"
 	"procaas/engine/guard"
 	"procaas/engine/settings"
+	"procaas/engine/steering"
 )
 
 // controlsCalls are the calls that are about controls and settings.
@@ -30,8 +29,8 @@ func (c controlsCalls) SetControl(ctx context.Context, path string, change wire.
 }
 
 // ControlEffect tells what a control would do.
-func (c controlsCalls) ControlEffect(ctx context.Context, path string, change wire.ControlChange) (engine.ControlEffect, error) {
-	return send[engine.ControlEffect](ctx, c.caller, http.MethodPut, controlURL(path)+"?dry_run=true", change, nil)
+func (c controlsCalls) ControlEffect(ctx context.Context, path string, change wire.ControlChange) (steering.ControlEffect, error) {
+	return send[steering.ControlEffect](ctx, c.caller, http.MethodPut, controlURL(path)+"?dry_run=true", change, nil)
 }
 
 // RemoveControl removes the control of a path; ifRevision is as in SetControl.

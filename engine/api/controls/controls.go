@@ -15,13 +15,14 @@ import (
 	"procaas/engine/definitions"
 	"procaas/engine/guard"
 	"procaas/engine/settings"
+	"procaas/engine/steering"
 	"procaas/engine/store"
 )
 
 // Controls switches, holds, limits and rolls out by path.
 type Controls interface {
 	Controls(ctx context.Context) ([]guard.ControlView, error)
-	ControlEffect(ctx context.Context, path string, change guard.ControlChange) (engine.ControlEffect, error)
+	ControlEffect(ctx context.Context, path string, change guard.ControlChange) (steering.ControlEffect, error)
 	SetControl(ctx context.Context, path string, change guard.ControlChange, ifRevision int64, by store.Actor) (guard.ControlView, error)
 	RemoveControl(ctx context.Context, path string, ifRevision int64, by store.Actor) (int64, error)
 	UndoControl(ctx context.Context, revision int64, by store.Actor) (string, *guard.ControlView, error)
@@ -108,7 +109,7 @@ func (g *Group) setOperation(level, path string) rest.Operation {
 			"`If-Match` with the revision of the control guards against lost updates; `If-None-Match: *` sets only where there is none.",
 		Example: wire.ControlChange{Enabled: new(bool), Mode: guard.ModeHold, Forever: true, Reason: "push service is down"},
 		Replies: []rest.Reply{{
-			About: "The control, or with `dry_run` what it would do.", Body: guard.ControlView{}, Or: []any{engine.ControlEffect{}},
+			About: "The control, or with `dry_run` what it would do.", Body: guard.ControlView{}, Or: []any{steering.ControlEffect{}},
 			Headers: []string{"ETag: the revision, in quotes"},
 		}},
 		Refusals: []string{

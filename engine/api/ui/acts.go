@@ -17,6 +17,7 @@ import (
 	"procaas/engine/credentials"
 	"procaas/engine/guard"
 	"procaas/engine/model"
+	"procaas/engine/steering"
 	"procaas/engine/store"
 )
 
@@ -31,7 +32,7 @@ type Steering interface {
 // Switches switch, hold, limit and roll out by path.
 type Switches interface {
 	Controls(ctx context.Context) ([]guard.ControlView, error)
-	ControlEffect(ctx context.Context, path string, change guard.ControlChange) (engine.ControlEffect, error)
+	ControlEffect(ctx context.Context, path string, change guard.ControlChange) (steering.ControlEffect, error)
 	SetControl(ctx context.Context, path string, change guard.ControlChange, ifRevision int64, by store.Actor) (guard.ControlView, error)
 	RemoveControl(ctx context.Context, path string, ifRevision int64, by store.Actor) (int64, error)
 	EndFallbacks(ctx context.Context, path string, by store.Actor) ([]string, error)
@@ -56,7 +57,7 @@ func (c *Console) by(r *http.Request) store.Actor {
 
 type controlData struct {
 	Path     string
-	Effect   engine.ControlEffect
+	Effect   steering.ControlEffect
 	Words    string // what it does, in words
 	Form     map[string]string
 	Critical []string // handlers whose runs will not succeed when it is done; nothing without force
@@ -193,7 +194,7 @@ func (c *Console) lift(ctx context.Context, path string, by store.Actor) error {
 
 // skipped lists the critical handlers that a change leaves out: without them a run is
 // not what it was meant to be.
-func skipped(change guard.ControlChange, effect engine.ControlEffect) (paths []string) {
+func skipped(change guard.ControlChange, effect steering.ControlEffect) (paths []string) {
 	leavesOut := change.Force && (!change.Enabled && change.Mode == guard.ModeSkip || change.RolloutPercent != nil &&
 		*change.RolloutPercent < 100)
 	for _, h := range effect.Handlers {

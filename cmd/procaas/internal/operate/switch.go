@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/internal/cli"
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
 	"procaas/engine/guard"
+	"procaas/engine/steering"
 )
 
 func switchCommand() *cobra.Command {
@@ -347,11 +347,11 @@ func stateText(v guard.ControlView) string {
 }
 
 // showEffect tells what a control would do.
-func (x *controlChange) showEffect(e engine.ControlEffect) error {
+func (x *controlChange) showEffect(e steering.ControlEffect) error {
 	fmt.Fprintf(x.Out, "%s: would be %s\n", e.Path, stateText(guard.ControlView{Control: e.Control}))
 	fmt.Fprintf(x.Out, "%.1f calls/s now (on that node); runs of the pipeline: %d running, %d waiting, %d parked\n",
 		e.CallsPerS, e.Running, e.Waiting, e.Parked)
-	return cli.Table(x.Out, "HANDLER\tCRITICAL\tCALLS/S\tREAD BY", e.Handlers, func(h engine.HandlerEffect) cli.Row {
+	return cli.Table(x.Out, "HANDLER\tCRITICAL\tCALLS/S\tREAD BY", e.Handlers, func(h steering.HandlerEffect) cli.Row {
 		return cli.Row{h.Path, h.Critical, fmt.Sprintf("%.1f", h.CallsPerS), strings.Join(h.ReadBy, ", ")}
 	})
 }

@@ -1,4 +1,4 @@
-package engine
+package steering
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/settings"
 	"procaas/engine/stats"
 	"procaas/engine/store"
 )
@@ -22,14 +23,14 @@ import (
 // that would do, and keeps it in the store, from where all nodes take it.
 
 // Controls lists the controls by path.
-func (e *Engine) Controls(ctx context.Context) ([]guard.ControlView, error) {
-	if err := e.settings.Refresh(ctx); err != nil {
+func (st *Steering) Controls(ctx context.Context) ([]guard.ControlView, error) {
+	if err := st.Settings.Refresh(ctx); err != nil {
 		return nil, err
 	}
 	out := []guard.ControlView{}
-	c, now := e.settings.Controls(), e.clock.Now()
+	c, now := st.Settings.Controls(), st.Clock.Now()
 	for _, path := range slices.Sorted(maps.Keys(c.ByPath)) {
-		out = append(out, c.ByPath[path].View(len(e.library.Present().Under(path)) > 0, now))
+		out = append(out, c.ByPath[path].View(len(st.Library.Present().Under(path)) > 0, now))
 	}
 	return out, nil
 }
@@ -37,59 +38,59 @@ func (e *Engine) Controls(ctx context.Context) ([]guard.ControlView, error) {
 // SetControl sets the control of a path on all nodes. A change that switches on and
 // says nothing else removes it. ifRevision is as in [store.Settings].SetConfig. The error
 // is a [*guard.ControlError] when it is refused.
-func (e *Engine) SetControl(ctx context.Context, path string, change guard.ControlChange, ifRevision int64,
+func (st *Steering) SetControl(ctx context.Context, path string, change guard.ControlChange, ifRevision int64,
 	by store.Actor,
 ) (guard.ControlView, error) {
-	control, err := e.checkControl(path, change)
+	control, err := st.checkControl(path, change)
 	if err != nil {
 		return guard.ControlView{}, err
 	}
 	if control.IsFree() {
-		return e.liftControl(ctx, path, control, ifRevision, by)
+		return st.liftControl(ctx, path, control, ifRevision, by)
 	}
-	return e.storeControl(ctx, path, control, ifRevision, by)
+	return st.storeControl(ctx, path, control, ifRevision, by)
 }
 
-func (e *Engine) storeControl(ctx context.Context, path string, c guard.Control, ifRevision int64,
+func (st *Steering) storeControl(ctx context.Context, path string, c guard.Control, ifRevision int64,
 	by store.Actor,
 ) (guard.ControlView, error) {
-	revision, err := e.o.Store.Settings.SetControl(ctx, path, model.EncodeJSON(c), ifRevision, by)
+	revision, err := st.Store.Settings.SetControl(ctx, path, model.EncodeJSON(c), ifRevision, by)
 	if err != nil {
 		return guard.ControlView{}, fmt.Errorf("set control %s: %w", path, err)
 	}
-	e.settings.Learn(ctx)
+	st.Settings.Learn(ctx)
 	return guard.ControlView{
-		Path: path, Control: c, Revision: revision, Changed: e.clock.Now().UTC().Truncate(time.Millisecond),
+		Path: path, Control: c, Revision: revision, Changed: st.Clock.Now().UTC().Truncate(time.Millisecond),
 		By: by.Name, Reason: by.Reason, Known: true,
 	}, nil
 }
 
 // RemoveControl removes the control of a path. The error is a [*guard.ControlError]
 // when there is none.
-func (e *Engine) RemoveControl(ctx context.Context, path string, ifRevision int64, by store.Actor) (revision int64, err error) {
-	revision, err = e.o.Store.Settings.SetControl(ctx, path, nil, ifRevision, by)
+func (st *Steering) RemoveControl(ctx context.Context, path string, ifRevision int64, by store.Actor) (revision int64, err error) {
+	revision, err = st.Store.Settings.SetControl(ctx, path, nil, ifRevision, by)
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, &guard.ControlError{Code: guard.CodeControlNotFound, Message: fmt.Sprintf("there is no control at %s", path)}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("remove control %s: %w", path, err)
 	}
-	e.settings.Learn(ctx)
+	st.Settings.Learn(ctx)
 	return revision, nil
 }
 
 // liftControl removes the control of a path, if there is one: people who switch
 // on what they switched off mean that, and may do so twice.
-func (e *Engine) liftControl(ctx context.Context, path string, free guard.Control, ifRevision int64,
+func (st *Steering) liftControl(ctx context.Context, path string, free guard.Control, ifRevision int64,
 	by store.Actor,
 ) (guard.ControlView, error) {
-	revision, err := e.RemoveControl(ctx, path, ifRevision, by)
+	revision, err := st.RemoveControl(ctx, path, ifRevision, by)
 	var refused *guard.ControlError
 	if errors.As(err, &refused) && refused.Code == guard.CodeControlNotFound && ifRevision <= 0 {
 		err = nil
 	}
 	return guard.ControlView{
-		Path: path, Control: free, Revision: revision, Changed: e.clock.Now().UTC().Truncate(time.Millisecond),
+		Path: path, Control: free, Revision: revision, Changed: st.Clock.Now().UTC().Truncate(time.Millisecond),
 		By: by.Name, Reason: by.Reason, Known: true,
 	}, err
 }
@@ -97,8 +98,8 @@ func (e *Engine) liftControl(ctx context.Context, path string, free guard.Contro
 // UndoControl puts back what was before the change of a control with a revision,
 // unless the control has changed since: that is [store.ErrConflict]. A nil view says
 // that there is none again.
-func (e *Engine) UndoControl(ctx context.Context, revision int64, by store.Actor) (path string, v *guard.ControlView, err error) {
-	list, err := e.o.Store.Audits.Audit(ctx, store.AuditFilter{Before: revision + 1, Limit: 1})
+func (st *Steering) UndoControl(ctx context.Context, revision int64, by store.Actor) (path string, v *guard.ControlView, err error) {
+	list, err := st.Store.Audits.Audit(ctx, store.AuditFilter{Before: revision + 1, Limit: 1})
 	if err != nil {
 		return "", nil, fmt.Errorf("read the audit: %w", err)
 	}
@@ -114,20 +115,20 @@ func (e *Engine) UndoControl(ctx context.Context, revision int64, by store.Actor
 	}
 	by.Reason = cmp.Or(by.Reason, fmt.Sprintf("undo of revision %d", revision))
 	if len(done.Before) == 0 {
-		_, err := e.RemoveControl(ctx, path, present, by)
+		_, err := st.RemoveControl(ctx, path, present, by)
 		return path, nil, err
 	}
 	var before guard.Control
 	if err := json.Unmarshal(done.Before, &before); err != nil {
 		return path, nil, fmt.Errorf("read audit %d: before: %w", revision, err)
 	}
-	view, err := e.storeControl(ctx, path, before, present, by)
+	view, err := st.storeControl(ctx, path, before, present, by)
 	return path, &view, err
 }
 
 // checkControl makes a control of what an operator wants.
-func (e *Engine) checkControl(path string, change guard.ControlChange) (guard.Control, error) {
-	d := e.library.Present()
+func (st *Steering) checkControl(path string, change guard.ControlChange) (guard.Control, error) {
+	d := st.Library.Present()
 	steps := d.Under(path)
 	if p := d.ByID[path]; len(steps) == 0 && p != nil {
 		return guard.Control{}, guard.InvalidControl("%s is a queue without stages: programs claim its tasks, so there are no calls of "+
@@ -140,7 +141,7 @@ func (e *Engine) checkControl(path string, change guard.ControlChange) (guard.Co
 	if len(steps) == 0 {
 		return guard.Control{}, d.UnknownPath(path)
 	}
-	return guard.NewControl(steps, path, change, e.clock.Now())
+	return guard.NewControl(steps, path, change, st.Clock.Now())
 }
 
 // A ControlEffect tells what a control would do.
@@ -165,26 +166,26 @@ type HandlerEffect struct {
 
 // ControlEffect tells what a control would do, and does nothing. The error is
 // that of SetControl.
-func (e *Engine) ControlEffect(ctx context.Context, path string, change guard.ControlChange) (ControlEffect, error) {
-	c, err := e.checkControl(path, change)
+func (st *Steering) ControlEffect(ctx context.Context, path string, change guard.ControlChange) (ControlEffect, error) {
+	c, err := st.checkControl(path, change)
 	if err != nil {
 		return ControlEffect{}, err
 	}
 	out := ControlEffect{DryRun: true, Path: path, Control: c, Handlers: []HandlerEffect{}}
 	now := time.Now()
-	for _, s := range e.library.Present().Under(path) {
+	for _, s := range st.Library.Present().Under(path) {
 		var info stats.HandlerInfo
-		e.stats.Path(s.Path).Fill(&info, now)
+		st.Stats.Path(s.Path).Fill(&info, now)
 		h := HandlerEffect{
 			Path: s.Path, Critical: s.Handler.IsCritical(), CallsPerS: info.CallsPerS,
-			ReadBy: e.readers(s),
+			ReadBy: st.readers(s),
 		}
 		out.CallsPerS += h.CallsPerS
 		out.Handlers = append(out.Handlers, h)
 	}
 	pipeline, _, _ := strings.Cut(path, "/")
 	for status, n := range map[model.Status]*int{model.Waiting: &out.Waiting, model.Running: &out.Running, model.Parked: &out.Parked} {
-		groups, err := e.o.Store.Runs.Count(ctx, store.RunFilter{Pipeline: pipeline, Status: status})
+		groups, err := st.Store.Runs.Count(ctx, store.RunFilter{Pipeline: pipeline, Status: status})
 		if err != nil {
 			return ControlEffect{}, fmt.Errorf("count runs: %w", err)
 		}
@@ -196,10 +197,10 @@ func (e *Engine) ControlEffect(ctx context.Context, path string, change guard.Co
 }
 
 // readers lists the handlers of the pipeline that read what a handler writes.
-func (e *Engine) readers(s *planner.Step) []string {
+func (st *Steering) readers(s *planner.Step) []string {
 	out := []string{}
 	pipeline, _, _ := strings.Cut(s.Path, "/")
-	for _, other := range e.library.Present().ByID[pipeline].Written {
+	for _, other := range st.Library.Present().ByID[pipeline].Written {
 		if other == s {
 			continue
 		}
@@ -208,4 +209,16 @@ func (e *Engine) readers(s *planner.Step) []string {
 		}
 	}
 	return out
+}
+
+// Configs lists the live settings, declared ones and set ones, by name.
+func (st *Steering) Configs(ctx context.Context) ([]settings.ConfigView, error) {
+	return st.Settings.Configs(ctx)
+}
+
+// SetConfig changes a live setting on all nodes. ifRevision as in [store.Settings]. The
+// error is a [*definitions.ConfigError] when nothing declares the setting, or as another kind
+// of value.
+func (st *Steering) SetConfig(ctx context.Context, name string, value any, ifRevision int64, by store.Actor) (settings.ConfigView, error) {
+	return st.Settings.SetConfig(ctx, name, value, ifRevision, by)
 }

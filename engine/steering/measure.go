@@ -1,0 +1,69 @@
+package steering
+
+import (
+	"context"
+	"time"
+
+	"procaas/engine/clock"
+	"procaas/engine/stats"
+	"procaas/engine/store"
+)
+
+// Measure keeps the gauges of the inbox up to date, and what is counted at the
+// handlers and pipelines of the present definition, and watches services. However
+// slow counting what waits is, it takes a small part of the time.
+func (st *Steering) Measure(ctx context.Context) {
+	const share = 50
+	count, next, down := time.Now(), time.Duration(0), map[string]bool{}
+	for ; clock.Pause(ctx, next); next = store.BeatEvery {
+		began := time.Now()
+		st.Stats.Follow(st.Library.Present(), began)
+		st.watchServices(down)
+		if began.Before(count) {
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
+		d, err := st.depth(limited)
+		cancel()
+		if err == nil {
+			st.Metrics.Inbox(d, st.Clock.Now())
+			st.backlog.Store(stats.NewBacklog(d, st.Clock.Now()))
+		}
+		count = time.Now()
+		if took := count.Sub(began); st.Store.Gauge == nil {
+			count = count.Add(share * took)
+		}
+	}
+}
+
+// depth tells how much waits.
+func (st *Steering) depth(ctx context.Context) (store.Depth, error) {
+	if st.Store.Gauge != nil {
+		return st.Store.Gauge.GaugeDepth(ctx)
+	}
+	return st.Store.Inbox.Depth(ctx)
+}
+
+// Backlog tells what waits on all nodes, as it was counted last.
+func (st *Steering) Backlog() stats.BacklogView {
+	return st.backlog.Load().View(st.Settings.Controls(), st.Clock.Now())
+}
+
+// Parked tells what the parked runs of all nodes wait for, for metrics.
+func (st *Steering) Parked() []stats.ParkedRuns {
+	return st.backlog.Load().ForMetrics(st.Settings.Controls(), st.Clock.Now())
+}
+
+// watchServices logs when a service goes down or is back. Known are those that
+// were down before.
+func (st *Steering) watchServices(known map[string]bool) {
+	for _, s := range st.Services() {
+		switch {
+		case s.Down && !known[s.ID]:
+			st.Log.Warn("service is down, one call at a time finds out when it is back", "service", s.ID, "waiting", s.Waiting)
+		case !s.Down && known[s.ID]:
+			st.Log.Info("service is back", "service", s.ID, "waiting", s.Waiting)
+		}
+		known[s.ID] = s.Down
+	}
+}

@@ -1,0 +1,103 @@
+package steering
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"procaas/engine/clock"
+	"procaas/engine/definitions"
+	"procaas/engine/fallback"
+	"procaas/engine/guard"
+	"procaas/engine/model"
+	"procaas/engine/planner"
+	"procaas/engine/settings"
+	"procaas/engine/stats"
+	"procaas/engine/store"
+)
+
+// A Steering is what holds at the paths of the present definition, on one node. Its exported
+// fields are to be set.
+type Steering struct {
+	Store    store.Store
+	Library  *definitions.Library
+	Settings *settings.Settings
+	Degrader *fallback.Live
+	Guard    *guard.Guard
+	Stats    *stats.Stats
+	Metrics  *stats.Metrics
+	Clock    *clock.Clock
+	Log      *slog.Logger
+	Notify   func(model.Notice) // told of fallbacks; may be nil
+
+	backlog atomic.Pointer[stats.Backlog] // nil before anything was counted
+}
+
+// Handlers lists the handlers of the present definition, in order.
+func (st *Steering) Handlers() []stats.HandlerInfo {
+	out := []stats.HandlerInfo{}
+	now := time.Now()
+	for _, p := range st.Library.Present().Plans {
+		for _, s := range p.Written {
+			out = append(out, st.info(s, now))
+		}
+	}
+	return out
+}
+
+// Handler tells about one handler of the present definition; false when it has
+// none at this path.
+func (st *Steering) Handler(path string) (stats.HandlerInfo, bool) {
+	for _, p := range st.Library.Present().Plans {
+		if s := p.Step(path); s != nil {
+			return st.info(s, time.Now()), true
+		}
+	}
+	return stats.HandlerInfo{}, false
+}
+
+// Effects tells what keeps a handler of the present definition from running freely.
+func (st *Steering) Effects(path string) (effects []string, known bool) {
+	info, ok := st.Handler(path)
+	return info.Effective, ok
+}
+
+func (st *Steering) info(s *planner.Step, now time.Time) stats.HandlerInfo {
+	c, o, at := st.Settings.Controls(), st.Degrader.Outages(), st.Clock.Now()
+	h := s.Handler
+	info := stats.HandlerInfo{
+		Path: s.Path, Type: h.Type, Owner: s.Owner, Critical: h.IsCritical(),
+		Switch: c.State(s, at), RateLimit: c.Limit(s, at), Effective: append([]string{}, o.Effects(s, c.State(s, at), c.Effects(s, at), at)...),
+		Fallback: o.View(s, at),
+		File:     h.Span.File, Line: h.Span.Start.Line,
+	}
+	if s.Callee != nil && !s.Loops {
+		info.Type = "call"
+	}
+	if s.Service != nil {
+		info.Effective = append(info.Effective, st.Guard.Gate(s.Service.ID).Effects(at)...)
+	}
+	info.Parked = st.backlog.Load().ParkedAt(s.Path)
+	st.Stats.Path(s.Path).Fill(&info, now)
+	return info
+}
+
+// Services lists the services of the present definition, in order.
+func (st *Steering) Services() []guard.ServiceInfo {
+	out := []guard.ServiceInfo{}
+	now, nodes := st.Clock.Now(), int(max(1, st.Guard.Nodes.Load()))
+	d, waits := st.Library.Present(), st.backlog.Load()
+	for _, s := range d.Bundle.Services {
+		info := guard.ServiceInfo{ID: s.ID, URL: s.Address(), Owner: s.Owner}
+		st.Guard.Gate(s.ID).Fill(&info, guard.ServiceTerms(s, nodes), now)
+		parked := waits.ParkedFor(s.ID)
+		if info.Parked, info.Critical = parked.Runs, d.Needed[s.ID]; info.Parked > 0 {
+			info.ParkedSince = model.Moment(parked.Since)
+		}
+		if info.Parked == 0 && st.Guard.Gate(s.ID).IsQuiet(now) {
+			info.FailingSince = nil // nobody knows: another node may have found out that it is back
+		}
+		out = append(out, info)
+	}
+	return out
+}
