@@ -11,6 +11,7 @@ import (
 	"procaas/engine/core"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
+	"procaas/engine/records"
 	"procaas/engine/steering"
 	"procaas/engine/store"
 	"procaas/engine/triggers"
@@ -47,8 +48,11 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	loops.Go(func() { triggers.Run(ctx) })
 	loops.Go(func() { e.Measure(ctx) })
-	loops.Go(func() { e.follow(ctx) })
-	loops.Go(func() { e.trim(ctx) })
+	loops.Go(func() { e.Follow(ctx) })
+	retention := &records.Retention{
+		Runs: e.Runs, Log: e.log, Failed: e.metrics.Failed, Keep: e.o.Retention, KeepAudit: e.o.AuditRetention,
+	}
+	loops.Go(func() { retention.Run(ctx) })
 	for {
 		err := e.member(ctx)
 		if ctx.Err() != nil {
@@ -113,7 +117,7 @@ func (e *Engine) join(ctx context.Context) *node {
 func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
 	limited, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 	defer cancel()
-	if err := e.agree(limited); err != nil {
+	if err := e.Agree(limited); err != nil {
 		return nil, err
 	}
 	if err := e.settings.Refresh(limited); err != nil {
@@ -252,7 +256,7 @@ func (n *node) heed(b store.Beat) (soon time.Duration, err error) {
 		}
 	}
 	n.e.guard.Share(b.Nodes, n.e.clock.Now())
-	n.e.follower.revised(b.Revision)
+	n.e.Revised(b.Revision)
 	if b.Ready > 0 {
 		n.nudge()
 	}

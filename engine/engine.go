@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -15,9 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
-	"procaas/dsl/datum"
 	"procaas/dsl/tree"
-	"procaas/engine/checkpoint"
 	"procaas/engine/clock"
 	"procaas/engine/clusters"
 	"procaas/engine/credentials"
@@ -34,6 +31,7 @@ import (
 	"procaas/engine/stats"
 	"procaas/engine/steering"
 	"procaas/engine/store"
+	"procaas/engine/taskrun"
 	"procaas/engine/transfers"
 )
 
@@ -86,7 +84,10 @@ func DefaultOptions() Options {
 type Engine struct {
 	*credentials.Access
 	*clusters.Clusters
+	*definitions.Follower
 	*explain.Explainer
+	*records.Audits
+	*records.Runs
 	*steering.Steering
 	*transfers.Transfers
 
@@ -108,10 +109,8 @@ type Engine struct {
 	shedLast atomic.Int64 // when events were refused for overload; Unix nanoseconds, 0 for never
 
 	running   atomic.Bool
-	node      atomic.Pointer[node] // nil while the process is no member
+	node      member
 	joinError atomic.Pointer[error]
-
-	follower follower
 }
 
 // New makes an engine. It does nothing before Run, but takes events in.
@@ -131,11 +130,14 @@ func New(o Options) (*Engine, error) {
 		degrader: fallback.New(o.Store.Degradation),
 		stats:    stats.Stats{Metrics: o.Metrics},
 		clock:    clock.Clock{Known: make(chan struct{}), Source: o.virtual.now()},
-		follower: follower{changed: make(chan struct{}, 1)},
 	}
 	e.settings.Library = &e.library
 	e.Access = &credentials.Access{
 		Kept: o.Store.Tokens, Documents: o.Store.Documents, Known: &e.settings, Now: e.clock.Now, Log: o.Log, CheckPath: e.checkPath,
+	}
+	e.Audits, e.Runs = &records.Audits{Store: o.Store}, &records.Runs{Store: o.Store, Library: &e.library, Node: &e.node}
+	e.Follower = &definitions.Follower{
+		Library: &e.library, Bundles: o.Store.Bundles, Log: o.Log, Node: o.Name, Overrule: o.Overrule, Accepted: e.Runs,
 	}
 	e.Steering = &steering.Steering{
 		Store: o.Store, Library: &e.library, Settings: &e.settings, Degrader: e.degrader, Guard: &e.guard, Stats: &e.stats,
@@ -217,17 +219,6 @@ func (e *Engine) Healthy(context.Context) error {
 	return e.writes.state(time.Now())
 }
 
-// RunByID, List, Entity, Retry and Cancel are the store's, with the views made.
-
-// RunByID reads one run; [store.ErrNotFound] when there is none.
-func (e *Engine) RunByID(ctx context.Context, id string) (checkpoint.RunView, error) {
-	r, err := e.o.Store.Runs.Run(ctx, id)
-	if err != nil {
-		return checkpoint.RunView{}, fmt.Errorf("run %s: %w", id, err)
-	}
-	return records.View(r), nil
-}
-
 // checkPath refuses a path that the present definition does not have.
 func (e *Engine) checkPath(path string) error {
 	if d := e.library.Present(); len(d.Under(path)) == 0 {
@@ -236,152 +227,22 @@ func (e *Engine) checkPath(path string) error {
 	return nil
 }
 
-// runStatus tells how far a run is.
-func (e *Engine) runStatus(ctx context.Context, id string) (model.Status, error) {
-	r, err := e.o.Store.Runs.Run(ctx, id)
-	return r.Status, err
+// ServeTasks runs the tasks of the pipelines that have a queue section and stages,
+// until ctx ends. Runs under way go on, and whoever takes their tasks next finds them.
+func (e *Engine) ServeTasks(ctx context.Context, db *store.TaskStore) {
+	server := &taskrun.Server{Runs: e, Tasks: db, Log: e.log, Name: e.o.Name, Lease: e.o.Lease, Submit: e.submitOne}
+	server.Serve(ctx)
 }
 
-// List reads runs, newest first, and the cursor of the next page.
-func (e *Engine) List(ctx context.Context, f store.RunFilter) ([]checkpoint.RunView, string, error) {
-	records, next, err := e.list(ctx, f)
-	if err != nil {
-		return nil, "", err
+// Degraded tells what does not work although the node does; nil when nothing.
+func (e *Engine) Degraded() error {
+	if err := e.Refused(); err != nil {
+		return fmt.Errorf("new events run by an older definition, because the current one cannot run here: %w", err)
 	}
-	return views(records), next, nil
-}
-
-// mostListed bounds what is read of the store for one page of runs, in bytes.
-const mostListed = 32 << 20
-
-// list reads a page of runs, without what can be large: one with large runs has fewer than
-// the filter allows.
-func (e *Engine) list(ctx context.Context, f store.RunFilter) ([]store.RunRecord, string, error) {
-	f.Brief, f.Bytes = true, mostListed
-	records, next, err := e.o.Store.Runs.List(ctx, f)
-	if err != nil {
-		return nil, "", fmt.Errorf("list runs: %w", err)
-	}
-	return records, next, nil
-}
-
-// views makes records readable for a list.
-func views(found []store.RunRecord) []checkpoint.RunView {
-	out := make([]checkpoint.RunView, len(found))
-	for i, r := range found {
-		out[i] = records.Brief(r)
-	}
-	return out
-}
-
-// Entity reads a key of a flow; a key of a known flow that no event has reached
-// is in its initial state. [store.ErrNotFound] for an unknown flow.
-func (e *Engine) Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error) {
-	b := e.Bundle()
-	known := b.Flow(flow)
-	if p := b.Pipeline(flow); known == nil && (p == nil || p.Flow != "") {
-		return checkpoint.EntityView{}, fmt.Errorf("flow %s: %w", flow, store.ErrNotFound)
-	}
-	r, err := e.o.Store.Runs.Entity(ctx, flow, key)
-	if err == nil && len(r.Runs) > 0 {
-		// The store gives them without checkpoints, which those who only ask for the
-		// state do not need. Without, their views would show no handlers and no state.
-		r.Runs, _, err = e.list(ctx, store.RunFilter{Flow: flow, Key: key, Limit: len(r.Runs)})
-	}
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return checkpoint.EntityView{}, fmt.Errorf("key %s of flow %s: %w", key, flow, err)
-	}
-	v := checkpoint.EntityView{
-		Flow: flow, Key: key, State: planner.StateOf(known, r.State), SharedState: map[string]any{},
-		Blocked: r.Blocked != "", BlockedBy: r.Blocked, Waiting: r.Waiting, Runs: views(r.Runs),
-	}
-	if known != nil {
-		if first, ok := known.SharedState.Literal(); ok {
-			if names, ok := first.(map[string]any); ok {
-				v.SharedState = names
-			}
+	if s := e.o.Store.Scattered; s != nil {
+		if err := s.Unreachable(); err != nil {
+			return err
 		}
 	}
-	if len(r.Shared) == 0 {
-		return v, nil
-	}
-	data, err := datum.ParseJSON(r.Shared)
-	if err != nil {
-		return checkpoint.EntityView{}, fmt.Errorf("key %s of flow %s: shared state: %w", key, flow, err)
-	}
-	if names, ok := data.(map[string]any); ok {
-		maps.Copy(v.SharedState, names)
-	}
-	return v, nil
-}
-
-// Retry goes on with a run that has failed, or waits for an operator, from the
-// handler that did.
-func (e *Engine) Retry(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
-	if err := e.o.Store.Runs.Retry(ctx, id, by); err != nil {
-		return checkpoint.RunView{}, fmt.Errorf("retry run %s: %w", id, err)
-	}
-	if n := e.node.Load(); n != nil {
-		n.nudge()
-	}
-	return e.RunByID(ctx, id)
-}
-
-// Cancel ends a run. One of a pipeline with compensations lets its calls under way end,
-// undoes what it has done, the last first, and ends then; [store.ErrUndoing] when it does so
-// already. Any other ends at once, or when its calls under way have been broken off.
-func (e *Engine) Cancel(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
-	return e.cancelled(ctx, id, e.cancel(ctx, id, by))
-}
-
-// Abandon ends a run as it is: nothing is undone, nor anything more of what is.
-func (e *Engine) Abandon(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
-	return e.cancelled(ctx, id, e.abandon(ctx, id, by))
-}
-
-func (e *Engine) cancelled(ctx context.Context, id string, err error) (checkpoint.RunView, error) {
-	if err != nil {
-		return checkpoint.RunView{}, fmt.Errorf("cancel run %s: %w", id, err)
-	}
-	if n := e.node.Load(); n != nil {
-		n.nudge() // the next event of the key may be ready now
-	}
-	return e.RunByID(ctx, id)
-}
-
-func (e *Engine) abandon(ctx context.Context, id string, by store.Actor) error {
-	err := e.o.Store.Runs.Cancel(ctx, id, by)
-	if n := e.node.Load(); err == nil && n != nil {
-		if j := n.job(id); j != nil {
-			j.cancel()
-		}
-	}
-	return err
-}
-
-func (e *Engine) cancel(ctx context.Context, id string, by store.Actor) error {
-	r, err := e.o.Store.Runs.Run(ctx, id)
-	if err != nil {
-		return err
-	}
-	if r.Bundle == "" || r.Status.Ended() {
-		return e.abandon(ctx, id, by)
-	}
-	if records.View(r).Cancelling != "" {
-		return store.ErrUndoing
-	}
-	def, err := e.library.Get(ctx, r.Bundle)
-	if err != nil && !errors.Is(err, definitions.ErrUnusable) {
-		return err
-	}
-	if err != nil || def.ByID[r.Pipeline] == nil || !def.ByID[r.Pipeline].Undoes {
-		return e.abandon(ctx, id, by) // there is nothing to undo, or nobody can
-	}
-	err = e.o.Store.Runs.Undo(ctx, id, by)
-	if n := e.node.Load(); err == nil && n != nil {
-		if j := n.job(id); j != nil {
-			j.move(model.UndoOrder(by.Reason))
-		}
-	}
-	return err
+	return e.sheds()
 }

@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/core"
+	"procaas/engine/definitions"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -69,8 +70,8 @@ func TestFilesWithoutPipelinesReplaceNone(t *testing.T) {
 		e, _ := r.start(onePipeline("one"))
 		for _, text := range []string{"", "\n", "# all is commented out\n", "configs: {CITIES: {enabled: true}}\n"} {
 			_, err := e.Load(context.Background(), r.bundle(text), ann)
-			if _, ok := errors.AsType[*engine.DefinitionError](err); !ok {
-				t.Fatalf("%q: want a DefinitionError, have %v", text, err)
+			if _, ok := errors.AsType[*definitions.LoadError](err); !ok {
+				t.Fatalf("%q: want a LoadError, have %v", text, err)
 			}
 			want := "no pipelines in flows.yaml, though the server has work; want at least one"
 			if strings.TrimSpace(text) == "" {

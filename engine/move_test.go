@@ -14,6 +14,7 @@ import (
 	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -226,7 +227,7 @@ func TestRunsThatCannotBeMovedAreRefused(t *testing.T) {
 		waiting := r.submit(e, event("work", "a"))
 		synctest.Wait()
 		time.Sleep(time.Second)
-		var pinned *engine.PinnedError
+		var pinned *records.PinnedError
 		r.activate(e, strings.Replace(three, "id: one", "id: other", 1))
 		if _, err := e.Move(context.Background(), done, ann); !errors.As(err, &pinned) || !strings.Contains(err.Error(), "work/a/one") {
 			t.Errorf("want it pinned by its handler, have %v", err)
@@ -234,7 +235,7 @@ func TestRunsThatCannotBeMovedAreRefused(t *testing.T) {
 		if _, err := e.LoadAndDrop(context.Background(), r.bundle(strings.Replace(three, "id: work", "id: other", 1)), ann); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.Move(context.Background(), done, ann); !errors.Is(err, engine.ErrPipelineGone) {
+		if _, err := e.Move(context.Background(), done, ann); !errors.Is(err, records.ErrPipelineGone) {
 			t.Errorf("want it pinned by its pipeline, have %v", err)
 		}
 		if _, err := e.Move(context.Background(), waiting, ann); !errors.Is(err, store.ErrConflict) {
@@ -279,7 +280,7 @@ pipelines:
 			return strings.Replace(yaml, "id: one, step: {}", "id: one, step: {}, compensate: {step: {value: "+value+"}}", 1)
 		}
 		r.activate(e, with("!$ sources.one.response"))
-		var pinned *engine.PinnedError
+		var pinned *records.PinnedError
 		if _, err := e.Move(context.Background(), run, ann); !errors.As(err, &pinned) ||
 			!strings.Contains(err.Error(), "work/a/one/compensate reads the response") {
 			t.Errorf("want it pinned by what the compensation reads, have %v", err)

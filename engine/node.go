@@ -289,3 +289,35 @@ func (l *lease) state() (valid bool, err error) {
 	defer l.mu.Unlock()
 	return time.Now().Before(l.end()), l.err
 }
+
+// A member is the node that this process is; none while it has not joined.
+type member struct{ atomic.Pointer[node] }
+
+// Nudge implements [records.Node].
+func (m *member) Nudge() {
+	if n := m.Load(); n != nil {
+		n.nudge()
+	}
+}
+
+// Cancel implements [records.Node].
+func (m *member) Cancel(run string) {
+	if j := m.job(run); j != nil {
+		j.cancel()
+	}
+}
+
+// Move implements [records.Node].
+func (m *member) Move(run, order string) {
+	if j := m.job(run); j != nil {
+		j.move(order)
+	}
+}
+
+// job finds a run that the node works on; nil when it does not.
+func (m *member) job(run string) *job {
+	if n := m.Load(); n != nil {
+		return n.job(run)
+	}
+	return nil
+}

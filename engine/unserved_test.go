@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/definitions"
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
@@ -45,9 +46,9 @@ func TestAReloadThatWouldDropEventsIsRefused(t *testing.T) {
 		by := store.Actor{Name: "ann", Reason: "no b"}
 		before := e.Bundle().Hash
 
-		var waits *engine.DropError
+		var waits *definitions.DropError
 		if _, err := e.Load(context.Background(), r.bundle(onlyA), by); !errors.As(err, &waits) || len(waits.Waits) != 1 ||
-			waits.Waits[0] != (engine.Waits{Pipeline: "b", Events: 2}) {
+			waits.Waits[0] != (definitions.Waits{Pipeline: "b", Events: 2}) {
 			t.Fatalf("want a refusal that counts 2 events of b, have %v", err)
 		}
 		if !strings.Contains(waits.Error(), "2 in all (b: 2)") || !strings.Contains(waits.Error(), "--drop") {

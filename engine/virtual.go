@@ -122,7 +122,7 @@ func (v *Virtual) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := e.agree(ctx); err != nil {
+	if err := e.Agree(ctx); err != nil {
 		return err
 	}
 	if err := e.settings.Refresh(ctx); err != nil {

@@ -586,7 +586,7 @@ func (j *job) handle(ctx context.Context, t core.Attempt, span *tracing.Attempt)
 		Path: t.Step.Path, Run: c.ID, Flow: c.Flow, Key: c.Key, Event: c.Event,
 		Attempt: t.Attempt, IdempotencyKey: t.IdempotencyKey, TraceParent: span.Parent, TraceState: span.State, Now: e.clock.Latest(),
 		Bundle: j.def.Bundle, HTTP: j.def.Client, Workers: j.def.Workers, Node: j.n.number, Documents: e.o.Store.Documents,
-		RunStatus: e.runStatus, Memory: &e.memory, Log: log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,
+		RunStatus: e.RunStatus, Memory: &e.memory, Log: log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,
 	}
 	result, err = secrets.Result(e.o.virtual.call(ctx, t, h, call))
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {

@@ -76,7 +76,7 @@ type Options struct {
 	Closing <-chan struct{}
 
 	// Reload reads the node's pipelines again, activates them on all nodes and
-	// tells what that changes. The error is an [*engine.DefinitionError] when they
+	// tells what that changes. The error is an [*definitions.LoadError] when they
 	// are refused. The call is refused when it is nil.
 	Reload func(ctx context.Context, drop bool, by store.Actor) (diff.Diff, error)
 }

@@ -41,6 +41,7 @@ import (
 	engineintake "procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/records"
 	"procaas/engine/settings"
 	"procaas/engine/stats"
 	"procaas/engine/steering"
@@ -98,7 +99,7 @@ type fakeEngine struct {
 	runs       []checkpoint.RunView
 	configs    map[string]settings.ConfigView
 	actors     []store.Actor
-	audit      []engine.AuditView
+	audit      []records.AuditView
 	wrong      bool // the pipelines have errors
 
 	controls *engine.Engine // keeps the controls and the tokens; it does not run
@@ -371,7 +372,7 @@ func (f *fakeEngine) SetConfig(ctx context.Context, name string, value any, ifRe
 	if ifRevision >= 0 && ifRevision != c.Revision {
 		return settings.ConfigView{}, fmt.Errorf("config %s: %w", name, store.ErrConflict)
 	}
-	f.audit = append(f.audit, engine.AuditView{
+	f.audit = append(f.audit, records.AuditView{
 		Changed: began, By: by.Name, Reason: by.Reason, Kind: store.AuditConfig, Name: name,
 		Before: c.Value, After: value,
 	})
@@ -491,23 +492,23 @@ func (f *fakeEngine) RevokeToken(ctx context.Context, name string, by store.Acto
 	return v, err
 }
 
-func (f *fakeEngine) VerifyAudit(_ context.Context, kept []string) (engine.AuditReport, error) {
+func (f *fakeEngine) VerifyAudit(_ context.Context, kept []string) (records.AuditReport, error) {
 	if f.down {
-		return engine.AuditReport{}, errDown
+		return records.AuditReport{}, errDown
 	}
-	return engine.AuditReport{
+	return records.AuditReport{
 		Whole: len(kept) == 0, Missing: append([]string{}, kept...),
 		Chains: []store.AuditChain{{Records: 2, Last: 2, Head: "ab", Holds: []string{}}},
 	}, nil
 }
 
-func (f *fakeEngine) Audit(_ context.Context, filter store.AuditFilter) ([]engine.AuditView, error) {
+func (f *fakeEngine) Audit(_ context.Context, filter store.AuditFilter) ([]records.AuditView, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.down {
 		return nil, errDown
 	}
-	out := []engine.AuditView{}
+	out := []records.AuditView{}
 	for i, a := range slices.Backward(f.audit) {
 		a.Revision = int64(i + 1)
 		if (filter.Before == 0 || a.Revision < filter.Before) && (filter.Kind == "" || a.Kind == filter.Kind) && len(out) < filter.Limit {
@@ -517,7 +518,7 @@ func (f *fakeEngine) Audit(_ context.Context, filter store.AuditFilter) ([]engin
 	return out, nil
 }
 
-func (f *fakeEngine) Preview(ctx context.Context, filter store.RunFilter) (engine.RunsPreview, error) {
+func (f *fakeEngine) Preview(ctx context.Context, filter store.RunFilter) (records.RunsPreview, error) {
 	filter.Oldest, filter.Limit, filter.Cursor = true, 1000, ""
 	runs, _, err := f.List(ctx, filter)
 	groups := []store.RunCount{}
@@ -527,39 +528,39 @@ func (f *fakeEngine) Preview(ctx context.Context, filter store.RunFilter) (engin
 			Runs: len(runs),
 		})
 	}
-	return engine.RunsPreview{Preview: true, Total: len(runs), Groups: groups, Runs: runs}, err
+	return records.RunsPreview{Preview: true, Total: len(runs), Groups: groups, Runs: runs}, err
 }
 
-func (f *fakeEngine) MakeUpAll(ctx context.Context, filter store.RunFilter, by store.Actor) (engine.RunsDone, error) {
+func (f *fakeEngine) MakeUpAll(ctx context.Context, filter store.RunFilter, by store.Actor) (records.RunsDone, error) {
 	return f.RetryAll(ctx, filter, by)
 }
 
-func (f *fakeEngine) RetryAll(ctx context.Context, filter store.RunFilter, by store.Actor) (engine.RunsDone, error) {
+func (f *fakeEngine) RetryAll(ctx context.Context, filter store.RunFilter, by store.Actor) (records.RunsDone, error) {
 	filter.Status = model.Failed
 	return f.each(ctx, filter, func(id string) error { _, err := f.Retry(ctx, id, by); return err })
 }
 
-func (f *fakeEngine) CancelAll(ctx context.Context, filter store.RunFilter, by store.Actor) (engine.RunsDone, error) {
+func (f *fakeEngine) CancelAll(ctx context.Context, filter store.RunFilter, by store.Actor) (records.RunsDone, error) {
 	filter.Live = true
 	return f.each(ctx, filter, func(id string) error { _, err := f.Cancel(ctx, id, by); return err })
 }
 
-func (f *fakeEngine) AbandonAll(ctx context.Context, filter store.RunFilter, by store.Actor) (engine.RunsDone, error) {
+func (f *fakeEngine) AbandonAll(ctx context.Context, filter store.RunFilter, by store.Actor) (records.RunsDone, error) {
 	by.Reason += " (abandoned)"
 	return f.CancelAll(ctx, filter, by)
 }
 
 // Fit and Move know a run as pinned when its event says so.
-func (f *fakeEngine) Fit(_ context.Context, id string) (engine.RunFit, error) {
+func (f *fakeEngine) Fit(_ context.Context, id string) (records.RunFit, error) {
 	v, err := f.steer(id, func(s model.Status) bool { return !s.Ended() || s == model.Failed }, func(*checkpoint.RunView) {})
 	if err != nil {
-		return engine.RunFit{}, err
+		return records.RunFit{}, err
 	}
 	v.Bundle = "old"
 	if v.Event.Payload == "pinned" {
-		return engine.NewRunFit(v, engine.ErrPipelineGone), nil
+		return records.NewRunFit(v, records.ErrPipelineGone), nil
 	}
-	return engine.NewRunFit(v, nil), nil
+	return records.NewRunFit(v, nil), nil
 }
 
 func (f *fakeEngine) Move(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
@@ -568,7 +569,7 @@ func (f *fakeEngine) Move(ctx context.Context, id string, by store.Actor) (check
 		return checkpoint.RunView{}, err
 	}
 	if !fit.Compatible {
-		return checkpoint.RunView{}, fmt.Errorf("run %s: %w", id, &engine.PinnedError{Err: engine.ErrPipelineGone})
+		return checkpoint.RunView{}, fmt.Errorf("run %s: %w", id, &records.PinnedError{Err: records.ErrPipelineGone})
 	}
 	f.mu.Lock()
 	f.actors = append(f.actors, by)
@@ -576,8 +577,8 @@ func (f *fakeEngine) Move(ctx context.Context, id string, by store.Actor) (check
 	return f.steer(id, func(model.Status) bool { return true }, func(r *checkpoint.RunView) { r.Bundle, r.Move = "old", "new" })
 }
 
-func (f *fakeEngine) MoveAll(ctx context.Context, filter store.RunFilter, preview bool, by store.Actor) (engine.RunsMoved, error) {
-	out := engine.RunsMoved{Preview: preview, Bundle: "new", Pinned: []engine.RunFit{}}
+func (f *fakeEngine) MoveAll(ctx context.Context, filter store.RunFilter, preview bool, by store.Actor) (records.RunsMoved, error) {
+	out := records.RunsMoved{Preview: preview, Bundle: "new", Pinned: []records.RunFit{}}
 	filter.Live = true
 	done, err := f.each(ctx, filter, func(id string) error {
 		fit, err := f.Fit(ctx, id)
@@ -590,10 +591,10 @@ func (f *fakeEngine) MoveAll(ctx context.Context, filter store.RunFilter, previe
 	return out, err
 }
 
-func (f *fakeEngine) each(ctx context.Context, filter store.RunFilter, do func(string) error) (engine.RunsDone, error) {
+func (f *fakeEngine) each(ctx context.Context, filter store.RunFilter, do func(string) error) (records.RunsDone, error) {
 	filter.Oldest = true
 	runs, next, err := f.List(ctx, filter)
-	var done engine.RunsDone
+	var done records.RunsDone
 	if next != "" {
 		done.Next = &next
 	}
@@ -607,11 +608,11 @@ func (f *fakeEngine) each(ctx context.Context, filter store.RunFilter, do func(s
 	return done, err
 }
 
-func (f *fakeEngine) Nodes(context.Context) ([]engine.NodeView, error) {
+func (f *fakeEngine) Nodes(context.Context) ([]records.NodeView, error) {
 	if f.down {
 		return nil, errDown
 	}
-	return []engine.NodeView{
+	return []records.NodeView{
 		{Node: 2, Name: "host-2", Started: began, Seen: began, Alive: true, Runs: 3, Bundle: "new"},
 		{Node: 1, Name: "host-1", Started: began, Seen: began},
 	}, nil
@@ -626,11 +627,11 @@ func (f *fakeEngine) reload(_ context.Context, _ bool, by store.Actor) (diff.Dif
 	}
 	if f.wrong {
 		at := diag.Span{File: "taxi.yaml", Start: diag.Pos{Line: 7, Column: 9}, End: diag.Pos{Line: 7, Column: 14}}
-		return diff.Diff{}, &engine.DefinitionError{Found: []diag.Diagnostic{{
+		return diff.Diff{}, &definitions.LoadError{Found: []diag.Diagnostic{{
 			Span: at, Severity: diag.Error, Code: "PC0103", Message: "unknown field \"stges\"", Hint: "did you mean stages?",
 		}}}
 	}
-	f.audit = append(f.audit, engine.AuditView{
+	f.audit = append(f.audit, records.AuditView{
 		Changed: began, By: by.Name, Reason: by.Reason, Kind: store.AuditDefinition, Before: "old",
 		After: "new",
 	})
@@ -746,7 +747,7 @@ func (f *fakeEngine) ShardTransfers(_ context.Context, shardMap string) ([]trans
 func (f *fakeEngine) SetQueueMode(_ context.Context, kind string, mode store.TaskMode, by store.Actor, set func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.audit = append(f.audit, engine.AuditView{Kind: store.AuditQueue, Name: kind, By: by.Name, Reason: by.Reason, After: string(mode)})
+	f.audit = append(f.audit, records.AuditView{Kind: store.AuditQueue, Name: kind, By: by.Name, Reason: by.Reason, After: string(mode)})
 	return set()
 }
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/wire"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -19,13 +19,13 @@ func TestPagesOfTheAuditAreBoundedByBytes(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))
 	for i := range 40 {
-		f.audit = append(f.audit, engine.AuditView{Kind: store.AuditConfig, Name: fmt.Sprint(i), After: strings.Repeat("x", 1<<(i%20+1))})
+		f.audit = append(f.audit, records.AuditView{Kind: store.AuditConfig, Name: fmt.Sprint(i), After: strings.Repeat("x", 1<<(i%20+1))})
 	}
 	h := api.New(api.Options{Engine: portsOf(f)})
 	var names []string
 	for path := "/admin/v1/audit?limit=33"; ; {
 		w := get(h, path)
-		var page wire.Page[engine.AuditView]
+		var page wire.Page[records.AuditView]
 		if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || len(page.Items) == 0 || len(page.Items) > 33 || w.Body.Len() > 10<<20 {
 			t.Fatalf("have %d with %d items in %d bytes: %v", w.Code, len(page.Items), w.Body.Len(), err)
 		}

@@ -18,12 +18,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/transport"
 	"procaas/engine/credentials"
 	"procaas/engine/intake"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -327,7 +327,7 @@ func TestEverySteeringCallLooksAtPaths(t *testing.T) {
 			t.Fatal(w.Body)
 		}
 	}
-	f.audit = append(f.audit, engine.AuditView{Kind: store.AuditControl, Name: "new-order-created"})
+	f.audit = append(f.audit, records.AuditView{Kind: store.AuditControl, Name: "new-order-created"})
 	var doc struct {
 		Paths map[string]map[string]struct {
 			OperationID string                `json:"operationId"`

@@ -25,6 +25,7 @@ import (
 	engineintake "procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/postgres"
+	"procaas/engine/records"
 	"procaas/engine/stats"
 	"procaas/engine/store"
 	"procaas/handlers"
@@ -480,7 +481,7 @@ func TestFailoverToALaggingReplicaIsRefused(t *testing.T) {
 	fresh := c.join("fresh", dsn, time.Minute)
 	c.eventually("a node that knows nothing else is ready", ready(fresh))
 	nodes, err := fresh.Nodes(t.Context())
-	if err != nil || slices.ContainsFunc(nodes, func(n engine.NodeView) bool { return n.Node == token }) {
+	if err != nil || slices.ContainsFunc(nodes, func(n records.NodeView) bool { return n.Node == token }) {
 		t.Errorf("want another number than %d for each node, have %+v, %v", token, nodes, err)
 	}
 	if _, err := paused.Claim(t.Context(), token, 10, ""); !errors.Is(err, store.ErrFenced) {

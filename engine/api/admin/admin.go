@@ -8,14 +8,15 @@ import (
 	"net/http"
 	"slices"
 
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/credentials"
+	"procaas/engine/definitions"
 	"procaas/engine/diff"
 	"procaas/engine/guard"
 	"procaas/engine/inbox"
+	"procaas/engine/records"
 	"procaas/engine/stats"
 	"procaas/engine/store"
 )
@@ -28,11 +29,11 @@ type Status interface {
 
 	// Backlog tells what waits on all nodes.
 	Backlog() stats.BacklogView
-	Nodes(ctx context.Context) ([]engine.NodeView, error)
-	Audit(ctx context.Context, f store.AuditFilter) ([]engine.AuditView, error)
+	Nodes(ctx context.Context) ([]records.NodeView, error)
+	Audit(ctx context.Context, f store.AuditFilter) ([]records.AuditView, error)
 
 	// VerifyAudit follows the chains of the audit, and looks for hashes that were kept.
-	VerifyAudit(ctx context.Context, kept []string) (engine.AuditReport, error)
+	VerifyAudit(ctx context.Context, kept []string) (records.AuditReport, error)
 }
 
 // Tokens lists, makes and revokes them.
@@ -84,7 +85,7 @@ func (g *Group) Operations() []rest.Operation {
 			Method: http.MethodGet, Path: "/admin/v1/nodes", ID: "list-nodes", Tag: "admin",
 			Summary: "List the nodes that are alive, and those that died lately",
 			Replies: rest.OK("The nodes."), Refusals: []string{problem.StoreUnavailable},
-		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[engine.NodeView], error) {
+		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[records.NodeView], error) {
 			return rest.Listed(g.Status.Nodes(c.Context()))
 		}),
 		rest.Typed(rest.Operation{
@@ -108,10 +109,10 @@ func (g *Group) reload(c *rest.Call, in *reload) (diff diff.Diff, err error) {
 		return diff, problem.New(problem.NotReloadable, "this server was not started with pipelines that it could read again")
 	}
 	diff, err = g.Reload(c.Context(), in.Body.Drop, c.Actor(in.Body.Reason))
-	if waits, ok := errors.AsType[*engine.DropError](err); ok {
+	if waits, ok := errors.AsType[*definitions.DropError](err); ok {
 		return diff, problem.New(problem.EventsWait, "%s; the pipelines before stay", waits)
 	}
-	if refused, ok := errors.AsType[*engine.DefinitionError](err); ok {
+	if refused, ok := errors.AsType[*definitions.LoadError](err); ok {
 		p := problem.New(problem.InvalidPipelines, "%s; the pipelines before stay", refused)
 		p.Diagnostics = problem.Findings(refused.Found)
 		return diff, p

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -50,7 +50,7 @@ type auditQuery struct {
 }
 
 // audit asks for one change more than a page holds: so it knows whether another page follows.
-func (g *Group) audit(c *rest.Call, in *auditQuery) (page wire.Page[engine.AuditView], err error) {
+func (g *Group) audit(c *rest.Call, in *auditQuery) (page wire.Page[records.AuditView], err error) {
 	filter := store.AuditFilter{Kind: in.Kind, Name: in.Name, By: in.By, Since: in.Since, Until: in.Until}
 	position, err := in.Position(rest.CursorAudit)
 	if err != nil {
@@ -82,7 +82,7 @@ const (
 )
 
 // changes reads a page of at most limit changes, and tells whether there are more.
-func (g *Group) changes(ctx context.Context, filter store.AuditFilter, limit int) (page []engine.AuditView, more bool, err error) {
+func (g *Group) changes(ctx context.Context, filter store.AuditFilter, limit int) (page []records.AuditView, more bool, err error) {
 	size := 0
 	for {
 		filter.Limit = min(limit-len(page), auditStep) + 1
@@ -116,7 +116,7 @@ var chainHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
 const maxExpected = 16
 
 // verify reads the whole audit, so one call after the other does.
-func (g *Group) verify(c *rest.Call, in *verifyQuery) (report engine.AuditReport, err error) {
+func (g *Group) verify(c *rest.Call, in *verifyQuery) (report records.AuditReport, err error) {
 	var kept []string
 	if in.Expect != "" {
 		kept = strings.Split(strings.ToLower(in.Expect), ",")

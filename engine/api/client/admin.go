@@ -6,12 +6,12 @@ import (
 	"net/url"
 	"strings"
 
-	"procaas/engine"
 	"procaas/engine/api/wire"
 	"procaas/engine/credentials"
 	"procaas/engine/diff"
 	"procaas/engine/guard"
 	"procaas/engine/inbox"
+	"procaas/engine/records"
 	"procaas/engine/stats"
 	"procaas/engine/store"
 )
@@ -35,8 +35,8 @@ func (c adminCalls) Services(ctx context.Context) ([]guard.ServiceInfo, error) {
 }
 
 // Nodes lists the nodes of the server's store.
-func (c adminCalls) Nodes(ctx context.Context) ([]engine.NodeView, error) {
-	return list[engine.NodeView](ctx, c.caller, "/admin/v1/nodes")
+func (c adminCalls) Nodes(ctx context.Context) ([]records.NodeView, error) {
+	return list[records.NodeView](ctx, c.caller, "/admin/v1/nodes")
 }
 
 // Reload lets the server read its pipelines again.
@@ -45,19 +45,19 @@ func (c adminCalls) Reload(ctx context.Context, how wire.Reload) (diff.Diff, err
 }
 
 // VerifyAudit tells whether the audit is as it was written, and holds hashes that were kept.
-func (c adminCalls) VerifyAudit(ctx context.Context, kept []string) (engine.AuditReport, error) {
+func (c adminCalls) VerifyAudit(ctx context.Context, kept []string) (records.AuditReport, error) {
 	q := queryOf(map[string]string{"expect": strings.Join(kept, ",")})
-	return send[engine.AuditReport](ctx, c.caller, http.MethodGet, "/admin/v1/audit/verify?"+q.Encode(), nil, nil)
+	return send[records.AuditReport](ctx, c.caller, http.MethodGet, "/admin/v1/audit/verify?"+q.Encode(), nil, nil)
 }
 
 // Audit reads a page of who changed what, newest first; the cursor is next of the
 // page before, or empty.
-func (c adminCalls) Audit(ctx context.Context, f store.AuditFilter, cursor string) (wire.Page[engine.AuditView], error) {
+func (c adminCalls) Audit(ctx context.Context, f store.AuditFilter, cursor string) (wire.Page[records.AuditView], error) {
 	q := queryOf(map[string]string{
 		"kind": f.Kind, "name": f.Name, "by": f.By, "since": timeText(f.Since), "until": timeText(f.Until), "cursor": cursor,
 		"limit": limitText(f.Limit),
 	})
-	return send[wire.Page[engine.AuditView]](ctx, c.caller, http.MethodGet, "/admin/v1/audit?"+q.Encode(), nil, nil)
+	return send[wire.Page[records.AuditView]](ctx, c.caller, http.MethodGet, "/admin/v1/audit?"+q.Encode(), nil, nil)
 }
 
 // Inbox reads which database has what.

@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"net/url"
 
-	"procaas/engine"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
 	"procaas/engine/explain"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -77,19 +77,19 @@ func (c runsCalls) Abandon(ctx context.Context, id, reason string) (checkpoint.R
 }
 
 // Preview tells which runs would be retried or cancelled.
-func (c runsCalls) Preview(ctx context.Context, verb Verb, r wire.Redrive) (engine.RunsPreview, error) {
+func (c runsCalls) Preview(ctx context.Context, verb Verb, r wire.Redrive) (records.RunsPreview, error) {
 	r.Preview = true
-	return send[engine.RunsPreview](ctx, c.caller, http.MethodPost, "/v1/runs/"+string(verb), r, nil)
+	return send[records.RunsPreview](ctx, c.caller, http.MethodPost, "/v1/runs/"+string(verb), r, nil)
 }
 
 // Redrive retries or cancels a page of runs.
-func (c runsCalls) Redrive(ctx context.Context, verb Verb, r wire.Redrive) (engine.RunsDone, error) {
-	return send[engine.RunsDone](ctx, c.caller, http.MethodPost, "/v1/runs/"+string(verb), r, nil)
+func (c runsCalls) Redrive(ctx context.Context, verb Verb, r wire.Redrive) (records.RunsDone, error) {
+	return send[records.RunsDone](ctx, c.caller, http.MethodPost, "/v1/runs/"+string(verb), r, nil)
 }
 
 // Fit tells whether a run fits the present definition.
-func (c runsCalls) Fit(ctx context.Context, id string) (engine.RunFit, error) {
-	return send[engine.RunFit](ctx, c.caller, http.MethodPost, migratePath(id), wire.Migration{Preview: true}, nil)
+func (c runsCalls) Fit(ctx context.Context, id string) (records.RunFit, error) {
+	return send[records.RunFit](ctx, c.caller, http.MethodPost, migratePath(id), wire.Migration{Preview: true}, nil)
 }
 
 // Migrate lets a run go on by the present definition.
@@ -98,8 +98,8 @@ func (c runsCalls) Migrate(ctx context.Context, id, reason string) (checkpoint.R
 }
 
 // MigrateRuns moves a page of runs, or with Preview tells which fit.
-func (c runsCalls) MigrateRuns(ctx context.Context, r wire.Redrive) (engine.RunsMoved, error) {
-	return send[engine.RunsMoved](ctx, c.caller, http.MethodPost, migratePath(""), r, nil)
+func (c runsCalls) MigrateRuns(ctx context.Context, r wire.Redrive) (records.RunsMoved, error) {
+	return send[records.RunsMoved](ctx, c.caller, http.MethodPost, migratePath(""), r, nil)
 }
 
 // migratePath is where runs are moved: one, or all that a filter chooses when id

@@ -8,12 +8,12 @@ import (
 	"net/http"
 	"strings"
 
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/definitions"
 	"procaas/engine/guard"
+	"procaas/engine/records"
 	"procaas/engine/settings"
 	"procaas/engine/steering"
 	"procaas/engine/store"
@@ -39,7 +39,7 @@ type Settings interface {
 	// SetConfig replaces the value when the setting has the revision, 0 being that of one
 	// that was never changed, and -1 any.
 	SetConfig(ctx context.Context, name string, value any, ifRevision int64, by store.Actor) (settings.ConfigView, error)
-	Audit(ctx context.Context, f store.AuditFilter) ([]engine.AuditView, error)
+	Audit(ctx context.Context, f store.AuditFilter) ([]records.AuditView, error)
 }
 
 // A Group serves the calls about controls and settings.

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -27,7 +27,7 @@ type verb struct {
 
 	// whole says that it concerns pipelines as a whole: a grant for a handler does not do.
 	whole bool
-	do    func(s Steerer, ctx context.Context, f store.RunFilter, by store.Actor) (engine.RunsDone, error)
+	do    func(s Steerer, ctx context.Context, f store.RunFilter, by store.Actor) (records.RunsDone, error)
 }
 
 // live lists the statuses of runs that may go on.
@@ -41,8 +41,8 @@ func (g *Group) redriveOperations() []rest.Operation {
 			Method: http.MethodPost, Path: "/v1/runs/" + v.name, ID: v.name + "-runs", Tag: "runs", Summary: summary, About: about,
 			Example: wire.Redrive{RunChoice: example, Preview: true},
 			Replies: []rest.Reply{{
-				About: "What was done, or with `preview` what would be.", Body: engine.RunsDone{},
-				Or: []any{engine.RunsPreview{}},
+				About: "What was done, or with `preview` what would be.", Body: records.RunsDone{},
+				Or: []any{records.RunsPreview{}},
 			}},
 			Refusals: []string{problem.StoreUnavailable},
 		}, func(c *rest.Call, in *redrive) (any, error) { return g.redrive(c, v, &in.Body) })
@@ -154,7 +154,7 @@ func (g *Group) migrateOperations() []rest.Operation {
 				"A node that works on the run moves it when the calls under way have ended; until then `migrates_to` says so. " +
 				"With `preview` nothing is done, and the reply tells whether the run fits.",
 			Example:  wire.Migration{Reason: "the fix of get-order"},
-			Replies:  []rest.Reply{{About: "The run, or with `preview` whether it fits.", Body: checkpoint.RunView{}, Or: []any{engine.RunFit{}}}},
+			Replies:  []rest.Reply{{About: "The run, or with `preview` whether it fits.", Body: checkpoint.RunView{}, Or: []any{records.RunFit{}}}},
 			Refusals: []string{problem.RunNotFound, problem.InvalidParameter, problem.RunNotMovable, problem.RunPinned, problem.StoreUnavailable},
 		}, g.migrate),
 		rest.Typed(rest.Operation{
@@ -188,7 +188,7 @@ func (g *Group) migrate(c *rest.Call, in *migrateRun) (any, error) {
 
 // moveProblem says over HTTP why a run is not moved.
 func moveProblem(err error, id string) error {
-	var pinned *engine.PinnedError
+	var pinned *records.PinnedError
 	switch {
 	case errors.As(err, &pinned):
 		return problem.New(problem.RunPinned, "run %s does not fit the present definition: %s", id, pinned.Err)
@@ -198,7 +198,7 @@ func moveProblem(err error, id string) error {
 	return runProblem(err, id)
 }
 
-func (g *Group) migrateAll(c *rest.Call, in *redrive) (moved engine.RunsMoved, err error) {
+func (g *Group) migrateAll(c *rest.Call, in *redrive) (moved records.RunsMoved, err error) {
 	filter, err := chosen(c, &verb{name: "migrate", of: live}, &in.Body)
 	if err != nil {
 		return moved, err

@@ -8,13 +8,13 @@ import (
 	"net/http"
 
 	"procaas/dsl/tree"
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
 	"procaas/engine/explain"
 	"procaas/engine/model"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -34,20 +34,20 @@ type Steerer interface {
 	Retry(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
 	Cancel(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
 	Abandon(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
-	Preview(ctx context.Context, f store.RunFilter) (engine.RunsPreview, error)
-	RetryAll(ctx context.Context, f store.RunFilter, by store.Actor) (engine.RunsDone, error)
-	CancelAll(ctx context.Context, f store.RunFilter, by store.Actor) (engine.RunsDone, error)
-	AbandonAll(ctx context.Context, f store.RunFilter, by store.Actor) (engine.RunsDone, error)
+	Preview(ctx context.Context, f store.RunFilter) (records.RunsPreview, error)
+	RetryAll(ctx context.Context, f store.RunFilter, by store.Actor) (records.RunsDone, error)
+	CancelAll(ctx context.Context, f store.RunFilter, by store.Actor) (records.RunsDone, error)
+	AbandonAll(ctx context.Context, f store.RunFilter, by store.Actor) (records.RunsDone, error)
 
 	// MakeUpAll lets runs that left a handler out do it after all.
-	MakeUpAll(ctx context.Context, f store.RunFilter, by store.Actor) (engine.RunsDone, error)
+	MakeUpAll(ctx context.Context, f store.RunFilter, by store.Actor) (records.RunsDone, error)
 }
 
 // A Mover moves runs to the present definition.
 type Mover interface {
-	Fit(ctx context.Context, id string) (engine.RunFit, error)
+	Fit(ctx context.Context, id string) (records.RunFit, error)
 	Move(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
-	MoveAll(ctx context.Context, f store.RunFilter, preview bool, by store.Actor) (engine.RunsMoved, error)
+	MoveAll(ctx context.Context, f store.RunFilter, preview bool, by store.Actor) (records.RunsMoved, error)
 }
 
 // A Group serves the calls about runs.

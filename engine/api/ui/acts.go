@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"procaas/dsl/datum"
-	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/credentials"
 	"procaas/engine/guard"
 	"procaas/engine/model"
+	"procaas/engine/records"
 	"procaas/engine/steering"
 	"procaas/engine/store"
 )
@@ -26,7 +26,7 @@ type Steering interface {
 	Retry(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
 	Cancel(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
 	Abandon(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
-	RetryAll(ctx context.Context, f store.RunFilter, by store.Actor) (engine.RunsDone, error)
+	RetryAll(ctx context.Context, f store.RunFilter, by store.Actor) (records.RunsDone, error)
 }
 
 // Switches switch, hold, limit and roll out by path.

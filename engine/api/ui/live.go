@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/guard"
 	"procaas/engine/model"
+	"procaas/engine/records"
 	"procaas/engine/stats"
 	"procaas/engine/store"
 )
@@ -215,7 +215,7 @@ type overviewData struct {
 
 	Controls  []guard.ControlView
 	Failed    []checkpoint.RunView
-	Nodes     []engine.NodeView
+	Nodes     []records.NodeView
 	Services  []guard.ServiceInfo
 	StoreDown bool
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"procaas/dsl/expr"
-	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/explain"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -21,7 +21,7 @@ type Runs interface {
 	Story(ctx context.Context, run string) (explain.Story, error)
 	Explain(ctx context.Context, run, path string) (explain.Explanation, error)
 	List(ctx context.Context, f store.RunFilter) ([]checkpoint.RunView, string, error)
-	Preview(ctx context.Context, f store.RunFilter) (engine.RunsPreview, error)
+	Preview(ctx context.Context, f store.RunFilter) (records.RunsPreview, error)
 	Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error)
 }
 

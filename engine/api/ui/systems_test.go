@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"procaas/dsl/tree"
-	"procaas/engine"
 	"procaas/engine/api/ui"
 	"procaas/engine/checkpoint"
 	engineclusters "procaas/engine/clusters"
@@ -20,6 +19,7 @@ import (
 	"procaas/engine/guard"
 	engineinbox "procaas/engine/inbox"
 	"procaas/engine/planner"
+	"procaas/engine/records"
 	"procaas/engine/stats"
 	"procaas/engine/store"
 	enginetransfers "procaas/engine/transfers"
@@ -191,7 +191,7 @@ func (troubled) Handlers() []stats.HandlerInfo {
 func (troubled) Services() []guard.ServiceInfo                         { return nil }
 func (troubled) Backlog() stats.BacklogView                            { return stats.BacklogView{} }
 func (troubled) Plans() []*planner.Plan                                { return nil }
-func (troubled) Nodes(context.Context) ([]engine.NodeView, error)      { return nil, nil }
+func (troubled) Nodes(context.Context) ([]records.NodeView, error)     { return nil, nil }
 func (troubled) Controls(context.Context) ([]guard.ControlView, error) { return nil, nil }
 
 func TestOverviewNamesWhatStopsRunsFirst(t *testing.T) {

@@ -15,12 +15,12 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
-	"procaas/engine"
 	"procaas/engine/clock"
 	"procaas/engine/credentials"
 	"procaas/engine/explain"
 	"procaas/engine/guard"
 	"procaas/engine/planner"
+	"procaas/engine/records"
 	"procaas/engine/stats"
 	"procaas/engine/store"
 )
@@ -98,7 +98,7 @@ type Node interface {
 	Backlog() stats.BacklogView
 	Healthy(ctx context.Context) error
 	Degraded() error
-	Nodes(ctx context.Context) ([]engine.NodeView, error)
+	Nodes(ctx context.Context) ([]records.NodeView, error)
 }
 
 // A Console serves the pages.

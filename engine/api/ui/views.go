@@ -12,11 +12,11 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
-	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/records"
 	"procaas/engine/stats"
 	"procaas/engine/store"
 )
@@ -78,7 +78,7 @@ type handlerData struct {
 	Step     planner.StepView
 	Source   []sourceLine
 	Controls []guard.ControlView // of it and what is above it
-	Audit    []engine.AuditView
+	Audit    []records.AuditView
 	Failed   []checkpoint.RunView
 	Rate     []float64
 	Ratio    []float64
@@ -175,8 +175,8 @@ type runsData struct {
 	Filter  map[string]string
 	Runs    []checkpoint.RunView
 	Next    string // the address of the next page; empty at the end
-	Preview *engine.RunsPreview
-	Done    *engine.RunsDone
+	Preview *records.RunsPreview
+	Done    *records.RunsDone
 	States  []string
 	Query   string
 	Reason  string // that was given, for a page that goes on
@@ -330,9 +330,9 @@ func point2(x, y int) string { return strconv.Itoa(x) + " " + strconv.Itoa(y) }
 type incidentsData struct {
 	Points  []point
 	Errors  []float64
-	Changes []engine.AuditView
+	Changes []records.AuditView
 	Out     []stats.HandlerInfo
-	Failed  *engine.RunsPreview
+	Failed  *records.RunsPreview
 	Since   time.Time
 }
 
@@ -360,11 +360,11 @@ func (c *Console) incidents(w http.ResponseWriter, r *http.Request) error {
 
 // Changes tells who changed what.
 type Changes interface {
-	Audit(ctx context.Context, f store.AuditFilter) ([]engine.AuditView, error)
+	Audit(ctx context.Context, f store.AuditFilter) ([]records.AuditView, error)
 }
 
 type auditData struct {
-	Changes []engine.AuditView
+	Changes []records.AuditView
 	Kind    string
 	Name    string
 	By      string

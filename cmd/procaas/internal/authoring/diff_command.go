@@ -17,6 +17,7 @@ import (
 	"procaas/engine/core"
 	"procaas/engine/diff"
 	"procaas/engine/planner"
+	"procaas/engine/records"
 	"procaas/engine/store"
 	"procaas/handlers"
 )
@@ -65,11 +66,11 @@ Exit codes: 0 when nothing differs, 1 when something does.`,
 // A diffReport is what diff prints as JSON.
 type diffReport struct {
 	diff.Diff
-	Runs []engine.RunFit `json:"runs,omitempty"`
+	Runs []records.RunFit `json:"runs,omitempty"`
 }
 
 // inFlight looks at all runs in flight of a server.
-func inFlight(ctx context.Context, client *client.Client, old, now *tree.Bundle) ([]engine.RunFit, error) {
+func inFlight(ctx context.Context, client *client.Client, old, now *tree.Bundle) ([]records.RunFit, error) {
 	before, err := plansByID(old)
 	if err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func inFlight(ctx context.Context, client *client.Client, old, now *tree.Bundle)
 	if err != nil {
 		return nil, err
 	}
-	fits := []engine.RunFit{}
+	fits := []records.RunFit{}
 	for filter := (store.RunFilter{Live: true, Begun: true, Limit: 1000}); ; {
 		page, err := client.Runs(ctx, filter)
 		if err != nil {
@@ -93,7 +94,7 @@ func inFlight(ctx context.Context, client *client.Client, old, now *tree.Bundle)
 			if err != nil {
 				return nil, err
 			}
-			fits = append(fits, engine.NewRunFit(v, why))
+			fits = append(fits, records.NewRunFit(v, why))
 		}
 		if page.Next == nil {
 			return fits, nil
@@ -114,7 +115,7 @@ func plansByID(b *tree.Bundle) (map[string]*planner.Plan, error) {
 // pinned tells why a run cannot go on by another plan; nil when it can.
 func pinned(ctx context.Context, client *client.Client, before, after *planner.Plan, v checkpoint.RunView) (why, err error) {
 	if after == nil {
-		return engine.ErrPipelineGone, nil
+		return records.ErrPipelineGone, nil
 	}
 	if why := core.Fits(before, after, v); why != nil {
 		return why, nil
@@ -126,7 +127,7 @@ func pinned(ctx context.Context, client *client.Client, before, after *planner.P
 	if err != nil {
 		return nil, err
 	}
-	return engine.FitsState(after, entity.State, v.Event.Type), nil
+	return records.FitsState(after, entity.State, v.Event.Type), nil
 }
 
 func (r diffReport) text(s cli.Streams) error {

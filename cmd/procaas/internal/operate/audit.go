@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/internal/cli"
-	"procaas/engine"
 	"procaas/engine/api/wire"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -35,7 +35,7 @@ func auditCommand() *cobra.Command {
 	when.add(c, "only changes made at this time or later", "only changes made before")
 	cursor := flags.String("cursor", "", "continue after the previous page")
 	c.AddCommand(auditVerify())
-	return cli.Shows(c, func(q *cli.Call) (page wire.Page[engine.AuditView], err error) {
+	return cli.Shows(c, func(q *cli.Call) (page wire.Page[records.AuditView], err error) {
 		if err = cmp.Or(pageSize(filter.Limit), when.read(&filter.Since, &filter.Until)); err != nil {
 			return page, err
 		}
@@ -71,7 +71,7 @@ Pass it later with --expect to prove that the records up to it are unchanged.`,
 	})
 }
 
-func showChains(q *cli.Call, report engine.AuditReport) {
+func showChains(q *cli.Call, report records.AuditReport) {
 	for _, c := range report.Chains {
 		cell := ""
 		if c.Cell != "" {
@@ -101,8 +101,8 @@ func showChains(q *cli.Call, report engine.AuditReport) {
 	}
 }
 
-func showAudit(q *cli.Call, page wire.Page[engine.AuditView]) error {
-	err := cli.Table(q.Out, "REVISION\tCHANGED\tBY\tKIND\tNAME\tCHANGE\tREASON", page.Items, func(a engine.AuditView) cli.Row {
+func showAudit(q *cli.Call, page wire.Page[records.AuditView]) error {
+	err := cli.Table(q.Out, "REVISION\tCHANGED\tBY\tKIND\tNAME\tCHANGE\tREASON", page.Items, func(a records.AuditView) cli.Row {
 		return cli.Row{a.Revision, a.Changed, a.By, a.Kind, cli.Dash(a.Name), changeText(a.Before, a.After), a.Reason}
 	})
 	if err == nil && page.Next != nil {

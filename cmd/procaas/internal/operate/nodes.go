@@ -7,17 +7,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/internal/cli"
-	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
 	"procaas/engine/diff"
+	"procaas/engine/records"
 )
 
 func nodesCommand() *cobra.Command {
 	c := &cobra.Command{Use: "nodes", Short: "List the nodes of a server's store", Args: cobra.NoArgs}
 	cli.ServerFlags(c)
-	return cli.Lists(c, func(q *cli.Call) ([]engine.NodeView, error) { return q.Nodes(q.Ctx) },
-		"NODE\tNAME\tALIVE\tRUNS\tPIPELINES\tSTARTED\tSEEN", func(n engine.NodeView) cli.Row {
+	return cli.Lists(c, func(q *cli.Call) ([]records.NodeView, error) { return q.Nodes(q.Ctx) },
+		"NODE\tNAME\tALIVE\tRUNS\tPIPELINES\tSTARTED\tSEEN", func(n records.NodeView) cli.Row {
 			return cli.Row{n.Node, n.Name, n.Alive, n.Runs, cli.Dash(short(n.Bundle)), n.Started, n.Seen}
 		})
 }

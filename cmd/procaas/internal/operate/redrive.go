@@ -13,9 +13,9 @@ import (
 	"procaas/cmd/procaas/internal/runview"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
-	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -233,7 +233,7 @@ func (f *redriveFlags) migrate(q *cli.Call, reason string) error {
 }
 
 // showPreview tells which runs are chosen.
-func showPreview(q *cli.Call, p engine.RunsPreview) error {
+func showPreview(q *cli.Call, p records.RunsPreview) error {
 	err := cli.Table(q.Out, "RUNS\tPIPELINE\tHANDLER\tCLASS", p.Groups, func(g store.RunCount) cli.Row {
 		return cli.Row{g.Runs, g.Pipeline, cli.Dash(g.FailedPath), cli.Dash(g.ErrorClass)}
 	})

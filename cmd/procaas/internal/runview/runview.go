@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"procaas/cmd/procaas/internal/cli"
-	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
+	"procaas/engine/records"
 )
 
 // Print shows the run on standard output; its progress was on standard error, so that the
@@ -177,7 +177,7 @@ type Fits struct {
 }
 
 // Add counts a run, and tells of it if it does not fit.
-func (r *Fits) Add(fit engine.RunFit) {
+func (r *Fits) Add(fit records.RunFit) {
 	if fit.Compatible {
 		r.Fit++
 	} else {
@@ -189,7 +189,7 @@ func (r *Fits) Add(fit engine.RunFit) {
 const mostPinned = 20
 
 // Tell tells of a run that does not fit.
-func (r *Fits) Tell(fit engine.RunFit) {
+func (r *Fits) Tell(fit records.RunFit) {
 	if r.Pinned++; r.Pinned <= mostPinned {
 		fmt.Fprintf(r.Out, "! run %s of %s is pinned: %s\n", fit.ID, fit.Pipeline, fit.Why)
 	}

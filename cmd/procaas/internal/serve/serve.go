@@ -31,6 +31,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/transport"
 	"procaas/engine/api/ui"
+	"procaas/engine/definitions"
 	"procaas/engine/diff"
 	"procaas/engine/inbox"
 	"procaas/engine/model"
@@ -369,14 +370,14 @@ func (n *Node) Run(ctx context.Context) error {
 func (n *Node) URL() string { return "http://" + n.web.Addr() }
 
 // reload reads the pipelines again and serves new events by them on all nodes.
-// What is wrong with them is shown; the error is an [*engine.DefinitionError]
-// or an [*engine.DropError] when they are refused. With drop, events that wait for pipelines
+// What is wrong with them is shown; the error is an [*definitions.LoadError]
+// or an [*definitions.DropError] when they are refused. With drop, events that wait for pipelines
 // that are gone are given up.
 func (n *Node) reload(ctx context.Context, drop bool, by store.Actor) (diff.Diff, error) {
 	s, f := n.streams, n.flags
 	files, err := source.Pipelines(f.Pipelines, s.In)
 	if err != nil {
-		return diff.Diff{}, &engine.DefinitionError{Err: err}
+		return diff.Diff{}, &definitions.LoadError{Err: err}
 	}
 	read := f.read
 	if read == nil {
@@ -387,7 +388,7 @@ func (n *Node) reload(ctx context.Context, drop bool, by store.Actor) (diff.Diff
 		n.log.Warn("findings cannot be shown", "error", err)
 	}
 	if bundle == nil {
-		return diff.Diff{}, &engine.DefinitionError{Found: found, Err: cli.ErrFindings}
+		return diff.Diff{}, &definitions.LoadError{Found: found, Err: cli.ErrFindings}
 	}
 	if err := n.checkMaps(ctx, bundle); err != nil {
 		return diff.Diff{}, err

@@ -10,6 +10,7 @@ import (
 	"procaas/cmd/procaas/internal/serve/stores"
 	"procaas/dsl/tree"
 	"procaas/engine"
+	"procaas/engine/definitions"
 	"procaas/engine/postgres"
 	"procaas/engine/transfers"
 	"procaas/handlers"
@@ -90,7 +91,7 @@ func (n *Node) checkMaps(ctx context.Context, b *tree.Bundle) error {
 	}
 	err := n.shards.Check(ctx, b.ShardMaps)
 	if _, ok := errors.AsType[*shardmap.MapError](err); ok {
-		return &engine.DefinitionError{Err: err}
+		return &definitions.LoadError{Err: err}
 	}
 	return err
 }

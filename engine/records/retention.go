@@ -1,9 +1,10 @@
-package engine
+package records
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"procaas/engine/clock"
@@ -16,15 +17,24 @@ const (
 	trimPause = 50 * time.Millisecond // between the parts, for those who work
 )
 
-// trim lets the store forget what is older than Options.Retention, and audit
-// records that are older than Options.AuditRetention, until ctx ends.
-func (e *Engine) trim(ctx context.Context) {
+// A Retention lets the store forget what is old. Its fields are to be set.
+type Retention struct {
+	Runs   *Runs
+	Log    *slog.Logger
+	Failed func(operation string) // counts what the store has refused
+
+	Keep      time.Duration // for how long ended runs and the ids of events stay; for ever when 0
+	KeepAudit time.Duration // and audit records
+}
+
+// Run forgets until ctx ends.
+func (r *Retention) Run(ctx context.Context) {
 	for next := trimEvery; clock.Pause(ctx, next); {
 		next = trimEvery
 		for _, part := range []struct {
 			keep time.Duration
 			trim func(context.Context, time.Duration) (bool, error)
-		}{{e.o.Retention, e.trimRuns}, {e.o.AuditRetention, e.o.Store.Audits.ForgetAudit}, {-1, e.giveUpFailed}, {-1, e.thinRuns}} {
+		}{{r.Keep, r.trimRuns}, {r.KeepAudit, r.Runs.Store.Audits.ForgetAudit}, {-1, r.giveUpFailed}, {-1, r.thinRuns}} {
 			if part.keep == 0 {
 				continue
 			}
@@ -33,8 +43,8 @@ func (e *Engine) trim(ctx context.Context) {
 			cancel()
 			switch {
 			case err != nil && ctx.Err() == nil:
-				e.metrics.Failed("trim")
-				e.log.Warn("what is old cannot be removed, trying again", "error", err)
+				r.Failed("trim")
+				r.Log.Warn("what is old cannot be removed, trying again", "error", err)
 			case more:
 				next = trimPause
 			}
@@ -43,20 +53,20 @@ func (e *Engine) trim(ctx context.Context) {
 }
 
 // trimRuns lets a store forget runs that can.
-func (e *Engine) trimRuns(ctx context.Context, keep time.Duration) (more bool, err error) {
-	if e.o.Store.Trimmer == nil {
+func (r *Retention) trimRuns(ctx context.Context, keep time.Duration) (more bool, err error) {
+	if r.Runs.Store.Trimmer == nil {
 		return false, nil
 	}
-	return e.o.Store.Trimmer.Trim(ctx, keep)
+	return r.Runs.Store.Trimmer.Trim(ctx, keep)
 }
 
 // thinRuns lets a store forget runs of pipelines that say how many they keep.
-func (e *Engine) thinRuns(ctx context.Context, _ time.Duration) (more bool, err error) {
-	store := e.o.Store.Trimmer
+func (r *Retention) thinRuns(ctx context.Context, _ time.Duration) (more bool, err error) {
+	store := r.Runs.Store.Trimmer
 	if store == nil {
 		return false, nil
 	}
-	for _, p := range e.Bundle().Pipelines {
+	for _, p := range r.Runs.Library.Present().Bundle.Pipelines {
 		if p.Keep == 0 {
 			continue
 		}
@@ -71,12 +81,12 @@ func (e *Engine) thinRuns(ctx context.Context, _ time.Duration) (more bool, err 
 
 // giveUpFailed cancels the failed runs of pipelines that say how many of them wait for
 // people, but for the last ones.
-func (e *Engine) giveUpFailed(ctx context.Context, _ time.Duration) (more bool, err error) {
-	for _, p := range e.Bundle().Pipelines {
+func (r *Retention) giveUpFailed(ctx context.Context, _ time.Duration) (more bool, err error) {
+	for _, p := range r.Runs.Library.Present().Bundle.Pipelines {
 		if p.KeepFailed == 0 {
 			continue
 		}
-		again, err := e.giveUp(ctx, p.ID, p.KeepFailed)
+		again, err := r.giveUp(ctx, p.ID, p.KeepFailed)
 		if err != nil {
 			return false, err
 		}
@@ -86,19 +96,19 @@ func (e *Engine) giveUpFailed(ctx context.Context, _ time.Duration) (more bool, 
 }
 
 // giveUp cancels a page of the failed runs of a pipeline before the last keep ones.
-func (e *Engine) giveUp(ctx context.Context, pipeline string, keep int) (more bool, err error) {
+func (r *Retention) giveUp(ctx context.Context, pipeline string, keep int) (more bool, err error) {
 	const page = 1000
 	by := store.Actor{Name: "procaas", Reason: fmt.Sprintf("keep-failed: %d of pipeline %s wait already", keep, pipeline)}
 	f := store.RunFilter{Pipeline: pipeline, Status: model.Failed, Limit: page}
 	for kept := 0; ; {
-		records, next, err := e.list(ctx, f)
+		records, next, err := r.Runs.list(ctx, f)
 		if err != nil {
 			return false, fmt.Errorf("failed runs of %s: %w", pipeline, err)
 		}
 		last := min(keep-kept, len(records))
 		kept += last
-		for _, r := range records[last:] {
-			if _, err := e.Cancel(ctx, r.ID, by); err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
+		for _, run := range records[last:] {
+			if _, err := r.Runs.Cancel(ctx, run.ID, by); err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
 				return false, err
 			}
 		}

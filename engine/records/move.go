@@ -1,0 +1,194 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"procaas/engine/checkpoint"
+	"procaas/engine/core"
+	"procaas/engine/definitions"
+	"procaas/engine/model"
+	"procaas/engine/planner"
+	"procaas/engine/store"
+)
+
+// This file moves runs to the present definition, when operators want it. A run
+// that nobody works on is moved in the store. The node that works on one is asked:
+// it lets the calls under way end, and puts the run back with the definition by
+// which it goes on. Whoever moves it has looked whether it fits.
+
+// A RunFit tells whether a run could go on by another definition.
+type RunFit struct {
+	ID         string       `json:"id"`
+	Pipeline   string       `json:"pipeline"`
+	Status     model.Status `json:"status"`
+	Bundle     string       `json:"bundle"`
+	Compatible bool         `json:"compatible"`
+	Why        string       `json:"why,omitempty"` // it is pinned to its bundle
+}
+
+// NewRunFit tells of a run that fits when err is nil, and why it is pinned
+// otherwise.
+func NewRunFit(v checkpoint.RunView, err error) RunFit {
+	f := RunFit{ID: v.ID, Pipeline: v.Pipeline, Status: v.Status, Bundle: v.Bundle, Compatible: err == nil}
+	if err != nil {
+		f.Why = err.Error()
+	}
+	return f
+}
+
+// A PinnedError says why a run must end with the definition that it began with.
+type PinnedError struct{ Err error }
+
+// Error implements error.
+func (e *PinnedError) Error() string { return "the run is pinned to its definition: " + e.Err.Error() }
+
+func (e *PinnedError) Unwrap() error { return e.Err }
+
+// ErrPipelineGone says that a definition does not have the pipeline of a run.
+var ErrPipelineGone = errors.New("the pipeline is gone")
+
+// FitsState tells why a run must not end by a plan: its automaton has no
+// transition on the event from the state that the run found its entity in.
+func FitsState(p *planner.Plan, state, eventType string) error {
+	if _, ok := planner.Transition(p.Flow, state, eventType); !ok {
+		return fmt.Errorf("its entity is in state %s, which has no transition on %s any more", planner.StateOf(p.Flow, state), eventType)
+	}
+	return nil
+}
+
+// Fits tells why a run cannot go on by d; nil when it can. Another error is of
+// the store.
+func (o *Runs) Fits(ctx context.Context, d *definitions.Definition, r store.RunRecord) (pinned, err error) {
+	after := d.ByID[r.Pipeline]
+	if after == nil {
+		return ErrPipelineGone, nil
+	}
+	var before *planner.Plan
+	old, err := o.Library.Get(ctx, r.Bundle)
+	switch {
+	case err == nil:
+		before = old.ByID[r.Pipeline]
+	case !errors.Is(err, definitions.ErrUnusable): // one that cannot run here is a reason to move
+		return nil, err
+	}
+	if pinned := core.Fits(before, after, View(r)); pinned != nil {
+		return pinned, nil
+	}
+	if !r.Ordered || after.Flow == nil {
+		return FitsState(after, "", r.Event.Type), nil
+	}
+	entity, err := o.Store.Runs.Entity(ctx, r.Flow, r.Key)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	return FitsState(after, entity.State, r.Event.Type), nil
+}
+
+// Fit tells whether a run could go on by the present definition.
+func (o *Runs) Fit(ctx context.Context, id string) (RunFit, error) {
+	r, err := o.Store.Runs.Run(ctx, id)
+	if err != nil {
+		return RunFit{}, fmt.Errorf("run %s: %w", id, err)
+	}
+	if !r.IsMovable() {
+		return RunFit{}, fmt.Errorf("run %s: %w", id, store.ErrConflict)
+	}
+	pinned, err := o.Fits(ctx, o.Library.Present(), r)
+	if err != nil {
+		return RunFit{}, fmt.Errorf("run %s: %w", id, err)
+	}
+	return NewRunFit(View(r), pinned), nil
+}
+
+// moveTries is how often a run that goes on meanwhile is looked at anew.
+const moveTries = 5
+
+// Move lets a run go on by the present definition. When a node works on it, that
+// is asked to, as [checkpoint.RunView].Move tells. The error is [store.ErrConflict] for a run that
+// has not begun or has ended, a [*PinnedError] when it does not fit.
+func (o *Runs) Move(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
+	if err := o.move(ctx, id, by); err != nil {
+		return checkpoint.RunView{}, fmt.Errorf("move run %s: %w", id, err)
+	}
+	return o.RunByID(ctx, id)
+}
+
+func (o *Runs) move(ctx context.Context, id string, by store.Actor) error {
+	d := o.Library.Present()
+	for try := 1; ; try++ {
+		r, err := o.Store.Runs.Run(ctx, id)
+		if err != nil {
+			return err
+		}
+		if !r.IsMovable() {
+			return store.ErrConflict
+		}
+		if r.Bundle == d.Bundle.Hash && r.Move == "" {
+			return nil
+		}
+		pinned, err := o.Fits(ctx, d, r)
+		if err != nil {
+			return err
+		}
+		if pinned != nil {
+			return &PinnedError{pinned}
+		}
+		asked, err := o.Store.Runs.Move(ctx, store.Move{Run: id, Bundle: d.Bundle.Hash}, r.Version, by)
+		if errors.Is(err, store.ErrStale) && try < moveTries {
+			continue
+		}
+		if err == nil && asked {
+			o.Node.Move(id, d.Bundle.Hash)
+		}
+		return err
+	}
+}
+
+// A RunsMoved tells what became of a page of runs that operators wanted moved.
+type RunsMoved struct {
+	Preview bool     `json:"preview"`
+	Bundle  string   `json:"bundle"`   // the present one
+	Done    int      `json:"done"`     // runs that go on by it, or would
+	Pinned  []RunFit `json:"pinned"`   // runs that it does not fit
+	MovedOn int      `json:"moved_on"` // runs that have ended meanwhile
+	Next    *string  `json:"next"`     // the cursor of the rest; null at the end
+}
+
+// MoveAll moves the runs of a page, those that go on by another definition than
+// the present one, the first accepted first. With preview, it only looks.
+func (o *Runs) MoveAll(ctx context.Context, f store.RunFilter, preview bool, by store.Actor) (RunsMoved, error) {
+	d := o.Library.Present()
+	f.Live, f.Other, f.Oldest = true, d.Bundle.Hash, true
+	out := RunsMoved{Preview: preview, Bundle: d.Bundle.Hash, Pinned: []RunFit{}}
+	found, next, err := o.list(ctx, f)
+	if err != nil {
+		return out, err
+	}
+	if next != "" {
+		out.Next = &next
+	}
+	for _, r := range found {
+		var pinned *PinnedError
+		if preview {
+			why, wrong := o.Fits(ctx, d, r)
+			if err = wrong; why != nil {
+				err = &PinnedError{why}
+			}
+		} else {
+			err = o.move(ctx, r.ID, by)
+		}
+		switch {
+		case err == nil:
+			out.Done++
+		case errors.As(err, &pinned):
+			out.Pinned = append(out.Pinned, NewRunFit(View(r), pinned.Err))
+		case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrStale):
+			out.MovedOn++
+		default:
+			return out, fmt.Errorf("run %s: %w", r.ID, err)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,171 @@
+package records
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"procaas/engine/checkpoint"
+	"procaas/engine/core"
+	"procaas/engine/definitions"
+	"procaas/engine/model"
+	"procaas/engine/store"
+)
+
+// This file is what operators do to runs, to one or to many at once.
+
+// Retry goes on with a run that has failed, or waits for an operator, from the
+// handler that did.
+func (o *Runs) Retry(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
+	if err := o.Store.Runs.Retry(ctx, id, by); err != nil {
+		return checkpoint.RunView{}, fmt.Errorf("retry run %s: %w", id, err)
+	}
+	o.Node.Nudge()
+	return o.RunByID(ctx, id)
+}
+
+// Cancel ends a run. One of a pipeline with compensations lets its calls under way end,
+// undoes what it has done, the last first, and ends then; [store.ErrUndoing] when it does so
+// already. Any other ends at once, or when its calls under way have been broken off.
+func (o *Runs) Cancel(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
+	return o.cancelled(ctx, id, o.cancel(ctx, id, by))
+}
+
+// Abandon ends a run as it is: nothing is undone, nor anything more of what is.
+func (o *Runs) Abandon(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
+	return o.cancelled(ctx, id, o.abandon(ctx, id, by))
+}
+
+func (o *Runs) cancelled(ctx context.Context, id string, err error) (checkpoint.RunView, error) {
+	if err != nil {
+		return checkpoint.RunView{}, fmt.Errorf("cancel run %s: %w", id, err)
+	}
+	o.Node.Nudge() // the next event of the key may be ready now
+	return o.RunByID(ctx, id)
+}
+
+func (o *Runs) abandon(ctx context.Context, id string, by store.Actor) error {
+	err := o.Store.Runs.Cancel(ctx, id, by)
+	if err == nil {
+		o.Node.Cancel(id)
+	}
+	return err
+}
+
+func (o *Runs) cancel(ctx context.Context, id string, by store.Actor) error {
+	r, err := o.Store.Runs.Run(ctx, id)
+	if err != nil {
+		return err
+	}
+	if r.Bundle == "" || r.Status.Ended() {
+		return o.abandon(ctx, id, by)
+	}
+	if View(r).Cancelling != "" {
+		return store.ErrUndoing
+	}
+	def, err := o.Library.Get(ctx, r.Bundle)
+	if err != nil && !errors.Is(err, definitions.ErrUnusable) {
+		return err
+	}
+	if err != nil || def.ByID[r.Pipeline] == nil || !def.ByID[r.Pipeline].Undoes {
+		return o.abandon(ctx, id, by) // there is nothing to undo, or nobody can
+	}
+	err = o.Store.Runs.Undo(ctx, id, by)
+	if err == nil {
+		o.Node.Move(id, model.UndoOrder(by.Reason))
+	}
+	return err
+}
+
+// A RunsDone tells what was done to a page of runs.
+type RunsDone struct {
+	Preview bool    `json:"preview"`  // false
+	Done    int     `json:"done"`     // runs that were retried or cancelled
+	MovedOn int     `json:"moved_on"` // runs that could not be, or not any more
+	Next    *string `json:"next"`     // the cursor of the rest; null at the end
+}
+
+// RetryAll retries a page of the runs that a filter chooses, failed ones unless
+// it says otherwise, the first accepted first. A walk by cursor meets each run once, even one that fails
+// again, and may be repeated from the beginning: a run that goes on already is
+// left alone.
+func (o *Runs) RetryAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
+	f.Status = cmp.Or(f.Status, model.Failed)
+	return o.each(ctx, f, func(ctx context.Context, id string) error { return o.Store.Runs.Retry(ctx, id, by) })
+}
+
+// CancelAll cancels the runs of a page, as RetryAll retries them.
+func (o *Runs) CancelAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
+	f.Live = true
+	return o.each(ctx, f, func(ctx context.Context, id string) error { return o.cancel(ctx, id, by) })
+}
+
+// AbandonAll ends the runs of a page as they are; see [Runs.Abandon].
+func (o *Runs) AbandonAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
+	f.Live = true
+	return o.each(ctx, f, func(ctx context.Context, id string) error { return o.abandon(ctx, id, by) })
+}
+
+// MakeUpAll lets the runs of a page that left a handler out do it after all, the first accepted
+// first: with the key of the call that was not made. The filter names the handler.
+func (o *Runs) MakeUpAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
+	path := f.LeftOut
+	return o.each(ctx, f, func(ctx context.Context, id string) error { return o.makeUp(ctx, id, path, by) })
+}
+
+// makeUp lets a run do a handler that it had left out.
+func (o *Runs) makeUp(ctx context.Context, id, path string, by store.Actor) error {
+	r, err := o.Store.Runs.Run(ctx, id)
+	if err != nil {
+		return err
+	}
+	if r.Status != model.Succeeded {
+		return store.ErrConflict
+	}
+	def, err := o.Library.Get(ctx, r.Bundle)
+	if errors.Is(err, definitions.ErrUnusable) || err == nil && def.ByID[r.Pipeline] == nil {
+		return store.ErrConflict
+	}
+	if err != nil {
+		return err
+	}
+	checkpoint, err := core.MakeUp(def.ByID[r.Pipeline], r.Checkpoint, r.Generation, path)
+	switch {
+	case errors.Is(err, core.ErrNotLeftOut):
+		return fmt.Errorf("%w: %w", err, store.ErrConflict)
+	case err != nil:
+		return err
+	}
+	return o.Store.Runs.MakeUp(ctx, store.MakeUp{
+		Run: id, Path: path, Version: r.Version, Checkpoint: checkpoint,
+		Priority: r.Event.Priority,
+	},
+		by)
+}
+
+// each does something to the runs of a page.
+func (o *Runs) each(ctx context.Context, f store.RunFilter, do func(context.Context, string) error) (RunsDone, error) {
+	f.Oldest = true
+	records, next, err := o.list(ctx, f)
+	if err != nil {
+		return RunsDone{}, err
+	}
+	var out RunsDone
+	if next != "" {
+		out.Next = &next
+	}
+	for _, r := range records {
+		switch err := do(ctx, r.ID); {
+		case err == nil:
+			out.Done++
+		case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrUndoing),
+			errors.Is(err, core.ErrNoMakeUp):
+			out.MovedOn++
+		default:
+			return RunsDone{}, fmt.Errorf("run %s: %w", r.ID, err)
+		}
+	}
+	o.Node.Nudge()
+	return out, nil
+}
