@@ -13,12 +13,11 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/stats"
 	"procaas/engine/store"
+	"procaas/engine/writes"
 )
 
-const (
-	maxBatch = 256 // changes or events of one transaction
-	maxTries = 8   // of a change in one go, while others wait behind it
-)
+// maxTries is how often a change is tried in one go, while others wait behind it.
+const maxTries = 8
 
 // A committer writes the steps of many runs in shared transactions. It gives up
 // no step because the store fails: it tries again until the step is written, or
@@ -29,25 +28,25 @@ type committer struct {
 	node    int64
 	log     *slog.Logger
 	metrics *stats.Metrics
-	health  *writeHealth
+	health  *writes.Health
 	fenced  func()          // told when the node may write no more
 	ctx     context.Context // of the node's membership; its end drops what is not written
 
-	shared  batcher[model.Change, error]
+	shared  writes.Batcher[model.Change, error]
 	written atomic.Int64 // transactions, to tell a bad change from a bad store
 }
 
 // start makes the zero committer, with its fields set, ready for use.
 func (c *committer) start() {
-	c.shared.do = func(changes []model.Change) []error { return c.write(changes, false) }
-	c.shared.most, c.shared.lanes = maxBatch, 2
+	c.shared.Do = func(changes []model.Change) []error { return c.write(changes, false) }
+	c.shared.Most, c.shared.Lanes = writes.MaxBatch, 2
 }
 
 // commit writes one step; when it returns nil, the step is durable. Other errors
 // are ErrStale, ErrCancelled, ErrFenced, and a store's refusal of this change.
 func (c *committer) commit(change model.Change) error {
 	began := time.Now()
-	errs, err := c.shared.call(c.ctx, []model.Change{change})
+	errs, err := c.shared.Call(c.ctx, []model.Change{change})
 	if err != nil {
 		return err
 	}
@@ -78,7 +77,7 @@ func (c *committer) commitAgain(change model.Change) (errs []error, err error) {
 			return nil, context.Cause(c.ctx)
 		}
 		backoff = min(2*backoff, clock.MaxBackoff)
-		if errs, err = c.shared.call(c.ctx, []model.Change{change}); err != nil {
+		if errs, err = c.shared.Call(c.ctx, []model.Change{change}); err != nil {
 			return nil, err
 		}
 		if !mayPass(errs[0]) {
@@ -98,7 +97,7 @@ func (c *committer) write(changes []model.Change, inDoubt bool) []error {
 		switch {
 		case err == nil:
 			c.written.Add(1)
-			c.health.note(nil, time.Now())
+			c.health.Note(nil, time.Now())
 			if inDoubt {
 				c.settle(changes, errs)
 			}
@@ -111,7 +110,7 @@ func (c *committer) write(changes []model.Change, inDoubt bool) []error {
 		}
 		inDoubt = true
 		c.metrics.Failed("commit")
-		c.health.note(err, time.Now())
+		c.health.Note(err, time.Now())
 		c.log.Warn("commit failed, trying again", "changes", len(changes), "try", try, "error", err)
 		if !clock.Pause(c.ctx, backoff) {
 			return repeat(context.Cause(c.ctx), len(changes))

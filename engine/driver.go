@@ -44,7 +44,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	defer loops.Wait()
 	triggers := &triggers.Firer{
-		Clock: &e.clock, Log: e.log, Bundle: e.Bundle, Reloaded: e.Reloaded, LastEvent: e.o.Store.Inbox.LastEvent, Submit: e.submitFirings,
+		Clock: &e.clock, Log: e.log, Bundle: e.Bundle, Reloaded: e.Reloaded, LastEvent: e.o.Store.Inbox.LastEvent, Submit: e.SubmitFirings,
 	}
 	loops.Go(func() { triggers.Run(ctx) })
 	loops.Go(func() { e.Measure(ctx) })

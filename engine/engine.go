@@ -22,6 +22,7 @@ import (
 	"procaas/engine/explain"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/outbound"
 	"procaas/engine/planner"
@@ -33,6 +34,7 @@ import (
 	"procaas/engine/store"
 	"procaas/engine/taskrun"
 	"procaas/engine/transfers"
+	"procaas/engine/writes"
 )
 
 // Options says what an Engine works with. Store, Types and Bundle are needed;
@@ -86,6 +88,7 @@ type Engine struct {
 	*clusters.Clusters
 	*definitions.Follower
 	*explain.Explainer
+	*intake.Acceptor
 	*records.Audits
 	*records.Runs
 	*steering.Steering
@@ -102,11 +105,9 @@ type Engine struct {
 	stats    stats.Stats
 	clock    clock.Clock
 	memory   Memory // of handlers
-	writes   writeHealth
+	writes   writes.Health
 	known    store.Membership
 	loss     storeLoss
-	accepts  batcher[model.Intake, accepted]
-	shedLast atomic.Int64 // when events were refused for overload; Unix nanoseconds, 0 for never
 
 	running   atomic.Bool
 	node      member
@@ -139,6 +140,9 @@ func New(o Options) (*Engine, error) {
 	e.Follower = &definitions.Follower{
 		Library: &e.library, Bundles: o.Store.Bundles, Log: o.Log, Node: o.Name, Overrule: o.Overrule, Accepted: e.Runs,
 	}
+	e.Acceptor = intake.NewAcceptor(intake.Parts{
+		Inbox: o.Store.Inbox, Library: &e.library, Room: &e.node, Now: e.clock.Now, Lost: e.loss.state, Writes: &e.writes, Metrics: o.Metrics,
+	})
 	e.Steering = &steering.Steering{
 		Store: o.Store, Library: &e.library, Settings: &e.settings, Degrader: e.degrader, Guard: &e.guard, Stats: &e.stats,
 		Metrics: o.Metrics, Clock: &e.clock, Log: o.Log, Notify: o.Notify,
@@ -148,8 +152,6 @@ func New(o Options) (*Engine, error) {
 	for _, t := range o.Types {
 		e.handlers[t.Name] = t
 	}
-	e.accepts.do, e.accepts.most, e.accepts.lanes = e.accept, maxBatch, 2
-	e.accepts.dropped = func(events int) { e.shed(events, stats.ShedLeft) }
 	d, err := e.library.Add(o.Bundle)
 	if err != nil {
 		return nil, err
@@ -216,7 +218,7 @@ func (e *Engine) Healthy(context.Context) error {
 	case err != nil:
 		return fmt.Errorf("lease cannot be renewed: %w", err)
 	}
-	return e.writes.state(time.Now())
+	return e.writes.State(time.Now())
 }
 
 // checkPath refuses a path that the present definition does not have.
@@ -230,7 +232,7 @@ func (e *Engine) checkPath(path string) error {
 // ServeTasks runs the tasks of the pipelines that have a queue section and stages,
 // until ctx ends. Runs under way go on, and whoever takes their tasks next finds them.
 func (e *Engine) ServeTasks(ctx context.Context, db *store.TaskStore) {
-	server := &taskrun.Server{Runs: e, Tasks: db, Log: e.log, Name: e.o.Name, Lease: e.o.Lease, Submit: e.submitOne}
+	server := &taskrun.Server{Runs: e, Tasks: db, Log: e.log, Name: e.o.Name, Lease: e.o.Lease, Submit: e.SubmitOne}
 	server.Serve(ctx)
 }
 
@@ -244,5 +246,5 @@ func (e *Engine) Degraded() error {
 			return err
 		}
 	}
-	return e.sheds()
+	return e.Sheds()
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine/clock"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/steering"
 	"procaas/engine/store"
@@ -91,6 +92,34 @@ func (n *node) take(asked int, runs []*store.Claimed) {
 	n.asking--
 	if n.shut && n.asking == 0 {
 		close(n.quiet)
+	}
+}
+
+// accepted begins the runs that came with an Accept, for which ask has kept room, and lets the node
+// look for the others.
+func (n *node) accepted(asked int, results []store.Accepted, err error) {
+	var claimed []*store.Claimed
+	for _, r := range results {
+		if r.Claimed != nil {
+			claimed = append(claimed, r.Claimed)
+		}
+	}
+	switch {
+	case errors.Is(err, store.ErrFenced):
+		n.fence()
+	case err != nil && asked > 0:
+		n.lost.Store(true)
+	}
+	for _, r := range results {
+		if asked > 0 && errors.Is(r.Err, store.ErrAway) {
+			n.lost.Store(true)
+		}
+	}
+	if asked > 0 {
+		n.take(asked, claimed)
+	}
+	if len(claimed) < len(results) || err != nil {
+		n.nudge()
 	}
 }
 
@@ -320,4 +349,21 @@ func (m *member) job(run string) *job {
 		return n.job(run)
 	}
 	return nil
+}
+
+// Reserve implements [intake.Room].
+func (m *member) Reserve(runs int) (r intake.Reservation) {
+	n := m.Load()
+	if n == nil {
+		r.Take = func([]store.Accepted, error) {}
+		return r
+	}
+	if !n.backlog.Load() {
+		r.Runs = n.ask(min(runs, n.left()))
+	}
+	if r.Runs > 0 {
+		r.Node = n.number
+	}
+	r.Take = func(results []store.Accepted, err error) { n.accepted(r.Runs, results, err) }
+	return r
 }

@@ -13,6 +13,7 @@ import (
 	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
+	"procaas/engine/writes"
 )
 
 // A Virtual is an engine in virtual time, for tests of pipelines: one node that
@@ -195,7 +196,7 @@ func (v *Virtual) look(ctx context.Context) (due time.Duration, busy bool, err e
 	if err != nil {
 		return 0, false, err
 	}
-	claimed, err := v.o.Store.Ledger.Claim(ctx, v.n.number, maxBatch, v.e.Bundle().Hash)
+	claimed, err := v.o.Store.Ledger.Claim(ctx, v.n.number, writes.MaxBatch, v.e.Bundle().Hash)
 	if err != nil {
 		return 0, false, fmt.Errorf("claim: %w", err)
 	}

@@ -24,7 +24,7 @@ var rooms = map[string][]string{
 	"engine": {
 		"model", "store", "sqlstore", "clock", "pgkit", "planner", "checkpoint", "core", "guard", "fallback", "diagram", "diff",
 		"clusters", "transfers", "secrets", "tracing", "outbound", "triggers", "definitions", "credentials", "settings",
-		"records", "explain", "intake", "taskrun", "stats", "inbox", "steering",
+		"records", "explain", "stats", "writes", "intake", "taskrun", "inbox", "steering",
 	},
 }
 

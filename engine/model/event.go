@@ -62,6 +62,9 @@ func (e Event) Namespace() string {
 // ReservedSource begins the sources that only the engine may use.
 const ReservedSource = "procaas/"
 
+// TaskSource is the source of the events that tasks of a pipeline become.
+func TaskSource(pipeline string) string { return ReservedSource + "queue/" + pipeline }
+
 var percentEncoded = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
 
 // IsReservedSource reports whether a source begins with procaas/, also when it only

@@ -302,7 +302,7 @@ func (s *Server) unfinished(ctx context.Context, t *store.QueuedTask, p *tree.Pi
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportAnyway)
 	defer cancel()
-	if _, err := s.Runs.Cancel(bounded, run, store.Actor{Name: TaskSource(t.Type), Reason: why.Error()}); err != nil &&
+	if _, err := s.Runs.Cancel(bounded, run, store.Actor{Name: model.TaskSource(t.Type), Reason: why.Error()}); err != nil &&
 		!errors.Is(err, store.ErrConflict) {
 		return snoozed(t, taskOverload) // it still runs
 	}
@@ -317,7 +317,7 @@ func (s *Server) attempt(ctx context.Context, p *tree.Pipeline, t *store.QueuedT
 		return "", err
 	}
 	event := model.Event{
-		Source: TaskSource(p.ID), Type: taskEventType(p), Key: t.Key, Payload: payload, Time: t.Created, Inner: true,
+		Source: model.TaskSource(p.ID), Type: taskEventType(p), Key: t.Key, Payload: payload, Time: t.Created, Inner: true,
 		Priority: min(max(t.Priority, -intake.MaxPriority), intake.MaxPriority), DelayTolerance: max(0, time.Until(t.Deadline)),
 	}
 	for used, n := 0, 1; ; n++ {
@@ -342,7 +342,7 @@ func (s *Server) attempt(ctx context.Context, p *tree.Pipeline, t *store.QueuedT
 		case used > t.Failures: // this attempt is it
 			return run, nil
 		case view.Status == model.Failed:
-			_, err := s.Runs.Retry(ctx, run, store.Actor{Name: TaskSource(p.ID), Reason: fmt.Sprintf("attempt %d of the task", t.Attempt())})
+			_, err := s.Runs.Retry(ctx, run, store.Actor{Name: model.TaskSource(p.ID), Reason: fmt.Sprintf("attempt %d of the task", t.Attempt())})
 			return run, err
 		case view.Status != model.Cancelled:
 			return run, nil

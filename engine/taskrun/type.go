@@ -49,7 +49,7 @@ func FillTask(p *tree.Pipeline, t *store.TaskSpec, options ...TaskOption) error 
 		if err != nil {
 			return err
 		}
-		event := model.EventData(model.Event{Type: taskEventType(p), Source: TaskSource(p.ID), Key: t.Key, Payload: payload})
+		event := model.EventData(model.Event{Type: taskEventType(p), Source: model.TaskSource(p.ID), Key: t.Key, Payload: payload})
 		if t.Unique, err = q.UniqueOf(event); err != nil {
 			return fmt.Errorf("%w: unique: %w", store.ErrTask, err)
 		}
@@ -97,9 +97,6 @@ func taskEventType(p *tree.Pipeline) string {
 	}
 	return p.ID
 }
-
-// TaskSource is the source of these events.
-func TaskSource(pipeline string) string { return model.ReservedSource + "queue/" + pipeline }
 
 // TaskPolicyOf gives how failed tasks of a pipeline are tried again; p may be nil, for
 // a type that is no pipeline.

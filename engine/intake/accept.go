@@ -1,4 +1,4 @@
-package engine
+package intake
 
 import (
 	"context"
@@ -6,15 +6,57 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"procaas/engine/clock"
-	"procaas/engine/intake"
+	"procaas/engine/definitions"
 	"procaas/engine/model"
 	"procaas/engine/stats"
 	"procaas/engine/store"
-	"procaas/engine/taskrun"
+	"procaas/engine/writes"
 )
+
+// An Acceptor takes events in.
+type Acceptor struct {
+	Parts
+	accepts  writes.Batcher[model.Intake, accepted]
+	shedLast atomic.Int64 // when events were refused for overload; Unix nanoseconds, 0 for never
+}
+
+// Parts are what an [Acceptor] works with.
+type Parts struct {
+	Inbox   store.Inbox
+	Library *definitions.Library
+	Room    Room
+	Now     func() time.Time // by the store's clock
+	Lost    func() error     // why nothing may be written to the store; nil when it may
+	Writes  *writes.Health
+	Metrics *stats.Metrics
+}
+
+// A Room is that of this node for runs that begin as soon as their events are stored.
+type Room interface {
+	// Reserve keeps room for up to so many runs. Its Take is to be called.
+	Reserve(runs int) Reservation
+}
+
+// A Reservation is room for runs.
+type Reservation struct {
+	Runs int   // for how many there is room; 0 when the node takes none
+	Node int64 // the number of the node; 0 when it takes none
+
+	// Take starts the runs that the store gave, and makes the rest of the room free.
+	Take func(results []store.Accepted, err error)
+}
+
+// NewAcceptor makes one.
+func NewAcceptor(p Parts) *Acceptor {
+	a := &Acceptor{Parts: p}
+	a.accepts.Do, a.accepts.Most, a.accepts.Lanes = a.accept, writes.MaxBatch, 2
+	a.accepts.Dropped = func(events int) { a.shed(events, stats.ShedLeft) }
+	return a
+}
 
 // Submit accepts events of others, which may use no source that begins with procaas/.
 // When it returns, those without an error are durable.
@@ -22,25 +64,25 @@ import (
 // an [*OverloadError] none is stored; otherwise the store could not be reached, and
 // it is unknown whether they were stored. Then submitting those again that have an
 // id is safe.
-func (e *Engine) Submit(ctx context.Context, events []intake.Submission) ([]intake.Submitted, error) {
+func (a *Acceptor) Submit(ctx context.Context, events []Submission) ([]Submitted, error) {
 	events = slices.Clone(events)
 	for i := range events {
 		events[i].Event.Inner = false
 		if queue := events[i].Queue; queue != "" {
-			events[i].Event.Source, events[i].Event.Inner = taskrun.TaskSource(queue), true
+			events[i].Event.Source, events[i].Event.Inner = model.TaskSource(queue), true
 		}
 	}
-	return e.submit(ctx, events)
+	return a.SubmitOwn(ctx, events)
 }
 
-// submit is Submit for events of the engine's own as well.
-func (e *Engine) submit(ctx context.Context, events []intake.Submission) ([]intake.Submitted, error) {
-	d, now := e.library.Present(), e.clock.Now()
-	out := make([]intake.Submitted, len(events))
+// SubmitOwn is Submit for events of the engine's own as well.
+func (a *Acceptor) SubmitOwn(ctx context.Context, events []Submission) ([]Submitted, error) {
+	d, now := a.Library.Present(), a.Now()
+	out := make([]Submitted, len(events))
 	runs := make([]model.Intake, 0, len(events))
 	places := make([]int, 0, len(events))
 	for i, s := range events {
-		in, err := intake.Take(ctx, d, s, now)
+		in, err := Take(ctx, d, s, now)
 		if err != nil {
 			out[i].Err = err
 			continue
@@ -50,18 +92,18 @@ func (e *Engine) submit(ctx context.Context, events []intake.Submission) ([]inta
 	if len(runs) == 0 {
 		return out, nil
 	}
-	if err := e.loss.state(); err != nil {
+	if err := a.Lost(); err != nil {
 		return nil, err
 	}
-	if over := e.overload(len(runs)); over != nil {
-		e.shed(len(runs), stats.ShedOverload)
+	if over := a.overload(len(runs)); over != nil {
+		a.shed(len(runs), stats.ShedOverload)
 		return nil, over
 	}
-	results, err := e.accepts.call(ctx, runs)
+	results, err := a.accepts.Call(ctx, runs)
 	if err != nil {
 		return nil, fmt.Errorf("accept events: %w", err)
 	}
-	if err := e.awaitMoving(ctx, runs, results); err != nil {
+	if err := a.awaitMoving(ctx, runs, results); err != nil {
 		return nil, fmt.Errorf("accept events: %w", err)
 	}
 	for i, r := range results {
@@ -73,24 +115,24 @@ func (e *Engine) submit(ctx context.Context, events []intake.Submission) ([]inta
 	return out, nil
 }
 
-// submitOne is submit for one event.
-func (e *Engine) submitOne(ctx context.Context, s intake.Submission) (model.Receipt, error) {
-	out, err := e.submit(ctx, []intake.Submission{s})
+// SubmitOne is SubmitOwn for one event.
+func (a *Acceptor) SubmitOne(ctx context.Context, s Submission) (model.Receipt, error) {
+	out, err := a.SubmitOwn(ctx, []Submission{s})
 	if err != nil {
 		return model.Receipt{}, err
 	}
 	return out[0].Receipt, out[0].Err
 }
 
-// submitFirings is submit for the events of triggers; see [triggers.Firer].
-func (e *Engine) submitFirings(ctx context.Context, events []model.Event) (refused []error, err error) {
-	all := make([]intake.Submission, len(events))
+// SubmitFirings is SubmitOwn for the events of triggers; see [triggers.Firer].
+func (a *Acceptor) SubmitFirings(ctx context.Context, events []model.Event) (refused []error, err error) {
+	all := make([]Submission, len(events))
 	for i, ev := range events {
 		all[i].Event = ev
 	}
-	results, err := e.submit(ctx, all)
+	results, err := a.SubmitOwn(ctx, all)
 	for _, r := range results {
-		var why *intake.Error
+		var why *Error
 		if r.Err != nil && !errors.As(r.Err, &why) {
 			return refused, r.Err
 		}
@@ -108,7 +150,7 @@ const (
 // awaitMoving hands events in again whose keys are on their way, until they have arrived
 // or it takes too long. Other senders do not wait for that. The events of a sender keep
 // their order, since all of a key are refused together.
-func (e *Engine) awaitMoving(ctx context.Context, runs []model.Intake, results []accepted) error {
+func (a *Acceptor) awaitMoving(ctx context.Context, runs []model.Intake, results []accepted) error {
 	wait := movingPause
 	for began := time.Now(); ; wait = min(2*wait, 10*movingPause) {
 		var left []model.Intake
@@ -121,7 +163,7 @@ func (e *Engine) awaitMoving(ctx context.Context, runs []model.Intake, results [
 		if len(left) == 0 || time.Since(began) > movingWait || !clock.Pause(ctx, wait) {
 			return nil
 		}
-		again, err := e.accepts.call(ctx, left)
+		again, err := a.accepts.Call(ctx, left)
 		if err != nil {
 			return err
 		}
@@ -138,25 +180,25 @@ type accepted struct {
 }
 
 // submitted makes it readable for the sender.
-func (a accepted) submitted(in *model.Intake) intake.Submitted {
+func (r accepted) submitted(in *model.Intake) Submitted {
 	switch {
-	case errors.Is(a.Err, store.ErrConflict):
-		return intake.Submitted{Err: &intake.Error{
+	case errors.Is(r.Err, store.ErrConflict):
+		return Submitted{Err: &Error{
 			Code: "id_conflict", Field: "id",
 			Message: fmt.Sprintf("event %s of source %q was accepted before with another content; "+
 				"send it with its own id", in.Event.ID, in.Event.Source),
 		}}
-	case errors.Is(a.Err, store.ErrRejected):
-		return intake.Submitted{Err: &intake.Error{
+	case errors.Is(r.Err, store.ErrRejected):
+		return Submitted{Err: &Error{
 			Code: "event_rejected", Field: "type",
 			Message: fmt.Sprintf("the present state of %s %s does not allow %s; it comes from %s",
 				in.Flow, in.Key, in.Event.Type, statesText(in.From)),
 		}}
-	case a.Err != nil:
-		return intake.Submitted{Err: a.Err}
+	case r.Err != nil:
+		return Submitted{Err: r.Err}
 	}
-	return intake.Submitted{Receipt: model.Receipt{
-		Event: in.Event.ID, Run: a.Run, Duplicate: a.Duplicate, Undecided: a.Undecided,
+	return Submitted{Receipt: model.Receipt{
+		Event: in.Event.ID, Run: r.Run, Duplicate: r.Duplicate, Undecided: r.Undecided,
 		Key: in.Key,
 	}}
 }
@@ -172,76 +214,40 @@ func statesText(from []string) string {
 
 // accept stores a batch of events. Those that may start at once become runs of
 // this node in the same transaction, as far as it has room and no others wait.
-func (e *Engine) accept(runs []model.Intake) []accepted {
+func (a *Acceptor) accept(runs []model.Intake) []accepted {
 	ctx, cancel := context.WithTimeout(context.Background(), clock.StoreTimeout)
 	defer cancel()
-	n, asked, number := e.node.Load(), 0, int64(0)
-	if n != nil && !n.backlog.Load() {
-		if asked = n.ask(min(len(runs), n.left())); asked > 0 {
-			number = n.number
-		}
-	}
+	room := a.Room.Reserve(len(runs))
 	// A run that this node has room for is its own in the same transaction: that saves the
 	// claim, and the wait for it.
-	now, owned, bundle := e.clock.Now(), 0, e.Bundle().Hash
+	now, owned, bundle := a.Now(), 0, a.Library.Present().Bundle.Hash
 	for i := range runs {
 		runs[i].Bundle = bundle
-		runs[i].Own = owned < asked && !runs[i].Event.At.After(now)
+		runs[i].Own = owned < room.Runs && !runs[i].Event.At.After(now)
 		if runs[i].Own {
 			owned++
 		}
 	}
-	results, err := e.o.Store.Inbox.Accept(ctx, number, runs)
-	e.start(n, asked, results, err)
+	results, err := a.Inbox.Accept(ctx, room.Node, runs)
+	room.Take(results, err)
 	switch {
-	case errors.Is(err, store.ErrFenced) && number != 0:
-		return e.accept(runs) // nothing was stored; by now the node takes no more
+	case errors.Is(err, store.ErrFenced) && room.Node != 0:
+		return a.accept(runs) // nothing was stored; by now the node takes no more
 	case err != nil:
-		e.metrics.Failed("accept")
-		e.writes.note(err, time.Now())
+		a.Metrics.Failed("accept")
+		a.Writes.Note(err, time.Now())
 		return slices.Repeat([]accepted{{failure: err}}, len(runs))
 	}
-	e.writes.note(nil, time.Now())
+	a.Writes.Note(nil, time.Now())
 	out := make([]accepted, len(runs))
 	for i, r := range results {
 		out[i].Accepted = r
 		if errors.Is(r.Err, store.ErrAway) {
-			e.metrics.Failed("accept")
+			a.Metrics.Failed("accept")
 		}
 		if r.Err == nil && !r.Duplicate {
-			e.metrics.Accepted.Inc()
+			a.Metrics.Accepted.Inc()
 		}
 	}
 	return out
-}
-
-// start begins the runs that came with an Accept, and lets the node look for the
-// others.
-func (e *Engine) start(n *node, asked int, results []store.Accepted, err error) {
-	if n == nil {
-		return
-	}
-	var claimed []*store.Claimed
-	for _, r := range results {
-		if r.Claimed != nil {
-			claimed = append(claimed, r.Claimed)
-		}
-	}
-	switch {
-	case errors.Is(err, store.ErrFenced):
-		n.fence()
-	case err != nil && asked > 0:
-		n.lost.Store(true)
-	}
-	for _, r := range results {
-		if asked > 0 && errors.Is(r.Err, store.ErrAway) {
-			n.lost.Store(true)
-		}
-	}
-	if asked > 0 {
-		n.take(asked, claimed)
-	}
-	if len(claimed) < len(results) || err != nil {
-		n.nudge()
-	}
 }

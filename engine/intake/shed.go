@@ -1,12 +1,12 @@
-package engine
+package intake
 
 import (
 	"errors"
 	"math/rand/v2"
 	"time"
 
-	"procaas/engine/intake"
 	"procaas/engine/stats"
+	"procaas/engine/writes"
 )
 
 // This file says when the engine takes no more events in: what comes faster than
@@ -27,40 +27,40 @@ const (
 
 // Overload tells why no event can be taken in at present; nil when one can. It
 // counts one as refused: it is asked before events are read.
-func (e *Engine) Overload() *intake.OverloadError {
-	over := e.overload(1)
+func (a *Acceptor) Overload() *OverloadError {
+	over := a.overload(1)
 	if over != nil {
-		e.shed(1, stats.ShedOverload)
+		a.shed(1, stats.ShedOverload)
 	}
 	return over
 }
 
 // overload tells why so many events cannot be taken in at present; nil when they
 // can.
-func (e *Engine) overload(events int) *intake.OverloadError {
-	o := e.accepts.outlook(min(events, maxBatch))
-	patience := patientIntake * o.usual
-	if o.next || o.wait <= max(longestIntake, patience) && o.stuck <= max(longestStall, patience) {
+func (a *Acceptor) overload(events int) *OverloadError {
+	o := a.accepts.Outlook(min(events, writes.MaxBatch))
+	patience := patientIntake * o.Usual
+	if o.Next || o.Wait <= max(longestIntake, patience) && o.Stuck <= max(longestStall, patience) {
 		return nil
 	}
-	wait := max(o.wait, o.stuck)
+	wait := max(o.Wait, o.Stuck)
 	// Not all at the same time.
 	after := time.Duration(float64(wait) * (1 + rand.Float64()))
-	return &intake.OverloadError{Wait: wait, After: min(max(after, time.Second), longestRetryAfter)}
+	return &OverloadError{Wait: wait, After: min(max(after, time.Second), longestRetryAfter)}
 }
 
 // shed counts events that are not taken in.
-func (e *Engine) shed(events int, why string) {
-	e.metrics.Shed.WithLabelValues(why).Add(float64(events))
+func (a *Acceptor) shed(events int, why string) {
+	a.Metrics.Shed.WithLabelValues(why).Add(float64(events))
 	if why == stats.ShedOverload {
-		e.shedLast.Store(time.Now().UnixNano())
+		a.shedLast.Store(time.Now().UnixNano())
 	}
 }
 
-// sheds tells whether the node has refused events lately.
-func (e *Engine) sheds() error {
+// Sheds tells whether the node has refused events lately.
+func (a *Acceptor) Sheds() error {
 	const lately = 10 * time.Second
-	at := e.shedLast.Load()
+	at := a.shedLast.Load()
 	if at == 0 || time.Since(time.Unix(0, at)) > lately {
 		return nil
 	}

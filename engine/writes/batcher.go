@@ -1,4 +1,4 @@
-package engine
+package writes
 
 import (
 	"context"
@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// A batcher joins concurrent calls into shared ones: while one is under way,
+// A Batcher joins concurrent calls into shared ones: while one is under way,
 // items gather, and the next takes them all. It needs no goroutine: of those that
 // wait, the first makes the call for the others. Alone, an item does not wait at
 // all. Many small calls cost more than a few large ones, so a further lane is used
 // only when enough wait to fill it, or when the call under way takes long.
 //
 // Items whose callers have gone before their turn are dropped.
-type batcher[T, R any] struct {
-	do      func(items []T) []R // the shared call; one result for each item
-	dropped func(items int)     // is told of items that are dropped; may be nil
-	most    int                 // items of one shared call
-	lanes   int                 // shared calls at once
+type Batcher[T, R any] struct {
+	Do      func(items []T) []R // the shared call; one result for each item
+	Dropped func(items int)     // is told of items that are dropped; may be nil
+	Most    int                 // items of one shared call
+	Lanes   int                 // shared calls at once
 
 	mu      sync.Mutex // guards the following
 	queue   []*ticket[T, R]
@@ -26,6 +26,9 @@ type batcher[T, R any] struct {
 	begun   []time.Time   // the calls under way, the oldest first
 	usual   time.Duration // what a call takes
 }
+
+// MaxBatch is how many changes or events are written in one transaction.
+const MaxBatch = 256
 
 // longCall is more than a commit usually takes: something may hold it up that does
 // not hold up the next one.
@@ -42,14 +45,14 @@ type ticket[T, R any] struct {
 	turn    chan struct{} // told once: the results are there, or the ticket leads
 }
 
-// call hands in items and waits for their results. When ctx ends first, it is
+// Call hands in items and waits for their results. When ctx ends first, it is
 // unknown what became of them.
-func (b *batcher[T, R]) call(ctx context.Context, items []T) ([]R, error) {
-	if len(items) <= b.most {
+func (b *Batcher[T, R]) Call(ctx context.Context, items []T) ([]R, error) {
+	if len(items) <= b.Most {
 		return b.wait(ctx, items)
 	}
 	var results []R
-	for part := range slices.Chunk(items, b.most) {
+	for part := range slices.Chunk(items, b.Most) {
 		got, err := b.wait(ctx, part)
 		if err != nil {
 			return nil, err
@@ -59,7 +62,7 @@ func (b *batcher[T, R]) call(ctx context.Context, items []T) ([]R, error) {
 	return results, nil
 }
 
-func (b *batcher[T, R]) wait(ctx context.Context, items []T) ([]R, error) {
+func (b *Batcher[T, R]) wait(ctx context.Context, items []T) ([]R, error) {
 	t := &ticket[T, R]{ctx: ctx, items: items, turn: make(chan struct{}, 1)}
 	b.mu.Lock()
 	b.queue = append(b.queue, t)
@@ -83,7 +86,7 @@ func (b *batcher[T, R]) wait(ctx context.Context, items []T) ([]R, error) {
 
 // leave takes a ticket out of the queue; false when it leads, and so has a duty
 // to the others.
-func (b *batcher[T, R]) leave(t *ticket[T, R]) bool {
+func (b *Batcher[T, R]) leave(t *ticket[T, R]) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if t.leads {
@@ -99,9 +102,9 @@ func (b *batcher[T, R]) leave(t *ticket[T, R]) bool {
 
 // promote gives a lane to the ticket that waits longest, if one is free and it is
 // worth a call. The caller holds the lock.
-func (b *batcher[T, R]) promote() {
+func (b *Batcher[T, R]) promote() {
 	busy := len(b.begun)
-	if len(b.queue) == 0 || busy == b.lanes || busy > 0 && b.waiting < b.most/4 && time.Since(b.begun[busy-1]) < longCall {
+	if len(b.queue) == 0 || busy == b.Lanes || busy > 0 && b.waiting < b.Most/4 && time.Since(b.begun[busy-1]) < longCall {
 		return
 	}
 	t := b.queue[0]
@@ -114,19 +117,19 @@ func (b *batcher[T, R]) promote() {
 }
 
 // drop leaves out a ticket whose caller has gone.
-func (b *batcher[T, R]) drop(t *ticket[T, R]) {
+func (b *Batcher[T, R]) drop(t *ticket[T, R]) {
 	t.err = context.Cause(t.ctx)
-	if b.dropped != nil {
-		b.dropped(len(t.items))
+	if b.Dropped != nil {
+		b.Dropped(len(t.items))
 	}
 }
 
 // lead makes one shared call for a ticket and those that wait behind it.
-func (b *batcher[T, R]) lead(first *ticket[T, R]) {
+func (b *Batcher[T, R]) lead(first *ticket[T, R]) {
 	batch, items := b.gather(first)
 	var results []R
 	if len(items) > 0 {
-		results = b.do(items)
+		results = b.Do(items)
 	}
 	for _, t := range batch {
 		if t.err == nil {
@@ -150,12 +153,12 @@ func (b *batcher[T, R]) lead(first *ticket[T, R]) {
 const usualOver = 8
 
 // gather takes those that ride in the call of a ticket, and their items.
-func (b *batcher[T, R]) gather(first *ticket[T, R]) (batch []*ticket[T, R], items []T) {
+func (b *Batcher[T, R]) gather(first *ticket[T, R]) (batch []*ticket[T, R], items []T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	size := 0
 	batch = make([]*ticket[T, R], 0, 1+len(b.queue))
-	items = make([]T, 0, min(len(first.items)+b.waiting, b.most))
+	items = make([]T, 0, min(len(first.items)+b.waiting, b.Most))
 	add := func(t *ticket[T, R]) {
 		batch = append(batch, t)
 		if t.ctx.Err() != nil {
@@ -166,7 +169,7 @@ func (b *batcher[T, R]) gather(first *ticket[T, R]) (batch []*ticket[T, R], item
 		size += len(t.items)
 	}
 	add(first)
-	for len(b.queue) > 0 && size+len(b.queue[0].items) <= b.most {
+	for len(b.queue) > 0 && size+len(b.queue[0].items) <= b.Most {
 		t := b.queue[0]
 		b.queue = b.queue[1:]
 		b.waiting -= len(t.items)
@@ -175,23 +178,23 @@ func (b *batcher[T, R]) gather(first *ticket[T, R]) (batch []*ticket[T, R], item
 	return batch, items
 }
 
-// An outlook is what items have to expect that are handed in now.
-type outlook struct {
-	next  bool          // they ride in the next call
-	wait  time.Duration // for their results, when calls take what they usually do
-	usual time.Duration // what a call takes
-	stuck time.Duration // for how long the oldest call has been under way
+// An Outlook is what items have to expect that are handed in now.
+type Outlook struct {
+	Next  bool          // they ride in the next call
+	Wait  time.Duration // for their results, when calls take what they usually do
+	Usual time.Duration // what a call takes
+	Stuck time.Duration // for how long the oldest call has been under way
 }
 
-// outlook tells what so many items have to expect.
-func (b *batcher[T, R]) outlook(items int) outlook {
+// Outlook tells what so many items have to expect.
+func (b *Batcher[T, R]) Outlook(items int) Outlook {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	waiting := b.waiting + items
-	o := outlook{next: waiting <= b.most, usual: b.usual}
-	o.wait = b.usual + time.Duration(float64(b.usual)*float64(waiting)/float64(b.most*b.lanes))
+	o := Outlook{Next: waiting <= b.Most, Usual: b.usual}
+	o.Wait = b.usual + time.Duration(float64(b.usual)*float64(waiting)/float64(b.Most*b.Lanes))
 	if len(b.begun) > 0 {
-		o.stuck = time.Since(b.begun[0])
+		o.Stuck = time.Since(b.begun[0])
 	}
 	return o
 }

@@ -1,4 +1,4 @@
-package engine
+package writes
 
 import (
 	"context"
@@ -14,7 +14,7 @@ func TestBatcherSharesCallsAndKeepsResultsApart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var calls, active, most atomic.Int32
-		b := &batcher[int, int]{most: 10, lanes: 2, do: func(items []int) []int {
+		b := &Batcher[int, int]{Most: 10, Lanes: 2, Do: func(items []int) []int {
 			calls.Add(1)
 			most.Store(max(most.Load(), active.Add(1)))
 			defer active.Add(-1)
@@ -35,7 +35,7 @@ func TestBatcherSharesCallsAndKeepsResultsApart(t *testing.T) {
 				for j := range items {
 					items[j] = i*100 + j
 				}
-				out, err := b.call(context.Background(), items)
+				out, err := b.Call(context.Background(), items)
 				if err != nil || len(out) != len(items) {
 					t.Errorf("want %d results, have %d and %v", len(items), len(out), err)
 					return
@@ -60,7 +60,7 @@ func TestBatcherSharesCallsAndKeepsResultsApart(t *testing.T) {
 func TestBatcherOutlivesCallersThatGoAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := &batcher[int, int]{most: 4, lanes: 1, do: func(items []int) []int {
+		b := &Batcher[int, int]{Most: 4, Lanes: 1, Do: func(items []int) []int {
 			time.Sleep(10 * time.Millisecond)
 			return items
 		}}
@@ -70,7 +70,7 @@ func TestBatcherOutlivesCallersThatGoAway(t *testing.T) {
 			wg.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*time.Millisecond)
 				defer cancel()
-				switch _, err := b.call(ctx, []int{i}); {
+				switch _, err := b.Call(ctx, []int{i}); {
 				case err == nil:
 					served.Add(1)
 				case errors.Is(err, context.DeadlineExceeded):
@@ -84,7 +84,7 @@ func TestBatcherOutlivesCallersThatGoAway(t *testing.T) {
 		if served.Load() == 0 || gone.Load() == 0 {
 			t.Errorf("want some served and some gone, have %d and %d", served.Load(), gone.Load())
 		}
-		if out, err := b.call(context.Background(), []int{7}); err != nil || out[0] != 7 {
+		if out, err := b.Call(context.Background(), []int{7}); err != nil || out[0] != 7 {
 			t.Errorf("want the batcher alive, have %v and %v", out, err)
 		}
 	})

@@ -1,4 +1,4 @@
-package engine
+package writes
 
 import (
 	"fmt"
@@ -11,17 +11,17 @@ const (
 	writesForget  = 10 * time.Second // after a failure; nobody may have tried since
 )
 
-// A writeHealth knows whether what the node writes arrives. A store with a full disk
+// A Health knows whether what the node writes arrives. A store with a full disk
 // may renew leases for long, which need no new page, and refuse all else.
-type writeHealth struct {
+type Health struct {
 	mu    sync.Mutex // guards the following
 	since time.Time  // of the first failure after the last success; zero when the last try succeeded
 	last  time.Time  // failure
 	err   error
 }
 
-// note tells what became of a write.
-func (w *writeHealth) note(err error, now time.Time) {
+// Note tells what became of a write.
+func (w *Health) Note(err error, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
@@ -34,9 +34,9 @@ func (w *writeHealth) note(err error, now time.Time) {
 	w.last, w.err = now, err
 }
 
-// state is an error while writes keep failing. One that nobody has repeated for a
+// State is an error while writes keep failing. One that nobody has repeated for a
 // while is forgotten, so that a node that gets no more events is tried again.
-func (w *writeHealth) state(now time.Time) error {
+func (w *Health) State(now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.since.IsZero() || w.last.Sub(w.since) < writesFailFor || now.Sub(w.last) > writesForget {
