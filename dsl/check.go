@@ -121,7 +121,7 @@ func (c *checker) checkFlow(f *tree.Flow) {
 		for _, p := range c.pipelinesOf(f.ID) {
 			events = append(events, p.On...)
 		}
-		compileValue(f.Key, &spec.Field{Kind: datum.StringKind}, &expr.Scope{
+		spec.Compile(f.Key, &spec.Field{Kind: datum.StringKind}, &expr.Scope{
 			Parsed: c.parsed, Roots: []string{"event"},
 			Payload: c.payloadOf(events),
 		}, c.Reporter)

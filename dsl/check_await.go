@@ -137,7 +137,7 @@ func (c *checker) compileAwait(h *tree.Handler, sc *expr.Scope, r *diag.Reporter
 	}
 	in := *sc // the name is known in this one condition only
 	in.Roots = append(slices.Clone(sc.Roots), expr.AwaitedRoot)
-	compileValue(h.Await.Where, &spec.Field{ExprKind: datum.BoolKind}, &in, r)
+	spec.Compile(h.Await.Where, &spec.Field{ExprKind: datum.BoolKind}, &in, r)
 }
 
 // awaitedOutline is what the response of await is: the event, with the payload that is given;

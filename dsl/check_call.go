@@ -10,6 +10,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/spec"
 	"procaas/dsl/tree"
 	"procaas/dsl/typing"
 )
@@ -180,7 +181,7 @@ func (c *pipelineCheck) checkOutputs() {
 		return
 	}
 	sc := c.scopeBefore(nil, len(c.steps))
-	compileValue(p.Outputs, nil, sc, c.Reporter)
+	spec.Compile(p.Outputs, nil, sc, c.Reporter)
 	members := make(map[string]*typing.Member)
 	for i, k := range p.Outputs.Keys() {
 		v, o := p.Outputs.Elems[i], p.Outputs.Elems[i].Outline()

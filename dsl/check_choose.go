@@ -16,7 +16,7 @@ import (
 // the pipeline. They are computed before any handler of the stage starts, so they
 // may read what is known then.
 func (c *pipelineCheck) checkStage(s *tree.Stage, at int) {
-	compileValue(s.Enabled, &spec.Field{ExprKind: datum.BoolKind}, c.scopeBefore(s, at), c.Reporter)
+	spec.Compile(s.Enabled, &spec.Field{ExprKind: datum.BoolKind}, c.scopeBefore(s, at), c.Reporter)
 	if s.Loop() == nil {
 		c.checkBranches(s, at)
 	}
@@ -33,7 +33,7 @@ func (c *pipelineCheck) checkBranches(s *tree.Stage, at int) {
 	sc := c.scopeBefore(s, at)
 	sc.Facts = slices.Concat(sc.Facts, s.Enabled.Expr().Holds())
 	for _, b := range s.Choose {
-		compileValue(b.When, &spec.Field{ExprKind: datum.BoolKind}, sc, c.Reporter)
+		spec.Compile(b.When, &spec.Field{ExprKind: datum.BoolKind}, sc, c.Reporter)
 		sc.Facts = append(slices.Clip(sc.Facts), b.When.Expr().Fails()...)
 	}
 }

@@ -83,7 +83,7 @@ func (c *checker) checkForEach(h *tree.Handler, r *diag.Reporter) {
 
 // compileItems compiles the list of a for-each, and warns of one that may be null.
 func compileItems(f *tree.ForEach, sc *expr.Scope, r *diag.Reporter) {
-	compileValue(f.Items, &spec.Field{ExprKind: datum.ListKind}, sc, r)
+	spec.Compile(f.Items, &spec.Field{ExprKind: datum.ListKind}, sc, r)
 	if f.Items == nil || f.Items.Expr() == nil {
 		return
 	}

@@ -22,9 +22,9 @@ func compileOnError(h *tree.Handler, sc *expr.Scope, r *diag.Reporter) {
 	in := *sc // the name is known in these rules only
 	in.Roots = append(slices.Clone(sc.Roots), expr.ErrorRoot)
 	for _, rule := range h.OnError {
-		compileValue(rule.When, &spec.Field{ExprKind: datum.BoolKind}, &in, r)
-		compileValue(rule.Result, nil, &in, r)
-		compileValue(rule.Message, &spec.Field{ExprKind: datum.StringKind}, &in, r)
+		spec.Compile(rule.When, &spec.Field{ExprKind: datum.BoolKind}, &in, r)
+		spec.Compile(rule.Result, nil, &in, r)
+		spec.Compile(rule.Message, &spec.Field{ExprKind: datum.StringKind}, &in, r)
 	}
 }
 

@@ -83,32 +83,32 @@ func (c *pipelineCheck) newScope() *expr.Scope {
 // compileValues compiles all expressions of a handler; its result may read its
 // own outcome too, and done that of the verification.
 func (c *checker) compileValues(h *tree.Handler, sc, own *expr.Scope, r *diag.Reporter) {
-	compileValue(h.Enabled, &spec.Field{ExprKind: datum.BoolKind}, sc, r)
+	spec.Compile(h.Enabled, &spec.Field{ExprKind: datum.BoolKind}, sc, r)
 	// What the condition has tested is so in all that follows.
 	facts := slices.Concat(sc.Facts, h.Enabled.Expr().Holds())
 	sc.Facts, own.Facts = facts, facts
 	if h.Rollout != nil {
-		compileValue(h.Rollout.By, nil, sc, r)
+		spec.Compile(h.Rollout.By, nil, sc, r)
 	}
 	if h.ForEach != nil && !h.Loops() {
 		compileItems(h.ForEach, sc, r)
 	}
 	c.compileAwait(h, sc, r)
 	c.compileBody(h.Type, h.Body, itemScope(h, sc), r)
-	compileValue(h.With(), nil, itemScope(h, sc), r)
-	compileValue(h.Result, nil, own, r)
+	spec.Compile(h.With(), nil, itemScope(h, sc), r)
+	spec.Compile(h.Result, nil, own, r)
 	if u := h.Compensate; u != nil {
 		c.compileBody(u.Type, u.Body, own, r)
 	}
 	if h.Use != nil {
-		compileValue(h.Use.With, nil, itemScope(h, own), r)
+		spec.Compile(h.Use.With, nil, itemScope(h, own), r)
 	}
 	if v := h.Verification(); v != nil {
 		c.compileBody(v.Type, v.Body, itemScope(h, sc), r)
-		compileValue(v.Done, &spec.Field{ExprKind: datum.BoolKind}, itemScope(h, own), r)
+		spec.Compile(v.Done, &spec.Field{ExprKind: datum.BoolKind}, itemScope(h, own), r)
 	}
 	if h.Fallback != nil {
-		compileValue(h.Fallback.Result, nil, sc, r)
+		spec.Compile(h.Fallback.Result, nil, sc, r)
 	}
 	compileOnError(h, sc, r)
 }
@@ -116,74 +116,10 @@ func (c *checker) compileValues(h *tree.Handler, sc, own *expr.Scope, r *diag.Re
 // compileBody compiles the expressions of a body of some type.
 func (c *checker) compileBody(typ string, body *expr.Value, sc *expr.Scope, r *diag.Reporter) {
 	if t, ok := c.types[typ]; ok {
-		compileFields(body, t.Spec, sc, r)
+		spec.CompileFields(body, t.Spec, sc, r)
 		return
 	}
-	compileValue(body, nil, sc, r)
-}
-
-// compileFields compiles the expressions of a mapping that a Spec describes. It
-// passes over unknown fields, which are reported anyway.
-func compileFields(v *expr.Value, s *spec.Spec, sc *expr.Scope, r *diag.Reporter) {
-	if v == nil || v.Kind != expr.ValueMap || s == nil {
-		compileValue(v, nil, sc, r)
-		return
-	}
-	for i, k := range v.Names {
-		if f := s.Field(k.Name); f != nil {
-			compileValue(v.Elems[i], f, sc, r)
-		} else if inline := s.InlineField(); inline != nil {
-			compileValue(v.Elems[i], inline.Elem, sc, r)
-		}
-	}
-}
-
-// compileValue compiles the expressions of a value. An expression that is the
-// whole value must give what the field wants; a nil field wants nothing
-// particular.
-func compileValue(v *expr.Value, f *spec.Field, sc *expr.Scope, r *diag.Reporter) {
-	if v == nil {
-		return
-	}
-	f = f.Of(v)
-	switch v.Kind {
-	case expr.ValueLiteral:
-		// Where text makes no sense, the literal itself is an error already.
-		if want := wantOf(f); want == datum.AnyKind || want == datum.StringKind {
-			sc.WarnForgotten(v, r)
-		}
-	case expr.ValueExpr:
-		v.Computed.Compile(sc, wantOf(f), r)
-	case expr.ValueList:
-		for _, item := range v.Elems {
-			compileValue(item, elemOf(f), sc, r)
-		}
-	case expr.ValueMap:
-		if f != nil && f.Kind == datum.ObjectKind {
-			compileFields(v, f.Spec, sc, r)
-			return
-		}
-		for _, item := range v.Elems {
-			compileValue(item, elemOf(f), sc, r)
-		}
-	}
-}
-
-// wantOf is the kind that an expression in the place of a field must give.
-func wantOf(f *spec.Field) datum.Kind {
-	if f == nil {
-		return datum.AnyKind
-	}
-	return f.Want()
-}
-
-// elemOf is the field of the elements of a list or the members of a mapping; nil when nothing
-// particular is wanted of them.
-func elemOf(f *spec.Field) *spec.Field {
-	if f == nil {
-		return nil
-	}
-	return f.Elem
+	spec.Compile(body, nil, sc, r)
 }
 
 // checkAmbiguous reports reads of a source whose id two earlier handlers have. Two of one id

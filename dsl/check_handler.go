@@ -2,7 +2,6 @@ package dsl
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -154,14 +153,4 @@ func shortDuration(d time.Duration) string {
 		s = strings.TrimSuffix(s, "0m")
 	}
 	return s
-}
-
-// ownTypes lists the handler types that authors use, and how to see those of the built-in
-// pipelines, whose names have a dot.
-func ownTypes(types []string) []string {
-	own := slices.DeleteFunc(slices.Clone(types), func(name string) bool { return strings.Contains(name, ".") })
-	if len(own) > 0 && len(own) < len(types) {
-		own[len(own)-1] += "; all: procaas explain"
-	}
-	return own
 }

@@ -120,7 +120,7 @@ func (c *pipelineCheck) checkPlaceholders() {
 	for _, h := range c.steps {
 		if h.IsPlaceholder() && !c.blamed(h.Span) {
 			c.Warnf(h.PlaceOf("id", h.Span), rules.Placeholder,
-				"name its type, such as request: {…}; known: "+strings.Join(ownTypes(diag.SortedKeys(c.types)), ", "), "handler %q does nothing", h.ID)
+				"name its type, such as request: {…}; known: "+strings.Join(tree.OwnTypes(diag.SortedKeys(c.types)), ", "), "handler %q does nothing", h.ID)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/spec"
 	"procaas/dsl/tree"
 )
 
@@ -21,7 +22,7 @@ func (c *pipelineCheck) checkQueue() {
 	if e := q.Merge.Expr(); e != nil {
 		e.Compile(&expr.Scope{Roots: []string{"first", "second"}}, datum.AnyKind, c.Reporter)
 	} else {
-		compileValue(q.Merge, nil, &expr.Scope{Roots: []string{"first", "second"}}, c.Reporter)
+		spec.Compile(q.Merge, nil, &expr.Scope{Roots: []string{"first", "second"}}, c.Reporter)
 	}
 	if q.Retry != nil {
 		if e := q.Retry.Delay.Expr(); e != nil {

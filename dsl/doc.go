@@ -43,15 +43,16 @@
 //	spec      mappings described by Go structs, and the decoding of data into them
 //	contracts JSON Schemas and OpenAPI documents made ready, and data held against them
 //	tree      the parts of a loaded definition
+//	decode    files read, held against the language, and decoded into the parts of tree
 //	cluster   which workers of a cluster may hold a partition
-//	dsl       the front door: decoding, checks, advice
+//	dsl       the front door: checks, advice, fixes
 //
 // # Structs are the language
 //
 // The mappings of the language and the bodies of handler types are Go structs.
 // Their comments are the reference, their tags the constraints and defaults,
 // their field types what values must be. [spec.Of] turns a struct into a [spec.Spec];
-// decoding, checks, [JSONSchema] and the texts of the command line come from
+// decoding, checks, [tree.JSONSchema] and the texts of the command line come from
 // that. A [tree.Type] adds a handler type; the language itself has none.
 //
 // # Expressions

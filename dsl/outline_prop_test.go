@@ -1,4 +1,4 @@
-package dsl
+package dsl_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
@@ -162,7 +163,7 @@ func promisedPayload(t *rapid.T) map[string]any {
 // schema of one. What the check has let pass fails for no null and no wrong type.
 func TestWhatIsCheckedDoesNotFailForNull(t *testing.T) {
 	t.Parallel()
-	bundle, found := Load([]diag.File{{Name: "p.yaml", Data: []byte(promisedSchema)}}, Options{})
+	bundle, found := dsl.Load([]diag.File{{Name: "p.yaml", Data: []byte(promisedSchema)}}, dsl.Options{})
 	if bundle == nil {
 		t.Fatal(found)
 	}

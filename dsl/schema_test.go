@@ -13,7 +13,6 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"gopkg.in/yaml.v3"
 
-	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
@@ -27,7 +26,7 @@ const schemaFile = "../schemas/pipeline.schema.json"
 // compiled gives the schema of some types, ready to validate.
 func compiled(t *testing.T, types []tree.Type) *jsonschema.Schema {
 	t.Helper()
-	data, err := dsl.JSONSchema(types)
+	data, err := tree.JSONSchema(types)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +87,7 @@ func builtinTypes() []tree.Type {
 
 func TestSchemaFileIsFresh(t *testing.T) {
 	t.Parallel()
-	want, err := dsl.JSONSchema(builtinTypes())
+	want, err := tree.JSONSchema(builtinTypes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +177,7 @@ func TestSchemaRefusesWhatCannotLoad(t *testing.T) {
 // TestSchemaDescribesEveryField finds properties without a word about them.
 func TestSchemaDescribesEveryField(t *testing.T) {
 	t.Parallel()
-	data, err := dsl.JSONSchema(builtinTypes())
+	data, err := tree.JSONSchema(builtinTypes())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"procaas/dsl/decode"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 )
@@ -28,12 +29,12 @@ var (
 // suppress drops what comments in the files take back, and reports comments
 // without a reason or without an effect. Errors stay: nothing may run that
 // cannot work.
-func suppress(files []*reading, found []diag.Diagnostic) []diag.Diagnostic {
+func suppress(files []*decode.Reading, found []diag.Diagnostic) []diag.Diagnostic {
 	var r diag.Reporter
 	byFile := map[string][]*suppression{}
 	for _, f := range files {
-		if !f.Foreign && f.Root != nil && strings.Contains(string(f.data), "procaas:ignore") {
-			byFile[f.Name] = f.suppressions(&r)
+		if !f.Foreign && f.Root != nil && strings.Contains(string(f.Data), "procaas:ignore") {
+			byFile[f.Name] = suppressionsIn(f, &r)
 		}
 	}
 	if len(byFile) == 0 {
@@ -73,10 +74,10 @@ func takenBack(all []*suppression, d diag.Diagnostic) bool {
 	return false
 }
 
-// suppressions finds the comments of a file that suppress something.
-func (r *reading) suppressions(report *diag.Reporter) []*suppression {
-	scalars := r.Root.Scalars(nil)
-	lines := strings.Split(string(r.data), "\n")
+// suppressionsIn finds the comments of a file that suppress something.
+func suppressionsIn(f *decode.Reading, report *diag.Reporter) []*suppression {
+	scalars := f.Root.Scalars(nil)
+	lines := strings.Split(string(f.Data), "\n")
 	var out []*suppression
 	for i, line := range lines {
 		line = strings.TrimSuffix(line, "\r")
@@ -85,7 +86,7 @@ func (r *reading) suppressions(report *diag.Reporter) []*suppression {
 			continue
 		}
 		start := diag.Pos{Line: i + 1, Column: len([]rune(line[:m[2]])) + 1}
-		at := diag.Span{File: r.Name, Start: start, End: diag.Pos{Line: i + 1, Column: len([]rune(line)) + 1}}
+		at := diag.Span{File: f.Name, Start: start, End: diag.Pos{Line: i + 1, Column: len([]rune(line)) + 1}}
 		if slices.ContainsFunc(scalars, func(s diag.Span) bool { return s.Covers(start) }) {
 			continue // text, not a comment
 		}

@@ -1,4 +1,4 @@
-package dsl
+package dsl_test
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
@@ -131,7 +132,7 @@ func TestTheSecondVersionMeansTheSame(t *testing.T) {
 }
 
 func loadCondition(text string) *expr.Value {
-	bundle, _ := Load([]diag.File{{Name: "a.yaml", Data: []byte(text)}}, Options{Types: testTypes()})
+	bundle, _ := dsl.Load([]diag.File{{Name: "a.yaml", Data: []byte(text)}}, dsl.Options{Types: testTypes()})
 	if bundle == nil {
 		return nil
 	}
@@ -148,8 +149,8 @@ func drawEvent(t *rapid.T) datum.Env {
 
 // FuzzUpgrade upgrades anything: a text that changes has nothing left to change.
 func FuzzUpgrade(f *testing.F) {
-	for _, text := range corpus(f) {
-		f.Add([]byte(text))
+	for _, file := range yamlFiles(f) {
+		f.Add(file.Data)
 	}
 	f.Add([]byte("handlers:\n- id: a\n  enabled#or: [true, {value#and: [false, {\"#not\": true}]}, !$ event.ok or event.yes]"))
 	f.Add([]byte(twoVersions))

@@ -1,8 +1,9 @@
-package dsl
+package dsl_test
 
 import (
 	"testing"
 
+	"procaas/dsl"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
@@ -45,7 +46,7 @@ configs: {SOME_IMPORTANT_SWITCH: {enabled: false}}
 
 func TestBothVersionsOfTheLanguageMeanTheSame(t *testing.T) {
 	t.Parallel()
-	bundle, found := Load([]diag.File{{Name: "a.yaml", Data: []byte(twoVersions)}}, Options{Types: testTypes()})
+	bundle, found := dsl.Load([]diag.File{{Name: "a.yaml", Data: []byte(twoVersions)}}, dsl.Options{Types: testTypes()})
 	if diag.HasErrors(found) {
 		t.Fatal(found)
 	}

@@ -20,7 +20,6 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
-	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/library"
 	"procaas/dsl/rules"
@@ -69,7 +68,7 @@ func fieldsPage() string {
 	b.WriteString("# Fields\n\nEvery field of a pipeline file, by the mapping that holds it. `procaas explain NAME` prints one section.\n" +
 		"The fields of handler types, such as `request`, are on a [page of their own](../../handlers/README.md).\n\n")
 	var types []tree.Type
-	for _, p := range dsl.Parts() {
+	for _, p := range tree.Parts() {
 		types = append(types, p.Type)
 	}
 	b.WriteString(handlers.Reference(types...))

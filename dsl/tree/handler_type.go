@@ -1,6 +1,9 @@
 package tree
 
 import (
+	"slices"
+	"strings"
+
 	"procaas/dsl/contracts"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
@@ -60,3 +63,13 @@ type Body struct {
 
 // Field finds a field of the body; nil when it is not given.
 func (b *Body) Field(name string) *expr.Value { return b.Value.Get(name) }
+
+// OwnTypes lists the handler types that authors use, and how to see those of the built-in
+// pipelines, whose names have a dot.
+func OwnTypes(types []string) []string {
+	own := slices.DeleteFunc(slices.Clone(types), func(name string) bool { return strings.Contains(name, ".") })
+	if len(own) > 0 && len(own) < len(types) {
+		own[len(own)-1] += "; all: procaas explain"
+	}
+	return own
+}

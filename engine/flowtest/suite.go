@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/decode"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
@@ -53,7 +53,7 @@ type Stubs interface {
 // an error.
 func Parse(f diag.File) (*File, []diag.Diagnostic) {
 	var file File
-	found := dsl.DecodeFile(f, Spec(), &file, []string{"request", "calls", "value"})
+	found := decode.File(f, Spec(), &file, []string{"request", "calls", "value"})
 	if diag.HasErrors(found) {
 		return nil, found
 	}
@@ -61,7 +61,7 @@ func Parse(f diag.File) (*File, []diag.Diagnostic) {
 }
 
 // JSONSchema gives the JSON Schema of files of tests, for editors.
-func JSONSchema() ([]byte, error) { return dsl.FileSchema("ProcaaS tests", Spec()) }
+func JSONSchema() ([]byte, error) { return tree.FileSchema("ProcaaS tests", Spec()) }
 
 // Reference lists the mappings of a file of tests by where they stand, each once.
 func Reference() []tree.Type {

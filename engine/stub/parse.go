@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"procaas/dsl"
+	"procaas/dsl/decode"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
@@ -20,7 +20,7 @@ func Parse(files []diag.File) (*Spec, []diag.Diagnostic) {
 	spec := spec.OfFile(reflect.TypeFor[Spec](), specSource)
 	for i, f := range files {
 		var one Spec
-		found := dsl.DecodeFile(f, spec, &one, []string{"request", "calls"})
+		found := decode.File(f, spec, &one, []string{"request", "calls"})
 		for _, d := range found {
 			c.Report(d)
 		}

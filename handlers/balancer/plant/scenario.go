@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"reflect"
 
-	"procaas/dsl"
+	"procaas/dsl/decode"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 	"procaas/dsl/spec"
@@ -253,7 +253,7 @@ const mostSteps = 5e9
 // Parse reads a scenario. It is nil exactly when one of the findings is an error.
 func Parse(f diag.File) (*Scenario, []diag.Diagnostic) {
 	var s Scenario
-	found := dsl.DecodeFile(f, spec.Of(reflect.TypeFor[Scenario](), source), &s, nil)
+	found := decode.File(f, spec.Of(reflect.TypeFor[Scenario](), source), &s, nil)
 	if diag.HasErrors(found) {
 		return nil, found
 	}
@@ -280,7 +280,7 @@ func Parse(f diag.File) (*Scenario, []diag.Diagnostic) {
 // defaults gives what a mapping is that nobody wrote.
 func defaults[T any]() *T {
 	into := new(T)
-	dsl.DecodeFile(diag.File{Data: []byte("{}")}, spec.Of(reflect.TypeFor[T](), source), into, nil)
+	decode.File(diag.File{Data: []byte("{}")}, spec.Of(reflect.TypeFor[T](), source), into, nil)
 	return into
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/internal/cli"
-	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/library"
 	"procaas/dsl/rules"
@@ -99,7 +98,7 @@ func explainName(s cli.Streams, name string) (bool, error) {
 			return true, err
 		}
 	}
-	for _, p := range dsl.Parts() {
+	for _, p := range tree.Parts() {
 		if p.Name == name {
 			return true, explainPart(s, p)
 		}
@@ -115,7 +114,7 @@ func explainName(s cli.Streams, name string) (bool, error) {
 
 // explainPart describes a part of the language. Of the four things that people take for
 // one another it also tells when something is one.
-func explainPart(s cli.Streams, p dsl.Part) error {
+func explainPart(s cli.Streams, p tree.Part) error {
 	text := handlers.Reference(p.Type)
 	text += "\nIt stands at " + p.At + " of a file.\n"
 	if why := whys[p.Name]; why != "" {
@@ -149,7 +148,7 @@ func explainable() []string {
 	for _, t := range handlers.All() {
 		names = append(names, t.Name)
 	}
-	for _, p := range dsl.Parts() {
+	for _, p := range tree.Parts() {
 		names = append(names, p.Name)
 	}
 	for _, f := range library.Functions() {
@@ -167,7 +166,7 @@ func explainAll(s cli.Streams) error {
 		fmt.Fprintf(w, "  %s\t%s\n", t.Name, inShort(t.Type))
 	}
 	section("\nOther parts of pipeline files")
-	for _, p := range dsl.Parts() {
+	for _, p := range tree.Parts() {
 		fmt.Fprintf(w, "  %s\t%s\n", p.Name, inShort(p.Type))
 	}
 	section("\nFunctions of expressions")

@@ -10,7 +10,6 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/docs"
-	"procaas/dsl"
 	"procaas/dsl/tree"
 	"procaas/engine/api/problem"
 	"procaas/engine/flowtest"
@@ -67,7 +66,7 @@ func fieldsNamed(name string) (rows []string) {
 
 // everyType lists the mappings of pipeline files, of handler types and of tests.
 func everyType() (all []tree.Type) {
-	for _, p := range dsl.Parts() {
+	for _, p := range tree.Parts() {
 		all = append(all, p.Type)
 	}
 	for _, t := range handlers.All() {

@@ -13,8 +13,8 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
-	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/tree"
 	"procaas/engine/flowtest"
 )
 
@@ -120,7 +120,7 @@ func starterFiles() ([]diag.File, error) {
 	if err := add(settingsFile, data, err); err != nil {
 		return nil, err
 	}
-	data, err = dsl.JSONSchema(source.Types())
+	data, err = tree.JSONSchema(source.Types())
 	if err := add("schemas/pipeline.schema.json", data, err); err != nil {
 		return nil, err
 	}

@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/internal/source"
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/flowtest"
 )
 
@@ -26,7 +26,7 @@ In VS Code:
 	}
 	test := c.Flags().Bool("test", false, "print the schema of *.test.yaml")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		write := func() ([]byte, error) { return dsl.JSONSchema(source.Types()) }
+		write := func() ([]byte, error) { return tree.JSONSchema(source.Types()) }
 		if *test {
 			write = flowtest.JSONSchema
 		}

@@ -1,4 +1,4 @@
-package dsl
+package decode
 
 import (
 	"slices"
@@ -158,7 +158,7 @@ func (d *decoder) unknownHandlerKey(h *expr.Value, i int, s *spec.Spec) {
 	}
 	near := diag.Suggest(k.Name, known)
 	if slices.Contains(types, near) || near == "" && (v.Kind == expr.ValueMap || strings.Contains(k.Name, ".")) {
-		hint := "the types are " + strings.Join(ownTypes(types), ", ")
+		hint := "the types are " + strings.Join(tree.OwnTypes(types), ", ")
 		if meant := diag.DidYouMean(k.Name, types, ""); meant != "" {
 			hint = meant + " " + hint
 		}

@@ -1,4 +1,4 @@
-package dsl
+package decode
 
 import (
 	_ "embed"
@@ -93,9 +93,9 @@ var testTypes = sync.OnceValue(func() []tree.Type {
 })
 
 // readAlone reads and decodes a file as if there were no others.
-func readAlone(f diag.File, types []tree.Type) *reading {
+func readAlone(f diag.File, types []tree.Type) *Reading {
 	read := readFile(f)
-	read.decode(types, mouldsOf([]*reading{read}), false)
+	read.decode(types, mouldsOf([]*Reading{read}), false)
 	return read
 }
 
@@ -114,7 +114,7 @@ var unescape = strings.NewReplacer(`\t`, "\t", `\r`, "\r", `\0`, "\x00", `\xff`,
 
 func TestYAMLGoldens(t *testing.T) {
 	t.Parallel()
-	datadriven.Walk(t, "../testdata/dsl", func(t *testing.T, path string) {
+	datadriven.Walk(t, "../../testdata/dsl", func(t *testing.T, path string) {
 		name := path[strings.LastIndex(path, "/")+1:]
 		switch {
 		case strings.HasPrefix(name, "yaml_"):

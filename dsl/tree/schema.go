@@ -1,4 +1,4 @@
-package dsl
+package tree
 
 import (
 	"bytes"
@@ -10,15 +10,14 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/source"
 	"procaas/dsl/spec"
-	"procaas/dsl/tree"
 )
 
 // JSONSchema gives the JSON Schema (draft 2020-12) of pipeline files with these
-// handler types, for editors: what it refuses, [Load] refuses too. Load knows
+// handler types, for editors: what it refuses, dsl.Load refuses too. Load knows
 // more.
-func JSONSchema(types []tree.Type) ([]byte, error) {
+func JSONSchema(types []Type) ([]byte, error) {
 	b := newSchemaBuilder()
-	root := b.object(tree.Language(), false)
+	root := b.object(Language(), false)
 	b.addTypes(types, "handler", 0)
 	b.addTypes(types, "verify", 2) // done, and a field of a request
 	b.addTypes(types, "compensation", 1)
@@ -279,7 +278,7 @@ func orNull(s schema) schema {
 // addTypes completes the definition of a handler, or of what has the body of one
 // too: besides its own fields it has one key that names its type, or the fields
 // of a request directly. With fewer keys than least it has neither.
-func (b *schemaBuilder) addTypes(types []tree.Type, name string, least int) {
+func (b *schemaBuilder) addTypes(types []Type, name string, least int) {
 	h := b.defs[name].(schema)
 	properties := h["properties"].(schema)
 	own := make(map[string]bool)
@@ -291,7 +290,7 @@ func (b *schemaBuilder) addTypes(types []tree.Type, name string, least int) {
 	for _, t := range types {
 		b.defs["type-"+t.Name] = b.object(t.Spec, true)
 		properties[t.Name] = schema{"$ref": "#/$defs/type-" + t.Name}
-		if t.Name != tree.RequestType {
+		if t.Name != RequestType {
 			continue
 		}
 		for _, f := range t.Spec.Fields {

@@ -1,10 +1,10 @@
-package dsl_test
+package tree_test
 
 import (
 	"testing"
 
-	"procaas/dsl"
 	"procaas/dsl/library"
+	"procaas/dsl/tree"
 )
 
 // TestPartsHaveNamesOfTheirOwn: what people ask for must be one thing, also beside the
@@ -15,7 +15,7 @@ func TestPartsHaveNamesOfTheirOwn(t *testing.T) {
 	for _, f := range library.Functions() {
 		at[f.Name] = "functions"
 	}
-	for _, p := range dsl.Parts() {
+	for _, p := range tree.Parts() {
 		if before, ok := at[p.Name]; ok {
 			t.Errorf("%s is at %s and at %s", p.Name, before, p.At)
 		}

@@ -1,4 +1,4 @@
-package dsl
+package decode
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 // what was found to be wrong.
 func meaning(data []byte) string {
 	r := readFile(diag.File{Name: "a.yaml", Data: data})
-	r.decode(testTypes(), mouldsOf([]*reading{r}), false)
+	r.decode(testTypes(), mouldsOf([]*Reading{r}), false)
 	var found []string
 	for _, d := range r.Found {
 		if d.Message != "the colon behind the operator is missing" { // it is added
@@ -61,7 +61,7 @@ func checkLayout(t interface {
 func corpus(t testing.TB) []string {
 	t.Helper()
 	var texts []string
-	for _, pattern := range []string{"../pipelines/*/*.yaml", "../testdata/dsl/ok/*.yaml"} {
+	for _, pattern := range []string{"../../pipelines/*/*.yaml", "../../testdata/dsl/ok/*.yaml"} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

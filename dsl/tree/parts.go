@@ -1,17 +1,16 @@
-package dsl
+package tree
 
 import (
 	"slices"
 	"strings"
 
 	"procaas/dsl/spec"
-	"procaas/dsl/tree"
 )
 
 // A Part is a mapping of the language, such as a stage or a retry.
 type Part struct {
 	// Type has the name by which authors ask for the part, and its fields.
-	tree.Type
+	Type
 
 	// At is where it stands in a file: pipelines.stages for a stage. Of a part that may
 	// stand in several places it is the first.
@@ -32,11 +31,11 @@ func Parts() []Part {
 			if inner.Spec == nil || slices.ContainsFunc(out, func(p Part) bool { return p.Spec == inner.Spec }) {
 				continue
 			}
-			p := Part{tree.Type{Name: spec.Kebab(inner.Spec.Name), Spec: inner.Spec}, strings.TrimPrefix(at+"."+f.Name, ".")}
+			p := Part{Type{Name: spec.Kebab(inner.Spec.Name), Spec: inner.Spec}, strings.TrimPrefix(at+"."+f.Name, ".")}
 			out = append(out, p)
 			add(p.Spec, p.At)
 		}
 	}
-	add(tree.Language(), "")
+	add(Language(), "")
 	return out
 }

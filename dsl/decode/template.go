@@ -1,18 +1,16 @@
-package dsl
+package decode
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
-	"procaas/dsl/contracts"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/dsl/source"
 	"procaas/dsl/syntax"
-	"procaas/dsl/tree"
 )
 
 // This file puts the handlers of templates where they are used, before anything is
@@ -32,7 +30,7 @@ type mould struct {
 }
 
 // mouldsOf finds the templates of all files; the first one of an id counts.
-func mouldsOf(given []*reading) map[string]*mould {
+func mouldsOf(given []*Reading) map[string]*mould {
 	out := make(map[string]*mould)
 	for _, r := range given {
 		if r.Foreign {
@@ -290,65 +288,4 @@ func (x *expansion) inline(v *expr.Value, at diag.Span) string {
 		return text
 	}
 	return "(" + datum.DescribeData(v.Scalar) + ")"
-}
-
-// checkTemplates makes the schemas of parameters ready, and warns of templates that
-// nobody uses: nothing of what their handlers say has been checked.
-func (c *checker) checkTemplates() {
-	used := make(map[string]bool)
-	eachHandler(c.bundle, func(h *tree.Handler) {
-		if h.Use != nil {
-			used[h.Use.Template] = true
-		}
-	})
-	for _, t := range c.bundle.Templates {
-		t.Contracts = make(map[string]*contracts.Contract)
-		for i, k := range t.Parameters.Keys() {
-			schema := t.Parameters.Elems[i]
-			if !contracts.IsSchema(schema, k.Name, c.Reporter) {
-				continue
-			}
-			contract := c.ready.Of(schema, fmt.Sprintf("parameter %s of template %s", k.Name, t.ID))
-			t.Contracts[k.Name] = contract
-			if preset := schema.Get("default"); preset != nil {
-				if data, ok := preset.Literal(); ok {
-					contract.Report(preset, data, preset.Span, c.Reporter)
-				}
-			}
-		}
-		if t.ID != "" && !used[t.ID] && !c.partial {
-			c.Warnf(t.PlaceOf("id", t.Span), rules.Template, "delete it, or use it: nothing of its handler is checked until then",
-				"nobody uses template %q", t.ID)
-		}
-	}
-}
-
-// eachHandler visits all handlers of a bundle.
-func eachHandler(b *tree.Bundle, visit func(*tree.Handler)) {
-	for _, p := range b.Pipelines {
-		for _, s := range p.Stages {
-			for _, h := range s.Handlers {
-				visit(h)
-			}
-		}
-	}
-	for _, h := range b.Detached {
-		visit(h)
-	}
-}
-
-// checkUse holds what a use gives against the schemas of the parameters.
-func (c *pipelineCheck) checkUse(h *tree.Handler) {
-	if h.Use == nil {
-		return
-	}
-	t := c.templates[h.Use.Template]
-	if t == nil {
-		return // reported when it was read
-	}
-	for i, k := range h.Use.With.Keys() {
-		if contract := t.Contracts[k.Name]; contract != nil {
-			c.fits(h.Use.With.Elems[i], contract, contract.Name)
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package dsl
+package decode
 
 import (
 	"cmp"
@@ -13,33 +13,66 @@ import (
 	"procaas/dsl/tree"
 )
 
-// A reading is what became of one file when it was read.
-type reading struct {
+// A Reading is what became of one file when it was read.
+type Reading struct {
 	contracts.File
-	data   []byte
+	Data   []byte
 	doc    *tree.Document // nil for one that is foreign
 	source *source.Source // until it is decoded
 }
 
 // readingOf is that of a file which nobody has looked at.
-func readingOf(f diag.File) *reading {
-	return &reading{File: contracts.File{Name: f.Name, ID: f.ID}, data: f.Data}
+func readingOf(f diag.File) *Reading {
+	return &Reading{File: contracts.File{Name: f.Name, ID: f.ID}, Data: f.Data}
 }
 
-// A fileset is all files of a bundle: those that were given, and those that they
-// name.
-type fileset struct {
-	*diag.Reporter
+// A Set is all files of a bundle, read and decoded: those that were given, and those that
+// they name.
+type Set struct {
+	diag.Reporter // what was found in all of them
+
+	Files     []diag.File      // in the order of their names
+	Given     []*Reading       // those that were given
+	Documents []*tree.Document // of files of pipelines; nil for one of which nothing was understood
+
 	read   func(name string) ([]byte, error)
-	byName map[string]*reading
+	byName map[string]*Reading
 }
 
 // maxReferred bounds the files that are read because others name them.
 const maxReferred = 1000
 
+// Read reads and decodes files, and those that they name by the function read, which may be
+// nil. They are taken in the order of their names, and one that comes twice counts once.
+func Read(files []diag.File, types []tree.Type, read func(name string) ([]byte, error)) *Set {
+	files = slices.Clone(files)
+	slices.SortStableFunc(files, func(a, b diag.File) int { return cmp.Compare(a.Name, b.Name) })
+	files = slices.CompactFunc(files, func(a, b diag.File) bool { return a.Name == b.Name })
+	s := &Set{Given: make([]*Reading, len(files)), read: read}
+	diag.InParallel(len(files), new(diag.Reporter), func(i int, _ *diag.Reporter) { s.Given[i] = readFile(files[i]) })
+	templates := mouldsOf(s.Given)
+	partial := slices.ContainsFunc(s.Given, func(r *Reading) bool { return diag.HasErrors(r.Found) && r.Root == nil })
+	diag.InParallel(len(files), new(diag.Reporter), func(i int, _ *diag.Reporter) { s.Given[i].decode(types, templates, partial) })
+	s.gather()
+	var found []diag.Diagnostic
+	for _, was := range s.Given {
+		file := s.byName[was.Name]
+		found = append(found, file.Found...)
+		switch {
+		case file.broken():
+			s.Documents = append(s.Documents, nil)
+		case !file.Foreign:
+			s.Documents = append(s.Documents, file.doc)
+		}
+	}
+	s.Found = append(found, s.Found...)
+	s.Files = s.withReferred(files)
+	return s
+}
+
 // readFile reads the values of one file. Those of pipelines are decoded when the
 // templates of all files are known.
-func readFile(f diag.File) *reading {
+func readFile(f diag.File) *Reading {
 	var r diag.Reporter
 	out := readingOf(f)
 	out.doc = &tree.Document{}
@@ -52,12 +85,12 @@ func readFile(f diag.File) *reading {
 }
 
 // file is the file as it was given.
-func (r *reading) file() diag.File { return diag.File{Name: r.Name, ID: r.ID, Data: r.data} }
+func (r *Reading) file() diag.File { return diag.File{Name: r.Name, ID: r.ID, Data: r.Data} }
 
 // broken tells whether nothing at all was understood of a file of pipelines.
-func (r *reading) broken() bool { return !r.Foreign && diag.HasErrors(r.Found) && empty(r.doc) }
+func (r *Reading) broken() bool { return !r.Foreign && diag.HasErrors(r.Found) && empty(r.doc) }
 
-func (r *reading) parse(s *source.Source) {
+func (r *Reading) parse(s *source.Source) {
 	root := s.Read()
 	if root == nil || !s.Measure(root) {
 		return
@@ -74,7 +107,7 @@ func (r *reading) parse(s *source.Source) {
 
 // decode makes the document of what was read. Partial says that templates may be in a
 // file that could not be read.
-func (r *reading) decode(types []tree.Type, templates map[string]*mould, partial bool) {
+func (r *Reading) decode(types []tree.Type, templates map[string]*mould, partial bool) {
 	if r.source == nil {
 		return
 	}
@@ -87,7 +120,7 @@ func (r *reading) decode(types []tree.Type, templates map[string]*mould, partial
 
 // readContract reads a file as a JSON Schema or an OpenAPI document, whatever it
 // says.
-func readContract(f diag.File) *reading {
+func readContract(f diag.File) *Reading {
 	var r diag.Reporter
 	out := readingOf(f)
 	out.Foreign = true
@@ -130,7 +163,7 @@ func valueOf(data any, at diag.Span) *expr.Value {
 
 // A reference is a place that names a file.
 type reference struct {
-	from *reading
+	from *Reading
 	at   diag.Span
 	text string
 	file bool // it can be nothing but a file
@@ -138,10 +171,10 @@ type reference struct {
 
 // gather finds the files that others name, and reads those that were not given.
 // What cannot be read is reported where an author has named it.
-func (s *fileset) gather(given []*reading) {
-	s.byName = make(map[string]*reading, len(given))
+func (s *Set) gather() {
+	s.byName = make(map[string]*Reading, len(s.Given))
 	var open []reference
-	for _, r := range given {
+	for _, r := range s.Given {
 		s.byName[r.Name] = r
 		open = append(open, r.references()...)
 	}
@@ -173,7 +206,7 @@ func (s *fileset) gather(given []*reading) {
 }
 
 // fetch reads a file that was not given.
-func (s *fileset) fetch(f diag.File) *reading {
+func (s *Set) fetch(f diag.File) *Reading {
 	err := contracts.ErrNotGiven
 	if s.read != nil {
 		f.Data, err = s.read(f.Name)
@@ -187,7 +220,7 @@ func (s *fileset) fetch(f diag.File) *reading {
 }
 
 // references lists the files that a file names.
-func (r *reading) references() []reference {
+func (r *Reading) references() []reference {
 	var out []reference
 	if r.Foreign {
 		r.Root.WalkRefs(func(v *expr.Value, text string) { out = append(out, reference{r, v.Span, text, true}) })
@@ -211,6 +244,13 @@ func (r *reading) references() []reference {
 		v.WalkRefs(func(v *expr.Value, text string) { out = append(out, reference{r, v.Span, text, false}) })
 	})
 	return out
+}
+
+// empty tells whether nothing at all was understood of a file.
+func empty(d *tree.Document) bool {
+	return d.Configs == nil && d.ConfigSchemas == nil && d.Schemas == nil &&
+		len(d.Services)+len(d.Flows)+len(d.Pipelines)+len(d.Handlers)+len(d.Triggers)+len(d.Events)+len(d.Templates)+len(d.ShardMaps)+
+			len(d.Clusters) == 0
 }
 
 // eachSchema visits the schemas of a document.
@@ -252,8 +292,8 @@ func eachSchema(d *tree.Document, visit func(*expr.Value)) {
 	}
 }
 
-// contractFiles gives all files by name, as contracts know them.
-func (s *fileset) contractFiles() map[string]*contracts.File {
+// Contracts gives all files by name, as contracts know them.
+func (s *Set) Contracts() map[string]*contracts.File {
 	out := make(map[string]*contracts.File, len(s.byName))
 	for name, r := range s.byName {
 		out[name] = &r.File
@@ -262,7 +302,7 @@ func (s *fileset) contractFiles() map[string]*contracts.File {
 }
 
 // withReferred adds the files that were read because others name them.
-func (s *fileset) withReferred(files []diag.File) []diag.File {
+func (s *Set) withReferred(files []diag.File) []diag.File {
 	given := make(map[string]bool, len(files))
 	for _, f := range files {
 		given[f.Name] = true

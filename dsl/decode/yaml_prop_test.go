@@ -1,4 +1,4 @@
-package dsl
+package decode
 
 import (
 	"fmt"
@@ -201,7 +201,7 @@ func FuzzParse(f *testing.F) {
 
 // goldenInputs cuts the inputs out of the goldens.
 func goldenInputs(f *testing.F) []string {
-	files, err := filepath.Glob("../testdata/dsl/*.txt")
+	files, err := filepath.Glob("../../testdata/dsl/*.txt")
 	if err != nil || len(files) == 0 {
 		f.Fatalf("no goldens: %v", err)
 	}

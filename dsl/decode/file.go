@@ -1,4 +1,4 @@
-package dsl
+package decode
 
 import (
 	"strings"
@@ -11,12 +11,12 @@ import (
 	"procaas/dsl/spec"
 )
 
-// DecodeFile reads a YAML file of another kind than pipelines, such as one of
+// File reads a YAML file of another kind than pipelines, such as one of
 // stub services, into the struct that into points to; s is that struct's [spec.OfFile].
 // The expressions in its fields of type Value may read the given roots. What is
-// reported is as in [Load]; into holds everything that is sound, and must not be
+// reported is as in dsl.Load; into holds everything that is sound, and must not be
 // used when one of the findings is an [diag.Error].
-func DecodeFile(f diag.File, s *spec.Spec, into any, roots []string) []diag.Diagnostic {
+func File(f diag.File, s *spec.Spec, into any, roots []string) []diag.Diagnostic {
 	r := new(diag.Reporter)
 	src, ok := source.New(f, r)
 	if !ok {
@@ -36,6 +36,6 @@ func DecodeFile(f diag.File, s *spec.Spec, into any, roots []string) []diag.Diag
 	whole := &spec.Field{Kind: datum.ObjectKind, Spec: s}
 	d.check(v, whole, "", allowance{})
 	d.fill(into, s, v)
-	compileValue(v, whole, &expr.Scope{Roots: roots}, r)
+	spec.Compile(v, whole, &expr.Scope{Roots: roots}, r)
 	return r.Diagnostics()
 }

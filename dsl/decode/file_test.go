@@ -1,4 +1,4 @@
-package dsl
+package decode
 
 import (
 	_ "embed"
@@ -13,9 +13,10 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 )
 
-//go:embed otherfile_test.go
+//go:embed file_test.go
 var otherSource string
 
 // An otherFile is a kind of file of its own.
@@ -60,7 +61,7 @@ func decodeOther(t *testing.T, text string) (otherFile, string) {
 	t.Helper()
 	var out otherFile
 	spec := spec.OfFile(reflect.TypeFor[otherFile](), otherSource)
-	found := DecodeFile(diag.File{Name: "x.yaml", Data: []byte(text)}, spec, &out, []string{"request"})
+	found := File(diag.File{Name: "x.yaml", Data: []byte(text)}, spec, &out, []string{"request"})
 	var lines []string
 	for _, d := range found {
 		lines = append(lines, fmt.Sprintf("%s: %s", d.Span, d.Message))
@@ -136,7 +137,7 @@ x.yaml:11:8: field "steps": want a mapping, have 12`
 
 func TestFileSchemaOfOneAndMaps(t *testing.T) {
 	t.Parallel()
-	data, err := FileSchema("other files", spec.OfFile(reflect.TypeFor[otherFile](), otherSource))
+	data, err := tree.FileSchema("other files", spec.OfFile(reflect.TypeFor[otherFile](), otherSource))
 	if err != nil {
 		t.Fatal(err)
 	}
