@@ -24,25 +24,25 @@ func (s *server) statusOperations() []rest.Operation {
 	health := func(about string) []rest.Reply { return []rest.Reply{{About: about, Body: wire.Health{}}} }
 	return []rest.Operation{
 		{
-			Method: http.MethodGet, Path: "/healthz", ID: "health", Tag: "status", Summary: "Whether the process is alive",
-			Replies: health("It is."), Serve: s.getHealth,
+			Method: http.MethodGet, Path: "/healthz", ID: "health", Tag: "status", Summary: "Check that the process is alive",
+			Replies: health("The process is alive."), Serve: s.getHealth,
 		},
 		{
-			Method: http.MethodGet, Path: "/readyz", ID: "ready", Tag: "status", Summary: "Whether the node takes events and runs them",
-			Replies: health("It does."), Refusals: []string{problem.NotReady}, Serve: s.getReady,
+			Method: http.MethodGet, Path: "/readyz", ID: "ready", Tag: "status", Summary: "Check that the node accepts and runs events",
+			Replies: health("The node is ready."), Refusals: []string{problem.NotReady}, Serve: s.getReady,
 		},
 		{
 			Method: http.MethodGet, Path: "/metrics", ID: "metrics", Tag: "status", Summary: "Metrics in the text format of Prometheus",
 			Replies: []rest.Reply{{About: "The metrics.", ContentType: "text/plain"}}, Serve: s.metricsHandler(),
 		},
 		{
-			Method: http.MethodGet, Path: "/openapi.json", ID: "describe", Tag: "status", Summary: "This description",
+			Method: http.MethodGet, Path: "/openapi.json", ID: "describe", Tag: "status", Summary: "Read this description",
 			Replies: []rest.Reply{{About: "An OpenAPI 3.1 document.", Body: map[string]any{}}}, Serve: s.getDescription,
 		},
 		{
-			Method: http.MethodGet, Path: "/", ID: "page", Tag: "status", Summary: "The console, for people",
+			Method: http.MethodGet, Path: "/", ID: "page", Tag: "status", Summary: "Show the console, for people",
 			Replies: []rest.Reply{{
-				About:       "The overview. Who has not signed in and needs to is sent to the page for that.",
+				About:       "The overview. The server redirects people who must sign in to that page.",
 				ContentType: "text/html",
 			}}, Serve: func(c *rest.Call) error { return s.serveConsole(c.W, c.R) },
 		},

@@ -36,7 +36,7 @@ type Levers struct {
 	DryRun   *Lever           `json:"dry_run,omitempty"`  // moves are decided, and not made
 
 	// Warnings are made for those who look, from all the levers together: none is kept.
-	Warnings []string `json:"warnings,omitempty" doc:"Pins that a ban or a drain of their worker contradicts, and which of the two is stronger."`
+	Warnings []string `json:"warnings,omitempty" doc:"Pins that contradict a ban or drain of their worker, and which of the two applies."`
 }
 
 // A Lever is one of them, with who has pulled it.

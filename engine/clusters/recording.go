@@ -16,12 +16,12 @@ import (
 // another policy needs to decide about the same.
 type Recording struct {
 	Cluster    string             `json:"cluster"`
-	Policy     string             `json:"policy" doc:"That decided while it was recorded."`
+	Policy     string             `json:"policy" doc:"The policy of the cluster during the recording."`
 	Partitions int                `json:"partitions"`
 	Step       float64            `json:"step_s" doc:"Seconds between two observations."`
-	Parameters map[string]float64 `json:"parameters" doc:"Of the policy, named as in a file of --params."`
-	Workers    []AssignedWorker   `json:"workers" doc:"Of the cluster now."`
-	Holders    [][]int            `json:"holders" doc:"For each partition, the places of the workers that may hold it."`
+	Parameters map[string]float64 `json:"parameters" doc:"The parameters of the policy, named as in a file for --params."`
+	Workers    []AssignedWorker   `json:"workers" doc:"The present workers of the cluster."`
+	Holders    [][]int            `json:"holders" doc:"For each partition, the indexes of the workers that may hold it."`
 
 	// Observations are responses of balancer.observe, the oldest first.
 	Observations []json.RawMessage `json:"observations,omitempty" doc:"Responses of balancer.observe, the oldest first."`

@@ -16,33 +16,33 @@ type ClusterView struct {
 	Owner      string    `json:"owner,omitempty"`
 	Policy     string    `json:"policy"`
 	Partitions int       `json:"partitions"`
-	Version    int64     `json:"version" doc:"Of the assignment; 0 before there is one."`
-	Epoch      int64     `json:"epoch" doc:"The node that has made it."`
-	Unassigned int       `json:"unassigned" doc:"Partitions that no worker has."`
-	Gini       float64   `json:"gini" doc:"How uneven the weights of the workers are, from 0 to 1."`
-	Requests   float64   `json:"requests" doc:"Served in a second."`
-	Drops      float64   `json:"drops" doc:"Refused in a second."`
-	Moves      int       `json:"moves" doc:"Made since the cluster began."`
-	BestLoad   float64   `json:"best_load" doc:"The least load of the worker that has the most, relative to an even one, that the map and the workers that are up allow, if all partitions weighed the same: a bound by maximum flow."`
-	Observed   time.Time `json:"observed,omitzero" doc:"When the workers were asked last."`
-	Alerts     []string  `json:"alerts" doc:"What a person should look at."`
+	Version    int64     `json:"version" doc:"The version of the assignment; 0 before the first."`
+	Epoch      int64     `json:"epoch" doc:"The node that made the assignment."`
+	Unassigned int       `json:"unassigned" doc:"The number of partitions without a worker."`
+	Gini       float64   `json:"gini" doc:"The Gini index of the weights of the workers: 0 is even, 1 is uneven."`
+	Requests   float64   `json:"requests" doc:"Served requests per second."`
+	Drops      float64   `json:"drops" doc:"Dropped requests per second."`
+	Moves      int       `json:"moves" doc:"The number of moves since the cluster began."`
+	BestLoad   float64   `json:"best_load" doc:"A lower bound of the highest load of a worker, relative to an even load. It is the best that the map and the live workers allow if all partitions have the same weight, computed by maximum flow."`
+	Observed   time.Time `json:"observed,omitzero" doc:"The time of the last observation."`
+	Alerts     []string  `json:"alerts" doc:"Problems that need a person."`
 	Workers    []Seen    `json:"workers"`
-	Levers     Levers    `json:"levers" doc:"What people have told the balancer."`
-	Would      []MoveLog `json:"would,omitempty" doc:"Moves that a dry run has not made."`
+	Levers     Levers    `json:"levers" doc:"The levers that people have set."`
+	Would      []MoveLog `json:"would,omitempty" doc:"Moves that a dry run decided and did not make."`
 }
 
 // A PartitionView tells why a partition is where it is.
 type PartitionView struct {
 	Cluster   string    `json:"cluster"`
 	Partition int       `json:"partition"`
-	Worker    string    `json:"worker,omitempty" doc:"That serves it; nobody when it is left out."`
-	Since     int64     `json:"since" doc:"The version of the assignment by which it came there."`
-	Weight    float64   `json:"weight" doc:"Requests in a second."`
-	Share     float64   `json:"share" doc:"Its part of what its worker has."`
-	Holders   []Holder  `json:"holders" doc:"Whom the map allows."`
+	Worker    string    `json:"worker,omitempty" doc:"The worker that serves it; absent if none does."`
+	Since     int64     `json:"since" doc:"The version of the assignment that moved it there."`
+	Weight    float64   `json:"weight" doc:"Requests per second."`
+	Share     float64   `json:"share" doc:"Its share of the weight of its worker."`
+	Holders   []Holder  `json:"holders" doc:"The workers that the map allows."`
 	Pin       *Lever    `json:"pin,omitempty"`
-	Moves     []MoveLog `json:"moves" doc:"Its last moves, the newest last."`
-	Notes     []string  `json:"notes" doc:"What decides about it now."`
+	Moves     []MoveLog `json:"moves" doc:"Its latest moves, newest last."`
+	Notes     []string  `json:"notes" doc:"The facts that decide about it now."`
 }
 
 // A Holder is a worker that may hold a partition.
@@ -50,9 +50,9 @@ type Holder struct {
 	Worker   string  `json:"worker"`
 	Zone     string  `json:"zone,omitempty"`
 	Up       bool    `json:"up"`
-	Draining bool    `json:"draining,omitempty" doc:"It is emptied, by itself or by people, and gets nothing."`
-	Banned   bool    `json:"banned,omitempty" doc:"It is to serve nothing."`
-	Weight   float64 `json:"weight" doc:"Of what it has."`
+	Draining bool    `json:"draining,omitempty" doc:"true if the worker drains. It gets no partitions."`
+	Banned   bool    `json:"banned,omitempty" doc:"true if the worker must serve nothing."`
+	Weight   float64 `json:"weight" doc:"The weight of its partitions."`
 	Holds    bool    `json:"holds"`
 }
 

@@ -27,47 +27,47 @@ type Cells interface {
 
 // An View is an inbox over several databases.
 type View struct {
-	Inbox string `json:"inbox" doc:"A name that no other inbox has."`
-	Slots int    `json:"slots" doc:"Among how many slots the keys are spread."`
+	Inbox string `json:"inbox" doc:"The unique name of the inbox."`
+	Slots int    `json:"slots" doc:"The number of slots."`
 	Cells []Cell `json:"cells" doc:"The databases, the home first."`
-	Moves []Move `json:"moves" doc:"The slots on their way, and after them the last moves that have ended, the latest first."`
-	Ended Ended  `json:"ended" doc:"How many moves have ended since the inbox has been over several databases."`
+	Moves []Move `json:"moves" doc:"The current moves, then the latest ended moves, newest first."`
+	Ended Ended  `json:"ended" doc:"The number of moves that have ended, since the inbox has several databases."`
 }
 
 // An Cell is one of the databases.
 type Cell struct {
-	Name    string `json:"name" doc:"The name; that of --store is home."`
-	Slots   int    `json:"slots" doc:"How many slots it has."`
+	Name    string `json:"name" doc:"The name. The database of --store is home."`
+	Slots   int    `json:"slots" doc:"The number of its slots."`
 	Spans   string `json:"spans" doc:"Which ones." example:"0-2047,4000"`
-	Waiting int    `json:"waiting" doc:"How many runs wait in it; 0 for one that cannot be reached."`
-	Frozen  int    `json:"frozen" doc:"How many of its slots take nothing in at present, since they move."`
-	Outbox  int    `json:"outbox" doc:"How many events it has for other cells, at most 1000 are counted."`
+	Waiting int    `json:"waiting" doc:"The number of its waiting runs; 0 if it cannot be reached."`
+	Frozen  int    `json:"frozen" doc:"The number of its slots that accept no events now, because they move."`
+	Outbox  int    `json:"outbox" doc:"The number of its events for other cells, counted up to 1000."`
 
-	OutboxOldestS float64 `json:"outbox_oldest_s" doc:"For how many seconds the first of them has been there; 0 when there is none."`
+	OutboxOldestS float64 `json:"outbox_oldest_s" doc:"The age of the oldest of them in seconds; 0 if there is none."`
 
-	Away string `json:"away,omitempty" doc:"Why it cannot be reached."`
+	Away string `json:"away,omitempty" doc:"The reason why it cannot be reached."`
 }
 
 // Ended counts moves.
 type Ended struct {
-	Moved  int64 `json:"moved" doc:"Those of which all slots are where they were to go."`
-	Undone int64 `json:"undone" doc:"Those that were given up, with some of their slots moved or none."`
+	Moved  int64 `json:"moved" doc:"The moves that completed."`
+	Undone int64 `json:"undone" doc:"The moves that were given up, after some of their slots or none."`
 }
 
 // An Move is slots that move from one database to another.
 type Move struct {
-	ID      string     `json:"id" doc:"The move; empty for one that was only planned."`
+	ID      string     `json:"id" doc:"The id of the move; empty if it was only planned."`
 	From    string     `json:"from" doc:"The cell that has the slots."`
-	To      string     `json:"to" doc:"The cell that gets them."`
+	To      string     `json:"to" doc:"The target cell."`
 	Slots   int        `json:"slots" doc:"How many."`
-	Moved   int        `json:"moved" doc:"How many of them are in the cell that gets them; they go in parts."`
-	Step    string     `json:"step" enum:"planned,copying,freezing,switched,opened,undoing,moved,undone" doc:"How far it is."`
+	Moved   int        `json:"moved" doc:"The number of slots that are already in the target. Slots move in parts."`
+	Step    string     `json:"step" enum:"planned,copying,freezing,switched,opened,undoing,moved,undone" doc:"The current step."`
 	By      string     `json:"by,omitempty" doc:"Who ordered it."`
 	Reason  string     `json:"reason,omitempty" doc:"Why."`
 	Begun   time.Time  `json:"begun" doc:"When it began."`
 	Ended   *time.Time `json:"ended" doc:"When it ended; null before."`
-	Rows    int64      `json:"rows" doc:"How many rows were copied, as far as this node knows."`
-	FrozenS float64    `json:"frozen_s" doc:"For how many seconds, at most, a slot took nothing in."`
+	Rows    int64      `json:"rows" doc:"The number of copied rows that this node knows of."`
+	FrozenS float64    `json:"frozen_s" doc:"The longest time in seconds that a slot accepted no events."`
 	Error   string     `json:"error,omitempty" doc:"Why it was undone."`
 }
 

@@ -54,32 +54,32 @@ type ShardTransfer struct {
 	ID     string `json:"id" doc:"The transfer."`
 	Map    string `json:"map" doc:"The shard map."`
 	Key    string `json:"key" doc:"The placement that moves."`
-	Source string `json:"source" doc:"The shard that has it, or had it."`
-	Target string `json:"target" doc:"The shard that gets it."`
+	Source string `json:"source" doc:"The shard that has the key, or had it."`
+	Target string `json:"target" doc:"The target shard."`
 	Method string `json:"method" doc:"stream, or lock-copy-switch."`
 	Run    string `json:"run" doc:"The run that does it."`
 	Lane   string `json:"lane" doc:"Where it is kept: the map and a number."`
 
-	DeadlineMS int64 `json:"deadline_ms,omitempty" doc:"For how long the key may be frozen before the source thaws by itself, in milliseconds."`
-	PingMS     int64 `json:"ping_ms,omitempty" doc:"How quick the stream must be before the key is frozen, in milliseconds."`
+	DeadlineMS int64 `json:"deadline_ms,omitempty" doc:"How long the key may be frozen before the source thaws by itself, in milliseconds."`
+	PingMS     int64 `json:"ping_ms,omitempty" doc:"The highest latency of the stream at which the key may be frozen, in milliseconds."`
 	LockMS     int64 `json:"lock_ms,omitempty" doc:"How long the freeze waits for writers, in milliseconds."`
-	Rate       int64 `json:"rate,omitempty" doc:"Bytes a second that are copied at most; 0 is no bound."`
+	Rate       int64 `json:"rate,omitempty" doc:"The highest speed of the copy in bytes per second; 0 is no limit."`
 
 	State    string    `json:"state" doc:"waiting, running, paused, observing, cleaning, done, rolled-back, cancelled or failed."`
-	Step     string    `json:"step" doc:"What it does now, or did last."`
+	Step     string    `json:"step" doc:"The current or last step."`
 	Rows     int64     `json:"rows" doc:"Rows that this step has handled."`
-	Total    int64     `json:"total" doc:"Rows that it has to handle; an estimate, 0 when unknown."`
+	Total    int64     `json:"total" doc:"An estimate of the rows of this step; 0 if unknown."`
 	Bytes    int64     `json:"bytes" doc:"Bytes that were copied."`
 	Lag      int64     `json:"lag" doc:"Bytes of the source's log that the target has not applied yet."`
 	Percent  float64   `json:"percent" doc:"How much of the step is done."`
-	Switched bool      `json:"switched" doc:"The map names the target."`
-	Rollback string    `json:"rollback,omitempty" doc:"possible, or why it is not."`
-	WindowMS float64   `json:"window_ms" doc:"For how long the key could not be written, in milliseconds."`
+	Switched bool      `json:"switched" doc:"true if the map names the target."`
+	Rollback string    `json:"rollback,omitempty" doc:"possible, or the reason why it is not."`
+	WindowMS float64   `json:"window_ms" doc:"How long writes of the key were blocked, in milliseconds."`
 	Next     int64     `json:"epoch" doc:"The epoch of the key after the switch; 0 before."`
 	Observe  time.Time `json:"observe_until,omitzero" doc:"Until when it may be rolled back."`
-	Hours    string    `json:"hours,omitempty" doc:"The hours of the day at which it may begin; any when empty."`
-	Waits    string    `json:"waits,omitempty" doc:"What it waits for before it begins: an hour, its turn, or another transfer; empty once it has begun."`
-	Error    string    `json:"error,omitempty" doc:"What went wrong last."`
+	Hours    string    `json:"hours,omitempty" doc:"The hours of the day at which it may start; empty for any."`
+	Waits    string    `json:"waits,omitempty" doc:"What it waits for before it starts: an hour, its turn, or another transfer. Empty after the start."`
+	Error    string    `json:"error,omitempty" doc:"The last error."`
 	Started  time.Time `json:"started" doc:"When it began."`
 	Changed  time.Time `json:"changed" doc:"When this was last written."`
 }

@@ -96,14 +96,14 @@ type ShardQuestion struct {
 type ShardAnswer struct {
 	Map       string           `json:"map" doc:"The shard map."`
 	Key       string           `json:"key" doc:"The key that was asked for."`
-	Placement string           `json:"placement" doc:"The placement that the key belongs to: what procaas.guard takes."`
+	Placement string           `json:"placement" doc:"The placement of the key, for procaas.guard."`
 	Shard     string           `json:"shard" doc:"The shard that has the key."`
 	Class     string           `json:"class" doc:"The class of the shard."`
-	Epoch     int64            `json:"epoch" doc:"The epoch of the placement: what procaas.guard takes."`
-	Hosts     []ShardHostBrief `json:"hosts" doc:"Hosts in the order in which to try them; the first one was chosen."`
+	Epoch     int64            `json:"epoch" doc:"The epoch of the placement, for procaas.guard."`
+	Hosts     []ShardHostBrief `json:"hosts" doc:"Hosts in the order in which to try them, the best first."`
 	DSN       string           `json:"dsn" doc:"The connection string with these hosts, without a password."`
-	Moving    bool             `json:"moving,omitempty" doc:"A transfer has the key."`
-	Stale     bool             `json:"stale,omitempty" doc:"What is known of the hosts is older than three seconds."`
+	Moving    bool             `json:"moving,omitempty" doc:"true if a transfer moves the key."`
+	Stale     bool             `json:"stale,omitempty" doc:"true if the information about the hosts is older than three seconds."`
 }
 
 // A ShardHostBrief is a host in an answer.
@@ -111,13 +111,13 @@ type ShardHostBrief struct {
 	Address string `json:"address" doc:"Host and port."`
 	DC      string `json:"dc,omitempty" doc:"The data centre."`
 	Role    string `json:"role" doc:"master, replica or unknown."`
-	LagMS   int64  `json:"lag_ms,omitempty" doc:"How far the replica is behind, in milliseconds."`
+	LagMS   int64  `json:"lag_ms,omitempty" doc:"The lag of the replica, in milliseconds."`
 }
 
 // ShardChanges are placements that have changed.
 type ShardChanges struct {
-	Next  string           `json:"next" doc:"The position to go on from."`
-	Reset bool             `json:"reset,omitempty" doc:"The position is too old or of another node: forget everything."`
+	Next  string           `json:"next" doc:"The position for the next call."`
+	Reset bool             `json:"reset,omitempty" doc:"true if the position is too old or of another node: discard everything."`
 	Items []ShardPlacement `json:"items" doc:"The placements, as they are now."`
 }
 
@@ -126,7 +126,7 @@ type ShardPlacement struct {
 	Placement string `json:"placement" doc:"Its key."`
 	Shard     string `json:"shard" doc:"The shard that has it."`
 	Epoch     int64  `json:"epoch" doc:"Its epoch."`
-	Moving    bool   `json:"moving,omitempty" doc:"A transfer has it."`
+	Moving    bool   `json:"moving,omitempty" doc:"true if a transfer moves it."`
 }
 
 // A ShardMapView describes a shard map.
@@ -134,9 +134,9 @@ type ShardMapView struct {
 	ID       string   `json:"id" doc:"The map."`
 	Key      []string `json:"key" doc:"The parts of a key."`
 	Strategy string   `json:"strategy" doc:"directory, slots or range."`
-	Owner    string   `json:"owner,omitempty" doc:"Who looks after it."`
-	Shards   int      `json:"shards" doc:"How many shards it has."`
-	Loaded   int64    `json:"loaded" doc:"How many placements this node knows."`
+	Owner    string   `json:"owner,omitempty" doc:"The team that looks after it."`
+	Shards   int      `json:"shards" doc:"The number of shards."`
+	Loaded   int64    `json:"loaded" doc:"The number of placements that this node knows."`
 }
 
 // A ShardView describes a shard.
@@ -144,18 +144,18 @@ type ShardView struct {
 	Map          string          `json:"map" doc:"The shard map."`
 	ID           string          `json:"id" doc:"The shard."`
 	Class        string          `json:"class" doc:"Its class."`
-	Registration bool            `json:"registration" doc:"Whether new keys may be placed here now."`
-	Transfer     bool            `json:"transfer" doc:"Whether keys may be moved here now."`
-	Closed       string          `json:"closed,omitempty" doc:"Why registration was closed at run time."`
-	Draining     string          `json:"draining,omitempty" doc:"Why all keys are to leave."`
-	Placements   int64           `json:"placements" doc:"How many placements live here."`
-	Capacity     int64           `json:"capacity" doc:"How much data it bears, in bytes."`
-	Used         int64           `json:"used" doc:"How much it has, in bytes, as last measured."`
+	Registration bool            `json:"registration" doc:"true if it takes new keys now."`
+	Transfer     bool            `json:"transfer" doc:"true if keys may move to it now."`
+	Closed       string          `json:"closed,omitempty" doc:"The reason why registration was closed at run time."`
+	Draining     string          `json:"draining,omitempty" doc:"The reason why it drains."`
+	Placements   int64           `json:"placements" doc:"The number of its placements."`
+	Capacity     int64           `json:"capacity" doc:"How much data fits on it, in bytes."`
+	Used         int64           `json:"used" doc:"Its data in bytes, as last measured."`
 	Usage        float64         `json:"usage" doc:"Used as a share of capacity."`
-	Load         float64         `json:"load" doc:"Busy connections of its master as a share of those that it takes, as last measured."`
+	Load         float64         `json:"load" doc:"Busy connections of its master as a share of its limit, as last measured."`
 	Connections  int             `json:"connections" doc:"Connections of clients to its master, as last measured."`
-	Master       string          `json:"master,omitempty" doc:"The address of the master; empty when there is none."`
-	Problem      string          `json:"problem,omitempty" doc:"Why there is no master, or why it takes no writes."`
+	Master       string          `json:"master,omitempty" doc:"The address of the master; empty if there is none."`
+	Problem      string          `json:"problem,omitempty" doc:"The reason why there is no master, or why it takes no writes."`
 	Hosts        []ShardHostView `json:"hosts" doc:"Its hosts, as declared."`
 }
 
@@ -166,14 +166,14 @@ type ShardHostView struct {
 	Role     string `json:"role" doc:"master, replica or unknown."`
 	Alive    bool   `json:"alive" doc:"Whether it answers."`
 	Timeline int    `json:"timeline,omitempty" doc:"The timeline of its log."`
-	LSN      string `json:"lsn,omitempty" doc:"How far its log has got."`
-	LagMS    int64  `json:"lag_ms" doc:"How far a replica is behind, in milliseconds."`
+	LSN      string `json:"lsn,omitempty" doc:"The position of its log."`
+	LagMS    int64  `json:"lag_ms" doc:"The lag of a replica, in milliseconds."`
 	Load     int    `json:"load" doc:"Busy connections."`
 
 	Connections    int       `json:"connections" doc:"Connections of clients."`
-	MaxConnections int       `json:"max_connections,omitempty" doc:"How many it takes."`
-	Seen           time.Time `json:"seen,omitzero" doc:"When it answered last."`
-	Error          string    `json:"error,omitempty" doc:"Why it does not."`
+	MaxConnections int       `json:"max_connections,omitempty" doc:"The limit of connections."`
+	Seen           time.Time `json:"seen,omitzero" doc:"When it last answered."`
+	Error          string    `json:"error,omitempty" doc:"The error if it does not."`
 }
 
 // A ShardChange changes what was decided of a shard at run time; nil leaves a part as it is,
@@ -186,19 +186,19 @@ type ShardChange struct {
 // A ShardRegroup tells which placement was divided, or which two have become one.
 type ShardRegroup struct {
 	Map     string `json:"map" doc:"The shard map."`
-	Wide    string `json:"wide" doc:"The placement that was divided, or that has got the keys of the other one."`
-	Narrow  string `json:"narrow" doc:"The placement that was split off, or that has ended."`
+	Wide    string `json:"wide" doc:"The placement that was divided, or that received the keys."`
+	Narrow  string `json:"narrow" doc:"The placement that was split off, or that ended."`
 	Shard   string `json:"shard" doc:"The shard that has both."`
-	Changed bool   `json:"changed" doc:"Whether anything has changed."`
-	DryRun  bool   `json:"dry_run,omitempty" doc:"Nothing was changed: this is what would be."`
+	Changed bool   `json:"changed" doc:"true if anything changed."`
+	DryRun  bool   `json:"dry_run,omitempty" doc:"true if nothing was changed, because it was a dry run."`
 }
 
 // A ShardEnrollment tells what enrolling has found and done.
 type ShardEnrollment struct {
 	Map          string   `json:"map" doc:"The shard map."`
 	Shard        string   `json:"shard" doc:"The shard."`
-	Reasons      []string `json:"reasons" doc:"Why it was refused; nothing was changed then."`
-	Warnings     []string `json:"warnings" doc:"What to look after."`
-	Publications []string `json:"publications" doc:"The publications that there are now."`
-	Fences       int      `json:"fences" doc:"How many fences were missing."`
+	Reasons      []string `json:"reasons" doc:"The reasons of a refusal, which changed nothing."`
+	Warnings     []string `json:"warnings" doc:"Things to check."`
+	Publications []string `json:"publications" doc:"The present publications."`
+	Fences       int      `json:"fences" doc:"The number of missing fences."`
 }

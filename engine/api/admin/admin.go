@@ -65,36 +65,36 @@ func (g *Group) Operations() []rest.Operation {
 	return append([]rest.Operation{
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/handlers", ID: "list-handlers", Tag: "admin",
-			Summary: "List handlers with what this node has seen of them", Replies: rest.OK("All handlers, in order."),
+			Summary: "List handlers with the statistics of this node", Replies: rest.OK("All handlers, in order."),
 		}, func(*rest.Call, *rest.Nothing) (wire.Page[stats.HandlerInfo], error) {
 			return rest.Listed(g.Status.Handlers(), nil)
 		}),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/services", ID: "list-services", Tag: "admin",
-			Summary: "List the services that handlers call, and what this node lets through to them", Replies: rest.OK("All services, in order."),
+			Summary: "List the services that handlers call, with the limits of this node", Replies: rest.OK("All services, in order."),
 		}, func(*rest.Call, *rest.Nothing) (wire.Page[guard.ServiceInfo], error) {
 			return rest.Listed(g.Status.Services(), nil)
 		}),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/backlog", ID: "get-backlog", Tag: "admin",
-			Summary: "Tell how many runs wait on all nodes, and for what",
-			About:   "Counts are exact when they are made, and some seconds old: the more there is to count, the more seldom it is done.",
+			Summary: "Count the runs that wait on all nodes, by cause",
+			About:   "Counts are exact, but some seconds old. The more runs there are, the less often the node counts.",
 			Replies: rest.OK("What waits."),
 		}, func(*rest.Call, *rest.Nothing) (stats.BacklogView, error) { return g.Status.Backlog(), nil }),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/nodes", ID: "list-nodes", Tag: "admin",
-			Summary: "List the nodes that are alive, and those that died lately",
+			Summary: "List live nodes, and nodes that died recently",
 			Replies: rest.OK("The nodes."), Refusals: []string{problem.StoreUnavailable},
 		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[records.NodeView], error) {
 			return rest.Listed(g.Status.Nodes(c.Context()))
 		}),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/reload", ID: "reload", Tag: "admin",
-			Summary: "Read this node's pipelines again, and serve new events by them on all nodes",
-			About: "Pipelines with errors are refused with all findings, and so are files that have none while the server has some; neither " +
-				"changes anything. Pipelines that are gone while accepted events wait for them are refused, too, with their number, unless `drop` " +
-				"gives the events up. Runs that have begun keep the definition that they began with.",
-			Example: wire.Reload{Reason: "new tariffs"}, Replies: rest.OK("What it changes."),
+			Summary: "Read the pipelines of this node again, for new events on all nodes",
+			About: "The server refuses pipelines with errors and returns all findings. It also refuses files without pipelines if it has " +
+				"some now. It refuses to remove a pipeline while accepted events wait for it, unless `drop` cancels them. A refusal changes " +
+				"nothing. Runs that have begun keep their definition.",
+			Example: wire.Reload{Reason: "new tariffs"}, Replies: rest.OK("The differences."),
 			Refusals: []string{problem.InvalidPipelines, problem.EventsWait, problem.NotReloadable, problem.StoreUnavailable},
 		}, g.reload),
 	}, slices.Concat(g.auditOperations(), g.inboxOperations(), g.tokenOperations())...)

@@ -29,11 +29,10 @@ func (g *Group) auditOperations() []rest.Operation {
 		}, g.audit),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/audit/verify", ID: "verify-audit", Tag: "admin",
-			Summary: "Tell whether the audit is as it was written",
-			About: "Reads all records, oldest first. Each has a hash of what it says and of the hash before it, so a record that was changed, removed " +
-				"or put in later does not fit. Who can write to the database can make the whole chain anew: keep `head` elsewhere, and ask with " +
-				"`expect` whether it is still there. " +
-				"A node does this once at a time.",
+			Summary: "Verify that nobody changed the audit",
+			About: "Reads all records, oldest first. Each record has a hash of its contents and of the hash before it. A record that " +
+				"somebody changed, removed or inserted later does not fit. Somebody who can write to the database can recompute the whole " +
+				"chain. So keep `head` elsewhere, and check with `expect` that it still exists. A node handles one such call at a time.",
 			Replies: rest.OK("What was found."), Refusals: []string{problem.InvalidParameter, problem.CellAway, problem.StoreUnavailable},
 		}, g.verify),
 	}
@@ -41,10 +40,10 @@ func (g *Group) auditOperations() []rest.Operation {
 
 type auditQuery struct {
 	Kind  string    `query:"kind" enum:"cluster,config,control,definition,fallback,inbox,queue,refusal,run,shard,token,transfer" doc:"Only changes of this kind."`
-	Name  string    `query:"name" doc:"Only changes of this setting, token, run or service, or at or below this path."`
+	Name  string    `query:"name" doc:"Only changes of this setting, token, run or service, or of this path and below."`
 	By    string    `query:"by" doc:"Only changes by this actor: the name of a token."`
-	Since time.Time `query:"since" doc:"Only changes made then or later."`
-	Until time.Time `query:"until" doc:"Only changes made before."`
+	Since time.Time `query:"since" doc:"Only changes made at this time or later."`
+	Until time.Time `query:"until" doc:"Only changes made before this time."`
 	Limit int       `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"The most changes of one page."`
 	rest.PageQuery
 }
@@ -107,7 +106,7 @@ func (g *Group) changes(ctx context.Context, filter store.AuditFilter, limit int
 }
 
 type verifyQuery struct {
-	Expect string `query:"expect" bytes:"any" doc:"Hashes that the chain must hold, with commas between them: 64 hexadecimal digits each, such as an earlier head. At most 16."`
+	Expect string `query:"expect" bytes:"any" doc:"Hashes that the chain must contain, such as an earlier head. Up to 16, separated by commas, with 64 hexadecimal digits each."`
 }
 
 var chainHash = regexp.MustCompile(`^[0-9a-f]{64}$`)

@@ -25,30 +25,28 @@ func (g *Group) inboxOperations() []rest.Operation {
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/inbox", ID: "get-inbox", Tag: "admin",
-			Summary:  "Read which database of the inbox has which keys, and what moves",
-			About:    "A key is in the slot that SHA-256 gives it: the first two bytes modulo 4096.",
+			Summary:  "Read which database of the inbox has which keys, and current moves",
+			About:    "The slot of a key is the first two bytes of its SHA-256, modulo 4096.",
 			Replies:  []rest.Reply{{About: "The cells and the moves.", Example: view}},
 			Refusals: []string{problem.NoCells, problem.StoreUnavailable},
 		}, func(c *rest.Call, _ *rest.Nothing) (inbox.View, error) { return g.inboxView(c) }),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/inbox/moves", ID: "move-slots", Tag: "admin",
 			Summary: "Move slots of keys from one database of the inbox to another",
-			About: "It goes on in the background: read the inbox to see how far it is. While the slots are frozen, usually for milliseconds, " +
-				"events of their keys " +
-				"wait at the intake, up to five seconds. A move that cannot be made is undone.",
+			About: "The move runs in the background. Read the inbox to see its progress. While slots are frozen, usually for milliseconds, " +
+				"calls that submit events of their keys wait up to five seconds. A move that fails is undone.",
 			Example: wire.InboxMoveRequest{Slots: "0-2047", To: "b"},
 			Replies: []rest.Reply{
-				{Status: http.StatusAccepted, About: "The move, which has begun.", Example: move},
-				{About: "What would be done.", Body: inbox.Move{}},
+				{Status: http.StatusAccepted, About: "The move, which has started.", Example: move},
+				{About: "The plan of a dry run.", Body: inbox.Move{}},
 			},
 			Refusals: []string{problem.InvalidMove, problem.NoCells, problem.StoreUnavailable},
 		}, g.moveSlots),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/inbox/removals", ID: "remove-cell", Tag: "admin",
 			Summary: "Remove a database from the inbox for good",
-			About: "It is refused while the database has slots, events for others, or runs; all nodes leave it within a second. Its name and " +
-				"its number do not come again. " +
-				"Afterwards nodes are started anew without it, and the database may be dropped.",
+			About: "The server refuses while the database has slots, events for other databases, or runs. All nodes drop it within a " +
+				"second. Its name and its number are never reused. Afterwards restart the nodes without it, and drop the database.",
 			Example:  wire.InboxRemovalRequest{Cell: "b"},
 			Replies:  []rest.Reply{{About: "The inbox without it.", Example: view}},
 			Refusals: []string{problem.CellInUse, problem.NoCells, problem.StoreUnavailable},

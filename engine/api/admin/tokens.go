@@ -16,23 +16,23 @@ func (g *Group) tokenOperations() []rest.Operation {
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/tokens", ID: "list-tokens", Tag: "admin",
-			Summary: "List tokens, without what is secret about them",
+			Summary: "List tokens, without their secrets",
 			Replies: rest.OK("All tokens, by name."), Refusals: []string{problem.StoreUnavailable},
 		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[credentials.TokenView], error) {
 			return rest.Listed(g.Tokens.Tokens(c.Context()))
 		}),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/tokens", ID: "new-token", Tag: "admin", Summary: "Make a token",
-			About: "The first token must be one of an admin, unless the server was configured with one: from then on calls need tokens. " +
-				"The name of a token that is revoked or has expired may be used again.",
+			About: "The first token must be an admin's, unless the configuration of the server has one. From then on calls need tokens. " +
+				"You can reuse the name of a revoked or expired token.",
 			Example:  wire.NewToken{Name: "on-call", Role: "operator", Paths: []string{"new-order-created/notify"}},
 			Replies:  []rest.Reply{{Status: http.StatusCreated, About: "The token."}},
 			Refusals: []string{problem.InvalidToken, problem.TokenExists, problem.FirstToken, problem.ControlPath, problem.StoreUnavailable},
 		}, g.newToken),
 		rest.Typed(rest.Operation{
 			Method: http.MethodDelete, Path: "/admin/v1/tokens/{name}", ID: "revoke-token", Tag: "admin", Summary: "Revoke a token on all nodes",
-			About:   "Within a second it is good nowhere. The last token of an admin stays, unless the server was configured with one.",
-			Replies: rest.OK("It is revoked."),
+			About:   "No node accepts it after a second. The server keeps the last token of an admin, unless its configuration has one.",
+			Replies: rest.OK("The revoked token."),
 			Refusals: []string{
 				problem.InvalidParameter, problem.TokenNotFound, problem.TokenExists, problem.LastAdmin, problem.StoreUnavailable,
 			},
@@ -62,7 +62,7 @@ func (g *Group) newToken(c *rest.Call, in *newToken) (made wire.MadeToken, err e
 
 type revokeToken struct {
 	Name   string `path:"name" doc:"The token."`
-	Reason string `query:"reason" bytes:"512" doc:"Why, for people and the audit."`
+	Reason string `query:"reason" bytes:"512" doc:"The reason, for people and the audit."`
 }
 
 func (g *Group) revokeToken(c *rest.Call, in *revokeToken) (view credentials.TokenView, err error) {

@@ -47,19 +47,19 @@ func (g *Group) Operations() []rest.Operation {
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/clusters/{cluster}/route", ID: "route-key", Tag: "clusters",
 			Summary:  "Find the worker that serves a key",
-			About:    "Callers with many keys follow the assignment instead, and compute the partition themselves.",
+			About:    "A caller with many keys should follow the assignment instead, and compute the partition itself.",
 			Replies:  rest.OK("The worker."),
 			Refusals: append(refusals, problem.NoWorker),
 		}, g.routeKey),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/clusters/{cluster}/assignment", ID: getAssignment, Tag: "clusters",
-			Summary: "Read which worker serves which partition, or wait for that to change",
-			About: "With `Accept: text/event-stream` each newer assignment comes as an event, whose id is its version, until the stream ends; " +
-				"whoever comes back with `Last-Event-ID` goes on from there.\n\n" +
-				"A version is never there twice, and the versions that one client sees never go back as long as it names the last in `after`.",
+			Summary: "Read which worker serves which partition, or wait for a change",
+			About: "With `Accept: text/event-stream` the server sends each newer assignment as an event, until the stream ends. The id of " +
+				"the event is the version. Reconnect with `Last-Event-ID` to continue from there.\n\n" +
+				"Versions are unique. The versions that a client sees never decrease if it passes the last one in `after`.",
 			Replies: []rest.Reply{
 				{About: "The assignment.", Body: clusters.Assignment{}, ContentType: rest.MediaStream},
-				{Status: http.StatusNoContent, About: "There is none, or none that is later."},
+				{Status: http.StatusNoContent, About: "There is no assignment, or no later one."},
 			},
 			Refusals: refusals,
 		}, g.assignment),
@@ -88,7 +88,7 @@ func (g *Group) check(in *clusterPath) error {
 
 type routeKey struct {
 	clusterPath
-	Key string `query:"key" bytes:"any" required:"true" want:"want the key that is looked for" doc:"What the request is about."`
+	Key string `query:"key" bytes:"any" required:"true" want:"want the key that is looked for" doc:"The key of the request."`
 }
 
 func (g *Group) routeKey(c *rest.Call, in *routeKey) (route wire.Route, err error) {
@@ -114,9 +114,9 @@ func (g *Group) routeKey(c *rest.Call, in *routeKey) (route wire.Route, err erro
 // A newsQuery says which news a caller wants, and how long it waits for them.
 type newsQuery struct {
 	clusterPath
-	After string `query:"after" type:"integer" format:"int64" minimum:"0" doc:"Only a version later than this one."`
-	Wait  string `query:"wait" doc:"How long to wait for it, such as 20s; at most 1m. Without it nobody waits."`
-	Last  string `header:"Last-Event-ID" doc:"Of a stream: in place of after."`
+	After string `query:"after" type:"integer" format:"int64" minimum:"0" doc:"Only a version after this one."`
+	Wait  string `query:"wait" doc:"How long to wait for it, such as 20s; at most 1m. The default is not to wait."`
+	Last  string `header:"Last-Event-ID" doc:"For a stream, instead of after."`
 }
 
 // read gives the version after which there is news, and the time.

@@ -19,38 +19,39 @@ func (g *Group) leverOperations(refusals []string) []rest.Operation {
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/clusters", ID: "list-clusters", Tag: "admin",
-			Summary: "List clusters with what their balancers have seen last",
+			Summary: "List clusters with the last observation of their balancers",
 			Replies: rest.OK("All clusters, in the order of the definition."), Refusals: []string{problem.StoreUnavailable},
 		}, g.list),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}", ID: "get-cluster", Tag: "admin",
-			Summary: "Read a cluster: its workers, how even it is, and its levers", Replies: rest.OK("The cluster."), Refusals: refusals,
+			Summary: "Read a cluster: its workers, their loads, and its levers", Replies: rest.OK("The cluster."), Refusals: refusals,
 		}, g.get),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}/moves", ID: "list-moves", Tag: "admin",
-			Summary: "List the last moves of partitions with their reasons, the newest first", Replies: rest.OK("The moves."), Refusals: refusals,
+			Summary: "List the latest moves of partitions with their reasons, newest first", Replies: rest.OK("The moves."), Refusals: refusals,
 		}, g.moves),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}/recording", ID: "record-cluster", Tag: "admin",
-			Summary: "Read what the balancer has seen lately, to replay it through other policies",
-			About:   "It holds the observations that are kept, of a quarter of an hour, and what a policy knows beforehand.",
+			Summary: "Read recent observations, to replay them with other policies",
+			About:   "It has the observations of the last 15 minutes, and what a policy knows in advance.",
 			Replies: rest.OK("The recording."), Refusals: refusals,
 		}, g.recording),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}/partitions/{partition}", ID: "explain-partition", Tag: "admin",
-			Summary: "Tell why a partition is where it is", Replies: rest.OK("The partition."), Refusals: refusals,
+			Summary: "Explain why a worker serves a partition", Replies: rest.OK("The partition."), Refusals: refusals,
 		}, g.explain),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPut, Path: "/admin/v1/clusters/{cluster}/levers/{lever}", ID: "pull-lever", Tag: "admin",
-			Summary: "Ban a worker, drain a worker or a zone, pin a partition, freeze, or let moves be decided and not made",
-			About: "ban takes all partitions off a worker at once, drain in good order; pin keeps a partition on a worker while that is up; " +
-				"under freeze nothing moves at all, and dry-run tells what would. It counts from the next observation on, and is audited.",
+			Summary: "Set a lever: ban, drain, pin, freeze or dry-run",
+			About: "ban takes all partitions off a worker at once. drain does so gradually. pin keeps a partition on a worker while the " +
+				"worker is up. freeze stops all moves. dry-run shows moves without making them. A lever takes effect at the next observation " +
+				"and is audited.",
 			Example: wire.LeverChange{Worker: "worker-3", Reason: "its disk is full"},
-			Replies: rest.OK("All levers that hold."), Refusals: steered,
+			Replies: rest.OK("All levers that are set."), Refusals: steered,
 		}, g.pull),
 		rest.Typed(rest.Operation{
 			Method: http.MethodDelete, Path: "/admin/v1/clusters/{cluster}/levers/{lever}", ID: "release-lever", Tag: "admin",
-			Summary: "Let a lever go", Replies: rest.OK("All levers that still hold."), Refusals: append(steered, problem.LeverNotFound),
+			Summary: "Release a lever", Replies: rest.OK("All levers that remain."), Refusals: append(steered, problem.LeverNotFound),
 		}, g.release),
 	}
 }
@@ -150,10 +151,10 @@ func (g *Group) pull(c *rest.Call, in *pullLever) (clusters.Levers, error) {
 
 type releaseLever struct {
 	leverPath
-	Worker    string `query:"worker" doc:"Of ban and drain."`
-	Zone      string `query:"zone" doc:"Of drain, in place of a worker."`
-	Partition *int   `query:"partition" doc:"Of pin."`
-	Reason    string `query:"reason" bytes:"512" doc:"Why, for people and the audit."`
+	Worker    string `query:"worker" doc:"For ban and drain: the worker."`
+	Zone      string `query:"zone" doc:"For drain, instead of a worker: the zone."`
+	Partition *int   `query:"partition" doc:"For pin: the partition."`
+	Reason    string `query:"reason" bytes:"512" doc:"The reason, for people and the audit."`
 }
 
 func (g *Group) release(c *rest.Call, in *releaseLever) (clusters.Levers, error) {

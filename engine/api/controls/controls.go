@@ -60,19 +60,19 @@ func (g *Group) Operations() []rest.Operation {
 		}),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/controls/undo", ID: "undo-control", Tag: "admin",
-			Summary: "Take the change of a control back",
-			About: "Puts back what was before the change that made a revision, which the reply to the change and the audit tell. " +
-				"It is refused when the control has changed since.",
-			Example: wire.Undo{Revision: 17}, Replies: rest.OK("What was put back."),
+			Summary: "Undo a change of a control",
+			About: "Restores the control from before a change. The change is named by its revision, which its reply and the audit show. " +
+				"The server refuses if the control has changed since.",
+			Example: wire.Undo{Revision: 17}, Replies: rest.OK("The restored control."),
 			Refusals: []string{problem.ControlNotFound, problem.ControlChanged, problem.StoreUnavailable},
 		}, g.undo),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/fallbacks/end", ID: "end-fallbacks", Tag: "admin",
-			Summary: "Put handlers back into the flow that have gone out of it by themselves",
-			About: "All calls of the handlers below the path are made again, on all nodes within a second. They go out again when " +
-				"their calls fail from now on; a control with the mode keep forbids that.",
+			Summary: "Bring back handlers that a fallback took out of the flow",
+			About: "Handlers below the path get all their calls again, on all nodes within a second. If their calls fail again, they go " +
+				"out again. A control with the mode keep prevents that.",
 			Example: wire.FallbackEnd{Path: "new-order-created/notify", Reason: "push is back"},
-			Replies: rest.OK("They are back."), Refusals: []string{problem.ControlPath, problem.StoreUnavailable},
+			Replies: rest.OK("The handlers that are back."), Refusals: []string{problem.ControlPath, problem.StoreUnavailable},
 		}, g.endFallbacks),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/configs", ID: "list-configs", Tag: "admin", Summary: "List live settings",
@@ -82,8 +82,8 @@ func (g *Group) Operations() []rest.Operation {
 		}),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPut, Path: "/admin/v1/configs/{name}", ID: "set-config", Tag: "admin", Summary: "Change a live setting on all nodes",
-			About: "`If-Match` with the revision of the setting guards against lost updates; `If-None-Match: *` changes only a setting that " +
-				"was never changed.",
+			About: "`If-Match` with the revision of the setting prevents lost updates. `If-None-Match: *` changes only a setting that " +
+				"nobody has changed before.",
 			Example: wire.ConfigChange{Value: map[string]any{"enabled": false}, Reason: "push service is down"},
 			Replies: []rest.Reply{{About: "The setting.", Headers: []string{"ETag: the revision, in quotes"}}},
 			Refusals: []string{
@@ -105,8 +105,9 @@ func (g *Group) setOperation(level, path string) rest.Operation {
 	return rest.Typed(rest.Operation{
 		Method: http.MethodPut, Path: path, ID: "set-" + level + "-control", Tag: "admin",
 		Summary: "Switch off, hold or limit a " + level + " on all nodes",
-		About: "Replaces the control of the path. It counts on every node within a second: then no call starts that it forbids; calls under way end. " +
-			"`If-Match` with the revision of the control guards against lost updates; `If-None-Match: *` sets only where there is none.",
+		About: "Replaces the control of the path. It takes effect on every node within a second: no forbidden call starts, and calls in " +
+			"flight finish. `If-Match` with the revision of the control prevents lost updates. `If-None-Match: *` only sets a control if " +
+			"there is none.",
 		Example: wire.ControlChange{Enabled: new(bool), Mode: guard.ModeHold, Forever: true, Reason: "push service is down"},
 		Replies: []rest.Reply{{
 			About: "The control, or with `dry_run` what it would do.", Body: guard.ControlView{}, Or: []any{steering.ControlEffect{}},
@@ -123,7 +124,7 @@ func (g *Group) setOperation(level, path string) rest.Operation {
 func (g *Group) removeOperation(level, path string) rest.Operation {
 	return rest.Typed(rest.Operation{
 		Method: http.MethodDelete, Path: path, ID: "remove-" + level + "-control", Tag: "admin",
-		Summary: "Remove the control of a " + level + " on all nodes", Replies: rest.OK("It is removed."),
+		Summary: "Remove the control of a " + level + " on all nodes", Replies: rest.OK("The removed control."),
 		Refusals: []string{problem.InvalidParameter, problem.ControlNotFound, problem.ControlChanged, problem.StoreUnavailable},
 	}, g.remove)
 }
@@ -157,9 +158,9 @@ func (p *controlPath) joined(c *rest.Call) (string, error) {
 
 type setControl struct {
 	controlPath
-	DryRun  bool   `query:"dry_run" doc:"true: change nothing, tell what would be affected."`
+	DryRun  bool   `query:"dry_run" doc:"true changes nothing, and returns what it would affect."`
 	IfMatch string `header:"If-Match" doc:"The revision that may be replaced, in quotes."`
-	IfNone  string `header:"If-None-Match" doc:"* to set only where there is no control."`
+	IfNone  string `header:"If-None-Match" doc:"* to set only if there is no control."`
 	Body    wire.ControlChange
 }
 
@@ -196,7 +197,7 @@ func (g *Group) set(c *rest.Call, in *setControl) (any, error) {
 
 type removeControl struct {
 	controlPath
-	Reason  string `query:"reason" bytes:"512" doc:"Why, for people and the audit."`
+	Reason  string `query:"reason" bytes:"512" doc:"The reason, for people and the audit."`
 	IfMatch string `header:"If-Match" doc:"The revision that may be removed, in quotes."`
 }
 
@@ -265,7 +266,7 @@ func Problem(err error, path string) error {
 type setConfig struct {
 	Name    string            `path:"name" doc:"The setting."`
 	IfMatch string            `header:"If-Match" doc:"The revision that may be replaced, in quotes."`
-	IfNone  string            `header:"If-None-Match" doc:"* to change only a setting that was never changed."`
+	IfNone  string            `header:"If-None-Match" doc:"* to change only a setting that nobody has changed before."`
 	Body    wire.ConfigChange `hint:"; wrap the setting: {\"value\": …, \"reason\": …}"`
 }
 

@@ -48,16 +48,16 @@ const exampleRun = "0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11"
 func Receipts(all []any, some ...any) []rest.Reply {
 	return []rest.Reply{
 		{
-			Status: http.StatusAccepted, About: "Accepted and durable. An array, or a batch, gives items in its order.",
+			Status: http.StatusAccepted, About: "Accepted and durable. For an array or a batch, the reply has items in the same order.",
 			Body: wire.Receipt{}, Or: append([]any{wire.Receipts{}}, all...), Example: wire.Receipt{Event: "e-1", Run: exampleRun},
 			Headers: []string{"Location: the run of a single event"},
 		},
 		{
-			About: "The event had been accepted before; nothing has changed.",
+			About: "The event was accepted before. Nothing changed.",
 			Body:  wire.Receipt{}, Example: wire.Receipt{Event: "e-1", Run: exampleRun, Duplicate: true},
 		},
 		{
-			Status: http.StatusMultiStatus, About: "Of an array, or a batch, some were accepted and some refused: each item tells.",
+			Status: http.StatusMultiStatus, About: "The server accepted some events of the array or batch, and refused others: see the items.",
 			Body: wire.Receipts{}, Or: some,
 		},
 	}
@@ -67,13 +67,12 @@ func Receipts(all []any, some ...any) []rest.Reply {
 func (g *Group) Operations() []rest.Operation {
 	return []rest.Operation{{
 		Method: http.MethodPost, Path: "/v1/events", ID: "submit-events", Tag: "events", Summary: "Submit events",
-		About: "Takes the plain form, one or an array, and CloudEvents 1.0: structured, batched, or binary with the attributes in `ce-` headers. " +
-			"Extensions of CloudEvents: `partitionkey` (or `subject`) is the key; `priority`, `delaytolerance` and `at` are as in the plain " +
-			"form; `traceparent` and `tracestate`, or the headers of these names, say which trace the event belongs to. " +
+		About: "Accepts the plain form, one event or an array, and CloudEvents 1.0: structured, batched, or binary with the attributes " +
+			"in `ce-` headers. Extensions of CloudEvents: `partitionkey` (or `subject`) is the key. `priority`, `delaytolerance` and `at` " +
+			"are as in the plain form. `traceparent` and `tracestate`, or the headers of these names, are the trace context of the event. " +
 			"Data must be JSON.\n\n" +
-			"A request that cannot be read is refused as a whole. Events that can be read are accepted or refused each for itself: " +
-			"202 when none is refused, 207 when some are, 422 `batch_refused` when all are. " +
-			"A repetition of `source` and `id` gives the first run again.",
+			"The server refuses a request that it cannot parse as a whole. Otherwise it accepts or refuses each event: 202 if it refuses " +
+			"none, 207 if some, 422 `batch_refused` if all. For a repeated `source` and `id` it returns the first run.",
 		Body: eventBody, Replies: Receipts(nil), Refusals: Refusals(), Serve: g.postEvents,
 	}}
 }
@@ -110,13 +109,13 @@ func CloudEvent() *huma.Schema {
 		return &huma.Schema{Type: huma.TypeString, Format: "date-time", Description: about}
 	}
 	return &huma.Schema{
-		Type: huma.TypeObject, Description: "A CloudEvent of version 1.0. Further extensions are allowed and ignored.",
+		Type: huma.TypeObject, Description: "A CloudEvent of version 1.0. The server accepts and ignores other extensions.",
 		Required: []string{"specversion", "id", "source", "type"},
 		Properties: map[string]*huma.Schema{
 			"specversion": {Type: huma.TypeString, Enum: []any{"1.0"}},
-			"id":          text("Unique within source."), "source": text("Who sends it."), "type": text("Which pipelines it may activate."),
-			"time": moment("When it happened."), "subject": text("The key, when partitionkey is left out."),
-			"datacontenttype": text("A type of JSON."), "dataschema": text("Ignored."),
+			"id":          text("Unique within source."), "source": text("The sender."), "type": text("The type, which chooses the pipeline."),
+			"time": moment("When it happened."), "subject": text("The key, if there is no partitionkey."),
+			"datacontenttype": text("A JSON content type."), "dataschema": text("Ignored."),
 			"data": {Description: "The payload: any JSON value."}, "data_base64": text("The payload: JSON in base64."),
 			"partitionkey": text("The key of the entity."), "traceparent": text("W3C trace context."), "tracestate": text("W3C trace context."),
 			"priority":       {Type: huma.TypeInteger, Format: "int32", Description: "Higher goes first."},

@@ -5,14 +5,14 @@ import "procaas/dsl/diag"
 // A Finding is what is wrong with a pipeline file.
 type Finding struct {
 	File      string `json:"file" doc:"The file, as the server was given it."`
-	Line      int    `json:"line" doc:"Where it begins, from 1."`
+	Line      int    `json:"line" doc:"The line of its first character, from 1."`
 	Column    int    `json:"column" doc:"The column of its first character, from 1."`
 	EndLine   int    `json:"end_line" doc:"The line in which it ends."`
-	EndColumn int    `json:"end_column" doc:"The column behind its last character, which it does not include."`
-	Severity  string `json:"severity" enum:"error,warning,advice" doc:"error refuses the pipelines; warning and advice do not."`
-	Code      string `json:"code" doc:"The rule, such as PC0103; procaas explain tells about it."`
+	EndColumn int    `json:"end_column" doc:"The column after its last character."`
+	Severity  string `json:"severity" enum:"error,warning,advice" doc:"The server refuses pipelines with an error, but not those with a warning or advice."`
+	Code      string `json:"code" doc:"The code, such as PC0103. procaas explain explains it."`
 	Message   string `json:"message" doc:"What is wrong, for people."`
-	Hint      string `json:"hint" doc:"How to mend it; may be empty."`
+	Hint      string `json:"hint" doc:"How to fix it; may be empty."`
 }
 
 // Findings writes diagnostics as replies have them.

@@ -22,11 +22,11 @@ type Problem struct {
 	Type   string  `json:"type" doc:"A name of the kind of problem, made from the code." example:"urn:procaas:problem:unknown_event_type"`
 	Title  string  `json:"title" doc:"The kind of problem, for people."`
 	Status int     `json:"status" doc:"The HTTP status."`
-	Detail string  `json:"detail" doc:"What was found, what was expected and what to do, for people."`
+	Detail string  `json:"detail" doc:"The found and expected values and the remedy, for people."`
 	Code   string  `json:"code" doc:"The kind of problem, for programs. Codes are stable." example:"unknown_event_type"`
-	Errors []Fault `json:"errors,omitempty" doc:"What is wrong where, when places are known."`
+	Errors []Fault `json:"errors,omitempty" doc:"The errors with their locations, if known."`
 
-	Diagnostics []Finding `json:"diagnostics,omitempty" doc:"What is wrong with pipelines that are refused."`
+	Diagnostics []Finding `json:"diagnostics,omitempty" doc:"The findings in refused pipelines."`
 
 	Header http.Header `json:"-"` // to reply with, such as Retry-After; nil for none
 	Token  string      `json:"-"` // whose bearer is refused what it may not; the audit is told. Empty for none
@@ -34,9 +34,9 @@ type Problem struct {
 
 // A Fault is one thing that is wrong with a request.
 type Fault struct {
-	Location string `json:"location" doc:"Where it is: a JSON pointer into the body, or query/NAME, path/NAME, header/NAME." example:"/payload/order-id"`
+	Location string `json:"location" doc:"The location: a JSON pointer into the body, or query/NAME, path/NAME or header/NAME." example:"/payload/order-id"`
 	Message  string `json:"message" doc:"What is wrong, for people."`
-	Code     string `json:"code,omitempty" doc:"In a refused array of events: why the event at this place is refused."`
+	Code     string `json:"code,omitempty" doc:"In a refused array of events: the reason for the event at this location."`
 }
 
 // Error implements error.
@@ -252,7 +252,8 @@ func Of(err error) *Problem {
 	}
 	switch {
 	case errors.Is(err, store.ErrLost):
-		return New(StoreUnavailable, "%s, /readyz says what is missing; it is unknown whether the call took effect, so repeat it with the same ids",
+		return New(StoreUnavailable, "%s, /readyz says what is missing; it is unknown whether the call took effect, so repeat it with "+
+			"the same ids",
 			store.ErrLost).With("Retry-After", "5")
 	case errors.Is(err, store.ErrMoving):
 		return New(KeyMoving, "the key is on its way to another database of the inbox; nothing was changed, so send it again in a moment").

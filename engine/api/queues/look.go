@@ -57,7 +57,7 @@ const maxListedPayload = 16 << 10
 
 // A kindPath names a type of tasks.
 type kindPath struct {
-	Kind string `path:"pipeline" doc:"The type: a pipeline's id, or any other."`
+	Kind string `path:"pipeline" doc:"The type: the id of a pipeline, or any other name."`
 }
 
 type peekQuery struct {

@@ -31,16 +31,18 @@ func (g *Group) officeOperations() []rest.Operation {
 		typed(g, rest.Operation{
 			Method: http.MethodPut, Path: "/admin/v1/queues/{pipeline}", ID: "set-queue", Tag: "queues",
 			Summary: "Pause, drain or open a type of tasks", Example: wire.QueueChange{Mode: "paused", Reason: "the service is down"},
-			Replies: rest.OK("It is so on all nodes."), Refusals: refusals,
+			Replies: rest.OK("The new mode, on all nodes."), Refusals: refusals,
 		}, g.set),
-		choose("cancel", "Cancel tasks that no worker holds", "", func(ctx context.Context, f store.TaskFilter, _ string) (int, error) {
+		choose("cancel", "Cancel tasks that no worker has taken", "", func(ctx context.Context, f store.TaskFilter, _ string) (int, error) {
 			return g.Tasks.Queue.CancelTasks(ctx, f)
 		}),
-		choose("retry", "Put dead letters into the queue again", "A task whose unique name another one has by now is done by that one.",
+		choose("retry", "Put dead letters back into the queue", "If another task has the same unique name by now, that task replaces "+
+			"the dead letter.",
 			func(ctx context.Context, f store.TaskFilter, _ string) (int, error) {
 				return g.Tasks.Admin.RetryTasks(ctx, f)
 			}),
-		choose("move", "Give tasks that no worker holds another type", "Those with a unique name stay: they are unique in their type.",
+		choose("move", "Move tasks that no worker has taken to another type", "Tasks with a unique name stay, because they are unique "+
+			"within their type.",
 			func(ctx context.Context, f store.TaskFilter, to string) (int, error) {
 				return g.Tasks.Admin.MoveTasks(ctx, f, to)
 			}),

@@ -24,10 +24,10 @@ import (
 func (g *Group) putOperation() rest.Operation {
 	o := rest.Typed(rest.Operation{
 		Method: http.MethodPost, Path: "/v1/queues/{pipeline}/tasks", ID: "put-tasks", Tag: "events", Summary: "Put tasks into a queue",
-		About: "Tasks of a pipeline with a `queue` section, and of a type that is no pipeline, go into the queue of tasks, for workers. " +
-			"Of any other pipeline, each task becomes an event of the first type that it serves, and replies are those of events. " +
-			"A task of a type that no pipeline declares, and that no worker has asked for in a month, is taken in with a `warning`; " +
-			"a server with `--strict-queues` refuses it.",
+		About: "If the type is a pipeline with a `queue` section, or is no pipeline, the tasks go into the queue for workers. For any " +
+			"other pipeline, each task becomes an event of the first type that it serves, and the reply is that for events. If no pipeline " +
+			"declares the type, and no worker has asked for it within a month, the reply has a `warning`. A server with `--strict-queues` " +
+			"refuses such tasks.",
 		Body: func(schema func(any) *huma.Schema) *huma.RequestBody {
 			return rest.JSONBody(intake.OneOrMany(schema(wire.Task{})), map[string]any{"payload": map[string]any{"to": "u-7"}, "delay": "90s"})
 		},

@@ -71,7 +71,7 @@ func typed[In, Out any](g *Group, o rest.Operation, serve func(*rest.Call, *In) 
 func (g *Group) workerOperations() []rest.Operation {
 	const example = "1001.1.1.thumbnails"
 	refusals := []string{problem.NoTasks, problem.StoreUnavailable}
-	done := []rest.Reply{{About: "What holds no more.", Example: wire.TasksDone{Done: 1, Lost: []string{}}}}
+	done := []rest.Reply{{About: "The receipts that are no longer valid.", Example: wire.TasksDone{Done: 1, Lost: []string{}}}}
 	receipts := []string{example}
 	post := func(verb, summary, about string, example any, replies []rest.Reply) rest.Operation {
 		return rest.Operation{
@@ -81,28 +81,29 @@ func (g *Group) workerOperations() []rest.Operation {
 	}
 	return []rest.Operation{
 		typed(g, post("claim", "Take tasks",
-			"Takes the most urgent ready tasks of several types in one go, and waits for one when there is none. "+
-				"A task belongs to the caller until its lease is over; whoever is longer at it sends heartbeats.",
+			"Takes the most urgent ready tasks of several types. It can wait if there is none. A task belongs to the caller until its "+
+				"lease ends. Send heartbeats to extend the lease.",
 			wire.ClaimTasks{
 				Worker: "worker-1", Types: []wire.ClaimType{{Type: "thumbnails", Limit: 10}}, Lease: wire.Duration(30 * time.Second),
 				Wait: wire.Duration(20 * time.Second),
-			}, rest.OK("The tasks, the most urgent first; none when there is none.")), g.claim),
-		typed(g, post("heartbeat", "Keep tasks for longer", "", wire.TaskHeartbeat{Receipts: receipts, Lease: wire.Duration(30 * time.Second)},
+			}, rest.OK("The tasks, the most urgent first.")), g.claim),
+		typed(g, post("heartbeat", "Extend the leases of "+
+			"tasks", "", wire.TaskHeartbeat{Receipts: receipts, Lease: wire.Duration(30 * time.Second)},
 			done), g.heartbeat),
-		typed(g, post("complete", "Say that tasks are done", "", wire.TaskReceiptList{Receipts: receipts}, done), g.complete),
-		typed(g, post("fail", "Say that attempts have failed", "The task is tried again by the retry policy of its type, and becomes a dead "+
-			"letter when that is exhausted.",
+		typed(g, post("complete", "Complete tasks", "", wire.TaskReceiptList{Receipts: receipts}, done), g.complete),
+		typed(g, post("fail", "Fail attempts", "The retry policy of its type decides about the next attempt. A task without further "+
+			"attempts becomes a dead letter.",
 			wire.FailedTasks{Tasks: []wire.FailedTask{{Receipt: example, Error: "no space left"}}}, done), g.fail),
-		typed(g, post("snooze", "Give tasks back as if nobody had taken them", "",
+		typed(g, post("snooze", "Return tasks without counting an attempt", "",
 			wire.SnoozedTasks{Tasks: []wire.SnoozedTask{{Receipt: example, Delay: wire.Duration(time.Minute)}}}, done), g.snooze),
 		typed(g, rest.Operation{
 			Method: http.MethodGet, Path: "/v1/queues", ID: "list-queues", Tag: "queues", Summary: "Count the tasks of each type",
-			Replies: rest.OK("All types that have tasks or were paused or drained."), Refusals: refusals,
+			Replies: rest.OK("All types that have tasks, or were paused or drained."), Refusals: refusals,
 		}, g.list),
 		typed(g, rest.Operation{
 			Method: http.MethodGet, Path: "/v1/queues/{pipeline}/tasks", ID: "list-tasks", Tag: "queues",
-			Summary: "Look at the tasks of a type, without taking them",
-			About:   "In the order in which they would be taken; those that have ended, the last first. Without a state, all that have not ended.",
+			Summary: "List the tasks of a type without taking them",
+			About:   "Lists tasks in the order in which workers will take them, and ended tasks newest first. The default is all unfinished tasks.",
 			Replies: rest.OK("The tasks."), Refusals: append([]string{problem.InvalidParameter, problem.UnknownTaskType}, refusals...),
 		}, g.peek),
 	}

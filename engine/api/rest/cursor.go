@@ -46,7 +46,7 @@ func cursorSum(list, position string) string {
 
 // A PageQuery chooses a page of a list.
 type PageQuery struct {
-	Cursor string `query:"cursor" bytes:"512" doc:"Where the page begins: next of the page before."`
+	Cursor string `query:"cursor" bytes:"512" doc:"Where the page begins: next of the previous page."`
 }
 
 // Position gives the place in a list where the page begins.

@@ -34,14 +34,14 @@ type verb struct {
 var live = []model.Status{model.Waiting, model.Running, model.Parked, model.Failed}
 
 func (g *Group) redriveOperations() []rest.Operation {
-	const about = "Takes the runs in the order of acceptance, `limit` in one call; `cursor` goes on where the call before ended. " +
-		"A walk by cursor meets each run once, and may be repeated from the beginning. At least one condition must be given."
+	const about = "Handles runs in the order of acceptance, up to `limit` per call. `cursor` continues after the previous call. A " +
+		"walk by cursor visits each run once, and you may repeat it from the start. The call needs at least one condition."
 	operation := func(v *verb, summary, about string, example wire.RunChoice) rest.Operation {
 		return rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/v1/runs/" + v.name, ID: v.name + "-runs", Tag: "runs", Summary: summary, About: about,
 			Example: wire.Redrive{RunChoice: example, Preview: true},
 			Replies: []rest.Reply{{
-				About: "What was done, or with `preview` what would be.", Body: records.RunsDone{},
+				About: "The changes, or with `preview` what would change.", Body: records.RunsDone{},
 				Or: []any{records.RunsPreview{}},
 			}},
 			Refusals: []string{problem.StoreUnavailable},
@@ -53,12 +53,11 @@ func (g *Group) redriveOperations() []rest.Operation {
 			"Retry the failed runs that a filter chooses", about, below),
 		operation(&verb{name: "cancel", of: live, whole: true, do: Steerer.CancelAll}, "Cancel the runs that a filter chooses", about, below),
 		operation(&verb{name: makeUp, of: []model.Status{model.Succeeded}, do: Steerer.MakeUpAll},
-			"Let runs that left a handler out do it after all",
-			"The runs have succeeded and went on without `handler`: it was switched off or out of the flow, over its limit, had waited for too "+
-				"long, or had failed. "+
-				"Each makes that call alone, with the `Idempotency-Key` that it would have had, or had. Its conditions are asked again; what it "+
-				"leaves goes to the run, and not to the key. "+
-				"A run whose handler is inside of a call or a repeated stage, is repeated for a list, or awaits an event cannot; it counts as `moved_on`.\n\n"+about,
+			"Call a handler that runs left out",
+			"Calls `handler` in succeeded runs that left it out: it was switched off, out of the flow or over its limit, its service was "+
+				"down for too long, or it failed. Each run makes only this call, with the `Idempotency-Key` that it had or would have had. It "+
+				"evaluates the conditions again. The result goes to the run, and not to the key. A handler cannot be made up inside a call or "+
+				"a repeated stage, with for-each, or if it awaits an event. Such runs count as `moved_on`.\n\n"+about,
 			wire.RunChoice{Handler: "new-order-created/notify/user", Since: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}),
 	}
 }
@@ -148,23 +147,23 @@ func (g *Group) migrateOperations() []rest.Operation {
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/v1/runs/{id}/migrate", ID: "migrate-run", Tag: "runs",
-			Summary: "Let a run go on by the present definition",
-			About: "A run keeps the definition that it began with, until it is moved. It must have begun, not have ended (a failed one may be moved), " +
-				"and fit: its checkpoint must be one that the present definition could have written, and hold all that handlers to come read. " +
-				"A node that works on the run moves it when the calls under way have ended; until then `migrates_to` says so. " +
-				"With `preview` nothing is done, and the reply tells whether the run fits.",
+			Summary: "Move a run to the present definition",
+			About: "A run keeps its definition until somebody moves it. You can move a run that has begun and has not ended, or that " +
+				"failed. It must fit: the present definition could have written its checkpoint, and the checkpoint has everything that later " +
+				"handlers read. A node that works on the run moves it after the calls in flight. Until then `migrates_to` is set. With " +
+				"`preview` the call changes nothing, and reports whether the run fits.",
 			Example:  wire.Migration{Reason: "the fix of get-order"},
 			Replies:  []rest.Reply{{About: "The run, or with `preview` whether it fits.", Body: checkpoint.RunView{}, Or: []any{records.RunFit{}}}},
 			Refusals: []string{problem.RunNotFound, problem.InvalidParameter, problem.RunNotMovable, problem.RunPinned, problem.StoreUnavailable},
 		}, g.migrate),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/v1/runs/migrate", ID: "migrate-runs", Tag: "runs",
-			Summary: "Let the runs that a filter chooses go on by the present definition",
-			About: "Takes the runs in flight, and the failed ones, of other definitions than the present one, in the order of acceptance, " +
-				"`limit` in one call; " +
-				"`cursor` goes on where the call before ended. Those that do not fit stay, and are told. At least one condition must be given.",
+			Summary: "Move the runs that a filter chooses to the present definition",
+			About: "Moves runs in flight and failed runs of older definitions to the present one, in the order of acceptance, up to " +
+				"`limit` per call. `cursor` continues after the previous call. Runs that do not fit stay, and the reply lists them. The call " +
+				"needs at least one condition.",
 			Example: wire.Redrive{RunChoice: wire.RunChoice{Pipeline: "new-order-created"}, Preview: true},
-			Replies: rest.OK("What was done, or with `preview` what would be."), Refusals: []string{problem.StoreUnavailable},
+			Replies: rest.OK("The changes, or with `preview` what would change."), Refusals: []string{problem.StoreUnavailable},
 		}, g.migrateAll),
 	}
 }

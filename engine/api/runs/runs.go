@@ -64,8 +64,8 @@ func (g *Group) Operations() []rest.Operation {
 	return append([]rest.Operation{
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/runs", ID: "list-runs", Tag: "runs", Summary: "List runs, newest first",
-			About: "Items have neither the payloads of their events nor shared states, which `GET /v1/runs/{id}` gives. " +
-				"A page may have fewer items than `limit` when the runs are large; `next` is the cursor of the rest.",
+			About: "Items have no payloads and no shared states: read them with `GET /v1/runs/{id}`. A page may have fewer items than " +
+				"`limit` if the runs are large. `next` is the cursor of the rest.",
 			Replies: rest.OK("A page of runs."), Refusals: []string{problem.InvalidParameter, problem.StoreUnavailable},
 		}, g.list),
 		rest.Typed(rest.Operation{
@@ -74,25 +74,25 @@ func (g *Group) Operations() []rest.Operation {
 		}, g.get),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/runs/{id}/explain", ID: "explain-run", Tag: "runs",
-			Summary: "Tell why a handler ran in a run, or did not",
-			About: "What decided, and what every part of its conditions came to, from what is kept of the run. " +
-				"What is not known any more is said, and never guessed.",
+			Summary: "Explain why a handler ran in a run, or did not",
+			About: "The reply says what decided, with the value of each part of the conditions. It comes from the stored run, names what " +
+				"is no longer known, and never guesses.",
 			Replies: rest.OK("Why."), Refusals: and(problem.HandlerNotFound, problem.TooLong),
 		}, g.explain),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/v1/runs/{id}/retry", ID: "retry-run", Tag: "runs",
-			Summary: "Go on with a run that has failed, or waits for an operator, from the handler that did",
+			Summary: "Resume a run that failed or waits for an operator, from that handler",
 			Example: wire.Reason{Reason: "wrong city"}, Replies: rest.OK("The run."), Refusals: and(problem.RunNotFailed),
 		}, g.retry),
 		rest.Typed(rest.Operation{
-			Method: http.MethodPost, Path: "/v1/runs/{id}/cancel", ID: "cancel-run", Tag: "runs", Summary: "End a run",
-			About: "A run of a pipeline with compensations first lets its calls under way end, and undoes what it has done, the last first; " +
-				"until then, cancelling tells why. Another one ends at once, or when its node has broken its calls off.",
+			Method: http.MethodPost, Path: "/v1/runs/{id}/cancel", ID: "cancel-run", Tag: "runs", Summary: "Cancel a run",
+			About: "If the pipeline has compensations, the run first waits for its calls in flight. Then it compensates, the latest " +
+				"handler first. Meanwhile `cancelling` has the reason. Any other run ends at once, or when its node has aborted its calls.",
 			Example: wire.Cancellation{Reason: "wrong city"}, Replies: rest.OK("The run."), Refusals: and(problem.RunFinished, problem.RunUndoing),
 		}, g.cancel),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/flows/{flow}/keys/{key}", ID: "get-key", Tag: "runs", Summary: "Read a key of a flow",
-			About:    "A key that no event has reached is in its initial state. A slash in a key is sent as %2F.",
+			About:    "A key without events is in its initial state. Encode a slash in a key as %2F.",
 			Replies:  rest.OK("The entity."),
 			Refusals: []string{problem.FlowNotFound, problem.InvalidParameter, problem.CellAway, problem.StoreUnavailable},
 		}, g.key),
@@ -111,7 +111,7 @@ func (g *Group) get(c *rest.Call, in *runPath) (checkpoint.RunView, error) {
 
 type explainQuery struct {
 	runPath
-	Path string `query:"path" required:"true" want:"want the path of a handler, such as new-order/notify/driver" doc:"The handler: pipeline/stage/handler, or the end of it. Inside of a call, caller>handler asks for that call; p/s[2]>p/s/h is one element of a repeated stage, from 0."`
+	Path string `query:"path" required:"true" want:"want the path of a handler, such as new-order/notify/driver" doc:"The handler: pipeline/stage/handler, or the end of it. caller>handler chooses one call, and p/s[2]>p/s/h one element of a repeated stage, from 0."`
 }
 
 func (g *Group) explain(c *rest.Call, in *explainQuery) (explain.Explanation, error) {
@@ -126,8 +126,8 @@ func (g *Group) explain(c *rest.Call, in *explainQuery) (explain.Explanation, er
 type listQuery struct {
 	wire.RunChoice
 	Status   string `query:"status" enum:"waiting,running,parked,succeeded,failed,cancelled,ignored" doc:"Only runs with this status."`
-	LeftOut  string `query:"left_out" doc:"Only runs that succeeded and went on without this handler, or one below this pipeline or pipeline/stage, though its conditions did not say so."`
-	InFlight bool   `query:"in_flight" doc:"true: only runs that have begun and may still go on."`
+	LeftOut  string `query:"left_out" doc:"Only succeeded runs that left out this handler, or one below this pipeline or pipeline/stage, for another reason than its conditions."`
+	InFlight bool   `query:"in_flight" doc:"true: only runs that have begun and not ended."`
 	Limit    int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"The most runs of one page."`
 	rest.PageQuery
 }

@@ -18,25 +18,22 @@ func (g *Group) adminOperations() []rest.Operation {
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
 			Method: http.MethodPut, Path: "/admin/v1/shard-maps/{map}/shards/{shard}", ID: "set-shard", Tag: "shards",
-			Summary: "Close a shard for new keys, open it, drain it", Example: map[string]any{"closed": "disk at 78 %"},
+			Summary: "Close a shard for new keys, open it, or drain it", Example: map[string]any{"closed": "disk at 78 %"},
 			Replies: rest.OK("The shard."), Refusals: refusals(problem.UnknownShard),
 		}, g.set),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/shard-maps/{map}/shards/{shard}/enroll", ID: "enroll-shard", Tag: "shards",
 			Summary: "Install the fence and the publications on a shard",
-			About:   "May be repeated. A shard that does not fulfil the conditions is left as it is; the reasons are in the reply.",
-			Replies: rest.OK("What was found and done."), Refusals: refusals(problem.UnknownShard, problem.NoFitHost),
+			About:   "You can repeat the call. It does not change a shard that fails the conditions: the reply has the reasons.",
+			Replies: rest.OK("The findings and changes."), Refusals: refusals(problem.UnknownShard, problem.NoFitHost),
 		}, g.enroll),
-		g.regroupOperation("split", "split-placement", "Give a part of a placement one of its own",
-			"In a map by range, the stretch of keys that `at` lies in is divided there; in others the key `at` gets a placement of its own. "+
-				"Both stay on their "+
-				"shard; a transfer can move them apart. Writers are held back for some milliseconds.", transfers.ShardMaps.SplitShard),
-		g.regroupOperation("merge", "merge-placement", "Make a part that was split off part of the rest again",
-			"The placement that the key `at` has of its own ends, and its rows belong to the placement that it was split off. In a map by range "+
-				"the stretch of keys "+
-				"that begins at `at` ends, and its keys belong to the stretch before it. Both must be on the same shard, and no transfer of either "+
-				"may be under "+
-				"way or observed. Writers are held back for some milliseconds.", transfers.ShardMaps.MergeShard),
+		g.regroupOperation("split", "split-placement", "Split a placement in two",
+			"In a map by range, it divides the range of keys at `at`. In other maps, the key `at` gets a placement of its own. Both parts "+
+				"stay on their shard, and a transfer can separate them. Writers wait for some milliseconds.", transfers.ShardMaps.SplitShard),
+		g.regroupOperation("merge", "merge-placement", "Merge a placement into the one it was split from",
+			"Ends the placement of the key `at`. Its rows belong again to the placement that it was split from. In a map by range, the "+
+				"range that begins at `at` ends, and its keys join the range before it. Both must be on the same shard, and neither may have "+
+				"a transfer that runs or is observed. Writers wait for some milliseconds.", transfers.ShardMaps.MergeShard),
 	}
 }
 
@@ -87,7 +84,7 @@ func (g *Group) regroupOperation(verb, id, summary, about string, do regroup) re
 		Method: http.MethodPost, Path: "/admin/v1/shard-maps/{map}/" + verb, ID: id, Tag: "shards", Summary: summary, About: about,
 		Example: wire.ShardRegroupRequest{At: "5000"},
 		Replies: []rest.Reply{{
-			About:   "What has changed, or would.",
+			About:   "The change, or what would change.",
 			Example: transfers.ShardRegroup{Map: "mail", Wide: "[", Narrow: "[5000", Shard: "s1", Changed: true},
 		}},
 		Refusals: refusals(problem.InvalidShardKey, problem.KeyNotPlaced, problem.ShardBusy, problem.NoFitHost),
@@ -109,21 +106,21 @@ func (g *Group) transferOperations() []rest.Operation {
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/transfers", ID: "list-shard-transfers", Tag: "shards",
-			Summary: "List the transfers of keys that are under way, and the latest that have ended",
-			About:   "A transfer is a run of the pipeline shard-transfer: submit the event to begin one, and see the runs for all that ever were.",
+			Summary: "List current transfers of keys, and the latest ended ones",
+			About:   "A transfer is a run of the pipeline shard-transfer. Submit that event to start one. The list of runs has all transfers.",
 			Replies: []rest.Reply{{
-				About:   "The transfers, those that last began first.",
+				About:   "The transfers, newest first.",
 				Example: wire.Page[transfers.ShardTransfer]{Items: []transfers.ShardTransfer{example}},
 			}},
 			Refusals: refusals(),
 		}, g.transfers),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/transfers/{transfer}/order", ID: "order-shard-transfer", Tag: "shards",
-			Summary: "Pause a transfer, resume it, cancel it, roll it back",
-			About: "Until the map names the target a transfer can be paused and cancelled: the source keeps the key. " +
-				"Afterwards, while it is observed, it can be rolled back without a loss.",
+			Summary: "Pause, resume, cancel, roll back or finish a transfer",
+			About: "You can pause and cancel a transfer until the map names the target. The source then keeps the key. Afterwards, while " +
+				"the transfer is observed, you can roll it back without a loss.",
 			Example:  wire.TransferOrderRequest{Want: transfers.OrderPause},
-			Replies:  []rest.Reply{{About: "The transfer as it was when the order came.", Example: example}},
+			Replies:  []rest.Reply{{About: "The transfer as it was when the order arrived.", Example: example}},
 			Refusals: []string{problem.UnknownTransfer, problem.TransferState, problem.StoreUnavailable},
 		}, g.order),
 	}

@@ -52,11 +52,10 @@ func (g *Group) Operations() []rest.Operation {
 			Replies: rest.OK("The maps."), Refusals: []string{problem.StoreUnavailable},
 		}, g.list),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/resolve", ID: resolveShard, Tag: "shards", Summary: "Tell where a key lives",
-			About: "The answer names the shard, its hosts in the order in which to try them, and what `procaas.guard` takes: the placement and " +
-				"its epoch. " +
-				"Call the guard first in each transaction that writes; when it fails with PC001 or PC002, ask again with `after-epoch`. " +
-				"A key without a placement is registered when the map says so.",
+			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/resolve", ID: resolveShard, Tag: "shards", Summary: "Find the shard of a key",
+			About: "The reply has the shard, its hosts in the order in which to try them, and the placement and its epoch for " +
+				"`procaas.guard`. Call the guard first in each transaction that writes. If it fails with PC001 or PC002, ask again with " +
+				"`after-epoch`. If the map allows it, the call registers a key without a placement.",
 			Replies: []rest.Reply{{About: "Where the key lives.", Example: transfers.ShardAnswer{
 				Map: "mail", Key: "42/inbox", Placement: "42", Shard: "s1", Class: "hot", Epoch: 3,
 				Hosts: []transfers.ShardHostBrief{{Address: "db1.example.com:5432", DC: "a", Role: "master"}},
@@ -66,17 +65,17 @@ func (g *Group) Operations() []rest.Operation {
 		}, g.resolve),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/v1/shard-maps/{map}/resolve", ID: "resolve-shards", Tag: "shards",
-			Summary: "Tell where many keys live",
+			Summary: "Find the shards of many keys",
 			Example: wire.ShardBatch{Keys: []string{"42", "43"}, Mode: transfers.ShardReplica, DC: "a"},
-			Replies: rest.OK("An answer, or why there is none, for each key in its order."), Refusals: refusals(),
+			Replies: rest.OK("An answer, or the reason why there is none, for each key in order."), Refusals: refusals(),
 		}, g.resolveMany),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/watch", ID: watchMap, Tag: "shards", Summary: "Wait for placements to change",
-			About: "Gives the placements that have changed since a position, as soon as there are any, or none after five seconds. " +
-				"With `reset` everything that the asker keeps may be old; so it is without a position, and with one of another node.\n\n" +
-				"With `Accept: text/event-stream` the same comes as events named `changes` for as long as the stream lasts, each with its " +
-				"position as its id: the first one at once, the others as placements change, and a comment every 15 seconds in between. " +
-				"The stream ends when the node does, or after an hour; whoever comes back with `Last-Event-ID` goes on from there.",
+			About: "Returns the placements that changed since a position, as soon as there are any, or none after five seconds. With " +
+				"`reset`, everything that the caller has may be old. This happens without a position, or with one of another node.\n\n" +
+				"With `Accept: text/event-stream` the server sends the same as events named `changes`, with the position as id. It sends the " +
+				"first event at once, others as placements change, and a comment every 15 seconds. The stream ends with the node, or after an " +
+				"hour. Reconnect with `Last-Event-ID` to continue from there.",
 			Replies: []rest.Reply{{About: "The changes.", ContentType: rest.MediaStream}}, Refusals: refusals(),
 		}, g.watch),
 		rest.Typed(rest.Operation{
@@ -131,12 +130,12 @@ func (g *Group) list(c *rest.Call, _ *rest.Nothing) (wire.Page[transfers.ShardMa
 type resolveQuery struct {
 	mapPath
 	Key        string        `query:"key" bytes:"any" required:"true" doc:"The key: its parts joined by slashes, with % / # [ within a part as %25 %2F %23 %5B, before the encoding of the query."`
-	Mode       string        `query:"mode" enum:"master,replica,any" default:"master" doc:"What the hosts are for: master to write, replica to read, any to read where it is nearest."`
-	MaxLag     wire.Duration `query:"max-lag" doc:"How far a replica may be behind, such as 2s; any when it is left out."`
-	MinLSN     string        `query:"min-lsn" doc:"The position of the log that a replica must have replayed, such as 16/B374D848: that of the asker's last write."`
-	DC         string        `query:"dc" doc:"The data centre of the asker: its hosts are preferred while enough of them are fit."`
-	AfterEpoch int64         `query:"after-epoch" doc:"Wait, for two seconds at most, until the placement has a later epoch."`
-	Register   *bool         `query:"register" default:"true" doc:"false: do not register a key that has no placement."`
+	Mode       string        `query:"mode" enum:"master,replica,any" default:"master" doc:"The purpose of the hosts: master to write, replica to read, any to read from the nearest host."`
+	MaxLag     wire.Duration `query:"max-lag" doc:"The largest lag of a replica, such as 2s. The default is any."`
+	MinLSN     string        `query:"min-lsn" doc:"The position of the log that a replica must have replayed, such as 16/B374D848: that of your last write."`
+	DC         string        `query:"dc" doc:"The data centre that asks. Its hosts are preferred while enough of them are usable."`
+	AfterEpoch int64         `query:"after-epoch" doc:"Wait up to two seconds until the placement has a later epoch."`
+	Register   *bool         `query:"register" default:"true" doc:"false: do not register a key without a placement."`
 }
 
 // resolve says where one key lives. It may wait for a later epoch, or register the key.
@@ -215,8 +214,8 @@ func (g *Group) resolveMany(c *rest.Call, in *resolveBatch) (page wire.Page[wire
 
 type watchQuery struct {
 	mapPath
-	After string `query:"after" bytes:"512" doc:"The position: next of the call before."`
-	Last  string `header:"Last-Event-ID" bytes:"512" doc:"Of a stream: in place of after."`
+	After string `query:"after" bytes:"512" doc:"The position: next of the previous call."`
+	Last  string `header:"Last-Event-ID" bytes:"512" doc:"For a stream, instead of after."`
 }
 
 // watch waits for changes once, or sends them as a stream.

@@ -9,16 +9,16 @@ import (
 // A Route is where a key leads.
 type Route struct {
 	Cluster   string                  `json:"cluster" doc:"The cluster's id."`
-	Version   int64                   `json:"version" doc:"Of the assignment that says so; it grows with each change."`
-	Partition int                     `json:"partition" doc:"Of the key, from 0: its 64-bit FNV-1a hash, mixed by the finisher of MurmurHash3, in the jump consistent hash."`
-	Worker    clusters.AssignedWorker `json:"worker" doc:"Who serves the partition at this version."`
+	Version   int64                   `json:"version" doc:"The version of the assignment, which grows with each change."`
+	Partition int                     `json:"partition" doc:"The partition of the key, from 0: the jump consistent hash of its 64-bit FNV-1a hash, mixed by the finisher of MurmurHash3."`
+	Worker    clusters.AssignedWorker `json:"worker" doc:"The worker that serves the partition at this version."`
 }
 
 // A LeverChange is the body that pulls a lever.
 type LeverChange struct {
-	Worker    string    `json:"worker,omitempty" doc:"Of ban, drain and pin: the worker's id."`
-	Zone      string    `json:"zone,omitempty" doc:"Of drain, in place of a worker: all workers of the zone."`
-	Partition *int      `json:"partition,omitempty" doc:"Of pin: the partition's number, from 0."`
-	Until     time.Time `json:"until,omitzero" doc:"When it ends by itself; never when it is left out."`
-	Reason    string    `json:"reason" maxLength:"512" want:"say why, for all who wonder later" doc:"Why, for people and the audit."`
+	Worker    string    `json:"worker,omitempty" doc:"For ban, drain and pin: the id of the worker."`
+	Zone      string    `json:"zone,omitempty" doc:"For drain, instead of a worker: all workers of the zone."`
+	Partition *int      `json:"partition,omitempty" doc:"For pin: the number of the partition, from 0."`
+	Until     time.Time `json:"until,omitzero" doc:"When it ends. The default is never."`
+	Reason    string    `json:"reason" maxLength:"512" want:"say why, for all who wonder later" doc:"The reason, for people and the audit."`
 }

@@ -8,13 +8,13 @@ import (
 
 // An Event is what a service submits, in the plain form.
 type Event struct {
-	Type           string    `json:"type" minLength:"1" doc:"Which pipelines the event may activate." example:"new-order-created"`
-	ID             string    `json:"id,omitempty" doc:"Unique within source: the same id again is a duplicate. The engine makes one when it is left out." example:"e-1"`
-	Source         string    `json:"source,omitempty" doc:"Who sends it." example:"orders"`
-	Key            string    `json:"key,omitempty" doc:"The entity, for flows whose key expression is left out. Others compute it: the reply says so when it is another one."`
+	Type           string    `json:"type" minLength:"1" doc:"The type, which chooses the pipeline." example:"new-order-created"`
+	ID             string    `json:"id,omitempty" doc:"Unique within source: the same id again is a duplicate. The default is an id that the engine makes." example:"e-1"`
+	Source         string    `json:"source,omitempty" doc:"The sender." example:"orders"`
+	Key            string    `json:"key,omitempty" doc:"The entity, for flows without a key expression. Other flows compute the key, and the reply has it if it differs."`
 	Payload        any       `json:"payload,omitempty" doc:"What happened: any JSON value. Whole numbers of 64 bits stay exact."`
-	At             time.Time `json:"at,omitzero" doc:"When the event is due; at once when it is left out."`
-	DelayTolerance Duration  `json:"delay_tolerance,omitempty" doc:"How long the event may wait beyond that without harm: text such as 90s, or a number of seconds."`
+	At             time.Time `json:"at,omitzero" doc:"When the event is due. The default is now."`
+	DelayTolerance Duration  `json:"delay_tolerance,omitempty" doc:"How long the event may wait beyond that without harm: text such as 90s, or seconds."`
 	Priority       int       `json:"priority,omitempty" format:"int32" doc:"Higher goes first among events that are due."`
 }
 
@@ -22,9 +22,9 @@ type Event struct {
 type Receipt struct {
 	Event     string `json:"event" doc:"The event's id."`
 	Run       string `json:"run" doc:"The id of its run."`
-	Duplicate bool   `json:"duplicate" doc:"The event had been accepted before; run is that run."`
-	Undecided bool   `json:"undecided,omitempty" doc:"Nobody knows yet whether the state of the key will allow the event, which a flow with states and otherwise: reject asks: events of the key that are due come before it, or it is due later itself. If the state then does not, its run ends ignored. Where it is absent, the state allows the event."`
-	Key       string `json:"key,omitempty" doc:"The entity by which the run is ordered. Only told when the event names another key, which the flow does not go by."`
+	Duplicate bool   `json:"duplicate" doc:"true if the event was accepted before. run is the earlier run."`
+	Undecided bool   `json:"undecided,omitempty" doc:"true if it is not known yet whether the state of the key will allow the event. This happens in a flow with states and otherwise: reject, if earlier events of the key are due or the event is due later. If the state then does not allow it, the run ends as ignored. If absent, the state allows the event."`
+	Key       string `json:"key,omitempty" doc:"The key of the run. It is only present if the event names another key than the flow computes."`
 }
 
 // A Receipts says what became of each of several events, in order.
@@ -35,9 +35,9 @@ type Receipts struct {
 // A ReceiptItem is a [Receipt], or an error.
 type ReceiptItem struct {
 	Event     string           `json:"event,omitempty" doc:"The event's id."`
-	Run       string           `json:"run,omitempty" doc:"The id of its run; absent when the event is refused."`
-	Duplicate *bool            `json:"duplicate,omitempty" doc:"The event had been accepted before; absent when the event is refused."`
-	Undecided bool             `json:"undecided,omitempty" doc:"As that of a single receipt."`
-	Key       string           `json:"key,omitempty" doc:"The entity by which the run is ordered. Only told when the event names another key, which the flow does not go by."`
-	Error     *problem.Problem `json:"error,omitempty" doc:"Why the event is refused; absent when it is accepted."`
+	Run       string           `json:"run,omitempty" doc:"The id of its run; absent if the event is refused."`
+	Duplicate *bool            `json:"duplicate,omitempty" doc:"true if the event was accepted before; absent if it is refused."`
+	Undecided bool             `json:"undecided,omitempty" doc:"As in a single receipt."`
+	Key       string           `json:"key,omitempty" doc:"The key of the run. It is only present if the event names another key than the flow computes."`
+	Error     *problem.Problem `json:"error,omitempty" doc:"The reason why the event is refused; absent if it is accepted."`
 }

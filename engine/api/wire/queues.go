@@ -7,161 +7,161 @@ import (
 
 // A Task is work for a queue.
 type Task struct {
-	Payload        any       `json:"payload,omitempty" doc:"What to do: any JSON value."`
+	Payload        any       `json:"payload,omitempty" doc:"The content: any JSON value."`
 	Priority       int       `json:"priority,omitempty" format:"int32" doc:"Higher goes first among tasks that are due."`
-	DelayTolerance Duration  `json:"delay_tolerance,omitempty" doc:"How long the task may wait beyond its time without harm: text such as 90s, or a number of seconds."`
-	Delay          Duration  `json:"delay,omitempty" doc:"How long from now the task is due: text such as 90s, or a number of seconds. Not together with at."`
+	DelayTolerance Duration  `json:"delay_tolerance,omitempty" doc:"How long the task may wait beyond its time without harm: text such as 90s, or seconds."`
+	Delay          Duration  `json:"delay,omitempty" doc:"The delay until the task is due: text such as 90s, or seconds. Not together with at."`
 	At             time.Time `json:"at,omitzero" doc:"When the task is due. Not together with delay."`
-	Key            string    `json:"key,omitempty" doc:"What the task is about. Events of one key run one at a time, in order; tasks as their type's queue section or its workers say."`
-	Unique         string    `json:"unique,omitempty" doc:"Of a task, not of an event: a name among those of its type that have not ended."`
-	OnDuplicate    string    `json:"on_duplicate,omitempty" enum:"keep,merge,replace,rerun" doc:"What becomes of the task when another one has its unique name; keep when left out."`
-	Timeout        Duration  `json:"timeout,omitempty" doc:"Of a task, not of an event: how long one attempt may take."`
+	Key            string    `json:"key,omitempty" doc:"The entity that the task is about. Events of one key run one at a time, in order. For tasks, the queue section of their type or its workers decide."`
+	Unique         string    `json:"unique,omitempty" doc:"For tasks only: its name among the unfinished tasks of its type."`
+	OnDuplicate    string    `json:"on_duplicate,omitempty" enum:"keep,merge,replace,rerun" doc:"What happens to the task if another one has its unique name. The default is keep."`
+	Timeout        Duration  `json:"timeout,omitempty" doc:"For tasks only: the longest time of one attempt."`
 }
 
 // A TaskReceipt says what became of a task that was put.
 type TaskReceipt struct {
-	ID      string `json:"id,omitempty" doc:"The task that is in the queue now."`
-	Outcome string `json:"outcome" enum:"added,kept,merged,replaced,follows,refused" doc:"added; or, when another task has its unique key: kept as that one is, merged into it, replaced it, follows it. refused says why in error."`
-	Error   string `json:"error,omitempty" doc:"Why the task was refused."`
-	Warning string `json:"warning,omitempty" doc:"The task was taken in, and may wait for ever: nobody asks for tasks of its type, which may be mistyped. Of an array, the reply as a whole has it."`
+	ID      string `json:"id,omitempty" doc:"The id of the task in the queue."`
+	Outcome string `json:"outcome" enum:"added,kept,merged,replaced,follows,refused" doc:"added; or, if another task has its unique name: kept (the other one stays), merged, replaced or follows. For refused, error has the reason."`
+	Error   string `json:"error,omitempty" doc:"The reason why the task was refused."`
+	Warning string `json:"warning,omitempty" doc:"The task was accepted, but may wait for ever, because no worker asks for its type: check the spelling. For an array, the reply as a whole has the warning."`
 }
 
 // TaskReceipts are those of an array, in its order.
 type TaskReceipts struct {
 	Tasks   []TaskReceipt `json:"tasks" doc:"One for each task of the request."`
-	Warning string        `json:"warning,omitempty" doc:"The tasks were taken in, and may wait for ever: nobody asks for tasks of their type, which may be mistyped."`
+	Warning string        `json:"warning,omitempty" doc:"The tasks were accepted, but may wait for ever, because no worker asks for their type: check the spelling."`
 }
 
 // A QueuedTask is a task as the queue has it.
 type QueuedTask struct {
-	ID       string          `json:"id" doc:"Its number, as text: it has 64 bits, which not every JSON reader keeps exact."`
-	Type     string          `json:"type" doc:"What kind of work it is: the id of a pipeline with a queue section, or any other name."`
-	State    string          `json:"state" enum:"scheduled,ready,waiting,starting,running,completed,failed,cancelled" doc:"scheduled: its time has not come. ready: it may be taken. waiting: as many of its key are taken as may be. starting: a worker holds it and has not begun. running: a worker is at it. failed: for good, a dead letter."`
-	Payload  json.RawMessage `json:"payload,omitempty" doc:"What to do. Tasks that have ended well have none any more. A list leaves those out that are larger than 16 KiB: ask for the task by its id."`
-	Key      string          `json:"key,omitempty" doc:"What it is about; absent for none."`
-	Unique   string          `json:"unique,omitempty" doc:"Its name among the tasks of its type that have not ended; absent for none."`
-	Priority int             `json:"priority" doc:"Higher goes first among tasks that are due; 0 unless somebody said otherwise."`
+	ID       string          `json:"id" doc:"Its 64-bit number, as text, because not every JSON parser keeps such numbers exact."`
+	Type     string          `json:"type" doc:"The kind of work: the id of a pipeline with a queue section, or any other name."`
+	State    string          `json:"state" enum:"scheduled,ready,waiting,starting,running,completed,failed,cancelled" doc:"scheduled: it is not due yet. ready: workers can take it. waiting: its key is at its limit. starting: a worker holds it and has not started. running: a worker works on it. failed: it is a dead letter."`
+	Payload  json.RawMessage `json:"payload,omitempty" doc:"The content. Completed tasks no longer have it. A list omits payloads over 16 KiB: read the task by its id."`
+	Key      string          `json:"key,omitempty" doc:"The entity that it is about; absent for none."`
+	Unique   string          `json:"unique,omitempty" doc:"Its name among the unfinished tasks of its type; absent for none."`
+	Priority int             `json:"priority" doc:"Higher goes first among due tasks. The default is 0."`
 	Attempt  int             `json:"attempt" doc:"The number of this attempt, from 1."`
-	Due      time.Time       `json:"due" doc:"From when on it may be taken."`
-	Deadline time.Time       `json:"deadline" doc:"Until when it may wait without harm."`
-	Ended    *time.Time      `json:"ended,omitempty" doc:"When it was completed, cancelled or failed for good; absent until then."`
-	Worker   string          `json:"worker,omitempty" doc:"Who took it, by the name that the worker gave; for people."`
-	Error    string          `json:"error,omitempty" doc:"Of the last attempt that failed."`
-	Timeout  float64         `json:"timeout,omitempty" doc:"Seconds that one attempt may take; absent when that is left to the worker."`
-	Until    *time.Time      `json:"until,omitempty" doc:"By then its worker has to be heard of."`
-	Receipt  string          `json:"receipt,omitempty" doc:"Of this attempt, for its worker: what the calls about it take."`
+	Due      time.Time       `json:"due" doc:"When it is due."`
+	Deadline time.Time       `json:"deadline" doc:"The end of its tolerance."`
+	Ended    *time.Time      `json:"ended,omitempty" doc:"When it was completed, cancelled or failed for good; absent before."`
+	Worker   string          `json:"worker,omitempty" doc:"The name of the worker that took it, for people."`
+	Error    string          `json:"error,omitempty" doc:"The error of the last failed attempt."`
+	Timeout  float64         `json:"timeout,omitempty" doc:"The longest time of one attempt in seconds; absent if the worker decides."`
+	Until    *time.Time      `json:"until,omitempty" doc:"The time by which its worker must report."`
+	Receipt  string          `json:"receipt,omitempty" doc:"The receipt of this attempt, which the worker passes in later calls."`
 }
 
 // A QueueStats counts the tasks of a type.
 type QueueStats struct {
 	Type      string     `json:"type" doc:"The id of a pipeline with a queue section, or any other name."`
-	Mode      string     `json:"mode" enum:"open,paused,draining" doc:"open; paused: tasks are put, and none is taken; draining: tasks are taken, and none is put."`
-	Reason    string     `json:"reason,omitempty" doc:"Why it is in that mode."`
-	Ready     int64      `json:"ready" doc:"Due, and free to be taken."`
-	Waiting   int64      `json:"waiting" doc:"For others of their key."`
-	Starting  int64      `json:"starting" doc:"Held by a worker that has not begun with them."`
-	Running   int64      `json:"running" doc:"Held by a worker that is at them."`
-	Scheduled int64      `json:"scheduled" doc:"Their time has not come."`
-	Failed    int64      `json:"failed" doc:"For good: the dead letters."`
-	Estimated []string   `json:"estimated,omitempty" doc:"Which of these numbers are estimates, by the names of their members: a sample of a large table was counted, and 0 may stand for a few. All others are exact."`
-	Raised    int64      `json:"raised" doc:"How many tasks waited for longer than max-wait beyond what they tolerate, and were let go before others."`
+	Mode      string     `json:"mode" enum:"open,paused,draining" doc:"open; paused: workers get no tasks; draining: the queue refuses new tasks."`
+	Reason    string     `json:"reason,omitempty" doc:"The reason for the mode."`
+	Ready     int64      `json:"ready" doc:"Due tasks that workers can take."`
+	Waiting   int64      `json:"waiting" doc:"Tasks that wait for others of their key."`
+	Starting  int64      `json:"starting" doc:"Tasks that a worker holds and has not started."`
+	Running   int64      `json:"running" doc:"Tasks that a worker works on."`
+	Scheduled int64      `json:"scheduled" doc:"Tasks that are not due yet."`
+	Failed    int64      `json:"failed" doc:"Tasks that failed for good: the dead letters."`
+	Estimated []string   `json:"estimated,omitempty" doc:"The names of the fields that are estimates from a sample of a large table. An estimate of 0 may stand for a few tasks. All other numbers are exact."`
+	Raised    int64      `json:"raised" doc:"The number of tasks that waited longer than max-wait beyond their tolerance, and went before others."`
 	RaisedAt  *time.Time `json:"raised_at,omitempty" doc:"The last time."`
-	Asked     *time.Time `json:"asked,omitempty" doc:"When a worker, or a node, asked for tasks of this type last, to the minute. Without it nobody has in a month: the type may be mistyped."`
-	AskedBy   string     `json:"asked_by,omitempty" doc:"Who that was."`
-	Oldest    *time.Time `json:"oldest,omitempty" doc:"When the first ready one was due; absent when none is ready."`
-	Lag       float64    `json:"lag_seconds" doc:"By how many seconds the most urgent ready task waits beyond what it tolerates."`
+	Asked     *time.Time `json:"asked,omitempty" doc:"When a worker or a node last asked for tasks of this type, to the minute. If absent, none has within a month: check the spelling."`
+	AskedBy   string     `json:"asked_by,omitempty" doc:"The worker or node."`
+	Oldest    *time.Time `json:"oldest,omitempty" doc:"When the oldest ready task was due; absent if none is ready."`
+	Lag       float64    `json:"lag_seconds" doc:"How many seconds the most urgent ready task has waited beyond its tolerance."`
 }
 
 // A ClaimTasks is the body that takes tasks.
 type ClaimTasks struct {
 	Worker   string      `json:"worker" maxLength:"256" doc:"A name for people."`
-	Types    []ClaimType `json:"types" minItems:"1" maxItems:"100" doc:"Which types, and how many of each."`
-	Limit    int         `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"How many of all types together; 1000 when left out."`
-	Lease    Duration    `json:"lease,omitempty" doc:"For how long the worker holds them without a heartbeat: text such as 30s, or seconds; 30 s when left out."`
-	Wait     Duration    `json:"wait,omitempty" doc:"How long to wait when there is none: text such as 20s, or seconds, up to 20 s; nobody waits when left out."`
-	Complete []string    `json:"complete,omitempty" maxItems:"1000" bytes:"768" doc:"Receipts of tasks that are done: they are completed in the same transaction."`
+	Types    []ClaimType `json:"types" minItems:"1" maxItems:"100" doc:"The types to take, and how many tasks of each."`
+	Limit    int         `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"The most tasks of all types together. The default is 1000."`
+	Lease    Duration    `json:"lease,omitempty" doc:"How long the worker holds the tasks without a heartbeat: text such as 30s, or seconds. The default is 30 s."`
+	Wait     Duration    `json:"wait,omitempty" doc:"How long to wait if there is no task: text such as 20s, or seconds, up to 20 s. The default is not to wait."`
+	Complete []string    `json:"complete,omitempty" maxItems:"1000" bytes:"768" doc:"Receipts of tasks to complete in the same transaction."`
 }
 
 // A ClaimType says how many tasks of a type are taken.
 type ClaimType struct {
 	Type       string `json:"type" bytes:"512" doc:"The id of a pipeline with a queue section, or any other name."`
-	Limit      int    `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"How many at most; 1 when left out."`
-	MaxRunning int    `json:"max_running,omitempty" minimum:"0" doc:"How many of the type all workers together may hold; no bound when it is 0 or left out. The queue section of a pipeline goes first."`
-	MaxPerKey  int    `json:"max_per_key,omitempty" minimum:"0" doc:"How many of one key all workers together may hold; no bound when it is 0 or left out. The queue section of a pipeline goes first."`
+	Limit      int    `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"The most tasks. The default is 1."`
+	MaxRunning int    `json:"max_running,omitempty" minimum:"0" doc:"The most tasks of the type that all workers together may hold. The default, 0, is no limit. The queue section of a pipeline overrides it."`
+	MaxPerKey  int    `json:"max_per_key,omitempty" minimum:"0" doc:"The most tasks of one key that all workers together may hold. The default, 0, is no limit. The queue section of a pipeline overrides it."`
 }
 
 // A Claimed is what was taken.
 type Claimed struct {
 	Items []QueuedTask `json:"items" doc:"The tasks, each with the receipt of this attempt."`
-	Lost  []string     `json:"lost,omitempty" doc:"Receipts among complete that hold their tasks no more."`
+	Lost  []string     `json:"lost,omitempty" doc:"Receipts among complete that no longer hold their tasks."`
 }
 
 // A TasksDone says which receipts hold no more.
 type TasksDone struct {
-	Done int      `json:"done" doc:"How many receipts were good."`
-	Lost []string `json:"lost" doc:"Receipts that hold their tasks no more: another worker has them, or they have ended. Nothing was changed by these."`
+	Done int      `json:"done" doc:"The number of valid receipts."`
+	Lost []string `json:"lost" doc:"Receipts that no longer hold their tasks: another worker has them, or they have ended. They changed nothing."`
 }
 
 // TaskReceiptList is the body that completes tasks.
 type TaskReceiptList struct {
-	Receipts []string `json:"receipts" minItems:"1" maxItems:"1000" bytes:"768" want:"want the receipts that claims gave, have none" doc:"Of tasks that are done, as the claims gave them."`
+	Receipts []string `json:"receipts" minItems:"1" maxItems:"1000" bytes:"768" want:"want the receipts that claims gave, have none" doc:"Receipts of completed tasks, from the claims."`
 }
 
 // A TaskHeartbeat is the body that keeps tasks.
 type TaskHeartbeat struct {
-	Receipts []string `json:"receipts" minItems:"1" maxItems:"1000" bytes:"768" want:"want the receipts that claims gave, have none" doc:"Of tasks that the worker is at, as the claims gave them."`
-	Lease    Duration `json:"lease,omitempty" doc:"For how long from now: text such as 30s, or seconds; 30 s when left out."`
+	Receipts []string `json:"receipts" minItems:"1" maxItems:"1000" bytes:"768" want:"want the receipts that claims gave, have none" doc:"Receipts of tasks that the worker works on, from the claims."`
+	Lease    Duration `json:"lease,omitempty" doc:"The new lease, from now: text such as 30s, or seconds. The default is 30 s."`
 }
 
 // FailedTasks is the body that says that tasks have failed.
 type FailedTasks struct {
-	Tasks []FailedTask `json:"tasks" minItems:"1" maxItems:"1000" doc:"The attempts. Of a receipt that is given twice, the first counts."`
+	Tasks []FailedTask `json:"tasks" minItems:"1" maxItems:"1000" doc:"The failed attempts. If a receipt occurs twice, the first counts."`
 }
 
 // A FailedTask is an attempt that has failed.
 type FailedTask struct {
-	Receipt string   `json:"receipt" bytes:"any" doc:"Of the attempt, as the claim gave it."`
-	Error   string   `json:"error,omitempty" bytes:"any" doc:"Why, for people."`
-	Final   bool     `json:"final,omitempty" doc:"No further attempt: the task becomes a dead letter. Otherwise the policy of its type decides."`
-	Delay   Duration `json:"delay,omitempty" doc:"To the next attempt, instead of what the policy says: text such as 30s, or seconds."`
+	Receipt string   `json:"receipt" bytes:"any" doc:"The receipt of the attempt, from the claim."`
+	Error   string   `json:"error,omitempty" bytes:"any" doc:"The error, for people."`
+	Final   bool     `json:"final,omitempty" doc:"true makes the task a dead letter at once. Otherwise the policy of its type decides."`
+	Delay   Duration `json:"delay,omitempty" doc:"The delay before the next attempt, instead of that of the policy: text such as 30s, or seconds."`
 }
 
 // SnoozedTasks is the body that gives tasks back.
 type SnoozedTasks struct {
-	Tasks []SnoozedTask `json:"tasks" minItems:"1" maxItems:"1000" doc:"The tasks. Of a receipt that is given twice, the first counts."`
+	Tasks []SnoozedTask `json:"tasks" minItems:"1" maxItems:"1000" doc:"The tasks. If a receipt occurs twice, the first counts."`
 }
 
 // A SnoozedTask is a task that is given back.
 type SnoozedTask struct {
-	Receipt string   `json:"receipt" bytes:"any" doc:"Of the attempt, as the claim gave it."`
-	Delay   Duration `json:"delay,omitempty" doc:"Until it may be taken again: text such as 30s, or seconds; 0 when left out."`
+	Receipt string   `json:"receipt" bytes:"any" doc:"The receipt of the attempt, from the claim."`
+	Delay   Duration `json:"delay,omitempty" doc:"The delay until workers can take it again: text such as 30s, or seconds. The default is 0."`
 }
 
 // A QueueChange is the body that says what a type does from now on.
 type QueueChange struct {
-	Mode   string `json:"mode" enum:"open,paused,draining" doc:"open; paused: tasks are put, and none is taken; draining: tasks are taken, and none is put."`
-	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Why, for people."`
+	Mode   string `json:"mode" enum:"open,paused,draining" doc:"open; paused: workers get no tasks; draining: the queue refuses new tasks."`
+	Reason string `json:"reason,omitempty" maxLength:"512" doc:"The error, for people."`
 }
 
 // A QueueChanged says what a type does from now on.
 type QueueChanged struct {
 	QueueChange
-	Warning string `json:"warning,omitempty" doc:"Nothing is known of the type, which may be mistyped."`
+	Warning string `json:"warning,omitempty" doc:"The type is unknown: check its spelling."`
 }
 
 // A TaskChoice is the body that does something to tasks of a type.
 type TaskChoice struct {
-	IDs    []string `json:"ids,omitempty" maxItems:"1000" doc:"Only these, by their numbers as text."`
+	IDs    []string `json:"ids,omitempty" maxItems:"1000" doc:"Only these tasks, by their numbers as text."`
 	Key    string   `json:"key,omitempty" bytes:"512" doc:"Only tasks of this key."`
 	Unique string   `json:"unique,omitempty" bytes:"512" doc:"Only the task with this unique name."`
-	State  string   `json:"state,omitempty" enum:"ready,waiting,scheduled,failed" by:"engine" bytes:"any" doc:"Only tasks in this state; all states that the call takes when left out."`
-	Limit  int      `json:"limit,omitempty" minimum:"1" maximum:"100000" doc:"At most as many; 1000 when left out."`
-	To     string   `json:"to,omitempty" bytes:"512" doc:"Of a move: the other type."`
-	Reason string   `json:"reason,omitempty" maxLength:"512" doc:"Why, for people."`
+	State  string   `json:"state,omitempty" enum:"ready,waiting,scheduled,failed" by:"engine" bytes:"any" doc:"Only tasks in this state. The default is all states that the call accepts."`
+	Limit  int      `json:"limit,omitempty" minimum:"1" maximum:"100000" doc:"The most tasks. The default is 1000."`
+	To     string   `json:"to,omitempty" bytes:"512" doc:"For a move: the other type."`
+	Reason string   `json:"reason,omitempty" maxLength:"512" doc:"The error, for people."`
 }
 
 // TasksChanged says how many tasks were changed.
 type TasksChanged struct {
-	Changed int    `json:"changed" doc:"How many tasks were cancelled, retried or moved; as many as the limit when there may be more."`
-	Warning string `json:"warning,omitempty" doc:"Nothing is known of the type that the tasks have now, which may be mistyped."`
+	Changed int    `json:"changed" doc:"The number of tasks that were cancelled, retried or moved. If it equals the limit, there may be more."`
+	Warning string `json:"warning,omitempty" doc:"The new type of the tasks is unknown: check its spelling."`
 }

@@ -9,13 +9,13 @@ import (
 
 // A Reason is the optional body of a call of an operator.
 type Reason struct {
-	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Why, for people and the audit."`
+	Reason string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit."`
 }
 
 // A Cancellation is the optional body of the call that cancels a run.
 type Cancellation struct {
-	Reason     string `json:"reason,omitempty" maxLength:"512" doc:"Why, for people and the audit. The run keeps it."`
-	Compensate *bool  `json:"compensate,omitempty" default:"true" doc:"Whether the run undoes what it has done by its compensations, the last first, before it ends. False ends it as it is, even while it undoes."`
+	Reason     string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit. The run stores it."`
+	Compensate *bool  `json:"compensate,omitempty" default:"true" doc:"true compensates the run before it ends, the latest handler first. false ends it as it is, even while it compensates."`
 }
 
 // A RunChoice says which runs are wanted. The zero value chooses all.
@@ -24,30 +24,30 @@ type RunChoice struct {
 	Flow       string    `query:"flow" json:"flow,omitempty" maxLength:"256" doc:"Only runs of this flow."`
 	Key        string    `query:"key" json:"key,omitempty" maxLength:"256" doc:"Only runs of this key."`
 	Handler    string    `query:"handler" json:"handler,omitempty" maxLength:"256" doc:"Only runs that failed in this handler, or below this pipeline or pipeline/stage."`
-	ErrorClass string    `query:"error_class" json:"error_class,omitempty" pattern:"^(timeout|connection|schema|other|quarantined|unserved|status|[1-5]xx|[1-5][0-9][0-9])$" want:"want timeout, connection, schema, a status such as 503, 4xx, 5xx, status, other, quarantined or unserved" doc:"Only runs that failed with an error of this class: timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined for runs that nodes have died of."`
+	ErrorClass string    `query:"error_class" json:"error_class,omitempty" pattern:"^(timeout|connection|schema|other|quarantined|unserved|status|[1-5]xx|[1-5][0-9][0-9])$" want:"want timeout, connection, schema, a status such as 503, 4xx, 5xx, status, other, quarantined or unserved" doc:"Only runs that failed with an error of this class: timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined for runs that nodes died of."`
 	Error      string    `query:"error" json:"error,omitempty" maxLength:"512" doc:"Only runs whose error contains this text."`
-	Since      time.Time `query:"since" json:"since,omitzero" doc:"Only runs accepted then or later."`
-	Until      time.Time `query:"until" json:"until,omitzero" doc:"Only runs accepted before."`
+	Since      time.Time `query:"since" json:"since,omitzero" doc:"Only runs accepted at this time or later."`
+	Until      time.Time `query:"until" json:"until,omitzero" doc:"Only runs accepted before this time."`
 
-	FailedSince time.Time `query:"failed_since" json:"failed_since,omitzero" doc:"Only runs that are failed, and failed then or later."`
+	FailedSince time.Time `query:"failed_since" json:"failed_since,omitzero" doc:"Only failed runs that failed at this time or later."`
 }
 
 // A Redrive chooses runs to retry, cancel or move, and says how.
 type Redrive struct {
 	RunChoice
 
-	Status     string `json:"status,omitempty" enum:"waiting,running,parked,failed" by:"engine" doc:"Only runs with this status. Those that are retried are failed, unless it says parked: such that wait for an operator."`
-	Preview    bool   `json:"preview,omitempty" doc:"Change nothing, tell which runs are chosen."`
+	Status     string `json:"status,omitempty" enum:"waiting,running,parked,failed" by:"engine" doc:"Only runs with this status. A retry chooses failed runs. With parked it chooses runs that wait for an operator."`
+	Preview    bool   `json:"preview,omitempty" doc:"true changes nothing, and returns the chosen runs."`
 	Limit      int    `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"50" doc:"The most runs of one call."`
-	Cursor     string `json:"cursor,omitempty" maxLength:"512" doc:"Where to go on: next of the call before."`
-	Reason     string `json:"reason,omitempty" maxLength:"512" doc:"Why, for people and the audit. Kept with cancelled runs."`
-	Compensate *bool  `json:"compensate,omitempty" default:"true" doc:"Only of runs that are cancelled: false ends them as they are, without undoing what they have done."`
+	Cursor     string `json:"cursor,omitempty" maxLength:"512" doc:"Where to continue: next of the previous call."`
+	Reason     string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit. Cancelled runs store it."`
+	Compensate *bool  `json:"compensate,omitempty" default:"true" doc:"Only for cancel: false ends the runs as they are, without compensations."`
 }
 
 // A Migration is the optional body of a call that moves a run.
 type Migration struct {
-	Preview bool   `json:"preview,omitempty" doc:"Change nothing, tell whether the run fits."`
-	Reason  string `json:"reason,omitempty" maxLength:"512" doc:"Why, for people and the audit."`
+	Preview bool   `json:"preview,omitempty" doc:"true changes nothing, and reports whether the run fits."`
+	Reason  string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit."`
 }
 
 // NewRedrive makes the body of a call that does something to the runs that a
