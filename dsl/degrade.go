@@ -8,7 +8,6 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
-	"procaas/dsl/rules"
 	"procaas/dsl/tree"
 )
 
@@ -174,8 +173,7 @@ func (p *proof) checkRead(h *tree.Handler, read datum.Read, i int, conditions []
 	}
 	if read.Path[0] == "shared-state" && p.neverSet(read.Path[1], i) {
 		reported[what] = true
-		p.Warnf(read.Span, rules.NeverSet, fmt.Sprintf("set %s in the result of an earlier handler, or give it a first value", read.Path[1]),
-			"%s is null here: no handler sets it before", what)
+		p.reportNeverSet(h, read, i)
 	}
 }
 

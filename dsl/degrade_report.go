@@ -54,6 +54,55 @@ func (p *proof) reportChain(h *tree.Handler, read datum.Read, chain []cause) {
 	})
 }
 
+// reportNeverSet reports a read of what no handler sets before it. It is an error when a later handler of the stage sets
+// it: the reader was meant to see that. The compensation of a handler runs later, so it may.
+func (p *proof) reportNeverSet(h *tree.Handler, read datum.Read, i int) {
+	name, reader := read.Path[1], p.steps[i]
+	d := diag.Diagnostic{
+		Span: read.Span, Code: rules.NeverSet, Severity: diag.Warning,
+		Message: fmt.Sprintf("shared-state.%s is null here: no handler sets it before", name),
+		Hint:    fmt.Sprintf("set %s in the result of an earlier handler, or declare it with another first value than null", name),
+	}
+	condition := !reader.stage.Enabled.IsNull() && reader.stage.Enabled.Span.Covers(read.Span.Start)
+	undo := slices.ContainsFunc(h.UndoReads(), func(r datum.Read) bool { return r.Span == read.Span })
+	for _, a := range p.sets[name] {
+		if a.step < i || a.step == i && !condition || p.apart(a.step, i) || p.localTo(name, a.step) != p.localTo(name, i) {
+			continue
+		}
+		writer := p.steps[a.step]
+		d.Message = fmt.Sprintf("shared-state.%s is null here: %q sets it later", name, writer.ID)
+		d.Related = []diag.Related{{Span: a.key.Span, Message: fmt.Sprintf("%q sets it here", writer.ID)}}
+		switch {
+		case undo:
+		case writer.stage != reader.stage:
+			d.Hint = fmt.Sprintf("move %q to a stage behind stage %q", h.ID, writer.stage.ID)
+			if condition {
+				d.Hint = fmt.Sprintf("move stage %q behind stage %q", reader.stage.ID, writer.stage.ID)
+			}
+		case h.Branch != writer.Branch:
+		default:
+			d.Severity = diag.Error
+			d.Hint = fmt.Sprintf("move %q above %q", writer.ID, h.ID)
+			if condition {
+				d.Hint = fmt.Sprintf("move %q to a stage before stage %q", writer.ID, reader.stage.ID)
+			}
+			if writer.Handler != reader.Handler && p.needs(writer, reader) {
+				d.Hint = p.withDefault(h, read)
+			}
+		}
+		break
+	}
+	p.Report(d)
+}
+
+// needs reports whether a step reads the outcome of another one, or what that sets.
+func (p *proof) needs(s, other step) bool {
+	return slices.ContainsFunc(s.Reads(), func(r datum.Read) bool {
+		return len(r.Path) > 1 && (r.Path[0] == "sources" && r.Path[1] == other.ID ||
+			r.Path[0] == expr.StateRoot && slices.ContainsFunc(p.sets[r.Path[1]], func(a assignment) bool { return p.steps[a.step] == other }))
+	})
+}
+
 // withDefault says how a handler reads a value that may be null.
 func (p *proof) withDefault(h *tree.Handler, read datum.Read) string {
 	mended := "!$ " + syntax.InQuotes(read.Path.String()+" ?? 0")
