@@ -19,7 +19,7 @@ func (c *checker) checkService(s *tree.Service) {
 		return // reported when it was read
 	}
 	at := s.PlaceOf("url", s.Span)
-	const want = "want such as http://127.0.0.1:9081 or https://orders.example.com/api"
+	const want = "write an address such as http://127.0.0.1:9081 or https://orders.example.com/api"
 	u, err := url.Parse(s.URL)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
@@ -27,7 +27,11 @@ func (c *checker) checkService(s *tree.Service) {
 	case u.User != nil:
 		c.Errorf(at, rules.ServiceURL, "send it in headers, from !secret NAME", "url of service %q holds a password", s.ID)
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		c.Errorf(at, rules.ServiceURL, "give it in the query of the request", "url of service %q has a query or a fragment", s.ID)
+		c.Errorf(at, rules.ServiceURL, "write it as query of the request", "url of service %q has a query or a fragment", s.ID)
+	case tree.BadHost(u) != "":
+		c.Errorf(at, rules.ServiceURL, want, "url of service %q: %s", s.ID, tree.BadHost(u))
+	case tree.StandsForHost(u):
+		c.Warnf(at, rules.ServiceURL, "write the host of your service, such as 127.0.0.1:9081", "url of service %q: no server has the name %s", s.ID, u.Hostname())
 	}
 }
 

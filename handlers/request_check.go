@@ -75,10 +75,22 @@ func unknownService(b *tree.Body, id string) {
 // checkURL says before a deployment what a request would be refused for at run time.
 func checkURL(b *tree.Body, text string) {
 	at := b.Field("url").Span
+	const want = "write an absolute URL, such as http://127.0.0.1:9081/v1/orders"
 	u, err := parseTarget(text)
 	if err != nil {
-		b.Errorf(at, rules.Body, "", "%v", err)
+		hint := ""
+		if strings.HasPrefix(err.Error(), "url: ") {
+			hint = want
+		}
+		b.Errorf(at, rules.Body, hint, "%v", err)
 		return
+	}
+	if problem := tree.BadHost(u); problem != "" {
+		b.Errorf(at, rules.Body, want, "url: %s", problem)
+		return
+	}
+	if tree.StandsForHost(u) {
+		b.Warnf(at, rules.Body, "write the host of your service, such as 127.0.0.1:9081", "url: no server has the name %s", u.Hostname())
 	}
 	if err := checkTarget(b.Bundle, u); err != nil {
 		b.Errorf(at, rules.UnknownHost, "declare the host below services, and write service and path instead of url", "%v", err)
