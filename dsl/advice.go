@@ -6,7 +6,6 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
-	"procaas/dsl/tree"
 )
 
 // This file and its neighbours give advice: on what works, though another way
@@ -36,24 +35,6 @@ func (c *checker) advise(pipelines []*pipelineCheck) {
 	})
 	c.adviseAutomata(pipelines)
 }
-
-// calls tells whether a handler calls somebody.
-func (c *checker) calls(h *tree.Handler) bool {
-	t, ok := c.types[h.Type]
-	return ok && t.Operation != nil && h.Body != nil
-}
-
-// fetches tells whether a handler only asks a service for something.
-func (c *checker) fetches(h *tree.Handler) bool {
-	if !c.calls(h) {
-		return false
-	}
-	o, ok := c.types[h.Type].Operation(h.Body)
-	return ok && (o.Method == "GET" || o.Method == "HEAD")
-}
-
-// computes tells whether a handler does nothing but set the shared state.
-func (c *checker) computes(h *tree.Handler) bool { return c.types[h.Type].SetsState }
 
 // writes lists the names of the shared state that a handler may set.
 func (c *pipelineCheck) writes(i int) []string { return c.wrote[i] }
@@ -97,18 +78,9 @@ func (c *pipelineCheck) orderly(i, j int) bool {
 		c.emits(j)
 }
 
-// emission tells what event a handler hands in, or what task it puts.
-func (c *checker) emission(h *tree.Handler) (e tree.Emission, ok bool) {
-	t := c.types[h.Type]
-	if t.Emission == nil || h.Body == nil {
-		return e, false
-	}
-	return t.Emission(h.Body), true
-}
-
 // emits tells whether a handler hands in events.
 func (c *pipelineCheck) emits(i int) bool {
-	e, ok := c.emission(c.steps[i].Handler)
+	e, ok := c.Types.Emission(c.steps[i].Handler)
 	return ok && !e.Task
 }
 

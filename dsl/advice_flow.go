@@ -15,7 +15,7 @@ import (
 // stage alone asks for.
 func (c *pipelineCheck) adviseRouting() {
 	for i, s := range c.steps {
-		if !c.computes(s.Handler) || s.Branch != nil || len(s.Body.Keys()) == 0 {
+		if !c.Types.SetsState(s.Handler) || s.Branch != nil || len(s.Body.Keys()) == 0 {
 			continue
 		}
 		var asking *tree.Stage
@@ -68,7 +68,7 @@ func (c *pipelineCheck) adviseForwarding() {
 		return
 	}
 	h := c.steps[0].Handler
-	sent, ok := c.emission(h)
+	sent, ok := c.Types.Emission(h)
 	if !ok || sent.Task || !h.Enabled.IsNull() {
 		return
 	}
@@ -77,7 +77,7 @@ func (c *pipelineCheck) adviseForwarding() {
 		len(h.Body.Keys()) > 2 {
 		return
 	}
-	served := c.bundle.On(name)
+	served := c.Bundle.On(name)
 	if len(served) == 0 || flowID(served[0]) != flowID(c.pipeline) {
 		return // another flow may be in another order
 	}
@@ -122,7 +122,7 @@ func (c *pipelineCheck) adviseTransition() {
 		return
 	}
 	for _, s := range c.steps {
-		if !c.computes(s.Handler) || s.Result != nil || len(s.Body.Keys()) == 0 {
+		if !c.Types.SetsState(s.Handler) || s.Result != nil || len(s.Body.Keys()) == 0 {
 			return
 		}
 		for k, key := range s.Body.Keys() {
@@ -140,7 +140,7 @@ func (c *pipelineCheck) adviseTransition() {
 // adviseAutomata finds names that flows keep and that are a state by hand: several
 // pipelines set them to words, and conditions ask for those.
 func (c *checker) adviseAutomata(pipelines []*pipelineCheck) {
-	for _, f := range c.bundle.Flows {
+	for _, f := range c.Bundle.Flows {
 		if f.States != nil {
 			continue
 		}

@@ -43,8 +43,8 @@ func (c *pipelineCheck) onlyAsks(s *tree.Stage) bool {
 	}
 	asks := false
 	for _, h := range s.Handlers {
-		asks = asks || c.fetches(h)
-		if !c.fetches(h) && !c.computes(h) {
+		asks = asks || c.Types.Fetches(h)
+		if !c.Types.Fetches(h) && !c.Types.SetsState(h) {
 			return false
 		}
 	}
@@ -86,7 +86,7 @@ func (c *pipelineCheck) adviseWrites() {
 // if nothing else does and the first value is lost.
 func (c *pipelineCheck) accidental(i, j int) (string, bool) {
 	a, b := c.steps[i].Handler, c.steps[j].Handler
-	if !c.calls(a) || !c.calls(b) || tree.Apart(a, b) || c.needs(j, i) || c.needs(i, j) ||
+	if !c.Types.Calls(a) || !c.Types.Calls(b) || tree.Apart(a, b) || c.needs(j, i) || c.needs(i, j) ||
 		slices.ContainsFunc(a.Touches, func(t string) bool { return slices.Contains(b.Touches, t) }) {
 		return "", false
 	}
@@ -164,18 +164,18 @@ func (c *pipelineCheck) wanted(i int) bool {
 // that might change the reply.
 func (c *pipelineCheck) adviseRequests() {
 	for j := range c.steps {
-		if !c.fetches(c.steps[j].Handler) || c.steps[j].Branch != nil {
+		if !c.Types.Fetches(c.steps[j].Handler) || c.steps[j].Branch != nil {
 			continue
 		}
 		for i := j - 1; i >= 0; i-- {
 			a, b := c.steps[i], c.steps[j]
-			if !c.fetches(a.Handler) && !c.computes(a.Handler) {
+			if !c.Types.Fetches(a.Handler) && !c.Types.SetsState(a.Handler) {
 				break // an effect, or time that passes
 			}
 			if a.Type != b.Type || a.Branch != nil || !sameValue(a.Body, b.Body) || c.changed(i, j) {
 				continue
 			}
-			if !a.IsCritical() && b.IsCritical() || a.GoesOn() != nil || !expr.ImpliedBy(a.demands(c.parsed), b.demands(c.parsed)) {
+			if !a.IsCritical() && b.IsCritical() || a.GoesOn() != nil || !expr.ImpliedBy(a.demands(c.Parsed), b.demands(c.Parsed)) {
 				continue // the second one may be needed because there is no answer to the first
 			}
 			c.Report(diag.Diagnostic{

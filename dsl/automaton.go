@@ -218,7 +218,7 @@ func (c *checker) checkServed(f *tree.Flow, g *graph) {
 	moving := make(map[string]bool)
 	for _, t := range g.Transitions {
 		for i, on := range t.On {
-			if _, ok := served[on]; !ok && !moving[on] && !c.partial {
+			if _, ok := served[on]; !ok && !moving[on] && !c.Partial {
 				c.Warnf(t.PlaceOf(fmt.Sprintf("on[%d]", i), t.PlaceOf("on", t.Span)), rules.Unserved,
 					c.DidYouMean(on, diag.NamesIn(served)),
 					"no pipeline of flow %q serves event type %q", f.ID, on)

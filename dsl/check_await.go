@@ -17,8 +17,8 @@ import (
 // checkAwaits finds out which event types handlers wait for. It comes after the
 // pipelines are known that serve some.
 func (c *checker) checkAwaits() {
-	for _, p := range c.bundle.Pipelines {
-		if c.bundle.Index.Pipelines[p.ID] != p {
+	for _, p := range c.Bundle.Pipelines {
+		if c.Bundle.Index.Pipelines[p.ID] != p {
 			continue // a second one of that id, which was reported and serves nothing
 		}
 		for _, s := range p.Stages {
@@ -48,10 +48,10 @@ func (c *checker) awaitsInside(p *tree.Pipeline, h *tree.Handler, seen map[*tree
 		return // what calls itself is reported elsewhere
 	}
 	seen[p] = true
-	for _, caller := range c.bundle.Pipelines {
+	for _, caller := range c.Bundle.Pipelines {
 		for _, s := range caller.Stages {
 			for _, by := range s.Handlers {
-				if by.Call == nil || c.bundle.Index.Pipelines[by.Call.Pipeline] != p {
+				if by.Call == nil || c.Bundle.Index.Pipelines[by.Call.Pipeline] != p {
 					continue
 				}
 				if s.ForEach != nil || by.ForEach != nil {
@@ -89,7 +89,7 @@ func (c *checker) awaitsIn(p *tree.Pipeline, h *tree.Handler) {
 	}
 	for i, event := range h.Await.Event {
 		at := h.Await.PlaceOf(fmt.Sprintf("event[%d]", i), h.Await.PlaceOf("event", h.Await.Span))
-		others := slices.Concat(c.bundle.Index.Serving[event], c.bundle.Index.Awaiting[event])
+		others := slices.Concat(c.Bundle.Index.Serving[event], c.Bundle.Index.Awaiting[event])
 		if len(others) > 0 && flowID(others[0]) != p.Flow {
 			c.Report(diag.Diagnostic{
 				Span: at, Code: rules.TwoFlows,
@@ -100,8 +100,8 @@ func (c *checker) awaitsIn(p *tree.Pipeline, h *tree.Handler) {
 			})
 			continue
 		}
-		if !slices.Contains(c.bundle.Index.Awaiting[event], p) {
-			c.bundle.Index.Awaiting[event] = append(c.bundle.Index.Awaiting[event], p)
+		if !slices.Contains(c.Bundle.Index.Awaiting[event], p) {
+			c.Bundle.Index.Awaiting[event] = append(c.Bundle.Index.Awaiting[event], p)
 		}
 	}
 }

@@ -25,7 +25,7 @@ var calledRoots = []string{expr.InputsRoot, "shared-state", "sources", "configs"
 // checkCalls finds out which pipelines call which, and reports what cannot be called.
 func (c *checker) checkCalls() {
 	called := make(map[string]bool)
-	for _, p := range c.bundle.Pipelines {
+	for _, p := range c.Bundle.Pipelines {
 		for _, s := range p.Stages {
 			for _, h := range s.Handlers {
 				if h.Call == nil || h.Call.Pipeline == "" {
@@ -37,8 +37,8 @@ func (c *checker) checkCalls() {
 		}
 	}
 	levels := make(map[*tree.Pipeline]int) // so that each pipeline is looked at once
-	for _, p := range c.bundle.Pipelines {
-		if c.bundle.Index.Pipelines[p.ID] == p {
+	for _, p := range c.Bundle.Pipelines {
+		if c.Bundle.Index.Pipelines[p.ID] == p {
 			c.level(p, levels, nil)
 		}
 		if p.IsCalled() {
@@ -50,12 +50,12 @@ func (c *checker) checkCalls() {
 // checkCallee reports a call of what is not there, or is not called.
 func (c *checker) checkCallee(h *tree.Handler) {
 	at := h.Call.PlaceOf("pipeline", h.Call.Span)
-	p := c.bundle.Index.Pipelines[h.Call.Pipeline]
+	p := c.Bundle.Index.Pipelines[h.Call.Pipeline]
 	switch {
 	case p == nil:
 		known := func() []string {
 			var out []string
-			for _, p := range c.bundle.Pipelines {
+			for _, p := range c.Bundle.Pipelines {
 				if p.IsCalled() {
 					out = append(out, p.ID)
 				}
@@ -113,7 +113,7 @@ func (c *checker) level(p *tree.Pipeline, known map[*tree.Pipeline]int, way []*t
 				continue
 			}
 			at := h.Call.PlaceOf("pipeline", h.Call.Span)
-			next := c.bundle.Index.Pipelines[h.Call.Pipeline]
+			next := c.Bundle.Index.Pipelines[h.Call.Pipeline]
 			if i := slices.Index(way, next); next != nil && i >= 0 {
 				var ids []string
 				for _, q := range append(way[i:], next) {
@@ -144,7 +144,7 @@ func (c *checker) checkCalled(p *tree.Pipeline, called bool) {
 			c.Errorf(at, rules.Call, "delete it, or delete inputs: and outputs:", "pipeline %q is run by calls, so it has no %s", p.ID, name)
 		}
 	}
-	if !called && !c.partial { // the caller may be in a file that could not be read
+	if !called && !c.Partial { // the caller may be in a file that could not be read
 		c.Warnf(p.PlaceOf("id", p.Span), rules.Call, "call it: call: {pipeline: "+p.ID+"}, or delete inputs: and outputs: to run it by events",
 			"nobody calls pipeline %q", p.ID)
 	}
@@ -223,7 +223,7 @@ func (c *pipelineCheck) checkWith(h *tree.Handler) {
 	if h.Call == nil {
 		return
 	}
-	p := c.bundle.Index.Pipelines[h.Call.Pipeline]
+	p := c.Bundle.Index.Pipelines[h.Call.Pipeline]
 	if p == nil {
 		return // reported
 	}

@@ -80,11 +80,11 @@ func (c *checker) reportEndless(way, sends []sending, round map[*tree.Pipeline]i
 // sendings lists the handlers that start runs, in the order of the pipelines.
 func (c *checker) sendings() []sending {
 	var out []sending
-	for _, p := range c.bundle.Pipelines {
-		if c.bundle.Index.Pipelines[p.ID] != p {
+	for _, p := range c.Bundle.Pipelines {
+		if c.Bundle.Index.Pipelines[p.ID] != p {
 			continue
 		}
-		f := c.bundle.Index.Flows[p.Flow]
+		f := c.Bundle.Index.Flows[p.Flow]
 		sure := unconditional(p.When) && (f == nil || f.States == nil)
 		for _, s := range p.Stages {
 			for _, h := range s.Handlers {
@@ -105,22 +105,22 @@ func (c *checker) sendings() []sending {
 // addSending adds a handler to those that start runs, when it is one.
 func (c *checker) addSending(list []sending, p *tree.Pipeline, h *tree.Handler, sure bool) []sending {
 	if h.Call != nil {
-		if callee := c.bundle.Index.Pipelines[h.Call.Pipeline]; callee != nil {
+		if callee := c.Bundle.Index.Pipelines[h.Call.Pipeline]; callee != nil {
 			list = append(list, sending{p, h, h.Span, []*tree.Pipeline{callee}, sure})
 		}
 		return list
 	}
-	e, ok := c.emission(h)
+	e, ok := c.Types.Emission(h)
 	if !ok || e.Type == nil {
 		return list
 	}
 	to, name := []*tree.Pipeline(nil), ""
 	if name, ok = e.Type.Text(); ok && !e.Task {
-		to = c.bundle.Index.Serving[name]
-	} else if p := c.bundle.Index.Pipelines[name]; ok && p != nil && p.Queue != nil {
+		to = c.Bundle.Index.Serving[name]
+	} else if p := c.Bundle.Index.Pipelines[name]; ok && p != nil && p.Queue != nil {
 		to, sure = []*tree.Pipeline{p}, sure && p.Queue.Unique.IsNull()
 	} else if !ok { // whatever data say
-		to, sure = c.bundle.Pipelines, false
+		to, sure = c.Bundle.Pipelines, false
 	}
 	return append(list, sending{p, h, e.Type.Span, to, sure && !e.Named})
 }

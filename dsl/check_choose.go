@@ -66,7 +66,7 @@ func (c *pipelineCheck) scopeBefore(stage *tree.Stage, i int) *expr.Scope {
 // checkChoice reports branches that are never taken, and choices that are none.
 func (c *pipelineCheck) checkChoice(s *tree.Stage) {
 	for i, b := range s.Choose {
-		if b.When != nil || i == len(s.Choose)-1 || c.blamed(b.Span) {
+		if b.When != nil || i == len(s.Choose)-1 || c.Blamed(b.Span) {
 			continue
 		}
 		next := s.Choose[i+1]
@@ -77,7 +77,7 @@ func (c *pipelineCheck) checkChoice(s *tree.Stage) {
 		})
 		return // once: what follows the next one is never taken either
 	}
-	if len(s.Choose) == 1 && s.Choose[0].When == nil && !c.blamed(s.Choose[0].Span) {
+	if len(s.Choose) == 1 && s.Choose[0].When == nil && !c.Blamed(s.Choose[0].Span) {
 		c.Errorf(s.Choose[0].Span.Head(), rules.Choose, "say when:, or write the handlers below handlers: of the stage",
 			"the only branch of stage %q has no when, so there is nothing to choose", s.ID)
 	}

@@ -11,20 +11,20 @@ import (
 // learn that when a run is cancelled.
 func (c *checker) checkCompensate(h *tree.Handler, r *diag.Reporter) {
 	u := h.Compensate
-	if u == nil || c.blamed(u.Span) {
+	if u == nil || c.Blamed(u.Span) {
 		return
 	}
 	at := h.PlaceOf("compensate", u.Span)
 	switch {
 	case u.Type == "":
 		r.Errorf(at, rules.Compensate, "add the call, such as request: {…}", "the compensation of handler %q calls nobody", h.ID)
-	case c.types[u.Type].SetsState:
+	case c.Types[u.Type].SetsState:
 		r.Errorf(u.PlaceOf("type", u.Span), rules.Compensate, "call the service, such as with request: {…}",
 			"the compensation of handler %q calls nobody: %s only sets the shared state", h.ID, u.Type)
 	}
 	// Both the compensation and its handler may be wrong; each is told.
 	switch {
-	case h.IsPlaceholder() && !c.blamed(h.Span), h.Await != nil, c.types[h.Type].SetsState:
+	case h.IsPlaceholder() && !c.Blamed(h.Span), h.Await != nil, c.Types.SetsState(h):
 		r.Errorf(at, rules.Compensate, "delete it, or write it at the handler that makes the call",
 			"handler %q makes no call that could be undone", h.ID)
 	case h.ForEach != nil:

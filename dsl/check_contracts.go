@@ -11,37 +11,31 @@ import (
 	"procaas/dsl/tree"
 )
 
-// An entry is one entry of a mapping.
-type entry struct {
-	key   expr.Key
-	value *expr.Value
-}
-
 // checkContracts makes all schemas ready, and holds against them what is fixed
 // before anything runs.
 func (c *checker) checkContracts() {
-	c.ready = contracts.New(c.files, c.schemas, c.Reporter)
+	c.ready = contracts.New(c.Files, c.Schemas, c.Reporter)
 	c.checkNamed()
-	for _, e := range c.bundle.Events {
+	for _, e := range c.Bundle.Events {
 		c.checkEventType(e)
 	}
 	c.checkConfigSchemas()
 	c.checkTemplates()
 	apis := map[string]*contracts.API{} // by service
-	for _, s := range c.bundle.Services {
+	for _, s := range c.Bundle.Services {
 		if s.OpenAPI == "" {
 			continue
 		}
-		if api := c.ready.API(s.ID, s.OpenAPI, s.PlaceOf("openapi", s.Span)); c.bundle.Index.Services[s.ID] == s {
+		if api := c.ready.API(s.ID, s.OpenAPI, s.PlaceOf("openapi", s.Span)); c.Bundle.Index.Services[s.ID] == s {
 			apis[s.ID] = api
 		}
 	}
-	for _, f := range c.bundle.Flows {
+	for _, f := range c.Bundle.Flows {
 		f.Contracts = c.stateContracts(f.StateSchemas, f.SharedState)
 	}
-	for _, p := range c.bundle.Pipelines {
+	for _, p := range c.Bundle.Pipelines {
 		p.Contracts = c.stateContracts(p.StateSchemas, p.SharedState)
-		if f := c.bundle.Index.Flows[p.Flow]; f != nil {
+		if f := c.Bundle.Index.Flows[p.Flow]; f != nil {
 			// A name is declared by one of both; by both, it is an error of its own.
 			maps.Copy(p.Contracts, f.Contracts)
 		}
@@ -55,12 +49,12 @@ func (c *checker) checkContracts() {
 			}
 		}
 	}
-	for _, h := range c.bundle.Detached {
+	for _, h := range c.Bundle.Detached {
 		h.ResponseContract = c.ready.Of(h.ResponseSchema, "the response of "+h.ID)
 	}
-	for _, t := range c.bundle.Triggers {
+	for _, t := range c.Bundle.Triggers {
 		if payload, ok := t.Payload.Literal(); ok {
-			c.bundle.Event(t.Event).Contract().Report(t.Payload, payload, t.PlaceOf("payload", t.PlaceOf("event", t.Span)), c.Reporter)
+			c.Bundle.Event(t.Event).Contract().Report(t.Payload, payload, t.PlaceOf("payload", t.PlaceOf("event", t.Span)), c.Reporter)
 		}
 	}
 }
@@ -68,10 +62,10 @@ func (c *checker) checkContracts() {
 // checkNamed makes the schemas ready that have names, whether anybody uses them
 // or not.
 func (c *checker) checkNamed() {
-	for _, name := range diag.SortedKeys(c.schemas) {
-		v := c.schemas[name]
+	for _, name := range diag.SortedKeys(c.Schemas) {
+		v := c.Schemas[name]
 		if !contracts.IsSchemaName(name) {
-			key := c.first["schema "+name]
+			key := c.DeclaredAt("schema", name)
 			c.Errorf(key, rules.BadSchema, "", "the name of a schema: want %s, have %q", datum.TextForms["id"].Want, name)
 		}
 		if contracts.IsSchema(v, name, c.Reporter) {
@@ -85,8 +79,8 @@ func (c *checker) checkNamed() {
 func (c *checker) checkEventType(e *tree.EventType) {
 	contracts.CheckKeywords(e.Payload, c.Reporter)
 	e.PayloadContract = c.ready.Of(e.Payload, "the payload of "+e.Type)
-	if e.Type != "" && c.bundle.Index.Serving[e.Type] == nil && c.bundle.Index.Awaiting[e.Type] == nil && !c.partial {
-		c.Warnf(e.PlaceOf("type", e.Span), rules.SchemaOfNothing, c.DidYouMean(e.Type, diag.NamesIn(c.bundle.Index.Serving)),
+	if e.Type != "" && c.Bundle.Index.Serving[e.Type] == nil && c.Bundle.Index.Awaiting[e.Type] == nil && !c.Partial {
+		c.Warnf(e.PlaceOf("type", e.Span), rules.SchemaOfNothing, c.DidYouMean(e.Type, diag.NamesIn(c.Bundle.Index.Serving)),
 			"no pipeline serves event type %q", e.Type)
 	}
 }
@@ -94,28 +88,28 @@ func (c *checker) checkEventType(e *tree.EventType) {
 // checkConfigSchemas makes the schemas of live settings ready, and holds their first values
 // against them. They come after all documents: a schema may stand in another file.
 func (c *checker) checkConfigSchemas() {
-	configs := make(map[string]*tree.Config, len(c.bundle.Configs))
-	for _, config := range c.bundle.Configs {
+	configs := make(map[string]*tree.Config, len(c.Bundle.Configs))
+	for _, config := range c.Bundle.Configs {
 		configs[config.Name] = config
 	}
-	for _, e := range c.configSchemas {
-		config := configs[e.key.Name]
+	for _, e := range c.ConfigSchemas {
+		config := configs[e.Key.Name]
 		if config == nil {
-			c.unknownConfig(e.key)
+			c.unknownConfig(e.Key)
 			continue
 		}
-		if !contracts.IsSchema(e.value, e.key.Name, c.Reporter) {
+		if !contracts.IsSchema(e.Value, e.Key.Name, c.Reporter) {
 			continue
 		}
-		config.Contract = c.ready.Of(e.value, "config "+e.key.Name)
-		config.Contract.Report(c.configValues[e.key.Name], config.Value, config.Span, c.Reporter)
+		config.Contract = c.ready.Of(e.Value, "config "+e.Key.Name)
+		config.Contract.Report(c.ConfigValues[e.Key.Name], config.Value, config.Span, c.Reporter)
 	}
 }
 
 // unknownConfig reports a schema of a setting that nobody declares.
 func (c *checker) unknownConfig(k expr.Key) {
-	if !c.partial {
-		c.Errorf(k.Span, rules.SchemaOfNothing, c.DidYouMean(k.Name, func() []string { return c.configs }),
+	if !c.Partial {
+		c.Errorf(k.Span, rules.SchemaOfNothing, c.DidYouMean(k.Name, func() []string { return c.Configs }),
 			"there is no config %q", k.Name)
 	}
 }

@@ -65,9 +65,9 @@ func (c *checker) checkForEach(h *tree.Handler, r *diag.Reporter) {
 	}
 	at := h.PlaceOf("for-each", f.Span)
 	switch {
-	case h.IsPlaceholder() && !c.blamed(h.Span):
+	case h.IsPlaceholder() && !c.Blamed(h.Span):
 		r.Errorf(at, rules.ForEach, "add the call, such as request: {…}", "handler %q calls nobody, so there is nothing to repeat", h.ID)
-	case c.types[h.Type].SetsState:
+	case c.Types.SetsState(h):
 		r.Errorf(at, rules.ForEach, "compute the whole with map(), sum() or another function of lists",
 			"handler %q makes no call that could be repeated: %s only sets the shared state", h.ID, h.Type)
 	}

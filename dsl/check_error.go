@@ -34,7 +34,7 @@ func (c *checker) checkOnError(h *tree.Handler, r *diag.Reporter) {
 	if len(h.OnError) == 0 {
 		return
 	}
-	if h.IsPlaceholder() && !c.blamed(h.Span) || c.types[h.Type].SetsState {
+	if h.IsPlaceholder() && !c.Blamed(h.Span) || c.Types.SetsState(h) {
 		r.Errorf(h.PlaceOf("on-error", h.OnError[0].Span), rules.OnError, "delete it",
 			"handler %q calls nobody, so no call of it fails", h.ID)
 	}

@@ -13,14 +13,14 @@ import (
 
 // checkEvents finds out which pipelines an event type may activate.
 func (c *checker) checkEvents() {
-	for _, p := range c.bundle.Pipelines {
+	for _, p := range c.Bundle.Pipelines {
 		if p.IsCalled() {
 			continue
 		}
 		if len(p.On) == 0 && p.ID != "" { // by default, its id is the type
 			p.On = spec.Names{p.ID}
 		}
-		if c.bundle.Index.Pipelines[p.ID] != p {
+		if c.Bundle.Index.Pipelines[p.ID] != p {
 			continue
 		}
 		c.checkFlowOf(p)
@@ -44,12 +44,12 @@ func onPlace(p *tree.Pipeline, i int) diag.Span {
 // two flows would have one name.
 func (c *checker) checkFlowOf(p *tree.Pipeline) {
 	if p.Flow != "" {
-		if c.bundle.Index.Flows[p.Flow] == nil {
-			c.unknown(p.PlaceOf("flow", p.Span), rules.UnknownFlow, "flow", p.Flow, diag.NamesIn(c.bundle.Index.Flows))
+		if c.Bundle.Index.Flows[p.Flow] == nil {
+			c.unknown(p.PlaceOf("flow", p.Span), rules.UnknownFlow, "flow", p.Flow, diag.NamesIn(c.Bundle.Index.Flows))
 		}
 		return
 	}
-	if f := c.bundle.Index.Flows[p.ID]; f != nil {
+	if f := c.Bundle.Index.Flows[p.ID]; f != nil {
 		c.Report(diag.Diagnostic{
 			Span: p.PlaceOf("id", p.Span), Code: rules.ImplicitFlow,
 			Message: fmt.Sprintf("pipeline %q has the id of a flow but does not belong to it", p.ID),
@@ -62,8 +62,8 @@ func (c *checker) checkFlowOf(p *tree.Pipeline) {
 // serve adds a pipeline to those of an event type. The first whose when is true
 // gets an event, so one without when hides all that follow.
 func (c *checker) serve(event string, p *tree.Pipeline, at diag.Span) {
-	others := c.bundle.Index.Serving[event]
-	c.bundle.Index.Serving[event] = append(others, p)
+	others := c.Bundle.Index.Serving[event]
+	c.Bundle.Index.Serving[event] = append(others, p)
 	taker := c.takers[event]
 	if taker == nil && unconditional(p.When) {
 		c.takers[event] = p

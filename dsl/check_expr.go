@@ -19,7 +19,7 @@ func (c *pipelineCheck) compileHandler(i int) {
 	if h := c.steps[i].Handler; h.Await != nil {
 		h.Expected = awaitedOutline(c.payloadOf(h.Await.Event))
 	} else if h.Call != nil {
-		if p := c.bundle.Index.Pipelines[h.Call.Pipeline]; p != nil {
+		if p := c.Bundle.Index.Pipelines[h.Call.Pipeline]; p != nil {
 			h.Expected = p.Response
 		}
 	}
@@ -71,7 +71,7 @@ func (c *pipelineCheck) newScope() *expr.Scope {
 		roots, inputs = calledRoots, c.pipeline.InputOutline()
 	}
 	sc := &expr.Scope{
-		Parsed: c.parsed, Roots: roots, Inputs: inputs, State: c.state, Configs: c.configs, Late: make(map[string]string),
+		Parsed: c.Parsed, Roots: roots, Inputs: inputs, State: c.state, Configs: c.Configs, Late: make(map[string]string),
 		Payload: c.payload, Known: c.known, Responses: c.responses, ConfigOutlines: c.configKnown, Facts: c.facts,
 	}
 	if c.element != nil {
@@ -115,7 +115,7 @@ func (c *checker) compileValues(h *tree.Handler, sc, own *expr.Scope, r *diag.Re
 
 // compileBody compiles the expressions of a body of some type.
 func (c *checker) compileBody(typ string, body *expr.Value, sc *expr.Scope, r *diag.Reporter) {
-	if t, ok := c.types[typ]; ok {
+	if t, ok := c.Types[typ]; ok {
 		spec.CompileFields(body, t.Spec, sc, r)
 		return
 	}

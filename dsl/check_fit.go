@@ -19,7 +19,7 @@ import (
 // fits reports where a value does not fit a contract. What of it is fixed is held
 // against the schema itself, the rest against what is known of it.
 func (c *pipelineCheck) fits(v *expr.Value, contract *contracts.Contract, what string) {
-	if contract == nil || v == nil || c.blamed(v.Span) {
+	if contract == nil || v == nil || c.Blamed(v.Span) {
 		return
 	}
 	// The schema says more than an outline holds: patterns, bounds, conditions.

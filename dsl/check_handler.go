@@ -15,7 +15,7 @@ import (
 func (c *pipelineCheck) checkHandler(i int) {
 	h := c.steps[i].Handler
 	c.declared(h.Result.Keys(), "result")
-	if c.types[h.Type].SetsState {
+	if c.Types.SetsState(h) {
 		c.declared(h.Body.Keys(), h.Type)
 	}
 	if h.Fallback != nil {
@@ -38,7 +38,7 @@ func (c *pipelineCheck) checkHandler(i int) {
 // not known, so names are taken on trust.
 func (c *checker) checkDetached(h *tree.Handler, r *diag.Reporter) {
 	checkPolicies(h, r)
-	sc := &expr.Scope{Parsed: c.parsed, Roots: expr.AllRoots, State: map[string]any{}, Configs: c.configs, Lenient: true}
+	sc := &expr.Scope{Parsed: c.Parsed, Roots: expr.AllRoots, State: map[string]any{}, Configs: c.Configs, Lenient: true}
 	own := *sc
 	own.Sources = []string{h.ID}
 	c.compileValues(h, sc, &own, r)
@@ -65,11 +65,11 @@ func (c *checker) checkBodies(h *tree.Handler, r *diag.Reporter) {
 // checkBody lets a type check what its Spec cannot say. It would see services and
 // pipelines missing that are in a file that could not be read.
 func (c *checker) checkBody(h *tree.Handler, typ string, body *expr.Value, r *diag.Reporter) {
-	t := c.types[typ]
-	if t.Check == nil || body == nil || c.partial || len(body.Names) == 0 && c.blamed(body.Span) {
+	t := c.Types[typ]
+	if t.Check == nil || body == nil || c.Partial || len(body.Names) == 0 && c.Blamed(body.Span) {
 		return // what is not even a mapping has been told as such
 	}
-	t.Check(&tree.Body{Reporter: r, Span: body.Span, Handler: h, Value: body, Bundle: c.bundle})
+	t.Check(&tree.Body{Reporter: r, Span: body.Span, Handler: h, Value: body, Bundle: c.Bundle})
 }
 
 // checkOnUnknown reports an on-unknown that makes no sense: of a handler that
@@ -79,17 +79,17 @@ func (c *checker) checkOnUnknown(h *tree.Handler, r *diag.Reporter) {
 	if u == nil {
 		return
 	}
-	if h.IsPlaceholder() && !c.blamed(h.Span) || c.types[h.Type].SetsState {
+	if h.IsPlaceholder() && !c.Blamed(h.Span) || c.Types.SetsState(h) {
 		r.Errorf(h.PlaceOf("on-unknown", u.Span), rules.OnUnknown, "delete it",
 			"handler %q calls nobody, so the end of a call is never unknown", h.ID)
 	}
 	v := u.Verify
 	switch {
-	case v == nil || c.blamed(v.Span):
+	case v == nil || c.Blamed(v.Span):
 	case v.Type == "":
 		r.Errorf(u.PlaceOf("verify", v.Span), rules.OnUnknown, "add the call, such as request: {…}",
 			"verify of handler %q calls nobody", h.ID)
-	case c.types[v.Type].SetsState:
+	case c.Types[v.Type].SetsState:
 		r.Errorf(v.PlaceOf("type", v.Span), rules.OnUnknown, "call the service, such as with request: {…}",
 			"verify of handler %q calls nobody: %s only sets the shared state", h.ID, v.Type)
 	}

@@ -35,7 +35,7 @@ func (c *pipelineCheck) checkLoopFields(s *tree.Stage) {
 		return
 	}
 	at := s.PlaceOf("for-each", s.Span)
-	if len(s.Handlers) == 0 && !c.blamed(s.Span) {
+	if len(s.Handlers) == 0 && !c.Blamed(s.Span) {
 		c.Errorf(s.PlaceOf("id", s.Span), rules.Loop, "add handlers: […]", "stage %q has no handlers that could be repeated", s.ID)
 	}
 	c.checkElementNames(s)

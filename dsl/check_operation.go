@@ -16,7 +16,7 @@ import (
 // checkOperation finds the operation that a handler calls, and reports when the
 // service has none such.
 func (c *checker) checkOperation(h *tree.Handler, apis map[string]*contracts.API) {
-	t, ok := c.types[h.Type]
+	t, ok := c.Types[h.Type]
 	if !ok || t.Operation == nil || h.Body == nil {
 		return
 	}
@@ -28,7 +28,7 @@ func (c *checker) checkOperation(h *tree.Handler, apis map[string]*contracts.API
 	if h.Calls = api.Call(o); h.Calls == nil {
 		return
 	}
-	if h.ResponseSchema == nil && o.JSON && len(o.Expect) > 0 && c.bundle.Index.Services[o.Service].CheckResponses {
+	if h.ResponseSchema == nil && o.JSON && len(o.Expect) > 0 && c.Bundle.Index.Services[o.Service].CheckResponses {
 		h.Expected = h.Calls.Outline()
 	}
 }

@@ -15,8 +15,8 @@ const MaxRunParts = 100_000
 // lists are known. Lists that are computed from data are bounded when the run gets there.
 func (c *checker) checkParts() {
 	known := map[*tree.Pipeline]float64{}
-	for _, p := range c.bundle.Pipelines {
-		if c.bundle.Index.Pipelines[p.ID] == p {
+	for _, p := range c.Bundle.Pipelines {
+		if c.Bundle.Index.Pipelines[p.ID] == p {
 			c.partsOf(p, known)
 		}
 	}
@@ -34,7 +34,7 @@ func (c *checker) partsOf(p *tree.Pipeline, known map[*tree.Pipeline]float64) fl
 		for _, h := range s.Handlers {
 			below := 0.0
 			if h.Call != nil {
-				if callee := c.bundle.Index.Pipelines[h.Call.Pipeline]; callee != nil {
+				if callee := c.Bundle.Index.Pipelines[h.Call.Pipeline]; callee != nil {
 					below = c.partsOf(callee, known)
 				}
 			}

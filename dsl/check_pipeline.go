@@ -8,6 +8,7 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/merge"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
 	"procaas/dsl/typing"
@@ -47,11 +48,11 @@ type step struct {
 
 // checkPipeline checks a pipeline by itself. It only reads what is shared.
 func (c *checker) checkPipeline(p *tree.Pipeline, r *diag.Reporter) *pipelineCheck {
-	pc := &pipelineCheck{checker: c, Reporter: r, pipeline: p, flow: c.bundle.Index.Flows[p.Flow], state: make(map[string]any)}
+	pc := &pipelineCheck{checker: c, Reporter: r, pipeline: p, flow: c.Bundle.Index.Flows[p.Flow], state: make(map[string]any)}
 	for _, s := range p.Stages {
 		pc.steps = append(pc.steps, stepsOf(s)...)
 	}
-	if len(pc.steps) > maxHandlers {
+	if len(pc.steps) > merge.MaxHandlers {
 		return pc // which was reported; it is not sound, so nobody builds on it
 	}
 	pc.declareState()
@@ -60,7 +61,7 @@ func (c *checker) checkPipeline(p *tree.Pipeline, r *diag.Reporter) *pipelineChe
 	pc.payload = c.payloadOf(p.On)
 	if e := p.When.Expr(); e != nil {
 		e.Compile(&expr.Scope{
-			Parsed: c.parsed, Roots: []string{"event", "configs", "flow"}, Configs: c.configs, Payload: pc.payload,
+			Parsed: c.Parsed, Roots: []string{"event", "configs", "flow"}, Configs: c.Configs, Payload: pc.payload,
 			ConfigOutlines: c.configKnown,
 		}, datum.BoolKind, r)
 		pc.facts = whenFacts(e)
@@ -109,18 +110,18 @@ func (c *pipelineCheck) checkMaxState() {
 // checkPlaceholders warns about parts that have nothing to do yet.
 func (c *pipelineCheck) checkPlaceholders() {
 	const hint = "nothing happens there yet"
-	if len(c.pipeline.Stages) == 0 && !c.blamed(c.pipeline.Span) && !c.moves() && c.pipeline.Queue == nil {
+	if len(c.pipeline.Stages) == 0 && !c.Blamed(c.pipeline.Span) && !c.moves() && c.pipeline.Queue == nil {
 		c.Warnf(c.pipeline.PlaceOf("id", c.pipeline.Span), rules.Placeholder, hint, "pipeline %q has no stages", c.pipeline.ID)
 	}
 	for _, s := range c.pipeline.Stages {
-		if len(s.Handlers) == 0 && len(s.Choose) == 0 && s.ForEach == nil && !c.blamed(s.Span) {
+		if len(s.Handlers) == 0 && len(s.Choose) == 0 && s.ForEach == nil && !c.Blamed(s.Span) {
 			c.Warnf(s.PlaceOf("id", s.Span), rules.Placeholder, hint, "stage %q has no handlers", s.ID)
 		}
 	}
 	for _, h := range c.steps {
-		if h.IsPlaceholder() && !c.blamed(h.Span) {
+		if h.IsPlaceholder() && !c.Blamed(h.Span) {
 			c.Warnf(h.PlaceOf("id", h.Span), rules.Placeholder,
-				"name its type, such as request: {…}; known: "+strings.Join(tree.OwnTypes(diag.SortedKeys(c.types)), ", "), "handler %q does nothing", h.ID)
+				"name its type, such as request: {…}; known: "+strings.Join(tree.OwnTypes(diag.SortedKeys(c.Types)), ", "), "handler %q does nothing", h.ID)
 		}
 	}
 }

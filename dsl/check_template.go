@@ -12,12 +12,12 @@ import (
 // nobody uses: nothing of what their handlers say has been checked.
 func (c *checker) checkTemplates() {
 	used := make(map[string]bool)
-	eachHandler(c.bundle, func(h *tree.Handler) {
+	eachHandler(c.Bundle, func(h *tree.Handler) {
 		if h.Use != nil {
 			used[h.Use.Template] = true
 		}
 	})
-	for _, t := range c.bundle.Templates {
+	for _, t := range c.Bundle.Templates {
 		t.Contracts = make(map[string]*contracts.Contract)
 		for i, k := range t.Parameters.Keys() {
 			schema := t.Parameters.Elems[i]
@@ -32,7 +32,7 @@ func (c *checker) checkTemplates() {
 				}
 			}
 		}
-		if t.ID != "" && !used[t.ID] && !c.partial {
+		if t.ID != "" && !used[t.ID] && !c.Partial {
 			c.Warnf(t.PlaceOf("id", t.Span), rules.Template, "delete it, or use it: nothing of its handler is checked until then",
 				"nobody uses template %q", t.ID)
 		}
@@ -58,7 +58,7 @@ func (c *pipelineCheck) checkUse(h *tree.Handler) {
 	if h.Use == nil {
 		return
 	}
-	t := c.templates[h.Use.Template]
+	t := c.Templates[h.Use.Template]
 	if t == nil {
 		return // reported when it was read
 	}

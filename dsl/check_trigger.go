@@ -54,16 +54,16 @@ func (c *checker) checkTrigger(t *tree.Trigger) {
 		c.Errorf(t.PlaceOf("time-zone", at), rules.TimeZone, "want an IANA name such as Europe/Berlin, or UTC",
 			"unknown time zone %q", t.TimeZone)
 	}
-	if t.Event != "" && c.bundle.Index.Serving[t.Event] == nil && c.bundle.Index.Awaiting[t.Event] == nil {
+	if t.Event != "" && c.Bundle.Index.Serving[t.Event] == nil && c.Bundle.Index.Awaiting[t.Event] == nil {
 		c.unknownEvent(t)
 	}
 }
 
 // unknownEvent reports a trigger whose event no pipeline serves.
 func (c *checker) unknownEvent(t *tree.Trigger) {
-	if c.partial {
+	if c.Partial {
 		return // the pipeline may be in the file that could not be read
 	}
-	c.Warnf(t.PlaceOf("event", t.Span), rules.TriggerEvent, c.DidYouMean(t.Event, diag.NamesIn(c.bundle.Index.Serving)),
+	c.Warnf(t.PlaceOf("event", t.Span), rules.TriggerEvent, c.DidYouMean(t.Event, diag.NamesIn(c.Bundle.Index.Serving)),
 		"no pipeline serves event type %q", t.Event)
 }

@@ -22,7 +22,7 @@ import (
 func (c *checker) payloadOf(events []string) *typing.Outline {
 	var out *typing.Outline
 	for i, event := range events {
-		contract := c.bundle.Event(event).Contract()
+		contract := c.Bundle.Event(event).Contract()
 		if contract == nil {
 			return nil
 		}
@@ -38,7 +38,7 @@ func (c *checker) payloadOf(events []string) *typing.Outline {
 // configOutlines is what is known of the live settings.
 func (c *checker) configOutlines() map[string]*typing.Outline {
 	out := make(map[string]*typing.Outline)
-	for _, config := range c.bundle.Configs {
+	for _, config := range c.Bundle.Configs {
 		if config.Contract.Outline() != nil {
 			out[config.Name] = config.Contract.Outline()
 		}
@@ -160,7 +160,7 @@ func (s step) whyLeftOut() string {
 // run: in those whose condition implies its own.
 func (c *pipelineCheck) note(i int, key string, o *typing.Outline) {
 	if s := c.steps[i]; s.whyLeftOut() != "" {
-		c.maybe[key] = given{s.demands(c.parsed), o}
+		c.maybe[key] = given{s.demands(c.Parsed), o}
 	}
 }
 
@@ -170,7 +170,7 @@ func (c *pipelineCheck) surely(s step, sc *expr.Scope) {
 	if len(c.maybe) == 0 || !s.underCondition() {
 		return
 	}
-	demands := s.demands(c.parsed)
+	demands := s.demands(c.Parsed)
 	known, responses := maps.Clone(sc.Known), maps.Clone(sc.Responses)
 	for key, g := range c.maybe {
 		if !expr.ImpliedBy(g.demands, demands) {
@@ -200,7 +200,7 @@ func (c *pipelineCheck) checkFits(i int) {
 	c.checkCall(h)
 	c.checkUse(h)
 	c.checkWith(h)
-	if e, ok := c.emission(h); ok && !e.Task {
+	if e, ok := c.Types.Emission(h); ok && !e.Task {
 		if name, ok := e.Type.Text(); ok {
 			c.checkEmission(h, name, e.Payload)
 		}
@@ -226,7 +226,7 @@ func (c *pipelineCheck) checkFits(i int) {
 // checkEmission holds the payload of an event that a handler emits against the
 // schema of its type.
 func (c *pipelineCheck) checkEmission(h *tree.Handler, event string, payload *expr.Value) {
-	contract := c.bundle.Event(event).Contract()
+	contract := c.Bundle.Event(event).Contract()
 	if contract == nil {
 		return
 	}

@@ -92,7 +92,7 @@ func (c *pipelineCheck) assignments(i int) []assignment {
 			out = append(out, assignment{pipelineCheck: c, step: i, key: k, value: v.Elems[j]})
 		}
 	}
-	if c.types[h.Type].SetsState {
+	if c.Types.SetsState(h) {
 		add(h.Body)
 	}
 	add(h.Result)

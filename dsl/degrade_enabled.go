@@ -21,7 +21,7 @@ func (p *proof) checkEnabled(i int) {
 	if !s.IsCritical() {
 		return
 	}
-	conditions, demands := s.conditionReads(), s.demands(p.parsed)
+	conditions, demands := s.conditionReads(), s.demands(p.Parsed)
 	// One message for each value: the others of it would have the same remedy.
 	told := make(map[string]bool)
 	for _, read := range slices.Concat(s.ConditionReads(), s.Body.Reads(), s.Result.Reads()) {
@@ -57,7 +57,7 @@ func (p *proof) onlyUnder(name string, i int, demands []string) []step {
 		}
 		s := p.steps[a.step]
 		if !s.IsCritical() || s.GoesOn() != nil || p.conditional(a.step, i) || !s.underCondition() ||
-			expr.ImpliedBy(s.demands(p.parsed), demands) {
+			expr.ImpliedBy(s.demands(p.Parsed), demands) {
 			return nil // it is sure, or the proof itself has looked at it
 		}
 		chain = append(chain, s)
@@ -70,7 +70,7 @@ func (p *proof) onlyUnder(name string, i int, demands []string) []step {
 func (p *proof) sourceUnder(id string, i int, demands []string) []step {
 	for j, s := range p.steps[:i] {
 		if !p.steps[i].hides(s) && s.ID == id && s.IsCritical() && s.GoesOn() == nil && !p.conditional(j, i) && s.underCondition() &&
-			!expr.ImpliedBy(s.demands(p.parsed), demands) {
+			!expr.ImpliedBy(s.demands(p.Parsed), demands) {
 			return []step{s}
 		}
 	}

@@ -44,7 +44,9 @@
 //	contracts JSON Schemas and OpenAPI documents made ready, and data held against them
 //	tree      the parts of a loaded definition
 //	decode    files read, held against the language, and decoded into the parts of tree
+//	merge     the documents of all files as one bundle
 //	cluster   which workers of a cluster may hold a partition
+//	shards    checks of shard maps
 //	dsl       the front door: checks, advice, fixes
 //
 // # Structs are the language

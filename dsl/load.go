@@ -8,6 +8,7 @@ import (
 
 	"procaas/dsl/decode"
 	"procaas/dsl/diag"
+	"procaas/dsl/merge"
 	"procaas/dsl/tree"
 )
 
@@ -35,19 +36,17 @@ type Options struct {
 func Load(files []diag.File, o Options) (*tree.Bundle, []diag.Diagnostic) {
 	set := decode.Read(files, o.Types, o.Read)
 	r := &diag.Reporter{Found: set.Found}
-	c := newChecker(set.Files, o.Types, r)
-	c.files = set.Contracts()
-	c.merge(set.Documents)
-	c.check()
-	for _, s := range c.bundle.Services {
+	w := merge.Documents(set, o.Types, r)
+	(&checker{Reporter: r, Whole: w, takers: make(map[string]*tree.Pipeline)}).check()
+	for _, s := range w.Bundle.Services {
 		s.Instead = o.ServiceURLs[s.ID]
 	}
 	found := suppress(set.Given, r.Diagnostics())
 	if diag.HasErrors(found) {
 		return nil, found
 	}
-	c.bundle.Hash = hashFiles(set.Files)
-	return c.bundle, found
+	w.Bundle.Hash = hashFiles(set.Files)
+	return w.Bundle, found
 }
 
 // hashFiles gives the hash of names and contents, each preceded by its length

@@ -43,6 +43,33 @@ type Type struct {
 	Check func(*Body)
 }
 
+// Types are handler types by their names.
+type Types map[string]Type
+
+// SetsState tells whether a handler does nothing but set the shared state.
+func (t Types) SetsState(h *Handler) bool { return t[h.Type].SetsState }
+
+// Calls tells whether a handler calls somebody.
+func (t Types) Calls(h *Handler) bool { return t[h.Type].Operation != nil && h.Body != nil }
+
+// Fetches tells whether a handler only asks a service for something.
+func (t Types) Fetches(h *Handler) bool {
+	if !t.Calls(h) {
+		return false
+	}
+	o, ok := t[h.Type].Operation(h.Body)
+	return ok && (o.Method == "GET" || o.Method == "HEAD")
+}
+
+// Emission tells what event a handler hands in, or what task it puts.
+func (t Types) Emission(h *Handler) (e Emission, ok bool) {
+	emission := t[h.Type].Emission
+	if emission == nil || h.Body == nil {
+		return e, false
+	}
+	return emission(h.Body), true
+}
+
 // An Emission is an event that a handler hands in, or a task that it puts.
 type Emission struct {
 	Type, Payload *expr.Value // of the event or the task; nil when the body has none

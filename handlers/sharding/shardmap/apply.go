@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/dsl"
+	"procaas/dsl/shards"
 	"procaas/dsl/tree"
 )
 
@@ -143,8 +143,8 @@ func (m *Map) apply(ctx context.Context, tx pgx.Tx) error {
 }
 
 // parts gives the first placements of slots and stretches.
-func (m *Map) parts() (keys, shards []string) {
-	put := func(key, shard string) { keys, shards = append(keys, key), append(shards, shard) }
+func (m *Map) parts() (keys, owners []string) {
+	put := func(key, shard string) { keys, owners = append(keys, key), append(owners, shard) }
 	said := false
 	for _, s := range m.Declared.Shards {
 		if m.layout.strategy == "range" {
@@ -154,17 +154,17 @@ func (m *Map) parts() (keys, shards []string) {
 		}
 		for _, text := range s.Slots {
 			said = true
-			first, last, _ := dsl.SlotRange(text)
+			first, last, _ := shards.SlotRange(text)
 			for slot := first; slot <= last && m.layout.strategy == "slots"; slot++ {
 				put("#"+strconv.Itoa(slot), s.ID)
 			}
 		}
 	}
 	if m.layout.strategy != "slots" || said {
-		return keys, shards
+		return keys, owners
 	}
 	for slot := range m.layout.slots {
 		put("#"+strconv.Itoa(slot), m.Declared.Shards[slot*len(m.Declared.Shards)/m.layout.slots].ID)
 	}
-	return keys, shards
+	return keys, owners
 }

@@ -1,85 +1,95 @@
-package dsl
+package merge
 
 import (
 	"fmt"
 	"strings"
 
+	"procaas/dsl/decode"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
 )
 
-// maxHandlers bounds the handlers of one pipeline: what each of them may read
+// MaxHandlers bounds the handlers of one pipeline: what each of them may read
 // depends on all before it, so that the cost of a check grows with their square.
-const maxHandlers = 1000
+const MaxHandlers = 1000
 
-// merge gathers what the documents declare, in the order of the documents. A
-// nil document is a file that could not be read.
-func (c *checker) merge(docs []*tree.Document) {
-	for _, d := range docs {
+// A merger makes a whole of documents.
+type merger struct {
+	*Whole
+	*diag.Reporter
+
+	stages map[string][]*tree.Stage // by pipeline/stage
+}
+
+// Documents gathers what the documents of a set declare, in their order.
+func Documents(set *decode.Set, types []tree.Type, r *diag.Reporter) *Whole {
+	m := &merger{newWhole(set, types), r, make(map[string][]*tree.Stage)}
+	for _, d := range set.Documents {
 		if d == nil {
-			c.partial = true
+			m.Partial = true
 			continue
 		}
-		c.mergeDocument(d)
+		m.document(d)
 	}
-	for _, p := range c.bundle.Pipelines {
-		c.checkPlaced(p)
-		c.mergeStages(p)
+	for _, p := range m.Bundle.Pipelines {
+		m.checkPlaced(p)
+		m.noteStages(p)
 	}
-	for _, d := range docs {
+	for _, d := range set.Documents {
 		if d == nil {
 			continue
 		}
 		for _, h := range d.Handlers {
-			c.mergeHandler(h)
+			m.handler(h)
 		}
 	}
 	// Only now are all handlers in their stages.
-	for _, p := range c.bundle.Pipelines {
-		c.setPaths(p)
+	for _, p := range m.Bundle.Pipelines {
+		m.setPaths(p)
 		for _, s := range p.Stages {
 			s.MakeLoop(p)
 		}
 	}
+	return m.Whole
 }
 
-// mergeDocument adds everything but the handlers, whose stages may be in a
+// document adds everything but the handlers, whose stages may be in a
 // later document.
-func (c *checker) mergeDocument(d *tree.Document) {
-	b := c.bundle
+func (m *merger) document(d *tree.Document) {
+	b := m.Bundle
 	for _, s := range d.Services {
-		if c.declare("service", s.ID, s.PlaceOf("id", s.Span)) {
+		if m.Declare("service", s.ID, s.PlaceOf("id", s.Span), m.Reporter) {
 			b.Index.Services[s.ID] = s
 		}
 		b.Services = append(b.Services, s)
 	}
 	for i, k := range d.Configs.Keys() {
-		if c.declare("config", k.Name, k.Span) {
-			c.configs = append(c.configs, k.Name)
-			c.configValues[k.Name] = d.Configs.Elems[i]
+		if m.Declare("config", k.Name, k.Span, m.Reporter) {
+			m.Configs = append(m.Configs, k.Name)
+			m.ConfigValues[k.Name] = d.Configs.Elems[i]
 		}
 		value, _ := d.Configs.Elems[i].Literal()
 		b.Configs = append(b.Configs, &tree.Config{Span: k.Span, Name: k.Name, Value: value})
 	}
 	for i, k := range d.Schemas.Keys() {
-		if c.declare("schema", k.Name, k.Span) {
-			c.schemas[k.Name] = d.Schemas.Elems[i]
+		if m.Declare("schema", k.Name, k.Span, m.Reporter) {
+			m.Schemas[k.Name] = d.Schemas.Elems[i]
 		}
 	}
 	for i, k := range d.ConfigSchemas.Keys() {
-		if c.declare("schema of config", k.Name, k.Span) {
-			c.configSchemas = append(c.configSchemas, entry{k, d.ConfigSchemas.Elems[i]})
+		if m.Declare("schema of config", k.Name, k.Span, m.Reporter) {
+			m.ConfigSchemas = append(m.ConfigSchemas, Entry{k, d.ConfigSchemas.Elems[i]})
 		}
 	}
 	for _, e := range d.Events {
-		if c.declare("event", e.Type, e.PlaceOf("type", e.Span)) {
+		if m.Declare("event", e.Type, e.PlaceOf("type", e.Span), m.Reporter) {
 			b.Index.Events[e.Type] = e
 		}
 		b.Events = append(b.Events, e)
 	}
 	for _, f := range d.Flows {
-		if c.declare("flow", f.ID, f.PlaceOf("id", f.Span)) {
+		if m.Declare("flow", f.ID, f.PlaceOf("id", f.Span), m.Reporter) {
 			b.Index.Flows[f.ID] = f
 		}
 		b.Flows = append(b.Flows, f)
@@ -88,57 +98,37 @@ func (c *checker) mergeDocument(d *tree.Document) {
 		for _, s := range p.Stages {
 			s.JoinBranches()
 		}
-		if c.declare("pipeline", p.ID, p.PlaceOf("id", p.Span)) {
+		if m.Declare("pipeline", p.ID, p.PlaceOf("id", p.Span), m.Reporter) {
 			b.Index.Pipelines[p.ID] = p
 		}
 		b.Pipelines = append(b.Pipelines, p)
 	}
 	for _, t := range d.Templates {
-		if c.declare("template", t.ID, t.PlaceOf("id", t.Span)) {
-			c.templates[t.ID] = t
+		if m.Declare("template", t.ID, t.PlaceOf("id", t.Span), m.Reporter) {
+			m.Templates[t.ID] = t
 		}
 		b.Templates = append(b.Templates, t)
 	}
 	for _, t := range d.Triggers {
-		c.declare("trigger", t.ID, t.PlaceOf("id", t.Span))
+		m.Declare("trigger", t.ID, t.PlaceOf("id", t.Span), m.Reporter)
 		b.Triggers = append(b.Triggers, t)
 	}
-	for _, m := range d.ShardMaps {
-		c.declare("shard map", m.ID, m.PlaceOf("id", m.Span))
-		b.ShardMaps = append(b.ShardMaps, m)
+	for _, shards := range d.ShardMaps {
+		m.Declare("shard map", shards.ID, shards.PlaceOf("id", shards.Span), m.Reporter)
+		b.ShardMaps = append(b.ShardMaps, shards)
 	}
 	for _, cluster := range d.Clusters {
-		if c.declare("cluster", cluster.ID, cluster.PlaceOf("id", cluster.Span)) {
+		if m.Declare("cluster", cluster.ID, cluster.PlaceOf("id", cluster.Span), m.Reporter) {
 			b.Index.Clusters[cluster.ID] = cluster
 		}
 		b.Clusters = append(b.Clusters, cluster)
 	}
 }
 
-// declare notes a name and reports it when it is taken. It tells whether the
-// name is new. An empty name was reported when it was read.
-func (c *checker) declare(kind, name string, at diag.Span) bool {
-	if name == "" {
-		return false
-	}
-	key := kind + " " + name
-	if first, taken := c.first[key]; taken {
-		c.Report(diag.Diagnostic{
-			Span: at, Code: rules.Duplicate,
-			Message: fmt.Sprintf("%s %q is declared twice", kind, name),
-			Hint:    "rename one of them",
-			Related: []diag.Related{{Span: first, Message: "declared here first"}},
-		})
-		return false
-	}
-	c.first[key] = at
-	return true
-}
-
-// mergeStages makes the stages of a pipeline known. Two of the same id are
+// noteStages makes the stages of a pipeline known. Two of the same id are
 // bearable while the paths of their handlers differ.
-func (c *checker) mergeStages(p *tree.Pipeline) {
-	if c.bundle.Index.Pipelines[p.ID] != p {
+func (m *merger) noteStages(p *tree.Pipeline) {
+	if m.Bundle.Index.Pipelines[p.ID] != p {
 		return // reported as a duplicate; its stages would only repeat that
 	}
 	for _, s := range p.Stages {
@@ -146,51 +136,51 @@ func (c *checker) mergeStages(p *tree.Pipeline) {
 			continue
 		}
 		path := p.ID + "/" + s.ID
-		if twins := c.stages[path]; len(twins) > 0 {
-			c.Report(diag.Diagnostic{
+		if twins := m.stages[path]; len(twins) > 0 {
+			m.Report(diag.Diagnostic{
 				Span: s.PlaceOf("id", s.Span), Severity: diag.Warning, Code: rules.DuplicateStage,
 				Message: fmt.Sprintf("pipeline %q has two stages %q", p.ID, s.ID),
 				Hint:    "rename one: switches, limits and metrics of " + path + " mean both",
 				Related: []diag.Related{{Span: twins[0].PlaceOf("id", twins[0].Span), Message: "the first one"}},
 			})
 		}
-		c.stages[path] = append(c.stages[path], s)
+		m.stages[path] = append(m.stages[path], s)
 	}
 }
 
 // checkPlaced reports handlers of a stage that name another place.
-func (c *checker) checkPlaced(p *tree.Pipeline) {
+func (m *merger) checkPlaced(p *tree.Pipeline) {
 	for _, s := range p.Stages {
 		for _, h := range s.Handlers {
 			if h.Into != "" {
-				c.Errorf(h.PlaceOf("into", h.Span), rules.Into, "delete it, or move the handler to handlers: at the top level",
+				m.Errorf(h.PlaceOf("into", h.Span), rules.Into, "delete it, or move the handler to handlers: at the top level",
 					"handler %q is in a stage already", h.ID)
 			}
 		}
 	}
 }
 
-// mergeHandler adds a handler of the top level to its stage, behind those that stand in it.
-func (c *checker) mergeHandler(h *tree.Handler) {
+// handler adds a handler of the top level to its stage, behind those that stand in it.
+func (m *merger) handler(h *tree.Handler) {
 	if h.Into == "" {
-		c.bundle.Detached = append(c.bundle.Detached, h)
-		c.Warnf(h.PlaceOf("id", h.Span), rules.Detached, "say into: pipeline/stage",
+		m.Bundle.Detached = append(m.Bundle.Detached, h)
+		m.Warnf(h.PlaceOf("id", h.Span), rules.Detached, "say into: pipeline/stage",
 			"handler %q belongs to no stage and never runs", h.ID)
 		return
 	}
 	at := h.PlaceOf("into", h.Span)
 	if h.Critical == nil {
-		c.Errorf(h.PlaceOf("id", h.Span), rules.CriticalUnsaid,
+		m.Errorf(h.PlaceOf("id", h.Span), rules.CriticalUnsaid,
 			"say critical: false, so that the run goes on without it, or critical: true",
 			"contribution %q does not say whether it is critical", h.ID)
 	}
-	switch stages := c.stages[h.Into]; len(stages) {
+	switch stages := m.stages[h.Into]; len(stages) {
 	case 1:
 		stages[0].Handlers = append(stages[0].Handlers, h)
 	case 0:
-		c.reportInto(h, at)
+		m.reportInto(h, at)
 	default:
-		c.Report(diag.Diagnostic{
+		m.Report(diag.Diagnostic{
 			Span: at, Code: rules.Into,
 			Message: fmt.Sprintf("%q names %d stages", h.Into, len(stages)),
 			Hint:    "give the stages ids of their own",
@@ -203,16 +193,16 @@ func (c *checker) mergeHandler(h *tree.Handler) {
 }
 
 // reportInto says which part of a contribution's target does not exist.
-func (c *checker) reportInto(h *tree.Handler, at diag.Span) {
+func (m *merger) reportInto(h *tree.Handler, at diag.Span) {
 	pipeline, stage, ok := strings.Cut(h.Into, "/")
 	if !ok || pipeline == "" || stage == "" || strings.Contains(stage, "/") {
-		c.Errorf(at, rules.Into, "write into: pipeline/stage", "want the path of a stage, have %q", h.Into)
+		m.Errorf(at, rules.Into, "write into: pipeline/stage", "want the path of a stage, have %q", h.Into)
 		return
 	}
-	p := c.bundle.Index.Pipelines[pipeline]
+	p := m.Bundle.Index.Pipelines[pipeline]
 	if p == nil {
-		if !c.partial {
-			c.Errorf(at, rules.Into, c.SuggestOr(pipeline, diag.NamesIn(c.bundle.Index.Pipelines), "the file that declares it was not given; "+
+		if !m.Partial {
+			m.Errorf(at, rules.Into, m.SuggestOr(pipeline, diag.NamesIn(m.Bundle.Index.Pipelines), "the file that declares it was not given; "+
 				"if it is another team's, name its directory as well: procaas validate . ../their-directory"), "unknown pipeline %q", pipeline)
 		}
 		return
@@ -224,11 +214,11 @@ func (c *checker) reportInto(h *tree.Handler, at diag.Span) {
 		}
 		return ids
 	}
-	c.Errorf(at, rules.Into, c.DidYouMean(stage, known), "pipeline %q has no stage %q", pipeline, stage)
+	m.Errorf(at, rules.Into, m.DidYouMean(stage, known), "pipeline %q has no stage %q", pipeline, stage)
 }
 
 // setPaths gives the handlers of a pipeline their paths, which must differ.
-func (c *checker) setPaths(p *tree.Pipeline) {
+func (m *merger) setPaths(p *tree.Pipeline) {
 	first := make(map[string]*tree.Handler)
 	count := 0
 	for _, s := range p.Stages {
@@ -239,7 +229,7 @@ func (c *checker) setPaths(p *tree.Pipeline) {
 			}
 			h.Place(p.ID + "/" + s.ID + "/" + h.ID)
 			if twin := first[h.Path]; twin != nil {
-				c.Report(diag.Diagnostic{
+				m.Report(diag.Diagnostic{
 					Span: h.PlaceOf("id", h.Span), Code: rules.Duplicate,
 					Message: fmt.Sprintf("handler %q is declared twice", h.Path),
 					Hint:    "rename one of them",
@@ -248,16 +238,16 @@ func (c *checker) setPaths(p *tree.Pipeline) {
 				continue
 			}
 			first[h.Path] = h
-			if c.bundle.Index.Pipelines[p.ID] == p {
-				c.bundle.Index.Handlers[h.Path] = h
+			if m.Bundle.Index.Pipelines[p.ID] == p {
+				m.Bundle.Index.Handlers[h.Path] = h
 				if undo := h.Compensation(); undo != nil {
-					c.bundle.Index.Handlers[undo.Path] = undo
+					m.Bundle.Index.Handlers[undo.Path] = undo
 				}
 			}
 		}
 	}
-	if count > maxHandlers {
-		c.Errorf(p.PlaceOf("id", p.Span), rules.TooMany, "split it: one pipeline can emit the event of the next",
-			"pipeline %q has %d handlers, want at most %d", p.ID, count, maxHandlers)
+	if count > MaxHandlers {
+		m.Errorf(p.PlaceOf("id", p.Span), rules.TooMany, "split it: one pipeline can emit the event of the next",
+			"pipeline %q has %d handlers, want at most %d", p.ID, count, MaxHandlers)
 	}
 }

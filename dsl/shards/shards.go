@@ -1,4 +1,4 @@
-package dsl
+package shards
 
 import (
 	"fmt"
@@ -10,31 +10,32 @@ import (
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
+	"procaas/dsl/merge"
 	"procaas/dsl/rules"
 	"procaas/dsl/tree"
 )
 
-// checkShardMap checks a shard map: its keys and tables, where the parts of its keyspace
+// Check checks a shard map: its keys and tables, where the parts of its keyspace
 // begin, its hosts and the rules of registration.
-func (c *checker) checkShardMap(m *tree.ShardMap) {
-	c.checkShardKeys(m)
-	c.checkShards(m)
-	c.checkConnect(m)
+func Check(m *tree.ShardMap, w *merge.Whole, r *diag.Reporter) {
+	checkShardKeys(m, r)
+	checkShards(m, w, r)
+	checkConnect(m, r)
 	switch m.Strategy {
 	case "slots":
-		c.checkSlots(m)
+		checkSlots(m, r)
 	case "range":
-		c.checkRanges(m)
+		checkRanges(m, w, r)
 	}
-	c.checkRegistration(m)
+	checkRegistration(m, w, r)
 }
 
 // checkShardKeys checks the parts of keys, and that each table has a column for each.
-func (c *checker) checkShardKeys(m *tree.ShardMap) {
+func checkShardKeys(m *tree.ShardMap, r *diag.Reporter) {
 	seen := map[string]bool{}
 	for i, part := range m.Key {
 		if seen[part] {
-			c.Errorf(m.PlaceOf(fmt.Sprintf("key[%d]", i), m.Span), rules.ShardKeys, "name each part of the key once",
+			r.Errorf(m.PlaceOf(fmt.Sprintf("key[%d]", i), m.Span), rules.ShardKeys, "name each part of the key once",
 				"shard map %q names the part %q twice", m.ID, part)
 		}
 		seen[part] = true
@@ -47,29 +48,29 @@ func (c *checker) checkShardKeys(m *tree.ShardMap) {
 			full = "public." + full
 		}
 		if tables[full] { // its rows would be copied twice
-			c.Errorf(at, rules.ShardKeys, "drop one of them", "shard map %q lists the table %q twice", m.ID, t.Table)
+			r.Errorf(at, rules.ShardKeys, "drop one of them", "shard map %q lists the table %q twice", m.ID, t.Table)
 		}
 		tables[full] = true
 		if strings.Count(t.Table, ".") > 1 || strings.ContainsAny(t.Table, "\"' ;") {
-			c.Errorf(at, rules.ShardKeys, "want such as messages or mail.messages", "%q is not the name of a table", t.Table)
+			r.Errorf(at, rules.ShardKeys, "want such as messages or mail.messages", "%q is not the name of a table", t.Table)
 		}
 		if len(t.Key) > len(m.Key) {
-			c.Errorf(t.PlaceOf("key", t.Span), rules.ShardKeys, "name a column for each part of the key, or for its first parts",
+			r.Errorf(t.PlaceOf("key", t.Span), rules.ShardKeys, "name a column for each part of the key, or for its first parts",
 				"table %q has %d columns of the key, whose parts are %s", t.Table, len(t.Key), strings.Join(m.Key, ", "))
 		}
 	}
 }
 
 // checkShards checks the names of shards and the addresses of their hosts.
-func (c *checker) checkShards(m *tree.ShardMap) {
-	if len(m.Shards) == 0 && !c.blamed(m.Span) {
-		c.Errorf(m.PlaceOf("shards", m.Span), rules.ShardMap, "add a shard with its hosts", "shard map %q has no shards", m.ID)
+func checkShards(m *tree.ShardMap, w *merge.Whole, r *diag.Reporter) {
+	if len(m.Shards) == 0 && !w.Blamed(m.Span) {
+		r.Errorf(m.PlaceOf("shards", m.Span), rules.ShardMap, "add a shard with its hosts", "shard map %q has no shards", m.ID)
 	}
 	owners := map[string]string{} // shards by the addresses of their hosts
 	for _, s := range m.Shards {
-		c.declare("shard "+m.ID, s.ID, s.PlaceOf("id", s.Span))
-		if len(s.Hosts) == 0 && !c.blamed(s.Span) {
-			c.Errorf(s.PlaceOf("hosts", s.Span), rules.ShardHosts, "add its master and its replicas", "shard %q has no hosts", s.ID)
+		w.Declare("shard "+m.ID, s.ID, s.PlaceOf("id", s.Span), r)
+		if len(s.Hosts) == 0 && !w.Blamed(s.Span) {
+			r.Errorf(s.PlaceOf("hosts", s.Span), rules.ShardHosts, "add its master and its replicas", "shard %q has no hosts", s.ID)
 		}
 		for _, h := range s.Hosts {
 			at := h.PlaceOf("address", h.Span)
@@ -77,9 +78,9 @@ func (c *checker) checkShards(m *tree.ShardMap) {
 			switch owner := owners[address]; {
 			case h.Address == "":
 			case problem != "":
-				c.Errorf(at, rules.ShardHosts, "want host:port, such as db1.example.com:5432", "address %q: %s", h.Address, problem)
+				r.Errorf(at, rules.ShardHosts, "want host:port, such as db1.example.com:5432", "address %q: %s", h.Address, problem)
 			case owner != "":
-				c.Errorf(at, rules.ShardHosts, "give each shard a cluster of its own", "the host %s belongs to shard %q already", address, owner)
+				r.Errorf(at, rules.ShardHosts, "give each shard a cluster of its own", "the host %s belongs to shard %q already", address, owner)
 			default:
 				owners[address] = s.ID
 			}
@@ -88,9 +89,9 @@ func (c *checker) checkShards(m *tree.ShardMap) {
 }
 
 // checkSlots checks that each slot begins on exactly one shard.
-func (c *checker) checkSlots(m *tree.ShardMap) {
+func checkSlots(m *tree.ShardMap, r *diag.Reporter) {
 	if bits.OnesCount(uint(m.Slots)) != 1 {
-		c.Errorf(m.PlaceOf("slots", m.Span), rules.ShardMap, "take a power of two, such as 1024 or 4096", "%d slots are no power of two",
+		r.Errorf(m.PlaceOf("slots", m.Span), rules.ShardMap, "take a power of two, such as 1024 or 4096", "%d slots are no power of two",
 			m.Slots)
 		return
 	}
@@ -101,12 +102,12 @@ func (c *checker) checkSlots(m *tree.ShardMap) {
 			at := s.PlaceOf(fmt.Sprintf("slots[%d]", i), s.PlaceOf("slots", s.Span))
 			first, last, ok := SlotRange(text)
 			if !ok || first > last || last >= m.Slots {
-				c.Errorf(at, rules.ShardMap, fmt.Sprintf("want such as 0-%d", m.Slots-1), "%q is no stretch of slots from 0 to %d", text, m.Slots-1)
+				r.Errorf(at, rules.ShardMap, fmt.Sprintf("want such as 0-%d", m.Slots-1), "%q is no stretch of slots from 0 to %d", text, m.Slots-1)
 				return
 			}
 			for slot := first; slot <= last; slot++ {
 				if owner[slot] != "" {
-					c.Errorf(at, rules.ShardMap, "give each slot to one shard", "slot %d begins on shard %q already", slot, owner[slot])
+					r.Errorf(at, rules.ShardMap, "give each slot to one shard", "slot %d begins on shard %q already", slot, owner[slot])
 					return
 				}
 				owner[slot] = s.ID
@@ -115,7 +116,7 @@ func (c *checker) checkSlots(m *tree.ShardMap) {
 	}
 	for slot, id := range owner {
 		if said && id == "" {
-			c.Errorf(m.PlaceOf("shards", m.Span), rules.ShardMap, "give it to a shard, or drop slots from all of them for equal parts",
+			r.Errorf(m.PlaceOf("shards", m.Span), rules.ShardMap, "give it to a shard, or drop slots from all of them for equal parts",
 				"slot %d begins nowhere", slot)
 			return
 		}
@@ -136,34 +137,34 @@ func SlotRange(text string) (first, last int, ok bool) {
 
 // checkRanges checks that the stretches of keys cover all and begin at different bounds. Each
 // reaches up to the next bound, so they cover all when one of them begins below all keys.
-func (c *checker) checkRanges(m *tree.ShardMap) {
+func checkRanges(m *tree.ShardMap, w *merge.Whole, r *diag.Reporter) {
 	owner := map[string]string{}
 	for _, s := range m.Shards {
 		for i, low := range s.From {
 			at := s.PlaceOf(fmt.Sprintf("from[%d]", i), s.Span)
 			if _, err := strconv.ParseInt(low, 10, 64); low != "" && m.KeyType == "int" && err != nil {
-				c.Errorf(at, rules.ShardMap, "want a whole number, or the empty text for the bound below all", "%q is no bound of whole numbers", low)
+				r.Errorf(at, rules.ShardMap, "want a whole number, or the empty text for the bound below all", "%q is no bound of whole numbers", low)
 			}
 			if other, taken := owner[low]; taken {
-				c.Errorf(at, rules.ShardMap, "give each stretch to one shard", "the stretch from %q begins on shard %q already", low, other)
+				r.Errorf(at, rules.ShardMap, "give each stretch to one shard", "the stretch from %q begins on shard %q already", low, other)
 			}
 			owner[low] = s.ID
 		}
 	}
-	if _, below := owner[""]; !below && !c.blamed(m.Span) {
-		c.Errorf(m.PlaceOf("shards", m.Span), rules.ShardMap, `add from: [""] to the shard of the lowest keys`,
+	if _, below := owner[""]; !below && !w.Blamed(m.Span) {
+		r.Errorf(m.PlaceOf("shards", m.Span), rules.ShardMap, `add from: [""] to the shard of the lowest keys`,
 			"no shard of map %q has the keys below all bounds", m.ID)
 	}
 }
 
 // checkConnect keeps passwords out of connection strings, which are shown to whoever asks.
-func (c *checker) checkConnect(m *tree.ShardMap) {
+func checkConnect(m *tree.ShardMap, r *diag.Reporter) {
 	if m.Connect == nil {
 		return
 	}
 	for _, name := range []string{"password", "sslpassword"} {
 		if _, found := m.Connect.Parameters[name]; found {
-			c.Errorf(m.Connect.PlaceOf("parameters", m.Connect.Span), rules.ShardHosts,
+			r.Errorf(m.Connect.PlaceOf("parameters", m.Connect.Span), rules.ShardHosts,
 				"name a secret as secret:, and let clients add theirs themselves",
 				"the parameter %s of shard map %q would be shown to whoever asks where a key lives", name, m.ID)
 		}
@@ -171,33 +172,33 @@ func (c *checker) checkConnect(m *tree.ShardMap) {
 }
 
 // checkRegistration checks who is asked, and that rules name what there is.
-func (c *checker) checkRegistration(m *tree.ShardMap) {
-	r := m.Registration
-	if r == nil {
+func checkRegistration(m *tree.ShardMap, w *merge.Whole, r *diag.Reporter) {
+	reg := m.Registration
+	if reg == nil {
 		return
 	}
-	if u, err := url.Parse(r.Check); r.Check != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
+	if u, err := url.Parse(reg.Check); reg.Check != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
 		u.User != nil) {
-		c.Errorf(r.PlaceOf("check", r.Span), rules.ShardRules, "want such as http://127.0.0.1:9081/v1/users, without a password",
-			"check is not an absolute http or https URL: %q", r.Check)
+		r.Errorf(reg.PlaceOf("check", reg.Span), rules.ShardRules, "want such as http://127.0.0.1:9081/v1/users, without a password",
+			"check is not an absolute http or https URL: %q", reg.Check)
 	}
 	if m.Strategy != "directory" {
-		c.Errorf(m.PlaceOf("registration", r.Span), rules.ShardRules, "drop it: hashes and ranges place all keys",
+		r.Errorf(m.PlaceOf("registration", reg.Span), rules.ShardRules, "drop it: hashes and ranges place all keys",
 			"keys of the strategy %s need no registration", m.Strategy)
 	}
-	for _, rule := range r.Rules {
-		c.checkPlacementRule(m, rule)
+	for _, rule := range reg.Rules {
+		checkPlacementRule(m, rule, w, r)
 	}
 }
 
 // checkPlacementRule checks one rule of registration: that it says where its keys go, once, and
 // that the map has such shards.
-func (c *checker) checkPlacementRule(m *tree.ShardMap, rule *tree.PlacementRule) {
+func checkPlacementRule(m *tree.ShardMap, rule *tree.PlacementRule, w *merge.Whole, r *diag.Reporter) {
 	if e := rule.When.Expr(); e != nil {
-		e.Compile(&expr.Scope{Roots: []string{"event"}}, datum.BoolKind, c.Reporter)
+		e.Compile(&expr.Scope{Roots: []string{"event"}}, datum.BoolKind, r)
 	}
 	if (len(rule.Shards) > 0) == (rule.Class != "") {
-		c.Errorf(rule.Span, rules.ShardRules, "say either shards: or class:", "a rule of shard map %q does not say where its keys go, or "+
+		r.Errorf(rule.Span, rules.ShardRules, "say either shards: or class:", "a rule of shard map %q does not say where its keys go, or "+
 			"says it twice", m.ID)
 	}
 	classes, ids := map[string]bool{}, map[string]bool{}
@@ -205,12 +206,13 @@ func (c *checker) checkPlacementRule(m *tree.ShardMap, rule *tree.PlacementRule)
 		classes[s.Class], ids[s.ID] = true, true
 	}
 	for i, id := range rule.Shards {
-		if !ids[id] {
-			c.unknown(rule.PlaceOf(fmt.Sprintf("shards[%d]", i), rule.PlaceOf("shards", rule.Span)), rules.ShardRules, "shard", id,
-				diag.NamesIn(ids))
+		if !ids[id] && !w.Partial {
+			r.Errorf(rule.PlaceOf(fmt.Sprintf("shards[%d]", i), rule.PlaceOf("shards", rule.Span)), rules.ShardRules,
+				r.DidYouMean(id, diag.NamesIn(ids)), "unknown shard %q", id)
 		}
 	}
-	if rule.Class != "" && !classes[rule.Class] {
-		c.unknown(rule.PlaceOf("class", rule.Span), rules.ShardRules, "class of shards", rule.Class, diag.NamesIn(classes))
+	if rule.Class != "" && !classes[rule.Class] && !w.Partial {
+		r.Errorf(rule.PlaceOf("class", rule.Span), rules.ShardRules, r.DidYouMean(rule.Class, diag.NamesIn(classes)),
+			"unknown class of shards %q", rule.Class)
 	}
 }
