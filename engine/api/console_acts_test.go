@@ -96,7 +96,7 @@ func TestConsoleRetriesManyInParts(t *testing.T) {
 	form := url.Values{"pipeline": {"new-order-created"}, "reason": {"push <is> back"}, "confirm": {"yes"}}
 	_, _, body := do(t, browser(t), http.MethodPost, at+"/console/runs", form)
 	for _, want := range []string{
-		"500 runs go on", "Retry up to 500 more", `name="cursor" value="run-500"`,
+		"500 runs resumed", "Retry up to 500 more", `name="cursor" value="run-500"`,
 		`name="reason" value="push &lt;is&gt; back"`, `name="pipeline" value="new-order-created"`,
 	} {
 		if !strings.Contains(body, want) {
@@ -104,7 +104,7 @@ func TestConsoleRetriesManyInParts(t *testing.T) {
 		}
 	}
 	form.Set("cursor", "run-500")
-	if _, _, body := do(t, browser(t), http.MethodPost, at+"/console/runs", form); !strings.Contains(body, "1 runs go on") ||
+	if _, _, body := do(t, browser(t), http.MethodPost, at+"/console/runs", form); !strings.Contains(body, "1 runs resumed") ||
 		strings.Contains(body, "There are more") {
 		t.Errorf("the rest: have\n%s", body)
 	}
@@ -116,7 +116,7 @@ func TestConsoleSaysWhatThereIsNot(t *testing.T) {
 	for path, want := range map[string]string{
 		"/console/keys/taxi-ordr/k":    "There is no flow &#34;taxi-ordr&#34;. Did you mean taxi-order?",
 		"/console/runs/nobody":         "There is no such run",
-		"/console/runs?cursor=nothing": "There is no such page of the list",
+		"/console/runs?cursor=nothing": "The list has no such page",
 	} {
 		if w := get(h, path); w.Code/100 != 4 || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: want %q, have %d\n%s", path, want, w.Code, w.Body)

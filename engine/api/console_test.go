@@ -89,7 +89,7 @@ func TestRunPageTellsItsStory(t *testing.T) {
 	for _, want := range []string{
 		"attempt 1: 500 &lt;b&gt;", "waits between attempts", "At most 1 at the same time", "it ran, and gave up after attempt 2: 503",
 		`&#34;token&#34;: &#34;***&#34;`,
-		`<span class="del">- null`, `<span class="ins">&#43;   &#34;price&#34;: 7`, "(not known any more: too large)",
+		`<span class="del">- null`, `<span class="ins">&#43;   &#34;price&#34;: 7`, "(no longer known: too large)",
 		"which handler set &lt;b&gt;", "why/" + getOrder,
 	} {
 		if !strings.Contains(page, want) {
@@ -301,7 +301,7 @@ func TestConsoleSwitchesWithoutScripts(t *testing.T) {
 	}
 	skip := url.Values{"do": {"off"}, "for": {"30m"}}
 	if code, _, body := do(t, c, http.MethodPost, control, skip); code != http.StatusOK ||
-		!strings.Contains(body, "No run of <b>new-order-created</b> can succeed") ||
+		!strings.Contains(body, "no run of <b>new-order-created</b> is complete") ||
 		!strings.Contains(body, `name="force" value="yes" required`) {
 		t.Fatalf("to leave a critical handler out, want to be told what that means, have %d\n%s", code, body)
 	}
@@ -325,7 +325,7 @@ func TestConsoleSwitchesWithoutScripts(t *testing.T) {
 
 	n.orders.Store(http.StatusOK)
 	if code, _, body := do(t, c, http.MethodPost, n.url+"/console/runs", url.Values{"handler": {getOrder}}); code != http.StatusOK ||
-		!strings.Contains(body, "<b>1</b> runs would go on") {
+		!strings.Contains(body, "<b>1</b> runs would resume") {
 		t.Errorf("want to see which runs that would be, have %d\n%s", code, body)
 	}
 	if code, _, _ := do(t, c, http.MethodPost, n.url+"/console/runs/"+receipt.Run,
@@ -348,7 +348,7 @@ func TestDocsAreInTheConsole(t *testing.T) {
 		"/console/docs/authoring/state": `href="/console/docs/authoring/expressions"`,
 		"/console/docs/PC0501":          "<h2>Right</h2>",
 		"/console/docs?q=idempotency":   `<a href="/console/docs/concepts">Concepts</a>: `,
-		"/console/docs?q=nonesuchword":  "No page holds this text.",
+		"/console/docs?q=nonesuchword":  "No page contains this text.",
 		"/console/docs/nope":            "There is no such page.",
 	} {
 		if page := get(h, path).Body.String(); !strings.Contains(page, want) {
@@ -371,7 +371,7 @@ func TestPlaygroundChecksAndKeepsNothing(t *testing.T) {
 		_, _, body := do(t, c, http.MethodPost, n.url+"/console/playground", url.Values{"yaml": {yaml}})
 		return body
 	}
-	if body := try("pipelines: [{id: a, stages: [{id: s, handlers: [{id: h, set: {}}]}]}]"); !strings.Contains(body, "Nothing is wrong") ||
+	if body := try("pipelines: [{id: a, stages: [{id: s, handlers: [{id: h, set: {}}]}]}]"); !strings.Contains(body, "No problems found") ||
 		!strings.Contains(body, "a/s/h") {
 		t.Errorf("have\n%s", body)
 	}

@@ -112,10 +112,10 @@ const atShop = {
     await page.getByLabel("why").fill("the shop is open again");
     await page.getByRole("button", {name: "Retry"}).click();
     // The run is shown as it goes on, and then what it changed.
-    await has(page, "succeeded", "what pay changed of the shared state");
+    await has(page, "succeeded", "changes of the shared state in pay");
     await look(page, `${shop}/console/runs/${run}`, "succeeded", "receipt", "At most 1 at the same time");
     await page.getByText("request and response").first().click();
-    await has(page, "made anew from the definition", `"id": "${name}/${sold}"`);
+    await has(page, "rebuilt from the definition", `"id": "${name}/${sold}"`);
     await shot(page, "run");
     await look(page, `${shop}/console/runs/${run}/why/sold/tell/notify`, "its first attempt succeeded");
     await look(page, `${shop}/console/keys/sale/${encodeURIComponent(`${name}/${sold}`)}`, "paid", run);
@@ -162,13 +162,13 @@ const before = {
   async "pages with nothing to show"(me) {
     const page = await visitor(me);
     await look(page, `${shop}/`, "No run has failed", "sold");
-    await look(page, `${shop}/console/runs`, "No run fits");
-    await look(page, `${shop}/console/incidents`, "Nothing fails at present", "definition", "None.");
+    await look(page, `${shop}/console/runs`, "No run matches");
+    await look(page, `${shop}/console/incidents`, "Nothing fails now", "definition", "None.");
     await look(page, `${shop}/console/queue`, "0 wait");
     await look(page, `${shop}/console/inbox`, "The inbox has one database");
-    await look(page, `${shop}/console/clusters`, "No cluster is declared");
+    await look(page, `${shop}/console/clusters`, "There are no clusters");
     await look(page, `${shop}/console/shards`, "shard map");
-    await look(page, `${shop}/console/audit?name=nobody`, "No change fits");
+    await look(page, `${shop}/console/audit?name=nobody`, "No change matches");
     await look(page, `${shop}/console/pipelines/sold`, "charge", "notify");
     await look(page, `${shop}/console/playground`, "Playground");
     await page.context().close();
@@ -192,7 +192,7 @@ const after = {
     await until("the dry run", async () => {
       await page.getByRole("button", {name: "Run"}).click();
       await page.waitForLoadState();
-      return (await text(page)).includes("It went as the test wants it");
+      return (await text(page)).includes("The test passed");
     });
     await has(page, "hello: succeeded", "hello Ada", "POST http://127.0.0.1:9083/v1/push");
     await accessible(page);
@@ -204,7 +204,7 @@ const after = {
       return (await text(page)).includes("add one to the test");
     });
     await page.goto(`${shop}/console/runs?pipeline=hello`);
-    await has(page, "No run fits");
+    await has(page, "No run matches");
     await page.context().close();
   },
 
@@ -286,7 +286,7 @@ const atDemo = {
       if (now.calls !== earlier.calls) earlier = now;
       return now.runs >= earlier.runs + 10;
     });
-    await look(page, `${demo}/console/incidents`, "statistics is broken", "fallback", "Broken lines are changes");
+    await look(page, `${demo}/console/incidents`, "statistics is broken", "fallback", "Dashed lines are changes");
     await page.locator(".chart canvas").first().waitFor();
     await shot(page, "incident-view");
     await look(page, `${demo}/console/pipelines/new-order-created`, "update-statistics");

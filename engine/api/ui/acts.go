@@ -43,9 +43,11 @@ func (c *Console) may(r *http.Request, paths ...string) error {
 	g := c.o.Caller(r)
 	switch {
 	case !g.Has(credentials.RoleOperator):
-		return &Refused{http.StatusForbidden, "You are signed in as " + cmp.Or(g.Name, "nobody") + ", who may look but not change anything."}
+		return &Refused{http.StatusForbidden, "You are signed in as " + cmp.Or(g.Name, "nobody") + ". Your token allows you to read, " +
+			"and not to change anything."}
 	case !slices.ContainsFunc(paths, g.Covers):
-		return &Refused{http.StatusForbidden, "You are signed in as " + g.Name + ", who may change " + strings.Join(g.Paths, ", ") + " only."}
+		return &Refused{http.StatusForbidden, "You are signed in as " + g.Name + ". Your token only allows changes of " +
+			"" + strings.Join(g.Paths, ", ") + "."}
 	}
 	return nil
 }
@@ -187,7 +189,7 @@ func (c *Console) lift(ctx context.Context, path string, by store.Actor) error {
 	case err != nil:
 		return err
 	case removing != nil && len(ended) == 0:
-		return &Refused{http.StatusConflict, "Nothing is set at " + path + ", and no handler there has gone out of the flow by itself."}
+		return &Refused{http.StatusConflict, "Nothing is set at " + path + ", and no fallback has taken a handler there out of the flow."}
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func (c *Console) play(ctx context.Context, d *playData, file diag.File) error {
 	case c.playing <- struct{}{}:
 		defer func() { <-c.playing }()
 	case <-ctx.Done():
-		return &Refused{http.StatusServiceUnavailable, "Somebody else tries something here. Send it once more."}
+		return &Refused{http.StatusServiceUnavailable, "Somebody else uses the playground. Try again."}
 	}
 	played := c.o.Play(ctx, file, diag.File{Name: "playground.test.yaml", Data: []byte(d.Tests)})
 	d.Played = &played

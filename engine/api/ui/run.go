@@ -216,7 +216,7 @@ func compare(before, after explain.StateValue) (out []diffLine) {
 			if text == "" {
 				text = pretty(v.Value)
 			} else {
-				text = "(not known any more: " + text + ")"
+				text = "(no longer known: " + text + ")"
 			}
 			for line := range strings.SplitSeq(text, "\n") {
 				out = append(out, diffLine{v.class, v.sign, line})

@@ -96,7 +96,7 @@ type taskTypeData struct {
 func (c systems) taskType(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("type")
 	if c.o.Tasks == nil {
-		return notFound("This node keeps no tasks.")
+		return notFound("This node has no task queue.")
 	}
 	all, err := c.o.Tasks.TaskStats(r.Context())
 	if err != nil {

@@ -155,13 +155,13 @@ func TestSystemsHaveTheirPages(t *testing.T) {
 	o.Tasks, o.Shards, o.Clusters, o.Transfers, o.Inbox = tasks{}, shards{}, clusters{}, transfers{}, inbox{}
 	c := ui.New(o)
 	page(t, c, "/console/queue", http.StatusOK, "mail/send", "paused", "1m 30s", `class="mood bad">2<`)
-	page(t, c, "/console/queue/mail/send", http.StatusOK, "ready: 503", "failed: 503", "beyond its tolerance")
+	page(t, c, "/console/queue/mail/send", http.StatusOK, "ready: 503", "failed: 503", "beyond the tolerance")
 	page(t, c, "/console/queue/mail/sent", http.StatusNotFound, "Did you mean mail/send?")
-	page(t, c, "/console/shards", http.StatusOK, "accounts", "90 % of 10 GiB", "17 ms behind", "refused", "no master", "to be emptied",
-		"u-7", "42 of about 84 rows", `width="50"`, "2 KiB", "may be rolled back")
+	page(t, c, "/console/shards", http.StatusOK, "accounts", "90 % of 10 GiB", "17 ms behind", "refused", "no master", "draining",
+		"u-7", "42 of about 84 rows", `width="50"`, "2 KiB", "can be rolled back")
 	page(t, c, "/console/inbox", http.StatusOK, `aria-current="page">Inbox`, "4096 slots", `width="75"`, "75 %", "1000 or more",
 		"The database b cannot be reached: dial &lt;b&gt;: refused",
-		"not known", "copying", "so far", "undone", "17ms", "<td class=\"number\">3s")
+		"unknown", "copying", "so far", "undone", "17ms", "<td class=\"number\">3s")
 	page(t, c, "/console/queue", http.StatusOK, "By databases of the inbox")
 	page(t, c, "/console/clusters", http.StatusOK, "fanout", "nothing moves", "partition 3 stays on w-1", "worker w-2 is down",
 		`width="100"`, `width="33.3`, "last")
@@ -170,10 +170,10 @@ func TestSystemsHaveTheirPages(t *testing.T) {
 func TestSystemsThatAreNotThereAreSaidToBeAbsent(t *testing.T) {
 	t.Parallel()
 	c := ui.New(options())
-	page(t, c, "/console/queue", http.StatusOK, "This node keeps no tasks")
-	page(t, c, "/console/queue/a", http.StatusNotFound, "This node keeps no tasks")
-	page(t, c, "/console/shards", http.StatusOK, "keeps no shard maps")
-	page(t, c, "/console/clusters", http.StatusOK, "No cluster is declared")
+	page(t, c, "/console/queue", http.StatusOK, "This node has no task queue")
+	page(t, c, "/console/queue/a", http.StatusNotFound, "This node has no task queue")
+	page(t, c, "/console/shards", http.StatusOK, "has no shard maps")
+	page(t, c, "/console/clusters", http.StatusOK, "There are no clusters")
 	page(t, c, "/console/inbox", http.StatusOK, "The inbox has one database", "serve --cell")
 }
 

@@ -187,9 +187,9 @@ func readForm(w http.ResponseWriter, r *http.Request) error {
 	case err == nil:
 		return nil
 	case errors.As(err, new(*http.MaxBytesError)):
-		return &Refused{http.StatusRequestEntityTooLarge, "That is too much: a form may have 256 KiB."}
+		return &Refused{http.StatusRequestEntityTooLarge, "The form is too large: the limit is 256 KiB."}
 	}
-	return &Refused{http.StatusBadRequest, "The form did not arrive as a whole, and nothing was done. Send it again."}
+	return &Refused{http.StatusBadRequest, "The form arrived incomplete, and nothing was changed. Send it again."}
 }
 
 // Public tells whether a path of the console needs no token: where one signs in, and
@@ -240,7 +240,7 @@ func notFound(text string) error { return &Refused{http.StatusNotFound, text} }
 
 // fail shows an error as a page.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
-	status, text := http.StatusServiceUnavailable, "The store cannot be read at present. The page tries again by itself."
+	status, text := http.StatusServiceUnavailable, "The store cannot be read now. The page tries again by itself."
 	var refused *Refused
 	var control *guard.ControlError
 	switch {
@@ -249,13 +249,13 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &control):
 		status, text = http.StatusConflict, control.Message
 	case errors.Is(err, clock.ErrTooLong):
-		text = "It took too long to look into the run. The page tries again by itself."
+		text = "Reading the run took too long. The page tries again by itself."
 	case errors.Is(err, store.ErrCursor):
-		status, text = http.StatusBadRequest, "There is no such page of the list. Begin at its first one."
+		status, text = http.StatusBadRequest, "The list has no such page. Start at its first page."
 	case errors.Is(err, explain.ErrNoHandler):
 		status, text = http.StatusNotFound, err.Error()
 	case errors.Is(err, store.ErrNotFound):
-		status, text = http.StatusNotFound, "There is no such run. Runs leave when their retention is over."
+		status, text = http.StatusNotFound, "There is no such run. The server deletes runs after their retention."
 	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrStale):
 		status, text = http.StatusConflict, err.Error()
 	default:

@@ -29,7 +29,7 @@ func writeExplanation(s cli.Streams, x engineexplain.Explanation) error {
 			return err
 		}
 	}
-	list(s, "not known any more", x.Missing)
+	list(s, "no longer known", x.Missing)
 	list(s, "at present", x.Now)
 	return nil
 }
