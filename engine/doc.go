@@ -56,7 +56,9 @@
 //
 // # The driver
 //
-// [Engine] claims runs from a [store.Store], drives each with the loop above, and
+// A [node.Driver] claims runs from a [store.Store], drives each with the loop above, and
 // shares transactions between runs. What a store must do is in package store; the
 // folders postgres and sqlite do it.
+//
+// An [Engine] puts the parts together, and calls the handlers.
 package engine

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine/clock"
 	"procaas/engine/clusters"
+	"procaas/engine/core"
 	"procaas/engine/credentials"
 	"procaas/engine/definitions"
 	"procaas/engine/explain"
@@ -24,6 +26,7 @@ import (
 	"procaas/engine/guard"
 	"procaas/engine/intake"
 	"procaas/engine/model"
+	"procaas/engine/node"
 	"procaas/engine/outbound"
 	"procaas/engine/planner"
 	"procaas/engine/records"
@@ -34,6 +37,7 @@ import (
 	"procaas/engine/store"
 	"procaas/engine/taskrun"
 	"procaas/engine/transfers"
+	"procaas/engine/triggers"
 	"procaas/engine/writes"
 )
 
@@ -70,7 +74,10 @@ type Options struct {
 	// engine loads itself, to finish runs that began with them, need them too.
 	ServiceURLs map[string]string
 
-	virtual *VirtualOptions // of a [Virtual]; nil for any other engine
+	// A [Virtual] sets the following.
+	now   func() time.Time         // nil for the machine's clock
+	runID func(model.Event) string // makes the id of a new run
+	call  func(ctx context.Context, t core.Attempt, h Handler, c *Call) (model.Result, error)
 }
 
 // DefaultOptions are the values of an Options that sets nothing.
@@ -106,12 +113,9 @@ type Engine struct {
 	clock    clock.Clock
 	memory   Memory // of handlers
 	writes   writes.Health
-	known    store.Membership
-	loss     storeLoss
 
-	running   atomic.Bool
-	node      member
-	joinError atomic.Pointer[error]
+	running atomic.Bool
+	driver  *node.Driver
 }
 
 // New makes an engine. It does nothing before Run, but takes events in.
@@ -124,29 +128,34 @@ func New(o Options) (*Engine, error) {
 		o: o, log: o.Log, metrics: o.Metrics,
 		library: definitions.Library{
 			Store: o.Store.Bundles, Types: Types(o.Types), Services: o.ServiceURLs, MaxConns: o.MaxInFlight,
-			Targets: o.Targets, Log: o.Log, RunID: o.virtual.runID,
+			Targets: o.Targets, Log: o.Log, RunID: o.runID,
 		},
 		handlers: map[string]HandlerType{},
 		settings: settings.Settings{Kept: o.Store.Settings, Keys: o.Store.Tokens, Log: o.Log},
 		degrader: fallback.New(o.Store.Degradation),
 		stats:    stats.Stats{Metrics: o.Metrics},
-		clock:    clock.Clock{Known: make(chan struct{}), Source: o.virtual.now()},
+		clock:    clock.Clock{Known: make(chan struct{}), Source: o.now},
 	}
 	e.settings.Library = &e.library
 	e.Access = &credentials.Access{
 		Kept: o.Store.Tokens, Documents: o.Store.Documents, Known: &e.settings, Now: e.clock.Now, Log: o.Log, CheckPath: e.checkPath,
 	}
-	e.Audits, e.Runs = &records.Audits{Store: o.Store}, &records.Runs{Store: o.Store, Library: &e.library, Node: &e.node}
+	e.Audits, e.Runs = &records.Audits{Store: o.Store}, &records.Runs{Store: o.Store, Library: &e.library}
 	e.Follower = &definitions.Follower{
 		Library: &e.library, Bundles: o.Store.Bundles, Log: o.Log, Node: o.Name, Overrule: o.Overrule, Accepted: e.Runs,
 	}
-	e.Acceptor = intake.NewAcceptor(intake.Parts{
-		Inbox: o.Store.Inbox, Library: &e.library, Room: &e.node, Now: e.clock.Now, Lost: e.loss.state, Writes: &e.writes, Metrics: o.Metrics,
-	})
 	e.Steering = &steering.Steering{
 		Store: o.Store, Library: &e.library, Settings: &e.settings, Degrader: e.degrader, Guard: &e.guard, Stats: &e.stats,
 		Metrics: o.Metrics, Clock: &e.clock, Log: o.Log, Notify: o.Notify,
 	}
+	e.driver = node.NewDriver(node.Parts{
+		Steering: e.Steering, Follower: e.Follower, Runs: e.Runs, Writes: &e.writes, Tracer: o.Tracer,
+		Name: o.Name, MaxInFlight: o.MaxInFlight, Lease: o.Lease, Drain: o.Drain, Call: e.call,
+	})
+	e.Runs.Node = e.driver
+	e.Acceptor = intake.NewAcceptor(intake.Parts{
+		Inbox: o.Store.Inbox, Library: &e.library, Room: e.driver, Now: e.clock.Now, Lost: e.driver.Lost, Writes: &e.writes, Metrics: o.Metrics,
+	})
 	e.Explainer = explain.New(o.Store, &e.library, &e.settings, e.Effects)
 	e.Clusters, e.Transfers = clusters.NewClusters(o.Store.Documents, e.Bundle, e.clock.Now), transfers.NewTransfers(o.Store.Documents)
 	for _, t := range o.Types {
@@ -161,6 +170,32 @@ func New(o Options) (*Engine, error) {
 	return e, nil
 }
 
+// errRunning refuses a second Run.
+var errRunning = errors.New("engine runs already")
+
+// Run works until ctx ends, then drains: it takes no more runs, lets calls under
+// way end within Options.Drain, gives the rest back and returns.
+func (e *Engine) Run(ctx context.Context) error {
+	if !e.running.CompareAndSwap(false, true) {
+		return errRunning
+	}
+	defer e.running.Store(false)
+	defer e.library.Close()
+	var loops sync.WaitGroup
+	defer loops.Wait()
+	triggers := &triggers.Firer{
+		Clock: &e.clock, Log: e.log, Bundle: e.Bundle, Reloaded: e.Reloaded, LastEvent: e.o.Store.Inbox.LastEvent, Submit: e.SubmitFirings,
+	}
+	loops.Go(func() { triggers.Run(ctx) })
+	loops.Go(func() { e.Measure(ctx) })
+	loops.Go(func() { e.Follow(ctx) })
+	retention := &records.Retention{
+		Runs: e.Runs, Log: e.log, Failed: e.metrics.Failed, Keep: e.o.Retention, KeepAudit: e.o.AuditRetention,
+	}
+	loops.Go(func() { retention.Run(ctx) })
+	return e.driver.Run(ctx)
+}
+
 // complete checks options and fills those that are left out.
 func (o Options) complete() (Options, error) {
 	if o.Store.Ledger == nil || o.Bundle == nil {
@@ -172,6 +207,14 @@ func (o Options) complete() (Options, error) {
 	}
 	if o.Metrics == nil {
 		o.Metrics = stats.NewMetrics(prometheus.NewRegistry()) // counted for nobody
+	}
+	if o.runID == nil {
+		o.runID = func(model.Event) string { return intake.NewID() }
+	}
+	if o.call == nil {
+		o.call = func(ctx context.Context, _ core.Attempt, h Handler, c *Call) (model.Result, error) {
+			return h.Handle(ctx, c)
+		}
 	}
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, d.MaxInFlight)
 	o.Lease = cmp.Or(o.Lease, d.Lease)
@@ -201,25 +244,7 @@ func (e *Engine) Plans() []*planner.Plan { return slices.Clone(e.library.Present
 //
 // It is an [store.ErrLost] when the store has lost what it acknowledged: then nothing may be
 // written to it by any way.
-func (e *Engine) Healthy(context.Context) error {
-	if err := e.loss.state(); err != nil {
-		return err
-	}
-	n := e.node.Load()
-	if n == nil {
-		if err := e.joinError.Load(); err != nil && e.running.Load() {
-			return fmt.Errorf("node is no member: %w", *err)
-		}
-		return errors.New("node is no member: it starts, stops, or has not been started")
-	}
-	switch valid, err := n.lease.state(); {
-	case !valid:
-		return fmt.Errorf("lease is over: %w", cmp.Or(err, errors.New("it was not renewed in time")))
-	case err != nil:
-		return fmt.Errorf("lease cannot be renewed: %w", err)
-	}
-	return e.writes.State(time.Now())
-}
+func (e *Engine) Healthy(context.Context) error { return e.driver.Healthy() }
 
 // checkPath refuses a path that the present definition does not have.
 func (e *Engine) checkPath(path string) error {

@@ -24,7 +24,7 @@ import (
 type virtualRig struct {
 	*rig
 	v       *engine.Virtual
-	clock   *engine.VirtualClock
+	clock   *clock.Virtual
 	began   time.Time
 	history []string
 }
@@ -32,7 +32,7 @@ type virtualRig struct {
 func newVirtualRig(t *testing.T, yaml string, change ...func(*engine.VirtualOptions)) *virtualRig {
 	t.Helper()
 	began := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	r := &virtualRig{rig: newRig(t), clock: engine.NewVirtualClock(began), began: began}
+	r := &virtualRig{rig: newRig(t), clock: clock.NewVirtual(began), began: began}
 	r.store = memory.New(r.clock.Now).Ports()
 	o := engine.VirtualOptions{
 		Clock: r.clock,

@@ -24,7 +24,7 @@ var rooms = map[string][]string{
 	"engine": {
 		"model", "store", "sqlstore", "clock", "pgkit", "planner", "checkpoint", "core", "guard", "fallback", "diagram", "diff",
 		"clusters", "transfers", "secrets", "tracing", "outbound", "triggers", "definitions", "credentials", "settings",
-		"records", "explain", "stats", "writes", "intake", "taskrun", "inbox", "steering",
+		"records", "explain", "stats", "writes", "intake", "taskrun", "inbox", "steering", "node",
 	},
 }
 
@@ -79,7 +79,7 @@ var homes = []struct {
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/procaas/internal/serve/observe"}, "who sends traces where is wired once"},
 	{
 		"go.opentelemetry.io/otel",
-		[]string{"engine", "engine/outbound", "engine/tracing", "cmd/procaas/internal/serve/observe"},
+		[]string{"engine", "engine/node", "engine/outbound", "engine/tracing", "cmd/procaas/internal/serve/observe"},
 		"spans are made by the engine",
 	},
 	{"github.com/spf13/cobra", commandLine(), "only the command line parses flags"},

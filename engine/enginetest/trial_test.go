@@ -8,6 +8,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine"
+	"procaas/engine/clock"
 	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -36,7 +37,7 @@ func startTrial(t *testing.T, tr trial) trial {
 	if bundle == nil {
 		t.Fatal(found)
 	}
-	clock := engine.NewVirtualClock(time.Now())
+	clock := clock.NewVirtual(time.Now())
 	var err error
 	tr.engine, err = engine.NewVirtual(t.Context(), engine.VirtualOptions{
 		Options: engine.Options{Store: tr.store, Types: tr.types, Bundle: bundle, Name: "test"},

@@ -14,6 +14,7 @@ import (
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
+	"procaas/engine/clock"
 	"procaas/engine/guard"
 	"procaas/engine/intake"
 	"procaas/engine/model"
@@ -57,7 +58,7 @@ type trial struct {
 	test    *Test
 	variant Variant
 	began   time.Time
-	clock   *engine.VirtualClock
+	clock   *clock.Virtual
 	v       *engine.Virtual
 	stubs   Stubs
 
@@ -108,7 +109,7 @@ func (s *Suite) tryThen(ctx context.Context, test *Test, variant Variant, base *
 	if test.Start.IsZero() {
 		t.began = defaultStart
 	}
-	t.clock = engine.NewVirtualClock(t.began)
+	t.clock = clock.NewVirtual(t.began)
 	var err error
 	if s.stubs != nil {
 		if t.stubs, err = s.stubs(); err != nil {

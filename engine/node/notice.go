@@ -1,4 +1,4 @@
-package engine
+package node
 
 import (
 	"time"
@@ -10,17 +10,17 @@ import (
 
 // notify tells about a run, when anybody wants to know.
 func (j *job) notify(kind model.NoticeKind, path, text string) {
-	tell := j.n.e.o.Notify
+	tell := j.n.d.Notify
 	if tell == nil {
 		return
 	}
 	n := model.Notice{
-		Kind: kind, Path: path, Error: text, Time: j.n.e.clock.Now(),
+		Kind: kind, Path: path, Error: text, Time: j.n.d.Clock.Now(),
 		Run: j.claimed.ID, Flow: j.claimed.Flow, Key: j.claimed.Key,
 	}
 	def := j.def
 	if def == nil { // it has not begun
-		def = j.n.e.library.Present()
+		def = j.n.d.Library.Present()
 	}
 	if n.Path == "" {
 		n.Path = j.claimed.Pipeline
@@ -39,9 +39,9 @@ func (j *job) notify(kind model.NoticeKind, path, text string) {
 // told of, as one that has failed is: nothing else would say so.
 func (j *job) leftOut(h checkpoint.HandlerView, step *planner.Step, by string) {
 	parts := model.SplitPath(h.Path)
-	j.n.e.metrics.HandlerLeftOut.WithLabelValues(parts[0], parts[1], parts[2], by).Inc()
+	j.n.d.Metrics.HandlerLeftOut.WithLabelValues(parts[0], parts[1], parts[2], by).Inc()
 	if by == model.LeftByWait && step != nil {
-		j.n.e.stats.Path(h.Path).Waited(time.Now())
+		j.n.d.Stats.Path(h.Path).Waited(time.Now())
 		j.notify(model.NoticeGivenUp, h.Path, h.Reason)
 	}
 }

@@ -1,4 +1,4 @@
-package engine
+package node
 
 import (
 	"time"
@@ -19,7 +19,7 @@ const (
 // left is how many runs the node may take without looking at the others: what it has not taken
 // of its share, 0 when it has more than that. A node that is alone shares with nobody.
 func (n *node) left() int {
-	most, nodes := n.e.o.MaxInFlight, int(n.e.guard.Nodes.Load())
+	most, nodes := n.d.MaxInFlight, int(n.d.Guard.Nodes.Load())
 	if nodes < 2 {
 		return most
 	}

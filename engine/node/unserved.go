@@ -1,4 +1,4 @@
-package engine
+package node
 
 import (
 	"time"
@@ -11,10 +11,10 @@ import (
 const unservedAgain = time.Hour
 
 // await keeps a run whose event no pipeline serves at present, until one does.
-func (j *job) await(reason string) {
+func (j opening) await(reason string) {
 	j.at("").Warn("event waits for a pipeline that serves it", "type", j.claimed.Event.Type, "flow", j.claimed.Flow)
 	j.close(model.Change{
-		Status: model.Parked, Due: j.n.e.clock.Now().Add(unservedAgain), Cause: stats.CauseUnserved + j.def.Bundle.Hash,
+		Status: model.Parked, Due: j.n.d.Clock.Now().Add(unservedAgain), Cause: stats.CauseUnserved + j.def.Bundle.Hash,
 		Error: reason + "; it waits until a definition does", ErrorClass: model.ClassUnserved,
 	})
 }

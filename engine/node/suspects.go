@@ -1,4 +1,4 @@
-package engine
+package node
 
 import (
 	"fmt"
@@ -59,7 +59,7 @@ func (s *suspects) clear(run string) {
 
 // admit decides about a run that is suspected of bringing its nodes down: it goes on when it is
 // not, or when it may be tried now. Otherwise it waits, or is quarantined.
-func (j *job) admit() bool {
+func (j opening) admit() bool {
 	c := j.claimed
 	change := model.Change{Run: c.ID, Version: j.version, Bundle: c.Bundle, Pipeline: c.Pipeline, Checkpoint: c.Checkpoint}
 	switch {
@@ -70,12 +70,12 @@ func (j *job) admit() bool {
 		change.Error = fmt.Sprintf("quarantined: %d nodes in a row died while they had this run, before it got any further, "+
 			"and at the last two it was the only one that was suspected; find out what it does there, then retry or cancel it", c.Losses)
 		if j.close(change) {
-			j.n.e.metrics.Quarantined.Inc()
+			j.n.d.Metrics.Quarantined.Inc()
 			j.at("").Error("run is quarantined", "losses", c.Losses)
 		}
 		return false
 	case !j.n.suspects.try(c.ID, c.Losses):
-		change.Status, change.Due = model.Parked, j.n.e.clock.Now().Add(time.Second+taskrun.SuspectDelay(c.Losses, maxLosses))
+		change.Status, change.Due = model.Parked, j.n.d.Clock.Now().Add(time.Second+taskrun.SuspectDelay(c.Losses, maxLosses))
 		j.close(change)
 		return false
 	}

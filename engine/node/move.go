@@ -1,4 +1,4 @@
-package engine
+package node
 
 import (
 	"context"
@@ -63,14 +63,14 @@ func (j *job) fits(bundle string, checkpoint []byte) (pinned, err error) {
 	ctx, cancel := context.WithTimeout(j.n.ctx, clock.StoreTimeout)
 	defer cancel()
 	c := j.claimed
-	d, err := j.n.e.library.Get(ctx, bundle)
+	d, err := j.n.d.Library.Get(ctx, bundle)
 	if errors.Is(err, definitions.ErrUnusable) {
 		return err, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return j.n.e.Fits(ctx, d, store.RunRecord{
+	return j.n.d.Runs.Fits(ctx, d, store.RunRecord{
 		ID: c.ID, Event: c.Event, Flow: c.Flow, Key: c.Key, Ordered: c.Ordered, Status: model.Running, Pipeline: j.run.Plan().Pipeline.ID,
 		Bundle: j.def.Bundle.Hash, Checkpoint: checkpoint, Generation: c.Generation,
 	})

@@ -1,4 +1,4 @@
-package engine
+package node
 
 import (
 	"time"
@@ -13,7 +13,7 @@ import (
 // operators say comes first: a handler that they hold waits.
 func (j *job) off(s *planner.Step, c *guard.Controls, now time.Time) (reason string, off bool) {
 	if reason, off = c.Off(s, now); !off {
-		if reason, off = j.n.e.degrader.Outages().Off(s, now); !off || c.Overrides(s, now) {
+		if reason, off = j.n.d.Degrader.Outages().Off(s, now); !off || c.Overrides(s, now) {
 			return "", false
 		}
 	}
@@ -25,16 +25,16 @@ func (j *job) off(s *planner.Step, c *guard.Controls, now time.Time) (reason str
 // through. While the handler is coming back, the run does not wait for it. Ref and
 // due are those of [core.Live].Guard.
 func (j *job) verdict(s *planner.Step, ref string, due time.Time, c *guard.Controls, now time.Time) core.Verdict {
-	e := j.n.e
-	o := e.degrader.Outages().Of(s)
+	d := j.n.d
+	o := d.Degrader.Outages().Of(s)
 	if o == nil || c.Overrides(s, now) {
-		return e.guard.Verdict(s, ref, due, &j.pass, c, now)
+		return d.Guard.Verdict(s, ref, due, &j.pass, c, now)
 	}
 	admitted := o.Admits(now, j.claimed.ID, s.Path)
 	if admitted == fallback.AdmitCall {
-		return e.guard.Verdict(s, ref, due, &j.pass, c, now)
+		return d.Guard.Verdict(s, ref, due, &j.pass, c, now)
 	}
-	if admitted == fallback.AdmitProbe && e.guard.Verdict(s, ref, due, &j.pass, c, now) == (core.Verdict{}) && j.takeProbe(o.Name) {
+	if admitted == fallback.AdmitProbe && d.Guard.Verdict(s, ref, due, &j.pass, c, now) == (core.Verdict{}) && j.takeProbe(o.Name) {
 		return core.Verdict{}
 	}
 	j.pass.Leave(ref, now)
@@ -42,9 +42,9 @@ func (j *job) verdict(s *planner.Step, ref string, due time.Time, c *guard.Contr
 }
 
 func (j *job) takeProbe(outage string) bool {
-	taken, err := j.n.e.degrader.TakeProbe(j.n.ctx, outage)
+	taken, err := j.n.d.Degrader.TakeProbe(j.n.ctx, outage)
 	if err != nil {
-		j.n.e.metrics.Failed("probe")
+		j.n.d.Metrics.Failed("probe")
 	}
 	return taken
 }

@@ -1,4 +1,4 @@
-package engine
+package node
 
 import (
 	"context"
@@ -16,10 +16,13 @@ import (
 	"procaas/engine/store"
 )
 
+// An opening is a job until its run is ready to go on.
+type opening struct{ *job }
+
 // begin makes the run ready to go on: with the definition it began with, or the
 // present one and the pipeline that serves its event. It is false when the run is
 // over, waits, or is lost already.
-func (j *job) begin() bool {
+func (j opening) begin() bool {
 	if !j.admit() {
 		return false
 	}
@@ -85,8 +88,8 @@ func startOf(c *store.Claimed) (core.Start, error) {
 
 // definition gives the definition that the run goes on with. While the store
 // cannot tell, it waits.
-func (j *job) definition() (*definitions.Definition, error) {
-	library := &j.n.e.library
+func (j opening) definition() (*definitions.Definition, error) {
+	library := j.n.d.Library
 	if j.claimed.Bundle == "" {
 		return library.Present(), nil
 	}
@@ -108,7 +111,7 @@ func (j *job) definition() (*definitions.Definition, error) {
 
 // choose finds the pipeline that serves the event. Without one it ends the run,
 // or sets it aside, and ok is false.
-func (j *job) choose() (plan *planner.Plan, ok bool) {
+func (j opening) choose() (plan *planner.Plan, ok bool) {
 	c := j.claimed
 	flow := j.def.Bundle.Flow(c.Flow)
 	if _, ok := planner.Transition(flow, c.Entity.State, c.Event.Type); !ok {
@@ -144,14 +147,14 @@ func (j *job) choose() (plan *planner.Plan, ok bool) {
 }
 
 // serves tells whether a pipeline takes the event.
-func (j *job) serves(p *tree.Pipeline, flow *tree.Flow) (bool, error) {
+func (j opening) serves(p *tree.Pipeline, flow *tree.Flow) (bool, error) {
 	if p.When.IsNull() {
 		return true, nil
 	}
 	c := j.claimed
 	v, err := p.When.Eval(datum.Env{
 		"event":   model.EventData(c.Event),
-		"configs": j.n.e.settings.ValuesFor(j.def),
+		"configs": j.n.d.Settings.ValuesFor(j.def),
 		"flow":    map[string]any{"id": c.Flow, "key": c.Key, "state": planner.StateOf(flow, c.Entity.State)},
 	})
 	if err != nil {
@@ -165,7 +168,7 @@ func (j *job) serves(p *tree.Pipeline, flow *tree.Flow) (bool, error) {
 }
 
 // refuse does with an event that has no transition what the automaton says.
-func (j *job) refuse(flow *tree.Flow) {
+func (j opening) refuse(flow *tree.Flow) {
 	reason := fmt.Sprintf("state %s has no transition on %s", planner.StateOf(flow, j.claimed.Entity.State), j.claimed.Event.Type)
 	switch {
 	case flow.States.Otherwise == "defer" && !planner.IsFinal(flow, j.claimed.Entity.State):
@@ -179,7 +182,7 @@ func (j *job) refuse(flow *tree.Flow) {
 
 // close commits a change of a run that has not begun here, most often one that takes it out
 // of this node's hands. It is false when that did not happen.
-func (j *job) close(c model.Change) bool {
+func (j opening) close(c model.Change) bool {
 	c.Run, c.Version, c.Pipeline = j.claimed.ID, j.version, j.claimed.Pipeline
 	err := j.commit(c)
 	if errors.Is(err, store.ErrCancelled) {

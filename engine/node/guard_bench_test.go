@@ -1,4 +1,4 @@
-package engine
+package node
 
 import (
 	"testing"
@@ -13,6 +13,7 @@ import (
 	"procaas/engine/guard"
 	"procaas/engine/planner"
 	"procaas/engine/stats"
+	"procaas/engine/steering"
 	"procaas/engine/store"
 )
 
@@ -59,9 +60,11 @@ func BenchmarkGuard(b *testing.B) {
 		{"ramping", &ramping, three},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			e := &Engine{stats: stats.Stats{Metrics: stats.NewMetrics(prometheus.NewRegistry())}, degrader: fallback.New(nil)}
-			e.degrader.Known.Store(ramp)
-			j := &job{n: &node{e: e}, claimed: &store.Claimed{ID: "00dc6ad2-7034-7041-aa34-29279e39ef14"}, pass: guard.Pass{Wake: func() {}}}
+			d := NewDriver(Parts{Steering: &steering.Steering{
+				Stats: &stats.Stats{Metrics: stats.NewMetrics(prometheus.NewRegistry())}, Degrader: fallback.New(nil), Guard: &guard.Guard{},
+			}})
+			d.Degrader.Known.Store(ramp)
+			j := &job{n: &node{d: d}, claimed: &store.Claimed{ID: "00dc6ad2-7034-7041-aa34-29279e39ef14"}, pass: guard.Pass{Wake: func() {}}}
 			now := time.Now()
 			b.ReportAllocs()
 			for b.Loop() {
@@ -74,8 +77,8 @@ func BenchmarkGuard(b *testing.B) {
 					b.Fatal(v)
 				}
 				j.pass.End(c.step.Path, guard.CallEnd{Verdict: guard.CallGood, Kind: c.step.Path, Took: time.Millisecond}, now)
-				e.stats.Path(c.step.Path).Ended(nil, time.Millisecond, now)
-				e.degrader.Count(c.step, nil, time.Millisecond, now)
+				d.Stats.Path(c.step.Path).Ended(nil, time.Millisecond, now)
+				d.Degrader.Count(c.step, nil, time.Millisecond, now)
 			}
 		})
 	}

@@ -1,23 +1,29 @@
-package engine
+package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"procaas/engine/clock"
 	"procaas/engine/core"
+	"procaas/engine/definitions"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
+	"procaas/engine/model"
 	"procaas/engine/records"
 	"procaas/engine/steering"
 	"procaas/engine/store"
-	"procaas/engine/triggers"
+	"procaas/engine/writes"
 )
 
-// This file holds all goroutines of the engine, and with them its time: who is
+// This file holds all goroutines of a node, and with them its time: who is
 // started by whom, who waits for whom, and what ends them.
 
 const (
@@ -30,48 +36,81 @@ const (
 	leaveLeast   = 5 * time.Second        // for giving runs back, however short the lease is
 )
 
-// errRunning refuses a second Run.
-var errRunning = errors.New("engine runs already")
+// A Driver makes this process a node, one after the other, and drives the runs that it takes.
+type Driver struct {
+	Parts
+	node      atomic.Pointer[node] // nil while the process is no member
+	known     store.Membership
+	loss      storeLoss
+	joinError atomic.Pointer[error] // why the process is no member yet
+}
 
-// Run works until ctx ends, then drains: it takes no more runs, lets calls under
-// way end within Options.Drain, gives the rest back and returns.
-func (e *Engine) Run(ctx context.Context) error {
-	if !e.running.CompareAndSwap(false, true) {
-		return errRunning
-	}
-	defer e.running.Store(false)
-	defer e.library.Close()
-	var loops sync.WaitGroup
-	defer loops.Wait()
-	triggers := &triggers.Firer{
-		Clock: &e.clock, Log: e.log, Bundle: e.Bundle, Reloaded: e.Reloaded, LastEvent: e.o.Store.Inbox.LastEvent, Submit: e.SubmitFirings,
-	}
-	loops.Go(func() { triggers.Run(ctx) })
-	loops.Go(func() { e.Measure(ctx) })
-	loops.Go(func() { e.Follow(ctx) })
-	retention := &records.Retention{
-		Runs: e.Runs, Log: e.log, Failed: e.metrics.Failed, Keep: e.o.Retention, KeepAudit: e.o.AuditRetention,
-	}
-	loops.Go(func() { retention.Run(ctx) })
+// Parts are what a [Driver] works with: what holds at paths, and the following.
+type Parts struct {
+	*steering.Steering
+	Follower *definitions.Follower
+	Runs     *records.Runs
+	Writes   *writes.Health
+	Tracer   trace.Tracer // nothing is traced when nil
+
+	Name        string        // of the node, for people
+	MaxInFlight int           // runs at once
+	Lease       time.Duration // after which other nodes take a silent node's runs over
+	Drain       time.Duration // how long a stopping node waits for calls under way
+
+	// Call makes one call of a handler.
+	Call func(ctx context.Context, c Call) (model.Result, error)
+}
+
+// NewDriver makes one. It does nothing before Run.
+func NewDriver(p Parts) *Driver { return &Driver{Parts: p} }
+
+// Run joins the nodes that share a store, and works until ctx ends. Then it drains.
+func (d *Driver) Run(ctx context.Context) error {
+	defer d.joinError.Store(nil)
 	for {
-		err := e.member(ctx)
+		err := d.member(ctx)
 		if ctx.Err() != nil {
 			return err
 		}
 		if !errors.Is(err, store.ErrLost) { // which is told already, and more of it
-			e.log.Warn("node is fenced, joining anew", "node", e.o.Name, "error", err)
+			d.Log.Warn("node is fenced, joining anew", "node", d.Name, "error", err)
 		}
 		if !clock.Pause(ctx, rejoinPause) {
 			return nil
 		}
-		e.part(ctx)
+		d.part(ctx)
 	}
 }
 
+// Healthy tells why the node cannot work at present; nil when it can.
+func (d *Driver) Healthy() error {
+	if err := d.loss.state(); err != nil {
+		return err
+	}
+	n := d.node.Load()
+	if n == nil {
+		if err := d.joinError.Load(); err != nil {
+			return fmt.Errorf("node is no member: %w", *err)
+		}
+		return errors.New("node is no member: it starts, stops, or has not been started")
+	}
+	switch valid, err := n.lease.state(); {
+	case !valid:
+		return fmt.Errorf("lease is over: %w", cmp.Or(err, errors.New("it was not renewed in time")))
+	case err != nil:
+		return fmt.Errorf("lease cannot be renewed: %w", err)
+	}
+	return d.Writes.State(time.Now())
+}
+
+// Lost tells what the store has lost; nil when nothing.
+func (d *Driver) Lost() error { return d.loss.state() }
+
 // member is one membership: it joins, works, and leaves when ctx ends. It returns
 // earlier when the node is fenced.
-func (e *Engine) member(ctx context.Context) error {
-	n := e.join(ctx)
+func (d *Driver) member(ctx context.Context) error {
+	n := d.join(ctx)
 	if n == nil {
 		return nil
 	}
@@ -79,12 +118,12 @@ func (e *Engine) member(ctx context.Context) error {
 	loops.Go(n.beats)
 	loops.Go(n.claims)
 	loops.Go(n.degrade)
-	e.node.Store(n)
+	d.node.Store(n)
 	select {
 	case <-ctx.Done():
 	case <-n.ctx.Done():
 	}
-	e.node.CompareAndSwap(n, nil)
+	d.node.CompareAndSwap(n, nil)
 	err := n.drain()
 	n.end(errLeft)
 	loops.Wait()
@@ -92,19 +131,19 @@ func (e *Engine) member(ctx context.Context) error {
 }
 
 // join makes the node a member; nil when ctx ends first.
-func (e *Engine) join(ctx context.Context) *node {
+func (d *Driver) join(ctx context.Context) *node {
 	backoff := 10 * time.Millisecond
 	for {
-		n, err := e.tryJoin(ctx)
+		n, err := d.tryJoin(ctx)
 		if err == nil {
 			return n
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		e.joinError.Store(&err)
-		e.metrics.Failed("join")
-		e.log.Warn("node cannot join, trying again", "node", e.o.Name, "error", err)
+		d.joinError.Store(&err)
+		d.Metrics.Failed("join")
+		d.Log.Warn("node cannot join, trying again", "node", d.Name, "error", err)
 		if !clock.Pause(ctx, backoff) {
 			return nil
 		}
@@ -114,25 +153,25 @@ func (e *Engine) join(ctx context.Context) *node {
 
 // tryJoin makes one attempt to join. The definition and the settings must be
 // known before the first run starts.
-func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
+func (d *Driver) tryJoin(ctx context.Context) (*node, error) {
 	limited, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 	defer cancel()
-	if err := e.Agree(limited); err != nil {
+	if err := d.Follower.Agree(limited); err != nil {
 		return nil, err
 	}
-	if err := e.settings.Refresh(limited); err != nil {
+	if err := d.Settings.Refresh(limited); err != nil {
 		return nil, err
 	}
-	if err := e.degrader.Refresh(limited); err != nil {
+	if err := d.Degrader.Refresh(limited); err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	number, err := e.o.Store.Ledger.Join(limited, e.o.Name, e.o.Lease)
+	number, err := d.Store.Ledger.Join(limited, d.Name, d.Lease)
 	if err != nil {
 		return nil, fmt.Errorf("join: %w", err)
 	}
-	e.known.Joined(number)
-	n := e.newNode(ctx, number)
+	d.known.Joined(number)
+	n := d.newNode(ctx, number)
 	n.backlog.Store(true)
 	n.renew(began, nil)
 	n.nudge()
@@ -140,21 +179,22 @@ func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
 }
 
 // newNode makes a member of its number.
-func (e *Engine) newNode(ctx context.Context, number int64) *node {
+func (d *Driver) newNode(ctx context.Context, number int64) *node {
 	n := &node{
-		e: e, number: number, log: e.log.With("node", number), jobs: map[string]*job{}, pool: newWorkerPool(),
+		d: d, number: number, log: d.Log.With("node", number), jobs: map[string]*job{}, pool: newWorkerPool(),
 		draining: make(chan struct{}), wake: make(chan struct{}, 1), called: make(chan struct{}, 1),
-		told: e.o.Store.Waker != nil,
+		told: d.Store.Waker != nil,
 	}
 	// What the node does goes on while it drains, when ctx has ended.
 	n.ctx, n.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	n.calls, n.abort = context.WithCancel(n.ctx)
 	n.steps = committer{
-		ledger: e.o.Store.Ledger, runs: e.o.Store.Runs, node: number, log: n.log, metrics: e.metrics, health: &e.writes, fenced: n.fence,
+		ledger: d.Store.Ledger, runs: d.Store.Runs, node: number, log: n.log, metrics: d.Metrics, health: d.Writes, fenced: n.fence,
 		ctx: n.ctx,
 	}
 	n.steps.start()
-	n.releaser = e.NewReleaser(n.log, n.nudge)
+	n.makeCall = n.startCall
+	n.releaser = d.NewReleaser(n.log, n.nudge)
 	return n
 }
 
@@ -163,20 +203,20 @@ func (n *node) beats() {
 	excess := 0
 	for next := time.Duration(0); n.rest(next); {
 		began := time.Now()
-		ctx, cancel := context.WithTimeout(n.ctx, n.e.o.Lease/2)
-		b, err := n.e.o.Store.Ledger.Beat(ctx, n.number, n.e.o.Lease, n.e.Bundle().Hash)
+		ctx, cancel := context.WithTimeout(n.ctx, n.d.Lease/2)
+		b, err := n.d.Store.Ledger.Beat(ctx, n.number, n.d.Lease, n.d.Library.Present().Bundle.Hash)
 		cancel()
-		next = min(store.BeatEvery, n.e.o.Lease/store.BeatsOfLease)
-		switch err = n.e.known.Check(n.number, b, err); {
+		next = min(store.BeatEvery, n.d.Lease/store.BeatsOfLease)
+		switch err = n.d.known.Check(n.number, b, err); {
 		case errors.Is(err, store.ErrLost):
-			n.e.lose(err)
+			n.d.lose(err)
 			n.end(err)
 			return
 		case errors.Is(err, store.ErrFenced):
 			n.fence()
 			return
 		case err != nil:
-			n.e.metrics.Failed("beat")
+			n.d.Metrics.Failed("beat")
 			n.lease.watch(b.Watched)
 			if n.lease.failed(err) && n.ctx.Err() == nil {
 				n.log.Warn("lease cannot be renewed", "error", err)
@@ -184,7 +224,7 @@ func (n *node) beats() {
 			next = min(next, 100*time.Millisecond)
 			continue
 		}
-		n.e.clock.Set(b.Now, began, time.Now())
+		n.d.Clock.Set(b.Now, began, time.Now())
 		soon, err := n.heed(b)
 		if err != nil {
 			if n.lease.failed(err) && n.ctx.Err() == nil {
@@ -199,8 +239,8 @@ func (n *node) beats() {
 		if soon > 0 {
 			next = min(next, soon)
 		}
-		if err := n.e.degrader.Heed(n.ctx, b); err != nil && n.ctx.Err() == nil {
-			n.e.metrics.Failed("outages")
+		if err := n.d.Degrader.Heed(n.ctx, b); err != nil && n.ctx.Err() == nil {
+			n.d.Metrics.Failed("outages")
 		}
 		if b.Next > 0 {
 			next = min(next, max(b.Next, steering.SoonestBeat))
@@ -255,13 +295,13 @@ func (n *node) heed(b store.Beat) (soon time.Duration, err error) {
 			j.move(m.Bundle)
 		}
 	}
-	n.e.guard.Share(b.Nodes, n.e.clock.Now())
-	n.e.Revised(b.Revision)
+	n.d.Guard.Share(b.Nodes, n.d.Clock.Now())
+	n.d.Follower.Revised(b.Revision)
 	if b.Ready > 0 {
 		n.nudge()
 	}
-	if !n.e.settings.IsCurrent(b.Revision) {
-		if err := n.e.settings.Refresh(n.ctx); err != nil {
+	if !n.d.Settings.IsCurrent(b.Revision) {
+		if err := n.d.Settings.Refresh(n.ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -271,7 +311,7 @@ func (n *node) heed(b store.Beat) (soon time.Duration, err error) {
 // claims takes ready runs as long as there is room for them.
 func (n *node) claims() {
 	var hints <-chan struct{}
-	if w := n.e.o.Store.Waker; w != nil {
+	if w := n.d.Store.Waker; w != nil {
 		hints = w.Wake()
 	}
 	idle := shortestPoll
@@ -321,7 +361,7 @@ func (n *node) claim() claimResult {
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, clock.StoreTimeout)
 	defer cancel()
-	runs, err := n.e.o.Store.Ledger.Claim(ctx, n.number, asked, n.e.library.Present().Bundle.Hash)
+	runs, err := n.d.Store.Ledger.Claim(ctx, n.number, asked, n.d.Library.Present().Bundle.Hash)
 	claimed := make([]*store.Claimed, len(runs))
 	for i := range runs {
 		claimed[i] = &runs[i]
@@ -331,7 +371,7 @@ func (n *node) claim() claimResult {
 		n.fence()
 	case err != nil && n.ctx.Err() == nil:
 		n.lost.Store(true)
-		n.e.metrics.Failed("claim")
+		n.d.Metrics.Failed("claim")
 		n.log.Warn("runs cannot be claimed", "error", err)
 	case err == nil:
 		n.backlog.Store(len(runs) == asked)
@@ -358,10 +398,6 @@ func (n *node) startJob(j *job) {
 // startCall lets a goroutine make one call of a handler. Its end comes on
 // j.ended, which has room for it.
 func (n *node) startCall(j *job, t core.Attempt) {
-	if n.virtual != nil {
-		n.virtual.call(j, t)
-		return
-	}
 	n.do(func() {
 		e := j.call(j.calls, t)
 		select {
@@ -389,7 +425,7 @@ func (n *node) drain() error {
 	done := make(chan struct{})
 	go func() { n.work.Wait(); close(done) }()
 
-	if !n.waitFor(done, n.e.o.Drain) && n.ctx.Err() == nil {
+	if !n.waitFor(done, n.d.Drain) && n.ctx.Err() == nil {
 		n.log.Warn("calls are still under way at the end of the drain time, they are broken off")
 	}
 	n.abort()
@@ -428,14 +464,14 @@ func (n *node) leave() error {
 	if n.ctx.Err() != nil {
 		return context.Cause(n.ctx)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.ctx), max(n.e.o.Lease, leaveLeast))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.ctx), max(n.d.Lease, leaveLeast))
 	defer cancel()
 	for backoff := 10 * time.Millisecond; ; backoff = min(2*backoff, clock.MaxBackoff) {
-		err := n.e.o.Store.Ledger.Leave(ctx, n.number, nil)
+		err := n.d.Store.Ledger.Leave(ctx, n.number, nil)
 		if err == nil || errors.Is(err, store.ErrFenced) {
 			return nil
 		}
-		n.e.metrics.Failed("leave")
+		n.d.Metrics.Failed("leave")
 		if !clock.Pause(ctx, backoff) {
 			return fmt.Errorf("leave, so runs wait for the end of the lease: %w", err)
 		}
@@ -444,7 +480,7 @@ func (n *node) leave() error {
 
 // degrade reports what calls come to, and decides about fallbacks, until the membership ends.
 func (n *node) degrade() {
-	n.e.degrader.Decide(n.ctx, fallback.Decider{
-		Node: n.number, Now: n.e.clock.Now, Rules: n.e.Fallbacks, Announce: n.e.Announce, Failed: n.e.metrics.Failed, Log: n.log,
+	n.d.Degrader.Decide(n.ctx, fallback.Decider{
+		Node: n.number, Now: n.d.Clock.Now, Rules: n.d.Fallbacks, Announce: n.d.Announce, Failed: n.d.Metrics.Failed, Log: n.log,
 	})
 }

@@ -1,4 +1,4 @@
-package engine
+package node
 
 import (
 	"context"
@@ -19,7 +19,7 @@ const offeredMost = 100
 // has come in time counts before a timeout.
 func (j *job) ready() []core.Attempt {
 	if reason := j.stopping.Load(); reason != nil {
-		j.run.Stop(*reason, j.n.e.clock.Now())
+		j.run.Stop(*reason, j.n.d.Clock.Now())
 	}
 	j.listen()
 	tasks := j.run.Ready(j.live())
@@ -38,7 +38,7 @@ func (j *job) listen() (taken bool) {
 			return taken
 		}
 		ctx, cancel := context.WithTimeout(j.n.ctx, clock.StoreTimeout)
-		pending, err := j.n.e.o.Store.Inbox.Pending(ctx, j.claimed.Flow, j.claimed.Key, a.Types, a.Heard, offeredMost)
+		pending, err := j.n.d.Store.Inbox.Pending(ctx, j.claimed.Flow, j.claimed.Key, a.Types, a.Heard, offeredMost)
 		cancel()
 		if err != nil {
 			j.at("").Warn("events that the run waits for cannot be read, trying again", "error", err)

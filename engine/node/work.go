@@ -1,4 +1,4 @@
-package engine
+package node
 
 import (
 	"context"
@@ -11,16 +11,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
-	"procaas/engine/clock"
 	"procaas/engine/core"
 	"procaas/engine/definitions"
 	"procaas/engine/guard"
 	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/planner"
-	"procaas/engine/secrets"
 	"procaas/engine/store"
 	"procaas/engine/tracing"
 )
@@ -70,14 +67,11 @@ const saveAfter = 100 * time.Millisecond
 // maxEnded bounds the calls of a run that have ended and wait to be told of.
 const maxEnded = 1000
 
-// maxReply bounds a response that sets no bound itself.
-const maxReply = 1 << 20
-
 func newJob(n *node, c *store.Claimed) *job {
 	j := &job{
 		n: n, claimed: c, version: c.Version, cancelled: make(chan struct{}), gone: make(chan struct{}), wake: make(chan struct{}, 1),
 		log:   n.log.With("run", c.ID, "key", c.Key),
-		trace: tracing.New(n.e.o.Tracer, c),
+		trace: tracing.New(n.d.Tracer, c),
 	}
 	j.pass.Age = c.Accepted
 	if c.Event.At.After(j.pass.Age) {
@@ -123,9 +117,9 @@ func (j *job) work() {
 	defer j.survive()
 	j.calls, j.stopCalls = context.WithCancel(j.n.calls)
 	defer j.stopCalls()
-	defer func() { j.pass.Close(j.n.e.clock.Now()) }()
+	defer func() { j.pass.Close(j.n.d.Clock.Now()) }()
 	defer j.letGo()
-	if !j.begin() || j.n.isDraining() {
+	if !(opening{j}).begin() || j.n.isDraining() {
 		return
 	}
 	for {
@@ -156,11 +150,11 @@ func (j *job) survive() {
 }
 
 // live gives the core what may change while the run goes on.
-func (j *job) live() core.Live { return j.liveAt(j.n.e.clock.Now()) }
+func (j *job) live() core.Live { return j.liveAt(j.n.d.Clock.Now()) }
 
 // now is the run's own time: the store's, or a later one that the run has seen already. What
 // the core tells to wait for is due by this time.
-func (j *job) now() time.Time { return j.since(j.n.e.clock.Now()) }
+func (j *job) now() time.Time { return j.since(j.n.d.Clock.Now()) }
 
 // since gives a time, or the latest that the run has seen: what people read of a run is in
 // order.
@@ -178,11 +172,11 @@ const clockSet = time.Minute
 func (j *job) liveAt(now time.Time) core.Live {
 	now = j.since(now)
 	j.last = now
-	c := j.n.e.settings.Controls()
+	c := j.n.d.Settings.Controls()
 	j.seen = c
 	return core.Live{
 		Now:     now,
-		Configs: j.n.e.settings.ValuesFor(j.def),
+		Configs: j.n.d.Settings.ValuesFor(j.def),
 		Off:     func(s *planner.Step) (string, bool) { return j.off(s, c, now) },
 		Share:   c.Share,
 		Guard: func(s *planner.Step, ref string, due time.Time) core.Verdict {
@@ -205,10 +199,10 @@ func (j *job) hold(ref string, held bool) {
 			j.held = map[string]bool{}
 		}
 		j.held[ref] = true
-		j.n.e.stats.Path(path).Waiting.Add(1)
+		j.n.d.Stats.Path(path).Waiting.Add(1)
 	case !held && j.held[ref]:
 		delete(j.held, ref)
-		j.n.e.stats.Path(path).Waiting.Add(-1)
+		j.n.d.Stats.Path(path).Waiting.Add(-1)
 	}
 }
 
@@ -247,7 +241,7 @@ func (j *job) save() bool {
 	case err != nil:
 		return false
 	}
-	if change.Cause != "" && j.n.e.IsBusy(change.Cause) {
+	if change.Cause != "" && j.n.d.IsBusy(change.Cause) {
 		select {
 		case j.n.called <- struct{}{}:
 		default:
@@ -263,7 +257,7 @@ func (j *job) mustSave() bool {
 	if j.run.MustSave() || !j.run.Dirty() {
 		return j.run.MustSave()
 	}
-	now := j.n.e.clock.Now()
+	now := j.n.d.Clock.Now()
 	if j.unsaved.IsZero() {
 		j.unsaved = now
 	}
@@ -287,13 +281,13 @@ func (j *job) commit(c model.Change) error {
 			j.n.nudge()
 		}
 		if c.Status.Ended() {
-			j.n.e.metrics.Runs.WithLabelValues(c.Pipeline, string(c.Status)).Inc()
+			j.n.d.Metrics.Runs.WithLabelValues(c.Pipeline, string(c.Status)).Inc()
 		}
 		if c.Status == model.Failed {
 			j.at(c.FailedPath).Warn("run failed", "error", c.Error)
 		}
 		j.notice(c)
-		j.trace.Saved(j.run, c, j.n.e.clock.Now())
+		j.trace.Saved(j.run, c, j.n.d.Clock.Now())
 	case errors.Is(err, store.ErrStale):
 		j.at("").Warn("run has moved on without this node, its progress here is dropped")
 	case errors.Is(err, store.ErrCancelled), errors.Is(err, store.ErrFenced), j.n.ctx.Err() != nil:
@@ -329,7 +323,7 @@ func (j *job) start(tasks []core.Attempt) bool {
 		j.log = j.log.With("trace_id", j.trace.Context.TraceID())
 	}
 	// Saving may have taken its time: a control that has come meanwhile counts.
-	now, c := j.n.e.clock.Now(), j.n.e.settings.Controls()
+	now, c := j.n.d.Clock.Now(), j.n.d.Settings.Controls()
 	for _, t := range tasks {
 		if c != j.seen && (c.Skips(t.Step, now) != nil || c.Holds(t.Step, now) != nil) {
 			j.run.Withdraw(t.Ref(), now)
@@ -338,7 +332,7 @@ func (j *job) start(tasks []core.Attempt) bool {
 			continue
 		}
 		j.underway++
-		j.n.startCall(j, t)
+		j.n.makeCall(j, t)
 	}
 	return true
 }
@@ -406,7 +400,7 @@ func (j *job) superseded() <-chan struct{} {
 // when there is nothing.
 func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 	if !next.IsZero() {
-		delay, ok = next.Sub(j.n.e.clock.Now()), true
+		delay, ok = next.Sub(j.n.d.Clock.Now()), true
 	}
 	if ok && delay > guard.ShortHold && j.underway > 0 && strings.Contains(j.run.Cause(), guard.Mark) {
 		delay = guard.ShortHold // nobody calls a run up that does not wait in the store
@@ -415,7 +409,7 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 		delay, ok = listenEvery, true
 	}
 	if !j.unsaved.IsZero() {
-		if save := saveAfter - j.n.e.clock.Now().Sub(j.unsaved); !ok || save < delay {
+		if save := saveAfter - j.n.d.Clock.Now().Sub(j.unsaved); !ok || save < delay {
 			delay, ok = save, true
 		}
 	}
@@ -428,9 +422,9 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 func (j *job) finish(e ended) {
 	for {
 		j.underway--
-		e.outcome.Probe = j.pass.End(e.ref, e.end, j.n.e.clock.Now())
+		e.outcome.Probe = j.pass.End(e.ref, e.end, j.n.d.Clock.Now())
 		if e.outcome.Err == nil || j.calls.Err() == nil {
-			j.run.Finish(e.ref, e.outcome, j.liveAt(j.n.e.clock.Latest())) // from when on it waits, if it does
+			j.run.Finish(e.ref, e.outcome, j.liveAt(j.n.d.Clock.Latest())) // from when on it waits, if it does
 		}
 		select {
 		case e = <-j.ended:
@@ -452,7 +446,7 @@ func (j *job) stop() bool {
 			return false
 		}
 	}
-	j.run.Cancel(model.CancelReason, j.n.e.clock.Now())
+	j.run.Cancel(model.CancelReason, j.n.d.Clock.Now())
 	change := j.run.Change()
 	change.Version, change.Status, change.Reason = j.version, model.Cancelled, model.CancelReason
 	j.count()
@@ -469,9 +463,9 @@ func (j *job) count() {
 				j.hold(ref, false)
 			}
 		}
-		j.pass.LeaveAll(h.Ref(), j.n.e.clock.Now())
+		j.pass.LeaveAll(h.Ref(), j.n.d.Clock.Now())
 		j.trace.Note(h)
-		seen := j.n.e.stats.Path(h.Path)
+		seen := j.n.d.Stats.Path(h.Path)
 		step := core.StepOf(j.run.Plan(), h)
 		if by := model.LeftBy(h.Outcome, h.Reason); by != "" && (step == nil || !step.Handler.IsCritical()) {
 			j.leftOut(h, step, by)
@@ -493,7 +487,7 @@ func (j *job) count() {
 // gaveUp counts a handler that has failed for good. One that is critical fails the
 // run, which is told then; of others it is logged as often as people can read.
 func (j *job) gaveUp(h checkpoint.HandlerView, step *planner.Step) {
-	seen := j.n.e.stats.Path(h.Path)
+	seen := j.n.d.Stats.Path(h.Path)
 	seen.GivenUp.Inc()
 	if step == nil || step.Handler.IsCritical() {
 		return
@@ -510,7 +504,7 @@ func (j *job) gaveUp(h checkpoint.HandlerView, step *planner.Step) {
 func (j *job) intakes(events []model.Event) []model.Intake {
 	var out []model.Intake
 	for _, ev := range events {
-		in, err := intake.Route(j.n.e.library.Present(), ev)
+		in, err := intake.Route(j.n.d.Library.Present(), ev)
 		if err != nil {
 			in, err = intake.Route(j.def, ev)
 		}
@@ -522,106 +516,4 @@ func (j *job) intakes(events []model.Event) []model.Intake {
 		out = append(out, in)
 	}
 	return out
-}
-
-// call makes one attempt of a handler, or asks what became of one.
-func (j *job) call(ctx context.Context, t core.Attempt) ended {
-	if t.Timeout > 0 {
-		limited, cancel := clock.WithTimeout(ctx, t.Timeout)
-		defer cancel()
-		ctx = limited
-	}
-	seen := j.n.e.stats.Path(t.Step.Path)
-	seen.Underway.Add(1)
-	defer seen.Underway.Add(-1)
-	span := tracing.Attempt{Parent: j.claimed.Event.TraceParent, State: j.claimed.Event.TraceState}
-	if j.trace != nil {
-		ctx, span = j.trace.Attempt(ctx, &t)
-	}
-	began := time.Now()
-	result, err := j.handle(ctx, t, &span)
-	if err == nil {
-		err = j.checkResult(ctx, t, result, &span)
-	}
-	now := time.Now()
-	span.End(result, err, err != nil && j.calls.Err() != nil)
-	if err != nil {
-		if j.calls.Err() != nil {
-			return ended{t.Ref(), core.Outcome{Err: err}, guard.CallEnd{Verdict: guard.CallMute}} // broken off
-		}
-		j.ofCall(&t).Debug("attempt failed", "error", err)
-	}
-	if !t.Verify { // which says nothing about the handler's own calls
-		seen.Ended(err, now.Sub(began), now)
-		if j.def.Counted[t.Step] {
-			j.n.e.degrader.Count(t.Step, err, now.Sub(began), j.n.e.clock.Now())
-		}
-	}
-	return ended{t.Ref(), core.Outcome{Result: result, Err: err}, guard.EndOf(t.Step, err, now.Sub(began))}
-}
-
-// handle fills the handler and calls it. A panic is the handler's permanent
-// failure.
-func (j *job) handle(ctx context.Context, t core.Attempt, span *tracing.Attempt) (result model.Result, err error) {
-	e, c := j.n.e, j.claimed
-	log := j.ofCall(&t)
-	secrets := secrets.New(func(s datum.Secret) (string, error) {
-		if e.o.Secrets == nil {
-			return "", fmt.Errorf("secret %s: no source of secrets is set", s.Name)
-		}
-		return e.o.Secrets(secrets.UseOf(j.def.Bundle, t.Step, s))
-	})
-	defer func() {
-		if p := recover(); p != nil {
-			what := secrets.Hide(fmt.Sprint(p))
-			log.Error("handler panicked", "panic", what, "stack", string(debug.Stack()))
-			err = model.Permanent(fmt.Errorf("handler panicked: %s", what))
-		}
-	}()
-	h := e.handlers[t.Type.Name].New()
-	if err := t.Type.Spec.Decode(t.Body, h); err != nil {
-		return model.Result{}, model.Permanent(err)
-	}
-	call := &Call{
-		Path: t.Step.Path, Run: c.ID, Flow: c.Flow, Key: c.Key, Event: c.Event,
-		Attempt: t.Attempt, IdempotencyKey: t.IdempotencyKey, TraceParent: span.Parent, TraceState: span.State, Now: e.clock.Latest(),
-		Bundle: j.def.Bundle, HTTP: j.def.Client, Workers: j.def.Workers, Node: j.n.number, Documents: e.o.Store.Documents,
-		RunStatus: e.RunStatus, Memory: &e.memory, Log: log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,
-	}
-	result, err = secrets.Result(e.o.virtual.call(ctx, t, h, call))
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
-		err = fmt.Errorf("no end within %s: %w", t.Timeout, err)
-		result = model.Result{}
-	}
-	return result, Classify(err)
-}
-
-// checkResult holds what a handler gives against the schemas that are declared of
-// it: a response that is not what expressions have been checked against would
-// fail somewhere else, or nowhere.
-func (j *job) checkResult(ctx context.Context, t core.Attempt, result model.Result, span *tracing.Attempt) error {
-	if !t.Verify {
-		if err := t.Step.Handler.CheckResponse(ctx, result.Status, result.Response); err != nil {
-			return err
-		}
-	}
-	return j.checkEmits(ctx, result.Emit, span)
-}
-
-// checkEmits refuses events that nothing would serve, and those whose payload is
-// not what their type promises; it lets the others say which attempt has sent them.
-func (j *job) checkEmits(ctx context.Context, events []model.Event, span *tracing.Attempt) error {
-	d := j.n.e.library.Present()
-	for i, ev := range events {
-		if ev.TraceParent == "" {
-			events[i].TraceParent, events[i].TraceState = span.Parent, span.State
-		}
-		if _, err := intake.Route(d, ev); err != nil {
-			return model.Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))
-		}
-		if err := d.Bundle.Event(ev.Type).Contract().CheckContext(ctx, ev.Payload); err != nil {
-			return model.Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))
-		}
-	}
-	return nil
 }

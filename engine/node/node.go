@@ -1,4 +1,4 @@
-package engine
+package node
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"procaas/engine/clock"
-	"procaas/engine/intake"
+	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/steering"
 	"procaas/engine/store"
@@ -18,7 +18,7 @@ import (
 // A node is this process as a member of those that share a store, from one Join
 // until it leaves or is fenced. It holds the runs that it works on.
 type node struct {
-	e      *Engine
+	d      *Driver
 	number int64
 	log    *slog.Logger
 	steps  committer
@@ -32,9 +32,10 @@ type node struct {
 	wake     chan struct{} // there may be something to claim
 	called   chan struct{} // a gate will soon have room for runs that wait in the store
 	told     bool          // the store tells when there is
-	virtual  *Virtual      // makes the calls; nil but in virtual time
 	work     sync.WaitGroup
 	pool     *workerPool // that does it
+
+	makeCall func(*job, core.Attempt) // whose end comes on the job's ended
 
 	lease lease
 
@@ -66,7 +67,7 @@ var errLeft = errors.New("node has left")
 func (n *node) ask(runs int) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	most := n.e.o.MaxInFlight
+	most := n.d.MaxInFlight
 	runs = min(runs, most-len(n.jobs)-n.asked+min(n.ending, most))
 	if n.shut || runs <= 0 || n.ctx.Err() != nil {
 		return 0
@@ -217,7 +218,7 @@ func (n *node) giveBackUnknown() {
 	defer n.open()
 	ctx, cancel := context.WithTimeout(n.ctx, clock.StoreTimeout)
 	defer cancel()
-	if err := n.e.o.Store.Ledger.Leave(ctx, n.number, runs); err != nil {
+	if err := n.d.Store.Ledger.Leave(ctx, n.number, runs); err != nil {
 		n.log.Warn("unknown runs could not be given back, trying again", "error", err)
 		return
 	}
@@ -250,7 +251,7 @@ type lease struct {
 
 // renew prolongs the lease of a node from a beat that began then.
 func (n *node) renew(began time.Time, watched <-chan struct{}) {
-	lease := n.e.o.Lease
+	lease := n.d.Lease
 	n.lease.renew(began.Add(min(lease, provenFor)), began.Add(store.Silence(lease)), watched)
 }
 
@@ -317,53 +318,4 @@ func (l *lease) state() (valid bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return time.Now().Before(l.end()), l.err
-}
-
-// A member is the node that this process is; none while it has not joined.
-type member struct{ atomic.Pointer[node] }
-
-// Nudge implements [records.Node].
-func (m *member) Nudge() {
-	if n := m.Load(); n != nil {
-		n.nudge()
-	}
-}
-
-// Cancel implements [records.Node].
-func (m *member) Cancel(run string) {
-	if j := m.job(run); j != nil {
-		j.cancel()
-	}
-}
-
-// Move implements [records.Node].
-func (m *member) Move(run, order string) {
-	if j := m.job(run); j != nil {
-		j.move(order)
-	}
-}
-
-// job finds a run that the node works on; nil when it does not.
-func (m *member) job(run string) *job {
-	if n := m.Load(); n != nil {
-		return n.job(run)
-	}
-	return nil
-}
-
-// Reserve implements [intake.Room].
-func (m *member) Reserve(runs int) (r intake.Reservation) {
-	n := m.Load()
-	if n == nil {
-		r.Take = func([]store.Accepted, error) {}
-		return r
-	}
-	if !n.backlog.Load() {
-		r.Runs = n.ask(min(runs, n.left()))
-	}
-	if r.Runs > 0 {
-		r.Node = n.number
-	}
-	r.Take = func(results []store.Accepted, err error) { n.accepted(r.Runs, results, err) }
-	return r
 }

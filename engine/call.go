@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"procaas/dsl/datum"
+	"procaas/engine/model"
+	"procaas/engine/node"
+	"procaas/engine/secrets"
+)
+
+// maxReply bounds a response that sets no bound itself.
+const maxReply = 1 << 20
+
+// call fills the handler and calls it. A panic is the handler's permanent
+// failure.
+func (e *Engine) call(ctx context.Context, t node.Call) (result model.Result, err error) {
+	secrets := secrets.New(func(s datum.Secret) (string, error) {
+		if e.o.Secrets == nil {
+			return "", fmt.Errorf("secret %s: no source of secrets is set", s.Name)
+		}
+		return e.o.Secrets(secrets.UseOf(t.Definition.Bundle, t.Step, s))
+	})
+	defer func() {
+		if p := recover(); p != nil {
+			what := secrets.Hide(fmt.Sprint(p))
+			t.Log.Error("handler panicked", "panic", what, "stack", string(debug.Stack()))
+			err = model.Permanent(fmt.Errorf("handler panicked: %s", what))
+		}
+	}()
+	h := e.handlers[t.Type.Name].New()
+	if err := t.Type.Spec.Decode(t.Body, h); err != nil {
+		return model.Result{}, model.Permanent(err)
+	}
+	call := &Call{
+		Path: t.Step.Path, Run: t.Run.ID, Flow: t.Run.Flow, Key: t.Run.Key, Event: t.Run.Event,
+		Attempt: t.Attempt.Attempt, IdempotencyKey: t.IdempotencyKey, TraceParent: t.Span.Parent, TraceState: t.Span.State, Now: e.clock.Latest(),
+		Bundle: t.Definition.Bundle, HTTP: t.Definition.Client, Workers: t.Definition.Workers, Node: t.Node, Documents: e.o.Store.Documents,
+		RunStatus: e.RunStatus, Memory: &e.memory, Log: t.Log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,
+	}
+	result, err = secrets.Result(e.o.call(ctx, t.Attempt, h, call))
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+		err = fmt.Errorf("no end within %s: %w", t.Timeout, err)
+		result = model.Result{}
+	}
+	return result, Classify(err)
+}

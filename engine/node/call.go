@@ -1,0 +1,95 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"procaas/engine/clock"
+	"procaas/engine/core"
+	"procaas/engine/definitions"
+	"procaas/engine/guard"
+	"procaas/engine/intake"
+	"procaas/engine/model"
+	"procaas/engine/store"
+	"procaas/engine/tracing"
+)
+
+// A Call is one attempt of a handler.
+type Call struct {
+	core.Attempt
+	Run        *store.Claimed
+	Definition *definitions.Definition // by which the run goes on
+	Span       *tracing.Attempt
+	Node       int64 // its number
+	Log        *slog.Logger
+}
+
+// call makes one attempt of a handler, or asks what became of one.
+func (j *job) call(ctx context.Context, t core.Attempt) ended {
+	if t.Timeout > 0 {
+		limited, cancel := clock.WithTimeout(ctx, t.Timeout)
+		defer cancel()
+		ctx = limited
+	}
+	seen := j.n.d.Stats.Path(t.Step.Path)
+	seen.Underway.Add(1)
+	defer seen.Underway.Add(-1)
+	span := tracing.Attempt{Parent: j.claimed.Event.TraceParent, State: j.claimed.Event.TraceState}
+	if j.trace != nil {
+		ctx, span = j.trace.Attempt(ctx, &t)
+	}
+	began := time.Now()
+	result, err := j.n.d.Call(ctx, Call{
+		Attempt: t, Run: j.claimed, Definition: j.def, Span: &span, Node: j.n.number, Log: j.ofCall(&t),
+	})
+	if err == nil {
+		err = j.checkResult(ctx, t, result, &span)
+	}
+	now := time.Now()
+	span.End(result, err, err != nil && j.calls.Err() != nil)
+	if err != nil {
+		if j.calls.Err() != nil {
+			return ended{t.Ref(), core.Outcome{Err: err}, guard.CallEnd{Verdict: guard.CallMute}} // broken off
+		}
+		j.ofCall(&t).Debug("attempt failed", "error", err)
+	}
+	if !t.Verify { // which says nothing about the handler's own calls
+		seen.Ended(err, now.Sub(began), now)
+		if j.def.Counted[t.Step] {
+			j.n.d.Degrader.Count(t.Step, err, now.Sub(began), j.n.d.Clock.Now())
+		}
+	}
+	return ended{t.Ref(), core.Outcome{Result: result, Err: err}, guard.EndOf(t.Step, err, now.Sub(began))}
+}
+
+// checkResult holds what a handler gives against the schemas that are declared of
+// it: a response that is not what expressions have been checked against would
+// fail somewhere else, or nowhere.
+func (j *job) checkResult(ctx context.Context, t core.Attempt, result model.Result, span *tracing.Attempt) error {
+	if !t.Verify {
+		if err := t.Step.Handler.CheckResponse(ctx, result.Status, result.Response); err != nil {
+			return err
+		}
+	}
+	return j.checkEmits(ctx, result.Emit, span)
+}
+
+// checkEmits refuses events that nothing would serve, and those whose payload is
+// not what their type promises; it lets the others say which attempt has sent them.
+func (j *job) checkEmits(ctx context.Context, events []model.Event, span *tracing.Attempt) error {
+	d := j.n.d.Library.Present()
+	for i, ev := range events {
+		if ev.TraceParent == "" {
+			events[i].TraceParent, events[i].TraceState = span.Parent, span.State
+		}
+		if _, err := intake.Route(d, ev); err != nil {
+			return model.Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))
+		}
+		if err := d.Bundle.Event(ev.Type).Contract().CheckContext(ctx, ev.Payload); err != nil {
+			return model.Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,256 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"procaas/engine/clock"
+	"procaas/engine/core"
+	"procaas/engine/store"
+	"procaas/engine/writes"
+)
+
+// A Stepper is a node in virtual time: it does one thing after the other, in the order of time. It
+// has no goroutines. Its exported fields are to be set.
+type Stepper struct {
+	Clock    *clock.Virtual
+	MaxCalls int // bounds the calls of all runs together
+
+	// Process makes a new process, which knows only what the store does.
+	Process func() (*Driver, error)
+
+	// Dying lets the node die as soon as it can be seen, as kill -9 does, and another one take
+	// over. During a call nobody will hear how it ended.
+	Dying bool
+
+	n     *node
+	jobs  []*job // by when they were claimed
+	ends  []steppedEnd
+	calls int
+}
+
+// A steppedEnd is how a call will have ended at a time.
+type steppedEnd struct {
+	at time.Time
+	j  *job
+	ended
+}
+
+// Join lets a process join the store, as its only node.
+func (s *Stepper) Join(ctx context.Context) error {
+	d, err := s.Process()
+	if err != nil {
+		return err
+	}
+	if s.n, err = d.tryJoin(ctx); err != nil {
+		return err
+	}
+	s.n.lease.renew(time.Now().Add(d.Lease), time.Time{}, nil)
+	s.n.makeCall = s.call
+	return nil
+}
+
+// restart is what happens after a crash.
+func (s *Stepper) restart(ctx context.Context) error {
+	s.Dying = false
+	for _, j := range slices.Clone(s.jobs) { // close takes them out of the list
+		s.close(j)
+	}
+	s.jobs, s.ends = nil, nil
+	s.n.end(store.ErrFenced)
+	// Whoever comes next takes the runs of the dead node over.
+	if err := s.n.d.Store.Ledger.Leave(ctx, s.n.number, nil); err != nil {
+		return err
+	}
+	return s.Join(ctx)
+}
+
+// Work does what there is to do up to a time, and tells when there is more; zero
+// for never.
+func (s *Stepper) Work(ctx context.Context, until time.Time) (next time.Time, err error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return next, context.Cause(ctx)
+		}
+		if s.calls > s.MaxCalls {
+			return next, fmt.Errorf("no end after %d calls", s.MaxCalls)
+		}
+		if s.Dying {
+			if err := s.restart(ctx); err != nil {
+				return next, err
+			}
+		}
+		due, busy, err := s.look(ctx)
+		if err != nil {
+			return next, err
+		}
+		if busy || s.Dying {
+			continue
+		}
+		if next = s.next(due); next.IsZero() || next.After(until) {
+			return next, nil
+		}
+		s.Clock.Set(next)
+		s.deliver()
+	}
+}
+
+// look asks the store what there is to do now, and does it. It tells when the
+// store will have more, and whether there may be more at once.
+func (s *Stepper) look(ctx context.Context) (due time.Duration, busy bool, err error) {
+	b, err := s.n.d.Store.Ledger.Beat(ctx, s.n.number, s.n.d.Lease, s.n.d.Library.Present().Bundle.Hash)
+	if err != nil {
+		return 0, false, fmt.Errorf("beat: %w", err)
+	}
+	soon, err := s.n.heed(b)
+	if err != nil {
+		return 0, false, err
+	}
+	claimed, err := s.n.d.Store.Ledger.Claim(ctx, s.n.number, writes.MaxBatch, s.n.d.Library.Present().Bundle.Hash)
+	if err != nil {
+		return 0, false, fmt.Errorf("claim: %w", err)
+	}
+	for i := range claimed {
+		j := newJob(s.n, &claimed[i])
+		s.n.jobs[j.claimed.ID] = j
+		s.begin(j)
+		if s.Dying {
+			return 0, true, nil
+		}
+	}
+	for _, j := range slices.Clone(s.jobs) {
+		if s.stirred(j) {
+			busy = true
+			s.step(j)
+		}
+		if s.Dying {
+			break
+		}
+	}
+	if due = b.Next; soon > 0 && (due == 0 || soon < due) {
+		due = soon
+	}
+	return due, busy || len(claimed) > 0, nil
+}
+
+// begin takes a run up.
+func (s *Stepper) begin(j *job) {
+	j.calls, j.stopCalls = context.WithCancel(s.n.calls)
+	s.jobs = append(s.jobs, j)
+	s.attempt(j, func() bool { return (opening{j}).begin() && s.advance(j) })
+}
+
+// stirred tells whether a run has to look again though nothing of it has ended.
+// One that an operator wants ended ends.
+func (s *Stepper) stirred(j *job) bool {
+	select {
+	case <-j.cancelled:
+		j.underway = 0 // the calls under way are broken off
+		j.stop()
+		s.close(j)
+		return false
+	case <-j.superseded():
+		return true
+	case <-j.wake:
+		return true
+	default:
+		return false
+	}
+}
+
+// step lets a run go on as far as it can without time passing.
+func (s *Stepper) step(j *job) { s.attempt(j, func() bool { return s.advance(j) }) }
+
+// attempt does something with a run, and forgets the run when it needs no more of
+// this node.
+func (s *Stepper) attempt(j *job, do func() (more bool)) {
+	more := false
+	defer func() {
+		if !more {
+			s.close(j)
+		}
+	}()
+	defer j.survive()
+	more = do()
+}
+
+func (s *Stepper) advance(j *job) (more bool) {
+	for again := true; again; {
+		tasks := j.ready()
+		if !j.save() || s.Dying || !j.start(tasks) {
+			return false
+		}
+		again, j.again = j.again, false
+	}
+	if j.underway == 0 && j.run.Next().IsZero() {
+		j.fail("", errors.New("internal error: the run waits for nothing"))
+		return false
+	}
+	return true
+}
+
+// call makes a call, and notes when it ends.
+func (s *Stepper) call(j *job, t core.Attempt) {
+	if s.Dying {
+		return
+	}
+	s.calls++
+	p := &clock.Pace{Began: s.Clock.Now()}
+	e := steppedEnd{j: j, ended: j.call(clock.Paced(j.calls, p), t)}
+	e.at = p.Began.Add(p.Passed)
+	at, _ := slices.BinarySearchFunc(s.ends, e, func(a, b steppedEnd) int {
+		return cmp.Or(a.at.Compare(b.at), -1) // behind those of the same time
+	})
+	s.ends = slices.Insert(s.ends, at, e)
+}
+
+// next is when something happens next; zero for never.
+func (s *Stepper) next(due time.Duration) time.Time {
+	var next time.Time
+	sooner := func(t time.Time) {
+		if next.IsZero() || t.Before(next) {
+			next = t
+		}
+	}
+	if len(s.ends) > 0 {
+		sooner(s.ends[0].at)
+	}
+	if due > 0 {
+		sooner(s.Clock.Now().Add(due))
+	}
+	for _, j := range s.jobs {
+		if delay, ok := j.delay(j.run.Next()); ok {
+			sooner(s.Clock.Now().Add(max(delay, 0)))
+		}
+	}
+	return next
+}
+
+// deliver tells runs what has come by now: the ends of calls, one by one, and the
+// times that they have waited for.
+func (s *Stepper) deliver() {
+	for len(s.ends) > 0 && !s.ends[0].at.After(s.Clock.Now()) && !s.Dying {
+		e := s.ends[0]
+		s.ends = s.ends[1:]
+		e.j.finish(e.ended)
+		s.step(e.j)
+	}
+	for _, j := range slices.Clone(s.jobs) {
+		if delay, ok := j.delay(j.run.Next()); ok && delay <= 0 && !s.Dying {
+			s.step(j)
+		}
+	}
+}
+
+// close forgets a run: it has ended, is parked, or is lost.
+func (s *Stepper) close(j *job) {
+	j.stopCalls()
+	j.pass.Close(s.Clock.Now())
+	delete(s.n.jobs, j.claimed.ID)
+	s.jobs = slices.DeleteFunc(s.jobs, func(other *job) bool { return other == j })
+	s.ends = slices.DeleteFunc(s.ends, func(e steppedEnd) bool { return e.j == j })
+}
