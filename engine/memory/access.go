@@ -12,14 +12,14 @@ import (
 )
 
 // AllTokens implements [store.Tokens].
-func (m *Store) AllTokens(ctx context.Context) (map[string]store.Setting, int64, error) {
+func (m settingPort) AllTokens(ctx context.Context) (map[string]store.Setting, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.tokens), m.revision(), ctx.Err()
 }
 
 // SetToken implements [store.Tokens].
-func (m *Store) SetToken(ctx context.Context, name string, value, hash []byte, ifRevision int64, by store.Actor) (int64, error) {
+func (m settingPort) SetToken(ctx context.Context, name string, value, hash []byte, ifRevision int64, by store.Actor) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.tokens[name]
@@ -36,7 +36,7 @@ func (m *Store) SetToken(ctx context.Context, name string, value, hash []byte, i
 }
 
 // Audit implements [store.Audits].
-func (m *Store) Audit(ctx context.Context, f store.AuditFilter) ([]store.Audited, error) {
+func (m settingPort) Audit(ctx context.Context, f store.AuditFilter) ([]store.Audited, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []store.Audited
@@ -53,7 +53,7 @@ func (m *Store) Audit(ctx context.Context, f store.AuditFilter) ([]store.Audited
 }
 
 // VerifyAudit implements [store.Audits].
-func (m *Store) VerifyAudit(ctx context.Context, kept []string) ([]store.AuditChain, error) {
+func (m settingPort) VerifyAudit(ctx context.Context, kept []string) ([]store.AuditChain, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	check := store.NewAuditCheck(kept)
@@ -65,7 +65,7 @@ func (m *Store) VerifyAudit(ctx context.Context, kept []string) ([]store.AuditCh
 }
 
 // ForgetAudit implements [store.Audits].
-func (m *Store) ForgetAudit(ctx context.Context, keep time.Duration) (bool, error) {
+func (m settingPort) ForgetAudit(ctx context.Context, keep time.Duration) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	horizon := m.now().Add(-keep)

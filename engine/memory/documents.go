@@ -13,7 +13,7 @@ import (
 type documentKey struct{ kind, name string }
 
 // Document implements [store.Documents].
-func (m *Store) Document(ctx context.Context, kind, name string) (store.Document, error) {
+func (m documentPort) Document(ctx context.Context, kind, name string) (store.Document, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	d, known := m.documents[documentKey{kind, name}]
@@ -24,7 +24,7 @@ func (m *Store) Document(ctx context.Context, kind, name string) (store.Document
 }
 
 // DocumentsOf implements [store.Documents].
-func (m *Store) DocumentsOf(ctx context.Context, kind, prefix string) ([]store.Document, error) {
+func (m documentPort) DocumentsOf(ctx context.Context, kind, prefix string) ([]store.Document, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []store.Document
@@ -38,7 +38,7 @@ func (m *Store) DocumentsOf(ctx context.Context, kind, prefix string) ([]store.D
 }
 
 // WriteDocuments implements [store.Documents].
-func (m *Store) WriteDocuments(ctx context.Context, node int64, writes []store.DocumentWrite, audits []store.Audited) ([]int64, error) {
+func (m documentPort) WriteDocuments(ctx context.Context, node int64, writes []store.DocumentWrite, audits []store.Audited) ([]int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -68,4 +68,4 @@ func (m *Store) WriteDocuments(ctx context.Context, node int64, writes []store.D
 }
 
 // Changed implements [store.Documents].
-func (m *Store) Changed() <-chan struct{} { return m.changed.Next() }
+func (m documentPort) Changed() <-chan struct{} { return m.changed.Next() }

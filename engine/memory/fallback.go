@@ -30,7 +30,7 @@ type memoryReport struct {
 }
 
 // Report implements [store.Degradation].
-func (m *Store) Report(ctx context.Context, node, number int64, tallies []model.Tally) error {
+func (m fallbackPort) Report(ctx context.Context, node, number int64, tallies []model.Tally) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -44,7 +44,7 @@ func (m *Store) Report(ctx context.Context, node, number int64, tallies []model.
 }
 
 // Deliberate implements [store.Degradation].
-func (m *Store) Deliberate(ctx context.Context, keep time.Duration) (store.Deliberation, error) {
+func (m fallbackPort) Deliberate(ctx context.Context, keep time.Duration) (store.Deliberation, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f := &m.fallback
@@ -64,7 +64,7 @@ func (m *Store) Deliberate(ctx context.Context, keep time.Duration) (store.Delib
 }
 
 // Conclude implements [store.Degradation].
-func (m *Store) Conclude(ctx context.Context, c store.Conclusion) error {
+func (m fallbackPort) Conclude(ctx context.Context, c store.Conclusion) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -94,14 +94,14 @@ func (m *Store) Conclude(ctx context.Context, c store.Conclusion) error {
 }
 
 // Outages implements [store.Degradation].
-func (m *Store) Outages(ctx context.Context) ([]byte, int64, error) {
+func (m fallbackPort) Outages(ctx context.Context) ([]byte, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return bytes.Clone(m.fallback.state), m.fallback.revision, ctx.Err()
 }
 
 // TakeProbe implements [store.Degradation].
-func (m *Store) TakeProbe(ctx context.Context, outage string, gap time.Duration) (bool, error) {
+func (m fallbackPort) TakeProbe(ctx context.Context, outage string, gap time.Duration) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // Activate implements [store.Bundles].
-func (m *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by store.Actor) (string, error) {
+func (m bundlePort) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by store.Actor) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -33,7 +33,7 @@ func (m *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew
 }
 
 // Current implements [store.Bundles].
-func (m *Store) Current(ctx context.Context) (string, error) {
+func (m bundlePort) Current(ctx context.Context) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.current == "" {
@@ -43,7 +43,7 @@ func (m *Store) Current(ctx context.Context) (string, error) {
 }
 
 // Bundle implements [store.Bundles].
-func (m *Store) Bundle(ctx context.Context, hash string) ([]byte, error) {
+func (m bundlePort) Bundle(ctx context.Context, hash string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	files, ok := m.bundles[hash]
@@ -54,10 +54,10 @@ func (m *Store) Bundle(ctx context.Context, hash string) ([]byte, error) {
 }
 
 // revision is that of the settings: the number of their changes.
-func (m *Store) revision() int64 { return m.settings }
+func (m *data) revision() int64 { return m.settings }
 
 // audit writes down a change, and so makes the next revision.
-func (m *Store) audit(a store.Audited) {
+func (m *data) audit(a store.Audited) {
 	m.settings++
 	a.Revision, a.Changed = m.settings, m.now()
 	before := m.auditBase.Hash
@@ -69,14 +69,14 @@ func (m *Store) audit(a store.Audited) {
 }
 
 // Configs implements [store.Settings].
-func (m *Store) Configs(ctx context.Context) (map[string]store.Setting, int64, error) {
+func (m settingPort) Configs(ctx context.Context) (map[string]store.Setting, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.configs), m.revision(), ctx.Err()
 }
 
 // SetConfig implements [store.Settings].
-func (m *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by store.Actor) (int64, error) {
+func (m settingPort) SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by store.Actor) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -93,14 +93,14 @@ func (m *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevi
 }
 
 // Controls implements [store.Settings].
-func (m *Store) Controls(ctx context.Context) (map[string]store.Setting, int64, error) {
+func (m settingPort) Controls(ctx context.Context) (map[string]store.Setting, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.controls), m.revision(), ctx.Err()
 }
 
 // SetControl implements [store.Settings].
-func (m *Store) SetControl(ctx context.Context, path string, value []byte, ifRevision int64, by store.Actor) (int64, error) {
+func (m settingPort) SetControl(ctx context.Context, path string, value []byte, ifRevision int64, by store.Actor) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {

@@ -18,6 +18,24 @@ import (
 // the ports in the plainest way, so that tests need no database. Several engines
 // may share one, as nodes share a database.
 type Store struct {
+	*data
+	bundlePort
+	documentPort
+	fallbackPort
+	settingPort
+}
+
+// The ports that need nothing of each other. The methods of Store are the others, which are about
+// runs.
+type (
+	bundlePort   struct{ *data }
+	documentPort struct{ *data }
+	fallbackPort struct{ *data }
+	settingPort  struct{ *data } // and of tokens and audits
+)
+
+// data is what all ports share.
+type data struct {
 	clock func() time.Time
 
 	mu       sync.Mutex // guards the following
@@ -103,7 +121,7 @@ func New(clock func() time.Time) *Store {
 	if clock == nil {
 		clock = time.Now
 	}
-	return &Store{
+	d := &data{
 		clock: clock,
 		runs:  map[string]*memoryRun{}, idle: map[string]*memoryRun{},
 		entities: map[entityKey]*memoryEntity{}, events: map[eventKey]*memoryRun{},
@@ -111,6 +129,7 @@ func New(clock func() time.Time) *Store {
 		controls: map[string]store.Setting{}, tokens: map[string]store.Setting{},
 		documents: map[documentKey]store.Document{},
 	}
+	return &Store{d, bundlePort{d}, documentPort{d}, fallbackPort{d}, settingPort{d}}
 }
 
 // Ports gives what nodes need of the store. It forgets nothing while it is there, and keeps no
@@ -132,7 +151,7 @@ func (m *Store) Wake() <-chan struct{} {
 	return c
 }
 
-func (m *Store) hint() {
+func (m *data) hint() {
 	for _, c := range m.wakes {
 		select {
 		case c <- struct{}{}:
@@ -197,7 +216,7 @@ func (r *memoryRun) event() model.Event {
 }
 
 // now is the store's clock, as fine as databases keep it.
-func (m *Store) now() time.Time { return m.clock().UTC().Truncate(time.Microsecond) }
+func (m *data) now() time.Time { return m.clock().UTC().Truncate(time.Microsecond) }
 
 // accept stores one event; the run is nil when nothing new was stored.
 func (m *Store) accept(in model.Intake, row []byte) (*memoryRun, store.Accepted) {
