@@ -25,7 +25,8 @@ type Rollout struct {
 	By *expr.Value `yaml:"by"`
 }
 
-// A RateLimit limits how often a handler is called, on all nodes together. Each node that is alive gets an equal part of it.
+// A RateLimit limits how often a handler is called, on all nodes together. Each node that is alive
+// gets an equal part of it, and the parts that other nodes do not use.
 type RateLimit struct {
 	Span diag.Span `yaml:"-"`
 

@@ -12,6 +12,8 @@ type bucket struct {
 	rate float64    // calls per second, as asked last
 	due  int64      // of the next call, in nanoseconds since 1970
 	away int64      // when the last one of those sent away shall ask again
+	took int64      // places that were taken and not given back
+	late int64      // when a call had to wait last; 0 for never
 	from int64      // before the first call: when calls may begin, one by one; 0 is at once, with a burst
 }
 
@@ -23,7 +25,8 @@ func (b *bucket) Reserve(now time.Time, rate, burst float64) time.Duration {
 	at, step := now.UnixNano(), float64(time.Second)/rate
 	if b.rate != rate && b.due > at {
 		used := float64(b.due-at) / float64(time.Second) * b.rate
-		b.due = at + int64(min(used, burst)*step)
+		// Those that wait already keep their places: what they have used counts, as far as anybody would wait for it.
+		b.due = at + int64(min(used, burst+rate*ShortHold.Seconds())*step)
 	}
 	b.rate = rate
 	if b.from != 0 {
@@ -32,6 +35,10 @@ func (b *bucket) Reserve(now time.Time, rate, burst float64) time.Duration {
 	b.due = max(b.due, at)
 	delay := float64(b.due-at) - (burst-1)*step
 	b.due += int64(step)
+	b.took++
+	if delay > 0 {
+		b.late = at
+	}
 	return time.Duration(max(delay, 0))
 }
 
@@ -40,21 +47,29 @@ func (b *bucket) giveBack() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.due -= int64(float64(time.Second) / b.rate)
+	b.took--
 }
 
 // sendAway gives the time at which a run shall ask again that has to wait for
-// long. Runs that are sent away come back one by one, at the rate of the limit.
-func (b *bucket) sendAway(now time.Time, delay time.Duration) time.Time {
+// long. Runs that are sent away come back one by one, so many a second as pace says.
+func (b *bucket) sendAway(now time.Time, delay time.Duration, pace float64) time.Time {
 	const longest = time.Hour
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := now.Add(delay).UnixNano()
-	next := b.away + int64(float64(time.Second)/b.rate)
+	next := b.away + int64(float64(time.Second)/pace)
 	if next > at && next < at+int64(longest) {
 		at = next
 	}
 	b.away = at
 	return time.Unix(0, at).UTC()
+}
+
+// counted tells how many calls have taken a place, at which rate they may, and when one had to wait last.
+func (b *bucket) counted() (taken int64, rate float64, late int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.took, b.rate, b.late
 }
 
 // left is how many calls may begin at once.

@@ -4,6 +4,7 @@
 //
 //   - controls.go is what operators have set, and control_check.go what they may set;
 //   - guard.go asks all of them about one call, with the rate limits of bucket.go and loop.go;
+//   - lend.go shares rate limits between nodes, and lends what a node does not use;
 //   - gate.go bounds calls under way, and lets those in line in, by gradient.go where the limit adapts;
 //   - budget.go bounds repetitions.
 package guard

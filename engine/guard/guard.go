@@ -12,15 +12,16 @@ import (
 	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/planner"
-	"procaas/engine/store"
 )
 
 // A Guard decides whether a handler may run now: whether a control holds it, and
 // what the limits say of the definition and of controls. Limits are for all nodes
-// together: each takes an equal part.
+// together: each has a part of them, and lends what it does not use.
 type Guard struct {
 	Nodes atomic.Int32 // that are alive; 0 before that is known
 	since atomic.Int64 // when all nodes know of this one, in nanoseconds since 1970; 0 when it is the first
+
+	lent lending
 
 	mu      sync.RWMutex       // guards the following, not what it points to
 	buckets map[string]*bucket // by path
@@ -102,6 +103,7 @@ type rule struct {
 	path  string // that it bounds
 	rate  float64
 	burst float64
+	pace  float64 // at which those that are sent away come back
 	skip  bool
 	live  *liveControl // nil: of the definition
 	spec  *tree.RateLimit
@@ -178,21 +180,27 @@ func (g *Guard) turn(s *planner.Step, ref string, p *Pass, c *Controls, now time
 
 // rules finds the rate limits that apply to a handler: at each level one.
 func (g *Guard) rules(s *planner.Step, c *Controls, now time.Time, out *[3]rule) int {
-	n, nodes := 0, float64(max(1, g.Nodes.Load()))
+	n := 0
 	own := s.Handler.RateLimit
 	for i, l := range c.above(s) {
 		switch {
 		case l.limits(now) && !(i == 0 && own != nil && own.Rate.PerSecond() < l.rate.PerSecond()):
-			rate := l.rate.PerSecond() / nodes
-			out[n] = rule{path: l.path, rate: rate, burst: 1 + rate/10, skip: l.Over == overSkip, live: l}
+			share, hope := g.Part(l.path)
+			rate := l.rate.PerSecond() * share
+			out[n] = rule{
+				path: l.path, rate: rate, burst: 1 + rate/10, pace: l.rate.PerSecond() * hope, skip: l.Over == overSkip, live: l,
+			}
 			n++
 		case i == 0 && own != nil:
+			share, hope := g.Part(s.Path)
 			rate := own.Rate.PerSecond()
 			burst := float64(own.Burst)
 			if burst == 0 {
 				burst = math.Floor(rate)
 			}
-			out[n] = rule{path: s.Path, rate: rate / nodes, burst: max(1, burst/nodes), skip: own.Over == overSkip, spec: own}
+			out[n] = rule{
+				path: s.Path, rate: rate * share, burst: max(1, burst*share), pace: rate * hope, skip: own.Over == overSkip, spec: own,
+			}
 			n++
 		}
 	}
@@ -247,7 +255,7 @@ func (g *Guard) reserve(s *planner.Step, ref string, p *Pass, rules []rule, now 
 	pl := p.at(ref)
 	pl.until, pl.mine, pl.cause, pl.reason = now.Add(delay), true, worst.cause(), worst.reason()
 	if delay > ShortHold {
-		pl.until, pl.mine = g.Bucket(worst.name()).sendAway(now, delay), false
+		pl.until, pl.mine = g.Bucket(worst.name()).sendAway(now, delay, worst.pace), false
 	}
 	return core.Verdict{Hold: pl.until, Cause: pl.cause, Reason: pl.reason}, false
 }
@@ -310,8 +318,12 @@ func (g *Guard) Bucket(path string) *bucket {
 // Share tells how many nodes are alive. A node that joins others leaves the limits
 // to them until they count it, and has no burst then: it is theirs that was used.
 func (g *Guard) Share(nodes int, now time.Time) {
-	if g.Nodes.Swap(int32(nodes)) == 0 && nodes > 1 {
-		g.since.Store(now.Add(store.BeatEvery + store.BeatEvery/4).UnixNano())
+	before := int(g.Nodes.Swap(int32(nodes)))
+	if before != nodes {
+		g.lent.regroup(nodes, now)
+	}
+	if before == 0 && nodes > 1 {
+		g.since.Store(now.Add(settling).UnixNano())
 	}
 }
 

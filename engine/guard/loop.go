@@ -23,7 +23,7 @@ const CauseLoop = " loop"
 func (g *Guard) loopRule(s *planner.Step, p *Pass) rule {
 	nodes := float64(max(1, g.Nodes.Load()))
 	return rule{
-		path: s.Path, loop: model.PipelineOf(s.Path) + CauseLoop, rate: LoopRate / nodes, burst: max(1, LoopBurst/nodes),
+		path: s.Path, loop: model.PipelineOf(s.Path) + CauseLoop, rate: LoopRate / nodes, burst: max(1, LoopBurst/nodes), pace: LoopRate / nodes,
 		free: !p.Multiplies,
 	}
 }

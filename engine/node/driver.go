@@ -114,10 +114,12 @@ func (d *Driver) member(ctx context.Context) error {
 	if n == nil {
 		return nil
 	}
+	d.Guard.Rejoin(d.Clock.Now()) // before it may call anything
 	var loops sync.WaitGroup
 	loops.Go(n.beats)
 	loops.Go(n.claims)
 	loops.Go(n.degrade)
+	loops.Go(n.lend)
 	d.node.Store(n)
 	select {
 	case <-ctx.Done():

@@ -45,6 +45,7 @@ type controlChange struct {
 	reason string
 	dryRun bool
 	ended  []string // handlers that were put back into the flow
+	note   string   // what to know of the change
 }
 
 // An edit changes a control and leaves the rest of it as it is.
@@ -179,6 +180,14 @@ func limitCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "limit PATH RATE | limit PATH --remove",
 		Short: "Limit the calls below a path, on all nodes together",
+		Long: `limit bounds how many calls below a path start, on all nodes together. Each node
+begins with an equal part of the rate. A node whose calls have to wait gets, within a
+second, the parts that other nodes do not use.
+
+The parts never add up to more than the rate. Besides, each node may start one call
+and a tenth of a second's worth at once. In the second in which parts move, calls that
+hold a place already still start: up to one more second's worth. A node that lends
+keeps a tenth of its equal part.`,
 		Example: `  procaas limit new-order-created/notify 10/s --reason "push is slow"
   procaas limit new-order-created/notify --remove`,
 		Args: cobra.RangeArgs(1, 2),
@@ -198,6 +207,7 @@ func limitCommand() *cobra.Command {
 		if *duration != "" {
 			until, err = endAfter(*duration)
 		}
+		x.note = x.sharedText()
 		return func(now *guard.Control) { now.RateLimit, now.Over, now.LimitUntil = x.Args[1], *over, until }, err
 	})
 }
@@ -308,9 +318,32 @@ func (x *controlChange) remove(path string, revision int64) error {
 func (x *controlChange) tell(v any, revision int64, path, state string) error {
 	return x.Show(v, func() error {
 		fmt.Fprintf(x.Out, "%s: %s%s\n", path, state, x.endedText())
+		if x.note != "" {
+			fmt.Fprintln(x.Err, x.note)
+		}
 		fmt.Fprintf(x.Err, "undo: procaas switch undo %d\n", revision)
 		return nil
 	})
+}
+
+// sharedText tells how nodes share a limit. Who may not list them is told what holds for any number.
+func (x *controlChange) sharedText() string {
+	nodes, err := x.Nodes(x.Ctx)
+	alive := 0
+	for _, n := range nodes {
+		if n.Alive {
+			alive++
+		}
+	}
+	if err == nil && alive == 1 {
+		return "one node is alive, and has the whole limit"
+	}
+	shared := "all nodes share the limit"
+	if alive > 1 {
+		shared = fmt.Sprintf("%d nodes share the limit", alive)
+	}
+	return shared + " equally at first; a node lends what it does not use within a second, and while parts move, " +
+		"one second may see twice the rate"
 }
 
 // endedText tells which handlers were put back into the flow.

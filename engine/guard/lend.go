@@ -1,0 +1,276 @@
+package guard
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"procaas/engine/store"
+)
+
+// Nodes share each rate limit: a part for each that is alive. When the calls come to some of them, the others lend theirs.
+// A node may only lower its own part, which counts for it before anybody hears of it, and raise those of others in the same
+// write. So the parts of a split never come to more than the limit.
+
+const (
+	// settling is how long a node waits before its part grows because others have gone, or because a split does not count any
+	// more: by then all nodes have looked.
+	settling = store.BeatEvery + store.BeatEvery/4
+
+	lateFor   = time.Second     // a node that had to let a call wait needs more for as long
+	calmAfter = 2 * time.Second // and needs no more when none has waited for as long
+	window    = time.Second / 2 // in which calls are counted, at least
+
+	keepLeast = 0.1  // of an equal part, that a node keeps although it uses nothing
+	keepSpare = 1.5  // times what it uses, that it keeps otherwise
+	giveLeast = 0.05 // of an equal part; less than that is not worth a write
+)
+
+// Splits are how nodes share limits when they do not share them equally, by the names of the limits.
+type Splits map[string]Split
+
+// A Split is how nodes share one limit. It counts only while as many nodes are alive as there were when it was made.
+type Split struct {
+	Nodes int            `json:"nodes"`
+	Parts map[int64]Part `json:"parts"` // by node; one that is not there has an equal part
+}
+
+// A Part is what a node may use of a limit.
+type Part struct {
+	Share float64 `json:"share"`           // of the whole limit
+	Wants bool    `json:"wants,omitempty"` // calls have to wait there
+}
+
+// lending is what a node knows of the parts that it has.
+type lending struct {
+	mu     sync.Mutex // guards the following
+	parts  map[string]loan
+	counts map[string]usage // by limit
+	until  time.Time        // nodes have come or gone: nothing is lent before
+
+	now atomic.Pointer[map[string]loan] // a copy of parts, for those who ask often; nil when all parts are equal
+}
+
+// A loan is a part that is not an equal one.
+type loan struct {
+	share float64
+	rival int       // other nodes that want more
+	until time.Time // then it is equal again; zero while its split counts
+}
+
+// usage is what came of a limit on this node.
+type usage struct {
+	taken int64     // calls, when they were counted last
+	at    time.Time // when that was
+	rate  float64   // calls a second in the windows before, the highest of the last two
+	last  float64
+}
+
+// Part gives the part of a limit that this node has, and the part that it may come to have when those who need none lend theirs.
+func (g *Guard) Part(limit string) (share, hope float64) {
+	if parts := g.lent.now.Load(); parts != nil {
+		if l, lent := (*parts)[limit]; lent {
+			return l.share, max(l.share, 1/float64(1+l.rival))
+		}
+	}
+	return 1 / float64(max(1, g.Nodes.Load())), 1
+}
+
+// publish lets Part see what parts has. The caller holds the lock.
+func (l *lending) publish() {
+	if len(l.parts) == 0 {
+		l.now.Store(nil)
+		return
+	}
+	parts := maps.Clone(l.parts)
+	l.now.Store(&parts)
+}
+
+// void ends a loan: what is more than an equal part at once, what is less when all nodes know. The caller holds the lock.
+func (l *lending) void(limit string, equal float64, now time.Time) {
+	loan := l.parts[limit]
+	if loan.until.IsZero() {
+		loan.until = now.Add(settling)
+	}
+	loan.share, loan.rival = min(loan.share, equal), 0
+	l.parts[limit] = loan
+}
+
+// Rejoin ends all loans: the node is another one for the others.
+func (g *Guard) Rejoin(now time.Time) { g.lent.regroup(int(g.Nodes.Load()), now) }
+
+// regroup ends all loans: nodes have come or gone.
+func (l *lending) regroup(nodes int, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.until = now.Add(settling)
+	for limit := range l.parts {
+		l.void(limit, 1/float64(max(1, nodes)), now)
+	}
+	l.publish()
+}
+
+// Lend looks at how nodes share limits, and heeds it. When this node needs more or less than it has, next is how they shall share
+// them instead: what the node gives away counts at once, and what it gets when it is read.
+func (g *Guard) Lend(node int64, splits Splits, now time.Time) (next Splits, changed bool) {
+	l := &g.lent
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.publish()
+	if l.parts == nil {
+		l.parts, l.counts = map[string]loan{}, map[string]usage{}
+	}
+	nodes := int(g.Nodes.Load())
+	equal := 1 / float64(max(1, nodes))
+	for limit, loan := range l.parts {
+		if s := splits[limit]; s.Nodes != nodes || s.Parts[node].Share == 0 {
+			l.void(limit, equal, now)
+		}
+		if !loan.until.IsZero() && !now.Before(loan.until) {
+			delete(l.parts, limit)
+		}
+	}
+	if nodes < 2 || now.Before(l.until) {
+		return nil, false
+	}
+	next = Splits{}
+	for limit, s := range splits { // those that count
+		if s.Nodes != nodes {
+			changed = true
+			continue
+		}
+		s.Parts = maps.Clone(s.Parts)
+		next[limit] = s
+		if p, known := s.Parts[node]; known {
+			l.parts[limit] = loan{share: p.Share, rival: s.rivals(node)}
+		}
+	}
+	for limit, b := range g.limits() {
+		if g.settle(node, limit, b, next, now) {
+			changed = true
+		}
+	}
+	for limit := range next {
+		if g.bucketOf(limit) == nil && g.settle(node, limit, &bucket{}, next, now) {
+			changed = true
+		}
+	}
+	return next, changed
+}
+
+// rivals is how many other nodes want more.
+func (s *Split) rivals(node int64) (n int) {
+	for other, p := range s.Parts {
+		if other != node && p.Wants {
+			n++
+		}
+	}
+	return n
+}
+
+// settle says what the node wants of a limit, and gives away what it can spare. The caller holds the lock.
+func (g *Guard) settle(node int64, limit string, b *bucket, next Splits, now time.Time) (changed bool) {
+	l, nodes := &g.lent, int(g.Nodes.Load())
+	if !l.parts[limit].until.IsZero() {
+		return false // its part grows when all know that the split before does not count
+	}
+	equal := 1 / float64(nodes)
+	s, split := next[limit]
+	mine, known := s.Parts[node]
+	if !known {
+		mine.Share = equal
+	}
+	used, late := g.used(limit, b, mine.Share, now)
+	wants := late < lateFor || mine.Wants && late < calmAfter
+	if !split && !wants {
+		return false
+	}
+	if !split {
+		s = Split{Nodes: nodes, Parts: map[int64]Part{}}
+	}
+	changed = wants != mine.Wants
+	mine.Wants = wants
+	if s.give(node, &mine, used, equal) {
+		changed = true
+		l.parts[limit] = loan{share: mine.Share, rival: s.rivals(node)}
+	}
+	if changed {
+		s.Parts[node] = mine
+		next[limit] = s
+	}
+	return changed
+}
+
+// give raises the parts of those that want more by what a node can spare: all that it does not use, or what it has beyond its
+// part of what those have that want more, itself included.
+func (s *Split) give(node int64, mine *Part, used, equal float64) bool {
+	wanting, sum := 1, mine.Share
+	var to []int64
+	for other, p := range s.Parts {
+		if other != node && p.Wants {
+			to = append(to, other)
+			wanting, sum = wanting+1, sum+p.Share
+		}
+	}
+	keep := max(keepLeast*equal, keepSpare*used)
+	if mine.Wants {
+		keep = sum / float64(wanting)
+		to = slices.DeleteFunc(to, func(other int64) bool { return s.Parts[other].Share >= keep })
+	}
+	spare := mine.Share - keep
+	if len(to) == 0 || spare < giveLeast*equal {
+		return false
+	}
+	for _, other := range to {
+		p := s.Parts[other]
+		p.Share += spare / float64(len(to))
+		s.Parts[other] = p
+	}
+	mine.Share = keep
+	return true
+}
+
+// used gives which part of a limit the calls of the node take, and how long ago one had to wait. The caller holds the lock.
+func (g *Guard) used(limit string, b *bucket, share float64, now time.Time) (part float64, late time.Duration) {
+	taken, rate, lateAt := b.counted()
+	u, known := g.lent.counts[limit]
+	switch took := now.Sub(u.at); {
+	case !known:
+		u = usage{taken: taken, at: now, rate: rate, last: rate} // nothing is known yet: all may be used
+	case took >= window:
+		r := float64(taken-u.taken) / took.Seconds()
+		u = usage{taken: taken, at: now, rate: max(r, u.last), last: r}
+	}
+	g.lent.counts[limit] = u
+	late = calmAfter
+	if lateAt != 0 {
+		late = now.Sub(time.Unix(0, lateAt))
+	}
+	if rate == 0 {
+		return 0, late
+	}
+	return u.rate / rate * share, late
+}
+
+// limits gives the buckets that nodes share, by the names of the limits.
+func (g *Guard) limits() map[string]*bucket {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	out := map[string]*bucket{}
+	for name, b := range g.buckets {
+		if !strings.HasSuffix(name, CauseLoop) { // the budgets of loops are large, and hardly ever used up
+			out[name] = b
+		}
+	}
+	return out
+}
+
+// bucketOf gives the bucket of a limit that the node has asked already; nil for none.
+func (g *Guard) bucketOf(limit string) *bucket {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.buckets[limit]
+}
