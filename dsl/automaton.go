@@ -219,8 +219,11 @@ func (c *checker) checkServed(f *tree.Flow, g *graph) {
 	for _, t := range g.Transitions {
 		for i, on := range t.On {
 			if _, ok := served[on]; !ok && !moving[on] && !c.Partial {
-				c.Warnf(t.PlaceOf(fmt.Sprintf("on[%d]", i), t.PlaceOf("on", t.Span)), rules.Unserved,
-					c.DidYouMean(on, diag.NamesIn(served)),
+				hint := c.DidYouMean(on, diag.NamesIn(served))
+				if near := diag.Suggest(on, diag.SortedKeys(served)); slices.Contains(t.On, near) {
+					hint = fmt.Sprintf("delete it: the transition has %q", near)
+				}
+				c.Warnf(t.PlaceOf(fmt.Sprintf("on[%d]", i), t.PlaceOf("on", t.Span)), rules.Unserved, hint,
 					"no pipeline of flow %q serves event type %q", f.ID, on)
 			}
 			moving[on] = true

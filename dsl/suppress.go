@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ type suppression struct {
 var (
 	ignoreComment = regexp.MustCompile(`(?:^|\s)(#\s*procaas:ignore(?:\s.*)?)$`)
 	ignoreForm    = regexp.MustCompile(`^#\s*procaas:ignore\s+(PC\d{4})\s+because\s+\S`)
+	ignoredCode   = regexp.MustCompile(`PC\d{4}`)
 	endsInBlock   = regexp.MustCompile(`[|>][-+0-9]*$`) // the text begins on the next line
 )
 
@@ -92,8 +94,9 @@ func suppressionsIn(f *decode.Reading, report *diag.Reporter) []*suppression {
 		}
 		form := ignoreForm.FindStringSubmatch(line[m[2]:])
 		if form == nil {
-			report.Warnf(at, rules.NoReason, "write it as # procaas:ignore PC0602 because …, with the reason",
-				"the comment says no code, or no reason")
+			code := cmp.Or(ignoredCode.FindString(line[m[2]:]), string(rules.NeedlessStage))
+			report.Warnf(at, rules.NoReason, "write # procaas:ignore "+code+" because …, with the reason",
+				"the comment has no code, or no reason")
 			continue
 		}
 		s := &suppression{Span: at, code: diag.Code(form[1]), from: i + 1}

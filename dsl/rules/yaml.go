@@ -117,7 +117,7 @@ func textRules() []Rule {
 		{
 			Code: V1, Title: "a mistake in the first version of the language",
 			Why:    "Behind a # in a key stands an operator: and, contains, not, or, xget. Keys whose # belongs to the name need quotes.",
-			Before: inHandler(`enabled#any: []`),
+			Before: inHandler("enabled#any:\n  - value#xget: /event/payload/ok"),
 			After:  inHandler("enabled#or:\n  - value#xget: /event/payload/ok"),
 		},
 		{

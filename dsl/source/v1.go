@@ -140,7 +140,14 @@ func (w *V1Writer) operator(op *V1Op, arg *yaml.Node) {
 	case "xget":
 		w.Get(op, arg)
 	default:
-		hint := diag.Choice(op.Name, V1Operators, "the operators are") + "; put the key in quotes if the # belongs to its name"
+		hint := diag.Choice(op.Name, V1Operators, "the operators are")
+		switch op.Name {
+		case "any", "some": // they are spelt nearly as and, and mean or
+			hint = "did you mean or? the operators are " + strings.Join(V1Operators, ", ")
+		case "all", "every":
+			hint = "did you mean and? the operators are " + strings.Join(V1Operators, ", ")
+		}
+		hint += "; put the key in quotes if the # belongs to its name"
 		w.fail(op.span, hint, "unknown operator %s", datum.DescribeData("#"+op.Name))
 	}
 }
