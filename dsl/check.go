@@ -1,8 +1,6 @@
 package dsl
 
 import (
-	"slices"
-
 	"procaas/dsl/cluster"
 	"procaas/dsl/contracts"
 	"procaas/dsl/datum"
@@ -112,13 +110,4 @@ func firstValues(v *expr.Value, into map[string]any) {
 	for i, k := range v.Keys() {
 		into[k.Name], _ = v.Elems[i].Literal()
 	}
-}
-
-// hasKey finds the key of a mapping.
-func hasKey(keys []expr.Key, name string) (expr.Key, bool) {
-	i := slices.IndexFunc(keys, func(k expr.Key) bool { return k.Name == name })
-	if i < 0 {
-		return expr.Key{}, false
-	}
-	return keys[i], true
 }

@@ -14,15 +14,15 @@ import (
 // checkHandler checks the i-th handler of the pipeline.
 func (c *pipelineCheck) checkHandler(i int) {
 	h := c.steps[i].Handler
-	c.declared(h.Result.Keys(), "result")
+	c.declared(h, h.Result.Keys(), "result")
 	if c.Types.SetsState(h) {
-		c.declared(h.Body.Keys(), h.Type)
+		c.declared(h, h.Body.Keys(), h.Type)
 	}
 	if h.Fallback != nil {
-		c.declared(h.Fallback.Result.Keys(), "fallback.result")
+		c.declared(h, h.Fallback.Result.Keys(), "fallback.result")
 	}
 	for _, rule := range h.OnError {
-		c.declared(rule.Result.Keys(), "on-error")
+		c.declared(h, rule.Result.Keys(), "on-error")
 	}
 	// A contribution that does not say what it is has been reported as such.
 	if h.IsCritical() && (h.Into == "" || h.Critical != nil) {

@@ -72,10 +72,10 @@ func (c *pipelineCheck) checkElementNames(s *tree.Stage) {
 			continue
 		}
 		owner, keys := "the pipeline", c.pipeline.SharedState.Keys()
-		other, ok := hasKey(keys, k.Name)
+		other, ok := expr.FindKey(keys, k.Name)
 		if !ok {
 			owner = "the flow"
-			other, _ = hasKey(c.flowState().Keys(), k.Name)
+			other, _ = expr.FindKey(c.flowState().Keys(), k.Name)
 		}
 		c.Report(diag.Diagnostic{
 			Span: k.Span, Code: rules.StateTwice,

@@ -82,7 +82,7 @@ func (c *pipelineCheck) declareState() {
 		firstValues(c.flow.SharedState, c.state)
 	}
 	for _, k := range c.pipeline.SharedState.Keys() {
-		other, taken := hasKey(kept, k.Name)
+		other, taken := expr.FindKey(kept, k.Name)
 		if !taken {
 			continue
 		}
@@ -142,7 +142,7 @@ func (c *pipelineCheck) moves() bool {
 
 // declared reports names that are set but not declared, with the nearest
 // declared one.
-func (c *pipelineCheck) declared(keys []expr.Key, what string) {
+func (c *pipelineCheck) declared(h *tree.Handler, keys []expr.Key, what string) {
 	for _, k := range keys {
 		if c.element != nil {
 			c.undeclaredInLoop(k, what)
@@ -152,6 +152,9 @@ func (c *pipelineCheck) declared(keys []expr.Key, what string) {
 			continue
 		}
 		hint := fmt.Sprintf("declare it in the pipeline: shared-state: {%s: null}", k.Name)
+		if h.Into != "" {
+			hint = h.OwnName(k.Name)
+		}
 		c.Errorf(k.Span, rules.Undeclared, c.SuggestOr(k.Name, diag.NamesIn(c.state), hint), "%s sets shared-state.%s, which is not declared",
 			what, k.Name)
 	}

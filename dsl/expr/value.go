@@ -1,6 +1,8 @@
 package expr
 
 import (
+	"slices"
+
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 )
@@ -156,6 +158,40 @@ func (v *Value) KeyNames() []string {
 		out = append(out, k.Name)
 	}
 	return out
+}
+
+// With returns the mapping with one more entry, or with another value of one that it
+// has. Without any mapping it returns one of this entry only.
+func (v *Value) With(key Key, value *Value) *Value {
+	out := v.Without([]string{key.Name})
+	if out == nil {
+		out = &Value{Span: key.Span, Kind: ValueMap}
+	}
+	out.Names, out.Elems = append(out.Names, key), append(out.Elems, value)
+	return out
+}
+
+// Without returns the mapping without some of its entries; what is no mapping as it is.
+func (v *Value) Without(names []string) *Value {
+	if v == nil || v.Kind != ValueMap {
+		return v
+	}
+	out := &Value{Span: v.Span, Kind: ValueMap}
+	for i, k := range v.Names {
+		if !slices.Contains(names, k.Name) {
+			out.Names, out.Elems = append(out.Names, k), append(out.Elems, v.Elems[i])
+		}
+	}
+	return out
+}
+
+// FindKey finds the key of a mapping.
+func FindKey(keys []Key, name string) (Key, bool) {
+	i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == name })
+	if i < 0 {
+		return Key{}, false
+	}
+	return keys[i], true
 }
 
 // Items lists the elements of a list, or the values of a mapping in the order

@@ -50,6 +50,7 @@ func Documents(set *decode.Set, types []tree.Type, r *diag.Reporter) *Whole {
 		for _, s := range p.Stages {
 			s.MakeLoop(p)
 		}
+		m.checkContributions(p)
 	}
 	return m.Whole
 }
@@ -57,6 +58,7 @@ func Documents(set *decode.Set, types []tree.Type, r *diag.Reporter) *Whole {
 // document adds everything but the handlers, whose stages may be in a
 // later document.
 func (m *merger) document(d *tree.Document) {
+	d.OwnAll()
 	b := m.Bundle
 	for _, s := range d.Services {
 		if m.Declare("service", s.ID, s.PlaceOf("id", s.Span), m.Reporter) {
@@ -177,6 +179,7 @@ func (m *merger) handler(h *tree.Handler) {
 	switch stages := m.stages[h.Into]; len(stages) {
 	case 1:
 		stages[0].Handlers = append(stages[0].Handlers, h)
+		m.join(h)
 	case 0:
 		m.reportInto(h, at)
 	default:

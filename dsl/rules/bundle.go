@@ -149,6 +149,38 @@ handlers:
   - {id: bonus, into: new-order/notify, critical: false, request: {url: http://127.0.0.1:9085/v1/bonus}}
 `,
 	}, {
+		Code:  Contribution,
+		Title: "contribution without consent",
+		Why: "A pipeline that has an owner belongs to that owner's runs. Handlers of others join it only as its contributions say, so that nobody " +
+			"else changes what later stages read, or makes runs fail.",
+		Before: `pipelines:
+  - id: new-order
+    owner: team-core
+    shared-state: {order: null}
+    stages:
+      - {id: fetch, handlers: [{id: order, set: {order: !$ event.payload.order}}]}
+      - {id: notify}
+handlers:
+  - {id: bonus, into: new-order/notify, owner: team-bonus, critical: false, set: {order: none}}
+`,
+		After: `pipelines:
+  - id: new-order
+    owner: team-core
+    contributions:
+      - {owners: [team-bonus], stages: [notify], handlers: 3}
+    shared-state: {order: null}
+    stages:
+      - {id: fetch, handlers: [{id: order, set: {order: !$ event.payload.order}}]}
+      - {id: notify}
+handlers:
+  - id: bonus
+    into: new-order/notify
+    owner: team-bonus
+    critical: false
+    shared-state: {points: 0}
+    set: {points: 50}
+`,
+	}, {
 		Code:  Detached,
 		Title: "handler without a stage",
 		Why:   "A handler of the top level runs only when it says which stage it joins.",

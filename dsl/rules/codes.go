@@ -105,6 +105,7 @@ const (
 	TooMany        diag.Code = "PC0224"
 	OnUnknown      diag.Code = "PC0225"
 	MaxState       diag.Code = "PC0226"
+	Contribution   diag.Code = "PC0227"
 )
 
 // The rules about schemas.

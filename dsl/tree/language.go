@@ -8,7 +8,7 @@ import (
 	"procaas/dsl/spec"
 )
 
-//go:embed tree.go await.go bound.go call.go choose.go cluster.go compensate.go each.go error.go events.go loop.go
+//go:embed tree.go await.go bound.go call.go choose.go contribution.go cluster.go compensate.go each.go error.go events.go loop.go
 //go:embed queue.go shards.go template.go
 var treeFiles embed.FS
 

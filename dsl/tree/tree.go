@@ -90,6 +90,9 @@ func (b *Bundle) On(eventType string) []*Pipeline { return b.Index.Serving[event
 
 // A Document is the top level of one file.
 type Document struct {
+	// Owner is the team that looks after everything in the file that names no owner itself.
+	Owner string `yaml:"owner"`
+
 	// Services lists whom handlers may call. When any are declared, requests
 	// reach no other hosts.
 	Services []*Service `yaml:"services"`
@@ -325,8 +328,14 @@ type Pipeline struct {
 	// failed run waits until somebody retries or cancels it.
 	KeepFailed int `yaml:"keep-failed" min:"1" max:"1000000"`
 
-	// Owner is the team that looks after the pipeline.
+	// Owner is the team that looks after the pipeline. Other owners may then add handlers
+	// only as contributions says.
 	Owner string `yaml:"owner"`
+
+	// Contributions says which other owners may add handlers to the pipeline, where,
+	// and what these handlers may do. A pipeline that has an owner takes no others. An
+	// empty list closes a pipeline without an owner, too.
+	Contributions []*Contribution `yaml:"contributions"`
 
 	// What the checks make of the above.
 	Contracts       map[string]*contracts.Contract `yaml:"-"` // of names of the shared state, those of the flow included
@@ -398,6 +407,11 @@ type Handler struct {
 
 	// Owner is the team that looks after the handler and gets its alerts.
 	Owner string `yaml:"owner"`
+
+	// SharedState declares names of a contribution's own, with the first values. The
+	// handler sets them like any others. Everybody reads them as shared-state.HANDLER.NAME.
+	// Only for handlers with into.
+	SharedState *expr.Value `yaml:"shared-state" kind:"map" expr:"no"`
 
 	// Critical says that the run cannot succeed without the handler. A contribution must set it.
 	Critical *bool `yaml:"critical" default:"true"`

@@ -48,6 +48,10 @@ func (n *novelty) handler() (diag.File, int, error) {
 		}
 		return n.insert(file, []string{"pipelines", p.ID, "stages", stage, "handlers"}, entry+body)
 	}
+	if p.Closed() && p.Invitation(n.owner, stage) == nil {
+		return none, 0, cli.Usagef("pipeline %s of %s takes no handlers of %s in stage %s; ask %s to add to the pipeline: %s",
+			p.ID, p.Owner, n.owner, stage, p.Owner, tree.InvitationWanted(n.owner, stage))
+	}
 	return n.contribution(file, body)
 }
 

@@ -1,0 +1,167 @@
+package merge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+	"procaas/dsl/rules"
+	"procaas/dsl/tree"
+)
+
+// This file keeps other owners from changing a pipeline without its owner's consent.
+
+// join makes the own names of a contribution known to its pipeline.
+func (m *merger) join(h *tree.Handler) {
+	id, _, _ := strings.Cut(h.Into, "/")
+	p := m.Bundle.Index.Pipelines[id]
+	if len(h.SharedState.Keys()) == 0 {
+		return
+	}
+	names := p.SharedState.Keys()
+	if flow := m.Bundle.Index.Flows[p.Flow]; flow != nil {
+		names = slices.Concat(names, flow.SharedState.Keys())
+	}
+	if other, taken := expr.FindKey(names, h.ID); taken {
+		m.Report(diag.Diagnostic{
+			Span: h.PlaceOf("id", h.Span), Code: rules.Contribution,
+			Message: fmt.Sprintf("the names of contribution %q would be in shared-state.%s, which exists", h.ID, h.ID),
+			Hint:    "rename the handler",
+			Related: []diag.Related{{Span: other.Span, Message: "declared here"}},
+		})
+		return
+	}
+	h.Join(p, m.Types.SetsState(h))
+}
+
+// checkContributions checks what other owners have added to a pipeline.
+func (m *merger) checkContributions(p *tree.Pipeline) {
+	m.checkInvitations(p)
+	count := make(map[*tree.Contribution]int)
+	for _, s := range p.Stages {
+		for _, h := range s.Handlers {
+			switch {
+			case h.Into == "" && h.SharedState != nil:
+				m.Errorf(h.PlaceOf("shared-state", h.Span), rules.Contribution, "declare the names under shared-state of the pipeline",
+					"handler %q is no contribution, so it has no names of its own", h.ID)
+			case h.Into == "" || p.Owner != "" && h.Owner == p.Owner:
+			case !p.Closed():
+				m.checkSoleWriter(p, h)
+			case h.Owner == "":
+				m.reportGuest(p, nil, h.PlaceOf("id", h.Span), fmt.Sprintf("contribution %q to pipeline %q does not say whose it is", h.ID, p.ID), "say owner: your-team")
+			default:
+				m.checkGuest(p, s, h, count)
+			}
+		}
+	}
+}
+
+// checkInvitations reports stages and names that the pipeline does not have.
+func (m *merger) checkInvitations(p *tree.Pipeline) {
+	stages := func() (ids []string) {
+		for _, s := range p.Stages {
+			ids = append(ids, s.ID)
+		}
+		return ids
+	}
+	for _, invited := range p.Contributions {
+		for _, id := range invited.Stages {
+			if !slices.Contains(stages(), id) {
+				m.Errorf(invited.PlaceOf("stages", invited.Span), rules.Contribution, m.DidYouMean(id, stages), "pipeline %q has no stage %q", p.ID, id)
+			}
+		}
+		for _, name := range invited.Writes {
+			if names := m.stateNames(p); !slices.Contains(names, name) {
+				m.Errorf(invited.PlaceOf("writes", invited.Span), rules.Contribution, m.DidYouMean(name, func() []string { return names }),
+					"shared-state.%s is not declared", name)
+			}
+		}
+	}
+}
+
+// checkGuest holds a contribution against what the pipeline's owner allows.
+func (m *merger) checkGuest(p *tree.Pipeline, s *tree.Stage, h *tree.Handler, count map[*tree.Contribution]int) {
+	invited := p.Invitation(h.Owner, s.ID)
+	if invited == nil {
+		m.reportGuest(p, nil, h.PlaceOf("into", h.Span), fmt.Sprintf("pipeline %q takes no handlers of %s in stage %q", p.ID, h.Owner, s.ID),
+			fmt.Sprintf("ask %s to add to the pipeline: %s", askedOwner(p), tree.InvitationWanted(h.Owner, s.ID)))
+		return
+	}
+	if count[invited]++; invited.Handlers > 0 && count[invited] > invited.Handlers {
+		m.reportGuest(p, invited, h.PlaceOf("id", h.Span),
+			fmt.Sprintf("contribution %q is one more than the %d handlers that pipeline %q takes", h.ID, invited.Handlers, p.ID),
+			fmt.Sprintf("ask %s to raise handlers", askedOwner(p)))
+	}
+	if h.Critical != nil && *h.Critical && !invited.Critical {
+		m.reportGuest(p, invited, h.PlaceOf("critical", h.Span), fmt.Sprintf("runs of pipeline %q may not fail because of contribution %q", p.ID, h.ID),
+			fmt.Sprintf("say critical: false, or ask %s to allow critical: true", askedOwner(p)))
+	}
+	for _, name := range m.setByGuest(p, h) {
+		if !slices.Contains(invited.Writes, name.Name) {
+			m.reportGuest(p, invited, name.Span, fmt.Sprintf("contribution %q may not set shared-state.%s of pipeline %q", h.ID, name.Name, p.ID),
+				h.OwnName(name.Name)+fmt.Sprintf(". Or ask %s to list it under writes", askedOwner(p)))
+		}
+	}
+}
+
+// checkSoleWriter reports a name that a contribution and a handler of another owner set, in a
+// pipeline that says nothing about contributions.
+func (m *merger) checkSoleWriter(p *tree.Pipeline, h *tree.Handler) {
+	for _, name := range m.setByGuest(p, h) {
+		for _, s := range p.Stages {
+			for _, other := range s.Handlers {
+				at, sets := expr.FindKey(m.setByGuest(p, other), name.Name)
+				if other == h || other.Owner == h.Owner || !sets {
+					continue
+				}
+				m.Report(diag.Diagnostic{
+					Span: name.Span, Code: rules.Contribution,
+					Message: fmt.Sprintf("contribution %q of %s sets shared-state.%s, which handler %q sets, too", h.ID, h.Owner, name.Name, other.ID),
+					Hint:    h.OwnName(name.Name) + fmt.Sprintf(". Or add to the pipeline: contributions: [{owners: [%s], writes: [%s]}]", h.Owner, name.Name),
+					Related: []diag.Related{{Span: at.Span, Message: "set here"}},
+				})
+			}
+		}
+	}
+}
+
+// setByGuest lists the names of the pipeline that a handler sets, each once.
+func (m *merger) setByGuest(p *tree.Pipeline, h *tree.Handler) []expr.Key {
+	var out []expr.Key
+	for _, k := range h.Sets(m.Types.SetsState(h)) {
+		_, twice := expr.FindKey(out, k.Name)
+		own := k.Name == h.ID && h.SharedState != nil
+		if !twice && !own && slices.Contains(m.stateNames(p), k.Name) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// stateNames lists the names of the shared state of a pipeline, those of its flow included.
+func (m *merger) stateNames(p *tree.Pipeline) []string {
+	names := p.SharedState.KeyNames()
+	if flow := m.Bundle.Index.Flows[p.Flow]; flow != nil {
+		names = append(names, flow.SharedState.KeyNames()...)
+	}
+	return names
+}
+
+// reportGuest reports a contribution, and what the pipeline says of it: nil where it says nothing.
+func (m *merger) reportGuest(p *tree.Pipeline, invited *tree.Contribution, at diag.Span, message, hint string) {
+	rule := diag.Related{Span: p.PlaceOf("id", p.Span), Message: "its owner is " + askedOwner(p)}
+	if invited != nil {
+		rule = diag.Related{Span: invited.Span, Message: "what it takes"}
+	}
+	m.Report(diag.Diagnostic{Span: at, Code: rules.Contribution, Message: message, Hint: hint, Related: []diag.Related{rule}})
+}
+
+// askedOwner is whom to ask about a pipeline.
+func askedOwner(p *tree.Pipeline) string {
+	if p.Owner == "" {
+		return "whoever owns the pipeline"
+	}
+	return p.Owner
+}

@@ -1,0 +1,135 @@
+package tree
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+	"procaas/dsl/spec"
+)
+
+// A Contribution says what handlers of other owners may do in a pipeline. Of several
+// that name an owner and a stage, the first one counts.
+type Contribution struct {
+	Span diag.Span `yaml:"-"`
+
+	places
+
+	// Owners lists who may add handlers; without it, everybody who says who they are.
+	Owners spec.Names `yaml:"owners"`
+
+	// Stages lists the stages that handlers may be added to; without it, all stages.
+	Stages spec.Names `yaml:"stages"`
+
+	// Writes lists the names of the shared state that the handlers may set. They may
+	// always set names of their own, which they declare beside into.
+	Writes spec.Names `yaml:"writes"`
+
+	// Critical says whether runs may fail because of the handlers.
+	Critical bool `yaml:"critical" default:"false"`
+
+	// Handlers is the highest number of handlers that may be added.
+	Handlers int `yaml:"handlers" min:"1" max:"1000"`
+}
+
+// Invitation finds what the pipeline says about handlers of an owner in a stage; nil when it
+// takes none.
+func (p *Pipeline) Invitation(owner, stage string) *Contribution {
+	for _, c := range p.Contributions {
+		if (len(c.Owners) == 0 || slices.Contains(c.Owners, owner)) && (len(c.Stages) == 0 || slices.Contains(c.Stages, stage)) {
+			return c
+		}
+	}
+	return nil
+}
+
+// Closed reports whether other owners may add only what Contributions say.
+func (p *Pipeline) Closed() bool { return p.Owner != "" || p.Contributions != nil }
+
+// InvitationWanted is what the owner of a pipeline adds to it for handlers of another owner.
+func InvitationWanted(owner, stage string) string {
+	return fmt.Sprintf("contributions: [{owners: [%s], stages: [%s]}]", owner, stage)
+}
+
+// OwnName says how a contribution declares a name of its own.
+func (h *Handler) OwnName(name string) string {
+	return fmt.Sprintf("declare it as your own beside into: shared-state: {%s: null}; others read it as shared-state.%s.%s", name, h.ID, name)
+}
+
+// Sets lists the names of the shared state that the handler may set. setsState says that the
+// body of its type sets some, too.
+func (h *Handler) Sets(setsState bool) []expr.Key {
+	keys := slices.Clone(h.Result.Keys())
+	if setsState {
+		keys = append(keys, h.Body.Keys()...)
+	}
+	if h.Fallback != nil {
+		keys = append(keys, h.Fallback.Result.Keys()...)
+	}
+	for _, rule := range h.OnError {
+		keys = append(keys, rule.Result.Keys()...)
+	}
+	return keys
+}
+
+// Join makes a contribution with names of its own a handler of the pipeline: these
+// names become entries of one name of the shared state, the handler's id.
+func (h *Handler) Join(p *Pipeline, setsState bool) {
+	if len(h.SharedState.Keys()) == 0 {
+		return
+	}
+	p.SharedState = p.SharedState.With(expr.Key{Name: h.ID, Span: h.SharedState.Span}, h.SharedState)
+	h.Result = h.inOwnName(h.Result)
+	if setsState {
+		h.Body = h.inOwnName(h.Body)
+	}
+	if h.Fallback != nil {
+		h.Fallback.Result = h.inOwnName(h.Fallback.Result)
+	}
+	for _, rule := range h.OnError {
+		rule.Result = h.inOwnName(rule.Result)
+	}
+}
+
+// inOwnName moves the handler's own names of a result below its id. Those that the
+// result leaves out get their first values.
+func (h *Handler) inOwnName(result *expr.Value) *expr.Value {
+	own, others := h.SharedState, result.Without(h.SharedState.KeyNames())
+	if len(others.Keys()) == len(result.Keys()) {
+		return result
+	}
+	for _, k := range own.Keys() {
+		if v := result.Get(k.Name); v != nil {
+			own = own.With(k, v)
+		}
+	}
+	return others.With(expr.Key{Name: h.ID, Span: result.Span}, own)
+}
+
+// OwnAll gives what the document declares without an owner to the owner of the document.
+func (d *Document) OwnAll() {
+	if d.Owner == "" {
+		return
+	}
+	own := func(owner *string) { *owner = cmp.Or(*owner, d.Owner) }
+	for _, s := range d.Services {
+		own(&s.Owner)
+	}
+	for _, f := range d.Flows {
+		own(&f.Owner)
+	}
+	for _, p := range d.Pipelines {
+		own(&p.Owner)
+	}
+	for _, h := range d.Handlers {
+		own(&h.Owner)
+	}
+	for _, m := range d.ShardMaps {
+		own(&m.Owner)
+	}
+	for _, c := range d.Clusters {
+		own(&c.Owner)
+	}
+}
