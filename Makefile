@@ -120,7 +120,7 @@ vet: ## the compiler's own checks
 lint: ## what the linters of .golangci.yml say; a job of its own in CI, since building them takes minutes
 	GOFLAGS="$(FLAGS)" $(LINT) run ./...
 
-prose: ## what the pages of docs have of long lines, long sentences and phrases that readers stumble over
+prose: ## long sentences, and phrases that readers stumble over, in pages, help texts and descriptions
 	$(GO) test -count 1 ./docs
 
 golden: ## rewrite golden files and generated files; read the diff before you commit it

@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,16 +32,26 @@ var phrases = []struct{ old, instead string }{
 	{`\bought to\b`, "must, should"},
 	{`\bno (more|less) than\b`, "at most, at least"},
 	{`\bbesides\b`, "also, as well as"},
+	{`\bwh(at|o)ever\b|\bwhom\b`, "name the thing or the actor"},
+	{`\b(has|have) to be \w+ed\b|\b(is|are) to be \w+ed\b`, "say who must do it"},
+	{`\bin place of\b`, "instead of"},
+	{`\bno more\b|\bnot any more\b`, "no longer"},
+	{`\bunder way\b`, "in flight, current"},
+	{`\bby what\b`, "say how"},
+	{`\brepetitions?\b`, "retry, retries"},
 	{`\bhence\b|\bthereby\b|\bwhereby\b|\bthereof\b|\bthereupon\b`, "so, by doing this"},
 }
 
 var (
-	fenced   = regexp.MustCompile("(?ms)^```.*?^```$")
+	fenced   = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
 	inline   = regexp.MustCompile("`[^`\n]*`")
 	linked   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 	comment  = regexp.MustCompile(`(?s)<!--.*?-->`)
 	sentence = regexp.MustCompile(`[.!?:](?:\s+|$)`)
-	item     = regexp.MustCompile(`^\s*([-*]|\d+\.)\s`)
+	// help is what a command says of itself, in its section of the reference.
+	help      = regexp.MustCompile("(?ms)^```text\n(.*?)^```$")
+	described = regexp.MustCompile(`^\s*"(?:description|summary)": (".*"),?$`)
+	item      = regexp.MustCompile(`^\s*([-*]|\d+\.)\s|^ {2,}\S+( \S+)* {2,}`) // the last is a term in a help text
 )
 
 // TestProse holds the pages to plain English: short lines, short sentences, and none of the phrases that readers had to
@@ -54,6 +65,55 @@ func TestProse(t *testing.T) {
 		}
 		for _, problem := range problems(string(text)) {
 			t.Errorf("%s%s", page, problem)
+		}
+	}
+}
+
+// others are read as well: what is beside the code, and what is generated from help texts and comments. Their lines and
+// pages may be longer.
+var others = []string{
+	"../README.md", "../.github/CONTRIBUTING.md", "../SECURITY.md", "../dsl/*.md", "../engine/*.md",
+	"../handlers/*.md", "../handlers/*/*.md", "../handlers/*/*/*.md", "../pipelines/*/*.md", "reference/*.md",
+}
+
+// TestProseOfOthers holds other texts to the same sentences and phrases.
+func TestProseOfOthers(t *testing.T) {
+	t.Parallel()
+	for _, pattern := range others {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: have %d files: %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, problem := range sentences(help.ReplaceAllString(string(text), "$1")) {
+				t.Errorf("%s%s", file, problem)
+			}
+		}
+	}
+}
+
+// TestProseOfTheAPI holds the descriptions of calls and fields to the same.
+func TestProseOfTheAPI(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../schemas/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(string(text), "\n") {
+		m := described.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		var description string
+		if err := json.Unmarshal([]byte(m[1]), &description); err != nil {
+			t.Fatal(err)
+		}
+		for _, problem := range sentences(description) {
+			t.Errorf("../schemas/openapi.json:%d, line%s", i+1, problem)
 		}
 	}
 }
@@ -135,6 +195,14 @@ func problems(text string) (found []string) {
 		if n := utf8.RuneCountInString(line); n > longestLine && !strings.HasPrefix(line, "|") {
 			report(i+1, "the line has %d characters; want at most %d", n, longestLine)
 		}
+	}
+	return append(found, sentences(text)...)
+}
+
+// sentences lists sentences that are too long, and phrases.
+func sentences(text string) (found []string) {
+	report := func(line int, format string, args ...any) {
+		found = append(found, fmt.Sprintf(":%d: %s", line, fmt.Sprintf(format, args...)))
 	}
 	blank := func(s string) string { return strings.Repeat("\n", strings.Count(s, "\n")) }
 	prose := fenced.ReplaceAllStringFunc(text, blank)

@@ -31,9 +31,9 @@ type ForEach struct {
 	MaxItems int `yaml:"max-items" default:"1000" min:"1" max:"10000"`
 
 	// OnFailure decides what happens when an element fails for good. fail starts no further elements, and fails the
-	// handler with the error of the first failed element. continue runs the other elements, and the response has null
-	// in place of the failed one. collect also runs them, and the response has a mapping for each element. The mapping
-	// has response, status and error, which is null or has class, status and message.
+	// handler with the error of the first failed element. continue runs the other elements, and the response has null for
+	// the failed one. collect also runs them, and the response has a mapping for each element. The mapping has response,
+	// status and error, which is null or has class, status and message.
 	OnFailure string `yaml:"on-failure" enum:"fail,continue,collect" default:"fail"`
 }
 

@@ -50,11 +50,11 @@ func newCounts(r prometheus.Registerer) *counts {
 	c := &counts{
 		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "procaas_alerts_sent_total",
-			Help: "Alerts that a receiver took, repetitions and ends included.",
+			Help: "Alerts that a receiver accepted, including repeated and resolved ones.",
 		}, []string{"receiver"}),
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "procaas_alert_requests_failed_total",
-			Help: "Requests to receivers of alerts that failed; they are repeated unless the receiver refuses them.",
+			Help: "Failed requests to receivers of alerts. The node retries them unless the receiver refuses them.",
 		}, []string{"receiver"}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "procaas_alerts_dropped_total",

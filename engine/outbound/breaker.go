@@ -92,7 +92,7 @@ func (b *Breakers) breaker(caller, host string, pause time.Duration) *gobreaker.
 }
 
 var breakerOpen = prometheus.NewDesc("procaas_breaker_open",
-	"Whether a host does not answer what the engine itself asks of it, so that single requests find out when it does: 1 or 0.",
+	"1 while a host does not answer requests of the engine itself, and single requests try whether it is back; else 0.",
 	[]string{"caller", "host"}, nil)
 
 // Describe implements [prometheus.Collector].

@@ -63,20 +63,20 @@ func newHandlerGauges() *liveGauges[HandlerInfo] {
 		labels: func(h *HandlerInfo) []string { path := model.SplitPath(h.Path); return path[:] },
 		gauges: []liveGauge[HandlerInfo]{
 			gauge("procaas_handler_success_ratio",
-				"Share of the handler's attempts of the last minute on this node that succeeded; absent without attempts.",
+				"Share of the handler's attempts that succeeded in the last minute on this node; absent without attempts.",
 				func(h *HandlerInfo) (float64, bool) {
 					if h.SuccessRatio == nil {
 						return 0, false
 					}
 					return *h.SuccessRatio, true
 				}),
-			gauge("procaas_handler_in_flight", "Calls of the handler that are under way on this node.",
+			gauge("procaas_handler_in_flight", "Calls of the handler in flight on this node.",
 				func(h *HandlerInfo) (float64, bool) { return float64(h.InFlight), true }),
-			gauge("procaas_handler_waiting", "Runs in this node's memory that may not call the handler yet: a limit lets them wait.",
+			gauge("procaas_handler_waiting", "Runs in the memory of this node that wait for a limit before they call the handler.",
 				func(h *HandlerInfo) (float64, bool) { return float64(h.Waiting), true }),
-			gauge("procaas_handler_fallback", "Whether the handler is out of the flow by itself, wholly or in part: 1, else 0.",
+			gauge("procaas_handler_fallback", "1 while a fallback keeps the handler out of the flow, fully or partly; else 0.",
 				func(h *HandlerInfo) (float64, bool) { return oneIf(h.Fallback.IsOut()), true }),
-			gauge("procaas_switch_off", "Whether an operator has switched the handler off, or holds its runs: 1, else 0.",
+			gauge("procaas_switch_off", "1 while an operator has switched the handler off or holds its runs; else 0.",
 				func(h *HandlerInfo) (float64, bool) { return oneIf(h.Switch != "on"), true }),
 		},
 	}
@@ -89,29 +89,29 @@ func newServiceGauges() *liveGauges[guard.ServiceInfo] {
 	return &liveGauges[guard.ServiceInfo]{
 		labels: func(s *guard.ServiceInfo) []string { return []string{s.ID} },
 		gauges: []liveGauge[guard.ServiceInfo]{
-			gauge("procaas_service_limit", "Calls of the service that this node lets be under way at once; absent without a bound.",
+			gauge("procaas_service_limit", "Highest number of calls of the service in flight on this node; absent without a limit.",
 				func(s *guard.ServiceInfo) (float64, bool) {
 					if s.Limit == nil {
 						return 0, false
 					}
 					return float64(*s.Limit), true
 				}),
-			gauge("procaas_service_in_flight", "Calls of the service that this node has under way.",
+			gauge("procaas_service_in_flight", "Calls of the service in flight on this node.",
 				func(s *guard.ServiceInfo) (float64, bool) { return float64(s.InFlight), true }),
-			gauge("procaas_service_waiting", "Runs of this node that stand in line to call the service.",
+			gauge("procaas_service_waiting", "Runs of this node that queue for a call of the service.",
 				func(s *guard.ServiceInfo) (float64, bool) { return float64(s.Waiting), true }),
-			gauge("procaas_service_parked", "Runs of all nodes that are parked until the service can be called.",
+			gauge("procaas_service_parked", "Runs of all nodes that are parked until the service is available.",
 				func(s *guard.ServiceInfo) (float64, bool) { return float64(s.Parked), true }),
-			gauge("procaas_service_failing_seconds", "For how long hardly any call of the service has succeeded on this node, or it has wanted "+
-				"none; 0 while it answers.",
+			gauge("procaas_service_failing_seconds", "How long hardly any call of the service has succeeded on this node, or the service "+
+				"has asked for a pause; 0 while it answers.",
 				func(s *guard.ServiceInfo) (float64, bool) {
 					if s.FailingSince == nil {
 						return 0, true
 					}
 					return max(time.Since(*s.FailingSince).Seconds(), 0), true
 				}),
-			gauge("procaas_service_down", "Whether hardly any call of the service succeeds, so that this node calls it once at a time to find "+
-				"out when it is back: 1, else 0.",
+			gauge("procaas_service_down", "1 while hardly any call of the service succeeds, and one call at a time tries whether it is "+
+				"back; else 0.",
 				func(s *guard.ServiceInfo) (float64, bool) { return oneIf(s.Down), true }),
 		},
 	}
@@ -124,11 +124,10 @@ func newParkedGauges() *liveGauges[ParkedRuns] {
 	return &liveGauges[ParkedRuns]{
 		labels: func(p *ParkedRuns) []string { return []string{p.Pipeline, p.Reason} },
 		gauges: []liveGauge[ParkedRuns]{
-			gauge("procaas_runs_parked", "Runs of all nodes that have begun and stand still, or have failed and nobody has decided about, by "+
-				"what they wait for: "+
-				"service, hold, lifted, loop, limit, retry, unserved, time, event, state, operator, blocking or failed. All nodes count the same.",
+			gauge("procaas_runs_parked", "Runs of all nodes that stand still, or that failed and wait for a decision, by cause: service, "+
+				"hold, lifted, loop, limit, retry, unserved, time, event, state, operator, blocking or failed. All nodes report the same number.",
 				func(p *ParkedRuns) (float64, bool) { return float64(p.Runs), true }),
-			gauge("procaas_runs_parked_oldest_seconds", "For how long the first of these runs has waited for that.",
+			gauge("procaas_runs_parked_oldest_seconds", "How long the oldest of these runs has waited.",
 				func(p *ParkedRuns) (float64, bool) { return p.AgeS, true }),
 		},
 	}

@@ -59,16 +59,16 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		handled: newHandlerTolerance(), piped: newPipelineTolerance(),
 		HandlerCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "procaas_handler_calls_total",
-			Help: "Attempts of handlers that ended, and handlers that were skipped, by outcome.",
+			Help: "Attempts of handlers that ended, and skipped handlers, by outcome.",
 		}, append(handler[:3:3], "outcome")), // a copy: the others have no outcome
 		HandlerGivenUp: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "procaas_handler_given_up_total",
-			Help: "Handlers that failed for good: their runs go on without them, or fail when they are critical.",
+			Help: "Handlers that failed for good. Their runs continue without them, or fail if they are critical.",
 		}, handler),
 		HandlerLeftOut: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "procaas_handler_left_out_total",
-			Help: "Runs that went on without the handler though its conditions did not say so, by reason: switch, fallback, limit, wait or " +
-				"failed. procaas runs list --left-out lists them, procaas runs make-up does the handler after all.",
+			Help: "Runs that left the handler out for another reason than its conditions, by reason: switch, fallback, limit, wait or " +
+				"failed. procaas runs list --left-out lists them. procaas runs make-up makes the calls.",
 		}, append(handler[:3:3], "reason")),
 		HandlerSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "procaas_handler_seconds",
@@ -77,7 +77,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, handler),
 		Accepted: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "procaas_events_accepted_total",
-			Help: "Events that this node accepted, without repetitions.",
+			Help: "Events that this node accepted, without duplicates.",
 		}),
 		Runs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "procaas_runs_total",
@@ -89,22 +89,22 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 		InboxOldest: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "procaas_inbox_oldest_seconds",
-			Help: "For how long the oldest run that is due has waited; 0 when none has.",
+			Help: "How long the oldest due run has waited; 0 if none waits.",
 		}),
 		Checkpoint: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "procaas_checkpoint_seconds",
-			Help:    "Time until a run's step is durable, waiting for the shared commit included.",
+			Help:    "Time until a step of a run is durable, including the wait for the shared commit.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14), // 0.5 ms to 4 s
 		}),
 	}
 	m.Quarantined = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "procaas_runs_quarantined_total",
-		Help: "Runs that this node has quarantined: nodes died while they had the run, again and again, before it got any further.",
+		Help: "Runs that this node quarantined, because several nodes in a row died while they had the run.",
 	})
 	m.Shed = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_events_shed_total",
-		Help: "Events that this node has not taken in, by reason: overload, when they come faster than the store writes, where a request " +
-			"that is refused unread counts as one, or client_left, when nobody waits for the answer any more.",
+		Help: "Events that this node did not accept, by reason. overload: they arrive faster than the store writes; a request that is " +
+			"refused unread counts as one event. client_left: the client no longer waits.",
 	}, []string{"reason"})
 	// Series that are there from the beginning, at 0, so that the first of their kind is an
 	// increase: an alert by rate() would miss it otherwise.
@@ -113,7 +113,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	r.MustRegister(m.Shed)
 	m.StoreErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_store_errors_total",
-		Help: "Calls of the store that failed and are tried again, by operation.",
+		Help: "Failed calls of the store that the node retries, by operation.",
 	}, []string{"operation"})
 	for _, operation := range []string{
 		"accept", "beat", "claim", "commit", "decide", "join", "leave", "outages", "probe", "read", "report",
@@ -123,7 +123,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	m.StoreLost = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "procaas_store_lost",
-		Help: "1 while this node refuses its store, which has lost what it acknowledged: it was set back, removed or replaced.",
+		Help: "1 while this node refuses its store, because the store lost acknowledged data: it was set back, removed or replaced.",
 	})
 	r.MustRegister(m.StoreLost, m.HandlerCalls, m.HandlerGivenUp, m.HandlerLeftOut, m.HandlerSeconds, m.Accepted,
 		m.Runs, m.Quarantined, m.InboxWaiting, m.InboxOldest, m.Checkpoint, m.StoreErrors, m.handlers, m.services, m.parked, m.handled, m.piped)

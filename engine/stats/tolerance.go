@@ -57,9 +57,8 @@ func pipelineTolerances(d *definitions.Definition) (out []tolerance) {
 
 func newHandlerTolerance() *liveGauges[tolerance] {
 	labels := append(handlerLabels(), "owner", "critical")
-	desc := prometheus.NewDesc("procaas_handler_tolerance", "Share of the calls of the handler that may fail before somebody is told: "+
-		"0.05 of a critical one, "+
-		"what the fallback of another one allows, else 0.1.", labels, nil)
+	desc := prometheus.NewDesc("procaas_handler_tolerance", "Share of the calls of the handler that may fail before an alert: 0.05 "+
+		"for a critical handler, that of the fallback if there is one, else 0.1.", labels, nil)
 	return &liveGauges[tolerance]{
 		labels: func(t *tolerance) []string {
 			path := model.SplitPath(t.path)
@@ -70,7 +69,7 @@ func newHandlerTolerance() *liveGauges[tolerance] {
 }
 
 func newPipelineTolerance() *liveGauges[tolerance] {
-	desc := prometheus.NewDesc("procaas_pipeline_tolerance", "Share of the runs of the pipeline that may fail before somebody is told.",
+	desc := prometheus.NewDesc("procaas_pipeline_tolerance", "Share of the runs of the pipeline that may fail before an alert.",
 		[]string{"pipeline", "owner"}, nil)
 	return &liveGauges[tolerance]{
 		labels: func(t *tolerance) []string { return []string{t.path, t.owner} },

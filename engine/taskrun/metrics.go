@@ -34,15 +34,15 @@ const (
 
 var (
 	taskLag = prometheus.NewDesc("procaas_queue_lag_seconds",
-		"By how much the most urgent ready task of a type waits beyond what it tolerates.", []string{"type"}, nil)
+		"How long the most urgent ready task of a type has waited beyond its tolerance.", []string{"type"}, nil)
 	taskCount = prometheus.NewDesc("procaas_queue_tasks", "Tasks of a type by state; failed ones are dead letters.",
 		[]string{"type", "state"}, nil)
 	taskGuess = prometheus.NewDesc("procaas_queue_tasks_estimated", "1 for each procaas_queue_tasks that is an estimate, from a sample of "+
 		"a large table.", []string{"type", "state"}, nil)
-	taskAsked = prometheus.NewDesc("procaas_queue_asked_timestamp_seconds", "When a worker asked for tasks of a type last; 0 when none "+
-		"has in a month.", []string{"type"}, nil)
-	taskRaise = prometheus.NewDesc("procaas_queue_raised_total", "Tasks of a type that waited for longer than max-wait and were let go "+
-		"before others, on all nodes.", []string{"type"}, nil)
+	taskAsked = prometheus.NewDesc("procaas_queue_asked_timestamp_seconds", "When a worker last asked for tasks of a type; 0 if none "+
+		"has within a month.", []string{"type"}, nil)
+	taskRaise = prometheus.NewDesc("procaas_queue_raised_total", "Tasks of a type that waited longer than max-wait and went before "+
+		"others, on all nodes.", []string{"type"}, nil)
 )
 
 // MeasureTasks makes a store of tasks tell metrics: what [store.TaskTypeStats] has of each
@@ -50,7 +50,7 @@ var (
 // what they tolerate from those that were not. A task that is taken again counts again.
 func MeasureTasks(db *store.TaskStore, registry prometheus.Registerer) *store.TaskStore {
 	m := &measuredTasks{TaskWork: db.Work, admin: db.Admin, types: map[string]bool{}, started: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "procaas_queue_started_total", Help: "Tasks that were taken on this node, by whether that was within what they tolerate.",
+		Name: "procaas_queue_started_total", Help: "Tasks that were taken on this node, by whether that was within their tolerance.",
 	}, []string{"type", "within"})}
 	registry.MustRegister(m.started, m)
 	measured := *db

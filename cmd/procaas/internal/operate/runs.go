@@ -126,8 +126,8 @@ func runsMakeUp() *cobra.Command {
 		Use:   "make-up --handler PATH",
 		Short: "Call a handler that runs left out",
 		Long: `make-up calls a handler in succeeded runs that left it out. A run leaves a handler out
-when it is switched off, out of the flow or over its limit, when its service is down
-for too long, or when it fails. procaas runs list --left-out PATH lists these runs.
+when it is switched off, out of the flow or over its limit. It also does so when the
+service is down for too long, or when the handler fails. procaas runs list --left-out PATH lists these runs.
 
 Each run makes only this call, with the Idempotency-Key that the call had or would
 have had. It evaluates the handler's conditions again. The result goes to the run,

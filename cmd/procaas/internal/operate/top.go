@@ -42,8 +42,8 @@ func topCommand() *cobra.Command {
 		Use:   "top [PATH]",
 		Short: "Watch handlers by path: rate, success, latency, switch, limit, fallback",
 		Long: `top shows the handlers of a server, or those below a path, and updates each second.
-Columns are calls and success in the last minute and the last 10 seconds, the median
-and the 99th percentile of latency, calls in flight, runs that wait in memory or are
+Columns are calls and success in the last minute and the last 10 seconds, and the median
+and the 99th percentile of latency. Other columns are calls in flight, runs that wait in memory or are
 parked in the store, and what restricts a handler.
 
 Below a handler are its last error, and who switched it off, until when and why. At

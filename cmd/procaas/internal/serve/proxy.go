@@ -149,11 +149,10 @@ func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *Node, served 
 		return
 	}
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "procaas_proxy_requests_total", Help: "Requests that came for a cluster, by the status of the answer.",
+		Name: "procaas_proxy_requests_total", Help: "Requests to a cluster, by the status of the reply.",
 	}, []string{"cluster", "code"})
 	repeats := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "procaas_proxy_repeats_total", Help: "How often such requests were sent to a worker again, since their partition " +
-			"was moving or " +
+		Name: "procaas_proxy_repeats_total", Help: "How often the proxy sent such requests again, because their partition was moving or " +
 			"the worker failed.",
 	}, []string{"cluster"})
 	n.metrics.MustRegister(requests, repeats)

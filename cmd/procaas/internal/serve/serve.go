@@ -92,7 +92,7 @@ func (f *Flags) Add(c *cobra.Command, store string, open ...string) {
 	flags.StringVar(&f.LogLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&f.SecretsDir, "secrets-dir", "", "directory with a file NAME for each !secret NAME, or SERVICE/NAME for a "+
 		"secret of only this service (default: the variables PROCAAS_SECRET_NAME)")
-	flags.StringArrayVar(&f.Targets, "allow-target", nil, "where flows may connect to, whatever authors declare: host, host:port, "+
+	flags.StringArrayVar(&f.Targets, "allow-target", nil, "limits where flows may connect to: host, host:port, "+
 		"or addresses such as 10.1.0.0/16 (repeatable; default: every declared service)")
 	f.Alerts.add(flags)
 	flags.StringToStringVar(&f.Services, "service", nil, "other address for a declared service: ID=URL (repeatable)")

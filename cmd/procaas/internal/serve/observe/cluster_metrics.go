@@ -24,7 +24,7 @@ var clusterGauges = []struct {
 	of         func(*clusters.ClusterStatus) float64
 }{
 	{
-		"procaas_cluster_gini", "How uneven the weights of the workers are, from 0 to 1.", prometheus.GaugeValue,
+		"procaas_cluster_gini", "The Gini index of the weights of the workers, from 0 (even) to 1.", prometheus.GaugeValue,
 		func(s *clusters.ClusterStatus) float64 { return s.State.Gini },
 	},
 	{
@@ -32,7 +32,7 @@ var clusterGauges = []struct {
 		func(s *clusters.ClusterStatus) float64 { return s.State.Requests },
 	},
 	{
-		"procaas_cluster_drops_per_second", "Requests that the workers refuse for lack of capacity.", prometheus.GaugeValue,
+		"procaas_cluster_drops_per_second", "Requests that the workers drop for lack of capacity.", prometheus.GaugeValue,
 		func(s *clusters.ClusterStatus) float64 { return s.State.Drops },
 	},
 	{
@@ -40,7 +40,7 @@ var clusterGauges = []struct {
 		func(s *clusters.ClusterStatus) float64 { return float64(s.State.Moves) },
 	},
 	{
-		"procaas_cluster_drops_total", "Requests that the workers have refused for lack of capacity.", prometheus.CounterValue,
+		"procaas_cluster_drops_total", "Requests that the workers dropped for lack of capacity.", prometheus.CounterValue,
 		func(s *clusters.ClusterStatus) float64 { return s.State.Dropped },
 	},
 	{
@@ -57,11 +57,11 @@ var clusterGauges = []struct {
 		return float64(up)
 	}},
 	{
-		"procaas_cluster_alerts", "What a person should look at, by number.", prometheus.GaugeValue,
+		"procaas_cluster_alerts", "The number of alerts of the cluster.", prometheus.GaugeValue,
 		func(s *clusters.ClusterStatus) float64 { return float64(len(s.State.Alerts)) },
 	},
 	{
-		"procaas_cluster_observed_seconds", "When the workers were asked last, as Unix time.", prometheus.GaugeValue,
+		"procaas_cluster_observed_seconds", "Time of the last observation, as Unix time.", prometheus.GaugeValue,
 		func(s *clusters.ClusterStatus) float64 { return s.State.At },
 	},
 }

@@ -39,7 +39,7 @@ func cellGauges() []cellGauge {
 	}
 	return []cellGauge{
 		{
-			desc("procaas_inbox_cell_up", "1 for a database of the inbox that this node can reach, 0 for another one."), true,
+			desc("procaas_inbox_cell_up", "1 if this node can reach a database of the inbox, else 0."), true,
 			func(c *inbox.Cell) float64 {
 				if c.Away != "" {
 					return 0
@@ -52,7 +52,7 @@ func cellGauges() []cellGauge {
 			func(c *inbox.Cell) float64 { return float64(c.Slots) },
 		},
 		{
-			desc("procaas_inbox_cell_frozen_slots", "Slots that take nothing in at present, since they move."), false,
+			desc("procaas_inbox_cell_frozen_slots", "Slots that accept no events now, because they move."), false,
 			func(c *inbox.Cell) float64 { return float64(c.Frozen) },
 		},
 		{
@@ -60,22 +60,21 @@ func cellGauges() []cellGauge {
 			func(c *inbox.Cell) float64 { return float64(c.Waiting) },
 		},
 		{
-			desc("procaas_inbox_cell_outbox", "Events in a database of the inbox for the others, at most 1000 are counted."), false,
+			desc("procaas_inbox_cell_outbox", "Events in a database of the inbox for other databases, counted up to 1000."), false,
 			func(c *inbox.Cell) float64 { return float64(c.Outbox) },
 		},
 		{
-			desc("procaas_inbox_cell_outbox_oldest_seconds", "For how long the first of them has been there; 0 when there is none."), false,
+			desc("procaas_inbox_cell_outbox_oldest_seconds", "Age of the oldest of them; 0 if there is none."), false,
 			func(c *inbox.Cell) float64 { return c.OutboxOldestS },
 		},
 	}
 }
 
 var (
-	inboxMoving = prometheus.NewDesc("procaas_inbox_moving_slots", "Slots that are to be in another database of the inbox, and "+
-		"are not yet.",
+	inboxMoving = prometheus.NewDesc("procaas_inbox_moving_slots", "Slots that still have to move to another database of the inbox.",
 		nil, nil)
-	inboxEnded = prometheus.NewDesc("procaas_inbox_moves_total", "Moves of slots that have ended, by what became of them; all nodes "+
-		"count the same.", []string{"outcome"}, nil)
+	inboxEnded = prometheus.NewDesc("procaas_inbox_moves_total", "Ended moves of slots, by outcome. All nodes report the same "+
+		"number.", []string{"outcome"}, nil)
 )
 
 // Describe implements [prometheus.Collector].
