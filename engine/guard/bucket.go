@@ -8,13 +8,14 @@ import (
 // A bucket spaces calls out to a rate. It remembers only when the next call would
 // be due if all came evenly; calls may come earlier than that by its burst.
 type bucket struct {
-	mu   sync.Mutex // guards the following
-	rate float64    // calls per second, as asked last
-	due  int64      // of the next call, in nanoseconds since 1970
-	away int64      // when the last one of those sent away shall ask again
-	took int64      // places that were taken and not given back
-	late int64      // when a call had to wait last; 0 for never
-	from int64      // before the first call: when calls may begin, one by one; 0 is at once, with a burst
+	mu    sync.Mutex // guards the following
+	rate  float64    // calls per second, as asked last
+	due   int64      // of the next call, in nanoseconds since 1970
+	away  int64      // when the last one of those sent away shall ask again
+	whole float64    // of all nodes together, as asked last
+	took  int64      // places that were taken and not given back
+	late  int64      // when a call had to wait last; 0 for never
+	from  int64      // before the first call: when calls may begin, one by one; 0 is at once, with a burst
 }
 
 // Reserve takes the place of the next call and tells in how long it may start. A
@@ -65,11 +66,19 @@ func (b *bucket) sendAway(now time.Time, delay time.Duration, pace float64) time
 	return time.Unix(0, at).UTC()
 }
 
-// counted tells how many calls have taken a place, at which rate they may, and when one had to wait last.
-func (b *bucket) counted() (taken int64, rate float64, late int64) {
+// counted tells how many calls have taken a place, how many a second may on all nodes together, and when one had to
+// wait last.
+func (b *bucket) counted() (taken int64, whole float64, late int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.took, b.rate, b.late
+	return b.took, b.whole, b.late
+}
+
+// share notes which rate nodes share.
+func (b *bucket) share(whole float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.whole = whole
 }
 
 // left is how many calls may begin at once.

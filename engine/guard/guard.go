@@ -103,6 +103,7 @@ type rule struct {
 	path  string // that it bounds
 	rate  float64
 	burst float64
+	whole float64 // the rate that nodes share; 0 for a rate that they do not
 	pace  float64 // at which those that are sent away come back
 	skip  bool
 	live  *liveControl // nil: of the definition
@@ -188,7 +189,7 @@ func (g *Guard) rules(s *planner.Step, c *Controls, now time.Time, out *[3]rule)
 			share, hope := g.Part(l.path)
 			rate := l.rate.PerSecond() * share
 			out[n] = rule{
-				path: l.path, rate: rate, burst: 1 + rate/10, pace: l.rate.PerSecond() * hope, skip: l.Over == overSkip, live: l,
+				path: l.path, rate: rate, burst: 1 + rate/10, whole: l.rate.PerSecond(), pace: l.rate.PerSecond() * hope, skip: l.Over == overSkip, live: l,
 			}
 			n++
 		case i == 0 && own != nil:
@@ -199,7 +200,8 @@ func (g *Guard) rules(s *planner.Step, c *Controls, now time.Time, out *[3]rule)
 				burst = math.Floor(rate)
 			}
 			out[n] = rule{
-				path: s.Path, rate: rate * share, burst: max(1, burst*share), pace: rate * hope, skip: own.Over == overSkip, spec: own,
+				path: s.Path, rate: rate * share, burst: max(1, burst*share), whole: rate, pace: rate * hope, skip: own.Over == overSkip,
+				spec: own,
 			}
 			n++
 		}
@@ -230,7 +232,9 @@ func (g *Guard) reserve(s *planner.Step, ref string, p *Pass, rules []rule, now 
 	skip := false
 	for i := range rules {
 		r := &rules[i]
-		if d := g.Bucket(r.name()).Reserve(now, r.rate, r.burst); d > 0 {
+		b := g.Bucket(r.name())
+		b.share(r.whole)
+		if d := b.Reserve(now, r.rate, r.burst); d > 0 {
 			skip = skip || r.skip
 			if d > delay {
 				delay, worst = d, r

@@ -23,7 +23,9 @@ const (
 	lateFor   = time.Second     // a node that had to let a call wait needs more for as long
 	calmAfter = 2 * time.Second // and needs no more when none has waited for as long
 	window    = time.Second / 2 // in which calls are counted, at least
+	windows   = 4               // that are remembered: what is lent at each lull is asked back at once
 
+	fullFrom  = 0.8  // of its part, that a node must use to need more
 	keepLeast = 0.1  // of an equal part, that a node keeps although it uses nothing
 	keepSpare = 1.5  // times what it uses, that it keeps otherwise
 	giveLeast = 0.05 // of an equal part; less than that is not worth a write
@@ -63,10 +65,9 @@ type loan struct {
 
 // usage is what came of a limit on this node.
 type usage struct {
-	taken int64     // calls, when they were counted last
-	at    time.Time // when that was
-	rate  float64   // calls a second in the windows before, the highest of the last two
-	last  float64
+	taken int64            // calls, when they were counted last
+	at    time.Time        // when that was
+	rates [windows]float64 // calls a second in the last windows, the newest first
 }
 
 // Part gives the part of a limit that this node has, and the part that it may come to have when those who need none lend theirs.
@@ -184,7 +185,8 @@ func (g *Guard) settle(node int64, limit string, b *bucket, next Splits, now tim
 		mine.Share = equal
 	}
 	used, late := g.used(limit, b, mine.Share, now)
-	wants := late < lateFor || mine.Wants && late < calmAfter
+	// A call may wait only because it came too close to the one before: that is no reason to need more.
+	wants := used >= fullFrom*mine.Share && (late < lateFor || mine.Wants && late < calmAfter)
 	if !split && !wants {
 		return false
 	}
@@ -235,24 +237,26 @@ func (s *Split) give(node int64, mine *Part, used, equal float64) bool {
 
 // used gives which part of a limit the calls of the node take, and how long ago one had to wait. The caller holds the lock.
 func (g *Guard) used(limit string, b *bucket, share float64, now time.Time) (part float64, late time.Duration) {
-	taken, rate, lateAt := b.counted()
+	taken, whole, lateAt := b.counted()
 	u, known := g.lent.counts[limit]
+	before := u.taken
 	switch took := now.Sub(u.at); {
 	case !known:
-		u = usage{taken: taken, at: now, rate: rate, last: rate} // nothing is known yet: all may be used
+		u = usage{taken: taken, at: now, rates: [windows]float64{whole}} // nothing is known yet: all may be used
 	case took >= window:
-		r := float64(taken-u.taken) / took.Seconds()
-		u = usage{taken: taken, at: now, rate: max(r, u.last), last: r}
+		u.taken, u.at = taken, now
+		copy(u.rates[1:], u.rates[:])
+		u.rates[0] = float64(taken-before) / took.Seconds()
 	}
 	g.lent.counts[limit] = u
 	late = calmAfter
 	if lateAt != 0 {
 		late = now.Sub(time.Unix(0, lateAt))
 	}
-	if rate == 0 {
+	if whole == 0 {
 		return 0, late
 	}
-	return u.rate / rate * share, late
+	return min(slices.Max(u.rates[:])/whole, share), late
 }
 
 // limits gives the buckets that nodes share, by the names of the limits.

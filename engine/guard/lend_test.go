@@ -111,6 +111,21 @@ func TestNodesLendWhatTheyDoNotUse(t *testing.T) {
 	}
 }
 
+// Calls that come two at a time have to wait although the part of their node is large enough.
+func TestCallsThatComeTogetherTakeNothingFromOthers(t *testing.T) {
+	t.Parallel()
+	c := newClub(2)
+	for range 50 {
+		for range 2 {
+			c.pass(10*time.Millisecond, map[int]int{0: 100, 1: 100})
+		}
+		c.pass(480*time.Millisecond, map[int]int{0: 50}) // 4 a second on the other one
+	}
+	if rate := c.rate(10 * time.Second); rate < 18 || rate > 21 {
+		t.Errorf("want the limit used, have %g/s", rate)
+	}
+}
+
 // When a node has gone, the others wait until all know it, and then share anew.
 func TestLoansEndWhenNodesComeOrGo(t *testing.T) {
 	t.Parallel()

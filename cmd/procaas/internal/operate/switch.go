@@ -187,7 +187,7 @@ second, the parts that other nodes do not use.
 The parts never add up to more than the rate. Besides, each node may start one call
 and a tenth of a second's worth at once. In the second in which parts move, calls that
 hold a place already still start: up to one more second's worth. A node that lends
-keeps a tenth of its equal part.`,
+keeps some more than it used in the last two seconds.`,
 		Example: `  procaas limit new-order-created/notify 10/s --reason "push is slow"
   procaas limit new-order-created/notify --remove`,
 		Args: cobra.RangeArgs(1, 2),
