@@ -192,7 +192,7 @@ func TestRetriesAreAuditedWithTheirActor(t *testing.T) {
 	o.command(cli.ExitFine, run, "runs", "retry", run, "--reason", "stock is back", "--token", made.Secret)
 	o.wait(model.Failed, 1)
 	o.command(cli.ExitFine, `cancelled 1 run\n`, "runs", "cancel", "--handler", "work/last", "--reason", "too late", "--token", made.Secret)
-	o.command(cli.ExitFine, `(?s)ann +run +`+run+`.*status: "failed" -> "cancelled".* too late.*ann +run +`+run+`.*stock is back`, "audit",
+	o.command(cli.ExitFine, `(?s)ann +run +`+run+` +too late\n.*status: failed → cancelled\n.*ann +run +`+run+` +stock is back`, "audit",
 		"--kind", "run", "--token", made.Secret)
 }
 

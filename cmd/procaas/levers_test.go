@@ -84,7 +84,7 @@ func TestLeverCommands(t *testing.T) {
 		"balancer status --cluster fanaut",
 	)
 	golden(t, "levers.golden", have)
-	o.command(cli.ExitFine, `fanout/drain/w2 +removed .* done\n`, "audit", "--kind", "cluster")
+	o.command(cli.ExitFine, `fanout/drain/w2 +done\n +.*removed`, "audit", "--kind", "cluster")
 }
 
 // The balancer of two nodes goes on when one of them ends, and heeds levers.

@@ -1,10 +1,12 @@
 package operate
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -101,50 +103,82 @@ func showChains(q *cli.Call, report records.AuditReport) {
 	}
 }
 
+// showAudit shows a line for each change, and below it one for each field that has changed.
 func showAudit(q *cli.Call, page wire.Page[records.AuditView]) error {
-	err := cli.Table(q.Out, "REVISION\tCHANGED\tBY\tKIND\tNAME\tCHANGE\tREASON", page.Items, func(a records.AuditView) cli.Row {
-		return cli.Row{a.Revision, a.Changed, a.By, a.Kind, cli.Dash(a.Name), changeText(a.Before, a.After), a.Reason}
+	var table bytes.Buffer
+	err := cli.Table(&table, "REVISION\tCHANGED\tBY\tKIND\tNAME\tREASON", page.Items, func(a records.AuditView) cli.Row {
+		return cli.Row{a.Revision, a.Changed, a.By, a.Kind, cli.Dash(a.Name), a.Reason}
 	})
-	if err == nil && page.Next != nil {
+	if err != nil {
+		return err
+	}
+	for i, line := range strings.SplitAfter(table.String(), "\n") {
+		fmt.Fprint(q.Out, strings.TrimRight(line, " \n"))
+		if line != "" {
+			fmt.Fprintln(q.Out)
+		}
+		if i > 0 && i <= len(page.Items) {
+			for _, change := range changeLines(page.Items[i-1].Before, page.Items[i-1].After) {
+				fmt.Fprintln(q.Out, "    "+change)
+			}
+		}
+	}
+	if page.Next != nil {
 		fmt.Fprintf(q.Err, "more: procaas audit --cursor %s\n", *page.Next)
 	}
-	return err
+	return nil
 }
 
-// changeText tells on a part of a line what a change has changed; --format json
-// tells all of it.
-func changeText(before, after any) string {
-	if after == nil {
-		return "removed " + briefly(before)
-	}
-	old, isObject := before.(map[string]any)
-	now, stillObject := after.(map[string]any)
-	if !isObject || !stillObject {
-		if before == nil {
-			return briefly(after)
-		}
-		return briefly(before) + " -> " + briefly(after)
-	}
-	all := maps.Clone(old)
-	maps.Copy(all, now)
-	var parts []string
+// changeLines tells what a change has changed: the old and the new value of each field.
+func changeLines(before, after any) []string {
+	was, is := map[string]string{}, map[string]string{}
+	flatten(was, "", before)
+	flatten(is, "", after)
+	all := maps.Clone(was)
+	maps.Copy(all, is)
+	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if was, is := briefly(old[name]), briefly(now[name]); was != is {
-			parts = append(parts, name+": "+was+" -> "+is)
+		if was[name] == is[name] {
+			continue
 		}
+		text := cmp.Or(is[name], "removed")
+		if was[name] != "" {
+			text = was[name] + " → " + text
+		}
+		if name != "" {
+			text = name + ": " + text
+		}
+		lines = append(lines, text)
 	}
-	return strings.Join(parts, ", ")
+	return lines
 }
 
-// briefly shows a value of the audit.
-func briefly(v any) string {
-	if v == nil {
-		return "none"
+// flatten puts the values of an object where they are wanted, by their names with dots between. What is nothing is left out.
+func flatten(to map[string]string, name string, v any) {
+	if object, ok := v.(map[string]any); ok {
+		for field, value := range object {
+			if name != "" {
+				field = name + "." + field
+			}
+			flatten(to, field, value)
+		}
+		return
 	}
-	const most = 60
-	text := []rune(compact(v))
-	if len(text) > most {
-		return string(text[:most-1]) + "…"
+	if text := valueText(v); text != "" {
+		to[name] = text
 	}
-	return string(text)
+}
+
+// valueText shows a value to people; empty for nothing. Only a text that spaces would make unclear has quotes.
+func valueText(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		if v == "" || strings.TrimSpace(v) != v || strings.ContainsAny(v, "\n\t") {
+			return strconv.Quote(v)
+		}
+		return v
+	}
+	return compact(v)
 }
