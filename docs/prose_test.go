@@ -6,21 +6,36 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"procaas/docs"
+	"procaas/dsl/rules"
 )
 
 const (
 	longestLine     = 100 // characters
 	longestSentence = 30  // words
+	longestOfRules  = 25  // words of a sentence that explains a diagnostic
 	longestPage     = 250 // lines
 )
 
-// phrases are ways of writing that readers stumbled over. Behind each is what to write in its place.
-var phrases = []struct{ old, instead string }{
+// A phrase is a way of writing that readers stumbled over, with what to write in its place.
+type phrase struct{ old, instead string }
+
+// phrasesOfRules are not in the texts of diagnostics, which are shorter than pages.
+var phrasesOfRules = []phrase{
+	{`\bgives?\b`, "has, returns, sets"},
+	{`(?:^|[.:;] )(?:who|what|that)\b`, "begin with the thing"},
+	{`becomes? of\b`, "say what happens"},
+	{`\bcomes? (?:with|when)\b`, "arrives, is in"},
+	{`\bis none\b`, "say what it is"},
+	{`;`, "a full stop"},
+}
+
+var phrases = []phrase{
 	{`tells? whether`, "reports whether"},
 	{`\bgo(es)? on (by|with|from|behind)\b`, "continues, resumes"},
 	{`\bbears?\b`, "can take, handles"},
@@ -210,18 +225,38 @@ func sentences(text string) (found []string) {
 	prose = inline.ReplaceAllString(prose, "x")
 	prose = linked.ReplaceAllString(prose, "$1")
 	for _, p := range paragraphs(prose) {
-		for _, s := range sentence.Split(p.text, -1) {
-			if n := len(strings.Fields(s)); n > longestSentence {
-				report(p.line, "a sentence has %d words; want at most %d: %s", n, longestSentence, strings.Join(strings.Fields(s), " "))
-			}
-		}
-		for _, phrase := range phrases {
-			if m := regexp.MustCompile(`(?i)` + phrase.old).FindString(p.text); m != "" {
-				report(p.line, "%q: write in its place: %s", m, phrase.instead)
-			}
+		for _, problem := range stumbles(p.text, longestSentence, phrases) {
+			report(p.line, "%s", problem)
 		}
 	}
 	return found
+}
+
+// stumbles lists the long sentences and the phrases of a text that readers stumble over.
+func stumbles(text string, longest int, phrases []phrase) (found []string) {
+	for _, s := range sentence.Split(text, -1) {
+		if n := len(strings.Fields(s)); n > longest {
+			found = append(found, fmt.Sprintf("a sentence has %d words; want at most %d: %s", n, longest, strings.Join(strings.Fields(s), " ")))
+		}
+	}
+	for _, phrase := range phrases {
+		if m := regexp.MustCompile(`(?i)` + phrase.old).FindString(text); m != "" {
+			found = append(found, fmt.Sprintf("%q: write in its place: %s", m, phrase.instead))
+		}
+	}
+	return found
+}
+
+// TestRulesProse holds the texts that explain diagnostics to plain English: whoever reads them is stuck already.
+func TestRulesProse(t *testing.T) {
+	t.Parallel()
+	for _, rule := range rules.All() {
+		for _, text := range []string{rule.Title, rule.Why} {
+			for _, problem := range stumbles(text, longestOfRules, slices.Concat(phrases, phrasesOfRules)) {
+				t.Errorf("%s: %s", rule.Code, problem)
+			}
+		}
+	}
 }
 
 type paragraph struct {

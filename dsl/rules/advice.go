@@ -6,8 +6,9 @@ func adviceRules() []Rule {
 	return []Rule{{
 		Code:  Routing,
 		Title: "handler that only re-routes",
-		Why: "A handler that computes nothing but whether others run is a detour: the condition stands far from what it decides, and takes a name of " +
-			"the shared state. Write it into enabled of the handlers, or of their stage, or choose between branches.",
+		Why: "The handler only computes whether others run. So the condition stands far from the handlers that depend on it, " +
+			"and needs a name of the shared state. Write it into enabled of the handlers or of their stage, or choose between " +
+			"branches.",
 		Before: `pipelines:
   - id: new-order
     shared-state: {wants-push: false}
@@ -32,9 +33,8 @@ func adviceRules() []Rule {
 	}, {
 		Code:  NeedlessStage,
 		Title: "stage that needs nothing of the one before",
-		Why: "Stages run one after the other, whether they need to or not. Two that only ask for something, of which neither needs the " +
-			"other's answer, " +
-			"take twice the time. Within one stage, what must wait for something else still does.",
+		Why: "Stages run one after the other. Two that only ask for something, and do not need each other's answers, take " +
+			"twice the time. Within one stage, a handler still waits for what it reads.",
 		Before: `pipelines:
   - id: new-order
     shared-state: {order: null, user: null}
@@ -58,24 +58,22 @@ func adviceRules() []Rule {
 	}, {
 		Code:  AccidentalWrite,
 		Title: "handlers in a row because of a name",
-		Why: "Two handlers of a stage that set the same name run one after the other, so that the later one wins. When nobody reads the " +
-			"first value, " +
-			"that is mostly a name that was copied along, and the wait is for nothing.",
+		Why: "Two handlers of a stage that set the same name run one after the other, so that the later one wins. When " +
+			"nobody reads the first value, the name is mostly a copy, and the wait is for nothing.",
 		Before: accidental("reply"),
 		After:  accidental("user-reply"),
 	}, {
 		Code:  LoneCritical,
 		Title: "critical handler among secondary ones",
-		Why: "A handler of a pipeline is critical unless it says otherwise. In the midst of handlers that are not, and with nobody who needs what it " +
-			"gives, that is mostly forgotten, and its failure fails the run.",
+		Why: "A handler of a pipeline is critical by default. Here its neighbours are not, and nobody needs its result. " +
+			"Mostly the author forgot to write critical: false, and a failure of the handler fails the run.",
 		Before: amongSecondary(""),
 		After:  amongSecondary("critical: false, "),
 	}, {
 		Code:  SameRequest,
 		Title: "the same request twice",
-		Why: "The same question gets the same answer when nothing has happened in between. The first answer is kept: read it from sources, " +
-			"or from the " +
-			"shared state.",
+		Why: "The same question gets the same answer when nothing has happened in between. The engine keeps the first " +
+			"answer: read it from sources, or from the shared state.",
 		Before: `pipelines:
   - id: new-order
     shared-state: {order: null, price: 0}
@@ -101,10 +99,10 @@ func adviceRules() []Rule {
 `,
 	}, {
 		Code:  HeavyLogic,
-		Title: "logic that belongs into a service",
-		Why: "A pipeline says who is called when, with what of which answer. Rules of the business in its expressions have no tests, no " +
-			"types and no " +
-			"version of their own, and nobody else can use them. Small ones are fine; long ones belong into a service, or into steps with names.",
+		Title: "logic that belongs in a service",
+		Why: "A pipeline says which services to call, when, and with which values. Rules of the business in its expressions " +
+			"have no tests, no types and no version of their own. Short ones are fine. Put long ones into a service, or into steps " +
+			"with names.",
 		Before: inExample("set", "event.payload.a if event.payload.k == 'a' else event.payload.b if event.payload.k == 'b' else "+
 			"event.payload.c if event.payload.k == 'c' else event.payload.d if event.payload.k == 'd' else "+
 			"event.payload.e if event.payload.k == 'e' else event.payload.f if event.payload.k == 'f' else 0"),
@@ -112,9 +110,9 @@ func adviceRules() []Rule {
 	}, {
 		Code:  HandmadeState,
 		Title: "pipeline that should be a transition",
-		Why: "A state that pipelines keep by hand is checked by nobody: an event out of turn is served, and a mistyped word is a state of its own. " +
-			"states of a flow declares the states and the events that lead from one to the next. Only the engine changes it, when a run has " +
-			"succeeded, and validate proves that there is a way to the end.",
+		Why: "Nobody checks a state that pipelines keep by hand. They serve events out of turn, and a mistyped word is a " +
+			"state of its own. states of a flow declares the states and the events between them. Then only the engine changes the " +
+			"state, and validate proves that there is a way to the end.",
 		Before: `flows:
   - {id: order, key: !$ event.payload.id, shared-state: {status: new}}
 pipelines:

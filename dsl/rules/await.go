@@ -16,9 +16,9 @@ pipelines:
 	}
 	return []Rule{{
 		Code:  Await,
-		Title: "await that cannot be meant",
-		Why: "A handler with await waits for an event of the same key: only a flow says which events those are. It makes no call, so what is " +
-			"said of calls has no meaning for it; on-error says what becomes of its timeout.",
+		Title: "await that cannot work",
+		Why: "A handler with await waits for an event of the same key, and only a flow has a key. It makes no call, so " +
+			"fields about calls mean nothing for it. Its timeout is an error for on-error.",
 		Before: file("", ""),
 		After:  file("    flow: order\n", ""),
 	}}

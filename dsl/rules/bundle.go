@@ -12,8 +12,8 @@ func nameRules() []Rule {
 	return []Rule{{
 		Code:  Duplicate,
 		Title: "declared twice",
-		Why: "An id is an address: runs, switches, metrics and other files find a thing by it. With two of the same id, one of them would " +
-			"silently get what was meant for the other.",
+		Why: "An id is an address: runs, switches, metrics and other files use it to find a thing. With two of the same id, " +
+			"one would silently get what was meant for the other.",
 		Before: `services:
   - {id: orders, url: http://127.0.0.1:9081}
   - {id: orders, url: http://127.0.0.1:9082}
@@ -25,8 +25,8 @@ func nameRules() []Rule {
 	}, {
 		Code:  DuplicateStage,
 		Title: "two stages of one id",
-		Why: "Switches, limits and metrics of a stage hang on pipeline/stage. They mean both stages then, and nobody can contribute a " +
-			"handler to either.",
+		Why: "Switches, limits and metrics of a stage belong to its path, pipeline/stage. With two stages of one path, they " +
+			"mean both. And nobody can contribute a handler to either.",
 		Before: `pipelines:
   - id: new-order
     stages:
@@ -46,7 +46,8 @@ func nameRules() []Rule {
 	}, {
 		Code:  UnknownFlow,
 		Title: "unknown flow",
-		Why:   "The flow gives a pipeline its key, its kept state and its order of events. A flow that nobody declares has none of them.",
+		Why: "The flow holds the key of a pipeline's events, their order and the state that is kept between them. No file " +
+			"declares this flow.",
 		Before: `flows:
   - {id: taxi-order, key: !$ "event.payload['order-id']"}
 pipelines:
@@ -64,8 +65,8 @@ pipelines:
 	}, {
 		Code:  UnknownService,
 		Title: "unknown service",
-		Why: "A request finds its host through the service that it names. Without that service it could only fail, and only when the first " +
-			"event comes.",
+		Why: "A request finds its host through the service that it names. Without that service every call would fail, and " +
+			"nobody would notice before the first event.",
 		Before: `services:
   - {id: push, url: http://127.0.0.1:9083}
 pipelines:
@@ -81,9 +82,9 @@ pipelines:
 	}, {
 		Code:  UnknownHost,
 		Title: "host of no service",
-		Why: "Once services are declared, requests reach their hosts only, so that an event cannot make the engine call an address of an " +
-			"attacker's choice. " +
-			"Without services they reach public addresses only, and hosts of this machine that a url names as they are.",
+		Why: "Once services are declared, requests reach only their hosts. So an event cannot make the engine call the " +
+			"address of an attacker. Without services, requests reach only public addresses, and hosts of this machine that a url " +
+			"names in plain text.",
 		Before: `services:
   - {id: push, url: http://127.0.0.1:9083}
 pipelines:
@@ -123,8 +124,8 @@ pipelines:
 	}, {
 		Code:  ServiceURL,
 		Title: "address of a service",
-		Why: "Paths of requests are appended to the address, so it must be complete and end before any query. A password in it would show " +
-			"in logs and in the console.",
+		Why: "The engine appends the paths of requests to this address. So it must be complete and end before any query. A " +
+			"password in it would show in logs and in the console.",
 		Before: `services:
   - {id: orders, url: 127.0.0.1:9081}
 `,
@@ -134,8 +135,8 @@ pipelines:
 	}, {
 		Code:  Into,
 		Title: "contribution to a stage that does not exist",
-		Why: "A contributed handler names the stage that it joins. When the owner of the pipeline renames the stage, the contribution must " +
-			"not vanish in silence.",
+		Why: "A contributed handler names the stage that it joins. When the owner of the pipeline renames the stage, the " +
+			"contribution must not vanish in silence.",
 		Before: `pipelines:
   - id: new-order
     stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9083/v1/push}}]}]
@@ -183,7 +184,7 @@ handlers:
 	}, {
 		Code:  Detached,
 		Title: "handler without a stage",
-		Why:   "A handler of the top level runs only when it says which stage it joins.",
+		Why:   "A handler at the top level runs only when it names the stage that it joins.",
 		Before: `handlers:
   - {id: bonus, critical: false, request: {url: http://127.0.0.1:9085/v1/bonus}}
 `,
@@ -196,7 +197,7 @@ handlers:
 	}, {
 		Code:  Placeholder,
 		Title: "nothing to do",
-		Why: "A pipeline without stages, a stage without handlers and a handler without a type are fine while a flow is being drawn. In " +
+		Why: "A pipeline without stages, a stage without handlers and a handler without a type are fine in a first draft. In " +
 			"production they usually are a mistake of indentation.",
 		Before: `pipelines:
   - id: new-order
@@ -209,8 +210,8 @@ handlers:
 	}, {
 		Code:  TooMany,
 		Title: "too many parts",
-		Why: "What one handler may read depends on all before it, and each state may be left by each event. The bounds keep checking quick " +
-			"whatever a file says.",
+		Why: "A handler may read the outcome of every handler before it, and each event may leave each state. The bounds " +
+			"keep checks quick for any file.",
 		Before: `flows:
   - id: grid
     states:
@@ -235,7 +236,8 @@ func eventRules() []Rule {
 	return []Rule{{
 		Code:  TwoFlows,
 		Title: "one event type, two flows",
-		Why:   "The flow gives an event its key. Two flows would give it two, and the order of events would be kept for neither.",
+		Why: "The flow says which key an event has. Two flows would mean two keys, and the engine could keep the order of " +
+			"events for neither.",
 		Before: `pipelines:
   - id: new-order
     on: order-created
@@ -260,7 +262,8 @@ pipelines:
 	}, {
 		Code:  NeverReached,
 		Title: "pipeline that never gets an event",
-		Why:   "The first pipeline whose when is true serves an event. One without when takes every event, so those after it never run.",
+		Why: "The first pipeline whose when is true serves an event. One without when takes every event, so those after it " +
+			"never run.",
 		Before: `flows:
   - {id: order, key: !$ "event.payload['order-id']"}
 pipelines:
@@ -290,8 +293,8 @@ pipelines:
 	}, {
 		Code:  ImplicitFlow,
 		Title: "pipeline with the id of a flow",
-		Why: "A pipeline without a flow is a flow of its own, with its id. Should a declared flow have the same id, the events of both " +
-			"would be taken for one entity's.",
+		Why: "A pipeline without a flow is a flow of its own, with its id. If a declared flow has the same id, the engine " +
+			"would mix up the events of both.",
 		Before: `flows:
   - {id: order, key: !$ "event.payload['order-id']"}
 pipelines:
@@ -308,7 +311,7 @@ pipelines:
 	}, {
 		Code:  TriggerTime,
 		Title: "when a trigger fires",
-		Why:   "A trigger fires either with a period or by the calendar. Both at once leave open which of them counts.",
+		Why:   "A trigger fires either with a period or by the calendar. With both, it is open which of them counts.",
 		Before: `triggers:
   - {id: tick, every: 1m, cron: "* * * * *", event: balance}
 ` + balancePipeline,
@@ -318,8 +321,8 @@ pipelines:
 	}, {
 		Code:  Cron,
 		Title: "fields of cron",
-		Why: "A cron line has five fields: minute, hour, day, month, weekday, where Sunday is 0. A value that never comes would be a " +
-			"trigger that never fires.",
+		Why: "A cron line has five fields: minute, hour, day, month, weekday, where Sunday is 0. With a value that never " +
+			"occurs, the trigger never fires.",
 		Before: `triggers:
   - {id: nightly, cron: "0 24 * * *", event: balance}
 ` + balancePipeline,
@@ -339,7 +342,7 @@ pipelines:
 	}, {
 		Code:  TriggerEvent,
 		Title: "trigger without a pipeline",
-		Why:   "The event of a trigger that no pipeline serves would be refused at every firing.",
+		Why:   "No pipeline serves the event of this trigger, so the engine would refuse it at every firing.",
 		Before: `triggers:
   - {id: tick, every: 1m, event: balances}
 ` + balancePipeline,

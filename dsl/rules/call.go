@@ -23,9 +23,10 @@ func callRules() []Rule {
 	}
 	return []Rule{{
 		Code:  Call,
-		Title: "call of a pipeline that cannot be meant",
-		Why: "A pipeline that declares inputs or outputs is run by calls. A call gives each input that has no default, and no others. What is " +
-			"said of attempts, such as retry, belongs to the handlers that make them. No pipeline calls itself: a run must come to an end.",
+		Title: "call of a pipeline that cannot work",
+		Why: "Calls run a pipeline that declares inputs or outputs. A call sets every input without a default, and no " +
+			"others. Fields about attempts, such as retry, belong to the handlers inside. No pipeline calls itself, because a run " +
+			"must end.",
 		Before: file("{sum: 5}"),
 		After:  file("{amount: 5}"),
 	}}

@@ -11,9 +11,10 @@ func chooseRules() []Rule {
 	const card = "- when: !$ event.payload.method == 'card'\n  handlers: [{id: charge, request: {url: http://127.0.0.1:9084/v1/charge}}]\n"
 	const other = "- handlers: [{id: bill, request: {url: http://127.0.0.1:9084/v1/bill}}]\n"
 	return []Rule{{
-		Code:   Choose,
-		Title:  "choice that is none",
-		Why:    "The first branch whose when is true is taken. One without when is always taken, so it stands last, for when no other one is.",
+		Code:  Choose,
+		Title: "branch that is never taken",
+		Why: "The engine takes the first branch whose when is true. A branch without when is for all other cases, so it " +
+			"stands last.",
 		Before: head + indented(10, other+card),
 		After:  head + indented(10, card+other),
 	}}

@@ -22,8 +22,9 @@ func compensateRules() []Rule {
 	return []Rule{{
 		Code:  Compensate,
 		Title: "compensation that undoes nothing",
-		Why: "A compensation is a call that undoes what its handler has done at a service. Setting the shared state undoes nothing there, and a " +
-			"handler that makes no call leaves nothing to undo. Of calls for each element some may have been made, which one call cannot undo.",
+		Why: "A compensation is a call that undoes the work of its handler at a service. Setting the shared state undoes " +
+			"nothing there. A handler without a call leaves nothing to undo. With for-each, some of the calls may be made and others " +
+			"not, and one call cannot undo that.",
 		Before: file("set: {hold: null}"),
 		After:  file(`request: {url: http://127.0.0.1:9084/v1/releases, body: {hold: !$ shared-state.hold}}`),
 	}}

@@ -45,40 +45,41 @@ func schemaRules() []Rule {
 	return []Rule{{
 		Code:  NoFile,
 		Title: "file of schemas that is not there",
-		Why: "A schema or an OpenAPI document is read from a file of the set, beside the pipelines: nothing is read from the network, so that " +
-			"checking a set gives the same everywhere. The path is relative to the file that names it.",
+		Why: "A schema or an OpenAPI document comes from a file beside the pipelines, never from the network. So a check has " +
+			"the same result everywhere. The path is relative to the file that names it.",
 		Before: "events:\n  - {type: new-order, payload: schemas/order.json}\n" + served,
 		After:  "events:\n  - {type: new-order, payload: {type: object, required: [id], properties: {id: {type: string}}}}\n" + served,
 	}, {
 		Code:  UnknownSchema,
 		Title: "unknown schema",
-		Why: "A schema that stands for itself is a mapping; a word is the name of one that stands below schemas, and text with a dot or a " +
-			"slash a file.",
+		Why: "A mapping is a schema itself. A word is the name of a schema below schemas. Text with a dot or a slash is the " +
+			"path of a file.",
 		Before: "schemas:\n  order: {type: object}\nevents:\n  - {type: new-order, payload: ordr}\n" + served,
 		After:  "schemas:\n  order: {type: object}\nevents:\n  - {type: new-order, payload: order}\n" + served,
 	}, {
 		Code:   BadSchema,
 		Title:  "not a JSON Schema",
-		Why:    "The schema says something that JSON Schema (draft 2020-12) has no meaning for, so nothing could be checked against it.",
+		Why:    "JSON Schema (draft 2020-12) has no meaning for this, so procaas could check nothing against it.",
 		Before: "schemas:\n  order: {type: mapping}\n",
 		After:  "schemas:\n  order: {type: object}\n",
 	}, {
 		Code:  Keyword,
-		Title: "word that JSON Schema passes over",
-		Why: "JSON Schema ignores words that it does not know. A mistyped one checks nothing, in silence. Words of your own begin with x-, " +
-			"such as x-owner.",
+		Title: "word that JSON Schema ignores",
+		Why: "JSON Schema ignores words that it does not know, so a mistyped one checks nothing. Words of your own begin " +
+			"with x-, such as x-owner.",
 		Before: "schemas:\n  order: {type: object, requird: [id]}\n",
 		After:  "schemas:\n  order: {type: object, required: [id]}\n",
 	}, {
-		Code:   SchemaOfNothing,
-		Title:  "schema of something that is not there",
-		Why:    "The schema is for a config, a name of the shared state or an event that nobody declares or serves. Perhaps one of both is mistyped.",
+		Code:  SchemaOfNothing,
+		Title: "schema of something that is not there",
+		Why: "The schema is for a config, a name of the shared state or an event that nobody declares or serves. Perhaps one " +
+			"of the two names is mistyped.",
 		Before: "configs: {NOTIFY: {enabled: true}}\nconfig-schemas: {NOTIFI: {type: object}}\n",
 		After:  "configs: {NOTIFY: {enabled: true}}\nconfig-schemas: {NOTIFY: {type: object}}\n",
 	}, {
 		Code:   Misfit,
 		Title:  "value that does not fit its schema",
-		Why:    "What stands here would be refused when it is used, by the engine or by the service that gets it.",
+		Why:    "The engine, or the service that gets the value, would refuse it when it is used.",
 		Before: "configs: {NOTIFY: {enabled: 'yes'}}\nconfig-schemas: {NOTIFY: {type: object, properties: {enabled: {type: boolean}}}}\n",
 		After:  "configs: {NOTIFY: {enabled: true}}\nconfig-schemas: {NOTIFY: {type: object, properties: {enabled: {type: boolean}}}}\n",
 	}}
@@ -123,26 +124,27 @@ func openAPIRules() []Rule {
 	return []Rule{{
 		Code:  OpenAPI,
 		Title: "not an OpenAPI document",
-		Why: "openapi names a file with an OpenAPI document of version 3.0 or 3.1. Without its paths, nothing is known of what the " +
-			"service takes and gives.",
+		Why: "openapi names a file with an OpenAPI document of version 3.0 or 3.1. Without paths in it, procaas knows " +
+			"nothing about the requests and replies of the service.",
 		Before: called("{service: orders, path: /v1/orders, query: {id: o-1}}", "openapi: 3.1.0\ninfo: {title: orders, version: '1'}\n"),
 		After:  right,
 	}, {
 		Code:   NoOperation,
 		Title:  "call that the service does not have",
-		Why:    "The OpenAPI document of the service has no such method and path. The request would only ever get an error.",
+		Why:    "The OpenAPI document of the service has no such method and path. Every request would get an error.",
 		Before: called("{service: orders, path: /v1/order, query: {id: o-1}}", ordersAPI),
 		After:  right,
 	}, {
-		Code:   Parameter,
-		Title:  "parameter that the call does not have",
-		Why:    "The OpenAPI document of the service has no such parameter of the query. Most services pass over such in silence.",
+		Code:  Parameter,
+		Title: "parameter that the call does not have",
+		Why: "The OpenAPI document of the service has no such parameter of the query. Most services ignore unknown " +
+			"parameters in silence.",
 		Before: called("{service: orders, path: /v1/orders, query: {id: o-1, expnd: all}}", ordersAPI),
 		After:  right,
 	}, {
 		Code:   MissingPart,
-		Title:  "part that is needed",
-		Why:    "The schema of what is sent demands this part. Without it the service would refuse the call, or the engine the event.",
+		Title:  "missing part",
+		Why:    "The schema requires this part. Without it the service would refuse the call, or the engine the event.",
 		Before: called("{service: orders, path: /v1/orders}", ordersAPI),
 		After:  right,
 	}}
@@ -152,22 +154,23 @@ func outlineRules() []Rule {
 	return []Rule{{
 		Code:  ExprUnknownField,
 		Title: "member that the schema does not name",
-		Why: "The schema of the value names its members, and this is none of them: reading it would give null for ever. " +
-			"A schema that says additionalProperties may have others.",
+		Why: "The schema of the value lists its members, and this one is missing there. The engine would read null for ever. " +
+			"A schema with additionalProperties may have other members.",
 		Before: typedSet("event.payload.tarif"),
 		After:  typedSet("event.payload.tariff"),
 	}, {
 		Code:  ExprMaybeNull,
 		Title: "value that may be null",
-		Why: "The value may be absent or null, by its schema, and what is done with it fails for null. Nothing becomes a default in silence: " +
-			"write ?. to go on with null, ?? to give a default, or test the value before, in the same expression or in enabled.",
+		Why: "By its schema the value may be absent or null, and this operation fails for null. The engine never chooses a " +
+			"default by itself. Write ?. to pass a null on, or ?? and a default. Or test the value before, in the same expression or " +
+			"in enabled.",
 		Before: typedSet("event.payload.tip + 1"),
 		After:  typedSet("(event.payload.tip ?? 0) + 1"),
 	}, {
 		Code:  ExprConstant,
 		Title: "condition that never changes",
-		Why: "The condition is always true, or always false, whatever the event. Either a part of the expression is never used, or " +
-			"another value was meant.",
+		Why: "The condition is always true, or always false, for every event. Either a part of the expression is never used, " +
+			"or another value was meant.",
 		Before: typedSet("event.payload.id != null and event.payload.tariff == 'econom'"),
 		After:  typedSet("event.payload.tariff == 'econom'"),
 	}, {
@@ -179,8 +182,8 @@ func outlineRules() []Rule {
 	}, {
 		Code:  ExprLoopBody,
 		Title: "loop that does not look at the element",
-		Why: "A function such as map or filter computes its body for each element, which is # there. A body that does not look at it gives the same " +
-			"for each: a bare name is one of the shared state, not a member of the element.",
+		Why: "A function such as map or filter computes its body for each element, which is # there. A body without # has " +
+			"the same value each time. A bare name is one of the shared state, not a member of the element.",
 		Before: typedSet("map(event.payload.items, price)"),
 		After:  typedSet("map(event.payload.items, #.price)"),
 	}}

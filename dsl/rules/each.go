@@ -12,8 +12,8 @@ func eachRules() []Rule {
 	return []Rule{{
 		Code:  ForEach,
 		Title: "for-each with nothing to repeat, or not in parallel",
-		Why: "for-each repeats a call. A handler that only computes has none, and functions of lists say it shorter. " +
-			"Calls that touch the same thing keep their order, so a bound of parallel ones above 1 has no meaning.",
+		Why: "for-each repeats a call. For a computation without a call, use a function of lists instead. Calls that touch " +
+			"the same thing keep their order, so max-parallel above 1 means nothing for them.",
 		Before: `pipelines:
   - id: new-order
     shared-state: {total: 0}
@@ -37,10 +37,10 @@ func eachRules() []Rule {
 `,
 	}, {
 		Code:  Loop,
-		Title: "repeated stage that cannot be meant",
-		Why: "A stage with for-each goes through its handlers once for each element, several at the same time. So its handlers set names of one " +
-			"element, which the stage declares, and its result makes one value for the run of what all elements have left. What would " +
-			"not know which element it is about, such as an awaited event, is refused.",
+		Title: "repeated stage that cannot work",
+		Why: "A stage with for-each runs its handlers once for each element, several at the same time. So its handlers set " +
+			"names that the stage declares, one value for each element. Its result makes one value of them for the run. An awaited " +
+			"event cannot tell its element, so it is refused.",
 		Before: `pipelines:
   - id: order-placed
     shared-state: {total: 0}
@@ -70,9 +70,9 @@ func eachRules() []Rule {
 	}, {
 		Code:  Parts,
 		Title: "lists inside of lists that are too much for one run",
-		Why: "A run keeps what became of each handler, anew for each element of a list and each call of a pipeline. Lists inside of lists multiply: " +
-			"a run of millions of handlers would fill the memory of its node. So one run may have 100000 handlers, and is refused more when it gets " +
-			"there. Where the lists are known beforehand, the pipeline is refused.",
+		Why: "A run keeps a record of each handler, for each element of a list and each call of a pipeline. Lists inside of " +
+			"lists multiply: millions of handlers would fill the memory of a node. So one run may have 100000 handlers. When the " +
+			"sizes are known beforehand, validate refuses the pipeline.",
 		Before: `pipelines:
   - id: send-all
     stages:
@@ -109,9 +109,10 @@ func eachRules() []Rule {
 	}, {
 		Code:  Endless,
 		Title: "pipelines that start themselves without end",
-		Why: "A run that emits the event of its own pipeline, or of one that leads back to it, starts another run, which does the same. When " +
-			"no condition is asked on the way, that never ends, and when a run emits it twice, the runs multiply. The engine bounds both: a chain may " +
-			"have 1000 events and 10 more a second, and the runs of a pipeline may start 10000 runs in its loop besides one each, and 10 more a second.",
+		Why: "A run that emits the event of its own pipeline starts another run, and that one the next. Without a condition " +
+			"on the way, this never ends. A run that emits the event twice even doubles the runs. The engine bounds both. A chain may " +
+			"have 1000 events, and 10 more a second. Each run of a pipeline may start one run in its loop. All of them together may " +
+			"start 10000 others, and 10 more a second.",
 		Before: `pipelines:
   - id: fetch-pages
     stages:

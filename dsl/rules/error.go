@@ -4,15 +4,15 @@ package rules
 func errorRules() []Rule {
 	return []Rule{{
 		Code:  OnError,
-		Title: "rule of on-error that cannot be meant",
-		Why: "A rule says how the run goes on after a call has failed: continue takes a result, fail takes a message, and skip neither. " +
-			"A handler that calls nobody has no such errors.",
+		Title: "rule of on-error that cannot work",
+		Why: "A rule says how the run continues after a call has failed: continue takes a result, fail takes a message, and " +
+			"skip neither. A handler without a call has no such errors.",
 		Before: inOnError("- {on: 404, then: fail, result: {driver: null}}"),
 		After:  inOnError("- {on: 404, then: continue, result: {driver: none}}"),
 	}, {
 		Code:   NeverMatches,
 		Title:  "rule of on-error that no error reaches",
-		Why:    "The first rule that fits counts. A rule behind one that takes the same errors never does anything, which its author does not know.",
+		Why:    "The first rule that fits counts. A rule after one that takes the same errors never does anything.",
 		Before: inOnError("- {then: continue, result: {driver: none}}", "- {on: 404, then: fail, message: no such driver}"),
 		After:  inOnError("- {on: 404, then: fail, message: no such driver}", "- {then: continue, result: {driver: none}}"),
 	}}

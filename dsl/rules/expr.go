@@ -12,25 +12,25 @@ func ExprRules() []Rule {
 		},
 		{
 			ExprTooLarge, "expression too large",
-			"An expression has at most 4 KiB, 32 brackets inside one another and 300 parts, so that reading and " +
-				"computing it is quick whoever wrote it. Compute parts of it in a set handler before.",
+			"An expression has at most 4 KiB, 300 parts, and 32 brackets inside one another. So it is quick to read and to " +
+				"compute. Compute parts of it in a set handler before.",
 			"((((((((((((((((((((((((((((((((((total))))))))))))))))))))))))))))))))))", "total",
 		},
 		{
 			ExprForeign, "from another language",
-			"Expressions have no lambda functions, comprehensions, tuples, statements or assignments. They compute " +
-				"one value from others. Functions such as filter and map take the body for an element, which is #.",
+			"Expressions have no lambda functions, comprehensions, tuples, statements or assignments. They compute one value from " +
+				"others. Functions such as filter and map take the body for an element, which is #.",
 			"[x.price for x in order.items]", "map(order.items, #.price)",
 		},
 		{
 			ExprAssign, "= instead of ==",
-			"An expression changes nothing: the shared state is set in result. To compare, write ==.",
+			"An expression changes nothing. Set the shared state in result. To compare, write ==.",
 			"order.tariff = 'econom'", "order.tariff == 'econom'",
 		},
 		{
 			ExprSlashes, "//",
-			"// divides without remainder in Python and begins a comment elsewhere, so that half of the expression " +
-				"would vanish in silence.",
+			"// divides without remainder in Python and begins a comment in other languages. There, half of the expression would " +
+				"vanish in silence.",
 			"total // 2", "floor(total / 2)",
 		},
 		{
@@ -40,20 +40,19 @@ func ExprRules() []Rule {
 		},
 		{
 			ExprUnknownName, "unknown name",
-			"An expression begins with event, shared-state, sources, configs, flow, run, item (in for-each) or a name " +
-				"that the shared state declares. Strings need quotes.",
+			"An expression begins with event, shared-state, sources, configs, flow, run, item (in for-each) or a declared name of " +
+				"the shared state. Strings need quotes.",
 			"ordr.tariff", "order.tariff",
 		},
 		{
 			ExprHyphen, "subtraction without spaces",
-			"A hyphen between letters or digits belongs to the name, as in driver-id. To subtract, write spaces " +
-				"around it.",
+			"A hyphen between letters or digits belongs to the name, as in driver-id. To subtract, write spaces around it.",
 			"total-tip", "total - tip",
 		},
 		{
 			ExprUndeclared, "undeclared shared-state name",
-			"A name of the shared state must be declared in the flow or the pipeline, with its first value. Else a " +
-				"mistyped name would be null for ever.",
+			"The flow or the pipeline must declare each name of the shared state, with its first value. Otherwise a mistyped name " +
+				"would be null for ever.",
 			"shared-state.oder.tariff", "shared-state.order.tariff",
 		},
 		{
@@ -63,46 +62,46 @@ func ExprRules() []Rule {
 		},
 		{
 			ExprLateSource, "handler that has not run yet",
-			"Stages run in order, and so do the handlers of a stage that depend on one another. A handler can read " +
-				"the outcomes of handlers that were declared before it.",
+			"Stages run in order, and so do the handlers of a stage that depend on one another. A handler can read the outcomes " +
+				"of handlers that stand before it.",
 			"sources.notify.response", "sources.get-order.response",
 		},
 		{
 			ExprUnknownConfig, "unknown config",
-			"A config must be declared under configs, with its first value.",
+			"Declare each config under configs, with its first value.",
 			"configs.NOTIFY_SWICH.enabled", "configs.NOTIFY_SWITCH.enabled",
 		},
 		{
 			ExprUnknownMember, "unknown member",
-			"event has id, type, source, time, key and payload; flow has id, key and state; run has id, pipeline and " +
-				"started; a source has response, status and outcome. What the sender put into an event is in its payload.",
+			"event has id, type, source, time, key and payload. flow has id, key and state. run has id, pipeline and started. A " +
+				"source has response, status and outcome. The sender's own data is in event.payload.",
 			"event.city", "event.payload.city",
 		},
 		{
 			ExprRootHere, "root not known here",
-			"Not every place knows every root: the key of a flow is found before any handler runs, and item exists " +
-				"inside for-each only.",
+			"Not every place knows every root. The engine finds the key of a flow before any handler runs, and item exists only " +
+				"inside for-each.",
 			"item.id", "event.payload.id",
 		},
 		{
 			ExprOperand, "wrong type",
-			"Each operator and function takes values of certain types. Nothing is converted in silence, and only " +
-				"true and false are true or false.",
+			"Each operator and function takes values of certain types. Nothing is converted in silence, and only true and false " +
+				"are true or false.",
 			"'order ' + 7", "'order ' + string(7)",
 		},
 		{
 			ExprUnfit, "result of the wrong type",
-			"The place of the expression wants a value of another type than it ever gives.",
+			"The expression never has a value of the type that its place takes.",
 			"'true'", "true",
 		},
 		{
 			ExprNeverEqual, "comparison that never holds",
-			"The two sides have different types, so that they are never equal.",
+			"The two sides have different types, so they are never equal.",
 			"event.id == 5", "event.id == '5'",
 		},
 		{
 			ExprDuplicateKey, "key given twice",
-			"A mapping has each key once; of two, one value would vanish in silence.",
+			"A mapping has each key once. Of two, one value would vanish in silence.",
 			"{id: 1, id: 2}", "{id: 1, name: 2}",
 		},
 		{
@@ -117,8 +116,8 @@ func ExprRules() []Rule {
 		},
 		{
 			ExprRefused, "not repeatable",
-			"A run that goes on after a crash computes its expressions again and must get the same. So they can " +
-				"read neither the clock nor chance; what they need comes with the event.",
+			"After a crash, a run computes its expressions again and must get the same values. So expressions read neither the " +
+				"clock nor chance. Put such values into the event.",
 			"now()", "event.time",
 		},
 		{
@@ -128,8 +127,8 @@ func ExprRules() []Rule {
 		},
 		{
 			ExprPattern, "pattern cannot be used",
-			"The pattern of matches must be a string literal, so that it is checked before any event comes, and " +
-				"must not be so large that matching takes long. Its syntax is that of RE2.",
+			"The pattern of matches must be a string literal, so that procaas can check it before any event arrives. It must also " +
+				"be small, so that matching is quick. Its syntax is that of RE2.",
 			"order.tariff matches '('", "order.tariff matches '^econom'",
 		},
 	}

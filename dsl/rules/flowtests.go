@@ -17,8 +17,8 @@ func testRules() []Rule {
 	return []Rule{{
 		Code:  TestName,
 		Title: "a test names something that is not there",
-		Why: "Mocks and expectations name handlers by their path, which may be shortened from the left: pipeline/stage/handler, " +
-			"stage/handler or handler. A name that fits nothing would never be looked at.",
+		Why: "Mocks and expectations name handlers by their path, which may be shortened from the left: " +
+			"pipeline/stage/handler, stage/handler or handler. A name that fits nothing would never be used.",
 		Before: `tests:
   - name: the driver is told
     events: {type: new-order, payload: {driver: d-1}}
@@ -34,8 +34,8 @@ func testRules() []Rule {
 	}, {
 		Code:  TestPlace,
 		Title: "a test says something where it has no meaning",
-		Why: "The expect of a test speaks of its one run. With several events it could be any of them; then each event has an " +
-			"expect of its own. What is said twice, or contradicts itself, is refused likewise.",
+		Why: "expect of a test is about its one run. With several events it could mean any of them, so each event has an " +
+			"expect of its own. Fields that repeat or contradict each other are refused as well.",
 		Before: `tests:
   - name: the driver is told
     events:

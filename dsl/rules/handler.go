@@ -10,7 +10,8 @@ func handlerRules() []Rule {
 	return []Rule{{
 		Code:  CriticalUnsaid,
 		Title: "contribution that does not say whether it is critical",
-		Why:   "A critical handler stops the run of another team's pipeline when it fails. That must be a decision, never a default.",
+		Why: "A critical handler that fails stops the run of another team's pipeline. So its author must decide this. There " +
+			"is no default.",
 		Before: `pipelines:
   - id: new-order
     stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9083/v1/push}}]}]
@@ -26,8 +27,8 @@ handlers:
 	}, {
 		Code:  CriticalSkip,
 		Title: "critical handler that may be skipped",
-		Why: "The engine never skips a critical handler: the run cannot succeed without it. A fallback, a rollout or a rate limit that " +
-			"skips says the opposite.",
+		Why: "The engine never skips a critical handler: the run cannot succeed without it. A fallback, a rollout or a rate " +
+			"limit that skips says the opposite.",
 		Before: `pipelines:
   - id: new-order
     stages:
@@ -51,8 +52,8 @@ handlers:
 	}, {
 		Code:  Undeclared,
 		Title: "shared-state name that is not declared",
-		Why: "The declared names are all that handlers share. A name that is set but not declared is a typing error, or a dependency that " +
-			"nobody sees.",
+		Why: "Handlers share only the declared names. A name that is set but not declared is a typing error, or a dependency " +
+			"that nobody sees.",
 		Before: `pipelines:
   - id: new-order
     shared-state: {order: null}
@@ -76,8 +77,8 @@ handlers:
 	}, {
 		Code:  StateTwice,
 		Title: "one name in two shared states",
-		Why: "What a flow keeps and what a pipeline fills are read as one shared-state. The same name in both would leave open whether the " +
-			"next event sees it.",
+		Why: "Handlers read the state of the flow and that of the pipeline under one name, shared-state. With a name in " +
+			"both, it is open whether the next event sees the value.",
 		Before: `flows:
   - {id: order, key: !$ "event.payload['order-id']", shared-state: {status: new}}
 pipelines:
@@ -97,8 +98,8 @@ pipelines:
 	}, {
 		Code:  Delays,
 		Title: "lower bound above the upper bound",
-		Why: "A delay grows from its first value up to its bound. With the bound below, one of the two numbers would never count. The " +
-			"bound may be a default: 15m for max-delay, 5m for max-duration.",
+		Why: "A delay grows from its first value up to its bound. With the bound below, one of the two numbers never counts. " +
+			"The bound may be a default: 15m for max-delay, 5m for max-duration.",
 		Before: `pipelines:
   - id: new-order
     stages:
@@ -120,7 +121,8 @@ pipelines:
 	}, {
 		Code:  Ambiguous,
 		Title: "source that may mean two handlers",
-		Why:   "Sources are read by the id of a handler. When two earlier handlers have it, the reader cannot say which outcome it means.",
+		Why: "An expression reads a source by the id of a handler. When two earlier handlers have that id, it cannot say " +
+			"which outcome it means.",
 		Before: `pipelines:
   - id: new-order
     shared-state: {order: null}
@@ -151,8 +153,8 @@ func boundRules() []Rule {
 	return []Rule{{
 		Code:  OnUnknown,
 		Title: "on-unknown without a call",
-		Why: "A node may die while a call is under way, and on-unknown says how to find out what became of it. Only a call can be under " +
-			"way, and only a call can ask.",
+		Why: "A node may die during a call. on-unknown says how to find out whether the call took effect. So it needs a " +
+			"handler that calls, and a call that asks.",
 		Before: `pipelines:
   - id: new-order
     stages:
@@ -177,8 +179,8 @@ func boundRules() []Rule {
 	}, {
 		Code:  MaxState,
 		Title: "shared state above its bound from the start",
-		Why: "Every checkpoint holds the shared state, so it is bounded. When the first values exceed the bound already, the first handler " +
-			"that sets anything fails.",
+		Why: "Every checkpoint holds the shared state, so it is bounded. When the first values exceed the bound already, the " +
+			"first handler that sets anything fails.",
 		Before: `pipelines:
   - id: new-order
     max-state: 1KiB

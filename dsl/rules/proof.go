@@ -3,47 +3,50 @@ package rules
 // automatonRules documents the rules about the states of a flow.
 func automatonRules() []Rule {
 	return []Rule{{
-		Code:   Unreachable,
-		Title:  "state that nothing leads to",
-		Why:    "A state that no event can lead to is usually a typing error in the name of another one, whose events are then refused.",
+		Code:  Unreachable,
+		Title: "state that nothing leads to",
+		Why: "No event leads to this state. Usually its name is a typing error for another state, whose events are then " +
+			"refused.",
 		Before: states("{from: created, on: assigned, to: driving}", "{from: drivin, on: arrived, to: finished}"),
 		After:  states("{from: created, on: assigned, to: driving}", "{from: driving, on: arrived, to: finished}"),
 	}, {
 		Code:  TwoWays,
 		Title: "ambiguous transition",
-		Why:   "From one state, one event must lead to one state. Otherwise what becomes of the entity would depend on the order of the lines.",
+		Why: "From one state, one event must lead to one state. Otherwise the next state would depend on the order of the " +
+			"lines.",
 		Before: states("{from: created, on: assigned, to: finished}", "{from: created, on: assigned, to: driving}",
 			"{from: driving, on: arrived, to: finished}"),
 		After: states("{from: created, on: assigned, to: driving}", "{from: driving, on: arrived, to: finished}"),
 	}, {
 		Code:   LeavesFinal,
 		Title:  "transition out of a final state",
-		Why:    "A final state is a promise that nothing happens any more: the engine may forget the entity.",
+		Why:    "A final state is a promise that nothing happens any more. The engine may forget the entity.",
 		Before: states("{from: created, on: assigned, to: finished}", "{from: finished, on: arrived, to: created}"),
 		After:  states("{from: created, on: assigned, to: driving}", "{from: driving, on: arrived, to: finished}"),
 	}, {
-		Code:   DeadEnd,
-		Title:  "state without a way to the end",
-		Why:    "An entity that can no longer reach a final state stays for ever. Either a transition is missing, or the state is final.",
+		Code:  DeadEnd,
+		Title: "state without a way to the end",
+		Why: "An entity that can no longer reach a final state stays for ever. Either a transition is missing, or the state " +
+			"is final.",
 		Before: states("{from: created, on: assigned, to: finished}", "{from: created, on: arrived, to: lost}"),
 		After:  states("{from: created, on: assigned, to: lost}", "{from: lost, on: arrived, to: finished}"),
 	}, {
 		Code:  Unserved,
 		Title: "transition on an event that nobody serves",
-		Why: "A transition commits with a run, and a run needs a pipeline of the flow. Without one, the event is refused and the " +
-			"transition never happens.",
+		Why: "A transition commits with a run, and a run needs a pipeline of the flow. Without one, the engine refuses the " +
+			"event and the transition never happens.",
 		Before: states("{from: created, on: [assigned, asigned], to: driving}", "{from: driving, on: arrived, to: finished}"),
 		After:  states("{from: created, on: assigned, to: driving}", "{from: driving, on: arrived, to: finished}"),
 	}, {
 		Code:   NoTransition,
 		Title:  "event without any transition",
-		Why:    "The flow has states, but this event is accepted in none of them, so its pipeline never runs.",
+		Why:    "The flow has states, but accepts this event in none of them. So the pipeline never runs.",
 		Before: states("{from: created, on: assigned, to: finished}"),
 		After:  states("{from: created, on: assigned, to: driving}", "{from: driving, on: arrived, to: finished}"),
 	}, {
 		Code:   SaidTwice,
-		Title:  "said twice",
-		Why:    "The second saying changes nothing. Often it was meant to be something else.",
+		Title:  "repeated transition",
+		Why:    "The second one changes nothing. Often the author meant another event or state.",
 		Before: states("{from: created, on: assigned, to: finished}", "{from: created, on: [arrived, assigned], to: finished}"),
 		After:  states("{from: created, on: assigned, to: finished}", "{from: created, on: arrived, to: finished}"),
 	}}
@@ -78,8 +81,8 @@ func degradationRules() []Rule {
 	return []Rule{{
 		Code:  Degradation,
 		Title: "critical handler that needs one that may be off",
-		Why: "A handler that is not critical may fail, be switched off or be taken out of the flow by itself, and the run goes on. " +
-			"When a critical handler then reads what nobody has set, the run fails after all, and the handler was critical without saying so.",
+		Why: "A handler that is not critical may fail, or an operator or the engine may take it out of the flow. The run " +
+			"continues. When a critical handler then reads a value that nobody has set, the run fails after all.",
 		Before: `pipelines:
   - id: new-order
     shared-state: {tariff: null}
@@ -109,16 +112,16 @@ func degradationRules() []Rule {
 `,
 	}, {
 		Code:  Conditional,
-		Title: "critical handler that needs what is given under a condition",
-		Why: "A handler that is not enabled gives nothing. A critical one that then takes a member of the null fails, and the run with it. " +
-			"When both have the same condition, or the second one tests the value, all is well.",
+		Title: "critical handler that reads a value set only under a condition",
+		Why: "A handler that is not enabled sets nothing. A critical handler that then takes a member of the null fails, and " +
+			"so does the run. Use the same condition for both, or test the value in the second one.",
 		Before: underCondition(""),
 		After:  underCondition("enabled: !$ event.payload.card, "),
 	}, {
 		Code:  NeverSet,
-		Title: "name that nobody sets before it is read",
-		Why: "The first value of the name is null, and no handler before this one sets it. Handlers run in the order of their stages; " +
-			"perhaps one of them is in the wrong stage.",
+		Title: "name that no handler sets before it is read",
+		Why: "The first value of the name is null, and no handler before this one sets it. Stages run in order, and the " +
+			"handlers of a stage in the order of the file. Perhaps a handler is in the wrong place.",
 		Before: `pipelines:
   - id: new-order
     shared-state: {order: null}

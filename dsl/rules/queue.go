@@ -14,8 +14,8 @@ func queueRules() []Rule {
 	return []Rule{{
 		Code:  CodeQueue,
 		Title: "queue of a pipeline",
-		Why: "What becomes of duplicates needs something that makes two tasks the same, and a way to merge them where they are merged. " +
-			"Delays are durations.",
+		Why: "Duplicates need a rule for when two tasks are the same, and a way to merge them if on-duplicate merges. Delays " +
+			"are durations.",
 		Before: before + "      on-duplicate: rerun" + after,
 		After:  before + "      unique: !$ event.payload.file\n      on-duplicate: rerun" + after,
 	}}

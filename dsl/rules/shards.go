@@ -14,7 +14,8 @@ func shardRules() []Rule {
 	return []Rule{{
 		Code:  ShardMap,
 		Title: "where the parts of a keyspace begin",
-		Why:   "Each slot, and each stretch of keys, begins on exactly one shard: with none, its keys would have no home, and with two, two.",
+		Why: "Each slot, and each range of keys, begins on exactly one shard. With none, its keys would have no home, and " +
+			"with two, two.",
 		Before: before + `    strategy: slots
     slots: 8
     shards:
@@ -30,8 +31,8 @@ func shardRules() []Rule {
 	}, {
 		Code:  ShardKeys,
 		Title: "columns of a key",
-		Why: "The rows of a key are found by the columns that hold its parts, in their order. A column without a part would never be " +
-			"compared with anything.",
+		Why: "The columns of a key hold its parts, in their order. A column without a part would never be compared with " +
+			"anything.",
 		Before: before + `    tables: [{table: messages, key: [user, folder]}]
     shards: [{id: s1, hosts: [{address: 127.0.0.1:5432}]}]
 `,
@@ -39,7 +40,7 @@ func shardRules() []Rule {
 	}, {
 		Code:  ShardHosts,
 		Title: "hosts of a shard",
-		Why:   "A shard is a cluster of its own. Of a host that two shards had, the rows of one would be taken for the other's.",
+		Why:   "A shard is a cluster of its own. If two shards had one host, the rows of one would be taken for the other's.",
 		Before: before + `    shards:
       - {id: s1, hosts: [{address: 127.0.0.1:5432}]}
       - {id: s2, hosts: [{address: 127.0.0.1}]}
@@ -51,7 +52,7 @@ func shardRules() []Rule {
 	}, {
 		Code:  ShardRules,
 		Title: "rules of registration",
-		Why:   "A rule that names no shard, or one that there is not, would leave new keys without a home.",
+		Why:   "A rule without a shard, or with one that does not exist, would leave new keys without a home.",
 		Before: after + `    registration:
       rules: [{when: !$ event.payload.country == 'ru', class: warm}]
 `,

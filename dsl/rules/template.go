@@ -20,9 +20,9 @@ pipelines:
 	}
 	return []Rule{{
 		Code:  Template,
-		Title: "template that cannot be meant",
-		Why: "A use of a template gives each of its parameters that has no default, and no others; expressions of the template read them as " +
-			"params.NAME. A template is expanded before anything is checked, so one that nobody uses is not checked at all.",
+		Title: "use of a template that cannot work",
+		Why: "Each use of a template sets every parameter without a default, and no others. Expressions of the template read " +
+			"them as params.NAME. procaas expands a template before it checks anything, so it does not check one without a use.",
 		Before: file("{user: u-1}"),
 		After:  file("{to: u-1}"),
 	}}

@@ -10,34 +10,36 @@ func textRules() []Rule {
 	return []Rule{
 		{
 			Code: TooLarge, Title: "the file is too large",
-			Why: "A file has at most 1 MiB, 200,000 values and 4 MiB of text once its aliases are expanded, " +
-				"so that no file can exhaust the machine that reads it.",
+			Why: "A file has at most 1 MiB, 200,000 values and 4 MiB of text once its aliases are expanded. Without a bound, " +
+				"one file could use up the machine that reads it.",
 			Before: "handlers: [ …200,001 values… ]",
 			After:  "# several files, each with some of the handlers",
 		},
 		{
 			Code: Encoding, Title: "a character that cannot be read",
-			Why: "Files are UTF-8. Control characters and line ends other than the usual ones are refused, " +
-				"because editors, parsers and stores disagree about them.",
+			Why: "Files are UTF-8. Control characters and unusual line ends are refused, because editors, parsers and stores " +
+				"disagree about them.",
 			Before: inRequest(`body: "a` + "\x00" + `b"`),
 			After:  inRequest(`body: "a b"`),
 		},
 		{
 			Code: Syntax, Title: "the text is not YAML",
-			Why:    "Nothing of the file can be read. Most often the indentation is wrong, or text that holds a colon is not in quotes.",
+			Why: "Nothing of the file can be read. Most often the indentation is wrong, or text with a colon is not in " +
+				"quotes.",
 			Before: inHandler(`owner: team: orders`),
 			After:  inHandler(`owner: "team: orders"`),
 		},
 		{
 			Code: ExprTrap, Title: "YAML changes the expression",
-			Why: "Without a block, YAML's own rules apply to the text behind !$: a # after a blank begins a comment, a comma ends " +
-				"an entry of a flow mapping, and quotes, brackets, * and ! mean something else at the beginning. In a block every character counts.",
+			Why: "Without a block, YAML's own rules apply to the text behind !$. A # after a blank begins a comment, and a " +
+				"comma ends an entry of a flow mapping. Quotes, brackets, * and ! mean something else at the beginning. In a block " +
+				"every character counts.",
 			Before: inHandler(`enabled: !$ event.payload.total > 5 # with the tip`),
 			After:  inHandler("enabled: !$ |\n  event.payload.total > 5"),
 		},
 		{
 			Code: SecondDocument, Title: "a second document in the file",
-			Why:    "Only one document of a file is read. The others would be ignored without a word.",
+			Why:    "procaas reads only one document of a file. It would ignore the others without a word.",
 			Before: "flows: []\n---\npipelines: []\n",
 			After:  "flows: []\npipelines: []\n",
 		},
@@ -49,7 +51,7 @@ func textRules() []Rule {
 		},
 		{
 			Code: TooManyAliases, Title: "too many aliases",
-			Why:    "A file has up to 100 aliases: a few lines with more of them can stand for gigabytes.",
+			Why:    "A file has up to 100 aliases. A few lines with more of them can stand for gigabytes.",
 			Before: inRequest("body: [&n 1" + strings.Repeat(", *n", 101) + "]"),
 			After:  inRequest("body: [1" + strings.Repeat(", 1", 101) + "]"),
 		},
@@ -67,7 +69,7 @@ func textRules() []Rule {
 		},
 		{
 			Code: MergeKey, Title: "a merge key",
-			Why:    "What << merges depends on order and on the YAML reader; it is no part of YAML 1.2.",
+			Why:    "The result of << depends on the order of keys and on the YAML reader. It is not part of YAML 1.2.",
 			Before: inRequest(`body: {<<: &b {a: 1}, b: 2}`),
 			After:  inRequest(`body: {a: 1, b: 2}`),
 		},
@@ -79,19 +81,19 @@ func textRules() []Rule {
 		},
 		{
 			Code: Key, Title: "a key that is not text",
-			Why:    "Data has text for names. An unquoted 1, true or null is a number, a truth value or nothing.",
+			Why:    "Names in data are text. An unquoted 1, true or null is a number, a truth value or nothing.",
 			Before: inRequest(`body: {1: one}`),
 			After:  inRequest(`body: {"1": one}`),
 		},
 		{
 			Code: Number, Title: "a number that data cannot hold",
-			Why:    "Whole numbers have up to 64 bits and are exact; infinity and .nan are no numbers in JSON.",
+			Why:    "Whole numbers have up to 64 bits and are exact. JSON has no infinity and no .nan.",
 			Before: inRequest(`body: {id: 99999999999999999999}`),
 			After:  inRequest(`body: {id: "99999999999999999999"}`),
 		},
 		{
 			Code: LeadingZero, Title: "a number with a leading zero",
-			Why:    "It is the decimal number in YAML 1.2, an octal one for many other readers, and often was meant as text.",
+			Why:    "YAML 1.2 reads it as a decimal number, and many other readers as an octal one. Often it was meant as text.",
 			Before: inRequest(`body: {code: 0755}`),
 			After:  inRequest(`body: {code: "0755"}`),
 		},
@@ -103,26 +105,28 @@ func textRules() []Rule {
 		},
 		{
 			Code: NoExpr, Title: "an expression where none is allowed",
-			Why:    "Names, policies and limits are fixed before anything runs, so that they can be checked, shown and changed by operators.",
+			Why: "Names, policies and limits are fixed before anything runs. So procaas can check them, show them and let " +
+				"operators change them.",
 			Before: inHandler(`timeout: !$ event.payload.timeout`),
 			After:  inHandler(`timeout: 2s`),
 		},
 		{
 			Code: Secret, Title: "a secret where none is allowed",
-			Why: "A secret is resolved when a call is made and reaches nothing that is kept or shown, so it may only stand in " +
-				"the body of a handler, where text is wanted.",
+			Why: "The engine looks a secret up when it makes a call, and never stores or shows it. So a secret may only " +
+				"stand in the body of a handler, in the place of text.",
 			Before: inHandler(`enabled: !secret PUSH_TOKEN`),
 			After:  inRequest(`headers: {Authorization: !secret PUSH_TOKEN}`),
 		},
 		{
 			Code: V1, Title: "a mistake in the first version of the language",
-			Why:    "Behind a # in a key stands an operator: and, contains, not, or, xget. Keys whose # belongs to the name need quotes.",
+			Why: "The word after a # in a key is an operator: and, contains, not, or, xget. Put a key in quotes when its # " +
+				"belongs to the name.",
 			Before: inHandler("enabled#any:\n  - value#xget: /event/payload/ok"),
 			After:  inHandler("enabled#or:\n  - value#xget: /event/payload/ok"),
 		},
 		{
 			Code: TooManyFindings, Title: "too many findings",
-			Why:    "After 200 findings in a file the rest is not shown; most of them will have the same cause.",
+			Why:    "After 200 findings in a file the rest is not shown. Most of them have the same cause.",
 			Before: "pipelines: {…}",
 			After:  "pipelines: […]",
 		},
@@ -146,39 +150,41 @@ func structureRules() []Rule {
 		},
 		{
 			Code: Kind, Title: "a value of the wrong kind",
-			Why:    "A list stands where a mapping is wanted, or the other way round.",
+			Why:    "A list stands in the place of a mapping, or a mapping in the place of a list.",
 			Before: inHandler(`retry: [3]`),
 			After:  inHandler(`retry: {attempts: 3}`),
 		},
 		{
 			Code: Value, Title: "a value that the field does not allow",
-			Why: "Each field says what it takes: durations need a unit, some texts are one of a few words, and numbers have a range. " +
-				"procaas explain tells what a field takes.",
+			Why: "Each field takes certain values. Durations need a unit, some texts are one of a few words, and numbers " +
+				"have a range. Run procaas explain with the name of the field.",
 			Before: inHandler(`timeout: 5`),
 			After:  inHandler(`timeout: 5s`),
 		},
 		{
 			Code: UnknownType, Title: "an unknown handler type",
-			Why:    "The key that names the type of a handler is not one of the types that are built in.",
+			Why:    "The key that names the type of a handler is not one of the built-in types.",
 			Before: "pipelines:\n  - id: new-order\n    stages:\n      - id: notify\n        handlers:\n          - id: driver\n            reqest: {url: http://127.0.0.1:9083/v1/push}\n",
 			After:  "pipelines:\n  - id: new-order\n    stages:\n      - id: notify\n        handlers:\n          - id: driver\n            request: {url: http://127.0.0.1:9083/v1/push}\n",
 		},
 		{
 			Code: TwoTypes, Title: "a handler of two types",
-			Why:    "A handler does one thing, with one outcome. Fields of a request beside another type would have no effect.",
+			Why: "A handler does one thing and has one outcome. Fields of a request beside another type would have no " +
+				"effect.",
 			Before: "pipelines:\n  - id: new-order\n    stages:\n      - id: notify\n        handlers:\n          - id: both\n            request: {url: http://127.0.0.1:9083/v1/push}\n            wait: {for: 5s}\n",
 			After:  "pipelines:\n  - id: new-order\n    stages:\n      - id: notify\n        handlers:\n          - id: driver\n            request: {url: http://127.0.0.1:9083/v1/push}\n          - id: pause\n            wait: {for: 5s}\n",
 		},
 		{
 			Code: Forgotten, Title: "text that was meant as an expression",
-			Why: "Text is sent as it is written. Without !$ in front of it event.payload.id is twelve letters and two dots, which no " +
-				"service knows as the id of an order.",
+			Why: "Text is sent as it is written. Without !$ before it, event.payload.id is only letters and dots. No service " +
+				"knows that as the id of an order.",
 			Before: inRequest("body: {id: event.payload.id}"),
 			After:  inRequest("body: {id: !$ event.payload.id}"),
 		},
 		{
 			Code: StageHandler, Title: "a handler in the place of a stage",
-			Why:    "It works, as a stage of one handler with the same id, but others cannot see whether a stage or a handler was meant.",
+			Why: "It works as a stage of one handler with the same id. But readers cannot see whether the author meant a " +
+				"stage or a handler.",
 			Before: "pipelines:\n  - id: new-order\n    stages:\n      - id: notify\n        request: {url: http://127.0.0.1:9083/v1/push}\n",
 			After:  "pipelines:\n  - id: new-order\n    stages:\n      - id: notify\n        handlers:\n          - id: notify\n            request: {url: http://127.0.0.1:9083/v1/push}\n",
 		},
