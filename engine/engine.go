@@ -88,8 +88,8 @@ func DefaultOptions() Options {
 	}
 }
 
-// An Engine takes events in and runs them. All methods are safe for concurrent
-// use.
+// An Engine takes events in and runs them. Most of its methods are those of its parts.
+// All methods are safe for concurrent use.
 type Engine struct {
 	*credentials.Access
 	*clusters.Clusters
@@ -102,17 +102,10 @@ type Engine struct {
 	*transfers.Transfers
 
 	o        Options
-	log      *slog.Logger
-	metrics  *stats.Metrics
 	library  definitions.Library
 	handlers map[string]HandlerType // by the name of the type
-	settings settings.Settings
-	guard    guard.Guard
-	degrader *fallback.Live
-	stats    stats.Stats
 	clock    clock.Clock
 	memory   Memory // of handlers
-	writes   writes.Health
 
 	running atomic.Bool
 	driver  *node.Driver
@@ -125,38 +118,36 @@ func New(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		o: o, log: o.Log, metrics: o.Metrics,
+		o: o,
 		library: definitions.Library{
 			Store: o.Store.Bundles, Types: Types(o.Types), Services: o.ServiceURLs, MaxConns: o.MaxInFlight,
 			Targets: o.Targets, Log: o.Log, RunID: o.runID,
 		},
 		handlers: map[string]HandlerType{},
-		settings: settings.Settings{Kept: o.Store.Settings, Keys: o.Store.Tokens, Log: o.Log},
-		degrader: fallback.New(o.Store.Degradation),
-		stats:    stats.Stats{Metrics: o.Metrics},
 		clock:    clock.Clock{Known: make(chan struct{}), Source: o.now},
 	}
-	e.settings.Library = &e.library
+	settings := &settings.Settings{Kept: o.Store.Settings, Keys: o.Store.Tokens, Library: &e.library, Log: o.Log}
 	e.Access = &credentials.Access{
-		Kept: o.Store.Tokens, Documents: o.Store.Documents, Known: &e.settings, Now: e.clock.Now, Log: o.Log, CheckPath: e.checkPath,
+		Kept: o.Store.Tokens, Documents: o.Store.Documents, Known: settings, Now: e.clock.Now, Log: o.Log, CheckPath: e.checkPath,
 	}
 	e.Audits, e.Runs = &records.Audits{Store: o.Store}, &records.Runs{Store: o.Store, Library: &e.library}
 	e.Follower = &definitions.Follower{
 		Library: &e.library, Bundles: o.Store.Bundles, Log: o.Log, Node: o.Name, Overrule: o.Overrule, Accepted: e.Runs,
 	}
 	e.Steering = &steering.Steering{
-		Store: o.Store, Library: &e.library, Settings: &e.settings, Degrader: e.degrader, Guard: &e.guard, Stats: &e.stats,
-		Metrics: o.Metrics, Clock: &e.clock, Log: o.Log, Notify: o.Notify,
+		Store: o.Store, Library: &e.library, Settings: settings, Degrader: fallback.New(o.Store.Degradation), Guard: &guard.Guard{},
+		Stats: &stats.Stats{Metrics: o.Metrics}, Metrics: o.Metrics, Clock: &e.clock, Log: o.Log, Notify: o.Notify,
 	}
+	health := &writes.Health{}
 	e.driver = node.NewDriver(node.Parts{
-		Steering: e.Steering, Follower: e.Follower, Runs: e.Runs, Writes: &e.writes, Tracer: o.Tracer,
+		Steering: e.Steering, Follower: e.Follower, Runs: e.Runs, Writes: health, Tracer: o.Tracer,
 		Name: o.Name, MaxInFlight: o.MaxInFlight, Lease: o.Lease, Drain: o.Drain, Call: e.call,
 	})
 	e.Runs.Node = e.driver
 	e.Acceptor = intake.NewAcceptor(intake.Parts{
-		Inbox: o.Store.Inbox, Library: &e.library, Room: e.driver, Now: e.clock.Now, Lost: e.driver.Lost, Writes: &e.writes, Metrics: o.Metrics,
+		Inbox: o.Store.Inbox, Library: &e.library, Room: e.driver, Now: e.clock.Now, Lost: e.driver.Lost, Writes: health, Metrics: o.Metrics,
 	})
-	e.Explainer = explain.New(o.Store, &e.library, &e.settings, e.Effects)
+	e.Explainer = explain.New(o.Store, &e.library, settings, e.Effects)
 	e.Clusters, e.Transfers = clusters.NewClusters(o.Store.Documents, e.Bundle, e.clock.Now), transfers.NewTransfers(o.Store.Documents)
 	for _, t := range o.Types {
 		e.handlers[t.Name] = t
@@ -166,7 +157,7 @@ func New(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e.library.Swap(d)
-	e.metrics.Show(e.Handlers, e.Services, e.Parked, e.library.Present)
+	o.Metrics.Show(e.Handlers, e.Services, e.Parked, e.library.Present)
 	return e, nil
 }
 
@@ -184,13 +175,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	defer loops.Wait()
 	triggers := &triggers.Firer{
-		Clock: &e.clock, Log: e.log, Bundle: e.Bundle, Reloaded: e.Reloaded, LastEvent: e.o.Store.Inbox.LastEvent, Submit: e.SubmitFirings,
+		Clock: &e.clock, Log: e.o.Log, Bundle: e.Bundle, Reloaded: e.Reloaded, LastEvent: e.o.Store.Inbox.LastEvent, Submit: e.SubmitFirings,
 	}
 	loops.Go(func() { triggers.Run(ctx) })
 	loops.Go(func() { e.Measure(ctx) })
 	loops.Go(func() { e.Follow(ctx) })
 	retention := &records.Retention{
-		Runs: e.Runs, Log: e.log, Failed: e.metrics.Failed, Keep: e.o.Retention, KeepAudit: e.o.AuditRetention,
+		Runs: e.Runs, Log: e.o.Log, Failed: e.o.Metrics.Failed, Keep: e.o.Retention, KeepAudit: e.o.AuditRetention,
 	}
 	loops.Go(func() { retention.Run(ctx) })
 	return e.driver.Run(ctx)
@@ -257,7 +248,7 @@ func (e *Engine) checkPath(path string) error {
 // ServeTasks runs the tasks of the pipelines that have a queue section and stages,
 // until ctx ends. Runs under way go on, and whoever takes their tasks next finds them.
 func (e *Engine) ServeTasks(ctx context.Context, db *store.TaskStore) {
-	server := &taskrun.Server{Runs: e, Tasks: db, Log: e.log, Name: e.o.Name, Lease: e.o.Lease, Submit: e.SubmitOne}
+	server := &taskrun.Server{Runs: e, Tasks: db, Log: e.o.Log, Name: e.o.Name, Lease: e.o.Lease, Submit: e.SubmitOne}
 	server.Serve(ctx)
 }
 

@@ -9,7 +9,7 @@ import (
 
 // SpendLoop takes some of the budget of a pipeline's loop, as if its runs had.
 func SpendLoop(e *Engine, pipeline string, n int) {
-	b := e.guard.Bucket(pipeline + guard.CauseLoop)
+	b := e.Guard.Bucket(pipeline + guard.CauseLoop)
 	for range n {
 		b.Reserve(e.clock.Now(), guard.LoopRate, guard.LoopBurst)
 	}

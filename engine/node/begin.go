@@ -13,7 +13,9 @@ import (
 	"procaas/engine/definitions"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/stats"
 	"procaas/engine/store"
+	"procaas/engine/taskrun"
 )
 
 // An opening is a job until its run is ready to go on.
@@ -65,25 +67,31 @@ func (j opening) begin() bool {
 	return true
 }
 
-// startOf gives the core what a run begins with.
-func startOf(c *store.Claimed) (core.Start, error) {
-	s := core.Start{
-		ID: c.ID, Event: c.Event, Flow: c.Flow, Key: c.Key,
-		State: c.Entity.State, Generation: c.Generation,
+// admit decides about a run that is suspected of bringing its nodes down: it goes on when it is
+// not, or when it may be tried now. Otherwise it waits, or is quarantined.
+func (j opening) admit() bool {
+	c := j.claimed
+	change := model.Change{Run: c.ID, Version: j.version, Bundle: c.Bundle, Pipeline: c.Pipeline, Checkpoint: c.Checkpoint}
+	switch {
+	case !model.Suspected(c.Losses):
+		return true
+	case c.Losses >= maxLosses:
+		change.Status, change.Undoing, change.ErrorClass = model.Parked, true, model.ClassQuarantined
+		change.Error = fmt.Sprintf("quarantined: %d nodes in a row died while they had this run, before it got any further, "+
+			"and at the last two it was the only one that was suspected; find out what it does there, then retry or cancel it", c.Losses)
+		if j.close(change) {
+			j.n.d.Metrics.Quarantined.Inc()
+			j.at("").Error("run is quarantined", "losses", c.Losses)
+		}
+		return false
+	case !j.n.suspects.try(c.ID, c.Losses):
+		change.Status, change.Due = model.Parked, j.n.d.Clock.Now().Add(time.Second+taskrun.SuspectDelay(c.Losses, maxLosses))
+		j.close(change)
+		return false
 	}
-	if len(c.Entity.Shared) == 0 {
-		return s, nil
-	}
-	data, err := datum.ParseJSON(c.Entity.Shared)
-	if err != nil {
-		return s, fmt.Errorf("shared state of %s %s: %w", c.Flow, c.Key, err)
-	}
-	shared, ok := data.(map[string]any)
-	if !ok {
-		return s, fmt.Errorf("shared state of %s %s: want an object, have %s", c.Flow, c.Key, model.KindOf(data))
-	}
-	s.Shared = shared
-	return s, nil
+	j.at("").Warn("run is tried by itself: nodes have died while they had it", "losses", c.Losses)
+	change.Status, change.Trial = model.Running, true
+	return j.close(change)
 }
 
 // definition gives the definition that the run goes on with. While the store
@@ -190,4 +198,37 @@ func (j opening) close(c model.Change) bool {
 		_ = j.commit(c) // commit has logged what went wrong
 	}
 	return err == nil
+}
+
+// unservedAgain is when such a run is looked at again though nobody called it up.
+const unservedAgain = time.Hour
+
+// await keeps a run whose event no pipeline serves at present, until one does.
+func (j opening) await(reason string) {
+	j.at("").Warn("event waits for a pipeline that serves it", "type", j.claimed.Event.Type, "flow", j.claimed.Flow)
+	j.close(model.Change{
+		Status: model.Parked, Due: j.n.d.Clock.Now().Add(unservedAgain), Cause: stats.CauseUnserved + j.def.Bundle.Hash,
+		Error: reason + "; it waits until a definition does", ErrorClass: model.ClassUnserved,
+	})
+}
+
+// startOf gives the core what a run begins with.
+func startOf(c *store.Claimed) (core.Start, error) {
+	s := core.Start{
+		ID: c.ID, Event: c.Event, Flow: c.Flow, Key: c.Key,
+		State: c.Entity.State, Generation: c.Generation,
+	}
+	if len(c.Entity.Shared) == 0 {
+		return s, nil
+	}
+	data, err := datum.ParseJSON(c.Entity.Shared)
+	if err != nil {
+		return s, fmt.Errorf("shared state of %s %s: %w", c.Flow, c.Key, err)
+	}
+	shared, ok := data.(map[string]any)
+	if !ok {
+		return s, fmt.Errorf("shared state of %s %s: want an object, have %s", c.Flow, c.Key, model.KindOf(data))
+	}
+	s.Shared = shared
+	return s, nil
 }

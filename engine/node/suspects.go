@@ -1,9 +1,7 @@
 package node
 
 import (
-	"fmt"
 	"sync"
-	"time"
 
 	"procaas/engine/model"
 	"procaas/engine/taskrun"
@@ -55,31 +53,4 @@ func (s *suspects) clear(run string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.losses, run)
-}
-
-// admit decides about a run that is suspected of bringing its nodes down: it goes on when it is
-// not, or when it may be tried now. Otherwise it waits, or is quarantined.
-func (j opening) admit() bool {
-	c := j.claimed
-	change := model.Change{Run: c.ID, Version: j.version, Bundle: c.Bundle, Pipeline: c.Pipeline, Checkpoint: c.Checkpoint}
-	switch {
-	case !model.Suspected(c.Losses):
-		return true
-	case c.Losses >= maxLosses:
-		change.Status, change.Undoing, change.ErrorClass = model.Parked, true, model.ClassQuarantined
-		change.Error = fmt.Sprintf("quarantined: %d nodes in a row died while they had this run, before it got any further, "+
-			"and at the last two it was the only one that was suspected; find out what it does there, then retry or cancel it", c.Losses)
-		if j.close(change) {
-			j.n.d.Metrics.Quarantined.Inc()
-			j.at("").Error("run is quarantined", "losses", c.Losses)
-		}
-		return false
-	case !j.n.suspects.try(c.ID, c.Losses):
-		change.Status, change.Due = model.Parked, j.n.d.Clock.Now().Add(time.Second+taskrun.SuspectDelay(c.Losses, maxLosses))
-		j.close(change)
-		return false
-	}
-	j.at("").Warn("run is tried by itself: nodes have died while they had it", "losses", c.Losses)
-	change.Status, change.Trial = model.Running, true
-	return j.close(change)
 }

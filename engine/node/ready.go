@@ -1,0 +1,166 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"procaas/engine/clock"
+	"procaas/engine/core"
+	"procaas/engine/fallback"
+	"procaas/engine/guard"
+	"procaas/engine/model"
+	"procaas/engine/planner"
+)
+
+// This file gives the core what it decides by, and asks it what may start.
+
+// listenEvery is how often a run that waits for an event looks for it while calls of
+// it are under way. A parked run is woken.
+const listenEvery = time.Second
+
+// offeredMost is how many pending events are looked at in one go.
+const offeredMost = 100
+
+// ready asks the core what may start, with the events that it waits for. An event that
+// has come in time counts before a timeout.
+func (j *job) ready() []core.Attempt {
+	if reason := j.stopping.Load(); reason != nil {
+		j.run.Stop(*reason, j.n.d.Clock.Now())
+	}
+	j.listen()
+	tasks := j.run.Ready(j.live())
+	for j.listen() {
+		tasks = append(tasks, j.run.Ready(j.live())...)
+	}
+	return tasks
+}
+
+// listen hands the core what is pending of the events that it waits for, and tells
+// whether it has taken any. While the store cannot tell, it waits.
+func (j *job) listen() (taken bool) {
+	for backoff := 10 * time.Millisecond; ; {
+		a, ok := j.run.Awaits()
+		if !ok {
+			return taken
+		}
+		ctx, cancel := context.WithTimeout(j.n.ctx, clock.StoreTimeout)
+		pending, err := j.n.d.Store.Inbox.Pending(ctx, j.claimed.Flow, j.claimed.Key, a.Types, a.Heard, offeredMost)
+		cancel()
+		if err != nil {
+			j.at("").Warn("events that the run waits for cannot be read, trying again", "error", err)
+			if !clock.Pause(j.n.calls, backoff) || j.n.isDraining() {
+				return taken
+			}
+			backoff = min(2*backoff, clock.MaxBackoff)
+			continue
+		}
+		taken = j.run.Offer(pending, j.live()) || taken
+		if len(pending) < offeredMost {
+			return taken
+		}
+	}
+}
+
+// live gives the core what may change while the run goes on.
+func (j *job) live() core.Live { return j.liveAt(j.n.d.Clock.Now()) }
+
+// now is the run's own time: the store's, or a later one that the run has seen already. What
+// the core tells to wait for is due by this time.
+func (j *job) now() time.Time { return j.since(j.n.d.Clock.Now()) }
+
+// since gives a time, or the latest that the run has seen: what people read of a run is in
+// order.
+func (j *job) since(now time.Time) time.Time {
+	if now.Before(j.last) && j.last.Sub(now) < clockSet {
+		return j.last
+	}
+	return now
+}
+
+// clockSet is more than the bounds of a clock are apart: then it was set.
+const clockSet = time.Minute
+
+// liveAt is live at a time, or at a later one that the run has seen already.
+func (j *job) liveAt(now time.Time) core.Live {
+	now = j.since(now)
+	j.last = now
+	c := j.n.d.Settings.Controls()
+	j.seen = c
+	return core.Live{
+		Now:     now,
+		Configs: j.n.d.Settings.ValuesFor(j.def),
+		Off:     func(s *planner.Step) (string, bool) { return j.off(s, c, now) },
+		Share:   c.Share,
+		Guard: func(s *planner.Step, ref string, due time.Time) core.Verdict {
+			j.pass.Multiplies = j.run.Multiplies()
+			v := j.verdict(s, ref, due, c, now)
+			if held := !v.Hold.IsZero(); held || len(j.held) > 0 {
+				j.hold(ref, held)
+			}
+			return v
+		},
+	}
+}
+
+// hold counts a call that the run waits for, or does not any more.
+func (j *job) hold(ref string, held bool) {
+	path := model.PathOf(ref)
+	switch {
+	case held && !j.held[ref]:
+		if j.held == nil {
+			j.held = map[string]bool{}
+		}
+		j.held[ref] = true
+		j.n.d.Stats.Path(path).Waiting.Add(1)
+	case !held && j.held[ref]:
+		delete(j.held, ref)
+		j.n.d.Stats.Path(path).Waiting.Add(-1)
+	}
+}
+
+// letGo ends what the run waits for.
+func (j *job) letGo() {
+	for ref := range j.held {
+		j.hold(ref, false)
+	}
+}
+
+// off tells whether a handler of the run is left out at present, and why. What
+// operators say comes first: a handler that they hold waits.
+func (j *job) off(s *planner.Step, c *guard.Controls, now time.Time) (reason string, off bool) {
+	if reason, off = c.Off(s, now); !off {
+		if reason, off = j.n.d.Degrader.Outages().Off(s, now); !off || c.Overrides(s, now) {
+			return "", false
+		}
+	}
+	j.pass.LeaveAll(s.Path, now)
+	return reason, off
+}
+
+// verdict asks the guard about a handler, and whether its outage lets this call
+// through. While the handler is coming back, the run does not wait for it. Ref and
+// due are those of [core.Live].Guard.
+func (j *job) verdict(s *planner.Step, ref string, due time.Time, c *guard.Controls, now time.Time) core.Verdict {
+	d := j.n.d
+	o := d.Degrader.Outages().Of(s)
+	if o == nil || c.Overrides(s, now) {
+		return d.Guard.Verdict(s, ref, due, &j.pass, c, now)
+	}
+	admitted := o.Admits(now, j.claimed.ID, s.Path)
+	if admitted == fallback.AdmitCall {
+		return d.Guard.Verdict(s, ref, due, &j.pass, c, now)
+	}
+	if admitted == fallback.AdmitProbe && d.Guard.Verdict(s, ref, due, &j.pass, c, now) == (core.Verdict{}) && j.takeProbe(o.Name) {
+		return core.Verdict{}
+	}
+	j.pass.Leave(ref, now)
+	return core.Verdict{Skip: true, Reason: o.Reason(now)}
+}
+
+func (j *job) takeProbe(outage string) bool {
+	taken, err := j.n.d.Degrader.TakeProbe(j.n.ctx, outage)
+	if err != nil {
+		j.n.d.Metrics.Failed("probe")
+	}
+	return taken
+}
