@@ -41,8 +41,8 @@ type Follower struct {
 	agreed bool       // the node's own definition has been handed in
 }
 
-// changed is told when the store may have another definition. It is of size 1: one look is enough
-// for many hints.
+// changed returns the channel of hints that the store may have another definition. Its size is 1:
+// one look is enough for many hints.
 func (f *Follower) changed() chan struct{} {
 	f.once.Do(func() { f.hints = make(chan struct{}, 1) })
 	return f.hints
@@ -280,7 +280,7 @@ func (f *Follower) adopt(ctx context.Context, hash string) error {
 	return nil
 }
 
-// Refused tells why this node cannot take the current definition over; nil when it has.
+// Refused returns why this node cannot take the current definition over; nil when it has.
 func (f *Follower) Refused() error {
 	if err := f.refused.Load(); err != nil {
 		return *err

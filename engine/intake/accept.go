@@ -30,14 +30,14 @@ type Parts struct {
 	Library *definitions.Library
 	Room    Room
 	Now     func() time.Time // by the store's clock
-	Lost    func() error     // why nothing may be written to the store; nil when it may
+	Lost    func() error     // why nothing may be written to the store; its result is nil otherwise
 	Writes  *writes.Health
 	Metrics *stats.Metrics
 }
 
-// A Room is that of this node for runs that begin as soon as their events are stored.
+// A Room is what this node has for runs that begin as soon as their events are stored.
 type Room interface {
-	// Reserve keeps room for up to so many runs. Its Take is to be called.
+	// Reserve keeps room for at most so many runs. The caller must call Take of the result.
 	Reserve(runs int) Reservation
 }
 
@@ -46,11 +46,11 @@ type Reservation struct {
 	Runs int   // for how many there is room; 0 when the node takes none
 	Node int64 // the number of the node; 0 when it takes none
 
-	// Take starts the runs that the store gave, and makes the rest of the room free.
+	// Take starts the runs that the store gave to the node, and frees the rest of the room.
 	Take func(results []store.Accepted, err error)
 }
 
-// NewAcceptor makes one.
+// NewAcceptor returns an Acceptor that works with p.
 func NewAcceptor(p Parts) *Acceptor {
 	a := &Acceptor{Parts: p}
 	a.accepts.Do, a.accepts.Most, a.accepts.Lanes = a.accept, writes.MaxBatch, 2

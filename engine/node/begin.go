@@ -18,7 +18,7 @@ import (
 	"procaas/engine/taskrun"
 )
 
-// An opening is a job until its run is ready to go on.
+// An opening is a job whose run is not ready to go on yet.
 type opening struct{ *job }
 
 // begin makes the run ready to go on: with the definition it began with, or the

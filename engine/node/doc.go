@@ -1,3 +1,3 @@
-// Package node drives runs: it makes a process a member of those that share a store, claims runs,
-// gives the pure core of each time, calls and checkpoints, and leaves when it is to stop.
+// Package node drives runs. It makes a process a member of those that share a store. The node claims
+// runs, gives the pure core of each time, calls and checkpoints, and drains when it is to stop.
 package node

@@ -24,7 +24,8 @@ import (
 // rejoinPause is before the process joins again, after its node was fenced.
 const rejoinPause = 100 * time.Millisecond
 
-// A Driver makes this process a node, one after the other, and drives the runs that it takes.
+// A Driver makes this process a node of the cluster, and drives the runs that it claims. When the
+// node is fenced, the Driver joins as another node.
 type Driver struct {
 	Parts
 	node      atomic.Pointer[node] // nil while the process is no member
@@ -33,7 +34,7 @@ type Driver struct {
 	joinError atomic.Pointer[error] // why the process is no member yet
 }
 
-// Parts are what a [Driver] works with: what holds at paths, and the following.
+// Parts are what a [Driver] works with.
 type Parts struct {
 	*steering.Steering
 	Follower *definitions.Follower
@@ -46,14 +47,14 @@ type Parts struct {
 	Lease       time.Duration // after which other nodes take a silent node's runs over
 	Drain       time.Duration // how long a stopping node waits for calls under way
 
-	// Call makes one call of a handler.
+	// Call calls a handler.
 	Call func(ctx context.Context, c Call) (model.Result, error)
 }
 
 // NewDriver makes one. It does nothing before Run.
 func NewDriver(p Parts) *Driver { return &Driver{Parts: p} }
 
-// Run joins the nodes that share a store, and works until ctx ends. Then it drains.
+// Run joins the cluster and works until ctx ends. Then it drains.
 func (d *Driver) Run(ctx context.Context) error {
 	defer d.joinError.Store(nil)
 	for {
@@ -92,7 +93,7 @@ func (d *Driver) Healthy() error {
 	return d.Writes.State(time.Now())
 }
 
-// Lost tells what the store has lost; nil when nothing.
+// Lost returns why the store is refused: it has lost what it acknowledged. It is nil otherwise.
 func (d *Driver) Lost() error { return d.loss.state() }
 
 // Nudge implements [records.Node].

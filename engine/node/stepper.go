@@ -14,17 +14,17 @@ import (
 	"procaas/engine/writes"
 )
 
-// A Stepper is a node in virtual time: it does one thing after the other, in the order of time. It
-// has no goroutines. Its exported fields are to be set.
+// A Stepper is a node in virtual time. It does one thing after the other, in the order of time, and
+// starts no goroutine. Its exported fields are to be set.
 type Stepper struct {
 	Clock    *clock.Virtual
 	MaxCalls int // bounds the calls of all runs together
 
-	// Process makes a new process, which knows only what the store does.
+	// Process starts a new process, which knows only what the store knows.
 	Process func() (*Driver, error)
 
-	// Dying lets the node die as soon as it can be seen, as kill -9 does, and another one take
-	// over. During a call nobody will hear how it ended.
+	// Dying kills the node, as kill -9 does, as soon as that can be seen. Another one takes over.
+	// Nobody hears how calls under way end.
 	Dying bool
 
 	n     *node
@@ -40,7 +40,7 @@ type steppedEnd struct {
 	ended
 }
 
-// Join lets a process join the store, as its only node.
+// Join starts a process that is the only node of the store.
 func (s *Stepper) Join(ctx context.Context) error {
 	d, err := s.Process()
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Stepper) Join(ctx context.Context) error {
 	return nil
 }
 
-// restart is what happens after a crash.
+// restart starts the next process after a crash.
 func (s *Stepper) restart(ctx context.Context) error {
 	s.Dying = false
 	for _, j := range slices.Clone(s.jobs) { // close takes them out of the list

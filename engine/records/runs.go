@@ -23,11 +23,12 @@ type Runs struct {
 	Node    Node
 }
 
-// A Node is this process as one of those that work on runs. It has not to be one at the time.
+// A Node is what operators want of this process. Its methods do nothing while the process is no
+// member of the cluster.
 type Node interface {
-	Nudge()                 // lets it look for ready runs
-	Cancel(run string)      // breaks the calls of a run off, when it has it
-	Move(run, order string) // tells what [store.Runs].Move has written down, when it has the run
+	Nudge()                 // makes it look for ready runs
+	Cancel(run string)      // ends a run that it works on
+	Move(run, order string) // gives an order to a run that it works on: a definition to go on by, or to undo
 }
 
 // RunByID reads one run; [store.ErrNotFound] when there is none.

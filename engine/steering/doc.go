@@ -1,4 +1,4 @@
-// Package steering says what holds at the paths of a definition: it shows how handlers and
-// services do, lets operators switch, hold and limit them, decides with the other nodes what
-// falls back, and wakes runs that wait for what has been lifted.
+// Package steering answers for the paths of a definition. It shows how handlers and services do.
+// Operators switch, hold and limit paths with it. It decides with the other nodes what falls back,
+// and wakes runs that wait for something that is lifted.
 package steering

@@ -49,7 +49,7 @@ func (st *Steering) Backlog() stats.BacklogView {
 	return st.backlog.Load().View(st.Settings.Controls(), st.Clock.Now())
 }
 
-// Parked tells what the parked runs of all nodes wait for, for metrics.
+// Parked lists what the parked runs of all nodes wait for, for metrics.
 func (st *Steering) Parked() []stats.ParkedRuns {
 	return st.backlog.Load().ForMetrics(st.Settings.Controls(), st.Clock.Now())
 }

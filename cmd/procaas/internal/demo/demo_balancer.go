@@ -20,9 +20,9 @@ import (
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/dsl/diag"
-	"procaas/engine"
 	"procaas/engine/api/access"
 	"procaas/engine/clock"
+	"procaas/engine/clusters"
 	"procaas/pipelines"
 )
 
@@ -123,7 +123,7 @@ func demoBalancer(ctx context.Context, s cli.Streams, o clusterDemoOptions) erro
 	g.Go(func() error { load.run(working); return nil })
 	g.Go(func() error {
 		defer stop()
-		return watchCluster(working, s, o, node.Engine(), load)
+		return watchCluster(working, s, o, node.Engine().Clusters, load)
 	})
 	err = g.Wait()
 	if err != nil && !errors.Is(err, context.Canceled) {
@@ -244,10 +244,10 @@ func openDemoNode(ctx context.Context, s cli.Streams, o clusterDemoOptions, work
 const watchEvery = 2 * time.Second
 
 // watchCluster shows the cluster until the demo ends.
-func watchCluster(ctx context.Context, s cli.Streams, o clusterDemoOptions, e *engine.Engine, load *keyLoad) error {
+func watchCluster(ctx context.Context, s cli.Streams, o clusterDemoOptions, c *clusters.Clusters, load *keyLoad) error {
 	began, before := time.Now(), keyCounts{}
 	for clock.Pause(ctx, watchEvery) {
-		status, err := e.ClusterStatus(ctx, demoCluster)
+		status, err := c.ClusterStatus(ctx, demoCluster)
 		if err != nil {
 			if ctx.Err() != nil {
 				break
@@ -271,7 +271,7 @@ func watchCluster(ctx context.Context, s cli.Streams, o clusterDemoOptions, e *e
 			break
 		}
 	}
-	status, err := e.ClusterStatus(context.WithoutCancel(ctx), demoCluster)
+	status, err := c.ClusterStatus(context.WithoutCancel(ctx), demoCluster)
 	if err == nil {
 		load.moved(status.State.Moves)
 	}

@@ -21,7 +21,6 @@ import (
 	"procaas/dsl/cluster"
 	"procaas/dsl/datum"
 	"procaas/dsl/tree"
-	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/access"
 	"procaas/engine/api/transport"
@@ -163,7 +162,7 @@ func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *Node, served 
 		g.Go(func() error { follower.Run(ctx); return nil })
 		repeated := repeats.WithLabelValues(x.cluster)
 		proxy := route.NewProxy(route.ProxyOptions{
-			Follower: follower, Key: x.key, Patience: p.flags.Patience, Replay: p.replay, Transport: workersTransport{n.engine},
+			Follower: follower, Key: x.key, Patience: p.flags.Patience, Replay: p.replay, Transport: workersTransport(n.engine.WorkersClient),
 			Log: n.log.With("cluster", x.cluster),
 			Observe: func(status, attempts int) {
 				requests.WithLabelValues(x.cluster, strconv.Itoa(status)).Inc()
@@ -190,12 +189,12 @@ func (p *proxies) close() error {
 }
 
 // workersTransport reaches the workers of whatever definition the engine has.
-type workersTransport struct{ engine *engine.Engine }
+type workersTransport func() *http.Client
 
 // RoundTrip implements [http.RoundTripper].
 func (t workersTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	// Asked each time: a new definition may reach other hosts.
-	return t.engine.WorkersClient().Transport.RoundTrip(r)
+	return t().Transport.RoundTrip(r)
 }
 
 // ProxyURL is where the node passes requests on to the workers of its only cluster.

@@ -6,15 +6,21 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"procaas/engine"
+	"procaas/dsl/tree"
 	"procaas/engine/clusters"
 )
 
 // Clusters shows what the balancers of the clusters have seen last. It is read
 // from the store when somebody scrapes, so that all nodes show the same.
 type Clusters struct {
-	engine *engine.Engine
-	descs  []*prometheus.Desc
+	of    Balanced
+	descs []*prometheus.Desc
+}
+
+// Balanced is whose clusters are shown.
+type Balanced interface {
+	Bundle() *tree.Bundle
+	ClusterStatus(ctx context.Context, cluster string) (clusters.ClusterStatus, error)
 }
 
 // clusterGauges are what is shown of each cluster.
@@ -66,9 +72,9 @@ var clusterGauges = []struct {
 	},
 }
 
-// NewClusters makes the metrics of the clusters of an engine.
-func NewClusters(e *engine.Engine) *Clusters {
-	m := &Clusters{engine: e}
+// NewClusters makes the metrics of the clusters.
+func NewClusters(of Balanced) *Clusters {
+	m := &Clusters{of: of}
 	for _, g := range clusterGauges {
 		m.descs = append(m.descs, prometheus.NewDesc(g.name, g.help, []string{"cluster"}, nil))
 	}
@@ -86,8 +92,8 @@ func (m *Clusters) Describe(out chan<- *prometheus.Desc) {
 func (m *Clusters) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	for _, c := range m.engine.Bundle().Clusters {
-		status, err := m.engine.ClusterStatus(ctx, c.ID)
+	for _, c := range m.of.Bundle().Clusters {
+		status, err := m.of.ClusterStatus(ctx, c.ID)
 		if err != nil || status.State.Decided == 0 {
 			continue
 		}
