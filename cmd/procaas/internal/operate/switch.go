@@ -180,14 +180,14 @@ func limitCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "limit PATH RATE | limit PATH --remove",
 		Short: "Limit the calls below a path, on all nodes together",
-		Long: `limit bounds how many calls below a path start, on all nodes together. Each node
-begins with an equal part of the rate. A node whose calls have to wait gets, within a
-second, the parts that other nodes do not use.
+		Long: `limit limits how many calls below a path start, on all nodes together. Each node
+begins with an equal part of the rate. A node whose calls wait gets the parts that
+other nodes do not use, within a second.
 
-The parts never add up to more than the rate. Besides, each node may start one call
-and a tenth of a second's worth at once. In the second in which parts move, calls that
-hold a place already still start: up to one more second's worth. A node that lends
-keeps some more than it used in the last two seconds.`,
+The parts never add up to more than the rate. In addition, each node may start one
+call and the calls of a tenth of a second at once. In the second in which parts move,
+calls that already hold a place still start: up to the calls of one more second. A
+node that lends keeps a little more than it used in the last two seconds.`,
 		Example: `  procaas limit new-order-created/notify 10/s --reason "push is slow"
   procaas limit new-order-created/notify --remove`,
 		Args: cobra.RangeArgs(1, 2),
