@@ -47,7 +47,12 @@
 //	merge     the documents of all files as one bundle
 //	cluster   which workers of a cluster may hold a partition
 //	shards    checks of shard maps
-//	dsl       the front door: checks, advice, fixes
+//	wiring    what starts and continues which pipelines
+//	steps     a pipeline as the steps that a run takes through it
+//	check     checks of schemas, services and pipelines
+//	proof     critical handlers need none that is not critical
+//	advice    what works, and could be simpler, faster or safer
+//	dsl       the front door: loading, suppressing, fixing
 //
 // # Structs are the language
 //

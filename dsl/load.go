@@ -37,7 +37,7 @@ func Load(files []diag.File, o Options) (*tree.Bundle, []diag.Diagnostic) {
 	set := decode.Read(files, o.Types, o.Read)
 	r := &diag.Reporter{Found: set.Found}
 	w := merge.Documents(set, o.Types, r)
-	(&checker{Reporter: r, Whole: w, takers: make(map[string]*tree.Pipeline)}).check()
+	checkAll(w, r)
 	for _, s := range w.Bundle.Services {
 		s.Instead = o.ServiceURLs[s.ID]
 	}

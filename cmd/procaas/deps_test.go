@@ -19,7 +19,8 @@ var layers = []string{"docs", "schemas", "dsl", "engine", "handlers", "pipelines
 var rooms = map[string][]string{
 	"dsl": {
 		"diag", "rules", "render", "datum", "ops", "typing", "library", "syntax", "expr", "source",
-		"format", "spec", "contracts", "tree", "decode", "merge", "cluster", "shards", "check",
+		"format", "spec", "contracts", "tree", "decode", "merge", "cluster", "shards",
+		"wiring", "steps", "check", "proof", "advice",
 	},
 	"engine": {
 		"model", "store", "sqlstore", "clock", "pgkit", "planner", "checkpoint", "core", "guard", "fallback", "diagram", "diff",

@@ -11,6 +11,7 @@ import (
 	"procaas/dsl/rules"
 	"procaas/dsl/syntax"
 	"procaas/dsl/tree"
+	"procaas/dsl/typing"
 )
 
 // A Whole is what the documents of a set say together, and what checks look up in it. They
@@ -89,4 +90,22 @@ func (w *Whole) Blamed(at diag.Span) bool {
 	return slices.ContainsFunc(w.unread, func(d diag.Diagnostic) bool {
 		return d.Severity == diag.Error && d.File == at.File && !d.Start.Before(at.Start) && d.Start.Before(at.End)
 	})
+}
+
+// PayloadOf is what the payload of an event may be of one of these types; nil
+// when one of them has no schema.
+func (w *Whole) PayloadOf(events []string) *typing.Outline {
+	var out *typing.Outline
+	for i, event := range events {
+		contract := w.Bundle.Event(event).Contract()
+		if contract == nil {
+			return nil
+		}
+		if i == 0 {
+			out = contract.Outline()
+			continue
+		}
+		out = typing.Either(out, contract.Outline())
+	}
+	return out
 }

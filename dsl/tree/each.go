@@ -91,3 +91,8 @@ func (f *ForEach) KnownLength() int {
 	}
 	return 1
 }
+
+// MaxRunParts bounds the handlers that one run may have, each counted anew for each element
+// of a for-each and each call of its pipeline: lists inside of lists multiply, and a run
+// that is too large brings its node down.
+const MaxRunParts = 100_000

@@ -3,6 +3,7 @@ package tree
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -343,6 +344,15 @@ type Pipeline struct {
 	OutputContracts map[string]*contracts.Contract `yaml:"-"`
 	Response        *typing.Outline                `yaml:"-"` // what is known of the outputs
 	Level           int                            `yaml:"-"` // of calls below it
+}
+
+// FlowID is the flow that a pipeline belongs to: without one it is its own.
+func (p *Pipeline) FlowID() string { return cmp.Or(p.Flow, p.ID) }
+
+// OnPlace is where the pipeline names its i-th event type; its id when it does
+// not name any.
+func (p *Pipeline) OnPlace(i int) diag.Span {
+	return p.PlaceOf(fmt.Sprintf("on[%d]", i), p.PlaceOf("on", p.PlaceOf("id", p.Span)))
 }
 
 // StateContract is what a name of the shared state must be once it is set; nil

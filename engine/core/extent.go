@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -57,14 +57,14 @@ func (x *extent) spread(n int, callee *planner.Plan) error {
 	if callee != nil {
 		each += len(callee.Steps)
 	}
-	if n > (dsl.MaxRunParts-x.parts)/each {
+	if n > (tree.MaxRunParts-x.parts)/each {
 		what := fmt.Sprintf("%d elements", n)
 		if callee != nil {
 			what = fmt.Sprintf("%d calls of %d handlers", n, each-1)
 		}
 		return fmt.Errorf("the run has had %d handlers, those of each element and each call counted, and %s more would make %d; "+
 			"want at most %d in one run: split the work over several runs, with emit or queue.put for each part of it",
-			x.parts, what, x.parts+n*each, dsl.MaxRunParts)
+			x.parts, what, x.parts+n*each, tree.MaxRunParts)
 	}
 	x.parts += n * each
 	return x.grow(n * (recordWeight + (each-1)*recordWeight))

@@ -1,0 +1,97 @@
+package advice
+
+import (
+	"slices"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+	"procaas/dsl/merge"
+	"procaas/dsl/steps"
+)
+
+// This file and its neighbours give advice: on what works, though another way
+// would be simpler, faster or safer. Advice is given only where the files tell
+// enough; it never keeps anything from loading.
+
+// An advisor looks at one pipeline.
+type advisor struct {
+	*merge.Whole
+	*diag.Reporter
+	*steps.Pipeline
+
+	// What each step may read and set in all, which is asked often.
+	read  [][]datum.Read
+	wrote [][]string
+}
+
+// Give looks at all pipelines that have no errors.
+func Give(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporter) {
+	diag.InParallel(len(pipelines), r, func(i int, r *diag.Reporter) {
+		if !pipelines[i].Sound {
+			return
+		}
+		c := &advisor{Whole: w, Reporter: r, Pipeline: pipelines[i]}
+		for i, s := range c.Steps {
+			c.read = append(c.read, slices.Concat(s.DecidingReads(), s.Handler.Reads()))
+			c.wrote = append(c.wrote, c.names(i))
+		}
+		c.adviseRouting()
+		c.adviseForwarding()
+		c.adviseStages()
+		c.adviseWrites()
+		c.adviseCritical()
+		c.adviseRequests()
+		c.adviseExpressions()
+		c.adviseTransition()
+	})
+	adviseAutomata(w, pipelines, r)
+}
+
+// writes lists the names of the shared state that a handler may set.
+func (c *advisor) writes(i int) []string { return c.wrote[i] }
+
+// names finds what writes lists.
+func (c *advisor) names(i int) []string {
+	var out []string
+	for _, a := range c.Assignments(i) {
+		out = append(out, a.Key.Name)
+	}
+	return out
+}
+
+// needs tells whether the j-th handler reads what the i-th gives.
+func (c *advisor) needs(j, i int) bool {
+	names := c.writes(i)
+	of := c.Steps[i].ID
+	return slices.ContainsFunc(c.read[j], func(r datum.Read) bool {
+		if len(r.Path) < 2 {
+			return r.Path[0] == expr.StateRoot && len(names) > 0 || r.Path[0] == "sources"
+		}
+		switch r.Path[0] {
+		case expr.StateRoot:
+			return r.Path[1] == datum.Wildcard && len(names) > 0 || slices.Contains(names, r.Path[1])
+		case "sources":
+			return r.Path[1] == datum.Wildcard || r.Path[1] == of
+		}
+		return false
+	})
+}
+
+// orderly tells whether two handlers must run in the order of declaration for
+// another reason than what one reads of the other: they set the same name, one sets
+// what the other has read before, or they touch the same thing.
+func (c *advisor) orderly(i, j int) bool {
+	a, b := c.writes(i), c.writes(j)
+	if slices.ContainsFunc(a, func(name string) bool { return slices.Contains(b, name) }) || c.needs(i, j) {
+		return true
+	}
+	return slices.ContainsFunc(c.Steps[i].Touches, func(t string) bool { return slices.Contains(c.Steps[j].Touches, t) }) || c.emits(i) &&
+		c.emits(j)
+}
+
+// emits tells whether a handler hands in events.
+func (c *advisor) emits(i int) bool {
+	e, ok := c.Types.Emission(c.Steps[i].Handler)
+	return ok && !e.Task
+}

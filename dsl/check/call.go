@@ -1,0 +1,48 @@
+package check
+
+import (
+	"procaas/dsl/diag"
+	"procaas/dsl/merge"
+	"procaas/dsl/rules"
+	"procaas/dsl/tree"
+)
+
+// checkUseOfCall reports fields that do not go with call: they are about one attempt at a
+// service, and a call of a pipeline is as many attempts as its handlers make.
+func checkUseOfCall(h *tree.Handler, r *diag.Reporter) {
+	if h.Call == nil {
+		return
+	}
+	at := h.PlaceOf("call", h.Call.Span)
+	if h.Type != "" || h.Await != nil {
+		r.Errorf(at, rules.Call, "make two handlers of it", "handler %q calls a pipeline, and has something else to do", h.ID)
+	}
+	for _, name := range []string{"on-unknown", "retry", "timeout", "fallback", "response-schema", "max-in-flight"} {
+		if span := h.PlaceOf(name, diag.Span{}); span != (diag.Span{}) {
+			hint := "say it of the handlers of pipeline " + h.Call.Pipeline
+			switch name {
+			case "fallback":
+				hint = "say on-error: [{then: continue, result: {…}}], or give the handlers of the pipeline a fallback"
+			case "response-schema":
+				hint = "say output-schemas: of pipeline " + h.Call.Pipeline
+			}
+			r.Errorf(span, rules.Call, hint, "handler %q calls a pipeline; field %q is about calls of services", h.ID, name)
+		}
+	}
+}
+
+// checkWith holds what a call gives against the schemas of the inputs.
+func checkWith(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
+	if h.Call == nil {
+		return
+	}
+	p := w.Bundle.Index.Pipelines[h.Call.Pipeline]
+	if p == nil {
+		return // reported
+	}
+	for i, k := range h.Call.With.Keys() {
+		if contract := p.InputContracts[k.Name]; contract != nil {
+			fits(w, h.Call.With.Elems[i], contract, contract.Name, r)
+		}
+	}
+}

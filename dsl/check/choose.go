@@ -1,0 +1,85 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+	"procaas/dsl/merge"
+	"procaas/dsl/rules"
+	"procaas/dsl/spec"
+	"procaas/dsl/tree"
+)
+
+// checkStage checks the conditions of a stage whose first handler is the at-th of
+// the pipeline. They are computed before any handler of the stage starts, so they
+// may read what is known then.
+func (c *walk) checkStage(s *tree.Stage, at int) {
+	spec.Compile(s.Enabled, &spec.Field{ExprKind: datum.BoolKind}, c.scopeBefore(s, at), c.Reporter)
+	if s.Loop() == nil {
+		c.checkBranches(s, at)
+	}
+	checkChoice(c.Whole, s, c.Reporter)
+}
+
+// checkBranches checks the conditions of the branches of a stage, which each element
+// computes for itself when the stage is repeated.
+func (c *walk) checkBranches(s *tree.Stage, at int) {
+	if len(s.Choose) == 0 {
+		return
+	}
+	// A branch is asked only when the stage is enabled and those before it were not taken.
+	sc := c.scopeBefore(s, at)
+	sc.Facts = slices.Concat(sc.Facts, s.Enabled.Expr().Holds())
+	for _, b := range s.Choose {
+		spec.Compile(b.When, &spec.Field{ExprKind: datum.BoolKind}, sc, c.Reporter)
+		sc.Facts = append(slices.Clip(sc.Facts), b.When.Expr().Fails()...)
+	}
+}
+
+// scopeBefore says what may be read before a stage whose first handler is the i-th
+// of the pipeline.
+func (c *walk) scopeBefore(stage *tree.Stage, i int) *expr.Scope {
+	sc := c.newScope()
+	for j, s := range c.Steps {
+		switch {
+		case j < i && s.Inside():
+			hide(sc, s)
+		case j < i:
+			sc.Sources = append(sc.Sources, s.ID)
+		case s.Stage == stage && s.Loops():
+			sc.Late[s.ID] = "is this stage, which gives its response when all elements are done"
+		case s.Stage == stage:
+			sc.Late[s.ID] = "runs in this stage, whose conditions come first"
+		default:
+			sc.Late[s.ID] = fmt.Sprintf("runs in a later stage, %q", s.Stage.ID)
+		}
+	}
+	// Two handlers may have one id: when either has run, the name can be read.
+	for _, id := range sc.Sources {
+		delete(sc.Late, id)
+	}
+	return sc
+}
+
+// checkChoice reports branches that are never taken, and choices that are none.
+func checkChoice(w *merge.Whole, s *tree.Stage, r *diag.Reporter) {
+	for i, b := range s.Choose {
+		if b.When != nil || i == len(s.Choose)-1 || w.Blamed(b.Span) {
+			continue
+		}
+		next := s.Choose[i+1]
+		r.Report(diag.Diagnostic{
+			Span: b.Span.Head(), Code: rules.Choose,
+			Message: "this branch has no when, so those behind it are never taken", Hint: "say when:, or make it the last one",
+			Related: []diag.Related{{Span: next.Span.Head(), Message: "never taken"}},
+		})
+		return // once: what follows the next one is never taken either
+	}
+	if len(s.Choose) == 1 && s.Choose[0].When == nil && !w.Blamed(s.Choose[0].Span) {
+		r.Errorf(s.Choose[0].Span.Head(), rules.Choose, "say when:, or write the handlers below handlers: of the stage",
+			"the only branch of stage %q has no when, so there is nothing to choose", s.ID)
+	}
+}

@@ -1,0 +1,38 @@
+package check
+
+import (
+	"procaas/dsl/diag"
+	"procaas/dsl/merge"
+	"procaas/dsl/rules"
+	"procaas/dsl/tree"
+)
+
+// checkCompensate reports a compensation that makes no sense: one that calls nobody, and one
+// of a handler that has nothing to undo. Nothing would ever run it, and the author would
+// learn that when a run is cancelled.
+func checkCompensate(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
+	u := h.Compensate
+	if u == nil || w.Blamed(u.Span) {
+		return
+	}
+	at := h.PlaceOf("compensate", u.Span)
+	switch {
+	case u.Type == "":
+		r.Errorf(at, rules.Compensate, "add the call, such as request: {…}", "the compensation of handler %q calls nobody", h.ID)
+	case w.Types[u.Type].SetsState:
+		r.Errorf(u.PlaceOf("type", u.Span), rules.Compensate, "call the service, such as with request: {…}",
+			"the compensation of handler %q calls nobody: %s only sets the shared state", h.ID, u.Type)
+	}
+	// Both the compensation and its handler may be wrong; each is told.
+	switch {
+	case h.IsPlaceholder() && !w.Blamed(h.Span), h.Await != nil, w.Types.SetsState(h):
+		r.Errorf(at, rules.Compensate, "delete it, or write it at the handler that makes the call",
+			"handler %q makes no call that could be undone", h.ID)
+	case h.ForEach != nil:
+		r.Errorf(at, rules.Compensate, "let one call make all of them",
+			"handler %q makes a call for each element, and one compensation cannot undo some of them", h.ID)
+	}
+	if t := u.Retry; t != nil {
+		checkOrder(r, t, t.Span, "min-delay", t.MinDelay, "max-delay", t.MaxDelay)
+	}
+}

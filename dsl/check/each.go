@@ -1,0 +1,96 @@
+package check
+
+import (
+	"maps"
+	"slices"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+	"procaas/dsl/merge"
+	"procaas/dsl/rules"
+	"procaas/dsl/spec"
+	"procaas/dsl/tree"
+	"procaas/dsl/typing"
+)
+
+// itemScope is what the calls of a handler may read besides, when they are made for
+// each item: the item and its place. Without for-each it is the scope as it is.
+func itemScope(h *tree.Handler, sc *expr.Scope) *expr.Scope {
+	if h.ForEach == nil {
+		return sc
+	}
+	in := *sc
+	in.Roots = append(slices.Clone(sc.Roots), "item", expr.IndexRoot)
+	if o := h.ForEach.Items.Outline(); o != nil {
+		in.Item = o.Elem
+	}
+	if _, list := in.Responses[h.ID]; list {
+		in.Responses = maps.Clone(sc.Responses)
+		delete(in.Responses, h.ID) // a verification has an answer of its own
+	}
+	return &in
+}
+
+// responsesOf is what the response of a for-each is, when each call gives o: a list with an
+// element for each item, in the order of the items. What on-failure says decides what
+// stands in the place of a call that failed.
+func responsesOf(f *tree.ForEach, o *typing.Outline) *typing.Outline {
+	switch f.OnFailure {
+	case "continue":
+		o = o.Absent("calls of items may fail, which on-failure: continue allows")
+	case "collect":
+		const why = "calls of items may fail, which on-failure: collect allows"
+		text := func(s datum.Shape) *typing.Member {
+			return &typing.Member{Outline: &typing.Outline{Shape: s}, Required: true}
+		}
+		failure := &typing.Outline{
+			Shape: datum.MapShape | datum.NullShape, Closed: true, Why: "the calls of most items succeed",
+			Members: map[string]*typing.Member{
+				"class": text(datum.StringShape), "message": text(datum.StringShape), "status": text(datum.IntShape | datum.NullShape),
+			},
+		}
+		o = &typing.Outline{Shape: datum.MapShape, Closed: true, Members: map[string]*typing.Member{
+			"response": {Outline: o.Absent(why), Required: true}, "status": text(datum.IntShape | datum.NullShape),
+			"error": {Outline: failure, Required: true},
+		}}
+	}
+	return &typing.Outline{Shape: datum.ListShape, Elem: o}
+}
+
+// checkForEach reports a for-each that makes no sense.
+func checkForEach(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
+	f := h.ForEach
+	if f == nil {
+		return
+	}
+	at := h.PlaceOf("for-each", f.Span)
+	switch {
+	case h.IsPlaceholder() && !w.Blamed(h.Span):
+		r.Errorf(at, rules.ForEach, "add the call, such as request: {…}", "handler %q calls nobody, so there is nothing to repeat", h.ID)
+	case w.Types.SetsState(h):
+		r.Errorf(at, rules.ForEach, "compute the whole with map(), sum() or another function of lists",
+			"handler %q makes no call that could be repeated: %s only sets the shared state", h.ID, h.Type)
+	}
+	if f.MaxParallel > 1 && len(h.Touches) > 0 {
+		r.Report(diag.Diagnostic{
+			Span: f.PlaceOf("max-parallel", f.Span), Severity: diag.Warning, Code: rules.ForEach,
+			Message: "the elements are worked on one after the other, since the handler touches " + h.Touches[0],
+			Hint:    "drop touches: when calls for different elements are independent, or drop this",
+			Related: []diag.Related{{Span: h.PlaceOf("touches", h.Span), Message: "what it touches"}},
+		})
+	}
+}
+
+// compileItems compiles the list of a for-each, and warns of one that may be null.
+func compileItems(f *tree.ForEach, sc *expr.Scope, r *diag.Reporter) {
+	spec.Compile(f.Items, &spec.Field{ExprKind: datum.ListKind}, sc, r)
+	if f.Items == nil || f.Items.Expr() == nil {
+		return
+	}
+	// Without a reason, the null is one that the proof of degradation looks at.
+	if o := f.Items.Outline(); o.Nullable() && o.Why != "" {
+		r.Warnf(f.Items.Span, rules.ExprMaybeNull, "write, for example, "+f.Items.Expr().WithDefault(f.Items.Span, datum.ListShape),
+			"the list of for-each may be null, which fails it: %s", o.Why)
+	}
+}

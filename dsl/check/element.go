@@ -1,0 +1,171 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"procaas/dsl/contracts"
+	"procaas/dsl/datum"
+	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+	"procaas/dsl/rules"
+	"procaas/dsl/steps"
+	"procaas/dsl/tree"
+	"procaas/dsl/typing"
+)
+
+// whyHidden says why the outcome of a handler of a repeated stage cannot be read.
+func whyHidden(s steps.Step) string {
+	return fmt.Sprintf("runs once for each element of stage %q", s.Stage.ID)
+}
+
+// hide keeps a scope from reading the outcome of a handler of a repeated stage.
+func hide(sc *expr.Scope, s steps.Step) {
+	sc.Late[s.ID] = whyHidden(s)
+	if sc.Hints == nil {
+		sc.Hints = make(map[string]string)
+	}
+	sc.Hints[s.ID] = fmt.Sprintf("let it set a name of shared-state of stage %q, and read that from sources.%s.response, the list of what "+
+		"all elements have left", s.Stage.ID, s.Stage.ID)
+}
+
+// An element is what is known of one element while the check is inside of a stage that
+// is repeated.
+type element struct {
+	stage *tree.Stage
+	item  *typing.Outline
+	outer map[string]any // the shared state of the run
+}
+
+// enterLoop begins to check a repeated stage, whose first handler is the at-th: its
+// names are those of one element. What it gives back leaves it again.
+func (c *walk) enterLoop(s *tree.Stage, at int) (leave func()) {
+	compileItems(s.ForEach, c.scopeBefore(s, at), c.Reporter)
+	// What handlers do to the view inside is about one element: it is undone on leaving.
+	around, view, state := c.element, c.view.clone(), c.state
+	c.element = &element{stage: s, outer: state}
+	if o := s.ForEach.Items.Outline(); o != nil {
+		c.element.item = o.Elem
+	}
+	own := make(map[string]any)
+	steps.FirstValues(s.SharedState, own)
+	c.state = maps.Clone(state)
+	maps.Copy(c.state, own)
+	c.view = c.view.clone()
+	for name, first := range own {
+		switch contract := s.Once().Contracts[name]; {
+		case contract != nil && first == nil:
+			c.known[name] = contract.Outline().Absent("")
+		case contract != nil:
+			c.known[name] = contract.Outline()
+		case first == nil:
+			c.known[name] = &typing.Outline{Shape: datum.NullShape}
+		default:
+			c.known[name] = firstOutline(first)
+		}
+	}
+	return func() {
+		s.Loop().Expected = c.leftBy(s, at) // while the names are still those of the element
+		c.element, c.view, c.state = around, view, state
+	}
+}
+
+// leftBy is what is known of the state that an element leaves behind.
+func (c *walk) leftBy(s *tree.Stage, at int) *typing.Outline {
+	out := &typing.Outline{Shape: datum.MapShape, Closed: true, Inferred: true, Members: make(map[string]*typing.Member)}
+	first := make(map[string]any)
+	steps.FirstValues(s.SharedState, first)
+	for _, k := range s.SharedState.Keys() {
+		o := c.known[k.Name]
+		if why := c.mayLeaveNull(s, k.Name, at); why != "" && first[k.Name] == nil {
+			if o == nil || o.Shape == datum.NullShape {
+				o = &typing.Outline{Shape: datum.AnyShape &^ datum.SecretShape, Inferred: true}
+			}
+			copied := *o
+			copied.Shape |= datum.NullShape
+			copied.Why = why
+			o = &copied
+		}
+		out.Members[k.Name] = &typing.Member{Outline: o, Required: true}
+	}
+	return out
+}
+
+// mayLeaveNull says why an element may never set a name that is null at first, when only
+// handlers that may be off do; empty when one is sure to set it, or nobody does.
+func (c *walk) mayLeaveNull(s *tree.Stage, name string, at int) string {
+	var off []string
+	for i := range s.Handlers {
+		for _, a := range c.Assignments(at + i) {
+			if a.Key.Name != name {
+				continue
+			}
+			if h := s.Handlers[i]; h.IsCritical() || a.StandIn != nil && !a.StandIn.IsNull() {
+				return "" // or the reason is known already
+			}
+			if id := fmt.Sprintf("%q", s.Handlers[i].ID); !slices.Contains(off, id) {
+				off = append(off, id)
+			}
+		}
+	}
+	if len(off) == 0 {
+		return ""
+	}
+	if len(off) == 1 {
+		return fmt.Sprintf("only %s of stage %q sets it, which is not critical, so it may be off", off[0], s.ID)
+	}
+	return fmt.Sprintf("only %s of stage %q set it, which are not critical, so they may be off", strings.Join(off, " and "), s.ID)
+}
+
+// contract is what a name of the shared state must be where the check has got to; nil
+// for anything.
+func (c *walk) contract(name string) *contracts.Contract {
+	if c.element != nil {
+		if c.element.stage.SharedState.Get(name) != nil {
+			return c.element.stage.Once().Contracts[name]
+		}
+	}
+	return c.Declared.Contracts[name]
+}
+
+// undeclaredInLoop reports a name that a handler of a repeated stage sets and that is
+// not of its element.
+func (c *walk) undeclaredInLoop(k expr.Key, what string) {
+	s := c.element.stage
+	if s.SharedState.Get(k.Name) != nil {
+		return
+	}
+	if _, ok := c.element.outer[k.Name]; ok {
+		c.Errorf(k.Span, rules.Loop,
+			fmt.Sprintf("declare a name of one element in the stage: shared-state: {…: null}, and set %s in result: of the stage, from "+
+				"sources.%s.response", k.Name, s.ID),
+			"%s sets shared-state.%s of the run, but stage %q is repeated for each element, and they would overwrite each other", what, k.Name,
+			s.ID)
+		return
+	}
+	known := s.SharedState.KeyNames
+	hint := fmt.Sprintf("declare it in stage %q: shared-state: {%s: null}", s.ID, k.Name)
+	c.Errorf(k.Span, rules.Undeclared, c.SuggestOr(k.Name, known, hint), "%s sets shared-state.%s, which is not declared", what, k.Name)
+}
+
+// declared reports names that are set but not declared, with the nearest
+// declared one.
+func (c *walk) declared(h *tree.Handler, keys []expr.Key, what string) {
+	for _, k := range keys {
+		if c.element != nil {
+			c.undeclaredInLoop(k, what)
+			continue
+		}
+		if _, ok := c.state[k.Name]; ok {
+			continue
+		}
+		hint := fmt.Sprintf("declare it in the pipeline: shared-state: {%s: null}", k.Name)
+		if h.Into != "" {
+			hint = h.OwnName(k.Name)
+		}
+		c.Errorf(k.Span, rules.Undeclared, c.SuggestOr(k.Name, diag.NamesIn(c.state), hint), "%s sets shared-state.%s, which is not declared",
+			what, k.Name)
+	}
+}

@@ -1,0 +1,95 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+	"procaas/dsl/merge"
+	"procaas/dsl/rules"
+	"procaas/dsl/spec"
+	"procaas/dsl/tree"
+)
+
+// compileOnError compiles the rules of on-error. They may read what the handler
+// may, but not its own outcome, and the error.
+func compileOnError(h *tree.Handler, sc *expr.Scope, r *diag.Reporter) {
+	if len(h.OnError) == 0 {
+		return
+	}
+	in := *sc // the name is known in these rules only
+	in.Roots = append(slices.Clone(sc.Roots), expr.ErrorRoot)
+	for _, rule := range h.OnError {
+		spec.Compile(rule.When, &spec.Field{ExprKind: datum.BoolKind}, &in, r)
+		spec.Compile(rule.Result, nil, &in, r)
+		spec.Compile(rule.Message, &spec.Field{ExprKind: datum.StringKind}, &in, r)
+	}
+}
+
+// checkOnError reports rules that make no sense, by themselves or after the ones
+// before them.
+func checkOnError(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
+	if len(h.OnError) == 0 {
+		return
+	}
+	if h.IsPlaceholder() && !w.Blamed(h.Span) || w.Types.SetsState(h) {
+		r.Errorf(h.PlaceOf("on-error", h.OnError[0].Span), rules.OnError, "delete it",
+			"handler %q calls nobody, so no call of it fails", h.ID)
+	}
+	for i, rule := range h.OnError {
+		checkRuleFields(rule, h, r)
+		checkRuleReached(rule, h.OnError[:i], r)
+	}
+}
+
+// checkRuleFields reports fields that do not go with what the rule does.
+func checkRuleFields(o *tree.OnError, h *tree.Handler, r *diag.Reporter) {
+	if o.Result != nil && o.Then != "continue" && o.Then != "" {
+		hint := "say then: continue, or drop it"
+		if o.Then == "skip" {
+			hint = "say then: continue, or give it to fallback.result, which stands in whenever the handler is out"
+		}
+		r.Errorf(o.PlaceOf("result", o.Span), rules.OnError, hint, "a rule of handler %q has a result, but then: %s sets none", h.ID, o.Then)
+	}
+	if o.Message != nil && o.Then != "fail" && o.Then != "" {
+		r.Errorf(o.PlaceOf("message", o.Span), rules.OnError, "say then: fail, or drop it",
+			"a rule of handler %q has a message, but then: %s shows none", h.ID, o.Then)
+	}
+}
+
+// checkRuleReached warns of a rule, or of one of its classes, that can never be the first that
+// fits: the rules before it take all such errors. A rule with a condition takes only some.
+func checkRuleReached(o *tree.OnError, before []*tree.OnError, r *diag.Reporter) {
+	for _, b := range before {
+		if b.CatchesAll() {
+			r.Report(diag.Diagnostic{
+				Span: o.PlaceOf("on", o.Span), Severity: diag.Warning, Code: rules.NeverMatches,
+				Message: "this rule is never reached", Hint: "move it up, or give the rule before it classes in on:",
+				Related: []diag.Related{{Span: b.PlaceOf("then", b.Span), Message: "this rule takes every error"}},
+			})
+			return
+		}
+	}
+	for i, class := range o.On {
+		at := slices.IndexFunc(before, func(b *tree.OnError) bool {
+			return b.When == nil && slices.ContainsFunc([]string(b.On), func(other string) bool { return covers(other, class) })
+		})
+		if at >= 0 {
+			b := before[at]
+			r.Report(diag.Diagnostic{
+				Span: o.PlaceOf(fmt.Sprintf("on[%d]", i), o.PlaceOf("on", o.Span)), Severity: diag.Warning, Code: rules.NeverMatches,
+				Message: fmt.Sprintf("class %s never comes here", class), Hint: "drop it, or move the rule up",
+				Related: []diag.Related{{Span: b.PlaceOf("on", b.Span), Message: "this rule takes it"}},
+			})
+		}
+	}
+}
+
+// covers tells whether a class of errors takes in another one: any takes all, 5xx takes 503
+// and itself.
+func covers(class, other string) bool {
+	return class == other || class == "any" || len(other) == 3 && strings.HasSuffix(class, "xx") && class[:1] == other[:1]
+}

@@ -1,0 +1,134 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+	"procaas/dsl/merge"
+	"procaas/dsl/rules"
+	"procaas/dsl/steps"
+	"procaas/dsl/tree"
+	"procaas/dsl/typing"
+)
+
+// Pipelines checks all pipelines by themselves, those that others call first. They are checked
+// in parallel: they only read what is shared. What they are made of is for checks that look at
+// several of them.
+func Pipelines(w *merge.Whole, r *diag.Reporter) []*steps.Pipeline {
+	configs := configOutlines(w)
+	pipelines := make([]*steps.Pipeline, len(w.Bundle.Pipelines))
+	for level, left := 0, len(pipelines); left > 0; level++ {
+		var now []int // pipelines that call only such as are checked
+		for i, p := range w.Bundle.Pipelines {
+			if p.Level == level {
+				now = append(now, i)
+			}
+		}
+		left -= len(now)
+		diag.InParallel(len(now), r, func(i int, r *diag.Reporter) {
+			p := steps.Of(w.Bundle.Pipelines[now[i]], w.Bundle, w.Types)
+			pipelines[now[i]] = p
+			if len(p.Steps) <= merge.MaxHandlers { // of more, nobody builds on it: it is not sound
+				checkPipeline(&walk{Whole: w, Reporter: r, Pipeline: p, configKnown: configs, state: p.State})
+			}
+		})
+	}
+	return pipelines
+}
+
+// configOutlines is what is known of the live settings.
+func configOutlines(w *merge.Whole) map[string]*typing.Outline {
+	out := make(map[string]*typing.Outline)
+	for _, config := range w.Bundle.Configs {
+		if config.Contract.Outline() != nil {
+			out[config.Name] = config.Contract.Outline()
+		}
+	}
+	return out
+}
+
+// checkPipeline checks a pipeline by itself.
+func checkPipeline(c *walk) {
+	p := c.Declared
+	checkState(c.Pipeline, c.Reporter)
+	checkMaxState(c.Pipeline, c.Reporter)
+	checkPlaceholders(c.Whole, c.Pipeline, c.Reporter)
+	c.payload = c.PayloadOf(p.On)
+	if e := p.When.Expr(); e != nil {
+		e.Compile(&expr.Scope{
+			Parsed: c.Parsed, Roots: []string{"event", "configs", "flow"}, Configs: c.Configs, Payload: c.payload,
+			ConfigOutlines: c.configKnown,
+		}, datum.BoolKind, c.Reporter)
+		c.facts = whenFacts(e)
+	}
+	checkQueue(p, c.payload, c.Reporter)
+	c.stages()
+	c.checkOutputs()
+	c.Sound = !diag.HasErrors(c.Found)
+}
+
+// checkState reports names that live with the flow and with the run.
+func checkState(p *steps.Pipeline, r *diag.Reporter) {
+	kept := p.FlowState().Keys()
+	for _, k := range p.Declared.SharedState.Keys() {
+		other, taken := expr.FindKey(kept, k.Name)
+		if !taken {
+			continue
+		}
+		r.Report(diag.Diagnostic{
+			Span: k.Span, Code: rules.StateTwice,
+			Message: fmt.Sprintf("shared-state.%s is declared by the pipeline and by its flow %q", k.Name, p.Flow.ID),
+			Hint:    "leave it out here to keep it between the events of one key, or rename it",
+			Related: []diag.Related{{Span: other.Span, Message: "declared by the flow"}},
+		})
+	}
+}
+
+// checkMaxState reports a shared state that exceeds its bound from the start.
+func checkMaxState(p *steps.Pipeline, r *diag.Reporter) {
+	data, err := datum.FormatJSON(p.State)
+	if err != nil || int64(len(data)) <= int64(p.Declared.MaxState) {
+		return // what cannot be encoded was reported
+	}
+	at := p.Declared.PlaceOf("max-state", p.Declared.PlaceOf("id", p.Declared.Span))
+	r.Errorf(at, rules.MaxState, "raise max-state, or begin with less",
+		"the first values of the shared state are %d bytes as JSON, max-state is %d", len(data), p.Declared.MaxState)
+}
+
+// checkPlaceholders warns about parts that have nothing to do yet.
+func checkPlaceholders(w *merge.Whole, p *steps.Pipeline, r *diag.Reporter) {
+	const hint = "nothing happens there yet"
+	if len(p.Declared.Stages) == 0 && !w.Blamed(p.Declared.Span) && !moves(p) && p.Declared.Queue == nil {
+		r.Warnf(p.Declared.PlaceOf("id", p.Declared.Span), rules.Placeholder, hint, "pipeline %q has no stages", p.Declared.ID)
+	}
+	for _, s := range p.Declared.Stages {
+		if len(s.Handlers) == 0 && len(s.Choose) == 0 && s.ForEach == nil && !w.Blamed(s.Span) {
+			r.Warnf(s.PlaceOf("id", s.Span), rules.Placeholder, hint, "stage %q has no handlers", s.ID)
+		}
+	}
+	for _, h := range p.Steps {
+		if h.IsPlaceholder() && !w.Blamed(h.Span) {
+			r.Warnf(h.PlaceOf("id", h.Span), rules.Placeholder,
+				"name its type, such as request: {…}; known: "+strings.Join(tree.OwnTypes(diag.SortedKeys(w.Types)), ", "),
+				"handler %q does nothing", h.ID)
+		}
+	}
+}
+
+// moves tells whether each event of the pipeline moves the entity from one state to
+// another, so that it has something to do without any stage.
+func moves(p *steps.Pipeline) bool {
+	if p.Flow == nil || p.Flow.States == nil || len(p.Declared.On) == 0 {
+		return false
+	}
+	for _, event := range p.Declared.On {
+		if !slices.ContainsFunc(p.Flow.States.Transitions, func(t *tree.Transition) bool { return slices.Contains(t.On, event) }) {
+			return false
+		}
+	}
+	return true
+}

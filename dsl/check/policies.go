@@ -1,0 +1,71 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
+	"procaas/dsl/tree"
+)
+
+// checkNeverSkipped reports what would let the engine skip a critical handler. That it is
+// never skipped is what those behind it, and the proof of degradation, build on.
+func checkNeverSkipped(h *tree.Handler, r *diag.Reporter) {
+	const hint = "say critical: false when the run can succeed without it"
+	if h.Fallback != nil {
+		r.Errorf(h.PlaceOf("fallback", h.Fallback.Span), rules.CriticalSkip, hint,
+			"critical handler %q cannot have a fallback: it is never skipped", h.ID)
+	}
+	if h.Rollout != nil {
+		r.Errorf(h.PlaceOf("rollout", h.Rollout.Span), rules.CriticalSkip, hint,
+			"critical handler %q cannot have a rollout: it is never skipped", h.ID)
+	}
+	if h.RateLimit != nil && h.RateLimit.Over == "skip" {
+		r.Errorf(h.RateLimit.PlaceOf("over", h.RateLimit.Span), rules.CriticalSkip, hint+", or over: wait",
+			"critical handler %q cannot be skipped over its rate limit", h.ID)
+	}
+	for _, rule := range h.OnError {
+		if rule.Then == "skip" {
+			r.Errorf(rule.PlaceOf("then", rule.Span), rules.CriticalSkip, hint+", or then: continue",
+				"critical handler %q cannot be skipped after an error", h.ID)
+		}
+	}
+}
+
+// checkPolicies checks what fields of retry and fallback say together.
+func checkPolicies(h *tree.Handler, r *diag.Reporter) {
+	if t := h.Retry; t != nil {
+		checkOrder(r, t, t.Span, "min-delay", t.MinDelay, "max-delay", t.MaxDelay)
+	}
+	if f := h.Fallback; f != nil {
+		checkOrder(r, f, f.Span, "duration", f.Duration, "max-duration", f.MaxDuration)
+	}
+}
+
+// checkOrder reports a lower bound above its upper bound. One of both may be
+// the default, so the message gives both.
+func checkOrder(r *diag.Reporter, p interface {
+	PlaceOf(string, diag.Span) diag.Span
+}, whole diag.Span, low string, l time.Duration, high string, h time.Duration,
+) {
+	if l <= h {
+		return
+	}
+	at := p.PlaceOf(low, p.PlaceOf(high, whole))
+	r.Errorf(at, rules.Delays, fmt.Sprintf("raise %s or lower %s", high, low),
+		"%s of %s is above %s of %s", low, shortDuration(l), high, shortDuration(h))
+}
+
+// shortDuration writes a duration as authors do: 15m, not 15m0s, and 2h, not 2h0m0s.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

@@ -1,0 +1,67 @@
+package check
+
+import (
+	"procaas/dsl/datum"
+	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+	"procaas/dsl/rules"
+	"procaas/dsl/spec"
+	"procaas/dsl/tree"
+	"procaas/dsl/typing"
+)
+
+// checkQueue checks the queue section of a pipeline. Its expressions are computed when a task
+// is put or has failed, far from any run: so they read the event, two payloads or the
+// number of the attempt, and nothing else.
+func checkQueue(p *tree.Pipeline, payload *typing.Outline, r *diag.Reporter) {
+	q := p.Queue
+	if q == nil {
+		return
+	}
+	if e := q.Unique.Expr(); e != nil {
+		e.Compile(&expr.Scope{Roots: []string{"event"}, Payload: payload}, datum.AnyKind, r)
+	}
+	if e := q.Merge.Expr(); e != nil {
+		e.Compile(&expr.Scope{Roots: []string{"first", "second"}}, datum.AnyKind, r)
+	} else {
+		spec.Compile(q.Merge, nil, &expr.Scope{Roots: []string{"first", "second"}}, r)
+	}
+	if q.Retry != nil {
+		if e := q.Retry.Delay.Expr(); e != nil {
+			e.Compile(&expr.Scope{Roots: []string{"attempt"}}, datum.AnyKind, r)
+		}
+		if q.Retry.MaxDelay < q.Retry.MinDelay {
+			r.Errorf(q.Retry.PlaceOf("max-delay", q.Retry.Span), rules.CodeQueue, "raise max-delay", "max-delay %v is less than min-delay %v",
+				q.Retry.MaxDelay, q.Retry.MinDelay)
+		}
+		tryDelay(q.Retry, r)
+	}
+	switch merges := q.OnDuplicate == "merge"; {
+	// keep is the default, so that nobody has said it for sure.
+	case q.Unique.IsNull() && q.OnDuplicate != "keep":
+		r.Errorf(q.PlaceOf("on-duplicate", q.Span), rules.CodeQueue, "say by unique what makes two tasks the same",
+			"on-duplicate is %s, and no task of pipeline %q has a name", q.OnDuplicate, p.ID)
+	case merges && q.Merge == nil:
+		r.Errorf(q.PlaceOf("on-duplicate", q.Span), rules.CodeQueue, "give merge: an expression over first and second",
+			"on-duplicate is merge, and nothing says how")
+	case !merges && q.Merge != nil:
+		r.Errorf(q.PlaceOf("merge", q.Span), rules.CodeQueue, "say on-duplicate: merge, or drop it", "merge has no effect while "+
+			"on-duplicate is %s", q.OnDuplicate)
+	}
+}
+
+// tryDelay reports a delay that is none for the first attempts. It reads nothing but the
+// number of the attempt, so it can be computed here instead of at the first failure.
+func tryDelay(q *tree.QueueRetry, r *diag.Reporter) {
+	if e := q.Delay.Expr(); e != nil && e.Program == nil {
+		return // it was reported
+	}
+	for attempt := range 3 {
+		d, said, err := q.DelayAfter(attempt + 1)
+		if said && (err != nil || d < 0) {
+			r.Errorf(q.PlaceOf("delay", q.Span), rules.CodeQueue, "write such as !$ 30 * attempt, or !$ '10s' if attempt < 3 else '5m'",
+				"after attempt %d, delay gives no duration", attempt+1)
+			return
+		}
+	}
+}

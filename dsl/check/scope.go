@@ -1,0 +1,119 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+	"procaas/dsl/rules"
+	"procaas/dsl/steps"
+	"procaas/dsl/tree"
+	"procaas/dsl/typing"
+)
+
+// calledRoots are the names that the expressions of such a pipeline may begin with.
+var calledRoots = []string{expr.InputsRoot, "shared-state", "sources", "configs", "flow", "run"}
+
+// compileHandler compiles the expressions of the i-th handler in their scopes.
+func (c *walk) compileHandler(i int) {
+	if h := c.Steps[i].Handler; h.Await != nil {
+		h.Expected = awaitedOutline(c.PayloadOf(h.Await.Event))
+	} else if h.Call != nil {
+		if p := c.Bundle.Index.Pipelines[h.Call.Pipeline]; p != nil {
+			h.Expected = p.Response
+		}
+	}
+	// Its result may read its own response, which the rest of it may not.
+	sc := c.scopeOf(i)
+	c.surely(c.Steps[i], sc)
+	own := *sc
+	own.Sources = append(slices.Clip(sc.Sources), c.Steps[i].ID)
+	if o := responseOutline(c.Steps[i].Handler); o != nil {
+		own.Responses = maps.Clone(sc.Responses)
+		own.Responses[c.Steps[i].ID] = o
+	}
+	compileValues(c.Whole, c.Steps[i].Handler, sc, &own, c.Reporter)
+	c.checkAmbiguous(i)
+}
+
+// scopeOf says what the i-th handler may read: the outcomes of all handlers
+// before it, whether of an earlier stage or of its own.
+func (c *walk) scopeOf(i int) *expr.Scope {
+	sc := c.newScope()
+	for j, s := range c.Steps {
+		switch {
+		case j < i && c.Steps[i].Hides(s):
+			hide(sc, s)
+		case j > i && s.Stage == c.Steps[i].Stage && s.Loops():
+			sc.Late[s.ID] = "is the stage itself, which gives its response when all elements are done"
+		case j < i && s.Stage == c.Steps[i].Stage && tree.Apart(s.Handler, c.Steps[i].Handler):
+			sc.Late[s.ID] = "is in another branch of the stage, and only one of them runs"
+		case j < i:
+			sc.Sources = append(sc.Sources, s.ID)
+		case j == i:
+			sc.Late[s.ID] = "is still to run, and only its own result may read it"
+		case s.Stage == c.Steps[i].Stage:
+			sc.Late[s.ID] = "comes later in the same stage"
+		default:
+			sc.Late[s.ID] = fmt.Sprintf("runs in a later stage, %q", s.Stage.ID)
+		}
+	}
+	for _, id := range sc.Sources {
+		delete(sc.Late, id)
+	}
+	return sc
+}
+
+// newScope makes a scope with what is known where the check has got to.
+func (c *walk) newScope() *expr.Scope {
+	roots, inputs := expr.AllRoots, (*typing.Outline)(nil)
+	if c.Declared.IsCalled() {
+		roots, inputs = calledRoots, c.Declared.InputOutline()
+	}
+	sc := &expr.Scope{
+		Parsed: c.Parsed, Roots: roots, Inputs: inputs, State: c.state, Configs: c.Configs, Late: make(map[string]string),
+		Payload: c.payload, Known: c.known, Responses: c.responses, ConfigOutlines: c.configKnown, Facts: c.facts,
+	}
+	if c.element != nil {
+		sc.Roots, sc.Item = append(slices.Clone(roots), "item", expr.IndexRoot), c.element.item
+	}
+	return sc
+}
+
+// checkAmbiguous reports reads of a source whose id two earlier handlers have. Two of one id
+// are no error by themselves: they are in different stages, and nobody may read either.
+func (c *walk) checkAmbiguous(i int) {
+	first := make(map[string]*tree.Handler)
+	twice := make(map[string][2]*tree.Handler)
+	for _, s := range c.Steps[:i] {
+		if c.Steps[i].Hides(s) {
+			continue
+		}
+		if f := first[s.ID]; f != nil {
+			twice[s.ID] = [2]*tree.Handler{f, s.Handler}
+			continue
+		}
+		first[s.ID] = s.Handler
+	}
+	if len(twice) == 0 {
+		return
+	}
+	h := c.Steps[i].Handler
+	for _, read := range h.Reads() {
+		pair, ok := twice[steps.SourceOf(read.Path)]
+		if !ok {
+			continue
+		}
+		c.Report(diag.Diagnostic{
+			Span: read.Span, Code: rules.Ambiguous,
+			Message: fmt.Sprintf("sources.%s may mean two handlers", pair[0].ID),
+			Hint:    "rename one of them",
+			Related: []diag.Related{
+				{Span: pair[0].PlaceOf("id", pair[0].Span), Message: "this is " + pair[0].Path},
+				{Span: pair[1].PlaceOf("id", pair[1].Span), Message: "this is " + pair[1].Path},
+			},
+		})
+	}
+}

@@ -1,0 +1,48 @@
+package proof
+
+import (
+	"procaas/dsl/diag"
+	"procaas/dsl/tree"
+)
+
+// This file tells what branches mean for the proof of degradation: what is set in a
+// branch is null when another one is taken.
+
+// apart tells whether two steps never run both.
+func (p *proof) apart(a, b int) bool {
+	return a < len(p.Steps) && b < len(p.Steps) && p.Steps[a].Stage == p.Steps[b].Stage && tree.Apart(p.Steps[a].Handler, p.Steps[b].Handler)
+}
+
+// conditional tells whether a step may be left out where another one runs, since
+// only the first is in a branch.
+func (p *proof) conditional(a, reader int) bool {
+	of := p.Steps[a].Branch
+	return of != nil && (reader >= len(p.Steps) || p.Steps[reader].Branch != of)
+}
+
+// inEveryBranch tells whether each way that a stage may go is sure to set a name.
+func (p *proof) inEveryBranch(name string, stage *tree.Stage) bool {
+	if stage.Choose[len(stage.Choose)-1].When != nil { // there is one: the step is in a branch
+		return false // no branch may be taken at all
+	}
+	sure := make(map[*tree.Branch]bool)
+	for _, a := range p.Sets[name] {
+		if s := p.Steps[a.At]; s.Stage == stage && s.Branch != nil {
+			causes, sets := p.null(a)
+			sure[s.Branch] = sure[s.Branch] || sets && len(causes) == 0
+		}
+	}
+	for _, b := range stage.Choose {
+		if !sure[b] {
+			return false
+		}
+	}
+	return true
+}
+
+// unchosen is the cause of a step whose branch is not taken.
+func (p *proof) unchosen(step int, at diag.Span, message string) cause {
+	c := newCause(p.Steps[step].Handler, at, message)
+	c.unchosen = true
+	return c
+}

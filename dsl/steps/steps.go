@@ -1,0 +1,188 @@
+package steps
+
+import (
+	"slices"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/expr"
+	"procaas/dsl/syntax"
+	"procaas/dsl/tree"
+)
+
+// A Pipeline is a pipeline as the steps that a run takes through it, in the order of
+// declaration, and what each of them sets.
+type Pipeline struct {
+	Declared *tree.Pipeline
+	Flow     *tree.Flow     // nil when the pipeline has none
+	State    map[string]any // declared names with their first values, those of the flow included
+
+	Steps []Step
+	Sets  map[string][]Assignment // by name, in the order of declaration
+	Sound bool                    // no errors were found in it
+
+	types tree.Types
+}
+
+// Of gives the steps of a pipeline.
+func Of(p *tree.Pipeline, b *tree.Bundle, types tree.Types) *Pipeline {
+	out := &Pipeline{Declared: p, Flow: b.Index.Flows[p.Flow], State: make(map[string]any), Sets: make(map[string][]Assignment), types: types}
+	for _, s := range p.Stages {
+		out.Steps = append(out.Steps, OfStage(s)...)
+	}
+	for i := range out.Steps {
+		for _, a := range out.Assignments(i) {
+			out.Sets[a.Key.Name] = append(out.Sets[a.Key.Name], a)
+		}
+	}
+	FirstValues(out.FlowState(), out.State)
+	FirstValues(p.SharedState, out.State)
+	return out
+}
+
+// A Step is a handler at its place in a pipeline.
+type Step struct {
+	*tree.Handler
+	Stage *tree.Stage
+}
+
+// OfStage lists the handlers of a stage in the order in which a run gets past them: a
+// stage that is repeated ends with the handler that it is from outside.
+func OfStage(s *tree.Stage) []Step {
+	out := make([]Step, 0, len(s.Handlers)+1) // one more for the stage itself
+	for _, h := range s.Handlers {
+		out = append(out, Step{Handler: h, Stage: s})
+	}
+	if s.Loop() != nil {
+		out = append(out, Step{Handler: s.Loop(), Stage: s})
+	}
+	return out
+}
+
+// Inside tells whether a step is of one element of a repeated stage; the step that is the
+// stage as seen from outside is not.
+func (s Step) Inside() bool { return s.Stage.Loop() != nil && !s.Loops() }
+
+// Hides tells whether a step cannot see another one that comes earlier, which is of one
+// element of a stage that it is not a part of itself.
+func (s Step) Hides(earlier Step) bool {
+	return earlier.Inside() && (earlier.Stage != s.Stage || !s.Inside())
+}
+
+// Demands lists what must be true for a step to run: the conditions of its stage
+// and its own.
+func (s Step) Demands(known *syntax.Cache) []string {
+	return slices.Concat(s.Stage.Enabled.Expr().Conjuncts(known), s.Enabled.Expr().Conjuncts(known))
+}
+
+// UnderCondition tells whether a step may be left out by a condition that an
+// author has written.
+func (s Step) UnderCondition() bool { return !s.Enabled.IsNull() || !s.Stage.Enabled.IsNull() }
+
+// DecidingReads lists what decides whether a handler runs at its place: the stage's
+// conditions up to its own branch, and its own.
+func (s Step) DecidingReads() []datum.Read {
+	reads := s.Stage.Enabled.Reads()
+	if s.Branch != nil {
+		for _, b := range s.Stage.Choose[:s.Branch.Number()] {
+			reads = append(reads, b.When.Reads()...)
+		}
+	}
+	return slices.Concat(reads, s.ConditionReads())
+}
+
+// An Assignment is one place that sets a name of the shared state.
+type Assignment struct {
+	Of      *Pipeline
+	At      int // of its step
+	Key     expr.Key
+	Value   *expr.Value // what the handler sets when it succeeds; nil when only a rule of on-error sets it
+	StandIn *expr.Value // what its fallback sets while it is off; nil for nothing
+}
+
+// Step is the step that makes the assignment.
+func (a Assignment) Step() Step { return a.Of.Steps[a.At] }
+
+// Assignments lists what the i-th handler sets.
+func (p *Pipeline) Assignments(i int) []Assignment {
+	h := p.Steps[i].Handler
+	var out []Assignment
+	add := func(v *expr.Value) {
+		for j, k := range v.Keys() {
+			out = append(out, Assignment{Of: p, At: i, Key: k, Value: v.Elems[j]})
+		}
+	}
+	if p.types.SetsState(h) {
+		add(h.Body)
+	}
+	add(h.Result)
+	for _, rule := range h.OnError {
+		for _, k := range rule.Result.Keys() {
+			if !slices.ContainsFunc(out, func(a Assignment) bool { return a.Key.Name == k.Name }) {
+				out = append(out, Assignment{Of: p, At: i, Key: k})
+			}
+		}
+	}
+	if h.Fallback == nil {
+		return out
+	}
+	for j, k := range h.Fallback.Result.Keys() {
+		v := h.Fallback.Result.Elems[j]
+		at := slices.IndexFunc(out, func(a Assignment) bool { return a.Key.Name == k.Name })
+		if at < 0 {
+			out = append(out, Assignment{Of: p, At: i, Key: k, StandIn: v})
+			continue
+		}
+		out[at].StandIn = v
+	}
+	return out
+}
+
+// FlowState is what the flow keeps between the events of a key; nil without a flow.
+func (p *Pipeline) FlowState() *expr.Value {
+	if p.Flow == nil {
+		return nil
+	}
+	return p.Flow.SharedState
+}
+
+// LocalTo gives the repeated stage whose elements have a name of their own, seen from a
+// step; nil when the name is of the run.
+func (p *Pipeline) LocalTo(name string, at int) *tree.Stage {
+	if at >= len(p.Steps) || !p.Steps[at].Inside() {
+		return nil
+	}
+	if p.Steps[at].Stage.SharedState.Get(name) != nil {
+		return p.Steps[at].Stage
+	}
+	return nil
+}
+
+// FirstValue gives what a name holds at first, seen from a step.
+func (p *Pipeline) FirstValue(name string, at int) (first any, declared bool) {
+	if s := p.LocalTo(name, at); s != nil {
+		return s.SharedState.Get(name).Literal()
+	}
+	first, declared = p.State[name]
+	return first, declared
+}
+
+// Keeps tells whether the flow keeps a name from event to event.
+func (p *Pipeline) Keeps(name string) bool {
+	return p.FlowState().Get(name) != nil
+}
+
+// FirstValues gives the declared names of a shared state with their first
+// values.
+func FirstValues(v *expr.Value, into map[string]any) {
+	for i, k := range v.Keys() {
+		into[k.Name], _ = v.Elems[i].Literal()
+	}
+}
+
+// SourceOf gives the handler that a path reads; empty when it reads none.
+func SourceOf(p datum.Path) string {
+	if len(p) < 2 || p[0] != "sources" || p[1] == datum.Wildcard {
+		return ""
+	}
+	return p[1]
+}

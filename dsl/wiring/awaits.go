@@ -1,0 +1,104 @@
+package wiring
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/merge"
+	"procaas/dsl/rules"
+	"procaas/dsl/tree"
+)
+
+// Awaits finds out which event types handlers wait for. It comes after the
+// pipelines are known that serve some.
+func Awaits(w *merge.Whole, r *diag.Reporter) {
+	for _, p := range w.Bundle.Pipelines {
+		if w.Bundle.Index.Pipelines[p.ID] != p {
+			continue // a second one of that id, which was reported and serves nothing
+		}
+		for _, s := range p.Stages {
+			for _, h := range s.Handlers {
+				if h.Await != nil {
+					awaits(w, p, h, r)
+				}
+			}
+		}
+	}
+}
+
+// awaits notes what one handler waits for: in the flow of its pipeline, or of those whose
+// runs it is a part of, since they call the pipeline.
+func awaits(w *merge.Whole, p *tree.Pipeline, h *tree.Handler, r *diag.Reporter) {
+	if p.IsCalled() {
+		awaitsInside(w, p, h, make(map[*tree.Pipeline]bool), r)
+		return
+	}
+	awaitsIn(w, p, h, r)
+}
+
+// awaitsInside notes what a handler waits for in all runs that it may be a part of: it goes
+// up from its pipeline p to those that call it, until it comes to such as events run.
+func awaitsInside(w *merge.Whole, p *tree.Pipeline, h *tree.Handler, seen map[*tree.Pipeline]bool, r *diag.Reporter) {
+	if seen[p] {
+		return // what calls itself is reported elsewhere
+	}
+	seen[p] = true
+	for _, caller := range w.Bundle.Pipelines {
+		for _, s := range caller.Stages {
+			for _, by := range s.Handlers {
+				if by.Call == nil || w.Bundle.Index.Pipelines[by.Call.Pipeline] != p {
+					continue
+				}
+				if s.ForEach != nil || by.ForEach != nil {
+					r.Report(diag.Diagnostic{
+						Span: h.PlaceOf("await", h.Await.Span), Code: rules.Await,
+						Message: fmt.Sprintf("handler %q cannot wait for an event: %q calls its pipeline %q for each element, and nobody could tell "+
+							"which the event is for", h.ID, by.ID, p.ID),
+						Hint:    "wait in a stage before or behind that call, or emit an event of another flow, whose key is the element, and wait there",
+						Related: []diag.Related{{Span: by.Call.PlaceOf("pipeline", by.Call.Span), Message: "the call"}},
+					})
+					return
+				}
+				if caller.IsCalled() {
+					awaitsInside(w, caller, h, seen, r)
+				} else {
+					awaitsIn(w, caller, h, r)
+				}
+			}
+		}
+	}
+}
+
+// awaitsIn notes what a handler waits for in runs of a pipeline. An event finds the run that
+// waits for it by flow and key, so the pipeline must have a flow, and all that take one type
+// of event must be of the same.
+func awaitsIn(w *merge.Whole, p *tree.Pipeline, h *tree.Handler, r *diag.Reporter) {
+	whose, hint := "", "wait for an event of another type"
+	if !strings.HasPrefix(h.Path, p.ID+"/") {
+		whose, hint = ", whose runs it is a part of,", "let the pipelines that call this one wait, and hand in what has come by with:"
+	}
+	if p.Flow == "" {
+		r.Errorf(h.PlaceOf("await", h.Await.Span), rules.Await, "name the flow of the pipeline: its key tells which events belong together",
+			"handler %q waits for events of the same key, but pipeline %q%s has no flow", h.ID, p.ID, whose)
+		return
+	}
+	for i, event := range h.Await.Event {
+		at := h.Await.PlaceOf(fmt.Sprintf("event[%d]", i), h.Await.PlaceOf("event", h.Await.Span))
+		others := slices.Concat(w.Bundle.Index.Serving[event], w.Bundle.Index.Awaiting[event])
+		if len(others) > 0 && others[0].FlowID() != p.Flow {
+			r.Report(diag.Diagnostic{
+				Span: at, Code: rules.TwoFlows,
+				Message: fmt.Sprintf("event type %q is of two flows, %q and %q", event, others[0].FlowID(), p.Flow),
+				Hint:    hint,
+				Related: []diag.Related{{Span: others[0].PlaceOf("id", others[0].Span), Message: fmt.Sprintf("pipeline %q takes it, too",
+					others[0].ID)}},
+			})
+			continue
+		}
+		if !slices.Contains(w.Bundle.Index.Awaiting[event], p) {
+			w.Bundle.Index.Awaiting[event] = append(w.Bundle.Index.Awaiting[event], p)
+		}
+	}
+}

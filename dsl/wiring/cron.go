@@ -1,0 +1,111 @@
+package wiring
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A cronField is one of the five fields of a cron line.
+type cronField struct {
+	name     string
+	min, max int
+	names    string // of the values from min on, three letters each; empty for none
+}
+
+// The bounds are those of the engine's scheduler: Sunday is 0, and only 0.
+var cronFields = [5]cronField{
+	{"minute", 0, 59, ""},
+	{"hour", 0, 23, ""},
+	{"day", 1, 31, ""},
+	{"month", 1, 12, "janfebmaraprmayjunjulaugsepoctnovdec"},
+	{"weekday", 0, 6, "sunmontuewedthufrisat"},
+}
+
+// checkCron says what is wrong with a cron line; nothing when it is right. The
+// check is our own and not the scheduler's so that the language needs no
+// scheduler, takes no extensions of it (@daily, TZ=), and can say which field
+// is wrong and what it may hold.
+func checkCron(line string) string {
+	fields := strings.Fields(line)
+	if len(fields) != len(cronFields) {
+		return fmt.Sprintf("want five fields in cron, have %d: %q", len(fields), line)
+	}
+	for i, text := range fields {
+		for part := range strings.SplitSeq(text, ",") {
+			if problem := cronFields[i].check(part); problem != "" {
+				return fmt.Sprintf("%s of cron, %q: %s", cronFields[i].name, text, problem)
+			}
+		}
+	}
+	return neverDue(fields[2], fields[3], fields[4])
+}
+
+// check says what is wrong with one element of a list: *, 5, 1-5, each with an
+// optional /step.
+func (f cronField) check(part string) string {
+	span, step, stepped := strings.Cut(part, "/")
+	if stepped {
+		if n, err := strconv.Atoi(step); err != nil || n < 1 || n > f.max || !digits(step) {
+			return fmt.Sprintf("want a step from 1 to %d, have %q", f.max, step)
+		}
+	}
+	if span == "*" {
+		return ""
+	}
+	first, last, ranged := strings.Cut(span, "-")
+	low, ok := f.value(first)
+	if !ok {
+		return f.want(first)
+	}
+	if !ranged {
+		return ""
+	}
+	high, ok := f.value(last)
+	if !ok {
+		return f.want(last)
+	}
+	if low > high {
+		return fmt.Sprintf("the range %q runs backwards", span)
+	}
+	return ""
+}
+
+// want says what the field may hold.
+func (f cronField) want(have string) string {
+	if f.names == "" {
+		return fmt.Sprintf("want a number from %d to %d, have %q", f.min, f.max, have)
+	}
+	return fmt.Sprintf("want a number from %d to %d or a name such as %q, have %q", f.min, f.max, f.names[:3], have)
+}
+
+// value reads a number or a name.
+func (f cronField) value(s string) (int, bool) {
+	if len(s) == 3 {
+		// At a multiple of three: anm, of janmar, is no month.
+		if i := strings.Index(f.names, strings.ToLower(s)); i >= 0 && i%3 == 0 {
+			return f.min + i/3, true
+		}
+	}
+	n, err := strconv.Atoi(s)
+	return n, err == nil && digits(s) && n >= f.min && n <= f.max
+}
+
+// digits tells whether a number is written without a sign, which strconv would take.
+func digits(s string) bool { return strings.Trim(s, "0123456789") == "" }
+
+// neverDue finds a day that its month does not have. Only single values are
+// looked at: that is where the mistake is made. February has 29 days: a line that is due
+// in leap years only is odd, and right.
+func neverDue(day, month, weekday string) string {
+	if weekday != "*" {
+		return "" // cron is due on either then, so that the weekday makes it due
+	}
+	d, ok := cronFields[2].value(day)
+	m, ok2 := cronFields[3].value(month)
+	longest := [...]int{31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
+	if !ok || !ok2 || d <= longest[m-1] {
+		return ""
+	}
+	return fmt.Sprintf("day %d of month %d never comes", d, m)
+}

@@ -1,0 +1,91 @@
+package wiring
+
+import (
+	"fmt"
+	"slices"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+	"procaas/dsl/merge"
+	"procaas/dsl/rules"
+	"procaas/dsl/spec"
+	"procaas/dsl/tree"
+)
+
+// Events finds out which pipelines an event type may activate.
+func Events(w *merge.Whole, r *diag.Reporter) {
+	takers := make(map[string]*tree.Pipeline) // by event type: the first that serves every event
+	for _, p := range w.Bundle.Pipelines {
+		if p.IsCalled() {
+			continue
+		}
+		if len(p.On) == 0 && p.ID != "" { // by default, its id is the type
+			p.On = spec.Names{p.ID}
+		}
+		if w.Bundle.Index.Pipelines[p.ID] != p {
+			continue
+		}
+		checkFlowOf(w, p, r)
+		for i, event := range p.On {
+			if slices.Index(p.On, event) == i { // a type that it names twice is served once
+				reportServed(event, p, w.Bundle.Index.Serving[event], takers[event], r)
+				w.Bundle.Index.Serving[event] = append(w.Bundle.Index.Serving[event], p)
+				if takers[event] == nil && unconditional(p.When) {
+					takers[event] = p
+				}
+			}
+		}
+	}
+}
+
+// checkFlowOf checks that the flow of a pipeline exists, and that a pipeline
+// without one does not take the name of a flow: it is a flow of its own under its id, and
+// two flows would have one name.
+func checkFlowOf(w *merge.Whole, p *tree.Pipeline, r *diag.Reporter) {
+	if p.Flow != "" {
+		if w.Bundle.Index.Flows[p.Flow] == nil && !w.Partial {
+			r.Errorf(p.PlaceOf("flow", p.Span), rules.UnknownFlow, r.DidYouMean(p.Flow, diag.NamesIn(w.Bundle.Index.Flows)),
+				"unknown flow %q", p.Flow)
+		}
+		return
+	}
+	if f := w.Bundle.Index.Flows[p.ID]; f != nil {
+		r.Report(diag.Diagnostic{
+			Span: p.PlaceOf("id", p.Span), Code: rules.ImplicitFlow,
+			Message: fmt.Sprintf("pipeline %q has the id of a flow but does not belong to it", p.ID),
+			Hint:    fmt.Sprintf("say flow: %s, or rename the pipeline", p.ID),
+			Related: []diag.Related{{Span: f.PlaceOf("id", f.Span), Message: "the flow"}},
+		})
+	}
+}
+
+// reportServed reports a pipeline that serves an event type of another flow, or that never
+// gets the event. The first whose when is true gets it, so one without when, the taker, hides
+// all that follow.
+func reportServed(event string, p *tree.Pipeline, others []*tree.Pipeline, taker *tree.Pipeline, r *diag.Reporter) {
+	at := p.OnPlace(slices.Index(p.On, event))
+	switch {
+	case len(others) > 0 && others[0].FlowID() != p.FlowID():
+		r.Report(diag.Diagnostic{
+			Span: at, Code: rules.TwoFlows, Related: ServedBy(others[0], event),
+			Message: fmt.Sprintf("event type %q is served by two flows, %q and %q", event, others[0].FlowID(), p.FlowID()),
+			Hint:    "let both pipelines name the same flow, or let one emit an event of another type",
+		})
+	case taker != nil:
+		r.Report(diag.Diagnostic{
+			Span: at, Severity: diag.Warning, Code: rules.NeverReached, Related: ServedBy(taker, event),
+			Message: fmt.Sprintf("pipeline %q never gets %q: %q takes every one before it", p.ID, event, taker.ID),
+			Hint:    fmt.Sprintf("give %q a when, or put it last", taker.ID),
+		})
+	}
+}
+
+// ServedBy is the place where a pipeline says that it serves an event.
+func ServedBy(p *tree.Pipeline, event string) []diag.Related {
+	return []diag.Related{{Span: p.OnPlace(slices.Index(p.On, event)), Message: fmt.Sprintf("pipeline %q serves it", p.ID)}}
+}
+
+// unconditional tells whether a condition is true whatever the event.
+func unconditional(when *expr.Value) bool {
+	return when == nil || when.Kind == expr.ValueLiteral && when.Scalar == true
+}

@@ -1,0 +1,53 @@
+package wiring
+
+import (
+	"time"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/merge"
+	"procaas/dsl/rules"
+	"procaas/dsl/tree"
+
+	// Zones must not depend on the machine that validates.
+	_ "time/tzdata"
+)
+
+// Triggers checks when triggers fire and that their events are served.
+func Triggers(w *merge.Whole, r *diag.Reporter) {
+	for _, t := range w.Bundle.Triggers {
+		checkTrigger(w, t, r)
+	}
+}
+
+// checkTrigger checks when a trigger fires and that its event is served.
+func checkTrigger(w *merge.Whole, t *tree.Trigger, r *diag.Reporter) {
+	at := t.PlaceOf("id", t.Span)
+	switch {
+	case t.Every != 0 && t.Cron != "":
+		r.Errorf(t.PlaceOf("cron", at), rules.TriggerTime, "keep one of them", "trigger %q has both every and cron", t.ID)
+	case t.Every == 0 && t.Cron == "":
+		r.Errorf(at, rules.TriggerTime, `say every: 1m or cron: "*/5 * * * *"`, "trigger %q does not say when it fires", t.ID)
+	}
+	if t.Cron != "" {
+		if problem := checkCron(t.Cron); problem != "" {
+			r.Errorf(t.PlaceOf("cron", at), rules.Cron, "the fields are minute, hour, day, month, weekday", "%s", problem)
+		}
+	}
+	// Local would mean another zone on each node.
+	if _, err := time.LoadLocation(t.TimeZone); err != nil || t.TimeZone == "Local" {
+		r.Errorf(t.PlaceOf("time-zone", at), rules.TimeZone, "want an IANA name such as Europe/Berlin, or UTC",
+			"unknown time zone %q", t.TimeZone)
+	}
+	if t.Event != "" && w.Bundle.Index.Serving[t.Event] == nil && w.Bundle.Index.Awaiting[t.Event] == nil {
+		unknownEvent(w, t, r)
+	}
+}
+
+// unknownEvent reports a trigger whose event no pipeline serves.
+func unknownEvent(w *merge.Whole, t *tree.Trigger, r *diag.Reporter) {
+	if w.Partial {
+		return // the pipeline may be in the file that could not be read
+	}
+	r.Warnf(t.PlaceOf("event", t.Span), rules.TriggerEvent, r.DidYouMean(t.Event, diag.NamesIn(w.Bundle.Index.Serving)),
+		"no pipeline serves event type %q", t.Event)
+}
