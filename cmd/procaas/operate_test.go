@@ -250,6 +250,9 @@ func TestRunsAreFoundByWhenTheyFailed(t *testing.T) {
 	o.command(cli.ExitFine, `^RUN.*
 $`, "runs", "list", "--failed-since", "2100-01-01T00:00:00Z")
 	o.command(cli.ExitFine, `1 run in all`, "runs", "retry", "--failed-since", "1h", "--dry-run")
+	o.command(cli.ExitFine, `(?s)"preview": true,\s+"total": 1,.*"failed_handler": "work/last/broken"`, "runs", "retry", "--failed-since", "1h", "--dry-run",
+		"--format", "json")
+	o.command(cli.ExitFine, `^\{\s+"done": 0,\s+"moved_on": 0\s+\}\s+$`, "runs", "cancel", "--status", "parked", "--format", "json")
 	o.command(cli.ExitFine, `0 runs in all`, "runs", "retry", "--failed-since", "2100-01-01T00:00:00Z", "--dry-run")
 	o.command(cli.ExitUsage, `--failed-since "soon": want a time`, "runs", "list", "--failed-since", "soon")
 }
@@ -406,13 +409,13 @@ func TestOperatorMigratesRuns(t *testing.T) {
 	}
 	id, old := page.Items[0].ID, page.Items[0].Bundle
 	o.command(cli.ExitFine, `^`+id+` failed\n$`, "runs", "migrate", id)
-	o.command(cli.ExitFine, `^migrated 0 runs, 0 are pinned\n$`, "runs", "migrate", "--pipeline", "work")
+	o.command(cli.ExitFine, `^migrated 0 runs, 0 pinned\n$`, "runs", "migrate", "--pipeline", "work")
 
 	o.write(strings.Replace(failing, "id: ok", "id: renamed", 1))
 	o.command(cli.ExitFine, `work/first/renamed`, "reload")
 	o.command(cli.ExitFindings, `(?s)`+id+` of work is pinned: .*work/first/ok.*0 compatible, 1 pinned`, "runs", "migrate", id, "--dry-run")
 	o.command(cli.ExitFindings, `(?s)`+id+`: .*does not fit the present definition: .*work/first/ok`, "runs", "migrate", id)
-	o.command(cli.ExitFindings, `(?s)is pinned: .*migrated 0 runs, 3 are pinned\n$`, "runs", "migrate", "--pipeline", "work")
+	o.command(cli.ExitFindings, `(?s)is pinned: .*migrated 0 runs, 3 pinned\n$`, "runs", "migrate", "--pipeline", "work")
 
 	o.write(strings.Replace(failing, "fail: {message: no stock}", "set: {}", 1))
 	o.command(cli.ExitFine, `work/last/broken`, "reload")
@@ -422,7 +425,7 @@ func TestOperatorMigratesRuns(t *testing.T) {
 	if v, err := o.client.Run(t.Context(), id); err != nil || v.Bundle != old {
 		t.Errorf("want a dry run to change nothing, have %+v, %v", v, err)
 	}
-	o.command(cli.ExitFine, `^migrated 3 runs, 0 are pinned\n$`, "runs", "migrate", "--handler", "work/last", "--reason",
+	o.command(cli.ExitFine, `^migrated 3 runs, 0 pinned\n$`, "runs", "migrate", "--handler", "work/last", "--reason",
 		"stock is no matter")
 	o.command(cli.ExitFine, `^retried 3 runs\n$`, "runs", "retry", "--pipeline", "work")
 	o.wait(model.Succeeded, 3)

@@ -166,7 +166,7 @@ func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) err
 		}
 	}
 	if f.dryRun {
-		return showPreview(q, preview)
+		return q.Show(preview, func() error { return showPreview(q, preview) })
 	}
 	body.Reason = reason
 	if f.abandon {
@@ -198,7 +198,13 @@ func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) err
 	if cli.Terminal(q.Err) {
 		fmt.Fprint(q.Err, "\r\x1b[K")
 	}
-	return q.Printf("%s\n", told())
+	return q.Tell(redriven{Done: done, MovedOn: movedOn}, "%s\n", told())
+}
+
+// redriven is what was done to many runs, for programs.
+type redriven struct {
+	Done    int `json:"done"`
+	MovedOn int `json:"moved_on"` // they had another status by then
 }
 
 // migrate moves all runs that the flags choose to the present pipelines.

@@ -113,7 +113,7 @@ func runsRetry() *cobra.Command {
 	var many redriveFlags
 	many.add(c)
 	reason := addReason(c)
-	return cli.Calls(c, func(q *cli.Call) error {
+	return cli.Formatted(c, func(q *cli.Call) error {
 		if len(q.Args) == 0 {
 			return many.redrive(q, client.RetryRuns, *reason)
 		}
@@ -145,7 +145,7 @@ such runs as moved on, and also runs that have made up the handler meanwhile.` +
 	many.addWhen(c)
 	many.addPace(c)
 	reason := addReason(c)
-	return cli.Calls(c, func(q *cli.Call) error {
+	return cli.Formatted(c, func(q *cli.Call) error {
 		if err := many.read(q); err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ ends as it is, even if it already compensates.` + redriveHelp,
 	many.add(c)
 	reason := c.Flags().String("reason", "", "reason, for the audit and for readers of the run")
 	c.Flags().BoolVar(&many.abandon, "no-compensate", false, "do not compensate what the runs have done")
-	return cli.Calls(c, func(q *cli.Call) error {
+	return cli.Formatted(c, func(q *cli.Call) error {
 		if len(q.Args) == 0 {
 			return many.redrive(q, client.CancelRuns, *reason)
 		}
@@ -215,13 +215,21 @@ func unsettled(v checkpoint.RunView) bool { return !v.Status.Ended() || v.Status
 
 // eachRun does something to each run and says what became of it.
 func eachRun(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string) (checkpoint.RunView, error)) error {
-	return cli.Told(q.Streams, each(q, fits, func(id string) error {
+	views := []checkpoint.RunView{}
+	worst := each(q, fits, func(id string) error {
 		view, err := do(id)
 		if err != nil {
 			return err
 		}
+		if views = append(views, view); q.JSON() {
+			return nil
+		}
 		return q.Printf("%s %s\n", view.ID, statusOf(view))
-	}))
+	})
+	if q.JSON() {
+		worst = cmp.Or(worst, q.PrintJSON(cli.Items(views)))
+	}
+	return cli.Told(q.Streams, worst)
 }
 
 func runsMigrate() *cobra.Command {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/cmd/procaas/internal/cli"
+	"procaas/dsl/diag"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/records"
@@ -36,13 +37,14 @@ func Print(s cli.Streams, v checkpoint.RunView) error {
 type Tree struct {
 	W     io.Writer
 	Quiet bool // for JSON
+	Live  bool // further views follow: what is running holds back what is below it
 	Color bool
 	shown map[string]string // the outcome that was shown last, by handler and by what it is inside of
 	stage string            // whose title was shown last
 }
 
-// Show shows what has ended since the last view. Handlers of a repeated stage are shown when
-// all of its elements are done: before, what they tell changes with each element.
+// Show shows what has ended since the last view, in the order of the definition. Handlers of a repeated stage are shown when all of its elements are done: before, what they tell
+// changes with each element.
 func (p *Tree) Show(v checkpoint.RunView) {
 	if p.Quiet {
 		return
@@ -59,7 +61,12 @@ func (p *Tree) Show(v checkpoint.RunView) {
 	}
 	for _, h := range v.Handlers {
 		name := h.Within + ">" + h.Path
-		if done, ok := repeated[h.Stage()]; ok && !done || h.Outcome == "running" || p.shown[name] == h.Outcome {
+		done, ok := repeated[h.Stage()]
+		unfinished := ok && !done || h.Outcome == model.OutcomeRunning
+		if unfinished && p.Live && !v.Status.Ended() {
+			return // the rest comes in its turn
+		}
+		if unfinished || p.shown[name] == h.Outcome {
 			continue
 		}
 		p.shown[name] = h.Outcome
@@ -70,9 +77,13 @@ func (p *Tree) Show(v checkpoint.RunView) {
 // line shows one handler, below the title of its stage.
 func (p *Tree) line(h checkpoint.HandlerView) {
 	parts := strings.SplitN(h.Path, "/", 3)
-	if stage := parts[0] + "/" + parts[1]; stage != p.stage {
+	caller := callerOf(h)
+	if stage := caller + ">" + parts[0] + "/" + parts[1]; stage != p.stage {
 		p.stage = stage
 		title := parts[1]
+		if caller != "" {
+			title = parts[0] + "/" + parts[1] + ", called by " + caller
+		}
 		if h.RepeatsStage() {
 			title += " " + handlerNote(h)
 		}
@@ -100,16 +111,23 @@ func (p *Tree) line(h checkpoint.HandlerView) {
 	fmt.Fprintf(p.W, "│  %s %s %s\n", mark, name, handlerNote(h))
 }
 
+// callerOf names the handler that has called the pipeline of a handler; empty for the pipeline of the run.
+func callerOf(h checkpoint.HandlerView) string {
+	within := h.Within[strings.LastIndex(h.Within, ">")+1:]
+	if strings.Count(within, "/") < 2 {
+		return ""
+	}
+	return within[strings.LastIndex(within, "/")+1:]
+}
+
 // handlerNote says what to know of a handler besides its name: how long, how often, and why.
 func handlerNote(h checkpoint.HandlerView) string {
 	var notes []string
 	if h.Started != nil && h.Finished != nil {
 		notes = append(notes, roundDuration(h.Finished.Sub(*h.Started)).String())
 	}
-	if h.RepeatsStage() {
-		if h.Items != nil {
-			notes = append(notes, h.Items.String())
-		}
+	if h.Items != nil {
+		notes = append(notes, h.Items.String())
 	} else if h.Attempts > 1 {
 		notes = append(notes, fmt.Sprintf("%d attempts", h.Attempts))
 	}
@@ -199,7 +217,7 @@ func (r *Fits) Tell(fit records.RunFit) {
 func (r *Fits) Sum() string {
 	text := fmt.Sprintf("%d compatible, %d pinned", r.Fit, r.Pinned)
 	if r.Done {
-		text = fmt.Sprintf("migrated %d runs, %d are pinned", r.Fit, r.Pinned)
+		text = fmt.Sprintf("migrated %s, %d pinned", diag.Plural(r.Fit, "run"), r.Pinned)
 	}
 	if more := r.Pinned - mostPinned; more > 0 {
 		text = fmt.Sprintf("! and %d more\n", more) + text

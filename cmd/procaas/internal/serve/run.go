@@ -170,7 +170,7 @@ func (r oneRun) follow(ctx context.Context, e *engine.Engine, event model.Event)
 	if err := submitted[0].Err; err != nil {
 		return checkpoint.RunView{}, cli.Usagef("the event is refused: %w", err)
 	}
-	tree := runview.Tree{W: r.Err, Quiet: r.format == "json", Color: cli.Colorful(r.Err)}
+	tree := runview.Tree{W: r.Err, Live: true, Quiet: r.format == "json", Color: cli.Colorful(r.Err)}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
