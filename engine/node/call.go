@@ -21,9 +21,10 @@ type Call struct {
 	core.Attempt
 	Run        *store.Claimed
 	Definition *definitions.Definition // by which the run goes on
-	Span       *tracing.Attempt
-	Node       int64 // its number
+	Node       int64                   // its number
 	Log        *slog.Logger
+
+	TraceParent, TraceState string // of the attempt, or of the event while nothing is traced
 }
 
 // call makes one attempt of a handler, or asks what became of one.
@@ -42,7 +43,7 @@ func (j *job) call(ctx context.Context, t core.Attempt) ended {
 	}
 	began := time.Now()
 	result, err := j.n.d.Call(ctx, Call{
-		Attempt: t, Run: j.claimed, Definition: j.def, Span: &span, Node: j.n.number, Log: j.ofCall(&t),
+		Attempt: t, Run: j.claimed, Definition: j.def, Node: j.n.number, Log: j.ofCall(&t), TraceParent: span.Parent, TraceState: span.State,
 	})
 	if err == nil {
 		err = j.checkResult(ctx, t, result, &span)
