@@ -47,7 +47,7 @@ type Call struct {
 	Workers *http.Client // reaches the workers of the definition's clusters, and who knows them
 	Node    int64        // that makes the call; it fences what is written to Documents
 
-	// Documents keeps what is no run.
+	// Documents stores data of handler types that is not part of a run.
 	Documents store.Documents
 
 	// RunStatus tells how far a run is, of any pipeline; [store.ErrNotFound] when the history has

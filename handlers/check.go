@@ -8,7 +8,7 @@ import (
 	"procaas/dsl/tree"
 )
 
-// literal gives the text of a field that is known before any run.
+// literal returns the text of a field that is known before any run.
 func literal(v *expr.Value) (string, bool) {
 	if v == nil {
 		return "", false

@@ -64,7 +64,7 @@ type Emit struct {
 // Emits tells the plan that handlers of this type hand in events.
 func (*Emit) Emits() {}
 
-// Emission tells what event a body hands in.
+// Emission returns what event a body hands in.
 func (*Emit) Emission(body *expr.Value) tree.Emission {
 	return tree.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Named: body.Get("id") != nil}
 }

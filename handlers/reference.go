@@ -31,7 +31,7 @@ func Reference(types ...tree.Type) string {
 	return b.String()
 }
 
-// Example gives the example in the comment of a type: a handler in YAML.
+// Example returns the example in the comment of a type: a handler in YAML.
 func Example(t tree.Type) string {
 	_, example := splitDoc(t.Spec.Doc)
 	return example

@@ -168,7 +168,7 @@ func (r *Request) client(c *engine.Call, s *secrets) *http.Client {
 	return &client
 }
 
-// leftOrigin tells whether a chain of redirects has ever left the place that it
+// leftOrigin reports whether a chain of redirects has ever left the place that it
 // began at. Coming back does not count as never having left: the other host has
 // chosen what is asked for.
 func leftOrigin(req *http.Request, via []*http.Request) bool {

@@ -61,7 +61,7 @@ func (r *Request) method() string {
 	}
 }
 
-// target gives the complete URL, which the pipeline is allowed to reach.
+// target returns the complete URL, which the pipeline is allowed to reach.
 func (r *Request) target(b *tree.Bundle, s *secrets) (*url.URL, error) {
 	u, err := r.endpoint(b)
 	if err != nil {
@@ -161,7 +161,7 @@ func escapeQuery(raw string) string {
 	return b.String()
 }
 
-// checkTarget tells whether a request may go to u: when services are declared,
+// checkTarget reports whether a request may go to u: when services are declared,
 // only to them. A pipeline may compute its url from what users send, and must not
 // become their way into the network that procaas runs in.
 func checkTarget(b *tree.Bundle, u *url.URL) error {
@@ -211,7 +211,7 @@ func listServices(b *tree.Bundle) string {
 	return strings.Join(names, ", ")
 }
 
-// payload gives the body, nil for none, and its content type. The body is a
+// payload returns the body, nil for none, and its content type. The body is a
 // strings.Reader: of that net/http knows the length, and can send it again after a
 // redirect or on another connection.
 func (r *Request) payload(s *secrets) (io.Reader, string, error) {
@@ -228,7 +228,7 @@ func (r *Request) payload(s *secrets) (io.Reader, string, error) {
 	return strings.NewReader(text), contentType, nil
 }
 
-// encodeBody gives the text of the body and its type; both are empty for a request
+// encodeBody returns the text of the body and its type; both are empty for a request
 // without one.
 func (r *Request) encodeBody(s *secrets) (text, contentType string, err error) {
 	switch {
@@ -278,7 +278,7 @@ func (r *Request) header(h http.Header, s *secrets) error {
 	return nil
 }
 
-// hasControls tells whether a text holds what no value of a header may, such as a line break,
+// hasControls reports whether a text holds what no value of a header may, such as a line break,
 // behind which a user's text could add a header of its own.
 func hasControls(text string) bool {
 	return strings.ContainsFunc(text, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })

@@ -8,7 +8,7 @@ import (
 	"procaas/dsl/expr"
 )
 
-// Operation tells what a body calls, as far as that is written out: a request that
+// Operation returns what a body calls, as far as that is written out: a request that
 // computes its service calls what nobody knows before.
 func (*Request) Operation(body *expr.Value) (contracts.Operation, bool) {
 	service, ok := literal(body.Get("service"))

@@ -43,7 +43,7 @@ func (r *Request) read(c *engine.Call, resp *http.Response, s *secrets) (model.R
 	return model.Result{Response: value, Status: resp.StatusCode}, nil
 }
 
-// expected tells whether a status is a success: any 2xx unless expect says otherwise.
+// expected reports whether a status is a success: any 2xx unless expect says otherwise.
 func (r *Request) expected(status int) bool {
 	if len(r.Expect) == 0 {
 		return status/100 == 2
@@ -150,7 +150,7 @@ func looksLikeJSON(data []byte) bool {
 	return strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[")
 }
 
-// decodeJSON gives an error that follows the word "reply".
+// decodeJSON returns an error that follows the word "reply".
 func decodeJSON(data []byte) (any, error) {
 	value, err := datum.ParseJSON(data)
 	if err != nil {

@@ -18,7 +18,7 @@ type secrets struct {
 	inBody bool   // the body holds one
 }
 
-// reveal gives a copy of v with the values of secrets in their places; v itself
+// reveal returns a copy of v with the values of secrets in their places; v itself
 // where there are none.
 func (s *secrets) reveal(v any) (any, error) {
 	switch v := v.(type) {

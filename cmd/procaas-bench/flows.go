@@ -186,7 +186,7 @@ func measureLatency(ctx context.Context, b *bench) (err error) {
 }
 
 // pace starts calls at a fixed rate, whether earlier ones have ended or not, and
-// gives how long each took from the moment at which it should have started.
+// returns how long each took from the moment at which it should have started.
 func pace(ctx context.Context, rate float64, span time.Duration, do func(ctx context.Context, i int) error) ([]time.Duration, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	var mu sync.Mutex // guards latencies
@@ -215,7 +215,7 @@ func (s sample) getOwn() float64    { return float64(s.own) / float64(time.Micro
 func (s sample) p50() float64       { return quantile(s.latencies, 0.5) }
 func (s sample) p99() float64       { return quantile(s.latencies, 0.99) }
 
-// quantile gives a quantile of sorted latencies in milliseconds.
+// quantile returns a quantile of sorted latencies in milliseconds.
 func quantile(sorted []time.Duration, q float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()

@@ -134,7 +134,7 @@ func (s *endings) expect(runs int) {
 	s.all = make(chan struct{})
 }
 
-// of gives the channel of a run; whoever asks first makes it.
+// of returns the channel of a run; whoever asks first makes it.
 func (s *endings) of(run string) chan struct{} {
 	c, _ := s.runs.LoadOrStore(run, make(chan struct{}))
 	return c.(chan struct{})

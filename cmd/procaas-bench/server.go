@@ -51,7 +51,7 @@ func (s *server) query(ctx context.Context, do func(*pgx.Conn) error) error {
 	return errors.Join(do(c), c.Close(ctx))
 }
 
-// schema makes an empty schema and gives the URL of it. A checkpoint lets each
+// schema makes an empty schema and returns the URL of it. A checkpoint lets each
 // measurement begin alike.
 func (s *server) schema(ctx context.Context, name string) (string, error) {
 	err := s.query(ctx, func(c *pgx.Conn) error {
@@ -76,7 +76,7 @@ func (s *server) settle(ctx context.Context) error {
 // tick is the unit of the times in /proc.
 const tick = time.Second / 100
 
-// cpu gives the processor time that the server has used; 0 where it is unknown.
+// cpu returns the processor time that the server has used; 0 where it is unknown.
 func (s *server) cpu() time.Duration {
 	if s.main == 0 {
 		return 0
@@ -127,7 +127,7 @@ func readStat(pid string) (p procStat, err error) {
 	return p, err
 }
 
-// ownCPU gives the processor time that this process has used.
+// ownCPU returns the processor time that this process has used.
 func ownCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

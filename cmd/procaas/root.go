@@ -14,7 +14,7 @@ import (
 	"procaas/cmd/procaas/internal/simulate"
 )
 
-// Main runs the command line and gives the exit code.
+// Main runs the command line and returns the exit code.
 func Main(ctx context.Context, args []string, s cli.Streams) int {
 	root := newRoot(s)
 	root.SetArgs(args)

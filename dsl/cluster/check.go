@@ -264,7 +264,7 @@ func checkHolders(cluster *tree.Cluster, at diag.Span, r *diag.Reporter) {
 	}
 }
 
-// Capacities gives those of workers, in their order and in the unit of their declaration. One
+// Capacities returns those of workers, in their order and in the unit of their declaration. One
 // that is unknown is the mean of the others, and 1 when all are: only the proportions count.
 func Capacities(workers []tree.ClusterWorker) []float64 {
 	sum, known := 0.0, 0.0

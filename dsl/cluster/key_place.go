@@ -33,7 +33,7 @@ func ParseKeyPlace(text string) (KeyPlace, error) {
 	return k, bad
 }
 
-// String gives the place as it is written.
+// String returns the place as it is written.
 func (k KeyPlace) String() string {
 	if k.In == "path" {
 		return fmt.Sprintf("path:%d", k.Segment)

@@ -58,7 +58,7 @@ func Holders(c *tree.Cluster, workers []tree.ClusterWorker) [][]int {
 	return out
 }
 
-// drawn gives a number that is as good as drawn, and always the same for the same
+// drawn returns a number that is as good as drawn, and always the same for the same
 // words.
 func drawn(seed int, words ...string) uint64 {
 	h := fnv.New64a()
@@ -179,7 +179,7 @@ func partitionRange(v *expr.Value) (first, last int, ok bool) {
 	return 0, 0, false
 }
 
-// BestLoad gives the least load of the worker that has the most, relative to its
+// BestLoad returns the least load of the worker that has the most, relative to its
 // capacity, that any distribution of partitions over these workers could reach, if all
 // partitions weighed the same and could be divided: 1 when all can have the same. down
 // tells who is missing. It is found by maximum flow, and a bound that no balancer can
@@ -227,7 +227,7 @@ func BestLoad(holders [][]int, capacity []float64, down func(worker int) bool) f
 	return high
 }
 
-// fits tells whether all partitions find room when each worker has as much room as its
+// fits reports whether all partitions find room when each worker has as much room as its
 // capacity times load. Those with the same workers are one: they flow together.
 func fits(parts [][]int, capacity []float64, load float64) bool {
 	groups := map[string]int{}
@@ -263,7 +263,7 @@ type mapFlow struct {
 // slight is work that is not worth a path.
 const slight = 1e-7
 
-// run places as much as fits, and tells whether that is all of it. It pushes along
+// run places as much as fits, and reports whether that is all of it. It pushes along
 // shortest paths, level by level, so that the number of rounds is small.
 func (f *mapFlow) run() bool {
 	for g, h := range f.holders {
@@ -335,7 +335,7 @@ func (f *mapFlow) level() bool {
 }
 
 // push places up to x of a group on workers of the next levels, moving others on, and
-// tells how much was placed.
+// returns how much was placed.
 func (f *mapFlow) push(g int, x float64, level int, dead []bool) (placed float64) {
 	for _, i := range f.holders[g] {
 		if f.levels[i] != level+1 || dead[i] {

@@ -132,7 +132,7 @@ func (j *fitting) fault(k jsonschema.ErrorKind, v any) []Fault {
 	return faultOf(k, slices.Clone(j.path), v)
 }
 
-// quietly tells whether a value fits, whatever is wrong with it.
+// quietly reports whether a value fits, whatever is wrong with it.
 func (j *fitting) quietly(s *jsonschema.Schema, v any, done *evaluated) bool {
 	told := j.tell
 	j.tell = false
@@ -232,7 +232,7 @@ func typesOfData(v any) (out jsonschema.Types) {
 	return out
 }
 
-// same tells whether two values are the same data.
+// same reports whether two values are the same data.
 func (j *fitting) same(a, b any) bool {
 	var m ops.Meter
 	same, err := ops.Equal(&m, a, b)

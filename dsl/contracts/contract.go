@@ -62,7 +62,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// String gives the path, if there is one, and the message.
+// String returns the path, if there is one, and the message.
 func (f Fault) String() string {
 	if len(f.Path) == 0 {
 		return f.Message
@@ -104,7 +104,7 @@ func faultsOf(e *jsonschema.ValidationError, data any) []Fault {
 	return out
 }
 
-// nearness tells how near data is to an alternative that has these faults: the
+// nearness returns how near data is to an alternative that has these faults: the
 // deeper and the fewer they are, the nearer.
 func nearness(faults []Fault) int {
 	n := -len(faults)

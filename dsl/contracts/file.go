@@ -23,11 +23,11 @@ type File struct {
 	Foreign bool
 }
 
-// Usable tells whether the file is there and right; what is wrong with it is reported where it
+// Usable reports whether the file is there and right; what is wrong with it is reported where it
 // was read.
 func (f *File) Usable() bool { return f != nil && f.Missing == nil && !diag.HasErrors(f.Found) }
 
-// Target gives the name of the file that a text in this one names, and its ID; false when no
+// Target returns the name of the file that a text in this one names, and its ID; false when no
 // file is meant, or none that may be read. mustFile says that the text can be nothing but a
 // file, where else it may be the name of a schema.
 func (f *File) Target(text string, mustFile bool) (name, id string, ok bool) {

@@ -176,7 +176,7 @@ func basePath(root node) string {
 	return strings.TrimSuffix(u.Path, "/")
 }
 
-// pathPattern gives the text of a path, with a hole for each computed part; false
+// pathPattern returns the text of a path, with a hole for each computed part; false
 // when nothing of it is known.
 func pathPattern(v *expr.Value) (text string, ok bool) {
 	if text, ok := v.Text(); ok {
@@ -194,7 +194,7 @@ func pathPattern(v *expr.Value) (text string, ok bool) {
 	return text, strings.HasPrefix(text, "/")
 }
 
-// find gives the operation that a method and a path mean. When there is none,
+// find returns the operation that a method and a path mean. When there is none,
 // known tells whether that is sure.
 func (api *API) find(method, path string) (found *Endpoint, known bool) {
 	computed := strings.Contains(path, syntax.Hole)
@@ -220,7 +220,7 @@ func (api *API) find(method, path string) (found *Endpoint, known bool) {
 	return nil, !computed
 }
 
-// only gives the operation that a computed path means: where there are several,
+// only returns the operation that a computed path means: where there are several,
 // the one whose parameters stand where parts are computed. It is nil when that is
 // not one.
 func only(path string, matches []*Endpoint) *Endpoint {
@@ -247,7 +247,7 @@ func only(path string, matches []*Endpoint) *Endpoint {
 // segments are the parts of a path between its slashes; one at the end makes no difference.
 func segments(path string) []string { return strings.Split(strings.Trim(path, "/"), "/") }
 
-// fitsTemplate tells whether a path may be one of a template: a parameter takes
+// fitsTemplate reports whether a path may be one of a template: a parameter takes
 // one segment, and a hole may be any text.
 func fitsTemplate(path, template string) bool {
 	have, want := segments(path), segments(template)

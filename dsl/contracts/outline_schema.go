@@ -48,7 +48,7 @@ func newOutliner(place func(string) diag.Span) *outliner {
 	return &outliner{known: map[string]*typing.Outline{}, place: place}
 }
 
-// outline gives the outline of a schema.
+// outline returns the outline of a schema.
 func (b *outliner) outline(s *jsonschema.Schema) *typing.Outline {
 	out := b.need(alternatives{{s}})
 	for len(b.queue) > 0 {
@@ -59,7 +59,7 @@ func (b *outliner) outline(s *jsonschema.Schema) *typing.Outline {
 	return out
 }
 
-// need gives the outline of alternatives: its types at once, its parts later. It
+// need returns the outline of alternatives: its types at once, its parts later. It
 // is nil when nothing is known.
 func (b *outliner) need(from alternatives) *typing.Outline {
 	key := from.key()
@@ -260,7 +260,7 @@ func (a all) expand(depth int) (alternatives, bool) {
 	return done, true
 }
 
-// bounds gives the types that a value may have which fits all schemas, 0 when
+// bounds returns the types that a value may have which fits all schemas, 0 when
 // there is no such value; and its scalars, nil when they are not listed.
 func (a all) bounds() (datum.Shape, []any) {
 	out := datum.Shape(datum.AnyShape)
@@ -294,7 +294,7 @@ func (a all) bounds() (datum.Shape, []any) {
 	return out, words
 }
 
-// typesOf gives the types that one schema allows by itself.
+// typesOf returns the types that one schema allows by itself.
 func typesOf(s *jsonschema.Schema) datum.Shape {
 	if s.Bool != nil {
 		if *s.Bool {
@@ -340,7 +340,7 @@ func (a all) property(name string) (found all, required bool) {
 	return found, required
 }
 
-// others tells whether a mapping may have members that have no name, and gives
+// others reports whether a mapping may have members that have no name, and returns
 // the schemas that they fit; nil when nothing is said of them. A schema that
 // names members and does not say that there may be others has no others for an
 // expression to read, though data with more of them fits it.
@@ -365,7 +365,7 @@ func (a all) others() (fit all, open bool) {
 	return fit, open || !named
 }
 
-// elements gives the schemas that each element of a list fits; nil when nothing
+// elements returns the schemas that each element of a list fits; nil when nothing
 // is said of them.
 func (a all) elements() all {
 	var out all

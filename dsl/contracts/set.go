@@ -64,7 +64,7 @@ func New(files map[string]*File, named map[string]*expr.Value, r *diag.Reporter)
 // names are relative to.
 const depth = 32
 
-// addressOf gives the address of a file. Names that are relative get directories in front,
+// addressOf returns the address of a file. Names that are relative get directories in front,
 // since an address cannot lead above its root as ../shared.yaml does.
 func addressOf(name string) string {
 	if !path.IsAbs(name) {
@@ -159,7 +159,7 @@ func mayBeSchema(v *expr.Value) bool {
 	return v.Kind == expr.ValueMap
 }
 
-// resolve gives the address that a reference leads to: the name of a schema,
+// resolve returns the address that a reference leads to: the name of a schema,
 // which may stand for another one, or a file.
 func (k *Set) resolve(v *expr.Value, text string) (string, bool) {
 	for range source.MaxNesting { // names may stand for one another in a circle
@@ -181,7 +181,7 @@ func (k *Set) resolve(v *expr.Value, text string) (string, bool) {
 	return "", false
 }
 
-// resolveFile gives the address that the name of a file leads to, with what it names behind
+// resolveFile returns the address that the name of a file leads to, with what it names behind
 // #. false means that there is none, which was reported, here or where the file was read.
 func (k *Set) resolveFile(v *expr.Value, text string) (string, bool) {
 	name, _, ok := k.files[v.Span.File].Target(text, false)
@@ -203,7 +203,7 @@ func (k *Set) resolveFile(v *expr.Value, text string) (string, bool) {
 	return "", false
 }
 
-// inline gives the address of a schema that stands in a file of pipelines: its place, which
+// inline returns the address of a schema that stands in a file of pipelines: its place, which
 // no two schemas share.
 func (k *Set) inline(v *expr.Value) string {
 	at := v.Span.Start
@@ -319,7 +319,7 @@ func (k *Set) tree(address string) (part, whole *expr.Value) {
 	return part, whole
 }
 
-// place tells where a compiled schema stands; the zero Span for one that no file holds.
+// place returns where a compiled schema stands; the zero Span for one that no file holds.
 func (k *Set) place(location string) diag.Span {
 	part, _ := k.tree(location)
 	if part == nil {
@@ -328,7 +328,7 @@ func (k *Set) place(location string) diag.Span {
 	return part.Head()
 }
 
-// fileOf gives the name of the file at an address, for people.
+// fileOf returns the name of the file at an address, for people.
 func (k *Set) fileOf(address string) string {
 	resource, _, _ := strings.Cut(address, "#")
 	for _, name := range slices.Sorted(maps.Keys(k.files)) {

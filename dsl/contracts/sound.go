@@ -42,7 +42,7 @@ func compilePattern(text string) (jsonschema.Regexp, error) {
 	return &schemaPattern{re, size}, nil
 }
 
-// ends tells whether holding a value against a schema comes to an end, and reports it when
+// ends reports whether holding a value against a schema comes to an end, and reports it when
 // not: of one that refers to itself without going into the value, it would not.
 func (k *Set) ends(v *expr.Value, root *jsonschema.Schema) bool {
 	var around []*jsonschema.Schema // of the same value, outermost first
@@ -97,7 +97,7 @@ func (k *Set) reportCircle(v *expr.Value, circle []*jsonschema.Schema) {
 		"the schema refers to itself for the same value, so that checking would never end%s", by)
 }
 
-// where tells where a schema stands; v is where it is asked for.
+// where returns where a schema stands; v is where it is asked for.
 func (k *Set) where(s *jsonschema.Schema, v *expr.Value) diag.Span {
 	if at := k.place(s.Location); at != (diag.Span{}) {
 		return at
@@ -105,7 +105,7 @@ func (k *Set) where(s *jsonschema.Schema, v *expr.Value) diag.Span {
 	return v.Head()
 }
 
-// ambiguous tells whether what a dynamic reference means depends on the way to it: unless its
+// ambiguous reports whether what a dynamic reference means depends on the way to it: unless its
 // anchor is declared once.
 func (k *Set) ambiguous(s *jsonschema.Schema) bool {
 	declared := 0

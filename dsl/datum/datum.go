@@ -73,7 +73,7 @@ type Rate struct {
 	Per   time.Duration
 }
 
-// PerSecond gives the rate in calls per second; 0 for the zero Rate.
+// PerSecond returns the rate in calls per second; 0 for the zero Rate.
 func (r Rate) PerSecond() float64 {
 	if r.Per == 0 {
 		return 0

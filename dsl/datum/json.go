@@ -136,7 +136,7 @@ func (p *jsonParser) checkString(s string, start int64) error {
 	return nil
 }
 
-// loneSurrogate tells whether an escape in the source of a string is half of a
+// loneSurrogate reports whether an escape in the source of a string is half of a
 // pair.
 func loneSurrogate(source []byte) bool {
 	for i := 0; i+1 < len(source); i++ {
@@ -278,7 +278,7 @@ func appendJSONObject(b []byte, object map[string]any, level int) (_ []byte, err
 	return append(b, '}'), nil
 }
 
-// IsPlainText tells whether a text is ASCII that needs no escape.
+// IsPlainText reports whether a text is ASCII that needs no escape.
 func IsPlainText(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {

@@ -23,7 +23,7 @@ func ParsePlainJSON(data []byte) (v any, ok bool) {
 	return v, p.at == len(p.data)
 }
 
-// peek gives the next byte that is no white space; 0 at the end.
+// peek returns the next byte that is no white space; 0 at the end.
 func (p *plainJSON) peek() byte {
 	p.skipSpace()
 	if p.at == len(p.data) {

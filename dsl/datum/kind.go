@@ -53,7 +53,7 @@ func (s Shape) String() string {
 	return names[0]
 }
 
-// ShapeOfValue gives the type of a value; 0 for a type that no value has.
+// ShapeOfValue returns the type of a value; 0 for a type that no value has.
 func ShapeOfValue(v any) Shape {
 	switch v.(type) {
 	case nil:
@@ -76,7 +76,7 @@ func ShapeOfValue(v any) Shape {
 	return 0
 }
 
-// ShapeOf gives the values that a kind accepts. Sizes may be plain numbers;
+// ShapeOf returns the values that a kind accepts. Sizes may be plain numbers;
 // durations, times and rates are strings, whose form their decoder checks.
 func ShapeOf(kind Kind) Shape {
 	switch kind {

@@ -259,7 +259,7 @@ func orError[T any](v T, err error) (any, error) {
 	return v, nil
 }
 
-// wholeNumber gives an integer that stands for exactly the same number.
+// wholeNumber returns an integer that stands for exactly the same number.
 func wholeNumber(data any) (int64, bool) {
 	switch x := data.(type) {
 	case int:

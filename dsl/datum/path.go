@@ -18,7 +18,7 @@ type Path []string
 // String joins the elements with dots.
 func (p Path) String() string { return strings.Join(p, ".") }
 
-// Overlaps tells whether a change of what p names may change what q names:
+// Overlaps reports whether a change of what p names may change what q names:
 // one of them is a prefix of the other, a [Wildcard] matching any element.
 func (p Path) Overlaps(q Path) bool {
 	for i := range min(len(p), len(q)) {
@@ -29,7 +29,7 @@ func (p Path) Overlaps(q Path) bool {
 	return true
 }
 
-// Equal tells whether both paths have the same elements.
+// Equal reports whether both paths have the same elements.
 func (p Path) Equal(q Path) bool { return slices.Equal(p, q) }
 
 // A Read is a path that an expression reads, with the place where it does.

@@ -25,7 +25,7 @@ type around struct {
 	key  string // below which it stands; empty for the file and for elements of lists
 }
 
-// enter opens a level and gives what closes it.
+// enter opens a level and returns what closes it.
 func (d *decoder) enter(s *spec.Spec, name, key string) func() {
 	d.levels = append(d.levels, around{s, name, key})
 	return func() { d.levels = d.levels[:len(d.levels)-1] }
@@ -42,7 +42,7 @@ func (d *decoder) unknownField(v *expr.Value, i int, s *spec.Spec, of string) {
 	d.Errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", datum.DescribeData(k.Name), of)
 }
 
-// strayHint tells how a key may have come to where it stands; empty when nothing
+// strayHint returns how a key may have come to where it stands; empty when nothing
 // special is known about it.
 func (d *decoder) strayHint(v *expr.Value, i int, s *spec.Spec, of string) string {
 	name := v.Names[i].Name
@@ -66,7 +66,7 @@ func (d *decoder) strayHint(v *expr.Value, i int, s *spec.Spec, of string) strin
 	return cmp.Or(d.neighbourHint(v, i, s), translated)
 }
 
-// emptyAbove gives the key right above an unknown one when nothing is given for
+// emptyAbove returns the key right above an unknown one when nothing is given for
 // it, and the unknown one may stand below it: the usual slip of indentation.
 func (d *decoder) emptyAbove(v *expr.Value, i int, s *spec.Spec) string {
 	if i == 0 {

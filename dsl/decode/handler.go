@@ -84,7 +84,7 @@ func (d *decoder) expandStage(v *expr.Value) {
 	v.Elems = append(stage.Elems, &expr.Value{Kind: expr.ValueList, Span: v.Span, Elems: []*expr.Value{handler}})
 }
 
-// ofBody tells whether a key of a handler names its type, or is a field of a
+// ofBody reports whether a key of a handler names its type, or is a field of a
 // request without its name.
 func (d *decoder) ofBody(name string) bool {
 	request := d.typeNamed(tree.RequestType)

@@ -87,7 +87,7 @@ func readFile(f diag.File) *Reading {
 // file is the file as it was given.
 func (r *Reading) file() diag.File { return diag.File{Name: r.Name, ID: r.ID, Data: r.Data} }
 
-// broken tells whether nothing at all was understood of a file of pipelines.
+// broken reports whether nothing at all was understood of a file of pipelines.
 func (r *Reading) broken() bool { return !r.Foreign && diag.HasErrors(r.Found) && empty(r.doc) }
 
 func (r *Reading) parse(s *source.Source) {
@@ -246,7 +246,7 @@ func (r *Reading) references() []reference {
 	return out
 }
 
-// empty tells whether nothing at all was understood of a file.
+// empty reports whether nothing at all was understood of a file.
 func empty(d *tree.Document) bool {
 	return d.Configs == nil && d.ConfigSchemas == nil && d.Schemas == nil &&
 		len(d.Services)+len(d.Flows)+len(d.Pipelines)+len(d.Handlers)+len(d.Triggers)+len(d.Events)+len(d.Templates)+len(d.ShardMaps)+
@@ -292,7 +292,7 @@ func eachSchema(d *tree.Document, visit func(*expr.Value)) {
 	}
 }
 
-// Contracts gives all files by name, as contracts know them.
+// Contracts returns all files by name, as contracts know them.
 func (s *Set) Contracts() map[string]*contracts.File {
 	out := make(map[string]*contracts.File, len(s.byName))
 	for name, r := range s.byName {

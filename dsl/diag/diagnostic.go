@@ -25,7 +25,7 @@ type Span struct {
 	Via *Related // the other place, of what comes from a template or is given to one
 }
 
-// Equal tells whether two spans are the same stretch.
+// Equal reports whether two spans are the same stretch.
 func (s Span) Equal(other Span) bool {
 	return s.File == other.File && s.Start == other.Start && s.End == other.End
 }
@@ -45,10 +45,10 @@ const (
 	Advice  Severity = "advice"
 )
 
-// AtLeast tells whether s is as bad as least, or worse.
+// AtLeast reports whether s is as bad as least, or worse.
 func (s Severity) AtLeast(least Severity) bool { return s.rank() >= least.rank() }
 
-// Known tells whether s is one of the severities.
+// Known reports whether s is one of the severities.
 func (s Severity) Known() bool { return s.rank() > 0 }
 
 func (s Severity) rank() int {
@@ -112,7 +112,7 @@ func (r *Reporter) Warnf(at Span, code Code, hint, format string, args ...any) {
 	r.Report(Diagnostic{Span: at, Severity: Warning, Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)})
 }
 
-// Diagnostics gives all findings in the order of files, lines and columns,
+// Diagnostics returns all findings in the order of files, lines and columns,
 // each once.
 func (r *Reporter) Diagnostics() []Diagnostic {
 	out := slices.Clone(r.Found)
@@ -130,7 +130,7 @@ func (r *Reporter) Diagnostics() []Diagnostic {
 	})
 }
 
-// HasErrors tells whether any finding is an [Error].
+// HasErrors reports whether any finding is an [Error].
 func HasErrors(ds []Diagnostic) bool {
 	return slices.ContainsFunc(ds, func(d Diagnostic) bool { return d.Severity == Error })
 }
@@ -140,7 +140,7 @@ func (r *Reporter) Advisef(at Span, code Code, hint, format string, args ...any)
 	r.Report(Diagnostic{Span: at, Severity: Advice, Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)})
 }
 
-// Before tells whether p comes first in a file.
+// Before reports whether p comes first in a file.
 func (p Pos) Before(q Pos) bool {
 	return p.Line < q.Line || p.Line == q.Line && p.Column < q.Column
 }
@@ -165,7 +165,7 @@ func InParallel(n int, r *Reporter, work func(i int, r *Reporter)) {
 	}
 }
 
-// Covers tells whether p stands in s.
+// Covers reports whether p stands in s.
 func (s Span) Covers(p Pos) bool {
 	return !p.Before(s.Start) && p.Before(s.End)
 }

@@ -121,7 +121,7 @@ func (r *Reporter) SuggestOr(name string, known func() []string, other string) s
 	return cmp.Or(DidYouMean(name, known(), `"`), other)
 }
 
-// NamesIn gives the keys of a map, when they are asked for.
+// NamesIn returns the keys of a map, when they are asked for.
 func NamesIn[V any](m map[string]V) func() []string { return func() []string { return SortedKeys(m) } }
 
 // SortedKeys lists the keys of a map in order.

@@ -6,7 +6,7 @@ import (
 	"procaas/dsl/syntax"
 )
 
-// Conjuncts gives the texts of the parts that must all be true for a condition to
+// Conjuncts returns the texts of the parts that must all be true for a condition to
 // be true. Two conditions with a text in common have that part in common: nothing
 // that they read changes between them.
 func (e *Expr) Conjuncts(known *syntax.Cache) []string {
@@ -21,7 +21,7 @@ func (e *Expr) Conjuncts(known *syntax.Cache) []string {
 	return e.all
 }
 
-// known gives what was found before.
+// known returns what was found before.
 func (e *Expr) known() []string {
 	if e == nil {
 		return nil
@@ -29,13 +29,13 @@ func (e *Expr) known() []string {
 	return e.all
 }
 
-// ImpliedBy tells whether whoever meets the demands of one step meets those of
+// ImpliedBy reports whether whoever meets the demands of one step meets those of
 // another.
 func ImpliedBy(demands, of []string) bool {
 	return !slices.ContainsFunc(demands, func(d string) bool { return !slices.Contains(of, d) })
 }
 
-// Tokens gives the text of an expression without its spaces.
+// Tokens returns the text of an expression without its spaces.
 func (e *Expr) Tokens() []string {
 	tokens, _ := syntax.Scan(e.Source)
 	out := make([]string, len(tokens))

@@ -34,7 +34,7 @@ func (f *Fork) Ways() [2]string {
 	return [2]string{"true", "false"}
 }
 
-// Counts tells how often the fork went each way.
+// Counts returns how often the fork went each way.
 func (f *Fork) Counts() [2]int64 { return [2]int64{f.counts[0].Load(), f.counts[1].Load()} }
 
 // CountWays makes the expression count the ways that it goes. Whole says that it is a

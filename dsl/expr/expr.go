@@ -104,7 +104,7 @@ func (e *Expr) Reads() []datum.Read {
 	return e.Program.reads
 }
 
-// Stretch gives the place in the file of the runes from up to to of Source.
+// Stretch returns the place in the file of the runes from up to to of Source.
 func (e *Expr) Stretch(from, to int) diag.Span {
 	if to >= len(e.At) { // the text has no known place of its own
 		return e.Span

@@ -281,7 +281,7 @@ func (b *names) factsOfIn(x *ast.BinaryNode) []Fact {
 	return append(b.through(at), Fact{Key: at.key, Words: words, shape: datum.AnyShape &^ datum.NullShape})
 }
 
-// scalarNode gives the value of a literal that is not null.
+// scalarNode returns the value of a literal that is not null.
 func scalarNode(n ast.Node) (any, bool) {
 	switch x := n.(type) {
 	case *ast.StringNode:

@@ -47,7 +47,7 @@ func (s *Scope) MayMean(text string) bool {
 		slices.ContainsFunc(connectives, func(word string) bool { return strings.Contains(text, word) })
 }
 
-// Means tells whether a tree is more than text: a member of a root, or what joins at
+// Means reports whether a tree is more than text: a member of a root, or what joins at
 // least one such member or two known names.
 func (s *Scope) Means(t *syntax.Tree, n ast.Node) bool {
 	switch x := n.(type) {
@@ -68,14 +68,14 @@ func (s *Scope) Means(t *syntax.Tree, n ast.Node) bool {
 	return false
 }
 
-// rooted tells whether a chain begins with a root.
+// rooted reports whether a chain begins with a root.
 func (s *Scope) rooted(t *syntax.Tree, n ast.Node) bool {
 	base, links := unchain(n, false)
 	id, ok := base.(*ast.IdentifierNode)
 	return ok && len(links) > 0 && s.has(t.Name(id))
 }
 
-// names tells whether a node is a name that the shared state declares, or a value of it
+// names reports whether a node is a name that the shared state declares, or a value of it
 // that could be meant as nothing else.
 func (s *Scope) names(t *syntax.Tree, n ast.Node) bool {
 	switch x := n.(type) {

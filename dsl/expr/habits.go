@@ -44,7 +44,7 @@ func (b *names) habitOf(name string) string {
 // lengthWords are members that lists and texts have elsewhere.
 var lengthWords = []string{"length", "size", "count", "len"}
 
-// glued tells whether a member of the shared state was meant as a subtraction: a
+// glued reports whether a member of the shared state was meant as a subtraction: a
 // hyphen between name characters belongs to the name.
 func (b *names) glued(name string) (spaced string, ok bool) {
 	for i := range name {

@@ -154,7 +154,7 @@ func (l *looper) truths(most int, want bool) (n int, err error) {
 	return n, err
 }
 
-// element gives the element at i; null for -1.
+// element returns the element at i; null for -1.
 func (l *looper) element(i int) any {
 	if i < 0 {
 		return nil
@@ -162,7 +162,7 @@ func (l *looper) element(i int) any {
 	return l.list[i]
 }
 
-// first gives the position of the first element that the body is true for; -1
+// first returns the position of the first element that the body is true for; -1
 // when there is none.
 func (l *looper) first() (int, error) {
 	found := -1

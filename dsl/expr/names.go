@@ -56,16 +56,16 @@ var rootMembers = map[string]map[string]datum.Shape{
 // sourceMembers are what is known of a handler that has run.
 var sourceMembers = map[string]datum.Shape{"response": datum.AnyShape, "status": datum.AnyShape, "outcome": datum.StringShape}
 
-// has tells whether a root may be read.
+// has reports whether a root may be read.
 func (s *Scope) has(root string) bool { return slices.Contains(s.Roots, root) }
 
-// declared tells whether the shared state has a name.
+// declared reports whether the shared state has a name.
 func (s *Scope) declared(name string) bool {
 	_, ok := s.State[name]
 	return ok
 }
 
-// bare tells whether a name without a prefix is one of the shared state.
+// bare reports whether a name without a prefix is one of the shared state.
 func (s *Scope) bare(name string) bool {
 	return s.has(StateRoot) && !isRoot(name) && !s.has(name) && (s.declared(name) || s.Lenient && name != "$env")
 }
@@ -103,7 +103,7 @@ type item struct {
 // track names the element of a loop.
 func (it item) track() track { return track{key: fmt.Sprintf("item%d", it.element)} }
 
-// members checks the names after a root, and gives the shape of the chain.
+// members checks the names after a root, and returns the shape of the chain.
 func (b *names) members(root string, links []link) datum.Shape {
 	if len(links) == 0 {
 		return mapShapeOf(root)
@@ -220,7 +220,7 @@ func (b *names) all() []string {
 	return out
 }
 
-// subtraction splits a name at a hyphen when both sides are known, and gives
+// subtraction splits a name at a hyphen when both sides are known, and returns
 // what its author may have meant.
 func (b *names) subtraction(name string) (spaced string, ok bool) {
 	for i, r := range name {
@@ -235,7 +235,7 @@ func (b *names) subtraction(name string) (spaced string, ok bool) {
 	return "", false
 }
 
-// knows tells whether a name has a value here.
+// knows reports whether a name has a value here.
 func (b *names) knows(name string) bool {
 	return b.local(name) != nil || b.scope.has(name) || b.scope.declared(name)
 }

@@ -15,7 +15,7 @@ import (
 
 // A binary is an operator between two values.
 type binary struct {
-	// result gives the shape of the result of operands of these shapes; 0 when
+	// result returns the shape of the result of operands of these shapes; 0 when
 	// they cannot have one.
 	result func(l, r datum.Shape) datum.Shape
 
@@ -50,7 +50,7 @@ var operators = map[string]binary{
 // always is the result of ==, which takes anything.
 func always(datum.Shape, datum.Shape) datum.Shape { return datum.BoolShape }
 
-// numbers gives a whole number of two whole ones, and a fraction when either is one.
+// numbers returns a whole number of two whole ones, and a fraction when either is one.
 func numbers(l, r datum.Shape) datum.Shape {
 	if l&datum.NumberShape == 0 || r&datum.NumberShape == 0 {
 		return 0
@@ -289,7 +289,7 @@ func (b *builder) matches(x *ast.BinaryNode) part {
 	})}
 }
 
-// patternSize gives the number of instructions of a pattern of an expression.
+// patternSize returns the number of instructions of a pattern of an expression.
 func patternSize(text string) (int, error) {
 	if len(text) > maxPattern {
 		return 0, errors.New("it is longer than 256 bytes")

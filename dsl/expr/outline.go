@@ -131,7 +131,7 @@ func (b *checks) memberText(l link) string {
 	return "[" + b.Text(l.prop) + "]"
 }
 
-// take gives what is known of one member of a value that is not null.
+// take returns what is known of one member of a value that is not null.
 func (b *checks) take(o *typing.Outline, l link) *typing.Outline {
 	key, named := b.Literal(l.prop)
 	if !named {
@@ -164,7 +164,7 @@ func (b *checks) take(o *typing.Outline, l link) *typing.Outline {
 	return nil
 }
 
-// element gives what is known of a list's element, or of a member whose name is
+// element returns what is known of a list's element, or of a member whose name is
 // computed.
 func (b *checks) element(o *typing.Outline, l link) *typing.Outline {
 	switch {
@@ -178,7 +178,7 @@ func (b *checks) element(o *typing.Outline, l link) *typing.Outline {
 	return nil
 }
 
-// rooted gives what is known of a chain that begins with a root, and the links
+// rooted returns what is known of a chain that begins with a root, and the links
 // that lead there.
 func (b *names) rooted(root string, links []link) (o *typing.Outline, used int) {
 	name := func(i int) string {
@@ -205,7 +205,7 @@ func (b *names) rooted(root string, links []link) (o *typing.Outline, used int) 
 	return nil, 0
 }
 
-// outlineOfChain gives what is known of a chain.
+// outlineOfChain returns what is known of a chain.
 func (b *checks) outlineOfChain(base ast.Node, from part, links []link) *typing.Outline {
 	at := b.baseTrack(base)
 	id, isName := base.(*ast.IdentifierNode)
@@ -380,7 +380,7 @@ func (b *checks) checkLoop(x *ast.BuiltinNode, body ast.Node) {
 	b.reporter.Warnf(b.span(body), rules.ExprLoopBody, hint, "the body of %s does not look at the element: it is the same for each", x.Name)
 }
 
-// touchesItem tells whether an expression reads the element of the innermost
+// touchesItem reports whether an expression reads the element of the innermost
 // loop.
 func touchesItem(n ast.Node) bool {
 	finder := &itemFinder{}

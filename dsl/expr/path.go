@@ -101,7 +101,7 @@ func (b *builder) chain(n ast.Node, safe bool) part {
 	}}.with(about)
 }
 
-// take gives the member of v that the stride names.
+// take returns the member of v that the stride names.
 func (s *stride) take(f *frame, v any) (any, error) {
 	if s.index == nil {
 		if m, ok := v.(map[string]any); ok {
@@ -147,7 +147,7 @@ func (s *stride) without(v any, member string) error {
 	return fmt.Errorf("%s is %s; it has no member %s", s.base, datum.Describe(v), member)
 }
 
-// element gives the element of a list, or the character of a string, at a
+// element returns the element of a list, or the character of a string, at a
 // position that counts from the end when it is negative. Where there is none,
 // a safe stride gives null.
 func (s *stride) element(m *ops.Meter, v any, i int) (any, error) {
@@ -249,7 +249,7 @@ func (b *builder) identifier(x *ast.IdentifierNode, links []link) (from part, wh
 	return broken, datum.AnyShape
 }
 
-// mapShapeOf gives the shape of a root: those of pipelines but item are mappings.
+// mapShapeOf returns the shape of a root: those of pipelines but item are mappings.
 func mapShapeOf(root string) datum.Shape {
 	if root == "item" || !isRoot(root) {
 		return datum.AnyShape

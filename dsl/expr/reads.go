@@ -137,7 +137,7 @@ func (r *reader) chained(n ast.Node, safe, all bool) {
 	r.found = append(r.found, datum.Read{Path: t.path, Span: r.span(n), Guarded: r.guarded(t, safe)})
 }
 
-// element gives the path element of a fixed key or index.
+// element returns the path element of a fixed key or index.
 func (r *reader) element(prop ast.Node) (string, bool) {
 	if key, ok := r.Literal(prop); ok {
 		return key, true
@@ -170,7 +170,7 @@ func (r *reader) trail(base ast.Node, links []link) *trail {
 	return t
 }
 
-// named gives the path that a name stands for.
+// named returns the path that a name stands for.
 func (r *reader) named(name string) *trail {
 	if t, ok := r.names[name]; ok {
 		return t
@@ -181,7 +181,7 @@ func (r *reader) named(name string) *trail {
 	return &trail{datum.Path{StateRoot, name}, []bool{true, true}}
 }
 
-// path gives the path of a node; nil when it is none.
+// path returns the path of a node; nil when it is none.
 func (r *reader) path(n ast.Node) datum.Path {
 	if !isChain(n) {
 		return nil
@@ -204,7 +204,7 @@ func Settled(p datum.Path) int {
 	}
 }
 
-// guarded tells whether a null at the value that may be missing does no harm.
+// guarded reports whether a null at the value that may be missing does no harm.
 func (r *reader) guarded(t *trail, safe bool) bool {
 	if slices.ContainsFunc(r.known, func(p datum.Path) bool { return tests(p, t.path) }) {
 		return true
@@ -216,7 +216,7 @@ func (r *reader) guarded(t *trail, safe bool) bool {
 	return safe
 }
 
-// tests tells whether knowing that p is not null says so of what q reads: one
+// tests reports whether knowing that p is not null says so of what q reads: one
 // is a prefix of the other, and p is more than a root.
 func tests(p, q datum.Path) bool {
 	n := min(len(p), len(q))
@@ -259,7 +259,7 @@ func (r *reader) facts(n ast.Node, truth bool) []datum.Path {
 	return nil
 }
 
-// equality gives the facts of x != null, and of x == 'a literal'.
+// equality returns the facts of x != null, and of x == 'a literal'.
 func (r *reader) equality(x *ast.BinaryNode, truth bool) []datum.Path {
 	path, other := r.path(x.Left), x.Right
 	if path == nil {

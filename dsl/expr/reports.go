@@ -20,7 +20,7 @@ type reports struct {
 	failed   bool
 }
 
-// span gives the place of a node in the file.
+// span returns the place of a node in the file.
 func (b *reports) span(n ast.Node) diag.Span {
 	first, last := b.Extent(n)
 	return b.expr.Stretch(b.Tokens[first].From, b.Tokens[last].To)

@@ -62,7 +62,7 @@ func (e *Expr) Trace(ctx context.Context, env datum.Env) *Trace {
 	return root
 }
 
-// Result gives the value that the part came to last. The error says why there is
+// Result returns the value that the part came to last. The error says why there is
 // none; without a value and an error, the part was not needed.
 func (t *Trace) Result() (value any, err error) {
 	if failed := t.blame(); failed != nil {

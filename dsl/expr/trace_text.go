@@ -68,7 +68,7 @@ func (p *tracePage) flatten(source string) {
 	p.text = render.Printable(out.String())
 }
 
-// left gives the left column of a part: where it begins, and its text or carets.
+// left returns the left column of a part: where it begins, and its text or carets.
 func (p *tracePage) left(t *Trace, depth int) (indent int, text string) {
 	if p.wide {
 		line := strings.Join(strings.Fields(t.Text), " ")

@@ -97,7 +97,7 @@ func (v *Value) WalkExprs(visit func(*Expr)) {
 	}
 }
 
-// Literal gives the value when no expression and no secret is in it.
+// Literal returns the value when no expression and no secret is in it.
 func (v *Value) Literal() (data any, ok bool) {
 	if !v.Fixed() {
 		return nil, false
@@ -106,7 +106,7 @@ func (v *Value) Literal() (data any, ok bool) {
 	return data, err == nil
 }
 
-// Fixed tells whether neither an expression nor a secret is in the value.
+// Fixed reports whether neither an expression nor a secret is in the value.
 func (v *Value) Fixed() bool {
 	if v == nil {
 		return true
@@ -119,10 +119,10 @@ func (v *Value) Fixed() bool {
 	return v.Kind != ValueExpr && v.Kind != ValueSecret
 }
 
-// IsNull tells whether the value is absent or a literal null.
+// IsNull reports whether the value is absent or a literal null.
 func (v *Value) IsNull() bool { return v == nil || v.Kind == ValueLiteral && v.Scalar == nil }
 
-// Expr gives the expression when the value as a whole is one; nil otherwise.
+// Expr returns the expression when the value as a whole is one; nil otherwise.
 func (v *Value) Expr() *Expr {
 	if v == nil || v.Kind != ValueExpr {
 		return nil
@@ -249,7 +249,7 @@ func (v *Value) WalkRefs(visit func(v *Value, text string)) {
 	}
 }
 
-// Text gives a value that is a string.
+// Text returns a value that is a string.
 func (v *Value) Text() (string, bool) {
 	if v == nil || v.Kind != ValueLiteral {
 		return "", false

@@ -35,7 +35,7 @@ var weakest = [][]string{
 	{";"}, {"if", "else", "?", ":"}, {"or", "||"}, {"and", "&&"}, {"??"}, {",", "+", "-"},
 }
 
-// text gives the source of tokens from..to.
+// text returns the source of tokens from..to.
 func (b *breaker) text(from, to int) string {
 	first, last := 0, len(b.src)
 	if from > 0 {

@@ -20,7 +20,7 @@ const maxFlowRounds = 2 * source.MaxNesting
 
 // breakFlows makes blocks of the lists and mappings in brackets that make a line too
 // wide: of the outermost ones only, each entry on a line of its own. The comment behind
-// such a line comes to stand above it. It tells whether there were any.
+// such a line comes to stand above it. It reports whether there were any.
 //
 // What an author has spread over several lines is left alone, and so is a line that a
 // comment takes findings back for: these may come to stand on another line.
@@ -110,7 +110,7 @@ func (b *flowBreaker) flow(n, key *yaml.Node) {
 	b.blocks[n.Line] = out
 }
 
-// kept tells whether a comment on a line, or on the one above, takes findings back.
+// kept reports whether a comment on a line, or on the one above, takes findings back.
 func (b *flowBreaker) kept(line int) bool {
 	for _, l := range b.Lines[max(0, line-2):line] {
 		if strings.Contains(string(l), "procaas:ignore") {
@@ -146,7 +146,7 @@ func (b *flowBreaker) entries(n *yaml.Node) ([]string, bool) {
 	return out, true
 }
 
-// text gives what is written for a node that stands on one line; empty for a value that
+// text returns what is written for a node that stands on one line; empty for a value that
 // is left out.
 func (b *flowBreaker) text(n *yaml.Node) (string, bool) {
 	end, ok := b.end(n)
@@ -191,7 +191,7 @@ func (b *flowBreaker) end(n *yaml.Node) (int, bool) {
 	return at + 1, true
 }
 
-// isLeftOut tells whether nothing is written for a scalar.
+// isLeftOut reports whether nothing is written for a scalar.
 func isLeftOut(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Value == "" && !source.IsQuoted(n) && n.Anchor == "" && n.Style&yaml.TaggedStyle == 0
 }

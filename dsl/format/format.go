@@ -94,7 +94,7 @@ func tidy(s *source.Source) []byte {
 	return out.bytes()
 }
 
-// same tells whether two texts mean the same: values, expressions and comments.
+// same reports whether two texts mean the same: values, expressions and comments.
 func same(s *source.Source, other *source.Source, a, b *yaml.Node) bool {
 	var first, second diag.Reporter
 	s.Reporter, other.Reporter = &first, &second
@@ -111,7 +111,7 @@ func laidComments(s *source.Source, root *yaml.Node) []string {
 	return s.Comments
 }
 
-// sameMeaning tells whether two values are the same, wherever they stand.
+// sameMeaning reports whether two values are the same, wherever they stand.
 func sameMeaning(a, b *expr.Value) bool {
 	if a.Kind != b.Kind || a.Scalar != b.Scalar || a.Secret != b.Secret || len(a.Elems) != len(b.Elems) || len(a.Names) != len(b.Names) {
 		return false
@@ -132,7 +132,7 @@ func sameMeaning(a, b *expr.Value) bool {
 	return true
 }
 
-// sameExpr tells whether two texts of expressions are the same words.
+// sameExpr reports whether two texts of expressions are the same words.
 func sameExpr(a, b string) bool {
 	if a == b {
 		return true

@@ -9,7 +9,7 @@ import (
 	"procaas/dsl/diag"
 )
 
-// Insert adds an entry to a list of a file, and gives the new text and the line on
+// Insert adds an entry to a list of a file, and returns the new text and the line on
 // which the entry begins. The path names the list by keys and ids in turn:
 //
 //	pipelines, new-order, stages, notify, handlers
@@ -68,7 +68,7 @@ func (i *inserter) find(n *yaml.Node, path []string) {
 	}
 }
 
-// entryOf gives the value of a key.
+// entryOf returns the value of a key.
 func entryOf(n *yaml.Node, key string) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		return nil
@@ -128,7 +128,7 @@ func (i *inserter) into(parent, list *yaml.Node, key string) {
 	i.insert(at, listed(i.entry, dash), i.airy(list))
 }
 
-// dashOf gives the column of the dash of an entry.
+// dashOf returns the column of the dash of an entry.
 func (i *inserter) dashOf(item *yaml.Node) int {
 	line := i.Lines[item.Line-1]
 	for column := min(item.Column-1, len(line)) - 1; column >= 0; column-- {
@@ -139,7 +139,7 @@ func (i *inserter) dashOf(item *yaml.Node) int {
 	return max(0, item.Column-3)
 }
 
-// behind gives the line behind a value, and behind the comments below it that
+// behind returns the line behind a value, and behind the comments below it that
 // stand at least as far to the right as from.
 func (i *inserter) behind(n *yaml.Node, from int) int {
 	line := i.endOf(n).Line
@@ -154,7 +154,7 @@ func (i *inserter) behind(n *yaml.Node, from int) int {
 	return line
 }
 
-// airy tells whether empty lines part the entries of a list.
+// airy reports whether empty lines part the entries of a list.
 func (i *inserter) airy(list *yaml.Node) bool {
 	for k := 1; k < len(list.Content); k++ {
 		end := i.endOf(list.Content[k-1]).Line

@@ -109,7 +109,7 @@ func (f *formatter) marker() bool {
 
 func (f *formatter) nextLine() { f.Line, f.Column = f.Line+1, 0 }
 
-// restOfLine gives the text from here on, without blanks behind it; a comment is
+// restOfLine returns the text from here on, without blanks behind it; a comment is
 // remembered.
 func (f *formatter) restOfLine() string {
 	text := strings.TrimRight(string(f.Cursor.Lines[f.Line][f.Column:]), " \t")

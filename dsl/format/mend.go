@@ -50,7 +50,7 @@ func Mend(files []diag.File, found []diag.Diagnostic, vain func(diag.Diagnostic)
 	return out, done
 }
 
-// told gives a finding with the text that an edit leaves in its place as the hint.
+// told returns a finding with the text that an edit leaves in its place as the hint.
 func (e edit) told(s *source.Source, d diag.Diagnostic) diag.Diagnostic {
 	now, rest, many := strings.Cut(e.text, "\n")
 	switch {
@@ -80,7 +80,7 @@ var (
 	words      = regexp.MustCompile(`[\w-]+`)
 )
 
-// fixOf gives the edit that mends a finding.
+// fixOf returns the edit that mends a finding.
 func fixOf(s *source.Source, d diag.Diagnostic) (edit, bool) {
 	if d.Start.Line < 1 || d.End.Line > len(s.Lines) || d.Start.Column > len(s.Lines[d.Start.Line-1])+1 ||
 		d.End.Column > len(s.Lines[d.End.Line-1])+1 {
@@ -149,7 +149,7 @@ func fixOf(s *source.Source, d diag.Diagnostic) (edit, bool) {
 	return e, false
 }
 
-// spaced gives a word with blanks where it would run into another one.
+// spaced returns a word with blanks where it would run into another one.
 func spaced(s *source.Source, d diag.Diagnostic, word string) string {
 	line := s.Lines[d.Start.Line-1]
 	if d.Start.Column > 1 && syntax.InName(line[d.Start.Column-2]) {

@@ -62,7 +62,7 @@ func Upgrade(f diag.File) ([]byte, []diag.Diagnostic, error) {
 	return text, nil, nil
 }
 
-// hasV1 tells whether anything in a value is of the first version.
+// hasV1 reports whether anything in a value is of the first version.
 func hasV1(s *source.Source, n *yaml.Node) bool {
 	if n.Kind == yaml.MappingNode {
 		if op, _ := s.V1Whole(n); op != nil {
@@ -89,7 +89,7 @@ func gather(s *source.Source, n *yaml.Node, scalars map[diag.Pos]*yaml.Node) {
 	}
 }
 
-// remarksOf gives all comments of a text, sorted: some of them move.
+// remarksOf returns all comments of a text, sorted: some of them move.
 func remarksOf(s *source.Source, root *yaml.Node) []string {
 	scalars := map[diag.Pos]*yaml.Node{}
 	gather(s, root, scalars)
@@ -98,7 +98,7 @@ func remarksOf(s *source.Source, root *yaml.Node) []string {
 	return found
 }
 
-// commentsIn gives the comments that begin between two places.
+// commentsIn returns the comments that begin between two places.
 func commentsIn(s *source.Source, scalars map[diag.Pos]*yaml.Node, from, to diag.Pos) []string {
 	var found []string
 	c := &source.Cursor{Lines: s.Lines, Line: from.Line - 1, Column: from.Column - 1}
@@ -134,7 +134,7 @@ func commentsIn(s *source.Source, scalars map[diag.Pos]*yaml.Node, from, to diag
 	return found
 }
 
-// blockAt gives the block whose header stands at a place.
+// blockAt returns the block whose header stands at a place.
 func blockAt(scalars map[diag.Pos]*yaml.Node, at diag.Pos) *yaml.Node {
 	if n := scalars[at]; n != nil && n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
 		return n
@@ -188,7 +188,7 @@ func (u *upgrader) node(n *yaml.Node, flow bool) {
 	}
 }
 
-// whole tells whether a value is one operator with its arguments.
+// whole reports whether a value is one operator with its arguments.
 func (u *upgrader) whole(n *yaml.Node) (*source.V1Op, *yaml.Node) {
 	if n.Kind != yaml.MappingNode {
 		return nil, nil
@@ -232,7 +232,7 @@ func (u *upgrader) replace(from diag.Pos, n *yaml.Node, head string, indent int,
 	u.edits = append(u.edits, e)
 }
 
-// endOf tells where a value ends, with its closing bracket.
+// endOf returns where a value ends, with its closing bracket.
 func (u *upgrader) endOf(n *yaml.Node) diag.Pos {
 	var r diag.Reporter
 	quiet := *u.Source
@@ -247,7 +247,7 @@ func (u *upgrader) endOf(n *yaml.Node) diag.Pos {
 	return quiet.Closed(n, last).End
 }
 
-// plainSafe tells whether a text can stand behind !$ without quotes.
+// plainSafe reports whether a text can stand behind !$ without quotes.
 func plainSafe(text string) bool {
 	return !strings.ContainsAny(text[:1], "[]{}!&*|>'\"%@`#,?-") && !strings.Contains(text, ": ") && !strings.Contains(text, " #") &&
 		!strings.HasSuffix(text, ":") && !strings.ContainsAny(text, "\n")

@@ -167,7 +167,7 @@ func (w *v1Text) operand(n *yaml.Node, least int) string {
 	return bracket(least)(text, binding(text))
 }
 
-// binding tells how strongly the parts of an expression hold together.
+// binding returns how strongly the parts of an expression hold together.
 func binding(text string) int {
 	tokens, f := syntax.Scan(text)
 	if f != nil {
@@ -196,7 +196,7 @@ func binding(text string) int {
 	return binds
 }
 
-// sameTrees tells whether two values are the same when their expressions are
+// sameTrees reports whether two values are the same when their expressions are
 // compared by what they compute, not by how they are written.
 func sameTrees(a, b *expr.Value) bool {
 	if a.Kind != b.Kind || a.Scalar != b.Scalar || a.Secret != b.Secret || len(a.Elems) != len(b.Elems) {
@@ -211,7 +211,7 @@ func sameTrees(a, b *expr.Value) bool {
 	return slices.EqualFunc(a.Elems, b.Elems, sameTrees)
 }
 
-// sameTree tells whether two expressions compute the same in the same order.
+// sameTree reports whether two expressions compute the same in the same order.
 func sameTree(a, b string) bool {
 	if sameExpr(a, b) {
 		return true

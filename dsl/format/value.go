@@ -34,7 +34,7 @@ func (f *formatter) rest(text string, shift int) {
 	}
 }
 
-// more ends a line: it tells whether the entry goes on below.
+// more ends a line: it reports whether the entry goes on below.
 func (e *entryText) more() bool {
 	if e.Rune() == source.EOF {
 		e.failed = e.failed || e.depth > 0
@@ -130,7 +130,7 @@ func (e *entryText) closeUp() {
 	}
 }
 
-// swallows tells whether the text ends in a tag, or before a colon in an alias or
+// swallows reports whether the text ends in a tag, or before a colon in an alias or
 // an anchor, which would take what comes next for a part of itself.
 func (e *entryText) swallows(text string) bool {
 	word := text[strings.LastIndexAny(text, " [{,")+1:]
@@ -244,7 +244,7 @@ func (e *entryText) longScalar(n *yaml.Node, last, column int) {
 	e.Column = column
 }
 
-// asBlock makes a block of a scalar, and tells whether it is an expression that
+// asBlock makes a block of a scalar, and reports whether it is an expression that
 // could be laid out.
 func (e *entryText) asBlock(n *yaml.Node) bool {
 	if !e.expr || e.depth > 0 || !source.IsQuoted(n) && strings.HasPrefix(strings.TrimLeft(string(e.Cursor.Lines[e.Line][e.Column:]), " \t"),
@@ -325,7 +325,7 @@ func (e *entryText) writeBlock(content []string, explicit string, keep bool) {
 	e.out.open = e.Line >= len(e.Cursor.Lines) && len(e.Cursor.Lines[len(e.Cursor.Lines)-1]) > 0 && len(content) > 0
 }
 
-// blockLines gives the content of a block without its indentation, and moves
+// blockLines returns the content of a block without its indentation, and moves
 // behind it. With + the empty lines behind it belong to it.
 func (e *entryText) blockLines(m []string) (content []string, keep bool) {
 	lines := e.Cursor.Lines

@@ -46,7 +46,7 @@ func Named(name string) *Definition {
 	return &All[i]
 }
 
-// Arg gives the shape of argument i; the last one may be repeated.
+// Arg returns the shape of argument i; the last one may be repeated.
 func (fn *Definition) Arg(i int) datum.Shape { return fn.Args[min(i, len(fn.Args)-1)] }
 
 // WrongCount says what is wrong with a call with n arguments; empty when

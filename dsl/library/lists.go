@@ -130,7 +130,7 @@ func flatten(m *ops.Meter, a []any) (any, error) {
 	return out, nil
 }
 
-// sortedKeys gives a mapping with its keys in order: that of a Go map differs each time, and a
+// sortedKeys returns a mapping with its keys in order: that of a Go map differs each time, and a
 // repeated run must compute the same again.
 func sortedKeys(m *ops.Meter, v any) (map[string]any, []string, error) {
 	of := v.(map[string]any)

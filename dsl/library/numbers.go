@@ -32,7 +32,7 @@ func abs(m *ops.Meter, a []any) (any, error) {
 	return a[0], nil
 }
 
-// extreme gives the value that is least (sign -1) or greatest (sign 1).
+// extreme returns the value that is least (sign -1) or greatest (sign 1).
 func extreme(sign int) func(*ops.Meter, []any) (any, error) {
 	return func(m *ops.Meter, a []any) (any, error) {
 		list, ok := a[0].([]any)

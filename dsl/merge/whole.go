@@ -62,7 +62,7 @@ func newWhole(set *decode.Set, types []tree.Type) *Whole {
 	return w
 }
 
-// Declare notes a name and reports it when it is taken. It tells whether the
+// Declare notes a name and reports it when it is taken. It reports whether the
 // name is new. An empty name was reported when it was read.
 func (w *Whole) Declare(kind, name string, at diag.Span, r *diag.Reporter) bool {
 	if name == "" {
@@ -82,10 +82,10 @@ func (w *Whole) Declare(kind, name string, at diag.Span, r *diag.Reporter) bool 
 	return true
 }
 
-// DeclaredAt gives the place where a name was declared first.
+// DeclaredAt returns the place where a name was declared first.
 func (w *Whole) DeclaredAt(kind, name string) diag.Span { return w.first[kind+" "+name] }
 
-// Blamed tells whether an error was found inside a span while it was read.
+// Blamed reports whether an error was found inside a span while it was read.
 func (w *Whole) Blamed(at diag.Span) bool {
 	return slices.ContainsFunc(w.unread, func(d diag.Diagnostic) bool {
 		return d.Severity == diag.Error && d.File == at.File && !d.Start.Before(at.Start) && d.Start.Before(at.End)

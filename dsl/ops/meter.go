@@ -14,7 +14,7 @@ func Needs(what string, want datum.Shape, have any) error {
 	return fmt.Errorf("%s needs %s, have %s", what, want, datum.Describe(have))
 }
 
-// MayEqual tells whether values of two shapes can ever be equal.
+// MayEqual reports whether values of two shapes can ever be equal.
 func MayEqual(l, r datum.Shape) bool {
 	return l&r != 0 || l&datum.NumberShape != 0 && r&datum.NumberShape != 0
 }

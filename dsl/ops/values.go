@@ -133,7 +133,7 @@ func multiplyWhole(a, b int) (any, error) {
 // Multiply multiplies numbers.
 var Multiply = arithmetic("*", multiplyWhole, func(a, b float64) float64 { return a * b })
 
-// Divide gives a fraction always, as in Python.
+// Divide returns a fraction always, as in Python.
 func Divide(_ *Meter, l, r any) (any, error) {
 	a, err := Number("/", l)
 	if err != nil {
@@ -166,7 +166,7 @@ var remainder = arithmetic("%", func(a, b int) (any, error) {
 	return rest
 })
 
-// Modulo gives the remainder with the sign of the divisor, as in Python.
+// Modulo returns the remainder with the sign of the divisor, as in Python.
 func Modulo(m *Meter, l, r any) (any, error) {
 	if r == 0 || r == 0.0 {
 		return nil, errors.New("division by zero")
@@ -201,7 +201,7 @@ var Power = arithmetic("**", func(a, b int) (any, error) {
 	}
 }, math.Pow)
 
-// Sequence gives the whole numbers from l to r, both included.
+// Sequence returns the whole numbers from l to r, both included.
 func Sequence(m *Meter, l, r any) (any, error) {
 	from, ok := l.(int)
 	to, ok2 := r.(int)
@@ -354,7 +354,7 @@ func equalMaps(m *Meter, a, b map[string]any) (bool, error) {
 	return true, nil
 }
 
-// Contains tells whether l is an element of a list, a key of a mapping, or a
+// Contains reports whether l is an element of a list, a key of a mapping, or a
 // part of a string.
 func Contains(m *Meter, l, r any) (any, error) {
 	switch in := r.(type) {

@@ -169,7 +169,7 @@ func sarifText(text string) sarifMessage {
 	return sarifMessage{Text: printableLines(strings.ReplaceAll(text, "](", "] ("))}
 }
 
-// sarifPlace gives the place of a finding. One whose place is not known is at
+// sarifPlace returns the place of a finding. One whose place is not known is at
 // the beginning of its file, since services drop those without a line.
 func sarifPlace(at diag.Span) sarifPhysical {
 	region := sarifRegion{max(at.Start.Line, 1), max(at.Start.Column, 1), max(at.End.Line, at.Start.Line, 1), max(at.End.Column, 1)}

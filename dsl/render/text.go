@@ -172,7 +172,7 @@ func (t *TextWriter) lines(file string) [][]rune {
 	return lines
 }
 
-// mark gives the n-th line as a terminal shows it and the carets under what the
+// mark returns the n-th line as a terminal shows it and the carets under what the
 // span covers of it. At least one caret marks the first line.
 func mark(line []rune, at diag.Span, n int) (source, carets string) {
 	from, to := covered(line, at, n)

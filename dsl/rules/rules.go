@@ -15,7 +15,7 @@ type Rule struct {
 	After  string // the file, mended
 }
 
-// AboutTests tells whether the examples are files of tests, of the pipelines that
+// AboutTests reports whether the examples are files of tests, of the pipelines that
 // [TestedPipelines] holds.
 func (r Rule) AboutTests() bool { return strings.HasPrefix(string(r.Code), "PC09") }
 

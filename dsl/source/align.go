@@ -83,7 +83,7 @@ func (c *Cursor) Next() {
 // IsBlank tells the white space of YAML.
 func IsBlank(r rune) bool { return r == ' ' || r == '\t' || r == '\n' }
 
-// blankBehind tells whether white space follows the present rune.
+// blankBehind reports whether white space follows the present rune.
 func (c *Cursor) blankBehind() bool {
 	line := c.Lines[c.Line]
 	return c.Column+1 >= len(line) || IsBlank(line[c.Column+1])
@@ -253,7 +253,7 @@ func (c *Cursor) unquote(n int) ([]diag.Pos, bool) {
 	}
 }
 
-// escape moves past an escape and gives the places of what it stands for: one
+// escape moves past an escape and returns the places of what it stands for: one
 // rune, or as many line ends as there are empty lines behind an escaped one.
 func (c *Cursor) escape() []diag.Pos {
 	start := c.Pos()
@@ -276,7 +276,7 @@ func (c *Cursor) escape() []diag.Pos {
 	return []diag.Pos{start}
 }
 
-// fold gives what white space inside double quotes becomes: itself on one
+// fold returns what white space inside double quotes becomes: itself on one
 // line; otherwise a blank for one line end, and one line end less for more.
 func fold(gap []spot) []diag.Pos {
 	var at, ends []diag.Pos

@@ -34,7 +34,7 @@ func (s *Source) expression(n *yaml.Node, v *expr.Value, at []diag.Pos) {
 	v.Computed = &expr.Expr{Source: string(text[from:to]), Span: v.Span, At: at[from : to+1 : to+1]}
 }
 
-// endOf gives the place behind the last of the runes from..to. When white space
+// endOf returns the place behind the last of the runes from..to. When white space
 // follows, the next rune may stand lines below.
 func endOf(at []diag.Pos, from, to int) diag.Pos {
 	if to == len(at)-1 && to > from {
@@ -44,7 +44,7 @@ func endOf(at []diag.Pos, from, to int) diag.Pos {
 	return diag.Pos{Line: last.Line, Column: last.Column + 1}
 }
 
-// cut tells whether YAML ended a plain expression at a comment, or at a comma
+// cut reports whether YAML ended a plain expression at a comment, or at a comma
 // or bracket of a surrounding list or mapping, and reports it.
 func (s *Source) cut(end diag.Pos, text string) bool {
 	c := &Cursor{Lines: s.Lines, Line: end.Line - 1, Column: end.Column - 1}
@@ -66,7 +66,7 @@ func (s *Source) cut(end diag.Pos, text string) bool {
 	return false
 }
 
-// Balanced tells whether all brackets and quotes of an expression are closed.
+// Balanced reports whether all brackets and quotes of an expression are closed.
 func Balanced(text string) bool {
 	var open []rune
 	var quote, before rune

@@ -8,7 +8,7 @@ import (
 	"procaas/dsl/syntax"
 )
 
-// InBrackets tells whether a place is within a flow list or mapping, where no block can
+// InBrackets reports whether a place is within a flow list or mapping, where no block can
 // stand. It reads the text itself, since it is asked about files that no parser reads:
 // brackets in quotes, comments, blocks and plain expressions do not count.
 func (s *Source) InBrackets(p diag.Pos) bool {

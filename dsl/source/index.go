@@ -27,7 +27,7 @@ var (
 	indexIn   = regexp.MustCompile(`([\pL\pN_\])\x{e0b1}'"])\[([^,{}[\]#\n]*)\]`)
 )
 
-// hideIndexes hides the indexes of plain expressions and tells whether there
+// hideIndexes hides the indexes of plain expressions and reports whether there
 // were any.
 func (s *Source) hideIndexes() bool {
 	if bytes.ContainsRune(s.Data, hiddenOpen) || bytes.ContainsRune(s.Data, hiddenClose) {

@@ -16,7 +16,7 @@ var (
 	notFinite   = regexp.MustCompile(`^([-+]?(\.inf|\.Inf|\.INF)|\.nan|\.NaN|\.NAN)$`)
 )
 
-// PlainScalar gives what an unquoted scalar means. The problem says why it
+// PlainScalar returns what an unquoted scalar means. The problem says why it
 // means nothing that data could hold.
 func PlainScalar(text string) (data any, problem string) {
 	switch text {
@@ -55,7 +55,7 @@ func PlainScalar(text string) (data any, problem string) {
 	return text, ""
 }
 
-// taggedScalar gives what a scalar with one of YAML's own tags means.
+// taggedScalar returns what a scalar with one of YAML's own tags means.
 func taggedScalar(tag, text string) (data any, problem string) {
 	if tag == "!!str" {
 		return text, ""

@@ -249,7 +249,7 @@ func misread(text string) string {
 	return ""
 }
 
-// braces tells what a mapping in the place of a key was meant for: {{ x }} as templates
+// braces returns what a mapping in the place of a key was meant for: {{ x }} as templates
 // of other tools have it.
 func (t lines) braces(n *yaml.Node) string {
 	line := t[n.Line-1]

@@ -226,7 +226,7 @@ func (s *Source) Report(d diag.Diagnostic) {
 	}
 }
 
-// more counts a finding and tells whether it is to be shown.
+// more counts a finding and reports whether it is to be shown.
 func (s *Source) more(at diag.Span) bool {
 	s.Findings++
 	if s.Findings == maxFindings+1 {

@@ -47,7 +47,7 @@ func V1Key(s *Source, n *yaml.Node) (name string, op *V1Op) {
 	return m[1], &V1Op{m[2], span}
 }
 
-// V1Whole tells whether a mapping as a whole is one operator with its
+// V1Whole reports whether a mapping as a whole is one operator with its
 // arguments: its only key is value#op or #op.
 func (s *Source) V1Whole(n *yaml.Node) (op *V1Op, arg *yaml.Node) {
 	if len(n.Content) != 2 || n.Content[0].Kind != yaml.ScalarNode {
@@ -65,7 +65,7 @@ func (s *Source) V1Whole(n *yaml.Node) (op *V1Op, arg *yaml.Node) {
 var v1Bare = regexp.MustCompile(`(?m)^([ -]*[\w.-]+#(?:and|contains|not|or))[ \t]*\r?$`)
 
 // addV1Colons adds the colons that are missing behind operators at the end of a
-// line, with a warning. It tells whether there were any. No place changes.
+// line, with a warning. It reports whether there were any. No place changes.
 func (s *Source) addV1Colons() bool {
 	mended := v1Bare.ReplaceAll(s.Data, []byte("$1:"))
 	if len(mended) == len(s.Data) && bytes.Equal(mended, s.Data) {
@@ -95,7 +95,7 @@ func (s *Source) v1Value(op *V1Op, arg *yaml.Node) *expr.Value {
 	return &expr.Value{Kind: expr.ValueExpr, Span: span, Computed: &expr.Expr{Source: string(w.Text), Span: span, At: w.at}}
 }
 
-// v1Span tells where an argument stands.
+// v1Span returns where an argument stands.
 func (s *Source) v1Span(n *yaml.Node) diag.Span {
 	span := s.NodeSpan(n)
 	for n.Kind != yaml.AliasNode && len(n.Content) > 0 {

@@ -205,7 +205,7 @@ func (s *Source) secret(n *yaml.Node, v *expr.Value) {
 	v.Kind, v.Secret = expr.ValueSecret, n.Value
 }
 
-// collectionTag tells whether a list or mapping has no tag but its own.
+// collectionTag reports whether a list or mapping has no tag but its own.
 func (s *Source) collectionTag(n *yaml.Node, own string) bool {
 	if n.Style&yaml.TaggedStyle == 0 || n.Tag == own {
 		return true
@@ -230,7 +230,7 @@ func (s *Source) unknownTag(n *yaml.Node) {
 	}
 }
 
-// NodeSpan tells where a node stands: a scalar without its tag and anchor, with
+// NodeSpan returns where a node stands: a scalar without its tag and anchor, with
 // its quotes; a list or mapping only up to the end of its first line.
 func (s *Source) NodeSpan(n *yaml.Node) diag.Span {
 	switch n.Kind {
@@ -251,7 +251,7 @@ func (s *Source) NodeSpan(n *yaml.Node) diag.Span {
 	return s.at(start, end)
 }
 
-// ScalarSpan tells where a scalar stands, whose runes stand at these places.
+// ScalarSpan returns where a scalar stands, whose runes stand at these places.
 func (s *Source) ScalarSpan(n *yaml.Node, at []diag.Pos) diag.Span {
 	start, end := at[0], at[len(at)-1]
 	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
@@ -263,7 +263,7 @@ func (s *Source) ScalarSpan(n *yaml.Node, at []diag.Pos) diag.Span {
 	return s.at(start, end)
 }
 
-// tagSpan tells where the tag of a node stands.
+// tagSpan returns where the tag of a node stands.
 func (s *Source) tagSpan(n *yaml.Node) diag.Span {
 	c := &Cursor{Lines: s.Lines, Line: n.Line - 1, Column: n.Column - 1}
 	if c.Rune() == '&' {
@@ -276,7 +276,7 @@ func (s *Source) tagSpan(n *yaml.Node) diag.Span {
 	return s.at(start, c.Pos())
 }
 
-// Closed tells where a list or mapping stands: up to its last item, or to its
+// Closed returns where a list or mapping stands: up to its last item, or to its
 // closing bracket.
 func (s *Source) Closed(n *yaml.Node, last diag.Pos) diag.Span {
 	c := &Cursor{Lines: s.Lines, Line: n.Line - 1, Column: n.Column - 1}
@@ -304,7 +304,7 @@ func (s *Source) Closed(n *yaml.Node, last diag.Pos) diag.Span {
 	return span
 }
 
-// end tells where the last item of a collection ends; at is where the item's
+// end returns where the last item of a collection ends; at is where the item's
 // value stands, which is elsewhere for an alias.
 func (s *Source) end(n *yaml.Node, at diag.Span) diag.Pos {
 	if n.Kind == yaml.AliasNode {

@@ -175,7 +175,7 @@ func (f *Field) constrain(tags map[string]string, bug func(string, ...any)) {
 	}
 }
 
-// Innermost gives the field of what lists and mappings hold.
+// Innermost returns the field of what lists and mappings hold.
 func (f *Field) Innermost() *Field {
 	for f.Elem != nil {
 		f = f.Elem
@@ -196,7 +196,7 @@ func (f *Field) bound(text string, bug func(string, ...any)) any {
 	return v
 }
 
-// DefaultData gives the default as data that the field accepts.
+// DefaultData returns the default as data that the field accepts.
 func (f *Field) DefaultData() (any, error) {
 	if f.Kind == datum.ListKind {
 		list := []any{}

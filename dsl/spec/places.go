@@ -29,5 +29,5 @@ func (p Places) PlaceOf(name string, whole diag.Span) diag.Span {
 	return whole
 }
 
-// Before gives the places of p, and those of others that p does not have.
+// Before returns the places of p, and those of others that p does not have.
 func (p Places) Before(others Places) Places { return slices.Concat(p, others) }

@@ -89,7 +89,7 @@ func (f *Field) Want() datum.Kind {
 	return f.Kind
 }
 
-// Of gives the field that a value is held against: that of the element when one
+// Of returns the field that a value is held against: that of the element when one
 // stands in place of a list.
 func (f *Field) Of(v *expr.Value) *Field {
 	if f != nil && f.One && v.Kind != expr.ValueList && !v.IsNull() {
@@ -98,7 +98,7 @@ func (f *Field) Of(v *expr.Value) *Field {
 	return f
 }
 
-// IsName tells whether data may stand for a list of one name. Whole numbers may
+// IsName reports whether data may stand for a list of one name. Whole numbers may
 // where they are names, as the status 429 is.
 func (f *Field) IsName(data any) bool {
 	if !f.Names {

@@ -12,7 +12,7 @@ var likeWords = map[string]string{
 }
 
 // comprehension translates Python's [f(x) for x in xs if g(x)], whose for is token i.
-// It gives a general hint where x is more than one name.
+// It returns a general hint where x is more than one name.
 func (w *rewriter) comprehension(i int) string {
 	const general = "write map(xs, # + 1) or filter(xs, # > 1)"
 	lo, hi := i, i

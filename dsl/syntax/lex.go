@@ -46,7 +46,7 @@ type Flaw struct {
 	Message, Hint string
 }
 
-// Is tells whether the token is one of these words or symbols.
+// Is reports whether the token is one of these words or symbols.
 func (t Token) Is(texts ...string) bool {
 	return (t.Kind == NameToken || t.Kind == SymbolToken) && slices.Contains(texts, t.Text)
 }
@@ -114,7 +114,7 @@ func (l *lexer) skipSpace() {
 	}
 }
 
-// has tells whether a text stands here.
+// has reports whether a text stands here.
 func (l *lexer) has(text string) bool {
 	if l.at+len(text) > len(l.src) {
 		return false
@@ -170,7 +170,7 @@ func (l *lexer) digitAt(i int) bool {
 	return i < len(l.src) && '0' <= l.src[i] && l.src[i] <= '9'
 }
 
-// afterOperand tells whether the last token ends an operand, so that a dot
+// afterOperand reports whether the last token ends an operand, so that a dot
 // here selects a member.
 func (l *lexer) afterOperand() bool {
 	if len(l.tokens) == 0 {
@@ -180,10 +180,10 @@ func (l *lexer) afterOperand() bool {
 	return t.Kind != SymbolToken || t.Is(")", "]", "}")
 }
 
-// StartsName tells whether a name may begin with r.
+// StartsName reports whether a name may begin with r.
 func StartsName(r rune) bool { return r == '_' || r == '$' || unicode.IsLetter(r) }
 
-// InName tells whether a character may stand in a name; a hyphen may, too, between two of them.
+// InName reports whether a character may stand in a name; a hyphen may, too, between two of them.
 func InName(r rune) bool { return StartsName(r) || unicode.IsDigit(r) }
 
 // name reads a name. A hyphen between two name characters belongs to it, as in

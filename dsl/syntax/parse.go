@@ -135,7 +135,7 @@ func (s *Tree) explain(err error) *Flaw {
 	return f
 }
 
-// before gives the token before the one that the parser saw at a place.
+// before returns the token before the one that the parser saw at a place.
 func (s *Tree) before(from int) Token {
 	if i := s.origin[max(from, 0)]; i > 0 {
 		return s.Tokens[i-1]
@@ -143,7 +143,7 @@ func (s *Tree) before(from int) Token {
 	return Token{}
 }
 
-// At gives the index of the token that a node was made from.
+// At returns the index of the token that a node was made from.
 func (s *Tree) At(n ast.Node) int {
 	from := n.Location().From
 	if from >= len(s.origin) {
@@ -152,10 +152,10 @@ func (s *Tree) At(n ast.Node) int {
 	return s.origin[from]
 }
 
-// Name gives the name that stands where the parser saw a hidden one.
+// Name returns the name that stands where the parser saw a hidden one.
 func (s *Tree) Name(n ast.Node) string { return s.Tokens[s.At(n)].Text }
 
-// Literal gives the string that a node is, and whether it is one. It gives the
+// Literal returns the string that a node is, and whether it is one. It returns the
 // names of members and keys too.
 func (s *Tree) Literal(n ast.Node) (string, bool) {
 	x, ok := n.(*ast.StringNode)
@@ -168,7 +168,7 @@ func (s *Tree) Literal(n ast.Node) (string, bool) {
 	return x.Value, true
 }
 
-// Extent gives the first and the last token of a node.
+// Extent returns the first and the last token of a node.
 func (s *Tree) Extent(n ast.Node) (first, last int) {
 	i := s.At(n)
 	switch x := n.(type) {
@@ -208,7 +208,7 @@ func (s *Tree) Extent(n ast.Node) (first, last int) {
 	return i, s.close(i)
 }
 
-// close gives the bracket that closes the one at i; i when it opens none.
+// close returns the bracket that closes the one at i; i when it opens none.
 func (s *Tree) close(i int) int {
 	if i < len(s.Tokens) && s.Tokens[i].Pair > i {
 		return s.Tokens[i].Pair
@@ -216,7 +216,7 @@ func (s *Tree) close(i int) int {
 	return min(i, len(s.Tokens)-1)
 }
 
-// cover gives the tokens from the first node to the last, in text order.
+// cover returns the tokens from the first node to the last, in text order.
 func (s *Tree) cover(nodes ...ast.Node) (first, last int) {
 	first = len(s.Tokens)
 	for _, n := range nodes {
@@ -239,7 +239,7 @@ func (s *Tree) called(i int) bool {
 	return (&rewriter{tokens: s.Tokens}).called(i)
 }
 
-// Text gives what the author wrote for a node, on one line.
+// Text returns what the author wrote for a node, on one line.
 func (s *Tree) Text(n ast.Node) string {
 	first, last := s.Extent(n)
 	var b strings.Builder
@@ -256,7 +256,7 @@ func (s *Tree) Text(n ast.Node) string {
 	return b.String()
 }
 
-// Pattern gives the text that a node computes, with a hole for each part that is
+// Pattern returns the text that a node computes, with a hole for each part that is
 // not fixed.
 func (s *Tree) Pattern(n ast.Node) string {
 	if text, ok := n.(*ast.StringNode); ok {
@@ -268,7 +268,7 @@ func (s *Tree) Pattern(n ast.Node) string {
 	return Hole
 }
 
-// Conjuncts gives the texts of the operands of and; the text of the node when it is none.
+// Conjuncts returns the texts of the operands of and; the text of the node when it is none.
 func (s *Tree) Conjuncts(n ast.Node) []string {
 	if x, ok := n.(*ast.BinaryNode); ok && (x.Operator == "and" || x.Operator == "&&") {
 		return append(s.Conjuncts(x.Left), s.Conjuncts(x.Right)...)
@@ -276,7 +276,7 @@ func (s *Tree) Conjuncts(n ast.Node) []string {
 	return []string{s.words(n)}
 }
 
-// words gives the tokens of a node, whatever space the author has put between
+// words returns the tokens of a node, whatever space the author has put between
 // them.
 func (s *Tree) words(n ast.Node) string {
 	first, last := s.Extent(n)
@@ -287,7 +287,7 @@ func (s *Tree) words(n ast.Node) string {
 	return strings.Join(out, " ")
 }
 
-// isComma tells whether a comma stands between two numbers, as that of a decimal
+// isComma reports whether a comma stands between two numbers, as that of a decimal
 // fraction does in many countries. Blanks around it would make it one between elements.
 func (s *Tree) isComma(from int) bool {
 	i := s.origin[max(from, 0)]

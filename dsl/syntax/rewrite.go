@@ -63,7 +63,7 @@ func (w *rewriter) missing(i int) {
 	w.fail(i-1, i, rules.ExprSyntax, "want a value after "+Quoted(w.tokens[i-1].Text), "")
 }
 
-// find gives the first token of these texts in [lo, hi) that is in no bracket;
+// find returns the first token of these texts in [lo, hi) that is in no bracket;
 // hi when there is none.
 func (w *rewriter) find(lo, hi int, texts ...string) int {
 	for i := lo; i < hi; i++ {
@@ -75,7 +75,7 @@ func (w *rewriter) find(lo, hi int, texts ...string) int {
 	return hi
 }
 
-// skip gives the end of the bracket that begins at i, or i.
+// skip returns the end of the bracket that begins at i, or i.
 func (w *rewriter) skip(i int) int {
 	if w.tokens[i].Is("(", "[", "{") {
 		return w.tokens[i].Pair
@@ -83,7 +83,7 @@ func (w *rewriter) skip(i int) int {
 	return i
 }
 
-// word tells whether token i may be a word of the language: a member's name
+// word reports whether token i may be a word of the language: a member's name
 // and the key of a map are not.
 func (w *rewriter) word(i int) bool {
 	if w.tokens[i].Kind != NameToken {
@@ -92,7 +92,7 @@ func (w *rewriter) word(i int) bool {
 	return !(i > 0 && w.tokens[i-1].Is(".", "?.")) && !w.key(i)
 }
 
-// key tells whether token i is a key of a map: { or , before it, : after it.
+// key reports whether token i is a key of a map: { or , before it, : after it.
 func (w *rewriter) key(i int) bool {
 	return i > 0 && i+1 < len(w.tokens) && w.tokens[i+1].Is(":") && w.tokens[i-1].Is("{", ",")
 }
@@ -226,7 +226,7 @@ func (w *rewriter) comparison(lo, hi int) {
 	}
 }
 
-// token writes token i, with what its bracket holds, and gives the index of
+// token writes token i, with what its bracket holds, and returns the index of
 // the next one.
 func (w *rewriter) token(i, hi int) int {
 	t := w.tokens[i]
@@ -352,7 +352,7 @@ func (w *rewriter) bracket(i int) {
 	}
 }
 
-// mapping tells whether the brace at i begins a mapping, not a block.
+// mapping reports whether the brace at i begins a mapping, not a block.
 func (w *rewriter) mapping(i int) bool {
 	if w.tokens[i].Pair == i+1 {
 		return true
@@ -360,7 +360,7 @@ func (w *rewriter) mapping(i int) bool {
 	return w.tokens[w.skip(i+1)+1].Is(":")
 }
 
-// called tells whether the parenthesis at i holds the arguments of a call.
+// called reports whether the parenthesis at i holds the arguments of a call.
 func (w *rewriter) called(i int) bool {
 	if i == 0 {
 		return false

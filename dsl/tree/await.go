@@ -29,7 +29,7 @@ type Await struct {
 	Timeout time.Duration `yaml:"timeout" required:"true" min:"1ms"`
 }
 
-// IsPlaceholder tells whether a handler does nothing.
+// IsPlaceholder reports whether a handler does nothing.
 func (h *Handler) IsPlaceholder() bool {
 	return h.Type == "" && h.Await == nil && h.Call == nil && h.loop == nil
 }

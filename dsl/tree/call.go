@@ -26,7 +26,7 @@ type Call struct {
 	With *expr.Value `yaml:"with" kind:"map"`
 }
 
-// IsCalled tells whether the pipeline is run by calls of other pipelines, and not by
+// IsCalled reports whether the pipeline is run by calls of other pipelines, and not by
 // events.
 func (p *Pipeline) IsCalled() bool { return p.Inputs != nil || p.Outputs != nil }
 

@@ -22,10 +22,10 @@ type Branch struct {
 	number int // from 1
 }
 
-// Number gives the place of the branch among the others, from 1.
+// Number returns the place of the branch among the others, from 1.
 func (b *Branch) Number() int { return b.number }
 
-// Apart tells whether two handlers of a stage never run both, since they are in
+// Apart reports whether two handlers of a stage never run both, since they are in
 // different branches.
 func Apart(a, b *Handler) bool {
 	return a.Branch != nil && b.Branch != nil && a.Branch != b.Branch

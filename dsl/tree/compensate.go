@@ -38,7 +38,7 @@ type Compensation struct {
 // compensatePath stands behind the path of a handler in that of its compensation.
 const compensatePath = "/compensate"
 
-// Compensation gives the call that undoes the handler as a handler of its own; nil when
+// Compensation returns the call that undoes the handler as a handler of its own; nil when
 // there is none.
 func (h *Handler) Compensation() *Handler { return h.undo }
 

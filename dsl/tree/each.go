@@ -48,7 +48,7 @@ func (h *Handler) ItemReads() []datum.Read {
 	return h.ForEach.Items.Reads()
 }
 
-// Parallel gives how many elements may be worked on at once by for-each.
+// Parallel returns how many elements may be worked on at once by for-each.
 func (f *ForEach) Parallel() int {
 	if f.MaxParallel > 0 {
 		return f.MaxParallel

@@ -35,7 +35,7 @@ type OnError struct {
 	Message *expr.Value `yaml:"message" kind:"string"`
 }
 
-// GoesOn tells whether the run goes on after an error that the rule fits.
+// GoesOn reports whether the run goes on after an error that the rule fits.
 func (o *OnError) GoesOn() bool { return o.Then != "fail" }
 
 // reads lists what a rule reads, the error aside.
@@ -43,7 +43,7 @@ func (o *OnError) reads() []datum.Read {
 	return readsWithout(expr.ErrorRoot, slices.Concat(o.When.Reads(), o.Result.Reads(), o.Message.Reads()))
 }
 
-// CatchesAll tells whether a rule fits whatever the error is.
+// CatchesAll reports whether a rule fits whatever the error is.
 func (o *OnError) CatchesAll() bool {
 	return o.When == nil && (len(o.On) == 0 || slices.Contains(o.On, "any"))
 }
@@ -62,7 +62,7 @@ func readsWithout(root string, reads []datum.Read) []datum.Read {
 	return slices.DeleteFunc(reads, func(r datum.Read) bool { return r.Path[0] == root })
 }
 
-// GoesOn gives the first rule by which the run goes on after an error of the
+// GoesOn returns the first rule by which the run goes on after an error of the
 // handler; nil when there is none.
 func (h *Handler) GoesOn() *OnError {
 	for _, rule := range h.OnError {

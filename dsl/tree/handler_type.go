@@ -30,12 +30,12 @@ type Type struct {
 	// keep the order in which they are declared.
 	Emits bool
 
-	// Operation tells what of a service's API a body calls, so that what it sends
+	// Operation returns what of a service's API a body calls, so that what it sends
 	// and gets can be held against the service's OpenAPI document. It is false when
 	// nothing is known before the handler runs, and nil for types that call nobody.
 	Operation func(body *expr.Value) (contracts.Operation, bool)
 
-	// Emission tells what event a body hands in, or what task it puts; nil for types that
+	// Emission returns what event a body hands in, or what task it puts; nil for types that
 	// do neither.
 	Emission func(body *expr.Value) Emission
 
@@ -46,13 +46,13 @@ type Type struct {
 // Types are handler types by their names.
 type Types map[string]Type
 
-// SetsState tells whether a handler does nothing but set the shared state.
+// SetsState reports whether a handler does nothing but set the shared state.
 func (t Types) SetsState(h *Handler) bool { return t[h.Type].SetsState }
 
-// Calls tells whether a handler calls somebody.
+// Calls reports whether a handler calls somebody.
 func (t Types) Calls(h *Handler) bool { return t[h.Type].Operation != nil && h.Body != nil }
 
-// Fetches tells whether a handler only asks a service for something.
+// Fetches reports whether a handler only asks a service for something.
 func (t Types) Fetches(h *Handler) bool {
 	if !t.Calls(h) {
 		return false
@@ -61,7 +61,7 @@ func (t Types) Fetches(h *Handler) bool {
 	return ok && (o.Method == "GET" || o.Method == "HEAD")
 }
 
-// Emission tells what event a handler hands in, or what task it puts.
+// Emission returns what event a handler hands in, or what task it puts.
 func (t Types) Emission(h *Handler) (e Emission, ok bool) {
 	emission := t[h.Type].Emission
 	if emission == nil || h.Body == nil {

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// HostPort gives what a URL is dialled at: its host in lower case, and its port or that of
+// HostPort returns what a URL is dialled at: its host in lower case, and its port or that of
 // its scheme.
 func HostPort(u *url.URL) string {
 	host := strings.ToLower(u.Host)

@@ -12,7 +12,7 @@ import (
 //go:embed queue.go shards.go template.go
 var treeFiles embed.FS
 
-// treeSources gives the files that hold the structs of the language.
+// treeSources returns the files that hold the structs of the language.
 func treeSources() []string {
 	files, err := treeFiles.ReadDir(".")
 	if err != nil {

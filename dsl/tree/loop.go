@@ -25,16 +25,16 @@ func (s *Stage) MakeLoop(p *Pipeline) {
 	}
 }
 
-// Loop gives a stage that is repeated for each element of a list as the one handler that
+// Loop returns a stage that is repeated for each element of a list as the one handler that
 // it is from outside: its for-each has the list, and its result is made when all elements
 // are done. It is nil for any other stage.
 func (s *Stage) Loop() *Handler { return s.loop }
 
-// Once gives what one element of the list goes through: a pipeline of the stage alone,
+// Once returns what one element of the list goes through: a pipeline of the stage alone,
 // whose shared state is that of the element. It is nil when the stage is not repeated.
 func (s *Stage) Once() *Pipeline { return s.once }
 
-// Loops tells whether the handler stands for a stage that is repeated.
+// Loops reports whether the handler stands for a stage that is repeated.
 func (h *Handler) Loops() bool { return h.loop != nil }
 
 // LoopReads lists what a stage that is repeated reads from outside of it: its list, and
@@ -54,7 +54,7 @@ func (s *Stage) LoopReads() []datum.Read {
 	return reads
 }
 
-// within tells whether a path is of what belongs to one element.
+// within reports whether a path is of what belongs to one element.
 func (s *Stage) within(p datum.Path) bool {
 	if len(p) < 2 {
 		return false

@@ -98,7 +98,7 @@ type QueueRetry struct {
 	Delay *expr.Value `yaml:"delay"`
 }
 
-// UniqueOf gives the name of a task among those of the pipeline; empty for none. event
+// UniqueOf returns the name of a task among those of the pipeline; empty for none. event
 // is as in expressions.
 func (q *Queue) UniqueOf(event map[string]any) (string, error) {
 	v, err := q.Unique.Eval(datum.Env{"event": event})
@@ -117,7 +117,7 @@ func (q *Queue) Merged(first, second any) (any, error) {
 	return q.Merge.Eval(datum.Env{"first": first, "second": second})
 }
 
-// DelayAfter gives the delay after an attempt by the expression; false when there is
+// DelayAfter returns the delay after an attempt by the expression; false when there is
 // none.
 func (r *QueueRetry) DelayAfter(attempt int) (d time.Duration, said bool, err error) {
 	if r.Delay.IsNull() {

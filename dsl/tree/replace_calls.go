@@ -7,7 +7,7 @@ import (
 	"procaas/dsl/expr"
 )
 
-// ReplaceCalls gives a bundle in which handlers, by path, are of a handler type in place
+// ReplaceCalls returns a bundle in which handlers, by path, are of a handler type in place
 // of the call of a pipeline that they make; the body is what they give to that pipeline.
 // All else is shared with the bundle, which stays as it is. Tests play calls so, as a
 // whole: nothing of the pipeline that is called runs.

@@ -12,7 +12,7 @@ import (
 	"procaas/dsl/spec"
 )
 
-// JSONSchema gives the JSON Schema (draft 2020-12) of pipeline files with these
+// JSONSchema returns the JSON Schema (draft 2020-12) of pipeline files with these
 // handler types, for editors: what it refuses, dsl.Load refuses too. Load knows
 // more.
 func JSONSchema(types []Type) ([]byte, error) {
@@ -25,7 +25,7 @@ func JSONSchema(types []Type) ([]byte, error) {
 	return b.encode(root, "ProcaaS pipelines")
 }
 
-// FileSchema gives the JSON Schema of another kind of file than pipelines; see
+// FileSchema returns the JSON Schema of another kind of file than pipelines; see
 // [spec.OfFile].
 func FileSchema(title string, s *spec.Spec) ([]byte, error) {
 	b := newSchemaBuilder()

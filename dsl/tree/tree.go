@@ -544,7 +544,7 @@ func (h *Handler) Reads() []datum.Read {
 	return out
 }
 
-// IsCritical tells whether the run cannot succeed without the handler.
+// IsCritical reports whether the run cannot succeed without the handler.
 func (h *Handler) IsCritical() bool { return h.Critical == nil || *h.Critical }
 
 // A Retry is the policy for failed attempts. The delay before the first retry is min-delay, and each further delay is
@@ -593,10 +593,10 @@ type OnUnknown struct {
 	Verify *Verify `yaml:"verify" required:"true"`
 }
 
-// Parks tells whether a call whose end is not known waits for an operator.
+// Parks reports whether a call whose end is not known waits for an operator.
 func (h *Handler) Parks() bool { return h.OnUnknown != nil && h.OnUnknown.Word == "park" }
 
-// Verification gives the call that asks what became of the handler's own; nil
+// Verification returns the call that asks what became of the handler's own; nil
 // when there is none.
 func (h *Handler) Verification() *Verify {
 	if h.OnUnknown == nil {
@@ -658,7 +658,7 @@ type Trigger struct {
 // IDPlace is where a handler is named.
 func (h *Handler) IDPlace() diag.Span { return h.PlaceOf("id", h.Span) }
 
-// AlwaysSucceeds tells whether a run cannot get past the handler without its
+// AlwaysSucceeds reports whether a run cannot get past the handler without its
 // success.
 func (h *Handler) AlwaysSucceeds() bool {
 	goesOn := func(o *OnError) bool { return o.GoesOn() }

@@ -57,7 +57,7 @@ func (o *Outline) Types() datum.Shape {
 	return o.Shape
 }
 
-// Nullable tells whether it is known that a value may be null, and that it need
+// Nullable reports whether it is known that a value may be null, and that it need
 // not be.
 func (o *Outline) Nullable() bool {
 	return o != nil && o.Shape&datum.NullShape != 0 && o.Shape != datum.NullShape && o.Shape != datum.AnyShape
@@ -122,7 +122,7 @@ func OfShape(s datum.Shape) *Outline {
 	return &Outline{Shape: s}
 }
 
-// Of gives the outline of data, which no schema promises. Its mappings have
+// Of returns the outline of data, which no schema promises. Its mappings have
 // these members and no others.
 func Of(v any) *Outline {
 	switch v := v.(type) {
@@ -266,7 +266,7 @@ func (o *Outline) other() *Outline {
 // maxWords bounds the values that an outline lists.
 const maxWords = 100
 
-// UnionWords gives the values of both lists, each once; nil when they are too many.
+// UnionWords returns the values of both lists, each once; nil when they are too many.
 func UnionWords(a, b []any) []any {
 	out := slices.Clone(a)
 	for _, w := range b {
@@ -299,7 +299,7 @@ func (o *Outline) String() string {
 	return datum.OneOf(o.Words)
 }
 
-// MayBe tells whether a value of the outline may equal one of another.
+// MayBe reports whether a value of the outline may equal one of another.
 func (o *Outline) MayBe(other *Outline) bool {
 	if o == nil || other == nil {
 		return true
@@ -316,7 +316,7 @@ func (o *Outline) MayBe(other *Outline) bool {
 	return slices.ContainsFunc(o.Words, func(w any) bool { return ContainsWord(other.Words, w) })
 }
 
-// ContainsWord tells whether a value is among others; 1 and 1.0 are the same.
+// ContainsWord reports whether a value is among others; 1 and 1.0 are the same.
 func ContainsWord(words []any, w any) bool {
 	return slices.ContainsFunc(words, func(x any) bool {
 		same, err := ops.Equal(&ops.Meter{}, x, w)
@@ -370,7 +370,7 @@ func (o *Outline) Dump(depth int) string {
 	return strings.Join(parts, " | ")
 }
 
-// OrAny gives an outline to talk about even when nothing is known.
+// OrAny returns an outline to talk about even when nothing is known.
 func (o *Outline) OrAny() *Outline {
 	if o == nil {
 		return &Outline{Shape: datum.AnyShape, Why: "its schema does not require it"}

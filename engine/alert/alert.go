@@ -41,7 +41,7 @@ const (
 	DefinitionOutdated Kind = "DefinitionOutdated" // a node cannot run the current definition
 )
 
-// Severity tells how soon somebody should look: critical or warning.
+// Severity returns how soon somebody should look: critical or warning.
 func (k Kind) Severity() string {
 	switch k {
 	case HandlerDegraded, HandlerFailing, ServiceDegraded, DefinitionOutdated:

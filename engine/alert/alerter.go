@@ -127,7 +127,7 @@ func (a *Alerter) Notice(n model.Notice) {
 	}
 }
 
-// take gives the notices that have come since it was called last.
+// take returns the notices that have come since it was called last.
 func (a *Alerter) take() []model.Notice {
 	a.mu.Lock()
 	defer a.mu.Unlock()

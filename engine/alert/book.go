@@ -136,7 +136,7 @@ type world interface {
 	Backlog() stats.BacklogView
 }
 
-// sweep ends what is over, and gives all alerts that fire, with those that have
+// sweep ends what is over, and returns all alerts that fire, with those that have
 // ended since the last sweep, in the order of their ids.
 func (b *book) sweep(node string, w world, now time.Time) []Alert {
 	present := map[string]*Alert{}
@@ -183,7 +183,7 @@ func (b *book) sweep(node string, w world, now time.Time) []Alert {
 	return b.turn(present, now)
 }
 
-// downServices gives the alerts of services that runs cannot do without. They are told before
+// downServices returns the alerts of services that runs cannot do without. They are told before
 // a run fails: protection lets runs wait instead, for as long as it takes.
 func (b *book) downServices(services []guard.ServiceInfo, now time.Time) (out []*Alert) {
 	seen := map[string]bool{}
@@ -210,7 +210,7 @@ func isFrozen(h stats.HandlerInfo) bool {
 	return h.Fallback != nil && h.Fallback.State == fallback.Frozen
 }
 
-// ofService gives the alert of a service that is out; nil when it is back, which
+// ofService returns the alert of a service that is out; nil when it is back, which
 // another node has seen.
 func (b *book) ofService(service string, o *outage, w world, now time.Time) *Alert {
 	out := now.Sub(o.since) <= outageGrace

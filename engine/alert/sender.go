@@ -143,7 +143,7 @@ type dispatch struct {
 	alert Alert
 }
 
-// due gives what the receiver is to be told now, and when to ask again.
+// due returns what the receiver is to be told now, and when to ask again.
 func (s *sender) due(now time.Time) (batch []dispatch, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -40,7 +40,7 @@ func (l *lapse) happened(n model.Notice, now time.Time) {
 	l.count++
 }
 
-// over tells whether it has stopped. The handler is nil for a path that is none.
+// over reports whether it has stopped. The handler is nil for a path that is none.
 func (l *lapse) over(h *stats.HandlerInfo, now time.Time) bool {
 	switch idle := now.Sub(l.last); {
 	case idle >= staleAfter:
@@ -157,12 +157,12 @@ func (t *trouble) settle(h *stats.HandlerInfo, now time.Time) {
 	}
 }
 
-// clear tells whether nothing is left to remember.
+// clear reports whether nothing is left to remember.
 func (t *trouble) clear() bool {
 	return t.failed.since.IsZero() && t.givenUp.since.IsZero() && t.out == nil && len(t.stuck) == 0
 }
 
-// worst gives the alert of the gravest of what is wrong; nil when nothing is that
+// worst returns the alert of the gravest of what is wrong; nil when nothing is that
 // people need to know.
 func (t *trouble) worst(h *stats.HandlerInfo) *Alert {
 	a := &Alert{Path: t.path, Owner: t.owner, Critical: t.critical}

@@ -90,7 +90,7 @@ func (s *server) numbers() ui.Numbers {
 	return n
 }
 
-// label gives the value of a label of a metric; empty when it has none of that name.
+// label returns the value of a label of a metric; empty when it has none of that name.
 func label(m *dto.Metric, name string) string {
 	for _, l := range m.GetLabel() {
 		if l.GetName() == name {

@@ -55,7 +55,7 @@ func (s *server) getHealth(c *rest.Call) error {
 	return c.Reply(http.StatusOK, wire.Health{Status: "ok", Version: s.Version})
 }
 
-// getReady tells whether requests should come here. What only degrades the node is told, and
+// getReady reports whether requests should come here. What only degrades the node is told, and
 // keeps none away: it would be the same on the others.
 func (s *server) getReady(c *rest.Call) error {
 	if err := s.healthy(c.Context()); err != nil {

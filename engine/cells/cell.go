@@ -59,7 +59,7 @@ func (p *part) lose(err error) {
 	p.away, p.since, p.lost = err, time.Now(), true
 }
 
-// cell gives the store of a cell that can be reached.
+// cell returns the store of a cell that can be reached.
 func (p *part) cell() (*store.Cell, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +97,7 @@ func (p *part) back(store *store.Cell) {
 	}
 }
 
-// state tells why and since when a cell is away.
+// state returns why and since when a cell is away.
 func (p *part) state() (away error, since time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

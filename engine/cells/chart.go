@@ -65,7 +65,7 @@ type Move struct {
 	After int64 `json:"after,omitempty"`
 }
 
-// mark is by what name cells know the present part. Each has its own: an order for an
+// mark names the present part for the cells. Each part has its own name: an order for an
 // earlier one, of which the answer was lost, may be carried out late, and must find
 // nothing to do.
 func (m *Move) mark() string {
@@ -142,7 +142,7 @@ func readChart(d store.Document) (*Chart, error) {
 	return c, nil
 }
 
-// copy gives a chart that may be changed.
+// copy returns a chart that may be changed.
 func (c *Chart) copy() *Chart {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -175,7 +175,7 @@ func (c *Chart) give(slots []int, cell string) {
 	c.join()
 }
 
-// Owner gives the cell that has a slot.
+// Owner returns the cell that has a slot.
 func (c *Chart) Owner(slot int) string { return c.owner[slot] }
 
 // SlotsOf lists the slots of a cell.

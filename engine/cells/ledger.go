@@ -107,14 +107,14 @@ func (s *Store) rejoin(ctx context.Context, p *part, node, number int64) error {
 	return s.joinAt(ctx, p, node)
 }
 
-// isMember tells whether a node has joined by this store and not left.
+// isMember reports whether a node has joined by this store and not left.
 func (s *Store) isMember(node int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.members[node] != nil
 }
 
-// numberAt gives the number of a node in a cell; 0 when it has none.
+// numberAt returns the number of a node in a cell; 0 when it has none.
 func (s *Store) numberAt(p *part, node int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -453,7 +453,7 @@ func (s *Store) Nodes(ctx context.Context) ([]store.NodeInfo, error) {
 	return nodes, nil
 }
 
-// homeAt gives the number in the home of a node of a cell; 0 when it is not known.
+// homeAt returns the number in the home of a node of a cell; 0 when it is not known.
 func (s *Store) homeAt(ctx context.Context, p *part, number int64) int64 {
 	if number == 0 || p.number == 0 {
 		return number

@@ -52,7 +52,7 @@ type mover struct {
 	frozen atomic.Int64 // for so many microseconds nothing was taken in
 }
 
-// checkOrder tells what is wrong with an order, and which cell has the slots.
+// checkOrder returns what is wrong with an order, and which cell has the slots.
 func (s *Store) checkOrder(c *Chart, o Order) (from string, err error) {
 	if _, ok := c.Cells[o.To]; !ok {
 		return "", orderf("the inbox has no cell %q; it has %v", o.To, slices.Sorted(maps.Keys(c.Cells)))
@@ -132,7 +132,7 @@ func (m *Move) audited(by store.Actor) store.Audited {
 	return store.Audited{Kind: store.AuditInbox, Name: m.ID, By: by, Before: from, After: to}
 }
 
-// now gives the time of the home.
+// now returns the time of the home.
 func (s *Store) now(ctx context.Context) (time.Time, error) {
 	micros, err := s.home.Enrolment.Now(ctx)
 	return time.UnixMicro(micros).UTC(), err
@@ -284,7 +284,7 @@ type leg struct {
 	known    int64 // ids of the source that are older are at the target
 }
 
-// toSwitch does all until the slots of a part are the target's. It gives the time up to
+// toSwitch does all until the slots of a part are the target's. It returns the time up to
 // which ids of the source are known there, those of later parts too.
 func (s *Store) toSwitch(ctx context.Context, m *Move, w *mover, l leg) (known int64, err error) {
 	if known, err = l.from.Enrolment.Now(ctx); err != nil {

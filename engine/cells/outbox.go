@@ -74,7 +74,7 @@ func (s *Store) relayFrom(p *part) (more bool, err error) {
 }
 
 // relayOnce takes the first events of slots that are not stuck, and notes which are. It
-// gives how many there were.
+// returns how many there were.
 func (s *Store) relayOnce(p *part, db *store.Cell, stuck map[int]bool) (n int, err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, relayLong)
 	defer cancel()
@@ -104,7 +104,7 @@ func (s *Store) relayOnce(p *part, db *store.Cell, stuck map[int]bool) (n int, e
 	return len(parcels), p.heed(ctx, db.Outbox.Sent(ctx, done))
 }
 
-// isPassing tells whether an event that was not accepted may be later.
+// isPassing reports whether an event that was not accepted may be later.
 func isPassing(err error) bool {
 	return err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrRejected)
 }

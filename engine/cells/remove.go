@@ -26,14 +26,14 @@ func (p *part) retire() {
 	p.retired, p.away = true, errRemoved
 }
 
-// isRetired tells whether the cell was removed.
+// isRetired reports whether the cell was removed.
 func (p *part) isRetired() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.retired
 }
 
-// live gives the parts whose cells the inbox has, by number.
+// live returns the parts whose cells the inbox has, by number.
 func (s *Store) live() []*part {
 	return slices.DeleteFunc(slices.Clone(s.parts), (*part).isRetired)
 }

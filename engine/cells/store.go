@@ -69,7 +69,7 @@ type membership struct {
 	lease time.Duration
 }
 
-// Ports gives what nodes need of the store. What is not of runs is the home's.
+// Ports returns what nodes need of the store. What is not of runs is the home's.
 func (s *Store) Ports() store.Store {
 	home := s.home
 	return store.Store{
@@ -220,7 +220,7 @@ func (s *Store) writeMap(ctx context.Context, c *Chart, audits []store.Audited) 
 	return nil
 }
 
-// refresh reads the map again, and gives the newest that is known.
+// refresh reads the map again, and returns the newest that is known.
 func (s *Store) refresh(ctx context.Context) (*Chart, error) {
 	s.read.Lock()
 	defer s.read.Unlock()
@@ -242,10 +242,10 @@ func (s *Store) refresh(ctx context.Context) (*Chart, error) {
 	return c, nil
 }
 
-// Chart gives the map as this process knows it. It must not be changed.
+// Chart returns the map as this process knows it. It must not be changed.
 func (s *Store) Chart() *Chart { return s.chart.Load() }
 
-// partOf gives the cell that has a key.
+// partOf returns the cell that has a key.
 func (s *Store) partOf(key string) *part {
 	return s.named[s.chart.Load().Owner(store.InboxSlot(key))]
 }

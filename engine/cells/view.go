@@ -42,7 +42,7 @@ func (s *Store) Inbox(ctx context.Context) (inbox.View, error) {
 	return v, nil
 }
 
-// view tells of one cell; what cannot be asked is left out.
+// view describes one cell; what cannot be asked is left out.
 func (s *Store) view(ctx context.Context, c *Chart, p *part) inbox.Cell {
 	slots := c.SlotsOf(p.name)
 	out := inbox.Cell{Name: p.name, Slots: len(slots), Spans: inbox.FormatSlots(slots)}

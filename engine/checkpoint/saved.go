@@ -50,7 +50,7 @@ type Try struct {
 	Error string    `json:"error,omitempty"`
 }
 
-// Replaces tells whether a handler has changed a name of the shared state.
+// Replaces reports whether a handler has changed a name of the shared state.
 func (r Record) Replaces(name string) bool {
 	_, was := r.Was[name]
 	return was || slices.Contains(r.Wide, name)

@@ -60,13 +60,13 @@ type HandlerView struct {
 	Reason   string     `json:"reason"`
 }
 
-// RepeatsStage tells whether the view is of a stage that is repeated for each element of
+// RepeatsStage reports whether the view is of a stage that is repeated for each element of
 // a list: its path is that of the stage, and those of its handlers follow, within it.
 func (h HandlerView) RepeatsStage() bool {
 	return strings.Count(h.Path, "/") == 1
 }
 
-// Stage gives the path of the stage of the run in which the handler is, whatever calls it
+// Stage returns the path of the stage of the run in which the handler is, whatever calls it
 // is inside of.
 func (h HandlerView) Stage() string {
 	outer, _, _ := strings.Cut(h.Ref(), model.IntoCall)
@@ -162,7 +162,7 @@ func (v *RunView) inside(h Record, ref string) {
 	}
 }
 
-// standstill tells what an operator has to decide about a handler; empty for nothing.
+// standstill returns what an operator has to decide about a handler; empty for nothing.
 func (h Record) standstill() string {
 	if h.Outcome == model.OutcomeUnknown {
 		return h.Path + ": " + h.Reason

@@ -30,11 +30,11 @@ type reading struct {
 // In a thousand seconds the clocks of two machines part by one at the most.
 const clockDrift = 1000
 
-// Now gives the earliest time that it may be at the store; the node's own before the first
+// Now returns the earliest time that it may be at the store; the node's own before the first
 // beat. It does not go back, unless the store's clock was set.
 func (c *Clock) Now() time.Time { now, _ := c.bounds(); return now }
 
-// Latest gives the latest time that it may be.
+// Latest returns the latest time that it may be.
 func (c *Clock) Latest() time.Time { _, latest := c.bounds(); return latest }
 
 func (c *Clock) bounds() (earliest, latest time.Time) {

@@ -37,7 +37,7 @@ func WithTimeout(ctx context.Context, d time.Duration) (context.Context, context
 	return &pacedContext{Context: inner, pace: v.pace, limited: true, end: end}, cancel
 }
 
-// Passed tells how much time has passed in a call in virtual time; 0 in any other.
+// Passed returns how much time has passed in a call in virtual time; 0 in any other.
 func Passed(ctx context.Context) time.Duration {
 	if v, ok := ctx.Value(paceKey{}).(*pacedContext); ok {
 		return v.pace.Passed
@@ -62,7 +62,7 @@ type pacedContext struct {
 
 type paceKey struct{}
 
-// Paced gives a context in which the time of the call is p's.
+// Paced returns a context in which the time of the call is p's.
 func Paced(ctx context.Context, p *Pace) context.Context { return &pacedContext{Context: ctx, pace: p} }
 
 func (c *pacedContext) sleep(d time.Duration) error {

@@ -53,7 +53,7 @@ const (
 	mostLately = 20_000
 )
 
-// Next gives the assignment that follows when partitions move, of the next version.
+// Next returns the assignment that follows when partitions move, of the next version.
 // The workers are the present ones, of which the first are those that were known
 // before; From of the moves is not looked at.
 func (a *Assignment) Next(workers []AssignedWorker, partitions int, moves []Moved, now time.Time) Assignment {
@@ -90,7 +90,7 @@ type AssignedWorker struct {
 	Capacity float64 `json:"capacity,omitempty"`
 }
 
-// Owner gives the worker of a partition; false when nobody has it.
+// Owner returns the worker of a partition; false when nobody has it.
 func (a *Assignment) Owner(partition int) (AssignedWorker, bool) {
 	if partition < 0 || partition >= len(a.Owners) || a.Owners[partition] < 0 {
 		return AssignedWorker{}, false

@@ -48,10 +48,10 @@ type Lever struct {
 	Until  time.Time `json:"until,omitzero"` // when it ends by itself; zero for never
 }
 
-// over tells whether a lever has ended.
+// over reports whether a lever has ended.
 func (l Lever) over(now time.Time) bool { return !l.Until.IsZero() && !now.Before(l.Until) }
 
-// At gives the levers that hold at a time.
+// At returns the levers that hold at a time.
 func (l Levers) At(now time.Time) Levers {
 	live := func(m map[string]Lever) map[string]Lever {
 		out := maps.Clone(m)
@@ -153,7 +153,7 @@ func (e *LeverError) Error() string { return e.problem }
 
 func leverError(format string, args ...any) error { return &LeverError{fmt.Sprintf(format, args...)} }
 
-// readDocument decodes a document; into stays as it is when there is none. It gives the
+// readDocument decodes a document; into stays as it is when there is none. It returns the
 // version, 0 for none.
 func readDocument(ctx context.Context, db store.Documents, kind, name string, into any) (int64, error) {
 	d, err := db.Document(ctx, kind, name)
@@ -169,20 +169,20 @@ func readDocument(ctx context.Context, db store.Documents, kind, name string, in
 	return d.Version, nil
 }
 
-// ReadLevers gives the levers of a cluster that hold at a time.
+// ReadLevers returns the levers of a cluster that hold at a time.
 func ReadLevers(ctx context.Context, store store.Documents, cluster string, now time.Time) (Levers, error) {
 	var l Levers
 	_, err := readDocument(ctx, store, DocumentLevers, cluster, &l)
 	return l.At(now), err
 }
 
-// ReadClusterState gives what the balancer decided last, and the version of the document.
+// ReadClusterState returns what the balancer decided last, and the version of the document.
 func ReadClusterState(ctx context.Context, store store.Documents, cluster string) (s ClusterState, version int64, err error) {
 	version, err = readDocument(ctx, store, DocumentClusterState, cluster, &s)
 	return s, version, err
 }
 
-// ReadAssignment gives the assignment of a cluster; that of version 0, without workers,
+// ReadAssignment returns the assignment of a cluster; that of version 0, without workers,
 // before there is one.
 func ReadAssignment(ctx context.Context, db store.Documents, cluster string) (Assignment, error) {
 	d, err := db.Document(ctx, DocumentAssignment, cluster)
@@ -195,7 +195,7 @@ func ReadAssignment(ctx context.Context, db store.Documents, cluster string) (As
 	return DecodeAssignment(d)
 }
 
-// ReadMoves gives the last moves of a cluster, the oldest first.
+// ReadMoves returns the last moves of a cluster, the oldest first.
 func ReadMoves(ctx context.Context, store store.Documents, cluster string) ([]MoveLog, error) {
 	var moves []MoveLog
 	_, err := readDocument(ctx, store, DocumentMoves, cluster, &moves)
@@ -297,7 +297,7 @@ func (a *Clusters) PullLever(ctx context.Context, cluster string, pull LeverPull
 	}
 }
 
-// checkPull says what is wrong with a pull, and gives what it is about.
+// checkPull says what is wrong with a pull, and returns what it is about.
 func (s *ClusterStatus) checkPull(p LeverPull) (name string, err error) {
 	switch p.Lever {
 	case LeverBan, LeverDrain:
@@ -373,7 +373,7 @@ func (s *ClusterStatus) zones() (zones []string) {
 	return zones
 }
 
-// warnings tells of pins that other levers speak against. Such levers are taken all the
+// warnings describes pins that other levers speak against. Such levers are taken all the
 // same, in any order: a ban may end before the pin does.
 func (s *ClusterStatus) warnings(l Levers) (found []string) {
 	for _, p := range slices.Sorted(maps.Keys(l.Pins)) {

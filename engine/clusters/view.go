@@ -97,7 +97,7 @@ func (s *ClusterStatus) seen() map[string]Seen {
 	return seen
 }
 
-// ExplainPartition tells why a partition is where it is; [ErrNoCluster], or [store.ErrNotFound]
+// ExplainPartition returns why a partition is where it is; [ErrNoCluster], or [store.ErrNotFound]
 // for a partition that the cluster does not have.
 func (a *Clusters) ExplainPartition(ctx context.Context, cluster string, partition int) (PartitionView, error) {
 	s, err := a.ClusterStatus(ctx, cluster)

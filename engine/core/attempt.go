@@ -109,7 +109,7 @@ func (l Live) off(s *planner.Step) (string, bool) {
 	return l.Off(s)
 }
 
-// free tells whether all that the handler must wait for is decided.
+// free reports whether all that the handler must wait for is decided.
 func (r *progress) free(s *planner.Step) bool {
 	for _, e := range s.After {
 		if !r.records[e.From.Position].decided() {
@@ -271,7 +271,7 @@ func (r *decisions) failed(u unit, err error, probe bool, live Live) {
 	}
 }
 
-// repeats counts an attempt that has failed and tells whether there is to be another,
+// repeats counts an attempt that has failed and reports whether there is to be another,
 // whose time it notes then. A probe of a service that is down does not count for a
 // handler that the run cannot do without: its attempts are for its own failures.
 func (r *decisions) repeats(u unit, err error, probe bool, live Live) bool {

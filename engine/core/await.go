@@ -48,7 +48,7 @@ func (r *decisions) expire(s *planner.Step, live Live) {
 	r.settle(s, err, live)
 }
 
-// awaiting gives the handlers that wait for events, with those inside of calls.
+// awaiting returns the handlers that wait for events, with those inside of calls.
 func (r *progress) awaiting() iter.Seq2[*planner.Step, *record] {
 	return func(yield func(*planner.Step, *record) bool) {
 		if r.status.Ended() || r.givesUp() || r.stage == len(r.plan.Stages) {
@@ -73,7 +73,7 @@ func (r *progress) awaiting() iter.Seq2[*planner.Step, *record] {
 	}
 }
 
-// Awaits tells what events the run waits for; ok is false when it waits for none. The
+// Awaits returns what events the run waits for; ok is false when it waits for none. The
 // caller looks for them whenever it asks Ready, and BEFORE that when the time of the
 // run has come, so that an event counts that has come in time.
 func (r *progress) Awaits() (a Await, ok bool) {
@@ -91,7 +91,7 @@ func (r *progress) Awaits() (a Await, ok bool) {
 }
 
 // Offer hands pending events in, by position. The first handler takes each that it
-// waits for, and is decided by that. It tells whether any was taken.
+// waits for, and is decided by that. It reports whether any was taken.
 func (r *Run) Offer(pending []model.Pending, live Live) (taken bool) {
 	for _, p := range pending {
 		if slices.ContainsFunc(r.taken, func(t model.Taken) bool { return t.Run == p.Run }) {
@@ -158,7 +158,7 @@ func (r *Run) offerIn(u unit, p model.Pending, live Live) (taken bool) {
 	return taken
 }
 
-// fits tells whether an event is one that a handler waits for.
+// fits reports whether an event is one that a handler waits for.
 func (r *progress) fits(s *planner.Step, e model.Event, live Live) bool {
 	where := s.Handler.Await.Where
 	if where.IsNull() {

@@ -23,7 +23,7 @@ func (r *Run) Checkpoint() []byte {
 	return c.Encode()
 }
 
-// snapshot gives what is kept of the run. It appends the records to a list.
+// snapshot returns what is kept of the run. It appends the records to a list.
 func (r *progress) snapshot(records []checkpoint.Record) *checkpoint.Run {
 	c := &checkpoint.Run{
 		Format: checkpoint.Format, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation, State: r.start.State,
@@ -128,7 +128,7 @@ func (e *iteration) save() *checkpoint.Each {
 	return saved
 }
 
-// isPlain tells whether there is no more to say of an item than that it is done.
+// isPlain reports whether there is no more to say of an item than that it is done.
 func (r *record) isPlain() bool {
 	return r.outcome == model.OutcomeSucceeded && r.attempts == 1 && r.failures == 0 && r.raw == nil && r.status == 0 && r.delay == 0 &&
 		r.asked == 0 && r.trail == nil

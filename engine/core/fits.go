@@ -159,7 +159,7 @@ func (f *fitting) early(s *planner.Step) *planner.Edge {
 	return nil
 }
 
-// goesOn tells whether a handler is still to be decided, or will be again when an
+// goesOn reports whether a handler is still to be decided, or will be again when an
 // operator retries the run: one that fails has such a critical handler, though
 // calls may still be under way.
 func (f *fitting) goesOn(s *planner.Step) bool {
@@ -170,7 +170,7 @@ func (f *fitting) goesOn(s *planner.Step) bool {
 	return was == nil && f.failed || was != nil && was.Handler.IsCritical()
 }
 
-// was gives the handler as it was before; nil when that is not known.
+// was returns the handler as it was before; nil when that is not known.
 func (f *fitting) was(s *planner.Step) *planner.Step {
 	if f.before == nil {
 		return nil

@@ -25,28 +25,28 @@ func (r *record) cutOffBy(s *planner.Step) error {
 	return unit{item: stop + 1}.within(&model.KeptError{Text: item.err, Class: item.class, Status: item.status, Failures: item.failures})
 }
 
-// busy tells whether a call of an item is under way, or nobody knows how it ended.
+// busy reports whether a call of an item is under way, or nobody knows how it ended.
 func (e *iteration) busy() bool {
 	return e != nil && slices.ContainsFunc(e.of, func(r record) bool { return r.isBusy() })
 }
 
-// isBusy tells whether a call is under way, or nobody knows how it ended.
+// isBusy reports whether a call is under way, or nobody knows how it ended.
 func (r *record) isBusy() bool {
 	return r.underway || r.outcome == model.OutcomeUnknown || r.sub != nil && r.sub.underway > 0
 }
 
-// reached tells whether anything has become of any item.
+// reached reports whether anything has become of any item.
 func (e *iteration) reached() bool {
 	return slices.ContainsFunc(e.of, func(r record) bool { return r.outcome != "" || r.attempts > 0 })
 }
 
-// cutOff tells whether a unit is an item that does not go on, since one before it has
+// cutOff reports whether a unit is an item that does not go on, since one before it has
 // failed. One whose call undoes what it has done goes on with that.
 func (u unit) cutOff() bool {
 	return u.item > 0 && u.item > u.of.each.stop(u.Step) && (u.rec.sub == nil || !u.rec.sub.givesUp())
 }
 
-// stop gives the number of items that are worked on: all of them, or those up to the
+// stop returns the number of items that are worked on: all of them, or those up to the
 // first one whose failure fails the handler.
 func (e *iteration) stop(s *planner.Step) int {
 	if s.Handler.ForEach.OnFailure != "fail" {
@@ -113,7 +113,7 @@ func (e *iteration) kept() int {
 	return n
 }
 
-// failedElement gives the path of the handler that has given up in the first element
+// failedElement returns the path of the handler that has given up in the first element
 // that failed; empty when it is something else that failed.
 func (r *record) failedElement() string {
 	if r.each == nil {

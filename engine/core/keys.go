@@ -46,7 +46,7 @@ func (r *progress) undoneBefore() (refs []string) {
 	return refs
 }
 
-// keyed gives what makes the keys of a handler's calls different from those of others: its
+// keyed returns what makes the keys of a handler's calls different from those of others: its
 // ref, with the number of times that it, or a call that it is inside of, was undone before.
 func (r *progress) keyed(ref string) string {
 	ref = r.within + ref

@@ -20,10 +20,10 @@ type news struct {
 // touch notes a change that a crash may not forget.
 func (n *news) touch() { n.dirty, n.must = true, true }
 
-// Dirty tells whether anything has changed since the last Change.
+// Dirty reports whether anything has changed since the last Change.
 func (n *news) Dirty() bool { return n.dirty }
 
-// MustSave tells whether the change since the last Change has to be durable
+// MustSave reports whether the change since the last Change has to be durable
 // BEFORE the tasks that Ready gave start. It is false when nothing has changed,
 // and when all that is new is that attempts start: a run that forgets them in a
 // crash starts them again, with the same keys, as it would have done had it
@@ -33,7 +33,7 @@ func (n *news) Dirty() bool { return n.dirty }
 // had a part in starting one, since it is not certain then that it starts again.
 func (n *news) MustSave() bool { return n.must }
 
-// TakeEmits gives the events to accept with the next change, once. Their ids
+// TakeEmits returns the events to accept with the next change, once. Their ids
 // are derived from the run and the handler's path, so a repetition is found.
 func (n *news) TakeEmits() []model.Event {
 	out := n.emits
@@ -41,7 +41,7 @@ func (n *news) TakeEmits() []model.Event {
 	return out
 }
 
-// TakeEnded gives the handlers that were decided since the last call, in the
+// TakeEnded returns the handlers that were decided since the last call, in the
 // order in which they were, for logs and metrics.
 func (n *news) TakeEnded() []checkpoint.HandlerView {
 	out := n.ended

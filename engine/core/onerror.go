@@ -114,7 +114,7 @@ func (r *record) errorData(err error) map[string]any {
 	return data
 }
 
-// statusOf gives the status of a reply that was not expected; 0 for other errors.
+// statusOf returns the status of a reply that was not expected; 0 for other errors.
 func statusOf(err error) int {
 	var status *model.StatusError
 	var kept *model.KeptError

@@ -27,10 +27,10 @@ func (r *progress) begins(at time.Time) {
 	r.scope.begins(r.start.ID, at)
 }
 
-// unit gives the handler as what makes calls.
+// unit returns the handler as what makes calls.
 func (r *progress) unit(s *planner.Step) unit { return unitOf(s, &r.records[s.Position]) }
 
-// find gives the unit of a ref; ok is false when there is none.
+// find returns the unit of a ref; ok is false when there is none.
 func (r *progress) find(ref string) (u unit, ok bool) {
 	path, index, isItem := strings.Cut(ref, "[")
 	s := r.plan.ByPath[path]
@@ -51,7 +51,7 @@ func (r *progress) find(ref string) (u unit, ok bool) {
 	return r.itemOf(s, n), true
 }
 
-// itemOf gives the i-th item of a handler, from 0, as what makes calls.
+// itemOf returns the i-th item of a handler, from 0, as what makes calls.
 func (r *progress) itemOf(s *planner.Step, i int) unit {
 	rec := &r.records[s.Position]
 	return unit{Step: s, rec: &rec.each.of[i], item: i + 1, of: rec}
@@ -114,7 +114,7 @@ func (r *progress) Cause() string {
 	return strings.Join(causes, ",")
 }
 
-// Next tells when Ready will have something new without a Finish: the earliest
+// Next returns when Ready will have something new without a Finish: the earliest
 // retry, wait or hold. Zero when there is none, and when the run stands still
 // until an operator has decided about a handler with [model.OutcomeUnknown].
 func (r *progress) Next() time.Time {
@@ -154,7 +154,7 @@ func (r *progress) Next() time.Time {
 	return next
 }
 
-// StageTimes tells when the first handler of a stage began and the last one was
+// StageTimes returns when the first handler of a stage began and the last one was
 // decided; false when none has been.
 func (r *progress) StageTimes(stage int) (from, to time.Time, ok bool) {
 	for _, s := range r.plan.Stages[stage].Steps {
@@ -177,7 +177,7 @@ func (r *progress) StageTimes(stage int) (from, to time.Time, ok bool) {
 	return from, to, ok
 }
 
-// Stuck tells at which handler the run stands still until an operator decides,
+// Stuck returns at which handler the run stands still until an operator decides,
 // and why.
 func (r *progress) Stuck() (path, why string) {
 	for i, s := range r.plan.Steps {
@@ -196,20 +196,20 @@ func (r *progress) Stuck() (path, why string) {
 	return path, why
 }
 
-// Plan gives the plan that the run goes by.
+// Plan returns the plan that the run goes by.
 func (r *progress) Plan() *planner.Plan { return r.plan }
 
-// Began tells when the run began; zero before its first [Run.Ready].
+// Began returns when the run began; zero before its first [Run.Ready].
 func (r *progress) Began() time.Time { return r.began }
 
-// Stage gives the index of the stage that is under way in [planner.Plan.Stages], or their number when
+// Stage returns the index of the stage that is under way in [planner.Plan.Stages], or their number when
 // all are complete.
 func (r *progress) Stage() int { return r.stage }
 
-// IsStopping tells whether an operator wants the run undone and ended.
+// IsStopping reports whether an operator wants the run undone and ended.
 func (r *progress) IsStopping() bool { return r.stopping != "" }
 
-// Multiplies tells whether the run has started others in the loop that its pipeline is part of.
+// Multiplies reports whether the run has started others in the loop that its pipeline is part of.
 func (w *whole) Multiplies() bool { return w.extent.looped > 0 }
 
 // CauseRetry ends the cause of a run that waits to repeat the call of a handler,

@@ -53,7 +53,7 @@ func newRun(p *planner.Plan, s Start, in *whole) *Run {
 	return r
 }
 
-// Ready gives the tasks that may start now, in parallel: those of the present
+// Ready returns the tasks that may start now, in parallel: those of the present
 // stage whose edges are satisfied. It decides about handlers that are skipped
 // and about waits that are over, so the run may have ended afterwards: look at
 // [Run.Status]. Each task is given once.
@@ -93,7 +93,7 @@ func (r *Run) Ready(live Live) []Attempt {
 }
 
 // advance goes on to the first stage that is not complete, and ends the run
-// when there is none, or when it has failed and no task is under way. It tells
+// when there is none, or when it has failed and no task is under way. It reports
 // whether there is a new stage to look at.
 func (r *Run) advance() (moved bool) {
 	if r.status.Ended() {
@@ -180,7 +180,7 @@ func (r *Run) Cancel(reason string, now time.Time) {
 	r.end(model.Cancelled)
 }
 
-// Status tells where the run is: Running while tasks are going on or Ready must
+// Status returns where the run is: Running while tasks are going on or Ready must
 // be asked, Parked while it only waits for a time or for an operator, or an end.
 func (r *Run) Status() model.Status {
 	if r.status == model.Running && r.settled && r.underway == 0 {
@@ -214,7 +214,7 @@ func (r *Run) Withdraw(ref string, now time.Time) {
 	r.touch()
 }
 
-// Change gives what must be saved BEFORE the tasks that Ready gave start: the
+// Change returns what must be saved BEFORE the tasks that Ready gave start: the
 // checkpoint, the status, and what ends with it. Version and Emit are left to
 // the driver to complete: see [Run.TakeEmits].
 func (r *Run) Change() model.Change {

@@ -63,30 +63,30 @@ const unknownReason = "attempt %d was under way when its node died, and nobody k
 // goneOn begins the reason of a handler that has succeeded by a rule.
 const goneOn = "on-error goes on after "
 
-// wentOn tells whether the handler has succeeded by a rule.
+// wentOn reports whether the handler has succeeded by a rule.
 func (r *record) wentOn() bool { return strings.HasPrefix(r.reason, goneOn) }
 
-// inFlight tells whether nothing says how the last attempt ended.
+// inFlight reports whether nothing says how the last attempt ended.
 func (r *record) inFlight() bool {
 	return r.outcome == "" && (r.unknown || r.attempts > 0 && r.due.IsZero())
 }
 
-// decided tells whether the handler is over and done with.
+// decided reports whether the handler is over and done with.
 func (r *record) decided() bool {
 	return r.outcome == model.OutcomeSucceeded || r.outcome == model.OutcomeFailed || r.outcome == model.OutcomeSkipped
 }
 
-// repeats tells whether the handler waits for the time of its next attempt.
+// repeats reports whether the handler waits for the time of its next attempt.
 func (r *record) repeats() bool {
 	return r.outcome == "" && r.attempts > 0 && !r.due.IsZero() && !r.underway
 }
 
-// reached tells whether anything has become of the handler.
+// reached reports whether anything has become of the handler.
 func (r *record) reached() bool {
 	return r.outcome != "" || r.attempts > 0 || r.reason != "" || r.each != nil
 }
 
-// next tells when there is something to do without the end of a task; zero for never.
+// next returns when there is something to do without the end of a task; zero for never.
 func (r *record) next() time.Time {
 	switch {
 	case r.decided(), r.underway:
@@ -97,7 +97,7 @@ func (r *record) next() time.Time {
 	return r.due
 }
 
-// calls gives the runs inside of the calls that a record keeps, of the handler itself or
+// calls returns the runs inside of the calls that a record keeps, of the handler itself or
 // of its items: those that go on, and those that do when an operator retries the run.
 func (r *record) calls() iter.Seq[*Run] {
 	return func(yield func(*Run) bool) {

@@ -21,7 +21,7 @@ type Repetition struct {
 	Noise  float64       // a sample of the standard normal distribution
 }
 
-// NextDelay gives the delay before a repetition.
+// NextDelay returns the delay before a repetition.
 //
 // By a share, the first delay is the policy's min-delay. Each further one is the
 // delay before, deviation included, times factor, up to max-delay; then a
@@ -51,7 +51,7 @@ func NextDelay(policy tree.Retry, r Repetition) time.Duration {
 	return time.Duration(min(max(delay, 1), 1<<62))
 }
 
-// askedDelay gives the delay after a service has asked for one. It is never less:
+// askedDelay returns the delay after a service has asked for one. It is never less:
 // what the policy deviates by comes on top, so that not all come back at once.
 func askedDelay(policy tree.Retry, asked time.Duration, r Repetition) time.Duration {
 	asked = min(max(asked, 0), maxRetryAfter)
@@ -65,7 +65,7 @@ func askedDelay(policy tree.Retry, asked time.Duration, r Repetition) time.Durat
 // distribution between 0 and 1.
 func evenly(noise float64) float64 { return math.Erfc(-noise/math.Sqrt2) / 2 }
 
-// noise gives the deviation of one delay. It depends on nothing but where it is
+// noise returns the deviation of one delay. It depends on nothing but where it is
 // used, so a run can be repeated exactly.
 func noise(run, path string, attempt int) float64 {
 	h := fnv.New64a()
@@ -75,7 +75,7 @@ func noise(run, path string, attempt int) float64 {
 	return rand.New(rand.NewPCG(h.Sum64(), uint64(attempt))).NormFloat64()
 }
 
-// repeat tells whether what has failed so many times is to be repeated, and after
+// repeat reports whether what has failed so many times is to be repeated, and after
 // what delay. Attempts that a crash cut off do not count: nobody knows their end.
 func (r *record) repeat(s unit, run string, failures int, err error) (time.Duration, bool) {
 	if model.IsPermanent(err) || s.Retry.Attempts > 0 && failures >= s.Retry.Attempts {
@@ -92,7 +92,7 @@ func (r *record) repeat(s unit, run string, failures int, err error) (time.Durat
 	return r.delay, true
 }
 
-// again tells whether an attempt that does not count is to be repeated, and after
+// again reports whether an attempt that does not count is to be repeated, and after
 // what delay: the first one that there is. The guard holds it for as long as its
 // service is down.
 func (r *record) again(s unit, run string, err error) (time.Duration, bool) {

@@ -96,7 +96,7 @@ type Live struct {
 	// fallback result that stands in for it at its place.
 	Off func(*planner.Step) (reason string, off bool)
 
-	// Share gives the percentage of runs in which a handler runs, when it is not
+	// Share returns the percentage of runs in which a handler runs, when it is not
 	// to run in all; nil lets it run in all.
 	Share func(*planner.Step) (percent float64, ok bool)
 

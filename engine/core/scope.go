@@ -38,7 +38,7 @@ type scope struct {
 	at    unit
 }
 
-// env gives the roots that expressions may read.
+// env returns the roots that expressions may read.
 func (s *scope) env(live Live) datum.Env {
 	if s.outer != nil {
 		return s.elementEnv(live)
@@ -53,7 +53,7 @@ func (s *scope) env(live Live) datum.Env {
 	}
 }
 
-// envOf gives the roots that the calls of a unit may read.
+// envOf returns the roots that the calls of a unit may read.
 func (s *scope) envOf(u unit, live Live) datum.Env {
 	env := s.env(live)
 	if u.item > 0 {
@@ -62,7 +62,7 @@ func (s *scope) envOf(u unit, live Live) datum.Env {
 	return env
 }
 
-// elementEnv gives the roots that expressions may read inside of an element: what the
+// elementEnv returns the roots that expressions may read inside of an element: what the
 // run knows, what the element itself has set, and which one it is. What the run knows
 // does not change before all elements are done.
 func (s *scope) elementEnv(live Live) datum.Env {
@@ -109,7 +109,7 @@ func (s *scope) condition(v *expr.Value, name string, live Live) (holds bool, wh
 	return holds, why, nil
 }
 
-// rolledOut tells whether the run is in the handler's share; why is for people.
+// rolledOut reports whether the run is in the handler's share; why is for people.
 // The same value is always in the same place of a hundred, so that a share that
 // grows keeps those that were in it.
 func (s *scope) rolledOut(step *planner.Step, live Live) (in bool, why string, err error) {

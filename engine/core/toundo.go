@@ -12,10 +12,10 @@ import (
 
 // This file tells what there is to undo when a run gives up.
 
-// givesUp tells whether the run starts nothing more, but to undo.
+// givesUp reports whether the run starts nothing more, but to undo.
 func (r *progress) givesUp() bool { return r.failedPath != "" || r.stopping != "" }
 
-// lost tells whether nobody knows how the last call of a handler ended that can be
+// lost reports whether nobody knows how the last call of a handler ended that can be
 // undone. It is made once more, with the same key, though the run gives up: what it has
 // done has to be known, to be undone.
 func (r *record) lost(s *planner.Step) bool {
@@ -54,7 +54,7 @@ func (r *progress) toUndo() *planner.Step {
 	return last
 }
 
-// hasToUndo tells whether anything is to be undone, or to be found out for that, when the
+// hasToUndo reports whether anything is to be undone, or to be found out for that, when the
 // run gives up.
 func (r *progress) hasToUndo() bool {
 	return r.plan.Undoes && (r.undoing || r.toUndo() != nil || r.firstLost() != nil || r.openCall() != nil)
@@ -109,7 +109,7 @@ func (r *progress) gaveUp() (path, failure, class string) {
 	return r.failedPath, r.failure, r.class
 }
 
-// waitsToUndo tells when a compensation is to be made again, and what it waits for besides
+// waitsToUndo returns when a compensation is to be made again, and what it waits for besides
 // that time; zero when none waits.
 func (r *progress) waitsToUndo() (due time.Time, cause string) {
 	if sub := r.openCall(); sub != nil {

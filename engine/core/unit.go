@@ -16,7 +16,7 @@ type unit struct {
 	of   *record // of the handler; rec unless it is for one item
 }
 
-// unitOf gives a handler, or its compensation, as what makes calls.
+// unitOf returns a handler, or its compensation, as what makes calls.
 func unitOf(s *planner.Step, rec *record) unit { return unit{Step: s, rec: rec, of: rec} }
 
 // ref names the unit among all of the run, as [Attempt.Ref] does.

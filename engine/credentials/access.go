@@ -38,7 +38,7 @@ const (
 // Roles lists them.
 func Roles() []Role { return []Role{RoleViewer, RoleSubmitter, RoleWorker, RoleOperator, RoleAdmin} }
 
-// takesPaths tells whether a role may be bound to paths.
+// takesPaths reports whether a role may be bound to paths.
 func (r Role) takesPaths() bool { return r == RoleSubmitter || r == RoleWorker || r == RoleOperator }
 
 // A Grant is what the bearer of a token may do.
@@ -48,7 +48,7 @@ type Grant struct {
 	Paths []string // at or below which the grant holds; everywhere when there are none
 }
 
-// Has tells whether a role is in the grant. A submitter or a worker is no viewer: programs
+// Has reports whether a role is in the grant. A submitter or a worker is no viewer: programs
 // that hand things in need not see what others do.
 func (g Grant) Has(r Role) bool {
 	switch g.Role {
@@ -60,7 +60,7 @@ func (g Grant) Has(r Role) bool {
 	return g.Role == r
 }
 
-// Covers tells whether a path, such as pipeline/stage, is at or below one of the
+// Covers reports whether a path, such as pipeline/stage, is at or below one of the
 // grant's. The empty path is everything.
 func (g Grant) Covers(path string) bool {
 	if len(g.Paths) == 0 {
@@ -126,7 +126,7 @@ func ReadTokens(set map[string]store.Setting) (Tokens, error) {
 	return all, nil
 }
 
-// find gives the token with a hash; nil when there is none. It compares with all
+// find returns the token with a hash; nil when there is none. It compares with all
 // of them, each in constant time, so that how long it takes tells nothing.
 func (all Tokens) find(hash [sha256.Size]byte) *liveToken {
 	var found *liveToken
@@ -138,7 +138,7 @@ func (all Tokens) find(hash [sha256.Size]byte) *liveToken {
 	return found
 }
 
-// state tells whether the token is good now. It expires at the moment itself, not after it.
+// state reports whether the token is good now. It expires at the moment itself, not after it.
 func (t *liveToken) state(now time.Time) string {
 	switch {
 	case t.Revoked:
@@ -181,7 +181,7 @@ type Known interface {
 	Learn(ctx context.Context)
 }
 
-// tokens gives the tokens as this node knows them. What a node does not know yet
+// tokens returns the tokens as this node knows them. What a node does not know yet
 // is read, so that nobody gets in before.
 func (a *Access) tokens(ctx context.Context) (Tokens, error) {
 	if all := a.Known.Tokens(); all != nil {
@@ -190,14 +190,14 @@ func (a *Access) tokens(ctx context.Context) (Tokens, error) {
 	return a.freshTokens(ctx)
 }
 
-// Guarded tells whether a token was ever made: from then on calls need one. That all are
+// Guarded reports whether a token was ever made: from then on calls need one. That all are
 // revoked or have expired does not open the server again.
 func (a *Access) Guarded(ctx context.Context) (bool, error) {
 	all, err := a.tokens(ctx)
 	return len(all) > 0, err
 }
 
-// GrantOf tells what the bearer of a token with the hash may do: the error is
+// GrantOf returns what the bearer of a token with the hash may do: the error is
 // [ErrUnknownToken], [ErrTokenExpired] or of the store.
 func (a *Access) GrantOf(ctx context.Context, hash [sha256.Size]byte) (Grant, error) {
 	all, err := a.tokens(ctx)

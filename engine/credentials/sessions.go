@@ -42,7 +42,7 @@ type session struct {
 }
 
 // OpenSession begins a session for the bearer of a token, whose name and hash are given, and
-// gives what the browser sends from then on. Of too many sessions the oldest ends.
+// returns what the browser sends from then on. Of too many sessions the oldest ends.
 func (a *Access) OpenSession(ctx context.Context, name string, token [sha256.Size]byte) (string, error) {
 	secret := newSecret()
 	hash := sha256.Sum256([]byte(secret))
@@ -98,7 +98,7 @@ func (a *Access) sessionIn(value []byte) *session {
 	return &s
 }
 
-// SessionToken gives the hash of the token with which a session was opened. The error is
+// SessionToken returns the hash of the token with which a session was opened. The error is
 // [ErrUnknownToken] when there is no such session any more, or of the store.
 func (a *Access) SessionToken(ctx context.Context, text string) (token [sha256.Size]byte, err error) {
 	s, _, err := a.findSession(ctx, text)

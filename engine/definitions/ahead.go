@@ -41,7 +41,7 @@ func (d *Definition) Ahead(path string) []*planner.Step {
 	return out
 }
 
-// isBelow tells whether a handler is at a path or below it.
+// isBelow reports whether a handler is at a path or below it.
 func isBelow(handler, path string) bool {
 	return handler == path || strings.HasPrefix(handler, path+"/")
 }

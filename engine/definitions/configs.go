@@ -25,7 +25,7 @@ type liveConfigs struct {
 	values   map[string]any // by name; of every declared config
 }
 
-// Configs gives the declared configs under settings of a revision. It is asked often, so the
+// Configs returns the declared configs under settings of a revision. It is asked often, so the
 // answer is kept until a setting changes.
 func (d *Definition) Configs(revision int64, set map[string]any) map[string]any {
 	if live := d.live.Load(); live != nil && live.revision == revision {

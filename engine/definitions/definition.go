@@ -177,11 +177,11 @@ func (l *Library) Add(b *tree.Bundle) (*Definition, error) {
 // Present is the definition for new events; nil before the first swap.
 func (l *Library) Present() *Definition { return l.current.Load() }
 
-// Reloaded gives a channel that is closed when there is another present definition. Ask for it before
+// Reloaded returns a channel that is closed when there is another present definition. Ask for it before
 // the one that is to be watched.
 func (l *Library) Reloaded() <-chan struct{} { return l.reloaded.Next() }
 
-// Swap makes d the present one, and gives the one before.
+// Swap makes d the present one, and returns the one before.
 func (l *Library) Swap(d *Definition) (before *Definition) {
 	before = l.current.Swap(d)
 	l.reloaded.Send()
@@ -204,7 +204,7 @@ func (l *Library) cached(hash string) *Definition {
 	return d
 }
 
-// Get gives the definition with a hash, from memory or from the store. The error
+// Get returns the definition with a hash, from memory or from the store. The error
 // is ErrUnusable when trying again is useless.
 func (l *Library) Get(ctx context.Context, hash string) (*Definition, error) {
 	if d := l.cached(hash); d != nil {
@@ -261,7 +261,7 @@ func FirstError(found []diag.Diagnostic) string {
 	return "it has errors"
 }
 
-// Serves tells whether a pipeline of the definition takes events of a type in a flow.
+// Serves reports whether a pipeline of the definition takes events of a type in a flow.
 func (d *Definition) Serves(flow, eventType string) bool {
 	for _, p := range d.Bundle.On(eventType) {
 		if planner.FlowID(p) == flow {

@@ -185,7 +185,7 @@ func someOf(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }
 
-// activate hands a definition in, and gives the hash of the one that is current then. With
+// activate hands a definition in, and returns the hash of the one that is current then. With
 // onlyNew one that the store has ever seen does not become current again.
 func (f *Follower) activate(ctx context.Context, b *tree.Bundle, onlyNew bool, by store.Actor) (current string, err error) {
 	files, err := json.Marshal(b.Files)
@@ -198,7 +198,7 @@ func (f *Follower) activate(ctx context.Context, b *tree.Bundle, onlyNew bool, b
 	return current, nil
 }
 
-// swap makes d the definition for new events on this node, and gives the one
+// swap makes d the definition for new events on this node, and returns the one
 // before.
 func (f *Follower) swap(d *Definition) (before *Definition) {
 	before = f.Library.Swap(d)

@@ -37,7 +37,7 @@ func drawDOT(v planner.PlanView) *dot.Graph {
 	return g
 }
 
-// dotStage fills the box of a stage and gives a node of it, for edges to the box. An edge
+// dotStage fills the box of a stage and returns a node of it, for edges to the box. An edge
 // leads to an earlier handler only, so its node is there already.
 func dotStage(box *dot.Graph, stage planner.StageView) dot.Node {
 	nodes := map[string]dot.Node{}

@@ -219,7 +219,7 @@ func (c *comparison) stages(a, b *planner.Plan) {
 	}
 }
 
-// longestCommon gives a longest list that both hold in this order: stages in it have
+// longestCommon returns a longest list that both hold in this order: stages in it have
 // stayed, so that of a swap only one is told to have moved. Pipelines have some ten stages,
 // for which copying lists is fast enough.
 func longestCommon(a, b []string) []string {
@@ -271,7 +271,7 @@ func (c *comparison) handlers(a, b *planner.Plan) {
 	}
 }
 
-// criticality tells what it means for runs that a handler comes or goes.
+// criticality returns what it means for runs that a handler comes or goes.
 func criticality(h *tree.Handler) string {
 	if h.IsCritical() {
 		return "critical"
@@ -298,7 +298,7 @@ func (c *comparison) orders(a, b *planner.Plan) {
 	list(a, b, Removed)
 }
 
-// only gives the text when something holds, and nothing otherwise.
+// only returns the text when something holds, and nothing otherwise.
 func only(when bool, text string) string {
 	if when {
 		return text

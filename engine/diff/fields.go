@@ -31,7 +31,7 @@ func handlerChanges(a, b *tree.Handler) []FieldChange {
 	return append(changes, valueChanges(b.Type, a.Body, b.Body)...)
 }
 
-// branchText tells which branch a handler is in; empty for none.
+// branchText returns which branch a handler is in; empty for none.
 func branchText(h *tree.Handler) string {
 	if h.Branch == nil {
 		return ""

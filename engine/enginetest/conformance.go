@@ -122,7 +122,7 @@ func priority(n int) func(*model.Intake) {
 	return func(in *model.Intake) { in.Event.Priority = n }
 }
 
-// accept accepts events that must all be new, and gives the ids of their runs.
+// accept accepts events that must all be new, and returns the ids of their runs.
 func (p *probe) accept(runs ...model.Intake) []string {
 	p.Helper()
 	ids := make([]string, len(runs))

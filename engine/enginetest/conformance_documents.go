@@ -19,7 +19,7 @@ func (p *probe) write(node int64, w store.DocumentWrite, audits ...store.Audited
 	return versions[0]
 }
 
-// told tells whether a channel of Changed is closed; it waits for hints that come from
+// told reports whether a channel of Changed is closed; it waits for hints that come from
 // the database.
 func told(c <-chan struct{}) bool {
 	select {

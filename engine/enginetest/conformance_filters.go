@@ -32,7 +32,7 @@ func (p *probe) oldest(f store.RunFilter) []string {
 	return p.pages(f)
 }
 
-// pick gives some of ids.
+// pick returns some of ids.
 func pick(ids []string, indexes ...int) []string {
 	out := []string{}
 	for _, i := range indexes {

@@ -83,7 +83,7 @@ var lossCases = []storeCase{
 	}},
 }
 
-// lose lets a node have runs and die, the first of them under trial, and gives the losses
+// lose lets a node have runs and die, the first of them under trial, and returns the losses
 // that they had before.
 func (p *probe) lose(trials int, ids ...string) string {
 	p.Helper()

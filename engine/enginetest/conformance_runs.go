@@ -284,7 +284,7 @@ func (p *probe) parkAndBack(node int64, c store.Claimed, look func()) store.Clai
 	return p.claimOne(node, c.ID)
 }
 
-// pages reads a whole listing and gives the ids.
+// pages reads a whole listing and returns the ids.
 func (p *probe) pages(f store.RunFilter) []string {
 	p.Helper()
 	ids := []string{}

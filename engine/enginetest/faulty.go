@@ -55,7 +55,7 @@ func (f *Faulty) after(op string, err error) error {
 	return err
 }
 
-// Ports gives the store that fails. It can nothing that a store may leave out, such as wake its
+// Ports returns the store that fails. It can nothing that a store may leave out, such as wake its
 // node, so that all that a node learns comes by what may fail.
 func (f *Faulty) Ports() store.Store {
 	db := f.Store

@@ -60,14 +60,14 @@ func (r *Recorder) Record(do Do) Do {
 	}
 }
 
-// Calls gives the calls so far, in the order in which they began.
+// Calls returns the calls so far, in the order in which they began.
 func (r *Recorder) Calls() []engine.Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.calls)
 }
 
-// Of gives the calls of one path.
+// Of returns the calls of one path.
 func (r *Recorder) Of(path string) []engine.Call {
 	return slices.DeleteFunc(r.Calls(), func(c engine.Call) bool { return c.Path != path })
 }

@@ -81,7 +81,7 @@ type historyCheck struct {
 	found  []string
 }
 
-// Check tells what breaks the promises: accepted runs end once; runs of an entity
+// Check returns what breaks the promises: accepted runs end once; runs of an entity
 // go one at a time, in order; stages go in order; a handler whose outcome is
 // durable is not called again, and one whose outcome is not only after a fault;
 // all calls of a handler in a run have one key, which no other has.

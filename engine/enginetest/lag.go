@@ -33,7 +33,7 @@ func MeasureLag(t testing.TB) *Lag {
 	return l
 }
 
-// Allow gives a bound that this machine can keep: on an idle one hardly more than
+// Allow returns a bound that this machine can keep: on an idle one hardly more than
 // what is promised, on a busy one more by what a chain of twenty steps, each as late
 // as the latest that was seen, takes.
 func (l *Lag) Allow(promised time.Duration) time.Duration {

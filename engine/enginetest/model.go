@@ -76,7 +76,7 @@ func (m *storeModel) settle() {
 	}
 }
 
-// mayHold tells whether a run that has its key's turn keeps it.
+// mayHold reports whether a run that has its key's turn keeps it.
 func (r *modelRun) mayHold() bool {
 	switch r.status {
 	case model.Waiting:

@@ -146,7 +146,7 @@ type planNode struct {
 	Plans  []planNode
 }
 
-// fault tells which part of a plan reads a whole table. One below a limit that leaves
+// fault returns which part of a plan reads a whole table. One below a limit that leaves
 // nothing out reads no more rows than it gives.
 func (p *Plans) fault(n *planNode, limited bool) string {
 	for i := range n.Plans {

@@ -37,7 +37,7 @@ func StartPostgres(ctx context.Context, settings ...string) (*Cluster, error) {
 	return cluster.Start(ctx, settings...)
 }
 
-// Postgres gives the URL of an empty schema in a PostgreSQL cluster that is for
+// Postgres returns the URL of an empty schema in a PostgreSQL cluster that is for
 // tests alone. The schema is dropped at the end of the test.
 func Postgres(t testing.TB) string {
 	t.Helper()

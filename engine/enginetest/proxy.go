@@ -56,7 +56,7 @@ func (p *Proxy) Close() error {
 // Addr is where the proxy listens.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Through gives the URL of a database with the proxy in place of its server.
+// Through returns the URL of a database with the proxy in place of its server.
 func (p *Proxy) Through(dsn string) (string, error) {
 	u, err := url.Parse(dsn)
 	if err != nil {
@@ -108,7 +108,7 @@ func (p *Proxy) LoseCommits(share float64, seed uint64) {
 	p.share, p.random = share, rand.New(rand.NewPCG(seed, 0))
 }
 
-// Lost tells how many answers to commits were lost.
+// Lost returns how many answers to commits were lost.
 func (p *Proxy) Lost() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -38,7 +38,7 @@ const (
 	syncMessage  = 'S'
 )
 
-// find tells whether bytes complete what makes the server commit.
+// find reports whether bytes complete what makes the server commit.
 func (f *commitFinder) find(b []byte) (found bool) {
 	f.rest = append(f.rest, b...)
 	for {

@@ -15,7 +15,7 @@ import (
 	"procaas/engine/store"
 )
 
-// TaskConformance tells whether a store of tasks keeps its promises. open gives an
+// TaskConformance reports whether a store of tasks keeps its promises. open gives an
 // empty store for each call.
 func TaskConformance(t *testing.T, open func(t *testing.T) *store.TaskStore) {
 	for name, check := range map[string]func(t *testing.T, s *store.TaskStore){
@@ -44,7 +44,7 @@ func TaskConformance(t *testing.T, open func(t *testing.T) *store.TaskStore) {
 	t.Run("TakesNoWordOfAnother", func(t *testing.T) { checkForgets(t, open(t), open(t)) })
 }
 
-// checkForgets tells whether a store that remembers nothing takes the word of those who were
+// checkForgets reports whether a store that remembers nothing takes the word of those who were
 // given a task by another one: a server that was set back gives its ids again.
 func checkForgets(t *testing.T, before, after *store.TaskStore) {
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"procaas/engine/store"
 )
 
-// statsOf gives what is counted of a type.
+// statsOf returns what is counted of a type.
 func statsOf(t testing.TB, s *store.TaskStore, kind string) (one store.TaskTypeStats, ok bool) {
 	t.Helper()
 	all, err := s.Admin.TaskStats(t.Context())

@@ -82,7 +82,7 @@ func (m *taskModel) put(s store.TaskSpec, id int64) store.PutOutcome {
 	return store.PutKept
 }
 
-// waiting gives the tasks of a type that nobody has, in order.
+// waiting returns the tasks of a type that nobody has, in order.
 func (m *taskModel) waiting(kind string) []*modelTask {
 	var out []*modelTask
 	for _, t := range m.tasks {
@@ -139,7 +139,7 @@ func (m *taskModel) claim(c store.TaskClaim) []*modelTask {
 	return found
 }
 
-// held gives the task that a ref holds; nil when it holds none.
+// held returns the task that a ref holds; nil when it holds none.
 func (m *taskModel) held(r store.TaskRef) *modelTask {
 	if t := m.tasks[r.ID]; t != nil && t.taken() && t.epoch == r.Epoch {
 		return t
@@ -147,7 +147,7 @@ func (m *taskModel) held(r store.TaskRef) *modelTask {
 	return nil
 }
 
-// end ends a task, and gives the one that has to follow.
+// end ends a task, and returns the one that has to follow.
 func (m *taskModel) end(t *modelTask) (next *store.TaskSpec) {
 	delete(m.tasks, t.id)
 	return t.next
@@ -180,7 +180,7 @@ func (m *taskModel) reclaim() (n int) {
 }
 
 // raise gives the ready tasks of a type that tolerate nothing the priority of the
-// first, and tells how many had less.
+// first, and returns how many had less.
 func (m *taskModel) raise(kind string) (n int) {
 	var first *modelTask
 	ready := func(t *modelTask) bool { return t.spec.Type == kind && t.state == store.TaskReady }

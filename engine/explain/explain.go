@@ -138,7 +138,7 @@ func inTime(ctx context.Context) error {
 	return nil
 }
 
-// Explain tells why a handler ran in a run, or did not. The path may leave out the
+// Explain returns why a handler ran in a run, or did not. The path may leave out the
 // pipeline, or the pipeline and the stage. What calls of pipelines and repeated stages
 // have inside is found as well; a ref such as p/s[2]>p/s/h asks for one element. The
 // error is [store.ErrNotFound] for an unknown run, [ErrNoHandler] for a handler that its
@@ -293,7 +293,7 @@ func (x *explainer) present() {
 	}
 }
 
-// find gives what became of a handler; nil when it was not reached.
+// find returns what became of a handler; nil when it was not reached.
 func (x *explainer) find(path string) *checkpoint.HandlerView {
 	i := slices.IndexFunc(x.view.Handlers, func(h checkpoint.HandlerView) bool { return h.Path == path })
 	if i < 0 {

@@ -77,7 +77,7 @@ func cutItem(ref string) (path string, item int) {
 	return ref, 0
 }
 
-// explainInside tells what became of a handler inside of the run, at all places at which
+// explainInside returns what became of a handler inside of the run, at all places at which
 // that is known, or at the one that a ref with an index asks for.
 func (x *explainer) explainInside(all []inner, asked string) Explanation {
 	x.out = Explanation{
@@ -190,7 +190,7 @@ func (x *explainer) viewsOf(in inner) []checkpoint.HandlerView {
 	return x.inner[in.where()+model.IntoCall+in.Path]
 }
 
-// itemViews gives what is known of one item of a for-each of the run's own handler.
+// itemViews returns what is known of one item of a for-each of the run's own handler.
 func (x *explainer) itemViews(in inner) []checkpoint.HandlerView {
 	saved, ok := x.kept(in.Step)
 	if !ok || len(in.within) > 0 || saved.Each == nil {

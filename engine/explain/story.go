@@ -115,7 +115,7 @@ func (e *Explainer) story(ctx context.Context, run string) (Story, error) {
 	return story, nil
 }
 
-// step tells what became of a handler.
+// step returns what became of a handler.
 func (x *explainer) step(ctx context.Context, s *planner.Step) (StoryStep, error) {
 	x.s, x.saw, x.out = s, nil, Explanation{}
 	h := x.find(s.Path)
@@ -195,7 +195,7 @@ func (x *explainer) called(ctx context.Context, step *StoryStep, s *planner.Step
 // maxRequests bounds the requests of a run that are made anew for its story, in bytes of JSON.
 const maxRequests = 4 << 20
 
-// lostIn tells why a path leads to what is not known; empty when it is known.
+// lostIn returns why a path leads to what is not known; empty when it is known.
 func lostIn(v any, path datum.Path) string {
 	if u, lost := v.(datum.Unknown); lost {
 		return u.Why
@@ -239,7 +239,7 @@ func withoutSecrets(v any) any {
 	return v
 }
 
-// changes tells what handlers from one position to another changed of the shared state.
+// changes returns what handlers from one position to another changed of the shared state.
 func (x *explainer) changes(from, to int) (out []StateChange) {
 	for _, n := range x.plan.Shared {
 		changed := slices.ContainsFunc(x.plan.Steps[from:to], func(s *planner.Step) bool { r, ok := x.kept(s); return ok && r.Replaces(n.Name) })
@@ -259,7 +259,7 @@ func (x *explainer) kept(s *planner.Step) (checkpoint.Record, bool) {
 	return x.saved.Handlers[i], true
 }
 
-// valueAt gives a name of the shared state as it was before a position.
+// valueAt returns a name of the shared state as it was before a position.
 func (x *explainer) valueAt(name string, position int) StateValue {
 	raw, known := x.replaced(name, position)
 	if !known {
@@ -277,7 +277,7 @@ func (x *explainer) valueAt(name string, position int) StateValue {
 	return StateValue{Value: value}
 }
 
-// replaced gives what a name of the shared state was before a position, when a handler
+// replaced returns what a name of the shared state was before a position, when a handler
 // from there on has replaced it. Handlers that write one name never run at the same
 // time, so that the first of them found the value of that time.
 func (x *explainer) replaced(name string, position int) (json.RawMessage, bool) {

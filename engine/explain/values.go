@@ -37,7 +37,7 @@ func (x *explainer) decisions(ctx context.Context) error {
 	return nil
 }
 
-// leftUnasked tells whether the handler was left out before its conditions were
+// leftUnasked reports whether the handler was left out before its conditions were
 // asked: by a switch or a fallback, with nothing to stand in for it at its place.
 func (x *explainer) leftUnasked() bool {
 	h := x.out.Handler
@@ -101,7 +101,7 @@ func (x *explainer) ask(ctx context.Context, d *Decision, v *expr.Value, before 
 	return inTime(ctx)
 }
 
-// env gives what an expression could read at the time, for what it reads. Handlers
+// env returns what an expression could read at the time, for what it reads. Handlers
 // from a position on had not been decided then.
 func (x *explainer) env(ctx context.Context, reads []datum.Read, before int) (datum.Env, error) {
 	configs, err := x.configs(ctx, reads)
@@ -119,7 +119,7 @@ func (x *explainer) env(ctx context.Context, reads []datum.Read, before int) (da
 	}, nil
 }
 
-// flow gives the entity as expressions read it.
+// flow returns the entity as expressions read it.
 func (x *explainer) flow() map[string]any {
 	flow := map[string]any{"id": x.record.Flow, "key": x.record.Key, "state": any(nil)}
 	if x.plan.Flow != nil && x.plan.Flow.States != nil {
@@ -128,7 +128,7 @@ func (x *explainer) flow() map[string]any {
 	return flow
 }
 
-// shared gives the shared state as it was before a position. A name that was written
+// shared returns the shared state as it was before a position. A name that was written
 // later is not known when its former value was too large to be kept.
 func (x *explainer) shared(reads []datum.Read, before int) map[string]any {
 	out := map[string]any{}
@@ -184,7 +184,7 @@ func (x *explainer) laterWriter(name string, before int) string {
 	return ""
 }
 
-// sources gives the outcomes of the handlers before. Of responses only those are
+// sources returns the outcomes of the handlers before. Of responses only those are
 // kept that later handlers may read.
 func (x *explainer) sources(before int) map[string]any {
 	out := map[string]any{}
@@ -207,7 +207,7 @@ func (x *explainer) sources(before int) map[string]any {
 	return out
 }
 
-// configs gives the live settings of the time when the handler was decided about,
+// configs returns the live settings of the time when the handler was decided about,
 // as the audit tells them.
 func (x *explainer) configs(ctx context.Context, reads []datum.Read) (map[string]any, error) {
 	out := map[string]any{}
@@ -242,7 +242,7 @@ func (x *explainer) configs(ctx context.Context, reads []datum.Read) (map[string
 	return out, nil
 }
 
-// before gives what a setting was before a change.
+// before returns what a setting was before a change.
 func (x *explainer) before(name string, a store.Audited) any {
 	if len(a.Before) == 0 {
 		return x.d.Declared[name]

@@ -72,7 +72,7 @@ func total(counts []Count, since int64) (good, bad int) {
 	return good, bad
 }
 
-// streak gives the failures since the last second with a success, and how many
+// streak returns the failures since the last second with a success, and how many
 // seconds lie between the first and the last of them, at least. Failures of that
 // second itself are not counted, since the success may have come after them, but
 // they tell since when calls fail. See failedFor about fine.
@@ -88,14 +88,14 @@ func streak(counts []Count, fine int64) (failures int, seconds int64) {
 	return failures, failedFor(counts[max(0, after-1):], 0, fine)
 }
 
-// well tells whether the last calls, a short while ago, succeeded.
+// well reports whether the last calls, a short while ago, succeeded.
 func well(counts []Count, now time.Time) bool {
 	failures, _ := streak(counts, 0)
 	n := len(counts)
 	return failures == 0 && n > 0 && now.Unix()-counts[n-1].Second <= int64(together/time.Second)
 }
 
-// judge tells whether a handler has to go out, and why: too few calls succeed, as
+// judge reports whether a handler has to go out, and why: too few calls succeed, as
 // far as one can be sure of it, or all have failed for a while.
 func judge(counts []Count, f *tree.Fallback, now time.Time) (string, bool) {
 	fine := now.Add(-f.Window).Unix()
@@ -121,7 +121,7 @@ func counted(counts []Count, f *tree.Fallback, now time.Time) (good, bad int, wi
 	return good, bad, window
 }
 
-// failedFor gives the seconds between the first failure since a time and the last,
+// failedFor returns the seconds between the first failure since a time and the last,
 // at least. Seconds before fine have been joined, so a failure among them may have
 // been the last of them.
 func failedFor(counts []Count, since, fine int64) int64 {

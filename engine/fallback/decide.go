@@ -83,7 +83,7 @@ func (d *decider) look(ctx context.Context) error {
 	return d.Refresh(ctx)
 }
 
-// untilIn gives the time until a moment of the next second.
+// untilIn returns the time until a moment of the next second.
 func (d *decider) untilIn(moment time.Duration) time.Duration {
 	now := d.Now()
 	next := now.Truncate(time.Second).Add(moment)
@@ -93,7 +93,7 @@ func (d *decider) untilIn(moment time.Duration) time.Duration {
 	return next.Sub(now)
 }
 
-// isMyTurn tells whether the node is the one that decides, or the one that does has
+// isMyTurn reports whether the node is the one that decides, or the one that does has
 // been silent for too long.
 func (d *decider) isMyTurn() bool {
 	last := time.Unix(0, d.decided.Load())
@@ -114,7 +114,7 @@ func (d *decider) check(ctx context.Context, what string, err error) {
 	}
 }
 
-// report hands in what calls have come to, and tells whether any have failed. A
+// report hands in what calls have come to, and reports whether any have failed. A
 // report whose answer was lost is sent again as it was, with its number.
 func (d *decider) report(ctx context.Context) (bad bool, err error) {
 	if len(d.unsent) == 0 {
@@ -184,7 +184,7 @@ func (d *decider) conclude(ctx context.Context, f *Rules) error {
 	return d.Refresh(ctx)
 }
 
-// stateAfter gives what is to be stored of a state; nil when nothing has changed.
+// stateAfter returns what is to be stored of a state; nil when nothing has changed.
 func stateAfter(before []byte, s *State) []byte {
 	after := model.EncodeJSON(s)
 	if bytes.Equal(before, after) || len(before) == 0 && string(after) == "{}" {

@@ -123,7 +123,7 @@ func (f *Rules) Decide(s *State, counts Counts, now time.Time, tallies []model.T
 	return d.changes
 }
 
-// Recount gives the counts of a node that begins to decide, from the tallies of the
+// Recount returns the counts of a node that begins to decide, from the tallies of the
 // time that counts, the longest window and five minutes at least.
 func (f *Rules) Recount(s *State, now time.Time, tallies []model.Tally) Counts {
 	d := decision{Rules: f, State: s, counts: Counts{}, now: now}
@@ -168,7 +168,7 @@ func (d *decision) failing() map[string]string {
 	return failing
 }
 
-// advance moves an outage on. It tells whether the outage is over.
+// advance moves an outage on. It reports whether the outage is over.
 func (d *decision) advance(o *Outage) bool {
 	switch o.phase(d.now) {
 	case Out:
@@ -261,7 +261,7 @@ func (d *decision) cap(path, why string) {
 	d.tell(Change{Kind: Capped, Name: path, Paths: []string{path}, Why: why + "; too many others are out"})
 }
 
-// mayGo tells whether one more handler of the pipeline may be out.
+// mayGo reports whether one more handler of the pipeline may be out.
 func (d *decision) mayGo(w Watched) bool {
 	pipeline, out := model.PipelineOf(w.Path), 0
 	for _, o := range d.Outages {
@@ -274,7 +274,7 @@ func (d *decision) mayGo(w Watched) bool {
 	return out < atLeastOne(outShare, d.byPipeline[pipeline])
 }
 
-// mayGoOfService tells whether one more handler of a service may be out by itself.
+// mayGoOfService reports whether one more handler of a service may be out by itself.
 func (d *decision) mayGoOfService(service string) bool {
 	all, out := 0, 0
 	for _, w := range d.byService[service] {
@@ -288,7 +288,7 @@ func (d *decision) mayGoOfService(service string) bool {
 	return service == "" || out < atLeastOne(serviceShare, all)
 }
 
-// atLeastOne gives the share of n, and never nothing.
+// atLeastOne returns the share of n, and never nothing.
 func atLeastOne(share float64, n int) int { return max(1, int(share*float64(n))) }
 
 // trips counts the trips in a row of what goes out now.

@@ -58,13 +58,13 @@ func NewOutages(state []byte, revision int64) (*outages, error) {
 	return out, nil
 }
 
-// Outages gives the outages as this node knows them.
+// Outages returns the outages as this node knows them.
 func (d *Live) Outages() *outages { return d.Known.Load() }
 
-// Any tells whether a handler is out of the flow.
+// Any reports whether a handler is out of the flow.
 func (o *outages) Any() bool { return o != nil && len(o.byPath) > 0 }
 
-// Of gives the outage of a handler; nil when it is in the flow.
+// Of returns the outage of a handler; nil when it is in the flow.
 func (o *outages) Of(s *planner.Step) *Outage {
 	if o == nil || len(o.byPath) == 0 || s.Fallback() == nil {
 		return nil
@@ -72,7 +72,7 @@ func (o *outages) Of(s *planner.Step) *Outage {
 	return o.byPath[s.Path]
 }
 
-// Off tells whether a handler is out of the flow until a time. One that is coming
+// Off reports whether a handler is out of the flow until a time. One that is coming
 // back is for the guard, since only some of its calls are made.
 func (o *outages) Off(s *planner.Step, now time.Time) (reason string, off bool) {
 	out := o.Of(s)

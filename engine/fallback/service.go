@@ -67,7 +67,7 @@ func (d *decision) join(o *Outage, failing map[string]string) {
 	slices.Sort(o.Members)
 }
 
-// serviceDown tells whether a service fails as a whole: two of its handlers go out
+// serviceDown reports whether a service fails as a whole: two of its handlers go out
 // at nearly the same time, or its calls fail even without its worst handler.
 func (d *decision) serviceDown(service string, failing map[string]string) (string, bool) {
 	trips := 0
@@ -98,7 +98,7 @@ func (d *decision) serviceDown(service string, failing map[string]string) (strin
 	return judge(d.pooled(service, ""), serviceFallback(), d.now)
 }
 
-// anyServiceDown tells whether handlers would go out with their service.
+// anyServiceDown reports whether handlers would go out with their service.
 func (d *decision) anyServiceDown() bool {
 	for service := range d.byService {
 		if _, down := d.serviceDown(service, nil); down {
@@ -108,7 +108,7 @@ func (d *decision) anyServiceDown() bool {
 	return false
 }
 
-// halfFails tells whether at least two services, and at least half of those that
+// halfFails reports whether at least two services, and at least half of those that
 // are called, have begun to fail.
 func (d *decision) halfFails() bool {
 	const fresh = time.Minute // what has been out for longer says nothing about now

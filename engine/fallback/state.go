@@ -159,7 +159,7 @@ func (s *State) remember(name string, trips int, now time.Time) {
 	s.Past[name] = Past{Trips: trips, Back: now}
 }
 
-// phase gives the phase at a time, even when no node has decided for a while.
+// phase returns the phase at a time, even when no node has decided for a while.
 func (o *Outage) phase(now time.Time) string {
 	switch {
 	case o.Phase == Out && !now.Before(o.Until):
@@ -179,7 +179,7 @@ func (o *Outage) began(now time.Time) time.Time {
 	return o.Turned
 }
 
-// end gives the end of the phase; zero when nobody knows it.
+// end returns the end of the phase; zero when nobody knows it.
 func (o *Outage) end() time.Time {
 	if o.Phase == Probing {
 		return time.Time{}

@@ -63,7 +63,7 @@ func (t *tallyBook) add(path string, second int64, good bool) {
 	t.counts[key] = c
 }
 
-// take gives the counts of the seconds before one, and forgets them.
+// take returns the counts of the seconds before one, and forgets them.
 func (t *tallyBook) take(before int64) []model.Tally {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -100,7 +100,7 @@ func (f *Rules) longestWindow() time.Duration {
 	return longest
 }
 
-// Without gives the same handlers, of which those that some name never go out.
+// Without returns the same handlers, of which those that some name never go out.
 func (f *Rules) Without(paths []string) *Rules {
 	watched := slices.Clone(f.watched)
 	for i, w := range watched {

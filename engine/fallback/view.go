@@ -25,7 +25,7 @@ type View struct {
 	Reason  string     `json:"reason,omitempty"`
 }
 
-// IsOut tells whether the handler is out of the flow by itself, or not all of its
+// IsOut reports whether the handler is out of the flow by itself, or not all of its
 // calls are made yet.
 func (v *View) IsOut() bool {
 	return v != nil && (v.State == Out || v.State == Probing || v.State == Ramping)
@@ -44,7 +44,7 @@ func (o *outages) Effects(s *planner.Step, switched string, effects []string, no
 	return append(effects, out.Reason(now))
 }
 
-// View tells where a handler stands; nil for one without a fallback.
+// View returns where a handler stands; nil for one without a fallback.
 func (o *outages) View(s *planner.Step, now time.Time) *View {
 	if s.Fallback() == nil {
 		return nil

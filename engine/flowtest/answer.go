@@ -122,7 +122,7 @@ func (t *trial) handle(ctx context.Context, task core.Attempt, h engine.Handler,
 	return model.Result{Response: reply, Status: a.Status}, nil
 }
 
-// mocks gives the answers for a handler: those of the test, or else of the file.
+// mocks returns the answers for a handler: those of the test, or else of the file.
 func (t *trial) mocks(path string) []*Answer {
 	for _, m := range []map[string][]*Answer{t.test.Mocks, t.suite.File.Mocks} {
 		if name := longest(m, path); name != "" {
@@ -178,7 +178,7 @@ func (a *Answer) fits(env datum.Env) (bool, error) {
 	return v == true, err
 }
 
-// succeeds tells whether a service would remember the call as done.
+// succeeds reports whether a service would remember the call as done.
 func (a *Answer) succeeds() bool { return a.Error == "" && a.Status < 400 }
 
 // suffer lets the latency of an answer pass, and its error happen.

@@ -118,7 +118,7 @@ func (r *relaxation) spread(plan *planner.Plan) {
 	}
 }
 
-// replaced gives an expectation with the fields that another one gives in place of
+// replaced returns an expectation with the fields that another one gives in place of
 // its own.
 func (e *Expect) replaced(by *Expect) *Expect {
 	out := *e

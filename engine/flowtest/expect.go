@@ -47,7 +47,7 @@ func (j *judge) add(at diag.Span, path, want, have string) {
 	j.found = append(j.found, Difference{Path: path, Span: head(at), Want: want, Have: have})
 }
 
-// crashes tells whether calls may have been repeated, and time been lost.
+// crashes reports whether calls may have been repeated, and time been lost.
 func (j *judge) crashes() bool { return j.variant.CrashAt > 0 }
 
 // handed compares an event of the test.
@@ -78,7 +78,7 @@ func (j *judge) view(id string) *checkpoint.RunView {
 	return &j.runs[i]
 }
 
-// instead gives what holds without the handler that is left out, and which fields
+// instead returns what holds without the handler that is left out, and which fields
 // the test says for that case itself.
 func (j *judge) instead(e *Expect) (*Expect, *Expect) {
 	own := &Expect{}

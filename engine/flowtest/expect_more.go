@@ -113,7 +113,7 @@ func (j *judge) call(path string, want *CallExpect, own bool, run string) {
 	}
 }
 
-// skips tells whether a handler may have been left out, since it depends on the one
+// skips reports whether a handler may have been left out, since it depends on the one
 // that is.
 func (j *judge) skips(name string) bool {
 	for path := range j.relaxed.handlers {

@@ -29,7 +29,7 @@ func (*mockedCall) Handle(context.Context, *engine.Call) (model.Result, error) {
 	return model.Result{}, model.Permanent(errNoAnswer)
 }
 
-// withMockedCalls gives the bundle and the handler types of a test: handlers that call a
+// withMockedCalls returns the bundle and the handler types of a test: handlers that call a
 // pipeline and have a mock of their own call nobody.
 func (t *trial) withMockedCalls() (*tree.Bundle, []engine.HandlerType) {
 	bundle, types := t.suite.Bundle, t.suite.env.Types

@@ -75,7 +75,7 @@ func (n names) find(name string, pipelines ...string) []string {
 	})
 }
 
-// near gives the name of a handler that was probably meant; empty for none.
+// near returns the name of a handler that was probably meant; empty for none.
 func (n names) near(name string, pipelines ...string) string {
 	known := func(slashes int) []string {
 		return slices.DeleteFunc(slices.Sorted(maps.Keys(n.byName)), func(k string) bool {
@@ -96,7 +96,7 @@ func (n names) near(name string, pipelines ...string) string {
 	return ""
 }
 
-// short gives the shortest name that fits this handler alone.
+// short returns the shortest name that fits this handler alone.
 func (n names) short(path string) string {
 	parts := strings.Split(path, "/")
 	for i := len(parts) - 1; i > 0; i-- {
@@ -107,7 +107,7 @@ func (n names) short(path string) string {
 	return path
 }
 
-// longest gives the longest of the names that fit a path; empty for none.
+// longest returns the longest of the names that fit a path; empty for none.
 func longest[T any](of map[string]T, path string) (name string) {
 	for k := range of {
 		if (k == path || strings.HasSuffix(path, "/"+k)) && len(k) > len(name) {

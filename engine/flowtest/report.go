@@ -109,7 +109,7 @@ func (p *textPage) failures(all []Failure) {
 	}
 }
 
-// isLike tells whether two ways of failing differ in nothing that people would see.
+// isLike reports whether two ways of failing differ in nothing that people would see.
 func (f Failure) isLike(other Failure) bool {
 	return slices.EqualFunc(f.Differences, other.Differences, func(a, b Difference) bool {
 		return a.Path == b.Path && a.Want == b.Want && a.Have == b.Have

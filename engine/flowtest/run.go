@@ -64,7 +64,7 @@ type Result struct {
 	Failures []Failure
 }
 
-// Passed tells whether all was as expected.
+// Passed reports whether all was as expected.
 func (r *Result) Passed() bool { return len(r.Failures) == 0 }
 
 // A Failure is a way of running a test in which something was not as expected.
@@ -171,7 +171,7 @@ func (r *Result) fail(v Variant, found []Difference) {
 	r.Failures = append(r.Failures, Failure{Variant: v.String(), Differences: found})
 }
 
-// hasWhenOff tells whether something is said that holds only under chaos, for which
+// hasWhenOff reports whether something is said that holds only under chaos, for which
 // a mock may be there.
 func (t *Test) hasWhenOff() bool {
 	all := []*Expect{t.Expect}

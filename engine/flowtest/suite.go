@@ -43,7 +43,7 @@ type Env struct {
 
 // Stubs answer requests without a network.
 type Stubs interface {
-	// Answer gives the answer of the service with an id, or with the address that
+	// Answer returns the answer of the service with an id, or with the address that
 	// the request goes to, and the time that it takes. A nil reply is a service
 	// that hangs up; ok is false when there is no such service.
 	Answer(service string, r *http.Request) (reply *http.Response, after time.Duration, ok bool)
@@ -60,7 +60,7 @@ func Parse(f diag.File) (*File, []diag.Diagnostic) {
 	return &file, found
 }
 
-// JSONSchema gives the JSON Schema of files of tests, for editors.
+// JSONSchema returns the JSON Schema of files of tests, for editors.
 func JSONSchema() ([]byte, error) { return tree.FileSchema("ProcaaS tests", Spec()) }
 
 // Reference lists the mappings of a file of tests by where they stand, each once.
@@ -82,10 +82,10 @@ func Reference() []tree.Type {
 	return out
 }
 
-// Paths gives the files and directories with the pipelines of a file of tests.
+// Paths returns the files and directories with the pipelines of a file of tests.
 func (f *File) Paths(name string) []string { return beside(name, f.Pipelines, ".") }
 
-// StubPaths gives its files of stub services.
+// StubPaths returns its files of stub services.
 func (f *File) StubPaths(name string) []string { return beside(name, f.Stubs) }
 
 // beside gives paths as they are seen from a file.

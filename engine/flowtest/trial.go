@@ -202,7 +202,7 @@ func (t *trial) control(ctx context.Context, controls map[string]*Control) error
 	return nil
 }
 
-// change gives what the control sets; ok is false when there is to be none.
+// change returns what the control sets; ok is false when there is to be none.
 func (c *Control) change() (change guard.ControlChange, ok bool) {
 	word := c.Switch
 	if c.Word != "" {

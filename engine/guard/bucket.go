@@ -51,7 +51,7 @@ func (b *bucket) giveBack() {
 	b.took--
 }
 
-// sendAway gives the time at which a run shall ask again that has to wait for
+// sendAway returns the time at which a run shall ask again that has to wait for
 // long. Runs that are sent away come back one by one, so many a second as pace says.
 func (b *bucket) sendAway(now time.Time, delay time.Duration, pace float64) time.Time {
 	const longest = time.Hour
@@ -66,7 +66,7 @@ func (b *bucket) sendAway(now time.Time, delay time.Duration, pace float64) time
 	return time.Unix(0, at).UTC()
 }
 
-// counted tells how many calls have taken a place, how many a second may on all nodes together, and when one had to
+// counted returns how many calls have taken a place, how many a second may on all nodes together, and when one had to
 // wait last.
 func (b *bucket) counted() (taken int64, whole float64, late int64) {
 	b.mu.Lock()

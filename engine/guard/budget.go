@@ -22,7 +22,7 @@ type budgetSecond struct {
 	good, bad int // that ended in it
 }
 
-// at gives the counts of the present second.
+// at returns the counts of the present second.
 func (b *Budget) at(now time.Time) *budgetSecond {
 	unix := now.Unix()
 	s := &b.seconds[unix%budgetSeconds]
@@ -53,7 +53,7 @@ func (b *Budget) withdraw(repeats bool, started time.Time) {
 	}
 }
 
-// allows tells whether one more repetition is within a share of the calls.
+// allows reports whether one more repetition is within a share of the calls.
 func (b *Budget) allows(share float64, nodes int, now time.Time) bool {
 	if share >= 1 {
 		return true

@@ -97,7 +97,7 @@ func NewControl(steps []*planner.Step, path string, change ControlChange, now ti
 	return c, nil
 }
 
-// IsFree tells whether the control keeps nothing from running.
+// IsFree reports whether the control keeps nothing from running.
 func (c Control) IsFree() bool {
 	return c.Enabled && c.Mode == "" && c.RateLimit == "" && c.RolloutPercent == nil
 }

@@ -143,22 +143,22 @@ func untilText(t *time.Time) string {
 	return " until " + t.UTC().Format(time.RFC3339)
 }
 
-// isOff tells whether the switch is off in a mode at present.
+// isOff reports whether the switch is off in a mode at present.
 func (l *liveControl) isOff(mode string, now time.Time) bool {
 	return l != nil && !l.Enabled && l.Mode == mode && (l.Until == nil || now.Before(*l.Until))
 }
 
-// isKept tells whether nothing below goes out of the flow by itself at present.
+// isKept reports whether nothing below goes out of the flow by itself at present.
 func (l *liveControl) isKept(now time.Time) bool {
 	return l != nil && l.Enabled && l.Mode == ModeKeep && (l.Until == nil || now.Before(*l.Until))
 }
 
-// limits tells whether there is a rate limit at present.
+// limits reports whether there is a rate limit at present.
 func (l *liveControl) limits(now time.Time) bool {
 	return l != nil && l.RateLimit != "" && (l.LimitUntil == nil || now.Before(*l.LimitUntil))
 }
 
-// above gives the controls that hold for a handler: its own, the stage's and the
+// above returns the controls that hold for a handler: its own, the stage's and the
 // pipeline's; nil for none.
 func (c *Controls) above(s *planner.Step) [3]*liveControl {
 	if c == nil || len(c.ByPath) == 0 {
@@ -168,7 +168,7 @@ func (c *Controls) above(s *planner.Step) [3]*liveControl {
 	return [3]*liveControl{c.ByPath[s.Path], c.ByPath[s.StagePath], c.ByPath[pipeline]}
 }
 
-// Skips tells whether a handler is left out, and by which control. A critical
+// Skips reports whether a handler is left out, and by which control. A critical
 // one is only when the operator insists.
 func (c *Controls) Skips(s *planner.Step, now time.Time) *liveControl {
 	for _, l := range c.above(s) {
@@ -179,7 +179,7 @@ func (c *Controls) Skips(s *planner.Step, now time.Time) *liveControl {
 	return nil
 }
 
-// Holds tells whether runs wait before a handler, and for which control.
+// Holds reports whether runs wait before a handler, and for which control.
 func (c *Controls) Holds(s *planner.Step, now time.Time) *liveControl {
 	for _, l := range c.above(s) {
 		if l.isOff(ModeHold, now) {
@@ -189,7 +189,7 @@ func (c *Controls) Holds(s *planner.Step, now time.Time) *liveControl {
 	return nil
 }
 
-// Keeps tells whether a handler stays in the flow though its calls fail.
+// Keeps reports whether a handler stays in the flow though its calls fail.
 func (c *Controls) Keeps(s *planner.Step, now time.Time) bool {
 	above := c.above(s)
 	return above[0].isKept(now) || above[1].isKept(now) || above[2].isKept(now)
@@ -215,7 +215,7 @@ func (c *Controls) Share(s *planner.Step) (percent float64, ok bool) {
 	return 0, false
 }
 
-// Stands tells whether all that a cause names still holds runs back.
+// Stands reports whether all that a cause names still holds runs back.
 func (c *Controls) Stands(cause string, now time.Time) bool {
 	for part := range strings.SplitSeq(cause, ",") {
 		path, _, _ := strings.Cut(part, " ")
@@ -267,7 +267,7 @@ func (c *Controls) Effects(s *planner.Step, now time.Time) []string {
 	return out
 }
 
-// State tells how a handler is switched: on, off or hold.
+// State returns how a handler is switched: on, off or hold.
 func (c *Controls) State(s *planner.Step, now time.Time) string {
 	switch {
 	case c.Skips(s, now) != nil:
@@ -295,7 +295,7 @@ func (c *Controls) Limit(s *planner.Step, now time.Time) string {
 	return slices.MinFunc(rates, func(a, b datum.Rate) int { return cmp.Compare(a.PerSecond(), b.PerSecond()) }).Text()
 }
 
-// Overrides tells whether it does not count that a handler is out of the flow: runs
+// Overrides reports whether it does not count that a handler is out of the flow: runs
 // are held before it, or operators keep it.
 func (c *Controls) Overrides(s *planner.Step, now time.Time) bool {
 	return c.Holds(s, now) != nil || c.Keeps(s, now)

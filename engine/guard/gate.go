@@ -111,7 +111,7 @@ func (g *gate) heed(t Terms) {
 	g.adaptive.Bound(cmp.Or(t.most, highestLimit), t.calm, probePause*time.Duration(t.nodes))
 }
 
-// look tells where a spot is, and when to look again at the latest.
+// look returns where a spot is, and when to look again at the latest.
 func (g *gate) look(s *spot, now time.Time) (state spotState, again time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -192,7 +192,7 @@ func (g *gate) first(now time.Time) int {
 	return -1
 }
 
-// mayRepeat tells whether a repetition may start. While all fails, repetitions
+// mayRepeat reports whether a repetition may start. While all fails, repetitions
 // would only use up the attempts of their runs.
 func (g *gate) mayRepeat(now time.Time) bool {
 	if !g.calls.allows(g.terms.repeats, g.terms.nodes, now) {
@@ -237,7 +237,7 @@ func (g *gate) longest(now time.Time) int {
 	return max(most, min(rate, manyWaiting))
 }
 
-// moves tells whether the gate lets calls through.
+// moves reports whether the gate lets calls through.
 func (g *gate) moves(now time.Time) bool {
 	return !g.closed.After(now) && (g.adaptive == nil || !g.adaptive.Failing())
 }
@@ -270,7 +270,7 @@ const (
 	callBad
 )
 
-// leave gives the place back, wherever it is. The zero spot has none. It tells whether
+// leave gives the place back, wherever it is. The zero spot has none. It reports whether
 // the call was let in to find out about its service.
 func (s *spot) leave(end CallEnd, now time.Time) (probe bool) {
 	g := s.gate

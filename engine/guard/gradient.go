@@ -55,7 +55,7 @@ const (
 	probePause = 500 * time.Millisecond // between calls of a service that is down
 )
 
-// NewGradient gives a limit that has seen no calls.
+// NewGradient returns a limit that has seen no calls.
 func NewGradient() *Gradient {
 	return &Gradient{limit: firstLimit, most: highestLimit, pause: probePause, kinds: map[string]*callKind{}, probing: true}
 }
@@ -79,12 +79,12 @@ func (g *Gradient) Bound(most int, calm, pause time.Duration) {
 // Limit is how many calls may be under way.
 func (g *Gradient) Limit() int { return int(g.limit) }
 
-// Failing tells whether hardly any call succeeds at present.
+// Failing reports whether hardly any call succeeds at present.
 func (g *Gradient) Failing() bool {
 	return g.failing || g.good+g.bad >= gradientCalls && g.ratio() < cutBelow
 }
 
-// Down tells whether calls are made only to find out when the service is back.
+// Down reports whether calls are made only to find out when the service is back.
 func (g *Gradient) Down() bool { return g.failing && g.Limit() == lowestLimit }
 
 // Next is when a call may start though no other one ends; zero unless the service is down.
@@ -138,7 +138,7 @@ func (g *Gradient) End(kind string, good bool, took time.Duration, now time.Time
 	}
 }
 
-// isOver tells whether the window says enough: it is long enough, or a round of calls when
+// isOver reports whether the window says enough: it is long enough, or a round of calls when
 // each shows whether the service bears more.
 func (g *Gradient) isOver(now time.Time) bool {
 	ended := g.good + g.bad
@@ -148,7 +148,7 @@ func (g *Gradient) isOver(now time.Time) bool {
 	return now.Sub(g.began) >= gradientWindow && ended >= max(1, min(gradientCalls, g.Limit()/2)) || ended >= highestLimit
 }
 
-// isPressed tells whether the limit is what holds calls back while it probes, one having just ended.
+// isPressed reports whether the limit is what holds calls back while it probes, one having just ended.
 func (g *Gradient) isPressed() bool { return g.probing && g.full && g.underway+1 >= g.Limit() }
 
 func (g *Gradient) ratio() float64 { return float64(g.good) / float64(g.good+g.bad) }
@@ -179,7 +179,7 @@ func (g *Gradient) adapt() {
 	}
 }
 
-// pace tells what the good calls of the window took, and how many times what is
+// pace returns what the good calls of the window took, and how many times what is
 // normal for them.
 func (g *Gradient) pace() (mean time.Duration, stretch float64) {
 	calls, took, stretched := 0, time.Duration(0), 0.0

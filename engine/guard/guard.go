@@ -52,7 +52,7 @@ type place struct {
 	spots  [2]spot // of the handler and of the service
 }
 
-// at gives the place of a call.
+// at returns the place of a call.
 func (p *Pass) at(ref string) *place {
 	if p.places == nil {
 		p.places = map[string]*place{}
@@ -77,7 +77,7 @@ func (p *Pass) LeaveAll(path string, now time.Time) {
 	}
 }
 
-// End gives up what a call holds that has ended. It tells whether the call was made
+// End gives up what a call holds that has ended. It reports whether the call was made
 // to find out about its service.
 func (p *Pass) End(ref string, end CallEnd, now time.Time) (probe bool) {
 	pl := p.places[ref]
@@ -297,7 +297,7 @@ func (g *Guard) enter(s *planner.Step, ref string, since time.Time, p *Pass, now
 	return core.Verdict{}
 }
 
-// Bucket gives the bucket of a path.
+// Bucket returns the bucket of a path.
 func (g *Guard) Bucket(path string) *bucket {
 	g.mu.RLock()
 	b := g.buckets[path]
@@ -331,7 +331,7 @@ func (g *Guard) Share(nodes int, now time.Time) {
 	}
 }
 
-// Gate gives the gate of a name.
+// Gate returns the gate of a name.
 func (g *Guard) Gate(name string) *gate {
 	g.mu.RLock()
 	at := g.gates[name]

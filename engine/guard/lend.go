@@ -70,7 +70,7 @@ type usage struct {
 	rates [windows]float64 // calls a second in the last windows, the newest first
 }
 
-// Part gives the part of a limit that this node has, and the part that it may come to have when those who need none lend theirs.
+// Part returns the part of a limit that this node has, and the part that it may come to have when those who need none lend theirs.
 func (g *Guard) Part(limit string) (share, hope float64) {
 	if parts := g.lent.now.Load(); parts != nil {
 		if l, lent := (*parts)[limit]; lent {
@@ -259,7 +259,7 @@ func (g *Guard) used(limit string, b *bucket, share float64, now time.Time) (par
 	return min(slices.Max(u.rates[:])/whole, share), late
 }
 
-// limits gives the buckets that nodes share, by the names of the limits.
+// limits returns the buckets that nodes share, by the names of the limits.
 func (g *Guard) limits() map[string]*bucket {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -272,7 +272,7 @@ func (g *Guard) limits() map[string]*bucket {
 	return out
 }
 
-// bucketOf gives the bucket of a limit that the node has asked already; nil for none.
+// bucketOf returns the bucket of a limit that the node has asked already; nil for none.
 func (g *Guard) bucketOf(limit string) *bucket {
 	g.mu.RLock()
 	defer g.mu.RUnlock()

@@ -66,7 +66,7 @@ func (g *gate) Fill(info *ServiceInfo, terms Terms, now time.Time) {
 	}
 }
 
-// failing tells since when hardly any call succeeds, or the service wants none; zero when it
+// failing returns since when hardly any call succeeds, or the service wants none; zero when it
 // answers.
 func (g *gate) failing(now time.Time) time.Time {
 	good, bad := g.calls.Outcomes(now)
@@ -85,7 +85,7 @@ func (g *gate) failing(now time.Time) time.Time {
 	return g.failingFrom
 }
 
-// IsQuiet tells whether nobody has found out for long how the service is, and nobody waits
+// IsQuiet reports whether nobody has found out for long how the service is, and nobody waits
 // here who would.
 func (g *gate) IsQuiet(now time.Time) bool {
 	const long = time.Minute

@@ -27,7 +27,7 @@ const (
 	slowShare = 10
 )
 
-// terms gives what bounds the calls of a handler: of its own, for 0, or of the
+// terms returns what bounds the calls of a handler: of its own, for 0, or of the
 // service that it calls, for 1. ok is false when nothing does.
 func (g *Guard) terms(s *planner.Step, level int) (name string, terms Terms, ok bool) {
 	nodes := int(max(1, g.Nodes.Load()))
@@ -69,7 +69,7 @@ func patience(s *planner.Step, level int) time.Duration {
 	return min(max(time.Duration(min(s.Retry.Attempts, 60))*timeout, time.Second), time.Minute)
 }
 
-// EndOf tells what the end of a call says about its service.
+// EndOf returns what the end of a call says about its service.
 func EndOf(s *planner.Step, err error, took time.Duration) CallEnd {
 	end := CallEnd{Verdict: CallGood, Kind: s.Path}
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // Cells is what operators see of an inbox over several databases, and do to it.
 type Cells interface {
-	// Inbox tells which database has what.
+	// Inbox returns which database has what.
 	Inbox(ctx context.Context) (View, error)
 
 	// MoveSlots begins a move, or with dry only says what it would do. What is wrong with

@@ -219,7 +219,7 @@ func checkEvent(ev model.Event) error {
 	return nil
 }
 
-// checkLabel tells what is wrong with a short text; empty when nothing is.
+// checkLabel returns what is wrong with a short text; empty when nothing is.
 func checkLabel(s string, longest int) string {
 	if len(s) > longest {
 		return fmt.Sprintf("want at most %d bytes, have %d", longest, len(s))
@@ -251,7 +251,7 @@ func hashEvent(ev model.Event) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// NewID gives an id that sorts by the time it was made.
+// NewID returns an id that sorts by the time it was made.
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // An OverloadError refuses events that would have to wait for too long. None of

@@ -25,7 +25,7 @@ const (
 	longestRetryAfter = 30 * time.Second
 )
 
-// Overload tells why no event can be taken in at present; nil when one can. It
+// Overload returns why no event can be taken in at present; nil when one can. It
 // counts one as refused: it is asked before events are read.
 func (a *Acceptor) Overload() *OverloadError {
 	over := a.overload(1)
@@ -35,7 +35,7 @@ func (a *Acceptor) Overload() *OverloadError {
 	return over
 }
 
-// overload tells why so many events cannot be taken in at present; nil when they
+// overload returns why so many events cannot be taken in at present; nil when they
 // can.
 func (a *Acceptor) overload(events int) *OverloadError {
 	o := a.accepts.Outlook(min(events, writes.MaxBatch))
@@ -57,7 +57,7 @@ func (a *Acceptor) shed(events int, why string) {
 	}
 }
 
-// Sheds tells whether the node has refused events lately.
+// Sheds reports whether the node has refused events lately.
 func (a *Acceptor) Sheds() error {
 	const lately = 10 * time.Second
 	at := a.shedLast.Load()

@@ -153,7 +153,7 @@ func (m *Store) apply(r *memoryRun, c model.Change, emits [][]byte) {
 	}
 }
 
-// canTake tells whether the events that a run has taken are still pending.
+// canTake reports whether the events that a run has taken are still pending.
 func (m *Store) canTake(r *memoryRun, take []model.Taken) bool {
 	for _, t := range take {
 		other := m.runs[t.Run]
@@ -164,7 +164,7 @@ func (m *Store) canTake(r *memoryRun, take []model.Taken) bool {
 	return true
 }
 
-// isOver tells whether a run has ended, if only for now.
+// isOver reports whether a run has ended, if only for now.
 func (m *Store) isOver(id string) bool {
 	r := m.runs[id]
 	return r == nil || r.status.Ended()

@@ -66,7 +66,7 @@ func (m *Store) Count(ctx context.Context, f store.RunFilter) ([]store.RunCount,
 	return out, ctx.Err()
 }
 
-// isChosen tells whether a filter chooses a run.
+// isChosen reports whether a filter chooses a run.
 func (r *memoryRun) isChosen(f store.RunFilter) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	return is(f.Pipeline, r.pipeline) && is(f.Flow, r.Flow) && is(f.Key, r.Key) && is(string(f.Status), string(r.status)) &&

@@ -194,7 +194,7 @@ func (m *Store) Move(ctx context.Context, move store.Move, version int64, by sto
 	return false, nil
 }
 
-// audited gives what the audit keeps of a run.
+// audited returns what the audit keeps of a run.
 func (r *memoryRun) audited() store.AuditedRun {
 	return store.AuditedRun{
 		Pipeline: r.pipeline, Status: r.status, Generation: r.generation, FailedPath: r.failedPath, ErrorClass: r.class,

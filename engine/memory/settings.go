@@ -140,7 +140,7 @@ func (m *Store) Release(ctx context.Context, cause string, limit int) (int, erro
 	return n, ctx.Err()
 }
 
-// isParkedFor tells whether a run waits for a cause.
+// isParkedFor reports whether a run waits for a cause.
 func (r *memoryRun) isParkedFor(cause string) bool {
 	return r.status == model.Parked && r.node == 0 && r.cause == cause && !r.isHeld()
 }

@@ -132,7 +132,7 @@ func New(clock func() time.Time) *Store {
 	return &Store{d, bundlePort{d}, documentPort{d}, fallbackPort{d}, settingPort{d}}
 }
 
-// Ports gives what nodes need of the store. It forgets nothing while it is there, and keeps no
+// Ports returns what nodes need of the store. It forgets nothing while it is there, and keeps no
 // tasks.
 func (m *Store) Ports() store.Store {
 	return store.Store{
@@ -258,18 +258,18 @@ func (m *Store) accept(in model.Intake, row []byte) (*memoryRun, store.Accepted)
 	return r, store.Accepted{Run: r.ID, Undecided: undecided}
 }
 
-// isScheduled tells whether the time of the run's event has not come.
+// isScheduled reports whether the time of the run's event has not come.
 func (r *memoryRun) isScheduled(now time.Time) bool {
 	return r.status == model.Waiting && r.node == 0 && r.Event.At.After(now)
 }
 
-// isDue tells whether the time of a run has come.
+// isDue reports whether the time of a run has come.
 func (r *memoryRun) isDue(now time.Time) bool { return !r.due.After(now) }
 
-// isHeld tells whether a run waits in a handler until an operator decides.
+// isHeld reports whether a run waits in a handler until an operator decides.
 func (r *memoryRun) isHeld() bool { return r.status == model.Parked && r.due.IsZero() }
 
-// isReady tells whether a run may be claimed.
+// isReady reports whether a run may be claimed.
 func (m *Store) isReady(r *memoryRun, now time.Time) bool {
 	if r.node != 0 || r.status != model.Waiting && r.status != model.Parked || r.aside {
 		return false
@@ -280,7 +280,7 @@ func (m *Store) isReady(r *memoryRun, now time.Time) bool {
 	return !r.Ordered || m.head(r, now) == r
 }
 
-// hears tells whether an event is pending that a parked run waits for.
+// hears reports whether an event is pending that a parked run waits for.
 func (m *Store) hears(r *memoryRun, now time.Time) bool {
 	return r.status == model.Parked && len(r.awaits) > 0 && len(m.pending(r.Flow, r.Key, r.awaits, r.heard, now)) > 0
 }
@@ -404,7 +404,7 @@ func (m *Store) Depth(ctx context.Context) (d store.Depth, err error) {
 	return d, ctx.Err()
 }
 
-// asideAt tells where a run is set aside; empty for one that is not.
+// asideAt returns where a run is set aside; empty for one that is not.
 func (r *memoryRun) asideAt(now time.Time) store.AsidePlace {
 	switch {
 	case r.node != 0:

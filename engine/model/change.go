@@ -106,7 +106,7 @@ func UndoOrder(reason string) string { return undoOrder + reason }
 // UndoReason reads an [UndoOrder]; false for the hash of a definition.
 func UndoReason(order string) (reason string, ok bool) { return strings.CutPrefix(order, undoOrder) }
 
-// Next tells what is kept of an order of an operator after a change that takes the run
+// Next returns what is kept of an order of an operator after a change that takes the run
 // from its node, and whether the run must be ready then because the order is an
 // [UndoOrder] that the node has not seen.
 func (c *Change) Next(order string) (kept string, ready bool) {
@@ -132,7 +132,7 @@ const (
 	Ignored   Status = "ignored" // no pipeline or transition for it
 )
 
-// Ended tells whether the run will not go on by itself.
+// Ended reports whether the run will not go on by itself.
 func (s Status) Ended() bool {
 	return s == Succeeded || s == Failed || s == Cancelled || s == Ignored
 }

@@ -49,7 +49,7 @@ type Event struct {
 // emittedSpace is put before the source that an author has given to an emitted event.
 const emittedSpace = ReservedSource + "emitted/"
 
-// Namespace gives the source under which the id of the event is known. Ids of the
+// Namespace returns the source under which the id of the event is known. Ids of the
 // engine's own events are known apart from those of submitters: otherwise whoever
 // submits an event with an id to come would keep that event from ever happening.
 func (e Event) Namespace() string {

@@ -52,7 +52,7 @@ func FormatLeftOut(list []LeftOut) string {
 	return b.String()
 }
 
-// HasLeftOut tells whether a list that is kept has a path, or one below it.
+// HasLeftOut reports whether a list that is kept has a path, or one below it.
 func HasLeftOut(kept, path string) bool {
 	return strings.Contains(kept, "\n"+path+" ") || strings.Contains(kept, "\n"+path+"/")
 }

@@ -35,7 +35,7 @@ func (p Place) Status() Status {
 	}
 }
 
-// PlaceAfter tells where a run is after a change that takes it from its node, without an end
+// PlaceAfter returns where a run is after a change that takes it from its node, without an end
 // for good. The run has a place in the order of a key when it is ordered, and keeps that when
 // it blocks; order is what an operator wants of it.
 func (c *Change) PlaceAfter(ordered, block bool, order string, now time.Time) Place {

@@ -13,7 +13,7 @@ func RefOf(path string, item int) string {
 	return path + "[" + strconv.Itoa(item-1) + "]"
 }
 
-// IsRefOf tells whether a ref is of a handler, or of an item of its for-each.
+// IsRefOf reports whether a ref is of a handler, or of an item of its for-each.
 func IsRefOf(ref, path string) bool {
 	return strings.HasPrefix(ref, path) && (len(ref) == len(path) || ref[len(path)] == '[')
 }
@@ -21,7 +21,7 @@ func IsRefOf(ref, path string) bool {
 // IntoCall stands in a [core.Attempt.Ref] behind each call that the task is inside of.
 const IntoCall = ">"
 
-// PathOf gives the path of the handler that a ref names.
+// PathOf returns the path of the handler that a ref names.
 func PathOf(ref string) string {
 	path, _, _ := strings.Cut(ref[strings.LastIndex(ref, IntoCall)+1:], "[")
 	return path
@@ -39,7 +39,7 @@ func PipelineOf(path string) string {
 	return pipeline
 }
 
-// SplitPath gives the pipeline, the stage and the handler of a path; empty for
+// SplitPath returns the pipeline, the stage and the handler of a path; empty for
 // what it does not have.
 func SplitPath(path string) (parts [3]string) {
 	copy(parts[:], strings.SplitN(path, "/", 3))

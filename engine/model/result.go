@@ -37,7 +37,7 @@ func (e *permanentError) Unwrap() error { return e.error }
 
 func (e *permanentError) Permanent() bool { return true }
 
-// IsPermanent tells whether err, or an error that it wraps, is [Permanent] or says so by a
+// IsPermanent reports whether err, or an error that it wraps, is [Permanent] or says so by a
 // method of that name.
 func IsPermanent(err error) bool {
 	var p interface{ Permanent() bool }
@@ -53,7 +53,7 @@ type afterError struct {
 	delay time.Duration
 }
 
-// RetryDelay gives the delay of an [After] error; ok is false for others.
+// RetryDelay returns the delay of an [After] error; ok is false for others.
 func RetryDelay(err error) (d time.Duration, ok bool) {
 	if a, ok := errors.AsType[*afterError](err); ok {
 		return a.delay, true
@@ -91,7 +91,7 @@ type classError struct {
 
 func (e *classError) Unwrap() error { return e.error }
 
-// ClassOf gives the class of an error for retry and fallback: timeout, the status of a
+// ClassOf returns the class of an error for retry and fallback: timeout, the status of a
 // [StatusError] such as 503, schema for data that does not fit its schema, what
 // [WithClass] has said, or other.
 func ClassOf(err error) string {
@@ -115,14 +115,14 @@ func ClassOf(err error) string {
 	return "other"
 }
 
-// InClass tells whether an error belongs to one of the classes, which may be
+// InClass reports whether an error belongs to one of the classes, which may be
 // groups of statuses, such as 5xx, and any.
 func InClass(err error, classes []string) bool {
 	class := ClassOf(err)
 	return slices.ContainsFunc(classes, func(c string) bool { return c == "any" || IsOfClass(class, c) })
 }
 
-// IsOfClass tells whether a class of [ClassOf] is wanted, or belongs to a group
+// IsOfClass reports whether a class of [ClassOf] is wanted, or belongs to a group
 // that is: 4xx, 5xx, or status for all statuses.
 func IsOfClass(class, wanted string) bool {
 	isStatus := class != "" && '0' <= class[0] && class[0] <= '9'

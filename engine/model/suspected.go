@@ -4,7 +4,7 @@ package model
 // run to be suspected. The first death is mostly an honest crash or a deploy, and the second one may follow from it.
 const SuspectedFrom = 2
 
-// Suspected tells whether a run with this many losses may be what brings its nodes down.
+// Suspected reports whether a run with this many losses may be what brings its nodes down.
 func Suspected(losses int) bool { return losses >= SuspectedFrom }
 
 // ClassQuarantined is the class of the error of a run that has been quarantined.

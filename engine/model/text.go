@@ -55,7 +55,7 @@ func EventData(e Event) map[string]any {
 // IdentityOf is what keys of calls follow from when the sender has chosen the event's id.
 func IdentityOf(e Event) string { return Digest("event", e.Source, e.ID) }
 
-// TimeOrNil gives nil for a time that is not known.
+// TimeOrNil returns nil for a time that is not known.
 func TimeOrNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

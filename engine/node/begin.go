@@ -94,7 +94,7 @@ func (j opening) admit() bool {
 	return j.close(change)
 }
 
-// definition gives the definition that the run goes on with. While the store
+// definition returns the definition that the run goes on with. While the store
 // cannot tell, it waits.
 func (j opening) definition() (*definitions.Definition, error) {
 	library := j.n.d.Library
@@ -154,7 +154,7 @@ func (j opening) choose() (plan *planner.Plan, ok bool) {
 	return nil, false
 }
 
-// serves tells whether a pipeline takes the event.
+// serves reports whether a pipeline takes the event.
 func (j opening) serves(p *tree.Pipeline, flow *tree.Flow) (bool, error) {
 	if p.When.IsNull() {
 		return true, nil

@@ -64,7 +64,7 @@ func (c *committer) commit(change model.Change) error {
 // errLater says that the store does not take a change at present.
 var errLater = errors.New("the store does not take it at present")
 
-// mayPass tells whether a change is to be handed in again.
+// mayPass reports whether a change is to be handed in again.
 func mayPass(err error) bool { return errors.Is(err, store.ErrAway) || errors.Is(err, errLater) }
 
 // commitAgain hands a change in until the store takes it, such as when the cell can be
@@ -158,7 +158,7 @@ func (c *committer) settle(changes []model.Change, errs []error) {
 	}
 }
 
-// isWritten reads a run, until that succeeds or the membership ends, and tells
+// isWritten reads a run, until that succeeds or the membership ends, and reports
 // whether a change was written. Nobody else moves a run that the node owns. So
 // when the run has moved on further than by this change, then because the change
 // gave it back.
@@ -185,7 +185,7 @@ func (c *committer) isWritten(change model.Change) bool {
 	}
 }
 
-// repeat gives the same error n times.
+// repeat returns the same error n times.
 func repeat(err error, n int) []error {
 	errs := make([]error, n)
 	for i := range errs {

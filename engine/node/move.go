@@ -25,7 +25,7 @@ func (j *job) move(bundle string) {
 	}
 }
 
-// moves tells whether the run is to go on by another definition, so that nothing
+// moves reports whether the run is to go on by another definition, so that nothing
 // more is started.
 func (j *job) moves() bool {
 	return j.moving.Load() != nil && j.stopping.Load() == nil && !j.run.Status().Ended()

@@ -193,7 +193,7 @@ func (n *node) nudge() {
 	}
 }
 
-// holds gives the number of runs that the node knows or has asked for.
+// holds returns the number of runs that the node knows or has asked for.
 func (n *node) holds() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -207,7 +207,7 @@ func (n *node) job(run string) *job {
 	return n.jobs[run]
 }
 
-// close stops asking for runs, and waits until no answer is outstanding. It tells
+// close stops asking for runs, and waits until no answer is outstanding. It returns
 // which runs the node then holds; ok is false when its membership ended first.
 func (n *node) close() (runs []string, ok bool) {
 	n.mu.Lock()
@@ -261,7 +261,7 @@ func (n *node) giveBackUnknown() {
 // fence drops everything: another node has taken over, or may do so.
 func (n *node) fence() { n.end(store.ErrFenced) }
 
-// isDraining tells whether the node starts nothing more.
+// isDraining reports whether the node starts nothing more.
 func (n *node) isDraining() bool {
 	select {
 	case <-n.draining:
@@ -346,7 +346,7 @@ func (l *lease) valid(ctx context.Context) bool {
 	}
 }
 
-// state tells whether the lease is valid, and why it was not renewed last.
+// state reports whether the lease is valid, and why it was not renewed last.
 func (l *lease) state() (valid bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

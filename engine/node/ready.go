@@ -35,7 +35,7 @@ func (j *job) ready() []core.Attempt {
 	return tasks
 }
 
-// listen hands the core what is pending of the events that it waits for, and tells
+// listen hands the core what is pending of the events that it waits for, and reports
 // whether it has taken any. While the store cannot tell, it waits.
 func (j *job) listen() (taken bool) {
 	for backoff := 10 * time.Millisecond; ; {
@@ -68,7 +68,7 @@ func (j *job) live() core.Live { return j.liveAt(j.n.d.Clock.Now()) }
 // the core tells to wait for is due by this time.
 func (j *job) now() time.Time { return j.since(j.n.d.Clock.Now()) }
 
-// since gives a time, or the latest that the run has seen: what people read of a run is in
+// since returns a time, or the latest that the run has seen: what people read of a run is in
 // order.
 func (j *job) since(now time.Time) time.Time {
 	if now.Before(j.last) && j.last.Sub(now) < clockSet {
@@ -125,7 +125,7 @@ func (j *job) letGo() {
 	}
 }
 
-// off tells whether a handler of the run is left out at present, and why. What
+// off reports whether a handler of the run is left out at present, and why. What
 // operators say comes first: a handler that they hold waits.
 func (j *job) off(s *planner.Step, c *guard.Controls, now time.Time) (reason string, off bool) {
 	if reason, off = c.Off(s, now); !off {

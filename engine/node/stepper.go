@@ -69,7 +69,7 @@ func (s *Stepper) restart(ctx context.Context) error {
 	return s.Join(ctx)
 }
 
-// Work does what there is to do up to a time, and tells when there is more; zero
+// Work does what there is to do up to a time, and returns when there is more; zero
 // for never.
 func (s *Stepper) Work(ctx context.Context, until time.Time) (next time.Time, err error) {
 	for {
@@ -99,7 +99,7 @@ func (s *Stepper) Work(ctx context.Context, until time.Time) (next time.Time, er
 	}
 }
 
-// look asks the store what there is to do now, and does it. It tells when the
+// look asks the store what there is to do now, and does it. It returns when the
 // store will have more, and whether there may be more at once.
 func (s *Stepper) look(ctx context.Context) (due time.Duration, busy bool, err error) {
 	b, err := s.n.d.Store.Ledger.Beat(ctx, s.n.number, s.n.d.Lease, s.n.d.Library.Present().Bundle.Hash)
@@ -144,7 +144,7 @@ func (s *Stepper) begin(j *job) {
 	s.attempt(j, func() bool { return (opening{j}).begin() && s.advance(j) })
 }
 
-// stirred tells whether a run has to look again though nothing of it has ended.
+// stirred reports whether a run has to look again though nothing of it has ended.
 // One that an operator wants ended ends.
 func (s *Stepper) stirred(j *job) bool {
 	select {

@@ -91,7 +91,7 @@ func newJob(n *node, c *store.Claimed) *job {
 	return j
 }
 
-// at gives the log for what happens at a path: a handler's, or the pipeline when
+// at returns the log for what happens at a path: a handler's, or the pipeline when
 // it is empty. All that is logged of a run has the keys path, run and key.
 func (j *job) at(path string) *slog.Logger {
 	if path == "" {
@@ -100,7 +100,7 @@ func (j *job) at(path string) *slog.Logger {
 	return j.log.With("path", path)
 }
 
-// ofCall gives the log for what happens in a call.
+// ofCall returns the log for what happens in a call.
 func (j *job) ofCall(t *core.Attempt) *slog.Logger {
 	if t.Item > 0 {
 		return j.log.With("path", t.Step.Path, "item", t.Item-1, "attempt", t.Attempt)
@@ -186,7 +186,7 @@ func (j *job) save() bool {
 	return status == model.Running
 }
 
-// mustSave tells whether there is something to save now. What a crash may forget
+// mustSave reports whether there is something to save now. What a crash may forget
 // is worth no commit of its own, unless people would miss it: calls that take
 // their time are to be seen.
 func (j *job) mustSave() bool {
@@ -323,7 +323,7 @@ func (j *job) wait() bool {
 	}
 }
 
-// superseded gives a channel that is closed when there are newer controls than
+// superseded returns a channel that is closed when there are newer controls than
 // those that Ready has decided by.
 func (j *job) superseded() <-chan struct{} {
 	if j.seen == nil || j.moves() || j.n.isDraining() { // which ask Ready no more
@@ -332,7 +332,7 @@ func (j *job) superseded() <-chan struct{} {
 	return j.seen.Superseded
 }
 
-// delay gives the time until there is something to do though no call ends; false
+// delay returns the time until there is something to do though no call ends; false
 // when there is nothing.
 func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 	if !next.IsZero() {

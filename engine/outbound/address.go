@@ -47,7 +47,7 @@ const loopbackKind = "loopback"
 // globalUnicast is what of IPv6 is given to hosts of the public Internet.
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
-// NotPublic tells what keeps an address from being one of a host of the public
+// NotPublic returns what keeps an address from being one of a host of the public
 // Internet, such as private or link-local; empty for a public one. An address
 // of IPv4 inside one of IPv6 is that address.
 func NotPublic(a netip.Addr) string {

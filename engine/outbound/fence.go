@@ -58,7 +58,7 @@ func (f *fence) dial(ctx context.Context, network, addr string) (net.Conn, error
 	return d.DialContext(ctx, network, addr)
 }
 
-// checkAddress tells whether a connection to host, host:port, may be made to the
+// checkAddress reports whether a connection to host, host:port, may be made to the
 // address that it has been resolved to. Repeating the call cannot mend it.
 func (f *fence) checkAddress(host, address string) error {
 	a, err := netip.ParseAddrPort(address)
@@ -84,7 +84,7 @@ func (f *fence) checkAddress(host, address string) error {
 // A hostSet holds host:port pairs in lower case. The empty set allows all.
 type hostSet map[string]bool
 
-// hostsOf gives the hosts of URLs.
+// hostsOf returns the hosts of URLs.
 func hostsOf(addresses []string) hostSet {
 	hosts := hostSet{}
 	for _, address := range addresses {

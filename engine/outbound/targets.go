@@ -21,7 +21,7 @@ type Targets struct {
 }
 
 // ParseTargets reads targets: a host, host:port, an address, or a range of addresses
-// such as 10.0.0.0/8. It gives nil when there are none.
+// such as 10.0.0.0/8. It returns nil when there are none.
 func ParseTargets(texts []string) (*Targets, error) {
 	if len(texts) == 0 {
 		return nil, nil

@@ -115,7 +115,7 @@ func (t *transport) ask(r *http.Request, host string) (*http.Response, error) {
 	return t.once.RoundTrip(&again)
 }
 
-// isRepeatable tells whether a request may be made again that the service may have looked at.
+// isRepeatable reports whether a request may be made again that the service may have looked at.
 func isRepeatable(r *http.Request) bool {
 	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
 		return false

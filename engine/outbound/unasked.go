@@ -124,7 +124,7 @@ func (c *watchedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// take begins a use of the connection, and gives its number.
+// take begins a use of the connection, and returns its number.
 func (c *watchedConn) take() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +144,7 @@ func (c *watchedConn) end(use int) {
 	}
 }
 
-// isUnasked tells whether a response begins of which nothing has been read since the request was
+// isUnasked reports whether a response begins of which nothing has been read since the request was
 // written.
 func (c *watchedConn) isUnasked() bool {
 	c.mu.Lock()
@@ -152,7 +152,7 @@ func (c *watchedConn) isUnasked() bool {
 	return c.state == connAsked
 }
 
-// isLost tells whether something has come that nobody has asked for.
+// isLost reports whether something has come that nobody has asked for.
 func (c *watchedConn) isLost() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

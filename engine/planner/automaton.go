@@ -6,7 +6,7 @@ import (
 	"procaas/dsl/tree"
 )
 
-// StateOf gives the state of an entity from what is stored of it: an entity
+// StateOf returns the state of an entity from what is stored of it: an entity
 // that no event has reached is in the initial state. It is empty for flows
 // without an automaton. The flow may be nil.
 func StateOf(f *tree.Flow, stored string) string {
@@ -35,7 +35,7 @@ func Transition(f *tree.Flow, stored, eventType string) (to string, ok bool) {
 	return "", false
 }
 
-// IsFinal tells whether no event leaves a stored state. The flow may be nil.
+// IsFinal reports whether no event leaves a stored state. The flow may be nil.
 func IsFinal(f *tree.Flow, stored string) bool {
 	return f != nil && f.States != nil && slices.Contains(f.States.Final, StateOf(f, stored))
 }

@@ -55,7 +55,7 @@ func (g *Stage) Handlers() []*Step {
 	return g.Steps
 }
 
-// Loop gives what the stage is from outside when it is repeated for each element of a
+// Loop returns what the stage is from outside when it is repeated for each element of a
 // list; nil when it is not.
 func (g *Stage) Loop() *Step {
 	if g.loop == nil {
@@ -383,7 +383,7 @@ func (g *Stage) join(s *Step) {
 	g.Steps = append(g.Steps, s)
 }
 
-// depend tells whether b, declared after a, must wait for it. Of two in different
+// depend reports whether b, declared after a, must wait for it. Of two in different
 // branches only one ever runs.
 func depend(a, b *Step) (Edge, bool) {
 	if a.Handler.Branch != b.Handler.Branch && a.Handler.Branch != nil && b.Handler.Branch != nil {
@@ -458,7 +458,7 @@ func (p *Plan) markKept() {
 	}
 }
 
-// isVolatile tells whether live settings decide if the handler runs, or whether
+// isVolatile reports whether live settings decide if the handler runs, or whether
 // it is told the time at which the run began. Both are lost in a crash before the
 // first checkpoint.
 func (s *Step) isVolatile(stage *tree.Stage) bool {
@@ -469,7 +469,7 @@ func (s *Step) isVolatile(stage *tree.Stage) bool {
 		slices.ContainsFunc(reads, func(r datum.Read) bool { return r.Path.Overlaps(began) })
 }
 
-// readsLive tells whether a value depends on live settings.
+// readsLive reports whether a value depends on live settings.
 func readsLive(v *expr.Value) bool { return AnyLive(v.Reads()) }
 
 // AnyLive reports whether one of the reads is of live settings.
@@ -477,7 +477,7 @@ func AnyLive(reads []datum.Read) bool {
 	return slices.ContainsFunc(reads, func(r datum.Read) bool { return r.Path[0] == "configs" })
 }
 
-// isContested tells whether live settings choose between p and others.
+// isContested reports whether live settings choose between p and others.
 func isContested(b *tree.Bundle, p *tree.Pipeline) bool {
 	events := p.On
 	if len(events) == 0 && !p.IsCalled() {

@@ -144,7 +144,7 @@ func ruleText(rule *tree.OnError) string {
 	return on + ": " + rule.Then
 }
 
-// Implied tells whether another edge of s leads to a handler that waits for the
+// Implied reports whether another edge of s leads to a handler that waits for the
 // same one, so that a picture needs no line for e. Edges are transitive only
 // through the handlers between them, so a direct predecessor suffices to look
 // further.
@@ -157,7 +157,7 @@ func (s *Step) Implied(e Edge) bool {
 	return false
 }
 
-// WaitsFor tells whether s comes after earlier by any chain of edges.
+// WaitsFor reports whether s comes after earlier by any chain of edges.
 func (s *Step) WaitsFor(earlier *Step) bool {
 	for _, e := range s.After {
 		if e.From == earlier || e.From.Index > earlier.Index && e.From.WaitsFor(earlier) {

@@ -7,7 +7,7 @@ import (
 	"procaas/dsl/tree"
 )
 
-// hostsOf gives the hosts of URLs: host:port pairs in lower case.
+// hostsOf returns the hosts of URLs: host:port pairs in lower case.
 func hostsOf(addresses []string) map[string]bool {
 	hosts := map[string]bool{}
 	for _, address := range addresses {

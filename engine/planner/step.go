@@ -5,7 +5,7 @@ import (
 	"procaas/engine/model"
 )
 
-// Fallback gives the fallback by which a handler goes out of the flow; nil when
+// Fallback returns the fallback by which a handler goes out of the flow; nil when
 // it never does.
 func (s *Step) Fallback() *tree.Fallback {
 	if s.Handler.IsCritical() {
@@ -14,7 +14,7 @@ func (s *Step) Fallback() *tree.Fallback {
 	return s.Handler.Fallback
 }
 
-// Fails tells whether a call that came to an error counts as a failure. Others
+// Fails reports whether a call that came to an error counts as a failure. Others
 // say nothing about the handler: that what it asked for is not there, or that it
 // asked wrongly.
 func (s *Step) Fails(err error) bool {
@@ -39,10 +39,10 @@ func (p *Plan) Within(seen map[*Plan]bool) (out []*Step) {
 	return out
 }
 
-// Computes tells whether the core decides the handler by itself, without a call.
+// Computes reports whether the core decides the handler by itself, without a call.
 func (s *Step) Computes() bool { return s.Type.Name == "" || s.Type.SetsState }
 
-// StandsIn tells whether something fills the state when the handler is out.
+// StandsIn reports whether something fills the state when the handler is out.
 func (s *Step) StandsIn() bool {
 	return s.Handler.Fallback != nil && !s.Handler.Fallback.Result.IsNull()
 }

@@ -84,7 +84,7 @@ func (w *work) queueTaken(t *tx) {
 	})
 }
 
-// canTake tells whether the events that a run has taken are still pending.
+// canTake reports whether the events that a run has taken are still pending.
 func (w *work) canTake(c *step) bool {
 	for _, taken := range c.Take {
 		if n, ok := w.pending[taken.Run]; !ok || n != (keyName{c.flow, c.key}) {
@@ -125,7 +125,7 @@ func (w *work) queueWakes(t *tx, news bool, touched *keySet) {
 	}
 }
 
-// awaitsOf gives the types of events that a run waits for as they are stored.
+// awaitsOf returns the types of events that a run waits for as they are stored.
 func awaitsOf(c *model.Change) *string {
 	if len(c.Awaits) == 0 || c.Status != model.Parked {
 		return nil

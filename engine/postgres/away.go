@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// IsAway tells whether an error of [Open] says that the server cannot be reached
+// IsAway reports whether an error of [Open] says that the server cannot be reached
 // at present, or does not take connections yet: trying again later may help. An
 // address that makes no sense, a wrong password, a database or a role that does not
 // exist, a schema of another version, and a server that forgets are none.
@@ -34,7 +34,7 @@ func IsAway(err error) bool {
 	return away || err != nil && strings.Contains(err.Error(), "ValidateConnect failed")
 }
 
-// passes tells whether what an error code says passes by itself.
+// passes reports whether what an error code says passes by itself.
 func passes(code string) bool {
 	switch code {
 	case "57P01", "57P02", "57P03", // the server stops or starts

@@ -127,7 +127,7 @@ func (c cell) Now(ctx context.Context) (micros int64, err error) {
 	return micros, err
 }
 
-// fence gives those of the events whose slots are open here, and keeps these open until
+// fence returns those of the events whose slots are open here, and keeps these open until
 // the end of the transaction. A store that is no cell has all slots.
 func (t *tx) fence(ctx context.Context, in []*intake) (here, elsewhere []*intake, err error) {
 	if !t.cell || len(in) == 0 {

@@ -245,7 +245,7 @@ func (w *work) refuse() {
 	}
 }
 
-// isFinal tells whether the run ends for good.
+// isFinal reports whether the run ends for good.
 func (c *step) isFinal() bool { return c.Status.Ended() && c.Status != model.Failed }
 
 // queueWrites writes all changes that are not refused, and notes the keys whose

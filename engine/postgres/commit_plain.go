@@ -15,13 +15,13 @@ import (
 
 // This file writes the changes that need no decision: most of them.
 
-// isCheckpoint tells whether a change only moves its run forward: it stays with
+// isCheckpoint reports whether a change only moves its run forward: it stays with
 // its node, and nothing else changes.
 func isCheckpoint(c *model.Change) bool {
 	return c.Status == model.Running && len(c.Emit) == 0 && len(c.Take) == 0
 }
 
-// isPlainEnd tells whether a run ends and leaves nothing behind: nothing has to be
+// isPlainEnd reports whether a run ends and leaves nothing behind: nothing has to be
 // read to write it.
 func isPlainEnd(c *model.Change) bool {
 	return c.Status == model.Succeeded && len(c.Emit) == 0 && len(c.Take) == 0 && c.Wakes == "" && c.State == "" && len(c.Shared) == 0 &&

@@ -64,7 +64,7 @@ func (t *tx) LockKeyOf(ctx context.Context, run string) error {
 	return err
 }
 
-// keyOf gives the key of a run, if it has one.
+// keyOf returns the key of a run, if it has one.
 func keyOf(r *sqlstore.Steered) *keySet {
 	k := &keySet{}
 	k.add(r.Ordered, r.Flow, r.Key)

@@ -170,7 +170,7 @@ func (d *database) once(ctx context.Context, do func(*tx) error) error {
 	return nil
 }
 
-// rolledBack tells whether the server reports an error by which a transaction
+// rolledBack reports whether the server reports an error by which a transaction
 // ends unwritten, even in its commit. The shutdown of a server is none: it may
 // come after the commit.
 func rolledBack(e *pgconn.PgError) bool {
@@ -184,7 +184,7 @@ func rolledBack(e *pgconn.PgError) bool {
 	return e.Severity == "ERROR"
 }
 
-// mayPass tells whether trying again may help and can do no harm.
+// mayPass reports whether trying again may help and can do no harm.
 func (d *database) mayPass(err error) bool {
 	if _, ok := errors.AsType[unwritten](err); !ok {
 		return false
@@ -209,7 +209,7 @@ func (d *database) mayPass(err error) bool {
 	return code.Code[:2] == "08" || code.Code[:2] == "53"
 }
 
-// isAnswer tells whether an error is the store's own answer, which is the same however
+// isAnswer reports whether an error is the store's own answer, which is the same however
 // often it is asked for.
 func isAnswer(err error) bool {
 	for _, answer := range []error{

@@ -49,7 +49,7 @@ func (s *Store) GaugeDepth(ctx context.Context) (store.Depth, error) {
 	return d, err
 }
 
-// readGauge gives what another process has counted last.
+// readGauge returns what another process has counted last.
 func (s *Store) readGauge(ctx context.Context) (d store.Depth, err error) {
 	var due *time.Time
 	var aside []byte

@@ -156,7 +156,7 @@ type timers struct {
 // a run, or schedules one. Slower ones are found by the looks at all.
 const timersMargin = 500 * time.Millisecond
 
-// look gives the time from when on to look.
+// look returns the time from when on to look.
 func (t *timers) look(now time.Time) (from time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -65,7 +65,7 @@ func (s *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]
 	return results, nil
 }
 
-// isPlain tells whether nothing has to be read to accept the events: they stand for
+// isPlain reports whether nothing has to be read to accept the events: they stand for
 // themselves, come once, and are due.
 func isPlain(in []*intake) bool {
 	return !slices.ContainsFunc(in, func(r *intake) bool { return r.Ordered || r.Dedup || !r.Event.At.IsZero() })
@@ -279,7 +279,7 @@ const insertRuns = `insert into runs (id, flow, key, pipeline, ordered, block, p
 // insertPlain tells the time of acceptance, which is that of the transaction.
 const insertPlain = insertRuns + " returning accepted"
 
-// position gives a place in the queue before which the run is not. One without a due
+// position returns a place in the queue before which the run is not. One without a due
 // time is due when it is accepted.
 func (r *intake) position(accepted time.Time) position {
 	due := r.due

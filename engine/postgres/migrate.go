@@ -44,7 +44,7 @@ func Migrate(ctx context.Context, dsn string) (from, to int64, err error) {
 	return before(p.ListSources(), results, to), to, err
 }
 
-// before gives the version from which migrations led to another: the numbers of
+// before returns the version from which migrations led to another: the numbers of
 // files have gaps.
 func before(files []*goose.Source, done []*goose.MigrationResult, to int64) (from int64) {
 	if len(done) == 0 {

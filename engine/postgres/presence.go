@@ -88,7 +88,7 @@ func (p *presence) tell(t *tx, node int64, process string, now **session) {
 	}
 }
 
-// own gives the session of this process, and since when it has had it; a time to come when it
+// own returns the session of this process, and since when it has had it; a time to come when it
 // has none.
 func (p *presence) own() (since time.Time, pid uint32) {
 	p.mu.Lock()
@@ -125,7 +125,7 @@ type absent struct {
 	silent      bool
 }
 
-// judge ends the leases of nodes that are dead for certain, and tells whether there are some:
+// judge ends the leases of nodes that are dead for certain, and reports whether there are some:
 // those whose session is gone, when they are silent as well, or their process was on this
 // machine and is not any more. A beat that comes meanwhile proves the contrary.
 func (p *presence) judge(ctx context.Context, pool *pgxpool.Pool) (dead bool, err error) {

@@ -34,7 +34,7 @@ func nameProcess(pid int) string {
 	return fmt.Sprintf("%s %s %d %s", bytes.TrimSpace(boot), numbers, pid, began)
 }
 
-// hasEnded tells whether a process was one of this machine, and has ended for certain.
+// hasEnded reports whether a process was one of this machine, and has ended for certain.
 func hasEnded(process string) bool {
 	named, here := strings.Fields(process), strings.Fields(nameProcess(os.Getpid()))
 	if len(named) != 4 || len(here) != 4 || named[0] != here[0] || named[1] != here[1] {

@@ -45,7 +45,7 @@ type keyring struct {
 	created []keyName
 }
 
-// of gives the entry of an event's entity. An event that stands for itself has
+// of returns the entry of an event's entity. An event that stands for itself has
 // one that nobody else sees.
 func (k *keyring) of(r model.Intake) *keyEntry {
 	if e := k.entries[keyName{r.Flow, r.Key}]; e != nil && r.Ordered {
@@ -172,7 +172,7 @@ func (t *tx) noteReady(row pgx.Row) error {
 	return err
 }
 
-// countReady does so too, and gives the number of runs.
+// countReady does so too, and returns the number of runs.
 func (t *tx) countReady(row pgx.Row) (n int, err error) {
 	var rank *int64
 	var at *time.Time

@@ -76,7 +76,7 @@ type Store struct {
 	helpers sync.WaitGroup
 }
 
-// Ports gives what nodes need of the store.
+// Ports returns what nodes need of the store.
 func (s *Store) Ports() store.Store {
 	return store.Store{
 		Inbox: s, Ledger: s, Runs: s, Bundles: s, Settings: s, Tokens: s, Audits: s, Degradation: s, Documents: s,
@@ -84,7 +84,7 @@ func (s *Store) Ports() store.Store {
 	}
 }
 
-// Cell gives the store as one of several that share an inbox.
+// Cell returns the store as one of several that share an inbox.
 func (s *Store) Cell() *store.Cell {
 	c := cell{s.db}
 	return &store.Cell{Store: s.Ports(), Enrolment: c, Moves: c, Outbox: c, Marked: s}

@@ -59,7 +59,7 @@ func (s *Store) Trim(ctx context.Context, keep time.Duration) (more bool, err er
 }
 
 // dropPartition drops the oldest partition of the history, when all of it is too
-// old. It tells whether there are more.
+// old. It reports whether there are more.
 func (s *Store) dropPartition(ctx context.Context, keep time.Duration) (more bool, err error) {
 	err = s.db.tx(ctx, func(t *tx) error {
 		more = false

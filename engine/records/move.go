@@ -28,7 +28,7 @@ type RunFit struct {
 	Why        string       `json:"why,omitempty"` // it is pinned to its bundle
 }
 
-// NewRunFit tells of a run that fits when err is nil, and why it is pinned
+// NewRunFit describes a run that fits when err is nil, and why it is pinned
 // otherwise.
 func NewRunFit(v checkpoint.RunView, err error) RunFit {
 	f := RunFit{ID: v.ID, Pipeline: v.Pipeline, Status: v.Status, Bundle: v.Bundle, Compatible: err == nil}
@@ -86,7 +86,7 @@ func (o *Runs) Fits(ctx context.Context, d *definitions.Definition, r store.RunR
 	return FitsState(after, entity.State, r.Event.Type), nil
 }
 
-// Fit tells whether a run could go on by the present definition.
+// Fit reports whether a run could go on by the present definition.
 func (o *Runs) Fit(ctx context.Context, id string) (RunFit, error) {
 	r, err := o.Store.Runs.Run(ctx, id)
 	if err != nil {

@@ -40,7 +40,7 @@ func (o *Runs) RunByID(ctx context.Context, id string) (checkpoint.RunView, erro
 	return View(r), nil
 }
 
-// RunStatus tells how far a run is.
+// RunStatus returns how far a run is.
 func (o *Runs) RunStatus(ctx context.Context, id string) (model.Status, error) {
 	r, err := o.Store.Runs.Run(ctx, id)
 	return r.Status, err
@@ -130,7 +130,7 @@ type RunsPreview struct {
 // previewed is how many runs a preview shows.
 const previewed = 10
 
-// Preview tells which runs a filter chooses.
+// Preview returns which runs a filter chooses.
 func (o *Runs) Preview(ctx context.Context, f store.RunFilter) (RunsPreview, error) {
 	p := RunsPreview{Preview: true, Groups: []store.RunCount{}}
 	groups, err := o.Store.Runs.Count(ctx, f)

@@ -97,7 +97,7 @@ func longestFirst(forms []string) []string {
 	return slices.Compact(forms)
 }
 
-// any tells whether a secret was given out.
+// any reports whether a secret was given out.
 func (s *Set) any() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +175,7 @@ func (e *hiddenError) Unwrap() error { return e.error }
 // shorter stands in many texts by chance.
 const leastHidden = 4
 
-// formsOf gives the ways in which a text may come back: as it is, quoted or escaped
+// formsOf returns the ways in which a text may come back: as it is, quoted or escaped
 // for a URL, and each of these in hexadecimal, escaped again, or in base64, alone or
 // inside of a longer text.
 func formsOf(text string) []string {
@@ -201,7 +201,7 @@ func formsOf(text string) []string {
 	return slices.DeleteFunc(forms, func(f string) bool { return len(f) < leastHidden && f != text })
 }
 
-// insideBase64 gives what of a text's base64 does not depend on what stands
+// insideBase64 returns what of a text's base64 does not depend on what stands
 // around it, when so many bytes, modulo 3, stand before it.
 func insideBase64(e *base64.Encoding, text string, before int) string {
 	all := e.EncodeToString(append(make([]byte, before), text...))

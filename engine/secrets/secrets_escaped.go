@@ -80,7 +80,7 @@ func hideEscaped(text string, forms []string, least int) string {
 	return text
 }
 
-// plainForms gives what a text may be when escapes are undone: it may hold what looks like
+// plainForms returns what a text may be when escapes are undone: it may hold what looks like
 // some itself.
 func plainForms(text string) []string {
 	forms := append(recoded(text), strings.TrimSpace(text))
@@ -131,7 +131,7 @@ func findForms(data string, forms []string, least int) (spans [][2]int) {
 // longestEscape bounds an escape, in bytes.
 const longestEscape = 12
 
-// unescapeOne gives what an escape at the beginning of a text means, and how long it is; 0
+// unescapeOne returns what an escape at the beginning of a text means, and how long it is; 0
 // when there is none.
 func unescapeOne(text string) (plain []byte, width int) {
 	switch text[0] {
@@ -224,7 +224,7 @@ func unescapeRune(digits string, width int) ([]byte, int) {
 	return utf8.AppendRune(nil, rune(n)), width
 }
 
-// recoded gives a text in the encodings of characters in which it may come back, itself
+// recoded returns a text in the encodings of characters in which it may come back, itself
 // first: UTF-8, Latin-1, UTF-16 both ways round, and UTF-8 that was read as Latin-1.
 func recoded(text string) []string {
 	forms := []string{text}

@@ -36,10 +36,10 @@ type Settings struct {
 	access atomic.Pointer[credentials.Tokens] // likewise
 }
 
-// Controls gives the controls as this node knows them.
+// Controls returns the controls as this node knows them.
 func (s *Settings) Controls() *guard.Controls { return s.live.Load() }
 
-// Tokens gives the tokens as this node knows them; nil before it does.
+// Tokens returns the tokens as this node knows them; nil before it does.
 func (s *Settings) Tokens() *credentials.Tokens { return s.access.Load() }
 
 // Learn makes this node know at once what was changed here. The others, and this
@@ -50,7 +50,7 @@ func (s *Settings) Learn(ctx context.Context) {
 	}
 }
 
-// IsCurrent tells whether the settings of a revision are known.
+// IsCurrent reports whether the settings of a revision are known.
 func (s *Settings) IsCurrent(revision int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *Settings) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// ValuesFor gives what expressions of a definition read as configs.
+// ValuesFor returns what expressions of a definition read as configs.
 func (s *Settings) ValuesFor(d *definitions.Definition) map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,7 @@ type Sample struct {
 	GivenUp     int `json:"given_up"` // requests whose client has used up its attempts
 }
 
-// Backoff lets clients with a policy go through a scenario, and gives what
+// Backoff lets clients with a policy go through a scenario, and returns what
 // happened in each second.
 func Backoff(s Scenario, policy tree.Retry) []Sample {
 	c := crowd{world: newWorld(s), policy: policy, clients: make([]client, s.Clients)}

@@ -45,7 +45,7 @@ func Troubles(rate float64) []Trouble {
 	}
 }
 
-// failing gives the share of calls that fail at a time.
+// failing returns the share of calls that fail at a time.
 func (t Trouble) failing(at time.Duration) float64 {
 	for _, s := range t.Spells {
 		if at >= s.From && at < s.To {

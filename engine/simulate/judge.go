@@ -13,7 +13,7 @@ type Verdict struct {
 	// Attempts is after how many a client gives a request up; 0 for never.
 	Attempts int `json:"attempts"`
 
-	// Recovered tells whether the service did so in every run. All other numbers but the next three
+	// Recovered reports whether the service did so in every run. All other numbers but the next three
 	// are those of the first one.
 	Recovered bool `json:"recovered"`
 
@@ -110,7 +110,7 @@ func Judge(s Scenario, p Policy) Verdict {
 	return v
 }
 
-// recovery gives the second from which on nearly all attempts are answered in time, and few
+// recovery returns the second from which on nearly all attempts are answered in time, and few
 // clients are left that still repeat what has failed.
 func recovery(after []Sample, repeating float64) int {
 	const n = int(window / time.Second)
@@ -126,7 +126,7 @@ func recovery(after []Sample, repeating float64) int {
 	return 0
 }
 
-// mean gives the mean of a number over the samples, with two digits.
+// mean returns the mean of a number over the samples, with two digits.
 func mean(samples []Sample, of func(Sample) int) float64 {
 	sum := 0
 	for _, s := range samples {

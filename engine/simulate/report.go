@@ -140,7 +140,7 @@ func (v Verdict) chart(b *strings.Builder, s Scenario, top, peak float64) {
 	fmt.Fprintf(b, "               %s\n", strings.TrimRight(string(axis), " "))
 }
 
-// bins gives one number for each column of a chart.
+// bins returns one number for each column of a chart.
 func bins[T any](samples []T, of func(T) float64, join func([]float64) float64) []float64 {
 	out := make([]float64, columns)
 	for i := range out {

@@ -78,7 +78,7 @@ func (w *world) fill(until time.Duration) {
 	}
 }
 
-// count gives the sample of the present second.
+// count returns the sample of the present second.
 func (w *world) count() *Sample { return &w.samples[w.now/time.Second] }
 
 // after notes what is to happen after a time.
@@ -86,7 +86,7 @@ func (w *world) after(d time.Duration, what func()) {
 	w.agenda.add(w.now+min(d, 3*maxSpan), what)
 }
 
-// chance gives an exponentially distributed time.
+// chance returns an exponentially distributed time.
 func (w *world) chance(mean time.Duration) time.Duration {
 	return time.Duration(w.rnd.ExpFloat64() * float64(mean))
 }
@@ -165,7 +165,7 @@ func (w *world) latency(concurrency int) time.Duration {
 	return time.Duration(min(takes, float64(3*maxSpan)))
 }
 
-// nextAnswer tells when the service answers next: it answers in order.
+// nextAnswer returns when the service answers next: it answers in order.
 func (w *world) nextAnswer() (time.Duration, bool) {
 	if w.stopped || len(w.underway) == 0 {
 		return 0, false

@@ -59,7 +59,7 @@ func (t *tx) stir(flow, key string) error {
 	return t.exec(setPlace, ready, seq)
 }
 
-// canTake tells whether the events that a run has taken are still pending; it gives
+// canTake reports whether the events that a run has taken are still pending; it gives
 // their runs.
 func (t *tx) canTake(r row, take []model.Taken) (taken []row, ok bool, err error) {
 	for _, taking := range take {
@@ -118,7 +118,7 @@ func (t *tx) parkFor(r row, c model.Change) error {
 	return t.stir(r.flow, r.key)
 }
 
-// awaitsOf gives the types of events that a run waits for as they are stored.
+// awaitsOf returns the types of events that a run waits for as they are stored.
 func awaitsOf(c model.Change) any {
 	if len(c.Awaits) == 0 || c.Status != model.Parked {
 		return nil

@@ -143,7 +143,7 @@ func (t *tx) leaveNode(r row, c model.Change) error {
 	return nil
 }
 
-// waits tells since when a run waits that leaves its node.
+// waits returns since when a run waits that leaves its node.
 func (t *tx) waits(r row, c model.Change) int64 {
 	if c.Cause != "" && c.Cause == r.cause && r.since.Valid {
 		return r.since.Int64

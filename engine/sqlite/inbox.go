@@ -148,7 +148,7 @@ func (t *tx) allowed(r model.Intake) (allowed, undecided bool, err error) {
 	return slices.Contains(r.From, e.State), false, err
 }
 
-// firstPlace tells where a new run begins, and whether the run under way of its key
+// firstPlace returns where a new run begins, and whether the run under way of its key
 // waits for events.
 func (t *tx) firstPlace(r model.Intake) (at place, listens bool, err error) {
 	if r.Event.At.After(t.now) {

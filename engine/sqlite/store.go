@@ -55,7 +55,7 @@ type Store struct {
 	closed  error
 }
 
-// Ports gives what nodes need of the store.
+// Ports returns what nodes need of the store.
 func (s *Store) Ports() store.Store {
 	return store.Store{
 		Inbox: s, Ledger: s, Runs: s, Bundles: s, Settings: s, Tokens: s, Audits: s, Degradation: s, Documents: s,

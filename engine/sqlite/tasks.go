@@ -16,7 +16,7 @@ import (
 // This file keeps the queue of tasks. One goroutine writes, so what others do with
 // locks is done here one after the other.
 
-// Tasks gives what keeps tasks.
+// Tasks returns what keeps tasks.
 func (s *Store) Tasks() *store.TaskStore {
 	return &store.TaskStore{Queue: s, Work: s, Maintenance: s, Admin: s}
 }
@@ -352,7 +352,7 @@ func claimTasks(t *tx, c *store.TaskClaim) ([]store.QueuedTask, error) {
 	return found, nil
 }
 
-// findReady gives the tasks of a type that may be taken.
+// findReady returns the tasks of a type that may be taken.
 func findReady(t *tx, w store.TaskWant) ([]store.QueuedTask, error) {
 	var mode string
 	if _, err := t.row(taskMode, []any{w.Type}, &mode); err != nil || mode == string(store.TasksPaused) {
@@ -423,7 +423,7 @@ const (
 	moveKey   = "update task_keys set id = ?, again = 0, next_payload = x'' where type = ? and uid = ?"
 )
 
-// reportTasks writes down what became of tasks, and gives the types that have new ones.
+// reportTasks writes down what became of tasks, and returns the types that have new ones.
 func reportTasks(t *tx, r *store.TaskReport) (lost []store.TaskRef, types []string, err error) {
 	each := func(ref store.TaskRef, do func(*store.QueuedTask) error) {
 		if err != nil {

@@ -223,7 +223,7 @@ func taskLimit(f *store.TaskFilter) int {
 	return f.Limit
 }
 
-// findFree gives the tasks of a filter that no worker holds.
+// findFree returns the tasks of a filter that no worker holds.
 func findFree(t *tx, f *store.TaskFilter) ([]store.QueuedTask, error) {
 	states := []string{placeReady, placeWaiting, placeLater}
 	if f.State != "" {

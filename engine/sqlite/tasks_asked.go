@@ -22,7 +22,7 @@ type taskAsked struct {
 // workers may make names up.
 const askedMost = 10_000
 
-// due gives the types of a claim that are to be written down.
+// due returns the types of a claim that are to be written down.
 func (a *taskAsked) due(c *store.TaskClaim) (types []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -191,7 +191,7 @@ func (t *tx) exec(query string, args ...any) error {
 	return err
 }
 
-// count executes a statement and tells how many rows it has changed.
+// count executes a statement and returns how many rows it has changed.
 func (t *tx) count(query string, args ...any) (int64, error) {
 	s, err := t.stmt(query)
 	if err != nil {

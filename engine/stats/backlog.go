@@ -112,7 +112,7 @@ func causeOf(cause string) (reason, of, path string) {
 	return reason, of, path
 }
 
-// View tells what waits on all nodes. The receiver may be nil: nothing was counted.
+// View returns what waits on all nodes. The receiver may be nil: nothing was counted.
 func (b *Backlog) View(c *guard.Controls, now time.Time) BacklogView {
 	v := BacklogView{Parked: []ParkedRuns{}}
 	if b == nil {
@@ -167,7 +167,7 @@ func (b *Backlog) parked(c *guard.Controls, now time.Time, of func(*ParkedRuns) 
 	return out
 }
 
-// ParkedFor tells how many runs are parked until a service can be called.
+// ParkedFor returns how many runs are parked until a service can be called.
 func (b *Backlog) ParkedFor(service string) ParkedRuns {
 	if b == nil {
 		return ParkedRuns{}
@@ -175,7 +175,7 @@ func (b *Backlog) ParkedFor(service string) ParkedRuns {
 	return b.services[service]
 }
 
-// ParkedAt tells how many runs are parked at a handler.
+// ParkedAt returns how many runs are parked at a handler.
 func (b *Backlog) ParkedAt(path string) int {
 	if b == nil {
 		return 0

@@ -37,7 +37,7 @@ type Stats struct {
 	pipelines map[string]time.Time
 }
 
-// Path gives the statistics of one handler.
+// Path returns the statistics of one handler.
 func (s *Stats) Path(path string) *pathStats {
 	if p, ok := s.paths.Load(path); ok {
 		return p.(*pathStats)
@@ -119,7 +119,7 @@ type pathStats struct {
 // sayEvery is how often it is logged that a handler failed for good.
 const sayEvery = 10 * time.Second
 
-// Say tells whether to log that the handler failed for good, and how often it was
+// Say reports whether to log that the handler failed for good, and how often it was
 // not logged since.
 func (p *pathStats) Say(now time.Time) (unsaid int, ok bool) {
 	p.mu.Lock()
@@ -132,7 +132,7 @@ func (p *pathStats) Say(now time.Time) (unsaid int, ok bool) {
 	return unsaid, true
 }
 
-// quiet tells whether nobody has needed the handler for long.
+// quiet reports whether nobody has needed the handler for long.
 func (p *pathStats) quiet(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -230,7 +230,7 @@ func latencyBin(d time.Duration) int {
 	return min(int(bin), statBins-1)
 }
 
-// quantile gives the middle of the bin in which the q-th part of all latencies
+// quantile returns the middle of the bin in which the q-th part of all latencies
 // ends, in milliseconds.
 func quantile(bins *[statBins]uint32, total int64, q float64) float64 {
 	rank := int64(math.Ceil(q * float64(total)))

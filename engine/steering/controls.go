@@ -164,7 +164,7 @@ type HandlerEffect struct {
 	ReadBy    []string `json:"read_by"`          // handlers that read what it writes
 }
 
-// ControlEffect tells what a control would do, and does nothing. The error is
+// ControlEffect returns what a control would do, and does nothing. The error is
 // that of SetControl.
 func (st *Steering) ControlEffect(ctx context.Context, path string, change guard.ControlChange) (ControlEffect, error) {
 	c, err := st.checkControl(path, change)

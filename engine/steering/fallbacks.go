@@ -52,7 +52,7 @@ func (st *Steering) EndFallbacks(ctx context.Context, path string, by store.Acto
 	return nil, fmt.Errorf("end fallbacks of %s: other decisions come before it, try again", path)
 }
 
-// Fallbacks gives what this node would decide by; nil when nothing can go out,
+// Fallbacks returns what this node would decide by; nil when nothing can go out,
 // and nothing is out.
 func (st *Steering) Fallbacks() *fallback.Rules {
 	if f := st.Library.Present().Fallbacks; f != nil {

@@ -36,7 +36,7 @@ func (st *Steering) Measure(ctx context.Context) {
 	}
 }
 
-// depth tells how much waits.
+// depth returns how much waits.
 func (st *Steering) depth(ctx context.Context) (store.Depth, error) {
 	if st.Store.Gauge != nil {
 		return st.Store.Gauge.GaugeDepth(ctx)
@@ -44,7 +44,7 @@ func (st *Steering) depth(ctx context.Context) (store.Depth, error) {
 	return st.Store.Inbox.Depth(ctx)
 }
 
-// Backlog tells what waits on all nodes, as it was counted last.
+// Backlog returns what waits on all nodes, as it was counted last.
 func (st *Steering) Backlog() stats.BacklogView {
 	return st.backlog.Load().View(st.Settings.Controls(), st.Clock.Now())
 }

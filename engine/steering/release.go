@@ -59,7 +59,7 @@ func (st *Steering) caller(causes []string) *caller {
 	return c
 }
 
-// wakes tells how many of the runs that wait for a cause may go on. What it names is lifted
+// wakes returns how many of the runs that wait for a cause may go on. What it names is lifted
 // when it does not hold them back any more: then there may be many of them.
 func (c *caller) wakes(cause string) (most int, lifted bool) {
 	for part := range strings.SplitSeq(cause, ",") {
@@ -110,7 +110,7 @@ func (c *caller) expect(part string) {
 	}
 }
 
-// IsBusy tells whether a cause names a gate that lets calls through.
+// IsBusy reports whether a cause names a gate that lets calls through.
 func (st *Steering) IsBusy(cause string) bool {
 	c := st.caller([]string{cause})
 	for part := range strings.SplitSeq(cause, ",") {
@@ -123,7 +123,7 @@ func (st *Steering) IsBusy(cause string) bool {
 	return false
 }
 
-// waits tells whether a handler has to wait at a gate at all. Runs whose handler is
+// waits reports whether a handler has to wait at a gate at all. Runs whose handler is
 // out of the flow by now need not.
 func (c *caller) waits(name, path string) bool {
 	s := c.step(path)
@@ -150,7 +150,7 @@ func (c *caller) step(path string) *planner.Step {
 	return nil
 }
 
-// isOff tells whether a handler is left out at present. A compensation never is: what
+// isOff reports whether a handler is left out at present. A compensation never is: what
 // has been done has to be undone, whoever has switched the handler off since.
 func (c *caller) isOff(s *planner.Step) bool {
 	if s.Undoes {
@@ -163,7 +163,7 @@ func (c *caller) isOff(s *planner.Step) bool {
 	return off && !c.controls.Overrides(s, c.now)
 }
 
-// bears tells how many more runs may go on from a path at once, by what lies ahead of them
+// bears returns how many more runs may go on from a path at once, by what lies ahead of them
 // besides one gate. It is half of what there is room for, since those on their way are not
 // seen yet.
 func (c *caller) bears(path, besides string) int {

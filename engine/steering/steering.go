@@ -56,7 +56,7 @@ func (st *Steering) Handler(path string) (stats.HandlerInfo, bool) {
 	return stats.HandlerInfo{}, false
 }
 
-// Effects tells what keeps a handler of the present definition from running freely.
+// Effects returns what keeps a handler of the present definition from running freely.
 func (st *Steering) Effects(path string) (effects []string, known bool) {
 	info, ok := st.Handler(path)
 	return info.Effective, ok

@@ -92,7 +92,7 @@ func (c *AuditCheck) From(base AuditLink, older int, last int64) {
 	c.reach(base)
 }
 
-// At tells up to which revision records were read.
+// At returns up to which revision records were read.
 func (c *AuditCheck) At() int64 { return c.at.Revision }
 
 // Add looks at the next record.

@@ -19,7 +19,7 @@ import (
 // never changes.
 const InboxSlots = 4096
 
-// InboxSlot gives the slot of a key. The databases have the same function.
+// InboxSlot returns the slot of a key. The databases have the same function.
 func InboxSlot(key string) int {
 	sum := sha256.Sum256([]byte(key))
 	return int(binary.BigEndian.Uint16(sum[:])) % InboxSlots
@@ -52,23 +52,23 @@ type Cell struct {
 
 // An Enrolment says which cell a store is.
 type Enrolment interface {
-	// IsAway tells whether an error of the store says that it cannot be reached.
+	// IsAway reports whether an error of the store says that it cannot be reached.
 	IsAway(err error) bool
 
-	// EnrolledAs tells as which cell the store is enrolled; zero when it is not.
+	// EnrolledAs returns as which cell the store is enrolled; zero when it is not.
 	EnrolledAs(ctx context.Context) (CellID, error)
 
 	// Enroll makes the store a cell, with all slots or none. [ErrConflict] when it is
 	// enrolled as another one.
 	Enroll(ctx context.Context, b CellID, all bool) error
 
-	// Last gives the last position in the order of acceptance.
+	// Last returns the last position in the order of acceptance.
 	Last(ctx context.Context) (int64, error)
 
-	// Now gives the store's time in microseconds, for Export.
+	// Now returns the store's time in microseconds, for Export.
 	Now(ctx context.Context) (int64, error)
 
-	// Load tells what the cell has to do, for people and metrics.
+	// Load returns what the cell has to do, for people and metrics.
 	Load(ctx context.Context) (CellLoad, error)
 }
 
@@ -79,15 +79,15 @@ type Enrolment interface {
 // and Drop at the source. Before the switch, Thaw undoes it. All of these may be
 // repeated. Moves are told apart by their names.
 type SlotMoves interface {
-	// Slots tells of the slots that the cell has, or that come or go.
+	// Slots describes the slots that the cell has, or that come or go.
 	Slots(ctx context.Context) ([]CellSlot, error)
 
-	// Weigh tells how many rows of runs and entities each of the slots has, which is
+	// Weigh returns how many rows of runs and entities each of the slots has, which is
 	// what takes time while they are frozen. Of each kind it counts no more than most.
 	Weigh(ctx context.Context, slots []int, most int) (rows []int, err error)
 
 	// Freeze lets the slots take nothing in, and sets their runs aside but for those
-	// that nodes own. It tells how many those are: repeat it until there are none.
+	// that nodes own. It returns how many those are: repeat it until there are none.
 	// [ErrConflict] when the cell has not all of the slots open, or frozen by this
 	// move.
 	Freeze(ctx context.Context, move string, slots []int) (left int, err error)

@@ -24,12 +24,12 @@ type Documents interface {
 	DocumentsOf(ctx context.Context, kind, prefix string) ([]Document, error)
 
 	// WriteDocuments writes all or none, with the audit records, in one transaction,
-	// and gives the new versions. The error is [ErrConflict] when a document has not
+	// and returns the new versions. The error is [ErrConflict] when a document has not
 	// the version that its write builds on, and [ErrFenced] when the node may not
 	// write any more; node 0 is nobody's and is not fenced.
 	WriteDocuments(ctx context.Context, node int64, writes []DocumentWrite, audits []Audited) ([]int64, error)
 
-	// Changed gives a channel that is closed when any document has changed, as far
+	// Changed returns a channel that is closed when any document has changed, as far
 	// as this process hears of it: a hint, which may be lost.
 	Changed() <-chan struct{}
 }
@@ -82,7 +82,7 @@ type Broadcast struct {
 	next chan struct{}
 }
 
-// Next gives a channel that the next Send closes.
+// Next returns a channel that the next Send closes.
 func (b *Broadcast) Next() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -48,7 +48,7 @@ func EncodeEvent(e model.Event) ([]byte, error) {
 	})
 }
 
-// event gives all of a stored event but its payload.
+// event returns all of a stored event but its payload.
 func (s *storedEvent) event() model.Event {
 	return model.Event{
 		ID: s.ID, Source: s.Source, Type: s.Type, Time: s.Time, Key: s.Key,

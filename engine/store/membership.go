@@ -20,7 +20,7 @@ const nodeRandom = 31
 // that was set back draws the same again; the number is another one all the same.
 func NodeNumber(drawn int64) int64 { return drawn<<nodeRandom | rand.Int64N(1<<nodeRandom) }
 
-// NextNode gives the number that follows the greatest that a store has given, 0 for none.
+// NextNode returns the number that follows the greatest that a store has given, 0 for none.
 func NextNode(last int64) int64 { return NodeNumber(last>>nodeRandom + 1) }
 
 // NodesRemembered is for how long a store knows of a node that is gone.
@@ -76,7 +76,7 @@ func (m *Membership) lost(what string, args ...any) error {
 		ErrLost, fmt.Sprintf(what, args...), m.heard.UTC().Format(time.RFC3339))
 }
 
-// KnownTo tells whether a store knows at least what the process does.
+// KnownTo reports whether a store knows at least what the process does.
 func (m *Membership) KnownTo(nodes []NodeInfo) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,10 +14,10 @@ type Bundles interface {
 	// Activate stores a definition, unless it is stored, and makes it the
 	// current one, with its audit record in one transaction. With onlyNew, it
 	// changes nothing when the definition was stored before and any is current.
-	// It gives the current definition's hash.
+	// It returns the current definition's hash.
 	Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by Actor) (current string, err error)
 
-	// Current tells which definition is current; [ErrNotFound] before the first.
+	// Current returns which definition is current; [ErrNotFound] before the first.
 	Current(ctx context.Context) (hash string, err error)
 
 	// Bundle reads a definition; [ErrNotFound] when it was never stored.
@@ -32,7 +32,7 @@ type Settings interface {
 	Configs(ctx context.Context) (map[string]Setting, int64, error)
 
 	// SetConfig stores one setting with its audit record in one transaction,
-	// and gives the new revision. ifRevision guards against lost updates: the
+	// and returns the new revision. ifRevision guards against lost updates: the
 	// revision of the setting that is replaced, 0 for none, -1 for any;
 	// another one gives [ErrConflict].
 	SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by Actor) (int64, error)

@@ -81,7 +81,7 @@ type Store struct {
 
 // An Inbox takes events in.
 type Inbox interface {
-	// Accept stores each event with its run in one transaction, and gives a
+	// Accept stores each event with its run in one transaction, and returns a
 	// result for each, in order. An event marked Dedup whose source and id were
 	// accepted before, in this batch too, is not stored again: the same hash
 	// gives a duplicate, another hash [ErrConflict] in the result. The error is
@@ -108,7 +108,7 @@ type Inbox interface {
 	// position.
 	Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]model.Pending, error)
 
-	// LastEvent gives the greatest id of the events marked Dedup accepted from a
+	// LastEvent returns the greatest id of the events marked Dedup accepted from a
 	// source, in the order of bytes; empty when there is none. Triggers make ids
 	// of their due times, so this is when one fired last.
 	LastEvent(ctx context.Context, source string) (id string, err error)
@@ -117,7 +117,7 @@ type Inbox interface {
 // A Gauge is a store that counts what waits once for all processes that ask, when
 // they ask often.
 type Gauge interface {
-	// GaugeDepth gives what Depth gave one of them lately: within a second when
+	// GaugeDepth returns what Depth gave one of them lately: within a second when
 	// counting is cheap, and the longer ago the longer it takes.
 	GaugeDepth(ctx context.Context) (Depth, error)
 }
@@ -203,19 +203,19 @@ type Accepted struct {
 // a new one, see [NodeNumber], and every Commit checks in its own transaction that
 // the number is still valid.
 type Ledger interface {
-	// Join registers a node and gives its number. The lease must be renewed by
+	// Join registers a node and returns its number. The lease must be renewed by
 	// Beat before it ends.
 	Join(ctx context.Context, name string, lease time.Duration) (node int64, err error)
 
 	// Beat renews the lease, notes which definition the node serves, takes over
 	// the runs of nodes whose lease has ended, makes parked and scheduled runs ready whose time has come, and
-	// tells which of the node's runs an operator wants cancelled or moved. It gives
+	// returns which of the node's runs an operator wants cancelled or moved. It gives
 	// [ErrFenced] when the node's own lease has been taken, and [ErrForgotten] when the
 	// store does not know the node at all. Each run of a node that died
 	// has one more of [Claimed].Losses; one that is [Suspected] only when it was under trial.
 	Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (Beat, error)
 
-	// Claim gives the node up to limit ready runs: those whose time has come
+	// Claim returns up to limit ready runs for the node: those whose time has come
 	// (Beat finds out), at most one of each key, the head of its queue; highest
 	// priority first, then by due time plus delay tolerance, then by acceptance.
 	// The head is the run accepted first of those that are due and not set
@@ -273,7 +273,7 @@ func Silence(lease time.Duration) time.Duration { return min(2*BeatEvery, 2*leas
 // ready, instead of waiting to be asked. It is a hint: it may come too often, and
 // it may be lost.
 type Waker interface {
-	// Wake gives a channel on which hints come, while the store is open.
+	// Wake returns a channel on which hints come, while the store is open.
 	Wake() <-chan struct{}
 }
 
@@ -379,7 +379,7 @@ type Runs interface {
 	Move(ctx context.Context, m Move, version int64, by Actor) (asked bool, err error)
 
 	// Release makes up to limit runs ready that are parked with a cause, those
-	// accepted first, and tells how many.
+	// accepted first, and returns how many.
 	Release(ctx context.Context, cause string, limit int) (int, error)
 }
 
@@ -446,7 +446,7 @@ type RunFilter struct {
 	Bytes int64
 }
 
-// Page tells how many runs the page of a listing has, and whether there are more, from the
+// Page returns how many runs the page of a listing has, and whether there are more, from the
 // sizes of those that could be on it and of the one behind these, in bytes.
 func (f *RunFilter) Page(sizes []int64) (n int, more bool) {
 	total := int64(0)
@@ -459,7 +459,7 @@ func (f *RunFilter) Page(sizes []int64) (n int, more bool) {
 	return len(sizes), false
 }
 
-// OfErrors tells whether the filter asks for runs with an error: those that have
+// OfErrors reports whether the filter asks for runs with an error: those that have
 // succeeded have none.
 func (f *RunFilter) OfErrors() bool { return f.FailedPath != "" || f.ErrorClass != "" || f.Error != "" }
 
@@ -495,7 +495,7 @@ const BeatEvery = 800 * time.Millisecond
 // BeatsOfLease is how many beats a lease holds at least.
 const BeatsOfLease = 3
 
-// IsMovable tells whether the run has begun, and may still go on.
+// IsMovable reports whether the run has begun, and may still go on.
 func (r *RunRecord) IsMovable() bool {
 	return r.Bundle != "" && (!r.Status.Ended() || r.Status == model.Failed)
 }

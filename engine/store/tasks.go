@@ -87,7 +87,7 @@ const (
 // never changes: it is written with each task.
 const TaskSlots = 1024
 
-// Slot gives the slot of a task: by its key, or by its unique key when it has none.
+// Slot returns the slot of a task: by its key, or by its unique key when it has none.
 // All others are in the slot of their type.
 func (t *TaskSpec) Slot() int {
 	h := fnv.New32a()
@@ -219,7 +219,7 @@ func (t *QueuedTask) Ref() TaskRef { return TaskRef{t.ID, t.Epoch} }
 // count: they are not known to have failed.
 func (t *QueuedTask) Attempt() int { return t.Failures + 1 }
 
-// NextTaskEpoch gives the epoch of a task that is taken anew: any other than the one
+// NextTaskEpoch returns the epoch of a task that is taken anew: any other than the one
 // before. A store that was set back may give the same task again, so it is drawn by lot:
 // who had it before does not hold it any more.
 func NextTaskEpoch(epoch int) int { return (epoch + 1 + rand.IntN(math.MaxInt32-1)) % math.MaxInt32 }
@@ -363,7 +363,7 @@ type TaskTypeStats struct {
 	Lag time.Duration
 }
 
-// IsEstimated tells whether the number of tasks in a state is an estimate.
+// IsEstimated reports whether the number of tasks in a state is an estimate.
 func (t TaskTypeStats) IsEstimated(state TaskState) bool { return slices.Contains(t.Estimated, state) }
 
 // How stores remember who asks for which tasks. A worker that idles asks all the time, so
@@ -413,17 +413,17 @@ type TaskWork interface {
 	// id. It never waits for others who claim.
 	ClaimTasks(ctx context.Context, c TaskClaim) ([]QueuedTask, error)
 
-	// ReportTasks writes down what became of tasks, and gives the refs that hold
+	// ReportTasks writes down what became of tasks, and returns the refs that hold
 	// their tasks no more: nothing was changed by these.
 	ReportTasks(ctx context.Context, r TaskReport) (lost []TaskRef, err error)
 
 	// ExchangeTasks does both in one transaction, the report first.
 	ExchangeTasks(ctx context.Context, r TaskReport, c TaskClaim) (tasks []QueuedTask, lost []TaskRef, err error)
 
-	// BeatTasks keeps tasks, and gives the refs that hold their tasks no more.
+	// BeatTasks keeps tasks, and returns the refs that hold their tasks no more.
 	BeatTasks(ctx context.Context, beats []TaskBeat) (lost []TaskRef, err error)
 
-	// WatchTasks gives a channel that gets a value when tasks of one of these types
+	// WatchTasks returns a channel that gets a value when tasks of one of these types
 	// may have become ready. It holds at most one, and hints may be lost: look once
 	// in a while without one.
 	WatchTasks(types []string) (woken <-chan struct{}, stop func())
@@ -431,13 +431,13 @@ type TaskWork interface {
 
 // A TaskMaintenance keeps the queue in order. Any number of processes may do so at once.
 type TaskMaintenance interface {
-	// PromoteTasks makes up to limit tasks ready whose time has come. It gives how
+	// PromoteTasks makes up to limit tasks ready whose time has come. It returns how
 	// many, and how long it is to the next one; no time when there is none.
 	PromoteTasks(ctx context.Context, limit int) (n int, next time.Duration, err error)
 
 	// RaiseTasks gives up to limit tasks of a type that nobody has taken though they might
 	// be, those that have waited for longer than wait beyond what they tolerate, the
-	// greatest priority among them all, and tells how many: they go before all that are
+	// greatest priority among them all, and returns how many: they go before all that are
 	// not as late. Those that wait for others of their key are among them: else the
 	// urgent ones of a key might keep its patient ones waiting for ever.
 	RaiseTasks(ctx context.Context, taskType string, wait time.Duration, limit int) (int, error)

@@ -90,7 +90,7 @@ type ring[T any] struct {
 	total int // added ever
 }
 
-// add gives the item that had to go, if any.
+// add returns the item that had to go, if any.
 func (r *ring[T]) add(item T) (old T, full bool) {
 	at := r.total % r.size
 	r.total++

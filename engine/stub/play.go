@@ -28,7 +28,7 @@ func Play(spec *Spec) (*Player, error) {
 	return p, nil
 }
 
-// Answer gives the answer of the service with an id, or with the address that a
+// Answer returns the answer of the service with an id, or with the address that a
 // request goes to, and the time that it takes. A nil reply is a service that hangs
 // up; ok is false when there is no such service.
 func (p *Player) Answer(id string, r *http.Request) (reply *http.Response, after time.Duration, ok bool) {

@@ -45,7 +45,7 @@ func newRoute(spec *Route, seed uint64) (*route, error) {
 	return r, nil
 }
 
-// match tells whether the route fits a method and an escaped path, and what the
+// match reports whether the route fits a method and an escaped path, and what the
 // segments in braces stand for.
 func (r *route) match(method, path string) (map[string]any, bool) {
 	if r.spec.Method != "" && r.spec.Method != method {
@@ -68,7 +68,7 @@ func (r *route) match(method, path string) (map[string]any, bool) {
 	return params, true
 }
 
-// paramName gives the name of a segment in braces.
+// paramName returns the name of a segment in braces.
 func paramName(segment string) (string, bool) {
 	inner, opened := strings.CutPrefix(segment, "{")
 	name, closed := strings.CutSuffix(inner, "}")

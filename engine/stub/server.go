@@ -76,7 +76,7 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// URLs tells where the services answer, by their ids.
+// URLs returns where the services answer, by their ids.
 func (s *Server) URLs() map[string]string {
 	urls := make(map[string]string, len(s.services))
 	for _, svc := range s.services {
@@ -101,7 +101,7 @@ func (s *Server) SetIncident(id string, on bool) error {
 	return nil
 }
 
-// Record gives all that the services remember.
+// Record returns all that the services remember.
 func (s *Server) Record() Record { return s.journal.record() }
 
 // A service is one stub service at work.
@@ -211,7 +211,7 @@ func (svc *service) answer(r *http.Request) answer {
 	return problem(http.StatusNotFound, fmt.Errorf("stub service %s has no route for %s %s", svc.spec.ID, r.Method, r.URL.Path))
 }
 
-// incident gives how a route fails at present; nil when it does not.
+// incident returns how a route fails at present; nil when it does not.
 func (svc *service) incident(r *route) *Failure {
 	at := slices.IndexFunc(svc.incidents, func(in *incident) bool {
 		return in.on.Load() && (in.spec.Route == "" || in.spec.Route == r.spec.Path)

@@ -76,7 +76,7 @@ type Overload struct {
 	// Above is how many requests at once the route bears.
 	Above int `yaml:"above" required:"true" min:"0" max:"1000000"`
 
-	// Factor is by what an answer takes longer.
+	// Factor multiplies the time of an answer.
 	Factor float64 `yaml:"factor" default:"2" min:"1" max:"1000"`
 
 	// Per is for how many requests more it takes factor as long.

@@ -18,7 +18,7 @@ type TaskPolicy struct {
 	Step     time.Duration // that a delay is longer, besides
 	Jitter   float64       // by what share a delay may differ either way
 
-	// Delay gives the delay after an attempt, from 1, instead of the above; nil for
+	// Delay returns the delay after an attempt, from 1, instead of the above; nil for
 	// none.
 	Delay func(attempt int) (time.Duration, error)
 }
@@ -28,7 +28,7 @@ func DefaultTaskPolicy() TaskPolicy {
 	return TaskPolicy{Attempts: 10, MinDelay: time.Second, MaxDelay: time.Hour, Factor: 2, Jitter: 0.1}
 }
 
-// Next tells whether a task is tried again after an attempt, from 1, and after what
+// Next reports whether a task is tried again after an attempt, from 1, and after what
 // delay. The deviation depends on the task and the attempt alone. The error says why
 // Delay gives none: MinDelay stands in for it.
 func (p TaskPolicy) Next(id int64, attempt int) (time.Duration, bool, error) {

@@ -38,7 +38,7 @@ const (
 type Runs interface {
 	Bundle() *tree.Bundle
 
-	// Reloaded gives a channel that is closed when there is another Bundle.
+	// Reloaded returns a channel that is closed when there is another Bundle.
 	Reloaded() <-chan struct{}
 
 	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)
@@ -309,7 +309,7 @@ func (s *Server) unfinished(ctx context.Context, t *store.QueuedTask, p *tree.Pi
 	return s.failed(t, p, why, false)
 }
 
-// attempt gives the run of this attempt of a task. Each run stands for as many attempts
+// attempt returns the run of this attempt of a task. Each run stands for as many attempts
 // as it was begun and retried; only after one that was cancelled there is another one.
 func (s *Server) attempt(ctx context.Context, p *tree.Pipeline, t *store.QueuedTask) (run string, err error) {
 	payload, err := taskPayload(t.Payload)

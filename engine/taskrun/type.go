@@ -98,7 +98,7 @@ func taskEventType(p *tree.Pipeline) string {
 	return p.ID
 }
 
-// TaskPolicyOf gives how failed tasks of a pipeline are tried again; p may be nil, for
+// TaskPolicyOf returns how failed tasks of a pipeline are tried again; p may be nil, for
 // a type that is no pipeline.
 func TaskPolicyOf(p *tree.Pipeline) TaskPolicy {
 	if p == nil || p.Queue == nil || p.Queue.Retry == nil {

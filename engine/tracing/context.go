@@ -17,7 +17,7 @@ const (
 // MaxState is what the W3C wants everybody to pass on.
 const MaxState = 512
 
-// Context gives the trace context of a sender as an [model.Event] takes it: both
+// Context returns the trace context of a sender as an [model.Event] takes it: both
 // texts are empty when parent is not well-formed, and state is when it is not. A
 // broken trace is no reason to refuse an event.
 func Context(parent, state string) (goodParent, goodState string) {

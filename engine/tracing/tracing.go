@@ -42,7 +42,7 @@ type spanIDs struct {
 	span  trace.SpanID
 }
 
-// NewIDs gives the ids of a span without a parent.
+// NewIDs returns the ids of a span without a parent.
 func (SpanIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	if ids, ok := ctx.Value(spanIDsKey{}).(spanIDs); ok {
 		return ids.trace, ids.span
@@ -52,7 +52,7 @@ func (SpanIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	return trace.TraceID(id[:16]), trace.SpanID(id[16:])
 }
 
-// NewSpanID gives the id of a span within a trace.
+// NewSpanID returns the id of a span within a trace.
 func (g SpanIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	_, id := g.NewIDs(ctx)
 	return id
@@ -70,7 +70,7 @@ type Run struct {
 	decided []checkpoint.HandlerView // that are not saved yet
 }
 
-// New gives the trace of a run, nil when nobody traces.
+// New returns the trace of a run, nil when nobody traces.
 func New(tracer trace.Tracer, c *store.Claimed) *Run {
 	if tracer == nil {
 		return nil
@@ -222,7 +222,7 @@ func (t *Run) stages(r *core.Run, c model.Change) {
 	}
 }
 
-// above gives the span of the calls that a handler is inside of. A stage that is repeated
+// above returns the span of the calls that a handler is inside of. A stage that is repeated
 // has none but its own as a stage of the run.
 func (t *Run) above(within string) trace.SpanID {
 	for {

@@ -35,7 +35,7 @@ const (
 	TransferFailed     = "failed"      // the source has kept it; the error says why
 )
 
-// TransferEnded tells whether a state is a last one.
+// TransferEnded reports whether a state is a last one.
 func TransferEnded(state string) bool {
 	return slices.Contains([]string{TransferDone, TransferRolledBack, TransferCancelled, TransferFailed}, state)
 }

@@ -36,10 +36,10 @@ var (
 // audit by whom and why: in the transaction that makes the change where that is one of the
 // store's database, and before and behind it where it is on a shard. So no change is without its record.
 type ShardMaps interface {
-	// Resolve tells where a key lives.
+	// Resolve returns where a key lives.
 	Resolve(ctx context.Context, shardMap string, q ShardQuestion) (ShardAnswer, error)
 
-	// Watch gives the placements that have changed since a position that it gave
+	// Watch returns the placements that have changed since a position that it gave
 	// before; it waits for one until ctx ends.
 	Watch(ctx context.Context, shardMap, after string) (ShardChanges, error)
 

@@ -26,7 +26,7 @@ func newCronSchedule(line string, zone *time.Location) (*cronSchedule, error) {
 	return &cronSchedule{Schedule: s, zone: zone, byWall: len(fields) == 5 && !strings.HasPrefix(fields[1], "*")}, nil
 }
 
-// next gives the first due time after t; zero when there is none in years.
+// next returns the first due time after t; zero when there is none in years.
 func (s *cronSchedule) next(t time.Time) time.Time {
 	if !s.byWall {
 		return s.Next(t.In(s.zone)).UTC()

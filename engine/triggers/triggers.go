@@ -66,7 +66,7 @@ const TriggerSource = model.ReservedSource + "trigger/"
 // source is the source of the trigger's events.
 func (c *clockwork) source() string { return TriggerSource + c.trigger.ID }
 
-// next gives the first due time after t. Those of every are multiples of it since
+// next returns the first due time after t. Those of every are multiples of it since
 // 1970, so that all nodes agree on them.
 func (c *clockwork) next(t time.Time) time.Time {
 	if c.cron != nil {
@@ -76,7 +76,7 @@ func (c *clockwork) next(t time.Time) time.Time {
 	return time.Unix(0, (t.UnixNano()/every+1)*every).UTC()
 }
 
-// due gives the due times up to now that are to be fired, oldest first. Of
+// due returns the due times up to now that are to be fired, oldest first. Of
 // several, only catch-up: all fires more than the latest.
 func (c *clockwork) due(now time.Time) []time.Time {
 	var due []time.Time
@@ -118,7 +118,7 @@ type Firer struct {
 	Bundle   func() *tree.Bundle    // the present definition
 	Reloaded func() <-chan struct{} // closed when there is another one; asked for before Bundle
 
-	// LastEvent gives the id of the last event of a source; empty when there is none.
+	// LastEvent returns the id of the last event of a source; empty when there is none.
 	LastEvent func(ctx context.Context, source string) (id string, err error)
 
 	// Submit hands events in and tells for each why it is refused for what it is; nil for one

@@ -186,7 +186,7 @@ type Outlook struct {
 	Stuck time.Duration // for how long the oldest call has been under way
 }
 
-// Outlook tells what so many items have to expect.
+// Outlook returns what so many items have to expect.
 func (b *Batcher[T, R]) Outlook(items int) Outlook {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -22,7 +22,7 @@ func (b *budget) spend(now float64) { b.spent = append(b.spent, now) }
 // refund takes back the last moves, which nobody has made.
 func (b *budget) refund(moves int) { b.spent = b.spent[:max(0, len(b.spent)-moves)] }
 
-// left gives how many of so many moves a minute may still be made.
+// left returns how many of so many moves a minute may still be made.
 func (b *budget) left(limit int, now float64) int {
 	b.spent = slices.DeleteFunc(b.spent, func(at float64) bool { return at <= now-budgetTime })
 	return max(0, limit-len(b.spent))

@@ -137,7 +137,7 @@ func (b *classic) uneven(r *Report, load []float64) bool {
 	return b.even
 }
 
-// rubs tells whether friction holds a partition where it is.
+// rubs reports whether friction holds a partition where it is.
 func (b *classic) rubs(p int, now float64) bool {
 	b.moved[p] = slices.DeleteFunc(b.moved[p], func(at float64) bool { return at <= now-b.params.FrictionTime })
 	return len(b.moved[p]) >= b.params.Friction

@@ -41,7 +41,7 @@ func (d *drains) see(r *Report) {
 	}
 }
 
-// share gives the part of what is still aboard a worker that should leave now.
+// share returns the part of what is still aboard a worker that should leave now.
 func (d *drains) share(w int, now, step float64) float64 {
 	left := d.since[w] + usedNotice*d.notice - now
 	if !(left > 0) {

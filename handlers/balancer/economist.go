@@ -318,7 +318,7 @@ func (e *economist) rescue(r *Report) (moves []Move) {
 	return moves
 }
 
-// wasHome tells whether a partition has left a worker not long ago.
+// wasHome reports whether a partition has left a worker not long ago.
 func (p *partition) wasHome(w int, now, noReturn float64) bool {
 	return slices.ContainsFunc(p.homes, func(h home) bool { return h.worker == w && now-h.left < noReturn })
 }

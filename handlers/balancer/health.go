@@ -93,10 +93,10 @@ func (h *healths) see(r *Report, step float64, restarted func(w int, at float64)
 	}
 }
 
-// gone tells whether nothing listens where a worker was.
+// gone reports whether nothing listens where a worker was.
 func (r *Report) gone(w int) bool { return len(r.Gone) > 0 && r.Gone[w] && !r.Up[w] }
 
-// confirmations gives how many healthchecks must go unanswered in a row before a
+// confirmations returns how many healthchecks must go unanswered in a row before a
 // worker is down, so that lost ones hardly ever make one.
 func (h *healths) confirmations(workers int, step float64) int {
 	least := leastConfirmations(step)
@@ -126,7 +126,7 @@ func crowdConfirmations(step float64) int {
 	return min(max(int(math.Ceil(crowdTime/step)), 3), crowdMisses)
 }
 
-// back gives how many seconds a worker that is about to stop, or has, is expected to be
+// back returns how many seconds a worker that is about to stop, or has, is expected to be
 // gone yet; infinite when nothing speaks for its coming back soon.
 func (h *healths) back(r *Report, w int) float64 {
 	left := h.outage
@@ -139,10 +139,10 @@ func (h *healths) back(r *Report, w int) float64 {
 	return left
 }
 
-// fit tells whether a worker may get partitions.
+// fit reports whether a worker may get partitions.
 func (h *healths) fit(r *Report, w int) bool {
 	return h.answers(r, w) && h.of[w].flaps.of(r.At, flapHalf) < flapLimit
 }
 
-// answers tells whether a worker is up and going to stay so, as far as anybody knows.
+// answers reports whether a worker is up and going to stay so, as far as anybody knows.
 func (h *healths) answers(r *Report, w int) bool { return r.Up[w] && !r.Draining[w] }

@@ -77,7 +77,7 @@ func seedOf(id string) uint64 {
 	return h.Sum64()
 }
 
-// knows tells whether an observation is of the same workers.
+// knows reports whether an observation is of the same workers.
 func (l *Live) knows(o *Observation) bool {
 	return slices.EqualFunc(l.members, o.Workers, func(a, b Observed) bool {
 		return a.ID == b.ID && a.Zone == b.Zone && a.Capacity == b.Capacity && a.Listed == b.Listed
@@ -138,7 +138,7 @@ func (l *Live) inherit(heir bool) {
 	}
 }
 
-// crowded counts how long half of the cluster has been silent, and tells whether it is.
+// crowded counts how long half of the cluster has been silent, and reports whether it is.
 func (l *Live) crowded(o *Observation) bool {
 	listed, silent := 0, 0
 	for _, w := range o.Workers {

@@ -289,7 +289,7 @@ func askAgain(ctx context.Context, c *engine.Call, cluster *tree.Cluster, o *Obs
 	}
 }
 
-// examine asks one worker, and gives its requests a second by partition.
+// examine asks one worker, and returns its requests a second by partition.
 func examine(ctx context.Context, c *engine.Call, cluster *tree.Cluster, w *Observed) map[int]float64 {
 	address := func(path string) string {
 		return strings.TrimSuffix(w.URL, "/") + strings.ReplaceAll(path, "{id}", url.PathEscape(w.ID))
@@ -413,5 +413,5 @@ func structOf(data any, into any) error {
 	return nil
 }
 
-// timeOf gives the moment of an observation.
+// timeOf returns the moment of an observation.
 func timeOf(at float64) time.Time { return time.UnixMilli(int64(math.Round(at * 1000))).UTC() }

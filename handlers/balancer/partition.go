@@ -75,7 +75,7 @@ type decaying struct {
 	at    float64 // seconds
 }
 
-// of gives the number at a time.
+// of returns the number at a time.
 func (d *decaying) of(now, half float64) float64 {
 	return d.value * math.Exp2((d.at-now)/half)
 }

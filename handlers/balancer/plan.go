@@ -185,7 +185,7 @@ func (e *economist) cost(m *machine, p int, now float64) float64 {
 	return e.landing(m, p) * (1 + e.parts[p].crash.of(now, flapHalf))
 }
 
-// mayTake tells whether a voluntary move of a partition to a worker is to be thought of.
+// mayTake reports whether a voluntary move of a partition to a worker is to be thought of.
 func (e *economist) mayTake(r *Report, w, p int) bool {
 	if !e.health.fit(r, w) || e.health.of[w].misses > 0 || e.parts[p].wasHome(w, r.At, e.params.NoReturn) {
 		return false

@@ -125,7 +125,7 @@ func (s *pilot) best(p int) int {
 	return -1
 }
 
-// heaviest gives the partitions that are chosen, the heaviest first.
+// heaviest returns the partitions that are chosen, the heaviest first.
 func (s *pilot) heaviest(chosen func(p, owner int) bool) []int {
 	var out []int
 	for p, w := range s.owners {
@@ -186,7 +186,7 @@ func (s *pilot) drain(ids []string) {
 	}
 }
 
-// pinned gives the worker that a partition is pinned to; -1 for none.
+// pinned returns the worker that a partition is pinned to; -1 for none.
 func (s *pilot) pinned(p int) int {
 	pin, ok := s.levers.Pins[p]
 	if !ok {

@@ -26,7 +26,7 @@ const (
 	leastTrust = 0.1
 )
 
-// of gives the share of what is promised that is to be expected.
+// of returns the share of what is promised that is to be expected.
 func (t *trust) of() float64 {
 	return min(max((trustPrior+t.kept)/(trustPrior+t.promised), leastTrust), 1)
 }

@@ -65,5 +65,5 @@ func (u *units) see(r *Report, aboard [][]int, step float64) {
 	}
 }
 
-// servedOnly tells whether weights leave out what was dropped.
+// servedOnly reports whether weights leave out what was dropped.
 func (u *units) servedOnly() bool { return u.parts < 0.5*u.all && u.all > 0.1 }

@@ -54,7 +54,7 @@ func (a *asked) note(c *Claim) {
 	}
 }
 
-// take gives what is not written yet.
+// take returns what is not written yet.
 func (a *asked) take() map[string]string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -19,7 +19,7 @@ type attempt struct {
 	ended bool
 }
 
-// needed gives the real context. The caller holds the lock.
+// needed returns the real context. The caller holds the lock.
 func (a *attempt) needed() context.Context {
 	if a.real == nil {
 		stoppable, stop := context.WithCancelCause(a.parent)

@@ -77,7 +77,7 @@ func (s *Store) ExchangeTasks(ctx context.Context, r Report, c Claim) ([]Task, [
 	return tasks, lost, nil
 }
 
-// mayReady tells whether a report may make tasks ready, of whichever type: those that
+// mayReady reports whether a report may make tasks ready, of whichever type: those that
 // are given back, and those that follow.
 func mayReady(r *Report) bool {
 	return !r.Plain || slices.ContainsFunc(r.Failed, func(f Failure) bool { return f.Retry && f.Delay <= 0 }) ||

@@ -222,7 +222,7 @@ func (w *Worker) listen(ctx context.Context, woken <-chan struct{}) {
 	}
 }
 
-// holds tells how many tasks the worker holds, and has taken in all.
+// holds returns how many tasks the worker holds, and has taken in all.
 func (w *Worker) holds() (held, total int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -281,7 +281,7 @@ func (s *Store) ExpireTasks(ctx context.Context, ended, failed time.Duration) (i
 	return gone, err
 }
 
-// dropPartitions drops those that end before a time, and gives how many tasks were in
+// dropPartitions drops those that end before a time, and returns how many tasks were in
 // them, about.
 func (s *Store) dropPartitions(ctx context.Context, before time.Time) (int, error) {
 	rows, err := s.pool.Query(ctx, findHistory)
@@ -321,7 +321,7 @@ select pg_relation_size(c.oid) / current_setting('block_size')::bigint, greatest
 from pg_class c where c.oid = to_regclass($1)`
 )
 
-// dropPartition drops one, unless another process has, and gives how many tasks were in
+// dropPartition drops one, unless another process has, and returns how many tasks were in
 // it: of a large one, as many as the server has last estimated.
 func (s *Store) dropPartition(ctx context.Context, table string) (n int, err error) {
 	err = s.tx(ctx, func(tx pgx.Tx) error {

@@ -80,7 +80,7 @@ type putting struct {
 	now    time.Time // of the store, when plain ones were put
 }
 
-// prepare gives the tasks ids, and refuses those that make no sense.
+// prepare returns the tasks ids, and refuses those that make no sense.
 func (s *Store) prepare(ctx context.Context, from drawer, specs []Spec) (*putting, error) {
 	ids, err := s.takeIDs(ctx, from, len(specs))
 	if err != nil {

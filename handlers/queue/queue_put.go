@@ -107,7 +107,7 @@ func pipelineOf(c *engine.Call, id string) *tree.Pipeline {
 	return c.Bundle.Pipeline(id)
 }
 
-// Emission tells what task a body puts.
+// Emission returns what task a body puts.
 func (*PutTask) Emission(body *expr.Value) tree.Emission {
 	return tree.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Task: true, Named: body.Get("unique") != nil}
 }

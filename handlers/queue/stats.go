@@ -112,7 +112,7 @@ func (c *counting) of(kind string) *TypeStats {
 	return c.types[kind]
 }
 
-// shares tells of each table what part of it is to be counted.
+// shares describes each table what part of it is to be counted.
 func (c *counting) shares(most int64) (map[string]float64, error) {
 	rows, err := c.query(tableSizes, []string{"tasks", "task_schedule", "task_dead"})
 	if err != nil {
@@ -223,7 +223,7 @@ func (c *counting) sampled(share float64) error {
 	return err
 }
 
-// corrected gives how many tasks of a state there are of which n were counted, which may
+// corrected returns how many tasks of a state there are of which n were counted, which may
 // be one more than is exact, where a sample tells of guess.
 func (c *counting) corrected(t *TypeStats, state store.TaskState, n, guess int64) int64 {
 	if n <= countedExactly {

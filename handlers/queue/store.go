@@ -72,7 +72,7 @@ type Store struct {
 	helpers sync.WaitGroup
 }
 
-// Tasks gives the queue as those who use it take it.
+// Tasks returns the queue as those who use it take it.
 func (s *Store) Tasks() *store.TaskStore {
 	return &store.TaskStore{Queue: s, Work: s, Maintenance: s, Admin: s}
 }
@@ -233,7 +233,7 @@ func (d *db) again(ctx context.Context, do func() error) error {
 	}
 }
 
-// mayPass tells whether nothing was written, for certain, and for a reason that may be
+// mayPass reports whether nothing was written, for certain, and for a reason that may be
 // gone the next time.
 func mayPass(err error) bool {
 	if errors.Is(err, errDrains) {

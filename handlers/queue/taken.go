@@ -90,7 +90,7 @@ func (r *row) bytes() []byte {
 	return r.fields[r.next-1]
 }
 
-// sized gives the next column, which has a fixed size.
+// sized returns the next column, which has a fixed size.
 func (r *row) sized(size int) []byte {
 	data := r.bytes()
 	if len(data) != size {
@@ -113,7 +113,7 @@ var timesBegin = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 
 func (r *row) time() time.Time { return time.UnixMicro(timesBegin + r.long()).UTC() }
 
-// text gives a text; the one that it likely is when it is.
+// text returns a text; the one that it likely is when it is.
 func (r *row) text(likely string) string {
 	if data := r.bytes(); string(data) != likely {
 		return string(data)

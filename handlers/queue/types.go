@@ -29,7 +29,7 @@ func (b *bound) bind(store *store.TaskStore) { b.store = store }
 
 var errUnbound = errors.New("this node keeps no tasks: its store has no tables for them")
 
-// tasks gives the store.
+// tasks returns the store.
 func (b *bound) tasks() (*store.TaskStore, error) {
 	if b.store == nil {
 		return nil, errUnbound

@@ -174,7 +174,7 @@ func (h *hints) listen(ctx context.Context) {
 	pgkit.Listen(ctx, h.log, "hints of tasks are not heard, they are found by polling meanwhile", h.hear)
 }
 
-// listener gives a connection of its own: a direct one, or one out of the pool.
+// listener returns a connection of its own: a direct one, or one out of the pool.
 func (h *hints) listener(ctx context.Context) (*pgx.Conn, error) {
 	if h.direct != "" {
 		return pgx.Connect(ctx, h.direct)

@@ -235,7 +235,7 @@ func (w *Worker) try(ctx context.Context, h *held) (err error) {
 	return h.line.do(ctx, &h.Task)
 }
 
-// end notes what became of an attempt, and gives the next task to begin.
+// end notes what became of an attempt, and returns the next task to begin.
 func (w *Worker) end(ctx context.Context, h *held, err error, took time.Duration) *held {
 	var later *putOff
 	failure := Failure{TaskRef: h.Ref()}

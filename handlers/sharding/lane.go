@@ -174,7 +174,7 @@ func roomFor(t *transfers.ShardTransfer, all []transfers.ShardTransfer, by turn,
 	return nil
 }
 
-// freeLane gives the lane of the transfer that ended the longest ago, when enough are remembered, or one
+// freeLane returns the lane of the transfer that ended the longest ago, when enough are remembered, or one
 // that was never used; empty when all are in use.
 func freeLane(prefix string, most int, all []transfers.ShardTransfer) string {
 	used := map[string]transfers.ShardTransfer{}

@@ -95,7 +95,7 @@ type task struct {
 	dirty bool
 }
 
-// transferID gives the id of a transfer: the run's, unless the author gives another.
+// transferID returns the id of a transfer: the run's, unless the author gives another.
 func transferID(c *engine.Call, id string) string {
 	if id == "" {
 		id = c.Run
@@ -153,7 +153,7 @@ func (s *step) task(ctx context.Context, c *engine.Call, id string) (*task, erro
 	return t, nil
 }
 
-// result gives what expressions read of a transfer, and sorts errors.
+// result returns what expressions read of a transfer, and sorts errors.
 func (t *task) result(err error) (model.Result, error) {
 	var refused *transfer.RefusedError
 	switch {

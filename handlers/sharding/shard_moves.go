@@ -120,7 +120,7 @@ func (h *ShardMoves) Handle(ctx context.Context, c *engine.Call) (model.Result, 
 	return model.Result{Response: map[string]any{"moves": moves, "homeless": homeless}}, nil
 }
 
-// leaves tells whether keys should leave a shard.
+// leaves reports whether keys should leave a shard.
 func (h *ShardMoves) leaves(v transfers.ShardView) bool {
 	switch h.Reason {
 	case "usage":
@@ -133,7 +133,7 @@ func (h *ShardMoves) leaves(v transfers.ShardView) bool {
 	return v.Class == h.From
 }
 
-// target gives the emptiest shard that may take keys of another one; nil when there is none.
+// target returns the emptiest shard that may take keys of another one; nil when there is none.
 func (h *ShardMoves) target(source transfers.ShardView, targets []*moveTarget) *moveTarget {
 	class := source.Class
 	if h.Reason == "idle" || h.Reason == "busy" {
@@ -247,7 +247,7 @@ func moversOf(ctx context.Context, c *engine.Call, shardMap string) (map[string]
 	return keys, nil
 }
 
-// medium gives the keys between two quantiles of their sizes, the largest first.
+// medium returns the keys between two quantiles of their sizes, the largest first.
 func medium(sizes []shardmap.KeySize, smallest, largest float64) []shardmap.KeySize {
 	slices.SortFunc(sizes, func(a, b shardmap.KeySize) int {
 		if a.Rows != b.Rows {

@@ -150,7 +150,7 @@ func (h *ShardPlan) plan(ctx context.Context, t *task) error {
 	})
 }
 
-// untilHour tells how long it is until one of the hours; 0 when it is now.
+// untilHour returns how long it is until one of the hours; 0 when it is now.
 func untilHour(hours string, now time.Time) (time.Duration, error) {
 	if hours == "" {
 		return 0, nil

@@ -61,7 +61,7 @@ func (h *ShardUsage) Handle(ctx context.Context, _ *engine.Call) (model.Result, 
 // measurements of all the others.
 const measureAtOnce = 16
 
-// measureAll measures all shards of some maps, and gives what went wrong by the map and the shard.
+// measureAll measures all shards of some maps, and returns what went wrong by the map and the shard.
 func measureAll(ctx context.Context, maps []*shardmap.Map) map[[2]string]error {
 	var mu sync.Mutex // guards errs
 	errs := map[[2]string]error{}

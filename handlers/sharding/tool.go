@@ -15,7 +15,7 @@ type tool struct{ service *shardmap.Service }
 
 func (t *tool) bind(service *shardmap.Service, _ BindOptions) { t.service = service }
 
-// maps gives the map of a name, or all maps for an empty one.
+// maps returns the map of a name, or all maps for an empty one.
 func (t *tool) maps(id string) ([]*shardmap.Map, error) {
 	if t.service == nil {
 		return nil, model.Permanent(errNoService)
@@ -50,7 +50,7 @@ func (t *tool) shardsOf(ctx context.Context, id, shard string) ([]transfers.Shar
 	return out, nil
 }
 
-// describe gives what expressions read of shards.
+// describe returns what expressions read of shards.
 func describe(views []transfers.ShardView) []any {
 	out := make([]any, len(views))
 	for i, v := range views {

@@ -230,7 +230,7 @@ func (d *Checker) grantFor(r *http.Request, n Need) (credentials.Grant, error) {
 	return g, nil
 }
 
-// identify tells who sends a request. Without a token it is nobody in particular,
+// identify returns who sends a request. Without a token it is nobody in particular,
 // who is let in where that is allowed. A token that is sent counts even there: a wrong one
 // is refused, so that its bearer learns of it before a call that needs it.
 func (d *Checker) identify(r *http.Request, n Need) (credentials.Grant, error) {
@@ -259,11 +259,11 @@ func (d *Checker) identify(r *http.Request, n Need) (credentials.Grant, error) {
 	return d.authenticate(r, token)
 }
 
-// isOpen tells whether a call is of a group that needs no token. A call of no group never
+// isOpen reports whether a call is of a group that needs no token. A call of no group never
 // is: an empty name among the open groups must not open all of them.
 func (d *Checker) isOpen(n Need) bool { return n.open != "" && slices.Contains(d.open, n.open) }
 
-// bearer gives the token of a request; given is false for one without, which is no error.
+// bearer returns the token of a request; given is false for one without, which is no error.
 func bearer(r *http.Request) (token string, given bool, err error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
@@ -277,7 +277,7 @@ func bearer(r *http.Request) (token string, given bool, err error) {
 	return token, true, nil
 }
 
-// guarded tells whether any token is configured or was ever made.
+// guarded reports whether any token is configured or was ever made.
 func (d *Checker) guarded(ctx context.Context) (bool, error) {
 	if d.token != nil {
 		return true, nil
@@ -352,7 +352,7 @@ func (d *Checker) May(r *http.Request, operation string) error {
 	return err
 }
 
-// MayGoOn tells whether a caller may go on with a call of an operation that lasts: not when the
+// MayGoOn reports whether a caller may go on with a call of an operation that lasts: not when the
 // token is withdrawn, but a store that is away keeps nobody from what is in memory.
 func (d *Checker) MayGoOn(r *http.Request, operation string) bool {
 	err := d.May(r, operation)

@@ -20,7 +20,7 @@ const (
 	manyOthersName = "others"
 )
 
-// allows tells whether an address may try once more.
+// allows reports whether an address may try once more.
 func (f *failures) allows(address string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -34,7 +34,7 @@ func (f *failures) note(address string) {
 	f.count[f.key(address)]++
 }
 
-// key gives the name by which an address is counted, in the present window.
+// key returns the name by which an address is counted, in the present window.
 func (f *failures) key(address string) string {
 	if now := time.Now(); f.count == nil || now.Sub(f.began) >= failureWindow {
 		f.began, f.count = now, map[string]int{}

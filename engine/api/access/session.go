@@ -29,7 +29,7 @@ func setSession(w http.ResponseWriter, r *http.Request, session string) {
 	http.SetCookie(w, c)
 }
 
-// encrypted tells whether the browser came over TLS, also by a proxy that ends it. Whoever
+// encrypted reports whether the browser came over TLS, also by a proxy that ends it. Whoever
 // claims that falsely gets a cookie which its browser sends less often, and nothing else.
 func encrypted(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
@@ -71,7 +71,7 @@ func (d *Checker) SignOut(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// WithSession gives a request the session of its cookie, which counts where there is no token.
+// WithSession returns the request with the session of its cookie, which counts where there is no token.
 func WithSession(r *http.Request) *http.Request {
 	c, err := r.Cookie(sessionCookie)
 	if err != nil || r.Header.Get("Authorization") != "" {

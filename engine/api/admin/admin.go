@@ -27,7 +27,7 @@ type Status interface {
 	Handlers() []stats.HandlerInfo
 	Services() []guard.ServiceInfo
 
-	// Backlog tells what waits on all nodes.
+	// Backlog returns what waits on all nodes.
 	Backlog() stats.BacklogView
 	Nodes(ctx context.Context) ([]records.NodeView, error)
 	Audit(ctx context.Context, f store.AuditFilter) ([]records.AuditView, error)

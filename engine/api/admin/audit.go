@@ -80,7 +80,7 @@ const (
 	mostAudited = 8 << 20
 )
 
-// changes reads a page of at most limit changes, and tells whether there are more.
+// changes reads a page of at most limit changes, and reports whether there are more.
 func (g *Group) changes(ctx context.Context, filter store.AuditFilter, limit int) (page []records.AuditView, more bool, err error) {
 	size := 0
 	for {

@@ -24,7 +24,7 @@ func (c adminCalls) Handlers(ctx context.Context) ([]stats.HandlerInfo, error) {
 	return list[stats.HandlerInfo](ctx, c.caller, "/admin/v1/handlers")
 }
 
-// Backlog tells what waits on all nodes.
+// Backlog returns what waits on all nodes.
 func (c adminCalls) Backlog(ctx context.Context) (stats.BacklogView, error) {
 	return send[stats.BacklogView](ctx, c.caller, http.MethodGet, "/admin/v1/backlog", nil, nil)
 }
@@ -44,7 +44,7 @@ func (c adminCalls) Reload(ctx context.Context, how wire.Reload) (diff.Diff, err
 	return send[diff.Diff](ctx, c.caller, http.MethodPost, "/admin/v1/reload", how, nil)
 }
 
-// VerifyAudit tells whether the audit is as it was written, and holds hashes that were kept.
+// VerifyAudit reports whether the audit is as it was written, and holds hashes that were kept.
 func (c adminCalls) VerifyAudit(ctx context.Context, kept []string) (records.AuditReport, error) {
 	q := queryOf(map[string]string{"expect": strings.Join(kept, ",")})
 	return send[records.AuditReport](ctx, c.caller, http.MethodGet, "/admin/v1/audit/verify?"+q.Encode(), nil, nil)
@@ -70,7 +70,7 @@ func (c adminCalls) MoveSlots(ctx context.Context, order wire.InboxMoveRequest) 
 	return send[inbox.Move](ctx, c.caller, http.MethodPost, "/admin/v1/inbox/moves", order, nil)
 }
 
-// RemoveCell takes a database out of the inbox for good, and gives the inbox without it.
+// RemoveCell takes a database out of the inbox for good, and returns the inbox without it.
 func (c adminCalls) RemoveCell(ctx context.Context, request wire.InboxRemovalRequest) (inbox.View, error) {
 	return send[inbox.View](ctx, c.caller, http.MethodPost, "/admin/v1/inbox/removals", request, nil)
 }

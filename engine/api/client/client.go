@@ -52,7 +52,7 @@ type caller struct {
 	http  *http.Client
 }
 
-// send sends one request, and gives the reply.
+// send sends one request, and returns the reply.
 func send[T any](ctx context.Context, c *caller, method, path string, body any, h http.Header) (reply T, err error) {
 	err = c.call(ctx, method, path, body, h, &reply)
 	return reply, err

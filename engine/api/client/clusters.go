@@ -33,7 +33,7 @@ func (c clustersCalls) Recording(ctx context.Context, id string) (clusters.Recor
 	return send[clusters.Recording](ctx, c.caller, http.MethodGet, clusterPath(id)+"/recording", nil, nil)
 }
 
-// ExplainPartition tells why a partition is where it is.
+// ExplainPartition returns why a partition is where it is.
 func (c clustersCalls) ExplainPartition(ctx context.Context, id string, partition int) (clusters.PartitionView, error) {
 	return send[clusters.PartitionView](ctx, c.caller, http.MethodGet, clusterPath(id)+"/partitions/"+strconv.Itoa(partition), nil, nil)
 }

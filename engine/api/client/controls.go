@@ -28,7 +28,7 @@ func (c controlsCalls) SetControl(ctx context.Context, path string, change wire.
 	return send[guard.ControlView](ctx, c.caller, http.MethodPut, controlURL(path), change, ifHeader(ifRevision))
 }
 
-// ControlEffect tells what a control would do.
+// ControlEffect returns what a control would do.
 func (c controlsCalls) ControlEffect(ctx context.Context, path string, change wire.ControlChange) (steering.ControlEffect, error) {
 	return send[steering.ControlEffect](ctx, c.caller, http.MethodPut, controlURL(path)+"?dry_run=true", change, nil)
 }

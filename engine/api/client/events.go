@@ -12,7 +12,7 @@ import (
 type eventsCalls struct{ *caller }
 
 // Submit sends the JSON of one event of the plain form, or of an array of them,
-// and gives the reply as it came: a [wire.Receipt] or [wire.Receipts].
+// and returns the reply as it came: a [wire.Receipt] or [wire.Receipts].
 func (c eventsCalls) Submit(ctx context.Context, body []byte) (json.RawMessage, error) {
 	return send[json.RawMessage](ctx, c.caller, http.MethodPost, "/v1/events", json.RawMessage(body), nil)
 }

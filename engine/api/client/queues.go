@@ -26,7 +26,7 @@ func (c queuesCalls) SetQueue(ctx context.Context, taskType string, change wire.
 	return send[wire.QueueChanged](ctx, c.caller, http.MethodPut, "/admin/v1/queues/"+url.PathEscape(taskType), change, nil)
 }
 
-// ChangeTasks cancels, retries or moves tasks of a type, and tells how many.
+// ChangeTasks cancels, retries or moves tasks of a type, and returns how many.
 func (c queuesCalls) ChangeTasks(ctx context.Context, verb, taskType string, choice wire.TaskChoice) (wire.TasksChanged, error) {
 	return send[wire.TasksChanged](ctx, c.caller, http.MethodPost, "/admin/v1/queues/"+url.PathEscape(taskType)+"/"+verb, choice, nil)
 }

@@ -43,7 +43,7 @@ func (c runsCalls) Runs(ctx context.Context, f store.RunFilter) (wire.Page[check
 	return send[wire.Page[checkpoint.RunView]](ctx, c.caller, http.MethodGet, "/v1/runs?"+q.Encode(), nil, nil)
 }
 
-// Explain tells why a handler ran in a run, or did not. The path may be shortened from
+// Explain returns why a handler ran in a run, or did not. The path may be shortened from
 // the left.
 func (c runsCalls) Explain(ctx context.Context, run, path string) (explain.Explanation, error) {
 	return send[explain.Explanation](ctx, c.caller, http.MethodGet, "/v1/runs/"+url.PathEscape(run)+"/explain?"+
@@ -76,7 +76,7 @@ func (c runsCalls) Abandon(ctx context.Context, id, reason string) (checkpoint.R
 	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel", how, nil)
 }
 
-// Preview tells which runs would be retried or cancelled.
+// Preview returns which runs would be retried or cancelled.
 func (c runsCalls) Preview(ctx context.Context, verb Verb, r wire.Redrive) (records.RunsPreview, error) {
 	r.Preview = true
 	return send[records.RunsPreview](ctx, c.caller, http.MethodPost, "/v1/runs/"+string(verb), r, nil)
@@ -87,7 +87,7 @@ func (c runsCalls) Redrive(ctx context.Context, verb Verb, r wire.Redrive) (reco
 	return send[records.RunsDone](ctx, c.caller, http.MethodPost, "/v1/runs/"+string(verb), r, nil)
 }
 
-// Fit tells whether a run fits the present definition.
+// Fit reports whether a run fits the present definition.
 func (c runsCalls) Fit(ctx context.Context, id string) (records.RunFit, error) {
 	return send[records.RunFit](ctx, c.caller, http.MethodPost, migratePath(id), wire.Migration{Preview: true}, nil)
 }

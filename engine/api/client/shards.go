@@ -18,7 +18,7 @@ func (c shardsCalls) ShardMaps(ctx context.Context) ([]transfers.ShardMapView, e
 	return list[transfers.ShardMapView](ctx, c.caller, "/v1/shard-maps")
 }
 
-// ResolveShard tells where a key lives.
+// ResolveShard returns where a key lives.
 func (c shardsCalls) ResolveShard(ctx context.Context, shardMap string, q transfers.ShardQuestion) (transfers.ShardAnswer, error) {
 	v := url.Values{"key": {q.Key}}
 	set := func(name, value string, wanted bool) {

@@ -119,7 +119,7 @@ type newsQuery struct {
 	Last  string `header:"Last-Event-ID" doc:"For a stream, instead of after."`
 }
 
-// read gives the version after which there is news, and the time.
+// read returns the version after which there is news, and the time.
 func (q *newsQuery) read() (after int64, wait time.Duration, err error) {
 	text, location := q.After, "query/after"
 	if q.Last != "" {

@@ -169,7 +169,7 @@ func (g *Group) release(c *rest.Call, in *releaseLever) (clusters.Levers, error)
 	return g.steer(c, &in.leverPath, pull, in.Reason)
 }
 
-// steer pulls a lever or lets it go, and gives all that hold then.
+// steer pulls a lever or lets it go, and returns all that hold then.
 func (g *Group) steer(c *rest.Call, in *leverPath, pull clusters.LeverPull, reason string) (levers clusters.Levers, err error) {
 	if err := g.check(&in.clusterPath); err != nil {
 		return levers, err

@@ -137,7 +137,7 @@ type controlPath struct {
 	Handler  string `path:"handler" doc:"Its id."`
 }
 
-// joined gives the path, when the caller may steer there. A part with an escaped slash would be
+// joined returns the path, when the caller may steer there. A part with an escaped slash would be
 // another path once the parts are joined, perhaps one that the caller may not steer.
 func (p *controlPath) joined(c *rest.Call) (string, error) {
 	parts := []string{p.Pipeline}

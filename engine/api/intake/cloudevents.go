@@ -25,7 +25,7 @@ const ceHeader = "Ce-"
 // extensionName is what the specification allows as a name of an attribute.
 var extensionName = regexp.MustCompile(`^[a-z0-9]+$`)
 
-// isBinary tells whether a request carries one event in its headers.
+// isBinary reports whether a request carries one event in its headers.
 func isBinary(h http.Header) bool {
 	if media := h.Get("Content-Type"); strings.HasPrefix(strings.ToLower(media), "application/cloudevents") {
 		return false
@@ -62,7 +62,7 @@ func dataPointerOf(field string) string {
 	return pointerOf(attributeOf(field))
 }
 
-// attributeOf gives the attribute that holds a field of the event.
+// attributeOf returns the attribute that holds a field of the event.
 func attributeOf(field string) string {
 	switch field {
 	case "key":
@@ -92,7 +92,7 @@ func structuredEvent(f *rest.Fields) model.Event {
 	return cloudEvent(f, data)
 }
 
-// decoded gives the JSON value that is written in base64.
+// decoded returns the JSON value that is written in base64.
 func decoded(f *rest.Fields, text string) any {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
@@ -232,7 +232,7 @@ func unquoted(v string) string {
 	return out.String()
 }
 
-// unhex gives the value of a hexadecimal digit; -1 for what is none.
+// unhex returns the value of a hexadecimal digit; -1 for what is none.
 func unhex(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':

@@ -204,7 +204,7 @@ func replyOne(c *rest.Call, in intake, result engineintake.Submitted) error {
 	})
 }
 
-// otherKey gives the key of a run when its event names another one; empty otherwise. The
+// otherKey returns the key of a run when its event names another one; empty otherwise. The
 // sender of such an event may believe in an order that there is not.
 func otherKey(e model.Event, rc model.Receipt) string {
 	if e.Key == "" || e.Key == rc.Key {

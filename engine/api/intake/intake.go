@@ -20,11 +20,11 @@ import (
 
 // An Intake accepts events.
 type Intake interface {
-	// Submit gives a receipt or an error for each event, in their order. Its own error is
+	// Submit returns a receipt or an error for each event, in their order. Its own error is
 	// for all of them: then it may be unknown whether they are stored.
 	Submit(ctx context.Context, events []engineintake.Submission) ([]engineintake.Submitted, error)
 
-	// Overload tells why even one event more would have to wait for too long; nil when it
+	// Overload returns why even one event more would have to wait for too long; nil when it
 	// would not. It is asked before a body is read, so it takes nothing from the store.
 	Overload() *engineintake.OverloadError
 	Bundle() *tree.Bundle

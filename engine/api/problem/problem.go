@@ -270,7 +270,7 @@ func Of(err error) *Problem {
 		With("Retry-After", "1")
 }
 
-// KnownCode gives a code of the engine when the table has it.
+// KnownCode returns a code of the engine when the table has it.
 func KnownCode(code, otherwise string) string {
 	if _, known := Table[code]; known {
 		return code
@@ -304,7 +304,7 @@ func Body(faults []Fault) error {
 	return New(InvalidBody, "%s", detail).At(faults[:min(len(faults), shownFaults)]...)
 }
 
-// RetryAfter tells how long to wait before the call is repeated; 0 when the
+// RetryAfter returns how long to wait before the call is repeated; 0 when the
 // server does not say.
 func (p *Problem) RetryAfter() time.Duration {
 	s, _ := strconv.Atoi(p.Header.Get("Retry-After"))

@@ -42,7 +42,7 @@ const (
 // errUnlooked says that it is not known who serves what.
 var errUnlooked = errors.New("it is not known which types of tasks are served")
 
-// known tells whether somebody has asked for tasks of a type, or opened it, and all
+// known reports whether somebody has asked for tasks of a type, or opened it, and all
 // types of which that holds.
 func (g *Group) known(ctx context.Context, kind string) (bool, map[string]bool, error) {
 	k := &g.served
@@ -66,7 +66,7 @@ func (g *Group) known(ctx context.Context, kind string) (bool, map[string]bool, 
 	return types[kind], types, nil
 }
 
-// mayServe looks whether anybody does tasks of a type. It gives a warning when nobody
+// mayServe looks whether anybody does tasks of a type. It returns a warning when nobody
 // is known to, or a refusal when the server is strict.
 func (g *Group) mayServe(ctx context.Context, kind string, pipeline *tree.Pipeline) (warning string, err error) {
 	if pipeline != nil {

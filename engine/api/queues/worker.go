@@ -217,7 +217,7 @@ func refsOf(receipts []receipt) []store.TaskRef {
 	return refs
 }
 
-// lostReceipts gives those of the receipts whose attempts hold no more, in their order and as
+// lostReceipts returns those of the receipts whose attempts hold no more, in their order and as
 // they were sent.
 func lostReceipts(receipts []receipt, lost []store.TaskRef) []string {
 	out := []string{}
@@ -264,7 +264,7 @@ func (g *Group) fail(c *rest.Call, in *failed) (wire.TasksDone, error) {
 	return g.report(c, &r, receipts, report)
 }
 
-// failureOf tells what becomes of a task whose attempt has failed, by the policy of its type.
+// failureOf returns what becomes of a task whose attempt has failed, by the policy of its type.
 func (g *Group) failureOf(t *wire.FailedTask, one receipt) store.TaskFailure {
 	failure := store.TaskFailure{TaskRef: one.TaskRef, Error: t.Error}
 	if !t.Final && one.attempt > 0 {
@@ -329,7 +329,7 @@ func (g *Group) report(c *rest.Call, r *reading, receipts []receipt, report stor
 	return doneOf(receipts, lost), err
 }
 
-// doneOf tells which receipts were good. One that was given twice counts twice.
+// doneOf returns which receipts were good. One that was given twice counts twice.
 func doneOf(receipts []receipt, lost []store.TaskRef) wire.TasksDone {
 	gone := lostReceipts(receipts, lost)
 	return wire.TasksDone{Done: len(receipts) - len(gone), Lost: gone}

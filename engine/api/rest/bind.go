@@ -99,7 +99,7 @@ func (m *member) number(text string) float64 {
 	return n
 }
 
-// bound gives the number in a tag; known is false where the field has no such tag, or leaves
+// bound returns the number in a tag; known is false where the field has no such tag, or leaves
 // it to the engine.
 func (m *member) bound(tag string) (n float64, known bool) {
 	text := m.Tag.Get(tag)
@@ -224,7 +224,7 @@ func (m *member) checkRange(f *Fields, v reflect.Value, given bool) {
 	}
 }
 
-// said gives a value that should be a number as its sender wrote it.
+// said returns a value that should be a number as its sender wrote it.
 func said(v any) string {
 	if text, ok := v.(string); ok && len(text) <= maxSaid {
 		return text
@@ -284,7 +284,7 @@ func (s *shape) read(c *Call, v reflect.Value) error {
 	return problem.Body(f.Faults)
 }
 
-// bodyOf gives the JSON of a body.
+// bodyOf returns the JSON of a body.
 func (c *Call) bodyOf(optional bool) (v any, given bool, err error) {
 	if optional {
 		return c.optional()
@@ -326,7 +326,7 @@ func (m *member) lookup(r *http.Request) (string, error) {
 	return r.Header.Get(m.name), nil
 }
 
-// PathValue gives a parameter of the path. Routes are matched against the path
+// PathValue returns a parameter of the path. Routes are matched against the path
 // as it was sent, so that a key may hold an escaped slash.
 func PathValue(r *http.Request, name string) (string, error) {
 	v := chi.URLParam(r, name)

@@ -58,7 +58,7 @@ func incomplete(err error, have int, announced int64) *problem.Problem {
 		With("Connection", "close")
 }
 
-// Media gives the media type of the body, in lower case. Other charsets
+// Media returns the media type of the body, in lower case. Other charsets
 // than UTF-8 are refused.
 func (c *Call) Media(accepted ...string) (string, error) {
 	header := c.R.Header.Get("Content-Type")
@@ -77,13 +77,13 @@ func (c *Call) Media(accepted ...string) (string, error) {
 	return media, nil
 }
 
-// unsupported refuses a body, and tells which types are taken.
+// unsupported refuses a body, and returns which types are taken.
 func unsupported(why string, accepted []string) *problem.Problem {
 	list := strings.Join(accepted, ", ")
 	return problem.New(problem.UnsupportedMedia, "%s; send %s", why, list).With("Accept-Post", list)
 }
 
-// IsJSON tells whether a media type says that its content is JSON.
+// IsJSON reports whether a media type says that its content is JSON.
 func IsJSON(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
 	return err == nil && (media == "application/json" || media == "text/json" || strings.HasSuffix(media, "+json"))

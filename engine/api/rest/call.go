@@ -81,12 +81,12 @@ func Revision(match, none string) (int64, error) {
 // A grantKey finds the grant of a request in its context.
 type grantKey struct{}
 
-// WithGrant gives a request the grant that it was let in with.
+// WithGrant returns the request with the grant that it was let in with.
 func WithGrant(r *http.Request, g credentials.Grant) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), grantKey{}, g))
 }
 
-// Granted gives the grant that a request was let in with; the zero one, which holds for
+// Granted returns the grant that a request was let in with; the zero one, which holds for
 // nothing, when the call needs none.
 func Granted(r *http.Request) credentials.Grant {
 	g, _ := r.Context().Value(grantKey{}).(credentials.Grant)
@@ -98,7 +98,7 @@ func (c *Call) Actor(reason string) store.Actor {
 	return store.Actor{Name: Granted(c.R).Name, Reason: reason}
 }
 
-// Bound tells whether the caller's grant holds for some paths only.
+// Bound reports whether the caller's grant holds for some paths only.
 func (c *Call) Bound() bool { return len(Granted(c.R).Paths) > 0 }
 
 // MayAt refuses a caller whose grant covers none of the paths. An empty path is covered by

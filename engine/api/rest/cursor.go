@@ -49,7 +49,7 @@ type PageQuery struct {
 	Cursor string `query:"cursor" bytes:"512" doc:"Where the page begins: next of the previous page."`
 }
 
-// Position gives the place in a list where the page begins.
+// Position returns the place in a list where the page begins.
 func (q *PageQuery) Position(list string) (string, error) {
 	position, ok := OpenCursor(list, q.Cursor)
 	if !ok {

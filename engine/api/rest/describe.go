@@ -32,7 +32,7 @@ func NewDocument(about *huma.OpenAPI) *Document {
 
 const schemaPlace = "#/components/schemas/"
 
-// Schema gives a reference to the schema of a value's type.
+// Schema returns a reference to the schema of a value's type.
 func (d *Document) Schema(v any) *huma.Schema {
 	t := reflect.TypeOf(v)
 	return d.Components.Schemas.Schema(t, true, t.Name())
@@ -96,7 +96,7 @@ func JSONBody(schema *huma.Schema, example any) *huma.RequestBody {
 	return &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{MediaJSON: {Schema: schema, Example: example}}}
 }
 
-// request gives a reference to the schema of what callers send.
+// request returns a reference to the schema of what callers send.
 func (d *Document) request(t reflect.Type) *huma.Schema {
 	schema := d.Components.Schemas.Schema(t, true, t.Name())
 	d.describeSpans(membersOf(t, false), t)

@@ -50,16 +50,16 @@ func TextFields(prefix string, values map[string]any) *Fields {
 	return &Fields{prefix: prefix, text: true, values: values}
 }
 
-// Has tells whether a member is there, and not null.
+// Has reports whether a member is there, and not null.
 func (f *Fields) Has(name string) bool { return f.values[name] != nil }
 
-// Given tells whether a member is there; it may be null.
+// Given reports whether a member is there; it may be null.
 func (f *Fields) Given(name string) bool {
 	_, there := f.values[name]
 	return there
 }
 
-// Value gives a member that is read by nobody else; nil when it is absent.
+// Value returns a member that is read by nobody else; nil when it is absent.
 func (f *Fields) Value(name string) any { return f.values[name] }
 
 // Forget takes back which members are known.
@@ -70,7 +70,7 @@ func (f *Fields) Fault(name, format string, args ...any) {
 	f.Faults = append(f.Faults, problem.Fault{Location: f.prefix + Escape(name), Message: fmt.Sprintf(format, args...)})
 }
 
-// Get gives a member; nil when it is absent.
+// Get returns a member; nil when it is absent.
 func (f *Fields) Get(name string) any {
 	f.known = append(f.known, name)
 	return f.values[name]
@@ -128,7 +128,7 @@ func (f *Fields) Labels(name string, limit int) []string {
 	return out
 }
 
-// Instant gives a time in UTC; zero when it is absent.
+// Instant returns a time in UTC; zero when it is absent.
 func (f *Fields) Instant(name string) time.Time {
 	v := f.Get(name)
 	if v == nil {
@@ -147,7 +147,7 @@ func (f *Fields) Instant(name string) time.Time {
 // maxDuration bounds what can be added to a time without harm.
 const maxDuration = 100 * 365 * 24 * time.Hour
 
-// Duration gives a span of time: text such as 90s, or a number of seconds.
+// Duration returns a span of time: text such as 90s, or a number of seconds.
 func (f *Fields) Duration(name string) time.Duration {
 	v := f.Get(name)
 	var d time.Duration
@@ -171,7 +171,7 @@ func (f *Fields) Duration(name string) time.Duration {
 	return d
 }
 
-// seconds gives a number of seconds; -1 for one that a duration cannot hold, which is refused.
+// seconds returns a number of seconds; -1 for one that a duration cannot hold, which is refused.
 func seconds(n float64) time.Duration {
 	if n < 0 || n > maxDuration.Seconds() {
 		return -1
@@ -179,10 +179,10 @@ func seconds(n float64) time.Duration {
 	return time.Duration(n * float64(time.Second))
 }
 
-// Integer gives a whole number of 32 bits, which every store can keep.
+// Integer returns a whole number of 32 bits, which every store can keep.
 func (f *Fields) Integer(name string) int { return f.whole(name, 32) }
 
-// whole gives a whole number of so many bits.
+// whole returns a whole number of so many bits.
 func (f *Fields) whole(name string, bits int) int {
 	v := f.Get(name)
 	if v == nil {
@@ -200,7 +200,7 @@ func (f *Fields) whole(name string, bits int) int {
 	return n
 }
 
-// Number gives a number.
+// Number returns a number.
 func (f *Fields) Number(name string) float64 {
 	switch v := f.Get(name).(type) {
 	case nil:
@@ -214,7 +214,7 @@ func (f *Fields) Number(name string) float64 {
 	return 0
 }
 
-// Objects gives the members of a list of objects.
+// Objects returns the members of a list of objects.
 func (f *Fields) Objects(name string, most int) []*Fields {
 	v := f.Get(name)
 	list, ok := v.([]any)
@@ -247,7 +247,7 @@ func (f *Fields) Boolean(name string) bool {
 	return b
 }
 
-// Unknown gives the members that were not asked for, in order.
+// Unknown returns the members that were not asked for, in order.
 func (f *Fields) Unknown() []string {
 	var names []string
 	for name := range f.values {
@@ -282,7 +282,7 @@ func Escape(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
-// Shown gives a short value as its sender wrote it.
+// Shown returns a short value as its sender wrote it.
 func Shown(v any) string {
 	switch v := v.(type) {
 	case string:

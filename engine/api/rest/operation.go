@@ -77,7 +77,7 @@ func Typed[In, Out any](o Operation, serve func(*Call, *In) (Out, error)) Operat
 // OK is a single way to succeed.
 func OK(about string) []Reply { return []Reply{{About: about}} }
 
-// strict tells whether the operation refuses parameters of the query that it does not
+// strict reports whether the operation refuses parameters of the query that it does not
 // know: who writes ?dry_run=true where a body says so would change what he wanted to
 // look at. Senders of events and those who ask for health or metrics are often programs
 // that add parameters of their own, and nothing that they say there changes anything.

@@ -29,12 +29,12 @@ const (
 	WriteTime = 10 * time.Second
 )
 
-// WantsStream tells whether a caller asks for a stream of events.
+// WantsStream reports whether a caller asks for a stream of events.
 func WantsStream(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), MediaStream)
 }
 
-// Lasts tells whether a request may wait for news, and has deadlines of its own.
+// Lasts reports whether a request may wait for news, and has deadlines of its own.
 func Lasts(r *http.Request) bool {
 	path := r.URL.Path
 	return strings.HasPrefix(path, "/v1/clusters/") && strings.HasSuffix(path, "/assignment") ||

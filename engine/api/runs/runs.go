@@ -196,7 +196,7 @@ func (g *Group) cancel(c *rest.Call, in *cancelRun) (run checkpoint.RunView, err
 	return run, runProblem(err, in.ID)
 }
 
-// declined tells whether what is true by default was said to be false.
+// declined reports whether what is true by default was said to be false.
 func declined(said *bool) bool { return said != nil && !*said }
 
 func pipelineOf(v *checkpoint.RunView) []string { return []string{v.Pipeline} }

@@ -102,7 +102,7 @@ func plainQuestion(query string) (q transfers.ShardQuestion, ok bool) {
 	return q, q.Key != ""
 }
 
-// plainValue tells whether a value of a query stands for itself.
+// plainValue reports whether a value of a query stands for itself.
 func plainValue(value string) bool {
 	for i := range len(value) {
 		if c := value[i]; c <= ' ' || c > '~' || c == '%' || c == '+' || c == ';' {

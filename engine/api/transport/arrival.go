@@ -141,7 +141,7 @@ func (w *workTime) Err() error {
 // AfterFunc lets contexts below this one end with it, as [context.AfterFunc] has it.
 func (w *workTime) AfterFunc(f func()) func() bool { return context.AfterFunc(w.work, f) }
 
-// outside gives a body whose reading is not counted as work.
+// outside returns a body whose reading is not counted as work.
 func (w *workTime) outside(body io.ReadCloser) io.ReadCloser { return &uncounted{body, w} }
 
 // uncounted is a body that stops the time until it has come.

@@ -64,7 +64,7 @@ func closeUnused(s *http.Server) {
 	})
 }
 
-// Loopback tells whether an address to listen on, such as 127.0.0.1:8080, is
+// Loopback reports whether an address to listen on, such as 127.0.0.1:8080, is
 // reached from this machine only. A host that is left out is every address; a
 // name other than localhost may be anything.
 func Loopback(addr string) bool {

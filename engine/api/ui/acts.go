@@ -135,7 +135,7 @@ func (c *Console) set(ctx context.Context, path string, asked guard.ControlChang
 	}
 }
 
-// present gives what is set at a path, and its revision; 0 when nothing is.
+// present returns what is set at a path, and its revision; 0 when nothing is.
 func (c *Console) present(ctx context.Context, path string) (guard.Control, int64, error) {
 	all, err := c.o.Engine.Controls(ctx)
 	if err != nil {
@@ -345,7 +345,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// ownPage gives the address of a page of the console; that of the first one for anything
+// ownPage returns the address of a page of the console; that of the first one for anything
 // else. Browsers drop line breaks and tabs from addresses, and take backslashes for slashes.
 func ownPage(next string) string {
 	u, err := url.Parse(next)

@@ -66,7 +66,7 @@ func (h *history) sampleClusters(now map[string]clusterPoint) {
 	}
 }
 
-// ofCluster gives the samples of a cluster.
+// ofCluster returns the samples of a cluster.
 func (h *history) ofCluster(id string) []clusterPoint {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -132,14 +132,14 @@ func keep[T any](list []T) []T {
 	return list
 }
 
-// all gives the samples of the node, the oldest first.
+// all returns the samples of the node, the oldest first.
 func (h *history) all() []point {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return append([]point(nil), h.points...)
 }
 
-// of gives those of a handler.
+// of returns those of a handler.
 func (h *history) of(path string) []handlerPoint {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

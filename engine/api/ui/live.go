@@ -341,7 +341,7 @@ func (c *Console) fromStore(ctx context.Context, d *overviewData) {
 	d.StoreDown = err != nil
 }
 
-// durations gives the median and the 99th percentile of runs, in ms.
+// durations returns the median and the 99th percentile of runs, in ms.
 func durations(runs []checkpoint.RunView) (p50, p99 *float64) {
 	var ms []float64
 	for _, r := range runs {

@@ -227,7 +227,7 @@ func moment(t any) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// ago tells how long ago a moment was.
+// ago returns how long ago a moment was.
 func ago(t any) string {
 	at, ok := moment(t)
 	if !ok {
@@ -236,7 +236,7 @@ func ago(t any) string {
 	return span(time.Since(at)) + " ago"
 }
 
-// left tells how long it is until a moment.
+// left returns how long it is until a moment.
 func left(t any) string {
 	at, ok := moment(t)
 	if !ok {

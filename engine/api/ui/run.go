@@ -76,7 +76,7 @@ func (c *Console) runData(ctx context.Context, id string) (d runData, err error)
 	return d, nil
 }
 
-// plainStory tells what the run alone says.
+// plainStory returns what the run alone says.
 func plainStory(run checkpoint.RunView) explain.Story {
 	s := explain.Story{Run: run, Missing: []string{"why handlers ran or not: its definition does not have the pipeline"}}
 	for i, h := range run.Handlers {

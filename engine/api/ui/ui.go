@@ -53,7 +53,7 @@ type Options struct {
 	// Numbers reads the counters of the node.
 	Numbers func() Numbers
 
-	// Caller gives the grant that a request was let in with.
+	// Caller returns the grant that a request was let in with.
 	Caller func(*http.Request) credentials.Grant
 
 	// SignIn checks a token and gives what keeps the caller signed in; the error is
@@ -192,7 +192,7 @@ func readForm(w http.ResponseWriter, r *http.Request) error {
 	return &Refused{http.StatusBadRequest, "The form arrived incomplete, and nothing was changed. Send it again."}
 }
 
-// Public tells whether a path of the console needs no token: where one signs in, and
+// Public reports whether a path of the console needs no token: where one signs in, and
 // what that page is made of.
 func Public(path string) bool {
 	const static = Root + "static/"
@@ -208,7 +208,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mux.ServeHTTP(w, r)
 }
 
-// Ended gives a channel that is closed when Run ends: answers that last end then.
+// Ended returns a channel that is closed when Run ends: answers that last end then.
 func (c *Console) Ended() <-chan struct{} { return c.ended }
 
 // Run samples what charts show until ctx ends.

@@ -146,7 +146,7 @@ func (c *Console) handlerData(ctx context.Context, path string) (d handlerData, 
 	return d, err
 }
 
-// source gives the lines of the definition of a handler: from its first line to the
+// source returns the lines of the definition of a handler: from its first line to the
 // next one that is indented no deeper.
 func (c *Console) source(h stats.HandlerInfo) (lines []sourceLine) {
 	for _, f := range c.o.Engine.Bundle().Files {

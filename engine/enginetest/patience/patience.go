@@ -16,7 +16,7 @@ import (
 // usual is the bound of Until on an idle machine: far beyond what anything takes there.
 const usual = time.Minute
 
-// crowd gives how many tasks share a processor now, one at the least: the load of the last minute by processors. Where the
+// crowd returns how many tasks share a processor now, one at the least: the load of the last minute by processors. Where the
 // system does not tell it, four are taken to.
 func crowd() float64 {
 	text, err := os.ReadFile("/proc/loadavg")
@@ -30,7 +30,7 @@ func crowd() float64 {
 	return max(1, load/float64(runtime.NumCPU()))
 }
 
-// For gives how long something takes at most now that takes less than d on an idle machine.
+// For returns how long something takes at most now that takes less than d on an idle machine.
 func For(d time.Duration) time.Duration { return time.Duration(float64(d) * crowd()) }
 
 // Over begins to wait for something that takes less than d on an idle machine. What it returns tells whether the time is
@@ -46,7 +46,7 @@ func Over(d time.Duration) (over func() bool) {
 	}
 }
 
-// Context gives a context that ends as Over says.
+// Context returns a context that ends as Over says.
 func Context(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	over := Over(d)

@@ -29,7 +29,7 @@ func (c Caller) State(ctx context.Context, url string) (State, error) {
 	return c.call(ctx, http.MethodGet, url, Root, nil)
 }
 
-// Order gives a worker an order, and the answer is what the worker holds after it; path is one of the paths of the protocol. The error is
+// Order sends a worker an order, and the answer is what the worker holds after it; path is one of the paths of the protocol. The error is
 // an [*OutdatedError] when the worker has heard of a newer assignment.
 func (c Caller) Order(ctx context.Context, url, path string, o Order) (State, error) {
 	if o.Partitions == nil { // null would be no list to workers in other languages

@@ -78,7 +78,7 @@ func NewHolder(o HolderOptions) *Holder {
 	return &Holder{options: o, version: o.Heard, holds: map[int]*hold{}}
 }
 
-// Begin tells whether a partition is served here, and by which version of the assignment
+// Begin reports whether a partition is served here, and by which version of the assignment
 // it came: the fencing token of what is written for it. end must be called when the
 // request is over; more than once does no harm.
 func (h *Holder) Begin(partition int) (token int64, end func(), ok bool) {
@@ -101,7 +101,7 @@ func (h *Holder) end(p int, x *hold) {
 	}
 }
 
-// State tells what the worker holds.
+// State returns what the worker holds.
 func (h *Holder) State() State {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -56,7 +56,7 @@ const (
 	Releasing Phase = "releasing" // its last requests are under way, new ones are refused
 )
 
-// find gives what a state says of a partition.
+// find returns what a state says of a partition.
 func (s *State) find(partition int) (Partition, bool) {
 	i, ok := slices.BinarySearchFunc(s.Partitions, partition, func(p Partition, n int) int { return p.Partition - n })
 	if !ok {

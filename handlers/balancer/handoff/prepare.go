@@ -53,7 +53,7 @@ func (s Settler) Prepare(ctx context.Context, m Map, moves []Move, patience time
 	return r.preparation(moves), ctx.Err()
 }
 
-// warming tells whether a worker that answers still loads what it gains.
+// warming reports whether a worker that answers still loads what it gains.
 func (r *round) warming(gains [][]int) bool {
 	for w, list := range gains {
 		for _, p := range list {

@@ -62,7 +62,7 @@ func (h *Holder) Routes() http.Handler {
 	return mux
 }
 
-// known tells whether a request has the token. The time it takes does not tell how much of
+// known reports whether a request has the token. The time it takes does not tell how much of
 // another token is right.
 func (h *Holder) known(r *http.Request) bool {
 	if h.options.Token == "" {

@@ -169,7 +169,7 @@ func (r *round) free() [][]int {
 	return lists
 }
 
-// heldByOthers tells of each partition whether a worker that is not its owner may serve
+// heldByOthers describes each partition whether a worker that is not its owner may serve
 // it: by what it has said last, or because it says nothing and lost it a moment ago.
 func (r *round) heldByOthers() []bool {
 	held := make([]bool, len(r.m.Owner))
@@ -193,13 +193,13 @@ func (r *round) heldByOthers() []bool {
 	return held
 }
 
-// holds tells whether an owner serves a partition, by what it has said last.
+// holds reports whether an owner serves a partition, by what it has said last.
 func (r *round) holds(w, p int) bool {
 	x, ok := r.states[w].find(p)
 	return ok && x.Phase == Held && !r.outdated(x)
 }
 
-// outdated tells whether a partition came to its owner later than a hold of it began.
+// outdated reports whether a partition came to its owner later than a hold of it began.
 func (r *round) outdated(p Partition) bool {
 	return p.Partition < len(r.m.Since) && p.Version < r.m.Since[p.Partition]
 }

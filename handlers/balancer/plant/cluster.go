@@ -323,7 +323,7 @@ func (w *world) observe(at float64) *balancer.Report {
 	return r
 }
 
-// describe gives what policies know beforehand.
+// describe returns what policies know beforehand.
 func (w *world) describe(seed uint64) balancer.Cluster {
 	c := balancer.Cluster{
 		Seed: seed, Workers: len(w.workers), Partitions: len(w.parts), Capacity: slices.Clone(w.capacity), Zone: w.zone,

@@ -193,7 +193,7 @@ func poisson(r *rand.Rand, mean float64) float64 {
 	return n
 }
 
-// active tells whether an event goes on at a time.
+// active reports whether an event goes on at a time.
 func (e *Event) active(at float64) bool {
 	return at >= e.At && (e.For == 0 || at < e.At+e.For)
 }

@@ -20,7 +20,7 @@ type Replayed struct {
 	Observations int     `json:"observations"`
 	Measured     float64 `json:"measured_drop_fraction"` // what workers reported
 
-	// Known tells whether workers, or else the cluster's description, say what they
+	// Known reports whether workers, or else the cluster's description, say what they
 	// can do: nothing is known of drops and utilisation otherwise.
 	Known bool `json:"capacities_known"`
 
@@ -96,7 +96,7 @@ func (r *Recording) Replay(policies []string) (*Replayed, error) {
 	return out, nil
 }
 
-// leversOf gives the levers of which an observation tells.
+// leversOf returns the levers of which an observation tells.
 func leversOf(o *balancer.Observation) clusters.Levers {
 	l := clusters.Levers{Banned: map[string]clusters.Lever{}, Draining: map[string]clusters.Lever{}}
 	for _, id := range o.Banned {
@@ -232,7 +232,7 @@ func (g *gauge) after(i int) float64 {
 	return math.Round(1000*(g.r.seen[i].At-g.r.seen[0].At)) / 1000
 }
 
-// measure tells what would have been observed, and notes it.
+// measure returns what would have been observed, and notes it.
 func (g *gauge) measure(i int) *balancer.Observation {
 	o := g.r.seen[i]
 	o.Owners, o.Workers, o.Weights = slices.Clone(g.owners), slices.Clone(o.Workers), slices.Clone(o.Weights)

@@ -70,7 +70,7 @@ func Run(s *Scenario, policy string, params balancer.Params, seed uint64) (Resul
 	return m.result(), nil
 }
 
-// unbalanced tells whether nobody balances.
+// unbalanced reports whether nobody balances.
 func (w *world) unbalanced(at float64) bool {
 	return slices.ContainsFunc(w.s.Events, func(e *Event) bool { return e.Kind == "balancer_down" && e.active(at) })
 }

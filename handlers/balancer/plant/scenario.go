@@ -277,7 +277,7 @@ func Parse(f diag.File) (*Scenario, []diag.Diagnostic) {
 	return &s, found
 }
 
-// defaults gives what a mapping is that nobody wrote.
+// defaults returns what a mapping is that nobody wrote.
 func defaults[T any]() *T {
 	into := new(T)
 	decode.File(diag.File{Data: []byte("{}")}, spec.Of(reflect.TypeFor[T](), source), into, nil)

@@ -18,7 +18,7 @@ import (
 
 // A Source gives the assignments of one cluster.
 type Source interface {
-	// Await gives an assignment that is newer than a version, as soon as there is one.
+	// Await returns an assignment that is newer than a version, as soon as there is one.
 	// It may end with an error at any time, and is asked again.
 	Await(ctx context.Context, after int64) (clusters.Assignment, error)
 }
@@ -99,7 +99,7 @@ func (f *Follower) version() int64 {
 	return 0
 }
 
-// Current gives the newest assignment that is known; nil for none. It must not be
+// Current returns the newest assignment that is known; nil for none. It must not be
 // changed.
 func (f *Follower) Current() *clusters.Assignment {
 	f.mu.Lock()

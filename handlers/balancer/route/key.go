@@ -9,7 +9,7 @@ import (
 	"procaas/dsl/cluster"
 )
 
-// keyOf gives the key of a request; an error says where it should be. An empty key is none:
+// keyOf returns the key of a request; an error says where it should be. An empty key is none:
 // all requests without one would go to a single worker.
 func keyOf(r *http.Request, place cluster.KeyPlace) (string, error) {
 	var key, where string
@@ -27,7 +27,7 @@ func keyOf(r *http.Request, place cluster.KeyPlace) (string, error) {
 	return key, nil
 }
 
-// segment gives the n-th part of a path, from 1; empty when there is none. The path is split
+// segment returns the n-th part of a path, from 1; empty when there is none. The path is split
 // before it is unescaped: a key may hold a slash, which is written %2F.
 func segment(escaped string, n int) string {
 	parts := strings.Split(strings.TrimPrefix(escaped, "/"), "/")

@@ -121,7 +121,7 @@ type passing struct {
 
 type passingKey struct{}
 
-// attemptsOf tells how often a request was sent to a worker; 0 for one that never was.
+// attemptsOf returns how often a request was sent to a worker; 0 for one that never was.
 func attemptsOf(ctx context.Context) int {
 	x, _ := ctx.Value(passingKey{}).(*passing)
 	if x == nil {
@@ -305,7 +305,7 @@ func (e *unsentError) Unwrap() error { return e.error }
 // lastWord is how long a worker may still answer whose partition is another one's.
 const lastWord = 2 * time.Second
 
-// whileOwner gives a context that ends when the partition has gone to another worker, and
+// whileOwner returns a context that ends when the partition has gone to another worker, and
 // the one that was asked has not answered for a while after that: it may hang. settled
 // ends the watch, and leaves the context as it is.
 func (p *Proxy) whileOwner(ctx context.Context, to Route) (owned context.Context, settled func()) {
@@ -329,13 +329,13 @@ func (p *Proxy) whileOwner(ctx context.Context, to Route) (owned context.Context
 	return owned, settled
 }
 
-// repeatable tells whether a request may be sent again after an error: no worker has seen
+// repeatable reports whether a request may be sent again after an error: no worker has seen
 // it, or it does no harm twice.
 func repeatable(r *http.Request, err error) bool {
 	return errors.As(err, new(*unsentError)) || harmless(r)
 }
 
-// harmless tells whether a request may be made twice: its method is idempotent by RFC 9110,
+// harmless reports whether a request may be made twice: its method is idempotent by RFC 9110,
 // or its sender has made it so.
 func harmless(r *http.Request) bool {
 	if r.Header.Get("Idempotency-Key") != "" {

@@ -41,7 +41,7 @@ type bodyError struct{ error }
 
 func (e *bodyError) Unwrap() error { return e.error }
 
-// spent tells whether the body cannot be sent again.
+// spent reports whether the body cannot be sent again.
 func (b *replay) spent() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,7 +82,7 @@ func (s *sending) Read(p []byte) (int, error) {
 	return s.of.rest.Read(p)
 }
 
-// begin tells whether the body goes with this attempt: then no other one follows.
+// begin reports whether the body goes with this attempt: then no other one follows.
 func (s *sending) begin() bool {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()

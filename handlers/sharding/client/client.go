@@ -122,7 +122,7 @@ func New(base, token, shardMap string) *Client {
 	}
 }
 
-// Resolve tells where a key lives.
+// Resolve returns where a key lives.
 func (c *Client) Resolve(ctx context.Context, q Question) (Answer, error) {
 	if q.Mode == "" {
 		q.Mode = Master
@@ -211,7 +211,7 @@ func (c *Client) Do(ctx context.Context, q Question, f func(context.Context, Ans
 	return err
 }
 
-// sqlState gives the SQLSTATE of an error, as the errors of pgx and lib/pq tell it.
+// sqlState returns the SQLSTATE of an error, as the errors of pgx and lib/pq tell it.
 func sqlState(err error) string {
 	var e interface{ SQLState() string }
 	if errors.As(err, &e) {
@@ -246,7 +246,7 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 	return decode(reply, into)
 }
 
-// send asks for something, and gives the reply when there is one.
+// send asks for something, and returns the reply when there is one.
 func (c *Client) send(ctx context.Context, by *http.Client, path, accept string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
 	if err != nil {

@@ -39,7 +39,7 @@ func (a *activity) note(key string) {
 	a.new = append(a.new, key)
 }
 
-// take gives what was noted since the last time.
+// take returns what was noted since the last time.
 func (a *activity) take() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -42,7 +42,7 @@ func (e *MapError) Error() string { return "map " + e.Map + ": " + e.Reason }
 // errChecked rolls back what was only checked.
 var errChecked = errors.New("checked")
 
-// Check tells whether [Service.Apply] would take maps over; the error is a [*MapError] when it
+// Check reports whether [Service.Apply] would take maps over; the error is a [*MapError] when it
 // would not. Nothing is changed.
 func (s *Service) Check(ctx context.Context, declared []*tree.ShardMap) error {
 	_, err := s.write(ctx, declared, errChecked)
@@ -142,7 +142,7 @@ func (m *Map) apply(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// parts gives the first placements of slots and stretches.
+// parts returns the first placements of slots and stretches.
 func (m *Map) parts() (keys, owners []string) {
 	put := func(key, shard string) { keys, owners = append(keys, key), append(owners, shard) }
 	said := false

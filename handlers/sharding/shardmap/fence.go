@@ -68,7 +68,7 @@ func WriteFence(ctx context.Context, q Querier, f Fence) error {
 const readFence = `select map, key, epoch, state, coalesce(target, ''), coalesce(owner, ''), attempt
 	from procaas.fences where map = $1 and key = $2`
 
-// ReadFence tells what a shard knows of a placement; ok is false when it knows nothing.
+// ReadFence returns what a shard knows of a placement; ok is false when it knows nothing.
 func ReadFence(ctx context.Context, q Querier, shardMap, key string) (f Fence, ok bool, err error) {
 	err = q.QueryRow(ctx, readFence, shardMap, key).Scan(&f.Map, &f.Key, &f.Epoch, &f.State, &f.Target, &f.Owner, &f.Attempt)
 	if errors.Is(err, pgx.ErrNoRows) {

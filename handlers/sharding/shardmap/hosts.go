@@ -103,7 +103,7 @@ func newView(hosts []host, history []sample, now time.Time) *view {
 	return v
 }
 
-// astray tells whether a replica follows a log that is not the master's: that of a master which was
+// astray reports whether a replica follows a log that is not the master's: that of a master which was
 // replaced. Positions in one say nothing of the other.
 func (v *view) astray(i int) bool {
 	if v.master < 0 {
@@ -136,7 +136,7 @@ func (v *view) findMaster() {
 	}
 }
 
-// lagOf tells how long ago the master was where a replica is now. It is not known of a replica
+// lagOf returns how long ago the master was where a replica is now. It is not known of a replica
 // that is behind all samples: it may be late by a second or by a day.
 func lagOf(lsn uint64, history []sample, now time.Time) (lag time.Duration, known bool) {
 	if len(history) == 0 {
@@ -166,7 +166,7 @@ func (v *view) choose(q transfers.ShardQuestion, draw func(n int) int) ([]int, e
 	return v.withRest([]int{first}), nil
 }
 
-// first gives the host to connect to.
+// first returns the host to connect to.
 func (v *view) first(q transfers.ShardQuestion, draw func(n int) int) (int, error) {
 	if q.Mode == transfers.ShardMaster || q.Mode == "" {
 		if v.master < 0 {
@@ -207,7 +207,7 @@ func (v *view) first(q transfers.ShardQuestion, draw func(n int) int) (int, erro
 // choice.
 const usualHosts = 8
 
-// fits tells whether a host may serve reads.
+// fits reports whether a host may serve reads.
 func (v *view) fits(i int, q transfers.ShardQuestion) bool {
 	h := v.hosts[i]
 	if !h.alive {

@@ -57,7 +57,7 @@ func newIndex(l layout) *index {
 	return x
 }
 
-// find gives the placement of a key: the longest there is; nil when none is known.
+// find returns the placement of a key: the longest there is; nil when none is known.
 func (x *index) find(key string) *Placement {
 	p := x.longest(key)
 	if p != nil && p.Key == key {
@@ -78,7 +78,7 @@ func (x *index) find(key string) *Placement {
 	return p
 }
 
-// longest gives the placement of a key, or of the longest beginning of it that has one.
+// longest returns the placement of a key, or of the longest beginning of it that has one.
 func (x *index) longest(key string) *Placement {
 	if x.count.Load() == 0 {
 		return nil
@@ -110,7 +110,7 @@ func (x *index) standing(key string) int {
 	return 0
 }
 
-// merged tells whether a placement of a key has ended behind an epoch, since its rows belong to a
+// merged reports whether a placement of a key has ended behind an epoch, since its rows belong to a
 // wider one again: that has an epoch of its own, which may be lower.
 func (x *index) merged(key string, epoch int64) bool {
 	for k, ok := key, true; ok; k, ok = cutLast(k) {
@@ -149,7 +149,7 @@ func (x *index) putKey(p Placement) bool {
 	return true
 }
 
-// grown gives a table of twice the size with the same placements.
+// grown returns a table of twice the size with the same placements.
 func (x *index) grown(t *table) *table {
 	twice := newTable(2 * len(t.slots))
 	for i := range t.slots {
@@ -161,7 +161,7 @@ func (x *index) grown(t *table) *table {
 	return twice
 }
 
-// stretch gives the stretch with the greatest lower bound that is not above a key.
+// stretch returns the stretch with the greatest lower bound that is not above a key.
 func (x *index) stretch(key string) *Placement {
 	ranges := *x.ranges.Load()
 	i, _ := slices.BinarySearchFunc(ranges, key, func(p *Placement, key string) int {
@@ -201,7 +201,7 @@ func (x *index) put(p Placement, tell bool) {
 	}
 }
 
-// newer tells whether p says something that old does not.
+// newer reports whether p says something that old does not.
 func newer(p Placement, old *Placement) bool { return old == nil || p != *old && p.Epoch >= old.Epoch }
 
 func (x *index) putStretch(p Placement) bool {
@@ -243,7 +243,7 @@ func (x *index) publish(p Placement) {
 	x.moved = make(chan struct{})
 }
 
-// since gives the changes behind a position, the position after them, and a channel that is
+// since returns the changes behind a position, the position after them, and a channel that is
 // closed at the next one; ok is false when they are not kept any more.
 func (x *index) since(position int64) (changes []Placement, next int64, more <-chan struct{}, ok bool) {
 	x.mu.Lock()
@@ -256,7 +256,7 @@ func (x *index) since(position int64) (changes []Placement, next int64, more <-c
 	return slices.Clone(x.feed[position-x.dropped:]), next, x.moved, true
 }
 
-// changes gives a channel that is closed at the next change.
+// changes returns a channel that is closed at the next change.
 func (x *index) changes() <-chan struct{} {
 	x.mu.Lock()
 	defer x.mu.Unlock()

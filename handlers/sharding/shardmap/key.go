@@ -62,7 +62,7 @@ func cutLast(key string) (string, bool) {
 	return key[:i], true
 }
 
-// firstPart gives the first part of a key in its text form.
+// firstPart returns the first part of a key in its text form.
 func firstPart(key string) string {
 	first, _, _ := strings.Cut(key, "/")
 	if strings.Contains(first, "%") {

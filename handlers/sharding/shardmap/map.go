@@ -76,12 +76,12 @@ func (m *Map) keys(ctx context.Context, q Querier, sql string, args ...any) ([]s
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// Read gives a placement by its own key, from the database.
+// Read returns a placement by its own key, from the database.
 func (m *Map) Read(ctx context.Context, placement string) (Placement, error) {
 	return m.one(ctx, m.service.pool, placement, readPlacement, m.ID, placement)
 }
 
-// Find gives the placement of a key, from the database: the longest there is.
+// Find returns the placement of a key, from the database: the longest there is.
 func (m *Map) Find(ctx context.Context, key string) (Placement, error) {
 	if err := m.layout.check(key); err != nil {
 		return Placement{}, fmt.Errorf("map %s: %w", m.ID, err)
@@ -93,7 +93,7 @@ func (m *Map) Find(ctx context.Context, key string) (Placement, error) {
 	return m.stretch(ctx, m.service.pool, key)
 }
 
-// stretch gives the placement of the stretch that a key lies in.
+// stretch returns the placement of the stretch that a key lies in.
 func (m *Map) stretch(ctx context.Context, q Querier, key string) (Placement, error) {
 	if m.layout.ints {
 		return m.one(ctx, q, key, findNumber, m.ID, firstPart(key))
@@ -101,7 +101,7 @@ func (m *Map) stretch(ctx context.Context, q Querier, key string) (Placement, er
 	return m.one(ctx, q, key, findText, m.ID, firstPart(key))
 }
 
-// Overlap tells whether two placements may have rows in common, now or before one was split off.
+// Overlap reports whether two placements may have rows in common, now or before one was split off.
 func (m *Map) Overlap(a, b string) bool { return m.layout.overlap(a, b) }
 
 // Begin says what to transfer.
@@ -191,7 +191,7 @@ func (m *Map) Abort(ctx context.Context, t Transfer) error {
 	return m.swap(ctx, t, abortTransfer, m.ID, t.Key, t.Owner)
 }
 
-// Owns tells whether the token of a transfer is still good.
+// Owns reports whether the token of a transfer is still good.
 func (m *Map) Owns(ctx context.Context, t Transfer) (bool, error) {
 	var owns bool
 	err := m.service.pool.QueryRow(ctx, `select exists (select from shard_placements where map = $1 and key = $2 and owner = $3)`,

@@ -26,7 +26,7 @@ const (
 const thawPatience = 10 * time.Second
 
 // Thaw ends the freezes of a shard whose coordinator has died between the seal of the source
-// and the switch of the map, or is too slow, and tells how many keys may be written there again.
+// and the switch of the map, or is too slow, and returns how many keys may be written there again.
 // A freeze that is not sealed ends by itself; of one that is, only the map can tell how it ends.
 func (s *Service) Thaw(ctx context.Context, m *Map, shard string) (thawed int, err error) {
 	pool, err := s.Connect(ctx, m, shard)

@@ -71,7 +71,7 @@ func (m *Map) fenceNew(ctx context.Context, tx pgx.Tx, p Placement) error {
 	return raiseFence(ctx, tx, Fence{Map: m.ID, Key: p.Key, Epoch: p.Epoch, State: Active})
 }
 
-// wider gives the placement that a key would have without its own.
+// wider returns the placement that a key would have without its own.
 func (m *Map) wider(ctx context.Context, q Querier, key string) (Placement, error) {
 	p, err := m.one(ctx, q, key, findPlacement, m.ID, m.layout.candidates(key)[1:])
 	if errors.Is(err, ErrUnknownKey) && m.layout.strategy == "range" {

@@ -22,7 +22,7 @@ type Placement struct {
 	Target   string // of the transfer; empty for none
 }
 
-// covers tells whether a key that was asked for may belong to the placement. Slots and stretches
+// covers reports whether a key that was asked for may belong to the placement. Slots and stretches
 // are those of the first part, which the caller knows to be the same.
 func (p Placement) covers(key string) bool {
 	return p.Key == key || strings.HasPrefix(key, p.Key+"/") || p.Key != "" && (p.Key[0] == '#' || p.Key[0] == '[')
@@ -125,7 +125,7 @@ func (l layout) slot(key string) string {
 	return "#" + strconv.FormatUint(l.hash(key)&uint64(l.slots-1), 10)
 }
 
-// below tells whether one lower bound of a stretch is less than another.
+// below reports whether one lower bound of a stretch is less than another.
 func (l layout) below(a, b string) bool {
 	if !l.ints || a == "" || b == "" {
 		return a < b
@@ -148,7 +148,7 @@ func (l layout) candidates(key string) []string {
 	return out
 }
 
-// overlap tells whether two placements may have rows in common, now or before one was split
+// overlap reports whether two placements may have rows in common, now or before one was split
 // off the other.
 func (l layout) overlap(a, b string) bool {
 	if a[0] != '#' && a[0] != '[' {
@@ -178,7 +178,7 @@ func (l layout) publications() int {
 	return Buckets
 }
 
-// bucket tells which of the publications has the rows of a placement.
+// bucket returns which of the publications has the rows of a placement.
 func (l layout) bucket(placement string) int {
 	n := l.publications()
 	if slot, ok := strings.CutPrefix(placement, "#"); ok {

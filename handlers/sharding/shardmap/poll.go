@@ -157,13 +157,13 @@ func (c *connProber) Probe(ctx context.Context, m *Map, address string) Report {
 	return r
 }
 
-// notThere tells whether a server has said that it does not know what was asked for.
+// notThere reports whether a server has said that it does not know what was asked for.
 func notThere(err error) bool {
 	var failure *pgconn.PgError
 	return errors.As(err, &failure) && (failure.Code == "42P01" || failure.Code == "3F000" || failure.Code == "42883")
 }
 
-// conn gives the connection to a host.
+// conn returns the connection to a host.
 func (c *connProber) conn(ctx context.Context, m *Map, address string) (*pgx.Conn, error) {
 	key := m.ID + " " + address
 	c.mu.Lock()

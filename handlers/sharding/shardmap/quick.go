@@ -24,7 +24,7 @@ func (s *Service) AppendAnswer(to []byte, shardMap, key, mode, dc string) ([]byt
 }
 
 // AppendAnswer appends to a buffer what [Map.Resolve] would answer, as JSON with a line break,
-// without asking anybody. It gives the buffer back as it was, and false, when that cannot be
+// without asking anybody. It returns the buffer as it was, and false, when that cannot be
 // told from memory, or the key is not of those that stand in JSON as they are: Resolve can
 // tell then.
 func (m *Map) AppendAnswer(to []byte, key, mode, dc string) ([]byte, bool) {
@@ -60,7 +60,7 @@ func (m *Map) AppendAnswer(to []byte, key, mode, dc string) ([]byte, bool) {
 	return append(to, "}\n"...), true
 }
 
-// plain tells whether a text is surely a key of the map, and the same in JSON.
+// plain reports whether a text is surely a key of the map, and the same in JSON.
 func (l layout) plain(key string) bool {
 	if len(key) > maxKey || !plainText(key) {
 		return false
@@ -82,7 +82,7 @@ func (l layout) plain(key string) bool {
 	return begun && parts <= l.parts && (!l.ints || plainNumber(key))
 }
 
-// plainNumber tells whether the first part of a key is a whole number as the map writes it.
+// plainNumber reports whether the first part of a key is a whole number as the map writes it.
 func plainNumber(key string) bool {
 	const surely = 18 // digits of a number of 64 bits
 	for i := 0; ; i++ {
@@ -95,7 +95,7 @@ func plainNumber(key string) bool {
 	}
 }
 
-// plainText tells whether a text is the same in JSON, and none of it is escaped in a key.
+// plainText reports whether a text is the same in JSON, and none of it is escaped in a key.
 func plainText(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '%' {
@@ -113,7 +113,7 @@ func (m *Map) spellAnswers() {
 	}
 }
 
-// tail gives the end of answers that name a host first, which is written once for each view.
+// tail returns the end of answers that name a host first, which is written once for each view.
 func (v *view) tail(m *Map, s *shard, mode string, first int) []byte {
 	at := &v.tails[first]
 	if mode == transfers.ShardReplica {

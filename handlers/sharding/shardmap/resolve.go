@@ -14,7 +14,7 @@ import (
 // A resolver answers where keys live.
 type resolver struct{ *Map }
 
-// Lookup gives the placement of a key from memory, and from the database when it is not
+// Lookup returns the placement of a key from memory, and from the database when it is not
 // known there.
 func (m *Map) Lookup(ctx context.Context, key string) (Placement, error) {
 	if p := m.index.find(key); p != nil {
@@ -27,7 +27,7 @@ func (m *Map) Lookup(ctx context.Context, key string) (Placement, error) {
 	return p, err
 }
 
-// Cached gives the placement of a key from memory only; ok is false when it is not known
+// Cached returns the placement of a key from memory only; ok is false when it is not known
 // there.
 func (m *Map) Cached(key string) (p Placement, ok bool) {
 	if found := m.index.find(key); found != nil {
@@ -60,7 +60,7 @@ func (m resolver) ask(ctx context.Context, key string) (Placement, error) {
 	}
 }
 
-// Resolve tells where a key lives and which hosts to try. A key without a placement is
+// Resolve returns where a key lives and which hosts to try. A key without a placement is
 // registered when the map says so and the question does not forbid it.
 func (m *Map) Resolve(ctx context.Context, q transfers.ShardQuestion) (transfers.ShardAnswer, error) {
 	p, err := resolver{m}.placement(ctx, q)
@@ -132,7 +132,7 @@ const epochPatience = 2 * time.Second
 // frozen for longer than it may.
 const overdueEvery = 250 * time.Millisecond
 
-// thawed ends overdue freezes of a shard, and tells whether there were any.
+// thawed ends overdue freezes of a shard, and reports whether there were any.
 func (m resolver) thawed(ctx context.Context, id string) bool {
 	s := m.shards[id]
 	if s == nil || !s.thawing.CompareAndSwap(false, true) {

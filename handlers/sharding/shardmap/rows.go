@@ -86,7 +86,7 @@ func (m rowFinder) stretches(ctx context.Context, q Querier) ([]string, error) {
 	return keys, err
 }
 
-// bounds gives the lower bounds of a stretch and of the one behind it; up is empty for the last one.
+// bounds returns the lower bounds of a stretch and of the one behind it; up is empty for the last one.
 func (m rowFinder) bounds(ctx context.Context, placement string) (low, up string, err error) {
 	keys, err := m.stretches(ctx, m.service.pool)
 	if err != nil {

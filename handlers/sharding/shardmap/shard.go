@@ -64,7 +64,7 @@ func (s *shard) take(i int, r Report, now time.Time) *view {
 	return v
 }
 
-// dsn gives the connection string for hosts in an order, which is built once.
+// dsn returns the connection string for hosts in an order, which is built once.
 func (s *shard) dsn(m *Map, mode string, order []int) string {
 	key := mode
 	for _, i := range order {

@@ -65,7 +65,7 @@ func (m *Map) SplitAt(ctx context.Context, at string, by store.Actor) (wide, nar
 	return wide, narrow, err
 }
 
-// stretchAt gives the stretch that the first part of a key lies in.
+// stretchAt returns the stretch that the first part of a key lies in.
 func (m splitter) stretchAt(ctx context.Context, at string) (Placement, error) {
 	if m.layout.strategy != "range" {
 		return Placement{}, fmt.Errorf("map %s: %w: the strategy of the map is %s, and only one by range has stretches of keys", m.ID, ErrKey,
@@ -81,7 +81,7 @@ func (m splitter) stretchAt(ctx context.Context, at string) (Placement, error) {
 	return m.stretch(ctx, m.service.pool, at)
 }
 
-// splitOff gives what a narrower name stands for a placement of its own, beside a wider one.
+// splitOff returns what a narrower name stands for a placement of its own, beside a wider one.
 func (m splitter) splitOff(ctx context.Context, wide, narrow string, by store.Actor) (Placement, error) {
 	err := m.regroup(ctx, regrouping{key: wide, other: narrow, state: Active, prepare: func(ctx context.Context, tx pgx.Tx,
 		p Placement,
@@ -156,7 +156,7 @@ func (m *Map) Merge(ctx context.Context, at string, by store.Actor) (wide, narro
 	return wide, narrow, nil
 }
 
-// neighbours gives the placement that ends when a key is merged, and the one that gets its rows.
+// neighbours returns the placement that ends when a key is merged, and the one that gets its rows.
 func (m splitter) neighbours(ctx context.Context, at string) (wide, narrow Placement, err error) {
 	if err := m.layout.check(at); err != nil {
 		return wide, narrow, fmt.Errorf("map %s: %w", m.ID, err)
@@ -181,7 +181,7 @@ func (m splitter) neighbours(ctx context.Context, at string) (wide, narrow Place
 	return wide, narrow, nil
 }
 
-// mergeable gives the stretch that begins at a key, which has no placement of its own.
+// mergeable returns the stretch that begins at a key, which has no placement of its own.
 func (m splitter) mergeable(ctx context.Context, at string) (Placement, error) {
 	if m.layout.strategy != "range" {
 		p, err := m.Find(ctx, at)
@@ -197,7 +197,7 @@ func (m splitter) mergeable(ctx context.Context, at string) (Placement, error) {
 	return p, err
 }
 
-// before gives the placement that has the rows of another one when that ends: ErrUnknownKey when none would.
+// before returns the placement that has the rows of another one when that ends: ErrUnknownKey when none would.
 func (m splitter) before(ctx context.Context, q Querier, placement string) (wide Placement, err error) {
 	if placement[0] != '[' {
 		return m.wider(ctx, q, placement)

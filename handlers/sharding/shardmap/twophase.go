@@ -211,7 +211,7 @@ func (m pairing) sweepMap(ctx context.Context, age time.Duration, dryRun bool) (
 	return swept, nil
 }
 
-// anyShardHas tells whether a shard has the fence of a key, prepared or committed. All must
+// anyShardHas reports whether a shard has the fence of a key, prepared or committed. All must
 // answer: one that does not may be the one.
 func (m pairing) anyShardHas(ctx context.Context, key string) (bool, error) {
 	for _, d := range m.Declared.Shards {

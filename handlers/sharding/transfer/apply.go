@@ -209,7 +209,7 @@ func (a *applier) control(e event) {
 	}
 }
 
-// cmpTuple gives the old row; it is left out where nothing that names it has changed.
+// cmpTuple returns the old row; it is left out where nothing that names it has changed.
 func cmpTuple(old, now *pglogrepl.TupleData) *pglogrepl.TupleData {
 	if old != nil {
 		return old

@@ -120,7 +120,7 @@ func (m *Mover) stop() {
 	}
 }
 
-// ping sends a barrier through the stream and tells how long it took: as long as a
+// ping sends a barrier through the stream and returns how long it took: as long as a
 // freeze would take now.
 func (m *Mover) ping(ctx context.Context) (time.Duration, error) {
 	token := "ping." + rand.Text()

@@ -125,7 +125,7 @@ func (m *sides) vacuum(ctx context.Context, c *pgx.Conn, t *shape) error {
 }
 
 // deleteSQL deletes a batch behind a row, if the shard does not have the key, and
-// tells how many rows that were, and the last one.
+// returns how many rows that were, and the last one.
 func deleteSQL(t *shape, batch int, last []string) (string, []any) {
 	order := make([]string, len(t.primary))
 	texts := make([]string, len(t.primary))

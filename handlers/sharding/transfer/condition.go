@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Condition tells by which condition a server finds the rows of a table that move.
+// Condition returns by which condition a server finds the rows of a table that move.
 func Condition(ctx context.Context, c *pgx.Conn, t Table) (string, error) {
 	s, err := readShape(ctx, c, t)
 	switch {
@@ -91,7 +91,7 @@ func (c *column) is(part string) string {
 	return quote(c.name) + " = " + literal(part)
 }
 
-// Publishable tells whether the stream can tell rows by a column of a type: whether its equal values are
+// Publishable reports whether the stream can tell rows by a column of a type: whether its equal values are
 // written alike, and a publication filters by it.
 func Publishable(typ string) bool {
 	return slices.Contains([]string{"bigint", "integer", "smallint", "uuid", "text", "character varying"}, typ)
@@ -99,7 +99,7 @@ func Publishable(typ string) bool {
 
 var uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// wholeNumber tells whether a server writes a whole number so.
+// wholeNumber reports whether a server writes a whole number so.
 func wholeNumber(text string, bits int) bool {
 	n, err := strconv.ParseInt(text, 10, bits)
 	return err == nil && strconv.FormatInt(n, 10) == text

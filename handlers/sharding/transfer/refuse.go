@@ -31,7 +31,7 @@ func (m *Mover) Plan(ctx context.Context) error {
 	return m.tryPublish(ctx)
 }
 
-// misfits tells what keeps the tables from being moved, with what more says of those of
+// misfits returns what keeps the tables from being moved, with what more says of those of
 // the source.
 func (m *sides) misfits(ctx context.Context, more func(*shape) []string) (reasons []string, err error) {
 	for _, t := range m.spec.Tables {
@@ -65,7 +65,7 @@ func (m *sides) misfits(ctx context.Context, more func(*shape) []string) (reason
 // fenceThere tells whether a shard has the fence that transfers need.
 const fenceThere = "select to_regprocedure('procaas.overdue()') is not null"
 
-// enrolled gives the reasons why the fences cannot be used.
+// enrolled returns the reasons why the fences cannot be used.
 func (m *sides) enrolled(ctx context.Context) ([]string, error) {
 	var out []string
 	for i, c := range []*pgx.Conn{m.source, m.target} {

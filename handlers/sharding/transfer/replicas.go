@@ -18,7 +18,7 @@ const (
 	flushedUntil = `select pg_current_wal_flush_lsn()::text`
 )
 
-// standbys tells whether the target has standbys that follow it.
+// standbys reports whether the target has standbys that follow it.
 func (m *sides) standbys(ctx context.Context) (there bool, err error) {
 	if err := m.target.QueryRow(ctx, anyFollower).Scan(&there); err != nil {
 		return false, fmt.Errorf("standbys of shard %s: %w", m.spec.TargetShard, err)

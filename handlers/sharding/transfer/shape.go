@@ -110,7 +110,7 @@ func readShape(ctx context.Context, c *pgx.Conn, t Table) (*shape, error) {
 	return s, nil
 }
 
-// Oddity tells why the rows of a table cannot be moved by any method, and what to do about it;
+// Oddity returns why the rows of a table cannot be moved by any method, and what to do about it;
 // nothing of an ordinary table. The kind is relkind of pg_class, and children are its partitions or the
 // tables that inherit from it, four at most. The stream names the table that a row lies in, so rows of
 // children would be those of tables that the transfer does not know, and a copy would put them all
@@ -173,7 +173,7 @@ func (s *shape) digest(prefix string) string {
 	return `hashtextextended((row(` + strings.Join(parts, ", ") + `))::text collate "C", 0)`
 }
 
-// binary tells whether rows may be copied in the binary format.
+// binary reports whether rows may be copied in the binary format.
 func (s *shape) binary() bool {
 	return !slices.ContainsFunc(s.columns, func(c column) bool { return !c.builtin })
 }

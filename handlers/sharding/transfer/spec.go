@@ -122,7 +122,7 @@ func (e *DivergedError) Error() string {
 	return fmt.Sprintf("table %s differs between source and target: %s; the copy begins again", e.Table, e.Detail)
 }
 
-// MustRestart tells whether an error asks for a new copy.
+// MustRestart reports whether an error asks for a new copy.
 func MustRestart(err error) bool {
 	var r *RestartError
 	var d *DivergedError

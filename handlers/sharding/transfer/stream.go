@@ -240,7 +240,7 @@ func (s *stream) put(ctx context.Context, e event) error {
 	}
 }
 
-// next gives an event, at once or after a while; ok is false when none came at once
+// next returns an event, at once or after a while; ok is false when none came at once
 // and wait is not wanted.
 func (s *stream) next(ctx context.Context, wait bool) (e event, ok bool, err error) {
 	select {

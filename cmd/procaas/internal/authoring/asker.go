@@ -14,7 +14,7 @@ type asker struct {
 	answers bool // somebody is there to answer
 }
 
-// ask gives the answer, without blanks around it; empty at the end of the input.
+// ask returns the answer, without blanks around it; empty at the end of the input.
 func (a asker) ask(question string) string {
 	fmt.Fprintf(a.to, "%s: ", question)
 	answer, err := a.from.ReadString('\n')

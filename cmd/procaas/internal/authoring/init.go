@@ -103,7 +103,7 @@ Next, in %s:
 
 const settingsFile = ".vscode/settings.json"
 
-// starterFiles gives all that init writes, by path.
+// starterFiles returns all that init writes, by path.
 func starterFiles() ([]diag.File, error) {
 	var files []diag.File
 	add := func(name string, data []byte, err error) error {

@@ -81,7 +81,7 @@ type rewriter struct {
 	format           *string
 	verb             string // what becomes of a file, for people
 
-	// rewrite gives the new text of a file, or what keeps it from having one: it is left as it is
+	// rewrite returns the new text of a file, or what keeps it from having one: it is left as it is
 	// when the new text would mean or compute something else.
 	rewrite func(f diag.File) ([]byte, []diag.Diagnostic, error)
 }
@@ -156,7 +156,7 @@ func (w *rewriter) run(paths []string) error {
 	return w.end(report, files, found, broken)
 }
 
-// dryRun tells whether nothing is to be written.
+// dryRun reports whether nothing is to be written.
 func (w *rewriter) dryRun() bool { return w.check || w.diff || w.dry }
 
 // tell names a file that changes, or shows how.

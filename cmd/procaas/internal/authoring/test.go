@@ -80,7 +80,7 @@ func testCommand() *cobra.Command {
 	return c
 }
 
-// isTestFile tells whether a file holds tests of pipelines.
+// isTestFile reports whether a file holds tests of pipelines.
 func isTestFile(name string) bool { return source.IsYAML(name) && strings.Contains(name, ".test.") }
 
 // A tester runs the tests below paths.
@@ -175,7 +175,7 @@ type testLoader struct {
 	failed  bool
 }
 
-// load gives the suites of files of tests. All findings are shown; errors among
+// load returns the suites of files of tests. All findings are shown; errors among
 // them end the command.
 func (l *testLoader) load(files []diag.File) ([]*flowtest.Suite, error) {
 	var suites []*flowtest.Suite

@@ -19,7 +19,7 @@ import (
 // stamp is set by the build to what git describes; empty otherwise.
 var stamp string
 
-// Version tells what was built.
+// Version returns what was built.
 func Version() string {
 	if stamp != "" {
 		return stamp
@@ -38,7 +38,7 @@ type Streams struct {
 	Err io.Writer
 }
 
-// Of gives the streams of a command.
+// Of returns the streams of a command.
 func Of(c *cobra.Command) Streams {
 	return Streams{c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr()}
 }
@@ -66,12 +66,12 @@ func (s Streams) Findings(files []diag.File, found []diag.Diagnostic) error {
 	return render.Write(s.Err, render.Text, files, found, Colorful(s.Err))
 }
 
-// Colorful tells whether w is a terminal that wants colour.
+// Colorful reports whether w is a terminal that wants colour.
 func Colorful(w io.Writer) bool {
 	return Terminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// Terminal tells whether a stream is one.
+// Terminal reports whether a stream is one.
 func Terminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())

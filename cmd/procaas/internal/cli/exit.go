@@ -85,7 +85,7 @@ func exitCode(err error) int {
 	return ExitBroken
 }
 
-// End says what is wrong with a command that has ended with an error, and gives its exit code.
+// End says what is wrong with a command that has ended with an error, and returns its exit code.
 func End(s Streams, err error) int {
 	code := exitCode(err)
 	if err == nil || errors.Is(err, ErrFindings) || errors.As(err, new(endError)) {

@@ -132,7 +132,7 @@ func (q *Call) Tell(v any, format string, args ...any) error {
 	return q.Show(v, func() error { return q.Printf(format, args...) })
 }
 
-// JSON tells whether programs read the result.
+// JSON reports whether programs read the result.
 func (q *Call) JSON() bool { return q.json }
 
 // Items are elements as the API gives them, all on one page.

@@ -140,7 +140,7 @@ func scratchStore(f *serve.Flags) (forget func(), err error) {
 	return func() { _ = os.RemoveAll(dir) }, nil
 }
 
-// free tells whether an address can be listened on.
+// free reports whether an address can be listened on.
 func free(address string) bool {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -201,7 +201,7 @@ func (d *taxiDemo) checkIncident() error {
 	return cli.Usagef("--incident %q: want one of %s", d.incident, strings.Join(known, ", "))
 }
 
-// next tells what there is to see, and how.
+// next returns what there is to see, and how.
 func (d *taxiDemo) next() string {
 	at := ""
 	if d.elsewhere {

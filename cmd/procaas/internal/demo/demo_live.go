@@ -45,7 +45,7 @@ func (d *taxiDemo) liveLine(ctx context.Context) error {
 	return nil
 }
 
-// look tells which incident there is, and what is out of the flow. While the
+// look returns which incident there is, and what is out of the flow. While the
 // server does not answer, nothing is.
 func (d *taxiDemo) look(ctx context.Context) (incident string, out map[string]fallback.View) {
 	d.traffic.mu.Lock()
@@ -80,7 +80,7 @@ type news struct {
 	out      map[string]fallback.View
 }
 
-// hear takes in how things are, and gives what people do not know yet.
+// hear takes in how things are, and returns what people do not know yet.
 func (n *news) hear(incident string, out map[string]fallback.View) (told []string) {
 	switch {
 	case incident != "" && n.incident == "":

@@ -146,7 +146,7 @@ func (t *traffic) settle(ctx context.Context) (summary, error) {
 	}
 }
 
-// tally reads all runs, page by page, and tells how many have not ended. Only the last call
+// tally reads all runs, page by page, and returns how many have not ended. Only the last call
 // counts, which sees all of them ended, so runs that end between two pages do no harm.
 func (t *traffic) tally(ctx context.Context) (s summary, open int, err error) {
 	s.Orders = t.accepted
@@ -239,7 +239,7 @@ func (s *summary) countFallbacks(ctx context.Context, c *client.Client) error {
 	}
 }
 
-// complete tells whether every accepted order has a run that has succeeded.
+// complete reports whether every accepted order has a run that has succeeded.
 func (s summary) complete() bool {
 	return s.Runs.Succeeded == s.Orders && s.Runs.Failed == 0
 }
@@ -263,7 +263,7 @@ latency p99        %6.1f ms
 		s.Fallbacks.Skipped, s.Fallbacks.On, s.Fallbacks.Off, s.P50, s.P99)
 }
 
-// percentile gives the q-quantile in milliseconds; 0 without data. It sorts ds.
+// percentile returns the q-quantile in milliseconds; 0 without data. It sorts ds.
 func percentile(ds []time.Duration, q float64) float64 {
 	if len(ds) == 0 {
 		return 0

@@ -129,7 +129,7 @@ func showAudit(q *cli.Call, page wire.Page[records.AuditView]) error {
 	return nil
 }
 
-// changeLines tells what a change has changed: the old and the new value of each field.
+// changeLines returns what a change has changed: the old and the new value of each field.
 func changeLines(before, after any) []string {
 	was, is := map[string]string{}, map[string]string{}
 	flatten(was, "", before)

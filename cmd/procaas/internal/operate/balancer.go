@@ -49,7 +49,7 @@ func clusterFlag(c *cobra.Command) *string {
 	return c.Flags().String("cluster", "", "id of the cluster; needed when the server has several")
 }
 
-// findCluster gives the cluster that is meant.
+// findCluster returns the cluster that is meant.
 func findCluster(q *cli.Call, named string) (string, error) {
 	if named != "" {
 		return named, nil

@@ -74,7 +74,7 @@ func counted(q *wire.QueueStats, state string, n int64) string {
 	return fmt.Sprint(n)
 }
 
-// askedAgo tells how long ago somebody asked for tasks of a type, to the minute as it is
+// askedAgo returns how long ago somebody asked for tasks of a type, to the minute as it is
 // noted.
 func askedAgo(at *time.Time, now time.Time) string {
 	if at == nil {

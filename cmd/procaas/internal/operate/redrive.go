@@ -93,7 +93,7 @@ func (f *redriveFlags) addPace(c *cobra.Command) {
 	flags.IntVar(&f.limit, "limit", 0, "stop after this many runs; 0 for all")
 }
 
-// choose gives the runs that the flags choose, and how many a second to go on with.
+// choose returns the runs that the flags choose, and how many a second to go on with.
 func (f *redriveFlags) choose(q *cli.Call, verb client.Verb) (body wire.Redrive, perSecond float64, err error) {
 	if f.limit < 0 {
 		return body, 0, cli.Usagef("--limit %d: want a number of runs, or 0 for all", f.limit)

@@ -262,7 +262,7 @@ Exit codes: 0 when all fit, 1 when some do not.`,
 	})
 }
 
-// fitRuns tells whether runs fit the present pipelines.
+// fitRuns reports whether runs fit the present pipelines.
 func fitRuns(q *cli.Call) error {
 	report := runview.Fits{Streams: q.Streams}
 	worst := each(q, unsettled, func(id string) error {

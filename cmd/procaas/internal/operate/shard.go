@@ -138,7 +138,7 @@ func printShard(q *cli.Call, x transfers.ShardView) error {
 	})
 }
 
-// connectionsText tells how many of a host's connections are taken.
+// connectionsText returns how many of a host's connections are taken.
 func connectionsText(h transfers.ShardHostView) string {
 	if h.MaxConnections == 0 {
 		return "-"

@@ -326,7 +326,7 @@ func (x *controlChange) tell(v any, revision int64, path, state string) error {
 	})
 }
 
-// sharedText tells how nodes share a limit. Who may not list them is told what holds for any number.
+// sharedText returns how nodes share a limit. Who may not list them is told what holds for any number.
 func (x *controlChange) sharedText() string {
 	nodes, err := x.Nodes(x.Ctx)
 	alive := 0
@@ -346,7 +346,7 @@ func (x *controlChange) sharedText() string {
 		"one second may see twice the rate"
 }
 
-// endedText tells which handlers were put back into the flow.
+// endedText returns which handlers were put back into the flow.
 func (x *controlChange) endedText() string {
 	if len(x.ended) == 0 {
 		return ""

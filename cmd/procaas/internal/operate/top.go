@@ -228,7 +228,7 @@ func (v *topView) ask(ctx context.Context, node *client.Client, below string) er
 	return err
 }
 
-// columns gives the width to draw in: that of the terminal, or what COLUMNS says;
+// columns returns the width to draw in: that of the terminal, or what COLUMNS says;
 // elsewhere 0, which cuts nothing.
 func columns(out io.Writer) int {
 	if width, _ := size(out); width > 0 {
@@ -238,7 +238,7 @@ func columns(out io.Writer) int {
 	return width
 }
 
-// size gives the size of the terminal; 0 without one.
+// size returns the size of the terminal; 0 without one.
 func size(out io.Writer) (width, height int) {
 	f, ok := out.(*os.File)
 	if !ok {

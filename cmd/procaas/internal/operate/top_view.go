@@ -167,7 +167,7 @@ func (v *topView) draw(s *screen) []byte {
 	return b.Bytes()
 }
 
-// rows draws the handlers, each with what is to be told below it, and gives how many do not fit.
+// rows draws the handlers, each with what is to be told below it, and returns how many do not fit.
 func (v *topView) rows(b *bytes.Buffer, s *screen, path int) (hidden int) {
 	used := strings.Count(b.String(), "\n")
 	for i := range v.handlers {

@@ -32,7 +32,7 @@ func (f *AccessFlags) add(c *cobra.Command, open []string) {
 		"in addition to localhost (repeatable)")
 }
 
-// Plain gives the admin token when it is known; a hash does not tell it.
+// Plain returns the admin token when it is known; a hash does not tell it.
 func (f *AccessFlags) Plain() string {
 	if strings.HasPrefix(f.Token, "sha256:") {
 		return ""

@@ -27,7 +27,7 @@ func (f *AlertFlags) add(flags *pflag.FlagSet) {
 		"(default: the listen address)")
 }
 
-// wanted tells whether anybody is to be told.
+// wanted reports whether anybody is to be told.
 func (f *AlertFlags) wanted() bool { return len(f.Alertmanagers)+len(f.Webhooks) > 0 }
 
 var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)

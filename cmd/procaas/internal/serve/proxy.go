@@ -132,7 +132,7 @@ func proxyAddress(text string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// beyond gives an address that others than this machine reach; empty when there is none.
+// beyond returns an address that others than this machine reach; empty when there is none.
 func (f *ProxyFlags) beyond() string {
 	for _, id := range slices.Sorted(maps.Keys(f.Addresses)) {
 		if address, err := proxyAddress(f.Addresses[id]); err == nil && !transport.Loopback(address) {

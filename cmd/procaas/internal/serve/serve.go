@@ -242,7 +242,7 @@ func (f *Flags) stores() stores.Options {
 // closeStores closes what has been opened for runs and tasks.
 func (n *Node) closeStores() error { return errors.Join(n.tasks.Close(), n.store.Close()) }
 
-// beyond gives an address of the node that others than this machine reach; empty when
+// beyond returns an address of the node that others than this machine reach; empty when
 // there is none.
 func (f *Flags) beyond(access api.Options) string {
 	if !access.Local {

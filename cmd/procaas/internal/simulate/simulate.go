@@ -198,7 +198,7 @@ func readFallback(s cli.Streams, text string) (*tree.Fallback, error) {
 	return h.Fallback, nil
 }
 
-// inBraces tells whether a flag gives fields, not where they are.
+// inBraces reports whether a flag gives fields, not where they are.
 func inBraces(text string) bool { return strings.HasPrefix(strings.TrimSpace(text), "{") }
 
 // scenarioFlags adds a flag for each number of the scenario.

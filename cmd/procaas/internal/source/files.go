@@ -15,7 +15,7 @@ import (
 	"procaas/dsl/diag"
 )
 
-// IsPipeline tells whether a file belongs to a bundle: YAML that is neither
+// IsPipeline reports whether a file belongs to a bundle: YAML that is neither
 // a test nor a stub service.
 func IsPipeline(name string) bool {
 	return IsYAML(name) && !strings.Contains(name, ".test.") && !IsStub(name)
@@ -24,7 +24,7 @@ func IsPipeline(name string) bool {
 // Stdin is the name of what comes from standard input.
 const Stdin = "stdin.yaml"
 
-// IsStub tells whether a file describes stub services.
+// IsStub reports whether a file describes stub services.
 func IsStub(name string) bool { return IsYAML(name) && strings.Contains(name, ".stub.") }
 
 // IsYAML reports whether a file is YAML by its name.

@@ -28,7 +28,7 @@ const (
 // Trees are the directories that files may be read of.
 type Trees []string
 
-// TreesOf gives the trees of the paths of a command: the directories, those of the files, and
+// TreesOf returns the trees of the paths of a command: the directories, those of the files, and
 // the working directory when a path leads down from it, so that files may name others beside.
 func TreesOf(paths []string) Trees {
 	var out Trees
@@ -57,7 +57,7 @@ func dirOf(path string) string {
 	return filepath.Dir(path)
 }
 
-// open opens the tree that a name is below, and gives the name in it.
+// open opens the tree that a name is below, and returns the name in it.
 func (t Trees) open(name string) (*os.Root, string, error) {
 	name = filepath.FromSlash(name)
 	for _, dir := range t {

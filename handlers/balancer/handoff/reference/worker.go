@@ -126,7 +126,7 @@ func (w *Worker) Drain() {
 	w.draining = true
 }
 
-// Holds tells how many partitions are served here, or have last requests under way.
+// Holds returns how many partitions are served here, or have last requests under way.
 func (w *Worker) Holds() int {
 	n := 0
 	for _, p := range w.holder.State().Partitions {
@@ -283,7 +283,7 @@ type Health struct {
 	Version    int64         `json:"version"`    // of the assignment that it has heard of
 }
 
-// Health tells how the worker does.
+// Health returns how the worker does.
 func (w *Worker) Health() Health {
 	state := w.holder.State()
 	w.mu.Lock()

@@ -29,7 +29,7 @@ type Traces struct {
 	provider *sdktrace.TracerProvider
 }
 
-// wantsTraces tells whether the environment asks for traces. They are off unless
+// wantsTraces reports whether the environment asks for traces. They are off unless
 // it names a collector, or says OTEL_TRACES_EXPORTER=otlp for the one of this
 // machine.
 func wantsTraces(env func(string) string) (bool, error) {

@@ -154,7 +154,7 @@ func (o Options) Await(ctx context.Context, log *slog.Logger, away func()) (stor
 	}
 }
 
-// IsPostgres tells whether a DSN is one of PostgreSQL.
+// IsPostgres reports whether a DSN is one of PostgreSQL.
 func IsPostgres(dsn string) bool {
 	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
 }
@@ -223,7 +223,7 @@ func Describe(dsn string) string {
 	return Redact(dsn) + " (PostgreSQL)"
 }
 
-// Exists tells whether a store may hold what was made before.
+// Exists reports whether a store may hold what was made before.
 func Exists(dsn string) bool {
 	path, ok := strings.CutPrefix(dsn, "sqlite:")
 	if !ok {
