@@ -68,5 +68,5 @@ func ExampleExplain() {
 	fmt.Println(rule.Why)
 	// Output:
 	// unknown flow
-	// The flow gives a pipeline its key, its kept state and its order of events. A flow that nobody declares has none of them.
+	// The flow holds the key of a pipeline's events, their order and the state that is kept between them. No file declares this flow.
 }

@@ -136,7 +136,7 @@ func (c *advisor) adviseTransition() {
 	}
 	name := c.Steps[0].Body.Keys()[0].Name
 	c.Advisef(c.Declared.PlaceOf("id", c.Declared.Span), rules.HandmadeState,
-		fmt.Sprintf("say states: of flow %q, with a transition on: %s, and leave the stages out", c.Flow.ID, c.Declared.On[0]),
+		fmt.Sprintf("write states: in flow %q, with a transition on: %s, and leave the stages out", c.Flow.ID, c.Declared.On[0]),
 		"pipeline %q only notes a state in shared-state.%s", c.Declared.ID, name)
 }
 

@@ -74,8 +74,8 @@ func (c *advisor) adviseWrites() {
 				a, b := c.Steps[i], c.Steps[j]
 				c.Report(diag.Diagnostic{
 					Span: c.placeOfWrite(j, name), Severity: diag.Advice, Code: rules.AccidentalWrite,
-					Message: fmt.Sprintf("%q waits for %q only because both set shared-state.%s, and nobody reads what %q sets", b.ID, a.ID, name, a.ID),
-					Hint:    "set another name, or drop one of both: they would run at the same time",
+					Message: fmt.Sprintf("%q waits for %q only because both set shared-state.%s, and no handler reads the value of %q", b.ID, a.ID, name, a.ID),
+					Hint:    "set another name, or drop one of them: then they run at the same time",
 					Related: []diag.Related{{Span: c.placeOfWrite(i, name), Message: "also set here"}},
 				})
 			}
@@ -146,7 +146,7 @@ func (c *advisor) adviseCritical() {
 			continue
 		}
 		h := c.Steps[odd]
-		c.Advisef(h.IDPlace(), rules.LoneCritical, "say critical: false, or critical: true when the run must not succeed without it",
+		c.Advisef(h.IDPlace(), rules.LoneCritical, "write critical: false, or critical: true when the run must not succeed without it",
 			"%q is critical in the midst of handlers that are not: a failure of it fails the run", h.ID)
 	}
 }

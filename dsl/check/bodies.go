@@ -60,16 +60,16 @@ func checkOnUnknown(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	}
 	if h.IsPlaceholder() && !w.Blamed(h.Span) || w.Types.SetsState(h) {
 		r.Errorf(h.PlaceOf("on-unknown", u.Span), rules.OnUnknown, "delete it",
-			"handler %q calls nobody, so the end of a call is never unknown", h.ID)
+			"handler %q makes no call, so the end of a call is never unknown", h.ID)
 	}
 	v := u.Verify
 	switch {
 	case v == nil || w.Blamed(v.Span):
 	case v.Type == "":
 		r.Errorf(u.PlaceOf("verify", v.Span), rules.OnUnknown, "add the call, such as request: {…}",
-			"verify of handler %q calls nobody", h.ID)
+			"verify of handler %q makes no call", h.ID)
 	case w.Types[v.Type].SetsState:
 		r.Errorf(v.PlaceOf("type", v.Span), rules.OnUnknown, "call the service, such as with request: {…}",
-			"verify of handler %q calls nobody: %s only sets the shared state", h.ID, v.Type)
+			"verify of handler %q makes no call: %s only sets the shared state", h.ID, v.Type)
 	}
 }

@@ -19,12 +19,12 @@ func checkUseOfCall(h *tree.Handler, r *diag.Reporter) {
 	}
 	for _, name := range []string{"on-unknown", "retry", "timeout", "fallback", "response-schema", "max-in-flight"} {
 		if span := h.PlaceOf(name, diag.Span{}); span != (diag.Span{}) {
-			hint := "say it of the handlers of pipeline " + h.Call.Pipeline
+			hint := "write it in the handlers of pipeline " + h.Call.Pipeline
 			switch name {
 			case "fallback":
-				hint = "say on-error: [{then: continue, result: {…}}], or give the handlers of the pipeline a fallback"
+				hint = "write on-error: [{then: continue, result: {…}}], or give the handlers of the pipeline a fallback"
 			case "response-schema":
-				hint = "say output-schemas: of pipeline " + h.Call.Pipeline
+				hint = "write output-schemas: in pipeline " + h.Call.Pipeline
 			}
 			r.Errorf(span, rules.Call, hint, "handler %q calls a pipeline; field %q is about calls of services", h.ID, name)
 		}

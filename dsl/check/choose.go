@@ -50,7 +50,7 @@ func (c *walk) scopeBefore(stage *tree.Stage, i int) *expr.Scope {
 		case j < i:
 			sc.Sources = append(sc.Sources, s.ID)
 		case s.Stage == stage && s.Loops():
-			sc.Late[s.ID] = "is this stage, which gives its response when all elements are done"
+			sc.Late[s.ID] = "is this stage, whose response exists when all elements are done"
 		case s.Stage == stage:
 			sc.Late[s.ID] = "runs in this stage, whose conditions come first"
 		default:
@@ -73,13 +73,13 @@ func checkChoice(w *merge.Whole, s *tree.Stage, r *diag.Reporter) {
 		next := s.Choose[i+1]
 		r.Report(diag.Diagnostic{
 			Span: b.Span.Head(), Code: rules.Choose,
-			Message: "this branch has no when, so those behind it are never taken", Hint: "say when:, or make it the last one",
+			Message: "this branch has no when, so those behind it are never taken", Hint: "write when:, or make it the last one",
 			Related: []diag.Related{{Span: next.Span.Head(), Message: "never taken"}},
 		})
 		return // once: what follows the next one is never taken either
 	}
 	if len(s.Choose) == 1 && s.Choose[0].When == nil && !w.Blamed(s.Choose[0].Span) {
-		r.Errorf(s.Choose[0].Span.Head(), rules.Choose, "say when:, or write the handlers below handlers: of the stage",
+		r.Errorf(s.Choose[0].Span.Head(), rules.Choose, "write when:, or write the handlers below handlers: of the stage",
 			"the only branch of stage %q has no when, so there is nothing to choose", s.ID)
 	}
 }

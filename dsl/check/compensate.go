@@ -18,10 +18,10 @@ func checkCompensate(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	at := h.PlaceOf("compensate", u.Span)
 	switch {
 	case u.Type == "":
-		r.Errorf(at, rules.Compensate, "add the call, such as request: {…}", "the compensation of handler %q calls nobody", h.ID)
+		r.Errorf(at, rules.Compensate, "add the call, such as request: {…}", "the compensation of handler %q makes no call", h.ID)
 	case w.Types[u.Type].SetsState:
 		r.Errorf(u.PlaceOf("type", u.Span), rules.Compensate, "call the service, such as with request: {…}",
-			"the compensation of handler %q calls nobody: %s only sets the shared state", h.ID, u.Type)
+			"the compensation of handler %q makes no call: %s only sets the shared state", h.ID, u.Type)
 	}
 	// Both the compensation and its handler may be wrong; each is told.
 	switch {

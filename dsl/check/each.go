@@ -67,7 +67,7 @@ func checkForEach(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	at := h.PlaceOf("for-each", f.Span)
 	switch {
 	case h.IsPlaceholder() && !w.Blamed(h.Span):
-		r.Errorf(at, rules.ForEach, "add the call, such as request: {…}", "handler %q calls nobody, so there is nothing to repeat", h.ID)
+		r.Errorf(at, rules.ForEach, "add the call, such as request: {…}", "handler %q makes no call, so there is nothing to repeat", h.ID)
 	case w.Types.SetsState(h):
 		r.Errorf(at, rules.ForEach, "compute the whole with map(), sum() or another function of lists",
 			"handler %q makes no call that could be repeated: %s only sets the shared state", h.ID, h.Type)

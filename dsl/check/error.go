@@ -37,7 +37,7 @@ func checkOnError(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	}
 	if h.IsPlaceholder() && !w.Blamed(h.Span) || w.Types.SetsState(h) {
 		r.Errorf(h.PlaceOf("on-error", h.OnError[0].Span), rules.OnError, "delete it",
-			"handler %q calls nobody, so no call of it fails", h.ID)
+			"handler %q makes no call, so no call of it fails", h.ID)
 	}
 	for i, rule := range h.OnError {
 		checkRuleFields(rule, h, r)
@@ -48,14 +48,14 @@ func checkOnError(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 // checkRuleFields reports fields that do not go with what the rule does.
 func checkRuleFields(o *tree.OnError, h *tree.Handler, r *diag.Reporter) {
 	if o.Result != nil && o.Then != "continue" && o.Then != "" {
-		hint := "say then: continue, or drop it"
+		hint := "write then: continue, or drop it"
 		if o.Then == "skip" {
-			hint = "say then: continue, or give it to fallback.result, which stands in whenever the handler is out"
+			hint = "write then: continue, or move it to fallback.result, which counts while the handler is off"
 		}
 		r.Errorf(o.PlaceOf("result", o.Span), rules.OnError, hint, "a rule of handler %q has a result, but then: %s sets none", h.ID, o.Then)
 	}
 	if o.Message != nil && o.Then != "fail" && o.Then != "" {
-		r.Errorf(o.PlaceOf("message", o.Span), rules.OnError, "say then: fail, or drop it",
+		r.Errorf(o.PlaceOf("message", o.Span), rules.OnError, "write then: fail, or drop it",
 			"a rule of handler %q has a message, but then: %s shows none", h.ID, o.Then)
 	}
 }
@@ -67,7 +67,7 @@ func checkRuleReached(o *tree.OnError, before []*tree.OnError, r *diag.Reporter)
 		if b.CatchesAll() {
 			r.Report(diag.Diagnostic{
 				Span: o.PlaceOf("on", o.Span), Severity: diag.Warning, Code: rules.NeverMatches,
-				Message: "this rule is never reached", Hint: "move it up, or give the rule before it classes in on:",
+				Message: "this rule is never reached", Hint: "move it up, or add on: with classes to the rule before it",
 				Related: []diag.Related{{Span: b.PlaceOf("then", b.Span), Message: "this rule takes every error"}},
 			})
 			return

@@ -95,9 +95,9 @@ func checkInLoop(s *tree.Stage, h *tree.Handler, r *diag.Reporter) {
 	case h.Await != nil:
 		r.Report(diag.Diagnostic{
 			Span: h.PlaceOf("await", h.Await.Span), Code: rules.Loop,
-			Message: fmt.Sprintf("handler %q cannot wait for an event: stage %q is repeated, and nobody could tell which element the event is for",
+			Message: fmt.Sprintf("handler %q cannot wait for an event: stage %q is repeated, and the event does not say which element it is for",
 				h.ID, s.ID),
-			Hint:    "wait in a stage of its own before or behind this one, or emit an event of another flow, whose key is the element, and wait there",
+			Hint:    "wait in a stage before or after this one, or emit an event of another flow, with the element as its key",
 			Related: []diag.Related{{Span: s.PlaceOf("for-each", s.Span), Message: "the list of the stage"}},
 		})
 	}

@@ -13,7 +13,7 @@ import (
 // checkNeverSkipped reports what would let the engine skip a critical handler. That it is
 // never skipped is what those behind it, and the proof of degradation, build on.
 func checkNeverSkipped(h *tree.Handler, r *diag.Reporter) {
-	const hint = "say critical: false when the run can succeed without it"
+	const hint = "write critical: false when the run can succeed without it"
 	if h.Fallback != nil {
 		r.Errorf(h.PlaceOf("fallback", h.Fallback.Span), rules.CriticalSkip, hint,
 			"critical handler %q cannot have a fallback: it is never skipped", h.ID)

@@ -39,13 +39,13 @@ func checkQueue(p *tree.Pipeline, payload *typing.Outline, r *diag.Reporter) {
 	switch merges := q.OnDuplicate == "merge"; {
 	// keep is the default, so that nobody has said it for sure.
 	case q.Unique.IsNull() && q.OnDuplicate != "keep":
-		r.Errorf(q.PlaceOf("on-duplicate", q.Span), rules.CodeQueue, "say by unique what makes two tasks the same",
+		r.Errorf(q.PlaceOf("on-duplicate", q.Span), rules.CodeQueue, "add unique: the value that equal tasks have in common",
 			"on-duplicate is %s, and no task of pipeline %q has a name", q.OnDuplicate, p.ID)
 	case merges && q.Merge == nil:
-		r.Errorf(q.PlaceOf("on-duplicate", q.Span), rules.CodeQueue, "give merge: an expression over first and second",
+		r.Errorf(q.PlaceOf("on-duplicate", q.Span), rules.CodeQueue, "add merge: an expression over first and second",
 			"on-duplicate is merge, and nothing says how")
 	case !merges && q.Merge != nil:
-		r.Errorf(q.PlaceOf("merge", q.Span), rules.CodeQueue, "say on-duplicate: merge, or drop it", "merge has no effect while "+
+		r.Errorf(q.PlaceOf("merge", q.Span), rules.CodeQueue, "write on-duplicate: merge, or drop it", "merge has no effect while "+
 			"on-duplicate is %s", q.OnDuplicate)
 	}
 }

@@ -47,7 +47,7 @@ func (c *walk) scopeOf(i int) *expr.Scope {
 		case j < i && c.Steps[i].Hides(s):
 			hide(sc, s)
 		case j > i && s.Stage == c.Steps[i].Stage && s.Loops():
-			sc.Late[s.ID] = "is the stage itself, which gives its response when all elements are done"
+			sc.Late[s.ID] = "is the stage itself, whose response exists when all elements are done"
 		case j < i && s.Stage == c.Steps[i].Stage && tree.Apart(s.Handler, c.Steps[i].Handler):
 			sc.Late[s.ID] = "is in another branch of the stage, and only one of them runs"
 		case j < i:

@@ -36,7 +36,7 @@ func (c *readying) checkTemplates() {
 		}
 		if t.ID != "" && !used[t.ID] && !c.Partial {
 			c.Warnf(t.PlaceOf("id", t.Span), rules.Template, "delete it, or use it: nothing of its handler is checked until then",
-				"nobody uses template %q", t.ID)
+				"no handler uses template %q", t.ID)
 		}
 	}
 }

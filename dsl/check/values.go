@@ -119,7 +119,7 @@ func whyLeftOut(s steps.Step) string {
 	if !s.IsCritical() || !s.UnderCondition() || s.GoesOn() != nil || s.Branch != nil {
 		return ""
 	}
-	return fmt.Sprintf("%q gives it only when it is enabled", s.ID)
+	return fmt.Sprintf("%q sets it only when it is enabled", s.ID)
 }
 
 // note keeps what is known of a value wherever the i-th handler is sure to have

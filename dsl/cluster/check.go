@@ -22,7 +22,7 @@ func Check(cluster *tree.Cluster, files map[string]*contracts.File, r *diag.Repo
 		r.Errorf(cluster.PlaceOf("discover", at), rules.Cluster, "keep one of them", "cluster %q has both workers and discover", cluster.ID)
 		return
 	case len(cluster.Workers) == 0 && cluster.Discover == nil:
-		r.Errorf(at, rules.Cluster, "list them below workers:, or say discover: {url: …}", "cluster %q has no workers", cluster.ID)
+		r.Errorf(at, rules.Cluster, "list them below workers:, or write discover: {url: …}", "cluster %q has no workers", cluster.ID)
 		return
 	}
 	sound := checkWorkers(cluster, r)
@@ -142,7 +142,7 @@ func checkMap(cluster *tree.Cluster, files map[string]*contracts.File, r *diag.R
 	}
 	for _, name := range []string{"rule", "replicas", "seed", "file"} {
 		if span := m.PlaceOf(name, diag.Span{}); span != (diag.Span{}) && (name != "file" || m.Workers != nil) {
-			r.Errorf(span, rules.Cluster, "keep one of them", "the map of cluster %q is given worker by worker, so that it takes no %s",
+			r.Errorf(span, rules.Cluster, "keep one of them", "the map of cluster %q lists its workers, so it takes no %s",
 				cluster.ID, name)
 			return false
 		}
@@ -166,7 +166,7 @@ func mapFile(m *tree.PartitionMap, files map[string]*contracts.File, r *diag.Rep
 	}
 	name, _, ok := from.Target(m.File, true)
 	if !ok {
-		r.Errorf(at, rules.Cluster, "give a path relative to this file, such as fanout.map.json", "%q is no file that a map may be in", m.File)
+		r.Errorf(at, rules.Cluster, "write a path relative to this file, such as fanout.map.json", "%q is no file that a map may be in", m.File)
 		return nil
 	}
 	f := files[name]
@@ -187,7 +187,7 @@ func checkHeld(cluster *tree.Cluster, r *diag.Reporter) bool {
 	for i, k := range cluster.Held.Keys() {
 		if cluster.Discover == nil && !slices.ContainsFunc(cluster.Workers, func(w *tree.ClusterWorker) bool { return w.ID == k.Name }) {
 			r.Errorf(k.Span, rules.MapOfNobody, r.DidYouMean(k.Name, func() []string { return workerIDs(cluster) }),
-				"the map gives partitions to %q, which is no worker of cluster %q", k.Name, cluster.ID)
+				"the map has partitions for %q, which is not a worker of cluster %q", k.Name, cluster.ID)
 			sound = false
 		}
 		item := cluster.Held.Items()[i]
@@ -238,14 +238,14 @@ func checkHolders(cluster *tree.Cluster, at diag.Span, r *diag.Reporter) {
 	capacity := Capacities(workers)
 	best := BestLoad(holders, capacity, none)
 	if best > unevenBy {
-		r.Warnf(at, rules.UnevenMap, "give the workers that are in few lists more partitions, or raise replicas",
+		r.Warnf(at, rules.UnevenMap, "add partitions to the workers in few lists, or raise replicas",
 			"the map of cluster %q keeps some worker at %.2f times the mean load, however partitions are placed", cluster.ID, best)
 	}
 	for _, f := range outages(workers) {
 		lost := partitionsWhere(holders, func(up []int) bool { return slices.ContainsFunc(up, func(i int) bool { return !f.down(i) }) })
 		if len(lost) > 0 {
 			r.Warnf(at, rules.FragileMap, "let workers of other zones hold them, too, as rule: zone does",
-				"when %s of cluster %q fails, nobody may hold %s", f.what, cluster.ID, listPartitions(lost))
+				"when %s of cluster %q fails, no worker may hold %s", f.what, cluster.ID, listPartitions(lost))
 			return // one is enough to mend the map
 		}
 	}

@@ -42,7 +42,7 @@ func (api *API) reportNoOperation(o Operation, path string) {
 	d := diag.Diagnostic{Span: o.Path.Span, Code: rules.NoOperation}
 	if methods := api.methodsOf(path); len(methods) > 0 {
 		d.Message = fmt.Sprintf("service %q has no %s %s, only %s", o.Service, o.Method, path, strings.Join(methods, ", "))
-		d.Hint = "say method: " + methods[0]
+		d.Hint = "write method: " + methods[0]
 	} else {
 		d.Message = fmt.Sprintf("service %q has no %s %s", o.Service, o.Method, path)
 		d.Hint = api.contracts.DidYouMean(path, func() []string { return api.templates(o.Method) })

@@ -50,7 +50,7 @@ func CheckKeywords(v *expr.Value, r *diag.Reporter) {
 		switch {
 		case !known && !extension(k.Name):
 			r.Warnf(k.Span, rules.Keyword, r.SuggestOr(k.Name, diag.NamesIn(keywords), "see https://json-schema.org/draft/2020-12/schema"),
-				"JSON Schema has no word %q and passes over it", k.Name)
+				"JSON Schema has no word %q and ignores it", k.Name)
 		case what == "schema":
 			CheckKeywords(item, r)
 		case what == "schemas" || what == "list":

@@ -139,7 +139,7 @@ func (k *Set) API(service, document string, at diag.Span) *API {
 	root := node{f.Root, addressOf(name), nil}
 	version, _ := root.Get("openapi").Text()
 	if !strings.HasPrefix(version, "3.") || root.Get("paths") == nil {
-		k.Errorf(at, rules.OpenAPI, "want a file that begins with openapi: 3.1.0, or 3.0.x, and has paths", "%s is no OpenAPI document", name)
+		k.Errorf(at, rules.OpenAPI, "want a file that begins with openapi: 3.1.0, or 3.0.x, and has paths", "%s is not an OpenAPI document", name)
 		return nil
 	}
 	if data, ok := root.Literal(); !ok || data == nil {

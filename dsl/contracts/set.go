@@ -288,7 +288,7 @@ func (k *Set) report(v *expr.Value, address string, err error) {
 			if part == nil {
 				part = whole
 			}
-			k.Errorf(part.Head(), rules.BadSchema, "see https://json-schema.org/draft/2020-12/schema", "this is no JSON Schema: %s", f)
+			k.Errorf(part.Head(), rules.BadSchema, "see https://json-schema.org/draft/2020-12/schema", "this is not a JSON Schema: %s", f)
 		}
 		return
 	case errors.As(err, &missing):

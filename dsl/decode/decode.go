@@ -266,7 +266,7 @@ func literalHint(data any, f *spec.Field) string {
 			return "add a unit, such as " + datum.DescribeData(x) + "s"
 		}
 		if kind == datum.RateKind {
-			return "say per what, such as " + datum.DescribeData(x) + "/s"
+			return "add the period, such as " + datum.DescribeData(x) + "/s"
 		}
 	case string:
 		switch strings.ToLower(x) {

@@ -175,7 +175,7 @@ var foreigns = map[string][]foreign{
 		{"name", "write id:"},
 		{"http https rest api fetch curl call-http webhook get post put", "write request: {method: …, url: …}"},
 		{"sleep delay pause timer", "write wait: {for: …}"},
-		{"log print echo", "delete it: what each handler got and gave is kept with its run"},
+		{"log print echo", "delete it: the run keeps the request and the response of each handler"},
 		{"run script exec shell command python code lambda function uses", "put the code behind a URL, and write request: {url: …}: no " +
 			"code runs here"},
 		{"if when condition only-if", "write enabled:"},

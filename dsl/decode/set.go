@@ -195,7 +195,7 @@ func (s *Set) gather() {
 			r = readContract(r.file())
 		}
 		if r.Missing != nil && !ref.from.Foreign {
-			s.Errorf(ref.at, rules.NoFile, "paths are relative to the file that names them; give the directory that holds both",
+			s.Errorf(ref.at, rules.NoFile, "paths are relative to the file that names them; pass the directory that holds both",
 				"there is no file %s: %v", name, r.Missing)
 		}
 		if s.byName[name] != r {

@@ -167,7 +167,7 @@ func (x *expansion) gather(use *expr.Value) {
 		}
 		if value == nil {
 			x.Report(diag.Diagnostic{
-				Span: use.Get("template").Head(), Code: rules.Template, Hint: "add with: {" + k.Name + ": …}, or give its schema a default",
+				Span: use.Get("template").Head(), Code: rules.Template, Hint: "add with: {" + k.Name + ": …}, or add a default to its schema",
 				Message: fmt.Sprintf("template %q needs the parameter %q", x.id, k.Name),
 				Related: []diag.Related{{Span: k.Span, Message: "declared here"}},
 			})
@@ -263,7 +263,7 @@ func (x *expansion) inline(v *expr.Value, at diag.Span) string {
 		return "(" + v.Computed.Source + ")"
 	case expr.ValueSecret:
 		x.Report(diag.Diagnostic{
-			Span: v.Span, Code: rules.Template, Hint: "let the template say nothing but !$ params.NAME there",
+			Span: v.Span, Code: rules.Template, Hint: "write only !$ params.NAME there in the template",
 			Message: "a secret cannot be a part of an expression",
 			Related: []diag.Related{{Span: at, Message: "template " + x.id + " puts it here"}},
 		})

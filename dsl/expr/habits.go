@@ -71,7 +71,7 @@ func memberHint(of, name string, members []string) string {
 	hint := "it has " + strings.Join(members, ", ")
 	switch {
 	case of == "event":
-		return hint + "; what the sender says is in event.payload"
+		return hint + "; the sender's own data is in event.payload"
 	case strings.HasPrefix(of, "sources.") && slices.Contains([]string{"body", "result", "output", "data", "value", "json"}, name):
 		return "write response"
 	}

@@ -50,7 +50,7 @@ func (m *merger) checkContributions(p *tree.Pipeline) {
 			case !p.Closed():
 				m.checkSoleWriter(p, h)
 			case h.Owner == "":
-				m.reportGuest(p, nil, h.PlaceOf("id", h.Span), fmt.Sprintf("contribution %q to pipeline %q does not say whose it is", h.ID, p.ID), "say owner: your-team")
+				m.reportGuest(p, nil, h.PlaceOf("id", h.Span), fmt.Sprintf("contribution %q to pipeline %q has no owner", h.ID, p.ID), "write owner: your-team")
 			default:
 				m.checkGuest(p, s, h, count)
 			}
@@ -85,8 +85,18 @@ func (m *merger) checkInvitations(p *tree.Pipeline) {
 func (m *merger) checkGuest(p *tree.Pipeline, s *tree.Stage, h *tree.Handler, count map[*tree.Contribution]int) {
 	invited := p.Invitation(h.Owner, s.ID)
 	if invited == nil {
+		var more []string
+		for _, name := range m.setByGuest(p, h) {
+			more = append(more, name.Name)
+		}
+		if more != nil {
+			more = []string{"writes: [" + strings.Join(more, ", ") + "]"}
+		}
+		if h.Critical != nil && *h.Critical {
+			more = append(more, "critical: true")
+		}
 		m.reportGuest(p, nil, h.PlaceOf("into", h.Span), fmt.Sprintf("pipeline %q takes no handlers of %s in stage %q", p.ID, h.Owner, s.ID),
-			fmt.Sprintf("ask %s to add to the pipeline: %s", askedOwner(p), tree.InvitationWanted(h.Owner, s.ID)))
+			fmt.Sprintf("ask %s to add to the pipeline: %s", askedOwner(p), tree.InvitationWanted(h.Owner, s.ID, more...)))
 		return
 	}
 	if count[invited]++; invited.Handlers > 0 && count[invited] > invited.Handlers {
@@ -96,7 +106,7 @@ func (m *merger) checkGuest(p *tree.Pipeline, s *tree.Stage, h *tree.Handler, co
 	}
 	if h.Critical != nil && *h.Critical && !invited.Critical {
 		m.reportGuest(p, invited, h.PlaceOf("critical", h.Span), fmt.Sprintf("runs of pipeline %q may not fail because of contribution %q", p.ID, h.ID),
-			fmt.Sprintf("say critical: false, or ask %s to allow critical: true", askedOwner(p)))
+			fmt.Sprintf("write critical: false, or ask %s to allow critical: true", askedOwner(p)))
 	}
 	for _, name := range m.setByGuest(p, h) {
 		if !slices.Contains(invited.Writes, name.Name) {

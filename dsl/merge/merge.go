@@ -166,14 +166,14 @@ func (m *merger) checkPlaced(p *tree.Pipeline) {
 func (m *merger) handler(h *tree.Handler) {
 	if h.Into == "" {
 		m.Bundle.Detached = append(m.Bundle.Detached, h)
-		m.Warnf(h.PlaceOf("id", h.Span), rules.Detached, "say into: pipeline/stage",
+		m.Warnf(h.PlaceOf("id", h.Span), rules.Detached, "write into: pipeline/stage",
 			"handler %q belongs to no stage and never runs", h.ID)
 		return
 	}
 	at := h.PlaceOf("into", h.Span)
 	if h.Critical == nil {
 		m.Errorf(h.PlaceOf("id", h.Span), rules.CriticalUnsaid,
-			"say critical: false, so that the run goes on without it, or critical: true",
+			"write critical: false, so that the run continues without it, or critical: true",
 			"contribution %q does not say whether it is critical", h.ID)
 	}
 	switch stages := m.stages[h.Into]; len(stages) {
@@ -186,7 +186,7 @@ func (m *merger) handler(h *tree.Handler) {
 		m.Report(diag.Diagnostic{
 			Span: at, Code: rules.Into,
 			Message: fmt.Sprintf("%q names %d stages", h.Into, len(stages)),
-			Hint:    "give the stages ids of their own",
+			Hint:    "use another id for each stage",
 			Related: []diag.Related{
 				{Span: stages[0].PlaceOf("id", stages[0].Span), Message: "one of them"},
 				{Span: stages[1].PlaceOf("id", stages[1].Span), Message: "another one"},

@@ -94,7 +94,7 @@ func (p *proof) reportCondition(h *tree.Handler, read datum.Read, what string, c
 		if at.IsNull() {
 			at = s.Stage.Enabled
 		}
-		related = append(related, diag.Related{Span: at.Span, Message: fmt.Sprintf("%q gives %s only under this condition", s.ID, what)})
+		related = append(related, diag.Related{Span: at.Span, Message: fmt.Sprintf("%q sets %s only under this condition", s.ID, what)})
 	}
 	p.Report(diag.Diagnostic{
 		Span: read.Span, Severity: diag.Warning, Code: rules.Conditional, Related: related,

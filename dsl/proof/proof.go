@@ -173,7 +173,7 @@ func (p *proof) whyNull(path datum.Path, step int) []cause {
 			return []cause{p.unchosen(i, s.PlaceOf("id", s.Span), fmt.Sprintf("%q is in a branch, which may not be taken", id))}
 		}
 		if rule := s.GoesOn(); s.ID == id && rule != nil && path[2] == "response" {
-			return []cause{newCause(s.Handler, rule.PlaceOf("then", rule.Span), fmt.Sprintf("%q goes on without a response after an error", id))}
+			return []cause{newCause(s.Handler, rule.PlaceOf("then", rule.Span), fmt.Sprintf("%q continues without a response after an error", id))}
 		}
 	}
 	return nil
@@ -296,7 +296,7 @@ func (p *proof) afterError(a steps.Assignment) []cause {
 			if v != nil {
 				at = v.Span
 			}
-			return []cause{newCause(h, at, fmt.Sprintf("%q goes on after an error without setting shared-state.%s", h.ID, a.Key.Name))}
+			return []cause{newCause(h, at, fmt.Sprintf("%q continues after an error without setting shared-state.%s", h.ID, a.Key.Name))}
 		}
 	}
 	return nil

@@ -80,7 +80,7 @@ func checkShards(m *tree.ShardMap, w *merge.Whole, r *diag.Reporter) {
 			case problem != "":
 				r.Errorf(at, rules.ShardHosts, "want host:port, such as db1.example.com:5432", "address %q: %s", h.Address, problem)
 			case owner != "":
-				r.Errorf(at, rules.ShardHosts, "give each shard a cluster of its own", "the host %s belongs to shard %q already", address, owner)
+				r.Errorf(at, rules.ShardHosts, "use another cluster for each shard", "the host %s belongs to shard %q already", address, owner)
 			default:
 				owners[address] = s.ID
 			}
@@ -107,7 +107,7 @@ func checkSlots(m *tree.ShardMap, r *diag.Reporter) {
 			}
 			for slot := first; slot <= last; slot++ {
 				if owner[slot] != "" {
-					r.Errorf(at, rules.ShardMap, "give each slot to one shard", "slot %d begins on shard %q already", slot, owner[slot])
+					r.Errorf(at, rules.ShardMap, "put each slot on one shard", "slot %d begins on shard %q already", slot, owner[slot])
 					return
 				}
 				owner[slot] = s.ID
@@ -116,7 +116,7 @@ func checkSlots(m *tree.ShardMap, r *diag.Reporter) {
 	}
 	for slot, id := range owner {
 		if said && id == "" {
-			r.Errorf(m.PlaceOf("shards", m.Span), rules.ShardMap, "give it to a shard, or drop slots from all of them for equal parts",
+			r.Errorf(m.PlaceOf("shards", m.Span), rules.ShardMap, "put it on a shard, or drop slots from all shards for equal parts",
 				"slot %d begins nowhere", slot)
 			return
 		}
@@ -146,7 +146,7 @@ func checkRanges(m *tree.ShardMap, w *merge.Whole, r *diag.Reporter) {
 				r.Errorf(at, rules.ShardMap, "want a whole number, or the empty text for the bound below all", "%q is no bound of whole numbers", low)
 			}
 			if other, taken := owner[low]; taken {
-				r.Errorf(at, rules.ShardMap, "give each stretch to one shard", "the stretch from %q begins on shard %q already", low, other)
+				r.Errorf(at, rules.ShardMap, "put each range on one shard", "the stretch from %q begins on shard %q already", low, other)
 			}
 			owner[low] = s.ID
 		}
@@ -198,8 +198,7 @@ func checkPlacementRule(m *tree.ShardMap, rule *tree.PlacementRule, w *merge.Who
 		e.Compile(&expr.Scope{Roots: []string{"event"}}, datum.BoolKind, r)
 	}
 	if (len(rule.Shards) > 0) == (rule.Class != "") {
-		r.Errorf(rule.Span, rules.ShardRules, "say either shards: or class:", "a rule of shard map %q does not say where its keys go, or "+
-			"says it twice", m.ID)
+		r.Errorf(rule.Span, rules.ShardRules, "write either shards: or class:", "a rule of shard map %q needs either shards or class", m.ID)
 	}
 	classes, ids := map[string]bool{}, map[string]bool{}
 	for _, s := range m.Shards {

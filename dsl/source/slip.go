@@ -199,7 +199,7 @@ func (t lines) misaligned(f failure) (slip, bool) {
 			return slip{}, false
 		}
 		return slip{
-			f.at, fmt.Sprintf("this line is indented by %s, as none that it could belong to", spaces(own)),
+			f.at, fmt.Sprintf("this line is indented by %s, unlike every line that it could belong to", spaces(own)),
 			fmt.Sprintf("indent it by %d or %s", deeper, spaces(n)),
 		}, true
 	}

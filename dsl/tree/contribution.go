@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
@@ -48,9 +49,10 @@ func (p *Pipeline) Invitation(owner, stage string) *Contribution {
 // Closed reports whether other owners may add only what Contributions say.
 func (p *Pipeline) Closed() bool { return p.Owner != "" || p.Contributions != nil }
 
-// InvitationWanted is what the owner of a pipeline adds to it for handlers of another owner.
-func InvitationWanted(owner, stage string) string {
-	return fmt.Sprintf("contributions: [{owners: [%s], stages: [%s]}]", owner, stage)
+// InvitationWanted is what the owner of a pipeline adds to it for handlers of another owner, with further fields that they need.
+func InvitationWanted(owner, stage string, more ...string) string {
+	fields := append([]string{"owners: [" + owner + "]", "stages: [" + stage + "]"}, more...)
+	return "contributions: [{" + strings.Join(fields, ", ") + "}]"
 }
 
 // OwnName says how a contribution declares a name of its own.

@@ -127,7 +127,7 @@ func (g *graph) add(from string, m move, r *diag.Reporter) {
 	}
 	if first.to == m.to {
 		d.Severity, d.Code, d.Hint = diag.Warning, rules.SaidTwice, "delete one of them"
-		d.Message = fmt.Sprintf("the transition from %q on %q to %q is said twice", from, m.on, m.to)
+		d.Message = fmt.Sprintf("the transition from %q on %q to %q appears twice", from, m.on, m.to)
 	}
 	r.Report(d)
 }

@@ -54,9 +54,9 @@ func awaitsInside(w *merge.Whole, p *tree.Pipeline, h *tree.Handler, seen map[*t
 				if s.ForEach != nil || by.ForEach != nil {
 					r.Report(diag.Diagnostic{
 						Span: h.PlaceOf("await", h.Await.Span), Code: rules.Await,
-						Message: fmt.Sprintf("handler %q cannot wait for an event: %q calls its pipeline %q for each element, and nobody could tell "+
-							"which the event is for", h.ID, by.ID, p.ID),
-						Hint:    "wait in a stage before or behind that call, or emit an event of another flow, whose key is the element, and wait there",
+						Message: fmt.Sprintf("handler %q cannot wait for an event: %q calls its pipeline %q for each element, and the event does not say "+
+							"which one it is for", h.ID, by.ID, p.ID),
+						Hint:    "wait in a stage before or after that call, or emit an event of another flow, with the element as its key",
 						Related: []diag.Related{{Span: by.Call.PlaceOf("pipeline", by.Call.Span), Message: "the call"}},
 					})
 					return
@@ -77,7 +77,7 @@ func awaitsInside(w *merge.Whole, p *tree.Pipeline, h *tree.Handler, seen map[*t
 func awaitsIn(w *merge.Whole, p *tree.Pipeline, h *tree.Handler, r *diag.Reporter) {
 	whose, hint := "", "wait for an event of another type"
 	if !strings.HasPrefix(h.Path, p.ID+"/") {
-		whose, hint = ", whose runs it is a part of,", "let the pipelines that call this one wait, and hand in what has come by with:"
+		whose, hint = ", whose runs it is a part of,", "let the pipelines that call this one wait, and pass the data of the event by with:"
 	}
 	if p.Flow == "" {
 		r.Errorf(h.PlaceOf("await", h.Await.Span), rules.Await, "name the flow of the pipeline: its key tells which events belong together",

@@ -87,7 +87,7 @@ func checkInputs(h *tree.Handler, p *tree.Pipeline, r *diag.Reporter) {
 			r.Report(diag.Diagnostic{
 				Span: h.Call.PlaceOf("pipeline", h.Call.Span), Code: rules.Call, Message: fmt.Sprintf("pipeline %q needs the input %q", p.ID,
 					k.Name),
-				Hint:    "add with: {" + k.Name + ": …}, or give its schema a default",
+				Hint:    "add with: {" + k.Name + ": …}, or add a default to its schema",
 				Related: []diag.Related{{Span: k.Span, Message: "declared here"}},
 			})
 		}

@@ -54,14 +54,14 @@ func reportEndless(way, sends []sending, round map[*tree.Pipeline]int, r *diag.R
 	message := fmt.Sprintf("pipeline %q starts itself again and again: no condition on the way can end it", first.ID)
 	d := diag.Diagnostic{
 		Span: way[0].at, Severity: diag.Warning, Code: rules.Endless,
-		Hint: "say when it goes on: by enabled on the handler, by when on a pipeline, or by states of the flow; " +
+		Hint: "add a condition: enabled on the handler, when on a pipeline, or states of the flow; " +
 			"for work that is due again and again, use a trigger",
 	}
 	if len(way) > 1 {
 		ids := []string{first.ID}
 		for _, s := range way[1:] {
 			ids = append(ids, s.from.ID)
-			d.Related = append(d.Related, diag.Related{Span: s.at, Message: fmt.Sprintf("pipeline %q goes on here", s.from.ID)})
+			d.Related = append(d.Related, diag.Related{Span: s.at, Message: fmt.Sprintf("pipeline %q continues here", s.from.ID)})
 		}
 		message = "pipelines start each other again and again, and no condition on the way can end it: " + strings.Join(append(ids, first.ID),
 			" → ")

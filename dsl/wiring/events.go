@@ -53,7 +53,7 @@ func checkFlowOf(w *merge.Whole, p *tree.Pipeline, r *diag.Reporter) {
 		r.Report(diag.Diagnostic{
 			Span: p.PlaceOf("id", p.Span), Code: rules.ImplicitFlow,
 			Message: fmt.Sprintf("pipeline %q has the id of a flow but does not belong to it", p.ID),
-			Hint:    fmt.Sprintf("say flow: %s, or rename the pipeline", p.ID),
+			Hint:    fmt.Sprintf("write flow: %s, or rename the pipeline", p.ID),
 			Related: []diag.Related{{Span: f.PlaceOf("id", f.Span), Message: "the flow"}},
 		})
 	}
@@ -75,7 +75,7 @@ func reportServed(event string, p *tree.Pipeline, others []*tree.Pipeline, taker
 		r.Report(diag.Diagnostic{
 			Span: at, Severity: diag.Warning, Code: rules.NeverReached, Related: ServedBy(taker, event),
 			Message: fmt.Sprintf("pipeline %q never gets %q: %q takes every one before it", p.ID, event, taker.ID),
-			Hint:    fmt.Sprintf("give %q a when, or put it last", taker.ID),
+			Hint:    fmt.Sprintf("add when: to %q, or put it last", taker.ID),
 		})
 	}
 }

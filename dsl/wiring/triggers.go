@@ -26,7 +26,7 @@ func checkTrigger(w *merge.Whole, t *tree.Trigger, r *diag.Reporter) {
 	case t.Every != 0 && t.Cron != "":
 		r.Errorf(t.PlaceOf("cron", at), rules.TriggerTime, "keep one of them", "trigger %q has both every and cron", t.ID)
 	case t.Every == 0 && t.Cron == "":
-		r.Errorf(at, rules.TriggerTime, `say every: 1m or cron: "*/5 * * * *"`, "trigger %q does not say when it fires", t.ID)
+		r.Errorf(at, rules.TriggerTime, `write every: 1m or cron: "*/5 * * * *"`, "trigger %q does not say when it fires", t.ID)
 	}
 	if t.Cron != "" {
 		if problem := checkCron(t.Cron); problem != "" {
