@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -49,6 +51,48 @@ func startDev(t *testing.T, dir, store string) *devServer {
 		return err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 	})
 	return d
+}
+
+// A stub service answers where its file says, and as its file says now.
+func TestDevReloadsStubs(t *testing.T) {
+	t.Parallel()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stub := "services: [{id: orders, listen: '" + address + "', routes: [{path: /v1, reply: {body: WORD}}]}]\n"
+	write("a.yaml", `
+services: [{id: orders, url: "http://127.0.0.1:1"}]
+pipelines: [{id: work, stages: [{id: s, handlers: [{id: h, request: {service: orders, path: /v1}}]}]}]
+`)
+	write("a.stub.yaml", strings.Replace(stub, "WORD", "before", 1))
+	d := startDev(t, dir, filepath.Join(t.TempDir(), "dev.db"))
+	answer := func() string {
+		resp, err := http.Get("http://" + address + "/v1")
+		if err != nil {
+			return err.Error()
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		return string(body)
+	}
+	eventually(t, "the address of the stub", func() bool { return strings.Contains(d.out.text(), "orders at http://"+address) })
+	if have := answer(); !strings.Contains(have, "before") {
+		t.Errorf("want the stub where its file says, have %s", have)
+	}
+	write("a.stub.yaml", "services: [{id: orders, roots: []}]\n")
+	eventually(t, "the errors of the file", func() bool { return strings.Contains(d.log.text(), "the stub services that were good go on") })
+	write("a.stub.yaml", strings.Replace(stub, "WORD", "after", 1))
+	eventually(t, "the new stub", func() bool { return strings.Contains(answer(), "after") })
 }
 
 // TestFirstMinuteOfTheReadme does what the README lets newcomers do, word for word.

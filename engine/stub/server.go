@@ -34,6 +34,9 @@ type Options struct {
 	// FreePorts takes a free port for every service, whatever the spec says, so
 	// that many servers of one spec can stand beside each other.
 	FreePorts bool
+
+	// Yield takes a free port for a service whose address is taken.
+	Yield bool
 }
 
 // Start serves the services until ctx ends or Close is called. The error says
@@ -138,6 +141,9 @@ func (svc *service) listen(o Options) (err error) {
 		address = "127.0.0.1:0"
 	}
 	svc.listener, err = net.Listen("tcp", address)
+	if err != nil && o.Yield {
+		svc.listener, err = net.Listen("tcp", "127.0.0.1:0")
+	}
 	return err
 }
 

@@ -24,8 +24,8 @@ func devCommand() *cobra.Command {
 		Short: "Run pipelines here, and reload them on each change",
 		Long: `dev serves the pipelines of the given directories (default: the current one) on this
 machine, together with the stub services (*.stub.yaml) that it finds there. It watches
-the pipelines and the schemas and OpenAPI documents that they name. It checks each
-change, and loads it when it has no errors. A set with errors or without pipelines
+the pipelines, the schemas and OpenAPI documents that they name, and the stubs. It
+checks each change, and loads it when it has no errors. A set with errors or without pipelines
 never replaces a good one.`,
 		Example: "  procaas dev flows/",
 		Args:    cobra.ArbitraryArgs,
@@ -45,8 +45,7 @@ never replaces a good one.`,
 	return c
 }
 
-// dev serves pipelines until ctx ends. The stub services are found once: a change of
-// them wants a restart.
+// dev serves pipelines until ctx ends.
 func dev(ctx context.Context, s cli.Streams, f Flags, stubs, ephemeral bool) error {
 	if ephemeral {
 		dir, err := os.MkdirTemp("", "procaas-dev-")
@@ -56,12 +55,13 @@ func dev(ctx context.Context, s cli.Streams, f Flags, stubs, ephemeral bool) err
 		defer os.RemoveAll(dir)
 		f.Store = "sqlite:" + filepath.Join(dir, "dev.db")
 	}
+	beside := devStubs{Streams: s, paths: f.Pipelines}
 	if stubs {
-		stop, err := f.serveStubs(ctx, s)
-		if err != nil {
+		if err := beside.start(ctx); err != nil {
 			return err
 		}
-		defer stop()
+		defer beside.close()
+		f.Services = beside.services(f.Services)
 	}
 	reader := source.NewReader(f.Pipelines)
 	f.read = reader.Read
@@ -74,8 +74,12 @@ func dev(ctx context.Context, s cli.Streams, f Flags, stubs, ephemeral bool) err
 		return err
 	}
 	n.Banner(s.Out, bundle)
+	beside.banner(s.Out)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.Run(ctx) })
+	if stubs {
+		g.Go(func() error { return source.Watch(ctx, f.Pipelines, source.IsStub, func() { beside.restart(ctx) }) })
+	}
 	g.Go(func() error {
 		return source.Watch(ctx, f.Pipelines, reader.Reads, func() {
 			if _, err := n.reload(ctx, false, store.Actor{Name: "dev", Reason: "files have changed"}); err != nil {
@@ -89,29 +93,4 @@ func dev(ctx context.Context, s cli.Streams, f Flags, stubs, ephemeral bool) err
 		})
 	})
 	return g.Wait()
-}
-
-// serveStubs serves the stub services beside the pipelines, if there are any,
-// and makes requests go there.
-func (f *Flags) serveStubs(ctx context.Context, s cli.Streams) (stop func(), err error) {
-	files, err := source.Files(f.Pipelines, s.In, source.IsStub)
-	if err != nil {
-		return nil, cli.Usage(err)
-	}
-	if len(files) == 0 {
-		return func() {}, nil
-	}
-	server, err := source.Stubs(ctx, s, files)
-	if err != nil {
-		return nil, err
-	}
-	if f.Services == nil {
-		f.Services = map[string]string{}
-	}
-	for id, url := range server.URLs() {
-		if _, set := f.Services[id]; !set {
-			f.Services[id] = url
-		}
-	}
-	return func() { server.Close() }, nil
 }

@@ -37,7 +37,7 @@ ends, and prints the final shared state. It stores nothing.
 
 The event is plain JSON: {"key": …, "payload": …}. Its type is that of the pipeline,
 unless the event names another. With --stubs the stub services (*.stub.yaml) beside
-the pipelines answer instead of the real ones.`,
+the pipelines answer instead of the real ones, on free ports.`,
 		Example: `  echo '{"payload": {"order-id": "o-1"}}' | procaas run new-order-created --event - --stubs -p flows/`,
 		Args:    cobra.ExactArgs(1),
 	}

@@ -83,8 +83,17 @@ func Plan(b *tree.Bundle, id string) (*planner.Plan, error) {
 	return plans[slices.IndexFunc(plans, func(p *planner.Plan) bool { return p.Pipeline.ID == id })], nil
 }
 
-// Stubs checks stub files and serves them on free ports.
+// Stubs checks stub files and serves them on free ports: nobody else calls them.
 func Stubs(ctx context.Context, s cli.Streams, files []diag.File) (*stub.Server, error) {
+	spec, err := StubSpec(s, files)
+	if err != nil {
+		return nil, err
+	}
+	return stub.Start(ctx, spec, stub.Options{FreePorts: true})
+}
+
+// StubSpec checks stub files.
+func StubSpec(s cli.Streams, files []diag.File) (*stub.Spec, error) {
 	set, found := stub.Parse(files)
 	if err := s.Findings(files, found); err != nil {
 		return nil, err
@@ -92,5 +101,5 @@ func Stubs(ctx context.Context, s cli.Streams, files []diag.File) (*stub.Server,
 	if set == nil {
 		return nil, cli.ErrFindings
 	}
-	return stub.Start(ctx, set, stub.Options{FreePorts: true})
+	return set, nil
 }

@@ -1,0 +1,102 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/source"
+	"procaas/engine/stub"
+)
+
+// devStubs are the stub services beside pipelines that are worked on.
+type devStubs struct {
+	cli.Streams
+	paths  []string
+	server *stub.Server      // nil without any
+	urls   map[string]string // by service; each stays where it was first
+}
+
+// start serves the stub services, if there are any.
+func (d *devStubs) start(ctx context.Context) error {
+	spec, err := d.read()
+	if err != nil || spec == nil {
+		return err
+	}
+	if d.server, err = stub.Start(ctx, spec, stub.Options{Yield: true}); err != nil {
+		return err
+	}
+	d.urls = d.server.URLs()
+	return nil
+}
+
+// read reads the stub files; nil when there are none.
+func (d *devStubs) read() (*stub.Spec, error) {
+	files, err := source.Files(d.paths, d.In, source.IsStub)
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	if len(files) == 0 {
+		return nil, nil //nolint:nilnil // there is no spec, which is fine
+	}
+	return source.StubSpec(d.Streams, files)
+}
+
+// restart serves the stub services as their files say now. Those with errors leave the ones before as they are.
+func (d *devStubs) restart(ctx context.Context) {
+	spec, err := d.read()
+	if err != nil || spec == nil {
+		if err != nil && !errors.Is(err, cli.ErrFindings) { // findings are shown already
+			fmt.Fprintf(d.Err, "procaas: %v\n", err)
+		}
+		fmt.Fprintln(d.Err, "the stub services that were good go on")
+		return
+	}
+	var late []string
+	for _, service := range spec.Services {
+		if url, known := d.urls[service.ID]; known {
+			service.Listen = strings.TrimPrefix(url, "http://")
+		} else {
+			late = append(late, service.ID)
+		}
+	}
+	d.close()
+	if d.server, err = stub.Start(ctx, spec, stub.Options{}); err != nil {
+		fmt.Fprintf(d.Err, "procaas: %v\n", err)
+		return
+	}
+	fmt.Fprintf(d.Err, "%s stub services reloaded\n", time.Now().Format(time.TimeOnly))
+	for _, id := range late {
+		fmt.Fprintf(d.Err, "restart procaas dev to let pipelines call the new stub service %s at %s\n", id, d.server.URLs()[id])
+	}
+}
+
+func (d *devStubs) close() {
+	if d.server != nil {
+		d.server.Close()
+		d.server = nil
+	}
+}
+
+// services adds where the stub services answer to addresses that somebody has given, which count first.
+func (d *devStubs) services(given map[string]string) map[string]string {
+	all := maps.Clone(d.urls)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, given)
+	return all
+}
+
+// banner says where the stub services answer.
+func (d *devStubs) banner(w io.Writer) {
+	for _, id := range slices.Sorted(maps.Keys(d.urls)) {
+		fmt.Fprintf(w, "Stub       %s at %s\n", id, d.urls[id])
+	}
+}
