@@ -418,3 +418,35 @@ func TestRunWaitsForAServiceDuringAnotherCall(t *testing.T) {
 		r.succeeded(e, time.Minute)
 	})
 }
+
+// A process that starts after a crash has the runs of before in hand. It need not find out anew how many calls at once
+// the service takes.
+func TestANewProcessBeginsWithTheLimitsOfBefore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		s := &target{latency: 500 * time.Millisecond}
+		r.on("one", s.do)
+		first, stop := r.start(guarded)
+		for n := range 2000 {
+			r.submit(first, event("work", fmt.Sprint("before-", n)))
+		}
+		time.Sleep(time.Minute)
+		if s.peak < 150 {
+			t.Fatalf("want a limit that the next process can begin with, have a peak of %d calls", s.peak)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		s.peak = 0
+		second, _ := r.start(guarded)
+		for n := range 500 {
+			r.submit(second, event("work", fmt.Sprint("after-", n)))
+		}
+		time.Sleep(400 * time.Millisecond) // no call has ended
+		if s.peak < 150 {
+			t.Errorf("want 150 calls at once or more from the start, have %d", s.peak)
+		}
+		time.Sleep(time.Minute)
+	})
+}

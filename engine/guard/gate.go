@@ -17,7 +17,8 @@ import (
 // lets only some of the calls be repetitions, and keeps all back for as long as
 // the service asks. A call that does not start does not count as an attempt.
 type gate struct {
-	name string // the path of a handler, or a service
+	name     string // the path of a handler, or a service
+	recalled int    // the limit that it begins with; 0 where nothing is known
 
 	mu    sync.Mutex // guards the following, and the spots
 	terms Terms      // as asked last
@@ -106,7 +107,7 @@ func (g *gate) heed(t Terms) {
 		return
 	}
 	if g.adaptive == nil {
-		g.adaptive = NewGradient()
+		g.adaptive = NewGradient(g.recalled)
 	}
 	g.adaptive.Bound(cmp.Or(t.most, highestLimit), t.calm, probePause*time.Duration(t.nodes))
 }

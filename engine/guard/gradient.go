@@ -1,6 +1,9 @@
 package guard
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // A Gradient bounds how many calls of one service are under way, by what calls
 // come to. It protects a service that has fallen from those who want it up again:
@@ -55,9 +58,10 @@ const (
 	probePause = 500 * time.Millisecond // between calls of a service that is down
 )
 
-// NewGradient returns a limit that has seen no calls.
-func NewGradient() *Gradient {
-	return &Gradient{limit: firstLimit, most: highestLimit, pause: probePause, kinds: map[string]*callKind{}, probing: true}
+// NewGradient returns a limit that has seen no calls. It begins with the limit that was found
+// out before; 0 stands for none.
+func NewGradient(before int) *Gradient {
+	return &Gradient{limit: float64(cmp.Or(before, firstLimit)), most: highestLimit, pause: probePause, kinds: map[string]*callKind{}, probing: true}
 }
 
 // Bound says what holds whatever calls come to: no more than most are under way,

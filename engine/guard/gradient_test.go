@@ -26,7 +26,7 @@ func press(g *guard.Gradient, now *time.Time, length, took time.Duration, good f
 
 func TestGradientFallsToOneCallAndRises(t *testing.T) {
 	t.Parallel()
-	g, now := guard.NewGradient(), time.Unix(1_800_000_000, 0)
+	g, now := guard.NewGradient(0), time.Unix(1_800_000_000, 0)
 	press(g, &now, 20*time.Second, 100*time.Millisecond, func(int) bool { return true })
 	if g.Limit() != 200 {
 		t.Errorf("healthy and full: have a limit of %d, want 200", g.Limit())
@@ -60,14 +60,14 @@ func pressOn(g *guard.Gradient, now *time.Time, calls int, took time.Duration, g
 func TestGradientDoublesUntilItMeetsWhatTheServiceBears(t *testing.T) {
 	t.Parallel()
 	all := func(int) bool { return true }
-	g, now := guard.NewGradient(), time.Unix(1_800_000_000, 0)
+	g, now := guard.NewGradient(0), time.Unix(1_800_000_000, 0)
 	began := now
 	pressOn(g, &now, 20+40+80+160, 50*time.Millisecond, all)
 	if g.Limit() != 200 || now.Sub(began) > 8*50*time.Millisecond {
 		t.Errorf("four rounds of calls that are as fast as before: have a limit of %d after %s, want 200", g.Limit(), now.Sub(began))
 	}
 
-	g = guard.NewGradient()
+	g = guard.NewGradient(0)
 	pressOn(g, &now, 20+40, 50*time.Millisecond, func(call int) bool { return call < 20 || call%3 > 0 })
 	if g.Limit() != 40 {
 		t.Errorf("every third call fails in the second round: have a limit of %d, want 40", g.Limit())
@@ -77,7 +77,7 @@ func TestGradientDoublesUntilItMeetsWhatTheServiceBears(t *testing.T) {
 		t.Errorf("half a second after that: have a limit of %d, want slow growth", g.Limit())
 	}
 
-	g = guard.NewGradient()
+	g = guard.NewGradient(0)
 	pressOn(g, &now, 20, 50*time.Millisecond, all)
 	pressOn(g, &now, 40, 500*time.Millisecond, all)
 	if g.Limit() != 20 {
@@ -88,7 +88,7 @@ func TestGradientDoublesUntilItMeetsWhatTheServiceBears(t *testing.T) {
 // Fewer calls do not help a service that refuses every third of them.
 func TestGradientHoldsWhileSomeFail(t *testing.T) {
 	t.Parallel()
-	g, now := guard.NewGradient(), time.Unix(1_800_000_000, 0)
+	g, now := guard.NewGradient(0), time.Unix(1_800_000_000, 0)
 	press(g, &now, time.Minute, 100*time.Millisecond, func(call int) bool { return call%3 > 0 })
 	if g.Limit() != 20 {
 		t.Errorf("have a limit of %d, want the first one, 20", g.Limit())
@@ -97,7 +97,7 @@ func TestGradientHoldsWhileSomeFail(t *testing.T) {
 
 func TestGradientYieldsToAServiceThatSlowsDown(t *testing.T) {
 	t.Parallel()
-	g, now := guard.NewGradient(), time.Unix(1_800_000_000, 0)
+	g, now := guard.NewGradient(0), time.Unix(1_800_000_000, 0)
 	press(g, &now, 3*time.Second, 100*time.Millisecond, func(int) bool { return true })
 	before := g.Limit()
 	press(g, &now, 3*time.Second, 400*time.Millisecond, func(int) bool { return true })
@@ -108,7 +108,7 @@ func TestGradientYieldsToAServiceThatSlowsDown(t *testing.T) {
 
 func TestGradientDoesNotGrowUnused(t *testing.T) {
 	t.Parallel()
-	g, now := guard.NewGradient(), time.Unix(1_800_000_000, 0)
+	g, now := guard.NewGradient(0), time.Unix(1_800_000_000, 0)
 	for range 1000 {
 		if !g.Start(now) {
 			t.Fatal("an idle limit lets nobody in")
@@ -125,7 +125,7 @@ func TestGradientDoesNotGrowUnused(t *testing.T) {
 // before: else a service that once answered from its cache would stay at its limit.
 func TestGradientGrowsWhileCallsAreShort(t *testing.T) {
 	t.Parallel()
-	g, now := guard.NewGradient(), time.Unix(1_800_000_000, 0)
+	g, now := guard.NewGradient(0), time.Unix(1_800_000_000, 0)
 	g.Bound(0, 100*time.Millisecond, 0)
 	press(g, &now, 3*time.Second, time.Millisecond, func(int) bool { return true })
 	press(g, &now, 5*time.Second, 2*time.Second, func(int) bool { return false })
@@ -139,7 +139,7 @@ func TestGradientGrowsWhileCallsAreShort(t *testing.T) {
 // A service that has become slower for good is as fast as it is now.
 func TestGradientLearnsWhatIsNormal(t *testing.T) {
 	t.Parallel()
-	g, now := guard.NewGradient(), time.Unix(1_800_000_000, 0)
+	g, now := guard.NewGradient(0), time.Unix(1_800_000_000, 0)
 	press(g, &now, 10*time.Second, 100*time.Millisecond, func(int) bool { return true })
 	press(g, &now, time.Minute, 500*time.Millisecond, func(int) bool { return true })
 	if g.Limit() < 50 {
@@ -151,7 +151,7 @@ func TestGradientLearnsWhatIsNormal(t *testing.T) {
 // the service slow.
 func TestGradientComparesCallsOfAKind(t *testing.T) {
 	t.Parallel()
-	g, now := guard.NewGradient(), time.Unix(1_800_000_000, 0)
+	g, now := guard.NewGradient(0), time.Unix(1_800_000_000, 0)
 	for i := range 200 {
 		kind, took := "quick", 10*time.Millisecond
 		if i/20%2 == 1 { // in turns, each for longer than a window
@@ -174,7 +174,7 @@ func TestGradientComparesCallsOfAKind(t *testing.T) {
 func TestGradientInvariants(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		g, now, underway := guard.NewGradient(), time.Unix(1_800_000_000, 0), 0
+		g, now, underway := guard.NewGradient(0), time.Unix(1_800_000_000, 0), 0
 		for range rapid.IntRange(1, 500).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "start") {
 				before, limit, down, next := underway, g.Limit(), g.Down(), g.Next()

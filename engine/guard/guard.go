@@ -26,6 +26,8 @@ type Guard struct {
 	mu      sync.RWMutex       // guards the following, not what it points to
 	buckets map[string]*bucket // by path
 	gates   map[string]*gate   // by the path of a handler, or by a service
+
+	recalled map[string]int // limits of services, as they were before this process
 }
 
 // ShortHold is how long a run may wait for its turn in memory. Its place is kept
@@ -345,7 +347,7 @@ func (g *Guard) Gate(name string) *gate {
 		g.gates = map[string]*gate{}
 	}
 	if g.gates[name] == nil {
-		g.gates[name] = &gate{name: name}
+		g.gates[name] = &gate{name: name, recalled: g.recalled[name]}
 	}
 	return g.gates[name]
 }

@@ -32,6 +32,7 @@ type Driver struct {
 	known     store.Membership
 	loss      storeLoss
 	joinError atomic.Pointer[error] // why the process is no member yet
+	written   map[string]int        // limits of services, as the store has them
 }
 
 // Parts are what a [Driver] works with.
@@ -155,6 +156,7 @@ func (d *Driver) member(ctx context.Context) error {
 	loops.Go(n.claims)
 	loops.Go(n.degrade)
 	loops.Go(n.lend)
+	loops.Go(n.keepLimits)
 	d.node.Store(n)
 	select {
 	case <-ctx.Done():
@@ -200,6 +202,9 @@ func (d *Driver) tryJoin(ctx context.Context) (*node, error) {
 		return nil, err
 	}
 	if err := d.Degrader.Refresh(limited); err != nil {
+		return nil, err
+	}
+	if err := d.recallLimits(limited); err != nil {
 		return nil, err
 	}
 	began := time.Now()

@@ -87,7 +87,7 @@ func (c *crowd) request(i int) {
 // whatever becomes of others; they wait in an inbox until the adaptive limit of
 // the service lets them through, and are repeated by the policy.
 func Limited(s Scenario, policy tree.Retry) []Sample {
-	i := inbox{world: newWorld(s), policy: policy, limit: guard.NewGradient()}
+	i := inbox{world: newWorld(s), policy: policy, limit: guard.NewGradient(0)}
 	i.limit.Bound(0, s.Timeout/10, 0)
 	i.after(i.gap(), i.arrive)
 	i.run()

@@ -1,0 +1,71 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"procaas/engine/clock"
+	"procaas/engine/model"
+	"procaas/engine/store"
+)
+
+// How many calls services take at once is in a document of the store, so that a node that starts after a crash need not
+// find it out again while all the runs of before wait.
+
+const (
+	limitsEvery = time.Second
+	limitsKind  = "services"
+	limitsName  = "limits"
+	limitsMoved = 1.2 // by which factor a limit has to change before it is written
+)
+
+// recallLimits reads what nodes have found out.
+func (d *Driver) recallLimits(ctx context.Context) error {
+	doc, err := d.Store.Documents.Document(ctx, limitsKind, limitsName)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	limits := map[string]int{}
+	if err := json.Unmarshal(doc.Value, &limits); err != nil {
+		return fmt.Errorf("limits of services: %w", err)
+	}
+	d.Guard.Recall(limits)
+	d.written = limits
+	return nil
+}
+
+// keepLimits writes what the node finds out, until the membership ends.
+func (n *node) keepLimits() {
+	for clock.Pause(n.ctx, limitsEvery) {
+		limits, moved := maps.Clone(n.d.written), false
+		if limits == nil {
+			limits = map[string]int{}
+		}
+		for name, limit := range n.d.Guard.Limits() {
+			before := float64(limits[name])
+			if now := float64(limit); now > limitsMoved*before || before > limitsMoved*now {
+				limits[name], moved = limit, true
+			}
+		}
+		if !moved {
+			continue
+		}
+		limited, cancel := context.WithTimeout(n.ctx, clock.StoreTimeout)
+		_, err := n.d.Store.Documents.WriteDocuments(limited, n.number, []store.DocumentWrite{
+			{Kind: limitsKind, Name: limitsName, Version: store.AnyVersion, Value: model.EncodeJSON(limits)},
+		}, nil)
+		cancel()
+		if err == nil {
+			n.d.written = limits
+		} else if n.ctx.Err() == nil {
+			n.log.Debug("limits of services cannot be kept, trying again", "error", err)
+		}
+	}
+}
