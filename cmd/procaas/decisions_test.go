@@ -78,8 +78,9 @@ func TestDecisionsAreIndexed(t *testing.T) {
 		lines[topic] = append(lines[topic], fmt.Sprintf("- [%d. %s](%s)%s\n", d.number, d.title, d.file, note))
 	}
 	var index strings.Builder
-	index.WriteString("# Decisions\n\nWhy things are as they are, one file a decision: what was so, what was chosen, and what it costs. A test writes this page\n" +
-		"(`make golden`). How to add one stands in [CONTRIBUTING](../../.github/CONTRIBUTING.md).\n")
+	index.WriteString("# Decisions\n\nThe reasons of the design, one file per decision: the problem (context), what we chose, and what that costs. A decision without\n" +
+		"a note still holds as it is written. \"Changed by\" names later decisions that change a part of it. `make golden` writes this page.\n" +
+		"[CONTRIBUTING](../../.github/CONTRIBUTING.md) says how to add a decision.\n")
 	for _, topic := range append(topics, "Replaced") {
 		fmt.Fprintf(&index, "\n## %s\n\n%s", topic, strings.Join(lines[topic], ""))
 	}

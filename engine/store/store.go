@@ -11,52 +11,46 @@ import (
 	"procaas/engine/model"
 )
 
-// What callers of a store test for.
+// The errors that callers of a store test for.
 var (
-	// ErrNotFound says that what was asked for does not exist.
+	// ErrNotFound reports that something does not exist.
 	ErrNotFound = errors.New("not found")
 
-	// ErrFenced says that the node may not write any more: another one has
-	// taken over. All that it holds in memory is stale.
+	// ErrFenced reports that the node may no longer write, because another node has taken over. Everything that it has in memory is stale.
 	ErrFenced = errors.New("node is fenced: another node has taken over its runs")
 
-	// ErrForgotten is the [ErrFenced] of a node that the store has never heard of, or
-	// that was gone for longer than [NodesRemembered].
+	// ErrForgotten is the [ErrFenced] of a node that the store does not know, or that was silent for longer than [NodesRemembered].
 	ErrForgotten = fmt.Errorf("the store does not know the node's number: %w", ErrFenced)
 
-	// ErrRefused says that a store cannot take something because of what is in it, such as
-	// a text that it cannot keep, however often it is tried. Whatever else a store fails
-	// with may pass: no room on its disk, a lock, a time-out.
+	// ErrRefused reports that the store can never accept the data, such as a text that it cannot store. Every other error
+	// of a store may pass: a full disk, a lock, a timeout.
 	ErrRefused = errors.New("the store cannot keep the data")
 
-	// ErrLost says that the store is not the one that this process has written to:
-	// it was set back, removed or replaced. Nothing is written to it.
+	// ErrLost reports that the store lost data that it acknowledged to this process: it was set back, removed or replaced.
+	// The process writes nothing to it.
 	ErrLost = errors.New("the store has lost what it acknowledged")
 
-	// ErrCancelled says that an operator has asked for the run's end.
+	// ErrCancelled reports that an operator has cancelled the run.
 	ErrCancelled = errors.New("run is cancelled")
 
-	// ErrUndoing says that a run is cancelled already, and undoes what it has done.
+	// ErrUndoing reports that the run is already cancelled, and compensates.
 	ErrUndoing = errors.New("run is cancelled already, and undoes what it has done")
 
-	// ErrConflict says that the present status does not allow the operation,
-	// or that an event's id was used before with another body.
+	// ErrConflict reports that the present status does not allow the operation, or that the id of an event was used before with another body.
 	ErrConflict = errors.New("conflict")
 
-	// ErrStale says that the run has moved on since it was read.
+	// ErrStale reports that the run changed after it was read.
 	ErrStale = errors.New("run has moved on")
 
-	// ErrRejected says that the automaton refuses an event in the present
-	// state of its entity.
+	// ErrRejected reports that the automaton refuses an event in the present state of its entity.
 	ErrRejected = errors.New("the state does not allow the event")
 
-	// ErrCursor says that a cursor is none that a listing gave.
+	// ErrCursor reports that a cursor is not from this listing.
 	ErrCursor = errors.New("cursor is not one that a listing gave")
 )
 
-// A Store is where nodes keep what they have: a port for each of its concerns. Whoever
-// needs one concern takes its port. To change what a store does, as tests do, put another
-// port in the place of one.
+// A Store holds all data of nodes. It has one port for each concern, and callers take only the ports that they need.
+// Tests replace a port to change what a store does.
 type Store struct {
 	Inbox       Inbox
 	Ledger      Ledger
@@ -68,61 +62,52 @@ type Store struct {
 	Degradation Degradation
 	Documents   Documents
 
-	// What a store may leave out. It is nil then.
-	Waker     Waker      // without, nodes look for themselves
-	Gauge     Gauge      // without, Inbox.Depth is asked
-	Trimmer   Trimmer    // without, nothing is forgotten
-	Scattered Scattered  // without, all is in one place
-	Tasks     *TaskStore // without, it keeps no tasks
+	// Optional ports may be nil.
+	Waker     Waker      // without it, nodes poll
+	Gauge     Gauge      // without it, nodes use Inbox.Depth
+	Trimmer   Trimmer    // without it, nothing is deleted
+	Scattered Scattered  // without it, all data is in one database
+	Tasks     *TaskStore // without it, there are no tasks
 
-	// Close ends the work of the store, and waits for calls under way.
+	// Close ends the work of the store, and waits for calls in flight.
 	Close func() error
 }
 
-// An Inbox takes events in.
+// An Inbox accepts events.
 type Inbox interface {
-	// Accept stores each event with its run in one transaction, and returns a
-	// result for each, in order. An event marked Dedup whose source and id were
-	// accepted before, in this batch too, is not stored again: the same hash
-	// gives a duplicate, another hash [ErrConflict] in the result. The error is
-	// for the whole batch: nothing is stored when it is [ErrFenced] or says
-	// what is wrong with the data; otherwise that is unknown, and accepting
-	// again those marked Dedup tells. node 0 never owns; with another node, runs
-	// marked Own that may start at once are given to it as if claimed. The
-	// error is [ErrFenced] when that node may not own runs any more.
+	// Accept stores every event and its run in one transaction. It returns one result per event, in order. It does not
+	// store an event marked Dedup again if its source and id were accepted before, also in this batch. With the same hash
+	// the result is a duplicate, with another one [ErrConflict]. The error is for the whole batch. Nothing is stored if it
+	// is [ErrFenced] or reports invalid data. After any other error the outcome is unknown: accept events marked Dedup
+	// again to find out. With a node other than 0, the node owns runs marked Own that may start at once, as if it had
+	// claimed them. The error is [ErrFenced] if that node may no longer own runs.
 	//
-	// A new event of an entity that has no run waiting, running, parked or
-	// failed and blocking, the earlier events of the same batch included, is
-	// refused with [ErrRejected] in its result when Intake.From is set and does
-	// not hold the entity's state. Runs that are scheduled and not due do not count:
-	// they come later. One that is itself to come later is refused only when
-	// Intake.From is empty. Where From is set, Accepted.Undecided tells of those that
-	// were not asked: runs before them, or the time until then, may change the state.
+	// If Intake.From is set and does not contain the state of the entity, the result is [ErrRejected]. This applies only
+	// if the entity has no run that waits, runs, is parked or blocks, including earlier events of the batch. Scheduled
+	// runs that are not due do not count. An event that is due later is refused only if Intake.From is empty.
+	// Accepted.Undecided marks events that were not checked, because the state may still change before their turn.
 	Accept(ctx context.Context, node int64, runs []model.Intake) ([]Accepted, error)
 
-	// Depth counts the runs that wait.
+	// Depth counts the waiting runs.
 	Depth(ctx context.Context) (Depth, error)
 
-	// Pending lists the events of a key that are due and wait for their turn, and are
-	// of one of these types, in the order of acceptance: up to limit of those behind a
-	// position.
+	// Pending lists due events of a key and of these types that wait for their turn, in the order of acceptance. It
+	// returns up to limit events after a position.
 	Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]model.Pending, error)
 
-	// LastEvent returns the greatest id of the events marked Dedup accepted from a
-	// source, in the order of bytes; empty when there is none. Triggers make ids
-	// of their due times, so this is when one fired last.
+	// LastEvent returns the greatest id, in byte order, of accepted events of a source marked Dedup. It is empty if there
+	// is none. The ids of triggers are their due times, so this is when a trigger last fired.
 	LastEvent(ctx context.Context, source string) (id string, err error)
 }
 
-// A Gauge is a store that counts what waits once for all processes that ask, when
-// they ask often.
+// A Gauge is a store that counts waiting runs once for all processes that ask often.
 type Gauge interface {
-	// GaugeDepth returns what Depth gave one of them lately: within a second when
-	// counting is cheap, and the longer ago the longer it takes.
+	// GaugeDepth returns a recent result of Depth, from any process. It is up to a second old if counting is cheap, and
+	// older if counting takes longer.
 	GaugeDepth(ctx context.Context) (Depth, error)
 }
 
-// A Depth counts the runs that wait.
+// A Depth counts the waiting runs.
 type Depth struct {
 	Waiting int       // for their turn, their time or a node
 	Oldest  time.Time // since when the oldest of them that is due does; zero when none is
@@ -198,13 +183,11 @@ type Accepted struct {
 	Claimed   *Claimed // set when the node now owns the run
 }
 
-// A Ledger lends runs to nodes and writes down what became of them. A node's
-// number is its fencing token: numbers only grow, each start of a process gets
-// a new one, see [NodeNumber], and every Commit checks in its own transaction that
-// the number is still valid.
+// A Ledger lends runs to nodes and records their progress. The number of a node is its fencing token. Numbers only
+// grow, and each start of a process gets a new one, see [NodeNumber]. Every Commit checks in its transaction that the
+// number is still valid.
 type Ledger interface {
-	// Join registers a node and returns its number. The lease must be renewed by
-	// Beat before it ends.
+	// Join registers a node and returns its number. Call Beat before the lease ends to renew it.
 	Join(ctx context.Context, name string, lease time.Duration) (node int64, err error)
 
 	// Beat renews the lease, notes which definition the node serves, takes over
@@ -215,36 +198,29 @@ type Ledger interface {
 	// has one more of [Claimed].Losses; one that is [Suspected] only when it was under trial.
 	Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (Beat, error)
 
-	// Claim returns up to limit ready runs for the node: those whose time has come
-	// (Beat finds out), at most one of each key, the head of its queue; highest
-	// priority first, then by due time plus delay tolerance, then by acceptance.
-	// The head is the run accepted first of those that are due and not set
-	// aside, but a run that has begun is not overtaken. A run begins when it is
-	// given out for the first time: from then on it keeps the bundle named here,
-	// though it has no checkpoint yet; none begins with an empty one. The error
-	// is [ErrFenced] as Beat's is.
+	// Claim returns up to limit ready runs for the node, as Beat made them ready: at most one for each key, the head of
+	// its queue. They are ordered by priority, then by due time plus delay tolerance, then by acceptance. The head is the
+	// first accepted run that is due and not set aside, but no run overtakes one that has begun. A run begins with its
+	// first claim. From then on it keeps this bundle, even without a checkpoint. With an empty bundle, no new run begins.
+	// The error is [ErrFenced] as for Beat.
 	Claim(ctx context.Context, node int64, limit int, bundle string) ([]Claimed, error)
 
-	// Commit writes all changes in one transaction; a run may occur once. The
-	// errors are for each change: nil, ErrStale, ErrCancelled (nothing of that
-	// change is written; only Succeeded, Stopped and Ignored are allowed then);
-	// err is for all of them: ErrFenced, after which none is written, or a
-	// failure of the store, after which that is unknown; [ErrRefused] when one of them
-	// can never be written.
+	// Commit writes all changes in one transaction. A run may occur only once. errs has an error for each change: nil,
+	// ErrStale or ErrCancelled. A change with an error is not written. After ErrCancelled only Succeeded, Stopped and
+	// Ignored are allowed. err is for all changes. After [ErrFenced] nothing is written. [ErrRefused] reports a change
+	// that can never be written. After any other err the outcome is unknown.
 	Commit(ctx context.Context, node int64, changes []model.Change) (errs []error, err error)
 
-	// Leave gives back all runs of the node but those in keep, at once, so that
-	// nobody waits for its lease to end. With a nil keep the node stops: its
-	// number is not valid any more. One that goes on names what it keeps, if
-	// only an empty list, when the answer to a Claim or an Accept was lost: it
-	// may own runs that it knows nothing of.
+	// Leave returns all runs of the node except those in keep at once, so that nobody waits for its lease to end. With a
+	// nil keep the node stops, and its number becomes invalid. A node that continues passes its runs, or an empty list,
+	// after it lost the answer to a Claim or an Accept: it may own runs that it does not know.
 	Leave(ctx context.Context, node int64, keep []string) error
 
-	// Nodes lists the nodes that are alive, and those that died lately.
+	// Nodes lists live nodes, and nodes that died recently.
 	Nodes(ctx context.Context) ([]NodeInfo, error)
 }
 
-// A Beat is what a node learns when it renews its lease.
+// A Beat is the information that a node gets when it renews its lease.
 type Beat struct {
 	Now       time.Time     // by the store's clock, which tells when runs are due
 	Beats     int64         // of this node, this one included; fewer than were answered says that the store was set back
@@ -269,11 +245,10 @@ type Beat struct {
 // beats. It must be seen to have ended as well, or else its lease counts.
 func Silence(lease time.Duration) time.Duration { return min(2*BeatEvery, 2*lease/BeatsOfLease) }
 
-// A Waker is a store that can tell its node at once that runs may have become
-// ready, instead of waiting to be asked. It is a hint: it may come too often, and
-// it may be lost.
+// A Waker is a store that notifies its node when runs may be ready. A notification is only a hint: there may be too
+// many, and some may get lost.
 type Waker interface {
-	// Wake returns a channel on which hints come, while the store is open.
+	// Wake returns a channel that receives hints while the store is open.
 	Wake() <-chan struct{}
 }
 
@@ -308,24 +283,21 @@ type Claimed struct {
 	Entity     EntityState
 }
 
-// An EntityState is what is kept between the events of one key.
+// An EntityState is the state of a key between its events.
 type EntityState struct {
 	State  string // of the automaton; empty for an entity that no event has reached
 	Shared []byte // JSON object; empty for an entity that no event has reached
 }
 
-// A Trimmer is a store that can forget what is old. Of several processes that trim at once,
-// one does.
+// A Trimmer is a store that can delete old data. If several processes trim at once, only one of them works.
 type Trimmer interface {
-	// Trim removes a bounded part of the runs that ended, and of the ids of events
-	// that were accepted, longer ago than keep; more tells that there may be more
-	// of them. It removes no run that has not ended for good, nor the id of its
-	// event, nor the last firing of a trigger.
+	// Trim deletes a limited number of runs that ended, and of ids of events that were accepted, longer ago than keep.
+	// more reports that there may be others. It keeps unfinished runs with the ids of their events, and the last firing of
+	// each trigger.
 	Trim(ctx context.Context, keep time.Duration) (more bool, err error)
 
-	// TrimRuns removes a bounded part of the runs of a pipeline that have ended for good
-	// before its last keep ones; more tells that there may be more of them. Events
-	// stay known, apart from old firings of triggers.
+	// TrimRuns deletes a limited number of ended runs of a pipeline, except the last keep of them. more reports that there
+	// may be others. The ids of their events stay known, except old firings of triggers.
 	TrimRuns(ctx context.Context, pipeline string, keep int) (more bool, err error)
 }
 
@@ -359,31 +331,26 @@ type Runs interface {
 	// version, or has not left the handler out.
 	MakeUp(ctx context.Context, m MakeUp, by Actor) error
 
-	// Undo is Cancel, but for a run that has begun and has neither ended nor failed: it
-	// asks whoever owns it, or will, to undo what it has done first. It makes such a run
-	// ready that no node owns, and forgets its losses. Until a change is [model.Change].Undoing, no other change may
-	// park or fail the run: it is ready again then.
+	// Undo is like Cancel, but asks the present or next owner of an unfinished run to compensate first. If no node owns
+	// the run, it becomes ready and its losses are reset. Until a change is [model.Change].Undoing, a change that parks or
+	// fails the run makes it ready again.
 	Undo(ctx context.Context, id string, by Actor) error
 
-	// Cancel ends a run that no node owns at once, a failed one too, and asks
-	// the owner of a running one to end it; [ErrConflict] when it has ended as
-	// anything but failed. When the owner dies first, the run is ended. The audit
-	// record comes with it; the operator's reason is the run's.
+	// Cancel ends a run at once if no node owns it, also a failed one. Otherwise it asks the owner to end the run. If the
+	// owner dies first, the run ends. The error is [ErrConflict] if the run has ended and not failed. Cancel writes the
+	// audit record, and the run keeps the reason.
 	Cancel(ctx context.Context, id string, by Actor) error
 
-	// Move lets a run that has begun, and has not ended for good, go on by another
-	// definition, with its audit record. One that no node owns has it at once,
-	// when its checkpoint still has the version; [ErrStale] for another. The owner
-	// of a running one is asked, and so is whoever owns the run after it.
-	// [ErrConflict] for any other run.
+	// Move gives a run that has begun and has not ended for good another definition, and writes the audit record. A run that no node
+	// owns moves at once if its checkpoint has the version, else the error is [ErrStale]. Otherwise Move asks the present
+	// owner, and later owners, to do it. For other runs the error is [ErrConflict].
 	Move(ctx context.Context, m Move, version int64, by Actor) (asked bool, err error)
 
-	// Release makes up to limit runs ready that are parked with a cause, those
-	// accepted first, and returns how many.
+	// Release makes up to limit runs ready that are parked with a cause, oldest first. It returns their number.
 	Release(ctx context.Context, cause string, limit int) (int, error)
 }
 
-// A Move is a run's way to another definition, or an [model.UndoOrder].
+// A Move is an order to give a run another definition, or an [model.UndoOrder].
 type Move struct {
 	Run    string
 	Bundle string // hash of the other definition
@@ -415,39 +382,38 @@ type RunRecord struct {
 	Blocked    bool // is due, but waits for another run of its key
 }
 
-// A RunFilter chooses runs. Empty fields choose all.
+// A RunFilter chooses runs. An empty field chooses all runs.
 type RunFilter struct {
 	Pipeline, Flow, Key string
 	Status              model.Status
 
-	Live  bool   // only those that may still go on: not ended, or failed
-	Begun bool   // only those that have a definition
-	Fresh bool   // only those that have none, since they have not begun
-	Other string // only those that have another definition than this one
+	Live  bool   // only unfinished and failed runs
+	Begun bool   // only runs with a definition
+	Fresh bool   // only runs that have not begun, and so have no definition
+	Other string // only runs with another definition than this one
 
-	LeftOut string // only those that succeeded and left this handler out, or one below this pipeline or pipeline/stage
+	LeftOut string // only succeeded runs that left out this handler, or one below this pipeline or pipeline/stage
 
 	FailedPath string    // of the handler that failed the run, or a part of it: pipeline, pipeline/stage
 	ErrorClass string    // as the language has it: timeout, 503, 5xx; status for all statuses
 	Error      string    // a part of the error's text
-	Since      time.Time // accepted then or later
-	Until      time.Time // accepted before
+	Since      time.Time // accepted at this time or later
+	Until      time.Time // accepted before this time
 
-	FailedSince time.Time // failed then or later, and not retried or cancelled since
+	FailedSince time.Time // failed at this time or later, and not retried or cancelled since
 
-	// Of a listing alone.
-	Limit  int // 1 to 1000; another number stands for the nearest of these
+	// Only for listings.
+	Limit  int // from 1 to 1000; other numbers are clamped
 	Cursor string
-	Oldest bool // the first accepted first
+	Oldest bool // oldest first
 	Brief  bool // without the payloads of the events
 
-	// Bytes bounds a page by the sizes of the stored events and checkpoints of its runs;
-	// one run is always on it. 0 for no bound.
+	// Bytes limits a page by the sizes of the events and checkpoints of its runs. A page always has at least one run. 0 is no limit.
 	Bytes int64
 }
 
-// Page returns how many runs the page of a listing has, and whether there are more, from the
-// sizes of those that could be on it and of the one behind these, in bytes.
+// Page returns how many runs a page of a listing has, and whether there are more. sizes are the sizes in bytes of the
+// next runs, one more than fit on a page.
 func (f *RunFilter) Page(sizes []int64) (n int, more bool) {
 	total := int64(0)
 	for i, size := range sizes {
@@ -459,11 +425,10 @@ func (f *RunFilter) Page(sizes []int64) (n int, more bool) {
 	return len(sizes), false
 }
 
-// OfErrors reports whether the filter asks for runs with an error: those that have
-// succeeded have none.
+// OfErrors reports whether the filter chooses runs by their error. Succeeded runs have none.
 func (f *RunFilter) OfErrors() bool { return f.FailedPath != "" || f.ErrorClass != "" || f.Error != "" }
 
-// A RunCount is a number of runs that are alike.
+// A RunCount is the number of runs with the same pipeline, failed handler and class of error.
 type RunCount struct {
 	Pipeline   string `json:"pipeline"`
 	FailedPath string `json:"failed_handler"` // empty for runs that have not failed
@@ -480,22 +445,22 @@ type EntityRecord struct {
 	Runs    []RunRecord // the latest, newest first, at most 50, without checkpoints
 }
 
-// A MakeUp lets a run that has succeeded do one handler that it had left out.
+// A MakeUp lets a succeeded run call one handler that it left out.
 type MakeUp struct {
 	Run        string
 	Path       string
-	Version    int64  // of the run, which the checkpoint builds on
-	Checkpoint []byte // from which it goes on
+	Version    int64  // of the run that the checkpoint is based on
+	Checkpoint []byte // to resume from
 	Priority   int    // of its event
 }
 
-// BeatEvery is how often a node beats at least: what is changed elsewhere is known within a second.
+// BeatEvery is the longest time between two beats of a node, so that it learns of changes within a second.
 const BeatEvery = 800 * time.Millisecond
 
-// BeatsOfLease is how many beats a lease holds at least.
+// BeatsOfLease is the least number of beats in a lease.
 const BeatsOfLease = 3
 
-// IsMovable reports whether the run has begun, and may still go on.
+// IsMovable reports whether the run has begun and may still continue.
 func (r *RunRecord) IsMovable() bool {
 	return r.Bundle != "" && (!r.Status.Ended() || r.Status == model.Failed)
 }
