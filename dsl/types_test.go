@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"procaas/dsl"
 	"procaas/dsl/contracts"
@@ -74,7 +75,7 @@ type Wait struct {
 // testTypes are the handler types of these tests.
 func testTypes() []tree.Type {
 	return []tree.Type{
-		{Name: "request", Spec: spec.Of(reflect.TypeFor[Request](), typesSource), Check: checkRequest, Operation: callOf},
+		{Name: "request", Spec: spec.Of(reflect.TypeFor[Request](), typesSource), Check: checkRequest, Operation: callOf, Takes: takesOf},
 		{Name: "set", Spec: spec.Of(reflect.TypeFor[Set](), typesSource), SetsState: true},
 		{Name: "emit", Spec: spec.Of(reflect.TypeFor[Emit](), typesSource), Emission: func(body *expr.Value) tree.Emission {
 			return tree.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Named: body.Get("id") != nil}
@@ -101,6 +102,9 @@ func checkRequest(b *tree.Body) {
 }
 
 // callOf tells what of a service a request calls.
+// takesOf is what an attempt of a request takes.
+func takesOf(*tree.Body) tree.Longest { return tree.Longest{Time: 5 * time.Second} }
+
 func callOf(body *expr.Value) (contracts.Operation, bool) {
 	o := contracts.Operation{
 		Method: "GET", Path: body.Get("path"), Query: body.Get("query"), Body: body.Get("body"),

@@ -33,6 +33,9 @@ type Call struct {
 	Event     model.Event // that began the run, also inside of a called pipeline
 	Attempt   int         // 1 for the first
 
+	Timeout  time.Duration // of the handler, which the context keeps; 0 when it has none
+	TimeLeft time.Duration // until the deadline, which the context keeps, too; 0 when there is none
+
 	// IdempotencyKey is the same for all attempts of this call, on any node
 	// and after any restart.
 	IdempotencyKey string

@@ -13,7 +13,6 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine/core"
-	"procaas/engine/planner"
 )
 
 // A handler without a policy and one with an empty policy are repeated alike.
@@ -27,7 +26,7 @@ pipelines:
     handlers: [{id: a, request: {}, retry: {}}]
 `)
 	written := *p.Step("p/s/a").Handler.Retry
-	if d := cmp.Diff(planner.DefaultRetry(), written, cmpopts.IgnoreUnexported(tree.Retry{}), cmpopts.IgnoreTypes(diag.Span{})); d != "" {
+	if d := cmp.Diff(tree.DefaultRetry(), written, cmpopts.IgnoreUnexported(tree.Retry{}), cmpopts.IgnoreTypes(diag.Span{})); d != "" {
 		t.Errorf("(- engine, + language):\n%s", d)
 	}
 }

@@ -41,7 +41,7 @@ import (
 //	ready, tick D             go on, now or later
 //	pending TYPE              an event that the run may be waiting for; the payload as JSON
 //	off PATH, on PATH         the switch
-//	skip PATH, hold PATH D, pass PATH   the guard
+//	skip PATH, hold PATH D [people], pass PATH   the guard; people: an operator holds it
 //	config NAME               sets a config to the JSON
 //	crash, resume             loses what is not saved, goes on from what is
 //	retry, cancel, stop       what operators do; stop undoes what was done
@@ -246,7 +246,11 @@ func (s *script) step() {
 		if t.Verify {
 			verb = "verify"
 		}
-		s.printf("%s %s attempt=%d key=%.6s %s", verb, t.Ref(), t.Attempt, t.IdempotencyKey, body)
+		left := ""
+		if !t.Deadline.IsZero() {
+			left = " left=" + t.Deadline.Sub(s.now).String()
+		}
+		s.printf("%s %s attempt=%d key=%.6s%s %s", verb, t.Ref(), t.Attempt, t.IdempotencyKey, left, body)
 	}
 }
 
@@ -404,6 +408,9 @@ func (s *script) control(d *datadriven.TestData) error {
 	case "hold":
 		wait, err := time.ParseDuration(arg(d, 1))
 		s.verdict[path] = core.Verdict{Hold: s.now.Add(wait), Reason: "rate limit"}
+		if arg(d, 2) == "people" {
+			s.verdict[path] = core.Verdict{Hold: s.now.Add(wait), Reason: "held by an operator", People: true}
+		}
 		return err
 	}
 	return nil

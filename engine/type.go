@@ -36,7 +36,7 @@ func Types(types []HandlerType) []tree.Type {
 // a method Emits() hands in events, and one with Emission(*dsl.Value) tells which, or
 // what task it puts.
 // A *T that has a method Operation(*dsl.Value) tells what of a service's API it
-// calls.
+// calls, and one with Takes(*tree.Body) how long an attempt may take.
 func Type[T any, P interface {
 	*T
 	Handler
@@ -53,6 +53,11 @@ func Type[T any, P interface {
 		Operation(*expr.Value) (contracts.Operation, bool)
 	}); ok {
 		t.Operation = o.Operation
+	}
+	if l, ok := zero.(interface {
+		Takes(*tree.Body) tree.Longest
+	}); ok {
+		t.Takes = l.Takes
 	}
 	if e, ok := zero.(interface {
 		Emission(*expr.Value) tree.Emission

@@ -91,6 +91,9 @@ func (e *Emit) Handle(_ context.Context, c *engine.Call) (model.Result, error) {
 	return model.Result{Emit: []model.Event{event}}, nil
 }
 
+// Takes tells that no time passes in a call.
+func (*Emit) Takes(*tree.Body) tree.Longest { return tree.Longest{} }
+
 // CheckBody reports what the tags of [Emit] cannot say.
 func (*Emit) CheckBody(b *tree.Body) {
 	checkNoSecrets(b)

@@ -27,7 +27,7 @@ var requestSource string
 //
 // Every attempt has the same Idempotency-Key header, also after a restart, so that the service can recognise a retry.
 // Other headers are X-Procaas-Run, X-Procaas-Path, X-Procaas-Attempt, and the W3C trace context: traceparent and
-// tracestate.
+// tracestate. If the call has a deadline, X-Procaas-Time-Left says how many milliseconds are left.
 //
 //	id: get-order
 //	request:
@@ -116,13 +116,13 @@ func (r *Request) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	return r.read(c, resp, &s)
 }
 
-// bound gives the attempt its timeout. A deadline in ctx is the handler's own
-// timeout, which then counts alone.
+// bound gives the attempt its timeout. That of the handler, which is in ctx, counts in place of
+// that of the service.
 func (r *Request) bound(ctx context.Context, c *engine.Call) (context.Context, context.CancelFunc) {
 	if r.Timeout > 0 {
 		return clock.WithTimeout(ctx, r.Timeout)
 	}
-	if _, ok := ctx.Deadline(); ok {
+	if c.Timeout > 0 {
 		return ctx, func() {}
 	}
 	if r.Service != "" {

@@ -296,7 +296,12 @@ func (r *Request) dropHeaders(h http.Header) {
 var reserved = []string{
 	"Connection", "Content-Length", "Host", "Idempotency-Key", "Keep-Alive", "Te", "Trailer",
 	"Traceparent", "Tracestate", "Transfer-Encoding", "Upgrade", "X-Procaas-Attempt", "X-Procaas-Path", "X-Procaas-Run",
+	timeLeftHeader,
 }
+
+// timeLeftHeader tells a service how many milliseconds are left until the deadline. It is a time and
+// no moment: clocks differ.
+const timeLeftHeader = "X-Procaas-Time-Left"
 
 // checkHeaderName refuses what is no name of HTTP, and the headers that the engine or
 // the fields of the handler set.
@@ -324,6 +329,9 @@ func identify(h http.Header, c *engine.Call) {
 	h.Set("X-Procaas-Run", c.Run)
 	h.Set("X-Procaas-Path", c.Path)
 	h.Set("X-Procaas-Attempt", strconv.Itoa(c.Attempt))
+	if c.TimeLeft > 0 {
+		h.Set(timeLeftHeader, strconv.FormatInt(max(1, c.TimeLeft.Milliseconds()), 10))
+	}
 	if c.TraceParent != "" {
 		h.Set("Traceparent", c.TraceParent)
 	}

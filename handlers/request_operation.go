@@ -3,9 +3,11 @@ package handlers
 import (
 	"fmt"
 	"net/http"
+	"time"
 
 	"procaas/dsl/contracts"
 	"procaas/dsl/expr"
+	"procaas/dsl/tree"
 )
 
 // Operation returns what a body calls, as far as that is written out: a request that
@@ -25,6 +27,25 @@ func (*Request) Operation(body *expr.Value) (contracts.Operation, bool) {
 	// nothing.
 	o.JSON = body.Get("response") == nil || given && (reading == "json" || reading == "auto")
 	return o, true
+}
+
+// Takes tells how long an attempt may take, the timeout of the handler aside, which counts
+// in place of that of the service.
+func (*Request) Takes(b *tree.Body) tree.Longest {
+	if text, ok := literal(b.Field("timeout")); ok {
+		if d, err := time.ParseDuration(text); err == nil {
+			return tree.Longest{Time: d}
+		}
+	}
+	if b.Handler.Timeout > 0 {
+		return tree.Longest{Time: b.Handler.Timeout}
+	}
+	if id, ok := literal(b.Field("service")); ok {
+		if s := b.Bundle.Service(id); s != nil {
+			return tree.Longest{Time: s.Timeout}
+		}
+	}
+	return tree.Longest{Time: defaultTimeout}
 }
 
 // methodOf is the method of a request; empty when it is computed, or depends on

@@ -442,10 +442,12 @@ func TestRequestChoosesItsTimeout(t *testing.T) {
 				}
 				start := time.Now()
 				r := handlers.Request{URL: "http://orders.example/", Timeout: tc.request}
-				_, err := r.Handle(ctx, newCall(transport(func(r *http.Request) (*http.Response, error) {
+				call := newCall(transport(func(r *http.Request) (*http.Response, error) {
 					<-r.Context().Done()
 					return nil, r.Context().Err()
-				})))
+				}))
+				call.Timeout = tc.handler
+				_, err := r.Handle(ctx, call)
 				if have := time.Since(start); have != tc.want {
 					t.Errorf("gave up after %v, want %v", have, tc.want)
 				}
@@ -454,6 +456,23 @@ func TestRequestChoosesItsTimeout(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A service learns how much time is left until the deadline, which is no timeout of the attempt.
+func TestRequestTellsTheTimeLeft(t *testing.T) {
+	t.Parallel()
+	for left, want := range map[time.Duration]string{0: "", 1500 * time.Millisecond: "1500", time.Microsecond: "1"} {
+		have := "none"
+		call := newCall(transport(func(r *http.Request) (*http.Response, error) {
+			have = r.Header.Get("X-Procaas-Time-Left")
+			return reply(r, 200, "", ""), nil
+		}))
+		call.TimeLeft = left
+		r := handlers.Request{URL: "http://orders.example/"}
+		if _, err := r.Handle(t.Context(), call); err != nil || have != want {
+			t.Errorf("%s left: want %q in the header, have %q, %v", left, want, have, err)
+		}
 	}
 }
 

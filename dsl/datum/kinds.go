@@ -132,8 +132,8 @@ var TextForms = map[string]textForm{
 		Want: "a name of up to 64 letters a-z, digits, - and _, beginning with a letter or digit",
 	},
 	"class": {
-		Expr:    regexp.MustCompile(`^(timeout|connection|schema|[1-5]xx|[1-5][0-9][0-9]|other|any)$`),
-		Want:    "timeout, connection, schema, 5xx, 4xx, a status such as 429, other or any",
+		Expr:    regexp.MustCompile(`^(timeout|deadline|connection|schema|[1-5]xx|[1-5][0-9][0-9]|other|any)$`),
+		Want:    "timeout, deadline, connection, schema, 5xx, 4xx, a status such as 429, other or any",
 		Numbers: true,
 	},
 	"status": {

@@ -39,6 +39,10 @@ type Type struct {
 	// do neither.
 	Emission func(body *expr.Value) Emission
 
+	// Takes tells how long one attempt of a body may take, the handler's own timeout
+	// aside; nil for types of which nobody knows.
+	Takes func(*Body) Longest
+
 	// Check reports what the tags of Spec cannot say. It may be nil.
 	Check func(*Body)
 }

@@ -312,6 +312,11 @@ type Pipeline struct {
 	// OutputSchemas has a schema for each output. A call whose outputs do not fit fails.
 	OutputSchemas *expr.Value `yaml:"output-schemas" kind:"map" expr:"no"`
 
+	// Deadline is the longest time that a run of the pipeline may take, with all its attempts and waits. Then no more
+	// attempts start: a critical handler that is not done fails with an error of the class deadline, and the run
+	// continues without the others. If other pipelines call this one, the deadline applies to each call.
+	Deadline time.Duration `yaml:"deadline" min:"1ms"`
+
 	// Queue makes the pipeline a type of tasks with a queue of their own.
 	Queue *Queue `yaml:"queue"`
 
@@ -370,6 +375,9 @@ type Stage struct {
 
 	// Enabled says whether the run includes the stage. It is computed once, before any of its handlers starts.
 	Enabled *expr.Value `yaml:"enabled" kind:"bool"`
+
+	// Deadline is the longest time that the stage may take. It ends like the deadline of a pipeline.
+	Deadline time.Duration `yaml:"deadline" min:"1ms"`
 
 	// ForEach repeats the whole stage for each element of a list. Expressions in the stage may read item, the element,
 	// and index, its place from 0. Each element runs through the stage by itself, with its own checkpoints. Outside,
@@ -461,6 +469,12 @@ type Handler struct {
 
 	// Timeout bounds one attempt.
 	Timeout time.Duration `yaml:"timeout" min:"1ms"`
+
+	// Deadline is the longest time that all attempts of the handler may take together, with the waits before and
+	// between them. The header X-Procaas-Time-Left tells the service how many milliseconds are left. An attempt in
+	// flight ends at the deadline, and none starts later. Then the handler fails with an error of the class deadline. The
+	// default is 2s for a request that is not critical and has no deadline, timeout, retry, rate-limit or max-in-flight.
+	Deadline time.Duration `yaml:"deadline" min:"1ms"`
 
 	// Retry says how the node retries failed attempts.
 	Retry *Retry `yaml:"retry"`

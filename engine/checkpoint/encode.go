@@ -24,6 +24,8 @@ func (c *Run) Encode() []byte {
 	if c.Undoing {
 		b = append(b, `,"undoing":true`...)
 	}
+	b = b.timeOr(`,"clock":`, c.Clock).timeOr(`,"stage_clock":`, c.StageClock)
+	b = b.numberOr(`,"stood_ns":`, int(c.Stood)).timeOr(`,"paused":`, c.Paused)
 	b = b.numberOr(`,"parts":`, c.Parts).numberOr(`,"looped":`, c.Looped)
 	b = b.listOr(`,"redone":`, c.Redone)
 	if len(c.Inputs) > 0 {
@@ -49,7 +51,7 @@ func (b jsonText) record(r *Record) jsonText {
 	}
 	b = b.numberOr(`,"asked":`, r.Asked)
 	b = b.timeOr(`,"started":`, r.Started).timeOr(`,"finished":`, r.Finished).timeOr(`,"due":`, r.Due)
-	b = b.numberOr(`,"delay_ns":`, int(r.Delay)).timeOr(`,"held":`, r.Held)
+	b = b.numberOr(`,"delay_ns":`, int(r.Delay)).timeOr(`,"held":`, r.Held).timeOr(`,"clock":`, r.Clock)
 	b = b.textOr(`,"error":`, r.Error).textOr(`,"class":`, r.Class).textOr(`,"reason":`, r.Reason)
 	if len(r.Response) > 0 {
 		b = append(b, `,"response":`...)

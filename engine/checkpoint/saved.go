@@ -25,6 +25,7 @@ type Record struct {
 	Due      time.Time                  `json:"due,omitzero"`
 	Delay    time.Duration              `json:"delay_ns,omitempty"`
 	Held     time.Time                  `json:"held,omitzero"`
+	Clock    time.Time                  `json:"clock,omitzero"` // since when its deadline counts, by the clock of deadlines
 	Error    string                     `json:"error,omitempty"`
 	Class    string                     `json:"class,omitempty"`
 	Reason   string                     `json:"reason,omitempty"`
@@ -147,10 +148,14 @@ type Run struct {
 	Stopping   string                     `json:"stopping,omitempty"`
 	MakesUp    string                     `json:"makes_up,omitempty"` // the handler that is done after the run had ended
 	Undoing    bool                       `json:"undoing,omitempty"`
-	Parts      int                        `json:"parts,omitempty"`  // how many handlers it has had, those of elements and calls counted; not inside of a call
-	Looped     int                        `json:"looped,omitempty"` // how many runs it has started in its loop; not inside of a call
-	Redone     []string                   `json:"redone,omitempty"` // refs of what was undone, to be done again, as often as it was; not inside of a call
-	Inputs     json.RawMessage            `json:"inputs,omitempty"` // inside of a call
+	Clock      time.Time                  `json:"clock,omitzero"`       // since when the deadline of the pipeline counts, by the clock of deadlines
+	StageClock time.Time                  `json:"stage_clock,omitzero"` // and that of the stage
+	Stood      time.Duration              `json:"stood_ns,omitempty"`   // how far that clock is behind, since operators held handlers; not inside of a call
+	Paused     time.Time                  `json:"paused,omitzero"`      // since when it stands; not inside of a call
+	Parts      int                        `json:"parts,omitempty"`      // how many handlers it has had, those of elements and calls counted; not inside of a call
+	Looped     int                        `json:"looped,omitempty"`     // how many runs it has started in its loop; not inside of a call
+	Redone     []string                   `json:"redone,omitempty"`     // refs of what was undone, to be done again, as often as it was; not inside of a call
+	Inputs     json.RawMessage            `json:"inputs,omitempty"`     // inside of a call
 	Shared     map[string]json.RawMessage `json:"shared_state"`
 	Wrote      []string                   `json:"wrote,omitempty"`
 	Handlers   []Record                   `json:"handlers"`

@@ -21,6 +21,7 @@ func (r *Run) begin(tasks []Attempt, s *planner.Step, live Live) []Attempt {
 	case rec.outcome == model.OutcomeWaiting:
 		switch {
 		case rec.due.After(live.Now):
+			r.overdue(r.unit(s), live)
 		case s.Handler.Await != nil:
 			r.expire(s, live)
 		default:
@@ -51,7 +52,11 @@ func (r *Run) begin(tasks []Attempt, s *planner.Step, live Live) []Attempt {
 		r.skip(s, reason, live)
 		return tasks
 	}
-	if !r.free(s) || !off && rec.due.After(live.Now) {
+	if !r.free(s) {
+		return tasks
+	}
+	if !off && rec.due.After(live.Now) {
+		r.overdue(r.unit(s), live)
 		return tasks
 	}
 	// Asked once: what has begun goes on, whatever configs have become.
@@ -126,7 +131,7 @@ func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 	if r.extent.flying >= maxFlying {
 		return Attempt{}, false // asked again when one of them ends
 	}
-	if !r.admitted(u, live) {
+	if !u.Computes() && !r.inTime(u, live) || !r.admitted(u, live) {
 		return Attempt{}, false
 	}
 	if u.Handler.Await != nil {
@@ -172,7 +177,7 @@ func (r *Run) launch(u unit, a Attempt, live Live) Attempt {
 		rec.started = model.Stamp(live.Now)
 	}
 	a.Step, a.Item, a.within, a.Attempt, a.Timeout = u.Step, u.item, r.within, rec.attempts, u.Handler.Timeout
-	a.Body = model.CopyData(a.Body)
+	a.Body, a.run, a.unit = model.CopyData(a.Body), &r.progress, u
 	return a
 }
 
@@ -182,6 +187,7 @@ func (r *decisions) admitted(u unit, live Live) bool {
 		return true
 	}
 	v := live.Guard(u.Step, r.within+u.ref(), u.rec.due)
+	r.holds = r.holds || v.People
 	switch {
 	case v.Skip:
 		r.leaveOut(u, v.Reason, live)
@@ -262,8 +268,13 @@ func (r *decisions) compute(s *planner.Step, live Live) {
 
 // failed is the end of an attempt without success.
 func (r *decisions) failed(u unit, err error, probe bool, live Live) {
+	again := r.repeats(u, err, probe, live)
+	if late := r.late(u, err, again, live); late != nil {
+		u.rec.err = model.CleanText(late.Error())
+		again, err = false, late
+	}
 	switch {
-	case r.repeats(u, err, probe, live):
+	case again:
 	case u.item > 0:
 		r.itemFailed(u, err)
 	default:

@@ -38,7 +38,7 @@ func (r *Run) enterCall(u unit, live Live) bool {
 		rec.sub = r.inside(u)
 		r.dirty = true
 	} else {
-		if !r.admitted(u, live) {
+		if !r.inTime(u, live) || !r.admitted(u, live) {
 			return false
 		}
 		inputs, raw, err := inputsOf(u, r.scope.envOf(u, live))
@@ -67,6 +67,7 @@ func (r *Run) enterCall(u unit, live Live) bool {
 // inside makes the run inside of a call, or that of one element of a repeated stage.
 func (r *Run) inside(u unit) *Run {
 	sub := newRun(u.Callee, Start{ID: r.start.ID, Event: r.start.Event, Flow: r.start.Flow, Key: r.start.Key}, r.whole)
+	sub.caller, sub.calledBy = &r.progress, u
 	sub.within = r.within + u.ref() + model.IntoCall
 	sub.scope.root, sub.scope.flow = "inputs", r.scope.flow
 	if u.Loops {

@@ -29,6 +29,7 @@ func (r *progress) snapshot(records []checkpoint.Record) *checkpoint.Run {
 		Format: checkpoint.Format, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation, State: r.start.State,
 		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason, Stopping: r.stopping,
 		MakesUp: r.makesUp, Undoing: r.undoing,
+		Clock: r.clock, StageClock: r.stageClock,
 		Inputs: r.rawInputs, Shared: r.scope.raw, Handlers: records,
 	}
 	if r.status.Ended() {
@@ -40,6 +41,7 @@ func (r *progress) snapshot(records []checkpoint.Record) *checkpoint.Run {
 	slices.Sort(c.Wrote)
 	if r.within == "" {
 		c.Redone, c.Parts, c.Looped = r.undoneBefore(), r.extent.parts, r.extent.looped
+		c.Stood, c.Paused = r.stood, r.paused
 	}
 	for i, s := range r.plan.Steps {
 		if rec := &r.records[i]; rec.reached() {
@@ -59,7 +61,7 @@ func (r *record) save(path string) checkpoint.Record {
 	return checkpoint.Record{
 		Call: call, Trail: trail,
 		Path: path, Outcome: r.outcome, Attempts: r.attempts, Failures: r.failures, Unknown: r.unknown, Asked: r.asked,
-		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay, Held: r.held,
+		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay, Held: r.held, Clock: r.clock,
 		Error: r.err, Class: r.class, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted, Heard: int(r.heard),
 		Each: r.each.save(), Saw: r.saw, Done: r.done,
 		Was: r.was, Wide: r.wide, Tries: r.tries,
@@ -79,7 +81,7 @@ func (r *record) saveUndo(s *planner.Step) *checkpoint.Record {
 func (r *record) restore(saved checkpoint.Record) error {
 	*r = record{
 		outcome: saved.Outcome, attempts: saved.Attempts, failures: saved.Failures, delay: saved.Delay,
-		unknown: saved.Unknown, asked: saved.Asked, held: saved.Held,
+		unknown: saved.Unknown, asked: saved.Asked, held: saved.Held, clock: saved.Clock,
 		started: saved.Started, finished: saved.Finished, due: saved.Due,
 		err: saved.Error, class: saved.Class, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted,
 		heard: int64(saved.Heard), saw: saved.Saw, trail: saved.Trail, done: saved.Done,

@@ -7,6 +7,7 @@
 //     by its conditions and by the guard;
 //   - outcome.go takes results, onerror.go says what follows from errors, and retry.go when a call
 //     is repeated;
+//   - deadline.go ends what has a deadline;
 //   - each.go repeats handlers for items, call.go runs pipelines inside of others, and await.go waits
 //     for events;
 //   - compensate.go undoes what a run has done that gives up, and toundo.go tells what that is;

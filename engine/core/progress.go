@@ -143,7 +143,7 @@ func (r *progress) Next() time.Time {
 					next = due
 				}
 			}
-			if due := u.rec.next(); !due.IsZero() && (next.IsZero() || due.Before(next)) && !u.cutOff() {
+			if due := r.nextOf(u); !due.IsZero() && (next.IsZero() || due.Before(next)) && !u.cutOff() {
 				next = due
 			}
 		})
@@ -152,6 +152,16 @@ func (r *progress) Next() time.Time {
 		return time.Time{} // only an operator can tell; the others of the stage go on with that
 	}
 	return next
+}
+
+// nextOf tells when there is something to do for a unit without the end of a task, which is at its
+// deadline at the latest; zero for never.
+func (r *progress) nextOf(u unit) time.Time {
+	due := u.rec.next()
+	if l := r.limitOf(u); !due.IsZero() && l.cuts(due) {
+		return l.at
+	}
+	return due
 }
 
 // StageTimes returns when the first handler of a stage began and the last one was

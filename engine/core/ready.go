@@ -63,12 +63,12 @@ func newRun(p *planner.Plan, s Start, in *whole) *Run {
 // gives the same: all it reads has been decided before, only configs may have
 // changed meanwhile. The same holds for enabled, which is not asked again once
 // an attempt has been made.
-func (r *Run) Ready(live Live) []Attempt {
+func (r *Run) Ready(live Live) (tasks []Attempt) {
 	r.beginsAt(live.Now)
 	if r.within == "" {
 		r.extent.flying = r.underway
+		defer func() { r.bound(tasks, live) }()
 	}
-	var tasks []Attempt
 	// A stage whose handlers are all decided without a call, such as skipped ones, leads on
 	// to the next at once.
 	for moved := true; moved; {
@@ -76,6 +76,7 @@ func (r *Run) Ready(live Live) []Attempt {
 		if r.status.Ended() {
 			break
 		}
+		r.startClocks(live.Now)
 		r.enter(live)
 		for _, s := range r.plan.Stages[r.stage].Steps {
 			if r.givesUp() && !r.records[s.Position].lost(s) {
@@ -112,6 +113,7 @@ func (r *Run) advance() (moved bool) {
 			}
 		}
 		r.stage++
+		r.stageClock = time.Time{}
 		r.touch()
 		moved = true
 	}

@@ -22,6 +22,7 @@ type record struct {
 	finished time.Time
 	due      time.Time     // of the next attempt, or of the end of a wait
 	delay    time.Duration // before the last repetition
+	clock    time.Time     // since when the deadline counts, by the clock of deadlines
 	held     time.Time     // since when the guard holds it who shall not do so for ever
 
 	err      string

@@ -52,11 +52,12 @@ func (r *Run) restore(c checkpoint.Run) error {
 			len(r.plan.Stages))
 	}
 	r.begins(c.Began)
-	r.stage = c.Stage
+	r.stage, r.clock, r.stageClock = c.Stage, c.Clock, c.StageClock
 	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Failure, c.Class, c.Reason
 	r.stopping, r.makesUp, r.undoing = c.Stopping, c.MakesUp, c.Undoing
 	if r.within == "" {
 		r.extent.parts, r.extent.looped = c.Parts, c.Looped
+		r.stood, r.paused = c.Stood, c.Paused
 	}
 	for _, ref := range c.Redone {
 		r.redone[ref]++
@@ -201,7 +202,8 @@ func (r *Run) redrive() {
 		return
 	}
 	r.status, r.failedPath, r.failure, r.class = model.Running, "", "", ""
-	r.extent.parts = 0 // what is done stays, and what is left may take as much again
+	r.clock, r.stageClock = time.Time{}, time.Time{} // an operator gives it as much time again
+	r.extent.parts = 0                               // what is done stays, and what is left may take as much again
 	r.touch()
 	for _, s := range r.plan.Steps {
 		rec := &r.records[s.Position]
@@ -223,6 +225,7 @@ func (r *Run) redrive() {
 // redrive lets a handler, or an item, start afresh when it has failed, and make a
 // decision about a call again.
 func (r *record) redrive(failed bool) {
+	r.clock = time.Time{}
 	switch {
 	case r.outcome == model.OutcomeUnknown, failed && r.unknown:
 		*r = record{attempts: r.attempts, started: r.started, unknown: r.unknown}

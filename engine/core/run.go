@@ -54,6 +54,11 @@ type progress struct {
 	records []record // by Step.position
 	scope   scope
 
+	clock      time.Time // since when the deadline of the pipeline counts; zero: not yet
+	stageClock time.Time // and that of the stage
+
+	caller    *progress       // that the run is inside of; nil outside
+	calledBy  unit            // of caller
 	within    string          // what refs begin with inside of a call; empty outside
 	rawInputs json.RawMessage // of a call
 
@@ -72,6 +77,10 @@ type whole struct {
 	news
 	extent extent
 	redone map[string]int // how often what a ref names was undone, to be done again
+
+	stood  time.Duration // how far the clock of deadlines is behind
+	paused time.Time     // since when it stands
+	holds  bool          // an operator holds a handler; of the present Ready
 }
 
 // A Start is what a run begins with.
@@ -114,6 +123,7 @@ type Verdict struct {
 	Skip   bool      // leave the handler out
 	Hold   time.Time // ask again at this time, the run parked meanwhile; zero: do not hold
 	Cause  string    // what it waits for besides the time; see [model.Change]
+	People bool      // an operator holds it; deadlines stand still meanwhile
 	Reason string    // why, for people
 
 	// Patience is for how long a handler that is not critical is held for this.
@@ -133,6 +143,13 @@ type Attempt struct {
 	Body           any           // evaluated; may hold [datum.Secret] values; the handler's to change
 	IdempotencyKey string        // the same for all attempts, on any node; another one once the call was undone and is made anew
 	Timeout        time.Duration // 0: the type decides
+
+	// Deadline is when the attempt must have ended, by the clock that Ready goes by; zero for
+	// none. It may not begin later.
+	Deadline time.Time
+
+	run  *progress // that it is of
+	unit unit
 }
 
 // Ref names the task among those of the run that are under way: the path of its

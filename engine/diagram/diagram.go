@@ -54,9 +54,9 @@ func text(v planner.PlanView) string {
 	if v.Flow != "" {
 		fmt.Fprintf(&b, ", flow %s", v.Flow)
 	}
-	b.WriteString("\n")
+	fmt.Fprintf(&b, "%s\n", longest(v.Longest, v.Deadline))
 	for i, stage := range v.Stages {
-		fmt.Fprintf(&b, "\nstage %d: %s\n", i+1, stage.ID)
+		fmt.Fprintf(&b, "\nstage %d: %s%s\n", i+1, stage.ID, longest(stage.Longest, stage.Deadline))
 		if stage.Enabled != "" {
 			fmt.Fprintf(&b, "  if %s\n", stage.Enabled)
 		}
@@ -70,6 +70,19 @@ func text(v planner.PlanView) string {
 		}
 	}
 	return b.String()
+}
+
+// longest says how long something may take at worst; nothing when it takes no time.
+func longest(time, deadline string) string {
+	switch {
+	case deadline != "":
+		return fmt.Sprintf(", at most %s, deadline %s", time, deadline)
+	case time == "unbounded":
+		return ", no time limit"
+	case time != "0s":
+		return ", at most " + time
+	}
+	return ""
 }
 
 // writeStage shows the handlers of one branch, or those of none.
@@ -92,7 +105,7 @@ func branchLine(v planner.BranchView) string {
 }
 
 func writeStep(b *strings.Builder, v planner.StepView) {
-	fmt.Fprintf(b, "  %s  %s\n", v.ID, strings.Join(traitsOf(v), ", "))
+	fmt.Fprintf(b, "  %s  %s%s\n", v.ID, strings.Join(traitsOf(v), ", "), longest(v.Longest, v.Deadline))
 	if v.Parallel > 0 {
 		b.WriteString("    " + repeated(v.ForEach, v.Parallel) + "\n")
 	}

@@ -143,7 +143,7 @@ func (r *rule) cause() string {
 func (g *Guard) Verdict(s *planner.Step, ref string, since time.Time, p *Pass, c *Controls, now time.Time) core.Verdict {
 	if l := c.Holds(s, now); l != nil {
 		p.Leave(ref, now)
-		return core.Verdict{Hold: askAgain(now), Cause: l.holdCause, Reason: l.off}
+		return core.Verdict{Hold: askAgain(now), Cause: l.holdCause, Reason: l.off, People: true}
 	}
 	if v, ok := g.turn(s, ref, p, c, now); !ok {
 		return v

@@ -91,9 +91,12 @@ type classError struct {
 
 func (e *classError) Unwrap() error { return e.error }
 
+// ClassDeadline is the class of the error of a handler for which no time was left.
+const ClassDeadline = "deadline"
+
 // ClassOf returns the class of an error for retry and fallback: timeout, the status of a
 // [StatusError] such as 503, schema for data that does not fit its schema, what
-// [WithClass] has said, or other.
+// [WithClass] has said, deadline when no time was left for the handler, or other.
 func ClassOf(err error) string {
 	var status *StatusError
 	var timeout interface{ Timeout() bool }

@@ -22,6 +22,7 @@ type Call struct {
 	Run        *store.Claimed
 	Definition *definitions.Definition // by which the run goes on
 	Node       int64                   // its number
+	TimeLeft   time.Duration           // until the deadline; 0 when there is none
 	Log        *slog.Logger
 
 	TraceParent, TraceState string // of the attempt, or of the event while nothing is traced
@@ -29,6 +30,10 @@ type Call struct {
 
 // call makes one attempt of a handler, or asks what became of one.
 func (j *job) call(ctx context.Context, t core.Attempt) ended {
+	left := j.timeLeft(&t)
+	if left > 0 && (t.Timeout == 0 || left < t.Timeout) {
+		t.Timeout = left
+	}
 	if t.Timeout > 0 {
 		limited, cancel := clock.WithTimeout(ctx, t.Timeout)
 		defer cancel()
@@ -43,7 +48,8 @@ func (j *job) call(ctx context.Context, t core.Attempt) ended {
 	}
 	began := time.Now()
 	result, err := j.n.d.Call(ctx, Call{
-		Attempt: t, Run: j.claimed, Definition: j.def, Node: j.n.number, Log: j.ofCall(&t), TraceParent: span.Parent, TraceState: span.State,
+		Attempt: t, Run: j.claimed, Definition: j.def, Node: j.n.number, Log: j.ofCall(&t), TimeLeft: left,
+		TraceParent: span.Parent, TraceState: span.State,
 	})
 	if err == nil {
 		err = j.checkResult(ctx, t, result, &span)
@@ -63,6 +69,15 @@ func (j *job) call(ctx context.Context, t core.Attempt) ended {
 		}
 	}
 	return ended{t.Ref(), core.Outcome{Result: result, Err: err}, guard.EndOf(t.Step, err, now.Sub(began))}
+}
+
+// timeLeft gives the time until the deadline of an attempt, which it has not passed yet when it is
+// asked to begin; 0 for none.
+func (j *job) timeLeft(t *core.Attempt) time.Duration {
+	if t.Deadline.IsZero() {
+		return 0
+	}
+	return max(t.Deadline.Sub(j.n.d.Clock.Now()), 1)
 }
 
 // checkResult holds what a handler gives against the schemas that are declared of

@@ -258,10 +258,12 @@ func (j *job) start(tasks []core.Attempt) bool {
 	if j.trace.Begin(j.run.Plan().Pipeline.ID, j.run.Began()) {
 		j.log = j.log.With("trace_id", j.trace.Context.TraceID())
 	}
-	// Saving may have taken its time: a control that has come meanwhile counts.
+	// Saving may have taken its time: a control that has come meanwhile counts, and so does a
+	// deadline that has passed.
 	now, c := j.n.d.Clock.Now(), j.n.d.Settings.Controls()
 	for _, t := range tasks {
-		if c != j.seen && (c.Skips(t.Step, now) != nil || c.Holds(t.Step, now) != nil) {
+		late := !t.Deadline.IsZero() && !t.Deadline.After(now)
+		if late || c != j.seen && (c.Skips(t.Step, now) != nil || c.Holds(t.Step, now) != nil) {
 			j.run.Withdraw(t.Ref(), now)
 			j.pass.Leave(t.Ref(), now)
 			j.again = true

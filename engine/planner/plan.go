@@ -30,7 +30,8 @@ type Plan struct {
 	Shared    []sharedName     // that the flow and the pipeline declare
 	MostCalls int              // calls that may be under way at once
 
-	Undoes bool // a handler has a compensation, or one that it calls
+	Undoes  bool // a handler has a compensation, or one that it calls
+	Bounded bool // a deadline is in it, or in a pipeline that it calls
 
 	// Contested says that live settings decide whether this pipeline or another
 	// one serves an event.
@@ -81,11 +82,12 @@ type Step struct {
 
 	Position  int // in Plan.order
 	Verify    tree.Type
-	Retry     tree.Retry // the policy, defaults included
-	Keeps     bool       // another handler may read the response
-	Fleeting  []string   // names of the shared state that its conditions read and later handlers write
-	StagePath string     // the path of its stage
-	Volatile  bool       // begun anew, it might be skipped, or send something else
+	Retry     tree.Retry    // the policy, defaults included
+	Deadline  time.Duration // of all attempts together, defaults included; 0 for none
+	Keeps     bool          // another handler may read the response
+	Fleeting  []string      // names of the shared state that its conditions read and later handlers write
+	StagePath string        // the path of its stage
+	Volatile  bool          // begun anew, it might be skipped, or send something else
 
 	Parallel int  // items of its for-each that are worked on at once; 1 without one
 	Gathers  bool // the responses of items are kept: the result or another handler may read them
@@ -235,7 +237,7 @@ func (p *Plan) declareNames(v *expr.Value, kept bool) error {
 func (p *Plan) add(h *tree.Handler, stage int, m *Planner) (*Step, error) {
 	s := &Step{
 		Handler: h, Path: h.Path, Owner: cmp.Or(h.Owner, p.Pipeline.Owner),
-		Stage: stage, Position: len(p.Steps), Retry: DefaultRetry(),
+		Stage: stage, Position: len(p.Steps), Retry: tree.DefaultRetry(),
 	}
 	if h.Type != "" {
 		t, ok := m.types[h.Type]
@@ -257,6 +259,7 @@ func (p *Plan) add(h *tree.Handler, stage int, m *Planner) (*Step, error) {
 	if h.Retry != nil {
 		s.Retry = *h.Retry
 	}
+	s.Deadline = h.DeadlineBy(s.Type, p.Bundle)
 	if err := s.call(m); err != nil {
 		return nil, err
 	}
@@ -278,6 +281,7 @@ func (p *Plan) add(h *tree.Handler, stage int, m *Planner) (*Step, error) {
 	if s.Callee != nil {
 		p.MostCalls += s.Parallel * s.Callee.MostCalls
 	}
+	p.Bounded = p.Bounded || p.Pipeline.Deadline > 0 || of.Deadline > 0 || s.Deadline > 0 || s.Callee != nil && s.Callee.Bounded
 	s.Volatile = s.isVolatile(of)
 	p.ByPath[s.Path] = s
 	p.Steps = append(p.Steps, s)
@@ -311,7 +315,7 @@ func (s *Step) compensate(p *Plan, m *Planner) error {
 	}
 	s.Undo = &Step{
 		Handler: h, Type: t, Path: h.Path, Owner: s.Owner, Stage: s.Stage, Index: s.Index, Position: s.Position,
-		Retry: DefaultRetry(), StagePath: s.StagePath, Parallel: 1, Undoes: true,
+		Retry: tree.DefaultRetry(), StagePath: s.StagePath, Parallel: 1, Undoes: true,
 	}
 	s.Undo.Service, s.Undo.Peer = peerOf(p.Bundle, h.Body)
 	if h.Retry != nil {
@@ -511,17 +515,5 @@ func (p *Plan) markFleeting() {
 				s.Fleeting = append(s.Fleeting, n.Name)
 			}
 		}
-	}
-}
-
-// DefaultRetry is the policy of handlers that set none.
-func DefaultRetry() tree.Retry {
-	return tree.Retry{
-		Attempts: 3,
-		MinDelay: 100 * time.Millisecond,
-		MaxDelay: 15 * time.Minute,
-		Factor:   2,
-		Jitter:   datum.Jitter{Share: 0.1},
-		On:       []string{"timeout", "connection", "5xx", "408", "425", "429"},
 	}
 }

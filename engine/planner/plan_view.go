@@ -2,6 +2,7 @@ package planner
 
 import (
 	"strings"
+	"time"
 
 	"procaas/dsl/tree"
 )
@@ -11,7 +12,9 @@ type PlanView struct {
 	Pipeline string      `json:"pipeline"`       // its id
 	Flow     string      `json:"flow,omitempty"` // empty when the pipeline is a flow of its own
 	On       []string    `json:"on"`             // types of events; empty for one that is only called
-	Stages   []StageView `json:"stages"`         // in the order in which they run
+	Deadline string      `json:"deadline,omitempty"`
+	Longest  string      `json:"longest"` // the time that a run may take, or unbounded: see [tree.Longest]
+	Stages   []StageView `json:"stages"`  // in the order in which they run
 }
 
 // A StageView is a stage of a [PlanView].
@@ -22,6 +25,8 @@ type StageView struct {
 	Parallel int          `json:"parallel,omitempty"` // elements of it that are worked on at once
 	State    []string     `json:"state,omitempty"`    // names of the shared state of one element
 	Writes   []string     `json:"writes,omitempty"`   // paths that are set when all elements are done
+	Deadline string       `json:"deadline,omitempty"`
+	Longest  string       `json:"longest"` // the time that it may take, or unbounded
 	Branches []BranchView `json:"branches,omitempty"`
 	Handlers []StepView   `json:"handlers"` // those of the branches included
 }
@@ -44,6 +49,8 @@ type StepView struct {
 	ForEach  string     `json:"for_each,omitempty"`   // the list, as it is written
 	Parallel int        `json:"parallel,omitempty"`   // items of it that are worked on at once
 	Critical bool       `json:"critical"`
+	Deadline string     `json:"deadline,omitempty"` // that of requests that are not critical included
+	Longest  string     `json:"longest"`            // the time that all its attempts may take, or unbounded
 	Owner    string     `json:"owner,omitempty"`
 	At       string     `json:"at"`                 // file:line:column
 	Reads    []string   `json:"reads"`              // paths, each once
@@ -64,7 +71,10 @@ type EdgeView struct {
 
 // View makes the plan readable.
 func (p *Plan) View() PlanView {
-	v := PlanView{Pipeline: p.Pipeline.ID, Flow: p.Pipeline.Flow, On: p.Pipeline.On, Stages: []StageView{}}
+	v := PlanView{
+		Pipeline: p.Pipeline.ID, Flow: p.Pipeline.Flow, On: p.Pipeline.On, Stages: []StageView{},
+		Deadline: durationText(p.Pipeline.Deadline), Longest: p.Longest().String(),
+	}
 	switch {
 	case p.Pipeline.IsCalled():
 		v.On = []string{}
@@ -72,7 +82,10 @@ func (p *Plan) View() PlanView {
 		v.On = []string{p.Pipeline.ID}
 	}
 	for _, stage := range p.Stages {
-		sv := StageView{ID: stage.ID, Enabled: sourceText(stage.Declared.Enabled), Handlers: []StepView{}}
+		sv := StageView{
+			ID: stage.ID, Enabled: sourceText(stage.Declared.Enabled), Handlers: []StepView{},
+			Deadline: durationText(stage.Declared.Deadline), Longest: stage.Longest(p.Bundle).String(),
+		}
 		for _, b := range stage.Declared.Choose {
 			sv.Branches = append(sv.Branches, BranchView{Number: b.Number(), When: sourceText(b.When)})
 		}
@@ -86,18 +99,19 @@ func (p *Plan) View() PlanView {
 			}
 		}
 		for _, s := range stage.Handlers() {
-			sv.Handlers = append(sv.Handlers, s.view())
+			sv.Handlers = append(sv.Handlers, s.view(p.Bundle))
 		}
 		v.Stages = append(v.Stages, sv)
 	}
 	return v
 }
 
-func (s *Step) view() StepView {
+func (s *Step) view(b *tree.Bundle) StepView {
 	h := s.Handler
 	v := StepView{
 		ID: h.ID, Path: s.Path, Type: h.Type, Critical: h.IsCritical(), Owner: h.Owner, At: h.Span.String(),
 		Reads: []string{}, Writes: []string{}, Touches: unique(s.Touches), After: []EdgeView{},
+		Deadline: durationText(s.Deadline), Longest: s.Longest(b).String(),
 	}
 	for _, r := range s.Reads {
 		v.Reads = append(v.Reads, r.Path.String())
@@ -130,6 +144,14 @@ func (s *Step) view() StepView {
 		})
 	}
 	return v
+}
+
+// durationText shows a duration; nothing for none.
+func durationText(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return tree.Longest{Time: d}.String()
 }
 
 // ruleText shows a rule of on-error in short.

@@ -21,7 +21,7 @@ func (s *Step) Fails(err error) bool {
 	if f := s.Handler.Fallback; f != nil && len(f.On) > 0 {
 		return model.InClass(err, f.On)
 	}
-	return model.InClass(err, DefaultRetry().On) || model.ClassOf(err) == "other" && !model.IsPermanent(err)
+	return model.InClass(err, tree.DefaultRetry().On) || model.ClassOf(err) == "other" && !model.IsPermanent(err)
 }
 
 // Within lists the handlers of a plan with those of the pipelines that it calls.

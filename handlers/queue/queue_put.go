@@ -112,6 +112,9 @@ func (*PutTask) Emission(body *expr.Value) tree.Emission {
 	return tree.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Task: true, Named: body.Get("unique") != nil}
 }
 
+// Takes tells that no time passes in a call.
+func (*PutTask) Takes(*tree.Body) tree.Longest { return tree.Longest{} }
+
 // CheckBody reports what the tags of [PutTask] cannot say.
 func (*PutTask) CheckBody(b *tree.Body) {
 	if b.Field("at") != nil && b.Field("delay") != nil {

@@ -24,7 +24,7 @@ type RunChoice struct {
 	Flow       string    `query:"flow" json:"flow,omitempty" maxLength:"256" doc:"Only runs of this flow."`
 	Key        string    `query:"key" json:"key,omitempty" maxLength:"256" doc:"Only runs of this key."`
 	Handler    string    `query:"handler" json:"handler,omitempty" maxLength:"256" doc:"Only runs that failed in this handler, or below this pipeline or pipeline/stage."`
-	ErrorClass string    `query:"error_class" json:"error_class,omitempty" pattern:"^(timeout|connection|schema|other|quarantined|unserved|status|[1-5]xx|[1-5][0-9][0-9])$" want:"want timeout, connection, schema, a status such as 503, 4xx, 5xx, status, other, quarantined or unserved" doc:"Only runs that failed with an error of this class: timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined for runs that nodes died of."`
+	ErrorClass string    `query:"error_class" json:"error_class,omitempty" pattern:"^(timeout|deadline|connection|schema|other|quarantined|unserved|status|[1-5]xx|[1-5][0-9][0-9])$" want:"want timeout, deadline, connection, schema, a status such as 503, 4xx, 5xx, status, other, quarantined or unserved" doc:"Only runs that failed with an error of this class: timeout, deadline, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined for runs that nodes died of."`
 	Error      string    `query:"error" json:"error,omitempty" maxLength:"512" doc:"Only runs whose error contains this text."`
 	Since      time.Time `query:"since" json:"since,omitzero" doc:"Only runs accepted at this time or later."`
 	Until      time.Time `query:"until" json:"until,omitzero" doc:"Only runs accepted before this time."`

@@ -43,7 +43,7 @@ func (f *choiceFlags) add(c *cobra.Command, statuses string) {
 	flags.StringVar(&f.filter.FailedPath, "handler", "", "only runs that failed in this handler, or below this pipeline or pipeline/stage; it may be "+
 		"shortened from the left")
 	flags.StringVar(&f.filter.ErrorClass, "error-class", "",
-		"only runs that failed with timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined: "+
+		"only runs that failed with timeout, deadline, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined: "+
 			"runs that nodes died of")
 	flags.StringVar(&f.filter.Error, "error", "", "only runs whose error contains this text")
 	flags.StringVar(&f.failedSince, "failed-since", "",

@@ -14,7 +14,6 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
-	"procaas/engine/planner"
 	"procaas/engine/simulate"
 )
 
@@ -238,7 +237,7 @@ func readPolicy(s cli.Streams, text string) (simulate.Policy, error) {
 	}
 	if h.Retry == nil {
 		// A handler that says nothing is repeated all the same.
-		return simulate.Policy{Name: h.Path + " (default)", Retry: planner.DefaultRetry()}, nil
+		return simulate.Policy{Name: h.Path + " (default)", Retry: tree.DefaultRetry()}, nil
 	}
 	return simulate.Policy{Name: h.Path, Retry: *h.Retry}, nil
 }

@@ -1,0 +1,39 @@
+package planner
+
+import "procaas/dsl/tree"
+
+// This file tells how long a run may take at worst: see [tree.Longest].
+
+// Longest is how long a handler may take from its first attempt on.
+func (s *Step) Longest(b *tree.Bundle) tree.Longest {
+	var inside tree.Longest
+	if s.Callee != nil {
+		inside = s.Callee.Longest()
+	}
+	return s.Handler.Longest(s.Type, b, inside, s.Parallel)
+}
+
+// Longest is how long a run of the pipeline may take.
+func (p *Plan) Longest() tree.Longest {
+	var all tree.Longest
+	for _, g := range p.Stages {
+		all = all.And(g.Longest(p.Bundle))
+	}
+	return all.Within(p.Pipeline.Deadline)
+}
+
+// Longest is how long the stage may take: that of the longest chain of handlers that wait for each
+// other.
+func (g *Stage) Longest(b *tree.Bundle) tree.Longest {
+	var all tree.Longest
+	ends := make([]tree.Longest, len(g.Steps))
+	for i, s := range g.Steps {
+		var begins tree.Longest
+		for _, e := range s.After {
+			begins = begins.Or(ends[e.From.Index])
+		}
+		ends[i] = begins.And(s.Longest(b))
+		all = all.Or(ends[i])
+	}
+	return all.Within(g.Declared.Deadline)
+}
