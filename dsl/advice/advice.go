@@ -44,6 +44,7 @@ func Give(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporter) {
 		c.adviseRequests()
 		c.adviseExpressions()
 		c.adviseTransition()
+		c.adviseDelay()
 	})
 	adviseAutomata(w, pipelines, r)
 }

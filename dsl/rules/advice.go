@@ -125,6 +125,13 @@ pipelines:
 pipelines:
   - {id: order-paid, flow: order}
 `,
+	}, {
+		Code:  LongSecondary,
+		Title: "secondary handler that holds critical ones up",
+		Why: "A run can do without a handler that is not critical, but it still waits for it. When the service hangs, each attempt takes its whole " +
+			"timeout, and all that is behind it waits. A deadline bounds all attempts together. With a fallback, only the first runs wait.",
+		Before: longSecondary("retry: {attempts: 3}"),
+		After:  longSecondary("retry: {attempts: 3}, deadline: 2s"),
 	}}
 }
 
@@ -149,5 +156,20 @@ func amongSecondary(critical string) string {
           - {id: statistics, critical: false, request: {url: http://127.0.0.1:9085/v1/facts}}
           - {id: bonus, ` + critical + `request: {url: http://127.0.0.1:9086/v1/bonus}}
           - {id: receipt, critical: false, request: {url: http://127.0.0.1:9083/v1/push}}
+`
+}
+
+// longSecondary makes a pipeline of a handler that is not critical, with the fields, before one
+// that is.
+func longSecondary(fields string) string {
+	return `pipelines:
+  - id: new-order
+    stages:
+      - id: notify
+        handlers:
+          - {id: push, critical: false, ` + fields + `, request: {url: http://127.0.0.1:9083/v1/push}}
+      - id: pay
+        handlers:
+          - {id: charge, request: {url: http://127.0.0.1:9084/v1/charges, body: {order: !$ event.id}}}
 `
 }

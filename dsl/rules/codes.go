@@ -184,6 +184,7 @@ const (
 	SameRequest     diag.Code = "PC0605"
 	HeavyLogic      diag.Code = "PC0606"
 	HandmadeState   diag.Code = "PC0607"
+	LongSecondary   diag.Code = "PC0608"
 )
 
 // The rules about files of tests, which package flowtest reports.

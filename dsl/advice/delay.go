@@ -1,0 +1,80 @@
+package advice
+
+import (
+	"fmt"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
+	"procaas/dsl/tree"
+)
+
+// adviseDelay finds handlers that a run can do without and that may hold it up for long: their
+// service hangs, and what the run needs waits behind them.
+func (c *advisor) adviseDelay() {
+	for i, s := range c.Steps {
+		if s.IsCritical() || s.Fallback != nil || s.Deadline > 0 || !c.Types.Calls(s.Handler) && s.Call == nil {
+			continue
+		}
+		longest := c.longest(s.Handler).Within(s.Stage.Deadline).Within(c.Declared.Deadline)
+		behind := c.heldUp(i)
+		if behind == nil || !longest.Endless && longest.Time <= tree.SecondaryDeadline {
+			continue
+		}
+		how := "for " + longest.String()
+		if longest.Endless {
+			how = "for ever"
+		}
+		c.Report(diag.Diagnostic{
+			Span: s.IDPlace(), Severity: diag.Advice, Code: rules.LongSecondary,
+			Message: fmt.Sprintf("%q is not critical, and when its service hangs, it may hold up the critical %q %s", s.ID, behind.ID, how),
+			Hint:    "say how long it is worth waiting for, such as deadline: 2s, or add a fallback",
+			Related: []diag.Related{{Span: behind.IDPlace(), Message: "waits behind it"}},
+		})
+	}
+}
+
+// heldUp finds a critical handler that calls somebody and waits for the i-th one; nil when there
+// is none.
+func (c *advisor) heldUp(i int) *tree.Handler {
+	for j := i + 1; j < len(c.Steps); j++ {
+		h := c.Steps[j].Handler
+		if !h.IsCritical() || !c.Types.Calls(h) && h.Call == nil || tree.Apart(c.Steps[i].Handler, h) {
+			continue
+		}
+		if c.Steps[j].Stage != c.Steps[i].Stage || c.needs(j, i) || c.orderly(i, j) {
+			return h
+		}
+	}
+	return nil
+}
+
+// longest is how long a handler may take. Of a pipeline that it calls, each stage counts with the
+// handler that takes longest.
+func (c *advisor) longest(h *tree.Handler) tree.Longest {
+	var inside tree.Longest
+	if h.Call != nil {
+		if p := c.Bundle.Pipeline(h.Call.Pipeline); p != nil {
+			inside = c.longestRun(p)
+		}
+	}
+	parallel := 1
+	if h.ForEach != nil && len(h.Touches) == 0 {
+		parallel = h.ForEach.Parallel()
+	}
+	return h.Longest(c.Types[h.Type], c.Bundle, inside, parallel)
+}
+
+func (c *advisor) longestRun(p *tree.Pipeline) tree.Longest {
+	var all tree.Longest
+	for _, s := range p.Stages {
+		var stage tree.Longest
+		for _, h := range s.Handlers {
+			stage = stage.Or(c.longest(h))
+		}
+		if loop := s.Loop(); loop != nil {
+			stage = loop.Longest(tree.Type{}, c.Bundle, stage, s.ForEach.Parallel())
+		}
+		all = all.And(stage.Within(s.Deadline))
+	}
+	return all.Within(p.Deadline)
+}
