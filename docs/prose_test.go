@@ -287,3 +287,43 @@ func paragraphs(text string) (all []paragraph) {
 	}
 	return all
 }
+
+// told finds messages and hints in the goldens of diagnostics.
+var told = regexp.MustCompile(`(?m)^(?:(?:error|warning|advice)\[PC\d+\]: |\s+= help: |note: |[\d:-]+ (?:error|warning|advice) PC\d+ )(.*)$`)
+
+// phrasesOfMessages are not in diagnostics: they name what to write.
+var phrasesOfMessages = []phrase{
+	{`(?:^|[.:;,] )say [a-z-]+:`, "write, add"},
+	{`\bgives\b|^give (?:it|a|the)\b`, "sets, add, write"},
+	{`\bgoes on\b`, "continues"},
+	{`\bcalls nobody\b`, "makes no call"},
+	{`\bdrop one of both\b`, "drop one of them"},
+	{`\bread it with \?\.`, "quote the whole expression"},
+}
+
+// TestDiagnosticsProse holds the messages that goldens show to plain English.
+func TestDiagnosticsProse(t *testing.T) {
+	t.Parallel()
+	goldens, err := filepath.Glob("../testdata/dsl/*.txt")
+	if err != nil || len(goldens) == 0 {
+		t.Fatalf("no goldens: %v", err)
+	}
+	found := 0
+	for _, golden := range goldens {
+		text, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range told.FindAllStringSubmatch(string(text), -1) {
+			found++
+			for part := range strings.SplitSeq(m[1], " | ") {
+				for _, problem := range stumbles(part, 1000, slices.Concat(phrases, phrasesOfMessages)) { // hints list all fields
+					t.Errorf("%s: %s in %q", golden, problem, part)
+				}
+			}
+		}
+	}
+	if found < 500 {
+		t.Errorf("found %d messages, want many", found)
+	}
+}

@@ -60,7 +60,7 @@ func tryDelay(q *tree.QueueRetry, r *diag.Reporter) {
 		d, said, err := q.DelayAfter(attempt + 1)
 		if said && (err != nil || d < 0) {
 			r.Errorf(q.PlaceOf("delay", q.Span), rules.CodeQueue, "write such as !$ 30 * attempt, or !$ '10s' if attempt < 3 else '5m'",
-				"after attempt %d, delay gives no duration", attempt+1)
+				"delay is not a duration after attempt %d", attempt+1)
 			return
 		}
 	}

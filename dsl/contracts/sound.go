@@ -23,7 +23,7 @@ type schemaPattern struct {
 }
 
 // errPatternSize refuses a pattern like those of expressions, by its repetitions.
-var errPatternSize = fmt.Errorf("its repetitions make more than %d instructions of it; bound the length by minLength and maxLength, "+
+var errPatternSize = fmt.Errorf("it needs more than %d instructions; bound the length by minLength and maxLength, "+
 	"and let the pattern say which characters: ^[a-z]+$", ops.MaxInstructions)
 
 // compilePattern is the [jsonschema.RegexpEngine] of contracts.

@@ -347,7 +347,7 @@ func (b *checks) want(n ast.Node, p part, s datum.Shape, what string) part {
 func hintFor(want, have datum.Shape) string {
 	switch {
 	case want == datum.BoolShape && have&^datum.NullShape == 0:
-		return "give a default: x ?? false"
+		return "write true or false"
 	case want == datum.BoolShape && have&datum.NumberShape != 0:
 		return "compare it: x != 0"
 	case want == datum.BoolShape && have&datum.StringShape != 0:

@@ -166,7 +166,7 @@ func checkConnect(m *tree.ShardMap, r *diag.Reporter) {
 		if _, found := m.Connect.Parameters[name]; found {
 			r.Errorf(m.Connect.PlaceOf("parameters", m.Connect.Span), rules.ShardHosts,
 				"name a secret as secret:, and let clients add theirs themselves",
-				"the parameter %s of shard map %q would be shown to whoever asks where a key lives", name, m.ID)
+				"the parameter %s of shard map %q would be shown to every client that looks up a key", name, m.ID)
 		}
 	}
 }
