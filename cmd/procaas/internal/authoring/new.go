@@ -280,6 +280,7 @@ func (n *novelty) file(text string) (diag.File, int, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		dir = filepath.Dir(dir)
 	}
+	dir = n.home(dir)
 	if n.flow != "" {
 		if f := n.bundle.Flow(n.flow); f != nil {
 			dir = filepath.Dir(filepath.FromSlash(f.Span.File))
@@ -290,6 +291,40 @@ func (n *novelty) file(text string) (diag.File, int, error) {
 		return diag.File{}, 0, cli.Usagef("%s is there already", name)
 	}
 	return diag.File{Name: filepath.ToSlash(name), Data: []byte(text)}, 3, nil
+}
+
+// home is the directory of what the owner has already, or else the one that has all pipelines, or else another one.
+func (n *novelty) home(otherwise string) string {
+	var dirs []string
+	for _, p := range n.bundle.Pipelines {
+		dirs = append(dirs, filepath.Dir(filepath.FromSlash(p.Span.File)))
+	}
+	slices.Sort(dirs)
+	if dirs = slices.Compact(dirs); len(dirs) == 1 {
+		otherwise = dirs[0]
+	}
+	return n.ownDir(otherwise)
+}
+
+// ownDir is the directory of the first pipeline or contribution of the owner; another one without any.
+func (n *novelty) ownDir(otherwise string) string {
+	if n.owner == "" {
+		return otherwise
+	}
+	contributed := ""
+	for _, p := range n.bundle.Pipelines {
+		if p.Owner == n.owner {
+			return filepath.Dir(filepath.FromSlash(p.Span.File))
+		}
+		for _, s := range p.Stages {
+			for _, h := range s.Handlers {
+				if h.Owner == n.owner && h.Span.File != p.Span.File && contributed == "" {
+					contributed = filepath.Dir(filepath.FromSlash(h.Span.File))
+				}
+			}
+		}
+	}
+	return cmp.Or(contributed, otherwise)
 }
 
 // write checks the whole with the new text, writes it and says what it is.

@@ -3,6 +3,7 @@ package authoring
 import (
 	"fmt"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -61,7 +62,7 @@ func (n *novelty) contribution(beside diag.File, body string) (diag.File, int, e
 		n.critical = false // who contributes seldom means to stop the runs of others
 	}
 	entry := fmt.Sprintf("id: %s\ninto: %s\nowner: %s\ncritical: %t\n%s", n.id, n.into, n.owner, n.critical, body)
-	name := path.Join(path.Dir(beside.Name), n.owner+".yaml")
+	name := path.Join(filepath.ToSlash(n.ownDir(filepath.Dir(filepath.FromSlash(beside.Name)))), n.owner+".yaml")
 	for _, f := range n.files {
 		if f.Name == name {
 			return n.insert(f, []string{"handlers"}, entry)
