@@ -1,18 +1,13 @@
-// Package core decides what a run does next. A [Run] is one event's way through a plan. It reads
-// no clock, starts no goroutine and does no I/O: the caller tells it what happened and asks what
-// may start. Where to look first:
+// Package core decides what a run does next. A [Run] is one event's way through a plan. It reads no clock, starts no
+// goroutine and does no I/O. The caller passes in what happened, and asks what may start. Start reading here:
 //
-//   - run.go has the types: a run is its progress, decisions about it, and what is under way;
-//   - ready.go goes through the stages, and attempt.go decides whether a handler may start: by switches,
-//     by its conditions and by the guard;
-//   - outcome.go takes results, onerror.go says what follows from errors, and retry.go when a call
-//     is repeated;
-//   - deadline.go ends what has a deadline;
-//   - each.go repeats handlers for items, call.go runs pipelines inside of others, and await.go waits
-//     for events;
-//   - compensate.go undoes what a run has done that gives up, and toundo.go tells what that is;
-//   - keys.go makes the keys of calls and the ids of events;
-//   - scope.go gives expressions what they read, and sets the shared state;
-//   - extent.go bounds what one run may become;
-//   - checkpoint.go writes checkpoints, and resume.go goes on from them.
+//   - run.go has the types: the progress of a run, the decisions about it, and its calls in flight.
+//   - ready.go advances through the stages. attempt.go decides whether a handler may start: switches, conditions, the guard.
+//   - outcome.go handles results, onerror.go handles errors, and retry.go computes delays.
+//   - each.go repeats handlers for items, call.go runs pipelines inside others, and await.go waits for events.
+//   - compensate.go undoes a run that gives up. toundo.go finds what there is to undo.
+//   - keys.go makes the keys of calls and the ids of events.
+//   - scope.go provides the values of expressions, and sets the shared state.
+//   - extent.go limits the size of a run.
+//   - checkpoint.go writes checkpoints, and resume.go resumes from them.
 package core

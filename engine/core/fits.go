@@ -15,7 +15,7 @@ import (
 	"procaas/engine/planner"
 )
 
-// Fits tells why a run that has begun by one plan cannot go on by another: nil
+// Fits returns why a run that has begun with one plan cannot continue with another: nil
 // when it can. Then the checkpoint is one that the other plan could have written,
 // and holds all that the handlers which are still to come read. before is nil when
 // nobody knows the first plan any more; then less is found out.

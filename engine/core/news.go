@@ -5,7 +5,7 @@ import (
 	"procaas/engine/model"
 )
 
-// A news is what has come of a run since it was last saved, and what is to be told of it. The
+// A news has the changes of a run since it was last saved, and the notices about them. The
 // runs inside of its calls share it.
 type news struct {
 	dirty   bool // something has changed since the last Change

@@ -53,16 +53,12 @@ func newRun(p *planner.Plan, s Start, in *whole) *Run {
 	return r
 }
 
-// Ready returns the tasks that may start now, in parallel: those of the present
-// stage whose edges are satisfied. It decides about handlers that are skipped
-// and about waits that are over, so the run may have ended afterwards: look at
-// [Run.Status]. Each task is given once.
+// Ready returns the tasks of the present stage that may start now, in parallel. It returns each task once. It also
+// decides about skipped handlers and ended waits, so the run may have ended afterwards: check [Run.Status].
 //
-// The body of a handler is evaluated at its first attempt and stays the same
-// for the attempts of this process. After a resume it is evaluated again, which
-// gives the same: all it reads has been decided before, only configs may have
-// changed meanwhile. The same holds for enabled, which is not asked again once
-// an attempt has been made.
+// Ready evaluates the body of a handler at its first attempt, and keeps it for all attempts in this process. After a
+// resume it evaluates the body again, with the same result unless configs have changed. It does not evaluate enabled
+// again after the first attempt.
 func (r *Run) Ready(live Live) (tasks []Attempt) {
 	r.beginsAt(live.Now)
 	if r.within == "" {
@@ -126,8 +122,8 @@ func (r *decisions) end(s model.Status) {
 	r.touch()
 }
 
-// Finish tells how the task with a [Attempt.Ref] ended. One that is not under way is
-// ignored: the run may have been cancelled meanwhile.
+// Finish records the outcome of the task with an [Attempt.Ref]. It ignores tasks that are not in flight, because the
+// run may have been cancelled.
 func (r *Run) Finish(ref string, o Outcome, live Live) {
 	u, rest, inside, ok := r.called(ref)
 	if ok && inside && !r.status.Ended() {
@@ -171,8 +167,7 @@ func (r *decisions) attempted(u unit, o Outcome, live Live) {
 	}
 }
 
-// Cancel ends the run; tasks that are still going on are forgotten. A run that
-// has ended stays as it is.
+// Cancel ends the run and forgets its tasks in flight. It does not change a run that has ended.
 func (r *Run) Cancel(reason string, now time.Time) {
 	if r.status.Ended() {
 		return
@@ -182,8 +177,8 @@ func (r *Run) Cancel(reason string, now time.Time) {
 	r.end(model.Cancelled)
 }
 
-// Status returns where the run is: Running while tasks are going on or Ready must
-// be asked, Parked while it only waits for a time or for an operator, or an end.
+// Status returns the status of the run. Running means that tasks are in flight or that the caller must ask Ready.
+// Parked means that the run only waits for a time or an operator.
 func (r *Run) Status() model.Status {
 	if r.status == model.Running && r.settled && r.underway == 0 {
 		return model.Parked
@@ -191,8 +186,7 @@ func (r *Run) Status() model.Status {
 	return r.status
 }
 
-// Withdraw tells that a task that Ready gave does not start after all, so that
-// Ready decides about it anew.
+// Withdraw records that a task from Ready does not start, so that Ready decides about it again.
 func (r *Run) Withdraw(ref string, now time.Time) {
 	u, rest, inside, ok := r.called(ref)
 	if ok && inside {
@@ -216,9 +210,8 @@ func (r *Run) Withdraw(ref string, now time.Time) {
 	r.touch()
 }
 
-// Change returns what must be saved BEFORE the tasks that Ready gave start: the
-// checkpoint, the status, and what ends with it. Version and Emit are left to
-// the driver to complete: see [Run.TakeEmits].
+// Change returns the data to save BEFORE the tasks from Ready start: the checkpoint, the status, and the values of an
+// ended run. The caller must add Version and Emit: see [Run.TakeEmits].
 func (r *Run) Change() model.Change {
 	r.dirty, r.must = false, false
 	c := model.Change{

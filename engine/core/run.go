@@ -10,8 +10,8 @@ import (
 	"procaas/engine/planner"
 )
 
-// A Run is one event's way through a pipeline. It does no I/O, starts no
-// goroutine and reads no clock: tell it what happened, ask it what to do.
+// A Run is one event's way through a pipeline. It does no I/O, starts no goroutine and reads no clock. Tell it what
+// happened, and ask it what to do.
 //
 // The caller's loop is
 //
@@ -20,12 +20,10 @@ import (
 //	start(tasks)               // and for each that ends:
 //	run.Finish(path, o, live)  // then from the top
 //
-// The duties that follow: save [Run.Change] and [Run.TakeEmits] in one
-// transaction BEFORE starting the tasks that [Run.Ready] gave with it, which may
-// be put off while [Run.MustSave] is false; tell each task's end with
-// [Run.Finish]; never start a task twice in one process. A crash then may repeat
-// a call, never skip one. When a save fails for good, drop the run: what it
-// holds is ahead of the store. A run is not safe for concurrent use.
+// The caller must save [Run.Change] and [Run.TakeEmits] in one transaction BEFORE it starts the tasks from [Run.Ready].
+// It may save later if [Run.MustSave] is false. It must report the end of each task with [Run.Finish], and never start
+// a task twice in one process. Then a crash may repeat a call, but never skip one. If a save fails for good, drop the
+// run, because it is ahead of the store. A run is not safe for concurrent use.
 type Run struct {
 	decisions
 
@@ -34,16 +32,15 @@ type Run struct {
 	saved    []checkpoint.Record // room for the next checkpoint
 }
 
-// decisions say what becomes of handlers: whether they run, and what follows from results and
-// errors. They start nothing, and do not know what is under way.
+// decisions are the rules for handlers: whether they run, and what follows from results and errors. They start nothing,
+// and do not know the calls in flight.
 type decisions struct {
 	progress
 
 	undoable int // handlers that have succeeded and can be undone
 }
 
-// A progress is how far a run is, which its checkpoint keeps. It answers questions, and decides
-// nothing.
+// A progress is the state of a run that its checkpoint stores. It answers questions, and decides nothing.
 type progress struct {
 	plan  *planner.Plan
 	start Start
@@ -72,7 +69,7 @@ type progress struct {
 	reason     string
 }
 
-// A whole is what a run shares with the runs inside of its calls.
+// A whole is the state that a run shares with the runs inside its calls.
 type whole struct {
 	news
 	extent extent
@@ -83,7 +80,7 @@ type whole struct {
 	holds  bool          // an operator holds a handler; of the present Ready
 }
 
-// A Start is what a run begins with.
+// A Start has the values that a run begins with.
 type Start struct {
 	ID         string // of the run; keys of calls and ids of emitted events follow from it
 	Event      model.Event
@@ -93,41 +90,35 @@ type Start struct {
 	Generation int            // how often an operator has retried the run; a higher one than the checkpoint's lets it go on
 }
 
-// Live is what may change while a run goes on; it is passed in at every step.
+// Live has the values that may change during a run. The caller passes it at every step.
 type Live struct {
 	Now     time.Time      // by the store's clock, which also tells when a parked run is due
 	Configs map[string]any // what expressions read as configs
 
-	// Off says whether a handler is switched off at present, and why; nil
-	// switches none off. It is asked often and early, so it must be cheap and
-	// take nothing. A handler that is off drops out of the proof: it is skipped
-	// at once, and the handlers that would wait for it need not, unless it has a
-	// fallback result that stands in for it at its place.
+	// Off reports whether a handler is switched off now, and why. nil switches none off. The run calls it often and early,
+	// so it must be cheap and must not use up a limit. A handler that is off is skipped at once, and other handlers do not
+	// wait for it, unless it has a fallback result.
 	Off func(*planner.Step) (reason string, off bool)
 
-	// Share returns the percentage of runs in which a handler runs, when it is not
-	// to run in all; nil lets it run in all.
+	// Share returns the percentage of runs that include a handler. ok is false, or Share is nil, if all runs include it.
 	Share func(*planner.Step) (percent float64, ok bool)
 
-	// Guard says whether a call of a handler may start now, that for one item of a
-	// for-each being told by its [Attempt.Ref]; nil lets all start. It is asked
-	// when nothing else keeps an attempt from starting, so it may take a token
-	// of a limit, and again whenever Ready is, so it must remember what it has
-	// given. Due is since when a repetition might start; zero for what is none.
-	// It never skips a critical handler unless an operator has forced it to.
+	// Guard decides whether a call may start now. [Attempt.Ref] names the handler or one item of its for-each. nil allows
+	// all calls. The run asks Guard last, so Guard may take a token of a limit. It asks again at each Ready, so Guard must
+	// remember its grants. Due is when a retry became due, and zero for a first attempt. Guard skips a critical handler
+	// only if an operator has forced it.
 	Guard func(s *planner.Step, ref string, due time.Time) Verdict
 }
 
 // A Verdict of the guard. The zero Verdict lets the handler run.
 type Verdict struct {
 	Skip   bool      // leave the handler out
-	Hold   time.Time // ask again at this time, the run parked meanwhile; zero: do not hold
-	Cause  string    // what it waits for besides the time; see [model.Change]
+	Hold   time.Time // park the run and ask again at this time; zero: do not hold
+	Cause  string    // what it waits for, in addition to the time; see [model.Change]
 	People bool      // an operator holds it; deadlines stand still meanwhile
 	Reason string    // why, for people
 
-	// Patience is for how long a handler that is not critical is held for this.
-	// Then it is left out. 0 for ever.
+	// Patience is how long a handler that is not critical is held before it is left out. 0 is for ever.
 	Patience time.Duration
 }
 

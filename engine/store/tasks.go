@@ -13,16 +13,13 @@ import (
 	"time"
 )
 
-// The types of this file are what a queue of tasks speaks, whichever store keeps it.
-// Tasks are apart from runs: they are short, many, and of interest to programs that
-// know nothing of pipelines.
+// The types of this file are the interface of a queue of tasks in any store. Tasks are separate from runs, because they
+// are short and many, and because programs without pipelines use them.
 
-// A Duplicate says what becomes of a task whose unique key another task of its type
-// has that has not ended.
+// A Duplicate says what happens to a task if an unfinished task of its type has the same unique key.
 type Duplicate string
 
-// What becomes of a duplicate. Merge and replace change the first task while nobody
-// has taken it; once somebody has, they are as rerun.
+// The ways to handle a duplicate. Merge and replace change the first task until a worker takes it. After that they act like rerun.
 const (
 	DuplicateKeep    Duplicate = "keep"    // the first task stays as it is, the duplicate is dropped
 	DuplicateMerge   Duplicate = "merge"   // the payloads become one
@@ -30,27 +27,27 @@ const (
 	DuplicateRerun   Duplicate = "rerun"   // one more task follows when a taken one has ended, however many duplicates come
 )
 
-// Duplicates lists what may become of duplicates, in the order of the docs.
+// Duplicates lists the ways to handle a duplicate, in the order of the docs.
 func Duplicates() []Duplicate {
 	return []Duplicate{DuplicateKeep, DuplicateMerge, DuplicateReplace, DuplicateRerun}
 }
 
-// A TaskSpec is a task on its way into the queue.
+// A TaskSpec is a task to put into the queue.
 type TaskSpec struct {
-	// Type says who can do it.
+	// Type chooses the workers that can do it.
 	Type string
 
-	// Payload is what to do, as JSON; null when empty.
+	// Payload is the content as JSON. Empty is null.
 	Payload json.RawMessage
 
-	// Key is what the task is about. A claim may bound how many tasks of one key are
-	// taken at once, and the key decides the slot. Empty for none.
+	// Key is the entity that the task is about; empty for none. A claim may limit how many tasks of one key workers hold
+	// at once. The key decides the slot.
 	Key string
 
-	// Priority goes before time: the greater, the earlier.
+	// Priority orders tasks before their time does. Higher priorities go first.
 	Priority int
 
-	// At is when the task may start; the zero time, like one in the past, is now.
+	// At is when the task may start. The zero time, or a time in the past, is now.
 	At time.Time
 
 	// Delay is added to At, or to now.
@@ -398,41 +395,36 @@ type TaskStore struct {
 
 // A TaskQueue takes tasks in.
 type TaskQueue interface {
-	// PutTasks stores tasks, and says of each, in order, what became of it. A task
-	// with [TaskPut.Err] is refused; the error is for all.
+	// PutTasks stores tasks, and returns a result for each, in order. A task with [TaskPut.Err] is refused. The error is for all tasks.
 	PutTasks(ctx context.Context, tasks []TaskSpec) ([]TaskPut, error)
 
-	// CancelTasks ends tasks that no worker holds: scheduled, ready and waiting ones,
-	// with those that were to follow them.
+	// CancelTasks ends scheduled, ready and waiting tasks, together with tasks that should follow them. It does not end
+	// tasks that a worker holds.
 	CancelTasks(ctx context.Context, f TaskFilter) (int, error)
 }
 
 // A TaskWork gives tasks to workers.
 type TaskWork interface {
-	// ClaimTasks takes ready tasks, the first in the order of priority, deadline and
-	// id. It never waits for others who claim.
+	// ClaimTasks takes ready tasks in the order of priority, deadline and id. It never waits for other claims.
 	ClaimTasks(ctx context.Context, c TaskClaim) ([]QueuedTask, error)
 
-	// ReportTasks writes down what became of tasks, and returns the refs that hold
-	// their tasks no more: nothing was changed by these.
+	// ReportTasks records the outcomes of tasks. It returns the refs that no longer hold their tasks. These changed nothing.
 	ReportTasks(ctx context.Context, r TaskReport) (lost []TaskRef, err error)
 
 	// ExchangeTasks does both in one transaction, the report first.
 	ExchangeTasks(ctx context.Context, r TaskReport, c TaskClaim) (tasks []QueuedTask, lost []TaskRef, err error)
 
-	// BeatTasks keeps tasks, and returns the refs that hold their tasks no more.
+	// BeatTasks extends the leases of tasks. It returns the refs that no longer hold their tasks.
 	BeatTasks(ctx context.Context, beats []TaskBeat) (lost []TaskRef, err error)
 
-	// WatchTasks returns a channel that gets a value when tasks of one of these types
-	// may have become ready. It holds at most one, and hints may be lost: look once
-	// in a while without one.
+	// WatchTasks returns a channel that gets a value when tasks of these types may be ready. It holds at most one value,
+	// and some may get lost, so also poll from time to time.
 	WatchTasks(types []string) (woken <-chan struct{}, stop func())
 }
 
-// A TaskMaintenance keeps the queue in order. Any number of processes may do so at once.
+// A TaskMaintenance maintains the queue. Any number of processes may do so at once.
 type TaskMaintenance interface {
-	// PromoteTasks makes up to limit tasks ready whose time has come. It returns how
-	// many, and how long it is to the next one; no time when there is none.
+	// PromoteTasks makes up to limit due tasks ready. It returns their number, and the time until the next one is due, 0 for none.
 	PromoteTasks(ctx context.Context, limit int) (n int, next time.Duration, err error)
 
 	// RaiseTasks gives up to limit tasks of a type that nobody has taken though they might
@@ -442,39 +434,35 @@ type TaskMaintenance interface {
 	// urgent ones of a key might keep its patient ones waiting for ever.
 	RaiseTasks(ctx context.Context, taskType string, wait time.Duration, limit int) (int, error)
 
-	// ReclaimTasks takes up to limit tasks from workers that were not heard of in
-	// time. A task that was lost more than maxLost times fails for good; one that was
-	// lost before waits a while, see [SuspectDelay].
+	// ReclaimTasks takes up to limit tasks back from workers that did not report in time. A task that was lost more than
+	// maxLost times fails for good. A task that was lost before waits for a while, see [SuspectDelay].
 	ReclaimTasks(ctx context.Context, limit, maxLost int) (int, error)
 
-	// ExpireTasks forgets tasks that ended longer ago than that, and failed ones too
-	// after a time of their own; 0 keeps those.
+	// ExpireTasks deletes tasks that ended longer ago than ended, and failed tasks after failed. With 0 it keeps failed tasks.
 	ExpireTasks(ctx context.Context, ended, failed time.Duration) (int, error)
 
-	// VacuumTasks cleans up after tasks that are gone.
+	// VacuumTasks cleans up after deleted tasks.
 	VacuumTasks(ctx context.Context) error
 }
 
-// A TaskAdmin is what operators do.
+// A TaskAdmin has the operations for operators.
 type TaskAdmin interface {
 	// TaskStats counts the tasks of each type, in the order of their names.
 	TaskStats(ctx context.Context) ([]TaskTypeStats, error)
 
-	// PeekTasks lists tasks in the order in which they would be taken, or, those that
-	// have ended, the last first. It is not a promise to a worker.
+	// PeekTasks lists tasks in the order in which workers will take them, and ended tasks newest first. The order may still change.
 	PeekTasks(ctx context.Context, f TaskFilter) ([]QueuedTask, error)
 
 	// RetryTasks makes failed tasks ready again.
 	RetryTasks(ctx context.Context, f TaskFilter) (int, error)
 
-	// MoveTasks gives tasks that no worker holds another type.
+	// MoveTasks changes the type of tasks that no worker holds.
 	MoveTasks(ctx context.Context, f TaskFilter, to string) (int, error)
 
-	// KnownTaskTypes lists the types that somebody has asked for in [TaskFactsKept], and
-	// those whose mode was ever set, in no order. There may be fewer than there are: the
-	// first ten thousand.
+	// KnownTaskTypes lists the types that a worker has asked for within [TaskFactsKept], and those whose mode was ever
+	// set. It returns up to ten thousand, in no order.
 	KnownTaskTypes(ctx context.Context) ([]string, error)
 
-	// SetTaskMode says what a type does from now on.
+	// SetTaskMode sets the mode of a type.
 	SetTaskMode(ctx context.Context, taskType string, mode TaskMode, reason string) error
 }
