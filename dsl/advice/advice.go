@@ -32,9 +32,12 @@ func Give(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporter) {
 			return
 		}
 		c := &advisor{Whole: w, Reporter: r, Pipeline: pipelines[i]}
+		c.wrote = make([][]string, len(c.Steps))
 		for i, s := range c.Steps {
 			c.read = append(c.read, slices.Concat(s.DecidingReads(), s.Handler.Reads()))
-			c.wrote = append(c.wrote, c.names(i))
+			for _, a := range c.Assignments(i) {
+				c.wrote[i] = append(c.wrote[i], a.Key.Name)
+			}
 		}
 		c.adviseRouting()
 		c.adviseForwarding()
@@ -51,15 +54,6 @@ func Give(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporter) {
 
 // writes lists the names of the shared state that a handler may set.
 func (c *advisor) writes(i int) []string { return c.wrote[i] }
-
-// names finds what writes lists.
-func (c *advisor) names(i int) []string {
-	var out []string
-	for _, a := range c.Assignments(i) {
-		out = append(out, a.Key.Name)
-	}
-	return out
-}
 
 // needs tells whether the j-th handler reads what the i-th gives.
 func (c *advisor) needs(j, i int) bool {

@@ -55,16 +55,7 @@ func (c *walk) enterLoop(s *tree.Stage, at int) (leave func()) {
 	maps.Copy(c.state, own)
 	c.view = c.view.clone()
 	for name, first := range own {
-		switch contract := s.Once().Contracts[name]; {
-		case contract != nil && first == nil:
-			c.known[name] = contract.Outline().Absent("")
-		case contract != nil:
-			c.known[name] = contract.Outline()
-		case first == nil:
-			c.known[name] = &typing.Outline{Shape: datum.NullShape}
-		default:
-			c.known[name] = firstOutline(first)
-		}
+		c.known[name] = firstOutline(first, s.Once().Contracts[name])
 	}
 	return func() {
 		s.Loop().Expected = c.leftBy(s, at) // while the names are still those of the element

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"procaas/dsl/contracts"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
@@ -26,25 +27,26 @@ import (
 func (c *walk) beginState() {
 	c.view = view{make(map[string]*typing.Outline), make(map[string]*typing.Outline), make(map[string]given)}
 	for name, first := range c.state {
-		isKept := c.FlowState().Get(name) != nil
-		switch contract := c.Declared.Contracts[name]; {
-		case contract != nil && first == nil:
-			c.known[name] = contract.Outline().Absent("")
-		case contract != nil:
-			c.known[name] = contract.Outline()
-		case isKept: // an earlier event may have left anything in it
-		case first == nil:
-			c.known[name] = &typing.Outline{Shape: datum.NullShape}
-		default:
-			c.known[name] = firstOutline(first)
+		contract := c.Declared.Contracts[name]
+		if contract == nil && c.Keeps(name) {
+			continue // an earlier event may have left anything in it
 		}
+		c.known[name] = firstOutline(first, contract)
 	}
 }
 
-// firstOutline is what a name may be that begins with a value: of its type, with
-// any parts.
-func firstOutline(v any) *typing.Outline {
-	s := datum.ShapeOfValue(v)
+// firstOutline is what a name may be that begins with a value: what its schema says, or of the
+// type of the value with any parts.
+func firstOutline(first any, contract *contracts.Contract) *typing.Outline {
+	switch {
+	case contract != nil && first == nil:
+		return contract.Outline().Absent("")
+	case contract != nil:
+		return contract.Outline()
+	case first == nil:
+		return &typing.Outline{Shape: datum.NullShape}
+	}
+	s := datum.ShapeOfValue(first)
 	if s&datum.NumberShape != 0 {
 		s = datum.NumberShape // a price that begins as 0 may become 9.5
 	}

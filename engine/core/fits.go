@@ -20,7 +20,7 @@ import (
 // and holds all that the handlers which are still to come read. before is nil when
 // nobody knows the first plan any more; then less is found out.
 func Fits(before, after *planner.Plan, v checkpoint.RunView) error {
-	if now := planner.FlowID(after.Pipeline); now != v.Flow {
+	if now := after.Pipeline.FlowID(); now != v.Flow {
 		return fmt.Errorf("it is of flow %s, and the pipeline of %s: the definition has changed", v.Flow, now)
 	}
 	if v.Stage == 0 {

@@ -264,7 +264,7 @@ func FirstError(found []diag.Diagnostic) string {
 // Serves reports whether a pipeline of the definition takes events of a type in a flow.
 func (d *Definition) Serves(flow, eventType string) bool {
 	for _, p := range d.Bundle.On(eventType) {
-		if planner.FlowID(p) == flow {
+		if p.FlowID() == flow {
 			return true
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
 	"procaas/dsl/contracts"
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
@@ -21,7 +22,6 @@ import (
 	"procaas/engine/clock"
 	"procaas/engine/definitions"
 	"procaas/engine/model"
-	"procaas/engine/planner"
 	"procaas/engine/tracing"
 )
 
@@ -121,7 +121,7 @@ func Route(d *definitions.Definition, ev model.Event) (model.Intake, error) {
 		}
 		return model.Intake{}, &Error{Code: "unknown_event_type", Field: "type", Message: message}
 	}
-	in := model.Intake{ID: d.RunID(ev), Event: ev, Flow: planner.FlowID(served[0]), Pipeline: serves, Key: ev.Key, Ordered: true}
+	in := model.Intake{ID: d.RunID(ev), Event: ev, Flow: served[0].FlowID(), Pipeline: serves, Key: ev.Key, Ordered: true}
 	flow := d.Bundle.Flow(served[0].Flow)
 	if flow == nil {
 		// Nothing is kept between such events, so a failed one need not block

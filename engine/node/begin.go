@@ -128,7 +128,7 @@ func (j opening) choose() (plan *planner.Plan, ok bool) {
 	}
 	candidates := 0
 	for _, p := range j.def.Bundle.On(c.Event.Type) {
-		if planner.FlowID(p) != c.Flow {
+		if p.FlowID() != c.Flow {
 			continue
 		}
 		candidates++

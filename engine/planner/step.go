@@ -46,11 +46,3 @@ func (s *Step) Computes() bool { return s.Type.Name == "" || s.Type.SetsState }
 func (s *Step) StandsIn() bool {
 	return s.Handler.Fallback != nil && !s.Handler.Fallback.Result.IsNull()
 }
-
-// FlowID names the flow of a pipeline; one without a flow is a flow of its own.
-func FlowID(p *tree.Pipeline) string {
-	if p.Flow == "" {
-		return p.ID
-	}
-	return p.Flow
-}

@@ -9,7 +9,6 @@ import (
 
 	"procaas/engine/definitions"
 	"procaas/engine/model"
-	"procaas/engine/planner"
 	"procaas/engine/store"
 )
 
@@ -20,7 +19,7 @@ func (o *Runs) Abandoned(ctx context.Context, before, after *definitions.Definit
 	var out []definitions.Waits
 	for _, plan := range before.Plans {
 		p := plan.Pipeline
-		if p.IsCalled() || !slices.ContainsFunc(definitions.TypesOf(p), func(t string) bool { return !after.Serves(planner.FlowID(p), t) }) {
+		if p.IsCalled() || !slices.ContainsFunc(definitions.TypesOf(p), func(t string) bool { return !after.Serves(p.FlowID(), t) }) {
 			continue
 		}
 		n := 0
