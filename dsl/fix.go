@@ -17,7 +17,7 @@ const maxFixRounds = 10
 // other languages. It changes nothing else in the files. A fix that does not make
 // its finding go away is taken back.
 //
-// It gives all files, with their new texts, what was fixed, by the places in the
+// It returns all files, with their new texts, what was fixed, by the places in the
 // old texts of each round and with the new text as hint, and what is still found.
 func Fix(files []diag.File, o Options) (out []diag.File, fixed, left []diag.Diagnostic) {
 	out = slices.Clone(files)
@@ -47,7 +47,7 @@ func Fix(files []diag.File, o Options) (out []diag.File, fixed, left []diag.Diag
 // fixKey names a finding, wherever it has moved to.
 func fixKey(d diag.Diagnostic) [3]string { return [3]string{d.File, string(d.Code), d.Message} }
 
-// stays tells whether a finding is still there after it was fixed: there are no
+// stays reports whether a finding is still there after it was fixed: there are no
 // fewer of its kind, and one stands where it would have moved to.
 func stays(d diag.Diagnostic, before, after []diag.Diagnostic, added int) bool {
 	was, is, here := 0, 0, false
@@ -71,7 +71,7 @@ func added(before, after []diag.File, name string) int {
 	return bytes.Count(after[at].Data, []byte("\n")) - bytes.Count(before[at].Data, []byte("\n"))
 }
 
-// breaks tells whether a file that was YAML is none any more.
+// breaks reports whether a file that was YAML is none any more.
 func breaks(before, after []diag.Diagnostic, file string) bool {
 	broken := func(d diag.Diagnostic) bool { return d.File == file && d.Code == rules.Syntax }
 	return !slices.ContainsFunc(before, broken) && slices.ContainsFunc(after, broken)

@@ -49,7 +49,7 @@ func Load(files []diag.File, o Options) (*tree.Bundle, []diag.Diagnostic) {
 	return w.Bundle, found
 }
 
-// hashFiles gives the hash of names and contents, each preceded by its length
+// hashFiles returns the hash of names and contents, each preceded by its length
 // so that no two sets of files can run together.
 func hashFiles(files []diag.File) string {
 	h := sha256.New()

@@ -60,7 +60,7 @@ func suppress(files []*decode.Reading, found []diag.Diagnostic) []diag.Diagnosti
 	return r.Diagnostics()
 }
 
-// takenBack tells whether a comment suppresses d.
+// takenBack reports whether a comment suppresses d.
 func takenBack(all []*suppression, d diag.Diagnostic) bool {
 	for _, s := range all {
 		if s.code != d.Code || d.Start.Line < s.from || d.Start.Line > s.to {
@@ -115,7 +115,7 @@ func suppressionsIn(f *decode.Reading, report *diag.Reporter) []*suppression {
 	return out
 }
 
-// nextLine gives the number of the first line from lines[i] on that is neither
+// nextLine returns the number of the first line from lines[i] on that is neither
 // empty nor a comment.
 func nextLine(lines []string, i int) int {
 	for i < len(lines) {

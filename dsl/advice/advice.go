@@ -55,7 +55,7 @@ func Give(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporter) {
 // writes lists the names of the shared state that a handler may set.
 func (c *advisor) writes(i int) []string { return c.wrote[i] }
 
-// needs tells whether the j-th handler reads what the i-th gives.
+// needs reports whether the j-th handler reads what the i-th gives.
 func (c *advisor) needs(j, i int) bool {
 	names := c.writes(i)
 	of := c.Steps[i].ID
@@ -73,7 +73,7 @@ func (c *advisor) needs(j, i int) bool {
 	})
 }
 
-// orderly tells whether two handlers must run in the order of declaration for
+// orderly reports whether two handlers must run in the order of declaration for
 // another reason than what one reads of the other: they set the same name, one sets
 // what the other has read before, or they touch the same thing.
 func (c *advisor) orderly(i, j int) bool {
@@ -85,7 +85,7 @@ func (c *advisor) orderly(i, j int) bool {
 		c.emits(j)
 }
 
-// emits tells whether a handler hands in events.
+// emits reports whether a handler hands in events.
 func (c *advisor) emits(i int) bool {
 	e, ok := c.Types.Emission(c.Steps[i].Handler)
 	return ok && !e.Task

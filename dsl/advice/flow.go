@@ -43,7 +43,7 @@ func (c *advisor) adviseRouting() {
 	}
 }
 
-// onlyAskedBy gives the stage whose conditions alone read a name, as a whole, that
+// onlyAskedBy returns the stage whose conditions alone read a name, as a whole, that
 // the i-th handler sets.
 func (c *advisor) onlyAskedBy(name string, i int) (asking *tree.Stage, ok bool) {
 	path := datum.Path{expr.StateRoot, name}
@@ -169,7 +169,7 @@ func adviseAutomata(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporte
 	}
 }
 
-// setsToWord tells whether a pipeline sets a name to a fixed text.
+// setsToWord reports whether a pipeline sets a name to a fixed text.
 func setsToWord(p *steps.Pipeline, name string) bool {
 	return slices.ContainsFunc(p.Sets[name], func(a steps.Assignment) bool {
 		_, ok := a.Value.Text()
@@ -177,7 +177,7 @@ func setsToWord(p *steps.Pipeline, name string) bool {
 	})
 }
 
-// asksForWord tells whether a condition of the pipeline compares a name with a
+// asksForWord reports whether a condition of the pipeline compares a name with a
 // fixed text.
 func asksForWord(p *steps.Pipeline, name string) bool {
 	key := expr.StateRoot + expr.Between + name

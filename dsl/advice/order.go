@@ -37,7 +37,7 @@ func (c *advisor) adviseStages() {
 	}
 }
 
-// onlyAsks tells whether a stage has no effect outside, and asks somebody.
+// onlyAsks reports whether a stage has no effect outside, and asks somebody.
 func (c *advisor) onlyAsks(s *tree.Stage) bool {
 	if !s.Enabled.IsNull() || len(s.Choose) > 0 || s.Loop() != nil {
 		return false
@@ -52,7 +52,7 @@ func (c *advisor) onlyAsks(s *tree.Stage) bool {
 	return asks
 }
 
-// related tells whether any handler from middle to end must wait for one from
+// related reports whether any handler from middle to end must wait for one from
 // begin to middle.
 func (c *advisor) related(begin, middle, end int) bool {
 	for i := begin; i < middle; i++ {
@@ -83,7 +83,7 @@ func (c *advisor) adviseWrites() {
 	}
 }
 
-// accidental gives the name that keeps two calls of a stage from running at once,
+// accidental returns the name that keeps two calls of a stage from running at once,
 // if nothing else does and the first value is lost.
 func (c *advisor) accidental(i, j int) (string, bool) {
 	a, b := c.Steps[i].Handler, c.Steps[j].Handler
@@ -102,7 +102,7 @@ func (c *advisor) accidental(i, j int) (string, bool) {
 	return "", false
 }
 
-// readBetween tells whether a handler from begin up to before end reads a name,
+// readBetween reports whether a handler from begin up to before end reads a name,
 // the first one's own writing aside.
 func (c *advisor) readBetween(name string, begin, end int) bool {
 	for k := begin; k < end; k++ {
@@ -151,7 +151,7 @@ func (c *advisor) adviseCritical() {
 	}
 }
 
-// wanted tells whether any other handler reads what one gives.
+// wanted reports whether any other handler reads what one gives.
 func (c *advisor) wanted(i int) bool {
 	for j := range c.Steps {
 		if j != i && c.needs(j, i) {
@@ -190,7 +190,7 @@ func (c *advisor) adviseRequests() {
 	}
 }
 
-// changed tells whether what the j-th handler sends may have changed since the
+// changed reports whether what the j-th handler sends may have changed since the
 // i-th has sent it.
 func (c *advisor) changed(i, j int) bool {
 	var reads []datum.Read
@@ -207,7 +207,7 @@ func (c *advisor) changed(i, j int) bool {
 	return false
 }
 
-// sameValue tells whether two values are written the same way.
+// sameValue reports whether two values are written the same way.
 func sameValue(a, b *expr.Value) bool {
 	if a == nil || b == nil {
 		return a.IsNull() && b.IsNull()
@@ -231,7 +231,7 @@ func sameValue(a, b *expr.Value) bool {
 	return true
 }
 
-// sameLetters tells whether two texts are the same but for their spaces.
+// sameLetters reports whether two texts are the same but for their spaces.
 func sameLetters(a, b string) bool {
 	for {
 		a, b = strings.TrimLeft(a, " \t\n"), strings.TrimLeft(b, " \t\n")

@@ -88,7 +88,7 @@ func checkRuleReached(o *tree.OnError, before []*tree.OnError, r *diag.Reporter)
 	}
 }
 
-// covers tells whether a class of errors takes in another one: any takes all, 5xx takes 503
+// covers reports whether a class of errors takes in another one: any takes all, 5xx takes 503
 // and itself.
 func covers(class, other string) bool {
 	return class == other || class == "any" || len(other) == 3 && strings.HasSuffix(class, "xx") && class[:1] == other[:1]

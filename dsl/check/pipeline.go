@@ -119,7 +119,7 @@ func checkPlaceholders(w *merge.Whole, p *steps.Pipeline, r *diag.Reporter) {
 	}
 }
 
-// moves tells whether each event of the pipeline moves the entity from one state to
+// moves reports whether each event of the pipeline moves the entity from one state to
 // another, so that it has something to do without any stage.
 func moves(p *steps.Pipeline) bool {
 	if p.Flow == nil || p.Flow.States == nil || len(p.Declared.On) == 0 {

@@ -210,7 +210,7 @@ func whenFacts(e *expr.Expr) []expr.Fact {
 	return slices.DeleteFunc(e.Holds(), func(f expr.Fact) bool { return !isUnder(f.Key, "event") })
 }
 
-// isUnder tells whether the key of a fact is about a part of a root.
+// isUnder reports whether the key of a fact is about a part of a root.
 func isUnder(key, root string) bool {
 	return len(key) > len(root) && key[:len(root)+1] == root+expr.Between
 }

@@ -155,7 +155,7 @@ func (c *walk) walkStage(s *tree.Stage, at int, facts []expr.Fact) {
 	join()
 }
 
-// mayTakeNone tells whether a run may go past all handlers of the branches, of
+// mayTakeNone reports whether a run may go past all handlers of the branches, of
 // which so many have handlers.
 func mayTakeNone(s *tree.Stage, withHandlers int) bool {
 	return withHandlers < len(s.Choose) || s.Choose[len(s.Choose)-1].When != nil

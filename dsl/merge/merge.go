@@ -220,7 +220,7 @@ func (m *merger) reportInto(h *tree.Handler, at diag.Span) {
 	m.Errorf(at, rules.Into, m.DidYouMean(stage, known), "pipeline %q has no stage %q", pipeline, stage)
 }
 
-// setPaths gives the handlers of a pipeline their paths, which must differ.
+// setPaths sets the paths of the handlers of a pipeline, which must differ.
 func (m *merger) setPaths(p *tree.Pipeline) {
 	first := make(map[string]*tree.Handler)
 	count := 0

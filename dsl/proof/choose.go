@@ -8,19 +8,19 @@ import (
 // This file tells what branches mean for the proof of degradation: what is set in a
 // branch is null when another one is taken.
 
-// apart tells whether two steps never run both.
+// apart reports whether two steps never run both.
 func (p *proof) apart(a, b int) bool {
 	return a < len(p.Steps) && b < len(p.Steps) && p.Steps[a].Stage == p.Steps[b].Stage && tree.Apart(p.Steps[a].Handler, p.Steps[b].Handler)
 }
 
-// conditional tells whether a step may be left out where another one runs, since
+// conditional reports whether a step may be left out where another one runs, since
 // only the first is in a branch.
 func (p *proof) conditional(a, reader int) bool {
 	of := p.Steps[a].Branch
 	return of != nil && (reader >= len(p.Steps) || p.Steps[reader].Branch != of)
 }
 
-// inEveryBranch tells whether each way that a stage may go is sure to set a name.
+// inEveryBranch reports whether each way that a stage may go is sure to set a name.
 func (p *proof) inEveryBranch(name string, stage *tree.Stage) bool {
 	if stage.Choose[len(stage.Choose)-1].When != nil { // there is one: the step is in a branch
 		return false // no branch may be taken at all

@@ -66,7 +66,7 @@ func (p *proof) onlyUnder(name string, i int, demands []string) []steps.Step {
 	return chain
 }
 
-// sourceUnder gives the handler whose response is read, when it has one only under
+// sourceUnder returns the handler whose response is read, when it has one only under
 // a condition.
 func (p *proof) sourceUnder(id string, i int, demands []string) []steps.Step {
 	for j, s := range p.Steps[:i] {
@@ -78,7 +78,7 @@ func (p *proof) sourceUnder(id string, i int, demands []string) []steps.Step {
 	return nil
 }
 
-// warned tells whether a read was reported already, by what is known of its value.
+// warned reports whether a read was reported already, by what is known of its value.
 func (p *proof) warned(at diag.Span) bool {
 	return slices.ContainsFunc(p.found, func(d diag.Diagnostic) bool {
 		return d.Code == rules.ExprMaybeNull && d.File == at.File && d.Start == at.Start

@@ -133,7 +133,7 @@ func (p *proof) checkRead(h *tree.Handler, read datum.Read, i int, conditions []
 	}
 }
 
-// looksAt tells whether the condition of a handler looks at what a path reads:
+// looksAt reports whether the condition of a handler looks at what a path reads:
 // its author has thought of the case that it is null.
 func looksAt(conditions []datum.Read, path datum.Path) bool {
 	return len(path) >= 2 && slices.ContainsFunc(conditions, func(c datum.Read) bool {
@@ -141,7 +141,7 @@ func looksAt(conditions []datum.Read, path datum.Path) bool {
 	})
 }
 
-// looksAtAll tells whether the condition looks at the outcome of each handler of
+// looksAtAll reports whether the condition looks at the outcome of each handler of
 // a chain.
 func (p *proof) looksAtAll(conditions []datum.Read, chain []cause) bool {
 	for _, l := range chain {
@@ -152,7 +152,7 @@ func (p *proof) looksAtAll(conditions []datum.Read, chain []cause) bool {
 	return true
 }
 
-// whyNull gives the chain of handlers that leaves a path null for a step when
+// whyNull returns the chain of handlers that leaves a path null for a step when
 // all that are not critical are off; nil when it is not null.
 func (p *proof) whyNull(path datum.Path, step int) []cause {
 	if path[0] == "shared-state" {
@@ -242,7 +242,7 @@ func (p *proof) followFlow(name string, step int, chain []cause) []cause {
 	return chain
 }
 
-// null tells what an assignment leaves while its handler is off. When sure, it
+// null returns what an assignment leaves while its handler is off. When sure, it
 // decides the value: null by the causes given, not null without any. Otherwise
 // it does nothing, and what was before counts.
 func (p *proof) null(a steps.Assignment) (causes []cause, sure bool) {
@@ -280,7 +280,7 @@ func (p *proof) null(a steps.Assignment) (causes []cause, sure bool) {
 	return nil, true
 }
 
-// afterError gives the causes of a null that a critical handler leaves when it
+// afterError returns the causes of a null that a critical handler leaves when it
 // goes on after an error.
 func (p *proof) afterError(a steps.Assignment) []cause {
 	h := a.Step().Handler
@@ -312,7 +312,7 @@ func newCause(h *tree.Handler, at diag.Span, message string) cause {
 	return cause{handler: h, Related: diag.Related{Span: at, Message: message}}
 }
 
-// passesNull tells whether a value is nothing but a chain of members read through
+// passesNull reports whether a value is nothing but a chain of members read through
 // ?., which passes a null on.
 func passesNull(v *expr.Value) bool {
 	e := v.Expr()
@@ -320,7 +320,7 @@ func passesNull(v *expr.Value) bool {
 		!strings.ContainsAny(strings.TrimSpace(e.Source), " \t\n()")
 }
 
-// neverSet tells whether no handler at all sets a name that is null at first
+// neverSet reports whether no handler at all sets a name that is null at first
 // before a step.
 func (p *proof) neverSet(name string, step int) bool {
 	first, declared := p.FirstValue(name, step)

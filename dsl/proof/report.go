@@ -148,7 +148,7 @@ func verb(of []string, one, many string) string {
 	return one
 }
 
-// orLast gives the last of several means, joined to those before.
+// orLast returns the last of several means, joined to those before.
 func orLast(means []string) string {
 	if len(means) == 1 {
 		return means[0]

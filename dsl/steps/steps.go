@@ -23,7 +23,7 @@ type Pipeline struct {
 	types tree.Types
 }
 
-// Of gives the steps of a pipeline.
+// Of returns the steps of a pipeline.
 func Of(p *tree.Pipeline, b *tree.Bundle, types tree.Types) *Pipeline {
 	out := &Pipeline{Declared: p, Flow: b.Index.Flows[p.Flow], State: make(map[string]any), Sets: make(map[string][]Assignment), types: types}
 	for _, s := range p.Stages {
@@ -58,11 +58,11 @@ func OfStage(s *tree.Stage) []Step {
 	return out
 }
 
-// Inside tells whether a step is of one element of a repeated stage; the step that is the
+// Inside reports whether a step is of one element of a repeated stage; the step that is the
 // stage as seen from outside is not.
 func (s Step) Inside() bool { return s.Stage.Loop() != nil && !s.Loops() }
 
-// Hides tells whether a step cannot see another one that comes earlier, which is of one
+// Hides reports whether a step cannot see another one that comes earlier, which is of one
 // element of a stage that it is not a part of itself.
 func (s Step) Hides(earlier Step) bool {
 	return earlier.Inside() && (earlier.Stage != s.Stage || !s.Inside())
@@ -74,7 +74,7 @@ func (s Step) Demands(known *syntax.Cache) []string {
 	return slices.Concat(s.Stage.Enabled.Expr().Conjuncts(known), s.Enabled.Expr().Conjuncts(known))
 }
 
-// UnderCondition tells whether a step may be left out by a condition that an
+// UnderCondition reports whether a step may be left out by a condition that an
 // author has written.
 func (s Step) UnderCondition() bool { return !s.Enabled.IsNull() || !s.Stage.Enabled.IsNull() }
 
@@ -145,7 +145,7 @@ func (p *Pipeline) FlowState() *expr.Value {
 	return p.Flow.SharedState
 }
 
-// LocalTo gives the repeated stage whose elements have a name of their own, seen from a
+// LocalTo returns the repeated stage whose elements have a name of their own, seen from a
 // step; nil when the name is of the run.
 func (p *Pipeline) LocalTo(name string, at int) *tree.Stage {
 	if at >= len(p.Steps) || !p.Steps[at].Inside() {
@@ -157,7 +157,7 @@ func (p *Pipeline) LocalTo(name string, at int) *tree.Stage {
 	return nil
 }
 
-// FirstValue gives what a name holds at first, seen from a step.
+// FirstValue returns what a name holds at first, seen from a step.
 func (p *Pipeline) FirstValue(name string, at int) (first any, declared bool) {
 	if s := p.LocalTo(name, at); s != nil {
 		return s.SharedState.Get(name).Literal()
@@ -166,20 +166,19 @@ func (p *Pipeline) FirstValue(name string, at int) (first any, declared bool) {
 	return first, declared
 }
 
-// Keeps tells whether the flow keeps a name from event to event.
+// Keeps reports whether the flow keeps a name from event to event.
 func (p *Pipeline) Keeps(name string) bool {
 	return p.FlowState().Get(name) != nil
 }
 
-// FirstValues gives the declared names of a shared state with their first
-// values.
+// FirstValues adds the declared names of a shared state with their first values.
 func FirstValues(v *expr.Value, into map[string]any) {
 	for i, k := range v.Keys() {
 		into[k.Name], _ = v.Elems[i].Literal()
 	}
 }
 
-// SourceOf gives the handler that a path reads; empty when it reads none.
+// SourceOf returns the handler that a path reads; empty when it reads none.
 func SourceOf(p datum.Path) string {
 	if len(p) < 2 || p[0] != "sources" || p[1] == datum.Wildcard {
 		return ""

@@ -292,7 +292,7 @@ func afterwards(otherwise string) string {
 	return "rejected"
 }
 
-// without gives a list, leaving out one name.
+// without returns a list, leaving out one name.
 func without(names []string, name string) func() []string {
 	return func() []string {
 		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })

@@ -91,7 +91,7 @@ func (f cronField) value(s string) (int, bool) {
 	return n, err == nil && digits(s) && n >= f.min && n <= f.max
 }
 
-// digits tells whether a number is written without a sign, which strconv would take.
+// digits reports whether a number is written without a sign, which strconv would take.
 func digits(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
 // neverDue finds a day that its month does not have. Only single values are

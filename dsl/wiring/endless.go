@@ -126,7 +126,7 @@ func addSending(w *merge.Whole, list []sending, p *tree.Pipeline, h *tree.Handle
 	return append(list, sending{p, h, e.Type.Span, to, sure && !e.Named})
 }
 
-// isSure tells whether there is an element for certain; of what is not repeated, there is.
+// isSure reports whether there is an element for certain; of what is not repeated, there is.
 func isSure(f *tree.ForEach) bool { return f == nil || f.KnownLength() > 1 }
 
 // times is how many runs a sending starts at least.

@@ -85,7 +85,7 @@ func ServedBy(p *tree.Pipeline, event string) []diag.Related {
 	return []diag.Related{{Span: p.OnPlace(slices.Index(p.On, event)), Message: fmt.Sprintf("pipeline %q serves it", p.ID)}}
 }
 
-// unconditional tells whether a condition is true whatever the event.
+// unconditional reports whether a condition is true whatever the event.
 func unconditional(when *expr.Value) bool {
 	return when == nil || when.Kind == expr.ValueLiteral && when.Scalar == true
 }
