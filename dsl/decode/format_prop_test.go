@@ -33,10 +33,15 @@ func meaning(data []byte) string {
 		text = showDocument(r.doc)
 	}
 	slices.Sort(found) // flow by flow their order is that of the places
-	return blanks.ReplaceAllString(text, " ") + strings.Join(found, "\n")
+	return besideMarks.ReplaceAllString(blanks.ReplaceAllString(text, " "), "$1") + strings.Join(found, "\n")
 }
 
-var blanks = regexp.MustCompile(`(?:\\n|\s)+`)
+var (
+	blanks = regexp.MustCompile(`(?:\\n|\s)+`)
+
+	// Blanks beside these mean nothing in an expression: one that is too wide is broken there.
+	besideMarks = regexp.MustCompile(` ?([][(){},:]) ?`)
+)
 
 // checkLayout lays a text out and fails when that changes what it means, or when
 // doing it again changes anything.
@@ -167,6 +172,15 @@ func TestWideBracketsBecomeBlocks(t *testing.T) {
 				t.Errorf("still wide: %s", line)
 			}
 		}
+	}
+}
+
+// TestABrokenExpressionKeepsItsMeaning breaks an expression at its brackets, which puts blanks where none were.
+func TestABrokenExpressionKeepsItsMeaning(t *testing.T) {
+	t.Parallel()
+	text := "pipelines:\n- id: p\n  stages:\n  - id: s\n    handlers:\n    - id: h\n      set:\n        x: !$ |\n          event.payload.tariff in "
+	for _, list := range []string{wide[1], "['" + strings.Repeat("econom', 'business', '", 8) + "vip']"} {
+		checkLayout(t, []byte(text+list+"\n"))
 	}
 }
 
