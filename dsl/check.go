@@ -14,6 +14,7 @@ import (
 // checkAll finds what is wrong with the whole, and what could be better. Each check builds on
 // those before it: they fill the fields of the tree that no file has.
 func checkAll(w *merge.Whole, r *diag.Reporter) {
+	wiring.Called(w)
 	wiring.Events(w, r)
 	wiring.Awaits(w, r)
 	check.Contracts(w, r)

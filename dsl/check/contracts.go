@@ -43,7 +43,7 @@ func Contracts(w *merge.Whole, r *diag.Reporter) {
 		f.Contracts = c.stateContracts(f.StateSchemas, f.SharedState)
 	}
 	for _, p := range c.Bundle.Pipelines {
-		if p.IsCalled() {
+		if p.CanBeCalled() || p.OutputSchemas != nil {
 			c.calledContracts(p)
 		}
 		p.Contracts = c.stateContracts(p.StateSchemas, p.SharedState)

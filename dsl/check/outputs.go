@@ -10,7 +10,7 @@ import (
 // last stage, and notes what they are for those who call it.
 func (c *walk) checkOutputs() {
 	p := c.Declared
-	if !p.IsCalled() {
+	if !p.CanBeCalled() {
 		return
 	}
 	sc := c.scopeBefore(nil, len(c.Steps))

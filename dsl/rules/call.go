@@ -24,7 +24,7 @@ func callRules() []Rule {
 	return []Rule{{
 		Code:  Call,
 		Title: "call of a pipeline that cannot work",
-		Why: "Calls run a pipeline that declares inputs or outputs. A call sets every input without a default, and no " +
+		Why: "Calls run a pipeline that declares inputs. They also run one that declares outputs, if a handler calls it. A call sets every input without a default, and no " +
 			"others. Fields about attempts, such as retry, belong to the handlers inside. No pipeline calls itself, because a run " +
 			"must end.",
 		Before: file("{sum: 5}"),

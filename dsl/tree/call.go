@@ -26,9 +26,12 @@ type Call struct {
 	With *expr.Value `yaml:"with" kind:"map"`
 }
 
-// IsCalled reports whether the pipeline is run by calls of other pipelines, and not by
-// events.
-func (p *Pipeline) IsCalled() bool { return p.Inputs != nil || p.Outputs != nil }
+// IsCalled reports whether calls of other pipelines run the pipeline, and no events: it
+// declares inputs, or a handler calls it.
+func (p *Pipeline) IsCalled() bool { return p.Inputs != nil || p.Called && p.Outputs != nil }
+
+// CanBeCalled reports whether a handler may call the pipeline.
+func (p *Pipeline) CanBeCalled() bool { return p.Inputs != nil || p.Outputs != nil }
 
 // InputContract is what an input of the pipeline must be; nil for anything.
 func (p *Pipeline) InputContract(name string) *contracts.Contract { return p.InputContracts[name] }

@@ -306,10 +306,12 @@ type Pipeline struct {
 	// which expressions read as inputs.NAME instead of event. An input whose schema has a default is optional.
 	Inputs *expr.Value `yaml:"inputs" kind:"map" expr:"no"`
 
-	// Outputs is what a call of the pipeline returns. It is computed after the last stage.
+	// Outputs is the result of a run. The engine computes it after the last stage. Callers that wait for the run get
+	// it, and GET /v1/runs/{id} shows it. If another pipeline calls this one, it is the response of the call. If it
+	// cannot be computed, the run fails.
 	Outputs *expr.Value `yaml:"outputs" kind:"map"`
 
-	// OutputSchemas has a schema for each output. A call whose outputs do not fit fails.
+	// OutputSchemas has a schema for each output. A run or a call whose outputs do not fit fails.
 	OutputSchemas *expr.Value `yaml:"output-schemas" kind:"map" expr:"no"`
 
 	// Deadline is the longest time that a run of the pipeline may take, with all its attempts and waits. Then no more
@@ -349,6 +351,7 @@ type Pipeline struct {
 	OutputContracts map[string]*contracts.Contract `yaml:"-"`
 	Response        *typing.Outline                `yaml:"-"` // what is known of the outputs
 	Level           int                            `yaml:"-"` // of calls below it
+	Called          bool                           `yaml:"-"` // by a handler of the bundle
 }
 
 // FlowID is the flow that a pipeline belongs to: without one it is its own.

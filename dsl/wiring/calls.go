@@ -15,17 +15,30 @@ import (
 // the checkpoint of the one above.
 const maxCallDepth = 8
 
-// Calls finds out which pipelines call which, and reports what cannot be called.
-func Calls(w *merge.Whole, r *diag.Reporter) {
-	called := make(map[string]bool)
+// Called notes which pipelines handlers call: no events run these.
+func Called(w *merge.Whole) {
 	for _, p := range w.Bundle.Pipelines {
 		for _, s := range p.Stages {
 			for _, h := range s.Handlers {
-				if h.Call == nil || h.Call.Pipeline == "" {
+				if h.Call == nil {
 					continue
 				}
-				called[h.Call.Pipeline] = true
-				checkCallee(w, h, r)
+				if callee := w.Bundle.Index.Pipelines[h.Call.Pipeline]; callee != nil {
+					callee.Called = true
+				}
+			}
+		}
+	}
+}
+
+// Calls finds out which pipelines call which, and reports what cannot be called.
+func Calls(w *merge.Whole, r *diag.Reporter) {
+	for _, p := range w.Bundle.Pipelines {
+		for _, s := range p.Stages {
+			for _, h := range s.Handlers {
+				if h.Call != nil && h.Call.Pipeline != "" {
+					checkCallee(w, h, r)
+				}
 			}
 		}
 	}
@@ -35,7 +48,7 @@ func Calls(w *merge.Whole, r *diag.Reporter) {
 			levelOf(w, p, levels, nil, r)
 		}
 		if p.IsCalled() {
-			checkCalled(w, p, called[p.ID], r)
+			checkCalled(w, p, r)
 		}
 	}
 }
@@ -52,14 +65,14 @@ func checkCallee(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 		known := func() []string {
 			var out []string
 			for _, p := range w.Bundle.Pipelines {
-				if p.IsCalled() {
+				if p.CanBeCalled() {
 					out = append(out, p.ID)
 				}
 			}
 			return out
 		}
 		r.Errorf(at, rules.Call, r.DidYouMean(h.Call.Pipeline, known), "unknown pipeline %q", h.Call.Pipeline)
-	case !p.IsCalled():
+	case !p.CanBeCalled():
 		r.Report(diag.Diagnostic{
 			Span: at, Code: rules.Call, Message: fmt.Sprintf("pipeline %q is run by events, not by calls", p.ID),
 			Hint:    "let it declare inputs: or outputs:, or emit its event",
@@ -134,14 +147,18 @@ func levelOf(w *merge.Whole, p *tree.Pipeline, known map[*tree.Pipeline]int, way
 }
 
 // checkCalled checks what a pipeline says that others call.
-func checkCalled(w *merge.Whole, p *tree.Pipeline, called bool, r *diag.Reporter) {
+func checkCalled(w *merge.Whole, p *tree.Pipeline, r *diag.Reporter) {
+	hint := "delete it, or delete inputs: to run the pipeline by events"
+	if p.Inputs == nil {
+		hint = "delete it, or let the handlers that call the pipeline emit its event"
+	}
 	for _, name := range []string{"on", "when", "flow"} {
 		if at := p.PlaceOf(name, diag.Span{}); at != (diag.Span{}) {
-			r.Errorf(at, rules.Call, "delete it, or delete inputs: and outputs:", "pipeline %q is run by calls, so it has no %s", p.ID, name)
+			r.Errorf(at, rules.Call, hint, "pipeline %q is run by calls, so it has no %s", p.ID, name)
 		}
 	}
-	if !called && !w.Partial { // the caller may be in a file that could not be read
-		r.Warnf(p.PlaceOf("id", p.Span), rules.Call, "call it: call: {pipeline: "+p.ID+"}, or delete inputs: and outputs: to run it by events",
+	if !p.Called && !w.Partial { // the caller may be in a file that could not be read
+		r.Warnf(p.PlaceOf("id", p.Span), rules.Call, "call it: call: {pipeline: "+p.ID+"}, or delete inputs: to run it by events",
 			"nobody calls pipeline %q", p.ID)
 	}
 }

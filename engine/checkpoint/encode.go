@@ -31,6 +31,9 @@ func (c *Run) Encode() []byte {
 	if len(c.Inputs) > 0 {
 		b = append(append(b, `,"inputs":`...), c.Inputs...)
 	}
+	if len(c.Outputs) > 0 {
+		b = append(append(b, `,"outputs":`...), c.Outputs...)
+	}
 	b = b.values(`,"shared_state":{`, c.Shared).listOr(`,"wrote":`, c.Wrote)
 	b = append(b, `,"handlers":[`...)
 	for i := range c.Handlers {

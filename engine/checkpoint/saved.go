@@ -156,6 +156,7 @@ type Run struct {
 	Looped     int                        `json:"looped,omitempty"`     // how many runs it has started in its loop; not inside of a call
 	Redone     []string                   `json:"redone,omitempty"`     // refs of what was undone, to be done again, as often as it was; not inside of a call
 	Inputs     json.RawMessage            `json:"inputs,omitempty"`     // inside of a call
+	Outputs    json.RawMessage            `json:"outputs,omitempty"`    // the result of a run that has succeeded; not inside of a call
 	Shared     map[string]json.RawMessage `json:"shared_state"`
 	Wrote      []string                   `json:"wrote,omitempty"`
 	Handlers   []Record                   `json:"handlers"`

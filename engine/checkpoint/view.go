@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ type RunView struct {
 	Status      model.Status   `json:"status"`
 	Event       EventView      `json:"event"`
 	SharedState map[string]any `json:"shared_state,omitzero"` // nil in lists
+	Outputs     map[string]any `json:"outputs,omitzero"`      // the result, of a run that has succeeded and whose pipeline declares outputs; nil in lists
 	Stage       int            `json:"stage"`                 // that it is in, from 1; 0 before it begins
 	Handlers    []HandlerView  `json:"handlers"`
 	Bundle      string         `json:"bundle,omitempty"`
@@ -94,10 +96,27 @@ func (v *RunView) ReadCheckpoint(data []byte) error {
 		}
 		v.SharedState[name] = value
 	}
+	if err := v.readOutputs(c.Outputs); err != nil {
+		return err
+	}
 	for _, h := range c.Handlers {
 		v.add(h, "")
 	}
 	v.order()
+	return nil
+}
+
+// readOutputs adds the result, unless the view is of a list. A run that makes up a handler has
+// had its result before.
+func (v *RunView) readOutputs(raw json.RawMessage) error {
+	if len(raw) == 0 || v.SharedState == nil || v.Status != model.Succeeded {
+		return nil
+	}
+	value, err := datum.ParseJSON(raw)
+	if err != nil {
+		return fmt.Errorf("read checkpoint: outputs: %w", err)
+	}
+	v.Outputs, _ = value.(map[string]any)
 	return nil
 }
 

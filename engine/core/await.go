@@ -117,7 +117,7 @@ func (r *Run) offer(p model.Pending, live Live) (taken bool) {
 		}
 		if taken {
 			r.settled = false
-			r.advance()
+			r.advance(live)
 			return true
 		}
 	}

@@ -154,7 +154,7 @@ func (r *Run) finishIn(u unit, ref string, o Outcome, live Live) {
 	if u.item > 0 {
 		r.finishItems(u.Step, live)
 	}
-	r.advance()
+	r.advance(live)
 }
 
 // withdrawIn tells that a task inside of a call does not start after all.

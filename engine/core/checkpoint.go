@@ -30,7 +30,7 @@ func (r *progress) snapshot(records []checkpoint.Record) *checkpoint.Run {
 		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason, Stopping: r.stopping,
 		MakesUp: r.makesUp, Undoing: r.undoing,
 		Clock: r.clock, StageClock: r.stageClock,
-		Inputs: r.rawInputs, Shared: r.scope.raw, Handlers: records,
+		Inputs: r.rawInputs, Outputs: r.outputs, Shared: r.scope.raw, Handlers: records,
 	}
 	if r.status.Ended() {
 		c.Ended = r.status

@@ -199,36 +199,40 @@ func (f *fitting) checkKept(s, was *planner.Step) error {
 		}
 		reader := f.reader(datum.Path{planner.SharedRoot, name})
 		switch {
-		case reader == nil:
+		case reader == "":
 		case slices.Contains(now, name):
-			return fmt.Errorf("%s reads shared-state.%s, which %s writes now, and did not when it ran", reader.Path, name, s.Path)
+			return fmt.Errorf("%s reads shared-state.%s, which %s writes now, and did not when it ran", reader, name, s.Path)
 		default:
-			return fmt.Errorf("%s reads shared-state.%s, which %s wrote when it ran, and does not now", reader.Path, name, s.Path)
+			return fmt.Errorf("%s reads shared-state.%s, which %s wrote when it ran, and does not now", reader, name, s.Path)
 		}
 	}
 	if was.Keeps || rec.outcome != model.OutcomeSucceeded || rec.wentOn() {
 		return nil // kept, or there was none
 	}
-	if reader := f.reader(datum.Path{planner.SourcesRoot, s.Handler.ID, "response"}); reader != nil {
-		return fmt.Errorf("%s reads the response of %s, which nobody read when it came, so that it was not kept", reader.Path, s.Path)
+	if reader := f.reader(datum.Path{planner.SourcesRoot, s.Handler.ID, "response"}); reader != "" {
+		return fmt.Errorf("%s reads the response of %s, which nobody read when it came, so that it was not kept", reader, s.Path)
 	}
 	return nil
 }
 
-// reader finds a handler to come that reads a path, or a compensation that may be to come.
-func (f *fitting) reader(path datum.Path) *planner.Step {
+// reader names a handler to come that reads a path, or a compensation that may be to come, or
+// the outputs; empty for none.
+func (f *fitting) reader(path datum.Path) string {
 	reads := func(r datum.Read) bool { return r.Path.Overlaps(path) }
 	for _, s := range f.run.plan.Steps {
 		rec := &f.run.records[s.Position]
 		switch {
 		case s.Stage >= f.run.stage && f.goesOn(s) && slices.ContainsFunc(s.Reads, reads):
-			return s
+			return s.Path
 		case s.Undo != nil && (rec.outcome == model.OutcomeSucceeded || !rec.decided()) && slices.ContainsFunc(s.Handler.CompensateReads(),
 			reads):
-			return s.Undo
+			return s.Undo.Path
 		}
 	}
-	return nil
+	if p := f.run.plan.Pipeline; slices.ContainsFunc(p.Outputs.Reads(), reads) {
+		return p.ID + ": outputs"
+	}
+	return ""
 }
 
 // leaves lists the names of the shared state that a handler sets when it ends as a

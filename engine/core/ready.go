@@ -68,8 +68,8 @@ func (r *Run) Ready(live Live) (tasks []Attempt) {
 	// A stage whose handlers are all decided without a call, such as skipped ones, leads on
 	// to the next at once.
 	for moved := true; moved; {
-		r.advance()
-		if r.status.Ended() {
+		r.advance(live)
+		if r.status.Ended() || r.stage == len(r.plan.Stages) { // the outputs may have failed behind the last stage
 			break
 		}
 		r.startClocks(live.Now)
@@ -80,7 +80,7 @@ func (r *Run) Ready(live Live) (tasks []Attempt) {
 			}
 			tasks = r.begin(tasks, s, live)
 		}
-		moved = r.advance()
+		moved = r.advance(live)
 	}
 	if r.undoing && !r.status.Ended() {
 		tasks = r.undo(tasks, live)
@@ -92,7 +92,7 @@ func (r *Run) Ready(live Live) (tasks []Attempt) {
 // advance goes on to the first stage that is not complete, and ends the run
 // when there is none, or when it has failed and no task is under way. It reports
 // whether there is a new stage to look at.
-func (r *Run) advance() (moved bool) {
+func (r *Run) advance(live Live) (moved bool) {
 	if r.status.Ended() {
 		return false
 	}
@@ -112,6 +112,12 @@ func (r *Run) advance() (moved bool) {
 		r.stageClock = time.Time{}
 		r.touch()
 		moved = true
+	}
+	if err := r.answer(live); err != nil {
+		r.failedPath, r.class = r.plan.Pipeline.ID, model.ClassOf(err)
+		r.failure = model.CleanText(fmt.Sprintf("%s: outputs: %v", r.failedPath, err))
+		r.surrender()
+		return false
 	}
 	r.end(model.Succeeded)
 	return false
@@ -150,7 +156,7 @@ func (r *Run) Finish(ref string, o Outcome, live Live) {
 	if u.item > 0 {
 		r.finishItems(u.Step, live)
 	}
-	r.advance()
+	r.advance(live)
 }
 
 // attempted takes how an attempt ended.

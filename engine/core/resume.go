@@ -54,7 +54,7 @@ func (r *Run) restore(c checkpoint.Run) error {
 	r.begins(c.Began)
 	r.stage, r.clock, r.stageClock = c.Stage, c.Clock, c.StageClock
 	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Failure, c.Class, c.Reason
-	r.stopping, r.makesUp, r.undoing = c.Stopping, c.MakesUp, c.Undoing
+	r.stopping, r.makesUp, r.undoing, r.outputs = c.Stopping, c.MakesUp, c.Undoing, c.Outputs
 	if r.within == "" {
 		r.extent.parts, r.extent.looped = c.Parts, c.Looped
 		r.stood, r.paused = c.Stood, c.Paused

@@ -56,6 +56,7 @@ type progress struct {
 
 	caller    *progress       // that the run is inside of; nil outside
 	calledBy  unit            // of caller
+	outputs   json.RawMessage // the result; nil before the end, and when the pipeline declares none
 	within    string          // what refs begin with inside of a call; empty outside
 	rawInputs json.RawMessage // of a call
 

@@ -141,7 +141,7 @@ func (s *scope) rolledOut(step *planner.Step, live Live) (in bool, why string, e
 	return false, fmt.Sprintf("rolled out to %g %%, and this run is not among them", percent), nil
 }
 
-// outputs evaluates what the pipeline of a run inside of a call gives.
+// outputs evaluates what the pipeline of a run gives.
 func (s *scope) outputs(live Live) (any, error) {
 	p := s.plan.Pipeline
 	if s.outer != nil {

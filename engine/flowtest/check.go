@@ -61,7 +61,7 @@ func (c *checker) test(t *Test) {
 func (c *checker) about(t *Test) {
 	e := t.Expect
 	one := e.Status != "" || e.Pipeline != "" || e.Failed != "" || e.Error != "" || e.Reason != "" || e.SharedState != nil ||
-		e.State != "" || e.Transitions != nil || e.Handlers != nil || e.Refused != ""
+		e.Outputs != nil || e.State != "" || e.Transitions != nil || e.Handlers != nil || e.Refused != ""
 	if one && len(t.Events) > 1 {
 		c.Errorf(head(e.Span), rules.TestPlace, "say it in expect of an event, below runs, or below entities",
 			"the expect of a test with %d events cannot speak of the run", len(t.Events))
@@ -292,6 +292,7 @@ func (c *checker) expect(e *Expect, pipelines []string) {
 		c.roots(emit.Payload, "what is expected", "value")
 	}
 	c.roots(e.SharedState, "what is expected", "value")
+	c.roots(e.Outputs, "what is expected", "value")
 	for _, pipeline := range pipelines {
 		p := c.suite.Bundle.Pipeline(pipeline)
 		if f := c.suite.Bundle.Flow(p.Flow); f != nil {

@@ -157,6 +157,7 @@ func (j *judge) run(path string, e, own *Expect, r *checkpoint.RunView) {
 		j.add(e.at("reason"), path+".reason", e.Reason, orNothing(r.Reason))
 	}
 	j.state(path, e, own, r)
+	j.outputs(path, e, own, r)
 	for _, name := range sorted(e.Handlers) {
 		j.handler(path+".handlers."+name, name, e.Handlers[name], own.Handlers != nil, r)
 	}
@@ -200,6 +201,21 @@ func (j *judge) state(path string, e, own *Expect, r *checkpoint.RunView) {
 			value = any(absent{})
 		}
 		j.found = append(j.found, match(at, items[i], value)...)
+	}
+}
+
+// outputs compares the result. What handlers leave that are off may be missing in it.
+func (j *judge) outputs(path string, e, own *Expect, r *checkpoint.RunView) {
+	if own.Outputs == nil && len(j.relaxed.names)+len(j.relaxed.handlers) > 0 {
+		return
+	}
+	items := e.Outputs.Items()
+	for i, k := range e.Outputs.Keys() {
+		value, ok := r.Outputs[k.Name]
+		if !ok {
+			value = any(absent{})
+		}
+		j.found = append(j.found, match(join(path+".outputs", k.Name), items[i], value)...)
 	}
 }
 

@@ -41,6 +41,9 @@ type Expect struct {
 	// SharedState is the shared state of the run.
 	SharedState *expr.Value `yaml:"shared-state" kind:"map"`
 
+	// Outputs is the result of the run.
+	Outputs *expr.Value `yaml:"outputs" kind:"map"`
+
 	// State is the state of the entity after all runs.
 	State string `yaml:"state"`
 

@@ -29,6 +29,12 @@ func Print(s cli.Streams, v checkpoint.RunView) error {
 			fmt.Fprintln(s.Out, why)
 		}
 	}
+	if v.Outputs != nil {
+		fmt.Fprintln(s.Out, "outputs:")
+		if err := s.PrintJSON(v.Outputs); err != nil {
+			return err
+		}
+	}
 	fmt.Fprintln(s.Out, "shared-state:")
 	return s.PrintJSON(v.SharedState)
 }
