@@ -38,6 +38,7 @@ import (
 	"procaas/engine/taskrun"
 	"procaas/engine/transfers"
 	"procaas/engine/triggers"
+	"procaas/engine/watch"
 	"procaas/engine/writes"
 )
 
@@ -100,6 +101,7 @@ type Engine struct {
 	*records.Runs
 	*steering.Steering
 	*transfers.Transfers
+	*watch.Answers
 
 	o        Options
 	library  definitions.Library
@@ -139,8 +141,11 @@ func New(o Options) (*Engine, error) {
 		Stats: &stats.Stats{Metrics: o.Metrics}, Metrics: o.Metrics, Clock: &e.clock, Log: o.Log, Notify: o.Notify,
 	}
 	health := &writes.Health{}
+	e.Answers = &watch.Answers{Runs: o.Store.Runs, Watch: watch.Watch{
+		News: o.Store.Runs.Newer, Log: o.Log, Drives: func(run string) bool { return e.driver.Drives(run) },
+	}}
 	e.driver = node.NewDriver(node.Parts{
-		Steering: e.Steering, Follower: e.Follower, Runs: e.Runs, Writes: health, Tracer: o.Tracer,
+		Steering: e.Steering, Follower: e.Follower, Runs: e.Runs, Watch: &e.Answers.Watch, Writes: health, Tracer: o.Tracer,
 		Name: o.Name, MaxInFlight: o.MaxInFlight, Lease: o.Lease, Drain: o.Drain, Call: e.call,
 	})
 	e.Runs.Node = e.driver
@@ -184,6 +189,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		Runs: e.Runs, Log: e.o.Log, Failed: e.o.Metrics.Failed, Keep: e.o.Retention, KeepAudit: e.o.AuditRetention,
 	}
 	loops.Go(func() { retention.Run(ctx) })
+	loops.Go(func() { e.Answers.Watch.Run(ctx) })
 	return e.driver.Run(ctx)
 }
 

@@ -25,7 +25,7 @@ var rooms = map[string][]string{
 	"engine": {
 		"model", "store", "sqlstore", "clock", "pgkit", "planner", "checkpoint", "core", "guard", "fallback", "diagram", "diff",
 		"clusters", "transfers", "secrets", "tracing", "outbound", "triggers", "definitions", "credentials", "settings",
-		"records", "explain", "stats", "writes", "intake", "taskrun", "inbox", "steering", "node",
+		"records", "explain", "watch", "stats", "writes", "intake", "taskrun", "inbox", "steering", "node",
 	},
 }
 

@@ -47,6 +47,7 @@ import (
 	"procaas/engine/steering"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
+	"procaas/engine/watch"
 	"procaas/handlers"
 )
 
@@ -227,6 +228,20 @@ func (f *fakeEngine) steer(id string, may func(model.Status) bool, change func(*
 	}
 	change(r)
 	return *r, nil
+}
+
+// AwaitRun implements [runs.Reader]: a fake runs nothing, so that a run that goes on does so for ever.
+func (f *fakeEngine) AwaitRun(ctx context.Context, id string) (checkpoint.RunView, error) {
+	run, err := f.RunByID(ctx, id)
+	if err == nil && !run.Status.Ended() {
+		<-ctx.Done()
+		err = ctx.Err()
+	}
+	return run, err
+}
+
+func (f *fakeEngine) FollowRun(ctx context.Context, id string) (*watch.Progress, error) {
+	return f.controls.FollowRun(ctx, id)
 }
 
 func (f *fakeEngine) RunByID(_ context.Context, id string) (checkpoint.RunView, error) {

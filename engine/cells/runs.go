@@ -59,6 +59,38 @@ func (s *Store) Run(ctx context.Context, id string) (store.RunRecord, error) {
 	return r, err
 }
 
+// Newer implements [store.Runs]. What a cell that is away has is missing. Of a run that is in two
+// cells that one counts which the map names, or which has its end.
+func (s *Store) Newer(ctx context.Context, of []store.Seen) ([]store.RunRecord, error) {
+	parts := s.live()
+	found, errs := each(parts, func(p *part) ([]store.RunRecord, error) {
+		db, err := p.cell()
+		if err != nil {
+			return nil, err
+		}
+		news, err := db.Runs.Newer(ctx, of)
+		return news, p.heed(ctx, err)
+	})
+	var out []store.RunRecord
+	taken := map[string]bool{}
+	for i, news := range found {
+		for _, r := range news {
+			if taken[r.ID] || s.partOf(r.Key) != parts[i] && !r.Status.Ended() {
+				continue
+			}
+			taken[r.ID] = true
+			r.Node = s.homeAt(ctx, parts[i], r.Node)
+			out = append(out, r)
+		}
+	}
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, store.ErrAway) {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
 // A page is where each cell goes on in a listing: the cells by number, what has ended is
 // left out.
 type page map[int]string

@@ -22,6 +22,45 @@ var runCases = []storeCase{
 		_, err = p.Runs.Entity(p.Context(), "orders", "alone")
 		p.wantErr("entity of an unordered event", err, store.ErrNotFound)
 	}},
+	{"news of runs are their ends, and other versions than those that were seen", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("a"), p.event("b"), p.event("c"), p.event("d"))
+		first := p.claim(node, 1)
+		p.finish(node, first...)
+		news := func(of ...store.Seen) (out []string) {
+			all, err := p.Runs.Newer(p.Context(), of)
+			p.must(err)
+			for _, r := range all {
+				whole, err := p.Runs.Run(p.Context(), r.ID)
+				p.must(err)
+				p.equal("record of "+r.ID, r, whole)
+				out = append(out, r.ID)
+			}
+			slices.Sort(out)
+			return out
+		}
+		var ends, seen []store.Seen
+		for _, id := range append(ids, "nobody") {
+			r, _ := p.Runs.Run(p.Context(), id)
+			ends, seen = append(ends, store.Seen{Run: id, Version: -1}), append(seen, store.Seen{Run: id, Version: r.Version})
+		}
+		p.equal("none", news(), []string(nil))
+		p.equal("the end of one", news(ends...), []string{first[0].ID})
+		p.equal("what has changed", news(seen[1:]...), []string(nil))
+		second := p.claim(node, 1)[0]
+		p.commit(node, change(second, model.Running))
+		p.equal("a step is no end", news(ends[1:]...), []string(nil))
+		p.equal("a step is another version", news(seen[1:]...), []string{second.ID})
+		failed := change(second, model.Failed)
+		failed.Version++
+		p.commit(node, failed)
+		p.equal("a failure is an end", news(ends[1:]...), []string{second.ID})
+		var many []store.Seen
+		for range 70 {
+			many = append(many, ends...)
+		}
+		p.equal("many", len(slices.Compact(news(many...))), 2)
+	}},
 	{"a listing goes from the last accepted to the first, page by page", func(p *probe) {
 		node := p.join()
 		var want []string

@@ -22,6 +22,18 @@ func (m *Store) Run(ctx context.Context, id string) (store.RunRecord, error) {
 	return m.record(r), ctx.Err()
 }
 
+// Newer implements [store.Runs].
+func (m *Store) Newer(ctx context.Context, of []store.Seen) (news []store.RunRecord, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range of {
+		if r := m.runs[s.Run]; r != nil && s.IsNews(r.status, r.version) {
+			news = append(news, m.record(r))
+		}
+	}
+	return news, ctx.Err()
+}
+
 // record makes a row readable.
 func (m *Store) record(r *memoryRun) store.RunRecord {
 	now := m.now()

@@ -18,6 +18,7 @@ import (
 	"procaas/engine/records"
 	"procaas/engine/steering"
 	"procaas/engine/store"
+	"procaas/engine/watch"
 	"procaas/engine/writes"
 )
 
@@ -40,6 +41,7 @@ type Parts struct {
 	*steering.Steering
 	Follower *definitions.Follower
 	Runs     *records.Runs
+	Watch    *watch.Watch // is told of runs that the node has let go of, and of steps
 	Writes   *writes.Health
 	Tracer   trace.Tracer // nothing is traced when nil
 
@@ -117,6 +119,9 @@ func (d *Driver) Move(run, order string) {
 		j.move(order)
 	}
 }
+
+// Drives reports whether this node has a run in its hands; see [watch.Watch].
+func (d *Driver) Drives(run string) bool { return d.job(run) != nil }
 
 // job finds a run that the node works on; nil when it does not.
 func (d *Driver) job(run string) *job {

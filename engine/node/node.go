@@ -179,6 +179,7 @@ func (n *node) done(j *job) {
 		n.ending--
 	}
 	n.mu.Unlock()
+	n.d.Watch.Left(j.claimed.ID)
 	// The next event of the key may be ready now; who is told of that need not look.
 	if j.claimed.Ordered && !n.told || n.backlog.Load() {
 		n.nudge()

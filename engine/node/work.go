@@ -216,6 +216,7 @@ func (j *job) commit(c model.Change) error {
 		if len(c.Emit) > 0 {
 			j.n.nudge()
 		}
+		j.n.d.Watch.Saved(j.claimed.ID)
 		if c.Status.Ended() {
 			j.n.d.Metrics.Runs.WithLabelValues(c.Pipeline, string(c.Status)).Inc()
 		}

@@ -306,6 +306,11 @@ type Runs interface {
 	// Run reads one run, ended ones included; [ErrNotFound] when there is none.
 	Run(ctx context.Context, id string) (RunRecord, error)
 
+	// Newer reads those of several runs that have ended, failed ones included, or that have
+	// another version than the one seen, in any order. One that does not exist is left out, and
+	// so may be one that cannot be read at present.
+	Newer(ctx context.Context, of []Seen) ([]RunRecord, error)
+
 	// List reads runs, the last accepted first unless the filter says Oldest, up
 	// to filter.Limit, and the cursor of the next page, empty at the end;
 	// [ErrCursor].
@@ -348,6 +353,17 @@ type Runs interface {
 
 	// Release makes up to limit runs ready that are parked with a cause, oldest first. It returns their number.
 	Release(ctx context.Context, cause string, limit int) (int, error)
+}
+
+// A Seen is what somebody knows of a run, who asks for news of it.
+type Seen struct {
+	Run     string
+	Version int64 // -1: only its end is news
+}
+
+// IsNews reports whether a run that has come so far is news for whoever has seen that of it.
+func (s Seen) IsNews(status model.Status, version int64) bool {
+	return status.Ended() || s.Version >= 0 && s.Version != version
 }
 
 // A Move is an order to give a run another definition, or an [model.UndoOrder].

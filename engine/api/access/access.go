@@ -73,6 +73,7 @@ var Needs = map[string]Need{
 
 	"list-runs":    reads,
 	"get-run":      reads,
+	"follow-run":   reads,
 	"explain-run":  reads,
 	"get-key":      reads,
 	"page":         free, // serveConsole lets people in

@@ -52,6 +52,13 @@ type caller struct {
 	http  *http.Client
 }
 
+// lasting is the caller for calls that the server lets wait for a time.
+func (c *caller) lasting(wait time.Duration) *caller {
+	longer := *c
+	longer.http = &http.Client{Timeout: callTime + wait, Transport: c.http.Transport}
+	return &longer
+}
+
 // send sends one request, and returns the reply.
 func send[T any](ctx context.Context, c *caller, method, path string, body any, h http.Header) (reply T, err error) {
 	err = c.call(ctx, method, path, body, h, &reply)

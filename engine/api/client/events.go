@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"procaas/engine/api/wire"
 )
@@ -15,6 +16,18 @@ type eventsCalls struct{ *caller }
 // and returns the reply as it came: a [wire.Receipt] or [wire.Receipts].
 func (c eventsCalls) Submit(ctx context.Context, body []byte) (json.RawMessage, error) {
 	return send[json.RawMessage](ctx, c.caller, http.MethodPost, "/v1/events", json.RawMessage(body), nil)
+}
+
+// SubmitAndWait sends the JSON of one event, and waits for the end of its run for up to a time,
+// at most [rest.MaxWait]. The result has no status when the run goes on. It is also given as it
+// came.
+func (c eventsCalls) SubmitAndWait(ctx context.Context, body []byte, wait time.Duration) (wire.Result, json.RawMessage, error) {
+	var result wire.Result
+	reply, err := send[json.RawMessage](ctx, c.lasting(wait), http.MethodPost, "/v1/events?wait="+wait.String(), json.RawMessage(body), nil)
+	if err == nil {
+		err = json.Unmarshal(reply, &result)
+	}
+	return result, reply, err
 }
 
 // SubmitEvent sends one event.

@@ -1,9 +1,15 @@
 package client
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"strings"
+	"time"
 
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
@@ -28,6 +34,56 @@ const (
 // Run reads a run. The error is a [*problem.Problem] with the code run_not_found when there is none.
 func (c runsCalls) Run(ctx context.Context, id string) (checkpoint.RunView, error) {
 	return send[checkpoint.RunView](ctx, c.caller, http.MethodGet, "/v1/runs/"+url.PathEscape(id), nil, nil)
+}
+
+// AwaitRun waits for the end of a run for up to a time, at most [rest.MaxWait], and reads it. Its
+// status tells whether it has ended.
+func (c runsCalls) AwaitRun(ctx context.Context, id string, wait time.Duration) (checkpoint.RunView, error) {
+	return send[checkpoint.RunView](ctx, c.lasting(wait), http.MethodGet, "/v1/runs/"+url.PathEscape(id)+"?wait="+wait.String(), nil, nil)
+}
+
+// FollowRun reads the steps of a run, the present state first. The function is told of each, and
+// of the end as the last one. Without an end, the stream was cut: call it again.
+func (c runsCalls) FollowRun(ctx context.Context, id string, step func(v checkpoint.RunView, ended bool) error) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/v1/runs/"+url.PathEscape(id)+"/progress", http.NoBody)
+	if err != nil {
+		return err
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	reply, err := (&http.Client{Transport: c.http.Transport}).Do(req) // it lasts
+	if err != nil {
+		return err
+	}
+	defer reply.Body.Close()
+	if reply.StatusCode >= http.StatusBadRequest {
+		data, _ := io.ReadAll(io.LimitReader(reply.Body, maxReply))
+		return replyProblem(reply, data)
+	}
+	lines := bufio.NewReader(reply.Body)
+	for name := ""; ; {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return fmt.Errorf("the stream of run %s was cut: %w", id, err)
+		}
+		if event, ok := strings.CutPrefix(line, "event: "); ok {
+			name = strings.TrimSpace(event)
+		}
+		data, ok := strings.CutPrefix(line, "data: ")
+		if !ok {
+			continue
+		}
+		var v checkpoint.RunView
+		d := json.NewDecoder(strings.NewReader(data))
+		d.UseNumber()
+		if err := d.Decode(&v); err != nil {
+			return fmt.Errorf("%s does not answer as procaas does: %w", req.URL, err)
+		}
+		if err := step(v, name == "end"); err != nil || name == "end" {
+			return err
+		}
+	}
 }
 
 // Runs reads a page of runs, newest first.

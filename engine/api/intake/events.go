@@ -1,10 +1,12 @@
 package intake
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
@@ -12,6 +14,7 @@ import (
 	engineintake "procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/tracing"
+	"procaas/engine/watch"
 )
 
 // The forms in which CloudEvents come.
@@ -34,7 +37,11 @@ type intake struct {
 
 // postEvents takes events in. What cannot be read is refused as a whole, before
 // anything is stored; what can be read is accepted or refused event by event.
-func (g *Group) postEvents(c *rest.Call) error {
+func (g *Group) postEvents(c *rest.Call, how *rest.WaitQuery) error {
+	wait, err := how.For(c)
+	if err != nil {
+		return err
+	}
 	if err := g.mayTakeIn(); err != nil {
 		return err
 	}
@@ -50,8 +57,13 @@ func (g *Group) postEvents(c *rest.Call) error {
 	if err != nil {
 		return err
 	}
+	if in.many && how.Wait != "" && wait > 0 {
+		return problem.Parameter([]problem.Fault{{
+			Location: "query/wait", Message: "want a single event, have an array: send the events one by one, or wait for each run at /v1/runs/{id}",
+		}})
+	}
 	in.trace(c.R.Header)
-	return g.submit(c, in)
+	return g.submit(c, in, wait)
 }
 
 // mayTakeIn refuses events before they are read when even one would have to wait
@@ -144,9 +156,10 @@ func pointerTo(path []string) string {
 	return b.String()
 }
 
-// submit hands events over and replies. A client that has gone is not served:
+// submit hands events over and replies, to a single one after the end of its run when that comes
+// in time. A client that has gone is not served:
 // it will send again.
-func (g *Group) submit(c *rest.Call, in intake) error {
+func (g *Group) submit(c *rest.Call, in intake, wait time.Duration) error {
 	if err := c.Context().Err(); err != nil {
 		return err
 	}
@@ -166,9 +179,35 @@ func (g *Group) submit(c *rest.Call, in intake) error {
 		return err
 	}
 	if in.many {
+		c.W.Header().Del("Preference-Applied")
 		return replyMany(c, in, results)
 	}
-	return replyOne(c, in, results[0])
+	if results[0].Err == nil && wait > 0 {
+		return g.replyEnd(c, in, results[0], wait)
+	}
+	return replyOne(c, in, results[0], 0)
+}
+
+// replyEnd waits for the end of a run and replies with it. When that does not come in time, the
+// event is accepted all the same.
+func (g *Group) replyEnd(c *rest.Call, in intake, result engineintake.Submitted, wait time.Duration) error {
+	if err := rest.LetLast(c.W, wait+rest.WriteTime); err != nil {
+		return err
+	}
+	ctx, cancel := g.Streams.UntilEnd(c.Context(), wait)
+	defer cancel()
+	run, err := g.Runs.AwaitRun(ctx, result.Receipt.Run)
+	switch {
+	case c.Context().Err() != nil:
+		return c.Context().Err() // the caller has left
+	case errors.Is(err, watch.ErrFull):
+		c.W.Header().Set("Retry-After", "1")
+		return replyOne(c, in, result, http.StatusAccepted)
+	case err != nil:
+		return replyOne(c, in, result, http.StatusAccepted)
+	}
+	c.W.Header().Set("Location", "/v1/runs/"+result.Receipt.Run)
+	return c.Reply(http.StatusOK, wire.ResultOf(receiptOf(in, result.Receipt), &run))
 }
 
 // maySubmit refuses events for pipelines that the caller's grant does not cover.
@@ -187,21 +226,26 @@ func (g *Group) maySubmit(c *rest.Call, events []model.Event) error {
 	return nil
 }
 
-// replyOne replies 202 to an event that is stored now, and 200 to one that was before.
-func replyOne(c *rest.Call, in intake, result engineintake.Submitted) error {
+// replyOne replies with a receipt: by default 202 to an event that is stored now, and 200 to one
+// that was before.
+func replyOne(c *rest.Call, in intake, result engineintake.Submitted, status int) error {
 	if result.Err != nil {
 		return eventProblem(result.Err, in.field)
 	}
-	status := http.StatusAccepted
-	if result.Receipt.Duplicate {
-		status = http.StatusOK
+	if status == 0 {
+		if status = http.StatusAccepted; result.Receipt.Duplicate {
+			status = http.StatusOK
+		}
 	}
 	c.W.Header().Set("Location", "/v1/runs/"+result.Receipt.Run)
-	rc := result.Receipt
-	return c.Reply(status, wire.Receipt{
+	return c.Reply(status, receiptOf(in, result.Receipt))
+}
+
+func receiptOf(in intake, rc model.Receipt) wire.Receipt {
+	return wire.Receipt{
 		Event: rc.Event, Run: rc.Run, Duplicate: rc.Duplicate, Undecided: rc.Undecided,
 		Key: otherKey(in.events[0], rc),
-	})
+	}
 }
 
 // otherKey returns the key of a run when its event names another one; empty otherwise. The

@@ -14,6 +14,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/checkpoint"
 	engineintake "procaas/engine/intake"
 	"procaas/engine/model"
 )
@@ -30,8 +31,19 @@ type Intake interface {
 	Bundle() *tree.Bundle
 }
 
+// A Waiter waits for the ends of runs.
+type Waiter interface {
+	// AwaitRun gives a run that has ended. Its error is that of ctx when that ends first, and
+	// [watch.ErrFull] when too many wait.
+	AwaitRun(ctx context.Context, id string) (checkpoint.RunView, error)
+}
+
 // A Group serves the calls that bring events in.
-type Group struct{ Intake Intake }
+type Group struct {
+	Intake  Intake
+	Runs    Waiter
+	Streams *rest.Streams
+}
 
 // Refusals are the codes that any call which brings events in may give.
 func Refusals(more ...string) []string {
@@ -63,18 +75,32 @@ func Receipts(all []any, some ...any) []rest.Reply {
 	}
 }
 
+// withResult adds what a caller gets who waits.
+func withResult(replies []rest.Reply) []rest.Reply {
+	for i := range replies {
+		if replies[i].Status == 0 {
+			replies[i].About = "The event had been accepted before, and nothing has changed. With `wait`: the run has ended, and this is its result."
+			replies[i].Body = wire.Result{}
+		}
+	}
+	return replies
+}
+
 // Operations lists the calls.
 func (g *Group) Operations() []rest.Operation {
-	return []rest.Operation{{
+	return []rest.Operation{rest.WithParameters(rest.Operation{
 		Method: http.MethodPost, Path: "/v1/events", ID: "submit-events", Tag: "events", Summary: "Submit events",
 		About: "Accepts the plain form, one event or an array, and CloudEvents 1.0: structured, batched, or binary with the attributes " +
 			"in `ce-` headers. Extensions of CloudEvents: `partitionkey` (or `subject`) is the key. `priority`, `delaytolerance` and `at` " +
 			"are as in the plain form. `traceparent` and `tracestate`, or the headers of these names, are the trace context of the event. " +
 			"Data must be JSON.\n\n" +
 			"The server refuses a request that it cannot parse as a whole. Otherwise it accepts or refuses each event: 202 if it refuses " +
-			"none, 207 if some, 422 `batch_refused` if all. For a repeated `source` and `id` it returns the first run.",
-		Body: eventBody, Replies: Receipts(nil), Refusals: Refusals(), Serve: g.postEvents,
-	}}
+			"none, 207 if some, 422 `batch_refused` if all. For a repeated `source` and `id` it returns the first run.\n\n" +
+			"With `wait`, or `Prefer: wait=10`, the server answers a single event as soon as its run has ended: 200 with `status` and " +
+			"`outputs`. If the run has not ended in time, or the node stops, it answers 202, and `Location` says where to ask. For a " +
+			"repeated event it waits for the first run.",
+		Body: eventBody, Replies: withResult(Receipts(nil)), Refusals: Refusals(problem.InvalidParameter),
+	}, g.postEvents)}
 }
 
 // eventBody describes all forms in which events come but the binary one, whose attributes are
@@ -148,7 +174,7 @@ func (g *Group) PutTasks(c *rest.Call, pipeline *tree.Pipeline) error {
 	}
 	in.trace(c.R.Header)
 	in.queue = pipeline.ID
-	return g.submit(c, in)
+	return g.submit(c, in, 0)
 }
 
 // taskEvent reads a task that becomes an event. now is what its delay counts from.

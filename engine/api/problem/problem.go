@@ -109,6 +109,7 @@ const (
 	StoreUnavailable = "store_unavailable"
 	Overloaded       = "overloaded"
 	TooLong          = "too_long"
+	TooManyWait      = "too_many_waiters"
 	NotReady         = "not_ready"
 	InvalidPipelines = "invalid_pipelines"
 	NotReloadable    = "not_reloadable"
@@ -196,6 +197,7 @@ var Table = map[string]Meaning{
 	StoreUnavailable: {http.StatusServiceUnavailable, "The store cannot be reached"},
 	Overloaded:       {http.StatusServiceUnavailable, "Events come too fast"},
 	TooLong:          {http.StatusServiceUnavailable, "The answer takes too long"},
+	TooManyWait:      {http.StatusServiceUnavailable, "Too many wait for runs on this node"},
 	InvalidPipelines: {http.StatusUnprocessableEntity, "The pipelines have errors"},
 	EventsWait:       {http.StatusConflict, "Accepted events wait for pipelines that are gone"},
 	NotReloadable:    {http.StatusConflict, "The server has no pipelines to read again"},

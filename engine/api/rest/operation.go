@@ -74,6 +74,20 @@ func Typed[In, Out any](o Operation, serve func(*Call, *In) (Out, error)) Operat
 	return o
 }
 
+// WithParameters lets an operation that [Typed] does not make take the parameters of In.
+func WithParameters[In any](o Operation, serve func(c *Call, in *In) error) Operation {
+	takes := shapeOf(reflect.TypeFor[In](), o.Path)
+	o.takes = takes
+	o.Serve = func(c *Call) error {
+		var in In
+		if err := takes.readParameters(c.R, reflect.ValueOf(&in).Elem()); err != nil {
+			return err
+		}
+		return serve(c, &in)
+	}
+	return o
+}
+
 // OK is a single way to succeed.
 func OK(about string) []Reply { return []Reply{{About: about}} }
 

@@ -37,7 +37,8 @@ func WantsStream(r *http.Request) bool {
 // Lasts reports whether a request may wait for news, and has deadlines of its own.
 func Lasts(r *http.Request) bool {
 	path := r.URL.Path
-	return strings.HasPrefix(path, "/v1/clusters/") && strings.HasSuffix(path, "/assignment") ||
+	return strings.HasPrefix(path, "/v1/runs/") && strings.HasSuffix(path, "/progress") ||
+		strings.HasPrefix(path, "/v1/clusters/") && strings.HasSuffix(path, "/assignment") ||
 		strings.HasPrefix(path, "/v1/shard-maps/") && strings.HasSuffix(path, "/watch") && WantsStream(r)
 }
 

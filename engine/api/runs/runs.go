@@ -16,6 +16,7 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/records"
 	"procaas/engine/store"
+	"procaas/engine/watch"
 )
 
 // A Reader reads runs. Where one run is named, the error is [store.ErrNotFound] when there
@@ -26,6 +27,10 @@ type Reader interface {
 	List(ctx context.Context, f store.RunFilter) ([]checkpoint.RunView, string, error)
 	Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error)
 	Bundle() *tree.Bundle
+
+	// AwaitRun gives a run that has ended. Its error is that of ctx when that ends first.
+	AwaitRun(ctx context.Context, id string) (checkpoint.RunView, error)
+	FollowRun(ctx context.Context, id string) (*watch.Progress, error)
 }
 
 // A Steerer changes runs. What is done to many is done to a page of them, the first accepted
@@ -52,9 +57,10 @@ type Mover interface {
 
 // A Group serves the calls about runs.
 type Group struct {
-	Runs  Reader
-	Steer Steerer
-	Mover Mover
+	Runs    Reader
+	Steer   Steerer
+	Mover   Mover
+	Streams *rest.Streams
 }
 
 // Operations lists the calls.
@@ -69,9 +75,29 @@ func (g *Group) Operations() []rest.Operation {
 			Replies: rest.OK("A page of runs."), Refusals: []string{problem.InvalidParameter, problem.StoreUnavailable},
 		}, g.list),
 		rest.Typed(rest.Operation{
-			Method: http.MethodGet, Path: "/v1/runs/{id}", ID: "get-run", Tag: "runs", Summary: "Read a run",
-			Replies: rest.OK("The run."), Refusals: steered,
+			Method: http.MethodGet, Path: "/v1/runs/{id}", ID: "get-run", Tag: "runs", Summary: "Read a run, or wait for its end",
+			About: "With `wait`, or `Prefer: wait=10`, the server answers as soon as the run has ended. " +
+				"If the run has not ended in time, or the node stops, it answers 202 with the run as it is. Ask again.",
+			Replies: []rest.Reply{
+				{About: "The run. For a caller that waits, it has ended."},
+				{
+					Status: http.StatusAccepted, About: "Only with `wait`: the run has not ended yet.", Body: checkpoint.RunView{},
+					Headers: []string{"Location: the run"},
+				},
+			},
+			Refusals: and(problem.TooManyWait),
 		}, g.get),
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/v1/runs/{id}/progress", ID: followRun, Tag: "runs", Summary: "Follow a run until its end",
+			About: "A stream of server-sent events. `progress` has the run as lists show it: first as it is now, and then after each saved step, " +
+				"at most ten times a second. `end` is the last event, and has the run as `GET /v1/runs/{id}` does. " +
+				"A new connection begins with the present state. With the `Last-Event-ID` of the end, the server answers 204.",
+			Replies: []rest.Reply{
+				{About: "The stream.", Body: checkpoint.RunView{}, ContentType: rest.MediaStream},
+				{Status: http.StatusNoContent, About: "The caller has seen the end of the run."},
+			},
+			Refusals: and(problem.TooManyWait),
+		}, g.progress),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/runs/{id}/explain", ID: "explain-run", Tag: "runs",
 			Summary: "Explain why a handler ran in a run, or did not",
@@ -102,11 +128,6 @@ func (g *Group) Operations() []rest.Operation {
 // A runPath names a run.
 type runPath struct {
 	ID string `path:"id" doc:"The run's id."`
-}
-
-func (g *Group) get(c *rest.Call, in *runPath) (checkpoint.RunView, error) {
-	run, err := g.Runs.RunByID(c.Context(), in.ID)
-	return run, runProblem(err, in.ID)
 }
 
 type explainQuery struct {

@@ -53,6 +53,9 @@ func (f *Middleware) withDeadline(next http.Handler) http.Handler {
 		if r.URL.Path == queues.ClaimPath { // it may wait, and moves the server's own deadlines then
 			most += queues.MaxClaimWait
 		}
+		if rest.Waits(r) { // so may this
+			most += rest.MaxWait
+		}
 		ctx, cancel := newWorkTime(r.Context(), most)
 		defer cancel()
 		r = r.WithContext(ctx)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"procaas/engine/api/problem"
+	"procaas/engine/checkpoint"
 )
 
 // An Event is what a service submits, in the plain form.
@@ -25,6 +26,25 @@ type Receipt struct {
 	Duplicate bool   `json:"duplicate" doc:"true if the event was accepted before. run is the earlier run."`
 	Undecided bool   `json:"undecided,omitempty" doc:"true if it is not known yet whether the state of the key will allow the event. This happens in a flow with states and otherwise: reject, if earlier events of the key are due or the event is due later. If the state then does not allow it, the run ends as ignored. If absent, the state allows the event."`
 	Key       string `json:"key,omitempty" doc:"The key of the run. It is only present if the event names another key than the flow computes."`
+}
+
+// A Result is the receipt of an event, with what its sender has waited for.
+type Result struct {
+	Receipt
+	Status     string         `json:"status,omitempty" enum:"succeeded,failed,cancelled,ignored" doc:"How the run has ended. Absent for a caller who has not waited."`
+	Outputs    map[string]any `json:"outputs,omitzero" doc:"What the outputs of its pipeline came to. Absent when the pipeline declares none, or the run has not succeeded."`
+	FailedPath string         `json:"failed_handler,omitempty" doc:"Of a run that has failed: the path of the handler, or of the pipeline."`
+	Error      string         `json:"error,omitempty" doc:"Why the run has failed, for people."`
+	ErrorClass string         `json:"error_class,omitempty" doc:"The class of the error: timeout, connection, a status such as 503, schema, other."`
+	Reason     string         `json:"reason,omitempty" doc:"Why the run was cancelled or ignored."`
+}
+
+// ResultOf adds what has become of a run to the receipt of its event.
+func ResultOf(receipt Receipt, run *checkpoint.RunView) Result {
+	return Result{
+		Receipt: receipt, Status: string(run.Status), Outputs: run.Outputs,
+		FailedPath: run.FailedPath, Error: run.Error, ErrorClass: run.ErrorClass, Reason: run.Reason,
+	}
 }
 
 // A Receipts says what became of each of several events, in order.

@@ -22,9 +22,14 @@ func submitCommand() *cobra.Command {
 		Long: `submit sends one event, a JSON array of events, or one event per line (NDJSON), and
 prints the results. It reads a file or standard input, or makes an event from flags.
 It sends lines in arrays of up to 1000 events. If a line is not an event, submit
-reports it and sends nothing.`,
+reports it and sends nothing.
+
+With --wait, submit waits for the end of the run of a single event, and prints the
+result. It exits with 1 if the run did not succeed, and with 3 if the run has not ended
+in time. The run then continues.`,
 		Example: `  procaas submit --type new-order-created --payload '{"order-id": "o-1"}'
   procaas submit event.json
+  procaas submit event.json --wait=30s
   jq -c '.[]' events.json | procaas submit -`,
 		Args: cobra.MaximumNArgs(1),
 	}
@@ -35,10 +40,17 @@ reports it and sends nothing.`,
 	c.Flags().StringVar(&e.Source, "source", "", "sender of the event")
 	c.Flags().StringVar(&e.Key, "key", "", "key of the entity, if the flow has no key expression")
 	c.Flags().StringVar(&e.Payload, "payload", "", "payload as JSON")
+	wait := c.Flags().Duration("wait", 0, "wait for the end of the run, and print its result; 1m when no time is said")
+	c.Flags().Lookup("wait").NoOptDefVal = "1m"
 	return cli.Calls(c, func(q *cli.Call) error {
+		if *wait < 0 {
+			return cli.Usagef("--wait needs a time of 0s or more, such as --wait=30s, have %s", *wait)
+		}
 		var bodies []json.RawMessage
 		var err error
 		switch {
+		case len(q.Args) == 1 && *wait > 0 && isTime(q.Args[0]):
+			return cli.Usagef("want the time behind an equals sign: --wait=%s", q.Args[0])
 		case len(q.Args) == 1 && e.Type != "":
 			return cli.Usagef("submit takes a file or --type, not both")
 		case len(q.Args) == 1:
@@ -51,6 +63,12 @@ reports it and sends nothing.`,
 		}
 		if err != nil {
 			return err
+		}
+		if *wait > 0 && len(bodies) == 1 {
+			return submitAndWait(q, bodies[0], *wait)
+		}
+		if *wait > 0 {
+			return cli.Usagef("--wait takes a single event, have many")
 		}
 		var refused error
 		for _, body := range bodies {

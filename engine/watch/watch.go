@@ -1,0 +1,320 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"procaas/engine/clock"
+	"procaas/engine/store"
+)
+
+const (
+	// LookEvery is how often the store is asked about runs that other nodes drive.
+	LookEvery = 100 * time.Millisecond
+
+	// lookMost bounds the runs that one such look asks about. With more, each has its turn
+	// less often.
+	lookMost = 500
+
+	// dueMost bounds the runs of one look at those that this node has let go of.
+	dueMost = 256
+)
+
+// MostWatchers and MostFollowers bound who watches runs on one node, and those among them who
+// follow each step.
+const (
+	MostWatchers  = 10_000
+	MostFollowers = 1_000
+)
+
+// ErrFull says that as many watch runs on this node as may.
+var ErrFull = errors.New("too many wait for runs on this node")
+
+// A Watch wakes those who wait for runs. Fields are set before its first use.
+type Watch struct {
+	// News asks the store, as [store.Runs] has it.
+	News func(ctx context.Context, of []store.Seen) ([]store.RunRecord, error)
+
+	// Drives reports whether this node has a run in its hands, so that it will call Left.
+	Drives func(run string) bool
+
+	Log *slog.Logger
+
+	watched atomic.Int64  // topics, so that those who tell of runs need no lock when nobody watches
+	wake    chan struct{} // something is due; made by the first watcher
+	begin   sync.Once
+
+	mu        sync.Mutex // guards the following
+	topics    map[string]*topic
+	turn      []*topic // all topics, those whose turn is next first
+	due       []*topic // to be looked at now
+	watchers  int
+	followers int
+}
+
+// A topic is a run that somebody watches.
+type topic struct {
+	run      string
+	watchers []*Watcher
+	version  int64 // that all followers have seen; -1 without followers
+	isDue    bool
+	stirred  bool // this node has saved a step since the last look
+	gone     bool
+}
+
+// A Watcher waits for one run.
+type Watcher struct {
+	w       *Watch
+	topic   *topic
+	follows bool
+	news    chan store.RunRecord // the latest; replaced until it is taken
+}
+
+// News gives what has become of the run: its end, and for one who follows it each newer step.
+// Steps that come too quickly are left out. Nothing follows the end.
+func (w *Watcher) News() <-chan store.RunRecord { return w.news }
+
+// Join waits for the end of a run; [ErrFull]. The watcher has to leave.
+func (w *Watch) Join(run string) (*Watcher, error) { return w.join(run, -1) }
+
+// Follow waits for steps of a run as well, from a version on that the follower has seen.
+func (w *Watch) Follow(run string, version int64) (*Watcher, error) { return w.join(run, version) }
+
+// room makes the channel that wakes the loop.
+func (w *Watch) room() chan struct{} {
+	w.begin.Do(func() { w.wake = make(chan struct{}, 1) })
+	return w.wake
+}
+
+func (w *Watch) join(run string, version int64) (*Watcher, error) {
+	one := &Watcher{w: w, follows: version >= 0, news: make(chan store.RunRecord, 1)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.watchers >= MostWatchers || one.follows && w.followers >= MostFollowers {
+		return nil, ErrFull
+	}
+	t := w.topics[run]
+	if t == nil {
+		t = &topic{run: run, version: -1}
+		if w.topics == nil {
+			w.topics = map[string]*topic{}
+		}
+		w.topics[run] = t
+		w.turn = append(w.turn, t)
+		if w.watched.Add(1) == 1 {
+			w.signal()
+		}
+	}
+	w.watchers++
+	if one.follows {
+		w.followers++
+		if t.version < 0 || version < t.version {
+			t.version = version
+		}
+	}
+	t.watchers, one.topic = append(t.watchers, one), t
+	// A node lets go of a run before it tells, so whoever joins in between finds it gone.
+	if !w.Drives(run) {
+		w.makeDue(t)
+	}
+	return one, nil
+}
+
+// Leave ends the wait. It may be called more than once.
+func (o *Watcher) Leave() {
+	w := o.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := slices.Index(o.topic.watchers, o)
+	if i < 0 {
+		return
+	}
+	o.topic.watchers = slices.Delete(o.topic.watchers, i, i+1)
+	w.count(o, -1)
+	if len(o.topic.watchers) == 0 {
+		w.forget(o.topic)
+	}
+}
+
+// count adds a watcher to the numbers, or takes it from them. The caller holds the lock.
+func (w *Watch) count(o *Watcher, n int) {
+	w.watchers += n
+	if o.follows {
+		w.followers += n
+	}
+}
+
+// forget ends a topic. The caller holds the lock.
+func (w *Watch) forget(t *topic) {
+	if !t.gone {
+		t.gone = true
+		delete(w.topics, t.run)
+		w.watched.Add(-1)
+	}
+}
+
+// makeDue lets a topic be looked at now. The caller holds the lock.
+func (w *Watch) makeDue(t *topic) {
+	if t.isDue || t.gone {
+		return
+	}
+	t.isDue = true
+	w.due = append(w.due, t)
+	w.signal()
+}
+
+// signal wakes the loop.
+func (w *Watch) signal() {
+	select {
+	case w.room() <- struct{}{}:
+	default:
+	}
+}
+
+// Left says that this node has let go of a run: it has ended, is parked, or is lost to the node.
+func (w *Watch) Left(run string) {
+	if w.watched.Load() == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t := w.topics[run]; t != nil {
+		w.makeDue(t)
+	}
+}
+
+// Saved says that this node has saved a step of a run.
+func (w *Watch) Saved(run string) {
+	if w.watched.Load() == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t := w.topics[run]; t != nil && t.version >= 0 {
+		t.stirred = true
+	}
+}
+
+// Run looks for news until ctx ends.
+func (w *Watch) Run(ctx context.Context) {
+	var tick <-chan time.Time // nil while nobody watches
+	for wake := w.room(); ; {
+		if tick == nil && w.watched.Load() > 0 {
+			tick = time.After(LookEvery)
+		}
+		var asked []*topic
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+			asked = w.takeDue()
+		case <-tick:
+			asked, tick = w.takeTurn(), nil
+		}
+		for ; len(asked) > 0 && ctx.Err() == nil; asked = w.takeDue() {
+			if !w.look(ctx, asked) {
+				break
+			}
+		}
+	}
+}
+
+// takeDue takes topics that are due.
+func (w *Watch) takeDue() []*topic {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := min(len(w.due), dueMost)
+	asked := slices.Clone(w.due[:n])
+	w.due = slices.Delete(w.due, 0, n)
+	for _, t := range asked {
+		t.isDue, t.stirred = false, false
+	}
+	return asked
+}
+
+// takeTurn takes the topics whose turn it is and of which this node need not hear by itself.
+func (w *Watch) takeTurn() (asked []*topic) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.turn = slices.DeleteFunc(w.turn, func(t *topic) bool { return t.gone })
+	head := slices.Clone(w.turn[:min(len(w.turn), lookMost)])
+	w.turn = append(slices.Delete(w.turn, 0, len(head)), head...)
+	for _, t := range head {
+		if t.stirred || !w.Drives(t.run) {
+			t.stirred = false
+			asked = append(asked, t)
+		}
+	}
+	return asked
+}
+
+// look asks the store about topics, and hands its news on. It is false when the store could not
+// be asked: the next turn does.
+func (w *Watch) look(ctx context.Context, asked []*topic) bool {
+	of := make([]store.Seen, 0, len(asked))
+	w.mu.Lock()
+	for _, t := range asked {
+		if !t.gone {
+			of = append(of, store.Seen{Run: t.run, Version: t.version})
+		}
+	}
+	w.mu.Unlock()
+	if len(of) == 0 {
+		return true
+	}
+	limited, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
+	defer cancel()
+	news, err := w.News(limited, of)
+	for i := range news {
+		w.tell(&news[i])
+	}
+	if err != nil && ctx.Err() == nil {
+		w.Log.Warn("runs that somebody waits for cannot be read, trying again", "runs", len(of), "error", err)
+		w.again(asked)
+	}
+	return err == nil
+}
+
+// again lets topics be asked about at the next turn, also those that this node drives.
+func (w *Watch) again(asked []*topic) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range asked {
+		t.stirred = true
+	}
+}
+
+// tell hands news of a run on.
+func (w *Watch) tell(r *store.RunRecord) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.topics[r.ID]
+	if t == nil {
+		return
+	}
+	ended := r.Status.Ended()
+	for _, o := range t.watchers {
+		if !ended && !o.follows {
+			continue
+		}
+		select {
+		case <-o.news: // an older one, that nobody has taken
+		default:
+		}
+		o.news <- *r // there is room: only this goroutine sends, under the lock
+	}
+	if !ended {
+		t.version = r.Version
+		return
+	}
+	for _, o := range t.watchers {
+		w.count(o, -1)
+	}
+	t.watchers = nil
+	w.forget(t)
+}
