@@ -79,7 +79,7 @@ func (c *Console) control(w http.ResponseWriter, r *http.Request) error {
 		if err := c.lift(r.Context(), path, c.by(r)); err != nil {
 			return err
 		}
-		return c.back(w, r, path)
+		return back(w, r, path)
 	}
 	asked, words, err := readControl(r)
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *Console) control(w http.ResponseWriter, r *http.Request) error {
 		if err := c.set(r.Context(), path, asked, c.by(r)); err != nil {
 			return err
 		}
-		return c.back(w, r, path)
+		return back(w, r, path)
 	}
 	now, _, err := c.present(r.Context(), path)
 	if err != nil {
@@ -211,7 +211,7 @@ func skipped(change guard.ControlChange, effect steering.ControlEffect) (paths [
 const anyRevision = -1
 
 // back leads from what was done to where it shows.
-func (c *Console) back(w http.ResponseWriter, r *http.Request, path string) error {
+func back(w http.ResponseWriter, r *http.Request, path string) error {
 	to := Root + "pipelines/" + url.PathEscape(path)
 	if strings.Count(path, "/") == 2 {
 		to = handlerURL(path)
