@@ -50,7 +50,7 @@ var phrases = []phrase{
 	{`\bwh(at|o)ever\b|\bwhom\b`, "name the thing or the actor"},
 	{`\b(has|have) to be \w+ed\b|\b(is|are) to be \w+ed\b`, "say who must do it"},
 	{`\bin place of\b`, "instead of"},
-	{`\bno more\b|\bnot any more\b`, "no longer"},
+	{`\b(is|are) no more\b|\bnot any more\b`, "no longer"},
 	{`\bunder way\b`, "in flight, current"},
 	{`\bby what\b`, "say how"},
 	{`\brepetitions?\b`, "retry, retries"},
