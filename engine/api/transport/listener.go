@@ -11,7 +11,7 @@ import (
 
 const (
 	// MaxConnections bounds the connections that a listener of [Listen] holds at once.
-	MaxConnections = 4096
+	MaxConnections = 8192
 
 	// MaxPerAddress bounds those of one client address. The rest is left to others, such as
 	// whoever asks for the node's health.
