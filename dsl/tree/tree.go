@@ -314,8 +314,8 @@ type Pipeline struct {
 	// OutputSchemas has a schema for each output. A run or a call whose outputs do not fit fails.
 	OutputSchemas *expr.Value `yaml:"output-schemas" kind:"map" expr:"no"`
 
-	// Deadline is the longest time that a run of the pipeline may take, with all its attempts and waits. Then no more
-	// attempts start: a critical handler that is not done fails with an error of the class deadline, and the run
+	// Deadline is the longest time that a run of the pipeline may take, with all its attempts and waits. Then no
+	// other attempt starts: a critical handler that is not done fails with an error of the class deadline, and the run
 	// continues without the others. If other pipelines call this one, the deadline applies to each call.
 	Deadline time.Duration `yaml:"deadline" min:"1ms"`
 
