@@ -177,7 +177,7 @@ func (r *Run) launch(u unit, a Attempt, live Live) Attempt {
 		rec.started = model.Stamp(live.Now)
 	}
 	a.Step, a.Item, a.within, a.Attempt, a.Timeout = u.Step, u.item, r.within, rec.attempts, u.Handler.Timeout
-	a.Body, a.run, a.unit = model.CopyData(a.Body), &r.progress, u
+	a.Body, a.run, a.unit, a.Deadline = model.CopyData(a.Body), &r.progress, u, r.limitOf(u).at
 	return a
 }
 

@@ -121,11 +121,13 @@ func (r *progress) stand(now time.Time) {
 	r.holds = false
 }
 
-// bound tells attempts how long they may take, once it is known whether the clock stands.
+// bound gives attempts that have begun while the clock stood their deadline, if it goes on now.
 func (r *progress) bound(tasks []Attempt, live Live) {
 	r.stand(live.Now)
 	for i := range tasks {
-		tasks[i].Deadline = tasks[i].run.limitOf(tasks[i].unit).at
+		if tasks[i].Deadline.IsZero() {
+			tasks[i].Deadline = tasks[i].run.limitOf(tasks[i].unit).at
+		}
 	}
 }
 
