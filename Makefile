@@ -133,7 +133,7 @@ bench: ## the Go benchmarks of the hot paths
 bench-flows: $(BIN) ## what durability costs, beside programs written by hand: minutes, on an idle machine
 	$(GO) run ./cmd/procaas-bench
 
-bench-queue: ## the queue of tasks, beside a loop written by hand: minutes, on an idle machine
+bench-queue: $(BIN) ## the queue of tasks, beside loops written by hand: minutes, on an idle machine
 	$(GO) run ./cmd/procaas-bench -rounds 3 -only queue-drain,queue-hindered,queue-put,queue-latency,queue-bloat
 
 python: ## compare the expression language with the python3 of this machine, on 200,000 random expressions

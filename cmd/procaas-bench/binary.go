@@ -1,209 +1,147 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
-	"procaas/engine/api/transport"
 	"procaas/engine/api/wire"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A binary is procaas as its users run it: a process of its own with the defaults of serve,
-// which gets one request for each event.
+// A binary is procaas as its users run it: processes of the built binary, which get one
+// request for each event.
 type binary struct {
-	cmd     *exec.Cmd
-	log     bytes.Buffer // what it printed, for errors
+	path    string
+	store   string
 	dir     string
-	url     string
+	nodes   []*node // the first one gets the events
 	client  *http.Client
 	service *service
-	pool    *pgxpool.Pool // to look for runs that have ended
 
 	mu   sync.Mutex        // guards runs
 	runs map[string]string // flow → run, of flows that are not known to be durable
 }
 
-// openBinary starts the built binary in a schema of its own.
-func openBinary(ctx context.Context, b *bench) (_ contestant, err error) {
-	dsn, err := b.server.schema(ctx, "built")
-	if err != nil {
-		return nil, err
-	}
-	p := &binary{service: b.service, runs: map[string]string{}}
-	p.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}
+// A storeMaker makes an empty store, and returns what --store says. A store that is a
+// file lies in dir.
+type storeMaker = func(ctx context.Context, b *bench, dir string) (string, error)
+
+func onPostgres(ctx context.Context, b *bench, _ string) (string, error) {
+	return b.server.schema(ctx, "built")
+}
+
+func onSQLite(_ context.Context, _ *bench, dir string) (string, error) {
+	return "sqlite:" + filepath.Join(dir, "bench.db"), nil
+}
+
+// openBinary opens the built binary as a contestant.
+func openBinary(on storeMaker) opener {
+	return func(ctx context.Context, b *bench) (contestant, error) { return newBinary(ctx, b, on) }
+}
+
+// newBinary starts a node of the built binary on a new store.
+func newBinary(ctx context.Context, b *bench, on storeMaker) (_ *binary, err error) {
+	p := &binary{path: b.binary, service: b.service, client: newClient(), runs: map[string]string{}}
 	if p.dir, err = os.MkdirTemp("", "procaas-bench-"); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("%s serve: %w: %s", b.binary, err, &p.log), p.close())
-		}
-	}()
-	file := filepath.Join(p.dir, "bench.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, pipelines, b.service.url, lastPath), 0o600); err != nil {
-		return nil, err
+	if p.store, err = on(ctx, b, p.dir); err == nil {
+		err = os.WriteFile(p.file(), b.service.pipelines(), 0o600)
 	}
-	address, err := freeAddress(ctx)
+	if err == nil {
+		err = p.start(ctx)
+	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, p.close())
 	}
-	p.url = "http://" + address
-	p.cmd = exec.Command(b.binary, "serve", "--store", dsn, "--pipelines", file, "--listen", address, "--log-level", "warn")
-	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
-	if err := p.ready(ctx); err != nil {
-		return nil, err
-	}
-	p.pool, err = pgxpool.New(ctx, dsn)
-	return p, err
+	return p, nil
 }
 
-// freeAddress returns an address that was free a moment ago.
-func freeAddress(ctx context.Context) (string, error) {
-	l, err := transport.Listen(ctx, "127.0.0.1:0")
-	if err != nil {
-		return "", err
+func (p *binary) file() string { return filepath.Join(p.dir, "bench.yaml") }
+
+// start starts one more node.
+func (p *binary) start(ctx context.Context) error {
+	n, err := startNode(ctx, p.path, p.store, p.file())
+	if err == nil {
+		p.nodes = append(p.nodes, n)
 	}
-	return l.Addr().String(), l.Close()
+	return err
 }
 
-// startWithin is how long the binary may take until it is ready.
-const startWithin = 30 * time.Second
-
-func (p *binary) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startWithin)
-	defer cancel()
-	for {
-		resp, err := p.client.Get(p.url + "/readyz")
-		if err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("not ready within %s", startWithin)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+// call posts body to the first node, or gets when body is nil.
+func (p *binary) call(ctx context.Context, path string, body, out any) error {
+	return call(ctx, p.client, p.nodes[0].url+path, body, out)
 }
 
 // flow posts an event, and returns when the service has got the last call.
 func (p *binary) flow(ctx context.Context, id string) error {
 	last := p.service.expect(id)
-	body, err := json.Marshal(wire.Event{Type: "call", Payload: map[string]any{"order": id}})
-	if err != nil {
-		return err
-	}
-	resp, err := p.client.Post(p.url+"/v1/events", "application/json", bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
 	var receipt wire.Receipt
-	if err := json.Unmarshal(data, &receipt); err != nil || resp.StatusCode != http.StatusAccepted {
-		return fmt.Errorf("want status 202 and a receipt, have %d: %s", resp.StatusCode, data)
+	if err := p.call(ctx, "/v1/events", eventOf("call", id), &receipt); err != nil {
+		return err
 	}
+	p.started(id, receipt.Run)
+	return waitFor(ctx, last)
+}
+
+func eventOf(pipeline, id string) wire.Event {
+	return wire.Event{Type: pipeline, Payload: map[string]any{"order": id}}
+}
+
+func (p *binary) started(id, run string) {
 	p.mu.Lock()
-	p.runs[id] = receipt.Run
-	p.mu.Unlock()
-	select {
-	case <-last:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	defer p.mu.Unlock()
+	p.runs[id] = run
 }
 
 // durablePoll is how long to wait before looking again whether runs have ended.
 const durablePoll = 300 * time.Microsecond
 
-// durable implements contestant: it asks the database for the rows of ended runs.
+// durable implements contestant: it asks for the runs in the store.
 func (p *binary) durable(ctx context.Context, ids []string) error {
-	runs := make([]string, len(ids))
+	runs := map[string]bool{}
 	p.mu.Lock()
-	for i, id := range ids {
-		runs[i] = p.runs[id]
+	for _, id := range ids {
+		runs[p.runs[id]] = true
 		delete(p.runs, id)
 	}
 	p.mu.Unlock()
-	for {
-		var ended int
-		err := p.pool.QueryRow(ctx, "select count(*) from history where id = any($1) and status = 'succeeded'", runs).Scan(&ended)
-		if err != nil {
-			return err
+	type run struct{ ID, Status string }
+	// Those in flight are a short list, however many have ended, so that asking costs little beside the flows.
+	return poll(ctx, durablePoll, func() (bool, error) {
+		var live wire.Page[run]
+		var err error
+		if len(runs) > 1 {
+			err = p.call(ctx, "/v1/runs?in_flight=true&limit=1000", nil, &live)
+		} else {
+			live.Items = make([]run, 1)
+			for id := range runs {
+				err = p.call(ctx, "/v1/runs/"+id, nil, &live.Items[0])
+			}
 		}
-		if ended == len(ids) {
-			return nil
+		for _, r := range live.Items {
+			switch {
+			case r.Status == "failed":
+				return false, fmt.Errorf("run %s has failed", r.ID)
+			case runs[r.ID] && r.Status != "succeeded":
+				return false, err
+			}
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(durablePoll):
-		}
-	}
+		return true, err
+	})
 }
 
-// cpu returns the processor time that the process has used.
-func (p *binary) cpu() time.Duration {
-	stat, err := readStat(strconv.Itoa(p.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	return stat.own
-}
+func (p *binary) pid() int { return p.nodes[0].cmd.Process.Pid }
 
-func (p *binary) close() error {
-	if p.pool != nil {
-		p.pool.Close()
-	}
-	var err error
-	if p.cmd != nil && p.cmd.Process != nil {
-		err = errors.Join(err, p.cmd.Process.Signal(syscall.SIGTERM), p.cmd.Wait())
+func (p *binary) close() (err error) {
+	for _, n := range p.nodes {
+		err = errors.Join(err, n.stop())
 	}
 	p.client.CloseIdleConnections()
 	return errors.Join(err, os.RemoveAll(p.dir))
-}
-
-// lastCalls hands on the flows whose last call the service has got: a line for each.
-func (s *service) lastCalls(lines *bufio.Reader) {
-	for {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			return
-		}
-		if c, ok := s.awaited.LoadAndDelete(strings.TrimSpace(line)); ok {
-			close(c.(chan struct{}))
-		}
-	}
-}
-
-// expect returns a channel that is closed when the service gets the last call of a flow.
-func (s *service) expect(flow string) <-chan struct{} {
-	c := make(chan struct{})
-	s.awaited.Store(flow, c)
-	return c
 }

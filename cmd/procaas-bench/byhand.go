@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -25,8 +24,8 @@ type contestant interface {
 	// durable returns when the flows of ids, which have returned from flow, have ended durably.
 	durable(ctx context.Context, ids []string) error
 
-	// cpu returns the processor time that the program has used.
-	cpu() time.Duration
+	// pid is the program's process; 0 for this one.
+	pid() int
 
 	close() error
 }
@@ -60,7 +59,7 @@ const (
 )
 
 // openByHand opens a hand-written contestant; save is left to the caller.
-func openByHand(ctx context.Context, b *bench, schema string, connections int32) (*byHand, error) {
+func openByHand(ctx context.Context, b *bench, schema string, connections int) (*byHand, error) {
 	dsn, err := b.server.schema(ctx, schema)
 	if err != nil {
 		return nil, err
@@ -69,7 +68,7 @@ func openByHand(ctx context.Context, b *bench, schema string, connections int32)
 	if err != nil {
 		return nil, err
 	}
-	config.MaxConns = connections
+	config.MaxConns = int32(connections)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, err
@@ -78,25 +77,22 @@ func openByHand(ctx context.Context, b *bench, schema string, connections int32)
 		pool.Close()
 		return nil, err
 	}
-	transport := &http.Transport{MaxIdleConns: 1024, MaxIdleConnsPerHost: 1024}
-	return &byHand{url: b.service.url + "/", pool: pool, http: &http.Client{Transport: transport}, stop: func() {}}, nil
+	return &byHand{url: b.service.url + "/", pool: pool, http: newClient(), stop: func() {}}, nil
 }
 
-// naiveConnections is what a pool for this many flows would usually have: more
-// make the server slower.
-const naiveConnections = 32
-
 // openNaive opens the program that commits each step by itself.
-func openNaive(ctx context.Context, b *bench) (contestant, error) {
-	h, err := openByHand(ctx, b, "naive", naiveConnections)
-	if err != nil {
-		return nil, err
+func openNaive(connections int) opener {
+	return func(ctx context.Context, b *bench) (contestant, error) {
+		h, err := openByHand(ctx, b, "naive", connections)
+		if err != nil {
+			return nil, err
+		}
+		h.save = func(ctx context.Context, p progress) error {
+			_, err := h.pool.Exec(ctx, saveProgress, p.id, p.step, p.results)
+			return err
+		}
+		return h, nil
 	}
-	h.save = func(ctx context.Context, p progress) error {
-		_, err := h.pool.Exec(ctx, saveProgress, p.id, p.step, p.results)
-		return err
-	}
-	return h, nil
 }
 
 func (h *byHand) close() error {
@@ -109,7 +105,7 @@ func (h *byHand) close() error {
 // durable implements contestant: flow has seen the commit.
 func (h *byHand) durable(context.Context, []string) error { return nil }
 
-func (h *byHand) cpu() time.Duration { return ownCPU() }
+func (h *byHand) pid() int { return 0 }
 
 func (h *byHand) flow(ctx context.Context, id string) error {
 	var results []json.RawMessage
@@ -157,8 +153,8 @@ func (h *byHand) post(ctx context.Context, id string, step int) (json.RawMessage
 	return result, err
 }
 
-// A group gathers the rows of many flows and commits them together, two
-// transactions at a time.
+// A group gathers the rows of many flows and commits them together, a transaction
+// on each connection at a time.
 type group struct {
 	pool  *pgxpool.Pool
 	queue chan saving
@@ -170,26 +166,26 @@ type saving struct {
 	done chan error
 }
 
-const (
-	groupLanes = 2
-	groupMost  = 256
-)
+// groupMost is the most rows of a transaction.
+const groupMost = 256
 
 // openGrouped opens the program whose flows share commits.
-func openGrouped(ctx context.Context, b *bench) (contestant, error) {
-	h, err := openByHand(ctx, b, "grouped", groupLanes)
-	if err != nil {
-		return nil, err
+func openGrouped(connections int) opener {
+	return func(ctx context.Context, b *bench) (contestant, error) {
+		h, err := openByHand(ctx, b, "grouped", connections)
+		if err != nil {
+			return nil, err
+		}
+		g := &group{pool: h.pool, queue: make(chan saving, 4*groupMost)}
+		ctx, cancel := context.WithCancel(ctx)
+		var lanes sync.WaitGroup
+		for range connections {
+			lanes.Go(func() { g.lane(ctx) })
+		}
+		h.stop = func() { cancel(); lanes.Wait() }
+		h.save = g.save
+		return h, nil
 	}
-	g := &group{pool: h.pool, queue: make(chan saving, 4*groupMost)}
-	ctx, cancel := context.WithCancel(ctx)
-	var lanes sync.WaitGroup
-	for range groupLanes {
-		lanes.Go(func() { g.lane(ctx) })
-	}
-	h.stop = func() { cancel(); lanes.Wait() }
-	h.save = g.save
-	return h, nil
 }
 
 func (g *group) save(_ context.Context, p progress) error {

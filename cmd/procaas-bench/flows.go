@@ -4,33 +4,50 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"text/tabwriter"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"procaas/engine/intake"
-	"procaas/engine/model"
 )
+
+// An opener opens a contestant.
+type opener = func(context.Context, *bench) (contestant, error)
 
 // An entry is a contestant by name.
 type entry struct {
 	name string
-	open func(context.Context, *bench) (contestant, error)
+	ways []way // of which the best one runs
 	contestant
+	as string // the name, and the way
+}
+
+// A way is one of the ways in which a contestant can be set up.
+type way struct {
+	name string
+	open opener
+}
+
+func only(open opener) []way { return []way{{open: open}} }
+
+// byConnections returns a way for each number of connections to PostgreSQL.
+func byConnections(open func(connections int) opener, numbers ...int) (ways []way) {
+	for _, n := range numbers {
+		ways = append(ways, way{fmt.Sprintf(", %d connections", n), open(n)})
+	}
+	return ways
 }
 
 // contestants are all that can be compared, in the order of the tables.
 func contestants() []*entry {
 	return []*entry{
-		{name: "naive", open: openNaive},
-		{name: "grouped", open: openGrouped},
-		{name: "procaas", open: openBinary},
-		{name: "in process", open: openProcaas("plain", plain)},
-		{name: "in process, ids and keys", open: openProcaas("keyed", keyed)},
+		{name: "naive", ways: byConnections(openNaive, 4, 8, 16, 32, 64)},
+		{name: "grouped", ways: byConnections(openGrouped, 1, 2, 3, 4, 8)},
+		{name: "procaas", ways: only(openBinary(onPostgres))},
+		{name: "procaas on SQLite", ways: only(openBinary(onSQLite))},
+		{name: "in process", ways: only(openProcaas("plain", plain))},
+		{name: "in process, ids and keys", ways: only(openProcaas("keyed", keyed))},
 	}
 }
 
@@ -42,20 +59,45 @@ func contestantNames() []string {
 	return names
 }
 
-// enter opens the contestants, or those that were asked for.
-func (b *bench) enter(ctx context.Context) ([]*entry, error) {
+// enter opens the contestants, or those that were asked for, each in the way that is
+// best with so many flows in flight.
+func (b *bench) enter(ctx context.Context, inFlight int) ([]*entry, error) {
 	all := contestants()
 	if b.match != nil {
 		all = slices.DeleteFunc(all, func(e *entry) bool { return !slices.Contains(b.match, e.name) })
 	}
 	for i, e := range all {
-		var err error
-		if e.contestant, err = e.open(ctx, b); err != nil {
+		if err := b.openBest(ctx, e, inFlight); err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", e.name, err), leave(all[:i]))
 		}
 	}
 	return all, nil
 }
+
+func (b *bench) openBest(ctx context.Context, e *entry, inFlight int) (err error) {
+	w := e.ways[0]
+	if len(e.ways) > 1 {
+		if w, err = best(e.ways, func(w way) (s sample, err error) {
+			c, err := w.open(ctx, b)
+			if err != nil {
+				return s, err
+			}
+			defer func() { err = errors.Join(err, c.close()) }()
+			if err := b.server.settle(ctx); err != nil {
+				return s, err
+			}
+			return b.saturate(ctx, c, b.short(), inFlight, "best")
+		}); err != nil {
+			return err
+		}
+	}
+	e.as = e.name + w.name
+	e.contestant, err = w.open(ctx, b)
+	return err
+}
+
+// short is how many flows there are in a round that does not count.
+func (b *bench) short() int { return max(b.flows/4, 1) }
 
 func leave(all []*entry) (err error) {
 	for _, e := range all {
@@ -64,92 +106,79 @@ func leave(all []*entry) (err error) {
 	return err
 }
 
-// A sample is what one contestant did in one round.
-type sample struct {
-	rate      float64 // flows, or events, in a second
-	server    time.Duration
-	own       time.Duration // both: processor time of one flow
-	latencies []time.Duration
-}
-
 // measureFlows compares how many flows get done.
-func measureFlows(ctx context.Context, b *bench) (err error) {
-	all, err := b.enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, leave(all)) }()
+func measureFlows(ctx context.Context, b *bench) error {
 	for _, target := range []struct {
 		inFlight       int
 		naive, grouped float64 // shares of what the programs by hand do
 	}{{64, 1.2, 0.48}, {256, 1.5, 0.55}} {
-		samples := map[string][]sample{}
-		for round := range b.rounds + 1 {
-			for _, e := range all {
-				if err := b.server.settle(ctx); err != nil {
-					return err
-				}
-				flows := b.flows
-				if round == 0 {
-					flows /= 4 // to warm up, not counted
-				}
-				s, err := b.saturate(ctx, e, flows, target.inFlight, fmt.Sprint(target.inFlight, "-", round))
-				if err != nil {
-					return fmt.Errorf("%s: %w", e.name, err)
-				}
-				if round > 0 {
-					samples[e.name] = append(samples[e.name], s)
-				}
-			}
+		lines, samples, err := b.contest(ctx, target.inFlight)
+		if err != nil {
+			return err
 		}
 		fmt.Fprintf(b.out, "%d flows of %d steps, %d in flight, median of %d rounds (lowest to highest)\n", b.flows, steps, target.inFlight,
 			b.rounds)
-		b.printFlows(all, samples)
+		b.compare("flows", lines, "of naive", "of grouped")
 		b.verdict("flows/s, of naive", ratios(samples["procaas"], samples["naive"]), target.naive, true)
 		b.verdict("flows/s, of grouped", ratios(samples["procaas"], samples["grouped"]), target.grouped, true)
 	}
 	return nil
 }
 
-// saturate keeps a number of flows under way until all are done.
-func (b *bench) saturate(ctx context.Context, c contestant, flows, inFlight int, prefix string) (sample, error) {
-	g, running := errgroup.WithContext(ctx)
-	g.SetLimit(inFlight)
-	ids := make([]string, flows)
-	began, server, own := time.Now(), b.server.cpu(), c.cpu()
-	for i := range ids {
-		ids[i] = fmt.Sprint(prefix, "-", i)
-		g.Go(func() error { return c.flow(running, ids[i]) })
+// contest runs all rounds of all contestants.
+func (b *bench) contest(ctx context.Context, inFlight int) (lines []line, samples map[string][]sample, err error) {
+	all, err := b.enter(ctx, inFlight)
+	if err != nil {
+		return nil, nil, err
 	}
-	err := g.Wait()
-	if err == nil {
-		err = c.durable(ctx, ids)
+	defer func() { err = errors.Join(err, leave(all)) }()
+	samples = map[string][]sample{}
+	for round := range b.rounds + 1 {
+		for _, e := range all {
+			if err := b.server.settle(ctx); err != nil {
+				return nil, nil, err
+			}
+			flows := b.flows
+			if round == 0 {
+				flows = b.short() // to warm up, not counted
+			}
+			s, err := b.saturate(ctx, e, flows, inFlight, fmt.Sprint(inFlight, "-", round))
+			if err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", e.name, err)
+			}
+			if round > 0 {
+				samples[e.name] = append(samples[e.name], s)
+			}
+		}
 	}
-	took, each := time.Since(began), time.Duration(flows)
-	return sample{
-		rate:   float64(flows) / took.Seconds(),
-		server: (b.server.cpu() - server) / each, own: (c.cpu() - own) / each,
-	}, err
-}
-
-func (b *bench) printFlows(all []*entry, samples map[string][]sample) {
-	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\tflows/s\t\tPostgreSQL µs/flow\town µs/flow\tof naive\tof grouped\t")
 	for _, e := range all {
 		got := samples[e.name]
-		rate := medianOf(got, sample.getRate)
-		low, high := rangeOf(got, sample.getRate)
-		fmt.Fprintf(w, "%s\t%.0f\t(%.0f to %.0f)\t%.0f\t%.0f\t%s\t%s\t\n", e.name, rate, low, high,
-			medianOf(got, sample.getServer), medianOf(got, sample.getOwn),
-			ratio(got, samples["naive"]), ratio(got, samples["grouped"]))
+		lines = append(lines, line{e.as, got, []string{ratio(got, samples["naive"]), ratio(got, samples["grouped"])}})
 	}
-	w.Flush()
+	return lines, samples, nil
+}
+
+// saturate keeps a number of flows under way until all are done.
+func (b *bench) saturate(ctx context.Context, c contestant, flows, inFlight int, prefix string) (sample, error) {
+	ids := make([]string, flows)
+	return b.rated(ctx, c.pid(), func() (int, error) {
+		g, running := errgroup.WithContext(ctx)
+		g.SetLimit(inFlight)
+		for i := range ids {
+			ids[i] = fmt.Sprint(prefix, "-", i)
+			g.Go(func() error { return c.flow(running, ids[i]) })
+		}
+		if err := g.Wait(); err != nil {
+			return 0, err
+		}
+		return flows, c.durable(ctx, ids)
+	})
 }
 
 // measureLatency compares how long a flow takes when there is little to do.
 func measureLatency(ctx context.Context, b *bench) (err error) {
 	const rate = 50
-	all, err := b.enter(ctx)
+	all, err := b.enter(ctx, 64)
 	if err != nil {
 		return err
 	}
@@ -171,17 +200,14 @@ func measureLatency(ctx context.Context, b *bench) (err error) {
 		}
 	}
 	fmt.Fprintf(b.out, "latency of a flow at %d flows/s, median of %d rounds of %s\n", rate, b.rounds, b.span)
-	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\tp50 ms\tp99 ms\tp50 of naive\t")
-	for _, e := range all {
-		got := samples[e.name]
-		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%s\t\n", e.name, medianOf(got, sample.p50), medianOf(got, sample.p99),
-			ratioBy(got, samples["naive"], sample.p50))
-	}
-	w.Flush()
-	if p := samples["procaas"]; len(p) > 0 {
-		b.verdict("p50 at low load, of naive", ratiosBy(p, samples["naive"], sample.p50), 1.5, false)
-	}
+	b.table("\tp50 ms\tp99 ms\tp50 of naive\t", func(w *tabwriter.Writer) {
+		for _, e := range all {
+			got := samples[e.name]
+			fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%s\t\n", e.as, medianOf(got, sample.p50), medianOf(got, sample.p99),
+				ratioBy(got, samples["naive"], sample.p50))
+		}
+	})
+	b.verdict("p50 at low load, of naive", ratiosBy(samples["procaas"], samples["naive"], sample.p50), 1.5, false)
 	return nil
 }
 
@@ -207,93 +233,4 @@ func pace(ctx context.Context, rate float64, span time.Duration, do func(ctx con
 	err := g.Wait()
 	slices.Sort(latencies)
 	return latencies, err
-}
-
-func (s sample) getRate() float64   { return s.rate }
-func (s sample) getServer() float64 { return float64(s.server) / float64(time.Microsecond) }
-func (s sample) getOwn() float64    { return float64(s.own) / float64(time.Microsecond) }
-func (s sample) p50() float64       { return quantile(s.latencies, 0.5) }
-func (s sample) p99() float64       { return quantile(s.latencies, 0.99) }
-
-// quantile returns a quantile of sorted latencies in milliseconds.
-func quantile(sorted []time.Duration, q float64) float64 {
-	if len(sorted) == 0 {
-		return math.NaN()
-	}
-	i := min(int(q*float64(len(sorted))), len(sorted)-1)
-	return float64(sorted[i]) / float64(time.Millisecond)
-}
-
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return math.NaN()
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
-}
-
-func collect(samples []sample, get func(sample) float64) []float64 {
-	values := make([]float64, len(samples))
-	for i, s := range samples {
-		values[i] = get(s)
-	}
-	return values
-}
-
-func medianOf(samples []sample, get func(sample) float64) float64 {
-	return median(collect(samples, get))
-}
-
-func rangeOf(samples []sample, get func(sample) float64) (low, high float64) {
-	values := collect(samples, get)
-	return slices.Min(values), slices.Max(values)
-}
-
-// ratiosBy compares round by round: what disturbed one round disturbed both.
-func ratiosBy(of, to []sample, get func(sample) float64) []float64 {
-	var values []float64
-	for i := range min(len(of), len(to)) {
-		values = append(values, get(of[i])/get(to[i]))
-	}
-	return values
-}
-
-func ratios(of, to []sample) []float64 { return ratiosBy(of, to, sample.getRate) }
-
-func ratio(of, to []sample) string { return ratioBy(of, to, sample.getRate) }
-
-func ratioBy(of, to []sample, get func(sample) float64) string {
-	if len(to) == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.2f", median(ratiosBy(of, to, get)))
-}
-
-// verdict says whether a target is met.
-func (b *bench) verdict(what string, ratios []float64, target float64, atLeast bool) {
-	if len(ratios) == 0 {
-		return
-	}
-	b.judge(what, median(ratios), target, atLeast)
-}
-
-func (b *bench) judge(what string, have, target float64, atLeast bool) {
-	sign, met := "≤", have <= target
-	if atLeast {
-		sign, met = "≥", have >= target
-	}
-	word := "MISSED"
-	if met {
-		word = "met"
-	}
-	fmt.Fprintf(b.out, "target %s %s %g: %s, have %.2f\n", what, sign, target, word, have)
-}
-
-// submissions makes a batch of events that nothing serves before long.
-func submissions(n int, event func(i int) model.Event) []intake.Submission {
-	out := make([]intake.Submission, n)
-	for i := range out {
-		out[i].Event = event(i)
-	}
-	return out
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"text/tabwriter"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -35,11 +33,10 @@ func measureAccept(ctx context.Context, b *bench) (err error) {
 			name := id()
 			events[i] = wire.Event{Type: "entity", ID: name, Source: "bench", Key: "key-" + name, Payload: map[string]any{"order": name}}
 		}
-		return s.send(ctx, events)
+		return call(ctx, s.client, s.url, events, nil)
 	}
 	fmt.Fprintf(b.out, "events accepted, each with an id and a key of its own, median of %d rounds of %s\n", b.rounds, b.span)
-	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\tevents/s\tPostgreSQL µs/event\town µs/event\tat half of 10,000/s: p50 ms\tp99 ms\t")
+	var lines []line
 	var rate, p99 float64
 	for _, way := range []struct {
 		name             string
@@ -59,10 +56,9 @@ func measureAccept(ctx context.Context, b *bench) (err error) {
 			got = append(got, one)
 		}
 		rate, p99 = medianOf(got, sample.getRate), medianOf(got, sample.p99)
-		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t\n", way.name, rate, medianOf(got, sample.getServer),
-			medianOf(got, sample.getOwn), medianOf(got, sample.p50), p99)
+		lines = append(lines, line{way.name, got, []string{fmt.Sprintf("%.2f", medianOf(got, sample.p50)), fmt.Sprintf("%.2f", p99)}})
 	}
-	w.Flush()
+	b.compare("events", lines, "at half of 10,000/s: p50 ms", "p99 ms")
 	b.judge("events/s, batched over HTTP", rate, 10_000, true)
 	b.judge("p99 ms at half of that", p99, 20, false)
 	return nil
@@ -77,28 +73,25 @@ func (b *bench) acceptRound(ctx context.Context, clients, perCall int, call func
 	var calls atomic.Int64
 	limited, cancel := context.WithTimeout(ctx, b.span)
 	defer cancel()
-	began, server, own := time.Now(), b.server.cpu(), ownCPU()
-	g, calling := errgroup.WithContext(ctx)
-	for range clients {
-		g.Go(func() error {
-			for limited.Err() == nil {
-				if err := call(calling); err != nil {
-					return err
+	s, err := b.rated(ctx, 0, func() (int, error) {
+		g, calling := errgroup.WithContext(ctx)
+		for range clients {
+			g.Go(func() error {
+				for limited.Err() == nil {
+					if err := call(calling); err != nil {
+						return err
+					}
+					calls.Add(1)
 				}
-				calls.Add(1)
-			}
-			return nil
-		})
+				return nil
+			})
+		}
+		err := g.Wait()
+		return int(calls.Load()) * perCall, err
+	})
+	if err != nil {
+		return s, err
 	}
-	if err := g.Wait(); err != nil {
-		return sample{}, err
-	}
-	events := calls.Load() * int64(perCall)
-	s := sample{
-		rate:   float64(events) / time.Since(began).Seconds(),
-		server: (b.server.cpu() - server) / time.Duration(events), own: (ownCPU() - own) / time.Duration(events),
-	}
-	var err error
 	s.latencies, err = pace(ctx, half/float64(perCall), b.span, func(ctx context.Context, _ int) error { return call(ctx) })
 	return s, err
 }
@@ -106,9 +99,7 @@ func (b *bench) acceptRound(ctx context.Context, clients, perCall int, call func
 // measureBacklog compares what an event costs when few and when many wait.
 func measureBacklog(ctx context.Context, b *bench) error {
 	const few = 1000
-	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(b.out, "draining waiting events of a flow with one step that makes no call\n")
-	fmt.Fprintln(w, "waiting\tevents/s\tPostgreSQL µs/event\town µs/event\t")
 	var small []sample
 	for range max(b.rounds, 5) {
 		s, err := b.drain(ctx, few)
@@ -121,10 +112,7 @@ func measureBacklog(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%d\t%.0f\t%.0f\t%.0f\t\n", few, medianOf(small, sample.getRate), medianOf(small, sample.getServer),
-		medianOf(small, sample.getOwn))
-	fmt.Fprintf(w, "%d\t%.0f\t%.0f\t%.0f\t\n", b.backlog, big.rate, big.getServer(), big.getOwn())
-	w.Flush()
+	b.compare("events", []line{{fmt.Sprint(few, " wait"), small, nil}, {fmt.Sprint(b.backlog, " wait"), []sample{big}, nil}})
 	b.judge(fmt.Sprintf("time per event with %d waiting, of that with %d", b.backlog, few), medianOf(small, sample.getRate)/big.rate, 1.2,
 		false)
 	return nil
@@ -150,16 +138,8 @@ func (b *bench) drain(ctx context.Context, events int) (_ sample, err error) {
 		return sample{}, err
 	}
 	s.ends.expect(events)
-	began, server, own := time.Now(), b.server.cpu(), ownCPU()
-	s.work()
-	select {
-	case <-s.ends.all:
-	case <-ctx.Done():
-		return sample{}, ctx.Err()
-	}
-	took, each := time.Since(began), time.Duration(events)
-	return sample{
-		rate:   float64(events) / took.Seconds(),
-		server: (b.server.cpu() - server) / each, own: (ownCPU() - own) / each,
-	}, nil
+	return b.rated(ctx, 0, func() (int, error) {
+		s.work()
+		return events, waitFor(ctx, s.ends.all)
+	})
 }

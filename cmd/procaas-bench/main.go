@@ -9,11 +9,19 @@
 //	naive     a loop: POST, write one row, commit
 //	grouped   the same; the rows of many flows share a commit
 //	procaas   the built binary with the defaults of serve: one POST for each event, three request
-//	          handlers, PostgreSQL. It has 64 flows in flight when 64 have not made their last call, and
-//	          the clock stops when the database has all runs as succeeded
+//	          handlers, PostgreSQL or SQLite. It has 64 flows in flight when 64 have not made their
+//	          last call, and the clock stops when the store has all runs as succeeded
+//
+// Programs by hand get the number of connections, and loops the number of workers and the
+// size of claims, that are best in short tries before the rounds.
 //
 // The contestants "in process" leave out the binary and HTTP: they show what intake costs.
-// The parts queue-… measure the queue of tasks, beside a loop that is written by hand.
+// The part recovery kills the built binary with kill -9. The parts queue-… measure the
+// queue of tasks, beside loops that are written by hand.
+//
+// Tables show the processor time of the client, of the program (procaas, or the one that is
+// written by hand, which is its own client) and of PostgreSQL, and the bytes of
+// PostgreSQL's write-ahead log, of one flow, event or task.
 //
 // Rounds of all contestants alternate, and medians are shown, so that whatever
 // else the machine does falls on all alike. Compare ratios; absolute figures are
@@ -96,7 +104,7 @@ func parse(args []string, help io.Writer) (options, error) {
 	var only, match string
 	f := flag.NewFlagSet("procaas-bench", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // main says what is wrong
-	f.StringVar(&only, "only", "flows,latency,accept,backlog,idle", "what to measure, out of "+strings.Join(partNames(), ","))
+	f.StringVar(&only, "only", "flows,latency,recovery,accept,backlog,idle", "what to measure, out of "+strings.Join(partNames(), ","))
 	f.StringVar(&o.dsn, "dsn", "", "a PostgreSQL for this alone, whose schemas are dropped; a private one is started when it is left out")
 	f.StringVar(&match, "contestants", "", "measure only the `names` of flows and latency, separated by semicolons: "+
 		strings.Join(contestantNames(), ";"))
@@ -162,6 +170,7 @@ var parts = []struct {
 }{
 	{"flows", measureFlows},
 	{"latency", measureLatency},
+	{"recovery", measureRecovery},
 	{"accept", measureAccept},
 	{"backlog", measureBacklog},
 	{"idle", measureIdle},

@@ -27,8 +27,8 @@ func TestWrongFlagsAreRefusedAtOnce(t *testing.T) {
 			t.Errorf("%s: want an error with %q, have %v", c.args, c.want, err)
 		}
 	}
-	o, err := parse([]string{"-only", "idle,flows", "-contestants", "naive;in process"}, io.Discard)
-	if err != nil || len(o.only) != 2 || !slices.Equal(o.match, []string{"naive", "in process"}) {
+	o, err := parse([]string{"-only", "idle,flows", "-contestants", "naive;procaas on SQLite"}, io.Discard)
+	if err != nil || len(o.only) != 2 || !slices.Equal(o.match, []string{"naive", "procaas on SQLite"}) {
 		t.Errorf("have %+v, %v", o, err)
 	}
 }

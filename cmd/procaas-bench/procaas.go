@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -17,7 +14,6 @@ import (
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/transport"
-	"procaas/engine/api/wire"
 	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/postgres"
@@ -27,7 +23,8 @@ import (
 
 // pipelines are what the engine runs: in call, the flow of the contest; in entity,
 // the same for events that have ids and keys, so that repetitions are found and
-// order is kept; in nothing, a flow that makes no call.
+// order is kept; in slow, a flow whose first call takes long; in nothing, a flow that
+// makes no call.
 const pipelines = `
 services: [{id: noop, url: %s}]
 flows: [{id: entities}]
@@ -42,6 +39,10 @@ pipelines:
     flow: entities
     shared-state: {a: null, b: null, c: null}
     stages: *stages
+  - id: slow
+    stages:
+      - {id: first, handlers: [{id: slow, request: {service: noop, path: %s, body: {order: !$ event.payload.order}}}]}
+      - {id: second, handlers: [{id: last, request: {service: noop, path: %s, body: {order: !$ event.payload.order}}}]}
   - id: nothing
     shared-state: {a: 0}
     stages: [{id: only, handlers: [{id: count, set: {a: 1}}]}]
@@ -71,7 +72,7 @@ func openSystem(ctx context.Context, b *bench, schema string) (*system, error) {
 	for _, t := range types {
 		o.Types = append(o.Types, t.Type)
 	}
-	files := []diag.File{{Name: "bench.yaml", Data: fmt.Appendf(nil, pipelines, b.service.url, lastPath)}}
+	files := []diag.File{{Name: "bench.yaml", Data: b.service.pipelines()}}
 	bundle, found := dsl.Load(files, o)
 	if bundle == nil {
 		return nil, fmt.Errorf("pipelines: %v", found)
@@ -93,7 +94,7 @@ func openSystem(ctx context.Context, b *bench, schema string) (*system, error) {
 	}
 	s.api = &http.Server{Handler: api.New(api.Options{Engine: api.Of(s.engine)}), ReadHeaderTimeout: time.Second}
 	s.url = "http://" + l.Addr().String() + "/v1/events"
-	s.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}
+	s.client = newClient()
 	s.working.Go(func() { _ = s.api.Serve(l) })
 	return s, nil
 }
@@ -162,13 +163,11 @@ func (s *endings) end(run string) {
 }
 
 func (s *endings) wait(ctx context.Context, run string) error {
-	select {
-	case <-s.of(run):
+	err := waitFor(ctx, s.of(run))
+	if err == nil {
 		s.runs.Delete(run)
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return err
 }
 
 // An entrant makes flows of events, which submit hands in.
@@ -200,10 +199,10 @@ func keyed(id string) model.Event {
 // durable implements contestant: flow has seen the commit.
 func (e *entrant) durable(context.Context, []string) error { return nil }
 
-func (e *entrant) cpu() time.Duration { return ownCPU() }
+func (e *entrant) pid() int { return 0 }
 
 // openProcaas opens the engine with events handed in within the process.
-func openProcaas(schema string, event func(string) model.Event) func(context.Context, *bench) (contestant, error) {
+func openProcaas(schema string, event func(string) model.Event) opener {
 	return func(ctx context.Context, b *bench) (contestant, error) {
 		s, err := openSystem(ctx, b, schema)
 		if err != nil {
@@ -225,25 +224,11 @@ func (s *system) submit(ctx context.Context, ev model.Event) (string, error) {
 	return out[0].Receipt.Run, nil
 }
 
-// send posts a list of events.
-func (s *system) send(ctx context.Context, events []wire.Event) error {
-	body, err := json.Marshal(events)
-	if err != nil {
-		return err
+// submissions makes a batch of events that nothing serves before long.
+func submissions(n int, event func(i int) model.Event) []intake.Submission {
+	out := make([]intake.Submission, n)
+	for i := range out {
+		out[i].Event = event(i)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := s.client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusAccepted {
-		err = fmt.Errorf("want status 202, have %d: %s", resp.StatusCode, data)
-	}
-	return err
+	return out
 }

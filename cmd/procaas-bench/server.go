@@ -127,6 +127,20 @@ func readStat(pid string) (p procStat, err error) {
 	return p, err
 }
 
+// logged returns how far the write-ahead log has got, in bytes.
+func (s *server) logged(ctx context.Context) (at float64, err error) {
+	err = s.query(ctx, func(c *pgx.Conn) error {
+		return c.QueryRow(ctx, "select (pg_current_wal_insert_lsn() - '0/0')::float8").Scan(&at)
+	})
+	return at, err
+}
+
+// cpuOf returns the processor time that a process has used; 0 where it is unknown.
+func cpuOf(pid int) time.Duration {
+	stat, _ := readStat(strconv.Itoa(pid))
+	return stat.own
+}
+
 // ownCPU returns the processor time that this process has used.
 func ownCPU() time.Duration {
 	var u syscall.Rusage

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"time"
 )
 
 // The service that all contestants call is a process of its own, so that what it
@@ -23,8 +25,14 @@ const serviceArg = "serve-nothing"
 // reply is what the service answers, whatever it is asked.
 const reply = `{"ok":true,"id":"0123456789abcdef"}`
 
-// lastPath is the path of a flow's last call: the service prints the flow's id for each.
-const lastPath = "/last"
+// The service prints a line for some calls: what happened, and the id of the flow.
+const (
+	lastPath = "/last" // of the last call of a flow
+	slowPath = "/slow" // of a call that takes slowCall
+	cutOff   = "cut-off"
+)
+
+const slowCall = 500 * time.Millisecond
 
 // serve answers requests until its input ends.
 func serve() {
@@ -38,19 +46,28 @@ func serve() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}()
-	err = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		if r.URL.Path == lastPath {
-			var call struct{ Order string }
-			if json.Unmarshal(body, &call) == nil {
-				fmt.Println(call.Order)
-			}
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, reply)
-	}))
+	err = http.Serve(l, http.HandlerFunc(answer))
 	fmt.Fprintln(os.Stderr, "service:", err)
 	os.Exit(1)
+}
+
+func answer(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	if r.URL.Path != "/" {
+		var call struct{ Order string }
+		_ = json.Unmarshal(body, &call)
+		fmt.Println(r.URL.Path, call.Order)
+		if r.URL.Path == slowPath {
+			select {
+			case <-time.After(slowCall):
+			case <-r.Context().Done():
+				fmt.Println(cutOff, call.Order)
+				return
+			}
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, reply)
 }
 
 // A service is the running service process.
@@ -60,6 +77,15 @@ type service struct {
 	alive io.Closer // its input
 
 	awaited sync.Map // flow → chan struct{}, closed when the service gets its last call
+
+	mu    sync.Mutex // guards heard
+	heard []heard    // of slow calls
+}
+
+// heard is a line about a slow call.
+type heard struct {
+	what, flow string
+	at         time.Time
 }
 
 func startService() (*service, error) {
@@ -85,8 +111,81 @@ func startService() (*service, error) {
 		return nil, errors.Join(fmt.Errorf("service does not start: %w", err), s.stop())
 	}
 	s.url = strings.TrimSpace(line)
-	go s.lastCalls(lines) // ends with the process
+	go s.listen(lines) // ends with the process
 	return s, nil
 }
 
 func (s *service) stop() error { return errors.Join(s.alive.Close(), s.cmd.Wait()) }
+
+// pipelines returns the flows of the contest, which call the service.
+func (s *service) pipelines() []byte {
+	return fmt.Appendf(nil, pipelines, s.url, lastPath, slowPath, lastPath)
+}
+
+// listen reads what the service prints.
+func (s *service) listen(lines *bufio.Reader) {
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return
+		}
+		what, flow, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if what != lastPath {
+			s.mu.Lock()
+			s.heard = append(s.heard, heard{what, flow, time.Now()})
+			s.mu.Unlock()
+		} else if c, ok := s.awaited.LoadAndDelete(flow); ok {
+			close(c.(chan struct{}))
+		}
+	}
+}
+
+// expect returns a channel that is closed when the service gets the last call of a flow.
+func (s *service) expect(flow string) <-chan struct{} {
+	c := make(chan struct{})
+	s.awaited.Store(flow, c)
+	return c
+}
+
+func waitFor(ctx context.Context, c <-chan struct{}) error {
+	select {
+	case <-c:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// forget forgets the slow calls of before.
+func (s *service) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heard = nil
+}
+
+// slow returns how many slow calls have begun.
+func (s *service) slow() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.heard)
+}
+
+// resumed returns how many calls were cut off, and when the last of them came again.
+func (s *service) resumed() (calls int, last time.Time, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cut := map[string]bool{}
+	for _, h := range s.heard {
+		if h.what == cutOff {
+			cut[h.flow] = true
+			calls++
+		} else if cut[h.flow] {
+			delete(cut, h.flow)
+			last = h.at
+		}
+	}
+	if calls == 0 || len(cut) > 0 {
+		err = fmt.Errorf("want all calls that were cut off made again, have %d of %d left", len(cut), calls)
+	}
+	return calls, last, err
+}

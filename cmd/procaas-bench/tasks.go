@@ -79,17 +79,6 @@ func workOff(ctx context.Context, s *queue.Store, n int) error {
 	return nil
 }
 
-// rated measures do, which works off n tasks.
-func (b *bench) rated(n int, do func() error) (sample, error) {
-	began, server, own := time.Now(), b.server.cpu(), ownCPU()
-	err := do()
-	took, each := time.Since(began), time.Duration(n)
-	return sample{
-		rate:   float64(n) / took.Seconds(),
-		server: (b.server.cpu() - server) / each, own: (ownCPU() - own) / each,
-	}, err
-}
-
 // drainQueue measures a drain of preloaded tasks.
 func (b *bench) drainQueue(ctx context.Context, n int, prepare func(*queue.Store) error) (_ sample, err error) {
 	s, _, err := openQueue(ctx, b, "tasks_drain")
@@ -105,14 +94,7 @@ func (b *bench) drainQueue(ctx context.Context, n int, prepare func(*queue.Store
 	if err := errors.Join(s.VacuumTasks(ctx), fillQueue(ctx, s, n, nil), b.server.settle(ctx)); err != nil {
 		return sample{}, err
 	}
-	return b.rated(n, func() error { return workOff(ctx, s, n) })
-}
-
-func (b *bench) table(head string, fill func(*tabwriter.Writer)) {
-	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, head)
-	fill(w)
-	w.Flush()
+	return b.rated(ctx, 0, func() (int, error) { return n, workOff(ctx, s, n) })
 }
 
 // measureQueuePut compares what it takes to put tasks with COPY into the same table.
@@ -132,7 +114,7 @@ func measureQueuePut(ctx context.Context, b *bench) error {
 				return err
 			}
 			defer pool.Close()
-			one, err := b.rated(b.tasks, func() error { return copyTasks(ctx, pool, b.tasks) })
+			one, err := b.rated(ctx, 0, func() (int, error) { return b.tasks, copyTasks(ctx, pool, b.tasks) })
 			if err != nil {
 				return err
 			}
@@ -140,17 +122,17 @@ func measureQueuePut(ctx context.Context, b *bench) error {
 			if _, err := pool.Exec(ctx, "truncate tasks"); err != nil {
 				return err
 			}
-			if one, err = b.rated(b.tasks, func() error { return fillQueue(ctx, s, b.tasks, nil) }); err != nil {
+			if one, err = b.rated(ctx, 0, func() (int, error) { return b.tasks, fillQueue(ctx, s, b.tasks, nil) }); err != nil {
 				return err
 			}
 			batched = append(batched, one)
-			one, err = b.rated(ones, func() error {
+			one, err = b.rated(ctx, 0, func() (int, error) {
 				for range ones {
 					if err := fillQueue(ctx, s, 1, nil); err != nil {
-						return err
+						return 0, err
 					}
 				}
-				return nil
+				return ones, nil
 			})
 			single = append(single, one)
 			return err
@@ -159,14 +141,8 @@ func measureQueuePut(ctx context.Context, b *bench) error {
 			return err
 		}
 	}
-	b.table("\ttasks/s\tPostgreSQL µs\town µs\t", func(w *tabwriter.Writer) {
-		for _, row := range []struct {
-			name string
-			of   []sample
-		}{{"COPY", copied}, {"procaas by the thousand", batched}, {"procaas one by one, one client", single}} {
-			fmt.Fprintf(w, "%s\t%.0f\t%.1f\t%.1f\t\n", row.name, medianOf(row.of, sample.getRate), medianOf(row.of, sample.getServer),
-				medianOf(row.of, sample.getOwn))
-		}
+	b.compare("tasks", []line{
+		{"COPY", copied, nil}, {"procaas by the thousand", batched, nil}, {"procaas one by one, one client", single, nil},
 	})
 	b.verdict("batches, of COPY", ratios(batched, copied), 0.7, true)
 	return nil
@@ -312,7 +288,7 @@ func measureQueueBloat(ctx context.Context, b *bench) (err error) {
 		}); err != nil {
 			return err
 		}
-		one, err := b.rated(b.tasks, func() error { return workOff(ctx, s, b.tasks) })
+		one, err := b.rated(ctx, 0, func() (int, error) { return b.tasks, workOff(ctx, s, b.tasks) })
 		if err != nil {
 			return err
 		}

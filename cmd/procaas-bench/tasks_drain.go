@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"text/tabwriter"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,85 +13,106 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
+	"procaas/engine/api/wire"
 	"procaas/handlers/queue"
 )
 
-// The loops that a good engineer writes by hand: claim 500, then complete them. Rows
-// are found again by where they lie, as nobody else changes them. What a queue has to
+// The loops that a good engineer writes by hand: claim some hundreds, then complete them.
+// Rows are found again by where they lie, as nobody else changes them. What a queue has to
 // do beside that, they do not: keep what has ended, order by more than the id, know
 // who holds a task and until when.
 const (
 	handTable = `create table jobs (id bigint primary key, state smallint not null default 0, payload bytea not null) with (fillfactor = 50)`
 	handFill  = "insert into jobs (id, payload) select i, '1' from generate_series(1, $1::int) i"
 	handClaim = `update jobs set state = 1 where ctid = any(array(
-		select ctid from jobs where state = 0 order by id limit 500 for update skip locked)) returning ctid, id`
+		select ctid from jobs where state = 0 order by id limit %d for update skip locked)) returning ctid, id`
 	handEnd   = "delete from jobs where ctid = any($1::tid[])"
 	handFused = "with ended as (" + handEnd + ") " + handClaim // of other rows: one statement, one commit
 	handPlans = `select set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false),
 		set_config('jit', 'off', false)`
 )
 
-// A handLoop is one way to write it.
-type handLoop struct {
-	name  string
-	loops int
-	fused bool // a completion goes with the next claim, in one statement
+// A loop is how many workers take how many tasks at a time.
+type loop struct{ workers, claim int }
+
+func (l loop) String() string { return fmt.Sprintf("%d workers, claims of %d", l.workers, l.claim) }
+
+// loops are those out of which each contestant gets the one that is best for it.
+func loops() (all []loop) {
+	for _, workers := range []int{1, 2, 4} {
+		for _, claim := range []int{200, 500, 1000} {
+			all = append(all, loop{workers, claim})
+		}
+	}
+	return all
 }
 
-var handLoops = []handLoop{
-	{"by hand, k = 500, 2 loops", 2, false},
-	{"by hand, k = 500, 4 loops", 4, false},
-	{"by hand, completion fused with the next claim, 2 loops", 2, true},
+// run lets the workers work until each has found no task.
+func (l loop) run(worker func() error) error {
+	var g errgroup.Group
+	for range l.workers {
+		g.Go(worker)
+	}
+	return g.Wait()
 }
 
-func (b *bench) drainByHand(ctx context.Context, n int, how handLoop) (sample, error) {
+// drainByHand measures a loop by hand. When it is fused, a completion goes with the next
+// claim, in one statement.
+func drainByHand(fused bool) func(ctx context.Context, b *bench, n int, l loop) (sample, error) {
+	return func(ctx context.Context, b *bench, n int, l loop) (sample, error) {
+		pool, err := openJobs(ctx, b, n, l.workers)
+		if err != nil {
+			return sample{}, err
+		}
+		defer pool.Close()
+		return b.rated(ctx, 0, func() (int, error) {
+			return n, l.run(func() error { return loopByHand(ctx, pool, l.claim, fused) })
+		})
+	}
+}
+
+// openJobs makes the table of a loop by hand, with n jobs.
+func openJobs(ctx context.Context, b *bench, n, connections int) (*pgxpool.Pool, error) {
 	dsn, err := b.server.schema(ctx, "tasks_by_hand")
 	if err != nil {
-		return sample{}, err
+		return nil, err
 	}
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
-		return sample{}, err
+		return nil, err
 	}
-	config.MaxConns = int32(how.loops)
+	config.MaxConns = int32(connections)
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		_, err := c.Exec(ctx, handPlans)
 		return err
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
-		return sample{}, err
+		return nil, err
 	}
-	defer pool.Close()
-	if _, err := pool.Exec(ctx, handTable); err != nil {
-		return sample{}, err
+	if _, err = pool.Exec(ctx, handTable); err == nil {
+		_, err = pool.Exec(ctx, handFill, n)
 	}
-	if _, err := pool.Exec(ctx, handFill, n); err != nil {
-		return sample{}, err
+	if err == nil {
+		err = b.server.settle(ctx)
 	}
-	if err := b.server.settle(ctx); err != nil {
-		return sample{}, err
+	if err != nil {
+		pool.Close()
 	}
-	return b.rated(n, func() error {
-		var g errgroup.Group
-		for range how.loops {
-			g.Go(func() error { return loopByHand(ctx, pool, how.fused) })
-		}
-		return g.Wait()
-	})
+	return pool, err
 }
 
 // loopByHand works until there are no more jobs.
-func loopByHand(ctx context.Context, pool *pgxpool.Pool, fused bool) error {
+func loopByHand(ctx context.Context, pool *pgxpool.Pool, claim int, fused bool) error {
 	var done []pgtype.TID
 	for {
 		var next []pgtype.TID
 		var err error
 		switch {
 		case fused:
-			next, err = claimByHand(ctx, pool, handFused, done)
+			next, err = claimByHand(ctx, pool, fmt.Sprintf(handFused, claim), done)
 		case len(done) == 0:
-			next, err = claimByHand(ctx, pool, handClaim)
+			next, err = claimByHand(ctx, pool, fmt.Sprintf(handClaim, claim))
 		default:
 			_, err = pool.Exec(ctx, handEnd, done)
 		}
@@ -122,42 +143,95 @@ func claimByHand(ctx context.Context, pool *pgxpool.Pool, statement string, args
 	return next, err
 }
 
+// drainOverHTTP measures workers that claim from the built binary, each completing what
+// it has done with its next claim.
+func drainOverHTTP(ctx context.Context, b *bench, n int, l loop) (_ sample, err error) {
+	p, err := newBinary(ctx, b, onPostgres)
+	if err != nil {
+		return sample{}, err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	s, err := queue.Open(ctx, p.store, queue.Options{})
+	if err != nil {
+		return sample{}, err
+	}
+	err = errors.Join(fillQueue(ctx, s, n, nil), s.Close(), b.server.settle(ctx))
+	if err != nil {
+		return sample{}, err
+	}
+	var done atomic.Int64
+	return b.rated(ctx, p.pid(), func() (int, error) {
+		err := l.run(func() error { return p.loopOverHTTP(ctx, l.claim, &done) })
+		if err == nil && done.Load() != int64(n) {
+			err = fmt.Errorf("want %d tasks done, have %d", n, done.Load())
+		}
+		return n, err
+	})
+}
+
+// loopOverHTTP works until there are no more tasks.
+func (p *binary) loopOverHTTP(ctx context.Context, claim int, done *atomic.Int64) error {
+	ask := wire.ClaimTasks{Worker: "bench", Types: []wire.ClaimType{{Type: taskKind.Name, Limit: claim}}, Limit: claim}
+	for {
+		var got wire.Claimed
+		if err := p.call(ctx, "/v1/queues/claim", ask, &got); err != nil {
+			return err
+		}
+		done.Add(int64(len(ask.Complete) - len(got.Lost)))
+		if len(got.Items) == 0 {
+			return nil
+		}
+		ask.Complete = nil
+		for _, task := range got.Items {
+			ask.Complete = append(ask.Complete, task.Receipt)
+		}
+	}
+}
+
 // measureQueueDrain compares a drain with loops that are written by hand.
 func measureQueueDrain(ctx context.Context, b *bench) error {
-	fmt.Fprintf(b.out, "draining %d tasks that do nothing, durable, %d rounds\n", b.tasks, b.rounds)
-	hand := make([][]sample, len(handLoops))
-	var ours []sample
+	ways := []struct {
+		name  string
+		drain func(ctx context.Context, b *bench, n int, l loop) (sample, error)
+		loop  loop // the best one
+	}{
+		{name: "by hand", drain: drainByHand(false)},
+		{name: "by hand, completion fused with the next claim", drain: drainByHand(true)},
+		{name: "procaas, workers over HTTP", drain: drainOverHTTP},
+	}
+	for i, way := range ways {
+		var err error
+		ways[i].loop, err = best(loops(), func(l loop) (sample, error) { return way.drain(ctx, b, max(b.tasks/10, 1), l) })
+		if err != nil {
+			return fmt.Errorf("%s: %w", way.name, err)
+		}
+	}
+	lines := make([]line, len(ways)+1)
+	lines[len(ways)].name = "procaas, Go package"
 	for range b.rounds {
-		for i, how := range handLoops {
-			s, err := b.drainByHand(ctx, b.tasks, how)
+		for i, way := range ways {
+			s, err := way.drain(ctx, b, b.tasks, way.loop)
 			if err != nil {
-				return fmt.Errorf("%s: %w", how.name, err)
+				return fmt.Errorf("%s: %w", way.name, err)
 			}
-			hand[i] = append(hand[i], s)
+			lines[i].name, lines[i].of = fmt.Sprint(way.name, ", ", way.loop), append(lines[i].of, s)
 		}
 		s, err := b.drainQueue(ctx, b.tasks, nil)
 		if err != nil {
 			return err
 		}
-		ours = append(ours, s)
+		lines[len(ways)].of = append(lines[len(ways)].of, s)
 	}
-	best := 0
-	for i := range handLoops {
-		if medianOf(hand[i], sample.getRate) > medianOf(hand[best], sample.getRate) {
-			best = i
-		}
+	hand := lines[0].of
+	if medianOf(lines[1].of, sample.getRate) > medianOf(hand, sample.getRate) {
+		hand = lines[1].of
 	}
-	b.table("\ttasks/s\tPostgreSQL µs\town µs\tof the best loop\t", func(w *tabwriter.Writer) {
-		row := func(name string, of []sample) {
-			fmt.Fprintf(w, "%s\t%.0f\t%.1f\t%.1f\t%s\t\n", name, medianOf(of, sample.getRate), medianOf(of, sample.getServer),
-				medianOf(of, sample.getOwn), ratio(of, hand[best]))
-		}
-		for i, how := range handLoops {
-			row(how.name, hand[i])
-		}
-		row("procaas", ours)
-	})
-	b.verdict("drain, of the best loop by hand", ratios(ours, hand[best]), 0.75, true)
+	for i := range lines {
+		lines[i].more = []string{ratio(lines[i].of, hand)}
+	}
+	fmt.Fprintf(b.out, "draining %d tasks that do nothing, durable, median of %d rounds (lowest to highest)\n", b.tasks, b.rounds)
+	b.compare("tasks", lines, "of the best by hand")
+	b.verdict("drain, of the best loop by hand", ratios(lines[len(ways)].of, hand), 0.75, true)
 	return nil
 }
 
@@ -186,24 +260,20 @@ func measureQueueHindered(ctx context.Context, b *bench) error {
 			return b.drainAgain(ctx, &b.cancelled)
 		}},
 	}
-	of := make([][]sample, len(cases))
+	lines := make([]line, len(cases))
 	for range b.rounds {
 		for i, c := range cases {
 			s, err := c.run()
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			of[i] = append(of[i], s)
+			lines[i].name, lines[i].of = c.name, append(lines[i].of, s)
+			lines[i].more = []string{ratio(lines[i].of, lines[0].of)}
 		}
 	}
-	b.table("\ttasks/s\tPostgreSQL µs\town µs\tof alone\t", func(w *tabwriter.Writer) {
-		for i, c := range cases {
-			fmt.Fprintf(w, "%s\t%.0f\t%.1f\t%.1f\t%s\t\n", c.name, medianOf(of[i], sample.getRate), medianOf(of[i], sample.getServer),
-				medianOf(of[i], sample.getOwn), ratio(of[i], of[0]))
-		}
-	})
-	b.verdict("with a transaction left open, of alone", ratios(of[1], of[0]), 0.5, true)
-	b.verdict("beside a mass cancel, of alone", ratios(of[2], of[0]), 0.5, true)
+	b.compare("tasks", lines, "of alone")
+	b.verdict("with a transaction left open, of alone", ratios(lines[1].of, lines[0].of), 0.5, true)
+	b.verdict("beside a mass cancel, of alone", ratios(lines[2].of, lines[0].of), 0.5, true)
 	return nil
 }
 
@@ -239,13 +309,14 @@ func (b *bench) drainAgain(ctx context.Context, cancelled *int) (_ sample, err e
 		if cancelled != nil && i == 0 {
 			helper.Go(func() { _, failed = s.CancelTasks(ctx, queue.Filter{Type: taskKind.Name, Key: beside}) })
 		}
-		one, err := b.rated(b.tasks, func() error { return workOff(ctx, s, b.tasks) })
+		one, err := b.rated(ctx, 0, func() (int, error) { return b.tasks, workOff(ctx, s, b.tasks) })
 		helper.Wait()
 		if err := errors.Join(err, failed); err != nil {
 			return sample{}, err
 		}
 		took += time.Duration(float64(b.tasks) / one.rate * float64(time.Second))
 		all.server, all.own = all.server+one.server/hinderedTimes, all.own+one.own/hinderedTimes
+		all.log += one.log / hinderedTimes
 	}
 	all.rate = hinderedTimes * float64(b.tasks) / took.Seconds()
 	return all, nil

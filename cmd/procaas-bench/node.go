@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"procaas/engine/api/transport"
+)
+
+// A node is a process of the built binary, with the defaults of serve.
+type node struct {
+	began time.Time // just before the process began
+	cmd   *exec.Cmd
+	log   bytes.Buffer // what it printed; to be read when the process has ended
+	url   string
+}
+
+// startNode starts a process, and returns when it is ready.
+func startNode(ctx context.Context, binary, store, file string) (*node, error) {
+	address, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n := &node{url: "http://" + address, cmd: exec.Command(binary, "serve", "--store", store, "--pipelines", file, "--listen", address)}
+	n.cmd.Stdout, n.cmd.Stderr = &n.log, &n.log
+	n.began = time.Now()
+	if err := n.cmd.Start(); err != nil {
+		return nil, err
+	}
+	if err := n.ready(ctx); err != nil {
+		err = errors.Join(err, n.stop())
+		return nil, fmt.Errorf("%s serve: %w: %s", binary, err, &n.log)
+	}
+	return n, nil
+}
+
+// freeAddress returns an address that was free a moment ago.
+func freeAddress(ctx context.Context) (string, error) {
+	l, err := transport.Listen(ctx, "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// startWithin is how long the binary may take until it is ready.
+const startWithin = 30 * time.Second
+
+func (n *node) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	err := poll(ctx, 10*time.Millisecond, func() (bool, error) {
+		resp, err := http.Get(n.url + "/readyz")
+		if err != nil {
+			return false, nil // it does not listen yet
+		}
+		return resp.StatusCode == http.StatusOK, resp.Body.Close()
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("not ready within %s", startWithin)
+	}
+	return err
+}
+
+// stop lets the process end in its own way.
+func (n *node) stop() error { return errors.Join(n.cmd.Process.Signal(syscall.SIGTERM), n.cmd.Wait()) }
+
+// kill ends the process at once, as kill -9 does.
+func (n *node) kill() error {
+	err := n.cmd.Process.Kill()
+	_ = n.cmd.Wait() // says that it was killed
+	return err
+}
+
+// poll asks again and again until the answer is yes.
+func poll(ctx context.Context, every time.Duration, ask func() (bool, error)) error {
+	for {
+		if yes, err := ask(); err != nil || yes {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(every):
+		}
+	}
+}
+
+// newClient makes a client that keeps a connection for each flow.
+func newClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{MaxIdleConns: 1024, MaxIdleConnsPerHost: 1024}}
+}
+
+// call posts body as JSON, or gets when body is nil, and reads the reply into out; nil leaves it unread.
+func call(ctx context.Context, c *http.Client, url string, body, out any) error {
+	method, content := http.MethodGet, io.Reader(nil)
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		method, content = http.MethodPost, bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, url, content)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := c.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode/100 != 2 {
+		return fmt.Errorf("%s %s: status %d: %s", method, url, resp.StatusCode, data)
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(data, out)
+}
