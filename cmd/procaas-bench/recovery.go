@@ -39,7 +39,7 @@ func measureRecovery(ctx context.Context, b *bench) error {
 		}
 	}
 	fmt.Fprintf(b.out, "kill -9 when half of %d flows have begun their call of %s, median of %d rounds\n", flows, slowCall, b.rounds)
-	b.table("\tcalls cut off\tunder way again after s\tall succeeded after s\t", func(w *tabwriter.Writer) {
+	b.table("\tcalls cut off\tmade again after s\tall succeeded after s\t", func(w *tabwriter.Writer) {
 		for i, way := range ways {
 			fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%.2f\t\n", way.name,
 				medianOf(got[i], func(r recovery) float64 { return r.interrupted }),
