@@ -101,7 +101,7 @@ func (j *judge) whole(e *Expect, alone bool) {
 		one.Calls, one.Order, one.Emits, one.Elapsed, one.Within, one.NotBefore = nil, nil, nil, 0, 0, 0
 		j.run("expect", &one, own, j.view(j.trial.handed[0].run))
 	}
-	j.time("expect", e, own, j.ended)
+	j.time("expect", e, own, j.ended, j.ofAllRuns(alone))
 	j.callsOf("expect", e, own, "")
 	j.emitsOf("expect", e, own, "")
 	for _, pipeline := range sorted(e.Runs) {
@@ -165,11 +165,8 @@ func (j *judge) run(path string, e, own *Expect, r *checkpoint.RunView) {
 		want := &EntityExpect{State: e.State, Transitions: e.Transitions, Places: e.Places}
 		j.entity(path, e.Span, r.Flow, r.Key, want, own.State != "")
 	}
-	took := j.clock.Now().Sub(r.Accepted)
-	if r.Finished != nil {
-		took = r.Finished.Sub(r.Accepted)
-	}
-	j.time(path, e, own, took)
+	took := j.took(r)
+	j.time(path, e, own, took, took.String())
 	j.callsOf(path, e, own, r.ID)
 	j.emitsOf(path, e, own, r.ID)
 }
@@ -259,17 +256,48 @@ func (j *judge) handler(path, name string, e *HandlerExpect, own bool, r *checkp
 	}
 }
 
-// time compares how long something took.
-func (j *judge) time(path string, e, own *Expect, took time.Duration) {
+// took is how long a run took; of one that has not ended, until the end of the test.
+func (j *judge) took(r *checkpoint.RunView) time.Duration {
+	if r.Finished != nil {
+		return r.Finished.Sub(r.Accepted)
+	}
+	return j.clock.Now().Sub(r.Accepted)
+}
+
+// ofAllRuns tells how long a test took. The run of its only event has a time of its own, which is
+// easily taken for it.
+func (j *judge) ofAllRuns(alone bool) string {
+	if len(j.runs) < 2 {
+		return j.ended.String()
+	}
+	text := fmt.Sprintf("all %d runs took %s", len(j.runs), j.ended)
+	if !alone {
+		return text
+	}
+	if r := j.view(j.trial.handed[0].run); r != nil {
+		text += fmt.Sprintf(", the run of the event took %s", j.took(r))
+	}
+	return text
+}
+
+// time compares how long something took. Have says it for people.
+func (j *judge) time(path string, e, own *Expect, took time.Duration, have string) {
 	off := j.variant.Off != ""
+	differ := func(field, want string) {
+		d := Difference{Path: path + "." + field, Span: head(e.at(field)), Want: want, Have: have}
+		if have != took.String() {
+			d.Note = "put it below the event to compare the run of the event alone: events: {expect: {" + field + ": …}}"
+		}
+		j.found = append(j.found, d)
+	}
 	if e.Elapsed != 0 && e.Elapsed != took && !j.crashes() && (!off || own.Elapsed != 0) {
-		j.add(e.at("elapsed"), path+".elapsed", e.Elapsed.String(), took.String())
+		differ("elapsed", e.Elapsed.String())
 	}
 	if e.Within != 0 && took > e.Within && !j.crashes() && (!off || own.Within != 0) {
-		j.add(e.at("within"), path+".within", "at most "+e.Within.String(), took.String())
+		differ("within", "at most "+e.Within.String())
 	}
 	if took < e.NotBefore && !j.crashes() && (!off || own.NotBefore != 0) {
-		j.add(e.at("not-before"), path+".not-before", "at least "+e.NotBefore.String(), took.String())
+		differ("not-before", "at least "+e.NotBefore.String())
 	}
 }
 

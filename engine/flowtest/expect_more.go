@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/engine/planner"
 	"procaas/engine/store"
 )
@@ -203,13 +204,14 @@ func (j *judge) emitsOf(path string, e, own *Expect, run string) {
 		if j.relaxed.events[want.Type] && own.Emits == nil {
 			continue
 		}
-		like, same := 0, 0
+		like := 0
+		var same []Emit
 		var nearest []Difference
 		for _, have := range j.emits {
 			if have.Type != want.Type || run != "" && have.Run != run {
 				continue
 			}
-			same++
+			same = append(same, have)
 			differ := want.compare(at, have)
 			if len(differ) == 0 {
 				like++
@@ -219,12 +221,20 @@ func (j *judge) emitsOf(path string, e, own *Expect, run string) {
 		}
 		switch {
 		case want.Times == nil && like > 0, want.Times != nil && like == *want.Times:
-		case want.Times == nil && same > 0:
+		case want.Times == nil && len(same) > 0:
+			nearest[len(nearest)-1].note(shown(same))
 			j.found = append(j.found, nearest...)
 		case want.Times == nil:
 			j.add(want.Span, at, "an event "+want.Type, j.emitted(run))
 		default:
-			j.add(want.PlaceOf("times", head(want.Span)), at+".times", count(*want.Times, "event")+" "+want.Type+" like this", fmt.Sprint(like))
+			have := fmt.Sprint(like)
+			if like != len(same) {
+				have += " among " + count(len(same), "event")
+			}
+			j.found = append(j.found, Difference{
+				Path: at + ".times", Span: want.PlaceOf("times", head(want.Span)), Have: have, Note: shown(same),
+				Want: count(*want.Times, "event") + " " + want.Type + " like this",
+			})
 		}
 	}
 }
@@ -234,17 +244,43 @@ func (want *EmitExpect) compare(path string, have Emit) []Difference {
 	if want.Key != "" && want.Key != have.Key {
 		out = append(out, Difference{Path: path + ".key", Span: want.PlaceOf("key", head(want.Span)), Want: want.Key, Have: orNothing(have.Key)})
 	}
-	delay := time.Duration(0)
-	if !have.Event.At.IsZero() {
-		delay = have.Event.At.Sub(have.Time)
-	}
-	if want.Delay != nil && *want.Delay != delay {
+	if delay := have.delay(); want.Delay != nil && *want.Delay != delay {
 		out = append(out, Difference{
 			Path: path + ".delay", Span: want.PlaceOf("delay", head(want.Span)), Want: want.Delay.String(),
 			Have: delay.String(),
 		})
 	}
 	return append(out, match(path+".payload", want.Payload, have.Payload)...)
+}
+
+// mostEmits is how many emitted events a finding shows.
+const mostEmits = 5
+
+// shown shows emitted events, one on a line.
+func shown(events []Emit) string {
+	var lines []string
+	for _, e := range events[:min(len(events), mostEmits)] {
+		line := "emitted: key " + e.Key
+		if e.Key == "" {
+			line = "emitted: no key"
+		}
+		if delay := e.delay(); delay != 0 {
+			line += ", delay " + delay.String()
+		}
+		lines = append(lines, line+", payload "+expr.ShowValue(e.Payload))
+	}
+	if more := len(events) - mostEmits; more > 0 {
+		lines = append(lines, "and "+count(more, "more event"))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// delay is for how long the event was not due yet.
+func (e *Emit) delay() time.Duration {
+	if e.Event.At.IsZero() {
+		return 0
+	}
+	return e.Event.At.Sub(e.Time)
 }
 
 // emitted lists the types of the events that were emitted.

@@ -21,6 +21,11 @@ type Difference struct {
 	Note string // for people, such as what the parts of an expression came to
 }
 
+// note adds lines to what people are told.
+func (d *Difference) note(lines string) {
+	d.Note = strings.TrimPrefix(d.Note+"\n"+lines, "\n")
+}
+
 // absent is what there is where nothing is.
 type absent struct{}
 

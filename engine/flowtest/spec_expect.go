@@ -70,10 +70,12 @@ type Expect struct {
 	// a test, from the beginning to the end of all runs.
 	Elapsed time.Duration `yaml:"elapsed" min:"0s"`
 
-	// Within is the longest that it may be.
+	// Within is the longest that the same time may be: below an event that of its run; as
+	// expect of a test that of all runs, even if the test has only one event.
 	Within time.Duration `yaml:"within" min:"0s"`
 
-	// NotBefore is the shortest that it may be.
+	// NotBefore is the shortest that the same time may be: below an event that of its run;
+	// as expect of a test that of all runs, even if the test has only one event.
 	NotBefore time.Duration `yaml:"not-before" min:"0s"`
 
 	// Runs says what became of the runs of pipelines, such as those of emitted
@@ -154,7 +156,7 @@ type EmitExpect struct {
 	// Type is the type of the event.
 	Type string `yaml:"type" required:"true"`
 
-	// Key is the key of the event.
+	// Key is the key of the event, also if its flow computes it.
 	Key string `yaml:"key"`
 
 	// Payload is what the event tells.

@@ -86,10 +86,10 @@ type handed struct {
 
 // An Emit is an event that a handler has emitted.
 type Emit struct {
-	model.Event
-	Run  string
-	Path string // of the handler
-	At   time.Duration
+	model.Event // with the key that its flow computes
+	Run         string
+	Path        string // of the handler
+	At          time.Duration
 }
 
 // A move is a state that a run has left its entity in.
@@ -382,8 +382,12 @@ func (t *trial) list(ctx context.Context) ([]checkpoint.RunView, error) {
 // saved notes what a checkpoint leaves: events and states.
 func (t *trial) saved(c model.Change) {
 	for _, in := range c.Emit {
+		event := in.Event
+		if in.Ordered {
+			event.Key = in.Key
+		}
 		t.emits = append(t.emits, Emit{
-			Event: in.Event, Run: c.Run, Path: t.emitters[c.Run+" "+in.Event.Type], At: t.clock.Now().Sub(t.began),
+			Event: event, Run: c.Run, Path: t.emitters[c.Run+" "+in.Event.Type], At: t.clock.Now().Sub(t.began),
 		})
 	}
 	if c.State != "" {
