@@ -31,8 +31,9 @@ type binary struct {
 // file lies in dir.
 type storeMaker = func(ctx context.Context, b *bench, dir string) (string, error)
 
-func onPostgres(ctx context.Context, b *bench, _ string) (string, error) {
-	return b.server.schema(ctx, "built")
+// onPostgres makes a store in a schema of this name, which no other contestant may have.
+func onPostgres(schema string) storeMaker {
+	return func(ctx context.Context, b *bench, _ string) (string, error) { return b.server.schema(ctx, schema) }
 }
 
 func onSQLite(_ context.Context, _ *bench, dir string) (string, error) {
@@ -89,6 +90,26 @@ func (p *binary) flow(ctx context.Context, id string) error {
 	return waitFor(ctx, last)
 }
 
+// An awaited is a binary whose clients wait for the result of each flow.
+type awaited struct{ *binary }
+
+func openAwaited(ctx context.Context, b *bench) (contestant, error) {
+	p, err := newBinary(ctx, b, onPostgres("awaited"))
+	return awaited{p}, err
+}
+
+func (p awaited) flow(ctx context.Context, id string) error {
+	var result wire.Result
+	err := p.call(ctx, "/v1/events?wait=1m", eventOf("call", id), &result)
+	if err == nil && result.Status != "succeeded" {
+		err = fmt.Errorf("run %s: want status succeeded, have %s", result.Run, result.Status)
+	}
+	return err
+}
+
+// durable implements contestant: flow has seen the end.
+func (p awaited) durable(context.Context, []string) error { return nil }
+
 func eventOf(pipeline, id string) wire.Event {
 	return wire.Event{Type: pipeline, Payload: map[string]any{"order": id}}
 }
@@ -121,7 +142,7 @@ func (p *binary) durable(ctx context.Context, ids []string) error {
 		} else {
 			live.Items = make([]run, 1)
 			for id := range runs {
-				err = p.call(ctx, "/v1/runs/"+id, nil, &live.Items[0])
+				err = p.call(ctx, "/v1/runs/"+id+"?wait=1m", nil, &live.Items[0])
 			}
 		}
 		for _, r := range live.Items {

@@ -44,7 +44,8 @@ func contestants() []*entry {
 	return []*entry{
 		{name: "naive", ways: byConnections(openNaive, 4, 8, 16, 32, 64)},
 		{name: "grouped", ways: byConnections(openGrouped, 1, 2, 3, 4, 8)},
-		{name: "procaas", ways: only(openBinary(onPostgres))},
+		{name: "procaas", ways: only(openBinary(onPostgres("built")))},
+		{name: "procaas, result awaited", ways: only(openAwaited)},
 		{name: "procaas on SQLite", ways: only(openBinary(onSQLite))},
 		{name: "in process", ways: only(openProcaas("plain", plain))},
 		{name: "in process, ids and keys", ways: only(openProcaas("keyed", keyed))},

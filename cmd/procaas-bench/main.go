@@ -10,7 +10,8 @@
 //	grouped   the same; the rows of many flows share a commit
 //	procaas   the built binary with the defaults of serve: one POST for each event, three request
 //	          handlers, PostgreSQL or SQLite. It has 64 flows in flight when 64 have not made their
-//	          last call, and the clock stops when the store has all runs as succeeded
+//	          last call, and the clock stops when the store has all runs as succeeded. With the
+//	          result awaited, each event is posted with ?wait=, and its flow ends with the reply
 //
 // Programs by hand get the number of connections, and loops the number of workers and the
 // size of claims, that are best in short tries before the rounds.

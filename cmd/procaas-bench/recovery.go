@@ -53,7 +53,7 @@ func measureRecovery(ctx context.Context, b *bench) error {
 // recover kills a node, and measures from the start of the next process; with a
 // second node, from the kill.
 func (b *bench) recover(ctx context.Context, flows int, second bool) (r recovery, err error) {
-	p, err := newBinary(ctx, b, onPostgres)
+	p, err := newBinary(ctx, b, onPostgres("recovery"))
 	if err != nil {
 		return r, err
 	}

@@ -146,7 +146,7 @@ func claimByHand(ctx context.Context, pool *pgxpool.Pool, statement string, args
 // drainOverHTTP measures workers that claim from the built binary, each completing what
 // it has done with its next claim.
 func drainOverHTTP(ctx context.Context, b *bench, n int, l loop) (_ sample, err error) {
-	p, err := newBinary(ctx, b, onPostgres)
+	p, err := newBinary(ctx, b, onPostgres("tasks_over_http"))
 	if err != nil {
 		return sample{}, err
 	}
