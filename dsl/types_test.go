@@ -77,10 +77,18 @@ func testTypes() []tree.Type {
 	return []tree.Type{
 		{Name: "request", Spec: spec.Of(reflect.TypeFor[Request](), typesSource), Check: checkRequest, Operation: callOf, Takes: takesOf},
 		{Name: "set", Spec: spec.Of(reflect.TypeFor[Set](), typesSource), SetsState: true},
-		{Name: "emit", Spec: spec.Of(reflect.TypeFor[Emit](), typesSource), Emission: func(body *expr.Value) tree.Emission {
+		{Name: "emit", Spec: spec.Of(reflect.TypeFor[Emit](), typesSource), Check: checkEmit, Emission: func(body *expr.Value) tree.Emission {
 			return tree.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Named: body.Get("id") != nil}
 		}},
 		{Name: "wait", Spec: spec.Of(reflect.TypeFor[Wait](), typesSource)},
+	}
+}
+
+func checkEmit(b *tree.Body) {
+	event, ok := b.Field("type").Text()
+	if ok && len(b.Bundle.On(event)) == 0 && len(b.Bundle.Awaiting(event)) == 0 {
+		b.Errorf(b.Field("type").Span, rules.UnservedEvent, "declare a pipeline with on: "+event+", and stages: [] if it has nothing to do",
+			"no pipeline serves the event %q", event)
 	}
 }
 

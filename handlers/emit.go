@@ -20,6 +20,8 @@ var emitSource string
 
 // Emit sends another event, to the same flow or to another one.
 //
+// A pipeline of the same files must serve the event, or a run must await it. A pipeline with stages: [] does nothing with it.
+//
 // One transaction accepts the event and marks the handler as done. So each run emits the event exactly once, even after
 // crashes. An event for the key of the run itself starts when this run and all earlier events of the key have ended.
 //
@@ -31,7 +33,7 @@ var emitSource string
 //	  delay: 15m
 //	  delay-tolerance: 1h
 type Emit struct {
-	// Type is the type of the event. It chooses the pipeline.
+	// Type is the type of the event. It chooses the pipeline, which must exist.
 	Type string `yaml:"type" required:"true"`
 
 	// Key is the entity that the event belongs to. A flow without a key expression needs it.
@@ -115,7 +117,7 @@ func (*Emit) CheckBody(b *tree.Body) {
 		served = b.Bundle.Awaiting(eventType)
 	}
 	if len(served) == 0 {
-		b.Errorf(at, rules.Body, suggestEvent(b.Bundle, eventType), "no pipeline serves the event %q", eventType)
+		b.Errorf(at, rules.UnservedEvent, suggestEvent(b.Bundle, eventType), "no pipeline serves the event %q", eventType)
 		return
 	}
 	flow := b.Bundle.Flow(served[0].Flow)
@@ -137,5 +139,5 @@ func suggestEvent(bundle *tree.Bundle, eventType string) string {
 	if near := diag.Suggest(eventType, known); near != "" {
 		return "did you mean " + near + "?"
 	}
-	return "declare a pipeline with on: " + eventType
+	return "declare a pipeline with on: " + eventType + ", and stages: [] if it has nothing to do"
 }

@@ -37,6 +37,7 @@ func Pipelines(w *merge.Whole, r *diag.Reporter) []*steps.Pipeline {
 			}
 		})
 	}
+	checkStages(w, pipelines, r)
 	return pipelines
 }
 
@@ -99,15 +100,51 @@ func checkMaxState(p *steps.Pipeline, r *diag.Reporter) {
 		"the first values of the shared state are %d bytes as JSON, max-state is %d", len(data), p.Declared.MaxState)
 }
 
-// checkPlaceholders warns about parts that have nothing to do yet.
-func checkPlaceholders(w *merge.Whole, p *steps.Pipeline, r *diag.Reporter) {
-	const hint = "nothing happens there yet"
-	if len(p.Declared.Stages) == 0 && !w.Blamed(p.Declared.Span) && !moves(p) && p.Declared.Queue == nil {
+// notYet is the remedy for parts that have nothing to do yet.
+const notYet = "nothing happens there yet"
+
+// checkStages warns about pipelines that have nothing to do yet. One that says so itself and takes an
+// event in that others tell of has: without it, nobody would serve the event.
+func checkStages(w *merge.Whole, all []*steps.Pipeline, r *diag.Reporter) {
+	var sent map[string]bool // events; nil until somebody asks
+	for _, p := range all {
+		if len(p.Declared.Stages) > 0 || w.Blamed(p.Declared.Span) || moves(p) || p.Declared.Queue != nil {
+			continue
+		}
+		if sent == nil {
+			sent = sentEvents(w, all)
+		}
+		hint := notYet
+		if slices.ContainsFunc(p.Declared.On, func(event string) bool { return sent[event] || len(w.Bundle.Awaiting(event)) > 0 }) {
+			if p.Declared.PlaceOf("stages", diag.Span{}) != (diag.Span{}) {
+				continue
+			}
+			hint += "; write stages: [] if nothing is to happen"
+		}
 		r.Warnf(p.Declared.PlaceOf("id", p.Declared.Span), rules.Placeholder, hint, "pipeline %q has no stages", p.Declared.ID)
 	}
+}
+
+// sentEvents are the types of the events that handlers send.
+func sentEvents(w *merge.Whole, all []*steps.Pipeline) map[string]bool {
+	sent := map[string]bool{}
+	for _, p := range all {
+		for _, h := range p.Steps {
+			if e, ok := w.Types.Emission(h.Handler); ok && !e.Task && e.Type != nil {
+				if event, ok := e.Type.Text(); ok {
+					sent[event] = true
+				}
+			}
+		}
+	}
+	return sent
+}
+
+// checkPlaceholders warns about stages and handlers that have nothing to do yet.
+func checkPlaceholders(w *merge.Whole, p *steps.Pipeline, r *diag.Reporter) {
 	for _, s := range p.Declared.Stages {
 		if len(s.Handlers) == 0 && len(s.Choose) == 0 && s.ForEach == nil && !w.Blamed(s.Span) {
-			r.Warnf(s.PlaceOf("id", s.Span), rules.Placeholder, hint, "stage %q has no handlers", s.ID)
+			r.Warnf(s.PlaceOf("id", s.Span), rules.Placeholder, notYet, "stage %q has no handlers", s.ID)
 		}
 	}
 	for _, h := range p.Steps {

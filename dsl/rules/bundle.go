@@ -122,6 +122,20 @@ pipelines:
             request: {service: push, path: /v1/push}
 `,
 	}, {
+		Code:  UnservedEvent,
+		Title: "event that nobody serves",
+		Why: "A pipeline must serve each event that a handler sends, or a run must await it. Otherwise the server refuses the " +
+			"event and the handler fails. Declare a pipeline for it. With stages: [] the pipeline does nothing with the event.",
+		Before: `pipelines:
+  - id: new-order
+    stages: [{id: notify, handlers: [{id: rating, emit: {type: rating-wanted}}]}]
+`,
+		After: `pipelines:
+  - id: new-order
+    stages: [{id: notify, handlers: [{id: rating, emit: {type: rating-wanted}}]}]
+  - {id: rating-wanted, stages: []}
+`,
+	}, {
 		Code:  ServiceURL,
 		Title: "address of a service",
 		Why: "The engine appends the paths of requests to this address. So it must be complete and end before any query. A " +
@@ -198,7 +212,8 @@ handlers:
 		Code:  Placeholder,
 		Title: "nothing to do",
 		Why: "A pipeline without stages, a stage without handlers and a handler without a type are fine in a first draft. In " +
-			"production they usually are a mistake of indentation.",
+			"production they usually are a mistake of indentation. A pipeline may have stages: [] if a handler sends its event or " +
+			"awaits it.",
 		Before: `pipelines:
   - id: new-order
     stages: [{id: notify, handlers: [{id: driver}]}]

@@ -78,6 +78,9 @@ const (
 	// Body is for fields of a handler type that do not go together, or
 	// whose values its tags cannot describe.
 	Body diag.Code = "PC0206"
+
+	// UnservedEvent is for an event that a handler sends and nobody serves.
+	UnservedEvent diag.Code = "PC0228"
 )
 
 // The rules about the whole of a bundle.

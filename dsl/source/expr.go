@@ -54,7 +54,8 @@ func (s *Source) cut(end diag.Pos, text string) bool {
 	}
 	if c.Rune() == '#' && c.Line == line {
 		rest := s.at(c.Pos(), diag.Pos{Line: line + 1, Column: len(s.Lines[line]) + 1})
-		s.Errorf(rest, rules.ExprTrap, s.trapHint(rest.Start), "YAML cuts the expression off here: a # after a blank begins a comment")
+		s.Errorf(rest, rules.ExprTrap, s.trapHint(rest.Start)+", or put the comment on a line of its own",
+			"YAML cuts the expression off here: a # after a blank begins a comment")
 		return true
 	}
 	if r := c.Rune(); (r == ',' || r == ']' || r == '}') && !Balanced(text) {
