@@ -16,6 +16,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/core"
 	"procaas/engine/enginetest"
+	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -71,6 +72,26 @@ func TestHangingServiceHoldsUpUntilTheDeadline(t *testing.T) {
 		}
 		if v.ErrorClass != model.ClassDeadline || !strings.Contains(v.Error, "the deadline of pipeline work, 10s, has passed during attempt 1") {
 			t.Errorf("want the class deadline, have %s: %s", v.ErrorClass, v.Error)
+		}
+	})
+}
+
+// An operator who limits a handler for a while wants its calls later, and not left out by their deadlines.
+func TestDeadlinesStandStillWhileAnOperatorsLimitIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, _ := r.start(hanging)
+		r.set(e, "work/a/tell", guard.ControlChange{Enabled: true, RateLimit: "1/5s"})
+		var runs []string
+		for range 4 {
+			runs = append(runs, r.submit(e, event("work", "")))
+		}
+		time.Sleep(time.Minute)
+		for _, id := range runs {
+			if v := r.settle(e, id, model.Succeeded); v.Handlers[0].Outcome != model.OutcomeSucceeded {
+				t.Errorf("want tell done, have %+v", v.Handlers[0])
+			}
 		}
 	})
 }

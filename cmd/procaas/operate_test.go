@@ -173,6 +173,16 @@ func TestOperatorRedrivesRunsByWhatTheyHaveInCommon(t *testing.T) {
 	o.command(cli.ExitFine, `0 runs in all`, "runs", "retry", "--error-class", "5xx", "--dry-run")
 	o.command(cli.ExitFine, `0 runs in all`, "runs", "retry", "--until", "1h", "--dry-run")
 	o.wait(model.Failed, 5)
+	page, err := o.client.Runs(t.Context(), store.RunFilter{Status: model.Failed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := page.Items[0].ID
+	o.command(cli.ExitFine, `^`+one+` failed\n$`, "runs", "retry", one, "--dry-run")
+	o.command(cli.ExitFine, `^`+one+` failed\n$`, "runs", "cancel", one, "--dry-run")
+	o.command(cli.ExitFine, `^`+one+` failed\n$`, "runs", "cancel", one, "--no-compensate", "--dry-run")
+	o.command(cli.ExitUsage, `names of runs and conditions`, "runs", "cancel", one, "--status", "parked")
+	o.wait(model.Failed, 5)
 	o.command(cli.ExitFine, `^retried 2 runs\n$`, "runs", "retry", "--pipeline", "work", "--limit", "2", "--rate", "100/s")
 	o.command(cli.ExitFine, `^retried \d runs`, "runs", "retry", "--error", "no stock", "--since", "1h", "--rate", "1000/s")
 	o.wait(model.Failed, 5)

@@ -13,8 +13,8 @@ import (
 // All that only computes is done as ever, since it takes no time.
 //
 // Deadlines go by a clock of the run's own, which stands while an operator holds one of its
-// handlers. People hold handlers to keep runs from harm while something is broken; a deadline that
-// ran out meanwhile would fail just these runs.
+// handlers, or lets it wait for a limit. People do that to keep runs from harm while something is
+// broken; a deadline that ran out meanwhile would fail just these runs.
 
 // A limit is the earliest deadline that something has to keep. The zero limit is none.
 type limit struct {

@@ -116,7 +116,7 @@ type Verdict struct {
 	Skip   bool      // leave the handler out
 	Hold   time.Time // park the run and ask again at this time; zero: do not hold
 	Cause  string    // what it waits for, in addition to the time; see [model.Change]
-	People bool      // an operator holds it; deadlines stand still meanwhile
+	People bool      // an operator holds or limits it; deadlines stand still meanwhile
 	Reason string    // why, for people
 
 	// Patience is how long a handler that is not critical is held before it is left out. 0 is for ever.

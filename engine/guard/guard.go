@@ -51,6 +51,7 @@ type place struct {
 	passed bool      // the rate limits have let it through
 	cause  string
 	reason string
+	people bool    // an operator's limit is what it waits for
 	spots  [2]spot // of the handler and of the service
 }
 
@@ -164,7 +165,7 @@ func (g *Guard) turn(s *planner.Step, ref string, p *Pass, c *Controls, now time
 		}
 		switch stale := pl.cause != "" && !c.Stands(pl.cause, now); {
 		case !stale && pl.until.After(now):
-			return core.Verdict{Hold: pl.until, Cause: pl.cause, Reason: pl.reason}, false
+			return core.Verdict{Hold: pl.until, Cause: pl.cause, Reason: pl.reason, People: pl.people}, false
 		case !stale && pl.mine:
 			return core.Verdict{}, true // spots are still to be asked for
 		}
@@ -259,11 +260,11 @@ func (g *Guard) reserve(s *planner.Step, ref string, p *Pass, rules []rule, now 
 		return core.Verdict{Skip: true, Reason: worst.reason()}, false
 	}
 	pl := p.at(ref)
-	pl.until, pl.mine, pl.cause, pl.reason = now.Add(delay), true, worst.cause(), worst.reason()
+	pl.until, pl.mine, pl.cause, pl.reason, pl.people = now.Add(delay), true, worst.cause(), worst.reason(), worst.live != nil
 	if delay > ShortHold {
 		pl.until, pl.mine = g.Bucket(worst.name()).sendAway(now, delay, worst.pace), false
 	}
-	return core.Verdict{Hold: pl.until, Cause: pl.cause, Reason: pl.reason}, false
+	return core.Verdict{Hold: pl.until, Cause: pl.cause, Reason: pl.reason, People: pl.people}, false
 }
 
 // enter asks for places among the calls under way.

@@ -15,6 +15,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
+	"procaas/engine/checkpoint"
 	"procaas/engine/records"
 	"procaas/engine/store"
 )
@@ -22,7 +23,7 @@ import (
 const redriveHelp = `
 
 Conditions instead of ids choose all runs that match, oldest first. --dry-run shows
-them, and --rate sets the pace. The command handles each run once, even if the run
+them, and also runs that you name. --rate sets the pace. The command handles each run once, even if the run
 fails again meanwhile. After an interruption, run the same command again: it skips
 runs that already continue.`
 
@@ -88,9 +89,24 @@ func (f *redriveFlags) add(c *cobra.Command) {
 // addPace adds the flags that all have who do something to many runs.
 func (f *redriveFlags) addPace(c *cobra.Command) {
 	flags := c.Flags()
-	flags.BoolVar(&f.dryRun, "dry-run", false, "only list the chosen runs")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, and list the chosen runs with their present status")
 	flags.StringVar(&f.rate, "rate", "50/s", "pace, as runs per time")
 	flags.IntVar(&f.limit, "limit", 0, "stop after this many runs; 0 for all")
+}
+
+// named does something to the runs that the arguments name, or shows them only. Conditions beside
+// names are refused: nobody could tell which of them count.
+func (f *redriveFlags) named(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string) (checkpoint.RunView, error)) error {
+	if err := f.read(q); err != nil {
+		return err
+	}
+	if f.filter != (store.RunFilter{}) || f.limit != 0 {
+		return cli.Usagef("have names of runs and conditions; want either: without names, the conditions choose the runs")
+	}
+	if f.dryRun {
+		do = func(id string) (checkpoint.RunView, error) { return q.Run(q.Ctx, id) }
+	}
+	return eachRun(q, fits, do)
 }
 
 // choose returns the runs that the flags choose, and how many a second to go on with.

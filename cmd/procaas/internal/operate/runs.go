@@ -117,7 +117,7 @@ func runsRetry() *cobra.Command {
 		if len(q.Args) == 0 {
 			return many.redrive(q, client.RetryRuns, *reason)
 		}
-		return eachRun(q, retryable, func(id string) (checkpoint.RunView, error) { return q.Retry(q.Ctx, id, *reason) })
+		return many.named(q, retryable, func(id string) (checkpoint.RunView, error) { return q.Retry(q.Ctx, id, *reason) })
 	})
 }
 
@@ -181,7 +181,7 @@ ends as it is, even if it already compensates.` + redriveHelp,
 		if many.abandon {
 			end = q.Abandon
 		}
-		return eachRun(q, unsettled, func(id string) (checkpoint.RunView, error) { return end(q.Ctx, id, *reason) })
+		return many.named(q, unsettled, func(id string) (checkpoint.RunView, error) { return end(q.Ctx, id, *reason) })
 	})
 }
 
@@ -258,7 +258,7 @@ Exit codes: 0 when all fit, 1 when some do not.`,
 		case many.dryRun:
 			return fitRuns(q)
 		}
-		return eachRun(q, unsettled, func(id string) (checkpoint.RunView, error) { return q.Migrate(q.Ctx, id, *reason) })
+		return many.named(q, unsettled, func(id string) (checkpoint.RunView, error) { return q.Migrate(q.Ctx, id, *reason) })
 	})
 }
 
