@@ -79,7 +79,8 @@ func explain(s cli.Streams, root *cobra.Command, name string) error {
 	}
 	return cli.Usagef("nothing is called %q; %s", name,
 		cli.Meant(name, append(explainable(), words(root)...), "did you mean %q?", "procaas explain lists what there is, and "+
-			"procaas docs --search finds text"))
+			"procaas docs --search finds text")+
+			"\nIf it is a run or a key: procaas runs show "+name+" shows it, and procaas explain "+name+" PATH says why a handler ran")
 }
 
 // explainName tells about a code, a handler type, a part of the language or a function. It returns false for another name.

@@ -17,7 +17,8 @@ import (
 
 const validateHelp = `validate reads every *.yaml and *.yml file below the given paths as one set. It
 reports every problem with its place and its remedy. Without a path it checks the
-current directory, and "-" is standard input. It never uses the network.
+current directory, and "-" is standard input. It never uses the network. It leaves
+out *.test.yaml files: procaas test checks them, and runs them.
 
 --format sarif is for code scanning services, junit for CI servers. In both, only
 findings of --fail-level and worse count as failures.
