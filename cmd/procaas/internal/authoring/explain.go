@@ -53,7 +53,7 @@ for one element of a list, counted from 0, as the logs do.`,
 				if err != nil {
 					return err
 				}
-				return q.Show(why, func() error { return writeExplanation(q.Streams, why) })
+				return q.Show(why, func() error { return writeExplanation(q, why) })
 			})
 		case *format != "text":
 			return cli.Usagef("--format %s is for procaas explain RUN PATH", *format)

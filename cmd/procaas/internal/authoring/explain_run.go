@@ -6,14 +6,24 @@ import (
 	"time"
 
 	"procaas/cmd/procaas/internal/cli"
+	"procaas/cmd/procaas/internal/runview"
 	"procaas/dsl/expr"
 	"procaas/engine/checkpoint"
 	engineexplain "procaas/engine/explain"
+	"procaas/engine/model"
 )
 
 // writeExplanation tells why a handler ran in a run of a server, or did not.
-func writeExplanation(s cli.Streams, x engineexplain.Explanation) error {
+func writeExplanation(q *cli.Call, x engineexplain.Explanation) error {
+	s := q.Streams
 	fmt.Fprintf(s.Out, "%s in run %s (%s): %s\n\n%s\n", x.Path, x.Run, x.Status, x.Outcome, x.Summary)
+	if x.Status == model.Waiting {
+		v, err := q.Run(q.Ctx, x.Run)
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(s.Out, runview.Behind(q, v))
+	}
 	if h := x.Handler; h != nil {
 		fmt.Fprintln(s.Out, strings.Join(append([]string{"decided by " + x.DecidedBy}, when(*h)...), ", "))
 	}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"testing"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/wire"
+	"procaas/engine/model"
+)
+
+const blocking = `flows: [{id: order, key: !$ event.payload.id}]
+pipelines:
+  - id: work
+    flow: order
+    stages: [{id: s, handlers: [{id: charge, enabled: !$ event.payload.fails, fail: {message: no money}}, {id: end, set: {}}]}]
+  - id: slow
+    flow: order
+    stages: [{id: s, handlers: [{id: think, await: {event: thought, timeout: 1h}}]}]
+`
+
+// A run that waits for its key names the run before it: which, how it stands, and why.
+func TestRunsNameTheRunThatTheyWaitBehind(t *testing.T) {
+	t.Parallel()
+	o := operateNode(t, blocking)
+	submit := func(pipeline, key string, fails bool) string {
+		t.Helper()
+		r, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: pipeline, Payload: map[string]any{"id": key, "fails": fails}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Run
+	}
+	first := submit("work", "o-1", true)
+	o.wait(model.Failed, 1)
+	submit("work", "o-1", false)
+	submit("work", "o-1", false)
+	behind := `waits behind run ` + first + ` \(work, failed\): work/s/charge: .*no money\n` +
+		`mend the cause and run procaas runs retry ` + first + `, or procaas runs cancel ` + first + `\n`
+	o.command(cli.ExitFine, behind, "runs", "show", "o-1")
+	o.command(cli.ExitFine, behind, "explain", "o-1", "end")
+
+	first = submit("slow", "o-2", false)
+	o.wait(model.Parked, 1)
+	submit("work", "o-2", false)
+	behind = `waits behind run ` + first + ` \(slow, parked\): slow/s/think until .*\n`
+	o.command(cli.ExitFine, behind, "runs", "show", "o-2")
+	o.command(cli.ExitFine, behind, "explain", "o-2", "end")
+}
