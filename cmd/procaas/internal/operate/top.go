@@ -44,7 +44,8 @@ func topCommand() *cobra.Command {
 		Long: `top shows the handlers of a server, or those below a path, and updates each second.
 Columns are calls and success in the last minute and the last 10 seconds, and the median
 and the 99th percentile of latency. Other columns are calls in flight, runs that wait in memory or are
-parked in the store, and what restricts a handler.
+parked in the store, and what restricts a handler. CRIT and OWNER say whether a handler
+is critical and whose it is, where 120 columns or the terminal have room.
 
 Below a handler are its last error, and who switched it off, until when and why. At
 the top are the services that are down, and how many runs wait or stand still, for

@@ -38,11 +38,10 @@ func topExample() topView {
 		handlers: []stats.HandlerInfo{
 			topCase("new-order-created/perform-notifications/notify-user", 10.04, 0.999, 4.2, 13),
 			topCase("new-order-created/fetch-order/get-order", 1234.5, 1, 0.8, 1400, func(h *stats.HandlerInfo) {
-				h.InFlight, h.Waiting,
-					h.RateLimit = 256, 17, "100/s"
+				h.InFlight, h.Waiting, h.RateLimit, h.Owner, h.Critical = 256, 17, "100/s", "team-core", true
 			}),
 			topCase("new-order-created/miscellaneous/update-statistics", 3.7, 0.598, 3.2, 9.9, func(h *stats.HandlerInfo) {
-				h.Fallback = &fallback.View{State: fallback.Out, Until: &until}
+				h.Fallback, h.Owner = &fallback.View{State: fallback.Out, Until: &until}, "team-statistics-and-more"
 			}),
 			topCase("new-order-created/miscellaneous/a-handler-with-quite-a-long-name", 0, 0, 0, 0, func(h *stats.HandlerInfo) {
 				h.Switch, h.RateLimit, h.Effective = "hold", "10/m", []string{"rolled out to 25 %", "limited to 10/m"}
@@ -142,6 +141,37 @@ func TestTopTellsOfTroubles(t *testing.T) {
 	v.addServices([]guard.ServiceInfo{{ID: "fine", FailingSince: before(3 * time.Second)}, {ID: "pay", FailingSince: before(time.Second)}})
 	v.arrange()
 	goldenText(t, "top_troubles.golden", string(v.draw(&screen{})))
+}
+
+// Who is on call sees whom to call and what can wait, wherever 120 columns or the terminal have room.
+func TestTopTellsOwnersAndWhatIsCritical(t *testing.T) {
+	t.Parallel()
+	core := func(h *stats.HandlerInfo) { h.Owner, h.Critical = "team-core", true }
+	v := topView{at: time.Now(), handlers: []stats.HandlerInfo{
+		topCase("work/s/pay", 1, 1, 4.2, 13, core), topCase("work/s/tell", 1, 1, 4.2, 13),
+	}}
+	for _, s := range []screen{{}, {width: 120}, {width: 100}} {
+		have := string(v.draw(&s))
+		for _, want := range []string{
+			`PATH .* WAIT CRIT OWNER     STATE\n`, `work/s/pay .* - yes  team-core on\n`, `work/s/tell .* - -    -         on\n`,
+		} {
+			if !regexp.MustCompile(want).MatchString(have) {
+				t.Errorf("width %d: want %s, have\n%s", s.width, want, have)
+			}
+		}
+	}
+	v.handlers[0].Path = strings.Repeat("a-long-name/", 5)
+	for _, s := range []screen{{}, {width: 120}, {width: 80}} {
+		have := string(v.draw(&s))
+		for line := range strings.Lines(have) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 120 || s.width > 0 && n > s.width {
+				t.Errorf("width %d: want no columns that make lines longer than 120, have %d: %s", s.width, n, line)
+			}
+		}
+		if shows := strings.Contains(have, "OWNER"); shows != (s.width == 120) {
+			t.Errorf("width %d: owners are shown: %v", s.width, shows)
+		}
+	}
 }
 
 func TestTopAddsWhatOtherNodesHaveSeen(t *testing.T) {

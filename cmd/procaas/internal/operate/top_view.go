@@ -123,19 +123,67 @@ func failuresPerS(h *stats.HandlerInfo) float64 {
 const (
 	topNumbers   = "%8s %6s %6s %6s %6s %4s %5s"
 	topWidth     = 8 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 4 + 1 + 5
-	topState     = 10 // at least
-	topShortPath = 16 // at least
+	topState     = 10  // at least
+	topShortPath = 16  // at least
+	topPath      = 40  // for which others make room on a terminal
+	topScreen    = 120 // when nothing says how wide it is
+	topCritical  = 4
+	topOwner     = 16 // at most
 )
+
+// topColumns are the widths of the columns that are not the same on each screen. 0 leaves one out.
+type topColumns struct{ path, critical, owner int }
+
+// columns divides a screen. Owners, and what is critical, are shown where they leave room for the others.
+func (v *topView) columns(s *screen) topColumns {
+	path, owner, state := len("PATH"), 0, topState
+	for i := range v.handlers {
+		h := &v.handlers[i]
+		path, owner = max(path, len(h.Path)), max(owner, utf8.RuneCountInString(h.Owner))
+		if s.width == 0 { // nothing is cut there
+			state = max(state, utf8.RuneCountInString(v.stateOf(h)))
+		}
+	}
+	c := topColumns{path: path}
+	room := topScreen - path
+	if s.width > 0 {
+		room = s.width - min(path, topPath)
+	}
+	if room -= topWidth + 1 + state; room > topCritical {
+		c.critical = topCritical
+		room -= topCritical + 1
+	}
+	if owner > 0 && room > len("OWNER") {
+		c.owner = min(max(owner, len("OWNER")), topOwner, room-1)
+	}
+	if s.width > 0 {
+		c.path = max(topShortPath, min(path, s.width-topWidth-topState-2-len(c.text("", ""))))
+	}
+	return c
+}
+
+// text is the part of a line about who owns a handler, and whether it is critical.
+func (c topColumns) text(critical, owner string) string {
+	text := ""
+	if c.critical > 0 {
+		text += fmt.Sprintf(" %-*s", c.critical, critical)
+	}
+	if c.owner > 0 {
+		if utf8.RuneCountInString(owner) > c.owner {
+			owner = string([]rune(owner)[:c.owner-1]) + "…"
+		}
+		text += fmt.Sprintf(" %-*s", c.owner, owner)
+	}
+	return text
+}
 
 // draw draws the view. Rows that do not fit on the screen are counted in its last line.
 func (v *topView) draw(s *screen) []byte {
 	var b bytes.Buffer
 	rate, failing, off := 0.0, 0, 0
-	longest := len("PATH")
 	for i := range v.handlers {
 		h := &v.handlers[i]
 		rate += h.CallsPerS
-		longest = max(longest, len(h.Path))
 		if ratio := h.Ratio(); ratio != nil && *ratio < 0.9 {
 			failing++
 		}
@@ -155,12 +203,10 @@ func (v *topView) draw(s *screen) []byte {
 			s.line(&b, red, trouble)
 		}
 	}
-	path := longest
-	if s.width > 0 {
-		path = max(topShortPath, min(longest, s.width-topWidth-topState-2))
-	}
-	s.line(&b, bold, fmt.Sprintf("%-*s"+topNumbers+" %s", path, "PATH", "CALLS/S", "OK", "OK10S", "P50", "P99", "NOW", "WAIT", "STATE"))
-	hidden := v.rows(&b, s, path)
+	c := v.columns(s)
+	s.line(&b, bold, fmt.Sprintf("%-*s"+topNumbers+"%s %s", c.path, "PATH", "CALLS/S", "OK", "OK10S", "P50", "P99", "NOW", "WAIT",
+		c.text("CRIT", "OWNER"), "STATE"))
+	hidden := v.rows(&b, s, c)
 	if hidden > 0 {
 		s.line(&b, "", fmt.Sprintf("… and %d more", hidden))
 	}
@@ -168,7 +214,7 @@ func (v *topView) draw(s *screen) []byte {
 }
 
 // rows draws the handlers, each with what is to be told below it, and returns how many do not fit.
-func (v *topView) rows(b *bytes.Buffer, s *screen, path int) (hidden int) {
+func (v *topView) rows(b *bytes.Buffer, s *screen, c topColumns) (hidden int) {
 	used := strings.Count(b.String(), "\n")
 	for i := range v.handlers {
 		h := &v.handlers[i]
@@ -181,9 +227,10 @@ func (v *topView) rows(b *bytes.Buffer, s *screen, path int) (hidden int) {
 		if s.height > 0 && used+last >= s.height {
 			return len(v.handlers) - i
 		}
-		s.line(b, colorOf(h), fmt.Sprintf("%-*s"+topNumbers+" %s", path, shorten(h.Path, path),
+		s.line(b, colorOf(h), fmt.Sprintf("%-*s"+topNumbers+"%s %s", c.path, shorten(h.Path, c.path),
 			rateText(h.CallsPerS), percentText(h.SuccessRatio), percentText(h.RecentRatio), millisText(h.LatencyP50), millisText(h.LatencyP99),
-			countText(h.InFlight), countText(h.Waiting+int64(h.Parked)), v.stateOf(h)))
+			countText(h.InFlight), countText(h.Waiting+int64(h.Parked)),
+			c.text(criticalText(h.Critical), cmp.Or(h.Owner, "-")), v.stateOf(h)))
 		for _, note := range notes {
 			s.line(b, "", "  "+note)
 		}
@@ -281,6 +328,13 @@ func countText(n int64) string {
 		return "-"
 	}
 	return fmt.Sprint(n)
+}
+
+func criticalText(critical bool) string {
+	if critical {
+		return "yes"
+	}
+	return "-"
 }
 
 // stateOf says in few words what keeps a handler from running freely.
