@@ -48,6 +48,7 @@ func Give(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporter) {
 		c.adviseExpressions()
 		c.adviseTransition()
 		c.adviseDelay()
+		c.adviseGuests()
 	})
 	adviseAutomata(w, pipelines, r)
 }

@@ -75,6 +75,7 @@ func (c *walk) newScope() *expr.Scope {
 	sc := &expr.Scope{
 		Parsed: c.Parsed, Roots: roots, Inputs: inputs, State: c.state, Configs: c.Configs, Late: make(map[string]string),
 		Payload: c.payload, Known: c.known, Responses: c.responses, ConfigOutlines: c.configKnown, Facts: c.facts,
+		Invites: len(c.Declared.Contributions) > 0,
 	}
 	if c.element != nil {
 		sc.Roots, sc.Item = append(slices.Clone(roots), "item", expr.IndexRoot), c.element.item

@@ -192,6 +192,7 @@ var foreigns = map[string][]foreign{
 		{"pipeline workflow subflow invoke", "write call: {pipeline: …}"},
 		{"rollback undo", "write compensate:"},
 		{"template", "write use: {template: …}"},
+		{"state-schemas", "write response-schema: {…} beside request:, which checks what the handler gets"},
 		{"throttle", "write rate-limit: {rate: …}"},
 		{"concurrency parallelism max-concurrency max-parallel", "write max-in-flight:"},
 		{"type action", "write the type as a key, such as request: {…} or set: {…}"},

@@ -147,6 +147,10 @@ func (d *decoder) unknownHandlerKey(h *expr.Value, i int, s *spec.Spec) {
 		d.Errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", datum.DescribeData(k.Name), spec.Kebab(s.Name))
 		return
 	}
+	if hint := d.ownersHint(k.Name); hint != "" {
+		d.Errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", datum.DescribeData(k.Name), spec.Kebab(s.Name))
+		return
+	}
 	var types []string
 	for _, t := range d.types {
 		types = append(types, t.Name)
@@ -170,4 +174,22 @@ func (d *decoder) unknownHandlerKey(h *expr.Value, i int, s *spec.Spec) {
 		hint = meant + " " + hint
 	}
 	d.Errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", datum.DescribeData(k.Name), spec.Kebab(s.Name))
+}
+
+// ownersHint says which mappings around a handler have a field; empty when none has.
+func (d *decoder) ownersHint(name string) string {
+	var owners []string
+	pipeline := tree.Language().Field("pipelines").Elem.Spec
+	for _, s := range []*spec.Spec{d.stageSpec, pipeline} {
+		if s.Field(name) != nil {
+			owners = append(owners, "the "+spec.Kebab(s.Name))
+		}
+	}
+	if tree.Language().Field(name) != nil {
+		owners = append(owners, "the top of the file")
+	}
+	if len(owners) == 0 {
+		return ""
+	}
+	return "it belongs to " + strings.Join(owners, " or to ") + ": move it there"
 }

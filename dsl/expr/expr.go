@@ -157,6 +157,10 @@ type Scope struct {
 	// Parsed keeps the trees of texts that were parsed; nil keeps none.
 	Parsed *syntax.Cache
 
+	// Invites says that contributions which were not given may declare more names
+	// of the shared state.
+	Invites bool
+
 	// Lenient scopes know no shared state: any other name counts as one.
 	Lenient bool
 

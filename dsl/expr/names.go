@@ -118,8 +118,12 @@ func (b *names) members(root string, links []link) datum.Shape {
 		if spaced, ok := b.glued(name); ok && !b.scope.declared(name) {
 			b.fail(at, rules.ExprHyphen, "write "+spaced+" to subtract", "%s is one name, and the shared state does not have it", name)
 		} else if !b.scope.Lenient && !b.scope.declared(name) {
-			b.fail(at, rules.ExprUndeclared, nearest(name, slices.Sorted(maps.Keys(b.scope.State)), "declare it under shared-state"),
-				"the shared state has no %s", name)
+			hint := nearest(name, slices.Sorted(maps.Keys(b.scope.State)), "declare it under shared-state")
+			if b.scope.Invites && len(links) > 1 {
+				hint += map[bool]string{true: " Or", false: ", or"}[strings.HasSuffix(hint, "?")] +
+					" name the directory of the team that contributes it as well"
+			}
+			b.fail(at, rules.ExprUndeclared, hint, "the shared state has no %s", name)
 		}
 		return datum.AnyShape
 	case "configs":

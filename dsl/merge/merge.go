@@ -206,7 +206,8 @@ func (m *merger) reportInto(h *tree.Handler, at diag.Span) {
 	if p == nil {
 		if !m.Partial {
 			m.Errorf(at, rules.Into, m.SuggestOr(pipeline, diag.NamesIn(m.Bundle.Index.Pipelines), "the file that declares it was not given; "+
-				"if it is another team's, name its directory as well: procaas validate . ../their-directory"), "unknown pipeline %q", pipeline)
+				"if it is another team's, name its directory as well: procaas validate . ../their-directory, "+
+				"or pipelines: [., ../their-directory] in a test file"), "unknown pipeline %q", pipeline)
 		}
 		return
 	}

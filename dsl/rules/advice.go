@@ -132,7 +132,37 @@ pipelines:
 			"timeout, and all that is behind it waits. A deadline bounds all attempts together. With a fallback, only the first runs wait.",
 		Before: longSecondary("retry: {attempts: 3}"),
 		After:  longSecondary("retry: {attempts: 3}, deadline: 2s"),
+	}, {
+		Code:  UnsureGuest,
+		Title: "contribution that may set null",
+		Why: "A service may answer 200 with {}. The contribution then succeeds, and its name becomes null. Its first value does not come back. " +
+			"A critical handler of another owner that computes with the name fails, and the run with it. A schema makes the contribution " +
+			"fail instead, and its name keeps the first value. Or write what stands in for a missing value.",
+		Before: unsureGuest(""),
+		After:  unsureGuest("response-schema: {type: object, required: [points], properties: {points: {type: integer}}}\n    "),
 	}}
+}
+
+// unsureGuest makes a contribution whose request has further fields, and a critical handler that
+// computes with what it sets.
+func unsureGuest(fields string) string {
+	return `pipelines:
+  - id: order-paid
+    owner: team-core
+    contributions: [{owners: [team-bonus], stages: [reward]}]
+    shared-state: {total: 0}
+    stages:
+      - {id: reward}
+      - {id: sum, handlers: [{id: sum, set: {total: !$ shared-state.bonus.points * 2}}]}
+handlers:
+  - id: bonus
+    into: order-paid/reward
+    owner: team-bonus
+    critical: false
+    shared-state: {points: 0}
+    ` + fields + `request: {url: http://127.0.0.1:9082/v1/points}
+    result: {points: !$ sources.bonus.response.points}
+`
 }
 
 func accidental(name string) string {

@@ -188,6 +188,7 @@ const (
 	HeavyLogic      diag.Code = "PC0606"
 	HandmadeState   diag.Code = "PC0607"
 	LongSecondary   diag.Code = "PC0608"
+	UnsureGuest     diag.Code = "PC0609"
 )
 
 // The rules about files of tests, which package flowtest reports.

@@ -3,6 +3,7 @@ package core
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"procaas/dsl/datum"
@@ -55,7 +56,11 @@ func listOf(f *tree.ForEach, env datum.Env, limit int) ([]any, json.RawMessage, 
 	items, ok := v.([]any)
 	if !ok {
 		if v == nil {
-			return nil, nil, fmt.Errorf("%s: for-each: items: want a list, have null; write ?? [] behind it where there may be none", f.Items.Span)
+			cure := "write ?? [] behind it where there may be none"
+			if slices.ContainsFunc(f.Items.Reads(), func(r datum.Read) bool { return r.Path[0] == "event" }) {
+				cure += ", or require it in the payload schema under events, so that events without it are refused"
+			}
+			return nil, nil, fmt.Errorf("%s: for-each: items: want a list, have null; %s", f.Items.Span, cure)
 		}
 		return nil, nil, fmt.Errorf("%s: for-each: items: want a list, have %s", f.Items.Span, model.KindOf(v))
 	}

@@ -1,23 +1,26 @@
 package authoring
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
+	"procaas/dsl/tree"
 	"procaas/engine/diagram"
 )
 
 func planCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "plan PIPELINE",
+		Use:   "plan [PIPELINE]",
 		Short: "Show what runs when, and why steps may run in parallel",
 		Long: `plan shows the stages and handlers of a pipeline: which handlers start at once, and
 which wait for others. For each wait it shows the two places in the files that
-cause it.`,
+cause it. If the files have a single pipeline, you may leave out its name.`,
 		Example: "  procaas plan new-order-created --pipelines flows/\n  procaas plan new-order-created --format mermaid",
-		Args:    cobra.ExactArgs(1),
+		Args:    cobra.MaximumNArgs(1),
 	}
 	dirs := source.PipelinesFlag(c)
 	format := cli.Format(c, "text", "json", "mermaid", "dot")
@@ -26,11 +29,30 @@ cause it.`,
 		if err != nil {
 			return err
 		}
-		plan, err := source.Plan(bundle, args[0])
+		id, err := planned(bundle, args)
+		if err != nil {
+			return err
+		}
+		plan, err := source.Plan(bundle, id)
 		if err != nil {
 			return err
 		}
 		return diagram.Write(c.OutOrStdout(), plan, diagram.Format(*format))
 	}
 	return c
+}
+
+// planned returns the pipeline that is asked for, or the only one there is.
+func planned(b *tree.Bundle, args []string) (string, error) {
+	if len(args) > 0 {
+		return args[0], nil
+	}
+	ids := cli.Names(b.Pipelines, func(p *tree.Pipeline) string { return p.ID })
+	switch len(ids) {
+	case 0:
+		return "", cli.Usagef("these files have no pipeline")
+	case 1:
+		return ids[0], nil
+	}
+	return "", cli.Usagef("which pipeline? There are %s", strings.Join(ids, ", "))
 }

@@ -30,6 +30,9 @@ mocks or stub services. Then it checks calls, states, outcomes, emitted events a
 elapsed time. Tests run on the real engine in virtual time, so a wait of an hour
 takes no time. Tests never use the network.
 
+A test is about the pipelines of its own directory. If these need files of another team,
+name both directories: procaas test core bonus. They are then one set.
+
 --chaos repeats each test with a crash before and after each checkpoint, and without
 each handler that is not critical. The results must be the same. --coverage lists what
 the tests do not reach.
@@ -51,6 +54,7 @@ func testCommand() *cobra.Command {
 		Short: "Run the tests of pipelines, in virtual time",
 		Long:  testHelp,
 		Example: `  procaas test flows/
+  procaas test core/ bonus/
   procaas test flows/ --run 'cancel' --watch
   procaas test flows/ --chaos --coverage --min-coverage 90`,
 		Args: cobra.ArbitraryArgs,
@@ -134,7 +138,7 @@ func (t tester) test(ctx context.Context) error {
 	if len(files) == 0 {
 		return cli.Usagef("no tests (*.test.yaml) in %s", strings.Join(t.paths, ", "))
 	}
-	l := testLoader{Streams: t.Streams, trees: source.TreesOf(t.paths), bundles: map[string]*tree.Bundle{}}
+	l := testLoader{Streams: t.Streams, trees: source.TreesOf(t.paths), given: source.Dirs(t.paths), bundles: map[string]*loaded{}, shown: map[finding]bool{}}
 	suites, err := l.load(files)
 	if err != nil {
 		return err
@@ -169,10 +173,30 @@ func (t tester) test(ctx context.Context) error {
 // A testLoader loads files of tests with their pipelines, each set of these once.
 type testLoader struct {
 	cli.Streams
-	trees   source.Trees            // that tests may name files of
-	bundles map[string]*tree.Bundle // by their paths; nil for one with errors
+	trees   source.Trees       // that tests may name files of
+	given   []string           // the directories of the command
+	bundles map[string]*loaded // by their paths
 	order   []*tree.Bundle
+	shown   map[finding]bool
 	failed  bool
+}
+
+// loaded is what came of reading pipelines.
+type loaded struct {
+	bundle *tree.Bundle // nil when they have errors
+	files  []diag.File
+	found  []diag.Diagnostic
+}
+
+// A finding is what is found where.
+type finding struct {
+	code diag.Code
+	at   diag.Span
+}
+
+func placed(d diag.Diagnostic) finding {
+	d.Via = nil // another one each time that the files are loaded
+	return finding{d.Code, d.Span}
 }
 
 // load returns the suites of files of tests. All findings are shown; errors among
@@ -201,36 +225,72 @@ func (l *testLoader) suite(f diag.File) (*flowtest.Suite, error) {
 	if file == nil {
 		return nil, l.Findings([]diag.File{f}, found)
 	}
-	bundle, err := l.bundle(file.Paths(f.Name))
-	if err != nil || bundle == nil {
+	about, err := l.about(f.Name, file)
+	if err != nil {
 		return nil, err
+	}
+	if about.bundle == nil {
+		return nil, l.show(about)
+	}
+	if !slices.Contains(l.order, about.bundle) {
+		l.order = append(l.order, about.bundle) // warnings are the business of validate
 	}
 	stubs, err := l.stubs(file.StubPaths(f.Name))
 	if err != nil {
 		return nil, err
 	}
 	env := flowtest.Env{Types: handlers.All(), Store: func(now func() time.Time) store.Store { return memory.New(now).Ports() }}
-	suite, found := flowtest.NewSuite(f.Name, file, bundle, stubs, env)
+	suite, found := flowtest.NewSuite(f.Name, file, about.bundle, stubs, env)
 	return suite, l.Findings([]diag.File{f}, found)
 }
 
-// bundle loads pipelines; nil when they have errors.
-func (l *testLoader) bundle(paths []string) (*tree.Bundle, error) {
+// about loads the pipelines that a file of tests is about. A directory may need those of other
+// teams: where they are given as well, all of them are one set.
+func (l *testLoader) about(name string, file *flowtest.File) (*loaded, error) {
+	paths := file.Paths(name)
+	own, err := l.pipelines(paths)
+	if err != nil || own.bundle != nil || len(file.Pipelines) > 0 {
+		return own, err
+	}
+	set, err := l.pipelines(append(paths, l.given...))
+	if err != nil || !cures(set.found, own.found) {
+		return own, err
+	}
+	return set, nil
+}
+
+// show prints what is wrong with pipelines, once for all tests and sets of them.
+func (l *testLoader) show(about *loaded) error {
+	var fresh []diag.Diagnostic
+	for _, d := range about.found {
+		if at := placed(d); !l.shown[at] {
+			l.shown[at] = true
+			fresh = append(fresh, d)
+		}
+	}
+	return l.Findings(about.files, fresh)
+}
+
+// cures reports whether an error is not among later findings any more.
+func cures(later, before []diag.Diagnostic) bool {
+	return slices.ContainsFunc(before, func(d diag.Diagnostic) bool {
+		return d.Severity == diag.Error && !slices.ContainsFunc(later, func(l diag.Diagnostic) bool { return placed(l) == placed(d) })
+	})
+}
+
+// pipelines loads a set of pipelines once.
+func (l *testLoader) pipelines(paths []string) (*loaded, error) {
 	key := strings.Join(paths, "\x00")
-	if b, known := l.bundles[key]; known {
-		return b, nil
+	if known := l.bundles[key]; known != nil {
+		return known, nil
 	}
 	files, err := source.PipelinesIn(l.trees, paths, l.In)
 	if err != nil {
 		return nil, err
 	}
 	b, found := dsl.Load(files, dsl.Options{Types: source.Types(), Read: l.trees.Read})
-	l.bundles[key] = b
-	if b == nil {
-		return nil, l.Findings(files, found)
-	}
-	l.order = append(l.order, b) // warnings are the business of validate
-	return b, nil
+	l.bundles[key] = &loaded{bundle: b, files: files, found: found}
+	return l.bundles[key], nil
 }
 
 // stubs loads stub services; the function makes new ones for each test.

@@ -57,6 +57,17 @@ func dirOf(path string) string {
 	return filepath.Dir(path)
 }
 
+// Dirs returns those of the paths of a command that are directories.
+func Dirs(paths []string) []string {
+	var out []string
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			out = append(out, filepath.ToSlash(filepath.Clean(path)))
+		}
+	}
+	return out
+}
+
 // open opens the tree that a name is below, and returns the name in it.
 func (t Trees) open(name string) (*os.Root, string, error) {
 	name = filepath.FromSlash(name)
