@@ -21,7 +21,7 @@ func (r *Run) begin(tasks []Attempt, s *planner.Step, live Live) []Attempt {
 	case rec.outcome == model.OutcomeWaiting:
 		switch {
 		case rec.due.After(live.Now):
-			r.overdue(r.unit(s), live)
+			overdue(&r.decisions, r.unit(s), live)
 		case s.Handler.Await != nil:
 			r.expire(s, live)
 		default:
@@ -56,7 +56,7 @@ func (r *Run) begin(tasks []Attempt, s *planner.Step, live Live) []Attempt {
 		return tasks
 	}
 	if !off && rec.due.After(live.Now) {
-		r.overdue(r.unit(s), live)
+		overdue(&r.decisions, r.unit(s), live)
 		return tasks
 	}
 	// Asked once: what has begun goes on, whatever configs have become.
@@ -131,7 +131,7 @@ func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 	if r.extent.flying >= maxFlying {
 		return Attempt{}, false // asked again when one of them ends
 	}
-	if !u.Computes() && !r.inTime(u, live) || !r.admitted(u, live) {
+	if !u.Computes() && !inTime(&r.decisions, u, live) || !r.admitted(u, live) {
 		return Attempt{}, false
 	}
 	if u.Handler.Await != nil {
@@ -177,7 +177,7 @@ func (r *Run) launch(u unit, a Attempt, live Live) Attempt {
 		rec.started = model.Stamp(live.Now)
 	}
 	a.Step, a.Item, a.within, a.Attempt, a.Timeout = u.Step, u.item, r.within, rec.attempts, u.Handler.Timeout
-	a.Body, a.run, a.unit, a.Deadline = model.CopyData(a.Body), &r.progress, u, r.limitOf(u).at
+	a.Body, a.run, a.unit, a.Deadline = model.CopyData(a.Body), &r.progress, u, limitOf(&r.progress, u).at
 	return a
 }
 
@@ -269,7 +269,7 @@ func (r *decisions) compute(s *planner.Step, live Live) {
 // failed is the end of an attempt without success.
 func (r *decisions) failed(u unit, err error, probe bool, live Live) {
 	again := r.repeats(u, err, probe, live)
-	if late := r.late(u, err, again, live); late != nil {
+	if late := late(r, u, err, again, live); late != nil {
 		u.rec.err = model.CleanText(late.Error())
 		again, err = false, late
 	}

@@ -38,7 +38,7 @@ func (r *Run) enterCall(u unit, live Live) bool {
 		rec.sub = r.inside(u)
 		r.dirty = true
 	} else {
-		if !r.inTime(u, live) || !r.admitted(u, live) {
+		if !inTime(&r.decisions, u, live) || !r.admitted(u, live) {
 			return false
 		}
 		inputs, raw, err := inputsOf(u, r.scope.envOf(u, live))

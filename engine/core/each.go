@@ -33,7 +33,7 @@ func (r *decisions) expand(s *planner.Step, live Live) bool {
 		return false
 	}
 	rec.started = model.Stamp(live.Now)
-	r.startClock(r.unit(s), live.Now)
+	startClock(&r.progress, r.unit(s), live.Now)
 	rec.each = &iteration{items: items, raw: raw, of: make([]record, len(items)), total: len(items)}
 	r.dirty = true
 	if s.Volatile || planner.AnyLive(f.Items.Reads()) {
@@ -113,7 +113,7 @@ func (r *Run) beginItem(tasks []Attempt, u unit, live Live) []Attempt {
 	switch {
 	case u.rec.underway, u.rec.outcome == model.OutcomeUnknown:
 	case u.rec.due.After(live.Now):
-		r.overdue(u, live)
+		overdue(&r.decisions, u, live)
 	case u.rec.outcome == model.OutcomeWaiting:
 		r.itemSucceeded(u)
 	case u.Callee != nil:

@@ -29,7 +29,7 @@ func (r *decisions) take(u unit, o Outcome, live Live) ([]model.Event, error) {
 	if until.Year() > 9999 {
 		return nil, model.Permanent(errors.New("wait: want a time before the year 10000, have a later one"))
 	}
-	if l := r.limitOf(u); l.cuts(until) && until.After(live.Now) {
+	if l := limitOf(&r.progress, u); l.cuts(until) && until.After(live.Now) {
 		return nil, l.error(u, "leaves no time to wait until "+until.UTC().Format(time.RFC3339), nil)
 	}
 	events, err := r.completeAll(u, o.Result.Emit, live)

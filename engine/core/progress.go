@@ -158,7 +158,7 @@ func (r *progress) Next() time.Time {
 // deadline at the latest; zero for never.
 func (r *progress) nextOf(u unit) time.Time {
 	due := u.rec.next()
-	if l := r.limitOf(u); !due.IsZero() && l.cuts(due) {
+	if l := limitOf(r, u); !due.IsZero() && l.cuts(due) {
 		return l.at
 	}
 	return due

@@ -63,7 +63,7 @@ func (r *Run) Ready(live Live) (tasks []Attempt) {
 	r.beginsAt(live.Now)
 	if r.within == "" {
 		r.extent.flying = r.underway
-		defer func() { r.bound(tasks, live) }()
+		defer func() { bound(&r.decisions, tasks, live) }()
 	}
 	// A stage whose handlers are all decided without a call, such as skipped ones, leads on
 	// to the next at once.
@@ -72,7 +72,7 @@ func (r *Run) Ready(live Live) (tasks []Attempt) {
 		if r.status.Ended() || r.stage == len(r.plan.Stages) { // the outputs may have failed behind the last stage
 			break
 		}
-		r.startClocks(live.Now)
+		startClocks(&r.progress, live.Now)
 		r.enter(live)
 		for _, s := range r.plan.Stages[r.stage].Steps {
 			if r.givesUp() && !r.records[s.Position].lost(s) {
