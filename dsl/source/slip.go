@@ -120,7 +120,8 @@ func (t lines) listWithoutKey(line int) (slip, bool) {
 		case begun && len(m[1]) == hyphen && hyphen < column:
 			missing := lists[m[2]]
 			return slip{
-				diag.Pos{Line: line, Column: IndentOf(t[line-1]) + 1}, "this list has no key",
+				diag.Pos{Line: line, Column: IndentOf(t[line-1]) + 1},
+				"this list has no key",
 				fmt.Sprintf("put %s: on a line above it, indented by %s", missing, spaces(column)),
 			}, missing != ""
 		}

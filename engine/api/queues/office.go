@@ -18,8 +18,10 @@ import (
 const defaultChoice = 1000
 
 func (g *Group) officeOperations() []rest.Operation {
-	refusals := []string{problem.InvalidParameter, problem.InvalidTask, problem.UnknownTaskType, problem.QueueDraining,
-		problem.NoTasks, problem.StoreUnavailable}
+	refusals := []string{
+		problem.InvalidParameter, problem.InvalidTask, problem.UnknownTaskType, problem.QueueDraining,
+		problem.NoTasks, problem.StoreUnavailable,
+	}
 	choose := func(verb, summary, about string, change func(context.Context, store.TaskFilter, string) (int, error)) rest.Operation {
 		return typed(g, rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/queues/{pipeline}/" + verb, ID: verb + "-queued", Tag: "queues", Summary: summary,

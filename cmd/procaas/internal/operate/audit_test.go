@@ -15,12 +15,15 @@ func TestAuditTellsOldAndNewOfEachField(t *testing.T) {
 	}{
 		{"set", nil, object{"enabled": false, "mode": "hold", "until": nil}, []string{"enabled: false", "mode: hold"}},
 		{
-			"changed", object{"enabled": true, "rate_limit": "10/s"}, object{"enabled": false, "rate_limit": "10/s", "mode": "skip"},
+			"changed",
+			object{"enabled": true, "rate_limit": "10/s"},
+			object{"enabled": false, "rate_limit": "10/s", "mode": "skip"},
 			[]string{"enabled: true → false", "mode: skip"},
 		},
 		{"removed", object{"enabled": false, "mode": "hold"}, nil, []string{"enabled: false → removed", "mode: hold → removed"}},
 		{
-			"inside", object{"tariffs": object{"econom": 1.5, "vip": object{"rate": 2.0}}, "cities": []any{"a", "b"}},
+			"inside",
+			object{"tariffs": object{"econom": 1.5, "vip": object{"rate": 2.0}}, "cities": []any{"a", "b"}},
 			object{"tariffs": object{"econom": 1.5, "vip": object{"rate": 3.0}}, "cities": []any{"a"}},
 			[]string{`cities: ["a","b"] → ["a"]`, "tariffs.vip.rate: 2 → 3"},
 		},

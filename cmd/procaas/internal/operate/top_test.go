@@ -130,7 +130,8 @@ func TestTopTellsOfTroubles(t *testing.T) {
 		},
 		services: []guard.ServiceInfo{
 			{ID: "pay", FailingSince: before(252 * time.Second), LastError: "503 Service Unavailable"},
-			{ID: "push", ClosedUntil: &soon}, {ID: "fine"},
+			{ID: "push", ClosedUntil: &soon},
+			{ID: "fine"},
 		},
 		backlog: stats.BacklogView{Counted: before(0), Waiting: 17, AgeS: 12, Parked: []stats.ParkedRuns{
 			{Pipeline: "work", Reason: stats.ParkedService, For: "pay", Runs: 40, AgeS: 250},
