@@ -40,6 +40,9 @@ never replaces a good one.`,
 		if len(args) == 0 {
 			f.Pipelines = []string{"."}
 		}
+		if *ephemeral && c.Flags().Changed("store") {
+			return cli.Usagef("dev takes --ephemeral or --store, not both: --ephemeral makes a store of its own")
+		}
 		return dev(c.Context(), cli.Of(c), f, *stubs, *ephemeral)
 	}
 	return c
