@@ -101,7 +101,7 @@ func (m *merger) checkGuest(p *tree.Pipeline, s *tree.Stage, h *tree.Handler, co
 	}
 	if count[invited]++; invited.Handlers > 0 && count[invited] > invited.Handlers {
 		m.reportGuest(p, invited, h.PlaceOf("id", h.Span),
-			fmt.Sprintf("contribution %q is one more than the %d handlers that pipeline %q takes", h.ID, invited.Handlers, p.ID),
+			fmt.Sprintf("contribution %q is one too many: pipeline %q takes %s", h.ID, p.ID, diag.Plural(invited.Handlers, "handler")),
 			fmt.Sprintf("ask %s to raise handlers", askedOwner(p)))
 	}
 	if h.Critical != nil && *h.Critical && !invited.Critical {

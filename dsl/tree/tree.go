@@ -166,7 +166,8 @@ type Service struct {
 	// Concurrency limits calls in flight further. With adaptive, each node finds out how many calls the service can
 	// handle, up to max-in-flight or 200. It lowers its limit, down to 1, when hardly any call succeeds or when calls
 	// get much slower. It raises the limit while all is well. Calls over the limit wait, the oldest first. A call of a
-	// handler that is not critical waits at most as long as its attempts would take. fixed uses only max-in-flight.
+	// handler that is not critical waits at most as long as its attempts would take. While the service is down, attempts of critical handlers do not count. fixed
+	// turns all this off: only max-in-flight limits calls, and every attempt counts.
 	Concurrency string `yaml:"concurrency" enum:"adaptive,fixed" default:"adaptive"`
 
 	// RetryBudget is the share of the calls of the last 10 seconds that may be retries. Retries over it wait. Ten
