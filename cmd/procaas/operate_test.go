@@ -206,6 +206,7 @@ pipelines:
           - {id: vip, critical: false, fail: {message: no stock}}
           - {id: gold, fail: {message: no stock}}
       - {id: tell, handlers: [{id: user, set: {}}]}
+      - {id: book, handlers: [{id: book, set: {}}]}
   - id: refund
     stages: [{id: tell, handlers: [{id: user, set: {}}]}]
 `)
@@ -221,6 +222,7 @@ pipelines:
 	o.command(cli.ExitFine, `(?s)order/reward/vip .*off`, "top", "reward/vip", "--once")
 	o.command(cli.ExitFine, `control +order/reward/vip`, "audit", "--name", "reward/vip")
 	o.command(cli.ExitFine, `0 runs in all`, "runs", "make-up", "--handler", "reward/vip", "--dry-run")
+	o.command(cli.ExitFine, `order/book/book: hold`, "switch", "hold", "book")
 	o.command(cli.ExitUsage, `tell/user may be any of order/tell/user, refund/tell/user: say which`, "switch", "hold", "tell/user")
 	o.command(cli.ExitUsage, `there is no path "reward/silver"`, "runs", "list", "--handler", "reward/silver")
 }

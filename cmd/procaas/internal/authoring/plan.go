@@ -1,6 +1,7 @@
 package authoring
 
 import (
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,11 @@ cause it. If the files have a single pipeline, you may leave out its name.`,
 	dirs := source.PipelinesFlag(c)
 	format := cli.Format(c, "text", "json", "mermaid", "dot")
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
+				return cli.Usagef("%s is a directory; plan takes the id of a pipeline: procaas plan PIPELINE --pipelines %s", args[0], args[0])
+			}
+		}
 		bundle, err := source.Bundle(cli.Of(c), *dirs, dsl.Options{})
 		if err != nil {
 			return err

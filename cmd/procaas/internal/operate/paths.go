@@ -52,6 +52,9 @@ func pathAmong(q *cli.Call, path string, known []string) (string, error) {
 			ends = append(ends, k)
 		}
 	}
+	if len(ends) == 2 && isOnlyHandler(ends[1], ends[0], known) {
+		ends = ends[1:] // a stage and its only handler have one name, and mean the same
+	}
 	switch len(ends) {
 	case 0:
 		return path, nil
@@ -60,6 +63,17 @@ func pathAmong(q *cli.Call, path string, known []string) (string, error) {
 		return ends[0], nil
 	}
 	return "", cli.Usagef("%s may be any of %s: say which", path, strings.Join(ends, ", "))
+}
+
+// isOnlyHandler reports whether a stage has one handler only, with this path.
+func isOnlyHandler(handler, stage string, known []string) bool {
+	below := 0
+	for _, k := range known {
+		if strings.HasPrefix(k, stage+"/") {
+			below++
+		}
+	}
+	return below == 1 && strings.HasPrefix(handler, stage+"/")
 }
 
 // checkChoice refuses a pipeline, a flow or a path that chose no run because there is none such. One that
