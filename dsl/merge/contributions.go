@@ -20,11 +20,7 @@ func (m *merger) join(h *tree.Handler) {
 	if len(h.SharedState.Keys()) == 0 {
 		return
 	}
-	names := p.SharedState.Keys()
-	if flow := m.Bundle.Index.Flows[p.Flow]; flow != nil {
-		names = slices.Concat(names, flow.SharedState.Keys())
-	}
-	if other, taken := expr.FindKey(names, h.ID); taken {
+	if other, taken := expr.FindKey(m.stateKeys(p), h.ID); taken {
 		m.Report(diag.Diagnostic{
 			Span: h.PlaceOf("id", h.Span), Code: rules.Contribution,
 			Message: fmt.Sprintf("the names of contribution %q would be in shared-state.%s, which exists", h.ID, h.ID),
@@ -60,21 +56,21 @@ func (m *merger) checkContributions(p *tree.Pipeline) {
 
 // checkInvitations reports stages and names that the pipeline does not have.
 func (m *merger) checkInvitations(p *tree.Pipeline) {
-	stages := func() (ids []string) {
-		for _, s := range p.Stages {
-			ids = append(ids, s.ID)
-		}
-		return ids
-	}
 	for _, invited := range p.Contributions {
 		for _, id := range invited.Stages {
-			if !slices.Contains(stages(), id) {
-				m.Errorf(invited.PlaceOf("stages", invited.Span), rules.Contribution, m.DidYouMean(id, stages), "pipeline %q has no stage %q", p.ID, id)
+			if !slices.Contains(p.StageIDs(), id) {
+				m.Errorf(invited.PlaceOf("stages", invited.Span), rules.Contribution, m.DidYouMean(id, p.StageIDs), "pipeline %q has no stage %q", p.ID, id)
 			}
 		}
 		for _, name := range invited.Writes {
-			if names := m.stateNames(p); !slices.Contains(names, name) {
-				m.Errorf(invited.PlaceOf("writes", invited.Span), rules.Contribution, m.DidYouMean(name, func() []string { return names }),
+			if _, declared := expr.FindKey(m.stateKeys(p), name); !declared {
+				names := func() (out []string) {
+					for _, k := range m.stateKeys(p) {
+						out = append(out, k.Name)
+					}
+					return out
+				}
+				m.Errorf(invited.PlaceOf("writes", invited.Span), rules.Contribution, m.DidYouMean(name, names),
 					"shared-state.%s is not declared", name)
 			}
 		}
@@ -143,20 +139,20 @@ func (m *merger) setByGuest(p *tree.Pipeline, h *tree.Handler) []expr.Key {
 	for _, k := range h.Sets(m.Types.SetsState(h)) {
 		_, twice := expr.FindKey(out, k.Name)
 		own := k.Name == h.ID && h.SharedState != nil
-		if !twice && !own && slices.Contains(m.stateNames(p), k.Name) {
+		if _, declared := expr.FindKey(m.stateKeys(p), k.Name); !twice && !own && declared {
 			out = append(out, k)
 		}
 	}
 	return out
 }
 
-// stateNames lists the names of the shared state of a pipeline, those of its flow included.
-func (m *merger) stateNames(p *tree.Pipeline) []string {
-	names := p.SharedState.KeyNames()
+// stateKeys lists the names of the shared state of a pipeline, those of its flow included.
+func (m *merger) stateKeys(p *tree.Pipeline) []expr.Key {
+	keys := p.SharedState.Keys()
 	if flow := m.Bundle.Index.Flows[p.Flow]; flow != nil {
-		names = append(names, flow.SharedState.KeyNames()...)
+		keys = slices.Concat(keys, flow.SharedState.Keys())
 	}
-	return names
+	return keys
 }
 
 // reportGuest reports a contribution, and what the pipeline says of it: nil where it says nothing.

@@ -211,14 +211,7 @@ func (m *merger) reportInto(h *tree.Handler, at diag.Span) {
 		}
 		return
 	}
-	known := func() []string {
-		var ids []string
-		for _, s := range p.Stages {
-			ids = append(ids, s.ID)
-		}
-		return ids
-	}
-	m.Errorf(at, rules.Into, m.DidYouMean(stage, known), "pipeline %q has no stage %q", pipeline, stage)
+	m.Errorf(at, rules.Into, m.DidYouMean(stage, p.StageIDs), "pipeline %q has no stage %q", pipeline, stage)
 }
 
 // setPaths sets the paths of the handlers of a pipeline, which must differ.

@@ -364,6 +364,15 @@ func (p *Pipeline) OnPlace(i int) diag.Span {
 	return p.PlaceOf(fmt.Sprintf("on[%d]", i), p.PlaceOf("on", p.PlaceOf("id", p.Span)))
 }
 
+// StageIDs lists the ids of the stages, in order.
+func (p *Pipeline) StageIDs() []string {
+	ids := make([]string, 0, len(p.Stages))
+	for _, s := range p.Stages {
+		ids = append(ids, s.ID)
+	}
+	return ids
+}
+
 // StateContract is what a name of the shared state must be once it is set; nil
 // for anything.
 func (p *Pipeline) StateContract(name string) *contracts.Contract { return p.Contracts[name] }

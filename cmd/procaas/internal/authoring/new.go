@@ -220,13 +220,9 @@ func (n *novelty) stage() (diag.File, int, error) {
 		return file, 0, err
 	}
 	if n.after == "" && n.answers && len(p.Stages) > 0 {
-		n.after = n.ask("After which of " + strings.Join(stageIDs(p), ", ") + " (the last one if left empty)")
+		n.after = n.ask("After which of " + strings.Join(p.StageIDs(), ", ") + " (the last one if left empty)")
 	}
 	return n.insert(file, []string{"pipelines", p.ID, "stages"}, "id: "+n.id+"\n")
-}
-
-func stageIDs(p *tree.Pipeline) []string {
-	return cli.Names(p.Stages, func(s *tree.Stage) string { return s.ID })
 }
 
 func (n *novelty) insert(file diag.File, path []string, entry string) (diag.File, int, error) {

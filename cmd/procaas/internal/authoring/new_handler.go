@@ -30,9 +30,9 @@ func (n *novelty) handler() (diag.File, int, error) {
 	if err != nil {
 		return none, 0, err
 	}
-	if !slices.Contains(stageIDs(p), stage) {
-		hint := cli.Meant(stage, stageIDs(p), "; did you mean %s?", "")
-		return none, 0, cli.Usagef("pipeline %s has no stage %s%s; it has %s", p.ID, stage, hint, strings.Join(stageIDs(p), ", "))
+	if !slices.Contains(p.StageIDs(), stage) {
+		hint := cli.Meant(stage, p.StageIDs(), "; did you mean %s?", "")
+		return none, 0, cli.Usagef("pipeline %s has no stage %s%s; it has %s", p.ID, stage, hint, strings.Join(p.StageIDs(), ", "))
 	}
 	body, err := n.body()
 	if err != nil {
