@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,48 @@ func TestOpenRefusesAnotherSchema(t *testing.T) {
 	}
 	run(t, connect(t, dsn), "insert into procaas_schema (version_id, is_applied) values (999, true)")
 	wantOpenError(t, dsn, fmt.Sprintf("newer than %d", newest), "use a newer procaas")
+}
+
+// A store whose runs have their checkpoint in front keeps what they have when it is moved behind.
+func TestMigrationMovesCheckpointsBehind(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	s := open(t, dsn)
+	node, err := s.Join(t.Context(), "n", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := intake("begun")
+	in.Own = true
+	if _, err := s.Accept(t.Context(), node, []model.Intake{in, intake("waits")}); err != nil {
+		t.Fatal(err)
+	}
+	step := []model.Change{{Run: "begun", Status: model.Running, Checkpoint: []byte(strings.Repeat("x", 3000))}}
+	if errs, err := s.Commit(t.Context(), node, step); err != nil || errs[0] != nil {
+		t.Fatal(err, errs)
+	}
+	c := connect(t, dsn)
+	run(t, c, `alter table runs add column since_then text collate "C"`) // so that they are not the last ones
+	run(t, c, "delete from procaas_schema where version_id >= 50")
+	if _, _, err := postgres.Migrate(t.Context(), dsn); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]int64{"begun": 1, "waits": 0} {
+		r, err := s.Run(t.Context(), id)
+		if err != nil || r.Version != want || len(r.Checkpoint) != int(want)*3000 {
+			t.Errorf("run %s: want version %d with its checkpoint, have %d with %d bytes, %v", id, want, r.Version, len(r.Checkpoint), err)
+		}
+	}
+	var last []string
+	const lastColumns = `select array_agg(attname::text order by attnum desc) from
+		(select * from pg_attribute where attrelid = 'runs'::regclass and attnum > 0 and not attisdropped order by attnum desc limit 2) a`
+	if err := c.QueryRow(t.Context(), lastColumns).Scan(&last); err != nil || !slices.Equal(last, []string{"checkpoint", "version"}) {
+		t.Errorf("want version and checkpoint to come last, have %q, %v", last, err)
+	}
+	step[0].Version++
+	if errs, err := s.Commit(t.Context(), node, step); err != nil || errs[0] != nil {
+		t.Error(err, errs)
+	}
 }
 
 func TestProcessesMigrateAtOnce(t *testing.T) {
