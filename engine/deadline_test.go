@@ -19,6 +19,7 @@ import (
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/store"
 )
 
 var errBusy = &model.StatusError{Status: 503, Method: "POST", URL: "http://svc/"}
@@ -96,6 +97,53 @@ func TestDeadlinesStandStillWhileAnOperatorsLimitIsWaitedFor(t *testing.T) {
 	})
 }
 
+// A hold makes a queue. The time that its runs stand in that queue, once it is lifted, costs no handler its deadline,
+// whatever the queue is for.
+func TestDeadlinesStandStillWhileHeldRunsWaitForTheirTurn(t *testing.T) {
+	t.Parallel()
+	for name, bound := range map[string]string{
+		"calls under way": "max-in-flight: 1",
+		"the rate":        "rate-limit: {rate: 1/3s}",
+		"a service":       "retry: {attempts: 1}",
+	} {
+		for _, path := range []string{"work", "work/a/one", "work/b/tell"} {
+			t.Run(name+" at "+strings.ReplaceAll(path, "/", "."), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t)
+					r.on("tell", (&target{latency: 1500 * time.Millisecond}).do)
+					e, _ := r.start(strings.Replace(queued, "BOUND", bound, 1))
+					by := store.Actor{Name: "ann"}
+					r.set(e, path, guard.ControlChange{Mode: guard.ModeHold, Forever: true})
+					for range 6 {
+						r.submit(e, event("work", ""))
+					}
+					time.Sleep(10 * time.Second)
+					if _, err := e.RemoveControl(context.Background(), path, -1, by); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Minute)
+					r.succeeded(e, time.Minute)
+					if n := r.leftOut(e, "work/b/tell"); n != 0 {
+						t.Errorf("want no run to go on without its call, have %d of 6", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// queued is a pipeline whose last handler has a deadline and is called by one run at a time.
+const queued = `
+services:
+  - {id: push, url: "http://127.0.0.1:2", timeout: 1700ms, max-in-flight: 1}
+pipelines:
+  - id: work
+    stages:
+      - {id: a, handlers: [{id: one, step: {}}]}
+      - {id: b, handlers: [{id: tell, critical: false, deadline: 2s, BOUND, step: {service: push}}]}
+`
+
 // The clock of a deadline is in the checkpoint: a node that dies, and another one that takes over,
 // give a handler no more time.
 func TestAnotherNodeGivesNoMoreTime(t *testing.T) {
@@ -150,6 +198,7 @@ type deadlineModel struct {
 	going  map[string]core.Attempt
 	held   map[string]core.Verdict
 	paused bool
+	stands bool // it was paused before the present step
 }
 
 // TestNothingBeginsAfterADeadline is the model of deadlines: no attempt begins after one, each is
@@ -225,10 +274,11 @@ func (m *deadlineModel) draw() string {
 func (m *deadlineModel) clock() time.Duration { return m.now.Sub(m.began) - m.stood }
 
 func (m *deadlineModel) live() core.Live {
+	before := m.stood > 0 || m.stands
 	return core.Live{Now: m.now, Guard: func(_ *planner.Step, ref string, _ time.Time) core.Verdict {
 		v := m.held[ref]
 		m.turn(ref)
-		m.paused = m.paused || v.People
+		m.paused = m.paused || v.People || v.Turn && before
 		return v
 	}}
 }
@@ -244,7 +294,7 @@ func (m *deadlineModel) turn(ref string) {
 // step asks what may start, and holds it against the model.
 func (m *deadlineModel) step() {
 	before := m.paused
-	m.paused = false
+	m.paused, m.stands = false, before
 	tasks := m.run.Ready(m.live())
 	for _, t := range tasks {
 		m.going[t.Ref()] = t
@@ -279,7 +329,7 @@ func (m *deadlineModel) happen() {
 		if _, ok := m.held[path]; ok {
 			delete(m.held, path)
 		} else {
-			m.held[path] = core.Verdict{Hold: m.now.Add(time.Hour), Reason: "held", People: rapid.Bool().Draw(m.T, "by people")}
+			m.held[path] = core.Verdict{Hold: m.now.Add(time.Hour), Reason: "held", People: rapid.Bool().Draw(m.T, "by people"), Turn: rapid.Bool().Draw(m.T, "in line")}
 		}
 	default:
 		m.pass(time.Duration(rapid.IntRange(50, 2500).Draw(m.T, "ms")) * time.Millisecond)

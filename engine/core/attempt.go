@@ -187,6 +187,9 @@ func (r *decisions) admitted(u unit, live Live) bool {
 		return true
 	}
 	v := live.Guard(u.Step, r.within+u.ref(), u.rec.due)
+	if v.Turn && wasHeld(r.whole) {
+		v.People, v.Patience = true, 0
+	}
 	r.holds = r.holds || v.People
 	switch {
 	case v.Skip:

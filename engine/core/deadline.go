@@ -11,8 +11,8 @@ import (
 // All that only computes is done as ever, since it takes no time.
 //
 // Deadlines go by a clock of the run's own, which stands while an operator holds one of its
-// handlers, or lets it wait for a limit. People do that to keep runs from harm while something is
-// broken; a deadline that ran out meanwhile would fail just these runs.
+// handlers, or lets it wait for a limit, and while the run then waits for its turn. People do that to
+// keep runs from harm while something is broken; a deadline that ran out meanwhile would fail just these runs.
 
 // A limit is the earliest deadline that something has to keep. The zero limit is none.
 type limit struct {
@@ -97,6 +97,9 @@ func startClock(r *progress, u unit, now time.Time) {
 		r.touch()
 	}
 }
+
+// wasHeld reports whether an operator has held the run. The queue that it came into then is the operator's doing, too.
+func wasHeld(w *whole) bool { return w.stood > 0 || !w.paused.IsZero() }
 
 // stand lets the clock of deadlines stand while an operator holds a handler, and go on afterwards.
 func stand(r *progress, now time.Time) {

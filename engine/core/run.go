@@ -117,6 +117,7 @@ type Verdict struct {
 	Hold   time.Time // park the run and ask again at this time; zero: do not hold
 	Cause  string    // what it waits for, in addition to the time; see [model.Change]
 	People bool      // an operator holds or limits it; deadlines stand still meanwhile
+	Turn   bool      // it only waits for its turn; deadlines stand still meanwhile if an operator has held the run before
 	Reason string    // why, for people
 
 	// Patience is how long a handler that is not critical is held before it is left out. 0 is for ever.

@@ -112,8 +112,8 @@ func (g *gate) heed(t Terms) {
 	g.adaptive.Bound(cmp.Or(t.most, highestLimit), t.calm, probePause*time.Duration(t.nodes))
 }
 
-// look returns where a spot is, and when to look again at the latest.
-func (g *gate) look(s *spot, now time.Time) (state spotState, again time.Time) {
+// look returns where a spot is, when to look again at the latest, and whether the gate lets calls through.
+func (g *gate) look(s *spot, now time.Time) (state spotState, again time.Time, moves bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if s.state == spotInLine {
@@ -128,7 +128,7 @@ func (g *gate) look(s *spot, now time.Time) (state spotState, again time.Time) {
 			again = next
 		}
 	}
-	return s.state, again
+	return s.state, again, g.moves(now)
 }
 
 // move lets in whom it may, and sends those away for whom the line is too long.

@@ -52,7 +52,13 @@ type place struct {
 	cause  string
 	reason string
 	people bool    // an operator's limit is what it waits for
+	turn   bool    // another limit, and not the budget of a loop
 	spots  [2]spot // of the handler and of the service
+}
+
+// verdict says what a call waits for.
+func (pl *place) verdict() core.Verdict {
+	return core.Verdict{Hold: pl.until, Cause: pl.cause, Reason: pl.reason, People: pl.people, Turn: pl.turn}
 }
 
 // at returns the place of a call.
@@ -165,7 +171,7 @@ func (g *Guard) turn(s *planner.Step, ref string, p *Pass, c *Controls, now time
 		}
 		switch stale := pl.cause != "" && !c.Stands(pl.cause, now); {
 		case !stale && pl.until.After(now):
-			return core.Verdict{Hold: pl.until, Cause: pl.cause, Reason: pl.reason, People: pl.people}, false
+			return pl.verdict(), false
 		case !stale && pl.mine:
 			return core.Verdict{}, true // spots are still to be asked for
 		}
@@ -261,10 +267,11 @@ func (g *Guard) reserve(s *planner.Step, ref string, p *Pass, rules []rule, now 
 	}
 	pl := p.at(ref)
 	pl.until, pl.mine, pl.cause, pl.reason, pl.people = now.Add(delay), true, worst.cause(), worst.reason(), worst.live != nil
+	pl.turn = !pl.people && worst.loop == ""
 	if delay > ShortHold {
 		pl.until, pl.mine = g.Bucket(worst.name()).sendAway(now, delay, worst.pace), false
 	}
-	return core.Verdict{Hold: pl.until, Cause: pl.cause, Reason: pl.reason, People: pl.people}, false
+	return pl.verdict(), false
 }
 
 // enter asks for places among the calls under way.
@@ -287,15 +294,16 @@ func (g *Guard) enter(s *planner.Step, ref string, since time.Time, p *Pass, now
 			}
 			at.enter(spot, terms, p.Wake, now)
 		}
-		state, again := at.look(spot, now)
-		switch state {
-		case spotInside:
+		state, again, moves := at.look(spot, now)
+		if state == spotInside {
 			continue
-		case spotOut:
-			p.Leave(ref, now)
-			return core.Verdict{Hold: now.Add(longestOut), Cause: gateCause(name, s.Path), Reason: at.why(now), Patience: patience(s, i)}
 		}
-		return core.Verdict{Hold: again, Reason: at.why(now), Patience: patience(s, i)}
+		v := core.Verdict{Hold: again, Turn: moves, Reason: at.why(now), Patience: patience(s, i)}
+		if state == spotOut {
+			p.Leave(ref, now)
+			v.Hold, v.Cause = now.Add(longestOut), gateCause(name, s.Path)
+		}
+		return v
 	}
 	return core.Verdict{}
 }
