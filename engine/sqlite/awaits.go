@@ -75,11 +75,8 @@ func (t *tx) canTake(r row, take []model.Taken) (taken []row, ok bool, err error
 // take ends the runs whose events another one has taken.
 func (t *tx) take(taken []row, take []model.Taken) error {
 	for i, r := range taken {
-		if err := t.exec(insertHistory, model.Succeeded, t.now.UnixMicro(), take[i].Reason, "", r.seq); err != nil {
+		if err := t.move(r.seq, model.Succeeded, take[i].Reason, nil); err != nil {
 			return fmt.Errorf("take event of run %s: %w", r.id, err)
-		}
-		if err := t.exec(deleteRun, r.seq); err != nil {
-			return err
 		}
 	}
 	return nil

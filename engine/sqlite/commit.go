@@ -51,8 +51,8 @@ const (
 	failed_path = ?, error = ?, error_class = ?, place = ?, node = 0, cancel = null, move = ?, losses = iif(?, 0, losses), tried = 0,
 	due = coalesce(?, due), cause = ?, awaits = ?, heard = ?, ended = ?, started = iif(?, started, null), since = ?
 	where seq = ?`
-	saveLast = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
-	failed_path = ?, error = ?, error_class = ? where seq = ?`
+	saveTaken = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
+	failed_path = '', error = '', error_class = '' where seq = ?`
 )
 
 // change applies one change. refused is [store.ErrStale] or
@@ -90,7 +90,7 @@ func (t *tx) change(node int64, c model.Change, emits [][]byte) (refused, err er
 	case final:
 		err = t.finish(r, c)
 	case c.Status == model.Running:
-		err = t.exec(saveLast, c.Bundle, c.Pipeline, blob(c.Checkpoint), "", "", "", r.seq)
+		err = t.exec(saveTaken, c.Bundle, c.Pipeline, blob(c.Checkpoint), r.seq)
 	default:
 		err = t.leaveNode(r, c)
 	}
@@ -105,9 +105,6 @@ func (t *tx) change(node int64, c model.Change, emits [][]byte) (refused, err er
 
 // finish writes the last change of a run.
 func (t *tx) finish(r row, c model.Change) error {
-	if err := t.exec(saveLast, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, c.ErrorClass, r.seq); err != nil {
-		return err
-	}
 	if r.ordered && c.Status == model.Succeeded {
 		if err := t.advance(r, c.State, c.Shared); err != nil {
 			return err
@@ -117,7 +114,7 @@ func (t *tx) finish(r row, c model.Change) error {
 	if c.Status == model.Cancelled && r.cancel.Valid {
 		reason = r.cancel.String
 	}
-	return t.end(r, c.Status, reason, c.LeftOut...)
+	return t.end(r, c.Status, reason, &c)
 }
 
 // leaveNode writes a change after which no node owns the run, though it has not

@@ -182,7 +182,7 @@ func (t *sharedTx) Reorder(r *sqlstore.Steered) {
 // End implements [sqlstore.Tx].
 func (t *sharedTx) End(r *sqlstore.Steered, status model.Status, reason string) {
 	if t.err == nil {
-		t.err = t.end(row{seq: r.Seq, flow: r.Flow, key: r.Key, ordered: r.Ordered}, status, reason)
+		t.err = t.end(row{seq: r.Seq, flow: r.Flow, key: r.Key, ordered: r.Ordered}, status, reason, nil)
 	}
 }
 

@@ -107,7 +107,7 @@ const giveBack = `update runs set place = 'ready', node = 0, losses = losses + (
 // ends here, because nobody else would do it.
 func (t *tx) release(r row, died bool) error {
 	if r.cancel.Valid {
-		return t.end(r, model.Cancelled, r.cancel.String)
+		return t.end(r, model.Cancelled, r.cancel.String, nil)
 	}
 	t.ready = true
 	if err := t.exec(giveBack, died, model.SuspectedFrom, r.seq); err != nil || !r.ordered {
@@ -117,19 +117,31 @@ func (t *tx) release(r row, died bool) error {
 }
 
 const (
+	// ?2 says that the owner of the run ends it with a last change.
 	insertHistory = `insert into history (seq, id, flow, key, ordered, status, version, generation, pipeline, bundle,
 	accepted, started, ended, failed_path, error, error_class, reason, event, checkpoint, left_out)
-	select seq, id, flow, key, ordered, ?, version, generation, pipeline, bundle,
-	accepted, started, ?, failed_path, error, error_class, ?, event, checkpoint, nullif(?, '') from runs where seq = ?`
+	select seq, id, flow, key, ordered, ?1, version + ?2, generation, iif(?2, ?3, pipeline), iif(?2, ?4, bundle),
+	accepted, started, ?5, iif(?2, ?6, failed_path), iif(?2, ?7, error), iif(?2, ?8, error_class), ?9, event, iif(?2, ?10, checkpoint),
+	nullif(?11, '') from runs where seq = ?12`
 	deleteRun = "delete from runs where seq = ?"
 )
 
-// end moves a run to the history and lets the next one of its key go.
-func (t *tx) end(r row, status model.Status, reason string, leftOut ...model.LeftOut) error {
-	if err := t.exec(insertHistory, status, t.now.UnixMicro(), reason, model.FormatLeftOut(leftOut), r.seq); err != nil {
+// move moves a run to the history, with the last change of its owner; nil for none.
+func (t *tx) move(seq int64, status model.Status, reason string, last *model.Change) error {
+	c := model.Change{}
+	if last != nil {
+		c = *last
+	}
+	if err := t.exec(insertHistory, status, last != nil, c.Pipeline, c.Bundle, t.now.UnixMicro(), c.FailedPath, c.Error, c.ErrorClass,
+		reason, blob(c.Checkpoint), model.FormatLeftOut(c.LeftOut), seq); err != nil {
 		return err
 	}
-	if err := t.exec(deleteRun, r.seq); err != nil {
+	return t.exec(deleteRun, seq)
+}
+
+// end moves a run to the history and lets the next one of its key go.
+func (t *tx) end(r row, status model.Status, reason string, last *model.Change) error {
+	if err := t.move(r.seq, status, reason, last); err != nil {
 		return err
 	}
 	if !r.ordered {

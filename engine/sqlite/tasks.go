@@ -527,6 +527,7 @@ const beatTask = "update tasks set until = ?, place = ? where id = ?"
 // BeatTasks implements [store.TaskWork].
 func (s *Store) BeatTasks(ctx context.Context, beats []store.TaskBeat) (lost []store.TaskRef, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
+		lost = nil
 		for _, b := range beats {
 			one, found, err := findTask(t, b.ID)
 			if err != nil {

@@ -26,6 +26,7 @@ func (s *Store) PromoteTasks(ctx context.Context, limit int) (n int, next time.D
 		if err != nil {
 			return err
 		}
+		types, next = nil, 0
 		for _, one := range found {
 			if err := t.exec(promoteTask, one.id); err != nil {
 				return err
@@ -111,6 +112,7 @@ func (s *Store) ReclaimTasks(ctx context.Context, limit, maxLost int) (n int, er
 		if err != nil {
 			return err
 		}
+		types = nil
 		for i := range found {
 			if err := reclaim(t, &found[i], maxLost); err != nil {
 				return err
@@ -310,6 +312,7 @@ func (s *Store) MoveTasks(ctx context.Context, f store.TaskFilter, to string) (n
 		return 0, err
 	}
 	err = s.writer.do(ctx, func(t *tx) error {
+		n = 0
 		free, err := findFree(t, &f)
 		for _, one := range free {
 			if err != nil {
@@ -344,6 +347,7 @@ func (s *Store) retrySome(ctx context.Context, f *store.TaskFilter) (n int, err 
 		if err != nil {
 			return err
 		}
+		types = nil
 		for _, one := range dead {
 			if err := t.exec(deleteTask, one.ID); err != nil {
 				return err

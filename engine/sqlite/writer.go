@@ -55,7 +55,8 @@ func newWriter(ctx context.Context, db *sql.DB, wake func()) (*writer, error) {
 }
 
 // do writes, and returns when that is durable or has failed; a write that fails
-// changes nothing. It does not return before it knows, even if ctx ends.
+// changes nothing. It may be done again from the start, so it must not add to what an
+// earlier try has left. It does not return before it knows, even if ctx ends.
 func (w *writer) do(ctx context.Context, write func(*tx) error) error {
 	o := &op{ctx: ctx, write: write, reply: make(chan struct{})}
 	w.mu.RLock()
@@ -102,18 +103,16 @@ func (w *writer) loop() {
 	}
 }
 
-// commit runs a group in one transaction and notes each error.
+// errUndo says that a write has failed after which there is more in the transaction than may be.
+var errUndo = errors.New("another write of the same transaction has failed")
+
+// commit writes a group and notes each error. SQLite copies each page before it changes it, so
+// that one write alone can be undone. Nearly always none has to be, so only a group in which
+// one has failed runs with that, from the start.
 func (w *writer) commit(group []*op) {
-	w.tx.ready = false
-	err := w.tx.exec("begin immediate")
-	for i := 0; i < len(group) && err == nil; i++ {
-		group[i].err, err = w.savepoint(group[i])
-	}
-	if err == nil {
-		err = w.tx.exec("commit")
-	}
-	if err == nil {
-		err = w.files.check() // last of all: what is said to be durable can be found again
+	err := w.run(group, w.attempt)
+	if errors.Is(err, errUndo) && len(group) > 1 {
+		err = w.run(group, w.savepoint)
 	}
 	if err == nil {
 		if w.tx.ready {
@@ -121,8 +120,6 @@ func (w *writer) commit(group []*op) {
 		}
 		return
 	}
-	// SQLite has ended the transaction itself after some errors.
-	_ = w.tx.exec("rollback")
 	for _, o := range group {
 		if o.err == nil {
 			o.err = fmt.Errorf("store: %w", err)
@@ -130,27 +127,52 @@ func (w *writer) commit(group []*op) {
 	}
 }
 
+// run runs a group in one transaction. Each write may have run before, in one that was undone.
+func (w *writer) run(group []*op, write func(*op) (broken error)) error {
+	w.tx.ready = false
+	err := w.tx.exec("begin immediate")
+	for i := 0; i < len(group) && err == nil; i++ {
+		o := group[i]
+		if o.err = o.ctx.Err(); o.err == nil {
+			err = write(o)
+		}
+	}
+	if err == nil {
+		err = w.tx.exec("commit")
+	}
+	if err == nil {
+		return w.files.check() // last of all: what is said to be durable can be found again
+	}
+	_ = w.tx.exec("rollback") // SQLite has ended the transaction itself after some errors
+	return err
+}
+
+// attempt runs one write that cannot be undone alone.
+func (w *writer) attempt(o *op) (broken error) {
+	w.tx.now = time.Now().UTC()
+	if o.err = refused(o.write(w.tx)); o.err != nil {
+		return errUndo
+	}
+	return nil
+}
+
 // savepoint runs one write so that its failure leaves nothing of it. Broken says why the
 // transaction cannot go on: SQLite ends it by itself when the disk is full or fails, or
 // memory is short. A savepoint would begin another one then, and its release commit it.
-func (w *writer) savepoint(o *op) (err, broken error) {
-	if err := o.ctx.Err(); err != nil {
-		return err, nil
+func (w *writer) savepoint(o *op) (broken error) {
+	if o.err = w.tx.exec("savepoint op"); o.err != nil {
+		return o.err
 	}
-	if err := w.tx.exec("savepoint op"); err != nil {
-		return err, err
-	}
-	w.tx.now = time.Now().UTC()
-	if err = refused(o.write(w.tx)); err != nil {
+	if w.attempt(o) != nil {
 		if back := w.tx.exec("rollback to op"); back != nil {
-			err = errors.Join(err, back)
-			return err, err
+			o.err = errors.Join(o.err, back)
+			return o.err
 		}
 	}
 	if broken = w.tx.exec("release op"); broken != nil {
-		err = errors.Join(err, broken)
+		o.err = errors.Join(o.err, broken)
 	}
-	return err, broken
+	return broken
 }
 
 // refused marks the errors that the data of a caller causes, which are the same however

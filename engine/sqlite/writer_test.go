@@ -33,33 +33,8 @@ func TestAFullDiskFailsAllWritesOfItsTransaction(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	put := func(kind string, payload int) func(*tx) error {
-		return func(x *tx) error {
-			return x.exec("insert into tasks (created, due, deadline, place, type, payload) values (0, 0, 0, 'ready', ?, ?)", kind,
-				make([]byte, payload))
-		}
-	}
-	// These come while a write is under way, so that they share the next transaction.
-	begun, goOn := make(chan struct{}), make(chan struct{})
-	first := &op{ctx: context.Background(), reply: make(chan struct{}), write: func(*tx) error {
-		close(begun)
-		<-goOn
-		return nil
-	}}
-	s.writer.ops <- first
-	<-begun
-	group := []*op{
-		{ctx: context.Background(), write: put("before", 1)},
-		{ctx: context.Background(), write: put("large", 1<<20)},
-		{ctx: context.Background(), write: put("after", 1)},
-	}
-	for _, o := range group {
-		o.reply = make(chan struct{})
-		s.writer.ops <- o
-	}
-	close(goOn)
-	for i, o := range group {
-		if <-o.reply; o.err == nil {
+	for i, err := range together(t, s, put("before", 1), put("large", 1<<20), put("after", 1)) {
+		if err == nil {
 			t.Errorf("write %d of the transaction is said to be durable", i)
 		}
 	}
@@ -69,6 +44,63 @@ func TestAFullDiskFailsAllWritesOfItsTransaction(t *testing.T) {
 	out, err := s.PutTasks(t.Context(), []store.TaskSpec{{Type: "small"}})
 	if err = errors.Join(err, errOf(out)); err != nil {
 		t.Errorf("what still has room: %v", err)
+	}
+}
+
+// put makes a task of a type.
+func put(kind string, payload int) func(*tx) error {
+	return func(x *tx) error {
+		return x.exec("insert into tasks (created, due, deadline, place, type, payload) values (0, 0, 0, 'ready', ?, ?)", kind,
+			make([]byte, payload))
+	}
+}
+
+// together hands writes in while another one is under way, so that they share the next
+// transaction.
+func together(t *testing.T, s *Store, writes ...func(*tx) error) (errs []error) {
+	t.Helper()
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	s.writer.ops <- &op{ctx: context.Background(), reply: make(chan struct{}), write: func(*tx) error {
+		close(begun)
+		<-goOn
+		return nil
+	}}
+	<-begun
+	var group []*op
+	for _, write := range writes {
+		group = append(group, &op{ctx: context.Background(), reply: make(chan struct{}), write: write})
+		s.writer.ops <- group[len(group)-1]
+	}
+	close(goOn)
+	for _, o := range group {
+		<-o.reply
+		errs = append(errs, o.err)
+	}
+	return errs
+}
+
+// A write that fails takes back what it has done, and nothing of those that share its
+// transaction, which are there once.
+func TestAWriteFailsAlone(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "store.db"), Options{Migrate: true, Fast: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	errs := together(t, s, put("before", 1), func(x *tx) error {
+		return errors.Join(put("half", 1)(x), store.ErrConflict)
+	}, put("after", 1))
+	if errs[0] != nil || !errors.Is(errs[1], store.ErrConflict) || errs[2] != nil {
+		t.Errorf("want the second one to fail alone, have %v", errs)
+	}
+	tasks, err := s.PeekTasks(t.Context(), store.TaskFilter{})
+	if err != nil || len(tasks) != 2 || tasks[0].Type != "before" || tasks[1].Type != "after" {
+		t.Errorf("want the tasks before and after, have %+v, %v", tasks, err)
 	}
 }
 
