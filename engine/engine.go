@@ -95,6 +95,7 @@ type Engine struct {
 	*credentials.Access
 	*clusters.Clusters
 	*definitions.Follower
+	*definitions.History
 	*explain.Explainer
 	*intake.Acceptor
 	*records.Audits
@@ -133,6 +134,7 @@ func New(o Options) (*Engine, error) {
 		Kept: o.Store.Tokens, Documents: o.Store.Documents, Known: settings, Now: e.clock.Now, Log: o.Log, CheckPath: e.checkPath,
 	}
 	e.Audits, e.Runs = &records.Audits{Store: o.Store}, &records.Runs{Store: o.Store, Library: &e.library}
+	e.History = &definitions.History{Library: &e.library, Kept: o.Store}
 	e.Follower = &definitions.Follower{
 		Library: &e.library, Bundles: o.Store.Bundles, Log: o.Log, Node: o.Name, Overrule: o.Overrule, Accepted: e.Runs,
 	}

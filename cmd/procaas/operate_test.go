@@ -20,6 +20,7 @@ import (
 	"procaas/dsl"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
+	"procaas/engine/definitions"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -404,6 +405,42 @@ func TestOperatorReloadsPipelines(t *testing.T) {
 	o.command(cli.ExitFindings, `(?s)is pinned:.*work/last/broken.*0 compatible, 1 pinned`, "diff", old, o.dir)
 	o.command(cli.ExitFine, `(?s)before .*now .*\+ handler work/last/renamed.*- handler work/last/broken`, "reload", "--reason",
 		"a better name")
+}
+
+func TestOperatorRollsBack(t *testing.T) {
+	t.Parallel()
+	o := operateNode(t, failing)
+	versions := func() []definitions.Version {
+		all, err := o.client.Versions(t.Context(), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work"}); err != nil {
+		t.Fatal(err)
+	}
+	o.wait(model.Failed, 1)
+	first := versions()[0].Version
+	o.command(cli.ExitUsage, `the audit names no version before the current one`, "rollback")
+	o.write(strings.Replace(failing, "no stock", "none left", 1))
+	o.command(cli.ExitFine, `none left`, "reload", "--reason", "better words")
+	second := versions()[0].Version
+	o.command(cli.ExitFine, `(?s)VERSION.*`+second[:12]+` +current .* 0 +~ handler work/last/broken +better words\n`+first[:12]+` +- .* 1 `, "versions")
+	o.command(cli.ExitFine, `"state": "current"`, "versions", "--format", "json")
+	o.command(cli.ExitFine, `(?s)state +current.*before +`+first+`.*fail.message: "no stock" -> "none left"`, "versions", "show", second[:4])
+	o.command(cli.ExitFine, `message: no stock`, "versions", "show", first, "--files")
+	o.command(cli.ExitFindings, `fail.message: "none left" -> "no stock"`, "versions", "diff", second, first)
+	o.command(cli.ExitFine, ``, "versions", "diff", first, first)
+	o.command(cli.ExitUsage, `there is no version "beefbeef"; want at least 4 digits`, "rollback", "beefbeef")
+	o.command(cli.ExitUsage, `there is no version`, "versions", "show", first[:3])
+
+	o.write("not even: [yaml") // the way back needs no files
+	o.command(cli.ExitFine, `(?s)before `+second+`\nnow    `+first+`\n~ handler work/last/broken`, "rollback", "--reason", "the old words")
+	if now := versions(); now[0].Version != first || now[0].Reason != "the old words" || now[0].Before != second || now[0].Runs != 1 {
+		t.Errorf("have %+v", now)
+	}
+	o.command(cli.ExitFine, `now    `+second, "rollback", second)
 }
 
 func TestOperatorMigratesRuns(t *testing.T) {

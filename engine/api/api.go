@@ -29,6 +29,7 @@ import (
 	"procaas/engine/api/shards"
 	"procaas/engine/api/transport"
 	"procaas/engine/api/ui"
+	"procaas/engine/definitions"
 	"procaas/engine/diff"
 	"procaas/engine/inbox"
 	"procaas/engine/store"
@@ -75,10 +76,10 @@ type Options struct {
 	// no more.
 	Closing <-chan struct{}
 
-	// Reload reads the node's pipelines again, activates them on all nodes and
-	// tells what that changes. The error is an [*definitions.LoadError] when they
-	// are refused. The call is refused when it is nil.
-	Reload func(ctx context.Context, drop bool, by store.Actor) (diff.Diff, error)
+	// Reload reads the node's pipelines again, or a version that the store keeps, activates it on all
+	// nodes and tells what that changes. The error is a [*definitions.LoadError] when it
+	// is refused. The call is refused when it is nil.
+	Reload func(ctx context.Context, how definitions.Change, by store.Actor) (diff.Diff, error)
 }
 
 // Ports is what the API needs of the engine, by what each group of calls does with it.
@@ -94,6 +95,7 @@ type Ports struct {
 	Queues    queues.Engine
 	Status    admin.Status
 	Tokens    admin.Tokens
+	Versions  admin.Versions
 	Access    access.Access
 	Health    Health
 	Console   ui.Engine
@@ -103,7 +105,7 @@ type Ports struct {
 func Of(e *engine.Engine) Ports {
 	return Ports{
 		Intake: e, Runs: e, Steer: e, Mover: e, Controls: e, Settings: e, Clusters: e, Transfers: e, Queues: e,
-		Status: e, Tokens: e, Access: e, Health: e,
+		Status: e, Tokens: e, Versions: e, Access: e, Health: e,
 		Console: ui.Engine{Definition: e, Node: e, Runs: e, Steering: e, Switches: e, Changes: e},
 	}
 }
@@ -171,7 +173,7 @@ func (s *server) operations() []rest.Operation {
 		&queues.Group{Engine: p.Queues, Tasks: s.Tasks, Events: events, Log: s.Log, Closing: s.Closing, Strict: s.StrictTasks},
 		&runs.Group{Runs: p.Runs, Steer: p.Steer, Mover: p.Mover, Streams: s.streams},
 		&clusters.Group{Clusters: p.Clusters, Streams: s.streams},
-		&admin.Group{Status: p.Status, Tokens: p.Tokens, Inbox: s.Inbox, Configured: s.Token != "", Reload: s.Reload},
+		&admin.Group{Status: p.Status, Tokens: p.Tokens, Versions: p.Versions, Inbox: s.Inbox, Configured: s.Token != "", Reload: s.Reload},
 		&controls.Group{Controls: p.Controls, Settings: p.Settings},
 		s.shards,
 	} {

@@ -69,6 +69,7 @@ type whole interface {
 	queues.Engine
 	admin.Status
 	admin.Tokens
+	admin.Versions
 	access.Access
 	api.Health
 	ui.Definition
@@ -82,7 +83,7 @@ type whole interface {
 func portsOf(e whole) api.Ports {
 	return api.Ports{
 		Intake: e, Runs: e, Steer: e, Mover: e, Controls: e, Settings: e, Clusters: e, Transfers: e, Queues: e,
-		Status: e, Tokens: e, Access: e, Health: e,
+		Status: e, Tokens: e, Versions: e, Access: e, Health: e,
 		Console: ui.Engine{Definition: e, Node: e, Runs: e, Steering: e, Switches: e, Changes: e},
 	}
 }
@@ -633,8 +634,32 @@ func (f *fakeEngine) Nodes(context.Context) ([]records.NodeView, error) {
 	}, nil
 }
 
+// fakeVersion is the only one that there is.
+var fakeVersion = definitions.Version{Version: "1a2b3c", State: definitions.StateCurrent, Since: began, By: "ann", Runs: 1}
+
+func (f *fakeEngine) Versions(context.Context, int) ([]definitions.Version, error) {
+	if f.down {
+		return nil, errDown
+	}
+	return []definitions.Version{fakeVersion}, nil
+}
+
+func (f *fakeEngine) Show(_ context.Context, name string) (definitions.VersionDetail, error) {
+	if name != fakeVersion.Version {
+		return definitions.VersionDetail{}, &definitions.VersionError{Message: "there is no version " + name}
+	}
+	return definitions.VersionDetail{Version: fakeVersion, Diff: diff.Diff{New: name}}, nil
+}
+
+func (f *fakeEngine) Differ(ctx context.Context, old, now string) (diff.Diff, error) {
+	_, err := f.Show(ctx, old)
+	return diff.Diff{Old: old, New: now}, err
+}
+
+func (f *fakeEngine) Previous(context.Context) (definitions.Version, error) { return fakeVersion, nil }
+
 // reload tells a change, or that the pipelines are wrong.
-func (f *fakeEngine) reload(_ context.Context, _ bool, by store.Actor) (diff.Diff, error) {
+func (f *fakeEngine) reload(_ context.Context, _ definitions.Change, by store.Actor) (diff.Diff, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.down {

@@ -172,6 +172,20 @@ var describedFields = map[string]map[string]string{
 		"runs":   "The number of runs that it works on.",
 		"bundle": "The hash of the definition for new events; empty before its first heartbeat.",
 	},
+	"Version": {
+		"version": "The hash of its files.",
+		"state":   "current: new events use it. Absent for others.",
+		"since":   "When it last became current, from the audit; otherwise when it was stored.",
+		"by":      "The actor who made it current.",
+		"before":  "The version that it replaced then.",
+		"changes": "The first difference to that version, and how many more there are.",
+		"runs":    "The unfinished and failed runs that began with it.",
+	},
+	"VersionDetail": {
+		"diff":  "The differences to the version that it replaced.",
+		"files": "Its files.",
+	},
+	"VersionFile": {"name": "The path of the file when it was read.", "text": "Its contents."},
 	"TokenView": {
 		"name":    "The name of the bearer in the audit.",
 		"role":    "viewer, submitter, worker, operator or admin.",

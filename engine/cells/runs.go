@@ -213,6 +213,18 @@ func (s *Store) Count(ctx context.Context, f store.RunFilter) ([]store.RunCount,
 	return out, nil
 }
 
+// CountBundles implements [store.Runs].
+func (s *Store) CountBundles(ctx context.Context) (map[string]int, error) {
+	all, err := s.ask(ctx, func(store *store.Cell) (any, error) { return store.Runs.CountBundles(ctx) })
+	sums := map[string]int{}
+	for _, counts := range all {
+		for hash, n := range counts.(map[string]int) {
+			sums[hash] += n
+		}
+	}
+	return sums, err
+}
+
 // latest is how many runs an entity shows.
 const latest = 50
 

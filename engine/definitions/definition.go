@@ -2,7 +2,6 @@ package definitions
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -217,22 +216,25 @@ func (l *Library) Get(ctx context.Context, hash string) (*Definition, error) {
 	return d.(*Definition), nil
 }
 
-// load reads a definition from the store.
-func (l *Library) load(ctx context.Context, hash string) (*Definition, error) {
-	data, err := l.Store.Bundle(ctx, hash)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, fmt.Errorf("%w: %s is not in the store", ErrUnusable, hash)
-	}
+// Read reads the bundle of a definition from the store, and does not keep it. The error is ErrUnusable
+// when this program cannot read it.
+func (l *Library) Read(ctx context.Context, hash string) (*tree.Bundle, error) {
+	files, err := l.files(ctx, hash)
 	if err != nil {
-		return nil, fmt.Errorf("read definition %s: %w", hash, err)
-	}
-	var files []diag.File
-	if err := json.Unmarshal(data, &files); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrUnusable, hash, err)
+		return nil, err
 	}
 	b, found := dsl.Load(files, dsl.Options{Types: l.Types, ServiceURLs: l.Services})
 	if b == nil {
 		return nil, fmt.Errorf("%w: %s: %s", ErrUnusable, hash, FirstError(found))
+	}
+	return b, nil
+}
+
+// load reads a definition from the store, and keeps it.
+func (l *Library) load(ctx context.Context, hash string) (*Definition, error) {
+	b, err := l.Read(ctx, hash)
+	if err != nil {
+		return nil, err
 	}
 	d, err := l.Add(b)
 	if err != nil {

@@ -107,6 +107,12 @@ func (e *DropError) Error() string {
 		"put the pipelines back, reload when the events have run, or give them up with procaas reload --drop", total, strings.Join(parts, ", "))
 }
 
+// A Change says which definition is to be current.
+type Change struct {
+	To   string // a version that the store keeps; empty for the files of the node
+	Drop bool   // cancel events that wait for pipelines that it does not have
+}
+
 // Load makes b the definition for new events on all nodes, and tells what that
 // changes. Runs that have begun keep theirs. The error is a [*LoadError]
 // when the node cannot run it, or when it has no pipelines and the present one

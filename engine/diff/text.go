@@ -17,6 +17,19 @@ func Write(w io.Writer, d Diff) error {
 	return err
 }
 
+// Short says in one line what differs, for lists: the first change, and how many more there are.
+func (d Diff) Short() string {
+	if len(d.Changes) == 0 {
+		return "nothing that counts"
+	}
+	c := d.Changes[0]
+	text := fmt.Sprintf("%s %s %s", diffMarks[c.Change], c.What, c.Name)
+	if more := len(d.Changes) - 1; more > 0 {
+		text += fmt.Sprintf(", %d more", more)
+	}
+	return text
+}
+
 var diffMarks = map[string]string{Added: "+", Removed: "-", Changed: "~", Moved: ">"}
 
 func (c Difference) text(b *strings.Builder) {

@@ -44,6 +44,28 @@ var bundleCases = []storeCase{
 			p.equal("current", current, hash)
 		}
 	}},
+	{"definitions are listed with the runs that are on them", func(p *probe) {
+		stored, err := p.Bundles.Stored(p.Context())
+		p.must(err)
+		p.equal("nothing", len(stored), 0)
+		for _, hash := range []string{"a", "b", "a"} {
+			p.activate(hash, false)
+		}
+		stored, err = p.Bundles.Stored(p.Context())
+		p.must(err)
+		p.equal("stored", []string{stored[0].Hash, stored[1].Hash}, []string{"b", "a"})
+		if stored[1].Stored.IsZero() || stored[0].Stored.Before(stored[1].Stored) {
+			p.Fatalf("stored at %v and %v", stored[1].Stored, stored[0].Stored)
+		}
+		node := p.join()
+		p.accept(p.event("k1"), p.event("k2"), p.event("k3"))
+		p.beat(node)
+		_, err = p.Ledger.Claim(p.Context(), node, 2, "a")
+		p.must(err)
+		counts, err := p.Runs.CountBundles(p.Context())
+		p.must(err)
+		p.equal("runs", counts, map[string]int{"a": 2})
+	}},
 	{"a known definition does not overrule the current one unless it is told to", func(p *probe) {
 		p.equal("first", p.activate("old", true), "old")
 		p.equal("new", p.activate("new", true), "new")

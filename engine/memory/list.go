@@ -66,6 +66,19 @@ func (m *Store) Count(ctx context.Context, f store.RunFilter) ([]store.RunCount,
 	return out, ctx.Err()
 }
 
+// CountBundles implements [store.Runs].
+func (m *Store) CountBundles(ctx context.Context) (map[string]int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	counts := map[string]int{}
+	for _, r := range m.order {
+		if r.bundle != "" && (!r.status.Ended() || r.status == model.Failed) {
+			counts[r.bundle]++
+		}
+	}
+	return counts, ctx.Err()
+}
+
 // isChosen reports whether a filter chooses a run.
 func (r *memoryRun) isChosen(f store.RunFilter) bool {
 	is := func(want, have string) bool { return want == "" || want == have }

@@ -21,6 +21,7 @@ func (m bundlePort) Activate(ctx context.Context, hash string, files []byte, onl
 	_, known := m.bundles[hash]
 	if !known {
 		m.bundles[hash] = bytes.Clone(files)
+		m.stored = append(m.stored, store.StoredBundle{Hash: hash, Stored: m.now()})
 	}
 	if hash == m.current || onlyNew && known && m.current != "" {
 		return m.current, nil
@@ -51,6 +52,15 @@ func (m bundlePort) Bundle(ctx context.Context, hash string) ([]byte, error) {
 		return nil, cmp.Or(ctx.Err(), store.ErrNotFound)
 	}
 	return bytes.Clone(files), ctx.Err()
+}
+
+// Stored implements [store.Bundles].
+func (m bundlePort) Stored(ctx context.Context) ([]store.StoredBundle, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := slices.Clone(m.stored)
+	slices.Reverse(all)
+	return all, ctx.Err()
 }
 
 // revision is that of the settings: the number of their changes.

@@ -46,7 +46,8 @@ type data struct {
 	events   map[eventKey]*memoryRun
 	nodes    map[int64]*memoryNode
 	bundles  map[string][]byte
-	current  string // bundle
+	stored   []store.StoredBundle // first stored, first
+	current  string               // bundle
 	configs  map[string]store.Setting
 	controls map[string]store.Setting
 	tokens   map[string]store.Setting

@@ -112,6 +112,20 @@ func (s *Store) Count(ctx context.Context, f store.RunFilter) (counts []store.Ru
 	return counts, err
 }
 
+// CountBundles implements [store.Runs].
+func (s *Store) CountBundles(ctx context.Context) (map[string]int, error) {
+	counts := map[string]int{}
+	var rows []struct{}
+	err := browse(ctx, s.db, &rows, "select bundle, count(*) from runs where bundle <> '' group by bundle", nil, func(r Row) (none struct{}, err error) {
+		var hash string
+		var n int
+		err = r.Scan(&hash, &n)
+		counts[hash] = n
+		return none, err
+	})
+	return counts, err
+}
+
 // A choice is the rows that a filter chooses, as conditions of SQL; nil when the
 // table can hold none.
 type choice struct {

@@ -12,6 +12,7 @@ const (
 	insertBundle  = "insert into bundles (hash, files, accepted) values ($1, $2, {now}) on conflict do nothing"
 	findBundle    = "select files from bundles where hash = $1"
 	isBundleKnown = "select 1 from bundles where hash = $1"
+	listBundles   = "select hash, accepted from bundles order by accepted desc, hash"
 	findCurrent   = "{current}"
 	lockCurrent   = "{current, locked}"
 	writeCurrent  = "{write current}"
@@ -59,6 +60,17 @@ func (s *Store) Current(ctx context.Context) (hash string, err error) {
 func (s *Store) Bundle(ctx context.Context, hash string) (files []byte, err error) {
 	err = s.find(ctx, findBundle, []any{hash}, &files)
 	return files, err
+}
+
+// Stored implements [store.Bundles].
+func (s *Store) Stored(ctx context.Context) (all []store.StoredBundle, err error) {
+	err = s.db.Read(ctx, listBundles, nil, func(r Row) error {
+		var b store.StoredBundle
+		err := r.Scan(&b.Hash, at(&b.Stored))
+		all = append(all, b)
+		return err
+	})
+	return all, err
 }
 
 // They read the revision with the settings, in one snapshot; its row comes

@@ -22,6 +22,15 @@ type Bundles interface {
 
 	// Bundle reads a definition; [ErrNotFound] when it was never stored.
 	Bundle(ctx context.Context, hash string) ([]byte, error)
+
+	// Stored lists all definitions, the last stored first.
+	Stored(ctx context.Context) ([]StoredBundle, error)
+}
+
+// A StoredBundle is a definition that the store keeps.
+type StoredBundle struct {
+	Hash   string
+	Stored time.Time // for the first time
 }
 
 // Settings keeps what operators change at run time. Its revision changes with

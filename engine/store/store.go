@@ -320,6 +320,9 @@ type Runs interface {
 	// pipeline, failed handler and class of error; in this order.
 	Count(ctx context.Context, filter RunFilter) ([]RunCount, error)
 
+	// CountBundles counts the runs of each definition that have begun, and may still go on: failed ones too.
+	CountBundles(ctx context.Context) (map[string]int, error)
+
 	// Entity reads what is known of a key; [ErrNotFound] when no event of it
 	// was ever accepted.
 	Entity(ctx context.Context, flow, key string) (EntityRecord, error)

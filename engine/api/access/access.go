@@ -132,7 +132,12 @@ var Needs = map[string]Need{
 	"end-fallbacks":           steers,
 	"set-config":              tunes,
 
+	"list-versions": Views,
+	"get-version":   Views,
+	"diff-versions": Views,
+
 	"reload":       rules,
+	"roll-back":    rules,
 	"list-tokens":  rules,
 	"new-token":    rules,
 	"revoke-token": rules,

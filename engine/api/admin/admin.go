@@ -46,15 +46,16 @@ type Tokens interface {
 
 // A Group serves the calls of operators.
 type Group struct {
-	Status Status
-	Tokens Tokens
-	Inbox  inbox.Cells // nil when the inbox has one database
+	Status   Status
+	Tokens   Tokens
+	Versions Versions
+	Inbox    inbox.Cells // nil when the inbox has one database
 
 	// Configured says that a token of an admin was configured, which cannot be revoked.
 	Configured bool
 
-	// Reload reads the node's pipelines again; nil when it has none that it could.
-	Reload func(ctx context.Context, drop bool, by store.Actor) (diff.Diff, error)
+	// Reload reads the node's pipelines again, or a version that the store keeps; nil when it cannot.
+	Reload func(ctx context.Context, how definitions.Change, by store.Actor) (diff.Diff, error)
 
 	verifying chan struct{} // has room for one who reads the whole audit
 }
@@ -97,25 +98,33 @@ func (g *Group) Operations() []rest.Operation {
 			Example: wire.Reload{Reason: "new tariffs"}, Replies: rest.OK("The differences."),
 			Refusals: []string{problem.InvalidPipelines, problem.EventsWait, problem.NotReloadable, problem.StoreUnavailable},
 		}, g.reload),
-	}, slices.Concat(g.auditOperations(), g.inboxOperations(), g.tokenOperations())...)
+	}, slices.Concat(g.versionOperations(), g.auditOperations(), g.inboxOperations(), g.tokenOperations())...)
 }
 
 type reload struct {
 	Body wire.Reload `required:"false"`
 }
 
-func (g *Group) reload(c *rest.Call, in *reload) (diff diff.Diff, err error) {
-	if g.Reload == nil {
-		return diff, problem.New(problem.NotReloadable, "this server was not started with pipelines that it could read again")
+func (g *Group) reload(c *rest.Call, in *reload) (diff.Diff, error) {
+	return g.change(c, definitions.Change{Drop: in.Body.Drop}, in.Body.Reason)
+}
+
+// change makes another definition current.
+func (g *Group) change(c *rest.Call, how definitions.Change, reason string) (found diff.Diff, err error) {
+	err = definitions.ErrNoFiles
+	if g.Reload != nil {
+		found, err = g.Reload(c.Context(), how, c.Actor(reason))
 	}
-	diff, err = g.Reload(c.Context(), in.Body.Drop, c.Actor(in.Body.Reason))
+	if errors.Is(err, definitions.ErrNoFiles) {
+		return found, problem.New(problem.NotReloadable, "%s", err)
+	}
 	if waits, ok := errors.AsType[*definitions.DropError](err); ok {
-		return diff, problem.New(problem.EventsWait, "%s; the pipelines before stay", waits)
+		return found, problem.New(problem.EventsWait, "%s; the pipelines before stay", waits)
 	}
 	if refused, ok := errors.AsType[*definitions.LoadError](err); ok {
 		p := problem.New(problem.InvalidPipelines, "%s; the pipelines before stay", refused)
 		p.Diagnostics = problem.Findings(refused.Found)
-		return diff, p
+		return found, p
 	}
-	return diff, err
+	return found, ofVersion(err)
 }

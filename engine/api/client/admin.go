@@ -8,6 +8,7 @@ import (
 
 	"procaas/engine/api/wire"
 	"procaas/engine/credentials"
+	"procaas/engine/definitions"
 	"procaas/engine/diff"
 	"procaas/engine/guard"
 	"procaas/engine/inbox"
@@ -42,6 +43,28 @@ func (c adminCalls) Nodes(ctx context.Context) ([]records.NodeView, error) {
 // Reload lets the server read its pipelines again.
 func (c adminCalls) Reload(ctx context.Context, how wire.Reload) (diff.Diff, error) {
 	return send[diff.Diff](ctx, c.caller, http.MethodPost, "/admin/v1/reload", how, nil)
+}
+
+// Versions lists up to limit versions of the pipelines.
+func (c adminCalls) Versions(ctx context.Context, limit int) ([]definitions.Version, error) {
+	q := queryOf(map[string]string{"limit": limitText(limit)})
+	return list[definitions.Version](ctx, c.caller, "/v1/versions?"+q.Encode())
+}
+
+// Version reads one of them.
+func (c adminCalls) Version(ctx context.Context, name string) (definitions.VersionDetail, error) {
+	return send[definitions.VersionDetail](ctx, c.caller, http.MethodGet, "/v1/versions/"+url.PathEscape(name), nil, nil)
+}
+
+// DiffVersions compares two versions.
+func (c adminCalls) DiffVersions(ctx context.Context, old, now string) (diff.Diff, error) {
+	path := "/v1/versions/" + url.PathEscape(old) + "/diff/" + url.PathEscape(now)
+	return send[diff.Diff](ctx, c.caller, http.MethodGet, path, nil, nil)
+}
+
+// RollBack makes an earlier version current.
+func (c adminCalls) RollBack(ctx context.Context, how wire.Rollback) (diff.Diff, error) {
+	return send[diff.Diff](ctx, c.caller, http.MethodPost, "/admin/v1/rollback", how, nil)
 }
 
 // VerifyAudit reports whether the audit is as it was written, and holds hashes that were kept.

@@ -114,6 +114,7 @@ const (
 	InvalidPipelines = "invalid_pipelines"
 	NotReloadable    = "not_reloadable"
 	EventsWait       = "events_wait"
+	UnknownVersion   = "unknown_version"
 	ControlPath      = "unknown_control_path"
 	ControlNotFound  = "control_not_found"
 	InvalidControl   = "invalid_control"
@@ -200,6 +201,7 @@ var Table = map[string]Meaning{
 	TooManyWait:      {http.StatusServiceUnavailable, "Too many wait for runs on this node"},
 	InvalidPipelines: {http.StatusUnprocessableEntity, "The pipelines have errors"},
 	EventsWait:       {http.StatusConflict, "Accepted events wait for pipelines that are gone"},
+	UnknownVersion:   {http.StatusNotFound, "There is no such version"},
 	NotReloadable:    {http.StatusConflict, "The server has no pipelines to read again"},
 	ControlPath:      {http.StatusNotFound, "There is no such pipeline, stage or handler"},
 	ControlNotFound:  {http.StatusNotFound, "There is no such control"},

@@ -12,6 +12,13 @@ type Reload struct {
 	Drop   bool   `json:"drop,omitempty" doc:"true cancels accepted events that wait for removed pipelines. Otherwise the server refuses to remove these pipelines."`
 }
 
+// A Rollback says which version becomes current again.
+type Rollback struct {
+	To     string `json:"to,omitempty" doc:"The version, or at least its first 4 digits. The default is the one that the current version replaced."`
+	Reason string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for the audit."`
+	Drop   bool   `json:"drop,omitempty" doc:"true cancels accepted events that wait for pipelines that the version does not have."`
+}
+
 // A NewToken is the body that makes a token.
 type NewToken struct {
 	Name    string    `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$" by:"engine" doc:"The name of the bearer in the audit."`

@@ -16,6 +16,7 @@ func Commands() []*cobra.Command {
 	return []*cobra.Command{
 		submitCommand(), runsCommand(), switchCommand(), limitCommand(), rolloutCommand(), configCommand(), tokenCommand(), auditCommand(),
 		nodesCommand(), queueCommand(), inboxCommand(), balancerCommand(), shardCommand(), topCommand(), reloadCommand(),
+		versionsCommand(), rollbackCommand(),
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
 	"procaas/engine/api/access"
+	"procaas/engine/definitions"
 	"procaas/engine/store"
 )
 
@@ -85,7 +86,7 @@ func dev(ctx context.Context, s cli.Streams, f Flags, stubs, ephemeral bool) err
 	}
 	g.Go(func() error {
 		return source.Watch(ctx, f.Pipelines, reader.Reads, func() {
-			if _, err := n.reload(ctx, false, store.Actor{Name: "dev", Reason: "files have changed"}); err != nil {
+			if _, err := n.reload(ctx, definitions.Change{}, store.Actor{Name: "dev", Reason: "files have changed"}); err != nil {
 				if !errors.Is(err, cli.ErrFindings) { // findings are shown already
 					fmt.Fprintf(s.Err, "procaas: %v\n", err)
 				}

@@ -316,9 +316,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	if !served.Local && len(served.Open) > 0 {
 		n.log.Warn("some calls need no token, though others may reach this server; --open none closes them", "open", served.Open)
 	}
-	if len(f.Pipelines) > 0 {
-		served.Reload = n.reload
-	}
+	served.Reload = n.reload
 	if n.shards != nil {
 		served.Shards = n.shards
 	}
@@ -369,15 +367,42 @@ func (n *Node) Run(ctx context.Context) error {
 // URL is where the API answers.
 func (n *Node) URL() string { return "http://" + n.web.Addr() }
 
-// reload reads the pipelines again and serves new events by them on all nodes.
-// What is wrong with them is shown; the error is an [*definitions.LoadError]
-// or an [*definitions.DropError] when they are refused. With drop, events that wait for pipelines
-// that are gone are given up.
-func (n *Node) reload(ctx context.Context, drop bool, by store.Actor) (diff.Diff, error) {
+// reload reads the pipelines again, or a version from the store, and serves new events by them on all
+// nodes. What is wrong with them is shown; the error is an [*definitions.LoadError], an
+// [*definitions.DropError] or an [*definitions.VersionError] when they are refused.
+func (n *Node) reload(ctx context.Context, how definitions.Change, by store.Actor) (diff.Diff, error) {
+	bundle, err := n.wanted(ctx, how.To)
+	if err != nil {
+		return diff.Diff{}, err
+	}
+	if err := n.checkMaps(ctx, bundle); err != nil {
+		return diff.Diff{}, err
+	}
+	load := n.engine.Load
+	if how.Drop {
+		load = n.engine.LoadAndDrop
+	}
+	diff, err := load(ctx, bundle, by)
+	if err != nil {
+		return diff, err
+	}
+	// Whoever is answered goes by the new maps from now on.
+	return diff, n.keepMaps(ctx)
+}
+
+// wanted reads the version with a name from the store, or the files of this node.
+func (n *Node) wanted(ctx context.Context, version string) (*tree.Bundle, error) {
 	s, f := n.streams, n.flags
+	if version != "" {
+		bundle, err := n.engine.Restore(ctx, version)
+		return bundle, err
+	}
+	if len(f.Pipelines) == 0 {
+		return nil, definitions.ErrNoFiles
+	}
 	files, err := source.Pipelines(f.Pipelines, s.In)
 	if err != nil {
-		return diff.Diff{}, &definitions.LoadError{Err: err}
+		return nil, &definitions.LoadError{Err: err}
 	}
 	read := f.read
 	if read == nil {
@@ -388,21 +413,9 @@ func (n *Node) reload(ctx context.Context, drop bool, by store.Actor) (diff.Diff
 		n.log.Warn("findings cannot be shown", "error", err)
 	}
 	if bundle == nil {
-		return diff.Diff{}, &definitions.LoadError{Found: found, Err: cli.ErrFindings}
+		return nil, &definitions.LoadError{Found: found, Err: cli.ErrFindings}
 	}
-	if err := n.checkMaps(ctx, bundle); err != nil {
-		return diff.Diff{}, err
-	}
-	load := n.engine.Load
-	if drop {
-		load = n.engine.LoadAndDrop
-	}
-	diff, err := load(ctx, bundle, by)
-	if err != nil {
-		return diff, err
-	}
-	// Whoever is answered goes by the new maps from now on.
-	return diff, n.keepMaps(ctx)
+	return bundle, nil
 }
 
 func nodeName(name string) string {

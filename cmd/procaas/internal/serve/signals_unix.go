@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"procaas/engine/definitions"
 	"procaas/engine/store"
 )
 
@@ -22,7 +23,7 @@ func (n *Node) reloadOnHangup(ctx context.Context) {
 			return
 		case <-hangup:
 			by := store.Actor{Name: "node " + nodeName(n.flags.Name), Reason: "SIGHUP"}
-			diff, err := n.reload(ctx, false, by)
+			diff, err := n.reload(ctx, definitions.Change{}, by)
 			if err != nil {
 				n.log.Error("the new pipelines are refused, the old ones stay", "error", err)
 				continue

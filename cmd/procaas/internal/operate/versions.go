@@ -1,0 +1,186 @@
+package operate
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/wire"
+	"procaas/engine/definitions"
+	"procaas/engine/diff"
+)
+
+// short is enough of a hash to tell definitions apart.
+func short(hash string) string {
+	const digits = 12
+	return hash[:min(digits, len(hash))]
+}
+
+func versionsCommand() *cobra.Command {
+	c := group(&cobra.Command{
+		Use:   "versions",
+		Short: "List the versions of a server's pipelines, and what each changed",
+		Long: `versions lists the sets of pipelines that were current on a server, newest first. The
+store keeps all of them. SINCE, BY and REASON are from the audit. CHANGES names the
+first difference to the version before. RUNS counts the unfinished and failed runs of
+the version.
+
+The first 4 digits of a version are enough to name it.`,
+		Example: `  procaas versions
+  procaas versions diff 1a2b 3c4d
+  procaas rollback 1a2b --reason 'charges twice'`,
+		Args: cobra.NoArgs,
+	}, versionsShow(), versionsDiff())
+	limit := c.Flags().Int("limit", 20, "the most versions, up to 1000")
+	return cli.Lists(c, func(q *cli.Call) ([]definitions.Version, error) {
+		if err := pageSize(*limit); err != nil {
+			return nil, err
+		}
+		return q.Versions(q.Ctx, *limit)
+	}, "VERSION\tSTATE\tSINCE\tBY\tRUNS\tCHANGES\tREASON", func(v definitions.Version) cli.Row {
+		return cli.Row{short(v.Version), cli.Dash(v.State), v.Since, cli.Dash(v.By), v.Runs, cli.Dash(v.Changes), v.Reason}
+	})
+}
+
+func versionsShow() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "show VERSION",
+		Short: "Show what a version changed, and its files",
+		Args:  cobra.ExactArgs(1),
+	}
+	files := c.Flags().Bool("files", false, "print the contents of the files")
+	return cli.Shows(c, func(q *cli.Call) (definitions.VersionDetail, error) { return q.Version(q.Ctx, q.Args[0]) },
+		func(q *cli.Call, v definitions.VersionDetail) error {
+			fmt.Fprintf(q.Out, "version %s\n", v.Version.Version)
+			lines := [][2]string{
+				{"state", v.State}, {"since", cli.Time(v.Since)}, {"by", v.By}, {"reason", v.Reason}, {"before", v.Before},
+				{"runs", strconv.Itoa(v.Runs)},
+			}
+			for _, line := range lines {
+				if line[1] != "" {
+					fmt.Fprintf(q.Out, "%-7s %s\n", line[0], line[1])
+				}
+			}
+			for _, f := range v.Files {
+				fmt.Fprintf(q.Out, "file    %s\n", f.Name)
+				if *files {
+					fmt.Fprintln(q.Out, strings.TrimSuffix(f.Text, "\n"))
+				}
+			}
+			return diff.Write(q.Out, v.Diff)
+		})
+}
+
+func versionsDiff() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "diff VERSION OTHER",
+		Short: "Show what another version changes of a version",
+		Long: `diff compares two versions that the store of a server keeps.
+
+Exit codes: 0 when nothing differs, 1 when something does.`,
+		Args: cobra.ExactArgs(2),
+	}
+	return cli.Formatted(c, func(q *cli.Call) error {
+		found, err := q.DiffVersions(q.Ctx, q.Args[0], q.Args[1])
+		if err != nil {
+			return err
+		}
+		if err := q.Show(found, func() error { return diff.Write(q.Out, found) }); err != nil {
+			return err
+		}
+		return cli.FindingsIf(len(found.Changes) > 0)
+	})
+}
+
+func rollbackCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "rollback [VERSION]",
+		Short: "Make an earlier version of the pipelines current on all nodes",
+		Long: `rollback makes a version current that the store keeps. No files are needed. Without
+VERSION, it is the version that the current one replaced. Runs that have begun keep
+their version. To move them, run procaas runs migrate afterwards.
+
+A node that restarts with the files of a version that was rolled back takes over the
+current version.`,
+		Example: "  procaas rollback --reason 'charges twice'",
+		Args:    cobra.MaximumNArgs(1),
+	}
+	cli.ServerFlags(c)
+	reason := addReason(c)
+	drop := addDrop(c)
+	return cli.Formatted(c, func(q *cli.Call) error {
+		found, err := q.RollBack(q.Ctx, wire.Rollback{To: strings.Join(q.Args, ""), Reason: *reason, Drop: *drop})
+		return showChange(q, found, err)
+	})
+}
+
+func reloadCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "reload",
+		Short: "Make a server read its pipelines again, and show what changes",
+		Long: `reload makes a server read its pipelines again. All nodes of its store use them for
+new events. Runs that have begun keep their definition. The server refuses pipelines
+with errors and lists all findings. It also refuses files without pipelines if it has
+some now. A refused reload changes nothing.
+
+The server also refuses to remove a pipeline while accepted events wait for it. Put
+the pipeline back, wait until the events have run, or pass --drop to cancel them.`,
+		Args: cobra.NoArgs,
+	}
+	cli.ServerFlags(c)
+	reason := addReason(c)
+	drop := addDrop(c)
+	return cli.Formatted(c, func(q *cli.Call) error {
+		found, err := q.Reload(q.Ctx, wire.Reload{Reason: *reason, Drop: *drop})
+		return showChange(q, found, err)
+	})
+}
+
+func addDrop(c *cobra.Command) *bool {
+	return c.Flags().Bool("drop", false, "cancel accepted events that wait for removed pipelines")
+}
+
+// showChange tells what another current version changes, or why the server refuses it.
+func showChange(q *cli.Call, found diff.Diff, err error) error {
+	var refused *problem.Problem
+	if errors.As(err, &refused) && (refused.Code == problem.InvalidPipelines || refused.Code == problem.EventsWait) {
+		return showFindings(q, refused)
+	}
+	if err != nil {
+		return err
+	}
+	return q.Show(found, func() error {
+		if found.Old == found.New {
+			return q.Printf("nothing has changed: %s\n", found.New)
+		}
+		fmt.Fprintf(q.Out, "before %s\nnow    %s\n", found.Old, found.New)
+		return diff.Write(q.Out, found)
+	})
+}
+
+// showFindings tells why a server refuses pipelines.
+func showFindings(q *cli.Call, refused *problem.Problem) error {
+	err := q.Show(refused, func() error {
+		for _, d := range refused.Diagnostics {
+			fmt.Fprintf(q.Out, "%s:%d:%d: %s[%s]: %s\n", d.File, d.Line, d.Column, d.Severity, d.Code, d.Message)
+			if d.Hint != "" {
+				fmt.Fprintf(q.Out, "    help: %s\n", d.Hint)
+			}
+		}
+		why := "the server refuses these pipelines; those before stay"
+		if len(refused.Diagnostics) == 0 {
+			why = refused.Error() // it is nothing that is wrong at one place of a file
+		}
+		fmt.Fprintln(q.Err, "procaas: "+why)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return cli.ErrFindings
+}

@@ -1,0 +1,285 @@
+package definitions
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/tree"
+	"procaas/engine/diff"
+	"procaas/engine/store"
+)
+
+// A History tells which definitions the store keeps. Its exported fields are to be set.
+type History struct {
+	Library *Library
+	Kept    store.Store
+
+	mu     sync.Mutex           // guards shorts
+	shorts map[[2]string]string // what a definition changes of another; definitions never change
+}
+
+// A Version is a definition that the store keeps.
+type Version struct {
+	Version string    `json:"version"`           // its hash
+	State   string    `json:"state,omitempty"`   // current: new events use it
+	Since   time.Time `json:"since"`             // when it became current last, as far as the audit tells; otherwise when it was stored
+	By      string    `json:"by,omitempty"`      // who made it current
+	Reason  string    `json:"reason,omitempty"`  // why
+	Before  string    `json:"before,omitempty"`  // the version that it replaced then
+	Changes string    `json:"changes,omitempty"` // what it changed of that, in short
+	Runs    int       `json:"runs"`              // that are on it: unfinished and failed ones
+}
+
+// StateCurrent is the state of the version for new events.
+const StateCurrent = "current"
+
+// A VersionDetail is a version with all that it has.
+type VersionDetail struct {
+	Version
+	Diff  diff.Diff     `json:"diff"` // from the version that it replaced; no changes for the first one
+	Files []VersionFile `json:"files"`
+}
+
+// A VersionFile is a file of a version, as it was read.
+type VersionFile struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// A VersionError refuses the name of a version.
+type VersionError struct{ Message string }
+
+// Error implements error.
+func (e *VersionError) Error() string { return e.Message }
+
+// fewestDigits is how many digits of a hash name a version at least.
+const fewestDigits = 4
+
+// Versions lists up to limit versions, the one that became current last first.
+func (h *History) Versions(ctx context.Context, limit int) ([]Version, error) {
+	all, err := h.versions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all = all[:min(len(all), limit)]
+	runs, err := h.Kept.Runs.CountBundles(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("count the runs of versions: %w", err)
+	}
+	for i := range all {
+		v := &all[i]
+		v.Runs = runs[v.Version]
+		if v.Changes, err = h.short(ctx, v.Before, v.Version); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// versions lists all versions without their runs and changes.
+func (h *History) versions(ctx context.Context) ([]Version, error) {
+	stored, err := h.Kept.Bundles.Stored(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list versions: %w", err)
+	}
+	current, err := h.Kept.Bundles.Current(ctx)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("list versions: %w", err)
+	}
+	all, places := make([]Version, len(stored)), map[string]int{}
+	for i, b := range stored {
+		all[i] = Version{Version: b.Hash, Since: b.Stored}
+		places[b.Hash] = i
+	}
+	if i, ok := places[current]; ok {
+		all[i].State = StateCurrent
+	}
+	for f := (store.AuditFilter{Kind: store.AuditDefinition, Limit: 1000}); ; {
+		audits, err := h.Kept.Audits.Audit(ctx, f)
+		if err != nil {
+			return nil, fmt.Errorf("list versions: %w", err)
+		}
+		for _, a := range audits {
+			var before, after string
+			_, _ = json.Unmarshal(a.Before, &before), json.Unmarshal(a.After, &after) // one that is no text names no version
+			if i, ok := places[after]; ok && all[i].By == "" {
+				v := &all[i]
+				v.Since, v.By, v.Reason, v.Before = a.Changed, a.By.Name, a.By.Reason, before
+			}
+			f.Before = a.Revision
+		}
+		if len(audits) < f.Limit {
+			break
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Version) int {
+		return cmp.Or(cmp.Compare(b.State, a.State), b.Since.Compare(a.Since))
+	})
+	return all, nil
+}
+
+// Find returns the version with a name: its hash, or the first digits of it.
+func (h *History) Find(ctx context.Context, name string) (Version, error) {
+	all, err := h.versions(ctx)
+	if err != nil {
+		return Version{}, err
+	}
+	var found []Version
+	for _, v := range all {
+		if strings.HasPrefix(v.Version, name) && (len(name) >= fewestDigits || name == v.Version) {
+			found = append(found, v)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return Version{}, &VersionError{fmt.Sprintf("%d versions begin with %q; give more digits", len(found), name)}
+	}
+	return Version{}, &VersionError{fmt.Sprintf("there is no version %q; want at least %d digits of one that procaas versions lists", name,
+		fewestDigits)}
+}
+
+// Previous returns the version that the current one has replaced.
+func (h *History) Previous(ctx context.Context) (Version, error) {
+	all, err := h.versions(ctx)
+	if err != nil {
+		return Version{}, err
+	}
+	if len(all) == 0 || all[0].State != StateCurrent || all[0].Before == "" {
+		return Version{}, &VersionError{"the audit names no version before the current one; name one that procaas versions lists"}
+	}
+	return h.Find(ctx, all[0].Before)
+}
+
+// ErrNoFiles reports that the node was started without files that it could read again.
+var ErrNoFiles = errors.New("this server was not started with pipelines that it could read again")
+
+// Restore reads the definition of a version from the store, so that it can be loaded again.
+func (h *History) Restore(ctx context.Context, name string) (*tree.Bundle, error) {
+	v, err := h.Find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	b, err := h.Library.Read(ctx, v.Version)
+	return b, unreadable(err)
+}
+
+// Show returns all of a version.
+func (h *History) Show(ctx context.Context, name string) (d VersionDetail, err error) {
+	if d.Version, err = h.Find(ctx, name); err != nil {
+		return d, err
+	}
+	v := &d.Version
+	runs, err := h.Kept.Runs.CountBundles(ctx)
+	if err != nil {
+		return d, fmt.Errorf("count the runs of versions: %w", err)
+	}
+	v.Runs = runs[v.Version]
+	files, err := h.Library.files(ctx, v.Version)
+	if err != nil {
+		return d, err
+	}
+	d.Files = []VersionFile{}
+	for _, f := range files {
+		d.Files = append(d.Files, VersionFile{f.Name, string(f.Data)})
+	}
+	d.Diff = diff.Diff{New: v.Version, Changes: []diff.Difference{}}
+	if v.Before == "" {
+		return d, nil
+	}
+	if d.Diff, err = h.compare(ctx, v.Before, v.Version); err == nil {
+		v.Changes = d.Diff.Short()
+	}
+	return d, err
+}
+
+// Differ returns what a version changes of another one.
+func (h *History) Differ(ctx context.Context, old, now string) (diff.Diff, error) {
+	before, err := h.Find(ctx, old)
+	if err != nil {
+		return diff.Diff{}, err
+	}
+	after, err := h.Find(ctx, now)
+	if err != nil {
+		return diff.Diff{}, err
+	}
+	return h.compare(ctx, before.Version, after.Version)
+}
+
+// compare reads both definitions. They do not go into the library, where runs need the room.
+func (h *History) compare(ctx context.Context, old, now string) (diff.Diff, error) {
+	a, err := h.Library.Read(ctx, old)
+	if err == nil {
+		b, err := h.Library.Read(ctx, now)
+		if err != nil {
+			return diff.Diff{}, unreadable(err)
+		}
+		d, err := diff.Compare(a, b, h.Library.Types)
+		return d, unreadable(err)
+	}
+	return diff.Diff{}, unreadable(err)
+}
+
+// unreadable says that this program cannot read a version, where no store is to blame.
+func unreadable(err error) error {
+	if errors.Is(err, ErrUnusable) {
+		return &VersionError{err.Error()}
+	}
+	return err
+}
+
+// maxShorts bounds what is remembered of differences.
+const maxShorts = 1000
+
+// short says in short what a version changes of another; nothing when there is no other.
+func (h *History) short(ctx context.Context, old, now string) (string, error) {
+	if old == "" {
+		return "", nil
+	}
+	pair := [2]string{old, now}
+	h.mu.Lock()
+	text, known := h.shorts[pair]
+	h.mu.Unlock()
+	if known {
+		return text, nil
+	}
+	d, err := h.compare(ctx, old, now)
+	if refused, ok := errors.AsType[*VersionError](err); ok {
+		text = refused.Message
+	} else if err != nil {
+		return "", err
+	} else {
+		text = d.Short()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.shorts == nil || len(h.shorts) >= maxShorts {
+		h.shorts = map[[2]string]string{}
+	}
+	h.shorts[pair] = text
+	return text, nil
+}
+
+// files reads the files of a definition from the store.
+func (l *Library) files(ctx context.Context, hash string) (files []diag.File, err error) {
+	data, err := l.Store.Bundle(ctx, hash)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("%w: %s is not in the store", ErrUnusable, hash)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read definition %s: %w", hash, err)
+	}
+	if err := json.Unmarshal(data, &files); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrUnusable, hash, err)
+	}
+	return files, nil
+}
