@@ -131,7 +131,14 @@ func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 	if r.extent.flying >= maxFlying {
 		return Attempt{}, false // asked again when one of them ends
 	}
-	if !u.Computes() && !inTime(&r.decisions, u, live) || !r.admitted(u, live) {
+	if !u.Computes() && !inTime(&r.decisions, u, live) {
+		return Attempt{}, false
+	}
+	v := r.verdict(u, live)
+	if v.Skip && v.Beside && !rec.unknown {
+		return r.beside(u, v, live)
+	}
+	if !r.heeds(u, v, live) {
 		return Attempt{}, false
 	}
 	if u.Handler.Await != nil {
@@ -162,8 +169,20 @@ func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 	if rec.attempts > 1 && u.item == 0 {
 		rec.tryBegins(model.Stamp(live.Now))
 	}
-	key := idempotencyKey(r.start.identity(), r.keyed(u.Path), u.item)
-	return r.launch(u, Attempt{Type: u.Type, Body: rec.body, IdempotencyKey: key}, live), true
+	return r.launch(u, Attempt{Type: u.Type, Body: rec.body, IdempotencyKey: r.keyOf(u)}, live), true
+}
+
+func (r *progress) keyOf(u unit) string {
+	return idempotencyKey(r.start.identity(), r.keyed(u.Path), u.item)
+}
+
+// beside leaves a unit out and gives its call for others to learn from. The run does not depend on how it ends, so that a
+// crash has nothing to remember of it. Its key is that of the handler: to make the handler up repeats the same call.
+func (r *Run) beside(u unit, v Verdict, live Live) (Attempt, bool) {
+	body, err := u.Handler.Body.Eval(r.scope.envOf(u, live))
+	a := r.describe(u, Attempt{Type: u.Type, Body: body, IdempotencyKey: r.keyOf(u), Attempt: u.rec.attempts + 1, Beside: true})
+	r.leaveOut(u, v.Reason, live)
+	return a, err == nil
 }
 
 // launch completes what is called now for a unit, and notes that it is under way.
@@ -176,20 +195,34 @@ func (r *Run) launch(u unit, a Attempt, live Live) Attempt {
 	if rec.started.IsZero() {
 		rec.started = model.Stamp(live.Now)
 	}
-	a.Step, a.Item, a.within, a.Attempt, a.Timeout = u.Step, u.item, r.within, rec.attempts, u.Handler.Timeout
+	a.Attempt = rec.attempts
+	return r.describe(u, a)
+}
+
+// describe completes what is called for a unit.
+func (r *Run) describe(u unit, a Attempt) Attempt {
+	a.Step, a.Item, a.within, a.Timeout = u.Step, u.item, r.within, u.Handler.Timeout
 	a.Body, a.run, a.unit, a.Deadline = model.CopyData(a.Body), &r.progress, u, limitOf(&r.progress, u).at
 	return a
 }
 
 // admitted asks the guard, and does what it says.
-func (r *decisions) admitted(u unit, live Live) bool {
+func (r *decisions) admitted(u unit, live Live) bool { return r.heeds(u, r.verdict(u, live), live) }
+
+// verdict asks the guard.
+func (r *decisions) verdict(u unit, live Live) Verdict {
 	if live.Guard == nil {
-		return true
+		return Verdict{}
 	}
 	v := live.Guard(u.Step, r.within+u.ref(), u.rec.due)
 	if v.Turn && wasHeld(r.whole) {
 		v.People, v.Patience = true, 0
 	}
+	return v
+}
+
+// heeds does what the guard says, and reports whether the call may start.
+func (r *decisions) heeds(u unit, v Verdict, live Live) bool {
 	r.holds = r.holds || v.People
 	switch {
 	case v.Skip:

@@ -23,8 +23,9 @@ func (r *Run) goIn(tasks []Attempt, u unit, live Live) []Attempt {
 		return tasks
 	}
 	sub := u.rec.sub
+	before := sub.underway
 	ready := sub.Ready(live)
-	r.underway += len(ready)
+	r.underway += sub.underway - before
 	if sub.status.Ended() {
 		r.leaveCall(u, live)
 	}

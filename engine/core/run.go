@@ -119,6 +119,7 @@ type Verdict struct {
 	People bool      // an operator holds or limits it; deadlines stand still meanwhile
 	Turn   bool      // it only waits for its turn; deadlines stand still meanwhile if an operator has held the run before
 	Reason string    // why, for people
+	Beside bool      // with Skip: give the call all the same, as an [Attempt] beside the run
 
 	// Patience is how long a handler that is not critical is held before it is left out. 0 is for ever.
 	Patience time.Duration
@@ -136,6 +137,10 @@ type Attempt struct {
 	Body           any           // evaluated; may hold [datum.Secret] values; the handler's to change
 	IdempotencyKey string        // the same for all attempts, on any node; another one once the call was undone and is made anew
 	Timeout        time.Duration // 0: the type decides
+
+	// Beside says that the run does not wait for the call, and may have ended. The handler is left out already. The
+	// caller does not report how the call ends.
+	Beside bool
 
 	// Deadline is when the attempt must have ended, by the clock that Ready goes by; zero for
 	// none. It may not begin later.

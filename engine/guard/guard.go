@@ -89,11 +89,21 @@ func (p *Pass) LeaveAll(path string, now time.Time) {
 // End gives up what a call holds that has ended. It reports whether the call was made
 // to find out about its service.
 func (p *Pass) End(ref string, end CallEnd, now time.Time) (probe bool) {
+	return p.Take(ref).End(end, now)
+}
+
+// Take takes what a call holds out of the pass, so that the call may outlive the run.
+func (p *Pass) Take(ref string) *place {
 	pl := p.places[ref]
+	delete(p.places, ref)
+	return pl
+}
+
+// End is [Pass.End] of what was taken; nil holds nothing.
+func (pl *place) End(end CallEnd, now time.Time) (probe bool) {
 	if pl == nil {
 		return false
 	}
-	delete(p.places, ref)
 	probe = pl.spots[1].leave(end, now)
 	end.pause = 0 // which is the service's alone
 	pl.spots[0].leave(end, now)

@@ -29,8 +29,8 @@ type Call struct {
 }
 
 // call makes one attempt of a handler, or asks what became of one.
-func (j *job) call(ctx context.Context, t core.Attempt) ended {
-	left := j.timeLeft(&t)
+func (j *job) call(calls context.Context, t core.Attempt) ended {
+	ctx, left := calls, j.timeLeft(&t)
 	if left > 0 && (t.Timeout == 0 || left < t.Timeout) {
 		t.Timeout = left
 	}
@@ -55,9 +55,9 @@ func (j *job) call(ctx context.Context, t core.Attempt) ended {
 		err = j.checkResult(ctx, t, result, &span)
 	}
 	now := time.Now()
-	span.End(result, err, err != nil && j.calls.Err() != nil)
+	span.End(result, err, err != nil && calls.Err() != nil)
 	if err != nil {
-		if j.calls.Err() != nil {
+		if calls.Err() != nil {
 			return ended{t.Ref(), core.Outcome{Err: err}, guard.CallEnd{Verdict: guard.CallMute}} // broken off
 		}
 		j.ofCall(&t).Debug("attempt failed", "error", err)

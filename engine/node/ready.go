@@ -151,7 +151,10 @@ func (j *job) verdict(s *planner.Step, ref string, due time.Time, c *guard.Contr
 		return d.Guard.Verdict(s, ref, due, &j.pass, c, now)
 	}
 	if admitted == fallback.AdmitProbe && d.Guard.Verdict(s, ref, due, &j.pass, c, now) == (core.Verdict{}) && j.takeProbe(o.Name) {
-		return core.Verdict{}
+		if s.Undo != nil {
+			return core.Verdict{} // the run has to know how it ends, to undo it
+		}
+		return core.Verdict{Skip: true, Beside: true, Reason: o.Reason(now) + "; its call goes on beside the run as a probe"}
 	}
 	j.pass.Leave(ref, now)
 	return core.Verdict{Skip: true, Reason: o.Reason(now)}

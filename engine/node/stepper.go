@@ -181,7 +181,7 @@ func (s *Stepper) attempt(j *job, do func() (more bool)) {
 func (s *Stepper) advance(j *job) (more bool) {
 	for again := true; again; {
 		tasks := j.ready()
-		if !j.save() || s.Dying || !j.start(tasks) {
+		if !j.goOn(tasks) || s.Dying {
 			return false
 		}
 		again, j.again = j.again, false
@@ -201,6 +201,10 @@ func (s *Stepper) call(j *job, t core.Attempt) {
 	s.calls++
 	p := &clock.Pace{Began: s.Clock.Now()}
 	e := steppedEnd{j: j, ended: j.call(clock.Paced(j.calls, p), t)}
+	if t.Beside {
+		j.pass.End(e.ref, e.end, s.Clock.Now())
+		return
+	}
 	e.at = p.Began.Add(p.Passed)
 	at, _ := slices.BinarySearchFunc(s.ends, e, func(a, b steppedEnd) int {
 		return cmp.Or(a.at.Compare(b.at), -1) // behind those of the same time

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -134,10 +135,20 @@ func (j *job) work() {
 		if !moves && !j.n.isDraining() {
 			tasks = j.ready()
 		}
-		if !j.save() || !j.start(tasks) || !j.wait() {
+		if !j.goOn(tasks) || !j.wait() {
 			return
 		}
 	}
+}
+
+// goOn saves what the core has decided, and begins calls. It is false when the run needs no more of this node. Calls
+// beside a run begin even then.
+func (j *job) goOn(tasks []core.Attempt) bool {
+	saved := j.save()
+	if !saved {
+		tasks = slices.DeleteFunc(tasks, func(t core.Attempt) bool { return !t.Beside })
+	}
+	return j.start(tasks) && saved
 }
 
 // survive turns a panic of the core into the failure of the one run that caused
@@ -270,7 +281,9 @@ func (j *job) start(tasks []core.Attempt) bool {
 			j.again = true
 			continue
 		}
-		j.underway++
+		if !t.Beside {
+			j.underway++
+		}
 		j.n.makeCall(j, t)
 	}
 	return true
