@@ -9,6 +9,7 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/engine/checkpoint"
+	"procaas/engine/model"
 )
 
 // judge compares what was seen with what the test expects. Base is the test as it
@@ -29,6 +30,9 @@ func (t *trial) judge(base *trial) []Difference {
 	if e := t.test.Expect; e != nil && e.Refused == "" {
 		j.whole(e, alone)
 	}
+	if len(t.problems) == 0 {
+		j.failures()
+	}
 	slices.SortStableFunc(j.found, func(a, b Difference) int {
 		x, y := a.Span.Start, b.Span.Start
 		return cmp.Or(cmp.Compare(x.Line, y.Line), cmp.Compare(x.Column, y.Column))
@@ -41,6 +45,7 @@ type judge struct {
 	*trial
 	relaxed relaxation
 	found   []Difference
+	told    []string // the ids of the runs whose end the test speaks of
 }
 
 func (j *judge) add(at diag.Span, path, want, have string) {
@@ -63,10 +68,81 @@ func (j *judge) handed(path string, h *handed, e *Expect) {
 		}
 	case e == nil:
 	case e.Refused != "":
-		j.add(e.at("refused"), path+".expect.refused", e.Refused, "the event was taken in")
+		j.takenIn(path+".expect.refused", h, e)
 	default:
 		j.run(path+".expect", e, own, j.view(h.run))
 	}
+}
+
+// takenIn reports that an event was not refused. If nobody could tell when it came, its run says
+// what came of it.
+func (j *judge) takenIn(path string, h *handed, e *Expect) {
+	d := Difference{Path: path, Span: head(e.at("refused")), Want: e.Refused, Have: "the event was taken in"}
+	if r := j.view(h.run); h.undecided && r != nil {
+		j.told = append(j.told, h.run)
+		d.Have += " undecided, since an earlier event of the key was pending or the event was due later. Its run is " + statusOf(r)
+		d.Note = fmt.Sprintf("expect what the client sees: expect: {status: %s}. To be refused at once, the event must come when "+
+			"no earlier one is pending: at: 1m", r.Status)
+	}
+	j.found = append(j.found, d)
+}
+
+// failures reports runs that failed though the test does not say so.
+func (j *judge) failures() {
+	for i := range j.runs {
+		r := &j.runs[i]
+		if r.Status != model.Failed || slices.Contains(j.told, r.ID) || j.relaxed.pipelines[r.Pipeline] || j.expectsBlocked(r) {
+			continue
+		}
+		d := Difference{Path: "test", Span: head(j.test.Span), Want: "no failed run of " + r.Pipeline, Have: statusOf(r)}
+		wanted := fmt.Sprintf("{status: failed, failed: %s}", r.FailedPath)
+		if r.FailedPath == "" {
+			wanted = "{status: failed}"
+		}
+		n := slices.IndexFunc(j.trial.handed, func(h *handed) bool { return h.run == r.ID })
+		switch {
+		case n < 0:
+			d.Note = fmt.Sprintf("if this is right, say so in the expect of the test: runs: {%s: %s}", r.Pipeline, wanted)
+		case len(j.trial.handed) == 1 && j.trial.handed[0].event.Expect == nil:
+			d.Note = "if this is right, say so: expect: " + wanted
+		default:
+			d.Path, d.Span = fmt.Sprintf("events[%d]", n), head(j.trial.handed[n].event.Span)
+			d.Note = "if this is right, say so below the event: expect: " + wanted
+		}
+		j.found = append(j.found, d)
+	}
+}
+
+// expectsBlocked reports whether the test wants the key of a run to be blocked, as only a failed run does.
+func (j *judge) expectsBlocked(r *checkpoint.RunView) bool {
+	return j.test.Expect != nil && slices.ContainsFunc(j.test.Expect.Entities, func(e *EntityExpect) bool {
+		return e.Blocked != nil && *e.Blocked && e.Key == r.Key && j.suite.flow(e.Flow).ID == r.Flow
+	})
+}
+
+// tells reports whether an expect says how a run ends.
+func (j *judge) tells(e *Expect, r *checkpoint.RunView) bool {
+	if e.Status != "" || e.Failed != "" || e.Error != "" {
+		return true
+	}
+	for name, h := range e.Handlers {
+		if (h.Word == model.OutcomeFailed || h.Outcome == model.OutcomeFailed || h.Error != "") &&
+			slices.Contains(j.suite.names.find(name, r.Pipeline), r.FailedPath) {
+			return true
+		}
+	}
+	return false
+}
+
+// statusOf tells how a run is, and why.
+func statusOf(r *checkpoint.RunView) string {
+	text := string(r.Status)
+	for _, why := range []string{r.Error, r.Reason} {
+		if why != "" {
+			text += ": " + why
+		}
+	}
+	return text
 }
 
 // view finds a run.
@@ -143,6 +219,9 @@ func (j *judge) run(path string, e, own *Expect, r *checkpoint.RunView) {
 		j.add(e.Span, path, "a run", "none")
 		return
 	}
+	if j.tells(e, r) {
+		j.told = append(j.told, r.ID)
+	}
 	j.status(path, e, r)
 	if e.Pipeline != "" && e.Pipeline != r.Pipeline {
 		j.add(e.at("pipeline"), path+".pipeline", e.Pipeline, r.Pipeline)
@@ -176,13 +255,7 @@ func (j *judge) status(path string, e *Expect, r *checkpoint.RunView) {
 	if e.Status == "" || e.Status == string(r.Status) {
 		return
 	}
-	have := string(r.Status)
-	for _, why := range []string{r.Error, r.Reason} {
-		if why != "" {
-			have += ": " + why
-		}
-	}
-	j.add(e.at("status"), path+".status", e.Status, have)
+	j.add(e.at("status"), path+".status", e.Status, statusOf(r))
 }
 
 // state compares the shared state, but for the names that may differ.

@@ -137,6 +137,9 @@ func (p *textPage) summary(r *Report) {
 	if n := r.Variants(); n > len(r.Results) {
 		ways = fmt.Sprintf(", run in %d ways", n)
 	}
+	for _, what := range r.LeftOut {
+		fmt.Fprintf(p, "%s %s\n", p.paint(faint, "not tested:"), what)
+	}
 	fmt.Fprintf(p, "%s%s, in %s\n", verdict, ways, r.Took.Round(time.Millisecond))
 }
 

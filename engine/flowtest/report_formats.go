@@ -17,6 +17,7 @@ type (
 		Runs     int           `json:"runs"`
 		Seconds  float64       `json:"seconds"`
 		Results  []jsonResult  `json:"results"`
+		LeftOut  []string      `json:"not_tested,omitempty"`
 		Coverage *jsonCoverage `json:"coverage,omitempty"`
 	}
 	jsonResult struct {
@@ -55,7 +56,7 @@ type (
 func writeJSON(w io.Writer, r *Report, c *Coverage) error {
 	out := jsonReport{
 		Tests: len(r.Results), Failed: r.Failed(), Passed: len(r.Results) - r.Failed(), Runs: r.Variants(),
-		Seconds: r.Took.Seconds(), Results: []jsonResult{},
+		Seconds: r.Took.Seconds(), Results: []jsonResult{}, LeftOut: r.LeftOut,
 	}
 	for _, one := range r.Results {
 		result := jsonResult{

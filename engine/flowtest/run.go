@@ -30,6 +30,7 @@ type Options struct {
 // A Report is what became of tests.
 type Report struct {
 	Results []*Result // in the order of files and tests
+	LeftOut []string  // what tests cannot show; empty unless all ran
 	Took    time.Duration
 }
 
@@ -101,8 +102,39 @@ func Run(ctx context.Context, suites []*Suite, o Options) (*Report, error) {
 	for _, f := range afterwards {
 		f()
 	}
+	if o.Run == nil {
+		report.LeftOut = leftOut(suites)
+	}
 	report.Took = time.Since(began)
 	return report, err
+}
+
+// leftOut says which parts of the pipelines no test has shown: triggers that never fire, unless a
+// test hands their event in, and queues.
+func leftOut(suites []*Suite) (out []string) {
+	handed := map[string]bool{}
+	for _, s := range suites {
+		for _, t := range s.File.Tests {
+			for _, e := range t.Events {
+				handed[e.Type] = true
+			}
+		}
+	}
+	for _, s := range suites {
+		for _, t := range s.Bundle.Triggers {
+			if !handed[t.Event] {
+				out = append(out, fmt.Sprintf("trigger %s: tests fire no triggers. Hand its event in: events: {type: %s}", t.ID, t.Event))
+			}
+		}
+		for _, p := range s.Bundle.Pipelines {
+			if p.Queue != nil {
+				out = append(out, fmt.Sprintf("queue of %s: tests have no queue. Their events start runs at once, "+
+					"without its retry, unique, limits and order", p.ID))
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // sharedMocks notes which answers of a file were used by any of its tests.

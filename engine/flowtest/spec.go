@@ -30,7 +30,12 @@ var Spec = sync.OnceValue(func() *spec.Spec {
 	return spec.OfFile(reflect.TypeFor[File](), sources...)
 })
 
-// A File holds tests of pipelines, which run in virtual time, without a network.
+// A File holds tests of pipelines, which run in virtual time, without a network. A run that fails
+// must be expected, else the test fails.
+//
+// Tests fire no triggers: hand the event of a trigger in. They have no queue: mock a handler with
+// queue.put, and hand the task in as an event. Mocks reply only what you write. If a service may
+// leave a member out or send null, write a test with that reply too.
 //
 //	mocks:
 //	  get-order: {reply: {order: {id: o-1, user-id: u-1, price: 400}}}

@@ -82,6 +82,8 @@ type handed struct {
 	at      time.Duration
 	run     string
 	refused *intake.Error
+
+	undecided bool // nobody could tell whether the state will allow it
 }
 
 // An Emit is an event that a handler has emitted.
@@ -324,7 +326,7 @@ func (t *trial) hand(ctx context.Context, e *Event) error {
 		return err
 	}
 	if out[0].Err == nil {
-		h.run = out[0].Receipt.Run
+		h.run, h.undecided = out[0].Receipt.Run, out[0].Receipt.Undecided
 		return nil
 	}
 	if !errors.As(out[0].Err, &h.refused) {
