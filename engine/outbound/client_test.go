@@ -59,7 +59,7 @@ func isRefused(err error) bool {
 func TestDialChecksTheHostAgain(t *testing.T) {
 	t.Parallel()
 	client := ForServices(&tree.Bundle{Services: []*tree.Service{{ID: "s", URL: "http://service.example"}}}, 4, nil, nil)
-	_, err := client.Transport.(*transport).plain.DialContext(t.Context(), "tcp", "127.0.0.1:1")
+	_, err := client.Transport.(*transport).lean.dial(t.Context(), "tcp", "127.0.0.1:1")
 	if err == nil || !strings.Contains(err.Error(), "is not declared") {
 		t.Errorf("want the address refused, have %v", err)
 	}

@@ -1,12 +1,11 @@
 package outbound
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -24,8 +23,9 @@ type transport struct {
 	log   *slog.Logger
 	fresh hostSet // hosts to which no connection is used twice
 
-	plain, secure *http.Transport // over HTTP, and over TLS
-	once          *http.Transport // uses no connection twice
+	lean   *leanTransport  // small requests over HTTP
+	secure *http.Transport // over TLS
+	once   *http.Transport // uses no connection twice
 
 	mu    sync.Mutex      // guards loose
 	loose map[string]bool // hosts that have sent a response that nobody had asked for
@@ -36,8 +36,8 @@ func newTransport(f *fence, r Reach) *transport {
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}
-	t.plain, t.secure, t.once = t.base(r), t.base(r), t.base(r)
-	t.plain.DialContext, t.plain.ReadBufferSize = t.dialWatched, mostAhead
+	t.lean = &leanTransport{dial: f.dial, distrust: t.distrust, most: cmp.Or(r.MaxConns, 2), idle: map[string][]*leanConn{}}
+	t.secure, t.once = t.base(r), t.base(r)
 	t.once.DisableKeepAlives = true
 	return t
 }
@@ -55,14 +55,6 @@ func (t *transport) base(r Reach) *http.Transport {
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: mostHeader,
 	}
-}
-
-func (t *transport) dialWatched(ctx context.Context, network, addr string) (net.Conn, error) {
-	c, err := t.fence.dial(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	return &watchedConn{Conn: c, distrust: func() { t.distrust(addr) }}, nil
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -101,13 +93,18 @@ func (t *transport) ask(r *http.Request, host string) (*http.Response, error) {
 		return t.once.RoundTrip(r)
 	case r.URL.Scheme == "https":
 		return t.secure.RoundTrip(r)
+	case !isLean(r):
+		return t.once.RoundTrip(r)
 	}
-	resp, err := roundTripWatched(t.plain, r)
-	if !errors.Is(err, errUnasked) || !isRepeatable(r) {
+	resp, err := t.lean.roundTrip(r, host)
+	if err != nil && r.Body != nil {
+		r.Body.Close() // as the interface demands, also on errors
+	}
+	if !errors.Is(err, errUnanswered) || !isRepeatable(r) {
 		return resp, err
 	}
 	again := *r
-	if r.Body != nil && r.Body != http.NoBody {
+	if hasBody(r) {
 		if again.Body, err = r.GetBody(); err != nil {
 			return nil, err
 		}
@@ -117,7 +114,7 @@ func (t *transport) ask(r *http.Request, host string) (*http.Response, error) {
 
 // isRepeatable reports whether a request may be made again that the service may have looked at.
 func isRepeatable(r *http.Request) bool {
-	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
+	if hasBody(r) && r.GetBody == nil {
 		return false
 	}
 	switch r.Method {
@@ -149,6 +146,6 @@ func (t *transport) distrust(host string) {
 
 // CloseIdleConnections lets the client close what it does not use.
 func (t *transport) CloseIdleConnections() {
-	t.plain.CloseIdleConnections()
+	t.lean.closeIdle(0)
 	t.secure.CloseIdleConnections()
 }

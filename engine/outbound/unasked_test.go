@@ -37,7 +37,7 @@ func TestTransportTakesNoResponseThatNobodyAskedFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			read, gone := make(chan struct{}), make(chan struct{})
+			read, told := make(chan struct{}), make(chan struct{})
 			s := startScripted(t, func(e *exchange) {
 				if e.next() == nil {
 					return
@@ -48,20 +48,20 @@ func TestTransportTakesNoResponseThatNobodyAskedFor(t *testing.T) {
 					return
 				}
 				c.script(e, read)
+				close(told)
 				e.next() // the client's end
-				close(gone)
 			})
 			rt := transportFor(t)
 			if got, err := said(rt, post(t.Context(), t, s.url, "{}")); err != nil || got != "200 ok" {
 				t.Fatalf("have %q, %v", got, err)
 			}
 			close(read)
-			<-gone
-			if loose := rt.isLoose(s.host()); loose != c.loose {
-				t.Errorf("want the service found out: %v, have %v", c.loose, loose)
-			}
+			<-told
 			if got, err := said(rt, post(t.Context(), t, s.url, "{}")); err != nil || got != "200 ok" {
 				t.Fatalf("have %q, %v", got, err)
+			}
+			if loose := rt.isLoose(s.host()); loose != c.loose {
+				t.Errorf("want the service found out: %v, have %v", c.loose, loose)
 			}
 			if n := s.connections.Load(); n != 2 {
 				t.Errorf("want a new connection, have %d", n)
@@ -84,7 +84,6 @@ func echoTwice(e *exchange) {
 func TestResponsesThatWereThereBeforeAreNoneTaken(t *testing.T) {
 	t.Parallel()
 	s, rt := startScripted(t, echoTwice), transportFor(t)
-	rt.plain.MaxConnsPerHost = 1
 	var callers sync.WaitGroup
 	for i := range 8 {
 		callers.Go(func() {
@@ -103,17 +102,15 @@ func TestResponsesThatWereThereBeforeAreNoneTaken(t *testing.T) {
 // when the next request has come, which no client can tell from its response.
 func TestLateResponsesReachOneRunAtMost(t *testing.T) {
 	t.Parallel()
-	gone := make(chan struct{})
+	told := make(chan struct{}, 25)
 	s := startScripted(t, func(e *exchange) {
-		if e.number == 1 {
-			defer close(gone)
-		}
 		late := ""
 		for r := e.next(); r != nil; r = e.next() {
 			body, _ := io.ReadAll(r.Body)
 			e.say(late)
 			late = fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 			e.say(late)
+			told <- struct{}{}
 		}
 	})
 	call := func(rt *transport, i int) (wrong int) {
@@ -126,9 +123,7 @@ func TestLateResponsesReachOneRunAtMost(t *testing.T) {
 	rt, wrong := transportFor(t), 0
 	for i := range 20 {
 		wrong += call(rt, i)
-		if i > 0 {
-			<-gone // what comes late has come
-		}
+		<-told // what comes late has come
 	}
 	if connections := s.connections.Load(); wrong > 1 || connections < 18 {
 		t.Errorf("have %d wrong responses on %d connections, want one at most, and then a connection for each call", wrong, connections)
