@@ -610,7 +610,7 @@ func (f *fakeEngine) MoveAll(ctx context.Context, filter store.RunFilter, previe
 func (f *fakeEngine) each(ctx context.Context, filter store.RunFilter, do func(string) error) (records.RunsDone, error) {
 	filter.Oldest = true
 	runs, next, err := f.List(ctx, filter)
-	var done records.RunsDone
+	done := records.RunsDone{Runs: []string{}}
 	if next != "" {
 		done.Next = &next
 	}
@@ -619,7 +619,7 @@ func (f *fakeEngine) each(ctx context.Context, filter store.RunFilter, do func(s
 			done.MovedOn++
 			continue
 		}
-		done.Done++
+		done.Done, done.Runs = done.Done+1, append(done.Runs, r.ID)
 	}
 	return done, err
 }

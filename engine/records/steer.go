@@ -80,10 +80,11 @@ func (o *Runs) cancel(ctx context.Context, id string, by store.Actor) error {
 
 // A RunsDone tells what was done to a page of runs.
 type RunsDone struct {
-	Preview bool    `json:"preview"`  // false
-	Done    int     `json:"done"`     // runs that were retried or cancelled
-	MovedOn int     `json:"moved_on"` // runs that could not be, or not any more
-	Next    *string `json:"next"`     // the cursor of the rest; null at the end
+	Preview bool     `json:"preview"`  // false
+	Done    int      `json:"done"`     // runs that were retried or cancelled
+	Runs    []string `json:"runs"`     // their ids
+	MovedOn int      `json:"moved_on"` // runs that could not be, or not any more
+	Next    *string  `json:"next"`     // the cursor of the rest; null at the end
 }
 
 // RetryAll retries a page of the runs that a filter chooses, failed ones unless
@@ -151,14 +152,14 @@ func (o *Runs) each(ctx context.Context, f store.RunFilter, do func(context.Cont
 	if err != nil {
 		return RunsDone{}, err
 	}
-	var out RunsDone
+	out := RunsDone{Runs: []string{}}
 	if next != "" {
 		out.Next = &next
 	}
 	for _, r := range records {
 		switch err := do(ctx, r.ID); {
 		case err == nil:
-			out.Done++
+			out.Done, out.Runs = out.Done+1, append(out.Runs, r.ID)
 		case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrUndoing),
 			errors.Is(err, core.ErrNoMakeUp):
 			out.MovedOn++

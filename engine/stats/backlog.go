@@ -182,3 +182,13 @@ func (b *Backlog) ParkedAt(path string) int {
 	}
 	return b.handlers[path]
 }
+
+// StoppedAt returns how many runs the control of a path has parked, as a hold or as a limit.
+func (b *Backlog) StoppedAt(path string) (n int) {
+	for _, r := range b.Aside {
+		if reason, of, _ := causeOf(r.Cause); of == path && (reason == ParkedHold || reason == ParkedLimit) {
+			n += r.Runs
+		}
+	}
+	return n
+}

@@ -154,6 +154,7 @@ type ControlEffect struct {
 	Waiting   int             `json:"waiting_runs"`     // of the pipeline, in the whole cluster
 	Running   int             `json:"running_runs"`
 	Parked    int             `json:"parked_runs"`
+	Stopped   int             `json:"stopped_runs"` // of the parked: those that the present control of the path holds or limits
 }
 
 // A HandlerEffect tells what a control would do to a handler.
@@ -193,6 +194,11 @@ func (st *Steering) ControlEffect(ctx context.Context, path string, change guard
 			*n += g.Runs
 		}
 	}
+	depth, err := st.depth(ctx)
+	if err != nil {
+		return ControlEffect{}, fmt.Errorf("count runs: %w", err)
+	}
+	out.Stopped = stats.NewBacklog(depth, st.Clock.Now()).StoppedAt(path)
 	return out, nil
 }
 

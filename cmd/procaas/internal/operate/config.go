@@ -2,6 +2,9 @@ package operate
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -48,9 +51,20 @@ func configSet() *cobra.Command {
 		if !json.Valid(value) {
 			return cli.Usagef("the value is not JSON: %s", value)
 		}
+		was, err := q.Configs(q.Ctx)
+		if err != nil {
+			return err
+		}
 		view, err := q.SetConfig(q.Ctx, q.Args[0], wire.ConfigChange{Value: value, Reason: *reason}, -1)
 		if err != nil {
 			return err
+		}
+		i := slices.IndexFunc(was, func(v settings.ConfigView) bool { return v.Name == view.Name })
+		if i >= 0 {
+			outlook{
+				now: "handlers that start from now on read it, on all nodes", check: "procaas config list",
+				undo: fmt.Sprintf("procaas config set %s '%s'", view.Name, strings.ReplaceAll(compact(was[i].Value), "'", `'\''`)),
+			}.tell(q)
 		}
 		return q.PrintJSON(view)
 	})

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -128,6 +129,15 @@ func queueModeCommand(use, mode, short string) *cobra.Command {
 			return err
 		}
 		fmt.Fprintf(q.Out, "%s is %s\n", q.Args[0], mode)
+		now := map[string]string{
+			"paused": "workers take none of its tasks; those in flight continue", "open": "workers take its tasks again",
+			"draining": "it refuses new tasks; workers finish the rest",
+		}[mode]
+		undo := "procaas queue resume " + q.Args[0]
+		if mode == "open" {
+			undo = ""
+		}
+		outlook{now: now, check: "procaas queue stats", undo: undo}.tell(q)
 		warn(q, done.Warning)
 		return nil
 	})
@@ -163,6 +173,7 @@ func queueChangeCommand(verb, short string) *cobra.Command {
 			return err
 		}
 		fmt.Fprintf(q.Out, "%s: %s\n", verb, diag.Plural(done.Changed, "task"))
+		outlook{check: "procaas queue peek " + cmp.Or(choice.To, q.Args[0])}.tell(q)
 		warn(q, done.Warning)
 		return nil
 	})

@@ -96,7 +96,9 @@ func (f *redriveFlags) addPace(c *cobra.Command) {
 
 // named does something to the runs that the arguments name, or shows them only. Conditions beside
 // names are refused: nobody could tell which of them count.
-func (f *redriveFlags) named(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string) (checkpoint.RunView, error)) error {
+func (f *redriveFlags) named(q *cli.Call, verb client.Verb, fits func(checkpoint.RunView) bool,
+	do func(id string) (checkpoint.RunView, error),
+) error {
 	if err := f.read(q); err != nil {
 		return err
 	}
@@ -106,7 +108,12 @@ func (f *redriveFlags) named(q *cli.Call, fits func(checkpoint.RunView) bool, do
 	if f.dryRun {
 		do = func(id string) (checkpoint.RunView, error) { return q.Run(q.Ctx, id) }
 	}
-	return eachRun(q, fits, do)
+	return eachRun(q, fits, do, func(id string) outlook {
+		if f.dryRun {
+			return outlook{}
+		}
+		return outcome(verb, id)
+	})
 }
 
 // choose returns the runs that the flags choose, and how many a second to go on with.
@@ -188,12 +195,12 @@ func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) err
 	if f.abandon {
 		body.Compensate = new(bool)
 	}
-	done, movedOn := 0, 0
+	done := redriven{Runs: []string{}}
 	told := func() string {
 		what := map[client.Verb]string{client.RetryRuns: "retried", client.CancelRuns: "cancelled", client.MakeUpRuns: "made up"}[verb]
-		text := what + " " + diag.Plural(done, "run")
-		if movedOn > 0 {
-			text += fmt.Sprintf(", %d had moved on", movedOn)
+		text := what + " " + diag.Plural(done.Done, "run")
+		if done.MovedOn > 0 {
+			text += fmt.Sprintf(", %d had moved on", done.MovedOn)
 		}
 		return text
 	}
@@ -202,7 +209,7 @@ func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) err
 		if err != nil {
 			return 0, nil, err
 		}
-		done, movedOn = done+d.Done, movedOn+d.MovedOn
+		done = redriven{Done: done.Done + d.Done, MovedOn: done.MovedOn + d.MovedOn, Runs: append(done.Runs, d.Runs...)}
 		if cli.Terminal(q.Err) {
 			fmt.Fprintf(q.Err, "\r%s of %d", told(), min(preview.Total, f.most()))
 		}
@@ -214,13 +221,45 @@ func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) err
 	if cli.Terminal(q.Err) {
 		fmt.Fprint(q.Err, "\r\x1b[K")
 	}
-	return q.Tell(redriven{Done: done, MovedOn: movedOn}, "%s\n", told())
+	return q.Show(done, func() error { return done.show(q, verb, told()) })
+}
+
+// show says which runs were changed, and how to see what becomes of them.
+func (r redriven) show(q *cli.Call, verb client.Verb, told string) error {
+	fmt.Fprintln(q.Out, told)
+	const shown = 10
+	for _, id := range r.Runs[:min(shown, len(r.Runs))] {
+		fmt.Fprintf(q.Out, "  %s\n", id)
+	}
+	if more := len(r.Runs) - shown; more > 0 {
+		fmt.Fprintf(q.Out, "  and %d more\n", more)
+	}
+	if len(r.Runs) > 0 {
+		outcome(verb, r.Runs[0]).tell(q)
+	}
+	return nil
+}
+
+// outcome says how to see what becomes of runs; one of them serves as the example.
+func outcome(verb client.Verb, run string) outlook {
+	show := "procaas runs show " + run
+	switch verb {
+	case client.RetryRuns:
+		return outlook{now: "each resumes from the handler that failed", check: show + "; retry --dry-run with the same conditions counts " +
+			"those that failed again"}
+	case client.MakeUpRuns:
+		return outlook{now: "each makes only this call", check: show + "; make-up --dry-run with the same conditions counts those that are left"}
+	case client.CancelRuns:
+		return outlook{now: "they end, and later events of their keys continue", check: show}
+	}
+	return outlook{check: show}
 }
 
 // redriven is what was done to many runs, for programs.
 type redriven struct {
-	Done    int `json:"done"`
-	MovedOn int `json:"moved_on"` // they had another status by then
+	Done    int      `json:"done"`
+	MovedOn int      `json:"moved_on"` // they had another status by then
+	Runs    []string `json:"runs"`
 }
 
 // migrate moves all runs that the flags choose to the present pipelines.

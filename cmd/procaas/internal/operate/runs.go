@@ -118,7 +118,7 @@ func runsRetry() *cobra.Command {
 		if len(q.Args) == 0 {
 			return many.redrive(q, client.RetryRuns, *reason)
 		}
-		return many.named(q, retryable, func(id string) (checkpoint.RunView, error) { return q.Retry(q.Ctx, id, *reason) })
+		return many.named(q, client.RetryRuns, retryable, func(id string) (checkpoint.RunView, error) { return q.Retry(q.Ctx, id, *reason) })
 	})
 }
 
@@ -182,7 +182,7 @@ ends as it is, even if it already compensates.` + redriveHelp,
 		if many.abandon {
 			end = q.Abandon
 		}
-		return many.named(q, unsettled, func(id string) (checkpoint.RunView, error) { return end(q.Ctx, id, *reason) })
+		return many.named(q, client.CancelRuns, unsettled, func(id string) (checkpoint.RunView, error) { return end(q.Ctx, id, *reason) })
 	})
 }
 
@@ -215,7 +215,7 @@ func retryable(v checkpoint.RunView) bool {
 func unsettled(v checkpoint.RunView) bool { return !v.Status.Ended() || v.Status == model.Failed }
 
 // eachRun does something to each run and says what became of it.
-func eachRun(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string) (checkpoint.RunView, error)) error {
+func eachRun(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string) (checkpoint.RunView, error), told func(id string) outlook) error {
 	views := []checkpoint.RunView{}
 	worst := each(q, fits, func(id string) error {
 		view, err := do(id)
@@ -229,6 +229,9 @@ func eachRun(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string)
 	})
 	if q.JSON() {
 		worst = cmp.Or(worst, q.PrintJSON(cli.Items(views)))
+	}
+	if len(views) > 0 {
+		told(views[0].ID).tell(q)
 	}
 	return cli.Told(q.Streams, worst)
 }
@@ -259,7 +262,7 @@ Exit codes: 0 when all fit, 1 when some do not.`,
 		case many.dryRun:
 			return fitRuns(q)
 		}
-		return many.named(q, unsettled, func(id string) (checkpoint.RunView, error) { return q.Migrate(q.Ctx, id, *reason) })
+		return many.named(q, "migrate", unsettled, func(id string) (checkpoint.RunView, error) { return q.Migrate(q.Ctx, id, *reason) })
 	})
 }
 

@@ -45,7 +45,9 @@ type controlChange struct {
 	reason string
 	dryRun bool
 	ended  []string // handlers that were put back into the flow
-	note   string   // what to know of the change
+
+	before, after guard.Control
+	effect        *steering.ControlEffect // nil where it is not known
 }
 
 // An edit changes a control and leaves the rest of it as it is.
@@ -172,43 +174,8 @@ audit has it too. The server refuses to undo if somebody changed the same path s
 		if undone.Control != nil {
 			state = stateText(*undone.Control)
 		}
+		outlook{check: "procaas top " + undone.Path}.tell(q)
 		return q.Printf("%s: %s\n", undone.Path, state)
-	})
-}
-
-func limitCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "limit PATH RATE | limit PATH --remove",
-		Short: "Limit the calls below a path, on all nodes together",
-		Long: `limit limits how many calls below a path start, on all nodes together. Each node
-begins with an equal part of the rate. A node whose calls wait gets the parts that
-other nodes do not use, within a second.
-
-The parts never add up to more than the rate. In addition, each node may start one
-call and the calls of a tenth of a second at once. In the second in which parts move,
-calls that already hold a place still start: up to the calls of one more second. A
-node that lends keeps a little more than it used in the last two seconds.`,
-		Example: `  procaas limit new-order-created/notify 10/s --reason "push is slow"
-  procaas limit new-order-created/notify --remove`,
-		Args: cobra.RangeArgs(1, 2),
-	}
-	cli.ServerFlags(c)
-	over := c.Flags().String("over", "wait", "what a call over the limit does: wait or skip; critical handlers always wait")
-	duration := c.Flags().String("for", "", "the limit ends after this time, such as 30m (default: never)")
-	remove := c.Flags().Bool("remove", false, "remove the limit")
-	return changes(c, func(x *controlChange) (_ edit, err error) {
-		if *remove != (len(x.Args) == 1) {
-			return nil, cli.Usagef("limit takes a rate such as 10/s, or --remove; use: %s", c.UseLine())
-		}
-		if *remove {
-			return func(now *guard.Control) { now.RateLimit, now.Over, now.LimitUntil = "", "", nil }, nil
-		}
-		var until *time.Time
-		if *duration != "" {
-			until, err = endAfter(*duration)
-		}
-		x.note = x.sharedText()
-		return func(now *guard.Control) { now.RateLimit, now.Over, now.LimitUntil = x.Args[1], *over, until }, err
 	})
 }
 
@@ -276,17 +243,21 @@ func (x *controlChange) changeOnce(path string, do edit) error {
 		c, revision = controls[i].Control.Present(time.Now()), controls[i].Revision
 		reason = cmp.Or(reason, controls[i].Reason)
 	}
+	x.before = c
 	do(&c)
-	if c.Enabled && c.Mode == "" && c.RateLimit == "" && c.RolloutPercent == nil {
-		return x.remove(path, revision)
-	}
+	x.after = c
+	lifts := revision > 0 && (x.before.Mode == guard.ModeHold || x.before.RateLimit != "")
 	change := wire.NewControlChange(c, reason)
-	if x.dryRun {
-		effect, err := x.ControlEffect(x.Ctx, path, change)
-		if err != nil {
+	if x.dryRun || lifts { // runs that are held are counted before they resume
+		if err := x.measure(path, change); err != nil && x.dryRun {
 			return err
 		}
-		return x.Show(effect, func() error { return x.showEffect(effect) })
+	}
+	if x.dryRun {
+		return x.Show(x.effect, func() error { return x.showEffect(x.effect) })
+	}
+	if c.Enabled && c.Mode == "" && c.RateLimit == "" && c.RolloutPercent == nil {
+		return x.remove(path, revision)
 	}
 	view, err := x.SetControl(x.Ctx, path, change, revision)
 	if err != nil {
@@ -303,9 +274,6 @@ func (x *controlChange) remove(path string, revision int64) error {
 	case revision == 0:
 		fmt.Fprintf(x.Err, "%s: nothing is set\n", path)
 		return nil
-	case x.dryRun:
-		fmt.Fprintf(x.Err, "%s: nothing would be set any more\n", path)
-		return nil
 	}
 	removed, err := x.RemoveControl(x.Ctx, path, x.reason, revision)
 	if err != nil {
@@ -317,33 +285,13 @@ func (x *controlChange) remove(path string, revision int64) error {
 // tell says what a path is now, and how to take that back.
 func (x *controlChange) tell(v any, revision int64, path, state string) error {
 	return x.Show(v, func() error {
-		fmt.Fprintf(x.Out, "%s: %s%s\n", path, state, x.endedText())
-		if x.note != "" {
-			fmt.Fprintln(x.Err, x.note)
+		if x.effect == nil { // a switch does not wait until somebody has counted, and holds whether that works or not
+			_ = x.measure(path, wire.NewControlChange(x.after, ""))
 		}
-		fmt.Fprintf(x.Err, "undo: procaas switch undo %d\n", revision)
+		fmt.Fprintf(x.Out, "%s: %s%s\n", path, state, x.endedText())
+		outlook{now: x.nowText(), check: x.checkText(path), undo: fmt.Sprintf("procaas switch undo %d", revision)}.tell(x.Call)
 		return nil
 	})
-}
-
-// sharedText returns how nodes share a limit. Who may not list them is told what holds for any number.
-func (x *controlChange) sharedText() string {
-	nodes, err := x.Nodes(x.Ctx)
-	alive := 0
-	for _, n := range nodes {
-		if n.Alive {
-			alive++
-		}
-	}
-	if err == nil && alive == 1 {
-		return "one node is alive, and has the whole limit"
-	}
-	shared := "all nodes share the limit"
-	if alive > 1 {
-		shared = fmt.Sprintf("%d nodes share the limit", alive)
-	}
-	return shared + " equally at first; a node lends what it does not use within a second, and while parts move, " +
-		"one second may see twice the rate"
 }
 
 // endedText returns which handlers were put back into the flow.
@@ -377,14 +325,4 @@ func stateText(v guard.ControlView) string {
 		out = append(out, fmt.Sprintf("%g %% of runs", *c.RolloutPercent))
 	}
 	return strings.Join(out, "; ")
-}
-
-// showEffect tells what a control would do.
-func (x *controlChange) showEffect(e steering.ControlEffect) error {
-	fmt.Fprintf(x.Out, "%s: would be %s\n", e.Path, stateText(guard.ControlView{Control: e.Control}))
-	fmt.Fprintf(x.Out, "%.1f calls/s now (on that node); runs of the pipeline: %d running, %d waiting, %d parked\n",
-		e.CallsPerS, e.Running, e.Waiting, e.Parked)
-	return cli.Table(x.Out, "HANDLER\tCRITICAL\tCALLS/S\tREAD BY", e.Handlers, func(h steering.HandlerEffect) cli.Row {
-		return cli.Row{h.Path, h.Critical, fmt.Sprintf("%.1f", h.CallsPerS), strings.Join(h.ReadBy, ", ")}
-	})
 }

@@ -1,0 +1,122 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/dsl/diag"
+	"procaas/engine/api/wire"
+	"procaas/engine/guard"
+	"procaas/engine/steering"
+)
+
+// An outlook is what people learn of a change besides what is set now.
+type outlook struct {
+	now   string // what happens from now on
+	check string // the command that shows it
+	undo  string // the command that takes the change back
+}
+
+// tell writes what there is to know, on standard error: programs read the rest.
+func (o outlook) tell(q *cli.Call) {
+	if q.JSON() {
+		return
+	}
+	for _, line := range [][2]string{{"now", o.now}, {"check", o.check}, {"undo", o.undo}} {
+		if line[1] != "" {
+			fmt.Fprintf(q.Err, "%s: %s\n", line[0], line[1])
+		}
+	}
+}
+
+// measure asks what a change affects. A server that is busy must not keep people from steering.
+func (x *controlChange) measure(path string, change wire.ControlChange) error {
+	ctx, cancel := context.WithTimeout(x.Ctx, 2*time.Second)
+	defer cancel()
+	effect, err := x.ControlEffect(ctx, path, change)
+	if err == nil {
+		x.effect = &effect
+	}
+	return err
+}
+
+// nowText says what happens from now on, and to how many runs.
+func (x *controlChange) nowText() string {
+	e, was, is := x.effect, &x.before, &x.after
+	if e == nil {
+		return ""
+	}
+	pipeline, _, _ := strings.Cut(e.Path, "/")
+	handlers := diag.Plural(len(e.Handlers), "handler")
+	var parts []string
+	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	switch {
+	case is.Mode == guard.ModeHold:
+		say("runs stop here and lose nothing; %s has %s", pipeline, runsText(e))
+	case is.Mode == guard.ModeKeep && was.Mode != is.Mode:
+		say("fallbacks do not take %s out of the flow", handlers)
+	case !is.Enabled && was.Mode != is.Mode:
+		say("runs continue without %s (%.1f calls/s in the last minute); procaas runs make-up can call later what they leave out",
+			diag.Plural(skipped(e, is.Force), "handler"), e.CallsPerS)
+	case was.Mode == guard.ModeHold && is.Enabled:
+		say("%s resume, as fast as services and limits allow", heldText(e))
+	case !was.Enabled && is.Enabled:
+		say("new runs call %s again", handlers)
+	case was.Mode == guard.ModeKeep && is.Mode == "":
+		say("fallbacks may take %s out of the flow again", handlers)
+	}
+	switch {
+	case is.RateLimit != "" && was.RateLimit != is.RateLimit:
+		say("%.1f calls/s in the last minute; calls over %s %s; %s", e.CallsPerS, is.RateLimit, cmp.Or(is.Over, "wait"), sharedText(x.Call))
+	case is.RateLimit == "" && was.RateLimit != "":
+		say("%s resume", heldText(e))
+	}
+	if p := is.RolloutPercent; p != nil && (was.RolloutPercent == nil || *was.RolloutPercent != *p) {
+		say("%g %% of new runs call it", *p)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// checkText is the command that shows whether a change does what it should.
+func (x *controlChange) checkText(path string) string {
+	switch {
+	case x.after.RateLimit != x.before.RateLimit && x.after.RateLimit != "":
+		return "procaas limit " + path
+	case !x.after.Enabled && x.after.Mode == guard.ModeSkip:
+		return "procaas runs list --left-out " + path
+	}
+	return "procaas top " + path
+}
+
+// skipped is how many handlers a switch leaves out.
+func skipped(e *steering.ControlEffect, force bool) (n int) {
+	for _, h := range e.Handlers {
+		if force || !h.Critical {
+			n++
+		}
+	}
+	return n
+}
+
+// heldText says how many runs a control has held or limited.
+func heldText(e *steering.ControlEffect) string {
+	return diag.Plural(e.Stopped, "run") + " parked here"
+}
+
+func runsText(e *steering.ControlEffect) string {
+	return fmt.Sprintf("%d running, %d waiting and %d parked runs", e.Running, e.Waiting, e.Parked)
+}
+
+// showEffect tells what a control would do.
+func (x *controlChange) showEffect(e *steering.ControlEffect) error {
+	fmt.Fprintf(x.Out, "%s: would be %s\n", e.Path, cmp.Or(stateText(guard.ControlView{Control: e.Control}), "on, without limits"))
+	fmt.Fprintf(x.Out, "%.1f calls/s in the last minute (this node); runs of the pipeline: %d running, %d waiting, %d parked, %d of them here\n",
+		e.CallsPerS, e.Running, e.Waiting, e.Parked, e.Stopped)
+	return cli.Table(x.Out, "HANDLER\tCRITICAL\tCALLS/S\tREAD BY", e.Handlers, func(h steering.HandlerEffect) cli.Row {
+		return cli.Row{h.Path, h.Critical, fmt.Sprintf("%.1f", h.CallsPerS), strings.Join(h.ReadBy, ", ")}
+	})
+}

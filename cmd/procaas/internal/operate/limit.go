@@ -1,0 +1,129 @@
+package operate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/guard"
+	"procaas/engine/stats"
+)
+
+func limitCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "limit [PATH [RATE | --remove]]",
+		Short: "Limit the calls below a path, on all nodes together",
+		Long: `limit limits how many calls below a path start, on all nodes together. Without a
+rate it lists the limits that apply now, those of the files included.
+
+Each node
+begins with an equal part of the rate. A node whose calls wait gets the parts that
+other nodes do not use, within a second.
+
+The parts never add up to more than the rate. In addition, each node may start one
+call and the calls of a tenth of a second at once. In the second in which parts move,
+calls that already hold a place still start: up to the calls of one more second. A
+node that lends keeps a little more than it used in the last two seconds.`,
+		Example: `  procaas limit
+  procaas limit new-order-created/notify 10/s --reason "push is slow"
+  procaas limit new-order-created/notify --remove`,
+		Args: cobra.MaximumNArgs(2),
+	}
+	cli.ServerFlags(c)
+	over := c.Flags().String("over", "wait", "what a call over the limit does: wait or skip; critical handlers always wait")
+	duration := c.Flags().String("for", "", "the limit ends after this time, such as 30m (default: never)")
+	remove := c.Flags().Bool("remove", false, "remove the limit")
+	set := changes(c, func(x *controlChange) (_ edit, err error) {
+		if *remove == (len(x.Args) == 2) {
+			return nil, cli.Usagef("limit takes a rate such as 10/s, or --remove; use: %s", c.UseLine())
+		}
+		if *remove {
+			return func(now *guard.Control) { now.RateLimit, now.Over, now.LimitUntil = "", "", nil }, nil
+		}
+		var until *time.Time
+		if *duration != "" {
+			until, err = endAfter(*duration)
+		}
+		return func(now *guard.Control) { now.RateLimit, now.Over, now.LimitUntil = x.Args[1], *over, until }, err
+	}).RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) < 2 && !*remove {
+			return listLimits(cli.CallOf(c, args))
+		}
+		return set(c, args)
+	}
+	return c
+}
+
+// listLimits lists what limits the handlers below a path, or those of all pipelines that have limits.
+func listLimits(q *cli.Call) error {
+	below := strings.Join(q.Args, "")
+	if below == "list" { // as with switch and config
+		below = ""
+	}
+	below, err := wholePath(q, below)
+	if err != nil {
+		return err
+	}
+	all, err := q.Handlers(q.Ctx)
+	if err != nil {
+		return err
+	}
+	known := prefixes(all)
+	if below != "" && !slices.Contains(known, below) {
+		return cli.Usagef("there is no path %q%s", below, cli.Meant(below, known, "; did you mean %q?", "; procaas top lists all handlers"))
+	}
+	limited := slices.DeleteFunc(all, func(h stats.HandlerInfo) bool {
+		if below == "" {
+			return len(limitsOf(&h)) == 0
+		}
+		return h.Path != below && !strings.HasPrefix(h.Path, below+"/")
+	})
+	return q.Show(cli.Items(limited), func() error {
+		err := cli.Table(q.Out, "HANDLER\tLIMIT\tCALLS/S\tWAITING\tSET", limited, func(h stats.HandlerInfo) cli.Row {
+			return cli.Row{
+				h.Path, cli.Dash(h.RateLimit), rateText(h.CallsPerS), countText(h.Waiting + int64(h.Parked)),
+				cli.Dash(strings.Join(limitsOf(&h), "; ")),
+			}
+		})
+		if err == nil && len(limited) > 0 {
+			fmt.Fprintf(q.Err, "LIMIT is the lowest rate that applies. A limit at a stage or a pipeline counts all calls below it. %s.\n",
+				capital(sharedText(q)))
+		}
+		return err
+	})
+}
+
+// limitsOf lists the limits that apply to a handler, with who has set them.
+func limitsOf(h *stats.HandlerInfo) (out []string) {
+	for _, effect := range h.Effective {
+		if text, ok := strings.CutPrefix(effect, "limited to "); ok {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// sharedText returns how nodes share a limit. Who may not list them is told what holds for any number.
+func sharedText(q *cli.Call) string {
+	nodes, err := q.Nodes(q.Ctx)
+	alive := 0
+	for _, n := range nodes {
+		if n.Alive {
+			alive++
+		}
+	}
+	switch {
+	case err != nil:
+		return "all nodes share a limit"
+	case alive == 1:
+		return "one node is alive, and has the whole limit"
+	}
+	return fmt.Sprintf("%d nodes share a limit; see procaas limit --help", alive)
+}
