@@ -188,7 +188,7 @@ func TestOperatorRedrivesRunsByWhatTheyHaveInCommon(t *testing.T) {
 	o.command(cli.ExitFine, `^retried \d runs`, "runs", "retry", "--error", "no stock", "--since", "1h", "--rate", "1000/s")
 	o.wait(model.Failed, 5)
 	o.command(cli.ExitFine, `(?s)RUN.*work/last/broken`, "runs", "list", "--error-class", "other")
-	o.command(cli.ExitFine, `^cancelled 5 runs\n$`, "runs", "cancel", "--handler", "work", "--reason", "no use")
+	o.command(cli.ExitFine, `^cancelled 5 runs\n`, "runs", "cancel", "--handler", "work", "--reason", "no use")
 	o.wait(model.Cancelled, 5)
 	o.command(cli.ExitUsage, `needs ids of runs, or a condition`, "runs", "retry")
 	o.command(cli.ExitUsage, `--since "soon": want a time`, "runs", "retry", "--since", "soon")
@@ -457,7 +457,7 @@ func TestOperatorMigratesRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	id, old := page.Items[0].ID, page.Items[0].Bundle
-	o.command(cli.ExitFine, `^`+id+` failed\n$`, "runs", "migrate", id)
+	o.command(cli.ExitFine, `^`+id+` failed\ncheck: procaas runs show `, "runs", "migrate", id)
 	o.command(cli.ExitFine, `^migrated 0 runs, 0 pinned\n$`, "runs", "migrate", "--pipeline", "work")
 
 	o.write(strings.Replace(failing, "id: ok", "id: renamed", 1))
@@ -476,7 +476,7 @@ func TestOperatorMigratesRuns(t *testing.T) {
 	}
 	o.command(cli.ExitFine, `^migrated 3 runs, 0 pinned\n$`, "runs", "migrate", "--handler", "work/last", "--reason",
 		"stock is no matter")
-	o.command(cli.ExitFine, `^retried 3 runs\n$`, "runs", "retry", "--pipeline", "work")
+	o.command(cli.ExitFine, `^retried 3 runs\n`, "runs", "retry", "--pipeline", "work")
 	o.wait(model.Succeeded, 3)
 	o.command(cli.ExitFindings, `has not begun, or has ended`, "runs", "migrate", id)
 	o.command(cli.ExitUsage, `migrate needs ids of runs, or a condition`, "runs", "migrate")
