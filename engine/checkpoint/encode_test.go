@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,7 +15,10 @@ import (
 func TestCheckpointsAreWrittenWhole(t *testing.T) {
 	t.Parallel()
 	check := func(name string, c Run) {
-		if have, want := string(c.Encode()), string(model.EncodeJSON(c)); have != want {
+		written := c
+		written.Handlers = slices.Clone(c.Handlers)
+		slices.Reverse(written.Handlers)
+		if have, want := string(c.Encode()), string(model.EncodeJSON(written)); have != want {
 			t.Errorf("%s:\nhave %s\nwant %s", name, have, want)
 		}
 	}
@@ -37,6 +41,20 @@ func TestCheckpointsAreWrittenWhole(t *testing.T) {
 	})
 	all.Handlers = []Record{record, record}
 	check("all", all)
+}
+
+// Handlers are written in the reverse order, also those inside of a call, and read as they were.
+func TestCheckpointsAreReadInOrder(t *testing.T) {
+	t.Parallel()
+	run := func(handlers ...Record) Run {
+		return Run{Format: Format, Shared: map[string]json.RawMessage{}, Handlers: handlers}
+	}
+	inner := run(Record{Path: "b/s/first"}, Record{Path: "b/s/second"})
+	want := run(Record{Path: "a/s/first"}, Record{Path: "a/s/second", Call: &inner}, Record{Path: "a/s/third"})
+	have, err := Read(want.Encode())
+	if err != nil || !reflect.DeepEqual(have, want) {
+		t.Errorf("want %+v, have %+v, %v", want, have, err)
+	}
 }
 
 // fill sets each field of a struct to something, and checks what comes of it alone.

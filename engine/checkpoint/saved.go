@@ -126,19 +126,17 @@ func ReadNumbers(text string, highest int) ([]int, error) {
 	return out, nil
 }
 
-// Format is the version of the checkpoint's form. A run whose
+// Format is the version of the checkpoint's form. The one before is read, too. A run whose
 // checkpoint has another one is not touched.
-const Format = 1
+const Format = 2
 
 // A Run is what is kept of a run: all that it cannot find out again from
 // its plan and its event. Only handlers that were reached have a record, in the
 // order of their declaration.
+//
+// It is written with what changes most in front: the last handler comes first, and what never
+// changes is at the end. PostgreSQL does not log the end of a row again that stays the same.
 type Run struct {
-	Format     int                        `json:"v"`
-	Pipeline   string                     `json:"pipeline"`
-	Generation int                        `json:"generation,omitempty"`
-	State      string                     `json:"state,omitempty"` // of the entity, when the run began
-	Began      time.Time                  `json:"began"`
 	Stage      int                        `json:"stage"`
 	Ended      model.Status               `json:"ended,omitempty"`
 	FailedPath string                     `json:"failed_handler,omitempty"`
@@ -146,7 +144,6 @@ type Run struct {
 	Class      string                     `json:"error_class,omitempty"`
 	Reason     string                     `json:"reason,omitempty"`
 	Stopping   string                     `json:"stopping,omitempty"`
-	MakesUp    string                     `json:"makes_up,omitempty"` // the handler that is done after the run had ended
 	Undoing    bool                       `json:"undoing,omitempty"`
 	Clock      time.Time                  `json:"clock,omitzero"`       // since when the deadline of the pipeline counts, by the clock of deadlines
 	StageClock time.Time                  `json:"stage_clock,omitzero"` // and that of the stage
@@ -155,11 +152,30 @@ type Run struct {
 	Parts      int                        `json:"parts,omitempty"`      // how many handlers it has had, those of elements and calls counted; not inside of a call
 	Looped     int                        `json:"looped,omitempty"`     // how many runs it has started in its loop; not inside of a call
 	Redone     []string                   `json:"redone,omitempty"`     // refs of what was undone, to be done again, as often as it was; not inside of a call
-	Inputs     json.RawMessage            `json:"inputs,omitempty"`     // inside of a call
 	Outputs    json.RawMessage            `json:"outputs,omitempty"`    // the result of a run that has succeeded; not inside of a call
 	Shared     map[string]json.RawMessage `json:"shared_state"`
 	Wrote      []string                   `json:"wrote,omitempty"`
 	Handlers   []Record                   `json:"handlers"`
+	Generation int                        `json:"generation,omitempty"`
+	State      string                     `json:"state,omitempty"`    // of the entity, when the run began
+	MakesUp    string                     `json:"makes_up,omitempty"` // the handler that is done after the run had ended
+	Inputs     json.RawMessage            `json:"inputs,omitempty"`   // inside of a call
+	Began      time.Time                  `json:"began"`
+	Pipeline   string                     `json:"pipeline"`
+	Format     int                        `json:"v"`
+}
+
+// UnmarshalJSON puts handlers into the order of their declaration, in which the format 1 had them.
+func (c *Run) UnmarshalJSON(data []byte) error {
+	type asWritten Run
+	err := json.Unmarshal(data, (*asWritten)(c))
+	switch c.Format {
+	case 1:
+		c.Format = Format
+	case Format:
+		slices.Reverse(c.Handlers)
+	}
+	return err
 }
 
 // Read decodes a checkpoint without a plan.
@@ -169,7 +185,7 @@ func Read(data []byte) (Run, error) {
 		return c, fmt.Errorf("read checkpoint: %w", err)
 	}
 	if c.Format != Format {
-		return c, fmt.Errorf("read checkpoint: want format %d, have %d: it was written by another version of the engine", Format, c.Format)
+		return c, fmt.Errorf("read checkpoint: want format %d or less, have %d: it was written by another version of the engine", Format, c.Format)
 	}
 	return c, nil
 }
