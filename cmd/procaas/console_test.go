@@ -92,6 +92,10 @@ func browse(t *testing.T, chromium string, whole bool, demoStore, shopStore stri
 		"1s", "--incident-for", "1h")
 	defer demo.kill()
 
+	dev, devAddress := startProcaas(ctx, t, "", "dev", filepath.Join(consoleDir, "shop.yaml"), "--ephemeral", "--stubs=false",
+		"--listen", "127.0.0.1:0")
+	defer dev.kill()
+
 	var sold shop
 	service := httptest.NewServer(&sold)
 	defer service.Close()
@@ -111,7 +115,7 @@ func browse(t *testing.T, chromium string, whole bool, demoStore, shopStore stri
 	}
 	_, kind, _ := strings.Cut(t.Name(), "/")
 	about, err := json.Marshal(map[string]any{
-		"shop": "http://" + address, "demo": "http://" + demoAddress, "shots": shots, "whole": whole, "name": kind, "chromium": chromium,
+		"shop": "http://" + address, "demo": "http://" + demoAddress, "dev": "http://" + devAddress, "shots": shots, "whole": whole, "name": kind, "chromium": chromium,
 	})
 	if err != nil {
 		t.Fatal(err)

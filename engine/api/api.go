@@ -55,6 +55,7 @@ type Options struct {
 
 	MaxBody int64  // of a request, in bytes; [DefaultMaxBody] when 0
 	Version string // of the program, for people
+	Dev     bool   // pipelines are worked on here: the console shows its design language
 
 	// Shards answers where keys live; nobody does when it is nil.
 	Shards transfers.ShardMaps

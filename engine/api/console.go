@@ -16,7 +16,7 @@ import (
 // newConsole makes the pages for people.
 func (s *server) newConsole() *ui.Console {
 	o := ui.Options{
-		Engine: s.Engine.Console, Log: s.Log, Version: s.Version, Numbers: s.numbers, Play: s.Play, Caller: rest.Granted,
+		Engine: s.Engine.Console, Log: s.Log, Version: s.Version, Dev: s.Dev, Numbers: s.numbers, Play: s.Play, Caller: rest.Granted,
 		SignIn: s.access.SignIn, SignOut: s.access.SignOut,
 	}
 	if s.Tasks != nil {
@@ -47,8 +47,8 @@ func (s *server) serveConsole(w http.ResponseWriter, r *http.Request) error {
 	admitted, err := s.access.Admit(r, access.Views)
 	var p *problem.Problem
 	if errors.As(err, &p) && p.Status == http.StatusUnauthorized {
-		next := "/" // after a form, or the live stream, there is no page to go back to
-		if r.Method == http.MethodGet && r.URL.Path != ui.LivePath {
+		next := "/" // after a form there is no page to go back to
+		if r.Method == http.MethodGet {
 			next = r.URL.RequestURI()
 		}
 		http.Redirect(w, r, ui.SignInPage+"?next="+url.QueryEscape(next), http.StatusSeeOther)
@@ -56,11 +56,6 @@ func (s *server) serveConsole(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err != nil {
 		return err
-	}
-	if r.URL.Path == ui.LivePath {
-		var release func()
-		admitted, release = s.access.WhileAdmitted(admitted, access.Views)
-		defer release()
 	}
 	s.console.ServeHTTP(w, admitted)
 	return nil

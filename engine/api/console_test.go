@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"bufio"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -10,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"procaas/engine/api"
 	"procaas/engine/api/access"
@@ -221,10 +219,6 @@ func TestSignInKeepsPeopleIn(t *testing.T) {
 	if reply := ask("/admin/v1/handlers", "Bearer "+kept[0].Value); reply.StatusCode != http.StatusUnauthorized {
 		t.Errorf("the session is no token, have %s", reply.Status)
 	}
-	live := ask("/console/live?page=overview", "")
-	if live.StatusCode != http.StatusOK {
-		t.Errorf("a page that is fed, have %s", live.Status)
-	}
 	if code, _, _ := do(t, c, http.MethodPost, at+"/console/sign-out", nil); code != http.StatusSeeOther {
 		t.Errorf("sign out: have %d", code)
 	}
@@ -233,9 +227,6 @@ func TestSignInKeepsPeopleIn(t *testing.T) {
 	}
 	if reply := ask("/console/audit", ""); reply.StatusCode != http.StatusSeeOther {
 		t.Errorf("want the session ended for whoever has kept the cookie, have %s", reply.Status)
-	}
-	if _, err := io.Copy(io.Discard, live.Body); err != nil { // it would last for ten minutes
-		t.Errorf("want the page that was fed to end, have %v", err)
 	}
 }
 
@@ -381,30 +372,6 @@ func TestPlaygroundChecksAndKeepsNothing(t *testing.T) {
 	}
 	if code, _, _ := do(t, c, http.MethodGet, n.url+"/console/pipelines/a", nil); code != http.StatusNotFound {
 		t.Errorf("have %d for a pipeline that was only tried", code)
-	}
-}
-
-func TestLivePagesAreFed(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	for _, of := range []string{"page=overview", "page=pipeline&of=new-order-created", "page=handler&of=" + getOrder} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.url+"/console/live?"+of, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		reply, err := (&http.Client{Timeout: time.Minute}).Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines, parts := bufio.NewScanner(reply.Body), 0
-		for parts < 2 && lines.Scan() {
-			if lines.Text() == "event: part" {
-				parts++
-			}
-		}
-		if _ = reply.Body.Close(); parts < 2 || reply.Header.Get("Content-Type") != "text/event-stream" {
-			t.Errorf("%s: have %d parts, %v", of, parts, lines.Err())
-		}
 	}
 }
 

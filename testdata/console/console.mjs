@@ -7,7 +7,7 @@ import {createInterface} from "node:readline";
 import {createRequire} from "node:module";
 import {chromium} from "playwright-core";
 
-const {shop, demo, shots, whole, name, chromium: executablePath} = JSON.parse(process.argv[2]);
+const {shop, demo, dev, shots, whole, name, chromium: executablePath} = JSON.parse(process.argv[2]);
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const patience = 60_000;
 
@@ -46,7 +46,7 @@ const visitor = async (me, options = {}) => {
   const context = await browser.newContext({colorScheme: "light", reducedMotion: "reduce", viewport: {width: 1280, height: 900}, ...options});
   context.setDefaultTimeout(patience);
   const page = await context.newPage();
-  page.on("request", (r) => { if (![shop, demo].some((host) => r.url().startsWith(host + "/")) && !r.url().startsWith("data:")) wrong.push(`request to ${r.url()}`); });
+  page.on("request", (r) => { if (![shop, demo, dev].some((host) => r.url().startsWith(host + "/")) && !r.url().startsWith("data:")) wrong.push(`request to ${r.url()}`); });
   page.on("pageerror", (e) => wrong.push(`${page.url()}: ${e.message}`));
   page.on("console", (m) => { if (/Content Security Policy|Refused to/.test(m.text())) wrong.push(`${page.url()}: ${m.text()}`); });
   me.page = page;
@@ -58,22 +58,35 @@ const has = async (page, ...words) => {
   for (const w of words) await until(`"${w}" on ${page.url()}`, async () => (await text(page)).includes(w));
 };
 
-// accessible lets axe-core look at a page, in both colours. It has to on one store only:
-// the pages are the same.
+// accessible lets axe-core look at a page, on a large and on a small screen, in both colours: it
+// finds nothing. Nothing is wider than the small screen, and no table has to be scrolled there.
+// It has to on one store only: the pages are the same.
 const accessible = async (page) => {
   if (!whole) return;
   await page.waitForLoadState("load"); // with its styles: the text may be there before them
   await page.evaluate(axe);
   const all = {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], preload: false, resultTypes: ["violations"]};
-  for (const [colorScheme, how] of [["light", all], ["dark", {runOnly: {type: "rule", values: ["color-contrast"]}, preload: false}]]) {
+  const before = page.viewportSize();
+  for (const [width, colorScheme, how] of [[1440, "light", all], [390, "dark", all], [390, "light", colours], [1440, "dark", colours]]) {
+    await page.setViewportSize({width, height: 900});
     await page.emulateMedia({colorScheme});
     // A part of the page may be replaced while axe-core looks at it: it looks again.
     let why = null;
     const found = await until("what axe-core finds", () => page.evaluate((how) => window.axe.run(document, how), how).catch((e) => { why = e; return null; }))
       .catch((e) => { throw why ?? e; });
-    const serious = found.violations.filter((v) => ["serious", "critical"].includes(v.impact));
-    check(serious.length === 0, `axe-core on ${page.url()} (${colorScheme}):\n` + serious.map((v) => `  ${v.impact} ${v.id}: ${v.help}\n    ${v.nodes.map((n) => n.html + "\n      " + n.failureSummary).join("\n    ")}`).join("\n"));
+    check(found.violations.length === 0, `axe-core on ${page.url()} (${width}, ${colorScheme}):\n` + found.violations.map((v) => `  ${v.impact} ${v.id}: ${v.help}\n    ${v.nodes.map((n) => n.html + "\n      " + n.failureSummary).join("\n    ")}`).join("\n"));
+    if (width === 390) await fits(page);
   }
+  await page.emulateMedia({colorScheme: "light"});
+  await page.setViewportSize(before);
+};
+const colours = {runOnly: {type: "rule", values: ["color-contrast"]}, preload: false};
+
+// fits checks that nothing has to be scrolled from side to side, apart from text that is laid out as it is.
+const fits = async (page) => {
+  const wide = await page.evaluate(() => [document.scrollingElement, ...document.querySelectorAll(".wide:has(table), .side, .tiles")]
+    .filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => `${e.tagName}.${e.className} is ${e.scrollWidth} wide in ${e.clientWidth}`));
+  check(wide.length === 0, `${page.url()} at ${page.viewportSize().width}: ${wide.join(", ")}`);
 };
 
 const look = async (page, address, ...words) => {
@@ -135,6 +148,7 @@ const atShop = {
     await page.waitForURL("**/console/handlers/**");
     await page.goto(`${shop}/`);
     await has(page, "they complain", "switched off");
+    check((await page.getByLabel("What is wrong now").innerText()).includes("sold/tell/notify is switched off"), "the banner does not tell of the switch");
     // The switch holds within a second on every node; what is accepted then calls no more.
     const skipped = await until("a run without its call", async () => {
       const before = await ask("calls");
@@ -185,6 +199,20 @@ const after = {
     await page.context().close();
   },
 
+  async "the design language"(me) {
+    const page = await visitor(me);
+    await look(page, `${dev}/console/styleguide`, "Style guide", "critical");
+    await shot(page, "styleguide");
+    // No more than its five sizes of type, wherever one looks.
+    for (const address of [`${dev}/console/styleguide`, `${shop}/`, `${shop}/console/runs`, `${shop}/console/handlers/sold/pay/charge`]) {
+      await page.goto(address);
+      const sizes = await page.evaluate(() => [...new Set([...document.querySelectorAll("body :not(svg *, code, pre, pre *, textarea)")]
+        .filter((e) => e.checkVisibility() && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim())).map((e) => getComputedStyle(e).fontSize))].sort());
+      check(sizes.every((s) => ["12px", "14px", "16px", "22px", "28px"].includes(s)), `${address} has type of ${sizes}`);
+    }
+    await page.context().close();
+  },
+
   async "a dry run in the playground"(me) {
     const page = await visitor(me);
     await page.goto(`${shop}/console/playground`);
@@ -203,6 +231,16 @@ const after = {
       await page.waitForLoadState();
       return (await text(page)).includes("add one to the test");
     });
+    // The drawing fits both screens; each arrow carries its proof, and so does a list for who cannot point at it.
+    await page.getByLabel("Pipelines, as YAML").fill(["pipelines:", "  - id: chain", "    shared-state: {a: null, b: null}", "    stages:", "      - id: one", "        handlers:",
+      "          - {id: first, set: {a: 1}}", "          - {id: aside, critical: false, set: {}}", "          - {id: second, set: {b: !$ 'shared-state.a'}}"].join("\n"));
+    await page.getByRole("button", {name: "Check"}).click();
+    await page.getByRole("heading", {name: "chain"}).waitFor();
+    const proofs = await page.locator(".wired .reach title").allTextContents();
+    check(proofs.length === 1 && proofs[0].startsWith("second waits for first: second reads shared-state.a, which first writes"), `the arrows say ${proofs}`);
+    await page.getByText("why handlers wait for each other").click();
+    await has(page, proofs[0]);
+    await accessible(page);
     await page.goto(`${shop}/console/runs?pipeline=hello`);
     await has(page, "No run matches");
     await page.context().close();
@@ -226,10 +264,63 @@ const after = {
     const {run} = await reply.json();
     for (const path of ["/", "/console/runs", "/console/handlers/sold/tell/notify", "/console/incidents", "/console/inbox", "/console/queue", "/console/docs/concepts", "/console/docs?q=key", `/console/runs/${run}`, `/console/keys/sale/${key}`]) {
       await page.goto(shop + path);
-      const [wide, screen] = await page.evaluate(() => [document.scrollingElement.scrollWidth, window.innerWidth]);
-      check(wide <= screen, `${path} is ${wide} wide on a screen of ${screen}`);
+      await fits(page);
       await accessible(page);
     }
+    // The menu is over the page, and needs no script.
+    await page.getByRole("button", {name: "Menu"}).click();
+    await accessible(page);
+    await shot(page, "menu");
+    await Promise.all([page.waitForURL("**/console/audit"), page.getByRole("link", {name: "Audit"}).click()]);
+    await page.context().close();
+  },
+
+  // What readers have opened, focused, selected, scrolled and typed outlasts updates, and what is new is shown.
+  async "live without harm"(me) {
+    const page = await visitor(me, {viewport: {width: 1280, height: 300}});
+    const {run} = await sell();
+    await ended(run, "succeeded");
+    await page.goto(`${shop}/console/runs/${run}`);
+    await page.getByText("request and response").first().click();
+    const state = () => page.evaluate(() => ({
+      open: [...document.querySelectorAll("details")].map((d) => d.open).join(), scrolled: window.scrollY, focus: document.activeElement === document.body ? "" : document.activeElement.textContent,
+      selected: getSelection().toString(), fed: Number(document.documentElement.dataset.fed || 0),
+    }));
+    const outlasts = async (updates) => {
+      const before = await state();
+      const now = await until(`${updates} updates of ${page.url()}`, async () => { const s = await state(); return s.fed >= before.fed + updates && s; });
+      check(JSON.stringify({...now, fed: 0}) === JSON.stringify({...before, fed: 0}), `updates changed what the reader had: ${JSON.stringify(before)} became ${JSON.stringify(now)}`);
+    };
+    await page.evaluate(() => {
+      document.querySelector("main summary").focus();
+      getSelection().selectAllChildren(document.querySelector("main h1"));
+      window.scrollTo(0, 250);
+    });
+    check((await state()).scrolled === 250 && (await state()).selected !== "", "the page can be neither scrolled nor selected");
+    await outlasts(5);
+    // On the list of runs: what is typed stays, rows that are new come above.
+    await page.goto(`${shop}/console/runs`);
+    await page.getByLabel("error").fill("half a wor");
+    await page.getByLabel("key").focus();
+    const {run: next} = await sell();
+    await page.locator(`[id="run-${next}"]`).waitFor();
+    await outlasts(3);
+    check(await page.getByLabel("error").inputValue() === "half a wor", "what was typed is lost");
+    // Paused, it stands still and says so.
+    await page.getByRole("button", {name: "Live"}).click();
+    await page.getByRole("button", {name: "Paused"}).waitFor();
+    await accessible(page);
+    const {run: later} = await sell();
+    await ended(later, "succeeded");
+    const {fed} = await state();
+    check(await page.locator(`[id="run-${later}"]`).count() === 0, "a page that is paused has changed");
+    await page.getByRole("button", {name: "Paused"}).click();
+    await page.locator(`[id="run-${later}"]`).waitFor();
+    check((await state()).fed > fed, "the page does not continue");
+    await page.goto(`${shop}/console/incidents`);
+    await page.locator(".chart canvas").waitFor();
+    await outlasts(2);
+    check(await page.locator(".chart canvas").count() === 1, "an update has taken the chart");
     await page.context().close();
   },
 
@@ -240,6 +331,7 @@ const after = {
     await until("the page is fed", () => page.evaluate(() => Number(document.documentElement.dataset.fed) > 1));
     await ask("stop");
     await banner.waitFor({state: "visible"});
+    await page.getByRole("button", {name: "Lost"}).waitFor();
     await accessible(page);
     await shot(page, "lost");
     await ask("start");
@@ -252,6 +344,12 @@ const after = {
 const atDemo = {
   async "the incident"(me) {
     const page = await visitor(me);
+    await page.goto(`${demo}/`);
+    // What is wrong is said in words, and counted in the sidebar, on each page.
+    await page.getByLabel("What is wrong now").getByText("statistics is down since").waitFor();
+    await page.goto(`${demo}/console/audit`);
+    await page.getByLabel("What is wrong now").getByText("Runs continue without it.").first().waitFor();
+    await page.getByTitle(/^problems: \d/).waitFor();
     await page.goto(`${demo}/`);
     const link = page.locator("section[aria-label=Trouble] a").filter({hasText: "new-order-created/miscellaneous/update-statistics"});
     await link.waitFor();

@@ -13,7 +13,6 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/queues"
 	"procaas/engine/api/rest"
-	"procaas/engine/api/ui"
 	"procaas/engine/store"
 )
 
@@ -45,7 +44,7 @@ func (f *Middleware) Wrap(h http.Handler) http.Handler {
 // withDeadline ends the work for a request, unless the call waits for news.
 func (f *Middleware) withDeadline(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == ui.LivePath || rest.Lasts(r) { // they last, and have deadlines of their own
+		if rest.Lasts(r) { // it has deadlines of its own
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -3,6 +3,7 @@ package ui
 import (
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 
 	"procaas/engine/planner"
@@ -49,41 +50,42 @@ func series[T any](points []T, number func(T) float64) []float64 {
 	return out
 }
 
-// The graph of a pipeline: stages are columns, handlers are boxes in them.
+// The graph of a pipeline: the browser lays its stages out in rows, as wide as it is, and handlers below each other in
+// their stage. Only the wires are drawn here. They need no more than the order of the handlers, since a handler waits for
+// earlier ones alone.
 const (
-	boxWidth    = 210
-	boxHeight   = 58
-	boxGap      = 26
-	columnGap   = 70
-	graphTop    = 46
-	graphMargin = 16
+	boxPitch  = 76 // from one handler to the next, as in console.css
+	boxMiddle = 34
+	trunkAt   = 7 // what leads into a stage, from the left of its drawing
+	laneWidth = 9
 )
 
 // A graph is a pipeline, drawn.
 type graph struct {
-	Width, Height int
-	Stages        []graphStage
+	Stages []graphStage
+	Waits  []edge
 }
 
 type graphStage struct {
-	X         int
-	ID, When  string
-	Each      string // the list whose elements repeat it
-	Boxes     []box
-	Edges     []edge
-	Links     bool // an arrow to the next stage
-	Middle    int
-	ArrowFrom int
-	ArrowTo   int
+	Number   int
+	ID, When string
+	Each     string // the list whose elements repeat it
+	Boxes    []box
+	Fork     string // paths of SVG: from what leads in to the handlers that start at once
+	Edges    []edge
+	Join     string // from the handlers that nobody waits for to what leads out
+	Gutter   int
+	Height   int
 }
 
 type box struct {
-	X, Y   int
 	Step   planner.StepView
-	Info   stats.HandlerInfo
+	Href   string
+	Class  string
 	Branch string
 	Badges string
 	Line   string // what is told of its calls
+	Title  string
 }
 
 type edge struct {
@@ -91,81 +93,112 @@ type edge struct {
 	Why  string
 }
 
-// newGraph lays a pipeline out.
-func newGraph(v planner.PlanView, infos map[string]stats.HandlerInfo) graph {
-	g := graph{Height: graphTop + boxHeight + graphMargin}
-	x := graphMargin + columnGap/2
+// newGraph draws a pipeline; paint says how each handler looks.
+func newGraph(v planner.PlanView, paint func(*box)) (g graph) {
 	for i, stage := range v.Stages {
-		s := graphStage{X: x, ID: stage.ID, When: stage.Enabled, Each: stage.ForEach, Links: i < len(v.Stages)-1}
-		at := map[string]int{}
-		for k, step := range stage.Handlers {
-			y := graphTop + k*(boxHeight+boxGap)
-			at[step.ID] = y
-			s.Boxes = append(s.Boxes, newBox(x, y, step, stage, infos[step.Path]))
-			g.Height = max(g.Height, y+boxHeight+graphMargin)
-			for _, e := range step.After {
-				if !e.Implied {
-					s.Edges = append(s.Edges, newEdge(x, at[e.Handler], y, e, step))
-				}
-			}
+		s := graphStage{Number: i + 1, ID: stage.ID, When: stage.Enabled, Each: stage.ForEach, Height: len(stage.Handlers) * boxPitch}
+		for _, step := range stage.Handlers {
+			b := box{Step: step, Branch: branchOf(step, stage), Href: handlerURL(step.Path)}
+			paint(&b)
+			s.Boxes = append(s.Boxes, b)
 		}
-		s.Middle, s.ArrowFrom, s.ArrowTo = graphTop+boxHeight/2, x+boxWidth+6, x+boxWidth+columnGap-8
+		s.wire(stage.Handlers)
+		g.Waits = append(g.Waits, s.Edges...)
 		g.Stages = append(g.Stages, s)
-		x += boxWidth + columnGap
 	}
-	g.Width = x
 	return g
 }
 
-// newBox lays out a handler, with what keeps it from running freely and how its calls do.
-func newBox(x, y int, step planner.StepView, stage planner.StageView, info stats.HandlerInfo) box {
-	b := box{X: x, Y: y, Step: step, Info: info}
-	if step.Branch > 0 {
-		when := "otherwise"
-		for _, w := range stage.Branches {
-			if w.Number == step.Branch && w.When != "" {
-				when = "if " + w.When
+// wire draws who starts at once, who waits for whom, and what leads out. Those who wait for the same handler hang on one
+// lane, and lanes that do not meet share their place.
+func (s *graphStage) wire(steps []planner.StepView) {
+	if len(steps) < 2 {
+		return
+	}
+	at, last := map[string]int{}, map[string]int{} // rows of handlers, and of the last one that waits for them
+	for row, step := range steps {
+		at[step.ID] = row
+		for _, e := range step.After {
+			if !e.Implied {
+				last[e.Handler] = row
 			}
 		}
-		b.Branch = when
 	}
-	var badges []string
-	if step.Critical {
-		badges = append(badges, "critical")
+	lanes, free := map[string]int{}, []int{} // free from which row on
+	for row, step := range steps {
+		if last[step.ID] == 0 {
+			continue
+		}
+		lane := slices.IndexFunc(free, func(from int) bool { return from <= row })
+		if lane < 0 {
+			lane, free = len(free), append(free, 0)
+		}
+		lanes[step.ID], free[lane] = lane, last[step.ID]+1
 	}
-	switch info.Switch {
-	case "off":
-		badges = append(badges, "OFF")
-	case "hold":
-		badges = append(badges, "HELD")
-	}
-	if info.RateLimit != "" {
-		badges = append(badges, "≤ "+info.RateLimit)
-	}
-	if f := info.Fallback; f.IsOut() {
-		badges = append(badges, strings.TrimSpace("fallback: "+f.State+" "+left(f.Until)))
-	}
-	b.Badges = strings.Join(badges, " · ")
-	b.Line = "no calls"
-	if info.Calls > 0 {
-		b.Line = fmt.Sprintf("%s/s · %s · %s", number(info.CallsPerS), percent(info.SuccessRatio), millis(info.LatencyP99))
-	}
-	return b
-}
-
-// newEdge draws a bow at the left of the boxes, from the earlier to the later one.
-func newEdge(x, from, to int, e planner.EdgeView, step planner.StepView) edge {
-	y1, y2 := from+boxHeight/2, to+boxHeight/2
-	// A straight line where nothing is between the two.
-	if to-from == boxHeight+boxGap {
-		return edge{
-			Path: fmt.Sprintf("M%d %d L%d %d", x+boxWidth/2, from+boxHeight, x+boxWidth/2, to-3),
-			Why:  fmt.Sprintf("%s waits for %s: %s (%s, %s)", step.ID, e.Handler, e.Why, e.From, e.To),
+	s.Gutter = trunkAt + 15 + laneWidth*len(free)
+	for row, step := range steps {
+		y := row*boxPitch + boxMiddle
+		if len(step.After) == 0 {
+			s.Fork += fmt.Sprintf("M%d 0V%dQ%d %d %d %dH%d", trunkAt, y-6, trunkAt, y, trunkAt+6, y, s.Gutter)
+		}
+		if last[step.ID] == 0 {
+			s.Join += fmt.Sprintf("M0 %dH%dQ%d %d %d %dV%d", y, trunkAt-6, trunkAt, y, trunkAt, y+6, s.Height)
+		}
+		for _, e := range step.After {
+			if e.Implied {
+				continue
+			}
+			x := s.Gutter - 8 - laneWidth*lanes[e.Handler]
+			s.Edges = append(s.Edges, edge{
+				Path: fmt.Sprintf("M%d %dH%dV%dH%d", s.Gutter, at[e.Handler]*boxPitch+boxMiddle+14, x, y, s.Gutter-2),
+				Why:  fmt.Sprintf("%s waits for %s: %s (%s, %s)", step.ID, e.Handler, e.Why, e.From, e.To),
+			})
 		}
 	}
-	bow := min(columnGap-20, 18+(to-from)/12)
-	return edge{
-		Path: fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x, y1, x-bow, y1, x-bow, y2, x-3, y2),
-		Why:  fmt.Sprintf("%s waits for %s: %s (%s, %s)", step.ID, e.Handler, e.Why, e.From, e.To),
+}
+
+// branchOf tells when the branch of a handler is taken; nothing for one that belongs to none.
+func branchOf(step planner.StepView, stage planner.StageView) string {
+	if step.Branch == 0 {
+		return ""
+	}
+	for _, w := range stage.Branches {
+		if w.Number == step.Branch && w.When != "" {
+			return "if " + w.When
+		}
+	}
+	return "otherwise"
+}
+
+// asItIs paints handlers by how they do: what keeps them from running freely, and how their calls end.
+func asItIs(infos map[string]stats.HandlerInfo) func(*box) {
+	return func(b *box) {
+		info, known := infos[b.Step.Path]
+		if !known {
+			b.Class = "idle" // in the playground
+			return
+		}
+		b.Class, b.Line = mood(info), "no calls"
+		if info.Calls > 0 {
+			b.Line = fmt.Sprintf("%s/s · %s · %s", number(info.CallsPerS), percent(info.Ratio()), millis(info.LatencyP99))
+		}
+		var badges []string
+		switch info.Switch {
+		case "off":
+			badges = append(badges, "OFF")
+		case "hold":
+			badges = append(badges, "HELD")
+		}
+		if info.Waiting+int64(info.Parked) > 0 {
+			badges = append(badges, fmt.Sprintf("%d wait", info.Waiting+int64(info.Parked)))
+		}
+		if info.RateLimit != "" {
+			badges = append(badges, "≤ "+info.RateLimit)
+		}
+		if f := info.Fallback; f.IsOut() {
+			badges = append(badges, strings.TrimSpace("fallback: "+f.State+" "+left(f.Until)))
+		}
+		b.Badges = strings.Join(badges, " · ")
+		b.Title = strings.Join(slices.Concat([]string{b.Step.Path, info.Owner}, info.Effective, []string{info.LastError}), "\n")
 	}
 }

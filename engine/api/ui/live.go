@@ -1,10 +1,8 @@
 package ui
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,119 +15,6 @@ import (
 	"procaas/engine/stats"
 	"procaas/engine/store"
 )
-
-// longestStream is how long a live page is fed on one connection; then the browser
-// connects again, and so finds a new node after a deployment.
-const longestStream = 10 * time.Minute
-
-// live feeds a page that is open with its fresh part.
-func (c *Console) live(w http.ResponseWriter, r *http.Request) error {
-	render := map[string]func(context.Context, string) ([]byte, error){
-		"overview": func(ctx context.Context, _ string) ([]byte, error) {
-			return c.part("overview", c.overviewData(ctx)), nil
-		},
-		"pipeline": func(_ context.Context, id string) ([]byte, error) {
-			data, err := c.pipelineData(id)
-			if err != nil {
-				return nil, err
-			}
-			return c.part("pipeline", data), nil
-		},
-		"handler": func(ctx context.Context, path string) ([]byte, error) {
-			data, err := c.handlerData(ctx, path)
-			if err != nil {
-				return nil, err
-			}
-			return c.part("handler", data), nil
-		},
-		"queue": func(ctx context.Context, _ string) ([]byte, error) {
-			data, err := systems{c}.queueData(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return c.part("queue", data), nil
-		},
-		"inbox": func(ctx context.Context, _ string) ([]byte, error) {
-			data, err := systems{c}.cellsData(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return c.part("cells", data), nil
-		},
-		"clusters": func(ctx context.Context, _ string) ([]byte, error) {
-			data, err := systems{c}.clustersData(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return c.part("clusters", data), nil
-		},
-		"shards": func(ctx context.Context, _ string) ([]byte, error) {
-			data, err := systems{c}.shardsData(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return c.part("shards", data), nil
-		},
-		"run": func(ctx context.Context, id string) ([]byte, error) {
-			data, err := c.runData(ctx, id)
-			if err != nil {
-				return nil, err
-			}
-			return c.part("run", data), nil
-		},
-	}[r.FormValue("page")]
-	if render == nil {
-		return notFound("There is no such live page.")
-	}
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no")
-	out := http.NewResponseController(w)
-	end := time.NewTimer(longestStream)
-	defer end.Stop()
-	tick := time.NewTicker(c.freshness)
-	defer tick.Stop()
-	for {
-		// The server's write timeout is for answers; a stream has one for each part.
-		if err := out.SetWriteDeadline(time.Now().Add(10 * time.Second)); err != nil {
-			return fmt.Errorf("stream: %w", err)
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
-		part, err := render(ctx, r.FormValue("of"))
-		cancel()
-		if err != nil {
-			part = []byte(`<p class="notice bad">The store cannot be read at present.</p>`)
-		}
-		if _, err := w.Write(message(part)); err != nil {
-			return nil // the browser has left
-		}
-		if err := out.Flush(); err != nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-end.C:
-			return nil
-		case <-r.Context().Done():
-			return nil
-		case <-c.ended:
-			return nil
-		}
-	}
-}
-
-// message makes an event of a part, as the stream wants it.
-func message(part []byte) []byte {
-	var b bytes.Buffer
-	b.WriteString("event: part\n")
-	for line := range bytes.Lines(part) {
-		b.WriteString("data: ")
-		b.Write(bytes.TrimRight(line, "\n"))
-		b.WriteString("\n")
-	}
-	b.WriteString("\n")
-	return b.Bytes()
-}
 
 // marks gives what has changed in the last hour, for the time axis of the incidents.
 func (c *Console) marks(w http.ResponseWriter, r *http.Request) error {
@@ -199,19 +84,17 @@ type overviewData struct {
 	ErrorShare *float64
 	Accepted   []float64
 	Errors     []float64
-	Waiting    []float64
 	P50, P99   *float64 // of the runs that ended last, ms
-	Statuses   []statusCount
+	Succeeded  float64
+	Statuses   []statusCount // the other ways in which runs ended
 	Pipelines  []pipelineRow
 	Trouble    []stats.HandlerInfo // out, off or failing: critical ones that fail first
 
 	MoreTrouble int // how many are left out
 
-	Still       int                // runs that stand still and should not
-	StillFor    float64            // for how long the first of them does, in seconds
+	Still       standing           // how much stands still
 	Parked      []stats.ParkedRuns // all that stand still; the most first
 	CountedLate *time.Time         // when they were counted, if that is long ago
-	Down        []guard.ServiceInfo
 
 	Controls  []guard.ControlView
 	Failed    []checkpoint.RunView
@@ -244,7 +127,7 @@ func (c *Console) overviewData(ctx context.Context) overviewData {
 	points := c.history.all()
 	d := overviewData{
 		Points: points, Accepted: series(points, func(p point) float64 { return p.Accepted }),
-		Errors: series(points, func(p point) float64 { return p.Errors }), Waiting: series(points, func(p point) float64 { return p.Waiting }),
+		Errors:   series(points, func(p point) float64 { return p.Errors }),
 		Services: c.o.Engine.Services(),
 	}
 	if len(points) > 0 {
@@ -253,7 +136,8 @@ func (c *Console) overviewData(ctx context.Context) overviewData {
 	}
 	d.stand(c.o.Engine.Backlog())
 	n := c.o.Numbers()
-	for _, s := range []string{"succeeded", "failed", "cancelled", "ignored"} {
+	d.Succeeded = n.Runs["succeeded"]
+	for _, s := range []string{"failed", "cancelled", "ignored"} {
 		d.Statuses = append(d.Statuses, statusCount{s, n.Runs[s]})
 	}
 	infos := c.o.Engine.Handlers()
@@ -270,7 +154,7 @@ func (c *Console) overviewData(ctx context.Context) overviewData {
 			row.Handlers = append(row.Handlers, h)
 			row.Rate = max(row.Rate, h.CallsPerS)
 		}
-		if m := mood(h); m == "bad" || m == "out" || m == "off" {
+		if troubled(h) {
 			d.Trouble = append(d.Trouble, h)
 		}
 	}
@@ -282,31 +166,23 @@ func (c *Console) overviewData(ctx context.Context) overviewData {
 // countedLate is how old a count is that is told of.
 const countedLate = 10 * time.Second
 
-// stand takes in what stands still. What waits for a time or an event is as it should be, and
-// failed runs are shown elsewhere.
+// stand takes in what stands still.
 func (d *overviewData) stand(b stats.BacklogView) {
-	for _, p := range b.Parked {
-		switch p.Reason {
-		case stats.ParkedTime, stats.ParkedEvent, stats.ParkedState, stats.ParkedFailed:
-			continue
-		}
-		d.Still += p.Runs
-		d.StillFor = max(d.StillFor, p.AgeS)
-	}
+	d.Still = newStanding(b)
 	d.Parked = b.Parked[:min(len(b.Parked), shownTrouble)]
 	if b.Counted != nil && time.Since(*b.Counted) > countedLate {
 		d.CountedLate = b.Counted
-	}
-	for _, s := range d.Services {
-		if s.FailingSince != nil {
-			d.Down = append(d.Down, s)
-		}
 	}
 }
 
 // shownTrouble is how many handlers the overview names: when a service is down that all
 // call, the runs that failed should still be on the first screens.
 const shownTrouble = 15
+
+// troubled reports whether a handler fails, or does not take part.
+func troubled(h stats.HandlerInfo) bool {
+	return slices.Contains([]string{"bad", "out", "off", "held"}, mood(h))
+}
 
 // worst puts those first that keep runs from succeeding, and cuts the rest off.
 func worst(trouble []stats.HandlerInfo) (shown []stats.HandlerInfo, more int) {

@@ -12,18 +12,19 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"procaas/engine/checkpoint"
 	"procaas/engine/stats"
 )
 
 //go:embed templates static
 var files embed.FS
 
-// pages are the templates, by name. Each has the layout around it, and may have a part
-// that is sent again and again while the page is open.
+// pages are the templates, by name. Each has the layout around it.
 type pages map[string]*template.Template
 
 func newPages() pages {
@@ -45,27 +46,33 @@ func newPages() pages {
 
 // A frame is what the layout shows around a page.
 type frame struct {
-	Title     string
-	Version   string
-	Caller    string // empty when nobody has signed in
-	SignedIn  bool
-	NotReady  string
-	Degraded  string
-	Pipelines []string
-	Cells     bool   // the inbox is over several databases, and has a page
-	Here      string // the path of the page
-	Page      any
+	Title    string
+	Version  string
+	Caller   string // empty when nobody has signed in
+	SignedIn bool
+	NotReady string
+	Degraded string
+	Side     []sideGroup
+	Wrong    []problem // what the banner tells
+	More     int       // problems that it leaves out
+	Still    standing  // how much stands still
+	Live     bool      // the browser asks for the page again and again while it is open
+	Page     any
 }
 
 // show renders a page.
 func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name, title string, data any) {
-	f := frame{Title: title, Version: c.o.Version, Here: r.URL.Path, Cells: c.o.Inbox != nil, Page: data}
-	if g := c.o.Caller(r); g.Role != "" {
+	f := frame{Title: title, Version: c.o.Version, Page: data}
+	f.Live = r.Method == http.MethodGet && status == http.StatusOK && !slices.Contains([]string{"docs", "playground", "signin", "styleguide"}, name)
+	var wrong []problem
+	g := c.o.Caller(r)
+	if g.Role != "" {
 		f.Caller, f.SignedIn = g.Name, g.Name != "anonymous"
-		for _, p := range c.o.Engine.Bundle().Pipelines {
-			f.Pipelines = append(f.Pipelines, p.ID)
-		}
+		wrong, f.Still = c.problems(), newStanding(c.o.Engine.Backlog())
+		f.Wrong = wrong[:min(len(wrong), shownProblems)]
+		f.More = len(wrong) - len(f.Wrong)
 	}
+	f.Side = c.sidebar(r.URL.Path, wrong, f.Still, g.Role != "")
 	if err := c.o.Engine.Healthy(r.Context()); err != nil {
 		f.NotReady = err.Error()
 	} else if err := c.o.Engine.Degraded(); err != nil {
@@ -88,15 +95,6 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name,
 	z := gzip.NewWriter(w)
 	_, _ = z.Write(body.Bytes())
 	_ = z.Close()
-}
-
-// part renders the part of a page that is kept fresh.
-func (c *Console) part(name string, data any) []byte {
-	var body bytes.Buffer
-	if err := c.pages[name].ExecuteTemplate(&body, "live", data); err != nil {
-		panic(fmt.Errorf("page %s: %w", name, err))
-	}
-	return body.Bytes()
 }
 
 // An asset is a file that pages load.
@@ -163,7 +161,7 @@ func funcs() template.FuncMap {
 		"handlerURL": handlerURL, "keyURL": keyURL, "mood": mood, "moodText": moodText, "spark": spark, "took": took, "span": span,
 		"share": share, "bytes": byteCount, "hundred": hundred, "ratio": func(a, b float64) float64 { return a / b },
 		"add":  func(a, b int) int { return a + b },
-		"last": lastPart, "compare": compare, "trace": traceText,
+		"last": lastPart, "compare": compare, "clock": clockTime, "breakable": breakable, "errorText": errorText, "trace": traceText,
 	}
 }
 
@@ -171,6 +169,11 @@ func funcs() template.FuncMap {
 func engineRoot(p string) string {
 	id, _, _ := strings.Cut(p, "/")
 	return Root + "pipelines/" + id
+}
+
+// errorText is why a run stands where it does, without the path, which stands beside it.
+func errorText(r checkpoint.RunView) string {
+	return strings.TrimSpace(strings.TrimPrefix(r.Error, r.FailedPath+": ") + " " + r.Reason)
 }
 
 func lastPart(p string) string { return p[strings.LastIndex(p, "/")+1:] }
@@ -205,14 +208,23 @@ func number(x float64) string {
 	return strconv.FormatFloat(x, 'f', 2, 64)
 }
 
-// when writes a moment; browsers show it in local time.
-func when(t any) template.HTML {
+// when writes a moment, and how long ago it was; browsers show it in local time.
+func when(t any) template.HTML { return timeTag(t, "2006-01-02 15:04:05 UTC", "full") }
+
+// clockTime writes a moment of today inside a sentence.
+func clockTime(t any) template.HTML { return timeTag(t, "15:04 UTC", "clock") }
+
+func timeTag(t any, layout, class string) template.HTML {
 	at, ok := moment(t)
 	if !ok {
 		return "–"
 	}
-	return template.HTML(`<time datetime="` + at.UTC().Format(time.RFC3339Nano) + `">` + at.UTC().Format("2006-01-02 15:04:05") +
-		" UTC</time>")
+	return template.HTML(`<time class="` + class + `" datetime="` + at.UTC().Format(time.RFC3339Nano) + `">` + at.UTC().Format(layout) + `</time>`)
+}
+
+// breakable lets a path break behind its slashes, and not within a word.
+func breakable(path string) template.HTML {
+	return template.HTML(strings.ReplaceAll(template.HTMLEscapeString(path), "/", "/<wbr>"))
 }
 
 func moment(t any) (time.Time, bool) {
@@ -309,6 +321,8 @@ func keyURL(flow, key string) string {
 func mood(h stats.HandlerInfo) string {
 	ratio := h.Ratio()
 	switch {
+	case h.Switch == "hold":
+		return "held"
 	case h.Switch != "on":
 		return "off"
 	case h.Fallback.IsOut():
@@ -327,7 +341,9 @@ func mood(h stats.HandlerInfo) string {
 func moodText(h stats.HandlerInfo) string {
 	switch mood(h) {
 	case "off":
-		return "switched " + h.Switch
+		return "switched off"
+	case "held":
+		return "held"
 	case "out":
 		return "fallback: " + h.Fallback.State
 	case "idle":

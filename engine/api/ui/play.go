@@ -8,7 +8,6 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/engine/explain"
-	"procaas/engine/stats"
 )
 
 // A Player runs pipelines that are only tried, with an event and answers of services
@@ -68,7 +67,7 @@ func (c *Console) playground(w http.ResponseWriter, r *http.Request) error {
 		plans, found := c.o.Engine.Try([]diag.File{file})
 		d.Findings = found
 		for _, p := range plans {
-			d.Graphs = append(d.Graphs, playGraph{p.Pipeline, newGraph(p, map[string]stats.HandlerInfo{})})
+			d.Graphs = append(d.Graphs, playGraph{p.Pipeline, newGraph(p, asItIs(nil))})
 		}
 		if c.o.Play != nil && plans != nil && r.PostFormValue("do") == "run" && strings.TrimSpace(d.Tests) != "" {
 			if err := c.play(r.Context(), &d, file); err != nil {

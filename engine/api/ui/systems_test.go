@@ -154,7 +154,7 @@ func TestSystemsHaveTheirPages(t *testing.T) {
 	o := options()
 	o.Tasks, o.Shards, o.Clusters, o.Transfers, o.Inbox = tasks{}, shards{}, clusters{}, transfers{}, inbox{}
 	c := ui.New(o)
-	page(t, c, "/console/queue", http.StatusOK, "mail/send", "paused", "1m 30s", `class="mood bad">2<`)
+	page(t, c, "/console/queue", http.StatusOK, "mail/send", "paused", "1m 30s", `class="chip bad">2<`)
 	page(t, c, "/console/queue/mail/send", http.StatusOK, "ready: 503", "failed: 503", "beyond the tolerance")
 	page(t, c, "/console/queue/mail/sent", http.StatusNotFound, "Did you mean mail/send?")
 	page(t, c, "/console/shards", http.StatusOK, "accounts", "90 % of 10 GiB", "17 ms behind", "refused", "no master", "draining",
@@ -165,6 +165,50 @@ func TestSystemsHaveTheirPages(t *testing.T) {
 	page(t, c, "/console/queue", http.StatusOK, "By databases of the inbox")
 	page(t, c, "/console/clusters", http.StatusOK, "fanout", "nothing moves", "partition 3 stays on w-1", "worker w-2 is down",
 		`width="100"`, `width="33.3`, "last")
+}
+
+func TestStyleGuideIsForThoseWhoDevelop(t *testing.T) {
+	t.Parallel()
+	o := options()
+	page(t, ui.New(o), ui.StyleGuide, http.StatusNotFound, "procaas dev has it")
+	o.Dev = true
+	page(t, ui.New(o), ui.StyleGuide, http.StatusOK, `class="chip bad"`, `aria-current="page">Style guide`)
+}
+
+// held is an engine whose handler an operator holds: no call fails, and no run ends.
+type held struct{ troubled }
+
+func (held) Handlers() []stats.HandlerInfo {
+	ratio := 1.0
+	return []stats.HandlerInfo{{Path: "p/s/h", Switch: "hold", SuccessRatio: &ratio, Owner: "team-p"}}
+}
+
+func (held) Services() []guard.ServiceInfo {
+	since := time.Date(2026, 11, 21, 12, 3, 0, 0, time.UTC)
+	return []guard.ServiceInfo{{ID: "bonus", FailingSince: &since}}
+}
+
+func (held) Backlog() stats.BacklogView {
+	return stats.BacklogView{Parked: []stats.ParkedRuns{
+		{Pipeline: "p", Reason: stats.ParkedHold, For: "p/s/h", Runs: 683, AgeS: 240},
+		{Pipeline: "p", Reason: stats.ParkedBlocking, Runs: 1, AgeS: 5},
+		{Pipeline: "p", Reason: stats.ParkedTime, Runs: 9999, AgeS: 9},
+	}}
+}
+
+// A hold never looks like health, on any page; what waits for its time is no problem.
+func TestEveryPageTellsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	o := options()
+	o.Engine = ui.Engine{Definition: held{}, Node: held{}, Runs: held{}, Steering: held{}, Switches: held{}, Changes: held{}}
+	o.Caller = func(*http.Request) credentials.Grant {
+		return credentials.Grant{Name: "ann", Role: credentials.RoleViewer}
+	}
+	for _, path := range []string{"/", "/console/docs", "/console/queue"} {
+		page(t, ui.New(o), path, http.StatusOK, `>p</a> has failed runs that block their keys`, `>p/<wbr>s/<wbr>h</a> is held`,
+			"683 runs wait, the oldest for 4m 0s. Nothing is lost", `>bonus</a> is down since <time class="clock" datetime="2026-11-21T12:03:00Z">12:03 UTC`,
+			"Runs continue without it.", `title="runs that stand still: 683"`, `title="problems: 3"`, "683</b> held", "1</b> blocked")
+	}
 }
 
 func TestSystemsThatAreNotThereAreSaidToBeAbsent(t *testing.T) {

@@ -31,6 +31,7 @@ type Options struct {
 	Engine  Engine
 	Log     *slog.Logger
 	Version string
+	Dev     bool // pipelines are worked on here: the page that shows the design language is served
 
 	// Play runs what the playground tries; it only checks when it is nil.
 	Play Player
@@ -103,14 +104,13 @@ type Node interface {
 
 // A Console serves the pages.
 type Console struct {
-	o         Options
-	mux       *http.ServeMux
-	pages     pages
-	static    map[string]asset
-	history   *history
-	ended     chan struct{} // closed when Run ends: streams end then
-	playing   chan struct{} // held by who runs something in the playground
-	freshness time.Duration // between two updates of a live page
+	o       Options
+	mux     *http.ServeMux
+	pages   pages
+	static  map[string]asset
+	history *history
+	ended   chan struct{} // closed when Run ends: streams end then
+	playing chan struct{} // held by who runs something in the playground
 }
 
 // Root is where all pages but the overview are.
@@ -119,15 +119,15 @@ const Root = "/console/"
 // SignInPage is where people sign in.
 const SignInPage = Root + "sign-in"
 
-// LivePath is where live pages get their updates. A request to it lasts.
-const LivePath = Root + "live"
+// StyleGuide shows what pages are made of.
+const StyleGuide = Root + "styleguide"
 
 // New makes a console. It panics when a page does not parse, which the first test
 // meets.
 func New(o Options) *Console {
 	c := &Console{
 		o: o, mux: http.NewServeMux(), pages: newPages(), static: newAssets(), history: newHistory(),
-		ended: make(chan struct{}), playing: make(chan struct{}, 1), freshness: 2 * time.Second,
+		ended: make(chan struct{}), playing: make(chan struct{}, 1),
 	}
 	for pattern, serve := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /{$}":                                c.overview,
@@ -144,11 +144,11 @@ func New(o Options) *Console {
 		"GET " + Root + "shards":                  systems{c}.shards,
 		"GET " + Root + "incidents":               c.incidents,
 		"GET " + Root + "audit":                   c.audit,
+		"GET " + StyleGuide:                       c.styleGuide,
 		"GET " + Root + "playground":              c.playground,
 		"POST " + Root + "playground":             c.playground,
 		"GET " + DocsRoot:                         c.docs,
 		"GET " + DocsRoot + "/{page...}":          c.docs,
-		"GET " + LivePath:                         c.live,
 		"GET " + Root + "marks":                   c.marks,
 		"GET " + Root + "data":                    c.data,
 		"GET " + Root + "static/{file}":           c.file,
@@ -170,6 +170,18 @@ func New(o Options) *Console {
 		})
 	}
 	return c
+}
+
+// styleGuide shows the design language, for who changes it.
+func (c *Console) styleGuide(w http.ResponseWriter, r *http.Request) error {
+	if !c.o.Dev {
+		return notFound("There is no such page. procaas dev has it.")
+	}
+	c.show(w, r, http.StatusOK, "styleguide", "Style guide", map[string]any{
+		"Chips": []string{"good", "fair", "bad", "off", "waiting", "running", "parked", "succeeded", "failed", "skipped", "cancelled"},
+		"Moods": []string{"good", "fair", "bad", "out", "held", "off", "idle"}, "Line": []float64{1, 3, 2, 5, 4, 6, 5},
+	})
+	return nil
 }
 
 // maxForm bounds what a form sends, in bytes, far above what anybody types.

@@ -61,7 +61,7 @@ func (c *Console) pipelineData(id string) (pipelineData, error) {
 	for _, h := range c.o.Engine.Handlers() {
 		infos[h.Path] = h
 	}
-	return pipelineData{Plan: plans[i], Graph: newGraph(plans[i], infos), Path: id}, nil
+	return pipelineData{Plan: plans[i], Graph: newGraph(plans[i], asItIs(infos)), Path: id}, nil
 }
 
 // unknown says that there is no such thing, and what may have been meant.
@@ -350,7 +350,7 @@ func (c *Console) incidents(w http.ResponseWriter, r *http.Request) error {
 	}
 	d.Failed = &preview
 	for _, h := range c.o.Engine.Handlers() {
-		if m := mood(h); m == "out" || m == "bad" || m == "off" {
+		if troubled(h) {
 			d.Out = append(d.Out, h)
 		}
 	}

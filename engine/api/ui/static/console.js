@@ -2,30 +2,30 @@
 // Pages work without this file. It shows times as the reader's clock has them, tells
 // when the connection is lost, and draws the charts.
 
+const ago = (ms) => {
+  const s = Math.round(Math.abs(ms) / 1000);
+  const text = s < 60 ? `${s} s` : s < 3600 ? `${Math.floor(s / 60)} min` : s < 172800 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86400)} days`;
+  return ms < 0 ? `in ${text}` : `${text} ago`;
+};
 const times = (root) => {
   for (const t of root.querySelectorAll("time")) {
-    const at = new Date(t.dateTime);
-    if (!isNaN(at)) { t.textContent = at.toLocaleString(); t.title = t.dateTime; }
+    const at = new Date(t.dateTime), now = new Date();
+    if (isNaN(at)) continue;
+    const day = at.toDateString() === now.toDateString() ? {} : {month: "short", day: "numeric"};
+    const hour = {hour: "2-digit", minute: "2-digit", hourCycle: "h23"};
+    t.title = `${t.dateTime}, ${ago(now - at)}`;
+    t.textContent = t.className === "clock" ? at.toLocaleString(undefined, {...day, ...hour})
+      : `${at.toLocaleString(undefined, {...day, ...hour, second: "2-digit", timeZoneName: "short"})} · ${ago(now - at)}`;
   }
 };
-
-// A live page is fed every two seconds. One that has had nothing for so long tells its
-// reader, whatever the browser does meanwhile: it may try again each second, or hang on a
-// connection that is dead, and neither is a sign of life.
-const lostAfter = 6000;
-const live = document.querySelector("[sse-connect]");
-let fed = Date.now();
-
-const feed = () => {
-  fed = Date.now();
-  document.documentElement.dataset.fed = Number(document.documentElement.dataset.fed || 0) + 1;
-  watch();
+// On a phone a row is a card: each of its cells says what it is.
+const labels = (root) => {
+  for (const table of root.querySelectorAll("table")) {
+    const names = [...table.querySelectorAll("thead th")].map((th) => th.textContent);
+    for (const row of table.tBodies[0]?.rows ?? []) [...row.cells].forEach((td, i) => { if (names[i]) td.dataset.label = names[i]; });
+  }
 };
-const watch = () => {
-  const is = live !== null && Date.now() - fed > lostAfter;
-  for (const p of document.querySelectorAll(".lost")) if (p.hidden === is) p.hidden = !is;
-};
-setInterval(watch, 1000);
+const dress = (root) => { times(root); labels(root); };
 
 // What scrolls can be reached by the keyboard, and is no stop for it where it does not.
 const reachable = () => {
@@ -37,17 +37,58 @@ const reachable = () => {
 window.addEventListener("resize", reachable);
 document.addEventListener("toggle", reachable, true);
 
-document.body.addEventListener("htmx:afterSwap", (e) => { times(e.target); reachable(); });
-// A part that somebody is working in is not replaced under their hands.
-document.body.addEventListener("htmx:sseBeforeMessage", (e) => {
-  feed();
-  if (e.target.contains(document.activeElement) && document.activeElement.matches("input, select, textarea, button, summary")) e.preventDefault();
-});
+// A live page is asked for again and again, and what has changed is changed in place: scroll,
+// focus, selection and opened parts stay. What has data-own belongs to this script.
+const every = 2000;
+const html = document.documentElement;
+const edited = new WeakSet();
+const pace = document.querySelector(".pace"), lost = document.querySelector(".lost");
+let paused = false, failures = 0;
+document.addEventListener("input", (e) => { if (e.target.form) edited.add(e.target.form); });
+
+const kept = {
+  // A form that somebody fills in is not replaced under their hands; neither is what this script draws.
+  beforeNodeMorphed: (old) => !(old.dataset && "own" in old.dataset || edited.has(old) || old.tagName === "FORM" && old.contains(document.activeElement)),
+  // Readers open and close, and this file says what the keyboard can reach.
+  beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS" || name === "tabindex"),
+};
+const update = async () => {
+  const reply = await fetch(location.href, {signal: AbortSignal.timeout(5000), headers: {Accept: "text/html"}});
+  if (reply.redirected) { location.reload(); return; } // the session has ended
+  if (!reply.ok) throw new Error(reply.statusText);
+  const next = new DOMParser().parseFromString(await reply.text(), "text/html");
+  if (paused) return;
+  dress(next);
+  Idiomorph.morph(document.body, next.body, {ignoreActiveValue: true, callbacks: kept});
+  document.title = next.title;
+  reachable();
+  html.dataset.fed = Number(html.dataset.fed || 0) + 1;
+};
+const turn = async () => {
+  if (!paused && !document.hidden) {
+    try { await update(); failures = 0; } catch { failures++; }
+    lost.hidden = failures < 2;
+    tell();
+  }
+  setTimeout(turn, every);
+};
+const tell = () => {
+  pace.textContent = paused ? "Paused" : failures > 1 ? "Lost" : "Live";
+  pace.classList.toggle("fair", paused);
+  pace.classList.toggle("bad", failures > 1);
+  pace.setAttribute("aria-pressed", paused);
+};
+if ("live" in document.body.dataset) {
+  pace.hidden = false;
+  pace.addEventListener("click", () => { paused = !paused; tell(); });
+  tell();
+  setTimeout(turn, every);
+}
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim() || "#888";
 const resolved = (name) => {
   const probe = document.createElement("span");
-  probe.className = name;
+  probe.style.color = `var(--${name === "muted" ? "quiet" : name})`;
   document.body.append(probe);
   const c = getComputedStyle(probe).color;
   probe.remove();
@@ -55,15 +96,15 @@ const resolved = (name) => {
 };
 
 const kinds = {
-  ratio: {title: "calls that succeed, %", columns: [0, 2], range: [0, 100], series: [{label: "succeed %", stroke: "good"}]},
-  latency: {title: "latency, ms", columns: [0, 3, 4], series: [{label: "p50", stroke: "good"}, {label: "p99", stroke: "bad"}]},
-  gini: {title: "Gini coefficient of the workers' load", columns: [0, 1], range: [0, 1], series: [{label: "Gini", stroke: "fair"}]},
+  ratio: {title: "calls that succeed, %", columns: [0, 2], range: [0, 100], series: [{label: "succeed %", stroke: "accent"}]},
+  latency: {title: "latency, ms", columns: [0, 3, 4], series: [{label: "p50", stroke: "muted"}, {label: "p99", stroke: "accent"}]},
+  gini: {title: "Gini coefficient of the workers' load", columns: [0, 1], range: [0, 1], series: [{label: "Gini", stroke: "accent"}]},
   node: {title: "calls that fail, %, and handlers that are out", columns: [0, 1, 3], series: [{label: "fail %", stroke: "bad"}, {label: "out", stroke: "fair"}]},
 };
 
 // Changes are lines across the chart, in the colour of their kind: the cause beside the
 // effect. What they are is in the list below it.
-const markColors = {fallback: "fair", control: "off", config: "off", definition: "muted", cluster: "muted", transfer: "muted"};
+const markColors = {fallback: "fair", control: "accent", config: "accent", definition: "muted", cluster: "muted", transfer: "muted"};
 const drawMarks = (chart, marks) => {
   const {ctx, bbox} = chart;
   ctx.save();
@@ -82,15 +123,14 @@ const drawMarks = (chart, marks) => {
 };
 
 const room = (box) => {
-  const style = getComputedStyle(box.parentElement);
-  return box.parentElement.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  return box.clientWidth - 26; // its padding and edge
 };
 
 const draw = async (box) => {
   const kind = kinds[box.dataset.chart];
   let marks = [];
   const options = (width) => ({
-    title: kind.title, width, height: 200, cursor: {drag: {x: true, y: false}},
+    title: kind.title, width, height: 200, points: {show: false}, cursor: {drag: {x: true, y: false}},
     scales: kind.range ? {y: {range: kind.range}} : {},
     axes: [{stroke: resolved("muted"), grid: {stroke: color("line")}}, {stroke: resolved("muted"), grid: {stroke: resolved("muted"), width: 0.2}}],
     hooks: {draw: [(chart) => drawMarks(chart, marks)]},
@@ -109,14 +149,17 @@ const draw = async (box) => {
       }
       const data = kind.columns.map((i) => all[i]);
       if (chart) chart.setData(data);
-      else { chart = new uPlot(options(Math.max(280, Math.min(620, room(box)))), data, box); reachable(); }
+      else {
+        chart = new uPlot(options(Math.max(260, room(box))), data, box);
+        new ResizeObserver(() => { const width = Math.max(260, room(box)); if (width !== chart.width) chart.setSize({width, height: 200}); }).observe(box);
+      }
     } catch { /* the next turn tries again; the banner tells */ }
   };
   await refresh();
   setInterval(refresh, 5000);
 };
 
-times(document);
+dress(document);
 reachable();
 const charts = document.querySelectorAll(".chart");
 if (charts.length) {
