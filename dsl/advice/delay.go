@@ -12,7 +12,7 @@ import (
 // service hangs, and what the run needs waits behind them.
 func (c *advisor) adviseDelay() {
 	for i, s := range c.Steps {
-		if s.IsCritical() || s.Fallback != nil || s.Deadline > 0 || !c.Types.Calls(s.Handler) && s.Call == nil {
+		if s.IsCritical() || s.Detached || s.Fallback != nil || s.Deadline > 0 || !c.Types.Calls(s.Handler) && s.Call == nil {
 			continue
 		}
 		longest := c.longest(s.Handler).Within(s.Stage.Deadline).Within(c.Declared.Deadline)

@@ -69,6 +69,7 @@ func Degradation(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporter) 
 		for i := range p.Steps {
 			p.check(i)
 			p.checkEnabled(i)
+			p.checkDetached(i)
 		}
 		p.checkOutputs()
 	})

@@ -109,6 +109,7 @@ const (
 	OnUnknown      diag.Code = "PC0225"
 	MaxState       diag.Code = "PC0226"
 	Contribution   diag.Code = "PC0227"
+	NotDetached    diag.Code = "PC0229"
 )
 
 // The rules about schemas.

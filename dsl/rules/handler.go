@@ -50,6 +50,36 @@ handlers:
             fallback: {min-success-ratio: 0.5}
 `,
 	}, {
+		Code:  NotDetached,
+		Title: "handler that cannot be detached",
+		Why: "Later stages do not wait for a detached handler. If they read what it sets, or set what it reads, the run would depend on which " +
+			"of them is faster. A critical handler cannot be detached either, because nothing may happen before it has succeeded.",
+		Before: `pipelines:
+  - id: new-order
+    shared-state: {mail: null}
+    stages:
+      - id: notify
+        handlers:
+          - id: mail
+            critical: false
+            detached: true
+            request: {url: http://127.0.0.1:9083/v1/mails}
+            result: {mail: sent}
+      - {id: end, handlers: [{id: report, request: {url: http://127.0.0.1:9084/v1/reports, body: {mail: !$ "shared-state.mail ?? 'none'"}}}]}
+`,
+		After: `pipelines:
+  - id: new-order
+    shared-state: {mail: null}
+    stages:
+      - id: notify
+        handlers:
+          - id: mail
+            critical: false
+            request: {url: http://127.0.0.1:9083/v1/mails}
+            result: {mail: sent}
+      - {id: end, handlers: [{id: report, request: {url: http://127.0.0.1:9084/v1/reports, body: {mail: !$ "shared-state.mail ?? 'none'"}}}]}
+`,
+	}, {
 		Code:  Undeclared,
 		Title: "shared-state name that is not declared",
 		Why: "Handlers share only the declared names. A name that is set but not declared is a typing error, or a dependency " +

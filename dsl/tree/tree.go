@@ -447,6 +447,10 @@ type Handler struct {
 	// Critical says that the run cannot succeed without the handler. A contribution must set it.
 	Critical *bool `yaml:"critical" default:"true"`
 
+	// Detached lets later stages begin before the handler is done. The run still ends after it. It is only for handlers
+	// that are not critical and have nothing in common with what comes after them.
+	Detached bool `yaml:"detached"`
+
 	// Enabled says whether the run includes the handler.
 	Enabled *expr.Value `yaml:"enabled" kind:"bool"`
 

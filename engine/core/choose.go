@@ -14,6 +14,9 @@ import (
 // were none. What has been decided is told by the records, so it is never decided
 // again, whatever live settings become.
 func (r *decisions) enter(live Live) {
+	if r.stage == len(r.plan.Stages) {
+		return
+	}
 	stage := r.plan.Stages[r.stage]
 	if r.givesUp() || stage.Declared.Enabled == nil && len(stage.Declared.Choose) == 0 {
 		return

@@ -40,8 +40,8 @@ func (w *whole) clockAt(now time.Time) time.Time { return model.Stamp(now).Add(-
 
 // limitAround is that of what the run begins: the deadline of the pipeline, that of the stage and those
 // around the call that it is inside of. Who gives up has no deadline any more: what is done has to
-// be undone.
-func limitAround(r *progress) (l limit) {
+// be undone. A detached handler outlasts its stage, and keeps only the wider ones.
+func limitAround(r *progress, detached bool) (l limit) {
 	if !r.paused.IsZero() || r.givesUp() {
 		return limit{}
 	}
@@ -54,7 +54,7 @@ func limitAround(r *progress) (l limit) {
 	if d := r.plan.Pipeline.Deadline; d > 0 && !r.clock.IsZero() {
 		l = l.or(r.clock.Add(d+r.stood), "pipeline "+r.plan.Pipeline.ID, d)
 	}
-	if r.stage == len(r.plan.Stages) {
+	if detached || r.stage == len(r.plan.Stages) {
 		return l
 	}
 	if g := r.plan.Stages[r.stage]; g.Declared.Deadline > 0 && !r.stageClock.IsZero() {
@@ -71,7 +71,7 @@ func limitOf(r *progress, u unit) limit {
 	if u.Undo != nil && u.rec.blind {
 		return limit{} // what it has done has to be known, to be undone
 	}
-	l := limitAround(r)
+	l := limitAround(r, u.Handler.Detached)
 	if u.Deadline > 0 && !u.of.clock.IsZero() && !r.givesUp() {
 		l = l.or(u.of.clock.Add(u.Deadline+r.stood), "handler "+u.Path, u.Deadline)
 	}

@@ -222,7 +222,7 @@ func (f *fitting) reader(path datum.Path) string {
 	for _, s := range f.run.plan.Steps {
 		rec := &f.run.records[s.Position]
 		switch {
-		case s.Stage >= f.run.stage && f.goesOn(s) && slices.ContainsFunc(s.Reads, reads):
+		case (s.Stage >= f.run.stage || s.Handler.Detached) && f.goesOn(s) && slices.ContainsFunc(s.Reads, reads):
 			return s.Path
 		case s.Undo != nil && (rec.outcome == model.OutcomeSucceeded || !rec.decided()) && slices.ContainsFunc(s.Handler.CompensateReads(),
 			reads):

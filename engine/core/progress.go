@@ -27,6 +27,20 @@ func (r *progress) begins(at time.Time) {
 	r.scope.begins(r.start.ID, at)
 }
 
+// open returns the handlers that may begin or go on: those of the present stage, and those of
+// earlier ones that are detached and not decided.
+func (r *progress) open() (steps []*planner.Step) {
+	if r.stage < len(r.plan.Stages) {
+		steps = r.plan.Stages[r.stage].Steps
+	}
+	for _, s := range r.plan.Detached {
+		if s.Stage < r.stage && !r.records[s.Position].decided() {
+			steps = append(slices.Clip(steps), s)
+		}
+	}
+	return steps
+}
+
 // unit returns the handler as what makes calls.
 func (r *progress) unit(s *planner.Step) unit { return unitOf(s, &r.records[s.Position]) }
 
@@ -85,13 +99,10 @@ func (r *progress) Cause() string {
 		_, cause := r.waitsToUndo()
 		return cause
 	}
-	if r.stage == len(r.plan.Stages) {
-		return ""
-	}
 	var causes []string
 	var last time.Time
 	var retry string
-	for _, s := range r.plan.Stages[r.stage].Steps {
+	for _, s := range r.open() {
 		r.visit(s, func(u unit) {
 			if c := u.rec.cause; c != "" && !u.rec.decided() && !slices.Contains(causes, c) {
 				causes = append(causes, c)
@@ -123,7 +134,7 @@ func (r *progress) Next() time.Time {
 		next, _ = r.waitsToUndo()
 		return next
 	}
-	if r.status.Ended() || r.stage == len(r.plan.Stages) {
+	if r.status.Ended() {
 		return next
 	}
 	if r.givesUp() {
@@ -133,7 +144,7 @@ func (r *progress) Next() time.Time {
 		return next
 	}
 	unknown := false
-	for _, s := range r.plan.Stages[r.stage].Steps {
+	for _, s := range r.open() {
 		r.visit(s, func(u unit) {
 			unknown = unknown || u.rec.outcome == model.OutcomeUnknown
 			if sub := u.rec.sub; sub != nil && !u.rec.decided() && !u.cutOff() {

@@ -69,12 +69,12 @@ func (r *Run) Ready(live Live) (tasks []Attempt) {
 	// to the next at once.
 	for moved := true; moved; {
 		r.advance(live)
-		if r.status.Ended() || r.stage == len(r.plan.Stages) { // the outputs may have failed behind the last stage
+		if r.status.Ended() {
 			break
 		}
 		startClocks(&r.progress, live.Now)
 		r.enter(live)
-		for _, s := range r.plan.Stages[r.stage].Steps {
+		for _, s := range r.open() {
 			if r.givesUp() && !r.records[s.Position].lost(s) {
 				continue // what has not begun does not begin any more
 			}
@@ -104,7 +104,7 @@ func (r *Run) advance(live Live) (moved bool) {
 	}
 	for r.stage < len(r.plan.Stages) {
 		for _, s := range r.plan.Stages[r.stage].Steps {
-			if !r.records[s.Position].decided() {
+			if !r.records[s.Position].decided() && !s.Handler.Detached {
 				return moved
 			}
 		}
@@ -112,6 +112,9 @@ func (r *Run) advance(live Live) (moved bool) {
 		r.stageClock = time.Time{}
 		r.touch()
 		moved = true
+	}
+	if len(r.open()) > 0 {
+		return moved
 	}
 	if err := r.answer(live); err != nil {
 		r.failedPath, r.class = r.plan.Pipeline.ID, model.ClassOf(err)

@@ -179,10 +179,10 @@ func (r *Run) lose(u unit) {
 }
 
 // checkPassed makes sure that the run goes never back: all handlers of the
-// stages that it has left are decided.
+// stages that it has left are decided, or detached.
 func (r *progress) checkPassed() error {
 	for _, s := range r.plan.Steps {
-		if s.Stage < r.stage && !r.records[s.Position].decided() {
+		if s.Stage < r.stage && !s.Handler.Detached && !r.records[s.Position].decided() {
 			return fmt.Errorf("it has left the stage of the handler %s, which its checkpoint does not know: the definition has changed", s.Path)
 		}
 	}

@@ -142,6 +142,9 @@ func traitsOf(v planner.StepView) []string {
 	} else {
 		out = append(out, "not critical")
 	}
+	if v.Detached {
+		out = append(out, "detached")
+	}
 	if v.Undo != "" {
 		out = append(out, "undone by "+v.Undo)
 	}

@@ -40,8 +40,8 @@ import (
 	"procaas/handlers"
 )
 
-// sweepFlow has three stages, a parallel one of two calls, an emit beside a wait,
-// and a call of a pipeline that builds on all that; then the event that it emitted.
+// sweepFlow has three stages, a parallel one of two calls, an emit beside a wait and a
+// detached call, and a call of a pipeline that builds on all that; then the event that it emitted.
 const sweepFlow = `
 services:
   - {id: svc, url: "http://127.0.0.1:9", timeout: 60s}
@@ -68,6 +68,7 @@ pipelines:
         handlers:
           - {id: tell, emit: {type: found, payload: {id: !$ flow.key}}}
           - {id: pause, wait: {for: 20ms}}
+          - {id: mail, critical: false, detached: true, deadline: 5m, request: {service: svc, path: /mail, body: {}}}
       - id: third
         handlers:
           - id: call
@@ -95,10 +96,11 @@ services:
       - {method: POST, path: /b, reply: {body: {n: 2}}}
       - {method: POST, path: /c, reply: {body: {sum: !$ request.body.sum}}}
       - {method: POST, path: /d, reply: {body: {}}}
+      - {method: POST, path: /mail, latency: 40ms, reply: {body: {}}}
 `
 
-// sweepStages tells the stage of each handler that calls.
-var sweepStages = map[string]int{"begin/first/a": 0, "begin/first/b": 0, "adding/only/c": 2, "found/last/d": 0}
+// sweepStages tells the last stage in which each handler may call.
+var sweepStages = map[string]int{"begin/first/a": 0, "begin/first/b": 0, "begin/second/mail": 2, "adding/only/c": 2, "found/last/d": 0}
 
 // sweepWays tells the calls that a handler is inside of.
 var sweepWays = map[string]string{"adding/only/c": "begin/third/call>"}

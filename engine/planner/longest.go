@@ -15,11 +15,25 @@ func (s *Step) Longest(b *tree.Bundle) tree.Longest {
 
 // Longest is how long a run of the pipeline may take.
 func (p *Plan) Longest() tree.Longest {
-	var all tree.Longest
+	var all, beside tree.Longest
 	for _, g := range p.Stages {
+		for _, s := range g.Steps {
+			if s.Handler.Detached {
+				beside = beside.Or(all.And(s.ends(p.Bundle)))
+			}
+		}
 		all = all.And(g.Longest(p.Bundle))
 	}
-	return all.Within(p.Pipeline.Deadline)
+	return all.Or(beside).Within(p.Pipeline.Deadline)
+}
+
+// ends is how long the stage of the handler may have taken when the handler is done.
+func (s *Step) ends(b *tree.Bundle) tree.Longest {
+	var begins tree.Longest
+	for _, e := range s.After {
+		begins = begins.Or(e.From.ends(b))
+	}
+	return begins.And(s.Longest(b))
 }
 
 // Longest is how long the stage may take: that of the longest chain of handlers that wait for each
@@ -28,6 +42,9 @@ func (g *Stage) Longest(b *tree.Bundle) tree.Longest {
 	var all tree.Longest
 	ends := make([]tree.Longest, len(g.Steps))
 	for i, s := range g.Steps {
+		if s.Handler.Detached {
+			continue // nothing waits for it, in this stage and in the next
+		}
 		var begins tree.Longest
 		for _, e := range s.After {
 			begins = begins.Or(ends[e.From.Index])

@@ -26,6 +26,7 @@ type Plan struct {
 	ByPath    map[string]*Step // by path
 	Steps     []*Step          // all of them, as declared
 	Written   []*Step          // those that authors write: with the ones of repeated stages in place of these
+	Detached  []*Step          // those that the next stage does not wait for
 	byPath    map[string]*Step // of all
 	Shared    []sharedName     // that the flow and the pipeline declare
 	MostCalls int              // calls that may be under way at once
@@ -285,6 +286,9 @@ func (p *Plan) add(h *tree.Handler, stage int, m *Planner) (*Step, error) {
 	s.Volatile = s.isVolatile(of)
 	p.ByPath[s.Path] = s
 	p.Steps = append(p.Steps, s)
+	if h.Detached {
+		p.Detached = append(p.Detached, s)
+	}
 	return s, nil
 }
 

@@ -49,6 +49,7 @@ type StepView struct {
 	ForEach  string     `json:"for_each,omitempty"`   // the list, as it is written
 	Parallel int        `json:"parallel,omitempty"`   // items of it that are worked on at once
 	Critical bool       `json:"critical"`
+	Detached bool       `json:"detached,omitempty"` // the next stage does not wait for it
 	Deadline string     `json:"deadline,omitempty"` // that of requests that are not critical included
 	Longest  string     `json:"longest"`            // the time that all its attempts may take, or unbounded
 	Owner    string     `json:"owner,omitempty"`
@@ -109,7 +110,7 @@ func (p *Plan) View() PlanView {
 func (s *Step) view(b *tree.Bundle) StepView {
 	h := s.Handler
 	v := StepView{
-		ID: h.ID, Path: s.Path, Type: h.Type, Critical: h.IsCritical(), Owner: h.Owner, At: h.Span.String(),
+		ID: h.ID, Path: s.Path, Type: h.Type, Critical: h.IsCritical(), Detached: h.Detached, Owner: h.Owner, At: h.Span.String(),
 		Reads: []string{}, Writes: []string{}, Touches: unique(s.Touches), After: []EdgeView{},
 		Deadline: durationText(s.Deadline), Longest: s.Longest(b).String(),
 	}
