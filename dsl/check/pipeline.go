@@ -62,7 +62,7 @@ func checkPipeline(c *walk) {
 	if e := p.When.Expr(); e != nil {
 		e.Compile(&expr.Scope{
 			Parsed: c.Parsed, Roots: []string{"event", "configs", "flow"}, Configs: c.Configs, Payload: c.payload,
-			ConfigOutlines: c.configKnown,
+			ConfigOutlines: c.configKnown, KeyOf: c.computesKey(),
 		}, datum.BoolKind, c.Reporter)
 		c.facts = whenFacts(e)
 	}

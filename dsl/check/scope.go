@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
@@ -75,12 +76,21 @@ func (c *walk) newScope() *expr.Scope {
 	sc := &expr.Scope{
 		Parsed: c.Parsed, Roots: roots, Inputs: inputs, State: c.state, Configs: c.Configs, Late: make(map[string]string),
 		Payload: c.payload, Known: c.known, Responses: c.responses, ConfigOutlines: c.configKnown, Facts: c.facts,
-		Invites: len(c.Declared.Contributions) > 0,
+		Invites: len(c.Declared.Contributions) > 0, KeyOf: c.computesKey(),
 	}
 	if c.element != nil {
 		sc.Roots, sc.Item = append(slices.Clone(roots), "item", expr.IndexRoot), c.element.item
 	}
 	return sc
+}
+
+// computesKey names the flow of the pipeline if it finds its key elsewhere than in event.key.
+func (c *walk) computesKey() string {
+	if c.Flow == nil || c.Flow.Key.IsNull() ||
+		slices.ContainsFunc(c.Flow.Key.Reads(), func(r datum.Read) bool { return r.Path.Overlaps(datum.Path{"event", "key"}) }) {
+		return ""
+	}
+	return c.Flow.ID
 }
 
 // checkAmbiguous reports reads of a source whose id two earlier handlers have. Two of one id

@@ -157,6 +157,9 @@ type Scope struct {
 	// Parsed keeps the trees of texts that were parsed; nil keeps none.
 	Parsed *syntax.Cache
 
+	// KeyOf names the flow if it computes the key from other things than event.key.
+	KeyOf string
+
 	// Invites says that contributions which were not given may declare more names
 	// of the shared state.
 	Invites bool

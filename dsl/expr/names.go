@@ -135,6 +135,10 @@ func (b *names) members(root string, links []link) datum.Shape {
 	case "sources":
 		return b.source(at, name, links)
 	}
+	if root == "event" && name == "key" && b.scope.KeyOf != "" {
+		b.reporter.Warnf(b.span(links[0].node), rules.ExprUnknownMember, "write flow.key",
+			"flow %s computes its key: event.key is what the sender gave, mostly null", b.scope.KeyOf)
+	}
 	return b.member(at, root, rootMembers[root], name, len(links) > 1)
 }
 

@@ -70,7 +70,7 @@ func (e edit) told(s *source.Source, d diag.Diagnostic) diag.Diagnostic {
 var (
 	hintMeant  = regexp.MustCompile(`^did you mean ["']?([\w.-]+)["']?(?:\(.*\))?\?`)
 	hintQuotes = regexp.MustCompile(`^put it in quotes: (".*")$`)
-	hintWrite  = regexp.MustCompile(`^write (true|false|null|==|!=|and|or|not|in|shared-state|event\.payload|response)$`)
+	hintWrite  = regexp.MustCompile(`^write (true|false|null|==|!=|and|or|not|in|shared-state|event\.payload|flow\.key|response)$`)
 	hintField  = regexp.MustCompile(`^write ([a-z][a-z-]*):$`)
 	hintValue  = regexp.MustCompile(`^write ((?:true|false|[0-9][0-9./]*[a-z]*)(?:, without quotes)?)$`)
 	hintPair   = regexp.MustCompile(`^write (critical: false)$`)
