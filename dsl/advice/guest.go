@@ -13,9 +13,9 @@ import (
 	"procaas/dsl/tree"
 )
 
-// adviseGuests finds names of contributions that become null when a service leaves something out of
-// its response. Nothing guards a critical handler of another owner against that: the contribution
-// has succeeded.
+// adviseGuests finds names that begin as a value and become null when a service leaves something out
+// of its response. Nothing guards a critical handler of another owner, or a critical call that sends
+// the name on, against that: the handler that sets it has succeeded.
 func (c *advisor) adviseGuests() {
 	for i, s := range c.Steps {
 		if s.Into == "" {
@@ -30,6 +30,32 @@ func (c *advisor) adviseGuests() {
 			}
 		}
 	}
+	for _, s := range c.SentOn() {
+		first := any(c.State)
+		for _, name := range s.Name {
+			of, _ := first.(map[string]any)
+			first = of[name]
+		}
+		if len(s.Name) == 0 || first == nil || c.ownerOf(s.From) != c.ownerOf(s.By) {
+			continue
+		}
+		if len(s.Name) > 1 {
+			first = nil // ?? would stand in for the whole
+		}
+		c.adviseUnsure(s.At, fmt.Sprintf("shared-state.%s becomes null when the response lacks it, and the critical %q sends it", s.Name, s.By.ID),
+			first, diag.Related{Span: s.By.IDPlace(), Message: "sends it"})
+	}
+}
+
+// adviseUnsure reports a value that begins as first and may become null.
+func (c *advisor) adviseUnsure(at diag.Span, message string, first any, reader diag.Related) {
+	hint := "say what the response has in response-schema"
+	if first != nil {
+		hint += ", or what stands in for it, such as ?? " + datum.Plainly(first)
+	}
+	c.Report(diag.Diagnostic{
+		Span: at, Severity: diag.Advice, Code: rules.UnsureGuest, Message: message, Related: []diag.Related{reader}, Hint: hint,
+	})
 }
 
 // adviseGuest looks at one name of a contribution.
@@ -42,13 +68,8 @@ func (c *advisor) adviseGuest(s steps.Step, name string, value *expr.Value) {
 	if reader == nil {
 		return
 	}
-	c.Report(diag.Diagnostic{
-		Span: value.Span, Severity: diag.Advice, Code: rules.UnsureGuest,
-		Message: fmt.Sprintf("shared-state.%s.%s becomes null when the response lacks it, and the critical %q of another owner reads it",
-			s.ID, name, reader.ID),
-		Hint:    "say what the response has in response-schema, or what stands in for it, such as ?? " + datum.Plainly(first),
-		Related: []diag.Related{{Span: reader.IDPlace(), Message: "reads it"}},
-	})
+	c.adviseUnsure(value.Span, fmt.Sprintf("shared-state.%s.%s becomes null when the response lacks it, and the critical %q of another owner reads it",
+		s.ID, name, reader.ID), first, diag.Related{Span: reader.IDPlace(), Message: "reads it"})
 }
 
 // unsure reports whether a value is a part of a response that may be missing there.

@@ -134,10 +134,11 @@ pipelines:
 		After:  longSecondary("retry: {attempts: 3}, deadline: 2s"),
 	}, {
 		Code:  UnsureGuest,
-		Title: "contribution that may set null",
-		Why: "A service may answer 200 with {}. The contribution then succeeds, and its name becomes null. Its first value does not come back. " +
-			"A critical handler of another owner that computes with the name fails, and the run with it. A schema makes the contribution " +
-			"fail instead, and its name keeps the first value. Or write what stands in for a missing value.",
+		Title: "value that may become null",
+		Why: "A service may answer 200 with {}. The handler then succeeds, and the name that it sets becomes null. The first value does not come " +
+			"back. A critical handler of another owner that computes with the name fails, and the run with it. A critical request that " +
+			"changes something sends the null. A schema makes the handler that reads the response fail instead. Or write what stands in " +
+			"for a missing value.",
 		Before: unsureGuest(""),
 		After:  unsureGuest("response-schema: {type: object, required: [points], properties: {points: {type: integer}}}\n    "),
 	}}

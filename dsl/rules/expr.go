@@ -75,7 +75,7 @@ func ExprRules() []Rule {
 			ExprUnknownMember, "unknown member",
 			"event has id, type, source, time, key and payload. flow has id, key and state. run has id, pipeline and started. A " +
 				"source has response, status and outcome. The sender's own data is in event.payload. If the flow computes its key, the " +
-				"key is in flow.key: event.key is null unless the sender gives one.",
+				"key is in flow.key: event.key is null unless the sender sets it.",
 			"event.city", "event.payload.city",
 		},
 		{

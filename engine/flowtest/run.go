@@ -6,12 +6,15 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/steps"
 )
 
 // Options says which tests to run, and how.
@@ -131,10 +134,51 @@ func leftOut(suites []*Suite) (out []string) {
 				out = append(out, fmt.Sprintf("queue of %s: tests have no queue. Their events start runs at once, "+
 					"without its retry, unique, limits and order", p.ID))
 			}
+			out = append(out, nulls(suites, steps.Of(p, s.Bundle, s.types))...)
 		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// nulls says which critical calls may send null without a test for it: a response without a schema
+// may lack what they send on, and no mock leaves it out.
+func nulls(suites []*Suite, p *steps.Pipeline) (out []string) {
+	lacking := map[string][]string{} // members, by the handler whose response may lack them
+	for _, sent := range p.SentOn() {
+		from, member := sent.From.Path, sent.Member.String()
+		if !slices.Contains(lacking[from], member) &&
+			!slices.ContainsFunc(suites, func(s *Suite) bool { return s.leavesOut(from, sent.Member) }) {
+			lacking[from] = append(lacking[from], member)
+		}
+	}
+	for _, from := range sorted(lacking) {
+		out = append(out, fmt.Sprintf("a response of %s without %s, which a critical request sends on. "+
+			"Describe it in response-schema, or let a mock leave it out", from, strings.Join(lacking[from], ", ")))
+	}
+	return out
+}
+
+// leavesOut reports whether a mock of a handler replies without a part, or with null.
+func (s *Suite) leavesOut(path string, part datum.Path) bool {
+	leaves := func(mocks map[string][]*Answer) bool {
+		for name, answers := range mocks {
+			if !slices.Contains(s.names.find(name), path) {
+				continue
+			}
+			for _, a := range answers {
+				v := a.Reply
+				for _, member := range part {
+					v = v.Get(member)
+				}
+				if a.Error == "" && a.Status < 300 && v.IsNull() {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	return leaves(s.File.Mocks) || slices.ContainsFunc(s.File.Tests, func(t *Test) bool { return leaves(t.Mocks) })
 }
 
 // sharedMocks notes which answers of a file were used by any of its tests.

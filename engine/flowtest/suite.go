@@ -25,6 +25,7 @@ type Suite struct {
 	env   Env
 	stubs func() (Stubs, error)
 	plans map[string]*planner.Plan
+	types tree.Types
 	names names
 }
 
@@ -108,6 +109,10 @@ func beside(name string, paths []string, otherwise ...string) []string {
 func NewSuite(name string, f *File, b *tree.Bundle, stubs func() (Stubs, error), env Env) (*Suite, []diag.Diagnostic) {
 	s := &Suite{Name: name, File: f, Bundle: b, env: env, stubs: stubs, plans: map[string]*planner.Plan{}, names: newNames(b)}
 	types := engine.Types(env.Types)
+	s.types = tree.Types{}
+	for _, t := range types {
+		s.types[t.Name] = t
+	}
 	c := checker{suite: s}
 	for _, p := range b.Pipelines {
 		plan, err := planner.New(b, p, types)
