@@ -22,6 +22,28 @@ pipelines:
           - {id: end, set: {total: 100}}
 `
 
+const refused = `services: [{id: bank, url: "http://127.0.0.1:1"}]
+pipelines:
+  - id: work
+    stages: [{id: only, handlers: [{id: charge, retry: {attempts: 2, min-delay: 10ms}, request: {service: bank, path: /}}]}]
+`
+
+// A retry begins a handler afresh. Why it had failed before is what the next one on call asks first.
+func TestOperatorSeesTheErrorsBeforeARetry(t *testing.T) {
+	t.Parallel()
+	o := operateNode(t, refused)
+	run, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.wait(model.Failed, 1)
+	o.command(cli.ExitFine, `(?s)attempt 1 at .*connection refused\nattempt 2 at .*connection refused\n`, "explain", run.Run, "charge")
+	o.command(cli.ExitFine, `^`+run.Run, "runs", "retry", run.Run, "--reason", "bank is back")
+	before := `before the retry by anonymous at .* \(bank is back\): failed: work/only/charge: attempt 2: .*connection refused\n`
+	o.command(cli.ExitFine, before, "runs", "show", run.Run)
+	o.command(cli.ExitFine, before, "explain", run.Run, "charge")
+}
+
 // The person on call asks why a handler was left out, and gets the values of then.
 func TestOperatorLearnsWhyAHandlerRanOrNot(t *testing.T) {
 	t.Parallel()

@@ -144,7 +144,7 @@ var accessCases = []storeCase{
 		ids := p.accept(p.event("a"), p.event("b"), p.event("c"))
 		runs := p.wantClaims(node, ids...)
 		failed := change(runs[0], model.Failed)
-		failed.FailedPath, failed.ErrorClass = "made/s/h", "503"
+		failed.FailedPath, failed.ErrorClass, failed.Error = "made/s/h", "503", "HTTP 503: no room"
 		p.commit(node, failed)
 		p.finish(node, runs[1])
 		bob := store.Actor{Name: "bob", Reason: "it is back"}
@@ -157,7 +157,7 @@ var accessCases = []storeCase{
 		p.must(p.Runs.Retry(p.Context(), ids[0], bob))
 		p.must(p.Runs.Cancel(p.Context(), ids[0], bob))
 		p.must(p.Runs.Cancel(p.Context(), ids[2], bob))
-		before := store.AuditedRun{Pipeline: "made", Status: model.Failed, FailedPath: "made/s/h", ErrorClass: "503"}
+		before := store.AuditedRun{Pipeline: "made", Status: model.Failed, FailedPath: "made/s/h", ErrorClass: "503", Error: "HTTP 503: no room"}
 		want := []store.Audited{
 			store.AuditedRun{Pipeline: "made", Status: model.Running}.Cancelled(ids[2], bob),
 			store.AuditedRun{Pipeline: "made", Status: model.Waiting, Generation: 1}.Cancelled(ids[0], bob),

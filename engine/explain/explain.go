@@ -37,6 +37,7 @@ type Explanation struct {
 	Summary   string                  `json:"summary"`    // for people
 	At        *time.Time              `json:"at"`         // when it was decided; null before
 	Handler   *checkpoint.HandlerView `json:"handler"`    // null when the run has not reached it
+	Tries     []TryView               `json:"tries"`      // the last attempts, when one has failed
 	WaitedFor []WaitedFor             `json:"waited_for"` // handlers of its stage
 	Decisions []Decision              `json:"decisions"`  // conditions, in the order in which they are asked
 	Missing   []string                `json:"missing"`    // what is not known any more
@@ -263,7 +264,7 @@ func (x *explainer) explain(ctx context.Context) (Explanation, error) {
 	h := x.find(x.s.Path)
 	x.out = Explanation{
 		Run: x.record.ID, Pipeline: x.record.Pipeline, Status: x.record.Status, Path: x.s.Path, Outcome: "absent",
-		Handler: h, WaitedFor: []WaitedFor{}, Decisions: []Decision{}, Missing: []string{}, Now: []string{},
+		Handler: h, Tries: []TryView{}, WaitedFor: []WaitedFor{}, Decisions: []Decision{}, Missing: []string{}, Now: []string{},
 	}
 	if h != nil {
 		x.out.Outcome = h.Outcome
@@ -271,6 +272,9 @@ func (x *explainer) explain(ctx context.Context) (Explanation, error) {
 		if h.Started != nil {
 			x.out.At = h.Started // its conditions were asked before the first attempt
 		}
+	}
+	if saved, ok := x.kept(x.s); ok {
+		x.out.Tries = triesOf(saved, h)
 	}
 	x.waits()
 	if err := x.decisions(ctx); err != nil {
@@ -332,7 +336,9 @@ func (x *explainer) judge(h *checkpoint.HandlerView) {
 	tries := "its first attempt"
 	if h.Attempts > 1 && !h.RepeatsStage() {
 		tries = fmt.Sprintf("attempt %d", h.Attempts)
-		x.missing("the errors of the attempts before the last one are not kept; logs and traces have them")
+		if saved, ok := x.kept(x.s); !ok || len(saved.Tries) < h.Attempts {
+			x.missing("the errors of the first attempts are not kept; logs and traces have them")
+		}
 	}
 	switch {
 	case h.RepeatsStage() && h.Outcome != model.OutcomeSkipped:

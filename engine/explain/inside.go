@@ -82,7 +82,7 @@ func cutItem(ref string) (path string, item int) {
 func (x *explainer) explainInside(all []inner, asked string) Explanation {
 	x.out = Explanation{
 		Run: x.record.ID, Pipeline: x.record.Pipeline, Status: x.record.Status, Path: x.s.Path, Outcome: "absent",
-		WaitedFor: []WaitedFor{}, Decisions: []Decision{}, Missing: []string{}, Now: []string{},
+		Tries: []TryView{}, WaitedFor: []WaitedFor{}, Decisions: []Decision{}, Missing: []string{}, Now: []string{},
 	}
 	x.present()
 	views, placed := []checkpoint.HandlerView{}, []string{}

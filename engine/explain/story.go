@@ -50,10 +50,23 @@ type StoryStep struct {
 
 // A TryView is an attempt.
 type TryView struct {
-	Number int // from 1
-	Began  time.Time
-	Ended  *time.Time // nil while it is under way
-	Error  string     // empty when it succeeded, or is under way
+	Number int        `json:"number"` // from 1
+	Began  time.Time  `json:"began"`
+	Ended  *time.Time `json:"ended"` // null while it is under way
+	Error  string     `json:"error"` // empty when it succeeded, or is under way
+}
+
+// triesOf lists the attempts that are kept of a handler.
+func triesOf(saved checkpoint.Record, h *checkpoint.HandlerView) []TryView {
+	out := []TryView{}
+	for k, t := range saved.Tries {
+		view := TryView{Number: saved.Attempts - len(saved.Tries) + 1 + k, Began: t.Began, Ended: model.TimeOrNil(t.Ended), Error: t.Error}
+		if view.Ended == nil && k == len(saved.Tries)-1 {
+			view.Ended = h.Finished
+		}
+		out = append(out, view)
+	}
+	return out
 }
 
 // A StateChange is a name of the shared state before and after.
@@ -133,13 +146,7 @@ func (x *explainer) step(ctx context.Context, s *planner.Step) (StoryStep, error
 	step.Outcome = h.Outcome
 	i := slices.IndexFunc(x.saved.Handlers, func(r checkpoint.Record) bool { return r.Path == s.Path })
 	saved := x.saved.Handlers[i]
-	for k, t := range saved.Tries {
-		view := TryView{Number: saved.Attempts - len(saved.Tries) + 1 + k, Began: t.Began, Ended: model.TimeOrNil(t.Ended), Error: t.Error}
-		if view.Ended == nil && k == len(saved.Tries)-1 {
-			view.Ended = h.Finished
-		}
-		step.Tries = append(step.Tries, view)
-	}
+	step.Tries = triesOf(saved, h)
 	for _, c := range x.changes(s.Position, s.Position+1) {
 		if saved.Replaces(c.Name) {
 			step.Changes = append(step.Changes, c)

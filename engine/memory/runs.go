@@ -209,6 +209,6 @@ func (m *Store) Move(ctx context.Context, move store.Move, version int64, by sto
 // audited returns what the audit keeps of a run.
 func (r *memoryRun) audited() store.AuditedRun {
 	return store.AuditedRun{
-		Pipeline: r.pipeline, Status: r.status, Generation: r.generation, FailedPath: r.failedPath, ErrorClass: r.class,
+		Pipeline: r.pipeline, Status: r.status, Generation: r.generation, FailedPath: r.failedPath, ErrorClass: r.class, Error: r.failure,
 	}
 }

@@ -24,7 +24,7 @@ type Steered struct {
 }
 
 const (
-	lockRun = `select seq, flow, key, ordered, place, pipeline, generation, failed_path, error_class,
+	lockRun = `select seq, flow, key, ordered, place, pipeline, generation, failed_path, error_class, error,
 	version, bundle, coalesce(move, ''), cancel is not null from runs where id = $1 {lock}`
 	findPast = "select 1 from history where id = $1 limit 1"
 )
@@ -44,7 +44,7 @@ func (s *Store) steer(ctx context.Context, what, id string, first func(context.C
 		}
 		r := Steered{ID: id}
 		found := t.Queue(lockRun, []any{id}, &r.Seq, &r.Flow, &r.Key, &r.Ordered, &r.Place, &r.Pipeline, &r.Generation, &r.FailedPath,
-			&r.ErrorClass, &r.version, &r.bundle, &r.order, &r.cancelled)
+			&r.ErrorClass, &r.Error, &r.version, &r.bundle, &r.order, &r.cancelled)
 		past := t.Queue(findPast, []any{id}, new(int))
 		if err := t.Send(ctx); err != nil {
 			return err

@@ -10,22 +10,24 @@ import (
 	"procaas/dsl/expr"
 	"procaas/engine/checkpoint"
 	engineexplain "procaas/engine/explain"
-	"procaas/engine/model"
 )
 
 // writeExplanation tells why a handler ran in a run of a server, or did not.
 func writeExplanation(q *cli.Call, x engineexplain.Explanation) error {
 	s := q.Streams
 	fmt.Fprintf(s.Out, "%s in run %s (%s): %s\n\n%s\n", x.Path, x.Run, x.Status, x.Outcome, x.Summary)
-	if x.Status == model.Waiting {
-		v, err := q.Run(q.Ctx, x.Run)
-		if err != nil {
-			return err
-		}
-		fmt.Fprint(s.Out, runview.Behind(q, v))
+	v, err := q.Run(q.Ctx, x.Run)
+	if err != nil {
+		return err
 	}
+	fmt.Fprint(s.Out, runview.Behind(q, v)+runview.Before(q, v))
 	if h := x.Handler; h != nil {
 		fmt.Fprintln(s.Out, strings.Join(append([]string{"decided by " + x.DecidedBy}, when(*h)...), ", "))
+	}
+	for _, t := range x.Tries {
+		if t.Error != "" {
+			fmt.Fprintf(s.Out, "attempt %d at %s: %s\n", t.Number, cli.Time(t.Began), strings.Join(strings.Fields(t.Error), " "))
+		}
 	}
 	for _, w := range x.WaitedFor {
 		fmt.Fprintf(s.Out, "after %s (%s): %s\n", w.Path, w.Outcome, w.Why)

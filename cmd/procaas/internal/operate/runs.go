@@ -97,7 +97,7 @@ func runsShow() *cobra.Command {
 func showRun(q *cli.Call, v checkpoint.RunView) error {
 	fmt.Fprintf(q.Out, "run       %s\npipeline  %s\nversion   %s\nflow      %s\nkey       %s\nevent     %s %s\naccepted  %s\n",
 		v.ID, v.Pipeline, version(v), v.Flow, v.Key, v.Event.Type, v.Event.ID, v.Accepted.Local().Format(time.RFC3339Nano))
-	fmt.Fprint(q.Out, runview.Behind(q, v))
+	fmt.Fprint(q.Out, runview.Behind(q, v)+runview.Before(q, v))
 	tree := runview.Tree{W: q.Out, Color: cli.Colorful(q.Out)}
 	tree.Show(v)
 	return runview.Print(q.Streams, v)

@@ -1,0 +1,56 @@
+package runview
+
+import (
+	"fmt"
+	"strings"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/checkpoint"
+	"procaas/engine/records"
+	"procaas/engine/store"
+)
+
+// mostRetries is how many retries of a run are told of, the last ones.
+const mostRetries = 5
+
+// Before says how a run stood before operators retried it, a line for each retry. A retry begins a handler
+// afresh, so that only the audit knows.
+func Before(q *cli.Call, v checkpoint.RunView) string {
+	if v.Generation == 0 {
+		return ""
+	}
+	changes, err := q.Audit(q.Ctx, store.AuditFilter{Kind: store.AuditRun, Name: v.ID, Limit: 20}, "")
+	if err != nil {
+		return "" // what else is known of the run is told anyway
+	}
+	var lines []string
+	for _, c := range changes.Items {
+		if line := beforeText(c); line != "" && len(lines) < mostRetries {
+			lines = append([]string{line}, lines...)
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+// beforeText tells of one retry; empty for another change.
+func beforeText(c records.AuditView) string {
+	text := func(of any, field string) string {
+		values, _ := of.(map[string]any)
+		text, _ := values[field].(string)
+		return text
+	}
+	if text(c.After, "status") != "waiting" || text(c.Before, "status") == "" {
+		return ""
+	}
+	was := text(c.Before, "status")
+	if why := text(c.Before, "error"); why != "" {
+		was += ": " + strings.Join(strings.Fields(why), " ")
+	} else if path := text(c.Before, "failed_handler"); path != "" {
+		was += " in " + path
+	}
+	reason := ""
+	if c.Reason != "" {
+		reason = " (" + c.Reason + ")"
+	}
+	return fmt.Sprintf("before the retry by %s at %s%s: %s\n", c.By, cli.Time(c.Changed), reason, was)
+}
