@@ -263,8 +263,8 @@ func (f *fakeEngine) Explain(ctx context.Context, run, path string) (explain.Exp
 	return explain.Explanation{
 		Run: run, Pipeline: "new-order-created", Status: model.Succeeded, Path: "new-order-created/fetch-order/get-order",
 		Outcome: model.OutcomeSkipped, DecidedBy: "enabled", Summary: "it was left out: enabled is false: a and b", At: &began,
-		Handler:   &checkpoint.HandlerView{Path: "new-order-created/fetch-order/get-order", Outcome: model.OutcomeSkipped, Finished: &began},
-		Tries: []explain.TryView{}, WaitedFor: []explain.WaitedFor{}, Missing: []string{}, Now: []string{"rolled out to 25 %"},
+		Handler: &checkpoint.HandlerView{Path: "new-order-created/fetch-order/get-order", Outcome: model.OutcomeSkipped, Finished: &began},
+		Tries:   []explain.TryView{}, WaitedFor: []explain.WaitedFor{}, Missing: []string{}, Now: []string{"rolled out to 25 %"},
 		Decisions: []explain.Decision{{
 			What: "enabled", Source: "a and b", File: "flow.yaml", Line: 7, Column: 3, Result: "false",
 			Trace: trace,
