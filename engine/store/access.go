@@ -111,7 +111,7 @@ type AuditedRun struct {
 	Generation int          `json:"generation"`
 	FailedPath string       `json:"failed_handler,omitempty"`
 	ErrorClass string       `json:"error_class,omitempty"`
-	Error      string       `json:"error,omitempty"` // which a retry takes from the run
+	Error      string       `json:"error,omitempty"`       // which a retry takes from the run
 	Bundle     string       `json:"bundle,omitempty"`      // of one that is moved
 	MigratesTo string       `json:"migrates_to,omitempty"` // its node will move it
 	MakesUp    string       `json:"makes_up,omitempty"`    // the handler that it does after it had ended
