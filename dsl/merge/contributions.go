@@ -104,12 +104,30 @@ func (m *merger) checkGuest(p *tree.Pipeline, s *tree.Stage, h *tree.Handler, co
 		m.reportGuest(p, invited, h.PlaceOf("critical", h.Span), fmt.Sprintf("runs of pipeline %q may not fail because of contribution %q", p.ID, h.ID),
 			fmt.Sprintf("write critical: false, or ask %s to allow critical: true", askedOwner(p)))
 	}
+	m.checkTime(p, h, invited)
 	for _, name := range m.setByGuest(p, h) {
 		if !slices.Contains(invited.Writes, name.Name) {
 			m.reportGuest(p, invited, name.Span, fmt.Sprintf("contribution %q may not set shared-state.%s of pipeline %q", h.ID, name.Name, p.ID),
 				h.OwnName(name.Name)+fmt.Sprintf(". Or ask %s to list it under writes", askedOwner(p)))
 		}
 	}
+}
+
+// checkTime reports a contribution that may take longer than the pipeline's owner allows. Only a deadline bounds the time:
+// waits for limits and for services that are down have no end of their own.
+func (m *merger) checkTime(p *tree.Pipeline, h *tree.Handler, invited *tree.Contribution) {
+	t := m.Types[h.Type]
+	most, has := tree.Longest{Time: invited.Deadline}, h.DeadlineBy(t, m.Bundle)
+	if most.Time == 0 || has > 0 && has <= most.Time || t.SetsState || h.Type == "" && h.Await == nil && h.Call == nil {
+		return
+	}
+	what := "has no deadline"
+	if has > 0 {
+		what = "has a deadline of " + tree.Longest{Time: has}.String()
+	}
+	m.reportGuest(p, invited, h.PlaceOf("deadline", h.PlaceOf("id", h.Span)),
+		fmt.Sprintf("contribution %q %s, and pipeline %q allows %s", h.ID, what, p.ID, most),
+		fmt.Sprintf("write deadline: %s, or ask %s to allow more", most, askedOwner(p)))
 }
 
 // checkSoleWriter reports a name that a contribution and a handler of another owner set, in a

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
@@ -33,6 +34,10 @@ type Contribution struct {
 
 	// Handlers is the highest number of handlers that may be added.
 	Handlers int `yaml:"handlers" min:"1" max:"1000"`
+
+	// Deadline is the longest deadline that each of the handlers may have. Handlers that only set the shared state
+	// need none.
+	Deadline time.Duration `yaml:"deadline" min:"1ms"`
 }
 
 // Invitation finds what the pipeline says about handlers of an owner in a stage; nil when it
