@@ -20,8 +20,17 @@ func (g *Guard) Limits() map[string]int {
 // called yet begin there, and not as if nothing were known.
 func (g *Guard) Recall(limits map[string]int) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.recalled = limits
+	g.mu.Unlock()
+	for name, at := range g.allGates() { // somebody may have looked at them already
+		at.mu.Lock()
+		at.recalled = limits[name]
+		if at.adaptive != nil && at.adaptive.last.IsZero() {
+			at.adaptive = nil
+			at.heed(at.terms)
+		}
+		at.mu.Unlock()
+	}
 }
 
 func (g *Guard) allGates() map[string]*gate {

@@ -17,7 +17,7 @@ import (
 // find it out again while all the runs of before wait.
 
 const (
-	limitsEvery = time.Second
+	limitsEvery = 100 * time.Millisecond
 	limitsKind  = "services"
 	limitsName  = "limits"
 	limitsMoved = 1.2 // by which factor a limit has to change before it is written
