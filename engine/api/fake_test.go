@@ -241,6 +241,10 @@ func (f *fakeEngine) AwaitRun(ctx context.Context, id string) (checkpoint.RunVie
 	return run, err
 }
 
+func (f *fakeEngine) AwaitEnd(ctx context.Context, id string) (checkpoint.RunView, error) {
+	return f.AwaitRun(ctx, id)
+}
+
 func (f *fakeEngine) FollowRun(ctx context.Context, id string) (*watch.Progress, error) {
 	return f.controls.FollowRun(ctx, id)
 }

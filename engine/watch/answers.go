@@ -19,7 +19,17 @@ type Answers struct {
 // must exist. When ctx ends first, the error is that of ctx. It is an [ErrFull] when too many
 // wait already.
 func (a *Answers) AwaitRun(ctx context.Context, id string) (checkpoint.RunView, error) {
-	w, err := a.Watch.Join(id)
+	return await(ctx, id, a.Watch.Join)
+}
+
+// AwaitEnd waits as AwaitRun does. It may return only what the end has brought, and no event and times, which saves reading
+// the run.
+func (a *Answers) AwaitEnd(ctx context.Context, id string) (checkpoint.RunView, error) {
+	return await(ctx, id, a.Watch.Hear)
+}
+
+func await(ctx context.Context, id string, join func(run string) (*Watcher, error)) (checkpoint.RunView, error) {
+	w, err := join(id)
 	if err != nil {
 		return checkpoint.RunView{}, fmt.Errorf("wait for run %s: %w", id, err)
 	}

@@ -72,6 +72,7 @@ type Watcher struct {
 	w       *Watch
 	topic   *topic
 	follows bool
+	hears   bool                 // of the end what Ended is told
 	news    chan store.RunRecord // the latest; replaced until it is taken
 }
 
@@ -80,10 +81,16 @@ type Watcher struct {
 func (w *Watcher) News() <-chan store.RunRecord { return w.news }
 
 // Join waits for the end of a run; [ErrFull]. The watcher has to leave.
-func (w *Watch) Join(run string) (*Watcher, error) { return w.join(run, -1) }
+func (w *Watch) Join(run string) (*Watcher, error) { return w.join(run, &Watcher{}, -1) }
+
+// Hear waits for the end of a run as Join does. When this node ends the run, what Ended is told has to do: the store is not
+// asked.
+func (w *Watch) Hear(run string) (*Watcher, error) { return w.join(run, &Watcher{hears: true}, -1) }
 
 // Follow waits for steps of a run as well, from a version on that the follower has seen.
-func (w *Watch) Follow(run string, version int64) (*Watcher, error) { return w.join(run, version) }
+func (w *Watch) Follow(run string, version int64) (*Watcher, error) {
+	return w.join(run, &Watcher{follows: true}, version)
+}
 
 // room makes the channel that wakes the loop.
 func (w *Watch) room() chan struct{} {
@@ -91,8 +98,8 @@ func (w *Watch) room() chan struct{} {
 	return w.wake
 }
 
-func (w *Watch) join(run string, version int64) (*Watcher, error) {
-	one := &Watcher{w: w, follows: version >= 0, news: make(chan store.RunRecord, 1)}
+func (w *Watch) join(run string, one *Watcher, version int64) (*Watcher, error) {
+	one.w, one.news = w, make(chan store.RunRecord, 1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.watchers >= MostWatchers || one.follows && w.followers >= MostFollowers {
@@ -185,6 +192,29 @@ func (w *Watch) Left(run string) {
 	defer w.mu.Unlock()
 	if t := w.topics[run]; t != nil {
 		w.makeDue(t)
+	}
+}
+
+// Ended says that this node has saved the end of a run, to those who hear of it. The record has what the end has brought.
+func (w *Watch) Ended(r store.RunRecord) {
+	if w.watched.Load() == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.topics[r.ID]
+	if t == nil {
+		return
+	}
+	t.watchers = slices.DeleteFunc(t.watchers, func(o *Watcher) bool {
+		if o.hears {
+			o.news <- r // there is room: it has heard of nothing before
+			w.count(o, -1)
+		}
+		return o.hears
+	})
+	if len(t.watchers) == 0 {
+		w.forget(t)
 	}
 }
 

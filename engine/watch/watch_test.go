@@ -128,6 +128,30 @@ func TestEndOfARunOfThisNodeWakesAtOnce(t *testing.T) {
 	})
 }
 
+func TestEndOfARunOfThisNodeIsHeardWithoutALook(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger(t)
+		l.set("a", 1, model.Running, true)
+		one, err := l.watch.Hear("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer one.Leave()
+		two := join(t, l, "a")
+		l.watch.Ended(store.RunRecord{ID: "a", Version: 2, Status: model.Succeeded})
+		if r, ok := has(one); !ok || r.Version != 2 {
+			t.Errorf("want the end heard, have %v %+v", ok, r)
+		}
+		if r, ok := has(two); ok {
+			t.Errorf("want nothing told to who waits for the whole run, have %+v", r)
+		}
+		if looks, _, _ := l.count(); looks != 0 {
+			t.Errorf("want no look, have %d", looks)
+		}
+	})
+}
+
 func TestRunThatEndedBeforeTheWaitIsFound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

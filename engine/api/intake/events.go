@@ -196,7 +196,7 @@ func (g *Group) replyEnd(c *rest.Call, in intake, result engineintake.Submitted,
 	}
 	ctx, cancel := g.Streams.UntilEnd(c.Context(), wait)
 	defer cancel()
-	run, err := g.Runs.AwaitRun(ctx, result.Receipt.Run)
+	run, err := g.Runs.AwaitEnd(ctx, result.Receipt.Run)
 	switch {
 	case c.Context().Err() != nil:
 		return c.Context().Err() // the caller has left

@@ -33,9 +33,9 @@ type Intake interface {
 
 // A Waiter waits for the ends of runs.
 type Waiter interface {
-	// AwaitRun gives a run that has ended. Its error is that of ctx when that ends first, and
+	// AwaitEnd returns what the end of a run has brought. Its error is that of ctx when that ends first, and
 	// [watch.ErrFull] when too many wait.
-	AwaitRun(ctx context.Context, id string) (checkpoint.RunView, error)
+	AwaitEnd(ctx context.Context, id string) (checkpoint.RunView, error)
 }
 
 // A Group serves the calls that bring events in.

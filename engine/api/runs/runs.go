@@ -30,6 +30,9 @@ type Reader interface {
 
 	// AwaitRun gives a run that has ended. Its error is that of ctx when that ends first.
 	AwaitRun(ctx context.Context, id string) (checkpoint.RunView, error)
+
+	// AwaitEnd is AwaitRun for who needs only what the end has brought.
+	AwaitEnd(ctx context.Context, id string) (checkpoint.RunView, error)
 	FollowRun(ctx context.Context, id string) (*watch.Progress, error)
 }
 
