@@ -139,5 +139,6 @@ func suggestEvent(bundle *tree.Bundle, eventType string) string {
 	if near := diag.Suggest(eventType, known); near != "" {
 		return "did you mean " + near + "?"
 	}
-	return "declare a pipeline with on: " + eventType + ", and stages: [] if it has nothing to do"
+	return "declare a pipeline with on: " + eventType + ", and stages: [] if it has nothing to do. " +
+		"To tell another program, call it with request"
 }

@@ -139,8 +139,17 @@ func typeName(f *spec.Field) string {
 		if f.Names {
 			return "text or list"
 		}
+		if f.Elem != nil && len(f.Elem.Enum) > 0 {
+			return "list of " + typeName(f.Elem)
+		}
 		return "list"
 	case datum.MapKind, datum.ObjectKind:
+		if len(f.Words) > 0 {
+			return "`" + strings.Join(f.Words, "` `") + "` or mapping"
+		}
+		if f.Kind == datum.MapKind && f.Elem != nil && len(f.Elem.Enum)+len(f.Elem.Words) > 0 {
+			return "mapping to " + typeName(f.Elem)
+		}
 		return "mapping"
 	}
 	return "anything"

@@ -337,7 +337,7 @@ pipelines:
 		Code:  Cron,
 		Title: "fields of cron",
 		Why: "A cron line has five fields: minute, hour, day, month, weekday, where Sunday is 0. With a value that never " +
-			"occurs, the trigger never fires.",
+			"occurs, the trigger never fires. Where the clocks change twice a year, some times come twice or never on these days.",
 		Before: `triggers:
   - {id: nightly, cron: "0 24 * * *", event: balance}
 ` + balancePipeline,

@@ -34,9 +34,15 @@ func checkTrigger(w *merge.Whole, t *tree.Trigger, r *diag.Reporter) {
 		}
 	}
 	// Local would mean another zone on each node.
-	if _, err := time.LoadLocation(t.TimeZone); err != nil || t.TimeZone == "Local" {
+	zone, err := time.LoadLocation(t.TimeZone)
+	if err != nil || t.TimeZone == "Local" {
 		r.Errorf(t.PlaceOf("time-zone", at), rules.TimeZone, "want an IANA name such as Europe/Berlin, or UTC",
 			"unknown time zone %q", t.TimeZone)
+	} else if t.Cron != "" && checkCron(t.Cron) == "" {
+		if what, otherwise := shifted(t.Cron, zone); what != "" {
+			r.Advisef(t.PlaceOf("cron", at), rules.Cron, "choose a time that comes once each day, such as "+otherwise+", or leave it so",
+				"trigger %q goes by the clock in %s: %s", t.ID, t.TimeZone, what)
+		}
 	}
 	if t.Event != "" && w.Bundle.Index.Serving[t.Event] == nil && w.Bundle.Index.Awaiting[t.Event] == nil {
 		unknownEvent(w, t, r)

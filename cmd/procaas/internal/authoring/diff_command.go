@@ -138,5 +138,9 @@ func (r diffReport) text(s cli.Streams) error {
 	for _, fit := range r.Runs {
 		report.Add(fit)
 	}
-	return s.Printf("runs in flight: %s\n", report.Sum())
+	sum := report.Sum()
+	if report.Fit > 0 {
+		sum += "\nEach continues with the version that it began with. After you deploy, procaas runs migrate moves the compatible ones"
+	}
+	return s.Printf("runs in flight: %s\n", sum)
 }

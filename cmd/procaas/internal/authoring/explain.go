@@ -68,8 +68,16 @@ for one element of a list, counted from 0, as the logs do.`,
 func explain(s cli.Streams, root *cobra.Command, name string) error {
 	forms := []string{name, strings.TrimSuffix(name, "s"), strings.TrimSuffix(name, "es"), name + "s"}
 	for _, form := range forms {
-		if known, err := explainName(s, form); known || err != nil {
+		known, err := explainName(s, form)
+		if err != nil {
 			return err
+		}
+		if known { // many names are fields as well
+			fields := fieldTable(form)
+			if form != name {
+				fields += fieldTable(name)
+			}
+			return s.Printf("%s", fields)
 		}
 	}
 	for _, form := range forms {

@@ -27,10 +27,7 @@ func explainWord(s cli.Streams, root *cobra.Command, word string) (bool, error) 
 	if meaning := glossary[word]; meaning != "" {
 		fmt.Fprintf(&b, "%s: %s.\n", word, strings.TrimSuffix(meaning, "."))
 	}
-	if fields := fieldsNamed(word); len(fields) > 0 {
-		fmt.Fprintf(&b, "\nThe field `%s`:\n\n| of | type | default | meaning |\n| --- | --- | --- | --- "+
-			"|\n%s", word, strings.Join(fields, ""))
-	}
+	b.WriteString(fieldTable(word))
 	if m, found := problem.Table[word]; found {
 		fmt.Fprintf(&b, "\nThe code %s of a refused call: %s (%d %s).\n", word, m.Title, m.Status, http.StatusText(m.Status))
 	}
@@ -46,6 +43,15 @@ func explainWord(s cli.Streams, root *cobra.Command, word string) (bool, error) 
 	}
 	_, err = fmt.Fprint(s.Out, strings.TrimPrefix(b.String(), "\n"))
 	return true, err
+}
+
+// fieldTable shows where a word is a field, and what it takes there; empty for none.
+func fieldTable(word string) string {
+	fields := fieldsNamed(word)
+	if len(fields) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\nThe field `%s`:\n\n| of | type | default | meaning |\n| --- | --- | --- | --- |\n%s", word, strings.Join(fields, ""))
 }
 
 // fieldsNamed are rows of a table: the fields of a name, of whatever mapping, with that mapping in place of the name.
