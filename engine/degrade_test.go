@@ -483,3 +483,40 @@ func TestDefinitionWithoutFallbacksAsksNothing(t *testing.T) {
 		}
 	})
 }
+
+// A run knows how the call ends that it may have to undo, so it waits for a probe of such a handler. Others go on.
+func TestOnlyWhatCanBeUndoneWaitsForItsProbe(t *testing.T) {
+	t.Parallel()
+	for undo, want := range map[string]string{"": model.OutcomeSkipped, "compensate: {step: {}}": model.OutcomeSucceeded} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				var bonus sick
+				bonus.down.Store(true)
+				r.on("bonus", bonus.do)
+				e, _ := r.start(strings.Replace(degradable, "critical: false", "critical: false\n            "+undo, 1))
+				stop := r.orders(50*time.Millisecond, e)
+				waitFor(t, e, "work/b/bonus", fallback.Out, 6*time.Second)
+				stop()
+				synctest.Wait()
+				time.Sleep(11 * time.Second)
+				open := make(gate)
+				r.on("bonus", open.do)
+				calls := r.count("work/b/bonus")
+				run := r.submit(e, event("work", "probe"))
+				time.Sleep(time.Second)
+				if n := r.count("work/b/bonus") - calls; n != 1 {
+					t.Fatalf("want one probe, have %d", n)
+				}
+				if ended := r.view(e, run).Status.Ended(); ended != (undo == "") {
+					t.Errorf("its probe hangs, and the run has ended: %t", ended)
+				}
+				close(open)
+				if h := r.settle(e, run, model.Succeeded).Handlers[1]; h.Outcome != want {
+					t.Errorf("want the handler %s, have %+v", want, h)
+				}
+			})
+		})
+	}
+}
