@@ -70,6 +70,7 @@ const accessible = async (page) => {
   for (const [width, colorScheme, how] of [[1440, "light", all], [390, "dark", all], [390, "light", colours], [1440, "dark", colours]]) {
     await page.setViewportSize({width, height: 900});
     await page.emulateMedia({colorScheme});
+    await page.evaluate(() => new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(next)))); // the page has seen its new size
     // A part of the page may be replaced while axe-core looks at it: it looks again.
     let why = null;
     const found = await until("what axe-core finds", () => page.evaluate((how) => window.axe.run(document, how), how).catch((e) => { why = e; return null; }))
@@ -121,6 +122,9 @@ const atShop = {
     await has(page, "failed", "sold/pay/charge");
     await accessible(page);
     await shot(page, "failed-run");
+    // The drawing shows what happened in this run, and one table tells it.
+    check(await page.locator(".graph .box.failed").innerText().then((t) => t.startsWith("charge")), "the drawing does not show what failed");
+    check(await page.locator("table.steps").count() === 1 && await page.locator(".graph .box.absent").count() === 1, "want one table, and a handler that was not reached");
     await ask("mend");
     await page.getByLabel("why").fill("the shop is open again");
     await page.getByRole("button", {name: "Retry"}).click();
@@ -190,6 +194,44 @@ const before = {
 };
 
 const after = {
+  // With the keyboard alone. Enter switches nothing off; runs that are held look like no health.
+  async "a hold and its end"(me) {
+    const page = await visitor(me);
+    await page.goto(`${shop}/console/handlers/sold/pay/charge`);
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    let tabs = 1;
+    for (; tabs < 20 && await page.evaluate(() => document.activeElement.textContent) !== "Switch off"; tabs++) await page.keyboard.press("Tab");
+    check(tabs <= 6, `${tabs} tabs to the first switch`);
+    const form = page.locator("form.control").first();
+    await form.getByLabel("for").fill("30m");
+    await form.getByLabel("why").fill("the till is changed");
+    await page.keyboard.press("Enter");
+    await until("an update of the page", () => page.evaluate(() => Number(document.documentElement.dataset.fed) > 1));
+    check(new URL(page.url()).pathname === "/console/handlers/sold/pay/charge" && await form.getByLabel("why").inputValue() === "the till is changed", "Enter has sent the form");
+    await form.getByRole("button", {name: "Hold"}).click();
+    await has(page, "Hold sold/pay/charge?", "30m", "the till is changed");
+    await accessible(page);
+    await page.getByRole("button", {name: "Hold"}).click();
+    await page.waitForURL("**/console/handlers/**");
+    await has(page, "is held", "set by", "the till is changed");
+    const {run} = await sell();
+    const row = page.locator(`[id="run-${run}"]`);
+    await page.goto(`${shop}/console/runs?status=parked`);
+    await row.waitFor();
+    check(/charge: .*held/.test(await row.innerText()), `the list does not say what the run waits for: ${await row.innerText()}`);
+    await page.getByLabel("What is wrong now").getByText("1 run waits, the oldest for").waitFor();
+    await page.getByLabel("What is wrong now").getByText("1 held").waitFor();
+    await accessible(page);
+    await shot(page, "held");
+    await page.goto(`${shop}/console/handlers/sold/pay/charge`);
+    await page.getByLabel("why lift it").fill("it is changed");
+    await page.getByRole("button", {name: "Lift"}).first().click();
+    await ended(run, "succeeded");
+    await look(page, `${shop}/console/audit`, "it is changed");
+    await page.context().close();
+  },
+
   async "a page that is not there"(me) {
     const page = await visitor(me);
     const reply = await look(page, `${shop}/console/pipelines/sould`, "There is no pipeline", "Did you mean sold?");
@@ -254,6 +296,18 @@ const after = {
     for (let i = 0; i < 30 && await page.evaluate(() => document.activeElement.textContent) !== "Audit"; i++) await page.keyboard.press("Tab");
     check(await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle) === "solid", "one does not see where one is");
     await Promise.all([page.waitForURL("**/console/audit"), page.keyboard.press("Enter")]);
+    await page.keyboard.press("g");
+    await Promise.all([page.waitForURL("**/console/runs"), page.keyboard.press("r")]);
+    await page.keyboard.press("/");
+    check(await page.evaluate(() => document.activeElement.name) === "key", "/ does not lead to the search");
+    await page.keyboard.type("g?");
+    check(await page.evaluate(() => document.activeElement.value) === "g?", "what is typed is taken for keys");
+    await page.keyboard.press("Tab");
+    await page.getByRole("heading", {name: "Runs", exact: true}).click();
+    await page.keyboard.press("?");
+    await page.getByRole("dialog", {name: "Keys"}).waitFor();
+    await accessible(page);
+    await page.keyboard.press("Escape");
     await page.context().close();
   },
 
@@ -300,8 +354,9 @@ const after = {
     await outlasts(5);
     // On the list of runs: what is typed stays, rows that are new come above.
     await page.goto(`${shop}/console/runs`);
+    await page.locator("summary", {hasText: "more"}).click();
     await page.getByLabel("error").fill("half a wor");
-    await page.getByLabel("key").focus();
+    await page.getByLabel("key", {exact: true}).focus();
     const {run: next} = await sell();
     await page.locator(`[id="run-${next}"]`).waitFor();
     await outlasts(3);
@@ -385,6 +440,9 @@ const atDemo = {
       return now.runs >= earlier.runs + 10;
     });
     await look(page, `${demo}/console/incidents`, "statistics is broken", "fallback", "Dashed lines are changes");
+    const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", {name: "Export as Markdown"}).click()]);
+    const report = readFileSync(await file.path(), "utf8");
+    check(/\*\*statistics\*\* is down since .* UTC, for /.test(report) && /control new-order-created\/miscellaneous\/update-statistics \| statistics is broken/.test(report), `the export says\n${report}`);
     await page.locator(".chart canvas").first().waitFor();
     await shot(page, "incident-view");
     await look(page, `${demo}/console/pipelines/new-order-created`, "update-statistics");

@@ -17,6 +17,7 @@ import (
 	"procaas/engine/guard"
 	"procaas/engine/model"
 	"procaas/engine/records"
+	"procaas/engine/stats"
 	"procaas/engine/steering"
 	"procaas/engine/store"
 )
@@ -55,6 +56,32 @@ func (c *Console) may(r *http.Request, paths ...string) error {
 // by says who does something, for the audit.
 func (c *Console) by(r *http.Request) store.Actor {
 	return store.Actor{Name: c.o.Caller(r).Name, Reason: strings.TrimSpace(r.FormValue("reason"))}
+}
+
+// A switchForm switches one path.
+type switchForm struct {
+	Path string
+	Set  *guard.ControlView // what is set there; nil for nothing
+	Out  bool               // a handler there has left the flow by itself
+}
+
+// switches are the forms for those of the paths that the reader may switch.
+func (c *Console) switches(r *http.Request, controls []guard.ControlView, paths ...string) (forms []switchForm) {
+	handlers := c.o.Engine.Handlers()
+	for _, path := range paths {
+		if c.may(r, path) != nil {
+			continue
+		}
+		f := switchForm{Path: path}
+		if i := slices.IndexFunc(controls, func(v guard.ControlView) bool { return v.Path == path && !v.Expired }); i >= 0 {
+			f.Set = &controls[i]
+		}
+		f.Out = slices.ContainsFunc(handlers, func(h stats.HandlerInfo) bool {
+			return (h.Path == path || strings.HasPrefix(h.Path, path+"/")) && h.Fallback.IsOut()
+		})
+		forms = append(forms, f)
+	}
+	return forms
 }
 
 type controlData struct {

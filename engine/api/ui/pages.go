@@ -161,7 +161,7 @@ func funcs() template.FuncMap {
 		"handlerURL": handlerURL, "keyURL": keyURL, "mood": mood, "moodText": moodText, "spark": spark, "took": took, "span": span,
 		"share": share, "bytes": byteCount, "hundred": hundred, "ratio": func(a, b float64) float64 { return a / b },
 		"add":  func(a, b int) int { return a + b },
-		"last": lastPart, "compare": compare, "clock": clockTime, "breakable": breakable, "errorText": errorText, "trace": traceText,
+		"last": lastPart, "compare": compare, "clock": clockTime, "breakable": breakable, "cause": causeOf, "trace": traceText,
 	}
 }
 
@@ -171,9 +171,27 @@ func engineRoot(p string) string {
 	return Root + "pipelines/" + id
 }
 
-// errorText is why a run stands where it does, without the path, which stands beside it.
-func errorText(r checkpoint.RunView) string {
-	return strings.TrimSpace(strings.TrimPrefix(r.Error, r.FailedPath+": ") + " " + r.Reason)
+// A cause is why a run stands where it does.
+type cause struct {
+	Path string // of the handler; may be empty
+	Text string
+	Due  *time.Time
+}
+
+// causeOf tells why a run failed, or what it waits for.
+func causeOf(r checkpoint.RunView) cause {
+	if r.Error != "" || r.Reason != "" {
+		return cause{r.FailedPath, strings.TrimSpace(strings.TrimPrefix(r.Error, r.FailedPath+": ") + " " + r.Reason), nil}
+	}
+	if r.Blocked {
+		return cause{Text: "waits behind a failed run of its key"}
+	}
+	for _, h := range r.Handlers {
+		if h.Outcome == "waiting" && h.Reason != "" && r.Finished == nil {
+			return cause{h.Path, h.Reason, h.Due}
+		}
+	}
+	return cause{Path: r.FailedPath}
 }
 
 func lastPart(p string) string { return p[strings.LastIndex(p, "/")+1:] }

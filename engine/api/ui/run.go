@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -32,6 +33,8 @@ type runData struct {
 	Ticks    []string // below the rows, at even distances
 	Parallel int      // calls at the same time, at most
 	Took     string
+	Graph    *graph // nil when the definition has lost its pipeline
+	May      bool   // the reader may retry and cancel it
 }
 
 // A timeRow is a handler on the time line of a run.
@@ -54,6 +57,7 @@ func (c *Console) run(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	d.May = c.may(r, cmp.Or(d.Run.FailedPath, d.Run.Pipeline)) == nil || c.may(r, d.Run.Pipeline) == nil
 	c.show(w, r, http.StatusOK, "run", "Run "+d.Run.ID, d)
 	return nil
 }
@@ -73,7 +77,36 @@ func (c *Console) runData(ctx context.Context, id string) (d runData, err error)
 	d.Run = d.Story.Run
 	d.Took = took(&d.Run.Accepted, d.Run.Finished)
 	d.draw(time.Now())
+	for _, v := range c.plans() {
+		if v.Pipeline == d.Run.Pipeline {
+			g := newGraph(v, d.asItWent())
+			d.Graph = &g
+		}
+	}
 	return d, nil
+}
+
+// asItWent paints handlers by what became of them in the run.
+func (d *runData) asItWent() func(*box) {
+	steps := map[string]explain.StoryStep{}
+	for _, stage := range d.Story.Stages {
+		for _, s := range stage.Steps {
+			steps[s.Path] = s
+		}
+	}
+	return func(b *box) {
+		s, known := steps[b.Step.Path]
+		b.Href, b.Class, b.Line, b.Title = "#"+b.Step.Path, s.Outcome, s.Outcome, s.Summary
+		if !known || s.Outcome == "absent" {
+			b.Class, b.Line = "absent", "not reached"
+		}
+		if h := s.Handler; h != nil && h.Started != nil {
+			b.Line += " · " + took(h.Started, h.Finished)
+			if h.Attempts > 1 {
+				b.Badges = number(float64(h.Attempts)) + " attempts"
+			}
+		}
+	}
 }
 
 // plainStory returns what the run alone says.

@@ -211,6 +211,36 @@ func TestEveryPageTellsWhatIsWrong(t *testing.T) {
 	}
 }
 
+func (held) Audit(context.Context, store.AuditFilter) ([]records.AuditView, error) { return nil, nil }
+
+func (held) Controls(context.Context) ([]guard.ControlView, error) {
+	return []guard.ControlView{{Path: "p/s/h", Control: guard.Control{Mode: guard.ModeHold}, By: "ann", Reason: "they asked"}}, nil
+}
+
+// Who may not switch sees no switches. For the others they come first, with what is set and how to lift it.
+func TestSwitchesAreForThoseWhoMay(t *testing.T) {
+	t.Parallel()
+	o := options()
+	o.Engine = ui.Engine{Definition: held{}, Node: held{}, Runs: held{}, Steering: held{}, Switches: held{}, Changes: held{}}
+	body := func(role credentials.Role) string {
+		o.Caller = func(*http.Request) credentials.Grant { return credentials.Grant{Name: "ann", Role: role} }
+		w := httptest.NewRecorder()
+		ui.New(o).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/console/handlers/p/s/h", nil))
+		return w.Body.String()
+	}
+	if page := body(credentials.RoleViewer); strings.Contains(page, "Switch off") || !strings.Contains(page, "Your token allows you to read") {
+		t.Errorf("a viewer wants no switches, have\n%s", page)
+	}
+	page := body(credentials.RoleOperator)
+	for _, want := range []string{"is held for ever, set by ann: they asked", "why lift it", "Switch off", `<h2>Calls</h2>`} {
+		i := strings.Index(page, want)
+		if i < 0 {
+			t.Fatalf("want %q after what came before, have\n%s", want, page)
+		}
+		page = page[i:]
+	}
+}
+
 func TestSystemsThatAreNotThereAreSaidToBeAbsent(t *testing.T) {
 	t.Parallel()
 	c := ui.New(options())

@@ -143,6 +143,7 @@ func New(o Options) *Console {
 		"GET " + Root + "clusters":                systems{c}.clusters,
 		"GET " + Root + "shards":                  systems{c}.shards,
 		"GET " + Root + "incidents":               c.incidents,
+		"GET " + Root + "incidents.md":            c.incidents,
 		"GET " + Root + "audit":                   c.audit,
 		"GET " + StyleGuide:                       c.styleGuide,
 		"GET " + Root + "playground":              c.playground,

@@ -1,8 +1,11 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -35,6 +38,8 @@ type pipelineData struct {
 	Plan  planner.PlanView
 	Graph graph
 	Path  string
+
+	Switches []switchForm // of the pipeline, then of its stages
 }
 
 func (c *Console) pipeline(w http.ResponseWriter, r *http.Request) error {
@@ -42,6 +47,15 @@ func (c *Console) pipeline(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	controls, err := c.o.Engine.Controls(r.Context())
+	if err != nil {
+		return err
+	}
+	paths := []string{data.Path}
+	for _, s := range data.Plan.Stages {
+		paths = append(paths, data.Path+"/"+s.ID)
+	}
+	data.Switches = c.switches(r, controls, paths...)
 	c.show(w, r, http.StatusOK, "pipeline", data.Plan.Pipeline, data)
 	return nil
 }
@@ -83,7 +97,8 @@ type handlerData struct {
 	Rate     []float64
 	Ratio    []float64
 	P99      []float64
-	Levels   []string // paths that may be switched: its own, the stage, the pipeline
+	Levels   []string // its own path, that of the stage, that of the pipeline
+	Switches []switchForm
 }
 
 // A sourceLine is a line of the definition.
@@ -94,7 +109,7 @@ type sourceLine struct {
 }
 
 func (c *Console) handler(w http.ResponseWriter, r *http.Request) error {
-	data, err := c.handlerData(r.Context(), r.PathValue("path"))
+	data, err := c.handlerData(r, r.PathValue("path"))
 	if err != nil {
 		return err
 	}
@@ -102,7 +117,8 @@ func (c *Console) handler(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (c *Console) handlerData(ctx context.Context, path string) (d handlerData, err error) {
+func (c *Console) handlerData(r *http.Request, path string) (d handlerData, err error) {
+	ctx := r.Context()
 	handlers := c.o.Engine.Handlers()
 	i := slices.IndexFunc(handlers, func(h stats.HandlerInfo) bool { return h.Path == path })
 	if i < 0 {
@@ -142,6 +158,7 @@ func (c *Console) handlerData(ctx context.Context, path string) (d handlerData, 
 			d.Controls = append(d.Controls, v)
 		}
 	}
+	d.Switches = c.switches(r, controls, d.Levels...)
 	d.Audit, err = c.o.Engine.Audit(ctx, store.AuditFilter{Name: path, Limit: 10})
 	return d, err
 }
@@ -178,8 +195,11 @@ type runsData struct {
 	Preview *records.RunsPreview
 	Done    *records.RunsDone
 	States  []string
-	Query   string
 	Reason  string // that was given, for a page that goes on
+	May     bool   // the reader may retry them
+	More    bool   // a field is in use that is folded away otherwise
+
+	Pipelines, Flows, Handlers []string // that exist, for who types
 }
 
 // filterNames are the fields of the search, as the API calls them.
@@ -230,9 +250,19 @@ func (c *Console) runs(w http.ResponseWriter, r *http.Request) error {
 	if data.Runs, next, err = c.o.Engine.List(r.Context(), f); err != nil {
 		return err
 	}
+	data.May = c.may(r, cmp.Or(f.FailedPath, f.Pipeline)) == nil
+	data.More = cmp.Or(given["flow"], given["error"], given["since"], given["until"]) != ""
+	for _, p := range c.o.Engine.Bundle().Pipelines {
+		data.Pipelines = append(data.Pipelines, p.ID)
+	}
+	for _, f := range c.o.Engine.Bundle().Flows {
+		data.Flows = append(data.Flows, f.ID)
+	}
+	for _, h := range c.o.Engine.Handlers() {
+		data.Handlers = append(data.Handlers, h.Path)
+	}
 	query := r.URL.Query()
 	query.Del("cursor")
-	data.Query = query.Encode()
 	if next != "" {
 		query.Set("cursor", next)
 		data.Next = "?" + query.Encode()
@@ -328,19 +358,24 @@ func newLink(from, to, y int, on string) stateLink {
 func point2(x, y int) string { return strconv.Itoa(x) + " " + strconv.Itoa(y) }
 
 type incidentsData struct {
-	Points  []point
 	Errors  []float64
 	Changes []records.AuditView
 	Out     []stats.HandlerInfo
 	Failed  *records.RunsPreview
+	Wrong   []problem
 	Since   time.Time
+	Range   string // as it was asked for
+	Ranges  []string
 }
 
+// incidents shows what fails, what was changed and what it came to, on the page or as Markdown for a post-mortem.
 func (c *Console) incidents(w http.ResponseWriter, r *http.Request) error {
-	since := time.Now().Add(-time.Hour)
-	points := c.history.all()
-	d := incidentsData{Points: points, Errors: series(points, func(p point) float64 { return p.Errors }), Since: since}
-	var err error
+	d := incidentsData{Range: cmp.Or(r.FormValue("since"), "1h"), Ranges: []string{"15m", "1h", "6h", "24h", "168h"}, Wrong: c.problems()}
+	since, err := moments(d.Range)
+	if err != nil {
+		return &Refused{http.StatusBadRequest, "since: want a duration such as 6h, or a time such as 2026-01-31T09:00 (UTC); have " + strconv.Quote(d.Range)}
+	}
+	d.Since, d.Errors = since, series(c.history.all(), func(p point) float64 { return p.Errors })
 	if d.Changes, err = c.o.Engine.Audit(r.Context(), store.AuditFilter{Since: since, Limit: 100}); err != nil {
 		return err
 	}
@@ -349,6 +384,12 @@ func (c *Console) incidents(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	d.Failed = &preview
+	if strings.HasSuffix(r.URL.Path, ".md") {
+		w.Header().Set("Content-Type", "text/markdown; charset=utf-8")
+		w.Header().Set("Content-Disposition", `attachment; filename="incident.md"`)
+		_, _ = io.WriteString(w, d.markdown(time.Now())) // the client may have left
+		return nil
+	}
 	for _, h := range c.o.Engine.Handlers() {
 		if troubled(h) {
 			d.Out = append(d.Out, h)
@@ -356,6 +397,33 @@ func (c *Console) incidents(w http.ResponseWriter, r *http.Request) error {
 	}
 	c.show(w, r, http.StatusOK, "incidents", "Incidents", d)
 	return nil
+}
+
+// markdown writes what a post-mortem begins with.
+func (d *incidentsData) markdown(now time.Time) string {
+	const minute = "2006-01-02 15:04:05"
+	cell := strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Incident, %s to %s UTC\n\n## Wrong at the end\n\n", d.Since.UTC().Format(minute), now.UTC().Format(minute))
+	for _, p := range d.Wrong {
+		since := ""
+		if p.Since != nil {
+			since = fmt.Sprintf(" since %s UTC, for %s", p.Since.UTC().Format(minute), span(now.Sub(*p.Since)))
+		}
+		fmt.Fprintf(&b, "- **%s** %s%s: %s %s\n", cell(p.Name), p.Is, since, p.Text, cell(p.Owner))
+	}
+	if len(d.Wrong) == 0 {
+		b.WriteString("Nothing.\n")
+	}
+	fmt.Fprintf(&b, "\n## Runs that have failed, and were not retried\n\n%d runs.\n\n| Runs | Handler | Error |\n| ---: | --- | --- |\n", d.Failed.Total)
+	for _, g := range d.Failed.Groups {
+		fmt.Fprintf(&b, "| %d | %s | %s |\n", g.Runs, cell(g.FailedPath), cell(g.ErrorClass))
+	}
+	b.WriteString("\n## Changes\n\n| UTC | Who | What | Why |\n| --- | --- | --- | --- |\n")
+	for _, a := range slices.Backward(d.Changes) {
+		fmt.Fprintf(&b, "| %s | %s | %s %s | %s |\n", a.Changed.UTC().Format(minute), cell(a.By), a.Kind, cell(a.Name), cell(a.Reason))
+	}
+	return b.String()
 }
 
 // Changes tells who changed what.

@@ -22,7 +22,7 @@ const times = (root) => {
 const labels = (root) => {
   for (const table of root.querySelectorAll("table")) {
     const names = [...table.querySelectorAll("thead th")].map((th) => th.textContent);
-    for (const row of table.tBodies[0]?.rows ?? []) [...row.cells].forEach((td, i) => { if (names[i]) td.dataset.label = names[i]; });
+    for (const row of table.tBodies[0]?.rows ?? []) [...row.cells].forEach((td, i) => { if (names[i] && td.colSpan === 1) td.dataset.label = names[i]; });
   }
 };
 const dress = (root) => { times(root); labels(root); };
@@ -85,7 +85,21 @@ if ("live" in document.body.dataset) {
   setTimeout(turn, every);
 }
 
-const color = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim() || "#888";
+// Keys for those who look often. They are no keys while somebody types.
+const pages = {o: "/", i: "/console/incidents", r: "/console/runs", q: "/console/queue", a: "/console/audit", d: "/console/docs"};
+let before = "";
+document.addEventListener("keydown", (e) => {
+  if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches("input, select, textarea")) return;
+  const search = document.querySelector("[role=search] input");
+  if (before === "g" && pages[e.key]) location.assign(pages[e.key]);
+  else if (e.key === "/" && search) { e.preventDefault(); search.focus(); }
+  else if (e.key === "/") { e.preventDefault(); location.assign("/console/runs#search"); }
+  else if (e.key === "p" && !pace.hidden) pace.click();
+  else if (e.key === "?") document.querySelector("#keys").showModal();
+  before = e.key;
+});
+if (location.hash === "#search") document.querySelector("[role=search] input")?.focus();
+
 const resolved = (name) => {
   const probe = document.createElement("span");
   probe.style.color = `var(--${name === "muted" ? "quiet" : name})`;
@@ -96,10 +110,10 @@ const resolved = (name) => {
 };
 
 const kinds = {
-  ratio: {title: "calls that succeed, %", columns: [0, 2], range: [0, 100], series: [{label: "succeed %", stroke: "accent"}]},
-  latency: {title: "latency, ms", columns: [0, 3, 4], series: [{label: "p50", stroke: "muted"}, {label: "p99", stroke: "accent"}]},
+  ratio: {title: "calls that succeed", columns: [0, 2], range: [0, 100], unit: " %", series: [{label: "succeed", stroke: "accent"}]},
+  latency: {title: "latency", unit: " ms", columns: [0, 3, 4], series: [{label: "p50", stroke: "muted"}, {label: "p99", stroke: "accent"}]},
   gini: {title: "Gini coefficient of the workers' load", columns: [0, 1], range: [0, 1], series: [{label: "Gini", stroke: "accent"}]},
-  node: {title: "calls that fail, %, and handlers that are out", columns: [0, 1, 3], series: [{label: "fail %", stroke: "bad"}, {label: "out", stroke: "fair"}]},
+  node: {title: "calls that fail, and handlers out of the flow", unit: " %", columns: [0, 1, 3], series: [{label: "fail", stroke: "bad"}, {label: "handlers out", stroke: "fair", scale: "count"}]},
 };
 
 // Changes are lines across the chart, in the colour of their kind: the cause beside the
@@ -129,12 +143,16 @@ const room = (box) => {
 const draw = async (box) => {
   const kind = kinds[box.dataset.chart];
   let marks = [];
+  const clock = (t, seconds) => new Date(t * 1000).toLocaleTimeString(undefined, {hour: "2-digit", minute: "2-digit", second: seconds ? "2-digit" : undefined, hourCycle: "h23"});
+  const axis = {stroke: resolved("muted"), grid: {stroke: resolved("line"), width: 1}, ticks: {stroke: resolved("line")}};
   const options = (width) => ({
-    title: kind.title, width, height: 200, points: {show: false}, cursor: {drag: {x: true, y: false}},
+    title: kind.title, width, height: 200, cursor: {drag: {x: true, y: false}},
     scales: kind.range ? {y: {range: kind.range}} : {},
-    axes: [{stroke: resolved("muted"), grid: {stroke: color("line")}}, {stroke: resolved("muted"), grid: {stroke: resolved("muted"), width: 0.2}}],
+    axes: [{...axis, values: (_, ticks) => ticks.map((t) => clock(t, ticks.at(-1) - ticks[0] < 300))}, {...axis, size: 64, values: (_, ticks) => ticks.map((t) => t + (kind.unit || ""))},
+      ...kind.series.some((s) => s.scale) ? [{...axis, scale: "count", side: 1, grid: {show: false}, incrs: [1, 2, 5, 10, 50, 100]}] : []],
     hooks: {draw: [(chart) => drawMarks(chart, marks)]},
-    series: [{}, ...kind.series.map((s) => ({...s, stroke: resolved(s.stroke), width: 2, spanGaps: true}))],
+    series: [{value: (_, t) => t === null ? "" : clock(t, true)}, ...kind.series.map((s) => ({...s, stroke: resolved(s.stroke), width: 2, spanGaps: true, points: {show: false},
+      value: (_, v) => v === null ? "–" : Math.round(v * 10) / 10 + (s.scale ? "" : kind.unit || "")}))],
   });
   let chart = null;
   const refresh = async () => {
@@ -153,6 +171,7 @@ const draw = async (box) => {
         chart = new uPlot(options(Math.max(260, room(box))), data, box);
         new ResizeObserver(() => { const width = Math.max(260, room(box)); if (width !== chart.width) chart.setSize({width, height: 200}); }).observe(box);
       }
+      requestAnimationFrame(() => chart.setLegend({idx: data[0].length - 1})); // the latest values, until somebody points at others
     } catch { /* the next turn tries again; the banner tells */ }
   };
   await refresh();
