@@ -37,6 +37,9 @@ func (o *outages) Effects(s *planner.Step, switched string, effects []string, no
 	out := o.Of(s)
 	switch {
 	case out == nil || out.phase(now) == Back:
+		if v := o.View(s, now); v != nil && (v.State == Frozen || v.State == Capped) {
+			return append(effects, "its fallback is "+v.State+": "+v.Reason)
+		}
 		return effects
 	case switched == "on":
 		return append([]string{out.Reason(now)}, effects...)
@@ -66,7 +69,7 @@ func (o *outages) View(s *planner.Step, now time.Time) *View {
 	if at, ok := o.state.Capped[s.Path]; ok {
 		v.State, v.Since, v.Reason = Capped, &at, "too few of its calls succeed, but too many others are out"
 	} else if at := o.state.Frozen; !at.IsZero() {
-		v.State, v.Since, v.Reason = Frozen, &at, "half of all services fail at once, so nothing goes out"
+		v.State, v.Since, v.Reason = Frozen, &at, "half of all services fail at once, so the cause may be on our side; procaas switch off PATH takes a handler out by hand"
 	}
 	return v
 }

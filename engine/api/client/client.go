@@ -131,7 +131,11 @@ func (c *caller) call(ctx context.Context, method, path string, body any, h http
 		return fmt.Errorf("read the reply of %s: %w", req.URL, err)
 	}
 	if reply.StatusCode >= http.StatusBadRequest {
-		return replyProblem(reply, data)
+		err := replyProblem(reply, data)
+		if reply.StatusCode >= http.StatusInternalServerError {
+			err = fmt.Errorf("%s: %w", c.base, err) // of several nodes, one may be at fault
+		}
+		return err
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()

@@ -127,4 +127,7 @@ func advise(w io.Writer, err error) {
 	if errors.As(err, &refused) && refused.Status == http.StatusUnauthorized {
 		fmt.Fprintln(w, "Give a token with --token or PROCAAS_TOKEN; an admin makes one by procaas token new.")
 	}
+	if refused != nil && refused.Status >= http.StatusInternalServerError {
+		fmt.Fprintln(w, "The log of this server says why. Try again, or name another node of the same store with --server.")
+	}
 }

@@ -1,8 +1,13 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
+
+	"procaas/engine/api/problem"
 )
 
 func TestGraverErrorDecides(t *testing.T) {
@@ -11,6 +16,21 @@ func TestGraverErrorDecides(t *testing.T) {
 	for i, have := range []error{Graver(fine, refused), Graver(refused, fine), Graver(broken, refused), Graver(refused, broken)} {
 		if want := []error{refused, refused, broken, broken}[i]; !errors.Is(have, want) {
 			t.Errorf("pair %d: have %v, want %v", i, have, want)
+		}
+	}
+}
+
+// An error of the server says what to do about it, as one of the caller does.
+func TestAnErrorOfTheServerHasARemedy(t *testing.T) {
+	t.Parallel()
+	var errs bytes.Buffer
+	err := fmt.Errorf("http://127.0.0.1:1: %w", &problem.Problem{Status: 503, Detail: "the store cannot be reached"})
+	if code := End(Streams{Err: &errs}, err); code != ExitBroken {
+		t.Errorf("want exit code %d, have %d", ExitBroken, code)
+	}
+	for _, want := range []string{"http://127.0.0.1:1: the store cannot be reached", "another node of the same store with --server"} {
+		if !strings.Contains(errs.String(), want) {
+			t.Errorf("want %q, have %s", want, errs.String())
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
 		submitCommand(), runsCommand(), switchCommand(), limitCommand(), rolloutCommand(), configCommand(), tokenCommand(), auditCommand(),
-		nodesCommand(), queueCommand(), inboxCommand(), balancerCommand(), shardCommand(), topCommand(), reloadCommand(),
+		nodesCommand(), queueCommand(), inboxCommand(), balancerCommand(), shardCommand(), topCommand(), servicesCommand(), reloadCommand(),
 		versionsCommand(), rollbackCommand(),
 	}
 }

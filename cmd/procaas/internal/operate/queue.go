@@ -111,9 +111,17 @@ func queuePeekCommand() *cobra.Command {
 	}, func(q *cli.Call, tasks wire.Page[wire.QueuedTask]) error {
 		header := "TASK\tSTATE\tPRIORITY\tDUE\tDEADLINE\tATTEMPT\tKEY\tWORKER\tERROR"
 		return cli.Table(q.Out, header, tasks.Items, func(t wire.QueuedTask) cli.Row {
-			return cli.Row{t.ID, t.State, t.Priority, t.Due, t.Deadline, t.Attempt, cli.Dash(t.Key), cli.Dash(t.Worker), cli.Dash(t.Error)}
+			return cli.Row{t.ID, t.State, t.Priority, t.Due, t.Deadline, attemptsOf(&t), cli.Dash(t.Key), cli.Dash(t.Worker), cli.Dash(t.Error)}
 		})
 	})
+}
+
+// attemptsOf is the attempt that a task is at. A dead letter is at its last one, and not at one that will never come.
+func attemptsOf(t *wire.QueuedTask) int {
+	if t.State == "failed" {
+		return max(1, t.Attempt-1)
+	}
+	return t.Attempt
 }
 
 // queueModeCommand sets how a type is served; use is the command, mode what the API calls it.

@@ -108,7 +108,7 @@ func TestTopTellsOfTroubles(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
 	before := func(d time.Duration) *time.Time { x := at.Add(-d); return &x }
-	soon, late := at.Add(10*time.Minute), at.Add(-time.Minute)
+	soon, late, three := at.Add(10*time.Minute), at.Add(-time.Minute), 3
 	v := topView{
 		server: "https://procaas.example", order: "path", at: at, nodes: 2, asked: 2,
 		handlers: []stats.HandlerInfo{
@@ -121,6 +121,7 @@ func TestTopTellsOfTroubles(t *testing.T) {
 			topCase("work/s/off", 0, 0, 0, 0, func(h *stats.HandlerInfo) { h.Switch = "off" }),
 			topCase("work/t/held", 0, 0, 0, 0, func(h *stats.HandlerInfo) {
 				h.Switch, h.LastFailure, h.LastError = "hold", before(2*time.Hour), "connection refused"
+				h.Fallback = &fallback.View{State: fallback.Frozen, Since: before(time.Minute), Reason: "half of all services fail at once"}
 			}),
 		},
 		controls: []guard.ControlView{
@@ -132,6 +133,7 @@ func TestTopTellsOfTroubles(t *testing.T) {
 			{ID: "pay", FailingSince: before(252 * time.Second), LastError: "503 Service Unavailable"},
 			{ID: "push", ClosedUntil: &soon},
 			{ID: "fine"},
+			{ID: "slow", Adaptive: true, Limit: &three, Waiting: 2, Parked: 5},
 		},
 		backlog: stats.BacklogView{Counted: before(0), Waiting: 17, AgeS: 12, Parked: []stats.ParkedRuns{
 			{Pipeline: "work", Reason: stats.ParkedService, For: "pay", Runs: 40, AgeS: 250},

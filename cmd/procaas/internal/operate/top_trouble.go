@@ -8,6 +8,7 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/dsl/diag"
+	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	"procaas/engine/stats"
 )
@@ -43,6 +44,31 @@ func (v *topView) down() string {
 		return ""
 	}
 	return "services down: " + someOf(words)
+}
+
+// heldBack names the services that answer, and that runs stand in line for.
+func (v *topView) heldBack() string {
+	var words []string
+	for i := range v.services {
+		s := &v.services[i]
+		if waits := s.Waiting + s.Parked; waits > 0 && !s.Down && s.FailingSince == nil && s.ClosedUntil == nil {
+			words = append(words, fmt.Sprintf("%s takes %s calls at once, %s in line", s.ID, serviceLimit(s), diag.Plural(waits, "run")))
+		}
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return "services at their limit: " + someOf(words)
+}
+
+// frozen says why no handler goes out of the flow by itself; empty when some may.
+func (v *topView) frozen() string {
+	for i := range v.handlers {
+		if f := v.handlers[i].Fallback; f != nil && f.State == fallback.Frozen && f.Since != nil {
+			return "fallbacks are frozen for " + v.since(*f.Since) + ": " + f.Reason
+		}
+	}
+	return ""
 }
 
 // addServices notes which services do not answer another node.

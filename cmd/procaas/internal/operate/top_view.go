@@ -198,7 +198,7 @@ func (v *topView) draw(s *screen) []byte {
 	s.line(&b, "", fmt.Sprintf("%s  %s  %s", v.at.Format(time.TimeOnly), v.server, nodes))
 	s.line(&b, "", fmt.Sprintf("%s, %.1f calls/s, %d failing, %d off or out; %s in hand",
 		diag.Plural(len(v.handlers), "handler"), rate, failing, off, diag.Plural(v.runs, "run")))
-	for _, trouble := range []string{v.down(), v.backlogText(), v.trouble} {
+	for _, trouble := range []string{v.down(), v.heldBack(), v.frozen(), v.backlogText(), v.trouble} {
 		if trouble != "" {
 			s.line(&b, red, trouble)
 		}

@@ -1,0 +1,57 @@
+package operate
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/guard"
+)
+
+func servicesCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "services", Short: "List the services that handlers call: which are down, and how many calls each takes", Args: cobra.NoArgs,
+		Long: `services lists the services as one node sees them. Each node finds out by itself how
+many calls a service takes at once, and whether it is down. Its columns include
+
+  STATE    open, down (one call at a time finds out when it is back), failing, or
+           closed until the time that the service named in Retry-After
+  LIMIT    calls that this node makes at once; ~ if it adapts to the service
+  WAITING  runs in line on this node, and parked runs of all nodes
+  OK       how many calls succeeded in the last ten seconds`,
+	}
+	cli.ServerFlags(c)
+	header := "SERVICE\tSTATE\tLIMIT\tNOW\tWAITING\tOK\tOWNER\tLAST ERROR"
+	return cli.Lists(c, func(q *cli.Call) ([]guard.ServiceInfo, error) { return q.Services(q.Ctx) }, header, func(s guard.ServiceInfo) cli.Row {
+		return cli.Row{
+			s.ID, serviceState(&s), serviceLimit(&s), s.InFlight, s.Waiting + s.Parked, percentText(s.SuccessRatio), cli.Dash(s.Owner),
+			cli.Dash(oneLine(s.LastError)),
+		}
+	})
+}
+
+func serviceState(s *guard.ServiceInfo) string {
+	switch {
+	case s.ClosedUntil != nil:
+		return "closed" + until(s.ClosedUntil)
+	case s.Down && s.FailingSince != nil:
+		return "down since " + cli.Time(*s.FailingSince)
+	case s.Down:
+		return "down"
+	case s.FailingSince != nil:
+		return "failing since " + cli.Time(*s.FailingSince)
+	}
+	return "open"
+}
+
+// serviceLimit is how many calls a node makes of a service at once.
+func serviceLimit(s *guard.ServiceInfo) string {
+	switch {
+	case s.Limit == nil:
+		return "-"
+	case s.Adaptive:
+		return fmt.Sprintf("~%d", *s.Limit)
+	}
+	return fmt.Sprint(*s.Limit)
+}
