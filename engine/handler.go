@@ -71,6 +71,7 @@ type Call struct {
 // [model.ClassOf].
 func Classify(err error) error {
 	switch {
+	case err == nil:
 	case errors.Is(err, context.DeadlineExceeded):
 		return model.WithClass("timeout", err)
 	case isConnection(err):

@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -48,46 +47,39 @@ func (r *decisions) expire(s *planner.Step, live Live) {
 	r.settle(s, err, live)
 }
 
-// awaiting returns the handlers that wait for events, with those inside of calls.
-func (r *progress) awaiting() iter.Seq2[*planner.Step, *record] {
-	return func(yield func(*planner.Step, *record) bool) {
-		if r.status.Ended() || r.givesUp() || r.stage == len(r.plan.Stages) {
-			return
-		}
-		for _, s := range r.plan.Stages[r.stage].Steps {
-			rec := &r.records[s.Position]
-			if s.Handler.Await != nil && rec.outcome == model.OutcomeWaiting && !yield(s, rec) {
-				return
-			}
-			if rec.decided() {
-				continue
-			}
-			for sub := range rec.calls() {
-				for s, rec := range sub.awaiting() {
-					if !yield(s, rec) {
-						return
-					}
-				}
-			}
-		}
-	}
-}
-
 // Awaits returns what events the run waits for; ok is false when it waits for none. The
 // caller looks for them whenever it asks Ready, and BEFORE that when the time of the
 // run has come, so that an event counts that has come in time.
 func (r *progress) Awaits() (a Await, ok bool) {
 	a.Heard = math.MaxInt64
-	for s, rec := range r.awaiting() {
-		ok = true
-		a.Heard = min(a.Heard, rec.heard)
-		for _, t := range s.Handler.Await.Event {
-			if !slices.Contains(a.Types, t) {
-				a.Types = append(a.Types, t)
+	ok = r.listen(&a)
+	return a, ok
+}
+
+// listen adds what handlers wait for, with those inside of calls.
+func (r *progress) listen(a *Await) (listens bool) {
+	if r.status.Ended() || r.givesUp() || r.stage == len(r.plan.Stages) {
+		return false
+	}
+	for _, s := range r.plan.Stages[r.stage].Steps {
+		rec := &r.records[s.Position]
+		if s.Handler.Await != nil && rec.outcome == model.OutcomeWaiting {
+			listens = true
+			a.Heard = min(a.Heard, rec.heard)
+			for _, t := range s.Handler.Await.Event {
+				if !slices.Contains(a.Types, t) {
+					a.Types = append(a.Types, t)
+				}
 			}
 		}
+		if s.Callee == nil || rec.decided() {
+			continue
+		}
+		for sub := range rec.calls() {
+			listens = sub.listen(a) || listens
+		}
 	}
-	return a, ok
+	return listens
 }
 
 // Offer hands pending events in, by position. The first handler takes each that it
