@@ -8,3 +8,8 @@ import "embed"
 //
 //go:embed all:taxi all:balancer
 var Files embed.FS
+
+// Recipes are flows to copy: README.md lists them, and each has its test beside it.
+//
+//go:embed recipes
+var Recipes embed.FS

@@ -1,6 +1,7 @@
 package authoring
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/docs"
+	"procaas/pipelines"
 )
 
 func docsCommand() *cobra.Command {
@@ -16,7 +18,8 @@ func docsCommand() *cobra.Command {
 		Use:   "docs [PAGE]",
 		Short: "Read the documentation",
 		Long: `docs prints a page of the documentation, as Markdown. Without a page it lists
-all pages in reading order. With --search it lists the lines that contain a text.`,
+all pages in reading order. "docs recipes" lists flows to copy, and "docs recipes/NAME"
+prints one with its test. With --search it lists the lines that contain a text.`,
 		Example: "  procaas docs\n  procaas docs tutorial\n  procaas docs authoring/state\n  procaas docs --search idempotency",
 		Args:    cobra.MaximumNArgs(1),
 	}
@@ -32,6 +35,8 @@ all pages in reading order. With --search it lists the lines that contain a text
 			return cli.Usagef("want a page, or --search, not both")
 		case *search != "":
 			return searchDocs(s, *search)
+		case len(args) > 0 && strings.HasPrefix(args[0]+"/", "recipes/"):
+			return showRecipe(s, strings.TrimPrefix(strings.TrimPrefix(args[0], "recipes"), "/"))
 		case len(args) > 0:
 			return showPage(s, pages, args[0])
 		}
@@ -56,6 +61,21 @@ func showPage(s cli.Streams, pages []docs.Page, name string) error {
 	}
 	_, err := fmt.Fprint(s.Out, pages[i].Text)
 	return err
+}
+
+// showRecipe prints a recipe and its test; without a name the page that lists all.
+func showRecipe(s cli.Streams, name string) error {
+	if name == "" {
+		page, err := pipelines.Recipes.ReadFile("recipes/README.md")
+		return cmp.Or(err, s.Printf("%s", page))
+	}
+	name = strings.TrimSuffix(name, ".yaml")
+	flow, err := pipelines.Recipes.ReadFile("recipes/" + name + ".yaml")
+	if err != nil {
+		return cli.Usagef("there is no recipe %q; procaas docs recipes lists them all", name)
+	}
+	test, err := pipelines.Recipes.ReadFile("recipes/" + name + ".test.yaml")
+	return cmp.Or(err, s.Printf("# %s.yaml\n%s\n# %s.test.yaml\n%s", name, flow, name, test))
 }
 
 func searchDocs(s cli.Streams, text string) error {
