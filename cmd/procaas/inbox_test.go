@@ -71,6 +71,26 @@ func TestInboxMoveSurvivesKill9(t *testing.T) {
 			}
 		})
 	}
+	const tasks = 400
+	var batch []string
+	for n := range tasks {
+		batch = append(batch, fmt.Sprintf(`{"key": "k%d", "unique": "u%d"}`, n%50, n))
+	}
+	put := func() (kept int) {
+		var reply *http.Response
+		eventually(t, "the tasks to be taken in", func() (done bool) {
+			var err error
+			reply, err = http.Post("http://"+c.listen+"/v1/queues/work/tasks", "application/json",
+				strings.NewReader("["+strings.Join(batch, ",")+"]"))
+			return err == nil && reply.StatusCode == http.StatusAccepted
+		})
+		text, err := io.ReadAll(reply.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(text), `"kept"`)
+	}
+	put()
 	order := wire.InboxMoveRequest{Slots: "0-4095", To: "b", Wait: wire.Duration(time.Minute)}
 	eventually(t, "a move to begin", func() bool { _, err := c.client.MoveSlots(ctx, order); return err == nil })
 	server.kill()
@@ -101,6 +121,13 @@ func TestInboxMoveSurvivesKill9(t *testing.T) {
 		if seen != fmt.Sprint(all) {
 			t.Errorf("key %d: want all events once and in order, have %s", k, seen)
 		}
+	}
+	// Of the tasks, each is there once, with its name.
+	if kept := put(); kept != tasks {
+		t.Errorf("%d of the names of %d tasks are known", kept, tasks)
+	}
+	if all, err := c.client.Queues(ctx); err != nil || len(all) != 1 || all[0].Ready != tasks {
+		t.Errorf("want %d tasks, have %+v, %v", tasks, all, err)
 	}
 	server.terminate()
 }

@@ -31,7 +31,25 @@ type Chart struct {
 	Ended inbox.Ended `json:"ended"` // all that have
 
 	Version int64 `json:"-"`
-	owner   [store.InboxSlots]string
+	owner   [chartSlots]string
+}
+
+// chartSlots is how many slots the map has: those of keys, and behind them those of tasks.
+const chartSlots = store.InboxSlots + store.TaskSlots
+
+// taskSlot returns the slot of tasks that goes with a slot of keys; false for those with which none goes.
+func taskSlot(slot int) (int, bool) {
+	const each = store.InboxSlots / store.TaskSlots
+	return store.InboxSlots + slot/each, slot%each == 0
+}
+
+// ofTasks reports whether a part of a move is one of tasks. No part has slots of both kinds.
+func ofTasks(slots []int) bool { return len(slots) > 0 && slots[0] >= store.InboxSlots }
+
+// ofKeys returns the slots of keys, which come first.
+func ofKeys(slots []int) []int {
+	at, _ := slices.BinarySearch(slots, store.InboxSlots)
+	return slots[:at]
 }
 
 // A Span is slots next to each other that one cell has.
@@ -69,14 +87,17 @@ type Move struct {
 // earlier one, of which the answer was lost, may be carried out late, and must find
 // nothing to do.
 func (m *Move) mark() string {
-	if m.Part == 0 {
+	switch {
+	case ofTasks(m.Slots):
+		return m.ID + "/tasks"
+	case m.Part == 0:
 		return m.ID
 	}
 	return m.ID + "/" + strconv.Itoa(m.Part)
 }
 
 // all counts the slots of the order.
-func (m *Move) all() int { return m.Over + len(m.Slots) + len(m.Rest) }
+func (m *Move) all() int { return m.Over + len(ofKeys(m.Slots)) + len(ofKeys(m.Rest)) }
 
 // A Done is a move that has ended.
 type Done struct {
@@ -129,11 +150,16 @@ func readChart(d store.Document) (*Chart, error) {
 		return nil, fmt.Errorf("%w: %w", errMap, err)
 	}
 	for _, s := range c.Spans {
-		if s.From < 0 || s.To >= store.InboxSlots || s.From > s.To {
+		if s.From < 0 || s.To >= chartSlots || s.From > s.To {
 			return nil, fmt.Errorf("%w: span %d-%d", errMap, s.From, s.To)
 		}
 		for i := s.From; i <= s.To; i++ {
 			c.owner[i] = s.Cell
+		}
+	}
+	for i := range c.owner {
+		if i >= store.InboxSlots && c.owner[i] == "" {
+			c.owner[i] = Home // all tasks were there when the map was written
 		}
 	}
 	if at := slices.Index(c.owner[:], ""); at >= 0 {
@@ -178,8 +204,11 @@ func (c *Chart) give(slots []int, cell string) {
 // Owner returns the cell that has a slot.
 func (c *Chart) Owner(slot int) string { return c.owner[slot] }
 
-// SlotsOf lists the slots of a cell.
-func (c *Chart) SlotsOf(cell string) (slots []int) {
+// SlotsOf lists the slots of keys of a cell.
+func (c *Chart) SlotsOf(cell string) []int { return ofKeys(c.allOf(cell)) }
+
+// allOf lists the slots of keys, and behind them those of tasks.
+func (c *Chart) allOf(cell string) (slots []int) {
 	for i, owner := range c.owner {
 		if owner == cell {
 			slots = append(slots, i)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,18 @@ func each[T any](parts []*part, ask func(*part) (T, error)) (out []T, errs []err
 	}
 	all.Wait()
 	return out, errs
+}
+
+// eachCell is each for the stores of cells; the error of one that is away says so.
+func eachCell[T any](ctx context.Context, parts []*part, ask func(*part, *store.Cell) (T, error)) (out []T, errs []error) {
+	return each(parts, func(p *part) (out T, err error) {
+		db, err := p.cell()
+		if err != nil {
+			return out, err
+		}
+		out, err = ask(p, db)
+		return out, p.heed(ctx, err)
+	})
 }
 
 // rereads bounds how often a batch is handed to another cell because the map has changed.
@@ -128,12 +141,12 @@ func (s *Store) acceptAt(ctx context.Context, p *part, node int64, batch []model
 
 // Depth implements [store.Inbox]. What a cell that is away has is not counted.
 func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
-	return s.depth(ctx, func(store *store.Cell) (any, error) { return store.Inbox.Depth(ctx) })
+	return s.depth(ctx, func(db *store.Cell) (store.Depth, error) { return db.Inbox.Depth(ctx) })
 }
 
 // GaugeDepth implements [store.Gauge].
 func (s *Store) GaugeDepth(ctx context.Context) (store.Depth, error) {
-	return s.depth(ctx, func(store *store.Cell) (any, error) { return gauge(ctx, store) })
+	return s.depth(ctx, func(db *store.Cell) (store.Depth, error) { return gauge(ctx, db) })
 }
 
 // gauge asks a cell how much waits, as cheaply as it can tell.
@@ -144,10 +157,9 @@ func gauge(ctx context.Context, db *store.Cell) (store.Depth, error) {
 	return db.Inbox.Depth(ctx)
 }
 
-func (s *Store) depth(ctx context.Context, ask func(*store.Cell) (any, error)) (sum store.Depth, err error) {
-	all, err := s.ask(ctx, ask)
-	for _, one := range all {
-		d := one.(store.Depth)
+func (s *Store) depth(ctx context.Context, do func(*store.Cell) (store.Depth, error)) (sum store.Depth, err error) {
+	all, err := ask(ctx, s, do)
+	for _, d := range all {
 		sum.Waiting += d.Waiting
 		if sum.Oldest.IsZero() || !d.Oldest.IsZero() && d.Oldest.Before(sum.Oldest) {
 			sum.Oldest = d.Oldest
@@ -160,15 +172,8 @@ func (s *Store) depth(ctx context.Context, ask func(*store.Cell) (any, error)) (
 
 // ask asks all cells that can be reached. The error is that of the home, or one that is
 // an answer; the cells that are away are left out.
-func (s *Store) ask(ctx context.Context, do func(*store.Cell) (any, error)) (found []any, err error) {
-	out, errs := each(s.parts, func(p *part) (any, error) {
-		store, err := p.cell()
-		if err != nil {
-			return nil, err
-		}
-		v, err := do(store)
-		return v, p.heed(ctx, err)
-	})
+func ask[T any](ctx context.Context, s *Store, do func(*store.Cell) (T, error)) (found []T, err error) {
+	out, errs := eachCell(ctx, s.parts, func(_ *part, db *store.Cell) (T, error) { return do(db) })
 	for i, err := range errs {
 		switch {
 		case err == nil:
@@ -193,42 +198,36 @@ func (s *Store) Pending(ctx context.Context, flow, key string, types []string, a
 
 // LastEvent implements [store.Inbox].
 func (s *Store) LastEvent(ctx context.Context, source string) (last string, err error) {
-	all, err := s.ask(ctx, func(store *store.Cell) (any, error) { return store.Inbox.LastEvent(ctx, source) })
-	for _, id := range all {
-		last = max(last, id.(string))
-	}
-	return last, err
+	all, err := ask(ctx, s, func(db *store.Cell) (string, error) { return db.Inbox.LastEvent(ctx, source) })
+	return slices.Max(append(all, "")), err
 }
 
 // Trim implements [store.Trimmer].
 func (s *Store) Trim(ctx context.Context, keep time.Duration) (more bool, err error) {
-	return s.tidy(ctx, func(store *store.Cell) (any, error) {
-		if store.Trimmer == nil {
+	return s.tidy(ctx, func(db *store.Cell) (bool, error) {
+		if db.Trimmer == nil {
 			return false, nil
 		}
-		return store.Trimmer.Trim(ctx, keep)
+		return db.Trimmer.Trim(ctx, keep)
 	})
 }
 
 // TrimRuns implements [store.Trimmer]. Each cell keeps so many runs of its own.
 func (s *Store) TrimRuns(ctx context.Context, pipeline string, keep int) (more bool, err error) {
-	return s.tidy(ctx, func(store *store.Cell) (any, error) {
-		if store.Trimmer == nil {
+	return s.tidy(ctx, func(db *store.Cell) (bool, error) {
+		if db.Trimmer == nil {
 			return false, nil
 		}
-		return store.Trimmer.TrimRuns(ctx, pipeline, keep)
+		return db.Trimmer.TrimRuns(ctx, pipeline, keep)
 	})
 }
 
 // ForgetAudit implements [store.Audits].
 func (s *Store) ForgetAudit(ctx context.Context, keep time.Duration) (more bool, err error) {
-	return s.tidy(ctx, func(store *store.Cell) (any, error) { return store.Audits.ForgetAudit(ctx, keep) })
+	return s.tidy(ctx, func(db *store.Cell) (bool, error) { return db.Audits.ForgetAudit(ctx, keep) })
 }
 
-func (s *Store) tidy(ctx context.Context, do func(*store.Cell) (any, error)) (more bool, err error) {
-	all, err := s.ask(ctx, do)
-	for _, m := range all {
-		more = more || m.(bool)
-	}
-	return more, err
+func (s *Store) tidy(ctx context.Context, do func(*store.Cell) (bool, error)) (more bool, err error) {
+	all, err := ask(ctx, s, do)
+	return slices.Contains(all, true), err
 }

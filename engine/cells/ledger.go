@@ -427,14 +427,7 @@ func (s *Store) Leave(ctx context.Context, node int64, keep []string) error {
 
 // Nodes implements [store.Ledger].
 func (s *Store) Nodes(ctx context.Context) ([]store.NodeInfo, error) {
-	all, errs := each(s.parts, func(p *part) ([]store.NodeInfo, error) {
-		store, err := p.cell()
-		if err != nil {
-			return nil, err
-		}
-		nodes, err := store.Ledger.Nodes(ctx)
-		return nodes, p.heed(ctx, err)
-	})
+	all, errs := eachCell(ctx, s.parts, func(_ *part, db *store.Cell) ([]store.NodeInfo, error) { return db.Ledger.Nodes(ctx) })
 	if errs[0] != nil {
 		return nil, errs[0]
 	}

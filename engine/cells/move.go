@@ -100,6 +100,7 @@ func (s *Store) enter(ctx context.Context, o Order) (*Move, error) {
 		if err != nil {
 			return nil, err
 		}
+		slots = c.withTasks(slots, from)
 		now, err := s.now(ctx)
 		if err != nil {
 			return nil, err
@@ -123,6 +124,17 @@ func (s *Store) enter(ctx context.Context, o Order) (*Move, error) {
 		}
 		return m, err
 	}
+}
+
+// withTasks adds the slots of tasks that go with slots of keys from a cell.
+func (c *Chart) withTasks(slots []int, from string) []int {
+	all := slices.Clone(slots)
+	for _, slot := range slots {
+		if t, ok := taskSlot(slot); ok && c.Owner(t) == from && c.moving(t) == nil {
+			all = append(all, t)
+		}
+	}
+	return all
 }
 
 // audited makes the record of an order.
@@ -221,9 +233,13 @@ const weighAtOnce = 128
 
 // plan divides slots into parts of about so many rows.
 func (s *Store) plan(ctx context.Context, m *Move, from *store.Cell) (parts [][]int, err error) {
+	keys := ofKeys(m.Slots)
+	if tasks := m.Slots[len(keys):]; len(tasks) > 0 {
+		parts = append(parts, tasks) // first: who gives the order again for the rest gives it for slots of keys
+	}
 	var part []int
 	sum := 0
-	for some := range slices.Chunk(m.Slots, weighAtOnce) {
+	for some := range slices.Chunk(keys, weighAtOnce) {
 		if err := s.extend(ctx, m); err != nil {
 			return nil, err
 		}
@@ -256,17 +272,21 @@ func (s *Store) moveParts(ctx context.Context, m *Move, w *mover, wait time.Dura
 		return err
 	}
 	known := int64(0) // ids accepted before this time are at the target
+	part := -1
 	for i, slots := range parts {
+		if part++; i == 1 && ofTasks(parts[0]) {
+			part = 0 // those of keys are counted
+		}
 		over := m.Over
 		if i > 0 {
 			if err := s.sweep(ctx, m, from, to); err != nil {
 				return err
 			}
-			over += len(parts[i-1])
+			over += len(ofKeys(parts[i-1]))
 		}
 		rest := slices.Concat(parts[i+1:]...)
 		if err := s.update(ctx, m, func(_ *Chart, m *Move) {
-			m.Step, m.Slots, m.Rest, m.Over, m.Part = Copying, slots, rest, over, i
+			m.Step, m.Slots, m.Rest, m.Over, m.Part = Copying, slots, rest, over, part
 		}); err != nil {
 			return err
 		}
@@ -287,13 +307,16 @@ type leg struct {
 // toSwitch does all until the slots of a part are the target's. It returns the time up to
 // which ids of the source are known there, those of later parts too.
 func (s *Store) toSwitch(ctx context.Context, m *Move, w *mover, l leg) (known int64, err error) {
+	if err := l.to.Moves.Arrive(ctx, m.mark(), m.Slots); err != nil {
+		return 0, err
+	}
+	if ofTasks(m.Slots) {
+		return l.known, s.toSwitchTasks(ctx, m, w, l)
+	}
 	if known, err = l.from.Enrolment.Now(ctx); err != nil {
 		return 0, err
 	}
 	known -= lateIDs.Microseconds()
-	if err := l.to.Moves.Arrive(ctx, m.mark(), m.Slots); err != nil {
-		return 0, err
-	}
 	// Ids are many and never change: most are there before anything stands still.
 	if err := s.copy(ctx, m, w, l, batch{store.CellEvents, slices.Concat(m.Slots, m.Rest), l.known}); err != nil {
 		return 0, err
@@ -315,19 +338,29 @@ func (s *Store) toSwitch(ctx context.Context, m *Move, w *mover, l leg) (known i
 	if err != nil {
 		return 0, err
 	}
-	if err := s.update(ctx, m, func(c *Chart, m *Move) {
-		m.Step, m.After = Switched, last
-		c.give(m.Slots, m.To)
-	}); err != nil {
+	if err := s.switchPart(ctx, m, last); err != nil {
 		return 0, err
 	}
 	return known, s.open(ctx, m, l.to)
+}
+
+// switchPart makes the slots of a part the target's.
+func (s *Store) switchPart(ctx context.Context, m *Move, last int64) error {
+	return s.update(ctx, m, func(c *Chart, m *Move) {
+		m.Step, m.After = Switched, last
+		c.give(m.Slots, m.To)
+	})
 }
 
 // open lets the slots of a part work at the target, after the switch.
 func (s *Store) open(ctx context.Context, m *Move, to *store.Cell) error {
 	if m.Step != Switched {
 		return nil
+	}
+	if ofTasks(m.Slots) {
+		if err := s.sendTasks(ctx, m, nil, time.Time{}); err != nil {
+			return err
+		}
 	}
 	mark, after := m.mark(), m.After
 	if err := s.during(ctx, m, func(ctx context.Context) error { return to.Moves.Open(ctx, mark, after) }); err != nil {
@@ -505,7 +538,7 @@ func (s *Store) end(ctx context.Context, m *Move, w *mover, why string) error {
 	return s.update(ctx, m, func(c *Chart, m *Move) {
 		over := m.Over
 		if m.Step == Opened {
-			over += len(m.Slots)
+			over += len(ofKeys(m.Slots))
 		}
 		text := why
 		if why != "" && over > 0 {

@@ -42,6 +42,11 @@ func (s *Store) relay() {
 				s.log.Warn("events cannot be taken from one cell of the inbox to another, trying again", "cell", p.name, "error", err)
 			}
 			more = more || again
+			ctx, cancel := context.WithTimeout(s.ctx, relayLong)
+			if err := s.deliver(ctx, p); err != nil && !errors.Is(err, store.ErrAway) && s.ctx.Err() == nil {
+				s.log.Warn("tasks cannot be taken from one cell of the inbox to another, trying again", "cell", p.name, "error", err)
+			}
+			cancel()
 		}
 		if more && s.ctx.Err() == nil {
 			continue

@@ -89,6 +89,8 @@ func (s *Store) checkRemoval(ctx context.Context, c *Chart, name string, forget 
 	}
 	if n := len(c.SlotsOf(name)); n > 0 {
 		return orderf("cell %s has %d slots of keys: move them first (procaas inbox drain %s)", name, n, name)
+	} else if n := len(c.allOf(name)); n > 0 {
+		return orderf("cell %s has %d slots of tasks: move slots of keys to it and away again", name, n)
 	}
 	p := s.named[name]
 	db, err := p.cell()
@@ -137,7 +139,19 @@ func checkEmpty(ctx context.Context, name string, db *store.Cell, forget bool) e
 			return orderf("cell %s has runs, such as %s, %s", name, runs[0].ID, f.what)
 		}
 	}
-	return nil
+	if db.Shared == nil {
+		return nil
+	}
+	tasks, err := db.Tasks.Admin.TaskStats(ctx)
+	for _, t := range tasks {
+		if n := t.Ready + t.Waiting + t.Starting + t.Running + t.Scheduled; n > 0 {
+			return orderf("cell %s has %d tasks of the type %s: wait until workers have done them, or cancel them", name, n, t.Type)
+		} else if t.Failed > 0 && !forget {
+			return orderf("cell %s has %d dead letters of the type %s: retry them, or say that they are to be forgotten (--forget)",
+				name, t.Failed, t.Type)
+		}
+	}
+	return err
 }
 
 // retireGone lets the parts rest whose cells a map does not have any more.

@@ -22,14 +22,7 @@ func (s *Store) find(ctx context.Context, id string) (store.RunRecord, *part, er
 		parts = []*part{p.(*part)}
 	}
 	for {
-		found, errs := each(parts, func(p *part) (store.RunRecord, error) {
-			db, err := p.cell()
-			if err != nil {
-				return store.RunRecord{}, err
-			}
-			r, err := db.Runs.Run(ctx, id)
-			return r, p.heed(ctx, err)
-		})
+		found, errs := eachCell(ctx, parts, func(_ *part, db *store.Cell) (store.RunRecord, error) { return db.Runs.Run(ctx, id) })
 		at, failed := -1, error(nil)
 		for i, err := range errs {
 			switch {
@@ -63,14 +56,7 @@ func (s *Store) Run(ctx context.Context, id string) (store.RunRecord, error) {
 // cells that one counts which the map names, or which has its end.
 func (s *Store) Newer(ctx context.Context, of []store.Seen) ([]store.RunRecord, error) {
 	parts := s.live()
-	found, errs := each(parts, func(p *part) ([]store.RunRecord, error) {
-		db, err := p.cell()
-		if err != nil {
-			return nil, err
-		}
-		news, err := db.Runs.Newer(ctx, of)
-		return news, p.heed(ctx, err)
-	})
+	found, errs := eachCell(ctx, parts, func(_ *part, db *store.Cell) ([]store.RunRecord, error) { return db.Runs.Newer(ctx, of) })
 	var out []store.RunRecord
 	taken := map[string]bool{}
 	for i, news := range found {
@@ -111,15 +97,11 @@ func (s *Store) List(ctx context.Context, f store.RunFilter) ([]store.RunRecord,
 		cursors []string
 		more    bool
 	}
-	all, errs := each(asked, func(p *part) (l listing, err error) {
-		store, err := p.cell()
-		if err != nil {
-			return l, err
-		}
+	all, errs := eachCell(ctx, asked, func(p *part, db *store.Cell) (l listing, err error) {
 		f := f
 		f.Cursor = from[p.number]
-		l.runs, l.cursors, l.more, err = store.Marked.ListMarked(ctx, f)
-		return l, p.heed(ctx, err)
+		l.runs, l.cursors, l.more, err = db.Marked.ListMarked(ctx, f)
+		return l, err
 	})
 	for i, err := range errs {
 		if err != nil && (asked[i].number == 0 || !errors.Is(err, store.ErrAway)) {
@@ -190,13 +172,13 @@ func readPage(cursor string) (p page, err error) {
 
 // Count implements [store.Runs].
 func (s *Store) Count(ctx context.Context, f store.RunFilter) ([]store.RunCount, error) {
-	all, err := s.ask(ctx, func(store *store.Cell) (any, error) { return store.Runs.Count(ctx, f) })
+	all, err := ask(ctx, s, func(db *store.Cell) ([]store.RunCount, error) { return db.Runs.Count(ctx, f) })
 	if err != nil {
 		return nil, err
 	}
 	sums := map[store.RunCount]int{}
 	for _, counts := range all {
-		for _, c := range counts.([]store.RunCount) {
+		for _, c := range counts {
 			n := c.Runs
 			c.Runs = 0
 			sums[c] += n
@@ -215,10 +197,10 @@ func (s *Store) Count(ctx context.Context, f store.RunFilter) ([]store.RunCount,
 
 // CountBundles implements [store.Runs].
 func (s *Store) CountBundles(ctx context.Context) (map[string]int, error) {
-	all, err := s.ask(ctx, func(store *store.Cell) (any, error) { return store.Runs.CountBundles(ctx) })
+	all, err := ask(ctx, s, func(db *store.Cell) (map[string]int, error) { return db.Runs.CountBundles(ctx) })
 	sums := map[string]int{}
 	for _, counts := range all {
-		for hash, n := range counts.(map[string]int) {
+		for hash, n := range counts {
 			sums[hash] += n
 		}
 	}
@@ -354,11 +336,7 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) ([]store.Audited
 			until = last[0].Changed
 		}
 	}
-	all, errs := each(s.parts, func(p *part) ([]store.Audited, error) {
-		store, err := p.cell()
-		if err != nil {
-			return nil, err
-		}
+	all, errs := eachCell(ctx, s.parts, func(p *part, db *store.Cell) ([]store.Audited, error) {
 		f := f
 		f.Before = 0
 		switch {
@@ -367,11 +345,11 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) ([]store.Audited
 		default:
 			f.Until = until
 		}
-		records, err := store.Audits.Audit(ctx, f)
+		records, err := db.Audits.Audit(ctx, f)
 		for i := range records {
 			records[i].Revision |= int64(p.number) << cellBits
 		}
-		return records, p.heed(ctx, err)
+		return records, err
 	})
 	var out []store.Audited
 	for i, err := range errs {
@@ -388,14 +366,7 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) ([]store.Audited
 // must be there, but those that were removed from the inbox.
 func (s *Store) VerifyAudit(ctx context.Context, kept []string) ([]store.AuditChain, error) {
 	parts := s.live()
-	all, errs := each(parts, func(p *part) ([]store.AuditChain, error) {
-		store, err := p.cell()
-		if err != nil {
-			return nil, err
-		}
-		chains, err := store.Audits.VerifyAudit(ctx, kept)
-		return chains, p.heed(ctx, err)
-	})
+	all, errs := eachCell(ctx, parts, func(_ *part, db *store.Cell) ([]store.AuditChain, error) { return db.Audits.VerifyAudit(ctx, kept) })
 	var out []store.AuditChain
 	for i, err := range errs {
 		if err != nil {

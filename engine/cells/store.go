@@ -75,7 +75,7 @@ func (s *Store) Ports() store.Store {
 	return store.Store{
 		Inbox: s, Ledger: s, Runs: s, Bundles: home.Bundles, Settings: home.Settings, Tokens: home.Tokens, Audits: s,
 		Degradation: home.Degradation, Documents: home.Documents,
-		Waker: s, Gauge: s, Trimmer: s, Scattered: s, Close: s.Close,
+		Waker: s, Gauge: s, Trimmer: s, Scattered: s, Close: s.Close, Tasks: s.tasks(),
 	}
 }
 

@@ -2,6 +2,7 @@ package cells_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/postgres"
 	"procaas/engine/store"
+	"procaas/handlers/queue"
 )
 
 // opener opens a database as a cell.
@@ -20,7 +22,14 @@ func opener(dsn string) func(context.Context) (*store.Cell, error) {
 		if err != nil {
 			return nil, err
 		}
-		return db.Cell(), nil
+		tasks, err := queue.Open(ctx, dsn, queue.Options{MaxConns: 4, Cell: true})
+		if err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
+		c := db.Cell()
+		c.Tasks, c.Shared = tasks.Tasks(), tasks
+		c.Close = func() error { return errors.Join(tasks.Close(), db.Close()) }
+		return c, nil
 	}
 }
 

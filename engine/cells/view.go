@@ -66,7 +66,7 @@ func (s *Store) view(ctx context.Context, c *Chart, p *part) inbox.Cell {
 // moved counts the slots that are the target's.
 func (m *Move) moved() int {
 	if m.Step == Switched || m.Step == Opened {
-		return m.Over + len(m.Slots)
+		return m.Over + len(ofKeys(m.Slots))
 	}
 	return m.Over
 }

@@ -31,6 +31,10 @@ func Pooled(ctx context.Context, config *pgx.ConnConfig) (bool, error) {
 	return pid != c.PgConn().PID(), err
 }
 
+// LockSlots shares the lock of the slots of an inbox: whoever stops slots waits for those who have it. It comes before
+// all other locks.
+const LockSlots = "select pg_advisory_xact_lock_shared(('inbox_slots'::regclass::oid::bigint - 2147483648)::int, 0)"
+
 // Signal tells that there is news. A signal that nobody has taken yet says the same.
 func Signal(c chan struct{}) {
 	select {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine/model"
+	"procaas/engine/pgkit"
 	"procaas/engine/store"
 )
 
@@ -22,7 +23,7 @@ type cell struct{ db *database }
 // The lock of the slots: who accepts events shares it, who changes what is here holds
 // it alone. It comes before all other locks.
 const (
-	lockSlots      = "select pg_advisory_xact_lock_shared(('inbox_slots'::regclass::oid::bigint - 2147483648)::int, 0)"
+	lockSlots      = pgkit.LockSlots
 	lockSlotsAlone = "select pg_advisory_xact_lock(('inbox_slots'::regclass::oid::bigint - 2147483648)::int, 0)"
 	// Whoever waits for it alone makes all wait who come after.
 	slotsPatience = "set local lock_timeout = '1s'"
@@ -92,8 +93,9 @@ func enroll(ctx context.Context, t *tx, b store.CellID, all bool) error {
 	}
 	t.queue(insertCellID, b.Inbox, b.Name, b.Number)
 	if all {
-		t.queue(openAll, store.InboxSlots)
+		t.queue(openAll, store.InboxSlots+store.TaskSlots)
 	}
+	t.queue("select inbox_spread_tasks()")
 	t.queue("create index if not exists runs_inbox_slot on runs (inbox_slot(key))")
 	t.queue("create index if not exists keys_inbox_slot on keys (inbox_slot(key), flow, key)")
 	t.queue(fmt.Sprintf("alter table runs alter column seq set increment by %d", store.MaxCells))

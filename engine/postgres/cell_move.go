@@ -56,6 +56,12 @@ const asideAtOnce = 5000
 // Freeze implements [store.SlotMoves]. The slots stop in a transaction of their own, since
 // all of the cell waits for it; their runs are set aside after it.
 func (c cell) Freeze(ctx context.Context, move string, slots []int) (left int, err error) {
+	if len(slots) > 0 && slots[0] >= store.InboxSlots { // tasks are done wherever they are
+		if err := c.db.tx(ctx, func(t *tx) error { return stopSlots(ctx, t, move, slots) }); err != nil {
+			return 0, fmt.Errorf("freeze slots of tasks: %w", err)
+		}
+		return 0, nil
+	}
 	still, more := false, true
 	aside := func(t *tx) (err error) {
 		still, left, more, err = setRunsAside(ctx, t, move, slots)

@@ -48,6 +48,51 @@ type Cell struct {
 	Moves     SlotMoves
 	Outbox    Outbox
 	Marked    MarkedRuns
+	Shared    SharedTasks // with [Store.Tasks]; nil without them
+}
+
+// SharedTasks is what a cell's queue of tasks does for the queues of all cells. A slot of tasks is, in the map and for
+// [SlotMoves], that many behind the slots of keys. Any cell may have tasks without a key and a unique name.
+type SharedTasks interface {
+	// FirstTasks returns the places of the first ready tasks of some types, at most so many.
+	FirstTasks(ctx context.Context, types []TaskWant, limit int) ([]TaskPlace, error)
+
+	// TakenTasks counts the taken tasks of types that bound how many may be.
+	TakenTasks(ctx context.Context, types []string) (map[string]int, error)
+
+	// HoldTypes does something while nobody else does so for one of the types.
+	HoldTypes(ctx context.Context, types []string, do func() error) error
+
+	// RaiseTasksTo is RaiseTasks where another cell may have a task of a greater priority.
+	RaiseTasksTo(ctx context.Context, taskType string, wait time.Duration, limit, priority int) (int, error)
+
+	// PackTasks makes a parcel of some tasks of slots that a move has frozen here, and returns how many: those with ids
+	// behind one, in their order. With 0 it packs all that are taken, and a few others. [ErrConflict] when the
+	// move has not frozen the slots.
+	PackTasks(ctx context.Context, move, target string, slots []int, after int64) (n int, last int64, err error)
+
+	// Parcels returns the first parcels that wait here.
+	Parcels(ctx context.Context) ([]TaskParcel, error)
+
+	// UnpackTasks takes the tasks of a parcel in, unless it was here before.
+	UnpackTasks(ctx context.Context, p TaskParcel) error
+
+	// ForgetParcel removes a parcel that has come to its target.
+	ForgetParcel(ctx context.Context, id string) error
+}
+
+// A TaskPlace is the place of a ready task in the order of claims.
+type TaskPlace struct {
+	Type     string
+	Priority int
+	Deadline time.Time
+}
+
+// A TaskParcel is tasks on their way to another cell.
+type TaskParcel struct {
+	ID     string
+	Target string // the name of a cell
+	Rows   string
 }
 
 // An Enrolment says which cell a store is.

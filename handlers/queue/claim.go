@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"procaas/engine/pgkit"
 	"procaas/engine/store"
 
 	"github.com/jackc/pgx/v5"
@@ -146,6 +147,7 @@ with room as materialized (
 	select o.per, o.n, j.* from room o, lateral (
 		select r.id, r.type, r.key, r.rank, r.deadline from tasks r
 		where r.type = o.type and r.state = 0
+			and r.slot + 4096 <> all (array(select m.slot from inbox_slots m where m.slot >= 4096 and m.state = 'frozen'))
 		order by r.rank, r.deadline, r.id limit case when o.per > 0 then 4 * o.n + least(o.n, 1) * 100 else o.n end
 		for update skip locked
 	) j
@@ -232,6 +234,9 @@ func (g *claiming) queue(b *pgx.Batch, c *Claim) {
 	}
 	if len(types) == 0 {
 		return
+	}
+	if keyed {
+		b.Queue(pgkit.LockSlots)
 	}
 	if len(guarded) > 0 {
 		b.Queue(lockTypes, guarded)

@@ -69,24 +69,34 @@ func (h *horizon) look(types []string) *look {
 	defer h.mu.Unlock()
 	l := &look{began: time.Now(), from: make(map[string]place, len(types))}
 	for _, t := range types {
-		r := h.types[t]
-		if r == nil && len(h.types) < reachMost {
-			r = &reach{from: headOfQueue}
+		if h.types[t] == nil && len(h.types) < reachMost {
 			if h.types == nil {
 				h.types = map[string]*reach{}
 			}
-			h.types[t] = r
+			h.types[t] = &reach{from: headOfQueue}
 		}
-		l.from[t] = headOfQueue
-		if r != nil && h.hears && l.began.Before(r.all) {
-			l.from[t] = r.from
-		}
+		l.from[t] = h.from(t, l.began)
 	}
 	if h.looking == nil {
 		h.looking = map[*look]struct{}{}
 	}
 	h.looking[l] = struct{}{}
 	return l
+}
+
+// from is where a look at a type begins, for who holds the lock.
+func (h *horizon) from(kind string, now time.Time) place {
+	if r := h.types[kind]; r != nil && h.hears && now.Before(r.all) {
+		return r.from
+	}
+	return headOfQueue
+}
+
+// peek is from for who takes nothing.
+func (h *horizon) peek(kind string) place {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.from(kind, time.Now())
 }
 
 // took ends a claim that has taken tasks, the last of each type at these places.

@@ -17,7 +17,7 @@ const raisedRanks = 1000
 // of a key, the one that comes back first is that which stands first.
 const raiseTasks = `
 with recursive head as materialized (
-	select min(rank) as rank from (
+	select least(min(rank), $5::int) as rank from (
 		(select rank from tasks where type = $1 and state = 0 order by rank, deadline, id limit 1)
 		union all
 		(select rank from tasks where type = $1 and state = 3 order by rank, deadline, id limit 1)) f
@@ -57,11 +57,22 @@ with recursive head as materialized (
 select rank, deadline from raised`
 
 // RaiseTasks implements [store.TaskMaintenance].
-func (s *Store) RaiseTasks(ctx context.Context, taskType string, wait time.Duration, limit int) (n int, err error) {
+func (s *Store) RaiseTasks(ctx context.Context, taskType string, wait time.Duration, limit int) (int, error) {
+	return s.raise(ctx, taskType, wait, limit, nil)
+}
+
+// RaiseTasksTo implements [store.SharedTasks].
+func (s *Store) RaiseTasksTo(ctx context.Context, taskType string, wait time.Duration, limit, priority int) (int, error) {
+	rank := int32(-priority)
+	return s.raise(ctx, taskType, wait, limit, &rank)
+}
+
+// raise raises tasks to the first rank, or one that comes before it.
+func (s *Store) raise(ctx context.Context, taskType string, wait time.Duration, limit int, before *int32) (n int, err error) {
 	var first place
 	err = s.send(ctx, func(b *pgx.Batch) {
 		n = 0
-		b.Queue(raiseTasks, taskType, wait.Microseconds(), limit, raisedRanks).Query(func(rows pgx.Rows) error {
+		b.Queue(raiseTasks, taskType, wait.Microseconds(), limit, raisedRanks, before).Query(func(rows pgx.Rows) error {
 			var at place
 			_, err := pgx.ForEachRow(rows, []any{&at.rank, &at.at}, func() error {
 				if n++; n == 1 {

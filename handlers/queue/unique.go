@@ -98,6 +98,10 @@ func (p *putting) putUnique(ctx context.Context, tx pgx.Tx) error {
 // openOnes groups the tasks by their unique keys, and refuses those of types that take
 // none.
 func (p *putting) openOnes(ctx context.Context, tx pgx.Tx) (map[uid][]int, error) {
+	elsewhere, err := p.elsewhere(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
 	rows, err := tx.Query(ctx, findDraining, p.types)
 	if err != nil {
 		return nil, err
@@ -111,6 +115,10 @@ func (p *putting) openOnes(ctx context.Context, tx pgx.Tx) (map[uid][]int, error
 		u := uid{p.specs[i].Type, p.specs[i].Unique}
 		if slices.Contains(draining, u.kind) {
 			p.out[i] = Put{Outcome: store.PutRefused, Err: store.ErrDraining}
+			continue
+		}
+		if elsewhere[chartSlot(p.specs[i].Slot())] {
+			p.out[i] = Put{Outcome: store.PutRefused, Err: store.ErrMoving}
 			continue
 		}
 		wanted[u] = append(wanted[u], i)

@@ -99,6 +99,9 @@ func replyPut(c *rest.Call, kind string, out []store.TaskPut, many bool, warning
 		if errors.Is(out[0].Err, store.ErrDraining) {
 			return problem.New(problem.QueueDraining, "%q: %s; procaas queue resume %s opens it again", kind, out[0].Err, kind)
 		}
+		if errors.Is(out[0].Err, store.ErrMoving) || errors.Is(out[0].Err, store.ErrAway) {
+			return out[0].Err
+		}
 		return problem.New(problem.InvalidTask, "%s", out[0].Err)
 	case !many:
 		receipts.Tasks[0].Warning = warning

@@ -11,6 +11,7 @@ import (
 	"procaas/engine/cells"
 	"procaas/engine/postgres"
 	"procaas/engine/store"
+	"procaas/handlers/queue"
 )
 
 // refuseCell refuses to work on one database of an inbox as if it were all of it.
@@ -77,5 +78,12 @@ func (o Options) openCell(ctx context.Context, dsn string, log *slog.Logger) (*s
 	if err != nil {
 		return nil, err
 	}
-	return db.Cell(), nil
+	c := db.Cell()
+	tasks, err := queue.Open(ctx, dsn, queue.Options{Log: log, Cell: true})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	c.Tasks, c.Shared = tasks.Tasks(), tasks
+	c.Close = func() error { return errors.Join(tasks.Close(), db.Close()) }
+	return c, nil
 }

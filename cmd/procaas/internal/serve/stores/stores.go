@@ -241,11 +241,11 @@ type Tasks struct {
 
 // OpenTasks opens the queue of tasks in the same place as the runs.
 func OpenTasks(ctx context.Context, dsn string, db store.Store, log *slog.Logger) (*Tasks, error) {
-	if !IsPostgres(dsn) {
-		if db.Tasks == nil {
-			return nil, errors.New("the store keeps no tasks")
-		}
+	switch {
+	case db.Tasks != nil:
 		return &Tasks{db.Tasks, func() error { return nil }}, nil
+	case !IsPostgres(dsn):
+		return nil, errors.New("the store keeps no tasks")
 	}
 	tasks, err := queue.Open(ctx, dsn, queue.Options{Log: log})
 	if err != nil {

@@ -1,0 +1,239 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine/pgkit"
+	"procaas/engine/store"
+)
+
+// This file is the part of a queue whose database is one of several that share an inbox. See [store.SharedTasks].
+
+// chartSlot is what the map of the inbox calls a slot of tasks.
+func chartSlot(slot int) int { return store.InboxSlots + slot }
+
+const readOpenSlots = "select slot from inbox_slots where state = 'open' and slot = any ($1::int[])"
+
+// elsewhere returns those slots of unique names that are not open here, and keeps the others open until the end of the
+// transaction.
+func (p *putting) elsewhere(ctx context.Context, tx pgx.Tx) (map[int]bool, error) {
+	if !p.cell {
+		return nil, nil
+	}
+	out := map[int]bool{}
+	var wanted []int32
+	for _, i := range p.unique {
+		slot := chartSlot(p.specs[i].Slot())
+		out[slot], wanted = true, append(wanted, int32(slot))
+	}
+	if _, err := tx.Exec(ctx, pgkit.LockSlots); err != nil {
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, readOpenSlots, wanted)
+	if err != nil {
+		return nil, err
+	}
+	slot := 0
+	_, err = pgx.ForEachRow(rows, []any{&slot}, func() error { delete(out, slot); return nil })
+	return out, err
+}
+
+const firstTasks = `
+select r.type, - r.rank, r.deadline from unnest($1::text[], $2::bigint[], $4::int[], $5::timestamptz[]) as w (type, lim, rank, since),
+	lateral (
+		select t.type, t.rank, t.deadline, t.id from tasks t
+		where t.type = w.type and t.state = 0 and (t.rank, t.deadline) >= (w.rank, w.since)
+		order by t.rank, t.deadline, t.id limit w.lim) r
+where not exists (select from task_types m where m.type = w.type and m.mode = 'paused')
+order by r.rank, r.deadline, r.id limit $3`
+
+// FirstTasks implements [store.SharedTasks].
+func (s *Store) FirstTasks(ctx context.Context, types []Want, limit int) (out []store.TaskPlace, err error) {
+	var (
+		names  []string
+		limits []int64
+		ranks  []int32
+		since  []time.Time
+	)
+	for _, w := range types {
+		if w.Limit > 0 {
+			from := s.horizon.peek(w.Type)
+			names, limits = append(names, w.Type), append(limits, int64(w.Limit))
+			ranks, since = append(ranks, int32(from.rank)), append(since, from.at)
+		}
+	}
+	err = s.send(ctx, func(b *pgx.Batch) {
+		b.Queue(firstTasks, names, limits, limit, ranks, since).Query(func(rows pgx.Rows) (err error) {
+			out, err = pgx.CollectRows(rows, pgx.RowToStructByPos[store.TaskPlace])
+			return err
+		})
+	})
+	return out, err
+}
+
+const takenTasks = "select type, count(*) from tasks where counted and until is not null and type = any ($1::text[]) group by type"
+
+// TakenTasks implements [store.SharedTasks].
+func (s *Store) TakenTasks(ctx context.Context, types []string) (map[string]int, error) {
+	taken := map[string]int{}
+	err := s.send(ctx, func(b *pgx.Batch) {
+		b.Queue(takenTasks, types).Query(func(rows pgx.Rows) error {
+			kind, n := "", 0
+			_, err := pgx.ForEachRow(rows, []any{&kind, &n}, func() error { taken[kind] = n; return nil })
+			return err
+		})
+	})
+	return taken, err
+}
+
+const holdTypes = `
+select pg_advisory_xact_lock(('task_types'::regclass::oid::bigint - 2147483648)::int, hashtext(w.type))
+from (select type from unnest($1::text[]) as u (type) order by hashtext(type)) w`
+
+// HoldTypes implements [store.SharedTasks].
+func (s *Store) HoldTypes(ctx context.Context, types []string, do func() error) error {
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, holdTypes, types); err != nil {
+			return err
+		}
+		return do()
+	})
+}
+
+// The bounds of a parcel. Those that are taken go in any case: how many of a key are taken is counted where they are.
+const (
+	parcelTasks = 1000
+	parcelFirst = 100 // claims wait for it
+	parcelBytes = 4 << 20
+)
+
+const (
+	frozenHere = "select count(*) from inbox_slots where move = $1 and state = 'frozen' and slot = any ($2::int[])"
+
+	// No order but that of the ids: claims wait for it.
+	findFirst = planned + `
+select id, size from (
+	(select id, 0 as size, 0 as turn from tasks where until is not null and slot = any ($1::smallint[]))
+	union all
+	(select id, octet_length(payload), 1 from tasks where until is null and slot = any ($1::smallint[]) order by id limit $2)) f
+order by turn, id`
+
+	findBehind = planned + `
+select id, size from (
+	(select id, octet_length(payload) as size from tasks where id > $3::bigint and slot = any ($1::smallint[]) order by id limit $2)
+	union all
+	(select id, octet_length(payload) from task_schedule where id > $3::bigint and slot = any ($1::smallint[]) order by id limit $2)
+	union all
+	(select id, octet_length(payload) from task_dead where id > $3::bigint and slot = any ($1::smallint[]) order by id limit $2)) f
+order by id limit $2`
+
+	// The name of a task that goes from one table to another meanwhile stays, as the task does.
+	packTasks = planned + `
+with t as (delete from tasks where id = any ($1::bigint[]) returning *),
+s as (delete from task_schedule where id = any ($1::bigint[]) returning *),
+d as (delete from task_dead where id = any ($1::bigint[]) returning *),
+k as (delete from task_keys where id in (select id from t union all select id from s) returning *)
+insert into task_parcels (target, rows) select $2, json_build_object('tasks', coalesce((select json_agg(t) from t), '[]'),
+	'schedule', coalesce((select json_agg(s) from s), '[]'), 'dead', coalesce((select json_agg(d) from d), '[]'),
+	'keys', coalesce((select json_agg(k) from k), '[]'))`
+)
+
+// PackTasks implements [store.SharedTasks].
+func (s *Store) PackTasks(ctx context.Context, move, target string, slots []int, after int64) (n int, last int64, err error) {
+	here := make([]int16, len(slots))
+	for i, slot := range slots {
+		here[i] = int16(slot - store.InboxSlots)
+	}
+	err = s.freely(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, pgkit.LockSlots); err != nil {
+			return err
+		}
+		frozen := 0
+		if err := tx.QueryRow(ctx, frozenHere, move, slots).Scan(&frozen); err != nil {
+			return err
+		}
+		if frozen < len(slots) {
+			return fmt.Errorf("move %s has not frozen the slots: %w", move, store.ErrConflict)
+		}
+		ids, err := findToPack(ctx, tx, here, after)
+		if n = len(ids); err != nil || n == 0 {
+			return err
+		}
+		last = ids[n-1]
+		if _, err := tx.Exec(ctx, lockKeysOf, ids); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, packTasks, ids, target)
+		return err
+	})
+	return n, last, err
+}
+
+func findToPack(ctx context.Context, tx pgx.Tx, slots []int16, after int64) (ids []int64, err error) {
+	sql, args := findFirst, []any{slots, parcelFirst}
+	if after != 0 {
+		sql, args = findBehind, []any{slots, parcelTasks, after}
+	}
+	rows, err := tx.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	id, size, sum := int64(0), 0, 0
+	_, err = pgx.ForEachRow(rows, []any{&id, &size}, func() error {
+		if sum += size; sum <= parcelBytes || len(ids) == 0 {
+			ids = append(ids, id)
+		}
+		return nil
+	})
+	return ids, err
+}
+
+// Parcels implements [store.SharedTasks].
+func (s *Store) Parcels(ctx context.Context) ([]store.TaskParcel, error) {
+	rows, err := s.pool.Query(ctx, "select id, target, rows from task_parcels order by number limit 8")
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[store.TaskParcel])
+}
+
+// ForgetParcel implements [store.SharedTasks].
+func (s *Store) ForgetParcel(ctx context.Context, id string) error {
+	_, err := s.pool.Exec(ctx, "delete from task_parcels where id = $1", id)
+	return err
+}
+
+const (
+	noteParcel = "insert into task_received (id) values ($1) on conflict do nothing"
+
+	unpackTasks = planned + `
+with p as materialized (select $1::json as rows),
+t as (insert into tasks select r.* from p, json_populate_recordset(null::tasks, p.rows->'tasks') r returning type),
+s as (insert into task_schedule select r.* from p, json_populate_recordset(null::task_schedule, p.rows->'schedule') r returning type),
+d as (insert into task_dead select r.* from p, json_populate_recordset(null::task_dead, p.rows->'dead') r returning type),
+k as (insert into task_keys select r.* from p, json_populate_recordset(null::task_keys, p.rows->'keys') r on conflict do nothing)
+select distinct type from t`
+)
+
+// UnpackTasks implements [store.SharedTasks].
+func (s *Store) UnpackTasks(ctx context.Context, p store.TaskParcel) error {
+	var types []string
+	err := s.freely(ctx, func(tx pgx.Tx) error {
+		types = nil
+		tag, err := tx.Exec(ctx, noteParcel, p.ID)
+		if err != nil || tag.RowsAffected() == 0 {
+			return err
+		}
+		rows, err := tx.Query(ctx, unpackTasks, p.Rows)
+		if err == nil {
+			types, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		}
+		return err
+	})
+	s.hint(types...)
+	return err
+}
