@@ -142,6 +142,8 @@ func New(o Options) (*Engine, error) {
 		Store: o.Store, Library: &e.library, Settings: settings, Degrader: fallback.New(o.Store.Degradation), Guard: &guard.Guard{},
 		Stats: &stats.Stats{Metrics: o.Metrics}, Metrics: o.Metrics, Clock: &e.clock, Log: o.Log, Notify: o.Notify,
 	}
+	e.Follower.Trials, e.Follower.Tell = e.Degrader, e.Steering.Tell
+	e.Degrader.Tried = e.Follower.Heed
 	health := &writes.Health{}
 	e.Answers = &watch.Answers{Runs: o.Store.Runs, Watch: watch.Watch{
 		News: o.Store.Runs.Newer, Log: o.Log, Drives: func(run string) bool { return e.driver.Drives(run) },

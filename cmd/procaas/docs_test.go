@@ -38,7 +38,7 @@ var (
 	docBlock = regexp.MustCompile("(?ms)^```(\\w+)([^\n]*)\n(.*?)^```$")
 	fileName = regexp.MustCompile(`^# ([\w./-]+\.(?:yaml|json))\n`)
 	// reading are commands that may be repeated until they tell what the page says.
-	reading = regexp.MustCompile(`^(procaas (runs (list|show)|versions|explain|top|audit|nodes|queue (stats|peek)|switch list|limit list|` +
+	reading = regexp.MustCompile(`^(procaas (runs (list|show)|versions|canary|explain|top|audit|nodes|queue (stats|peek)|switch list|limit list|` +
 		`balancer (status|moves|explain)|shard (list|show|resolve|transfers)|inbox status|config list)\b|curl )`)
 	changing = regexp.MustCompile(` -X | -d | --data|--request`)
 	serving  = regexp.MustCompile(`\bprocaas (dev|serve|demo)(\s|$)`)

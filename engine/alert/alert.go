@@ -38,13 +38,14 @@ const (
 	ServiceDegraded    Kind = "ServiceDegraded"    // the handlers of a service are out of the flow by themselves
 	FallbacksFrozen    Kind = "FallbacksFrozen"    // half of all services fail at once
 	NodeUnhealthy      Kind = "NodeUnhealthy"      // a node cannot work
+	CanaryRolledBack   Kind = "CanaryRolledBack"   // a new version was worse than the old one
 	DefinitionOutdated Kind = "DefinitionOutdated" // a node cannot run the current definition
 )
 
 // Severity returns how soon somebody should look: critical or warning.
 func (k Kind) Severity() string {
 	switch k {
-	case HandlerDegraded, HandlerFailing, ServiceDegraded, DefinitionOutdated:
+	case HandlerDegraded, HandlerFailing, ServiceDegraded, CanaryRolledBack, DefinitionOutdated:
 		return "warning"
 	}
 	return "critical"
@@ -104,6 +105,8 @@ func (a *Alert) Summary() string {
 		return "half of all services fail at once: no handler goes out of the flow by itself, since it may be us"
 	case NodeUnhealthy:
 		return fmt.Sprintf("node %s cannot work", a.Node)
+	case CanaryRolledBack:
+		return "a new version of the pipelines was rolled back by itself: it was worse than the current one"
 	case DefinitionOutdated:
 		return fmt.Sprintf("node %s runs new events by an older definition", a.Node)
 	}

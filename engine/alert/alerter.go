@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/engine"
+	"procaas/engine/canary"
 	"procaas/engine/checkpoint"
 	"procaas/engine/clock"
 	"procaas/engine/guard"
@@ -52,6 +53,7 @@ type Engine interface {
 	Handlers() []stats.HandlerInfo
 	Services() []guard.ServiceInfo
 	Backlog() stats.BacklogView
+	Canary() *canary.State
 	Healthy(ctx context.Context) error
 	Degraded() error
 	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)

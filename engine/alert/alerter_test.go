@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"procaas/engine/canary"
 	"procaas/engine/checkpoint"
 	"procaas/engine/guard"
 	"procaas/engine/model"
@@ -33,6 +34,7 @@ func (*fakeEngine) Handler(string) (stats.HandlerInfo, bool) { return stats.Hand
 func (*fakeEngine) Handlers() []stats.HandlerInfo            { return nil }
 func (*fakeEngine) Services() []guard.ServiceInfo            { return nil }
 func (*fakeEngine) Backlog() stats.BacklogView               { return stats.BacklogView{} }
+func (*fakeEngine) Canary() *canary.State                    { return nil }
 func (*fakeEngine) Degraded() error                          { return nil }
 
 func (e *fakeEngine) Healthy(context.Context) error {

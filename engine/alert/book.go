@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"procaas/engine/canary"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	"procaas/engine/model"
@@ -134,7 +135,11 @@ type world interface {
 	Handlers() []stats.HandlerInfo
 	Services() []guard.ServiceInfo
 	Backlog() stats.BacklogView
+	Canary() *canary.State
 }
+
+// rolledBackFor is how long people are told that a version was rolled back, unless another one is tried.
+const rolledBackFor = time.Hour
 
 // sweep ends what is over, and returns all alerts that fire, with those that have
 // ended since the last sweep, in the order of their ids.
@@ -173,6 +178,9 @@ func (b *book) sweep(node string, w world, now time.Time) []Alert {
 	}
 	if o := b.frozen; o != nil {
 		put(&Alert{Kind: FallbacksFrozen, Since: o.since, Error: o.reason})
+	}
+	if t := w.Canary(); t != nil && t.Auto && now.Sub(t.Ended) < rolledBackFor {
+		put(&Alert{Kind: CanaryRolledBack, Since: t.Ended, Error: t.Why})
 	}
 	if o := b.sick; !o.since.IsZero() && now.Sub(o.since) >= sickAfter {
 		put(&Alert{Kind: NodeUnhealthy, Node: node, Since: o.since, Error: o.reason})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"procaas/engine/canary"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	"procaas/engine/model"
@@ -22,6 +23,7 @@ type stage struct {
 	handlers map[string]stats.HandlerInfo
 	services []guard.ServiceInfo
 	parked   []stats.ParkedRuns
+	trial    *canary.State
 	firing   map[string]bool
 }
 
@@ -51,6 +53,7 @@ func (s *stage) Handlers() []stats.HandlerInfo {
 
 func (s *stage) Services() []guard.ServiceInfo { return s.services }
 func (s *stage) Backlog() stats.BacklogView    { return stats.BacklogView{Parked: s.parked} }
+func (s *stage) Canary() *canary.State         { return s.trial }
 
 // set changes a handler.
 func (s *stage) set(path string, change func(*stats.HandlerInfo)) {
@@ -387,4 +390,15 @@ func TestPipelineThatMultipliesIsTold(t *testing.T) {
 	}
 	s.parked = s.parked[:1]
 	s.want("- PipelineMultiplies work/a/fetch")
+}
+
+func TestVersionThatWasRolledBackByItself(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.trial = &canary.State{Phase: canary.RolledBack, Why: "ann rolled it back", Ended: s.now}
+	s.want()
+	s.trial = &canary.State{Phase: canary.RolledBack, Auto: true, Why: "failures of work", Ended: s.now}
+	s.want("+ CanaryRolledBack ")
+	s.pass(rolledBackFor)
+	s.want("- CanaryRolledBack ")
 }

@@ -29,6 +29,7 @@ import (
 	"procaas/engine/api/runs"
 	"procaas/engine/api/shards"
 	"procaas/engine/api/ui"
+	"procaas/engine/canary"
 	"procaas/engine/checkpoint"
 	engineclusters "procaas/engine/clusters"
 	"procaas/engine/credentials"
@@ -661,6 +662,21 @@ func (f *fakeEngine) Differ(ctx context.Context, old, now string) (diff.Diff, er
 }
 
 func (f *fakeEngine) Previous(context.Context) (definitions.Version, error) { return fakeVersion, nil }
+
+func (f *fakeEngine) Find(_ context.Context, name string) (definitions.Version, error) {
+	d, err := f.Show(context.Background(), name)
+	return d.Version, err
+}
+
+func (f *fakeEngine) Canary() *canary.State { return nil }
+
+func (f *fakeEngine) ShareTrial(context.Context, float64, bool, store.Actor) (*canary.State, error) {
+	return nil, &definitions.CanaryError{Message: "no canary runs"}
+}
+
+func (f *fakeEngine) EndTrial(ctx context.Context, by store.Actor) (*canary.State, error) {
+	return f.ShareTrial(ctx, 0, false, by)
+}
 
 // reload tells a change, or that the pipelines are wrong.
 func (f *fakeEngine) reload(_ context.Context, _ definitions.Change, by store.Actor) (diff.Diff, error) {

@@ -174,7 +174,7 @@ var describedFields = map[string]map[string]string{
 	},
 	"Version": {
 		"version": "The hash of its files.",
-		"state":   "current: new events use it. Absent for others.",
+		"state":   "current: new events use it. canary 5%: new events of this share of the keys use it. rolled back: a canary ended so. Absent for others.",
 		"since":   "When it last became current, from the audit; otherwise when it was stored.",
 		"by":      "The actor who made it current.",
 		"before":  "The version that it replaced then.",
@@ -184,6 +184,30 @@ var describedFields = map[string]map[string]string{
 	"VersionDetail": {
 		"diff":  "The differences to the version that it replaced.",
 		"files": "Its files.",
+	},
+	"CanaryView": {
+		"phase":     "none, running, promoted, rolled back, or superseded: another version became current meanwhile.",
+		"old":       "The current version.",
+		"new":       "The version that is tried.",
+		"percent":   "The share of keys whose new runs use the new version.",
+		"next":      "The next share; absent if the share is held.",
+		"not_until": "When the next share begins at the earliest.",
+		"runs":      "The runs of the new version that the server compared at this share.",
+		"least":     "How many must have been compared before the next share.",
+		"why":       "Why it ended.",
+		"compared":  "The numbers of both versions at this share.",
+	},
+	"Compared": {
+		"kind": "failures: of runs. errors: of the first attempts of a handler. latency: of runs, in milliseconds. calls: of a run.",
+		"name": "The pipeline, or the path of the handler.",
+		"old":  "The numbers of the current version.",
+		"new":  "The numbers of the version that is tried.",
+	},
+	"Numbers": {
+		"n":   "The number of runs or attempts.",
+		"bad": "How many of them failed.",
+		"p50": "The median of latency or calls.",
+		"p90": "The 90th percentile.",
 	},
 	"VersionFile": {"name": "The path of the file when it was read.", "text": "Its contents."},
 	"TokenView": {

@@ -16,6 +16,7 @@ import (
 	"procaas/dsl/contracts"
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
+	"procaas/engine/canary"
 	"procaas/engine/fallback"
 	"procaas/engine/model"
 	"procaas/engine/outbound"
@@ -141,7 +142,8 @@ type Library struct {
 	RunID    func(model.Event) string // makes the id of a new run
 
 	current  atomic.Pointer[Definition]
-	reloaded store.Broadcast // there is another current one
+	trial    atomic.Pointer[canary.State] // the last one that this node can serve
+	reloaded store.Broadcast              // there is another current one
 	loads    singleflight.Group
 
 	mu    sync.Mutex // guards cache
@@ -185,6 +187,30 @@ func (l *Library) Swap(d *Definition) (before *Definition) {
 	before = l.current.Swap(d)
 	l.reloaded.Send()
 	return before
+}
+
+// Serving says by which versions new runs begin.
+func (l *Library) Serving() model.Split {
+	if t := l.Trial(); t != nil {
+		return model.Split{Old: t.Old, New: t.New, Percent: t.Percent}
+	}
+	return model.Split{Old: l.Present().Bundle.Hash}
+}
+
+// Trial returns the trial of a new version beside the present one; nil when there is none.
+func (l *Library) Trial() *canary.State {
+	if t := l.trial.Load(); t.Runs() && t.Old == l.Present().Bundle.Hash {
+		return t
+	}
+	return nil
+}
+
+// Tried returns the new version that is tried; nil when there is none.
+func (l *Library) Tried() *Definition {
+	if t := l.Trial(); t != nil {
+		return l.cached(t.New)
+	}
+	return nil
 }
 
 // cached finds a definition in memory, and remembers that it was needed.

@@ -13,8 +13,10 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
+	"procaas/engine/canary"
 	"procaas/engine/clock"
 	"procaas/engine/diff"
+	"procaas/engine/fallback"
 	"procaas/engine/store"
 )
 
@@ -31,6 +33,10 @@ type Follower struct {
 	Node     string // its name
 	Overrule bool   // the node's own definition becomes that of all nodes, though the store may know it
 	Accepted Accepted
+	Trials   *fallback.Live       // keeps the trial of a new version
+	Tell     func([]canary.Event) // tells people what becomes of it
+
+	wanted atomic.Pointer[canary.State] // the last trial, as the store has it
 
 	once     sync.Once
 	hints    chan struct{}         // see changed
@@ -53,6 +59,11 @@ func (f *Follower) Revised(revision int64) {
 	if f.revision.Swap(revision) == revision {
 		return
 	}
+	f.hint()
+}
+
+// hint lets Follow look.
+func (f *Follower) hint() {
 	select {
 	case f.changed() <- struct{}{}:
 	default: // somebody is about to look
@@ -109,8 +120,9 @@ func (e *DropError) Error() string {
 
 // A Change says which definition is to be current.
 type Change struct {
-	To   string // a version that the store keeps; empty for the files of the node
-	Drop bool   // cancel events that wait for pipelines that it does not have
+	To   string        // a version that the store keeps; empty for the files of the node
+	Drop bool          // cancel events that wait for pipelines that it does not have
+	Try  *canary.Order // only on a share of the keys; nil for on all
 }
 
 // Load makes b the definition for new events on all nodes, and tells what that
@@ -194,14 +206,23 @@ func someOf(names []string) string {
 // activate hands a definition in, and returns the hash of the one that is current then. With
 // onlyNew one that the store has ever seen does not become current again.
 func (f *Follower) activate(ctx context.Context, b *tree.Bundle, onlyNew bool, by store.Actor) (current string, err error) {
-	files, err := json.Marshal(b.Files)
+	files, err := encodeFiles(b)
 	if err != nil {
-		return "", fmt.Errorf("encode definition %s: %w", b.Hash, err)
+		return "", err
 	}
 	if current, err = f.Bundles.Activate(ctx, b.Hash, files, onlyNew, by); err != nil {
 		return "", fmt.Errorf("save definition %s: %w", b.Hash, err)
 	}
 	return current, nil
+}
+
+// encodeFiles makes of a definition what the store keeps.
+func encodeFiles(b *tree.Bundle) ([]byte, error) {
+	files, err := json.Marshal(b.Files)
+	if err != nil {
+		return nil, fmt.Errorf("encode definition %s: %w", b.Hash, err)
+	}
+	return files, nil
 }
 
 // swap makes d the definition for new events on this node, and returns the one
@@ -250,7 +271,11 @@ func (f *Follower) catchUp(ctx context.Context) error {
 	defer cancel()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	hash, err := f.Bundles.Current(ctx)
+	var hash string
+	err := f.pursue(ctx)
+	if err == nil {
+		hash, err = f.Bundles.Current(ctx)
+	}
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}

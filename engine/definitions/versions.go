@@ -1,7 +1,6 @@
 package definitions
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
+	"procaas/engine/canary"
 	"procaas/engine/diff"
 	"procaas/engine/store"
 )
@@ -29,7 +29,7 @@ type History struct {
 // A Version is a definition that the store keeps.
 type Version struct {
 	Version string    `json:"version"`           // its hash
-	State   string    `json:"state,omitempty"`   // current: new events use it
+	State   string    `json:"state,omitempty"`   // current: new events use it; canary 5%: new events of some keys do; rolled back: of a canary
 	Since   time.Time `json:"since"`             // when it became current last, as far as the audit tells; otherwise when it was stored
 	By      string    `json:"by,omitempty"`      // who made it current
 	Reason  string    `json:"reason,omitempty"`  // why
@@ -99,31 +99,62 @@ func (h *History) versions(ctx context.Context) ([]Version, error) {
 		all[i] = Version{Version: b.Hash, Since: b.Stored}
 		places[b.Hash] = i
 	}
+	if t := h.Library.Trial(); t != nil {
+		if i, ok := places[t.New]; ok {
+			v := &all[i]
+			v.State, v.Since, v.By, v.Reason, v.Before = fmt.Sprintf("canary %g%%", t.Percent), t.Began, t.By, t.Reason, t.Old
+		}
+	}
 	if i, ok := places[current]; ok {
 		all[i].State = StateCurrent
 	}
-	for f := (store.AuditFilter{Kind: store.AuditDefinition, Limit: 1000}); ; {
+	// What is no text, or no event of a canary, names no version.
+	err = h.audits(ctx, store.AuditDefinition, func(a store.Audited) {
+		var before, after string
+		_, _ = json.Unmarshal(a.Before, &before), json.Unmarshal(a.After, &after)
+		if i, ok := places[after]; ok && all[i].By == "" {
+			v := &all[i]
+			v.Since, v.By, v.Reason, v.Before = a.Changed, a.By.Name, a.By.Reason, before
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = h.audits(ctx, store.AuditCanary, func(a store.Audited) {
+		var e canary.Event
+		_ = json.Unmarshal(a.After, &e)
+		if i, ok := places[e.New]; ok && all[i].State == "" && e.Phase == canary.RolledBack && a.Changed.After(all[i].Since) {
+			v := &all[i]
+			v.State, v.Since, v.By, v.Reason, v.Before = e.Phase, a.Changed, a.By.Name, a.By.Reason, e.Old
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(all, func(a, b Version) int {
+		if current := a.State == StateCurrent; current != (b.State == StateCurrent) {
+			return map[bool]int{true: -1, false: 1}[current]
+		}
+		return b.Since.Compare(a.Since)
+	})
+	return all, nil
+}
+
+// audits reads all audit records of a kind, the last one first.
+func (h *History) audits(ctx context.Context, kind string, each func(store.Audited)) error {
+	for f := (store.AuditFilter{Kind: kind, Limit: 1000}); ; {
 		audits, err := h.Kept.Audits.Audit(ctx, f)
 		if err != nil {
-			return nil, fmt.Errorf("list versions: %w", err)
+			return fmt.Errorf("list versions: %w", err)
 		}
 		for _, a := range audits {
-			var before, after string
-			_, _ = json.Unmarshal(a.Before, &before), json.Unmarshal(a.After, &after) // one that is no text names no version
-			if i, ok := places[after]; ok && all[i].By == "" {
-				v := &all[i]
-				v.Since, v.By, v.Reason, v.Before = a.Changed, a.By.Name, a.By.Reason, before
-			}
+			each(a)
 			f.Before = a.Revision
 		}
 		if len(audits) < f.Limit {
-			break
+			return nil
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Version) int {
-		return cmp.Or(cmp.Compare(b.State, a.State), b.Since.Compare(a.Since))
-	})
-	return all, nil
 }
 
 // Find returns the version with a name: its hash, or the first digits of it.

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"fmt"
 
+	"procaas/engine/model"
 	"procaas/engine/store"
 )
 
@@ -42,6 +43,56 @@ var bundleCases = []storeCase{
 			current, err := p.Bundles.Current(p.Context())
 			p.must(err)
 			p.equal("current", current, hash)
+		}
+	}},
+	{"a definition that is only kept becomes current in place of another one", func(p *probe) {
+		p.activate("old", false)
+		p.must(p.Bundles.Keep(p.Context(), "new", []byte("files of new")))
+		p.must(p.Bundles.Keep(p.Context(), "new", []byte("other")))
+		p.equal("at a start", p.activate("new", true), "old")
+		for _, c := range []struct {
+			old  string
+			done bool
+		}{{"other", false}, {"old", true}, {"old", false}} {
+			done, err := p.Bundles.Promote(p.Context(), c.old, "new", store.Actor{Name: "ann", Reason: "why"})
+			p.must(err)
+			p.equal("promoted in place of "+c.old, done, c.done)
+		}
+		current, err := p.Bundles.Current(p.Context())
+		p.must(err)
+		p.equal("current", current, "new")
+		files, err := p.Bundles.Bundle(p.Context(), "new")
+		p.must(err)
+		p.equal("files", string(files), "files of new")
+		p.equal("audits", len(p.audits(0, 10)), 2)
+	}},
+	{"runs of a split keep the version of their key", func(p *probe) {
+		split := model.Split{Old: "old", New: "new", Percent: 50}
+		node := p.join()
+		var events []model.Intake
+		for i := range 20 {
+			events = append(events, p.event(fmt.Sprint("k", i)))
+		}
+		ids := p.accept(events...)
+		p.beat(node)
+		got, err := p.Ledger.Claim(p.Context(), node, len(ids), split.String())
+		p.must(err)
+		p.equal("runs", len(got), len(ids))
+		byVersion := map[string]int{}
+		for _, c := range got {
+			p.equal("version of "+c.Key, c.Bundle, model.VersionFor(split.String(), c.Flow, c.Key))
+			p.equal("version of the record", p.run(c.ID).Bundle, c.Bundle)
+			byVersion[c.Bundle]++
+		}
+		if len(byVersion) != 2 {
+			p.Fatalf("have versions %v, want both", byVersion)
+		}
+		p.must(p.Ledger.Leave(p.Context(), node, []string{}))
+		p.beat(node)
+		again, err := p.Ledger.Claim(p.Context(), node, len(ids), "third")
+		p.must(err)
+		for _, c := range again {
+			p.equal("version of "+c.Key, c.Bundle, model.VersionFor(split.String(), c.Flow, c.Key))
 		}
 	}},
 	{"definitions are listed with the runs that are on them", func(p *probe) {

@@ -2,6 +2,7 @@ package fallback
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"procaas/engine/canary"
 	"procaas/engine/clock"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -32,8 +34,10 @@ const (
 // A Decider is a node that reports and decides.
 type Decider struct {
 	Node     int64
-	Now      func() time.Time  // by the store's clock
-	Rules    func() *Rules     // what to decide by; nil when nothing can go out, and nothing is out
+	Now      func() time.Time // by the store's clock
+	Rules    func() *Rules    // what to decide by; nil when nothing can go out, nothing is out, and no version is tried
+	Current  func() string    // the version that is current
+	Tell     func([]canary.Event)
 	Announce func([]Change)    // tells people
 	Failed   func(what string) // counts a call of the store that has failed
 	Log      *slog.Logger
@@ -164,8 +168,10 @@ func (d *decider) conclude(ctx context.Context, f *Rules) error {
 		d.counts = f.Recount(&s, q.Now, q.Past)
 	}
 	changes := f.Decide(&s, d.counts, model.Stamp(q.Now), q.Fresh)
+	events := s.Canary.Decide(model.Stamp(q.Now), q.Fresh, d.Current())
 	c := store.Conclusion{
-		Turn: q.Turn, Node: d.Node, Taken: q.Reported, Forget: keep + time.Minute, Audits: auditsOf(changes), State: stateAfter(q.State, &s),
+		Turn: q.Turn, Node: d.Node, Taken: q.Reported, Forget: keep + time.Minute, State: stateAfter(q.State, &s),
+		Audits: append(auditsOf(changes), AuditsOfCanary(events, store.Actor{Name: engineActor})...),
 	}
 	switch err := d.store.Conclude(ctx, c); {
 	case errors.Is(err, store.ErrConflict):
@@ -178,6 +184,7 @@ func (d *decider) conclude(ctx context.Context, f *Rules) error {
 	d.mine, d.taken = true, q.Reported
 	d.decided.Store(q.Now.UnixNano())
 	d.Announce(changes)
+	d.Tell(events)
 	if c.State == nil {
 		return nil
 	}
@@ -215,6 +222,16 @@ func auditsOf(changes []Change) []store.Audited {
 	return out
 }
 
+// AuditsOfCanary makes the audit records of what became of a trial.
+func AuditsOfCanary(events []canary.Event, by store.Actor) (out []store.Audited) {
+	for _, e := range events {
+		out = append(out, store.Audited{
+			Kind: store.AuditCanary, Name: e.New, By: store.Actor{Name: by.Name, Reason: cmp.Or(by.Reason, e.Why)}, After: model.EncodeJSON(e),
+		})
+	}
+	return out
+}
+
 // LogTo logs the change.
 func (c *Change) LogTo(all *slog.Logger) {
 	log := all.With("path", c.Name)
@@ -243,28 +260,36 @@ func (c *Change) LogTo(all *slog.Logger) {
 
 // End puts handlers back into the flow at once, on all nodes. The error is [store.ErrConflict] when
 // another decision has come before.
-func (d *Live) End(ctx context.Context, in func(path string) bool, by store.Actor) ([]Change, error) {
+func (d *Live) End(ctx context.Context, in func(path string) bool, by store.Actor) (changes []Change, err error) {
+	err = d.Steer(ctx, func(s *State, now time.Time) (audits []store.Audited, err error) {
+		changes = s.end(in, now)
+		for i := range changes {
+			changes[i].Why = "ended by " + by.Name
+			audits = append(audits, store.Audited{
+				Kind: store.AuditFallback, Name: changes[i].Name, By: by, Before: model.EncodeJSON(changes[i]), After: store.AuditRemoved(),
+			})
+		}
+		return audits, nil
+	})
+	return changes, err
+}
+
+// Steer changes the state of all nodes, because somebody wants it. Without audit records nothing changes. The error
+// is [store.ErrConflict] when another decision has come before.
+func (d *Live) Steer(ctx context.Context, change func(s *State, now time.Time) ([]store.Audited, error)) error {
 	q, err := d.store.Deliberate(ctx, 0)
-	if err != nil || len(q.State) == 0 {
-		return nil, err
+	if err != nil {
+		return err
 	}
 	var s State
-	if err := json.Unmarshal(q.State, &s); err != nil {
-		return nil, fmt.Errorf("read outages: %w", err)
+	if len(q.State) > 0 {
+		if err := json.Unmarshal(q.State, &s); err != nil {
+			return fmt.Errorf("read outages: %w", err)
+		}
 	}
-	changes := s.end(in, model.Stamp(q.Now))
-	if len(changes) == 0 {
-		return nil, nil
+	audits, err := change(&s, model.Stamp(q.Now))
+	if err != nil || len(audits) == 0 {
+		return err
 	}
-	c := store.Conclusion{Turn: q.Turn, Taken: q.Taken, State: stateAfter(q.State, &s)}
-	for i := range changes {
-		changes[i].Why = "ended by " + by.Name
-		c.Audits = append(c.Audits, store.Audited{
-			Kind: store.AuditFallback, Name: changes[i].Name, By: by, Before: model.EncodeJSON(changes[i]), After: store.AuditRemoved(),
-		})
-	}
-	if err := d.store.Conclude(ctx, c); err != nil {
-		return nil, err
-	}
-	return changes, nil
+	return d.store.Conclude(ctx, store.Conclusion{Turn: q.Turn, Taken: q.Taken, State: stateAfter(q.State, &s), Audits: audits})
 }

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"procaas/engine/canary"
+	"procaas/engine/model"
 	"procaas/engine/planner"
 	"procaas/engine/store"
 )
@@ -18,6 +20,9 @@ import (
 
 // A Live is this node's part in the fallbacks of all nodes.
 type Live struct {
+	// Tried hears of the trial of a new version when it may have changed; nil when nobody wants to know.
+	Tried func(*canary.State)
+
 	store   store.Degradation
 	tallies tallyBook
 	Known   atomic.Pointer[outages] // nil before they are known
@@ -95,7 +100,25 @@ func (d *Live) Refresh(ctx context.Context) error {
 		return err
 	}
 	d.Known.Store(out)
+	if d.Tried != nil {
+		d.Tried(out.state.Canary)
+	}
 	return nil
+}
+
+// Canary returns the last trial of a new version; nil when there was none. It is never changed.
+func (d *Live) Canary() *canary.State {
+	if known := d.Outages(); known != nil {
+		return known.state.Canary
+	}
+	return nil
+}
+
+// Tally counts what a run came to for the trial of a new version.
+func (d *Live) Tally(all ...model.Tally) {
+	for _, t := range all {
+		d.tallies.add(t.Path, t.Second, t.Bad == 0)
+	}
 }
 
 // Heed takes in what a beat tells. What cannot be read now is read with the next
@@ -135,23 +158,7 @@ func (d *Live) TakeProbe(ctx context.Context, outage string) (taken bool, err er
 
 // Admits is admit for a call of a run.
 func (o *Outage) Admits(now time.Time, run, path string) Admission {
-	return o.admit(now, chanceOf(run, path))
-}
-
-// chanceOf is where a call stands among the shares of calls that are made, always
-// the same. It is FNV-1a with its bits mixed, since ids that follow each other
-// must not stand together.
-func chanceOf(run, path string) float64 {
-	h := uint64(14695981039346656037)
-	for _, text := range [2]string{run, path} {
-		for i := range len(text) {
-			h = (h ^ uint64(text[i])) * 1099511628211
-		}
-	}
-	h ^= h >> 33
-	h *= 0xff51afd7ed558ccd
-	h ^= h >> 33
-	return float64(h>>11) / (1 << 53)
+	return o.admit(now, model.Chance(run, path))
 }
 
 // Reason tells people why a call is skipped.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"procaas/engine/canary"
 	"procaas/engine/model"
 )
 
@@ -15,6 +16,7 @@ type State struct {
 	Past    map[string]Past      `json:"past,omitempty"`    // by the name of the outage
 	Capped  map[string]time.Time `json:"capped,omitempty"`  // paths that fail but have to stay, since when
 	Frozen  time.Time            `json:"frozen,omitzero"`   // since when nothing goes out
+	Canary  *canary.State        `json:"canary,omitempty"`  // the last trial of a new version
 }
 
 // Counts is what the node that decides has counted, by path. Another one

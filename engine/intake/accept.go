@@ -220,9 +220,9 @@ func (a *Acceptor) accept(runs []model.Intake) []accepted {
 	room := a.Room.Reserve(len(runs))
 	// A run that this node has room for is its own in the same transaction: that saves the
 	// claim, and the wait for it.
-	now, owned, bundle := a.Now(), 0, a.Library.Present().Bundle.Hash
+	now, owned, split := a.Now(), 0, a.Library.Serving().String()
 	for i := range runs {
-		runs[i].Bundle = bundle
+		runs[i].Bundle = model.VersionFor(split, runs[i].Flow, runs[i].Key)
 		runs[i].Own = owned < room.Runs && !runs[i].Event.At.After(now)
 		if runs[i].Own {
 			owned++

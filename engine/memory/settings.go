@@ -18,19 +18,48 @@ func (m bundlePort) Activate(ctx context.Context, hash string, files []byte, onl
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	_, known := m.bundles[hash]
-	if !known {
-		m.bundles[hash] = bytes.Clone(files)
-		m.stored = append(m.stored, store.StoredBundle{Hash: hash, Stored: m.now()})
-	}
+	known := m.keep(hash, files)
 	if hash == m.current || onlyNew && known && m.current != "" {
 		return m.current, nil
 	}
+	m.activate(hash, by)
+	return hash, nil
+}
+
+// keep stores a definition, and reports whether it was stored.
+func (m bundlePort) keep(hash string, files []byte) (known bool) {
+	if _, known = m.bundles[hash]; !known {
+		m.bundles[hash] = bytes.Clone(files)
+		m.stored = append(m.stored, store.StoredBundle{Hash: hash, Stored: m.now()})
+	}
+	return known
+}
+
+// activate makes a definition current.
+func (m bundlePort) activate(hash string, by store.Actor) {
 	m.audit(store.Audited{
 		Kind: store.AuditDefinition, By: by, Before: store.AuditText(m.current), After: store.AuditText(hash),
 	})
 	m.current = hash
-	return hash, nil
+}
+
+// Keep implements [store.Bundles].
+func (m bundlePort) Keep(ctx context.Context, hash string, files []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.keep(hash, files)
+	return ctx.Err()
+}
+
+// Promote implements [store.Bundles].
+func (m bundlePort) Promote(ctx context.Context, old, hash string, by store.Actor) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ctx.Err() != nil || m.current != old {
+		return false, ctx.Err()
+	}
+	m.activate(hash, by)
+	return true, nil
 }
 
 // Current implements [store.Bundles].

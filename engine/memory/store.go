@@ -340,7 +340,7 @@ func (m *Store) give(r *memoryRun, node int64, bundle string) store.Claimed {
 	if r.started.IsZero() {
 		r.started = m.now()
 	}
-	r.bundle = cmp.Or(r.bundle, bundle)
+	r.bundle = cmp.Or(r.bundle, model.VersionFor(bundle, r.Flow, r.Key))
 	c := store.Claimed{
 		ID: r.ID, Version: r.version, Event: r.event(), Flow: r.Flow, Key: r.Key, Ordered: r.Ordered,
 		Block: r.Block, Accepted: r.accepted, Bundle: r.bundle, Move: r.move, Pipeline: r.pipeline,

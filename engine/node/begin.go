@@ -37,6 +37,7 @@ func (j opening) begin() bool {
 		return false
 	}
 	j.def = def
+	j.observe()
 	start, err := startOf(c)
 	if err != nil {
 		j.fail("", err)
@@ -65,6 +66,14 @@ func (j opening) begin() bool {
 	}
 	j.trace.Resume(j.run.Stage())
 	return true
+}
+
+// observe watches the run for the trial of a new version, when it is one that counts.
+func (j opening) observe() {
+	if t := j.n.d.Library.Trial(); t != nil && j.claimed.Generation == 0 {
+		c := j.claimed
+		j.watch = j.n.d.book.Watch(t, j.def.Bundle.Hash, c.Flow, c.Key, c.ID, c.Accepted, len(c.Checkpoint) > 0, j.n.d.Clock.Now())
+	}
 }
 
 // admit decides about a run that is suspected of bringing its nodes down: it goes on when it is
@@ -141,6 +150,10 @@ func (j opening) choose() (plan *planner.Plan, ok bool) {
 		if serves {
 			return j.def.ByID[p.ID], true
 		}
+	}
+	if tried := j.n.d.Library.Tried(); candidates == 0 && tried != nil && tried != j.def && tried.Serves(c.Flow, c.Event.Type) {
+		j.def, j.watch = tried, nil // what runs of a new version emit may be for it alone
+		return j.choose()
 	}
 	reason := fmt.Sprintf("no pipeline of flow %s serves %s", c.Flow, c.Event.Type)
 	if candidates == 0 && c.Pipeline != "" { // one of an event that runs await has none

@@ -68,6 +68,9 @@ func (j *job) call(calls context.Context, t core.Attempt) ended {
 			j.n.d.Degrader.Count(t.Step, err, now.Sub(began), j.n.d.Clock.Now())
 		}
 	}
+	if j.watch != nil && t.Attempt == 1 && t.Item <= 1 && !t.Verify {
+		j.n.d.Degrader.Tally(j.watch.Tried(t.Step.Path, err == nil, j.n.d.Clock.Now()))
+	}
 	return ended{t.Ref(), core.Outcome{Result: result, Err: err}, guard.EndOf(t.Step, err, now.Sub(began))}
 }
 
@@ -99,6 +102,9 @@ func (j *job) checkEmits(ctx context.Context, events []model.Event, span *tracin
 	for i, ev := range events {
 		if ev.TraceParent == "" {
 			events[i].TraceParent, events[i].TraceState = span.Parent, span.State
+		}
+		if _, err := intake.Route(d, ev); err != nil && j.def == j.n.d.Library.Tried() {
+			d = j.def // its own version may serve what the present one does not know
 		}
 		if _, err := intake.Route(d, ev); err != nil {
 			return model.Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))

@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"procaas/engine/canary"
 	"procaas/engine/clock"
 	"procaas/engine/definitions"
 	"procaas/engine/intake"
@@ -34,6 +35,7 @@ type Driver struct {
 	loss      storeLoss
 	joinError atomic.Pointer[error] // why the process is no member yet
 	written   map[string]int        // limits of services, as the store has them
+	book      canary.Book           // which runs are watched for the trial of a new version
 }
 
 // Parts are what a [Driver] works with.

@@ -189,7 +189,7 @@ func (n *node) claim() claimResult {
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, clock.StoreTimeout)
 	defer cancel()
-	runs, err := n.d.Store.Ledger.Claim(ctx, n.number, asked, n.d.Library.Present().Bundle.Hash)
+	runs, err := n.d.Store.Ledger.Claim(ctx, n.number, asked, n.d.Library.Serving().String())
 	claimed := make([]*store.Claimed, len(runs))
 	for i := range runs {
 		claimed[i] = &runs[i]
@@ -314,6 +314,7 @@ func (n *node) leave() error {
 // degrade reports what calls come to, and decides about fallbacks, until the membership ends.
 func (n *node) degrade() {
 	n.d.Degrader.Decide(n.ctx, fallback.Decider{
-		Node: n.number, Now: n.d.Clock.Now, Rules: n.d.Fallbacks, Announce: n.d.Announce, Failed: n.d.Metrics.Failed, Log: n.log,
+		Node: n.number, Now: n.d.Clock.Now, Rules: n.d.Fallbacks, Announce: n.d.Announce,
+		Current: func() string { return n.d.Library.Present().Bundle.Hash }, Tell: n.d.Tell, Failed: n.d.Metrics.Failed, Log: n.log,
 	})
 }

@@ -50,6 +50,9 @@ func (j *job) leftOut(h checkpoint.HandlerView, step *planner.Step, by string) {
 func (j *job) notice(c model.Change) {
 	// A run that is parked until a time goes on by itself.
 	waits := c.Status == model.Parked && c.Due.IsZero()
+	if ok := c.Status == model.Succeeded; ok || waits && c.Error != "" || c.Status == model.Failed {
+		j.n.d.Degrader.Tally(j.watch.Over(c.Pipeline, ok, j.n.d.Clock.Now())...)
+	}
 	switch {
 	case c.Status == model.Failed:
 		j.notify(model.NoticeRunFailed, c.FailedPath, c.Error)

@@ -110,7 +110,7 @@ func (s *Stepper) look(ctx context.Context) (due time.Duration, busy bool, err e
 	if err != nil {
 		return 0, false, err
 	}
-	claimed, err := s.n.d.Store.Ledger.Claim(ctx, s.n.number, writes.MaxBatch, s.n.d.Library.Present().Bundle.Hash)
+	claimed, err := s.n.d.Store.Ledger.Claim(ctx, s.n.number, writes.MaxBatch, s.n.d.Library.Serving().String())
 	if err != nil {
 		return 0, false, fmt.Errorf("claim: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"procaas/engine/canary"
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
 	"procaas/engine/definitions"
@@ -33,6 +34,7 @@ type job struct {
 	run     *core.Run
 	pass    guard.Pass
 	trace   *tracing.Run    // nil when nobody traces
+	watch   *canary.Watch   // nil when no new version is tried
 	held    map[string]bool // calls that the guard lets wait, by Task.Ref
 	seen    *guard.Controls // that Ready has decided by
 	again   bool            // ask Ready before waiting
@@ -287,6 +289,7 @@ func (j *job) start(tasks []core.Attempt) bool {
 		}
 		if !t.Beside {
 			j.underway++
+			j.watch.Called(t.Step.Path)
 		}
 		j.n.makeCall(j, t)
 	}

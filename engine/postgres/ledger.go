@@ -104,6 +104,7 @@ func scanClaimed(r pgx.CollectableRow) (c claimedRow, err error) {
 		return c, err
 	}
 	c.Accepted = c.Accepted.UTC()
+	c.Bundle = model.VersionFor(c.Bundle, c.Flow, c.Key)
 	c.Event, err = store.DecodeEvent(event)
 	return c, err
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"procaas/engine/model"
 	"procaas/engine/store"
 )
 
@@ -272,6 +273,7 @@ func scanClaimed(r *sql.Rows) (c claimedRow, err error) {
 		return c, err
 	}
 	c.Accepted = fromMicros(accepted)
+	c.Bundle = model.VersionFor(c.Bundle, c.Flow, c.Key)
 	c.Event, err = store.DecodeEvent(event)
 	return c, err
 }

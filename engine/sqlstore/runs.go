@@ -44,6 +44,7 @@ func scanRecord(row Row, decode func([]byte) (model.Event, error)) (r Record, er
 	if place == model.PlaceParked || place == model.PlaceScheduled {
 		r.Due = due
 	}
+	r.Bundle = model.VersionFor(r.Bundle, r.Flow, r.Key)
 	r.Event, err = decode(event)
 	return r, err
 }

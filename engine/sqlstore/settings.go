@@ -37,14 +37,49 @@ func (s *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew
 			return nil
 		}
 		t.Queue(writeCurrent, []any{hash})
-		return Audit(ctx, t, store.Audited{
-			Kind: store.AuditDefinition, By: by, Before: store.AuditText(before), After: store.AuditText(hash),
-		})
+		return Audit(ctx, t, activated(before, hash, by))
 	})
 	if err != nil {
 		return "", fmt.Errorf("activate definition %s: %w", hash, err)
 	}
 	return current, nil
+}
+
+// Keep implements [store.Bundles].
+func (s *Store) Keep(ctx context.Context, hash string, files []byte) error {
+	err := s.db.Write(ctx, func(t Tx) error {
+		t.Queue(insertBundle, []any{hash, files})
+		return t.Send(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("keep definition %s: %w", hash, err)
+	}
+	return nil
+}
+
+// Promote implements [store.Bundles].
+func (s *Store) Promote(ctx context.Context, old, hash string, by store.Actor) (done bool, err error) {
+	err = s.db.Write(ctx, func(t Tx) error {
+		before := ""
+		t.Queue(lockCurrent, nil, &before)
+		if err := t.Send(ctx); err != nil {
+			return err
+		}
+		if done = before == old; !done {
+			return nil
+		}
+		t.Queue(writeCurrent, []any{hash})
+		return Audit(ctx, t, activated(before, hash, by))
+	})
+	if err != nil {
+		return false, fmt.Errorf("promote definition %s: %w", hash, err)
+	}
+	return done, nil
+}
+
+// activated is the audit record of another current definition.
+func activated(before, hash string, by store.Actor) store.Audited {
+	return store.Audited{Kind: store.AuditDefinition, By: by, Before: store.AuditText(before), After: store.AuditText(hash)}
 }
 
 // Current implements [store.Bundles].

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"procaas/engine/canary"
 	"procaas/engine/fallback"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -61,7 +62,7 @@ func (st *Steering) Fallbacks() *fallback.Rules {
 		}
 		return f
 	}
-	if st.Degrader.Outages().Any() {
+	if st.Degrader.Outages().Any() || st.Degrader.Canary().Runs() {
 		return fallback.NewRules(nil) // which forgets them
 	}
 	return nil
@@ -89,6 +90,18 @@ func (st *Steering) Announce(changes []fallback.Change) {
 	for _, c := range changes {
 		st.notifyFallback(c)
 		c.LogTo(st.Log)
+	}
+}
+
+// Tell tells people what becomes of the trial of a new version.
+func (st *Steering) Tell(events []canary.Event) {
+	for _, e := range events {
+		log := st.Log.With("old", e.Old, "new", e.New, "percent", e.Percent)
+		if e.Phase != canary.RolledBack {
+			log.Info("canary: "+e.Phase, "reason", e.Why)
+			continue
+		}
+		log.Warn("canary: "+e.Phase, "reason", e.Why)
 	}
 }
 

@@ -67,6 +67,7 @@ type Audited struct {
 
 // The kinds of changes that are audited.
 const (
+	AuditCanary     = "canary"  // a new version was tried on a share of the keys; the name is the version
 	AuditCluster    = "cluster" // a lever of a cluster, or moves of its partitions
 	AuditConfig     = "config"
 	AuditControl    = "control"
@@ -84,7 +85,7 @@ const (
 // AuditKinds lists them.
 func AuditKinds() []string {
 	return []string{
-		AuditCluster, AuditConfig, AuditControl, AuditDefinition, AuditFallback, AuditInbox, AuditQueue, AuditRefusal, AuditRun,
+		AuditCanary, AuditCluster, AuditConfig, AuditControl, AuditDefinition, AuditFallback, AuditInbox, AuditQueue, AuditRefusal, AuditRun,
 		AuditShard, AuditToken, AuditTransfer,
 	}
 }

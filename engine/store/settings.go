@@ -17,6 +17,13 @@ type Bundles interface {
 	// It returns the current definition's hash.
 	Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by Actor) (current string, err error)
 
+	// Keep stores a definition, unless it is stored, and leaves the current one.
+	Keep(ctx context.Context, hash string, files []byte) error
+
+	// Promote makes a stored definition current as Activate does, but only in place of another one. It reports
+	// whether that was current.
+	Promote(ctx context.Context, old, hash string, by Actor) (done bool, err error)
+
 	// Current returns which definition is current; [ErrNotFound] before the first.
 	Current(ctx context.Context) (hash string, err error)
 

@@ -135,9 +135,11 @@ var Needs = map[string]Need{
 	"list-versions": Views,
 	"get-version":   Views,
 	"diff-versions": Views,
+	"get-canary":    Views,
 
 	"reload":       rules,
 	"roll-back":    rules,
+	"promote":      rules,
 	"list-tokens":  rules,
 	"new-token":    rules,
 	"revoke-token": rules,

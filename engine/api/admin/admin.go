@@ -7,10 +7,12 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/canary"
 	"procaas/engine/credentials"
 	"procaas/engine/definitions"
 	"procaas/engine/diff"
@@ -94,9 +96,12 @@ func (g *Group) Operations() []rest.Operation {
 			Summary: "Read the pipelines of this node again, for new events on all nodes",
 			About: "The server refuses pipelines with errors and returns all findings. It also refuses files without pipelines if it has " +
 				"some now. It refuses to remove a pipeline while accepted events wait for it, unless `drop` cancels them. A refusal changes " +
-				"nothing. Runs that have begun keep their definition.",
+				"nothing. Runs that have begun keep their definition. With `canary`, only a share of the keys uses the new version. The " +
+				"server compares both versions, and rolls back by itself when the new one is worse.",
 			Example: wire.Reload{Reason: "new tariffs"}, Replies: rest.OK("The differences."),
-			Refusals: []string{problem.InvalidPipelines, problem.EventsWait, problem.NotReloadable, problem.StoreUnavailable},
+			Refusals: []string{
+				problem.InvalidPipelines, problem.EventsWait, problem.NotReloadable, problem.CanaryRefused, problem.StoreUnavailable,
+			},
 		}, g.reload),
 	}, slices.Concat(g.versionOperations(), g.auditOperations(), g.inboxOperations(), g.tokenOperations())...)
 }
@@ -106,7 +111,13 @@ type reload struct {
 }
 
 func (g *Group) reload(c *rest.Call, in *reload) (diff.Diff, error) {
-	return g.change(c, definitions.Change{Drop: in.Body.Drop}, in.Body.Reason)
+	how := definitions.Change{Drop: in.Body.Drop}
+	if b := in.Body; b.Canary > 0 {
+		how.Try = &canary.Order{Percent: b.Canary, Every: time.Duration(b.Step), Least: b.Runs, Hold: b.Hold, Ignore: b.Ignore}
+	} else if b.Step != 0 || b.Runs != 0 || b.Hold || len(b.Ignore) > 0 {
+		return diff.Diff{}, problem.Body([]problem.Fault{{Location: "/canary", Message: "want a percentage above 0 with step, runs, hold or ignore"}})
+	}
+	return g.change(c, how, in.Body.Reason)
 }
 
 // change makes another definition current.

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -8,8 +9,10 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/canary"
 	"procaas/engine/definitions"
 	"procaas/engine/diff"
+	"procaas/engine/store"
 )
 
 // Versions tells which definitions the store keeps.
@@ -18,6 +21,13 @@ type Versions interface {
 	Show(ctx context.Context, name string) (definitions.VersionDetail, error)
 	Differ(ctx context.Context, old, now string) (diff.Diff, error)
 	Previous(ctx context.Context) (definitions.Version, error)
+	Find(ctx context.Context, name string) (definitions.Version, error)
+
+	// Canary returns the last trial of a new version; nil when there was none. ShareTrial changes the share of the
+	// keys that use the new version, EndTrial rolls it back.
+	Canary() *canary.State
+	ShareTrial(ctx context.Context, percent float64, hold bool, by store.Actor) (*canary.State, error)
+	EndTrial(ctx context.Context, by store.Actor) (*canary.State, error)
 }
 
 func (g *Group) versionOperations() []rest.Operation {
@@ -47,13 +57,27 @@ func (g *Group) versionOperations() []rest.Operation {
 			return d, ofVersion(err)
 		}),
 		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/v1/canary", ID: "get-canary", Tag: "admin",
+			Summary: "Read how the last canary does: the new version against the old one, over the same time",
+			About:   "Counts begin anew at each share of keys.",
+			Replies: rest.OK("The canary."),
+		}, func(*rest.Call, *rest.Nothing) (canary.View, error) { return g.Versions.Canary().View(), nil }),
+		rest.Typed(rest.Operation{
+			Method: http.MethodPost, Path: "/admin/v1/promote", ID: "promote", Tag: "admin",
+			Summary: "Let more keys, or all, use the version of the canary",
+			About:   "At 100 % the version becomes current on all nodes within a second.",
+			Example: wire.Promotion{Reason: "looks good"}, Replies: rest.OK("The canary."),
+			Refusals: []string{problem.CanaryRefused, problem.StoreUnavailable},
+		}, g.promote),
+		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/rollback", ID: "roll-back", Tag: "admin",
-			Summary: "Make an earlier version current on all nodes",
-			About: "The server reads the version from its store and needs no files. The checks are those of a reload. Runs that have " +
+			Summary: "End the canary, or make an earlier version current on all nodes",
+			About: "If a canary runs, new runs of all keys use the old version again. Otherwise the server reads the version from its store and needs no files. The checks are those of a reload. Runs that have " +
 				"begun keep their version.",
 			Example: wire.Rollback{Reason: "charges twice"}, Replies: rest.OK("The differences."),
 			Refusals: []string{
-				problem.UnknownVersion, problem.InvalidPipelines, problem.EventsWait, problem.NotReloadable, problem.StoreUnavailable,
+				problem.UnknownVersion, problem.InvalidPipelines, problem.EventsWait, problem.NotReloadable, problem.CanaryRefused,
+				problem.StoreUnavailable,
 			},
 		}, g.rollBack),
 	}
@@ -78,6 +102,21 @@ type rollback struct {
 
 func (g *Group) rollBack(c *rest.Call, in *rollback) (found diff.Diff, err error) {
 	how := definitions.Change{To: in.Body.To, Drop: in.Body.Drop}
+	if t := g.Versions.Canary(); t.Runs() {
+		v := definitions.Version{Version: t.Old}
+		if how.To != "" {
+			if v, err = g.Versions.Find(c.Context(), how.To); err != nil {
+				return found, ofVersion(err)
+			}
+		}
+		if v.Version == t.Old {
+			if _, err := g.Versions.EndTrial(c.Context(), c.Actor(in.Body.Reason)); err != nil {
+				return found, ofVersion(err)
+			}
+			found, err = g.Versions.Differ(c.Context(), t.New, t.Old)
+			return found, ofVersion(err)
+		}
+	}
 	if how.To == "" {
 		v, err := g.Versions.Previous(c.Context())
 		if err != nil {
@@ -88,8 +127,20 @@ func (g *Group) rollBack(c *rest.Call, in *rollback) (found diff.Diff, err error
 	return g.change(c, how, in.Body.Reason)
 }
 
-// ofVersion says over HTTP that there is no such version.
+type promotion struct {
+	Body wire.Promotion `required:"false"`
+}
+
+func (g *Group) promote(c *rest.Call, in *promotion) (canary.View, error) {
+	t, err := g.Versions.ShareTrial(c.Context(), cmp.Or(in.Body.Percent, 100), in.Body.Hold, c.Actor(in.Body.Reason))
+	return t.View(), ofVersion(err)
+}
+
+// ofVersion says over HTTP that there is no such version, or what a canary cannot do.
 func ofVersion(err error) error {
+	if refused, ok := errors.AsType[*definitions.CanaryError](err); ok {
+		return problem.New(problem.CanaryRefused, "%s", refused)
+	}
 	if refused, ok := errors.AsType[*definitions.VersionError](err); ok {
 		return problem.New(problem.UnknownVersion, "%s", refused)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"procaas/engine/api/wire"
+	"procaas/engine/canary"
 	"procaas/engine/credentials"
 	"procaas/engine/definitions"
 	"procaas/engine/diff"
@@ -65,6 +66,16 @@ func (c adminCalls) DiffVersions(ctx context.Context, old, now string) (diff.Dif
 // RollBack makes an earlier version current.
 func (c adminCalls) RollBack(ctx context.Context, how wire.Rollback) (diff.Diff, error) {
 	return send[diff.Diff](ctx, c.caller, http.MethodPost, "/admin/v1/rollback", how, nil)
+}
+
+// Canary reads how the last canary does.
+func (c adminCalls) Canary(ctx context.Context) (canary.View, error) {
+	return send[canary.View](ctx, c.caller, http.MethodGet, "/v1/canary", nil, nil)
+}
+
+// Promote lets more keys use the version of the canary.
+func (c adminCalls) Promote(ctx context.Context, how wire.Promotion) (canary.View, error) {
+	return send[canary.View](ctx, c.caller, http.MethodPost, "/admin/v1/promote", how, nil)
 }
 
 // VerifyAudit reports whether the audit is as it was written, and holds hashes that were kept.

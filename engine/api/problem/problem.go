@@ -115,6 +115,7 @@ const (
 	NotReloadable    = "not_reloadable"
 	EventsWait       = "events_wait"
 	UnknownVersion   = "unknown_version"
+	CanaryRefused    = "canary_refused"
 	ControlPath      = "unknown_control_path"
 	ControlNotFound  = "control_not_found"
 	InvalidControl   = "invalid_control"
@@ -202,6 +203,7 @@ var Table = map[string]Meaning{
 	InvalidPipelines: {http.StatusUnprocessableEntity, "The pipelines have errors"},
 	EventsWait:       {http.StatusConflict, "Accepted events wait for pipelines that are gone"},
 	UnknownVersion:   {http.StatusNotFound, "There is no such version"},
+	CanaryRefused:    {http.StatusConflict, "The canary cannot do that now"},
 	NotReloadable:    {http.StatusConflict, "The server has no pipelines to read again"},
 	ControlPath:      {http.StatusNotFound, "There is no such pipeline, stage or handler"},
 	ControlNotFound:  {http.StatusNotFound, "There is no such control"},

@@ -10,11 +10,24 @@ import (
 type Reload struct {
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for the audit."`
 	Drop   bool   `json:"drop,omitempty" doc:"true cancels accepted events that wait for removed pipelines. Otherwise the server refuses to remove these pipelines."`
+
+	Canary float64  `json:"canary,omitempty" minimum:"0" maximum:"99" doc:"The percentage of keys whose new runs use the new version at first. 25, 50 and 100 % follow. The default is all keys at once."`
+	Step   Duration `json:"step,omitempty" doc:"Of a canary: how long each share lasts at least. The default is 10m."`
+	Runs   int      `json:"runs,omitempty" minimum:"0" maximum:"1000000" doc:"Of a canary: how many runs of the new version the server compares at each share at least. The default is 100."`
+	Hold   bool     `json:"hold,omitempty" doc:"Of a canary: true stays at the share until somebody promotes it."`
+	Ignore []string `json:"ignore,omitempty" maxItems:"4" enum:"failures,errors,latency,calls" doc:"Of a canary: what the server does not compare."`
+}
+
+// A Promotion lets more keys use the version that is tried.
+type Promotion struct {
+	Percent float64 `json:"percent,omitempty" minimum:"0" maximum:"100" doc:"The percentage of keys. The default is 100: the version becomes current."`
+	Hold    bool    `json:"hold,omitempty" doc:"true stays at the share until somebody promotes it."`
+	Reason  string  `json:"reason,omitempty" maxLength:"512" doc:"The reason, for the audit."`
 }
 
 // A Rollback says which version becomes current again.
 type Rollback struct {
-	To     string `json:"to,omitempty" doc:"The version, or at least its first 4 digits. The default is the one that the current version replaced."`
+	To     string `json:"to,omitempty" doc:"The version, or at least its first 4 digits. The default ends the canary if one runs, and otherwise is the version that the current one replaced."`
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for the audit."`
 	Drop   bool   `json:"drop,omitempty" doc:"true cancels accepted events that wait for pipelines that the version does not have."`
 }

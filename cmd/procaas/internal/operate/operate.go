@@ -16,7 +16,7 @@ func Commands() []*cobra.Command {
 	return []*cobra.Command{
 		submitCommand(), runsCommand(), switchCommand(), limitCommand(), rolloutCommand(), configCommand(), tokenCommand(), auditCommand(),
 		nodesCommand(), queueCommand(), inboxCommand(), balancerCommand(), shardCommand(), topCommand(), servicesCommand(), reloadCommand(),
-		versionsCommand(), rollbackCommand(),
+		versionsCommand(), canaryCommand(), promoteCommand(), rollbackCommand(),
 	}
 }
 

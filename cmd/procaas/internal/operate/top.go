@@ -48,7 +48,7 @@ parked in the store, and what restricts a handler. CRIT and OWNER say whether a 
 is critical and whose it is, where 120 columns or the terminal have room.
 
 Below a handler are its last error, and who switched it off, until when and why. At
-the top are the services that are down, and how many runs wait or stand still, for
+the top are a canary, the services that are down, and how many runs wait or stand still, for
 what and for how long.
 
 Parked runs are those of all nodes. Other numbers are those of one node: pass --node
@@ -214,6 +214,9 @@ func (v *topView) ask(ctx context.Context, node *client.Client, below string) er
 		return below != "" && h.Path != below && !strings.HasPrefix(h.Path, below+"/")
 	})
 	if v.backlog, err = node.Backlog(ctx); err != nil {
+		return err
+	}
+	if v.canary, err = node.Canary(ctx); err != nil {
 		return err
 	}
 	if v.controls, err = node.Controls(ctx); err != nil {

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"procaas/dsl/diag"
+	"procaas/engine/canary"
 	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	"procaas/engine/stats"
@@ -27,6 +28,7 @@ type topView struct {
 	nodes, runs int // that are alive, and what they work on
 	asked       int // nodes whose numbers are shown
 
+	canary   canary.View
 	backlog  stats.BacklogView
 	services []guard.ServiceInfo
 	controls []guard.ControlView
@@ -198,7 +200,10 @@ func (v *topView) draw(s *screen) []byte {
 	s.line(&b, "", fmt.Sprintf("%s  %s  %s", v.at.Format(time.TimeOnly), v.server, nodes))
 	s.line(&b, "", fmt.Sprintf("%s, %.1f calls/s, %d failing, %d off or out; %s in hand",
 		diag.Plural(len(v.handlers), "handler"), rate, failing, off, diag.Plural(v.runs, "run")))
-	for _, trouble := range []string{v.down(), v.heldBack(), v.frozen(), v.backlogText(), v.trouble} {
+	if v.canary.Phase == canary.Running {
+		s.line(&b, "", canaryLine(v.canary))
+	}
+	for _, trouble := range []string{v.rolledBack(), v.down(), v.heldBack(), v.frozen(), v.backlogText(), v.trouble} {
 		if trouble != "" {
 			s.line(&b, red, trouble)
 		}
@@ -211,6 +216,14 @@ func (v *topView) draw(s *screen) []byte {
 		s.line(&b, "", fmt.Sprintf("… and %d more", hidden))
 	}
 	return b.Bytes()
+}
+
+// rolledBack says why a canary ended within the last hour; nothing when it did not, or was no worse.
+func (v *topView) rolledBack() string {
+	if c := v.canary; c.Phase == canary.RolledBack && c.Ended != nil && v.at.Sub(*c.Ended) < time.Hour {
+		return canaryLine(c) + ": " + c.Why
+	}
+	return ""
 }
 
 // rows draws the handlers, each with what is to be told below it, and returns how many do not fit.

@@ -11,6 +11,7 @@ import (
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
+	"procaas/engine/canary"
 	"procaas/engine/definitions"
 	"procaas/engine/diff"
 )
@@ -100,13 +101,14 @@ Exit codes: 0 when nothing differs, 1 when something does.`,
 func rollbackCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rollback [VERSION]",
-		Short: "Make an earlier version of the pipelines current on all nodes",
-		Long: `rollback makes a version current that the store keeps. No files are needed. Without
-VERSION, it is the version that the current one replaced. Runs that have begun keep
-their version. To move them, run procaas runs migrate afterwards.
+		Short: "End a canary, or make an earlier version of the pipelines current",
+		Long: `rollback ends the canary if one runs: new runs of all keys use the current version
+again. Otherwise it makes a version current that the store keeps. No files are needed.
+Without VERSION, it is the version that the current one replaced.
 
-A node that restarts with the files of a version that was rolled back takes over the
-current version.`,
+Runs that have begun keep their version. To move them, run procaas runs migrate
+afterwards. A node that restarts with the files of a version that was rolled back takes
+over the current version.`,
 		Example: "  procaas rollback --reason 'charges twice'",
 		Args:    cobra.MaximumNArgs(1),
 	}
@@ -115,8 +117,89 @@ current version.`,
 	drop := addDrop(c)
 	return cli.Formatted(c, func(q *cli.Call) error {
 		found, err := q.RollBack(q.Ctx, wire.Rollback{To: strings.Join(q.Args, ""), Reason: *reason, Drop: *drop})
-		return showChange(q, found, err)
+		return showChange(q, found, err, "")
 	})
+}
+
+func promoteCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "promote [PERCENT]",
+		Short: "Let more keys, or all, use the version of the canary",
+		Long: `promote lets a share of the keys use the version of the canary. Without PERCENT, the
+version becomes current on all nodes within a second. A key that uses it keeps it.`,
+		Example: "  procaas promote 50% --hold\n  procaas promote --reason 'looks good'",
+		Args:    cobra.MaximumNArgs(1),
+	}
+	cli.ServerFlags(c)
+	reason := addReason(c)
+	hold := c.Flags().Bool("hold", false, "stay at this share until the next promote")
+	return cli.Shows(c, func(q *cli.Call) (v canary.View, err error) {
+		how := wire.Promotion{Reason: *reason, Hold: *hold}
+		if len(q.Args) > 0 {
+			if how.Percent, err = shareOf(q.Args[0]); err != nil {
+				return v, err
+			}
+		}
+		return q.Promote(q.Ctx, how)
+	}, showCanary)
+}
+
+// shareOf reads a share such as 5% or 5.
+func shareOf(text string) (float64, error) {
+	p, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
+	if err != nil || !(p > 0 && p <= 100) {
+		return 0, cli.Usagef("%q: want a percentage above 0 and up to 100, such as 5%%", text)
+	}
+	return p, nil
+}
+
+func canaryCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "canary",
+		Short: "Show how the last canary does, against the old version",
+		Long: `canary shows the canary that procaas reload --canary began: its share of the keys, what
+comes next, and the numbers of both versions at this share. Of a canary that has ended
+it shows why.
+
+FAILURES are runs that failed or wait for an operator. ERRORS are first attempts of a
+handler that failed. LATENCY (ms) and CALLS show the median and the 90th percentile of
+a run.`,
+		Args: cobra.NoArgs,
+	}
+	cli.ServerFlags(c)
+	return cli.Shows(c, func(q *cli.Call) (canary.View, error) { return q.Canary(q.Ctx) }, showCanary)
+}
+
+// showCanary shows how a canary does.
+func showCanary(q *cli.Call, v canary.View) error {
+	if v.Phase == canary.None {
+		return q.Printf("no canary has run; procaas reload --canary 5%% begins one\n")
+	}
+	fmt.Fprintln(q.Out, canaryLine(v))
+	if v.Why != "" {
+		fmt.Fprintf(q.Out, "why     %s\n", v.Why)
+	}
+	fmt.Fprintf(q.Out, "began   %s by %s %s\n", cli.Time(*v.Began), v.By, v.Reason)
+	if v.NotUntil != nil {
+		fmt.Fprintf(q.Out, "next    %g%% at %s, after %d of %d runs\n", v.Next, cli.Time(*v.NotUntil), v.Runs, v.Least)
+	}
+	if len(v.Compared) == 0 {
+		return nil
+	}
+	numbers := func(kind string, n canary.Numbers) string {
+		if kind == canary.Failures || kind == canary.Errors {
+			return fmt.Sprintf("%d of %d", n.Bad, n.N)
+		}
+		return fmt.Sprintf("%.3g, %.3g", n.P50, n.P90)
+	}
+	return cli.Table(q.Out, "WHAT\tOF\tOLD\tNEW", v.Compared, func(c canary.Compared) cli.Row {
+		return cli.Row{c.Kind, c.Name, numbers(c.Kind, c.Old), numbers(c.Kind, c.New)}
+	})
+}
+
+// canaryLine says in one line where a canary stands.
+func canaryLine(v canary.View) string {
+	return fmt.Sprintf("canary  %s %s at %g%% of keys, against %s", short(v.New), v.Phase, v.Percent, short(v.Old))
 }
 
 func reloadCommand() *cobra.Command {
@@ -129,15 +212,36 @@ with errors and lists all findings. It also refuses files without pipelines if i
 some now. A refused reload changes nothing.
 
 The server also refuses to remove a pipeline while accepted events wait for it. Put
-the pipeline back, wait until the events have run, or pass --drop to cancel them.`,
-		Args: cobra.NoArgs,
+the pipeline back, wait until the events have run, or pass --drop to cancel them.
+
+With --canary 5%, new runs of 5 % of the keys use the new version. After --step and
+--runs, 25 and 50 % of them follow, and then the version becomes current. The server
+compares runs of both versions. If the new one is worse, all nodes roll back within a
+second, and an alert says why. See procaas canary, promote and rollback.`,
+		Example: "  procaas reload --canary 5% --reason 'new tariffs'",
+		Args:    cobra.NoArgs,
 	}
 	cli.ServerFlags(c)
-	reason := addReason(c)
-	drop := addDrop(c)
-	return cli.Formatted(c, func(q *cli.Call) error {
-		found, err := q.Reload(q.Ctx, wire.Reload{Reason: *reason, Drop: *drop})
-		return showChange(q, found, err)
+	how := wire.Reload{}
+	flags := c.Flags()
+	reason, drop := addReason(c), addDrop(c)
+	share := flags.String("canary", "", "use the new version for this share of keys first, such as 5%")
+	step := flags.Duration("step", canary.DefaultEvery, "how long each share of a canary lasts at least")
+	flags.IntVar(&how.Runs, "runs", canary.DefaultLeast, "how many runs of the new version each share of a canary has at least")
+	flags.BoolVar(&how.Hold, "hold", false, "stay at the share of the canary until procaas promote")
+	flags.StringSliceVar(&how.Ignore, "ignore", nil, "what a canary does not compare: "+strings.Join(canary.Kinds(), ", "))
+	return cli.Formatted(c, func(q *cli.Call) (err error) {
+		how.Reason, how.Drop, how.Step = *reason, *drop, wire.Duration(*step)
+		if *share == "" {
+			if how.Hold || len(how.Ignore) > 0 || c.Flags().Changed("step") || c.Flags().Changed("runs") {
+				return cli.Usagef("--hold, --step, --runs and --ignore belong to --canary, such as --canary 5%%")
+			}
+			how = wire.Reload{Reason: how.Reason, Drop: how.Drop}
+		} else if how.Canary, err = shareOf(*share); err != nil {
+			return err
+		}
+		found, err := q.Reload(q.Ctx, how)
+		return showChange(q, found, err, *share)
 	})
 }
 
@@ -146,7 +250,7 @@ func addDrop(c *cobra.Command) *bool {
 }
 
 // showChange tells what another current version changes, or why the server refuses it.
-func showChange(q *cli.Call, found diff.Diff, err error) error {
+func showChange(q *cli.Call, found diff.Diff, err error, share string) error {
 	var refused *problem.Problem
 	if errors.As(err, &refused) && (refused.Code == problem.InvalidPipelines || refused.Code == problem.EventsWait) {
 		return showFindings(q, refused)
@@ -158,7 +262,11 @@ func showChange(q *cli.Call, found diff.Diff, err error) error {
 		if found.Old == found.New {
 			return q.Printf("nothing has changed: %s\n", found.New)
 		}
-		fmt.Fprintf(q.Out, "before %s\nnow    %s\n", found.Old, found.New)
+		if share != "" {
+			fmt.Fprintf(q.Out, "before %s\ncanary %s at %s; procaas canary shows how it does\n", found.Old, found.New, share)
+		} else {
+			fmt.Fprintf(q.Out, "before %s\nnow    %s\n", found.Old, found.New)
+		}
 		return diff.Write(q.Out, found)
 	})
 }

@@ -376,6 +376,9 @@ func (n *Node) reload(ctx context.Context, how definitions.Change, by store.Acto
 	if err != nil {
 		return diff.Diff{}, err
 	}
+	if how.Try != nil {
+		return n.engine.TryVersion(ctx, bundle, *how.Try, by)
+	}
 	if err := n.checkMaps(ctx, bundle); err != nil {
 		return diff.Diff{}, err
 	}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
+	"procaas/engine/canary"
+	"procaas/engine/clock"
+	"procaas/engine/enginetest"
+	"procaas/engine/model"
+	"procaas/engine/store"
+)
+
+const canaried = `
+flows: [{id: order, key: !$ event.payload.id}]
+services: [{id: s, url: URL}]
+pipelines:
+  - id: work
+    flow: order
+    stages: [{id: a, handlers: [{id: pay, retry: {attempts: 1}, request: {service: s, path: /old, method: POST}}]}]
+`
+
+// A rollout is nodes that try a new version under events of many keys.
+type rollout struct {
+	*testing.T
+	ctx   context.Context //nolint:containedctx // as long as the test
+	dir   string
+	nodes []*crashing
+	sent  int
+}
+
+// newRollout starts nodes whose new version calls a path.
+func newRollout(t *testing.T, path string, db string, nodes int) (*rollout, []*child) {
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	t.Cleanup(cancel)
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/bad" {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+		}
+	}))
+	t.Cleanup(service.Close)
+	r := &rollout{T: t, ctx: ctx, dir: t.TempDir()}
+	r.write(strings.ReplaceAll(canaried, "URL", service.URL))
+	var children []*child
+	for range nodes {
+		c := &crashing{t: t, store: db, listen: freeAddress(t), pipelines: r.dir}
+		c.client = client.New("http://"+c.listen, "")
+		r.nodes, children = append(r.nodes, c), append(children, c.start(ctx))
+	}
+	r.write(strings.NewReplacer("URL", service.URL, "/old", path).Replace(canaried))
+	return r, children
+}
+
+func (r *rollout) write(text string) {
+	r.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir, "p.yaml"), []byte(text), 0o600); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// submit sends an event of each of so many new keys to a node, and gives the keys.
+func (r *rollout) submit(at *crashing, keys int) (sent []string) {
+	r.Helper()
+	for range keys {
+		r.sent++
+		key := fmt.Sprint("k", r.sent)
+		if _, err := at.client.SubmitEvent(r.ctx, wire.Event{Type: "work", Payload: map[string]any{"id": key}}); err != nil {
+			r.Fatal(err)
+		}
+		sent = append(sent, key)
+	}
+	return sent
+}
+
+// until sends events to a node until the canary has come so far there.
+func (r *rollout) until(at *crashing, what string, done func(canary.View) bool) canary.View {
+	r.Helper()
+	for {
+		v, err := at.client.Canary(r.ctx)
+		if err == nil && done(v) {
+			return v
+		}
+		if r.ctx.Err() != nil {
+			r.Fatalf("%s: have %+v, %v", what, v, err)
+		}
+		r.submit(at, 20)
+	}
+}
+
+// versions gives the version of the first run of each key, once all runs have ended.
+func (r *rollout) versions(at *crashing, keys []string) map[string]string {
+	r.Helper()
+	out := map[string]string{}
+	for _, key := range keys {
+		for out[key] == "" {
+			page, err := at.client.Runs(r.ctx, store.RunFilter{Key: key, Oldest: true, Limit: 1})
+			if err != nil {
+				r.Fatal(err)
+			}
+			if len(page.Items) > 0 && page.Items[0].Status.Ended() {
+				out[key] = page.Items[0].Bundle
+			} else if !clock.Pause(r.ctx, 10*time.Millisecond) {
+				r.Fatalf("the run of %s does not end", key)
+			}
+		}
+	}
+	return out
+}
+
+// TestCanarySurvivesKill9 kills the node that began a canary, and decides about it. The other one goes on with the same
+// keys on the same versions, sees that the new one is worse, and rolls it back; the dead one comes back with the new
+// files, and serves the old version.
+func TestCanarySurvivesKill9(t *testing.T) {
+	t.Parallel()
+	r, children := newRollout(t, "/bad", enginetest.Postgres(t), 2)
+	one, two := r.nodes[0], r.nodes[1]
+	d, err := one.client.Reload(r.ctx, wire.Reload{Canary: 30, Runs: 10_000, Ignore: []string{canary.Errors, canary.Failures}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := r.submit(one, 40)
+	before := r.versions(one, keys)
+	children[0].kill()
+	v := r.until(two, "the trial of the dead node", func(v canary.View) bool { return v.Phase == canary.Running && v.Percent == 30 })
+	tried := 0
+	for key, version := range before {
+		if want := model.VersionFor(model.Split{Old: v.Old, New: v.New, Percent: 30}.String(), "order", key); version != want {
+			t.Errorf("key %s ran on %.8s, want %.8s", key, version, want)
+		}
+		if version == d.New {
+			tried++
+		}
+	}
+	if tried == 0 || tried == len(keys) {
+		t.Fatalf("%d of %d keys are on the new version: the test shows nothing", tried, len(keys))
+	}
+	if _, err := two.client.RollBack(r.ctx, wire.Rollback{Reason: "look again"}); err != nil {
+		t.Fatal(err)
+	}
+
+	// The same version again, judged: the other node decides by itself.
+	if _, err := two.client.Reload(r.ctx, wire.Reload{Canary: 30}); err != nil {
+		t.Fatal(err)
+	}
+	v = r.until(two, "the end of the trial", func(v canary.View) bool { return v.Phase == canary.RolledBack })
+	if !strings.Contains(v.Why, "errors of work/a/pay: ") {
+		t.Errorf("have %+v", v)
+	}
+	children[0] = one.start(r.ctx)
+	for _, node := range r.nodes {
+		r.until(node, "both nodes hear of it", func(v canary.View) bool { return v.Phase == canary.RolledBack })
+		for key, version := range r.versions(node, r.submit(node, 20)) {
+			if version != d.Old {
+				t.Errorf("key %s ran on %.8s after the rollback", key, version)
+			}
+		}
+	}
+	children[0].terminate()
+	children[1].terminate()
+}
+
+// TestCanaryIsPromoted lets a version that is as good become current by its schedule, while its only node is killed at
+// each share.
+func TestCanaryIsPromoted(t *testing.T) {
+	t.Parallel()
+	r, children := newRollout(t, "/new", "sqlite:"+filepath.Join(t.TempDir(), "canary.db"), 1)
+	node := r.nodes[0]
+	d, err := node.client.Reload(r.ctx, wire.Reload{Canary: 10, Step: wire.Duration(time.Second), Runs: 10, Ignore: []string{canary.Latency}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, share := range []float64{25, 50} {
+		r.until(node, "the next share", func(v canary.View) bool { return v.Percent >= share })
+		children[0].kill()
+		children[0] = node.start(r.ctx)
+	}
+	r.until(node, "the end", func(v canary.View) bool { return v.Phase == canary.Promoted })
+	for key, version := range r.versions(node, r.submit(node, 10)) {
+		if version != d.New {
+			t.Errorf("key %s ran on %.8s after the promotion", key, version)
+		}
+	}
+	versions, err := node.client.Versions(r.ctx, 10)
+	if err != nil || versions[0].Version != d.New || versions[0].Before != d.Old {
+		t.Errorf("have %+v, %v", versions, err)
+	}
+	children[0].terminate()
+}

@@ -1,0 +1,191 @@
+package canary
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The kinds of what is compared.
+const (
+	Failures = "failures" // of runs: those that have failed, or stand still until an operator decides
+	Errors   = "errors"   // of first attempts of a handler
+	Latency  = "latency"  // of runs
+	Calls    = "calls"    // of a run, of handlers that both versions have
+)
+
+// Kinds lists them.
+func Kinds() []string { return []string{Failures, Errors, Latency, Calls} }
+
+const (
+	// falseAlarms bounds how likely a version that is like the old one is rolled back at one share.
+	falseAlarms = 0.002
+
+	// muchWorse is how many times as bad the new version must be to be rolled back: what is
+	// certain may still be too little to matter.
+	muchWorse = 1.5
+
+	firstLook = 10   // runs of the new version
+	nextLook  = 1.25 // times as many, until the next look
+	fewest    = 20   // of each version, for quantiles; and of calls of a new handler
+
+	leastLatency = 10 * time.Millisecond // by which the new version must be slower
+	bucketWidth  = 1.25
+	smallest     = -40 // the bucket of 0
+)
+
+// quantiles are where numbers are compared.
+func quantiles() []float64 { return []float64{0.5, 0.9} }
+
+// TestsOf returns how many comparisons there may be.
+func TestsOf(pipelines, handlers int) int { return pipelines*(1+2*len(quantiles())) + handlers }
+
+// judge says why the new version is worse; empty when it is not, as far as can be told.
+func (s *State) judge() string {
+	for _, key := range slices.Sorted(maps.Keys(s.Seen)) {
+		kind, name, _ := strings.Cut(key, " ")
+		p := s.Seen[key]
+		n := p.New.n()
+		if n < max(p.Look, firstLook) || slices.Contains(s.Ignore, kind) {
+			continue
+		}
+		// The looks share what may be spent on false alarms: 1/2 + 1/6 + 1/12 + … = 1.
+		look := math.Floor(math.Log(float64(n)/firstLook) / math.Log(nextLook))
+		p.Look = int(math.Ceil(firstLook * math.Pow(nextLook, look+1)))
+		chance := falseAlarms / float64(max(s.Tests, 1)) / ((look + 1) * (look + 2))
+		if why := p.worse(kind, name, s.IsApart(name), chance); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// n returns how many are counted.
+func (s *Side) n() int {
+	n := s.Good + s.Bad
+	for _, m := range s.Buckets {
+		n += m
+	}
+	return n
+}
+
+// worse says why the new version is worse, with this chance to be wrong.
+func (p *Pair) worse(kind, name string, apart bool, chance float64) string {
+	switch kind {
+	case Failures, Errors:
+		if apart { // as bad as this would be certain beside a handler of which every second call fails
+			if n := p.New.n(); n >= fewest && tail(p.New.Bad, p.New.Bad+n/2, n, 2*n) < chance && 2*p.New.Bad > n {
+				return fmt.Sprintf("%s of %s: %d of %d first calls failed; the old version does not have it", kind, name, p.New.Bad, n)
+			}
+			return ""
+		}
+		if p.exceeds(p.Old.Bad, p.New.Bad, chance) {
+			return fmt.Sprintf("%s of %s: %d of %d, at the same time %d of %d on the old version", kind, name,
+				p.New.Bad, p.New.n(), p.Old.Bad, p.Old.n())
+		}
+	case Latency, Calls:
+		return p.longer(kind, name, chance)
+	}
+	return ""
+}
+
+// exceeds reports whether more of the new version's runs have something than chance explains.
+func (p *Pair) exceeds(old, now int, chance float64) bool {
+	n, m := p.Old.n(), p.New.n()
+	if n == 0 || float64(now)*float64(n) < muchWorse*float64(old)*float64(m) {
+		return false
+	}
+	return tail(now, old+now, m, n+m) < chance
+}
+
+// longer compares the numbers of runs: how many of each version lie above a quantile of both together.
+func (p *Pair) longer(kind, name string, chance float64) string {
+	if p.Old.n() < fewest || p.New.n() < fewest {
+		return ""
+	}
+	both := Side{Buckets: maps.Clone(p.Old.Buckets)}
+	for b, n := range p.New.Buckets {
+		both.Buckets[b] += n
+	}
+	for _, q := range quantiles() {
+		limit := both.quantile(q)
+		old, now := valueOf(p.Old.quantile(q)), valueOf(p.New.quantile(q))
+		if old == 0 || now < muchWorse*old || kind == Latency && now-old < float64(leastLatency.Milliseconds()) {
+			continue
+		}
+		if p.exceeds(p.Old.above(limit), p.New.above(limit), chance) {
+			unit := ""
+			if kind == Latency {
+				unit = " ms"
+			}
+			return fmt.Sprintf("%s of %s: %.0f %% of %d runs have at most %.3g%s, at the same time %.3g%s on the old version", kind, name,
+				100*q, p.New.n(), now, unit, old, unit)
+		}
+	}
+	return ""
+}
+
+// quantile returns the bucket that a share of the numbers does not exceed.
+func (s *Side) quantile(q float64) int {
+	total, sum := s.n(), 0
+	for _, b := range slices.Sorted(maps.Keys(s.Buckets)) {
+		if sum += s.Buckets[b]; float64(sum) >= q*float64(total) {
+			return b
+		}
+	}
+	return 0
+}
+
+// above counts the numbers in greater buckets.
+func (s *Side) above(bucket int) (n int) {
+	for b, m := range s.Buckets {
+		if b > bucket {
+			n += m
+		}
+	}
+	return n
+}
+
+// BucketOf returns the bucket of a number: 0 for 0, and otherwise by its logarithm.
+func BucketOf(v float64) int {
+	if v <= 0 {
+		return smallest
+	}
+	return max(smallest+1, int(math.Round(math.Log(v)/math.Log(bucketWidth))))
+}
+
+// valueOf returns the number in the middle of a bucket.
+func valueOf(bucket int) float64 {
+	if bucket <= smallest {
+		return 0
+	}
+	return math.Pow(bucketWidth, float64(bucket))
+}
+
+// tail returns how likely at least hits of the bad ones are among the chosen, when the chosen are any of all.
+// It is exact: the hypergeometric distribution.
+func tail(hits, bad, chosen, all int) float64 {
+	sum := 0.0
+	for k := hits; k <= min(bad, chosen); k++ {
+		if chosen-k > all-bad {
+			continue
+		}
+		term := math.Exp(choose(bad, k) + choose(all-bad, chosen-k) - choose(all, chosen))
+		sum += term
+		if term < sum*1e-9 {
+			break
+		}
+	}
+	return math.Min(sum, 1)
+}
+
+// choose is the logarithm of n over k.
+func choose(n, k int) float64 {
+	a, _ := math.Lgamma(float64(n + 1))
+	b, _ := math.Lgamma(float64(k + 1))
+	c, _ := math.Lgamma(float64(n - k + 1))
+	return a - b - c
+}

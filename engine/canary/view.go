@@ -1,0 +1,76 @@
+package canary
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A View is the last trial, as people and programs see it.
+type View struct {
+	Phase    string     `json:"phase"`
+	Old      string     `json:"old,omitempty"`
+	New      string     `json:"new,omitempty"`
+	Percent  float64    `json:"percent"`
+	Next     float64    `json:"next,omitempty"`      // the share that follows; none while it is held
+	NotUntil *time.Time `json:"not_until,omitempty"` // when that is due at the soonest
+	Runs     int        `json:"runs"`                // of the new version that were compared at this share
+	Least    int        `json:"least"`               // so many are needed
+	Began    *time.Time `json:"began,omitempty"`
+	Ended    *time.Time `json:"ended,omitempty"`
+	By       string     `json:"by,omitempty"`
+	Reason   string     `json:"reason,omitempty"`
+	Why      string     `json:"why,omitempty"` // it ended
+	Compared []Compared `json:"compared"`
+}
+
+// A Compared is what runs of both versions came to at this share.
+type Compared struct {
+	Kind string  `json:"kind"`
+	Name string  `json:"name"` // a pipeline, or the path of a handler
+	Old  Numbers `json:"old"`
+	New  Numbers `json:"new"`
+}
+
+// Numbers are those of one version. Of failures and errors there are bad ones, of latency and calls quantiles.
+type Numbers struct {
+	N   int     `json:"n"`
+	Bad int     `json:"bad"`
+	P50 float64 `json:"p50,omitempty"`
+	P90 float64 `json:"p90,omitempty"`
+}
+
+// None is the phase before the first trial.
+const None = "none"
+
+// View describes a trial; nil is none.
+func (s *State) View() View {
+	if s == nil {
+		return View{Phase: None, Compared: []Compared{}}
+	}
+	v := View{
+		Phase: s.Phase, Old: s.Old, New: s.New, Percent: s.Percent, Runs: s.Judged(), Least: s.Least, Began: &s.Began, By: s.By,
+		Reason: s.Reason, Why: s.Why, Compared: []Compared{},
+	}
+	if !s.Runs() {
+		v.Ended = &s.Ended
+	} else if !s.Hold && s.Percent < 100 {
+		at := s.Turned.Add(s.Every)
+		v.Next, v.NotUntil = s.Next(), &at
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Seen)) {
+		kind, name, _ := strings.Cut(key, " ")
+		p := s.Seen[key]
+		v.Compared = append(v.Compared, Compared{kind, name, p.Old.numbers(), p.New.numbers()})
+	}
+	return v
+}
+
+func (s *Side) numbers() Numbers {
+	n := Numbers{N: s.n(), Bad: s.Bad}
+	if len(s.Buckets) > 0 {
+		n.P50, n.P90 = valueOf(s.quantile(0.5)), valueOf(s.quantile(0.9))
+	}
+	return n
+}

@@ -1,0 +1,96 @@
+package canary
+
+import (
+	"sync"
+	"time"
+
+	"procaas/engine/model"
+)
+
+const (
+	sideOld = "old"
+	sideNew = "new"
+
+	// Each key counts with one run in this time, so that a busy key is not taken for many.
+	oneRunPerKey = 5 * time.Minute
+	mostKeys     = 100_000 // that a node remembers; the runs of others do not count
+)
+
+// A Book decides which runs of a node are watched. The zero value is ready.
+type Book struct {
+	mu    sync.Mutex // guards the following
+	turn  string
+	since time.Time
+	runs  map[[2]string]string // by flow and key
+}
+
+// A Watch is what a trial wants to know of one run. Nil is a run that nobody watches.
+type Watch struct {
+	State *State
+	side  string
+	began time.Time // zero when the run began elsewhere
+	calls int
+	over  bool
+}
+
+// Watch returns what to watch of a run of a version; nil when the run does not count. A run that
+// resumes counts when it was accepted since the present share began.
+func (b *Book) Watch(s *State, version, flow, key, run string, accepted time.Time, resumes bool, now time.Time) *Watch {
+	if !s.Runs() || version != s.Old && version != s.New || resumes && accepted.Before(s.Turned) {
+		return nil
+	}
+	w := &Watch{State: s, side: sideOld}
+	if version == s.New {
+		w.side = sideNew
+	}
+	if !resumes {
+		w.began = now
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if turn := s.turn(); b.turn != turn || now.Sub(b.since) > oneRunPerKey {
+		b.turn, b.since, b.runs = turn, now, map[[2]string]string{}
+	}
+	of := [2]string{flow, key}
+	if other, known := b.runs[of]; known && other != run || !known && len(b.runs) >= mostKeys {
+		return nil
+	}
+	b.runs[of] = run
+	return w
+}
+
+// Called notes that the run makes a call.
+func (w *Watch) Called(path string) {
+	if w != nil && !w.State.IsApart(path) {
+		w.calls++
+	}
+}
+
+// Tried returns the tally of a first attempt.
+func (w *Watch) Tried(path string, ok bool, now time.Time) model.Tally {
+	return w.tally(Errors, path, 0, ok, now)
+}
+
+// Over returns the tallies of a run that has ended or stands still; none when it has before.
+func (w *Watch) Over(pipeline string, ok bool, now time.Time) []model.Tally {
+	if w == nil || w.over {
+		return nil
+	}
+	w.over = true
+	all := []model.Tally{w.tally(Failures, pipeline, 0, ok, now)}
+	if !w.began.IsZero() {
+		all = append(all, w.tally(Latency, pipeline, BucketOf(float64(now.Sub(w.began).Microseconds())/1000), true, now),
+			w.tally(Calls, pipeline, BucketOf(float64(w.calls)), true, now))
+	}
+	return all
+}
+
+func (w *Watch) tally(kind, name string, bucket int, ok bool, now time.Time) model.Tally {
+	t := model.Tally{Path: pathOf(w.State.turn(), w.side, kind, name, bucket), Second: now.Unix()}
+	if ok {
+		t.Good = 1
+	} else {
+		t.Bad = 1
+	}
+	return t
+}

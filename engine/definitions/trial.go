@@ -1,0 +1,191 @@
+package definitions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"procaas/dsl/tree"
+	"procaas/engine/canary"
+	"procaas/engine/diff"
+	"procaas/engine/fallback"
+	"procaas/engine/store"
+)
+
+// This file tries new definitions on a share of the keys. The trial is a part of the state that decides about
+// fallbacks, so one node decides, all nodes hear of it with their next beat, and a crash loses nothing. While a trial
+// goes on, the old definition stays current: what a node does not know of the trial is safe.
+
+// A CanaryError refuses to begin a trial, or to change one.
+type CanaryError struct{ Message string }
+
+// Error implements error.
+func (e *CanaryError) Error() string { return e.Message }
+
+// refuse makes a CanaryError.
+func refuse(format string, args ...any) error { return &CanaryError{fmt.Sprintf(format, args...)} }
+
+// TryVersion begins the trial of b, on all nodes, and tells what it would change. The error is a [*LoadError] when it cannot
+// be tried, and a [*CanaryError] when another trial goes on.
+func (f *Follower) TryVersion(ctx context.Context, b *tree.Bundle, o canary.Order, by store.Actor) (diff.Diff, error) {
+	now, err := f.Library.Add(b)
+	if err != nil {
+		return diff.Diff{}, &LoadError{Err: err}
+	}
+	old := f.Library.Present()
+	if old == now {
+		return diff.Diff{}, &LoadError{Err: errors.New("there is nothing to try: these pipelines are current")}
+	}
+	d := diff.ComparePlanned(diff.Side{Bundle: old.Bundle, Plans: old.Plans}, diff.Side{Bundle: now.Bundle, Plans: now.Plans})
+	if err := triable(old, now, d); err != nil {
+		return diff.Diff{}, &LoadError{Err: err}
+	}
+	files, err := encodeFiles(b)
+	if err != nil {
+		return diff.Diff{}, err
+	}
+	if err := f.Bundles.Keep(ctx, b.Hash, files); err != nil {
+		return diff.Diff{}, err
+	}
+	before, after := old.paths(), now.paths()
+	apart := map[string]bool{}
+	for path := range after {
+		apart[path] = !before[path]
+	}
+	for path := range before {
+		apart[path] = !after[path]
+	}
+	maps.DeleteFunc(apart, func(_ string, apart bool) bool { return !apart })
+	err = f.steer(ctx, by, func(s *fallback.State, at time.Time) ([]canary.Event, error) {
+		if t := s.Canary; t.Runs() && t.Old == old.Bundle.Hash {
+			return nil, refuse("a canary of version %.12s runs already, at %g %%; promote it or roll it back first", t.New, t.Percent)
+		}
+		s.Canary = canary.Begin(old.Bundle.Hash, b.Hash, o, canary.TestsOf(len(old.Plans), len(before)), slices.Sorted(maps.Keys(apart)),
+			by.Name, by.Reason, at)
+		return []canary.Event{s.Canary.Turn(o.Percent, at)}, nil
+	})
+	return d, err
+}
+
+// paths are those of all handlers.
+func (d *Definition) paths() map[string]bool {
+	all := map[string]bool{}
+	for _, p := range d.Plans {
+		for _, s := range p.Written {
+			all[s.Path] = true
+		}
+	}
+	return all
+}
+
+// triable refuses what cannot differ from key to key, or could not be taken back.
+func triable(old, now *Definition, d diff.Diff) error {
+	for _, p := range old.Bundle.Pipelines {
+		for _, t := range TypesOf(p) {
+			if !p.IsCalled() && !now.Serves(p.FlowID(), t) {
+				return fmt.Errorf("a canary must serve all events of the current version, and no pipeline of it serves %s; "+
+					"reload without --canary to remove it", t)
+			}
+		}
+	}
+	for _, c := range d.Changes {
+		whole := c.What == diff.Flow && c.Change != diff.Added
+		if whole || slices.Contains([]string{diff.ShardMap, diff.Table, diff.Shard, diff.Host, diff.Cluster, diff.Worker}, c.What) {
+			return fmt.Errorf("a canary changes pipelines and services only, and %s %s is for all keys; reload without --canary", c.What, c.Name)
+		}
+	}
+	return nil
+}
+
+// ShareTrial lets a share of the keys use the version that is tried; with 100 it becomes current on all nodes.
+func (f *Follower) ShareTrial(ctx context.Context, percent float64, hold bool, by store.Actor) (*canary.State, error) {
+	return f.change(ctx, by, func(t *canary.State, at time.Time) canary.Event {
+		t.Hold = hold
+		return t.Turn(percent, at)
+	})
+}
+
+// EndTrial ends the trial: new runs use the old version.
+func (f *Follower) EndTrial(ctx context.Context, by store.Actor) (*canary.State, error) {
+	return f.change(ctx, by, func(t *canary.State, at time.Time) canary.Event {
+		why := by.Name + " rolled it back"
+		if by.Reason != "" {
+			why += ": " + by.Reason
+		}
+		return t.End(canary.RolledBack, why, at)
+	})
+}
+
+func (f *Follower) change(ctx context.Context, by store.Actor, do func(*canary.State, time.Time) canary.Event) (*canary.State, error) {
+	err := f.steer(ctx, by, func(s *fallback.State, at time.Time) ([]canary.Event, error) {
+		if !s.Canary.Runs() || s.Canary.Old != f.Library.Present().Bundle.Hash {
+			return nil, refuse("no canary runs; procaas versions lists the versions")
+		}
+		return []canary.Event{do(s.Canary, at)}, nil
+	})
+	return f.Trials.Canary(), err
+}
+
+// steerTries is how often a change is tried while decisions are made at the same moment.
+const steerTries = 10
+
+func (f *Follower) steer(ctx context.Context, by store.Actor, do func(*fallback.State, time.Time) ([]canary.Event, error)) error {
+	for range steerTries {
+		var events []canary.Event
+		err := f.Trials.Steer(ctx, func(s *fallback.State, now time.Time) (audits []store.Audited, err error) {
+			events, err = do(s, now)
+			return fallback.AuditsOfCanary(events, by), err
+		})
+		if errors.Is(err, store.ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		f.Tell(events)
+		return f.Trials.Refresh(ctx)
+	}
+	return errors.New("other decisions come before this one, try again")
+}
+
+// Canary returns the last trial; nil when there was none.
+func (f *Follower) Canary() *canary.State { return f.Trials.Canary() }
+
+// Heed takes in what has become of the trial. A version that this node knows is served at once, and the end of a
+// trial counts at once; the rest is for Follow.
+func (f *Follower) Heed(t *canary.State) {
+	f.wanted.Store(t)
+	known := f.Library.trial.Load()
+	if !t.Runs() || known != nil && known.New == t.New {
+		f.Library.trial.Store(t)
+	}
+	if t.Runs() && (known == nil || known.New != t.New || t.Percent >= 100) {
+		f.hint()
+	}
+}
+
+// pursue reads the version that is tried, and makes it current when all keys shall use it.
+func (f *Follower) pursue(ctx context.Context) error {
+	t := f.wanted.Load()
+	if !t.Runs() {
+		return nil
+	}
+	_, err := f.Library.Get(ctx, t.New)
+	if errors.Is(err, ErrUnusable) {
+		f.Log.Error("the version that is tried cannot run here, new runs of this node use the old one; is this an older procaas?",
+			"version", t.New, "error", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f.Library.trial.Store(t)
+	if t.Percent < 100 {
+		return nil
+	}
+	_, err = f.Bundles.Promote(ctx, t.Old, t.New, store.Actor{Name: t.By, Reason: "canary: all keys use it"})
+	return err
+}
