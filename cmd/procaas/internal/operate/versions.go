@@ -59,7 +59,11 @@ func versionsShow() *cobra.Command {
 		func(q *cli.Call, v definitions.VersionDetail) error {
 			fmt.Fprintf(q.Out, "version %s\n", v.Version.Version)
 			lines := [][2]string{
-				{"state", v.State}, {"since", cli.Time(v.Since)}, {"by", v.By}, {"reason", v.Reason}, {"before", v.Before},
+				{"state", v.State},
+				{"since", cli.Time(v.Since)},
+				{"by", v.By},
+				{"reason", v.Reason},
+				{"before", v.Before},
 				{"runs", strconv.Itoa(v.Runs)},
 			}
 			for _, line := range lines {
