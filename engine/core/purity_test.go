@@ -19,13 +19,14 @@ func TestCoreIsPure(t *testing.T) {
 		"math/rand/v2", "net/url", "regexp", "slices", "strconv", "strings", "time", "unicode", "unicode/utf8",
 		"procaas/dsl/contracts", "procaas/dsl/datum", "procaas/dsl/diag", "procaas/dsl/expr", "procaas/dsl/spec", "procaas/dsl/tree",
 		"procaas/engine/model",
+		"procaas/engine/canary",
 		"procaas/engine/planner",
 		"procaas/engine/checkpoint",
 	}
 	var names []string
 	for _, pattern := range []string{
 		"*.go", "../model/*.go", "../planner/*.go", "../checkpoint/*.go", "../fallback/fallback.go",
-		"../fallback/[cs]*.go", "../guard/gradient.go",
+		"../fallback/[cs]*.go", "../canary/[js]*.go", "../guard/gradient.go",
 	} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
