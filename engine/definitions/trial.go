@@ -102,29 +102,38 @@ func triable(old, now *Definition, d diff.Diff) error {
 
 // ShareTrial lets a share of the keys use the version that is tried; with 100 it becomes current on all nodes.
 func (f *Follower) ShareTrial(ctx context.Context, percent float64, hold bool, by store.Actor) (*canary.State, error) {
-	return f.change(ctx, by, func(t *canary.State, at time.Time) canary.Event {
+	return f.change(ctx, by, func(t *canary.State, at time.Time) (canary.Event, error) {
+		if t.Old != f.Library.Present().Bundle.Hash {
+			return canary.Event{}, refuse("%s", noCanary)
+		}
 		t.Hold = hold
-		return t.Turn(percent, at)
+		return t.Turn(percent, at), nil
 	})
 }
 
-// EndTrial ends the trial: new runs use the old version.
+// EndTrial ends the trial: new runs use the old version. At 100 % of the keys, nodes may have made the new one current
+// already, or be about to.
 func (f *Follower) EndTrial(ctx context.Context, by store.Actor) (*canary.State, error) {
-	return f.change(ctx, by, func(t *canary.State, at time.Time) canary.Event {
+	return f.change(ctx, by, func(t *canary.State, at time.Time) (canary.Event, error) {
 		why := by.Name + " rolled it back"
 		if by.Reason != "" {
 			why += ": " + by.Reason
 		}
-		return t.End(canary.RolledBack, why, at)
+		return t.End(canary.RolledBack, why, at), nil
 	})
 }
 
-func (f *Follower) change(ctx context.Context, by store.Actor, do func(*canary.State, time.Time) canary.Event) (*canary.State, error) {
+const noCanary = "no canary runs; procaas versions lists the versions"
+
+func (f *Follower) change(
+	ctx context.Context, by store.Actor, do func(*canary.State, time.Time) (canary.Event, error),
+) (*canary.State, error) {
 	err := f.steer(ctx, by, func(s *fallback.State, at time.Time) ([]canary.Event, error) {
-		if !s.Canary.Runs() || s.Canary.Old != f.Library.Present().Bundle.Hash {
-			return nil, refuse("no canary runs; procaas versions lists the versions")
+		if !s.Canary.Runs() {
+			return nil, refuse("%s", noCanary)
 		}
-		return []canary.Event{do(s.Canary, at)}, nil
+		e, err := do(s.Canary, at)
+		return []canary.Event{e}, err
 	})
 	return f.Trials.Canary(), err
 }
@@ -185,6 +194,10 @@ func (f *Follower) pursue(ctx context.Context) error {
 	f.Library.trial.Store(t)
 	if t.Percent < 100 {
 		return nil
+	}
+	// A rollback may have come in since this node heard of the share, and have made the old version current again.
+	if err := f.Trials.Refresh(ctx); err != nil || !f.Trials.Canary().Runs() {
+		return err
 	}
 	_, err = f.Bundles.Promote(ctx, t.Old, t.New, store.Actor{Name: t.By, Reason: "canary: all keys use it"})
 	return err

@@ -110,11 +110,15 @@ func (g *Group) rollBack(c *rest.Call, in *rollback) (found diff.Diff, err error
 			}
 		}
 		if v.Version == t.Old {
-			if _, err := g.Versions.EndTrial(c.Context(), c.Actor(in.Body.Reason)); err != nil {
+			t, err := g.Versions.EndTrial(c.Context(), c.Actor(in.Body.Reason))
+			if err != nil {
 				return found, ofVersion(err)
 			}
-			found, err = g.Versions.Differ(c.Context(), t.New, t.Old)
-			return found, ofVersion(err)
+			if t.Percent < 100 {
+				found, err = g.Versions.Differ(c.Context(), t.New, t.Old)
+				return found, ofVersion(err)
+			}
+			how.To = t.Old // the new version is current, or nodes are about to make it so
 		}
 	}
 	if how.To == "" {

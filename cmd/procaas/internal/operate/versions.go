@@ -50,9 +50,10 @@ The first 4 digits of a version are enough to name it.`,
 
 func versionsShow() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "show VERSION",
-		Short: "Show what a version changed, and its files",
-		Args:  cobra.ExactArgs(1),
+		Use:     "show VERSION",
+		Short:   "Show what a version changed, and its files",
+		Example: "  procaas versions show 1a2b --files",
+		Args:    cobra.ExactArgs(1),
 	}
 	files := c.Flags().Bool("files", false, "print the contents of the files")
 	return cli.Shows(c, func(q *cli.Call) (definitions.VersionDetail, error) { return q.Version(q.Ctx, q.Args[0]) },
@@ -88,7 +89,8 @@ func versionsDiff() *cobra.Command {
 		Long: `diff compares two versions that the store of a server keeps.
 
 Exit codes: 0 when nothing differs, 1 when something does.`,
-		Args: cobra.ExactArgs(2),
+		Example: "  procaas versions diff 1a2b 3c4d",
+		Args:    cobra.ExactArgs(2),
 	}
 	return cli.Formatted(c, func(q *cli.Call) error {
 		found, err := q.DiffVersions(q.Ctx, q.Args[0], q.Args[1])
