@@ -104,6 +104,11 @@ func (m *merger) checkGuest(p *tree.Pipeline, s *tree.Stage, h *tree.Handler, co
 		m.reportGuest(p, invited, h.PlaceOf("critical", h.Span), fmt.Sprintf("runs of pipeline %q may not fail because of contribution %q", p.ID, h.ID),
 			fmt.Sprintf("write critical: false, or ask %s to allow critical: true", askedOwner(p)))
 	}
+	if h.Parks() && !invited.Critical {
+		m.reportGuest(p, invited, h.PlaceOf("on-unknown", h.Span),
+			fmt.Sprintf("runs of pipeline %q may not wait for an operator because of contribution %q", p.ID, h.ID),
+			fmt.Sprintf("delete on-unknown: park, or ask %s to allow critical: true", askedOwner(p)))
+	}
 	m.checkTime(p, h, invited)
 	for _, name := range m.setByGuest(p, h) {
 		if !slices.Contains(invited.Writes, name.Name) {

@@ -208,7 +208,7 @@ func (g *Guard) rules(s *planner.Step, c *Controls, now time.Time, out *[3]rule)
 			share, hope := g.Part(l.path)
 			rate := l.rate.PerSecond() * share
 			out[n] = rule{
-				path: l.path, rate: rate, burst: 1 + rate/10, whole: l.rate.PerSecond(), pace: l.rate.PerSecond() * hope, skip: l.Over == overSkip, live: l,
+				path: l.path, rate: rate, burst: max(1, rate/10), whole: l.rate.PerSecond(), pace: l.rate.PerSecond() * hope, skip: l.Over == overSkip, live: l,
 			}
 			n++
 		case i == 0 && own != nil:

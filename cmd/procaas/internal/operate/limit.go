@@ -20,14 +20,14 @@ func limitCommand() *cobra.Command {
 		Long: `limit limits how many calls below a path start, on all nodes together. Without a
 rate it lists the limits that apply now, those of the files included.
 
-Each node
-begins with an equal part of the rate. A node whose calls wait gets the parts that
-other nodes do not use, within a second.
+Each node begins with an equal part of the rate. A node whose calls wait gets the
+parts that other nodes do not use, within a second.
 
-The parts never add up to more than the rate. In addition, each node may start one
-call and the calls of a tenth of a second at once. In the second in which parts move,
-calls that already hold a place still start: up to the calls of one more second. A
-node that lends keeps a little more than it used in the last two seconds.`,
+The parts never add up to more than the rate. Up to 10/s, a node spaces its calls
+evenly. Above that, it may start the calls of a tenth of a second at once. In the
+second in which parts move, calls that already hold a place still start: up to the
+calls of one more second. A node that lends keeps a little more than it used in the
+last two seconds.`,
 		Example: `  procaas limit
   procaas limit new-order-created/notify 10/s --reason "push is slow"
   procaas limit new-order-created/notify --remove`,
