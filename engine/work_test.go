@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -219,6 +220,33 @@ func TestFailedRunBlocksItsKeyUntilItIsRetried(t *testing.T) {
 		r.settle(e, second, model.Succeeded)
 		if n := len(r.calls.Of("work/a/one")); n != 2 {
 			t.Errorf("want what was done before the failure not repeated, have %d calls", n)
+		}
+	})
+}
+
+// Whoever gives up all events of a key wants none of them begun: the end of the first one would let the next one in.
+func TestCancellingAKeyBeginsNoneOfItsRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) {
+			return model.Result{}, model.Permanent(errors.New("no such order"))
+		})
+		e, _ := r.start(three)
+		runs := []string{r.submit(e, event("work", "k"))}
+		r.settle(e, runs[0], model.Failed)
+		runs = append(runs, r.submit(e, event("work", "k")), r.submit(e, event("work", "k")))
+		have, err := e.CancelAll(context.Background(), store.RunFilter{Key: "k", Limit: 10}, store.Actor{Name: "ann"})
+		slices.Reverse(runs)
+		if err != nil || !slices.Equal(have.Runs, runs) {
+			t.Fatalf("want the last accepted cancelled first, %v, have %v and %v", runs, have.Runs, err)
+		}
+		synctest.Wait()
+		for _, run := range runs {
+			r.settle(e, run, model.Cancelled)
+		}
+		if n := len(r.calls.Of("work/a/one")); n != 1 {
+			t.Errorf("want no call of the runs that waited, have %d calls", n)
 		}
 	})
 }

@@ -92,19 +92,19 @@ type RunsDone struct {
 // again, and may be repeated from the beginning: a run that goes on already is
 // left alone.
 func (o *Runs) RetryAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
-	f.Status = cmp.Or(f.Status, model.Failed)
+	f.Status, f.Oldest = cmp.Or(f.Status, model.Failed), true
 	return o.each(ctx, f, func(ctx context.Context, id string) error { return o.Store.Runs.Retry(ctx, id, by) })
 }
 
-// CancelAll cancels the runs of a page, as RetryAll retries them.
+// CancelAll cancels the runs of a page, the last accepted first: the end of a run lets the next one of its key begin.
 func (o *Runs) CancelAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
-	f.Live = true
+	f.Live, f.Oldest = true, false
 	return o.each(ctx, f, func(ctx context.Context, id string) error { return o.cancel(ctx, id, by) })
 }
 
-// AbandonAll ends the runs of a page as they are; see [Runs.Abandon].
+// AbandonAll ends the runs of a page as they are, in the order of CancelAll; see [Runs.Abandon].
 func (o *Runs) AbandonAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
-	f.Live = true
+	f.Live, f.Oldest = true, false
 	return o.each(ctx, f, func(ctx context.Context, id string) error { return o.abandon(ctx, id, by) })
 }
 
@@ -112,6 +112,7 @@ func (o *Runs) AbandonAll(ctx context.Context, f store.RunFilter, by store.Actor
 // first: with the key of the call that was not made. The filter names the handler.
 func (o *Runs) MakeUpAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
 	path := f.LeftOut
+	f.Oldest = true
 	return o.each(ctx, f, func(ctx context.Context, id string) error { return o.makeUp(ctx, id, path, by) })
 }
 
@@ -147,7 +148,6 @@ func (o *Runs) makeUp(ctx context.Context, id, path string, by store.Actor) erro
 
 // each does something to the runs of a page.
 func (o *Runs) each(ctx context.Context, f store.RunFilter, do func(context.Context, string) error) (RunsDone, error) {
-	f.Oldest = true
 	records, next, err := o.list(ctx, f)
 	if err != nil {
 		return RunsDone{}, err

@@ -36,8 +36,8 @@ type Reader interface {
 	FollowRun(ctx context.Context, id string) (*watch.Progress, error)
 }
 
-// A Steerer changes runs. What is done to many is done to a page of them, the first accepted
-// first, and gives the cursor of the rest.
+// A Steerer changes runs. The methods for many change a page of them and return the cursor of the rest. They begin with
+// the oldest, or with the newest to cancel.
 type Steerer interface {
 	Retry(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
 	Cancel(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)

@@ -22,10 +22,11 @@ import (
 
 const redriveHelp = `
 
-Conditions instead of ids choose all runs that match, oldest first. --dry-run shows
-them, and also runs that you name. --rate sets the pace. The command handles each run once, even if the run
-fails again meanwhile. After an interruption, run the same command again: it skips
-runs that already continue.`
+Conditions instead of ids choose all runs that match: the oldest first, or the newest
+first to cancel, so that no run begins because an earlier one of its key has ended.
+--dry-run shows them, and also runs that you name. --rate sets the pace. The command
+handles each run once, even if the run fails again meanwhile. After an interruption,
+run the same command again: it skips runs that already continue.`
 
 // choiceFlags choose runs by what they have in common.
 type choiceFlags struct {
