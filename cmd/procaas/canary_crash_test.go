@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/canary"
 	"procaas/engine/clock"
+	"procaas/engine/definitions"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -96,6 +98,23 @@ func (r *rollout) until(at *crashing, what string, done func(canary.View) bool) 
 	}
 }
 
+// follow waits until all nodes use a version for new runs of some keys. The node that began the trial does at once, which
+// is the first one.
+func (r *rollout) follow(version, state string) {
+	r.Helper()
+	for i, node := range r.nodes {
+		for {
+			versions, err := node.client.Versions(r.ctx, 10)
+			if err == nil && slices.ContainsFunc(versions, func(v definitions.Version) bool { return v.Version == version && v.State == state }) {
+				break
+			}
+			if i == 0 || !clock.Pause(r.ctx, 10*time.Millisecond) {
+				r.Fatalf("node %d: have %+v, %v, want %.8s as %s", i, versions, err, version, state)
+			}
+		}
+	}
+}
+
 // versions gives the version of the first run of each key, once all runs have ended.
 func (r *rollout) versions(at *crashing, keys []string) map[string]string {
 	r.Helper()
@@ -127,6 +146,7 @@ func TestCanarySurvivesKill9(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.follow(d.New, "canary 30%") // either node may run what one of them accepts
 	keys := r.submit(one, 40)
 	before := r.versions(one, keys)
 	children[0].kill()

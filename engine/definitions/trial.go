@@ -163,15 +163,15 @@ func (f *Follower) steer(ctx context.Context, by store.Actor, do func(*fallback.
 // Canary returns the last trial; nil when there was none.
 func (f *Follower) Canary() *canary.State { return f.Trials.Canary() }
 
-// Heed takes in what has become of the trial. A version that this node knows is served at once, and the end of a
-// trial counts at once; the rest is for Follow.
+// Heed takes in what has become of the trial. A version in memory is served at once, so the node that begins a trial
+// follows it before it replies. The end of a trial counts at once, too; the rest is for Follow.
 func (f *Follower) Heed(t *canary.State) {
 	f.wanted.Store(t)
-	known := f.Library.trial.Load()
-	if !t.Runs() || known != nil && known.New == t.New {
+	known := !t.Runs() || f.Library.cached(t.New) != nil
+	if known {
 		f.Library.trial.Store(t)
 	}
-	if t.Runs() && (known == nil || known.New != t.New || t.Percent >= 100) {
+	if !known || t.Runs() && t.Percent >= 100 {
 		f.hint()
 	}
 }
