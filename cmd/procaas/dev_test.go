@@ -95,6 +95,16 @@ pipelines: [{id: work, stages: [{id: s, handlers: [{id: h, request: {service: or
 	eventually(t, "the new stub", func() bool { return strings.Contains(answer(), "after") })
 }
 
+// A pipeline that is named by its file is no stub service.
+func TestDevOfOneFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "a.yaml")
+	if err := os.WriteFile(file, []byte("pipelines: [{id: work, stages: [{id: s, handlers: [{id: h, wait: {for: 1s}}]}]}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	startDev(t, file, filepath.Join(t.TempDir(), "dev.db"))
+}
+
 // TestFirstMinuteOfTheReadme does what the README lets newcomers do, word for word.
 func TestFirstMinuteOfTheReadme(t *testing.T) {
 	t.Parallel()

@@ -123,6 +123,8 @@ type textForm struct {
 	Expr    *regexp.Regexp
 	Want    string
 	Numbers bool // whole numbers count as their text: a status needs no quotes
+
+	Least, Most int // of the numbers; Most is 0 without a bound
 }
 
 // TextForms are what the tag pattern may name.
@@ -134,12 +136,17 @@ var TextForms = map[string]textForm{
 	"class": {
 		Expr:    regexp.MustCompile(`^(timeout|deadline|connection|schema|[1-5]xx|[1-5][0-9][0-9]|other|any)$`),
 		Want:    "timeout, deadline, connection, schema, 5xx, 4xx, a status such as 429, other or any",
-		Numbers: true,
+		Numbers: true, Least: 100, Most: 599,
 	},
 	"status": {
 		Expr:    regexp.MustCompile(`^([1-5]xx|[1-5][0-9][0-9])$`),
 		Want:    "a status such as 404, or a class of them such as 2xx",
-		Numbers: true,
+		Numbers: true, Least: 100, Most: 599,
+	},
+	"times": {
+		Expr:    regexp.MustCompile(`^(any|[1-9][0-9]*)$`),
+		Want:    "a number of times from 1, or any",
+		Numbers: true, Least: 1,
 	},
 	"secret": {
 		Expr: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./-]{0,127}$`),

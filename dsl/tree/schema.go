@@ -250,7 +250,11 @@ func text(f *spec.Field) schema {
 		s["pattern"] = form.Expr.String()
 	}
 	if form.Numbers {
-		return schema{"anyOf": []any{s, schema{"type": "integer", "minimum": 100, "maximum": 599}}}
+		number := schema{"type": "integer", "minimum": form.Least}
+		if form.Most > 0 {
+			number["maximum"] = form.Most
+		}
+		return schema{"anyOf": []any{s, number}}
 	}
 	return s
 }

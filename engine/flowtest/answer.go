@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -146,8 +148,12 @@ func (t *trial) pick(call *Call, env datum.Env) (*Answer, error) {
 		return r.answer, nil
 	}
 	answers := t.mocks(call.Path)
+	var spent []int // answers with a condition that were given as often as they may
 	for i, a := range answers {
-		if spent := state.given[a] >= a.Times; spent && i < len(answers)-1 {
+		if state.given[a] >= a.most() && i < len(answers)-1 {
+			if a.When != nil {
+				spent = append(spent, i)
+			}
 			continue
 		}
 		fits, err := a.fits(env)
@@ -160,7 +166,8 @@ func (t *trial) pick(call *Call, env datum.Env) (*Answer, error) {
 		}
 		state.given[a]++
 		t.used[a] = true
-		if a.Crash && state.given[a] <= a.Times {
+		t.noteSpent(answers, spent, env)
+		if a.Crash && state.given[a] <= a.most() {
 			t.v.Crash()
 		} else if a.succeeds() {
 			state.done[call.Key] = remembered{a, state.calls}
@@ -168,6 +175,28 @@ func (t *trial) pick(call *Call, env datum.Env) (*Answer, error) {
 		return a, nil
 	}
 	return nil, nil
+}
+
+// most is how many calls an answer is for.
+func (a *Answer) most() int {
+	n, err := strconv.Atoi(a.Times)
+	if err != nil { // any, or more than there are calls
+		return math.MaxInt
+	}
+	return n
+}
+
+// noteSpent notes which of the spent answers would have fit the call too. People expect that they
+// are given again.
+func (t *trial) noteSpent(answers []*Answer, spent []int, env datum.Env) {
+	for _, i := range spent {
+		a := answers[i]
+		note := fmt.Sprintf("answer %d of %s fits a later call too, and has answered its %s. If it is for all such calls, write times: any",
+			i+1, a.Key.Name, count(a.most(), "time"))
+		if fits, err := a.fits(env); err == nil && fits && !slices.Contains(t.spentNotes, note) {
+			t.spentNotes = append(t.spentNotes, note)
+		}
+	}
 }
 
 func (a *Answer) fits(env datum.Env) (bool, error) {

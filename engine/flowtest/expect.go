@@ -37,7 +37,13 @@ func (t *trial) judge(base *trial) []Difference {
 		x, y := a.Span.Start, b.Span.Start
 		return cmp.Or(cmp.Compare(x.Line, y.Line), cmp.Compare(x.Column, y.Column))
 	})
-	return append(t.problems, j.found...)
+	found := append(t.problems, j.found...)
+	if len(found) > 0 {
+		for _, note := range t.spentNotes {
+			found[0].note(note)
+		}
+	}
+	return found
 }
 
 // A judge collects differences.

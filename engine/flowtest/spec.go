@@ -236,7 +236,8 @@ type Answer struct {
 	Key         expr.Key `yaml:"-"`
 
 	// When must be true for the answer to be given; the next one is looked at
-	// otherwise.
+	// otherwise. The answer is given once, unless it is the last one or times says more:
+	// write times: any for each call that fits.
 	When *expr.Value `yaml:"when" kind:"bool"`
 
 	// Reply is the body of the reply: text is sent as it is when headers name a
@@ -264,6 +265,7 @@ type Answer struct {
 	// is done; another node repeats it.
 	Crash bool `yaml:"crash"`
 
-	// Times is how many calls get this answer before the next one counts.
-	Times int `yaml:"times" default:"1" min:"1"`
+	// Times is how many calls get this answer before the next one counts: a number, or any for all
+	// calls that fit. It also counts for an answer with when. The last answer has no limit.
+	Times string `yaml:"times" default:"1" pattern:"times"`
 }

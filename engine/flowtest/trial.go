@@ -72,8 +72,10 @@ type trial struct {
 	emitters  map[string]string // paths of handlers, by run and type of event
 	unhandled map[string]bool   // paths whose calls had no answer
 	problems  []Difference
-	ended     time.Duration
-	found     []Difference // by the judge
+
+	spentNotes []string // answers of mocks that had been given as often as they may
+	ended      time.Duration
+	found      []Difference // by the judge
 }
 
 // A handed event is one of the test, and what became of it.

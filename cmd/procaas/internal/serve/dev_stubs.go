@@ -12,6 +12,7 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
+	"procaas/dsl/diag"
 	"procaas/engine/stub"
 )
 
@@ -42,6 +43,7 @@ func (d *devStubs) read() (*stub.Spec, error) {
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
+	files = slices.DeleteFunc(files, func(f diag.File) bool { return !source.IsStub(f.Name) }) // a pipeline that was named
 	if len(files) == 0 {
 		return nil, nil //nolint:nilnil // there is no spec, which is fine
 	}
