@@ -191,7 +191,7 @@ func (r accepted) submitted(in *model.Intake) Submitted {
 	case errors.Is(r.Err, store.ErrRejected):
 		return Submitted{Err: &Error{
 			Code: "event_rejected", Field: "type",
-			Message: fmt.Sprintf("the present state of %s %s does not allow %s; it comes from %s",
+			Message: fmt.Sprintf("the present state of %s %s does not allow %s. %[3]s is allowed in: %s",
 				in.Flow, in.Key, in.Event.Type, statesText(in.From)),
 		}}
 	case r.Err != nil:
