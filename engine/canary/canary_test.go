@@ -206,3 +206,19 @@ func TestWhatDoesNotCount(t *testing.T) {
 		t.Error("a run of another share counts")
 	}
 }
+
+// People compare the numbers of calls with what they count themselves.
+func TestCallsAreExact(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 1, 5, 7, 8, 99} {
+		f := newTraffic(t, 1, healthy, healthy, canary.Order{Percent: 5})
+		w := f.book.Watch(f.trial, "new", "flow", "k", "r", f.at, false, f.at)
+		for range n {
+			w.Called("p/s/h")
+		}
+		f.trial.Decide(f.at, w.Over("p", true, f.at), "old")
+		if c := f.trial.View().Compared; c[0].Kind != canary.Calls || c[0].New.P50 != float64(n) {
+			t.Errorf("%d calls: have %+v", n, c)
+		}
+	}
+}

@@ -112,17 +112,17 @@ func (p *Pair) longer(kind, name string, chance float64) string {
 	}
 	for _, q := range quantiles() {
 		limit := both.quantile(q)
-		old, now := valueOf(p.Old.quantile(q)), valueOf(p.New.quantile(q))
+		old, now := valueOf(kind, p.Old.quantile(q)), valueOf(kind, p.New.quantile(q))
 		if old == 0 || now < muchWorse*old || kind == Latency && now-old < float64(leastLatency.Milliseconds()) {
 			continue
 		}
 		if p.exceeds(p.Old.above(limit), p.New.above(limit), chance) {
-			unit := ""
+			about, unit := "", ""
 			if kind == Latency {
-				unit = " ms"
+				about, unit = "about ", " ms"
 			}
-			return fmt.Sprintf("%s of %s: %.0f %% of %d runs have at most %.3g%s, at the same time %.3g%s on the old version", kind, name,
-				100*q, p.New.n(), now, unit, old, unit)
+			return fmt.Sprintf("%s of %s: %.0f %% of %d runs have at most %s%.3g%s, at the same time %.3g%s on the old version", kind, name,
+				100*q, p.New.n(), about, now, unit, old, unit)
 		}
 	}
 	return ""
@@ -149,17 +149,29 @@ func (s *Side) above(bucket int) (n int) {
 	return n
 }
 
-// BucketOf returns the bucket of a number: 0 for 0, and otherwise by its logarithm.
-func BucketOf(v float64) int {
+// bucketOf returns the bucket of a latency in milliseconds: the smallest for 0, and otherwise by its logarithm.
+func bucketOf(v float64) int {
 	if v <= 0 {
 		return smallest
 	}
 	return max(smallest+1, int(math.Round(math.Log(v)/math.Log(bucketWidth))))
 }
 
+// callsBucket returns the bucket of a number of calls: the number itself up to 99, and its first two digits above.
+func callsBucket(calls int) int {
+	unit := 1
+	for calls/unit > 99 {
+		unit *= 10
+	}
+	return calls / unit * unit
+}
+
 // valueOf returns the number in the middle of a bucket.
-func valueOf(bucket int) float64 {
-	if bucket <= smallest {
+func valueOf(kind string, bucket int) float64 {
+	switch {
+	case kind == Calls:
+		return float64(bucket)
+	case bucket <= smallest:
 		return 0
 	}
 	return math.Pow(bucketWidth, float64(bucket))

@@ -62,15 +62,15 @@ func (s *State) View() View {
 	for _, key := range slices.Sorted(maps.Keys(s.Seen)) {
 		kind, name, _ := strings.Cut(key, " ")
 		p := s.Seen[key]
-		v.Compared = append(v.Compared, Compared{kind, name, p.Old.numbers(), p.New.numbers()})
+		v.Compared = append(v.Compared, Compared{kind, name, p.Old.numbers(kind), p.New.numbers(kind)})
 	}
 	return v
 }
 
-func (s *Side) numbers() Numbers {
+func (s *Side) numbers(kind string) Numbers {
 	n := Numbers{N: s.n(), Bad: s.Bad}
 	if len(s.Buckets) > 0 {
-		n.P50, n.P90 = valueOf(s.quantile(0.5)), valueOf(s.quantile(0.9))
+		n.P50, n.P90 = valueOf(kind, s.quantile(0.5)), valueOf(kind, s.quantile(0.9))
 	}
 	return n
 }

@@ -79,8 +79,8 @@ func (w *Watch) Over(pipeline string, ok bool, now time.Time) []model.Tally {
 	w.over = true
 	all := []model.Tally{w.tally(Failures, pipeline, 0, ok, now)}
 	if !w.began.IsZero() {
-		all = append(all, w.tally(Latency, pipeline, BucketOf(float64(now.Sub(w.began).Microseconds())/1000), true, now),
-			w.tally(Calls, pipeline, BucketOf(float64(w.calls)), true, now))
+		all = append(all, w.tally(Latency, pipeline, bucketOf(float64(now.Sub(w.began).Microseconds())/1000), true, now),
+			w.tally(Calls, pipeline, callsBucket(w.calls), true, now))
 	}
 	return all
 }

@@ -189,6 +189,9 @@ func showCanary(q *cli.Call, v canary.View) error {
 	if v.NotUntil != nil {
 		fmt.Fprintf(q.Out, "next    %g%% at %s, after %d of %d runs\n", v.Next, cli.Time(*v.NotUntil), v.Runs, v.Least)
 	}
+	if v.Phase == canary.Running && v.Percent < 100 && v.NotUntil == nil {
+		fmt.Fprintf(q.Out, "held    at %g%%; automatic rollback stays on; procaas promote or rollback ends it\n", v.Percent)
+	}
 	if len(v.Compared) == 0 {
 		return nil
 	}
@@ -196,7 +199,10 @@ func showCanary(q *cli.Call, v canary.View) error {
 		if kind == canary.Failures || kind == canary.Errors {
 			return fmt.Sprintf("%d of %d", n.Bad, n.N)
 		}
-		return fmt.Sprintf("%.3g, %.3g", n.P50, n.P90)
+		if kind == canary.Calls {
+			return fmt.Sprintf("%g, %g", n.P50, n.P90)
+		}
+		return fmt.Sprintf("~%.1f, ~%.1f", n.P50, n.P90)
 	}
 	return cli.Table(q.Out, "WHAT\tOF\tOLD\tNEW", v.Compared, func(c canary.Compared) cli.Row {
 		return cli.Row{c.Kind, c.Name, numbers(c.Kind, c.Old), numbers(c.Kind, c.New)}
