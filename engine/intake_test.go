@@ -236,7 +236,7 @@ func TestAutomatonRejectsAtIntake(t *testing.T) {
 		r := newRig(t)
 		e, _ := r.start(strings.ReplaceAll(door, "OTHERWISE", "reject"))
 		have := r.refuse(e, doorEvent("close-it"))
-		if have.Code != "event_rejected" || !strings.Contains(have.Message, "comes from open") {
+		if have.Code != "event_rejected" || !strings.Contains(have.Message, "allowed in: open") {
 			t.Errorf("want event_rejected with the states that allow it, have %+v", have)
 		}
 		open := doorEvent("open-it")
