@@ -8,6 +8,7 @@ import (
 	"procaas/dsl/expr"
 	"procaas/dsl/merge"
 	"procaas/dsl/steps"
+	"procaas/dsl/tree"
 )
 
 // This file and its neighbours give advice: on what works, though another way
@@ -23,6 +24,8 @@ type advisor struct {
 	// What each step may read and set in all, which is asked often.
 	read  [][]datum.Read
 	wrote [][]string
+
+	runs map[*tree.Pipeline]tree.Longest // what longestRun has found
 }
 
 // Give looks at all pipelines that have no errors.
@@ -31,7 +34,7 @@ func Give(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporter) {
 		if !pipelines[i].Sound {
 			return
 		}
-		c := &advisor{Whole: w, Reporter: r, Pipeline: pipelines[i]}
+		c := &advisor{Whole: w, Reporter: r, Pipeline: pipelines[i], runs: map[*tree.Pipeline]tree.Longest{}}
 		c.wrote = make([][]string, len(c.Steps))
 		for i, s := range c.Steps {
 			c.read = append(c.read, slices.Concat(s.DecidingReads(), s.Handler.Reads()))

@@ -64,8 +64,12 @@ func (c *advisor) longest(h *tree.Handler) tree.Longest {
 	return h.Longest(c.Types[h.Type], c.Bundle, inside, parallel)
 }
 
+// longestRun is how long a run of a pipeline may take. Each is computed once: calls of calls make countless places.
 func (c *advisor) longestRun(p *tree.Pipeline) tree.Longest {
-	var all tree.Longest
+	all, known := c.runs[p]
+	if known {
+		return all
+	}
 	for _, s := range p.Stages {
 		var stage tree.Longest
 		for _, h := range s.Handlers {
@@ -76,5 +80,6 @@ func (c *advisor) longestRun(p *tree.Pipeline) tree.Longest {
 		}
 		all = all.And(stage.Within(s.Deadline))
 	}
-	return all.Within(p.Deadline)
+	c.runs[p] = all.Within(p.Deadline)
+	return c.runs[p]
 }
