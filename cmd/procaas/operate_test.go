@@ -437,10 +437,12 @@ func TestOperatorRollsBack(t *testing.T) {
 
 	o.write("not even: [yaml") // the way back needs no files
 	o.command(cli.ExitFine, `(?s)before `+second+`\nnow    `+first+`\n~ handler work/last/broken`, "rollback", "--reason", "the old words")
+	stays := `(?s)now: .*; 1 failed and 0 unfinished runs stay on ` + first[:12] + `\ncheck: procaas runs list --version ` + first[:12] +
+		`\nthen: procaas runs migrate --version ` + first[:12] + ` --dry-run;.* runs retry --version ` + second[:12] + ` --dry-run\nundo: procaas rollback ` + first[:12]
 	if now := versions(); now[0].Version != first || now[0].Reason != "the old words" || now[0].Before != second || now[0].Runs != 1 {
 		t.Errorf("have %+v", now)
 	}
-	o.command(cli.ExitFine, `now    `+second, "rollback", second)
+	o.command(cli.ExitFine, stays, "rollback", second)
 }
 
 func TestOperatorMigratesRuns(t *testing.T) {
@@ -469,13 +471,16 @@ func TestOperatorMigratesRuns(t *testing.T) {
 	o.write(strings.Replace(failing, "fail: {message: no stock}", "set: {}", 1))
 	o.command(cli.ExitFine, `work/last/broken`, "reload")
 	o.command(cli.ExitFine, `(?s)NODE.*PIPELINES.*here +true +0 +[0-9a-f]{12} `, "nodes")
-	o.command(cli.ExitFine, `^1 compatible, 0 pinned\n$`, "runs", "migrate", id, "--dry-run")
-	o.command(cli.ExitFine, `^3 compatible, 0 pinned\n$`, "runs", "migrate", "--handler", "work/last", "--dry-run")
+	o.command(cli.ExitFine, `^  run `+id+` of work fits: failed\n1 compatible, 0 pinned\n$`, "runs", "migrate", id, "--dry-run")
+	o.command(cli.ExitFine, `^(  run \S+ of work fits: failed\n){3}3 compatible, 0 pinned\n$`, "runs", "migrate", "--handler", "work/last", "--dry-run")
+	o.command(cli.ExitFine, `(?s)`+id+`.*3 compatible, 0 pinned\n$`, "runs", "migrate", "--version", old[:4], "--dry-run")
+	o.command(cli.ExitUsage, `there is no version "beefbeef"`, "runs", "migrate", "--version", "beefbeef", "--dry-run")
 	if v, err := o.client.Run(t.Context(), id); err != nil || v.Bundle != old {
 		t.Errorf("want a dry run to change nothing, have %+v, %v", v, err)
 	}
 	o.command(cli.ExitFine, `^migrated 3 runs, 0 pinned\n$`, "runs", "migrate", "--handler", "work/last", "--reason",
 		"stock is no matter")
+	o.command(cli.ExitFine, `^RUN +PIPELINE.*\n$`, "runs", "list", "--version", old[:4])
 	o.command(cli.ExitFine, `^retried 3 runs\n`, "runs", "retry", "--pipeline", "work")
 	o.wait(model.Succeeded, 3)
 	o.command(cli.ExitFindings, `has not begun, or has ended`, "runs", "migrate", id)

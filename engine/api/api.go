@@ -167,14 +167,15 @@ func newServer(o Options) *server {
 // operations lists all routes.
 func (s *server) operations() []rest.Operation {
 	p := &s.Engine
+	office := &admin.Group{Status: p.Status, Tokens: p.Tokens, Versions: p.Versions, Inbox: s.Inbox, Configured: s.Token != "", Reload: s.Reload}
 	events := &intake.Group{Intake: p.Intake, Runs: p.Runs, Streams: s.streams}
 	var all []rest.Operation
 	for _, group := range []interface{ Operations() []rest.Operation }{
 		events,
 		&queues.Group{Engine: p.Queues, Tasks: s.Tasks, Events: events, Log: s.Log, Closing: s.Closing, Strict: s.StrictTasks},
-		&runs.Group{Runs: p.Runs, Steer: p.Steer, Mover: p.Mover, Streams: s.streams},
+		&runs.Group{Runs: p.Runs, Steer: p.Steer, Mover: p.Mover, Streams: s.streams, Version: office.Version},
 		&clusters.Group{Clusters: p.Clusters, Streams: s.streams},
-		&admin.Group{Status: p.Status, Tokens: p.Tokens, Versions: p.Versions, Inbox: s.Inbox, Configured: s.Token != "", Reload: s.Reload},
+		office,
 		&controls.Group{Controls: p.Controls, Settings: p.Settings},
 		s.shards,
 	} {

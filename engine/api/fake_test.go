@@ -345,7 +345,7 @@ func (f *fakeEngine) List(_ context.Context, filter store.RunFilter) ([]checkpoi
 			!filter.FailedSince.IsZero() && (r.Status != model.Failed || r.Finished == nil || r.Finished.Before(filter.FailedSince)),
 			filter.Live && r.Status.Ended() && r.Status != model.Failed, filter.Begun && r.Stage == 0,
 			filter.Status != "" && r.Status != filter.Status, filter.Pipeline != "" && r.Pipeline != filter.Pipeline,
-			filter.Flow != "" && r.Flow != filter.Flow, filter.Key != "" && r.Key != filter.Key:
+			filter.Bundle != "" && r.Bundle != filter.Bundle, filter.Flow != "" && r.Flow != filter.Flow, filter.Key != "" && r.Key != filter.Key:
 		case len(page) == filter.Limit:
 			return page, page[len(page)-1].ID, nil
 		default:
@@ -599,12 +599,12 @@ func (f *fakeEngine) Move(ctx context.Context, id string, by store.Actor) (check
 }
 
 func (f *fakeEngine) MoveAll(ctx context.Context, filter store.RunFilter, preview bool, by store.Actor) (records.RunsMoved, error) {
-	out := records.RunsMoved{Preview: preview, Bundle: "new", Pinned: []records.RunFit{}}
+	out := records.RunsMoved{Preview: preview, Bundle: "new", Fit: []records.RunFit{}, Pinned: []records.RunFit{}}
 	filter.Live = true
 	done, err := f.each(ctx, filter, func(id string) error {
 		fit, err := f.Fit(ctx, id)
-		if err == nil && !fit.Compatible {
-			out.Pinned = append(out.Pinned, fit)
+		if into := map[bool]*[]records.RunFit{true: &out.Fit, false: &out.Pinned}[fit.Compatible]; err == nil {
+			*into = append(*into, fit)
 		}
 		return err
 	})

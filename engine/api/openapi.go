@@ -275,6 +275,7 @@ var describedFields = map[string]map[string]string{
 	"RunsMoved": {
 		"bundle":   "The hash of the present definition.",
 		"done":     "The number of runs that moved, or would move. Runs that a node works on move after their calls in flight.",
+		"fit":      "These runs, as they were before.",
 		"pinned":   "Runs that do not fit. They stay as they are.",
 		"moved_on": "The number of runs that ended meanwhile.",
 		"next":     "The cursor of the rest; null at the end.",

@@ -117,7 +117,7 @@ var moveCases = []storeCase{
 		}
 		p.equal("audit", p.audits(0, 10), before)
 	}},
-	{"runs of other definitions are found", func(p *probe) {
+	{"runs of a definition and of others are found", func(p *probe) {
 		node := p.join()
 		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"), p.event("k4"))
 		held := p.wantClaims(node, ids...)
@@ -130,5 +130,7 @@ var moveCases = []storeCase{
 		}
 		p.equal("live", p.oldest(store.RunFilter{Other: "new", Live: true}), []string{ids[0]})
 		p.equal("all", p.oldest(store.RunFilter{Other: "new"}), []string{ids[0], ids[2]})
+		p.equal("of one", p.oldest(store.RunFilter{Bundle: "old"}), []string{ids[0], ids[2]})
+		p.equal("failed of one", p.oldest(store.RunFilter{Bundle: "old", Status: model.Failed}), ids[:1])
 	}},
 }

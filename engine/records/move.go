@@ -151,6 +151,7 @@ type RunsMoved struct {
 	Preview bool     `json:"preview"`
 	Bundle  string   `json:"bundle"`   // the present one
 	Done    int      `json:"done"`     // runs that go on by it, or would
+	Fit     []RunFit `json:"fit"`      // they, as they were before
 	Pinned  []RunFit `json:"pinned"`   // runs that it does not fit
 	MovedOn int      `json:"moved_on"` // runs that have ended meanwhile
 	Next    *string  `json:"next"`     // the cursor of the rest; null at the end
@@ -161,7 +162,7 @@ type RunsMoved struct {
 func (o *Runs) MoveAll(ctx context.Context, f store.RunFilter, preview bool, by store.Actor) (RunsMoved, error) {
 	d := o.Library.Present()
 	f.Live, f.Other, f.Oldest = true, d.Bundle.Hash, true
-	out := RunsMoved{Preview: preview, Bundle: d.Bundle.Hash, Pinned: []RunFit{}}
+	out := RunsMoved{Preview: preview, Bundle: d.Bundle.Hash, Fit: []RunFit{}, Pinned: []RunFit{}}
 	found, next, err := o.list(ctx, f)
 	if err != nil {
 		return out, err
@@ -182,6 +183,7 @@ func (o *Runs) MoveAll(ctx context.Context, f store.RunFilter, preview bool, by 
 		switch {
 		case err == nil:
 			out.Done++
+			out.Fit = append(out.Fit, NewRunFit(View(r), nil))
 		case errors.As(err, &pinned):
 			out.Pinned = append(out.Pinned, NewRunFit(View(r), pinned.Err))
 		case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrStale):

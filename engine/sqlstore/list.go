@@ -179,6 +179,7 @@ func (s *Store) choose(f store.RunFilter, args ...any) *choice {
 		{below("failed_path"), f.FailedPath},
 		{"error_class like %s", classPattern(f.ErrorClass)},
 		{"{position}(error, %s) > 0", f.Error},
+		{"bundle = %s", f.Bundle},
 		{"bundle not in ('', %s)", f.Other},
 	} {
 		if e.value != "" {

@@ -407,10 +407,11 @@ type RunFilter struct {
 	Pipeline, Flow, Key string
 	Status              model.Status
 
-	Live  bool   // only unfinished and failed runs
-	Begun bool   // only runs with a definition
-	Fresh bool   // only runs that have not begun, and so have no definition
-	Other string // only runs with another definition than this one
+	Live   bool   // only unfinished and failed runs
+	Begun  bool   // only runs with a definition
+	Fresh  bool   // only runs that have not begun, and so have no definition
+	Bundle string // only runs with this definition; during a canary, without those that have begun and saved nothing yet
+	Other  string // only runs with another definition than this one
 
 	LeftOut string // only succeeded runs that left out this handler, or one below this pipeline or pipeline/stage
 

@@ -83,6 +83,12 @@ func (g *Group) versionOperations() []rest.Operation {
 	}
 }
 
+// Version returns the hash of the version that begins with these digits.
+func (g *Group) Version(ctx context.Context, digits string) (string, error) {
+	v, err := g.Versions.Find(ctx, digits)
+	return v.Version, ofVersion(err)
+}
+
 type versionsQuery struct {
 	Limit int `query:"limit" minimum:"1" maximum:"1000" default:"20" doc:"The most versions."`
 }

@@ -44,7 +44,7 @@ func (g *Group) redriveOperations() []rest.Operation {
 				About: "The changes, or with `preview` what would change.", Body: records.RunsDone{},
 				Or: []any{records.RunsPreview{}},
 			}},
-			Refusals: []string{problem.StoreUnavailable},
+			Refusals: []string{problem.UnknownVersion, problem.StoreUnavailable},
 		}, func(c *rest.Call, in *redrive) (any, error) { return g.redrive(c, v, &in.Body) })
 	}
 	below := wire.RunChoice{Handler: "new-order-created/notify", ErrorClass: "5xx"}
@@ -69,7 +69,7 @@ type redrive struct{ Body wire.Redrive }
 
 // redrive does something to a page of runs, or tells to which it would.
 func (g *Group) redrive(c *rest.Call, v *verb, r *wire.Redrive) (any, error) {
-	filter, err := chosen(c, v, r)
+	filter, err := g.chosen(c, v, r)
 	if err != nil {
 		return nil, err
 	}
@@ -89,13 +89,15 @@ func (g *Group) redrive(c *rest.Call, v *verb, r *wire.Redrive) (any, error) {
 }
 
 // chosen reads which runs are wanted. It refuses callers who may not change them.
-func chosen(c *rest.Call, v *verb, r *wire.Redrive) (filter store.RunFilter, err error) {
-	filter = filterOf(&r.RunChoice)
+func (g *Group) chosen(c *rest.Call, v *verb, r *wire.Redrive) (filter store.RunFilter, err error) {
+	if filter, err = g.filterOf(c, &r.RunChoice); err != nil {
+		return filter, err
+	}
 	filter.Status = model.Status(r.Status)
 	var faults []problem.Fault
 	fault := func(at, message string) { faults = append(faults, problem.Fault{Location: at, Message: message}) }
 	if filter == (store.RunFilter{}) {
-		fault("", "want at least one of pipeline, flow, key, status, handler, error_class, error, since, until: all runs are not chosen by "+
+		fault("", "want at least one of pipeline, flow, key, version, status, handler, error_class, error, since, until: all runs are not chosen by "+
 			"saying nothing")
 	}
 	if r.Status != "" && !slices.Contains(v.of, filter.Status) {
@@ -163,7 +165,7 @@ func (g *Group) migrateOperations() []rest.Operation {
 				"`limit` per call. `cursor` continues after the previous call. Runs that do not fit stay, and the reply lists them. The call " +
 				"needs at least one condition.",
 			Example: wire.Redrive{RunChoice: wire.RunChoice{Pipeline: "new-order-created"}, Preview: true},
-			Replies: rest.OK("The changes, or with `preview` what would change."), Refusals: []string{problem.StoreUnavailable},
+			Replies: rest.OK("The changes, or with `preview` what would change."), Refusals: []string{problem.UnknownVersion, problem.StoreUnavailable},
 		}, g.migrateAll),
 	}
 }
@@ -198,7 +200,7 @@ func moveProblem(err error, id string) error {
 }
 
 func (g *Group) migrateAll(c *rest.Call, in *redrive) (moved records.RunsMoved, err error) {
-	filter, err := chosen(c, &verb{name: "migrate", of: live}, &in.Body)
+	filter, err := g.chosen(c, &verb{name: "migrate", of: live}, &in.Body)
 	if err != nil {
 		return moved, err
 	}

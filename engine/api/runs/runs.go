@@ -64,6 +64,9 @@ type Group struct {
 	Steer   Steerer
 	Mover   Mover
 	Streams *rest.Streams
+
+	// Version returns the hash of the version that begins with these digits.
+	Version func(ctx context.Context, digits string) (string, error)
 }
 
 // Operations lists the calls.
@@ -75,7 +78,7 @@ func (g *Group) Operations() []rest.Operation {
 			Method: http.MethodGet, Path: "/v1/runs", ID: "list-runs", Tag: "runs", Summary: "List runs, newest first",
 			About: "Items have no payloads and no shared states: read them with `GET /v1/runs/{id}`. A page may have fewer items than " +
 				"`limit` if the runs are large. `next` is the cursor of the rest.",
-			Replies: rest.OK("A page of runs."), Refusals: []string{problem.InvalidParameter, problem.StoreUnavailable},
+			Replies: rest.OK("A page of runs."), Refusals: []string{problem.InvalidParameter, problem.UnknownVersion, problem.StoreUnavailable},
 		}, g.list),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/runs/{id}", ID: "get-run", Tag: "runs", Summary: "Read a run, or wait for its end",
@@ -157,7 +160,10 @@ type listQuery struct {
 }
 
 func (g *Group) list(c *rest.Call, in *listQuery) (page wire.Page[checkpoint.RunView], err error) {
-	filter := filterOf(&in.RunChoice)
+	filter, err := g.filterOf(c, &in.RunChoice)
+	if err != nil {
+		return page, err
+	}
 	filter.Status, filter.LeftOut, filter.Limit, filter.Live, filter.Begun = model.Status(in.Status), in.LeftOut, in.Limit, in.InFlight,
 		in.InFlight
 	if filter.Cursor, err = in.Position(rest.CursorRuns); err != nil {
@@ -171,11 +177,15 @@ func (g *Group) list(c *rest.Call, in *listQuery) (page wire.Page[checkpoint.Run
 }
 
 // filterOf is what a choice asks the engine for.
-func filterOf(c *wire.RunChoice) store.RunFilter {
-	return store.RunFilter{
-		Pipeline: c.Pipeline, Flow: c.Flow, Key: c.Key, FailedPath: c.Handler, ErrorClass: c.ErrorClass, Error: c.Error,
-		Since: c.Since, Until: c.Until, FailedSince: c.FailedSince,
+func (g *Group) filterOf(c *rest.Call, of *wire.RunChoice) (f store.RunFilter, err error) {
+	f = store.RunFilter{
+		Pipeline: of.Pipeline, Flow: of.Flow, Key: of.Key, FailedPath: of.Handler, ErrorClass: of.ErrorClass, Error: of.Error,
+		Since: of.Since, Until: of.Until, FailedSince: of.FailedSince,
 	}
+	if of.Version != "" {
+		f.Bundle, err = g.Version(c.Context(), of.Version)
+	}
+	return f, err
 }
 
 type retryRun struct {

@@ -24,6 +24,7 @@ type RunChoice struct {
 	Flow       string    `query:"flow" json:"flow,omitempty" maxLength:"256" doc:"Only runs of this flow."`
 	Key        string    `query:"key" json:"key,omitempty" maxLength:"256" doc:"Only runs of this key."`
 	Handler    string    `query:"handler" json:"handler,omitempty" maxLength:"256" doc:"Only runs that failed in this handler, or below this pipeline or pipeline/stage."`
+	Version    string    `query:"version" json:"version,omitempty" maxLength:"256" doc:"Only runs on this version of the pipelines: at least its first 4 digits."`
 	ErrorClass string    `query:"error_class" json:"error_class,omitempty" pattern:"^(timeout|deadline|connection|schema|other|quarantined|unserved|status|[1-5]xx|[1-5][0-9][0-9])$" want:"want timeout, deadline, connection, schema, a status such as 503, 4xx, 5xx, status, other, quarantined or unserved" doc:"Only runs that failed with an error of this class: timeout, deadline, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined for runs that nodes died of."`
 	Error      string    `query:"error" json:"error,omitempty" maxLength:"512" doc:"Only runs whose error contains this text."`
 	Since      time.Time `query:"since" json:"since,omitzero" doc:"Only runs accepted at this time or later."`
@@ -55,7 +56,7 @@ type Migration struct {
 func NewRedrive(f store.RunFilter) Redrive {
 	return Redrive{
 		RunChoice: RunChoice{
-			Pipeline: f.Pipeline, Flow: f.Flow, Key: f.Key, Handler: cmp.Or(f.FailedPath, f.LeftOut),
+			Pipeline: f.Pipeline, Flow: f.Flow, Key: f.Key, Handler: cmp.Or(f.FailedPath, f.LeftOut), Version: f.Bundle,
 			ErrorClass: f.ErrorClass, Error: f.Error, Since: f.Since, Until: f.Until, FailedSince: f.FailedSince,
 		},
 		Status: string(f.Status), Limit: f.Limit, Cursor: f.Cursor,

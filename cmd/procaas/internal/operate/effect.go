@@ -18,6 +18,7 @@ import (
 type outlook struct {
 	now   string // what happens from now on
 	check string // the command that shows it
+	more  string // commands for what the change leaves undone
 	undo  string // the command that takes the change back
 }
 
@@ -26,7 +27,7 @@ func (o outlook) tell(q *cli.Call) {
 	if q.JSON() {
 		return
 	}
-	for _, line := range [][2]string{{"now", o.now}, {"check", o.check}, {"undo", o.undo}} {
+	for _, line := range [][2]string{{"now", o.now}, {"check", o.check}, {"then", o.more}, {"undo", o.undo}} {
 		if line[1] != "" {
 			fmt.Fprintf(q.Err, "%s: %s\n", line[0], line[1])
 		}

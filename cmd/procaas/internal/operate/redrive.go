@@ -41,6 +41,7 @@ func (f *choiceFlags) add(c *cobra.Command, statuses string) {
 	flags.StringVar(&f.filter.Pipeline, "pipeline", "", "only runs of this pipeline")
 	flags.StringVar(&f.filter.Flow, "flow", "", "only runs of this flow")
 	flags.StringVar(&f.filter.Key, "key", "", "only runs of this key")
+	addVersion(c, &f.filter)
 	flags.StringVar((*string)(&f.filter.Status), "status", "", "only runs of this status: "+statuses)
 	flags.StringVar(&f.filter.FailedPath, "handler", "", "only runs that failed in this handler, or below this pipeline or pipeline/stage; it may be "+
 		"shortened from the left")
@@ -51,6 +52,10 @@ func (f *choiceFlags) add(c *cobra.Command, statuses string) {
 	flags.StringVar(&f.failedSince, "failed-since", "",
 		"only runs that are failed, and failed then or later: a time, or a duration before now such as 1h")
 	f.addWhen(c)
+}
+
+func addVersion(c *cobra.Command, f *store.RunFilter) {
+	c.Flags().StringVar(&f.Bundle, "version", "", "only runs on this version of the pipelines: at least its first 4 digits")
 }
 
 // read completes the filter: it reads times, and makes paths of handlers whole.
@@ -270,15 +275,14 @@ func (f *redriveFlags) migrate(q *cli.Call, reason string) error {
 		return err
 	}
 	body.Reason, body.Preview = reason, f.dryRun
-	report := runview.Fits{Streams: q.Streams, Done: !f.dryRun}
+	report := runview.Fits{Streams: q.Streams, Done: !f.dryRun, Lists: f.dryRun}
 	err = f.pages(q, body, perSecond, report.Sum, func(body wire.Redrive) (int, *string, error) {
 		m, err := q.MigrateRuns(q.Ctx, body)
 		if err != nil {
 			return 0, nil, err
 		}
-		report.Fit += m.Done
-		for _, fit := range m.Pinned {
-			report.Tell(fit)
+		for _, fit := range append(m.Fit, m.Pinned...) {
+			report.Add(fit)
 		}
 		return body.Limit, m.Next, nil
 	})

@@ -143,6 +143,7 @@ such runs as moved on, and also runs that have made up the handler meanwhile.` +
 	flags.StringVar(&many.filter.LeftOut, "handler", "", "the handler that was left out: pipeline/stage/handler")
 	flags.StringVar(&many.filter.Flow, "flow", "", "only runs of this flow")
 	flags.StringVar(&many.filter.Key, "key", "", "only runs of this key")
+	addVersion(c, &many.filter)
 	many.addWhen(c)
 	many.addPace(c)
 	reason := addReason(c)
@@ -245,8 +246,8 @@ server, including failed runs. A run that does not fit stays as it is, and migra
 prints the reason. procaas diff --server shows this before you deploy the pipelines.
 If a node works on a run, the run moves after its calls in flight.
 
-Conditions instead of ids choose all runs that match, oldest first. --dry-run shows
-which of them fit, and --rate sets the pace.
+Conditions instead of ids choose all runs that match, oldest first. --dry-run lists
+them, up to 20 that fit and 20 that do not. --rate sets the pace.
 
 Exit codes: 0 when all fit, 1 when some do not.`,
 		Example: "  procaas runs migrate --pipeline new-order-created --dry-run",
@@ -268,7 +269,7 @@ Exit codes: 0 when all fit, 1 when some do not.`,
 
 // fitRuns reports whether runs fit the present pipelines.
 func fitRuns(q *cli.Call) error {
-	report := runview.Fits{Streams: q.Streams}
+	report := runview.Fits{Streams: q.Streams, Lists: true}
 	worst := each(q, unsettled, func(id string) error {
 		fit, err := q.Fit(q.Ctx, id)
 		if err == nil {

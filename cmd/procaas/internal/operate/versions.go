@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/api/client"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
 	"procaas/engine/canary"
@@ -122,9 +123,43 @@ over the current version.`,
 	reason := addReason(c)
 	drop := addDrop(c)
 	return cli.Formatted(c, func(q *cli.Call) error {
+		before, _ := q.Canary(q.Ctx) // the rollback is what counts
 		found, err := q.RollBack(q.Ctx, wire.Rollback{To: strings.Join(q.Args, ""), Reason: *reason, Drop: *drop})
-		return showChange(q, found, err, "")
+		shown := showChange(q, found, err, "")
+		if err == nil && found.Old != found.New {
+			tried := before.Phase == canary.Running && before.New == found.Old && before.Percent < 100
+			leftBehind(q, found, tried).tell(q)
+		}
+		return shown
 	})
+}
+
+// leftBehind says which runs a rollback leaves on the version, and how to move them.
+func leftBehind(q *cli.Call, d diff.Diff, tried bool) outlook {
+	bad, good := short(d.Old), short(d.New)
+	o := outlook{now: "new runs of all keys use " + good + " within a second; put the old files back on the nodes", check: "procaas versions"}
+	if o.undo = "procaas rollback " + bad; tried {
+		o.undo = "procaas reload --canary 5% on a node that has the files"
+	}
+	v, err := q.Version(q.Ctx, d.Old)
+	if err != nil {
+		o.check = "procaas runs list --version " + bad
+		return o
+	}
+	if v.Runs == 0 {
+		return o
+	}
+	failed, err := q.Preview(q.Ctx, client.RetryRuns, wire.Redrive{RunChoice: wire.RunChoice{Version: d.Old}})
+	if err != nil {
+		return o
+	}
+	o.now += fmt.Sprintf("; %d failed and %d unfinished runs stay on %s", failed.Total, max(0, v.Runs-failed.Total), bad)
+	o.check = "procaas runs list --version " + bad
+	o.more = "procaas runs migrate --version " + bad + " --dry-run; without --dry-run it moves those that fit"
+	if failed.Total > 0 {
+		o.more += "; then procaas runs retry --version " + good + " --dry-run"
+	}
+	return o
 }
 
 func promoteCommand() *cobra.Command {

@@ -197,27 +197,23 @@ func roundDuration(d time.Duration) time.Duration {
 type Fits struct {
 	cli.Streams
 	Done        bool // those that fit have been moved
+	Lists       bool // tell of those that fit, too
 	Fit, Pinned int
 }
 
 // Add counts a run, and tells of it if it does not fit.
 func (r *Fits) Add(fit records.RunFit) {
 	if fit.Compatible {
-		r.Fit++
-	} else {
-		r.Tell(fit)
-	}
-}
-
-// mostPinned is how many pinned runs are named.
-const mostPinned = 20
-
-// Tell tells of a run that does not fit.
-func (r *Fits) Tell(fit records.RunFit) {
-	if r.Pinned++; r.Pinned <= mostPinned {
+		if r.Fit++; r.Lists && r.Fit <= mostTold {
+			fmt.Fprintf(r.Out, "  run %s of %s fits: %s\n", fit.ID, fit.Pipeline, fit.Status)
+		}
+	} else if r.Pinned++; r.Pinned <= mostTold {
 		fmt.Fprintf(r.Out, "! run %s of %s is pinned: %s\n", fit.ID, fit.Pipeline, fit.Why)
 	}
 }
+
+// mostTold is how many runs of a kind are named.
+const mostTold = 20
 
 // Sum says how many there are.
 func (r *Fits) Sum() string {
@@ -225,8 +221,11 @@ func (r *Fits) Sum() string {
 	if r.Done {
 		text = fmt.Sprintf("migrated %s, %d pinned", diag.Plural(r.Fit, "run"), r.Pinned)
 	}
-	if more := r.Pinned - mostPinned; more > 0 {
-		text = fmt.Sprintf("! and %d more\n", more) + text
+	if more := r.Pinned - mostTold; more > 0 {
+		text = fmt.Sprintf("! and %d more are pinned\n", more) + text
+	}
+	if more := r.Fit - mostTold; r.Lists && more > 0 {
+		text = fmt.Sprintf("  and %d more fit\n", more) + text
 	}
 	return text
 }
