@@ -52,7 +52,7 @@ pipelines:
 	run := func(line string) string {
 		var out bytes.Buffer
 		code := Main(t.Context(), append(strings.Fields(line), "--server", server), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
-		text := strings.ReplaceAll(out.String(), u.Host, "HOST:PORT")
+		text := strings.NewReplacer(server, "SERVER", u.Host, "HOST:PORT").Replace(out.String())
 		return "$ procaas " + line + "\n" + text + "exit code " + string(rune('0'+code)) + "\n\n"
 	}
 	lines := []string{
