@@ -57,11 +57,12 @@ func (o Options) openCells(ctx context.Context, log *slog.Logger) (store.Store, 
 	if err != nil {
 		return store.Store{}, err
 	}
+	tasks := queue.Options{Log: log, Cell: true}
 	all := cells.Options{Log: log, Cells: map[string]func(context.Context) (*store.Cell, error){}}
 	for name, dsn := range named {
-		all.Cells[name] = func(ctx context.Context) (*store.Cell, error) { return o.openCell(ctx, dsn, log) }
+		all.Cells[name] = func(ctx context.Context) (*store.Cell, error) { return o.openCell(ctx, dsn, tasks) }
 	}
-	home, err := o.openCell(ctx, o.DSN, log)
+	home, err := o.openCell(ctx, o.DSN, tasks)
 	if err != nil {
 		return store.Store{}, err
 	}
@@ -73,17 +74,17 @@ func (o Options) openCells(ctx context.Context, log *slog.Logger) (store.Store, 
 	return s.Ports(), nil
 }
 
-func (o Options) openCell(ctx context.Context, dsn string, log *slog.Logger) (*store.Cell, error) {
-	db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: o.Migrate, Log: log})
+func (o Options) openCell(ctx context.Context, dsn string, tasks queue.Options) (*store.Cell, error) {
+	db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: o.Migrate, Log: tasks.Log})
 	if err != nil {
 		return nil, err
 	}
 	c := db.Cell()
-	tasks, err := queue.Open(ctx, dsn, queue.Options{Log: log, Cell: true})
+	q, err := queue.Open(ctx, dsn, tasks)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	c.Tasks, c.Shared = tasks.Tasks(), tasks
-	c.Close = func() error { return errors.Join(tasks.Close(), db.Close()) }
+	c.Tasks, c.Shared = q.Tasks(), q
+	c.Close = func() error { return errors.Join(q.Close(), db.Close()) }
 	return c, nil
 }

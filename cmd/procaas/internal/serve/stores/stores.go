@@ -38,7 +38,7 @@ func (o Options) Open(ctx context.Context, log *slog.Logger) (store.Store, error
 		return o.openCells(ctx, log)
 	}
 	if IsPostgres(o.DSN) {
-		db, err := o.openCell(ctx, o.DSN, log)
+		db, err := o.openCell(ctx, o.DSN, queue.Options{Log: log})
 		if err != nil {
 			return store.Store{}, err
 		}
