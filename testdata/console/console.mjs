@@ -337,7 +337,9 @@ const after = {
     await page.goto(`${shop}/console/runs/${run}`);
     await page.getByText("request and response").first().click();
     const state = () => page.evaluate(() => ({
-      open: [...document.querySelectorAll("details")].map((d) => d.open).join(), scrolled: window.scrollY, focus: document.activeElement === document.body ? "" : document.activeElement.textContent,
+      open: [...document.querySelectorAll("details")].map((d) => d.open).join(), focus: document.activeElement === document.body ? "" : document.activeElement.textContent,
+      // Browsers scroll along when the banner above gets shorter: what counts is where the reader sees the text.
+      scrolled: window.scrollY === 0 ? 0 : Math.round(document.querySelector("main h1").getBoundingClientRect().top),
       selected: getSelection().toString(), fed: Number(document.documentElement.dataset.fed || 0),
     }));
     const outlasts = async (updates) => {
@@ -350,7 +352,7 @@ const after = {
       getSelection().selectAllChildren(document.querySelector("main h1"));
       window.scrollTo(0, 250);
     });
-    check((await state()).scrolled === 250 && (await state()).selected !== "", "the page can be neither scrolled nor selected");
+    check((await state()).scrolled !== 0 && (await state()).selected !== "", "the page can be neither scrolled nor selected");
     await outlasts(5);
     // On the list of runs: what is typed stays, rows that are new come above.
     await page.goto(`${shop}/console/runs`);
@@ -449,6 +451,10 @@ const atDemo = {
     await page.locator(".chart canvas").first().waitFor();
     await shot(page, "incident-view");
     await look(page, `${demo}/console/pipelines/new-order-created`, "update-statistics");
+    check(await page.evaluate(() => [...document.querySelectorAll(".wired svg path")].every((p) => {
+      const {y, height} = p.getBBox();
+      return y >= 0 && y + height < p.ownerSVGElement.height.baseVal.value;
+    })), "a wire leads out of its stage");
     await shot(page, "pipeline");
     await look(page, `${demo}/console/runs?pipeline=new-order-created`, "new-order-created");
     await page.context().close();

@@ -136,13 +136,14 @@ func (s *graphStage) wire(steps []planner.StepView) {
 		lanes[step.ID], free[lane] = lane, last[step.ID]+1
 	}
 	s.Gutter = trunkAt + 15 + laneWidth*len(free)
+	var begin, end []int
 	for row, step := range steps {
 		y := row*boxPitch + boxMiddle
 		if len(step.After) == 0 {
-			s.Fork += fmt.Sprintf("M%d 0V%dQ%d %d %d %dH%d", trunkAt, y-6, trunkAt, y, trunkAt+6, y, s.Gutter)
+			begin = append(begin, y)
 		}
 		if last[step.ID] == 0 {
-			s.Join += fmt.Sprintf("M0 %dH%dQ%d %d %d %dV%d", y, trunkAt-6, trunkAt, y, trunkAt, y+6, s.Height)
+			end = append(end, y)
 		}
 		for _, e := range step.After {
 			if e.Implied {
@@ -155,6 +156,24 @@ func (s *graphStage) wire(steps []planner.StepView) {
 			})
 		}
 	}
+	s.Fork, s.Join = bracket(begin, 0, s.Gutter), bracket(end, 2*trunkAt, 0)
+}
+
+// bracket leads from one side of a drawing to the rows at its other side: straight to the first, and along a trunk to those
+// below it.
+func bracket(rows []int, from, to int) (path string) {
+	bend := 6
+	if to < from {
+		bend = -bend
+	}
+	for i, y := range rows {
+		if i == 0 {
+			path = fmt.Sprintf("M%d %dH%d", from, y, to)
+			continue
+		}
+		path += fmt.Sprintf("M%d %dV%dQ%d %d %d %dH%d", trunkAt, rows[0], y-6, trunkAt, y, trunkAt+bend, y, to)
+	}
+	return path
 }
 
 // branchOf tells when the branch of a handler is taken; nothing for one that belongs to none.

@@ -92,9 +92,8 @@ type overviewData struct {
 
 	MoreTrouble int // how many are left out
 
-	Still       standing           // how much stands still
-	Parked      []stats.ParkedRuns // all that stand still; the most first
-	CountedLate *time.Time         // when they were counted, if that is long ago
+	Still       standing   // how much stands still
+	CountedLate *time.Time // when it was counted, if that is long ago
 
 	Controls  []guard.ControlView
 	Failed    []checkpoint.RunView
@@ -169,7 +168,6 @@ const countedLate = 10 * time.Second
 // stand takes in what stands still.
 func (d *overviewData) stand(b stats.BacklogView) {
 	d.Still = newStanding(b)
-	d.Parked = b.Parked[:min(len(b.Parked), shownTrouble)]
 	if b.Counted != nil && time.Since(*b.Counted) > countedLate {
 		d.CountedLate = b.Counted
 	}

@@ -12,6 +12,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -161,7 +162,7 @@ func funcs() template.FuncMap {
 		"handlerURL": handlerURL, "keyURL": keyURL, "mood": mood, "moodText": moodText, "spark": spark, "took": took, "span": span,
 		"share": share, "bytes": byteCount, "hundred": hundred, "ratio": func(a, b float64) float64 { return a / b },
 		"add":  func(a, b int) int { return a + b },
-		"last": lastPart, "compare": compare, "clock": clockTime, "breakable": breakable, "cause": causeOf, "trace": traceText,
+		"last": lastPart, "compare": compare, "clock": clockTime, "breakable": breakable, "cause": causeOf, "trace": traceText, "told": told,
 	}
 }
 
@@ -229,8 +230,26 @@ func number(x float64) string {
 // when writes a moment, and how long ago it was; browsers show it in local time.
 func when(t any) template.HTML { return timeTag(t, "2006-01-02 15:04:05 UTC", "full") }
 
-// clockTime writes a moment of today inside a sentence.
-func clockTime(t any) template.HTML { return timeTag(t, "15:04 UTC", "clock") }
+// clockTime writes a moment inside a sentence, with its date when that is not today's.
+func clockTime(t any) template.HTML {
+	if at, _ := moment(t); at.UTC().Format(time.DateOnly) != time.Now().UTC().Format(time.DateOnly) {
+		return timeTag(t, "2006-01-02 15:04 UTC", "clock")
+	}
+	return timeTag(t, "15:04 UTC", "clock")
+}
+
+var stamps = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+
+// told writes a sentence of the engine, with its times as all times are here.
+func told(text string) template.HTML {
+	return template.HTML(stamps.ReplaceAllStringFunc(template.HTMLEscapeString(text), func(stamp string) string {
+		at, err := time.Parse(time.RFC3339, stamp)
+		if err != nil {
+			return stamp
+		}
+		return string(clockTime(at))
+	}))
+}
 
 func timeTag(t any, layout, class string) template.HTML {
 	at, ok := moment(t)
@@ -289,18 +308,18 @@ func took(from, to *time.Time) string {
 // span writes a duration with two digits that matter.
 func span(d time.Duration) string {
 	switch {
-	case d < 0:
-		return "0s"
 	case d < time.Second:
-		return d.Round(time.Millisecond).String()
+		return fmt.Sprintf("%d ms", max(0, d.Round(time.Millisecond).Milliseconds()))
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
 	case d < time.Minute:
-		return d.Round(time.Second / 10).String()
+		return fmt.Sprintf("%d s", int(d.Seconds()))
 	case d < time.Hour:
-		return fmt.Sprintf("%dm %ds", int(d.Minutes()), int(d.Seconds())%60)
+		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
 	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh %dm", int(d.Hours()), int(d.Minutes())%60)
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
 	}
-	return fmt.Sprintf("%dd %dh", int(d.Hours())/24, int(d.Hours())%24)
+	return fmt.Sprintf("%d days %d h", int(d.Hours())/24, int(d.Hours())%24)
 }
 
 // share writes a part of one.

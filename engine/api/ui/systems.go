@@ -13,6 +13,7 @@ import (
 	"procaas/engine/clusters"
 	"procaas/engine/inbox"
 	"procaas/engine/model"
+	"procaas/engine/stats"
 	"procaas/engine/store"
 	"procaas/engine/transfers"
 )
@@ -51,8 +52,9 @@ var (
 )
 
 type queueData struct {
-	Waiting float64 // events of the inbox
-	Oldest  float64 // seconds
+	Waiting float64            // events of the inbox
+	Oldest  float64            // seconds
+	Parked  []stats.ParkedRuns // all that stand still; the most first
 	Runs    []checkpoint.RunView
 	Types   []store.TaskTypeStats
 	Tasks   bool // there is a queue of tasks
@@ -76,6 +78,7 @@ func (c systems) queue(w http.ResponseWriter, r *http.Request) error {
 func (c systems) queueData(ctx context.Context) (d queueData, err error) {
 	n := c.o.Numbers()
 	d = queueData{Waiting: n.Waiting, Oldest: n.Oldest, Tasks: c.o.Tasks != nil, Cells: c.o.Inbox != nil, Now: time.Now()}
+	d.Parked = c.o.Engine.Backlog().Parked
 	if d.Runs, _, err = c.o.Engine.List(ctx, store.RunFilter{Status: model.Waiting, Oldest: true, Limit: 10}); err != nil ||
 		c.o.Tasks == nil {
 		return d, err

@@ -29,6 +29,7 @@ import (
 type plain struct{ ui.Engine }
 
 func (plain) Bundle() *tree.Bundle          { return &tree.Bundle{Clusters: []*tree.Cluster{{ID: "fanout"}}} }
+func (plain) Backlog() stats.BacklogView    { return stats.BacklogView{} }
 func (plain) Healthy(context.Context) error { return nil }
 func (plain) Degraded() error               { return nil }
 func (plain) List(context.Context, store.RunFilter) ([]checkpoint.RunView, string, error) {
@@ -154,14 +155,14 @@ func TestSystemsHaveTheirPages(t *testing.T) {
 	o := options()
 	o.Tasks, o.Shards, o.Clusters, o.Transfers, o.Inbox = tasks{}, shards{}, clusters{}, transfers{}, inbox{}
 	c := ui.New(o)
-	page(t, c, "/console/queue", http.StatusOK, "mail/send", "paused", "1m 30s", `class="chip bad">2<`)
+	page(t, c, "/console/queue", http.StatusOK, "mail/send", "paused", "1 min 30 s", `class="chip bad">2<`)
 	page(t, c, "/console/queue/mail/send", http.StatusOK, "ready: 503", "failed: 503", "beyond the tolerance")
 	page(t, c, "/console/queue/mail/sent", http.StatusNotFound, "Did you mean mail/send?")
 	page(t, c, "/console/shards", http.StatusOK, "accounts", "90 % of 10 GiB", "17 ms behind", "refused", "no master", "draining",
 		"u-7", "42 of about 84 rows", `width="50"`, "2 KiB", "can be rolled back")
 	page(t, c, "/console/inbox", http.StatusOK, `aria-current="page">Inbox`, "4096 slots", `width="75"`, "75 %", "1000 or more",
 		"The database b cannot be reached: dial &lt;b&gt;: refused",
-		"unknown", "copying", "so far", "undone", "17ms", "<td class=\"number\">3s")
+		"unknown", "copying", "so far", "undone", "17 ms", "<td class=\"number\">3.0 s")
 	page(t, c, "/console/queue", http.StatusOK, "By databases of the inbox")
 	page(t, c, "/console/clusters", http.StatusOK, "fanout", "nothing moves", "partition 3 stays on w-1", "worker w-2 is down",
 		`width="100"`, `width="33.3`, "last")
@@ -180,7 +181,10 @@ type held struct{ troubled }
 
 func (held) Handlers() []stats.HandlerInfo {
 	ratio := 1.0
-	return []stats.HandlerInfo{{Path: "p/s/h", Switch: "hold", SuccessRatio: &ratio, Owner: "team-p"}}
+	return []stats.HandlerInfo{{
+		Path: "p/s/h", Switch: "hold", SuccessRatio: &ratio, Owner: "team-p",
+		Effective: []string{"held until 2126-11-21T12:03:00Z"},
+	}}
 }
 
 func (held) Services() []guard.ServiceInfo {
@@ -206,7 +210,7 @@ func TestEveryPageTellsWhatIsWrong(t *testing.T) {
 	}
 	for _, path := range []string{"/", "/console/docs", "/console/queue"} {
 		page(t, ui.New(o), path, http.StatusOK, `>p</a> has failed runs that block their keys`, `>p/<wbr>s/<wbr>h</a> is held`,
-			"683 runs wait, the oldest for 4m 0s. Nothing is lost", `>bonus</a> is down since <time class="clock" datetime="2026-11-21T12:03:00Z">12:03 UTC`,
+			"683 runs wait, the oldest for 4 min 0 s. Nothing is lost", `>bonus</a> is down since <time class="clock" datetime="2026-11-21T12:03:00Z">2026-11-21 12:03 UTC`,
 			"Runs continue without it.", `title="runs that stand still: 683"`, `title="problems: 3"`, "683</b> held", "1</b> blocked")
 	}
 }
@@ -232,7 +236,10 @@ func TestSwitchesAreForThoseWhoMay(t *testing.T) {
 		t.Errorf("a viewer wants no switches, have\n%s", page)
 	}
 	page := body(credentials.RoleOperator)
-	for _, want := range []string{"is held for ever, set by ann: they asked", "why lift it", "Switch off", `<h2>Calls</h2>`} {
+	for _, want := range []string{
+		`held until <time class="clock" datetime="2126-11-21T12:03:00Z">2126-11-21 12:03 UTC</time>`,
+		"is held for ever, set by ann: they asked", "why lift it", "Switch off", `<h2>Calls</h2>`,
+	} {
 		i := strings.Index(page, want)
 		if i < 0 {
 			t.Fatalf("want %q after what came before, have\n%s", want, page)

@@ -11,7 +11,7 @@ import (
 )
 
 // A problem is something that is wrong now, in words, such as: orders is down since 12:03: 683 runs
-// wait, the oldest for 4m 10s. Nothing is lost.
+// wait, the oldest for 4 min 10 s. Nothing is lost.
 type problem struct {
 	Class string // bad: somebody must act; fair: somebody should know; off: somebody has done it
 	Name  string

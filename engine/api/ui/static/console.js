@@ -147,7 +147,7 @@ const draw = async (box) => {
   const axis = {stroke: resolved("muted"), grid: {stroke: resolved("line"), width: 1}, ticks: {stroke: resolved("line")}};
   const options = (width) => ({
     title: kind.title, width, height: 200, cursor: {drag: {x: true, y: false}},
-    scales: kind.range ? {y: {range: kind.range}} : {},
+    scales: {...kind.range && {y: {range: kind.range}}, count: {range: (_, __, most) => [0, Math.max(5, most)]}},
     axes: [{...axis, values: (_, ticks) => ticks.map((t) => clock(t, ticks.at(-1) - ticks[0] < 300))}, {...axis, size: 64, values: (_, ticks) => ticks.map((t) => t + (kind.unit || ""))},
       ...kind.series.some((s) => s.scale) ? [{...axis, scale: "count", side: 1, grid: {show: false}, incrs: [1, 2, 5, 10, 50, 100]}] : []],
     hooks: {draw: [(chart) => drawMarks(chart, marks)]},
