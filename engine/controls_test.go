@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -210,6 +211,48 @@ func TestHeldHandlerGoesOnWhileAnotherOneIsUnderWay(t *testing.T) {
 		close(open)
 		r.settle(e, run, model.Succeeded)
 	})
+}
+
+// Colleagues who limit what somebody else has switched off leave that one's name and reason on the switch.
+func TestEachPartOfAControlKeepsWhoSetIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		first, _ := r.start(controlled)
+		second, _ := r.start(controlled)
+		off := r.set(first, "work/b/two", guard.ControlChange{})
+		bob := store.Actor{Name: "bob", Reason: "load"}
+		both := guard.ControlChange{Until: *off.Until, RateLimit: "2/s"}
+		v, err := second.SetControl(t.Context(), "work/b/two", both, off.Revision, bob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.checkSetters(first, v, "limit: bob (load); switch: ann (incident 7)")
+		v = r.set(first, "work/b/two", both) // again: ann means all of it
+		r.checkSetters(second, v, "limit: ann (incident 7); switch: ann (incident 7)")
+		if v, err = second.SetControl(t.Context(), "work/b/two", guard.ControlChange{Enabled: true, RateLimit: "3/s"}, -1, bob); err != nil {
+			t.Fatal(err)
+		}
+		r.checkSetters(first, v, "limit: bob (load)")
+	})
+}
+
+// checkSetters compares who set the parts of a control, as it was answered and as a node lists it.
+func (r *rig) checkSetters(e *engine.Engine, answered guard.ControlView, want string) {
+	r.t.Helper()
+	listed, err := e.Controls(context.Background())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, v := range append(listed, answered) {
+		var have []string
+		for _, part := range slices.Sorted(maps.Keys(v.Setters)) {
+			have = append(have, fmt.Sprintf("%s: %s (%s)", part, v.Setters[part].By, v.Setters[part].Reason))
+		}
+		if text := strings.Join(have, "; "); text != want {
+			r.t.Errorf("want %s, have %s", want, text)
+		}
+	}
 }
 
 func TestControlsAreRefused(t *testing.T) {

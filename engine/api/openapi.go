@@ -152,6 +152,7 @@ var describedFields = map[string]map[string]string{
 		"over":            "What a call over the limit does: wait or skip.",
 		"limit_until":     "When the limit ends; null is never.",
 		"rollout_percent": "The percentage of runs that include the handler.",
+		"setters":         "Who set each part, and why: switch, limit and rollout. by and reason are those of the last change.",
 		"revision":        "The revision of the control, which grows with every change. Undo takes it.",
 		"expired":         "true if no part of the control is in effect any longer.",
 		"known":           "true if the present definition has the path.",

@@ -1,11 +1,15 @@
 package guard
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"procaas/dsl/datum"
+	"procaas/engine/model"
 	"procaas/engine/planner"
 )
 
@@ -67,6 +71,91 @@ func (l *liveControl) View(known bool, now time.Time) ControlView {
 		By: l.setting.By.Name, Reason: l.setting.By.Reason, Known: known,
 		Expired: !l.isOff(l.Mode, now) && !l.isKept(now) && !l.limits(now) && l.RolloutPercent == nil,
 	}
+}
+
+// The parts of a control.
+const (
+	PartSwitch  = "switch"
+	PartLimit   = "limit"
+	PartRollout = "rollout"
+)
+
+// A Setter says who set a part of a control, and why.
+type Setter struct {
+	By     string `json:"by"`
+	Reason string `json:"reason"`
+}
+
+func (s Setter) text() string {
+	if s.Reason == "" {
+		return " by " + s.By
+	}
+	return " by " + s.By + ": " + s.Reason
+}
+
+// parts takes a control apart.
+func (c Control) parts() map[string]Control {
+	out := map[string]Control{}
+	if !c.Enabled || c.Mode != "" {
+		out[PartSwitch] = Control{Enabled: c.Enabled, Mode: c.Mode, Force: c.Force, Until: c.Until}
+	}
+	if c.RateLimit != "" {
+		out[PartLimit] = Control{Enabled: true, RateLimit: c.RateLimit, Over: c.Over, LimitUntil: c.LimitUntil}
+	}
+	if c.RolloutPercent != nil {
+		out[PartRollout] = Control{Enabled: true, Force: c.Force, RolloutPercent: c.RolloutPercent}
+	}
+	return out
+}
+
+// Credit returns a control that is to be set, with its setters: by for the parts that differ from those at the path, and
+// for all when none differs. The other parts keep theirs.
+func (cs *Controls) Credit(path string, c Control, by Setter) Control {
+	var before Control
+	if cs != nil && cs.ByPath[path] != nil {
+		before = cs.ByPath[path].Control
+	}
+	old, now, kept := before.parts(), c.parts(), map[string]Setter{}
+	for name, part := range now {
+		if was, ok := old[name]; ok && bytes.Equal(model.EncodeJSON(was), model.EncodeJSON(part)) {
+			kept[name] = before.Setters[name]
+		}
+	}
+	if c.Setters = kept; len(kept) == len(now) && len(old) == len(now) {
+		c.Setters = nil
+	}
+	return c.creditRest(by)
+}
+
+// creditRest names who set the parts of which nothing is known.
+func (c Control) creditRest(by Setter) Control {
+	setters := maps.Clone(c.Setters)
+	for name := range c.parts() {
+		if _, ok := setters[name]; !ok {
+			if setters == nil {
+				setters = map[string]Setter{}
+			}
+			setters[name] = by
+		}
+	}
+	c.Setters = setters
+	return c
+}
+
+// Apart returns the controls in those of their parts that have not ended, each with who set it.
+func Apart(controls []ControlView, now time.Time) (parts []ControlView) {
+	for _, v := range controls {
+		all := v.Present(now).parts()
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			part := v
+			part.Control = all[name]
+			if by, ok := v.Setters[name]; ok { // a server of an older version knows of none
+				part.By, part.Reason = by.By, by.Reason
+			}
+			parts = append(parts, part)
+		}
+	}
+	return parts
 }
 
 // NewControl makes the control of a path, with these handlers below it, of what an operator wants.

@@ -43,6 +43,9 @@ type Control struct {
 
 	// RolloutPercent replaces that of the handler's rollout; nil leaves it.
 	RolloutPercent *float64 `json:"rollout_percent,omitempty"`
+
+	// Setters say who set each part that there is: PartSwitch, PartLimit and PartRollout.
+	Setters map[string]Setter `json:"setters,omitempty"`
 }
 
 // Present leaves out what of a control has ended by a moment. Whoever changes a part of
@@ -105,10 +108,8 @@ func newLiveControl(path string, setting store.Setting) (*liveControl, error) {
 	if err := json.Unmarshal(setting.Value, &l.Control); err != nil {
 		return nil, err
 	}
-	by := " by " + setting.By.Name
-	if setting.By.Reason != "" {
-		by += ": " + setting.By.Reason
-	}
+	l.Control = l.creditRest(Setter{setting.By.Name, setting.By.Reason})
+	by := l.Setters[PartSwitch].text()
 	l.off = "switched off at " + path + untilText(l.Until) + by
 	switch l.Mode {
 	case ModeHold:
@@ -122,7 +123,7 @@ func newLiveControl(path string, setting store.Setting) (*liveControl, error) {
 	}
 	var err error
 	l.rate, err = datum.ParseRate(l.RateLimit)
-	l.over = "over the limit of " + l.RateLimit + " at " + path + untilText(l.LimitUntil) + by
+	l.over = "over the limit of " + l.RateLimit + " at " + path + untilText(l.LimitUntil) + l.Setters[PartLimit].text()
 	l.limitCause = path + " " + l.RateLimit
 	return l, err
 }

@@ -48,6 +48,10 @@ func (st *Steering) SetControl(ctx context.Context, path string, change guard.Co
 	if control.IsFree() {
 		return st.liftControl(ctx, path, control, ifRevision, by)
 	}
+	if err := st.Settings.Refresh(ctx); err != nil {
+		return guard.ControlView{}, err
+	}
+	control = st.Settings.Controls().Credit(path, control, guard.Setter{By: by.Name, Reason: by.Reason})
 	return st.storeControl(ctx, path, control, ifRevision, by)
 }
 

@@ -61,8 +61,8 @@ func (c *Console) by(r *http.Request) store.Actor {
 // A switchForm switches one path.
 type switchForm struct {
 	Path string
-	Set  *guard.ControlView // what is set there; nil for nothing
-	Out  bool               // a handler there has left the flow by itself
+	Set  []guard.ControlView // what is set there, in its parts
+	Out  bool                // a handler there has left the flow by itself
 }
 
 // switches are the forms for those of the paths that the reader may switch.
@@ -73,8 +73,10 @@ func (c *Console) switches(r *http.Request, controls []guard.ControlView, paths 
 			continue
 		}
 		f := switchForm{Path: path}
-		if i := slices.IndexFunc(controls, func(v guard.ControlView) bool { return v.Path == path && !v.Expired }); i >= 0 {
-			f.Set = &controls[i]
+		for _, v := range guard.Apart(controls, time.Now()) {
+			if v.Path == path {
+				f.Set = append(f.Set, v)
+			}
 		}
 		f.Out = slices.ContainsFunc(handlers, func(h stats.HandlerInfo) bool {
 			return (h.Path == path || strings.HasPrefix(h.Path, path+"/")) && h.Fallback.IsOut()

@@ -210,7 +210,7 @@ func (c *Console) fromStore(ctx context.Context, d *overviewData) {
 	}
 	if err == nil {
 		d.Controls, err = c.o.Engine.Controls(ctx)
-		d.Controls = slices.DeleteFunc(d.Controls, func(v guard.ControlView) bool { return v.Expired })
+		d.Controls = guard.Apart(d.Controls, time.Now())
 	}
 	d.StoreDown = err != nil
 }

@@ -153,7 +153,7 @@ func (c *Console) handlerData(r *http.Request, path string) (d handlerData, err 
 	if err != nil {
 		return d, err
 	}
-	for _, v := range controls {
+	for _, v := range guard.Apart(controls, time.Now()) {
 		if slices.Contains(d.Levels, v.Path) {
 			d.Controls = append(d.Controls, v)
 		}

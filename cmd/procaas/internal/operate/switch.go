@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -147,8 +146,16 @@ again when their calls fail. Use switch keep to prevent that.`,
 
 func switchList() *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List current switches, limits and rollouts", Args: cobra.NoArgs}
-	return cli.Lists(c, func(q *cli.Call) ([]guard.ControlView, error) { return q.Controls(q.Ctx) },
-		"PATH\tSTATE\tBY\tREASON", func(v guard.ControlView) cli.Row { return cli.Row{v.Path, stateText(v), v.By, v.Reason} })
+	return cli.Formatted(c, func(q *cli.Call) error {
+		all, err := q.Controls(q.Ctx)
+		if err != nil {
+			return err
+		}
+		return q.Show(cli.Items(all), func() error {
+			return cli.Table(q.Out, "PATH\tSTATE\tBY\tREASON", guard.Apart(all, time.Now()),
+				func(v guard.ControlView) cli.Row { return cli.Row{v.Path, stateText(v), v.By, v.Reason} })
+		})
+	})
 }
 
 func switchUndo() *cobra.Command {
@@ -237,17 +244,16 @@ func (x *controlChange) changeOnce(path string, do edit) error {
 	if err != nil {
 		return err
 	}
-	c, revision, reason := guard.Control{Enabled: true}, int64(0), x.reason
+	c, revision := guard.Control{Enabled: true}, int64(0)
 	i := slices.IndexFunc(controls, func(v guard.ControlView) bool { return v.Path == path })
 	if i >= 0 {
 		c, revision = controls[i].Control.Present(time.Now()), controls[i].Revision
-		reason = cmp.Or(reason, controls[i].Reason)
 	}
 	x.before = c
 	do(&c)
 	x.after = c
 	lifts := revision > 0 && (x.before.Mode == guard.ModeHold || x.before.RateLimit != "")
-	change := wire.NewControlChange(c, reason)
+	change := wire.NewControlChange(c, x.reason)
 	if x.dryRun || lifts { // runs that are held are counted before they resume
 		if err := x.measure(path, change); err != nil && x.dryRun {
 			return err

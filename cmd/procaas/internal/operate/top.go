@@ -219,9 +219,11 @@ func (v *topView) ask(ctx context.Context, node *client.Client, below string) er
 	if v.canary, err = node.Canary(ctx); err != nil {
 		return err
 	}
-	if v.controls, err = node.Controls(ctx); err != nil {
+	controls, err := node.Controls(ctx)
+	if err != nil {
 		return err
 	}
+	v.controls = guard.Apart(controls, v.at)
 	nodes, err := node.Nodes(ctx)
 	for _, n := range nodes {
 		if n.Alive {

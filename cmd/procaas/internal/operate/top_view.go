@@ -31,7 +31,7 @@ type topView struct {
 	canary   canary.View
 	backlog  stats.BacklogView
 	services []guard.ServiceInfo
-	controls []guard.ControlView
+	controls []guard.ControlView // in their parts
 	handlers []stats.HandlerInfo
 	known    []string // all paths of the server
 }
