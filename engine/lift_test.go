@@ -160,3 +160,42 @@ func TestARunInAShortLineIsNotGivenAway(t *testing.T) {
 		}
 	})
 }
+
+// Runs that wait for the limit of a handler that is then switched off have nothing left to wait for.
+func TestRunsLeaveTheQueueOfALimitWhenItsHandlerIsSwitchedOff(t *testing.T) {
+	t.Parallel()
+	limit := guard.ControlChange{Enabled: true, RateLimit: "1/m"}
+	for name, c := range map[string]struct{ text, limited, off string }{
+		"a limit of the files":        {strings.Replace(crowded, "retry: {attempts: 2}", "rate-limit: {rate: 1/m, burst: 1}", 1), "", "work/b/tell"},
+		"a limit of an operator":      {crowded, "work/b/tell", "work/b/tell"},
+		"a limit of the stage":        {crowded, "work/b", "work/b/tell"},
+		"a switch of the stage":       {crowded, "work/b/tell", "work/b"},
+		"both at the path of a stage": {crowded, "work/b", "work/b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.on("one", (&target{latency: time.Millisecond}).do)
+				r.on("tell", (&target{latency: time.Millisecond}).do)
+				e, _ := r.start(c.text)
+				if c.limited != "" {
+					r.set(e, c.limited, limit)
+				}
+				for range 100 {
+					r.submit(e, event("work", ""))
+				}
+				time.Sleep(10 * time.Second)
+				off := guard.ControlChange{Forever: true}
+				if c.off == c.limited {
+					off.RateLimit = limit.RateLimit
+				}
+				r.set(e, c.off, off)
+				r.succeeded(e, 5*time.Second)
+				if n := r.leftOut(e, "work/b/tell"); n < 95 {
+					t.Errorf("want the runs that wait to go on without the call, have %d of 100", n)
+				}
+			})
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,7 +85,7 @@ func (c *caller) wakes(cause string) (most int, lifted bool) {
 			if c.busy = c.busy || moves; room > 0 {
 				most = max(most, min(room/c.rivals[name], c.bears(path, name)), 1)
 			}
-		case !c.controls.Stands(part, c.now):
+		case !c.controls.Stands(part, c.now), c.nothingOn(part):
 			path, _, _ := strings.Cut(part, " ")
 			return c.bears(path, ""), true
 		default:
@@ -92,6 +93,13 @@ func (c *caller) wakes(cause string) (most int, lifted bool) {
 		}
 	}
 	return most, false
+}
+
+// nothingOn reports whether all handlers are left out below the path that a cause names: then no run has to wait there.
+func (c *caller) nothingOn(part string) bool {
+	path, _, _ := strings.Cut(part, " ")
+	steps := c.st.Library.Present().Under(path)
+	return len(steps) > 0 && !slices.ContainsFunc(steps, func(s *planner.Step) bool { return !c.isOff(s) })
 }
 
 // expect notes when a control ends that holds runs back: nobody else tells of that.

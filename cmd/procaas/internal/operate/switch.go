@@ -27,7 +27,8 @@ func switchCommand() *cobra.Command {
 A path may be shortened from the left when only one handler or stage ends with it. A
 switch takes effect on every node within a second, survives restarts, and is audited.
 
-  off    skips the handlers, as if their field enabled were false
+  off    skips the handlers, as if their field enabled were false; runs that wait
+         for a limit of theirs continue without them
   hold   parks runs before the path, and loses nothing: they resume at switch on
   on     ends both, and brings back handlers that a fallback took out of the flow
   keep   keeps fallbacks from taking handlers out of the flow`,
