@@ -63,6 +63,9 @@ type Options struct {
 	// Inbox tells of the databases of the inbox; nil when there is one.
 	Inbox inbox.Cells
 
+	// Documents keep the evidence of incidents; the process forgets it when they are nil.
+	Documents store.Documents
+
 	// Play runs what the playground of the console tries. It only checks when nil.
 	Play ui.Player
 

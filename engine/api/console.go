@@ -17,7 +17,7 @@ import (
 func (s *server) newConsole() *ui.Console {
 	o := ui.Options{
 		Engine: s.Engine.Console, Log: s.Log, Version: s.Version, Dev: s.Dev, Numbers: s.numbers, Play: s.Play, Caller: rest.Granted,
-		SignIn: s.access.SignIn, SignOut: s.access.SignOut,
+		Documents: s.Documents, SignIn: s.access.SignIn, SignOut: s.access.SignOut,
 	}
 	if s.Tasks != nil {
 		o.Tasks = s.Tasks.Admin
@@ -75,6 +75,8 @@ func (s *server) numbers() ui.Numbers {
 				n.Accepted += m.GetCounter().GetValue()
 			case "procaas_runs_total":
 				n.Runs[label(m, "status")] += m.GetCounter().GetValue()
+			case "procaas_handler_left_out_total":
+				n.LeftOut += m.GetCounter().GetValue()
 			case "procaas_inbox_waiting":
 				n.Waiting = m.GetGauge().GetValue()
 			case "procaas_inbox_oldest_seconds":

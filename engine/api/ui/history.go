@@ -14,14 +14,10 @@ const (
 
 // A point is what one sample says about the whole node.
 type point struct {
-	At        time.Time
-	Accepted  float64 // events in a second
-	Succeeded float64 // runs that ended well in a second
-	Failed    float64 // likewise
-	Errors    float64 // share of calls that failed, in the minute before
-	Waiting   float64 // runs of all nodes
-	Oldest    float64 // seconds that the oldest of those that are due has waited
-	Out       int     // handlers that are out of the flow by themselves
+	At       time.Time
+	Accepted float64 // events in a second
+	Errors   float64 // share of calls that failed, in the minute before
+	Out      int     // handlers that are out of the flow by themselves
 }
 
 // A handlerPoint is what one sample says about a handler; all are of the minute before.
@@ -36,7 +32,7 @@ type handlerPoint struct {
 // A history keeps an hour of samples.
 type history struct {
 	mu       sync.RWMutex              // guards the following
-	last     Numbers                   // of the sample before: counters are shown by their growth
+	last     float64                   // events accepted at the sample before: counters are shown by their growth
 	points   []point                   // of the node, the oldest first
 	handlers map[string][]handlerPoint // by path
 	clusters map[string][]clusterPoint // by id; nil before the first
@@ -80,12 +76,9 @@ func newHistory() *history { return &history{handlers: map[string][]handlerPoint
 func (h *history) sample(now time.Time, handlers []stats.HandlerInfo, n Numbers) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p := point{At: now, Waiting: n.Waiting, Oldest: n.Oldest}
+	p := point{At: now}
 	if k := len(h.points); k > 0 {
-		span := now.Sub(h.points[k-1].At).Seconds()
-		p.Accepted = perSecond(n.Accepted, h.last.Accepted, span)
-		p.Succeeded = perSecond(n.Runs["succeeded"], h.last.Runs["succeeded"], span)
-		p.Failed = perSecond(n.Runs["failed"], h.last.Runs["failed"], span)
+		p.Accepted = perSecond(n.Accepted, h.last, now.Sub(h.points[k-1].At).Seconds())
 	}
 	known := make(map[string][]handlerPoint, len(handlers))
 	calls, failed := 0.0, 0.0
@@ -108,7 +101,7 @@ func (h *history) sample(now time.Time, handlers []stats.HandlerInfo, n Numbers)
 		p.Errors = failed / calls
 	}
 	// Handlers that the definition has not got any more are forgotten.
-	h.handlers, h.last, h.points = known, n, keep(append(h.points, p))
+	h.handlers, h.last, h.points = known, n.Accepted, keep(append(h.points, p))
 }
 
 // perSecond is the growth of a counter; a counter that has begun anew grows by what it

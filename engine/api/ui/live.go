@@ -16,44 +16,48 @@ import (
 	"procaas/engine/store"
 )
 
-// marks gives what has changed in the last hour, for the time axis of the incidents.
+// marks gives what was changed in the time of the chart of incidents, and when services were down.
 func (c *Console) marks(w http.ResponseWriter, r *http.Request) error {
-	changes, err := c.o.Engine.Audit(r.Context(), store.AuditFilter{Since: time.Now().Add(-time.Hour), Limit: 100})
+	from, to, err := period(r)
 	if err != nil {
 		return err
 	}
-	out := make([]mark, 0, len(changes))
-	for _, a := range changes {
-		what := a.Kind
-		if a.Name != "" {
-			what += " " + a.Name
-		}
-		out = append(out, mark{a.Changed.Unix(), a.Kind, what})
+	changes, err := c.o.Engine.Audit(r.Context(), store.AuditFilter{Since: from, Until: to, Limit: 100})
+	if err != nil {
+		return err
 	}
-	w.Header().Set("Content-Type", "application/json")
-	return json.NewEncoder(w).Encode(out)
+	all, err := c.evidence.between(r.Context(), from, to)
+	if err != nil {
+		return err
+	}
+	out := make([]mark, 0, len(changes)+len(all.Wrong))
+	for _, in := range all.Wrong {
+		if in.Is == isDown {
+			out = append(out, mark{At: in.From, Until: in.To, Kind: "down"})
+		}
+	}
+	for _, a := range changes {
+		out = append(out, mark{At: a.Changed.Unix(), Kind: a.Kind})
+	}
+	return reply(w, out)
 }
 
-// A mark is a change on a time axis.
+// A mark is a change on a time axis, or a time in which a service was down.
 type mark struct {
-	At   int64  `json:"at"` // Unix seconds
-	Kind string `json:"kind"`
-	What string `json:"what"`
+	At    int64  `json:"at"` // Unix seconds
+	Until int64  `json:"until,omitempty"`
+	Kind  string `json:"kind"`
 }
 
-// data gives the numbers of charts: of a handler, of a cluster, or of the node.
+// data gives the numbers of charts: of a handler, of a cluster, or of all nodes.
 func (c *Console) data(w http.ResponseWriter, r *http.Request) error {
 	var columns [][]any
 	if path := r.FormValue("handler"); path != "" {
 		columns = make([][]any, 5)
 		for _, p := range c.history.of(path) {
-			var ratio any
+			var ratio, p50, p99 any // none without calls
 			if p.Ratio >= 0 {
-				ratio = 100 * p.Ratio
-			}
-			var p50, p99 any // none without calls
-			if p.Ratio >= 0 {
-				p50, p99 = p.P50, p.P99
+				ratio, p50, p99 = 100*p.Ratio, p.P50, p.P99
 			}
 			for i, v := range []any{p.At.Unix(), p.Rate, ratio, p50, p99} {
 				columns[i] = append(columns[i], v)
@@ -67,19 +71,26 @@ func (c *Console) data(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 	} else {
-		columns = make([][]any, 4)
-		for _, p := range c.history.all() {
-			for i, v := range []any{p.At.Unix(), 100 * p.Errors, p.Accepted, p.Out} {
-				columns[i] = append(columns[i], v)
-			}
+		from, to, err := period(r)
+		if err != nil {
+			return err
 		}
+		all, err := c.evidence.between(r.Context(), from, to)
+		if err != nil {
+			return err
+		}
+		columns = all.columns()
 	}
+	return reply(w, columns)
+}
+
+// reply sends what scripts read.
+func reply(w http.ResponseWriter, v any) error {
 	w.Header().Set("Content-Type", "application/json")
-	return json.NewEncoder(w).Encode(columns)
+	return json.NewEncoder(w).Encode(v)
 }
 
 type overviewData struct {
-	Points     []point
 	Now        point
 	ErrorShare *float64
 	Accepted   []float64
@@ -125,7 +136,7 @@ const recent = 100
 func (c *Console) overviewData(ctx context.Context) overviewData {
 	points := c.history.all()
 	d := overviewData{
-		Points: points, Accepted: series(points, func(p point) float64 { return p.Accepted }),
+		Accepted: series(points, func(p point) float64 { return p.Accepted }),
 		Errors:   series(points, func(p point) float64 { return p.Errors }),
 		Services: c.o.Engine.Services(),
 	}

@@ -36,6 +36,9 @@ type Options struct {
 	// Play runs what the playground tries; it only checks when it is nil.
 	Play Player
 
+	// Documents keep the evidence of incidents; this process forgets it when they are nil.
+	Documents store.Documents
+
 	// Tasks is the queue of tasks; nil when the node keeps none.
 	Tasks Tasks
 
@@ -71,6 +74,7 @@ type Numbers struct {
 	Runs     map[string]float64 // ended, by status
 	Waiting  float64            // events of the whole inbox
 	Oldest   float64            // seconds
+	LeftOut  float64            // runs that went on without a handler
 }
 
 // An Engine is what the console needs of [engine.Engine]: what each group of pages needs
@@ -104,13 +108,14 @@ type Node interface {
 
 // A Console serves the pages.
 type Console struct {
-	o       Options
-	mux     *http.ServeMux
-	pages   pages
-	static  map[string]asset
-	history *history
-	ended   chan struct{} // closed when Run ends: streams end then
-	playing chan struct{} // held by who runs something in the playground
+	o        Options
+	mux      *http.ServeMux
+	pages    pages
+	static   map[string]asset
+	history  *history
+	evidence *evidence
+	ended    chan struct{} // closed when Run ends: streams end then
+	playing  chan struct{} // held by who runs something in the playground
 }
 
 // Root is where all pages but the overview are.
@@ -127,7 +132,7 @@ const StyleGuide = Root + "styleguide"
 func New(o Options) *Console {
 	c := &Console{
 		o: o, mux: http.NewServeMux(), pages: newPages(), static: newAssets(), history: newHistory(),
-		ended: make(chan struct{}), playing: make(chan struct{}, 1),
+		evidence: newEvidence(o.Documents), ended: make(chan struct{}), playing: make(chan struct{}, 1),
 	}
 	for pattern, serve := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /{$}":                                c.overview,
@@ -229,14 +234,30 @@ func (c *Console) Run(ctx context.Context) error {
 	defer close(c.ended)
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
+	written := time.Now()
 	for {
-		c.history.sample(time.Now(), c.o.Engine.Handlers(), c.o.Numbers())
+		now, handlers, numbers := time.Now(), c.o.Engine.Handlers(), c.o.Numbers()
+		c.history.sample(now, handlers, numbers)
 		c.history.sampleClusters(systems{c}.sampleClusters(ctx))
+		c.evidence.take(now, numbers, handlers, c.problems())
+		if now.Sub(written) >= evidenceWrites {
+			written = now
+			c.writeEvidence(ctx)
+		}
 		select {
 		case <-ctx.Done():
+			c.writeEvidence(context.WithoutCancel(ctx))
 			return nil
 		case <-tick.C:
 		}
+	}
+}
+
+func (c *Console) writeEvidence(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, sampleEvery)
+	defer cancel()
+	if err := c.evidence.write(ctx); err != nil {
+		c.o.Log.Debug("evidence of incidents is written later", "error", err)
 	}
 }
 

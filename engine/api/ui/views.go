@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -356,75 +354,6 @@ func newLink(from, to, y int, on string) stateLink {
 }
 
 func point2(x, y int) string { return strconv.Itoa(x) + " " + strconv.Itoa(y) }
-
-type incidentsData struct {
-	Errors  []float64
-	Changes []records.AuditView
-	Out     []stats.HandlerInfo
-	Failed  *records.RunsPreview
-	Wrong   []problem
-	Since   time.Time
-	Range   string // as it was asked for
-	Ranges  []string
-}
-
-// incidents shows what fails, what was changed and what it came to, on the page or as Markdown for a post-mortem.
-func (c *Console) incidents(w http.ResponseWriter, r *http.Request) error {
-	d := incidentsData{Range: cmp.Or(r.FormValue("since"), "1h"), Ranges: []string{"15m", "1h", "6h", "24h", "168h"}, Wrong: c.problems()}
-	since, err := moments(d.Range)
-	if err != nil {
-		return &Refused{http.StatusBadRequest, "since: want a duration such as 6h, or a time such as 2026-01-31T09:00 (UTC); have " + strconv.Quote(d.Range)}
-	}
-	d.Since, d.Errors = since, series(c.history.all(), func(p point) float64 { return p.Errors })
-	if d.Changes, err = c.o.Engine.Audit(r.Context(), store.AuditFilter{Since: since, Limit: 100}); err != nil {
-		return err
-	}
-	preview, err := c.o.Engine.Preview(r.Context(), store.RunFilter{Status: model.Failed, Since: since})
-	if err != nil {
-		return err
-	}
-	d.Failed = &preview
-	if strings.HasSuffix(r.URL.Path, ".md") {
-		w.Header().Set("Content-Type", "text/markdown; charset=utf-8")
-		w.Header().Set("Content-Disposition", `attachment; filename="incident.md"`)
-		_, _ = io.WriteString(w, d.markdown(time.Now())) // the client may have left
-		return nil
-	}
-	for _, h := range c.o.Engine.Handlers() {
-		if troubled(h) {
-			d.Out = append(d.Out, h)
-		}
-	}
-	c.show(w, r, http.StatusOK, "incidents", "Incidents", d)
-	return nil
-}
-
-// markdown writes what a post-mortem begins with.
-func (d *incidentsData) markdown(now time.Time) string {
-	const minute = "2006-01-02 15:04:05"
-	cell := strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace
-	var b strings.Builder
-	fmt.Fprintf(&b, "# Incident, %s to %s UTC\n\n## Wrong at the end\n\n", d.Since.UTC().Format(minute), now.UTC().Format(minute))
-	for _, p := range d.Wrong {
-		since := ""
-		if p.Since != nil {
-			since = fmt.Sprintf(" since %s UTC, for %s", p.Since.UTC().Format(minute), span(now.Sub(*p.Since)))
-		}
-		fmt.Fprintf(&b, "- **%s** %s%s: %s %s\n", cell(p.Name), p.Is, since, p.Text, cell(p.Owner))
-	}
-	if len(d.Wrong) == 0 {
-		b.WriteString("Nothing.\n")
-	}
-	fmt.Fprintf(&b, "\n## Runs that have failed, and were not retried\n\n%d runs.\n\n| Runs | Handler | Error |\n| ---: | --- | --- |\n", d.Failed.Total)
-	for _, g := range d.Failed.Groups {
-		fmt.Fprintf(&b, "| %d | %s | %s |\n", g.Runs, cell(g.FailedPath), cell(g.ErrorClass))
-	}
-	b.WriteString("\n## Changes\n\n| UTC | Who | What | Why |\n| --- | --- | --- | --- |\n")
-	for _, a := range slices.Backward(d.Changes) {
-		fmt.Fprintf(&b, "| %s | %s | %s %s | %s |\n", a.Changed.UTC().Format(minute), cell(a.By), a.Kind, cell(a.Name), cell(a.Reason))
-	}
-	return b.String()
-}
 
 // Changes tells who changed what.
 type Changes interface {

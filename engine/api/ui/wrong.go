@@ -20,6 +20,7 @@ type problem struct {
 	Since *time.Time
 	Text  string
 	Owner string
+	Runs  int // that stand still for it
 
 	handlers bool // it is about a handler, and not about what waits
 }
@@ -64,13 +65,17 @@ func (c *Console) problems() []problem {
 	return out
 }
 
+// isDown is what a service does that does not answer.
+const isDown = "is down"
+
 // serviceProblem tells of a service that does not answer.
 func serviceProblem(s guard.ServiceInfo) problem {
-	p := problem{Class: "fair", Name: s.ID, Href: "/#services", Is: "is down", Since: s.FailingSince, Owner: s.Owner}
+	p := problem{Class: "fair", Name: s.ID, Href: "/#services", Is: isDown, Since: s.FailingSince, Owner: s.Owner}
 	if s.ClosedUntil != nil {
 		p.Is = "has asked for a pause"
 	}
 	waiting := s.Parked + s.Waiting
+	p.Runs = int(waiting)
 	switch since := s.ParkedSince; {
 	case waiting > 0 && since != nil:
 		p.Text = runsWait(waiting, time.Since(*since)) + " Nothing is lost."
@@ -103,7 +108,7 @@ func runsWait(runs int, longest time.Duration) string {
 // a time, an event or another state is as it should be, and services speak for themselves.
 func parkedProblem(p stats.ParkedRuns) (problem, bool) {
 	wait := runsWait(p.Runs, time.Duration(p.AgeS*float64(time.Second)))
-	one := problem{Class: "fair", Name: p.For, Href: "/console/runs?status=parked&pipeline=" + p.Pipeline, Since: &p.Since, Text: wait}
+	one := problem{Class: "fair", Name: p.For, Href: "/console/runs?status=parked&pipeline=" + p.Pipeline, Since: &p.Since, Text: wait, Runs: p.Runs}
 	if one.Name == "" {
 		one.Name = p.Pipeline
 	}

@@ -313,7 +313,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	}
 	served.Tasks, served.StrictTasks, served.Closing = n.tasks.TaskStore, f.StrictQueues, n.closing
 	served.Engine, served.Log, served.Registry, served.Version, served.Play = api.Of(e), n.log, n.metrics, cli.Version(), play
-	served.Dev = f.read != nil
+	served.Dev, served.Documents = f.read != nil, n.store.Documents
 	if !served.Local && len(served.Open) > 0 {
 		n.log.Warn("some calls need no token, though others may reach this server; --open none closes them", "open", served.Open)
 	}

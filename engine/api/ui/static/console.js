@@ -113,11 +113,11 @@ const kinds = {
   ratio: {title: "calls that succeed", columns: [0, 2], range: [0, 100], unit: " %", series: [{label: "succeed", stroke: "accent"}]},
   latency: {title: "latency", unit: " ms", columns: [0, 3, 4], series: [{label: "p50", stroke: "muted"}, {label: "p99", stroke: "accent"}]},
   gini: {title: "Gini coefficient of the workers' load", columns: [0, 1], range: [0, 1], series: [{label: "Gini", stroke: "accent"}]},
-  node: {title: "calls that fail, and handlers out of the flow", unit: " %", columns: [0, 1, 3], series: [{label: "fail", stroke: "bad"}, {label: "handlers out", stroke: "fair", scale: "count"}]},
+  node: {title: "calls that fail, handlers out of the flow, runs that fail", unit: " %", columns: [0, 1, 2, 3], gaps: true, series: [{label: "calls", stroke: "bad"}, {label: "handlers out", stroke: "fair", scale: "count"}, {label: "runs", stroke: "muted", scale: "count"}]},
 };
 
 // Changes are lines across the chart, in the colour of their kind: the cause beside the
-// effect. What they are is in the list below it.
+// effect. Times in which a service was down are red. What they are is in the lists below.
 const markColors = {fallback: "fair", control: "accent", config: "accent", definition: "muted", cluster: "muted", transfer: "muted"};
 const drawMarks = (chart, marks) => {
   const {ctx, bbox} = chart;
@@ -126,6 +126,14 @@ const drawMarks = (chart, marks) => {
   ctx.lineWidth = 2;
   for (const m of marks) {
     const x = chart.valToPos(m.at, "x", true);
+    if (m.until) {
+      const left = Math.max(bbox.left, x), right = Math.min(bbox.left + bbox.width, chart.valToPos(m.until, "x", true));
+      ctx.fillStyle = resolved("bad");
+      ctx.globalAlpha = 0.12;
+      if (right > left) ctx.fillRect(left, bbox.top, Math.max(2, right - left), bbox.height);
+      ctx.globalAlpha = 1;
+      continue;
+    }
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
     ctx.strokeStyle = resolved(markColors[m.kind] || "muted");
     ctx.beginPath();
@@ -142,6 +150,7 @@ const room = (box) => {
 
 const draw = async (box) => {
   const kind = kinds[box.dataset.chart];
+  const query = "?" + (box.dataset.query ?? ["handler", "cluster"].filter((n) => box.dataset[n]).map((n) => n + "=" + encodeURIComponent(box.dataset[n])).join(""));
   let marks = [];
   const clock = (t, seconds) => new Date(t * 1000).toLocaleTimeString(undefined, {hour: "2-digit", minute: "2-digit", second: seconds ? "2-digit" : undefined, hourCycle: "h23"});
   const axis = {stroke: resolved("muted"), grid: {stroke: resolved("line"), width: 1}, ticks: {stroke: resolved("line")}};
@@ -151,18 +160,18 @@ const draw = async (box) => {
     axes: [{...axis, values: (_, ticks) => ticks.map((t) => clock(t, ticks.at(-1) - ticks[0] < 300))}, {...axis, size: 64, values: (_, ticks) => ticks.map((t) => t + (kind.unit || ""))},
       ...kind.series.some((s) => s.scale) ? [{...axis, scale: "count", side: 1, grid: {show: false}, incrs: [1, 2, 5, 10, 50, 100]}] : []],
     hooks: {draw: [(chart) => drawMarks(chart, marks)]},
-    series: [{value: (_, t) => t === null ? "" : clock(t, true)}, ...kind.series.map((s) => ({...s, stroke: resolved(s.stroke), width: 2, spanGaps: true, points: {show: false},
+    series: [{value: (_, t) => t === null ? "" : clock(t, true)}, ...kind.series.map((s) => ({...s, stroke: resolved(s.stroke), width: 2, spanGaps: !kind.gaps, points: {show: false},
       value: (_, v) => v === null ? "–" : Math.round(v * 10) / 10 + (s.scale ? "" : kind.unit || "")}))],
   });
   let chart = null;
   const refresh = async () => {
     try {
-      const reply = await fetch("/console/data" + ["handler", "cluster"].filter((n) => box.dataset[n]).map((n) => "?" + n + "=" + encodeURIComponent(box.dataset[n])).join(""));
+      const reply = await fetch("/console/data" + query);
       if (!reply.ok) return;
       const all = await reply.json();
       if (!all[0]) return;
       if (box.dataset.chart === "node") {
-        const changed = await fetch("/console/marks");
+        const changed = await fetch("/console/marks" + query);
         if (changed.ok) marks = await changed.json();
       }
       const data = kind.columns.map((i) => all[i]);

@@ -1,0 +1,90 @@
+package ui
+
+import (
+	"testing"
+	"time"
+
+	"procaas/engine/memory"
+	"procaas/engine/stats"
+)
+
+// What two nodes have seen is there after both have ended: their samples are added up, and a problem that both saw is one.
+func TestEvidenceOutlivesItsNodes(t *testing.T) {
+	t.Parallel()
+	docs := memory.New(time.Now).Ports().Documents
+	now := time.Now().Truncate(evidenceStep * time.Second)
+	ratio := 0.75
+	handlers := []stats.HandlerInfo{{Path: "p/s/h", RecentCalls: 8, RecentRatio: &ratio}}
+	nodes := []*evidence{newEvidence(docs), newEvidence(docs)}
+	for i, e := range nodes {
+		for step := range 3 {
+			at := now.Add(time.Duration(step-3) * evidenceStep * time.Second)
+			n := Numbers{Accepted: float64(10 * step), Runs: map[string]float64{"failed": float64(step)}, LeftOut: float64(2 * step)}
+			e.take(at, n, handlers, []problem{{Name: "orders", Is: isDown, Runs: 40 + i}})
+			e.take(at.Add(time.Second), n, handlers, nil) // in the same ten seconds
+			if err := e.write(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	all, err := newEvidence(docs).between(t.Context(), now.Add(-time.Hour), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []sample{{At: now.Unix() - 30, Calls: 16, Errors: 4}, {At: now.Unix() - 20, Calls: 16, Errors: 4, Accepted: 20, Failed: 2, LeftOut: 4}}
+	if len(all.Samples) != 3 || all.Samples[0] != want[0] || all.Samples[1] != want[1] {
+		t.Errorf("want three samples that begin with %+v, have %+v", want, all.Samples)
+	}
+	if len(all.Wrong) != 1 || all.Wrong[0].From != now.Unix()-30 || all.Wrong[0].To != now.Unix()-10 || all.Wrong[0].Runs != 41 {
+		t.Errorf("want that orders was down for 20 s, and 41 runs waited; have %+v", all.Wrong)
+	}
+	d := incidentsData{Until: now}
+	d.tell(all, now.Add(time.Hour))
+	if len(d.Incidents) != 1 || d.Incidents[0].Failed != 4 || d.Incidents[0].LeftOut != 8 || d.Incidents[0].Lasted != "20 s" || d.FailedTotal != 4 {
+		t.Errorf("want an incident of 20 s with 4 failed runs and 8 calls left out, have %+v", d.Incidents)
+	}
+}
+
+// A day later the same document is of another quarter of an hour.
+func TestEvidenceIsOfTheLastDay(t *testing.T) {
+	t.Parallel()
+	docs := memory.New(time.Now).Ports().Documents
+	e := newEvidence(docs)
+	now := time.Now()
+	for _, at := range []time.Time{now.Add(-evidenceDay * time.Second), now} {
+		e.take(at, Numbers{}, nil, nil)
+		if err := e.write(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := newEvidence(docs).between(t.Context(), now.Add(-48*time.Hour), time.Time{})
+	if err != nil || len(all.Samples) != 1 {
+		t.Errorf("want one sample, have %+v, %v", all.Samples, err)
+	}
+}
+
+// A chart of a day has no more points than one can see, and no line where no node ran.
+func TestChartOfADay(t *testing.T) {
+	t.Parallel()
+	var c chapter
+	for at := int64(1_700_000_000); at < 1_700_000_000+evidenceDay; at += evidenceStep {
+		if at%7200 < 3600 {
+			c.Samples = append(c.Samples, sample{At: at, Calls: 4, Errors: 1})
+		}
+	}
+	columns := c.columns()
+	gaps := 0
+	for i, at := range columns[0] {
+		if i > 0 && at.(int64) <= columns[0][i-1].(int64) {
+			t.Fatalf("times go back at %d", i)
+		}
+		if columns[1][i] == nil {
+			gaps++
+		} else if columns[1][i] != 25.0 {
+			t.Fatalf("want 25 %%, have %v", columns[1][i])
+		}
+	}
+	if len(columns[0]) > evidenceShown+30 || gaps < 11 || gaps > 12 {
+		t.Errorf("have %d points and %d gaps", len(columns[0]), gaps)
+	}
+}
