@@ -15,11 +15,7 @@ import (
 // threeNodes starts nodes on a PostgreSQL of their own.
 func threeNodes(t *testing.T, seed uint64, lease time.Duration) (*world, []*victim) {
 	t.Helper()
-	db, err := enginetest.StartPostgres(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Stop() })
+	db := enginetest.OwnPostgres(t)
 	w := newWorld(t, seed)
 	var nodes []*victim
 	for i := range 3 {

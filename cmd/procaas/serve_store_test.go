@@ -102,11 +102,7 @@ func (s *served) end(want int, words ...string) {
 
 func TestServeWaitsForAStoreThatIsAway(t *testing.T) {
 	t.Parallel()
-	db, err := enginetest.StartPostgres(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Stop() })
+	db := enginetest.OwnPostgres(t)
 	if err := db.Halt(enginetest.StopFast); err != nil {
 		t.Fatal(err)
 	}
@@ -149,16 +145,8 @@ func TestServeRefusesAStoreThatWillNeverDo(t *testing.T) {
 // With a standby among the hosts, the nodes take the primary, wherever it is named.
 func TestServeFindsThePrimaryAmongSeveralHosts(t *testing.T) {
 	t.Parallel()
-	primary, err := enginetest.StartPostgres(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = primary.Stop() })
-	standby, err := primary.Standby(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = standby.Stop() })
+	primary := enginetest.OwnPostgres(t)
+	standby := enginetest.StandbyOf(t, primary)
 	both := standby.Addr() + "," + primary.Addr()
 	s := serveOn(t, strings.Replace(primary.URL, primary.Addr(), both, 1)+"&target_session_attrs=read-write")
 	s.becomes("/readyz", http.StatusOK)

@@ -136,15 +136,7 @@ func TestTransferSurvivesKill9(t *testing.T) {
 func twoShards(t *testing.T) (out [2]*enginetest.Cluster) {
 	t.Helper()
 	for i := range out {
-		c, err := enginetest.StartPostgres(t.Context(), "wal_level = logical", "shared_buffers = '32MB'")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := c.Stop(); err != nil {
-				t.Error(err)
-			}
-		})
+		c := enginetest.OwnPostgres(t, "wal_level = logical", "shared_buffers = '32MB'")
 		out[i] = c
 		conn, err := pgx.Connect(t.Context(), c.URL)
 		if err != nil {

@@ -47,17 +47,14 @@ func TestQueueTorture(t *testing.T) {
 	t.Logf("repeat with -torture-seed %d", seed)
 	harmTime := *tortureTime / 2 // its short version leaves some of the time to others
 	long := harmTime > time.Minute
-	db, err := enginetest.StartPostgres(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Stop() })
+	db := enginetest.OwnPostgres(t)
 	dsn := wrongClock(t, db)
 	w := newWitness(t, seed)
 	var nodes []*victim
 	for i := range 2 {
 		v := newVictim(t, i+1, seed, &world{}, db)
 		v.files, v.world = "../../testdata/torture-queue", w.url
+		var err error
 		if v.store, err = v.proxy.Through(dsn); err != nil {
 			t.Fatal(err)
 		}

@@ -39,11 +39,7 @@ func TestTorture(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("repeat with -torture-seed %d", seed)
-	db, err := enginetest.StartPostgres(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Stop() })
+	db := enginetest.OwnPostgres(t)
 	w := newWorld(t, seed)
 	var nodes []*victim
 	for i := range 3 {

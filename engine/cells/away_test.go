@@ -24,15 +24,7 @@ func TestKeysOfOthersWorkWhileACellIsAway(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := patience.Context(t.Context(), 2*time.Minute)
 	defer cancel()
-	cluster, err := enginetest.StartPostgres(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Errorf("stop: %v", err)
-		}
-	})
+	cluster := enginetest.OwnPostgres(t)
 	s := open(t, enginetest.MigratedPostgres(t), map[string]string{"b": cluster.URL})
 	l := &ledger{steps: map[string][]int{}, told: map[string][]int{}}
 	e := nodes(t, l, s.Ports())[0]

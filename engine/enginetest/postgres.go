@@ -37,6 +37,34 @@ func StartPostgres(ctx context.Context, settings ...string) (*Cluster, error) {
 	return cluster.Start(ctx, settings...)
 }
 
+// OwnPostgres starts a server for a test alone, which ends with it.
+func OwnPostgres(t testing.TB, settings ...string) *Cluster {
+	t.Helper()
+	return stopped(t)(StartPostgres(t.Context(), settings...))
+}
+
+// StandbyOf starts a standby of a server; it ends with the test.
+func StandbyOf(t testing.TB, primary *Cluster) *Cluster {
+	t.Helper()
+	return stopped(t)(primary.Standby(t.Context()))
+}
+
+// stopped lets a server that has started end with the test.
+func stopped(t testing.TB) func(*Cluster, error) *Cluster {
+	return func(c *Cluster, err error) *Cluster {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := c.Stop(); err != nil {
+				t.Errorf("stop PostgreSQL: %v", err)
+			}
+		})
+		return c
+	}
+}
+
 // Postgres returns the URL of an empty schema in a PostgreSQL cluster that is for
 // tests alone. The schema is dropped at the end of the test.
 func Postgres(t testing.TB) string {

@@ -345,11 +345,7 @@ func TestSlowAndCutConnectionsRepeatNothing(t *testing.T) {
 
 func TestRestartsOfPostgresRepeatNothing(t *testing.T) {
 	t.Parallel()
-	db, err := enginetest.StartPostgres(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Stop() })
+	db := enginetest.OwnPostgres(t)
 	under(t, []string{db.URL, db.URL}, func(nodes []*member) {
 		for _, how := range []enginetest.Stop{enginetest.StopImmediate, enginetest.StopFast, enginetest.StopImmediate} {
 			wait(300 * time.Millisecond)
@@ -377,16 +373,8 @@ func TestRestartsOfPostgresRepeatNothing(t *testing.T) {
 // the nodes find the new primary by themselves.
 func TestFailoverRepeatsNothing(t *testing.T) {
 	t.Parallel()
-	primary, err := enginetest.StartPostgres(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = primary.Stop() })
-	standby, err := primary.Standby(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = standby.Stop() })
+	primary := enginetest.OwnPostgres(t)
+	standby := enginetest.StandbyOf(t, primary)
 	p := connect(t, primary.URL)
 	run(t, p, "alter system set synchronous_standby_names = '*'")
 	run(t, p, "select pg_reload_conf()")
@@ -413,16 +401,8 @@ func TestFailoverRepeatsNothing(t *testing.T) {
 // happened, and the next node gets no number that one of them has.
 func TestFailoverToALaggingReplicaIsRefused(t *testing.T) {
 	t.Parallel()
-	primary, err := enginetest.StartPostgres(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = primary.Stop() })
-	standby, err := primary.Standby(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = standby.Stop() })
+	primary := enginetest.OwnPostgres(t)
+	standby := enginetest.StandbyOf(t, primary)
 	dsn := strings.Replace(primary.URL, primary.Addr(), primary.Addr()+","+standby.Addr(), 1) + "&target_session_attrs=read-write"
 	c := &crew{t: t}
 	ready := func(m *member) func() bool { return func() bool { return m.Healthy(t.Context()) == nil } }

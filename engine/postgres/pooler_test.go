@@ -43,11 +43,7 @@ func startBouncer(t *testing.T) (direct, through string) {
 	if err != nil {
 		bin = "/usr/sbin/pgbouncer"
 	}
-	db, err := enginetest.StartPostgres(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Stop() })
+	db := enginetest.OwnPostgres(t)
 	_, server, err := net.SplitHostPort(db.Addr())
 	if err != nil {
 		t.Fatal(err)

@@ -149,11 +149,7 @@ func TestWhoWasCutOffItselfJudgesNobody(t *testing.T) {
 func TestSessionsOfAnotherServerProveNothing(t *testing.T) {
 	t.Parallel()
 	for _, how := range []enginetest.Stop{enginetest.StopImmediate, enginetest.StopFast} {
-		db, err := enginetest.StartPostgres(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = db.Stop() })
+		db := enginetest.OwnPostgres(t)
 		s, other := judge(t, db.URL)
 		node, watched := enlist(t, open(t, db.URL), "run")
 		own := seen(t, s, other)

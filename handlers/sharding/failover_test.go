@@ -27,11 +27,7 @@ func newPair(t *testing.T) pair {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = master.Stop() })
-	standby, err := master.Standby(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = standby.Stop() })
+	standby := enginetest.StandbyOf(t, master)
 	return pair{master, standby}
 }
 
