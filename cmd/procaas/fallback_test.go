@@ -49,21 +49,37 @@ pipelines:
           - {id: gift, critical: false, request: {url: "%[2]s/gift"}, retry: {attempts: 1}, fallback: {duration: 20s}}
 `
 
-// A sickService is a service that fails while it is down.
+// A sickService is a service that fails while it is down, and remembers when it was called.
 type sickService struct {
-	counter
 	down atomic.Bool
+
+	mu    sync.Mutex // guards calls
+	calls []time.Time
 }
 
-func (s *sickService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !s.down.Load() {
-		s.counter.ServeHTTP(w, r)
+func (s *sickService) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = append(s.calls, time.Now())
+	if s.down.Load() {
+		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprint(w, "{}")
+}
+
+// between counts the calls of a time.
+func (s *sickService) between(from, to time.Time) int {
 	s.mu.Lock()
-	s.calls = append(s.calls, time.Now())
-	s.mu.Unlock()
-	w.WriteHeader(http.StatusInternalServerError)
+	defer s.mu.Unlock()
+	n := 0
+	for _, at := range s.calls {
+		if at.After(from) && at.Before(to) {
+			n++
+		}
+	}
+	return n
 }
 
 // An incident is nodes that share a PostgreSQL, reached through proxies, under

@@ -10,10 +10,9 @@ import (
 	"procaas/engine/store"
 )
 
-// SQLite ends the transaction by itself when the disk is full. What comes after that in
-// the same transaction must not be written either: its callers are told that it is not.
-func TestAFullDiskFailsAllWritesOfItsTransaction(t *testing.T) {
-	t.Parallel()
+// openFast opens a store that need not survive the machine.
+func openFast(t *testing.T) *Store {
+	t.Helper()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "store.db"), Options{Migrate: true, Fast: true})
 	if err != nil {
 		t.Fatal(err)
@@ -23,6 +22,14 @@ func TestAFullDiskFailsAllWritesOfItsTransaction(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return s
+}
+
+// SQLite ends the transaction by itself when the disk is full. What comes after that in
+// the same transaction must not be written either: its callers are told that it is not.
+func TestAFullDiskFailsAllWritesOfItsTransaction(t *testing.T) {
+	t.Parallel()
+	s := openFast(t)
 	var pages int
 	if err := s.writer.do(t.Context(), func(x *tx) error {
 		if _, err := x.row("pragma page_count", nil, &pages); err != nil {
@@ -83,15 +90,7 @@ func together(t *testing.T, s *Store, writes ...func(*tx) error) (errs []error) 
 // transaction, which are there once.
 func TestAWriteFailsAlone(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "store.db"), Options{Migrate: true, Fast: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := openFast(t)
 	errs := together(t, s, put("before", 1), func(x *tx) error {
 		return errors.Join(put("half", 1)(x), store.ErrConflict)
 	}, put("after", 1))
