@@ -152,7 +152,7 @@ func New(o Options) (*Engine, error) {
 		Steering: e.Steering, Follower: e.Follower, Runs: e.Runs, Watch: &e.Answers.Watch, Writes: health, Tracer: o.Tracer,
 		Name: o.Name, MaxInFlight: o.MaxInFlight, Lease: o.Lease, Drain: o.Drain, Call: e.call,
 	})
-	e.Runs.Node = e.driver
+	e.Runs.Node, e.Runs.IsOff = e.driver, e.OffAt
 	e.Acceptor = intake.NewAcceptor(intake.Parts{
 		Inbox: o.Store.Inbox, Library: &e.library, Room: e.driver, Now: e.clock.Now, Lost: e.driver.Lost, Writes: health, Metrics: o.Metrics,
 	})

@@ -14,6 +14,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/guard"
 	"procaas/engine/model"
+	"procaas/engine/records"
 	"procaas/engine/stats"
 	"procaas/engine/store"
 )
@@ -67,6 +68,10 @@ func TestWhatIsLeftOutCanBeMadeUp(t *testing.T) {
 		filter := store.RunFilter{LeftOut: "work/b/tell", Limit: 100}
 		if p, err := e.Preview(t.Context(), filter); err != nil || p.Total != 2 {
 			t.Fatalf("want two runs listed, have %+v, %v", p, err)
+		}
+		_, err := e.MakeUpAll(t.Context(), filter, by)
+		if off, ok := errors.AsType[*records.OffError](err); !ok || !strings.Contains(off.Reason, "switched off at work/b/tell by ann") {
+			t.Errorf("want a refusal while the handler is off, have %v", err)
 		}
 		if _, err := e.RemoveControl(t.Context(), "work/b/tell", -1, by); err != nil {
 			t.Fatal(err)

@@ -125,15 +125,11 @@ func (j *job) letGo() {
 	}
 }
 
-// off reports whether a handler of the run is left out at present, and why. What
-// operators say comes first: a handler that they hold waits.
+// off reports whether a handler of the run is left out at present, and why.
 func (j *job) off(s *planner.Step, c *guard.Controls, now time.Time) (reason string, off bool) {
-	if reason, off = c.Off(s, now); !off {
-		if reason, off = j.n.d.Degrader.Outages().Off(s, now); !off || c.Overrides(s, now) {
-			return "", false
-		}
+	if reason, off = j.n.d.Off(s, c, now); off {
+		j.pass.LeaveAll(s.Path, now)
 	}
-	j.pass.LeaveAll(s.Path, now)
 	return reason, off
 }
 

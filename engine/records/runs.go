@@ -21,6 +21,9 @@ type Runs struct {
 	Store   store.Store
 	Library *definitions.Library
 	Node    Node
+
+	// IsOff reports whether the handler at a path is left out at present, and why.
+	IsOff func(path string) (reason string, off bool)
 }
 
 // A Node is what operators want of this process. Its methods do nothing while the process is no

@@ -108,10 +108,26 @@ func (o *Runs) AbandonAll(ctx context.Context, f store.RunFilter, by store.Actor
 	return o.each(ctx, f, func(ctx context.Context, id string) error { return o.abandon(ctx, id, by) })
 }
 
+// An OffError refuses to make a call up that the runs would leave out again.
+type OffError struct {
+	Path   string
+	Reason string // for people
+}
+
+// Error implements error.
+func (e *OffError) Error() string {
+	return fmt.Sprintf("%s is still left out (%s), so the runs would leave it out again; nothing was changed. "+
+		"Bring it back first with procaas switch on", e.Path, e.Reason)
+}
+
 // MakeUpAll lets the runs of a page that left a handler out do it after all, the first accepted
-// first: with the key of the call that was not made. The filter names the handler.
+// first: with the key of the call that was not made. The filter names the handler. An [*OffError]
+// reports that the handler is still off.
 func (o *Runs) MakeUpAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
 	path := f.LeftOut
+	if reason, off := o.IsOff(path); off {
+		return RunsDone{}, &OffError{Path: path, Reason: reason}
+	}
 	f.Oldest = true
 	return o.each(ctx, f, func(ctx context.Context, id string) error { return o.makeUp(ctx, id, path, by) })
 }

@@ -161,14 +161,8 @@ func (c *caller) step(path string) *planner.Step {
 // isOff reports whether a handler is left out at present. A compensation never is: what
 // has been done has to be undone, whoever has switched the handler off since.
 func (c *caller) isOff(s *planner.Step) bool {
-	if s.Undoes {
-		return false
-	}
-	if _, off := c.controls.Off(s, c.now); off {
-		return true
-	}
-	_, off := c.st.Degrader.Outages().Off(s, c.now)
-	return off && !c.controls.Overrides(s, c.now)
+	_, off := c.st.Off(s, c.controls, c.now)
+	return off && !s.Undoes
 }
 
 // bears returns how many more runs may go on from a path at once, by what lies ahead of them

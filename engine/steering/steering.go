@@ -62,6 +62,26 @@ func (st *Steering) Effects(path string) (effects []string, known bool) {
 	return info.Effective, ok
 }
 
+// Off reports whether a handler is left out at present, and why. What operators say comes
+// first: a handler that they hold waits.
+func (st *Steering) Off(s *planner.Step, c *guard.Controls, now time.Time) (reason string, off bool) {
+	if reason, off = c.Off(s, now); off {
+		return reason, true
+	}
+	if reason, off = st.Degrader.Outages().Off(s, now); !off || c.Overrides(s, now) {
+		return "", false
+	}
+	return reason, true
+}
+
+// OffAt is [Steering.Off] of a path of the present definition, now. An unknown path is not off.
+func (st *Steering) OffAt(path string) (reason string, off bool) {
+	if p := st.Library.Present().ByID[model.PipelineOf(path)]; p != nil && p.Step(path) != nil {
+		return st.Off(p.Step(path), st.Settings.Controls(), st.Clock.Now())
+	}
+	return "", false
+}
+
 func (st *Steering) info(s *planner.Step, now time.Time) stats.HandlerInfo {
 	c, o, at := st.Settings.Controls(), st.Degrader.Outages(), st.Clock.Now()
 	h := s.Handler

@@ -120,6 +120,7 @@ const (
 	ControlNotFound  = "control_not_found"
 	InvalidControl   = "invalid_control"
 	CriticalHandler  = "critical_handler"
+	HandlerOff       = "handler_off"
 	ControlChanged   = "control_changed"
 	RunPinned        = "run_pinned"
 	RunNotMovable    = "run_not_movable"
@@ -208,6 +209,7 @@ var Table = map[string]Meaning{
 	ControlPath:      {http.StatusNotFound, "There is no such pipeline, stage or handler"},
 	ControlNotFound:  {http.StatusNotFound, "There is no such control"},
 	CriticalHandler:  {http.StatusConflict, "A critical handler is left out by force only"},
+	HandlerOff:       {http.StatusConflict, "The handler is still left out"},
 	ControlChanged:   {http.StatusPreconditionFailed, "The control has changed meanwhile"},
 	InvalidControl:   {http.StatusUnprocessableEntity, "The control makes no sense"},
 	RunPinned:        {http.StatusConflict, "The run does not fit the present definition"},

@@ -25,6 +25,8 @@ type verb struct {
 	name string
 	of   []model.Status // of the runs that it may choose
 
+	refusals []string // besides those of all verbs
+
 	// whole says that it concerns pipelines as a whole: a grant for a handler does not do.
 	whole bool
 	do    func(s Steerer, ctx context.Context, f store.RunFilter, by store.Actor) (records.RunsDone, error)
@@ -44,7 +46,7 @@ func (g *Group) redriveOperations() []rest.Operation {
 				About: "The changes, or with `preview` what would change.", Body: records.RunsDone{},
 				Or: []any{records.RunsPreview{}},
 			}},
-			Refusals: []string{problem.UnknownVersion, problem.StoreUnavailable},
+			Refusals: append(v.refusals, problem.UnknownVersion, problem.StoreUnavailable),
 		}, func(c *rest.Call, in *redrive) (any, error) { return g.redrive(c, v, &in.Body) })
 	}
 	below := wire.RunChoice{Handler: "new-order-created/notify", ErrorClass: "5xx"}
@@ -52,12 +54,13 @@ func (g *Group) redriveOperations() []rest.Operation {
 		operation(&verb{name: "retry", of: []model.Status{model.Failed, model.Parked}, do: Steerer.RetryAll},
 			"Retry the failed runs that a filter chooses", about, below),
 		operation(&verb{name: "cancel", of: live, whole: true, do: Steerer.CancelAll}, "Cancel the runs that a filter chooses", about, below),
-		operation(&verb{name: makeUp, of: []model.Status{model.Succeeded}, do: Steerer.MakeUpAll},
+		operation(&verb{name: makeUp, of: []model.Status{model.Succeeded}, do: Steerer.MakeUpAll, refusals: []string{problem.HandlerOff}},
 			"Call a handler that runs left out",
 			"Calls `handler` in succeeded runs that left it out: it was switched off, out of the flow or over its limit, its service was "+
 				"down for too long, or it failed. Each run makes only this call, with the `Idempotency-Key` that it had or would have had. It "+
 				"evaluates the conditions again. The result goes to the run, and not to the key. A handler cannot be made up inside a call or "+
-				"a repeated stage, with for-each, or if it awaits an event. Such runs count as `moved_on`.\n\n"+about,
+				"a repeated stage, with for-each, or if it awaits an event. Such runs count as `moved_on`. The server refuses the call with "+
+				"`handler_off` while the handler is switched off or out of the flow.\n\n"+about,
 			wire.RunChoice{Handler: "new-order-created/notify/user", Since: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}),
 	}
 }
@@ -135,10 +138,13 @@ func sealNext(next *string) *string {
 	return &sealed
 }
 
-// redriveProblem tells a cursor that cannot be gone on from; other errors pass as they are.
+// redriveProblem tells a cursor that cannot be gone on from, and a handler that is off; other errors pass as they are.
 func redriveProblem(err error) error {
 	if errors.Is(err, store.ErrCursor) {
 		return problem.Body([]problem.Fault{{Location: "/cursor", Message: rest.WrongCursor(rest.CursorWalk)}})
+	}
+	if off, ok := errors.AsType[*records.OffError](err); ok {
+		return problem.New(problem.HandlerOff, "%s", off)
 	}
 	return err
 }

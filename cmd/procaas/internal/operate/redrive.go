@@ -159,7 +159,10 @@ func (f *redriveFlags) pages(q *cli.Call, body wire.Redrive, perSecond float64, 
 		if err == nil {
 			met, next, err = do(body)
 		}
-		if err != nil {
+		switch {
+		case err != nil && body.Cursor == "":
+			return err // nothing has been done
+		case err != nil:
 			return fmt.Errorf("%s, then: %w; say the same again to go on", told(), err)
 		}
 		if next == nil {
@@ -203,7 +206,7 @@ func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) err
 	}
 	done := redriven{Runs: []string{}}
 	told := func() string {
-		what := map[client.Verb]string{client.RetryRuns: "retried", client.CancelRuns: "cancelled", client.MakeUpRuns: "made up"}[verb]
+		what := map[client.Verb]string{client.RetryRuns: "retried", client.CancelRuns: "cancelled", client.MakeUpRuns: "queued"}[verb]
 		text := what + " " + diag.Plural(done.Done, "run")
 		if done.MovedOn > 0 {
 			text += fmt.Sprintf(", %d had moved on", done.MovedOn)
@@ -254,7 +257,7 @@ func outcome(verb client.Verb, run string) outlook {
 		return outlook{now: "each resumes from the handler that failed", check: show + "; retry --dry-run with the same conditions counts " +
 			"those that failed again"}
 	case client.MakeUpRuns:
-		return outlook{now: "each makes only this call", check: show + "; make-up --dry-run with the same conditions counts those that are left"}
+		return outlook{now: "each makes only this call; it may still fail or be left out", check: show + "; a run whose call is left out again is back in runs list --left-out"}
 	case client.CancelRuns:
 		return outlook{now: "they end, and later events of their keys continue", check: show}
 	}

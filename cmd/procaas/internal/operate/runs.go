@@ -134,7 +134,11 @@ Each run makes only this call, with the Idempotency-Key that the call had or wou
 have had. It evaluates the handler's conditions again. The result goes to the run,
 and not to the shared state of the key. You cannot make up a handler inside a call or
 a repeated stage, a handler with for-each, or one that awaits an event. make-up counts
-such runs as moved on, and also runs that have made up the handler meanwhile.` + redriveHelp,
+such runs as moved on, and also runs that have made up the handler meanwhile. It refuses
+to begin while the handler is still switched off or out of the flow.
+
+A queued run leaves runs list --left-out at once, and comes back if its call is left
+out again.` + redriveHelp,
 		Example: "  procaas runs make-up --handler new-order-created/perform-notifications/notify-user --since 1h --dry-run",
 		Args:    cobra.NoArgs,
 	}
