@@ -279,6 +279,8 @@ func TestAlertFlagsAreChecked(t *testing.T) {
 		"--alertmanager am:9093":                                     "want an absolute URL",
 		"--alert-webhook https://u:canary@":                          "want an absolute URL",
 		"--alertmanager http://am --alert-label a-b=c":               "want a name of letters",
+		"--trace-url http://jaeger/trace/{id}":                       "--trace-url: want an address with {trace_id}",
+		"--trace-url javascript:alert({trace_id})":                   "--trace-url: want an address with {trace_id}",
 		"--alertmanager http://am --external-url /here":              "--external-url: want an absolute URL",
 		"--alertmanager http://am --external-url http://u:canary@am": "--external-url: want an absolute URL",
 	} {

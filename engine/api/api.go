@@ -66,6 +66,9 @@ type Options struct {
 	// Documents keep the evidence of incidents; the process forgets it when they are nil.
 	Documents store.Documents
 
+	// TraceURL is the address of a trace, with {trace_id} in it; empty for none.
+	TraceURL string
+
 	// Play runs what the playground of the console tries. It only checks when nil.
 	Play ui.Player
 

@@ -17,7 +17,7 @@ import (
 func (s *server) newConsole() *ui.Console {
 	o := ui.Options{
 		Engine: s.Engine.Console, Log: s.Log, Version: s.Version, Dev: s.Dev, Numbers: s.numbers, Play: s.Play, Caller: rest.Granted,
-		Documents: s.Documents, SignIn: s.access.SignIn, SignOut: s.access.SignOut,
+		Documents: s.Documents, TraceURL: s.TraceURL, SignIn: s.access.SignIn, SignOut: s.access.SignOut,
 	}
 	if s.Tasks != nil {
 		o.Tasks = s.Tasks.Admin

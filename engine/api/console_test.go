@@ -22,7 +22,8 @@ const getOrder = "new-order-created/fetch-order/get-order"
 // pages are all that the console shows of the fake engine.
 var pages = []string{
 	"/", "/console/pipelines/new-order-created", "/console/handlers/" + getOrder, "/console/runs", "/console/runs?status=failed&since=1h",
-	"/console/runs/run-1", "/console/runs/run-1/why/get-order", "/console/keys/taxi-order/k", "/console/incidents", "/console/queue",
+	"/console/runs/run-1", "/console/runs/run-1/why/get-order",
+	"/console/runs/run-1/compare?with=run-1", "/console/keys/taxi-order/k", "/console/incidents", "/console/queue",
 	"/console/inbox", "/console/clusters", "/console/shards", "/console/audit", "/console/playground", "/console/sign-in",
 	"/console/runs/nobody", "/console/pipelines/new-order-creatd",
 }
@@ -93,6 +94,11 @@ func TestRunPageTellsItsStory(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("want %q on the page, have\n%s", want, page)
 		}
+	}
+	traced := api.New(api.Options{Engine: portsOf(f), TraceURL: "https://traces.example/{trace_id}?a=b"})
+	link := regexp.MustCompile(`href="https://traces.example/[0-9a-f]{32}\?a=b"`)
+	if page := get(traced, "/console/runs/run-1").Body.String(); !link.MatchString(page) {
+		t.Errorf("want a link to the trace, have\n%s", page)
 	}
 	why := get(h, "/console/runs/run-1/why/get-order").Body.String()
 	for _, want := range []string{"enabled is false: a and b", "flow.yaml:7:3", "rolled out to 25 %"} {

@@ -45,6 +45,7 @@ type EventView struct {
 	Type    string    `json:"type"`
 	Time    time.Time `json:"time"`
 	Key     string    `json:"key,omitempty"`
+	Trace   [2]string `json:"-"`                // traceparent and tracestate of the sender; empty without
 	Payload any       `json:"payload,omitzero"` // nil in lists; elsewhere, a null is a value that JSON has as null
 }
 

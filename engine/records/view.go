@@ -21,7 +21,10 @@ func Brief(r store.RunRecord) checkpoint.RunView { return view(r, false) }
 func view(r store.RunRecord, whole bool) checkpoint.RunView {
 	v := checkpoint.RunView{
 		ID: r.ID, Pipeline: r.Pipeline, Flow: r.Flow, Key: r.Key, Status: r.Status,
-		Event:  checkpoint.EventView{ID: r.Event.ID, Source: r.Event.Source, Type: r.Event.Type, Time: r.Event.Time, Key: r.Event.Key},
+		Event: checkpoint.EventView{
+			ID: r.Event.ID, Source: r.Event.Source, Type: r.Event.Type, Time: r.Event.Time, Key: r.Event.Key,
+			Trace: [2]string{r.Event.TraceParent, r.Event.TraceState},
+		},
 		Bundle: r.Bundle, Generation: r.Generation, Blocked: r.Blocked, Accepted: r.Accepted,
 		Started: model.TimeOrNil(r.Started), Finished: model.TimeOrNil(r.Ended), Due: model.TimeOrNil(r.Due),
 		FailedPath: r.FailedPath, Error: r.Error, ErrorClass: r.ErrorClass, Reason: r.Reason,

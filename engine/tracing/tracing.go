@@ -92,11 +92,10 @@ func (t *Run) Begin(pipeline string, at time.Time) bool {
 		return false
 	}
 	c := t.claimed
-	ids := spanIDs{trace: t.runID(), span: t.id("run", c.Generation)}
+	ids := spanIDs{trace: ID(c.ID, c.Event.TraceParent, c.Event.TraceState), span: t.id("run", c.Generation)}
 	ctx := context.WithValue(context.Background(), spanIDsKey{}, ids)
 	if parent := remoteContext(c.Event.TraceParent, c.Event.TraceState); parent.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
-		ids.trace = parent.TraceID()
 	}
 	options := []trace.SpanStartOption{
 		trace.WithTimestamp(at), trace.WithSpanKind(trace.SpanKindConsumer),
@@ -314,9 +313,12 @@ func (t *Run) with(list ...attribute.KeyValue) []attribute.KeyValue {
 	return append(list, attribute.String("procaas.run", t.claimed.ID), attribute.String("procaas.key", t.claimed.Key))
 }
 
-// runID is the trace of a run whose event names none.
-func (t *Run) runID() trace.TraceID {
-	sum := sha256.Sum256([]byte("trace\x00" + t.claimed.ID))
+// ID returns the trace of a run: that of its event, or one of its own when the event names none.
+func ID(run, parent, state string) trace.TraceID {
+	if remote := remoteContext(parent, state); remote.IsValid() {
+		return remote.TraceID()
+	}
+	sum := sha256.Sum256([]byte("trace\x00" + run))
 	return trace.TraceID(sum[:16])
 }
 

@@ -134,6 +134,7 @@ const atShop = {
     await page.getByText("request and response").first().click();
     await has(page, "rebuilt from the definition", `"id": "${name}/${sold}"`);
     await shot(page, "run");
+    await look(page, `${shop}/console/runs/${run}/compare?with=${run}`, "Both have the same payload", "charge");
     await look(page, `${shop}/console/runs/${run}/why/sold/tell/notify`, "its first attempt succeeded");
     await look(page, `${shop}/console/keys/sale/${encodeURIComponent(`${name}/${sold}`)}`, "paid", run);
     await look(page, `${shop}/console/audit`, "the shop is open again");

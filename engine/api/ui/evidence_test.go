@@ -31,7 +31,10 @@ func TestEvidenceOutlivesItsNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []sample{{At: now.Unix() - 30, Calls: 16, Errors: 4}, {At: now.Unix() - 20, Calls: 16, Errors: 4, Accepted: 20, Failed: 2, LeftOut: 4}}
+	want := []sample{
+		{At: now.Unix() - 30, Calls: 16, Errors: 4},
+		{At: now.Unix() - 20, Calls: 16, Errors: 4, Accepted: 20, Failed: 2, LeftOut: 4},
+	}
 	if len(all.Samples) != 3 || all.Samples[0] != want[0] || all.Samples[1] != want[1] {
 		t.Errorf("want three samples that begin with %+v, have %+v", want, all.Samples)
 	}
@@ -40,7 +43,7 @@ func TestEvidenceOutlivesItsNodes(t *testing.T) {
 	}
 	d := incidentsData{Until: now}
 	d.tell(all, now.Add(time.Hour))
-	if len(d.Incidents) != 1 || d.Incidents[0].Failed != 4 || d.Incidents[0].LeftOut != 8 || d.Incidents[0].Lasted != "20 s" || d.FailedTotal != 4 {
+	if in := d.Incidents; len(in) != 1 || in[0].Failed != 4 || in[0].LeftOut != 8 || in[0].Lasted != "20 s" || d.FailedTotal != 4 {
 		t.Errorf("want an incident of 20 s with 4 failed runs and 8 calls left out, have %+v", d.Incidents)
 	}
 }

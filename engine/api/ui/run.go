@@ -14,6 +14,7 @@ import (
 	"procaas/engine/explain"
 	"procaas/engine/records"
 	"procaas/engine/store"
+	"procaas/engine/tracing"
 )
 
 // Runs reads runs and the keys that they are of.
@@ -35,6 +36,7 @@ type runData struct {
 	Took     string
 	Graph    *graph // nil when the definition has lost its pipeline
 	May      bool   // the reader may retry and cancel it
+	Trace    string // the address of its trace; empty for none
 }
 
 // A timeRow is a handler on the time line of a run.
@@ -58,20 +60,29 @@ func (c *Console) run(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	d.May = c.may(r, cmp.Or(d.Run.FailedPath, d.Run.Pipeline)) == nil || c.may(r, d.Run.Pipeline) == nil
+	if c.o.TraceURL != "" {
+		id := tracing.ID(d.Run.ID, d.Run.Event.Trace[0], d.Run.Event.Trace[1])
+		d.Trace = strings.ReplaceAll(c.o.TraceURL, "{trace_id}", id.String())
+	}
 	c.show(w, r, http.StatusOK, "run", "Run "+d.Run.ID, d)
 	return nil
 }
 
-func (c *Console) runData(ctx context.Context, id string) (d runData, err error) {
-	d.Story, err = c.o.Engine.Story(ctx, id)
+// story tells a run.
+func (c *Console) story(ctx context.Context, id string) (explain.Story, error) {
+	story, err := c.o.Engine.Story(ctx, id)
 	if errors.Is(err, explain.ErrNoHandler) {
 		// Its definition has lost its pipeline: what became of handlers is known still.
 		var run checkpoint.RunView
 		if run, err = c.o.Engine.RunByID(ctx, id); err == nil {
-			d.Story = plainStory(run)
+			story = plainStory(run)
 		}
 	}
-	if err != nil {
+	return story, err
+}
+
+func (c *Console) runData(ctx context.Context, id string) (d runData, err error) {
+	if d.Story, err = c.story(ctx, id); err != nil {
 		return d, err
 	}
 	d.Run = d.Story.Run

@@ -39,6 +39,9 @@ type Options struct {
 	// Documents keep the evidence of incidents; this process forgets it when they are nil.
 	Documents store.Documents
 
+	// TraceURL is the address of a trace, with {trace_id} in it; empty for none.
+	TraceURL string
+
 	// Tasks is the queue of tasks; nil when the node keeps none.
 	Tasks Tasks
 
@@ -141,6 +144,7 @@ func New(o Options) *Console {
 		"GET " + Root + "runs":                    c.runs,
 		"GET " + Root + "runs/{id}":               c.run,
 		"GET " + Root + "runs/{id}/why/{path...}": c.why,
+		"GET " + Root + "runs/{id}/compare":       c.compare,
 		"GET " + Root + "keys/{flow}/{key...}":    c.key,
 		"GET " + Root + "queue":                   systems{c}.queue,
 		"GET " + Root + "queue/{type...}":         systems{c}.taskType,

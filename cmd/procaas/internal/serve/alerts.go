@@ -32,6 +32,17 @@ func (f *AlertFlags) wanted() bool { return len(f.Alertmanagers)+len(f.Webhooks)
 
 var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
+// isHTTP reports whether people can open an address, and it gives no password away.
+func isHTTP(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
+}
+
+func goodTraceURL(template string) bool {
+	const id = "{trace_id}"
+	return template == "" || strings.Contains(template, id) && isHTTP(strings.ReplaceAll(template, id, "0"))
+}
+
 // newAlerts makes what tells people; nil when nobody is to be told.
 func (n *Node) newAlerts(f Flags, name string) (*alert.Alerter, error) {
 	for label := range f.Alerts.Labels {
@@ -41,8 +52,7 @@ func (n *Node) newAlerts(f Flags, name string) (*alert.Alerter, error) {
 	}
 	server := n.URL()
 	if given := f.Alerts.ExternalURL; given != "" {
-		u, err := url.Parse(given)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+		if !isHTTP(given) {
 			return nil, cli.Usagef("--external-url: want an absolute URL without a user, such as https://procaas.example")
 		}
 		server = strings.TrimRight(given, "/")

@@ -61,6 +61,7 @@ type Flags struct {
 	Pipelines           []string
 	Overrule            bool // these pipelines replace those that the store has
 	Patient             bool // wait for a store that is away
+	TraceURL            string
 	StrictQueues        bool // no tasks of types that nobody does
 
 	read func(name string) ([]byte, error) // of files that pipelines name; nil for the usual one
@@ -95,6 +96,7 @@ func (f *Flags) Add(c *cobra.Command, store string, open ...string) {
 	flags.StringArrayVar(&f.Targets, "allow-target", nil, "limits where flows may connect to: host, host:port, "+
 		"or addresses such as 10.1.0.0/16 (repeatable; default: every declared service)")
 	f.Alerts.add(flags)
+	flags.StringVar(&f.TraceURL, "trace-url", "", "address of a trace for people, with {trace_id} in it; the console links runs to it")
 	flags.StringToStringVar(&f.Services, "service", nil, "other address for a declared service: ID=URL (repeatable)")
 }
 
@@ -313,7 +315,10 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	}
 	served.Tasks, served.StrictTasks, served.Closing = n.tasks.TaskStore, f.StrictQueues, n.closing
 	served.Engine, served.Log, served.Registry, served.Version, served.Play = api.Of(e), n.log, n.metrics, cli.Version(), play
-	served.Dev, served.Documents = f.read != nil, n.store.Documents
+	served.Dev, served.Documents, served.TraceURL = f.read != nil, n.store.Documents, f.TraceURL
+	if !goodTraceURL(f.TraceURL) {
+		return cli.Usagef("--trace-url: want an address with {trace_id}, such as https://jaeger.example/trace/{trace_id}, have %q", f.TraceURL)
+	}
 	if !served.Local && len(served.Open) > 0 {
 		n.log.Warn("some calls need no token, though others may reach this server; --open none closes them", "open", served.Open)
 	}
