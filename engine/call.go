@@ -17,7 +17,7 @@ const maxReply = 1 << 20
 
 // call fills the handler and calls it. A panic is the handler's permanent
 // failure.
-func (e *Engine) call(ctx context.Context, t node.Call) (result model.Result, err error) {
+func (e *Engine) call(ctx context.Context, t *node.Call) (result model.Result, err error) {
 	secrets := secrets.New(func(s datum.Secret) (string, error) {
 		if e.o.Secrets == nil {
 			return "", fmt.Errorf("secret %s: no source of secrets is set", s.Name)

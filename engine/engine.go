@@ -78,7 +78,7 @@ type Options struct {
 	// A [Virtual] sets the following.
 	now   func() time.Time         // nil for the machine's clock
 	runID func(model.Event) string // makes the id of a new run
-	call  func(ctx context.Context, t core.Attempt, h Handler, c *Call) (model.Result, error)
+	call  func(ctx context.Context, t *core.Attempt, h Handler, c *Call) (model.Result, error)
 }
 
 // DefaultOptions are the values of an Options that sets nothing.
@@ -213,7 +213,7 @@ func (o Options) complete() (Options, error) {
 		o.runID = func(model.Event) string { return intake.NewID() }
 	}
 	if o.call == nil {
-		o.call = func(ctx context.Context, _ core.Attempt, h Handler, c *Call) (model.Result, error) {
+		o.call = func(ctx context.Context, _ *core.Attempt, h Handler, c *Call) (model.Result, error) {
 			return h.Handle(ctx, c)
 		}
 	}

@@ -35,7 +35,7 @@ type VirtualOptions struct {
 
 	// Call makes the calls of handlers, in place of h.Handle, which it may call.
 	// Time passes in it by [clock.Sleep] alone. Nil calls the handler.
-	Call func(ctx context.Context, t core.Attempt, h Handler, c *Call) (model.Result, error)
+	Call func(ctx context.Context, t *core.Attempt, h Handler, c *Call) (model.Result, error)
 
 	// Saved is told what the store has taken. It may be nil.
 	Saved func(c model.Change)

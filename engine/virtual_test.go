@@ -36,7 +36,7 @@ func newVirtualRig(t *testing.T, yaml string, change ...func(*engine.VirtualOpti
 	r.store = memory.New(r.clock.Now).Ports()
 	o := engine.VirtualOptions{
 		Clock: r.clock,
-		Call: func(ctx context.Context, task core.Attempt, h engine.Handler, c *engine.Call) (model.Result, error) {
+		Call: func(ctx context.Context, task *core.Attempt, h engine.Handler, c *engine.Call) (model.Result, error) {
 			r.note("%s %d", c.Path, c.Attempt)
 			return h.Handle(ctx, c)
 		},

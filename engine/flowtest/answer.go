@@ -57,7 +57,7 @@ type remembered struct {
 var errNoAnswer = errors.New("the test has no answer to this call")
 
 // call makes one call of a handler, as [engine.VirtualOptions] wants it.
-func (t *trial) call(ctx context.Context, task core.Attempt, h engine.Handler, c *engine.Call) (model.Result, error) {
+func (t *trial) call(ctx context.Context, task *core.Attempt, h engine.Handler, c *engine.Call) (model.Result, error) {
 	fields, _ := task.Body.(map[string]any)
 	call := &Call{
 		Path: c.Path, Run: c.Run, Attempt: c.Attempt, Key: c.IdempotencyKey, Verify: task.Verify,
@@ -77,7 +77,7 @@ func (t *trial) call(ctx context.Context, task core.Attempt, h engine.Handler, c
 }
 
 // handle asks the mock of a handler that makes no requests, or the handler itself.
-func (t *trial) handle(ctx context.Context, task core.Attempt, h engine.Handler, c *engine.Call, w *wire) (model.Result, error) {
+func (t *trial) handle(ctx context.Context, task *core.Attempt, h engine.Handler, c *engine.Call, w *wire) (model.Result, error) {
 	switch alone := t.suite.env.Alone; {
 	case task.Type.Name == "request":
 		return h.Handle(ctx, c)

@@ -18,7 +18,7 @@ import (
 
 // A Call is one attempt of a handler.
 type Call struct {
-	core.Attempt
+	*core.Attempt
 	Run        *store.Claimed
 	Definition *definitions.Definition // by which the run goes on
 	Node       int64                   // its number
@@ -29,8 +29,8 @@ type Call struct {
 }
 
 // call makes one attempt of a handler, or asks what became of one.
-func (j *job) call(calls context.Context, t core.Attempt) ended {
-	ctx, left := calls, j.timeLeft(&t)
+func (j *job) call(calls context.Context, t *core.Attempt) *ended {
+	ctx, left := calls, j.timeLeft(t)
 	if left > 0 && (t.Timeout == 0 || left < t.Timeout) {
 		t.Timeout = left
 	}
@@ -44,11 +44,11 @@ func (j *job) call(calls context.Context, t core.Attempt) ended {
 	defer seen.Underway.Add(-1)
 	span := tracing.Attempt{Parent: j.claimed.Event.TraceParent, State: j.claimed.Event.TraceState}
 	if j.trace != nil {
-		ctx, span = j.trace.Attempt(ctx, &t)
+		ctx, span = j.trace.Attempt(ctx, t)
 	}
 	began := time.Now()
-	result, err := j.n.d.Call(ctx, Call{
-		Attempt: t, Run: j.claimed, Definition: j.def, Node: j.n.number, Log: j.ofCall(&t), TimeLeft: left,
+	result, err := j.n.d.Call(ctx, &Call{
+		Attempt: t, Run: j.claimed, Definition: j.def, Node: j.n.number, Log: j.ofCall(t), TimeLeft: left,
 		TraceParent: span.Parent, TraceState: span.State,
 	})
 	if err == nil {
@@ -58,9 +58,9 @@ func (j *job) call(calls context.Context, t core.Attempt) ended {
 	span.End(result, err, err != nil && calls.Err() != nil)
 	if err != nil {
 		if calls.Err() != nil {
-			return ended{t.Ref(), core.Outcome{Err: err}, guard.CallEnd{Verdict: guard.CallMute}} // broken off
+			return &ended{t.Ref(), core.Outcome{Err: err}, guard.CallEnd{Verdict: guard.CallMute}} // broken off
 		}
-		j.ofCall(&t).Debug("attempt failed", "error", err)
+		j.ofCall(t).Debug("attempt failed", "error", err)
 	}
 	if !t.Verify { // which says nothing about the handler's own calls
 		seen.Ended(err, now.Sub(began), now)
@@ -71,7 +71,7 @@ func (j *job) call(calls context.Context, t core.Attempt) ended {
 	if j.watch != nil && t.Attempt == 1 && t.Item <= 1 && !t.Verify {
 		j.n.d.Degrader.Tally(j.watch.Tried(t.Step.Path, err == nil, j.n.d.Clock.Now()))
 	}
-	return ended{t.Ref(), core.Outcome{Result: result, Err: err}, guard.EndOf(t.Step, err, now.Sub(began))}
+	return &ended{t.Ref(), core.Outcome{Result: result, Err: err}, guard.EndOf(t.Step, err, now.Sub(began))}
 }
 
 // timeLeft gives the time until the deadline of an attempt, which it has not passed yet when it is
@@ -86,7 +86,7 @@ func (j *job) timeLeft(t *core.Attempt) time.Duration {
 // checkResult holds what a handler gives against the schemas that are declared of
 // it: a response that is not what expressions have been checked against would
 // fail somewhere else, or nowhere.
-func (j *job) checkResult(ctx context.Context, t core.Attempt, result model.Result, span *tracing.Attempt) error {
+func (j *job) checkResult(ctx context.Context, t *core.Attempt, result model.Result, span *tracing.Attempt) error {
 	if !t.Verify {
 		if err := t.Step.Handler.CheckResponse(ctx, result.Status, result.Response); err != nil {
 			return err

@@ -53,7 +53,7 @@ type Parts struct {
 	Drain       time.Duration // how long a stopping node waits for calls under way
 
 	// Call calls a handler.
-	Call func(ctx context.Context, c Call) (model.Result, error)
+	Call func(ctx context.Context, c *Call) (model.Result, error)
 }
 
 // NewDriver makes one. It does nothing before Run.

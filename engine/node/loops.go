@@ -225,7 +225,7 @@ func (n *node) startJob(j *job) {
 
 // startCall lets a goroutine make one call of a handler. Its end comes on
 // j.ended, which has room for it. Of a call beside the run, only others hear.
-func (n *node) startCall(j *job, t core.Attempt) {
+func (n *node) startCall(j *job, t *core.Attempt) {
 	if t.Beside {
 		held := j.pass.Take(t.Ref())
 		n.do(func() { held.End(j.call(n.calls, t).end, n.d.Clock.Now()) })

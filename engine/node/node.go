@@ -35,7 +35,7 @@ type node struct {
 	work     sync.WaitGroup
 	pool     *workerPool // that does it
 
-	makeCall func(*job, core.Attempt) // whose end comes on the job's ended
+	makeCall func(*job, *core.Attempt) // whose end comes on the job's ended
 
 	lease lease
 

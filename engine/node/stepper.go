@@ -37,7 +37,7 @@ type Stepper struct {
 type steppedEnd struct {
 	at time.Time
 	j  *job
-	ended
+	*ended
 }
 
 // Join starts a process that is the only node of the store.
@@ -194,7 +194,7 @@ func (s *Stepper) advance(j *job) (more bool) {
 }
 
 // call makes a call, and notes when it ends.
-func (s *Stepper) call(j *job, t core.Attempt) {
+func (s *Stepper) call(j *job, t *core.Attempt) {
 	if s.Dying {
 		return
 	}

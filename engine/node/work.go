@@ -45,7 +45,7 @@ type job struct {
 	calls     context.Context // of the run's calls
 	stopCalls context.CancelFunc
 	underway  int
-	ended     chan ended
+	ended     chan *ended
 	last      time.Time // the latest time that the core has been told
 	unsaved   time.Time // since when the core holds what only people would miss; zero: it does not
 
@@ -271,7 +271,7 @@ func (j *job) start(tasks []core.Attempt) bool {
 		return false
 	}
 	if j.ended == nil {
-		j.ended = make(chan ended, min(j.run.Plan().MostCalls, maxEnded))
+		j.ended = make(chan *ended, min(j.run.Plan().MostCalls, maxEnded))
 	}
 	if j.trace.Begin(j.run.Plan().Pipeline.ID, j.run.Began()) {
 		j.log = j.log.With("trace_id", j.trace.Context.TraceID())
@@ -279,7 +279,8 @@ func (j *job) start(tasks []core.Attempt) bool {
 	// Saving may have taken its time: a control that has come meanwhile counts, and so does a
 	// deadline that has passed.
 	now, c := j.n.d.Clock.Now(), j.n.d.Settings.Controls()
-	for _, t := range tasks {
+	for i := range tasks {
+		t := &tasks[i]
 		late := !t.Deadline.IsZero() && !t.Deadline.After(now)
 		if late || c != j.seen && (c.Skips(t.Step, now) != nil || c.Holds(t.Step, now) != nil) {
 			j.run.Withdraw(t.Ref(), now)
@@ -323,9 +324,7 @@ func (j *job) wait() bool {
 	}
 	var due <-chan time.Time
 	if delay, ok := j.delay(next); ok && draining != nil {
-		t := time.NewTimer(delay)
-		defer t.Stop()
-		due = t.C
+		due = time.After(delay)
 	}
 	select {
 	case <-j.n.ctx.Done():
@@ -378,7 +377,7 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 // finish tells the core about a call that has ended and the others that have
 // meanwhile, so that they ride in one checkpoint. Calls that were broken off are
 // left out: nobody knows what became of them.
-func (j *job) finish(e ended) {
+func (j *job) finish(e *ended) {
 	for {
 		j.underway--
 		e.outcome.Probe = j.pass.End(e.ref, e.end, j.n.d.Clock.Now())

@@ -26,6 +26,9 @@ import (
 const (
 	leanBody = 32 << 10 // most bytes of a request's body; the system takes so many at once
 	leanIdle = 90 * time.Second
+
+	// leanBuffer takes most responses whole. A connection keeps one, and so does each call that waits.
+	leanBuffer = 1 << 10
 )
 
 // A leanTransport keeps the connections on which callers make requests.
@@ -112,11 +115,10 @@ func (t *leanTransport) roundTrip(r *http.Request, addr string) (*http.Response,
 	c := t.take(addr)
 	used := c != nil
 	if !used {
-		conn, err := t.dial(ctx, "tcp", addr)
-		if err != nil {
+		var err error
+		if c, err = t.open(ctx, addr); err != nil {
 			return nil, endOf(ctx, err)
 		}
-		c = t.newConn(conn, addr)
 	}
 	resp, err := c.exchange(r)
 	if err != nil && used && !c.came && ctx.Err() == nil {
@@ -125,9 +127,23 @@ func (t *leanTransport) roundTrip(r *http.Request, addr string) (*http.Response,
 	return resp, err
 }
 
+// open makes a connection, on a goroutine of its own: that takes a deep stack, which the goroutine of the caller would
+// keep for as long as it waits for the response.
+func (t *leanTransport) open(ctx context.Context, addr string) (c *leanConn, err error) {
+	var dialling sync.WaitGroup
+	dialling.Go(func() {
+		var conn net.Conn
+		if conn, err = t.dial(ctx, "tcp", addr); err == nil {
+			c = t.newConn(conn, addr)
+		}
+	})
+	dialling.Wait() // no longer than ctx
+	return c, err
+}
+
 func (t *leanTransport) newConn(conn net.Conn, addr string) *leanConn {
 	c := &leanConn{Conn: conn, t: t, addr: addr}
-	c.in = bufio.NewReaderSize(c, 4<<10)
+	c.in = bufio.NewReaderSize(c, leanBuffer)
 	if s, ok := conn.(syscall.Conn); ok {
 		c.raw, _ = s.SyscallConn()
 	}

@@ -1,10 +1,16 @@
 package outbound
 
 import (
+	"bufio"
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -197,5 +203,43 @@ func TestLeanBoundsWhatItKeeps(t *testing.T) {
 	rt.CloseIdleConnections()
 	if lean.idling != 0 || len(lean.idle) != 0 || lean.sweep != nil {
 		t.Errorf("want all closed, have %d of %d hosts", lean.idling, len(lean.idle))
+	}
+}
+
+// Thousands of calls may wait at once. None of them keeps the stack that it took to make its connection.
+func TestCallThatWaitsKeepsASmallStack(t *testing.T) {
+	const calls = 256
+	most := int64(6 << 10)
+	if built, _ := debug.ReadBuildInfo(); slices.Contains(built.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		most *= 2 // as all stacks are
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	rt := transportFor(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer cancel()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for range calls {
+		r := post(ctx, t, "http://"+l.Addr().String(), "{}")
+		waiting.Go(func() { _, _ = rt.RoundTrip(r) }) // until the end of the test
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := http.ReadRequest(bufio.NewReader(conn)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if each := (int64(after.StackInuse) - int64(before.StackInuse)) / calls; each > most {
+		t.Errorf("want at most %d bytes of stack for a call that waits, have %d", most, each)
 	}
 }
