@@ -72,8 +72,11 @@ func TestConsoleRetriesForAnOperatorOfTheHandler(t *testing.T) {
 	h := api.New(api.Options{Engine: portsOf(f), Token: "correct-horse-battery-staple", Open: []string{access.OpenEvents}})
 	post(h, `{"type": "new-order-created", "id": "e-1", "key": "k"}`)
 	f.end("run-1", model.Failed)
-	for act, want := range map[string]int{"cancel": http.StatusForbidden, "retry": http.StatusSeeOther} {
-		r := httptest.NewRequest(http.MethodPost, "/console/runs/run-1", strings.NewReader("do="+act))
+	for act, want := range map[string]int{
+		"/run-1?do=cancel": http.StatusForbidden, "/run-1?do=retry": http.StatusSeeOther,
+		"?handler=" + getOrder + "&do=cancel": http.StatusForbidden, "?handler=" + getOrder + "&do=retry": http.StatusOK,
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/console/runs"+act, nil)
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Header.Set("Authorization", "Bearer on-call-of-orders")
 		w := httptest.NewRecorder()
@@ -93,7 +96,7 @@ func TestConsoleRetriesManyInParts(t *testing.T) {
 		f.end(fmt.Sprintf("run-%d", i+1), model.Failed)
 	}
 	at := "http://" + serve(t, h)
-	form := url.Values{"pipeline": {"new-order-created"}, "reason": {"push <is> back"}, "confirm": {"yes"}}
+	form := url.Values{"pipeline": {"new-order-created"}, "reason": {"push <is> back"}, "confirm": {"yes"}, "do": {"retry"}}
 	_, _, body := do(t, browser(t), http.MethodPost, at+"/console/runs", form)
 	for _, want := range []string{
 		"500 runs resumed", "Retry up to 500 more", `name="cursor" value="run-500"`,
@@ -108,6 +111,38 @@ func TestConsoleRetriesManyInParts(t *testing.T) {
 		strings.Contains(body, "There are more") {
 		t.Errorf("the rest: have\n%s", body)
 	}
+}
+
+// Nobody cancels all runs by saying nothing, and everybody sees how many it would be.
+func TestConsoleCancelsWhatASearchFinds(t *testing.T) {
+	t.Parallel()
+	f := newFake(taxi(t))
+	h := api.New(api.Options{Engine: portsOf(f)})
+	for i := range 3 {
+		post(h, fmt.Sprintf(`{"type": "new-order-created", "id": "e-%d", "key": "k"}`, i))
+	}
+	f.end("run-1", model.Succeeded)
+	at := "http://" + serve(t, h)
+	form := url.Values{"do": {"cancel"}}
+	send := func(want int, words ...string) {
+		t.Helper()
+		status, _, body := do(t, browser(t), http.MethodPost, at+"/console/runs", form)
+		for _, w := range words {
+			if status != want || !strings.Contains(body, w) {
+				t.Errorf("want %d and %q, have %d\n%s", want, w, status, body)
+			}
+		}
+	}
+	send(http.StatusBadRequest, "Search first")
+	form.Set("pipeline", "new-order-created")
+	send(http.StatusOK, "<b>2</b> runs have not ended", "Cancel all 2", `name="do" value="cancel"`)
+	form.Set("confirm", "yes")
+	form.Set("reason", "wrong prices")
+	send(http.StatusOK, "2 runs were cancelled")
+	delete(form, "confirm")
+	send(http.StatusOK, "<b>0</b> runs")
+	form.Set("do", "delete")
+	send(http.StatusBadRequest, "does not say what to do")
 }
 
 func TestConsoleSaysWhatThereIsNot(t *testing.T) {

@@ -321,7 +321,7 @@ func TestConsoleSwitchesWithoutScripts(t *testing.T) {
 	}
 
 	n.orders.Store(http.StatusOK)
-	if code, _, body := do(t, c, http.MethodPost, n.url+"/console/runs", url.Values{"handler": {getOrder}}); code != http.StatusOK ||
+	if code, _, body := do(t, c, http.MethodPost, n.url+"/console/runs", url.Values{"do": {"retry"}, "handler": {getOrder}}); code != http.StatusOK ||
 		!strings.Contains(body, "<b>1</b> runs would resume") {
 		t.Errorf("want to see which runs that would be, have %d\n%s", code, body)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -28,6 +29,7 @@ type Steering interface {
 	Cancel(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
 	Abandon(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
 	RetryAll(ctx context.Context, f store.RunFilter, by store.Actor) (records.RunsDone, error)
+	CancelAll(ctx context.Context, f store.RunFilter, by store.Actor) (records.RunsDone, error)
 }
 
 // Switches switch, hold, limit and roll out by path.
@@ -322,35 +324,70 @@ func (c *Console) steer(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// redrive retries the failed runs that a search chooses; without confirm, it shows
-// which they are.
+// A bulk is what is done to the runs of a search.
+type bulk struct {
+	Do    string // as forms call it
+	Words string // on buttons
+	Would string // what the runs of the preview would do
+	Did   string // what those did to which it was done
+	Most  int    // runs at once
+
+	run func(ctx context.Context, f store.RunFilter, by store.Actor) (records.RunsDone, error)
+}
+
+// bulkOf reads what is asked for, and to which runs.
+func (c *Console) bulkOf(r *http.Request) (b bulk, f store.RunFilter, given map[string]string, err error) {
+	f, given, err = filter(r)
+	if err != nil {
+		return b, f, given, err
+	}
+	path := cmp.Or(f.FailedPath, f.Pipeline)
+	switch r.FormValue("do") {
+	case "retry":
+		b = bulk{Do: "retry", Words: "Retry", Would: "would resume from the handler that failed.", Did: "resumed.", run: c.o.Engine.RetryAll}
+		if f.Status != model.Parked {
+			f.Status = model.Failed
+		}
+		given["status"] = string(f.Status)
+	case "cancel":
+		b = bulk{
+			Do: "cancel", Words: "Cancel", Did: "were cancelled.", run: c.o.Engine.CancelAll,
+			Would: "have not ended and would be cancelled. They undo what they have done, where their pipelines say how.",
+		}
+		if strings.Join(slices.Collect(maps.Values(given)), "") == "" {
+			return b, f, given, &Refused{http.StatusBadRequest, "Search first: all runs are not cancelled by saying nothing."}
+		}
+		f.Live = true
+		path, _, _ = strings.Cut(path, "/") // a run is cancelled as a whole
+	default:
+		return b, f, given, &Refused{http.StatusBadRequest, "The form is damaged: it does not say what to do."}
+	}
+	b.Most = 500
+	return b, f, given, c.may(r, path)
+}
+
+// redrive retries or cancels the runs that a search chooses; without confirm, it shows which they are.
 func (c *Console) redrive(w http.ResponseWriter, r *http.Request) error {
-	f, given, err := filter(r)
+	b, f, given, err := c.bulkOf(r)
 	if err != nil {
 		return err
 	}
-	if err := c.may(r, cmp.Or(f.FailedPath, f.Pipeline)); err != nil {
-		return err
-	}
-	f.Status = model.Failed
-	given["status"] = string(model.Failed)
-	d := runsData{Filter: given, Reason: r.FormValue("reason")}
-	if r.FormValue("confirm") != "yes" {
+	d := runsData{Filter: given, Reason: r.FormValue("reason"), Bulk: b}
+	if r.FormValue("confirm") == "yes" {
+		f.Limit = b.Most
+		done, err := b.run(r.Context(), f, c.by(r))
+		if err != nil {
+			return err
+		}
+		d.Done = &done
+	} else {
 		preview, err := c.o.Engine.Preview(r.Context(), f)
 		if err != nil {
 			return err
 		}
 		d.Preview = &preview
-		c.show(w, r, http.StatusOK, "redrive", "Retry failed runs", d)
-		return nil
 	}
-	f.Limit = 500
-	done, err := c.o.Engine.RetryAll(r.Context(), f, c.by(r))
-	if err != nil {
-		return err
-	}
-	d.Done = &done
-	c.show(w, r, http.StatusOK, "redrive", "Retry failed runs", d)
+	c.show(w, r, http.StatusOK, "redrive", b.Words+" runs", d)
 	return nil
 }
 

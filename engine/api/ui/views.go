@@ -194,8 +194,9 @@ type runsData struct {
 	Done    *records.RunsDone
 	States  []string
 	Reason  string // that was given, for a page that goes on
-	May     bool   // the reader may retry them
-	More    bool   // a field is in use that is folded away otherwise
+	Bulk    bulk
+	May     bool // the reader may retry them
+	More    bool // a field is in use that is folded away otherwise
 
 	Pipelines, Flows, Handlers []string // that exist, for who types
 }
