@@ -72,22 +72,54 @@ type Hit struct {
 	Text string
 }
 
-// Search returns the lines of all pages that hold a text, in any case, in the order of the pages.
-func Search(text string) ([]Hit, error) {
+// Search finds paragraphs and rows of tables that hold all words of a query, in any case and order. It returns the line of
+// each that holds most of them, in the order of the pages, but first those that hold the query as it is written.
+func Search(query string) ([]Hit, error) {
 	pages, err := Pages()
 	if err != nil {
 		return nil, err
 	}
-	var hits []Hit
-	text = strings.ToLower(text)
+	query = strings.ToLower(query)
+	words := strings.Fields(query)
+	var exact, rest []Hit
 	for _, p := range pages {
-		for i, line := range strings.Split(p.Text, "\n") {
-			if strings.Contains(strings.ToLower(line), text) {
-				hits = append(hits, Hit{p, i + 1, strings.TrimSpace(line)})
+		lines := strings.Split(p.Text, "\n")
+		for from, to := 0, 0; from < len(lines); from = to {
+			if to = from + 1; !isRow(lines[from]) {
+				for to < len(lines) && lines[to] != "" && !isRow(lines[to]) {
+					to++
+				}
+			}
+			best, most := from, 0
+			for i, line := range lines[from:to] {
+				if n := held(line, words); n > most {
+					best, most = from+i, n
+				}
+			}
+			hit := Hit{p, best + 1, strings.TrimSpace(lines[best])}
+			switch block := strings.Join(lines[from:to], " "); {
+			case most == 0 || held(block, words) < len(words):
+			case strings.Contains(strings.ToLower(block), query):
+				exact = append(exact, hit)
+			default:
+				rest = append(rest, hit)
 			}
 		}
 	}
-	return hits, nil
+	return append(exact, rest...), nil
+}
+
+func isRow(line string) bool { return strings.HasPrefix(line, "|") }
+
+// held counts the words that a text holds; they are in lower case.
+func held(text string, words []string) (n int) {
+	text = strings.ToLower(text)
+	for _, w := range words {
+		if strings.Contains(text, w) {
+			n++
+		}
+	}
+	return n
 }
 
 // Glossary returns the meanings of the words of the glossary, by word.

@@ -19,11 +19,11 @@ func docsCommand() *cobra.Command {
 		Short: "Read the documentation",
 		Long: `docs prints a page of the documentation, as Markdown. Without a page it lists
 all pages in reading order. "docs recipes" lists flows to copy, and "docs recipes/NAME"
-prints one with its test. With --search it lists the lines that contain a text.`,
+prints one with its test. With --search it lists the paragraphs that contain all words.`,
 		Example: "  procaas docs\n  procaas docs tutorial\n  procaas docs authoring/state\n  procaas docs --search idempotency",
 		Args:    cobra.MaximumNArgs(1),
 	}
-	search := c.Flags().String("search", "", "list the lines that contain this text, in any case")
+	search := c.Flags().String("search", "", "list the paragraphs that contain all these words, in any case and order")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		pages, err := docs.Pages()
 		if err != nil {
@@ -84,7 +84,7 @@ func searchDocs(s cli.Streams, text string) error {
 		return err
 	}
 	if len(hits) == 0 {
-		return cli.Usagef("no page holds %q; procaas docs lists the pages", text)
+		return cli.Usagef("no paragraph contains all of %q; try fewer words, or procaas docs for the list of pages", text)
 	}
 	for _, h := range hits {
 		if err := s.Printf("%s:%d: %s\n", h.Page.Name, h.Line, h.Text); err != nil {
