@@ -200,6 +200,13 @@ func (c *checker) controls(controls map[string]*Control) {
 }
 
 func (c *checker) event(e *Event) {
+	if e.Trigger != "" && !c.trigger(e) {
+		return
+	}
+	if e.Type == "" {
+		c.Errorf(head(e.Span), rules.TestPlace, "write type: order-created, or trigger: nightly", "an event needs a type")
+		return
+	}
 	if len(c.suite.Bundle.On(e.Type)) == 0 && len(c.suite.Bundle.Awaiting(e.Type)) == 0 && (e.Expect == nil || e.Expect.Refused == "") {
 		var known []string
 		for _, p := range c.suite.Bundle.Pipelines {
@@ -213,6 +220,25 @@ func (c *checker) event(e *Event) {
 		c.expect(e.Expect, c.pipelinesOf([]*Event{e}))
 		c.inner(e.Expect)
 	}
+}
+
+// trigger takes the type of an event from its trigger, and reports whether it could.
+func (c *checker) trigger(e *Event) bool {
+	i := slices.IndexFunc(c.suite.Bundle.Triggers, func(t *tree.Trigger) bool { return t.ID == e.Trigger })
+	if i < 0 {
+		var known []string
+		for _, t := range c.suite.Bundle.Triggers {
+			known = append(known, t.ID)
+		}
+		c.unknown(e.PlaceOf("trigger", head(e.Span)), "trigger", e.Trigger, known)
+		return false
+	}
+	if e.Type != "" || e.Key != "" || e.ID != "" || e.Payload != nil || e.Delay != 0 || e.Priority != 0 {
+		c.Errorf(head(e.Span), rules.TestPlace, "leave out all but at and expect", "an event of a trigger is as the trigger %s says", e.Trigger)
+		return false
+	}
+	e.Type, e.fires = c.suite.Bundle.Triggers[i].Event, c.suite.Bundle.Triggers[i]
+	return true
 }
 
 func (c *checker) entity(e *Entity) { c.entityOf(e.Span, e.Flow, []string{e.State}, e.SharedState) }

@@ -112,8 +112,8 @@ func Run(ctx context.Context, suites []*Suite, o Options) (*Report, error) {
 	return report, err
 }
 
-// leftOut says which parts of the pipelines no test has shown: triggers that never fire, unless a
-// test hands their event in, and queues.
+// leftOut says which parts of the pipelines no test has shown: triggers that no test fires and
+// whose event none hands in, and queues.
 func leftOut(suites []*Suite) (out []string) {
 	handed := map[string]bool{}
 	for _, s := range suites {
@@ -126,7 +126,7 @@ func leftOut(suites []*Suite) (out []string) {
 	for _, s := range suites {
 		for _, t := range s.Bundle.Triggers {
 			if !handed[t.Event] {
-				out = append(out, fmt.Sprintf("trigger %s: tests fire no triggers. Hand its event in: events: {type: %s}", t.ID, t.Event))
+				out = append(out, fmt.Sprintf("trigger %s: no test fires it. Write events: {trigger: %s}", t.ID, t.ID))
 			}
 		}
 		for _, p := range s.Bundle.Pipelines {

@@ -9,6 +9,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/spec"
+	"procaas/dsl/tree"
 )
 
 // The structs of these files are the format of *.test.yaml: as with the language,
@@ -33,9 +34,9 @@ var Spec = sync.OnceValue(func() *spec.Spec {
 // A File holds tests of pipelines, which run in virtual time, without a network. A run that fails
 // must be expected, else the test fails.
 //
-// Tests fire no triggers: hand the event of a trigger in. They have no queue: mock a handler with
-// queue.put, and hand the task in as an event. Mocks reply only what you write. If a service may
-// leave a member out or send null, write a test with that reply too.
+// Triggers fire only where events say so. Tests have no queue: mock a handler with queue.put, and
+// hand the task in as an event. Mocks reply only what you write. If a service may leave a member
+// out or send null, write a test with that reply too.
 //
 //	mocks:
 //	  get-order: {reply: {order: {id: o-1, user-id: u-1, price: 400}}}
@@ -134,7 +135,11 @@ type Event struct {
 	At time.Duration `yaml:"at" min:"0s"`
 
 	// Type is the type of the event.
-	Type string `yaml:"type" required:"true"`
+	Type string `yaml:"type"`
+
+	// Trigger fires a trigger, in place of type: its event is handed in when its schedule says so next, by the clock of the
+	// test. The same trigger fires again at its next time.
+	Trigger string `yaml:"trigger"`
 
 	// Payload is what the event tells.
 	Payload *expr.Value `yaml:"payload" expr:"no"`
@@ -156,6 +161,8 @@ type Event struct {
 
 	// Expect says what must have come of the run of this event.
 	Expect *Expect `yaml:"expect"`
+
+	fires *tree.Trigger // of Trigger, when the test has been checked; nil without one
 }
 
 // A Change is what happens while runs go on.

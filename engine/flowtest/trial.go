@@ -20,6 +20,7 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/secrets"
 	"procaas/engine/store"
+	"procaas/engine/triggers"
 )
 
 const (
@@ -225,16 +226,28 @@ func (c *Control) change() (change guard.ControlChange, ok bool) {
 }
 
 // play lets the events and changes happen, each at its time, and what follows.
-func (t *trial) play(ctx context.Context) error {
+func (t *trial) play(ctx context.Context) (err error) {
 	type step struct {
 		at time.Duration
 		do func() error
 	}
 	var steps []step
-	at := time.Duration(0)
+	at, fired := time.Duration(0), map[*tree.Trigger]time.Time{}
 	for _, e := range t.test.Events {
 		at = max(at, e.At)
-		steps = append(steps, step{at, func() error { return t.hand(ctx, e) }})
+		ev := model.Event{ID: e.ID, Source: e.Source, Type: e.Type, Key: e.Key, Priority: e.Priority}
+		ev.Payload, _ = e.Payload.Literal()
+		if e.fires != nil {
+			from := t.began.Add(at - 1)
+			if last := fired[e.fires]; last.After(from) {
+				from = last
+			}
+			if ev, err = triggers.Firing(e.fires, from); err != nil {
+				return err
+			}
+			fired[e.fires], at = ev.Time, ev.Time.Sub(t.began)
+		}
+		steps = append(steps, step{at, func() error { return t.hand(ctx, e, ev) }})
 	}
 	for _, c := range t.test.Changes {
 		steps = append(steps, step{c.At, func() error { return t.change(ctx, c) }})
@@ -309,21 +322,18 @@ func (t *trial) problem(at diag.Span, d Difference) {
 	t.problems = append(t.problems, d)
 }
 
-// hand hands an event in.
-func (t *trial) hand(ctx context.Context, e *Event) error {
+// hand hands an event in, which ev is for the engine.
+func (t *trial) hand(ctx context.Context, e *Event, ev model.Event) error {
 	h := &handed{event: e, at: t.clock.Now().Sub(t.began)}
 	t.handed = append(t.handed, h)
-	payload, _ := e.Payload.Literal()
-	ev := model.Event{
-		ID: e.ID, Source: e.Source, Type: e.Type, Key: e.Key, Payload: payload, Priority: e.Priority, Time: t.clock.Now(),
-	}
+	ev.Time = t.clock.Now()
 	if ev.ID == "" {
 		ev.ID = fmt.Sprintf("event-%d", len(t.handed))
 	}
 	if e.Delay > 0 {
 		ev.At = t.clock.Now().Add(e.Delay)
 	}
-	out, err := t.v.Engine().Submit(ctx, []intake.Submission{{Event: ev}})
+	out, err := t.v.Engine().SubmitOwn(ctx, []intake.Submission{{Event: ev}})
 	if err != nil {
 		return err
 	}

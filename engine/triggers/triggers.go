@@ -111,6 +111,16 @@ func Check(t *tree.Trigger) error {
 	return err
 }
 
+// Firing returns the first event of a trigger that is due after a moment. Its time is when; zero for one that is not due
+// in years. The error is of a trigger whose times cannot be told.
+func Firing(t *tree.Trigger, after time.Time) (model.Event, error) {
+	c, err := newClockwork(t)
+	if err != nil {
+		return model.Event{}, err
+	}
+	return c.event(c.next(after)), nil
+}
+
 // A Firer submits the events of triggers at their times.
 type Firer struct {
 	Clock    *clock.Clock

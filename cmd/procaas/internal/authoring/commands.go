@@ -6,8 +6,8 @@ import "github.com/spf13/cobra"
 // Commands are those of authors, but for those that run events.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
-		validateCommand(), testCommand(), planCommand(), ownersCommand(), diffCommand(), evalCommand(), explainCommand(), docsCommand(), schemaCommand(), genCommand(),
-		initCommand(), newCommand(), fmtCommand(), upgradeCommand(),
+		validateCommand(), testCommand(), planCommand(), triggersCommand(), ownersCommand(), diffCommand(), evalCommand(),
+		explainCommand(), docsCommand(), schemaCommand(), genCommand(), initCommand(), newCommand(), fmtCommand(), upgradeCommand(),
 	}
 }
 
