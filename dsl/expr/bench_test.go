@@ -41,3 +41,17 @@ func BenchmarkExprEval(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkExprTrace(b *testing.B) {
+	for _, bm := range benchmarked {
+		b.Run(bm.name, func(b *testing.B) {
+			e, env := mustExpr(b, bm.source), goldenEnv()
+			b.ReportAllocs()
+			for b.Loop() {
+				if t := e.Trace(b.Context(), env); t.Error != "" {
+					b.Fatal(t.Error)
+				}
+			}
+		})
+	}
+}
