@@ -138,7 +138,8 @@ func changeLines(before, after any) []string {
 	maps.Copy(all, is)
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if was[name] == is[name] {
+		// Who set a part of a control stands in the line of the record that set it.
+		if was[name] == is[name] || strings.HasPrefix(name, "setters.") {
 			continue
 		}
 		text := cmp.Or(is[name], "removed")
