@@ -107,21 +107,19 @@ func newEvidence(docs store.Documents) *evidence {
 	return &evidence{docs: docs, fresh: map[int64]*chapter{}, kept: map[int64]chapter{}}
 }
 
-// take takes a sample, once in its time.
+// take adds what has happened since the last time to the present sample.
 func (e *evidence) take(now time.Time, n Numbers, handlers []stats.HandlerInfo, wrong []problem) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := sample{At: now.Unix() - now.Unix()%evidenceStep}
-	if s.At == e.at {
-		return
-	}
+	known := e.at == s.At // the calls of its time
 	if e.at != 0 {
 		s.Accepted, s.LeftOut = int64(n.Accepted-e.last.Accepted), int64(n.LeftOut-e.last.LeftOut)
 		s.Failed = int64(n.Runs["failed"] - e.last.Runs["failed"])
 	}
 	e.at, e.last = s.At, n
 	for _, h := range handlers {
-		if h.RecentRatio != nil {
+		if h.RecentRatio != nil && !known {
 			s.Calls += h.RecentCalls
 			s.Errors += h.RecentCalls - int64(float64(h.RecentCalls)*(*h.RecentRatio)+0.5)
 		}
@@ -129,16 +127,28 @@ func (e *evidence) take(now time.Time, n Numbers, handlers []stats.HandlerInfo, 
 			s.Out++
 		}
 	}
-	c := chapter{From: s.At - s.At%evidenceChapter, Samples: []sample{s}}
-	for _, p := range wrong[:min(len(wrong), evidenceWrong)] {
-		c.note(p.incident(now))
-	}
-	e.put(c)
+	e.put(chapter{From: s.At - s.At%evidenceChapter, Samples: []sample{s}})
+	e.noteAll(now, wrong)
 	for from := range e.fresh {
 		if from < s.At-evidenceDay-evidenceChapter {
 			delete(e.fresh, from)
 		}
 	}
+}
+
+// note keeps what is wrong now: what somebody has seen on a page is in the evidence, however soon it ends.
+func (e *evidence) note(now time.Time, wrong []problem) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.noteAll(now, wrong)
+}
+
+func (e *evidence) noteAll(now time.Time, wrong []problem) {
+	c := chapter{From: now.Unix() - now.Unix()%evidenceChapter}
+	for _, p := range wrong[:min(len(wrong), evidenceWrong)] {
+		c.note(p.incident(now))
+	}
+	e.put(c)
 }
 
 // put keeps what is to be written.

@@ -48,6 +48,21 @@ func TestEvidenceOutlivesItsNodes(t *testing.T) {
 	}
 }
 
+// What fails and is mended between two samples is evidence, too.
+func TestEvidenceOfAMoment(t *testing.T) {
+	t.Parallel()
+	e := newEvidence(memory.New(time.Now).Ports().Documents)
+	now := time.Now()
+	for _, failed := range []float64{0, 3, 3, 4} {
+		e.take(now, Numbers{Runs: map[string]float64{"failed": failed}}, nil, nil)
+	}
+	e.note(now, []problem{{Name: "orders", Is: isDown}})
+	all, err := e.between(t.Context(), now.Add(-time.Hour), time.Time{})
+	if err != nil || len(all.Samples) != 1 || all.Samples[0].Failed != 4 || len(all.Wrong) != 1 {
+		t.Errorf("want 4 failed runs and an incident in one sample, have %+v, %v", all, err)
+	}
+}
+
 // A day later the same document is of another quarter of an hour.
 func TestEvidenceIsOfTheLastDay(t *testing.T) {
 	t.Parallel()

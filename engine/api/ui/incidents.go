@@ -58,6 +58,7 @@ func (c *Console) incidents(w http.ResponseWriter, r *http.Request) (err error) 
 	if d.Since, d.Until, err = period(r); err != nil {
 		return err
 	}
+	c.evidence.take(time.Now(), c.o.Numbers(), c.o.Engine.Handlers(), d.Wrong)
 	all, err := c.evidence.between(r.Context(), d.Since, d.Until)
 	if err != nil {
 		return err

@@ -70,6 +70,7 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name,
 	if g.Role != "" {
 		f.Caller, f.SignedIn = g.Name, g.Name != "anonymous"
 		wrong, f.Still = c.problems(), newStanding(c.o.Engine.Backlog())
+		c.evidence.note(time.Now(), wrong)
 		f.Wrong = wrong[:min(len(wrong), shownProblems)]
 		f.More = len(wrong) - len(f.Wrong)
 	}
