@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
@@ -123,7 +124,7 @@ func checkPayload(b *tree.Body) {
 	method, _ := literal(b.Field("method"))
 	switch {
 	// A null body counts as none: see [Request.method].
-	case b.Field("body").Expr() != nil && b.Field("method") == nil:
+	case b.Field("body").Expr() != nil && b.Field("method") == nil && b.Field("body").Outline().Types()&datum.NullShape != 0:
 		b.Warnf(given.Span, rules.Body, "add method: POST",
 			"say the method: when the body turns out to be null, this would be a GET")
 	case given != nil && (method == http.MethodGet || method == http.MethodHead):
