@@ -81,3 +81,35 @@ func TestCellIsRemoved(t *testing.T) {
 		t.Errorf("want two runs, have %d, %v", len(runs), err)
 	}
 }
+
+// What works on a database since before it became a cell gives way to other cells like one that was opened later, and a
+// database that has tasks becomes none.
+func TestStoresThatWereOpenBeforeTheCellsGiveWay(t *testing.T) {
+	t.Parallel()
+	ctx, home, other := t.Context(), enginetest.MigratedPostgres(t), enginetest.MigratedPostgres(t)
+	early, err := opener(home)(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer early.Close()
+	s := open(t, home, map[string]string{"b": other})
+	move(t, s, cells.All(), "b")
+	task := store.TaskSpec{Type: "w", Unique: "u"}
+	if out := outcomes(t, early.Tasks, []store.TaskSpec{task}); !errors.Is(out[0].Err, store.ErrMoving) {
+		t.Errorf("want a name refused that belongs elsewhere, have %+v", out)
+	}
+	join(t, early.Store)
+	out, err := early.Inbox.Accept(ctx, 0, []model.Intake{order("k", "run")})
+	if err != nil || !errors.Is(out[0].Err, store.ErrMoving) {
+		t.Errorf("want an event refused that belongs elsewhere, have %+v, %v", out, err)
+	}
+	used, err := opener(enginetest.MigratedPostgres(t))(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer used.Close()
+	put(t, used.Tasks, task)
+	if err := used.Enrolment.Enroll(ctx, store.CellID{Inbox: "i", Name: "c", Number: 2}, false); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("want a database with tasks refused, have %v", err)
+	}
+}

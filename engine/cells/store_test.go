@@ -2,7 +2,6 @@ package cells_test
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"testing"
 	"time"
@@ -22,14 +21,8 @@ func opener(dsn string) func(context.Context) (*store.Cell, error) {
 		if err != nil {
 			return nil, err
 		}
-		tasks, err := queue.Open(ctx, dsn, queue.Options{MaxConns: 4, Cell: true})
-		if err != nil {
-			return nil, errors.Join(err, db.Close())
-		}
 		c := db.Cell()
-		c.Tasks, c.Shared = tasks.Tasks(), tasks
-		c.Close = func() error { return errors.Join(tasks.Close(), db.Close()) }
-		return c, nil
+		return c, queue.Attach(ctx, c, dsn, queue.Options{MaxConns: 4})
 	}
 }
 

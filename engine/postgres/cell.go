@@ -53,7 +53,8 @@ const (
 	insertCellID = "insert into inbox_cell (inbox, name, number) values ($1, $2, $3)"
 	openAll      = "insert into inbox_slots (slot, state) select n, 'open' from generate_series(0, $1::int - 1) n"
 	readUse      = `select exists (select from nodes join leases using (node) where gone is null and lease_until >= clock_timestamp()),
-	exists (select from runs) or exists (select from history) or exists (select from keys)`
+	exists (select from runs) or exists (select from history) or exists (select from keys)
+	or exists (select from tasks) or exists (select from task_schedule) or exists (select from task_dead)`
 	// Positions of cells never meet: each has its own rest of them by the number of cells.
 	spreadSeq = `select setval(pg_get_serial_sequence('runs', 'seq'), n - n % $2 + $2 + $3, false)
 	from (select greatest(coalesce(pg_sequence_last_value(pg_get_serial_sequence('runs', 'seq')::regclass), 0), $1::bigint) as n) l`
@@ -89,7 +90,7 @@ func enroll(ctx context.Context, t *tx, b store.CellID, all bool) error {
 	case live:
 		return fmt.Errorf("nodes work on the database that do not know of cells; stop them first: %w", store.ErrConflict)
 	case used && !all:
-		return fmt.Errorf("the database has runs or keys of its own; a new cell has to be empty: %w", store.ErrConflict)
+		return fmt.Errorf("the database has runs, keys or tasks of its own; a new cell has to be empty: %w", store.ErrConflict)
 	}
 	t.queue(insertCellID, b.Inbox, b.Name, b.Number)
 	if all {

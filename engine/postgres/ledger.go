@@ -23,7 +23,10 @@ const (
 
 // Join implements [store.Ledger].
 func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (node int64, err error) {
+	enrolled := false
 	err = s.db.tx(ctx, func(t *tx) error {
+		t.queue(lockSlots)
+		t.queue("select exists (select from inbox_cell)").QueryRow(value(&enrolled))
 		t.queue(forgetNodes, store.NodesRemembered.Microseconds())
 		t.queue(forgetPresences)
 		var drawn int64
@@ -37,6 +40,9 @@ func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (nod
 	})
 	if err != nil {
 		return 0, fmt.Errorf("join: %w", err)
+	}
+	if enrolled {
+		s.db.cell.Store(true) // it may have become a cell since it was opened, while no node was there
 	}
 	if _, err := s.presence.judge(ctx, s.db.pool); err != nil { // who was here before may just have been killed
 		s.log.Warn("it cannot be found out whether a node of this machine is dead, waiting for the end of its lease", "error", err)

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,33 +14,43 @@ import (
 
 // This file is the part of a queue whose database is one of several that share an inbox. See [store.SharedTasks].
 
+// Attach opens the queue of the database of a cell, as a part of the cell.
+func Attach(ctx context.Context, c *store.Cell, dsn string, o Options) error {
+	s, err := Open(ctx, dsn, o)
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	runs := c.Close
+	c.Tasks, c.Shared = s.Tasks(), s
+	c.Close = func() error { return errors.Join(s.Close(), runs()) }
+	return nil
+}
+
 // chartSlot is what the map of the inbox calls a slot of tasks.
 func chartSlot(slot int) int { return store.InboxSlots + slot }
 
-const readOpenSlots = "select slot from inbox_slots where state = 'open' and slot = any ($1::int[])"
+// A database that is no cell has all slots. It says so itself, in the transaction: it may have become one since it was opened.
+const (
+	lockOpenSlots = pgkit.LockSlots + " from inbox_cell"
+	readElsewhere = `select w.slot from unnest($1::int[]) as w (slot) where exists (select from inbox_cell)
+	and not exists (select from inbox_slots s where s.slot = w.slot and s.state = 'open')`
+)
 
-// elsewhere returns those slots of unique names that are not open here, and keeps the others open until the end of the
+// elsewhere finds those slots of unique names that are not open here, and keeps the others open until the end of the
 // transaction.
-func (p *putting) elsewhere(ctx context.Context, tx pgx.Tx) (map[int]bool, error) {
-	if !p.cell {
-		return nil, nil
-	}
+func (p *putting) elsewhere(b *pgx.Batch) map[int]bool {
 	out := map[int]bool{}
-	var wanted []int32
-	for _, i := range p.unique {
-		slot := chartSlot(p.specs[i].Slot())
-		out[slot], wanted = true, append(wanted, int32(slot))
+	wanted := make([]int32, len(p.unique))
+	for n, i := range p.unique {
+		wanted[n] = int32(chartSlot(p.specs[i].Slot()))
 	}
-	if _, err := tx.Exec(ctx, pgkit.LockSlots); err != nil {
-		return nil, err
-	}
-	rows, err := tx.Query(ctx, readOpenSlots, wanted)
-	if err != nil {
-		return nil, err
-	}
-	slot := 0
-	_, err = pgx.ForEachRow(rows, []any{&slot}, func() error { delete(out, slot); return nil })
-	return out, err
+	b.Queue(lockOpenSlots)
+	b.Queue(readElsewhere, wanted).Query(func(rows pgx.Rows) error {
+		slot := 0
+		_, err := pgx.ForEachRow(rows, []any{&slot}, func() error { out[slot] = true; return nil })
+		return err
+	})
+	return out
 }
 
 const firstTasks = `

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"procaas/engine/pgkit"
 	"procaas/engine/store"
 
 	"github.com/jackc/pgx/v5"
@@ -236,7 +235,7 @@ func (g *claiming) queue(b *pgx.Batch, c *Claim) {
 		return
 	}
 	if keyed {
-		b.Queue(pgkit.LockSlots)
+		b.Queue(lockOpenSlots)
 	}
 	if len(guarded) > 0 {
 		b.Queue(lockTypes, guarded)

@@ -71,7 +71,6 @@ func (s *Store) PutTx(ctx context.Context, tx pgx.Tx, specs []Spec) ([]Put, erro
 
 // A putting is one batch on its way in.
 type putting struct {
-	cell   bool
 	specs  []Spec
 	ids    []int64
 	out    []Put
@@ -87,7 +86,7 @@ func (s *Store) prepare(ctx context.Context, from drawer, specs []Spec) (*puttin
 	if err != nil {
 		return nil, err
 	}
-	p := &putting{cell: s.cell, specs: specs, ids: ids, out: make([]Put, len(specs))}
+	p := &putting{specs: specs, ids: ids, out: make([]Put, len(specs))}
 	seen := map[string]bool{}
 	for i := range specs {
 		spec := &specs[i]

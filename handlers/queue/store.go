@@ -51,9 +51,6 @@ type Options struct {
 	// found by polling.
 	Direct string
 
-	// Cell says that the database is, or becomes, one of several that share an inbox.
-	Cell bool
-
 	// Log hears of connections that were lost; nothing is logged when nil.
 	Log *slog.Logger
 }
@@ -65,7 +62,6 @@ type Store struct {
 	*hints
 	owned  bool // the pool is the store's to close
 	forget bool
-	cell   bool // one of several that share an inbox: unique names are for some slots
 
 	leases leases
 	asked  asked
@@ -154,8 +150,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	return start(ctx, pool, mode != pgx.QueryExecModeCacheStatement, o)
 }
 
-const findTables = `select to_regclass('tasks') is not null and to_regclass('task_facts') is not null,
-	(select count(*) from inbox_cell) > 0`
+const findTables = "select to_regclass('tasks') is not null and to_regclass('task_facts') is not null"
 
 func start(ctx context.Context, pool *pgxpool.Pool, pooled bool, o Options) (*Store, error) {
 	d := &db{pool: pool, pooled: pooled}
@@ -167,14 +162,13 @@ func start(ctx context.Context, pool *pgxpool.Pool, pooled bool, o Options) (*St
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	var there, cell bool
-	if err := pool.QueryRow(ctx, findTables).Scan(&there, &cell); err != nil {
+	var there bool
+	if err := pool.QueryRow(ctx, findTables).Scan(&there); err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
 	if !there {
 		return nil, errors.New("queue: the schema has no tables for tasks: run procaas migrate")
 	}
-	s.cell = o.Cell || cell
 	if err := s.makePartitions(ctx); err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
 	}

@@ -98,16 +98,14 @@ func (p *putting) putUnique(ctx context.Context, tx pgx.Tx) error {
 // openOnes groups the tasks by their unique keys, and refuses those of types that take
 // none.
 func (p *putting) openOnes(ctx context.Context, tx pgx.Tx) (map[uid][]int, error) {
-	elsewhere, err := p.elsewhere(ctx, tx)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := tx.Query(ctx, findDraining, p.types)
-	if err != nil {
-		return nil, err
-	}
-	draining, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
+	var b pgx.Batch
+	elsewhere := p.elsewhere(&b)
+	var draining []string
+	b.Queue(findDraining, p.types).Query(func(rows pgx.Rows) (err error) {
+		draining, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, err
 	}
 	wanted := map[uid][]int{}

@@ -168,7 +168,7 @@ func serve(ctx context.Context, s cli.Streams, f Flags) error {
 type Node struct {
 	engine  *engine.Engine
 	store   store.Store
-	tasks   *stores.Tasks
+	tasks   *store.TaskStore
 	closing chan struct{} // closed when run is told to end
 	web     *web.Server
 	proxies *proxies
@@ -242,9 +242,6 @@ func (f *Flags) stores() stores.Options {
 	return stores.Options{DSN: f.Store, Cells: f.Cells, Migrate: f.Migrate}
 }
 
-// closeStores closes what has been opened for runs and tasks.
-func (n *Node) closeStores() error { return errors.Join(n.tasks.Close(), n.store.Close()) }
-
 // beyond returns an address of the node that others than this machine reach; empty when
 // there is none.
 func (f *Flags) beyond(access api.Options) string {
@@ -264,12 +261,9 @@ func (n *Node) open(ctx context.Context, b *tree.Bundle, access api.Options) (er
 	if err != nil {
 		return fmt.Errorf("open store %s: %w", stores.Redact(n.flags.Store), err)
 	}
-	if n.tasks, err = stores.OpenTasks(ctx, n.flags.Store, n.store, n.log); err != nil {
-		return errors.Join(fmt.Errorf("open store %s: %w", stores.Redact(n.flags.Store), err), n.store.Close())
-	}
-	n.tasks.TaskStore = taskrun.MeasureTasks(n.tasks.TaskStore, n.metrics)
+	n.tasks = taskrun.MeasureTasks(n.store.Tasks, n.metrics)
 	if n.traces, err = observe.OpenTraces(ctx, nodeName(n.flags.Name), n.log); err != nil {
-		return errors.Join(err, n.closeStores())
+		return errors.Join(err, n.store.Close())
 	}
 	err = n.openShards(ctx, b)
 	if err == nil {
@@ -278,7 +272,7 @@ func (n *Node) open(ctx context.Context, b *tree.Bundle, access api.Options) (er
 	if err != nil {
 		n.closeShards()
 		n.traces.Close(n.log)
-		return errors.Join(err, n.closeStores())
+		return errors.Join(err, n.store.Close())
 	}
 	return nil
 }
@@ -314,7 +308,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	if n.alerts, err = n.newAlerts(f, o.Name); err != nil {
 		return err
 	}
-	served.Tasks, served.StrictTasks, served.Closing = n.tasks.TaskStore, f.StrictQueues, n.closing
+	served.Tasks, served.StrictTasks, served.Closing = n.tasks, f.StrictQueues, n.closing
 	served.Engine, served.Log, served.Registry, served.Version, served.Play = api.Of(e), n.log, n.metrics, cli.Version(), play
 	served.Dev, served.Documents, served.TraceURL = f.read != nil, n.store.Documents, f.TraceURL
 	if !goodTraceURL(f.TraceURL) {
@@ -362,7 +356,7 @@ func (n *Node) Run(ctx context.Context) error {
 	n.web.Start(n.api)
 	g.Go(func() error { n.followShards(ctx); return nil })
 	g.Go(func() error { return n.console.Run(ctx) })
-	g.Go(func() error { n.engine.ServeTasks(ctx, n.tasks.TaskStore); return nil })
+	g.Go(func() error { n.engine.ServeTasks(ctx, n.tasks); return nil })
 	g.Go(func() error {
 		defer close(n.closing)
 		taskrun.TendTasks(ctx, n.tasks.Maintenance, n.flags.Retention, n.log)
@@ -373,7 +367,7 @@ func (n *Node) Run(ctx context.Context) error {
 	err := g.Wait()
 	n.closeShards()
 	n.traces.Close(n.log)
-	return errors.Join(err, n.closeStores())
+	return errors.Join(err, n.store.Close())
 }
 
 // URL is where the API answers.

@@ -43,7 +43,7 @@ func (n *Node) openShards(ctx context.Context, b *tree.Bundle) (err error) {
 // types lists the handler types of a node; those of transfers use its shard maps, and
 // those of the queue its tasks.
 func (n *Node) types() []engine.HandlerType {
-	all := queue.Bind(handlers.All(), n.tasks.TaskStore)
+	all := queue.Bind(handlers.All(), n.tasks)
 	if n.shards == nil {
 		return all
 	}

@@ -57,12 +57,11 @@ func (o Options) openCells(ctx context.Context, log *slog.Logger) (store.Store, 
 	if err != nil {
 		return store.Store{}, err
 	}
-	tasks := queue.Options{Log: log, Cell: true}
 	all := cells.Options{Log: log, Cells: map[string]func(context.Context) (*store.Cell, error){}}
 	for name, dsn := range named {
-		all.Cells[name] = func(ctx context.Context) (*store.Cell, error) { return o.openCell(ctx, dsn, tasks) }
+		all.Cells[name] = func(ctx context.Context) (*store.Cell, error) { return o.openCell(ctx, dsn, log) }
 	}
-	home, err := o.openCell(ctx, o.DSN, tasks)
+	home, err := o.openCell(ctx, o.DSN, log)
 	if err != nil {
 		return store.Store{}, err
 	}
@@ -74,17 +73,12 @@ func (o Options) openCells(ctx context.Context, log *slog.Logger) (store.Store, 
 	return s.Ports(), nil
 }
 
-func (o Options) openCell(ctx context.Context, dsn string, tasks queue.Options) (*store.Cell, error) {
-	db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: o.Migrate, Log: tasks.Log})
+// openCell opens a database, which may be one of several or the only one.
+func (o Options) openCell(ctx context.Context, dsn string, log *slog.Logger) (*store.Cell, error) {
+	db, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: o.Migrate, Log: log})
 	if err != nil {
 		return nil, err
 	}
 	c := db.Cell()
-	q, err := queue.Open(ctx, dsn, tasks)
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	c.Tasks, c.Shared = q.Tasks(), q
-	c.Close = func() error { return errors.Join(q.Close(), db.Close()) }
-	return c, nil
+	return c, queue.Attach(ctx, c, dsn, queue.Options{Log: log})
 }

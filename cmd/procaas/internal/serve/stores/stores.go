@@ -19,7 +19,6 @@ import (
 	"procaas/engine/postgres"
 	"procaas/engine/sqlite"
 	"procaas/engine/store"
-	"procaas/handlers/queue"
 )
 
 // Options say where a node keeps what it has.
@@ -38,7 +37,7 @@ func (o Options) Open(ctx context.Context, log *slog.Logger) (store.Store, error
 		return o.openCells(ctx, log)
 	}
 	if IsPostgres(o.DSN) {
-		db, err := o.openCell(ctx, o.DSN, queue.Options{Log: log})
+		db, err := o.openCell(ctx, o.DSN, log)
 		if err != nil {
 			return store.Store{}, err
 		}
@@ -231,25 +230,4 @@ func Exists(dsn string) bool {
 	}
 	_, err := os.Stat(path)
 	return err == nil
-}
-
-// Tasks are the queue of tasks of a node.
-type Tasks struct {
-	*store.TaskStore
-	Close func() error
-}
-
-// OpenTasks opens the queue of tasks in the same place as the runs.
-func OpenTasks(ctx context.Context, dsn string, db store.Store, log *slog.Logger) (*Tasks, error) {
-	switch {
-	case db.Tasks != nil:
-		return &Tasks{db.Tasks, func() error { return nil }}, nil
-	case !IsPostgres(dsn):
-		return nil, errors.New("the store keeps no tasks")
-	}
-	tasks, err := queue.Open(ctx, dsn, queue.Options{Log: log})
-	if err != nil {
-		return nil, err
-	}
-	return &Tasks{tasks.Tasks(), tasks.Close}, nil
 }
