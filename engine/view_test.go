@@ -62,7 +62,7 @@ func TestViewOfARunWithoutCheckpoint(t *testing.T) {
 
 func TestViewNeverLosesAnUnreadableCheckpoint(t *testing.T) {
 	t.Parallel()
-	for _, checkpoint := range []string{"{", `{"v":3}`, `{"v":1,"shared_state":{"n":1e999}}`} {
+	for _, checkpoint := range []string{"{", `{"v":4}`, `{"v":1,"shared_state":{"n":1e999}}`} {
 		v := records.View(store.RunRecord{Status: model.Failed, Error: "p/s/a: no", Checkpoint: []byte(checkpoint)})
 		if !strings.HasPrefix(v.Error, "p/s/a: no; read checkpoint: ") || v.SharedState == nil || v.Handlers == nil {
 			t.Errorf("%s: have %q, want the run's error and what is wrong with the checkpoint", checkpoint, v.Error)

@@ -2,45 +2,92 @@ package checkpoint
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"reflect"
-	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"procaas/engine/model"
 )
 
-// What is written by hand must be what encoding/json writes, each field by itself
-// and all together: a field that is forgotten here would be lost in every crash.
+// What is written is read as it was, each field by itself and all together: a field that is
+// forgotten here would be lost in every crash.
 func TestCheckpointsAreWrittenWhole(t *testing.T) {
 	t.Parallel()
-	check := func(name string, c Run) {
-		written := c
-		written.Handlers = slices.Clone(c.Handlers)
-		slices.Reverse(written.Handlers)
-		if have, want := string(c.Encode()), string(model.EncodeJSON(written)); have != want {
-			t.Errorf("%s:\nhave %s\nwant %s", name, have, want)
+	for _, began := range []time.Time{{}, someTime.Add(-time.Second), someTime.Add(time.Nanosecond)} {
+		empty := func() Run {
+			return Run{Format: Format, Pipeline: "p", Began: began, Shared: map[string]json.RawMessage{}, Handlers: []Record{}}
+		}
+		check := func(name string, c Run) {
+			c.Format = Format // no other one is read
+			have, err := Read(c.Encode())
+			if clean(reflect.ValueOf(&c).Elem()); err != nil || !reflect.DeepEqual(have, c) {
+				t.Errorf("%s:\nhave %s, %v\nwant %s", name, model.EncodeJSON(have), err, model.EncodeJSON(c))
+			}
+		}
+		check("empty", empty())
+		all := empty()
+		fill(t, reflect.ValueOf(&all).Elem(), check, func(set func(reflect.Value)) Run {
+			c := empty()
+			set(reflect.ValueOf(&c).Elem())
+			return c
+		})
+		var record Record
+		fill(t, reflect.ValueOf(&record).Elem(), check, func(set func(reflect.Value)) Run {
+			c := empty()
+			c.Handlers = []Record{{Path: "p/s/h"}, {}}
+			set(reflect.ValueOf(&c.Handlers[1]).Elem())
+			return c
+		})
+		record.Outcome, record.Status, record.Path = model.OutcomeSucceeded, http.StatusOK, "p/s/h"
+		all.Handlers = []Record{record, record}
+		check("all", all)
+	}
+}
+
+// clean replaces what is no UTF-8, as JSON does.
+func clean(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(strings.ToValidUTF8(v.String(), "\ufffd"))
+	case reflect.Pointer:
+		if !v.IsNil() {
+			clean(v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			clean(v.Index(i))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				clean(v.Field(i))
+			}
 		}
 	}
-	empty := func() Run {
-		return Run{Shared: map[string]json.RawMessage{}, Handlers: []Record{}}
+}
+
+// Checkpoints of earlier formats are read. They have times and paths in full.
+func TestEarlierCheckpointsAreRead(t *testing.T) {
+	t.Parallel()
+	const record = `{"path":"p/s/%s","outcome":"succeeded","attempts":2,"started":"2026-11-21T05:04:03.12Z",` +
+		`"finished":"2026-11-21T05:04:04.12Z","status":200,"tries":[{"began":"2026-11-21T05:04:03.12Z","error":"x"}]}`
+	one, two := fmt.Sprintf(record, "one"), fmt.Sprintf(record, "two")
+	want := Run{Format: Format, Pipeline: "p", Began: someTime, Shared: map[string]json.RawMessage{}}
+	for _, name := range []string{"one", "two"} {
+		want.Handlers = append(want.Handlers, Record{
+			Path: "p/s/" + name, Outcome: "succeeded", Attempts: 2, Status: 200,
+			Started: someTime, Finished: someTime.Add(time.Second), Tries: []Try{{Began: someTime, Error: "x"}},
+		})
 	}
-	check("empty", empty())
-	all := empty()
-	fill(t, reflect.ValueOf(&all).Elem(), check, func(set func(reflect.Value)) Run {
-		c := empty()
-		set(reflect.ValueOf(&c).Elem())
-		return c
-	})
-	var record Record
-	fill(t, reflect.ValueOf(&record).Elem(), check, func(set func(reflect.Value)) Run {
-		c := empty()
-		c.Handlers = []Record{{Path: "p/s/h"}, {}}
-		set(reflect.ValueOf(&c.Handlers[1]).Elem())
-		return c
-	})
-	all.Handlers = []Record{record, record}
-	check("all", all)
+	for format, handlers := range map[int]string{1: one + "," + two, 2: two + "," + one} {
+		text := fmt.Sprintf(`{"shared_state":{},"handlers":[%s],"began":"2026-11-21T05:04:03.12Z","pipeline":"p","v":%d}`, handlers, format)
+		if have, err := Read([]byte(text)); err != nil || !reflect.DeepEqual(have, want) {
+			t.Errorf("format %d: want %+v, have %+v, %v", format, want, have, err)
+		}
+	}
 }
 
 // Handlers are written in the reverse order, also those inside of a call, and read as they were.
@@ -71,6 +118,8 @@ func fill(t *testing.T, v reflect.Value, check func(string, Run), alone func(fun
 	}
 }
 
+var someTime = time.Date(2026, 11, 21, 5, 4, 3, 120e6, time.UTC)
+
 func valuesOf(t reflect.Type) []any {
 	switch reflect.Zero(t).Interface().(type) {
 	case string, model.Status:
@@ -82,7 +131,7 @@ func valuesOf(t reflect.Type) []any {
 	case bool:
 		return []any{true}
 	case time.Time:
-		return []any{time.Date(2026, 11, 21, 5, 4, 3, 120e6, time.UTC)}
+		return []any{someTime, someTime.Add(time.Nanosecond), someTime.AddDate(-500, 0, 0)}
 	case []string:
 		return []any{[]string{"a"}, []string{"a", "ü"}}
 	case json.RawMessage:
@@ -92,8 +141,7 @@ func valuesOf(t reflect.Type) []any {
 	case []Record:
 		return []any{[]Record{{Path: "a/b/c"}}, []Record{{Item: 1}, {}}}
 	case []Try:
-		at := time.Date(2026, 11, 21, 5, 4, 3, 120e6, time.UTC)
-		return []any{[]Try{{Began: at}}, []Try{{Began: at, Ended: at, Error: "<a>"}, {Began: at}}}
+		return []any{[]Try{{Began: someTime}}, []Try{{Began: someTime, Ended: someTime, Error: "<a>"}, {Began: someTime}}}
 	case *Record:
 		return []any{&Record{}, &Record{Path: "a/b/c/compensate", Outcome: "x", Attempts: 2}}
 	case *Run:

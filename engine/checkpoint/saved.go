@@ -126,16 +126,17 @@ func ReadNumbers(text string, highest int) ([]int, error) {
 	return out, nil
 }
 
-// Format is the version of the checkpoint's form. The one before is read, too. A run whose
+// Format is the version of the checkpoint's form. Those before are read, too. A run whose
 // checkpoint has another one is not touched.
-const Format = 2
+const Format = 3
 
 // A Run is what is kept of a run: all that it cannot find out again from
 // its plan and its event. Only handlers that were reached have a record, in the
 // order of their declaration.
 //
 // It is written with what changes most in front: the last handler comes first, and what never
-// changes is at the end. PostgreSQL does not log the end of a row again that stays the same.
+// changes is at the end. PostgreSQL does not log the end of a row again that stays the same. What
+// can be told by the rest is not written: see [Run.Encode] and [Run.UnmarshalJSON].
 type Run struct {
 	Stage      int                        `json:"stage"`
 	Ended      model.Status               `json:"ended,omitempty"`
@@ -163,19 +164,6 @@ type Run struct {
 	Began      time.Time                  `json:"began"`
 	Pipeline   string                     `json:"pipeline"`
 	Format     int                        `json:"v"`
-}
-
-// UnmarshalJSON puts handlers into the order of their declaration, in which the format 1 had them.
-func (c *Run) UnmarshalJSON(data []byte) error {
-	type asWritten Run
-	err := json.Unmarshal(data, (*asWritten)(c))
-	switch c.Format {
-	case 1:
-		c.Format = Format
-	case Format:
-		slices.Reverse(c.Handlers)
-	}
-	return err
 }
 
 // Read decodes a checkpoint without a plan.
