@@ -49,7 +49,6 @@ type Endpoint struct {
 	method   string
 	template string // such as /v1/orders/{id}
 	value    node   // of the document
-	at       diag.Span
 	replies  map[string]*Contract
 	bare     map[string]bool // replies without content
 	complete bool            // finish has read the rest
@@ -153,7 +152,7 @@ func (k *Set) API(service, document string, at diag.Span) *API {
 		for _, method := range methods {
 			if op := item.get(method); op.Value != nil {
 				api.operations = append(api.operations, &Endpoint{
-					method: strings.ToUpper(method), template: key.Name, at: key.Span, value: op,
+					method: strings.ToUpper(method), template: key.Name, value: op,
 				})
 			}
 		}

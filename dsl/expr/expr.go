@@ -35,7 +35,6 @@ type Expr struct {
 // An EvalError says why an expression has no value, and where.
 type EvalError struct {
 	Span    diag.Span // the part of the expression that failed
-	Source  string    // the whole expression
 	Message string
 }
 

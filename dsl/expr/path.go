@@ -49,8 +49,8 @@ type stride struct {
 	index evalFunc // a computed key or position
 	safe  bool
 	base  string // the text of the base, for messages
-	at    *place // of the base
-	whole *place
+	at    place  // of the base
+	whole place
 }
 
 // chain makes a path. With safe, null anywhere in it gives null.

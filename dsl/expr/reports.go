@@ -54,22 +54,19 @@ func (b *reports) guard(n ast.Node, eval evalFunc) evalFunc {
 }
 
 // A place is where in the expression an error arises.
-type place struct {
-	span   diag.Span
-	source string
-}
+type place diag.Span
 
 // place is where an error of a node is told of.
-func (b *reports) place(n ast.Node) *place { return &place{b.span(n), b.expr.Source} }
+func (b *reports) place(n ast.Node) place { return place(b.span(n)) }
 
 // wrap makes an EvalError of err, unless a part of the part did already.
-func (p *place) wrap(err error) error {
+func (p place) wrap(err error) error {
 	var e *EvalError
 	var unknown datum.Unknown
 	if errors.As(err, &e) || errors.As(err, &unknown) {
 		return err
 	}
-	return &EvalError{Span: p.span, Source: p.source, Message: err.Error()}
+	return &EvalError{Span: diag.Span(p), Message: err.Error()}
 }
 
 // baseText is the text of what a member is taken of: a leading dot stands for #.

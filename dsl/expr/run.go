@@ -58,7 +58,7 @@ type program struct {
 func (p *program) run(e *Expr, env datum.Env, t *total) (result any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			result, err = nil, &EvalError{Span: e.Span, Source: e.Source, Message: fmt.Sprintf("bug in the evaluation: %v", r)}
+			result, err = nil, &EvalError{Span: e.Span, Message: fmt.Sprintf("bug in the evaluation: %v", r)}
 		}
 	}()
 	f, ok := p.frames.Get().(*frame)
@@ -79,7 +79,7 @@ func (p *program) run(e *Expr, env datum.Env, t *total) (result any, err error) 
 		err = t.add(steps, size)
 	}
 	if err != nil {
-		return nil, &EvalError{Span: e.Span, Source: e.Source, Message: err.Error()}
+		return nil, &EvalError{Span: e.Span, Message: err.Error()}
 	}
 	return result, nil
 }

@@ -16,22 +16,11 @@ import (
 // gives it. The error names the field and says what was expected. A [datum.Secret]
 // may only stand where a field takes any value; it stays as it is.
 func (s *Spec) Decode(data any, into any) error {
-	return (&assigner{}).object(reflect.ValueOf(into).Elem(), s, data, "")
+	return assignObject(reflect.ValueOf(into).Elem(), s, data, "")
 }
 
-// DecodeWith is Decode with every [datum.Secret] in data, however deep, replaced by
-// the text that resolve gives for it.
-func (s *Spec) DecodeWith(data any, into any, resolve func(datum.Secret) (string, error)) error {
-	return (&assigner{resolve}).object(reflect.ValueOf(into).Elem(), s, data, "")
-}
-
-// An assigner sets Go values from data.
-type assigner struct {
-	resolve func(datum.Secret) (string, error) // nil leaves secrets alone
-}
-
-// object sets the fields of a struct from a mapping.
-func (a *assigner) object(dst reflect.Value, s *Spec, data any, path string) error {
+// assignObject sets the fields of a struct from a mapping.
+func assignObject(dst reflect.Value, s *Spec, data any, path string) error {
 	m, ok := data.(map[string]any)
 	if !ok && data != nil {
 		return fieldError(path, "want a mapping, have %s", datum.DescribeData(data))
@@ -74,7 +63,7 @@ func (a *assigner) object(dst reflect.Value, s *Spec, data any, path string) err
 			}
 			continue
 		}
-		if err := a.assign(field, f, value, at); err != nil {
+		if err := assign(field, f, value, at); err != nil {
 			return err
 		}
 	}
@@ -83,7 +72,7 @@ func (a *assigner) object(dst reflect.Value, s *Spec, data any, path string) err
 
 // Set makes the Go value dst hold data, as the field says.
 func (f *Field) Set(dst reflect.Value, data any) error {
-	return (&assigner{}).assign(dst, f, data, f.Name)
+	return assign(dst, f, data, f.Name)
 }
 
 // SetDefault sets the field to its default, or to zero. A pointer stays nil,
@@ -100,14 +89,7 @@ func (f *Field) SetDefault(dst reflect.Value) {
 }
 
 // assign sets a Go value from data that is not null.
-func (a *assigner) assign(dst reflect.Value, f *Field, data any, path string) error {
-	if secret, ok := data.(datum.Secret); ok && a.resolve != nil {
-		text, err := a.resolve(secret)
-		if err != nil {
-			return fmt.Errorf("field %q: secret %s: %w", path, secret.Name, err)
-		}
-		data = text
-	}
+func assign(dst reflect.Value, f *Field, data any, path string) error {
 	if dst.Kind() == reflect.Pointer {
 		elem := reflect.New(dst.Type().Elem())
 		dst.Set(elem)
@@ -115,17 +97,16 @@ func (a *assigner) assign(dst reflect.Value, f *Field, data any, path string) er
 	}
 	switch f.Kind {
 	case datum.AnyKind:
-		data, err := a.reveal(data, path)
-		if err == nil && data != nil {
+		if data != nil {
 			dst.Set(reflect.ValueOf(data))
 		}
-		return err
+		return nil
 	case datum.ObjectKind:
-		return a.object(dst, f.Spec, data, path)
+		return assignObject(dst, f.Spec, data, path)
 	case datum.ListKind:
-		return a.list(dst, f, data, path)
+		return assignList(dst, f, data, path)
 	case datum.MapKind:
-		return a.mapping(dst, f, data, path)
+		return assignMapping(dst, f, data, path)
 	}
 	v, err := f.Scalar(data)
 	if err != nil {
@@ -135,7 +116,7 @@ func (a *assigner) assign(dst reflect.Value, f *Field, data any, path string) er
 	return nil
 }
 
-func (a *assigner) list(dst reflect.Value, f *Field, data any, path string) error {
+func assignList(dst reflect.Value, f *Field, data any, path string) error {
 	items, ok := data.([]any)
 	if f.IsName(data) || f.One && !ok {
 		items, ok = []any{data}, true
@@ -149,7 +130,7 @@ func (a *assigner) list(dst reflect.Value, f *Field, data any, path string) erro
 	}
 	out := reflect.MakeSlice(dst.Type(), len(items), len(items))
 	for i, item := range items {
-		if err := a.element(out.Index(i), f.Elem, item, fmt.Sprintf("%s[%d]", path, i)); err != nil {
+		if err := assignElement(out.Index(i), f.Elem, item, fmt.Sprintf("%s[%d]", path, i)); err != nil {
 			return err
 		}
 	}
@@ -157,7 +138,7 @@ func (a *assigner) list(dst reflect.Value, f *Field, data any, path string) erro
 	return nil
 }
 
-func (a *assigner) mapping(dst reflect.Value, f *Field, data any, path string) error {
+func assignMapping(dst reflect.Value, f *Field, data any, path string) error {
 	m, ok := data.(map[string]any)
 	if !ok {
 		return fieldError(path, "want a mapping, have %s", datum.DescribeData(data))
@@ -165,7 +146,7 @@ func (a *assigner) mapping(dst reflect.Value, f *Field, data any, path string) e
 	out := reflect.MakeMapWithSize(dst.Type(), len(m))
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		item := reflect.New(dst.Type().Elem()).Elem()
-		if err := a.element(item, f.Elem, m[name], joinPath(path, name)); err != nil {
+		if err := assignElement(item, f.Elem, m[name], joinPath(path, name)); err != nil {
 			return err
 		}
 		out.SetMapIndex(reflect.ValueOf(name).Convert(dst.Type().Key()), item)
@@ -174,49 +155,13 @@ func (a *assigner) mapping(dst reflect.Value, f *Field, data any, path string) e
 	return nil
 }
 
-// element sets an element of a list or a mapping. Nothing is an element only
+// assignElement sets an element of a list or a mapping. Nothing is an element only
 // where anything is.
-func (a *assigner) element(dst reflect.Value, f *Field, data any, path string) error {
+func assignElement(dst reflect.Value, f *Field, data any, path string) error {
 	if data == nil && f.Kind != datum.AnyKind {
 		return fieldError(path, "want %s, have null", datum.Wants[f.Kind])
 	}
-	return a.assign(dst, f, data, path)
-}
-
-// reveal copies data with its secrets replaced.
-func (a *assigner) reveal(data any, path string) (any, error) {
-	if a.resolve == nil {
-		return data, nil
-	}
-	switch x := data.(type) {
-	case datum.Secret:
-		text, err := a.resolve(x)
-		if err != nil {
-			return nil, fmt.Errorf("field %q: secret %s: %w", path, x.Name, err)
-		}
-		return text, nil
-	case []any:
-		out := make([]any, len(x))
-		for i := range x {
-			v, err := a.reveal(x[i], fmt.Sprintf("%s[%d]", path, i))
-			if err != nil {
-				return nil, err
-			}
-			out[i] = v
-		}
-		return out, nil
-	case map[string]any:
-		out := make(map[string]any, len(x))
-		for _, name := range slices.Sorted(maps.Keys(x)) {
-			v, err := a.reveal(x[name], joinPath(path, name))
-			if err != nil {
-				return nil, err
-			}
-			out[name] = v
-		}
-		return out, nil
-	}
-	return data, nil
+	return assign(dst, f, data, path)
 }
 
 // fieldError makes an error about a field, or about the whole when there is no path.

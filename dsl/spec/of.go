@@ -115,7 +115,7 @@ func (b *specBuilder) field(t reflect.Type, sf reflect.StructField) *Field {
 	f.constrain(tags, bug)
 	if f.preset != nil && sf.Type.Kind() != reflect.Pointer {
 		f.initial = reflect.New(sf.Type).Elem()
-		if err := (&assigner{}).assign(f.initial, f, f.preset, f.Name); err != nil {
+		if err := assign(f.initial, f, f.preset, f.Name); err != nil {
 			bug("the default makes no sense: %v", err)
 		}
 	}

@@ -3,7 +3,6 @@ package tree
 import (
 	"slices"
 
-	"procaas/dsl/contracts"
 	"procaas/dsl/datum"
 	"procaas/dsl/expr"
 )
@@ -66,13 +65,4 @@ func (s *Stage) within(p datum.Path) bool {
 		return slices.ContainsFunc(s.Handlers, func(h *Handler) bool { return h.ID == p[1] })
 	}
 	return false
-}
-
-// StateContract is what a name of an element's state must be once it is set; nil for
-// anything.
-func (s *Stage) StateContract(name string) *contracts.Contract {
-	if s.once == nil {
-		return nil
-	}
-	return s.once.Contracts[name]
 }

@@ -63,18 +63,6 @@ type Decision struct {
 	Trace  *expr.Trace `json:"trace"`  // null when it was not asked
 }
 
-// Deciders are the values of Explanation.DecidedBy. Programs may rely on them; the sentences
-// that people read may change.
-func Deciders() []string {
-	out := []string{"ran", "error", "attempt", "waiting", "not_reached", "other"}
-	for _, r := range reasonsBy {
-		if !slices.Contains(out, r.by) {
-			out = append(out, r.by)
-		}
-	}
-	return out
-}
-
 // reasonsBy tells by how a reason begins what has decided. Checkpoints keep reasons for
 // people only; so one that is worded anew must be added here, and the old one must stay, for
 // runs that were saved before.

@@ -64,7 +64,7 @@ func (t *trial) call(ctx context.Context, task *core.Attempt, h engine.Handler, 
 		At: t.clock.Now().Sub(t.began), Fields: fields,
 	}
 	t.calls = append(t.calls, call)
-	w := &wire{trial: t, call: call, ctx: ctx}
+	w := &wire{trial: t, call: call}
 	client := *c.HTTP
 	client.Transport = w
 	c.HTTP = &client
@@ -240,7 +240,6 @@ func (a *Answer) fail(err error) error {
 type wire struct {
 	trial *trial
 	call  *Call
-	ctx   context.Context
 }
 
 // RoundTrip implements [http.RoundTripper].

@@ -11,14 +11,13 @@ import (
 
 // names finds handlers by paths that may be shortened from the left.
 type names struct {
-	bundle *tree.Bundle
 	paths  []string            // of all handlers, in order
 	byName map[string][]string // paths of handlers, by each way to name them
 	calls  map[string][]string // pipelines that a pipeline calls, by whatever way
 }
 
 func newNames(b *tree.Bundle) names {
-	n := names{bundle: b, byName: map[string][]string{}}
+	n := names{byName: map[string][]string{}}
 	for _, p := range b.Pipelines {
 		for _, s := range p.Stages {
 			for _, h := range s.Handlers {

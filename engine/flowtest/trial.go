@@ -82,7 +82,6 @@ type trial struct {
 // A handed event is one of the test, and what became of it.
 type handed struct {
 	event   *Event
-	at      time.Duration
 	run     string
 	refused *intake.Error
 
@@ -94,7 +93,6 @@ type Emit struct {
 	model.Event // with the key that its flow computes
 	Run         string
 	Path        string // of the handler
-	At          time.Duration
 }
 
 // A move is a state that a run has left its entity in.
@@ -324,7 +322,7 @@ func (t *trial) problem(at diag.Span, d Difference) {
 
 // hand hands an event in, which ev is for the engine.
 func (t *trial) hand(ctx context.Context, e *Event, ev model.Event) error {
-	h := &handed{event: e, at: t.clock.Now().Sub(t.began)}
+	h := &handed{event: e}
 	t.handed = append(t.handed, h)
 	ev.Time = t.clock.Now()
 	if ev.ID == "" {
@@ -401,7 +399,7 @@ func (t *trial) saved(c model.Change) {
 			event.Key = in.Key
 		}
 		t.emits = append(t.emits, Emit{
-			Event: event, Run: c.Run, Path: t.emitters[c.Run+" "+in.Event.Type], At: t.clock.Now().Sub(t.began),
+			Event: event, Run: c.Run, Path: t.emitters[c.Run+" "+in.Event.Type],
 		})
 	}
 	if c.State != "" {

@@ -57,17 +57,6 @@ func HasLeftOut(kept, path string) bool {
 	return strings.Contains(kept, "\n"+path+" ") || strings.Contains(kept, "\n"+path+"/")
 }
 
-// WithoutLeftOut takes a path out of a list that is kept.
-func WithoutLeftOut(kept, path string) string {
-	var b strings.Builder
-	for line := range strings.SplitSeq(kept, "\n") {
-		if line != "" && !strings.HasPrefix(line, path+" ") {
-			b.WriteString("\n" + line)
-		}
-	}
-	return b.String()
-}
-
 // LeftByAuthor tells by its reason whether a handler is left out by a condition of
 // the pipeline, and not by an operator or by itself.
 func LeftByAuthor(reason string) bool {

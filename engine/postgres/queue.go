@@ -16,13 +16,8 @@ type place = model.Place
 const (
 	ready     = model.PlaceReady
 	running   = model.PlaceRunning
-	parked    = model.PlaceParked
-	held      = model.PlaceHeld
-	blocked   = model.PlaceBlocked
 	queued    = model.PlaceQueued
 	scheduled = model.PlaceScheduled
-	failed    = model.PlaceFailed
-	away      = model.PlaceAway
 )
 
 // A keyName names an entity.

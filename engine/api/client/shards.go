@@ -35,12 +35,6 @@ func (c shardsCalls) ResolveShard(ctx context.Context, shardMap string, q transf
 	return send[transfers.ShardAnswer](ctx, c.caller, http.MethodGet, shardPath(shardMap, "/resolve?")+v.Encode(), nil, nil)
 }
 
-// WatchShardMap waits for placements to change.
-func (c shardsCalls) WatchShardMap(ctx context.Context, shardMap, after string) (transfers.ShardChanges, error) {
-	return send[transfers.ShardChanges](ctx, c.caller, http.MethodGet, shardPath(shardMap, "/watch?"+url.Values{"after": {after}}.Encode()),
-		nil, nil)
-}
-
 // Shards lists the shards of a map.
 func (c shardsCalls) Shards(ctx context.Context, shardMap string) ([]transfers.ShardView, error) {
 	return list[transfers.ShardView](ctx, c.caller, shardPath(shardMap, "/shards"))

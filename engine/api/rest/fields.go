@@ -16,13 +16,9 @@ import (
 	"procaas/engine/api/problem"
 )
 
-// The bounds of text that is not part of an event, in bytes. Those of events
+// MaxName bounds an id, a key or a name that is not part of an event, in bytes. The bounds of events
 // are the engine's.
-const (
-	MaxName   = 256 // an id, a key, a name
-	MaxCursor = 512
-	MaxReason = 512
-)
+const MaxName = 256
 
 // Fields reads the members of an object and remembers what is wrong with them.
 // A member that is null is absent. Every member that is asked for is known; the

@@ -20,14 +20,8 @@ const (
 	Closed = "closed" // it was opened for a transfer that has been aborted
 )
 
-// The errors of procaas.guard, by their SQLSTATE.
-const (
-	// CodeMoved says that the placement is not here, frozen, or at another epoch.
-	CodeMoved = "PC001"
-
-	// CodePromoted says that the server was promoted and waits for [Service.Compare].
-	CodePromoted = "PC002"
-)
+// CodeMoved is the SQLSTATE of procaas.guard when the placement is not here, frozen, or at another epoch.
+const CodeMoved = "PC001"
 
 // A Fence is what a shard knows of a placement.
 type Fence struct {

@@ -317,7 +317,7 @@ func benchKeys() []string {
 func BenchmarkLookup(b *testing.B) {
 	m, keys := benchMap(), benchKeys()
 	for i := 0; b.Loop(); i++ {
-		if _, _, ok := m.Where(keys[i&(len(keys)-1)]); !ok {
+		if _, ok := m.Cached(keys[i&(len(keys)-1)]); !ok {
 			b.Fatal("unknown")
 		}
 	}
@@ -328,7 +328,7 @@ func BenchmarkLookupParallel(b *testing.B) {
 	m, keys := benchMap(), benchKeys()
 	b.RunParallel(func(pb *testing.PB) {
 		for i := rand.IntN(len(keys)); pb.Next(); i++ {
-			if _, _, ok := m.Where(keys[i&(len(keys)-1)]); !ok {
+			if _, ok := m.Cached(keys[i&(len(keys)-1)]); !ok {
 				b.Error("unknown")
 			}
 		}

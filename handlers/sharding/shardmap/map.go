@@ -191,14 +191,6 @@ func (m *Map) Abort(ctx context.Context, t Transfer) error {
 	return m.swap(ctx, t, abortTransfer, m.ID, t.Key, t.Owner)
 }
 
-// Owns reports whether the token of a transfer is still good.
-func (m *Map) Owns(ctx context.Context, t Transfer) (bool, error) {
-	var owns bool
-	err := m.service.pool.QueryRow(ctx, `select exists (select from shard_placements where map = $1 and key = $2 and owner = $3)`,
-		m.ID, t.Key, t.Owner).Scan(&owns)
-	return owns, err
-}
-
 func (m *Map) swap(ctx context.Context, t Transfer, sql string, args ...any) error {
 	tag, err := m.service.pool.Exec(ctx, sql, args...)
 	if err != nil {

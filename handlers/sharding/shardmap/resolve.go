@@ -36,15 +36,6 @@ func (m *Map) Cached(key string) (p Placement, ok bool) {
 	return Placement{}, false
 }
 
-// Where tells by memory only which shard has a key, and at which epoch.
-func (m *Map) Where(key string) (shard string, epoch int64, ok bool) {
-	p := m.index.find(key)
-	if p == nil {
-		return "", 0, false
-	}
-	return p.Shard, p.Epoch, true
-}
-
 // ask reads a placement from the database, once for all who ask for it at the same time.
 func (m resolver) ask(ctx context.Context, key string) (Placement, error) {
 	found := m.asking.DoChan(key, func() (any, error) {

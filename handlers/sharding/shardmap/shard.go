@@ -89,16 +89,3 @@ func lsnText(lsn uint64) string {
 	}
 	return strconv.FormatUint(lsn>>32, 16) + "/" + strconv.FormatUint(lsn&0xffffffff, 16)
 }
-
-// ParseLSN reads a position of a log, such as 16/B374D848.
-func ParseLSN(text string) (uint64, bool) {
-	for i := range text {
-		if text[i] != '/' {
-			continue
-		}
-		high, err := strconv.ParseUint(text[:i], 16, 32)
-		low, err2 := strconv.ParseUint(text[i+1:], 16, 32)
-		return high<<32 | low, err == nil && err2 == nil
-	}
-	return 0, false
-}
