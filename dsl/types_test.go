@@ -1,7 +1,7 @@
 package dsl_test
 
 import (
-	_ "embed"
+	"embed"
 	"fmt"
 	"net/url"
 	"reflect"
@@ -19,7 +19,7 @@ import (
 )
 
 //go:embed types_test.go
-var typesSource string
+var typesFiles embed.FS
 
 // Request calls a service; a smaller brother of the built-in type.
 type Request struct {
@@ -75,12 +75,12 @@ type Wait struct {
 // testTypes are the handler types of these tests.
 func testTypes() []tree.Type {
 	return []tree.Type{
-		{Name: "request", Spec: spec.Of(reflect.TypeFor[Request](), typesSource), Check: checkRequest, Operation: callOf, Takes: takesOf},
-		{Name: "set", Spec: spec.Of(reflect.TypeFor[Set](), typesSource), SetsState: true},
-		{Name: "emit", Spec: spec.Of(reflect.TypeFor[Emit](), typesSource), Check: checkEmit, Emission: func(body *expr.Value) tree.Emission {
+		{Name: "request", Spec: spec.Of(reflect.TypeFor[Request](), spec.Read(typesFiles)), Check: checkRequest, Operation: callOf, Takes: takesOf},
+		{Name: "set", Spec: spec.Of(reflect.TypeFor[Set](), spec.Read(typesFiles)), SetsState: true},
+		{Name: "emit", Spec: spec.Of(reflect.TypeFor[Emit](), spec.Read(typesFiles)), Check: checkEmit, Emission: func(body *expr.Value) tree.Emission {
 			return tree.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Named: body.Get("id") != nil}
 		}},
-		{Name: "wait", Spec: spec.Of(reflect.TypeFor[Wait](), typesSource)},
+		{Name: "wait", Spec: spec.Of(reflect.TypeFor[Wait](), spec.Read(typesFiles))},
 	}
 }
 

@@ -27,7 +27,7 @@ func Types(types []HandlerType) []tree.Type {
 	return out
 }
 
-// Type describes the handler type whose struct is T, declared in source. It
+// Type describes the handler type whose struct is T, declared in one of the sources. It
 // panics when a field of T is undocumented.
 //
 // A *T that has a method CheckBody(*tree.Body) checks what tags cannot say. A *T
@@ -40,9 +40,9 @@ func Types(types []HandlerType) []tree.Type {
 func Type[T any, P interface {
 	*T
 	Handler
-}](name, source string) HandlerType {
+}](name string, from spec.Sources) HandlerType {
 	t := HandlerType{
-		Type: tree.Type{Name: name, Spec: spec.Of(reflect.TypeFor[T](), source)},
+		Type: tree.Type{Name: name, Spec: spec.Of(reflect.TypeFor[T](), from)},
 		New:  func() Handler { return P(new(T)) },
 	}
 	var zero any = P(new(T))

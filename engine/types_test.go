@@ -2,10 +2,11 @@ package engine_test
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/spec"
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
@@ -13,7 +14,7 @@ import (
 )
 
 //go:embed types_test.go
-var typesSource string
+var typesFiles embed.FS
 
 // A request stands for any call; the script says how it ends.
 type request struct {
@@ -52,9 +53,9 @@ func (*set) SetsState() {}
 // testTypes are the handler types of the tests of this package.
 func testTypes() []engine.HandlerType {
 	return []engine.HandlerType{
-		engine.Type[request]("request", typesSource),
-		engine.Type[emit]("emit", typesSource),
-		engine.Type[set]("set", typesSource),
+		engine.Type[request]("request", spec.Read(typesFiles)),
+		engine.Type[emit]("emit", spec.Read(typesFiles)),
+		engine.Type[set]("set", spec.Read(typesFiles)),
 	}
 }
 

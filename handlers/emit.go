@@ -2,7 +2,6 @@ package handlers
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"strings"
 	"time"
@@ -14,9 +13,6 @@ import (
 	"procaas/engine"
 	"procaas/engine/model"
 )
-
-//go:embed emit.go
-var emitSource string
 
 // Emit sends another event, to the same flow or to another one.
 //

@@ -2,16 +2,12 @@ package handlers
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
 )
-
-//go:embed fail.go
-var failSource string
 
 // Fail ends the handler with an error.
 //

@@ -1,25 +1,27 @@
 package handlers
 
 import (
+	"embed"
 	"slices"
 
+	"procaas/dsl/spec"
 	"procaas/engine"
 	"procaas/handlers/balancer"
 	"procaas/handlers/queue"
 	"procaas/handlers/sharding"
 )
 
+//go:embed emit.go fail.go request.go set.go wait.go
+var typeFiles embed.FS
+
 // All lists the built-in handler types, in the order of the reference.
 func All() []engine.HandlerType {
+	own := spec.Read(typeFiles)
 	return slices.Concat([]engine.HandlerType{
-		engine.Type[Request]("request", requestSource),
-		engine.Type[Set]("set", setSource),
-		engine.Type[Emit]("emit", emitSource),
-		engine.Type[Wait]("wait", waitSource),
-		engine.Type[Fail]("fail", failSource),
-		balancer.ObserveType(),
-		balancer.DecideType(),
-		balancer.HandoffType(),
-		balancer.ApplyType(),
-	}, sharding.Types(), queue.Types())
+		engine.Type[Request]("request", own),
+		engine.Type[Set]("set", own),
+		engine.Type[Emit]("emit", own),
+		engine.Type[Wait]("wait", own),
+		engine.Type[Fail]("fail", own),
+	}, balancer.Types(), sharding.Types(), queue.Types())
 }

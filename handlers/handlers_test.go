@@ -2,13 +2,14 @@ package handlers_test
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"flag"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 
+	"procaas/dsl/spec"
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
@@ -71,7 +72,7 @@ func (*forgetful) Handle(context.Context, *engine.Call) (model.Result, error) {
 }
 
 //go:embed handlers_test.go
-var forgetfulSource string
+var forgetfulFiles embed.FS
 
 func TestUndocumentedFieldPanics(t *testing.T) {
 	t.Parallel()
@@ -80,5 +81,5 @@ func TestUndocumentedFieldPanics(t *testing.T) {
 			t.Errorf("have %q, want a panic about the field Untold", p)
 		}
 	}()
-	engine.Type[forgetful]("forgetful", forgetfulSource)
+	engine.Type[forgetful]("forgetful", spec.Read(forgetfulFiles))
 }

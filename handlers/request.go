@@ -2,7 +2,6 @@ package handlers
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,9 +14,6 @@ import (
 	"procaas/engine/clock"
 	"procaas/engine/model"
 )
-
-//go:embed request.go
-var requestSource string
 
 // Request calls an HTTP endpoint.
 //

@@ -2,14 +2,10 @@ package handlers
 
 import (
 	"context"
-	_ "embed"
 
 	"procaas/engine"
 	"procaas/engine/model"
 )
-
-//go:embed set.go
-var setSource string
 
 // Set computes values of the shared state.
 //

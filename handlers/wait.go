@@ -2,16 +2,12 @@ package handlers
 
 import (
 	"context"
-	_ "embed"
 	"time"
 
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
 )
-
-//go:embed wait.go
-var waitSource string
 
 // Wait lets time pass.
 //

@@ -1,7 +1,7 @@
 package decode
 
 import (
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -17,7 +17,7 @@ import (
 )
 
 //go:embed file_test.go
-var otherSource string
+var otherFiles embed.FS
 
 // An otherFile is a kind of file of its own.
 type otherFile struct {
@@ -60,7 +60,7 @@ type otherEnd struct {
 func decodeOther(t *testing.T, text string) (otherFile, string) {
 	t.Helper()
 	var out otherFile
-	spec := spec.OfFile(reflect.TypeFor[otherFile](), otherSource)
+	spec := spec.OfFile(reflect.TypeFor[otherFile](), spec.Read(otherFiles))
 	found := File(diag.File{Name: "x.yaml", Data: []byte(text)}, spec, &out, []string{"request"})
 	var lines []string
 	for _, d := range found {
@@ -137,7 +137,7 @@ x.yaml:11:8: field "steps": want a mapping, have 12`
 
 func TestFileSchemaOfOneAndMaps(t *testing.T) {
 	t.Parallel()
-	data, err := tree.FileSchema("other files", spec.OfFile(reflect.TypeFor[otherFile](), otherSource))
+	data, err := tree.FileSchema("other files", spec.OfFile(reflect.TypeFor[otherFile](), spec.Read(otherFiles)))
 	if err != nil {
 		t.Fatal(err)
 	}

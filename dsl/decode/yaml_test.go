@@ -1,7 +1,7 @@
 package decode
 
 import (
-	_ "embed"
+	"embed"
 	"fmt"
 	"reflect"
 	"strings"
@@ -21,7 +21,7 @@ import (
 )
 
 //go:embed yaml_test.go
-var testSource string
+var testFiles embed.FS
 
 // testRequest calls a service.
 type testRequest struct {
@@ -85,10 +85,10 @@ type testPut struct {
 
 var testTypes = sync.OnceValue(func() []tree.Type {
 	return []tree.Type{
-		{Name: "request", Spec: spec.Of(reflect.TypeFor[testRequest](), testSource)},
-		{Name: "wait", Spec: spec.Of(reflect.TypeFor[testWait](), testSource)},
-		{Name: "set", Spec: spec.Of(reflect.TypeFor[testSet](), testSource), SetsState: true},
-		{Name: "queue.put", Spec: spec.Of(reflect.TypeFor[testPut](), testSource)},
+		{Name: "request", Spec: spec.Of(reflect.TypeFor[testRequest](), spec.Read(testFiles))},
+		{Name: "wait", Spec: spec.Of(reflect.TypeFor[testWait](), spec.Read(testFiles))},
+		{Name: "set", Spec: spec.Of(reflect.TypeFor[testSet](), spec.Read(testFiles)), SetsState: true},
+		{Name: "queue.put", Spec: spec.Of(reflect.TypeFor[testPut](), spec.Read(testFiles))},
 	}
 })
 

@@ -1,10 +1,12 @@
 package spec
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	gotoken "go/token"
+	"io/fs"
 	"maps"
 	"reflect"
 	"regexp"
@@ -19,24 +21,37 @@ import (
 	"procaas/dsl/source"
 )
 
-// Of derives the Spec of a struct from its type and the source files that
-// declare it and the structs of its fields. It panics when a field is undocumented
-// or a tag makes no sense: that is a bug which the first test must meet.
-func Of(t reflect.Type, sources ...string) *Spec {
-	b := specBuilder{comments: map[string]string{}, specs: map[reflect.Type]*Spec{}}
-	for _, source := range sources {
-		file, err := parser.ParseFile(gotoken.NewFileSet(), "", source, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			panic("spec: source of " + t.String() + ": " + err.Error())
+// Sources are what the comments in some source files say of structs and their fields.
+type Sources map[string]string
+
+// Read reads all files. It panics when one is no Go: that is a bug which the first test must meet.
+func Read(files fs.FS) Sources {
+	out := Sources{}
+	names, err := fs.Glob(files, "*")
+	for _, name := range names {
+		source, failed := fs.ReadFile(files, name)
+		file, err2 := parser.ParseFile(gotoken.NewFileSet(), name, source, parser.ParseComments|parser.SkipObjectResolution)
+		if err = errors.Join(err, failed, err2); err != nil {
+			break
 		}
-		maps.Copy(b.comments, commentsOf(file))
+		maps.Copy(out, commentsOf(file))
 	}
+	if err != nil {
+		panic("spec: " + err.Error())
+	}
+	return out
+}
+
+// Of derives the Spec of a struct from its type and the sources of it and of the structs of its fields. It panics when a
+// field is undocumented or a tag makes no sense: that is a bug which the first test must meet.
+func Of(t reflect.Type, from Sources) *Spec {
+	b := specBuilder{comments: from, specs: map[reflect.Type]*Spec{}}
 	return b.spec(t)
 }
 
 // A specBuilder derives specs, each struct once, for they may be recursive.
 type specBuilder struct {
-	comments map[string]string // of Struct and Struct.Field
+	comments Sources // by Struct and Struct.Field
 	specs    map[reflect.Type]*Spec
 }
 

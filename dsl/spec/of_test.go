@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"procaas/dsl/datum"
@@ -120,7 +121,10 @@ type inner struct {
 }
 `
 
-func everythingSpec() *Spec { return Of(reflect.TypeFor[everything](), everythingSource) }
+func everythingSpec() *Spec { return Of(reflect.TypeFor[everything](), in(everythingSource)) }
+
+// in returns what a source says.
+func in(source string) Sources { return Read(fstest.MapFS{"source.go": {Data: []byte(source)}}) }
 
 func TestSpecTakesItsProseFromComments(t *testing.T) {
 	t.Parallel()
@@ -298,7 +302,7 @@ func TestSpecOfPanicsAtBugs(t *testing.T) {
 					t.Errorf("have panic %q, want %q", have, want)
 				}
 			}()
-			Of(bug(), "package p\n\n// T is a type.\ntype T struct {\n// A and B are fields.\nA, B int\nC int\n}\n")
+			Of(bug(), in("package p\n\n// T is a type.\ntype T struct {\n// A and B are fields.\nA, B int\nC int\n}\n"))
 		})
 	}
 	for _, tag := range []string{`yaml`, `yaml:x`, `yaml:"a" yaml:"b"`} {

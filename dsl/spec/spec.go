@@ -115,8 +115,8 @@ func (f *Field) IsName(data any) bool {
 
 // OfFile derives the Spec of a kind of file, as Of does: only the fields of
 // type Value take expressions.
-func OfFile(t reflect.Type, sources ...string) *Spec {
-	s := Of(t, sources...)
+func OfFile(t reflect.Type, from Sources) *Spec {
+	s := Of(t, from)
 	forbidExprs(s, map[*Spec]bool{})
 	return s
 }

@@ -2,17 +2,18 @@ package enginetest
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"slices"
 	"sync"
 
+	"procaas/dsl/spec"
 	"procaas/engine"
 	"procaas/engine/model"
 )
 
 //go:embed handlers.go
-var handlersSource string
+var handlersFiles embed.FS
 
 // A Script is a handler type that does what a test says.
 type Script struct {
@@ -30,7 +31,7 @@ type Do func(ctx context.Context, c *engine.Call, value any) (model.Result, erro
 
 // Scripted makes a handler type of a function.
 func Scripted(name string, do Do) engine.HandlerType {
-	t := engine.Type[Script](name, handlersSource)
+	t := engine.Type[Script](name, spec.Read(handlersFiles))
 	t.New = func() engine.Handler { return &Script{do: do} }
 	return t
 }

@@ -2,17 +2,18 @@ package flowtest
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"maps"
 	"slices"
 
+	"procaas/dsl/spec"
 	"procaas/dsl/tree"
 	"procaas/engine"
 	"procaas/engine/model"
 )
 
 //go:embed mocked_call.go
-var mockedCallSource string
+var mockedCallFiles embed.FS
 
 // A mockedCall stands for the call of a pipeline that a mock answers as a whole. It is
 // never asked: the mock is.
@@ -42,7 +43,7 @@ func (t *trial) withMockedCalls() (*tree.Bundle, []engine.HandlerType) {
 	if len(paths) == 0 {
 		return bundle, types
 	}
-	types = append(slices.Clip(types), engine.Type[mockedCall](mockedCallName, mockedCallSource))
+	types = append(slices.Clip(types), engine.Type[mockedCall](mockedCallName, spec.Read(mockedCallFiles)))
 	return bundle.ReplaceCalls(mockedCallName, paths), types
 }
 

@@ -20,15 +20,7 @@ var specFiles embed.FS
 
 // Spec describes a file of tests.
 var Spec = sync.OnceValue(func() *spec.Spec {
-	var sources []string
-	for _, name := range []string{"spec.go", "spec_expect.go"} {
-		source, err := specFiles.ReadFile(name)
-		if err != nil {
-			panic("flowtest: " + err.Error())
-		}
-		sources = append(sources, string(source))
-	}
-	return spec.OfFile(reflect.TypeFor[File](), sources...)
+	return spec.OfFile(reflect.TypeFor[File](), spec.Read(specFiles))
 })
 
 // A File holds tests of pipelines, which run in virtual time, without a network. A run that fails

@@ -1,7 +1,7 @@
 package stub
 
 import (
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,7 +13,7 @@ import (
 )
 
 //go:embed chance.go
-var chanceSource string
+var chanceFiles embed.FS
 
 // A latency is how long answers take: anything from Min to Max.
 type latency struct {
@@ -37,7 +37,7 @@ func parseLatency(v *expr.Value) (latency, error) {
 	if _, ok := data.(map[string]any); !ok {
 		data = map[string]any{"min": data, "max": data}
 	}
-	if err := spec.Of(reflect.TypeFor[latency](), chanceSource).Decode(data, &l); err != nil {
+	if err := spec.Of(reflect.TypeFor[latency](), spec.Read(chanceFiles)).Decode(data, &l); err != nil {
 		return l, fmt.Errorf("latency: %w", err)
 	}
 	if l.Max < l.Min {

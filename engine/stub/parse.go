@@ -17,7 +17,7 @@ import (
 // first file. The spec is nil exactly when one of the findings is an error.
 func Parse(files []diag.File) (*Spec, []diag.Diagnostic) {
 	c := checker{whole: &Spec{}, services: map[string]diag.Span{}, incidents: map[string]diag.Span{}}
-	spec := spec.OfFile(reflect.TypeFor[Spec](), specSource)
+	spec := spec.OfFile(reflect.TypeFor[Spec](), spec.Read(specFiles))
 	for i, f := range files {
 		var one Spec
 		found := decode.File(f, spec, &one, []string{"request", "calls"})

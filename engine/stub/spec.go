@@ -1,7 +1,7 @@
 package stub
 
 import (
-	_ "embed"
+	"embed"
 	"time"
 
 	"procaas/dsl/diag"
@@ -9,7 +9,7 @@ import (
 )
 
 //go:embed spec.go
-var specSource string
+var specFiles embed.FS
 
 // A Spec says which stub services to serve.
 type Spec struct {

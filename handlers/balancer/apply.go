@@ -2,7 +2,6 @@ package balancer
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,9 +14,6 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
-
-//go:embed apply.go
-var applySource string
 
 // Apply makes the moves of a decision. It writes the next version of the assignment, and the reason of each move to the audit.
 //
@@ -40,9 +36,6 @@ type Apply struct {
 	// Decision is the response of balancer.decide.
 	Decision any `yaml:"decision" required:"true"`
 }
-
-// ApplyType describes the handler type.
-func ApplyType() engine.HandlerType { return engine.Type[Apply]("balancer.apply", applySource) }
 
 // CheckBody reports what the tags of [Apply] cannot say.
 func (*Apply) CheckBody(b *tree.Body) { checkCluster(b) }

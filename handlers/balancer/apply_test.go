@@ -25,7 +25,7 @@ import (
 
 // types are those of the live balancer, as the language knows them.
 func types() []tree.Type {
-	return []tree.Type{balancer.ObserveType().Type, balancer.DecideType().Type, balancer.HandoffType().Type, balancer.ApplyType().Type}
+	return engine.Types(balancer.Types())
 }
 
 // A rig is a cluster of workers in this process, and the documents of its balancer.

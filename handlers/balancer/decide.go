@@ -2,7 +2,6 @@ package balancer
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,9 +13,6 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/store"
 )
-
-//go:embed decide.go
-var decideSource string
 
 // Decide decides which partitions of a cluster should move. It uses the policy of the cluster and the levers that people have set.
 //
@@ -34,9 +30,6 @@ type Decide struct {
 	// Observation is the response of balancer.observe.
 	Observation any `yaml:"observation" required:"true"`
 }
-
-// DecideType describes the handler type.
-func DecideType() engine.HandlerType { return engine.Type[Decide]("balancer.decide", decideSource) }
 
 // CheckBody reports what the tags of [Decide] cannot say.
 func (*Decide) CheckBody(b *tree.Body) { checkCluster(b) }

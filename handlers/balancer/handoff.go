@@ -2,7 +2,6 @@ package balancer
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"strings"
 	"time"
@@ -16,9 +15,6 @@ import (
 	"procaas/engine/model"
 	"procaas/handlers/balancer/handoff"
 )
-
-//go:embed handoff.go
-var handoffSource string
 
 // Handoff tells the workers of a cluster which partitions they gain and lose.
 //
@@ -50,9 +46,6 @@ type Handoff struct {
 	// after this time. If nothing listens at the old address, that worker has ended, and 1.5 seconds are enough.
 	Grace time.Duration `yaml:"grace" default:"5s" min:"0s" max:"10m"`
 }
-
-// HandoffType describes the handler type.
-func HandoffType() engine.HandlerType { return engine.Type[Handoff]("balancer.handoff", handoffSource) }
 
 // CheckBody reports what the tags of [Handoff] cannot say.
 func (*Handoff) CheckBody(b *tree.Body) {

@@ -2,7 +2,6 @@ package balancer
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,9 +26,6 @@ import (
 	"procaas/engine/model"
 )
 
-//go:embed observe.go
-var observeSource string
-
 // Observe asks all workers of a cluster for their load, at the same time.
 //
 // It asks each worker for its extended healthcheck. If the reply has another status than 200 or is no valid report, it
@@ -47,9 +43,6 @@ type Observe struct {
 	// Cluster is the id of the cluster.
 	Cluster string `yaml:"cluster" required:"true"`
 }
-
-// ObserveType describes the handler type.
-func ObserveType() engine.HandlerType { return engine.Type[Observe]("balancer.observe", observeSource) }
 
 // clusterOf finds the cluster of a call.
 func clusterOf(c *engine.Call, id string) (*tree.Cluster, error) {

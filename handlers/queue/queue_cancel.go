@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 
 	"procaas/dsl/rules"
@@ -10,9 +9,6 @@ import (
 	"procaas/engine"
 	"procaas/engine/model"
 )
-
-//go:embed queue_cancel.go
-var cancelTasksSource string
 
 // CancelTasks cancels tasks that nobody has taken.
 //

@@ -2,15 +2,11 @@ package queue
 
 import (
 	"context"
-	_ "embed"
 	"time"
 
 	"procaas/engine"
 	"procaas/engine/model"
 )
-
-//go:embed queue_expire.go
-var expireTasksSource string
 
 // ExpireTasks deletes tasks that ended long ago.
 //

@@ -2,14 +2,10 @@ package queue
 
 import (
 	"context"
-	_ "embed"
 
 	"procaas/engine"
 	"procaas/engine/model"
 )
-
-//go:embed queue_promote.go
-var promoteTasksSource string
 
 // PromoteTasks makes tasks ready that are due.
 //

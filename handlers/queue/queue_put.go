@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"time"
@@ -16,9 +15,6 @@ import (
 	"procaas/engine/store"
 	"procaas/engine/taskrun"
 )
-
-//go:embed queue_put.go
-var putTaskSource string
 
 // PutTask puts a task into a queue, for the pipeline of that name or for workers of another program.
 //

@@ -2,14 +2,10 @@ package queue
 
 import (
 	"context"
-	_ "embed"
 
 	"procaas/engine"
 	"procaas/engine/model"
 )
-
-//go:embed queue_reclaim.go
-var reclaimTasksSource string
 
 // ReclaimTasks takes tasks back from workers that did not report in time.
 //

@@ -2,14 +2,10 @@ package queue
 
 import (
 	"context"
-	_ "embed"
 
 	"procaas/engine"
 	"procaas/engine/model"
 )
-
-//go:embed queue_stats.go
-var statsOfTasksSource string
 
 // StatsOfTasks counts the tasks of each type.
 //

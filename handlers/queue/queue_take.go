@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"time"
 
@@ -11,9 +10,6 @@ import (
 	"procaas/engine/model"
 	"procaas/engine/taskrun"
 )
-
-//go:embed queue_take.go
-var takeTasksSource string
 
 // TakeTasks takes tasks of a type, and completes earlier ones.
 //

@@ -2,14 +2,10 @@ package queue
 
 import (
 	"context"
-	_ "embed"
 
 	"procaas/engine"
 	"procaas/engine/model"
 )
-
-//go:embed queue_vacuum.go
-var vacuumTasksSource string
 
 // VacuumTasks cleans up after deleted tasks, and creates the table partitions of the next days.
 //

@@ -1,24 +1,30 @@
 package queue
 
 import (
+	"embed"
 	"errors"
 	"strings"
 
+	"procaas/dsl/spec"
 	"procaas/engine"
 	"procaas/engine/store"
 )
 
+//go:embed queue_*.go
+var typeFiles embed.FS
+
 // Types lists the handler types of this package. [Bind] gives them a store.
 func Types() []engine.HandlerType {
+	own := spec.Read(typeFiles)
 	return []engine.HandlerType{
-		engine.Type[PutTask]("queue.put", putTaskSource),
-		engine.Type[TakeTasks]("queue.take", takeTasksSource),
-		engine.Type[CancelTasks]("queue.cancel", cancelTasksSource),
-		engine.Type[PromoteTasks]("queue.promote", promoteTasksSource),
-		engine.Type[ReclaimTasks]("queue.reclaim", reclaimTasksSource),
-		engine.Type[ExpireTasks]("queue.expire", expireTasksSource),
-		engine.Type[VacuumTasks]("queue.vacuum", vacuumTasksSource),
-		engine.Type[StatsOfTasks]("queue.stats", statsOfTasksSource),
+		engine.Type[PutTask]("queue.put", own),
+		engine.Type[TakeTasks]("queue.take", own),
+		engine.Type[CancelTasks]("queue.cancel", own),
+		engine.Type[PromoteTasks]("queue.promote", own),
+		engine.Type[ReclaimTasks]("queue.reclaim", own),
+		engine.Type[ExpireTasks]("queue.expire", own),
+		engine.Type[VacuumTasks]("queue.vacuum", own),
+		engine.Type[StatsOfTasks]("queue.stats", own),
 	}
 }
 

@@ -2,7 +2,6 @@ package sharding
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 
@@ -11,9 +10,6 @@ import (
 	"procaas/engine/transfers"
 	"procaas/handlers/sharding/transfer"
 )
-
-//go:embed shard_cleanup.go
-var shardCleanupSource string
 
 // ShardCleanup ends a transfer. It removes replication slots and publications, and deletes the rows on the shard that lost the key.
 //

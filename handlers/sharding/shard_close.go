@@ -2,7 +2,6 @@ package sharding
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"strings"
 
@@ -11,9 +10,6 @@ import (
 	"procaas/engine/store"
 	"procaas/engine/transfers"
 )
-
-//go:embed shard_close.go
-var shardCloseSource string
 
 // ShardClose closes full shards for new keys, and opens them again later. Shards that people have closed stay closed.
 //

@@ -2,16 +2,12 @@ package sharding
 
 import (
 	"context"
-	_ "embed"
 
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
-
-//go:embed shard_copy.go
-var shardCopySource string
 
 // ShardCopy copies a snapshot of the rows of a transfer to its target, while services write to the source.
 //

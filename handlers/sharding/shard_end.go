@@ -2,15 +2,11 @@ package sharding
 
 import (
 	"context"
-	_ "embed"
 
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/transfers"
 )
-
-//go:embed shard_end.go
-var shardEndSource string
 
 // ShardEnd ends a transfer whose run has ended. Before the switch of the map it undoes the transfer: the source keeps
 // the key, and the target keeps nothing. After the switch it completes the transfer. It first does a rollback that an

@@ -2,7 +2,6 @@ package sharding
 
 import (
 	"context"
-	_ "embed"
 
 	"procaas/engine"
 	"procaas/engine/model"
@@ -10,9 +9,6 @@ import (
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
-
-//go:embed shard_freeze.go
-var shardFreezeSource string
 
 // ShardFreeze makes the target of a transfer the only shard that takes writes of the key, within milliseconds. It
 // freezes the source and waits until the freeze has passed through the stream. Then it opens the target and switches

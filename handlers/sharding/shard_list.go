@@ -2,15 +2,11 @@ package sharding
 
 import (
 	"context"
-	_ "embed"
 
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/transfers"
 )
-
-//go:embed shard_list.go
-var shardListSource string
 
 // ShardList lists the shards of a map, for handlers with for-each.
 //

@@ -2,7 +2,6 @@ package sharding
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,9 +14,6 @@ import (
 	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
 )
-
-//go:embed shard_moves.go
-var shardMovesSource string
 
 // ShardMoves chooses keys that should move, and their target shards. It changes nothing: use emit with for-each to start the transfers.
 //

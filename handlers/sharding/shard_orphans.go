@@ -2,7 +2,6 @@ package sharding
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 
 	"procaas/engine"
@@ -10,9 +9,6 @@ import (
 	"procaas/engine/store"
 	"procaas/engine/transfers"
 )
-
-//go:embed shard_orphans.go
-var shardOrphansSource string
 
 // ShardOrphans lists unfinished transfers whose runs have ended, because somebody cancelled the run or it failed for
 // good. Each blocks other transfers of its key, and holds a replication slot, until shard.end ends it.

@@ -2,7 +2,6 @@ package sharding
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"strconv"
@@ -15,9 +14,6 @@ import (
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
-
-//go:embed shard_plan.go
-var shardPlanSource string
 
 // ShardPlan starts the transfer of a key to another shard. It refuses a key that cannot move, with all reasons.
 // Otherwise it waits for its turn and for its hours.

@@ -2,7 +2,6 @@ package sharding
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"time"
 
@@ -11,9 +10,6 @@ import (
 	"procaas/engine/transfers"
 	"procaas/handlers/sharding/transfer"
 )
-
-//go:embed shard_retire.go
-var shardRetireSource string
 
 // ShardRetire keeps the source of a transfer up to date for some time after the switch, so that a rollback loses nothing.
 //

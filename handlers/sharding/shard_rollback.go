@@ -2,7 +2,6 @@ package sharding
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 
 	"procaas/engine"
@@ -11,9 +10,6 @@ import (
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
-
-//go:embed shard_rollback.go
-var shardRollbackSource string
 
 // ShardRollback moves the key of a transfer back to its source, with everything that services wrote to the target since
 // the switch. Writers are blocked for milliseconds.

@@ -2,7 +2,6 @@ package sharding
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 
@@ -12,9 +11,6 @@ import (
 	"procaas/engine/model"
 	"procaas/handlers/sharding/shardmap"
 )
-
-//go:embed shard_run.go
-var shardRunSource string
 
 // ShardRun runs SQL on the master of a shard, in one transaction: a migration of its schema, or a regular job. Use
 // for-each over shard.list to run it on all shards of a map.

@@ -2,16 +2,12 @@ package sharding
 
 import (
 	"context"
-	_ "embed"
 
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
-
-//go:embed shard_stream.go
-var shardStreamSource string
 
 // ShardStream applies changes of the source since the copy to the target of a transfer, until the target keeps up.
 //

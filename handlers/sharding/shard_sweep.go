@@ -2,15 +2,11 @@ package sharding
 
 import (
 	"context"
-	_ "embed"
 	"time"
 
 	"procaas/engine"
 	"procaas/engine/model"
 )
-
-//go:embed shard_sweep.go
-var shardSweepSource string
 
 // ShardSweep ends two-phase registrations that a dead process left behind. It commits a prepared transaction if the
 // other side has its part, and rolls it back otherwise. Only maps with two-phase registrations have any.

@@ -2,16 +2,12 @@ package sharding
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/handlers/sharding/transfer"
 )
-
-//go:embed shard_switch.go
-var shardSwitchSource string
 
 // ShardSwitch ensures that the map names the target of a transfer, and records the new place of the key on the source.
 //

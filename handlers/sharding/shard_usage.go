@@ -2,7 +2,6 @@ package sharding
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"sync"
 
@@ -10,9 +9,6 @@ import (
 	"procaas/engine/model"
 	"procaas/handlers/sharding/shardmap"
 )
-
-//go:embed shard_usage.go
-var shardUsageSource string
 
 // ShardUsage measures how full and how busy the shards are. It stores the numbers in the map, for placing new keys and for transfers.
 //

@@ -2,16 +2,12 @@ package sharding
 
 import (
 	"context"
-	_ "embed"
 
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/handlers/sharding/shardmap"
 	"procaas/handlers/sharding/transfer"
 )
-
-//go:embed shard_verify.go
-var shardVerifySource string
 
 // ShardVerify compares all rows of a transfer in source and target, as of one moment, while services write to the source.
 //

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/engine/transfers"
 	"procaas/handlers/sharding/shardmap"
@@ -63,17 +62,4 @@ func describe(views []transfers.ShardView) []any {
 		}
 	}
 	return out
-}
-
-// toolTypes lists the handler types that look after shards.
-func toolTypes() []engine.HandlerType {
-	return []engine.HandlerType{
-		engine.Type[ShardList]("shard.list", shardListSource),
-		engine.Type[ShardUsage]("shard.usage", shardUsageSource),
-		engine.Type[ShardClose]("shard.close", shardCloseSource),
-		engine.Type[ShardMoves]("shard.moves", shardMovesSource),
-		engine.Type[ShardRun]("shard.run", shardRunSource),
-		engine.Type[ShardSweep]("shard.sweep", shardSweepSource),
-		engine.Type[ShardOrphans]("shard.orphans", shardOrphansSource),
-	}
 }

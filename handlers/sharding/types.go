@@ -1,20 +1,36 @@
 package sharding
 
-import "procaas/engine"
+import (
+	"embed"
+
+	"procaas/dsl/spec"
+	"procaas/engine"
+)
+
+//go:embed shard_*.go
+var typeFiles embed.FS
 
 // Types lists the handler types of this package: those that look after shards, then those of
 // transfers in their order. [Bind] gives them a service.
 func Types() []engine.HandlerType {
-	return append(toolTypes(), []engine.HandlerType{
-		engine.Type[ShardPlan]("shard.plan", shardPlanSource),
-		engine.Type[ShardCopy]("shard.copy", shardCopySource),
-		engine.Type[ShardStream]("shard.stream", shardStreamSource),
-		engine.Type[ShardVerify]("shard.verify", shardVerifySource),
-		engine.Type[ShardFreeze]("shard.freeze", shardFreezeSource),
-		engine.Type[ShardSwitch]("shard.switch", shardSwitchSource),
-		engine.Type[ShardRetire]("shard.retire", shardRetireSource),
-		engine.Type[ShardRollback]("shard.rollback", shardRollbackSource),
-		engine.Type[ShardCleanup]("shard.cleanup", shardCleanupSource),
-		engine.Type[ShardEnd]("shard.end", shardEndSource),
-	}...)
+	own := spec.Read(typeFiles)
+	return []engine.HandlerType{
+		engine.Type[ShardList]("shard.list", own),
+		engine.Type[ShardUsage]("shard.usage", own),
+		engine.Type[ShardClose]("shard.close", own),
+		engine.Type[ShardMoves]("shard.moves", own),
+		engine.Type[ShardRun]("shard.run", own),
+		engine.Type[ShardSweep]("shard.sweep", own),
+		engine.Type[ShardOrphans]("shard.orphans", own),
+		engine.Type[ShardPlan]("shard.plan", own),
+		engine.Type[ShardCopy]("shard.copy", own),
+		engine.Type[ShardStream]("shard.stream", own),
+		engine.Type[ShardVerify]("shard.verify", own),
+		engine.Type[ShardFreeze]("shard.freeze", own),
+		engine.Type[ShardSwitch]("shard.switch", own),
+		engine.Type[ShardRetire]("shard.retire", own),
+		engine.Type[ShardRollback]("shard.rollback", own),
+		engine.Type[ShardCleanup]("shard.cleanup", own),
+		engine.Type[ShardEnd]("shard.end", own),
+	}
 }

@@ -8,7 +8,7 @@
 package plant
 
 import (
-	_ "embed"
+	"embed"
 	"fmt"
 	"reflect"
 
@@ -19,7 +19,7 @@ import (
 )
 
 //go:embed scenario.go
-var source string
+var files embed.FS
 
 // A Scenario is what a cluster goes through. Times are seconds.
 type Scenario struct {
@@ -253,7 +253,7 @@ const mostSteps = 5e9
 // Parse reads a scenario. It is nil exactly when one of the findings is an error.
 func Parse(f diag.File) (*Scenario, []diag.Diagnostic) {
 	var s Scenario
-	found := decode.File(f, spec.Of(reflect.TypeFor[Scenario](), source), &s, nil)
+	found := decode.File(f, spec.Of(reflect.TypeFor[Scenario](), spec.Read(files)), &s, nil)
 	if diag.HasErrors(found) {
 		return nil, found
 	}
@@ -280,7 +280,7 @@ func Parse(f diag.File) (*Scenario, []diag.Diagnostic) {
 // defaults returns what a mapping is that nobody wrote.
 func defaults[T any]() *T {
 	into := new(T)
-	decode.File(diag.File{Data: []byte("{}")}, spec.Of(reflect.TypeFor[T](), source), into, nil)
+	decode.File(diag.File{Data: []byte("{}")}, spec.Of(reflect.TypeFor[T](), spec.Read(files)), into, nil)
 	return into
 }
 
