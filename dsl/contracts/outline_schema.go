@@ -1,6 +1,7 @@
 package contracts
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,11 +96,24 @@ func (b *outliner) need(from alternatives) *typing.Outline {
 		out.Why = "its schema allows null"
 	}
 	out.At = b.place(referred(from[0][0]).Location)
+	out.About = expanded.about()
 	b.known[key] = out
 	if out.Shape&(datum.MapShape|datum.ListShape) != 0 {
 		b.queue = append(b.queue, pending{out, possible})
 	}
 	return out
+}
+
+// about returns what the first schema that has a word for people says.
+func (as alternatives) about() string {
+	for _, a := range as {
+		for _, s := range a {
+			if text := cmp.Or(s.Description, s.Title); text != "" {
+				return text
+			}
+		}
+	}
+	return ""
 }
 
 // referred goes to the schema that a $ref names.

@@ -41,6 +41,9 @@ type Outline struct {
 	Inferred bool
 
 	At diag.Span // where a schema says it; zero for none
+
+	// About is what a schema says of it to people: its title or its description. Empty for nothing.
+	About string
 }
 
 // A Member is what is known of one member of a mapping.

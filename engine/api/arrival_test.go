@@ -168,9 +168,9 @@ func consoleForms(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`"POST " \+ (?:Root \+ "([^"]+)"|SignInPage)`).FindAllStringSubmatch(string(source), -1) {
+	for _, m := range regexp.MustCompile(`"POST " \+ (?:Root \+ "([^"]+)"|(\w+)Page)`).FindAllStringSubmatch(string(source), -1) {
 		if m[1] == "" {
-			m[1] = "sign-in"
+			m[1] = map[string]string{"SignIn": "sign-in", "SignOut": "sign-out", "Submit": "submit"}[m[2]]
 		}
 		all = append(all, "/console/"+fill.Replace(m[1]))
 	}

@@ -1,23 +1,28 @@
 package api
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 
+	"github.com/go-chi/chi/v5"
 	dto "github.com/prometheus/client_model/go"
 
 	"procaas/engine/api/access"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/ui"
+	"procaas/engine/credentials"
 )
 
 // newConsole makes the pages for people.
 func (s *server) newConsole() *ui.Console {
 	o := ui.Options{
 		Engine: s.Engine.Console, Log: s.Log, Version: s.Version, Dev: s.Dev, Numbers: s.numbers, Play: s.Play, Caller: rest.Granted,
-		Documents: s.Documents, TraceURL: s.TraceURL, SignIn: s.access.SignIn, SignOut: s.access.SignOut,
+		Documents: s.Documents, TraceURL: s.TraceURL, SignIn: s.access.SignIn, SignOut: s.access.SignOut, Submit: s.submit,
 	}
 	if s.Tasks != nil {
 		o.Tasks = s.Tasks.Admin
@@ -44,7 +49,8 @@ func (s *server) serveConsole(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	r = access.WithSession(r)
-	admitted, err := s.access.Admit(r, access.Views)
+	path := r.URL.Path
+	admitted, err := s.access.AdmitToConsole(r, path == "/" || path == ui.SubmitPage || path == ui.SignOutPage)
 	var p *problem.Problem
 	if errors.As(err, &p) && p.Status == http.StatusUnauthorized {
 		next := "/" // after a form there is no page to go back to
@@ -57,9 +63,36 @@ func (s *server) serveConsole(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if path == "/" && !rest.Granted(admitted).Has(credentials.RoleViewer) {
+		http.Redirect(w, r, ui.SubmitPage, http.StatusSeeOther)
+		return nil
+	}
 	s.console.ServeHTTP(w, admitted)
 	return nil
 }
+
+// submit hands in an event that somebody has filled in, by the route of all events: who may, what is checked and what is
+// counted is the same.
+func (s *server) submit(r *http.Request, event []byte) (status int, reply []byte) {
+	r = r.Clone(context.WithValue(r.Context(), chi.RouteCtxKey, chi.NewRouteContext()))
+	r.Method, r.URL, r.RequestURI = http.MethodPost, &url.URL{Path: "/v1/events"}, "/v1/events"
+	r.Header.Set("Content-Type", rest.MediaJSON)
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(event)), int64(len(event))
+	a := answer{header: http.Header{}, status: http.StatusOK}
+	s.router.ServeHTTP(&a, r)
+	return a.status, a.body.Bytes()
+}
+
+// An answer keeps what a route replies.
+type answer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header                  { return a.header }
+func (a *answer) WriteHeader(status int)               { a.status = status }
+func (a *answer) Write(data []byte) (n int, err error) { return a.body.Write(data) }
 
 // numbers reads what the console shows of the metrics.
 func (s *server) numbers() ui.Numbers {

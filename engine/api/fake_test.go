@@ -523,6 +523,10 @@ func (f *fakeEngine) VerifyAudit(_ context.Context, kept []string) (records.Audi
 	}, nil
 }
 
+func (f *fakeEngine) NoteEvent(context.Context, string, records.AuditedEvent, store.Actor) error {
+	return nil
+}
+
 func (f *fakeEngine) Audit(_ context.Context, filter store.AuditFilter) ([]records.AuditView, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

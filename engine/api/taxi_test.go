@@ -76,7 +76,11 @@ func taxi(t testing.TB) *tree.Bundle { return load(t, "http://127.0.0.1:1") }
 // load reads taxiFile with the address of its service.
 func load(t testing.TB, service string) *tree.Bundle {
 	t.Helper()
-	text := strings.ReplaceAll(taxiFile, "SERVICE", service)
+	return loadText(t, strings.ReplaceAll(taxiFile, "SERVICE", service))
+}
+
+func loadText(t testing.TB, text string) *tree.Bundle {
+	t.Helper()
 	types := []tree.Type{}
 	for _, h := range handlers.All() {
 		types = append(types, h.Type)

@@ -55,6 +55,7 @@ var awaitCases = []storeCase{
 		}
 		p.equal("event", have[0].Event, paid.Event)
 		p.wantStatus(ids[1], model.Parked)
+		p.equal("runs that wait for an event", p.oldest(store.RunFilter{Awaits: true}), ids[1:])
 	}},
 	{"an event that was there before the run was parked wakes it at once", func(p *probe) {
 		node := p.join()

@@ -10,6 +10,7 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/engine/clock"
+	"procaas/engine/model"
 	"procaas/engine/store"
 )
 
@@ -54,6 +55,25 @@ func (a *Audits) Audit(ctx context.Context, f store.AuditFilter) ([]AuditView, e
 		out[i] = v
 	}
 	return out, nil
+}
+
+// NoteEvent writes down that somebody has submitted an event by hand. The event is stored by then, and has their name in
+// its source: what a crash keeps out of the audit is still known.
+func (a *Audits) NoteEvent(ctx context.Context, run string, e AuditedEvent, by store.Actor) error {
+	_, err := a.Store.Documents.WriteDocuments(ctx, 0, nil, []store.Audited{{
+		Kind: store.AuditEvent, Name: run, By: by, After: model.EncodeJSON(e),
+	}})
+	if err != nil {
+		return fmt.Errorf("note event: %w", err)
+	}
+	return nil
+}
+
+// An AuditedEvent is what the audit keeps of an event. Its payload stays with the run.
+type AuditedEvent struct {
+	Type   string `json:"type"`
+	ID     string `json:"id"`
+	Source string `json:"source"`
 }
 
 // An AuditReport tells whether the audit is as it was written.

@@ -205,6 +205,9 @@ func (s *Store) choose(f store.RunFilter, args ...any) *choice {
 		c.hot = append(c.hot, "place in ('blocked', 'failed')")
 		c.past = nil // what has ended for good is not failed any more
 	}
+	if f.Awaits {
+		c.hot, c.past = append(c.hot, "place = 'parked' and {listens}"), nil
+	}
 	if f.LeftOut != "" {
 		c.and("left_out is not null and ({position}(left_out, %s || ' ') > 0 or {position}(left_out, %s || '/') > 0)", "\n"+f.LeftOut)
 		c.hot = nil // a run that is not over may still make it up

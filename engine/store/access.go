@@ -72,6 +72,7 @@ const (
 	AuditConfig     = "config"
 	AuditControl    = "control"
 	AuditDefinition = "definition" // before and after are hashes
+	AuditEvent      = "event"      // somebody submitted an event by hand, in the console; the name is its run
 	AuditFallback   = "fallback"   // a handler, or a service, went out of the flow or came back
 	AuditInbox      = "inbox"      // slots move from one cluster of the inbox to another; the name is the move's
 	AuditQueue      = "queue"      // the mode of a type of tasks, whose name is the record's
@@ -85,8 +86,8 @@ const (
 // AuditKinds lists them.
 func AuditKinds() []string {
 	return []string{
-		AuditCanary, AuditCluster, AuditConfig, AuditControl, AuditDefinition, AuditFallback, AuditInbox, AuditQueue, AuditRefusal, AuditRun,
-		AuditShard, AuditToken, AuditTransfer,
+		AuditCanary, AuditCluster, AuditConfig, AuditControl, AuditDefinition, AuditEvent, AuditFallback, AuditInbox, AuditQueue, AuditRefusal,
+		AuditRun, AuditShard, AuditToken, AuditTransfer,
 	}
 }
 

@@ -413,6 +413,8 @@ type RunFilter struct {
 	Bundle string // only runs with this definition; during a canary, without those that have begun and saved nothing yet
 	Other  string // only runs with another definition than this one
 
+	Awaits bool // only runs that wait for an event
+
 	LeftOut string // only succeeded runs that left out this handler, or one below this pipeline or pipeline/stage
 
 	FailedPath string    // of the handler that failed the run, or a part of it: pipeline, pipeline/stage

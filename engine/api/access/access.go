@@ -33,7 +33,7 @@ type Need struct {
 // paths of the grant besides; see mayAt.
 var (
 	free    = Need{}
-	submits = Need{Role: credentials.RoleSubmitter, open: OpenEvents}
+	Submits = Need{Role: credentials.RoleSubmitter, open: OpenEvents}
 	reads   = Need{Role: credentials.RoleViewer, open: OpenRuns}
 	scrapes = Need{Role: credentials.RoleViewer, open: OpenMetrics}
 	Views   = Need{Role: credentials.RoleViewer}
@@ -56,8 +56,8 @@ func OpenGroups() []string { return []string{OpenEvents, OpenRuns, OpenMetrics} 
 
 // Needs is the one table of what the operations need, by their ids.
 var Needs = map[string]Need{
-	"submit-events": submits,
-	"put-tasks":     submits,
+	"submit-events": Submits,
+	"put-tasks":     Submits,
 
 	"set-queue":       steers,
 	"cancel-queued":   steers,

@@ -45,7 +45,7 @@ func (d *Checker) SignIn(w http.ResponseWriter, r *http.Request, token string) e
 	}
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+token)
-	admitted, err := d.Admit(r, Views)
+	admitted, err := d.AdmitToConsole(r, true)
 	var p *problem.Problem
 	switch {
 	case errors.As(err, &p) && p.Status == http.StatusUnauthorized:
@@ -59,6 +59,15 @@ func (d *Checker) SignIn(w http.ResponseWriter, r *http.Request, token string) e
 	}
 	setSession(w, r, session)
 	return nil
+}
+
+// AdmitToConsole lets in who may look at it, and to the page of events also who may only submit them.
+func (d *Checker) AdmitToConsole(r *http.Request, events bool) (*http.Request, error) {
+	admitted, err := d.Admit(r, Views)
+	if p := (*problem.Problem)(nil); events && errors.As(err, &p) && p.Status == http.StatusForbidden {
+		return d.Admit(r, Submits)
+	}
+	return admitted, err
 }
 
 // SignOut ends the session, so that nobody can use it who has kept the cookie. The browser

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"procaas/engine/checkpoint"
+	"procaas/engine/credentials"
 	"procaas/engine/stats"
 )
 
@@ -64,17 +65,19 @@ type frame struct {
 // show renders a page.
 func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name, title string, data any) {
 	f := frame{Title: title, Version: c.o.Version, Page: data}
-	f.Live = r.Method == http.MethodGet && status == http.StatusOK && !slices.Contains([]string{"docs", "playground", "signin", "styleguide"}, name)
+	f.Live = r.Method == http.MethodGet && status == http.StatusOK && !slices.Contains([]string{"docs", "event", "playground", "signin", "styleguide"}, name)
 	var wrong []problem
 	g := c.o.Caller(r)
 	if g.Role != "" {
 		f.Caller, f.SignedIn = g.Name, g.Name != "anonymous"
+	}
+	if g.Has(credentials.RoleViewer) {
 		wrong, f.Still = c.problems(), newStanding(c.o.Engine.Backlog())
 		c.evidence.note(time.Now(), wrong)
 		f.Wrong = wrong[:min(len(wrong), shownProblems)]
 		f.More = len(wrong) - len(f.Wrong)
 	}
-	f.Side = c.sidebar(r.URL.Path, wrong, f.Still, g.Role != "")
+	f.Side = c.sidebar(r.URL.Path, wrong, f.Still, g)
 	if err := c.o.Engine.Healthy(r.Context()); err != nil {
 		f.NotReady = err.Error()
 	} else if err := c.o.Engine.Degraded(); err != nil {

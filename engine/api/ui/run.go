@@ -37,6 +37,7 @@ type runData struct {
 	Graph    *graph // nil when the definition has lost its pipeline
 	May      bool   // the reader may retry and cancel it
 	Trace    string // the address of its trace; empty for none
+	Task     *task  // the event that it waits for; nil for none
 }
 
 // A timeRow is a handler on the time line of a run.
@@ -86,6 +87,7 @@ func (c *Console) runData(ctx context.Context, id string) (d runData, err error)
 		return d, err
 	}
 	d.Run = d.Story.Run
+	d.Task = c.taskOf(d.Run)
 	d.Took = took(&d.Run.Accepted, d.Run.Finished)
 	d.draw(time.Now())
 	for _, v := range c.plans() {

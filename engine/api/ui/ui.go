@@ -69,6 +69,9 @@ type Options struct {
 
 	// SignOut ends the session of the caller.
 	SignOut func(w http.ResponseWriter, r *http.Request) error
+
+	// Submit hands in an event in the plain form for the caller of a request. It returns what POST /v1/events replies.
+	Submit func(r *http.Request, event []byte) (status int, reply []byte)
 }
 
 // Numbers are counters of the node since its start, and the inbox as it is.
@@ -124,8 +127,14 @@ type Console struct {
 // Root is where all pages but the overview are.
 const Root = "/console/"
 
-// SignInPage is where people sign in.
-const SignInPage = Root + "sign-in"
+// SignInPage is where people sign in, and SignOutPage where they sign out.
+const (
+	SignInPage  = Root + "sign-in"
+	SignOutPage = Root + "sign-out"
+)
+
+// SubmitPage is where people submit events.
+const SubmitPage = Root + "submit"
 
 // StyleGuide shows what pages are made of.
 const StyleGuide = Root + "styleguide"
@@ -164,7 +173,9 @@ func New(o Options) *Console {
 		"GET " + Root + "static/{file}":           c.file,
 		"GET " + SignInPage:                       c.signIn,
 		"POST " + SignInPage:                      c.signIn,
-		"POST " + Root + "sign-out":               c.signOut,
+		"POST " + SignOutPage:                     c.signOut,
+		"GET " + SubmitPage:                       c.submitPage,
+		"POST " + SubmitPage:                      c.submit,
 		"POST " + Root + "controls/{path...}":     c.control,
 		"POST " + Root + "runs":                   c.redrive,
 		"POST " + Root + "runs/{id}":              c.steer,

@@ -356,9 +356,10 @@ func newLink(from, to, y int, on string) stateLink {
 
 func point2(x, y int) string { return strconv.Itoa(x) + " " + strconv.Itoa(y) }
 
-// Changes tells who changed what.
+// Changes tells who changed what, and keeps who has submitted events by hand.
 type Changes interface {
 	Audit(ctx context.Context, f store.AuditFilter) ([]records.AuditView, error)
+	NoteEvent(ctx context.Context, run string, e records.AuditedEvent, by store.Actor) error
 }
 
 type auditData struct {

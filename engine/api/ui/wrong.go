@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"procaas/engine/credentials"
 	"procaas/engine/guard"
 	"procaas/engine/stats"
 )
@@ -171,6 +172,7 @@ type sideGroup struct {
 // standing is how much stands still, and for how long the first of it does.
 type standing struct {
 	Waiting, Parked, Held, Blocked, Failed stood
+	Awaiting                               stood // an event, which is as it should be
 }
 
 // stood is one kind of it. Parked, held and blocked runs wait in no queue: without their count, a
@@ -190,7 +192,9 @@ func newStanding(b stats.BacklogView) (s standing) {
 	s.Waiting = stood{b.Waiting, time.Duration(b.AgeS * float64(time.Second))}
 	for _, p := range b.Parked {
 		switch p.Reason {
-		case stats.ParkedTime, stats.ParkedEvent, stats.ParkedState:
+		case stats.ParkedTime, stats.ParkedState:
+		case stats.ParkedEvent:
+			s.Awaiting.add(p)
 		case stats.ParkedHold:
 			s.Held.add(p)
 		case stats.ParkedBlocking:
@@ -209,8 +213,12 @@ func (s standing) Still() stood {
 	return stood{s.Parked.Runs + s.Held.Runs + s.Blocked.Runs, max(s.Parked.For, s.Held.For, s.Blocked.For)}
 }
 
-// sidebar lists all pages; pipelines are for readers who have signed in.
-func (c *Console) sidebar(here string, wrong []problem, s standing, pipelines bool) []sideGroup {
+// sidebar lists all pages; pipelines are for readers who have signed in. Who may only submit has one page.
+func (c *Console) sidebar(here string, wrong []problem, s standing, g credentials.Grant) []sideGroup {
+	submit := place{Name: "Submit", Href: SubmitPage, Count: s.Awaiting.Runs, Says: "runs that wait for an event"}
+	if g.Role == credentials.RoleSubmitter {
+		return []sideGroup{{"", []place{submit}}}
+	}
 	runs := place{Name: "Runs", Href: Root + "runs", Count: s.Failed.Runs + s.Blocked.Runs, Says: "failed runs"}
 	queue := place{Name: "Queue", Href: Root + "queue", Count: s.Parked.Runs + s.Held.Runs, Says: "runs that stand still"}
 	if s.Blocked.Runs > 0 {
@@ -231,8 +239,8 @@ func (c *Console) sidebar(here string, wrong []problem, s standing, pipelines bo
 	if c.o.Dev {
 		tools = append(tools, place{Name: "Style guide", Href: StyleGuide})
 	}
-	groups := []sideGroup{{"", []place{{Name: "Overview", Href: "/"}, incidents, runs, queue}}, {"Systems", systems}, {"Tools", tools}}
-	if pipelines {
+	groups := []sideGroup{{"", []place{{Name: "Overview", Href: "/"}, incidents, runs, queue, submit}}, {"Systems", systems}, {"Tools", tools}}
+	if g.Role != "" {
 		groups = append(groups, sideGroup{"Pipelines", c.pipelinePlaces(wrong)}) // the last: there may be many
 	}
 	for _, g := range groups {

@@ -86,7 +86,7 @@ if ("live" in document.body.dataset) {
 }
 
 // Keys for those who look often. They are no keys while somebody types.
-const pages = {o: "/", i: "/console/incidents", r: "/console/runs", q: "/console/queue", a: "/console/audit", d: "/console/docs"};
+const pages = {o: "/", i: "/console/incidents", r: "/console/runs", q: "/console/queue", s: "/console/submit", a: "/console/audit", d: "/console/docs"};
 let before = "";
 document.addEventListener("keydown", (e) => {
   if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches("input, select, textarea")) return;
