@@ -42,6 +42,19 @@ func pick(ids []string, indexes ...int) []string {
 }
 
 var filterCases = []storeCase{
+	{"runs are found by a part of their event", func(p *probe) {
+		node := p.join()
+		of := func(payload any) model.Intake {
+			e := p.event("k", unordered)
+			e.Event.Payload = payload
+			return e
+		}
+		ids := p.accept(of(map[string]any{"city": "Köln"}), of(map[string]any{"city": "Kairo"}), of([]any{"Köln"}))
+		p.finish(node, p.claimOne(node, ids[0]))
+		p.equal("by a word", p.oldest(store.RunFilter{Text: "Köln"}), pick(ids, 0, 2))
+		p.equal("by a member", p.oldest(store.RunFilter{Text: `"city":"K`}), pick(ids, 0, 1))
+		p.equal("none", p.oldest(store.RunFilter{Text: "%"}), []string{})
+	}},
 	{"failed runs are found by handler, class and text", func(p *probe) {
 		node := p.join()
 		ids := p.failed(node,

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"slices"
@@ -84,7 +85,7 @@ func (r *memoryRun) isChosen(f store.RunFilter) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	return is(f.Pipeline, r.pipeline) && is(f.Flow, r.Flow) && is(f.Key, r.Key) && is(f.Bundle, r.bundle) && is(string(f.Status), string(r.status)) &&
 		(!f.Live || !r.status.Ended() || r.status == model.Failed) && (!f.Begun || r.bundle != "") && (!f.Fresh || r.bundle == "") &&
-		(!f.Awaits || r.status == model.Parked && len(r.awaits) > 0) &&
+		(f.Text == "" || bytes.Contains(r.row, []byte(f.Text))) && (!f.Awaits || r.status == model.Parked && len(r.awaits) > 0) &&
 		(f.Other == "" || r.bundle != "" && r.bundle != f.Other) &&
 		(f.LeftOut == "" || r.status == model.Succeeded && model.HasLeftOut(r.leftOut, f.LeftOut)) &&
 		(is(f.FailedPath, r.failedPath) || strings.HasPrefix(r.failedPath, f.FailedPath+"/")) &&

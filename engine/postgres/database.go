@@ -24,6 +24,7 @@ var words = strings.NewReplacer(
 	"{time}", "timestamptz",
 	"{no checkpoint}", "null::bytea",
 	"{position}", "strpos",
+	"{find bytes}", `pg_catalog."position"`,
 	"{bytes}", "octet_length",
 	"{bytewise}", `collate "C"`,
 	"{share}", "for share",

@@ -21,6 +21,7 @@ var words = strings.NewReplacer(
 	"{time}", "integer",
 	"{no checkpoint}", "null",
 	"{position}", "instr",
+	"{find bytes}", "instr",
 	"{bytes}", "length",
 	"{bytewise}", "",
 	"{share}", "",

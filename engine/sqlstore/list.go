@@ -205,6 +205,9 @@ func (s *Store) choose(f store.RunFilter, args ...any) *choice {
 		c.hot = append(c.hot, "place in ('blocked', 'failed')")
 		c.past = nil // what has ended for good is not failed any more
 	}
+	if f.Text != "" {
+		c.and("{find bytes}(event, %s) > 0", []byte(f.Text))
+	}
 	if f.Awaits {
 		c.hot, c.past = append(c.hot, "place = 'parked' and {listens}"), nil
 	}

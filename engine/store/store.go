@@ -413,7 +413,8 @@ type RunFilter struct {
 	Bundle string // only runs with this definition; during a canary, without those that have begun and saved nothing yet
 	Other  string // only runs with another definition than this one
 
-	Awaits bool // only runs that wait for an event
+	Awaits bool   // only runs that wait for an event
+	Text   string // a part of the event as the store writes it: JSON without spaces. No index helps, so bound the time, too
 
 	LeftOut string // only succeeded runs that left out this handler, or one below this pipeline or pipeline/stage
 

@@ -60,28 +60,47 @@ const has = async (page, ...words) => {
 
 // accessible lets axe-core look at a page, on a large and on a small screen, in both colours: it
 // finds nothing. Nothing is wider than the small screen, and no table has to be scrolled there.
-// It has to on one store only: the pages are the same.
+// It has to on one store only: the pages are the same. Whether text can be read depends on where it
+// stands and not on what it says, so each kind of text is looked at once for each screen and colour.
 const accessible = async (page) => {
   if (!whole) return;
   await page.waitForLoadState("load"); // with its styles: the text may be there before them
   await page.evaluate(axe);
-  const all = {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], preload: false, resultTypes: ["violations"]};
   const before = page.viewportSize();
-  for (const [width, colorScheme, how] of [[1440, "light", all], [390, "dark", all], [390, "light", colours], [1440, "dark", colours]]) {
+  for (const [width, colorScheme, rules] of [[1440, "light", true], [390, "dark", true], [390, "light"], [1440, "dark"]]) {
     await page.setViewportSize({width, height: 900});
     await page.emulateMedia({colorScheme});
     await page.evaluate(() => new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(next)))); // the page has seen its new size
+    const kinds = readable[width + colorScheme] ??= new Set();
     // A part of the page may be replaced while axe-core looks at it: it looks again.
     let why = null;
-    const found = await until("what axe-core finds", () => page.evaluate((how) => window.axe.run(document, how), how).catch((e) => { why = e; return null; }))
+    const found = await until("what axe-core finds", () => page.evaluate(looked, {rules, known: [...kinds]}).catch((e) => { why = e; return null; }))
       .catch((e) => { throw why ?? e; });
     check(found.violations.length === 0, `axe-core on ${page.url()} (${width}, ${colorScheme}):\n` + found.violations.map((v) => `  ${v.impact} ${v.id}: ${v.help}\n    ${v.nodes.map((n) => n.html + "\n      " + n.failureSummary).join("\n    ")}`).join("\n"));
+    for (const kind of found.kinds) kinds.add(kind);
     if (width === 390) await fits(page);
   }
   await page.emulateMedia({colorScheme: "light"});
   await page.setViewportSize(before);
 };
-const colours = {runOnly: {type: "rule", values: ["color-contrast"]}, preload: false};
+const readable = {}; // kinds of text that were looked at, by screen and colours
+
+// looked runs in the page: all rules but that of colours, if they are asked for, and that of colours for kinds of text that are not known.
+const looked = async ({rules, known}) => {
+  const violations = [], kinds = new Set(), before = new Set(known);
+  const run = async (where, how) => violations.push(...(await window.axe.run(where, {...how, preload: false, resultTypes: ["violations"]})).violations);
+  if (rules) {
+    await run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], rules: {"color-contrast": {enabled: false}}});
+  }
+  const fresh = [...document.querySelectorAll("body *")].filter((e) => {
+    if (!e.matches("input, select, textarea") && ![...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()) || !e.checkVisibility()) return false;
+    let kind = e.matches(":disabled") ? "disabled" : "";
+    for (let x = e; x !== document.body; x = x.parentElement) kind += ` ${x.tagName}.${x.getAttribute("class") ?? ""}${x.ariaCurrent ? "*" : ""}${x.ariaInvalid ? "!" : ""}`;
+    return !before.has(kind) && !kinds.has(kind) && kinds.add(kind);
+  });
+  if (fresh.length > 0) await run(fresh, {runOnly: {type: "rule", values: ["color-contrast"]}});
+  return {violations, kinds: [...kinds]};
+};
 
 // fits checks that nothing has to be scrolled from side to side, apart from text that is laid out as it is.
 const fits = async (page) => {
@@ -380,6 +399,28 @@ const after = {
     await accessible(page);
     await page.goto(`${shop}/console/runs?pipeline=hello`);
     await has(page, "No run matches");
+    await page.context().close();
+  },
+
+  // What events say is searched for a day and three seconds, and searches have names in this browser.
+  async "a search"(me) {
+    const page = await visitor(me);
+    const {id, run} = await sell();
+    await sell();
+    await page.goto(`${shop}/console/runs`);
+    await page.locator("summary", {hasText: "more"}).click();
+    await page.getByLabel("in the event").fill(`"id": "${id}"`);
+    await page.keyboard.press("Enter");
+    await has(page, "since 24h", "stops after 3 s");
+    check(await page.locator("tr[id^=run-]").count() === 1 && await page.locator(`[id="run-${run}"]`).count() === 1, "want the run of that event alone");
+    page.once("dialog", (d) => d.accept("that sale"));
+    await page.getByRole("button", {name: "Save this search"}).click();
+    await accessible(page);
+    await page.goto(`${shop}/console/runs`);
+    await page.getByRole("link", {name: "that sale"}).click();
+    await page.locator(`[id="run-${run}"]`).waitFor();
+    await page.getByRole("button", {name: "Forget that sale"}).click();
+    await page.getByRole("button", {name: "Save this search"}).waitFor();
     await page.context().close();
   },
 

@@ -202,7 +202,7 @@ type runsData struct {
 }
 
 // filterNames are the fields of the search, as the API calls them.
-var filterNames = []string{"pipeline", "flow", "key", "status", "handler", "error", "since", "until"}
+var filterNames = []string{"pipeline", "flow", "key", "status", "handler", "error", "since", "until", "text"}
 
 // filter reads the search.
 func filter(r *http.Request) (f store.RunFilter, given map[string]string, err error) {
@@ -214,6 +214,12 @@ func filter(r *http.Request) (f store.RunFilter, given map[string]string, err er
 		Pipeline: given["pipeline"], Flow: given["flow"], Key: given["key"], Status: model.Status(given["status"]),
 		FailedPath: given["handler"], Error: given["error"], Limit: 50, Cursor: r.FormValue("cursor"),
 	}
+	if given["text"] != "" {
+		f.Text = eventText(given["text"])
+		if given["since"] == "" && given["until"] == "" {
+			given["since"] = textSince
+		}
+	}
 	for name, at := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
 		if given[name] == "" {
 			continue
@@ -224,6 +230,32 @@ func filter(r *http.Request) (f store.RunFilter, given map[string]string, err er
 		}
 	}
 	return f, given, nil
+}
+
+// The search in events reads all that the other conditions choose, so it is bounded by their time, and by its own.
+const (
+	textSince = "24h" // unless another time is asked for
+	textTime  = 3 * time.Second
+)
+
+// eventText is a text as events have it in the store.
+func eventText(text string) string {
+	return strings.NewReplacer(`": `, `":`, "<", `\u003c`, ">", `\u003e`, "&", `\u0026`).Replace(text)
+}
+
+// listRuns lists runs; a search in events ends after its time.
+func (c *Console) listRuns(ctx context.Context, f store.RunFilter) ([]checkpoint.RunView, string, error) {
+	if f.Text == "" {
+		return c.o.Engine.List(ctx, f)
+	}
+	limited, cancel := context.WithTimeout(ctx, textTime)
+	defer cancel()
+	runs, next, err := c.o.Engine.List(limited, f)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = &Refused{http.StatusUnprocessableEntity, "The search in events took longer than " + textTime.String() +
+			" and was stopped. Give a pipeline, a key or a shorter time."}
+	}
+	return runs, next, err
 }
 
 // moments reads a time, or how long ago it was.
@@ -246,11 +278,11 @@ func (c *Console) runs(w http.ResponseWriter, r *http.Request) error {
 	}
 	data := runsData{Filter: given, States: []string{"waiting", "running", "parked", "succeeded", "failed", "cancelled", "ignored"}}
 	var next string
-	if data.Runs, next, err = c.o.Engine.List(r.Context(), f); err != nil {
+	if data.Runs, next, err = c.listRuns(r.Context(), f); err != nil {
 		return err
 	}
 	data.May = c.may(r, cmp.Or(f.FailedPath, f.Pipeline)) == nil
-	data.More = cmp.Or(given["flow"], given["error"], given["since"], given["until"]) != ""
+	data.More = cmp.Or(given["flow"], given["error"], given["since"], given["until"], given["text"]) != ""
 	for _, p := range c.o.Engine.Bundle().Pipelines {
 		data.Pipelines = append(data.Pipelines, p.ID)
 	}

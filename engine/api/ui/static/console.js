@@ -100,6 +100,30 @@ document.addEventListener("keydown", (e) => {
 });
 if (location.hash === "#search") document.querySelector("[role=search] input")?.focus();
 
+// Searches that the reader has named, kept in this browser.
+const saved = document.querySelector("#saved");
+if (saved) {
+  const read = () => { try { return JSON.parse(localStorage.searches || "{}"); } catch { return {}; } };
+  const write = (all) => { localStorage.searches = JSON.stringify(all); show(); };
+  const button = (text, act) => { const b = document.createElement("button"); b.textContent = text; b.addEventListener("click", act); return b; };
+  const here = () => { const q = new URLSearchParams(location.search); for (const [k, v] of [...q]) if (!v || k === "cursor") q.delete(k); return q.toString(); };
+  const show = () => {
+    const all = read(), is = here(), parts = [];
+    for (const [name, query] of Object.entries(all)) {
+      const link = document.createElement("a");
+      link.href = "/console/runs?" + query;
+      link.textContent = name;
+      if (query === is) link.setAttribute("aria-current", "true");
+      parts.push(link, " ");
+    }
+    const name = Object.keys(all).find((n) => all[n] === is);
+    if (name) parts.push(button(`Forget ${name}`, () => { const left = read(); delete left[name]; write(left); }));
+    else if (is) parts.push(button("Save this search", () => { const as = prompt("Name of this search, in this browser"); if (as) write({...read(), [as]: is}); }));
+    saved.replaceChildren(...parts);
+  };
+  show();
+}
+
 const resolved = (name) => {
   const probe = document.createElement("span");
   probe.style.color = `var(--${name === "muted" ? "quiet" : name})`;
