@@ -15,11 +15,8 @@ import (
 
 // Checkpoint encodes the run.
 func (r *Run) Checkpoint() []byte {
-	if r.saved == nil {
-		r.saved = make([]checkpoint.Record, 0, min(len(r.plan.Steps), 16))
-	}
-	c := r.snapshot(r.saved[:0])
-	r.saved = c.Handlers
+	c := r.snapshot(r.Room[:0])
+	r.Room = c.Handlers
 	return c.Encode()
 }
 

@@ -25,11 +25,13 @@ import (
 // a task twice in one process. Then a crash may repeat a call, but never skip one. If a save fails for good, drop the
 // run, because it is ahead of the store. A run is not safe for concurrent use.
 type Run struct {
+	// Room is for the records of the next checkpoint. The caller may lend it to another run between two.
+	Room []checkpoint.Record
+
 	decisions
 
 	underway int // tasks
 	settled  bool
-	saved    []checkpoint.Record // room for the next checkpoint
 }
 
 // decisions are the rules for handlers: whether they run, and what follows from results and errors. They start nothing,

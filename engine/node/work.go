@@ -73,7 +73,7 @@ const maxEnded = 1000
 func newJob(n *node, c *store.Claimed) *job {
 	j := &job{
 		n: n, claimed: c, version: c.Version, cancelled: make(chan struct{}), gone: make(chan struct{}), wake: make(chan struct{}, 1),
-		log:   n.log.With("run", c.ID, "key", c.Key),
+		log:   lazyLog(n.log, func() []slog.Attr { return []slog.Attr{slog.String("run", c.ID), slog.String("key", c.Key)} }),
 		trace: tracing.New(n.d.Tracer, c),
 	}
 	j.pass.Age = c.Accepted
@@ -105,10 +105,13 @@ func (j *job) at(path string) *slog.Logger {
 
 // ofCall returns the log for what happens in a call.
 func (j *job) ofCall(t *core.Attempt) *slog.Logger {
-	if t.Item > 0 {
-		return j.log.With("path", t.Step.Path, "item", t.Item-1, "attempt", t.Attempt)
-	}
-	return j.log.With("path", t.Step.Path, "attempt", t.Attempt)
+	return lazyLog(j.log, func() []slog.Attr {
+		attrs := []slog.Attr{slog.String("path", t.Step.Path)}
+		if t.Item > 0 {
+			attrs = append(attrs, slog.Int("item", t.Item-1))
+		}
+		return append(attrs, slog.Int("attempt", t.Attempt))
+	})
 }
 
 // cancel asks for the run's end. It may be called more than once.
@@ -172,7 +175,7 @@ func (j *job) save() bool {
 	if status == model.Running && !j.mustSave() {
 		return true
 	}
-	change := j.run.Change()
+	change := j.change()
 	change.Version, change.Status, change.Due = j.version, status, time.Time{}
 	if status == model.Parked {
 		change.Due = next
@@ -197,6 +200,20 @@ func (j *job) save() bool {
 		}
 	}
 	return status == model.Running
+}
+
+// rooms are for the records of one checkpoint.
+var rooms = sync.Pool{New: func() any { return new([]checkpoint.Record) }}
+
+// change returns what has changed of the run, with its checkpoint.
+func (j *job) change() model.Change {
+	room, _ := rooms.Get().(*[]checkpoint.Record)
+	j.run.Room = *room
+	c := j.run.Change()
+	clear(j.run.Room)
+	*room, j.run.Room = j.run.Room, nil
+	rooms.Put(room)
+	return c
 }
 
 // mustSave reports whether there is something to save now. What a crash may forget
@@ -405,7 +422,7 @@ func (j *job) stop() bool {
 		}
 	}
 	j.run.Cancel(model.CancelReason, j.n.d.Clock.Now())
-	change := j.run.Change()
+	change := j.change()
 	change.Version, change.Status, change.Reason = j.version, model.Cancelled, model.CancelReason
 	j.count()
 	_ = j.commit(change) // commit has logged what went wrong

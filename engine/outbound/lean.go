@@ -27,8 +27,13 @@ const (
 	leanBody = 32 << 10 // most bytes of a request's body; the system takes so many at once
 	leanIdle = 90 * time.Second
 
-	// leanBuffer takes most responses whole. A connection keeps one, and so does each call that waits.
-	leanBuffer = 1 << 10
+	leanBuffer = 1 << 10 // takes most responses whole
+)
+
+// Buffers of requests and responses. A call that waits for its response has neither.
+var (
+	leanOuts = sync.Pool{New: func() any { return new([]byte) }}
+	leanIns  = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, leanBuffer) }}
 )
 
 // A leanTransport keeps the connections on which callers make requests.
@@ -49,12 +54,12 @@ type leanConn struct {
 	t     *leanTransport
 	addr  string
 	raw   syscall.RawConn // nil when what has come cannot be seen
-	in    *bufio.Reader
-	out   []byte    // reused
-	since time.Time // idle
+	in    *bufio.Reader   // of the response that comes; nil elsewhere
+	since time.Time       // idle
 
-	left int  // bytes that the header of the response may still have; negative in the body
-	came bool // some of the response
+	left int     // bytes that the header of the response may still have; negative in the body
+	came bool    // some of the response
+	now  uintptr // what to read of without waiting; 0: wait
 }
 
 // isLean reports whether leanTransport can make a request.
@@ -143,7 +148,6 @@ func (t *leanTransport) open(ctx context.Context, addr string) (c *leanConn, err
 
 func (t *leanTransport) newConn(conn net.Conn, addr string) *leanConn {
 	c := &leanConn{Conn: conn, t: t, addr: addr}
-	c.in = bufio.NewReaderSize(c, leanBuffer)
 	if s, ok := conn.(syscall.Conn); ok {
 		c.raw, _ = s.SyscallConn()
 	}
@@ -239,7 +243,7 @@ func (c *leanConn) Read(p []byte) (int, error) {
 		}
 		p = p[:min(len(p), c.left)]
 	}
-	n, err := c.Conn.Read(p)
+	n, err := c.read(p)
 	if n > 0 {
 		c.came = true
 	}
@@ -247,6 +251,56 @@ func (c *leanConn) Read(p []byte) (int, error) {
 		c.left -= n
 	}
 	return n, err
+}
+
+// errQuiet reports that nothing has come yet.
+var errQuiet = errors.New("nothing has come")
+
+func (c *leanConn) read(p []byte) (int, error) {
+	if c.now == 0 {
+		return c.Conn.Read(p)
+	}
+	n, _ := readNow(c.now, p)
+	if n > 0 {
+		return n, nil
+	}
+	return 0, errQuiet
+}
+
+// await waits for the response, and takes a buffer when it has come.
+func (c *leanConn) await() error {
+	if c.raw == nil {
+		c.begin()
+		return nil
+	}
+	waited := false
+	return c.raw.Read(func(fd uintptr) bool {
+		c.begin()
+		c.now = fd
+		_, err := c.in.Peek(1)
+		c.now = 0
+		if err == nil || waited { // a connection that has ended says so when it is read again
+			return true
+		}
+		c.end()
+		waited = true
+		return false
+	})
+}
+
+// begin takes a buffer for a response.
+func (c *leanConn) begin() {
+	c.in, _ = leanIns.Get().(*bufio.Reader)
+	c.in.Reset(c)
+}
+
+// end gives the buffer back.
+func (c *leanConn) end() {
+	if c.in != nil {
+		c.in.Reset(nil)
+		leanIns.Put(c.in)
+		c.in = nil
+	}
 }
 
 // isQuiet reports whether an idle connection is open, and nothing has come on it that would be taken for the response to
@@ -287,6 +341,7 @@ func (c *leanConn) exchange(r *http.Request) (*http.Response, error) {
 	resp, err := c.talk(r)
 	if err != nil {
 		stop()
+		c.end()
 		c.Close()
 		return nil, endOf(ctx, err)
 	}
@@ -318,13 +373,12 @@ func endOf(ctx context.Context, err error) error {
 }
 
 func (c *leanConn) talk(r *http.Request) (*http.Response, error) {
-	err := c.compose(r)
+	refused, err := c.send(r)
 	if err != nil {
 		return nil, err
 	}
-	_, refused := c.Write(c.out) // a service may have answered before it had read all
-	if cap(c.out) > 8<<10 {
-		c.out = nil
+	if err := c.await(); err != nil {
+		return nil, cmp.Or(refused, err)
 	}
 	for {
 		if _, err := c.in.Peek(1); err != nil {
@@ -340,14 +394,25 @@ func (c *leanConn) talk(r *http.Request) (*http.Response, error) {
 	}
 }
 
+// send writes a request. The error refused is not the last word: a service may have answered before it had read all.
+func (c *leanConn) send(r *http.Request) (refused, err error) {
+	out, _ := leanOuts.Get().(*[]byte)
+	if *out, err = compose((*out)[:0], r); err == nil {
+		_, refused = c.Write(*out)
+	}
+	if cap(*out) <= 8<<10 {
+		leanOuts.Put(out)
+	}
+	return refused, err
+}
+
 // offersGzip reports whether the response may be compressed for the way, as net/http decides it.
 func offersGzip(r *http.Request) bool {
 	return r.Method != http.MethodHead && len(r.Header["Accept-Encoding"])+len(r.Header["Range"]) == 0
 }
 
-// compose writes a request into the buffer.
-func (c *leanConn) compose(r *http.Request) error {
-	b := c.out[:0]
+// compose appends a request to a buffer.
+func compose(b []byte, r *http.Request) ([]byte, error) {
 	add := func(texts ...string) {
 		for _, text := range texts {
 			b = append(b, text...)
@@ -371,7 +436,7 @@ func (c *leanConn) compose(r *http.Request) error {
 		head := len(b)
 		b = slices.Grow(b, int(r.ContentLength))[:head+int(r.ContentLength)]
 		if _, err := io.ReadFull(r.Body, b[head:]); err != nil {
-			return fmt.Errorf("read the body of the request: %w", err)
+			return b, fmt.Errorf("read the body of the request: %w", err)
 		}
 		r.Body.Close()
 	case r.Method == http.MethodPost, r.Method == http.MethodPut, r.Method == http.MethodPatch:
@@ -379,8 +444,7 @@ func (c *leanConn) compose(r *http.Request) error {
 	default:
 		add("\r\n")
 	}
-	c.out = b
-	return nil
+	return b, nil
 }
 
 // A leanReply is the body of a response. Its end gives the connection back.
@@ -427,6 +491,7 @@ func (b *leanReply) end(whole bool) {
 		b.c.report(more)
 		whole = false
 	}
+	b.c.end()
 	if whole && b.keep && undisturbed {
 		b.c.t.put(b.c)
 		return
