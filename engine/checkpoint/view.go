@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -97,7 +96,7 @@ func (v *RunView) ReadCheckpoint(data []byte) error {
 		}
 		v.SharedState[name] = value
 	}
-	if err := v.readOutputs(c.Outputs); err != nil {
+	if err := v.ReadOutputs(c.Outputs); err != nil {
 		return err
 	}
 	for _, h := range c.Handlers {
@@ -107,9 +106,9 @@ func (v *RunView) ReadCheckpoint(data []byte) error {
 	return nil
 }
 
-// readOutputs adds the result, unless the view is of a list. A run that makes up a handler has
+// ReadOutputs adds the result, unless the view is of a list. A run that makes up a handler has
 // had its result before.
-func (v *RunView) readOutputs(raw json.RawMessage) error {
+func (v *RunView) ReadOutputs(raw []byte) error {
 	if len(raw) == 0 || v.SharedState == nil || v.Status != model.Succeeded {
 		return nil
 	}

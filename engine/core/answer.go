@@ -27,3 +27,6 @@ func (r *Run) answer(live Live) error {
 	r.outputs = raw
 	return nil
 }
+
+// Outputs returns the result, as JSON; nil before the end, and when the pipeline declares none.
+func (r *Run) Outputs() []byte { return r.outputs }

@@ -249,7 +249,7 @@ func (j *job) commit(c model.Change) error {
 		j.n.d.Watch.Saved(j.claimed.ID)
 		if c.Status.Ended() {
 			j.n.d.Watch.Ended(store.RunRecord{
-				ID: c.Run, Status: c.Status, Pipeline: c.Pipeline, Bundle: c.Bundle, Checkpoint: c.Checkpoint, Version: j.version,
+				ID: c.Run, Status: c.Status, Pipeline: c.Pipeline, Bundle: c.Bundle, Outputs: j.run.Outputs(), Version: j.version,
 				FailedPath: c.FailedPath, Error: c.Error, ErrorClass: c.ErrorClass, Reason: c.Reason,
 			})
 			j.n.d.Metrics.Runs.WithLabelValues(c.Pipeline, string(c.Status)).Inc()

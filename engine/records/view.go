@@ -46,10 +46,14 @@ func view(r store.RunRecord, whole bool) checkpoint.RunView {
 	} else if !v.Status.Ended() {
 		v.Cancelling = cmp.Or(reason, model.CancelReason)
 	}
-	if len(r.Checkpoint) == 0 {
+	read, data := v.ReadCheckpoint, r.Checkpoint
+	if data == nil {
+		read, data = v.ReadOutputs, r.Outputs
+	}
+	if len(data) == 0 {
 		return v
 	}
-	if err := v.ReadCheckpoint(r.Checkpoint); err != nil {
+	if err := read(data); err != nil {
 		if v.Error != "" {
 			v.Error += "; "
 		}

@@ -399,7 +399,8 @@ type RunRecord struct {
 	Error      string
 	ErrorClass string
 	Reason     string
-	Blocked    bool // is due, but waits for another run of its key
+	Blocked    bool   // is due, but waits for another run of its key
+	Outputs    []byte // the result, for those who wait for the end that a node has just saved; in place of the checkpoint
 }
 
 // A RunFilter chooses runs. An empty field chooses all runs.
