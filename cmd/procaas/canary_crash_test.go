@@ -188,6 +188,90 @@ func TestCanarySurvivesKill9(t *testing.T) {
 	children[1].terminate()
 }
 
+// TestKeysNeverGoBackToTheOldVersion sends events of the same keys to both nodes while shares grow. A key begins its runs with
+// the old version, and with the new one from some run on, though nodes hear of a share at different times. After the
+// rollback, none begins with the new one.
+func TestKeysNeverGoBackToTheOldVersion(t *testing.T) {
+	t.Parallel()
+	r, children := newRollout(t, "/new", enginetest.Postgres(t), 2)
+	one := r.nodes[0]
+	d, err := one.client.Reload(r.ctx, wire.Reload{Canary: 5, Hold: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const keys, rounds = 20, 6
+	send := func() {
+		for round := range rounds {
+			for k := range keys {
+				ev := wire.Event{Type: "work", Payload: map[string]any{"id": fmt.Sprint("same-", k)}}
+				if _, err := r.nodes[(round+k)%2].client.SubmitEvent(r.ctx, ev); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	send()
+	for _, share := range []float64{40, 80} {
+		if _, err := one.client.Promote(r.ctx, wire.Promotion{Percent: share, Hold: true}); err != nil {
+			t.Fatal(err)
+		}
+		send()
+	}
+	began, turned := map[string]int{}, 0
+	for k := range keys {
+		key, now := fmt.Sprint("same-", k), d.Old
+		for i, version := range r.history(one, key, 3*rounds) {
+			if version != now && now == d.New {
+				t.Errorf("run %d of %s began with the old version after the new one", i, key)
+			}
+			if now = version; version == d.New {
+				began[key]++
+			}
+		}
+		if n := began[key]; n > 0 && n < 3*rounds {
+			turned++
+		}
+	}
+	if turned == 0 {
+		t.Fatal("no key has turned: the test shows nothing")
+	}
+	if _, err := one.client.RollBack(r.ctx, wire.Rollback{}); err != nil {
+		t.Fatal(err)
+	}
+	send()
+	for k := range keys {
+		if key := fmt.Sprint("same-", k); slices.Contains(r.history(one, key, 4*rounds)[3*rounds:], d.New) {
+			t.Errorf("a run of %s began with the new version after the rollback", key)
+		}
+	}
+	children[0].terminate()
+	children[1].terminate()
+}
+
+// history gives the versions of all runs of a key, in order, once there are so many and they have ended.
+func (r *rollout) history(at *crashing, key string, runs int) (versions []string) {
+	r.Helper()
+	for {
+		page, err := at.client.Runs(r.ctx, store.RunFilter{Key: key, Limit: 100}) // the newest one comes first
+		if err != nil {
+			r.Fatal(err)
+		}
+		versions = nil
+		for _, run := range page.Items {
+			if run.Status.Ended() {
+				versions = append(versions, run.Bundle)
+			}
+		}
+		if len(versions) == runs {
+			slices.Reverse(versions)
+			return versions
+		}
+		if !clock.Pause(r.ctx, 10*time.Millisecond) {
+			r.Fatalf("%d of %d runs of %s have ended", len(versions), runs, key)
+		}
+	}
+}
+
 // TestCanaryIsPromoted lets a version that is as good become current by its schedule, while its only node is killed at
 // each share.
 func TestCanaryIsPromoted(t *testing.T) {

@@ -113,6 +113,17 @@ func (s *State) End(phase, why string, now time.Time) Event {
 	return s.event()
 }
 
+// Split says by which versions new runs begin, as long as the old one is current.
+func (s *State) Split() (all model.Split) {
+	switch {
+	case s.Runs():
+		all = model.Split{Old: s.Old, New: s.New, Percent: s.Percent}
+	case s != nil:
+		all.Old = s.Old
+	}
+	return all
+}
+
 func (s *State) event() Event {
 	return Event{Phase: s.Phase, Percent: s.Percent, Old: s.Old, New: s.New, Why: s.Why}
 }

@@ -155,7 +155,29 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 	}
 	slices.Sort(b.Causes)
 	b.Causes = slices.Compact(b.Causes)
+	if err := s.serve(ctx, b.Revision); err != nil {
+		s.log.Warn("cells of the inbox begin runs by the version before, trying again", "error", err)
+	}
 	return b, nil
+}
+
+// serve tells the other cells by which versions new runs begin, when that has changed in the home. Keys stay in their
+// cell, so what counts for the runs of one key never goes back.
+func (s *Store) serve(ctx context.Context, revision int64) error {
+	if len(s.parts) == 1 || s.looked.Load() == revision {
+		return nil
+	}
+	split, served, err := s.home.Enrolment.Serving(ctx)
+	if err != nil {
+		return err
+	}
+	_, errs := eachCell(ctx, s.live()[1:], func(_ *part, db *store.Cell) (any, error) {
+		return nil, db.Enrolment.Serve(ctx, split, served)
+	})
+	if err = errors.Join(errs...); err == nil {
+		s.looked.Store(revision)
+	}
+	return err
 }
 
 // merge adds to a beat of the home what one of another cell tells.

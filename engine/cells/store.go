@@ -50,6 +50,8 @@ type Store struct {
 	owned sync.Map   // run → *part, of the runs that nodes of this process own
 	turn  atomic.Uint32
 
+	looked atomic.Int64 // the revision of the settings by which serve has looked
+
 	mu      sync.Mutex                // guards the following
 	members map[int64]map[*part]int64 // the numbers of nodes in the cells
 	homes   map[*part]map[int64]int64 // and back

@@ -3,6 +3,7 @@ package cells_test
 import (
 	"context"
 	"flag"
+	"fmt"
 	"testing"
 	"time"
 
@@ -120,5 +121,41 @@ func TestEachCellHasAChainOfItsAudit(t *testing.T) {
 		if c := chains[i]; c.Cell != name || c.Records != 1 || c.Break != nil {
 			t.Errorf("want one record in %s, have %+v", name, c)
 		}
+	}
+}
+
+// TestCellsBeginRunsByWhatTheHomeServes: a cell hears with the beats of nodes what the home serves, and never goes back.
+func TestCellsBeginRunsByWhatTheHomeServes(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	cell := enginetest.MigratedPostgres(t)
+	s := open(t, enginetest.MigratedPostgres(t), map[string]string{"b": cell})
+	moved(t, s, "b", "k")
+	node := join(t, s.Ports())
+	for i, hash := range []string{"one", "two"} {
+		if _, err := s.Ports().Bundles.Activate(ctx, hash, []byte("files"), false, store.Actor{Name: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Beat(ctx, node, time.Hour, hash); err != nil {
+			t.Fatal(err)
+		}
+		run := fmt.Sprint("run-", i)
+		accept(t, s.Ports(), order("k", run))
+		c := claim(t, s.Ports(), node, run)
+		if c.Bundle != hash {
+			t.Errorf("%s began by %q, want %q", run, c.Bundle, hash)
+		}
+		commit(t, s.Ports(), node, c, model.Succeeded)
+	}
+	db, err := postgres.Open(ctx, cell, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Cell().Enrolment.Serve(ctx, "older", 1); err != nil {
+		t.Fatal(err)
+	}
+	if split, _, err := db.Cell().Enrolment.Serving(ctx); err != nil || split != "two" {
+		t.Errorf("the cell serves %q, %v, want two", split, err)
 	}
 }

@@ -145,6 +145,7 @@ type Library struct {
 	trial    atomic.Pointer[canary.State] // the last one that this node can serve
 	reloaded store.Broadcast              // there is another current one
 	loads    singleflight.Group
+	unusable sync.Map // hash → why this program can never use it
 
 	mu    sync.Mutex // guards cache
 	cache []*Definition
@@ -189,10 +190,10 @@ func (l *Library) Swap(d *Definition) (before *Definition) {
 	return before
 }
 
-// Serving says by which versions new runs begin.
+// Serving says by which versions new runs begin, as far as this node knows. The store knows better.
 func (l *Library) Serving() model.Split {
 	if t := l.Trial(); t != nil {
-		return model.Split{Old: t.Old, New: t.New, Percent: t.Percent}
+		return t.Split()
 	}
 	return model.Split{Old: l.Present().Bundle.Hash}
 }
@@ -249,6 +250,11 @@ func (l *Library) Read(ctx context.Context, hash string) (*tree.Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
+	return l.parse(hash, files)
+}
+
+// parse reads a definition from its files.
+func (l *Library) parse(hash string, files []diag.File) (*tree.Bundle, error) {
 	b, found := dsl.Load(files, dsl.Options{Types: l.Types, ServiceURLs: l.Services})
 	if b == nil {
 		return nil, fmt.Errorf("%w: %s: %s", ErrUnusable, hash, FirstError(found))
@@ -258,15 +264,23 @@ func (l *Library) Read(ctx context.Context, hash string) (*tree.Bundle, error) {
 
 // load reads a definition from the store, and keeps it.
 func (l *Library) load(ctx context.Context, hash string) (*Definition, error) {
-	b, err := l.Read(ctx, hash)
+	if err, known := l.unusable.Load(hash); known {
+		return nil, err.(error)
+	}
+	files, err := l.files(ctx, hash)
 	if err != nil {
 		return nil, err
 	}
-	d, err := l.Add(b)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrUnusable, hash, err)
+	b, err := l.parse(hash, files)
+	if err == nil {
+		var d *Definition
+		if d, err = l.Add(b); err == nil {
+			return d, nil
+		}
+		err = fmt.Errorf("%w: %s: %w", ErrUnusable, hash, err)
 	}
-	return d, nil
+	l.unusable.Store(hash, err)
+	return nil, err
 }
 
 // Close ends the idle connections of all definitions.

@@ -43,6 +43,8 @@ type Follower struct {
 	revision atomic.Int64          // of the settings, when it was looked at last
 	refused  atomic.Pointer[error] // why this node cannot take the current one over; nil when it has
 
+	meeting sync.Mutex // makes Meet one at a time
+
 	mu     sync.Mutex // makes Load, agree and follow one at a time
 	agreed bool       // the node's own definition has been handed in
 }
@@ -250,6 +252,24 @@ func (f *Follower) Agree(ctx context.Context) error {
 	}
 	f.agreed = true
 	return f.adopt(ctx, current)
+}
+
+// Meet hears of what the store serves now, when a new run begins by a version that this node does not serve yet.
+func (f *Follower) Meet(ctx context.Context, hash string) error {
+	known := func() bool {
+		t := f.Library.Trial()
+		return hash == f.Library.Present().Bundle.Hash || t != nil && hash == t.New
+	}
+	if known() {
+		return nil
+	}
+	f.meeting.Lock()
+	defer f.meeting.Unlock()
+	if known() {
+		return nil
+	}
+	f.hint()
+	return f.Trials.Refresh(ctx)
 }
 
 // Follow takes over what other nodes activate, until ctx ends.

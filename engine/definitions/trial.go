@@ -17,7 +17,7 @@ import (
 
 // This file tries new definitions on a share of the keys. The trial is a part of the state that decides about
 // fallbacks, so one node decides, all nodes hear of it with their next beat, and a crash loses nothing. While a trial
-// goes on, the old definition stays current: what a node does not know of the trial is safe.
+// goes on, the old definition stays current. Claims read in the store by which one a run begins.
 
 // A CanaryError refuses to begin a trial, or to change one.
 type CanaryError struct{ Message string }

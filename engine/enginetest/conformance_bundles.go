@@ -95,6 +95,48 @@ var bundleCases = []storeCase{
 			p.equal("version of "+c.Key, c.Bundle, model.VersionFor(split.String(), c.Flow, c.Key))
 		}
 	}},
+	{"new runs begin by what the store serves, whatever a node knows", func(p *probe) {
+		node, other := p.join(), p.join()
+		p.activate("old", false)
+		p.must(p.Bundles.Keep(p.Context(), "new", []byte("files")))
+		serve := func(s model.Split) {
+			p.Helper()
+			d, err := p.Degradation.Deliberate(p.Context(), 0)
+			p.must(err)
+			p.must(p.Degradation.Conclude(p.Context(), store.Conclusion{Turn: d.Turn, Taken: d.Taken, Serve: s}))
+		}
+		begin := func(what, knows string, want model.Split) {
+			p.Helper()
+			for i := range 10 {
+				own := p.event(fmt.Sprint("k", i), owned)
+				own.Bundle = knows
+				run := p.acceptFor(node, own)[0].Claimed
+				p.equal(what+": accepted "+run.Key, run.Bundle, model.VersionFor(want.String(), run.Flow, run.Key))
+				p.finish(node, *run)
+				p.accept(p.event(run.Key))
+				p.waitReady(other)
+				got, err := p.Ledger.Claim(p.Context(), other, 1, knows)
+				p.must(err)
+				p.equal(what+": claimed "+run.Key, got[0].Bundle, run.Bundle)
+				p.equal(what+": record of "+run.Key, p.run(got[0].ID).Bundle, run.Bundle)
+				p.finish(other, got...)
+			}
+		}
+		old, now := model.Split{Old: "old"}, model.Split{Old: "new"}
+		half := model.Split{Old: "old", New: "new", Percent: 50}
+		begin("before", "unknown", old)
+		serve(half)
+		begin("at a share", "old", half)
+		serve(old)
+		begin("rolled back", half.String(), old)
+		serve(half)
+		promoted, err := p.Bundles.Promote(p.Context(), "old", "new", store.Actor{Name: "ann"})
+		p.must(err)
+		p.equal("promoted", promoted, true)
+		begin("promoted", half.String(), now)
+		serve(old) // which is not current any more
+		begin("over", half.String(), now)
+	}},
 	{"definitions are listed with the runs that are on them", func(p *probe) {
 		stored, err := p.Bundles.Stored(p.Context())
 		p.must(err)

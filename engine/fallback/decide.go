@@ -167,10 +167,12 @@ func (d *decider) conclude(ctx context.Context, f *Rules) error {
 	if d.counts == nil {
 		d.counts = f.Recount(&s, q.Now, q.Past)
 	}
+	split := s.Canary.Split()
 	changes := f.Decide(&s, d.counts, model.Stamp(q.Now), q.Fresh)
 	events := s.Canary.Decide(model.Stamp(q.Now), q.Fresh, d.Current())
 	c := store.Conclusion{
 		Turn: q.Turn, Node: d.Node, Taken: q.Reported, Forget: keep + time.Minute, State: stateAfter(q.State, &s),
+		Serve:  newSplit(split, &s),
 		Audits: append(auditsOf(changes), AuditsOfCanary(events, store.Actor{Name: engineActor})...),
 	}
 	switch err := d.store.Conclude(ctx, c); {
@@ -198,6 +200,14 @@ func stateAfter(before []byte, s *State) []byte {
 		return nil
 	}
 	return after
+}
+
+// newSplit returns by which versions new runs begin; none when that has not changed.
+func newSplit(before model.Split, s *State) model.Split {
+	if after := s.Canary.Split(); after != before {
+		return after
+	}
+	return model.Split{}
 }
 
 // engineActor is who takes handlers out of the flow and back.
@@ -287,9 +297,12 @@ func (d *Live) Steer(ctx context.Context, change func(s *State, now time.Time) (
 			return fmt.Errorf("read outages: %w", err)
 		}
 	}
+	split := s.Canary.Split()
 	audits, err := change(&s, model.Stamp(q.Now))
 	if err != nil || len(audits) == 0 {
 		return err
 	}
-	return d.store.Conclude(ctx, store.Conclusion{Turn: q.Turn, Taken: q.Taken, State: stateAfter(q.State, &s), Audits: audits})
+	return d.store.Conclude(ctx, store.Conclusion{
+		Turn: q.Turn, Taken: q.Taken, State: stateAfter(q.State, &s), Serve: newSplit(split, &s), Audits: audits,
+	})
 }

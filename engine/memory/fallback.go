@@ -83,6 +83,9 @@ func (m fallbackPort) Conclude(ctx context.Context, c store.Conclusion) error {
 		f.state = bytes.Clone(c.State)
 		f.revision++
 	}
+	if c.Serve.Old != "" && c.Serve.Old == m.current {
+		m.serving = c.Serve.String()
+	}
 	for _, a := range c.Audits {
 		m.audit(a)
 	}

@@ -40,7 +40,7 @@ func (m bundlePort) activate(hash string, by store.Actor) {
 	m.audit(store.Audited{
 		Kind: store.AuditDefinition, By: by, Before: store.AuditText(m.current), After: store.AuditText(hash),
 	})
-	m.current = hash
+	m.current, m.serving = hash, hash
 }
 
 // Keep implements [store.Bundles].

@@ -48,6 +48,7 @@ type data struct {
 	bundles  map[string][]byte
 	stored   []store.StoredBundle // first stored, first
 	current  string               // bundle
+	serving  string               // by which new runs begin; empty before there is a current one
 	configs  map[string]store.Setting
 	controls map[string]store.Setting
 	tokens   map[string]store.Setting
@@ -340,7 +341,7 @@ func (m *Store) give(r *memoryRun, node int64, bundle string) store.Claimed {
 	if r.started.IsZero() {
 		r.started = m.now()
 	}
-	r.bundle = cmp.Or(r.bundle, model.VersionFor(bundle, r.Flow, r.Key))
+	r.bundle = cmp.Or(r.bundle, model.VersionFor(cmp.Or(m.serving, bundle), r.Flow, r.Key))
 	c := store.Claimed{
 		ID: r.ID, Version: r.version, Event: r.event(), Flow: r.Flow, Key: r.Key, Ordered: r.Ordered,
 		Block: r.Block, Accepted: r.accepted, Bundle: r.bundle, Move: r.move, Pipeline: r.pipeline,

@@ -114,8 +114,17 @@ func (j opening) definition() (*definitions.Definition, error) {
 	for {
 		ctx, cancel := context.WithTimeout(j.n.ctx, clock.StoreTimeout)
 		d, err := library.Get(ctx, j.claimed.Bundle)
+		begins := len(j.claimed.Checkpoint) == 0
+		if err == nil && begins {
+			err = j.n.d.Follower.Meet(ctx, j.claimed.Bundle)
+		}
 		cancel()
-		if err == nil || errors.Is(err, definitions.ErrUnusable) {
+		switch {
+		case begins && errors.Is(err, definitions.ErrUnusable):
+			d = library.Present() // this program does not know the version that new runs begin by; it goes on with its own
+			j.claimed.Bundle = d.Bundle.Hash
+			return d, nil
+		case err == nil || errors.Is(err, definitions.ErrUnusable):
 			return d, err
 		}
 		j.at("").Warn("definition cannot be read, trying again", "error", err)

@@ -95,6 +95,8 @@ func enroll(ctx context.Context, t *tx, b store.CellID, all bool) error {
 	t.queue(insertCellID, b.Inbox, b.Name, b.Number)
 	if all {
 		t.queue(openAll, store.InboxSlots+store.TaskSlots)
+	} else {
+		t.queue("update settings set serving = '', served = 0") // it is the home's that counts
 	}
 	t.queue("select inbox_spread_tasks()")
 	t.queue("create index if not exists runs_inbox_slot on runs (inbox_slot(key))")
@@ -128,6 +130,18 @@ func (c cell) Last(ctx context.Context) (last int64, err error) {
 func (c cell) Now(ctx context.Context) (micros int64, err error) {
 	err = c.db.pool.QueryRow(ctx, "select (extract(epoch from clock_timestamp()) * 1000000)::bigint").Scan(&micros)
 	return micros, err
+}
+
+// Serving implements [store.Enrolment].
+func (c cell) Serving(ctx context.Context) (split string, revision int64, err error) {
+	err = c.db.pool.QueryRow(ctx, "select serving, served from settings").Scan(&split, &revision)
+	return split, revision, err
+}
+
+// Serve implements [store.Enrolment].
+func (c cell) Serve(ctx context.Context, split string, revision int64) error {
+	_, err := c.db.pool.Exec(ctx, "update settings set serving = $1, served = $2 where served < $2", split, revision)
+	return err
 }
 
 // fence returns those of the events whose slots are open here, and keeps these open until

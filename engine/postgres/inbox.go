@@ -100,11 +100,17 @@ func (t *tx) accept(ctx context.Context, node int64, in []*intake) error {
 	news := t.queueEvents(in)
 	keys := t.queueKeys(in)
 	at := t.readNode(node) // behind the locks of keys: a run begins after the one before has ended
+	serving := t.queueServing(node)
 	if err := t.send(ctx); err != nil {
 		return err
 	}
 	if node != 0 && !at.live {
 		return store.ErrFenced
+	}
+	if *serving != "" {
+		for _, r := range in {
+			r.Bundle = model.VersionFor(*serving, r.Flow, r.Key)
+		}
 	}
 	again := leaveKnown(in, *news)
 	keys.place(in, node, at.now)
@@ -113,6 +119,17 @@ func (t *tx) accept(ctx context.Context, node int64, in []*intake) error {
 	t.queueInsert(insertRuns, in, node, &at.now)
 	t.queueStir(keys.heard(in))
 	return t.commit(ctx)
+}
+
+const findServing = "select serving from settings"
+
+// queueServing reads by which versions runs begin that are given to a node at once.
+func (t *tx) queueServing(node int64) *string {
+	serving := ""
+	if node != 0 {
+		t.queue(findServing).QueryRow(value(&serving))
+	}
+	return &serving
 }
 
 // heard lists the keys whose parked runs wait for events, if one has come.

@@ -56,7 +56,7 @@ const claim = `with c as (
 		select seq from runs where place = 'ready' and (- priority, deadline) >= ($4, $5) order by - priority, deadline, seq
 		limit $2 for no key update skip locked)
 	update runs r set place = 'running', node = $1, started = coalesce(started, clock_timestamp()),
-		bundle = case bundle when '' then $3 else bundle end
+		bundle = case bundle when '' then (select case serving when '' then $3 else serving end from settings) else bundle end
 	where r.seq = any (array(select seq from c)) and exists (select from nodes where node = $1 and gone is null)
 	returning r.seq, r.id, r.version, r.event, r.flow, r.key, r.ordered, r.block, r.accepted, r.deadline,
 	r.bundle, coalesce(r.move, ''), r.pipeline, r.generation, r.checkpoint, r.losses`

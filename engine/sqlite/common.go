@@ -34,7 +34,9 @@ var words = strings.NewReplacer(
 	"{place}", "place",
 	"{current}", "select hash from definition",
 	"{current, locked}", "select hash from definition",
-	"{write current}", "insert into definition (one, hash) values (1, $1) on conflict (one) do update set hash = excluded.hash",
+	"{write current}", `insert into definition (one, hash, serving) values (1, $1, $1)
+	on conflict (one) do update set hash = excluded.hash, serving = excluded.serving`,
+	"{write serving}", "update definition set serving = $2 where hash = $1",
 	"{revision}", "(select coalesce(max(revision), 0) as revision from audit)",
 	"{take revisions}", "select coalesce((select seq from sqlite_sequence where name = 'audit'), 0) + $1, :now",
 	"{last revision}", "coalesce((select seq from sqlite_sequence where name = 'audit'), 0)",

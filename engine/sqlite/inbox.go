@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -87,7 +88,10 @@ func (t *tx) accept(node int64, r model.Intake, event []byte) (store.Accepted, e
 	var started sql.NullInt64
 	bundle := ""
 	if place == ready && node != 0 && r.Own {
-		place, owner, started, bundle = running, node, micros(t.now), r.Bundle
+		place, owner, started = running, node, micros(t.now)
+		if bundle, err = t.begins(r); err != nil {
+			return store.Accepted{}, err
+		}
 	}
 	due := t.now
 	if r.Event.At.After(due) {
@@ -113,6 +117,15 @@ func (t *tx) accept(node int64, r model.Intake, event []byte) (store.Accepted, e
 	}
 	c.Entity, err = t.entity(r.Ordered, r.Flow, r.Key)
 	return store.Accepted{Run: r.ID, Claimed: c, Undecided: undecided}, err
+}
+
+const findServing = "select serving from definition"
+
+// begins returns the version that a run given to a node at once begins with.
+func (t *tx) begins(r model.Intake) (string, error) {
+	var serving string
+	_, err := t.row(findServing, nil, &serving)
+	return model.VersionFor(cmp.Or(serving, r.Bundle), r.Flow, r.Key), err
 }
 
 // repeated finds an event that was accepted before.

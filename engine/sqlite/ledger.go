@@ -218,7 +218,7 @@ func (t *tx) beat(node int64) (b store.Beat, err error) {
 }
 
 const claim = `update runs set place = 'running', node = ?, started = coalesce(started, ?),
-	bundle = case bundle when '' then ? else bundle end
+	bundle = case bundle when '' then coalesce((select nullif(serving, '') from definition), ?) else bundle end
 	where seq in (select seq from runs where place = 'ready' order by priority desc, deadline, seq limit ?)
 	returning seq, id, version, event, flow, key, ordered, block, accepted, deadline, bundle, coalesce(move, ''),
 	pipeline, generation, checkpoint, losses`

@@ -75,6 +75,7 @@ const (
 	decider = case cast($3 as bigint) when 0 then decider else $3 end,
 	decided = case cast($3 as bigint) when 0 then decided else {now} end where turn = $1`
 	writeOutages  = "update fallback set revision = revision + 1, state = $1"
+	writeServing  = "{write serving}"
 	forgetTallies = "delete from tallies where at < {now} - $1 * {micro} and seq <= $2"
 	forgetProbes  = "delete from probes where at < {now} - 3600000000 * {micro}"
 )
@@ -91,6 +92,9 @@ func (s *Store) Conclude(ctx context.Context, c store.Conclusion) error {
 		}
 		if c.State != nil {
 			t.Queue(writeOutages, []any{c.State})
+		}
+		if c.Serve.Old != "" {
+			t.Queue(writeServing, []any{c.Serve.Old, c.Serve.String()})
 		}
 		if c.Forget > 0 {
 			t.Queue(forgetTallies, []any{c.Forget.Microseconds(), c.Taken})

@@ -113,6 +113,11 @@ type Enrolment interface {
 	// Now returns the store's time in microseconds, for Export.
 	Now(ctx context.Context) (int64, error)
 
+	// Serving returns by which versions new runs begin here, and the revision with which that changed. Serve takes it over
+	// from the home, unless the cell has a newer one.
+	Serving(ctx context.Context) (split string, revision int64, err error)
+	Serve(ctx context.Context, split string, revision int64) error
+
 	// Load returns what the cell has to do, for people and metrics.
 	Load(ctx context.Context) (CellLoad, error)
 }

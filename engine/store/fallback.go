@@ -60,6 +60,9 @@ type Conclusion struct {
 	// both.
 	State []byte
 
+	// Serve is by which versions new runs begin from now on, as long as its old one is current; none leaves that.
+	Serve model.Split
+
 	// Forget is how long ago reports were handed in that are not needed any
 	// more; 0 keeps all.
 	Forget time.Duration

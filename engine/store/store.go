@@ -201,8 +201,8 @@ type Ledger interface {
 	// Claim returns up to limit ready runs for the node, as Beat made them ready: at most one for each key, the head of
 	// its queue. They are ordered by priority, then by due time plus delay tolerance, then by acceptance. The head is the
 	// first accepted run that is due and not set aside, but no run overtakes one that has begun. A run begins with its
-	// first claim. From then on it keeps this bundle, even without a checkpoint; of a [model.Split], that of its key.
-	// With an empty bundle, no new run begins.
+	// first claim, by what the store serves then: see [Conclusion.Serve] and Bundles. From then on it keeps that bundle, even
+	// without a checkpoint; of a [model.Split], that of its key. The bundle of the node counts in a store that serves none yet.
 	// The error is [ErrFenced] as for Beat.
 	Claim(ctx context.Context, node int64, limit int, bundle string) ([]Claimed, error)
 
