@@ -138,9 +138,6 @@ type world interface {
 	Canary() *canary.State
 }
 
-// rolledBackFor is how long people are told that a version was rolled back, unless another one is tried.
-const rolledBackFor = time.Hour
-
 // sweep ends what is over, and returns all alerts that fire, with those that have
 // ended since the last sweep, in the order of their ids.
 func (b *book) sweep(node string, w world, now time.Time) []Alert {
@@ -179,7 +176,7 @@ func (b *book) sweep(node string, w world, now time.Time) []Alert {
 	if o := b.frozen; o != nil {
 		put(&Alert{Kind: FallbacksFrozen, Since: o.since, Error: o.reason})
 	}
-	if t := w.Canary(); t != nil && t.Auto && now.Sub(t.Ended) < rolledBackFor {
+	if t := w.Canary(); t.RolledBackLately(now) {
 		put(&Alert{Kind: CanaryRolledBack, Since: t.Ended, Error: t.Why})
 	}
 	if o := b.sick; !o.since.IsZero() && now.Sub(o.since) >= sickAfter {

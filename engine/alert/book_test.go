@@ -399,6 +399,6 @@ func TestVersionThatWasRolledBackByItself(t *testing.T) {
 	s.want()
 	s.trial = &canary.State{Phase: canary.RolledBack, Auto: true, Why: "failures of work", Ended: s.now}
 	s.want("+ CanaryRolledBack ")
-	s.pass(rolledBackFor)
+	s.pass(time.Hour)
 	s.want("- CanaryRolledBack ")
 }

@@ -113,7 +113,7 @@ func Of(e *engine.Engine) Ports {
 	return Ports{
 		Intake: e, Runs: e, Steer: e, Mover: e, Controls: e, Settings: e, Clusters: e, Transfers: e, Queues: e,
 		Status: e, Tokens: e, Versions: e, Access: e, Health: e,
-		Console: ui.Engine{Definition: e, Node: e, Runs: e, Steering: e, Switches: e, Changes: e},
+		Console: ui.Engine{Definition: e, Node: e, Runs: e, Steering: e, Switches: e, Changes: e, History: e},
 	}
 }
 

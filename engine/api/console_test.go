@@ -24,7 +24,7 @@ var pages = []string{
 	"/", "/console/pipelines/new-order-created", "/console/handlers/" + getOrder, "/console/runs", "/console/runs?status=failed&since=1h",
 	"/console/runs/run-1", "/console/runs/run-1/why/get-order",
 	"/console/runs/run-1/compare?with=run-1", "/console/keys/taxi-order/k", "/console/incidents", "/console/queue",
-	"/console/inbox", "/console/clusters", "/console/shards", "/console/audit", "/console/submit", "/console/submit?type=new-order-created", "/console/playground", "/console/sign-in",
+	"/console/inbox", "/console/clusters", "/console/shards", "/console/audit", "/console/versions", "/console/submit", "/console/submit?type=new-order-created", "/console/playground", "/console/sign-in",
 	"/console/runs/nobody", "/console/pipelines/new-order-creatd",
 }
 

@@ -98,6 +98,14 @@ func Begin(old, now string, o Order, tests int, apart []string, by, reason strin
 	return s
 }
 
+// tellFor is how long people are told that a version was rolled back, unless another one is tried.
+const tellFor = time.Hour
+
+// RolledBackLately reports whether the version was rolled back by itself, and people should still be told.
+func (s *State) RolledBackLately(now time.Time) bool {
+	return s != nil && s.Auto && now.Sub(s.Ended) < tellFor
+}
+
 // Runs reports whether the trial goes on.
 func (s *State) Runs() bool { return s != nil && s.Phase == Running }
 

@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -39,6 +40,17 @@ type Numbers struct {
 	Bad int     `json:"bad"`
 	P50 float64 `json:"p50,omitempty"`
 	P90 float64 `json:"p90,omitempty"`
+}
+
+// Text writes the numbers of a kind for people.
+func (n Numbers) Text(kind string) string {
+	switch kind {
+	case Failures, Errors:
+		return fmt.Sprintf("%d of %d", n.Bad, n.N)
+	case Calls:
+		return fmt.Sprintf("%g, %g", n.P50, n.P90)
+	}
+	return fmt.Sprintf("~%.1f, ~%.1f", n.P50, n.P90)
 }
 
 // None is the phase before the first trial.

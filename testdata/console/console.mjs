@@ -300,6 +300,7 @@ const before = {
     await look(page, `${shop}/console/inbox`, "The inbox has one database");
     await look(page, `${shop}/console/clusters`, "There are no clusters");
     await look(page, `${shop}/console/shards`, "shard map");
+    await look(page, `${shop}/console/versions`, "No canary has run", "current");
     await look(page, `${shop}/console/audit?name=nobody`, "No change matches");
     await look(page, `${shop}/console/pipelines/sold`, "charge", "notify");
     await look(page, `${shop}/console/playground`, "Playground");
@@ -452,7 +453,7 @@ const after = {
     const key = "without-a-break-".repeat(8);
     const reply = await fetch(`${shop}/v1/events`, {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({type: "sold", id: key, source: key, payload: {id: key}})});
     const {run} = await reply.json();
-    for (const path of ["/", "/console/runs", "/console/handlers/sold/tell/notify", "/console/incidents", "/console/inbox", "/console/queue", "/console/submit", "/console/submit?type=refund-decided", "/console/docs/concepts", "/console/docs?q=key", `/console/runs/${run}`, `/console/keys/sale/${key}`]) {
+    for (const path of ["/", "/console/runs", "/console/handlers/sold/tell/notify", "/console/incidents", "/console/inbox", "/console/queue", "/console/versions", "/console/submit", "/console/submit?type=refund-decided", "/console/docs/concepts", "/console/docs?q=key", `/console/runs/${run}`, `/console/keys/sale/${key}`]) {
       await page.goto(shop + path);
       await fits(page);
       await accessible(page);

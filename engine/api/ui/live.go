@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"procaas/engine/canary"
 	"procaas/engine/checkpoint"
 	"procaas/engine/guard"
 	"procaas/engine/model"
@@ -111,6 +112,7 @@ type overviewData struct {
 	Nodes     []records.NodeView
 	Services  []guard.ServiceInfo
 	StoreDown bool
+	Canary    *canary.View // that runs
 }
 
 type statusCount struct {
@@ -139,6 +141,10 @@ func (c *Console) overviewData(ctx context.Context) overviewData {
 		Accepted: series(points, func(p point) float64 { return p.Accepted }),
 		Errors:   series(points, func(p point) float64 { return p.Errors }),
 		Services: c.o.Engine.Services(),
+	}
+	if t := c.o.Engine.Canary(); t.Runs() {
+		v := t.View()
+		d.Canary = &v
 	}
 	if len(points) > 0 {
 		d.Now = points[len(points)-1]

@@ -167,6 +167,7 @@ func funcs() template.FuncMap {
 		"share": share, "bytes": byteCount, "hundred": hundred, "ratio": func(a, b float64) float64 { return a / b },
 		"add":  func(a, b int) int { return a + b },
 		"last": lastPart, "compare": compare, "clock": clockTime, "breakable": breakable, "cause": causeOf, "trace": traceText, "told": told,
+		"short": shortHash,
 	}
 }
 

@@ -13,9 +13,11 @@ import (
 
 	"procaas/dsl/tree"
 	"procaas/engine/api/ui"
+	"procaas/engine/canary"
 	"procaas/engine/checkpoint"
 	engineclusters "procaas/engine/clusters"
 	"procaas/engine/credentials"
+	"procaas/engine/definitions"
 	"procaas/engine/guard"
 	engineinbox "procaas/engine/inbox"
 	"procaas/engine/planner"
@@ -32,6 +34,7 @@ func (plain) Bundle() *tree.Bundle          { return &tree.Bundle{Clusters: []*t
 func (plain) Backlog() stats.BacklogView    { return stats.BacklogView{} }
 func (plain) Healthy(context.Context) error { return nil }
 func (plain) Degraded() error               { return nil }
+func (plain) Canary() *canary.State         { return nil }
 func (plain) List(context.Context, store.RunFilter) ([]checkpoint.RunView, string, error) {
 	return nil, "", nil
 }
@@ -127,7 +130,7 @@ func (inbox) Inbox(context.Context) (engineinbox.View, error) {
 
 func options() ui.Options {
 	return ui.Options{
-		Engine: ui.Engine{Definition: plain{}, Node: plain{}, Runs: plain{}}, Log: slog.New(slog.DiscardHandler),
+		Engine: ui.Engine{Definition: plain{}, Node: plain{}, Runs: plain{}, History: plain{}}, Log: slog.New(slog.DiscardHandler),
 		Numbers: func() ui.Numbers { return ui.Numbers{} },
 		Caller:  func(*http.Request) credentials.Grant { return credentials.Grant{} },
 	}
@@ -204,7 +207,7 @@ func (held) Backlog() stats.BacklogView {
 func TestEveryPageTellsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	o := options()
-	o.Engine = ui.Engine{Definition: held{}, Node: held{}, Runs: held{}, Steering: held{}, Switches: held{}, Changes: held{}}
+	o.Engine = ui.Engine{Definition: held{}, Node: held{}, Runs: held{}, Steering: held{}, Switches: held{}, Changes: held{}, History: plain{}}
 	o.Caller = func(*http.Request) credentials.Grant {
 		return credentials.Grant{Name: "ann", Role: credentials.RoleViewer}
 	}
@@ -225,7 +228,7 @@ func (held) Controls(context.Context) ([]guard.ControlView, error) {
 func TestSwitchesAreForThoseWhoMay(t *testing.T) {
 	t.Parallel()
 	o := options()
-	o.Engine = ui.Engine{Definition: held{}, Node: held{}, Runs: held{}, Steering: held{}, Switches: held{}, Changes: held{}}
+	o.Engine = ui.Engine{Definition: held{}, Node: held{}, Runs: held{}, Steering: held{}, Switches: held{}, Changes: held{}, History: plain{}}
 	body := func(role credentials.Role) string {
 		o.Caller = func(*http.Request) credentials.Grant { return credentials.Grant{Name: "ann", Role: role} }
 		w := httptest.NewRecorder()
@@ -280,7 +283,7 @@ func TestOverviewNamesWhatStopsRunsFirst(t *testing.T) {
 	o := options()
 	o.Engine = ui.Engine{
 		Definition: troubled{}, Node: troubled{}, Runs: troubled{}, Steering: troubled{}, Switches: troubled{},
-		Changes: troubled{},
+		Changes: troubled{}, History: plain{},
 	}
 	w := httptest.NewRecorder()
 	ui.New(o).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
@@ -289,4 +292,42 @@ func TestOverviewNamesWhatStopsRunsFirst(t *testing.T) {
 	if first < 0 || second < first || third < second || strings.Contains(body, "h-17</code>") || !strings.Contains(body, "And 5 more") {
 		t.Errorf("want the two critical ones, thirteen others and how many more, have\n%s", body)
 	}
+}
+
+// tried is an engine with a trial of a new version.
+type tried struct {
+	plain
+	trial *canary.State
+}
+
+func (e tried) Canary() *canary.State { return e.trial }
+
+func (tried) Versions(context.Context, int) ([]definitions.Version, error) {
+	return []definitions.Version{
+		{Version: "0123456789abcdef", State: definitions.StateCurrent, By: "ann", Changes: "~ handler p/s/h"},
+		{Version: "fedcba9876543210", State: "canary 5%", By: "<b>", Runs: 7},
+	}, nil
+}
+
+func TestCanariesAreShown(t *testing.T) {
+	t.Parallel()
+	began := time.Now().Add(-time.Minute)
+	s := canary.Begin("0123456789abcdef", "fedcba9876543210", canary.Order{Percent: 5}, 4, nil, "ann", "be <polite>", began)
+	s.Seen = map[string]*canary.Pair{"errors p/s/h": {Old: canary.Side{Good: 99, Bad: 1}, New: canary.Side{Good: 3, Bad: 7}}}
+	o := options()
+	o.Engine.History = tried{trial: s}
+	page(t, ui.New(o), "/console/versions", http.StatusOK, `<span class="chip">running</span>`, "<b>5 %</b> of the keys",
+		`title="fedcba9876543210">fedcba987654<`, "25 % follow at", "after 0 of 100 runs", "be &lt;polite&gt;", "1 of 100", "7 of 10", "~ handler p/s/h", "canary 5%")
+
+	s.Auto = true
+	s.End(canary.RolledBack, "errors of p/s/h: 7 of 10", time.Now())
+	o.Caller = func(*http.Request) credentials.Grant {
+		return credentials.Grant{Name: "ann", Role: credentials.RoleViewer}
+	}
+	o.Engine = ui.Engine{Definition: held{}, Node: held{}, Runs: held{}, Steering: held{}, Switches: held{}, Changes: held{}, History: tried{trial: s}}
+	page(t, ui.New(o), "/", http.StatusOK, `href="/console/versions">fedcba987654</a> was rolled back by itself since`, "errors of p/s/h: 7 of 10.")
+	page(t, ui.New(o), "/console/versions", http.StatusOK, "The last canary", `<span class="chip fair">rolled back</span>`, "errors of p/s/h: 7 of 10.")
+
+	o.Engine.History = tried{}
+	page(t, ui.New(o), "/console/versions", http.StatusOK, "No canary has run")
 }

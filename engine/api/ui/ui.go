@@ -93,6 +93,7 @@ type Engine struct {
 	Steering   // the buttons of runs
 	Switches   // handlers, and the buttons that switch them
 	Changes    // the audit, incidents
+	History    // versions, and a canary wherever it is told
 }
 
 // A Definition is what new events are served by.
@@ -163,6 +164,7 @@ func New(o Options) *Console {
 		"GET " + Root + "incidents":               c.incidents,
 		"GET " + Root + "incidents.md":            c.incidents,
 		"GET " + Root + "audit":                   c.audit,
+		"GET " + Root + "versions":                c.versions,
 		"GET " + StyleGuide:                       c.styleGuide,
 		"GET " + Root + "playground":              c.playground,
 		"POST " + Root + "playground":             c.playground,

@@ -61,6 +61,9 @@ func (c *Console) problems() []problem {
 			out = append(out, one)
 		}
 	}
+	if one, is := canaryProblem(c.o.Engine.Canary(), time.Now()); is {
+		out = append(out, one)
+	}
 	rank := []string{"bad", "fair", "off"}
 	slices.SortStableFunc(out, func(a, b problem) int { return slices.Index(rank, a.Class) - slices.Index(rank, b.Class) })
 	return out
@@ -235,7 +238,7 @@ func (c *Console) sidebar(here string, wrong []problem, s standing, g credential
 	if c.o.Inbox != nil {
 		systems = slices.Insert(systems, 0, place{Name: "Inbox", Href: Root + "inbox"})
 	}
-	tools := []place{{Name: "Audit", Href: Root + "audit"}, {Name: "Playground", Href: Root + "playground"}, {Name: "Docs", Href: DocsRoot}}
+	tools := []place{{Name: "Versions", Href: Root + "versions"}, {Name: "Audit", Href: Root + "audit"}, {Name: "Playground", Href: Root + "playground"}, {Name: "Docs", Href: DocsRoot}}
 	if c.o.Dev {
 		tools = append(tools, place{Name: "Style guide", Href: StyleGuide})
 	}

@@ -230,17 +230,8 @@ func showCanary(q *cli.Call, v canary.View) error {
 	if len(v.Compared) == 0 {
 		return nil
 	}
-	numbers := func(kind string, n canary.Numbers) string {
-		if kind == canary.Failures || kind == canary.Errors {
-			return fmt.Sprintf("%d of %d", n.Bad, n.N)
-		}
-		if kind == canary.Calls {
-			return fmt.Sprintf("%g, %g", n.P50, n.P90)
-		}
-		return fmt.Sprintf("~%.1f, ~%.1f", n.P50, n.P90)
-	}
 	return cli.Table(q.Out, "WHAT\tOF\tOLD\tNEW", v.Compared, func(c canary.Compared) cli.Row {
-		return cli.Row{c.Kind, c.Name, numbers(c.Kind, c.Old), numbers(c.Kind, c.New)}
+		return cli.Row{c.Kind, c.Name, c.Old.Text(c.Kind), c.New.Text(c.Kind)}
 	})
 }
 
