@@ -34,7 +34,7 @@ RAPID_SEED ?= 1
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help demo demo-balancer balance torture torture-transfers bench-shards bench-pauses bench-resolve demo-shards build test race test-long quick loops \
+.PHONY: help demo demo-canary demo-balancer balance torture torture-transfers bench-shards bench-pauses bench-resolve demo-shards build test race test-long quick loops \
 	properties pooler lint prose fmt vet bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue cells clean judge
 
 help: ## show this list
@@ -42,6 +42,9 @@ help: ## show this list
 
 demo: $(BIN) ## a whole taxi company on this machine; Ctrl-C ends it
 	@$(BIN) demo
+
+demo-canary: $(BIN) ## the taxi company gets a bad version, which is rolled back by itself; Ctrl-C ends it
+	@$(BIN) demo --incident bad-version --incident-after 10s
 
 demo-balancer: $(BIN) ## eight real workers, a key that gets hot, and the balancer that evens the load out; Ctrl-C ends it
 	@$(BIN) demo-balancer

@@ -125,6 +125,7 @@ type hookStub struct {
 	mu       sync.Mutex
 	failures int
 	took     []string
+	errors   []string // of the same alerts
 }
 
 func (h *hookStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -135,7 +136,10 @@ func (h *hookStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var body struct {
-		Alerts []struct{ Status, Kind, Path string }
+		Alerts []struct {
+			Status, Kind, Path string
+			Error              string `json:"last_error"`
+		}
 	}
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -143,6 +147,7 @@ func (h *hookStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, a := range body.Alerts {
 		h.took = append(h.took, a.Status+" "+a.Kind+" "+a.Path)
+		h.errors = append(h.errors, a.Error)
 	}
 }
 
@@ -150,6 +155,13 @@ func (h *hookStub) has(line string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Contains(h.took, line)
+}
+
+// tells reports whether an alert has a reason.
+func (h *hookStub) tells(why string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Contains(h.errors, why)
 }
 
 const alerting = `services: [{id: bank, url: %s}]

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"procaas/cmd/procaas/internal/cli"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/canary"
 	"procaas/engine/clock"
-	"procaas/engine/definitions"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -38,6 +38,7 @@ type rollout struct {
 	dir   string
 	nodes []*crashing
 	sent  int
+	hook  *hookStub // hears alerts of all nodes
 }
 
 // newRollout starts nodes whose new version calls a path.
@@ -50,11 +51,13 @@ func newRollout(t *testing.T, path string, db string, nodes int) (*rollout, []*c
 		}
 	}))
 	t.Cleanup(service.Close)
-	r := &rollout{T: t, ctx: ctx, dir: t.TempDir()}
+	r := &rollout{T: t, ctx: ctx, dir: t.TempDir(), hook: &hookStub{}}
+	hooks := httptest.NewServer(r.hook)
+	t.Cleanup(hooks.Close)
 	r.write(strings.ReplaceAll(canaried, "URL", service.URL))
 	var children []*child
 	for range nodes {
-		c := &crashing{t: t, store: db, listen: freeAddress(t), pipelines: r.dir}
+		c := &crashing{t: t, store: db, listen: freeAddress(t), pipelines: r.dir, flags: []string{"--alert-webhook", hooks.URL}}
 		c.client = client.New("http://"+c.listen, "")
 		r.nodes, children = append(r.nodes, c), append(children, c.start(ctx))
 	}
@@ -98,23 +101,6 @@ func (r *rollout) until(at *crashing, what string, done func(canary.View) bool) 
 	}
 }
 
-// follow waits until all nodes use a version for new runs of some keys. The node that began the trial does at once, which
-// is the first one.
-func (r *rollout) follow(version, state string) {
-	r.Helper()
-	for i, node := range r.nodes {
-		for {
-			versions, err := node.client.Versions(r.ctx, 10)
-			if err == nil && slices.ContainsFunc(versions, func(v definitions.Version) bool { return v.Version == version && v.State == state }) {
-				break
-			}
-			if i == 0 || !clock.Pause(r.ctx, 10*time.Millisecond) {
-				r.Fatalf("node %d: have %+v, %v, want %.8s as %s", i, versions, err, version, state)
-			}
-		}
-	}
-}
-
 // versions gives the version of the first run of each key, once all runs have ended.
 func (r *rollout) versions(at *crashing, keys []string) map[string]string {
 	r.Helper()
@@ -136,8 +122,8 @@ func (r *rollout) versions(at *crashing, keys []string) map[string]string {
 }
 
 // TestCanarySurvivesKill9 kills the node that began a canary, and decides about it. The other one goes on with the same
-// keys on the same versions, sees that the new one is worse, and rolls it back; the dead one comes back with the new
-// files, and serves the old version.
+// keys on the same versions. The dead one comes back with the new files, and serves the old version. Then both try the version
+// again, which is judged: it is rolled back by itself, neither begins another run with it, and an alert says why.
 func TestCanarySurvivesKill9(t *testing.T) {
 	t.Parallel()
 	r, children := newRollout(t, "/bad", enginetest.Postgres(t), 2)
@@ -146,7 +132,6 @@ func TestCanarySurvivesKill9(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.follow(d.New, "canary 30%") // either node may run what one of them accepts
 	keys := r.submit(one, 40)
 	before := r.versions(one, keys)
 	children[0].kill()
@@ -167,7 +152,7 @@ func TestCanarySurvivesKill9(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The same version again, judged: the other node decides by itself.
+	children[0] = one.start(r.ctx)
 	if _, err := two.client.Reload(r.ctx, wire.Reload{Canary: 30}); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +160,7 @@ func TestCanarySurvivesKill9(t *testing.T) {
 	if !strings.Contains(v.Why, "errors of work/a/pay: ") {
 		t.Errorf("have %+v", v)
 	}
-	children[0] = one.start(r.ctx)
+	eventually(t, "an alert with the reason", func() bool { return r.hook.has("firing CanaryRolledBack ") && r.hook.tells(v.Why) })
 	for _, node := range r.nodes {
 		r.until(node, "both nodes hear of it", func(v canary.View) bool { return v.Phase == canary.RolledBack })
 		for key, version := range r.versions(node, r.submit(node, 20)) {
@@ -269,6 +254,29 @@ func (r *rollout) history(at *crashing, key string, runs int) (versions []string
 		if !clock.Pause(r.ctx, 10*time.Millisecond) {
 			r.Fatalf("%d of %d runs of %s have ended", len(versions), runs, key)
 		}
+	}
+}
+
+// TestDemoRollsABadVersionBack plays the incident of the demo.
+func TestDemoRollsABadVersionBack(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var told lockedBuffer
+	code := make(chan int, 1)
+	go func() {
+		code <- Main(ctx, strings.Fields("demo --listen 127.0.0.1:0 --rate 30 --incident bad-version --incident-after 1ms"),
+			cli.Streams{In: strings.NewReader(""), Out: &told, Err: &told})
+	}()
+	eventually(t, "the rollback", func() bool {
+		return strings.Contains(told.text(), "is rolled back: errors of new-order-created/find-driver/look-up-driver")
+	})
+	if text := told.text(); !strings.Contains(text, "20 % of the orders use version") {
+		t.Errorf("have\n%s", text)
+	}
+	stop()
+	if c := <-code; c != 0 {
+		t.Errorf("want exit code 0, have %d:\n%s", c, told.text())
 	}
 }
 

@@ -85,6 +85,7 @@ type crashing struct {
 	pipelines string   // the taxi flow when empty
 	cells     []string // more databases of the inbox, as flags name them
 	name      string   // of the node; its own choice when empty
+	flags     []string // more of them
 }
 
 func taxiStubs(ctx context.Context, t *testing.T) *stub.Server {
@@ -130,6 +131,7 @@ func (c *crashing) start(ctx context.Context) *child {
 		"serve", "--store", c.store, "--pipelines", cmp.Or(c.pipelines, taxiDir), "--listen", c.listen, "--log-format", "json",
 		"--lease", "1s",
 	}
+	args = append(args, c.flags...)
 	for _, cell := range c.cells {
 		args = append(args, "--cell", cell)
 	}

@@ -20,6 +20,7 @@ import (
 	"procaas/cmd/procaas/internal/serve"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/dsl/tree"
 	"procaas/engine/api/access"
 	"procaas/engine/api/client"
@@ -37,7 +38,8 @@ back when the service works again. Every order is completed. Ctrl-C ends the dem
 push-down. payments-slow hangs now and then. With orders-down a service is down that
 every order needs: orders wait for it and resume afterwards. A few orders use up their
 attempts before the service counts as down. They fail, and procaas runs retry resumes
-them.
+them. With bad-version, every fifth order first uses a new version of the pipelines, which calls a
+wrong address. The version is rolled back by itself.
 
 With --orders N --exit the demo runs N orders, prints a summary and exits. The exit
 code is 0 only when every run is accounted for.`
@@ -81,7 +83,7 @@ func demoCommand() *cobra.Command {
 	flags.IntVar(&o.orders, "orders", 0, "stop the traffic after this many orders; 0 continues until Ctrl-C")
 	flags.BoolVar(&o.exit, "exit", false, "print a summary and exit when all orders are done")
 	flags.Float64Var(&o.rate, "rate", 0, "orders per second (default 10, or as fast as possible with --exit)")
-	flags.StringVar(&o.incident, "incident", "statistics-down", "the incident of the stub services")
+	flags.StringVar(&o.incident, "incident", "statistics-down", "what breaks")
 	flags.DurationVar(&o.incidentAfter, "incident-after", 30*time.Second, "when the incident begins; 0 for never")
 	flags.DurationVar(&o.incidentFor, "incident-for", 45*time.Second, "how long the incident lasts")
 	format := cli.Format(c, "text", "json")
@@ -156,6 +158,7 @@ type taxiDemo struct {
 
 	node    *serve.Node
 	stubs   *stub.Server
+	files   []diag.File // the pipelines
 	traffic *traffic
 	bundle  *tree.Bundle
 }
@@ -169,18 +172,17 @@ func openDemo(ctx context.Context, s cli.Streams, o demoOptions) (*taxiDemo, err
 	if err != nil {
 		return nil, err
 	}
-	files, err := source.FS(taxi, source.IsPipeline)
-	if err != nil {
+	d := &taxiDemo{Streams: s, demoOptions: o}
+	if d.files, err = source.FS(taxi, source.IsPipeline); err != nil {
 		return nil, err
 	}
-	d := &taxiDemo{Streams: s, demoOptions: o}
 	if d.stubs, err = source.Stubs(ctx, s, stubFiles); err != nil {
 		return nil, err
 	}
 	d.demoOptions.node.Services = d.stubs.URLs()
 	// Whoever mistypes an incident should not wait for half a minute to hear of it.
 	if err = d.checkIncident(); err == nil {
-		d.bundle, err = source.Check(s, files, dsl.Options{ServiceURLs: d.stubs.URLs()})
+		d.bundle, err = source.Check(s, d.files, dsl.Options{ServiceURLs: d.stubs.URLs()})
 	}
 	if err == nil {
 		d.node, err = serve.Open(ctx, s, d.demoOptions.node, d.bundle)
@@ -192,9 +194,9 @@ func openDemo(ctx context.Context, s cli.Streams, o demoOptions) (*taxiDemo, err
 	return d, nil
 }
 
-// checkIncident refuses an incident that no stub service has.
+// checkIncident refuses an incident that is not there.
 func (d *taxiDemo) checkIncident() error {
-	known := d.stubs.Incidents()
+	known := append(d.stubs.Incidents(), badVersion)
 	if d.incident == "" || slices.Contains(known, d.incident) {
 		return nil
 	}
@@ -209,7 +211,11 @@ func (d *taxiDemo) next() string {
 	}
 	text := "Watch      the console, or: procaas top" + at + "; Ctrl-C ends the demo"
 	if d.incidentAfter > 0 && d.incident != "" {
-		text += fmt.Sprintf("\nSoon       after %s: %s, for %s", d.incidentAfter, d.incident, d.incidentFor)
+		end := "for " + d.incidentFor.String()
+		if d.incident == badVersion {
+			end = "until it is rolled back"
+		}
+		text += fmt.Sprintf("\nSoon       after %s: %s, %s", d.incidentAfter, d.incident, end)
 	}
 	return text
 }
@@ -262,6 +268,9 @@ func (d *taxiDemo) run(ctx context.Context) error {
 func (d *taxiDemo) incidents(ctx context.Context) error {
 	if d.incidentAfter <= 0 || d.incident == "" {
 		return nil
+	}
+	if d.incident == badVersion {
+		return d.tryBadVersion(ctx)
 	}
 	for _, step := range []struct {
 		after time.Duration

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/cmd/procaas/internal/cli"
+	"procaas/engine/canary"
 	"procaas/engine/clock"
 	"procaas/engine/fallback"
 	"procaas/engine/stats"
@@ -29,7 +30,7 @@ func (d *taxiDemo) liveLine(ctx context.Context) error {
 	var known news
 	for second := 1; clock.Pause(ctx, time.Second); second++ {
 		up := time.Since(started).Round(time.Second)
-		for _, text := range known.hear(d.look(ctx)) {
+		for _, text := range append(known.hear(d.look(ctx)), known.try(d.node.Engine().Canary().View())...) {
 			fmt.Fprintf(d.Err, "%s%s  %s\n", begin, up, text)
 		}
 		if second%every != 0 {
@@ -78,6 +79,7 @@ func outagesIn(handlers []stats.HandlerInfo) map[string]fallback.View {
 type news struct {
 	incident string
 	out      map[string]fallback.View
+	canary   canary.View
 }
 
 // hear takes in how things are, and returns what people do not know yet.

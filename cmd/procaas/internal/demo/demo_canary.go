@@ -1,0 +1,74 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"procaas/cmd/procaas/internal/source"
+	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/engine/canary"
+	"procaas/engine/clock"
+	"procaas/engine/store"
+)
+
+// badVersion is an incident that no service has: somebody ships a new version of the pipelines that calls a wrong
+// address.
+const badVersion = "bad-version"
+
+// The address that a version gets wrong, which only orders that have just begun call.
+const (
+	rightAddress = "path: /v1/candidates"
+	wrongAddress = "path: /v2/candidates"
+)
+
+// triedOn is the share of the orders that use the bad version, in percent.
+const triedOn = 20
+
+// tryBadVersion tries the bad version after a while, and waits until it is rolled back.
+func (d *taxiDemo) tryBadVersion(ctx context.Context) error {
+	if !clock.Pause(ctx, d.incidentAfter) {
+		return nil
+	}
+	var files []diag.File
+	for _, f := range d.files {
+		files = append(files, diag.File{Name: f.Name, Data: bytes.ReplaceAll(f.Data, []byte(rightAddress), []byte(wrongAddress))})
+	}
+	b, err := source.Check(d.Streams, files, dsl.Options{ServiceURLs: d.stubs.URLs()})
+	if err != nil {
+		return err
+	}
+	engine := d.node.Engine()
+	by := store.Actor{Name: "demo", Reason: "candidates have a new address"}
+	if _, err := engine.TryVersion(ctx, b, canary.Order{Percent: triedOn}, by); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return errors.Join(errors.New("the bad version cannot be tried"), err)
+	}
+	d.traffic.setIncident(badVersion, true)
+	for engine.Canary().Runs() {
+		if !clock.Pause(ctx, 100*time.Millisecond) {
+			return nil
+		}
+	}
+	d.traffic.setIncident(badVersion, false)
+	return nil
+}
+
+// try takes in how a canary does, and returns what people do not know yet.
+func (n *news) try(v canary.View) (told []string) {
+	version := v.New[:min(12, len(v.New))]
+	switch {
+	case v.Phase == n.canary.Phase && v.New == n.canary.New && v.Percent == n.canary.Percent:
+	case v.Phase == canary.Running:
+		told = append(told, fmt.Sprintf("canary: %g %% of the orders use version %s", v.Percent, version))
+	case v.Why != "":
+		told = append(told, fmt.Sprintf("canary: version %s is %s: %s", version, v.Phase, v.Why))
+	}
+	n.canary = v
+	return told
+}
