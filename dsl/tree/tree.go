@@ -178,6 +178,10 @@ type Service struct {
 	// to one request. The second one would count as the response to the next request, perhaps of another run.
 	KeepAlive bool `yaml:"keep-alive" default:"true"`
 
+	// FreezeFallbacks keeps the handlers of the service in the flow while half of all services fail at once, since the
+	// cause may be on your side. With false, they go out of the flow even then.
+	FreezeFallbacks bool `yaml:"freeze-fallbacks" default:"true"`
+
 	// OpenAPI is the file of the service's OpenAPI document, version 3.0 or 3.1, relative to this file. The requests of
 	// handlers must fit it, and their responses have the types that it declares.
 	OpenAPI string `yaml:"openapi"`

@@ -102,7 +102,7 @@ func (a *Alert) Summary() string {
 	case ServiceDegraded:
 		return fmt.Sprintf("service %s: its handlers are out of the flow by themselves, too few of their calls succeed", a.Service)
 	case FallbacksFrozen:
-		return "half of all services fail at once: no handler goes out of the flow by itself, since it may be us"
+		return "half of all services fail at once: no handler goes out of the flow by itself, since the cause may be on our side"
 	case NodeUnhealthy:
 		return fmt.Sprintf("node %s cannot work", a.Node)
 	case CanaryRolledBack:

@@ -17,6 +17,7 @@ type Watched struct {
 	Path     string // pipeline/stage/handler
 	Service  string // whom it calls: a declared service or a host; empty for nobody
 	Critical bool   // it never goes out, though its calls count for its service
+	Unfrozen bool   // it goes out even while half of all services fail
 
 	// Fallback says when the handler goes out of the flow; nil for never. Its
 	// calls count for its service all the same.
@@ -99,24 +100,26 @@ func (f *Rules) Decide(s *State, counts Counts, now time.Time, tallies []model.T
 		d.count(t)
 	}
 	s.Outages = slices.DeleteFunc(s.Outages, d.advance)
-	half := d.halfFails()
+	why, half := d.halfFails()
 	failing := d.failing()
 	switch {
 	case half && (!s.Frozen.IsZero() || len(failing) > 0 || d.anyServiceDown()):
 		if s.Frozen.IsZero() {
-			s.Frozen = now
-			d.tell(Change{Kind: Frozen, Why: "half of all services fail at once, so it may be us"})
+			s.Frozen, s.FrozenWhy = now, why
+			d.tell(Change{Kind: Frozen, Why: why})
 		}
-		return d.changes
 	case !s.Frozen.IsZero():
-		s.Frozen = time.Time{}
+		s.Frozen, s.FrozenWhy = time.Time{}, ""
 		d.tell(Change{Kind: Thawed})
 	}
+	stays := func(w *Watched) bool { return !s.Frozen.IsZero() && !w.Unfrozen }
 	for _, service := range slices.Sorted(maps.Keys(f.byService)) {
-		d.takeOutService(service, failing)
+		if !stays(f.byService[service][0]) { // it is said of the service
+			d.takeOutService(service, failing)
+		}
 	}
 	for _, w := range d.watched {
-		if why, ok := failing[w.Path]; ok && d.outage(w.Path) == nil {
+		if why, ok := failing[w.Path]; ok && d.outage(w.Path) == nil && !stays(&w) {
 			d.takeOut(w, why)
 		}
 	}

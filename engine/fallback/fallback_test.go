@@ -323,6 +323,21 @@ func TestNothingGoesOutWhenHalfOfAllServicesFail(t *testing.T) {
 	f.want(f.run(6, push), "out push")
 }
 
+// A service may decide otherwise: its handlers go out while those of others stay.
+func TestServiceMayLeaveFallbacksUnfrozen(t *testing.T) {
+	t.Parallel()
+	watched := slices.Concat(fan(3, 1, "mail"), fan(3, 1, "push"), fan(3, 1, "bonus"))
+	for i := range watched {
+		watched[i].Unfrozen = watched[i].Service == "push"
+	}
+	f := newFleet(t, watched...)
+	f.run(30, nothing)
+	f.want(f.run(6, func(path string) bool { return !strings.HasPrefix(path, "bonus") }), "frozen", "out push")
+	if why := f.state.FrozenWhy; why != "2 of 3 services fail at once (mail, push), so the cause may be on our side" {
+		t.Errorf("have %q", why)
+	}
+}
+
 func TestOneServiceOfTwoMayFail(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, slices.Concat(fan(1, 1, "push"), fan(1, 1, "mail"))...)

@@ -1,7 +1,10 @@
 package fallback
 
 import (
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"procaas/dsl/tree"
@@ -109,14 +112,15 @@ func (d *decision) anyServiceDown() bool {
 }
 
 // halfFails reports whether at least two services, and at least half of those that
-// are called, have begun to fail.
-func (d *decision) halfFails() bool {
+// are called, have begun to fail, and says which.
+func (d *decision) halfFails() (why string, half bool) {
 	const fresh = time.Minute // what has been out for longer says nothing about now
-	called, failing := 0, 0
-	for service := range d.byService {
+	called := 0
+	var failing []string
+	for _, service := range slices.Sorted(maps.Keys(d.byService)) {
 		if o := d.named(service); o != nil {
 			if d.now.Sub(o.Since) <= fresh {
-				called, failing = called+1, failing+1
+				called, failing = called+1, append(failing, service)
 			}
 			continue
 		}
@@ -128,11 +132,19 @@ func (d *decision) halfFails() bool {
 		}
 		called++
 		if n, _ := streak(counts, 0); n >= 2 || good+bad >= 10 && upperBound(good, good+bad) < 0.5 {
-			failing++
+			failing = append(failing, service)
 		}
 	}
-	return failing >= 2 && 2*failing >= called
+	names := strings.Join(failing[:min(len(failing), namedFailing)], ", ")
+	if more := len(failing) - namedFailing; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("%d of %d services fail at once (%s), so the cause may be on our side", len(failing), called, names),
+		len(failing) >= 2 && 2*len(failing) >= called
 }
+
+// namedFailing is how many services are named that fail at once.
+const namedFailing = 3
 
 // pooled sums the counts of a service's handlers, but for one, since its last
 // outage.

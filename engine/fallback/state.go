@@ -12,11 +12,12 @@ import (
 // It is plain data, to be stored as JSON when it changes, which is seldom. The zero
 // value is that of a new cluster.
 type State struct {
-	Outages []*Outage            `json:"outages,omitempty"` // no handler is in two
-	Past    map[string]Past      `json:"past,omitempty"`    // by the name of the outage
-	Capped  map[string]time.Time `json:"capped,omitempty"`  // paths that fail but have to stay, since when
-	Frozen  time.Time            `json:"frozen,omitzero"`   // since when nothing goes out
-	Canary  *canary.State        `json:"canary,omitempty"`  // the last trial of a new version
+	Outages   []*Outage            `json:"outages,omitempty"` // no handler is in two
+	Past      map[string]Past      `json:"past,omitempty"`    // by the name of the outage
+	Capped    map[string]time.Time `json:"capped,omitempty"`  // paths that fail but have to stay, since when
+	Frozen    time.Time            `json:"frozen,omitzero"`   // since when nothing goes out
+	FrozenWhy string               `json:"frozen_why,omitempty"`
+	Canary    *canary.State        `json:"canary,omitempty"` // the last trial of a new version
 }
 
 // Counts is what the node that decides has counted, by path. Another one

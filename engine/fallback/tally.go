@@ -19,7 +19,7 @@ func WatchedIn(plans []*planner.Plan) (watched []Watched, counted map[*planner.S
 	counted = map[*planner.Step]bool{}
 	for _, p := range plans {
 		for _, s := range p.Written {
-			w := Watched{Path: s.Path, Service: s.Peer, Critical: s.Handler.IsCritical(), Fallback: s.Fallback()}
+			w := Watched{Path: s.Path, Service: s.Peer, Critical: s.Handler.IsCritical(), Unfrozen: unfrozen(s), Fallback: s.Fallback()}
 			wanted = wanted || w.Fallback != nil
 			watched = append(watched, w)
 			if w.Fallback != nil || w.Service != "" {

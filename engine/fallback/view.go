@@ -1,6 +1,7 @@
 package fallback
 
 import (
+	"cmp"
 	"time"
 
 	"procaas/engine/planner"
@@ -47,6 +48,9 @@ func (o *outages) Effects(s *planner.Step, switched string, effects []string, no
 	return append(effects, out.Reason(now))
 }
 
+// unfrozen reports whether a handler goes out even while half of all services fail.
+func unfrozen(s *planner.Step) bool { return s.Service != nil && !s.Service.FreezeFallbacks }
+
 // View returns where a handler stands; nil for one without a fallback.
 func (o *outages) View(s *planner.Step, now time.Time) *View {
 	if s.Fallback() == nil {
@@ -68,8 +72,10 @@ func (o *outages) View(s *planner.Step, now time.Time) *View {
 	}
 	if at, ok := o.state.Capped[s.Path]; ok {
 		v.State, v.Since, v.Reason = Capped, &at, "too few of its calls succeed, but too many others are out"
-	} else if at := o.state.Frozen; !at.IsZero() {
-		v.State, v.Since, v.Reason = Frozen, &at, "half of all services fail at once, so the cause may be on our side; procaas switch off PATH takes a handler out by hand"
+	} else if at := o.state.Frozen; !at.IsZero() && !unfrozen(s) {
+		v.State, v.Since = Frozen, &at
+		v.Reason = cmp.Or(o.state.FrozenWhy, "half of all services fail at once") +
+			"; procaas switch off PATH takes a handler out by hand, freeze-fallbacks: false lets those of a service go out by themselves"
 	}
 	return v
 }

@@ -18,6 +18,7 @@ import (
 	engineclusters "procaas/engine/clusters"
 	"procaas/engine/credentials"
 	"procaas/engine/definitions"
+	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	engineinbox "procaas/engine/inbox"
 	"procaas/engine/planner"
@@ -294,6 +295,16 @@ func TestOverviewNamesWhatStopsRunsFirst(t *testing.T) {
 	}
 }
 
+// frozen is an engine whose fallbacks are frozen.
+type frozen struct{ held }
+
+func (frozen) Handlers() []stats.HandlerInfo {
+	since := time.Now()
+	return []stats.HandlerInfo{{Path: "p/s/h", Switch: "on", Fallback: &fallback.View{
+		State: fallback.Frozen, Since: &since, Reason: "2 of 3 services fail at once",
+	}}}
+}
+
 // tried is an engine with a trial of a new version.
 type tried struct {
 	plain
@@ -309,7 +320,7 @@ func (tried) Versions(context.Context, int) ([]definitions.Version, error) {
 	}, nil
 }
 
-func TestCanariesAreShown(t *testing.T) {
+func TestCanariesAndFrozenFallbacksAreShown(t *testing.T) {
 	t.Parallel()
 	began := time.Now().Add(-time.Minute)
 	s := canary.Begin("0123456789abcdef", "fedcba9876543210", canary.Order{Percent: 5}, 4, nil, "ann", "be <polite>", began)
@@ -328,6 +339,8 @@ func TestCanariesAreShown(t *testing.T) {
 	page(t, ui.New(o), "/", http.StatusOK, `href="/console/versions">fedcba987654</a> was rolled back by itself since`, "errors of p/s/h: 7 of 10.")
 	page(t, ui.New(o), "/console/versions", http.StatusOK, "The last canary", `<span class="chip fair">rolled back</span>`, "errors of p/s/h: 7 of 10.")
 
+	o.Engine.Node = frozen{}
+	page(t, ui.New(o), "/", http.StatusOK, ">fallbacks</a> are frozen since", "No handler goes out of the flow by itself: 2 of 3 services fail at once.")
 	o.Engine.History = tried{}
 	page(t, ui.New(o), "/console/versions", http.StatusOK, "No canary has run")
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/engine/credentials"
+	"procaas/engine/fallback"
 	"procaas/engine/guard"
 	"procaas/engine/stats"
 )
@@ -60,6 +61,12 @@ func (c *Console) problems() []problem {
 		if one, is := handlerProblem(h, calls[h.Path]); is && (!heldAbove || h.Switch != "hold") {
 			out = append(out, one)
 		}
+	}
+	if i := slices.IndexFunc(handlers, func(h stats.HandlerInfo) bool { return h.Fallback != nil && h.Fallback.State == fallback.Frozen }); i >= 0 {
+		out = append(out, problem{
+			Class: "fair", Name: "fallbacks", Href: DocsRoot + "/operating/failing-services", Is: "are frozen", Since: handlers[i].Fallback.Since,
+			Text: "No handler goes out of the flow by itself: " + handlers[i].Fallback.Reason + ".",
+		})
 	}
 	if one, is := canaryProblem(c.o.Engine.Canary(), time.Now()); is {
 		out = append(out, one)
