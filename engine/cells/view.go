@@ -63,6 +63,18 @@ func (s *Store) view(ctx context.Context, c *Chart, p *part) inbox.Cell {
 	return out
 }
 
+// Loads implements [inbox.Cells].
+func (s *Store) Loads(ctx context.Context) ([]int64, error) {
+	all, err := ask(ctx, s, func(db *store.Cell) (map[int]int64, error) { return db.Moves.Loads(ctx) })
+	loads := make([]int64, store.InboxSlots)
+	for _, some := range all {
+		for slot, load := range some {
+			loads[slot] += load // tasks without a key may be anywhere
+		}
+	}
+	return loads, err
+}
+
 // moved counts the slots that are the target's.
 func (m *Move) moved() int {
 	if m.Step == Switched || m.Step == Opened {

@@ -15,6 +15,10 @@ type Cells interface {
 	// Inbox returns which database has what.
 	Inbox(ctx context.Context) (View, error)
 
+	// Loads returns the load of each slot: the runs that have not ended, the entities and the tasks of its keys. A slot
+	// whose database cannot be reached has none.
+	Loads(ctx context.Context) ([]int64, error)
+
 	// MoveSlots begins a move, or with dry only says what it would do. What is wrong with
 	// the order is an [*OrderError].
 	MoveSlots(ctx context.Context, o Order, by store.Actor, dry bool) (Move, error)
@@ -32,6 +36,8 @@ type View struct {
 	Cells []Cell `json:"cells" doc:"The databases, the home first."`
 	Moves []Move `json:"moves" doc:"The current moves, then the latest ended moves, newest first."`
 	Ended Ended  `json:"ended" doc:"The number of moves that have ended, since the inbox has several databases."`
+
+	Loads []int64 `json:"loads,omitempty" doc:"Only if asked: the load of each slot, which is the number of its runs that have not ended, its entities and its tasks."`
 }
 
 // An Cell is one of the databases.

@@ -33,6 +33,24 @@ func (c cell) Weigh(ctx context.Context, slots []int, most int) (found []int, er
 	return found, nil
 }
 
+const loadOfSlots = `select slot, sum(n)::bigint from (
+	select inbox_slot(key) as slot, count(*) as n from runs where place <> 'away' group by 1
+	union all select inbox_slot(key), count(*) from keys group by 1
+	union all select slot * $1::int, count(*) from tasks group by 1) l group by slot`
+
+// Loads implements [store.SlotMoves].
+func (c cell) Loads(ctx context.Context) (map[int]int64, error) {
+	found, slot, load := map[int]int64{}, 0, int64(0)
+	err := c.db.freely(ctx, loadOfSlots, []any{store.InboxSlots / store.TaskSlots}, func(r pgx.Rows) error {
+		_, err := pgx.ForEachRow(r, []any{&slot, &load}, func() error { found[slot] = load; return nil })
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("loads of slots: %w", err)
+	}
+	return found, nil
+}
+
 const (
 	// That of another move, or of a slot that is not here.
 	notFreezable = `select count(*) from unnest($2::int[]) w (slot) left join inbox_slots s using (slot)

@@ -136,6 +136,10 @@ type SlotMoves interface {
 	// what takes time while they are frozen. Of each kind it counts no more than most.
 	Weigh(ctx context.Context, slots []int, most int) (rows []int, err error)
 
+	// Loads returns how many runs that have not ended, entities and tasks the slots of keys have that are here, tasks at the
+	// slot they go with. It looks at all of them.
+	Loads(ctx context.Context) (map[int]int64, error)
+
 	// Freeze lets the slots take nothing in, and sets their runs aside but for those
 	// that nodes own. It returns how many those are: repeat it until there are none.
 	// [ErrConflict] when the cell has not all of the slots open, or frozen by this

@@ -25,11 +25,12 @@ func (g *Group) inboxOperations() []rest.Operation {
 	return []rest.Operation{
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/admin/v1/inbox", ID: "get-inbox", Tag: "admin",
-			Summary:  "Read which database of the inbox has which keys, and current moves",
-			About:    "The slot of a key is the first two bytes of its SHA-256, modulo 4096.",
+			Summary: "Read which database of the inbox has which keys, and current moves",
+			About: "The slot of a key is the first two bytes of its SHA-256, modulo 4096. With `loads` the databases count what each slot " +
+				"has, which takes seconds if that is millions.",
 			Replies:  []rest.Reply{{About: "The cells and the moves.", Example: view}},
 			Refusals: []string{problem.NoCells, problem.StoreUnavailable},
-		}, func(c *rest.Call, _ *rest.Nothing) (inbox.View, error) { return g.inboxView(c) }),
+		}, g.readInbox),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/admin/v1/inbox/moves", ID: "move-slots", Tag: "admin",
 			Summary: "Move slots of keys from one database of the inbox to another",
@@ -67,6 +68,17 @@ func (g *Group) inboxView(c *rest.Call) (v inbox.View, err error) {
 		return v, err
 	}
 	return g.Inbox.Inbox(c.Context())
+}
+
+type readInbox struct {
+	Loads bool `query:"loads" doc:"Also the load of each slot."`
+}
+
+func (g *Group) readInbox(c *rest.Call, in *readInbox) (v inbox.View, err error) {
+	if v, err = g.inboxView(c); err == nil && in.Loads {
+		v.Loads, err = g.Inbox.Loads(c.Context())
+	}
+	return v, err
 }
 
 type moveSlots struct{ Body wire.InboxMoveRequest }

@@ -99,6 +99,11 @@ func (c adminCalls) Inbox(ctx context.Context) (inbox.View, error) {
 	return send[inbox.View](ctx, c.caller, http.MethodGet, "/admin/v1/inbox", nil, nil)
 }
 
+// InboxLoads reads that with the load of each slot.
+func (c adminCalls) InboxLoads(ctx context.Context) (inbox.View, error) {
+	return send[inbox.View](ctx, c.caller, http.MethodGet, "/admin/v1/inbox?loads=true", nil, nil)
+}
+
 // MoveSlots begins a move of slots.
 func (c adminCalls) MoveSlots(ctx context.Context, order wire.InboxMoveRequest) (inbox.Move, error) {
 	return send[inbox.Move](ctx, c.caller, http.MethodPost, "/admin/v1/inbox/moves", order, nil)

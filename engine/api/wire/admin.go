@@ -50,7 +50,7 @@ type MadeToken struct {
 
 // An InboxMoveRequest asks for a move of slots.
 type InboxMoveRequest struct {
-	Slots  string   `json:"slots" doc:"The slots, all of one cell: numbers and ranges." example:"0-2047"`
+	Slots  string   `json:"slots" maxLength:"20480" doc:"The slots, all of one cell: numbers and ranges." example:"0-2047"`
 	To     string   `json:"to" doc:"The target cell."`
 	Wait   Duration `json:"wait,omitempty" doc:"How long runs in flight have to end or pause. Meanwhile events of the slots wait. The default is 10s, and the maximum 5m."`
 	DryRun bool     `json:"dry_run,omitempty" doc:"true only returns the plan."`

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,7 +27,7 @@ func inboxCommand() *cobra.Command {
 (serve --cell). It shows which of them has which keys, and moves keys while events
 arrive. Every key belongs to one of 4096 slots. A move takes whole slots with
 everything that their keys need.`,
-	}, inboxStatus(), inboxSlots(), inboxMove(), inboxDrain(), inboxRemove())
+	}, inboxStatus(), inboxSlots(), inboxMove(), inboxSpread(), inboxDrain(), inboxRemove())
 }
 
 func inboxStatus() *cobra.Command {
@@ -176,6 +177,55 @@ works there again. You can repeat the command: it skips slots that are already t
 		}
 		return map[string][]int{*to: wanted}, nil
 	})
+}
+
+func inboxSpread() *cobra.Command {
+	c := &cobra.Command{
+		Use: "spread", Short: "Move slots until all databases have the same load", Args: cobra.NoArgs,
+		Long: `spread moves slots from the databases with the most load to those with the least,
+such as a new empty one. The load of a slot is the number of its runs that have not
+ended, its entities and its tasks. One move runs at a time.
+
+Nothing moves by itself, and nothing moves back. If loads change later, run the command
+again. It moves nothing if that would not help.`,
+		Example: "  procaas inbox spread --dry-run\n  procaas inbox spread --at-once 64",
+	}
+	return moves(c, func(q *cli.Call, _ inbox.View) (map[string][]int, error) {
+		v, err := q.InboxLoads(q.Ctx)
+		return spread(v), err
+	})
+}
+
+// spread gives slots of cells with much load to those with the least.
+func spread(v inbox.View) map[string][]int {
+	loads, of := map[string]int64{}, map[string][]int{}
+	weigh := func(slot int) int64 { return store.InboxSlots*v.Loads[slot] + 1 } // empty slots are spread too, and weigh nothing beside others
+	var there []string
+	total := int64(0)
+	for _, cell := range v.Cells {
+		if cell.Away != "" {
+			continue
+		}
+		there = append(there, cell.Name)
+		of[cell.Name] = slotsIn(cell)
+		for _, slot := range of[cell.Name] {
+			loads[cell.Name] += weigh(slot)
+		}
+		total += loads[cell.Name]
+	}
+	out := map[string][]int{}
+	heavier := func(a, b int) int { return cmp.Compare(v.Loads[b], v.Loads[a]) }
+	for _, from := range there {
+		mean := total / int64(len(there))
+		for _, slot := range slices.SortedStableFunc(slices.Values(of[from]), heavier) {
+			to := slices.MinFunc(there, func(a, b string) int { return cmp.Compare(loads[a], loads[b]) })
+			// Nobody gives below the mean or gets more than that, so that the next spread moves nothing.
+			if n := weigh(slot); loads[from]-n >= mean && loads[to]+n <= mean+store.InboxSlots {
+				loads[from], loads[to], out[to] = loads[from]-n, loads[to]+n, append(out[to], slot)
+			}
+		}
+	}
+	return out
 }
 
 func inboxDrain() *cobra.Command {
