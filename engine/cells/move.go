@@ -50,6 +50,7 @@ var errLost = errors.New("another node has taken the move over")
 type mover struct {
 	rows   atomic.Int64 // copied
 	frozen atomic.Int64 // for so many microseconds nothing was taken in
+	began  time.Time    // of the part whose slots stand still
 }
 
 // checkOrder returns what is wrong with an order, and which cell has the slots.
@@ -187,8 +188,8 @@ func (s *Store) tryUpdate(ctx context.Context, m *Move, change func(*Chart, *Mov
 		return err
 	}
 	*m = *mine
-	if _, err := s.refresh(ctx); err != nil {
-		s.log.Warn("map of the inbox is written and cannot be read, trying again", "error", err)
+	if _, err := s.learn(c); err != nil {
+		s.log.Warn("map of the inbox cannot be used, trying again", "error", err)
 	}
 	return nil
 }
@@ -358,7 +359,7 @@ func (s *Store) open(ctx context.Context, m *Move, to *store.Cell) error {
 		return nil
 	}
 	if ofTasks(m.Slots) {
-		if err := s.sendTasks(ctx, m, nil, time.Time{}); err != nil {
+		if err := s.sendTasks(ctx, m, nil, nil); err != nil {
 			return err
 		}
 	}

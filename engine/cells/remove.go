@@ -139,9 +139,6 @@ func checkEmpty(ctx context.Context, name string, db *store.Cell, forget bool) e
 			return orderf("cell %s has runs, such as %s, %s", name, runs[0].ID, f.what)
 		}
 	}
-	if db.Shared == nil {
-		return nil
-	}
 	tasks, err := db.Tasks.Admin.TaskStats(ctx)
 	for _, t := range tasks {
 		if n := t.Ready + t.Waiting + t.Starting + t.Running + t.Scheduled; n > 0 {

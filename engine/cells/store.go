@@ -45,10 +45,11 @@ type Store struct {
 	takeOver time.Duration
 	partRows int
 
-	chart atomic.Pointer[Chart]
-	read  sync.Mutex // one reads the map at a time
-	owned sync.Map   // run → *part, of the runs that nodes of this process own
-	turn  atomic.Uint32
+	chart    atomic.Pointer[Chart]
+	read     sync.Mutex // one reads the map at a time
+	learning sync.Mutex // guards chart against older ones
+	owned    sync.Map   // run → *part, of the runs that nodes of this process own
+	turn     atomic.Uint32
 
 	looked atomic.Int64 // the revision of the settings by which serve has looked
 
@@ -230,6 +231,13 @@ func (s *Store) refresh(ctx context.Context) (*Chart, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.learn(c)
+}
+
+// learn takes a map over, unless a newer one is known, and returns the newest.
+func (s *Store) learn(c *Chart) (*Chart, error) {
+	s.learning.Lock()
+	defer s.learning.Unlock()
 	if have := s.chart.Load(); have.Version >= c.Version {
 		return have, nil
 	}

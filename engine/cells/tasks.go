@@ -22,11 +22,8 @@ import (
 // one was put, or given back, after the look.
 type Tasks struct{ *Store }
 
-// tasks returns the queue; nil when the cells keep none.
+// tasks returns the queue.
 func (s *Store) tasks() *store.TaskStore {
-	if s.home.Shared == nil {
-		return nil
-	}
 	t := Tasks{s}
 	return &store.TaskStore{Queue: t, Work: t, Maintenance: t, Admin: t}
 }

@@ -192,6 +192,11 @@ func (s *Store) toSwitchTasks(ctx context.Context, m *Move, w *mover, l leg) err
 	if err := s.update(ctx, m, func(_ *Chart, m *Move) { m.Step = Freezing }); err != nil {
 		return err
 	}
+	// The first to go are found before anything stops.
+	first, err := l.from.Shared.SeekTasks(ctx, m.Slots)
+	if err != nil {
+		return err
+	}
 	began := time.Now()
 	if err := s.freeze(ctx, m, l); err != nil {
 		return err
@@ -200,52 +205,75 @@ func (s *Store) toSwitchTasks(ctx context.Context, m *Move, w *mover, l leg) err
 	if err := s.switchPart(ctx, m, 0); err != nil {
 		return err
 	}
-	if err := s.sendTasks(ctx, m, w, began); err != nil {
+	w.began = began
+	if err := s.sendTasks(ctx, m, w, first); err != nil {
 		return err
 	}
 	return s.open(ctx, m, l.to)
 }
 
-// sendTasks sends the tasks of slots to the target, those first that are taken. W may be nil.
-func (s *Store) sendTasks(ctx context.Context, m *Move, w *mover, began time.Time) error {
-	const first, all = 0, -1
-	p := s.named[m.From]
-	for after := int64(first); ; {
-		if err := s.extend(ctx, m); err != nil {
-			return err
-		}
-		db, err := p.cell()
-		if err != nil || db.Shared == nil {
-			return err
-		}
-		n, last, err := db.Shared.PackTasks(ctx, m.mark(), m.To, m.Slots, after)
-		if err != nil {
-			return p.heed(ctx, err)
-		}
-		if err := s.deliver(ctx, p); err != nil {
-			return err
-		}
-		if w != nil {
-			if w.rows.Add(int64(n)); after == first {
-				w.stood(time.Since(began))
+// sendTasks sends the tasks of slots to the target, those first that are taken, then parcels that were found before. W
+// may be nil.
+func (s *Store) sendTasks(ctx context.Context, m *Move, w *mover, found [][]int64) error {
+	from, to := s.named[m.From], s.named[m.To]
+	if len(found) == 0 {
+		found = [][]int64{nil} // those that are taken
+	}
+	for taken := true; len(found) > 0; {
+		for _, ids := range found {
+			if err := s.sendParcel(ctx, m, from, to, ids, taken); err != nil {
+				return err
+			}
+			if w != nil && taken {
+				w.stood(time.Since(w.began))
+			}
+			if taken = false; w != nil {
+				w.rows.Add(int64(len(ids)))
+			}
+			if err := s.extend(ctx, m); err != nil {
+				return err
 			}
 		}
-		switch {
-		case n == 0 && after == all:
-			return nil
-		case n == 0, after == first:
-			after = all
-		default:
-			after = last
+		db, err := from.cell()
+		if err == nil {
+			found, err = db.Shared.SeekTasks(ctx, m.Slots)
+		}
+		if err != nil {
+			return from.heed(ctx, err)
 		}
 	}
+	return s.deliver(ctx, from) // what was packed by somebody else, who has died
+}
+
+func (s *Store) sendParcel(ctx context.Context, m *Move, from, to *part, ids []int64, taken bool) error {
+	db, err := from.cell()
+	if err != nil {
+		return err
+	}
+	p, err := db.Shared.PackTasks(ctx, m.mark(), m.To, m.Slots, ids, taken)
+	if err != nil || p.ID == "" {
+		return from.heed(ctx, err)
+	}
+	return s.hand(ctx, db, from, to, p)
+}
+
+// hand takes a parcel to its target.
+func (s *Store) hand(ctx context.Context, db *store.Cell, from, to *part, p store.TaskParcel) error {
+	target, err := to.cell()
+	if err != nil {
+		return err
+	}
+	if err := target.Shared.UnpackTasks(ctx, p); err != nil {
+		return to.heed(ctx, err)
+	}
+	return from.heed(ctx, db.Shared.ForgetParcel(ctx, p.ID))
 }
 
 // deliver takes the parcels of a cell to their targets. That several processes do so is harmless.
 func (s *Store) deliver(ctx context.Context, p *part) error {
 	for {
 		db, err := p.cell()
-		if err != nil || db.Shared == nil {
+		if err != nil {
 			return err
 		}
 		parcels, err := db.Shared.Parcels(ctx)
@@ -253,16 +281,8 @@ func (s *Store) deliver(ctx context.Context, p *part) error {
 			return p.heed(ctx, err)
 		}
 		for _, parcel := range parcels {
-			to := s.named[parcel.Target]
-			target, err := to.cell()
-			if err != nil {
+			if err := s.hand(ctx, db, p, s.named[parcel.Target], parcel); err != nil {
 				return err
-			}
-			if err := target.Shared.UnpackTasks(ctx, parcel); err != nil {
-				return to.heed(ctx, err)
-			}
-			if err := db.Shared.ForgetParcel(ctx, parcel.ID); err != nil {
-				return p.heed(ctx, err)
 			}
 		}
 	}

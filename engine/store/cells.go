@@ -48,7 +48,7 @@ type Cell struct {
 	Moves     SlotMoves
 	Outbox    Outbox
 	Marked    MarkedRuns
-	Shared    SharedTasks // with [Store.Tasks]; nil without them
+	Shared    SharedTasks // the other side of [Store.Tasks]
 }
 
 // SharedTasks is what a cell's queue of tasks does for the queues of all cells. A slot of tasks is, in the map and for
@@ -66,10 +66,12 @@ type SharedTasks interface {
 	// RaiseTasksTo is RaiseTasks where another cell may have a task of a greater priority.
 	RaiseTasksTo(ctx context.Context, taskType string, wait time.Duration, limit, priority int) (int, error)
 
-	// PackTasks makes a parcel of some tasks of slots that a move has frozen here, and returns how many: those with ids
-	// behind one, in their order. With 0 it packs all that are taken, and a few others. [ErrConflict] when the
-	// move has not frozen the slots.
-	PackTasks(ctx context.Context, move, target string, slots []int, after int64) (n int, last int64, err error)
+	// SeekTasks finds many tasks of slots that nobody has taken, the most urgent first, as parcels of them may be.
+	SeekTasks(ctx context.Context, slots []int) (parcels [][]int64, err error)
+
+	// PackTasks makes a parcel of tasks of slots that a move has frozen here: those with ids that are still there, and with
+	// taken all that are taken. Empty when there are none; [ErrConflict] when the move has not frozen the slots.
+	PackTasks(ctx context.Context, move, target string, slots []int, ids []int64, taken bool) (TaskParcel, error)
 
 	// Parcels returns the first parcels that wait here.
 	Parcels(ctx context.Context) ([]TaskParcel, error)

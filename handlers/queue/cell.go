@@ -53,12 +53,24 @@ func (p *putting) elsewhere(b *pgx.Batch) map[int]bool {
 	return out
 }
 
+// frozenSlots are those of tasks that go elsewhere. Claims that count by key leave their tasks alone, but look at no more of
+// them than this.
+const (
+	frozenSlots = "select m.slot - 4096 as slot from inbox_slots m where m.slot >= 4096 and m.state = 'frozen'"
+	lookPast    = "1000"
+)
+
 const firstTasks = `
-select r.type, - r.rank, r.deadline from unnest($1::text[], $2::bigint[], $4::int[], $5::timestamptz[]) as w (type, lim, rank, since),
+with frozen as materialized (` + frozenSlots + `)
+select r.type, - r.rank, r.deadline
+from unnest($1::text[], $2::bigint[], $4::int[], $5::timestamptz[], $6::bool[]) as w (type, lim, rank, since, keyed),
 	lateral (
-		select t.type, t.rank, t.deadline, t.id from tasks t
-		where t.type = w.type and t.state = 0 and (t.rank, t.deadline) >= (w.rank, w.since)
-		order by t.rank, t.deadline, t.id limit w.lim) r
+		select f.* from (
+			select t.type, t.rank, t.deadline, t.id, t.slot from tasks t
+			where t.type = w.type and t.state = 0 and (t.rank, t.deadline) >= (w.rank, w.since)
+			order by t.rank, t.deadline, t.id
+			limit w.lim + case when w.keyed and exists (select from frozen) then ` + lookPast + ` else 0 end) f
+		where not w.keyed or f.slot <> all (array(select slot from frozen)) order by f.rank, f.deadline, f.id limit w.lim) r
 where not exists (select from task_types m where m.type = w.type and m.mode = 'paused')
 order by r.rank, r.deadline, r.id limit $3`
 
@@ -69,16 +81,18 @@ func (s *Store) FirstTasks(ctx context.Context, types []Want, limit int) (out []
 		limits []int64
 		ranks  []int32
 		since  []time.Time
+		keyed  []bool
 	)
 	for _, w := range types {
 		if w.Limit > 0 {
 			from := s.horizon.peek(w.Type)
 			names, limits = append(names, w.Type), append(limits, int64(w.Limit))
 			ranks, since = append(ranks, int32(from.rank)), append(since, from.at)
+			keyed = append(keyed, w.MaxPerKey > 0)
 		}
 	}
 	err = s.send(ctx, func(b *pgx.Batch) {
-		b.Queue(firstTasks, names, limits, limit, ranks, since).Query(func(rows pgx.Rows) (err error) {
+		b.Queue(firstTasks, names, limits, limit, ranks, since, keyed).Query(func(rows pgx.Rows) (err error) {
 			out, err = pgx.CollectRows(rows, pgx.RowToStructByPos[store.TaskPlace])
 			return err
 		})
@@ -115,92 +129,103 @@ func (s *Store) HoldTypes(ctx context.Context, types []string, do func() error) 
 	})
 }
 
-// The bounds of a parcel. Those that are taken go in any case: how many of a key are taken is counted where they are.
+// The bounds of a parcel, but for tasks that are taken: these go at once, since how many of a key are taken is counted
+// where they are. Claims wait for the first parcel.
 const (
 	parcelTasks = 1000
-	parcelFirst = 100 // claims wait for it
+	parcelFirst = 100
 	parcelBytes = 4 << 20
+	soughtTasks = 200_000 // at once
 )
 
 const (
 	frozenHere = "select count(*) from inbox_slots where move = $1 and state = 'frozen' and slot = any ($2::int[])"
 
-	// No order but that of the ids: claims wait for it.
-	findFirst = planned + `
+	seekTasks = planned + `
 select id, size from (
-	(select id, 0 as size, 0 as turn from tasks where until is not null and slot = any ($1::smallint[]))
+	select id, octet_length(payload) as size, 0 as turn, rank, deadline from tasks where until is null and slot = any ($1::smallint[])
 	union all
-	(select id, octet_length(payload), 1 from tasks where until is null and slot = any ($1::smallint[]) order by id limit $2)) f
-order by turn, id`
+	select id, octet_length(payload), 1, rank, due from task_schedule where slot = any ($1::smallint[])
+	union all
+	select id, octet_length(payload), 2, 0, now() from task_dead where slot = any ($1::smallint[])) f
+order by turn, rank, deadline, id limit $2`
 
-	findBehind = planned + `
-select id, size from (
-	(select id, octet_length(payload) as size from tasks where id > $3::bigint and slot = any ($1::smallint[]) order by id limit $2)
-	union all
-	(select id, octet_length(payload) from task_schedule where id > $3::bigint and slot = any ($1::smallint[]) order by id limit $2)
-	union all
-	(select id, octet_length(payload) from task_dead where id > $3::bigint and slot = any ($1::smallint[]) order by id limit $2)) f
-order by id limit $2`
+	findTaken = "select id from tasks where until is not null and slot = any ($1::smallint[])"
 
 	// The name of a task that goes from one table to another meanwhile stays, as the task does.
-	packTasks = planned + `
+	packTasks = `
 with t as (delete from tasks where id = any ($1::bigint[]) returning *),
 s as (delete from task_schedule where id = any ($1::bigint[]) returning *),
 d as (delete from task_dead where id = any ($1::bigint[]) returning *),
 k as (delete from task_keys where id in (select id from t union all select id from s) returning *)
 insert into task_parcels (target, rows) select $2, json_build_object('tasks', coalesce((select json_agg(t) from t), '[]'),
 	'schedule', coalesce((select json_agg(s) from s), '[]'), 'dead', coalesce((select json_agg(d) from d), '[]'),
-	'keys', coalesce((select json_agg(k) from k), '[]'))`
+	'keys', coalesce((select json_agg(k) from k), '[]')) returning id, target, rows`
 )
 
-// PackTasks implements [store.SharedTasks].
-func (s *Store) PackTasks(ctx context.Context, move, target string, slots []int, after int64) (n int, last int64, err error) {
-	here := make([]int16, len(slots))
+// here makes the slots of the map those of tasks.
+func here(slots []int) []int16 {
+	out := make([]int16, len(slots))
 	for i, slot := range slots {
-		here[i] = int16(slot - store.InboxSlots)
+		out[i] = int16(slot - store.InboxSlots)
 	}
+	return out
+}
+
+// SeekTasks implements [store.SharedTasks].
+func (s *Store) SeekTasks(ctx context.Context, slots []int) (parcels [][]int64, err error) {
 	err = s.freely(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, pgkit.LockSlots); err != nil {
+		rows, err := tx.Query(ctx, seekTasks, here(slots), soughtTasks)
+		if err != nil {
 			return err
 		}
+		parcels = nil
+		id, size, sum, most := int64(0), 0, 0, 0
+		_, err = pgx.ForEachRow(rows, []any{&id, &size}, func() error {
+			last := len(parcels) - 1
+			if sum += size; last < 0 || len(parcels[last]) == most || sum > parcelBytes {
+				parcels, last, sum, most = append(parcels, nil), last+1, size, parcelTasks
+				if last == 0 {
+					most = parcelFirst
+				}
+			}
+			parcels[last] = append(parcels[last], id)
+			return nil
+		})
+		return err
+	})
+	return parcels, err
+}
+
+// PackTasks implements [store.SharedTasks].
+func (s *Store) PackTasks(ctx context.Context, move, target string, slots []int, ids []int64, taken bool) (p store.TaskParcel, err error) {
+	err = s.tx(ctx, func(tx pgx.Tx) error {
+		var b pgx.Batch
+		var all []int64
 		frozen := 0
-		if err := tx.QueryRow(ctx, frozenHere, move, slots).Scan(&frozen); err != nil {
+		b.Queue(pgkit.LockSlots)
+		b.Queue(frozenHere, move, slots).QueryRow(func(row pgx.Row) error { return row.Scan(&frozen) })
+		if taken {
+			b.Queue(findTaken, here(slots)).Query(func(rows pgx.Rows) (err error) {
+				all, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+				return err
+			})
+		}
+		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return err
 		}
 		if frozen < len(slots) {
 			return fmt.Errorf("move %s has not frozen the slots: %w", move, store.ErrConflict)
 		}
-		ids, err := findToPack(ctx, tx, here, after)
-		if n = len(ids); err != nil || n == 0 {
-			return err
+		if all = append(all, ids...); len(all) == 0 {
+			return nil
 		}
-		last = ids[n-1]
-		if _, err := tx.Exec(ctx, lockKeysOf, ids); err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, packTasks, ids, target)
-		return err
+		b = pgx.Batch{}
+		b.Queue(lockKeysOf, all)
+		b.Queue(packTasks, all, target).QueryRow(func(row pgx.Row) error { return row.Scan(&p.ID, &p.Target, &p.Rows) })
+		return tx.SendBatch(ctx, &b).Close()
 	})
-	return n, last, err
-}
-
-func findToPack(ctx context.Context, tx pgx.Tx, slots []int16, after int64) (ids []int64, err error) {
-	sql, args := findFirst, []any{slots, parcelFirst}
-	if after != 0 {
-		sql, args = findBehind, []any{slots, parcelTasks, after}
-	}
-	rows, err := tx.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
-	id, size, sum := int64(0), 0, 0
-	_, err = pgx.ForEachRow(rows, []any{&id, &size}, func() error {
-		if sum += size; sum <= parcelBytes || len(ids) == 0 {
-			ids = append(ids, id)
-		}
-		return nil
-	})
-	return ids, err
+	return p, err
 }
 
 // Parcels implements [store.SharedTasks].
@@ -221,7 +246,7 @@ func (s *Store) ForgetParcel(ctx context.Context, id string) error {
 const (
 	noteParcel = "insert into task_received (id) values ($1) on conflict do nothing"
 
-	unpackTasks = planned + `
+	unpackTasks = `
 with p as materialized (select $1::json as rows),
 t as (insert into tasks select r.* from p, json_populate_recordset(null::tasks, p.rows->'tasks') r returning type),
 s as (insert into task_schedule select r.* from p, json_populate_recordset(null::task_schedule, p.rows->'schedule') r returning type),
@@ -233,7 +258,7 @@ select distinct type from t`
 // UnpackTasks implements [store.SharedTasks].
 func (s *Store) UnpackTasks(ctx context.Context, p store.TaskParcel) error {
 	var types []string
-	err := s.freely(ctx, func(tx pgx.Tx) error {
+	err := s.tx(ctx, func(tx pgx.Tx) error {
 		types = nil
 		tag, err := tx.Exec(ctx, noteParcel, p.ID)
 		if err != nil || tag.RowsAffected() == 0 {

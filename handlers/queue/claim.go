@@ -134,19 +134,24 @@ returning ` + takenColumns
 	// at more than it takes, since many in a row may be of one key, but not at all: a look
 	// that has put some aside and taken none is followed by another one, see maxLooks.
 	claimByKey = `
-with room as materialized (
-	select w.type, w.per, l.n
+with frozen as materialized (` + frozenSlots + `), room as materialized (
+	select w.type, w.per, l.n, coalesce(b.rank, 2147483647) as rank, coalesce(b.deadline, 'infinity') as deadline,
+		coalesce(b.id, 9223372036854775807) as id
 	from unnest($1::text[], $2::bigint[], $3::bigint[], $9::bigint[]) as w (type, lim, most, per),
 		lateral (
 			select case when w.most > 0 then least(w.lim, greatest(0, w.most - (
 				select count(*) from tasks h where h.type = w.type and h.counted and h.until is not null))) else w.lim end as n
 			where not exists (select from task_types m where m.type = w.type and m.mode = 'paused')
 		) l
+		left join lateral (
+			select t.rank, t.deadline, t.id from tasks t where t.type = w.type and t.state = 0 and exists (select from frozen)
+			order by t.rank, t.deadline, t.id offset 4 * l.n + ` + lookPast + ` limit 1
+		) b on true
 ), seen as materialized (
 	select o.per, o.n, j.* from room o, lateral (
 		select r.id, r.type, r.key, r.rank, r.deadline from tasks r
 		where r.type = o.type and r.state = 0
-			and r.slot + 4096 <> all (array(select m.slot from inbox_slots m where m.slot >= 4096 and m.state = 'frozen'))
+			and r.slot <> all (array(select slot from frozen)) and (r.rank, r.deadline, r.id) <= (o.rank, o.deadline, o.id)
 		order by r.rank, r.deadline, r.id limit case when o.per > 0 then 4 * o.n + least(o.n, 1) * 100 else o.n end
 		for update skip locked
 	) j
