@@ -98,6 +98,7 @@ type Engine struct {
 	*definitions.History
 	*explain.Explainer
 	*intake.Acceptor
+	*intake.Reruns
 	*records.Audits
 	*records.Runs
 	*steering.Steering
@@ -156,6 +157,7 @@ func New(o Options) (*Engine, error) {
 	e.Acceptor = intake.NewAcceptor(intake.Parts{
 		Inbox: o.Store.Inbox, Library: &e.library, Room: e.driver, Now: e.clock.Now, Lost: e.driver.Lost, Writes: health, Metrics: o.Metrics,
 	})
+	e.Reruns = &intake.Reruns{Runs: e.Runs, Acceptor: e.Acceptor}
 	e.Explainer = explain.New(o.Store, &e.library, settings, e.Effects)
 	e.Clusters, e.Transfers = clusters.NewClusters(o.Store.Documents, e.Bundle, e.clock.Now), transfers.NewTransfers(o.Store.Documents)
 	for _, t := range o.Types {

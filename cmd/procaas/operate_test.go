@@ -228,6 +228,28 @@ pipelines:
 	o.command(cli.ExitUsage, `there is no path "reward/silver"`, "runs", "list", "--handler", "reward/silver")
 }
 
+// A run that has ended is run again as a new one, and each of the two names the other.
+func TestRunsAreRunAgainByCommand(t *testing.T) {
+	t.Parallel()
+	o := operateNode(t, `
+pipelines:
+  - id: order
+    stages: [{id: book, handlers: [{id: book, set: {}}]}, {id: tell, handlers: [{id: user, set: {}}]}]
+`)
+	first, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "order", Key: "o-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.wait(model.Succeeded, 1)
+	o.command(cli.ExitFine, `(?s)would run again from stage tell: pipeline order, key o-1, version .*keeps the outcome of order/book/book`, "runs", "rerun", "o-1", "--from", "tell", "--dry-run")
+	o.command(cli.ExitFindings, `pipeline order has no stage "tells"; did you mean tell\?`, "runs", "rerun", "o-1", "--from", "tells")
+	o.command(cli.ExitFine, `now: each waits`, "runs", "rerun", "o-1", "--from", "tell", "--reason", "lost mails")
+	o.wait(model.Succeeded, 2)
+	o.command(cli.ExitFine, `rerun of  `+first.Run+` from stage tell \(by anonymous: lost mails\)`, "runs", "show", "o-1")
+	o.command(cli.ExitFine, `rerun as  `, "runs", "show", first.Run)
+	o.command(cli.ExitFine, `(?s)lost mails`, "audit", "--kind", "run")
+}
+
 // A name that nothing has is told, with what was meant: an empty list would look like good news.
 func TestUnknownNamesAreTold(t *testing.T) {
 	t.Parallel()

@@ -560,6 +560,34 @@ func (f *fakeEngine) MakeUpAll(ctx context.Context, filter store.RunFilter, by s
 	return f.RetryAll(ctx, filter, by)
 }
 
+// Rerun knows only the stage notify.
+func (f *fakeEngine) Rerun(ctx context.Context, id, stage string, by store.Actor) (checkpoint.RunView, error) {
+	p, err := f.RerunPlan(ctx, id, stage)
+	if err != nil {
+		return checkpoint.RunView{}, err
+	}
+	f.mu.Lock()
+	f.actors = append(f.actors, by)
+	receipt, err := f.accept(model.Event{Type: f.find(id).Event.Type, Key: p.Key, Payload: f.find(id).Event.Payload})
+	f.mu.Unlock()
+	if err != nil {
+		return checkpoint.RunView{}, err
+	}
+	v, err := f.RunByID(ctx, receipt.Run)
+	v.RerunOf, v.RerunFrom, v.RerunBy, v.RerunReason = id, stage, by.Name, by.Reason
+	return v, err
+}
+
+func (f *fakeEngine) RerunPlan(ctx context.Context, id, stage string) (engineintake.RerunPlan, error) {
+	v, err := f.RunByID(ctx, id)
+	if err == nil && (!v.Status.Ended() || stage != "" && stage != "notify") {
+		err = &engineintake.RerunError{Message: "run " + id + " cannot be run again: it has not ended, or pipeline " + v.Pipeline + " has no such stage"}
+	}
+	return engineintake.RerunPlan{Preview: true, Of: id, Pipeline: v.Pipeline, Flow: v.Flow, Key: v.Key, Stage: stage, Kept: []string{}}, err
+}
+
+func (f *fakeEngine) RerunAs(context.Context, string) (string, error) { return "", nil }
+
 func (f *fakeEngine) RetryAll(ctx context.Context, filter store.RunFilter, by store.Actor) (records.RunsDone, error) {
 	filter.Status = model.Failed
 	return f.each(ctx, filter, func(id string) error { _, err := f.Retry(ctx, id, by); return err })

@@ -277,6 +277,7 @@ func TestEverySteeringCallLooksAtPaths(t *testing.T) {
 		"retry-run":               {"/v1/runs/run-1/retry", ""},
 		"cancel-run":              {"/v1/runs/run-1/cancel", ""},
 		"migrate-run":             {"/v1/runs/run-1/migrate", ""},
+		"rerun-run":               {"/v1/runs/run-1/rerun", `{"from": "notify"}`},
 		"retry-runs":              {"/v1/runs/retry", `{"pipeline": "new-order-created"}`},
 		"make-up-runs":            {"/v1/runs/make-up", `{"handler": "new-order-created/notify/note"}`},
 		"cancel-runs":             {"/v1/runs/cancel", `{"handler": "mail/send", "status": "failed"}`},

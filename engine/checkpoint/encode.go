@@ -94,6 +94,9 @@ func (b jsonText) record(c *Run, r *Record) jsonText {
 		b = append(b, ']')
 	}
 	b = b.numberOr(`,"done":`, r.Done)
+	if r.Borrowed {
+		b = append(b, `,"borrowed":true`...)
+	}
 	if r.Undo != nil {
 		b = append(b, `,"undo":`...).record(c, r.Undo)
 	}

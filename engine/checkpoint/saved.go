@@ -39,9 +39,10 @@ type Record struct {
 	Wide     []string                   `json:"wide,omitempty"`
 	Tries    []Try                      `json:"tries,omitempty"`
 	Done     int                        `json:"done,omitempty"`
-	Undo     *Record                    `json:"undo,omitempty"`  // of its compensation
-	Call     *Run                       `json:"call,omitempty"`  // inside of the pipeline that it calls
-	Trail    []Record                   `json:"trail,omitempty"` // of a call that has ended
+	Borrowed bool                       `json:"borrowed,omitempty"` // what another run has done, and this one does not undo
+	Undo     *Record                    `json:"undo,omitempty"`     // of its compensation
+	Call     *Run                       `json:"call,omitempty"`     // inside of the pipeline that it calls
+	Trail    []Record                   `json:"trail,omitempty"`    // of a call that has ended
 }
 
 // A Try is one attempt.

@@ -25,6 +25,11 @@ type RunView struct {
 	Bundle      string         `json:"bundle,omitempty"`
 	Move        string         `json:"migrates_to,omitempty"` // the definition that it will go on by, when its calls under way have ended
 	Cancelling  string         `json:"cancelling,omitempty"`  // why an operator has cancelled it: it undoes what it has done, and ends then
+	RerunOf     string         `json:"rerun_of,omitempty"`    // the run that it runs again
+	RerunFrom   string         `json:"rerun_from,omitempty"`  // the stage from which it does; empty for the first
+	RerunBy     string         `json:"rerun_by,omitempty"`    // the operator who wanted it
+	RerunReason string         `json:"rerun_reason,omitempty"`
+	RerunAs     string         `json:"rerun_as,omitempty"` // the last run that runs it again; empty in lists
 	Generation  int            `json:"generation"`
 	Blocked     bool           `json:"blocked"`
 	Accepted    time.Time      `json:"accepted"`

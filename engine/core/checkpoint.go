@@ -60,7 +60,7 @@ func (r *record) save(path string) checkpoint.Record {
 		Path: path, Outcome: r.outcome, Attempts: r.attempts, Failures: r.failures, Unknown: r.unknown, Asked: r.asked,
 		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay, Held: r.held, Clock: r.clock,
 		Error: r.err, Class: r.class, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted, Heard: int(r.heard),
-		Each: r.each.save(), Saw: r.saw, Done: r.done,
+		Each: r.each.save(), Saw: r.saw, Done: r.done, Borrowed: r.borrowed,
 		Was: r.was, Wide: r.wide, Tries: r.tries,
 	}
 }
@@ -81,7 +81,7 @@ func (r *record) restore(saved checkpoint.Record) error {
 		unknown: saved.Unknown, asked: saved.Asked, held: saved.Held, clock: saved.Clock,
 		started: saved.Started, finished: saved.Finished, due: saved.Due,
 		err: saved.Error, class: saved.Class, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted,
-		heard: int64(saved.Heard), saw: saved.Saw, trail: saved.Trail, done: saved.Done,
+		heard: int64(saved.Heard), saw: saved.Saw, trail: saved.Trail, done: saved.Done, borrowed: saved.Borrowed,
 		was: saved.Was, wide: saved.Wide, tries: saved.Tries,
 	}
 	if err := r.check(); err != nil {

@@ -41,8 +41,9 @@ type record struct {
 
 	each *iteration // what became of the items of a for-each; nil before they are known
 
-	done int     // its place among the handlers that have succeeded and can be undone, from 1
-	undo *record // of its compensation; nil before that begins
+	borrowed bool    // another run has done it, and this one does not undo it
+	done     int     // its place among the handlers that have succeeded and can be undone, from 1
+	undo     *record // of its compensation; nil before that begins
 
 	sub   *Run                // inside of the pipeline that it calls; nil before, and when it is decided
 	trail []checkpoint.Record // what became of the handlers in there, for people, when it is

@@ -41,7 +41,7 @@ func (r *progress) toUndo() *planner.Step {
 	var last *planner.Step
 	for i, s := range r.plan.Steps {
 		rec := &r.records[i]
-		if s.Undo == nil || rec.outcome != model.OutcomeSucceeded || rec.wentOn() ||
+		if s.Undo == nil || rec.borrowed || rec.outcome != model.OutcomeSucceeded || rec.wentOn() ||
 			rec.undo != nil && rec.undo.decided() {
 			continue
 		}

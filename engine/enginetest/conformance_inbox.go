@@ -341,6 +341,38 @@ var inboxCases = []storeCase{
 			p.Errorf("want the wait for a switch to begin anew, have %s and %s before", now[5].Since, before[4].Since)
 		}
 	}},
+	{"an event that runs a run again is put on record, and found by that run", func(p *probe) {
+		first, node := p.event("k"), p.join()
+		p.accept(first)
+		p.finish(node, p.claimOne(node, first.ID))
+		p.accept(p.event("k")) // is in front of the following
+		again := func(reason string) model.Intake {
+			in := p.event("k")
+			in.Event.ID, in.Event.Start = in.ID, []byte(`{"stage":1}`)
+			in.Event.Rerun = &model.Rerun{Of: first.ID, Stage: "pay", By: "ann", Reason: reason}
+			return in
+		}
+		one, two, refused := again("one"), again("two"), again("refused")
+		refused.From = []string{}
+		refused.Event.At = time.Now().Add(time.Hour)
+		p.acceptFor(node, one, p.event("other"), two, refused, one)
+		for _, source := range []string{first.Event.Source, one.Event.Source} {
+			if last, err := p.Inbox.LastEvent(p.Context(), source); err != nil || last == two.ID {
+				p.Errorf("want reruns apart from the events of their source, have %q, %v", last, err)
+			}
+		}
+		if last, err := p.Inbox.LastEvent(p.Context(), model.RerunSource(first.ID)); err != nil || last != two.ID {
+			p.Errorf("want the last rerun %s, have %q, %v", two.ID, last, err)
+		}
+		r := p.wantStatus(one.ID, model.Waiting)
+		if !r.Blocked || string(r.Event.Start) != `{"stage":1}` || *r.Event.Rerun != *one.Event.Rerun {
+			p.Errorf("want the rerun behind the other run of its key, with its start, have %+v", r)
+		}
+		audit, err := p.Audits.Audit(p.Context(), store.AuditFilter{Kind: store.AuditRun, Limit: 10})
+		if err != nil || len(audit) != 2 || audit[0].Name != two.ID || audit[1].By != (store.Actor{Name: "ann", Reason: "one"}) {
+			p.Errorf("want one record of each rerun, have %+v, %v", audit, err)
+		}
+	}},
 	{"the last event of a source is known", func(p *probe) {
 		last := func(source, want string) {
 			p.Helper()

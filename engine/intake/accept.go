@@ -67,7 +67,7 @@ func NewAcceptor(p Parts) *Acceptor {
 func (a *Acceptor) Submit(ctx context.Context, events []Submission) ([]Submitted, error) {
 	events = slices.Clone(events)
 	for i := range events {
-		events[i].Event.Inner = false
+		events[i].Event.Inner, events[i].Event.Rerun = false, nil
 		if queue := events[i].Queue; queue != "" {
 			events[i].Event.Source, events[i].Event.Inner = model.TaskSource(queue), true
 		}

@@ -81,6 +81,9 @@ func Take(ctx context.Context, d *definitions.Definition, s Submission, now time
 		ev.Time = now.UTC() // after the hash, or the event would not be the same when it comes again
 	}
 	in, err := Route(d, ev)
+	if ev.Rerun != nil {
+		in.ID = ev.ID
+	}
 	if err == nil {
 		err = checkPayload(ctx, d.Bundle, ev)
 	}

@@ -183,6 +183,9 @@ func (m *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]
 		if out[i] = a; r == nil {
 			continue
 		}
+		if record, is := store.Rerun(in); is {
+			m.audit(record)
+		}
 		if in.Own && node != 0 && m.isReady(r, m.now()) {
 			c := m.give(r, node, in.Bundle)
 			out[i].Claimed = &c

@@ -2,6 +2,7 @@ package model
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"regexp"
 	"strings"
 	"time"
@@ -41,10 +42,26 @@ type Event struct {
 	// [tracing.Context] gives it; may be empty.
 	TraceParent, TraceState string
 
+	// Rerun says of which run this event begins another one, and Start is the checkpoint that it begins from: empty for the
+	// first stage. The engine sets them; nil for an event that stands for itself.
+	Rerun *Rerun
+	Start json.RawMessage
+
 	// Inner is true for the engine's own events: a run emitted it, a trigger fired it,
 	// or a task became it. Submitters cannot set it.
 	Inner bool
 }
+
+// A Rerun says what an operator wants to run again.
+type Rerun struct {
+	Of     string `json:"of"`              // the id of the run
+	Stage  string `json:"stage,omitempty"` // from which on; empty for all of it
+	By     string `json:"by"`              // the operator
+	Reason string `json:"reason,omitempty"`
+}
+
+// RerunSource is the source under which the events are known that run a run again. Their ids are those of their runs.
+func RerunSource(run string) string { return ReservedSource + "rerun/" + run }
 
 // emittedSpace is put before the source that an author has given to an emitted event.
 const emittedSpace = ReservedSource + "emitted/"
@@ -53,6 +70,9 @@ const emittedSpace = ReservedSource + "emitted/"
 // engine's own events are known apart from those of submitters: otherwise whoever
 // submits an event with an id to come would keep that event from ever happening.
 func (e Event) Namespace() string {
+	if e.Rerun != nil {
+		return RerunSource(e.Rerun.Of)
+	}
 	if !e.Inner || strings.HasPrefix(e.Source, ReservedSource) {
 		return e.Source
 	}

@@ -13,6 +13,7 @@ import (
 	"procaas/engine/definitions"
 	"procaas/engine/model"
 	"procaas/engine/planner"
+	"procaas/engine/records"
 	"procaas/engine/stats"
 	"procaas/engine/store"
 	"procaas/engine/taskrun"
@@ -50,10 +51,7 @@ func (j opening) begin() bool {
 	}
 	if len(c.Checkpoint) == 0 {
 		plan, ok := j.choose()
-		if ok {
-			j.run = core.Begin(plan, start)
-		}
-		return ok
+		return ok && j.start(plan, start)
 	}
 	plan := def.ByID[c.Pipeline]
 	if plan == nil {
@@ -66,6 +64,20 @@ func (j opening) begin() bool {
 	}
 	j.trace.Resume(j.run.Stage())
 	return true
+}
+
+// start begins the run, or from where it runs another one again. The definition may be another one than when that was
+// ordered.
+func (j opening) start(plan *planner.Plan, s core.Start) (ok bool) {
+	from := j.claimed.Event.Start
+	err := records.FitsStart(plan, j.claimed)
+	if err == nil {
+		j.run, err = core.Resume(plan, s, from)
+	}
+	if err != nil {
+		j.fail(plan.Pipeline.ID, fmt.Errorf("rerun of %s from stage %s: %w", j.claimed.Event.Rerun.Of, j.claimed.Event.Rerun.Stage, err))
+	}
+	return err == nil
 }
 
 // observe watches the run for the trial of a new version, when it is one that counts.

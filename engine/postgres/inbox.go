@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine/model"
+	"procaas/engine/sqlstore"
 	"procaas/engine/store"
 )
 
@@ -118,6 +119,9 @@ func (t *tx) accept(ctx context.Context, node int64, in []*intake) error {
 	t.queueFind(again)
 	t.queueInsert(insertRuns, in, node, &at.now)
 	t.queueStir(keys.heard(in))
+	if err := sqlstore.Audit(ctx, t, reruns(in)...); err != nil {
+		return err
+	}
 	return t.commit(ctx)
 }
 
@@ -130,6 +134,16 @@ func (t *tx) queueServing(node int64) *string {
 		t.queue(findServing).QueryRow(value(&serving))
 	}
 	return &serving
+}
+
+// reruns lists the records of events that run other runs again.
+func reruns(in []*intake) (records []store.Audited) {
+	for _, r := range in {
+		if record, is := store.Rerun(r.Intake); is && !r.left {
+			records = append(records, record)
+		}
+	}
+	return records
 }
 
 // heard lists the keys whose parked runs wait for events, if one has come.

@@ -40,7 +40,11 @@ func (o *Runs) RunByID(ctx context.Context, id string) (checkpoint.RunView, erro
 	if err != nil {
 		return checkpoint.RunView{}, fmt.Errorf("run %s: %w", id, err)
 	}
-	return View(r), nil
+	v := View(r)
+	if v.Status.Ended() {
+		v.RerunAs, err = o.RerunAs(ctx, id)
+	}
+	return v, err
 }
 
 // RunStatus returns how far a run is.

@@ -2,10 +2,14 @@ package records
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"fmt"
 
 	"procaas/engine/checkpoint"
+	"procaas/engine/core"
 	"procaas/engine/model"
+	"procaas/engine/planner"
 	"procaas/engine/store"
 )
 
@@ -29,6 +33,9 @@ func view(r store.RunRecord, whole bool) checkpoint.RunView {
 		Started: model.TimeOrNil(r.Started), Finished: model.TimeOrNil(r.Ended), Due: model.TimeOrNil(r.Due),
 		FailedPath: r.FailedPath, Error: r.Error, ErrorClass: r.ErrorClass, Reason: r.Reason,
 		Handlers: []checkpoint.HandlerView{},
+	}
+	if again := r.Event.Rerun; again != nil {
+		v.RerunOf, v.RerunFrom, v.RerunBy, v.RerunReason = again.Of, again.Stage, again.By, again.Reason
 	}
 	if whole {
 		v.SharedState, v.Event.Payload = map[string]any{}, r.Event.Payload
@@ -60,4 +67,23 @@ func view(r store.RunRecord, whole bool) checkpoint.RunView {
 		v.Error += err.Error()
 	}
 	return v
+}
+
+// FitsStart tells why a run cannot begin with a plan from the checkpoint that its event brings along; nil when it can.
+func FitsStart(plan *planner.Plan, c *store.Claimed) error {
+	if len(c.Event.Start) == 0 {
+		return nil
+	}
+	return core.Fits(nil, plan, View(store.RunRecord{
+		ID: c.ID, Event: c.Event, Flow: c.Flow, Key: c.Key, Status: model.Waiting, Pipeline: plan.Pipeline.ID, Checkpoint: c.Event.Start,
+	}))
+}
+
+// RerunAs returns the last run that runs a run again; empty when none does.
+func (o *Runs) RerunAs(ctx context.Context, id string) (string, error) {
+	last, err := o.Store.Inbox.LastEvent(ctx, model.RerunSource(id))
+	if err != nil {
+		return "", fmt.Errorf("reruns of run %s: %w", id, err)
+	}
+	return last, nil
 }

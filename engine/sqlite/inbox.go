@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine/model"
+	"procaas/engine/sqlstore"
 	"procaas/engine/store"
 )
 
@@ -103,6 +104,11 @@ func (t *tx) accept(node int64, r model.Intake, event []byte) (store.Accepted, e
 		return store.Accepted{}, err
 	}
 	t.ready = t.ready || place == ready
+	if record, is := store.Rerun(r); is {
+		if err := t.share(func(s sqlstore.Tx) error { return sqlstore.Audit(context.Background(), s, record) }); err != nil {
+			return store.Accepted{}, err
+		}
+	}
 	if listens {
 		if err := t.stir(r.Flow, r.Key); err != nil {
 			return store.Accepted{}, err

@@ -117,6 +117,8 @@ type AuditedRun struct {
 	Bundle     string       `json:"bundle,omitempty"`      // of one that is moved
 	MigratesTo string       `json:"migrates_to,omitempty"` // its node will move it
 	MakesUp    string       `json:"makes_up,omitempty"`    // the handler that it does after it had ended
+	RerunOf    string       `json:"rerun_of,omitempty"`    // the run that it runs again
+	RerunFrom  string       `json:"rerun_from,omitempty"`  // the stage from which it does; empty for the first
 }
 
 // Retried makes the record of a retry of the run by an operator; the revision is
@@ -130,6 +132,16 @@ func (r AuditedRun) Retried(id string, by Actor) Audited {
 func (r AuditedRun) MadeUp(m MakeUp, by Actor) Audited {
 	after := AuditedRun{Pipeline: r.Pipeline, Status: model.Waiting, Generation: r.Generation + 1, MakesUp: m.Path}
 	return Audited{Kind: AuditRun, Name: m.Run, By: by, Before: model.EncodeJSON(r), After: model.EncodeJSON(after)}
+}
+
+// Rerun makes the record of a run that runs another one again, when the event is of such a one. It tells of the new run.
+func Rerun(in model.Intake) (record Audited, is bool) {
+	r := in.Event.Rerun
+	if r == nil {
+		return record, false
+	}
+	after := AuditedRun{Pipeline: in.Pipeline, Status: model.Waiting, RerunOf: r.Of, RerunFrom: r.Stage}
+	return Audited{Kind: AuditRun, Name: in.ID, By: Actor{Name: r.By, Reason: r.Reason}, After: model.EncodeJSON(after)}, true
 }
 
 // Cancelled does so for a cancellation.

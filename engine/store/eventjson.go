@@ -31,6 +31,8 @@ type storedEvent struct {
 	TraceParent string          `json:"traceparent,omitempty"`
 	TraceState  string          `json:"tracestate,omitempty"`
 	Inner       bool            `json:"inner,omitempty"`
+	Rerun       *model.Rerun    `json:"rerun,omitempty"`
+	Start       json.RawMessage `json:"start,omitempty"`
 }
 
 // EncodeEvent writes an event as stores keep it. A number comes back from
@@ -45,6 +47,7 @@ func EncodeEvent(e model.Event) ([]byte, error) {
 		ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time, Key: e.Key, Payload: payload,
 		At: e.At, Tolerance: e.DelayTolerance, Priority: e.Priority, Identity: e.Identity, Inner: e.Inner,
 		Hops: e.Hops, ChainSince: e.ChainSince, TraceParent: e.TraceParent, TraceState: e.TraceState,
+		Rerun: e.Rerun, Start: e.Start,
 	})
 }
 
@@ -54,6 +57,7 @@ func (s *storedEvent) event() model.Event {
 		ID: s.ID, Source: s.Source, Type: s.Type, Time: s.Time, Key: s.Key,
 		At: s.At, DelayTolerance: s.Tolerance, Priority: s.Priority, Identity: s.Identity, Inner: s.Inner,
 		Hops: s.Hops, ChainSince: s.ChainSince, TraceParent: s.TraceParent, TraceState: s.TraceState,
+		Rerun: s.Rerun, Start: s.Start,
 	}
 }
 
@@ -63,12 +67,13 @@ type skipped struct{}
 // UnmarshalJSON implements [json.Unmarshaler].
 func (*skipped) UnmarshalJSON([]byte) error { return nil }
 
-// DecodeBrief is [DecodeEvent] without the payload, of which nothing is kept.
+// DecodeBrief is [DecodeEvent] without what can be large, of which nothing is kept: the payload, and the start of a rerun.
 func DecodeBrief(data []byte) (model.Event, error) {
 	var s struct {
 		storedEvent
 
 		Payload skipped `json:"payload"`
+		Start   skipped `json:"start"`
 	}
 	if err := json.Unmarshal(data, &s); err != nil {
 		return model.Event{}, fmt.Errorf("stored event: %w", err)

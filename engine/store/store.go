@@ -80,7 +80,8 @@ type Inbox interface {
 	// the result is a duplicate, with another one [ErrConflict]. The error is for the whole batch. Nothing is stored if it
 	// is [ErrFenced] or reports invalid data. After any other error the outcome is unknown: accept events marked Dedup
 	// again to find out. With a node other than 0, the node owns runs marked Own that may start at once, as if it had
-	// claimed them. The error is [ErrFenced] if that node may no longer own runs.
+	// claimed them. The error is [ErrFenced] if that node may no longer own runs. An event with a Rerun is stored with its
+	// audit record, see [Rerun].
 	//
 	// If Intake.From is set and does not contain the state of the entity, the result is [ErrRejected]. This applies only
 	// if the entity has no run that waits, runs, is parked or blocks, including earlier events of the batch. Scheduled

@@ -79,6 +79,7 @@ var Needs = map[string]Need{
 	"page":         free, // serveConsole lets people in
 	"retry-run":    steers,
 	"cancel-run":   steers,
+	"rerun-run":    steers,
 	"retry-runs":   steers,
 	"make-up-runs": steers,
 	"cancel-runs":  steers,

@@ -14,6 +14,7 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
 	"procaas/engine/explain"
+	"procaas/engine/intake"
 	"procaas/engine/records"
 	"procaas/engine/store"
 )
@@ -130,6 +131,18 @@ func (c runsCalls) Cancel(ctx context.Context, id, reason string) (checkpoint.Ru
 func (c runsCalls) Abandon(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
 	how := wire.Cancellation{Reason: reason, Compensate: new(bool)}
 	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel", how, nil)
+}
+
+// Rerun runs a run again as a new one, from a stage on, or all of it when that is empty. The reason may be empty.
+func (c runsCalls) Rerun(ctx context.Context, id, stage, reason string) (checkpoint.RunView, error) {
+	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/rerun",
+		wire.Rerun{From: stage, Reason: reason}, nil)
+}
+
+// RerunPlan tells what Rerun would do.
+func (c runsCalls) RerunPlan(ctx context.Context, id, stage string) (intake.RerunPlan, error) {
+	return send[intake.RerunPlan](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/rerun",
+		wire.Rerun{From: stage, Preview: true}, nil)
 }
 
 // Preview returns which runs would be retried or cancelled.

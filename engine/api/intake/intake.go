@@ -200,11 +200,11 @@ func taskEvent(f *rest.Fields, now time.Time) model.Event {
 // eventProblem says why one event was refused. field translates a name of the
 // event to the place where its sender wrote it.
 func eventProblem(err error, field func(string) string) *problem.Problem {
+	p := problem.Of(err)
 	var refused *engineintake.Error
 	if !errors.As(err, &refused) {
-		return problem.Of(err)
+		return p
 	}
-	p := problem.New(problem.KnownCode(refused.Code, problem.InvalidEvent), "%s", refused.Message)
 	for _, f := range refused.Faults {
 		p.At(problem.Fault{Location: field(f.Path[0]) + pointerTo(f.Path[1:]), Message: f.Message})
 	}

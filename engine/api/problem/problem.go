@@ -93,6 +93,7 @@ const (
 	EventRejected    = "event_rejected"
 	RunNotFailed     = "run_not_failed"
 	RunFinished      = "run_already_finished"
+	RerunRefused     = "rerun_refused"
 	RunUndoing       = "run_undoing"
 	LengthRequired   = "length_required"
 	ConfigChanged    = "config_changed"
@@ -183,6 +184,7 @@ var Table = map[string]Meaning{
 	EventRejected:    {http.StatusConflict, "The entity's state does not allow the event"},
 	RunNotFailed:     {http.StatusConflict, "Only a run that has failed or waits for an operator can be retried"},
 	RunFinished:      {http.StatusConflict, "The run has already finished"},
+	RerunRefused:     {http.StatusConflict, "The run cannot be run again like this"},
 	RunUndoing:       {http.StatusConflict, "The run is cancelled already, and undoes what it has done"},
 	LengthRequired:   {http.StatusLengthRequired, "The length of the body must be announced"},
 	ConfigChanged:    {http.StatusPreconditionFailed, "The setting has changed meanwhile"},
@@ -257,6 +259,9 @@ func Of(err error) *Problem {
 	}
 	if over, ok := errors.AsType[*intake.OverloadError](err); ok {
 		return overloaded(over)
+	}
+	if refused, ok := errors.AsType[*intake.Error](err); ok {
+		return New(KnownCode(refused.Code, InvalidEvent), "%s", refused.Message)
 	}
 	switch {
 	case errors.Is(err, store.ErrLost):

@@ -13,6 +13,7 @@ import (
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
 	"procaas/engine/explain"
+	"procaas/engine/intake"
 	"procaas/engine/model"
 	"procaas/engine/records"
 	"procaas/engine/store"
@@ -42,6 +43,11 @@ type Steerer interface {
 	Retry(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
 	Cancel(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
 	Abandon(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
+
+	// Rerun runs a run again as a new one, from a stage on or all of it, and RerunPlan says what that would do.
+	Rerun(ctx context.Context, id, stage string, by store.Actor) (checkpoint.RunView, error)
+	RerunPlan(ctx context.Context, id, stage string) (intake.RerunPlan, error)
+
 	Preview(ctx context.Context, f store.RunFilter) (records.RunsPreview, error)
 	RetryAll(ctx context.Context, f store.RunFilter, by store.Actor) (records.RunsDone, error)
 	CancelAll(ctx context.Context, f store.RunFilter, by store.Actor) (records.RunsDone, error)
@@ -122,6 +128,23 @@ func (g *Group) Operations() []rest.Operation {
 				"handler first. Meanwhile `cancelling` has the reason. Any other run ends at once, or when its node has aborted its calls.",
 			Example: wire.Cancellation{Reason: "wrong city"}, Replies: rest.OK("The run."), Refusals: and(problem.RunFinished, problem.RunUndoing),
 		}, g.cancel),
+		rest.Typed(rest.Operation{
+			Method: http.MethodPost, Path: "/v1/runs/{id}/rerun", ID: "rerun-run", Tag: "runs", Summary: "Run a run again",
+			About: "Starts a new run with the event of a run that has ended: succeeded, failed, cancelled or ignored. The new run has its " +
+				"own id and its own idempotency keys, so services do its calls again. It uses the present definition, and waits behind the " +
+				"other runs of its key. `rerun_of` and `rerun_as` link the two runs.\n\n" +
+				"With `from`, the new run starts at that stage. Outcomes of earlier stages come from the old run, and so does the shared " +
+				"state before the stage. Names that the old run has saved to its key are read from the key. The new run does not compensate " +
+				"what the old one has done.\n\n" +
+				"The server refuses the call if the run blocks its key, if another rerun of it has not ended, or if the state before `from` " +
+				"is not known or does not fit the present definition.",
+			Example: wire.Rerun{From: "charge", Reason: "the charge was refunded by mistake"},
+			Replies: []rest.Reply{{
+				About: "The new run, or with `preview` what would happen.", Body: checkpoint.RunView{}, Or: []any{intake.RerunPlan{}},
+			}},
+			Refusals: and(problem.RerunRefused, problem.EventRejected, problem.UnknownEventType, problem.MissingKey, problem.InvalidEvent,
+				problem.InvalidPayload, problem.Overloaded, problem.TooLong),
+		}, g.rerun),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/flows/{flow}/keys/{key}", ID: "get-key", Tag: "runs", Summary: "Read a key of a flow",
 			About:    "A key without events is in its initial state. Encode a slash in a key as %2F.",
@@ -228,6 +251,26 @@ func (g *Group) cancel(c *rest.Call, in *cancelRun) (run checkpoint.RunView, err
 			"run %s is cancelled already, and undoes what it has done; \"compensate\": false (--no-compensate) ends it as it is", in.ID)
 	}
 	return run, runProblem(err, in.ID)
+}
+
+type rerunRun struct {
+	runPath
+	Body wire.Rerun `required:"false"`
+}
+
+func (g *Group) rerun(c *rest.Call, in *rerunRun) (reply any, err error) {
+	if err := g.maySteer(c, in.ID, pipelineOf); err != nil {
+		return nil, err
+	}
+	if in.Body.Preview {
+		reply, err = g.Steer.RerunPlan(c.Context(), in.ID, in.Body.From)
+	} else {
+		reply, err = g.Steer.Rerun(c.Context(), in.ID, in.Body.From, c.Actor(in.Body.Reason))
+	}
+	if refused, ok := errors.AsType[*intake.RerunError](err); ok {
+		err = problem.New(problem.RerunRefused, "%s", refused)
+	}
+	return reply, runProblem(err, in.ID)
 }
 
 // declined reports whether what is true by default was said to be false.

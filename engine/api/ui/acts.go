@@ -28,6 +28,7 @@ type Steering interface {
 	Retry(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
 	Cancel(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
 	Abandon(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error)
+	Rerun(ctx context.Context, id, stage string, by store.Actor) (checkpoint.RunView, error)
 	RetryAll(ctx context.Context, f store.RunFilter, by store.Actor) (records.RunsDone, error)
 	CancelAll(ctx context.Context, f store.RunFilter, by store.Actor) (records.RunsDone, error)
 }
@@ -311,6 +312,10 @@ func (c *Console) steer(w http.ResponseWriter, r *http.Request) error {
 		_, err = c.o.Engine.Cancel(r.Context(), id, c.by(r))
 	case "abandon":
 		_, err = c.o.Engine.Abandon(r.Context(), id, c.by(r))
+	case "rerun":
+		var again checkpoint.RunView
+		again, err = c.o.Engine.Rerun(r.Context(), id, r.FormValue("from"), c.by(r))
+		id = again.ID
 	default:
 		err = &Refused{http.StatusBadRequest, "The form is damaged: it does not say what to do."}
 	}

@@ -19,6 +19,7 @@ import (
 
 // Runs reads runs and the keys that they are of.
 type Runs interface {
+	RerunAs(ctx context.Context, id string) (string, error)
 	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)
 	Story(ctx context.Context, run string) (explain.Story, error)
 	Explain(ctx context.Context, run, path string) (explain.Explanation, error)
@@ -36,6 +37,7 @@ type runData struct {
 	Took     string
 	Graph    *graph // nil when the definition has lost its pipeline
 	May      bool   // the reader may retry and cancel it
+	MayAll   bool   // and run all of it again
 	Trace    string // the address of its trace; empty for none
 	Task     *task  // the event that it waits for; nil for none
 }
@@ -60,7 +62,8 @@ func (c *Console) run(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	d.May = c.may(r, cmp.Or(d.Run.FailedPath, d.Run.Pipeline)) == nil || c.may(r, d.Run.Pipeline) == nil
+	d.MayAll = c.may(r, d.Run.Pipeline) == nil
+	d.May = d.MayAll || c.may(r, cmp.Or(d.Run.FailedPath, d.Run.Pipeline)) == nil
 	if c.o.TraceURL != "" {
 		id := tracing.ID(d.Run.ID, d.Run.Event.Trace[0], d.Run.Event.Trace[1])
 		d.Trace = strings.ReplaceAll(c.o.TraceURL, "{trace_id}", id.String())
@@ -89,6 +92,11 @@ func (c *Console) runData(ctx context.Context, id string) (d runData, err error)
 	d.Run = d.Story.Run
 	d.Task = c.taskOf(d.Run)
 	d.Took = took(&d.Run.Accepted, d.Run.Finished)
+	if d.Run.Status.Ended() {
+		if d.Run.RerunAs, err = c.o.Engine.RerunAs(ctx, id); err != nil {
+			return d, err
+		}
+	}
 	d.draw(time.Now())
 	for _, v := range c.plans() {
 		if v.Pipeline == d.Run.Pipeline {

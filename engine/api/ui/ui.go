@@ -19,6 +19,7 @@ import (
 	"procaas/engine/credentials"
 	"procaas/engine/explain"
 	"procaas/engine/guard"
+	"procaas/engine/intake"
 	"procaas/engine/planner"
 	"procaas/engine/records"
 	"procaas/engine/stats"
@@ -307,7 +308,7 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status, text = http.StatusNotFound, err.Error()
 	case errors.Is(err, store.ErrNotFound):
 		status, text = http.StatusNotFound, "There is no such run. The server deletes runs after their retention."
-	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrStale):
+	case errors.As(err, new(*intake.RerunError)), errors.As(err, new(*intake.Error)), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrStale):
 		status, text = http.StatusConflict, err.Error()
 	default:
 		c.o.Log.Warn("page cannot be shown", "path", r.URL.Path, "error", err)

@@ -51,6 +51,13 @@ type Migration struct {
 	Reason  string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit."`
 }
 
+// A Rerun is the optional body of the call that runs a run again.
+type Rerun struct {
+	From    string `json:"from,omitempty" maxLength:"256" doc:"The stage from which the new run begins: its id, or pipeline/stage. What the run did before stays. The default is the first stage."`
+	Preview bool   `json:"preview,omitempty" doc:"true changes nothing, and returns what would happen."`
+	Reason  string `json:"reason,omitempty" maxLength:"512" doc:"The reason, for people and the audit. The new run stores it."`
+}
+
 // NewRedrive makes the body of a call that does something to the runs that a
 // filter chooses.
 func NewRedrive(f store.RunFilter) Redrive {

@@ -17,8 +17,8 @@ import (
 )
 
 func runsCommand() *cobra.Command {
-	return group(&cobra.Command{Use: "runs", Short: "List, show, retry, cancel, make up and migrate runs of a server"},
-		runsList(), runsShow(), runsRetry(), runsCancel(), runsMakeUp(), runsMigrate())
+	return group(&cobra.Command{Use: "runs", Short: "List, show, retry, cancel, rerun, make up and migrate runs of a server"},
+		runsList(), runsShow(), runsRetry(), runsCancel(), runsRerun(), runsMakeUp(), runsMigrate())
 }
 
 func runsList() *cobra.Command {
@@ -97,6 +97,12 @@ func runsShow() *cobra.Command {
 func showRun(q *cli.Call, v checkpoint.RunView) error {
 	fmt.Fprintf(q.Out, "run       %s\npipeline  %s\nversion   %s\nflow      %s\nkey       %s\nevent     %s %s\naccepted  %s\n",
 		v.ID, v.Pipeline, version(v), v.Flow, v.Key, v.Event.Type, v.Event.ID, v.Accepted.Local().Format(time.RFC3339Nano))
+	if v.RerunOf != "" {
+		fmt.Fprintf(q.Out, "rerun of  %s%s%s\n", v.RerunOf, fromStage(v.RerunFrom), orderedBy(v.RerunBy, v.RerunReason))
+	}
+	if v.RerunAs != "" {
+		fmt.Fprintf(q.Out, "rerun as  %s\n", v.RerunAs)
+	}
 	fmt.Fprint(q.Out, runview.Behind(q, v)+runview.Before(q, v))
 	tree := runview.Tree{W: q.Out, Color: cli.Colorful(q.Out)}
 	tree.Show(v)

@@ -1,0 +1,87 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
+	"procaas/engine/planner"
+)
+
+// Rerun makes the checkpoint from which another run does again, from a stage on, what a run that has ended has done. What
+// came of the stages before stays, the shared state is as it was before the stage, and what was done before is not the
+// other run's to undo. Names of the flow that the key has been given are read from the key again.
+func Rerun(p *planner.Plan, saved []byte, stage string) ([]byte, error) {
+	at, err := stageOf(p, stage)
+	if err != nil {
+		return nil, err
+	}
+	if len(saved) == 0 {
+		return nil, errors.New("it has not begun")
+	}
+	c, err := checkpoint.Read(saved)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.Undoing:
+		return nil, errors.New("it has undone what it had done")
+	case at > c.Stage && c.Ended != model.Succeeded:
+		return nil, fmt.Errorf("it has not reached stage %s: it ended in stage %s", stage, p.Stages[c.Stage].ID)
+	}
+	from := checkpoint.Run{Format: checkpoint.Format, Pipeline: c.Pipeline, Stage: at, Shared: c.Shared}
+	lost := map[string]string{} // names whose values before the stage are not known, and who changed them
+	for _, h := range slices.Backward(c.Handlers) {
+		s := p.ByPath[h.Path]
+		switch {
+		case s == nil:
+			return nil, fmt.Errorf("its version has no handler %s", h.Path)
+		case s.Stage >= at:
+			maps.Copy(from.Shared, h.Was)
+			maps.DeleteFunc(lost, func(name, _ string) bool { _, was := h.Was[name]; return was })
+			for _, name := range h.Wide {
+				lost[name] = h.Path
+			}
+			continue
+		case h.Outcome == "":
+			continue // detached, and not decided
+		}
+		h.Borrowed, h.Undo = true, nil
+		from.Handlers = append(from.Handlers, h)
+		from.Wrote = append(append(from.Wrote, slices.Collect(maps.Keys(h.Was))...), h.Wide...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(lost)) {
+		return nil, fmt.Errorf("shared-state.%s is not known as it was before stage %s: it had more than %d bytes when %s replaced it",
+			name, stage, maxSeen, lost[name])
+	}
+	slices.Reverse(from.Handlers)
+	slices.Sort(from.Wrote)
+	from.Wrote = slices.Compact(from.Wrote)
+	for _, n := range p.Shared {
+		if n.Kept && (c.Ended == model.Succeeded || !slices.Contains(from.Wrote, n.Name)) {
+			delete(from.Shared, n.Name)
+			from.Wrote = slices.DeleteFunc(from.Wrote, func(name string) bool { return name == n.Name })
+		}
+	}
+	return from.Encode(), nil
+}
+
+// stageOf finds a stage by its id, or its path.
+func stageOf(p *planner.Plan, stage string) (int, error) {
+	var known []string
+	for i, s := range p.Stages {
+		if stage == s.ID || stage == p.Pipeline.ID+"/"+s.ID {
+			return i, nil
+		}
+		known = append(known, s.ID)
+	}
+	text := fmt.Sprintf("pipeline %s has no stage %q", p.Pipeline.ID, stage)
+	if near := diag.Suggest(stage, known); near != "" {
+		return 0, fmt.Errorf("%s; did you mean %s?", text, near)
+	}
+	return 0, fmt.Errorf("%s; want one of %s", text, strings.Join(known, ", "))
+}

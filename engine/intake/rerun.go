@@ -1,0 +1,152 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"procaas/engine/checkpoint"
+	"procaas/engine/core"
+	"procaas/engine/definitions"
+	"procaas/engine/model"
+	"procaas/engine/planner"
+	"procaas/engine/records"
+	"procaas/engine/store"
+)
+
+// This file runs a run again. The new run is that of a new event with the same content: it waits behind the others of
+// its key, and begins by the definition that is present then. From a later stage on, the event brings the checkpoint along.
+
+// Reruns runs runs again.
+type Reruns struct {
+	Runs     *records.Runs
+	Acceptor *Acceptor
+}
+
+// A RerunError says why a run cannot be run again.
+type RerunError struct{ Message string }
+
+// Error implements error.
+func (e *RerunError) Error() string { return e.Message }
+
+// A RerunPlan tells what a rerun would do.
+type RerunPlan struct {
+	Preview  bool     `json:"preview"`  // true
+	Of       string   `json:"rerun_of"` // the id of the run
+	Pipeline string   `json:"pipeline"` // the one expected to serve it
+	Flow     string   `json:"flow"`
+	Key      string   `json:"key"`
+	Bundle   string   `json:"bundle"`     // the version that new runs begin by
+	Was      string   `json:"old_bundle"` // the version of the run that is run again; empty for one that has not begun
+	Stage    string   `json:"from"`       // from which it begins; empty for the first
+	Kept     []string `json:"kept"`       // handlers that are not called again
+	Ahead    int      `json:"ahead"`      // runs of its key that go first
+	Behind   string   `json:"behind"`     // the failed run of its key that keeps it waiting; empty for none
+}
+
+// Rerun runs a run again that has ended, from a stage on, or all of it when that is empty. The view is of the new run.
+// The error is a [*RerunError] when that cannot be done, or an [*Error] when the event would be refused today.
+func (o *Reruns) Rerun(ctx context.Context, id, stage string, by store.Actor) (checkpoint.RunView, error) {
+	_, ev, err := o.planRerun(ctx, id, stage)
+	if err != nil {
+		return checkpoint.RunView{}, err
+	}
+	ev.Rerun.By, ev.Rerun.Reason = by.Name, by.Reason
+	receipt, err := o.Acceptor.SubmitOne(ctx, Submission{Event: ev})
+	if err != nil {
+		return checkpoint.RunView{}, fmt.Errorf("rerun run %s: %w", id, err)
+	}
+	return o.Runs.RunByID(ctx, receipt.Run)
+}
+
+// RerunPlan tells what Rerun would do. Its errors are those of Rerun.
+func (o *Reruns) RerunPlan(ctx context.Context, id, stage string) (RerunPlan, error) {
+	p, _, err := o.planRerun(ctx, id, stage)
+	return p, err
+}
+
+func (o *Reruns) planRerun(ctx context.Context, id, stage string) (p RerunPlan, ev model.Event, err error) {
+	refuse := func(format string, args ...any) (RerunPlan, model.Event, error) {
+		return p, ev, &RerunError{fmt.Sprintf("run %s cannot be run again: ", id) + fmt.Sprintf(format, args...)}
+	}
+	r, err := o.Runs.Store.Runs.Run(ctx, id)
+	if err != nil {
+		return p, ev, fmt.Errorf("run %s: %w", id, err)
+	}
+	entity, err := o.Runs.Store.Runs.Entity(ctx, r.Flow, r.Key)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return p, ev, fmt.Errorf("run %s: %w", id, err)
+	}
+	switch {
+	case !r.Status.Ended():
+		return refuse("it has not ended, it is %s; wait for its end, or cancel it", r.Status)
+	case r.Ordered && entity.Blocked == id:
+		return refuse("it has failed, and the later runs of its key wait for it; resume it with procaas runs retry, or cancel it first")
+	}
+	if last, err := o.Runs.RerunAs(ctx, id); err != nil {
+		return p, ev, err
+	} else if again, err := o.Runs.Store.Runs.Run(ctx, last); last != "" && err == nil && !again.Status.Ended() {
+		return refuse("run %s already does, and is %s", last, again.Status)
+	}
+	d := o.Runs.Library.Present()
+	ev = r.Event
+	ev.ID, ev.At, ev.Identity, ev.TraceParent, ev.TraceState = NewID(), time.Time{}, "", "", ""
+	ev.Hops, ev.ChainSince, ev.Rerun = 0, time.Time{}, &model.Rerun{Of: id, Stage: stage}
+	p = RerunPlan{Preview: true, Of: id, Stage: stage, Bundle: d.Bundle.Hash, Was: r.Bundle, Kept: []string{}}
+	if ev.Start = nil; stage != "" {
+		why, err := o.startAt(ctx, d, r, &p, &ev)
+		if err != nil {
+			return p, ev, err
+		} else if why != nil {
+			return refuse("%s", why)
+		}
+	}
+	in, err := Take(ctx, d, Submission{Event: ev}, r.Accepted)
+	if err != nil {
+		return p, ev, err
+	}
+	p.Pipeline, p.Flow, p.Key = in.Pipeline, in.Flow, in.Key
+	if in.Flow != r.Flow || in.Key != r.Key {
+		if entity, err = o.Runs.Store.Runs.Entity(ctx, in.Flow, in.Key); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return p, ev, fmt.Errorf("run %s: %w", id, err)
+		}
+	}
+	if in.Ordered {
+		p.Ahead, p.Behind = entity.Waiting, entity.Blocked
+	}
+	if in.Ordered && in.From != nil && p.Ahead == 0 && p.Behind == "" && !slices.Contains(in.From, entity.State) {
+		return refuse("%s", records.FitsState(&planner.Plan{Flow: d.Bundle.Flow(in.Flow)}, entity.State, ev.Type))
+	}
+	return p, ev, nil
+}
+
+// startAt finds out where the run begins that runs another one again from a stage on. why says why it cannot.
+func (o *Reruns) startAt(ctx context.Context, d *definitions.Definition, r store.RunRecord, p *RerunPlan, ev *model.Event) (why, err error) {
+	if r.Bundle == "" {
+		return errors.New("it has not begun, so that no stage of it is known; leave out from (--from)"), nil
+	}
+	old, err := o.Runs.Library.Get(ctx, r.Bundle)
+	if err != nil && !errors.Is(err, definitions.ErrUnusable) {
+		return nil, err
+	}
+	if err != nil || old.ByID[r.Pipeline] == nil {
+		return errors.New("its version is gone, and with it what its stages did; leave out from (--from)"), nil
+	}
+	if ev.Start, why = core.Rerun(old.ByID[r.Pipeline], r.Checkpoint, p.Stage); why != nil {
+		return why, nil
+	}
+	r.Checkpoint, r.Status = ev.Start, model.Waiting
+	if why, err = o.Runs.Fits(ctx, d, r); err != nil {
+		return nil, err
+	} else if why != nil {
+		return fmt.Errorf("its state before stage %s does not fit the present definition: %w; leave out from (--from) to run all of it",
+			p.Stage, why), nil
+	}
+	v := records.View(r)
+	for _, h := range v.Handlers {
+		p.Kept = append(p.Kept, h.Ref())
+	}
+	return nil, nil
+}
