@@ -136,8 +136,8 @@ func (g *Group) Operations() []rest.Operation {
 				"With `from`, the new run starts at that stage. Outcomes of earlier stages come from the old run, and so does the shared " +
 				"state before the stage. Names that the old run has saved to its key are read from the key. The new run does not compensate " +
 				"what the old one has done.\n\n" +
-				"The server refuses the call if the run blocks its key, if another rerun of it has not ended, or if the state before `from` " +
-				"is not known or does not fit the present definition.",
+				"The server refuses the call if the run blocks its key, or if another rerun of it has not ended. It also refuses it if the " +
+				"state before `from` is not known, or does not fit the present definition.",
 			Example: wire.Rerun{From: "charge", Reason: "the charge was refunded by mistake"},
 			Replies: []rest.Reply{{
 				About: "The new run, or with `preview` what would happen.", Body: checkpoint.RunView{}, Or: []any{intake.RerunPlan{}},
