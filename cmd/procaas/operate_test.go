@@ -250,6 +250,22 @@ pipelines:
 	o.command(cli.ExitFine, `(?s)lost mails`, "audit", "--kind", "run")
 }
 
+// Runs are found, retried and cancelled by the labels of their events.
+func TestRunsAreFoundByLabels(t *testing.T) {
+	t.Parallel()
+	o := operateNode(t, failing)
+	o.command(cli.ExitFine, `"run"`, "submit", "--type", "work", "--label", "city=berlin", "--label", "vip=yes")
+	o.command(cli.ExitFine, `"run"`, "submit", "--type", "work")
+	o.command(cli.ExitUsage, `--label: want labels such as`, "submit", "--type", "work", "--label", "berlin")
+	o.wait(model.Failed, 2)
+	o.command(cli.ExitFine, `(?s)^RUN[^\n]*\n[^\n]*\[city=berlin,vip=yes\]\n$`, "runs", "list", "--label", "city", "--label", "vip=yes")
+	o.command(cli.ExitFine, `^RUN.*\n$`, "runs", "list", "--label", "city=bern")
+	o.command(cli.ExitUsage, `--label: label "c ty": want a name`, "runs", "list", "--label", "c ty")
+	o.command(cli.ExitFine, `1 run in all`, "runs", "retry", "--label", "city=berlin", "--dry-run")
+	o.command(cli.ExitFine, `cancelled 1 run`, "runs", "cancel", "--label", "city=berlin")
+	o.command(cli.ExitFine, `1 run in all`, "runs", "cancel", "--status", "failed", "--dry-run")
+}
+
 // A name that nothing has is told, with what was meant: an empty list would look like good news.
 func TestUnknownNamesAreTold(t *testing.T) {
 	t.Parallel()

@@ -12,34 +12,35 @@ import (
 
 // A RunView is a run as people and programs see it through the API.
 type RunView struct {
-	ID          string         `json:"id"`
-	Pipeline    string         `json:"pipeline"`
-	Flow        string         `json:"flow"`
-	Key         string         `json:"key"`
-	Status      model.Status   `json:"status"`
-	Event       EventView      `json:"event"`
-	SharedState map[string]any `json:"shared_state,omitzero"` // nil in lists
-	Outputs     map[string]any `json:"outputs,omitzero"`      // the result, of a run that has succeeded and whose pipeline declares outputs; nil in lists
-	Stage       int            `json:"stage"`                 // that it is in, from 1; 0 before it begins
-	Handlers    []HandlerView  `json:"handlers"`
-	Bundle      string         `json:"bundle,omitempty"`
-	Move        string         `json:"migrates_to,omitempty"` // the definition that it will go on by, when its calls under way have ended
-	Cancelling  string         `json:"cancelling,omitempty"`  // why an operator has cancelled it: it undoes what it has done, and ends then
-	RerunOf     string         `json:"rerun_of,omitempty"`    // the run that it runs again
-	RerunFrom   string         `json:"rerun_from,omitempty"`  // the stage from which it does; empty for the first
-	RerunBy     string         `json:"rerun_by,omitempty"`    // the operator who wanted it
-	RerunReason string         `json:"rerun_reason,omitempty"`
-	RerunAs     string         `json:"rerun_as,omitempty"` // the last run that runs it again; empty in lists
-	Generation  int            `json:"generation"`
-	Blocked     bool           `json:"blocked"`
-	Accepted    time.Time      `json:"accepted"`
-	Started     *time.Time     `json:"started"`
-	Finished    *time.Time     `json:"finished"`
-	Due         *time.Time     `json:"due,omitempty"`
-	FailedPath  string         `json:"failed_handler"`
-	Error       string         `json:"error"`
-	ErrorClass  string         `json:"error_class"`
-	Reason      string         `json:"reason"`
+	ID          string            `json:"id"`
+	Pipeline    string            `json:"pipeline"`
+	Flow        string            `json:"flow"`
+	Key         string            `json:"key"`
+	Status      model.Status      `json:"status"`
+	Event       EventView         `json:"event"`
+	SharedState map[string]any    `json:"shared_state,omitzero"` // nil in lists
+	Outputs     map[string]any    `json:"outputs,omitzero"`      // the result, of a run that has succeeded and whose pipeline declares outputs; nil in lists
+	Stage       int               `json:"stage"`                 // that it is in, from 1; 0 before it begins
+	Handlers    []HandlerView     `json:"handlers"`
+	Bundle      string            `json:"bundle,omitempty"`
+	Move        string            `json:"migrates_to,omitempty"` // the definition that it will go on by, when its calls under way have ended
+	Cancelling  string            `json:"cancelling,omitempty"`  // why an operator has cancelled it: it undoes what it has done, and ends then
+	Labels      map[string]string `json:"labels,omitempty"`
+	RerunOf     string            `json:"rerun_of,omitempty"`   // the run that it runs again
+	RerunFrom   string            `json:"rerun_from,omitempty"` // the stage from which it does; empty for the first
+	RerunBy     string            `json:"rerun_by,omitempty"`   // the operator who wanted it
+	RerunReason string            `json:"rerun_reason,omitempty"`
+	RerunAs     string            `json:"rerun_as,omitempty"` // the last run that runs it again; empty in lists
+	Generation  int               `json:"generation"`
+	Blocked     bool              `json:"blocked"`
+	Accepted    time.Time         `json:"accepted"`
+	Started     *time.Time        `json:"started"`
+	Finished    *time.Time        `json:"finished"`
+	Due         *time.Time        `json:"due,omitempty"`
+	FailedPath  string            `json:"failed_handler"`
+	Error       string            `json:"error"`
+	ErrorClass  string            `json:"error_class"`
+	Reason      string            `json:"reason"`
 }
 
 // An EventView is the event of a run.

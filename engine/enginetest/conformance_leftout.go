@@ -25,7 +25,48 @@ func (p *probe) left(node int64, path string) (ids []string) {
 	return ids
 }
 
+// labelled says what an event is labelled with.
+func labelled(labels string) func(*model.Intake) {
+	return func(in *model.Intake) { in.Event.Labels = labels }
+}
+
 var leftOutCases = []storeCase{
+	{"runs are found by their labels, wherever they are", func(p *probe) {
+		node := p.join()
+		in := []model.Intake{
+			p.event("a", labelled("city=berlin,vip=yes")), p.event("c", labelled("city=berlin"), unordered),
+			p.event("f", labelled("vip=no"), skipping), p.event("b"), p.event("d", labelled("city=bern,z=1")), p.event("e"),
+		}
+		ids := p.accept(in...)
+		check := func() {
+			p.Helper()
+			for filter, want := range map[string][]string{
+				"city=berlin": {ids[0], ids[1]}, "city": {ids[0], ids[1], ids[4]}, "city=berlin,vip": {ids[0]}, "vip": {ids[0], ids[2]}, "vip=yes,city=berlin": {ids[0]},
+				"city=ber": {}, "ity=berlin": {}, "z=1": {ids[4]}, "berlin": {}, "cit": {},
+			} {
+				p.equal("labels "+filter, p.oldest(store.RunFilter{Labels: filter}), want)
+			}
+			p.equal("and a key", p.oldest(store.RunFilter{Labels: "city", Key: "d"}), []string{ids[4]})
+		}
+		check()
+		p.finish(node, p.claimOne(node, ids[0]))
+		end := change(p.claimOne(node, ids[1]), model.Succeeded)
+		end.Alone = true
+		p.commit(node, end)
+		if err := p.Runs.Cancel(p.Context(), ids[4], steerer); err != nil {
+			p.Fatal(err)
+		}
+		ignored := change(p.claimOne(node, ids[2]), model.Ignored)
+		p.commit(node, ignored)
+		check()
+		if r := p.run(ids[0]); r.Event.Labels != "city=berlin,vip=yes" {
+			p.Errorf("want the labels of the event, have %q", r.Event.Labels)
+		}
+		if err := p.Runs.Retry(p.Context(), ids[2], steerer); err != nil {
+			p.Fatal(err)
+		}
+		check()
+	}},
 	{"runs are found by what they left out", func(p *probe) {
 		node := p.join()
 		ids := p.left(node, "p/s/tell")

@@ -216,6 +216,9 @@ func checkEvent(ev model.Event) error {
 	case !ev.Time.IsZero() && (ev.Time.Year() < 1 || ev.Time.Year() > 9999):
 		return invalid("time", fmt.Sprintf("time: want a time up to 9999, have %s", ev.Time.Format(time.RFC3339)))
 	}
+	if _, err := model.ParseLabels(ev.Labels); err != nil {
+		return invalid("labels", "labels: "+err.Error())
+	}
 	if err := model.CheckData(ev.Payload); err != nil {
 		return invalid("payload", "payload: "+err.Error())
 	}
@@ -243,10 +246,14 @@ func invalid(field, message string) error {
 
 // hashEvent tells events of one id apart by what their sender said.
 func hashEvent(ev model.Event) (string, error) {
-	data, err := datum.FormatJSON(map[string]any{
+	said := map[string]any{
 		"type": ev.Type, "key": ev.Key, "payload": ev.Payload, "time": model.TimeData(ev.Time),
 		"at": model.TimeData(ev.At), "delay_tolerance": int(ev.DelayTolerance), "priority": ev.Priority,
-	})
+	}
+	if ev.Labels != "" { // or events that earlier versions accepted would be others
+		said["labels"] = ev.Labels
+	}
+	data, err := datum.FormatJSON(said)
 	if err != nil {
 		return "", err
 	}

@@ -17,6 +17,9 @@ type Event struct {
 	Time   time.Time // when it happened, by its sender; acceptance time when zero
 	Key    string    // the entity, for flows whose key expression is left out
 
+	// Labels are what its run may be found by, as [FormatLabels] writes them; may be empty.
+	Labels string
+
 	Payload any // nil, bool, int, float64, string, []any or map[string]any
 
 	// At is when the event is due; at once when zero.

@@ -46,13 +46,13 @@ var endPlain = `with e as (
 		delete from runs r using e where r.id = any (array[e.id]) and r.version = e.version and r.node = $1
 		and exists (select from nodes where node = $1 and gone is null)
 		returning r.seq, r.accepted, r.started, r.version + 1 as version, r.generation, r.ordered, r.id, r.flow, r.key,
-		e.pipeline, e.bundle, r.event, e.checkpoint, e.left_out),
+		e.pipeline, e.bundle, r.event, e.checkpoint, e.left_out, r.labels),
 	next as (
 		update runs r set place = 'ready' from gone where gone.ordered and r.seq = any (array[` + firstQueued("gone") + `])
 		returning r.priority, r.deadline),
 	kept as (
 		insert into history (seq, accepted, started, version, generation, ordered, id, flow, key, pipeline, bundle,
-			event, checkpoint, left_out, status, failed_path, error, error_class, reason, ended)
+			event, checkpoint, left_out, labels, status, failed_path, error, error_class, reason, ended)
 		select gone.*, 'succeeded', '', '', '', '', clock_timestamp() from gone)
 	select id, (select min(- priority) from next), (select min(deadline) from next) from gone`
 
@@ -63,9 +63,9 @@ const endAlone = `with gone as (
 		where r.id = any (array[e.id]) and r.version = e.version and r.node = $1 and not r.ordered
 		and exists (select from nodes where node = $1 and gone is null)
 		returning r.seq, r.accepted, r.started, r.version + 1, r.generation, r.ordered, r.id, r.flow, r.key,
-		e.pipeline, e.bundle, r.event, e.checkpoint, e.left_out)
+		e.pipeline, e.bundle, r.event, e.checkpoint, e.left_out, r.labels)
 	insert into history (seq, accepted, started, version, generation, ordered, id, flow, key, pipeline, bundle,
-		event, checkpoint, left_out, status, failed_path, error, error_class, reason, ended)
+		event, checkpoint, left_out, labels, status, failed_path, error, error_class, reason, ended)
 	select gone.*, 'succeeded', '', '', '', '', clock_timestamp() from gone returning id`
 
 // commitPlain writes changes of which each is right or wrong by itself, in one

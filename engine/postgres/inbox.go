@@ -297,13 +297,14 @@ func (t *tx) forget(in []*intake, keys *keyring) {
 }
 
 const insertRuns = `insert into runs (id, flow, key, pipeline, ordered, block, place, node, priority,
-	accepted, started, due, deadline, bundle, event)
+	accepted, started, due, deadline, bundle, event, labels)
 	select id, flow, key, pipeline, ordered, block, place, node, priority,
 	coalesce($13::timestamptz, now()), case when node <> 0 then coalesce($13, now()) end,
-	coalesce(due, now()), coalesce(due, now()) + tolerance * interval '1 microsecond', bundle, event
+	coalesce(due, now()), coalesce(due, now()) + tolerance * interval '1 microsecond', bundle, event, labels
 	from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bool[], $6::bool[], $7::text[], $8::bigint[],
-	$9::bigint[], $10::timestamptz[], $11::bigint[], $12::text[], $14::bytea[]) with ordinality as
-	i (id, flow, key, pipeline, ordered, block, place, node, priority, due, tolerance, bundle, event, at)
+	$9::bigint[], $10::timestamptz[], $11::bigint[], $12::text[], $14::bytea[],
+	$16::text[]) with ordinality as
+	i (id, flow, key, pipeline, ordered, block, place, node, priority, due, tolerance, bundle, event, labels, at)
 	where $15::bigint = 0 or exists (select from nodes where node = $15 and gone is null)
 	order by i.at`
 
@@ -329,9 +330,13 @@ func (t *tx) queueInsert(insert string, in []*intake, writer int64, now *time.Ti
 	var node, priority, tolerance []int64
 	var due []*time.Time
 	var event [][]byte
+	var labels []*string // ends with the last event that has some: what is missing is null
 	for _, r := range in {
 		if r.left {
 			continue
+		}
+		if text := model.StoredLabels(r.Event.Labels); text != "" {
+			labels = append(append(labels, make([]*string, len(id)-len(labels))...), &text)
 		}
 		id, flow, key, pipeline = append(id, r.ID), append(flow, r.Flow), append(key, r.Key), append(pipeline, r.Pipeline)
 		ordered, block, at = append(ordered, r.Ordered), append(block, r.Block), append(at, string(r.place))
@@ -350,7 +355,7 @@ func (t *tx) queueInsert(insert string, in []*intake, writer int64, now *time.Ti
 	if len(id) == 0 {
 		return nil
 	}
-	return t.queue(insert, id, flow, key, pipeline, ordered, block, at, node, priority, due, tolerance, bundle, now, event, writer)
+	return t.queue(insert, id, flow, key, pipeline, ordered, block, at, node, priority, due, tolerance, bundle, now, event, writer, labels)
 }
 
 // fromNull reads a time that may be null.

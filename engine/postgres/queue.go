@@ -249,9 +249,9 @@ const moveRuns = `with e as (
 		case when own then e.failed_path else r.failed_path end as failed_path,
 		case when own then e.error else r.error end as error,
 		case when own then e.error_class else r.error_class end as error_class,
-		e.reason, r.event, case when own then e.checkpoint else r.checkpoint end as checkpoint, e.left_out)
+		e.reason, r.event, case when own then e.checkpoint else r.checkpoint end as checkpoint, e.left_out, r.labels)
 	insert into history (seq, accepted, started, version, generation, ordered, status, id, flow, key, pipeline,
-		bundle, failed_path, error, error_class, reason, event, checkpoint, left_out, ended)
+		bundle, failed_path, error, error_class, reason, event, checkpoint, left_out, labels, ended)
 	select gone.*, clock_timestamp() from gone`
 
 // queueEnds moves locked runs to the history.

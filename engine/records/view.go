@@ -34,6 +34,9 @@ func view(r store.RunRecord, whole bool) checkpoint.RunView {
 		FailedPath: r.FailedPath, Error: r.Error, ErrorClass: r.ErrorClass, Reason: r.Reason,
 		Handlers: []checkpoint.HandlerView{},
 	}
+	if r.Event.Labels != "" {
+		v.Labels, _ = model.ParseLabels(r.Event.Labels) // they were checked when the event was accepted
+	}
 	if again := r.Event.Rerun; again != nil {
 		v.RerunOf, v.RerunFrom, v.RerunBy, v.RerunReason = again.Of, again.Stage, again.By, again.Reason
 	}

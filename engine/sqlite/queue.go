@@ -119,9 +119,9 @@ func (t *tx) release(r row, died bool) error {
 const (
 	// ?2 says that the owner of the run ends it with a last change.
 	insertHistory = `insert into history (seq, id, flow, key, ordered, status, version, generation, pipeline, bundle,
-	accepted, started, ended, failed_path, error, error_class, reason, event, checkpoint, left_out)
+	accepted, started, ended, failed_path, error, error_class, reason, labels, event, checkpoint, left_out)
 	select seq, id, flow, key, ordered, ?1, version + ?2, generation, iif(?2, ?3, pipeline), iif(?2, ?4, bundle),
-	accepted, started, ?5, iif(?2, ?6, failed_path), iif(?2, ?7, error), iif(?2, ?8, error_class), ?9, event, iif(?2, ?10, checkpoint),
+	accepted, started, ?5, iif(?2, ?6, failed_path), iif(?2, ?7, error), iif(?2, ?8, error_class), ?9, labels, event, iif(?2, ?10, checkpoint),
 	nullif(?11, '') from runs where seq = ?12`
 	deleteRun = "delete from runs where seq = ?"
 )

@@ -211,6 +211,9 @@ func (s *Store) choose(f store.RunFilter, args ...any) *choice {
 	if f.Awaits {
 		c.hot, c.past = append(c.hot, "place = 'parked' and {listens}"), nil
 	}
+	for _, part := range model.LabelParts(f.Labels) {
+		c.and("labels is not null and {position}(labels, %s) > 0", part)
+	}
 	if f.LeftOut != "" {
 		c.and("left_out is not null and ({position}(left_out, %s || ' ') > 0 or {position}(left_out, %s || '/') > 0)", "\n"+f.LeftOut)
 		c.hot = nil // a run that is not over may still make it up

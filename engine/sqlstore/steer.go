@@ -93,9 +93,9 @@ func (s *Store) Retry(ctx context.Context, id string, by store.Actor) error {
 
 const (
 	// As one that has failed, and that the later runs of its key have passed, as they do again.
-	unignoreRun = `insert into runs (seq, id, flow, key, ordered, block, place, version, generation, pipeline, priority, accepted, due, deadline, event)
+	unignoreRun = `insert into runs (seq, id, flow, key, ordered, block, place, version, generation, pipeline, priority, accepted, due, deadline, labels, event)
 	{with seq} select seq, id, flow, key, ordered, false, 'failed', version, generation, pipeline, coalesce({priority}, 0),
-	accepted, accepted, accepted, event from history where id = $1 and status = 'ignored'`
+	accepted, accepted, accepted, labels, event from history where id = $1 and status = 'ignored'`
 	forgetIgnored = "delete from history where id = $1 and status = 'ignored'"
 	unignoreKey   = "insert into keys (flow, key) select flow, key from runs where id = $1 and ordered on conflict do nothing"
 )
@@ -174,9 +174,9 @@ const (
 	lockPast     = "select pipeline, status, version, generation, coalesce(left_out, '') from history where id = $1 {lock past}"
 	isHot        = "select 1 from runs where id = $1"
 	bringBackRun = `insert into runs (seq, id, flow, key, ordered, block, place, version, generation, pipeline, bundle, priority,
-	accepted, started, due, deadline, event, checkpoint)
+	accepted, started, due, deadline, labels, event, checkpoint)
 	{with seq} select seq, id, flow, key, false, false, 'ready', version + 1, generation + 1, pipeline, bundle, $2,
-	accepted, started, {now}, {now}, event, $3 from history where id = $1`
+	accepted, started, {now}, {now}, labels, event, $3 from history where id = $1`
 	forgetPast = "delete from history where id = $1"
 )
 

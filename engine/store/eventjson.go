@@ -21,6 +21,7 @@ type storedEvent struct {
 	Type        string          `json:"type"`
 	Time        time.Time       `json:"time,omitzero"`
 	Key         string          `json:"key,omitempty"`
+	Labels      string          `json:"labels,omitempty"`
 	Payload     json.RawMessage `json:"payload,omitempty"`
 	At          time.Time       `json:"at,omitzero"`
 	Tolerance   time.Duration   `json:"tolerance,omitempty"`
@@ -44,7 +45,7 @@ func EncodeEvent(e model.Event) ([]byte, error) {
 		return nil, fmt.Errorf("%w: payload of event %q: %w", ErrRefused, e.ID, err)
 	}
 	return json.Marshal(storedEvent{
-		ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time, Key: e.Key, Payload: payload,
+		ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time, Key: e.Key, Labels: e.Labels, Payload: payload,
 		At: e.At, Tolerance: e.DelayTolerance, Priority: e.Priority, Identity: e.Identity, Inner: e.Inner,
 		Hops: e.Hops, ChainSince: e.ChainSince, TraceParent: e.TraceParent, TraceState: e.TraceState,
 		Rerun: e.Rerun, Start: e.Start,
@@ -54,7 +55,7 @@ func EncodeEvent(e model.Event) ([]byte, error) {
 // event returns all of a stored event but its payload.
 func (s *storedEvent) event() model.Event {
 	return model.Event{
-		ID: s.ID, Source: s.Source, Type: s.Type, Time: s.Time, Key: s.Key,
+		ID: s.ID, Source: s.Source, Type: s.Type, Time: s.Time, Key: s.Key, Labels: s.Labels,
 		At: s.At, DelayTolerance: s.Tolerance, Priority: s.Priority, Identity: s.Identity, Inner: s.Inner,
 		Hops: s.Hops, ChainSince: s.ChainSince, TraceParent: s.TraceParent, TraceState: s.TraceState,
 		Rerun: s.Rerun, Start: s.Start,

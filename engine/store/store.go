@@ -417,6 +417,7 @@ type RunFilter struct {
 
 	Awaits bool   // only runs that wait for an event
 	Text   string // a part of the event as the store writes it: JSON without spaces. No index helps, so bound the time, too
+	Labels string // only runs with all of these, as [model.CheckLabelFilter] allows: city=berlin, or a name for any value
 
 	LeftOut string // only succeeded runs that left out this handler, or one below this pipeline or pipeline/stage
 

@@ -123,6 +123,11 @@ func cloudEvent(f *rest.Fields, data any) model.Event {
 		Priority:       f.Integer("priority"),
 	}
 	e.TraceParent, e.TraceState = tracing.Context(f.Text("traceparent"), f.Text("tracestate"))
+	if labels, err := model.ParseLabels(f.Text("labels")); err != nil {
+		f.Fault("labels", "%s", err)
+	} else {
+		e.Labels, _ = model.FormatLabels(labels) // they were checked
+	}
 	e.Key = f.Text("partitionkey")
 	if subject := f.Text("subject"); e.Key == "" {
 		e.Key = subject

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
@@ -133,6 +134,7 @@ func plainEvent(f *rest.Fields) model.Event {
 		ID:             f.Text("id"),
 		Source:         f.Text("source"),
 		Key:            f.Text("key"),
+		Labels:         labelsOf(f),
 		Payload:        f.Get("payload"),
 		At:             f.Instant("at"),
 		DelayTolerance: f.Duration("delay_tolerance"),
@@ -140,6 +142,31 @@ func plainEvent(f *rest.Fields) model.Event {
 	}
 	f.RefuseUnknown()
 	return e
+}
+
+// labelsOf reads the labels of the plain form.
+func labelsOf(f *rest.Fields) string {
+	labels := map[string]string{}
+	switch v := f.Get("labels").(type) {
+	case nil:
+		return ""
+	case map[string]any:
+		for name, value := range v {
+			text, ok := value.(string)
+			if labels[name] = text; !ok {
+				f.Fault("labels", "label %s: want a string, have %s", name, datum.JSONKind(value))
+				return ""
+			}
+		}
+	default:
+		f.Fault("labels", "want an object of strings, have %s", datum.JSONKind(v))
+		return ""
+	}
+	text, err := model.FormatLabels(labels)
+	if err != nil {
+		f.Fault("labels", "%s", err)
+	}
+	return text
 }
 
 // pointerOf makes a JSON pointer of a name such as payload.order-id.

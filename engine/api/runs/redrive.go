@@ -100,8 +100,11 @@ func (g *Group) chosen(c *rest.Call, v *verb, r *wire.Redrive) (filter store.Run
 	var faults []problem.Fault
 	fault := func(at, message string) { faults = append(faults, problem.Fault{Location: at, Message: message}) }
 	if filter == (store.RunFilter{}) {
-		fault("", "want at least one of pipeline, flow, key, version, status, handler, error_class, error, since, until: all runs are not chosen by "+
+		fault("", "want at least one of pipeline, flow, key, label, version, status, handler, error_class, error, since, until: all runs are not chosen by "+
 			"saying nothing")
+	}
+	if err := model.CheckLabelFilter(r.Label); err != nil {
+		fault("/label", err.Error())
 	}
 	if r.Status != "" && !slices.Contains(v.of, filter.Status) {
 		fault("/status", "want one of "+rest.Joined(v.of)+", have "+rest.Shown(r.Status))

@@ -183,6 +183,9 @@ type listQuery struct {
 }
 
 func (g *Group) list(c *rest.Call, in *listQuery) (page wire.Page[checkpoint.RunView], err error) {
+	if err := model.CheckLabelFilter(in.Label); err != nil {
+		return page, problem.Parameter([]problem.Fault{{Location: "query/label", Message: err.Error()}})
+	}
 	filter, err := g.filterOf(c, &in.RunChoice)
 	if err != nil {
 		return page, err
@@ -202,7 +205,7 @@ func (g *Group) list(c *rest.Call, in *listQuery) (page wire.Page[checkpoint.Run
 // filterOf is what a choice asks the engine for.
 func (g *Group) filterOf(c *rest.Call, of *wire.RunChoice) (f store.RunFilter, err error) {
 	f = store.RunFilter{
-		Pipeline: of.Pipeline, Flow: of.Flow, Key: of.Key, FailedPath: of.Handler, ErrorClass: of.ErrorClass, Error: of.Error,
+		Pipeline: of.Pipeline, Flow: of.Flow, Key: of.Key, Labels: of.Label, FailedPath: of.Handler, ErrorClass: of.ErrorClass, Error: of.Error,
 		Since: of.Since, Until: of.Until, FailedSince: of.FailedSince,
 	}
 	if of.Version != "" {

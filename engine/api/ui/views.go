@@ -202,7 +202,7 @@ type runsData struct {
 }
 
 // filterNames are the fields of the search, as the API calls them.
-var filterNames = []string{"pipeline", "flow", "key", "status", "handler", "error", "since", "until", "text"}
+var filterNames = []string{"pipeline", "flow", "key", "status", "handler", "error", "label", "since", "until", "text"}
 
 // filter reads the search.
 func filter(r *http.Request) (f store.RunFilter, given map[string]string, err error) {
@@ -210,8 +210,11 @@ func filter(r *http.Request) (f store.RunFilter, given map[string]string, err er
 	for _, name := range filterNames {
 		given[name] = strings.TrimSpace(r.FormValue(name))
 	}
+	if err := model.CheckLabelFilter(given["label"]); err != nil {
+		return f, given, &Refused{http.StatusBadRequest, err.Error()}
+	}
 	f = store.RunFilter{
-		Pipeline: given["pipeline"], Flow: given["flow"], Key: given["key"], Status: model.Status(given["status"]),
+		Labels: given["label"], Pipeline: given["pipeline"], Flow: given["flow"], Key: given["key"], Status: model.Status(given["status"]),
 		FailedPath: given["handler"], Error: given["error"], Limit: 50, Cursor: r.FormValue("cursor"),
 	}
 	if given["text"] != "" {
@@ -282,7 +285,7 @@ func (c *Console) runs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	data.May = c.may(r, cmp.Or(f.FailedPath, f.Pipeline)) == nil
-	data.More = cmp.Or(given["flow"], given["error"], given["since"], given["until"], given["text"]) != ""
+	data.More = cmp.Or(given["flow"], given["error"], given["label"], given["since"], given["until"], given["text"]) != ""
 	for _, p := range c.o.Engine.Bundle().Pipelines {
 		data.Pipelines = append(data.Pipelines, p.ID)
 	}

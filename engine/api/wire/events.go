@@ -9,14 +9,15 @@ import (
 
 // An Event is what a service submits, in the plain form.
 type Event struct {
-	Type           string    `json:"type" minLength:"1" doc:"The type, which chooses the pipeline." example:"new-order-created"`
-	ID             string    `json:"id,omitempty" doc:"Unique within source: the same id again is a duplicate. The default is an id that the engine makes." example:"e-1"`
-	Source         string    `json:"source,omitempty" doc:"The sender." example:"orders"`
-	Key            string    `json:"key,omitempty" doc:"The entity, for flows without a key expression. Other flows compute the key, and the reply has it if it differs."`
-	Payload        any       `json:"payload,omitempty" doc:"What happened: any JSON value. Whole numbers of 64 bits stay exact."`
-	At             time.Time `json:"at,omitzero" doc:"When the event is due. The default is now."`
-	DelayTolerance Duration  `json:"delay_tolerance,omitempty" doc:"How long the event may wait beyond that without harm: text such as 90s, or seconds."`
-	Priority       int       `json:"priority,omitempty" format:"int32" doc:"Higher goes first among events that are due."`
+	Type           string            `json:"type" minLength:"1" doc:"The type, which chooses the pipeline." example:"new-order-created"`
+	ID             string            `json:"id,omitempty" doc:"Unique within source: the same id again is a duplicate. The default is an id that the engine makes." example:"e-1"`
+	Source         string            `json:"source,omitempty" doc:"The sender." example:"orders"`
+	Key            string            `json:"key,omitempty" doc:"The entity, for flows without a key expression. Other flows compute the key, and the reply has it if it differs."`
+	Labels         map[string]string `json:"labels,omitempty" maxProperties:"8" doc:"What to find the run by: up to 8 names of up to 40 letters, digits and ._/- with values of up to 100 bytes." example:"{\"city\": \"berlin\"}"`
+	Payload        any               `json:"payload,omitempty" doc:"What happened: any JSON value. Whole numbers of 64 bits stay exact."`
+	At             time.Time         `json:"at,omitzero" doc:"When the event is due. The default is now."`
+	DelayTolerance Duration          `json:"delay_tolerance,omitempty" doc:"How long the event may wait beyond that without harm: text such as 90s, or seconds."`
+	Priority       int               `json:"priority,omitempty" format:"int32" doc:"Higher goes first among events that are due."`
 }
 
 // A Receipt says what became of one event.

@@ -23,6 +23,7 @@ type RunChoice struct {
 	Pipeline   string    `query:"pipeline" json:"pipeline,omitempty" maxLength:"256" doc:"Only runs of this pipeline."`
 	Flow       string    `query:"flow" json:"flow,omitempty" maxLength:"256" doc:"Only runs of this flow."`
 	Key        string    `query:"key" json:"key,omitempty" maxLength:"256" doc:"Only runs of this key."`
+	Label      string    `query:"label" json:"label,omitempty" maxLength:"512" doc:"Only runs with these labels, with commas between them: city=berlin, or city for any value." example:"city=berlin,vip"`
 	Handler    string    `query:"handler" json:"handler,omitempty" maxLength:"256" doc:"Only runs that failed in this handler, or below this pipeline or pipeline/stage."`
 	Version    string    `query:"version" json:"version,omitempty" maxLength:"256" doc:"Only runs on this version of the pipelines: at least its first 4 digits."`
 	ErrorClass string    `query:"error_class" json:"error_class,omitempty" pattern:"^(timeout|deadline|connection|schema|other|quarantined|unserved|status|[1-5]xx|[1-5][0-9][0-9])$" want:"want timeout, deadline, connection, schema, a status such as 503, 4xx, 5xx, status, other, quarantined or unserved" doc:"Only runs that failed with an error of this class: timeout, deadline, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined for runs that nodes died of."`
@@ -63,7 +64,7 @@ type Rerun struct {
 func NewRedrive(f store.RunFilter) Redrive {
 	return Redrive{
 		RunChoice: RunChoice{
-			Pipeline: f.Pipeline, Flow: f.Flow, Key: f.Key, Handler: cmp.Or(f.FailedPath, f.LeftOut), Version: f.Bundle,
+			Pipeline: f.Pipeline, Flow: f.Flow, Key: f.Key, Label: f.Labels, Handler: cmp.Or(f.FailedPath, f.LeftOut), Version: f.Bundle,
 			ErrorClass: f.ErrorClass, Error: f.Error, Since: f.Since, Until: f.Until, FailedSince: f.FailedSince,
 		},
 		Status: string(f.Status), Limit: f.Limit, Cursor: f.Cursor,

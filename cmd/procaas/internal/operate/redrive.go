@@ -16,6 +16,7 @@ import (
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
+	"procaas/engine/model"
 	"procaas/engine/records"
 	"procaas/engine/store"
 )
@@ -31,6 +32,7 @@ run the same command again: it skips runs that already continue.`
 // choiceFlags choose runs by what they have in common.
 type choiceFlags struct {
 	filter      store.RunFilter
+	labels      []string
 	when        span
 	failedSince string
 }
@@ -42,6 +44,7 @@ func (f *choiceFlags) add(c *cobra.Command, statuses string) {
 	flags.StringVar(&f.filter.Flow, "flow", "", "only runs of this flow")
 	flags.StringVar(&f.filter.Key, "key", "", "only runs of this key")
 	addVersion(c, &f.filter)
+	f.addLabel(c)
 	flags.StringVar((*string)(&f.filter.Status), "status", "", "only runs of this status: "+statuses)
 	flags.StringVar(&f.filter.FailedPath, "handler", "", "only runs that failed in this handler, or below this pipeline or pipeline/stage; it may be "+
 		"shortened from the left")
@@ -54,12 +57,20 @@ func (f *choiceFlags) add(c *cobra.Command, statuses string) {
 	f.addWhen(c)
 }
 
+func (f *choiceFlags) addLabel(c *cobra.Command) {
+	c.Flags().StringArrayVar(&f.labels, "label", nil, "only runs with this label: city=berlin, or city for any value; repeat it for several")
+}
+
 func addVersion(c *cobra.Command, f *store.RunFilter) {
 	c.Flags().StringVar(&f.Bundle, "version", "", "only runs on this version of the pipelines: at least its first 4 digits")
 }
 
 // read completes the filter: it reads times, and makes paths of handlers whole.
 func (f *choiceFlags) read(q *cli.Call) (err error) {
+	f.filter.Labels = strings.Join(f.labels, ",")
+	if err := model.CheckLabelFilter(f.filter.Labels); err != nil {
+		return cli.Usagef("--label: %w", err)
+	}
 	if err := f.when.read(&f.filter.Since, &f.filter.Until); err != nil {
 		return err
 	}

@@ -49,13 +49,22 @@ func runsList() *cobra.Command {
 		return page, err
 	}, func(q *cli.Call, page wire.Page[checkpoint.RunView]) error {
 		err := cli.Table(q.Out, "RUN\tPIPELINE\tKEY\tSTATUS\tVERSION\tACCEPTED\tNOTE", page.Items, func(v checkpoint.RunView) cli.Row {
-			return cli.Row{v.ID, cli.Dash(v.Pipeline), v.Key, v.Status, version(v), v.Accepted, runNote(v)}
+			return cli.Row{v.ID, cli.Dash(v.Pipeline), v.Key, v.Status, version(v), v.Accepted, strings.TrimSpace(runNote(v) + " " + labelsText(v))}
 		})
 		if err == nil && page.Next != nil {
 			fmt.Fprintf(q.Err, "more: --cursor %s\n", *page.Next)
 		}
 		return err
 	})
+}
+
+// labelsText shows labels in brackets; empty for none.
+func labelsText(v checkpoint.RunView) string {
+	labels, err := model.FormatLabels(v.Labels)
+	if labels == "" || err != nil {
+		return ""
+	}
+	return "[" + labels + "]"
 }
 
 // runNote is the one thing that is worth telling about a run in a list.
@@ -97,6 +106,9 @@ func runsShow() *cobra.Command {
 func showRun(q *cli.Call, v checkpoint.RunView) error {
 	fmt.Fprintf(q.Out, "run       %s\npipeline  %s\nversion   %s\nflow      %s\nkey       %s\nevent     %s %s\naccepted  %s\n",
 		v.ID, v.Pipeline, version(v), v.Flow, v.Key, v.Event.Type, v.Event.ID, v.Accepted.Local().Format(time.RFC3339Nano))
+	if labels := labelsText(v); labels != "" {
+		fmt.Fprintf(q.Out, "labels    %s\n", strings.Trim(labels, "[]"))
+	}
 	if v.RerunOf != "" {
 		fmt.Fprintf(q.Out, "rerun of  %s%s%s\n", v.RerunOf, fromStage(v.RerunFrom), orderedBy(v.RerunBy, v.RerunReason))
 	}
@@ -154,6 +166,7 @@ out again.` + redriveHelp,
 	flags.StringVar(&many.filter.Flow, "flow", "", "only runs of this flow")
 	flags.StringVar(&many.filter.Key, "key", "", "only runs of this key")
 	addVersion(c, &many.filter)
+	many.addLabel(c)
 	many.addWhen(c)
 	many.addPace(c)
 	reason := addReason(c)

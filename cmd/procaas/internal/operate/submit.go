@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/engine/api/wire"
+	"procaas/engine/model"
 )
 
 func submitCommand() *cobra.Command {
@@ -39,6 +41,7 @@ in time. The run then continues.`,
 	c.Flags().StringVar(&e.ID, "id", "", "id of the event; the server accepts each id once")
 	c.Flags().StringVar(&e.Source, "source", "", "sender of the event")
 	c.Flags().StringVar(&e.Key, "key", "", "key of the entity, if the flow has no key expression")
+	labels := c.Flags().StringArray("label", nil, "label to find the run by, such as city=berlin; repeat it for several")
 	c.Flags().StringVar(&e.Payload, "payload", "", "payload as JSON")
 	wait := c.Flags().Duration("wait", 0, "wait for the end of the run, and print its result; 1m when no time is said")
 	c.Flags().Lookup("wait").NoOptDefVal = "1m"
@@ -57,7 +60,7 @@ in time. The run then continues.`,
 			bodies, err = readEvents(q.Streams, q.Args[0])
 		case e.Type != "":
 			bodies = make([]json.RawMessage, 1)
-			bodies[0], err = eventJSON(e.Type, e.ID, e.Source, e.Key, e.Payload)
+			bodies[0], err = eventJSON(e.Type, e.ID, e.Source, e.Key, e.Payload, *labels)
 		default:
 			return cli.Usagef("submit needs a file, - or --type")
 		}
@@ -136,8 +139,13 @@ func refusedEvents(reply json.RawMessage) error {
 	return cli.FindingsIf(slices.ContainsFunc(receipts.Items, func(i wire.ReceiptItem) bool { return i.Error != nil }))
 }
 
-func eventJSON(kind, id, source, key, payload string) ([]byte, error) {
+func eventJSON(kind, id, source, key, payload string, labels []string) ([]byte, error) {
 	event := map[string]any{"type": kind}
+	if pairs, err := model.ParseLabels(strings.Join(labels, ",")); err != nil {
+		return nil, cli.Usagef("--label: %w", err)
+	} else if len(pairs) > 0 {
+		event["labels"] = pairs
+	}
 	for name, value := range map[string]string{"id": id, "source": source, "key": key} {
 		if value != "" {
 			event[name] = value
