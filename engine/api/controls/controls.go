@@ -192,7 +192,7 @@ func (g *Group) set(c *rest.Call, in *setControl) (any, error) {
 	if err == nil {
 		c.ETag(control.Revision)
 	}
-	return control, Problem(err, path)
+	return control, g.changed(c.Context(), err, path, replace)
 }
 
 type removeControl struct {
@@ -212,7 +212,7 @@ func (g *Group) remove(c *rest.Call, in *removeControl) (removed wire.ControlRem
 	}
 	removed.Path = path
 	removed.Revision, err = g.Controls.RemoveControl(c.Context(), path, revision, c.Actor(in.Reason))
-	return removed, Problem(err, path)
+	return removed, g.changed(c.Context(), err, path, replace)
 }
 
 type undoControl struct{ Body wire.Undo }
@@ -222,7 +222,7 @@ func (g *Group) undo(c *rest.Call, in *undoControl) (undone wire.Undone, err err
 		return undone, err
 	}
 	undone.Path, undone.Control, err = g.Controls.UndoControl(c.Context(), in.Body.Revision, c.Actor(in.Body.Reason))
-	return undone, Problem(err, undone.Path)
+	return undone, g.changed(c.Context(), err, undone.Path, "only the last change of a path can be undone")
 }
 
 // mayUndo refuses a caller whose grant does not cover the path of a change.
@@ -257,10 +257,38 @@ func Problem(err error, path string) error {
 	switch {
 	case errors.As(err, &wrong):
 		return problem.New(problem.KnownCode(wrong.Code, problem.InvalidControl), "%s", wrong.Message)
-	case errors.Is(err, store.ErrConflict):
-		return problem.New(problem.ControlChanged, "the control at %s has another revision; list the controls again", path)
 	}
 	return err
+}
+
+// changed is Problem for a change that is bound to a revision. The refusal names the revision that is set now.
+func (g *Group) changed(ctx context.Context, err error, path, how string) error {
+	if !errors.Is(err, store.ErrConflict) {
+		return Problem(err, path)
+	}
+	all, err := g.Controls.Controls(ctx)
+	if err != nil {
+		return err
+	}
+	var now guard.ControlView
+	for _, v := range all {
+		if v.Path == path {
+			now = v
+		}
+	}
+	return stale(problem.ControlChanged, "the control at "+path, now.Revision, now.By, how)
+}
+
+// replace says how to change what somebody else has changed meanwhile.
+const replace = "read it, and send its revision in If-Match to replace it"
+
+// stale refuses a change that is bound to another revision than the present one; 0 is that of what is not set. how says how to
+// go on.
+func stale(code, what string, revision int64, by, how string) error {
+	if revision == 0 {
+		return problem.New(code, "%s is not set now: a call without If-Match sets it", what)
+	}
+	return problem.New(code, "%s has revision %d now, by %s: %s", what, revision, by, how)
 }
 
 type setConfig struct {
@@ -279,7 +307,7 @@ func (g *Group) setConfig(c *rest.Call, in *setConfig) (config settings.ConfigVi
 	var wrong *definitions.ConfigError
 	switch {
 	case errors.Is(err, store.ErrConflict):
-		return config, problem.New(problem.ConfigChanged, "the setting %q has another revision than the one in If-Match; read it again", in.Name)
+		return config, g.changedConfig(c.Context(), in.Name)
 	case errors.As(err, &wrong):
 		return config, problem.New(problem.KnownCode(wrong.Code, problem.InvalidConfig), "%s", wrong.Message)
 	case err != nil:
@@ -287,4 +315,19 @@ func (g *Group) setConfig(c *rest.Call, in *setConfig) (config settings.ConfigVi
 	}
 	c.ETag(config.Revision)
 	return config, nil
+}
+
+// changedConfig refuses a change of a setting that has another revision.
+func (g *Group) changedConfig(ctx context.Context, name string) error {
+	all, err := g.Settings.Configs(ctx)
+	if err != nil {
+		return err
+	}
+	var now settings.ConfigView
+	for _, v := range all {
+		if v.Name == name {
+			now = v
+		}
+	}
+	return stale(problem.ConfigChanged, "the setting "+name, now.Revision, now.By, replace)
 }

@@ -190,22 +190,19 @@ func (g *Group) migrate(c *rest.Call, in *migrateRun) (any, error) {
 	}
 	if in.Body.Preview {
 		fit, err := g.Mover.Fit(c.Context(), in.ID)
-		return fit, moveProblem(err, in.ID)
+		return fit, g.moveProblem(c.Context(), err, in.ID)
 	}
 	run, err := g.Mover.Move(c.Context(), in.ID, c.Actor(in.Body.Reason))
-	return run, moveProblem(err, in.ID)
+	return run, g.moveProblem(c.Context(), err, in.ID)
 }
 
 // moveProblem says over HTTP why a run is not moved.
-func moveProblem(err error, id string) error {
-	var pinned *records.PinnedError
-	switch {
-	case errors.As(err, &pinned):
+func (g *Group) moveProblem(ctx context.Context, err error, id string) error {
+	if pinned, ok := errors.AsType[*records.PinnedError](err); ok {
 		return problem.New(problem.RunPinned, "run %s does not fit the present definition: %s", id, pinned.Err)
-	case errors.Is(err, store.ErrConflict):
-		return problem.New(problem.RunNotMovable, "run %s has not begun, or has ended: there is nothing to move", id)
 	}
-	return runProblem(err, id)
+	return g.refused(ctx, err, id, problem.RunNotMovable, "a run moves after it has begun and before it ends, or when it failed; until it begins, "+
+		"it has no definition")
 }
 
 func (g *Group) migrateAll(c *rest.Call, in *redrive) (moved records.RunsMoved, err error) {

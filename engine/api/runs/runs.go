@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"procaas/dsl/tree"
 	"procaas/engine/api/problem"
@@ -225,11 +226,7 @@ func (g *Group) retry(c *rest.Call, in *retryRun) (checkpoint.RunView, error) {
 		return checkpoint.RunView{}, err
 	}
 	run, err := g.Steer.Retry(c.Context(), in.ID, c.Actor(in.Body.Reason))
-	if errors.Is(err, store.ErrConflict) {
-		return run, problem.New(problem.RunNotFailed, "run %s has not failed, nor does it wait for an operator: there is nothing to retry",
-			in.ID)
-	}
-	return run, runProblem(err, in.ID)
+	return run, g.refused(c.Context(), err, in.ID, problem.RunNotFailed, "retry takes a run that failed, or one that waits for your decision")
 }
 
 type cancelRun struct {
@@ -246,14 +243,27 @@ func (g *Group) cancel(c *rest.Call, in *cancelRun) (run checkpoint.RunView, err
 		end = g.Steer.Abandon
 	}
 	run, err = end(c.Context(), in.ID, c.Actor(in.Body.Reason))
-	switch {
-	case errors.Is(err, store.ErrConflict):
-		return run, problem.New(problem.RunFinished, "run %s has finished; there is nothing to cancel", in.ID)
-	case errors.Is(err, store.ErrUndoing):
+	if errors.Is(err, store.ErrUndoing) {
 		return run, problem.New(problem.RunUndoing,
 			"run %s is cancelled already, and undoes what it has done; \"compensate\": false (--no-compensate) ends it as it is", in.ID)
 	}
-	return run, runProblem(err, in.ID)
+	return run, g.refused(c.Context(), err, in.ID, problem.RunFinished, "there is nothing to cancel")
+}
+
+// refused is runProblem for a call that the present status of the run does not allow: it names the status.
+func (g *Group) refused(ctx context.Context, err error, id, code, why string) error {
+	if !errors.Is(err, store.ErrConflict) {
+		return runProblem(err, id)
+	}
+	run, err := g.Runs.RunByID(ctx, id)
+	if err != nil {
+		return runProblem(err, id)
+	}
+	now := string(run.Status)
+	if run.Finished != nil {
+		now += " since " + run.Finished.UTC().Format(time.RFC3339)
+	}
+	return problem.New(code, "run %s has the status %s: %s", id, now, why)
 }
 
 type rerunRun struct {
