@@ -32,12 +32,17 @@ func TestRunsNameTheRunThatTheyWaitBehind(t *testing.T) {
 	}
 	first := submit("work", "o-1", true)
 	o.wait(model.Failed, 1)
-	submit("work", "o-1", false)
-	submit("work", "o-1", false)
+	second, third := submit("work", "o-1", false), submit("work", "o-1", false)
 	behind := `waits behind run ` + first + ` \(work, failed\): work/s/charge: .*no money\n` +
 		`mend the cause and run procaas runs retry ` + first + `, or procaas runs cancel ` + first + `\n`
 	o.command(cli.ExitFine, behind, "runs", "show", "o-1")
 	o.command(cli.ExitFine, behind, "explain", "o-1", "end")
+	later := `2 later events of order o-1: ` + second + ` \(work\), ` + third + ` \(work\); they run in order after it, so cancel`
+	o.command(cli.ExitFine, `blocks    `+later, "runs", "show", first)
+	o.command(cli.ExitFine, `"blocks": true`, "runs", "show", first, "--format", "json")
+	o.command(cli.ExitFine, `then: `+later, "runs", "retry", first, "--dry-run")
+	o.command(cli.ExitFine, `then: `+later, "runs", "retry", first)
+	o.wait(model.Failed, 1)
 
 	first = submit("slow", "o-2", false)
 	o.wait(model.Parked, 1)

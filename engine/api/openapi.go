@@ -63,6 +63,7 @@ var describedFields = map[string]map[string]string{
 		"bundle":         "The hash of the definition that the run began with.",
 		"generation":     "How often an operator has retried the run.",
 		"blocked":        "true if the run waits for an earlier run of its key.",
+		"blocks":         "true if later runs of the key wait until somebody retries or cancels this one. Absent otherwise.",
 		"accepted":       "When the event was stored.",
 		"due":            "When a parked or scheduled run continues.",
 		"failed_handler": "The path of the handler that failed the run.",
@@ -78,7 +79,7 @@ var describedFields = map[string]map[string]string{
 	},
 	"EntityView": {
 		"state":   "The state of the automaton; empty if the flow has none.",
-		"blocked": "true if a failed run blocks later events of the key.",
+		"blocked": "true if later events of the key wait until somebody retries or cancels a run, which blocked_by names.",
 		"waiting": "The number of unfinished runs.",
 		"runs":    "The latest runs, newest first.",
 	},

@@ -33,6 +33,7 @@ type RunView struct {
 	RerunAs     string            `json:"rerun_as,omitempty"` // the last run that runs it again; empty in lists
 	Generation  int               `json:"generation"`
 	Blocked     bool              `json:"blocked"`
+	Blocks      bool              `json:"blocks,omitempty"`
 	Accepted    time.Time         `json:"accepted"`
 	Started     *time.Time        `json:"started"`
 	Finished    *time.Time        `json:"finished"`

@@ -86,7 +86,7 @@ var ledgerCases = []storeCase{
 			p.equal(string(s), r, store.RunRecord{
 				ID: in.ID, Event: in.Event, Flow: "orders", Key: in.Key, Ordered: true, Status: s, Pipeline: "made",
 				Bundle: "bundle", Checkpoint: c.Checkpoint, Version: 1, Accepted: r.Accepted, Started: r.Started,
-				Ended: r.Ended, FailedPath: "a/b/c", Error: "bad", Reason: c.Reason,
+				Ended: r.Ended, FailedPath: "a/b/c", Error: "bad", Reason: c.Reason, Blocks: s == model.Failed,
 			})
 		}
 	}},

@@ -187,8 +187,8 @@ var orderCases = []storeCase{
 			r := p.wantStatus(ids[0], model.Failed)
 			p.equal("failed path", r.FailedPath+": "+r.Error, "made/stage/handler: it broke")
 			p.equal("checkpoint", string(r.Checkpoint), string(c.Checkpoint))
-			if r.Ended.IsZero() || p.entity(key).Blocked != ids[0] {
-				p.Fatalf("ended %s, entity blocked by %q", r.Ended, p.entity(key).Blocked)
+			if r.Ended.IsZero() || !r.Blocks || p.entity(key).Blocked != ids[0] {
+				p.Fatalf("ended %s, blocks %v, entity blocked by %q", r.Ended, r.Blocks, p.entity(key).Blocked)
 			}
 			if decide == "retry" {
 				p.must(p.Runs.Retry(p.Context(), ids[0], steerer))
@@ -201,6 +201,7 @@ var orderCases = []storeCase{
 				p.equal("reason", p.wantStatus(ids[0], model.Cancelled).Reason, "hopeless")
 			}
 			p.equal("blocked", p.entity(key).Blocked, "")
+			p.equal("blocks", p.run(ids[0]).Blocks, false)
 			p.finish(node, p.claimOne(node, ids[1]))
 		}
 	}},
@@ -209,6 +210,7 @@ var orderCases = []storeCase{
 		ids := p.accept(p.event("k", skipping), p.event("k", skipping), p.event("k", skipping))
 		p.commit(node, change(p.claimOne(node, ids[0]), model.Failed))
 		p.equal("blocked", p.entity("k").Blocked, "")
+		p.equal("blocks", p.run(ids[0]).Blocks, false)
 		second := p.claimOne(node, ids[1])
 		p.must(p.Runs.Retry(p.Context(), ids[0], steerer))
 		p.wantClaims(node)

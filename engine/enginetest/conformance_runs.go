@@ -199,7 +199,7 @@ var runCases = []storeCase{
 		for i, c := range p.wantClaims(node, ids[0], ids[2], ids[3]) {
 			p.commit(node, change(c, model.Parked))
 			r := p.wantStatus(c.ID, model.Parked)
-			p.equal("due, owner", []any{r.Due, r.Node}, []any{time.Time{}, int64(0)})
+			p.equal("due, owner, blocks", []any{r.Due, r.Node, r.Blocks}, []any{time.Time{}, int64(0), r.Ordered})
 			p.equal("parked", len(p.pages(store.RunFilter{Status: model.Parked, Limit: 10})), i+1)
 		}
 		b := p.beat(node)

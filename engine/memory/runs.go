@@ -48,7 +48,13 @@ func (m *Store) record(r *memoryRun) store.RunRecord {
 		Started: r.started, Ended: r.ended, Due: due, FailedPath: r.failedPath,
 		Error: r.failure, ErrorClass: r.class, Reason: r.reason,
 		Blocked: r.Ordered && r.status == model.Waiting && r.isDue(now) && !r.aside && m.head(r, now) != r,
+		Blocks:  m.blocks(r),
 	}
+}
+
+// blocks reports whether the later runs of a key wait until an operator steers this one.
+func (m *Store) blocks(r *memoryRun) bool {
+	return r.Ordered && (r.status == model.Failed || r.isHeld()) && slices.Contains(m.entities[entityKey{r.Flow, r.Key}].live, r)
 }
 
 // Entity implements [store.Runs].
@@ -61,7 +67,7 @@ func (m *Store) Entity(ctx context.Context, flow, key string) (store.EntityRecor
 	}
 	out := store.EntityRecord{Flow: flow, Key: key, EntityState: e.EntityState}
 	for _, r := range e.live {
-		if r.status == model.Failed || r.isHeld() {
+		if m.blocks(r) {
 			out.Blocked = r.ID
 		}
 		if r.status != model.Failed {

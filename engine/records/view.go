@@ -29,7 +29,7 @@ func view(r store.RunRecord, whole bool) checkpoint.RunView {
 			ID: r.Event.ID, Source: r.Event.Source, Type: r.Event.Type, Time: r.Event.Time, Key: r.Event.Key,
 			Trace: [2]string{r.Event.TraceParent, r.Event.TraceState},
 		},
-		Bundle: r.Bundle, Generation: r.Generation, Blocked: r.Blocked, Accepted: r.Accepted,
+		Bundle: r.Bundle, Generation: r.Generation, Blocked: r.Blocked, Blocks: r.Blocks, Accepted: r.Accepted,
 		Started: model.TimeOrNil(r.Started), Finished: model.TimeOrNil(r.Ended), Due: model.TimeOrNil(r.Due),
 		FailedPath: r.FailedPath, Error: r.Error, ErrorClass: r.ErrorClass, Reason: r.Reason,
 		Handlers: []checkpoint.HandlerView{},

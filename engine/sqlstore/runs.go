@@ -41,6 +41,7 @@ func scanRecord(row Row, decode func([]byte) (model.Event, error)) (r Record, er
 		return r, err
 	}
 	r.Status, r.Blocked = place.Status(), place == model.PlaceQueued
+	r.Blocks = r.Ordered && (place == model.PlaceBlocked || place == model.PlaceHeld)
 	if place == model.PlaceParked || place == model.PlaceScheduled {
 		r.Due = due
 	}

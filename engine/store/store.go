@@ -401,6 +401,7 @@ type RunRecord struct {
 	ErrorClass string
 	Reason     string
 	Blocked    bool   // is due, but waits for another run of its key
+	Blocks     bool   // the later runs of its key wait until an operator retries or cancels it
 	Outputs    []byte // the result, for those who wait for the end that a node has just saved; in place of the checkpoint
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"procaas/engine/checkpoint"
 	"procaas/engine/credentials"
+	"procaas/engine/model"
 	"procaas/engine/stats"
 )
 
@@ -167,7 +168,8 @@ func funcs() template.FuncMap {
 		"share": share, "bytes": byteCount, "hundred": hundred, "ratio": func(a, b float64) float64 { return a / b },
 		"add":  func(a, b int) int { return a + b },
 		"last": lastPart, "compare": compare, "clock": clockTime, "breakable": breakable, "cause": causeOf, "trace": traceText, "told": told,
-		"short": shortHash,
+		"short":   shortHash,
+		"outcome": outcomeText,
 	}
 }
 
@@ -175,6 +177,17 @@ func funcs() template.FuncMap {
 func engineRoot(p string) string {
 	id, _, _ := strings.Cut(p, "/")
 	return Root + "pipelines/" + id
+}
+
+// outcomeText says what became of a handler.
+func outcomeText(outcome string) string {
+	switch outcome {
+	case "absent":
+		return "not reached"
+	case model.OutcomeUnknown:
+		return "sent, answer unknown"
+	}
+	return outcome
 }
 
 // A cause is why a run stands where it does.
@@ -190,7 +203,7 @@ func causeOf(r checkpoint.RunView) cause {
 		return cause{r.FailedPath, strings.TrimSpace(strings.TrimPrefix(r.Error, r.FailedPath+": ") + " " + r.Reason), nil}
 	}
 	if r.Blocked {
-		return cause{Text: "waits behind a failed run of its key"}
+		return cause{Text: "waits for an earlier run of its key"}
 	}
 	for _, h := range r.Handlers {
 		if h.Outcome == "waiting" && h.Reason != "" && r.Finished == nil {

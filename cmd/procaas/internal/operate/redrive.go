@@ -125,11 +125,22 @@ func (f *redriveFlags) named(q *cli.Call, verb client.Verb, fits func(checkpoint
 	if f.dryRun {
 		do = func(id string) (checkpoint.RunView, error) { return q.Run(q.Ctx, id) }
 	}
-	return eachRun(q, fits, do, func(id string) outlook {
-		if f.dryRun {
-			return outlook{}
+	var later []string
+	return eachRun(q, fits, func(id string) (checkpoint.RunView, error) {
+		before, err := q.Run(q.Ctx, id) // after the retry, what waits may begin at once
+		if err == nil && verb == client.RetryRuns && before.Blocks {
+			if text := runview.Followers(q, before); text != "" {
+				later = append(later, text)
+			}
 		}
-		return outcome(verb, id)
+		return do(id)
+	}, func(id string) outlook {
+		next := outcome(verb, id)
+		if f.dryRun {
+			next = outlook{}
+		}
+		next.more = strings.Join(later, "; ")
+		return next
 	})
 }
 
@@ -265,7 +276,7 @@ func outcome(verb client.Verb, run string) outlook {
 	show := "procaas runs show " + run
 	switch verb {
 	case client.RetryRuns:
-		return outlook{now: "each resumes from the handler that failed", check: show + "; retry --dry-run with the same conditions counts " +
+		return outlook{now: "each resumes from the handler that failed; later events of its key run after it", check: show + "; retry --dry-run with the same conditions counts " +
 			"those that failed again"}
 	case client.MakeUpRuns:
 		return outlook{now: "each makes only this call; it may still fail or be left out", check: show + "; a run whose call is left out again is back in runs list --left-out"}

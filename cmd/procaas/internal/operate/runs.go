@@ -116,6 +116,9 @@ func showRun(q *cli.Call, v checkpoint.RunView) error {
 		fmt.Fprintf(q.Out, "rerun as  %s\n", v.RerunAs)
 	}
 	fmt.Fprint(q.Out, runview.Behind(q, v)+runview.Before(q, v))
+	if v.Blocks {
+		fmt.Fprintln(q.Out, "blocks    "+cmp.Or(runview.Followers(q, v), "later events of its key, until you retry or cancel it"))
+	}
 	tree := runview.Tree{W: q.Out, Color: cli.Colorful(q.Out)}
 	tree.Show(v)
 	return runview.Print(q.Streams, v)

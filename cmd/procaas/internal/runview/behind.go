@@ -3,8 +3,10 @@ package runview
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"procaas/cmd/procaas/internal/cli"
+	"procaas/dsl/diag"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 )
@@ -36,6 +38,32 @@ func Behind(q *cli.Call, v checkpoint.RunView) string {
 		text += fmt.Sprintf("\nmend the cause and run procaas runs retry %s, or procaas runs cancel %s", id, id)
 	}
 	return text + "\n"
+}
+
+// mostFollowers is how many later runs of a key are named.
+const mostFollowers = 5
+
+// Followers names the later events of the key that wait for a run, and so run after it; empty when there are none.
+func Followers(q *cli.Call, v checkpoint.RunView) string {
+	entity, err := q.Entity(q.Ctx, v.Flow, v.Key)
+	if err != nil {
+		return "" // what else is known of the run is told anyway
+	}
+	var later []string
+	for _, r := range entity.Runs {
+		if r.Blocked && r.ID != v.ID {
+			later = append([]string{fmt.Sprintf("%s (%s)", r.ID, r.Event.Type)}, later...)
+		}
+	}
+	if len(later) == 0 {
+		return ""
+	}
+	named := strings.Join(later[:min(mostFollowers, len(later))], ", ")
+	if len(later) > mostFollowers {
+		named += " …"
+	}
+	return fmt.Sprintf("%s of %s %s: %s; they run in order after it, so cancel those that must not run",
+		diag.Plural(len(later), "later event"), v.Flow, v.Key, named)
 }
 
 // ahead finds the run that the key works on. Those that wait for it, for a time or for a state of

@@ -68,8 +68,8 @@ func (p *Tree) Show(v checkpoint.RunView) {
 	for _, h := range v.Handlers {
 		name := h.Within + ">" + h.Path
 		done, ok := repeated[h.Stage()]
-		unfinished := ok && !done || h.Outcome == model.OutcomeRunning
-		if unfinished && p.Live && !v.Status.Ended() {
+		unfinished := ok && !done
+		if (unfinished || h.Outcome == model.OutcomeRunning) && p.Live && !v.Status.Ended() {
 			return // the rest comes in its turn
 		}
 		if unfinished || p.shown[name] == h.Outcome {
@@ -104,12 +104,14 @@ func (p *Tree) line(h checkpoint.HandlerView) {
 	}
 	mark, tint := "✓", "32"
 	switch h.Outcome {
-	case "failed":
+	case model.OutcomeFailed:
 		mark, tint = "✗", "31"
-	case "skipped":
+	case model.OutcomeSkipped:
 		mark, tint = "–", "33"
-	case "waiting":
+	case model.OutcomeWaiting, model.OutcomeRunning:
 		mark, tint = "…", "36"
+	case model.OutcomeUnknown:
+		mark, tint = "?", "31"
 	}
 	if p.Color {
 		mark = "\x1b[" + tint + "m" + mark + "\x1b[0m"
@@ -137,7 +139,9 @@ func handlerNote(h checkpoint.HandlerView) string {
 	} else if h.Attempts > 1 {
 		notes = append(notes, fmt.Sprintf("%d attempts", h.Attempts))
 	}
-	if h.Outcome != model.OutcomeSucceeded {
+	if h.Outcome == model.OutcomeUnknown && h.Attempts > 0 {
+		notes = append(notes, "sent, answer unknown")
+	} else if h.Outcome != model.OutcomeSucceeded {
 		notes = append(notes, h.Outcome+until(h.Due))
 	}
 	for _, why := range []string{h.Reason, h.Error} {
