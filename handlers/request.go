@@ -97,6 +97,7 @@ const (
 
 // Handle implements [engine.Handler].
 func (r *Request) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
+	left := timeLeft{c.TimeLeft, time.Now()}
 	ctx, cancel := r.bound(ctx, c)
 	defer cancel()
 	s := secrets{resolve: c.Resolve, hide: c.Hide}
@@ -104,7 +105,7 @@ func (r *Request) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	if err != nil {
 		return model.Result{}, model.Permanent(err)
 	}
-	resp, err := r.send(c, req, &s)
+	resp, err := r.send(c, left.traced(req), left, &s)
 	if err != nil {
 		return model.Result{}, networkError(req, err)
 	}
@@ -132,16 +133,16 @@ func (r *Request) bound(ctx context.Context, c *engine.Call) (context.Context, c
 // send makes the request. What a client does besides is for redirects, cookies and a
 // timeout of its own; where none of these is wanted, the transport does the same with
 // less work for each request.
-func (r *Request) send(c *engine.Call, req *http.Request, s *secrets) (*http.Response, error) {
+func (r *Request) send(c *engine.Call, req *http.Request, left timeLeft, s *secrets) (*http.Response, error) {
 	if h := c.HTTP; r.Redirects == 0 && h.Transport != nil && h.Jar == nil && h.Timeout == 0 {
 		return h.Transport.RoundTrip(req)
 	}
-	return r.client(c, s).Do(req)
+	return r.client(c, left, s).Do(req)
 }
 
 // client is the shared client with this request's redirects. A copy costs
 // nothing: connections belong to its transport.
-func (r *Request) client(c *engine.Call, s *secrets) *http.Client {
+func (r *Request) client(c *engine.Call, left timeLeft, s *secrets) *http.Client {
 	client := *c.HTTP
 	client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
 		// via holds the first request, too: at the first redirect it is 1 long.
@@ -152,6 +153,7 @@ func (r *Request) client(c *engine.Call, s *secrets) *http.Client {
 		if err := checkTarget(c.Bundle, req.URL); err != nil {
 			return model.Permanent(err)
 		}
+		left.tell(req.Header)
 		if leftOrigin(req, via) {
 			if s.inBody && req.Body != nil {
 				return model.Permanent(fmt.Errorf("service %s redirects to %s, which would get the body with its secrets; "+

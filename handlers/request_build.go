@@ -9,10 +9,13 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"procaas/dsl/datum"
 	"procaas/dsl/tree"
@@ -299,9 +302,38 @@ var reserved = []string{
 	timeLeftHeader,
 }
 
-// timeLeftHeader tells a service how many milliseconds are left until the deadline. It is a time and
-// no moment: clocks differ.
+// timeLeftHeader tells a service how many milliseconds are left until the deadline, in whole ones, when the request is
+// written. It is a time and no moment: clocks differ.
 const timeLeftHeader = "X-Procaas-Time-Left"
+
+// timeLeft is how much time was left at a moment.
+type timeLeft struct {
+	left  time.Duration // 0 without a deadline
+	began time.Time
+}
+
+// tell tells a service how much is left by now.
+func (t timeLeft) tell(h http.Header) {
+	if t.left > 0 {
+		tellTimeLeft(h, t.left-time.Since(t.began))
+	}
+}
+
+// traced tells the service again once there is a connection: a new one takes time. Only once, because the transport may
+// still read the headers when it repeats a request.
+func (t timeLeft) traced(req *http.Request) *http.Request {
+	if t.left <= 0 {
+		return req
+	}
+	var once sync.Once
+	return req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { once.Do(func() { t.tell(req.Header) }) },
+	}))
+}
+
+func tellTimeLeft(h http.Header, left time.Duration) {
+	h.Set(timeLeftHeader, strconv.FormatInt(max(0, left.Milliseconds()), 10))
+}
 
 // checkHeaderName refuses what is no name of HTTP, and the headers that the engine or
 // the fields of the handler set.
@@ -330,7 +362,7 @@ func identify(h http.Header, c *engine.Call) {
 	h.Set("X-Procaas-Path", c.Path)
 	h.Set("X-Procaas-Attempt", strconv.Itoa(c.Attempt))
 	if c.TimeLeft > 0 {
-		h.Set(timeLeftHeader, strconv.FormatInt(max(1, c.TimeLeft.Milliseconds()), 10))
+		tellTimeLeft(h, c.TimeLeft)
 	}
 	if c.TraceParent != "" {
 		h.Set("Traceparent", c.TraceParent)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -462,7 +463,7 @@ func TestRequestChoosesItsTimeout(t *testing.T) {
 // A service learns how much time is left until the deadline, which is no timeout of the attempt.
 func TestRequestTellsTheTimeLeft(t *testing.T) {
 	t.Parallel()
-	for left, want := range map[time.Duration]string{0: "", 1500 * time.Millisecond: "1500", time.Microsecond: "1"} {
+	for left, want := range map[time.Duration]string{0: "", 1500 * time.Millisecond: "1500", time.Microsecond: "0"} {
 		have := "none"
 		call := newCall(transport(func(r *http.Request) (*http.Response, error) {
 			have = r.Header.Get("X-Procaas-Time-Left")
@@ -474,6 +475,25 @@ func TestRequestTellsTheTimeLeft(t *testing.T) {
 			t.Errorf("%s left: want %q in the header, have %q, %v", left, want, have, err)
 		}
 	}
+}
+
+// A slow connection takes some of the time: the service is never told of more than is left.
+func TestTimeLeftIsMeasuredWhenTheRequestIsWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		have := ""
+		call := newCall(transport(func(r *http.Request) (*http.Response, error) {
+			time.Sleep(400 * time.Millisecond) // as a dial
+			httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{})
+			have = r.Header.Get("X-Procaas-Time-Left")
+			return reply(r, 200, "", ""), nil
+		}))
+		call.TimeLeft = time.Second
+		r := handlers.Request{URL: "http://orders.example/"}
+		if _, err := r.Handle(t.Context(), call); err != nil || have != "600" {
+			t.Errorf("want 600 in the header, have %q, %v", have, err)
+		}
+	})
 }
 
 // hops answers with redirects along a list of URLs and notes who asked what.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"regexp"
 	"slices"
 	"strconv"
@@ -338,6 +339,9 @@ func (c *leanConn) exchange(r *http.Request) (*http.Response, error) {
 	// Whoever waits for the connection is woken when ctx ends.
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	c.left, c.came = mostHeader, false
+	if trace := httptrace.ContextClientTrace(ctx); trace != nil && trace.GotConn != nil {
+		trace.GotConn(httptrace.GotConnInfo{Conn: c})
+	}
 	resp, err := c.talk(r)
 	if err != nil {
 		stop()
