@@ -165,6 +165,7 @@ func newServer(o Options) *server {
 		s.add(&o)
 	}
 	s.router.Handle(ui.Root+"*", s.access.Serve(s.serveConsole))
+	s.router.Handle(strings.TrimSuffix(ui.Root, "/"), http.RedirectHandler(ui.Overview, http.StatusFound))
 	s.doc.Refine()
 	describeFields(s.doc)
 	return s

@@ -399,3 +399,17 @@ func TestTokenOfAnEncryptedPageStaysThere(t *testing.T) {
 		}
 	}
 }
+
+// People who guess where the console is get there.
+func TestConsoleIsFoundByItsName(t *testing.T) {
+	t.Parallel()
+	h := api.New(api.Options{Engine: portsOf(newFake(taxi(t))), Version: "v1"})
+	for _, at := range []string{"/console", "/console/"} {
+		if w := get(h, at); w.Code != http.StatusFound || w.Header().Get("Location") != "/" {
+			t.Errorf("%s: have %d to %q", at, w.Code, w.Header().Get("Location"))
+		}
+	}
+	if w := get(h, "/console/nothing"); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "There is no such page") {
+		t.Errorf("have %d: %s", w.Code, w.Body)
+	}
+}

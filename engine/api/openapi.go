@@ -118,12 +118,12 @@ var describedFields = map[string]map[string]string{
 		"waiting":   "Runs of this node that queue for a call. More may wait in the store.",
 		"down": "true if hardly any call succeeds. One call at a time tries whether the service is back, and does not count as " +
 			"an attempt.",
-		"closed_until": "The end of a pause that the service asked for with Retry-After; null without one.",
+		"closed_until": "The service is paused until then, as its Retry-After asked for; null if it is not.",
 		"calls":        "Calls of this node that started in the last 10 seconds.",
 		"repeats":      "The number of retries among calls.",
 
 		"success_ratio": "The share of successful calls of this node in the last 10 seconds; null without calls.",
-		"failing_since": "Since when hardly any call of this node has succeeded, or the service has asked for a pause; null while it answers.",
+		"failing_since": "Since when hardly any call of this node has succeeded, or the service is paused; null while it answers.",
 		"last_error":    "The error of the last failed call of this node.",
 		"critical":      "true if a critical handler calls it.",
 		"parked":        "Runs of all nodes that are parked until the service is available, at the last count.",

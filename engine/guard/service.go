@@ -39,6 +39,27 @@ type ServiceInfo struct {
 	SuccessRatio *float64 `json:"success_ratio"`
 }
 
+// The states of a service.
+const (
+	ServiceUp      = "up"
+	ServiceDown    = "down"    // one call at a time finds out when it is back
+	ServicePaused  = "paused"  // until the time that it named in Retry-After
+	ServiceFailing = "failing" // most calls fail
+)
+
+// State is how the service stands, in a word for people.
+func (s *ServiceInfo) State() string {
+	switch {
+	case s.Down:
+		return ServiceDown
+	case s.ClosedUntil != nil:
+		return ServicePaused
+	case s.FailingSince != nil:
+		return ServiceFailing
+	}
+	return ServiceUp
+}
+
 // Fill completes a view.
 func (g *gate) Fill(info *ServiceInfo, terms Terms, now time.Time) {
 	g.mu.Lock()

@@ -103,7 +103,7 @@ func newServiceGauges() *liveGauges[guard.ServiceInfo] {
 			gauge("procaas_service_parked", "Runs of all nodes that are parked until the service is available.",
 				func(s *guard.ServiceInfo) (float64, bool) { return float64(s.Parked), true }),
 			gauge("procaas_service_failing_seconds", "How long hardly any call of the service has succeeded on this node, or the service "+
-				"has asked for a pause; 0 while it answers.",
+				"is paused; 0 while it answers.",
 				func(s *guard.ServiceInfo) (float64, bool) {
 					if s.FailingSince == nil {
 						return 0, true

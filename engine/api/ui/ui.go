@@ -126,6 +126,9 @@ type Console struct {
 	playing  chan struct{} // held by who runs something in the playground
 }
 
+// Overview is the address of the first page.
+const Overview = "/"
+
 // Root is where all pages but the overview are.
 const Root = "/console/"
 
@@ -179,6 +182,7 @@ func New(o Options) *Console {
 		"POST " + SignOutPage:                     c.signOut,
 		"GET " + SubmitPage:                       c.submitPage,
 		"POST " + SubmitPage:                      c.submit,
+		"GET " + Root + "{rest...}":               c.elsewhere,
 		"POST " + Root + "controls/{path...}":     c.control,
 		"POST " + Root + "runs":                   c.redrive,
 		"POST " + Root + "runs/{id}":              c.steer,
@@ -194,6 +198,15 @@ func New(o Options) *Console {
 		})
 	}
 	return c
+}
+
+// elsewhere leads to the first page from the root of the others.
+func (c *Console) elsewhere(w http.ResponseWriter, r *http.Request) error {
+	if r.PathValue("rest") != "" {
+		return notFound("There is no such page.")
+	}
+	http.Redirect(w, r, Overview, http.StatusFound)
+	return nil
 }
 
 // styleGuide shows the design language, for who changes it.

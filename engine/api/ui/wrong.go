@@ -83,7 +83,7 @@ const isDown = "is down"
 func serviceProblem(s guard.ServiceInfo) problem {
 	p := problem{Class: "fair", Name: s.ID, Href: "/#services", Is: isDown, Since: s.FailingSince, Owner: s.Owner}
 	if s.ClosedUntil != nil {
-		p.Is = "has asked for a pause"
+		p.Is = "is paused by its Retry-After"
 	}
 	waiting := s.Parked + s.Waiting
 	p.Runs = int(waiting)

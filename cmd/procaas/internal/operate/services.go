@@ -15,8 +15,8 @@ func servicesCommand() *cobra.Command {
 		Long: `services lists the services as one node sees them. Each node finds out by itself how
 many calls a service takes at once, and whether it is down. Its columns include
 
-  STATE    open, down (one call at a time finds out when it is back), failing, or
-           closed until the time that the service named in Retry-After
+  STATE    up, failing, down (one call at a time finds out when it is back), or
+           paused until the time that the service named in Retry-After
   LIMIT    calls that this node makes at once; ~ if it adapts to the service
   WAITING  runs in line on this node, and parked runs of all nodes
   OK       how many calls succeeded in the last ten seconds`,
@@ -32,17 +32,14 @@ many calls a service takes at once, and whether it is down. Its columns include
 }
 
 func serviceState(s *guard.ServiceInfo) string {
-	switch {
-	case s.ClosedUntil != nil:
-		return "closed" + until(s.ClosedUntil)
-	case s.Down && s.FailingSince != nil:
-		return "down since " + cli.Time(*s.FailingSince)
-	case s.Down:
-		return "down"
-	case s.FailingSince != nil:
-		return "failing since " + cli.Time(*s.FailingSince)
+	switch state := s.State(); {
+	case state == guard.ServicePaused:
+		return state + until(s.ClosedUntil)
+	case state != guard.ServiceUp && s.FailingSince != nil:
+		return state + " since " + cli.Time(*s.FailingSince)
+	default:
+		return state
 	}
-	return "open"
 }
 
 // serviceLimit is how many calls a node makes of a service at once.

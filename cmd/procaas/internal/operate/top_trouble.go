@@ -29,7 +29,7 @@ func (v *topView) down() string {
 		case s.FailingSince != nil:
 			text = s.ID + " for " + v.since(*s.FailingSince)
 		case s.ClosedUntil != nil && s.ClosedUntil.After(v.at):
-			text = s.ID + " wants no calls for" + v.left(*s.ClosedUntil)
+			text = s.ID + " paused for another" + v.left(*s.ClosedUntil)
 		case s.Down:
 			text = s.ID
 		default:
@@ -51,7 +51,7 @@ func (v *topView) heldBack() string {
 	var words []string
 	for i := range v.services {
 		s := &v.services[i]
-		if waits := s.Waiting + s.Parked; waits > 0 && !s.Down && s.FailingSince == nil && s.ClosedUntil == nil {
+		if waits := s.Waiting + s.Parked; waits > 0 && s.State() == guard.ServiceUp {
 			words = append(words, fmt.Sprintf("%s takes %s calls at once, %s in line", s.ID, serviceLimit(s), diag.Plural(waits, "run")))
 		}
 	}
