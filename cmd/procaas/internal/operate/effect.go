@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"procaas/cmd/procaas/internal/cli"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/engine/api/wire"
 	"procaas/engine/guard"
@@ -73,6 +74,7 @@ func (x *controlChange) nowText() string {
 	switch {
 	case is.RateLimit != "" && was.RateLimit != is.RateLimit:
 		say("%.1f calls/s in the last minute; calls over %s %s; %s", e.CallsPerS, is.RateLimit, cmp.Or(is.Over, "wait"), sharedText(x.Call))
+		parts = append(parts, tooMany(e)...)
 	case is.RateLimit == "" && was.RateLimit != "":
 		say("%s resume", heldText(e))
 	}
@@ -80,6 +82,16 @@ func (x *controlChange) nowText() string {
 		say("%g %% of new runs call it", *p)
 	}
 	return strings.Join(parts, "; ")
+}
+
+// tooMany says how long calls will wait for a limit, if more come than it allows.
+func tooMany(e *steering.ControlEffect) []string {
+	limit, err := datum.ParseRate(e.Control.RateLimit)
+	if err != nil || e.CallsPerS <= limit.PerSecond() || e.Control.Over == "skip" {
+		return nil
+	}
+	longer := time.Duration(min(e.CallsPerS/limit.PerSecond()-1, 1e6) * float64(time.Minute)).Round(time.Second)
+	return []string{fmt.Sprintf("more calls come than may start, so with each minute they wait %s longer; deadlines stand still meanwhile", longer)}
 }
 
 // checkText is the command that shows whether a change does what it should.
@@ -117,6 +129,9 @@ func (x *controlChange) showEffect(e *steering.ControlEffect) error {
 	fmt.Fprintf(x.Out, "%s: would be %s\n", e.Path, cmp.Or(stateText(guard.ControlView{Control: e.Control}), "on, without limits"))
 	fmt.Fprintf(x.Out, "%.1f calls/s in the last minute (this node); runs of the pipeline: %d running, %d waiting, %d parked, %d of them here\n",
 		e.CallsPerS, e.Running, e.Waiting, e.Parked, e.Stopped)
+	for _, line := range tooMany(e) {
+		fmt.Fprintln(x.Out, line)
+	}
 	return cli.Table(x.Out, "HANDLER\tCRITICAL\tCALLS/S\tREAD BY", e.Handlers, func(h steering.HandlerEffect) cli.Row {
 		return cli.Row{h.Path, h.Critical, fmt.Sprintf("%.1f", h.CallsPerS), strings.Join(h.ReadBy, ", ")}
 	})

@@ -20,6 +20,12 @@ func limitCommand() *cobra.Command {
 		Long: `limit limits how many calls below a path start, on all nodes together. Without a
 rate it lists the limits that apply now, those of the files included.
 
+Calls over the limit wait in order, or are left out with --over skip. If more calls
+come than the limit allows, they wait longer and longer: with 20 calls/s and a limit
+of 10/s, each minute adds a minute. Deadlines stand still while a call waits for a
+limit that you set here, but not for a rate-limit of the files. Later events of the
+keys wait, too.
+
 Each node begins with an equal part of the rate. A node whose calls wait gets the
 parts that other nodes do not use, within a second.
 
