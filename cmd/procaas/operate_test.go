@@ -521,7 +521,7 @@ func TestOperatorMigratesRuns(t *testing.T) {
 	o.command(cli.ExitFine, `^RUN +PIPELINE.*\n$`, "runs", "list", "--version", old[:4])
 	o.command(cli.ExitFine, `^retried 3 runs\n`, "runs", "retry", "--pipeline", "work")
 	o.wait(model.Succeeded, 3)
-	o.command(cli.ExitFindings, `has not begun, or has ended`, "runs", "migrate", id)
+	o.command(cli.ExitFindings, `has the status succeeded since`, "runs", "migrate", id)
 	o.command(cli.ExitUsage, `migrate needs ids of runs, or a condition`, "runs", "migrate")
 }
 
