@@ -4,9 +4,31 @@ import (
 	"testing"
 	"time"
 
+	"procaas/engine/checkpoint"
 	"procaas/engine/memory"
+	"procaas/engine/model"
 	"procaas/engine/stats"
 )
+
+// A run that waits for its time says so, and where.
+func TestRunsSayWhatTheyWaitFor(t *testing.T) {
+	t.Parallel()
+	due := time.Now().Add(time.Hour)
+	nap := checkpoint.HandlerView{Path: "work/s/nap", Outcome: model.OutcomeWaiting, Due: &due}
+	held := nap
+	held.Reason = "hold: push is slow"
+	for want, r := range map[string]checkpoint.RunView{
+		"waits for a time":                      {Handlers: []checkpoint.HandlerView{nap}},
+		"hold: push is slow":                    {Handlers: []checkpoint.HandlerView{held}},
+		"waits for an earlier run of its key":   {Blocked: true},
+		"attempt 1 was under way when its node": {Reason: "attempt 1 was under way when its node"},
+		"":                                      {Finished: &due, Handlers: []checkpoint.HandlerView{nap}},
+	} {
+		if have := causeOf(r); have.Text != want {
+			t.Errorf("have %q, want %q", have.Text, want)
+		}
+	}
+}
 
 // What two nodes have seen is there after both have ended: their samples are added up, and a problem that both saw is one.
 func TestEvidenceOutlivesItsNodes(t *testing.T) {

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"embed"
@@ -206,8 +207,8 @@ func causeOf(r checkpoint.RunView) cause {
 		return cause{Text: "waits for an earlier run of its key"}
 	}
 	for _, h := range r.Handlers {
-		if h.Outcome == "waiting" && h.Reason != "" && r.Finished == nil {
-			return cause{h.Path, h.Reason, h.Due}
+		if h.Outcome == model.OutcomeWaiting && r.Finished == nil && (h.Reason != "" || h.Due != nil) {
+			return cause{h.Path, cmp.Or(h.Reason, h.Error, "waits for a time"), h.Due}
 		}
 	}
 	return cause{Path: r.FailedPath}

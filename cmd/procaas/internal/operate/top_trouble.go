@@ -98,19 +98,32 @@ func (v *topView) backlogText() string {
 	if still := v.still(); still != "" {
 		parts = append(parts, still)
 	}
+	planned := 0
+	for _, p := range v.backlog.Parked {
+		if isPlanned(p) {
+			planned += p.Runs
+		}
+	}
+	if planned > 0 {
+		parts = append(parts, diag.Plural(planned, "run")+" parked for a time or an event")
+	}
 	if c := v.backlog.Counted; len(parts) > 0 && c != nil && v.at.Sub(*c) > 10*time.Second {
 		parts = append(parts, "counted at "+c.Local().Format(time.TimeOnly))
 	}
 	return strings.Join(parts, "; ")
 }
 
-// still says what stands still and for what, the most first; empty when nothing does. A run
-// that waits for a time or an event is as it should be.
+// isPlanned reports whether runs wait for a time or an event, as it should be.
+func isPlanned(p stats.ParkedRuns) bool {
+	return p.Reason == stats.ParkedTime || p.Reason == stats.ParkedEvent
+}
+
+// still says what stands still and for what, the most first; empty when nothing does.
 func (v *topView) still() string {
 	var words []string
 	total, oldest := 0, 0.0
 	for _, p := range v.backlog.Parked {
-		if p.Reason == stats.ParkedTime || p.Reason == stats.ParkedEvent {
+		if isPlanned(p) {
 			continue
 		}
 		total, oldest = total+p.Runs, max(oldest, p.AgeS)

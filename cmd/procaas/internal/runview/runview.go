@@ -20,6 +20,9 @@ import (
 // state can be piped on.
 func Print(s cli.Streams, v checkpoint.RunView) error {
 	fmt.Fprintf(s.Out, "%s %s: %s", v.Pipeline, v.Key, v.Status)
+	if why := Standstill(v); why != "" && v.Status == model.Parked && v.Reason == "" {
+		fmt.Fprintf(s.Out, ", %s", why)
+	}
 	if v.Finished != nil && v.Started != nil {
 		fmt.Fprintf(s.Out, " in %s", roundDuration(v.Finished.Sub(*v.Started)))
 	}

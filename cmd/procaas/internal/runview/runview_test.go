@@ -3,7 +3,9 @@ package runview_test
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/runview"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
@@ -26,5 +28,20 @@ func TestTreeMarksEachOutcome(t *testing.T) {
 		if _, line, _ := strings.Cut(out.String(), "│  "); strings.TrimSpace(line) != want {
 			t.Errorf("have %q, want %q", line, want)
 		}
+	}
+}
+
+// Parked says little: the line names the handler and the time.
+func TestParkedRunsSayWhatTheyWaitFor(t *testing.T) {
+	t.Parallel()
+	due := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
+	var out strings.Builder
+	err := runview.Print(cli.Streams{Out: &out}, checkpoint.RunView{
+		Pipeline: "work", Key: "o-1", Status: model.Parked,
+		Handlers: []checkpoint.HandlerView{{Path: "work/s/nap", Outcome: model.OutcomeWaiting, Due: &due}},
+	})
+	want := "work o-1: parked, work/s/nap waits until 2026-01-02 03:04:05\n"
+	if err != nil || !strings.HasPrefix(out.String(), want) {
+		t.Errorf("have %s, %v, want %s", out.String(), err, want)
 	}
 }
