@@ -48,6 +48,7 @@ const (
 
 	gradientWindow = 500 * time.Millisecond // at least
 	gradientCalls  = 10                     // at least, or half of the limit
+	gradientOldest = time.Hour              // a call says nothing about those that end so much later
 
 	cutBelow  = 0.1 // of the calls succeed: the limit is halved
 	growAbove = 0.8
@@ -119,8 +120,8 @@ func (g *Gradient) Drop() { g.underway-- }
 // others of their kind, unless it is 0.
 func (g *Gradient) End(kind string, good bool, took time.Duration, now time.Time) {
 	g.underway--
-	if g.began.IsZero() {
-		g.began = now
+	if now.Sub(g.began) > gradientOldest {
+		g.begin(now)
 	}
 	if good {
 		g.good++
@@ -138,7 +139,15 @@ func (g *Gradient) End(kind string, good bool, took time.Duration, now time.Time
 	}
 	if g.isOver(now) {
 		g.adapt()
-		g.began, g.good, g.bad, g.full = now, 0, 0, false
+		g.begin(now)
+	}
+}
+
+// begin starts a window.
+func (g *Gradient) begin(now time.Time) {
+	g.began, g.good, g.bad, g.full = now, 0, 0, false
+	for _, k := range g.kinds {
+		k.good, k.took = 0, 0
 	}
 }
 
@@ -169,7 +178,6 @@ func (g *Gradient) adapt() {
 		if k.good > 0 && ratio >= growAbove && !slow {
 			k.learn(k.took/time.Duration(k.good), alone)
 		}
-		k.good, k.took = 0, 0
 	}
 	g.failing = ratio < cutBelow
 	g.probing = g.probing && ratio >= growAbove && !slow

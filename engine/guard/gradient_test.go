@@ -41,6 +41,24 @@ func TestGradientFallsToOneCallAndRises(t *testing.T) {
 	}
 }
 
+// The job of a week fails now and then, and that says nothing about its service.
+func TestGradientForgetsCallsOfLongAgo(t *testing.T) {
+	t.Parallel()
+	for apart, fails := range map[time.Duration]bool{time.Minute: true, 7 * 24 * time.Hour: false} {
+		g, now := guard.NewGradient(0), time.Unix(1_800_000_000, 0)
+		for range 30 {
+			if !g.Start(now) {
+				t.Fatal("one call at a time must start")
+			}
+			g.End("", false, time.Second, now)
+			now = now.Add(apart)
+		}
+		if g.Failing() != fails || g.Down() != fails {
+			t.Errorf("30 failed calls, each %s after another: failing is %v, down is %v, want %v", apart, g.Failing(), g.Down(), fails)
+		}
+	}
+}
+
 // pressOn makes calls that take a time, each as soon as another one ends.
 func pressOn(g *guard.Gradient, now *time.Time, calls int, took time.Duration, good func(call int) bool) {
 	var ends []time.Time
