@@ -3,12 +3,14 @@ package authoring
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"procaas/cmd/procaas/internal/cli"
+	"procaas/docs"
 	"procaas/dsl/diag"
 	"procaas/dsl/library"
 	"procaas/dsl/rules"
@@ -46,8 +48,9 @@ for one element of a list, counted from 0, as the logs do.`,
 	cli.ServerFlags(c)
 	format := cli.Format(c, "text", "json")
 	return cli.Calls(c, func(q *cli.Call) error {
+		word := strings.Join(q.Args, " ")
 		switch {
-		case len(q.Args) == 2:
+		case len(q.Args) == 2 && !slices.Contains(words(c.Root()), word):
 			return q.ForRun(q.Args[0], nil, func(run string) error {
 				why, err := q.Explain(q.Ctx, run, q.Args[1])
 				if err != nil {
@@ -60,13 +63,16 @@ for one element of a list, counted from 0, as the logs do.`,
 		case len(q.Args) == 0:
 			return explainAll(q.Streams)
 		}
-		return explain(q.Streams, c.Root(), q.Args[0])
+		return explain(q.Streams, c.Root(), word)
 	})
 }
 
-// explain tells about a name of the language; of another word, whatever is known of it. The plural will do.
+// explain tells about a name of the language; of another word, whatever is known of it. The plural will do, capitals, and
+// hyphens for spaces.
 func explain(s cli.Streams, root *cobra.Command, name string) error {
 	forms := []string{name, strings.TrimSuffix(name, "s"), strings.TrimSuffix(name, "es"), name + "s"}
+	lower := strings.ToLower(name)
+	forms = append(forms, lower, strings.ReplaceAll(lower, "-", " "))
 	for _, form := range forms {
 		known, err := explainName(s, form)
 		if err != nil {
@@ -85,10 +91,29 @@ func explain(s cli.Streams, root *cobra.Command, name string) error {
 			return err
 		}
 	}
+	pages, err := mention(name)
+	if err != nil {
+		return err
+	}
+	if pages != "" {
+		return cli.Usagef("nothing is called %q, but pages mention it: %s; procaas docs --search %s shows where", name, pages, name)
+	}
 	return cli.Usagef("nothing is called %q; %s", name,
 		cli.Meant(name, append(explainable(), words(root)...), "did you mean %q?", "procaas explain lists what there is, and "+
 			"procaas docs --search finds text")+
 			"\nIf it is a run or a key: procaas runs show "+name+" shows it, and procaas explain "+name+" PATH says why a handler ran")
+}
+
+// mention names the first pages that hold a word.
+func mention(word string) (string, error) {
+	hits, err := docs.Search(word)
+	var pages []string
+	for _, h := range hits {
+		if !slices.Contains(pages, h.Page.Name) {
+			pages = append(pages, h.Page.Name)
+		}
+	}
+	return strings.Join(pages[:min(3, len(pages))], ", "), err
 }
 
 // explainName tells about a code, a handler type, a part of the language or a function. It returns false for another name.
