@@ -19,6 +19,7 @@ import (
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/serve"
+	"procaas/engine/alert"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/model"
@@ -40,6 +41,38 @@ const postableAlerts = `{
     }
   }
 }`
+
+// Whoever gets an alert finds it in the runbook: those of the rules, and those that nodes send.
+func TestRunbookHasEveryAlert(t *testing.T) {
+	t.Parallel()
+	book, err := os.ReadFile("../../docs/operating/runbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds, err := os.ReadFile("../../engine/alert/alert.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rules strings.Builder
+	if err := alert.WriteRules(&rules, ""); err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, m := range regexp.MustCompile(`Kind = "(\w+)"`).FindAllStringSubmatch(string(kinds), -1) {
+		names["Procaas"+m[1]] = true
+	}
+	for _, m := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(rules.String(), -1) {
+		names[m[1]] = true
+	}
+	if len(names) < 25 {
+		t.Errorf("want all alerts, have %d", len(names))
+	}
+	for name := range names {
+		if !strings.Contains(string(book), "`"+name+"`") {
+			t.Errorf("the runbook does not have %s", name)
+		}
+	}
+}
 
 // A gettableAlert is one that an Alertmanager knows.
 type gettableAlert struct {
