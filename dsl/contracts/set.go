@@ -296,11 +296,46 @@ func (k *Set) report(v *expr.Value, address string, err error) {
 		return
 	}
 	if lost, ok := errors.AsType[*jsonschema.JSONPointerNotFoundError](err); ok {
-		_, fragment, _ := strings.Cut(lost.URL, "#")
-		k.Errorf(v.Head(), rules.UnknownSchema, "", "there is no #%s to refer to", fragment)
+		k.noFragment(v, lost.URL)
 		return
 	}
-	k.Errorf(v.Head(), rules.BadSchema, "", "the schema cannot be used: %s", k.readable(err.Error()))
+	if lost, ok := errors.AsType[*jsonschema.AnchorNotFoundError](err); ok {
+		k.noFragment(v, lost.Reference)
+		return
+	}
+	part, what, found := k.misnamed(err)
+	if !found {
+		part, what = v.Head(), "the schema cannot be used: "+k.readable(err.Error())
+	}
+	k.Errorf(part, rules.BadSchema, "", "%s", what)
+}
+
+func (k *Set) noFragment(v *expr.Value, address string) {
+	_, fragment, _ := strings.Cut(address, "#")
+	k.Errorf(v.Head(), rules.UnknownSchema, "", "there is no #%s to refer to", fragment)
+}
+
+// misnamed returns where a part of a schema has a name that cannot be, and what is wrong with that.
+func (k *Set) misnamed(err error) (at diag.Span, what string, found bool) {
+	if same, ok := errors.AsType[*jsonschema.DuplicateAnchorError](err); ok {
+		return k.second(same.URL, same.Ptr1, same.Ptr2), fmt.Sprintf("two parts of the schema have the $anchor %q", same.Anchor), true
+	}
+	if same, ok := errors.AsType[*jsonschema.DuplicateIDError](err); ok {
+		return k.second(same.URL, same.Ptr1, same.Ptr2), fmt.Sprintf("two parts of the schema have the $id %q", same.ID), true
+	}
+	if bad, ok := errors.AsType[*jsonschema.ParseIDError](err); ok {
+		return k.place(bad.URL), "this $id is no URI reference", true
+	}
+	return at, "", false
+}
+
+// second returns the later one of two places of a resource. The compiler names them in any order.
+func (k *Set) second(address, one, other string) diag.Span {
+	a, b := k.place(address+"#"+one), k.place(address+"#"+other)
+	if a.Start.Line > b.Start.Line || a.Start.Line == b.Start.Line && a.Start.Column > b.Start.Column {
+		return a
+	}
+	return b
 }
 
 // tree finds the value at an address; whole is that of the resource.
