@@ -158,8 +158,15 @@ var foreigns = map[string][]foreign{
 		{"input params parameters", "write inputs:"},
 		{"output", "write outputs:"},
 		{"schedule cron every", "write a trigger that emits the pipeline's event, below triggers: of the file"},
-		{"retry timeout", "write it in a handler"},
+		{"key states", "write it in a flow, below flows: of the file, and name that: flow: …"},
+		{"payload payload-schema event-schema", "write events: in the file: - {type: …, payload: …}"},
+		{"retry timeout critical request", "write it in a handler"},
 		{"description comment", "write a comment: # …"},
+	},
+	"service": {
+		{"name", "write id:"},
+		{"host address base-url endpoint uri", "write url:"},
+		{"listen routes", "write it in a file NAME.stub.yaml, which plays the service"},
 	},
 	"stage": {
 		{"name", "write id:"},
