@@ -9,11 +9,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"procaas/cmd/procaas/internal/cli"
 	"procaas/cmd/procaas/internal/source"
 	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
+	"procaas/engine/model"
 	"procaas/engine/store"
 )
 
@@ -21,6 +24,7 @@ import (
 type devServer struct {
 	url      string
 	out, log lockedBuffer
+	stop     func() // and wait for its end
 }
 
 // startDev runs procaas dev on a directory until the end of the test.
@@ -33,12 +37,13 @@ func startDev(t *testing.T, dir, store string) *devServer {
 		args := []string{"dev", dir, "--listen", "127.0.0.1:0", "--store", "sqlite:" + store, "--log-level", "error"}
 		ended <- Main(ctx, args, cli.Streams{In: strings.NewReader(""), Out: &d.out, Err: &d.log})
 	}()
-	t.Cleanup(func() {
+	d.stop = sync.OnceFunc(func() {
 		stop()
 		if code := <-ended; code != cli.ExitFine {
 			t.Errorf("procaas dev: want exit code %d, have %d and\n%s", cli.ExitFine, code, d.log.text())
 		}
 	})
+	t.Cleanup(d.stop)
 	address := regexp.MustCompile(`API +(http://\S+)/v1`)
 	eventually(t, "procaas dev to say where it is", func() bool {
 		if found := address.FindStringSubmatch(d.out.text()); found != nil {
@@ -93,6 +98,38 @@ pipelines: [{id: work, stages: [{id: s, handlers: [{id: h, request: {service: or
 	eventually(t, "the errors of the file", func() bool { return strings.Contains(d.log.text(), "the stub services that were good go on") })
 	write("a.stub.yaml", strings.Replace(stub, "WORD", "after", 1))
 	eventually(t, "the new stub", func() bool { return strings.Contains(answer(), "after") })
+}
+
+// A call that is under way at the end of dev has its answer: the stubs end after the runs.
+func TestDevEndsStubsAfterRuns(t *testing.T) {
+	t.Parallel()
+	dir, store := t.TempDir(), filepath.Join(t.TempDir(), "dev.db")
+	for name, text := range map[string]string{
+		"a.yaml": `
+services: [{id: orders, url: "http://127.0.0.1:1"}]
+pipelines: [{id: work, stages: [{id: s, handlers: [{id: h, retry: {attempts: 1}, request: {service: orders, path: /v1}}]}]}]
+`,
+		"a.stub.yaml": "services: [{id: orders, routes: [{path: /v1, latency: 1s, reply: {body: {}}}]}]\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := startDev(t, dir, store)
+	receipt, err := client.New(d.url, "").SubmitEvent(t.Context(), wire.Event{Type: "work"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the call", func() bool {
+		all, err := client.New(d.url, "").Services(t.Context())
+		return err == nil && len(all) == 1 && all[0].InFlight == 1
+	})
+	d.stop()
+	d = startDev(t, dir, store)
+	run, err := client.New(d.url, "").Run(t.Context(), receipt.Run)
+	if err != nil || run.Status != model.Succeeded || run.Handlers[0].Attempts != 1 {
+		t.Errorf("want the answer of the stub, have %+v, %v", run, err)
+	}
 }
 
 // A pipeline that is named by its file is no stub service.

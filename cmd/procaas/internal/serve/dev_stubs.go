@@ -24,13 +24,13 @@ type devStubs struct {
 	urls   map[string]string // by service; each stays where it was first
 }
 
-// start serves the stub services, if there are any.
+// start serves the stub services, if there are any, until close: calls that end after ctx still need them.
 func (d *devStubs) start(ctx context.Context) error {
 	spec, err := d.read()
 	if err != nil || spec == nil {
 		return err
 	}
-	if d.server, err = stub.Start(ctx, spec, stub.Options{Yield: true}); err != nil {
+	if d.server, err = stub.Start(context.WithoutCancel(ctx), spec, stub.Options{Yield: true}); err != nil {
 		return err
 	}
 	d.urls = d.server.URLs()
@@ -69,7 +69,7 @@ func (d *devStubs) restart(ctx context.Context) {
 		}
 	}
 	d.close()
-	if d.server, err = stub.Start(ctx, spec, stub.Options{}); err != nil {
+	if d.server, err = stub.Start(context.WithoutCancel(ctx), spec, stub.Options{}); err != nil {
 		fmt.Fprintf(d.Err, "procaas: %v\n", err)
 		return
 	}
