@@ -32,7 +32,7 @@ type Contribution struct {
 	// Critical says whether runs may fail because of the handlers.
 	Critical bool `yaml:"critical" default:"false"`
 
-	// Handlers is the highest number of handlers that may be added.
+	// Handlers is the highest number of handlers that may be added, by all owners and to all stages of the entry together.
 	Handlers int `yaml:"handlers" min:"1" max:"1000"`
 
 	// Deadline is the longest deadline that each of the handlers may have. Handlers that only set the shared state
@@ -121,6 +121,9 @@ func (d *Document) OwnAll() {
 		return
 	}
 	own := func(owner *string) { *owner = cmp.Or(*owner, d.Owner) }
+	for _, e := range d.Events {
+		own(&e.Owner)
+	}
 	for _, s := range d.Services {
 		own(&s.Owner)
 	}

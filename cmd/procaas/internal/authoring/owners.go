@@ -26,7 +26,7 @@ type owned struct {
 func ownersCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "owners [PATH...]",
-		Short: "List who owns which flows, pipelines, handlers and services",
+		Short: "List who owns which flows, pipelines, handlers, events and services",
 		Long: `owners lists what the files declare, by owner. Handlers are listed only when their
 owner is not the owner of their pipeline. A dash stands for nobody.`,
 		Example: "  procaas owners flows/\n  procaas owners flows/ --owner team-bonus",
@@ -63,6 +63,9 @@ func ownedIn(b *tree.Bundle) []owned {
 	}
 	for _, f := range b.Flows {
 		add(f.Owner, "flow", f.ID, f.Span)
+	}
+	for _, e := range b.Events {
+		add(e.Owner, "event", e.Type, e.Span)
 	}
 	for _, s := range b.Services {
 		add(s.Owner, "service", s.ID, s.Span)
