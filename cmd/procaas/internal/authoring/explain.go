@@ -3,6 +3,7 @@ package authoring
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -104,12 +105,13 @@ func explain(s cli.Streams, root *cobra.Command, name string) error {
 			"\nIf it is a run or a key: procaas runs show "+name+" shows it, and procaas explain "+name+" PATH says why a handler ran")
 }
 
-// mention names the first pages that hold a word.
+// mention names the first pages that hold a word, and not only as a part of another.
 func mention(word string) (string, error) {
 	hits, err := docs.Search(word)
+	whole := regexp.MustCompile(`(?i)(^|[^\w-])` + regexp.QuoteMeta(word) + `($|[^\w-])`)
 	var pages []string
 	for _, h := range hits {
-		if !slices.Contains(pages, h.Page.Name) {
+		if !slices.Contains(pages, h.Page.Name) && whole.MatchString(h.Text) {
 			pages = append(pages, h.Page.Name)
 		}
 	}
