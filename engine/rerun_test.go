@@ -28,7 +28,8 @@ pipelines:
           - {id: look, step: {value: !$ 7}, result: {price: !$ sources.look.response, seen: !$ shared-state.seen + 1}}
       - id: charge
         handlers:
-          - {id: pay, step: {value: !$ shared-state.price + shared-state.paid}, result: {paid: !$ shared-state.paid + shared-state.price, price: 0, total: !$ shared-state.total + 7}}
+          - {id: pay, step: {value: !$ shared-state.price + shared-state.paid},
+             result: {paid: !$ shared-state.paid + shared-state.price, price: 0, total: !$ shared-state.total + 7}}
           - {id: note, step: {}, result: {note: LONG}}
       - id: tell
         handlers: [{id: mail, step: {value: !$ shared-state.paid}}, {id: wipe, step: {}, result: {note: gone}}]
@@ -124,7 +125,8 @@ func TestRerunsAreRefused(t *testing.T) {
 		close(open)
 		r.settle(e, done, model.Succeeded)
 		refused(done, "charges", `pipeline work has no stage "charges"; did you mean charge?`)
-		refused(done, "tell", "shared-state.note is not known as it was before stage tell: it had more than 1024 bytes when work/tell/wipe replaced it")
+		refused(done, "tell", "shared-state.note is not known as it was before stage tell: "+
+			"it had more than 1024 bytes when work/tell/wipe replaced it")
 		if _, err := e.Rerun(t.Context(), "no-such", "", store.Actor{}); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("want no such run, have %v", err)
 		}
@@ -193,7 +195,8 @@ func TestRerunsMeetAnotherDefinition(t *testing.T) {
 		}
 		r.on("look", nil)
 		close(open)
-		if v = r.settle(e, v.ID, model.Failed); !strings.Contains(v.Error, "rerun of "+done+" from stage charge: it has left the stage of the handler work/check/check") {
+		why := "rerun of " + done + " from stage charge: it has left the stage of the handler work/check/check"
+		if v = r.settle(e, v.ID, model.Failed); !strings.Contains(v.Error, why) {
 			t.Errorf("want the rerun refused by the new definition, have %+v", v)
 		}
 		if _, err := e.Cancel(t.Context(), v.ID, store.Actor{}); err != nil {
@@ -203,10 +206,9 @@ func TestRerunsMeetAnotherDefinition(t *testing.T) {
 			t.Errorf("want the plan refused by the new definition, have %v", err)
 		}
 		r.activate(e, "pipelines: [{id: other, stages: [{id: s, handlers: [{id: h, step: {}}]}]}]")
-		if gone, ok := errors.AsType[*intake.Error](second(e.Rerun(t.Context(), done, "", store.Actor{}))); !ok || gone.Code != "unknown_event_type" {
+		_, err = e.Rerun(t.Context(), done, "", store.Actor{})
+		if gone, ok := errors.AsType[*intake.Error](err); !ok || gone.Code != "unknown_event_type" {
 			t.Errorf("want no pipeline for the event, have %v", gone)
 		}
 	})
 }
-
-func second[T any](_ T, err error) error { return err }

@@ -241,7 +241,8 @@ pipelines:
 		t.Fatal(err)
 	}
 	o.wait(model.Succeeded, 1)
-	o.command(cli.ExitFine, `(?s)would run again from stage tell: pipeline order, key o-1, version .*keeps the outcome of order/book/book`, "runs", "rerun", "o-1", "--from", "tell", "--dry-run")
+	o.command(cli.ExitFine, `(?s)would run again from stage tell: pipeline order, key o-1, version .*keeps the outcome of order/book/book`,
+		"runs", "rerun", "o-1", "--from", "tell", "--dry-run")
 	o.command(cli.ExitFindings, `pipeline order has no stage "tells"; did you mean tell\?`, "runs", "rerun", "o-1", "--from", "tells")
 	o.command(cli.ExitFine, `now: each waits`, "runs", "rerun", "o-1", "--from", "tell", "--reason", "lost mails")
 	o.wait(model.Succeeded, 2)

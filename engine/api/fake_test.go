@@ -581,7 +581,8 @@ func (f *fakeEngine) Rerun(ctx context.Context, id, stage string, by store.Actor
 func (f *fakeEngine) RerunPlan(ctx context.Context, id, stage string) (engineintake.RerunPlan, error) {
 	v, err := f.RunByID(ctx, id)
 	if err == nil && (!v.Status.Ended() || stage != "" && stage != "notify") {
-		err = &engineintake.RerunError{Message: "run " + id + " cannot be run again: it has not ended, or pipeline " + v.Pipeline + " has no such stage"}
+		err = &engineintake.RerunError{Message: "run " + id + " cannot be run again: " +
+			"it has not ended, or pipeline " + v.Pipeline + " has no such stage"}
 	}
 	return engineintake.RerunPlan{Preview: true, Of: id, Pipeline: v.Pipeline, Flow: v.Flow, Key: v.Key, Stage: stage, Kept: []string{}}, err
 }

@@ -115,7 +115,9 @@ func TestBodiesSayWhatTheyTake(t *testing.T) {
 			look(where+" "+name, s.doc.Components.Schemas.Map()[name])
 			return
 		}
-		if schema.Type == huma.TypeObject && schema.AdditionalProperties != false {
+		if values, free := schema.AdditionalProperties.(*huma.Schema); free {
+			look(where+".*", values) // its members are the sender's to name
+		} else if schema.Type == huma.TypeObject && schema.AdditionalProperties != false {
 			t.Errorf("%s: unknown members are refused, and the schema has additionalProperties: %v", where, schema.AdditionalProperties)
 		}
 		for name, p := range schema.Properties {

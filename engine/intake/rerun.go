@@ -123,7 +123,9 @@ func (o *Reruns) planRerun(ctx context.Context, id, stage string) (p RerunPlan, 
 }
 
 // startAt finds out where the run begins that runs another one again from a stage on. why says why it cannot.
-func (o *Reruns) startAt(ctx context.Context, d *definitions.Definition, r store.RunRecord, p *RerunPlan, ev *model.Event) (why, err error) {
+func (o *Reruns) startAt(
+	ctx context.Context, d *definitions.Definition, r store.RunRecord, p *RerunPlan, ev *model.Event,
+) (why, err error) {
 	if r.Bundle == "" {
 		return errors.New("it has not begun, so that no stage of it is known; leave out from (--from)"), nil
 	}

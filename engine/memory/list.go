@@ -83,7 +83,8 @@ func (m *Store) CountBundles(ctx context.Context) (map[string]int, error) {
 // isChosen reports whether a filter chooses a run.
 func (r *memoryRun) isChosen(f store.RunFilter) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
-	return is(f.Pipeline, r.pipeline) && is(f.Flow, r.Flow) && is(f.Key, r.Key) && r.hasLabels(f.Labels) && is(f.Bundle, r.bundle) && is(string(f.Status), string(r.status)) &&
+	return is(f.Pipeline, r.pipeline) && is(f.Flow, r.Flow) && is(f.Key, r.Key) && r.hasLabels(f.Labels) &&
+		is(f.Bundle, r.bundle) && is(string(f.Status), string(r.status)) &&
 		(!f.Live || !r.status.Ended() || r.status == model.Failed) && (!f.Begun || r.bundle != "") && (!f.Fresh || r.bundle == "") &&
 		(f.Text == "" || bytes.Contains(r.row, []byte(f.Text))) && (!f.Awaits || r.status == model.Parked && len(r.awaits) > 0) &&
 		(f.Other == "" || r.bundle != "" && r.bundle != f.Other) &&

@@ -76,8 +76,8 @@ func CheckLabelFilter(filter string) error {
 
 func checkLabelName(name string) error {
 	if len(name) > maxLabelName || !labelName.MatchString(name) {
-		return fmt.Errorf("label %q: want a name of at most %d letters, digits, dots, hyphens, underscores and slashes, which begins with a letter or a digit",
-			CleanText(name), maxLabelName)
+		return fmt.Errorf("label %q: want a name of at most %d letters, digits, dots, hyphens, underscores and slashes, "+
+			"which begins with a letter or a digit", CleanText(name), maxLabelName)
 	}
 	return nil
 }

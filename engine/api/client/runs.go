@@ -90,7 +90,8 @@ func (c runsCalls) FollowRun(ctx context.Context, id string, step func(v checkpo
 // Runs reads a page of runs, newest first.
 func (c runsCalls) Runs(ctx context.Context, f store.RunFilter) (wire.Page[checkpoint.RunView], error) {
 	q := queryOf(map[string]string{
-		"pipeline": f.Pipeline, "flow": f.Flow, "key": f.Key, "label": f.Labels, "version": f.Bundle, "status": string(f.Status), "cursor": f.Cursor,
+		"pipeline": f.Pipeline, "flow": f.Flow, "key": f.Key, "label": f.Labels,
+		"version": f.Bundle, "status": string(f.Status), "cursor": f.Cursor,
 		"handler": f.FailedPath, "left_out": f.LeftOut, "error_class": f.ErrorClass, "error": f.Error,
 		"since": timeText(f.Since), "until": timeText(f.Until), "failed_since": timeText(f.FailedSince), "limit": limitText(f.Limit),
 	})

@@ -321,7 +321,8 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status, text = http.StatusNotFound, err.Error()
 	case errors.Is(err, store.ErrNotFound):
 		status, text = http.StatusNotFound, "There is no such run. The server deletes runs after their retention."
-	case errors.As(err, new(*intake.RerunError)), errors.As(err, new(*intake.Error)), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrStale):
+	case errors.As(err, new(*intake.RerunError)), errors.As(err, new(*intake.Error)),
+		errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrStale):
 		status, text = http.StatusConflict, err.Error()
 	default:
 		c.o.Log.Warn("page cannot be shown", "path", r.URL.Path, "error", err)
