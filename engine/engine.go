@@ -143,6 +143,8 @@ func New(o Options) (*Engine, error) {
 		Store: o.Store, Library: &e.library, Settings: settings, Degrader: fallback.New(o.Store.Degradation), Guard: &guard.Guard{},
 		Stats: &stats.Stats{Metrics: o.Metrics}, Metrics: o.Metrics, Clock: &e.clock, Log: o.Log, Notify: o.Notify,
 	}
+	turns := &intake.Turns{}
+	e.Steering.Behind = turns.Behind
 	e.Follower.Trials, e.Follower.Tell = e.Degrader, e.Steering.Tell
 	e.Degrader.Tried = e.Follower.Heed
 	health := &writes.Health{}
@@ -151,11 +153,11 @@ func New(o Options) (*Engine, error) {
 	}}
 	e.driver = node.NewDriver(node.Parts{
 		Steering: e.Steering, Follower: e.Follower, Runs: e.Runs, Watch: &e.Answers.Watch, Writes: health, Tracer: o.Tracer,
-		Name: o.Name, MaxInFlight: o.MaxInFlight, Lease: o.Lease, Drain: o.Drain, Call: e.call,
+		Name: o.Name, Turns: turns, MaxInFlight: o.MaxInFlight, Lease: o.Lease, Drain: o.Drain, Call: e.call,
 	})
 	e.Runs.Node, e.Runs.IsOff = e.driver, e.OffAt
 	e.Acceptor = intake.NewAcceptor(intake.Parts{
-		Inbox: o.Store.Inbox, Library: &e.library, Room: e.driver, Now: e.clock.Now, Lost: e.driver.Lost, Writes: health, Metrics: o.Metrics,
+		Inbox: o.Store.Inbox, Library: &e.library, Room: e.driver, Turns: turns, Now: e.clock.Now, Lost: e.driver.Lost, Writes: health, Metrics: o.Metrics,
 	})
 	e.Reruns = &intake.Reruns{Runs: e.Runs, Acceptor: e.Acceptor}
 	e.Explainer = explain.New(o.Store, &e.library, settings, e.Effects)
@@ -168,7 +170,7 @@ func New(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e.library.Swap(d)
-	o.Metrics.Show(e.Handlers, e.Services, e.Parked, e.library.Present)
+	o.Metrics.Show(e.Handlers, e.Services, e.Parked, turns.Behind, e.library.Present)
 	return e, nil
 }
 

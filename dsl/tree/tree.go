@@ -324,6 +324,10 @@ type Pipeline struct {
 	// continues without the others. If other pipelines call this one, the deadline applies to each call.
 	Deadline time.Duration `yaml:"deadline" min:"1ms"`
 
+	// Weight is the pipeline's part of the nodes, against 1 of others, while more runs wait than the nodes can do at once.
+	// Pipelines of one owner share one part. The sources of a pipeline's events have equal parts of it.
+	Weight int `yaml:"weight" default:"1" min:"1" max:"100"`
+
 	// Queue makes the pipeline a type of tasks with a queue of their own.
 	Queue *Queue `yaml:"queue"`
 

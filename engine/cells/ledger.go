@@ -301,13 +301,7 @@ func compareClaimed(a, b store.Claimed) int {
 	return cmp.Or(cmp.Compare(b.Event.Priority, a.Event.Priority), deadline(a).Compare(deadline(b)), a.Accepted.Compare(b.Accepted))
 }
 
-func deadline(c store.Claimed) time.Time {
-	due := c.Accepted
-	if c.Event.At.After(due) {
-		due = c.Event.At
-	}
-	return due.Add(c.Event.DelayTolerance)
-}
+func deadline(c store.Claimed) time.Time { return c.Turn.Add(c.Event.DelayTolerance) }
 
 // Commit implements [store.Ledger]. The changes of each cell are a transaction; those
 // of a cell that is away get [store.ErrAway].

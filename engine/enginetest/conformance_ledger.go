@@ -15,9 +15,10 @@ var ledgerCases = []storeCase{
 		in.Event.Payload = map[string]any{"text": long(20_000)}
 		p.accept(in)
 		c := p.claimOne(node, in.ID)
+		accepted := p.run(in.ID).Accepted
 		p.equal("claimed", c, store.Claimed{
 			ID: in.ID, Event: in.Event, Flow: "orders", Key: "k", Ordered: true, Block: true,
-			Accepted: p.run(in.ID).Accepted, Pipeline: "made",
+			Accepted: accepted, Turn: accepted, Pipeline: "made",
 		})
 		r := p.wantStatus(in.ID, model.Running)
 		if r.Started.Before(r.Accepted) || r.Node != node {

@@ -26,6 +26,19 @@ var orderCases = []storeCase{
 			}
 		}
 	}},
+	{"a run stands where its turn is, and tells it", func(p *probe) {
+		node := p.join()
+		later, sooner := p.event("a"), p.event("b")
+		later.Turn, sooner.Turn = time.Hour, -time.Hour
+		ids := p.accept(later, p.event("c"), sooner)
+		for i, want := range []string{ids[2], ids[1], ids[0]} {
+			c := p.claimOne(node, want)
+			turn := []time.Duration{-time.Hour, 0, time.Hour}[i]
+			if !c.Turn.Equal(c.Accepted.Add(turn)) {
+				p.Errorf("run %d: accepted at %s with a turn of %s, told that it is %s", i, c.Accepted, turn, c.Turn)
+			}
+		}
+	}},
 	{"a key gives one run at a time, in order of acceptance", func(p *probe) {
 		node, other := p.join(), p.join()
 		ids := p.accept(p.event("k"), p.event("k", priority(9)), p.event("k"))

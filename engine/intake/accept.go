@@ -29,6 +29,7 @@ type Parts struct {
 	Inbox   store.Inbox
 	Library *definitions.Library
 	Room    Room
+	Turns   *Turns
 	Now     func() time.Time // by the store's clock
 	Lost    func() error     // why nothing may be written to the store; its result is nil otherwise
 	Writes  *writes.Health
@@ -227,6 +228,12 @@ func (a *Acceptor) accept(runs []model.Intake) []accepted {
 		if runs[i].Own {
 			owned++
 		}
+	}
+	if owned > 0 {
+		a.Turns.Free()
+	}
+	if owned < len(runs) {
+		a.Turns.Queue(a.Library.Present().Bundle, runs, now)
 	}
 	results, err := a.Inbox.Accept(ctx, room.Node, runs)
 	room.Take(results, err)

@@ -38,7 +38,9 @@ func (m *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 	})
 	var out []store.Claimed
 	for _, r := range ready[:min(limit, len(ready))] {
-		out = append(out, m.give(r, node, bundle))
+		c := m.give(r, node, bundle)
+		c.Turn = r.deadline().Add(-r.Event.DelayTolerance)
+		out = append(out, c)
 	}
 	return out, nil
 }
@@ -49,7 +51,7 @@ func (r *memoryRun) deadline() time.Time {
 	if r.Event.At.After(due) {
 		due = r.Event.At
 	}
-	return due.Add(r.Event.DelayTolerance)
+	return due.Add(r.Patience())
 }
 
 // Commit implements [store.Ledger].

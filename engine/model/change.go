@@ -159,7 +159,14 @@ type Intake struct {
 	Own      bool   // the node that accepts it has room: give the run to it at once if it is ready
 	Bundle   string // that a run given to a node at once begins with, as in Claim
 
+	// Turn is how much later than it is due the run stands in the queue, so that others have their share. It may be
+	// negative.
+	Turn time.Duration
+
 	// From lists the states in which the automaton accepts the event, the empty
 	// one for an entity that no event has reached; nil accepts it in any.
 	From []string
 }
+
+// Patience is how long after its due time the run stands in the queue.
+func (in *Intake) Patience() time.Duration { return in.Event.DelayTolerance + in.Turn }

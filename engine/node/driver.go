@@ -47,7 +47,8 @@ type Parts struct {
 	Writes   *writes.Health
 	Tracer   trace.Tracer // nothing is traced when nil
 
-	Name        string        // of the node, for people
+	Name        string // of the node, for people
+	Turns       *intake.Turns
 	MaxInFlight int           // runs at once
 	Lease       time.Duration // after which other nodes take a silent node's runs over
 	Drain       time.Duration // how long a stopping node waits for calls under way

@@ -112,6 +112,7 @@ func (n *node) wanted() int {
 
 // take starts the runs that the store gave for the room that ask kept.
 func (n *node) take(asked int, runs []*store.Claimed) {
+	n.d.Turns.Began(runs)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range runs {

@@ -490,5 +490,8 @@ func (j *job) intakes(events []model.Event) []model.Intake {
 		in.Dedup, in.From = true, nil
 		out = append(out, in)
 	}
+	if len(out) > 0 && j.n.backlog.Load() {
+		j.n.d.Turns.Queue(j.n.d.Library.Present().Bundle, out, j.n.d.Clock.Now())
+	}
 	return out
 }

@@ -318,7 +318,7 @@ func (r *intake) position(accepted time.Time) position {
 	if due.IsZero() {
 		due = accepted
 	}
-	return position{-int64(r.Event.Priority), due.Add(r.Event.DelayTolerance)}
+	return position{-int64(r.Event.Priority), due.Add(r.Patience())}
 }
 
 // queueInsert stores the runs, in order: the order of their numbers is the one
@@ -341,7 +341,7 @@ func (t *tx) queueInsert(insert string, in []*intake, writer int64, now *time.Ti
 		id, flow, key, pipeline = append(id, r.ID), append(flow, r.Flow), append(key, r.Key), append(pipeline, r.Pipeline)
 		ordered, block, at = append(ordered, r.Ordered), append(block, r.Block), append(at, string(r.place))
 		node, priority = append(node, r.node), append(priority, int64(r.Event.Priority))
-		due, tolerance = append(due, toNull(r.due)), append(tolerance, r.Event.DelayTolerance.Microseconds())
+		due, tolerance = append(due, toNull(r.due)), append(tolerance, r.Patience().Microseconds())
 		event = append(event, r.event)
 		owned := ""
 		if r.node != 0 {

@@ -112,6 +112,7 @@ func scanClaimed(r pgx.CollectableRow) (c claimedRow, err error) {
 	c.Accepted = c.Accepted.UTC()
 	c.Bundle = model.VersionFor(c.Bundle, c.Flow, c.Key)
 	c.Event, err = store.DecodeEvent(event)
+	c.Turn = c.deadline.Add(-c.Event.DelayTolerance).UTC()
 	return c, err
 }
 

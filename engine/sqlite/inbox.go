@@ -100,7 +100,7 @@ func (t *tx) accept(node int64, r model.Intake, event []byte) (store.Accepted, e
 	}
 	if err := t.exec(insertRun, r.ID, r.Flow, r.Key, r.Ordered, r.Block, place, owner, r.Pipeline, bundle,
 		r.Event.Priority, t.now.UnixMicro(), started, due.UnixMicro(),
-		due.Add(r.Event.DelayTolerance).UnixMicro(), model.StoredLabels(r.Event.Labels), event); err != nil {
+		due.Add(r.Patience()).UnixMicro(), model.StoredLabels(r.Event.Labels), event); err != nil {
 		return store.Accepted{}, err
 	}
 	t.ready = t.ready || place == ready

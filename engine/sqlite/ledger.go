@@ -275,6 +275,7 @@ func scanClaimed(r *sql.Rows) (c claimedRow, err error) {
 	c.Accepted = fromMicros(accepted)
 	c.Bundle = model.VersionFor(c.Bundle, c.Flow, c.Key)
 	c.Event, err = store.DecodeEvent(event)
+	c.Turn = time.UnixMicro(c.deadline).Add(-c.Event.DelayTolerance).UTC()
 	return c, err
 }
 

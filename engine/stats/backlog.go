@@ -46,12 +46,19 @@ type ParkedRuns struct {
 	AgeS     float64   `json:"oldest_seconds"`
 }
 
+// BehindRuns are runs that let those of other pipelines pass by: more of their pipeline came than its part of busy nodes.
+type BehindRuns struct {
+	Pipeline string `json:"pipeline"`
+	Runs     int    `json:"runs"` // about
+}
+
 // A BacklogView is what waits on all nodes.
 type BacklogView struct {
 	Counted *time.Time   `json:"counted"`        // when; counting takes a small part of the time, so it is done seldom when there is much; null before the first time
 	Waiting int          `json:"waiting"`        // runs that wait for their turn, their time or a node
 	AgeS    float64      `json:"oldest_seconds"` // for how long the oldest of them that is due has waited
 	Parked  []ParkedRuns `json:"parked"`         // the runs that stand still, those first that are most
+	Behind  []BehindRuns `json:"behind"`         // runs that this node accepted and that let those of other pipelines pass by
 }
 
 // A Backlog is a count with what it comes to. It is never changed.
@@ -114,7 +121,7 @@ func causeOf(cause string) (reason, of, path string) {
 
 // View returns what waits on all nodes. The receiver may be nil: nothing was counted.
 func (b *Backlog) View(c *guard.Controls, now time.Time) BacklogView {
-	v := BacklogView{Parked: []ParkedRuns{}}
+	v := BacklogView{Parked: []ParkedRuns{}, Behind: []BehindRuns{}}
 	if b == nil {
 		return v
 	}

@@ -132,3 +132,14 @@ func newParkedGauges() *liveGauges[ParkedRuns] {
 		},
 	}
 }
+
+func newBehindGauges() *liveGauges[BehindRuns] {
+	return &liveGauges[BehindRuns]{
+		labels: func(b *BehindRuns) []string { return []string{b.Pipeline} },
+		gauges: []liveGauge[BehindRuns]{{
+			prometheus.NewDesc("procaas_runs_behind", "About how many runs that this node accepted let those of other pipelines pass by, "+
+				"since more of their pipeline came than its part of busy nodes.", []string{"pipeline"}, nil),
+			func(b *BehindRuns) (float64, bool) { return float64(b.Runs), true },
+		}},
+	}
+}

@@ -38,6 +38,7 @@ type Metrics struct {
 	handlers *liveGauges[HandlerInfo]
 	services *liveGauges[guard.ServiceInfo]
 	parked   *liveGauges[ParkedRuns]
+	behind   *liveGauges[BehindRuns]
 	handled  *liveGauges[tolerance] // of handlers
 	piped    *liveGauges[tolerance] // of pipelines
 }
@@ -55,7 +56,7 @@ func handlerLabels() []string { return []string{"pipeline", "stage", "handler"} 
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	handler := handlerLabels()
 	m := &Metrics{
-		handlers: newHandlerGauges(), services: newServiceGauges(), parked: newParkedGauges(),
+		handlers: newHandlerGauges(), services: newServiceGauges(), parked: newParkedGauges(), behind: newBehindGauges(),
 		handled: newHandlerTolerance(), piped: newPipelineTolerance(),
 		HandlerCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "procaas_handler_calls_total",
@@ -126,17 +127,18 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Help: "1 while this node refuses its store, because the store lost acknowledged data: it was set back, removed or replaced.",
 	})
 	r.MustRegister(m.StoreLost, m.HandlerCalls, m.HandlerGivenUp, m.HandlerLeftOut, m.HandlerSeconds, m.Accepted,
-		m.Runs, m.Quarantined, m.InboxWaiting, m.InboxOldest, m.Checkpoint, m.StoreErrors, m.handlers, m.services, m.parked, m.handled, m.piped)
+		m.Runs, m.Quarantined, m.InboxWaiting, m.InboxOldest, m.Checkpoint, m.StoreErrors, m.handlers, m.services, m.parked, m.behind, m.handled, m.piped)
 	return m
 }
 
 // Show lets the gauges that are read when somebody looks tell what these functions give.
 func (m *Metrics) Show(handlers func() []HandlerInfo, services func() []guard.ServiceInfo, parked func() []ParkedRuns,
-	present func() *definitions.Definition,
+	behind func() []BehindRuns, present func() *definitions.Definition,
 ) {
 	m.handlers.read.Store(&handlers)
 	m.services.read.Store(&services)
 	m.parked.read.Store(&parked)
+	m.behind.read.Store(&behind)
 	m.handled.read.Store(new(func() []tolerance { return handlerTolerances(present()) }))
 	m.piped.read.Store(new(func() []tolerance { return pipelineTolerances(present()) }))
 }

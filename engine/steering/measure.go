@@ -46,7 +46,9 @@ func (st *Steering) depth(ctx context.Context) (store.Depth, error) {
 
 // Backlog returns what waits on all nodes, as it was counted last.
 func (st *Steering) Backlog() stats.BacklogView {
-	return st.backlog.Load().View(st.Settings.Controls(), st.Clock.Now())
+	v := st.backlog.Load().View(st.Settings.Controls(), st.Clock.Now())
+	v.Behind = append(v.Behind, st.Behind()...)
+	return v
 }
 
 // Parked lists what the parked runs of all nodes wait for, for metrics.

@@ -30,6 +30,8 @@ type Steering struct {
 	Log      *slog.Logger
 	Notify   func(model.Notice) // told of fallbacks; may be nil
 
+	Behind func() []stats.BehindRuns // as in [stats.BacklogView]
+
 	backlog atomic.Pointer[stats.Backlog] // nil before anything was counted
 }
 

@@ -276,12 +276,13 @@ type Claimed struct {
 	Ordered    bool
 	Block      bool
 	Accepted   time.Time
-	Bundle     string // hash of the definition it began with; empty when it has not begun
-	Move       string // the definition that an operator wants it to go on by, or an [model.UndoOrder]; empty for none
-	Pipeline   string // that serves it; until it has begun, the one expected at its acceptance
-	Generation int    // how often an operator has retried it
-	Checkpoint []byte // empty before the first one
-	Losses     int    // how many nodes in a row have died while they had it; see [Suspected]
+	Turn       time.Time // where it stood in the queue, without its tolerance; zero when it never did
+	Bundle     string    // hash of the definition it began with; empty when it has not begun
+	Move       string    // the definition that an operator wants it to go on by, or an [model.UndoOrder]; empty for none
+	Pipeline   string    // that serves it; until it has begun, the one expected at its acceptance
+	Generation int       // how often an operator has retried it
+	Checkpoint []byte    // empty before the first one
+	Losses     int       // how many nodes in a row have died while they had it; see [Suspected]
 	Entity     EntityState
 }
 

@@ -135,7 +135,7 @@ func TestTopTellsOfTroubles(t *testing.T) {
 			{ID: "fine"},
 			{ID: "slow", Adaptive: true, Limit: &three, Waiting: 2, Parked: 5},
 		},
-		backlog: stats.BacklogView{Counted: before(0), Waiting: 17, AgeS: 12, Parked: []stats.ParkedRuns{
+		backlog: stats.BacklogView{Counted: before(0), Waiting: 17, AgeS: 12, Behind: []stats.BehindRuns{{Pipeline: "work", Runs: 9}}, Parked: []stats.ParkedRuns{
 			{Pipeline: "work", Reason: stats.ParkedService, For: "pay", Runs: 40, AgeS: 250},
 			{Pipeline: "work", Reason: stats.ParkedTime, Runs: 1000, AgeS: 5000},
 			{Pipeline: "other", Reason: stats.ParkedHold, For: "other", Runs: 1, AgeS: 61},

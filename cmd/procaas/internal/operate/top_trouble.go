@@ -95,6 +95,9 @@ func (v *topView) backlogText() string {
 		}
 		parts = append(parts, part)
 	}
+	for _, b := range v.backlog.Behind {
+		parts = append(parts, fmt.Sprintf("%s has more than its part: about %d of its runs let others pass", b.Pipeline, b.Runs))
+	}
 	if still := v.still(); still != "" {
 		parts = append(parts, still)
 	}

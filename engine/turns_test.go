@@ -1,0 +1,77 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/intake"
+	"procaas/engine/model"
+)
+
+const bulkAndVital = `
+pipelines:
+  - id: bulk
+    stages: [{id: s, handlers: [{id: one, step: {}}]}]
+  - id: vital
+    stages: [{id: s, handlers: [{id: one, step: {}}]}]
+`
+
+// A flood of one pipeline makes no event of another wait behind it, on the node that takes the flood in and on others.
+func TestAFloodPassesNobodyBy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var mu sync.Mutex
+		begun := map[string]time.Time{}
+		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
+			mu.Lock()
+			begun[c.Event.ID] = time.Now()
+			n := len(begun)
+			mu.Unlock()
+			time.Sleep(100*time.Millisecond + time.Duration(n%256)*3*time.Millisecond)
+			return model.Result{}, nil
+		})
+		e := r.engine(r.store, bulkAndVital)
+		r.run(e)
+		other := r.engine(r.store, bulkAndVital)
+		r.run(other)
+		time.Sleep(2 * time.Second)
+		const flood = 6_000
+		for i := range flood / 200 {
+			events := make([]intake.Submission, 200)
+			for k := range events {
+				events[k].Event = event("bulk", fmt.Sprint(i, "/", k))
+			}
+			if _, err := e.Submit(context.Background(), events); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var came []time.Time
+		for i := range 12 {
+			at := e
+			if i%2 == 1 {
+				at = other
+			}
+			ev := event("vital", fmt.Sprint(i))
+			ev.ID = fmt.Sprint("vital-", i)
+			r.submit(at, ev)
+			came = append(came, time.Now())
+			time.Sleep(200 * time.Millisecond)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(begun) > flood-500 {
+			t.Fatalf("want that the flood waits, %d runs have begun", len(begun))
+		}
+		for i, at := range came {
+			if wait := begun[fmt.Sprint("vital-", i)].Sub(at); wait < 0 || wait > 150*time.Millisecond {
+				t.Errorf("event %d has waited for %s behind the flood", i, wait)
+			}
+		}
+	})
+}
