@@ -28,5 +28,11 @@ func (r *Run) answer(live Live) error {
 	return nil
 }
 
-// Outputs returns the result, as JSON; nil before the end, and when the pipeline declares none.
-func (r *Run) Outputs() []byte { return r.outputs }
+// Outputs returns the result, as JSON; nil before the end, and when the pipeline declares none. The receiver may be nil: a run
+// that never began has no result.
+func (r *Run) Outputs() []byte {
+	if r == nil {
+		return nil
+	}
+	return r.outputs
+}

@@ -201,7 +201,7 @@ const atShop = {
     check(await page.locator(".graph .box.failed").innerText().then((t) => t.startsWith("charge")), "the drawing does not show what failed");
     check(await page.locator("table.steps").count() === 1 && await page.locator(".graph .box.absent").count() === 1, "want one table, and a handler that was not reached");
     await ask("mend");
-    await page.getByLabel("why").fill("the shop is open again");
+    await page.getByRole("textbox", {name: "why"}).fill("the shop is open again");
     await page.getByRole("button", {name: "Retry"}).click();
     // The run is shown as it goes on, and then what it changed.
     await has(page, "succeeded", "changes of the shared state in pay");
