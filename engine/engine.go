@@ -64,6 +64,10 @@ type Options struct {
 	// when it is 0.
 	Retention time.Duration
 
+	// Record is the percentage of runs that keep what a replay by other definitions needs: the replies of services
+	// among that. See [checkpoint.RunRecording].
+	Record float64
+
 	// AuditRetention is how long audit records are kept; for ever when it is 0.
 	AuditRetention time.Duration
 
@@ -153,7 +157,7 @@ func New(o Options) (*Engine, error) {
 	}}
 	e.driver = node.NewDriver(node.Parts{
 		Steering: e.Steering, Follower: e.Follower, Runs: e.Runs, Watch: &e.Answers.Watch, Writes: health, Tracer: o.Tracer,
-		Name: o.Name, Turns: turns, MaxInFlight: o.MaxInFlight, Lease: o.Lease, Drain: o.Drain, Call: e.call,
+		Name: o.Name, Turns: turns, MaxInFlight: o.MaxInFlight, Lease: o.Lease, Drain: o.Drain, Record: o.Record, Call: e.call,
 	})
 	e.Runs.Node, e.Runs.IsOff = e.driver, e.OffAt
 	e.Acceptor = intake.NewAcceptor(intake.Parts{

@@ -883,3 +883,21 @@ func (f *fakeEngine) PullLever(ctx context.Context, cluster string, pull enginec
 ) (engineclusters.Levers, error) {
 	return f.controls.PullLever(ctx, cluster, pull, by)
 }
+
+// Recorded reports the runs that have ended as if all of them were recorded.
+func (f *fakeEngine) Recorded(ctx context.Context, filter store.RunFilter) ([]records.Recorded, string, error) {
+	filter.Oldest = true
+	runs, next, err := f.List(ctx, filter)
+	out := []records.Recorded{}
+	for _, r := range runs {
+		if r.Status.Ended() {
+			out = append(out, records.Recorded{RunView: r, State: "created", Recording: checkpoint.RunRecording{
+				Configs: json.RawMessage(`{"NOTIFY_SWITCH":{"enabled":true}}`),
+				Calls: []checkpoint.RecordedCall{{
+					Ref: r.Pipeline + "/fetch-order/get-order", Attempt: 1, Took: 5 * time.Millisecond, Status: 200, Response: json.RawMessage(`{"id":"o-1"}`),
+				}},
+			}})
+		}
+	}
+	return out, next, err
+}

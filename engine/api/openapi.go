@@ -101,6 +101,34 @@ var describedFields = map[string]map[string]string{
 		"left_out":         "Runs of this node that left the handler out in the last 10 seconds, because its service was not available for too long.",
 		"parked":           "Runs of all nodes that are parked before the handler, at the last count.",
 	},
+	"Recorded": {
+		"state":     "The state of the automaton as the run began; empty if the flow has none.",
+		"recording": "What the run depended on, apart from its event and its version.",
+	},
+	"RunRecording": {
+		"configs": "The live settings as the run began.",
+		"found":   "The shared state of its key as the run began.",
+		"calls":   "How each call ended, in that order.",
+		"events":  "The events that the run awaited, as they came.",
+		"size":    "The size of all that in bytes.",
+		"lost":    "Why nothing of that is there; absent otherwise.",
+	},
+	"RecordedCall": {
+		"ref":       "The path of the handler. The calls that it is inside of stand before it, and the index of its item behind it.",
+		"attempt":   "The number of the attempt, from 1.",
+		"verify":    "true if the call asked what became of the attempt.",
+		"took_ns":   "How long it took, in nanoseconds.",
+		"response":  "What the handler made of the reply; of an error the body.",
+		"status":    "The HTTP status; absent without one.",
+		"error":     "Why it failed; absent if it succeeded.",
+		"class":     "The class of the error.",
+		"permanent": "true if the error excludes a retry.",
+		"after_ns":  "How long the service asked to wait before a retry, in nanoseconds.",
+		"probe":     "true if the call only tried whether the service was back.",
+	},
+	"RecordedEvent": {
+		"after_ns": "When it came, in nanoseconds since the run began.",
+	},
 	"FallbackView": {
 		"state": "in: the handler is in the flow. out: it is out of the flow until a time. probing: one call per second tries whether " +
 			"it works again. ramping: the share of calls grows. capped: it fails, but too many other handlers are out. frozen: half of all " +

@@ -43,6 +43,9 @@ func (c *Run) Encode() []byte {
 	if len(c.Inputs) > 0 {
 		b = append(append(b, `,"inputs":`...), c.Inputs...)
 	}
+	if c.Recording != nil {
+		b = append(append(b, `,"recording":`...), model.EncodeJSON(c.Recording)...)
+	}
 	return append(b.time(`,"began":`, c.Began).text(`,"pipeline":`, c.Pipeline).number(`,"v":`, c.Format), '}')
 }
 

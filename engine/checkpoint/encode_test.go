@@ -144,6 +144,8 @@ func valuesOf(t reflect.Type) []any {
 		return []any{[]Try{{Began: someTime}}, []Try{{Began: someTime, Ended: someTime, Error: "<a>"}, {Began: someTime}}}
 	case *Record:
 		return []any{&Record{}, &Record{Path: "a/b/c/compensate", Outcome: "x", Attempts: 2}}
+	case *RunRecording:
+		return []any{&RunRecording{}, &RunRecording{Lost: "<a>", Size: 1, Calls: []RecordedCall{{Ref: "a/b/c", Response: json.RawMessage(`[1]`)}}}}
 	case *Run:
 		return []any{
 			&Run{Shared: map[string]json.RawMessage{}, Handlers: []Record{}},

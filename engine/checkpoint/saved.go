@@ -159,9 +159,10 @@ type Run struct {
 	Wrote      []string                   `json:"wrote,omitempty"`
 	Handlers   []Record                   `json:"handlers"`
 	Generation int                        `json:"generation,omitempty"`
-	State      string                     `json:"state,omitempty"`    // of the entity, when the run began
-	MakesUp    string                     `json:"makes_up,omitempty"` // the handler that is done after the run had ended
-	Inputs     json.RawMessage            `json:"inputs,omitempty"`   // inside of a call
+	State      string                     `json:"state,omitempty"`     // of the entity, when the run began
+	MakesUp    string                     `json:"makes_up,omitempty"`  // the handler that is done after the run had ended
+	Inputs     json.RawMessage            `json:"inputs,omitempty"`    // inside of a call
+	Recording  *RunRecording              `json:"recording,omitempty"` // of some runs; not inside of a call
 	Began      time.Time                  `json:"began"`
 	Pipeline   string                     `json:"pipeline"`
 	Format     int                        `json:"v"`

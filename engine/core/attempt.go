@@ -196,6 +196,7 @@ func (r *Run) launch(u unit, a Attempt, live Live) Attempt {
 		rec.started = model.Stamp(live.Now)
 	}
 	a.Attempt = rec.attempts
+	r.recordStart(u, live)
 	return r.describe(u, a)
 }
 

@@ -177,6 +177,7 @@ func (r *decisions) receive(s *planner.Step, p model.Pending, live Live) {
 		return
 	}
 	rec.response, rec.raw = data, raw
+	r.recording.Event(live.Now.Sub(r.extent.began), p.Event)
 	r.taken = append(r.taken, model.Taken{Run: p.Run, Reason: fmt.Sprintf("taken by run %s at %s", r.start.ID, s.Path)})
 	r.succeed(s, live)
 }

@@ -38,7 +38,7 @@ func (r *progress) snapshot(records []checkpoint.Record) *checkpoint.Run {
 	slices.Sort(c.Wrote)
 	if r.within == "" {
 		c.Redone, c.Parts, c.Looped = r.undoneBefore(), r.extent.parts, r.extent.looped
-		c.Stood, c.Paused = r.stood, r.paused
+		c.Stood, c.Paused, c.Recording = r.stood, r.paused, r.recording
 	}
 	for i, s := range r.plan.Steps {
 		if rec := &r.records[i]; rec.reached() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -60,6 +61,9 @@ func newRun(p *planner.Plan, s Start, in *whole) *Run {
 // resume it evaluates the body again, with the same result unless configs have changed. It does not evaluate enabled
 // again after the first attempt.
 func (r *Run) Ready(live Live) (tasks []Attempt) {
+	if r.within == "" && r.start.Record && r.began.IsZero() {
+		r.recording = checkpoint.NewRecording(live.Configs, r.start.Shared)
+	}
 	r.beginsAt(live.Now)
 	if r.within == "" {
 		r.extent.flying = r.underway
@@ -143,6 +147,7 @@ func (r *Run) Finish(ref string, o Outcome, live Live) {
 		return
 	}
 	rec := u.rec
+	r.record(u, o, live)
 	rec.underway = false
 	r.underway--
 	r.extent.flying--

@@ -78,6 +78,9 @@ type whole struct {
 	extent extent
 	redone map[string]int // how often what a ref names was undone, to be done again
 
+	recording *checkpoint.RunRecording // nil for a run that is not recorded
+	launched  map[string]time.Time     // when the calls under way began, by ref; of a run that is recorded
+
 	stood  time.Duration // how far the clock of deadlines is behind
 	paused time.Time     // since when it stands
 	holds  bool          // an operator holds a handler; of the present Ready
@@ -90,6 +93,7 @@ type Start struct {
 	Flow, Key  string
 	State      string         // of the automaton; empty for an entity that no event has reached
 	Shared     map[string]any // of the entity; names that the flow no longer declares are left alone
+	Record     bool           // keep what is needed to replay the run; see [checkpoint.RunRecording]
 	Generation int            // how often an operator has retried the run; a higher one than the checkpoint's lets it go on
 }
 
@@ -165,4 +169,7 @@ type Outcome struct {
 	// Probe says that the call was made to find out whether its service is back.
 	// Its failure does not count against the attempts of a critical handler.
 	Probe bool
+
+	// Ended is when it ended by the clock that Ready goes by; zero for [Live].Now, which may be a later bound of it.
+	Ended time.Time
 }

@@ -185,7 +185,7 @@ func (x *explainer) called(ctx context.Context, step *StoryStep, s *planner.Step
 		step.RequestGone = err.Error()
 		return nil
 	}
-	body = withoutSecrets(body)
+	body = secrets.Shown(body)
 	text, err := datum.FormatJSON(body)
 	if err != nil {
 		step.RequestGone = err.Error()
@@ -223,27 +223,6 @@ func lostIn(v any, path datum.Path) string {
 		}
 	}
 	return ""
-}
-
-// withoutSecrets writes three stars for each secret of a value.
-func withoutSecrets(v any) any {
-	switch v := v.(type) {
-	case datum.Secret:
-		return secrets.Hidden
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for k, item := range v {
-			out[k] = withoutSecrets(item)
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, item := range v {
-			out[i] = withoutSecrets(item)
-		}
-		return out
-	}
-	return v
 }
 
 // changes returns what handlers from one position to another changed of the shared state.

@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"procaas/dsl/datum"
@@ -215,18 +212,10 @@ func (t *trial) suffer(ctx context.Context, a *Answer) error {
 	if err := clock.Sleep(ctx, a.Latency); err != nil {
 		return err
 	}
-	switch a.Error {
-	case "":
+	if a.Error == "" {
 		return nil
-	case "timeout":
-		if err := clock.Sleep(ctx, longest1); err != nil {
-			return a.fail(err)
-		}
-		return a.fail(context.DeadlineExceeded)
-	case "connection":
-		return a.fail(&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED})
 	}
-	return a.fail(errors.New(a.Error))
+	return a.fail(engine.FailAs(ctx, a.Error))
 }
 
 func (a *Answer) fail(err error) error {
@@ -281,30 +270,12 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // ask lets a stub service answer. Without one the test fails.
 func (w *wire) ask(ctx context.Context, r *http.Request) (*http.Response, error) {
-	if w.trial.stubs != nil {
-		reply, after, ok := w.trial.stubs.Answer(w.service(r.URL), r)
-		if ok {
-			if err := clock.Sleep(ctx, after); err != nil {
-				return nil, err
-			}
-			if reply == nil {
-				return nil, io.EOF
-			}
-			return reply, nil
-		}
+	reply, ok, err := engine.Ask(ctx, w.trial.stubs, w.trial.suite.Bundle, r)
+	if !ok {
+		w.trial.unanswered(w.call, r)
+		return nil, model.Permanent(errNoAnswer)
 	}
-	w.trial.unanswered(w.call, r)
-	return nil, model.Permanent(errNoAnswer)
-}
-
-// service finds the id of the declared service that a request goes to.
-func (w *wire) service(u *url.URL) string {
-	for _, s := range w.trial.suite.Bundle.Services {
-		if known, err := url.Parse(s.Address()); err == nil && known.Host == u.Host {
-			return s.ID
-		}
-	}
-	return ""
+	return reply, err
 }
 
 // unanswered reports a call that nothing answers, once for each handler.

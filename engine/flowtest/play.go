@@ -2,19 +2,23 @@ package flowtest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"procaas/engine/explain"
+	"procaas/engine/records"
+	"procaas/engine/store"
 )
 
 // A Played is what came of one test, for people who want to see more than whether it
 // passes.
 type Played struct {
 	Name     string
-	Stories  []explain.Story // of its runs, those accepted first
-	Calls    []*Call         // in their order
+	Stories  []explain.Story    // of its runs, those accepted first
+	Recorded []records.Recorded // those of its runs that have ended, for a replay
+	Calls    []*Call            // in their order
 	Problems []Difference
 	Refused  []string // why events were not taken in
 	Took     time.Duration
@@ -29,12 +33,16 @@ func (s *Suite) Play(ctx context.Context, most int) ([]Played, error) {
 		t, err := s.tryThen(ctx, test, Variant{}, nil, func(t *trial) error {
 			for _, r := range t.runs {
 				story, err := t.v.Engine().Story(ctx, r.ID)
-				if err != nil {
+				if errors.Is(err, explain.ErrNoHandler) {
+					story = explain.Story{Run: r} // no pipeline has served its event
+				} else if err != nil {
 					return err
 				}
 				p.Stories = append(p.Stories, story)
 			}
-			return nil
+			recorded, _, err := t.v.Engine().Recorded(ctx, store.RunFilter{Limit: maxRuns})
+			p.Recorded = recorded
+			return err
 		})
 		if err != nil {
 			return out, err

@@ -1,7 +1,6 @@
 package flowtest
 
 import (
-	"net/http"
 	"path"
 	"slices"
 	"strings"
@@ -23,7 +22,7 @@ type Suite struct {
 	Bundle *tree.Bundle
 
 	env   Env
-	stubs func() (Stubs, error)
+	stubs func() (engine.Stubs, error)
 	plans map[string]*planner.Plan
 	types tree.Types
 	names names
@@ -40,14 +39,6 @@ type Env struct {
 
 	// Store makes an empty store that goes by a clock.
 	Store func(now func() time.Time) store.Store
-}
-
-// Stubs answer requests without a network.
-type Stubs interface {
-	// Answer returns the answer of the service with an id, or with the address that
-	// the request goes to, and the time that it takes. A nil reply is a service
-	// that hangs up; ok is false when there is no such service.
-	Answer(service string, r *http.Request) (reply *http.Response, after time.Duration, ok bool)
 }
 
 // Parse reads a file of tests. The file is nil exactly when one of the findings is
@@ -106,7 +97,7 @@ func beside(name string, paths []string, otherwise ...string) []string {
 
 // NewSuite holds a file of tests against its pipelines. Stubs may be nil. The suite
 // is nil exactly when one of the findings is an error.
-func NewSuite(name string, f *File, b *tree.Bundle, stubs func() (Stubs, error), env Env) (*Suite, []diag.Diagnostic) {
+func NewSuite(name string, f *File, b *tree.Bundle, stubs func() (engine.Stubs, error), env Env) (*Suite, []diag.Diagnostic) {
 	s := &Suite{Name: name, File: f, Bundle: b, env: env, stubs: stubs, plans: map[string]*planner.Plan{}, names: newNames(b)}
 	types := engine.Types(env.Types)
 	s.types = tree.Types{}

@@ -61,7 +61,7 @@ type trial struct {
 	began   time.Time
 	clock   *clock.Virtual
 	v       *engine.Virtual
-	stubs   Stubs
+	stubs   engine.Stubs
 
 	calls     []*Call
 	emits     []Emit
@@ -142,7 +142,7 @@ func (s *Suite) tryThen(ctx context.Context, test *Test, variant Variant, base *
 func (t *trial) open(ctx context.Context, store store.Store) (err error) {
 	bundle, types := t.withMockedCalls()
 	o := engine.VirtualOptions{
-		Options: engine.Options{Store: store, Types: types, Bundle: bundle, Name: "test", Secrets: t.secret},
+		Options: engine.Options{Store: store, Types: types, Bundle: bundle, Name: "test", Secrets: t.secret, Record: 100},
 		Clock:   t.clock, Call: t.call, Saved: t.saved,
 		CrashAt: t.variant.CrashAt, CrashAfter: t.variant.CrashAfter, MaxCalls: maxCalls,
 	}

@@ -40,6 +40,7 @@ func (j opening) begin() bool {
 	j.def = def
 	j.observe()
 	start, err := startOf(c)
+	start.Record = 100*model.Chance(c.ID, "recording") < j.n.d.Record
 	if err != nil {
 		j.fail("", err)
 		return false
@@ -156,21 +157,16 @@ func (j opening) choose() (plan *planner.Plan, ok bool) {
 		j.refuse(flow)
 		return nil, false
 	}
-	candidates := 0
-	for _, p := range j.def.Bundle.On(c.Event.Type) {
-		if p.FlowID() != c.Flow {
-			continue
-		}
-		candidates++
-		serves, err := j.serves(p, flow)
-		if err != nil {
-			c.Bundle = "" // it has not begun: a retry may use a definition that is mended
-			j.fail(p.ID, err)
-			return nil, false
-		}
-		if serves {
-			return j.def.ByID[p.ID], true
-		}
+	plan, candidates, err := j.def.Choose(definitions.Arrival{
+		Event: c.Event, Flow: c.Flow, Key: c.Key, State: c.Entity.State, Configs: j.n.d.Settings.ValuesFor(j.def),
+	})
+	if err != nil {
+		c.Bundle = "" // it has not begun: a retry may use a definition that is mended
+		j.fail(plan.Pipeline.ID, err)
+		return nil, false
+	}
+	if plan != nil {
+		return plan, true
 	}
 	if tried := j.n.d.Library.Tried(); candidates == 0 && tried != nil && tried != j.def && tried.Serves(c.Flow, c.Event.Type) {
 		j.def, j.watch = tried, nil // what runs of a new version emit may be for it alone
@@ -186,27 +182,6 @@ func (j opening) choose() (plan *planner.Plan, ok bool) {
 	}
 	j.close(model.Change{Status: model.Ignored, Reason: reason})
 	return nil, false
-}
-
-// serves reports whether a pipeline takes the event.
-func (j opening) serves(p *tree.Pipeline, flow *tree.Flow) (bool, error) {
-	if p.When.IsNull() {
-		return true, nil
-	}
-	c := j.claimed
-	v, err := p.When.Eval(datum.Env{
-		"event":   model.EventData(c.Event),
-		"configs": j.n.d.Settings.ValuesFor(j.def),
-		"flow":    map[string]any{"id": c.Flow, "key": c.Key, "state": planner.StateOf(flow, c.Entity.State)},
-	})
-	if err != nil {
-		return false, fmt.Errorf("when: %w", err)
-	}
-	serves, ok := v.(bool)
-	if !ok {
-		return false, fmt.Errorf("%s: when: want true or false, have %s", p.When.Span, model.KindOf(v))
-	}
-	return serves, nil
 }
 
 // refuse does with an event that has no transition what the automaton says.

@@ -52,6 +52,7 @@ type Parts struct {
 	MaxInFlight int           // runs at once
 	Lease       time.Duration // after which other nodes take a silent node's runs over
 	Drain       time.Duration // how long a stopping node waits for calls under way
+	Record      float64       // percentage of runs that are recorded for a replay
 
 	// Call calls a handler.
 	Call func(ctx context.Context, c *Call) (model.Result, error)

@@ -397,7 +397,8 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 func (j *job) finish(e *ended) {
 	for {
 		j.underway--
-		e.outcome.Probe = j.pass.End(e.ref, e.end, j.n.d.Clock.Now())
+		e.outcome.Ended = j.n.d.Clock.Now()
+		e.outcome.Probe = j.pass.End(e.ref, e.end, e.outcome.Ended)
 		if e.outcome.Err == nil || j.calls.Err() == nil {
 			j.run.Finish(e.ref, e.outcome, j.liveAt(j.n.d.Clock.Latest())) // from when on it waits, if it does
 		}

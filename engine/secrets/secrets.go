@@ -212,3 +212,24 @@ func insideBase64(e *base64.Encoding, text string, before int) string {
 	}
 	return all[from:to]
 }
+
+// Shown returns data with three stars for each secret in it.
+func Shown(v any) any {
+	switch v := v.(type) {
+	case datum.Secret:
+		return Hidden
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, item := range v {
+			out[k] = Shown(item)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			out[i] = Shown(item)
+		}
+		return out
+	}
+	return v
+}

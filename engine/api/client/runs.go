@@ -101,6 +101,15 @@ func (c runsCalls) Runs(ctx context.Context, f store.RunFilter) (wire.Page[check
 	return send[wire.Page[checkpoint.RunView]](ctx, c.caller, http.MethodGet, "/v1/runs?"+q.Encode(), nil, nil)
 }
 
+// Recordings reads a page of recorded runs, oldest first.
+func (c runsCalls) Recordings(ctx context.Context, f store.RunFilter) (wire.Page[records.Recorded], error) {
+	q := queryOf(map[string]string{
+		"pipeline": f.Pipeline, "version": f.Bundle, "cursor": f.Cursor, "since": timeText(f.Since), "until": timeText(f.Until),
+		"limit": limitText(f.Limit),
+	})
+	return send[wire.Page[records.Recorded]](ctx, c.caller, http.MethodGet, "/v1/recordings?"+q.Encode(), nil, nil)
+}
+
 // Explain returns why a handler ran in a run, or did not. The path may be shortened from
 // the left.
 func (c runsCalls) Explain(ctx context.Context, run, path string) (explain.Explanation, error) {

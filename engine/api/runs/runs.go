@@ -27,6 +27,7 @@ type Reader interface {
 	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)
 	Explain(ctx context.Context, run, path string) (explain.Explanation, error)
 	List(ctx context.Context, f store.RunFilter) ([]checkpoint.RunView, string, error)
+	Recorded(ctx context.Context, f store.RunFilter) ([]records.Recorded, string, error)
 	Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error)
 	Bundle() *tree.Bundle
 
@@ -87,6 +88,13 @@ func (g *Group) Operations() []rest.Operation {
 				"`limit` if the runs are large. `next` is the cursor of the rest.",
 			Replies: rest.OK("A page of runs."), Refusals: []string{problem.InvalidParameter, problem.UnknownVersion, problem.StoreUnavailable},
 		}, g.list),
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/v1/recordings", ID: "list-recordings", Tag: "runs", Summary: "List recorded runs, oldest first",
+			About: "`serve --record` chooses the runs to record. Only ended runs are listed. Each has what `procaas replay` needs: its " +
+				"event, the live settings, the shared state of its key as it began, and how its calls ended. A page may have " +
+				"fewer items than `limit`, or none. `next` is the cursor of the rest.",
+			Replies: rest.OK("A page of runs."), Refusals: []string{problem.InvalidParameter, problem.UnknownVersion, problem.StoreUnavailable},
+		}, g.recorded),
 		rest.Typed(rest.Operation{
 			Method: http.MethodGet, Path: "/v1/runs/{id}", ID: "get-run", Tag: "runs", Summary: "Read a run, or wait for its end",
 			About: "With `wait`, or `Prefer: wait=10`, the server answers as soon as the run has ended. " +
@@ -201,6 +209,33 @@ func (g *Group) list(c *rest.Call, in *listQuery) (page wire.Page[checkpoint.Run
 		err = rest.NoCursor(rest.CursorRuns)
 	}
 	return wire.PageOf(runs, rest.SealCursor(rest.CursorRuns, next)), err
+}
+
+// A recordedQuery says which recorded runs to list.
+type recordedQuery struct {
+	Pipeline string    `query:"pipeline" doc:"Only runs of this pipeline."`
+	Version  string    `query:"version" doc:"Only runs on this version of the pipelines: at least its first 4 digits."`
+	Since    time.Time `query:"since" doc:"Only runs accepted at this time or later."`
+	Until    time.Time `query:"until" doc:"Only runs accepted before this time."`
+	Limit    int       `query:"limit" minimum:"1" maximum:"1000" default:"1000" doc:"The most runs to look at for one page."`
+	rest.PageQuery
+}
+
+func (g *Group) recorded(c *rest.Call, in *recordedQuery) (page wire.Page[records.Recorded], err error) {
+	of := wire.RunChoice{Pipeline: in.Pipeline, Version: in.Version, Since: in.Since, Until: in.Until}
+	filter, err := g.filterOf(c, &of)
+	if err != nil {
+		return page, err
+	}
+	filter.Limit = in.Limit
+	if filter.Cursor, err = in.Position(rest.CursorWalk); err != nil {
+		return page, err
+	}
+	runs, next, err := g.Runs.Recorded(c.Context(), filter)
+	if errors.Is(err, store.ErrCursor) {
+		err = rest.NoCursor(rest.CursorWalk)
+	}
+	return wire.PageOf(runs, rest.SealCursor(rest.CursorWalk, next)), err
 }
 
 // filterOf is what a choice asks the engine for.

@@ -6,7 +6,7 @@ import "github.com/spf13/cobra"
 // Commands are those of authors, but for those that run events.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
-		validateCommand(), testCommand(), planCommand(), triggersCommand(), ownersCommand(), diffCommand(), evalCommand(),
+		validateCommand(), testCommand(), replayCommand(), planCommand(), triggersCommand(), ownersCommand(), diffCommand(), evalCommand(),
 		explainCommand(), docsCommand(), schemaCommand(), genCommand(), initCommand(), newCommand(), fmtCommand(), upgradeCommand(),
 	}
 }

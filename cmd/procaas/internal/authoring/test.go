@@ -17,6 +17,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/tree"
+	"procaas/engine"
 	"procaas/engine/flowtest"
 	"procaas/engine/memory"
 	"procaas/engine/store"
@@ -294,7 +295,7 @@ func (l *testLoader) pipelines(paths []string) (*loaded, error) {
 }
 
 // stubs loads stub services; the function makes new ones for each test.
-func (l *testLoader) stubs(paths []string) (func() (flowtest.Stubs, error), error) {
+func (l *testLoader) stubs(paths []string) (func() (engine.Stubs, error), error) {
 	if len(paths) == 0 {
 		return nil, nil
 	}
@@ -302,12 +303,14 @@ func (l *testLoader) stubs(paths []string) (func() (flowtest.Stubs, error), erro
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
-	spec, found := stub.Parse(files)
-	if err := l.Findings(files, found); err != nil {
+	return stubPlayers(l.Streams, files)
+}
+
+// stubPlayers checks files of stub services; the function makes new ones.
+func stubPlayers(s cli.Streams, files []diag.File) (func() (engine.Stubs, error), error) {
+	spec, err := source.StubSpec(s, files)
+	if err != nil {
 		return nil, err
 	}
-	if spec == nil {
-		return nil, cli.ErrFindings
-	}
-	return func() (flowtest.Stubs, error) { return stub.Play(spec) }, nil
+	return func() (engine.Stubs, error) { return stub.Play(spec) }, nil
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -151,4 +152,13 @@ func wantedOf(f *pflag.Flag, err error) error {
 		return bad.Unwrap()
 	}
 	return err
+}
+
+// Share reads a share such as 5% or 5.
+func Share(text string) (float64, error) {
+	p, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
+	if err != nil || !(p > 0 && p <= 100) {
+		return 0, Usagef("%q: want a percentage above 0 and up to 100, such as 5%%", text)
+	}
+	return p, nil
 }

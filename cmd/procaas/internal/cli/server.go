@@ -17,6 +17,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
 	"procaas/engine/checkpoint"
+	"procaas/engine/records"
 	"procaas/engine/store"
 )
 
@@ -117,6 +118,29 @@ func (q *Call) ForRun(name string, fits func(checkpoint.RunView) bool, do func(i
 		ids = append(ids, fmt.Sprintf("%s (%s, %s)", v.ID, v.Pipeline, v.Status))
 	}
 	return Usagef("the key %q has several such runs; give the id of one: %s", name, strings.Join(ids, ", "))
+}
+
+// Recordings returns what reads recorded runs one by one; nil at the end.
+func (q *Call) Recordings(f store.RunFilter) func() (*records.Recorded, error) {
+	var page []records.Recorded
+	last := false
+	return func() (*records.Recorded, error) {
+		for len(page) == 0 {
+			if last {
+				return nil, nil
+			}
+			p, err := q.Client.Recordings(q.Ctx, f)
+			if err != nil {
+				return nil, err
+			}
+			if page, last = p.Items, p.Next == nil; !last {
+				f.Cursor = *p.Next
+			}
+		}
+		run := &page[0]
+		page = page[1:]
+		return run, nil
+	}
 }
 
 // Show shows a value as --format says: as JSON, or by text.

@@ -28,17 +28,17 @@ func auditCommand() *cobra.Command {
 	}
 	cli.ServerFlags(c)
 	var filter store.AuditFilter
-	var when span
+	var when cli.Span
 	flags := c.Flags()
 	flags.StringVar(&filter.Kind, "kind", "", "only changes of this kind: "+strings.Join(store.AuditKinds(), ", "))
 	flags.StringVar(&filter.Name, "name", "", "only changes of this setting, token, service or run, or of this path and below")
 	flags.StringVar(&filter.By, "by", "", "only changes by this actor: the name of a token")
 	flags.IntVar(&filter.Limit, "limit", 20, "the most entries, up to 1000")
-	when.add(c, "only changes made at this time or later", "only changes made before")
+	when.Add(c, "only changes made at this time or later", "only changes made before")
 	cursor := flags.String("cursor", "", "continue after the previous page")
 	c.AddCommand(auditVerify())
 	return cli.Shows(c, func(q *cli.Call) (page wire.Page[records.AuditView], err error) {
-		if err = cmp.Or(pageSize(filter.Limit), when.read(&filter.Since, &filter.Until)); err != nil {
+		if err = cmp.Or(pageSize(filter.Limit), when.Read(&filter.Since, &filter.Until)); err != nil {
 			return page, err
 		}
 		if filter.Name, err = wholePath(q, filter.Name); err != nil {

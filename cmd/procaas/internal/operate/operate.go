@@ -40,39 +40,6 @@ func pageSize(limit int) error {
 	return nil
 }
 
-// A span is the time between --since and --until.
-type span struct{ since, until string }
-
-func (s *span) add(c *cobra.Command, since, until string) {
-	c.Flags().StringVar(&s.since, "since", "", since+": a time, or a duration before now such as 1h")
-	c.Flags().StringVar(&s.until, "until", "", until+": a time, or a duration before now")
-}
-
-// read puts the ends of the span where they are wanted.
-func (s *span) read(since, until *time.Time) (err error) {
-	now := time.Now()
-	if *since, err = instant("--since", s.since, now); err != nil {
-		return err
-	}
-	*until, err = instant("--until", s.until, now)
-	return err
-}
-
-// instant reads a time, or a duration before now.
-func instant(flag, text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if d, err := datum.ParseDuration(text); err == nil {
-		return now.Add(-d), nil
-	}
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return t, cli.Usagef("%s %q: want a time such as 2006-01-02T15:04:05Z, or a duration such as 1h", flag, text)
-	}
-	return t, nil
-}
-
 // endAfter reads what --for says: when something ends that begins now.
 func endAfter(text string) (*time.Time, error) {
 	d, err := datum.ParseDuration(text)

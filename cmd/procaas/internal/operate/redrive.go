@@ -33,7 +33,7 @@ run the same command again: it skips runs that already continue.`
 type choiceFlags struct {
 	filter      store.RunFilter
 	labels      []string
-	when        span
+	when        cli.Span
 	failedSince string
 }
 
@@ -71,10 +71,10 @@ func (f *choiceFlags) read(q *cli.Call) (err error) {
 	if err := model.CheckLabelFilter(f.filter.Labels); err != nil {
 		return cli.Usagef("--label: %w", err)
 	}
-	if err := f.when.read(&f.filter.Since, &f.filter.Until); err != nil {
+	if err := f.when.Read(&f.filter.Since, &f.filter.Until); err != nil {
 		return err
 	}
-	if f.filter.FailedSince, err = instant("--failed-since", f.failedSince, time.Now()); err != nil {
+	if f.filter.FailedSince, err = cli.Instant("--failed-since", f.failedSince, time.Now()); err != nil {
 		return err
 	}
 	if f.filter.FailedPath, err = wholePath(q, f.filter.FailedPath); err != nil {
@@ -85,7 +85,7 @@ func (f *choiceFlags) read(q *cli.Call) (err error) {
 }
 
 func (f *choiceFlags) addWhen(c *cobra.Command) {
-	f.when.add(c, "only runs accepted at this time or later", "only runs accepted before")
+	f.when.Add(c, "only runs accepted at this time or later", "only runs accepted before")
 }
 
 // redriveFlags choose many runs and say how fast to go on with them.

@@ -17,8 +17,8 @@ import (
 )
 
 func runsCommand() *cobra.Command {
-	return group(&cobra.Command{Use: "runs", Short: "List, show, retry, cancel, rerun, make up and migrate runs of a server"},
-		runsList(), runsShow(), runsRetry(), runsCancel(), runsRerun(), runsMakeUp(), runsMigrate())
+	return group(&cobra.Command{Use: "runs", Short: "List, show, export, retry, cancel, rerun, make up and migrate runs of a server"},
+		runsList(), runsShow(), runsExport(), runsRetry(), runsCancel(), runsRerun(), runsMakeUp(), runsMigrate())
 }
 
 func runsList() *cobra.Command {

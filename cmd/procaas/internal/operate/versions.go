@@ -177,21 +177,12 @@ version becomes current on all nodes within a second. A key that uses it keeps i
 	return cli.Shows(c, func(q *cli.Call) (v canary.View, err error) {
 		how := wire.Promotion{Reason: *reason, Hold: *hold}
 		if len(q.Args) > 0 {
-			if how.Percent, err = shareOf(q.Args[0]); err != nil {
+			if how.Percent, err = cli.Share(q.Args[0]); err != nil {
 				return v, err
 			}
 		}
 		return q.Promote(q.Ctx, how)
 	}, showCanary)
-}
-
-// shareOf reads a share such as 5% or 5.
-func shareOf(text string) (float64, error) {
-	p, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
-	if err != nil || !(p > 0 && p <= 100) {
-		return 0, cli.Usagef("%q: want a percentage above 0 and up to 100, such as 5%%", text)
-	}
-	return p, nil
 }
 
 func canaryCommand() *cobra.Command {
@@ -275,7 +266,7 @@ second, and an alert says why. See procaas canary, promote and rollback.`,
 				return cli.Usagef("--hold, --step, --runs and --ignore belong to --canary, such as --canary 5%%")
 			}
 			how = wire.Reload{Reason: how.Reason, Drop: how.Drop}
-		} else if how.Canary, err = shareOf(*share); err != nil {
+		} else if how.Canary, err = cli.Share(*share); err != nil {
 			return err
 		}
 		found, err := q.Reload(q.Ctx, how)

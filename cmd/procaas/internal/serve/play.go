@@ -19,10 +19,6 @@ import (
 // maxPlayed is how many tests the playground runs.
 const maxPlayed = 5
 
-// playAlone are the types that work for themselves in the playground: those that reach
-// nothing but the run. All others need a mock.
-var playAlone = []string{"request", "set", "emit", "wait", "fail"}
-
 // play runs what the playground of the console tries: on a store in memory, in virtual
 // time, without a network.
 func play(ctx context.Context, pipelines, tests diag.File) (out ui.Played) {
@@ -41,7 +37,7 @@ func play(ctx context.Context, pipelines, tests diag.File) (out ui.Played) {
 		return out
 	}
 	env := flowtest.Env{
-		Types: handlers.All(), Alone: playAlone,
+		Types: handlers.All(), Alone: handlers.Alone(),
 		Store: func(now func() time.Time) store.Store { return memory.New(now).Ports() },
 	}
 	suite, found := flowtest.NewSuite(tests.Name, file, bundle, nil, env)

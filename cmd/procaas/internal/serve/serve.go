@@ -51,6 +51,7 @@ type Flags struct {
 	MaxInFlight         int
 	Lease, Drain        time.Duration
 	Retention, Audit    time.Duration
+	Record              string
 	MaxBody             string
 	Access              AccessFlags
 	LogFormat, LogLevel string
@@ -83,6 +84,7 @@ func (f *Flags) Add(c *cobra.Command, store string, open ...string) {
 	flags.DurationVar(&f.Retention, "retention", o.Retention, "how long to keep ended runs and tasks, and the ids of events that "+
 		"detect duplicates; 0 for ever")
 	flags.DurationVar(&f.Audit, "audit-retention", o.AuditRetention, "how long to keep the audit; 0 for ever")
+	flags.StringVar(&f.Record, "record", "", "share of runs to record for procaas replay, with the replies of services: such as 5%")
 	flags.StringVar(&f.MaxBody, "max-body", "1MiB", "largest body of an event")
 	flags.BoolVar(&f.StrictQueues, "strict-queues", false, "refuse tasks of a type that no pipeline declares and no worker has "+
 		"asked for, instead of warning")
@@ -181,6 +183,7 @@ type Node struct {
 	shards  *shardmap.Service // nil when the store is not PostgreSQL
 	secrets secret.Store
 	targets *outbound.Targets
+	record  float64 // percentage of runs
 
 	breakers outbound.Breakers
 	kept     keptMaps
@@ -222,6 +225,11 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 	}
 	if n.targets, err = outbound.ParseTargets(f.Targets); err != nil {
 		return nil, cli.Usagef("--allow-target %w", err)
+	}
+	if f.Record != "" {
+		if n.record, err = cli.Share(f.Record); err != nil {
+			return nil, cli.Usagef("--record %w", err)
+		}
 	}
 	n.metrics.MustRegister(&n.breakers, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if n.web, err = web.Listen(ctx, f.Listen, log, transport.Server); err != nil {
@@ -281,7 +289,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	o := engine.DefaultOptions()
 	o.Store, o.Types, o.Bundle, o.Log = n.store, n.types(), b, n.log
 	o.Name, o.MaxInFlight, o.Lease, o.Drain = nodeName(f.Name), f.MaxInFlight, f.Lease, f.Drain
-	o.Retention, o.AuditRetention = f.Retention, f.Audit
+	o.Retention, o.AuditRetention, o.Record = f.Retention, f.Audit, n.record
 	o.Metrics, o.Tracer = stats.NewMetrics(n.metrics), n.traces.Tracer()
 	o.Secrets, o.ServiceURLs, o.Overrule = n.secrets.Value, f.Services, f.Overrule
 	o.Targets = n.targets

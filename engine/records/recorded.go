@@ -1,0 +1,48 @@
+package records
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"procaas/dsl/datum"
+	"procaas/engine/checkpoint"
+	"procaas/engine/store"
+)
+
+// A Recorded is a run that has ended, with what a replay needs. Secrets are hidden in it, as in every run.
+type Recorded struct {
+	checkpoint.RunView
+	State     string                  `json:"state"` // of the automaton of its key, as the run began
+	Recording checkpoint.RunRecording `json:"recording"`
+}
+
+// Recorded reads a page of the runs that a filter chooses, and returns those of them that have ended and were recorded,
+// oldest first, with the cursor of the rest.
+func (o *Runs) Recorded(ctx context.Context, f store.RunFilter) (out []Recorded, next string, err error) {
+	f.Oldest, f.Brief, f.Bytes = true, false, mostListed
+	found, next, err := o.Store.Runs.List(ctx, f)
+	if err != nil {
+		return nil, "", fmt.Errorf("list recorded runs: %w", err)
+	}
+	out = []Recorded{}
+	for _, r := range found {
+		if !r.Status.Ended() || !bytes.Contains(r.Checkpoint, []byte(`"recording":`)) {
+			continue
+		}
+		c, err := checkpoint.Read(r.Checkpoint)
+		if err != nil || c.Recording == nil {
+			continue // of another version, or only text
+		}
+		one := Recorded{RunView: View(r), State: c.State, Recording: *c.Recording}
+		if r.Generation > 0 || c.MakesUp != "" {
+			one.Recording = checkpoint.RunRecording{Lost: "an operator retried it or made up a handler"}
+		}
+		if raw, err := datum.FormatJSON(r.Event.Payload); err == nil {
+			one.Event.Payload = json.RawMessage(raw) // so that numbers keep their kind
+		}
+		out = append(out, one)
+	}
+	return out, next, nil
+}

@@ -1,0 +1,100 @@
+package replay
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"procaas/engine/definitions"
+	"procaas/engine/records"
+)
+
+// A Line is one line of a file of recorded runs: a version of the pipelines, or a run. A version comes before its first run.
+type Line struct {
+	Version *definitions.VersionDetail `json:"version,omitempty"`
+	Run     *records.Recorded          `json:"run,omitempty"`
+}
+
+// A Writer writes a file of recorded runs.
+type Writer struct {
+	w     io.Writer
+	known map[string]bool
+	Runs  int // that were written
+}
+
+// NewWriter makes one.
+func NewWriter(w io.Writer) *Writer { return &Writer{w: w, known: map[string]bool{}} }
+
+// Write adds a run, and before it its version when that is new. The function reads a version.
+func (w *Writer) Write(run *records.Recorded, version func(hash string) (definitions.VersionDetail, error)) error {
+	if !w.known[run.Bundle] {
+		v, err := version(run.Bundle)
+		if err != nil {
+			return err
+		}
+		if err := w.line(Line{Version: &definitions.VersionDetail{Version: v.Version, Diff: v.Diff, Files: v.Files}}); err != nil {
+			return err
+		}
+		w.known[run.Bundle] = true
+	}
+	w.Runs++
+	return w.line(Line{Run: run})
+}
+
+func (w *Writer) line(l Line) error {
+	e := json.NewEncoder(w.w)
+	e.SetEscapeHTML(false)
+	return e.Encode(l)
+}
+
+// maxLine bounds one line of a file, in bytes: the files of a version are on one.
+const maxLine = 64 << 20
+
+// A Reader reads a file of recorded runs.
+type Reader struct {
+	s    *bufio.Scanner
+	line int
+
+	// Version is told of a version before its first run.
+	Version func(definitions.VersionDetail) error
+}
+
+// NewReader makes one.
+func NewReader(r io.Reader, version func(definitions.VersionDetail) error) *Reader {
+	s := bufio.NewScanner(r)
+	s.Buffer(make([]byte, 0, 64<<10), maxLine)
+	return &Reader{s: s, Version: version}
+}
+
+// Next returns the next run; nil at the end.
+func (r *Reader) Next() (*records.Recorded, error) {
+	for r.s.Scan() {
+		r.line++
+		if len(bytes.TrimSpace(r.s.Bytes())) == 0 {
+			continue
+		}
+		var l Line
+		d := json.NewDecoder(bytes.NewReader(r.s.Bytes()))
+		d.UseNumber()
+		if err := d.Decode(&l); err != nil {
+			return nil, fmt.Errorf("line %d: want a run or a version as procaas runs export writes them: %w", r.line, err)
+		}
+		switch {
+		case l.Run != nil:
+			return l.Run, nil
+		case l.Version == nil:
+			return nil, fmt.Errorf("line %d: want a run or a version as procaas runs export writes them", r.line)
+		}
+		if err := r.Version(*l.Version); err != nil {
+			return nil, fmt.Errorf("line %d: %w", r.line, err)
+		}
+	}
+	err := r.s.Err()
+	if errors.Is(err, bufio.ErrTooLong) {
+		err = fmt.Errorf("line %d: want at most %d MiB on a line", r.line+1, maxLine>>20)
+	}
+	return nil, err
+}

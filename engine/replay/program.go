@@ -1,0 +1,374 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/tree"
+	"procaas/engine"
+	"procaas/engine/checkpoint"
+	"procaas/engine/core"
+	"procaas/engine/definitions"
+	"procaas/engine/intake"
+	"procaas/engine/model"
+	"procaas/engine/planner"
+	"procaas/engine/records"
+)
+
+// A Program is a definition that replays runs.
+type Program struct {
+	def   *definitions.Definition
+	types map[string]engine.HandlerType
+	alone []string // types that reach nothing but the run, and services
+	stubs func() (engine.Stubs, error)
+}
+
+// An Env is what programs work with.
+type Env struct {
+	Types []engine.HandlerType
+	Alone []string // types that reach nothing but the run, and services by HTTP; see [handlers.Alone]
+}
+
+// NewProgram makes one. Stubs makes services for each run, which answer requests that the recording has no answer for; nil
+// for none.
+func NewProgram(b *tree.Bundle, env Env, stubs func() (engine.Stubs, error)) (*Program, error) {
+	library := definitions.Library{
+		Types: engine.Types(env.Types), Log: slog.New(slog.DiscardHandler), RunID: func(model.Event) string { return "" },
+	}
+	def, err := library.Add(b)
+	if err != nil {
+		return nil, err
+	}
+	p := &Program{def: def, types: map[string]engine.HandlerType{}, alone: env.Alone, stubs: stubs}
+	for _, t := range env.Types {
+		p.types[t.Name] = t
+	}
+	return p, nil
+}
+
+// A Played is what came of a run in a replay.
+type Played struct {
+	Refused string             // why there is no run: the event is refused, or no pipeline serves it; empty otherwise
+	Run     checkpoint.RunView // at its end
+	Writers map[string]Wrote   // who wrote names of the shared state last
+	State   string             // that it leaves its key in; empty for the one before
+	Calls   []*Call            // in the order in which they began
+	Emits   []Emit
+	Took    time.Duration
+	Stop    *Call // whose answer nobody knows, and on which all that follows depends; nil when the run has come to its end
+}
+
+// A Wrote is the handler that wrote a name of the shared state.
+type Wrote struct {
+	Path string
+	At   time.Duration
+}
+
+// A Call is an attempt of a handler.
+type Call struct {
+	Ref     string // of [core.Attempt]
+	Path    string
+	Attempt int
+	Verify  bool // it asks what became of another one
+	At      time.Duration
+	Method  string         // of a request
+	URL     string         // of a request, without its query
+	Sent    map[string]any // what the call depends on: of a request its query, headers and body, of others their fields
+	Assumed bool           // the recording has no answer; one without content is assumed, which nobody reads
+}
+
+// An Emit is an event that a handler has emitted.
+type Emit struct {
+	At    time.Duration
+	Event model.Event
+}
+
+// key names a call among those of a run.
+type key struct {
+	ref     string
+	attempt int
+	verify  bool
+}
+
+// A trial is one run while it is replayed.
+type trial struct {
+	*Program
+	ctx     context.Context //nolint:containedctx // a trial is as long as its call
+	of      *records.Recorded
+	answers map[key]*checkpoint.RecordedCall
+	left    map[string]string // why handlers were left out by others than their author, by path
+	cut     map[string]cut    // and those that were left out after some attempts, by ref
+	made    map[string]int    // attempts so far, by ref
+	awaited []model.Pending   // the events that the run has awaited
+	came    []time.Time       // when each of them came
+	configs map[string]any
+
+	services engine.Stubs // nil for none
+
+	began time.Time
+	now   time.Time
+	run   *core.Run
+	ends  []ended // of calls under way, by time
+	out   *Played
+}
+
+// A cut tells after how many attempts a handler was left out, and why.
+type cut struct {
+	attempts int
+	why      string
+}
+
+// An ended is how a call will have ended at a time.
+type ended struct {
+	at      time.Time
+	ref     string
+	outcome core.Outcome
+}
+
+// Play replays a run. The error is that of ctx, or that the recording cannot be read.
+func (p *Program) Play(ctx context.Context, of *records.Recorded) (*Played, error) {
+	t := &trial{Program: p, ctx: ctx, of: of, out: &Played{}, answers: map[key]*checkpoint.RecordedCall{}, left: map[string]string{}}
+	t.cut, t.made = map[string]cut{}, map[string]int{}
+	t.began = of.Accepted
+	if of.Started != nil {
+		t.began = *of.Started
+	}
+	t.began = t.began.UTC()
+	t.now = t.began
+	if p.stubs != nil {
+		var err error
+		if t.services, err = p.stubs(); err != nil {
+			return nil, err
+		}
+	}
+	start, err := t.read()
+	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", of.ID, err)
+	}
+	plan := t.choose(&start)
+	if plan == nil {
+		return t.out, nil
+	}
+	t.run = core.Begin(plan, start)
+	if err := t.play(); err != nil {
+		return nil, fmt.Errorf("run %s: %w", of.ID, err)
+	}
+	t.out.Took = t.now.Sub(t.began)
+	if t.out.Stop != nil {
+		return t.out, nil
+	}
+	return t.out, t.finish()
+}
+
+// read takes over what was recorded.
+func (t *trial) read() (core.Start, error) {
+	r := &t.of.Recording
+	payload, err := exact(t.of.Event.Payload)
+	if err != nil {
+		return core.Start{}, fmt.Errorf("payload: %w", err)
+	}
+	e := t.of.Event
+	start := core.Start{
+		ID: t.of.ID, Flow: t.of.Flow, Key: t.of.Key, State: t.of.State,
+		Event: model.Event{ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time, Key: e.Key, Payload: payload},
+	}
+	for _, of := range []struct {
+		raw  json.RawMessage
+		into *map[string]any
+	}{{r.Configs, &t.configs}, {r.Found, &start.Shared}} {
+		if len(of.raw) == 0 {
+			continue
+		}
+		v, err := datum.ParseJSON(of.raw)
+		if err != nil {
+			return start, err
+		}
+		*of.into, _ = v.(map[string]any)
+	}
+	for i := range r.Calls {
+		c := &r.Calls[i]
+		t.answers[key{c.Ref, c.Attempt, c.Verify}] = c
+	}
+	for i, e := range r.Events {
+		payload, err := datum.ParseJSON(e.Payload)
+		if err != nil {
+			return start, err
+		}
+		event := model.Event{ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time, Key: e.Key, Payload: payload}
+		t.awaited = append(t.awaited, model.Pending{Run: "awaited " + e.ID, Position: int64(i + 1), Event: event})
+		t.came = append(t.came, t.began.Add(e.After))
+	}
+	for _, h := range t.of.Handlers {
+		switch {
+		case h.Outcome != model.OutcomeSkipped || model.LeftByAuthor(h.Reason):
+		case h.Attempts == 0:
+			t.left[h.Path] = h.Reason
+		default:
+			t.cut[h.Ref()] = cut{h.Attempts, h.Reason}
+		}
+	}
+	return start, nil
+}
+
+// exact gives data as expressions read it, of what was decoded as JSON.
+func exact(v any) (any, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return datum.ParseJSON(raw)
+}
+
+// choose finds the pipeline of the run; nil when there is to be none.
+func (t *trial) choose(start *core.Start) *planner.Plan {
+	declared := map[string]any{}
+	for name, value := range t.def.Declared {
+		declared[name] = value
+		if was, ok := t.configs[name]; ok {
+			declared[name] = was
+		}
+	}
+	t.configs = declared
+	in, err := intake.Route(t.def, start.Event)
+	if err != nil {
+		t.out.Refused = "the event is refused: " + strings.TrimSpace(err.Error())
+		return nil
+	}
+	start.Flow, start.Key = in.Flow, in.Key
+	flow := t.def.Bundle.Flow(in.Flow)
+	if _, ok := planner.Transition(flow, start.State, start.Event.Type); !ok {
+		t.out.Refused = fmt.Sprintf("state %s has no transition on %s", planner.StateOf(flow, start.State), start.Event.Type)
+		return nil
+	}
+	plan, candidates, err := t.def.Choose(definitions.Arrival{
+		Event: start.Event, Flow: in.Flow, Key: in.Key, State: start.State, Configs: t.configs,
+	})
+	switch {
+	case err != nil:
+		t.out.Refused = err.Error()
+		return nil
+	case plan == nil && candidates > 0:
+		t.out.Refused = "when is false in all pipelines that serve " + start.Event.Type
+	case plan == nil:
+		t.out.Refused = "no pipeline serves " + start.Event.Type
+	}
+	return plan
+}
+
+// maxSteps bounds the steps of one run.
+const maxSteps = 100_000
+
+var errEndless = errors.New("it comes to no end")
+
+// play lets the run go on until its end, or until nobody knows how.
+func (t *trial) play() error {
+	for range maxSteps {
+		if err := t.ctx.Err(); err != nil {
+			return err
+		}
+		t.listen()
+		tasks := t.run.Ready(t.live())
+		for t.listen() {
+			tasks = append(tasks, t.run.Ready(t.live())...)
+		}
+		for _, e := range t.run.TakeEmits() {
+			t.out.Emits = append(t.out.Emits, Emit{t.now.Sub(t.began), e})
+		}
+		for i := range tasks {
+			t.call(&tasks[i])
+		}
+		if t.run.Status().Ended() || t.out.Stop != nil {
+			return nil
+		}
+		next := t.next()
+		if next.IsZero() {
+			return errors.New("it waits for nothing")
+		}
+		if next.After(t.now) {
+			t.now = next
+		}
+		if len(t.ends) > 0 && !t.ends[0].at.After(t.now) {
+			e := t.ends[0]
+			t.ends = t.ends[1:]
+			t.run.Finish(e.ref, e.outcome, t.live())
+		}
+	}
+	return errEndless
+}
+
+// live gives the core what may change while the run goes on. Limits and fallbacks are those of the recording.
+func (t *trial) live() core.Live {
+	return core.Live{
+		Now: t.now, Configs: t.configs,
+		Off: func(s *planner.Step) (string, bool) { why, off := t.left[s.Path]; return why, off },
+		Guard: func(_ *planner.Step, ref string, _ time.Time) core.Verdict {
+			c, ok := t.cut[ref]
+			return core.Verdict{Skip: ok && t.made[ref] >= c.attempts, Reason: c.why}
+		},
+	}
+}
+
+// listen hands the core the events that have come by now, and reports whether it has taken any.
+func (t *trial) listen() bool {
+	a, ok := t.run.Awaits()
+	if !ok {
+		return false
+	}
+	var pending []model.Pending
+	for i, p := range t.awaited {
+		if p.Position > a.Heard && !t.came[i].After(t.now) && slices.Contains(a.Types, p.Event.Type) {
+			pending = append(pending, p)
+		}
+	}
+	return len(pending) > 0 && t.run.Offer(pending, t.live())
+}
+
+// next is when something happens next; zero for never.
+func (t *trial) next() time.Time {
+	next := t.run.Next()
+	sooner := func(at time.Time) {
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	if len(t.ends) > 0 {
+		sooner(t.ends[0].at)
+	}
+	for _, at := range t.came {
+		if at.After(t.now) {
+			sooner(at)
+		}
+	}
+	return next
+}
+
+// finish notes what the run leaves.
+func (t *trial) finish() error {
+	c := t.run.Change()
+	v := &t.out.Run
+	*v = checkpoint.RunView{
+		ID: t.of.ID, Pipeline: c.Pipeline, Status: c.Status, FailedPath: c.FailedPath, Error: c.Error, ErrorClass: c.ErrorClass,
+		SharedState: map[string]any{}, Started: &t.began,
+	}
+	t.out.State, t.out.Writers = c.State, map[string]Wrote{}
+	saved, err := checkpoint.Read(c.Checkpoint)
+	if err != nil {
+		return err
+	}
+	for _, h := range saved.Handlers {
+		w := Wrote{h.Path, max(0, h.Finished.Sub(t.began))}
+		for name := range saved.Shared {
+			if h.Replaces(name) && w.At >= t.out.Writers[name].At {
+				t.out.Writers[name] = w
+			}
+		}
+	}
+	return v.ReadCheckpoint(c.Checkpoint)
+}
