@@ -211,6 +211,14 @@ func (p *jsonParser) object(level int) (any, error) {
 	return out, err
 }
 
+// WriteJSON writes a report in which people may look, too: indented, and with nothing escaped needlessly.
+func WriteJSON(w io.Writer, report any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(report)
+}
+
 // FormatJSON encodes data canonically: the names of objects are sorted, there
 // is no white space and nothing is escaped needlessly, so that equal data gives
 // equal bytes.

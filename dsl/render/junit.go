@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"procaas/dsl/diag"
@@ -11,95 +12,108 @@ import (
 
 // The elements of a JUnit report that CI servers read.
 type (
-	junitSuites struct {
-		XMLName  xml.Name      `xml:"testsuites"`
-		Name     string        `xml:"name,attr"`
-		Tests    int           `xml:"tests,attr"`
-		Failures int           `xml:"failures,attr"`
-		Suites   []*junitSuite `xml:"testsuite"`
+	// Suites is a report.
+	Suites struct {
+		XMLName  xml.Name `xml:"testsuites"`
+		Name     string   `xml:"name,attr,omitempty"`
+		Tests    int      `xml:"tests,attr"`
+		Failures int      `xml:"failures,attr"`
+		Time     string   `xml:"time,attr,omitempty"`
+		Suites   []*Suite `xml:"testsuite"`
 	}
-	junitSuite struct {
-		Name     string      `xml:"name,attr"`
-		Tests    int         `xml:"tests,attr"`
-		Failures int         `xml:"failures,attr"`
-		Cases    []junitCase `xml:"testcase"`
+	// A Suite is what was tested of a file.
+	Suite struct {
+		Name     string `xml:"name,attr"`
+		Tests    int    `xml:"tests,attr"`
+		Failures int    `xml:"failures,attr"`
+		Cases    []Case `xml:"testcase"`
 	}
-	junitCase struct {
-		Name    string        `xml:"name,attr"`
-		Class   string        `xml:"classname,attr"`
-		File    string        `xml:"file,attr"`
-		Line    int           `xml:"line,attr,omitempty"`
-		Failure *junitFailure `xml:"failure"`
-		Out     string        `xml:"system-out,omitempty"`
+	// A Case is one test.
+	Case struct {
+		Name    string   `xml:"name,attr"`
+		Class   string   `xml:"classname,attr"`
+		File    string   `xml:"file,attr"`
+		Line    int      `xml:"line,attr,omitempty"`
+		Time    string   `xml:"time,attr,omitempty"`
+		Failure *Failure `xml:"failure"` // nil when it passes
+		Out     string   `xml:"system-out,omitempty"`
 	}
-	junitFailure struct {
-		Type    string `xml:"type,attr"`
+	// A Failure says why a test fails.
+	Failure struct {
+		Type    string `xml:"type,attr,omitempty"`
 		Message string `xml:"message,attr"`
 		Text    string `xml:",chardata"`
 	}
 )
+
+// Add adds a case to the suite of its file.
+func (r *Suites) Add(c Case) {
+	s := r.suite(c.File)
+	s.Cases = append(s.Cases, c)
+}
+
+// suite finds the suite of a file, or makes it.
+func (r *Suites) suite(name string) *Suite {
+	i := slices.IndexFunc(r.Suites, func(s *Suite) bool { return s.Name == name })
+	if i < 0 {
+		i, r.Suites = len(r.Suites), append(r.Suites, &Suite{Name: name})
+	}
+	return r.Suites[i]
+}
+
+// Write counts the cases and writes the report.
+func (r *Suites) Write(w io.Writer) error {
+	for _, s := range r.Suites {
+		for _, c := range s.Cases {
+			if s.Tests++; c.Failure != nil {
+				s.Failures++
+			}
+		}
+		r.Tests, r.Failures = r.Tests+s.Tests, r.Failures+s.Failures
+	}
+	data, err := xml.MarshalIndent(r, "", "  ")
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s%s\n", xml.Header, data)
+	}
+	return err
+}
 
 // WriteJUnit writes findings about files as a JUnit report: a suite for each
 // file and a case for each finding. Findings of the severity least and worse are
 // failures, the others are cases that pass and say so. A file without findings
 // is one case that passes.
 func WriteJUnit(w io.Writer, files []diag.File, ds []diag.Diagnostic, least diag.Severity) error {
-	out := junitSuites{Name: "procaas validate"}
-	byName := map[string]*junitSuite{}
-	suite := func(name string) *junitSuite {
-		if byName[name] == nil {
-			byName[name] = &junitSuite{Name: printableLines(name)}
-			out.Suites = append(out.Suites, byName[name])
-		}
-		return byName[name]
-	}
+	out := Suites{Name: "procaas validate"}
 	for _, f := range files {
-		suite(f.Name)
+		out.suite(PrintableLines(f.Name))
 	}
 	for _, d := range ds {
-		s := suite(d.File)
-		c := junitFinding(d, d.Severity.AtLeast(least))
-		if c.Failure != nil {
-			s.Failures++
-		}
-		s.Cases = append(s.Cases, c)
+		out.Add(junitFinding(d, d.Severity.AtLeast(least)))
 	}
 	for _, s := range out.Suites {
 		if len(s.Cases) == 0 {
-			s.Cases = []junitCase{{Name: "no findings", Class: s.Name, File: s.Name}}
+			s.Cases = []Case{{Name: "no findings", Class: s.Name, File: s.Name}}
 		}
-		s.Tests = len(s.Cases)
-		out.Tests += s.Tests
-		out.Failures += s.Failures
 	}
-	if _, err := io.WriteString(w, xml.Header); err != nil {
-		return err
-	}
-	e := xml.NewEncoder(w)
-	e.Indent("", "  ")
-	if err := e.Encode(out); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, "\n")
-	return err
+	return out.Write(w)
 }
 
-func junitFinding(d diag.Diagnostic, fails bool) junitCase {
-	name, message := printableLines(d.File), printableLines(d.Message)
-	text := fmt.Sprintf("%s: %s[%s]: %s\n", printableLines(d.Span.String()), d.Severity, d.Code, message)
+func junitFinding(d diag.Diagnostic, fails bool) Case {
+	name, message := PrintableLines(d.File), PrintableLines(d.Message)
+	text := fmt.Sprintf("%s: %s[%s]: %s\n", PrintableLines(d.Span.String()), d.Severity, d.Code, message)
 	if d.Hint != "" {
-		text += "help: " + printableLines(d.Hint) + "\n"
+		text += "help: " + PrintableLines(d.Hint) + "\n"
 	}
 	for _, other := range d.Related {
-		text += printableLines(other.Span.String()+": "+other.Message) + "\n"
+		text += PrintableLines(other.Span.String()+": "+other.Message) + "\n"
 	}
 	at := ""
 	if d.Start.Line > 0 {
 		at = fmt.Sprintf(" at %d:%d", d.Start.Line, d.Start.Column)
 	}
-	c := junitCase{Name: string(d.Code) + at, Class: name, File: name, Line: d.Start.Line}
+	c := Case{Name: string(d.Code) + at, Class: name, File: name, Line: d.Start.Line}
 	if fails {
-		c.Failure = &junitFailure{Type: string(d.Severity), Message: strings.ReplaceAll(message, "\n", " "), Text: text}
+		c.Failure = &Failure{Type: string(d.Severity), Message: strings.ReplaceAll(message, "\n", " "), Text: text}
 	} else {
 		c.Out = text
 	}

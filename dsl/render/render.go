@@ -1,12 +1,12 @@
 package render
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"unicode"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 )
 
@@ -86,10 +86,7 @@ func writeJSON(w io.Writer, files []diag.File, ds []diag.Diagnostic) error {
 			Severity: d.Severity, Code: d.Code, Message: d.Message, Hint: d.Hint,
 		})
 	}
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(out)
+	return datum.WriteJSON(w, out)
 }
 
 // writeGitHub writes one workflow command per finding. Columns are given only
@@ -101,7 +98,7 @@ func writeGitHub(w io.Writer, ds []diag.Diagnostic) error {
 		if d.Severity == diag.Advice {
 			command = "notice"
 		}
-		fmt.Fprintf(&b, "::%s file=%s", command, escapeProperty(d.File))
+		fmt.Fprintf(&b, "::%s file=%s", command, EscapeProperty(d.File))
 		if d.Start.Line > 0 {
 			fmt.Fprintf(&b, ",line=%d,endLine=%d", d.Start.Line, max(d.Start.Line, d.End.Line))
 			if d.Start.Line == d.End.Line {
@@ -112,20 +109,20 @@ func writeGitHub(w io.Writer, ds []diag.Diagnostic) error {
 		if d.Hint != "" {
 			message += "\nhelp: " + d.Hint
 		}
-		fmt.Fprintf(&b, ",title=%s::%s\n", escapeProperty(string(d.Code)), escapeData(message))
+		fmt.Fprintf(&b, ",title=%s::%s\n", EscapeProperty(string(d.Code)), EscapeData(message))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// escapeData and escapeProperty write text into a workflow command so that it
-// can neither end the command nor begin another.
-func escapeData(s string) string {
+// EscapeData writes text into a workflow command so that it can neither end the command nor begin another.
+func EscapeData(s string) string {
 	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(s)
 }
 
-func escapeProperty(s string) string {
-	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(escapeData(s))
+// EscapeProperty is [EscapeData] for a property of the command.
+func EscapeProperty(s string) string {
+	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(EscapeData(s))
 }
 
 // Printable replaces what would move the cursor or hide text on a terminal.
@@ -138,8 +135,8 @@ func Printable(s string) string {
 	}, s)
 }
 
-// printableLines does the same for text of several lines.
-func printableLines(s string) string {
+// PrintableLines is [Printable] for text of several lines.
+func PrintableLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, line := range lines {
 		lines[i] = Printable(line)

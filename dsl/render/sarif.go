@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
@@ -12,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 )
@@ -111,10 +111,7 @@ func writeSARIF(w io.Writer, files []diag.File, ds []diag.Diagnostic) error {
 		}
 		results = append(results, result)
 	}
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(sarifLog{
+	return datum.WriteJSON(w, sarifLog{
 		Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0",
 		Runs: []sarifRun{{Tool: sarifTool{sarifDriver{"procaas", rules}}, ColumnKind: "unicodeCodePoints", Results: results}},
 	})
@@ -143,8 +140,8 @@ func sarifRules(ds []diag.Diagnostic) []sarifRule {
 			Short: sarifMessage{Text: cmp.Or(rule.Title, string(d.Code))},
 			Full:  sarifMessage{Text: cmp.Or(rule.Why, string(d.Code))},
 			Help: sarifMessage{
-				Text: printableLines(fmt.Sprintf("%s\n\nbefore:\n\n%s\n\nafter:\n\n%s\n", rule.Why, rule.Before, rule.After)),
-				Markdown: printableLines(fmt.Sprintf("%s\n\nBefore:\n\n```yaml\n%s\n```\n\nAfter:\n\n```yaml\n%s\n```\n",
+				Text: PrintableLines(fmt.Sprintf("%s\n\nbefore:\n\n%s\n\nafter:\n\n%s\n", rule.Why, rule.Before, rule.After)),
+				Markdown: PrintableLines(fmt.Sprintf("%s\n\nBefore:\n\n```yaml\n%s\n```\n\nAfter:\n\n```yaml\n%s\n```\n",
 					rule.Why, strings.TrimRight(rule.Before, "\n"), strings.TrimRight(rule.After, "\n"))),
 			},
 			Default:    sarifDefault{sarifLevel(d.Severity)},
@@ -166,7 +163,7 @@ func sarifLevel(s diag.Severity) string {
 // sarifText makes a message of text in which nothing is a link: names and
 // values of the author's files come in it.
 func sarifText(text string) sarifMessage {
-	return sarifMessage{Text: printableLines(strings.ReplaceAll(text, "](", "] ("))}
+	return sarifMessage{Text: PrintableLines(strings.ReplaceAll(text, "](", "] ("))}
 }
 
 // sarifPlace returns the place of a finding. One whose place is not known is at

@@ -2,7 +2,6 @@ package tree
 
 import (
 	"bytes"
-	"encoding/json"
 	"regexp"
 	"strconv"
 	"strings"
@@ -39,13 +38,8 @@ func (b *schemaBuilder) encode(root schema, title string) ([]byte, error) {
 	root["$defs"] = b.defs
 
 	var out bytes.Buffer
-	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(root); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	err := datum.WriteJSON(&out, root)
+	return out.Bytes(), err
 }
 
 // A schema is a JSON Schema as data.

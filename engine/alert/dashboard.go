@@ -1,10 +1,10 @@
 package alert
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
+	"procaas/dsl/datum"
 	"procaas/engine/planner"
 )
 
@@ -113,10 +113,7 @@ func WriteDashboard(w io.Writer, plans []*planner.Plan) error {
 			inner.ID = number
 		}
 	}
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(d)
+	return datum.WriteJSON(w, d)
 }
 
 // row adds a row of panels at a height, and gives that of the next one. The panels

@@ -2,9 +2,9 @@ package alert
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
+	"procaas/engine/model"
 	"strings"
 	"unicode"
 )
@@ -260,9 +260,5 @@ func scalar(s string) string {
 	if !strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) }) {
 		return "'" + strings.ReplaceAll(s, "'", "''") + "'"
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string can always be encoded
-	return strings.TrimSuffix(b.String(), "\n")
+	return string(model.EncodeJSON(s))
 }

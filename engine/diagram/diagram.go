@@ -1,11 +1,11 @@
 package diagram
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
+	"procaas/dsl/datum"
 	"procaas/engine/planner"
 )
 
@@ -28,10 +28,7 @@ func Write(w io.Writer, p *planner.Plan, format Format) error {
 	case Text:
 		_, err = io.WriteString(w, text(p.View()))
 	case JSON:
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(p.View())
+		err = datum.WriteJSON(w, p.View())
 	case Mermaid:
 		_, err = io.WriteString(w, drawMermaid(p.View()))
 	case DOT:

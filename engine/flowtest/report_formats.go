@@ -1,11 +1,12 @@
 package flowtest
 
 import (
-	"encoding/json"
-	"encoding/xml"
 	"fmt"
 	"io"
 	"strings"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/render"
 )
 
 // The JSON form is a contract with other programs: names are never changed.
@@ -75,10 +76,7 @@ func writeJSON(w io.Writer, r *Report, c *Coverage) error {
 	if c != nil {
 		out.Coverage = coverageJSON(c)
 	}
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(out)
+	return datum.WriteJSON(w, out)
 }
 
 func coverageJSON(c *Coverage) *jsonCoverage {
@@ -94,86 +92,33 @@ func coverageJSON(c *Coverage) *jsonCoverage {
 	return out
 }
 
-// The elements of a JUnit report that CI servers read.
-type (
-	junitSuites struct {
-		XMLName  xml.Name     `xml:"testsuites"`
-		Tests    int          `xml:"tests,attr"`
-		Failures int          `xml:"failures,attr"`
-		Time     string       `xml:"time,attr"`
-		Suites   []junitSuite `xml:"testsuite"`
-	}
-	junitSuite struct {
-		Name     string      `xml:"name,attr"`
-		Tests    int         `xml:"tests,attr"`
-		Failures int         `xml:"failures,attr"`
-		Cases    []junitCase `xml:"testcase"`
-	}
-	junitCase struct {
-		Name    string        `xml:"name,attr"`
-		Class   string        `xml:"classname,attr"`
-		File    string        `xml:"file,attr"`
-		Line    int           `xml:"line,attr"`
-		Time    string        `xml:"time,attr"`
-		Failure *junitFailure `xml:"failure"`
-	}
-	junitFailure struct {
-		Message string `xml:"message,attr"`
-		Text    string `xml:",chardata"`
-	}
-)
-
 func writeJUnit(w io.Writer, r *Report) error {
-	out := junitSuites{Tests: len(r.Results), Failures: r.Failed(), Time: fmt.Sprintf("%.3f", r.Took.Seconds())}
+	out := render.Suites{Time: fmt.Sprintf("%.3f", r.Took.Seconds())}
 	for _, one := range r.Results {
-		if n := len(out.Suites); n == 0 || out.Suites[n-1].Name != one.File {
-			out.Suites = append(out.Suites, junitSuite{Name: one.File})
-		}
-		s := &out.Suites[len(out.Suites)-1]
-		s.Tests++
-		c := junitCase{
+		c := render.Case{
 			Name: one.Name, Class: strings.TrimSuffix(one.File, ".yaml"), File: one.File, Line: one.Span.Start.Line,
 			Time: fmt.Sprintf("%.3f", one.Took.Seconds()),
 		}
 		if !one.Passed() {
-			s.Failures++
 			var p textPage
 			p.failures(one.Failures)
 			first := one.Failures[0].Differences[0]
-			c.Failure = &junitFailure{Message: printable(first.Path + ": want " + first.Want + ", have " + first.Have), Text: printable(p.String())}
+			c.Failure = &render.Failure{
+				Message: render.Printable(first.Path + ": want " + first.Want + ", have " + first.Have),
+				Text:    render.PrintableLines(p.String()),
+			}
 		}
-		s.Cases = append(s.Cases, c)
+		out.Add(c)
 	}
-	if _, err := io.WriteString(w, xml.Header); err != nil {
-		return err
-	}
-	e := xml.NewEncoder(w)
-	e.Indent("", "  ")
-	if err := e.Encode(out); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, "\n")
-	return err
-}
-
-// printable drops what XML cannot hold.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' && r != '\t' {
-			return -1
-		}
-		return r
-	}, s)
+	return out.Write(w)
 }
 
 // writeGitHub writes one workflow command for each difference.
 func writeGitHub(w io.Writer, r *Report, c *Coverage) error {
-	data := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 	var b strings.Builder
 	command := func(severity string, at place, title, message string) {
-		fmt.Fprintf(&b, "::%s file=%s,line=%d,col=%d,title=%s::%s\n", severity, property.Replace(at.File), at.Line, at.Column,
-			property.Replace(title), data.Replace(message))
+		fmt.Fprintf(&b, "::%s file=%s,line=%d,col=%d,title=%s::%s\n", severity, render.EscapeProperty(at.File), at.Line, at.Column,
+			render.EscapeProperty(title), render.EscapeData(message))
 	}
 	for _, one := range r.Results {
 		for _, f := range one.Failures {

@@ -203,8 +203,8 @@ func TestReports(t *testing.T) {
 	}})
 	r := simulate.Compare(s, policies, 1)
 	var text, svg, data, again bytes.Buffer
-	if err := errors.Join(r.WriteText(&text), r.WriteSVG(&svg), r.WriteJSON(&data),
-		simulate.Compare(s, policies, 1).WriteJSON(&again)); err != nil {
+	if err := errors.Join(r.WriteText(&text), r.WriteSVG(&svg), datum.WriteJSON(&data, r),
+		datum.WriteJSON(&again, simulate.Compare(s, policies, 1))); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(data.Bytes(), again.Bytes()) {
@@ -214,7 +214,7 @@ func TestReports(t *testing.T) {
 		r.Policies[i].Samples = r.Policies[i].Samples[:2] // enough to see the form
 	}
 	data.Reset()
-	if err := r.WriteJSON(&data); err != nil {
+	if err := datum.WriteJSON(&data, r); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "backoff.txt", text.Bytes())

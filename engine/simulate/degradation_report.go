@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -35,13 +34,6 @@ func Degradation(name string, f *tree.Fallback, rate float64, seed uint64, seeds
 		r.Courses = append(r.Courses, c)
 	}
 	return r
-}
-
-// WriteJSON writes a report for programs.
-func (r DegradationReport) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
 }
 
 // WriteText writes a report for people: a table, and what happens over time.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/tree"
 	"procaas/engine/simulate"
 )
@@ -113,7 +114,7 @@ func TestDegradationReports(t *testing.T) {
 	if err := r.WriteText(&text); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.WriteJSON(&data); err != nil {
+	if err := datum.WriteJSON(&data, r); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "degradation.txt", text.Bytes())

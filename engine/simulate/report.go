@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -25,13 +24,6 @@ func Compare(s Scenario, policies []Policy, seeds int) Report {
 		r.delays = append(r.delays, delaysOf(s, p.Retry))
 	}
 	return r
-}
-
-// WriteJSON writes a report for programs.
-func (r Report) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
 }
 
 // WriteText writes a report for people: a table, and a chart for each policy.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/handlers/balancer"
 	"procaas/handlers/balancer/plant"
@@ -104,7 +105,7 @@ func TestRunsRepeat(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := (plant.Report{Scenarios: []plant.Comparison{c}}).WriteJSON(&all[i]); err != nil {
+		if err := datum.WriteJSON(&all[i], plant.Report{Scenarios: []plant.Comparison{c}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,7 +1,6 @@
 package plant
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -11,13 +10,6 @@ import (
 
 // shownMoves is how many moves of each policy are shown to people.
 const shownMoves = 5
-
-// WriteJSON writes a report for programs.
-func (r *Replayed) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
-}
 
 // Strip leaves out what happened at each observation.
 func (r *Replayed) Strip() {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/engine/clusters"
 	"procaas/handlers/balancer"
@@ -228,7 +229,7 @@ func TestReplayWithoutCapacities(t *testing.T) {
 			strings.Contains(svg.String(), "Inf") {
 			t.Errorf("%s: no drawing: %v, %s", name, err, svg.String())
 		}
-		if err := got.WriteJSON(&data); err != nil || strings.Contains(data.String(), `"estimated_drop_fraction": null`) == c.known {
+		if err := datum.WriteJSON(&data, got); err != nil || strings.Contains(data.String(), `"estimated_drop_fraction": null`) == c.known {
 			t.Errorf("%s: %v, %s", name, err, data.String())
 		}
 	}
@@ -273,7 +274,7 @@ func TestReplayOfLies(t *testing.T) {
 		t.Fatal(err)
 	}
 	var data bytes.Buffer
-	if err := got.WriteJSON(&data); err != nil {
+	if err := datum.WriteJSON(&data, got); err != nil {
 		t.Error(err)
 	}
 	for _, o := range got.Policies {

@@ -1,7 +1,6 @@
 package plant
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -75,13 +74,6 @@ func (m *Mean) add(r Result) {
 	}
 	m.Worst, m.Recovery = max(m.Worst, r.Worst), max(m.Recovery, r.Recovery)
 	m.Invalid += r.Invalid
-}
-
-// WriteJSON writes a report for programs.
-func (r Report) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
 }
 
 // Strip leaves out what happened in each half minute.

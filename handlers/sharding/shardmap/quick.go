@@ -1,13 +1,12 @@
 package shardmap
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"time"
 
+	"procaas/engine/model"
 	"procaas/engine/transfers"
 )
 
@@ -107,9 +106,9 @@ func plainText(text string) bool {
 
 // spellAnswers writes the parts of answers that are the same for all keys of a map, and of a shard.
 func (m *Map) spellAnswers() {
-	m.head = []byte(fmt.Sprintf(`{"map":%s,"key":"`, spelled(m.ID)))
+	m.head = []byte(fmt.Sprintf(`{"map":%s,"key":"`, model.EncodeJSON(m.ID)))
 	for id, s := range m.shards {
-		s.middle = []byte(fmt.Sprintf(`","shard":%s,"class":%s,"epoch":`, spelled(id), spelled(s.declared.Class)))
+		s.middle = []byte(fmt.Sprintf(`","shard":%s,"class":%s,"epoch":`, model.EncodeJSON(id), model.EncodeJSON(s.declared.Class)))
 	}
 }
 
@@ -125,7 +124,7 @@ func (v *view) tail(m *Map, s *shard, mode string, first int) []byte {
 		return *known
 	}
 	hosts, dsn := v.answer(m, s, mode, v.withRest([]int{first}))
-	text := []byte(fmt.Sprintf(`,"hosts":%s,"dsn":%s`, spelled(hosts), spelled(dsn)))
+	text := []byte(fmt.Sprintf(`,"hosts":%s,"dsn":%s`, model.EncodeJSON(hosts), model.EncodeJSON(dsn)))
 	at.Store(&text)
 	return text
 }
@@ -138,15 +137,4 @@ func (v *view) answer(m *Map, s *shard, mode string, order []int) ([]transfers.S
 		hosts[i] = transfers.ShardHostBrief{Address: h.address, DC: h.dc, Role: v.role(n), LagMS: v.lags[n].Milliseconds()}
 	}
 	return hosts, s.dsn(m, mode, order)
-}
-
-// spelled gives JSON as the API writes it.
-func spelled(v any) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		panic(fmt.Errorf("spell %T: %w", v, err)) // text and numbers only
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/render"
 )
@@ -50,13 +50,7 @@ func (s Streams) Printf(format string, args ...any) error {
 }
 
 // PrintJSON prints a result for programs.
-func (s Streams) PrintJSON(v any) error {
-	data, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	return s.Printf("%s\n", data)
-}
+func (s Streams) PrintJSON(v any) error { return datum.WriteJSON(s.Out, v) }
 
 // Findings shows what is wrong with files on standard error.
 func (s Streams) Findings(files []diag.File, found []diag.Diagnostic) error {

@@ -142,10 +142,7 @@ the fields themselves, {window: 1m, min-success-ratio: 0.8}.`,
 }
 
 // A report is what a simulation comes to.
-type report interface {
-	WriteText(w io.Writer) error
-	WriteJSON(w io.Writer) error
-}
+type report interface{ WriteText(w io.Writer) error }
 
 // show prints a report, and draws it into the file svg if that is named. Samples are left out of
 // a report that has some, unless they are wanted.
@@ -161,7 +158,7 @@ func show(s cli.Streams, r report, format, svg string, draw func(io.Writer) erro
 	if x, ok := r.(interface{ Strip() }); ok && !samples {
 		x.Strip()
 	}
-	return r.WriteJSON(s.Out)
+	return s.PrintJSON(r)
 }
 
 // mostSeeds bounds what a simulation may cost.
