@@ -268,9 +268,13 @@ func TestDemoRollsABadVersionBack(t *testing.T) {
 		code <- Main(ctx, strings.Fields("demo --listen 127.0.0.1:0 --rate 30 --incident bad-version --incident-after 1ms"),
 			cli.Streams{In: strings.NewReader(""), Out: &told, Err: &told})
 	}()
-	eventually(t, "the rollback", func() bool {
-		return strings.Contains(told.text(), "is rolled back: errors of new-order-created/find-driver/look-up-driver")
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(told.text())
+		}
 	})
+	// Calls that fail are also called again, and make runs longer: which of these is certain first depends on the machine.
+	eventually(t, "the rollback", func() bool { return strings.Contains(told.text(), "is rolled back: ") })
 	if text := told.text(); !strings.Contains(text, "20 % of the orders use version") {
 		t.Errorf("have\n%s", text)
 	}

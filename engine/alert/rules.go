@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"procaas/engine/model"
 	"strings"
 	"unicode"
+
+	"procaas/engine/model"
 )
 
 // What the rules take for too much.

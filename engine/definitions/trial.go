@@ -31,6 +31,9 @@ func refuse(format string, args ...any) error { return &CanaryError{fmt.Sprintf(
 // TryVersion begins the trial of b, on all nodes, and tells what it would change. The error is a [*LoadError] when it cannot
 // be tried, and a [*CanaryError] when another trial goes on.
 func (f *Follower) TryVersion(ctx context.Context, b *tree.Bundle, o canary.Order, by store.Actor) (diff.Diff, error) {
+	if !f.hasAgreed() {
+		return diff.Diff{}, refuse("this node has just started, and does not know yet which version is current; try again in a second")
+	}
 	now, err := f.Library.Add(b)
 	if err != nil {
 		return diff.Diff{}, &LoadError{Err: err}
@@ -68,6 +71,13 @@ func (f *Follower) TryVersion(ctx context.Context, b *tree.Bundle, o canary.Orde
 		return []canary.Event{s.Canary.Turn(o.Percent, at)}, nil
 	})
 	return d, err
+}
+
+// hasAgreed reports whether the node knows what is current. A canary against what is about to be replaced would end at once.
+func (f *Follower) hasAgreed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.agreed
 }
 
 // paths are those of all handlers.

@@ -33,6 +33,12 @@ func (d *taxiDemo) tryBadVersion(ctx context.Context) error {
 	if !clock.Pause(ctx, d.incidentAfter) {
 		return nil
 	}
+	engine := d.node.Engine()
+	for engine.Healthy(ctx) != nil {
+		if !clock.Pause(ctx, 100*time.Millisecond) {
+			return nil
+		}
+	}
 	var files []diag.File
 	for _, f := range d.files {
 		files = append(files, diag.File{Name: f.Name, Data: bytes.ReplaceAll(f.Data, []byte(rightAddress), []byte(wrongAddress))})
@@ -41,7 +47,6 @@ func (d *taxiDemo) tryBadVersion(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	engine := d.node.Engine()
 	by := store.Actor{Name: "demo", Reason: "candidates have a new address"}
 	if _, err := engine.TryVersion(ctx, b, canary.Order{Percent: triedOn}, by); err != nil {
 		if ctx.Err() != nil {
