@@ -79,7 +79,8 @@ func startNode(t *testing.T, store, dir string, change ...func(*serve.Flags)) st
 	return address
 }
 
-// startNodeUntil runs a node in this process until stop, or the end of the test.
+// startNodeUntil runs a node in this process until stop, or the end of the test. It has joined when this returns: what joining
+// writes into the audit comes before what the test does.
 func startNodeUntil(t *testing.T, store, dir string, change ...func(*serve.Flags)) (address string, stop func()) {
 	t.Helper()
 	f := serve.Flags{
@@ -89,7 +90,15 @@ func startNodeUntil(t *testing.T, store, dir string, change ...func(*serve.Flags
 	for _, c := range change {
 		c(&f)
 	}
-	return runNode(t, f, cli.Streams{In: strings.NewReader(""), Out: new(bytes.Buffer), Err: new(bytes.Buffer)})
+	address, stop = runNode(t, f, cli.Streams{In: strings.NewReader(""), Out: new(bytes.Buffer), Err: new(bytes.Buffer)})
+	eventually(t, "the node", func() bool {
+		resp, err := http.Get(address + "/readyz")
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err == nil && resp.StatusCode == http.StatusOK
+	})
+	return address, stop
 }
 
 // runNode runs a node with any flags. It stops at the end of the test, or when it
