@@ -115,7 +115,7 @@ func TestTheLastTenSecondsShowWhatTheMinuteHides(t *testing.T) {
 	})
 }
 
-// Without a gate that adapts nothing trips, and runs that repeat for ever never fail.
+// Without a gate that adapts nothing trips, and runs that repeat forever never fail.
 func TestAServiceThatIsNotProtectedIsSeenToFail(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

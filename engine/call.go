@@ -12,11 +12,10 @@ import (
 	"procaas/engine/secrets"
 )
 
-// maxReply bounds a response that sets no bound itself.
+// maxReply is the largest accepted response body in bytes, unless the handler sets its own bound.
 const maxReply = 1 << 20
 
-// call fills the handler and calls it. A panic is the handler's permanent
-// failure.
+// call fills the handler and calls it. A panic becomes a permanent failure of the handler.
 func (e *Engine) call(ctx context.Context, t *node.Call) (result model.Result, err error) {
 	secrets := secrets.New(func(s datum.Secret) (string, error) {
 		if e.o.Secrets == nil {

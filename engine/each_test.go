@@ -77,7 +77,7 @@ func TestItemsAreWorkedOnInParallel(t *testing.T) {
 	})
 }
 
-// A node that dies repeats the calls under way, and no other one.
+// A node that dies repeats the calls in flight, and no other one.
 func TestItemsThatAreDoneAreNotRepeatedByAnotherNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

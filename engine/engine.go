@@ -42,50 +42,50 @@ import (
 	"procaas/engine/writes"
 )
 
-// Options says what an Engine works with. Store, Types and Bundle are needed;
-// [DefaultOptions] holds the rest.
+// Options configures an Engine. Store, Types and Bundle are required. [DefaultOptions] has defaults
+// for the rest.
 type Options struct {
-	Store  store.Store   // what all nodes share
-	Types  []HandlerType // that definitions may use; each name once
-	Bundle *tree.Bundle  // the definition to begin with; see Overrule
+	Store  store.Store   // shared by all nodes
+	Types  []HandlerType // handler types that definitions may use; each name once
+	Bundle *tree.Bundle  // the first definition; see Overrule
 
 	Name        string                            // of this node, for people
-	Log         *slog.Logger                      // nothing is logged when nil
-	Metrics     *stats.Metrics                    // nothing is counted when nil
-	Tracer      trace.Tracer                      // made with [tracing.SpanIDs]; nothing is traced when nil
-	Notify      func(model.Notice)                // told what owners may have to know of; see [model.Notice]. May be nil
-	MaxInFlight int                               // runs that the node works on at once
-	Lease       time.Duration                     // after which other nodes take a silent node's runs over
-	Drain       time.Duration                     // how long a stopping node waits for calls under way
-	Secrets     func(secrets.Use) (string, error) // looks secrets up when calls use them; nil refuses such calls
-	Targets     *outbound.Targets                 // where connections of flows may lead, whatever authors declare; nil for anywhere
+	Log         *slog.Logger                      // nil logs nothing
+	Metrics     *stats.Metrics                    // nil counts nothing
+	Tracer      trace.Tracer                      // made with [tracing.SpanIDs]; nil traces nothing
+	Notify      func(model.Notice)                // receives what owners should know; may be nil
+	MaxInFlight int                               // the most runs that the node works on at once
+	Lease       time.Duration                     // other nodes take over the runs of a node that is silent for this long
+	Drain       time.Duration                     // how long a stopping node waits for calls in flight
+	Secrets     func(secrets.Use) (string, error) // looks up secrets when calls use them; nil refuses such calls
+	Targets     *outbound.Targets                 // the addresses that flows may connect to, whatever authors declare; nil allows all
 
-	// Retention is how long ended runs and the ids of events are kept; for ever
-	// when it is 0.
+	// Retention is how long ended runs and the ids of events are kept. 0 keeps them forever.
 	Retention time.Duration
 
-	// Record is the percentage of runs that keep what a replay by other definitions needs: the replies of services
-	// among that. See [checkpoint.RunRecording].
+	// Record is the percentage of runs that keep what a replay by other definitions needs, such as
+	// the replies of services. See [checkpoint.RunRecording].
 	Record float64
 
-	// AuditRetention is how long audit records are kept; for ever when it is 0.
+	// AuditRetention is how long audit records are kept. 0 keeps them forever.
 	AuditRetention time.Duration
 
-	// Overrule makes Bundle the definition of all nodes at the start. Without it,
-	// a Bundle that the store knows yields to the current one: it is an old one.
+	// Overrule makes Bundle the current definition of all nodes at the start. Without it, the node
+	// uses the store's current definition if the store already knows Bundle, because Bundle is then
+	// an old one.
 	Overrule bool
 
-	// ServiceURLs are those that Bundle was loaded with: definitions that the
-	// engine loads itself, to finish runs that began with them, need them too.
+	// ServiceURLs are the URLs that Bundle was loaded with. The engine needs them to load the older
+	// definitions of runs that have not ended.
 	ServiceURLs map[string]string
 
-	// A [Virtual] sets the following.
+	// Only [Virtual] sets the following.
 	now   func() time.Time         // nil for the machine's clock
 	runID func(model.Event) string // makes the id of a new run
 	call  func(ctx context.Context, t *core.Attempt, h Handler, c *Call) (model.Result, error)
 }
 
-// DefaultOptions are the values of an Options that sets nothing.
+// DefaultOptions returns the default options.
 func DefaultOptions() Options {
 	return Options{
 		Log: slog.New(slog.DiscardHandler), MaxInFlight: 256,
@@ -93,8 +93,8 @@ func DefaultOptions() Options {
 	}
 }
 
-// An Engine takes events in and runs them. Most of its methods are those of its parts.
-// All methods are safe for concurrent use.
+// An Engine accepts events and runs them. Most of its methods are those of its parts. All methods
+// are safe for concurrent use.
 type Engine struct {
 	*credentials.Access
 	*clusters.Clusters
@@ -119,7 +119,7 @@ type Engine struct {
 	driver  *node.Driver
 }
 
-// New makes an engine. It does nothing before Run, but takes events in.
+// New makes an engine. Before Run, it accepts events but does not run them.
 func New(o Options) (*Engine, error) {
 	o, err := o.complete()
 	if err != nil {
@@ -178,11 +178,11 @@ func New(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// errRunning refuses a second Run.
+// errRunning is the error of a second call of Run.
 var errRunning = errors.New("engine runs already")
 
-// Run works until ctx ends, then drains: it takes no more runs, lets calls under
-// way end within Options.Drain, gives the rest back and returns.
+// Run works until ctx ends. Then it drains: it claims no more runs, waits up to Options.Drain for
+// calls in flight, releases the remaining runs and returns.
 func (e *Engine) Run(ctx context.Context) error {
 	if !e.running.CompareAndSwap(false, true) {
 		return errRunning
@@ -205,7 +205,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	return e.driver.Run(ctx)
 }
 
-// complete checks options and fills those that are left out.
+// complete checks the options and fills in defaults.
 func (o Options) complete() (Options, error) {
 	if o.Store.Ledger == nil || o.Bundle == nil {
 		return o, errors.New("engine: want a store and a bundle, have Options without")
@@ -215,7 +215,7 @@ func (o Options) complete() (Options, error) {
 		o.Log = d.Log
 	}
 	if o.Metrics == nil {
-		o.Metrics = stats.NewMetrics(prometheus.NewRegistry()) // counted for nobody
+		o.Metrics = stats.NewMetrics(prometheus.NewRegistry()) // a registry that nobody reads
 	}
 	if o.runID == nil {
 		o.runID = func(model.Event) string { return intake.NewID() }
@@ -235,27 +235,27 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// Bundle gives the definition that new events are served by.
+// Bundle returns the definition that serves new events.
 func (e *Engine) Bundle() *tree.Bundle { return e.library.Present().Bundle }
 
-// Reloaded gives a channel that is closed when the node takes another definition over. Ask for it
-// before the Bundle that is to be watched.
+// Reloaded returns a channel that is closed when the node switches to another definition. Call it
+// before Bundle, so that no change is missed.
 func (e *Engine) Reloaded() <-chan struct{} { return e.library.Reloaded() }
 
-// WorkersClient gives an HTTP client that reaches the workers of the present
-// definition's clusters and nobody else.
+// WorkersClient returns an HTTP client that reaches only the workers of the current definition's
+// clusters.
 func (e *Engine) WorkersClient() *http.Client { return e.library.Present().Workers }
 
-// Plans gives the plans of all pipelines of the present definition, in order.
+// Plans returns the plans of all pipelines of the current definition, in order.
 func (e *Engine) Plans() []*planner.Plan { return slices.Clone(e.library.Present().Plans) }
 
-// Healthy tells why the node cannot work at present; nil when it can.
+// Healthy returns why the node cannot work now, or nil.
 //
-// It is an [store.ErrLost] when the store has lost what it acknowledged: then nothing may be
-// written to it by any way.
+// The error is [store.ErrLost] when the store has lost data that it acknowledged. Nothing may write
+// to the store then.
 func (e *Engine) Healthy(context.Context) error { return e.driver.Healthy() }
 
-// checkPath refuses a path that the present definition does not have.
+// checkPath returns an error if the current definition has no such path.
 func (e *Engine) checkPath(path string) error {
 	if d := e.library.Present(); len(d.Under(path)) == 0 {
 		return d.UnknownPath(path)
@@ -263,14 +263,14 @@ func (e *Engine) checkPath(path string) error {
 	return nil
 }
 
-// ServeTasks runs the tasks of the pipelines that have a queue section and stages,
-// until ctx ends. Runs under way go on, and whoever takes their tasks next finds them.
+// ServeTasks runs the tasks of pipelines that have a queue section and stages, until ctx ends. Runs
+// in flight continue, and the next node that claims their tasks finds them.
 func (e *Engine) ServeTasks(ctx context.Context, db *store.TaskStore) {
 	server := &taskrun.Server{Runs: e, Tasks: db, Log: e.o.Log, Name: e.o.Name, Lease: e.o.Lease, Submit: e.SubmitOne}
 	server.Serve(ctx)
 }
 
-// Degraded tells what does not work although the node does; nil when nothing.
+// Degraded returns what does not work although the node works, or nil.
 func (e *Engine) Degraded() error {
 	if err := e.Refused(); err != nil {
 		return fmt.Errorf("new events run by an older definition, because the current one cannot run here: %w", err)

@@ -78,7 +78,7 @@ func TestListsInsideOfListsAreBoundedAsAProduct(t *testing.T) {
 	}
 }
 
-// What has been counted is not forgotten when a node dies, or a run would go on for ever
+// What has been counted is not forgotten when a node dies, or a run would go on forever
 // that brings its node down.
 func TestWhatARunHasSpreadIsKept(t *testing.T) {
 	t.Parallel()

@@ -395,7 +395,7 @@ func TestServicesAreSeen(t *testing.T) {
 	})
 }
 
-// A run that waits for a service while another call of it is under way is in no
+// A run that waits for a service while another call of it is in flight is in no
 // store, from where it could be called up.
 func TestRunWaitsForAServiceDuringAnotherCall(t *testing.T) {
 	t.Parallel()

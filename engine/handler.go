@@ -16,59 +16,64 @@ import (
 	"procaas/engine/store"
 )
 
-// A Handler is one handler type, filled with the values of one call. It is
-// made anew for each call, so it needs no locks and never sees expressions.
+// A Handler is one handler type with the values of one call. Each call makes a new one, so it needs
+// no locks. It never sees expressions.
 type Handler interface {
-	// Handle does the work. A nil error is success; [model.Permanent] says that
-	// repeating is useless, [model.After] when to repeat, and any other error is
-	// repeated by the handler's policy.
+	// Handle does the work. A nil error means success. [model.Permanent] marks an error that a
+	// retry cannot mend, and [model.After] says when to retry. The handler's policy decides about
+	// all other errors.
 	Handle(ctx context.Context, c *Call) (model.Result, error)
 }
 
-// A Call is what a handler may use besides its own fields.
+// A Call is what a handler may use in addition to its own fields.
 type Call struct {
 	Path      string      // pipeline/stage/handler
-	Run       string      // its id, the same for all attempts
+	Run       string      // id of the run, the same for all attempts
 	Flow, Key string      // the entity; a pipeline without a flow is a flow of its own
-	Event     model.Event // that began the run, also inside of a called pipeline
+	Event     model.Event // the event that began the run, also inside a called pipeline
 	Attempt   int         // 1 for the first
 
-	Timeout  time.Duration // of the handler, which the context keeps; 0 when it has none
-	TimeLeft time.Duration // until the deadline, which the context keeps, too; 0 when there is none
+	Timeout  time.Duration // of the handler; the context enforces it. 0 for none
+	TimeLeft time.Duration // until the deadline, which the context enforces too. 0 for none
 
-	// IdempotencyKey is the same for all attempts of this call, on any node
-	// and after any restart.
+	// IdempotencyKey is the same for all attempts of this call, on every node and after every
+	// restart.
 	IdempotencyKey string
 
-	// TraceParent and TraceState are the W3C trace context to send to those whom
-	// the handler calls: that of this attempt, or of the event while nothing is
-	// traced here; may be empty. Events of [model.Result].Emit get it by themselves.
+	// TraceParent and TraceState are the W3C trace context for the services that the handler calls.
+	// It is that of this attempt, or of the event when the node does not trace. Both may be empty.
+	// The engine adds the context to events in [model.Result].Emit.
 	TraceParent, TraceState string
 
-	Now     time.Time    // by the store's clock, which all nodes share; the latest that it may be, so that what waits from now on never waits too short
-	Bundle  *tree.Bundle // for services
-	Workers *http.Client // reaches the workers of the definition's clusters, and who knows them
-	Node    int64        // that makes the call; it fences what is written to Documents
+	// Now is the time by the store's clock, which all nodes share. It is the latest possible time,
+	// so a wait that starts now is never too short.
+	Now     time.Time
+	Bundle  *tree.Bundle // has the services
+	Workers *http.Client // reaches the workers of the definition's clusters
+	Node    int64        // the node that makes the call, a fencing token for writes to Documents
 
 	// Documents stores data of handler types that is not part of a run.
 	Documents store.Documents
 
-	// RunStatus tells how far a run is, of any pipeline; [store.ErrNotFound] when the history has
-	// it no more. It is nil in tests of pipelines.
+	// RunStatus returns the status of a run of any pipeline. The error is [store.ErrNotFound] when
+	// the history no longer has the run. RunStatus is nil in tests of pipelines.
 	RunStatus func(ctx context.Context, run string) (model.Status, error)
 
-	// Memory holds what may be forgotten at any time.
+	// Memory keeps data that may be forgotten at any time.
 	Memory *Memory
 
-	HTTP     *http.Client                       // shared; its transport dials only what [outbound.Reach] allows
-	Log      *slog.Logger                       // with the keys path, run, key and attempt
-	Resolve  func(datum.Secret) (string, error) // looks a secret up at the time of the call; what it gives is kept out of the result and the error
-	Hide     func(text string) string           // takes out what Resolve has given; the result and the error need it only before they are cut short
-	MaxReply int64                              // bound of a response body that sets none itself; bytes
+	HTTP *http.Client // shared; its transport dials only what [outbound.Reach] allows
+	Log  *slog.Logger // with the keys path, run, key and attempt
+	// Resolve looks up a secret at the time of the call. The engine keeps the secret out of the
+	// result and the error.
+	Resolve func(datum.Secret) (string, error)
+	// Hide removes the secrets that Resolve returned. A handler needs it only for a result or an
+	// error that it shortens.
+	Hide     func(text string) string
+	MaxReply int64 // bound of a response body in bytes, unless the handler sets its own
 }
 
-// Classify gives what a handler has returned the class that only the network tells; see
-// [model.ClassOf].
+// Classify adds the class of a network error to an error of a handler. See [model.ClassOf].
 func Classify(err error) error {
 	switch {
 	case err == nil:
@@ -80,8 +85,8 @@ func Classify(err error) error {
 	return err
 }
 
-// isConnection tells whether err says that a peer could not be reached or hung
-// up. [net.Error] would be too wide: it takes in every [url.Error].
+// isConnection reports whether err means that a peer could not be reached or hung up. [net.Error]
+// would be too wide: every [url.Error] is one.
 func isConnection(err error) bool {
 	var op *net.OpError
 	var dns *net.DNSError

@@ -16,7 +16,7 @@ import (
 	"procaas/engine/store"
 )
 
-// schedules gives how many random schedules are played: five for each example of the other
+// schedules returns how many random schedules are played: five for each example of the other
 // properties, of which "make properties" takes thirty times as many.
 func schedules() int {
 	return 5 * flag.Lookup("rapid.checks").Value.(flag.Getter).Get().(int)

@@ -11,13 +11,12 @@ import (
 	"procaas/dsl/datum"
 )
 
-// maxRequestData bounds what is read of the body of a request.
+// maxRequestData is how many bytes of a request's body are read at most.
 const maxRequestData = 16 << 20
 
-// RequestData describes an HTTP request to expressions, of stub services and of
-// tests: method, path, query, headers, and the body that it reads. Names of
-// headers are in lower case, a parameter that is repeated is a list, and a body
-// that is neither JSON nor a form is text.
+// RequestData describes an HTTP request to the expressions of stub services and tests: method,
+// path, query, headers and body. It reads the body. Header names are in lower case. A repeated
+// parameter becomes a list. A body that is neither JSON nor a form becomes text.
 func RequestData(r *http.Request) (map[string]any, error) {
 	var data []byte
 	if r.Body != nil {
@@ -61,7 +60,7 @@ func bodyData(contentType string, data []byte) (any, error) {
 	return string(data), nil
 }
 
-// valuesData makes a single value a string, a repeated one a list.
+// valuesData turns a single value into a string, and repeated values into a list.
 func valuesData(values url.Values) map[string]any {
 	out := make(map[string]any, len(values))
 	for name, all := range values {

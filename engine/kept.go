@@ -2,15 +2,15 @@ package engine
 
 import "sync"
 
-// A Memory holds what handlers of a node keep from call to call to spare work: it may
-// be forgotten at any time, so nothing may depend on it. The zero value is empty.
+// A Memory caches what the handlers of a node reuse between calls. Entries may vanish at any time,
+// so nothing may depend on them. The zero value is empty.
 type Memory struct {
 	mu   sync.Mutex // guards kept
 	kept map[string]any
 }
 
-// Take gives what was put under a name, and forgets it, so that no two calls use it at
-// once; nil when there is nothing.
+// Take removes and returns the value of a name, so that no two calls use it at once. It returns nil
+// if there is none.
 func (m *Memory) Take(name string) any {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -19,7 +19,7 @@ func (m *Memory) Take(name string) any {
 	return v
 }
 
-// Put keeps a value under a name, in place of the one before.
+// Put stores a value under a name and replaces the one before.
 func (m *Memory) Put(name string, v any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

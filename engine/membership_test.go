@@ -29,7 +29,7 @@ func (s *turncoat) now() store.Store {
 	return s.Store
 }
 
-// ports gives the store that turns.
+// ports returns the store that turns.
 func (s *turncoat) ports() store.Store {
 	db := s.Store
 	db.Ledger, db.Inbox = turnedLedger{db.Ledger, s}, turnedInbox{db.Inbox, s}

@@ -29,7 +29,7 @@ func (b *noticeBoard) add(n model.Notice) {
 	b.have = append(b.have, n)
 }
 
-// lines gives what was noticed, for comparison, and forgets it.
+// lines returns what was noticed, for comparison, and forgets it.
 func (b *noticeBoard) lines() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -31,7 +31,7 @@ pipelines:
 	}
 }
 
-// delays gives the first n delays of a policy with the same noise each time.
+// delays returns the first n delays of a policy with the same noise each time.
 func delays(p tree.Retry, n int, noise float64) []time.Duration {
 	var out []time.Duration
 	var prev time.Duration

@@ -1,9 +1,9 @@
 package engine
 
-// PartitionOf tells which of so many partitions a key belongs to: the same on every
-// node and in every language. The 64-bit FNV-1a hash of the key's bytes, whose bits
-// the finisher of MurmurHash3 mixes, goes through the jump consistent hash, so that
-// a cluster that is given more partitions keeps most keys where they are.
+// PartitionOf returns the partition of a key, from 0 to partitions-1. It is the same on every node
+// and in every language. The 64-bit FNV-1a hash of the key's bytes is mixed by the finisher of
+// MurmurHash3 and goes through the jump consistent hash. So a cluster that gets more partitions
+// keeps most keys where they are.
 //
 // There must be at least one partition.
 func PartitionOf(key string, partitions int) int {
@@ -26,9 +26,9 @@ func PartitionOf(key string, partitions int) int {
 	return int(chosen)
 }
 
-// The headers of requests to the workers of a cluster, and of their answers. A worker that
-// refuses a request because it does not serve its partition answers 421 with
-// HeaderAssignment, and has not looked at the request.
+// These are the headers of requests to the workers of a cluster, and of their answers. A worker
+// that does not serve the partition of a request answers 421 with HeaderAssignment, without looking
+// at the request.
 const (
 	HeaderPartition  = "Procaas-Partition"  // of a request: the number of its partition
 	HeaderAssignment = "Procaas-Assignment" // the newest version of the assignment that the sender knows

@@ -365,7 +365,7 @@ func (d *driver) save() {
 	}
 }
 
-// byItsAuthor tells whether a condition of the pipeline has left a handler out.
+// byItsAuthor reports whether a condition of the pipeline has left a handler out.
 func byItsAuthor(reason string) bool {
 	for _, begin := range []string{"enabled is false", "the stage is left out", "branch "} {
 		if strings.HasPrefix(reason, begin) {
@@ -485,7 +485,7 @@ func undoneIfGivenUp(t *rapid.T, w world, v checkpoint.RunView) {
 	}
 }
 
-// outcomes gives what became of each handler. What was done inside of the elements of a
+// outcomes returns what became of each handler. What was done inside of the elements of a
 // list of which one has failed depends on the order of ends.
 func outcomes(v checkpoint.RunView) map[string]string {
 	out := map[string]string{}
@@ -501,7 +501,7 @@ func outcomes(v checkpoint.RunView) map[string]string {
 	return out
 }
 
-// insideOf tells whether one of the places that lead to within is among some.
+// insideOf reports whether one of the places that lead to within is among some.
 func insideOf(within string, some map[string]bool) bool {
 	for at, c := range within + ">" {
 		if c == '>' && some[within[:at]] {

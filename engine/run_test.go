@@ -192,7 +192,7 @@ func TestCancelBeforeTheFirstStepAndAfterTheEnd(t *testing.T) {
 	}
 }
 
-// While a call is under way the run is not parked, whatever else waits for a
+// While a call is in flight the run is not parked, whatever else waits for a
 // time, but it tells when to ask again.
 func TestNextIsTheEarliestTime(t *testing.T) {
 	t.Parallel()

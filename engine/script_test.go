@@ -85,7 +85,7 @@ func newScript() *script {
 	}
 }
 
-// arg gives the i-th word after the command.
+// arg returns the i-th word after the command.
 func arg(d *datadriven.TestData, i int) string {
 	if i >= len(d.CmdArgs) {
 		return ""
@@ -93,7 +93,7 @@ func arg(d *datadriven.TestData, i int) string {
 	return d.CmdArgs[i].Key
 }
 
-// option gives the value of name=value.
+// option returns the value of name=value.
 func option(d *datadriven.TestData, name string) string {
 	for _, a := range d.CmdArgs {
 		if a.Key == name {

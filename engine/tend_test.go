@@ -40,7 +40,7 @@ func (c *taskCare) ExpireTasks(_ context.Context, ended, failed time.Duration) (
 }
 
 // A node that has no pipelines for it cares for the queue, too: without that the history of
-// tasks would grow for ever.
+// tasks would grow forever.
 func TestNodesCareForTasks(t *testing.T) {
 	t.Parallel()
 	for keep, want := range map[time.Duration]time.Duration{time.Hour: time.Hour, 0: store.MaxTaskAhead} {

@@ -24,7 +24,7 @@ func clockOf(when, policy string) string {
 	return strings.NewReplacer("WHEN", when, "POLICY", policy).Replace(ticking)
 }
 
-// dues gives the due times that were fired, as events tell them.
+// dues returns the due times that were fired, as events tell them.
 func (r *rig) dues() []time.Time {
 	var out []time.Time
 	for _, c := range r.calls.Calls() {

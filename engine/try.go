@@ -6,8 +6,8 @@ import (
 	"procaas/engine/planner"
 )
 
-// Try checks files as a definition and plans its pipelines, and keeps nothing. The
-// plans are nil exactly when one of the findings is an error.
+// Try checks files as a definition, plans its pipelines and keeps nothing. The plans are nil
+// exactly if a finding is an error.
 func (e *Engine) Try(files []diag.File) ([]planner.PlanView, []diag.Diagnostic) {
 	types := Types(e.o.Types)
 	b, found := dsl.Load(files, dsl.Options{Types: types})
@@ -18,7 +18,7 @@ func (e *Engine) Try(files []diag.File) ([]planner.PlanView, []diag.Diagnostic) 
 	for _, p := range b.Pipelines {
 		plan, err := planner.New(b, p, types)
 		if err != nil {
-			panic(err) // what loads can be planned
+			panic(err) // a definition that loads can be planned
 		}
 		out = append(out, plan.View())
 	}

@@ -9,8 +9,7 @@ import (
 	"procaas/dsl/tree"
 )
 
-// A HandlerType is one kind of handler: what the language knows of it, and how
-// to make one.
+// A HandlerType is one kind of handler: its description for the language, and how to make one.
 type HandlerType struct {
 	tree.Type
 
@@ -18,7 +17,7 @@ type HandlerType struct {
 	New func() Handler
 }
 
-// Types gives what the language and plans know of handler types.
+// Types returns what the language and plans need to know of the handler types.
 func Types(types []HandlerType) []tree.Type {
 	out := make([]tree.Type, len(types))
 	for i, t := range types {
@@ -27,16 +26,18 @@ func Types(types []HandlerType) []tree.Type {
 	return out
 }
 
-// Type describes the handler type whose struct is T, declared in one of the sources. It
-// panics when a field of T is undocumented.
+// Type describes the handler type whose struct is T. Sources are the Go files that may declare T.
+// Type panics if a field of T is undocumented.
 //
-// A *T that has a method CheckBody(*tree.Body) checks what tags cannot say. A *T
-// that has a method SetsState() sets the shared state with the keys of its
-// body: the core computes it by itself, and Handle is not called. A *T that has
-// a method Emits() hands in events, and one with Emission(*dsl.Value) tells which, or
-// what task it puts.
-// A *T that has a method Operation(*dsl.Value) tells what of a service's API it
-// calls, and one with Takes(*tree.Body) how long an attempt may take.
+// The methods of *T add to this, all of them optional:
+//
+//   - CheckBody(*tree.Body) checks what tags cannot express.
+//   - SetsState() says that the keys of the body set the shared state. The core computes them, and
+//     nothing calls Handle.
+//   - Emits() says that the type sends events. Emission(*dsl.Value) returns which event or task it
+//     sends.
+//   - Operation(*dsl.Value) returns which operation of a service's API it calls.
+//   - Takes(*tree.Body) returns how long an attempt may take.
 func Type[T any, P interface {
 	*T
 	Handler

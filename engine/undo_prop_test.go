@@ -87,7 +87,7 @@ func (l *ledger) undo(ref string) {
 	}
 }
 
-// isLeft tells whether what was done at a ref should have been undone: it was done inside
+// isLeft reports whether what was done at a ref should have been undone: it was done inside
 // of a call that has not succeeded, or in the run itself, which was undone.
 func (l *ledger) isLeft(ref string, status model.Status) bool {
 	if strings.HasSuffix(ref, "/last") || strings.HasSuffix(ref, "/g") {
@@ -203,7 +203,7 @@ func TestWhatIsNotFinishedIsUndone(t *testing.T) {
 	})
 }
 
-// end lets one of the calls under way end.
+// end lets one of the calls in flight end.
 func (l *ledger) end(t *rapid.T, run *core.Run, calls *[]core.Attempt, live core.Live) {
 	i := rapid.IntRange(0, len(*calls)-1).Draw(t, "call")
 	task := (*calls)[i]

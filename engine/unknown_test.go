@@ -30,7 +30,7 @@ pipelines:
             on-unknown: ON-UNKNOWN
 `
 
-// diesInACall starts a run whose first call is under way when its node dies, and
+// diesInACall starts a run whose first call is in flight when its node dies, and
 // another engine on the same store, where the handler does something else.
 func diesInACall(r *rig, onUnknown string, then enginetest.Do) (second *engine.Engine, run string) {
 	r.t.Helper()

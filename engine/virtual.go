@@ -12,12 +12,11 @@ import (
 	"procaas/engine/store"
 )
 
-// A Virtual is an engine in virtual time, for tests of pipelines: one node that
-// does one thing after the other, in the order of time. Its clock stands still
-// while something is done, and then goes to what comes next, so that a wait of a
-// day takes no time, and the same events and answers give the same history. All
-// but the goroutines is that of [Engine]: intake, core, guard, checkpoints and
-// controls, on a store that goes by the same clock.
+// A Virtual is an engine in virtual time, for tests of pipelines. It has one node that does one
+// thing at a time, in the order of time. Its clock stands still while the node works, then jumps to
+// the next due time. So a wait of a day takes no time, and the same events and answers give the
+// same history. Apart from goroutines it is an [Engine]: intake, core, guard, checkpoints and
+// controls, on a store that uses the same clock.
 //
 // A Virtual is not safe for concurrent use.
 type Virtual struct {
@@ -27,43 +26,42 @@ type Virtual struct {
 	saved   int // checkpoints so far
 }
 
-// VirtualOptions says what a Virtual works with.
+// VirtualOptions configures a Virtual.
 type VirtualOptions struct {
-	Options // its store must go by Clock
+	Options // its store must use Clock
 
 	Clock *clock.Virtual
 
-	// Call makes the calls of handlers, in place of h.Handle, which it may call.
-	// Time passes in it by [clock.Sleep] alone. Nil calls the handler.
+	// Call replaces h.Handle, which it may call. Time passes inside it only through [clock.Sleep].
+	// Nil calls the handler.
 	Call func(ctx context.Context, t *core.Attempt, h Handler, c *Call) (model.Result, error)
 
-	// Saved is told what the store has taken. It may be nil.
+	// Saved receives each change that the store has accepted. It may be nil.
 	Saved func(c model.Change)
 
-	// CrashAt is the number of a checkpoint, from 1, at which the node dies; 0 for
-	// none. It dies before the checkpoint is written, or with CrashAfter when it is.
+	// CrashAt is the number of the checkpoint at which the node dies, from 1. 0 means never. The
+	// node dies before the checkpoint is written, or after that with CrashAfter.
 	CrashAt    int
 	CrashAfter bool
 
-	// MaxCalls bounds the calls of all runs together, since a flow need not come
-	// to an end; 100000 when 0.
+	// MaxCalls bounds the calls of all runs together, because a flow need not end. 0 means 100000.
 	MaxCalls int
 }
 
-// virtualLease is longer than any test: the node is alone.
+// virtualLease is longer than any test, because no other node exists to take over.
 const virtualLease = 100 * 365 * 24 * time.Hour
 
-// NewVirtual makes an engine and lets it join its store.
+// NewVirtual makes an engine, which joins its store.
 func NewVirtual(ctx context.Context, o VirtualOptions) (*Virtual, error) {
 	v := &Virtual{o: o}
 	v.stepper = node.Stepper{Clock: o.Clock, MaxCalls: cmp.Or(o.MaxCalls, 100_000), Process: v.process}
 	return v, v.stepper.Join(ctx)
 }
 
-// process makes another engine, which knows only what the store does.
+// process makes another engine, which knows only what the store has.
 func (v *Virtual) process() (*node.Driver, error) {
 	o := v.o.Options
-	o.Store.Ledger, o.Store.Waker = virtualLedger{o.Store.Ledger, v}, nil // nobody waits for a hint
+	o.Store.Ledger, o.Store.Waker = virtualLedger{o.Store.Ledger, v}, nil // nothing waits for hints
 	o.Lease = virtualLease
 	o.now, o.runID = v.o.Clock.Now, virtualRunID
 	if v.o.Call != nil {
@@ -77,22 +75,22 @@ func (v *Virtual) process() (*node.Driver, error) {
 	return e.driver, nil
 }
 
-// virtualRunID makes the id of a new run. In virtual time it follows from the event, and
-// so do the delays of repetitions.
+// virtualRunID makes the id of a new run. In virtual time it is derived from the event, which also
+// fixes the delays of retries.
 func virtualRunID(ev model.Event) string { return model.Digest("run", ev.Source, ev.ID) }
 
-// Engine gives the engine, to hand events in and to look at what became of them.
-// After a crash it is another one.
+// Engine returns the engine, which accepts events and shows runs. A crash replaces it by another
+// one.
 func (v *Virtual) Engine() *Engine { return v.e }
 
-// Saves tells how many checkpoints were written so far.
+// Saves returns the number of checkpoints written so far.
 func (v *Virtual) Saves() int { return v.saved }
 
-// Crash lets the node die at once, as kill -9 does, and another one take over.
-// During a call nobody will hear how it ended.
+// Crash kills the node at once, like kill -9, and another node takes over. The outcome of a call in
+// flight is lost.
 func (v *Virtual) Crash() { v.stepper.Dying = true }
 
-// Until works until a time. It returns earlier when ctx ends.
+// Until works until t. It returns earlier when ctx ends.
 func (v *Virtual) Until(ctx context.Context, t time.Time) error {
 	if _, err := v.stepper.Work(ctx, t); err != nil {
 		return err
@@ -103,13 +101,13 @@ func (v *Virtual) Until(ctx context.Context, t time.Time) error {
 	return nil
 }
 
-// Drain works until nothing is left to do, or would be done only after the time
-// limit; then it tells when.
+// Drain works until nothing is left to do before limit. It returns the time of the next work, or
+// the zero time.
 func (v *Virtual) Drain(ctx context.Context, limit time.Time) (next time.Time, err error) {
 	return v.stepper.Work(ctx, limit)
 }
 
-// A virtualLedger counts checkpoints, and lets the node die at one.
+// A virtualLedger counts checkpoints, and kills the node at one.
 type virtualLedger struct {
 	store.Ledger
 	v *Virtual
@@ -120,7 +118,7 @@ func (s virtualLedger) Commit(ctx context.Context, node int64, changes []model.C
 	v := s.v
 	crash := v.saved+1 == v.o.CrashAt
 	if crash && !v.o.CrashAfter {
-		v.saved++ // so that it is tried again after the crash
+		v.saved++ // so that the crash happens once
 		v.stepper.Dying = true
 	}
 	if v.stepper.Dying {

@@ -14,13 +14,13 @@ import (
 	"procaas/engine/clock"
 )
 
-// This file answers calls in virtual time, for those who run pipelines without a network.
+// This file answers calls in virtual time, for pipelines that run without a network.
 
 // forever is longer than any call.
 const forever = 366 * 24 * time.Hour
 
-// FailAs is how a call fails without a reply: timeout lets the time of the call pass, connection is a refused
-// connection, and any other text an error that says so.
+// FailAs returns the error of a call that fails without a reply. The kind timeout waits until the
+// call times out, connection is a refused connection, and any other text becomes the error's text.
 func FailAs(ctx context.Context, kind string) error {
 	switch kind {
 	case "timeout":
@@ -36,18 +36,19 @@ func FailAs(ctx context.Context, kind string) error {
 
 // Stubs answer requests without a network.
 type Stubs interface {
-	// Answer returns the answer of the service with an id, or with the address that
-	// the request goes to, and the time that it takes. A nil reply is a service
-	// that hangs up; ok is false when there is no such service.
+	// Answer returns the reply of a service, which is named by its id or by the address of the
+	// request, and how long the reply takes. A nil reply means that the service hangs up. ok is
+	// false when there is no such service.
 	Answer(service string, r *http.Request) (reply *http.Response, after time.Duration, ok bool)
 }
 
-// Ask lets a stub service answer a request, and lets the time of that pass; ok is false when there is none. Stubs may be nil.
+// Ask lets a stub service answer a request, and lets the time of the answer pass. ok is false when
+// there is no such service. Stubs may be nil.
 func Ask(ctx context.Context, stubs Stubs, b *tree.Bundle, r *http.Request) (reply *http.Response, ok bool, err error) {
 	if stubs == nil {
 		return nil, false, nil
 	}
-	service := "" // the id of the declared one
+	service := "" // id of a declared service
 	for _, s := range b.Services {
 		if known, err := url.Parse(s.Address()); err == nil && known.Host == r.URL.Host {
 			service = s.ID

@@ -29,7 +29,7 @@ func (*Request) Operation(body *expr.Value) (contracts.Operation, bool) {
 	return o, true
 }
 
-// Takes tells how long an attempt may take, the timeout of the handler aside, which counts
+// Takes returns how long an attempt may take, the timeout of the handler aside, which counts
 // in place of that of the service.
 func (*Request) Takes(b *tree.Body) tree.Longest {
 	if text, ok := literal(b.Field("timeout")); ok {

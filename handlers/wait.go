@@ -32,7 +32,7 @@ func (w *Wait) Handle(_ context.Context, c *engine.Call) (model.Result, error) {
 	return model.Result{Until: c.Now.Add(w.For)}, nil
 }
 
-// Takes tells how long the wait is, where that is written out.
+// Takes returns how long the wait is, where that is written out.
 func (*Wait) Takes(b *tree.Body) tree.Longest {
 	text, ok := literal(b.Field("for"))
 	d, err := time.ParseDuration(text)

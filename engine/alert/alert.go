@@ -147,7 +147,7 @@ func (a *Alert) commands(what, options, server string) string {
 	return strings.Join(out, "; ")
 }
 
-// Retry is the command that goes on with the runs that failed or stand still;
+// Retry is the command that continues with the runs that failed or stand still;
 // empty when there are none.
 func (a *Alert) Retry(server string) string {
 	switch {

@@ -140,7 +140,7 @@ func (a *Alerter) take() []model.Notice {
 
 // Run tells people what happens until ctx ends. What it then could not tell yet it
 // tries to tell once more. Alerts that fire are not ended by that: the next
-// process goes on with those that it can see. When stopping is closed, the node
+// process continues with those that it can see. When stopping is closed, the node
 // need not be healthy any more.
 func (a *Alerter) Run(ctx context.Context, stopping <-chan struct{}, e Engine) {
 	if a == nil {

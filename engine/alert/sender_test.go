@@ -93,7 +93,7 @@ func (f *fakeReceiver) taken() []string {
 	return out
 }
 
-// logged gives the log.
+// logged returns the log.
 func (f *fakeReceiver) logged() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -226,7 +226,7 @@ func (s *server) handler() http.Handler {
 	return f.Wrap(s.router)
 }
 
-// healthy tells why the node cannot work.
+// healthy returns why the node cannot work.
 func (s *server) healthy(ctx context.Context) error { return s.Engine.Health.Healthy(ctx) }
 
 // unknownPath is served where no route is.

@@ -232,7 +232,7 @@ func (f *fakeEngine) steer(id string, may func(model.Status) bool, change func(*
 	return *r, nil
 }
 
-// AwaitRun implements [runs.Reader]: a fake runs nothing, so that a run that goes on does so for ever.
+// AwaitRun implements [runs.Reader]: a fake runs nothing, so that a run that goes on does so forever.
 func (f *fakeEngine) AwaitRun(ctx context.Context, id string) (checkpoint.RunView, error) {
 	run, err := f.RunByID(ctx, id)
 	if err == nil && !run.Status.Ended() {

@@ -14,7 +14,7 @@ import (
 
 // Health tells whether the node can work.
 type Health interface {
-	// Healthy tells why the node cannot work, and must get no requests; Degraded what does
+	// Healthy returns why the node cannot work, and must get no requests; Degraded what does
 	// not work although it can.
 	Healthy(ctx context.Context) error
 	Degraded() error

@@ -36,7 +36,7 @@ func (e *Each) counts() *ItemsView {
 	return v
 }
 
-// running reports whether a call of an item is under way.
+// running reports whether a call of an item is in flight.
 func (e *Each) running() bool {
 	v := e.counts()
 	return v != nil && v.Running > 0

@@ -23,7 +23,7 @@ type RunView struct {
 	Stage       int               `json:"stage"`                 // that it is in, from 1; 0 before it begins
 	Handlers    []HandlerView     `json:"handlers"`
 	Bundle      string            `json:"bundle,omitempty"`
-	Move        string            `json:"migrates_to,omitempty"` // the definition that it will go on by, when its calls under way have ended
+	Move        string            `json:"migrates_to,omitempty"` // the definition that it will go on by, when its calls in flight have ended
 	Cancelling  string            `json:"cancelling,omitempty"`  // why an operator has cancelled it: it undoes what it has done, and ends then
 	Labels      map[string]string `json:"labels,omitempty"`
 	RerunOf     string            `json:"rerun_of,omitempty"`   // the run that it runs again

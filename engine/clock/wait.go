@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ErrTooLong says that there was no answer in the time that the caller gave. Nothing was changed.
+// ErrTooLong reports that there was no answer in the time that the caller gave. Nothing was changed.
 var ErrTooLong = errors.New("it takes longer than there is time for")
 
 // Time as calls of handlers see it. In a [Virtual] engine it passes only where a

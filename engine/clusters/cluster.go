@@ -143,7 +143,7 @@ type ClusterStatus struct {
 	State      ClusterState // the zero value before the first decision
 }
 
-// ErrNoCluster says that no cluster of this id is declared.
+// ErrNoCluster reports that no cluster of this id is declared.
 var ErrNoCluster = errors.New("no such cluster")
 
 // A LeverError says why a lever cannot be pulled.

@@ -185,7 +185,7 @@ func (r *Run) beside(u unit, v Verdict, live Live) (Attempt, bool) {
 	return a, err == nil
 }
 
-// launch completes what is called now for a unit, and notes that it is under way.
+// launch completes what is called now for a unit, and notes that it is in flight.
 func (r *Run) launch(u unit, a Attempt, live Live) Attempt {
 	rec := u.rec
 	rec.due, rec.underway = time.Time{}, true

@@ -136,7 +136,7 @@ func (r *decisions) undone(u unit, o Outcome, live Live) {
 	}
 }
 
-// undoFails fails the run at a compensation. An operator's retry goes on with it.
+// undoFails fails the run at a compensation. An operator's retry continues with it.
 func (r *decisions) undoFails(u unit, err error, live Live) {
 	u.rec.outcome, u.rec.err, u.rec.class = model.OutcomeFailed, model.CleanText(err.Error()), model.ClassOf(err)
 	r.closeUndo(u, live)

@@ -21,13 +21,13 @@ type limit struct {
 	length time.Duration // as it is written
 }
 
-// passed tells whether there is no time left.
+// passed reports whether there is no time left.
 func (l limit) passed(now time.Time) bool { return !l.at.IsZero() && !l.at.After(now) }
 
-// cuts tells whether a time is too late.
+// cuts reports whether a time is too late.
 func (l limit) cuts(t time.Time) bool { return l.passed(t) }
 
-// or gives the earlier one of two limits; of equals, the wider one.
+// or returns the earlier one of two limits; of equals, the wider one.
 func (l limit) or(at time.Time, of string, length time.Duration) limit {
 	if l.at.IsZero() || at.Before(l.at) {
 		return limit{at, of, length}

@@ -21,7 +21,7 @@ type extent struct {
 	most   int                       // that it may keep, in bytes
 	began  time.Time                 // the run itself
 	parts  int                       // handlers so far, each counted anew for each element and each call
-	flying int                       // tasks under way
+	flying int                       // tasks in flight
 	grown  int                       // bytes that came since the run was weighed
 	looped int                       // runs that it has started in the loop that its pipeline is part of
 }

@@ -25,12 +25,12 @@ func (r *record) cutOffBy(s *planner.Step) error {
 	return unit{item: stop + 1}.within(&model.KeptError{Text: item.err, Class: item.class, Status: item.status, Failures: item.failures})
 }
 
-// busy reports whether a call of an item is under way, or nobody knows how it ended.
+// busy reports whether a call of an item is in flight, or nobody knows how it ended.
 func (e *iteration) busy() bool {
 	return e != nil && slices.ContainsFunc(e.of, func(r record) bool { return r.isBusy() })
 }
 
-// isBusy reports whether a call is under way, or nobody knows how it ended.
+// isBusy reports whether a call is in flight, or nobody knows how it ended.
 func (r *record) isBusy() bool {
 	return r.underway || r.outcome == model.OutcomeUnknown || r.sub != nil && r.sub.underway > 0
 }
@@ -41,7 +41,7 @@ func (e *iteration) reached() bool {
 }
 
 // cutOff reports whether a unit is an item that does not go on, since one before it has
-// failed. One whose call undoes what it has done goes on with that.
+// failed. One whose call undoes what it has done continues with that.
 func (u unit) cutOff() bool {
 	return u.item > 0 && u.item > u.of.each.stop(u.Step) && (u.rec.sub == nil || !u.rec.sub.givesUp())
 }
@@ -95,7 +95,7 @@ func (r *record) sum() {
 }
 
 // forgetItems drops the items of a handler that is decided, unless an operator's retry
-// goes on with those that are not done.
+// continues with those that are not done.
 func (r *record) forgetItems(goesOn bool) {
 	if goesOn {
 		return

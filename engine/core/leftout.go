@@ -13,13 +13,13 @@ import (
 // This file lets a run that has succeeded make up for a handler that was left out, since it is not
 // critical.
 
-// ErrNoMakeUp says that a run cannot make a handler up, and ErrNotLeftOut that it need not.
+// ErrNoMakeUp reports that a run cannot make a handler up, and ErrNotLeftOut that it need not.
 var (
 	ErrNoMakeUp   = errors.New("cannot be made up")
 	ErrNotLeftOut = errors.New("was not left out")
 )
 
-// MakeUp changes the checkpoint of a run that has succeeded so that it goes on with one handler
+// MakeUp changes the checkpoint of a run that has succeeded so that it continues with one handler
 // alone, by its next generation. All other outcomes stay, and so does the key of the call.
 func MakeUp(p *planner.Plan, saved []byte, generation int, path string) ([]byte, error) {
 	s := p.ByPath[path]

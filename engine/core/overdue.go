@@ -75,7 +75,7 @@ func (r *record) waited(u unit) string {
 	return "before it began"
 }
 
-// late gives the error that stands for the one of an attempt, when no time is left for another, or
+// late returns the error that stands for the one of an attempt, when no time is left for another, or
 // none was left for this one; nil when the deadline has nothing to do with it.
 func late(r *decisions, u unit, err error, again bool, live Live) error {
 	l, rec := limitOf(&r.progress, u), u.rec

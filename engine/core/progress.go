@@ -165,7 +165,7 @@ func (r *progress) Next() time.Time {
 	return next
 }
 
-// nextOf tells when there is something to do for a unit without the end of a task, which is at its
+// nextOf returns when there is something to do for a unit without the end of a task, which is at its
 // deadline at the latest; zero for never.
 func (r *progress) nextOf(u unit) time.Time {
 	due := u.rec.next()
@@ -234,5 +234,5 @@ func (r *progress) IsStopping() bool { return r.stopping != "" }
 func (w *whole) Multiplies() bool { return w.extent.looped > 0 }
 
 // CauseRetry ends the cause of a run that waits to repeat the call of a handler,
-// whose path comes before. It goes on without the handler when that is taken out.
+// whose path comes before. It continues without the handler when that is taken out.
 const CauseRetry = " retry"

@@ -23,7 +23,7 @@ type record struct {
 	due      time.Time     // of the next attempt, or of the end of a wait
 	delay    time.Duration // before the last repetition
 	clock    time.Time     // since when the deadline counts, by the clock of deadlines
-	held     time.Time     // since when the guard holds it who shall not do so for ever
+	held     time.Time     // since when the guard holds it who shall not do so forever
 
 	err      string
 	class    string // of err; of an item that has failed

@@ -79,7 +79,7 @@ type whole struct {
 	redone map[string]int // how often what a ref names was undone, to be done again
 
 	recording *checkpoint.RunRecording // nil for a run that is not recorded
-	launched  map[string]time.Time     // when the calls under way began, by ref; of a run that is recorded
+	launched  map[string]time.Time     // when the calls in flight began, by ref; of a run that is recorded
 
 	stood  time.Duration // how far the clock of deadlines is behind
 	paused time.Time     // since when it stands
@@ -127,7 +127,7 @@ type Verdict struct {
 	Reason string    // why, for people
 	Beside bool      // with Skip: give the call all the same, as an [Attempt] beside the run
 
-	// Patience is how long a handler that is not critical is held before it is left out. 0 is for ever.
+	// Patience is how long a handler that is not critical is held before it is left out. 0 is forever.
 	Patience time.Duration
 }
 

@@ -187,7 +187,7 @@ func (s *scope) assign(rec *record, mapping *expr.Value, live Live) (map[string]
 func (s *scope) assignIn(rec *record, mapping *expr.Value, env datum.Env) (map[string]any, error) {
 	keys, items := mapping.Keys(), mapping.Items()
 	values := make(map[string]any, len(keys))
-	// Copies: bodies that are evaluated and calls under way may still see the old ones, and an
+	// Copies: bodies that are evaluated and calls in flight may still see the old ones, and an
 	// error in the last name must leave the first as it was.
 	shared, raws, added := maps.Clone(s.shared), maps.Clone(s.raw), 0
 	for i, k := range keys {

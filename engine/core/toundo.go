@@ -96,7 +96,7 @@ func (r *progress) brokenUndo() *brokenUndo {
 	return nil
 }
 
-// failed tells where and why a run has given up that has ended without success.
+// failed returns where and why a run has given up that has ended without success.
 func (r *progress) gaveUp() (path, failure, class string) {
 	if broken := r.brokenUndo(); broken != nil && r.undoing {
 		what := broken.path + ": " + broken.err

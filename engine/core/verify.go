@@ -58,7 +58,7 @@ func (r *decisions) unanswered(u unit, err error, live Live) {
 	r.giveUpUnit(u, err, live)
 }
 
-// done tells what a verification says. When it is true, its answer is taken as
+// done returns what a verification says. When it is true, its answer is taken as
 // the handler's own.
 func (r *decisions) done(u unit, o Outcome, live Live) (bool, error) {
 	if o.Err != nil {

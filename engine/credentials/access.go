@@ -71,10 +71,10 @@ func (g Grant) Covers(path string) bool {
 
 // Errors of [Access.GrantOf].
 var (
-	// ErrUnknownToken says that a token was never made, or is revoked.
+	// ErrUnknownToken reports that a token was never made, or is revoked.
 	ErrUnknownToken = errors.New("the token is none of this server's; it may have been revoked")
 
-	// ErrTokenExpired says that a token was good once.
+	// ErrTokenExpired reports that a token was good once.
 	ErrTokenExpired = errors.New("the token has expired")
 )
 

@@ -59,7 +59,7 @@ type TokenSpec struct {
 const DefaultTokenTime = 90 * 24 * time.Hour
 
 const (
-	longestToken = 10 * 366 * 24 * time.Hour // a longer one is for ever
+	longestToken = 10 * 366 * 24 * time.Hour // a longer one is forever
 	maxTokens    = 1000                      // with each of which a call is compared
 	maxPaths     = 100                       // of one token
 )

@@ -151,7 +151,7 @@ type Library struct {
 	cache []*Definition
 }
 
-// maxDefinitions bounds the definitions in memory. Runs that go on with another
+// maxDefinitions bounds the definitions in memory. Runs that continue with another
 // one hold it themselves, so the bound costs only time.
 const maxDefinitions = 16
 

@@ -86,7 +86,7 @@ func (e *LoadError) Error() string {
 	return e.Err.Error()
 }
 
-// Unwrap gives what cannot be planned.
+// Unwrap returns what cannot be planned.
 func (e *LoadError) Unwrap() error { return e.Err }
 
 // Accepted are the events that have been accepted, and wait for pipelines.

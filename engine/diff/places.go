@@ -27,7 +27,7 @@ func (c *comparison) places(a, b *tree.Bundle) {
 	})
 }
 
-// edits says how things of one kind are told apart, and what it means when one comes,
+// edits says how things of one kind are distinguished, and what it means when one comes,
 // goes or stays.
 type edits[T any] struct {
 	name           func(T) string

@@ -55,7 +55,7 @@ func (d *deadly) between(service http.Handler) http.Handler {
 	})
 }
 
-// ports gives the store that counts.
+// ports returns the store that counts.
 func (d *deadly) ports() store.Store {
 	db := d.Store
 	db.Inbox, db.Ledger, db.Bundles = deadlyInbox{db.Inbox, d}, deadlyLedger{db.Ledger, d}, deadlyBundles{db.Bundles, d}

@@ -39,7 +39,7 @@ pipelines:
 // TestARepeatedStageGoesOnWhereItWas takes one event through a stage that is repeated for
 // each element of a list, and lets the node die at each of its checkpoints, before and
 // after it. Whatever the moment, the state is that of a run without a crash, no call has
-// two keys, no two calls have one, and only what was under way is called again.
+// two keys, no two calls have one, and only what was in flight is called again.
 func TestARepeatedStageGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	stores := map[string]func(t *testing.T) store.Store{

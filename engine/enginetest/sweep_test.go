@@ -164,7 +164,7 @@ func TestCrashAtEveryIO(t *testing.T) {
 const sweepLanes = 5
 
 // sweepLease is so long that no process loses its node because it stood still: it would
-// repeat calls that were under way then, without a death that explains it. The lease of a
+// repeat calls that were in flight then, without a death that explains it. The lease of a
 // dead one is cut short by [sweeper.expire].
 const sweepLease = 2 * time.Minute
 

@@ -24,7 +24,7 @@ func statsOf(t testing.TB, s *store.TaskStore, kind string) (one store.TaskTypeS
 	return all[i], true
 }
 
-// The urgent tasks of a key do not keep its patient ones waiting for ever: those that
+// The urgent tasks of a key do not keep its patient ones waiting forever: those that
 // wait for others of their key are raised, too, and counted.
 func checkRaisesThoseThatWaitForTheirKey(t *testing.T, s *store.TaskStore) {
 	spec := func(key string, priority int) store.TaskSpec {

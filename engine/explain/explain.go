@@ -82,7 +82,7 @@ var reasonsBy = []struct{ begins, by string }{
 	{"on-error ", "on_error"},
 }
 
-// ErrNoHandler says that a run's pipeline has no such handler.
+// ErrNoHandler reports that a run's pipeline has no such handler.
 var ErrNoHandler = errors.New("no such handler")
 
 // maxExplained is how many runs a node looks into at once. Conditions are asked again for

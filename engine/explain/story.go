@@ -155,7 +155,7 @@ func (x *explainer) step(ctx context.Context, s *planner.Step) (StoryStep, error
 	return step, x.called(ctx, &step, s, saved)
 }
 
-// called tells what a handler asked for and was given.
+// called returns what a handler asked for and was given.
 func (x *explainer) called(ctx context.Context, step *StoryStep, s *planner.Step, saved checkpoint.Record) error {
 	step.Status = saved.Status
 	if value, err := datum.ParseJSON(saved.Response); err == nil {

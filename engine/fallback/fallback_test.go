@@ -84,7 +84,7 @@ func (f *fleet) run(seconds int, fails func(path string) bool) []string {
 	return lines
 }
 
-// restart lets all nodes die and others go on with what is stored.
+// restart lets all nodes die and others continue with what is stored.
 func (f *fleet) restart() {
 	f.t.Helper()
 	data, err := json.Marshal(f.state)

@@ -140,7 +140,7 @@ func (j *judge) tells(e *Expect, r *checkpoint.RunView) bool {
 	return false
 }
 
-// statusOf tells how a run is, and why.
+// statusOf returns how a run is, and why.
 func statusOf(r *checkpoint.RunView) string {
 	text := string(r.Status)
 	for _, why := range []string{r.Error, r.Reason} {
@@ -343,7 +343,7 @@ func (j *judge) took(r *checkpoint.RunView) time.Duration {
 	return j.clock.Now().Sub(r.Accepted)
 }
 
-// ofAllRuns tells how long a test took. The run of its only event has a time of its own, which is
+// ofAllRuns returns how long a test took. The run of its only event has a time of its own, which is
 // easily taken for it.
 func (j *judge) ofAllRuns(alone bool) string {
 	if len(j.runs) < 2 {

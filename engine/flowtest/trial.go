@@ -304,7 +304,7 @@ func (t *trial) drain(ctx context.Context, limit time.Time) (next time.Time, err
 	}
 }
 
-// endless makes a finding of a flow that goes on for ever.
+// endless makes a finding of a flow that goes on forever.
 func (t *trial) endless(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err

@@ -34,7 +34,7 @@ const (
 const DefaultSwitchTime = time.Hour
 
 const (
-	longestControl = 100 * 365 * 24 * time.Hour // a longer one is for ever, and hardly meant
+	longestControl = 100 * 365 * 24 * time.Hour // a longer one is forever, and hardly meant
 	highestRate    = 1e6                        // calls per second
 	lowestRate     = 1.0 / (24 * 60 * 60)
 )

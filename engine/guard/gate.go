@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A gate bounds how many calls are under way at once: those of a handler, or of
+// A gate bounds how many calls are in flight at once: those of a handler, or of
 // a service. Those that come when it is full stand in line by their age, for as
 // long as the line is short; the others wait in the store.
 //
@@ -40,7 +40,7 @@ type gate struct {
 
 // Terms is what a gate goes by.
 type Terms struct {
-	most    int     // calls under way; 0 for no bound but that of adaptive
+	most    int     // calls in flight; 0 for no bound but that of adaptive
 	adapts  bool    // fewer, when the service cannot bear as many
 	repeats float64 // the share of calls that may be repetitions
 	calm    time.Duration

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Gradient bounds how many calls of one service are under way, by what calls
+// A Gradient bounds how many calls of one service are in flight, by what calls
 // come to. It protects a service that has fallen from those who want it up again:
 // calls wait for their turn, and none is lost. It reads no clock.
 //
@@ -65,7 +65,7 @@ func NewGradient(before int) *Gradient {
 	return &Gradient{limit: float64(cmp.Or(before, firstLimit)), most: highestLimit, pause: probePause, kinds: map[string]*callKind{}, probing: true}
 }
 
-// Bound says what holds whatever calls come to: no more than most are under way,
+// Bound says what holds whatever calls come to: no more than most are in flight,
 // and those that take no longer than calm are not slow. Pause is the time between
 // two calls of a service that is down. Zero values leave what is.
 func (g *Gradient) Bound(most int, calm, pause time.Duration) {

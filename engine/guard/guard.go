@@ -284,7 +284,7 @@ func (g *Guard) reserve(s *planner.Step, ref string, p *Pass, rules []rule, now 
 	return pl.verdict(), false
 }
 
-// enter asks for places among the calls under way.
+// enter asks for places among the calls in flight.
 func (g *Guard) enter(s *planner.Step, ref string, since time.Time, p *Pass, now time.Time) core.Verdict {
 	if s.Computes() || s.Handler.MaxInFlight == 0 && s.Service == nil {
 		return core.Verdict{}

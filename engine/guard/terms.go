@@ -58,9 +58,9 @@ func part(most, nodes int) int {
 }
 
 // patience is how long a handler waits at a gate that protects a service before
-// its run goes on without it: no longer than its attempts would take. A handler
+// its run continues without it: no longer than its attempts would take. A handler
 // that is critical waits for as long as it takes, and so does one that would try
-// for ever.
+// forever.
 func patience(s *planner.Step, level int) time.Duration {
 	if level == 0 || s.Handler.IsCritical() || s.Retry.Attempts == 0 {
 		return 0

@@ -81,7 +81,7 @@ type Move struct {
 type Order struct {
 	Slots []int
 	To    string
-	Wait  time.Duration // for runs under way, with the slots frozen; a default when 0
+	Wait  time.Duration // for runs in flight, with the slots frozen; a default when 0
 }
 
 // An OrderError says why an order is refused.

@@ -61,7 +61,7 @@ func (o *Reruns) Rerun(ctx context.Context, id, stage string, by store.Actor) (c
 	return o.Runs.RunByID(ctx, receipt.Run)
 }
 
-// RerunPlan tells what Rerun would do. Its errors are those of Rerun.
+// RerunPlan returns what Rerun would do. Its errors are those of Rerun.
 func (o *Reruns) RerunPlan(ctx context.Context, id, stage string) (RerunPlan, error) {
 	p, _, err := o.planRerun(ctx, id, stage)
 	return p, err

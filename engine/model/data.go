@@ -28,7 +28,7 @@ func EncodeData(v any) (json.RawMessage, error) {
 	return datum.FormatJSON(v)
 }
 
-// CheckData tells what is wrong with a value, always the same of several faults.
+// CheckData returns what is wrong with a value, always the same of several faults.
 func CheckData(v any) error {
 	if isData(v, 0) {
 		return nil

@@ -116,7 +116,7 @@ func (j opening) admit() bool {
 	return j.close(change)
 }
 
-// definition returns the definition that the run goes on with. While the store
+// definition returns the definition that the run continues with. While the store
 // cannot tell, it waits.
 func (j opening) definition() (*definitions.Definition, error) {
 	library := j.n.d.Library

@@ -61,7 +61,7 @@ func (c *committer) commit(change model.Change) error {
 	return errs[0]
 }
 
-// errLater says that the store does not take a change at present.
+// errLater reports that the store does not take a change at present.
 var errLater = errors.New("the store does not take it at present")
 
 // mayPass reports whether a change is to be handed in again.

@@ -51,7 +51,7 @@ type Parts struct {
 	Turns       *intake.Turns
 	MaxInFlight int           // runs at once
 	Lease       time.Duration // after which other nodes take a silent node's runs over
-	Drain       time.Duration // how long a stopping node waits for calls under way
+	Drain       time.Duration // how long a stopping node waits for calls in flight
 	Record      float64       // percentage of runs that are recorded for a replay
 
 	// Call calls a handler.
@@ -79,7 +79,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// Healthy tells why the node cannot work at present; nil when it can.
+// Healthy returns why the node cannot work at present; nil when it can.
 func (d *Driver) Healthy() error {
 	if err := d.loss.state(); err != nil {
 		return err

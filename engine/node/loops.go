@@ -249,7 +249,7 @@ func (n *node) do(work func()) {
 	})
 }
 
-// drain ends the work of a node: it lets calls under way end in time, and gives
+// drain ends the work of a node: it lets calls in flight end in time, and gives
 // back the runs that are not finished. Those of a fenced node are dropped.
 func (n *node) drain() error {
 	close(n.draining)

@@ -35,7 +35,7 @@ func (j *job) notify(kind model.NoticeKind, path, text string) {
 	tell(n)
 }
 
-// leftOut counts a handler that the run goes on without. One that had to wait for too long is
+// leftOut counts a handler that the run continues without. One that had to wait for too long is
 // told of, as one that has failed is: nothing else would say so.
 func (j *job) leftOut(h checkpoint.HandlerView, step *planner.Step, by string) {
 	parts := model.SplitPath(h.Path)

@@ -24,7 +24,7 @@ type Stepper struct {
 	Process func() (*Driver, error)
 
 	// Dying kills the node, as kill -9 does, as soon as that can be seen. Another one takes over.
-	// Nobody hears how calls under way end.
+	// Nobody hears how calls in flight end.
 	Dying bool
 
 	n     *node
@@ -149,7 +149,7 @@ func (s *Stepper) begin(j *job) {
 func (s *Stepper) stirred(j *job) bool {
 	select {
 	case <-j.cancelled:
-		j.underway = 0 // the calls under way are broken off
+		j.underway = 0 // the calls in flight are broken off
 		j.stop()
 		s.close(j)
 		return false

@@ -64,7 +64,7 @@ type ended struct {
 	end     guard.CallEnd
 }
 
-// saveAfter is how long a crash may make people miss that calls are under way.
+// saveAfter is how long a crash may make people miss that calls are in flight.
 const saveAfter = 100 * time.Millisecond
 
 // maxEnded bounds the calls of a run that have ended and wait to be told of.
@@ -117,7 +117,7 @@ func (j *job) ofCall(t *core.Attempt) *slog.Logger {
 // cancel asks for the run's end. It may be called more than once.
 func (j *job) cancel() { j.once.Do(func() { close(j.cancelled) }) }
 
-// work goes on with the run until it ends, is parked, or is lost to this node.
+// work continues with the run until it ends, is parked, or is lost to this node.
 func (j *job) work() {
 	defer close(j.gone)
 	defer j.survive()
@@ -411,7 +411,7 @@ func (j *job) finish(e *ended) {
 }
 
 // stop ends the run as an operator wants it. The next event of the key may start
-// then, so calls under way are broken off and waited for first. It is always
+// then, so calls in flight are broken off and waited for first. It is always
 // false: the run is over.
 func (j *job) stop() bool {
 	j.stopCalls()

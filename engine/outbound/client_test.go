@@ -48,7 +48,7 @@ func TestClientReachesDeclaredHostsOnly(t *testing.T) {
 	}
 }
 
-// isRefused tells whether repeating a call cannot mend its error.
+// isRefused reports whether repeating a call cannot mend its error.
 func isRefused(err error) bool {
 	var r refusal
 	return errors.As(err, &r) && r.Permanent()

@@ -36,7 +36,7 @@ func newFence(r Reach) *fence {
 	return f
 }
 
-// checkHost gives an error when host:port is out of reach, whatever its address.
+// checkHost returns an error when host:port is out of reach, whatever its address.
 func (f *fence) checkHost(addr string) error {
 	if f.public {
 		return nil // the address decides
@@ -95,7 +95,7 @@ func hostsOf(addresses []string) hostSet {
 	return hosts
 }
 
-// check gives an error when addr, host:port, is no declared host. Repeating the
+// check returns an error when addr, host:port, is no declared host. Repeating the
 // call cannot mend that.
 func (h hostSet) check(addr string) error {
 	if len(h) == 0 || h[strings.ToLower(addr)] {

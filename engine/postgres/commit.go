@@ -77,7 +77,7 @@ type work struct {
 
 const findCancelled = "select id, version from runs where node = $1 and id = any ($2::text[]) and cancel is not null"
 
-// explain tells which of the refused changes are of cancelled runs.
+// explain returns which of the refused changes are of cancelled runs.
 func (s *Store) explain(ctx context.Context, w *work) error {
 	var refused []string
 	versions := map[string]int64{}
@@ -232,7 +232,7 @@ func (w *work) read(rows pgx.Rows) error {
 	return err
 }
 
-// refuse refuses changes that go on with a cancelled run.
+// refuse refuses changes that continue with a cancelled run.
 func (w *work) refuse() {
 	for i := range w.steps {
 		switch c := &w.steps[i]; {

@@ -41,7 +41,7 @@ func proxied(t *testing.T, dsn string) (*enginetest.Proxy, string) {
 	return p, through
 }
 
-// owned gives an intake whose run begins at once.
+// owned returns an intake whose run begins at once.
 func owned(id string) model.Intake {
 	in := intake(id)
 	in.Own = true

@@ -13,7 +13,7 @@ import (
 	"procaas/engine/postgres"
 )
 
-// entriesRead tells how many entries of an index have been read, by sessions that
+// entriesRead returns how many entries of an index have been read, by sessions that
 // have ended: others tell late.
 func entriesRead(t *testing.T, c *pgx.Conn, index string) (n int64) {
 	t.Helper()

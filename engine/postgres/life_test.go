@@ -228,7 +228,7 @@ func (c *crew) checkCalls(runs map[string][]string) {
 	}
 }
 
-// count tells how often calls of the store have failed.
+// count returns how often calls of the store have failed.
 func (m *member) failures(t *testing.T, operation string) float64 {
 	t.Helper()
 	return m.sum(t, "procaas_store_errors_total", operation)

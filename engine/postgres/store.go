@@ -157,7 +157,7 @@ func (s *Store) start(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the connections. It waits for calls under way.
+// Close ends the connections. It waits for calls in flight.
 func (s *Store) Close() error {
 	s.stop()
 	s.helpers.Wait()

@@ -15,7 +15,7 @@ import (
 
 // This file moves runs to the present definition, when operators want it. A run
 // that nobody works on is moved in the store. The node that works on one is asked:
-// it lets the calls under way end, and puts the run back with the definition by
+// it lets the calls in flight end, and puts the run back with the definition by
 // which it goes on. Whoever moves it has looked whether it fits.
 
 // A RunFit tells whether a run could go on by another definition.
@@ -46,10 +46,10 @@ func (e *PinnedError) Error() string { return "the run is pinned to its definiti
 
 func (e *PinnedError) Unwrap() error { return e.Err }
 
-// ErrPipelineGone says that a definition does not have the pipeline of a run.
+// ErrPipelineGone reports that a definition does not have the pipeline of a run.
 var ErrPipelineGone = errors.New("the pipeline is gone")
 
-// FitsState tells why a run must not end by a plan: its automaton has no
+// FitsState returns why a run must not end by a plan: its automaton has no
 // transition on the event from the state that the run found its entity in.
 func FitsState(p *planner.Plan, state, eventType string) error {
 	if _, ok := planner.Transition(p.Flow, state, eventType); !ok {
@@ -58,7 +58,7 @@ func FitsState(p *planner.Plan, state, eventType string) error {
 	return nil
 }
 
-// Fits tells why a run cannot go on by d; nil when it can. Another error is of
+// Fits returns why a run cannot go on by d; nil when it can. Another error is of
 // the store.
 func (o *Runs) Fits(ctx context.Context, d *definitions.Definition, r store.RunRecord) (pinned, err error) {
 	after := d.ByID[r.Pipeline]

@@ -23,7 +23,7 @@ type Retention struct {
 	Log    *slog.Logger
 	Failed func(operation string) // counts what the store has refused
 
-	Keep      time.Duration // for how long ended runs and the ids of events stay; for ever when 0
+	Keep      time.Duration // for how long ended runs and the ids of events stay; forever when 0
 	KeepAudit time.Duration // and audit records
 }
 

@@ -15,7 +15,7 @@ import (
 
 // This file is what operators do to runs, to one or to many at once.
 
-// Retry goes on with a run that has failed, or waits for an operator, from the
+// Retry continues with a run that has failed, or waits for an operator, from the
 // handler that did.
 func (o *Runs) Retry(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
 	if err := o.Store.Runs.Retry(ctx, id, by); err != nil {
@@ -25,9 +25,9 @@ func (o *Runs) Retry(ctx context.Context, id string, by store.Actor) (checkpoint
 	return o.RunByID(ctx, id)
 }
 
-// Cancel ends a run. One of a pipeline with compensations lets its calls under way end,
+// Cancel ends a run. One of a pipeline with compensations lets its calls in flight end,
 // undoes what it has done, the last first, and ends then; [store.ErrUndoing] when it does so
-// already. Any other ends at once, or when its calls under way have been broken off.
+// already. Any other ends at once, or when its calls in flight have been broken off.
 func (o *Runs) Cancel(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
 	return o.cancelled(ctx, id, o.cancel(ctx, id, by))
 }

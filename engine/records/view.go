@@ -72,7 +72,7 @@ func view(r store.RunRecord, whole bool) checkpoint.RunView {
 	return v
 }
 
-// FitsStart tells why a run cannot begin with a plan from the checkpoint that its event brings along; nil when it can.
+// FitsStart returns why a run cannot begin with a plan from the checkpoint that its event brings along; nil when it can.
 func FitsStart(plan *planner.Plan, c *store.Claimed) error {
 	if len(c.Event.Start) == 0 {
 		return nil

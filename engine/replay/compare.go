@@ -79,14 +79,14 @@ func Compare(was, now *Played, slower float64) []Difference {
 	return c.found
 }
 
-// way tells which pipeline serves the event.
+// way returns which pipeline serves the event.
 func (p *Played) way() string { return cmp.Or(p.Refused, "pipeline "+p.Run.Pipeline) }
 
 func (c *comparison) add(when time.Duration, kind, path, at, was, now string) {
 	c.found = append(c.found, Difference{kind, path, at, was, now, when})
 }
 
-// to tells where a call goes.
+// to returns where a call goes.
 func (c *Call) to() string {
 	if c.Method == "" {
 		return c.Path
@@ -94,7 +94,7 @@ func (c *Call) to() string {
 	return c.Method + " " + c.URL
 }
 
-// shown tells what a call sends.
+// shown returns what a call sends.
 func (c *Call) shown() string {
 	if body := c.Sent["body"]; body != nil {
 		return c.to() + " " + expr.ShowValue(body)
@@ -147,7 +147,7 @@ func (c *comparison) calls() {
 	}
 }
 
-// why tells why a handler makes no call.
+// why returns why a handler makes no call.
 func (p *Played) why(ref string) string {
 	for _, h := range p.Run.Handlers {
 		if h.Ref() == ref || strings.HasPrefix(ref, h.Ref()+"[") {
@@ -374,7 +374,7 @@ func ends(v *checkpoint.RunView) string {
 
 func rounded(d time.Duration) string { return d.Round(time.Millisecond).String() }
 
-// Strays tells why a replay by the run's own definition does not come to what was recorded; empty when it does. Then nothing
+// Strays returns why a replay by the run's own definition does not come to what was recorded; empty when it does. Then nothing
 // can be said about another definition.
 func Strays(of *records.Recorded, p *Played) string {
 	if p.Refused != "" {

@@ -115,7 +115,7 @@ type trial struct {
 	began time.Time
 	now   time.Time
 	run   *core.Run
-	ends  []ended // of calls under way, by time
+	ends  []ended // of calls in flight, by time
 	out   *Played
 }
 

@@ -45,7 +45,7 @@ func Count(n int) string {
 	return fmt.Sprintf("%d runs", n)
 }
 
-// String tells what is different, without the values.
+// String returns what is different, without the values.
 func (d Difference) String() string {
 	switch d.Kind {
 	case KindRoute:

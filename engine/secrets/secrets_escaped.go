@@ -108,7 +108,7 @@ func (u *unescaped) hide(text string, forms []string, least int) string {
 	return out.String()
 }
 
-// findForms gives where forms stand, in order, without overlaps; longer ones win.
+// findForms returns where forms stand, in order, without overlaps; longer ones win.
 func findForms(data string, forms []string, least int) (spans [][2]int) {
 	for at := 0; at < len(data); {
 		first, end := len(data), len(data)

@@ -97,7 +97,7 @@ func (w *world) nextDelay(policy tree.Retry, failures int, before time.Duration)
 }
 
 // send sends a request. The client leaves when nobody answers in time; the service
-// does not notice and goes on with it.
+// does not notice and continues with it.
 func (w *world) send(answered func(took time.Duration), left func()) {
 	c := &call{sent: w.now, resend: firstResend, during: w.faulty, answered: answered}
 	w.count().Attempts++

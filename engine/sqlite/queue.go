@@ -103,7 +103,7 @@ func (t *tx) enter(r row) error {
 // A death counts against a run that is suspected only when it was under trial.
 const giveBack = `update runs set place = 'ready', node = 0, losses = losses + (? and (tried or losses < ?)), tried = 0 where seq = ?`
 
-// release takes a running run from its node, which has died or goes on without it. One that an operator wants ended
+// release takes a running run from its node, which has died or continues without it. One that an operator wants ended
 // ends here, because nobody else would do it.
 func (t *tx) release(r row, died bool) error {
 	if r.cancel.Valid {

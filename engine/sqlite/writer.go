@@ -103,7 +103,7 @@ func (w *writer) loop() {
 	}
 }
 
-// errUndo says that a write has failed after which there is more in the transaction than may be.
+// errUndo reports that a write has failed after which there is more in the transaction than may be.
 var errUndo = errors.New("another write of the same transaction has failed")
 
 // commit writes a group and notes each error. SQLite copies each page before it changes it, so

@@ -18,7 +18,7 @@ const (
 	nextDocument = `update documents set version = version + 1, value = $3, changed = {now}, node = $4
 	where kind = $1 and name = $2 and version = $5 returning version`
 	// For those who overwrite what there is, such as what a balancer observed last: no version
-	// is asked for, and it goes on from the one there is.
+	// is asked for, and it continues from the one there is.
 	anyDocument = `insert into documents as d (kind, name, version, value, changed, node) values ($1, $2, 1, $3, {now}, $4)
 	on conflict (kind, name) do update set version = d.version + 1, value = excluded.value, changed = excluded.changed, node = excluded.node
 	returning version`

@@ -25,7 +25,7 @@ const (
 	ParkedHold     = "hold"     // an operator holds them
 	ParkedLifted   = "lifted"   // what held them is lifted, and they go on as fast as services and limits let them
 	ParkedLoop     = "loop"     // the budget of a pipeline that starts itself more than once in each run
-	ParkedLimit    = "limit"    // a rate limit, or a bound of calls under way
+	ParkedLimit    = "limit"    // a rate limit, or a bound of calls in flight
 	ParkedRetry    = "retry"    // the time of the next attempt
 	ParkedUnserved = "unserved" // a definition that serves their events
 	ParkedTime     = "time"     // a wait

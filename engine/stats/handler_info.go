@@ -19,7 +19,7 @@ type HandlerInfo struct {
 	RecentRatio  *float64   `json:"recent_ratio"`     // how many of them succeeded; null without one
 	LatencyP50   *float64   `json:"latency_p50_ms"`
 	LatencyP99   *float64   `json:"latency_p99_ms"`
-	InFlight     int64      `json:"in_flight"` // calls under way
+	InFlight     int64      `json:"in_flight"` // calls in flight
 	Waiting      int64      `json:"waiting"`   // runs of this node that may not call it yet: a limit or a switch holds them
 	LeftOut      int64      `json:"left_out"`  // runs of the last ten seconds that went on without it, since it had to wait for too long
 	Parked       int        `json:"parked"`    // runs of all nodes that are parked before it, in no node's memory, as they were counted last

@@ -26,7 +26,7 @@ const (
 	SoonestBeat = 10 * time.Millisecond // when there is more to do before the next beat
 
 	// liftLeast is how often at least one run goes on, however busy its services are: new runs must
-	// not keep old ones back for ever.
+	// not keep old ones back forever.
 	liftLeast = time.Second
 
 	// maxLifted bounds the causes that are remembered.

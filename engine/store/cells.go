@@ -27,11 +27,11 @@ func InboxSlot(key string) int {
 
 // What callers of a store with cells test for.
 var (
-	// ErrMoving says that the key is on its way to another cell, or that this cell
+	// ErrMoving reports that the key is on its way to another cell, or that this cell
 	// does not have it: nothing was changed. It passes within seconds.
 	ErrMoving = errors.New("the key is on its way to another cluster of the inbox")
 
-	// ErrAway says that the cell that has the key, or the run, cannot be reached.
+	// ErrAway reports that the cell that has the key, or the run, cannot be reached.
 	// Whether a change was made is unknown.
 	ErrAway = errors.New("the cluster of the inbox that has the key cannot be reached")
 )
@@ -129,7 +129,7 @@ type Enrolment interface {
 // A move of slots goes: Arrive at the target, Freeze at the source until nothing is
 // left, Export and Import, then, in the map, the switch; after it Open at the target
 // and Drop at the source. Before the switch, Thaw undoes it. All of these may be
-// repeated. Moves are told apart by their names.
+// repeated. Moves are distinguished by their names.
 type SlotMoves interface {
 	// Slots describes the slots that the cell has, or that come or go.
 	Slots(ctx context.Context) ([]CellSlot, error)

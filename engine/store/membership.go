@@ -11,7 +11,7 @@ import (
 // A store may be set back behind what it has acknowledged: by a failover to a replica
 // that lags, or by a backup that is put in its place. It then gives numbers again that
 // it gave before, so a fencing token must not come from what it remembers alone. And a
-// process that knows better must not go on with it as if nothing had happened.
+// process that knows better must not continue with it as if nothing had happened.
 
 // nodeRandom is how many bits of a node's number are drawn by lot.
 const nodeRandom = 31

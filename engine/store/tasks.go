@@ -99,10 +99,10 @@ func (t *TaskSpec) Slot() int {
 	return int(h.Sum32() % TaskSlots)
 }
 
-// ErrTask says that a task cannot be stored as it is.
+// ErrTask reports that a task cannot be stored as it is.
 var ErrTask = errors.New("task cannot be stored")
 
-// Check tells what is wrong with a task.
+// Check returns what is wrong with a task.
 func (t *TaskSpec) Check() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrTask}, args...)...)
@@ -163,7 +163,7 @@ type TaskPut struct {
 	Err     error // why the task was refused; others of its batch are in the queue
 }
 
-// ErrDraining says that a type takes no new tasks.
+// ErrDraining reports that a type takes no new tasks.
 var ErrDraining = errors.New("the queue of this type is drained and takes no new tasks")
 
 // A TaskState says where a task is.
@@ -431,7 +431,7 @@ type TaskMaintenance interface {
 	// be, those that have waited for longer than wait beyond what they tolerate, the
 	// greatest priority among them all, and returns how many: they go before all that are
 	// not as late. Those that wait for others of their key are among them: else the
-	// urgent ones of a key might keep its patient ones waiting for ever.
+	// urgent ones of a key might keep its patient ones waiting forever.
 	RaiseTasks(ctx context.Context, taskType string, wait time.Duration, limit int) (int, error)
 
 	// ReclaimTasks takes up to limit tasks back from workers that did not report in time. A task that was lost more than

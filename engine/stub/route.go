@@ -14,7 +14,7 @@ import (
 	"procaas/dsl/expr"
 )
 
-// errNoMatch says that a route's condition does not hold.
+// errNoMatch reports that a route's condition does not hold.
 var errNoMatch = errors.New("the route does not fit")
 
 // An incident is switched while requests are served.

@@ -93,7 +93,7 @@ func (m *measuredTasks) count(tasks []store.QueuedTask) {
 // otherTypes stands for all types beyond the first ones.
 const otherTypes = "other types"
 
-// label bounds by how many types tasks are told apart. The caller holds naming.
+// label bounds by how many types tasks are distinguished. The caller holds naming.
 func (m *measuredTasks) label(name string) string {
 	if !m.types[name] {
 		if len(m.types) == taskTypesMost {

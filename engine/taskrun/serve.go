@@ -18,7 +18,7 @@ import (
 // This file runs the tasks of pipelines that have a queue section. A task that is
 // taken becomes an event whose id is made of the task's: whoever takes the task over
 // from a node that died finds the same run, and waits for it. A further attempt is a
-// retry of that run, which goes on from the handler that failed.
+// retry of that run, which continues from the handler that failed.
 
 // How tasks of pipelines are held, and looked for.
 const (
@@ -71,7 +71,7 @@ type heldTask struct {
 }
 
 // Serve runs the tasks of the pipelines that have a queue section and stages,
-// until ctx ends. Runs under way go on, and whoever takes their tasks next finds them.
+// until ctx ends. Runs in flight go on, and whoever takes their tasks next finds them.
 func (s *Server) Serve(ctx context.Context) {
 	s.lease = min(taskLease, taskLeases*s.Lease)
 	s.free, s.held = make(chan struct{}, 1), map[store.TaskRef]heldTask{}
@@ -208,7 +208,7 @@ func (s *Server) beat(ctx context.Context) {
 	}
 }
 
-// raise lets no task wait for ever whose pipeline bounds that.
+// raise lets no task wait forever whose pipeline bounds that.
 func (s *Server) raise(ctx context.Context) {
 	tick := time.NewTicker(raiseLeast)
 	defer tick.Stop()

@@ -32,7 +32,7 @@ const (
 
 // TendTasks makes tasks ready whose time has come, takes those back whose worker is not
 // heard of any more, and forgets those that ended well longer ago than keep, until ctx
-// ends; 0 keeps them for ever. Dead letters stay until somebody decides.
+// ends; 0 keeps them forever. Dead letters stay until somebody decides.
 func TendTasks(ctx context.Context, tasks store.TaskMaintenance, keep time.Duration, log *slog.Logger) {
 	var expiring sync.WaitGroup
 	defer expiring.Wait()

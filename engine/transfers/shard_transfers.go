@@ -90,7 +90,7 @@ type ShardOrder struct {
 	Want     string `json:"want"`
 }
 
-// ErrShardOrder says that a transfer cannot do what was ordered.
+// ErrShardOrder reports that a transfer cannot do what was ordered.
 var ErrShardOrder = errors.New("the transfer cannot do that")
 
 // ReadShardTransfers lists the transfers that the lanes of a map hold, those that last
@@ -207,7 +207,7 @@ func ShardChanged(shardMap, what string, after any, by store.Actor) (store.Audit
 	return store.Audited{Kind: store.AuditShard, Name: shardMap + "/" + what, By: by, After: text}, err
 }
 
-// may tells why a transfer cannot do what is wanted; nil when it can.
+// may returns why a transfer cannot do what is wanted; nil when it can.
 func (t ShardTransfer) may(want string) error {
 	no := func(why string) error {
 		return fmt.Errorf("%w: transfer %s of key %s is %s: %s", ErrShardOrder, t.ID, t.Key, t.State, why)

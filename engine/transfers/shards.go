@@ -13,22 +13,22 @@ import (
 
 // What callers of shard maps test for.
 var (
-	// ErrShardMap says that there is no shard map of the name, or that the node keeps none.
+	// ErrShardMap reports that there is no shard map of the name, or that the node keeps none.
 	ErrShardMap = errors.New("no such shard map")
 
-	// ErrShard says that the map has no such shard.
+	// ErrShard reports that the map has no such shard.
 	ErrShard = errors.New("no such shard")
 
-	// ErrShardKey says that a text is no key of the map.
+	// ErrShardKey reports that a text is no key of the map.
 	ErrShardKey = errors.New("no such key can be")
 
-	// ErrUnplaced says that the key has no placement, and gets none.
+	// ErrUnplaced reports that the key has no placement, and gets none.
 	ErrUnplaced = errors.New("the key has no placement")
 
-	// ErrNoHost says that no host of the shard is fit for the question.
+	// ErrNoHost reports that no host of the shard is fit for the question.
 	ErrNoHost = errors.New("no host is fit")
 
-	// ErrShardBusy says that a transfer has the key, or the shard refuses the change.
+	// ErrShardBusy reports that a transfer has the key, or the shard refuses the change.
 	ErrShardBusy = errors.New("the shard or the key is busy")
 )
 

@@ -32,7 +32,7 @@ const (
 	MostFollowers = 1_000
 )
 
-// ErrFull says that as many watch runs on this node as may.
+// ErrFull reports that as many watch runs on this node as may.
 var ErrFull = errors.New("too many wait for runs on this node")
 
 // A Watch wakes those who wait for runs. Fields are set before its first use.
@@ -76,7 +76,7 @@ type Watcher struct {
 	news    chan store.RunRecord // the latest; replaced until it is taken
 }
 
-// News gives what has become of the run: its end, and for one who follows it each newer step.
+// News returns what has become of the run: its end, and for one who follows it each newer step.
 // Steps that come too quickly are left out. Nothing follows the end.
 func (w *Watcher) News() <-chan store.RunRecord { return w.news }
 

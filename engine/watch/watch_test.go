@@ -74,7 +74,7 @@ func (l *ledger) fail(err error) {
 	l.err = err
 }
 
-// count tells how often the store was asked about how many runs since the last time.
+// count returns how often the store was asked about how many runs since the last time.
 func (l *ledger) count() (looks, asked, most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

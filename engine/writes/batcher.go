@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Batcher joins concurrent calls into shared ones: while one is under way,
+// A Batcher joins concurrent calls into shared ones: while one is in flight,
 // items gather, and the next takes them all. It needs no goroutine: of those that
 // wait, the first makes the call for the others. Alone, an item does not wait at
 // all. Many small calls cost more than a few large ones, so a further lane is used
@@ -23,7 +23,7 @@ type Batcher[T, R any] struct {
 	mu      sync.Mutex // guards the following
 	queue   []*ticket[T, R]
 	waiting int           // items in the queue
-	begun   []time.Time   // the calls under way, the oldest first
+	begun   []time.Time   // the calls in flight, the oldest first
 	usual   time.Duration // what a call takes
 }
 

@@ -148,7 +148,7 @@ func (r *rig) assignment() clusters.Assignment {
 	return a
 }
 
-// count gives how many partitions each worker has.
+// count returns how many partitions each worker has.
 func (r *rig) count() map[string]int {
 	out := map[string]int{}
 	a := r.assignment()

@@ -139,7 +139,7 @@ func TestEveryLiveAssignmentIsAllowed(t *testing.T) {
 	})
 }
 
-// poisoned tells whether v5 leaves a partition where it is because its workers die.
+// poisoned reports whether v5 leaves a partition where it is because its workers die.
 func poisoned(l *Live, p int, at float64) bool {
 	e, ok := l.policy.(*economist)
 	return ok && e.parts[p].crash.of(at, flapHalf) >= poison/2

@@ -169,7 +169,7 @@ func (w *Worker) lose(lost []Ref) {
 	}
 }
 
-// flush tells what is left to tell.
+// flush returns what is left to tell.
 func (w *Worker) flush(ctx context.Context) error {
 	for {
 		w.mu.Lock()
@@ -293,7 +293,7 @@ func (w *Worker) care(ctx context.Context) {
 	}
 }
 
-// raise lets no task of a type wait for ever, until ctx ends.
+// raise lets no task of a type wait forever, until ctx ends.
 func (w *Worker) raise(ctx context.Context, l *line) {
 	for wait := time.Duration(0); clock.Pause(ctx, wait); {
 		limited, cancel := context.WithTimeout(ctx, exchangeWithin)

@@ -60,7 +60,7 @@ func TestHorizon(t *testing.T) {
 	}
 }
 
-// What was missed is found soon by a look at all, though the last one took for ever
+// What was missed is found soon by a look at all, though the last one took forever
 // because somebody stood still, and though of a bounded type none was looked at.
 func TestHorizonLooksAtAllSoon(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,7 @@ type Kind[T any] struct {
 
 	// MaxWait is for how long a ready task may wait beyond its Tolerance. Then it gets
 	// the priority of the first task in the queue, and goes before all that are not as
-	// late; 0 for no bound: tasks of low priority may wait for ever. The worker looks
+	// late; 0 for no bound: tasks of low priority may wait forever. The worker looks
 	// after it with a delay of an eighth of it, between a second and a minute.
 	MaxWait time.Duration
 

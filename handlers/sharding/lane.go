@@ -34,7 +34,7 @@ func (e waitError) Error() string { return string(e) }
 
 func waitsFor(format string, args ...any) error { return waitError(fmt.Sprintf(format, args...)) }
 
-// errMoved says that a key has left the shard from which it was to move later.
+// errMoved reports that a key has left the shard from which it was to move later.
 var errMoved = errors.New("the key has moved meanwhile")
 
 // A turn says which transfers may begin: as many as a shard bears, and none before its hour.
@@ -127,7 +127,7 @@ func enter(t *transfers.ShardTransfer, was transfers.ShardTransfer, all []transf
 		waits, err
 }
 
-// mayBegin tells why a transfer must wait; nil when it must not.
+// mayBegin returns why a transfer must wait; nil when it must not.
 func mayBegin(t *transfers.ShardTransfer, all []transfers.ShardTransfer, overlap overlapping, by turn, now time.Time) error {
 	if by.hours != nil {
 		return by.hours

@@ -15,7 +15,7 @@ import (
 	"procaas/engine/transfers"
 )
 
-// single tells whether placements overlap in a map whose keys have one place each.
+// single reports whether placements overlap in a map whose keys have one place each.
 func single(a, b string) bool {
 	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
 }
@@ -27,7 +27,7 @@ func waiting(i int, source, target string) *transfers.ShardTransfer {
 	}
 }
 
-// waits tells whether a transfer waits for something.
+// waits reports whether a transfer waits for something.
 func waits(err error) bool {
 	var w waitError
 	return errors.As(err, &w)

@@ -157,7 +157,7 @@ func untilHour(hours string, now time.Time) (time.Duration, error) {
 	if !ok || err != nil || err2 != nil || first < 0 || first > 23 || last < 0 || last > 24 {
 		return 0, fmt.Errorf("want hours such as 22-6, have %q", hours)
 	}
-	if first == last { // it would wait for ever
+	if first == last { // it would wait forever
 		return 0, fmt.Errorf("want hours such as 22-6, have %q, which is none of the day: leave it out for any hour", hours)
 	}
 	now = now.UTC()

@@ -362,7 +362,7 @@ func (d *Checker) May(r *http.Request, operation string) error {
 	return err
 }
 
-// MayGoOn reports whether a caller may go on with a call of an operation that lasts: not when the
+// MayGoOn reports whether a caller may continue with a call of an operation that lasts: not when the
 // token is withdrawn, but a store that is away keeps nobody from what is in memory.
 func (d *Checker) MayGoOn(r *http.Request, operation string) bool {
 	err := d.May(r, operation)

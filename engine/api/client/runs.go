@@ -123,7 +123,7 @@ func (c runsCalls) Entity(ctx context.Context, flow, key string) (checkpoint.Ent
 		nil)
 }
 
-// Retry goes on with a run that has failed, or waits for an operator. The reason
+// Retry continues with a run that has failed, or waits for an operator. The reason
 // may be empty.
 func (c runsCalls) Retry(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
 	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/retry", wire.Reason{Reason: reason}, nil)
@@ -149,7 +149,7 @@ func (c runsCalls) Rerun(ctx context.Context, id, stage, reason string) (checkpo
 		wire.Rerun{From: stage, Reason: reason}, nil)
 }
 
-// RerunPlan tells what Rerun would do.
+// RerunPlan returns what Rerun would do.
 func (c runsCalls) RerunPlan(ctx context.Context, id, stage string) (intake.RerunPlan, error) {
 	return send[intake.RerunPlan](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/rerun",
 		wire.Rerun{From: stage, Preview: true}, nil)

@@ -16,7 +16,7 @@ import (
 )
 
 // Any name is a type of tasks, so that programs need not be declared before they work.
-// A mistyped name is such a type, too, and its tasks would wait for ever without anybody
+// A mistyped name is such a type, too, and its tasks would wait forever without anybody
 // knowing. This file tells the two apart: a type is served when a pipeline declares it,
 // when somebody has asked for its tasks, or when an operator has opened it.
 
@@ -39,7 +39,7 @@ const (
 	warnedMost  = 1000
 )
 
-// errUnlooked says that it is not known who serves what.
+// errUnlooked reports that it is not known who serves what.
 var errUnlooked = errors.New("it is not known which types of tasks are served")
 
 // known reports whether somebody has asked for tasks of a type, or opened it, and all

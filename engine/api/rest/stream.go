@@ -45,7 +45,7 @@ func Lasts(r *http.Request) bool {
 // Streams are the answers that last.
 type Streams struct {
 	Ended   <-chan struct{} // closed when the server has ended
-	Closing <-chan struct{} // closed when it is about to; calls under way may keep a node for a while
+	Closing <-chan struct{} // closed when it is about to; calls in flight may keep a node for a while
 
 	// MayGoOn looks whether the caller may still make the call of an operation. It may also
 	// while that cannot be found out: a store that is away keeps nobody from what is in memory.

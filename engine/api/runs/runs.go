@@ -31,7 +31,7 @@ type Reader interface {
 	Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error)
 	Bundle() *tree.Bundle
 
-	// AwaitRun gives a run that has ended. Its error is that of ctx when that ends first.
+	// AwaitRun returns a run that has ended. Its error is that of ctx when that ends first.
 	AwaitRun(ctx context.Context, id string) (checkpoint.RunView, error)
 
 	// AwaitEnd is AwaitRun for who needs only what the end has brought.

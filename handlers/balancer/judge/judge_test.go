@@ -39,15 +39,15 @@ type verdict struct {
 // floor is the share of requests below which drops are alike.
 const floor = 1e-5
 
-// share gives the excess drops of v5 as a share of those of v4.
+// share returns the excess drops of v5 as a share of those of v4.
 func (v *verdict) share() float64 {
 	return (v.V5.Excess/v.V5.Offered + floor) / (v.V4.Excess/v.V4.Offered + floor)
 }
 
-// worse tells whether v5 drops clearly more than v4.
+// worse reports whether v5 drops clearly more than v4.
 func (v *verdict) worse() bool { return v.V5.Drops > 1.1*v.V4.Drops+floor*v.V4.Offered }
 
-// busier tells whether v5 moves clearly more than v4.
+// busier reports whether v5 moves clearly more than v4.
 func (v *verdict) busier(partitions int) bool {
 	old := float64(v.V4.Moves)
 	return float64(v.V5.Moves) > max(1.25*old, old+0.08*float64(partitions**seeds))

@@ -63,7 +63,7 @@ type outage struct {
 	Planned  bool
 }
 
-// covers tells whether a worker is struck at a time.
+// covers reports whether a worker is struck at a time.
 func (o outage) covers(w int, at float64) bool { return o.Worker == w && at >= o.From && at < o.To }
 
 func stream(seed, which uint64) *rand.Rand { return rand.New(rand.NewPCG(seed*7919+13, which)) }

@@ -96,7 +96,7 @@ func newWorld(s scenario, seed uint64) *world {
 	return w
 }
 
-// early tells whether a worker is there from the beginning.
+// early reports whether a worker is there from the beginning.
 func (w *world) early(i int) bool { return w.s.BornFrom == 0 || i < w.s.BornFrom }
 
 // allow draws the map of partitions.
@@ -184,7 +184,7 @@ func (w *world) place() {
 	}
 }
 
-// describe gives what policies know beforehand.
+// describe returns what policies know beforehand.
 func (w *world) describe(seed uint64) balancer.Cluster {
 	c := balancer.Cluster{
 		Seed: seed, Workers: w.s.Workers, Partitions: w.s.Partitions, Allowed: w.allowed, Assignment: slices.Clone(w.at), Step: w.s.Step,
@@ -399,7 +399,7 @@ func (w *world) serve(i int, x *passed) {
 	}
 }
 
-// report tells what happened in the step that began at a time, as far as anybody knows.
+// report returns what happened in the step that began at a time, as far as anybody knows.
 func (w *world) report(t float64, x *passed) *balancer.Report {
 	s, n := &w.s, w.s.Workers
 	now := t + s.Step

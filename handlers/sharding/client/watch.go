@@ -47,7 +47,7 @@ func (c *Client) Watch(ctx context.Context) {
 	}
 }
 
-// errEnded says that the server has ended a stream: it goes on at the same position.
+// errEnded reports that the server has ended a stream: it goes on at the same position.
 var errEnded = errors.New("the stream has ended")
 
 // changes are what the server tells of a map.

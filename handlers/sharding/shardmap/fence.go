@@ -33,7 +33,7 @@ type Fence struct {
 	Attempt  int64  // of the transfer at freezing
 }
 
-// ErrFence says that the shard knows of a later epoch than the one that was to be written.
+// ErrFence reports that the shard knows of a later epoch than the one that was to be written.
 var ErrFence = errors.New("the shard knows of a later epoch")
 
 // A Querier is a connection, a pool or a transaction.

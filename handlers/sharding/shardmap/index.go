@@ -132,7 +132,7 @@ func (x *index) exact(key string) *Placement {
 func (x *index) putKey(p Placement) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	// Under the lock: readers go on without it, in the former table while a larger one is filled.
+	// Under the lock: readers continue without it, in the former table while a larger one is filled.
 	t := x.keys.Load()
 	at, old := t.slot(maphash.String(x.seed, p.Key), p.Key)
 	if !newer(p, old) {

@@ -13,7 +13,7 @@ type Key []string
 // maxKey bounds the text of a key.
 const maxKey = 1000
 
-// ErrKey says that a text is no key of the map.
+// ErrKey reports that a text is no key of the map.
 var ErrKey = transfers.ErrShardKey
 
 // What the names of slots and stretches begin with is escaped, too.

@@ -48,23 +48,23 @@ const (
 
 // What callers test for.
 var (
-	// ErrUnknownMap says that no shard map has the name.
+	// ErrUnknownMap reports that no shard map has the name.
 	ErrUnknownMap = errors.New("unknown shard map")
 
-	// ErrUnknownShard says that the map has no such shard.
+	// ErrUnknownShard reports that the map has no such shard.
 	ErrUnknownShard = errors.New("unknown shard")
 
-	// ErrUnknownKey says that the key has no placement.
+	// ErrUnknownKey reports that the key has no placement.
 	ErrUnknownKey = errors.New("unknown key")
 
-	// ErrBusy says that a transfer has the placement, or that it is being registered.
+	// ErrBusy reports that a transfer has the placement, or that it is being registered.
 	ErrBusy = errors.New("the key is busy")
 
-	// ErrLost says that a transfer does not own the placement any more: another
+	// ErrLost reports that a transfer does not own the placement any more: another
 	// coordinator has taken it over, or it was aborted.
 	ErrLost = errors.New("the transfer has lost the key")
 
-	// ErrClosed says that the target takes no keys.
+	// ErrClosed reports that the target takes no keys.
 	ErrClosed = errors.New("the shard takes no keys")
 )
 

@@ -19,7 +19,7 @@ import (
 type splitter struct{ *Map }
 
 // A placement is divided, or ends, while its writers are held back for some milliseconds: on the
-// shard they are told apart by the placement that they name, and whoever goes on under the former
+// shard they are distinguished by the placement that they name, and whoever goes on under the former
 // one would not see a transfer of the new one. The order is that of a transfer's switch: a
 // freeze that thaws by itself, a seal, the map by a compare-and-swap, and the fence at the later
 // epoch. Who dies behind the seal is helped by [Service.Thaw].
@@ -48,7 +48,7 @@ const (
 		and owner is null and state = 'active'`
 )
 
-// errRegroup says that writers or a transfer were in the way.
+// errRegroup reports that writers or a transfer were in the way.
 var errRegroup = errors.New("writers of the key, or a transfer, were in the way")
 
 // SplitAt divides the stretch of keys that a key lies in: those from the key on become one of

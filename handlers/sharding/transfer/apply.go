@@ -66,7 +66,7 @@ type goal struct {
 	join   func(ctx context.Context) error // what else the target's transaction does that reaches the token
 }
 
-// newApplier goes on with a stream where the target has got to.
+// newApplier continues with a stream where the target has got to.
 func (m *Mover) newApplier(s *stream, from pglogrepl.LSN) *applier {
 	a := &applier{
 		id: m.direction(), barrier: m.spec.ID, against: m.against(), commits: func() { m.report(m.streamed("stream"), false) },

@@ -25,7 +25,7 @@ func Condition(ctx context.Context, c *pgx.Conn, t Table) (string, error) {
 	return s.where, nil
 }
 
-// Tells gives the reason why no row of a table can be one of the key: nil when there may be some.
+// Tells returns the reason why no row of a table can be one of the key: nil when there may be some.
 func Tells(ctx context.Context, c *pgx.Conn, t Table) (why, err error) {
 	s, err := readShape(ctx, c, t)
 	if err != nil || s == nil || s.odd != "" {

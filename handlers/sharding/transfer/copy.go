@@ -23,7 +23,7 @@ const (
 )
 
 // Copy makes the target a copy of the source as of one position of its log, and leaves
-// a slot that goes on from there. When it has done so before, and the slot is still
+// a slot that continues from there. When it has done so before, and the slot is still
 // good, it does nothing.
 func (m *Mover) Copy(ctx context.Context) error {
 	if err := m.load(ctx); err != nil {
@@ -109,7 +109,7 @@ func (m *sides) publication(name, echo string) string {
 var errTried = errors.New("tried")
 
 // tryPublish refuses what a server does not publish, such as a filter by a column of a type that is
-// not its own: the copy would fail for ever.
+// not its own: the copy would fail forever.
 func (m *sides) tryPublish(ctx context.Context) error {
 	var reasons []string
 	for i, c := range []*pgx.Conn{m.source, m.target} {
@@ -280,7 +280,7 @@ func (m *sides) analyze(ctx context.Context) error {
 const readSlot = `select coalesce(wal_status, 'reserved'), coalesce(confirmed_flush_lsn, '0/0') from pg_replication_slots
 where slot_name = $1 and database = current_database()`
 
-// slotGood tells why a slot cannot go on from a position; nil when it can.
+// slotGood returns why a slot cannot go on from a position; nil when it can.
 func (m *sides) slotGood(ctx context.Context, from pglogrepl.LSN) error {
 	var status string
 	var confirmed pglogrepl.LSN

@@ -19,7 +19,7 @@ const (
 	readFence  = "select state, epoch from procaas.fences where map = $1 and key = $2"
 )
 
-// ErrReplaced says that a later coordinator has taken the transfer over, or that the
+// ErrReplaced reports that a later coordinator has taken the transfer over, or that the
 // key has moved: this one changes nothing any more.
 var ErrReplaced = errors.New("a later transfer has the key")
 
@@ -65,7 +65,7 @@ func (m *sides) notHere(ctx context.Context) error {
 		m.spec.Key, m.spec.Map, state, epoch, m.spec.SourceShard, m.spec.Epoch, ErrReplaced)
 }
 
-// errTaken says that writers of the key did not let the freeze in.
+// errTaken reports that writers of the key did not let the freeze in.
 var errTaken = errors.New("writers of the key hold it for longer than the freeze may wait")
 
 // freeze holds the writers of the key back, and sends the barrier behind the last of
@@ -97,7 +97,7 @@ func (m *sides) freeze(ctx context.Context, attempt int64, token string, d time.
 	return nil
 }
 
-// errRanOut says that the source has thawed before the target was ready.
+// errRanOut reports that the source has thawed before the target was ready.
 var errRanOut = errors.New("the freeze has run out before the target had caught up")
 
 // seal keeps the source from thawing by itself, for a while or for good when d is 0.

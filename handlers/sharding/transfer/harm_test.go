@@ -34,7 +34,7 @@ var errCrash = errors.New("killed")
 
 // Points at which the steps of a transfer are left half done: prepare, copy, catch-up, seal, thaw and
 // clean. The flip is one point, at which a transfer can be left once only; and behind the copy the target
-// goes on without its source.
+// continues without its source.
 var (
 	cutsOfTarget = []string{"publication", "copied", "stream", "sealed", "thaw", "cleanup"}
 	cutsOfSource = []string{"publication", "copy", "stream", "sealed", "thaw", "cleanup"}

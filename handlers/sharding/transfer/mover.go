@@ -23,7 +23,7 @@ type Claim struct {
 	Next  int64  // that it will have; higher than any that was given before
 }
 
-// ErrBusy says that another process works on the transfer.
+// ErrBusy reports that another process works on the transfer.
 var ErrBusy = errors.New("another process works on this transfer")
 
 // Open connects to both shards and takes the transfer's lock. Close ends it.

@@ -130,7 +130,7 @@ const (
 	(select count(*) from pg_stat_replication)::int, current_setting('max_wal_senders')::int`
 )
 
-// crowded tells which shard has no room for a transfer at present. That is no refusal: others end, and
+// crowded returns which shard has no room for a transfer at present. That is no refusal: others end, and
 // those that are observed give theirs back.
 func (m *sides) crowded(ctx context.Context) error {
 	for i, c := range []*pgx.Conn{m.source, m.target} {

@@ -93,7 +93,7 @@ func openStream(ctx context.Context, dsn, slot string, from pglogrepl.LSN) (*str
 		closeNow(conn)
 		return nil, fmt.Errorf("read slot %s: %w", slot, err)
 	}
-	// The stream outlives the call that opens it: later steps of the mover go on with it.
+	// The stream outlives the call that opens it: later steps of the mover continue with it.
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	// See ahead for the size.
 	s := &stream{conn: conn, events: make(chan event, ahead), done: make(chan struct{}), cancel: cancel}

@@ -382,7 +382,7 @@ const dropWhenFree = `do $$ begin
 end $$`
 
 // A prepared transaction that nobody ends holds up the creation of a slot: the transfer says so
-// after a while instead of waiting for ever, and the key is writable meanwhile.
+// after a while instead of waiting forever, and the key is writable meanwhile.
 func TestPreparedTransactionHoldsUpTheSlot(t *testing.T) {
 	w := newWorld(t)
 	w.fill(100)

@@ -351,7 +351,7 @@ func (l *load) await(n int64) {
 	patience.Until(l.w.t, fmt.Sprintf("%d writes are acknowledged", until), func() bool { return sum() >= until })
 }
 
-// total tells how many writes were acknowledged so far by all: read it after stop.
+// total returns how many writes were acknowledged so far by all: read it after stop.
 func (l *load) total() (writes, refused int) {
 	for _, one := range l.writers {
 		writes, refused = writes+int(one.count.Load()), refused+one.refused
@@ -376,7 +376,7 @@ func (l *load) rate() int {
 	return int(float64(writes) / max(last.Sub(first), time.Millisecond).Seconds())
 }
 
-// worst gives the longest write that was under way between two times.
+// worst returns the longest write that was under way between two times.
 func (l *load) worst(from, to time.Time) (longest time.Duration) {
 	for _, one := range l.writers {
 		for _, s := range one.spells {
