@@ -49,16 +49,19 @@ type Options struct {
 	Types  []HandlerType // handler types that definitions may use; each name once
 	Bundle *tree.Bundle  // the first definition; see Overrule
 
-	Name        string                            // of this node, for people
-	Log         *slog.Logger                      // nil logs nothing
-	Metrics     *stats.Metrics                    // nil counts nothing
-	Tracer      trace.Tracer                      // made with [tracing.SpanIDs]; nil traces nothing
-	Notify      func(model.Notice)                // receives what owners should know; may be nil
-	MaxInFlight int                               // the most runs that the node works on at once
-	Lease       time.Duration                     // other nodes take over the runs of a node that is silent for this long
-	Drain       time.Duration                     // how long a stopping node waits for calls in flight
-	Secrets     func(secrets.Use) (string, error) // looks up secrets when calls use them; nil refuses such calls
-	Targets     *outbound.Targets                 // the addresses that flows may connect to, whatever authors declare; nil allows all
+	Name        string             // of this node, for people
+	Log         *slog.Logger       // nil logs nothing
+	Metrics     *stats.Metrics     // nil counts nothing
+	Tracer      trace.Tracer       // made with [tracing.SpanIDs]; nil traces nothing
+	Notify      func(model.Notice) // receives what owners should know; may be nil
+	MaxInFlight int                // the most runs that the node works on at once
+	// Lease is how long a node may be silent before other nodes take over its runs.
+	Lease   time.Duration
+	Drain   time.Duration                     // how long a stopping node waits for calls in flight
+	Secrets func(secrets.Use) (string, error) // looks up secrets when calls use them; nil refuses such calls
+	// Targets are the addresses that flows may connect to, whatever authors declare. Nil allows
+	// all.
+	Targets *outbound.Targets
 
 	// Retention is how long ended runs and the ids of events are kept. 0 keeps them forever.
 	Retention time.Duration

@@ -6,8 +6,8 @@ import (
 	"procaas/engine/model"
 )
 
-// answer computes the outputs of the run's pipeline, once: what was told stays as it is. Those
-// of a call are a response of its handler; see [Run.leaveCall].
+// answer computes the outputs of the run's pipeline, only once. The outputs of a call become the
+// response of its handler; see [Run.leaveCall].
 func (r *Run) answer(live Live) error {
 	p := r.plan.Pipeline
 	if p.Outputs == nil || r.within != "" || r.outputs != nil {
@@ -28,8 +28,8 @@ func (r *Run) answer(live Live) error {
 	return nil
 }
 
-// Outputs returns the result, as JSON; nil before the end, and when the pipeline declares none. The receiver may be nil: a run
-// that never began has no result.
+// Outputs returns the result as JSON. It is nil before the end, and if the pipeline declares no
+// outputs. The receiver may be nil: a run that never began has no result.
 func (r *Run) Outputs() []byte {
 	if r == nil {
 		return nil

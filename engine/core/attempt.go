@@ -9,10 +9,9 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file decides whether a handler may start, and what follows from an
-// attempt that failed.
+// This file decides whether a handler may start, and what follows a failed attempt.
 
-// begin starts attempts of a handler, or decides without one.
+// begin starts attempts of a handler, or decides it without one.
 func (r *Run) begin(tasks []Attempt, s *planner.Step, live Live) []Attempt {
 	rec := &r.records[s.Position]
 	switch {
@@ -29,11 +28,11 @@ func (r *Run) begin(tasks []Attempt, s *planner.Step, live Live) []Attempt {
 		}
 		return tasks
 	}
-	if s.Callee != nil && (rec.sub != nil || rec.each != nil) { // a call that has begun comes to an end
+	if s.Callee != nil && (rec.sub != nil || rec.each != nil) { // a call that has begun runs to its end
 		if s.Handler.ForEach != nil {
 			return r.beginItems(tasks, s, live)
 		}
-		return r.goIn(tasks, r.unit(s), live)
+		return r.advanceCall(tasks, r.unit(s), live)
 	}
 	if s.Loops {
 		if r.expand(s, live) {
@@ -41,12 +40,12 @@ func (r *Run) begin(tasks []Attempt, s *planner.Step, live Live) []Attempt {
 		}
 		return tasks
 	}
-	// A handler that is off and leaves nothing behind is out at once, so that those behind it
-	// need not wait for what it would have waited for. With a fallback result it keeps its
-	// place: others may write the same names before it.
+	// A handler that is off and has no fallback result is skipped at once, so that later handlers
+	// need not wait for its dependencies. With a fallback result it waits, because handlers before
+	// it may write the same names.
 	reason, off := live.off(s)
 	if off && rec.each.busy() {
-		return tasks // what is under way ends first
+		return tasks // calls in flight end first
 	}
 	if off && !s.StandsIn() {
 		r.skip(s, reason, live)
@@ -59,7 +58,7 @@ func (r *Run) begin(tasks []Attempt, s *planner.Step, live Live) []Attempt {
 		overdue(&r.decisions, r.unit(s), live)
 		return tasks
 	}
-	// Asked once: what has begun goes on, whatever configs have become.
+	// The conditions are evaluated once: a handler that has begun continues even if configs change.
 	if rec.attempts == 0 && rec.each == nil && !r.wanted(s, live) {
 		return tasks
 	}
@@ -75,7 +74,7 @@ func (r *Run) begin(tasks []Attempt, s *planner.Step, live Live) []Attempt {
 		return tasks
 	}
 	if s.Callee != nil {
-		return r.goIn(tasks, r.unit(s), live)
+		return r.advanceCall(tasks, r.unit(s), live)
 	}
 	if t, ok := r.attempt(r.unit(s), live); ok {
 		tasks = append(tasks, t)
@@ -83,7 +82,7 @@ func (r *Run) begin(tasks []Attempt, s *planner.Step, live Live) []Attempt {
 	return tasks
 }
 
-// wanted asks the conditions of a handler. When it is false, they have decided about it.
+// wanted evaluates the conditions of a handler. If it returns false, the handler is decided.
 func (r *decisions) wanted(s *planner.Step, live Live) bool {
 	r.scope.see(s, &r.records[s.Position])
 	enabled, why, err := r.scope.condition(s.Handler.Enabled, "enabled", live)
@@ -106,7 +105,7 @@ func (r *decisions) wanted(s *planner.Step, live Live) bool {
 	return enabled
 }
 
-// off asks whether a handler is switched off.
+// off reports whether a handler is switched off, and why.
 func (l Live) off(s *planner.Step) (string, bool) {
 	if l.Off == nil {
 		return "", false
@@ -114,7 +113,7 @@ func (l Live) off(s *planner.Step) (string, bool) {
 	return l.Off(s)
 }
 
-// free reports whether all that the handler must wait for is decided.
+// free reports whether everything that the handler must wait for is decided.
 func (r *progress) free(s *planner.Step) bool {
 	for _, e := range s.After {
 		if !r.records[e.From.Position].decided() {
@@ -124,12 +123,11 @@ func (r *progress) free(s *planner.Step) bool {
 	return true
 }
 
-// attempt asks the guard and makes the task. Handlers that need no call are
-// done at once.
+// attempt asks the guard and makes the task. A handler that needs no call is done at once.
 func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 	rec := u.rec
 	if r.extent.flying >= maxFlying {
-		return Attempt{}, false // asked again when one of them ends
+		return Attempt{}, false // Ready asks again when one of them ends
 	}
 	if !u.Computes() && !inTime(&r.decisions, u, live) {
 		return Attempt{}, false
@@ -138,7 +136,7 @@ func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 	if v.Skip && v.Beside && !rec.unknown {
 		return r.beside(u, v, live)
 	}
-	if !r.heeds(u, v, live) {
+	if !r.applyVerdict(u, v, live) {
 		return Attempt{}, false
 	}
 	if u.Handler.Await != nil {
@@ -150,7 +148,7 @@ func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 		return Attempt{}, false
 	}
 	if rec.unknown {
-		return r.ask(u, live) // before anything is done a second time
+		return r.ask(u, live) // verify before a second call
 	}
 	if !rec.ready {
 		body, err := u.Handler.Body.Eval(r.scope.envOf(u, live))
@@ -164,7 +162,7 @@ func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
 	rec.attempts++
 	r.extent.starts(u)
 	if u.Handler.Parks() || u.Handler.Verification() != nil || u.Undo != nil || u.Volatile && rec.attempts == 1 {
-		r.touch() // or a crash would leave no trace of the attempt, which may have to be asked about or undone
+		r.touch() // or a crash would hide the attempt, which may have to be verified or undone
 	}
 	if rec.attempts > 1 && u.item == 0 {
 		rec.tryBegins(model.Stamp(live.Now))
@@ -176,8 +174,9 @@ func (r *progress) keyOf(u unit) string {
 	return idempotencyKey(r.start.identity(), r.keyed(u.Path), u.item)
 }
 
-// beside leaves a unit out and gives its call for others to learn from. The run does not depend on how it ends, so that a
-// crash has nothing to remember of it. Its key is that of the handler: to make the handler up repeats the same call.
+// beside skips a unit and still makes its call, so that fallback can learn from the outcome. The
+// run does not depend on the outcome, so a checkpoint needs no trace of the call. The call has the
+// handler's key: making up for the handler repeats the same call.
 func (r *Run) beside(u unit, v Verdict, live Live) (Attempt, bool) {
 	body, err := u.Handler.Body.Eval(r.scope.envOf(u, live))
 	a := r.describe(u, Attempt{Type: u.Type, Body: body, IdempotencyKey: r.keyOf(u), Attempt: u.rec.attempts + 1, Beside: true})
@@ -185,7 +184,7 @@ func (r *Run) beside(u unit, v Verdict, live Live) (Attempt, bool) {
 	return a, err == nil
 }
 
-// launch completes what is called now for a unit, and notes that it is in flight.
+// launch completes the attempt of a unit and marks it as in flight.
 func (r *Run) launch(u unit, a Attempt, live Live) Attempt {
 	rec := u.rec
 	rec.due, rec.underway = time.Time{}, true
@@ -200,17 +199,19 @@ func (r *Run) launch(u unit, a Attempt, live Live) Attempt {
 	return r.describe(u, a)
 }
 
-// describe completes what is called for a unit.
+// describe completes the attempt of a unit.
 func (r *Run) describe(u unit, a Attempt) Attempt {
 	a.Step, a.Item, a.within, a.Timeout = u.Step, u.item, r.within, u.Handler.Timeout
 	a.Body, a.run, a.unit, a.Deadline = model.CopyData(a.Body), &r.progress, u, limitOf(&r.progress, u).at
 	return a
 }
 
-// admitted asks the guard, and does what it says.
-func (r *decisions) admitted(u unit, live Live) bool { return r.heeds(u, r.verdict(u, live), live) }
+// admitted asks the guard and applies its verdict.
+func (r *decisions) admitted(u unit, live Live) bool {
+	return r.applyVerdict(u, r.verdict(u, live), live)
+}
 
-// verdict asks the guard.
+// verdict returns the guard's verdict.
 func (r *decisions) verdict(u unit, live Live) Verdict {
 	if live.Guard == nil {
 		return Verdict{}
@@ -222,8 +223,8 @@ func (r *decisions) verdict(u unit, live Live) Verdict {
 	return v
 }
 
-// heeds does what the guard says, and reports whether the call may start.
-func (r *decisions) heeds(u unit, v Verdict, live Live) bool {
+// applyVerdict applies the guard's verdict and reports whether the call may start.
+func (r *decisions) applyVerdict(u unit, v Verdict, live Live) bool {
 	r.holds = r.holds || v.People
 	switch {
 	case v.Skip:
@@ -237,14 +238,13 @@ func (r *decisions) heeds(u unit, v Verdict, live Live) bool {
 	return true
 }
 
-// hold keeps a call from starting, or leaves it out when it has waited for too
-// long.
+// hold keeps a call from starting, or skips it when it has waited too long.
 func (r *decisions) hold(u unit, v Verdict, live Live) {
 	rec := u.rec
 	switch {
 	case v.Patience == 0 || u.Handler.IsCritical():
 		rec.held = time.Time{}
-	case rec.held.IsZero(): // it is kept over crashes, so that these do not prolong it
+	case rec.held.IsZero(): // saved, so that crashes do not prolong the hold
 		rec.held = model.Stamp(live.Now)
 	}
 	if !rec.held.IsZero() {
@@ -257,12 +257,12 @@ func (r *decisions) hold(u unit, v Verdict, live Live) {
 			v.Hold = end
 		}
 	}
-	r.dirty = r.dirty || v.Reason != rec.reason // people see why it waits; a crash may forget it
+	r.dirty = r.dirty || v.Reason != rec.reason // the reason is for people, so a crash may forget it
 	rec.reason, rec.hold, rec.cause = v.Reason, v.Hold, v.Cause
 }
 
-// leaveOut does what the guard says about a handler that is over its limits. Of an
-// iteration that has begun, only the item is left out.
+// leaveOut applies the guard's verdict that a handler is over its limits. If the handler iterates
+// and has begun, only the item is skipped.
 func (r *decisions) leaveOut(u unit, reason string, live Live) {
 	if u.item > 0 && u.of.each.reached() {
 		r.itemFailed(u, errors.New(reason))
@@ -272,8 +272,8 @@ func (r *decisions) leaveOut(u unit, reason string, live Live) {
 	r.standIn(u.Step, live)
 }
 
-// giveUpUnit decides that a handler, or an item, has failed for good, whatever the
-// rules of on-error say.
+// giveUpUnit decides that a handler or an item has failed for good. It ignores the rules of
+// on-error.
 func (r *decisions) giveUpUnit(u unit, err error, live Live) {
 	if u.item > 0 {
 		r.itemFailed(u, err)
@@ -282,8 +282,7 @@ func (r *decisions) giveUpUnit(u unit, err error, live Live) {
 	r.giveUp(u.Step, err, live)
 }
 
-// compute does a handler that needs no call: one that sets the state, or a
-// placeholder.
+// compute runs a handler that needs no call: one that sets the state, or a placeholder.
 func (r *decisions) compute(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	rec.started = model.Stamp(live.Now)
@@ -303,7 +302,7 @@ func (r *decisions) compute(s *planner.Step, live Live) {
 	r.succeed(s, live)
 }
 
-// failed is the end of an attempt without success.
+// failed handles the end of an attempt without success.
 func (r *decisions) failed(u unit, err error, probe bool, live Live) {
 	again := r.repeats(u, err, probe, live)
 	if late := late(r, u, err, again, live); late != nil {
@@ -319,9 +318,9 @@ func (r *decisions) failed(u unit, err error, probe bool, live Live) {
 	}
 }
 
-// repeats counts an attempt that has failed and reports whether there is to be another,
-// whose time it notes then. A probe of a service that is down does not count for a
-// handler that the run cannot do without: its attempts are for its own failures.
+// repeats counts a failed attempt and reports whether to retry. If so, it sets the time of the
+// retry. A probe of a service that is down does not count against a critical handler, whose
+// attempts are for its own failures.
 func (r *decisions) repeats(u unit, err error, probe bool, live Live) bool {
 	rec := u.rec
 	rec.err = model.CleanText(err.Error())
@@ -342,7 +341,7 @@ func (r *decisions) repeats(u unit, err error, probe bool, live Live) bool {
 	return ok
 }
 
-// succeeded is the end of an attempt, or of a wait, with success.
+// succeeded handles the successful end of an attempt or of a wait.
 func (r *decisions) succeeded(u unit, live Live) {
 	if u.item > 0 {
 		r.itemSucceeded(u)

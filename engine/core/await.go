@@ -10,24 +10,24 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file lets handlers wait for events of the key.
+// This file lets handlers wait for events of the run's key.
 
-// An Await is what handlers of a run wait for at present.
+// An Await describes the events that handlers of a run wait for now.
 type Await struct {
-	Types []string // of events, each once
-	Heard int64    // the position up to which all of them have seen what was pending
+	Types []string // types of the events, each once
+	Heard int64    // all waiting handlers have looked at pending events up to this position
 }
 
-// A timeoutError is the end of a wait for an event.
+// A timeoutError ends a wait for an event.
 type timeoutError struct{ text string }
 
 // Error implements error.
 func (e *timeoutError) Error() string { return e.text }
 
-// Timeout makes it an error of the class timeout.
+// Timeout gives the error the class timeout.
 func (*timeoutError) Timeout() bool { return true }
 
-// await begins to wait for an event.
+// await starts the wait for an event.
 func (r *decisions) await(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	a := s.Handler.Await
@@ -38,7 +38,7 @@ func (r *decisions) await(s *planner.Step, live Live) {
 	r.touch()
 }
 
-// expire ends a wait for which no event has come in time.
+// expire ends a wait because no event came in time.
 func (r *decisions) expire(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	a := s.Handler.Await
@@ -47,16 +47,16 @@ func (r *decisions) expire(s *planner.Step, live Live) {
 	r.settle(s, err, live)
 }
 
-// Awaits returns what events the run waits for; ok is false when it waits for none. The
-// caller looks for them whenever it asks Ready, and BEFORE that when the time of the
-// run has come, so that an event counts that has come in time.
+// Awaits returns the events that the run waits for. ok is false if it waits for none. Look for
+// events before every call of Ready. When a deadline of the run has come, look BEFORE Ready, so
+// that an event that came in time counts.
 func (r *progress) Awaits() (a Await, ok bool) {
 	a.Heard = math.MaxInt64
 	ok = r.listen(&a)
 	return a, ok
 }
 
-// listen adds what handlers wait for, with those inside of calls.
+// listen adds the types that handlers wait for, also inside calls.
 func (r *progress) listen(a *Await) (listens bool) {
 	if r.status.Ended() || r.givesUp() || r.stage == len(r.plan.Stages) {
 		return false
@@ -82,8 +82,8 @@ func (r *progress) listen(a *Await) (listens bool) {
 	return listens
 }
 
-// Offer hands pending events in, by position. The first handler takes each that it
-// waits for, and is decided by that. It reports whether any was taken.
+// Offer passes pending events to the run, ordered by position. The first handler that waits for an
+// event takes it and is decided. Offer reports whether any event was taken.
 func (r *Run) Offer(pending []model.Pending, live Live) (taken bool) {
 	for _, p := range pending {
 		if slices.ContainsFunc(r.taken, func(t model.Taken) bool { return t.Run == p.Run }) {
@@ -94,7 +94,7 @@ func (r *Run) Offer(pending []model.Pending, live Live) (taken bool) {
 	return taken
 }
 
-// offer hands in one event, also to what goes on inside of calls.
+// offer passes one event to the run and to the runs inside its calls.
 func (r *Run) offer(p model.Pending, live Live) (taken bool) {
 	if r.status.Ended() || r.givesUp() || r.stage == len(r.plan.Stages) {
 		return false
@@ -116,10 +116,10 @@ func (r *Run) offer(p model.Pending, live Live) (taken bool) {
 	return false
 }
 
-// offerTo hands an event to a handler that waits. It is looked at once: one that is passed
-// over is not offered again, not even after a crash. Those of other types count as heard,
-// too: since all come in their order, there is none of its own before them, and the caller
-// gets on to the next ones only when all handlers have heard these.
+// offerTo passes an event to a waiting handler. The handler looks at each event once: an event that
+// it passed over is not offered again, even after a crash. Events of other types also advance its
+// position. This is safe because events come in order, so no event of its own type is before them.
+// The caller moves on only when all handlers have seen these events.
 func (r *decisions) offerTo(s *planner.Step, p model.Pending, live Live) (taken bool) {
 	rec := &r.records[s.Position]
 	if rec.heard >= p.Position {
@@ -134,7 +134,7 @@ func (r *decisions) offerTo(s *planner.Step, p model.Pending, live Live) (taken 
 	return true
 }
 
-// offerIn hands an event to what goes on inside of a call, which may end by that.
+// offerIn passes an event to the run inside a call, which may end the call.
 func (r *Run) offerIn(u unit, p model.Pending, live Live) (taken bool) {
 	sub := u.rec.sub
 	if sub == nil || u.rec.decided() {
@@ -150,7 +150,7 @@ func (r *Run) offerIn(u unit, p model.Pending, live Live) (taken bool) {
 	return taken
 }
 
-// fits reports whether an event is one that a handler waits for.
+// fits reports whether a handler waits for an event.
 func (r *progress) fits(s *planner.Step, e model.Event, live Live) bool {
 	where := s.Handler.Await.Where
 	if where.IsNull() {
@@ -167,7 +167,7 @@ func (r *progress) fits(s *planner.Step, e model.Event, live Live) bool {
 	return fits
 }
 
-// receive decides a handler with the event that it has waited for.
+// receive decides a handler with the event that it waited for.
 func (r *decisions) receive(s *planner.Step, p model.Pending, live Live) {
 	rec := &r.records[s.Position]
 	data := model.EventData(p.Event)

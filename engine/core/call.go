@@ -14,11 +14,11 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file runs pipelines that handlers call. What a handler calls is a run inside of its run: it has records of its own,
-// which are a part of the checkpoint, and its tasks are those of the run.
+// This file runs pipelines that handlers call. The called pipeline is a run inside the run. Its
+// records are part of the checkpoint, and its tasks are tasks of the outer run.
 
-// goIn goes on inside of a call, and begins it when it has not been.
-func (r *Run) goIn(tasks []Attempt, u unit, live Live) []Attempt {
+// advanceCall advances the run inside a call. It begins the call if needed.
+func (r *Run) advanceCall(tasks []Attempt, u unit, live Live) []Attempt {
 	if u.rec.sub == nil && !r.enterCall(u, live) {
 		return tasks
 	}
@@ -32,7 +32,8 @@ func (r *Run) goIn(tasks []Attempt, u unit, live Live) []Attempt {
 	return append(tasks, ready...)
 }
 
-// enterCall begins a call; false when it may not begin now, or is decided by that.
+// enterCall begins a call. It returns false if the call may not begin now, or if the handler is
+// decided instead.
 func (r *Run) enterCall(u unit, live Live) bool {
 	rec := u.rec
 	if u.Loops {
@@ -55,9 +56,9 @@ func (r *Run) enterCall(u unit, live Live) bool {
 		}
 		rec.sub = r.inside(u)
 		rec.sub.scope.origin, rec.sub.rawInputs = inputs, raw
-		r.touch() // or, begun anew, it might have other inputs
+		r.touch() // or a restarted call might have other inputs
 	}
-	rec.attempts = 1 // a call is not repeated; what is inside of it is
+	rec.attempts = 1 // a call is not retried; its handlers are
 	if rec.started.IsZero() {
 		rec.started = model.Stamp(live.Now)
 	}
@@ -65,7 +66,7 @@ func (r *Run) enterCall(u unit, live Live) bool {
 	return true
 }
 
-// inside makes the run inside of a call, or that of one element of a repeated stage.
+// inside makes the run inside a call, or the run of one element of a repeated stage.
 func (r *Run) inside(u unit) *Run {
 	sub := newRun(u.Callee, Start{ID: r.start.ID, Event: r.start.Event, Flow: r.start.Flow, Key: r.start.Key}, r.whole)
 	sub.caller, sub.calledBy = &r.progress, u
@@ -77,8 +78,8 @@ func (r *Run) inside(u unit) *Run {
 	return sub
 }
 
-// inputsOf evaluates what a call gives to its pipeline. It is kept as long as the call
-// goes on, so it is bounded as the shared state is.
+// inputsOf evaluates the inputs of a call. They are kept until the call ends, so they have the size
+// bound of the shared state.
 func inputsOf(u unit, env datum.Env) (map[string]any, json.RawMessage, error) {
 	p := u.Callee.Pipeline
 	inputs := p.InputDefaults()
@@ -104,8 +105,8 @@ func inputsOf(u unit, env datum.Env) (map[string]any, json.RawMessage, error) {
 	return inputs, raw, nil
 }
 
-// leaveCall decides a unit by the end of its call. Its error has the class of that which
-// the pipeline failed with.
+// leaveCall decides a unit by the end of its call. The error has the class of the error that failed
+// the called pipeline.
 func (r *decisions) leaveCall(u unit, live Live) {
 	rec, sub := u.rec, u.rec.sub
 	if rec.trail = sub.trail(); u.Loops && sub.status == model.Succeeded {
@@ -135,13 +136,13 @@ func (r *decisions) leaveCall(u unit, live Live) {
 	r.succeeded(u, live)
 }
 
-// finishIn tells how a task inside of a call ended.
+// finishIn records the outcome of a task inside a call.
 func (r *Run) finishIn(u unit, ref string, o Outcome, live Live) {
 	sub := u.rec.sub
 	before := sub.underway
 	sub.Finish(ref, o, live)
 	if sub.underway == before {
-		return // it was not under way there, so nothing has changed
+		return // it was not in flight there, so nothing has changed
 	}
 	r.underway--
 	r.settled = false
@@ -158,7 +159,7 @@ func (r *Run) finishIn(u unit, ref string, o Outcome, live Live) {
 	r.advance(live)
 }
 
-// withdrawIn tells that a task inside of a call does not start after all.
+// withdrawIn withdraws a task inside a call.
 func (r *Run) withdrawIn(u unit, ref string, now time.Time) {
 	sub := u.rec.sub
 	before := sub.underway
@@ -171,7 +172,7 @@ func (r *Run) withdrawIn(u unit, ref string, now time.Time) {
 	r.touch()
 }
 
-// StepOf finds the handler of a view, also one inside of a call; nil when there is none.
+// StepOf returns the handler of a view, also one inside a call, or nil.
 func StepOf(p *planner.Plan, h checkpoint.HandlerView) *planner.Step {
 	plan := p
 	for head := range strings.SplitSeq(h.Within, model.IntoCall) {

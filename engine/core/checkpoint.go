@@ -11,7 +11,7 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file writes what a checkpoint keeps of a run, and reads records from it.
+// This file writes the checkpoint of a run, and reads records from it.
 
 // Checkpoint encodes the run.
 func (r *Run) Checkpoint() []byte {
@@ -20,7 +20,7 @@ func (r *Run) Checkpoint() []byte {
 	return c.Encode()
 }
 
-// snapshot returns what is kept of the run. It appends the records to a list.
+// snapshot returns the run's checkpoint. It appends the records to the given list.
 func (r *progress) snapshot(records []checkpoint.Record) *checkpoint.Run {
 	c := &checkpoint.Run{
 		Format: checkpoint.Format, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation, State: r.start.State,
@@ -65,7 +65,7 @@ func (r *record) save(path string) checkpoint.Record {
 	}
 }
 
-// saveUndo keeps what became of the compensation of a handler; nil before that begins.
+// saveUndo returns the record of a handler's compensation, or nil before it begins.
 func (r *record) saveUndo(s *planner.Step) *checkpoint.Record {
 	if r.undo == nil {
 		return nil
@@ -74,7 +74,7 @@ func (r *record) saveUndo(s *planner.Step) *checkpoint.Record {
 	return &saved
 }
 
-// restore takes over what was saved.
+// restore takes over a saved record.
 func (r *record) restore(saved checkpoint.Record) error {
 	*r = record{
 		outcome: saved.Outcome, attempts: saved.Attempts, failures: saved.Failures, delay: saved.Delay,
@@ -97,7 +97,7 @@ func (r *record) restore(saved checkpoint.Record) error {
 	return r.restoreEach(saved.Each)
 }
 
-// check refuses what no run could have written.
+// check refuses a record that no run could have written.
 func (r *record) check() error {
 	if r.outcome != "" && r.outcome != model.OutcomeWaiting && r.outcome != model.OutcomeUnknown && !r.decided() {
 		return fmt.Errorf("there is no outcome %q", r.outcome)
@@ -127,13 +127,13 @@ func (e *iteration) save() *checkpoint.Each {
 	return saved
 }
 
-// isPlain reports whether there is no more to say of an item than that it is done.
+// isPlain reports whether an item has succeeded without anything else to save.
 func (r *record) isPlain() bool {
 	return r.outcome == model.OutcomeSucceeded && r.attempts == 1 && r.failures == 0 && r.raw == nil && r.status == 0 && r.delay == 0 &&
 		r.asked == 0 && r.trail == nil
 }
 
-// restoreEach takes over what was saved of the items.
+// restoreEach takes over the saved items.
 func (r *record) restoreEach(saved *checkpoint.Each) error {
 	if saved == nil {
 		return nil

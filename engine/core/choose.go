@@ -7,12 +7,11 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file decides which way a stage goes.
+// This file chooses the branch of a stage.
 
-// enter decides about the conditions of the present stage before anything of it has
-// begun: handlers that they leave out are skipped at once, all others run as if there
-// were none. What has been decided is told by the records, so it is never decided
-// again, whatever live settings become.
+// enter evaluates the conditions of the current stage before any handler of it begins. It skips
+// handlers at once that the conditions exclude. All others run as if there were no conditions.
+// Records show what has been decided, so a stage is never decided twice, even if configs change.
 func (r *decisions) enter(live Live) {
 	if r.stage == len(r.plan.Stages) {
 		return
@@ -28,7 +27,7 @@ func (r *decisions) enter(live Live) {
 	}
 	enabled, why, err := r.scope.condition(stage.Declared.Enabled, "enabled", live)
 	if err != nil {
-		r.blame(stage, fmt.Errorf("enabled of stage %s: %w", stage.ID, err), live)
+		r.failConditions(stage, fmt.Errorf("enabled of stage %s: %w", stage.ID, err), live)
 		return
 	}
 	if !enabled {
@@ -43,7 +42,7 @@ func (r *decisions) enter(live Live) {
 	}
 }
 
-// choose takes the first branch that fits, and skips the handlers of the others.
+// choose takes the first branch whose condition holds, and skips the handlers of the others.
 func (r *decisions) choose(stage *planner.Stage, live Live) {
 	var taken *tree.Branch
 	reasons := map[*tree.Branch]string{}
@@ -54,7 +53,7 @@ func (r *decisions) choose(stage *planner.Stage, live Live) {
 		}
 		fits, why, err := r.scope.condition(b.When, "when", live)
 		if err != nil {
-			r.blame(stage, fmt.Errorf("when of branch %d of stage %s: %w", b.Number(), stage.ID, err), live)
+			r.failConditions(stage, fmt.Errorf("when of branch %d of stage %s: %w", b.Number(), stage.ID, err), live)
 			return
 		}
 		if fits {
@@ -70,10 +69,10 @@ func (r *decisions) choose(stage *planner.Stage, live Live) {
 	}
 }
 
-// blame gives up the handlers of a stage whose conditions cannot be computed: the
-// first critical one, which fails the run, or all of them. An operator's retry
-// computes them again.
-func (r *decisions) blame(stage *planner.Stage, err error, live Live) {
+// failConditions gives up the handlers of a stage whose conditions cannot be computed: the first
+// critical one, which fails the run, or all of them. An operator's retry computes the conditions
+// again.
+func (r *decisions) failConditions(stage *planner.Stage, err error, live Live) {
 	for _, s := range stage.Steps {
 		if s.Handler.IsCritical() {
 			r.giveUp(s, err, live)

@@ -10,9 +10,9 @@ import (
 
 // This file undoes what a run has done when it gives up for good.
 
-// Stop lets an operator end a run that has something to undo: it starts nothing more,
-// undoes what it has done as soon as nothing is under way, and is cancelled then. A run
-// that has ended, other than by failing, stays as it is.
+// Stop lets an operator end a run that has something to undo. The run starts nothing more. After
+// its calls in flight have ended it undoes what it has done, and then it is cancelled. Stop does
+// not change a run that has ended, except a failed one.
 func (r *Run) Stop(reason string, now time.Time) {
 	if r.status.Ended() && r.status != model.Failed || r.stopping != "" {
 		return
@@ -25,9 +25,8 @@ func (r *Run) Stop(reason string, now time.Time) {
 	r.touch()
 }
 
-// surrender ends a run that gives up and of which nothing is under way any more, unless
-// something has to be undone first. When a call has failed that could not undo its own,
-// that comes first, and an operator is needed for it.
+// surrender ends a run that has given up and has no calls in flight, unless there is something to
+// undo. A call that failed to undo its own work comes first, because it needs an operator.
 func (r *Run) surrender() {
 	switch {
 	case r.undoing:
@@ -45,11 +44,11 @@ func (r *Run) surrender() {
 	}
 }
 
-// undo starts the next compensation, when the time for it has come. What goes on inside
-// of calls is given up and undone before.
+// undo starts the next compensation if its time has come. It first gives up and undoes the runs
+// inside calls.
 func (r *Run) undo(tasks []Attempt, live Live) []Attempt {
 	if r.underway == 0 && r.brokenUndo() != nil {
-		r.end(model.Failed) // inside of a call
+		r.end(model.Failed) // inside a call
 		return tasks
 	}
 	for sub := r.openCall(); sub != nil; sub = r.openCall() {
@@ -57,7 +56,7 @@ func (r *Run) undo(tasks []Attempt, live Live) []Attempt {
 			sub.failedPath, sub.failure, sub.class = r.failedPath, r.failure, r.class
 		}
 		sub.stopping = r.stopping
-		// In there, too, only what is lost is called again, and then what has been done is undone.
+		// Inside the call, too, only lost calls are repeated. Then its work is undone.
 		before := sub.underway
 		ready := sub.Ready(live)
 		r.underway += sub.underway - before
@@ -71,7 +70,7 @@ func (r *Run) undo(tasks []Attempt, live Live) []Attempt {
 			return tasks
 		}
 	}
-	// One after the other: a compensation may rely on what was done before its handler.
+	// One at a time: a compensation may rely on what handlers before its own have done.
 	for r.underway == 0 && !r.status.Ended() {
 		s := r.toUndo()
 		if s == nil {
@@ -116,7 +115,7 @@ func (r *Run) undoCall(u unit, live Live) (Attempt, bool) {
 	return r.launch(u, Attempt{Type: u.Type, Body: body, IdempotencyKey: key}, live), true
 }
 
-// undone takes how an attempt of a compensation ended.
+// undone records the outcome of an attempt of a compensation.
 func (r *decisions) undone(u unit, o Outcome, live Live) {
 	rec, err := u.rec, o.Err
 	if err == nil && !o.Result.Until.IsZero() {
@@ -136,7 +135,8 @@ func (r *decisions) undone(u unit, o Outcome, live Live) {
 	}
 }
 
-// undoFails fails the run at a compensation. An operator's retry continues with it.
+// undoFails fails the run because of a compensation. An operator's retry continues with that
+// compensation.
 func (r *decisions) undoFails(u unit, err error, live Live) {
 	u.rec.outcome, u.rec.err, u.rec.class = model.OutcomeFailed, model.CleanText(err.Error()), model.ClassOf(err)
 	r.closeUndo(u, live)
@@ -149,7 +149,7 @@ func (r *decisions) closeUndo(u unit, live Live) {
 	r.tell(u)
 }
 
-// redriveUndo lets the compensations be made again that have failed.
+// redriveUndo lets failed compensations run again.
 func (r *Run) redriveUndo() {
 	r.status, r.undoing = model.Running, true
 	r.touch()

@@ -6,28 +6,28 @@ import (
 	"procaas/engine/model"
 )
 
-// This file says how much time is left. No handler is broken off by a deadline: an attempt is given the time
-// that is left, and what would begin or go on waiting after a deadline is decided in place of that.
-// All that only computes is done as ever, since it takes no time.
+// This file computes deadlines. A deadline does not interrupt a handler. Instead an attempt gets
+// only the time that is left, and a handler that would begin or wait after a deadline is decided.
+// Handlers that only compute always run, because they take no time.
 //
-// Deadlines go by a clock of the run's own, which stands while an operator holds one of its
-// handlers, or lets it wait for a limit, and while the run then waits for its turn. People do that to
-// keep runs from harm while something is broken; a deadline that ran out meanwhile would fail just these runs.
+// Deadlines use a clock of the run. It stands still while an operator holds one of the run's
+// handlers or makes it wait for a limit, and while the run then waits for its turn. Operators do
+// this to protect runs while something is broken, so deadlines must not fail these runs.
 
-// A limit is the earliest deadline that something has to keep. The zero limit is none.
+// A limit is the earliest deadline that applies to something. The zero limit is none.
 type limit struct {
 	at     time.Time     // by the clock of the store
-	of     string        // whose deadline it is, for people
-	length time.Duration // as it is written
+	of     string        // path of the handler, stage or pipeline that has the deadline
+	length time.Duration // as written in the file
 }
 
-// passed reports whether there is no time left.
+// passed reports whether no time is left.
 func (l limit) passed(now time.Time) bool { return !l.at.IsZero() && !l.at.After(now) }
 
-// cuts reports whether a time is too late.
+// cuts reports whether t is too late.
 func (l limit) cuts(t time.Time) bool { return l.passed(t) }
 
-// or returns the earlier one of two limits; of equals, the wider one.
+// or returns the earlier of two limits, and the wider one if they are equal.
 func (l limit) or(at time.Time, of string, length time.Duration) limit {
 	if l.at.IsZero() || at.Before(l.at) {
 		return limit{at, of, length}
@@ -35,12 +35,13 @@ func (l limit) or(at time.Time, of string, length time.Duration) limit {
 	return l
 }
 
-// clockAt is the time by the clock of deadlines.
+// clockAt converts a time to the clock of deadlines.
 func (w *whole) clockAt(now time.Time) time.Time { return model.Stamp(now).Add(-w.stood) }
 
-// limitAround is that of what the run begins: the deadline of the pipeline, that of the stage and those
-// around the call that it is inside of. Who gives up has no deadline any more: what is done has to
-// be undone. A detached handler outlasts its stage, and keeps only the wider ones.
+// limitAround returns the limit for everything that the run begins. It combines the deadlines of
+// the pipeline, the stage and the calls around the run. A run that gives up has no deadline,
+// because its work must be undone. A detached handler outlasts its stage and has only the wider
+// deadlines.
 func limitAround(r *progress, detached bool) (l limit) {
 	if !r.paused.IsZero() || r.givesUp() {
 		return limit{}
@@ -63,13 +64,13 @@ func limitAround(r *progress, detached bool) (l limit) {
 	return l
 }
 
-// limitOf is the limit of a handler, or of an item of it.
+// limitOf is the limit of a handler or of one of its items.
 func limitOf(r *progress, u unit) limit {
 	if u.Undoes || !r.plan.Bounded && r.caller == nil || !r.paused.IsZero() {
 		return limit{}
 	}
 	if u.Undo != nil && u.rec.blind {
-		return limit{} // what it has done has to be known, to be undone
+		return limit{} // the outcome must be known in order to undo it
 	}
 	l := limitAround(r, u.Handler.Detached)
 	if u.Deadline > 0 && !u.of.clock.IsZero() && !r.givesUp() {
@@ -78,7 +79,8 @@ func limitOf(r *progress, u unit) limit {
 	return l
 }
 
-// startClocks notes when the pipeline and its present stage have begun. A crash may not forget it.
+// startClocks notes when the pipeline and its current stage began. It is saved, because a crash
+// must not restart the time.
 func startClocks(r *progress, now time.Time) {
 	if r.plan.Pipeline.Deadline > 0 && r.clock.IsZero() {
 		r.clock = r.clockAt(now)
@@ -90,7 +92,7 @@ func startClocks(r *progress, now time.Time) {
 	}
 }
 
-// startClock notes when the turn of a handler has come.
+// startClock notes when a handler's turn came.
 func startClock(r *progress, u unit, now time.Time) {
 	if u.Deadline > 0 && u.of.clock.IsZero() {
 		u.of.clock = r.clockAt(now)
@@ -98,10 +100,11 @@ func startClock(r *progress, u unit, now time.Time) {
 	}
 }
 
-// wasHeld reports whether an operator has held the run. The queue that it came into then is the operator's doing, too.
+// wasHeld reports whether an operator has held the run. The wait for its turn after that is also
+// due to the operator.
 func wasHeld(w *whole) bool { return w.stood > 0 || !w.paused.IsZero() }
 
-// stand lets the clock of deadlines stand while an operator holds a handler, and go on afterwards.
+// stand stops the clock of deadlines while an operator holds a handler, and restarts it afterwards.
 func stand(r *progress, now time.Time) {
 	switch {
 	case r.holds && r.paused.IsZero() && r.plan.Bounded:

@@ -12,13 +12,12 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file repeats the call of a handler for each element of a list, or a whole stage. From outside
-// such a stage is one handler with a for-each, and each element is a run inside of the run, as that of
-// a called pipeline is: with records and a state of its own, which are a part of the checkpoint. But it
-// sees all that the run does.
+// This file repeats a handler, or a whole stage, for each element of a list. A repeated stage looks
+// like one handler with a for-each. Each element is a run inside the run, like that of a called
+// pipeline. Its records and state are part of the checkpoint. Unlike a called pipeline, it can read
+// everything that the run can read.
 
-// expand computes the items of a handler. It is false when the handler is decided by
-// that.
+// expand computes the items of a handler. It returns false if this decides the handler.
 func (r *decisions) expand(s *planner.Step, live Live) bool {
 	f, rec := s.Handler.ForEach, &r.records[s.Position]
 	items, raw, err := listOf(f, r.scope.env(live), int(r.plan.Pipeline.MaxState))
@@ -37,7 +36,7 @@ func (r *decisions) expand(s *planner.Step, live Live) bool {
 	rec.each = &iteration{items: items, raw: raw, of: make([]record, len(items)), total: len(items)}
 	r.dirty = true
 	if s.Volatile || planner.AnyLive(f.Items.Reads()) {
-		r.touch() // begun anew, it might be another list
+		r.touch() // or a restart might compute another list
 	}
 	if len(items) == 0 {
 		r.gathered(s, live)
@@ -46,8 +45,8 @@ func (r *decisions) expand(s *planner.Step, live Live) bool {
 	return true
 }
 
-// listOf evaluates the list of a for-each. It is kept until the handler is decided, so
-// it is bounded as the shared state is.
+// listOf evaluates the list of a for-each. The list is kept until the handler is decided, so it has
+// the size bound of the shared state.
 func listOf(f *tree.ForEach, env datum.Env, limit int) ([]any, json.RawMessage, error) {
 	v, err := f.Items.Eval(env)
 	if err != nil {
@@ -77,9 +76,8 @@ func listOf(f *tree.ForEach, env datum.Env, limit int) ([]any, json.RawMessage, 
 	return items, raw, nil
 }
 
-// beginItems starts attempts of as many items as may be worked on at once, the first
-// ones first. After an item has failed for good that fails the handler, none behind it
-// goes on, but to undo what its call has done.
+// beginItems starts attempts of as many items as may run at once, in order. If an item has failed
+// the handler, no item after it continues, except to undo what its call has done.
 func (r *Run) beginItems(tasks []Attempt, s *planner.Step, live Live) []Attempt {
 	each := r.records[s.Position].each
 	busy, stop := 0, each.stop(s)
@@ -107,8 +105,7 @@ func (r *Run) beginItems(tasks []Attempt, s *planner.Step, live Live) []Attempt 
 	return tasks
 }
 
-// beginItem starts the next attempt of an item when its time has come, or decides about
-// the item.
+// beginItem starts the next attempt of an item when it is due, or decides the item.
 func (r *Run) beginItem(tasks []Attempt, u unit, live Live) []Attempt {
 	switch {
 	case u.rec.underway, u.rec.outcome == model.OutcomeUnknown:
@@ -117,7 +114,7 @@ func (r *Run) beginItem(tasks []Attempt, u unit, live Live) []Attempt {
 	case u.rec.outcome == model.OutcomeWaiting:
 		r.itemSucceeded(u)
 	case u.Callee != nil:
-		return r.goIn(tasks, u, live)
+		return r.advanceCall(tasks, u, live)
 	default:
 		if t, ok := r.attempt(u, live); ok {
 			return append(tasks, t)
@@ -126,9 +123,9 @@ func (r *Run) beginItem(tasks []Attempt, u unit, live Live) []Attempt {
 	return tasks
 }
 
-// giveUpItem lets the call for an item undo what it has done, since an item before it has
-// failed the handler. One that has nothing to undo is left as it is: it goes on when an
-// operator retries the run.
+// giveUpItem lets the call of an item undo what it has done, because an item before it has failed
+// the handler. An item with nothing to undo stays as it is, and continues when an operator retries
+// the run.
 func (r *Run) giveUpItem(tasks []Attempt, u unit, live Live) []Attempt {
 	sub := u.rec.sub
 	if !sub.hasToUndo() {
@@ -139,10 +136,10 @@ func (r *Run) giveUpItem(tasks []Attempt, u unit, live Live) []Attempt {
 		sub.failedPath, sub.failure, sub.class = u.Path, model.CleanText(err.Error()), model.ClassOf(err)
 		r.touch()
 	}
-	return r.goIn(tasks, u, live)
+	return r.advanceCall(tasks, u, live)
 }
 
-// finishItems decides about the handler once nothing of it is left to do.
+// finishItems decides the handler when all of its items are done.
 func (r *decisions) finishItems(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	if rec.each == nil || rec.decided() {
@@ -168,7 +165,7 @@ func (r *decisions) finishItems(s *planner.Step, live Live) {
 	r.settle(s, err, live)
 }
 
-// gathered makes the response of a handler of those of its items.
+// gathered builds the response of a handler from those of its items.
 func (r *decisions) gathered(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	list := make([]any, len(rec.each.of))
@@ -186,11 +183,11 @@ func (r *decisions) gathered(s *planner.Step, live Live) {
 	r.succeed(s, live)
 }
 
-// itemSucceeded decides about an item.
+// itemSucceeded decides an item as succeeded.
 func (r *decisions) itemSucceeded(u unit) {
 	rec := u.rec
 	rec.outcome, rec.err, rec.reason, rec.sub = model.OutcomeSucceeded, "", "", nil
-	rec.emitted = nil // the ids follow from the run
+	rec.emitted = nil // ids can be derived from the run
 	if !u.Gathers {
 		rec.response, rec.raw = nil, nil
 	}

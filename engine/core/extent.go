@@ -9,49 +9,49 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file bounds what one run may become. The bounds of a list, of a call's depth and of
-// a value are not enough: lists inside of lists multiply, and so does what each keeps. It also
-// bounds chains of events, each emitted by the run of the one before: they carry their length with
-// them. Runs that start more than one run of their own pipeline multiply, which no chain sees: that
-// has a budget, which the guard keeps.
+// This file bounds the size of one run. The bounds on lists, call depth and values are not enough,
+// because lists inside lists multiply. It also bounds chains of events, in which each event is
+// emitted by the run of the one before. Each event carries the length of its chain. Runs that start
+// several runs of their own pipeline multiply, which the length of a chain does not show. The guard
+// keeps a budget for those.
 
-// An extent is how far a run has spread. The runs inside of its calls share it.
+// An extent is how large a run has become. The run and the runs inside its calls share it.
 type extent struct {
 	all    interface{ weight() int } // the run itself
-	most   int                       // that it may keep, in bytes
+	most   int                       // the most that it may keep, in bytes
 	began  time.Time                 // the run itself
-	parts  int                       // handlers so far, each counted anew for each element and each call
+	parts  int                       // handlers so far, counted again for each element and each call
 	flying int                       // tasks in flight
-	grown  int                       // bytes that came since the run was weighed
-	looped int                       // runs that it has started in the loop that its pipeline is part of
+	grown  int                       // bytes added since the run was last weighed
+	looped int                       // runs that it has started in its pipeline's loop
 }
 
 const (
-	// MaxHops is how long a chain of events may become.
+	// MaxHops is the longest chain of events.
 	MaxHops = 1000
 
-	// HopEvery is the time for each of which a chain may become one event longer than
-	// MaxHops, so that one with pauses never ends by this.
+	// HopEvery is the time in which a chain may grow by one event beyond MaxHops. So a chain with
+	// pauses never reaches the bound.
 	HopEvery = 100 * time.Millisecond
 
-	// maxFlying bounds the tasks of one run that are under way at once: the bounds of
-	// several for-each inside of each other multiply.
+	// maxFlying bounds the tasks of one run in flight, because the bounds of nested for-each
+	// multiply.
 	maxFlying = 1000
 
-	// holdMost bounds what one run keeps in memory, besides four times the max-state of its
-	// pipeline, in bytes.
+	// holdMost bounds the memory of one run in bytes, in addition to four times the max-state of
+	// its pipeline.
 	holdMost = 128 << 20
 
-	// weighEvery is how much comes before the run is weighed again, in bytes.
+	// weighEvery is how many bytes are added before the run is weighed again.
 	weighEvery = holdMost / 16
 
-	recordWeight = 1 << 10 // of a handler or an element, in bytes of memory
+	recordWeight = 1 << 10 // of a handler or an element, in bytes
 	runWeight    = 2 << 10 // of a call
-	dataWeight   = 3       // of each byte of JSON, which is there decoded, too
+	dataWeight   = 3       // of each byte of JSON, which is also kept decoded
 )
 
-// spread counts the handlers of n elements or calls, before they are made. It refuses those
-// that would be too many for one run.
+// spread counts the handlers of n elements or calls before they are made. It returns an error if
+// they are too many for one run.
 func (x *extent) spread(n int, callee *planner.Plan) error {
 	each := 1
 	if callee != nil {
@@ -70,8 +70,8 @@ func (x *extent) spread(n int, callee *planner.Plan) error {
 	return x.grow(n * (recordWeight + (each-1)*recordWeight))
 }
 
-// grow notes bytes that the run is about to keep, and refuses them when it keeps too much.
-// It weighs the run now and then only: what has been dropped since is not counted that way.
+// grow counts bytes that the run is about to keep, and returns an error if it keeps too much. It
+// weighs the run only now and then, so that freed bytes are not counted.
 func (x *extent) grow(bytes int) error {
 	if x.grown += bytes; x.grown < weighEvery {
 		return nil
@@ -85,7 +85,8 @@ func (x *extent) grow(bytes int) error {
 	return nil
 }
 
-// hop makes an event that a run emits one longer than the chain that led to the run.
+// hop sets the position of an emitted event in its chain, one more than that of the run's own
+// event.
 func (x *extent) hop(e *model.Event, from model.Event, now time.Time) error {
 	e.Hops, e.ChainSince = from.Hops+1, from.ChainSince
 	if from.Hops == 0 {
@@ -100,14 +101,14 @@ func (x *extent) hop(e *model.Event, from model.Event, now time.Time) error {
 	return nil
 }
 
-// starts notes that a handler starts a run in the loop that its pipeline is part of.
+// starts counts a run that a handler starts in its pipeline's loop.
 func (x *extent) starts(u unit) {
 	if u.Handler.LeadsBack && u.rec.attempts == 1 {
 		x.looped++
 	}
 }
 
-// weight is about how much memory the run keeps.
+// weight estimates the memory of the run in bytes.
 func (r *progress) weight() int {
 	n := runWeight + dataWeight*len(r.rawInputs)
 	for _, raw := range r.scope.raw {

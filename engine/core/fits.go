@@ -15,10 +15,9 @@ import (
 	"procaas/engine/planner"
 )
 
-// Fits returns why a run that has begun with one plan cannot continue with another: nil
-// when it can. Then the checkpoint is one that the other plan could have written,
-// and holds all that the handlers which are still to come read. before is nil when
-// nobody knows the first plan any more; then less is found out.
+// Fits returns why a run that began with one plan cannot continue with another, or nil. If it can,
+// the other plan could have written the checkpoint, and the checkpoint has everything that the
+// remaining handlers read. before is nil if the first plan is not known. Then Fits checks less.
 func Fits(before, after *planner.Plan, v checkpoint.RunView) error {
 	if now := after.Pipeline.FlowID(); now != v.Flow {
 		return fmt.Errorf("it is of flow %s, and the pipeline of %s: the definition has changed", v.Flow, now)
@@ -42,7 +41,7 @@ func Fits(before, after *planner.Plan, v checkpoint.RunView) error {
 	}
 	for _, h := range v.Handlers {
 		if h.Within != "" {
-			continue // of a call that has ended
+			continue // belongs to a call that has ended
 		}
 		saved := checkpoint.Record{Path: h.Path, Outcome: h.Outcome, Attempts: h.Attempts, Reason: h.Reason}
 		if h.Outcome == model.OutcomeRunning || h.Outcome == model.OutcomeUnknown || h.Outcome == model.OutcomeWaiting {
@@ -60,11 +59,10 @@ func Fits(before, after *planner.Plan, v checkpoint.RunView) error {
 	return (&fitting{before: before, run: r, failed: v.Status == model.Failed}).check()
 }
 
-// A fitting compares what a run has done by one plan with what it would have done
-// by another.
+// A fitting compares what a run has done by one plan with another plan.
 type fitting struct {
 	before *planner.Plan // may be nil
-	run    *Run          // restored by the other plan
+	run    *Run          // restored with the other plan
 	failed bool          // the run has failed
 }
 
@@ -99,8 +97,8 @@ func (f *fitting) check() error {
 	return nil
 }
 
-// checkWay makes sure that the way which the present stage goes, once it has begun,
-// is decided for all handlers of it that are to come.
+// checkWay checks that the current stage, once begun, has chosen a branch for all remaining
+// handlers of it.
 func (f *fitting) checkWay() error {
 	if f.run.stage == len(f.run.plan.Stages) {
 		return nil
@@ -129,7 +127,7 @@ func (f *fitting) checkWay() error {
 	return nil
 }
 
-// ways writes the conditions of a stage, to compare them; empty when it has none.
+// ways writes the conditions of a stage as text to compare; empty for none.
 func ways(stage *tree.Stage) string {
 	if stage == nil || stage.Enabled == nil && len(stage.Choose) == 0 {
 		return ""
@@ -141,7 +139,7 @@ func ways(stage *tree.Stage) string {
 	return text
 }
 
-// branchOf numbers the branch of a handler; 0 for none.
+// branchOf returns the number of a handler's branch, or 0.
 func branchOf(s *planner.Step) int {
 	if s.Handler.Branch == nil {
 		return 0
@@ -149,7 +147,7 @@ func branchOf(s *planner.Step) int {
 	return s.Handler.Branch.Number()
 }
 
-// early finds a handler that one which was reached should have waited for.
+// early returns the wait of a handler that should have waited for an undecided one, or nil.
 func (f *fitting) early(s *planner.Step) *planner.Edge {
 	for i, e := range s.After {
 		if f.goesOn(e.From) {
@@ -159,9 +157,8 @@ func (f *fitting) early(s *planner.Step) *planner.Edge {
 	return nil
 }
 
-// goesOn reports whether a handler is still to be decided, or will be again when an
-// operator retries the run: one that fails has such a critical handler, though
-// calls may still be under way.
+// goesOn reports whether a handler is still to be decided, or will be again when an operator
+// retries the run. A failing run has such a critical handler, though calls may still be in flight.
 func (f *fitting) goesOn(s *planner.Step) bool {
 	rec, was := &f.run.records[s.Position], f.was(s)
 	if !rec.decided() || rec.outcome != model.OutcomeFailed || s.Stage != f.run.stage || !s.Handler.IsCritical() {
@@ -170,7 +167,7 @@ func (f *fitting) goesOn(s *planner.Step) bool {
 	return was == nil && f.failed || was != nil && was.Handler.IsCritical()
 }
 
-// was returns the handler as it was before; nil when that is not known.
+// was returns the handler in the first plan, or nil if that is not known.
 func (f *fitting) was(s *planner.Step) *planner.Step {
 	if f.before == nil {
 		return nil
@@ -178,7 +175,7 @@ func (f *fitting) was(s *planner.Step) *planner.Step {
 	return f.before.ByPath[s.Path]
 }
 
-// checkCritical refuses that a run succeeds without a critical handler.
+// checkCritical refuses a plan by which the run would succeed without a critical handler.
 func (f *fitting) checkCritical(s, was *planner.Step) error {
 	rec := &f.run.records[s.Position]
 	if !s.Handler.IsCritical() || rec.outcome == model.OutcomeSucceeded || was != nil && was.Handler.IsCritical() ||
@@ -188,8 +185,8 @@ func (f *fitting) checkCritical(s, was *planner.Step) error {
 	return fmt.Errorf("it has gone on without the handler %s, which is critical now", s.Path)
 }
 
-// checkKept makes sure that what a decided handler has left is all that it would
-// have left for the handlers to come.
+// checkKept checks that a decided handler has left everything that the remaining handlers read from
+// it.
 func (f *fitting) checkKept(s, was *planner.Step) error {
 	rec := &f.run.records[s.Position]
 	now, then := leaves(s, rec), leaves(was, rec)
@@ -215,8 +212,8 @@ func (f *fitting) checkKept(s, was *planner.Step) error {
 	return nil
 }
 
-// reader names a handler to come that reads a path, or a compensation that may be to come, or
-// the outputs; empty for none.
+// reader names a remaining handler, a possible compensation, or the outputs, that read a path. It
+// is empty for none.
 func (f *fitting) reader(path datum.Path) string {
 	reads := func(r datum.Read) bool { return r.Path.Overlaps(path) }
 	for _, s := range f.run.plan.Steps {
@@ -235,8 +232,7 @@ func (f *fitting) reader(path datum.Path) string {
 	return ""
 }
 
-// leaves lists the names of the shared state that a handler sets when it ends as a
-// record tells.
+// leaves lists the names of the shared state that a handler with this record has set.
 func leaves(s *planner.Step, rec *record) (names []string) {
 	var from []*expr.Value
 	h := s.Handler

@@ -8,46 +8,46 @@ import (
 	"procaas/engine/planner"
 )
 
-// An iteration is what became of the items of a for-each.
+// An iteration is the state of a for-each.
 type iteration struct {
 	items []any           // as they were when the first one began; nil once the handler is decided
-	raw   json.RawMessage // of items
-	of    []record        // as many
+	raw   json.RawMessage // items as JSON
+	of    []record        // one per item
 
 	total             int
-	succeeded, failed int // once the handler is decided
+	succeeded, failed int // counts, set once the handler is decided
 }
 
-// cutOffBy gives the error of the first item that has failed the handler.
+// cutOffBy returns the error of the first item that has failed the handler.
 func (r *record) cutOffBy(s *planner.Step) error {
 	stop := r.each.stop(s)
 	item := &r.each.of[stop]
 	return unit{item: stop + 1}.within(&model.KeptError{Text: item.err, Class: item.class, Status: item.status, Failures: item.failures})
 }
 
-// busy reports whether a call of an item is in flight, or nobody knows how it ended.
+// busy reports whether a call of an item is in flight or has an unknown outcome.
 func (e *iteration) busy() bool {
 	return e != nil && slices.ContainsFunc(e.of, func(r record) bool { return r.isBusy() })
 }
 
-// isBusy reports whether a call is in flight, or nobody knows how it ended.
+// isBusy reports whether a call is in flight or has an unknown outcome.
 func (r *record) isBusy() bool {
 	return r.underway || r.outcome == model.OutcomeUnknown || r.sub != nil && r.sub.underway > 0
 }
 
-// reached reports whether anything has become of any item.
+// reached reports whether any item has begun or is decided.
 func (e *iteration) reached() bool {
 	return slices.ContainsFunc(e.of, func(r record) bool { return r.outcome != "" || r.attempts > 0 })
 }
 
-// cutOff reports whether a unit is an item that does not go on, since one before it has
-// failed. One whose call undoes what it has done continues with that.
+// cutOff reports whether a unit is an item that stops because an item before it has failed. An item
+// whose call is being undone continues.
 func (u unit) cutOff() bool {
 	return u.item > 0 && u.item > u.of.each.stop(u.Step) && (u.rec.sub == nil || !u.rec.sub.givesUp())
 }
 
-// stop returns the number of items that are worked on: all of them, or those up to the
-// first one whose failure fails the handler.
+// stop returns how many items may run: all of them, or those up to the first one whose failure
+// fails the handler.
 func (e *iteration) stop(s *planner.Step) int {
 	if s.Handler.ForEach.OnFailure != "fail" {
 		return len(e.of)
@@ -60,7 +60,7 @@ func (e *iteration) stop(s *planner.Step) int {
 	return len(e.of)
 }
 
-// result is what the response of a for-each holds for an item.
+// result is the entry of an item in the response of a for-each.
 func (r *record) result(collect bool) any {
 	if !collect {
 		return r.response
@@ -78,7 +78,7 @@ func (r *record) result(collect bool) any {
 // sum adds up the attempts of the items.
 func (r *record) sum() {
 	if r.each.items == nil {
-		return // they are forgotten, and what they came to is known
+		return // the items are forgotten, and their sum is known
 	}
 	r.attempts, r.failures, r.each.succeeded, r.each.failed = 0, 0, 0, 0
 	for i := range r.each.of {
@@ -94,8 +94,8 @@ func (r *record) sum() {
 	}
 }
 
-// forgetItems drops the items of a handler that is decided, unless an operator's retry
-// continues with those that are not done.
+// forgetItems drops the items of a decided handler, unless an operator's retry may continue with
+// unfinished ones.
 func (r *record) forgetItems(goesOn bool) {
 	if goesOn {
 		return
@@ -104,7 +104,7 @@ func (r *record) forgetItems(goesOn bool) {
 	r.each.items, r.each.raw, r.each.of = nil, nil, nil
 }
 
-// kept is the size of the responses of the items.
+// kept is the size of the responses of the items in bytes.
 func (e *iteration) kept() int {
 	n := 0
 	for i := range e.of {
@@ -113,8 +113,8 @@ func (e *iteration) kept() int {
 	return n
 }
 
-// failedElement returns the path of the handler that has given up in the first element
-// that failed; empty when it is something else that failed.
+// failedElement returns the path of the failed handler in the first failed element. It is empty if
+// the failure has another cause.
 func (r *record) failedElement() string {
 	if r.each == nil {
 		return ""

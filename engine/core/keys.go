@@ -11,21 +11,20 @@ import (
 	"procaas/engine/model"
 )
 
-// This file makes the keys of calls and the ids of events. They follow from where in its run something is,
-// so that it has the same ones however often and on whatever node it is repeated.
+// This file makes the keys of calls and the ids of events. They are derived from their place in the
+// run, so a repetition on any node has the same ones.
 
-// identity is what the keys of the run's calls follow from: its event, when that had an id
-// of its own, so that a run that begins anew after a restore has the same.
+// identity is what the keys of the run's calls are derived from. It is the event's id if the sender
+// gave one, so a run that begins again after a restore has the same keys.
 func (s *Start) identity() string { return cmp.Or(s.Event.Identity, s.ID) }
 
-// idempotencyKey is the same for all attempts of a call, wherever and whenever
-// they are made.
+// idempotencyKey returns the key of a call, the same for all attempts.
 func idempotencyKey(run, path string, iteration int) string {
 	return model.Digest(run, path, strconv.Itoa(iteration))
 }
 
-// forgetUndone notes what a run inside of a call has undone, which is to be done again: a
-// call that was reversed must not be taken for a repetition of itself.
+// forgetUndone notes what a run inside a call has undone and will do again. A call that was
+// reversed needs a new key, or the service would take it for a repetition.
 func (r *progress) forgetUndone() {
 	for i, s := range r.plan.Steps {
 		rec := &r.records[i]
@@ -38,7 +37,8 @@ func (r *progress) forgetUndone() {
 	}
 }
 
-// undoneBefore lists what was undone, to be done again, as often as it was.
+// undoneBefore lists the refs that were undone and will be done again, each as often as it was
+// undone.
 func (r *progress) undoneBefore() (refs []string) {
 	for _, ref := range slices.Sorted(maps.Keys(r.redone)) {
 		refs = append(refs, slices.Repeat([]string{ref}, r.redone[ref])...)
@@ -46,8 +46,8 @@ func (r *progress) undoneBefore() (refs []string) {
 	return refs
 }
 
-// keyed returns what makes the keys of a handler's calls different from those of others: its
-// ref, with the number of times that it, or a call that it is inside of, was undone before.
+// keyed returns the part of a key that distinguishes a handler's calls: its ref, and how often it
+// or a call around it was undone before.
 func (r *progress) keyed(ref string) string {
 	ref = r.within + ref
 	if len(r.redone) == 0 {
@@ -71,8 +71,8 @@ func (r *progress) keyed(ref string) string {
 	return b.String()
 }
 
-// completeAll makes the events complete that a call has emitted. It refuses those whose
-// payload no store could keep, and those that make a chain too long.
+// completeAll completes the events that a call has emitted. It refuses payloads that no store can
+// keep, and events that make a chain too long.
 func (r *progress) completeAll(u unit, emitted []model.Event, live Live) ([]model.Event, error) {
 	events := make([]model.Event, len(emitted))
 	for i, e := range emitted {
@@ -87,9 +87,8 @@ func (r *progress) completeAll(u unit, emitted []model.Event, live Live) ([]mode
 	return events, nil
 }
 
-// complete fills what an emitted event leaves open. An id that follows from the
-// run, the handler and the event's number is found again when the handler had
-// to be repeated.
+// complete fills in the missing fields of an emitted event. The id is derived from the run, the
+// handler and the event's number, so a repeated handler emits the same ids.
 func (r *progress) complete(u unit, i int, e model.Event, live Live) model.Event {
 	if e.ID != "" {
 		e.Identity = model.Digest("emitted", e.Source, e.ID)

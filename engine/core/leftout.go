@@ -10,17 +10,17 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file lets a run that has succeeded make up for a handler that was left out, since it is not
-// critical.
+// This file lets a run that has succeeded run a non-critical handler that was left out.
 
-// ErrNoMakeUp reports that a run cannot make a handler up, and ErrNotLeftOut that it need not.
+// ErrNoMakeUp reports that a run cannot make up for a handler. ErrNotLeftOut reports that the
+// handler was not left out.
 var (
 	ErrNoMakeUp   = errors.New("cannot be made up")
 	ErrNotLeftOut = errors.New("was not left out")
 )
 
-// MakeUp changes the checkpoint of a run that has succeeded so that it continues with one handler
-// alone, by its next generation. All other outcomes stay, and so does the key of the call.
+// MakeUp changes the checkpoint of a run that has succeeded so that its next generation runs one
+// handler only. All other outcomes and the key of the call stay.
 func MakeUp(p *planner.Plan, saved []byte, generation int, path string) ([]byte, error) {
 	s := p.ByPath[path]
 	switch {

@@ -10,10 +10,9 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file decides what becomes of a handler whose call has failed for good, by
-// the rules of its on-error.
+// This file applies the rules of on-error to a handler whose call has failed for good.
 
-// settle gives a handler up, unless a rule lets the run go on.
+// settle gives a handler up, unless a rule lets the run continue.
 func (r *decisions) settle(s *planner.Step, err error, live Live) {
 	if len(s.Handler.OnError) == 0 {
 		r.giveUp(s, err, live)
@@ -24,7 +23,7 @@ func (r *decisions) settle(s *planner.Step, err error, live Live) {
 	rule, broken := ruleFor(s.Handler.OnError, err, env)
 	switch {
 	case broken != nil:
-		// A rule that cannot be judged must not hide the error that it is about.
+		// A rule that cannot be evaluated must not hide the error that it is about.
 		r.giveUp(s, fmt.Errorf("%w; on-error: %s", err, broken.Error()), live)
 	case rule == nil:
 		r.giveUp(s, err, live)
@@ -40,7 +39,7 @@ func (r *decisions) settle(s *planner.Step, err error, live Live) {
 	}
 }
 
-// ruleFor finds the first rule that fits an error; nil when none does.
+// ruleFor returns the first rule that matches an error, or nil.
 func ruleFor(rules []*tree.OnError, err error, env datum.Env) (*tree.OnError, error) {
 	for _, rule := range rules {
 		if len(rule.On) > 0 && !model.InClass(err, rule.On) {
@@ -64,8 +63,8 @@ func ruleFor(rules []*tree.OnError, err error, env datum.Env) (*tree.OnError, er
 	return nil, nil
 }
 
-// goOn decides that a handler counts as succeeded after an error, with what the
-// rule sets in place of its own result.
+// goOn decides a handler as succeeded after an error, with the values of the rule in place of its
+// own result.
 func (r *decisions) goOn(s *planner.Step, rule *tree.OnError, err error, env datum.Env, live Live) {
 	rec := &r.records[s.Position]
 	if _, broken := r.scope.assignIn(rec, rule.Result, env); broken != nil {
@@ -77,7 +76,7 @@ func (r *decisions) goOn(s *planner.Step, rule *tree.OnError, err error, env dat
 	r.decide(s, live)
 }
 
-// explained puts the message of a rule before an error.
+// explained prefixes an error with the message of a rule.
 func explained(rule *tree.OnError, err error, env datum.Env) error {
 	if rule.Message == nil {
 		return err
@@ -93,8 +92,8 @@ func explained(rule *tree.OnError, err error, env datum.Env) error {
 	return fmt.Errorf("%s: %w", text, err)
 }
 
-// errorData is the root error. Attempts that a crash cut off do not count: the
-// rules must not depend on crashes.
+// errorData returns the root error of expressions. Attempts that a crash interrupted do not count,
+// because rules must not depend on crashes.
 func (r *record) errorData(err error) map[string]any {
 	data := map[string]any{
 		"class": model.ClassOf(err), "message": model.CleanText(err.Error()), "attempts": r.failures,
@@ -114,7 +113,7 @@ func (r *record) errorData(err error) map[string]any {
 	return data
 }
 
-// statusOf returns the status of a reply that was not expected; 0 for other errors.
+// statusOf returns the status of an unexpected reply, or 0 for other errors.
 func statusOf(err error) int {
 	var status *model.StatusError
 	var kept *model.KeptError

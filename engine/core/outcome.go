@@ -12,11 +12,11 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file decides about handlers: it takes their results, fills the shared
-// state and evaluates expressions.
+// This file decides handlers: it takes their results, sets the shared state and evaluates
+// expressions.
 
-// take accepts how a call ended: the response, the time at which the handler
-// counts as done, and the events, made complete.
+// take takes the outcome of a call: the response, the time when the handler counts as done, and the
+// completed events.
 func (r *decisions) take(u unit, o Outcome, live Live) ([]model.Event, error) {
 	if o.Err != nil {
 		return nil, o.Err
@@ -48,9 +48,8 @@ func (r *decisions) take(u unit, o Outcome, live Live) ([]model.Event, error) {
 	return events, nil
 }
 
-// encode makes JSON of a response. One that checkpoints keep, because others
-// read it or because it stays until a wait is over, is bounded as the shared
-// state is.
+// encode encodes a response as JSON. A response that checkpoints keep has the size bound of the
+// shared state. Checkpoints keep it if others read it, or while a wait lasts.
 func (r *decisions) encode(s *planner.Step, response any, waits bool) (json.RawMessage, error) {
 	raw, err := model.EncodeData(response)
 	if err != nil {
@@ -62,8 +61,7 @@ func (r *decisions) encode(s *planner.Step, response any, waits bool) (json.RawM
 	return raw, nil
 }
 
-// succeed applies the result of a handler whose call was successful, and so
-// decides it.
+// succeed applies the result of a successful call and decides the handler.
 func (r *decisions) succeed(s *planner.Step, live Live) {
 	rec := &r.records[s.Position]
 	rec.outcome = model.OutcomeSucceeded
@@ -76,8 +74,8 @@ func (r *decisions) succeed(s *planner.Step, live Live) {
 	r.decide(s, live)
 }
 
-// giveUp decides that a handler has failed for good. When it is critical, the
-// run fails as soon as nothing is under way any more.
+// giveUp decides that a handler has failed for good. If it is critical, the run fails as soon as no
+// call is in flight.
 func (r *decisions) giveUp(s *planner.Step, err error, live Live) {
 	rec := &r.records[s.Position]
 	rec.outcome, rec.err, rec.reason = model.OutcomeFailed, model.CleanText(err.Error()), ""
@@ -99,16 +97,15 @@ func (r *decisions) giveUp(s *planner.Step, err error, live Live) {
 	}
 }
 
-// skip decides that a handler is left out.
+// skip decides that a handler is skipped.
 func (r *decisions) skip(s *planner.Step, reason string, live Live) {
 	rec := &r.records[s.Position]
 	rec.outcome, rec.reason = model.OutcomeSkipped, reason
 	r.decide(s, live)
 }
 
-// standIn fills the shared state for a handler that is out or has failed. A
-// fallback that cannot be computed fills nothing: the run goes on as if there
-// were none, and the error is kept for people.
+// standIn sets the fallback result of a handler that is off or has failed. If the fallback result
+// cannot be computed, the run continues as if there were none, and the error is kept for people.
 func (r *decisions) standIn(s *planner.Step, live Live) {
 	if !s.StandsIn() {
 		return
@@ -124,18 +121,18 @@ func (r *decisions) standIn(s *planner.Step, live Live) {
 	}
 }
 
-// decide closes the record of a handler.
+// decide completes the record of a handler.
 func (r *decisions) decide(s *planner.Step, live Live) {
 	r.further = true
 	rec := &r.records[s.Position]
 	rec.finished = model.Stamp(live.Now)
 	rec.due = time.Time{}
 	rec.body, rec.ready = nil, false
-	// One that has failed the run goes on when an operator retries it.
+	// A handler that failed the run continues when an operator retries it.
 	goesOn := rec.outcome == model.OutcomeFailed && s.Handler.IsCritical()
 	if r.within != "" && !goesOn {
-		// What a call in here has undone would be forgotten with it, and is done again
-		// when the call that this run is inside of begins anew.
+		// Forgetting the calls in here also forgets what they have undone. It is done again when
+		// the call around this run restarts.
 		for sub := range rec.calls() {
 			sub.forgetUndone()
 		}
@@ -157,20 +154,19 @@ func (r *decisions) decide(s *planner.Step, live Live) {
 		rec.sub = nil
 	}
 	if s.Loops {
-		return // its handlers are told of, one by one
+		return // its handlers are reported one by one
 	}
 	r.tell(unitOf(s, rec))
 }
 
-// tell notes for people what has become of a handler.
+// tell adds a notice for people about a handler.
 func (r *progress) tell(u unit) {
 	ended := u.rec.save(u.Path).View()
 	ended.Within = strings.TrimSuffix(r.within, model.IntoCall)
 	r.ended = append(r.ended, ended)
 }
 
-// after is the time of something that is due in a while, rounded up: stamped as it is, it
-// would come too early.
+// after returns the time a while from now, rounded up. Rounding down would make it too early.
 func after(now time.Time, wait time.Duration) time.Time {
 	return model.Stamp(now.Add(wait + time.Millisecond - 1))
 }

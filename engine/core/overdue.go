@@ -8,9 +8,10 @@ import (
 	"procaas/engine/model"
 )
 
-// This file decides about what has no time left.
+// This file decides handlers that have no time left.
 
-// error says what was not done in time. It is told by its class, whatever the last error was.
+// error returns the error of a unit that missed its deadline. Its class is always timeout, whatever
+// the last error was.
 func (l limit) error(u unit, what string, cause error) error {
 	return model.Permanent(&model.KeptError{
 		Text:  fmt.Sprintf("the deadline of %s, %s, %s", l.of, l.length, what),
@@ -18,7 +19,8 @@ func (l limit) error(u unit, what string, cause error) error {
 	})
 }
 
-// bound gives attempts that have begun while the clock stood their deadline, if it goes on now.
+// bound sets the deadline of attempts that began while the clock stood still, if the clock runs
+// now.
 func bound(r *decisions, tasks []Attempt, live Live) {
 	stand(&r.progress, live.Now)
 	for i := range tasks {
@@ -28,7 +30,7 @@ func bound(r *decisions, tasks []Attempt, live Live) {
 	}
 }
 
-// overdue decides about a unit for which there is no time left, before it begins or while it waits.
+// overdue decides a unit that has no time left, before it begins or while it waits.
 func overdue(r *decisions, u unit, live Live) bool {
 	l, rec := limitOf(&r.progress, u), u.rec
 	if !l.passed(live.Now) || u.item == 0 && rec.lost(u.Step) {
@@ -42,7 +44,7 @@ func overdue(r *decisions, u unit, live Live) bool {
 	switch {
 	case u.item > 0:
 		r.itemFailed(u, err)
-	case rec.unknown: // stays known, so that an operator's retry asks first
+	case rec.unknown: // stays unknown, so that an operator's retry verifies first
 		r.giveUp(u.Step, err, live)
 	default:
 		rec.err = model.CleanText(err.Error())
@@ -51,14 +53,14 @@ func overdue(r *decisions, u unit, live Live) bool {
 	return true
 }
 
-// inTime begins the time of a unit whose turn has come. It is false when that is over, and the unit
-// decided by that.
+// inTime starts the clock of a unit whose turn has come. It returns false if the time is over,
+// which decides the unit.
 func inTime(r *decisions, u unit, live Live) bool {
 	startClock(&r.progress, u, live.Now)
 	return !overdue(r, u, live)
 }
 
-// waited says what a unit has been doing that is not under way.
+// waited describes what a unit that is not in flight has been waiting for.
 func (r *record) waited(u unit) string {
 	switch {
 	case r.outcome == model.OutcomeWaiting && u.Handler.Await != nil:
@@ -75,8 +77,8 @@ func (r *record) waited(u unit) string {
 	return "before it began"
 }
 
-// late returns the error that stands for the one of an attempt, when no time is left for another, or
-// none was left for this one; nil when the deadline has nothing to do with it.
+// late returns the error that replaces the error of an attempt if no time is left for a retry, or
+// none was left for the attempt. It is nil if the deadline did not matter.
 func late(r *decisions, u unit, err error, again bool, live Live) error {
 	l, rec := limitOf(&r.progress, u), u.rec
 	switch {

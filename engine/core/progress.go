@@ -10,9 +10,9 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file answers what people, the driver and decisions ask about a run.
+// This file answers questions about a run from people, the driver and decisions.
 
-// beginsAt notes when the run begins, once.
+// beginsAt sets the time when the run begins, once.
 func (r *progress) beginsAt(now time.Time) {
 	if r.began.IsZero() {
 		r.begins(model.Stamp(now))
@@ -27,8 +27,8 @@ func (r *progress) begins(at time.Time) {
 	r.scope.begins(r.start.ID, at)
 }
 
-// open returns the handlers that may begin or go on: those of the present stage, and those of
-// earlier ones that are detached and not decided.
+// open returns the handlers that may begin or continue: those of the current stage, and undecided
+// detached ones of earlier stages.
 func (r *progress) open() (steps []*planner.Step) {
 	if r.stage < len(r.plan.Stages) {
 		steps = r.plan.Stages[r.stage].Steps
@@ -41,10 +41,10 @@ func (r *progress) open() (steps []*planner.Step) {
 	return steps
 }
 
-// unit returns the handler as what makes calls.
+// unit returns the unit of a handler.
 func (r *progress) unit(s *planner.Step) unit { return unitOf(s, &r.records[s.Position]) }
 
-// find returns the unit of a ref; ok is false when there is none.
+// find returns the unit of a ref. ok is false if there is none.
 func (r *progress) find(ref string) (u unit, ok bool) {
 	path, index, isItem := strings.Cut(ref, "[")
 	s := r.plan.ByPath[path]
@@ -65,14 +65,14 @@ func (r *progress) find(ref string) (u unit, ok bool) {
 	return r.itemOf(s, n), true
 }
 
-// itemOf returns the i-th item of a handler, from 0, as what makes calls.
+// itemOf returns the unit of the i-th item of a handler, from 0.
 func (r *progress) itemOf(s *planner.Step, i int) unit {
 	rec := &r.records[s.Position]
 	return unit{Step: s, rec: &rec.each.of[i], item: i + 1, of: rec}
 }
 
-// called finds the call that a ref leads into, and the rest of the ref; ok is false when
-// the call does not go on.
+// called returns the call that a ref leads into, and the rest of the ref. ok is false if the call
+// has ended.
 func (r *progress) called(ref string) (u unit, rest string, inside, ok bool) {
 	head, rest, inside := strings.Cut(ref, model.IntoCall)
 	u, ok = r.find(head)
@@ -92,8 +92,8 @@ func (r *progress) visit(s *planner.Step, f func(unit)) {
 	}
 }
 
-// Cause names what the run waits for besides a time. Without it, nobody calls the run
-// up when that is over.
+// Cause names what the run waits for, other than a time. Without a cause, nothing wakes the run
+// when that ends.
 func (r *progress) Cause() string {
 	if r.undoing {
 		_, cause := r.waitsToUndo()
@@ -120,14 +120,14 @@ func (r *progress) Cause() string {
 		})
 	}
 	if retry != "" && len(causes) == 0 {
-		causes = append(causes, retry) // one is enough: runs must not name each set of handlers that there is
+		causes = append(causes, retry) // one is enough: the number of causes must not grow with the combinations of handlers
 	}
 	return strings.Join(causes, ",")
 }
 
-// Next returns when Ready will have something new without a Finish: the earliest
-// retry, wait or hold. Zero when there is none, and when the run stands still
-// until an operator has decided about a handler with [model.OutcomeUnknown].
+// Next returns when Ready has something new without a Finish: the earliest retry, end of a wait, or
+// end of a hold. It is zero if there is none, and if the run waits until an operator decides about
+// a handler with [model.OutcomeUnknown].
 func (r *progress) Next() time.Time {
 	var next time.Time
 	if r.undoing && !r.status.Ended() {
@@ -160,13 +160,13 @@ func (r *progress) Next() time.Time {
 		})
 	}
 	if unknown {
-		return time.Time{} // only an operator can tell; the others of the stage go on with that
+		return time.Time{} // only an operator can decide; the other handlers of the stage continue after that
 	}
 	return next
 }
 
-// nextOf returns when there is something to do for a unit without the end of a task, which is at its
-// deadline at the latest; zero for never.
+// nextOf returns when a unit has something to do without the end of a task, which is at its
+// deadline at the latest. Zero means never.
 func (r *progress) nextOf(u unit) time.Time {
 	due := u.rec.next()
 	if l := limitOf(r, u); !due.IsZero() && l.cuts(due) {
@@ -175,8 +175,8 @@ func (r *progress) nextOf(u unit) time.Time {
 	return due
 }
 
-// StageTimes returns when the first handler of a stage began and the last one was
-// decided; false when none has been.
+// StageTimes returns when the first handler of a stage began and when the last one was decided. ok
+// is false if none has been decided.
 func (r *progress) StageTimes(stage int) (from, to time.Time, ok bool) {
 	for _, s := range r.plan.Stages[stage].Steps {
 		rec := &r.records[s.Position]
@@ -198,8 +198,7 @@ func (r *progress) StageTimes(stage int) (from, to time.Time, ok bool) {
 	return from, to, ok
 }
 
-// Stuck returns at which handler the run stands still until an operator decides,
-// and why.
+// Stuck returns the handler at which the run waits for an operator's decision, and why.
 func (r *progress) Stuck() (path, why string) {
 	for i, s := range r.plan.Steps {
 		if !r.records[i].reached() {
@@ -217,22 +216,22 @@ func (r *progress) Stuck() (path, why string) {
 	return path, why
 }
 
-// Plan returns the plan that the run goes by.
+// Plan returns the plan of the run.
 func (r *progress) Plan() *planner.Plan { return r.plan }
 
-// Began returns when the run began; zero before its first [Run.Ready].
+// Began returns when the run began. It is zero before the first [Run.Ready].
 func (r *progress) Began() time.Time { return r.began }
 
-// Stage returns the index of the stage that is under way in [planner.Plan.Stages], or their number when
-// all are complete.
+// Stage returns the index of the current stage in [planner.Plan.Stages], or their number if all are
+// complete.
 func (r *progress) Stage() int { return r.stage }
 
-// IsStopping reports whether an operator wants the run undone and ended.
+// IsStopping reports whether an operator wants to undo and end the run.
 func (r *progress) IsStopping() bool { return r.stopping != "" }
 
-// Multiplies reports whether the run has started others in the loop that its pipeline is part of.
+// Multiplies reports whether the run has started others in its pipeline's loop.
 func (w *whole) Multiplies() bool { return w.extent.looped > 0 }
 
-// CauseRetry ends the cause of a run that waits to repeat the call of a handler,
-// whose path comes before. It continues without the handler when that is taken out.
+// CauseRetry is the suffix of the cause of a run that waits to retry a handler. The path of the
+// handler comes before it. The run continues without the handler when fallback turns it off.
 const CauseRetry = " retry"

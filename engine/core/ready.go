@@ -10,7 +10,7 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file begins runs, says what may start, and takes how it ended.
+// This file begins runs, returns what may start, and takes the outcomes.
 
 // Begin starts a run at its first stage.
 func Begin(p *planner.Plan, s Start) *Run {
@@ -19,7 +19,7 @@ func Begin(p *planner.Plan, s Start) *Run {
 	return r
 }
 
-// newRun makes a run; in is the one that it is inside of, or nil.
+// newRun makes a run. in is the run around it, or nil.
 func newRun(p *planner.Plan, s Start, in *whole) *Run {
 	r := &Run{}
 	r.plan, r.start, r.status, r.whole = p, s, model.Running, in
@@ -80,7 +80,7 @@ func (r *Run) Ready(live Live) (tasks []Attempt) {
 		r.enter(live)
 		for _, s := range r.open() {
 			if r.givesUp() && !r.records[s.Position].lost(s) {
-				continue // what has not begun does not begin any more
+				continue // what has not begun does not begin
 			}
 			tasks = r.begin(tasks, s, live)
 		}
@@ -93,9 +93,8 @@ func (r *Run) Ready(live Live) (tasks []Attempt) {
 	return tasks
 }
 
-// advance goes on to the first stage that is not complete, and ends the run
-// when there is none, or when it has failed and no task is under way. It reports
-// whether there is a new stage to look at.
+// advance moves to the first stage that is not complete. It ends the run if there is none, or if
+// the run has failed and no task is in flight. It reports whether there is a new stage to look at.
 func (r *Run) advance(live Live) (moved bool) {
 	if r.status.Ended() {
 		return false
@@ -153,7 +152,7 @@ func (r *Run) Finish(ref string, o Outcome, live Live) {
 	r.extent.flying--
 	r.further = true
 	r.settled = false
-	r.touch() // an end that is forgotten in a crash would be a call made again
+	r.touch() // forgetting an outcome in a crash would repeat the call
 	if u.Undoes {
 		r.undone(u, o, live)
 	} else if rec.asking {
@@ -167,7 +166,7 @@ func (r *Run) Finish(ref string, o Outcome, live Live) {
 	r.advance(live)
 }
 
-// attempted takes how an attempt ended.
+// attempted handles the end of an attempt.
 func (r *decisions) attempted(u unit, o Outcome, live Live) {
 	events, err := r.take(u, o, live)
 	switch {
@@ -176,7 +175,7 @@ func (r *decisions) attempted(u unit, o Outcome, live Live) {
 	case u.rec.outcome != model.OutcomeWaiting:
 		r.succeeded(u, live)
 	}
-	if u.rec.outcome != model.OutcomeFailed { // its result may not have been computable: then nothing of it counts
+	if u.rec.outcome != model.OutcomeFailed { // its result may have failed to compute: then nothing of it counts
 		r.emit(u.rec, events)
 	}
 }
@@ -212,11 +211,11 @@ func (r *Run) Withdraw(ref string, now time.Time) {
 	}
 	rec := u.rec
 	if !rec.asking {
-		rec.attempts-- // it was counted when it was given; a verification has the number of what it asks about
+		rec.attempts-- // it was counted when Ready returned it; a verification has the number of the attempt that it verifies
 	}
 	rec.underway, rec.asking = false, false
 	if rec.attempts > 0 && !rec.blind {
-		rec.due = model.Stamp(now) // or it would look like an attempt whose end is not known
+		rec.due = model.Stamp(now) // or it would look like an attempt with an unknown outcome
 	}
 	r.underway--
 	r.extent.flying--
@@ -244,7 +243,7 @@ func (r *Run) Change() model.Change {
 		c.FailedPath, c.Error, c.ErrorClass = r.gaveUp()
 	case model.Succeeded:
 		if c.LeftOut = r.leftOut(); r.makesUp != "" {
-			break // the later events of the key have gone on from what it left
+			break // later events of the key have continued from the state that it left
 		}
 		c.State, _ = planner.Transition(r.plan.Flow, r.start.State, r.start.Event.Type)
 		c.Shared = r.scope.kept()

@@ -21,7 +21,7 @@ func (r *progress) recordStart(u unit, live Live) {
 	r.launched[r.within+u.ref()] = live.Now
 }
 
-// record keeps how a call has ended.
+// record saves the outcome of a call.
 func (r *progress) record(u unit, o Outcome, live Live) {
 	if r.recording == nil {
 		return
@@ -39,13 +39,13 @@ func (r *progress) record(u unit, o Outcome, live Live) {
 		c.Error, c.Class, c.Permanent = model.CleanText(o.Err.Error()), model.ClassOf(o.Err), model.IsPermanent(o.Err)
 		c.After, _ = model.RetryDelay(o.Err)
 		c.Response = errorBody(o.Err)
-	} else if raw, err := model.EncodeData(o.Result.Response); err == nil { // otherwise the run fails by it
+	} else if raw, err := model.EncodeData(o.Result.Response); err == nil { // otherwise the run fails because of it
 		c.Response = raw
 	}
 	r.recording.Call(c)
 }
 
-// errorBody encodes the body of a reply that was not expected; nil when it has none.
+// errorBody encodes the body of an unexpected reply, or returns nil if it has none.
 func errorBody(err error) []byte {
 	var status *model.StatusError
 	if !errors.As(err, &status) || status.Body == nil {

@@ -13,9 +13,9 @@ import (
 	"procaas/engine/planner"
 )
 
-// Rerun makes the checkpoint from which another run does again, from a stage on, what a run that has ended has done. What
-// came of the stages before stays, the shared state is as it was before the stage, and what was done before is not the
-// other run's to undo. Names of the flow that the key has been given are read from the key again.
+// Rerun makes the checkpoint from which another run repeats an ended run from a stage on. The
+// outcomes of the stages before stay, and the shared state is that before the stage. The other run
+// does not undo what was done before. It reads the flow's names from the key again.
 func Rerun(p *planner.Plan, saved []byte, stage string) ([]byte, error) {
 	at, err := stageOf(p, stage)
 	if err != nil {
@@ -34,7 +34,7 @@ func Rerun(p *planner.Plan, saved []byte, stage string) ([]byte, error) {
 		return nil, fmt.Errorf("it has not reached stage %s: it ended in stage %s", stage, p.Stages[c.Stage].ID)
 	}
 	from := checkpoint.Run{Format: checkpoint.Format, Pipeline: c.Pipeline, Stage: at, Shared: c.Shared}
-	lost := map[string]string{} // names whose values before the stage are not known, and who changed them
+	lost := map[string]string{} // names whose values before the stage are unknown, and the handlers that changed them
 	for _, h := range slices.Backward(c.Handlers) {
 		s := p.ByPath[h.Path]
 		switch {
@@ -48,7 +48,7 @@ func Rerun(p *planner.Plan, saved []byte, stage string) ([]byte, error) {
 			}
 			continue
 		case h.Outcome == "":
-			continue // detached, and not decided
+			continue // detached and undecided
 		}
 		h.Borrowed, h.Undo = true, nil
 		from.Handlers = append(from.Handlers, h)
@@ -70,7 +70,7 @@ func Rerun(p *planner.Plan, saved []byte, stage string) ([]byte, error) {
 	return from.Encode(), nil
 }
 
-// stageOf finds a stage by its id, or its path.
+// stageOf returns the index of the stage with an id or a path.
 func stageOf(p *planner.Plan, stage string) (int, error) {
 	var known []string
 	for i, s := range p.Stages {

@@ -11,16 +11,17 @@ import (
 	"procaas/engine/planner"
 )
 
-// Resume continues a run from its checkpoint; without one it begins the run.
-// Handlers that were under way are given by Ready again, with the same key and
-// the next attempt's number, unless their on-unknown says otherwise. When
-// s.Generation is higher than the checkpoint's,
-// an operator has retried the run: the critical handlers that failed start
-// afresh, those that wait for a decision about a call make it again, all other
-// outcomes stay, and names of the flow that the run has not written are read
-// from s.Shared. The error says why the checkpoint does not fit
-// the plan; a plan may differ from the run's first one in stages that the run
-// has not reached.
+// Resume continues a run from its checkpoint, or begins it if there is none. Ready returns handlers
+// that were in flight again, with the same key and the next attempt's number, unless their
+// on-unknown says otherwise.
+//
+// If s.Generation is higher than the checkpoint's, an operator has retried the run. Then the
+// critical handlers that failed start afresh, and handlers that wait for a decision about a call
+// repeat it. All other outcomes stay. Names of the flow that the run has not written are read from
+// s.Shared.
+//
+// The error says why the checkpoint does not fit the plan. A plan may differ from the run's first
+// one in stages that the run has not reached.
 func Resume(p *planner.Plan, s Start, data []byte) (*Run, error) {
 	if len(data) == 0 {
 		return Begin(p, s), nil
@@ -42,7 +43,7 @@ func Resume(p *planner.Plan, s Start, data []byte) (*Run, error) {
 	return r, nil
 }
 
-// restore takes over what the checkpoint says.
+// restore takes over a checkpoint.
 func (r *Run) restore(c checkpoint.Run) error {
 	if c.Pipeline != r.plan.Pipeline.ID {
 		return fmt.Errorf("its checkpoint is of pipeline %s, not of %s", c.Pipeline, r.plan.Pipeline.ID)
@@ -122,7 +123,7 @@ func (r *Run) restoreRecord(saved checkpoint.Record) error {
 	return nil
 }
 
-// revive takes over the calls of a handler, or of its items, that a checkpoint has.
+// revive restores the runs inside the calls of a handler or of its items.
 func (r *Run) revive(s *planner.Step, saved checkpoint.Record) error {
 	if err := r.reviveUnit(r.unit(s), saved.Call); err != nil || saved.Each == nil {
 		return err
@@ -167,7 +168,7 @@ func (r *Run) reviveUnit(u unit, saved *checkpoint.Run) error {
 	return nil
 }
 
-// lose says what becomes of an attempt whose end is not known.
+// lose handles an attempt whose outcome is unknown.
 func (r *Run) lose(u unit) {
 	rec := u.rec
 	rec.unknown = u.Handler.Verification() != nil
@@ -178,8 +179,8 @@ func (r *Run) lose(u unit) {
 	}
 }
 
-// checkPassed makes sure that the run goes never back: all handlers of the
-// stages that it has left are decided, or detached.
+// checkPassed checks that all handlers of earlier stages are decided or detached, so the run never
+// goes back.
 func (r *progress) checkPassed() error {
 	for _, s := range r.plan.Steps {
 		if s.Stage < r.stage && !s.Handler.Detached && !r.records[s.Position].decided() {
@@ -189,10 +190,10 @@ func (r *progress) checkPassed() error {
 	return nil
 }
 
-// redrive makes a run go on that has failed, or waits for an operator. Only
-// critical handlers fail a run; one that is not critical has been decided, and
-// what came after it builds on that. One that has failed because nobody could
-// tell how its last attempt ended asks again before it makes another.
+// redrive restarts a run that has failed or waits for an operator. It restarts only critical
+// handlers, because only these fail a run. Other handlers stay decided, because later ones depend
+// on them. If the last attempt of a handler has an unknown outcome, the handler verifies it before
+// another attempt.
 func (r *Run) redrive() {
 	if r.status.Ended() && r.status != model.Failed {
 		return
@@ -202,8 +203,8 @@ func (r *Run) redrive() {
 		return
 	}
 	r.status, r.failedPath, r.failure, r.class = model.Running, "", "", ""
-	r.clock, r.stageClock = time.Time{}, time.Time{} // an operator gives it as much time again
-	r.extent.parts = 0                               // what is done stays, and what is left may take as much again
+	r.clock, r.stageClock = time.Time{}, time.Time{} // an operator's retry gets the full time again
+	r.extent.parts = 0                               // finished parts stay, and the remaining ones get the full bound again
 	r.touch()
 	for _, s := range r.plan.Steps {
 		rec := &r.records[s.Position]
@@ -222,8 +223,7 @@ func (r *Run) redrive() {
 	}
 }
 
-// redrive lets a handler, or an item, start afresh when it has failed, and make a
-// decision about a call again.
+// redrive restarts a failed handler or item, and lets it decide about a call again.
 func (r *record) redrive(failed bool) {
 	r.clock = time.Time{}
 	switch {
@@ -231,7 +231,7 @@ func (r *record) redrive(failed bool) {
 		*r = record{attempts: r.attempts, started: r.started, unknown: r.unknown}
 	case failed:
 		if r.sub != nil && r.sub.status == model.Cancelled {
-			r.sub.forgetUndone() // the call begins anew
+			r.sub.forgetUndone() // the call starts again
 			r.sub = nil
 		}
 		*r = record{sub: r.sub}
@@ -244,8 +244,7 @@ func (r *record) redrive(failed bool) {
 	}
 }
 
-// redriveItems lets the items start afresh that have failed; those that have
-// succeeded stay.
+// redriveItems restarts the failed items. Succeeded ones stay.
 func (r *record) redriveItems() {
 	each := r.each
 	*r = record{each: each, started: r.started, trail: r.trail}

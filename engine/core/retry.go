@@ -11,23 +11,22 @@ import (
 	"procaas/engine/model"
 )
 
-// maxRetryAfter bounds the delay that a called service may ask for.
+// maxRetryAfter bounds the delay that a service may ask for.
 const maxRetryAfter = time.Hour
 
-// A Repetition is what the delay before it depends on, besides the policy.
+// A Repetition has the inputs of a delay, other than the policy.
 type Repetition struct {
 	Number int           // 1 for the first
-	Before time.Duration // the delay before the last repetition; 0 when there was none
+	Before time.Duration // the delay before the previous retry; 0 for none
 	Noise  float64       // a sample of the standard normal distribution
 }
 
-// NextDelay returns the delay before a repetition.
+// NextDelay returns the delay before a retry.
 //
-// By a share, the first delay is the policy's min-delay. Each further one is the
-// delay before, deviation included, times factor, up to max-delay; then a
-// deviation of jitter times that is added. So max-delay bounds the mean, not the
-// sample. The words of [datum.Jitter] take the delay evenly from a range, which
-// max-delay bounds.
+// If jitter is a number, the first delay is the policy's min-delay. Each further delay is the
+// previous one, including its deviation, times factor, at most max-delay. Then a random deviation
+// of jitter times that is added. So max-delay bounds the mean, not the sample. If jitter is a word
+// of [datum.Jitter], the delay is uniform in a range that max-delay bounds.
 func NextDelay(policy tree.Retry, r Repetition) time.Duration {
 	low, most := float64(policy.MinDelay), float64(policy.MaxDelay)
 	var delay float64
@@ -41,18 +40,17 @@ func NextDelay(policy tree.Retry, r Repetition) time.Duration {
 		if r.Before == 0 {
 			return policy.MinDelay
 		}
-		// A deviation may have brought the delay down to nearly nothing; growing
-		// from there would keep it there.
+		// A deviation may have brought the delay close to zero. Growing from there would keep it
+		// there.
 		base := min(max(float64(r.Before), low)*policy.Factor, most)
 		delay = base + r.Noise*base*policy.Jitter.Share
 	}
-	// 0 would mean that there was no delay before; the other bound keeps the
-	// conversion defined.
+	// 0 would mean that there was no delay before. The upper bound keeps the conversion defined.
 	return time.Duration(min(max(delay, 1), 1<<62))
 }
 
-// askedDelay returns the delay after a service has asked for one. It is never less:
-// what the policy deviates by comes on top, so that not all come back at once.
+// askedDelay returns the delay if a service has asked for one. It is never shorter. The policy's
+// deviation is added, so that not all callers return at once.
 func askedDelay(policy tree.Retry, asked time.Duration, r Repetition) time.Duration {
 	asked = min(max(asked, 0), maxRetryAfter)
 	if policy.Jitter.Word != "" {
@@ -61,12 +59,12 @@ func askedDelay(policy tree.Retry, asked time.Duration, r Repetition) time.Durat
 	return asked + time.Duration(float64(asked)*policy.Jitter.Share*math.Abs(r.Noise))
 }
 
-// evenly turns a sample of the standard normal distribution into one of the even
-// distribution between 0 and 1.
+// evenly converts a sample of the standard normal distribution to one of the uniform distribution
+// between 0 and 1.
 func evenly(noise float64) float64 { return math.Erfc(-noise/math.Sqrt2) / 2 }
 
-// noise returns the deviation of one delay. It depends on nothing but where it is
-// used, so a run can be repeated exactly.
+// noise returns the deviation of one delay. It depends only on its arguments, so a run can be
+// repeated exactly.
 func noise(run, path string, attempt int) float64 {
 	h := fnv.New64a()
 	h.Write([]byte(run))
@@ -75,8 +73,8 @@ func noise(run, path string, attempt int) float64 {
 	return rand.New(rand.NewPCG(h.Sum64(), uint64(attempt))).NormFloat64()
 }
 
-// repeat reports whether what has failed so many times is to be repeated, and after
-// what delay. Attempts that a crash cut off do not count: nobody knows their end.
+// repeat reports whether to retry after this many failures, and after what delay. Attempts that a
+// crash interrupted do not count, because their outcome is unknown.
 func (r *record) repeat(s unit, run string, failures int, err error) (time.Duration, bool) {
 	if model.IsPermanent(err) || s.Retry.Attempts > 0 && failures >= s.Retry.Attempts {
 		return 0, false
@@ -92,9 +90,8 @@ func (r *record) repeat(s unit, run string, failures int, err error) (time.Durat
 	return r.delay, true
 }
 
-// again reports whether an attempt that does not count is to be repeated, and after
-// what delay: the first one that there is. The guard holds it for as long as its
-// service is down.
+// again reports whether to retry an attempt that does not count, and after what delay: always the
+// first one. The guard holds the retry while its service is down.
 func (r *record) again(s unit, run string, err error) (time.Duration, bool) {
 	fresh := record{}
 	return fresh.repeat(s, run, 1, err)

@@ -25,12 +25,13 @@ import (
 // a task twice in one process. Then a crash may repeat a call, but never skip one. If a save fails for good, drop the
 // run, because it is ahead of the store. A run is not safe for concurrent use.
 type Run struct {
-	// Room is for the records of the next checkpoint. The caller may lend it to another run between two.
+	// Room is memory for the records of the next checkpoint. Between two checkpoints, the caller
+	// may lend it to another run.
 	Room []checkpoint.Record
 
 	decisions
 
-	underway int // tasks
+	underway int // tasks in flight
 	settled  bool
 }
 
@@ -49,26 +50,26 @@ type progress struct {
 	*whole
 
 	began   time.Time
-	stage   int      // that is under way; len(plan.Stages) when all are complete
-	records []record // by Step.position
+	stage   int      // index of the current stage; len(plan.Stages) when all are complete
+	records []record // by Step.Position
 	scope   scope
 
-	clock      time.Time // since when the deadline of the pipeline counts; zero: not yet
-	stageClock time.Time // and that of the stage
+	clock      time.Time // start of the time of the pipeline's deadline; zero: not yet
+	stageClock time.Time // and of the stage's deadline
 
-	caller    *progress       // that the run is inside of; nil outside
-	calledBy  unit            // of caller
-	outputs   json.RawMessage // the result; nil before the end, and when the pipeline declares none
-	within    string          // what refs begin with inside of a call; empty outside
+	caller    *progress       // the run around it; nil outside of calls
+	calledBy  unit            // the unit of caller
+	outputs   json.RawMessage // the result; nil before the end, and if the pipeline declares none
+	within    string          // prefix of refs inside a call; empty outside
 	rawInputs json.RawMessage // of a call
 
 	status     model.Status // Running until the end
-	failedPath string       // of the critical handler that has given up; no new starts
+	failedPath string       // the critical handler that has given up; no new starts
 	failure    string
 	class      string // of the error
-	makesUp    string // the handler that it does after it had ended; it leaves nothing to its key then
-	stopping   string // why an operator wants it to end; no new starts
-	undoing    bool   // it undoes what it has done
+	makesUp    string // the handler that it makes up for after its end; then it changes nothing for its key
+	stopping   string // why an operator ends it; no new starts
+	undoing    bool   // it is undoing what it has done
 	reason     string
 }
 
@@ -76,25 +77,25 @@ type progress struct {
 type whole struct {
 	news
 	extent extent
-	redone map[string]int // how often what a ref names was undone, to be done again
+	redone map[string]int // how often each ref was undone and will be done again
 
 	recording *checkpoint.RunRecording // nil for a run that is not recorded
-	launched  map[string]time.Time     // when the calls in flight began, by ref; of a run that is recorded
+	launched  map[string]time.Time     // when the calls in flight began, by ref; only of a recorded run
 
 	stood  time.Duration // how far the clock of deadlines is behind
-	paused time.Time     // since when it stands
-	holds  bool          // an operator holds a handler; of the present Ready
+	paused time.Time     // since when the clock stands still
+	holds  bool          // an operator holds a handler, as of the current Ready
 }
 
 // A Start has the values that a run begins with.
 type Start struct {
-	ID         string // of the run; keys of calls and ids of emitted events follow from it
+	ID         string // of the run; keys of calls and ids of emitted events are derived from it
 	Event      model.Event
 	Flow, Key  string
 	State      string         // of the automaton; empty for an entity that no event has reached
-	Shared     map[string]any // of the entity; names that the flow no longer declares are left alone
+	Shared     map[string]any // of the entity; names that the flow no longer declares are ignored
 	Record     bool           // keep what is needed to replay the run; see [checkpoint.RunRecording]
-	Generation int            // how often an operator has retried the run; a higher one than the checkpoint's lets it go on
+	Generation int            // how often an operator has retried the run; a number above the checkpoint's restarts it
 }
 
 // Live has the values that may change during a run. The caller passes it at every step.
@@ -131,34 +132,32 @@ type Verdict struct {
 	Patience time.Duration
 }
 
-// A Attempt is one attempt of a handler that may start now, or the call that asks
-// what became of one.
+// An Attempt is one attempt of a handler that may start now, or the call that verifies one.
 type Attempt struct {
 	Step           *planner.Step // the handler, or its compensation
-	Item           int           // that it is for, from 1, when the handler has a for-each; otherwise 0
-	within         string        // the calls that it is inside of
+	Item           int           // from 1, if the handler has a for-each; otherwise 0
+	within         string        // the calls around it
 	Type           tree.Type     // of Body
-	Verify         bool          // it asks what became of the attempt
-	Attempt        int           // from 1; of a verification, the attempt that it asks about
-	Body           any           // evaluated; may hold [datum.Secret] values; the handler's to change
-	IdempotencyKey string        // the same for all attempts, on any node; another one once the call was undone and is made anew
+	Verify         bool          // it asks the service for the outcome of the attempt
+	Attempt        int           // from 1; a verification has the number of the attempt that it verifies
+	Body           any           // evaluated; may hold [datum.Secret] values; the handler may change it
+	IdempotencyKey string        // the same for all attempts on all nodes; a new one if the call was undone and is made again
 	Timeout        time.Duration // 0: the type decides
 
-	// Beside says that the run does not wait for the call, and may have ended. The handler is left out already. The
-	// caller does not report how the call ends.
+	// Beside says that the run does not wait for the call, and may have ended. The handler is
+	// already skipped, and the caller does not report the outcome.
 	Beside bool
 
-	// Deadline is when the attempt must have ended, by the clock that Ready goes by; zero for
-	// none. It may not begin later.
+	// Deadline is when the attempt must have ended, by the clock of Ready. Zero means none. The
+	// attempt must not begin later.
 	Deadline time.Time
 
-	run  *progress // that it is of
+	run  *progress // the run of the attempt
 	unit unit
 }
 
-// Ref names the task among those of the run that are under way: the path of its
-// handler, with the index of the item when it is for one, and before that the calls of
-// pipelines that it is inside of.
+// Ref names the task among the run's tasks in flight. It is the path of the handler, with the index
+// of the item if there is one. The calls around it come first.
 func (t *Attempt) Ref() string { return t.within + model.RefOf(t.Step.Path, t.Item) }
 
 // An Outcome is how a task ended.
@@ -166,10 +165,11 @@ type Outcome struct {
 	Result model.Result // when Err is nil
 	Err    error        // without the handler's path, which the run adds
 
-	// Probe says that the call was made to find out whether its service is back.
-	// Its failure does not count against the attempts of a critical handler.
+	// Probe says that the call tested whether its service is back. Its failure does not count
+	// against the attempts of a critical handler.
 	Probe bool
 
-	// Ended is when it ended by the clock that Ready goes by; zero for [Live].Now, which may be a later bound of it.
+	// Ended is when the task ended, by the clock of Ready. Zero means [Live].Now, which may be
+	// later.
 	Ended time.Time
 }

@@ -16,29 +16,29 @@ import (
 	"procaas/engine/planner"
 )
 
-// A scope is what the expressions of a run read, and the shared state that they set. What a
-// map here holds is never changed, only replaced: evaluated bodies and the caller may still
-// see it.
+// A scope has the values that a run's expressions read, and the shared state that they set. Maps in
+// it are never changed, only replaced, because evaluated bodies and the caller may still read them.
 type scope struct {
 	plan   *planner.Plan
 	extent *extent
 
-	root    string         // event, or inputs inside of a call
-	origin  map[string]any // what root holds
+	root    string         // event, or inputs inside a call
+	origin  map[string]any // the value of root
 	flow    map[string]any
-	self    map[string]any // the root run; made when the run has begun
+	self    map[string]any // the root run; set when the run has begun
 	shared  map[string]any
 	sources map[string]any
 
-	raw   map[string]json.RawMessage // of shared
+	raw   map[string]json.RawMessage // shared as JSON
 	wrote map[string]bool            // names of shared that handlers have set
 
-	// Of one element of a repeated stage: what the run around it reads, and the element.
+	// Only an element of a repeated stage has the following: the scope of the run around it, and
+	// the element.
 	outer *scope // nil elsewhere
 	at    unit
 }
 
-// env returns the roots that expressions may read.
+// env returns the roots of expressions.
 func (s *scope) env(live Live) datum.Env {
 	if s.outer != nil {
 		return s.elementEnv(live)
@@ -53,7 +53,7 @@ func (s *scope) env(live Live) datum.Env {
 	}
 }
 
-// envOf returns the roots that the calls of a unit may read.
+// envOf returns the roots of expressions in the calls of a unit.
 func (s *scope) envOf(u unit, live Live) datum.Env {
 	env := s.env(live)
 	if u.item > 0 {
@@ -62,9 +62,8 @@ func (s *scope) envOf(u unit, live Live) datum.Env {
 	return env
 }
 
-// elementEnv returns the roots that expressions may read inside of an element: what the
-// run knows, what the element itself has set, and which one it is. What the run knows
-// does not change before all elements are done.
+// elementEnv returns the roots of expressions inside an element: those of the run, what the element
+// itself has set, and the element. The run's values do not change before all elements are done.
 func (s *scope) elementEnv(live Live) datum.Env {
 	env := s.outer.envOf(s.at, live)
 	env[planner.SharedRoot] = both(s.outer.shared, s.shared)
@@ -73,7 +72,7 @@ func (s *scope) elementEnv(live Live) datum.Env {
 	return env
 }
 
-// both joins two mappings, of which the second counts before the first.
+// both merges two mappings. Values of the second win.
 func both(first, second map[string]any) map[string]any {
 	out := make(map[string]any, len(first)+len(second))
 	maps.Copy(out, first)
@@ -81,15 +80,15 @@ func both(first, second map[string]any) map[string]any {
 	return out
 }
 
-// begins makes the root run.
+// begins sets the root run.
 func (s *scope) begins(run string, began time.Time) {
-	if s.outer == nil { // or that of the run around it is read
+	if s.outer == nil { // otherwise that of the run around it is read
 		s.self = map[string]any{"id": run, "pipeline": s.plan.Pipeline.ID, "started": model.TimeData(began)}
 	}
 }
 
-// condition evaluates what must be true; why is for people when it is false. A
-// condition that is not given is true.
+// condition evaluates a condition. why explains to people why it does not hold. A missing condition
+// holds.
 func (s *scope) condition(v *expr.Value, name string, live Live) (holds bool, why string, err error) {
 	if v.IsNull() {
 		return true, "", nil
@@ -109,9 +108,8 @@ func (s *scope) condition(v *expr.Value, name string, live Live) (holds bool, wh
 	return holds, why, nil
 }
 
-// rolledOut reports whether the run is in the handler's share; why is for people.
-// The same value is always in the same place of a hundred, so that a share that
-// grows keeps those that were in it.
+// rolledOut reports whether the run is in the handler's share. why explains it to people. A value
+// always has the same place among 100, so a growing share keeps the runs that it had.
 func (s *scope) rolledOut(step *planner.Step, live Live) (in bool, why string, err error) {
 	if live.Share == nil {
 		return true, "", nil
@@ -130,7 +128,7 @@ func (s *scope) rolledOut(step *planner.Step, live Live) (in bool, why string, e
 	if err != nil {
 		return false, "", fmt.Errorf("rollout: by: %w", err)
 	}
-	const digits = 13 // hexadecimal ones, as many as a float64 holds exactly
+	const digits = 13 // hexadecimal digits, as many as a float64 holds exactly
 	n, err := strconv.ParseUint(model.Digest(step.Path, "rollout", string(raw))[:digits], 16, 64)
 	if err != nil {
 		return false, "", err
@@ -141,7 +139,7 @@ func (s *scope) rolledOut(step *planner.Step, live Live) (in bool, why string, e
 	return false, fmt.Sprintf("rolled out to %g %%, and this run is not among them", percent), nil
 }
 
-// outputs evaluates what the pipeline of a run gives.
+// outputs evaluates the outputs of the run's pipeline.
 func (s *scope) outputs(live Live) (any, error) {
 	p := s.plan.Pipeline
 	if s.outer != nil {
@@ -163,8 +161,8 @@ func (s *scope) outputs(live Live) (any, error) {
 	return outputs, nil
 }
 
-// publish shows the outcome of a handler to the expressions that follow. Of two
-// handlers with one id, the later stage's is seen.
+// publish makes the outcome of a handler visible to later expressions. If two handlers have the
+// same id, the later stage's wins.
 func (s *scope) publish(id string, rec *record) {
 	source := map[string]any{"response": rec.response, "status": nil, "outcome": rec.outcome}
 	if rec.status != 0 {
@@ -173,9 +171,8 @@ func (s *scope) publish(id string, rec *record) {
 	s.sources[id] = source
 }
 
-// assign sets names of the shared state to the values of a mapping, for a handler. A mapping
-// has no order: all its expressions see the state before it. All names are set
-// or none.
+// assign sets names of the shared state from a mapping, for a handler. All expressions see the
+// state before the mapping. Either all names are set or none.
 func (s *scope) assign(rec *record, mapping *expr.Value, live Live) (map[string]any, error) {
 	if len(mapping.Keys()) == 0 {
 		return map[string]any{}, nil
@@ -183,12 +180,12 @@ func (s *scope) assign(rec *record, mapping *expr.Value, live Live) (map[string]
 	return s.assignIn(rec, mapping, s.env(live))
 }
 
-// assignIn is assign with the roots that the expressions may read.
+// assignIn is assign with given roots.
 func (s *scope) assignIn(rec *record, mapping *expr.Value, env datum.Env) (map[string]any, error) {
 	keys, items := mapping.Keys(), mapping.Items()
 	values := make(map[string]any, len(keys))
-	// Copies: bodies that are evaluated and calls in flight may still see the old ones, and an
-	// error in the last name must leave the first as it was.
+	// Copies, because evaluated bodies and calls in flight may still read the old ones, and because
+	// an error in the last name must leave the first unchanged.
 	shared, raws, added := maps.Clone(s.shared), maps.Clone(s.raw), 0
 	for i, k := range keys {
 		value, err := items[i].Eval(env)
@@ -222,7 +219,7 @@ func (s *scope) assignIn(rec *record, mapping *expr.Value, env datum.Env) (map[s
 // maxSeen bounds a value that is kept to explain a decision, in bytes.
 const maxSeen = 1 << 10
 
-// see keeps what the conditions of a handler are about to read and others may change
+// see saves the values that the conditions of a handler are about to read and others may change
 // later, for explanations.
 func (s *scope) see(step *planner.Step, rec *record) {
 	if len(step.Fleeting) == 0 {
@@ -236,8 +233,7 @@ func (s *scope) see(step *planner.Step, rec *record) {
 	}
 }
 
-// kept encodes the names of the flow's shared state that the run wrote; nil when it
-// wrote none.
+// kept encodes the names of the flow's shared state that the run wrote, or returns nil.
 func (s *scope) kept() []byte {
 	kept := map[string]json.RawMessage{}
 	for _, n := range s.plan.Shared {
@@ -251,8 +247,8 @@ func (s *scope) kept() []byte {
 	return model.EncodeJSON(kept)
 }
 
-// restore takes the shared state over. Names that the run has not written are as it
-// found them, which matters to it only until an operator retries it: then it is fresh.
+// restore takes over the shared state. Names that the run has not written keep the values that it
+// found, unless fresh is set, as it is after an operator's retry.
 func (s *scope) restore(c checkpoint.Run, fresh bool) error {
 	for _, n := range s.plan.Shared {
 		wrote := slices.Contains(c.Wrote, n.Name)

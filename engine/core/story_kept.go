@@ -8,15 +8,15 @@ import (
 	"procaas/engine/checkpoint"
 )
 
-// This file keeps what the story of a run is told from: what handlers have replaced in
-// the shared state, and when attempts were made. It belongs to the pure core, as run.go
-// does, and the engine itself reads none of it.
+// This file saves data for the story of a run: values that handlers have replaced in the shared
+// state, and the times of attempts. The engine itself reads none of it. It is in this package
+// because the core must stay pure.
 
-// maxTriesKept is how many attempts of a handler are kept, the last ones: a checkpoint is
-// written with each step, and a handler may be repeated for months.
+// maxTriesKept is how many last attempts of a handler are kept. There is a bound because each step
+// writes a checkpoint, and a handler may be retried for months.
 const maxTriesKept = 10
 
-// replaces keeps what a name was before the handler changed it.
+// replaces saves the value of a name before the handler changed it.
 func (r *record) replaces(name string, was json.RawMessage) {
 	if _, known := r.was[name]; known || slices.Contains(r.wide, name) {
 		return
@@ -32,15 +32,15 @@ func (r *record) replaces(name string, was json.RawMessage) {
 	r.was[name] = was
 }
 
-// tryBegins keeps that an attempt after the first one begins.
+// tryBegins saves the start of an attempt after the first one.
 func (r *record) tryBegins(now time.Time) {
-	// Cloned, here and below: a record that was saved before shares the list.
+	// Cloned, here and below, because a record that was saved before shares the list.
 	tries := r.tries[max(0, len(r.tries)-maxTriesKept+1):]
 	r.tries = append(slices.Clone(tries), checkpoint.Try{Began: now})
 }
 
-// tryFails keeps how an attempt ended. Of a handler with only one attempt, nothing is
-// kept that its record does not say.
+// tryFails saves the end of an attempt. If a handler has one attempt only, its record already says
+// it.
 func (r *record) tryFails(now time.Time) {
 	if len(r.tries) == 0 {
 		r.tries = append(r.tries, checkpoint.Try{Began: r.started})

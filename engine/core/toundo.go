@@ -10,19 +10,19 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file tells what there is to undo when a run gives up.
+// This file finds what a run has to undo when it gives up.
 
-// givesUp reports whether the run starts nothing more, but to undo.
+// givesUp reports whether the run starts nothing more, except to undo.
 func (r *progress) givesUp() bool { return r.failedPath != "" || r.stopping != "" }
 
-// lost reports whether nobody knows how the last call of a handler ended that can be
-// undone. It is made once more, with the same key, though the run gives up: what it has
-// done has to be known, to be undone.
+// lost reports whether the last call of a handler that can be undone has an unknown outcome. The
+// call is repeated with the same key although the run gives up, because the outcome must be known
+// in order to undo it.
 func (r *record) lost(s *planner.Step) bool {
 	return s.Undo != nil && s.Callee == nil && s.Handler.ForEach == nil && r.inFlight()
 }
 
-// firstLost finds a handler of the present stage that is lost; nil when there is none.
+// firstLost returns a lost handler of the current stage, or nil.
 func (r *progress) firstLost() *planner.Step {
 	if r.stage == len(r.plan.Stages) {
 		return nil
@@ -35,8 +35,7 @@ func (r *progress) firstLost() *planner.Step {
 	return nil
 }
 
-// toUndo finds the handler to undo next: the last one that has succeeded; nil when there
-// is none.
+// toUndo returns the handler to undo next, which is the last one that has succeeded, or nil.
 func (r *progress) toUndo() *planner.Step {
 	var last *planner.Step
 	for i, s := range r.plan.Steps {
@@ -45,8 +44,8 @@ func (r *progress) toUndo() *planner.Step {
 			rec.undo != nil && rec.undo.decided() {
 			continue
 		}
-		// Several have no place when they came to have a compensation after they had
-		// succeeded, by a newer definition. Of these, the last declared one is the first.
+		// Several have no rank if a newer definition gave them a compensation after they had
+		// succeeded. Of these, the last declared one is undone first.
 		if last == nil || rec.done >= r.records[last.Position].done {
 			last = s
 		}
@@ -54,14 +53,13 @@ func (r *progress) toUndo() *planner.Step {
 	return last
 }
 
-// hasToUndo reports whether anything is to be undone, or to be found out for that, when the
-// run gives up.
+// hasToUndo reports whether the run has something to undo when it gives up, or must find out.
 func (r *progress) hasToUndo() bool {
 	return r.plan.Undoes && (r.undoing || r.toUndo() != nil || r.firstLost() != nil || r.openCall() != nil)
 }
 
-// openCall finds the last call of a pipeline that has not come to an end, and has
-// something to undo; nil when there is none.
+// openCall returns the last call of a pipeline that has not ended and has something to undo, or
+// nil.
 func (r *progress) openCall() *Run {
 	var open *Run
 	for i, s := range r.plan.Steps {
@@ -80,7 +78,7 @@ func (r *progress) openCall() *Run {
 // A brokenUndo is a compensation that has failed for good.
 type brokenUndo struct{ path, err, class string }
 
-// brokenUndo finds the compensation that the run has failed with; nil when there is none.
+// brokenUndo returns the compensation that has failed the run, or nil.
 func (r *progress) brokenUndo() *brokenUndo {
 	for i, s := range r.plan.Steps {
 		rec := &r.records[i]
@@ -96,12 +94,12 @@ func (r *progress) brokenUndo() *brokenUndo {
 	return nil
 }
 
-// failed returns where and why a run has given up that has ended without success.
+// gaveUp returns where and why a run that ended without success has given up.
 func (r *progress) gaveUp() (path, failure, class string) {
 	if broken := r.brokenUndo(); broken != nil && r.undoing {
 		what := broken.path + ": " + broken.err
 		if strings.Contains(r.failure, what) {
-			return broken.path, r.failure, broken.class // of a call that could not undo its own
+			return broken.path, r.failure, broken.class // of a call that could not undo its own work
 		}
 		after := cmp.Or(r.failure, "the run was cancelled: "+r.stopping)
 		return broken.path, model.CleanText(fmt.Sprintf("%s; it was to be undone after %s", what, after)), broken.class
@@ -109,8 +107,8 @@ func (r *progress) gaveUp() (path, failure, class string) {
 	return r.failedPath, r.failure, r.class
 }
 
-// waitsToUndo returns when a compensation is to be made again, and what it waits for besides
-// that time; zero when none waits.
+// waitsToUndo returns when to retry a compensation, and what it waits for other than that time. It
+// is zero if none waits.
 func (r *progress) waitsToUndo() (due time.Time, cause string) {
 	if sub := r.openCall(); sub != nil {
 		return sub.Next(), sub.Cause()

@@ -7,9 +7,9 @@ import (
 	"procaas/engine/model"
 )
 
-// This file keeps what became of handlers inside of calls that have ended, for people.
+// This file keeps the outcomes of handlers inside ended calls, for people.
 
-// trail is what people are told of a call that has ended: what became of its handlers.
+// trail returns the outcomes of the handlers inside an ended call.
 func (r *progress) trail() []checkpoint.Record {
 	var out []checkpoint.Record
 	for i, s := range r.plan.Steps {
@@ -23,8 +23,8 @@ func (r *progress) trail() []checkpoint.Record {
 	return out
 }
 
-// joinTrails makes one trail of those of many items: of each handler, what became of it
-// in the last item in which it was not skipped, or failed.
+// joinTrails merges the trails of many items. For each handler it keeps the last item in which it
+// was not skipped, or failed.
 func joinTrails(items []record) []checkpoint.Record {
 	var out []checkpoint.Record
 	for i := range items {
@@ -45,14 +45,14 @@ func joinTrails(items []record) []checkpoint.Record {
 	return out
 }
 
-// foldTrail keeps what became of the handlers of an element that is done with those of
-// the others: one record by handler, and not one by element.
+// foldTrail merges the trail of a finished element with those of the others, so that there is one
+// record per handler, not per element.
 func (u unit) foldTrail() {
 	u.of.trail = joinTrails([]record{{trail: u.of.trail}, {trail: u.rec.trail}})
 	u.rec.trail = nil
 }
 
-// leftOut lists what the run has gone on without, each path once, inside of calls, too.
+// leftOut lists what the run has continued without, also inside calls, each path once.
 func (r *progress) leftOut() (out []model.LeftOut) {
 	note := func(path, outcome, reason string) {
 		by := model.LeftBy(outcome, reason)

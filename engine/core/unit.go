@@ -7,22 +7,22 @@ import (
 	"procaas/engine/planner"
 )
 
-// A unit is what makes calls, with the record of what became of them: a handler, or
-// one item of its for-each.
+// A unit is what makes calls: a handler, or one item of its for-each. It has the record of their
+// outcome.
 type unit struct {
 	*planner.Step
 	rec  *record
-	item int     // of the for-each, from 1; 0 for the handler itself
-	of   *record // of the handler; rec unless it is for one item
+	item int     // number of the item, from 1; 0 for the handler itself
+	of   *record // the handler's record; the same as rec if there is no item
 }
 
-// unitOf returns a handler, or its compensation, as what makes calls.
+// unitOf returns the unit of a handler or of its compensation.
 func unitOf(s *planner.Step, rec *record) unit { return unit{Step: s, rec: rec, of: rec} }
 
-// ref names the unit among all of the run, as [Attempt.Ref] does.
+// ref names the unit in the run, like [Attempt.Ref].
 func (u unit) ref() string { return model.RefOf(u.Path, u.item) }
 
-// within says which item an error is about.
+// within adds to an error which item it is about.
 func (u unit) within(err error) error {
 	if u.item == 0 {
 		return err

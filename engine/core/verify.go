@@ -10,11 +10,10 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file asks what became of an attempt that was under way when its node
-// died.
+// This file verifies an attempt that was in flight when its node died.
 
-// ask makes the task of a verification. Its key is not that of the handler's own
-// call: a service that remembers answers by key would give that call's.
+// ask makes the task of a verification. Its key differs from that of the handler's call, because a
+// service that remembers answers by key would return that call's answer.
 func (r *Run) ask(u unit, live Live) (Attempt, bool) {
 	rec := u.rec
 	body, err := u.Handler.Verification().Body.Eval(r.scope.envOf(u, live))
@@ -28,8 +27,8 @@ func (r *Run) ask(u unit, live Live) (Attempt, bool) {
 	return r.launch(u, Attempt{Type: u.Verify, Verify: true, Body: body, IdempotencyKey: key}, live), true
 }
 
-// answered takes the answer to a verification: the handler has succeeded with it,
-// or makes its call again, or the verification itself has failed.
+// answered takes the outcome of a verification. The handler succeeds with it, or repeats its call,
+// or the verification itself has failed.
 func (r *decisions) answered(u unit, o Outcome, live Live) {
 	rec := u.rec
 	rec.asking = false
@@ -45,8 +44,8 @@ func (r *decisions) answered(u unit, o Outcome, live Live) {
 	}
 }
 
-// unanswered repeats a verification that has failed, or gives the handler up.
-// That stays known, so that an operator's retry asks first.
+// unanswered retries a failed verification, or gives the handler up. The outcome stays unknown, so
+// that an operator's retry verifies first.
 func (r *decisions) unanswered(u unit, err error, live Live) {
 	rec := u.rec
 	rec.asked++
@@ -58,8 +57,7 @@ func (r *decisions) unanswered(u unit, err error, live Live) {
 	r.giveUpUnit(u, err, live)
 }
 
-// done returns what a verification says. When it is true, its answer is taken as
-// the handler's own.
+// done returns the result of a verification. If it is true, its answer becomes the handler's own.
 func (r *decisions) done(u unit, o Outcome, live Live) (bool, error) {
 	if o.Err != nil {
 		return false, o.Err
