@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -16,73 +15,72 @@ import (
 
 const decisions = "../../docs/decisions"
 
-// decisionHead is how each decision begins.
-var decisionHead = regexp.MustCompile(`(?s)^# (\d+)\. ([^\n]+)\n\n- Date: (\d{4}-\d\d-\d\d)\n- Status: (.+?)\n- Topic: ([^\n]+)\n\n\*Context\.\* .+\n\*Choice\.\* `)
+// decisionHead is the heading of a decision: its title, and its numbers in brackets.
+var decisionHead = regexp.MustCompile(`^(.+) \((\d+(?:, \d+)*)\)\n\n`)
 
-// A decision is a file of docs/decisions.
+// decisionBody is the text of a decision.
+var decisionBody = regexp.MustCompile(`(?s)^\*\*Problem\.\*\* .+\n\n\*\*Choice\.\*\* .+\n\n\*\*Cost\.\*\* `)
+
+// A decision is a section of a page in docs/decisions. One that continues or replaces others has their numbers too.
 type decision struct {
-	number                     int
-	file, title, status, topic string
+	page, topic, title, numbers string
 }
 
 func readDecisions(t *testing.T) (all []decision) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(decisions, "[0-9]*.md"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no decisions in %s: %v", decisions, err)
+	pages, err := filepath.Glob(filepath.Join(decisions, "*.md"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	for _, page := range pages {
+		if filepath.Base(page) == "README.md" {
+			continue
+		}
+		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := decisionHead.FindStringSubmatch(string(text))
-		if m == nil {
-			t.Errorf("%s: want a title with its number, Date, Status, Topic, and then *Context.* and *Choice.*", file)
-			continue
+		parts := strings.Split(string(text), "\n## ")
+		topic, titled := strings.CutPrefix(strings.SplitN(parts[0], "\n", 2)[0], "# ")
+		if !titled || len(parts) == 1 {
+			t.Errorf("%s: want a topic as its title, and a section for each decision", page)
 		}
-		n, _ := strconv.Atoi(m[1])
-		if want := fmt.Sprintf("%04d-", n); !strings.HasPrefix(filepath.Base(file), want) {
-			t.Errorf("%s: the title has the number %d", file, n)
+		for _, part := range parts[1:] {
+			m := decisionHead.FindStringSubmatch(part)
+			if m == nil || !decisionBody.MatchString(part[len(m[0]):]) {
+				t.Errorf("%s: want a title with numbers, Problem, Choice and Cost, have %q", page, strings.SplitN(part, "\n", 2)[0])
+				continue
+			}
+			all = append(all, decision{filepath.Base(page), topic, m[1], m[2]})
 		}
-		all = append(all, decision{
-			number: n, file: filepath.Base(file), title: m[2], status: strings.Join(strings.Fields(m[4]), " "),
-			topic: m[5],
-		})
+	}
+	if len(all) == 0 {
+		t.Fatalf("no decisions in %s", decisions)
 	}
 	return all
 }
 
-// TestDecisionsAreIndexed holds docs/decisions/README.md against the files beside it.
+// TestDecisionsAreIndexed holds docs/decisions/README.md against the pages beside it.
 func TestDecisionsAreIndexed(t *testing.T) {
 	t.Parallel()
-	all := readDecisions(t)
-	var topics []string
-	lines := map[string][]string{}
-	for i, d := range all {
-		if i > 0 && d.number <= all[i-1].number {
-			t.Errorf("%s and %s have one number", all[i-1].file, d.file)
-		}
-		topic, note := d.topic, ""
-		switch status, rest, changed := strings.Cut(d.status, ", changed by "); {
-		case strings.HasPrefix(d.status, "replaced by "):
-			topic, note = "Replaced", " ("+d.status+")"
-		case status != "accepted":
-			t.Errorf(`%s: want the status "accepted", "accepted, changed by …" or "replaced by …", have %q`, d.file, d.status)
-		case changed:
-			note = " (changed by " + strings.Join(decisionLink.FindAllString(rest, -1), ", ") + ")"
-		}
-		if lines[topic] == nil && topic != "Replaced" {
-			topics = append(topics, topic)
-		}
-		lines[topic] = append(lines[topic], fmt.Sprintf("- [%d. %s](%s)%s\n", d.number, d.title, d.file, note))
-	}
 	var index strings.Builder
-	index.WriteString("# Decisions\n\nThe reasons of the design, one file per decision: the problem (context), what we chose, and what that costs. A decision without\n" +
-		"a note still holds as it is written. \"Changed by\" names later decisions that change a part of it. `make golden` writes this page.\n" +
+	index.WriteString("# Decisions\n\nWhy things are as they are: the problem, the choice and its cost. The numbers after a title are those of its\n" +
+		"decisions, which code and pages name. `make golden` writes this page.\n" +
 		"[CONTRIBUTING](../../.github/CONTRIBUTING.md) says how to add a decision.\n")
-	for _, topic := range append(topics, "Replaced") {
-		fmt.Fprintf(&index, "\n## %s\n\n%s", topic, strings.Join(lines[topic], ""))
+	topic, numbers := "", map[string]string{} // titles by number
+	for _, d := range readDecisions(t) {
+		if d.topic != topic {
+			topic = d.topic
+			fmt.Fprintf(&index, "\n## [%s](%s)\n\n", topic, d.page)
+		}
+		heading := fmt.Sprintf("%s (%s)", d.title, d.numbers)
+		fmt.Fprintf(&index, "- [%s](%s#%s): %s\n", d.title, d.page, anchor(heading), d.numbers)
+		for number := range strings.SplitSeq(d.numbers, ", ") {
+			if other, found := numbers[number]; found {
+				t.Errorf("%q and %q have the number %s", other, d.title, number)
+			}
+			numbers[number] = d.title
+		}
 	}
 	page := filepath.Join(decisions, "README.md")
 	if *update {
@@ -91,23 +89,21 @@ func TestDecisionsAreIndexed(t *testing.T) {
 		}
 	}
 	if have, err := os.ReadFile(page); err != nil || string(have) != index.String() {
-		t.Errorf("%s is not the index of the files beside it (%v): make golden writes it", page, err)
+		t.Errorf("%s is not the index of the pages beside it (%v): make golden writes it", page, err)
 	}
 }
 
-var (
-	decisionLink = regexp.MustCompile(`\[\d+\]\([^)]+\)`)
-	// decisionNamed finds decisions where code and pages name them.
-	decisionNamed   = regexp.MustCompile(`(?i)\bdecisions? (\d+)\b(?:(?: and| or) (\d+)\b)?|DESIGN\.md (\d+)\b`)
-	decisionSection = regexp.MustCompile(`(?m)^## (\d+)\. `)
-)
+// decisionNamed finds decisions where code and pages name them.
+var decisionNamed = regexp.MustCompile(`(?i)\bdecisions? (\d+)\b(?:(?: and| or) (\d+)\b)?`)
 
 // TestDecisionsThatAreNamedAreThere looks for the decisions that code and pages name.
 func TestDecisionsThatAreNamedAreThere(t *testing.T) {
 	t.Parallel()
 	there := map[string]bool{}
 	for _, d := range readDecisions(t) {
-		there[strconv.Itoa(d.number)] = true
+		for number := range strings.SplitSeq(d.numbers, ", ") {
+			there[number] = true
+		}
 	}
 	files, err := source.Files([]string{"../.."}, nil, func(name string) bool {
 		return slices.Contains([]string{".go", ".md", ".sql", ".yaml"}, filepath.Ext(name))
@@ -116,11 +112,6 @@ func TestDecisionsThatAreNamedAreThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	files = slices.DeleteFunc(files, func(f diag.File) bool { return strings.Contains(f.Name, "node_modules/") })
-	for _, f := range files {
-		for _, m := range decisionSection.FindAllSubmatch(f.Data, -1) { // those of engine/DESIGN.md are to be moved
-			there[string(m[1])] = there[string(m[1])] || filepath.Base(f.Name) == "DESIGN.md"
-		}
-	}
 	for _, f := range files {
 		for _, m := range decisionNamed.FindAllSubmatch(f.Data, -1) {
 			for _, number := range m[1:] {

@@ -92,6 +92,11 @@ var (
 	notAnchor = regexp.MustCompile(`[^\w\- ]`)
 )
 
+// anchor returns the name by which links lead to a heading.
+func anchor(heading string) string {
+	return strings.ReplaceAll(notAnchor.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
+}
+
 // TestLinksLeadSomewhere follows all links within the repository.
 func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
@@ -104,8 +109,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	anchors := map[string][]string{} // by page
 	for _, p := range pages {
 		for _, h := range heading.FindAllStringSubmatch(string(p.Data), -1) {
-			anchor := strings.ReplaceAll(notAnchor.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-")
-			anchors[filepath.Clean(p.Name)] = append(anchors[filepath.Clean(p.Name)], anchor)
+			anchors[filepath.Clean(p.Name)] = append(anchors[filepath.Clean(p.Name)], anchor(h[1]))
 		}
 	}
 	followed := 0
