@@ -48,6 +48,7 @@ func Read(files []diag.File, types []tree.Type, read func(name string) ([]byte, 
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b diag.File) int { return cmp.Compare(a.Name, b.Name) })
 	files = slices.CompactFunc(files, func(a, b diag.File) bool { return a.Name == b.Name })
+	owners, files := codeOwnersOf(files)
 	s := &Set{Given: make([]*Reading, len(files)), read: read}
 	diag.InParallel(len(files), new(diag.Reporter), func(i int, _ *diag.Reporter) { s.Given[i] = readFile(files[i]) })
 	templates := mouldsOf(s.Given)
@@ -62,10 +63,16 @@ func Read(files []diag.File, types []tree.Type, read func(name string) ([]byte, 
 		case file.broken():
 			s.Documents = append(s.Documents, nil)
 		case !file.Foreign:
+			s.own(file, owners)
 			s.Documents = append(s.Documents, file.doc)
 		}
 	}
 	s.Found = append(found, s.Found...)
+	for _, o := range owners {
+		if o.used { // others change nothing here, so they make no other version
+			files = append(files, o.file)
+		}
+	}
 	s.Files = s.withReferred(files)
 	return s
 }

@@ -167,7 +167,8 @@ handlers:
 		Code:  Contribution,
 		Title: "contribution without consent",
 		Why: "A pipeline that has an owner belongs to that owner's runs. Handlers of others join it only as its contributions say, so that nobody " +
-			"else changes what later stages read, or makes runs fail.",
+			"else changes what later stages read, or makes runs fail. For the same reason, a file may not name an owner that a CODEOWNERS " +
+			"file lists for other files only.",
 		Before: `pipelines:
   - id: new-order
     owner: team-core

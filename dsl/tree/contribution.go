@@ -117,29 +117,30 @@ func (h *Handler) inOwnName(result *expr.Value) *expr.Value {
 
 // OwnAll gives what the document declares without an owner to the owner of the document.
 func (d *Document) OwnAll() {
-	if d.Owner == "" {
-		return
-	}
-	own := func(owner *string) { *owner = cmp.Or(*owner, d.Owner) }
+	d.EachOwner(func(owner *string, _ diag.Span) { *owner = cmp.Or(*owner, d.Owner) })
+}
+
+// EachOwner visits the owners of what the document declares, and their places.
+func (d *Document) EachOwner(visit func(owner *string, at diag.Span)) {
 	for _, e := range d.Events {
-		own(&e.Owner)
+		visit(&e.Owner, e.PlaceOf("owner", e.Span))
 	}
 	for _, s := range d.Services {
-		own(&s.Owner)
+		visit(&s.Owner, s.PlaceOf("owner", s.Span))
 	}
 	for _, f := range d.Flows {
-		own(&f.Owner)
+		visit(&f.Owner, f.PlaceOf("owner", f.Span))
 	}
 	for _, p := range d.Pipelines {
-		own(&p.Owner)
+		visit(&p.Owner, p.PlaceOf("owner", p.Span))
 	}
 	for _, h := range d.Handlers {
-		own(&h.Owner)
+		visit(&h.Owner, h.PlaceOf("owner", h.Span))
 	}
 	for _, m := range d.ShardMaps {
-		own(&m.Owner)
+		visit(&m.Owner, m.PlaceOf("owner", m.Span))
 	}
 	for _, c := range d.Clusters {
-		own(&c.Owner)
+		visit(&c.Owner, c.PlaceOf("owner", c.Span))
 	}
 }

@@ -91,7 +91,8 @@ func (b *Bundle) On(eventType string) []*Pipeline { return b.Index.Serving[event
 
 // A Document is the top level of one file.
 type Document struct {
-	// Owner is the team that looks after everything in the file that names no owner itself.
+	// Owner is the team that looks after everything in the file that names no owner itself. Without it, it is the
+	// first owner of the file in CODEOWNERS.
 	Owner string `yaml:"owner"`
 
 	// Services lists whom handlers may call. When any are declared, requests

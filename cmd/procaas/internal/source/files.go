@@ -12,13 +12,14 @@ import (
 	"strings"
 
 	"procaas/cmd/procaas/internal/cli"
+	"procaas/dsl/decode"
 	"procaas/dsl/diag"
 )
 
 // IsPipeline reports whether a file belongs to a bundle: YAML that is neither
-// a test nor a stub service.
+// a test nor a stub service, or a CODEOWNERS file.
 func IsPipeline(name string) bool {
-	return IsYAML(name) && !strings.Contains(name, ".test.") && !IsStub(name)
+	return IsYAML(name) && !strings.Contains(name, ".test.") && !IsStub(name) || decode.IsCodeOwners(name)
 }
 
 // Stdin is the name of what comes from standard input.
@@ -157,21 +158,45 @@ func FS(fsys fs.FS, want func(string) bool) ([]diag.File, error) {
 
 // Pipelines reads the files below paths that are pipelines; none is an error.
 func Pipelines(paths []string, stdin io.Reader) ([]diag.File, error) {
-	return pipelinesIn(openGiven, paths, stdin)
+	return pipelinesIn(openGiven, TreesOf(paths), paths, stdin)
 }
 
 // PipelinesIn is Pipelines for paths in trees.
 func PipelinesIn(t Trees, paths []string, stdin io.Reader) ([]diag.File, error) {
-	return pipelinesIn(t.Enter, paths, stdin)
+	return pipelinesIn(t.Enter, t, paths, stdin)
 }
 
-func pipelinesIn(open opener, paths []string, stdin io.Reader) ([]diag.File, error) {
+func pipelinesIn(open opener, t Trees, paths []string, stdin io.Reader) ([]diag.File, error) {
 	files, err := FilesIn(open, paths, stdin, IsPipeline)
-	if err == nil && len(files) == 0 {
+	if err == nil && !slices.ContainsFunc(files, func(f diag.File) bool { return !decode.IsCodeOwners(f.Name) }) {
 		err = fmt.Errorf("no pipeline files (*.yaml, *.yml) in %s", strings.Join(paths, ", "))
+	}
+	if err == nil {
+		files, err = t.withCodeOwners(files)
 	}
 	if err != nil {
 		return nil, cli.Usage(err)
+	}
+	return files, nil
+}
+
+// withCodeOwners adds the CODEOWNERS files at the usual places of the trees, also of hidden directories.
+func (t Trees) withCodeOwners(files []diag.File) ([]diag.File, error) {
+	for _, dir := range t {
+		for _, place := range decode.CodeOwnersPlaces {
+			name := filepath.ToSlash(filepath.Join(dir, place))
+			if slices.ContainsFunc(files, func(f diag.File) bool { return f.Name == name }) {
+				continue
+			}
+			data, err := t.Read(name)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			files = append(files, diag.File{Name: name, ID: place, Data: data})
+		}
 	}
 	return files, nil
 }
