@@ -419,8 +419,8 @@ func TestRunWaitsForAServiceDuringAnotherCall(t *testing.T) {
 	})
 }
 
-// A process that starts after a crash has the runs of before in hand. It need not find out anew how many calls at once
-// the service takes.
+// A process that starts after a crash has the runs of before in hand. It need not find out anew how
+// many calls at once the service takes.
 func TestANewProcessBeginsWithTheLimitsOfBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -20,8 +20,8 @@ pipelines:
     stages: [{id: a, handlers: [{id: sleep, step: {}}]}]
 `
 
-// When the calls come to one of two nodes, the other one lends its part of the limit within a second, and has it back when
-// calls come to it.
+// When the calls come to one of two nodes, the other one lends its part of the limit within a
+// second, and has it back when calls come to it.
 func TestAnIdleNodeLendsItsPartOfALimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

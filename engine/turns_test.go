@@ -21,7 +21,8 @@ pipelines:
     stages: [{id: s, handlers: [{id: one, step: {}}]}]
 `
 
-// A flood of one pipeline makes no event of another wait behind it, on the node that takes the flood in and on others.
+// A flood of one pipeline makes no event of another wait behind it, on the node that takes the
+// flood in and on others.
 func TestAFloodPassesNobodyBy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

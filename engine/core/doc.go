@@ -1,10 +1,13 @@
-// Package core decides what a run does next. A [Run] is one event's way through a plan. It reads no clock, starts no
-// goroutine and does no I/O. The caller passes in what happened, and asks what may start. Start reading here:
+// Package core decides what a run does next. A [Run] is one event's way through a plan. It reads no
+// clock, starts no goroutine and does no I/O. The caller passes in what happened, and asks what may
+// start. Start reading here:
 //
 //   - run.go has the types: the progress of a run, the decisions about it, and its calls in flight.
-//   - ready.go advances through the stages. attempt.go decides whether a handler may start: switches, conditions, the guard.
+//   - ready.go advances through the stages. attempt.go decides whether a handler may start:
+//     switches, conditions, the guard.
 //   - outcome.go handles results, onerror.go handles errors, and retry.go computes delays.
-//   - each.go repeats handlers for items, call.go runs pipelines inside others, and await.go waits for events.
+//   - each.go repeats handlers for items, call.go runs pipelines inside others, and await.go waits
+//     for events.
 //   - compensate.go undoes a run that gives up. toundo.go finds what there is to undo.
 //   - keys.go makes the keys of calls and the ids of events.
 //   - scope.go provides the values of expressions, and sets the shared state.

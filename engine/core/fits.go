@@ -147,7 +147,8 @@ func branchOf(s *planner.Step) int {
 	return s.Handler.Branch.Number()
 }
 
-// early returns the wait of a handler that should have waited for an undecided one, or nil.
+// early returns the edge from an undecided handler that a reached handler should have waited for,
+// or nil.
 func (f *fitting) early(s *planner.Step) *planner.Edge {
 	for i, e := range s.After {
 		if f.goesOn(e.From) {

@@ -120,7 +120,7 @@ func (r *progress) Cause() string {
 		})
 	}
 	if retry != "" && len(causes) == 0 {
-		causes = append(causes, retry) // one is enough: the number of causes must not grow with the combinations of handlers
+		causes = append(causes, retry) // only one: the number of causes must not grow with the sets of handlers
 	}
 	return strings.Join(causes, ",")
 }

@@ -211,7 +211,8 @@ func (r *Run) Withdraw(ref string, now time.Time) {
 	}
 	rec := u.rec
 	if !rec.asking {
-		rec.attempts-- // it was counted when Ready returned it; a verification has the number of the attempt that it verifies
+		// Ready counted it. A verification has the number of the attempt that it verifies.
+		rec.attempts--
 	}
 	rec.underway, rec.asking = false, false
 	if rec.attempts > 0 && !rec.blind {

@@ -204,7 +204,7 @@ func (r *Run) redrive() {
 	}
 	r.status, r.failedPath, r.failure, r.class = model.Running, "", "", ""
 	r.clock, r.stageClock = time.Time{}, time.Time{} // an operator's retry gets the full time again
-	r.extent.parts = 0                               // finished parts stay, and the remaining ones get the full bound again
+	r.extent.parts = 0                               // the remaining parts get the full bound again
 	r.touch()
 	for _, s := range r.plan.Steps {
 		rec := &r.records[s.Position]

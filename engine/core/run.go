@@ -10,8 +10,8 @@ import (
 	"procaas/engine/planner"
 )
 
-// A Run is one event's way through a pipeline. It does no I/O, starts no goroutine and reads no clock. Tell it what
-// happened, and ask it what to do.
+// A Run is one event's way through a pipeline. It does no I/O, starts no goroutine and reads no
+// clock. Tell it what happened, and ask it what to do.
 //
 // The caller's loop is
 //
@@ -20,10 +20,11 @@ import (
 //	start(tasks)               // and for each that ends:
 //	run.Finish(path, o, live)  // then from the top
 //
-// The caller must save [Run.Change] and [Run.TakeEmits] in one transaction BEFORE it starts the tasks from [Run.Ready].
-// It may save later if [Run.MustSave] is false. It must report the end of each task with [Run.Finish], and never start
-// a task twice in one process. Then a crash may repeat a call, but never skip one. If a save fails for good, drop the
-// run, because it is ahead of the store. A run is not safe for concurrent use.
+// The caller must save [Run.Change] and [Run.TakeEmits] in one transaction BEFORE it starts the
+// tasks from [Run.Ready]. It may save later if [Run.MustSave] is false. It must report the end of
+// each task with [Run.Finish], and never start a task twice in one process. Then a crash may repeat
+// a call, but never skip one. If a save fails for good, drop the run, because it is ahead of the
+// store. A run is not safe for concurrent use.
 type Run struct {
 	// Room is memory for the records of the next checkpoint. Between two checkpoints, the caller
 	// may lend it to another run.
@@ -35,8 +36,8 @@ type Run struct {
 	settled  bool
 }
 
-// decisions are the rules for handlers: whether they run, and what follows from results and errors. They start nothing,
-// and do not know the calls in flight.
+// decisions are the rules for handlers: whether they run, and what follows from results and errors.
+// They start nothing, and do not know the calls in flight.
 type decisions struct {
 	progress
 
@@ -103,18 +104,20 @@ type Live struct {
 	Now     time.Time      // by the store's clock, which also tells when a parked run is due
 	Configs map[string]any // what expressions read as configs
 
-	// Off reports whether a handler is switched off now, and why. nil switches none off. The run calls it often and early,
-	// so it must be cheap and must not use up a limit. A handler that is off is skipped at once, and other handlers do not
-	// wait for it, unless it has a fallback result.
+	// Off reports whether a handler is switched off now, and why. nil switches none off. The run
+	// calls it often and early, so it must be cheap and must not use up a limit. A handler that is
+	// off is skipped at once, and other handlers do not wait for it, unless it has a fallback
+	// result.
 	Off func(*planner.Step) (reason string, off bool)
 
 	// Share returns the percentage of runs that include a handler. ok is false, or Share is nil, if all runs include it.
 	Share func(*planner.Step) (percent float64, ok bool)
 
-	// Guard decides whether a call may start now. [Attempt.Ref] names the handler or one item of its for-each. nil allows
-	// all calls. The run asks Guard last, so Guard may take a token of a limit. It asks again at each Ready, so Guard must
-	// remember its grants. Due is when a retry became due, and zero for a first attempt. Guard skips a critical handler
-	// only if an operator has forced it.
+	// Guard decides whether a call may start now. [Attempt.Ref] names the handler or one item of
+	// its for-each. nil allows all calls. The run asks Guard last, so Guard may take a token of a
+	// limit. It asks again at each Ready, so Guard must remember its grants. Due is when a retry
+	// became due, and zero for a first attempt. Guard skips a critical handler only if an operator
+	// has forced it.
 	Guard func(s *planner.Step, ref string, due time.Time) Verdict
 }
 
@@ -124,9 +127,11 @@ type Verdict struct {
 	Hold   time.Time // park the run and ask again at this time; zero: do not hold
 	Cause  string    // what it waits for, in addition to the time; see [model.Change]
 	People bool      // an operator holds or limits it; deadlines stand still meanwhile
-	Turn   bool      // it only waits for its turn; deadlines stand still meanwhile if an operator has held the run before
-	Reason string    // why, for people
-	Beside bool      // with Skip: give the call all the same, as an [Attempt] beside the run
+	// Turn says that it only waits for its turn. Deadlines stand still meanwhile if an operator has
+	// held the run before.
+	Turn   bool
+	Reason string // why, for people
+	Beside bool   // with Skip: give the call all the same, as an [Attempt] beside the run
 
 	// Patience is how long a handler that is not critical is held before it is left out. 0 is forever.
 	Patience time.Duration
@@ -134,14 +139,16 @@ type Verdict struct {
 
 // An Attempt is one attempt of a handler that may start now, or the call that verifies one.
 type Attempt struct {
-	Step           *planner.Step // the handler, or its compensation
-	Item           int           // from 1, if the handler has a for-each; otherwise 0
-	within         string        // the calls around it
-	Type           tree.Type     // of Body
-	Verify         bool          // it asks the service for the outcome of the attempt
-	Attempt        int           // from 1; a verification has the number of the attempt that it verifies
-	Body           any           // evaluated; may hold [datum.Secret] values; the handler may change it
-	IdempotencyKey string        // the same for all attempts on all nodes; a new one if the call was undone and is made again
+	Step    *planner.Step // the handler, or its compensation
+	Item    int           // from 1, if the handler has a for-each; otherwise 0
+	within  string        // the calls around it
+	Type    tree.Type     // of Body
+	Verify  bool          // it asks the service for the outcome of the attempt
+	Attempt int           // from 1; a verification has the number of the attempt that it verifies
+	Body    any           // evaluated; may hold [datum.Secret] values; the handler may change it
+	// IdempotencyKey is the same for all attempts on all nodes. A call that was undone and is made
+	// again has a new one.
+	IdempotencyKey string
 	Timeout        time.Duration // 0: the type decides
 
 	// Beside says that the run does not wait for the call, and may have ended. The handler is

@@ -7,83 +7,83 @@ import (
 	"procaas/engine/model"
 )
 
-// This file is the part of the ports that speaks of who may change what, and of
-// who has.
+// This file has the ports for access and for the audit.
 
-// Tokens keeps who may call the API. They are settings: their changes move the
-// revision of the settings.
+// Tokens stores the tokens of the API. They are settings, so a change gives the settings a new
+// revision.
 type Tokens interface {
-	// AllTokens reads all tokens by their names, those that are revoked or expired
-	// included, and the revision of the settings.
+	// AllTokens reads all tokens, ordered by name, including revoked and expired ones. It also
+	// returns the revision of the settings.
 	AllTokens(ctx context.Context) (map[string]Setting, int64, error)
 
-	// SetToken stores a token as [Settings].SetConfig does a setting. Its hash is
-	// kept beside the value, so that it never gets into the audit; empty lets
-	// nobody in.
+	// SetToken stores a token like [Settings].SetConfig. The hash is stored beside the value, so it
+	// never gets into the audit. An empty hash lets nobody in.
 	SetToken(ctx context.Context, name string, value, hash []byte, ifRevision int64, by Actor) (int64, error)
 }
 
-// Audits keeps who changed what. Records are written with what they tell of, in
-// one transaction, and are never changed. They are a chain, in the order of their
-// revisions, which have no gaps: see [Audited.ChainHash].
+// Audits stores who changed what. A record is written in the transaction of its change, and never
+// changes. The records are a chain in the order of their revisions, which have no gaps: see
+// [Audited.ChainHash].
 type Audits interface {
-	// Audit reads the records that a filter chooses, the last one first.
+	// Audit reads the records that a filter chooses, newest first.
 	Audit(ctx context.Context, f AuditFilter) ([]Audited, error)
 
-	// VerifyAudit follows the chain of each database from its oldest record to its
-	// last one. kept are hashes to look for.
+	// VerifyAudit follows the chain of each database from its oldest record to its newest. kept are
+	// hashes to look for.
 	VerifyAudit(ctx context.Context, kept []string) ([]AuditChain, error)
 
-	// ForgetAudit removes a bounded part of the records that are older than keep, the
-	// first revisions first, all but the last one; more tells that there may be more
-	// of them. The hash of the last one removed is kept, since the next one builds on
-	// it. Nothing else removes records: the databases refuse it.
+	// ForgetAudit removes a limited number of records older than keep, oldest first, but never the
+	// last one. more reports that there may be others. It keeps the hash of the last removed
+	// record, because the next record builds on it. The databases refuse to remove records in any
+	// other way.
 	ForgetAudit(ctx context.Context, keep time.Duration) (more bool, err error)
 }
 
-// An AuditFilter chooses audit records. Empty fields choose all but Limit, which
-// is needed.
+// An AuditFilter chooses audit records. Empty fields choose all, except Limit, which is required.
 type AuditFilter struct {
 	Kind   string
-	Name   string // of what was changed, or a path above it
+	Name   string // of the changed thing, or a path above it
 	By     string
-	Since  time.Time // changed then or later
-	Until  time.Time // changed before
-	Before int64     // a revision
+	Since  time.Time // changed at this time or later
+	Until  time.Time // changed before this time
+	Before int64     // only lower revisions
 	Limit  int
 }
 
-// An Audited is a change that an operator made.
+// An Audited is the record of an operator's change.
 type Audited struct {
 	Revision int64
 	Changed  time.Time
 	By       Actor
 	Kind     string // one of the kinds below
-	Name     string // of the setting, service or token, the path of the control or handler, the id of the run; empty for a definition
-	Before   []byte // JSON; empty when there was nothing
-	After    []byte // JSON; null when there is nothing any more
-	Hash     []byte // of this record and the chain before it; empty for one from before there were chains
+	// Name is that of the setting, service or token, the path of the control or handler, or the id
+	// of the run. It is empty for a definition.
+	Name   string
+	Before []byte // JSON; empty if there was nothing
+	After  []byte // JSON; null if it was removed
+	Hash   []byte // of this record and the chain before it; empty if it is older than the chain
 }
 
-// The kinds of changes that are audited.
+// These are the kinds of audited changes.
 const (
 	AuditCanary     = "canary"  // a new version was tried on a share of the keys; the name is the version
 	AuditCluster    = "cluster" // a lever of a cluster, or moves of its partitions
 	AuditConfig     = "config"
 	AuditControl    = "control"
 	AuditDefinition = "definition" // before and after are hashes
-	AuditEvent      = "event"      // somebody submitted an event by hand, in the console; the name is its run
-	AuditFallback   = "fallback"   // a handler, or a service, went out of the flow or came back
-	AuditInbox      = "inbox"      // slots move from one cluster of the inbox to another; the name is the move's
-	AuditQueue      = "queue"      // the mode of a type of tasks, whose name is the record's
-	AuditRefusal    = "refusal"    // a token tried what it may not; the name is the call, after says why
+	AuditEvent      = "event"      // an event submitted by hand in the console; the name is its run
+	AuditFallback   = "fallback"   // fallback turned a handler or a service off or on
+	AuditInbox      = "inbox"      // slots move from one database of the inbox to another; the name is that of the move
+	AuditQueue      = "queue"      // the mode of a task type; the name is the type
+	AuditRefusal    = "refusal"    // a token tried a call without permission; the name is the call, After says why
 	AuditRun        = "run"        // before and after are an [AuditedRun]
-	AuditShard      = "shard"      // of a shard map: closed, opened, drained or enrolled; a placement was split or merged
-	AuditToken      = "token"      // before and after are without the hash
-	AuditTransfer   = "transfer"   // an order to the transfer between shards whose id is the name
+	// a shard of a map was closed, opened, drained or enrolled, or a placement was split or merged
+	AuditShard    = "shard"
+	AuditToken    = "token"    // Before and After are without the hash
+	AuditTransfer = "transfer" // an order to a transfer between shards; the name is its id
 )
 
-// AuditKinds lists them.
+// AuditKinds lists the kinds.
 func AuditKinds() []string {
 	return []string{
 		AuditCanary, AuditCluster, AuditConfig, AuditControl, AuditDefinition, AuditEvent, AuditFallback, AuditInbox, AuditQueue, AuditRefusal,
@@ -91,8 +91,7 @@ func AuditKinds() []string {
 	}
 }
 
-// AuditText makes a text, such as a hash, what an [Audited] keeps; an empty one
-// is nothing.
+// AuditText encodes a text, such as a hash, for an [Audited]. An empty text becomes nil.
 func AuditText(text string) []byte {
 	if text == "" {
 		return nil
@@ -100,41 +99,41 @@ func AuditText(text string) []byte {
 	return model.EncodeJSON(text)
 }
 
-// AuditRemoved is what an [Audited] keeps as After of what was removed.
+// AuditRemoved is the After of something that was removed.
 func AuditRemoved() []byte { return []byte("null") }
 
-// An AuditedRun is what an [Audited] keeps of a run that an operator retried,
-// cancelled or moved.
+// An AuditedRun is what an [Audited] stores about a run that an operator retried, cancelled or
+// moved.
 type AuditedRun struct {
 	Pipeline   string       `json:"pipeline"`
 	Status     model.Status `json:"status"`
 	Cancelling bool         `json:"cancelling,omitempty"` // its node will end it
-	Undoing    bool         `json:"undoing,omitempty"`    // it will undo what it has done, and end
+	Undoing    bool         `json:"undoing,omitempty"`    // it will undo what it has done, then end
 	Generation int          `json:"generation"`
 	FailedPath string       `json:"failed_handler,omitempty"`
 	ErrorClass string       `json:"error_class,omitempty"`
-	Error      string       `json:"error,omitempty"`       // which a retry takes from the run
-	Bundle     string       `json:"bundle,omitempty"`      // of one that is moved
-	MigratesTo string       `json:"migrates_to,omitempty"` // its node will move it
-	MakesUp    string       `json:"makes_up,omitempty"`    // the handler that it does after it had ended
-	RerunOf    string       `json:"rerun_of,omitempty"`    // the run that it runs again
-	RerunFrom  string       `json:"rerun_from,omitempty"`  // the stage from which it does; empty for the first
+	Error      string       `json:"error,omitempty"`       // removed by a retry
+	Bundle     string       `json:"bundle,omitempty"`      // of a moved run
+	MigratesTo string       `json:"migrates_to,omitempty"` // its node will move it to this definition
+	MakesUp    string       `json:"makes_up,omitempty"`    // the handler that it makes up for after its end
+	RerunOf    string       `json:"rerun_of,omitempty"`    // the run that it repeats
+	RerunFrom  string       `json:"rerun_from,omitempty"`  // the stage from which it repeats; empty for the first
 }
 
-// Retried makes the record of a retry of the run by an operator; the revision is
-// the store's.
+// Retried makes the record of an operator's retry of the run. The store sets the revision.
 func (r AuditedRun) Retried(id string, by Actor) Audited {
 	after := AuditedRun{Pipeline: r.Pipeline, Status: model.Waiting, Generation: r.Generation + 1}
 	return Audited{Kind: AuditRun, Name: id, By: by, Before: model.EncodeJSON(r), After: model.EncodeJSON(after)}
 }
 
-// MadeUp does so for a handler that the run makes up.
+// MadeUp makes the record of making up for a handler.
 func (r AuditedRun) MadeUp(m MakeUp, by Actor) Audited {
 	after := AuditedRun{Pipeline: r.Pipeline, Status: model.Waiting, Generation: r.Generation + 1, MakesUp: m.Path}
 	return Audited{Kind: AuditRun, Name: m.Run, By: by, Before: model.EncodeJSON(r), After: model.EncodeJSON(after)}
 }
 
-// Rerun makes the record of a run that runs another one again, when the event is of such a one. It tells of the new run.
+// Rerun makes the record of a rerun. is reports whether the event belongs to one. The record is
+// about the new run.
 func Rerun(in model.Intake) (record Audited, is bool) {
 	r := in.Event.Rerun
 	if r == nil {
@@ -144,7 +143,7 @@ func Rerun(in model.Intake) (record Audited, is bool) {
 	return Audited{Kind: AuditRun, Name: in.ID, By: Actor{Name: r.By, Reason: r.Reason}, After: model.EncodeJSON(after)}, true
 }
 
-// Cancelled does so for a cancellation.
+// Cancelled makes the record of a cancellation.
 func (r AuditedRun) Cancelled(id string, by Actor) Audited {
 	after := r
 	if after.Cancelling = r.Status == model.Running; !after.Cancelling {
@@ -153,14 +152,14 @@ func (r AuditedRun) Cancelled(id string, by Actor) Audited {
 	return Audited{Kind: AuditRun, Name: id, By: by, Before: model.EncodeJSON(r), After: model.EncodeJSON(after)}
 }
 
-// Undone does so for a cancellation by which the run undoes what it has done first.
+// Undone makes the record of a cancellation that first undoes what the run has done.
 func (r AuditedRun) Undone(id string, by Actor) Audited {
 	after := r
 	after.Undoing = true
 	return Audited{Kind: AuditRun, Name: id, By: by, Before: model.EncodeJSON(r), After: model.EncodeJSON(after)}
 }
 
-// Moved does so for a move from one definition to another.
+// Moved makes the record of a move from one definition to another.
 func (r AuditedRun) Moved(m Move, from string, by Actor) Audited {
 	r.Bundle = from
 	after := r

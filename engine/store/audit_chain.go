@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// This file chains the records of the audit. Each has a hash of what it says and of the
-// hash of the record before it, so a record that is changed, removed or put in later no
-// longer fits. Who can write to the database can also make a whole new chain: only a
-// hash that was kept elsewhere tells the two apart.
+// This file chains the audit records. Each record has a hash of its content and of the hash of the
+// record before it. So a record that was changed, removed or inserted later does not fit. Somebody
+// who can write to the database can forge a whole new chain. Only a hash that was kept elsewhere
+// reveals that.
 
-// ChainHash returns the hash of the record behind one that has the hash before; empty
-// for the first of a chain. Times count in microseconds, as the stores keep them.
+// ChainHash returns the hash of the record, given the hash of the record before it. before is empty
+// for the first record of a chain. Times count in microseconds, as in the stores.
 func (a *Audited) ChainHash(before []byte) []byte {
 	h := sha256.New()
 	number := func(n int64) { h.Write(binary.BigEndian.AppendUint64(nil, uint64(n))) }
@@ -37,9 +37,9 @@ type AuditLink struct {
 	Hash     []byte // empty before the first record of a chain
 }
 
-// An AuditChain is what is found of the audit records of one database.
+// An AuditChain is the result of checking the audit records of one database.
 type AuditChain struct {
-	Cell    string      `json:"cell,omitempty"` // of the inbox; empty for the home
+	Cell    string      `json:"cell,omitempty"` // name of the inbox's database; empty for the home
 	Records int         `json:"records"`
 	Older   int         `json:"older"`
 	Trimmed int64       `json:"trimmed"`
@@ -49,7 +49,7 @@ type AuditChain struct {
 	Break   *AuditBreak `json:"break,omitempty"`
 }
 
-// An AuditBreak is the first place where a chain does not hold.
+// An AuditBreak is the first broken place of a chain.
 type AuditBreak struct {
 	Revision int64     `json:"revision"`
 	Changed  time.Time `json:"changed,omitzero"`
@@ -57,24 +57,23 @@ type AuditBreak struct {
 	Want     string    `json:"want"`
 }
 
-// An AuditCheck follows a chain from its oldest record to its last one. Copies of it go
-// on independently.
+// An AuditCheck follows a chain from its oldest record to its newest. Copies of it are independent.
 type AuditCheck struct {
 	chain AuditChain
 	at    AuditLink
-	last  int64 // as the store counts
+	last  int64 // as counted by the store
 	kept  []string
 }
 
-// NewAuditCheck begins a check that also looks for the hashes in kept.
+// NewAuditCheck begins a check, which also looks for the hashes in kept.
 func NewAuditCheck(kept []string) AuditCheck {
 	return AuditCheck{kept: kept, chain: AuditChain{Holds: []string{}}}
 }
 
-// From says what the oldest records build on: the last record that was removed, or the
-// last one from before the records were chained, which has no hash. It may be told again
-// while the chain is read, and then has moved on with what was removed. older counts the
-// records that are there up to it, last is the revision that the store counted last.
+// From sets what the oldest records build on: the last removed record, or the last record that is
+// older than the chain, which has no hash. It may be called again while the chain is read, after
+// more records were removed. older counts the records up to base that still exist. last is the last
+// revision that the store counted.
 func (c *AuditCheck) From(base AuditLink, older int, last int64) {
 	c.last = last
 	if base.Revision < c.at.Revision {
@@ -92,10 +91,10 @@ func (c *AuditCheck) From(base AuditLink, older int, last int64) {
 	c.reach(base)
 }
 
-// At returns up to which revision records were read.
+// At returns the last revision that was read.
 func (c *AuditCheck) At() int64 { return c.at.Revision }
 
-// Add looks at the next record.
+// Add checks the next record.
 func (c *AuditCheck) Add(a Audited) {
 	next := c.at.Revision + 1
 	want := a.ChainHash(c.at.Hash)
@@ -126,7 +125,7 @@ func (c *AuditCheck) Add(a Audited) {
 	c.reach(AuditLink{a.Revision, a.Hash})
 }
 
-// End says that there are no more records, and returns what was found.
+// End ends the check after the last record and returns the result.
 func (c *AuditCheck) End() AuditChain {
 	if next := c.at.Revision + 1; next <= c.last {
 		c.broken(AuditBreak{Revision: next, Found: "no such record, nor a later one", Want: fmt.Sprintf("records up to %d", c.last)})

@@ -1,7 +1,8 @@
-// Package store says what the engine needs of a store: small interfaces, its ports, and what goes
-// through them. They speak of events, runs and checkpoints, and no SQL leaks through them. Every
-// method is safe for concurrent use, and every change is atomic and durable before the method returns.
+// Package store defines what the engine needs from a store: small interfaces, called ports, and
+// their data. They use events, runs and checkpoints, never SQL. Every method is safe for concurrent
+// use. Every change is atomic, and durable before the method returns.
 //
-// A [Store] has a field for each port. Whoever needs one concern takes its port, such as [Runs] or
-// [TaskQueue]. The folders postgres, sqlite, cells and memory have stores: Ports gives one's [Store].
+// A [Store] has a field for each port. Code that needs one concern takes only its port, such as
+// [Runs] or [TaskQueue]. The packages postgres, sqlite, cells and memory implement stores. Their
+// method Ports returns the [Store].
 package store

@@ -7,56 +7,54 @@ import (
 	"time"
 )
 
-// This file is the part of the ports that speaks of documents: what handler types
-// keep besides runs, such as the assignment of a cluster.
+// This file has the port for documents. Handler types use documents for data that is not part of a
+// run, such as the assignment of a cluster.
 
-// AnyVersion lets a write replace whatever there is.
+// AnyVersion lets a write replace any version.
 const AnyVersion = -1
 
-// Documents keeps JSON documents by kind and name. Each write makes the next version
-// of its document, and none is ever removed, so that a version is never there twice.
+// Documents stores JSON documents by kind and name. Each write makes the next version of its
+// document. Documents are never removed, so a version number never occurs twice.
 type Documents interface {
-	// Document reads one; [ErrNotFound] when it was never written.
+	// Document reads a document. The error is [ErrNotFound] if it was never written.
 	Document(ctx context.Context, kind, name string) (Document, error)
 
-	// DocumentsOf reads those of a kind whose names begin with a prefix, in the order
-	// of their names.
+	// DocumentsOf reads the documents of a kind whose names have a prefix, ordered by name.
 	DocumentsOf(ctx context.Context, kind, prefix string) ([]Document, error)
 
-	// WriteDocuments writes all or none, with the audit records, in one transaction,
-	// and returns the new versions. The error is [ErrConflict] when a document has not
-	// the version that its write builds on, and [ErrFenced] when the node may not
-	// write any more; node 0 is nobody's and is not fenced.
+	// WriteDocuments writes either all documents or none, with the audit records, in one
+	// transaction. It returns the new versions. The error is [ErrConflict] if a document does not
+	// have the version that its write is based on, and [ErrFenced] if the node may no longer write.
+	// Node 0 means no node and is never fenced.
 	WriteDocuments(ctx context.Context, node int64, writes []DocumentWrite, audits []Audited) ([]int64, error)
 
-	// Changed returns a channel that is closed when any document has changed, as far
-	// as this process hears of it: a hint, which may be lost.
+	// Changed returns a channel that is closed when any document changes. It is a hint: this
+	// process may miss a change.
 	Changed() <-chan struct{}
 }
 
-// A Document is what was written last under a kind and a name.
+// A Document is the latest version of a document.
 type Document struct {
 	Kind    string
 	Name    string
 	Version int64 // 1 for the first
 	Value   []byte
 	Changed time.Time
-	Node    int64 // that wrote it; 0 for none
+	Node    int64 // the node that wrote it; 0 for none
 }
 
-// A DocumentWrite is what shall be in a document.
+// A DocumentWrite is the new content of a document.
 type DocumentWrite struct {
 	Kind    string
 	Name    string
-	Version int64 // that it builds on; 0 for none, or [AnyVersion]
+	Version int64 // the version that it is based on; 0 for none, or [AnyVersion]
 	Value   []byte
 }
 
-// documentPoll is how long a change may stay unnoticed whose hint was lost.
+// documentPoll is the longest time until AwaitDocument sees a change whose hint was lost.
 const documentPoll = time.Second
 
-// AwaitDocument waits for a later version of a document than the one given, and reads
-// it.
+// AwaitDocument waits until a document has a version later than after, and reads it.
 func AwaitDocument(ctx context.Context, store Documents, kind, name string, after int64) (Document, error) {
 	for {
 		changed := store.Changed()
@@ -76,7 +74,7 @@ func AwaitDocument(ctx context.Context, store Documents, kind, name string, afte
 	}
 }
 
-// A Broadcast tells any number of listeners at once. The zero value is ready.
+// A Broadcast notifies any number of listeners at once. The zero value is ready to use.
 type Broadcast struct {
 	mu   sync.Mutex // guards next
 	next chan struct{}
@@ -92,7 +90,7 @@ func (b *Broadcast) Next() <-chan struct{} {
 	return b.next
 }
 
-// Send tells all who listen.
+// Send notifies all listeners.
 func (b *Broadcast) Send() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"procaas/engine/model"
 )
 
-// storedEvent is how stores keep an [model.Event]: short names, nothing that is zero.
+// storedEvent is the stored form of a [model.Event]. It has short names and omits zero values.
 type storedEvent struct {
 	ID          string          `json:"id"`
 	Source      string          `json:"source,omitempty"`
@@ -36,9 +36,8 @@ type storedEvent struct {
 	Start       json.RawMessage `json:"start,omitempty"`
 }
 
-// EncodeEvent writes an event as stores keep it. A number comes back from
-// [DecodeEvent] as the kind that it was: 100.0 is not 100. The error says what
-// in the payload is not data.
+// EncodeEvent encodes an event for a store. [DecodeEvent] restores the kind of each number: 100.0
+// does not become 100. The error names the part of the payload that is not data.
 func EncodeEvent(e model.Event) ([]byte, error) {
 	payload, err := appendData(nil, e.Payload)
 	if err != nil {
@@ -52,7 +51,7 @@ func EncodeEvent(e model.Event) ([]byte, error) {
 	})
 }
 
-// event returns all of a stored event but its payload.
+// event returns a stored event without its payload.
 func (s *storedEvent) event() model.Event {
 	return model.Event{
 		ID: s.ID, Source: s.Source, Type: s.Type, Time: s.Time, Key: s.Key, Labels: s.Labels,
@@ -62,13 +61,14 @@ func (s *storedEvent) event() model.Event {
 	}
 }
 
-// skipped is a value in JSON that is read over.
+// skipped is a JSON value that is ignored.
 type skipped struct{}
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (*skipped) UnmarshalJSON([]byte) error { return nil }
 
-// DecodeBrief is [DecodeEvent] without what can be large, of which nothing is kept: the payload, and the start of a rerun.
+// DecodeBrief is [DecodeEvent] without the parts that can be large: the payload and the start of a
+// rerun.
 func DecodeBrief(data []byte) (model.Event, error) {
 	var s struct {
 		storedEvent
@@ -101,7 +101,7 @@ func DecodeEvent(data []byte) (model.Event, error) {
 	return e, nil
 }
 
-// appendData encodes data; a float64 always shows that it is one.
+// appendData encodes data. A float64 always looks like one.
 func appendData(b []byte, data any) ([]byte, error) {
 	switch v := data.(type) {
 	case int:
@@ -164,7 +164,7 @@ func appendMap(b []byte, m map[string]any) (_ []byte, err error) {
 	return append(b, '}'), nil
 }
 
-// exactNumbers replaces each json.Number, in place where it can.
+// exactNumbers converts each json.Number, in place if possible.
 func exactNumbers(data any) (_ any, err error) {
 	switch v := data.(type) {
 	case json.Number:
@@ -188,8 +188,8 @@ func exactNumbers(data any) (_ any, err error) {
 	return data, nil
 }
 
-// MergeShared sets names of an entity's shared state, as [model.Change.Shared] says.
-// Both are JSON objects; either may be empty.
+// MergeShared sets names of an entity's shared state; see [model.Change.Shared]. Both arguments are
+// JSON objects, and each may be empty.
 func MergeShared(object, names []byte) ([]byte, error) {
 	if len(names) == 0 {
 		return object, nil

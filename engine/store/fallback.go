@@ -8,69 +8,66 @@ import (
 	"procaas/engine/model"
 )
 
-// This file is the part of the ports that speaks of handlers that go out of the
-// flow by themselves. Nothing of it is asked while no definition has a fallback.
+// This file has the port for automatic fallback. Nothing calls it while no definition has a
+// fallback.
 
-// Degradation keeps what decides which handlers are out of the flow, for all nodes:
-// what their calls came to, and the state that follows. The store's clock is the
-// one that counts.
+// Degradation stores what fallback needs to decide, for all nodes: the outcomes of calls and the
+// resulting state. Only the store's clock counts.
 type Degradation interface {
-	// Report stores what calls came to on a node since its last report. A node
-	// numbers its reports: one with a number that is known is not stored again.
+	// Report stores the outcomes of a node's calls since its last report. A node numbers its
+	// reports. A report with a known number is not stored again.
 	Report(ctx context.Context, node, number int64, tallies []model.Tally) error
 
-	// Deliberate reads what a decision needs. Fresh are the tallies that no
-	// decision has taken in; each is given by every Deliberate until a Conclude
-	// has taken it in. Past are those that one has, handed in during the last
-	// keep; none with 0.
+	// Deliberate reads the input of a decision. Fresh are the tallies that no decision has used
+	// yet. Every Deliberate returns them until a Conclude has taken them. Past are the used tallies
+	// that were reported within keep. With 0 there are none.
 	Deliberate(ctx context.Context, keep time.Duration) (Deliberation, error)
 
-	// Conclude writes what was decided, with its audit records, in one
-	// transaction; [ErrConflict] when somebody else has since Deliberate.
+	// Conclude writes a decision with its audit records in one transaction. The error is
+	// [ErrConflict] if another decision was written since Deliberate.
 	Conclude(ctx context.Context, c Conclusion) error
 
-	// Outages reads the state and its revision; empty before there is one.
+	// Outages reads the state and its revision. The state is empty before the first decision.
 	Outages(ctx context.Context) (state []byte, revision int64, err error)
 
-	// TakeProbe takes the turn to try whether an outage is over; false when it
-	// was taken less than gap ago, on any node.
+	// TakeProbe takes the turn to test whether an outage is over. It returns false if any node took
+	// the turn less than gap ago.
 	TakeProbe(ctx context.Context, outage string, gap time.Duration) (bool, error)
 }
 
-// A Deliberation is what a decision is made from.
+// A Deliberation is the input of a decision.
 type Deliberation struct {
 	Now      time.Time
-	Turn     int64     // of the state; every Conclude makes another one
+	Turn     int64     // of the state; every Conclude sets a new one
 	Decider  int64     // the node that decided last; 0 for none
-	Decided  time.Time // when it did
-	State    []byte    // JSON; empty before there is one
-	Taken    int64     // up to here reports have been taken in
-	Reported int64     // up to here they are in Fresh
+	Decided  time.Time // time of the last decision
+	State    []byte    // JSON; empty before the first decision
+	Taken    int64     // reports up to this one have been used
+	Reported int64     // reports up to this one are in Fresh
 	Fresh    []model.Tally
 	Past     []model.Tally
 }
 
-// A Conclusion is what came of a decision.
+// A Conclusion is a decision.
 type Conclusion struct {
-	Turn  int64 // that it builds on
-	Node  int64 // that decided; 0 when an operator did, who is no decider
-	Taken int64 // up to here reports have been taken in now
+	Turn  int64 // the turn that it is based on
+	Node  int64 // the node that decided; 0 for an operator
+	Taken int64 // reports up to this one have been used now
 
-	// State replaces the one before and gives it the next revision; nil leaves
-	// both.
+	// State replaces the state and gives it the next revision. Nil keeps both.
 	State []byte
 
-	// Serve is by which versions new runs begin from now on, as long as its old one is current; none leaves that.
+	// Serve chooses the versions that new runs begin with, as long as its old version is current.
+	// The zero Split keeps the choice.
 	Serve model.Split
 
-	// Forget is how long ago reports were handed in that are not needed any
-	// more; 0 keeps all.
+	// Forget is the age from which reports are no longer needed. 0 keeps all.
 	Forget time.Duration
 
 	Audits []Audited
 }
 
-// EncodeTallies writes tallies as stores keep them: path → [second, good, bad].
+// EncodeTallies encodes tallies for a store: path → [second, good, bad].
 func EncodeTallies(tallies []model.Tally) []byte {
 	byPath := map[string][][3]int64{}
 	for _, t := range tallies {
@@ -79,7 +76,7 @@ func EncodeTallies(tallies []model.Tally) []byte {
 	return model.EncodeJSON(byPath)
 }
 
-// DecodeTallies reads what [EncodeTallies] wrote, and adds it to some.
+// DecodeTallies decodes what [EncodeTallies] wrote, and appends it.
 func DecodeTallies(to []model.Tally, data []byte) ([]model.Tally, error) {
 	var byPath map[string][][3]int64
 	if err := json.Unmarshal(data, &byPath); err != nil {

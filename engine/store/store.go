@@ -16,27 +16,30 @@ var (
 	// ErrNotFound reports that something does not exist.
 	ErrNotFound = errors.New("not found")
 
-	// ErrFenced reports that the node may no longer write, because another node has taken over. Everything that it has in memory is stale.
+	// ErrFenced reports that the node may no longer write, because another node has taken over.
+	// Everything that it has in memory is stale.
 	ErrFenced = errors.New("node is fenced: another node has taken over its runs")
 
-	// ErrForgotten is the [ErrFenced] of a node that the store does not know, or that was silent for longer than [NodesRemembered].
+	// ErrForgotten is the [ErrFenced] of a node that the store does not know, or that was silent
+	// for longer than [NodesRemembered].
 	ErrForgotten = fmt.Errorf("the store does not know the node's number: %w", ErrFenced)
 
-	// ErrRefused reports that the store can never accept the data, such as a text that it cannot store. Every other error
-	// of a store may pass: a full disk, a lock, a timeout.
+	// ErrRefused reports that the store can never accept the data, such as a text that it cannot
+	// store. Every other error of a store may pass: a full disk, a lock, a timeout.
 	ErrRefused = errors.New("the store cannot keep the data")
 
-	// ErrLost reports that the store lost data that it acknowledged to this process: it was set back, removed or replaced.
-	// The process writes nothing to it.
+	// ErrLost reports that the store lost data that it acknowledged to this process: it was set
+	// back, removed or replaced. The process writes nothing to it.
 	ErrLost = errors.New("the store has lost what it acknowledged")
 
 	// ErrCancelled reports that an operator has cancelled the run.
 	ErrCancelled = errors.New("run is cancelled")
 
-	// ErrUndoing reports that the run is already cancelled, and compensates.
+	// ErrUndoing reports that the run is already cancelled and compensates.
 	ErrUndoing = errors.New("run is cancelled already, and undoes what it has done")
 
-	// ErrConflict reports that the present status does not allow the operation, or that the id of an event was used before with another body.
+	// ErrConflict reports that the present status does not allow the operation, or that the id of
+	// an event was used before with another body.
 	ErrConflict = errors.New("conflict")
 
 	// ErrStale reports that the run changed after it was read.
@@ -75,18 +78,20 @@ type Store struct {
 
 // An Inbox accepts events.
 type Inbox interface {
-	// Accept stores every event and its run in one transaction. It returns one result per event, in order. It does not
-	// store an event marked Dedup again if its source and id were accepted before, also in this batch. With the same hash
-	// the result is a duplicate, with another one [ErrConflict]. The error is for the whole batch. Nothing is stored if it
-	// is [ErrFenced] or reports invalid data. After any other error the outcome is unknown: accept events marked Dedup
-	// again to find out. With a node other than 0, the node owns runs marked Own that may start at once, as if it had
-	// claimed them. The error is [ErrFenced] if that node may no longer own runs. An event with a Rerun is stored with its
-	// audit record, see [Rerun].
+	// Accept stores every event and its run in one transaction. It returns one result per event, in
+	// order. It does not store an event marked Dedup again if its source and id were accepted
+	// before, also in this batch. With the same hash the result is a duplicate, with another one
+	// [ErrConflict]. The error is for the whole batch. Nothing is stored if it is [ErrFenced] or
+	// reports invalid data. After any other error the outcome is unknown: accept events marked
+	// Dedup again to find out. With a node other than 0, the node owns runs marked Own that may
+	// start at once, as if it had claimed them. The error is [ErrFenced] if that node may no longer
+	// own runs. An event with a Rerun is stored with its audit record, see [Rerun].
 	//
-	// If Intake.From is set and does not contain the state of the entity, the result is [ErrRejected]. This applies only
-	// if the entity has no run that waits, runs, is parked or blocks, including earlier events of the batch. Scheduled
-	// runs that are not due do not count. An event that is due later is refused only if Intake.From is empty.
-	// Accepted.Undecided marks events that were not checked, because the state may still change before their turn.
+	// If Intake.From is set and does not contain the state of the entity, the result is
+	// [ErrRejected]. This applies only if the entity has no run that waits, runs, is parked or
+	// blocks, including earlier events of the batch. Scheduled runs that are not due do not count.
+	// An event that is due later is refused only if Intake.From is empty. Accepted.Undecided marks
+	// events that were not checked, because the state may still change before their turn.
 	Accept(ctx context.Context, node int64, runs []model.Intake) ([]Accepted, error)
 
 	// Depth counts the waiting runs.
@@ -96,8 +101,9 @@ type Inbox interface {
 	// returns up to limit events after a position.
 	Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]model.Pending, error)
 
-	// LastEvent returns the greatest id, in byte order, of accepted events of a source marked Dedup. It is empty if there
-	// is none. The ids of triggers are their due times, so this is when a trigger last fired.
+	// LastEvent returns the greatest id, in byte order, of accepted events of a source marked
+	// Dedup. It is empty if there is none. The ids of triggers are their due times, so this is when
+	// a trigger last fired.
 	LastEvent(ctx context.Context, source string) (id string, err error)
 }
 
@@ -111,10 +117,10 @@ type Gauge interface {
 // A Depth counts the waiting runs.
 type Depth struct {
 	Waiting int       // for their turn, their time or a node
-	Oldest  time.Time // since when the oldest of them that is due does; zero when none is
+	Oldest  time.Time // since when the oldest due run waits; zero if none waits
 
-	// Aside are the runs that wait for something else, those that have failed included, in the
-	// order of pipelines, places and causes.
+	// Aside are the runs that wait for something else, including failed runs, ordered by pipeline,
+	// place and cause.
 	Aside []AsideRuns
 }
 
@@ -122,26 +128,28 @@ type Depth struct {
 type AsideRuns struct {
 	Pipeline string     `json:"pipeline"`
 	Place    AsidePlace `json:"place"`
-	Cause    string     `json:"cause,omitempty"` // as in [model.Change]; only of [AsideParked]
+	Cause    string     `json:"cause,omitempty"` // as in [model.Change]; only for [AsideParked]
 	Runs     int        `json:"runs"`
-	Since    time.Time  `json:"since"` // since when the first of them does: one that is parked again for the same cause has waited since the first time
+	// Since is when the first of them began to wait. A run that is parked again for the same cause
+	// counts from the first time.
+	Since time.Time `json:"since"`
 }
 
-// An AsidePlace says where runs wait.
+// An AsidePlace says what runs wait for.
 type AsidePlace string
 
 // The places.
 const (
-	AsideParked   AsidePlace = "parked"   // until a time, or a cause is gone
+	AsideParked   AsidePlace = "parked"   // until a time, or until a cause ends
 	AsideAwaits   AsidePlace = "awaits"   // for an event
 	AsideOperator AsidePlace = "operator" // until an operator decides
-	AsideState    AsidePlace = "state"    // until the state of the key is another
+	AsideState    AsidePlace = "state"    // until the key has another state
 	AsideBlocking AsidePlace = "blocking" // failed, and the later runs of the key wait
-	AsideFailed   AsidePlace = "failed"   // failed, and nobody waits
+	AsideFailed   AsidePlace = "failed"   // failed, and no run waits
 )
 
-// AsideOf names the place of a run that is set aside as counts do. Awaits says that it waits
-// for an event.
+// AsideOf returns the place under which counts show a run that is set aside. awaits says that it
+// waits for an event.
 func AsideOf(p model.Place, awaits bool) AsidePlace {
 	switch {
 	case p == model.PlaceHeld:
@@ -158,7 +166,7 @@ func AsideOf(p model.Place, awaits bool) AsidePlace {
 	return AsideParked
 }
 
-// SortAside brings counts into the order of [Depth].Aside, and adds those up that are alike.
+// SortAside sorts counts as in [Depth].Aside, and sums up equal ones.
 func SortAside(list []AsideRuns) []AsideRuns {
 	slices.SortFunc(list, func(a, b AsideRuns) int {
 		return cmp.Or(cmp.Compare(a.Pipeline, b.Pipeline), cmp.Compare(a.Place, b.Place), cmp.Compare(a.Cause, b.Cause),
@@ -179,8 +187,8 @@ func SortAside(list []AsideRuns) []AsideRuns {
 type Accepted struct {
 	Run       string
 	Duplicate bool
-	Undecided bool     // accepted, though nobody knows yet whether the automaton will allow it
-	Err       error    // ErrConflict or ErrRejected; nil when accepted or duplicate
+	Undecided bool     // accepted, but the automaton may still refuse it
+	Err       error    // ErrConflict or ErrRejected; nil if accepted or duplicate
 	Claimed   *Claimed // set when the node now owns the run
 }
 
@@ -191,19 +199,21 @@ type Ledger interface {
 	// Join registers a node and returns its number. Call Beat before the lease ends to renew it.
 	Join(ctx context.Context, name string, lease time.Duration) (node int64, err error)
 
-	// Beat renews the lease, notes which definition the node serves, takes over
-	// the runs of nodes whose lease has ended, makes parked and scheduled runs ready whose time has come, and
-	// returns which of the node's runs an operator wants cancelled or moved. It gives
-	// [ErrFenced] when the node's own lease has been taken, and [ErrForgotten] when the
-	// store does not know the node at all. Each run of a node that died
-	// has one more of [Claimed].Losses; one that is [Suspected] only when it was under trial.
+	// Beat renews the lease and records the definition that the node serves. It takes over the runs
+	// of nodes whose lease has ended. It makes due parked and scheduled runs ready. It returns the
+	// node's runs that an operator wants cancelled or moved. The error is [ErrFenced] if another
+	// node has taken over, and [ErrForgotten] if the store does not know the node. Each run of a
+	// dead node gets one more of [Claimed].Losses. A [Suspected] run gets it only if it was under
+	// trial.
 	Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (Beat, error)
 
-	// Claim returns up to limit ready runs for the node, as Beat made them ready: at most one for each key, the head of
-	// its queue. They are ordered by priority, then by due time plus delay tolerance, then by acceptance. The head is the
-	// first accepted run that is due and not set aside, but no run overtakes one that has begun. A run begins with its
-	// first claim, by what the store serves then: see [Conclusion.Serve] and Bundles. From then on it keeps that bundle, even
-	// without a checkpoint; of a [model.Split], that of its key. The bundle of the node counts in a store that serves none yet.
+	// Claim returns up to limit ready runs for the node. Beat makes runs ready. It returns at most
+	// one run per key, the head of the key's queue. Runs are ordered by priority, then by due time
+	// plus delay tolerance, then by acceptance. The head is the first accepted run that is due and
+	// not set aside, but no run overtakes one that has begun. A run begins with its first claim,
+	// with the definition that the store serves then: see [Conclusion.Serve] and Bundles. With a
+	// [model.Split], the key chooses the definition. The run keeps that definition from then on,
+	// even without a checkpoint. If the store serves none yet, the run gets the node's definition.
 	// The error is [ErrFenced] as for Beat.
 	Claim(ctx context.Context, node int64, limit int, bundle string) ([]Claimed, error)
 
@@ -224,27 +234,30 @@ type Ledger interface {
 
 // A Beat is the information that a node gets when it renews its lease.
 type Beat struct {
-	Now       time.Time     // by the store's clock, which tells when runs are due
-	Beats     int64         // of this node, this one included; fewer than were answered says that the store was set back
-	Owned     int           // how many runs the node owns; -1 when nobody has counted
-	Cancelled []string      // the node's runs that an operator wants ended
-	Moves     []Move        // of the node's runs, that an operator wants
-	Ready     int           // runs that may be claimed now; a lower bound, 0 when none
-	Next      time.Duration // until the next parked or scheduled run is due, or a silent node's lease ends; 0 when none, small when more are due now
-	Revision  int64         // of the settings; changes when any of them does
-	Nodes     int           // that are alive, this one included
-	Causes    []string      // what parked runs wait for, each once, in order; see [model.Change]; nil when nobody has looked
-	Outages   int64         // the revision of the state that [Degradation] keeps
-	Decided   time.Time     // when a node decided last about it; zero for never
+	Now       time.Time // by the store's clock, which decides when runs are due
+	Beats     int64     // of this node, including this one; fewer than were answered means that the store was set back
+	Owned     int       // how many runs the node owns; -1 if not counted
+	Cancelled []string  // the node's runs that an operator has cancelled
+	Moves     []Move    // of the node's runs, ordered by an operator
+	Ready     int       // runs that may be claimed now; a lower bound, 0 if there are none
+	// Next is the time until the next parked or scheduled run is due, or until a silent node's
+	// lease ends. It is 0 if there is none, and small if more are due now.
+	Next     time.Duration
+	Revision int64     // of the settings; every change of a setting changes it
+	Nodes    int       // live nodes, including this one
+	Causes   []string  // what parked runs wait for, each once, sorted; see [model.Change]; nil if not looked up
+	Outages  int64     // revision of the state of [Degradation]
+	Decided  time.Time // time of the last decision of a node about it; zero for never
 
-	// Watched is closed when the store sees the node's process no more: others may find it dead
-	// [Silence] after this beat then, and not only when its lease is over. It is nil when
-	// only the lease counts, and told with an error too, for the beat may have been written.
+	// Watched is closed when the store loses the connection to the node's process. From then on,
+	// other nodes may consider it dead [Silence] after this beat, before its lease ends. Watched is
+	// nil if only the lease counts. It may be set together with an error, because the beat may have
+	// been written.
 	Watched <-chan struct{}
 }
 
-// Silence is for how long at least a node with this lease must be silent to be dead: for two
-// beats. It must be seen to have ended as well, or else its lease counts.
+// Silence is how long a node with this lease must be silent, at least, to be considered dead: two
+// beats. This needs evidence that the node has ended. Otherwise its lease counts.
 func Silence(lease time.Duration) time.Duration { return min(2*BeatEvery, 2*lease/BeatsOfLease) }
 
 // A Waker is a store that notifies its node when runs may be ready. A notification is only a hint: there may be too
@@ -261,28 +274,28 @@ type NodeInfo struct {
 	Started time.Time
 	Seen    time.Time
 	Alive   bool
-	Beats   int64  // as of [Beat]
-	Runs    int    // that it holds
-	Bundle  string // by which it serves new events; empty before its first beat
+	Beats   int64  // as in [Beat]
+	Runs    int    // runs that it owns
+	Bundle  string // definition by which it serves new events; empty before its first beat
 }
 
 // A Claimed run is one that the node owns until it commits another status.
 type Claimed struct {
 	ID         string // of the run
-	Version    int64  // of the checkpoint; each Commit of the run names it and adds one
+	Version    int64  // of the checkpoint; each Commit of the run passes it and adds one
 	Event      model.Event
 	Flow       string // as in Intake
 	Key        string
 	Ordered    bool
 	Block      bool
 	Accepted   time.Time
-	Turn       time.Time // where it stood in the queue, without its tolerance; zero when it never did
-	Bundle     string    // hash of the definition it began with; empty when it has not begun
-	Move       string    // the definition that an operator wants it to go on by, or an [model.UndoOrder]; empty for none
-	Pipeline   string    // that serves it; until it has begun, the one expected at its acceptance
+	Turn       time.Time // its place in the queue, without its tolerance; zero if it was never in the queue
+	Bundle     string    // hash of the definition it began with; empty if it has not begun
+	Move       string    // the definition that an operator moves it to, or a [model.UndoOrder]; empty for none
+	Pipeline   string    // the pipeline that serves it; before it begins, the one expected at acceptance
 	Generation int       // how often an operator has retried it
 	Checkpoint []byte    // empty before the first one
-	Losses     int       // how many nodes in a row have died while they had it; see [Suspected]
+	Losses     int       // how many nodes in a row have died while they owned it; see [Suspected]
 	Entity     EntityState
 }
 
@@ -294,80 +307,83 @@ type EntityState struct {
 
 // A Trimmer is a store that can delete old data. If several processes trim at once, only one of them works.
 type Trimmer interface {
-	// Trim deletes a limited number of runs that ended, and of ids of events that were accepted, longer ago than keep.
-	// more reports that there may be others. It keeps unfinished runs with the ids of their events, and the last firing of
-	// each trigger.
+	// Trim deletes a limited number of runs that ended, and of ids of events that were accepted,
+	// longer ago than keep. more reports that there may be others. It keeps unfinished runs with
+	// the ids of their events, and the last firing of each trigger.
 	Trim(ctx context.Context, keep time.Duration) (more bool, err error)
 
-	// TrimRuns deletes a limited number of ended runs of a pipeline, except the last keep of them. more reports that there
-	// may be others. The ids of their events stay known, except old firings of triggers.
+	// TrimRuns deletes a limited number of ended runs of a pipeline, except the last keep of them.
+	// more reports that there may be others. The ids of their events stay known, except old firings
+	// of triggers.
 	TrimRuns(ctx context.Context, pipeline string, keep int) (more bool, err error)
 }
 
 // Runs reads runs and lets operators steer them.
 type Runs interface {
-	// Run reads one run, ended ones included; [ErrNotFound] when there is none.
+	// Run reads one run, also an ended one. The error is [ErrNotFound] if there is none.
 	Run(ctx context.Context, id string) (RunRecord, error)
 
-	// Newer reads those of several runs that have ended, failed ones included, or that have
-	// another version than the one seen, in any order. One that does not exist is left out, and
-	// so may be one that cannot be read at present.
+	// Newer reads those of several runs that have ended or failed, or whose version differs from
+	// the one seen, in any order. It leaves out runs that do not exist, and may leave out runs that
+	// it cannot read now.
 	Newer(ctx context.Context, of []Seen) ([]RunRecord, error)
 
-	// List reads runs, the last accepted first unless the filter says Oldest, up
-	// to filter.Limit, and the cursor of the next page, empty at the end;
-	// [ErrCursor].
+	// List reads up to filter.Limit runs, newest first unless the filter says Oldest. It also
+	// returns the cursor of the next page, which is empty at the end. The error is [ErrCursor] for
+	// a cursor of another listing.
 	List(ctx context.Context, filter RunFilter) ([]RunRecord, string, error)
 
-	// Count counts the runs that a filter chooses, its page left aside, by
-	// pipeline, failed handler and class of error; in this order.
+	// Count counts the runs that a filter chooses, ignoring its page. The counts are grouped and
+	// ordered by pipeline, failed handler and class of error.
 	Count(ctx context.Context, filter RunFilter) ([]RunCount, error)
 
-	// CountBundles counts the runs of each definition that have begun, and may still go on: failed ones too.
+	// CountBundles counts, for each definition, the runs that have begun and may still continue,
+	// including failed ones.
 	CountBundles(ctx context.Context) (map[string]int, error)
 
-	// Entity reads what is known of a key; [ErrNotFound] when no event of it
-	// was ever accepted.
+	// Entity reads what is known about a key. The error is [ErrNotFound] if no event of it was ever
+	// accepted.
 	Entity(ctx context.Context, flow, key string) (EntityRecord, error)
 
-	// Retry makes a run ready again, with the next generation, that has failed
-	// or is parked without a due time, or was ignored: then it waits for its turn anew, at
-	// its old place in its key. It writes the audit record; [ErrConflict] for any
-	// other. Its losses are forgotten.
+	// Retry makes a run ready again, with the next generation. The run must have failed, be parked
+	// without a due time, or be ignored, else the error is [ErrConflict]. An ignored run waits for
+	// its turn again at its old place in its key. Retry writes the audit record and resets the
+	// losses.
 	Retry(ctx context.Context, id string, by Actor) error
 
-	// MakeUp makes a run ready that has succeeded, with a checkpoint from which it does one
-	// handler more, and with its audit record. It has no place in the order of its key then, and
-	// its generation is the next one. [ErrConflict] when it has not succeeded, has another
-	// version, or has not left the handler out.
+	// MakeUp makes a run that has succeeded ready with the next generation. It has a checkpoint
+	// from which it runs one more handler, and no place in the order of its key. MakeUp writes the
+	// audit record. The error is [ErrConflict] if the run has not succeeded, has another version,
+	// or has not left the handler out.
 	MakeUp(ctx context.Context, m MakeUp, by Actor) error
 
-	// Undo is like Cancel, but asks the present or next owner of an unfinished run to compensate first. If no node owns
-	// the run, it becomes ready and its losses are reset. Until a change is [model.Change].Undoing, a change that parks or
-	// fails the run makes it ready again.
+	// Undo is like Cancel, but asks the present or next owner of an unfinished run to compensate
+	// first. If no node owns the run, it becomes ready and its losses are reset. Until a change is
+	// [model.Change].Undoing, a change that parks or fails the run makes it ready again.
 	Undo(ctx context.Context, id string, by Actor) error
 
-	// Cancel ends a run at once if no node owns it, also a failed one. Otherwise it asks the owner to end the run. If the
-	// owner dies first, the run ends. The error is [ErrConflict] if the run has ended and not failed. Cancel writes the
-	// audit record, and the run keeps the reason.
+	// Cancel ends a run at once if no node owns it, also a failed one. Otherwise it asks the owner
+	// to end the run. If the owner dies first, the run ends. The error is [ErrConflict] if the run
+	// has ended and not failed. Cancel writes the audit record, and the run keeps the reason.
 	Cancel(ctx context.Context, id string, by Actor) error
 
-	// Move gives a run that has begun and has not ended for good another definition, and writes the audit record. A run that no node
-	// owns moves at once if its checkpoint has the version, else the error is [ErrStale]. Otherwise Move asks the present
-	// owner, and later owners, to do it. For other runs the error is [ErrConflict].
+	// Move gives a run that has begun and has not ended for good another definition, and writes the
+	// audit record. A run that no node owns moves at once if its checkpoint has the version, else
+	// the error is [ErrStale]. Otherwise Move asks the present owner, and later owners, to do it.
+	// For other runs the error is [ErrConflict].
 	Move(ctx context.Context, m Move, version int64, by Actor) (asked bool, err error)
 
 	// Release makes up to limit runs ready that are parked with a cause, oldest first. It returns their number.
 	Release(ctx context.Context, cause string, limit int) (int, error)
 }
 
-// A Seen is what somebody knows of a run, who asks for news of it.
+// A Seen is the version of a run that somebody knows.
 type Seen struct {
 	Run     string
-	Version int64 // -1: only its end is news
+	Version int64 // -1: only the end of the run is news
 }
 
-// IsNews reports whether a run that has come so far is news for whoever has seen that of it.
+// IsNews reports whether a run with this status and version is news for a caller with this Seen.
 func (s Seen) IsNews(status model.Status, version int64) bool {
 	return status.Ended() || s.Version >= 0 && s.Version != version
 }
@@ -388,22 +404,24 @@ type RunRecord struct {
 	Status     model.Status
 	Pipeline   string
 	Bundle     string
-	Move       string // as in Claimed
+	Move       string // as in [Claimed]
 	Checkpoint []byte
 	Version    int64
 	Generation int
-	Node       int64 // that owns it; 0 for none
+	Node       int64 // owner; 0 for none
 	Accepted   time.Time
-	Started    time.Time // zero before, and for one that is given back without a checkpoint
+	Started    time.Time // zero before, and for a run that was released without a checkpoint
 	Ended      time.Time // zero before
-	Due        time.Time // of a parked or scheduled run; zero for one that waits for an operator
+	Due        time.Time // of a parked or scheduled run; zero if it waits for an operator
 	FailedPath string
 	Error      string
 	ErrorClass string
 	Reason     string
-	Blocked    bool   // is due, but waits for another run of its key
-	Blocks     bool   // the later runs of its key wait until an operator retries or cancels it
-	Outputs    []byte // the result, for those who wait for the end that a node has just saved; in place of the checkpoint
+	Blocked    bool // due, but waits for another run of its key
+	Blocks     bool // the later runs of its key wait until an operator retries or cancels it
+	// the result, for callers that wait for the end; set in place of the checkpoint when a node has
+	// just saved it
+	Outputs []byte
 }
 
 // A RunFilter chooses runs. An empty field chooses all runs.
@@ -417,14 +435,18 @@ type RunFilter struct {
 	Bundle string // only runs with this definition; during a canary, without those that have begun and saved nothing yet
 	Other  string // only runs with another definition than this one
 
-	Awaits bool   // only runs that wait for an event
-	Text   string // a part of the event as the store writes it: JSON without spaces. No index helps, so bound the time, too
-	Labels string // only runs with all of these, as [model.CheckLabelFilter] allows: city=berlin, or a name for any value
+	Awaits bool // only runs that wait for an event
+	// Text is a part of the event as the store writes it: JSON without spaces. No index helps, so
+	// also bound the time.
+	Text string
+	// Labels chooses runs with all of these labels, as [model.CheckLabelFilter] allows:
+	// city=berlin, or a name for any value.
+	Labels string
 
 	LeftOut string // only succeeded runs that left out this handler, or one below this pipeline or pipeline/stage
 
-	FailedPath string    // of the handler that failed the run, or a part of it: pipeline, pipeline/stage
-	ErrorClass string    // as the language has it: timeout, 503, 5xx; status for all statuses
+	FailedPath string    // handler that failed the run, or a part of its path: pipeline, pipeline/stage
+	ErrorClass string    // as in the language: timeout, 503, 5xx; status for all statuses
 	Error      string    // a part of the error's text
 	Since      time.Time // accepted at this time or later
 	Until      time.Time // accepted before this time
@@ -437,7 +459,8 @@ type RunFilter struct {
 	Oldest bool // oldest first
 	Brief  bool // without the payloads of the events
 
-	// Bytes limits a page by the sizes of the events and checkpoints of its runs. A page always has at least one run. 0 is no limit.
+	// Bytes limits a page by the sizes of the events and checkpoints of its runs. A page always has
+	// at least one run. 0 is no limit.
 	Bytes int64
 }
 

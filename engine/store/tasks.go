@@ -13,18 +13,20 @@ import (
 	"time"
 )
 
-// The types of this file are the interface of a queue of tasks in any store. Tasks are separate from runs, because they
-// are short and many, and because programs without pipelines use them.
+// The types of this file are the interface of a queue of tasks in any store. Tasks are separate
+// from runs, because they are short and many, and because programs without pipelines use them.
 
 // A Duplicate says what happens to a task if an unfinished task of its type has the same unique key.
 type Duplicate string
 
-// The ways to handle a duplicate. Merge and replace change the first task until a worker takes it. After that they act like rerun.
+// The ways to handle a duplicate. Merge and replace change the first task until a worker takes it.
+// After that they act like rerun.
 const (
 	DuplicateKeep    Duplicate = "keep"    // the first task stays as it is, the duplicate is dropped
 	DuplicateMerge   Duplicate = "merge"   // the payloads become one
 	DuplicateReplace Duplicate = "replace" // the duplicate takes the place of the first task
-	DuplicateRerun   Duplicate = "rerun"   // one more task follows when a taken one has ended, however many duplicates come
+	// one more task follows when a taken one has ended, however many duplicates come
+	DuplicateRerun Duplicate = "rerun"
 )
 
 // Duplicates lists the ways to handle a duplicate, in the order of the docs.
@@ -53,39 +55,39 @@ type TaskSpec struct {
 	// Delay is added to At, or to now.
 	Delay time.Duration
 
-	// Tolerance is how long the task may wait beyond its time without harm. Among
-	// tasks of one priority, that whose tolerance ends first goes first.
+	// Tolerance is how long the task may wait beyond its time without harm. Among tasks of one
+	// priority, the one whose tolerance ends first goes first.
 	Tolerance time.Duration
 
-	// Timeout bounds one attempt; 0 leaves it to the worker.
+	// Timeout bounds one attempt. 0 leaves it to the worker.
 	Timeout time.Duration
 
-	// Unique names the task among those of its type that have not ended; empty for a
-	// task that may have any number of copies.
+	// Unique identifies the task among the unfinished tasks of its type. A task with an empty
+	// Unique may have any number of copies.
 	Unique string
 
-	// OnDuplicate says what becomes of it when Unique is taken; keep when empty.
+	// OnDuplicate says what happens if Unique is taken. Empty means keep.
 	OnDuplicate Duplicate
 
-	// Merge makes one payload of those of the first task and of its duplicate, for
-	// [DuplicateMerge]. It may be called several times, and an error refuses the task.
+	// Merge combines the payloads of the first task and of its duplicate, for [DuplicateMerge]. It
+	// may be called several times. An error refuses the task.
 	Merge func(first, second json.RawMessage) (json.RawMessage, error)
 }
 
-// The bounds of a task.
+// These are the bounds of a task.
 const (
 	MaxTaskPayload = 1 << 20                   // bytes
 	MaxTaskName    = 512                       // bytes of a type, a key, a unique key
-	MaxTaskAhead   = 10 * 365 * 24 * time.Hour // from now to when a task may start
+	MaxTaskAhead   = 10 * 365 * 24 * time.Hour // from now until a task may start
 	maxTaskRank    = 1<<31 - 1
 )
 
-// TaskSlots is among how many slots the tasks are spread by their keys. The number
-// never changes: it is written with each task.
+// TaskSlots is the number of slots for tasks. It never changes, because each task is stored with
+// its slot.
 const TaskSlots = 1024
 
-// Slot returns the slot of a task: by its key, or by its unique key when it has none.
-// All others are in the slot of their type.
+// Slot returns the slot of a task. It is chosen by the key, else by the unique key, else by the
+// type.
 func (t *TaskSpec) Slot() int {
 	h := fnv.New32a()
 	switch {
@@ -99,10 +101,10 @@ func (t *TaskSpec) Slot() int {
 	return int(h.Sum32() % TaskSlots)
 }
 
-// ErrTask reports that a task cannot be stored as it is.
+// ErrTask reports that a task cannot be stored in its form.
 var ErrTask = errors.New("task cannot be stored")
 
-// Check returns what is wrong with a task.
+// Check returns what is wrong with a task, or nil.
 func (t *TaskSpec) Check() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrTask}, args...)...)
@@ -140,27 +142,27 @@ func (t *TaskSpec) Check() error {
 	return nil
 }
 
-// MaxTaskTimeout is the longest bound of an attempt.
+// MaxTaskTimeout is the longest allowed Timeout.
 const MaxTaskTimeout = 24 * 24 * time.Hour
 
-// A PutOutcome says what became of a task that was put.
+// A PutOutcome says what happened to a task that was put.
 type PutOutcome string
 
-// What becomes of a task that is put.
+// These are the outcomes of putting a task.
 const (
 	PutAdded    PutOutcome = "added"
 	PutKept     PutOutcome = "kept"     // another one has its unique key, and stays as it is
-	PutMerged   PutOutcome = "merged"   // the other one has both payloads now
-	PutReplaced PutOutcome = "replaced" // the other one is now as this one
+	PutMerged   PutOutcome = "merged"   // the other one now has the merged payload
+	PutReplaced PutOutcome = "replaced" // this one has replaced the other
 	PutFollows  PutOutcome = "follows"  // one more task follows when the other one has ended
 	PutRefused  PutOutcome = "refused"  // see Err
 )
 
-// A TaskPut is what became of one task of a batch.
+// A TaskPut is the result of one task of a batch.
 type TaskPut struct {
-	ID      int64 // of the task that is in the queue now
+	ID      int64 // of the task that is now in the queue
 	Outcome PutOutcome
-	Err     error // why the task was refused; others of its batch are in the queue
+	Err     error // why the task was refused; other tasks of the batch are in the queue
 }
 
 // ErrDraining reports that a type takes no new tasks.
@@ -169,11 +171,11 @@ var ErrDraining = errors.New("the queue of this type is drained and takes no new
 // A TaskState says where a task is.
 type TaskState string
 
-// The states of a task.
+// These are the states of a task.
 const (
 	TaskScheduled TaskState = "scheduled" // its time has not come
 	TaskReady     TaskState = "ready"     // may be taken
-	TaskWaiting   TaskState = "waiting"   // as many of its key are taken as may be
+	TaskWaiting   TaskState = "waiting"   // its key has the maximum number of taken tasks
 	TaskStarting  TaskState = "starting"  // a worker holds it in its own queue
 	TaskRunning   TaskState = "running"   // a worker runs it
 	TaskCompleted TaskState = "completed"
@@ -181,11 +183,10 @@ const (
 	TaskCancelled TaskState = "cancelled"
 )
 
-// A QueuedTask is a task as the queue has it. Of one that has ended well only the ID, the
-// Type, the Key, the Epoch, the Worker and most times are kept: the history is large, and
-// nobody does it again.
+// A QueuedTask is a task in the queue. Of a task that has succeeded, only ID, Type, Key, Epoch,
+// Worker and most times are kept, because the history is large and nobody repeats it.
 type QueuedTask struct {
-	ID       int64 // rises with the order of the puts of one process, not over all of them
+	ID       int64 // increases within the puts of one process, not across processes
 	Type     string
 	Key      string
 	Unique   string
@@ -195,38 +196,38 @@ type QueuedTask struct {
 	Slot     int // see [TaskSpec.Slot]
 
 	Created  time.Time
-	Due      time.Time // from when on it may be taken
+	Due      time.Time // the earliest time to take it
 	Deadline time.Time // Due plus its tolerance
-	Begun    time.Time // when it was taken last; zero before
-	Until    time.Time // by then its worker has to be heard of; zero when nobody has it
+	Begun    time.Time // when it was last taken; zero before
+	Until    time.Time // its worker must report by then; zero if no worker has it
 	Ended    time.Time // zero before
 
 	Timeout  time.Duration // of one attempt; 0 leaves it to the worker
-	Epoch    int           // which of its takings this is, see [NextTaskEpoch]; part of its [TaskRef]
-	Failures int           // attempts that have failed
-	Lost     int           // attempts whose worker was not heard of any more
+	Epoch    int           // changes each time that it is taken, see [NextTaskEpoch]; part of its [TaskRef]
+	Failures int           // failed attempts
+	Lost     int           // attempts whose worker stopped reporting
 	Worker   string
-	Error    string // of the last attempt that failed
+	Error    string // of the last failed attempt
 }
 
-// Ref names the attempt that a worker was given.
+// Ref identifies the attempt of a worker.
 func (t *QueuedTask) Ref() TaskRef { return TaskRef{t.ID, t.Epoch} }
 
-// Attempt is the number of this attempt, from 1. Those whose worker was lost do not
-// count: they are not known to have failed.
+// Attempt is the number of this attempt, from 1. Attempts of lost workers do not count, because
+// they may not have failed.
 func (t *QueuedTask) Attempt() int { return t.Failures + 1 }
 
-// NextTaskEpoch returns the epoch of a task that is taken anew: any other than the one
-// before. A store that was set back may give the same task again, so it is drawn by lot:
-// who had it before does not hold it any more.
+// NextTaskEpoch returns a new epoch for a task that is taken, different from the one before. It is
+// random, because a store that was set back may hand out the same task again. The previous worker
+// must not hold it then.
 func NextTaskEpoch(epoch int) int { return (epoch + 1 + rand.IntN(math.MaxInt32-1)) % math.MaxInt32 }
 
-// A TaskRef names one attempt of a task. Who was given a later one holds the task; all
-// that is said by an earlier ref changes nothing. So a worker that stood still and comes
-// back cannot end what another one does by now.
+// A TaskRef identifies one attempt of a task. Only the latest ref holds the task. Reports with an
+// earlier ref change nothing. So a worker that was stopped for a while cannot end the attempt of
+// another one.
 type TaskRef struct {
 	ID    int64
-	Epoch int // the [QueuedTask.Epoch] that it was taken with
+	Epoch int // the [QueuedTask.Epoch] of the attempt
 }
 
 // A TaskWant says how many tasks of a type a worker takes.
@@ -234,43 +235,42 @@ type TaskWant struct {
 	Type  string
 	Limit int // 0 takes none
 
-	// MaxTaken bounds how many tasks of the type are taken in the whole cluster; 0
-	// for no bound. All who claim the type have to say the same: what was taken
-	// without a bound does not count.
+	// MaxTaken bounds how many tasks of the type are taken in the whole cluster. 0 means no bound.
+	// All workers of the type must use the same bound, because tasks taken without a bound do not
+	// count.
 	MaxTaken int
 
-	// MaxPerKey bounds how many tasks of one key are taken; 0 for no bound. All who
-	// claim the type have to say the same.
+	// MaxPerKey bounds how many tasks of one key are taken. 0 means no bound. All workers of the
+	// type must use the same bound.
 	MaxPerKey int
 }
 
-// A TaskClaim asks for tasks. What it brings is the most urgent over all its types, not of
-// one after the other.
+// A TaskClaim asks for tasks. It gets the most urgent tasks of all its types together, not of one
+// type after the other.
 type TaskClaim struct {
-	Worker string // a name for people; receipts tell attempts apart, not this
+	Worker string // a name for people; the [TaskRef] identifies the attempt
 	Types  []TaskWant
-	Limit  int           // of all types together; 0 for no other bound than theirs
-	Lease  time.Duration // by then the worker has to be heard of
+	Limit  int           // of all types together; 0 for no bound beyond those of the types
+	Lease  time.Duration // the worker must report within this time
 
-	// Prefetch says that the worker will begin later: the tasks are starting, not
-	// running.
+	// Prefetch says that the worker will begin later. The tasks are then starting, not running.
 	Prefetch bool
 }
 
-// A TaskFailure says that an attempt has failed.
+// A TaskFailure reports a failed attempt.
 type TaskFailure struct {
 	TaskRef
 	Error string        // for people; see [CutTaskText]
-	Retry bool          // otherwise the task has failed for good
-	Delay time.Duration // to the next attempt; of one that is to be retried
+	Retry bool          // false: the task has failed for good
+	Delay time.Duration // until the next attempt, if Retry
 }
 
-// maxTaskText is how many bytes stores keep of the error of an attempt, and of other texts
-// that are for people.
+// maxTaskText is how many bytes stores keep of the error of an attempt and of other texts for
+// people.
 const maxTaskText = 2000
 
-// CutTaskText makes a text one that each store keeps: not too long, of UTF-8, and without
-// U+0000, which PostgreSQL has no room for.
+// CutTaskText makes a text that each store can keep. It shortens the text, makes it UTF-8 and
+// removes U+0000, which PostgreSQL cannot store.
 func CutTaskText(text string) string {
 	if len(text) > maxTaskText {
 		text = text[:maxTaskText]
@@ -278,49 +278,47 @@ func CutTaskText(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")
 }
 
-// A TaskSnooze gives a task back as if nobody had taken it.
+// A TaskSnooze returns a task as if nobody had taken it.
 type TaskSnooze struct {
 	TaskRef
 	Delay time.Duration // until it may be taken again
 }
 
-// A TaskReport is what a worker has to say of the tasks it holds. An attempt is in it
-// once.
+// A TaskReport is a worker's report about its tasks. An attempt occurs only once.
 type TaskReport struct {
 	Completed []TaskRef
 	Failed    []TaskFailure
 	Snoozed   []TaskSnooze
 
-	// Plain says that none of these tasks has a unique key, so that nobody has to
-	// look for one.
+	// Plain says that none of these tasks has a unique key, which saves looking for one.
 	Plain bool
 }
 
-// Len is the number of attempts that it is about.
+// Len returns the number of attempts in the report.
 func (r *TaskReport) Len() int { return len(r.Completed) + len(r.Failed) + len(r.Snoozed) }
 
 // A TaskBeat says that a worker still holds a task.
 type TaskBeat struct {
 	TaskRef
-	Running bool          // and has begun with it
-	Lease   time.Duration // by then the worker will be heard of again
+	Running bool          // the worker has begun the task
+	Lease   time.Duration // the worker reports again within this time
 }
 
-// A TaskFilter chooses tasks: those for which all of it holds. What is empty chooses all.
+// A TaskFilter chooses the tasks that match all of its fields. An empty field matches all.
 type TaskFilter struct {
 	IDs    []int64
 	Type   string
 	Key    string
 	Unique string
-	State  TaskState // of a change, one that no worker holds, or failed for a retry; else [ErrConflict]
+	State  TaskState // for a change: only tasks that no worker holds, or failed ones for a retry; else [ErrConflict]
 	Limit  int       // 0 for no bound
 
-	// MaxPayload bounds the payloads that a listing gives, each in bytes: larger ones are
-	// left out. 0 for no bound.
+	// MaxPayload bounds the size of each listed payload in bytes. Larger ones are left out. 0 means
+	// no bound.
 	MaxPayload int
 }
 
-// Trim leaves the payload of a listed task out when it is too large.
+// Trim removes the payload of a listed task if it is too large.
 func (f *TaskFilter) Trim(t *QueuedTask) {
 	if f.MaxPayload > 0 && len(t.Payload) > f.MaxPayload {
 		t.Payload = nil
@@ -331,61 +329,60 @@ func (f *TaskFilter) Trim(t *QueuedTask) {
 type TaskTypeStats struct {
 	Type   string
 	Mode   TaskMode
-	Reason string // why it is in that mode
+	Reason string // for the mode
 
-	// How many are in each state. SQLite counts those that wait for others of their key
-	// as ready: it passes by them, and puts none aside.
+	// These are the numbers of tasks per state. SQLite counts tasks that wait for others of their
+	// key as ready, because it skips them instead of setting them aside.
 	Ready, Waiting, Starting, Running, Scheduled, Failed int64
 
-	// Estimated lists the states of which a sample was counted, since the table is
-	// large: their numbers are about right, and 0 may stand for a few. Empty when all
-	// are exact.
+	// Estimated lists the states that were counted by a sample, because the table is large. Their
+	// numbers are approximate, and 0 may stand for a few. It is empty if all numbers are exact.
 	Estimated []TaskState
 
-	// Raised is how many tasks [TaskMaintenance] has raised that had waited for too long, and
-	// RaisedLast when it did so last; zero when it never has.
+	// Raised is how many tasks [TaskMaintenance] has raised after they had waited too long.
+	// RaisedLast is when it last did, or zero.
 	Raised     int64
 	RaisedLast time.Time
 
-	// Asked is when somebody asked for tasks of the type last, to the minute, and AskedBy
-	// its name; zero when nobody has for [TaskFactsKept]. Tasks that wait there are
-	// likely of a mistyped type.
+	// Asked is when a worker last asked for tasks of the type, to the minute, and AskedBy is its
+	// name. Asked is zero if none has within [TaskFactsKept]. Then waiting tasks probably have a
+	// mistyped type.
 	Asked   time.Time
 	AskedBy string
 
-	// Oldest is when the first of the ready ones was due; zero when there is none.
+	// Oldest is when the oldest ready task was due. Zero if there is none.
 	Oldest time.Time
 
-	// Lag is by how much the most urgent ready task is beyond what it tolerates.
+	// Lag is how long the most urgent ready task has waited beyond its tolerance.
 	Lag time.Duration
 }
 
 // IsEstimated reports whether the number of tasks in a state is an estimate.
 func (t TaskTypeStats) IsEstimated(state TaskState) bool { return slices.Contains(t.Estimated, state) }
 
-// How stores remember who asks for which tasks. A worker that idles asks all the time, so
-// it is not written down each time; and a type that nobody has asked for in a month is
-// like one that nobody ever has.
+// These bound how stores remember which worker asks for which tasks. An idle worker asks all the
+// time, so not every request is written down. A type that no worker has asked for in a month counts
+// as never asked for.
 const (
 	TaskAskedPause = time.Minute
 	TaskFactsKept  = 30 * 24 * time.Hour
 )
 
-// A TaskMode says what a type does.
+// A TaskMode says what the queue does with a type.
 type TaskMode string
 
-// The modes of a type.
+// These are the modes of a type.
 const (
 	TasksOpen     TaskMode = "open"
-	TasksPaused   TaskMode = "paused"   // tasks are put, and none is taken
-	TasksDraining TaskMode = "draining" // tasks are taken, and none is put
+	TasksPaused   TaskMode = "paused"   // accepts tasks, but hands none out
+	TasksDraining TaskMode = "draining" // hands tasks out, but accepts none
 )
 
-// A TaskStore keeps tasks. Every method is safe for concurrent use, and every change
-// is atomic and durable before it returns; what is said of many tasks by operators, or
-// done by the care for them, is so part by part. An error that is not [ErrTask] or
-// [ErrConflict] may mean that only the answer was lost: reports may be repeated, since
-// a ref counts once, and puts with a unique key.
+// A TaskStore stores tasks. Every method is safe for concurrent use, and every change is atomic and
+// durable before it returns. Only operators' changes of many tasks and maintenance work in parts,
+// and each part is atomic. After an error other than [ErrTask] or [ErrConflict], the change may
+// have been made. Reports may be repeated, because a ref counts once. Puts may be repeated if they
+// have a unique key.
 type TaskStore struct {
 	Queue       TaskQueue
 	Work        TaskWork
@@ -395,7 +392,8 @@ type TaskStore struct {
 
 // A TaskQueue takes tasks in.
 type TaskQueue interface {
-	// PutTasks stores tasks, and returns a result for each, in order. A task with [TaskPut.Err] is refused. The error is for all tasks.
+	// PutTasks stores tasks, and returns a result for each, in order. A task with [TaskPut.Err] is
+	// refused. The error is for all tasks.
 	PutTasks(ctx context.Context, tasks []TaskSpec) ([]TaskPut, error)
 
 	// CancelTasks ends scheduled, ready and waiting tasks, together with tasks that should follow them. It does not end
@@ -408,7 +406,8 @@ type TaskWork interface {
 	// ClaimTasks takes ready tasks in the order of priority, deadline and id. It never waits for other claims.
 	ClaimTasks(ctx context.Context, c TaskClaim) ([]QueuedTask, error)
 
-	// ReportTasks records the outcomes of tasks. It returns the refs that no longer hold their tasks. These changed nothing.
+	// ReportTasks records the outcomes of tasks. It returns the refs that no longer hold their
+	// tasks. These changed nothing.
 	ReportTasks(ctx context.Context, r TaskReport) (lost []TaskRef, err error)
 
 	// ExchangeTasks does both in one transaction, the report first.
@@ -424,21 +423,22 @@ type TaskWork interface {
 
 // A TaskMaintenance maintains the queue. Any number of processes may do so at once.
 type TaskMaintenance interface {
-	// PromoteTasks makes up to limit due tasks ready. It returns their number, and the time until the next one is due, 0 for none.
+	// PromoteTasks makes up to limit due tasks ready. It returns their number, and the time until
+	// the next one is due, 0 for none.
 	PromoteTasks(ctx context.Context, limit int) (n int, next time.Duration, err error)
 
-	// RaiseTasks gives up to limit tasks of a type that nobody has taken though they might
-	// be, those that have waited for longer than wait beyond what they tolerate, the
-	// greatest priority among them all, and returns how many: they go before all that are
-	// not as late. Those that wait for others of their key are among them: else the
-	// urgent ones of a key might keep its patient ones waiting forever.
+	// RaiseTasks raises the priority of up to limit tasks of a type that have waited longer than
+	// wait beyond their tolerance. They get the greatest priority of such tasks, so they go before
+	// all tasks that are less late. It returns their number. It includes tasks that wait for others
+	// of their key, because urgent tasks of a key could otherwise delay its other tasks forever.
 	RaiseTasks(ctx context.Context, taskType string, wait time.Duration, limit int) (int, error)
 
 	// ReclaimTasks takes up to limit tasks back from workers that did not report in time. A task that was lost more than
 	// maxLost times fails for good. A task that was lost before waits for a while, see [SuspectDelay].
 	ReclaimTasks(ctx context.Context, limit, maxLost int) (int, error)
 
-	// ExpireTasks deletes tasks that ended longer ago than ended, and failed tasks after failed. With 0 it keeps failed tasks.
+	// ExpireTasks deletes tasks that ended longer ago than ended, and failed tasks after failed.
+	// With 0 it keeps failed tasks.
 	ExpireTasks(ctx context.Context, ended, failed time.Duration) (int, error)
 
 	// VacuumTasks cleans up after deleted tasks.
@@ -450,7 +450,8 @@ type TaskAdmin interface {
 	// TaskStats counts the tasks of each type, in the order of their names.
 	TaskStats(ctx context.Context) ([]TaskTypeStats, error)
 
-	// PeekTasks lists tasks in the order in which workers will take them, and ended tasks newest first. The order may still change.
+	// PeekTasks lists tasks in the order in which workers will take them, and ended tasks newest
+	// first. The order may still change.
 	PeekTasks(ctx context.Context, f TaskFilter) ([]QueuedTask, error)
 
 	// RetryTasks makes failed tasks ready again.
