@@ -166,6 +166,7 @@ func (d *Driver) member(ctx context.Context) error {
 	loops.Go(n.degrade)
 	loops.Go(n.lend)
 	loops.Go(n.keepLimits)
+	loops.Go(n.stirAll)
 	d.node.Store(n)
 	select {
 	case <-ctx.Done():

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"procaas/engine/clock"
@@ -214,30 +216,51 @@ func (n *node) claim() claimResult {
 	return claimedSome
 }
 
-// startJob lets a goroutine work on a run. The caller holds the node's lock, and
+// startJob lets a goroutine drive a run. The caller holds the node's lock, and
 // has seen that it is not shut, or that it waits for this.
 func (n *node) startJob(j *job) {
-	n.do(func() {
-		defer n.done(j)
-		j.work()
-	})
+	n.work.Add(1) // until the run is over, also while no goroutine drives it
+	n.do(j.work)
 }
 
-// startCall lets a goroutine make one call of a handler. Its end comes on
-// j.ended, which has room for it. Of a call beside the run, only others hear.
+// startCall begins one call of a handler. The goroutine that drives the run makes the first one itself, when the run waits. The run
+// does not hear of the end of a call beside it.
 func (n *node) startCall(j *job, t *core.Attempt) {
-	if t.Beside {
+	switch {
+	case t.Beside:
 		held := j.pass.Take(t.Ref())
 		n.do(func() { held.End(j.call(n.calls, t).end, n.d.Clock.Now()) })
-		return
+	case j.own == nil:
+		j.own = t
+	default:
+		j.handOff(t)
 	}
-	n.do(func() {
-		e := j.call(j.calls, t)
-		select {
-		case j.ended <- e:
-		case <-j.gone:
+}
+
+// stirAll stirs all runs each time when what they all go by has changed: the controls, or whether the node drains or is still a
+// member.
+func (n *node) stirAll() {
+	draining := n.draining
+	for {
+		// Both are read before the runs look, so that they miss nothing that comes later.
+		superseded := n.d.Settings.Controls().Superseded
+		ended := n.ctx.Err() != nil
+		n.mu.Lock()
+		jobs := slices.Collect(maps.Values(n.jobs))
+		n.mu.Unlock()
+		for _, j := range jobs {
+			j.stir()
 		}
-	})
+		if ended {
+			return
+		}
+		select {
+		case <-superseded:
+		case <-draining:
+			draining = nil
+		case <-n.ctx.Done():
+		}
+	}
 }
 
 // do lets a goroutine do a part of the node's work.

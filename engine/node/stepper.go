@@ -139,7 +139,6 @@ func (s *Stepper) look(ctx context.Context) (due time.Duration, busy bool, err e
 
 // begin takes a run up.
 func (s *Stepper) begin(j *job) {
-	j.calls, j.stopCalls = context.WithCancel(s.n.calls)
 	s.jobs = append(s.jobs, j)
 	s.attempt(j, func() bool { return (opening{j}).begin() && s.advance(j) })
 }
@@ -147,19 +146,14 @@ func (s *Stepper) begin(j *job) {
 // stirred reports whether a run has to look again though nothing of it has ended.
 // One that an operator wants ended ends.
 func (s *Stepper) stirred(j *job) bool {
-	select {
-	case <-j.cancelled:
+	if j.cancelled.Load() {
 		j.underway = 0 // the calls in flight are broken off
 		j.stop()
 		s.close(j)
 		return false
-	case <-j.superseded():
-		return true
-	case <-j.wake:
-		return true
-	default:
-		return false
 	}
+	_, stirred := j.turn.collect()
+	return stirred || j.seen != nil && !j.moves() && j.seen != s.n.d.Settings.Controls()
 }
 
 // step lets a run go on as far as it can without time passing.
@@ -240,7 +234,7 @@ func (s *Stepper) deliver() {
 	for len(s.ends) > 0 && !s.ends[0].at.After(s.Clock.Now()) && !s.Dying {
 		e := s.ends[0]
 		s.ends = s.ends[1:]
-		e.j.finish(e.ended)
+		e.j.finish([]*ended{e.ended})
 		s.step(e.j)
 	}
 	for _, j := range slices.Clone(s.jobs) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -39,22 +38,22 @@ type job struct {
 	seen    *guard.Controls // that Ready has decided by
 	again   bool            // ask Ready before waiting
 	ends    bool            // all is done but the commit of its end; guarded by n.mu
-	wake    chan struct{}
 	log     *slog.Logger
+
+	turn       turn
+	begun      bool          // the first round has been made
+	cancelling bool          // no call is started any more, and the run ends with those in flight
+	own        *core.Attempt // a call that the goroutine makes which drives the run
 
 	calls     context.Context // of the run's calls
 	stopCalls context.CancelFunc
 	underway  int
-	ended     chan *ended
 	last      time.Time // the latest time that the core has been told
 	unsaved   time.Time // since when the core holds what only people would miss; zero: it does not
 
-	once      sync.Once
-	cancelled chan struct{} // closed: an operator wants the run ended
-	gone      chan struct{} // closed: nobody waits for the ends of calls any more
-
-	moving   atomic.Pointer[string] // the definition that an operator wants it to go on by; nil for none
-	stopping atomic.Pointer[string] // why an operator wants it undone; nil for not at all
+	cancelled atomic.Bool            // an operator wants the run ended
+	moving    atomic.Pointer[string] // the definition that an operator wants it to go on by; nil for none
+	stopping  atomic.Pointer[string] // why an operator wants it undone; nil for not at all
 }
 
 // An ended is a call that is over.
@@ -67,15 +66,13 @@ type ended struct {
 // saveAfter is how long a crash may make people miss that calls are in flight.
 const saveAfter = 100 * time.Millisecond
 
-// maxEnded bounds the calls of a run that have ended and wait to be told of.
-const maxEnded = 1000
-
 func newJob(n *node, c *store.Claimed) *job {
 	j := &job{
-		n: n, claimed: c, version: c.Version, cancelled: make(chan struct{}), gone: make(chan struct{}), wake: make(chan struct{}, 1),
+		n: n, claimed: c, version: c.Version, turn: turn{taken: true},
 		log:   lazyLog(n.log, func() []slog.Attr { return []slog.Attr{slog.String("run", c.ID), slog.String("key", c.Key)} }),
 		trace: tracing.New(n.d.Tracer, c),
 	}
+	j.calls, j.stopCalls = context.WithCancel(n.calls)
 	j.pass.Age = c.Accepted
 	if c.Event.At.After(j.pass.Age) {
 		j.pass.Age = c.Event.At
@@ -85,12 +82,7 @@ func newJob(n *node, c *store.Claimed) *job {
 	} else if c.Move != "" {
 		j.moving.Store(&c.Move)
 	}
-	j.pass.Wake = func() {
-		select {
-		case j.wake <- struct{}{}:
-		default:
-		}
-	}
+	j.pass.Wake = j.stir
 	return j
 }
 
@@ -115,54 +107,63 @@ func (j *job) ofCall(t *core.Attempt) *slog.Logger {
 }
 
 // cancel asks for the run's end. It may be called more than once.
-func (j *job) cancel() { j.once.Do(func() { close(j.cancelled) }) }
+func (j *job) cancel() {
+	j.cancelled.Store(true)
+	j.stir()
+}
 
-// work continues with the run until it ends, is parked, or is lost to this node.
-func (j *job) work() {
-	defer close(j.gone)
+// round lets the core decide about the news, saves it, and begins calls, until the run can only wait. It is false when the run has
+// ended, is parked, or is lost to this node.
+func (j *job) round() (more bool) {
 	defer j.survive()
-	j.calls, j.stopCalls = context.WithCancel(j.n.calls)
-	defer j.stopCalls()
-	defer func() { j.pass.Close(j.n.d.Clock.Now()) }()
-	defer j.letGo()
-	if !(opening{j}).begin() || j.n.isDraining() {
-		return
-	}
-	for {
-		var tasks []core.Attempt
-		moves := j.moves()
-		if moves && j.underway == 0 && !j.n.isDraining() {
-			if j.putBack() {
-				return
-			}
-			moves = false
-		}
-		if !moves && !j.n.isDraining() {
-			tasks = j.ready()
-		}
-		if !j.goOn(tasks) || !j.wait() {
-			return
+	if !j.begun {
+		j.begun = true
+		if !(opening{j}).begin() {
+			return false
 		}
 	}
+	ended, _ := j.turn.collect()
+	j.finish(ended)
+	for more = true; more; {
+		j.again = false
+		switch {
+		case j.n.ctx.Err() != nil:
+			return false
+		case j.cancelling || j.cancelled.Load():
+			return j.stop()
+		case j.n.isDraining():
+			more = j.goOn(nil) && j.underway > 0 // without calls in flight it is given back as it was saved last
+		case j.moves() && j.underway == 0 && j.putBack():
+			return false
+		case j.moves(): // nothing is started any more
+			more = j.goOn(nil)
+		default:
+			more = j.goOn(j.ready())
+		}
+		if more && !j.again && (!j.moves() || j.underway > 0) {
+			return j.waits()
+		}
+	}
+	return false
+}
+
+// waits reports whether there is something to wait for. If there is nothing, the run fails.
+func (j *job) waits() bool {
+	if j.underway == 0 && j.run.Next().IsZero() {
+		j.fail("", errors.New("internal error: the run waits for nothing"))
+		return false
+	}
+	return true
 }
 
 // goOn saves what the core has decided, and begins calls. It is false when the run needs no more of this node. Calls
 // beside a run begin even then.
 func (j *job) goOn(tasks []core.Attempt) bool {
 	saved := j.save()
-	if !saved {
+	if !saved || j.cancelling {
 		tasks = slices.DeleteFunc(tasks, func(t core.Attempt) bool { return !t.Beside })
 	}
 	return j.start(tasks) && saved
-}
-
-// survive turns a panic of the core into the failure of the one run that caused
-// it, so that it does not take the process, and each one that takes the run over.
-func (j *job) survive() {
-	if p := recover(); p != nil {
-		j.at("").Error("run panicked", "panic", p, "stack", string(debug.Stack()))
-		j.fail("", fmt.Errorf("internal error: %v", p))
-	}
 }
 
 // save makes what the core has decided durable. It is false when the run needs
@@ -287,9 +288,6 @@ func (j *job) start(tasks []core.Attempt) bool {
 	if !j.n.lease.valid(j.calls) {
 		return false
 	}
-	if j.ended == nil {
-		j.ended = make(chan *ended, min(j.run.Plan().MostCalls, maxEnded))
-	}
 	if j.trace.Begin(j.run.Plan().Pipeline.ID, j.run.Began()) {
 		j.log = j.log.With("trace_id", j.trace.Context.TraceID())
 	}
@@ -314,63 +312,6 @@ func (j *job) start(tasks []core.Attempt) bool {
 	return true
 }
 
-// wait waits until the core has something to decide. It is false when the run is
-// not this node's any more.
-func (j *job) wait() bool {
-	if j.again {
-		j.again = false
-		return true
-	}
-	draining := j.n.draining
-	if j.n.isDraining() {
-		if j.underway == 0 {
-			return false // it is given back as it was saved last
-		}
-		draining = nil
-	}
-	next := j.run.Next()
-	if j.moves() {
-		if j.underway == 0 {
-			return true
-		}
-		next = time.Time{} // nothing is started any more
-	}
-	if j.underway == 0 && (next.IsZero() || draining == nil) {
-		j.fail("", errors.New("internal error: the run waits for nothing"))
-		return false
-	}
-	var due <-chan time.Time
-	if delay, ok := j.delay(next); ok && draining != nil {
-		due = time.After(delay)
-	}
-	select {
-	case <-j.n.ctx.Done():
-		return false
-	case <-draining:
-		return true
-	case <-j.wake:
-		return true
-	case <-j.superseded():
-		return true
-	case <-j.cancelled:
-		return j.stop()
-	case <-due:
-		return true
-	case e := <-j.ended:
-		j.finish(e)
-		return true
-	}
-}
-
-// superseded returns a channel that is closed when there are newer controls than
-// those that Ready has decided by.
-func (j *job) superseded() <-chan struct{} {
-	if j.seen == nil || j.moves() || j.n.isDraining() { // which ask Ready no more
-		return nil
-	}
-	return j.seen.Superseded
-}
-
 // delay returns the time until there is something to do though no call ends; false
 // when there is nothing.
 func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
@@ -391,36 +332,29 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 	return delay, ok
 }
 
-// finish tells the core about a call that has ended and the others that have
-// meanwhile, so that they ride in one checkpoint. Calls that were broken off are
-// left out: nobody knows what became of them.
-func (j *job) finish(e *ended) {
-	for {
+// finish tells the core about calls that have ended, so that they ride in one checkpoint. Calls that were broken off are left out:
+// nobody knows what became of them.
+func (j *job) finish(list []*ended) {
+	for _, e := range list {
 		j.underway--
+		if j.cancelling {
+			continue
+		}
 		e.outcome.Ended = j.n.d.Clock.Now()
 		e.outcome.Probe = j.pass.End(e.ref, e.end, e.outcome.Ended)
 		if e.outcome.Err == nil || j.calls.Err() == nil {
 			j.run.Finish(e.ref, e.outcome, j.liveAt(j.n.d.Clock.Latest())) // from when on it waits, if it does
 		}
-		select {
-		case e = <-j.ended:
-		default:
-			return
-		}
 	}
 }
 
-// stop ends the run as an operator wants it. The next event of the key may start
-// then, so calls in flight are broken off and waited for first. It is always
-// false: the run is over.
-func (j *job) stop() bool {
+// stop ends the run as an operator wants it. The next event of the key may start then, so calls in flight are broken off, and the
+// run ends with the last of them. It is false when the run is over.
+func (j *job) stop() (more bool) {
+	j.cancelling = true
 	j.stopCalls()
-	for ; j.underway > 0; j.underway-- {
-		select {
-		case <-j.ended:
-		case <-j.n.ctx.Done():
-			return false
-		}
+	if j.underway > 0 {
+		return true
 	}
 	j.run.Cancel(model.CancelReason, j.n.d.Clock.Now())
 	change := j.change()

@@ -1,0 +1,167 @@
+package node
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"procaas/engine/core"
+)
+
+// This file decides which goroutine drives a run. A run that waits has none. The goroutine of a call that ends drives its run on,
+// and makes the next call itself. When a timer, an operator or new controls stir a run that waits, a goroutine of the pool drives it.
+
+// A turn is the right to drive one run, and the news that came while another goroutine had it.
+type turn struct {
+	mu      sync.Mutex  // guards the following
+	taken   bool        // a goroutine drives the run, or the run is over
+	stirred bool        // the run must look again at what it waits for
+	ended   []*ended    // calls that have ended since the last round
+	timer   *time.Timer // stirs the run; nil until the first time
+	rings   time.Time   // when the timer fires; zero when it is not set
+}
+
+// stir tells the run to look again. The caller must drive the run when it returns true.
+func (t *turn) stir() (drive bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stirred = true
+	drive, t.taken = !t.taken, true
+	return drive
+}
+
+// end hands in a call that has ended. The caller must drive the run when it returns true.
+func (t *turn) end(e *ended) (drive bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = append(t.ended, e)
+	drive, t.taken = !t.taken, true
+	return drive
+}
+
+// collect returns the calls that have ended since the last time, and whether the run was stirred.
+func (t *turn) collect() (calls []*ended, stirred bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	calls, stirred = t.ended, t.stirred
+	t.ended, t.stirred = nil, false
+	return calls, stirred
+}
+
+// rest gives the turn up until news comes, and lets ring fire after a delay if one is set. It returns false when news is there
+// already: then the caller still has the turn. A timer that was set for an earlier time is left alone, since a run that is stirred
+// too early only looks once more.
+func (t *turn) rest(delay time.Duration, set bool, ring func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stirred || len(t.ended) > 0 {
+		return false
+	}
+	t.taken = false
+	if !set {
+		return true
+	}
+	at := time.Now().Add(delay)
+	switch {
+	case t.timer == nil:
+		t.timer = time.AfterFunc(delay, ring)
+	case t.rings.IsZero() || at.Before(t.rings):
+		t.timer.Reset(delay)
+	default:
+		return true
+	}
+	t.rings = at
+	return true
+}
+
+// rang notes that the timer has fired.
+func (t *turn) rang() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rings = time.Time{}
+}
+
+// over stops the timer of a run that needs no more of this node. Nobody gets its turn any more.
+func (t *turn) over() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+}
+
+// stir lets a goroutine of the pool drive the run, unless another one drives it already.
+func (j *job) stir() {
+	if j.turn.stir() {
+		j.n.do(j.work)
+	}
+}
+
+// ring stirs the run when its time has come.
+func (j *job) ring() {
+	j.turn.rang()
+	j.stir()
+}
+
+// work drives the run. It ends when the run waits or is over, and meanwhile makes the calls that drive leaves to it. The caller must
+// have the turn.
+func (j *job) work() {
+	for {
+		own := j.drive()
+		if own == nil || !j.turn.end(j.call(j.calls, own)) {
+			return
+		}
+	}
+}
+
+// drive lets the run go on until it waits or is over. A call that it returns is for the caller to make: the run waits for it, and
+// no other goroutine makes it.
+func (j *job) drive() (own *core.Attempt) {
+	for j.round() {
+		own, j.own = j.own, nil
+		delay, set := j.rests()
+		if j.turn.rest(delay, set, j.ring) {
+			return own
+		}
+		if own != nil {
+			j.handOff(own)
+		}
+	}
+	j.turn.over()
+	j.letGo()
+	j.pass.Close(j.n.d.Clock.Now())
+	j.stopCalls()
+	j.n.done(j)
+	j.n.work.Done()
+	return nil
+}
+
+// rests returns how long the run waits if it gets no news; set is false when it waits for news only.
+func (j *job) rests() (delay time.Duration, set bool) {
+	if j.cancelling || j.n.isDraining() {
+		return 0, false // nothing is started any more
+	}
+	if j.moves() {
+		return j.delay(time.Time{})
+	}
+	return j.delay(j.run.Next())
+}
+
+// handOff lets another goroutine make a call, and drive the run on when the call has ended.
+func (j *job) handOff(t *core.Attempt) {
+	j.n.do(func() {
+		if j.turn.end(j.call(j.calls, t)) {
+			j.work()
+		}
+	})
+}
+
+// survive turns a panic of the core into the failure of the one run that caused it. Otherwise the process would end, and then each
+// one that takes the run over.
+func (j *job) survive() {
+	if p := recover(); p != nil {
+		j.at("").Error("run panicked", "panic", p, "stack", string(debug.Stack()))
+		j.fail("", fmt.Errorf("internal error: %v", p))
+	}
+}
