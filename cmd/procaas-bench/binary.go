@@ -19,7 +19,8 @@ type binary struct {
 	path    string
 	store   string
 	dir     string
-	nodes   []*node // the first one gets the events
+	flags   []string // more of them for serve
+	nodes   []*node  // the first one gets the events
 	client  *http.Client
 	service *service
 
@@ -46,8 +47,8 @@ func openBinary(on storeMaker) opener {
 }
 
 // newBinary starts a node of the built binary on a new store.
-func newBinary(ctx context.Context, b *bench, on storeMaker) (_ *binary, err error) {
-	p := &binary{path: b.binary, service: b.service, client: newClient(), runs: map[string]string{}}
+func newBinary(ctx context.Context, b *bench, on storeMaker, flags ...string) (_ *binary, err error) {
+	p := &binary{path: b.binary, flags: flags, service: b.service, client: newClient(), runs: map[string]string{}}
 	if p.dir, err = os.MkdirTemp("", "procaas-bench-"); err != nil {
 		return nil, err
 	}
@@ -67,7 +68,7 @@ func (p *binary) file() string { return filepath.Join(p.dir, "bench.yaml") }
 
 // start starts one more node.
 func (p *binary) start(ctx context.Context) error {
-	n, err := startNode(ctx, p.path, p.store, p.file())
+	n, err := startNode(ctx, p.path, p.store, p.file(), p.flags...)
 	if err == nil {
 		p.nodes = append(p.nodes, n)
 	}

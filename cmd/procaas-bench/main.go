@@ -17,7 +17,8 @@
 // size of claims, that are best in short tries before the rounds.
 //
 // The contestants "in process" leave out the binary and HTTP: they show what intake costs.
-// The part recovery kills the built binary with kill -9. The parts queue-… measure the
+// The part recovery kills the built binary with kill -9. The part inbox spreads the keys over
+// several PostgreSQL servers, and moves them. The parts queue-… measure the
 // queue of tasks, beside loops that are written by hand.
 //
 // Tables show the processor time of the client, of the program (procaas, or the one that is
@@ -115,7 +116,7 @@ func parse(args []string, help io.Writer) (options, error) {
 	f.IntVar(&o.backlog, "backlog", 100_000, "waiting events that are drained")
 	f.IntVar(&o.tasks, "tasks", 100_000, "tasks of one measurement of the queue")
 	f.IntVar(&o.cancelled, "cancelled", 500_000, "tasks that are cancelled beside others, for queue-hindered")
-	f.IntVar(&o.crowd, "crowd", 1_000_000, "scheduled tasks, and as many of low priority, beside which urgent ones are measured")
+	f.IntVar(&o.crowd, "crowd", 1_000_000, "scheduled tasks, and as many of low priority, beside which urgent ones are measured; waiting runs that move, for inbox")
 	f.IntVar(&o.pass, "pass", 1_000_000, "tasks that pass for queue-bloat")
 	f.DurationVar(&o.span, "span", 4*time.Second, "length of one measurement at a fixed rate")
 	f.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of this process to a `file`")
@@ -175,6 +176,7 @@ var parts = []struct {
 	{"accept", measureAccept},
 	{"backlog", measureBacklog},
 	{"idle", measureIdle},
+	{"inbox", measureInbox},
 	{"queue-drain", measureQueueDrain},
 	{"queue-hindered", measureQueueHindered},
 	{"queue-put", measureQueuePut},

@@ -24,12 +24,13 @@ type node struct {
 }
 
 // startNode starts a process, and returns when it is ready.
-func startNode(ctx context.Context, binary, store, file string) (*node, error) {
+func startNode(ctx context.Context, binary, store, file string, flags ...string) (*node, error) {
 	address, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
-	n := &node{url: "http://" + address, cmd: exec.Command(binary, "serve", "--store", store, "--pipelines", file, "--listen", address)}
+	args := append([]string{"serve", "--store", store, "--pipelines", file, "--listen", address}, flags...)
+	n := &node{url: "http://" + address, cmd: exec.Command(binary, args...)}
 	n.cmd.Stdout, n.cmd.Stderr = &n.log, &n.log
 	n.began = time.Now()
 	if err := n.cmd.Start(); err != nil {

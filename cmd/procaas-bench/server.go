@@ -20,6 +20,8 @@ type server struct {
 	dsn   string
 	main  int // its first process; 0 when it is not on this machine
 	about string
+
+	others []*server // of the same inbox; what they use is counted, too
 }
 
 func findServer(ctx context.Context, dsn string) (*server, error) {
@@ -67,10 +69,14 @@ func (s *server) schema(ctx context.Context, name string) (string, error) {
 
 // settle writes out what earlier measurements have left behind.
 func (s *server) settle(ctx context.Context) error {
-	return s.query(ctx, func(c *pgx.Conn) error {
+	err := s.query(ctx, func(c *pgx.Conn) error {
 		_, err := c.Exec(ctx, "checkpoint")
 		return err
 	})
+	for _, other := range s.others {
+		err = errors.Join(err, other.settle(ctx))
+	}
+	return err
 }
 
 // tick is the unit of the times in /proc.
@@ -78,11 +84,14 @@ const tick = time.Second / 100
 
 // cpu returns the processor time that the server has used; 0 where it is unknown.
 func (s *server) cpu() time.Duration {
+	var sum time.Duration
+	for _, other := range s.others {
+		sum += other.cpu()
+	}
 	if s.main == 0 {
-		return 0
+		return sum
 	}
 	paths, _ := filepath.Glob("/proc/[0-9]*")
-	var sum time.Duration
 	for _, p := range paths {
 		stat, err := readStat(filepath.Base(p))
 		switch {
@@ -132,6 +141,10 @@ func (s *server) logged(ctx context.Context) (at float64, err error) {
 	err = s.query(ctx, func(c *pgx.Conn) error {
 		return c.QueryRow(ctx, "select (pg_current_wal_insert_lsn() - '0/0')::float8").Scan(&at)
 	})
+	for _, other := range s.others {
+		more, failed := other.logged(ctx)
+		at, err = at+more, errors.Join(err, failed)
+	}
 	return at, err
 }
 

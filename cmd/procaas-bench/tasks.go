@@ -19,7 +19,7 @@ import (
 )
 
 // A taskKind is the type of the tasks that do nothing.
-var taskKind = queue.Kind[int]{Name: "nothing"}
+var taskKind = queue.Kind[int]{Name: "empty"} // no pipeline has this name: its tasks would be runs
 
 // openQueue opens a queue in a schema of its own.
 func openQueue(ctx context.Context, b *bench, schema string) (*queue.Store, string, error) {
