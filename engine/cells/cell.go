@@ -13,51 +13,25 @@ import (
 // Home is the name of the cell that is the home.
 const Home = "home"
 
-// A part is a cell with what this process knows of it.
+// A part is a cell as this process knows it.
 type part struct {
 	name   string
 	number int
 	open   func(context.Context) (*store.Cell, error)
 
 	mu      sync.Mutex  // guards the following
-	store   *store.Cell // nil until it was reached once
-	away    error       // why it could not be reached last; nil when it could
-	since   time.Time   // when that was found out
-	probing bool        // one try to reach it is under way
-	retired bool        // the cell was removed from the inbox; it is away for good
-	lost    bool        // it has lost what it acknowledged; so it is for this process
-
-	members map[int64]*store.Membership // of this process's nodes, by their numbers in the cell
+	store   *store.Cell // nil until the cell was reached once
+	away    error       // the reason why the cell cannot be reached; nil if it can
+	since   time.Time   // when it was not reached first
+	probing bool        // one try to reach it is in flight
+	final   bool        // the process does not try to reach it again
 }
 
-// joined begins to remember what the cell answers to a number.
-func (p *part) joined(number int64) {
-	m := &store.Membership{}
-	m.Joined(number)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.members == nil {
-		p.members = map[int64]*store.Membership{}
-	}
-	p.members[number] = m
-}
-
-// memberOf is what the cell has answered to a number.
-func (p *part) memberOf(number int64) *store.Membership {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if m := p.members[number]; m != nil {
-		return m
-	}
-	return &store.Membership{}
-}
-
-// lose refuses a cell for as long as this process lives.
-func (p *part) lose(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.away, p.since, p.lost = err, time.Now(), true
-}
+// The reasons why a part is away that are no answers of a database.
+var (
+	errNotOpen = errors.New("it has not been reached yet")
+	errRemoved = errors.New("it was removed from the inbox")
+)
 
 // cell returns the store of a cell that can be reached.
 func (p *part) cell() (*store.Cell, error) {
@@ -69,10 +43,24 @@ func (p *part) cell() (*store.Cell, error) {
 	return p.store, nil
 }
 
-// heed notes what an error of a cell says of it, and gives it as that of a cell that is
-// away when it says so. The caller's own end says nothing. The daily work goes through it, so
-// that the first one which finds a cell away makes the others fail at once, rather than
-// each wait for a time-out of its own.
+// use does something with a cell. If the cell cannot be reached, the error is [store.ErrAway].
+func use[T any](ctx context.Context, p *part, do func(*store.Cell) (T, error)) (out T, err error) {
+	db, err := p.cell()
+	if err == nil {
+		out, err = do(db)
+	}
+	return out, p.heed(ctx, err)
+}
+
+// use is the function use without a result.
+func (p *part) use(ctx context.Context, do func(*store.Cell) error) error {
+	_, err := use(ctx, p, func(db *store.Cell) (any, error) { return nil, do(db) })
+	return err
+}
+
+// heed looks whether an error says that the cell cannot be reached, and then returns [store.ErrAway]. The first call that finds
+// a cell away makes the next ones fail at once. Otherwise each of them would wait for a timeout. An error because the caller gave
+// up says nothing about the cell.
 func (p *part) heed(ctx context.Context, err error) error {
 	if err == nil || errors.Is(err, store.ErrAway) || errors.Is(ctx.Err(), context.Canceled) {
 		return err
@@ -82,19 +70,23 @@ func (p *part) heed(ctx context.Context, err error) error {
 	if p.store == nil || !p.store.Enrolment.IsAway(err) && !errors.Is(err, store.ErrLost) {
 		return err
 	}
-	if p.number != 0 && p.away == nil { // the home is what everything needs: it is asked each time
+	if p.number != 0 && p.away == nil { // everything needs the home, so each call asks it
 		p.away, p.since = err, time.Now()
 	}
 	return fmt.Errorf("%w: cell %s: %w", store.ErrAway, p.name, err)
 }
 
-// back notes that a cell can be reached.
-func (p *part) back(store *store.Cell) {
+// leave stops the use of a cell for as long as this process lives.
+func (p *part) leave(why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.store = store; !p.retired && !p.lost {
-		p.away = nil
-	}
+	p.away, p.since, p.final = why, time.Now(), true
+}
+
+// isRemoved reports whether the cell was removed from the inbox.
+func (p *part) isRemoved() bool {
+	away, _ := p.state()
+	return away == errRemoved //nolint:errorlint // it is this very value
 }
 
 // state returns why and since when a cell is away.
@@ -104,66 +96,67 @@ func (p *part) state() (away error, since time.Time) {
 	return p.away, p.since
 }
 
-// errNotOpen says that a cell has not been reached yet.
-var errNotOpen = errors.New("it has not been reached yet")
+// reached notes what came of a try to reach the cell.
+func (p *part) reached(db *store.Cell, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.probing = false
+	if err == nil {
+		p.store = db
+	}
+	if p.final {
+		return
+	}
+	if p.away = err; err != nil && p.since.IsZero() {
+		p.since = time.Now()
+	}
+}
 
 // probeLong bounds one try to reach a cell that is away.
 const probeLong = 5 * time.Second
 
 // probe tries to reach a cell that is away, in the background, one try at a time.
-func (s *Store) probe(p *part) {
+func (s *directory) probe(p *part) {
 	p.mu.Lock()
-	if p.away == nil || p.probing || p.retired || p.lost || s.ctx.Err() != nil {
-		p.mu.Unlock()
+	defer p.mu.Unlock()
+	if p.away == nil || p.probing || p.final || s.ctx.Err() != nil {
 		return
 	}
 	p.probing = true
-	store := p.store
-	p.mu.Unlock()
+	known := p.store
 	s.helpers.Go(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, probeLong)
 		defer cancel()
-		store, err := s.reach(ctx, p, store)
-		p.mu.Lock()
-		p.probing = false
-		if err != nil && !p.retired && !p.lost {
-			p.away = err
-		}
-		p.mu.Unlock()
-		if err == nil {
+		db, err := s.reach(ctx, p, known)
+		if p.reached(db, err); err == nil {
 			s.log.Info("cell of the inbox is there", "cell", p.name)
-			p.back(store)
 			s.hint()
 		}
 	})
 }
 
-// reach opens a cell, and makes sure that it is the one.
-func (s *Store) reach(ctx context.Context, p *part, store *store.Cell) (*store.Cell, error) {
-	opened := store == nil
-	if opened {
-		var err error
-		if store, err = p.open(ctx); err != nil {
-			return nil, err
-		}
+// reach opens a cell unless it is open, and makes sure that it is the right one.
+func (s *directory) reach(ctx context.Context, p *part, db *store.Cell) (*store.Cell, error) {
+	if db != nil {
+		return db, s.check(ctx, p, db)
 	}
-	if err := s.check(ctx, p, store); err != nil {
-		if opened {
-			err = errors.Join(err, store.Close())
-		}
+	db, err := p.open(ctx)
+	if err != nil {
 		return nil, err
 	}
-	return store, nil
+	if err := s.check(ctx, p, db); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
 }
 
-// check makes a store the cell that it shall be, or finds that it is another one.
-func (s *Store) check(ctx context.Context, p *part, db *store.Cell) error {
+// check enrols a database as the cell, or finds that it is another one.
+func (s *directory) check(ctx context.Context, p *part, db *store.Cell) error {
 	enrolled, err := db.Enrolment.EnrolledAs(ctx)
 	if err != nil {
 		return err
 	}
-	chart := s.chart.Load()
-	want := store.CellID{Inbox: chart.Inbox, Name: p.name, Number: p.number}
+	want := store.CellID{Inbox: s.chart.Load().Inbox, Name: p.name, Number: p.number}
 	if enrolled == want {
 		return nil
 	}

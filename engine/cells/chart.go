@@ -12,80 +12,77 @@ import (
 	"procaas/engine/store"
 )
 
-// The document that holds the map.
+// The document with the map.
 const (
 	mapKind = "inbox"
 	mapName = "map"
 )
 
-// A Chart says which cell has which slot. It is a document of the home: whoever changes
-// it builds on the version that he has read.
+// A Chart says which cell has which slot. A writer builds on the version that it has read.
 type Chart struct {
-	Inbox string           `json:"inbox"`          // tells inboxes apart
-	Cells map[string]int   `json:"cells"`          // their numbers, by name
-	Gone  map[string]int   `json:"gone,omitempty"` // those of cells that were removed; they do not come again
-	Spans []Span           `json:"spans"`          // of slots, in order; every slot is in one
+	Inbox string           `json:"inbox"`          // the unique name of the inbox
+	Cells map[string]int   `json:"cells"`          // the numbers of the cells, by name
+	Gone  map[string]int   `json:"gone,omitempty"` // the same of removed cells, whose names and numbers never come back
+	Spans []Span           `json:"spans"`          // all slots, in order
 	Moves map[string]*Move `json:"moves,omitempty"`
-	Done  []Done           `json:"done,omitempty"` // the last ones that have ended, in order
-
-	Ended inbox.Ended `json:"ended"` // all that have
+	Done  []inbox.Move     `json:"done,omitempty"` // the last moves that ended, in order
+	Ended inbox.Ended      `json:"ended"`          // counts all of them
 
 	Version int64 `json:"-"`
 	owner   [chartSlots]string
 }
 
-// chartSlots is how many slots the map has: those of keys, and behind them those of tasks.
+// doneKept is the number of ended moves in the map.
+const doneKept = 50
+
+// chartSlots is the number of slots in the map: those of keys, then those of tasks.
 const chartSlots = store.InboxSlots + store.TaskSlots
 
-// taskSlot returns the slot of tasks that goes with a slot of keys; false for those with which none goes.
-func taskSlot(slot int) (int, bool) {
-	const each = store.InboxSlots / store.TaskSlots
-	return store.InboxSlots + slot/each, slot%each == 0
-}
-
-// ofTasks reports whether a part of a move is one of tasks. No part has slots of both kinds.
-func ofTasks(slots []int) bool { return len(slots) > 0 && slots[0] >= store.InboxSlots }
-
-// ofKeys returns the slots of keys, which come first.
-func ofKeys(slots []int) []int {
-	at, _ := slices.BinarySearch(slots, store.InboxSlots)
-	return slots[:at]
-}
-
-// A Span is slots next to each other that one cell has.
+// A Span is slots next to each other in one cell.
 type Span struct {
 	From int    `json:"from"`
 	To   int    `json:"to"` // included
 	Cell string `json:"cell"`
 }
 
-// A Move is slots on their way. So that none stands still for longer because there are
-// many, they go in parts, one after the other.
+// A Move is an order to move slots. It moves them in parts, one after the other, so that each part stops for a short time only.
 type Move struct {
 	ID     string    `json:"id"`
 	From   string    `json:"from"`
 	To     string    `json:"to"`
-	Slots  []int     `json:"slots"`          // of the part that is on its way
-	Rest   []int     `json:"rest,omitempty"` // that follow it, and work at the source meanwhile
-	Over   int       `json:"over,omitempty"` // how many have gone before it
-	Part   int       `json:"part,omitempty"` // which one it is
+	Slots  []int     `json:"slots"`          // the current part
+	Rest   []int     `json:"rest,omitempty"` // later parts, which work at the source meanwhile
+	Over   int       `json:"over,omitempty"` // the number of slots of keys in earlier parts
+	Part   int       `json:"part,omitempty"` // the number of the current part
 	Step   MoveStep  `json:"step"`
-	Owner  string    `json:"owner"` // the token of who makes it; another one's word counts no more
+	Owner  string    `json:"owner"` // a token of the process that makes the move; writes with an old token are refused
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
 	Begun  time.Time `json:"begun"`
+	Until  time.Time `json:"until"` // after it, another process may take the move over
 
-	// Until is when somebody else may take the move over: before the switch to undo
-	// it, after it to end it.
-	Until time.Time `json:"until"`
-
-	// After is the last position of the source; those of the target come behind it.
+	// After is the last position of the source. Those of the target follow it.
 	After int64 `json:"after,omitempty"`
 }
 
-// mark names the present part for the cells. Each part has its own name: an order for an
-// earlier one, of which the answer was lost, may be carried out late, and must find
-// nothing to do.
+// A MoveStep is the progress of a part of a move. A process that takes the move over undoes a part before the switch, and
+// finishes it after the switch.
+type MoveStep string
+
+// The steps.
+const (
+	Copying  MoveStep = "copying"  // the slots work at the source
+	Freezing MoveStep = "freezing" // they work nowhere
+	Switched MoveStep = "switched" // they belong to the target
+	Opened   MoveStep = "opened"   // they work at the target, and the source is cleaned up
+	Undoing  MoveStep = "undoing"  // they come back at the source
+)
+
+// has reports whether the slots of the current part belong to the target.
+func (s MoveStep) has() bool { return s == Switched || s == Opened }
+
+// mark names the current part for the cells. Each part has its own name, so that a late call for an earlier part finds nothing to
+// do.
 func (m *Move) mark() string {
 	switch {
 	case ofTasks(m.Slots):
@@ -96,58 +93,55 @@ func (m *Move) mark() string {
 	return m.ID + "/" + strconv.Itoa(m.Part)
 }
 
-// all counts the slots of the order.
-func (m *Move) all() int { return m.Over + len(ofKeys(m.Slots)) + len(ofKeys(m.Rest)) }
-
-// A Done is a move that has ended.
-type Done struct {
-	ID     string    `json:"id"`
-	From   string    `json:"from"`
-	To     string    `json:"to"`
-	Slots  int       `json:"slots"`          // of the order
-	Over   int       `json:"over,omitempty"` // of them that stay at the target when the move was undone
-	By     string    `json:"by"`
-	Reason string    `json:"reason,omitempty"`
-	Begun  time.Time `json:"begun"`
-	Ended  time.Time `json:"ended"`
-	Rows   int64     `json:"rows"`            // copied; 0 when another node has ended the move
-	Frozen float64   `json:"frozen_s"`        // for so many seconds, at most, nothing of a slot was taken in
-	Error  string    `json:"error,omitempty"` // why the move was undone
+// view describes a move for people. Slots of tasks are not counted.
+func (m *Move) view() inbox.Move {
+	current := len(ofKeys(m.Slots))
+	v := inbox.Move{
+		ID: m.ID, From: m.From, To: m.To, Slots: m.Over + current + len(ofKeys(m.Rest)), Moved: m.Over, Step: string(m.Step), By: m.By,
+		Reason: m.Reason, Begun: m.Begun,
+	}
+	if m.Step.has() {
+		v.Moved += current
+	}
+	return v
 }
 
-// doneKept is how many ended moves the map remembers.
-const doneKept = 50
+// taskSlot returns the slot of tasks that goes with a slot of keys, if there is one.
+func taskSlot(slot int) (int, bool) {
+	const each = store.InboxSlots / store.TaskSlots
+	return store.InboxSlots + slot/each, slot%each == 0
+}
 
-// A MoveStep says how far a move is.
-type MoveStep string
+// ofTasks reports whether the slots of a part are slots of tasks. No part has both kinds.
+func ofTasks(slots []int) bool { return len(slots) > 0 && slots[0] >= store.InboxSlots }
 
-// The steps of a move.
-const (
-	Copying  MoveStep = "copying"  // the slots work at the source
-	Freezing MoveStep = "freezing" // they work nowhere
-	Switched MoveStep = "switched" // they are the target's
-	Opened   MoveStep = "opened"   // they work at the target, the source is cleaned up
-	Undoing  MoveStep = "undoing"  // they are thawed at the source
-)
+// ofKeys returns the slots of keys, which come first.
+func ofKeys(slots []int) []int {
+	at, _ := slices.BinarySearch(slots, store.InboxSlots)
+	return slots[:at]
+}
 
-// errMap says that the map cannot be what it is.
+// errMap reports that the map is damaged.
 var errMap = errors.New("the map of the inbox is damaged")
 
 // newChart gives all slots to the home.
-func newChart(inbox string) *Chart {
-	c := &Chart{Inbox: inbox, Cells: map[string]int{Home: 0}}
+func newChart(name string) *Chart {
+	c := &Chart{Inbox: name, Cells: map[string]int{Home: 0}, Gone: map[string]int{}}
 	for i := range c.owner {
 		c.owner[i] = Home
 	}
-	c.join()
+	c.give(nil, Home)
 	return c
 }
 
 // readChart reads a document.
 func readChart(d store.Document) (*Chart, error) {
-	c := &Chart{Version: d.Version}
+	c := &Chart{Version: d.Version, Gone: map[string]int{}, Moves: map[string]*Move{}}
 	if err := json.Unmarshal(d.Value, c); err != nil {
 		return nil, fmt.Errorf("%w: %w", errMap, err)
+	}
+	for i := store.InboxSlots; i < chartSlots; i++ {
+		c.owner[i] = Home // of tasks, in a map from before they had slots
 	}
 	for _, s := range c.Spans {
 		if s.From < 0 || s.To >= chartSlots || s.From > s.To {
@@ -157,32 +151,24 @@ func readChart(d store.Document) (*Chart, error) {
 			c.owner[i] = s.Cell
 		}
 	}
-	for i := range c.owner {
-		if i >= store.InboxSlots && c.owner[i] == "" {
-			c.owner[i] = Home // all tasks were there when the map was written
-		}
-	}
 	if at := slices.Index(c.owner[:], ""); at >= 0 {
 		return nil, fmt.Errorf("%w: nobody has slot %d", errMap, at)
+	}
+	for i := range c.Done {
+		if d := &c.Done[i]; d.Step == "" { // an earlier version of the program wrote it
+			if d.Step, d.Moved = "moved", d.Slots; d.Error != "" {
+				d.Step, d.Moved = "undone", 0
+			}
+		}
 	}
 	return c, nil
 }
 
-// copy returns a chart that may be changed.
-func (c *Chart) copy() *Chart {
-	text, err := json.Marshal(c)
-	if err != nil {
-		panic("cells: " + err.Error()) // plain data always encodes
+// give makes a cell the owner of slots.
+func (c *Chart) give(slots []int, cell string) {
+	for _, s := range slots {
+		c.owner[s] = cell
 	}
-	out, err := readChart(store.Document{Value: text, Version: c.Version})
-	if err != nil {
-		panic("cells: " + err.Error())
-	}
-	return out
-}
-
-// join makes spans of the owners.
-func (c *Chart) join() {
 	c.Spans = nil
 	for i, cell := range c.owner {
 		if n := len(c.Spans); n > 0 && c.Spans[n-1].Cell == cell {
@@ -193,13 +179,8 @@ func (c *Chart) join() {
 	}
 }
 
-// give makes a cell the owner of slots.
-func (c *Chart) give(slots []int, cell string) {
-	for _, s := range slots {
-		c.owner[s] = cell
-	}
-	c.join()
-}
+// numbers is the number of cells that there ever were, and the number of the next one.
+func (c *Chart) numbers() int { return len(c.Cells) + len(c.Gone) }
 
 // Owner returns the cell that has a slot.
 func (c *Chart) Owner(slot int) string { return c.owner[slot] }
@@ -207,7 +188,7 @@ func (c *Chart) Owner(slot int) string { return c.owner[slot] }
 // SlotsOf lists the slots of keys of a cell.
 func (c *Chart) SlotsOf(cell string) []int { return ofKeys(c.allOf(cell)) }
 
-// allOf lists the slots of keys, and behind them those of tasks.
+// allOf lists the slots of keys of a cell, then those of tasks.
 func (c *Chart) allOf(cell string) (slots []int) {
 	for i, owner := range c.owner {
 		if owner == cell {
@@ -217,7 +198,7 @@ func (c *Chart) allOf(cell string) (slots []int) {
 	return slots
 }
 
-// moving finds the move that a slot goes by; nil when it goes by none.
+// moving returns the move that a slot takes part in, or nil.
 func (c *Chart) moving(slot int) *Move {
 	for _, m := range c.Moves {
 		if slices.Contains(m.Slots, slot) || slices.Contains(m.Rest, slot) {
@@ -225,4 +206,25 @@ func (c *Chart) moving(slot int) *Move {
 		}
 	}
 	return nil
+}
+
+// movesTasks reports whether tasks move.
+func (c *Chart) movesTasks() bool {
+	for _, m := range c.Moves {
+		if ofTasks(m.Slots) {
+			return true
+		}
+	}
+	return false
+}
+
+// withTasks adds the slots of tasks that go with slots of keys from a cell.
+func (c *Chart) withTasks(slots []int, from string) []int {
+	all := slices.Clone(slots)
+	for _, slot := range slots {
+		if t, ok := taskSlot(slot); ok && c.Owner(t) == from && c.moving(t) == nil {
+			all = append(all, t)
+		}
+	}
+	return all
 }

@@ -2,14 +2,23 @@ package cells
 
 import (
 	"context"
+	"time"
 
+	"procaas/engine/inbox"
 	"procaas/engine/store"
 )
 
-// MoveNow moves slots and waits for the end of it; what went wrong is in the last of
-// [Chart.Done].
+// An Order is an order of an actor.
+type Order struct {
+	Slots []int
+	To    string
+	Wait  time.Duration
+	By    store.Actor
+}
+
+// MoveNow moves slots, and waits for the end. The last of [Chart.Done] has the error.
 func (s *Store) MoveNow(ctx context.Context, o Order) error {
-	m, err := s.enter(ctx, o)
+	m, err := s.enter(ctx, inbox.Order{Slots: o.Slots, To: o.To, Wait: o.Wait}, o.By)
 	if err != nil {
 		return err
 	}
@@ -17,7 +26,7 @@ func (s *Store) MoveNow(ctx context.Context, o Order) error {
 	return nil
 }
 
-// All gives every slot.
+// All returns every slot.
 func All() (all []int) {
 	for i := range store.InboxSlots {
 		all = append(all, i)
@@ -25,11 +34,11 @@ func All() (all []int) {
 	return all
 }
 
-// Die lets the process do nothing any more in the background, as if it had been killed.
-func (s *Store) Die() { s.stop() }
+// Die ends all work in the background, as if the process had been killed.
+func (s *Store) Die() { s.directory.stop() }
 
-// Home gives the cell that is the home.
-func (s *Store) Home() *store.Cell { return s.home }
+// Home returns the cell that is the home.
+func (s *Store) Home() *store.Cell { return s.directory.home }
 
 // SetPart bounds the rows of one part of a move.
 func (s *Store) SetPart(rows int) { s.partRows = rows }

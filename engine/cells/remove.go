@@ -2,80 +2,36 @@ package cells
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
 
+	"procaas/engine/model"
 	"procaas/engine/store"
 )
 
-// A cell that is removed for good leaves its number behind: positions in checkpoints and
-// revisions of audit records hold it, so no later cell may have it.
-
-// errRemoved says why nothing is asked of a cell any more.
-var errRemoved = errors.New("it was removed from the inbox")
-
-// numbers is how many numbers of cells have been given out; the next one has that number.
-func (c *Chart) numbers() int { return len(c.Cells) + len(c.Gone) }
-
-// retire lets a part rest whose cell the map does not have any more.
-func (p *part) retire() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.retired, p.away = true, errRemoved
-}
-
-// isRetired reports whether the cell was removed.
-func (p *part) isRetired() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.retired
-}
-
-// live returns the parts whose cells the inbox has, by number.
-func (s *Store) live() []*part {
-	return slices.DeleteFunc(slices.Clone(s.parts), (*part).isRetired)
-}
+// A cell that is removed leaves its number behind. Positions in checkpoints and revisions of audit records have it, so no later cell
+// may get it.
 
 // RemoveCell implements [inbox.Cells].
-func (s *Store) RemoveCell(ctx context.Context, name string, forget bool, by store.Actor) error {
-	for {
-		c, err := s.refresh(ctx)
-		if err != nil {
-			return err
-		}
+func (s *moves) RemoveCell(ctx context.Context, name string, forget bool, by store.Actor) error {
+	// A move to the cell that begins after the check writes another map, and the check is repeated.
+	return s.change(ctx, func(c *Chart) ([]store.Audited, error) {
 		if err := s.checkRemoval(ctx, c, name, forget); err != nil {
-			return err
+			return nil, err
 		}
-		c = c.copy()
-		before, err := json.Marshal(map[string]any{"cell": name, "number": c.Cells[name]})
-		if err != nil {
-			return err
-		}
-		if c.Gone == nil {
-			c.Gone = map[string]int{}
-		}
-		c.Gone[name] = c.Cells[name]
+		number := c.Cells[name]
+		c.Gone[name] = number
 		delete(c.Cells, name)
-		// It builds on the map that was checked: a move to the cell that began since then
-		// has written another one.
-		err = s.writeMap(ctx, c, []store.Audited{{
-			Kind: store.AuditInbox, Name: name, By: by, Before: before,
-			After: store.AuditRemoved(),
-		}})
-		if errors.Is(err, store.ErrConflict) {
-			continue
-		}
-		if err == nil {
-			_, err = s.refresh(ctx)
-		}
-		return err
-	}
+		return []store.Audited{{
+			Kind: store.AuditInbox, Name: name, By: by, After: store.AuditRemoved(),
+			Before: model.EncodeJSON(map[string]any{"cell": name, "number": number}),
+		}}, nil
+	})
 }
 
-// checkRemoval tells what keeps a cell in the inbox.
-func (s *Store) checkRemoval(ctx context.Context, c *Chart, name string, forget bool) error {
+// checkRemoval returns what keeps a cell in the inbox.
+func (s *moves) checkRemoval(ctx context.Context, c *Chart, name string, forget bool) error {
 	if _, ok := c.Cells[name]; !ok {
 		return orderf("the inbox has no cell %q; it has %v", name, slices.Sorted(maps.Keys(c.Cells)))
 	}
@@ -92,13 +48,9 @@ func (s *Store) checkRemoval(ctx context.Context, c *Chart, name string, forget 
 	} else if n := len(c.allOf(name)); n > 0 {
 		return orderf("cell %s has %d slots of tasks: move slots of keys to it and away again", name, n)
 	}
-	p := s.named[name]
-	db, err := p.cell()
-	if err == nil {
-		err = checkEmpty(ctx, name, db, forget)
-	}
-	if err = p.heed(ctx, err); errors.Is(err, store.ErrAway) && forget {
-		return nil // it has no slots, so that all that it can have is over
+	err := s.named[name].use(ctx, func(db *store.Cell) error { return checkEmpty(ctx, name, db, forget) })
+	if errors.Is(err, store.ErrAway) && forget {
+		return nil // it has no slots, so everything that it may have has ended
 	} else if errors.Is(err, store.ErrAway) {
 		return orderf("cell %s cannot be reached, so that nobody can tell what it has left: try again when it can be, or say that this is to "+
 			"be forgotten (--forget): %v", name, err)
@@ -106,7 +58,7 @@ func (s *Store) checkRemoval(ctx context.Context, c *Chart, name string, forget 
 	return err
 }
 
-// checkEmpty tells what a cell that has no slots has left.
+// checkEmpty returns what a cell without slots has left.
 func checkEmpty(ctx context.Context, name string, db *store.Cell, forget bool) error {
 	slots, err := db.Moves.Slots(ctx)
 	if err != nil {
@@ -149,14 +101,4 @@ func checkEmpty(ctx context.Context, name string, db *store.Cell, forget bool) e
 		}
 	}
 	return err
-}
-
-// retireGone lets the parts rest whose cells a map does not have any more.
-func (s *Store) retireGone(c *Chart) {
-	for _, p := range s.parts {
-		if _, ok := c.Cells[p.name]; !ok && !p.isRetired() {
-			p.retire()
-			s.log.Info("cell was removed from the inbox; start the node anew without it when there is time", "cell", p.name)
-		}
-	}
 }

@@ -6,84 +6,47 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
+	"procaas/engine/clock"
+	"procaas/engine/model"
 	"procaas/engine/store"
 )
 
-// find reads a run, and tells in which cell it is. While its slot moves, two cells may
-// have it: that one counts which the map names.
-func (s *Store) find(ctx context.Context, id string) (store.RunRecord, *part, error) {
-	all := s.live()
-	parts := all
-	if p, ok := s.owned.Load(id); ok {
-		parts = []*part{p.(*part)}
-	}
-	for {
-		found, errs := eachCell(ctx, parts, func(_ *part, db *store.Cell) (store.RunRecord, error) { return db.Runs.Run(ctx, id) })
-		at, failed := -1, error(nil)
-		for i, err := range errs {
-			switch {
-			case err == nil && (at < 0 || s.partOf(found[i].Key) == parts[i]):
-				at = i
-			case err != nil && !errors.Is(err, store.ErrNotFound):
-				failed = err
-			}
-		}
-		switch {
-		case at >= 0:
-			r := found[at]
-			r.Node = s.homeAt(ctx, parts[at], r.Node)
-			return r, parts[at], nil
-		case failed != nil:
-			return store.RunRecord{}, nil, failed
-		case len(parts) == len(all):
-			return store.RunRecord{}, nil, store.ErrNotFound
-		}
-		parts = all
-	}
-}
+// Runs joins the runs of all cells, and changes runs where they are.
+type runs struct{ *members }
 
 // Run implements [store.Runs].
-func (s *Store) Run(ctx context.Context, id string) (store.RunRecord, error) {
+func (s runs) Run(ctx context.Context, id string) (store.RunRecord, error) {
 	r, _, err := s.find(ctx, id)
 	return r, err
 }
 
-// Newer implements [store.Runs]. What a cell that is away has is missing. Of a run that is in two
-// cells that one counts which the map names, or which has its end.
-func (s *Store) Newer(ctx context.Context, of []store.Seen) ([]store.RunRecord, error) {
+// Newer implements [store.Runs]. Runs of a cell that is away are missing. Of a run in two cells, it returns the record that has the
+// end of the run, or that of the cell in the map.
+func (s runs) Newer(ctx context.Context, of []store.Seen) ([]store.RunRecord, error) {
 	parts := s.live()
 	found, errs := eachCell(ctx, parts, func(_ *part, db *store.Cell) ([]store.RunRecord, error) { return db.Runs.Newer(ctx, of) })
 	var out []store.RunRecord
 	taken := map[string]bool{}
 	for i, news := range found {
 		for _, r := range news {
-			if taken[r.ID] || s.partOf(r.Key) != parts[i] && !r.Status.Ended() {
-				continue
+			if !taken[r.ID] && (s.partOf(r.Key) == parts[i] || r.Status.Ended()) {
+				taken[r.ID] = true
+				r.Node = s.homeAt(ctx, parts[i], r.Node)
+				out = append(out, r)
 			}
-			taken[r.ID] = true
-			r.Node = s.homeAt(ctx, parts[i], r.Node)
-			out = append(out, r)
 		}
 	}
-	for _, err := range errs {
-		if err != nil && !errors.Is(err, store.ErrAway) {
-			return out, err
-		}
-	}
-	return out, nil
+	return out, trouble(parts, errs)
 }
 
-// A page is where each cell goes on in a listing: the cells by number, what has ended is
-// left out.
+// A page is where a listing goes on in each cell, by number. Cells that have no more runs are left out.
 type page map[int]string
 
-// List implements [store.Runs]. Runs of several cells come in the order of the times of
-// acceptance. What a cell that is away has is missing.
-func (s *Store) List(ctx context.Context, f store.RunFilter) ([]store.RunRecord, string, error) {
+// List implements [store.Runs], in the order of acceptance. Runs of a cell that is away are missing.
+func (s runs) List(ctx context.Context, f store.RunFilter) ([]store.RunRecord, string, error) {
 	asked, from := s.parts, page{}
 	if f.Cursor != "" {
 		var err error
@@ -103,10 +66,8 @@ func (s *Store) List(ctx context.Context, f store.RunFilter) ([]store.RunRecord,
 		l.runs, l.cursors, l.more, err = db.Marked.ListMarked(ctx, f)
 		return l, err
 	})
-	for i, err := range errs {
-		if err != nil && (asked[i].number == 0 || !errors.Is(err, store.ErrAway)) {
-			return nil, "", err
-		}
+	if err := trouble(asked, errs); err != nil {
+		return nil, "", err
 	}
 	limit, next := min(max(f.Limit, 1), 1000), page{}
 	at := make([]int, len(asked))
@@ -115,7 +76,7 @@ func (s *Store) List(ctx context.Context, f store.RunFilter) ([]store.RunRecord,
 	for len(out) < limit {
 		best, cut := -1, false
 		for i := range asked {
-			cut = cut || at[i] == len(all[i].runs) && all[i].more // what follows there may come first
+			cut = cut || at[i] == len(all[i].runs) && all[i].more // the next run of this cell may come first
 			if at[i] < len(all[i].runs) && (best < 0 || comesFirst(f, &all[i].runs[at[i]], &all[best].runs[at[best]])) {
 				best = i
 			}
@@ -125,21 +86,16 @@ func (s *Store) List(ctx context.Context, f store.RunFilter) ([]store.RunRecord,
 		}
 		r := all[best].runs[at[best]]
 		at[best]++
-		if !listed[r.ID] { // on its way, a run may be in two
+		if !listed[r.ID] { // a run that moves may be in two cells
 			listed[r.ID] = true
 			r.Node = s.homeAt(ctx, asked[best], r.Node)
 			out = append(out, r)
 		}
 	}
 	for i, p := range asked {
-		switch l := all[i]; {
-		case at[i] == len(l.runs) && !l.more:
-		case len(l.runs) > 0:
+		if l := all[i]; len(l.runs) > 0 && (at[i] < len(l.runs) || l.more) {
 			next[p.number] = l.cursors[at[i]]
 		}
-	}
-	if len(next) == 0 {
-		return out, "", nil
 	}
 	return out, next.String(), nil
 }
@@ -150,13 +106,12 @@ func comesFirst(f store.RunFilter, a, b *store.RunRecord) bool {
 	return f.Oldest && c < 0 || !f.Oldest && c > 0
 }
 
-// String writes a cursor.
+// String writes a cursor; empty at the end.
 func (p page) String() string {
-	text, err := json.Marshal(p)
-	if err != nil {
-		panic("cells: " + err.Error()) // plain data always encodes
+	if len(p) == 0 {
+		return ""
 	}
-	return base64.RawURLEncoding.EncodeToString(text)
+	return base64.RawURLEncoding.EncodeToString(model.EncodeJSON(p))
 }
 
 func readPage(cursor string) (p page, err error) {
@@ -171,18 +126,13 @@ func readPage(cursor string) (p page, err error) {
 }
 
 // Count implements [store.Runs].
-func (s *Store) Count(ctx context.Context, f store.RunFilter) ([]store.RunCount, error) {
-	all, err := ask(ctx, s, func(db *store.Cell) ([]store.RunCount, error) { return db.Runs.Count(ctx, f) })
-	if err != nil {
-		return nil, err
-	}
+func (s runs) Count(ctx context.Context, f store.RunFilter) ([]store.RunCount, error) {
+	all, err := ask(ctx, s.directory, func(db *store.Cell) ([]store.RunCount, error) { return db.Runs.Count(ctx, f) })
 	sums := map[store.RunCount]int{}
-	for _, counts := range all {
-		for _, c := range counts {
-			n := c.Runs
-			c.Runs = 0
-			sums[c] += n
-		}
+	for _, c := range slices.Concat(all...) {
+		n := c.Runs
+		c.Runs = 0
+		sums[c] += n
 	}
 	var out []store.RunCount
 	for c, n := range sums {
@@ -192,12 +142,12 @@ func (s *Store) Count(ctx context.Context, f store.RunFilter) ([]store.RunCount,
 	slices.SortFunc(out, func(a, b store.RunCount) int {
 		return cmp.Or(cmp.Compare(a.Pipeline, b.Pipeline), cmp.Compare(a.FailedPath, b.FailedPath), cmp.Compare(a.ErrorClass, b.ErrorClass))
 	})
-	return out, nil
+	return out, err
 }
 
 // CountBundles implements [store.Runs].
-func (s *Store) CountBundles(ctx context.Context) (map[string]int, error) {
-	all, err := ask(ctx, s, func(db *store.Cell) (map[string]int, error) { return db.Runs.CountBundles(ctx) })
+func (s runs) CountBundles(ctx context.Context) (map[string]int, error) {
+	all, err := ask(ctx, s.directory, func(db *store.Cell) (map[string]int, error) { return db.Runs.CountBundles(ctx) })
 	sums := map[string]int{}
 	for _, counts := range all {
 		for hash, n := range counts {
@@ -207,57 +157,38 @@ func (s *Store) CountBundles(ctx context.Context) (map[string]int, error) {
 	return sums, err
 }
 
-// latest is how many runs an entity shows.
+// latest is the number of runs that an entity shows.
 const latest = 50
 
-// Entity implements [store.Runs].
-func (s *Store) Entity(ctx context.Context, flow, key string) (store.EntityRecord, error) {
-	p := s.partOf(key)
-	db, err := p.cell()
-	if err != nil {
-		return store.EntityRecord{}, err
-	}
-	e, err := db.Runs.Entity(ctx, flow, key)
-	if err != nil {
-		return e, p.heed(ctx, err)
-	}
-	// Runs that ended in another cell stay there.
-	if e.Runs, _, err = s.List(ctx, store.RunFilter{Flow: flow, Key: key, Limit: latest, Brief: true}); err != nil {
-		return e, err
+// Entity implements [store.Runs]. Runs that ended in another cell stay there.
+func (s runs) Entity(ctx context.Context, flow, key string) (store.EntityRecord, error) {
+	e, err := use(ctx, s.partOf(key), func(db *store.Cell) (store.EntityRecord, error) { return db.Runs.Entity(ctx, flow, key) })
+	if err == nil {
+		e.Runs, _, err = s.List(ctx, store.RunFilter{Flow: flow, Key: key, Limit: latest, Brief: true})
 	}
 	for i := range e.Runs {
 		e.Runs[i].Checkpoint = nil
 	}
-	return e, nil
+	return e, err
 }
 
-// The bounds of waiting for a run whose slot moves: a part of a move is over sooner as a
-// rule, and people who wait for an answer give up later.
+// The bounds of waiting for a slot that moves. A part of a move usually takes less, and people do not wait longer.
 const (
 	steerWait  = 5 * time.Second
 	steerPause = 20 * time.Millisecond
 )
 
-// steer lets the cell of a run change it. It waits for one that moves, and follows one
-// that has moved since it was found.
-func (s *Store) steer(ctx context.Context, id string, do func(*store.Cell) error) error {
+// steer changes a run in its cell. It waits for a run that moves, and follows a run that has moved since it was found.
+func (s runs) steer(ctx context.Context, id string, do func(*store.Cell) error) error {
 	for began := time.Now(); ; {
 		_, p, err := s.find(ctx, id)
 		if err != nil {
 			return err
 		}
-		db, err := p.cell()
-		if err == nil {
-			err = p.heed(ctx, do(db))
-		}
+		err = p.use(ctx, do)
 		moves := errors.Is(err, store.ErrMoving) || errors.Is(err, store.ErrNotFound)
-		if !moves || time.Since(began) > steerWait {
+		if !moves || time.Since(began) > steerWait || !clock.Pause(ctx, steerPause) {
 			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(steerPause):
 		}
 		if _, err := s.refresh(ctx); err != nil {
 			return err
@@ -266,71 +197,63 @@ func (s *Store) steer(ctx context.Context, id string, do func(*store.Cell) error
 }
 
 // Retry implements [store.Runs].
-func (s *Store) Retry(ctx context.Context, id string, by store.Actor) error {
-	return s.steer(ctx, id, func(store *store.Cell) error { return store.Runs.Retry(ctx, id, by) })
+func (s runs) Retry(ctx context.Context, id string, by store.Actor) error {
+	return s.steer(ctx, id, func(db *store.Cell) error { return db.Runs.Retry(ctx, id, by) })
 }
 
 // Cancel implements [store.Runs].
-func (s *Store) Cancel(ctx context.Context, id string, by store.Actor) error {
-	return s.steer(ctx, id, func(store *store.Cell) error { return store.Runs.Cancel(ctx, id, by) })
+func (s runs) Cancel(ctx context.Context, id string, by store.Actor) error {
+	return s.steer(ctx, id, func(db *store.Cell) error { return db.Runs.Cancel(ctx, id, by) })
 }
 
-// MakeUp implements [store.Runs]. A run goes on in the cell in which it has ended.
-func (s *Store) MakeUp(ctx context.Context, m store.MakeUp, by store.Actor) error {
-	return s.steer(ctx, m.Run, func(store *store.Cell) error { return store.Runs.MakeUp(ctx, m, by) })
+// MakeUp implements [store.Runs]. A run goes on in the cell in which it ended.
+func (s runs) MakeUp(ctx context.Context, m store.MakeUp, by store.Actor) error {
+	return s.steer(ctx, m.Run, func(db *store.Cell) error { return db.Runs.MakeUp(ctx, m, by) })
 }
 
 // Undo implements [store.Runs].
-func (s *Store) Undo(ctx context.Context, id string, by store.Actor) error {
-	return s.steer(ctx, id, func(store *store.Cell) error { return store.Runs.Undo(ctx, id, by) })
+func (s runs) Undo(ctx context.Context, id string, by store.Actor) error {
+	return s.steer(ctx, id, func(db *store.Cell) error { return db.Runs.Undo(ctx, id, by) })
 }
 
 // Move implements [store.Runs].
-func (s *Store) Move(ctx context.Context, m store.Move, version int64, by store.Actor) (asked bool, err error) {
-	err = s.steer(ctx, m.Run, func(store *store.Cell) (err error) {
-		asked, err = store.Runs.Move(ctx, m, version, by)
+func (s runs) Move(ctx context.Context, m store.Move, version int64, by store.Actor) (asked bool, err error) {
+	err = s.steer(ctx, m.Run, func(db *store.Cell) (err error) {
+		asked, err = db.Runs.Move(ctx, m, version, by)
 		return err
 	})
 	return asked, err
 }
 
 // Release implements [store.Runs].
-func (s *Store) Release(ctx context.Context, cause string, limit int) (released int, err error) {
+func (s runs) Release(ctx context.Context, cause string, limit int) (released int, err error) {
 	for i, p := range s.parts {
 		if released == limit {
 			break
 		}
-		store, err := p.cell()
-		if err != nil {
-			continue
-		}
-		n, err := store.Runs.Release(ctx, cause, limit-released)
+		n, err := use(ctx, p, func(db *store.Cell) (int, error) { return db.Runs.Release(ctx, cause, limit-released) })
 		if released += n; err != nil && i == 0 {
 			return released, err
 		}
-		_ = p.heed(ctx, err) // notes a cell that is away
 	}
 	return released, nil
 }
 
-// Records of the audit that are in another cell than the home have its number above these
-// bits of their revisions: cells count their revisions each for itself, and a revision is
-// what a page of the audit goes on from.
+// Each cell counts the revisions of its audit records for itself. Of a cell other than the home, they have its number above these
+// bits, so that a page of the audit knows where to go on.
 const cellBits = 48
 
-// Audit implements [store.Audits]. What operators do to runs is written where the runs
-// are, so the records of all cells are joined by their times.
-func (s *Store) Audit(ctx context.Context, f store.AuditFilter) ([]store.Audited, error) {
+// Audit implements [store.Audits]. The change of a run is recorded where the run is, so the records of all cells are joined by
+// their times.
+func (s runs) Audit(ctx context.Context, f store.AuditFilter) ([]store.Audited, error) {
 	until := f.Until
 	at, before := int(f.Before>>cellBits), f.Before&(1<<cellBits-1)
 	if f.Before > 0 && at < len(s.parts) {
-		db, err := s.parts[at].cell()
+		last, err := use(ctx, s.parts[at], func(db *store.Cell) ([]store.Audited, error) {
+			return db.Audits.Audit(ctx, store.AuditFilter{Before: before + 1, Limit: 1})
+		})
 		if err != nil {
 			return nil, err
-		}
-		last, err := db.Audits.Audit(ctx, store.AuditFilter{Before: before + 1, Limit: 1})
-		if err != nil {
-			return nil, s.parts[at].heed(ctx, err)
 		}
 		if len(last) > 0 && (until.IsZero() || last[0].Changed.Before(until)) {
 			until = last[0].Changed
@@ -338,11 +261,9 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) ([]store.Audited
 	}
 	all, errs := eachCell(ctx, s.parts, func(p *part, db *store.Cell) ([]store.Audited, error) {
 		f := f
-		f.Before = 0
-		switch {
-		case at == p.number:
+		if f.Before = 0; at == p.number {
 			f.Before = before
-		default:
+		} else {
 			f.Until = until
 		}
 		records, err := db.Audits.Audit(ctx, f)
@@ -351,31 +272,41 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) ([]store.Audited
 		}
 		return records, err
 	})
-	var out []store.Audited
-	for i, err := range errs {
-		if err != nil && (i == 0 || !errors.Is(err, store.ErrAway)) {
-			return nil, fmt.Errorf("audit of cell %s: %w", s.parts[i].name, err)
-		}
-		out = append(out, all[i]...)
-	}
+	out := slices.Concat(all...)
 	slices.SortStableFunc(out, func(a, b store.Audited) int { return b.Changed.Compare(a.Changed) })
-	return out[:min(len(out), f.Limit)], nil
+	return out[:min(len(out), f.Limit)], trouble(s.parts, errs)
 }
 
-// VerifyAudit implements [store.Audits]. Each cell has a chain of its own. All cells
-// must be there, but those that were removed from the inbox.
-func (s *Store) VerifyAudit(ctx context.Context, kept []string) ([]store.AuditChain, error) {
+// VerifyAudit implements [store.Audits]. Each cell has a chain. All cells must answer, except removed ones.
+func (s runs) VerifyAudit(ctx context.Context, kept []string) (out []store.AuditChain, err error) {
 	parts := s.live()
 	all, errs := eachCell(ctx, parts, func(_ *part, db *store.Cell) ([]store.AuditChain, error) { return db.Audits.VerifyAudit(ctx, kept) })
-	var out []store.AuditChain
-	for i, err := range errs {
-		if err != nil {
-			return nil, fmt.Errorf("audit of cell %s: %w", parts[i].name, err)
-		}
-		for _, c := range all[i] {
+	for i, chains := range all {
+		for _, c := range chains {
 			c.Cell = parts[i].name
 			out = append(out, c)
 		}
 	}
-	return out, nil
+	return out, errors.Join(errs...)
+}
+
+// tidy deletes a bounded part in all cells. More reports that there may be more in one of them.
+func (s runs) tidy(ctx context.Context, do func(*store.Cell) (bool, error)) (more bool, err error) {
+	all, err := ask(ctx, s.directory, do)
+	return slices.Contains(all, true), err
+}
+
+// ForgetAudit implements [store.Audits].
+func (s runs) ForgetAudit(ctx context.Context, keep time.Duration) (more bool, err error) {
+	return s.tidy(ctx, func(db *store.Cell) (bool, error) { return db.Audits.ForgetAudit(ctx, keep) })
+}
+
+// Trim implements [store.Trimmer].
+func (s runs) Trim(ctx context.Context, keep time.Duration) (more bool, err error) {
+	return s.tidy(ctx, func(db *store.Cell) (bool, error) { return db.Trimmer.Trim(ctx, keep) })
+}
+
+// TrimRuns implements [store.Trimmer]. Each cell keeps so many runs.
+func (s runs) TrimRuns(ctx context.Context, pipeline string, keep int) (more bool, err error) {
+	return s.tidy(ctx, func(db *store.Cell) (bool, error) { return db.Trimmer.TrimRuns(ctx, pipeline, keep) })
 }

@@ -14,6 +14,7 @@ import (
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/inbox"
 	"procaas/engine/store"
 	"procaas/handlers/queue"
 )
@@ -26,7 +27,7 @@ func halved(t testing.TB) *cells.Store {
 	return s
 }
 
-func move(t testing.TB, s *cells.Store, slots []int, to string) cells.Done {
+func move(t testing.TB, s *cells.Store, slots []int, to string) inbox.Move {
 	t.Helper()
 	if err := s.MoveNow(t.Context(), cells.Order{Slots: slots, To: to, Wait: time.Minute}); err != nil {
 		t.Fatal(err)
@@ -117,7 +118,7 @@ func TestTasksMoveWithTheirSlots(t *testing.T) {
 		t.Fatal(lost, err)
 	}
 	done := move(t, s, cells.All(), "b")
-	t.Logf("%d rows, stood still for %.1f ms", done.Rows, 1000*done.Frozen)
+	t.Logf("%d rows, stood still for %.1f ms", done.Rows, 1000*done.FrozenS)
 	if have := statsIn(t, s.Home().Tasks); have.Ready+have.Scheduled+have.Failed+have.Running != 0 {
 		t.Errorf("want nothing left, have %+v", have)
 	}
@@ -405,6 +406,6 @@ func moveTasks(b *testing.B, n int) {
 	done := move(b, s, []int{slot * store.InboxSlots / store.TaskSlots}, "b")
 	stop()
 	b.ReportMetric(float64((<-longest).Milliseconds()), "longest-ms")
-	b.ReportMetric(1000*done.Frozen, "frozen-ms")
+	b.ReportMetric(1000*done.FrozenS, "frozen-ms")
 	b.ReportMetric(float64(claims), "claims")
 }

@@ -37,7 +37,8 @@ var (
 // A Cell is a store that can be one of several that share an inbox. Until it is enrolled, it has
 // all slots and works like any other store. An enrolled cell reports [ErrMoving] for keys that it
 // does not have: Accept in the result of the event, and Retry, Cancel, Undo and Move for runs of
-// moving slots. Its Commit puts events for such keys into the outbox.
+// moving slots. Its Commit puts events for such keys into the outbox. It has all ports of a store
+// except Scattered.
 type Cell struct {
 	Store
 
