@@ -11,8 +11,8 @@ import (
 	"procaas/dsl/wiring"
 )
 
-// checkAll finds what is wrong with the whole, and what could be better. Each check builds on
-// those before it: they fill the fields of the tree that no file has.
+// checkAll reports errors in the whole, and advice. Later checks use fields of the tree that earlier ones fill
+// and that no file can set.
 func checkAll(w *merge.Whole, r *diag.Reporter) {
 	wiring.Called(w)
 	wiring.Events(w, r)

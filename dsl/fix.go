@@ -9,16 +9,16 @@ import (
 	"procaas/dsl/rules"
 )
 
-// maxFixRounds bounds how often what a fix has laid bare is fixed in its turn.
+// maxFixRounds limits how many rounds of fixes follow each other. A fix can reveal another finding that can be
+// fixed.
 const maxFixRounds = 10
 
-// Fix mends the findings whose remedy is certain: a mistyped name with one
-// candidate, an expression that YAML cuts or cannot read, missing quotes, words of
-// other languages. It changes nothing else in the files. A fix that does not make
-// its finding go away is taken back.
+// Fix repairs findings with a single possible remedy: a mistyped name with one candidate, an expression that
+// YAML cuts or cannot read, missing quotes, words of other languages. It changes nothing else. It undoes a fix
+// whose finding stays.
 //
-// It returns all files, with their new texts, what was fixed, by the places in the
-// old texts of each round and with the new text as hint, and what is still found.
+// It returns all files with their new texts, the fixed findings and the remaining ones. Positions of fixed
+// findings refer to the text before their round. Their hint is the new text.
 func Fix(files []diag.File, o Options) (out []diag.File, fixed, left []diag.Diagnostic) {
 	out = slices.Clone(files)
 	_, left = Load(out, o)
@@ -36,7 +36,7 @@ func Fix(files []diag.File, o Options) (out []diag.File, fixed, left []diag.Diag
 			}
 		}
 		if failed {
-			continue // again, without those
+			continue // again, without these fixes
 		}
 		out, left = next, found
 		fixed = append(fixed, done...)
@@ -44,11 +44,11 @@ func Fix(files []diag.File, o Options) (out []diag.File, fixed, left []diag.Diag
 	return out, fixed, left
 }
 
-// fixKey names a finding, wherever it has moved to.
+// fixKey identifies a finding independently of its position.
 func fixKey(d diag.Diagnostic) [3]string { return [3]string{d.File, string(d.Code), d.Message} }
 
-// stays reports whether a finding is still there after it was fixed: there are no
-// fewer of its kind, and one stands where it would have moved to.
+// stays reports whether a finding remains after its fix: its kind is not rarer, and one is at the position that
+// the fix moved it to.
 func stays(d diag.Diagnostic, before, after []diag.Diagnostic, added int) bool {
 	was, is, here := 0, 0, false
 	for _, other := range before {
@@ -65,13 +65,13 @@ func stays(d diag.Diagnostic, before, after []diag.Diagnostic, added int) bool {
 	return here && is >= was
 }
 
-// added counts the lines that a file has more than before.
+// added returns how many lines a file has gained.
 func added(before, after []diag.File, name string) int {
 	at := slices.IndexFunc(before, func(f diag.File) bool { return f.Name == name })
 	return bytes.Count(after[at].Data, []byte("\n")) - bytes.Count(before[at].Data, []byte("\n"))
 }
 
-// breaks reports whether a file that was YAML is none any more.
+// breaks reports whether a file that was valid YAML no longer is.
 func breaks(before, after []diag.Diagnostic, file string) bool {
 	broken := func(d diag.Diagnostic) bool { return d.File == file && d.Code == rules.Syntax }
 	return !slices.ContainsFunc(before, broken) && slices.ContainsFunc(after, broken)

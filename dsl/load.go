@@ -12,27 +12,25 @@ import (
 	"procaas/dsl/tree"
 )
 
-// Options says what Load may take for granted.
+// Options configures Load. The zero value knows no handler types and reads no further files.
 type Options struct {
 	// Types lists the handler types that handlers may name.
 	Types []tree.Type
 
-	// Read gives the content of a file that others name and that was not given,
-	// such as an OpenAPI document. The name is as those of the files. Without it,
-	// all files must be given. What is read belongs to the bundle.
+	// Read returns the content of a file that another file names, such as an OpenAPI document. Names are
+	// relative to the same root as those of the given files. If Read is nil, all files must be given. What it
+	// returns becomes part of the bundle.
 	Read func(name string) ([]byte, error)
 
-	// ServiceURLs gives declared services another address, by their ids, so
-	// that the same files serve in tests and in production. Ids that no file
-	// declares are left alone.
+	// ServiceURLs replaces addresses of declared services, by id. So the same files serve in tests and in
+	// production. Unknown ids are ignored.
 	ServiceURLs map[string]string
 }
 
-// Load reads, merges and checks files. It gives every finding in one pass. The
-// bundle is nil exactly when one of the findings is an [diag.Error].
+// Load reads, merges and checks files. It returns all findings of one pass. The bundle is nil if and only if
+// one of the findings is a [diag.Error].
 //
-// The order of the files does not matter: they are read in the order of their
-// names, and a file that comes twice counts once.
+// The order of the files does not matter: Load sorts them by name, and reads duplicates once.
 func Load(files []diag.File, o Options) (*tree.Bundle, []diag.Diagnostic) {
 	set := decode.Read(files, o.Types, o.Read)
 	r := &diag.Reporter{Found: set.Found}
@@ -49,8 +47,8 @@ func Load(files []diag.File, o Options) (*tree.Bundle, []diag.Diagnostic) {
 	return w.Bundle, found
 }
 
-// hashFiles returns the hash of names and contents, each preceded by its length
-// so that no two sets of files can run together.
+// hashFiles returns the hash of names and contents. A length precedes each of them, so different sets never
+// yield the same input.
 func hashFiles(files []diag.File) string {
 	h := sha256.New()
 	for _, f := range files {

@@ -11,14 +11,14 @@ import (
 	"procaas/dsl/rules"
 )
 
-// A suppression is a comment that takes back the findings of one code, on its
-// own line or, where nothing else stands, on the next line of the file.
+// A suppression is a comment that suppresses findings of one code on its own line. If the comment is alone on
+// its line, it applies to the next line of the file.
 type suppression struct {
 	diag.Span
 	code     diag.Code
-	from, to int // the lines whose findings it means
+	from, to int // the lines to which it applies
 	used     bool
-	refused  bool // an error stands there
+	refused  bool // it tried to suppress an error
 }
 
 var (
@@ -28,9 +28,8 @@ var (
 	endsInBlock   = regexp.MustCompile(`[|>][-+0-9]*$`) // the text begins on the next line
 )
 
-// suppress drops what comments in the files take back, and reports comments
-// without a reason or without an effect. Errors stay: nothing may run that
-// cannot work.
+// suppress drops findings that comments suppress. It reports comments without a reason or an effect. Errors
+// stay, because files with errors cannot run.
 func suppress(files []*decode.Reading, found []diag.Diagnostic) []diag.Diagnostic {
 	var r diag.Reporter
 	byFile := map[string][]*suppression{}
@@ -76,7 +75,7 @@ func takenBack(all []*suppression, d diag.Diagnostic) bool {
 	return false
 }
 
-// suppressionsIn finds the comments of a file that suppress something.
+// suppressionsIn returns the suppressions of a file.
 func suppressionsIn(f *decode.Reading, report *diag.Reporter) []*suppression {
 	scalars := f.Root.Scalars(nil)
 	lines := strings.Split(string(f.Data), "\n")
@@ -115,8 +114,7 @@ func suppressionsIn(f *decode.Reading, report *diag.Reporter) []*suppression {
 	return out
 }
 
-// nextLine returns the number of the first line from lines[i] on that is neither
-// empty nor a comment.
+// nextLine returns the number of the first line from lines[i] on that is not empty and not a comment.
 func nextLine(lines []string, i int) int {
 	for i < len(lines) {
 		if text := strings.TrimSpace(lines[i]); text != "" && !strings.HasPrefix(text, "#") {

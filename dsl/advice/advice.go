@@ -11,9 +11,8 @@ import (
 	"procaas/dsl/tree"
 )
 
-// This file and its neighbours give advice: on what works, though another way
-// would be simpler, faster or safer. Advice is given only where the files tell
-// enough; it never keeps anything from loading.
+// The files of this package advise on flows that work, but could be simpler, faster or safer. Advice appears
+// only if the files are unambiguous. It never keeps a definition from loading.
 
 // An advisor looks at one pipeline.
 type advisor struct {
@@ -21,14 +20,14 @@ type advisor struct {
 	*diag.Reporter
 	*steps.Pipeline
 
-	// What each step may read and set in all, which is asked often.
+	// What each step may read and set. Cached, since all checks need it.
 	read  [][]datum.Read
 	wrote [][]string
 
-	runs map[*tree.Pipeline]tree.Longest // what longestRun has found
+	runs map[*tree.Pipeline]tree.Longest // results of longestRun
 }
 
-// Give looks at all pipelines that have no errors.
+// Give advises on all pipelines without errors.
 func Give(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporter) {
 	diag.InParallel(len(pipelines), r, func(i int, r *diag.Reporter) {
 		if !pipelines[i].Sound {
@@ -59,7 +58,7 @@ func Give(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporter) {
 // writes lists the names of the shared state that a handler may set.
 func (c *advisor) writes(i int) []string { return c.wrote[i] }
 
-// needs reports whether the j-th handler reads what the i-th gives.
+// needs reports whether handler j reads something that handler i sets.
 func (c *advisor) needs(j, i int) bool {
 	names := c.writes(i)
 	of := c.Steps[i].ID
@@ -77,9 +76,8 @@ func (c *advisor) needs(j, i int) bool {
 	})
 }
 
-// orderly reports whether two handlers must run in the order of declaration for
-// another reason than what one reads of the other: they set the same name, one sets
-// what the other has read before, or they touch the same thing.
+// orderly reports whether two handlers must run in the order of their declaration for another reason than
+// reading a result: they set the same name, one sets what the other has read, or they touch the same thing.
 func (c *advisor) orderly(i, j int) bool {
 	a, b := c.writes(i), c.writes(j)
 	if slices.ContainsFunc(a, func(name string) bool { return slices.Contains(b, name) }) || c.needs(i, j) {
@@ -89,7 +87,7 @@ func (c *advisor) orderly(i, j int) bool {
 		c.emits(j)
 }
 
-// emits reports whether a handler hands in events.
+// emits reports whether a handler emits events.
 func (c *advisor) emits(i int) bool {
 	e, ok := c.Types.Emission(c.Steps[i].Handler)
 	return ok && !e.Task

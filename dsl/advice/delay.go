@@ -8,8 +8,8 @@ import (
 	"procaas/dsl/tree"
 )
 
-// adviseDelay finds handlers that a run can do without and that may hold it up for long: their
-// service hangs, and what the run needs waits behind them.
+// adviseDelay reports optional handlers that may delay a run for long. If their service hangs, critical
+// handlers wait for them.
 func (c *advisor) adviseDelay() {
 	for i, s := range c.Steps {
 		if s.IsCritical() || s.Detached || s.Fallback != nil || s.Deadline > 0 || !c.Types.Calls(s.Handler) && s.Call == nil {
@@ -33,8 +33,7 @@ func (c *advisor) adviseDelay() {
 	}
 }
 
-// heldUp finds a critical handler that calls somebody and waits for the i-th one; nil when there
-// is none.
+// heldUp returns a critical handler that makes a call and waits for handler i, or nil.
 func (c *advisor) heldUp(i int) *tree.Handler {
 	for j := i + 1; j < len(c.Steps); j++ {
 		h := c.Steps[j].Handler
@@ -48,8 +47,7 @@ func (c *advisor) heldUp(i int) *tree.Handler {
 	return nil
 }
 
-// longest is how long a handler may take. Of a pipeline that it calls, each stage counts with the
-// handler that takes longest.
+// longest returns how long a handler may take. For a called pipeline it adds the slowest handler of each stage.
 func (c *advisor) longest(h *tree.Handler) tree.Longest {
 	var inside tree.Longest
 	if h.Call != nil {
@@ -64,7 +62,8 @@ func (c *advisor) longest(h *tree.Handler) tree.Longest {
 	return h.Longest(c.Types[h.Type], c.Bundle, inside, parallel)
 }
 
-// longestRun is how long a run of a pipeline may take. Each is computed once: calls of calls make countless places.
+// longestRun returns how long a run of a pipeline may take. It caches results, since nested calls lead to the
+// same pipeline many times.
 func (c *advisor) longestRun(p *tree.Pipeline) tree.Longest {
 	all, known := c.runs[p]
 	if known {

@@ -1,2 +1,2 @@
-// Package advice tells of what works, though another way would be simpler, faster or safer.
+// Package advice reports what works, but could be simpler, faster or safer.
 package advice

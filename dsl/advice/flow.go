@@ -14,8 +14,7 @@ import (
 	"procaas/dsl/wiring"
 )
 
-// adviseRouting finds handlers that compute nothing but conditions, which one
-// stage alone asks for.
+// adviseRouting reports handlers that only compute conditions for a single stage.
 func (c *advisor) adviseRouting() {
 	for i, s := range c.Steps {
 		if !c.Types.SetsState(s.Handler) || s.Branch != nil || len(s.Body.Keys()) == 0 {
@@ -43,8 +42,7 @@ func (c *advisor) adviseRouting() {
 	}
 }
 
-// onlyAskedBy returns the stage whose conditions alone read a name, as a whole, that
-// the i-th handler sets.
+// onlyAskedBy returns the stage whose conditions are the only readers of a name that handler i sets.
 func (c *advisor) onlyAskedBy(name string, i int) (asking *tree.Stage, ok bool) {
 	path := datum.Path{expr.StateRoot, name}
 	overlaps := func(r datum.Read) bool { return r.Path.Overlaps(path) }
@@ -65,7 +63,7 @@ func (c *advisor) onlyAskedBy(name string, i int) (asking *tree.Stage, ok bool) 
 	return asking, asking != nil
 }
 
-// adviseForwarding finds pipelines that do nothing but send their event on.
+// adviseForwarding reports pipelines that only forward their event.
 func (c *advisor) adviseForwarding() {
 	if len(c.Steps) != 1 || c.Declared.When != nil {
 		return
@@ -82,7 +80,7 @@ func (c *advisor) adviseForwarding() {
 	}
 	served := c.Bundle.On(name)
 	if len(served) == 0 || served[0].FlowID() != c.Declared.FlowID() {
-		return // another flow may be in another order
+		return // another flow may have another order
 	}
 	c.Report(diag.Diagnostic{
 		Span: c.Declared.PlaceOf("id", c.Declared.Span), Severity: diag.Advice, Code: rules.Routing,
@@ -92,7 +90,7 @@ func (c *advisor) adviseForwarding() {
 	})
 }
 
-// adviseExpressions finds expressions that hold business rules.
+// adviseExpressions reports expressions that contain business rules.
 func (c *advisor) adviseExpressions() {
 	for _, s := range c.Steps {
 		for _, v := range expressionsOf(s.Handler) {
@@ -107,7 +105,7 @@ func (c *advisor) adviseExpressions() {
 	}
 }
 
-// expressionsOf lists all values of a handler that may hold expressions.
+// expressionsOf returns all values of a handler that may contain expressions.
 func expressionsOf(h *tree.Handler) []*expr.Value {
 	out := []*expr.Value{h.Enabled, h.Body, h.Result}
 	if h.Fallback != nil {
@@ -119,7 +117,7 @@ func expressionsOf(h *tree.Handler) []*expr.Value {
 	return out
 }
 
-// adviseTransition finds pipelines that do nothing but note a state.
+// adviseTransition reports pipelines that only set a state.
 func (c *advisor) adviseTransition() {
 	if c.Flow == nil || c.Flow.States != nil || len(c.Steps) == 0 {
 		return
@@ -140,8 +138,8 @@ func (c *advisor) adviseTransition() {
 		"pipeline %q only notes a state in shared-state.%s", c.Declared.ID, name)
 }
 
-// adviseAutomata finds names that flows keep and that are a state by hand: several
-// pipelines set them to words, and conditions ask for those.
+// adviseAutomata reports names that imitate a state machine: several pipelines set them to fixed words, and
+// conditions compare them with these.
 func adviseAutomata(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporter) {
 	for _, f := range w.Bundle.Flows {
 		if f.States != nil {
@@ -177,8 +175,7 @@ func setsToWord(p *steps.Pipeline, name string) bool {
 	})
 }
 
-// asksForWord reports whether a condition of the pipeline compares a name with a
-// fixed text.
+// asksForWord reports whether a condition of the pipeline compares a name with a fixed text.
 func asksForWord(p *steps.Pipeline, name string) bool {
 	key := expr.StateRoot + expr.Between + name
 	words := func(facts []expr.Fact) bool {

@@ -13,9 +13,9 @@ import (
 	"procaas/dsl/tree"
 )
 
-// adviseGuests finds names that begin as a value and become null when a service leaves something out
-// of its response. Nothing guards a critical handler of another owner, or a critical call that sends
-// the name on, against that: the handler that sets it has succeeded.
+// adviseGuests reports names that have an initial value and become null if a service omits a member of its
+// response. Then the handler that sets the name has still succeeded. So a critical handler of another owner, or
+// a critical call that sends the name, gets null without warning.
 func (c *advisor) adviseGuests() {
 	for i, s := range c.Steps {
 		if s.Into == "" {
@@ -40,7 +40,7 @@ func (c *advisor) adviseGuests() {
 			continue
 		}
 		if len(s.Name) > 1 {
-			first = nil // ?? would stand in for the whole
+			first = nil // ?? would replace the whole value
 		}
 		c.adviseUnsure(s.At, fmt.Sprintf("shared-state.%s becomes null when the response lacks it, and the critical %q sends it", s.Name, s.By.ID),
 			first, diag.Related{Span: s.By.IDPlace(), Message: "sends it"})
@@ -58,7 +58,7 @@ func (c *advisor) adviseUnsure(at diag.Span, message string, first any, reader d
 	})
 }
 
-// adviseGuest looks at one name of a contribution.
+// adviseGuest checks one name that a contribution sets.
 func (c *advisor) adviseGuest(s steps.Step, name string, value *expr.Value) {
 	first, ok := s.SharedState.Get(name).Literal()
 	if !ok || first == nil || !unsure(value) {
@@ -72,7 +72,7 @@ func (c *advisor) adviseGuest(s steps.Step, name string, value *expr.Value) {
 		s.ID, name, reader.ID), first, diag.Related{Span: reader.IDPlace(), Message: "reads it"})
 }
 
-// unsure reports whether a value is a part of a response that may be missing there.
+// unsure reports whether a value is part of a response and may be missing there.
 func unsure(value *expr.Value) bool {
 	e := value.Expr()
 	return e != nil && e.Result.Types()&datum.NullShape != 0 && slices.ContainsFunc(e.Reads(), func(r datum.Read) bool {
@@ -80,7 +80,7 @@ func unsure(value *expr.Value) bool {
 	})
 }
 
-// hostReading finds a critical handler of another owner that reads a name and is not prepared for null.
+// hostReading returns a critical handler of another owner that reads a name and does not handle null.
 func (c *advisor) hostReading(guest *tree.Handler, path datum.Path) *tree.Handler {
 	for j, s := range c.Steps {
 		if s.IsCritical() && c.ownerOf(s.Handler) != c.ownerOf(guest) && slices.ContainsFunc(c.read[j], func(r datum.Read) bool {
@@ -92,5 +92,5 @@ func (c *advisor) hostReading(guest *tree.Handler, path datum.Path) *tree.Handle
 	return nil
 }
 
-// ownerOf returns who looks after a handler.
+// ownerOf returns the owner of a handler.
 func (c *advisor) ownerOf(h *tree.Handler) string { return cmp.Or(h.Owner, c.Declared.Owner) }

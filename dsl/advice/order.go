@@ -13,9 +13,8 @@ import (
 	"procaas/dsl/tree"
 )
 
-// adviseStages finds stages that wait for the one before and need nothing of it.
-// Only stages that ask and compute are looked at: the order of effects outside may
-// be meant.
+// adviseStages reports stages that wait for the previous one without needing its results. It looks only at
+// stages that query and compute. The order of effects may be intended.
 func (c *advisor) adviseStages() {
 	at := 0
 	for n, s := range c.Declared.Stages {
@@ -37,7 +36,7 @@ func (c *advisor) adviseStages() {
 	}
 }
 
-// onlyAsks reports whether a stage has no effect outside, and asks somebody.
+// onlyAsks reports whether a stage makes calls, none of which has an effect.
 func (c *advisor) onlyAsks(s *tree.Stage) bool {
 	if !s.Enabled.IsNull() || len(s.Choose) > 0 || s.Loop() != nil {
 		return false
@@ -52,8 +51,7 @@ func (c *advisor) onlyAsks(s *tree.Stage) bool {
 	return asks
 }
 
-// related reports whether any handler from middle to end must wait for one from
-// begin to middle.
+// related reports whether any handler in [middle, end) must wait for one in [begin, middle).
 func (c *advisor) related(begin, middle, end int) bool {
 	for i := begin; i < middle; i++ {
 		for j := middle; j < end; j++ {
@@ -65,8 +63,8 @@ func (c *advisor) related(begin, middle, end int) bool {
 	return false
 }
 
-// adviseWrites finds calls of a stage that run one after the other only because
-// both set a name that nobody reads in between.
+// adviseWrites reports calls of a stage that are sequential only because both set a name that nobody reads in
+// between.
 func (c *advisor) adviseWrites() {
 	for j := range c.Steps {
 		for i := j - 1; i >= 0 && c.Steps[i].Stage == c.Steps[j].Stage; i-- {
@@ -83,8 +81,8 @@ func (c *advisor) adviseWrites() {
 	}
 }
 
-// accidental returns the name that keeps two calls of a stage from running at once,
-// if nothing else does and the first value is lost.
+// accidental returns the name that alone makes two calls of a stage sequential, although the first value is
+// lost.
 func (c *advisor) accidental(i, j int) (string, bool) {
 	a, b := c.Steps[i].Handler, c.Steps[j].Handler
 	if !c.Types.Calls(a) || !c.Types.Calls(b) || tree.Apart(a, b) || c.needs(j, i) || c.needs(i, j) ||
@@ -102,8 +100,7 @@ func (c *advisor) accidental(i, j int) (string, bool) {
 	return "", false
 }
 
-// readBetween reports whether a handler from begin up to before end reads a name,
-// the first one's own writing aside.
+// readBetween reports whether a handler in [begin, end) reads a name, except the first one's own write.
 func (c *advisor) readBetween(name string, begin, end int) bool {
 	for k := begin; k < end; k++ {
 		if slices.ContainsFunc(c.read[k], func(r datum.Read) bool {
@@ -124,8 +121,7 @@ func (c *advisor) placeOfWrite(i int, name string) diag.Span {
 	return c.Steps[i].IDPlace()
 }
 
-// adviseCritical finds a handler among secondary ones that is critical because
-// nobody has said otherwise.
+// adviseCritical reports a handler among optional ones that is critical only by default.
 func (c *advisor) adviseCritical() {
 	at := 0
 	for _, s := range c.Declared.Stages {
@@ -151,7 +147,7 @@ func (c *advisor) adviseCritical() {
 	}
 }
 
-// wanted reports whether any other handler reads what one gives.
+// wanted reports whether another handler reads what handler i sets.
 func (c *advisor) wanted(i int) bool {
 	for j := range c.Steps {
 		if j != i && c.needs(j, i) {
@@ -161,8 +157,7 @@ func (c *advisor) wanted(i int) bool {
 	return slices.ContainsFunc(c.writes(i), c.Keeps)
 }
 
-// adviseRequests finds requests that are made twice, with nothing between them
-// that might change the reply.
+// adviseRequests reports requests that are made twice, although nothing in between can change the reply.
 func (c *advisor) adviseRequests() {
 	for j := range c.Steps {
 		if !c.Types.Fetches(c.Steps[j].Handler) || c.Steps[j].Branch != nil {
@@ -171,13 +166,13 @@ func (c *advisor) adviseRequests() {
 		for i := j - 1; i >= 0; i-- {
 			a, b := c.Steps[i], c.Steps[j]
 			if !c.Types.Fetches(a.Handler) && !c.Types.SetsState(a.Handler) {
-				break // an effect, or time that passes
+				break // an effect, or a pause
 			}
 			if a.Type != b.Type || a.Branch != nil || !sameValue(a.Body, b.Body) || c.changed(i, j) {
 				continue
 			}
 			if !a.IsCritical() && b.IsCritical() || a.GoesOn() != nil || !expr.ImpliedBy(a.Demands(c.Parsed), b.Demands(c.Parsed)) {
-				continue // the second one may be needed because there is no answer to the first
+				continue // the second one may be needed because the first failed
 			}
 			c.Report(diag.Diagnostic{
 				Span: b.IDPlace(), Severity: diag.Advice, Code: rules.SameRequest,
@@ -190,8 +185,7 @@ func (c *advisor) adviseRequests() {
 	}
 }
 
-// changed reports whether what the j-th handler sends may have changed since the
-// i-th has sent it.
+// changed reports whether the inputs of handler j may have changed since handler i sent them.
 func (c *advisor) changed(i, j int) bool {
 	var reads []datum.Read
 	for k := i; k < j; k++ {
@@ -207,7 +201,7 @@ func (c *advisor) changed(i, j int) bool {
 	return false
 }
 
-// sameValue reports whether two values are written the same way.
+// sameValue reports whether two values have the same source text.
 func sameValue(a, b *expr.Value) bool {
 	if a == nil || b == nil {
 		return a.IsNull() && b.IsNull()
@@ -231,7 +225,7 @@ func sameValue(a, b *expr.Value) bool {
 	return true
 }
 
-// sameLetters reports whether two texts are the same but for their spaces.
+// sameLetters reports whether two texts differ only in spaces.
 func sameLetters(a, b string) bool {
 	for {
 		a, b = strings.TrimLeft(a, " \t\n"), strings.TrimLeft(b, " \t\n")

@@ -13,7 +13,7 @@ import (
 	"procaas/dsl/typing"
 )
 
-// checkAwait reports fields that do not go with await.
+// checkAwait reports fields that cannot be combined with await.
 func checkAwait(h *tree.Handler, r *diag.Reporter) {
 	if h.Await == nil {
 		return
@@ -42,13 +42,13 @@ func compileAwait(h *tree.Handler, sc *expr.Scope, r *diag.Reporter) {
 	if h.Await == nil {
 		return
 	}
-	in := *sc // the name is known in this one condition only
+	in := *sc // the name exists only in this condition
 	in.Roots = append(slices.Clone(sc.Roots), expr.AwaitedRoot)
 	spec.Compile(h.Await.Where, &spec.Field{ExprKind: datum.BoolKind}, &in, r)
 }
 
-// awaitedOutline is what the response of await is: the event, with the payload that is given;
-// nil for one of which nothing is known.
+// awaitedOutline returns the type of await's response: the event with the given payload. It returns nil if
+// nothing is known.
 func awaitedOutline(payload *typing.Outline) *typing.Outline {
 	text, maybe := &typing.Outline{Shape: datum.StringShape}, &typing.Outline{
 		Shape: datum.StringShape | datum.NullShape,
@@ -59,7 +59,7 @@ func awaitedOutline(payload *typing.Outline) *typing.Outline {
 		"time": {Outline: text, Required: true}, "key": {Outline: maybe, Required: true}, "payload": {Outline: payload, Required: true},
 	}
 	if payload == nil {
-		delete(members, "payload") // which is then anything
+		delete(members, "payload") // anything
 		return &typing.Outline{Shape: datum.MapShape, Members: members}
 	}
 	return &typing.Outline{Shape: datum.MapShape, Closed: true, Members: members}

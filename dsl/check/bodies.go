@@ -13,8 +13,8 @@ func Detached(w *merge.Whole, r *diag.Reporter) {
 	diag.InParallel(len(w.Bundle.Detached), r, func(i int, r *diag.Reporter) { checkDetached(w, w.Bundle.Detached[i], r) })
 }
 
-// checkDetached checks a handler that belongs to no stage: what it may read is
-// not known, so names are taken on trust.
+// checkDetached checks a handler that belongs to no stage. What it may read is unknown, so it may read any
+// name.
 func checkDetached(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	checkPolicies(h, r)
 	sc := &expr.Scope{Parsed: w.Parsed, Roots: expr.AllRoots, State: map[string]any{}, Configs: w.Configs, Lenient: true}
@@ -41,18 +41,17 @@ func checkBodies(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	}
 }
 
-// checkBody lets a type check what its Spec cannot say. It would see services and
-// pipelines missing that are in a file that could not be read.
+// checkBody calls the type's own checks, for what its Spec cannot express. It does not if a file could not be
+// read, since services and pipelines in that file would seem to be missing.
 func checkBody(w *merge.Whole, h *tree.Handler, typ string, body *expr.Value, r *diag.Reporter) {
 	t := w.Types[typ]
 	if t.Check == nil || body == nil || w.Partial || len(body.Names) == 0 && w.Blamed(body.Span) {
-		return // what is not even a mapping has been told as such
+		return // not a mapping, which is already reported
 	}
 	t.Check(&tree.Body{Reporter: r, Span: body.Span, Handler: h, Value: body, Bundle: w.Bundle})
 }
 
-// checkOnUnknown reports an on-unknown that makes no sense: of a handler that
-// calls nobody, or one that verifies without a call.
+// checkOnUnknown reports an on-unknown without effect: the handler makes no call, or verifies without a call.
 func checkOnUnknown(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	u := h.OnUnknown
 	if u == nil {

@@ -7,8 +7,8 @@ import (
 	"procaas/dsl/tree"
 )
 
-// checkUseOfCall reports fields that do not go with call: they are about one attempt at a
-// service, and a call of a pipeline is as many attempts as its handlers make.
+// checkUseOfCall reports fields that cannot be combined with call. They apply to one attempt of a service call,
+// but a called pipeline makes many.
 func checkUseOfCall(h *tree.Handler, r *diag.Reporter) {
 	if h.Call == nil {
 		return
@@ -31,14 +31,14 @@ func checkUseOfCall(h *tree.Handler, r *diag.Reporter) {
 	}
 }
 
-// checkWith holds what a call gives against the schemas of the inputs.
+// checkWith checks the arguments of a call against the schemas of the inputs.
 func checkWith(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	if h.Call == nil {
 		return
 	}
 	p := w.Bundle.Index.Pipelines[h.Call.Pipeline]
 	if p == nil {
-		return // reported
+		return // already reported
 	}
 	for i, k := range h.Call.With.Keys() {
 		if contract := p.InputContracts[k.Name]; contract != nil {

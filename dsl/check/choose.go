@@ -13,9 +13,8 @@ import (
 	"procaas/dsl/tree"
 )
 
-// checkStage checks the conditions of a stage whose first handler is the at-th of
-// the pipeline. They are computed before any handler of the stage starts, so they
-// may read what is known then.
+// checkStage checks the conditions of a stage. at is the index of its first handler in the pipeline. The
+// conditions are evaluated before any handler of the stage starts, so they may read only what is known then.
 func (c *walk) checkStage(s *tree.Stage, at int) {
 	spec.Compile(s.Enabled, &spec.Field{ExprKind: datum.BoolKind}, c.scopeBefore(s, at), c.Reporter)
 	if s.Loop() == nil {
@@ -24,13 +23,12 @@ func (c *walk) checkStage(s *tree.Stage, at int) {
 	checkChoice(c.Whole, s, c.Reporter)
 }
 
-// checkBranches checks the conditions of the branches of a stage, which each element
-// computes for itself when the stage is repeated.
+// checkBranches checks the conditions of a stage's branches. In a repeated stage, each element evaluates them.
 func (c *walk) checkBranches(s *tree.Stage, at int) {
 	if len(s.Choose) == 0 {
 		return
 	}
-	// A branch is asked only when the stage is enabled and those before it were not taken.
+	// A branch is evaluated only if the stage is enabled and the branches before it were not taken.
 	sc := c.scopeBefore(s, at)
 	sc.Facts = slices.Concat(sc.Facts, s.Enabled.Expr().Holds())
 	for _, b := range s.Choose {
@@ -39,8 +37,7 @@ func (c *walk) checkBranches(s *tree.Stage, at int) {
 	}
 }
 
-// scopeBefore says what may be read before a stage whose first handler is the i-th
-// of the pipeline.
+// scopeBefore returns what may be read before a stage. i is the index of the stage's first handler.
 func (c *walk) scopeBefore(stage *tree.Stage, i int) *expr.Scope {
 	sc := c.newScope()
 	for j, s := range c.Steps {
@@ -57,14 +54,14 @@ func (c *walk) scopeBefore(stage *tree.Stage, i int) *expr.Scope {
 			sc.Late[s.ID] = fmt.Sprintf("runs in a later stage, %q", s.Stage.ID)
 		}
 	}
-	// Two handlers may have one id: when either has run, the name can be read.
+	// Two handlers may have the same id. If either has run, the name can be read.
 	for _, id := range sc.Sources {
 		delete(sc.Late, id)
 	}
 	return sc
 }
 
-// checkChoice reports branches that are never taken, and choices that are none.
+// checkChoice reports branches that are never taken, and choices with nothing to choose.
 func checkChoice(w *merge.Whole, s *tree.Stage, r *diag.Reporter) {
 	for i, b := range s.Choose {
 		if b.When != nil || i == len(s.Choose)-1 || w.Blamed(b.Span) {
@@ -76,7 +73,7 @@ func checkChoice(w *merge.Whole, s *tree.Stage, r *diag.Reporter) {
 			Message: "this branch has no when, so those behind it are never taken", Hint: "write when:, or make it the last one",
 			Related: []diag.Related{{Span: next.Span.Head(), Message: "never taken"}},
 		})
-		return // once: what follows the next one is never taken either
+		return // only once: later branches are not taken either
 	}
 	if len(s.Choose) == 1 && s.Choose[0].When == nil && !w.Blamed(s.Choose[0].Span) {
 		r.Errorf(s.Choose[0].Span.Head(), rules.Choose, "write when:, or write the handlers below handlers: of the stage",

@@ -7,9 +7,8 @@ import (
 	"procaas/dsl/tree"
 )
 
-// checkCompensate reports a compensation that makes no sense: one that calls nobody, and one
-// of a handler that has nothing to undo. Nothing would ever run it, and the author would
-// learn that when a run is cancelled.
+// checkCompensate reports a compensation that makes no call, or whose handler has nothing to undo. It would
+// never run, and the author would find out only when a run is cancelled.
 func checkCompensate(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	u := h.Compensate
 	if u == nil || w.Blamed(u.Span) {
@@ -23,7 +22,7 @@ func checkCompensate(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 		r.Errorf(u.PlaceOf("type", u.Span), rules.Compensate, "call the service, such as with request: {…}",
 			"the compensation of handler %q makes no call: %s only sets the shared state", h.ID, u.Type)
 	}
-	// Both the compensation and its handler may be wrong; each is told.
+	// Both the compensation and its handler may be wrong. Each gets its finding.
 	switch {
 	case h.IsPlaceholder() && !w.Blamed(h.Span), h.Await != nil, w.Types.SetsState(h):
 		r.Errorf(at, rules.Compensate, "delete it, or write it at the handler that makes the call",

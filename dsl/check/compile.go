@@ -11,11 +11,11 @@ import (
 	"procaas/dsl/tree"
 )
 
-// compileValues compiles all expressions of a handler; its result may read its
-// own outcome too, and done that of the verification.
+// compileValues compiles all expressions of a handler. Its result may also read its own outcome, and done may
+// read that of the verification.
 func compileValues(w *merge.Whole, h *tree.Handler, sc, own *expr.Scope, r *diag.Reporter) {
 	spec.Compile(h.Enabled, &spec.Field{ExprKind: datum.BoolKind}, sc, r)
-	// What the condition has tested is so in all that follows.
+	// What the condition has tested holds for the rest of the handler.
 	facts := slices.Concat(sc.Facts, h.Enabled.Expr().Holds())
 	sc.Facts, own.Facts = facts, facts
 	if h.Rollout != nil {

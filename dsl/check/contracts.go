@@ -13,15 +13,14 @@ import (
 	"procaas/dsl/tree"
 )
 
-// A readying makes the schemas of a whole ready.
+// A readying compiles the schemas of a whole.
 type readying struct {
 	*merge.Whole
 	*diag.Reporter
 	ready *contracts.Set
 }
 
-// Contracts makes all schemas ready, and holds against them what is fixed
-// before anything runs.
+// Contracts compiles all schemas, and checks constant values against them.
 func Contracts(w *merge.Whole, r *diag.Reporter) {
 	c := &readying{w, r, contracts.New(w.Files, w.Schemas, r)}
 	c.checkNamed()
@@ -48,7 +47,7 @@ func Contracts(w *merge.Whole, r *diag.Reporter) {
 		}
 		p.Contracts = c.stateContracts(p.StateSchemas, p.SharedState)
 		if f := c.Bundle.Index.Flows[p.Flow]; f != nil {
-			// A name is declared by one of both; by both, it is an error of its own.
+			// One of the two declares a name. If both do, that is an error of its own.
 			maps.Copy(p.Contracts, f.Contracts)
 		}
 		for _, s := range p.Stages {
@@ -71,8 +70,7 @@ func Contracts(w *merge.Whole, r *diag.Reporter) {
 	}
 }
 
-// checkNamed makes the schemas ready that have names, whether anybody uses them
-// or not.
+// checkNamed compiles the schemas that have names, even unused ones.
 func (c *readying) checkNamed() {
 	for _, name := range diag.SortedKeys(c.Schemas) {
 		v := c.Schemas[name]
@@ -86,8 +84,8 @@ func (c *readying) checkNamed() {
 	}
 }
 
-// checkEventType makes the schema of a payload ready, and warns of one of a type that nobody
-// serves: its name is probably mistyped, and the schema would check nothing.
+// checkEventType compiles the schema of a payload. It warns if no pipeline serves the type: the name is
+// probably mistyped, and the schema would check nothing.
 func (c *readying) checkEventType(e *tree.EventType) {
 	contracts.CheckKeywords(e.Payload, c.Reporter)
 	e.PayloadContract = c.ready.Of(e.Payload, "the payload of "+e.Type)
@@ -97,8 +95,8 @@ func (c *readying) checkEventType(e *tree.EventType) {
 	}
 }
 
-// checkConfigSchemas makes the schemas of live settings ready, and holds their first values
-// against them. They come after all documents: a schema may stand in another file.
+// checkConfigSchemas compiles the schemas of live settings, and checks initial values against them. It runs
+// after all documents are read, since a schema may be in another file.
 func (c *readying) checkConfigSchemas() {
 	configs := make(map[string]*tree.Config, len(c.Bundle.Configs))
 	for _, config := range c.Bundle.Configs {
@@ -118,7 +116,7 @@ func (c *readying) checkConfigSchemas() {
 	}
 }
 
-// unknownConfig reports a schema of a setting that nobody declares.
+// unknownConfig reports a schema of an undeclared setting.
 func (c *readying) unknownConfig(k expr.Key) {
 	if !c.Partial {
 		c.Errorf(k.Span, rules.SchemaOfNothing, c.DidYouMean(k.Name, func() []string { return c.Configs }),
@@ -126,8 +124,8 @@ func (c *readying) unknownConfig(k expr.Key) {
 	}
 }
 
-// stateContracts makes the schemas of a shared state ready and holds its first
-// values against them. One of null has not been set yet.
+// stateContracts compiles the schemas of a shared state and checks the initial values against them. Null means
+// that a name is not set yet.
 func (c *readying) stateContracts(schemas, state *expr.Value) map[string]*contracts.Contract {
 	out := make(map[string]*contracts.Contract)
 	for i, k := range schemas.Keys() {
@@ -150,7 +148,7 @@ func (c *readying) stateContracts(schemas, state *expr.Value) map[string]*contra
 	return out
 }
 
-// calledContracts makes the schemas of the inputs and outputs of a called pipeline ready.
+// calledContracts compiles the schemas of the inputs and outputs of a called pipeline.
 func (c *readying) calledContracts(p *tree.Pipeline) {
 	p.InputContracts, p.OutputContracts = make(map[string]*contracts.Contract), make(map[string]*contracts.Contract)
 	for i, k := range p.Inputs.Keys() {

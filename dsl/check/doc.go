@@ -1,3 +1,3 @@
-// Package check finds what is wrong with schemas, services and pipelines. Small checks look at one thing each; a walk
-// through each pipeline follows what is known of values, and compiles expressions where they stand.
+// Package check reports errors in schemas, services and pipelines. Small functions check one thing each. A walk
+// through each pipeline follows the types of values and compiles expressions at their place.
 package check

@@ -14,8 +14,8 @@ import (
 	"procaas/dsl/typing"
 )
 
-// itemScope is what the calls of a handler may read besides, when they are made for
-// each item: the item and its place. Without for-each it is the scope as it is.
+// itemScope returns the scope of calls that are made for each item. It adds the item and its index. Without
+// for-each it returns sc.
 func itemScope(h *tree.Handler, sc *expr.Scope) *expr.Scope {
 	if h.ForEach == nil {
 		return sc
@@ -27,14 +27,13 @@ func itemScope(h *tree.Handler, sc *expr.Scope) *expr.Scope {
 	}
 	if _, list := in.Responses[h.ID]; list {
 		in.Responses = maps.Clone(sc.Responses)
-		delete(in.Responses, h.ID) // a verification has an answer of its own
+		delete(in.Responses, h.ID) // a verification has its own response
 	}
 	return &in
 }
 
-// responsesOf is what the response of a for-each is, when each call gives o: a list with an
-// element for each item, in the order of the items. What on-failure says decides what
-// stands in the place of a call that failed.
+// responsesOf returns the type of the response of a for-each whose calls return o: a list with one element per
+// item, in the order of the items. on-failure decides what replaces the response of a failed call.
 func responsesOf(f *tree.ForEach, o *typing.Outline) *typing.Outline {
 	switch f.OnFailure {
 	case "continue":
@@ -58,7 +57,7 @@ func responsesOf(f *tree.ForEach, o *typing.Outline) *typing.Outline {
 	return &typing.Outline{Shape: datum.ListShape, Elem: o}
 }
 
-// checkForEach reports a for-each that makes no sense.
+// checkForEach reports errors in a for-each.
 func checkForEach(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	f := h.ForEach
 	if f == nil {
@@ -82,13 +81,13 @@ func checkForEach(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	}
 }
 
-// compileItems compiles the list of a for-each, and warns of one that may be null.
+// compileItems compiles the list of a for-each, and warns if it may be null.
 func compileItems(f *tree.ForEach, sc *expr.Scope, r *diag.Reporter) {
 	spec.Compile(f.Items, &spec.Field{ExprKind: datum.ListKind}, sc, r)
 	if f.Items == nil || f.Items.Expr() == nil {
 		return
 	}
-	// Without a reason, the null is one that the proof of degradation looks at.
+	// The proof of degradation reports a null without a reason.
 	if o := f.Items.Outline(); o.Nullable() && o.Why != "" {
 		r.Warnf(f.Items.Span, rules.ExprMaybeNull, "write, for example, "+f.Items.Expr().WithDefault(f.Items.Span, datum.ListShape),
 			"the list of for-each may be null, which fails it: %s", o.Why)

@@ -16,12 +16,12 @@ import (
 	"procaas/dsl/typing"
 )
 
-// whyHidden says why the outcome of a handler of a repeated stage cannot be read.
+// whyHidden returns why the outcome of a handler in a repeated stage cannot be read.
 func whyHidden(s steps.Step) string {
 	return fmt.Sprintf("runs once for each element of stage %q", s.Stage.ID)
 }
 
-// hide keeps a scope from reading the outcome of a handler of a repeated stage.
+// hide removes the outcome of a handler in a repeated stage from a scope.
 func hide(sc *expr.Scope, s steps.Step) {
 	sc.Late[s.ID] = whyHidden(s)
 	if sc.Hints == nil {
@@ -31,19 +31,18 @@ func hide(sc *expr.Scope, s steps.Step) {
 		"all elements have left", s.Stage.ID, s.Stage.ID)
 }
 
-// An element is what is known of one element while the check is inside of a stage that
-// is repeated.
+// An element is what is known of one element while the walk is inside a repeated stage.
 type element struct {
 	stage *tree.Stage
 	item  *typing.Outline
-	outer map[string]any // the shared state of the run
+	outer map[string]any // the run's shared state
 }
 
-// enterLoop begins to check a repeated stage, whose first handler is the at-th: its
-// names are those of one element. What it gives back leaves it again.
+// enterLoop starts the check of a repeated stage. at is the index of its first handler. Inside, names are those
+// of one element. The returned function leaves the stage.
 func (c *walk) enterLoop(s *tree.Stage, at int) (leave func()) {
 	compileItems(s.ForEach, c.scopeBefore(s, at), c.Reporter)
-	// What handlers do to the view inside is about one element: it is undone on leaving.
+	// Inside, handlers change the view of one element. Leaving restores the view of the run.
 	around, view, state := c.element, c.view.clone(), c.state
 	c.element = &element{stage: s, outer: state}
 	if o := s.ForEach.Items.Outline(); o != nil {
@@ -63,7 +62,7 @@ func (c *walk) enterLoop(s *tree.Stage, at int) (leave func()) {
 	}
 }
 
-// leftBy is what is known of the state that an element leaves behind.
+// leftBy returns the type of the state that an element leaves.
 func (c *walk) leftBy(s *tree.Stage, at int) *typing.Outline {
 	out := &typing.Outline{Shape: datum.MapShape, Closed: true, Inferred: true, Members: make(map[string]*typing.Member)}
 	first := make(map[string]any)
@@ -84,8 +83,8 @@ func (c *walk) leftBy(s *tree.Stage, at int) *typing.Outline {
 	return out
 }
 
-// mayLeaveNull says why an element may never set a name that is null at first, when only
-// handlers that may be off do; empty when one is sure to set it, or nobody does.
+// mayLeaveNull returns why an element may never set a name that is null at first, because only optional
+// handlers set it. It returns "" if a critical handler sets it, or none does.
 func (c *walk) mayLeaveNull(s *tree.Stage, name string, at int) string {
 	var off []string
 	for i := range s.Handlers {
@@ -94,7 +93,7 @@ func (c *walk) mayLeaveNull(s *tree.Stage, name string, at int) string {
 				continue
 			}
 			if h := s.Handlers[i]; h.IsCritical() || a.StandIn != nil && !a.StandIn.IsNull() {
-				return "" // or the reason is known already
+				return "" // or the reason is already known
 			}
 			if id := fmt.Sprintf("%q", s.Handlers[i].ID); !slices.Contains(off, id) {
 				off = append(off, id)
@@ -110,8 +109,7 @@ func (c *walk) mayLeaveNull(s *tree.Stage, name string, at int) string {
 	return fmt.Sprintf("only %s of stage %q set it, which are not critical, so they may be off", strings.Join(off, " and "), s.ID)
 }
 
-// contract is what a name of the shared state must be where the check has got to; nil
-// for anything.
+// contract returns the contract of a name of the shared state at this place, or nil.
 func (c *walk) contract(name string) *contracts.Contract {
 	if c.element != nil {
 		if c.element.stage.SharedState.Get(name) != nil {
@@ -121,8 +119,8 @@ func (c *walk) contract(name string) *contracts.Contract {
 	return c.Declared.Contracts[name]
 }
 
-// undeclaredInLoop reports a name that a handler of a repeated stage sets and that is
-// not of its element.
+// undeclaredInLoop reports a name that a handler of a repeated stage sets, but that its element does not
+// declare.
 func (c *walk) undeclaredInLoop(k expr.Key, what string) {
 	s := c.element.stage
 	if s.SharedState.Get(k.Name) != nil {
@@ -141,8 +139,7 @@ func (c *walk) undeclaredInLoop(k expr.Key, what string) {
 	c.Errorf(k.Span, rules.Undeclared, c.SuggestOr(k.Name, known, hint), "%s sets shared-state.%s, which is not declared", what, k.Name)
 }
 
-// declared reports names that are set but not declared, with the nearest
-// declared one.
+// declared reports names that are set but not declared. It suggests the nearest declared one.
 func (c *walk) declared(h *tree.Handler, keys []expr.Key, what string) {
 	for _, k := range keys {
 		if c.element != nil {

@@ -14,13 +14,13 @@ import (
 	"procaas/dsl/tree"
 )
 
-// compileOnError compiles the rules of on-error. They may read what the handler
-// may, but not its own outcome, and the error.
+// compileOnError compiles the rules of on-error. They may read the error and everything that the handler may
+// read, except its own outcome.
 func compileOnError(h *tree.Handler, sc *expr.Scope, r *diag.Reporter) {
 	if len(h.OnError) == 0 {
 		return
 	}
-	in := *sc // the name is known in these rules only
+	in := *sc // the name exists only in these rules
 	in.Roots = append(slices.Clone(sc.Roots), expr.ErrorRoot)
 	for _, rule := range h.OnError {
 		spec.Compile(rule.When, &spec.Field{ExprKind: datum.BoolKind}, &in, r)
@@ -29,8 +29,7 @@ func compileOnError(h *tree.Handler, sc *expr.Scope, r *diag.Reporter) {
 	}
 }
 
-// checkOnError reports rules that make no sense, by themselves or after the ones
-// before them.
+// checkOnError reports rules without effect, alone or because of earlier ones.
 func checkOnError(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	if len(h.OnError) == 0 {
 		return
@@ -45,7 +44,7 @@ func checkOnError(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	}
 }
 
-// checkRuleFields reports fields that do not go with what the rule does.
+// checkRuleFields reports fields that do not fit the action of a rule.
 func checkRuleFields(o *tree.OnError, h *tree.Handler, r *diag.Reporter) {
 	if o.Result != nil && o.Then != "continue" && o.Then != "" {
 		hint := "write then: continue, or drop it"
@@ -60,8 +59,8 @@ func checkRuleFields(o *tree.OnError, h *tree.Handler, r *diag.Reporter) {
 	}
 }
 
-// checkRuleReached warns of a rule, or of one of its classes, that can never be the first that
-// fits: the rules before it take all such errors. A rule with a condition takes only some.
+// checkRuleReached warns of a rule, or of one of its classes, that can never match first, because earlier rules
+// match all such errors. A rule with a condition matches only some.
 func checkRuleReached(o *tree.OnError, before []*tree.OnError, r *diag.Reporter) {
 	for _, b := range before {
 		if b.CatchesAll() {
@@ -88,8 +87,8 @@ func checkRuleReached(o *tree.OnError, before []*tree.OnError, r *diag.Reporter)
 	}
 }
 
-// covers reports whether a class of errors takes in another one: any takes all, 5xx takes 503
-// and itself.
+// covers reports whether a class of errors includes another one. any includes all, and 5xx includes 503 and
+// itself.
 func covers(class, other string) bool {
 	return class == other || class == "any" || len(other) == 3 && strings.HasSuffix(class, "xx") && class[:1] == other[:1]
 }

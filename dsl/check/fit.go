@@ -14,16 +14,16 @@ import (
 	"procaas/dsl/typing"
 )
 
-// This file holds values that are sent or kept against the schema of their place.
-// Expressions in them have been compiled.
+// This file checks values that are sent or stored against the schema of their place. Their expressions are
+// compiled.
 
-// fits reports where a value does not fit a contract. What of it is fixed is held
-// against the schema itself, the rest against what is known of it.
+// fits reports where a value does not fit a contract. It checks constant parts against the schema itself, and
+// the rest against inferred types.
 func fits(w *merge.Whole, v *expr.Value, contract *contracts.Contract, what string, r *diag.Reporter) {
 	if contract == nil || v == nil || w.Blamed(v.Span) {
 		return
 	}
-	// The schema says more than an outline holds: patterns, bounds, conditions.
+	// The schema says more than an outline: patterns, limits, conditions.
 	if data, ok := v.Literal(); ok {
 		contract.Report(v, data, v.Head(), r)
 		return
@@ -31,18 +31,18 @@ func fits(w *merge.Whole, v *expr.Value, contract *contracts.Contract, what stri
 	fitsOutline(v, contract.Outline(), portion{what: what}, r)
 }
 
-// A portion is where in a value that is sent or kept something stands.
+// A portion is the place of a part within a value that is sent or stored.
 type portion struct {
-	what string // the whole, for people
+	what string // name of the whole value, for messages
 	path datum.Path
 }
 
-// member is the part of that name.
+// member returns the place of a member.
 func (p portion) member(name string) portion {
 	return portion{p.what, append(slices.Clip(p.path), name)}
 }
 
-// String names the part: the payload of done: customer.id.
+// String returns text such as "the payload of done: customer.id".
 func (p portion) String() string {
 	if len(p.path) == 0 {
 		return p.what
@@ -80,8 +80,7 @@ func fitsOutline(v *expr.Value, want *typing.Outline, at portion, r *diag.Report
 	}
 }
 
-// fitsMembers reports members that the outline of a mapping does not know, that contradict it,
-// and that it misses.
+// fitsMembers reports members that the outline of a mapping lacks, that contradict it, or that are missing.
 func fitsMembers(v *expr.Value, want *typing.Outline, at portion, r *diag.Reporter) {
 	if want.Shape&datum.MapShape == 0 {
 		misfit(v, want, fmt.Sprintf("%s: want %s, have a mapping", at, want), r)
@@ -111,12 +110,12 @@ func fitsMembers(v *expr.Value, want *typing.Outline, at portion, r *diag.Report
 	}
 }
 
-// misfit reports a value that cannot stand at its place.
+// misfit reports a value that does not fit its place.
 func misfit(v *expr.Value, want *typing.Outline, message string, r *diag.Reporter) {
 	r.Report(diag.Diagnostic{Span: v.Head(), Code: rules.Misfit, Message: message, Related: schemaOf(want)})
 }
 
-// schemaOf is the place of the schema that an outline is of; none for one that was inferred.
+// schemaOf returns the place of the schema of an outline, or nothing if the outline was inferred.
 func schemaOf(o *typing.Outline) []diag.Related {
 	if o == nil || o.At == (diag.Span{}) {
 		return nil
@@ -124,9 +123,9 @@ func schemaOf(o *typing.Outline) []diag.Related {
 	return []diag.Related{{Span: o.At, Message: "its schema"}}
 }
 
-// fitsKnown holds what is known of an expression against an outline.
+// fitsKnown compares the inferred type of an expression with an outline.
 func fitsKnown(v *expr.Value, have, want *typing.Outline, at portion, r *diag.Reporter) {
-	// What is beyond a thousand comparisons is taken to fit.
+	// After a thousand comparisons, the rest counts as fitting.
 	problem := (&comparison{left: 1000}).contradiction(have, want, nil)
 	if problem == nil {
 		return
@@ -153,33 +152,31 @@ func fitsKnown(v *expr.Value, have, want *typing.Outline, at portion, r *diag.Re
 	r.Report(d)
 }
 
-// A conflict is the first way in which what is known of a value contradicts what
-// is wanted.
+// A conflict is the first contradiction between what is known of a value and what is wanted.
 type conflict struct {
 	kind       conflictKind
 	path       datum.Path
 	have, want *typing.Outline
 }
 
-// A conflictKind tells in which way a value does not fit, which decides its code and hint.
+// A conflictKind says how a value does not fit. It decides the code and the hint.
 type conflictKind int
 
 const (
-	wrongType conflictKind = iota // no value that it may have is one that is wanted
-	maybeNull                     // it may be null where null is not wanted
-	lacks                         // a mapping never has a member that is required
+	wrongType conflictKind = iota // no possible value fits
+	maybeNull                     // it may be null where null is not allowed
+	lacks                         // a mapping never has a required member
 )
 
-// A comparison bounds how much is compared: a schema may hold itself.
+// A comparison limits how much is compared, since a schema may contain itself.
 type comparison struct{ left int }
 
-// contradiction compares what is known with what is wanted; nil when nothing is
-// sure to be wrong.
+// contradiction compares what is known with what is wanted. It returns nil unless something is certainly wrong.
 func (c *comparison) contradiction(have, want *typing.Outline, path datum.Path) *conflict {
 	if c.left--; have == nil || want == nil || have == want || c.left < 0 {
 		return nil
 	}
-	// A null without a reason is one that the proof of degradation looks at.
+	// The proof of degradation reports a null without a reason.
 	if have.Shape&datum.NullShape != 0 && want.Shape&datum.NullShape == 0 && (have.Why != "" || have.Shape == datum.NullShape) {
 		return &conflict{maybeNull, path, have, want}
 	}

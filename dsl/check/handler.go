@@ -1,6 +1,6 @@
 package check
 
-// checkHandler checks the i-th handler of the pipeline.
+// checkHandler checks handler i of the pipeline.
 func (c *walk) checkHandler(i int) {
 	h := c.Steps[i].Handler
 	c.declared(h, h.Result.Keys(), "result")
@@ -13,7 +13,7 @@ func (c *walk) checkHandler(i int) {
 	for _, rule := range h.OnError {
 		c.declared(h, rule.Result.Keys(), "on-error")
 	}
-	// A contribution that does not say what it is has been reported as such.
+	// A contribution that does not say whether it is critical is already reported.
 	if h.IsCritical() && (h.Into == "" || h.Critical != nil) {
 		checkNeverSkipped(h, c.Reporter)
 	}

@@ -11,10 +11,9 @@ import (
 	"procaas/dsl/tree"
 )
 
-// This file checks stages that are repeated for each element of a list.
+// This file checks repeated stages.
 
-// checkLoopFields reports fields of a stage that have a meaning only beside for-each,
-// and what a stage that is repeated cannot do.
+// checkLoopFields reports fields of a stage that need for-each, and what a repeated stage cannot do.
 func checkLoopFields(w *merge.Whole, p *steps.Pipeline, s *tree.Stage, r *diag.Reporter) {
 	if s.ForEach == nil {
 		for _, name := range []string{"shared-state", "state-schemas", "result"} {
@@ -56,12 +55,12 @@ func checkLoopFields(w *merge.Whole, p *steps.Pipeline, s *tree.Stage, r *diag.R
 				Hint:    "drop touches: when calls for different elements are independent, or drop this",
 				Related: []diag.Related{{Span: h.PlaceOf("touches", h.Span), Message: "what it touches"}},
 			})
-			break // one of them makes the whole stage go one by one
+			break // one of them makes the whole stage sequential
 		}
 	}
 }
 
-// checkElementNames reports names of an element's state that the run has, too.
+// checkElementNames reports names of an element's state that the run has too.
 func checkElementNames(p *steps.Pipeline, s *tree.Stage, r *diag.Reporter) {
 	for _, k := range s.SharedState.Keys() {
 		if _, taken := p.State[k.Name]; !taken {
@@ -82,7 +81,7 @@ func checkElementNames(p *steps.Pipeline, s *tree.Stage, r *diag.Reporter) {
 	}
 }
 
-// checkInLoop reports what a handler of a repeated stage cannot be.
+// checkInLoop reports what handlers of a repeated stage must not do.
 func checkInLoop(s *tree.Stage, h *tree.Handler, r *diag.Reporter) {
 	switch {
 	case h.ForEach != nil:

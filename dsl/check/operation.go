@@ -14,8 +14,7 @@ import (
 	"procaas/dsl/typing"
 )
 
-// checkOperation finds the operation that a handler calls, and reports when the
-// service has none such.
+// checkOperation finds the operation that a handler calls. It reports an error if the service does not have it.
 func checkOperation(w *merge.Whole, h *tree.Handler, apis map[string]*contracts.API) {
 	t, ok := w.Types[h.Type]
 	if !ok || t.Operation == nil || h.Body == nil {
@@ -34,8 +33,7 @@ func checkOperation(w *merge.Whole, h *tree.Handler, apis map[string]*contracts.
 	}
 }
 
-// checkCall holds what a handler sends against the operation that it calls. Its
-// expressions are compiled.
+// checkCall checks what a handler sends against the operation that it calls. Its expressions are compiled.
 func checkCall(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	call := h.Calls
 	if call == nil {
@@ -52,8 +50,8 @@ func checkCall(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	}
 }
 
-// checkQuery holds the query that a handler sends against the parameters of the operation. One
-// that is computed as a whole is not known before it runs.
+// checkQuery checks the query that a handler sends against the parameters of the operation. A query that is one
+// expression is unknown before it runs.
 func checkQuery(h *tree.Handler, call *contracts.Call, r *diag.Reporter) {
 	given := call.Query
 	if given.Expr() != nil {
@@ -90,8 +88,8 @@ func checkQuery(h *tree.Handler, call *contracts.Call, r *diag.Reporter) {
 	}
 }
 
-// checkParameter looks at the value of one parameter. It is sent as text, so
-// that a number and its text are the same; one that is not required may be null.
+// checkParameter checks the value of one parameter. It is sent as text, so a number equals its text. An
+// optional one may be null.
 func checkParameter(p contracts.Parameter, v *expr.Value, r *diag.Reporter) {
 	want := p.Outline
 	if want != nil && want.Shape&(datum.NumberShape|datum.BoolShape|datum.StringShape) != 0 {

@@ -6,8 +6,8 @@ import (
 	"procaas/dsl/typing"
 )
 
-// checkOutputs compiles the outputs of a pipeline, which read what is known behind its
-// last stage, and notes what they are for those who call it.
+// checkOutputs compiles the outputs of a pipeline, which read what is known after its last stage. It stores
+// their types for callers.
 func (c *walk) checkOutputs() {
 	p := c.Declared
 	if !p.CanBeCalled() {
@@ -20,7 +20,7 @@ func (c *walk) checkOutputs() {
 		v, o := p.Outputs.Elems[i], p.Outputs.Elems[i].Outline()
 		if contract := p.OutputContracts[k.Name]; contract != nil {
 			fits(c.Whole, v, contract, contract.Name, c.Reporter)
-			o = contract.Outline() // the promise, which the engine holds the value against
+			o = contract.Outline() // the engine checks the value against this contract
 		}
 		members[k.Name] = &typing.Member{Outline: o, Required: true}
 	}

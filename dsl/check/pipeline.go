@@ -15,14 +15,13 @@ import (
 	"procaas/dsl/typing"
 )
 
-// Pipelines checks all pipelines by themselves, those that others call first. They are checked
-// in parallel: they only read what is shared. What they are made of is for checks that look at
-// several of them.
+// Pipelines checks each pipeline, called ones before their callers. It checks them in parallel, since they only
+// read shared data. It returns their steps for checks that look at several pipelines.
 func Pipelines(w *merge.Whole, r *diag.Reporter) []*steps.Pipeline {
 	configs := configOutlines(w)
 	pipelines := make([]*steps.Pipeline, len(w.Bundle.Pipelines))
 	for level, left := 0, len(pipelines); left > 0; level++ {
-		var now []int // pipelines that call only such as are checked
+		var now []int // pipelines whose called pipelines are all checked
 		for i, p := range w.Bundle.Pipelines {
 			if p.Level == level {
 				now = append(now, i)
@@ -32,7 +31,7 @@ func Pipelines(w *merge.Whole, r *diag.Reporter) []*steps.Pipeline {
 		diag.InParallel(len(now), r, func(i int, r *diag.Reporter) {
 			p := steps.Of(w.Bundle.Pipelines[now[i]], w.Bundle, w.Types)
 			pipelines[now[i]] = p
-			if len(p.Steps) <= merge.MaxHandlers { // of more, nobody builds on it: it is not sound
+			if len(p.Steps) <= merge.MaxHandlers { // larger ones are invalid, and nothing uses their steps
 				checkPipeline(&walk{Whole: w, Reporter: r, Pipeline: p, configKnown: configs, state: p.State})
 			}
 		})
@@ -41,7 +40,7 @@ func Pipelines(w *merge.Whole, r *diag.Reporter) []*steps.Pipeline {
 	return pipelines
 }
 
-// configOutlines is what is known of the live settings.
+// configOutlines returns what is known of the live settings.
 func configOutlines(w *merge.Whole) map[string]*typing.Outline {
 	out := make(map[string]*typing.Outline)
 	for _, config := range w.Bundle.Configs {
@@ -52,7 +51,7 @@ func configOutlines(w *merge.Whole) map[string]*typing.Outline {
 	return out
 }
 
-// checkPipeline checks a pipeline by itself.
+// checkPipeline checks one pipeline.
 func checkPipeline(c *walk) {
 	p := c.Declared
 	checkState(c.Pipeline, c.Reporter)
@@ -72,7 +71,7 @@ func checkPipeline(c *walk) {
 	c.Sound = !diag.HasErrors(c.Found)
 }
 
-// checkState reports names that live with the flow and with the run.
+// checkState reports names that both the flow and the run declare.
 func checkState(p *steps.Pipeline, r *diag.Reporter) {
 	kept := p.FlowState().Keys()
 	for _, k := range p.Declared.SharedState.Keys() {
@@ -89,24 +88,24 @@ func checkState(p *steps.Pipeline, r *diag.Reporter) {
 	}
 }
 
-// checkMaxState reports a shared state that exceeds its bound from the start.
+// checkMaxState reports a shared state that exceeds its limit initially.
 func checkMaxState(p *steps.Pipeline, r *diag.Reporter) {
 	data, err := datum.FormatJSON(p.State)
 	if err != nil || int64(len(data)) <= int64(p.Declared.MaxState) {
-		return // what cannot be encoded was reported
+		return // already reported
 	}
 	at := p.Declared.PlaceOf("max-state", p.Declared.PlaceOf("id", p.Declared.Span))
 	r.Errorf(at, rules.MaxState, "raise max-state, or begin with less",
 		"the first values of the shared state are %d bytes as JSON, max-state is %d", len(data), p.Declared.MaxState)
 }
 
-// notYet is the remedy for parts that have nothing to do yet.
+// notYet is the remedy for parts that do nothing yet.
 const notYet = "nothing happens there yet"
 
-// checkStages warns about pipelines that have nothing to do yet. One that says so itself and takes an
-// event in that others tell of has: without it, nobody would serve the event.
+// checkStages warns about pipelines that do nothing yet. An exception is a pipeline that declares this itself
+// and accepts an event that others emit. Without it, nobody would serve the event.
 func checkStages(w *merge.Whole, all []*steps.Pipeline, r *diag.Reporter) {
-	var sent map[string]bool // events; nil until somebody asks
+	var sent map[string]bool // types of events; nil until needed
 	for _, p := range all {
 		if len(p.Declared.Stages) > 0 || w.Blamed(p.Declared.Span) || moves(p) || p.Declared.Queue != nil {
 			continue
@@ -125,7 +124,7 @@ func checkStages(w *merge.Whole, all []*steps.Pipeline, r *diag.Reporter) {
 	}
 }
 
-// sentEvents are the types of the events that handlers send.
+// sentEvents returns the types of events that handlers emit.
 func sentEvents(w *merge.Whole, all []*steps.Pipeline) map[string]bool {
 	sent := map[string]bool{}
 	for _, p := range all {
@@ -140,7 +139,7 @@ func sentEvents(w *merge.Whole, all []*steps.Pipeline) map[string]bool {
 	return sent
 }
 
-// checkPlaceholders warns about stages and handlers that have nothing to do yet.
+// checkPlaceholders warns about stages and handlers that do nothing yet.
 func checkPlaceholders(w *merge.Whole, p *steps.Pipeline, r *diag.Reporter) {
 	for _, s := range p.Declared.Stages {
 		if len(s.Handlers) == 0 && len(s.Choose) == 0 && s.ForEach == nil && !w.Blamed(s.Span) {
@@ -156,8 +155,8 @@ func checkPlaceholders(w *merge.Whole, p *steps.Pipeline, r *diag.Reporter) {
 	}
 }
 
-// moves reports whether each event of the pipeline moves the entity from one state to
-// another, so that it has something to do without any stage.
+// moves reports whether each event of the pipeline changes the state of the entity. Then the pipeline needs no
+// stage.
 func moves(p *steps.Pipeline) bool {
 	if p.Flow == nil || p.Flow.States == nil || len(p.Declared.On) == 0 {
 		return false

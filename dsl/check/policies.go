@@ -10,8 +10,8 @@ import (
 	"procaas/dsl/tree"
 )
 
-// checkNeverSkipped reports what would let the engine skip a critical handler. That it is
-// never skipped is what those behind it, and the proof of degradation, build on.
+// checkNeverSkipped reports fields that would let the engine skip a critical handler. Later handlers and the
+// proof of degradation rely on critical handlers.
 func checkNeverSkipped(h *tree.Handler, r *diag.Reporter) {
 	const hint = "write critical: false when the run can succeed without it"
 	if h.Fallback != nil {
@@ -34,7 +34,7 @@ func checkNeverSkipped(h *tree.Handler, r *diag.Reporter) {
 	}
 }
 
-// checkPolicies checks what fields of retry and fallback say together.
+// checkPolicies checks combinations of fields of retry and fallback.
 func checkPolicies(h *tree.Handler, r *diag.Reporter) {
 	if t := h.Retry; t != nil {
 		checkOrder(r, t, t.Span, "min-delay", t.MinDelay, "max-delay", t.MaxDelay)
@@ -44,8 +44,8 @@ func checkPolicies(h *tree.Handler, r *diag.Reporter) {
 	}
 }
 
-// checkOrder reports a lower bound above its upper bound. One of both may be
-// the default, so the message gives both.
+// checkOrder reports a lower limit above its upper limit. One of them may be a default, so the message has
+// both.
 func checkOrder(r *diag.Reporter, p interface {
 	PlaceOf(string, diag.Span) diag.Span
 }, whole diag.Span, low string, l time.Duration, high string, h time.Duration,
@@ -58,7 +58,7 @@ func checkOrder(r *diag.Reporter, p interface {
 		"%s of %s is above %s of %s", low, shortDuration(l), high, shortDuration(h))
 }
 
-// shortDuration writes a duration as authors do: 15m, not 15m0s, and 2h, not 2h0m0s.
+// shortDuration formats a duration as authors do: 15m, not 15m0s, and 2h, not 2h0m0s.
 func shortDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

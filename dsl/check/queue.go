@@ -10,9 +10,8 @@ import (
 	"procaas/dsl/typing"
 )
 
-// checkQueue checks the queue section of a pipeline. Its expressions are computed when a task
-// is put or has failed, far from any run: so they read the event, two payloads or the
-// number of the attempt, and nothing else.
+// checkQueue checks the queue section of a pipeline. Its expressions are evaluated outside any run, when a task
+// is put or has failed. So they read only the event, two payloads or the number of the attempt.
 func checkQueue(p *tree.Pipeline, payload *typing.Outline, r *diag.Reporter) {
 	q := p.Queue
 	if q == nil {
@@ -37,7 +36,7 @@ func checkQueue(p *tree.Pipeline, payload *typing.Outline, r *diag.Reporter) {
 		tryDelay(q.Retry, r)
 	}
 	switch merges := q.OnDuplicate == "merge"; {
-	// keep is the default, so that nobody has said it for sure.
+	// keep is the default, so the author may not have chosen it.
 	case q.Unique.IsNull() && q.OnDuplicate != "keep":
 		r.Errorf(q.PlaceOf("on-duplicate", q.Span), rules.CodeQueue, "add unique: the value that equal tasks have in common",
 			"on-duplicate is %s, and no task of pipeline %q has a name", q.OnDuplicate, p.ID)
@@ -50,11 +49,11 @@ func checkQueue(p *tree.Pipeline, payload *typing.Outline, r *diag.Reporter) {
 	}
 }
 
-// tryDelay reports a delay that is none for the first attempts. It reads nothing but the
-// number of the attempt, so it can be computed here instead of at the first failure.
+// tryDelay reports a delay that is invalid for one of the first attempts. It reads only the number of the
+// attempt, so it can be evaluated now instead of at the first failure.
 func tryDelay(q *tree.QueueRetry, r *diag.Reporter) {
 	if e := q.Delay.Expr(); e != nil && e.Program == nil {
-		return // it was reported
+		return // already reported
 	}
 	for attempt := range 3 {
 		d, said, err := q.DelayAfter(attempt + 1)

@@ -14,10 +14,10 @@ import (
 	"procaas/dsl/typing"
 )
 
-// calledRoots are the names that the expressions of such a pipeline may begin with.
+// calledRoots are the roots of expressions in a called pipeline.
 var calledRoots = []string{expr.InputsRoot, "shared-state", "sources", "configs", "flow", "run"}
 
-// compileHandler compiles the expressions of the i-th handler in their scopes.
+// compileHandler compiles the expressions of handler i in their scopes.
 func (c *walk) compileHandler(i int) {
 	if h := c.Steps[i].Handler; h.Await != nil {
 		h.Expected = awaitedOutline(c.PayloadOf(h.Await.Event))
@@ -26,7 +26,7 @@ func (c *walk) compileHandler(i int) {
 			h.Expected = p.Response
 		}
 	}
-	// Its result may read its own response, which the rest of it may not.
+	// Only its result may read its own response.
 	sc := c.scopeOf(i)
 	c.surely(c.Steps[i], sc)
 	own := *sc
@@ -39,8 +39,8 @@ func (c *walk) compileHandler(i int) {
 	c.checkAmbiguous(i)
 }
 
-// scopeOf says what the i-th handler may read: the outcomes of all handlers
-// before it, whether of an earlier stage or of its own.
+// scopeOf returns what handler i may read: the outcomes of all handlers before it, in earlier stages or in its
+// own.
 func (c *walk) scopeOf(i int) *expr.Scope {
 	sc := c.newScope()
 	for j, s := range c.Steps {
@@ -67,7 +67,7 @@ func (c *walk) scopeOf(i int) *expr.Scope {
 	return sc
 }
 
-// newScope makes a scope with what is known where the check has got to.
+// newScope returns a scope with what is known at this place.
 func (c *walk) newScope() *expr.Scope {
 	roots, inputs := expr.AllRoots, (*typing.Outline)(nil)
 	if c.Declared.IsCalled() {
@@ -84,7 +84,7 @@ func (c *walk) newScope() *expr.Scope {
 	return sc
 }
 
-// computesKey names the flow of the pipeline if it finds its key elsewhere than in event.key.
+// computesKey returns the flow of the pipeline if the flow computes its key, rather than using event.key.
 func (c *walk) computesKey() string {
 	if c.Flow == nil || c.Flow.Key.IsNull() ||
 		slices.ContainsFunc(c.Flow.Key.Reads(), func(r datum.Read) bool { return r.Path.Overlaps(datum.Path{"event", "key"}) }) {
@@ -93,8 +93,8 @@ func (c *walk) computesKey() string {
 	return c.Flow.ID
 }
 
-// checkAmbiguous reports reads of a source whose id two earlier handlers have. Two of one id
-// are no error by themselves: they are in different stages, and nobody may read either.
+// checkAmbiguous reports reads of a source whose id two earlier handlers have. The same id twice is no error if
+// nobody reads it.
 func (c *walk) checkAmbiguous(i int) {
 	first := make(map[string]*tree.Handler)
 	twice := make(map[string][2]*tree.Handler)

@@ -16,11 +16,11 @@ func Services(w *merge.Whole, r *diag.Reporter) {
 	}
 }
 
-// checkService checks the address of a service. Paths of requests are appended to it, so it
-// has no query; and files of pipelines are read by many, so it holds no password.
+// checkService checks the address of a service. The engine appends paths to it, so it has no query. Many people
+// read the files, so it has no password.
 func checkService(s *tree.Service, r *diag.Reporter) {
 	if s.URL == "" {
-		return // reported when it was read
+		return // already reported
 	}
 	at := s.PlaceOf("url", s.Span)
 	const want = "write an address such as http://127.0.0.1:9081 or https://orders.example.com/api"

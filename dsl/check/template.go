@@ -10,8 +10,8 @@ import (
 	"procaas/dsl/tree"
 )
 
-// checkTemplates makes the schemas of parameters ready, and warns of templates that
-// nobody uses: nothing of what their handlers say has been checked.
+// checkTemplates compiles the schemas of parameters, and warns of unused templates: nothing has checked their
+// handlers.
 func (c *readying) checkTemplates() {
 	used := make(map[string]bool)
 	eachHandler(c.Bundle, func(h *tree.Handler) {
@@ -55,14 +55,14 @@ func eachHandler(b *tree.Bundle, visit func(*tree.Handler)) {
 	}
 }
 
-// checkUse holds what a use gives against the schemas of the parameters.
+// checkUse checks the arguments of a use against the schemas of the parameters.
 func checkUse(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	if h.Use == nil {
 		return
 	}
 	t := w.Templates[h.Use.Template]
 	if t == nil {
-		return // reported when it was read
+		return // already reported
 	}
 	for i, k := range h.Use.With.Keys() {
 		if contract := t.Contracts[k.Name]; contract != nil {

@@ -16,27 +16,25 @@ import (
 	"procaas/dsl/typing"
 )
 
-// This file follows what is known of values through a pipeline: from the payload
-// and the responses into the shared state, and on to the handlers that read it.
-// Handlers are taken in the order of declaration; the state that each reads is as
-// if they had run in it.
+// This file follows the types of values through a pipeline: from the payload and the responses into the shared
+// state, and on to the handlers that read it. It takes handlers in the order of their declaration, as if they
+// ran one after the other.
 
-// beginState is what is known of the shared state before the first handler. What
-// the flow keeps may be what any of its pipelines has left; without a schema
-// nothing is known of it.
+// beginState sets what is known of the shared state before the first handler. State of the flow may come from
+// any of its pipelines. Without a schema nothing is known of it.
 func (c *walk) beginState() {
 	c.view = view{make(map[string]*typing.Outline), make(map[string]*typing.Outline), make(map[string]given)}
 	for name, first := range c.state {
 		contract := c.Declared.Contracts[name]
 		if contract == nil && c.Keeps(name) {
-			continue // an earlier event may have left anything in it
+			continue // an earlier event may have set it to anything
 		}
 		c.known[name] = firstOutline(first, contract)
 	}
 }
 
-// firstOutline is what a name may be that begins with a value: what its schema says, or of the
-// type of the value with any parts.
+// firstOutline returns what a name with an initial value may be: what its schema says, or the type of the value
+// with unknown parts.
 func firstOutline(first any, contract *contracts.Contract) *typing.Outline {
 	switch {
 	case contract != nil && first == nil:
@@ -48,18 +46,17 @@ func firstOutline(first any, contract *contracts.Contract) *typing.Outline {
 	}
 	s := datum.ShapeOfValue(first)
 	if s&datum.NumberShape != 0 {
-		s = datum.NumberShape // a price that begins as 0 may become 9.5
+		s = datum.NumberShape // a price with the initial value 0 may become 9.5
 	}
 	return typing.OfShape(s).Supposed()
 }
 
-// settle notes what the i-th handler leaves for those that follow. Its
-// expressions are compiled.
+// settle records what handler i leaves for later ones. Its expressions are compiled.
 func (c *walk) settle(i int) {
 	h := c.Steps[i].Handler
 	sure := h.AlwaysSucceeds()
 	if _, twice := c.responses[h.ID]; twice {
-		c.responses[h.ID] = nil // it may be either of two handlers
+		c.responses[h.ID] = nil // either of two handlers may have set it
 	} else if o := responseOutline(h); o != nil && sure {
 		c.responses[h.ID] = o
 	} else {
@@ -67,7 +64,7 @@ func (c *walk) settle(i int) {
 		c.note(i, "sources."+h.ID, o)
 	}
 	for _, a := range c.Assignments(i) {
-		c.forget(a.Key.Name) // a test before was about the value that is replaced
+		c.forget(a.Key.Name) // a former test applied to the replaced value
 		c.assign(a, sure)
 	}
 	for _, rule := range h.OnError {
@@ -77,7 +74,7 @@ func (c *walk) settle(i int) {
 	}
 }
 
-// responseOutline is what the response of the handler is once it has succeeded.
+// responseOutline returns the type of a handler's response after success.
 func responseOutline(h *tree.Handler) *typing.Outline {
 	o := h.Expected
 	if h.ResponseContract != nil {
@@ -89,8 +86,8 @@ func responseOutline(h *tree.Handler) *typing.Outline {
 	return o
 }
 
-// assign follows one assignment. A name that has a schema is as that says from
-// the moment it is set; one whose handler may be left out may be as it was.
+// assign records one assignment. A name with a schema has the type of the schema once it is set. If the handler
+// may be left out, the name may still have its former type.
 func (c *walk) assign(a steps.Assignment, sure bool) {
 	name := a.Key.Name
 	delete(c.maybe, expr.StateRoot+"."+name)
@@ -115,8 +112,8 @@ func (c *walk) assign(a steps.Assignment, sure bool) {
 	}
 }
 
-// whyLeftOut says how a critical handler comes to leave nothing; empty for others,
-// at which the proof of degradation looks.
+// whyLeftOut returns how a critical handler may leave a name unset. It returns "" for others, which the proof
+// of degradation checks.
 func whyLeftOut(s steps.Step) string {
 	if !s.IsCritical() || !s.UnderCondition() || s.GoesOn() != nil || s.Branch != nil {
 		return ""
@@ -124,16 +121,16 @@ func whyLeftOut(s steps.Step) string {
 	return fmt.Sprintf("%q sets it only when it is enabled", s.ID)
 }
 
-// note keeps what is known of a value wherever the i-th handler is sure to have
-// run: in those whose condition implies its own.
+// note keeps what is known of a value wherever handler i has certainly run: in handlers whose condition implies
+// its own.
 func (c *walk) note(i int, key string, o *typing.Outline) {
 	if s := c.Steps[i]; whyLeftOut(s) != "" {
 		c.maybe[key] = given{s.Demands(c.Parsed), o}
 	}
 }
 
-// surely puts into a scope what is known for a step whose condition implies that
-// of the handlers that give it.
+// surely adds to a scope what is known in steps whose condition implies the condition of the handlers that set
+// it.
 func (c *walk) surely(s steps.Step, sc *expr.Scope) {
 	if len(c.maybe) == 0 || !s.UnderCondition() {
 		return
@@ -153,7 +150,7 @@ func (c *walk) surely(s steps.Step, sc *expr.Scope) {
 	sc.Known, sc.Responses = known, responses
 }
 
-// become is what a name is once it is set to a value.
+// become returns the type of a name after an assignment.
 func (c *walk) become(name string, v *expr.Value) *typing.Outline {
 	if contract := c.contract(name); contract != nil {
 		return contract.Outline()
@@ -161,8 +158,7 @@ func (c *walk) become(name string, v *expr.Value) *typing.Outline {
 	return v.Outline()
 }
 
-// checkFits holds what the i-th handler sends and sets against the schemas of
-// their places.
+// checkFits checks what handler i sends and sets against the schemas.
 func (c *walk) checkFits(i int) {
 	h := c.Steps[i].Handler
 	checkCall(c.Whole, h, c.Reporter)
@@ -191,8 +187,7 @@ func (c *walk) checkFits(i int) {
 	}
 }
 
-// checkEmission holds the payload of an event that a handler emits against the
-// schema of its type.
+// checkEmission checks the payload of an emitted event against the schema of its type.
 func checkEmission(w *merge.Whole, h *tree.Handler, event string, payload *expr.Value, r *diag.Reporter) {
 	contract := w.Bundle.Event(event).Contract()
 	if contract == nil {
@@ -204,13 +199,13 @@ func checkEmission(w *merge.Whole, h *tree.Handler, event string, payload *expr.
 	fits(w, payload, contract, contract.Name, r)
 }
 
-// whenFacts are the facts that hold in all handlers because the pipeline serves
-// no other events. Configs may have changed since.
+// whenFacts returns facts that hold in all handlers, because the pipeline serves no other events. It excludes
+// configs, which may change.
 func whenFacts(e *expr.Expr) []expr.Fact {
 	return slices.DeleteFunc(e.Holds(), func(f expr.Fact) bool { return !isUnder(f.Key, "event") })
 }
 
-// isUnder reports whether the key of a fact is about a part of a root.
+// isUnder reports whether the key of a fact is below a root.
 func isUnder(key, root string) bool {
 	return len(key) > len(root) && key[:len(root)+1] == root+expr.Between
 }

@@ -13,46 +13,43 @@ import (
 	"procaas/dsl/typing"
 )
 
-// A walk goes through the stages and handlers of a pipeline in order, with what is known at
-// each place of the shared state, of responses, and of what conditions have tested.
+// A walk visits the stages and handlers of a pipeline in order. At each place it knows the types of the shared
+// state and of responses, and what conditions have tested.
 type walk struct {
 	*merge.Whole
 	*diag.Reporter // of this pipeline
 	*steps.Pipeline
 	configKnown map[string]*typing.Outline
 
-	// What is known where the walk has got to.
-	state   map[string]any // declared names with their first values, those of an element included
+	// What is known at the current place.
+	state   map[string]any // declared names with initial values, including those of an element
 	payload *typing.Outline
 	view
 	facts   []expr.Fact
-	element *element // of the repeated stage that the walk is inside of; nil elsewhere
+	element *element // of the current repeated stage, or nil
 }
 
-// A view is what is known of the shared state and of responses at one place of a
-// pipeline.
+// A view is what is known of the shared state and of responses at one place of a pipeline.
 type view struct {
-	known     map[string]*typing.Outline // of names of the shared state
+	known     map[string]*typing.Outline // by name of the shared state
 	responses map[string]*typing.Outline // by handler
 
-	// maybe holds what only handlers under a condition give, by what reads it.
+	// maybe has what only handlers with a condition set, by path.
 	maybe map[string]given
 }
 
-// A given is what is known of a value wherever certain conditions are true.
+// A given is what is known of a value while certain conditions are true.
 type given struct {
 	demands []string
 	outline *typing.Outline
 }
 
-// clone copies the maps, so that one way through the pipeline does not change the other. The
-// outlines are shared: they are never changed once they are made.
+// clone copies the maps, so that branches do not change each other. It shares outlines, which never change.
 func (v view) clone() view {
 	return view{maps.Clone(v.known), maps.Clone(v.responses), maps.Clone(v.maybe)}
 }
 
-// or is what is known where one may have come two ways. What is known of a name on one way
-// only is not known at all, and what only a condition gives is given up.
+// or returns what is known after two branches join. It drops what only one branch or a condition knows.
 func (v view) or(w view) view {
 	out := view{make(map[string]*typing.Outline, len(v.known)), make(map[string]*typing.Outline, len(v.responses)), make(map[string]given)}
 	for name, o := range v.known {
@@ -66,8 +63,7 @@ func (v view) or(w view) view {
 	return out
 }
 
-// response is what is known of the response of a handler; one that has not run on
-// this way has none.
+// response returns what is known of a handler's response, or nil if it has not run in this branch.
 func (v view) response(id string) *typing.Outline {
 	if o, ok := v.responses[id]; ok {
 		return o
@@ -99,16 +95,15 @@ func (c *walk) stages() {
 		}
 		c.facts = always
 		at += len(steps.OfStage(s))
-		// A stage that is off leaves everything as it was before.
+		// If the stage is disabled, nothing changes.
 		if !s.Enabled.IsNull() {
 			c.view = c.view.or(before)
 		}
 	}
 }
 
-// walkStage checks the handlers of a stage, the first of which is the at-th. Each
-// branch begins with what is known before all of them; behind them is known what
-// is so whichever was taken.
+// walkStage checks the handlers of a stage. at is the index of the first one. Each branch starts with what is
+// known before the stage. Afterwards only what all branches agree on is known.
 func (c *walk) walkStage(s *tree.Stage, at int, facts []expr.Fact) {
 	var branch *tree.Branch
 	var base view
@@ -155,14 +150,12 @@ func (c *walk) walkStage(s *tree.Stage, at int, facts []expr.Fact) {
 	join()
 }
 
-// mayTakeNone reports whether a run may go past all handlers of the branches, of
-// which so many have handlers.
+// mayTakeNone reports whether a run may skip all branches. withHandlers is how many branches have handlers.
 func mayTakeNone(s *tree.Stage, withHandlers int) bool {
 	return withHandlers < len(s.Choose) || s.Choose[len(s.Choose)-1].When != nil
 }
 
-// factsOf are the facts that hold in a branch: its own condition, and none of
-// those before it.
+// factsOf returns the facts of a branch: its condition is true, and those before it are false.
 func factsOf(s *tree.Stage, b *tree.Branch) []expr.Fact {
 	var out []expr.Fact
 	for _, other := range s.Choose[:b.Number()-1] {
@@ -171,8 +164,7 @@ func factsOf(s *tree.Stage, b *tree.Branch) []expr.Fact {
 	return append(out, b.When.Expr().Holds()...)
 }
 
-// forget drops what tests have shown of a name of the shared state that is set
-// anew.
+// forget drops what tests showed of a name that is set again.
 func (c *walk) forget(name string) {
 	key := expr.StateRoot + expr.Between + name
 	c.facts = slices.DeleteFunc(slices.Clone(c.facts), func(f expr.Fact) bool { return f.Key == key || isUnder(f.Key, key) })

@@ -14,7 +14,7 @@ import (
 	"procaas/dsl/tree"
 )
 
-// Check checks what belongs to a cluster, and what its partition map can bear.
+// Check checks the parts of a cluster, and whether its partition map can tolerate outages.
 func Check(cluster *tree.Cluster, files map[string]*contracts.File, r *diag.Reporter) {
 	at := cluster.PlaceOf("id", cluster.Span)
 	switch {
@@ -55,9 +55,8 @@ func Check(cluster *tree.Cluster, files map[string]*contracts.File, r *diag.Repo
 	}
 }
 
-// preset fills a part that is left out with its defaults. The defaults stand in the tags of
-// the tree alone, so an empty part is decoded as if the author had written it. An error
-// is a bug of those tags, which any test of a cluster meets.
+// preset sets a part that the file omits to its defaults. The tags of the tree are the only place of defaults,
+// so preset decodes an empty mapping. An error is a bug in the tags, which any test of a cluster finds.
 func preset(into any) {
 	spec := tree.Language().Field("clusters").Elem.Spec
 	name := "healthcheck"
@@ -69,7 +68,7 @@ func preset(into any) {
 	}
 }
 
-// checkWorkers checks ids and addresses; false when the map cannot be judged.
+// checkWorkers checks ids and addresses. It returns false if the map cannot be checked.
 func checkWorkers(cluster *tree.Cluster, r *diag.Reporter) bool {
 	sound := true
 	first := map[string]*tree.ClusterWorker{} // by id
@@ -96,9 +95,8 @@ func checkWorkers(cluster *tree.Cluster, r *diag.Reporter) bool {
 	return sound
 }
 
-// addressProblem says why a URL cannot be the beginning of others; empty when it can. Paths
-// are appended to it, so it has neither a query nor a fragment, and it is shown to
-// operators, so it holds no password.
+// addressProblem returns why a URL cannot be a base address, or "". The engine appends paths to it and shows it
+// to operators, so it must have no query, fragment or password.
 func addressProblem(text string) string {
 	u, err := url.Parse(text)
 	switch {
@@ -112,7 +110,7 @@ func addressProblem(text string) string {
 	return ""
 }
 
-// checkDiscovery checks where workers are asked for, and from which networks they may be.
+// checkDiscovery checks the addresses that list workers, and the networks in which workers may be.
 func checkDiscovery(cluster *tree.Cluster, d *tree.Discovery, r *diag.Reporter) {
 	u, err := url.Parse(d.URL)
 	if d.URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {
@@ -127,7 +125,7 @@ func checkDiscovery(cluster *tree.Cluster, d *tree.Discovery, r *diag.Reporter) 
 	}
 }
 
-// checkMap checks what the map says; false when it cannot be judged.
+// checkMap checks the map. It returns false if the loads cannot be checked.
 func checkMap(cluster *tree.Cluster, files map[string]*contracts.File, r *diag.Reporter) bool {
 	m := cluster.Map
 	if m == nil {
@@ -157,7 +155,7 @@ func checkMap(cluster *tree.Cluster, files map[string]*contracts.File, r *diag.R
 	return checkHeld(cluster, r)
 }
 
-// mapFile reads the file of a map; nil after something was reported.
+// mapFile reads the file of a map. It returns nil after it has reported an error.
 func mapFile(m *tree.PartitionMap, files map[string]*contracts.File, r *diag.Reporter) *expr.Value {
 	at := m.PlaceOf("file", m.Span)
 	from := files[m.Span.File]
@@ -171,7 +169,7 @@ func mapFile(m *tree.PartitionMap, files map[string]*contracts.File, r *diag.Rep
 	}
 	f := files[name]
 	if !f.Usable() {
-		return nil // reported with the file, or with who named it
+		return nil // reported with the file, or where it is named
 	}
 	if f.Root == nil || f.Root.Kind != expr.ValueMap {
 		r.Errorf(at, rules.Cluster, `such as {"worker-1": ["0-99"]}`, "%s is no mapping from workers to partitions", m.File)
@@ -180,8 +178,8 @@ func mapFile(m *tree.PartitionMap, files map[string]*contracts.File, r *diag.Rep
 	return f.Root
 }
 
-// checkHeld checks a map that is given worker by worker; false when the loads of it cannot
-// be judged. Workers that are discovered are not known yet, so any name is taken then.
+// checkHeld checks a map that lists partitions per worker. It returns false if the loads cannot be checked.
+// Discovered workers are unknown yet, so any name is valid then.
 func checkHeld(cluster *tree.Cluster, r *diag.Reporter) bool {
 	sound := true
 	for i, k := range cluster.Held.Keys() {
@@ -203,7 +201,7 @@ func checkHeld(cluster *tree.Cluster, r *diag.Reporter) bool {
 	return sound
 }
 
-// workerIDs lists the ids of the declared workers, for suggestions.
+// workerIDs returns the ids of the declared workers, for suggestions.
 func workerIDs(c *tree.Cluster) []string {
 	var ids []string
 	for _, w := range c.Workers {
@@ -212,14 +210,14 @@ func workerIDs(c *tree.Cluster) []string {
 	return ids
 }
 
-// The bounds of what a map may be like before somebody is told.
+// Limits beyond which a map gets a warning or is not checked.
 const (
-	unevenBy  = 1.25 // the best load, relative to an even one
-	fewFailed = 32   // workers, up to which the load without each of them is computed
+	unevenBy  = 1.25 // best possible load, relative to an even one
+	fewFailed = 32   // workers; up to here the load is also computed without each worker
 )
 
-// checkHolders finds partitions that nobody may hold, failures that the map does not
-// bear, and loads that no balancer can even out.
+// checkHolders reports partitions without a possible holder, failures that the map cannot tolerate, and loads
+// that no balancer can even out.
 func checkHolders(cluster *tree.Cluster, at diag.Span, r *diag.Reporter) {
 	if cluster.Map != nil {
 		at = cluster.PlaceOf("map", at)
@@ -232,9 +230,9 @@ func checkHolders(cluster *tree.Cluster, at diag.Span, r *diag.Reporter) {
 		return
 	}
 	if len(workers) == 1 {
-		return // there is nothing to choose
+		return // there is no choice
 	}
-	none := func(int) bool { return false } // is down
+	none := func(int) bool { return false } // no worker is down
 	capacity := Capacities(workers)
 	best := BestLoad(holders, capacity, none)
 	if best > unevenBy {
@@ -246,15 +244,15 @@ func checkHolders(cluster *tree.Cluster, at diag.Span, r *diag.Reporter) {
 		if len(lost) > 0 {
 			r.Warnf(at, rules.FragileMap, "let workers of other zones hold them, too, as rule: zone does",
 				"when %s of cluster %q fails, no worker may hold %s", f.what, cluster.ID, listPartitions(lost))
-			return // one is enough to mend the map
+			return // one finding is enough to repair the map
 		}
 	}
 	if len(workers) > fewFailed {
-		return // each outage costs a search for the best load, and check has to stay quick
+		return // each outage needs a search for the best load, and the check must stay fast
 	}
 	for _, f := range outages(workers) {
 		left := BestLoad(holders, capacity, f.down)
-		// A map that is uneven anyhow has been told of: only what the outage adds counts.
+		// Only the effect of the outage counts: an uneven map is already reported.
 		if left > unevenBy && left > best*1.1 {
 			r.Warnf(at, rules.UnevenMap, "spread what it holds over more workers, or raise replicas",
 				"when %s of cluster %q fails, the map keeps some worker at %.2f times the mean load of those left, however partitions are placed",
@@ -264,8 +262,8 @@ func checkHolders(cluster *tree.Cluster, at diag.Span, r *diag.Reporter) {
 	}
 }
 
-// Capacities returns those of workers, in their order and in the unit of their declaration. One
-// that is unknown is the mean of the others, and 1 when all are: only the proportions count.
+// Capacities returns the capacities of workers, in their order and in the declared unit. An unknown one is the
+// mean of the others, or 1 if all are unknown. Only the ratios matter.
 func Capacities(workers []tree.ClusterWorker) []float64 {
 	sum, known := 0.0, 0.0
 	for _, w := range workers {
@@ -286,14 +284,14 @@ func Capacities(workers []tree.ClusterWorker) []float64 {
 	return out
 }
 
-// An outage is what may fail at once.
+// An outage is a set of workers that may fail together.
 type outage struct {
 	what string
 	down func(worker int) bool
 }
 
-// outages lists single ones: each worker, and each zone unless it is the only one. Workers
-// without a zone are no zone together: nothing says that they fail at once.
+// outages returns each worker and each zone, unless there is only one zone. Workers without a zone do not form
+// one, since nothing says that they fail together.
 func outages(workers []tree.ClusterWorker) []outage {
 	var out []outage
 	var zones []string
@@ -314,7 +312,7 @@ func outages(workers []tree.ClusterWorker) []outage {
 	return out
 }
 
-// partitionsWhere lists the partitions that none of their holders saves.
+// partitionsWhere returns the partitions for which saved returns false.
 func partitionsWhere(holders [][]int, saved func([]int) bool) []int {
 	var out []int
 	for p, h := range holders {
@@ -325,7 +323,7 @@ func partitionsWhere(holders [][]int, saved func([]int) bool) []int {
 	return out
 }
 
-// listPartitions names a few of them.
+// listPartitions returns the first few of them as text.
 func listPartitions(list []int) string {
 	const few = 5
 	if len(list) == 1 {

@@ -1,3 +1,3 @@
-// Package cluster knows which workers of a cluster may hold which partitions, how even their loads can become, and
-// where requests have their key. It checks what files say of that.
+// Package cluster computes which workers of a cluster may have which partitions, how even their loads can be,
+// and where requests carry their key. It checks what files say about that.
 package cluster

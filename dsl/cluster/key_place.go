@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// A KeyPlace says where requests to a cluster have their key.
+// A KeyPlace is the place of the key in requests to a cluster.
 type KeyPlace struct {
 	In      string // header, query or path
-	Name    string // of the header or of the parameter
-	Segment int    // of the path, from 1
+	Name    string // of the header or of the query parameter
+	Segment int    // of the path, counted from 1
 }
 
-// ParseKeyPlace reads header:NAME, query:NAME or path:N, the segment of the path from 1.
+// ParseKeyPlace parses header:NAME, query:NAME or path:N. N is the segment of the path, counted from 1.
 func ParseKeyPlace(text string) (KeyPlace, error) {
 	in, name, _ := strings.Cut(text, ":")
 	k := KeyPlace{In: in, Name: name}
@@ -33,7 +33,7 @@ func ParseKeyPlace(text string) (KeyPlace, error) {
 	return k, bad
 }
 
-// String returns the place as it is written.
+// String returns the text that ParseKeyPlace parses.
 func (k KeyPlace) String() string {
 	if k.In == "path" {
 		return fmt.Sprintf("path:%d", k.Segment)

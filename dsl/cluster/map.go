@@ -13,16 +13,16 @@ import (
 	"procaas/dsl/tree"
 )
 
-// defaultReplicas is how many workers may hold a partition when nobody says.
+// defaultReplicas is how many workers may have a partition if the file does not say.
 const defaultReplicas = 3
 
-// ringPoints is how many places a worker has on a ring: with few of them, some
-// workers would have much more to hold than others.
+// ringPoints is how many points a worker has on the ring. With few points, some workers would get much more
+// than others.
 const ringPoints = 64
 
-// Holders gives, for each partition, the places in a list of the workers that may hold
-// it, those of a rule in the order of preference. It depends on the ids and zones of the
-// workers, not on their order, so that workers that come or go change little of it.
+// Holders returns for each partition the indexes of the workers that may have it. For a rule, the most
+// preferred worker comes first. The result depends on the ids and zones of the workers, not on their order. So
+// a worker that joins or leaves changes little.
 func Holders(c *tree.Cluster, workers []tree.ClusterWorker) [][]int {
 	m := c.Map
 	rule, replicas, seed := "all", defaultReplicas, 0
@@ -58,15 +58,14 @@ func Holders(c *tree.Cluster, workers []tree.ClusterWorker) [][]int {
 	return out
 }
 
-// drawn returns a number that is as good as drawn, and always the same for the same
-// words.
+// drawn returns a pseudo-random number that depends only on the seed and the words.
 func drawn(seed int, words ...string) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d", seed)
 	for _, w := range words {
 		fmt.Fprintf(h, "/%s", w)
 	}
-	// The last bytes of a text change little of FNV; this carries them everywhere.
+	// The last bytes of a text change few bits of FNV. This spreads them.
 	x := h.Sum64()
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
@@ -75,7 +74,7 @@ func drawn(seed int, words ...string) uint64 {
 	return x ^ x>>33
 }
 
-// rank orders the workers by how much a partition prefers them.
+// rank orders workers by a partition's preference.
 func rank(workers []tree.ClusterWorker, seed, p int) []int {
 	preference := make([]uint64, len(workers))
 	order := make([]int, len(workers))
@@ -88,7 +87,7 @@ func rank(workers []tree.ClusterWorker, seed, p int) []int {
 	return order
 }
 
-// spreadZones takes ranked workers in rounds, one of each zone in a round.
+// spreadZones orders ranked workers in rounds, with one of each zone per round.
 func spreadZones(ranked []int, workers []tree.ClusterWorker) []int {
 	round := make(map[int]int, len(ranked))
 	seen := map[string]int{}
@@ -100,7 +99,7 @@ func spreadZones(ranked []int, workers []tree.ClusterWorker) []int {
 	return ranked
 }
 
-// A ring holds the places of workers, in order.
+// A ring has the points of workers, in order.
 type ring []ringPlace
 
 type ringPlace struct {
@@ -122,7 +121,7 @@ func newRing(workers []tree.ClusterWorker, seed int) ring {
 	return r
 }
 
-// from lists the next different workers behind a place.
+// from returns the next different workers after a point.
 func (r ring) from(at uint64, replicas, workers int) []int {
 	var out []int
 	first, _ := slices.BinarySearchFunc(r, at, func(p ringPlace, at uint64) int { return cmp.Compare(p.at, at) })
@@ -134,7 +133,7 @@ func (r ring) from(at uint64, replicas, workers int) []int {
 	return out
 }
 
-// heldBy reads the map for workers. Who is not in it holds nothing.
+// heldBy reads the map for the given workers. Workers that are not in it have no partitions.
 func heldBy(c *tree.Cluster, workers []tree.ClusterWorker) [][]int {
 	out := make([][]int, c.Partitions)
 	for i, w := range workers {
@@ -146,8 +145,7 @@ func heldBy(c *tree.Cluster, workers []tree.ClusterWorker) [][]int {
 	return out
 }
 
-// partitionsOf reads a list of numbers and ranges of partitions; problem says what is
-// wrong with it.
+// partitionsOf parses a list of numbers and ranges of partitions. problem says what is wrong, or is "".
 func partitionsOf(v *expr.Value, partitions int) (held []int, problem string) {
 	seen := make([]bool, partitions)
 	for _, item := range v.Items() {
@@ -179,11 +177,10 @@ func partitionRange(v *expr.Value) (first, last int, ok bool) {
 	return 0, 0, false
 }
 
-// BestLoad returns the least load of the worker that has the most, relative to its
-// capacity, that any distribution of partitions over these workers could reach, if all
-// partitions weighed the same and could be divided: 1 when all can have the same. down
-// tells who is missing. It is found by maximum flow, and a bound that no balancer can
-// beat. Partitions that nobody can hold are left out.
+// BestLoad returns the load of the busiest worker, relative to its capacity, in the best distribution of
+// partitions over these workers. It assumes that all partitions weigh the same and can be divided. 1 means that
+// all workers have the same load. down reports which workers are missing. It computes a maximum flow, so no
+// balancer can do better. Partitions without a possible holder are left out.
 func BestLoad(holders [][]int, capacity []float64, down func(worker int) bool) float64 {
 	total, weight := 0.0, 0.0
 	for i, c := range capacity {
@@ -227,8 +224,8 @@ func BestLoad(holders [][]int, capacity []float64, down func(worker int) bool) f
 	return high
 }
 
-// fits reports whether all partitions find room when each worker has as much room as its
-// capacity times load. Those with the same workers are one: they flow together.
+// fits reports whether all partitions fit if each worker has room for its capacity times load. Partitions with
+// the same workers are one group.
 func fits(parts [][]int, capacity []float64, load float64) bool {
 	groups := map[string]int{}
 	var holders [][]int
@@ -250,21 +247,21 @@ func fits(parts [][]int, capacity []float64, load float64) bool {
 	return f.run()
 }
 
-// A mapFlow is a maximum flow from groups of partitions to workers in the making.
+// A mapFlow is the current state of a maximum flow from groups of partitions to workers.
 type mapFlow struct {
 	holders [][]int
-	rest    []float64 // of each group, what is not placed
-	free    []float64 // of each worker
+	rest    []float64 // per group, what is not placed
+	free    []float64 // per worker
 	on      []map[int]float64
 
-	levels []int // of workers, from those that lack room to those that have some
+	levels []int // per worker, the distance from unplaced work
 }
 
-// slight is work that is not worth a path.
+// slight is an amount of work that is ignored.
 const slight = 1e-7
 
-// run places as much as fits, and reports whether that is all of it. It pushes along
-// shortest paths, level by level, so that the number of rounds is small.
+// run places as much as fits and reports whether everything was placed. It pushes along shortest paths, level
+// by level, so it needs few rounds.
 func (f *mapFlow) run() bool {
 	for g, h := range f.holders {
 		for _, i := range h {
@@ -299,8 +296,8 @@ func (f *mapFlow) put(g, i int, x float64) {
 	}
 }
 
-// level finds how far each worker is from what is not placed; false when none with
-// room can be reached.
+// level computes how far each worker is from unplaced work. It returns false if no worker with room is
+// reachable.
 func (f *mapFlow) level() bool {
 	f.levels = make([]int, len(f.free))
 	for i := range f.levels {
@@ -334,8 +331,8 @@ func (f *mapFlow) level() bool {
 	return found
 }
 
-// push places up to x of a group on workers of the next levels, moving others on, and
-// returns how much was placed.
+// push places up to x of a group on workers of the next level, and moves other work on. It returns how much it
+// placed.
 func (f *mapFlow) push(g int, x float64, level int, dead []bool) (placed float64) {
 	for _, i := range f.holders[g] {
 		if f.levels[i] != level+1 || dead[i] {

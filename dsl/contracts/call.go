@@ -12,14 +12,14 @@ import (
 	"procaas/dsl/typing"
 )
 
-// A Call is what a handler calls, and what the document says of that.
+// A Call is the endpoint that a handler calls, as its document describes it.
 type Call struct {
 	Operation
 	Endpoint *Endpoint
 }
 
-// Call finds the endpoint that a handler calls; nil when it is not known which, or when there is
-// none, which is reported.
+// Call finds the endpoint that a handler calls. It returns nil if that is unknown, and also if there is none,
+// which it reports.
 func (api *API) Call(o Operation) *Call {
 	path, ok := pathPattern(o.Path)
 	if !ok {
@@ -36,8 +36,8 @@ func (api *API) Call(o Operation) *Call {
 	return &Call{o, op}
 }
 
-// reportNoOperation says that a service has no such call: another method when the path is
-// there, or else the nearest path.
+// reportNoOperation reports that a service has no such operation. It suggests another method of the path, or
+// the nearest path.
 func (api *API) reportNoOperation(o Operation, path string) {
 	d := diag.Diagnostic{Span: o.Path.Span, Code: rules.NoOperation}
 	if methods := api.methodsOf(path); len(methods) > 0 {
@@ -51,12 +51,10 @@ func (api *API) reportNoOperation(o Operation, path string) {
 	api.contracts.Report(d)
 }
 
-// Outline is what a response with one of the expected statuses may be; nil when that is not
-// known.
+// Outline returns the type of a response with one of the expected statuses, or nil if it is unknown.
 func (c *Call) Outline() *typing.Outline { return c.Endpoint.outline(c.Expect) }
 
-// Check holds a response against what the document says of its status. The error is a
-// [*Error], or that of ctx.
+// Check checks a response against the schema for its status. The error is a [*Error], or that of ctx.
 func (c *Call) Check(ctx context.Context, status int, data any) error {
 	contract, bare, said := c.Endpoint.reply(strconv.Itoa(status))
 	fault := func(format string, args ...any) error {

@@ -18,44 +18,43 @@ import (
 	"procaas/dsl/ops"
 )
 
-// This file holds data against compiled schemas. It is not the library that does so: that
-// one has no bounds, and a schema which refers to itself in two alternatives makes its work
-// double with each level of the data.
+// This file checks data against compiled schemas, with limits. The library has none: if a schema refers to
+// itself in two alternatives, its work doubles with each level of the data.
 
-// The bounds of one check, in steps: a schema that is held against a value, a name, a text
-// of 64 bytes. What is larger gets more of them, so that a short text is never expensive.
+// The limits of one check. A step checks a value, a name or 64 bytes of text against a schema. Larger data gets
+// more steps, so a short text is never expensive.
 const (
-	checkSteps     = 100_000   // that any data gets
-	checkStepsEach = 100       // more, for each scalar, list and mapping of the data
-	maxCheckSteps  = 5_000_000 // at most
-	maxCheckLevels = 2_000     // schemas inside of schemas, of the data's levels all together
-	maxCollected   = 1_000     // faults that are looked at to tell the first ones
+	checkSteps     = 100_000   // for any data
+	checkStepsEach = 100       // more for each scalar, list and mapping of the data
+	maxCheckSteps  = 5_000_000 // upper limit
+	maxCheckLevels = 2_000     // nested schemas, over all levels of the data
+	maxCollected   = 1_000     // faults from which the first ones are selected
 )
 
 var errCheckSteps = errors.New("it takes too many steps to check this against its schema, more than its size allows: " +
 	"make it smaller, or let the alternatives of the schema (anyOf, oneOf) and its patterns leave less to try")
 
-// misfit stands for any fault where nobody is told which.
+// misfit is the result if only the existence of a fault matters.
 var misfit = []Fault{{}}
 
-// A fitting holds one piece of data against a schema.
+// A fitting is one check of data against a schema.
 type fitting struct {
 	ctx    context.Context
-	data   any        // the whole
-	left   int        // steps
-	raised bool       // the steps for the size of the data were added
-	since  int        // steps since the context was asked
-	tell   bool       // what is wrong is asked for; otherwise only whether anything is
-	path   datum.Path // of the value that is looked at
-	level  int        // schemas around the one that is looked at
+	data   any        // the whole data
+	left   int        // remaining steps
+	raised bool       // whether the steps for the size of the data are added
+	since  int        // steps since the last look at the context
+	tell   bool       // whether to describe faults, or only find whether there is one
+	path   datum.Path // of the current value
+	level  int        // nested schemas around the current one
 	err    error
 }
 
-// Check holds data against the contract. The error is a [*Error], also when the check
-// takes more steps than the size of the data allows.
+// Check checks data against the contract. The error is a [*Error], also if the check exceeds the steps for the
+// size of the data.
 func (c *Contract) Check(data any) error { return c.CheckContext(context.Background(), data) }
 
-// CheckContext is Check for somebody who may leave: once ctx has ended, the error is that of ctx.
+// CheckContext is Check with a context. Once ctx has ended, it returns the error of ctx.
 func (c *Contract) CheckContext(ctx context.Context, data any) error {
 	if c == nil {
 		return nil
@@ -80,7 +79,7 @@ func (c *Contract) CheckContext(ctx context.Context, data any) error {
 	return e
 }
 
-// step counts work. It is false when there is none left to do.
+// step consumes n steps. It returns false if none are left.
 func (j *fitting) step(n int) bool {
 	if j.err != nil {
 		return false
@@ -119,12 +118,12 @@ func sizeOf(v any) int {
 	return n
 }
 
-// enough tells that what was found needs no more.
+// enough reports whether the search for faults can stop.
 func (j *fitting) enough(found []Fault) bool {
 	return j.err != nil || len(found) > 0 && !j.tell || len(found) >= maxCollected
 }
 
-// fault says what is wrong with a value.
+// fault describes what is wrong with a value.
 func (j *fitting) fault(k jsonschema.ErrorKind, v any) []Fault {
 	if !j.tell {
 		return misfit
@@ -132,7 +131,7 @@ func (j *fitting) fault(k jsonschema.ErrorKind, v any) []Fault {
 	return faultOf(k, slices.Clone(j.path), v)
 }
 
-// quietly reports whether a value fits, whatever is wrong with it.
+// quietly reports whether a value fits, without describing faults.
 func (j *fitting) quietly(s *jsonschema.Schema, v any, done *evaluated) bool {
 	told := j.tell
 	j.tell = false
@@ -141,7 +140,7 @@ func (j *fitting) quietly(s *jsonschema.Schema, v any, done *evaluated) bool {
 	return len(found) == 0
 }
 
-// below holds a part of the value against a schema.
+// below checks a part of the value against a schema.
 func (j *fitting) below(s *jsonschema.Schema, name string, v any) []Fault {
 	j.path = append(j.path, name)
 	found := j.visit(s, v, nil)
@@ -149,8 +148,8 @@ func (j *fitting) below(s *jsonschema.Schema, name string, v any) []Fault {
 	return found
 }
 
-// visit holds a value against a schema. done is told which parts of the value it speaks of;
-// it is nil where nobody asks.
+// visit checks a value against a schema. It records in done which parts the schema evaluated, unless done is
+// nil.
 func (j *fitting) visit(s *jsonschema.Schema, v any, done *evaluated) []Fault {
 	if j.level == maxCheckLevels {
 		j.err = errCheckSteps
@@ -174,7 +173,7 @@ func (j *fitting) visit(s *jsonschema.Schema, v any, done *evaluated) []Fault {
 		return out
 	}
 	if s.Ref != nil && s.DraftVersion < 2019 {
-		return j.visit(s.Ref, v, done) // what stands beside it says nothing there
+		return j.visit(s.Ref, v, done) // older drafts ignore keywords beside $ref
 	}
 	for _, part := range []func(*fitting, *jsonschema.Schema, any, *evaluated) []Fault{
 		(*fitting).refs, (*fitting).typed, (*fitting).all, (*fitting).either, (*fitting).one, (*fitting).conditions, (*fitting).rest,
@@ -186,7 +185,7 @@ func (j *fitting) visit(s *jsonschema.Schema, v any, done *evaluated) []Fault {
 	return out
 }
 
-// whole looks at a value as a whole: what it is at all.
+// whole checks type, const, enum and format.
 func (j *fitting) whole(s *jsonschema.Schema, v any) []Fault {
 	if s.Types != nil && !s.Types.IsEmpty() && *s.Types&typesOfData(v) == 0 {
 		return j.fault(&kind.Type{Want: s.Types.ToStrings()}, v)
@@ -208,7 +207,7 @@ func (j *fitting) whole(s *jsonschema.Schema, v any) []Fault {
 	return nil
 }
 
-// typesOfData are the types of JSON Schema that a value has. 5.0 is an integer there.
+// typesOfData returns the JSON Schema types of a value. 5.0 is an integer there.
 func typesOfData(v any) (out jsonschema.Types) {
 	switch v := v.(type) {
 	case nil:
@@ -232,15 +231,14 @@ func typesOfData(v any) (out jsonschema.Types) {
 	return out
 }
 
-// same reports whether two values are the same data.
+// same reports whether two values are equal JSON.
 func (j *fitting) same(a, b any) bool {
 	var m ops.Meter
 	same, err := ops.Equal(&m, a, b)
 	return j.step(1+m.Steps) && err == nil && same
 }
 
-// refs follows what a schema refers to. The anchors of dynamic references are known to lead
-// to one place: see [Set.ends].
+// refs follows references. Dynamic references have one possible target: see [Set.ends].
 func (j *fitting) refs(s *jsonschema.Schema, v any, done *evaluated) (out []Fault) {
 	for _, to := range referredTo(s) {
 		if out = append(out, j.self(to, v, done)...); j.enough(out) {
@@ -250,7 +248,7 @@ func (j *fitting) refs(s *jsonschema.Schema, v any, done *evaluated) (out []Faul
 	return out
 }
 
-// referredTo lists the schemas that one refers to.
+// referredTo lists the schemas to which one refers.
 func referredTo(s *jsonschema.Schema) (out []*jsonschema.Schema) {
 	if s.Ref != nil {
 		out = append(out, s.Ref)
@@ -264,7 +262,7 @@ func referredTo(s *jsonschema.Schema) (out []*jsonschema.Schema) {
 	return out
 }
 
-// self holds the same value against another schema. What that speaks of counts when it fits.
+// self checks the same value against another schema. Parts that it evaluated count if the value fits.
 func (j *fitting) self(s *jsonschema.Schema, v any, done *evaluated) []Fault {
 	more := done.another()
 	found := j.visit(s, v, more)
@@ -297,14 +295,14 @@ func (j *fitting) all(s *jsonschema.Schema, v any, done *evaluated) (out []Fault
 	return out
 }
 
-// either is anyOf. Of alternatives that do not fit, the nearest one tells why.
+// either checks anyOf. If no alternative fits, the nearest one explains why.
 func (j *fitting) either(s *jsonschema.Schema, v any, done *evaluated) []Fault {
 	var nearest []Fault
 	fits := len(s.AnyOf) == 0
 	for _, one := range s.AnyOf {
 		found := j.self(one, v, done)
 		if len(found) == 0 {
-			if fits = true; done == nil { // or all are asked what they speak of
+			if fits = true; done == nil { // otherwise all are needed for the evaluated parts
 				break
 			}
 		} else if nearest == nil || nearness(found) > nearness(nearest) {
@@ -317,7 +315,7 @@ func (j *fitting) either(s *jsonschema.Schema, v any, done *evaluated) []Fault {
 	return nearest
 }
 
-// one is oneOf.
+// one checks oneOf.
 func (j *fitting) one(s *jsonschema.Schema, v any, done *evaluated) []Fault {
 	var nearest []Fault
 	fits := 0
@@ -341,7 +339,7 @@ func (j *fitting) one(s *jsonschema.Schema, v any, done *evaluated) []Fault {
 	return nearest
 }
 
-// conditions are not, and if with then and else.
+// conditions checks not, and if with then and else.
 func (j *fitting) conditions(s *jsonschema.Schema, v any, done *evaluated) (out []Fault) {
 	if s.Not != nil && j.quietly(s.Not, v, nil) {
 		out = j.fault(&kind.Not{}, v)
@@ -360,7 +358,7 @@ func (j *fitting) conditions(s *jsonschema.Schema, v any, done *evaluated) (out 
 	return out
 }
 
-// rest looks at the parts of a value that nothing has spoken of.
+// rest checks the parts of a value that no keyword has evaluated.
 func (j *fitting) rest(s *jsonschema.Schema, v any, done *evaluated) (out []Fault) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -428,9 +426,9 @@ func (j *fitting) number(s *jsonschema.Schema, v any) (out []Fault) {
 	if !j.step(4) {
 		return misfit
 	}
-	n, ok := new(big.Rat).SetString(fmt.Sprint(v)) // as it is written: 0.1 is a tenth
+	n, ok := new(big.Rat).SetString(fmt.Sprint(v)) // exactly as written: 0.1 is a tenth
 	if !ok {
-		return misfit // no JSON is read as such a number
+		return misfit // JSON has no such number
 	}
 	for _, bound := range []struct {
 		limit *big.Rat

@@ -18,11 +18,10 @@ import (
 	"procaas/dsl/typing"
 )
 
-// A Contract is a JSON Schema made ready: what the payload of an event, a
-// response, a config or a name of the shared state must be. It is immutable and
-// safe for concurrent use. A nil Contract accepts anything.
+// A Contract is a compiled JSON Schema for the payload of an event, a response, a config or a name of the
+// shared state. It is immutable and safe for concurrent use. A nil Contract accepts anything.
 type Contract struct {
-	// Name says whose contract it is, for people: the payload of new-order-created.
+	// Name names the checked data in messages, such as "the payload of new-order-created".
 	Name string
 
 	schema  *jsonschema.Schema
@@ -30,7 +29,7 @@ type Contract struct {
 	at      diag.Span
 }
 
-// Outline is what is known of data that fits the contract; nil for nothing.
+// Outline returns the type of data that fits the contract, or nil if nothing is known.
 func (c *Contract) Outline() *typing.Outline {
 	if c == nil {
 		return nil
@@ -38,22 +37,22 @@ func (c *Contract) Outline() *typing.Outline {
 	return c.outline
 }
 
-// A Error says what is wrong with data that does not fit a contract.
+// An Error lists why data does not fit a contract.
 type Error struct {
 	Name   string // of the contract
 	Faults []Fault
 }
 
-// A Fault is one thing that is wrong with data.
+// A Fault is one error in data.
 type Fault struct {
 	Path    datum.Path // to the part; empty for the whole
 	Message string
 }
 
-// maxFaults bounds what is told of one piece of data.
+// maxFaults limits how many faults of one value are reported.
 const maxFaults = 10
 
-// Error implements error: the first fault, and how many more there are.
+// Error implements error. It returns the first fault and the number of others.
 func (e *Error) Error() string {
 	text := e.Name + ": " + e.Faults[0].String()
 	if n := len(e.Faults) - 1; n > 0 {
@@ -62,7 +61,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// String returns the path, if there is one, and the message.
+// String returns the path, if any, and the message.
 func (f Fault) String() string {
 	if len(f.Path) == 0 {
 		return f.Message
@@ -70,15 +69,15 @@ func (f Fault) String() string {
 	return f.Path.String() + ": " + f.Message
 }
 
-// sort puts the faults in the order of their places, each once, and leaves the first ones.
+// sort orders the faults by path, removes duplicates, and keeps the first ones.
 func (e *Error) sort() {
 	slices.SortStableFunc(e.Faults, func(a, b Fault) int { return slices.Compare(a.Path, b.Path) })
 	e.Faults = slices.CompactFunc(e.Faults, func(a, b Fault) bool { return a.String() == b.String() })
 	e.Faults = e.Faults[:min(len(e.Faults), maxFaults)]
 }
 
-// faultsOf puts what is wrong with a schema into words: the library says so. Of alternatives,
-// the one counts that it is nearest to.
+// faultsOf converts an error of the library to faults. Of several alternatives, it uses the one that is nearest
+// to the data.
 func faultsOf(e *jsonschema.ValidationError, data any) []Fault {
 	switch e.ErrorKind.(type) {
 	case *kind.AnyOf, *kind.OneOf:
@@ -104,8 +103,7 @@ func faultsOf(e *jsonschema.ValidationError, data any) []Fault {
 	return out
 }
 
-// nearness returns how near data is to an alternative that has these faults: the
-// deeper and the fewer they are, the nearer.
+// nearness returns how near data is to an alternative with these faults. Deeper and fewer faults are nearer.
 func nearness(faults []Fault) int {
 	n := -len(faults)
 	for _, f := range faults {
@@ -116,7 +114,7 @@ func nearness(faults []Fault) int {
 
 var english = message.NewPrinter(language.English)
 
-// faultOf words one thing that is wrong with a value.
+// faultOf describes one error in a value.
 func faultOf(what jsonschema.ErrorKind, path datum.Path, value any) []Fault {
 	have := datum.DescribeData(value)
 	one := func(format string, args ...any) []Fault {
@@ -174,13 +172,13 @@ func faultOf(what jsonschema.ErrorKind, path datum.Path, value any) []Fault {
 	return one("%s, have %s", what.LocalizedString(english), have)
 }
 
-// rational writes a bound as its author did.
+// rational formats a limit as the author wrote it.
 func rational(n *big.Rat) string {
 	f, _ := n.Float64()
 	return datum.FormatFloat(f)
 }
 
-// typeWords names types of JSON Schema for people.
+// typeWords names types of JSON Schema in messages.
 func typeWords(names []string) string {
 	words := map[string]string{
 		"null": "null", "boolean": "true or false", "integer": "a whole number", "number": "a number",
@@ -193,7 +191,7 @@ func typeWords(names []string) string {
 	return datum.OrList(out)
 }
 
-// dataAt finds a part of data; nil when there is none.
+// dataAt returns the part of data at a path, or nil.
 func dataAt(data any, path datum.Path) any {
 	for _, name := range path {
 		switch v := data.(type) {
@@ -212,8 +210,8 @@ func dataAt(data any, path datum.Path) any {
 	return data
 }
 
-// Report reports where a fixed value does not fit the contract; data is that value. whole is the
-// place to name when the fault is in no part of v.
+// Report reports where a constant value does not fit the contract. data is that value. whole is the position to
+// report if the fault is in no part of v.
 func (c *Contract) Report(v *expr.Value, data any, whole diag.Span, r *diag.Reporter) {
 	misfit, ok := errors.AsType[*Error](c.Check(data))
 	if !ok {
@@ -221,7 +219,7 @@ func (c *Contract) Report(v *expr.Value, data any, whole diag.Span, r *diag.Repo
 	}
 	for _, f := range misfit.Faults {
 		at, path := whole, f.Path
-		// What is missing has no place: the nearest part around it that was written has.
+		// A missing part has no position. Report uses the nearest enclosing part that was written.
 		for n := len(path); n >= 0; n-- {
 			if part := v.At(path[:n]); part != nil {
 				at = part.Head()

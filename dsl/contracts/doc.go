@@ -1,6 +1,6 @@
-// Package contracts makes JSON Schemas and OpenAPI documents ready ([Set]), and holds data
-// against them: before anything runs what is fixed, at run time what comes. A [Contract] also
-// tells what is known of data that fits it, which expressions are checked against.
+// Package contracts compiles JSON Schemas and OpenAPI documents ([Set]) and checks data against them: constant
+// data before anything runs, other data at run time. A [Contract] also has the type of data that fits it, for
+// the checks of expressions.
 //
-// It knows files and values, and no part of a pipeline.
+// The package knows files and values, but no parts of a pipeline.
 package contracts

@@ -9,20 +9,20 @@ import (
 	"procaas/dsl/rules"
 )
 
-// IsSchema reports what cannot be a schema, where the language itself takes any
-// value.
+// IsSchema reports values that cannot be a schema, where the language itself accepts any value. It returns
+// whether v can be one.
 func IsSchema(v *expr.Value, name string, r *diag.Reporter) bool {
 	CheckKeywords(v, r)
 	if mayBeSchema(v) || !v.Fixed() {
-		return v.Fixed() // what holds expressions was reported
+		return v.Fixed() // expressions are already reported
 	}
 	r.Errorf(v.Head(), rules.BadSchema, "", "schema %q: want %s, have %s", name, datum.Wants[datum.SchemaKind], v.Describe())
 	return false
 }
 
-// keywords are those of JSON Schema (draft 2020-12, and those of older drafts that are read), and those of OpenAPI that often stand among
-// them, by what their values are: a schema, a mapping or list of schemas, or "" for what
-// holds none. nullable is missing on purpose: only documents of OpenAPI 3.0 know it.
+// keywords are the keywords of JSON Schema (draft 2020-12 and older ones) and those of OpenAPI that often
+// appear among them. The value says what they contain: a schema, a mapping or list of schemas, or "" for none.
+// nullable is missing because only OpenAPI 3.0 has it.
 var keywords = map[string]string{
 	"properties": "schemas", "patternProperties": "schemas", "$defs": "schemas", "definitions": "schemas", "dependentSchemas": "schemas",
 	"items": "schema", "additionalProperties": "schema", "not": "schema", "if": "schema", "then": "schema", "else": "schema",
@@ -38,8 +38,7 @@ var keywords = map[string]string{
 	"$ref": "", "$id": "", "$schema": "", "$anchor": "", "$comment": "", "$dynamicRef": "", "$dynamicAnchor": "", "$vocabulary": "",
 }
 
-// CheckKeywords warns of words that JSON Schema does not know: it would pass over
-// them, and so check nothing.
+// CheckKeywords warns of unknown keywords. JSON Schema ignores them, so they would check nothing.
 func CheckKeywords(v *expr.Value, r *diag.Reporter) {
 	if v == nil || v.Kind != expr.ValueMap {
 		return
@@ -61,7 +60,7 @@ func CheckKeywords(v *expr.Value, r *diag.Reporter) {
 	}
 }
 
-// extension tells the words that anybody may add: x- and a name.
+// extension reports whether a keyword is an extension: x- and a name.
 func extension(name string) bool {
 	return len(name) > 2 && slices.Contains([]string{"x-", "X-"}, name[:2])
 }

@@ -16,48 +16,47 @@ import (
 	"procaas/dsl/typing"
 )
 
-// An Operation is what a handler calls, in the words of OpenAPI. What is not
-// known before the handler runs is left empty.
+// An Operation is what a handler calls, in terms of OpenAPI. What is unknown before the handler runs is empty.
 type Operation struct {
-	Service string      // the id of a declared service; empty for an address of its own
+	Service string      // id of a declared service; empty for a literal address
 	Method  string      // such as GET
 	Path    *expr.Value // below the URL of the service
 	Query   *expr.Value
 	Body    *expr.Value // sent as JSON; nil for none
-	NoBody  bool        // nothing at all is sent
-	Expect  []string    // the statuses of success: 200, 2xx
-	JSON    bool        // the response is read as JSON, at least where it is some
+	NoBody  bool        // the request has no body
+	Expect  []string    // statuses of success, such as 200 or 2xx
+	JSON    bool        // the response is read as JSON if it is JSON
 }
 
 // An API is the OpenAPI document of a service, as far as requests need it.
 type API struct {
 	contracts  *Set
 	service    string // its id
-	document   string // the file, as it is named
+	document   string // name of the file
 	root       node
-	base       string // path of the first server, which requests may write before the paths
+	base       string // path of the first server, which requests may put before the paths
 	operations []*Endpoint
 }
 
-// An Endpoint is one call of an API, as its document says.
+// An Endpoint is one operation of an API.
 type Endpoint struct {
 	Query     []Parameter
-	Body      *Contract // what the body must be; nil for anything
-	BodyKnown bool      // the document says what the body is
-	BodyMust  bool      // there must be one
+	Body      *Contract // nil for any body
+	BodyKnown bool      // the document describes the body
+	BodyMust  bool      // the body is required
 
 	method   string
 	template string // such as /v1/orders/{id}
-	value    node   // of the document
+	value    node   // in the document
 	replies  map[string]*Contract
 	bare     map[string]bool // replies without content
 	complete bool            // finish has read the rest
 }
 
-// String names the endpoint for people.
+// String returns the endpoint for messages.
 func (op *Endpoint) String() string { return op.method + " " + op.template }
 
-// A Parameter is one name of the query.
+// A Parameter is a parameter of the query.
 type Parameter struct {
 	Name     string
 	Required bool
@@ -65,19 +64,19 @@ type Parameter struct {
 	At       diag.Span
 }
 
-// A node is a part of a document that knows its address.
+// A node is a part of a document with its address.
 type node struct {
 	*expr.Value
 	resource string
 	path     datum.Path
 }
 
-// get goes to a member; the node of one that is not there has no value.
+// get returns a member. If there is none, the node has no value.
 func (n node) get(name string) node {
 	return node{n.Value.Get(name), n.resource, slices.Concat(n.path, datum.Path{name})}
 }
 
-// address is what the schema compiler knows the node by.
+// address returns the address of the node for the schema compiler.
 func (n node) address() string {
 	var b strings.Builder
 	b.WriteString(n.resource + "#")
@@ -88,8 +87,7 @@ func (n node) address() string {
 	return b.String()
 }
 
-// follow goes to what a $ref names, if the node is one. The node has no value when the $ref
-// leads nowhere, or in a circle.
+// follow resolves a $ref. The node has no value if the $ref has no target or is part of a cycle.
 func (k *Set) follow(n node) node {
 	for range source.MaxNesting {
 		text, ok := n.Get("$ref").Text()
@@ -122,8 +120,8 @@ func (k *Set) follow(n node) node {
 // methods are the keys of a path item that are operations.
 var methods = []string{"get", "put", "post", "delete", "options", "head", "patch", "trace"}
 
-// API reads the OpenAPI document of a service; nil when it cannot be used, which is reported.
-// At is where the document is named, in a file that it is relative to.
+// API reads the OpenAPI document of a service. It returns nil after it has reported an error. at is where a
+// file names the document; the name is relative to that file.
 func (k *Set) API(service, document string, at diag.Span) *API {
 	name, _, ok := k.files[at.File].Target(document, true)
 	f := k.files[name]
@@ -133,7 +131,7 @@ func (k *Set) API(service, document string, at diag.Span) *API {
 			"%q is not a relative path: documents are read from files of the set only", document)
 		return nil
 	case !f.Usable():
-		return nil // reported
+		return nil // already reported
 	}
 	root := node{f.Root, addressOf(name), nil}
 	version, _ := root.Get("openapi").Text()
@@ -160,8 +158,8 @@ func (k *Set) API(service, document string, at diag.Span) *API {
 	return api
 }
 
-// basePath is the path of the first server of a document, without a slash at its end; empty
-// when it has none, or one that is no URL.
+// basePath returns the path of the first server without a trailing slash. It is empty if there is no server or
+// no valid URL.
 func basePath(root node) string {
 	servers := root.Get("servers").Items()
 	if len(servers) == 0 {
@@ -175,8 +173,8 @@ func basePath(root node) string {
 	return strings.TrimSuffix(u.Path, "/")
 }
 
-// pathPattern returns the text of a path, with a hole for each computed part; false
-// when nothing of it is known.
+// pathPattern returns the text of a path with a hole for each computed part. It returns false if nothing of the
+// path is known.
 func pathPattern(v *expr.Value) (text string, ok bool) {
 	if text, ok := v.Text(); ok {
 		return text, true
@@ -193,8 +191,7 @@ func pathPattern(v *expr.Value) (text string, ok bool) {
 	return text, strings.HasPrefix(text, "/")
 }
 
-// find returns the operation that a method and a path mean. When there is none,
-// known tells whether that is sure.
+// find returns the operation of a method and a path. If there is none, known reports whether that is certain.
 func (api *API) find(method, path string) (found *Endpoint, known bool) {
 	computed := strings.Contains(path, syntax.Hole)
 	for _, p := range []string{path, strings.TrimPrefix(path, api.base)} {
@@ -207,7 +204,7 @@ func (api *API) find(method, path string) (found *Endpoint, known bool) {
 		if len(matches) == 0 {
 			continue
 		}
-		// What is written out counts more than a parameter.
+		// Literal segments precede parameters.
 		slices.SortStableFunc(matches, func(a, b *Endpoint) int {
 			return cmp.Compare(strings.Count(a.template, "{"), strings.Count(b.template, "{"))
 		})
@@ -219,9 +216,8 @@ func (api *API) find(method, path string) (found *Endpoint, known bool) {
 	return nil, !computed
 }
 
-// only returns the operation that a computed path means: where there are several,
-// the one whose parameters stand where parts are computed. It is nil when that is
-// not one.
+// only returns the operation that a computed path means. If several match, it is the one whose parameters are
+// at the computed parts. It returns nil if that is not unique.
 func only(path string, matches []*Endpoint) *Endpoint {
 	if len(matches) == 1 {
 		return matches[0]
@@ -243,11 +239,11 @@ func only(path string, matches []*Endpoint) *Endpoint {
 	return found[0]
 }
 
-// segments are the parts of a path between its slashes; one at the end makes no difference.
+// segments splits a path at its slashes. A trailing slash makes no difference.
 func segments(path string) []string { return strings.Split(strings.Trim(path, "/"), "/") }
 
-// fitsTemplate reports whether a path may be one of a template: a parameter takes
-// one segment, and a hole may be any text.
+// fitsTemplate reports whether a path may match a template. A parameter is one segment, and a hole may be any
+// text.
 func fitsTemplate(path, template string) bool {
 	have, want := segments(path), segments(template)
 	if len(have) != len(want) {
@@ -285,7 +281,7 @@ func (api *API) templates(method string) []string {
 	return out
 }
 
-// methodsOf lists the methods of the paths that a path fits.
+// methodsOf lists the methods of matching paths.
 func (api *API) methodsOf(path string) []string {
 	var out []string
 	for _, op := range api.operations {
@@ -296,8 +292,8 @@ func (api *API) methodsOf(path string) []string {
 	return out
 }
 
-// finish reads what an operation takes and gives, once somebody calls it. Documents of whole
-// companies have thousands of operations, and schemas that nobody here needs may be wrong.
+// finish reads parameters, body and responses of an operation that a handler calls. Large documents have
+// thousands of operations, and schemas that nobody uses may be wrong.
 func (api *API) finish(op *Endpoint) {
 	if op.complete {
 		return
@@ -306,7 +302,7 @@ func (api *API) finish(op *Endpoint) {
 	where := op.String() + " of " + api.service
 	item := api.contracts.follow(api.root.get("paths").get(op.template))
 	seen := map[string]bool{}
-	// Those of the operation come first: by the standard, they replace those of the path.
+	// Parameters of the operation come first, since they replace those of the path.
 	for _, list := range []node{op.value.get("parameters"), item.get("parameters")} {
 		for i := range list.Items() {
 			p := api.contracts.follow(node{list.Items()[i], list.resource, slices.Concat(list.path, datum.Path{strconv.Itoa(i)})})
@@ -342,7 +338,7 @@ func (api *API) finish(op *Endpoint) {
 	}
 }
 
-// finishBody reads what the body of an operation must be.
+// finishBody reads the schema of the operation's body.
 func (api *API) finishBody(op *Endpoint, where string) {
 	body := api.contracts.follow(op.value.get("requestBody"))
 	if body.Value == nil {
@@ -357,7 +353,7 @@ func (api *API) finishBody(op *Endpoint, where string) {
 	op.BodyKnown = len(content.Keys()) > 0
 }
 
-// jsonSchema finds the schema of the JSON among the contents of a body.
+// jsonSchema returns the schema of JSON in the content of a body.
 func jsonSchema(content node) node {
 	for _, key := range content.Keys() {
 		mime, _, _ := strings.Cut(strings.ToLower(key.Name), ";")
@@ -368,8 +364,8 @@ func jsonSchema(content node) node {
 	return node{}
 }
 
-// reply finds what the document says of a status: its own entry, that of its
-// class, or the default. It is false when nothing is said.
+// reply returns the contract of a status: its own entry, that of its class, or the default. said reports
+// whether there is one.
 func (op *Endpoint) reply(status string) (c *Contract, bare, said bool) {
 	for _, key := range []string{status, status[:1] + "xx", "default"} {
 		if op.bare[key] {
@@ -382,8 +378,7 @@ func (op *Endpoint) reply(status string) (c *Contract, bare, said bool) {
 	return nil, false, false
 }
 
-// outline is what a response may be that has one of the expected statuses; nil
-// when that is not known.
+// outline returns the type of a response with one of the expected statuses, or nil if it is unknown.
 func (op *Endpoint) outline(expect []string) *typing.Outline {
 	var statuses []string
 	for _, want := range expect {

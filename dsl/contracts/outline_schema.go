@@ -14,32 +14,29 @@ import (
 	"procaas/dsl/typing"
 )
 
-// An outliner derives outlines from compiled JSON Schemas. A schema is a set of
-// alternatives, each of which must fit all schemas of a list: anyOf and oneOf add
-// alternatives, allOf and $ref lengthen the lists. What it does not understand
-// makes an outline know less, never more than is so.
+// An outliner derives outlines from compiled JSON Schemas. It treats a schema as a set of alternatives. Each
+// alternative is a list of schemas that must all fit. anyOf and oneOf add alternatives, allOf and $ref extend
+// the lists. If it does not understand something, the outline says less, but never something wrong.
 type outliner struct {
 	known map[string]*typing.Outline
 	queue []pending
 	place func(location string) diag.Span
 }
 
-// A pending outline is known to be needed; its parts are still to be found. So
-// schemas that hold themselves come to an end.
+// A pending outline is needed, but its parts are not computed yet. So recursive schemas terminate.
 type pending struct {
 	*typing.Outline
 	from alternatives
 }
 
-// An all is a list of schemas that a value must fit, each of them; alternatives
-// are lists of which it must fit one.
+// An all is a list of schemas that a value must all fit. It must fit one of the alternatives.
 type (
 	all          []*jsonschema.Schema
 	alternatives []all
 )
 
-// maxAlternatives bounds the alternatives of one schema; with more, nothing is
-// known of it. maxOutlines bounds all that one schema is made of.
+// maxAlternatives limits the alternatives of one schema. With more, its outline is unknown. maxOutlines limits
+// all outlines of one schema.
 const (
 	maxAlternatives = 32
 	maxOutlines     = 20_000
@@ -60,8 +57,7 @@ func (b *outliner) outline(s *jsonschema.Schema) *typing.Outline {
 	return out
 }
 
-// need returns the outline of alternatives: its types at once, its parts later. It
-// is nil when nothing is known.
+// need returns the outline of alternatives: types at once, parts later. It returns nil if nothing is known.
 func (b *outliner) need(from alternatives) *typing.Outline {
 	key := from.key()
 	if out, ok := b.known[key]; ok || len(b.known) > maxOutlines {
@@ -104,7 +100,7 @@ func (b *outliner) need(from alternatives) *typing.Outline {
 	return out
 }
 
-// about returns what the first schema that has a word for people says.
+// about returns the first title or description.
 func (as alternatives) about() string {
 	for _, a := range as {
 		for _, s := range a {
@@ -116,7 +112,7 @@ func (as alternatives) about() string {
 	return ""
 }
 
-// referred goes to the schema that a $ref names.
+// referred resolves $ref.
 func referred(s *jsonschema.Schema) *jsonschema.Schema {
 	for range source.MaxNesting {
 		if s.Ref == nil || s.Types != nil && !s.Types.IsEmpty() || len(s.Properties) > 0 {
@@ -127,7 +123,7 @@ func referred(s *jsonschema.Schema) *jsonschema.Schema {
 	return s
 }
 
-// complete finds the parts of a mapping and of a list.
+// complete computes the parts of a mapping and of a list.
 func (b *outliner) complete(p pending) {
 	var elems alternatives
 	anyElem := false
@@ -150,7 +146,7 @@ func (b *outliner) complete(p pending) {
 	}
 }
 
-// members finds the members of a mapping that fits one of several alternatives.
+// members computes the members of a mapping that fits one of several alternatives.
 func (b *outliner) members(out *typing.Outline, maps alternatives) {
 	out.Members, out.Closed = map[string]*typing.Member{}, true
 	var rest alternatives
@@ -189,7 +185,7 @@ func (b *outliner) members(out *typing.Outline, maps alternatives) {
 	}
 }
 
-// key names alternatives, whatever their order.
+// key identifies alternatives independently of their order.
 func (as alternatives) key() string {
 	keys := make([]string, len(as))
 	for i, a := range as {
@@ -204,7 +200,7 @@ func (as alternatives) key() string {
 	return strings.Join(slices.Compact(keys), "|")
 }
 
-// names lists the properties that any alternative knows, in order.
+// names returns the sorted properties that any alternative has.
 func (as alternatives) names() []string {
 	var out []string
 	for _, a := range as {
@@ -219,8 +215,8 @@ func (as alternatives) names() []string {
 	return slices.Compact(out)
 }
 
-// expand follows $ref, allOf, anyOf and oneOf until none is left to follow. It
-// is false when there are too many alternatives.
+// expand resolves $ref, allOf, anyOf and oneOf until none is left. It returns false if there are too many
+// alternatives.
 func (as alternatives) expand() (alternatives, bool) {
 	var out alternatives
 	for _, a := range as {
@@ -274,8 +270,8 @@ func (a all) expand(depth int) (alternatives, bool) {
 	return done, true
 }
 
-// bounds returns the types that a value may have which fits all schemas, 0 when
-// there is no such value; and its scalars, nil when they are not listed.
+// bounds returns the types of a value that fits all schemas, or 0 if there is none. It also returns its
+// possible scalars, or nil if they are not listed.
 func (a all) bounds() (datum.Shape, []any) {
 	out := datum.Shape(datum.AnyShape)
 	var words []any
@@ -308,7 +304,7 @@ func (a all) bounds() (datum.Shape, []any) {
 	return out, words
 }
 
-// typesOf returns the types that one schema allows by itself.
+// typesOf returns the types that one schema allows.
 func typesOf(s *jsonschema.Schema) datum.Shape {
 	if s.Bool != nil {
 		if *s.Bool {
@@ -332,7 +328,7 @@ var typeShapes = map[string]datum.Shape{
 	"string": datum.StringShape, "array": datum.ListShape, "object": datum.MapShape,
 }
 
-// wordsOf lists the values of enum and const; nil when there is neither.
+// wordsOf lists the values of enum and const, or nil if there is neither.
 func wordsOf(s *jsonschema.Schema) []any {
 	switch {
 	case s.Const != nil:
@@ -343,7 +339,7 @@ func wordsOf(s *jsonschema.Schema) []any {
 	return nil
 }
 
-// property finds the schemas of a member; nil when none names it.
+// property returns the schemas of a member, or nil if none names it.
 func (a all) property(name string) (found all, required bool) {
 	for _, s := range a {
 		if p := s.Properties[name]; p != nil {
@@ -354,10 +350,9 @@ func (a all) property(name string) (found all, required bool) {
 	return found, required
 }
 
-// others reports whether a mapping may have members that have no name, and returns
-// the schemas that they fit; nil when nothing is said of them. A schema that
-// names members and does not say that there may be others has no others for an
-// expression to read, though data with more of them fits it.
+// others reports whether a mapping may have unnamed members. fit has their schemas, or nil if there are none.
+// If a schema names members and does not mention others, expressions cannot read others, although data with
+// more members fits it.
 func (a all) others() (fit all, open bool) {
 	named := false
 	for _, s := range a {
@@ -379,8 +374,7 @@ func (a all) others() (fit all, open bool) {
 	return fit, open || !named
 }
 
-// elements returns the schemas that each element of a list fits; nil when nothing
-// is said of them.
+// elements returns the schemas that every element of a list must fit, or nil.
 func (a all) elements() all {
 	var out all
 	for _, s := range a {

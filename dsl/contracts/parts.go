@@ -12,10 +12,10 @@ import (
 	"procaas/dsl/datum"
 )
 
-// This file holds the members of mappings and the elements of lists against schemas.
+// This file checks members of mappings and elements of lists.
 
-// evaluated are the parts of a value that some schema has spoken of: unevaluatedProperties
-// and unevaluatedItems are about all others. A nil one keeps nothing.
+// evaluated are the parts of a value that some schema has evaluated. unevaluatedProperties and unevaluatedItems
+// apply to the others. A nil *evaluated records nothing.
 type evaluated struct {
 	names map[string]bool
 	items map[int]bool
@@ -23,7 +23,7 @@ type evaluated struct {
 
 func newEvaluated() *evaluated { return &evaluated{map[string]bool{}, map[int]bool{}} }
 
-// another is for a schema that may not fit in the end.
+// another returns an empty record for a schema that may not fit.
 func (e *evaluated) another() *evaluated {
 	if e == nil {
 		return nil
@@ -73,7 +73,7 @@ func (j *fitting) mapping(s *jsonschema.Schema, m map[string]any, done *evaluate
 	return out
 }
 
-// gaveUp is a fault once there are no steps left.
+// gaveUp is the fault for too many steps.
 func (j *fitting) gaveUp() []Fault {
 	if j.err != nil {
 		return misfit
@@ -91,7 +91,7 @@ func missing(m map[string]any, want []string) (out []string) {
 	return out
 }
 
-// dependencies are what a mapping must be when it has a certain name.
+// dependencies checks what a mapping must have if it has a certain name.
 func (j *fitting) dependencies(s *jsonschema.Schema, m map[string]any, done *evaluated) (out []Fault) {
 	want := func(name string, names []string, as func([]string) jsonschema.ErrorKind) {
 		if _, ok := m[name]; !ok || !j.step(1+len(names)) {
@@ -128,8 +128,7 @@ func (j *fitting) dependencies(s *jsonschema.Schema, m map[string]any, done *eva
 	return append(out, j.gaveUp()...)
 }
 
-// members holds the members of a mapping against properties, patternProperties and
-// additionalProperties.
+// members checks properties, patternProperties and additionalProperties.
 func (j *fitting) members(s *jsonschema.Schema, m map[string]any, done *evaluated) (out []Fault) {
 	if s.Properties == nil && s.PatternProperties == nil && s.AdditionalProperties == nil {
 		return nil
@@ -168,7 +167,7 @@ func (j *fitting) members(s *jsonschema.Schema, m map[string]any, done *evaluate
 	return append(out, j.gaveUp()...)
 }
 
-// namesOf lists the names of a mapping, in order where people are told of them.
+// namesOf lists the names of a mapping, sorted if faults are described.
 func (j *fitting) namesOf(m map[string]any) []string {
 	names := make([]string, 0, len(m))
 	for name := range m {
@@ -180,7 +179,7 @@ func (j *fitting) namesOf(m map[string]any) []string {
 	return names
 }
 
-// names holds the names of a mapping against propertyNames.
+// names checks propertyNames.
 func (j *fitting) names(s *jsonschema.Schema, m map[string]any, _ *evaluated) (out []Fault) {
 	if s.PropertyNames == nil {
 		return nil
@@ -216,7 +215,7 @@ func (j *fitting) list(s *jsonschema.Schema, list []any, done *evaluated) (out [
 	return append(out, j.contains(s, list, done)...)
 }
 
-// unique compares elements by how they are written, which is the same for the same data.
+// unique compares elements by their canonical JSON.
 func (j *fitting) unique(list []any) []Fault {
 	seen := make(map[string]int, len(list))
 	for i, x := range list {
@@ -232,7 +231,7 @@ func (j *fitting) unique(list []any) []Fault {
 	return nil
 }
 
-// elements holds each element against its schema: the first ones may have their own.
+// elements checks each element against its schema. The first ones may have their own.
 func (j *fitting) elements(s *jsonschema.Schema, list []any, done *evaluated) (out []Fault) {
 	first, rest := s.PrefixItems, s.Items2020
 	if s.DraftVersion < 2020 {

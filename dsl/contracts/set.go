@@ -19,26 +19,25 @@ import (
 	"procaas/dsl/source"
 )
 
-// Set makes the schemas of a bundle ready. Each file with schemas, and each
-// schema that stands in a file of pipelines, is one resource with an address of
-// its own; addresses are made so that relative references between files work as
-// the standard says. Nothing is ever read from the network.
+// A Set compiles the schemas of a bundle. Each schema file, and each schema in a file of pipelines, is one
+// resource with an address. Addresses make relative references between files work as in the standard. The set
+// never reads from the network.
 type Set struct {
 	*diag.Reporter
 	files    map[string]*File
-	named    map[string]*expr.Value // schemas by name, as they were written
+	named    map[string]*expr.Value // by name, as written
 	trees    map[string]*expr.Value // by the address of the resource
-	made     map[string]*Contract   // by address and name; nil for one that was reported
-	ids      map[string]*expr.Value // documents by the $id that they give themselves
+	made     map[string]*Contract   // by address and name; nil if an error was reported
+	ids      map[string]*expr.Value // documents by their own $id
 	compiler *jsonschema.Compiler
 	outliner *outliner
-	failed   map[string]bool // addresses of what was reported
+	failed   map[string]bool // addresses with reported errors
 
-	finite map[*jsonschema.Schema]bool // schemas that were walked; false while they are
+	finite map[*jsonschema.Schema]bool // whether a visited schema terminates; false while it is visited
 }
 
-// New prepares the files of a set. Only those that pipelines name as schemas or
-// documents are resources: a file of pipelines may hold expressions, which no schema does.
+// New prepares the files of a set. Only files that pipelines name as schemas or documents are resources. A file
+// of pipelines may contain expressions, which schemas cannot.
 func New(files map[string]*File, named map[string]*expr.Value, r *diag.Reporter) *Set {
 	k := &Set{
 		Reporter: r, files: files, named: named,
@@ -60,12 +59,11 @@ func New(files map[string]*File, named map[string]*expr.Value, r *diag.Reporter)
 	return k
 }
 
-// depth is how many directories up a reference may lead out of the one that
-// names are relative to.
+// depth is how many directories a reference may lead up from the base directory of names.
 const depth = 32
 
-// addressOf returns the address of a file. Names that are relative get directories in front,
-// since an address cannot lead above its root as ../shared.yaml does.
+// addressOf returns the address of a file. It adds directories before relative names, because an address cannot
+// lead above its root, as ../shared.yaml does.
 func addressOf(name string) string {
 	if !path.IsAbs(name) {
 		name = strings.Repeat("/r", depth) + "/" + name
@@ -73,7 +71,7 @@ func addressOf(name string) string {
 	return (&url.URL{Scheme: "procaas", Path: path.Clean(name)}).String()
 }
 
-// ErrNotGiven says why a file is missing that nobody has given.
+// ErrNotGiven is the reason why a file is missing that was not among the given ones.
 var ErrNotGiven = errors.New("it is not among the files")
 
 // Load implements [jsonschema.URLLoader] on the files of the set.
@@ -85,7 +83,7 @@ func (k *Set) Load(address string) (any, error) {
 	if tree == nil {
 		return nil, ErrNotGiven
 	}
-	data, ok := tree.Literal() // made anew for each call, so it may be changed below
+	data, ok := tree.Literal() // a copy for each call, so it may be changed below
 	if !ok {
 		return nil, errors.New("it holds expressions")
 	}
@@ -95,9 +93,8 @@ func (k *Set) Load(address string) (any, error) {
 	return data, nil
 }
 
-// upgradeNullable writes the schemas of OpenAPI 3.0 as JSON Schemas: null is a
-// type there, and exclusive bounds are numbers. It changes the data in place, which
-// is a copy of what was read. A nullable without a type says nothing, by the standard.
+// upgradeNullable converts schemas of OpenAPI 3.0 to JSON Schemas, in place: null becomes a type, and exclusive
+// limits become numbers. As the standard says, it ignores nullable without a type.
 func upgradeNullable(data any) any {
 	switch x := data.(type) {
 	case []any:
@@ -116,7 +113,7 @@ func upgradeNullable(data any) any {
 		}
 		for name, bound := range map[string]string{"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"} {
 			switch x[name] {
-			case true: // of no bound, it says nothing
+			case true: // without a limit, it has no effect
 				delete(x, name)
 				if limit, bounded := x[bound]; bounded {
 					x[name] = limit
@@ -130,11 +127,10 @@ func upgradeNullable(data any) any {
 	return data
 }
 
-// Of makes the schema of a field ready; nil when there is none, or when
-// something is wrong with it, which is reported.
+// Of compiles the schema of a field. It returns nil if there is none, or after it has reported an error.
 func (k *Set) Of(v *expr.Value, name string) *Contract {
 	if !mayBeSchema(v) {
-		return nil // reported when it was read
+		return nil // already reported
 	}
 	text, isText := v.Text()
 	if !isText {
@@ -147,7 +143,7 @@ func (k *Set) Of(v *expr.Value, name string) *Contract {
 	return k.compile(address, v, name)
 }
 
-// mayBeSchema tells what a schema can be written as.
+// mayBeSchema reports whether a schema can be written like this.
 func mayBeSchema(v *expr.Value) bool {
 	if v == nil || !v.Fixed() {
 		return false
@@ -159,10 +155,9 @@ func mayBeSchema(v *expr.Value) bool {
 	return v.Kind == expr.ValueMap
 }
 
-// resolve returns the address that a reference leads to: the name of a schema,
-// which may stand for another one, or a file.
+// resolve returns the address of a reference: the name of a schema, which may refer to another one, or a file.
 func (k *Set) resolve(v *expr.Value, text string) (string, bool) {
-	for range source.MaxNesting { // names may stand for one another in a circle
+	for range source.MaxNesting { // names may refer to one another in a cycle
 		if !IsSchemaName(text) {
 			return k.resolveFile(v, text)
 		}
@@ -181,8 +176,8 @@ func (k *Set) resolve(v *expr.Value, text string) (string, bool) {
 	return "", false
 }
 
-// resolveFile returns the address that the name of a file leads to, with what it names behind
-// #. false means that there is none, which was reported, here or where the file was read.
+// resolveFile returns the address of the named file, with the fragment after #. It returns false after an error
+// was reported, here or where the file was read.
 func (k *Set) resolveFile(v *expr.Value, text string) (string, bool) {
 	name, _, ok := k.files[v.Span.File].Target(text, false)
 	switch f := k.files[name]; {
@@ -192,7 +187,7 @@ func (k *Set) resolveFile(v *expr.Value, text string) (string, bool) {
 		k.Errorf(v.Span, rules.NoFile, "copy it beside the pipelines and name the file",
 			"%q is not a relative path: schemas are read from files of the set only", text)
 	case !f.Usable():
-		// reported
+		// already reported
 	case !f.Foreign:
 		k.Errorf(v.Span, rules.UnknownSchema, "put the schema below schemas there, and write its name alone",
 			"%s is a file of pipelines, not of schemas", name)
@@ -203,20 +198,18 @@ func (k *Set) resolveFile(v *expr.Value, text string) (string, bool) {
 	return "", false
 }
 
-// inline returns the address of a schema that stands in a file of pipelines: its place, which
-// no two schemas share.
+// inline returns the address of a schema in a file of pipelines: its position, which is unique.
 func (k *Set) inline(v *expr.Value) string {
 	at := v.Span.Start
 	address := addressOf(v.Span.File) + "!" + strconv.Itoa(at.Line) + "-" + strconv.Itoa(at.Column)
 	if k.trees[address] == nil {
-		k.trees[address] = v // a schema may name itself
+		k.trees[address] = v // a schema may refer to itself
 		k.trees[address] = k.linked(v)
 	}
 	return address
 }
 
-// linked copies a schema with the names of others in its $ref replaced by their
-// addresses.
+// linked copies a schema. It replaces names of other schemas in $ref by their addresses.
 func (k *Set) linked(v *expr.Value) *expr.Value {
 	if v == nil || v.Kind != expr.ValueMap && v.Kind != expr.ValueList {
 		return v
@@ -228,7 +221,7 @@ func (k *Set) linked(v *expr.Value) *expr.Value {
 		if ok && v.Kind == expr.ValueMap && v.Names[i].Name == "$ref" && IsSchemaName(text) {
 			address, ok := k.resolve(item, text)
 			if !ok {
-				return &expr.Value{Span: v.Span, Scalar: true} // reported; nothing is known of it
+				return &expr.Value{Span: v.Span, Scalar: true} // already reported; nothing is known of it
 			}
 			out.Elems[i] = &expr.Value{Span: item.Span, Scalar: address}
 			continue
@@ -238,13 +231,13 @@ func (k *Set) linked(v *expr.Value) *expr.Value {
 	return &out
 }
 
-// compile makes the contract at an address; v is where it is asked for.
+// compile compiles the contract at an address. v is where it is used, for findings.
 func (k *Set) compile(address string, v *expr.Value, name string) *Contract {
 	key := address + " " + name
 	if c, ok := k.made[key]; ok {
 		return c
 	}
-	k.made[key] = nil // what fails is reported once, however many ask for it
+	k.made[key] = nil // an error is reported only once
 	schema, err := k.try(address)
 	if err != nil {
 		k.report(v, address, err)
@@ -258,8 +251,8 @@ func (k *Set) compile(address string, v *expr.Value, name string) *Contract {
 	return c
 }
 
-// try compiles a schema. A panic of the compiler is an error like any other: schemas come
-// from other teams, and one of them must not end the check of all.
+// try compiles a schema. It turns a panic of the compiler into an error: schemas come from other teams, and one
+// of them must not end the check.
 func (k *Set) try(address string) (s *jsonschema.Schema, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -269,7 +262,7 @@ func (k *Set) try(address string) (s *jsonschema.Schema, err error) {
 	return k.compiler.Compile(address)
 }
 
-// report says what is wrong with a schema, where it is wrong when that is known.
+// report reports what is wrong with a schema, at the wrong part if that is known.
 func (k *Set) report(v *expr.Value, address string, err error) {
 	if k.failed[address] {
 		return
@@ -315,7 +308,7 @@ func (k *Set) noFragment(v *expr.Value, address string) {
 	k.Errorf(v.Head(), rules.UnknownSchema, "", "there is no #%s to refer to", fragment)
 }
 
-// misnamed returns where a part of a schema has a name that cannot be, and what is wrong with that.
+// misnamed returns where a part of a schema has an invalid name, and what is wrong with it.
 func (k *Set) misnamed(err error) (at diag.Span, what string, found bool) {
 	if same, ok := errors.AsType[*jsonschema.DuplicateAnchorError](err); ok {
 		return k.second(same.URL, same.Ptr1, same.Ptr2), fmt.Sprintf("two parts of the schema have the $anchor %q", same.Anchor), true
@@ -329,7 +322,7 @@ func (k *Set) misnamed(err error) (at diag.Span, what string, found bool) {
 	return at, "", false
 }
 
-// second returns the later one of two places of a resource. The compiler names them in any order.
+// second returns the later one of two positions. The compiler names them in any order.
 func (k *Set) second(address, one, other string) diag.Span {
 	a, b := k.place(address+"#"+one), k.place(address+"#"+other)
 	if a.Start.Line > b.Start.Line || a.Start.Line == b.Start.Line && a.Start.Column > b.Start.Column {
@@ -338,7 +331,7 @@ func (k *Set) second(address, one, other string) diag.Span {
 	return b
 }
 
-// tree finds the value at an address; whole is that of the resource.
+// tree returns the value at an address, and the whole resource.
 func (k *Set) tree(address string) (part, whole *expr.Value) {
 	resource, fragment, _ := strings.Cut(address, "#")
 	whole = k.trees[resource]
@@ -354,7 +347,7 @@ func (k *Set) tree(address string) (part, whole *expr.Value) {
 	return part, whole
 }
 
-// place returns where a compiled schema stands; the zero Span for one that no file holds.
+// place returns the position of a compiled schema, or the zero Span if no file contains it.
 func (k *Set) place(location string) diag.Span {
 	part, _ := k.tree(location)
 	if part == nil {
@@ -363,7 +356,7 @@ func (k *Set) place(location string) diag.Span {
 	return part.Head()
 }
 
-// fileOf returns the name of the file at an address, for people.
+// fileOf returns the name of the file at an address, for messages.
 func (k *Set) fileOf(address string) string {
 	resource, _, _ := strings.Cut(address, "#")
 	for _, name := range slices.Sorted(maps.Keys(k.files)) {
@@ -374,13 +367,13 @@ func (k *Set) fileOf(address string) string {
 	return k.readable(resource)
 }
 
-// readable takes addresses out of a text for people, who have never seen any.
+// readable removes addresses from a message, since authors do not know them.
 func (k *Set) readable(text string) string {
 	return strings.ReplaceAll(text, "procaas://"+strings.Repeat("/r", depth)+"/", "")
 }
 
-// pointer reads a JSON pointer (RFC 6901). Both escapes are undone in one pass, so that ~01
-// is the name ~1. What stands before the first slash is no part of it.
+// pointer parses a JSON pointer (RFC 6901). It replaces both escapes in one pass, so that ~01 becomes ~1. It
+// ignores what precedes the first slash.
 func pointer(text string) datum.Path {
 	var out datum.Path
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")

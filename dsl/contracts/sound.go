@@ -14,15 +14,15 @@ import (
 	"procaas/dsl/rules"
 )
 
-// This file finds schemas that no data could be held against in a bounded time.
+// This file reports schemas that cannot be checked in a bounded time.
 
-// A schemaPattern is a regular expression of a schema, of known size.
+// A schemaPattern is a regular expression in a schema, of known size.
 type schemaPattern struct {
 	*regexp.Regexp
 	size int // instructions
 }
 
-// errPatternSize refuses a pattern like those of expressions, by its repetitions.
+// errPatternSize refuses a pattern that repetitions make too large, as in expressions.
 var errPatternSize = fmt.Errorf("it needs more than %d instructions; bound the length by minLength and maxLength, "+
 	"and let the pattern say which characters: ^[a-z]+$", ops.MaxInstructions)
 
@@ -42,10 +42,10 @@ func compilePattern(text string) (jsonschema.Regexp, error) {
 	return &schemaPattern{re, size}, nil
 }
 
-// ends reports whether holding a value against a schema comes to an end, and reports it when
-// not: of one that refers to itself without going into the value, it would not.
+// ends reports whether checking a value against a schema terminates. It does not if a schema refers to itself
+// without descending into the value. ends then adds a finding.
 func (k *Set) ends(v *expr.Value, root *jsonschema.Schema) bool {
-	var around []*jsonschema.Schema // of the same value, outermost first
+	var around []*jsonschema.Schema // schemas of the same value, outermost first
 	var walk func(s *jsonschema.Schema) bool
 	walk = func(s *jsonschema.Schema) bool {
 		if done, seen := k.finite[s]; seen {
@@ -53,7 +53,7 @@ func (k *Set) ends(v *expr.Value, root *jsonschema.Schema) bool {
 				k.reportCircle(v, around[slices.Index(around, s):])
 				return false
 			}
-			return true // it was walked, or is: around another value
+			return true // already visited, or visited now for an enclosing value
 		}
 		if k.ambiguous(s) {
 			k.Errorf(k.where(s, v), rules.BadSchema, "name the schema by $ref",
@@ -81,7 +81,7 @@ func (k *Set) ends(v *expr.Value, root *jsonschema.Schema) bool {
 	return walk(root)
 }
 
-// reportCircle tells of schemas that refer to one another.
+// reportCircle reports schemas that refer to one another in a cycle.
 func (k *Set) reportCircle(v *expr.Value, circle []*jsonschema.Schema) {
 	var names []string
 	for _, s := range append(circle, circle[0]) {
@@ -97,7 +97,7 @@ func (k *Set) reportCircle(v *expr.Value, circle []*jsonschema.Schema) {
 		"the schema refers to itself for the same value, so that checking would never end%s", by)
 }
 
-// where returns where a schema stands; v is where it is asked for.
+// where returns the position of a schema. v is where it is used.
 func (k *Set) where(s *jsonschema.Schema, v *expr.Value) diag.Span {
 	if at := k.place(s.Location); at != (diag.Span{}) {
 		return at
@@ -105,7 +105,7 @@ func (k *Set) where(s *jsonschema.Schema, v *expr.Value) diag.Span {
 	return v.Head()
 }
 
-// ambiguous reports whether what a dynamic reference means depends on the way to it: unless its
+// ambiguous reports whether the target of a dynamic reference depends on the path to it. That is so unless its
 // anchor is declared once.
 func (k *Set) ambiguous(s *jsonschema.Schema) bool {
 	declared := 0
@@ -124,7 +124,7 @@ func (k *Set) ambiguous(s *jsonschema.Schema) bool {
 	return declared != 1
 }
 
-// ofSameValue lists the schemas that a value is held against beside one.
+// ofSameValue lists the subschemas that apply to the same value.
 func ofSameValue(s *jsonschema.Schema) []*jsonschema.Schema {
 	out := slices.Concat(referredTo(s), s.AllOf, s.AnyOf, s.OneOf)
 	for _, one := range []*jsonschema.Schema{s.Not, s.If, s.Then, s.Else} {
@@ -143,7 +143,7 @@ func ofSameValue(s *jsonschema.Schema) []*jsonschema.Schema {
 	return out
 }
 
-// ofParts lists the schemas that parts of a value are held against, and its names.
+// ofParts lists the subschemas that apply to parts of a value, and to its names.
 func ofParts(s *jsonschema.Schema) []*jsonschema.Schema {
 	out := slices.Clone(s.PrefixItems)
 	for _, name := range diag.SortedKeys(s.Properties) {

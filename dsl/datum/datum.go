@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// OneOf lists values for people.
+// OneOf returns values as a list such as "a, b or c".
 func OneOf(values []any) string {
 	out := make([]string, len(values))
 	for i, v := range values {
@@ -15,25 +15,24 @@ func OneOf(values []any) string {
 	return OrList(out)
 }
 
-// ElementIndex reads the position of an element.
+// ElementIndex parses the index of an element. ok is false if name is not one.
 func ElementIndex(name string) (int, bool) {
 	i, err := strconv.Atoi(name)
 	return i, err == nil && i >= 0
 }
 
-// An Env holds the roots that an expression may read: event, shared-state,
-// sources, configs, flow, run, and item inside for-each. Values in it are nil,
-// bool, int, float64, string, []any, map[string]any and [Secret], nothing else.
+// An Env has the roots that an expression may read: event, shared-state, sources, configs, flow, run, and item
+// inside for-each. Values are nil, bool, int, float64, string, []any, map[string]any or [Secret].
 type Env map[string]any
 
-// An Unknown stands in an Env for a value that is not known any more. Only
-// [expr.Expr.Trace] takes it: what reads it has no value, for this reason.
+// An Unknown in an Env replaces a value that is no longer known. Only [expr.Expr.Trace] accepts it. An
+// expression that reads it has no value, and Why is the reason.
 type Unknown struct{ Why string }
 
 // Error implements error.
 func (u Unknown) Error() string { return u.Why }
 
-// A Kind is what a value must be. The zero Kind accepts anything.
+// A Kind is the type that a field requires. The zero Kind accepts any value.
 type Kind int
 
 // The kinds of values.
@@ -54,17 +53,17 @@ const (
 	ObjectKind // a mapping whose fields a Spec describes
 )
 
-// A Secret is what !secret NAME evaluates to: the name, never the value. The
-// driver resolves it when the call is made.
+// A Secret is the value of !secret NAME: the name, never the secret itself. The engine resolves it when it
+// makes the call.
 type Secret struct {
 	Name string
 
-	// To is the id of the declared service, cluster or shard map that is sent the value.
-	// Whoever asks for the value sets it; expressions leave it empty.
+	// To is the id of the declared service, cluster or shard map that receives the value. The code that
+	// resolves the secret sets it. Expressions leave it empty.
 	To string
 }
 
-// MaxLevels is how many lists and mappings may stand inside one another.
+// MaxLevels is the maximum nesting of lists and mappings.
 const MaxLevels = 64
 
 // A Rate is a number of calls per unit of time.
@@ -73,7 +72,7 @@ type Rate struct {
 	Per   time.Duration
 }
 
-// PerSecond returns the rate in calls per second; 0 for the zero Rate.
+// PerSecond returns the rate in calls per second, and 0 for the zero Rate.
 func (r Rate) PerSecond() float64 {
 	if r.Per == 0 {
 		return 0
@@ -81,7 +80,7 @@ func (r Rate) PerSecond() float64 {
 	return r.Count / r.Per.Seconds()
 }
 
-// Text writes the rate as authors do.
+// Text returns the rate in the syntax of the language.
 func (r Rate) Text() string {
 	unit := r.Per.String()
 	switch r.Per {
@@ -97,12 +96,11 @@ func (r Rate) Text() string {
 	return fmt.Sprintf("%g/%s", r.Count, unit)
 }
 
-// A Jitter is how far a delay deviates, written as a share such as 0.1, or as one
-// of the words [FullJitter] and [DecorrelatedJitter].
+// A Jitter is how far a delay may deviate: a share such as 0.1, or [FullJitter] or [DecorrelatedJitter].
 type Jitter struct {
 	Share float64
 	Word  string // empty for a share
 }
 
-// Bytes is a size, written such as 64KiB or 1MiB.
+// Bytes is a size in bytes, written as 64KiB or 1MiB.
 type Bytes int64

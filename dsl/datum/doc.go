@@ -1,3 +1,3 @@
-// Package datum holds the plain data of the language: the kinds of values, JSON, paths, sizes, rates and
-// secrets, and how each is written for people.
+// Package datum has the plain data of the language: kinds of values, JSON, paths, sizes, rates and secrets. It
+// also formats them for messages.
 package datum

@@ -14,11 +14,9 @@ import (
 	"unicode/utf8"
 )
 
-// ParseJSON decodes one JSON value to data of the engine: nil, bool, int,
-// float64, string, []any and map[string]any. Integers stay exact; one that
-// needs more than 64 bits is an error, as are duplicate names, U+0000, invalid
-// UTF-8, more than 64 levels and anything after the value. The error is a
-// [*JSONError].
+// ParseJSON decodes one JSON value to nil, bool, int, float64, string, []any or map[string]any. Integers are
+// exact. These are errors: integers of more than 64 bits, duplicate names, U+0000, invalid UTF-8, more than 64
+// levels, and anything after the value. The error is a [*JSONError].
 func ParseJSON(data []byte) (any, error) {
 	if !utf8.Valid(data) {
 		return nil, &JSONError{Message: "want UTF-8 text, have bytes that are none"}
@@ -29,7 +27,7 @@ func ParseJSON(data []byte) (any, error) {
 	return ParseAnyJSON(data)
 }
 
-// ParseAnyJSON reads a document token by token, and knows where it is wrong.
+// ParseAnyJSON is ParseJSON token by token, so its errors have positions.
 func ParseAnyJSON(data []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -44,7 +42,7 @@ func ParseAnyJSON(data []byte) (any, error) {
 	return v, nil
 }
 
-// A JSONError says where a JSON document is wrong and what was expected there.
+// A JSONError is the position of an error in a JSON document, and what was expected there.
 type JSONError struct {
 	Pointer string // RFC 6901; empty for the document as a whole
 	Message string
@@ -74,7 +72,7 @@ func (p *jsonParser) fail(format string, args ...any) error {
 	return e
 }
 
-// next reads a token.
+// next returns the next token.
 func (p *jsonParser) next() (json.Token, error) {
 	t, err := p.Token()
 	switch {
@@ -124,8 +122,8 @@ func (p *jsonParser) number(text string) (any, error) {
 	return f, nil
 }
 
-// checkString refuses what a store cannot hold: U+0000, and halves of
-// surrogate pairs, which the decoder has replaced silently.
+// checkString refuses what a store cannot keep: U+0000 and lone surrogates, which the decoder has replaced
+// silently.
 func (p *jsonParser) checkString(s string, start int64) error {
 	if strings.ContainsRune(s, 0) {
 		return p.fail("want text without U+0000")
@@ -136,8 +134,7 @@ func (p *jsonParser) checkString(s string, start int64) error {
 	return nil
 }
 
-// loneSurrogate reports whether an escape in the source of a string is half of a
-// pair.
+// loneSurrogate reports whether the source of a string has an escape that is half of a surrogate pair.
 func loneSurrogate(source []byte) bool {
 	for i := 0; i+1 < len(source); i++ {
 		if source[i] != '\\' {
@@ -159,7 +156,7 @@ func loneSurrogate(source []byte) bool {
 	return false
 }
 
-// escaped reads u and four hexadecimal digits; 0 when they are not there.
+// escaped parses u and four hexadecimal digits. It returns 0 if they are missing.
 func escaped(source []byte) rune {
 	if len(source) < 5 || source[0] != 'u' {
 		return 0
@@ -211,7 +208,7 @@ func (p *jsonParser) object(level int) (any, error) {
 	return out, err
 }
 
-// WriteJSON writes a report in which people may look, too: indented, and with nothing escaped needlessly.
+// WriteJSON writes a report that people may read: indented, and without needless escapes.
 func WriteJSON(w io.Writer, report any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
@@ -219,9 +216,8 @@ func WriteJSON(w io.Writer, report any) error {
 	return e.Encode(report)
 }
 
-// FormatJSON encodes data canonically: the names of objects are sorted, there
-// is no white space and nothing is escaped needlessly, so that equal data gives
-// equal bytes.
+// FormatJSON encodes data canonically: names are sorted, and there is no white space and no needless escape. So
+// equal data has equal bytes.
 func FormatJSON(data any) ([]byte, error) { return appendJSON(make([]byte, 0, 64), data, 0) }
 
 func appendJSON(b []byte, data any, level int) ([]byte, error) {
@@ -239,7 +235,7 @@ func appendJSON(b []byte, data any, level int) ([]byte, error) {
 		if math.IsInf(v, 0) || math.IsNaN(v) {
 			return nil, errors.New("want a finite number, have one that JSON cannot hold")
 		}
-		if math.Abs(v) >= 1<<53 { // digits alone would come back as another, whole number
+		if math.Abs(v) >= 1<<53 { // digits alone would be read as another, whole number
 			return strconv.AppendFloat(b, v, 'e', -1, 64), nil
 		}
 		return append(b, FormatFloat(v)...), nil
@@ -267,7 +263,7 @@ func appendJSONList(b []byte, list []any, level int) (_ []byte, err error) {
 }
 
 func appendJSONObject(b []byte, object map[string]any, level int) (_ []byte, err error) {
-	var few [8]string // the names of most objects
+	var few [8]string // enough for most objects
 	names := few[:0]
 	for k := range object {
 		names = append(names, k)
@@ -296,8 +292,7 @@ func IsPlainText(s string) bool {
 	return true
 }
 
-// appendJSONString escapes only what JSON demands. Invalid UTF-8 becomes
-// U+FFFD.
+// appendJSONString escapes only what JSON requires. Invalid UTF-8 becomes U+FFFD.
 func appendJSONString(b []byte, s string) []byte {
 	b = append(b, '"')
 	if IsPlainText(s) {
@@ -322,8 +317,7 @@ func appendJSONString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// JSONKind names the JSON type of a value, with its article. Whole numbers are no kind of
-// their own: JSON has one kind of number, and 1 may become 1.5.
+// JSONKind returns the JSON type of a value, with its article. Integers are numbers too: 1 may become 1.5.
 func JSONKind(v any) string {
 	switch v.(type) {
 	case nil:

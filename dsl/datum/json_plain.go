@@ -2,18 +2,17 @@ package datum
 
 import "strconv"
 
-// This file reads the JSON that services send: short, without escapes, and right.
-// Handlers decode one document for each call, and reading it token by token took
-// longer than all else that is done with a reply. Whatever is not plain, errors
-// among it, is left to the other parser.
+// This file parses typical JSON of services: short and without escapes. Handlers decode one document per call,
+// and reading it token by token took longer than the rest of handling a reply. Everything else, including
+// errors, goes to the other parser.
 
-// A plainJSON is a document that is read from its beginning.
+// A plainJSON is a document and the current position in it.
 type plainJSON struct {
 	data []byte
 	at   int
 }
 
-// ParsePlainJSON reads a document of valid UTF-8; ok is false when it is not plain.
+// ParsePlainJSON parses a document of valid UTF-8. ok is false if the document needs the other parser.
 func ParsePlainJSON(data []byte) (v any, ok bool) {
 	p := plainJSON{data: data}
 	if v, ok = p.value(0); !ok {
@@ -23,7 +22,7 @@ func ParsePlainJSON(data []byte) (v any, ok bool) {
 	return v, p.at == len(p.data)
 }
 
-// peek returns the next byte that is no white space; 0 at the end.
+// peek returns the next byte that is not white space, or 0 at the end.
 func (p *plainJSON) peek() byte {
 	p.skipSpace()
 	if p.at == len(p.data) {
@@ -71,7 +70,7 @@ func (p *plainJSON) word(want string) bool {
 	return true
 }
 
-// text reads a string without escapes.
+// text parses a string without escapes.
 func (p *plainJSON) text() (string, bool) {
 	start := p.at + 1
 	for i := start; i < len(p.data); i++ {
@@ -119,7 +118,7 @@ func (p *plainJSON) number() (any, bool) {
 	return f, err == nil
 }
 
-// digits passes digits and gives their number.
+// digits skips digits and returns how many there were.
 func (p *plainJSON) digits() (n int) {
 	for ; p.at < len(p.data) && isDigit(p.data[p.at]); n++ {
 		p.at++

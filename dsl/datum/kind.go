@@ -11,7 +11,7 @@ import (
 // A Shape is the set of the types that a value may have.
 type Shape uint8
 
-// The types, and the sets of them that occur most.
+// The types, and common sets of them.
 const (
 	NullShape Shape = 1 << iota
 	BoolShape
@@ -26,7 +26,7 @@ const (
 	AnyShape    = 1<<8 - 1
 )
 
-// String names the shape with its article.
+// String returns the types with their articles.
 func (s Shape) String() string {
 	if s == AnyShape {
 		return "any value"
@@ -53,7 +53,7 @@ func (s Shape) String() string {
 	return names[0]
 }
 
-// ShapeOfValue returns the type of a value; 0 for a type that no value has.
+// ShapeOfValue returns the type of a value, or 0 if it is not data of the engine.
 func ShapeOfValue(v any) Shape {
 	switch v.(type) {
 	case nil:
@@ -76,14 +76,14 @@ func ShapeOfValue(v any) Shape {
 	return 0
 }
 
-// ShapeOf returns the values that a kind accepts. Sizes may be plain numbers;
-// durations, times and rates are strings, whose form their decoder checks.
+// ShapeOf returns the types that a kind accepts. Sizes may be plain numbers. Durations, times and rates are
+// strings, whose form the decoder checks.
 func ShapeOf(kind Kind) Shape {
 	switch kind {
 	case BoolKind:
 		return BoolShape
 	case IntKind:
-		return NumberShape // 6 / 2 is the whole number 3.0
+		return NumberShape // because 6 / 2 is 3.0
 	case FloatKind:
 		return NumberShape
 	case StringKind:
@@ -102,8 +102,8 @@ func ShapeOf(kind Kind) Shape {
 	return AnyShape
 }
 
-// Describe says what a value is, for messages. Long strings are cut, lists and mappings are
-// not shown at all, and secrets by their names only: messages end up in logs.
+// Describe describes a value for messages, which end up in logs. It cuts long strings, shows only the size of
+// lists and mappings, and only the names of secrets.
 func Describe(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -130,8 +130,7 @@ func Describe(v any) string {
 	return fmt.Sprintf("a Go %T", v)
 }
 
-// FormatFloat writes a number as people do, without an exponent where they
-// would write none: 12345678, not 1.2345678e+07.
+// FormatFloat formats a number without an exponent if people would do so: 12345678, not 1.2345678e+07.
 func FormatFloat(f float64) string {
 	if a := math.Abs(f); a != 0 && (a < 1e-6 || a >= 1e21) {
 		return strconv.FormatFloat(f, 'e', -1, 64)

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// The units of durations, besides those of Go: d is 24 hours, w is 7 days.
+// The units of durations that Go does not have: d is 24 hours, w is 7 days.
 var (
 	DurationText = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h|d|w))+$`)
 	durationPart = regexp.MustCompile(`([0-9.]+)([a-zµ]+)`)
 	longUnits    = map[string]int64{"d": int64(24 * time.Hour), "w": int64(7 * 24 * time.Hour)}
 )
 
-// ParseDuration reads a duration such as 300ms, 1h30m or 7d. It knows the units
-// of [time.ParseDuration], d for 24 hours and w for 7 days, and no sign.
+// ParseDuration parses a duration such as 300ms, 1h30m or 7d. It knows the units of [time.ParseDuration], d for
+// 24 hours and w for 7 days. Signs are errors.
 func ParseDuration(text string) (time.Duration, error) {
 	if len(text) > 64 || !DurationText.MatchString(text) {
 		return 0, Unfit(DurationKind, text)
@@ -42,11 +42,10 @@ func ParseDuration(text string) (time.Duration, error) {
 	return total, nil
 }
 
-// RateText is how a rate is written.
+// RateText is the syntax of a rate.
 var RateText = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)/([a-zµ0-9.]+)$`)
 
-// ParseRate reads a rate such as 100/s, 5/m or 1/10s: a number of calls per
-// unit of time.
+// ParseRate parses a rate such as 100/s, 5/m or 1/10s: a number of calls per unit of time.
 func ParseRate(text string) (Rate, error) {
 	m := RateText.FindStringSubmatch(text)
 	if m == nil || len(text) > 64 {
@@ -70,13 +69,13 @@ func ParseRate(text string) (Rate, error) {
 	return Rate{Count: count, Per: per}, nil
 }
 
-// How far a delay may deviate: the words in place of a number.
+// Words for how far a delay may deviate, instead of a number.
 const (
 	FullJitter         = "full"
 	DecorrelatedJitter = "decorrelated"
 )
 
-// toJitter makes a Jitter of a share from 0 to 1, or of a word.
+// toJitter converts a share from 0 to 1, or a word.
 func toJitter(data any) (Jitter, error) {
 	switch x := data.(type) {
 	case int:
@@ -95,7 +94,7 @@ func toJitter(data any) (Jitter, error) {
 }
 
 var (
-	// BytesText is how a size is written.
+	// BytesText is the syntax of a size.
 	BytesText  = regexp.MustCompile(`^([0-9]+)\s?([A-Za-z]*)$`)
 	bytesUnits = map[string]int64{
 		"": 1, "B": 1,
@@ -104,8 +103,7 @@ var (
 	}
 )
 
-// ParseBytes reads a size such as 64KiB, 1MiB or 500: a number of bytes with or
-// without a unit.
+// ParseBytes parses a size such as 64KiB, 1MiB or 500. Without a unit, the number is in bytes.
 func ParseBytes(text string) (Bytes, error) {
 	m := BytesText.FindStringSubmatch(text)
 	if m == nil || bytesUnits[m[2]] == 0 {
@@ -118,16 +116,16 @@ func ParseBytes(text string) (Bytes, error) {
 	return Bytes(n * bytesUnits[m[2]]), nil
 }
 
-// A textForm is a form that text must have, and how to say so.
+// A textForm is a required form of text, with its description.
 type textForm struct {
 	Expr    *regexp.Regexp
 	Want    string
-	Numbers bool // whole numbers count as their text: a status needs no quotes
+	Numbers bool // accepts whole numbers as text, so a status needs no quotes
 
-	Least, Most int // of the numbers; Most is 0 without a bound
+	Least, Most int // limits of the numbers; Most is 0 for none
 }
 
-// TextForms are what the tag pattern may name.
+// TextForms are the possible values of the tag pattern.
 var TextForms = map[string]textForm{
 	"id": {
 		Expr: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`),
@@ -154,7 +152,7 @@ var TextForms = map[string]textForm{
 	},
 }
 
-// Wants says in a few words what a kind accepts.
+// Wants describes what a kind accepts.
 var Wants = map[Kind]string{
 	AnyKind:      "a value",
 	BoolKind:     "true or false",
@@ -172,7 +170,7 @@ var Wants = map[Kind]string{
 	ObjectKind:   "a mapping",
 }
 
-// DescribeData says what some data is, for people.
+// DescribeData describes data for messages.
 func DescribeData(data any) string {
 	switch x := data.(type) {
 	case nil:
@@ -198,8 +196,8 @@ func DescribeData(data any) string {
 	return fmt.Sprintf("a %T", data)
 }
 
-// Convert makes a scalar of a kind out of data. Numbers convert when nothing is
-// lost; text is never taken for a number.
+// Convert converts data to a scalar of a kind. It converts numbers if nothing is lost, and never text to a
+// number.
 func Convert(kind Kind, data any) (any, error) {
 	switch kind {
 	case BoolKind:
@@ -253,12 +251,12 @@ func Convert(kind Kind, data any) (any, error) {
 	panic("dsl: " + Wants[kind] + " is no scalar")
 }
 
-// Unfit says that data is not what a kind accepts.
+// Unfit returns the error for data that a kind does not accept.
 func Unfit(kind Kind, data any) error {
 	return fmt.Errorf("want %s, have %s", Wants[kind], DescribeData(data))
 }
 
-// orError drops the value beside an error.
+// orError drops the value if there is an error.
 func orError[T any](v T, err error) (any, error) {
 	if err != nil {
 		return nil, err
@@ -266,7 +264,7 @@ func orError[T any](v T, err error) (any, error) {
 	return v, nil
 }
 
-// wholeNumber returns an integer that stands for exactly the same number.
+// wholeNumber returns the integer that equals a number exactly.
 func wholeNumber(data any) (int64, bool) {
 	switch x := data.(type) {
 	case int:
@@ -279,8 +277,7 @@ func wholeNumber(data any) (int64, bool) {
 	return 0, false
 }
 
-// CompareScalar orders two scalars of the same kind; only those that have an
-// order come here.
+// CompareScalar orders two scalars of the same kind. Both must have an order.
 func CompareScalar(a, b any) int {
 	switch a := a.(type) {
 	case int64:
@@ -297,7 +294,7 @@ func CompareScalar(a, b any) int {
 	panic(fmt.Sprintf("dsl: a %T has no order", a))
 }
 
-// Plainly writes a scalar as the author did.
+// Plainly formats a scalar as authors write it.
 func Plainly(data any) string {
 	if text, ok := data.(string); ok {
 		return text
@@ -305,7 +302,7 @@ func Plainly(data any) string {
 	return DescribeData(data)
 }
 
-// OrList joins words for a sentence: a, b or c.
+// OrList joins words to "a, b or c".
 func OrList(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")

@@ -17,9 +17,8 @@ import (
 	"procaas/dsl/tree"
 )
 
-// A decoder turns the values of one file into the structs of the language. It
-// checks them against the Spec first and fills the structs then, with
-// everything that is sound.
+// A decoder turns the values of one file into the structs of the language. First it checks them against the
+// Spec. Then it fills the structs with everything that is valid.
 type decoder struct {
 	*source.Source
 	types []tree.Type
@@ -33,13 +32,13 @@ type decoder struct {
 	templateSpec *spec.Spec
 	useSpec      *spec.Spec
 
-	bodies map[*expr.Value]*handlerBody // of the handlers that were checked
+	bodies map[*expr.Value]*handlerBody // by checked handler
 
 	templates map[string]*mould
-	partial   bool // there may be others
-	expanded  int  // values that templates have come to
+	partial   bool // there may be further templates in unreadable files
+	expanded  int  // number of values that templates have created
 
-	levels []around // of mappings that are being checked, the outermost first
+	levels []around // mappings around the current one, outermost first
 }
 
 func (d *decoder) document(v *expr.Value) {
@@ -63,18 +62,17 @@ func (d *decoder) document(v *expr.Value) {
 	d.fill(d.doc, spec, v)
 }
 
-// An allowance says what may stand at a place besides literals.
+// An allowance says what a place accepts besides literals.
 type allowance struct {
-	body     bool // of a handler: there !secret NAME may stand
-	noExpr   bool // no expressions, whatever the fields below say
-	noSecret bool // no secrets, although it is the body of a handler
+	body     bool // the body of a handler, which accepts !secret NAME
+	noExpr   bool // no expressions, whatever the field says
+	noSecret bool // no secrets, even in the body of a handler
 }
 
 // anything is the field of a value that no Spec describes.
 var anything = &spec.Field{IsValue: true}
 
-// check holds a value against its field. The name is that of the nearest field
-// that has one.
+// check checks a value against its field. name is that of the nearest field with a name.
 func (d *decoder) check(v *expr.Value, f *spec.Field, name string, may allowance) {
 	may.noExpr = may.noExpr || f.NoExpr
 	f = f.Of(v)
@@ -102,7 +100,7 @@ func (d *decoder) check(v *expr.Value, f *spec.Field, name string, may allowance
 	case expr.ValueMap:
 		switch {
 		case f.Kind == datum.ObjectKind:
-			// The fields below say themselves whether they take expressions.
+			// The fields below say whether they accept expressions.
 			d.object(v, f.Spec, name, allowance{body: may.body, noSecret: may.noSecret})
 		case f.Kind == datum.MapKind:
 			d.entries(v, f.Elem, may)
@@ -114,8 +112,7 @@ func (d *decoder) check(v *expr.Value, f *spec.Field, name string, may allowance
 	}
 }
 
-// element checks one element of a list. Nothing is an element only where
-// anything is.
+// element checks one element of a list. Null is an element only where any value is.
 func (d *decoder) element(v *expr.Value, f *spec.Field, name string, may allowance) {
 	if v.IsNull() && f.Kind != datum.AnyKind {
 		d.wrongKind(v, f, name)
@@ -124,15 +121,15 @@ func (d *decoder) element(v *expr.Value, f *spec.Field, name string, may allowan
 	d.check(v, f, name, may)
 }
 
-// entries checks the values of a mapping that takes any names.
+// entries checks the values of a mapping with arbitrary names.
 func (d *decoder) entries(v *expr.Value, f *spec.Field, may allowance) {
 	for i, item := range v.Elems {
 		d.check(item, f, v.Names[i].Name, may)
 	}
 }
 
-// object checks a mapping whose fields a Spec describes. The name is what the
-// author calls it; the parts of the language are called after their structs.
+// object checks a mapping with the fields of a Spec. name is what authors call it. Parts of the language have
+// the names of their structs.
 func (d *decoder) object(v *expr.Value, s *spec.Spec, name string, may allowance) {
 	switch s {
 	case d.handlerSpec, d.verifySpec, d.undoSpec:
@@ -143,7 +140,7 @@ func (d *decoder) object(v *expr.Value, s *spec.Spec, name string, may allowance
 	case d.templateSpec:
 		d.template(v)
 	}
-	key := name // below which the mapping stands
+	key := name // of the mapping
 	if !may.body && s != tree.Language() {
 		name = spec.Kebab(s.Name)
 	}
@@ -166,8 +163,7 @@ func (d *decoder) object(v *expr.Value, s *spec.Spec, name string, may allowance
 	d.required(v, s, name)
 }
 
-// required reports the fields that are missing. One that stands there misspelled is
-// told by its wrong name already.
+// required reports missing fields, except misspelled ones, which are reported as unknown.
 func (d *decoder) required(v *expr.Value, s *spec.Spec, name string) {
 	misspelled := func(f *spec.Field) bool {
 		return slices.ContainsFunc(v.Names, func(k expr.Key) bool {
@@ -197,7 +193,7 @@ func (d *decoder) wrongKind(v *expr.Value, f *spec.Field, name string) {
 	d.Errorf(v.Head(), rules.Kind, shapeHint(v, f, name), "field %q: want %s, have %s", name, want, v.Describe())
 }
 
-// secretAllowed checks a !secret.
+// secretAllowed reports a !secret where none is allowed.
 func (d *decoder) secretAllowed(v *expr.Value, f *spec.Field, name string, may allowance) {
 	switch {
 	case !may.body, may.noSecret:
@@ -208,7 +204,7 @@ func (d *decoder) secretAllowed(v *expr.Value, f *spec.Field, name string, may a
 	}
 }
 
-// literal checks a scalar. A null counts as not given.
+// literal checks a scalar. Null means that the field is not set.
 func (d *decoder) literal(v *expr.Value, f *spec.Field, name string) {
 	if v.Scalar == nil {
 		return
@@ -237,7 +233,7 @@ func (d *decoder) literal(v *expr.Value, f *spec.Field, name string) {
 	}
 }
 
-// word checks a literal in the place of a mapping.
+// word checks a literal that replaces a mapping.
 func (d *decoder) word(v *expr.Value, f *spec.Field, name string) {
 	text, _ := v.Scalar.(string)
 	if slices.Contains(f.Words, text) {
@@ -248,7 +244,7 @@ func (d *decoder) word(v *expr.Value, f *spec.Field, name string) {
 		name, strings.Join(f.Words, ", "), strings.Join(f.Spec.Names(), ", "), v.Describe())
 }
 
-// literalHint says how the author may have meant a literal of the wrong kind.
+// literalHint returns how to fix a literal of the wrong kind.
 func literalHint(data any, f *spec.Field) string {
 	kind := f.Kind
 	if kind == datum.AnyKind {
@@ -261,7 +257,7 @@ func literalHint(data any, f *spec.Field) string {
 		}
 		if kind == datum.DurationKind {
 			if n, ok := x.(int); ok && n >= 100 {
-				return "add a unit, such as " + datum.DescribeData(x) + "ms" // nobody counts so many seconds
+				return "add a unit, such as " + datum.DescribeData(x) + "ms" // such a number of seconds is unlikely
 			}
 			return "add a unit, such as " + datum.DescribeData(x) + "s"
 		}
@@ -288,8 +284,7 @@ func literalHint(data any, f *spec.Field) string {
 	return ""
 }
 
-// exprHint says how to make an expression of text where it can only be meant as one: it
-// names a member of a root, and can be parsed.
+// exprHint returns how to make a text an expression, if it reads a member of a root and can be parsed.
 func exprHint(v *expr.Value, f *spec.Field) string {
 	text, _ := v.Scalar.(string)
 	if m := wholePlaceholder.FindStringSubmatch(text); m != nil {
@@ -305,5 +300,5 @@ func exprHint(v *expr.Value, f *spec.Field) string {
 	return "write !$ " + text
 }
 
-// wholePlaceholder is a text that is one value of other tools' templates.
+// wholePlaceholder is a text that consists of one placeholder of another tool.
 var wholePlaceholder = regexp.MustCompile(`^\$?\{\{?([^{}]+)\}\}?$`)

@@ -1,3 +1,3 @@
-// Package decode turns files into the structs of package tree: values with places are held against the language,
-// templates are put where they are used, and files that others name are read as well.
+// Package decode turns files into the structs of package tree. It checks values against the language, expands
+// templates, and reads files that others name.
 package decode

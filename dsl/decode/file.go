@@ -11,11 +11,10 @@ import (
 	"procaas/dsl/spec"
 )
 
-// File reads a YAML file of another kind than pipelines, such as one of
-// stub services, into the struct that into points to; s is that struct's [spec.OfFile].
-// The expressions in its fields of type Value may read the given roots. What is
-// reported is as in dsl.Load; into holds everything that is sound, and must not be
-// used when one of the findings is an [diag.Error].
+// File reads a YAML file that does not contain pipelines, such as one of stub services, into the struct to
+// which into points. s is the [spec.OfFile] of that struct. Expressions in its fields of type Value may read
+// the given roots. Findings are as in dsl.Load. into has everything that is valid. Do not use it if one of the
+// findings is a [diag.Error].
 func File(f diag.File, s *spec.Spec, into any, roots []string) []diag.Diagnostic {
 	r := new(diag.Reporter)
 	src, ok := source.New(f, r)

@@ -12,8 +12,8 @@ import (
 	"procaas/dsl/tree"
 )
 
-// fill sets the fields of the struct that into points to: defaults, then what
-// the mapping gives. It passes over what check has reported.
+// fill sets the fields of the struct to which into points: defaults, then the values of the mapping. It ignores
+// what check has reported.
 func (d *decoder) fill(into any, s *spec.Spec, v *expr.Value) {
 	dst := reflect.ValueOf(into).Elem()
 	if span := dst.FieldByName("Span"); span.IsValid() {
@@ -77,13 +77,13 @@ func (d *decoder) fillField(dst reflect.Value, f *spec.Field, v *expr.Value) {
 		d.fillEntries(dst, f, v)
 	default:
 		if data, ok := v.Literal(); ok && data != nil {
-			_ = f.Set(dst, data) // check has reported what is wrong
+			_ = f.Set(dst, data) // check has reported errors
 		}
 	}
 }
 
-// fillObject makes a struct of a mapping, or of a word in its place; false when
-// the value is neither.
+// fillObject decodes a mapping, or a word that replaces it, into a struct. It returns false for any other
+// value.
 func (d *decoder) fillObject(dst reflect.Value, f *spec.Field, v *expr.Value) bool {
 	word, _ := v.Scalar.(string)
 	if v.Kind != expr.ValueMap && !slices.Contains(f.Words, word) {
@@ -97,8 +97,7 @@ func (d *decoder) fillObject(dst reflect.Value, f *spec.Field, v *expr.Value) bo
 	return true
 }
 
-// fillEntries makes a map of structs, or of lists of them. A struct with a field
-// Key gets the key that it stands below.
+// fillEntries fills a map of structs, or of lists of them. A struct with a field Key gets its key.
 func (d *decoder) fillEntries(dst reflect.Value, f *spec.Field, v *expr.Value) {
 	if v.Kind != expr.ValueMap {
 		return

@@ -17,22 +17,22 @@ import (
 	"procaas/dsl/tree"
 )
 
-// An around is a mapping that the decoder stands in, with what its fields are. The
-// levels above tell where a field belongs that is indented too far.
+// An around is a mapping around the current one, with its fields. The outer ones tell where a field belongs
+// that is indented too far.
 type around struct {
 	spec *spec.Spec
-	name string // what the author calls it
-	key  string // below which it stands; empty for the file and for elements of lists
+	name string // what authors call it
+	key  string // of the mapping; empty for the file and for elements of lists
 }
 
-// enter opens a level and returns what closes it.
+// enter opens a level. It returns the function that closes it.
 func (d *decoder) enter(s *spec.Spec, name, key string) func() {
 	d.levels = append(d.levels, around{s, name, key})
 	return func() { d.levels = d.levels[:len(d.levels)-1] }
 }
 
-// unknownField reports a key that the mapping does not have. What is known beats what
-// is near: a word of another tool, or a field of a neighbouring mapping, is told as such.
+// unknownField reports an unknown key. Known words of other tools and fields of neighbouring mappings take
+// precedence over similar names.
 func (d *decoder) unknownField(v *expr.Value, i int, s *spec.Spec, of string) {
 	k, known := v.Names[i], s.Names()
 	hint := d.strayHint(v, i, s, of)
@@ -42,8 +42,7 @@ func (d *decoder) unknownField(v *expr.Value, i int, s *spec.Spec, of string) {
 	d.Errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", datum.DescribeData(k.Name), of)
 }
 
-// strayHint returns how a key may have come to where it stands; empty when nothing
-// special is known about it.
+// strayHint returns the probable reason for an unknown key, or "".
 func (d *decoder) strayHint(v *expr.Value, i int, s *spec.Spec, of string) string {
 	name := v.Names[i].Name
 	switch r := []rune(name); {
@@ -61,13 +60,13 @@ func (d *decoder) strayHint(v *expr.Value, i int, s *spec.Spec, of string) strin
 	}
 	translated := foreignHint(name, of, s)
 	if field, ok := strings.CutPrefix(translated, "write "); ok && s.Field(strings.TrimSuffix(field, ":")) != nil {
-		return translated // the same thing here, under another name
+		return translated // the same thing under another name
 	}
 	return cmp.Or(d.neighbourHint(v, i, s), translated)
 }
 
-// emptyAbove returns the key right above an unknown one when nothing is given for
-// it, and the unknown one may stand below it: the usual slip of indentation.
+// emptyAbove returns the key right above an unknown one if its value is empty and the unknown key may belong
+// below it. That is the usual indentation error.
 func (d *decoder) emptyAbove(v *expr.Value, i int, s *spec.Spec) string {
 	if i == 0 {
 		return ""
@@ -91,8 +90,8 @@ func (d *decoder) emptyAbove(v *expr.Value, i int, s *spec.Spec) string {
 	return key.Name
 }
 
-// neighbourHint finds the mapping that an unknown field belongs to: an element of a
-// list above it, a mapping beside it, or one around it.
+// neighbourHint finds the mapping to which an unknown field belongs: an element of a list above it, a mapping
+// beside it, or one around it.
 func (d *decoder) neighbourHint(v *expr.Value, i int, s *spec.Spec) string {
 	name := v.Names[i].Name
 	for j := i - 1; j >= 0; j-- {
@@ -127,15 +126,13 @@ func (d *decoder) neighbourHint(v *expr.Value, i int, s *spec.Spec) string {
 	return ""
 }
 
-// A foreign word is what other tools call something: an author who knows one of
-// them writes it first.
+// A foreign has words of other tools with one meaning here. Authors who know such a tool write them first.
 type foreign struct {
-	words string // separated by blanks, with hyphens
-	write string // what is written here
+	words string // separated by spaces, with hyphens
+	write string // what to write here
 }
 
-// foreigns are the foreign words by the mapping that they stand in. An entry with an
-// empty hint would hide a near field, so each says what to write.
+// foreigns are such words by mapping. An entry with an empty hint would hide a similar field, so each has one.
 var foreigns = map[string][]foreign{
 	"file": {
 		{"workflow workflows jobs dag dags process processes", "write pipelines:"},
@@ -250,8 +247,8 @@ func foreignHint(name, of string, s *spec.Spec) string {
 	return ""
 }
 
-// shapeHint says how a value of another shape is written: entries of a list that have
-// lost their hyphens, one word where a mapping is wanted.
+// shapeHint returns how to write a value that has the wrong shape: a list without hyphens, or one word instead
+// of a mapping.
 func shapeHint(v *expr.Value, f *spec.Field, name string) string {
 	switch {
 	case v.Kind == expr.ValueLiteral && isEllipsis(v.Scalar):
@@ -266,7 +263,7 @@ func shapeHint(v *expr.Value, f *spec.Field, name string) string {
 		if f.Elem.Holds(v.Scalar) {
 			return "write " + name + ": [" + datum.Plainly(v.Scalar) + "]"
 		}
-	case f.Kind == datum.ObjectKind && v.Kind == expr.ValueLiteral && v.Scalar != nil && f.Name != "": // no element of a list
+	case f.Kind == datum.ObjectKind && v.Kind == expr.ValueLiteral && v.Scalar != nil && f.Name != "": // not an element of a list
 		return shorthandHint(v.Scalar, f.Spec, name)
 	case f.Kind == datum.ObjectKind && v.Kind == expr.ValueList && f.Spec != nil && len(f.Spec.Names()) > 0:
 		return "write a mapping: {" + f.Spec.Names()[0] + ": …}"
@@ -278,8 +275,7 @@ func shapeHint(v *expr.Value, f *spec.Field, name string) string {
 	return ""
 }
 
-// shorthandHint makes the mapping that one word probably stands for: its first field
-// that can hold the word.
+// shorthandHint returns the mapping that one word probably means: its first field that accepts the word.
 func shorthandHint(data any, s *spec.Spec, name string) string {
 	if s == nil {
 		return ""
@@ -309,7 +305,7 @@ func shorthandHint(data any, s *spec.Spec, name string) string {
 	return ""
 }
 
-// exprBelowHint says where an expression goes that stands in the place of a mapping.
+// exprBelowHint returns where to put an expression that replaces a mapping.
 func exprBelowHint(f *spec.Field, name string) string {
 	if f.Kind != datum.ObjectKind {
 		return ""
@@ -322,7 +318,7 @@ func exprBelowHint(f *spec.Field, name string) string {
 	return ""
 }
 
-// What a duration, a rate or a name may look like elsewhere.
+// What a duration, a rate or a name looks like in other tools.
 var (
 	looseDuration = regexp.MustCompile(`(?i)^(?:pt)?([0-9]+(?:\.[0-9]+)?)\s*(ms|msecs?|millis|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?)$`)
 	looseRate     = regexp.MustCompile(`(?i)^([0-9]+(?:\.[0-9]+)?)\s*(?:/|per|a|rp|qp|tp)\s*(s|m|h|sec|second|min|minute|hr|hour)$`)
@@ -330,7 +326,7 @@ var (
 	spokenPeriods = map[string]string{"secondly": "1s", "minutely": "1m", "hourly": "1h", "daily": "1d", "weekly": "1w"}
 )
 
-// scalarHint says how a text of the wrong form is written here.
+// scalarHint returns how to write a text that has the wrong form.
 func scalarHint(text string, f *spec.Field, kind datum.Kind) string {
 	switch {
 	case kind == datum.BoolKind && (strings.EqualFold(text, "true") || strings.EqualFold(text, "false")):
@@ -341,7 +337,7 @@ func scalarHint(text string, f *spec.Field, kind datum.Kind) string {
 		}
 	case kind == datum.DurationKind:
 		if _, err := datum.ParseDuration(text); err == nil {
-			return "" // it is too short or too long
+			return "" // too short or too long
 		}
 		if period := spokenPeriods[strings.ToLower(text)]; period != "" {
 			return "write " + period
@@ -364,12 +360,12 @@ func scalarHint(text string, f *spec.Field, kind datum.Kind) string {
 	return ""
 }
 
-// isEllipsis reports whether data is the dots of a listing that was copied as it is.
+// isEllipsis reports whether data is the dots of a copied listing.
 func isEllipsis(data any) bool { return data == "..." || data == "…" }
 
 func isText(data any) bool { _, ok := data.(string); return ok }
 
-// shortUnit is the unit of time as it is written here.
+// shortUnit returns the unit of time in our syntax.
 func shortUnit(unit string) string {
 	unit = strings.ToLower(unit)
 	if strings.HasPrefix(unit, "ms") || strings.HasPrefix(unit, "mil") {
@@ -378,7 +374,7 @@ func shortUnit(unit string) string {
 	return unit[:1]
 }
 
-// nameHint makes a name of a text that is none.
+// nameHint returns a valid name that resembles a text.
 func nameHint(text string) string {
 	name := strings.Trim(looseName.ReplaceAllString(text, "-"), "-_")
 	if !datum.TextForms["id"].Expr.MatchString(name) ||

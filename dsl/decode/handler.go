@@ -12,15 +12,14 @@ import (
 	"procaas/dsl/tree"
 )
 
-// A handlerBody is what a handler says in the words of its type.
+// A handlerBody is the part of a handler that its type defines.
 type handlerBody struct {
 	typ   *tree.Type
-	key   diag.Span // of what names the type
+	key   diag.Span // of the key that names the type
 	value *expr.Value
 }
 
-// handler checks a handler, or what has the body of one too: its own fields, and
-// the body that belongs to its type.
+// handler checks a handler, or another mapping with the body of one: its own fields, and the body.
 func (d *decoder) handler(v *expr.Value, s *spec.Spec) {
 	if s == d.handlerSpec && v.Get("use") != nil {
 		d.expand(v)
@@ -54,8 +53,8 @@ func (d *decoder) handler(v *expr.Value, s *spec.Spec) {
 	d.object(body.value, body.typ.Spec, body.typ.Name, allowance{body: true, noSecret: body.typ.SetsState})
 }
 
-// expandStage makes a stage of one handler out of a handler that stands in the
-// place of a stage: one that has no handlers, but the body of a handler.
+// expandStage replaces a handler in the place of a stage by a stage with that handler. Such a mapping has no
+// handlers, but the body of one.
 func (d *decoder) expandStage(v *expr.Value) {
 	if v.Get("handlers") != nil || v.Get("choose") != nil {
 		return
@@ -63,7 +62,7 @@ func (d *decoder) expandStage(v *expr.Value) {
 	stage, body := &expr.Value{}, false
 	for i, k := range v.Names {
 		switch {
-		case k.Name == "id" || d.stageSpec.Field(k.Name) != nil && d.handlerSpec.Field(k.Name) == nil: // others are the handler's
+		case k.Name == "id" || d.stageSpec.Field(k.Name) != nil && d.handlerSpec.Field(k.Name) == nil: // all other keys belong to the handler
 			stage.Names, stage.Elems = append(stage.Names, k), append(stage.Elems, v.Elems[i])
 		case d.ofBody(k.Name):
 			body = true
@@ -84,16 +83,14 @@ func (d *decoder) expandStage(v *expr.Value) {
 	v.Elems = append(stage.Elems, &expr.Value{Kind: expr.ValueList, Span: v.Span, Elems: []*expr.Value{handler}})
 }
 
-// ofBody reports whether a key of a handler names its type, or is a field of a
-// request without its name.
+// ofBody reports whether a key of a handler names its type, or is a field of request in short form.
 func (d *decoder) ofBody(name string) bool {
 	request := d.typeNamed(tree.RequestType)
 	return d.typeNamed(name) != nil || request != nil && request.Spec.Field(name) != nil
 }
 
-// body finds the body among the entries of a handler: those that name a type,
-// and those that a request would have below its own key. It is nil for a
-// placeholder.
+// body returns the body of a handler: the keys that name a type, and those that belong below request. It
+// returns nil for a placeholder.
 func (d *decoder) body(v *expr.Value, typed, bare []int) *handlerBody {
 	if len(typed) == 0 && len(bare) == 0 {
 		return nil
@@ -139,8 +136,7 @@ func (d *decoder) typeNamed(name string) *tree.Type {
 	return nil
 }
 
-// unknownHandlerKey reports a key that is neither a field nor a type. What
-// looks most like one of them was probably meant.
+// unknownHandlerKey reports a key that is neither a field nor a type. It suggests the most similar one.
 func (d *decoder) unknownHandlerKey(h *expr.Value, i int, s *spec.Spec) {
 	k, v := h.Names[i], h.Elems[i]
 	if hint := d.strayHint(h, i, s, spec.Kebab(s.Name)); hint != "" {
@@ -176,7 +172,7 @@ func (d *decoder) unknownHandlerKey(h *expr.Value, i int, s *spec.Spec) {
 	d.Errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", datum.DescribeData(k.Name), spec.Kebab(s.Name))
 }
 
-// ownersHint says which mappings around a handler have a field; empty when none has.
+// ownersHint returns the mappings around a handler that have a field, or "".
 func (d *decoder) ownersHint(name string) string {
 	var owners []string
 	pipeline := tree.Language().Field("pipelines").Elem.Spec

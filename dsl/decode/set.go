@@ -13,37 +13,36 @@ import (
 	"procaas/dsl/tree"
 )
 
-// A Reading is what became of one file when it was read.
+// A Reading is the result of reading one file.
 type Reading struct {
 	contracts.File
 	Data   []byte
-	doc    *tree.Document // nil for one that is foreign
+	doc    *tree.Document // nil for a foreign file
 	source *source.Source // until it is decoded
 }
 
-// readingOf is that of a file which nobody has looked at.
+// readingOf returns the Reading of an unread file.
 func readingOf(f diag.File) *Reading {
 	return &Reading{File: contracts.File{Name: f.Name, ID: f.ID}, Data: f.Data}
 }
 
-// A Set is all files of a bundle, read and decoded: those that were given, and those that
-// they name.
+// A Set is all decoded files of a bundle: the given ones, and those that they name.
 type Set struct {
-	diag.Reporter // what was found in all of them
+	diag.Reporter // findings in all files
 
-	Files     []diag.File      // in the order of their names
-	Given     []*Reading       // those that were given
-	Documents []*tree.Document // of files of pipelines; nil for one of which nothing was understood
+	Files     []diag.File      // sorted by name
+	Given     []*Reading       // files that were given
+	Documents []*tree.Document // of files of pipelines; nil if nothing in the file is valid
 
 	read   func(name string) ([]byte, error)
 	byName map[string]*Reading
 }
 
-// maxReferred bounds the files that are read because others name them.
+// maxReferred limits how many files are read because others name them.
 const maxReferred = 1000
 
-// Read reads and decodes files, and those that they name by the function read, which may be
-// nil. They are taken in the order of their names, and one that comes twice counts once.
+// Read reads and decodes files. It reads files that they name with the function read, which may be nil. It
+// sorts files by name, and reads duplicates once.
 func Read(files []diag.File, types []tree.Type, read func(name string) ([]byte, error)) *Set {
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b diag.File) int { return cmp.Compare(a.Name, b.Name) })
@@ -77,8 +76,8 @@ func Read(files []diag.File, types []tree.Type, read func(name string) ([]byte, 
 	return s
 }
 
-// readFile reads the values of one file. Those of pipelines are decoded when the
-// templates of all files are known.
+// readFile reads the values of one file. Files of pipelines are decoded later, when the templates of all files
+// are known.
 func readFile(f diag.File) *Reading {
 	var r diag.Reporter
 	out := readingOf(f)
@@ -91,10 +90,10 @@ func readFile(f diag.File) *Reading {
 	return out
 }
 
-// file is the file as it was given.
+// file returns the file as it was given.
 func (r *Reading) file() diag.File { return diag.File{Name: r.Name, ID: r.ID, Data: r.Data} }
 
-// broken reports whether nothing at all was understood of a file of pipelines.
+// broken reports whether nothing in a file of pipelines is valid.
 func (r *Reading) broken() bool { return !r.Foreign && diag.HasErrors(r.Found) && empty(r.doc) }
 
 func (r *Reading) parse(s *source.Source) {
@@ -112,8 +111,7 @@ func (r *Reading) parse(s *source.Source) {
 	r.source = s
 }
 
-// decode makes the document of what was read. Partial says that templates may be in a
-// file that could not be read.
+// decode decodes the values of a file. partial means that templates may be in a file that could not be read.
 func (r *Reading) decode(types []tree.Type, templates map[string]*mould, partial bool) {
 	if r.source == nil {
 		return
@@ -125,8 +123,7 @@ func (r *Reading) decode(types []tree.Type, templates map[string]*mould, partial
 	r.Found, r.source = found.Found, nil
 }
 
-// readContract reads a file as a JSON Schema or an OpenAPI document, whatever it
-// says.
+// readContract reads a file as a JSON Schema or an OpenAPI document.
 func readContract(f diag.File) *Reading {
 	var r diag.Reporter
 	out := readingOf(f)
@@ -141,7 +138,7 @@ func readContract(f diag.File) *Reading {
 	if !diag.HasErrors(r.Found) {
 		return out
 	}
-	// JSON that YAML cannot read, such as that of tabs, has no places.
+	// Values of JSON that YAML cannot read, such as JSON with tabs, have no positions.
 	if data, err := datum.ParseJSON(f.Data); err == nil {
 		at := diag.Span{File: f.Name, Start: diag.Pos{Line: 1, Column: 1}, End: diag.Pos{Line: 1, Column: 2}}
 		out.Root, out.Found = valueOf(data, at), nil
@@ -149,7 +146,7 @@ func readContract(f diag.File) *Reading {
 	return out
 }
 
-// valueOf makes a value of data whose parts have no places of their own.
+// valueOf returns data as a value. Its parts have no positions of their own.
 func valueOf(data any, at diag.Span) *expr.Value {
 	switch x := data.(type) {
 	case []any:
@@ -173,11 +170,11 @@ type reference struct {
 	from *Reading
 	at   diag.Span
 	text string
-	file bool // it can be nothing but a file
+	file bool // the text can only be a file
 }
 
-// gather finds the files that others name, and reads those that were not given.
-// What cannot be read is reported where an author has named it.
+// gather reads the files that others name and that were not given. It reports unreadable files where an author
+// names them.
 func (s *Set) gather() {
 	s.byName = make(map[string]*Reading, len(s.Given))
 	var open []reference
@@ -253,7 +250,7 @@ func (r *Reading) references() []reference {
 	return out
 }
 
-// empty reports whether nothing at all was understood of a file.
+// empty reports whether a document has no declarations.
 func empty(d *tree.Document) bool {
 	return d.Configs == nil && d.ConfigSchemas == nil && d.Schemas == nil &&
 		len(d.Services)+len(d.Flows)+len(d.Pipelines)+len(d.Handlers)+len(d.Triggers)+len(d.Events)+len(d.Templates)+len(d.ShardMaps)+
@@ -299,7 +296,7 @@ func eachSchema(d *tree.Document, visit func(*expr.Value)) {
 	}
 }
 
-// Contracts returns all files by name, as contracts know them.
+// Contracts returns all files by name, for package contracts.
 func (s *Set) Contracts() map[string]*contracts.File {
 	out := make(map[string]*contracts.File, len(s.byName))
 	for name, r := range s.byName {
@@ -308,7 +305,7 @@ func (s *Set) Contracts() map[string]*contracts.File {
 	return out
 }
 
-// withReferred adds the files that were read because others name them.
+// withReferred adds the files that others name.
 func (s *Set) withReferred(files []diag.File) []diag.File {
 	given := make(map[string]bool, len(files))
 	for _, f := range files {

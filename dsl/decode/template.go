@@ -13,15 +13,14 @@ import (
 	"procaas/dsl/syntax"
 )
 
-// This file puts the handlers of templates where they are used, before anything is
-// checked. What comes from a template keeps its place there, and remembers where it is
-// used; what a use gives keeps its place, and remembers where the template puts it. So
-// every finding names both.
+// This file replaces uses of templates by their handlers, before anything is checked. A part of a template
+// keeps its position, and remembers the use. An argument keeps its position, and remembers its place in the
+// template. So every finding has both.
 
-// paramsRoot is what expressions of templates call their parameters.
+// paramsRoot is the root of parameters in expressions of templates.
 const paramsRoot = "params"
 
-// A mould is a template as it was written.
+// A mould is an unexpanded template.
 type mould struct {
 	id         string
 	at         diag.Span   // of the id
@@ -29,7 +28,7 @@ type mould struct {
 	handler    *expr.Value
 }
 
-// mouldsOf finds the templates of all files; the first one of an id counts.
+// mouldsOf returns the templates of all files. The first one with an id counts.
 func mouldsOf(given []*Reading) map[string]*mould {
 	out := make(map[string]*mould)
 	for _, r := range given {
@@ -47,8 +46,7 @@ func mouldsOf(given []*Reading) map[string]*mould {
 	return out
 }
 
-// template checks what a template says about itself. What its handler says is checked
-// where it is used.
+// template checks the fields of a template. Its handler is checked where it is used.
 func (d *decoder) template(v *expr.Value) {
 	parameters, handler := v.Get("parameters"), v.Get("handler")
 	if use := handler.Get("use"); use != nil {
@@ -85,15 +83,14 @@ func (d *decoder) template(v *expr.Value) {
 	}
 }
 
-// A param is where an expression reads a parameter. The name is empty when it does so
-// in a way that a template does not.
+// A param is a read of a parameter in an expression. name is empty if templates do not support that kind of
+// read.
 type param struct {
 	name     string
 	from, to int
 }
 
-// paramsIn finds the parameters that the text of an expression reads. One that is no
-// expression is left to compile.
+// paramsIn returns the parameters that an expression reads. compile reports invalid expressions.
 func paramsIn(e *expr.Expr) []param {
 	tokens, f := syntax.Scan(e.Source)
 	if f != nil {
@@ -105,7 +102,7 @@ func paramsIn(e *expr.Expr) []param {
 			continue
 		}
 		if i+1 < len(tokens) && tokens[i+1].Is(":") && i > 0 && tokens[i-1].Is("{", ",") {
-			continue // the key of a mapping
+			continue // a key of a mapping
 		}
 		p := param{from: t.From, to: t.To}
 		if i+2 < len(tokens) && tokens[i+1].Is(".") && tokens[i+2].Kind == syntax.NameToken {
@@ -116,12 +113,12 @@ func paramsIn(e *expr.Expr) []param {
 	return out
 }
 
-// expand puts the handler of a template into a handler that uses one.
+// expand replaces a use of a template by the template's handler.
 func (d *decoder) expand(v *expr.Value) {
 	use := v.Get("use")
 	name, ok := use.Get("template").Text()
 	if !ok {
-		return // reported when use is checked
+		return // reported later, by the check of use
 	}
 	at := use.Get("template").Span
 	p := d.templates[name]
@@ -147,7 +144,7 @@ func (d *decoder) expand(v *expr.Value) {
 	}
 }
 
-// An expansion makes the handler of one use.
+// An expansion builds the handler of one use.
 type expansion struct {
 	*decoder
 	*mould
@@ -155,7 +152,7 @@ type expansion struct {
 	via   *diag.Related
 }
 
-// gather finds what the parameters are.
+// gather collects the parameters.
 func (x *expansion) gather(use *expr.Value) {
 	with := use.Get("with")
 	var known []string
@@ -193,7 +190,7 @@ func (x *expansion) span(at diag.Span) diag.Span {
 
 func (x *expansion) key(k expr.Key) expr.Key { return expr.Key{Name: k.Name, Span: x.span(k.Span)} }
 
-// value copies a value of the template with the parameters in their places.
+// value copies a value of the template and inserts parameters.
 func (x *expansion) value(v *expr.Value) *expr.Value {
 	if x.expanded++; x.expanded > source.MaxValues {
 		if x.expanded == source.MaxValues+1 {
@@ -215,8 +212,8 @@ func (x *expansion) value(v *expr.Value) *expr.Value {
 	return out
 }
 
-// expr puts parameters into an expression. One that is nothing but a parameter becomes
-// what was given, whatever that is.
+// expr inserts parameters into an expression. An expression that is only a parameter becomes its argument, of
+// any type.
 func (x *expansion) expr(v, out *expr.Value) *expr.Value {
 	e := v.Computed
 	reads := paramsIn(e)
@@ -253,7 +250,7 @@ func (x *expansion) expr(v, out *expr.Value) *expr.Value {
 	return out
 }
 
-// inline writes a value as a part of an expression.
+// inline writes a value as part of an expression.
 func (x *expansion) inline(v *expr.Value, at diag.Span) string {
 	switch v.Kind {
 	case expr.ValueExpr:

@@ -9,33 +9,33 @@ import (
 	"sync/atomic"
 )
 
-// A Pos is a place in a file. Lines and columns count from 1; columns count
-// runes. The zero Pos means that the place is not known.
+// A Pos is a position in a file. Lines and columns count from 1, and columns count runes. The zero Pos is
+// unknown.
 type Pos struct {
 	Line   int
 	Column int
 }
 
-// A Span is a stretch of one file, from Start up to but not including End.
+// A Span is a range of one file, from Start up to but not including End.
 type Span struct {
 	File  string
 	Start Pos
 	End   Pos
 
-	Via *Related // the other place, of what comes from a template or is given to one
+	Via *Related // for parts of templates and their arguments, the other position
 }
 
-// Equal reports whether two spans are the same stretch.
+// Equal reports whether two spans are the same range.
 func (s Span) Equal(other Span) bool {
 	return s.File == other.File && s.Start == other.Start && s.End == other.End
 }
 
-// String gives file:line:column.
+// String returns file:line:column.
 func (s Span) String() string {
 	return fmt.Sprintf("%s:%d:%d", s.File, s.Start.Line, s.Start.Column)
 }
 
-// A Severity says how much a diagnostic matters.
+// A Severity is how serious a diagnostic is.
 type Severity string
 
 // The severities, worst first. Only an Error keeps a bundle from loading.
@@ -63,22 +63,21 @@ func (s Severity) rank() int {
 	return 0
 }
 
-// A Code names a rule, such as PC0103. Codes are stable: they are never
-// reused for another rule. Each is explained by [rules.Explain].
+// A Code identifies a rule, such as PC0103. Codes are stable and never reused. [rules.Explain] explains each.
 type Code string
 
-// A Diagnostic is one finding, written for the author of the file: what was
-// found, where, what was expected and how to mend it.
+// A Diagnostic is one finding for the author of a file: what was found, where, what was expected and how to fix
+// it.
 type Diagnostic struct {
 	Span
 	Severity Severity
 	Code     Code
 	Message  string
-	Hint     string    // how to mend it; may be empty
-	Related  []Related // other places that belong to the finding
+	Hint     string    // how to fix it; may be empty
+	Related  []Related // related positions
 }
 
-// A Related place explains a diagnostic, such as the first of two duplicates.
+// A Related is a position that explains a diagnostic, such as the first of two duplicates.
 type Related struct {
 	Span
 	Message string
@@ -87,7 +86,7 @@ type Related struct {
 // A Reporter collects diagnostics. Its zero value is ready for use.
 type Reporter struct {
 	Found []Diagnostic
-	hints int // suggestions looked for
+	hints int // number of suggestions made
 }
 
 // Report adds d. An empty severity counts as [Error].
@@ -112,8 +111,7 @@ func (r *Reporter) Warnf(at Span, code Code, hint, format string, args ...any) {
 	r.Report(Diagnostic{Span: at, Severity: Warning, Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)})
 }
 
-// Diagnostics returns all findings in the order of files, lines and columns,
-// each once.
+// Diagnostics returns all findings without duplicates, sorted by file, line and column.
 func (r *Reporter) Diagnostics() []Diagnostic {
 	out := slices.Clone(r.Found)
 	slices.SortStableFunc(out, func(a, b Diagnostic) int {
@@ -140,14 +138,13 @@ func (r *Reporter) Advisef(at Span, code Code, hint, format string, args ...any)
 	r.Report(Diagnostic{Span: at, Severity: Advice, Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)})
 }
 
-// Before reports whether p comes first in a file.
+// Before reports whether p precedes q in a file.
 func (p Pos) Before(q Pos) bool {
 	return p.Line < q.Line || p.Line == q.Line && p.Column < q.Column
 }
 
-// InParallel does the work of 0 to n-1 on all processors. Each piece reports
-// to a reporter of its own; what they found goes to r in the order of the
-// pieces, so the result does not depend on chance.
+// InParallel calls work for 0 to n-1 on all processors. Each call gets its own reporter. r gets the findings in
+// the order of the indexes, so the result is deterministic.
 func InParallel(n int, r *Reporter, work func(i int, r *Reporter)) {
 	found := make([]Reporter, n)
 	var next atomic.Int64
@@ -165,24 +162,22 @@ func InParallel(n int, r *Reporter, work func(i int, r *Reporter)) {
 	}
 }
 
-// Covers reports whether p stands in s.
+// Covers reports whether p is in s.
 func (s Span) Covers(p Pos) bool {
 	return !p.Before(s.Start) && p.Before(s.End)
 }
 
 // A File is one source file of a bundle.
 type File struct {
-	Name string // as diagnostics show it, with forward slashes
+	Name string // for diagnostics, with forward slashes
 	Data []byte
 
-	// ID names the file within its set, wherever the set lies on a machine: the
-	// path below the directory that was given. Name when it is empty. The hash
-	// of the bundle goes by it.
+	// ID identifies the file within its set on any machine: its path below the given directory. If it is empty,
+	// Name is used. The hash of the bundle depends on it.
 	ID string
 }
 
-// Head is the beginning of what stands in several lines; what stands in one is itself. A
-// message that marks a whole block would hide the line that it is about.
+// Head returns the first line of a span. A message that marks a whole block would hide the relevant line.
 func (s Span) Head() Span {
 	if s.Start.Line != s.End.Line {
 		s.End = Pos{Line: s.Start.Line, Column: s.Start.Column + 1}

@@ -1,3 +1,3 @@
-// Package diag holds what every part of the language reports with: places in files, findings, and
-// suggestions for mistyped words. It knows neither YAML nor expressions.
+// Package diag has the types for findings: positions in files, diagnostics, and suggestions for mistyped words.
+// It knows neither YAML nor expressions.
 package diag

@@ -8,28 +8,27 @@ import (
 	"strings"
 )
 
-// The bounds of Suggest keep many findings about many names quick: what is
-// longer is no name, and of more names only the first are looked at.
+// The limits of Suggest keep many findings about many names fast. Longer words are no names, and only the first
+// names are compared.
 const (
 	maxWord  = 100
 	maxKnown = 2000
 )
 
-// Suggest finds the word nearest to a mistyped one; empty when none is near.
-// Of equally near words the first wins. Case and the choice between hyphen and
-// underscore hardly count as a difference.
+// Suggest returns the known word nearest to a mistyped one, or "". Among equally near words, the first wins.
+// Case, hyphens and underscores hardly count.
 func Suggest(word string, known []string) string {
 	best, _ := SuggestTwo(word, known)
 	return best
 }
 
-// SuggestTwo is Suggest, with a word that is as near as the best one, if there is any.
+// SuggestTwo is Suggest, and also returns a second word that is equally near, or "".
 func SuggestTwo(word string, known []string) (best, second string) {
 	if len(word) > maxWord {
 		return "", ""
 	}
 	least := 1 + max(1, len([]rune(word))/3)
-	same := strings.NewReplacer("-", "", "_", "") // what people mix up
+	same := strings.NewReplacer("-", "", "_", "") // common confusions
 	plain := []rune(same.Replace(strings.ToLower(word)))
 	for _, k := range known[:min(len(known), maxKnown)] {
 		if k == word || len(k) > maxWord {
@@ -49,8 +48,8 @@ func SuggestTwo(word string, known []string) (best, second string) {
 	return best, second
 }
 
-// DidYouMean is a hint for a mistyped word that names the nearest known one, or
-// two when it may be either; empty when none is near. Quote stands around each.
+// DidYouMean returns a hint with the nearest known word, or the two nearest if both are possible. It returns ""
+// if none is near. quote surrounds each word.
 func DidYouMean(word string, known []string, quote string) string {
 	best, second := SuggestTwo(word, known)
 	switch {
@@ -62,7 +61,7 @@ func DidYouMean(word string, known []string, quote string) string {
 	return "did you mean " + quote + best + quote + "?"
 }
 
-// Choice is a hint that lists the known words, the one that was probably meant first.
+// Choice returns a hint that lists the known words, the most likely one first.
 func Choice(word string, known []string, are string) string {
 	hint := are + " " + strings.Join(known, ", ")
 	if meant := DidYouMean(word, known, ""); meant != "" {
@@ -71,8 +70,7 @@ func Choice(word string, known []string, are string) string {
 	return hint
 }
 
-// distance counts the characters to insert, remove, change, or swap with the
-// next one, to make b of a.
+// distance returns the number of characters to insert, remove, change or swap to turn a into b.
 func distance(a, b []rune) int {
 	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
 	for j := range rows[1] {
@@ -96,12 +94,10 @@ func distance(a, b []rune) int {
 	return rows[1][len(b)]
 }
 
-// maxHints bounds the suggestions among the findings of one reporter: each
-// costs a look at every known name.
+// maxHints limits the suggestions of one reporter, since each compares all known names.
 const maxHints = 100
 
-// DidYouMean is a hint for a mistyped name: the nearest known one, or the whole
-// list when it is short.
+// DidYouMean returns a hint for a mistyped name: the nearest known one, or the whole list if it is short.
 func (r *Reporter) DidYouMean(name string, known func() []string) string {
 	list := ""
 	if r.hints < maxHints {
@@ -112,8 +108,7 @@ func (r *Reporter) DidYouMean(name string, known func() []string) string {
 	return r.SuggestOr(name, known, list)
 }
 
-// SuggestOr is a hint for a mistyped name, or another one when no known name is
-// near.
+// SuggestOr returns a hint for a mistyped name, or other if no known name is near.
 func (r *Reporter) SuggestOr(name string, known func() []string, other string) string {
 	if r.hints++; r.hints > maxHints {
 		return other
@@ -121,13 +116,13 @@ func (r *Reporter) SuggestOr(name string, known func() []string, other string) s
 	return cmp.Or(DidYouMean(name, known(), `"`), other)
 }
 
-// NamesIn returns the keys of a map, when they are asked for.
+// NamesIn returns a function that lists the keys of a map.
 func NamesIn[V any](m map[string]V) func() []string { return func() []string { return SortedKeys(m) } }
 
-// SortedKeys lists the keys of a map in order.
+// SortedKeys returns the sorted keys of a map.
 func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// Plural writes a number with its noun, such as 2 errors.
+// Plural returns a number with its noun, such as "2 errors".
 func Plural(n int, noun string) string {
 	if n == 1 || noun == "advice" {
 		return fmt.Sprintf("%d %s", n, noun)

@@ -1,7 +1,6 @@
-// Package format rewrites files: it lays them out (Reformat), turns what is of the first
-// version of the language into the second (Upgrade), adds entries (Insert), and mends what
-// has a certain remedy (Mend). What it gives keeps the comments and the order of the file, and
-// is read again before anybody gets it.
+// Package format rewrites files. It formats them (Reformat), converts the first version of the language
+// (Upgrade), adds entries (Insert), and fixes findings (Mend). It keeps comments and order, and reads its
+// result again before it returns it.
 //
-// It knows the text of files and no field of the language.
+// The package knows the text of files, but no fields of the language.
 package format

@@ -7,10 +7,9 @@ import (
 	"procaas/dsl/syntax"
 )
 
-// layExpr breaks an expression into lines of at most width runes, if it can: where
-// its weakest operators stand, then inside of brackets. It never changes a word.
-// It is not ok when the text is no expression, or one that knows where its lines
-// end.
+// layExpr breaks an expression into lines of at most width runes, if possible: first at its weakest operators,
+// then inside brackets. It never changes a word. ok is false if the text is not a valid expression, or already
+// has lines.
 func layExpr(text string, width int) (lines []string, ok bool) {
 	tokens, f := syntax.Scan(text)
 	if f != nil || len(tokens) == 0 || strings.ContainsAny(text, "`\n") {
@@ -35,7 +34,7 @@ var weakest = [][]string{
 	{";"}, {"if", "else", "?", ":"}, {"or", "||"}, {"and", "&&"}, {"??"}, {",", "+", "-"},
 }
 
-// text returns the source of tokens from..to.
+// text returns the source of tokens[from:to].
 func (b *breaker) text(from, to int) string {
 	first, last := 0, len(b.src)
 	if from > 0 {
@@ -51,7 +50,7 @@ func (b *breaker) add(indent string, from, to int) {
 	b.lines = append(b.lines, indent+b.text(from, to))
 }
 
-// lay writes the tokens from..to on lines of their own.
+// lay writes tokens[from:to] on lines of their own.
 func (b *breaker) lay(from, to int, indent string) {
 	if utf8.RuneCountInString(indent+b.text(from, to)) <= b.width {
 		b.add(indent, from, to)
@@ -72,7 +71,7 @@ func (b *breaker) lay(from, to int, indent string) {
 	b.inside(from, to, indent)
 }
 
-// cuts finds the places outside of brackets where lines break at operators.
+// cuts returns the positions outside brackets where lines break at operators.
 func (b *breaker) cuts(from, to int, operators []string) []int {
 	var cuts []int
 	for i := from; i < to; i++ {
@@ -86,7 +85,7 @@ func (b *breaker) cuts(from, to int, operators []string) []int {
 		}
 		if before := b.tokens[i-1]; t.Is("+", "-") && (before.Kind == syntax.SymbolToken && !before.Is(")", "]", "}") ||
 			before.Is("and", "or", "not", "in")) {
-			continue // a sign
+			continue // a sign, not an operator
 		}
 		if t.Is("if", "else", "?", ":") {
 			cuts = append(cuts, i)
@@ -97,7 +96,7 @@ func (b *breaker) cuts(from, to int, operators []string) []int {
 	return cuts
 }
 
-// inside breaks the first brackets that hold much: their content is indented.
+// inside breaks the first large bracket and indents its content.
 func (b *breaker) inside(from, to int, indent string) {
 	for i := from; i < to; i++ {
 		t := b.tokens[i]

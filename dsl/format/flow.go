@@ -9,21 +9,20 @@ import (
 	"procaas/dsl/source"
 )
 
-// FlowWidth is how wide a line with a list or mapping in brackets may be before it
-// becomes a block, in runes. It is wider than formatWidth: an entry on one line is
-// easily read, a long expression is not.
+// FlowWidth is the maximum width, in runes, of a line with a list or mapping in brackets. Wider ones become
+// blocks. It is larger than formatWidth, since an entry on one line is easier to read than a long expression.
 const FlowWidth = 120
 
-// maxFlowRounds bounds how often what a block has laid bare becomes a block in its turn.
-// Nesting is bounded, and so this is never reached.
+// maxFlowRounds limits how often new blocks lead to further ones. The nesting of YAML is limited, so it is
+// never reached.
 const maxFlowRounds = 2 * source.MaxNesting
 
-// breakFlows makes blocks of the lists and mappings in brackets that make a line too
-// wide: of the outermost ones only, each entry on a line of its own. The comment behind
-// such a line comes to stand above it. It reports whether there were any.
+// breakFlows turns lists and mappings in brackets into blocks if they make a line too wide. It breaks only the
+// outermost ones, with one entry per line. A comment at the end of the line moves above it. It reports whether
+// there were any.
 //
-// What an author has spread over several lines is left alone, and so is a line that a
-// comment takes findings back for: these may come to stand on another line.
+// It keeps brackets that span several lines. It keeps lines with a comment that suppresses findings, since
+// these could move to another line.
 func breakFlows(s *source.Source, root *yaml.Node) ([]byte, bool) {
 	b := &flowBreaker{Source: s, blocks: map[int][]string{}}
 	b.visit(root, nil)
@@ -41,14 +40,13 @@ func breakFlows(s *source.Source, root *yaml.Node) ([]byte, bool) {
 	return []byte(strings.Join(lines, "\n")), true
 }
 
-// A flowBreaker finds the lines that are too wide, and what they become.
+// A flowBreaker finds lines that are too wide, and their replacements.
 type flowBreaker struct {
 	*source.Source
 	blocks map[int][]string // by number of the line
 }
 
-// visit looks for lists and mappings in brackets below a block; key is that of the
-// value, nil for the element of a list.
+// visit looks for lists and mappings in brackets. key is the key of n, or nil for an element of a list.
 func (b *flowBreaker) visit(n, key *yaml.Node) {
 	switch {
 	case n.Kind != yaml.SequenceNode && n.Kind != yaml.MappingNode:
@@ -65,7 +63,7 @@ func (b *flowBreaker) visit(n, key *yaml.Node) {
 	}
 }
 
-// flow makes a block of one list or mapping in brackets, if its line is too wide.
+// flow turns one list or mapping in brackets into a block if its line is too wide.
 func (b *flowBreaker) flow(n, key *yaml.Node) {
 	line := b.Lines[n.Line-1]
 	if len(line) <= FlowWidth || len(n.Content) == 0 || b.blocks[n.Line] != nil || b.kept(n.Line) {
@@ -93,7 +91,7 @@ func (b *flowBreaker) flow(n, key *yaml.Node) {
 	if rest != "" {
 		out = append(out, strings.Repeat(" ", own)+rest)
 	}
-	indent := n.Column - 1 // of an element of a list, below which the first entry stands
+	indent := n.Column - 1 // of an element of a list, whose first entry follows
 	switch {
 	case key != nil:
 		indent = key.Column - 1 + 2
@@ -110,7 +108,7 @@ func (b *flowBreaker) flow(n, key *yaml.Node) {
 	b.blocks[n.Line] = out
 }
 
-// kept reports whether a comment on a line, or on the one above, takes findings back.
+// kept reports whether a comment on a line, or on the one above, suppresses findings.
 func (b *flowBreaker) kept(line int) bool {
 	for _, l := range b.Lines[max(0, line-2):line] {
 		if strings.Contains(string(l), "procaas:ignore") {
@@ -120,7 +118,7 @@ func (b *flowBreaker) kept(line int) bool {
 	return false
 }
 
-// entries writes what is in the brackets as entries of a block.
+// entries returns the content of the brackets as entries of a block.
 func (b *flowBreaker) entries(n *yaml.Node) ([]string, bool) {
 	var out []string
 	step := 1
@@ -146,8 +144,7 @@ func (b *flowBreaker) entries(n *yaml.Node) ([]string, bool) {
 	return out, true
 }
 
-// text returns what is written for a node that stands on one line; empty for a value that
-// is left out.
+// text returns the source of a node on one line. It is empty for an omitted value.
 func (b *flowBreaker) text(n *yaml.Node) (string, bool) {
 	end, ok := b.end(n)
 	from := n.Column - 1
@@ -156,12 +153,12 @@ func (b *flowBreaker) text(n *yaml.Node) (string, bool) {
 	}
 	text := strings.TrimRight(string(b.Lines[n.Line-1][from:end]), " ")
 	if n.Kind == yaml.MappingNode && n.Style&yaml.FlowStyle == 0 || strings.HasPrefix(text, "?") {
-		return "", false // [a: 1] has a mapping without brackets of its own
+		return "", false // [a: 1] has a mapping without brackets
 	}
 	return text, true
 }
 
-// end finds the column behind a node that begins and ends on one line.
+// end returns the column after a node that begins and ends on one line.
 func (b *flowBreaker) end(n *yaml.Node) (int, bool) {
 	if n.Kind == yaml.ScalarNode || n.Kind == yaml.AliasNode {
 		if isLeftOut(n) {
@@ -191,13 +188,13 @@ func (b *flowBreaker) end(n *yaml.Node) (int, bool) {
 	return at + 1, true
 }
 
-// isLeftOut reports whether nothing is written for a scalar.
+// isLeftOut reports whether a scalar has no text.
 func isLeftOut(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Value == "" && !source.IsQuoted(n) && n.Anchor == "" && n.Style&yaml.TaggedStyle == 0
 }
 
-// broken lays a text out until no line of it is too wide for its brackets. Should a step
-// change what the file means, the text before it stays.
+// broken formats a text until no line is too wide for its brackets. If a step would change the meaning, it
+// keeps the text before that step.
 func broken(s *source.Source, text []byte, root *yaml.Node) []byte {
 	for range maxFlowRounds {
 		now, at, found := readForm(diag.File{Name: s.Name, Data: text})

@@ -13,22 +13,19 @@ import (
 	"procaas/dsl/syntax"
 )
 
-// formatWidth is how wide a line with an expression may be before the
-// expression becomes a block, in runes.
+// formatWidth is the maximum width, in runes, of a line with an expression. Longer expressions become blocks.
 const formatWidth = 100
 
-// ErrUnformatted says that a file is left as it is, because its new layout
-// could not be proved to mean the same.
+// ErrUnformatted reports that a file was left unchanged, because its new layout could not be proved to have the
+// same meaning.
 var ErrUnformatted = errors.New("the layout cannot be changed without changing what the file means")
 
-// Reformat gives a file the layout that all files have: two blanks for each level,
-// lists below their key indented, one blank where one is enough, at most one empty
-// line, long expressions as blocks, and wide lists and mappings in brackets, too. Comments and empty lines stay where they
-// are, and so does the order of all things. Laid out again it stays the same.
+// Reformat applies the standard layout: two spaces per level, lists indented below their key, single spaces, at
+// most one empty line. Long expressions and wide brackets become blocks. Comments, empty lines and the order
+// stay. Formatting the result again changes nothing.
 //
-// What it gives is read again and held against the original: it is the same
-// values, expressions and comments. If it is not, the file is left alone and the
-// error is [ErrUnformatted]. A file that is no YAML has findings instead.
+// Reformat reads the result again and compares values, expressions and comments with the original. If they
+// differ, it returns [ErrUnformatted]. For invalid YAML it returns findings.
 func Reformat(f diag.File) ([]byte, []diag.Diagnostic, error) {
 	s, root, found := readForm(f)
 	if diag.HasErrors(found) {
@@ -44,8 +41,8 @@ func Reformat(f diag.File) ([]byte, []diag.Diagnostic, error) {
 	return broken(s, text, root), nil, nil
 }
 
-// settled lays a text out until doing it again changes nothing, which it mostly does at
-// once: a block that an expression has become may move the comment behind it.
+// settled formats a text until another pass changes nothing. That usually takes one pass, but an expression
+// that becomes a block may move its comment.
 func settled(s *source.Source, root *yaml.Node) ([]byte, error) {
 	text, err := format(s, root)
 	for range 3 {
@@ -65,8 +62,8 @@ func settled(s *source.Source, root *yaml.Node) ([]byte, error) {
 	return nil, ErrUnformatted
 }
 
-// readForm reads the nodes of a file; nil when it is empty. What it finds is only
-// what keeps it from being YAML.
+// readForm returns the nodes of a file, or nil if it is empty. Its findings are only those that make the YAML
+// invalid.
 func readForm(f diag.File) (*source.Source, *yaml.Node, []diag.Diagnostic) {
 	var r diag.Reporter
 	s, ok := source.New(f, &r)
@@ -85,7 +82,7 @@ func readForm(f diag.File) (*source.Source, *yaml.Node, []diag.Diagnostic) {
 	return s, root, r.Found
 }
 
-// tidy is the layout of a file that holds nothing but comments.
+// tidy formats a file that contains only comments.
 func tidy(s *source.Source) []byte {
 	var out layout
 	for _, line := range s.Lines {
@@ -94,7 +91,7 @@ func tidy(s *source.Source) []byte {
 	return out.bytes()
 }
 
-// same reports whether two texts mean the same: values, expressions and comments.
+// same reports whether two texts have the same values, expressions and comments.
 func same(s *source.Source, other *source.Source, a, b *yaml.Node) bool {
 	var first, second diag.Reporter
 	s.Reporter, other.Reporter = &first, &second
@@ -103,7 +100,7 @@ func same(s *source.Source, other *source.Source, a, b *yaml.Node) bool {
 	return equal && len(first.Found) == len(second.Found) && slices.Equal(s.Comments, laidComments(other, b))
 }
 
-// commentsOf collects the comments of a text that has a layout.
+// laidComments returns the comments of a formatted text.
 func laidComments(s *source.Source, root *yaml.Node) []string {
 	if _, err := format(s, root); err != nil {
 		return nil
@@ -111,7 +108,7 @@ func laidComments(s *source.Source, root *yaml.Node) []string {
 	return s.Comments
 }
 
-// sameMeaning reports whether two values are the same, wherever they stand.
+// sameMeaning reports whether two values are equal, independently of their positions.
 func sameMeaning(a, b *expr.Value) bool {
 	if a.Kind != b.Kind || a.Scalar != b.Scalar || a.Secret != b.Secret || len(a.Elems) != len(b.Elems) || len(a.Names) != len(b.Names) {
 		return false
@@ -132,7 +129,7 @@ func sameMeaning(a, b *expr.Value) bool {
 	return true
 }
 
-// sameExpr reports whether two texts of expressions are the same words.
+// sameExpr reports whether two expressions have the same tokens.
 func sameExpr(a, b string) bool {
 	if a == b {
 		return true
@@ -144,14 +141,14 @@ func sameExpr(a, b string) bool {
 	})
 }
 
-// A layout is the text of a file while it is written.
+// A layout is a file that is being written.
 type layout struct {
 	lines []string
-	keep  bool // empty lines count here: they belong to the text above
-	open  bool // the last line has no end, and must not have one
+	keep  bool // empty lines count, because they belong to the text above
+	open  bool // the last line has no line break, and must not get one
 }
 
-// line adds one; of several empty lines only the first counts.
+// line adds a line, but no second empty line in a row.
 func (l *layout) line(text string) {
 	if text != "" {
 		l.keep = false
