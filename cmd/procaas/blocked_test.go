@@ -36,6 +36,7 @@ func TestRunsNameTheRunThatTheyWaitBehind(t *testing.T) {
 	behind := `waits behind run ` + first + ` \(work, failed\): work/s/charge: .*no money\n` +
 		`mend the cause and run procaas runs retry ` + first + `, or procaas runs cancel ` + first + `\n`
 	o.command(cli.ExitFine, behind, "runs", "show", "o-1")
+	o.command(cli.ExitFine, `(?m)^payload   {"fails":true,"id":"o-1"}$`, "runs", "show", first) // which of the runs of a key it is
 	o.command(cli.ExitFine, behind, "explain", "o-1", "end")
 	later := `2 later events of order o-1: ` + second + ` \(work\), ` + third + ` \(work\); they run in order after it, so cancel`
 	o.command(cli.ExitFine, `blocks    `+later, "runs", "show", first)

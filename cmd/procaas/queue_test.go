@@ -173,6 +173,7 @@ func TestTasksOfPipelinesRun(t *testing.T) {
 	command("queue stats --format json", `"type": "thumbs"`, `"asked_by": "here"`)
 	command("queue pause thumbs --reason broken", "thumbs is paused")
 	command("queue peek thumbs --state scheduled", "scheduled", later[0].ID)
+	command("queue peek thumbs --state scheduled --unique a", "UNIQUE", " a ")
 	command("queue peek thumbs --format json", `"unique": "a"`)
 	command("queue retry thumbs", "retry: 1 task\n")
 	command("queue cancel thumbs --id "+later[0].ID, "cancel: 1 task\n")

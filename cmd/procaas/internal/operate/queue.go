@@ -109,9 +109,9 @@ func queuePeekCommand() *cobra.Command {
 		tasks, err := q.PeekTasks(q.Ctx, q.Args[0], query)
 		return cli.Items(tasks), err
 	}, func(q *cli.Call, tasks wire.Page[wire.QueuedTask]) error {
-		header := "TASK\tSTATE\tPRIORITY\tDUE\tDEADLINE\tATTEMPT\tKEY\tWORKER\tERROR"
+		header := "TASK\tSTATE\tPRIORITY\tDUE\tDEADLINE\tATTEMPT\tKEY\tUNIQUE\tWORKER\tERROR"
 		return cli.Table(q.Out, header, tasks.Items, func(t wire.QueuedTask) cli.Row {
-			return cli.Row{t.ID, t.State, t.Priority, t.Due, t.Deadline, attemptsOf(&t), cli.Dash(t.Key), cli.Dash(t.Worker), cli.Dash(t.Error)}
+			return cli.Row{t.ID, t.State, t.Priority, t.Due, t.Deadline, attemptsOf(&t), cli.Dash(t.Key), cli.Dash(t.Unique), cli.Dash(t.Worker), cli.Dash(t.Error)}
 		})
 	})
 }

@@ -109,6 +109,13 @@ func showRun(q *cli.Call, v checkpoint.RunView) error {
 	if labels := labelsText(v); labels != "" {
 		fmt.Fprintf(q.Out, "labels    %s\n", strings.Trim(labels, "[]"))
 	}
+	if v.Event.Payload != nil {
+		payload, err := model.EncodeData(v.Event.Payload)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(q.Out, "payload   %s\n", payload)
+	}
 	if v.RerunOf != "" {
 		fmt.Fprintf(q.Out, "rerun of  %s%s%s\n", v.RerunOf, fromStage(v.RerunFrom), orderedBy(v.RerunBy, v.RerunReason))
 	}
