@@ -87,7 +87,7 @@ func TestRunPageTellsItsStory(t *testing.T) {
 	page := get(h, "/console/runs/run-1").Body.String()
 	for _, want := range []string{
 		"attempt 1: 500 &lt;b&gt;", "waits between attempts", "At most 1 at the same time", "it ran, and gave up after attempt 2: 503",
-		`&#34;token&#34;: &#34;***&#34;`,
+		`<b>&#34;token&#34;</b>: &#34;***&#34;`,
 		`<span class="del">- null`, `<span class="ins">&#43;   &#34;price&#34;: 7`, "(no longer known: too large)",
 		"which handler set &lt;b&gt;", "why/" + getOrder,
 	} {

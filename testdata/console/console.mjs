@@ -209,6 +209,23 @@ const atShop = {
     await page.getByText("request and response").first().click();
     await has(page, "rebuilt from the definition", `"id": "${name}/${sold}"`);
     await shot(page, "run");
+    // Step by step: first nothing was reached, then charge ran, and at the end the page is as it was and live again.
+    const box = (handler) => page.locator(`.graph .box[data-path="sold/${handler}"]`);
+    const [slider, before] = [page.getByLabel("moment of the run"), await box("pay/charge").innerText()];
+    await slider.press("Home");
+    check(await page.locator(".graph .box.absent").count() === 2, "at the first moment, a handler has run");
+    await page.getByRole("button", {name: "Paused"}).waitFor();
+    await page.getByRole("button", {name: "Next"}).click();
+    check(/running here/.test(await box("pay/charge").getAttribute("class")) && (await page.locator(".player output").innerText()).includes("charge begins"), "the second moment does not show that charge begins");
+    await accessible(page);
+    await slider.press("End");
+    await page.getByRole("button", {name: "Live"}).waitFor();
+    check(await box("pay/charge").innerText() === before && await page.locator(".graph .box.absent").count() === 0, "the last moment is not the run as it is");
+    // What is copied is JSON, whichever parts are folded.
+    await page.evaluate(() => { navigator.clipboard.writeText = async (text) => { window.copied = text; }; });
+    await page.locator(".copy").last().click();
+    await page.getByRole("button", {name: "Copied"}).waitFor();
+    check(await page.evaluate(() => JSON.parse(window.copied).id) === `${name}/${sold}`, "the copy of the event is not the event");
     await look(page, `${shop}/console/runs/${run}/compare?with=${run}`, "Both have the same payload", "charge");
     await look(page, `${shop}/console/runs/${run}/why/sold/tell/notify`, "its first attempt succeeded");
     await look(page, `${shop}/console/keys/sale/${encodeURIComponent(`${name}/${sold}`)}`, "paid", run);
@@ -512,9 +529,9 @@ const after = {
     await page.locator(`[id="run-${later}"]`).waitFor();
     check((await state()).fed > fed, "the page does not continue");
     await page.goto(`${shop}/console/incidents`);
-    await page.locator(".chart canvas").waitFor();
+    await page.locator(".chart canvas").nth(1).waitFor();
     await outlasts(2);
-    check(await page.locator(".chart canvas").count() === 1, "an update has taken the chart");
+    check(await page.locator(".chart canvas").count() === 2, "an update has taken a chart");
     await page.context().close();
   },
 
@@ -596,6 +613,19 @@ const atDemo = {
     })), "a wire leads out of its stage");
     await shot(page, "pipeline");
     await look(page, `${demo}/console/runs?pipeline=new-order-created`, "new-order-created");
+    // The names in the drawing of an automaton do not touch each other. A phone has a list in place of the drawing.
+    await page.locator("tr[id^=run-] a").first().click();
+    await page.locator(".automaton svg").waitFor();
+    await shot(page, "key");
+    const touching = await page.evaluate(() => {
+      const all = [...document.querySelectorAll(".automaton text")].map((t) => [t.textContent, t.getBoundingClientRect()]);
+      return all.flatMap(([a, r], i) => all.slice(i + 1).filter(([, o]) => r.left < o.right && o.left < r.right && r.top < o.bottom && o.top < r.bottom).map(([b]) => `${a} and ${b}`));
+    });
+    check(touching.length === 0, `in the automaton, names touch: ${touching}`);
+    await accessible(page);
+    await page.setViewportSize({width: 390, height: 844});
+    await page.locator(".automaton ol").getByText("order-cancelled → cancelled").first().waitFor();
+    check(await page.locator(".automaton svg").isHidden(), "the phone has the drawing, too");
     await page.context().close();
   },
 };

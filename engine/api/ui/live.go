@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -110,7 +111,8 @@ type overviewData struct {
 	Controls  []guard.ControlView
 	Failed    []checkpoint.RunView
 	Nodes     []records.NodeView
-	Services  []guard.ServiceInfo
+	Services  []guard.ServiceInfo // those that fail first
+	Down      bool                // one of them fails
 	StoreDown bool
 	Canary    *canary.View // that runs
 }
@@ -142,6 +144,8 @@ func (c *Console) overviewData(ctx context.Context) overviewData {
 		Errors:   series(points, func(p point) float64 { return p.Errors }),
 		Services: c.o.Engine.Services(),
 	}
+	slices.SortStableFunc(d.Services, func(a, b guard.ServiceInfo) int { return cmp.Compare(calm(a), calm(b)) })
+	d.Down = len(d.Services) > 0 && calm(d.Services[0]) == 0
 	if t := c.o.Engine.Canary(); t.Runs() {
 		v := t.View()
 		d.Canary = &v
@@ -177,6 +181,14 @@ func (c *Console) overviewData(ctx context.Context) overviewData {
 	d.Trouble, d.MoreTrouble = worst(d.Trouble)
 	c.fromStore(ctx, &d)
 	return d
+}
+
+// calm is 0 for a service that fails, and 1 for one that answers.
+func calm(s guard.ServiceInfo) int {
+	if s.FailingSince != nil || s.ClosedUntil != nil {
+		return 0
+	}
+	return 1
 }
 
 // countedLate is how old a count is that is told of.

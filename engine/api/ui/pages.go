@@ -170,8 +170,16 @@ func funcs() template.FuncMap {
 		"add":  func(a, b int) int { return a + b },
 		"last": lastPart, "compare": compare, "clock": clockTime, "breakable": breakable, "cause": causeOf, "trace": traceText, "told": told,
 		"short":   shortHash,
-		"outcome": outcomeText,
+		"outcome": outcomeText, "tree": jsonTree, "since": since, "named": named, "waitsFor": waitsFor,
 	}
+}
+
+// named is the name of what was changed. Versions are named by their hashes, of which the beginning is enough.
+func named(kind, name string) template.HTML {
+	if kind == "canary" || kind == "definition" {
+		name = shortHash(name)
+	}
+	return breakable(name)
 }
 
 // engineRoot is the address of the pipeline that a path begins with.
@@ -303,6 +311,9 @@ func ago(t any) string {
 	}
 	return span(time.Since(at)) + " ago"
 }
+
+// since returns how long something has lasted.
+func since(t any) string { return strings.TrimSuffix(ago(t), " ago") }
 
 // left returns how long it is until a moment.
 func left(t any) string {

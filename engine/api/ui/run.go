@@ -40,6 +40,8 @@ type runData struct {
 	MayAll   bool   // and run all of it again
 	Trace    string // the address of its trace; empty for none
 	Task     *task  // the event that it waits for; nil for none
+	Why      cause  // why it failed, or what it waits for
+	History  []happening
 }
 
 // A timeRow is a handler on the time line of a run.
@@ -91,6 +93,7 @@ func (c *Console) runData(ctx context.Context, id string) (d runData, err error)
 	}
 	d.Run = d.Story.Run
 	d.Task = c.taskOf(d.Run)
+	d.Why, d.History = causeOf(d.Run), happenings(d.Story)
 	d.Took = took(&d.Run.Accepted, d.Run.Finished)
 	if d.Run.Status.Ended() {
 		if d.Run.RerunAs, err = c.o.Engine.RerunAs(ctx, id); err != nil {

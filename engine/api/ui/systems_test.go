@@ -336,7 +336,7 @@ func TestCanariesAndFrozenFallbacksAreShown(t *testing.T) {
 		return credentials.Grant{Name: "ann", Role: credentials.RoleViewer}
 	}
 	o.Engine = ui.Engine{Definition: held{}, Node: held{}, Runs: held{}, Steering: held{}, Switches: held{}, Changes: held{}, History: tried{trial: s}}
-	page(t, ui.New(o), "/", http.StatusOK, `href="/console/versions">fedcba987654</a> was rolled back by itself since`, "errors of p/s/h: 7 of 10.")
+	page(t, ui.New(o), "/", http.StatusOK, `href="/console/versions">fedcba987654</a> was rolled back by itself at`, "errors of p/s/h: 7 of 10.")
 	page(t, ui.New(o), "/console/versions", http.StatusOK, "The last canary", `<span class="chip fair">rolled back</span>`, "errors of p/s/h: 7 of 10.")
 
 	o.Engine.Node = frozen{}

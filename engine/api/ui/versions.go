@@ -43,7 +43,7 @@ func canaryProblem(t *canary.State, now time.Time) (problem, bool) {
 		return problem{}, false
 	}
 	return problem{
-		Class: "fair", Name: shortHash(t.New), Href: Root + "versions", Is: "was rolled back by itself", Since: &t.Ended, Text: t.Why + ".",
+		Class: "fair", Name: shortHash(t.New), Href: Root + "versions", Is: "was rolled back by itself", Since: &t.Ended, Once: true, Text: t.Why + ".",
 	}, true
 }
 

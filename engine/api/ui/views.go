@@ -12,7 +12,6 @@ import (
 
 	"procaas/dsl/datum"
 	"procaas/dsl/diag"
-	"procaas/dsl/tree"
 	"procaas/engine/checkpoint"
 	"procaas/engine/guard"
 	"procaas/engine/model"
@@ -306,24 +305,8 @@ func (c *Console) runs(w http.ResponseWriter, r *http.Request) error {
 }
 
 type keyData struct {
-	Entity checkpoint.EntityView
-	States []stateNode
-	Links  []stateLink
-	Width  int
-	Height int
-}
-
-type stateNode struct {
-	X, Y    int
-	Name    string
-	Present bool
-	Final   bool
-}
-
-type stateLink struct {
-	Path string
-	On   string
-	X, Y int
+	Entity    checkpoint.EntityView
+	Automaton *automaton // nil for a flow without states
 }
 
 func (c *Console) key(w http.ResponseWriter, r *http.Request) error {
@@ -341,55 +324,12 @@ func (c *Console) key(w http.ResponseWriter, r *http.Request) error {
 	}
 	d := keyData{Entity: entity}
 	if f := c.o.Engine.Bundle().Flow(flow); f != nil && f.States != nil {
-		d.draw(f.States, entity.State)
+		drawn := newAutomaton(f.States, entity.State)
+		d.Automaton = &drawn
 	}
 	c.show(w, r, http.StatusOK, "key", flow+" "+key, d)
 	return nil
 }
-
-// draw lays an automaton out: states in a row in the order in which they are named,
-// moves as bows above it, back below.
-func (d *keyData) draw(a *tree.Automaton, present string) {
-	const step, row = 170, 150
-	at := map[string]int{}
-	add := func(name string) {
-		if _, known := at[name]; !known {
-			at[name] = 90 + len(d.States)*step
-			d.States = append(d.States, stateNode{X: at[name], Y: row, Name: name, Present: name == present, Final: slices.Contains(a.Final, name)})
-		}
-	}
-	add(a.Initial)
-	for _, t := range a.Transitions {
-		for _, from := range t.From {
-			add(from)
-		}
-		add(t.To)
-	}
-	for _, t := range a.Transitions {
-		for _, from := range t.From {
-			d.Links = append(d.Links, newLink(at[from], at[t.To], row, strings.Join(t.On, ", ")))
-		}
-	}
-	d.Width, d.Height = len(d.States)*step+20, 2*row
-}
-
-func newLink(from, to, y int, on string) stateLink {
-	l := stateLink{On: on, X: (from + to) / 2}
-	switch rise := 26 + max(from-to, to-from)/6; {
-	case from == to:
-		l.Y = y - 62
-		l.Path = "M" + point2(from-18, y-18) + " C" + point2(from-34, y-60) + " " + point2(from+34, y-60) + " " + point2(from+18, y-20)
-	case from < to:
-		l.Y = y - 22 - rise*3/4
-		l.Path = "M" + point2(from, y-19) + " C" + point2(from+20, y-19-rise) + " " + point2(to-20, y-19-rise) + " " + point2(to, y-21)
-	default:
-		l.Y = y + 30 + rise*3/4
-		l.Path = "M" + point2(from, y+19) + " C" + point2(from-20, y+19+rise) + " " + point2(to+20, y+19+rise) + " " + point2(to, y+21)
-	}
-	return l
-}
-
-func point2(x, y int) string { return strconv.Itoa(x) + " " + strconv.Itoa(y) }
 
 // Changes tells who changed what, and keeps who has submitted events by hand.
 type Changes interface {

@@ -20,6 +20,7 @@ type problem struct {
 	Href  string
 	Is    string // what it does
 	Since *time.Time
+	Once  bool // it happened then, and does not last
 	Text  string
 	Owner string
 	Runs  int // that stand still for it
@@ -141,6 +142,39 @@ func parkedProblem(p stats.ParkedRuns) (problem, bool) {
 		return one, false
 	}
 	return one, true
+}
+
+// waitsFor says for people what runs stand still for.
+func waitsFor(p stats.ParkedRuns) string {
+	switch p.Reason {
+	case stats.ParkedService:
+		return "the service " + p.For
+	case stats.ParkedHold:
+		return "the end of the hold of " + p.For
+	case stats.ParkedLifted:
+		return "their turn after the hold of " + p.For
+	case stats.ParkedLoop:
+		return "the budget of a pipeline that starts itself"
+	case stats.ParkedLimit:
+		return "the limit of " + p.For
+	case stats.ParkedRetry:
+		return "their next attempt"
+	case stats.ParkedUnserved:
+		return "a definition that serves their events"
+	case stats.ParkedTime:
+		return "a time"
+	case stats.ParkedEvent:
+		return "an event"
+	case stats.ParkedState:
+		return "another state of their key"
+	case stats.ParkedOperator:
+		return "a decision of an operator"
+	case stats.ParkedBlocking:
+		return "a retry or a cancel: they failed, and block their keys"
+	case stats.ParkedFailed:
+		return "a retry or a cancel: they failed, and block nothing"
+	}
+	return p.Reason + " " + p.For
 }
 
 // handlerProblem tells of a handler that fails, or does not take part.

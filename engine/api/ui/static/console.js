@@ -1,6 +1,6 @@
 "use strict";
-// Pages work without this file. It shows times as the reader's clock has them, tells
-// when the connection is lost, and draws the charts.
+// Pages work without this file. It writes times in the reader's time zone, keeps pages live,
+// replays runs and draws charts.
 
 const ago = (ms) => {
   const s = Math.round(Math.abs(ms) / 1000);
@@ -25,7 +25,32 @@ const labels = (root) => {
     for (const row of table.tBodies[0]?.rows ?? []) [...row.cells].forEach((td, i) => { if (names[i] && td.colSpan === 1) td.dataset.label = names[i]; });
   }
 };
-const dress = (root) => { times(root); labels(root); };
+// A tree is JSON whose parts fold; a button copies all of it.
+const copies = (root) => {
+  for (const tree of root.querySelectorAll(".tree")) {
+    if (tree.previousElementSibling?.className === "copy") continue;
+    const button = root.createElement("button");
+    button.type = "button";
+    button.className = "copy";
+    button.textContent = "Copy";
+    tree.before(button);
+  }
+};
+const copy = async (button) => {
+  const text = JSON.stringify(JSON.parse(button.nextElementSibling.textContent), null, 2);
+  try { await navigator.clipboard.writeText(text); } catch {
+    const area = document.createElement("textarea"); // without TLS there is no clipboard
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  button.textContent = "Copied";
+  setTimeout(() => { button.textContent = "Copy"; }, every);
+};
+document.addEventListener("click", (e) => { if (e.target.className === "copy") copy(e.target); });
+const dress = (root) => { times(root); labels(root); copies(root); };
 
 // What scrolls can be reached by the keyboard, and is no stop for it where it does not.
 const reachable = () => {
@@ -78,9 +103,10 @@ const tell = () => {
   pace.classList.toggle("bad", failures > 1);
   pace.setAttribute("aria-pressed", paused);
 };
+const pause = (is) => { paused = is; tell(); };
 if ("live" in document.body.dataset) {
   pace.hidden = false;
-  pace.addEventListener("click", () => { paused = !paused; tell(); });
+  pace.addEventListener("click", () => pause(!paused));
   tell();
   setTimeout(turn, every);
 }
@@ -124,6 +150,42 @@ if (saved) {
   show();
 }
 
+// The drawing of a run is replayed from its history. Meanwhile the page is paused.
+const replay = document.querySelector(".replay");
+if (replay) {
+  const player = replay.querySelector(".player"), slider = player.querySelector("input"), says = player.querySelector("output");
+  const boxes = new Map(), events = () => [...replay.querySelectorAll(".history li")];
+  for (const box of replay.querySelectorAll(".box")) boxes.set(box.dataset.path, box);
+  let kept = null; // the boxes as they were, while others are shown
+  const show = () => {
+    const all = events(), last = all.length, at = Number(slider.value);
+    const was = all[at - 1];
+    kept ??= [...boxes.values()].map((box) => [box, box.className, box.innerHTML]);
+    for (const [box, name, inner] of kept) { box.className = name; box.innerHTML = inner; }
+    if (at === last) kept = null;
+    else {
+      const looks = new Map();
+      for (const e of all.slice(0, at)) looks.set(e.dataset.path, e.dataset.class);
+      for (const [path, box] of boxes) {
+        const look = looks.get(path) ?? "absent";
+        box.className = "box " + look + (was.dataset.path === path ? " here" : "");
+        box.querySelector("span:not(.hide)").textContent = look === "absent" ? "not reached" : look;
+      }
+    }
+    all.forEach((e) => e.toggleAttribute("aria-current", e === was && at < last));
+    says.textContent = `${at} of ${last}: ${was.textContent.trim().replace(/\s+/g, " ")}`;
+    pause(at < last);
+  };
+  const step = (by) => { slider.max = events().length; slider.value = Number(slider.value) + by; show(); };
+  slider.min = 1;
+  slider.max = events().length;
+  slider.value = slider.max;
+  player.addEventListener("click", (e) => { if (e.target.dataset.step) step(Number(e.target.dataset.step)); });
+  slider.addEventListener("input", () => step(0));
+  says.textContent = "Step back to see how it went.";
+  player.hidden = false;
+}
+
 const resolved = (name) => {
   const probe = document.createElement("span");
   probe.style.color = `var(--${name === "muted" ? "quiet" : name})`;
@@ -137,7 +199,8 @@ const kinds = {
   ratio: {title: "calls that succeed", columns: [0, 2], range: [0, 100], unit: " %", series: [{label: "succeed", stroke: "accent"}]},
   latency: {title: "latency", unit: " ms", columns: [0, 3, 4], series: [{label: "p50", stroke: "muted"}, {label: "p99", stroke: "accent"}]},
   gini: {title: "Gini coefficient of the workers' load", columns: [0, 1], range: [0, 1], series: [{label: "Gini", stroke: "accent"}]},
-  node: {title: "calls that fail, handlers out of the flow, runs that fail", unit: " %", columns: [0, 1, 2, 3], gaps: true, series: [{label: "calls", stroke: "bad"}, {label: "handlers out", stroke: "fair", scale: "count"}, {label: "runs", stroke: "muted", scale: "count"}]},
+  errors: {title: "calls that fail", unit: " %", columns: [0, 1], gaps: true, marks: true, series: [{label: "calls", stroke: "bad"}]},
+  counts: {title: "runs that fail, handlers out of the flow", columns: [0, 3, 2], counts: true, gaps: true, marks: true, series: [{label: "runs", stroke: "bad"}, {label: "handlers", stroke: "fair"}]},
 };
 
 // Changes are lines across the chart, in the colour of their kind: the cause beside the
@@ -179,13 +242,12 @@ const draw = async (box) => {
   const clock = (t, seconds) => new Date(t * 1000).toLocaleTimeString(undefined, {hour: "2-digit", minute: "2-digit", second: seconds ? "2-digit" : undefined, hourCycle: "h23"});
   const axis = {stroke: resolved("muted"), grid: {stroke: resolved("line"), width: 1}, ticks: {stroke: resolved("line")}};
   const options = (width) => ({
-    title: kind.title, width, height: 200, cursor: {drag: {x: true, y: false}},
-    scales: {...kind.range && {y: {range: kind.range}}, count: {range: (_, __, most) => [0, Math.max(5, most)]}},
-    axes: [{...axis, values: (_, ticks) => ticks.map((t) => clock(t, ticks.at(-1) - ticks[0] < 300))}, {...axis, size: 64, values: (_, ticks) => ticks.map((t) => t + (kind.unit || ""))},
-      ...kind.series.some((s) => s.scale) ? [{...axis, scale: "count", side: 1, grid: {show: false}, incrs: [1, 2, 5, 10, 50, 100]}] : []],
+    title: kind.title, width, height: 200, padding: [8, 30, 0, 0], cursor: {drag: {x: true, y: false}, sync: {key: kind.marks ? "incidents" : "handler"}},
+    scales: {y: kind.range ? {range: kind.range} : kind.counts ? {range: (_, __, most) => [0, Math.max(5, most)]} : {}},
+    axes: [{...axis, space: 90, values: (_, ticks) => ticks.map((t) => clock(t, ticks.at(-1) - ticks[0] < 300))}, {...axis, size: 64, ...kind.counts && {incrs: [1, 2, 5, 10, 50, 100, 500, 1000]}, values: (_, ticks) => ticks.map((t) => t + (kind.unit || ""))}],
     hooks: {draw: [(chart) => drawMarks(chart, marks)]},
     series: [{value: (_, t) => t === null ? "" : clock(t, true)}, ...kind.series.map((s) => ({...s, stroke: resolved(s.stroke), width: 2, spanGaps: !kind.gaps, points: {show: false},
-      value: (_, v) => v === null ? "–" : Math.round(v * 10) / 10 + (s.scale ? "" : kind.unit || "")}))],
+      value: (_, v) => v === null ? "–" : Math.round(v * 10) / 10 + (kind.unit || "")}))],
   });
   let chart = null;
   const refresh = async () => {
@@ -194,7 +256,7 @@ const draw = async (box) => {
       if (!reply.ok) return;
       const all = await reply.json();
       if (!all[0]) return;
-      if (box.dataset.chart === "node") {
+      if (kind.marks) {
         const changed = await fetch("/console/marks" + query);
         if (changed.ok) marks = await changed.json();
       }

@@ -1,0 +1,131 @@
+package ui
+
+import (
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/engine/explain"
+)
+
+// A happening is one line of the history of a run. The script of the page replays the drawing from these lines.
+type happening struct {
+	At    time.Time
+	After string // time since the run was accepted
+	Path  string // of the handler; empty for the run itself
+	Class string // the look of the handler from then on
+	Text  string
+}
+
+// happenings returns the history of a run, the oldest first.
+func happenings(s explain.Story) (all []happening) {
+	note := func(at *time.Time, path, class, text string) {
+		if at != nil {
+			all = append(all, happening{At: *at, Path: path, Class: class, Text: text})
+		}
+	}
+	note(&s.Run.Accepted, "", "", "The event is accepted.")
+	for _, stage := range s.Stages {
+		for _, step := range stage.Steps {
+			h := step.Handler
+			if h == nil {
+				continue
+			}
+			note(h.Started, step.Path, "running", "begins.")
+			for i, t := range step.Tries {
+				if t.Number > 1 {
+					note(&t.Began, step.Path, "running", fmt.Sprintf("begins attempt %d.", t.Number))
+				}
+				if t.Error != "" && (i < len(step.Tries)-1 || h.Finished == nil) {
+					note(t.Ended, step.Path, "waiting", fmt.Sprintf("attempt %d fails: %s", t.Number, t.Error))
+				}
+			}
+			note(h.Finished, step.Path, h.Outcome, outcomeText(h.Outcome)+strings.TrimRight(": "+h.Error+h.Reason, ": "))
+		}
+	}
+	note(s.Run.Finished, "", "", "The run ends: "+string(s.Run.Status)+".")
+	slices.SortStableFunc(all, func(a, b happening) int { return a.At.Compare(b.At) })
+	for i := range all {
+		all[i].After = "+" + span(all[i].At.Sub(s.Run.Accepted))
+	}
+	return all
+}
+
+// maxTree bounds the nodes of a tree: larger values are plain text.
+const maxTree = 2000
+
+// jsonTree shows a value as JSON whose objects and lists fold. Its text is JSON, which the script of the page copies.
+func jsonTree(v any) template.HTML {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return template.HTML(`<pre tabindex="0">` + template.HTMLEscapeString(err.Error()) + `</pre>`)
+	}
+	d := json.NewDecoder(strings.NewReader(string(data)))
+	d.UseNumber()
+	var plain any
+	if err := d.Decode(&plain); err != nil {
+		panic(err) // it was written above
+	}
+	t := treeWriter{}
+	t.write("", plain, "")
+	if t.nodes > maxTree {
+		return template.HTML(`<pre tabindex="0">` + template.HTMLEscapeString(pretty(v)) + `</pre>`)
+	}
+	return template.HTML(`<div class="tree">` + t.String() + `</div>`) //nolint:gosec // all that is put in is escaped
+}
+
+type treeWriter struct {
+	strings.Builder
+	nodes, depth int
+}
+
+// treeOpen is how deep a tree is open at first.
+const treeOpen = 2
+
+// write adds a value with its name before it and the comma behind it.
+func (t *treeWriter) write(name string, v any, comma string) {
+	if t.nodes++; t.nodes > maxTree {
+		return
+	}
+	open, shut, size := "{", "}", 0
+	switch v := v.(type) {
+	case map[string]any:
+		size = len(v)
+	case []any:
+		open, shut, size = "[", "]", len(v)
+	}
+	if size == 0 {
+		data, _ := json.Marshal(v) // it was decoded
+		fmt.Fprintf(t, `<div>%s%s%s</div>`, name, template.HTMLEscapeString(string(data)), comma)
+		return
+	}
+	state := ""
+	if t.depth < treeOpen {
+		state = " open"
+	}
+	fmt.Fprintf(t, `<details%s><summary>%s%s<i data-rest=" … %d %s%s"></i></summary>`, state, name, open, size, shut, comma)
+	t.depth++
+	next := func() string {
+		if size--; size > 0 {
+			return ","
+		}
+		return ""
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			quoted, _ := json.Marshal(key) // a string
+			t.write(`<b>`+template.HTMLEscapeString(string(quoted))+`</b>: `, v[key], next())
+		}
+	case []any:
+		for _, e := range v {
+			t.write("", e, next())
+		}
+	}
+	t.depth--
+	fmt.Fprintf(t, `<div class="end">%s%s</div></details>`, shut, comma)
+}
