@@ -5,87 +5,80 @@ import (
 	"time"
 )
 
-// A Change is one step forward of a run.
+// A Change is one step of a run.
 type Change struct {
 	Run      string
-	Version  int64  // that the change builds on
-	Status   Status // Running keeps the run with its node; any other takes it out of its hands
-	Bundle   string // empty for a run that has not begun after all
+	Version  int64  // the version that the change is based on
+	Status   Status // Running keeps the run with its node; any other status releases it
+	Bundle   string // empty if the run has not begun after all
 	Pipeline string
 
-	// Alone says that the run has no place in the order of a key, as [store.Claimed].Ordered
-	// has told: no other run waits for its end. A store need not know.
+	// Alone says that the run has no place in the order of a key, see [store.Claimed].Ordered: no
+	// other run waits for its end. A store may ignore it.
 	Alone bool
 
-	// Progress says that the run has got further than where it was: the nodes that died
-	// before are no matter any more, and [store.Claimed].Losses begins at 0 again.
+	// Progress says that the run has advanced. Nodes that died before no longer count against it,
+	// and [store.Claimed].Losses starts at 0 again.
 	Progress bool
 
-	// Trial says that the node is about to try a run that is [Suspected]. Its death
-	// counts against such a run only then. Only of a Running run.
+	// Trial says that the node is about to try a run that is [Suspected]. Only then does the node's
+	// death count against the run. Only for a Running run.
 	Trial bool
 
-	// Checkpoint replaces the one before, in any case. It is kept for people
-	// when the run has ended.
+	// Checkpoint always replaces the one before. When the run has ended, it is kept for people.
 	Checkpoint []byte
 
-	// Due is when a parked run goes on. Zero leaves it parked, and the later
-	// events of its key waiting, until an operator retries or cancels it.
+	// Due is when a parked run continues. With zero it stays parked, and the later events of its
+	// key wait, until an operator retries or cancels it.
 	Due time.Time
 
-	// Cause names what a parked run waits for besides its time, such as a control
-	// that holds it, so that [store.Runs].Release finds it. Empty for nothing.
+	// Cause names what a parked run waits for other than its time, such as a control that holds it.
+	// [store.Runs].Release finds the run by it. Empty means nothing.
 	Cause string
 
-	// Moved says that what an operator wants of the run, in [store.Claimed].Move or
-	// [store.Beat].Moves, has been done or given up. Only of a Waiting run.
+	// Moved says that the operator's order in [store.Claimed].Move or [store.Beat].Moves was
+	// carried out or dropped. Only for a Waiting run.
 	Moved bool
 
-	// Undoing says that the run does what an [UndoOrder] says, or never will.
+	// Undoing says that the run carries out an [UndoOrder], or never will.
 	Undoing bool
 
-	// Awaits lists types of events that a parked run waits for besides its time: it
-	// is ready as soon as one of them is pending in its key behind the position
-	// Heard, however it came there.
+	// Awaits lists types of events that a parked run waits for, other than its time. The run is
+	// ready as soon as such an event is pending in its key after the position Heard.
 	Awaits []string
 	Heard  int64
 
-	// Take names pending runs of the same key whose events the run has taken. They
-	// end, as Succeeded with a reason. When one of them is not pending any more, the
-	// change is [store.ErrStale].
+	// Take lists pending runs of the same key whose events the run has taken. They end as
+	// Succeeded, with a reason. If one of them is no longer pending, the error is [store.ErrStale].
 	Take []Taken
 
-	// Calls names runs that a parked run waits for: it is ready at once when one of
-	// them is over, failed ones included. Later, the end of such a run names this one
-	// as Wakes, which makes it ready when it is parked. That is a hint, which may be
-	// lost: a run that waits for others has a due time, too.
+	// Calls lists runs that a parked run waits for. It is ready at once if one of them has ended or
+	// failed. Otherwise their end names this run in Wakes, which makes it ready if it is parked.
+	// That is a hint and may be lost, so a run that waits for others also has a due time.
 	Calls []string
 	Wakes string
 
-	// Defer sets a Waiting run aside until the state of its entity changes, so
-	// that the later events of the key may go first. Then it is again the
-	// first in the queue of its key, by acceptance.
+	// Defer sets a Waiting run aside until the state of its entity changes, so that the later
+	// events of the key may run first. Then it returns to its place in the queue of its key.
 	Defer bool
 
-	// FailedPath, Error and ErrorClass say why a run failed; Reason why it was
-	// ignored. A run that an operator cancelled keeps the operator's reason.
-	// The class is one of [ClassOf].
+	// FailedPath, Error and ErrorClass say why a run failed. Reason says why it was ignored. A run
+	// that an operator cancelled keeps the operator's reason. The class is one of [ClassOf].
 	FailedPath string
 	Error      string
 	ErrorClass string
 	Reason     string
 
-	// Emit lists events to accept in the same transaction, after the change
-	// itself. One whose id was accepted before is left out. Own and From are
-	// not heeded.
+	// Emit lists events to accept in the same transaction, after the change itself. Events whose
+	// ids were accepted before are left out. Own and From are ignored.
 	Emit []Intake
 
-	// LeftOut are the handlers that a run which has succeeded went on without.
+	// LeftOut are the handlers that a succeeded run left out.
 	LeftOut []LeftOut
 
-	// State and Shared are written to the entity when Status is Succeeded:
-	// the automaton's new state (unchanged when empty) and the names of the
-	// flow's shared state that the run wrote, as a JSON object to merge.
+	// State and Shared are written to the entity when Status is Succeeded. State is the new state
+	// of the automaton, or empty to keep it. Shared is a JSON object to merge: the names of the
+	// flow's shared state that the run wrote.
 	State  string
 	Shared []byte
 }
@@ -96,19 +89,18 @@ type Taken struct {
 	Reason string
 }
 
-// undoOrder stands before the reason in the [store.Move] that asks for a run to be undone.
+// undoOrder is the prefix of a [store.Move] that asks to undo a run. The reason follows.
 const undoOrder = "undo "
 
-// UndoOrder is what a store keeps in the place of a definition when an operator wants
-// that a run undoes what it has done, and ends.
+// UndoOrder returns the order to undo and end a run. A store keeps it in place of a definition.
 func UndoOrder(reason string) string { return undoOrder + reason }
 
-// UndoReason reads an [UndoOrder]; false for the hash of a definition.
+// UndoReason returns the reason of an [UndoOrder]. ok is false for the hash of a definition.
 func UndoReason(order string) (reason string, ok bool) { return strings.CutPrefix(order, undoOrder) }
 
-// Next returns what is kept of an order of an operator after a change that takes the run
-// from its node, and whether the run must be ready then because the order is an
-// [UndoOrder] that the node has not seen.
+// Next returns what remains of an operator's order after a change that releases the run. ready
+// reports whether the run must be ready then, because the order is an [UndoOrder] that the node has
+// not seen.
 func (c *Change) Next(order string) (kept string, ready bool) {
 	_, undo := UndoReason(order)
 	switch {
@@ -121,52 +113,51 @@ func (c *Change) Next(order string) (kept string, ready bool) {
 // A Status says where a run is.
 type Status string
 
-// The statuses. The last four are ends, though a failed run may be retried.
+// These are the statuses. The last four are final, but a failed run may be retried.
 const (
 	Waiting   Status = "waiting" // for its turn, its time or a node
 	Running   Status = "running" // a node owns it
-	Parked    Status = "parked"  // in a handler, for a time or until an operator decides
+	Parked    Status = "parked"  // inside a handler, for a time or until an operator decides
 	Succeeded Status = "succeeded"
 	Failed    Status = "failed"
 	Cancelled Status = "cancelled"
 	Ignored   Status = "ignored" // no pipeline or transition for it
 )
 
-// Ended reports whether the run will not go on by itself.
+// Ended reports whether the run continues only if an operator retries it.
 func (s Status) Ended() bool {
 	return s == Succeeded || s == Failed || s == Cancelled || s == Ignored
 }
 
-// A Pending is an event that waits for its turn in its key, and might be taken by the
-// run that is under way.
+// A Pending is an event that waits for its turn in its key. The run in flight may take it.
 type Pending struct {
-	Run      string // that the event would begin; it ends without a handler when the event is taken
+	Run      string // the run that the event would begin; it ends without a handler if the event is taken
 	Position int64  // in the order of acceptance
 	Event    Event
 }
 
-// An Intake is an event on its way in, with what routing found out.
+// An Intake is an event to accept, with its route.
 type Intake struct {
-	ID       string // of the run, unique
+	ID       string // of the new run, unique
 	Event    Event  // complete: id and time are set
-	Hash     string // of what the sender sent; tells a repetition from a reuse of the id
+	Hash     string // of what the sender sent; distinguishes a repeated event from a reused id
 	Flow     string // the flow's id, or the pipeline's when it has no flow
 	Key      string // the entity
-	Ordered  bool   // false: the event stands for itself, no order, no entity row
+	Ordered  bool   // false: the event has no order and no entity row
 	Block    bool   // a failed run blocks the later events of the key
-	Pipeline string // the pipeline expected to serve it; may change before it starts
-	Dedup    bool   // the sender chose the event's id, so that it may come again
-	Own      bool   // the node that accepts it has room: give the run to it at once if it is ready
-	Bundle   string // that a run given to a node at once begins with, as in Claim
+	Pipeline string // expected to serve it; may change before the run begins
+	Dedup    bool   // the sender chose the event's id, so it may come again
+	Own      bool   // the accepting node has room: it gets the run at once if the run is ready
+	Bundle   string // the definition of a run that a node gets at once, as in Claim
 
-	// Turn is how much later than it is due the run stands in the queue, so that others have their share. It may be
-	// negative.
+	// Turn is how much later than its due time the run stands in the queue, so that other runs get
+	// their share. It may be negative.
 	Turn time.Duration
 
-	// From lists the states in which the automaton accepts the event, the empty
-	// one for an entity that no event has reached; nil accepts it in any.
+	// From lists the states in which the automaton accepts the event. The empty state is that of an
+	// entity that no event has reached. Nil accepts the event in any state.
 	From []string
 }
 
-// Patience is how long after its due time the run stands in the queue.
+// Patience is how long after its due time the run's place in the queue is.
 func (in *Intake) Patience() time.Duration { return in.Event.DelayTolerance + in.Turn }

@@ -15,12 +15,12 @@ import (
 	"procaas/dsl/datum"
 )
 
-// maxDepth bounds the levels of a value that a checkpoint keeps, so that the
-// checkpoint can be read again: JSON of more than 64 levels is refused.
+// maxDepth bounds the levels of a value in a checkpoint. JSON with more than 64 levels could not be
+// read again.
 const maxDepth = 60
 
-// EncodeData makes JSON of a value that a run keeps, and refuses what could not
-// be read back as it was.
+// EncodeData encodes a value that a run keeps. It refuses values that cannot be read back
+// unchanged.
 func EncodeData(v any) (json.RawMessage, error) {
 	if err := CheckData(v); err != nil {
 		return nil, err
@@ -28,7 +28,8 @@ func EncodeData(v any) (json.RawMessage, error) {
 	return datum.FormatJSON(v)
 }
 
-// CheckData returns what is wrong with a value, always the same of several faults.
+// CheckData returns what is wrong with a value, or nil. Of several faults it always returns the
+// same one.
 func CheckData(v any) error {
 	if isData(v, 0) {
 		return nil
@@ -36,7 +37,7 @@ func CheckData(v any) error {
 	return faultOf(v, 0)
 }
 
-// isData tells quickly whether a value can be kept.
+// isData reports quickly whether a value can be kept.
 func isData(v any, depth int) bool {
 	if depth > maxDepth {
 		return false
@@ -91,7 +92,7 @@ func faultOf(v any, depth int) error {
 	return fmt.Errorf("want null, a boolean, a number, a string, a list or a mapping, have %s", KindOf(v))
 }
 
-// CheckState bounds the shared state as JSON; the error names what takes most.
+// CheckState bounds the size of the shared state as JSON. The error names the largest value.
 func CheckState(state map[string]json.RawMessage, limit int) error {
 	size := len("{}")
 	for name, raw := range state {
@@ -121,7 +122,7 @@ func checkText(s string) error {
 	return nil
 }
 
-// KindOf names the kind of a value to people.
+// KindOf names the kind of a value for people.
 func KindOf(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -144,7 +145,7 @@ func KindOf(v any) string {
 	return fmt.Sprintf("a value of the Go type %T", v)
 }
 
-// CopyData copies a value, so that its receiver may change it.
+// CopyData copies a value, so that the caller may change the copy.
 func CopyData(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -163,8 +164,8 @@ func CopyData(v any) any {
 	return v
 }
 
-// EncodeJSON encodes what cannot fail to encode: times were bounded and raw
-// values made by FormatJSON.
+// EncodeJSON encodes values that cannot fail to encode, because times were bounded and raw values
+// come from FormatJSON.
 func EncodeJSON(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

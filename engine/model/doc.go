@@ -1,4 +1,4 @@
-// Package model holds the values that handlers, stores and the core of a run speak of: events,
-// results and the classes of errors, statuses and changes of runs, notices, and the data in them.
-// It does no I/O and knows nothing of plans.
+// Package model has the values that handlers, stores and the core of a run share: events, results,
+// classes of errors, statuses and changes of runs, notices, and their data. It does no I/O and does
+// not know plans.
 package model

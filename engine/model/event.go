@@ -9,69 +9,70 @@ import (
 	"unicode"
 )
 
-// An Event is what a service submits: it activates a pipeline for one key.
+// An Event is what a service submits. It starts a run of a pipeline for one key.
 type Event struct {
-	ID     string    // unique within Source; the engine makes one when it is empty
-	Source string    // who sent it; empty is a source like any other
-	Type   string    // which pipelines it may activate
-	Time   time.Time // when it happened, by its sender; acceptance time when zero
-	Key    string    // the entity, for flows whose key expression is left out
+	ID     string    // unique within Source; if empty, the engine makes one
+	Source string    // the sender; may be empty
+	Type   string    // chooses the pipelines
+	Time   time.Time // when it happened, by the sender's clock; the time of acceptance if zero
+	Key    string    // the entity, for flows without a key expression
 
-	// Labels are what its run may be found by, as [FormatLabels] writes them; may be empty.
+	// Labels are what people can find its run by, in the form of [FormatLabels]. May be empty.
 	Labels string
 
 	Payload any // nil, bool, int, float64, string, []any or map[string]any
 
-	// At is when the event is due; at once when zero.
+	// At is when the event is due. Zero means at once.
 	At time.Time
 
 	// DelayTolerance is how long the event may wait beyond At without harm.
 	DelayTolerance time.Duration
 
-	// Priority orders events that are due; higher first, 0 by default.
+	// Priority orders events that are due, highest first. The default is 0.
 	Priority int
 
-	// Identity is what the keys of the calls of its run follow from, so that they are the same
-	// when the event is submitted again after a restore. The engine sets it; empty for an
-	// event without an id of its own, and for one that an older version accepted.
+	// Identity is what the keys of the run's calls are derived from. So they stay the same when the
+	// event is submitted again after a restore. The engine sets it. It is empty for an event
+	// without an id of its own, and for one that an older version accepted.
 	Identity string
 
-	// Hops is how many events led to this one, each emitted by the run of the one before, and
-	// ChainSince is when the first of those runs began. The engine sets them; zero for an event that no run emitted.
+	// Hops is how many events led to this one, each emitted by the run of the one before.
+	// ChainSince is when the first of those runs began. The engine sets them. They are zero for an
+	// event that no run emitted.
 	Hops       int
 	ChainSince time.Time
 
-	// TraceParent and TraceState are the W3C trace context of the sender, as
-	// [tracing.Context] gives it; may be empty.
+	// TraceParent and TraceState are the W3C trace context of the sender, as in [tracing.Context].
+	// May be empty.
 	TraceParent, TraceState string
 
-	// Rerun says of which run this event begins another one, and Start is the checkpoint that it begins from: empty for the
-	// first stage. The engine sets them; nil for an event that stands for itself.
+	// Rerun names the run that this event repeats. Start is the checkpoint from which it begins,
+	// empty for the first stage. The engine sets them. Rerun is nil for other events.
 	Rerun *Rerun
 	Start json.RawMessage
 
-	// Inner is true for the engine's own events: a run emitted it, a trigger fired it,
-	// or a task became it. Submitters cannot set it.
+	// Inner is true for the engine's own events: a run emitted it, a trigger fired it, or it was a
+	// task. Submitters cannot set it.
 	Inner bool
 }
 
-// A Rerun says what an operator wants to run again.
+// A Rerun is an operator's order to repeat a run.
 type Rerun struct {
 	Of     string `json:"of"`              // the id of the run
-	Stage  string `json:"stage,omitempty"` // from which on; empty for all of it
+	Stage  string `json:"stage,omitempty"` // where to start; empty for the first stage
 	By     string `json:"by"`              // the operator
 	Reason string `json:"reason,omitempty"`
 }
 
-// RerunSource is the source under which the events are known that run a run again. Their ids are those of their runs.
+// RerunSource is the source of events that repeat a run. Their ids are those of the new runs.
 func RerunSource(run string) string { return ReservedSource + "rerun/" + run }
 
-// emittedSpace is put before the source that an author has given to an emitted event.
+// emittedSpace is the prefix of the source that an author has given to an emitted event.
 const emittedSpace = ReservedSource + "emitted/"
 
-// Namespace returns the source under which the id of the event is known. Ids of the
-// engine's own events are known apart from those of submitters: otherwise whoever
-// submits an event with an id to come would keep that event from ever happening.
+// Namespace returns the source that makes the event's id unique. The engine's own events have
+// separate namespaces. Otherwise a submitter could take a future id and so prevent the engine's
+// event.
 func (e Event) Namespace() string {
 	if e.Rerun != nil {
 		return RerunSource(e.Rerun.Of)
@@ -82,17 +83,17 @@ func (e Event) Namespace() string {
 	return emittedSpace + e.Source
 }
 
-// ReservedSource begins the sources that only the engine may use.
+// ReservedSource is the prefix of sources that only the engine may use.
 const ReservedSource = "procaas/"
 
-// TaskSource is the source of the events that tasks of a pipeline become.
+// TaskSource is the source of the events that a pipeline's tasks become.
 func TaskSource(pipeline string) string { return ReservedSource + "queue/" + pipeline }
 
 var percentEncoded = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
 
-// IsReservedSource reports whether a source begins with procaas/, also when it only
-// looks so to people or to a reader that undoes an encoding: in other case, behind
-// slashes, dots or spaces, with backslashes, or encoded as in URLs.
+// IsReservedSource reports whether a source begins with procaas/. It also catches sources that only
+// look like it to people or after decoding: other case, leading slashes, dots or spaces,
+// backslashes, and URL encoding.
 func IsReservedSource(source string) bool {
 	for {
 		decoded := percentEncoded.ReplaceAllStringFunc(source, func(digits string) string {
@@ -110,18 +111,17 @@ func IsReservedSource(source string) bool {
 	return below && strings.TrimSpace(name)+"/" == ReservedSource
 }
 
-// A Receipt says what became of a submitted event.
+// A Receipt is the result of a submitted event.
 type Receipt struct {
 	Event     string // the event's id
 	Run       string // the id of its run
-	Duplicate bool   // the event had been accepted before; Run is that run
+	Duplicate bool   // the event was accepted before; Run is that run
 
-	// Undecided says that nobody knows yet whether the state of the key will allow the event:
-	// earlier events may change it, or the time until the event is due. If it does not, the
-	// run ends ignored.
+	// Undecided says that the automaton may still refuse the event, because the state of the key
+	// may change before the event's turn. Then the run ends ignored.
 	Undecided bool
 
-	// Key is the entity that the event belongs to: its own key, or what the flow makes
-	// of the event; then the event's own orders nothing, which senders should know.
+	// Key is the entity that the event belongs to: its own key, or the result of the flow's key
+	// expression. With such an expression, the event's own key orders nothing.
 	Key string
 }

@@ -10,10 +10,10 @@ import (
 	"unicode"
 )
 
-// Labels say of an event what its sender wants to find its run by: pairs such as city=berlin, by name, with commas between
-// them. They are kept as text, since nobody but those who search looks into them.
+// Labels are pairs such as city=berlin by which people find the run of an event. They are sorted by
+// name and separated by commas. They are stored as text, because only searches read them.
 
-// The bounds of labels.
+// These are the bounds of labels.
 const (
 	maxLabels     = 8
 	maxLabelName  = 40 // bytes
@@ -22,7 +22,7 @@ const (
 
 var labelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]*$`)
 
-// FormatLabels writes labels, which may be none.
+// FormatLabels formats labels. The map may be empty.
 func FormatLabels(labels map[string]string) (string, error) {
 	if len(labels) > maxLabels {
 		return "", fmt.Errorf("want at most %d labels, have %d", maxLabels, len(labels))
@@ -37,7 +37,7 @@ func FormatLabels(labels map[string]string) (string, error) {
 	return strings.Join(pairs, ","), nil
 }
 
-// ParseLabels reads labels as people write them: name=value pairs with commas between them.
+// ParseLabels parses labels as people write them: name=value pairs separated by commas.
 func ParseLabels(text string) (map[string]string, error) {
 	labels := map[string]string{}
 	if text == "" {
@@ -56,7 +56,8 @@ func ParseLabels(text string) (map[string]string, error) {
 	return labels, err
 }
 
-// CheckLabelFilter refuses what is no filter for labels: pairs or names, with commas between them.
+// CheckLabelFilter returns an error if a text is not a filter for labels: pairs or names, separated
+// by commas.
 func CheckLabelFilter(filter string) error {
 	if filter == "" {
 		return nil
@@ -90,7 +91,7 @@ func checkLabelValue(name, value string) error {
 	return nil
 }
 
-// StoredLabels is how stores keep labels beside a run, so that each of [LabelParts] is a part of it.
+// StoredLabels returns labels in the form that stores keep. It contains each of [LabelParts].
 func StoredLabels(labels string) string {
 	if labels == "" {
 		return ""
@@ -98,7 +99,7 @@ func StoredLabels(labels string) string {
 	return "," + labels + ","
 }
 
-// LabelParts lists what [StoredLabels] must contain to fit a filter.
+// LabelParts lists the texts that [StoredLabels] must contain to match a filter.
 func LabelParts(filter string) (parts []string) {
 	if filter == "" {
 		return nil

@@ -4,23 +4,23 @@ import (
 	"strings"
 )
 
-// A LeftOut is a handler that a run has gone on without, though its conditions did not say so.
+// A LeftOut is a handler that a run left out although its conditions did not exclude it.
 type LeftOut struct {
 	Path   string `json:"path"`
 	Reason string `json:"reason"` // one of the following
 }
 
-// Why handlers are left out.
+// These are the reasons why handlers are left out.
 const (
 	LeftBySwitch   = "switch"   // an operator had switched it off
-	LeftByFallback = "fallback" // it was out of the flow by itself
+	LeftByFallback = "fallback" // fallback had turned it off
 	LeftByLimit    = "limit"    // it was over its rate limit
-	LeftByWait     = "wait"     // it had waited for its service for too long
+	LeftByWait     = "wait"     // it had waited too long for its service
 	LeftByFailure  = "failed"   // all its attempts had failed
 )
 
-// LeftBy tells by what a handler was left out; empty for one that was not. What an author has
-// said, by a condition or a rollout, leaves nothing out.
+// LeftBy returns why a handler was left out, or empty if it was not. A handler that the author's
+// condition or rollout excludes is not left out.
 func LeftBy(outcome, reason string) string {
 	if outcome == OutcomeFailed {
 		return LeftByFailure
@@ -42,8 +42,9 @@ func LeftBy(outcome, reason string) string {
 	return ""
 }
 
-// FormatLeftOut writes the list as stores keep it, so that a path can be found by its text:
-// each line is a path and a reason, with a line break before the first, too. It is empty for none.
+// FormatLeftOut formats the list for stores, so that a path can be found by text search. Each line
+// has a path and a reason, with a line break before the first line, too. It is empty for an empty
+// list.
 func FormatLeftOut(list []LeftOut) string {
 	var b strings.Builder
 	for _, l := range list {
@@ -52,13 +53,13 @@ func FormatLeftOut(list []LeftOut) string {
 	return b.String()
 }
 
-// HasLeftOut reports whether a list that is kept has a path, or one below it.
+// HasLeftOut reports whether a stored list has a path, or one below it.
 func HasLeftOut(kept, path string) bool {
 	return strings.Contains(kept, "\n"+path+" ") || strings.Contains(kept, "\n"+path+"/")
 }
 
-// LeftByAuthor tells by its reason whether a handler is left out by a condition of
-// the pipeline, and not by an operator or by itself.
+// LeftByAuthor reports whether the reason is a condition of the pipeline, and not an operator or
+// fallback.
 func LeftByAuthor(reason string) bool {
 	for _, begin := range []string{"enabled is false", "the stage is left out: ", "branch "} {
 		if strings.HasPrefix(reason, begin) {

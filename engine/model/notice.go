@@ -2,53 +2,52 @@ package model
 
 import "time"
 
-// A Notice tells that something has become of a path that its owner may have to
-// know of. Each is told once, by the node on which it happened; but for
-// fallbacks it says nothing about how often such things happen, nor when they are
-// over: who alerts people has to make that out.
+// A Notice reports something about a path that its owner may need to know. The node where it
+// happens sends it once. Except for fallbacks, a notice does not say how often this happens or when
+// it is over. A program that alerts people must find that out.
 type Notice struct {
 	Kind     NoticeKind
-	Path     string    // of the handler; of the pipeline when no handler is to blame
-	Owner    string    // of the path; empty when nobody is named
-	Critical bool      // its runs cannot succeed without the handler
+	Path     string    // of the handler; of the pipeline if no handler caused it
+	Owner    string    // of the path; empty if it has none
+	Critical bool      // runs cannot succeed without the handler
 	Time     time.Time // by the store's clock
 
-	Run, Flow, Key string // of the run that it happened to; empty when it is about none
-	Error          string // or why a fallback is on
+	Run, Flow, Key string // of the run that it is about; empty for none
+	Error          string // or the reason of a fallback
 
-	// The following is of fallbacks.
-	Service  string    // that is out as a whole; then Path is empty
-	Handlers []string  // that are out with it
-	Ratio    float64   // of the calls that sent the handler out, how many succeeded
-	Until    time.Time // as of a change of the fallback
+	// The following fields are for fallbacks.
+	Service  string    // the service that is off as a whole; Path is empty then
+	Handlers []string  // that are off with the service
+	Ratio    float64   // share of successful calls that turned the handler off
+	Until    time.Time // until when the fallback is planned
 }
 
-// A NoticeKind says what has happened.
+// A NoticeKind says what happened.
 type NoticeKind string
 
-// The kinds of notices.
+// These are the kinds of notices.
 const (
-	// NoticeGivenUp: a handler that is not critical has failed for good, and its
-	// run went on without it. One that is critical fails its run.
+	// NoticeGivenUp: a non-critical handler has failed for good, and its run continued without it.
+	// A critical one fails its run.
 	NoticeGivenUp NoticeKind = "handler-given-up"
 
 	// NoticeRunFailed: a run has failed.
 	NoticeRunFailed NoticeKind = "run-failed"
 
-	// NoticeRunParked: a run stands still until an operator decides about it.
+	// NoticeRunParked: a run waits until an operator decides.
 	NoticeRunParked NoticeKind = "run-parked"
 
-	// NoticeKeyBlocked: the later events of a key wait for a run that has failed
-	// or stands still. It follows the notice of the run.
+	// NoticeKeyBlocked: the later events of a key wait for a run that has failed or waits for an
+	// operator. It follows the notice of the run.
 	NoticeKeyBlocked NoticeKind = "key-blocked"
 
-	// NoticeFallbackOn and NoticeFallbackOff: a handler, or all handlers of a
-	// service, went out of the flow by themselves, and are back.
+	// NoticeFallbackOn and NoticeFallbackOff: fallback turned a handler, or all handlers of a
+	// service, off or on again.
 	NoticeFallbackOn  NoticeKind = "fallback-on"
 	NoticeFallbackOff NoticeKind = "fallback-off"
 
-	// NoticeFrozen and NoticeThawed: half of all services fail at once, so that
-	// nothing goes out of the flow; and that is over.
+	// NoticeFrozen and NoticeThawed: half of all services fail at once, so fallback turns nothing
+	// off, and the end of this.
 	NoticeFrozen NoticeKind = "fallbacks-frozen"
 	NoticeThawed NoticeKind = "fallbacks-thawed"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// RefOf names a handler, or the item of its for-each with this number from 1, among those of a run.
+// RefOf returns the name of a handler in a run, or of an item of its for-each, numbered from 1.
 func RefOf(path string, item int) string {
 	if item == 0 {
 		return path
@@ -13,12 +13,12 @@ func RefOf(path string, item int) string {
 	return path + "[" + strconv.Itoa(item-1) + "]"
 }
 
-// IsRefOf reports whether a ref is of a handler, or of an item of its for-each.
+// IsRefOf reports whether a ref names a handler or an item of its for-each.
 func IsRefOf(ref, path string) bool {
 	return strings.HasPrefix(ref, path) && (len(ref) == len(path) || ref[len(path)] == '[')
 }
 
-// IntoCall stands in a [core.Attempt.Ref] behind each call that the task is inside of.
+// IntoCall follows each call in a [core.Attempt.Ref] that the task is inside of.
 const IntoCall = ">"
 
 // PathOf returns the path of the handler that a ref names.
@@ -27,10 +27,10 @@ func PathOf(ref string) string {
 	return path
 }
 
-// UndoPath stands behind the path of a handler in that of its compensation.
+// UndoPath is appended to the path of a handler to form that of its compensation.
 const UndoPath = "/compensate"
 
-// CancelReason is for runs whose operator's reason the store does not keep.
+// CancelReason is the reason of runs for which the store does not keep the operator's reason.
 const CancelReason = "cancelled by an operator"
 
 // PipelineOf is the first part of a path.
@@ -39,8 +39,7 @@ func PipelineOf(path string) string {
 	return pipeline
 }
 
-// SplitPath returns the pipeline, the stage and the handler of a path; empty for
-// what it does not have.
+// SplitPath returns the pipeline, the stage and the handler of a path. Missing parts are empty.
 func SplitPath(path string) (parts [3]string) {
 	copy(parts[:], strings.SplitN(path, "/", 3))
 	return parts

@@ -10,25 +10,25 @@ import (
 	"procaas/dsl/contracts"
 )
 
-// A Result is what a successful call gave.
+// A Result is the result of a successful call.
 type Result struct {
-	// Response is what expressions read as sources.HANDLER.response: data as
-	// in [Event.Payload].
+	// Response is what expressions read as sources.HANDLER.response. It is data as in
+	// [Event.Payload].
 	Response any
 
-	// Status is what expressions read as sources.HANDLER.status; 0 for none,
-	// which they read as null.
+	// Status is what expressions read as sources.HANDLER.status. 0 means none, which they read as
+	// null.
 	Status int
 
 	// Emit lists events to accept in the same transaction as this outcome.
 	Emit []Event
 
-	// Until parks the run: the handler counts as done at this time, and the
-	// call is not repeated. At once when zero.
+	// Until parks the run. The handler is done at this time, and the call is not repeated. Zero
+	// means at once.
 	Until time.Time
 }
 
-// Permanent wraps an error that repeating cannot mend.
+// Permanent wraps an error that a retry cannot mend.
 func Permanent(err error) error { return &permanentError{err} }
 
 type permanentError struct{ error }
@@ -37,15 +37,15 @@ func (e *permanentError) Unwrap() error { return e.error }
 
 func (e *permanentError) Permanent() bool { return true }
 
-// IsPermanent reports whether err, or an error that it wraps, is [Permanent] or says so by a
-// method of that name.
+// IsPermanent reports whether err, or an error that it wraps, is [Permanent] or has a method
+// Permanent that says so.
 func IsPermanent(err error) bool {
 	var p interface{ Permanent() bool }
 	return errors.As(err, &p) && p.Permanent()
 }
 
-// After wraps an error with the time to wait before the next attempt, as a
-// Retry-After header tells it. It counts as an attempt.
+// After wraps an error with the time to wait before the next attempt, like a Retry-After header.
+// The failed attempt counts.
 func After(d time.Duration, err error) error { return &afterError{err, d} }
 
 type afterError struct {
@@ -53,7 +53,7 @@ type afterError struct {
 	delay time.Duration
 }
 
-// RetryDelay returns the delay of an [After] error; ok is false for others.
+// RetryDelay returns the delay of an [After] error. ok is false for other errors.
 func RetryDelay(err error) (d time.Duration, ok bool) {
 	if a, ok := errors.AsType[*afterError](err); ok {
 		return a.delay, true
@@ -61,17 +61,17 @@ func RetryDelay(err error) (d time.Duration, ok bool) {
 	return 0, false
 }
 
-// A StatusError is an HTTP reply that was not expected. Its class for retry is
-// the status itself and 4xx or 5xx.
+// A StatusError is an unexpected HTTP reply. Its class for retries is the status itself and 4xx or
+// 5xx.
 type StatusError struct {
 	Status  int    // of HTTP
 	Method  string // of the request
 	URL     string // of the request
-	Excerpt string // the beginning of the body, for people; secrets removed
-	Body    any    // data as in [Event.Payload] of a body in JSON that is not too long; null otherwise
+	Excerpt string // beginning of the body, for people; secrets removed
+	Body    any    // JSON body, as data as in [Event.Payload]; nil if it is not JSON or too long
 }
 
-// Error implements error: 503 from POST http://host/path: excerpt.
+// Error returns a text such as: 503 from POST http://host/path: excerpt.
 func (e *StatusError) Error() string {
 	text := fmt.Sprintf("%d from %s %s", e.Status, e.Method, e.URL)
 	if e.Excerpt != "" {
@@ -80,8 +80,8 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// WithClass gives an error a class that only the caller of the handler can tell, such as
-// connection: the text and what err wraps stay. [ClassOf] finds it.
+// WithClass gives an error a class that only the caller of the handler knows, such as connection.
+// It keeps the text and wraps err. [ClassOf] finds the class.
 func WithClass(class string, err error) error { return &classError{err, class} }
 
 type classError struct {
@@ -91,12 +91,12 @@ type classError struct {
 
 func (e *classError) Unwrap() error { return e.error }
 
-// ClassDeadline is the class of the error of a handler for which no time was left.
+// ClassDeadline is the class of the error of a handler that had no time left.
 const ClassDeadline = "deadline"
 
 // ClassOf returns the class of an error for retry and fallback: timeout, the status of a
-// [StatusError] such as 503, schema for data that does not fit its schema, what
-// [WithClass] has said, deadline when no time was left for the handler, or other.
+// [StatusError] such as 503, schema for data that does not match its schema, the class of
+// [WithClass], deadline, or other.
 func ClassOf(err error) string {
 	var status *StatusError
 	var timeout interface{ Timeout() bool }
@@ -118,21 +118,21 @@ func ClassOf(err error) string {
 	return "other"
 }
 
-// InClass reports whether an error belongs to one of the classes, which may be
-// groups of statuses, such as 5xx, and any.
+// InClass reports whether an error belongs to one of the classes. They may be groups such as 5xx
+// and any.
 func InClass(err error, classes []string) bool {
 	class := ClassOf(err)
 	return slices.ContainsFunc(classes, func(c string) bool { return c == "any" || IsOfClass(class, c) })
 }
 
-// IsOfClass reports whether a class of [ClassOf] is wanted, or belongs to a group
-// that is: 4xx, 5xx, or status for all statuses.
+// IsOfClass reports whether a class of [ClassOf] equals wanted or belongs to its group: 4xx, 5xx,
+// or status for all statuses.
 func IsOfClass(class, wanted string) bool {
 	isStatus := class != "" && '0' <= class[0] && class[0] <= '9'
 	return class == wanted || isStatus && (wanted == "status" || wanted == class[:1]+"xx")
 }
 
-// A KeptError is the error of an item as its checkpoint kept it.
+// A KeptError is the error of an item from its checkpoint.
 type KeptError struct {
 	Text     string
 	Class    string
@@ -145,12 +145,12 @@ func (e *KeptError) Error() string { return e.Text }
 
 func (e *afterError) Unwrap() error { return e.error }
 
-// What becomes of a handler.
+// These are the outcomes of a handler.
 const (
 	OutcomeSucceeded = "succeeded"
 	OutcomeFailed    = "failed"
 	OutcomeSkipped   = "skipped"
-	OutcomeRunning   = "running" // an attempt is under way
-	OutcomeWaiting   = "waiting" // for a time: its own, or that of the next attempt
-	OutcomeUnknown   = "unknown" // an attempt was under way at the end of the run, or of its node
+	OutcomeRunning   = "running" // an attempt is in flight
+	OutcomeWaiting   = "waiting" // for a time: its own, or that of the retry
+	OutcomeUnknown   = "unknown" // an attempt was in flight when the run or its node ended
 )

@@ -1,14 +1,15 @@
 package model
 
-// SuspectedFrom is how many nodes in a row must have died while they had a run, before it got any further, for the
-// run to be suspected. The first death is mostly an honest crash or a deploy, and the second one may follow from it.
+// SuspectedFrom is how many nodes in a row must die while they own a run that makes no progress,
+// before the run is suspected. The first death is usually an ordinary crash or a deployment, and
+// may cause the second.
 const SuspectedFrom = 2
 
-// Suspected reports whether a run with this many losses may be what brings its nodes down.
+// Suspected reports whether a run with this many losses may be what kills its nodes.
 func Suspected(losses int) bool { return losses >= SuspectedFrom }
 
-// ClassQuarantined is the class of the error of a run that has been quarantined.
+// ClassQuarantined is the error class of a quarantined run.
 const ClassQuarantined = "quarantined"
 
-// ClassUnserved is the class of the error of a run that waits for a pipeline for its event.
+// ClassUnserved is the error class of a run whose event has no pipeline yet.
 const ClassUnserved = "unserved"

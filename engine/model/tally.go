@@ -1,9 +1,8 @@
 package model
 
-// A Tally is how many calls of a handler ended in one second, on all nodes. Calls
-// that began before the present phase of the handler's outage do not count:
-// they tell of another time. Nor do those that say nothing about the service,
-// such as calls that were cancelled or never made.
+// A Tally counts the calls of a handler that ended in one second, on all nodes. It does not count
+// calls that began before the current phase of the handler's outage, because they describe an
+// earlier time. It does not count calls that say nothing about the service, such as cancelled ones.
 type Tally struct {
 	Path   string
 	Second int64 // Unix time, by the store's clock

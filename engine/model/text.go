@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// CleanText makes a text fit for any store: short, valid and without U+0000.
+// CleanText makes a text that any store can keep: short, valid UTF-8, and without U+0000.
 func CleanText(text string) string {
 	const longest = 2000
 	text = strings.ReplaceAll(text, "\x00", "")
@@ -22,17 +22,17 @@ func CleanText(text string) string {
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
-// Digest gives 32 hexadecimal digits that follow from the parts alone.
+// Digest returns 32 hexadecimal digits that depend only on the parts.
 func Digest(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }
 
-// Stamp is a time as checkpoints keep it: what a store may lose of it is cut off
-// at once, so that a resumed run is the same.
+// Stamp rounds a time to what checkpoints keep. It cuts off at once what a store may lose, so that
+// a resumed run is the same.
 func Stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
-// TimeData is a time as expressions see it.
+// TimeData converts a time to its form in expressions.
 func TimeData(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -47,15 +47,16 @@ func EventData(e Event) map[string]any {
 		"key": nil, "payload": e.Payload,
 	}
 	if e.Key != "" {
-		data["key"] = e.Key // so that event.key ?? … finds another one
+		data["key"] = e.Key // only if set, so that event.key ?? … works
 	}
 	return data
 }
 
-// IdentityOf is what keys of calls follow from when the sender has chosen the event's id.
+// IdentityOf returns what the keys of calls are derived from if the sender has chosen the event's
+// id.
 func IdentityOf(e Event) string { return Digest("event", e.Source, e.ID) }
 
-// TimeOrNil returns nil for a time that is not known.
+// TimeOrNil returns nil for the zero time.
 func TimeOrNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -63,5 +64,5 @@ func TimeOrNil(t time.Time) *time.Time {
 	return &t
 }
 
-// Moment is a time as people and programs see it; nil for none.
+// Moment returns a time in the form for people and programs, or nil for the zero time.
 func Moment(t time.Time) *time.Time { return TimeOrNil(t.UTC().Truncate(time.Millisecond)) }

@@ -19,12 +19,11 @@ import (
 	"procaas/engine/taskrun"
 )
 
-// An opening is a job whose run is not ready to go on yet.
+// An opening is a job whose run is not ready to continue yet.
 type opening struct{ *job }
 
-// begin makes the run ready to go on: with the definition it began with, or the
-// present one and the pipeline that serves its event. It is false when the run is
-// over, waits, or is lost already.
+// begin prepares the run, with the definition it began with, or with the current one and the
+// pipeline that serves its event. It returns false if the run is over, waits, or is lost.
 func (j opening) begin() bool {
 	if !j.admit() {
 		return false
@@ -46,7 +45,7 @@ func (j opening) begin() bool {
 		return false
 	}
 	if reason := j.stopping.Load(); reason != nil && len(c.Checkpoint) == 0 {
-		// There is nothing to undo: what can be is saved before it is called.
+		// There is nothing to undo, because a handler that can be undone is saved before its call.
 		j.close(model.Change{Status: model.Cancelled, Reason: *reason})
 		return false
 	}
@@ -67,8 +66,8 @@ func (j opening) begin() bool {
 	return true
 }
 
-// start begins the run, or from where it runs another one again. The definition may be another one than when that was
-// ordered.
+// start begins the run, or repeats another one from a stage. The definition may have changed since
+// the order to repeat.
 func (j opening) start(plan *planner.Plan, s core.Start) (ok bool) {
 	from := j.claimed.Event.Start
 	err := records.FitsStart(plan, j.claimed)
@@ -81,7 +80,7 @@ func (j opening) start(plan *planner.Plan, s core.Start) (ok bool) {
 	return err == nil
 }
 
-// observe watches the run for the trial of a new version, when it is one that counts.
+// observe watches the run for the trial of a new version, if it counts for one.
 func (j opening) observe() {
 	if t := j.n.d.Library.Trial(); t != nil && j.claimed.Generation == 0 {
 		c := j.claimed
@@ -89,8 +88,8 @@ func (j opening) observe() {
 	}
 }
 
-// admit decides about a run that is suspected of bringing its nodes down: it goes on when it is
-// not, or when it may be tried now. Otherwise it waits, or is quarantined.
+// admit decides about a run that is suspected of killing its nodes. It returns true if the run is
+// not suspected, or may be tried now. Otherwise the run waits or is quarantined.
 func (j opening) admit() bool {
 	c := j.claimed
 	change := model.Change{Run: c.ID, Version: j.version, Bundle: c.Bundle, Pipeline: c.Pipeline, Checkpoint: c.Checkpoint}
@@ -116,8 +115,8 @@ func (j opening) admit() bool {
 	return j.close(change)
 }
 
-// definition returns the definition that the run continues with. While the store
-// cannot tell, it waits.
+// definition returns the definition that the run continues with. It waits while the store cannot be
+// read.
 func (j opening) definition() (*definitions.Definition, error) {
 	library := j.n.d.Library
 	if j.claimed.Bundle == "" {
@@ -134,7 +133,7 @@ func (j opening) definition() (*definitions.Definition, error) {
 		cancel()
 		switch {
 		case begins && errors.Is(err, definitions.ErrUnusable):
-			d = library.Present() // this program does not know the version that new runs begin by; it goes on with its own
+			d = library.Present() // this program does not know the version of new runs, and uses its own
 			j.claimed.Bundle = d.Bundle.Hash
 			return d, nil
 		case err == nil || errors.Is(err, definitions.ErrUnusable):
@@ -148,8 +147,8 @@ func (j opening) definition() (*definitions.Definition, error) {
 	}
 }
 
-// choose finds the pipeline that serves the event. Without one it ends the run,
-// or sets it aside, and ok is false.
+// choose returns the pipeline that serves the event. If there is none, it ends the run or sets it
+// aside, and ok is false.
 func (j opening) choose() (plan *planner.Plan, ok bool) {
 	c := j.claimed
 	flow := j.def.Bundle.Flow(c.Flow)
@@ -161,7 +160,7 @@ func (j opening) choose() (plan *planner.Plan, ok bool) {
 		Event: c.Event, Flow: c.Flow, Key: c.Key, State: c.Entity.State, Configs: j.n.d.Settings.ValuesFor(j.def),
 	})
 	if err != nil {
-		c.Bundle = "" // it has not begun: a retry may use a definition that is mended
+		c.Bundle = "" // it has not begun: a retry may use a corrected definition
 		j.fail(plan.Pipeline.ID, err)
 		return nil, false
 	}
@@ -169,11 +168,11 @@ func (j opening) choose() (plan *planner.Plan, ok bool) {
 		return plan, true
 	}
 	if tried := j.n.d.Library.Tried(); candidates == 0 && tried != nil && tried != j.def && tried.Serves(c.Flow, c.Event.Type) {
-		j.def, j.watch = tried, nil // what runs of a new version emit may be for it alone
+		j.def, j.watch = tried, nil // events of a run with the new version may be served only by that version
 		return j.choose()
 	}
 	reason := fmt.Sprintf("no pipeline of flow %s serves %s", c.Flow, c.Event.Type)
-	if candidates == 0 && c.Pipeline != "" { // one of an event that runs await has none
+	if candidates == 0 && c.Pipeline != "" { // an event that runs only await has no pipeline
 		j.await(reason)
 		return nil, false
 	}
@@ -184,7 +183,7 @@ func (j opening) choose() (plan *planner.Plan, ok bool) {
 	return nil, false
 }
 
-// refuse does with an event that has no transition what the automaton says.
+// refuse handles an event without a transition as the automaton says.
 func (j opening) refuse(flow *tree.Flow) {
 	reason := fmt.Sprintf("state %s has no transition on %s", planner.StateOf(flow, j.claimed.Entity.State), j.claimed.Event.Type)
 	switch {
@@ -197,8 +196,8 @@ func (j opening) refuse(flow *tree.Flow) {
 	}
 }
 
-// close commits a change of a run that has not begun here, most often one that takes it out
-// of this node's hands. It is false when that did not happen.
+// close commits a change of a run that has not begun here, which usually releases the run. It
+// returns false if the commit failed.
 func (j opening) close(c model.Change) bool {
 	c.Run, c.Version, c.Pipeline = j.claimed.ID, j.version, j.claimed.Pipeline
 	err := j.commit(c)
@@ -209,10 +208,10 @@ func (j opening) close(c model.Change) bool {
 	return err == nil
 }
 
-// unservedAgain is when such a run is looked at again though nobody called it up.
+// unservedAgain is how often a run without a pipeline is checked again if nothing wakes it.
 const unservedAgain = time.Hour
 
-// await keeps a run whose event no pipeline serves at present, until one does.
+// await sets aside a run whose event no pipeline serves now, until one does.
 func (j opening) await(reason string) {
 	j.at("").Warn("event waits for a pipeline that serves it", "type", j.claimed.Event.Type, "flow", j.claimed.Flow)
 	j.close(model.Change{
@@ -221,7 +220,7 @@ func (j opening) await(reason string) {
 	})
 }
 
-// startOf gives the core what a run begins with.
+// startOf returns the start values of a run.
 func startOf(c *store.Claimed) (core.Start, error) {
 	s := core.Start{
 		ID: c.ID, Event: c.Event, Flow: c.Flow, Key: c.Key,

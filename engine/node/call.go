@@ -20,15 +20,15 @@ import (
 type Call struct {
 	*core.Attempt
 	Run        *store.Claimed
-	Definition *definitions.Definition // by which the run goes on
-	Node       int64                   // its number
-	TimeLeft   time.Duration           // until the deadline; 0 when there is none
+	Definition *definitions.Definition // of the run
+	Node       int64                   // number of the node
+	TimeLeft   time.Duration           // until the deadline; 0 for none
 	Log        *slog.Logger
 
-	TraceParent, TraceState string // of the attempt, or of the event while nothing is traced
+	TraceParent, TraceState string // of the attempt, or of the event if the node does not trace
 }
 
-// call makes one attempt of a handler, or asks what became of one.
+// call makes one attempt of a handler, or a verification.
 func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 	ctx, left := calls, j.timeLeft(t)
 	if left > 0 && (t.Timeout == 0 || left < t.Timeout) {
@@ -58,11 +58,11 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 	span.End(result, err, err != nil && calls.Err() != nil)
 	if err != nil {
 		if calls.Err() != nil {
-			return &ended{t.Ref(), core.Outcome{Err: err}, guard.CallEnd{Verdict: guard.CallMute}} // broken off
+			return &ended{t.Ref(), core.Outcome{Err: err}, guard.CallEnd{Verdict: guard.CallMute}} // interrupted
 		}
 		j.ofCall(t).Debug("attempt failed", "error", err)
 	}
-	if !t.Verify { // which says nothing about the handler's own calls
+	if !t.Verify { // a verification says nothing about the handler's own calls
 		seen.Ended(err, now.Sub(began), now)
 		if j.def.Counted[t.Step] {
 			j.n.d.Degrader.Count(t.Step, err, now.Sub(began), j.n.d.Clock.Now())
@@ -74,8 +74,8 @@ func (j *job) call(calls context.Context, t *core.Attempt) *ended {
 	return &ended{t.Ref(), core.Outcome{Result: result, Err: err}, guard.EndOf(t.Step, err, now.Sub(began))}
 }
 
-// timeLeft gives the time until the deadline of an attempt, which it has not passed yet when it is
-// asked to begin; 0 for none.
+// timeLeft returns the time until the deadline of an attempt, which is more than 0 when the attempt
+// begins. It returns 0 if there is no deadline.
 func (j *job) timeLeft(t *core.Attempt) time.Duration {
 	if t.Deadline.IsZero() {
 		return 0
@@ -83,9 +83,8 @@ func (j *job) timeLeft(t *core.Attempt) time.Duration {
 	return max(t.Deadline.Sub(j.n.d.Clock.Now()), 1)
 }
 
-// checkResult holds what a handler gives against the schemas that are declared of
-// it: a response that is not what expressions have been checked against would
-// fail somewhere else, or nowhere.
+// checkResult checks a result against the declared schemas of the handler. Otherwise a response
+// that expressions were not checked against would fail later, or not at all.
 func (j *job) checkResult(ctx context.Context, t *core.Attempt, result model.Result, span *tracing.Attempt) error {
 	if !t.Verify {
 		if err := t.Step.Handler.CheckResponse(ctx, result.Status, result.Response); err != nil {
@@ -95,8 +94,8 @@ func (j *job) checkResult(ctx context.Context, t *core.Attempt, result model.Res
 	return j.checkEmits(ctx, result.Emit, span)
 }
 
-// checkEmits refuses events that nothing would serve, and those whose payload is
-// not what their type promises; it lets the others say which attempt has sent them.
+// checkEmits refuses events that no pipeline serves, and events whose payload does not match the
+// schema of their type. It adds the trace context of the attempt to the others.
 func (j *job) checkEmits(ctx context.Context, events []model.Event, span *tracing.Attempt) error {
 	d := j.n.d.Library.Present()
 	for i, ev := range events {
@@ -104,7 +103,7 @@ func (j *job) checkEmits(ctx context.Context, events []model.Event, span *tracin
 			events[i].TraceParent, events[i].TraceState = span.Parent, span.State
 		}
 		if _, err := intake.Route(d, ev); err != nil && j.def == j.n.d.Library.Tried() {
-			d = j.def // its own version may serve what the present one does not know
+			d = j.def // its own version may serve types that the current one does not know
 		}
 		if _, err := intake.Route(d, ev); err != nil {
 			return model.Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))

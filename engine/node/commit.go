@@ -16,12 +16,12 @@ import (
 	"procaas/engine/writes"
 )
 
-// maxTries is how often a change is tried in one go, while others wait behind it.
+// maxTries is how often a change is tried in a row while others wait behind it.
 const maxTries = 8
 
-// A committer writes the steps of many runs in shared transactions. It gives up
-// no step because the store fails: it tries again until the step is written, or
-// the node is fenced. Only what the store says that it can never keep is given up.
+// A committer writes the steps of many runs in shared transactions. If the store fails, it retries
+// each step until the step is written or the node is fenced. It drops a step only if the store
+// reports that it can never keep it.
 type committer struct {
 	ledger  store.Ledger
 	runs    store.Runs
@@ -29,21 +29,21 @@ type committer struct {
 	log     *slog.Logger
 	metrics *stats.Metrics
 	health  *writes.Health
-	fenced  func()          // told when the node may write no more
+	fenced  func()          // called when the node may no longer write
 	ctx     context.Context // of the node's membership; its end drops what is not written
 
 	shared  writes.Batcher[model.Change, error]
-	written atomic.Int64 // transactions, to tell a bad change from a bad store
+	written atomic.Int64 // transactions; distinguishes a bad change from a failing store
 }
 
-// start makes the zero committer, with its fields set, ready for use.
+// start makes a committer with its fields set ready to use.
 func (c *committer) start() {
 	c.shared.Do = func(changes []model.Change) []error { return c.write(changes, false) }
 	c.shared.Most, c.shared.Lanes = writes.MaxBatch, 2
 }
 
-// commit writes one step; when it returns nil, the step is durable. Other errors
-// are ErrStale, ErrCancelled, ErrFenced, and a store's refusal of this change.
+// commit writes one step. If it returns nil, the step is durable. Other errors are ErrStale,
+// ErrCancelled, ErrFenced, and the store's refusal of this change.
 func (c *committer) commit(change model.Change) error {
 	began := time.Now()
 	errs, err := c.shared.Call(c.ctx, []model.Change{change})
@@ -61,14 +61,14 @@ func (c *committer) commit(change model.Change) error {
 	return errs[0]
 }
 
-// errLater reports that the store does not take a change at present.
+// errLater reports that the store cannot accept a change now.
 var errLater = errors.New("the store does not take it at present")
 
-// mayPass reports whether a change is to be handed in again.
+// mayPass reports whether to retry a change.
 func mayPass(err error) bool { return errors.Is(err, store.ErrAway) || errors.Is(err, errLater) }
 
-// commitAgain hands a change in until the store takes it, such as when the cell can be
-// reached that has the run, or there is room for the change. Others do not wait for it.
+// commitAgain retries a change until the store accepts it, for example until the cell of the run
+// can be reached or there is room for the change. Other changes do not wait for it.
 func (c *committer) commitAgain(change model.Change) (errs []error, err error) {
 	backoff := 10 * time.Millisecond
 	for {
@@ -87,8 +87,8 @@ func (c *committer) commitAgain(change model.Change) (errs []error, err error) {
 	}
 }
 
-// write writes changes until it is known what became of them. In doubt says that
-// an earlier try may have written them already.
+// write writes changes until their outcome is known. inDoubt says that an earlier try may have
+// written them.
 func (c *committer) write(changes []model.Change, inDoubt bool) []error {
 	backoff := 10 * time.Millisecond
 	before := c.written.Load()
@@ -119,7 +119,7 @@ func (c *committer) write(changes []model.Change, inDoubt bool) []error {
 		if try < 2 {
 			continue
 		}
-		// One change may spoil it for all: find it.
+		// One change may spoil the transaction for all: find it.
 		if half := len(changes) / 2; half > 0 {
 			return append(c.write(changes[:half], true), c.write(changes[half:], true)...)
 		}
@@ -133,14 +133,14 @@ func (c *committer) write(changes []model.Change, inDoubt bool) []error {
 	}
 }
 
-// try makes one attempt to write changes.
+// try tries once to write changes.
 func (c *committer) try(changes []model.Change) ([]error, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, clock.StoreTimeout)
 	defer cancel()
 	return c.ledger.Commit(ctx, c.node, changes)
 }
 
-// refuse gives up a change that the store refuses while it writes others.
+// refuse drops a change that the store refuses while it writes others.
 func (c *committer) refuse(change model.Change, err error) []error {
 	if c.isWritten(change) {
 		return []error{nil}
@@ -148,8 +148,7 @@ func (c *committer) refuse(change model.Change, err error) []error {
 	return []error{fmt.Errorf("the store refuses it: %w", err)}
 }
 
-// settle corrects the errors of changes that an earlier try may have written
-// already, its answer having been lost.
+// settle corrects the errors of changes that an earlier try may have written without an answer.
 func (c *committer) settle(changes []model.Change, errs []error) {
 	for i, err := range errs {
 		if (errors.Is(err, store.ErrStale) || errors.Is(err, store.ErrCancelled)) && c.isWritten(changes[i]) {
@@ -158,10 +157,9 @@ func (c *committer) settle(changes []model.Change, errs []error) {
 	}
 }
 
-// isWritten reads a run, until that succeeds or the membership ends, and reports
-// whether a change was written. Nobody else moves a run that the node owns. So
-// when the run has moved on further than by this change, then because the change
-// gave it back.
+// isWritten reports whether a change was written. It reads the run until that succeeds or the
+// membership ends. Only the owner moves a run forward. So if the run has advanced further than this
+// change, the change was written and released the run.
 func (c *committer) isWritten(change model.Change) bool {
 	backoff := 10 * time.Millisecond
 	for {

@@ -1,3 +1,4 @@
-// Package node drives runs. It makes a process a member of those that share a store. The node claims
-// runs, gives the pure core of each time, calls and checkpoints, and drains when it is to stop.
+// Package node drives runs. It makes a process a member of the cluster of nodes that share a store.
+// The node claims runs. It gives the pure core of each run time, calls and checkpoints. It drains
+// before it stops.
 package node

@@ -23,42 +23,42 @@ import (
 	"procaas/engine/writes"
 )
 
-// rejoinPause is before the process joins again, after its node was fenced.
+// rejoinPause is the pause before a fenced process joins again.
 const rejoinPause = 100 * time.Millisecond
 
 // A Driver makes this process a node of the cluster, and drives the runs that it claims. When the
 // node is fenced, the Driver joins as another node.
 type Driver struct {
 	Parts
-	node      atomic.Pointer[node] // nil while the process is no member
+	node      atomic.Pointer[node] // nil while the process is not a member
 	known     store.Membership
 	loss      storeLoss
-	joinError atomic.Pointer[error] // why the process is no member yet
-	written   map[string]int        // limits of services, as the store has them
-	book      canary.Book           // which runs are watched for the trial of a new version
+	joinError atomic.Pointer[error] // why the process is not yet a member
+	written   map[string]int        // in-flight limits of services, as stored
+	book      canary.Book           // the runs that are watched for the trial of a new version
 }
 
-// Parts are what a [Driver] works with.
+// Parts are the parts that a [Driver] uses.
 type Parts struct {
 	*steering.Steering
 	Follower *definitions.Follower
 	Runs     *records.Runs
-	Watch    *watch.Watch // is told of runs that the node has let go of, and of steps
+	Watch    *watch.Watch // learns of steps, and of runs that the node has released
 	Writes   *writes.Health
-	Tracer   trace.Tracer // nothing is traced when nil
+	Tracer   trace.Tracer // nil traces nothing
 
 	Name        string // of the node, for people
 	Turns       *intake.Turns
-	MaxInFlight int           // runs at once
-	Lease       time.Duration // after which other nodes take a silent node's runs over
+	MaxInFlight int           // the most runs at once
+	Lease       time.Duration // other nodes take over the runs of a node that is silent for this long
 	Drain       time.Duration // how long a stopping node waits for calls in flight
-	Record      float64       // percentage of runs that are recorded for a replay
+	Record      float64       // percentage of runs that are recorded for replay
 
 	// Call calls a handler.
 	Call func(ctx context.Context, c *Call) (model.Result, error)
 }
 
-// NewDriver makes one. It does nothing before Run.
+// NewDriver makes a driver. It does nothing before Run.
 func NewDriver(p Parts) *Driver { return &Driver{Parts: p} }
 
 // Run joins the cluster and works until ctx ends. Then it drains.
@@ -69,7 +69,7 @@ func (d *Driver) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		if !errors.Is(err, store.ErrLost) { // which is told already, and more of it
+		if !errors.Is(err, store.ErrLost) { // it was reported already, in more detail
 			d.Log.Warn("node is fenced, joining anew", "node", d.Name, "error", err)
 		}
 		if !clock.Pause(ctx, rejoinPause) {
@@ -79,7 +79,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// Healthy returns why the node cannot work at present; nil when it can.
+// Healthy returns why the node cannot work now, or nil.
 func (d *Driver) Healthy() error {
 	if err := d.loss.state(); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (d *Driver) Healthy() error {
 	return d.Writes.State(time.Now())
 }
 
-// Lost returns why the store is refused: it has lost what it acknowledged. It is nil otherwise.
+// Lost returns the error if the store has lost what it acknowledged, or nil.
 func (d *Driver) Lost() error { return d.loss.state() }
 
 // Nudge implements [records.Node].
@@ -124,10 +124,10 @@ func (d *Driver) Move(run, order string) {
 	}
 }
 
-// Drives reports whether this node has a run in its hands; see [watch.Watch].
+// Drives reports whether this node drives a run. See [watch.Watch].
 func (d *Driver) Drives(run string) bool { return d.job(run) != nil }
 
-// job finds a run that the node works on; nil when it does not.
+// job returns the job of a run, or nil if the node does not drive it.
 func (d *Driver) job(run string) *job {
 	if n := d.node.Load(); n != nil {
 		return n.job(run)
@@ -152,14 +152,14 @@ func (d *Driver) Reserve(runs int) (r intake.Reservation) {
 	return r
 }
 
-// member is one membership: it joins, works, and leaves when ctx ends. It returns
-// earlier when the node is fenced.
+// member is one membership. It joins, works, and leaves when ctx ends. It returns earlier if the
+// node is fenced.
 func (d *Driver) member(ctx context.Context) error {
 	n := d.join(ctx)
 	if n == nil {
 		return nil
 	}
-	d.Guard.Rejoin(d.Clock.Now()) // before it may call anything
+	d.Guard.Rejoin(d.Clock.Now()) // before any call
 	var loops sync.WaitGroup
 	loops.Go(n.beats)
 	loops.Go(n.claims)
@@ -179,7 +179,7 @@ func (d *Driver) member(ctx context.Context) error {
 	return err
 }
 
-// join makes the node a member; nil when ctx ends first.
+// join makes the node a member. It returns nil if ctx ends first.
 func (d *Driver) join(ctx context.Context) *node {
 	backoff := 10 * time.Millisecond
 	for {
@@ -200,8 +200,8 @@ func (d *Driver) join(ctx context.Context) *node {
 	}
 }
 
-// tryJoin makes one attempt to join. The definition and the settings must be
-// known before the first run starts.
+// tryJoin tries once to join. The definition and the settings must be known before the first run
+// starts.
 func (d *Driver) tryJoin(ctx context.Context) (*node, error) {
 	limited, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 	defer cancel()
@@ -230,14 +230,14 @@ func (d *Driver) tryJoin(ctx context.Context) (*node, error) {
 	return n, nil
 }
 
-// newNode makes a member of its number.
+// newNode makes a member with its number.
 func (d *Driver) newNode(ctx context.Context, number int64) *node {
 	n := &node{
 		d: d, number: number, log: d.Log.With("node", number), jobs: map[string]*job{}, pool: newWorkerPool(),
 		draining: make(chan struct{}), wake: make(chan struct{}, 1), called: make(chan struct{}, 1),
 		told: d.Store.Waker != nil,
 	}
-	// What the node does goes on while it drains, when ctx has ended.
+	// The node continues to work while it drains, after ctx has ended.
 	n.ctx, n.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	n.calls, n.abort = context.WithCancel(n.ctx)
 	n.steps = committer{

@@ -5,14 +5,14 @@ import (
 	"log/slog"
 )
 
-// A lazyHandler adds attributes to what is logged. Most runs and calls log nothing, and
-// pay nothing for what names them.
+// A lazyHandler adds attributes to log records. Most runs and calls log nothing, and need not pay
+// for their attributes.
 type lazyHandler struct {
 	slog.Handler
 	names func() []slog.Attr
 }
 
-// lazyLog returns a log that adds attributes.
+// lazyLog returns a log that adds attributes when it writes a record.
 func lazyLog(l *slog.Logger, names func() []slog.Attr) *slog.Logger {
 	return slog.New(&lazyHandler{l.Handler(), names})
 }

@@ -13,22 +13,23 @@ import (
 	"procaas/engine/store"
 )
 
-// Nodes lend each other the parts of rate limits that they do not use. Which part each has is in a document of the store.
+// Nodes lend each other the unused parts of rate limits. A document of the store says which part
+// each node has.
 
 const (
-	lendEvery  = 250 * time.Millisecond // how often a node looks at what it needs
-	lendTries  = 5                      // when others write at the same moment
+	lendEvery  = 250 * time.Millisecond // how often a node checks what it needs
+	lendTries  = 5                      // tries if other nodes write at the same time
 	splitsKind = "rate-limits"
 	splitsName = "shares"
 )
 
-// A lender is what a node knows of how limits are shared.
+// A lender is a node's view of how nodes share limits.
 type lender struct {
 	n       *node
 	splits  guard.Splits
 	version int64     // of the document; 0 for none
-	read    time.Time // when it was; zero when it may have changed since
-	known   bool      // others have been told that the node is there
+	read    time.Time // when it was read; zero if it may have changed since
+	known   bool      // the other nodes know of this node
 }
 
 // lend shares limits with other nodes until the membership ends.
@@ -56,7 +57,8 @@ func (n *node) lend() {
 	}
 }
 
-// turn looks at what the node needs, and writes what follows. A node that is alone has nobody to lend to.
+// turn checks what the node needs, and writes the new shares. A single node has nobody to share
+// with.
 func (l *lender) turn() error {
 	ctx, cancel := context.WithTimeout(l.n.ctx, clock.StoreTimeout)
 	defer cancel()
@@ -81,17 +83,17 @@ func (l *lender) turn() error {
 				continue
 			}
 			if err != nil {
-				l.read = time.Time{} // nobody knows whether it was written
+				l.read = time.Time{} // the outcome of the write is unknown
 				return err
 			}
 		}
 		l.known = true
 		return nil
 	}
-	return nil // others write all the time; they have told something new
+	return nil // other nodes have written newer shares
 }
 
-// look reads how limits are shared.
+// look reads the shares.
 func (l *lender) look(ctx context.Context) error {
 	began := time.Now()
 	doc, err := l.n.d.Store.Documents.Document(ctx, splitsKind, splitsName)
@@ -112,7 +114,7 @@ func (l *lender) look(ctx context.Context) error {
 	return nil
 }
 
-// write tells the others how limits are shared from now on.
+// write writes the new shares.
 func (l *lender) write(ctx context.Context, next guard.Splits) error {
 	versions, err := l.n.d.Store.Documents.WriteDocuments(ctx, l.n.number, []store.DocumentWrite{
 		{Kind: splitsKind, Name: splitsName, Version: l.version, Value: model.EncodeJSON(next)},

@@ -16,16 +16,17 @@ import (
 	"procaas/engine/store"
 )
 
-// This file holds all goroutines of a node, and with them its time: who is
-// started by whom, who waits for whom, and what ends them.
+// This file starts all goroutines of a node: what starts them, what waits for them, and what ends
+// them.
 
 const (
-	provenFor    = 5 * time.Second       // the settings that a beat has found current; then no call starts
+	// how long a beat proves that the settings are current; after that no call starts
+	provenFor    = 5 * time.Second
 	shortestPoll = 20 * time.Millisecond // of the inbox while there is work
-	longestPoll  = time.Second           // while there is none
+	longestPoll  = time.Second           // of the inbox while there is none
 	claimGap     = 5 * time.Millisecond  // after a claim that found nothing
-	endGrace     = 2 * time.Second       // for what must return because its context has ended
-	leaveLeast   = 5 * time.Second       // for giving runs back, however short the lease is
+	endGrace     = 2 * time.Second       // for goroutines to return after their context has ended
+	leaveLeast   = 5 * time.Second       // for releasing runs, however short the lease is
 )
 
 // beats renews the lease until the membership ends.
@@ -63,8 +64,8 @@ func (n *node) beats() {
 			next = min(next, 100*time.Millisecond)
 			continue
 		}
-		// What lets calls start is that the node is alive for the others AND knows
-		// the settings of the time of this beat.
+		// A call may start only if other nodes consider this one alive AND it knows the settings as
+		// of this beat.
 		n.renew(began, b.Watched)
 		if soon > 0 {
 			next = min(next, soon)
@@ -75,10 +76,9 @@ func (n *node) beats() {
 		if b.Next > 0 {
 			next = min(next, max(b.Next, steering.SoonestBeat))
 		}
-		// A run that ended while the beat was under way is still counted in it,
-		// so only an excess that stays is one.
+		// The beat still counts a run that ended during it, so only a lasting excess matters.
 		switch {
-		case b.Owned < 0: // nobody has counted
+		case b.Owned < 0: // not counted
 		case b.Owned <= n.holds():
 			excess = 0
 		default:
@@ -90,8 +90,8 @@ func (n *node) beats() {
 	}
 }
 
-// rest waits for the next beat; false when the membership ended first. It comes
-// sooner when there are runs to call up.
+// rest waits for the next beat. It returns false if the membership ended first. It returns sooner
+// if there are runs to wake.
 func (n *node) rest(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -112,8 +112,7 @@ func (n *node) rest(d time.Duration) bool {
 	}
 }
 
-// heed does what a beat tells; soon is when there is more to do, 0 when there is
-// not.
+// heed applies the information of a beat. soon is when there is more to do, 0 for never.
 func (n *node) heed(b store.Beat) (soon time.Duration, err error) {
 	for _, run := range b.Cancelled {
 		if j := n.job(run); j != nil {
@@ -138,7 +137,7 @@ func (n *node) heed(b store.Beat) (soon time.Duration, err error) {
 	return n.releaser.Release(n.ctx, b.Causes), nil
 }
 
-// claims takes ready runs as long as there is room for them.
+// claims claims ready runs as long as there is room for them.
 func (n *node) claims() {
 	var hints <-chan struct{}
 	if w := n.d.Store.Waker; w != nil {
@@ -167,13 +166,13 @@ func (n *node) claims() {
 			idle = min(2*idle, longestPoll)
 			clock.Pause(n.ctx, claimGap)
 		case claimedNoRoom:
-			idle = longestPoll // the end of a run wakes it
+			idle = longestPoll // the end of a run wakes the loop
 		}
 		poll.Reset(idle)
 	}
 }
 
-// What a claim came to.
+// A claimResult is the result of one claim.
 type claimResult int
 
 const (
@@ -182,7 +181,7 @@ const (
 	claimedNoRoom
 )
 
-// claim takes as many ready runs as there is room for.
+// claim claims as many ready runs as there is room for.
 func (n *node) claim() claimResult {
 	asked := n.ask(n.wanted())
 	if asked == 0 {
@@ -263,7 +262,7 @@ func (n *node) stirAll() {
 	}
 }
 
-// do lets a goroutine do a part of the node's work.
+// do starts a goroutine for a part of the node's work.
 func (n *node) do(work func()) {
 	n.work.Add(1)
 	n.pool.do(n.ctx, func() {
@@ -272,12 +271,12 @@ func (n *node) do(work func()) {
 	})
 }
 
-// drain ends the work of a node: it lets calls in flight end in time, and gives
-// back the runs that are not finished. Those of a fenced node are dropped.
+// drain ends the work of a node. It waits a limited time for calls in flight, and releases the
+// unfinished runs. A fenced node drops its runs.
 func (n *node) drain() error {
 	close(n.draining)
 	n.close()
-	n.holds() // the lock: who takes runs after this sees that the membership has ended
+	n.holds() // takes the lock: a later call of ask or take sees that the membership has ended
 	done := make(chan struct{})
 	go func() { n.work.Wait(); close(done) }()
 
@@ -298,8 +297,7 @@ func (n *node) drain() error {
 	}
 }
 
-// waitFor waits for the end of all work; false when the time, or the membership,
-// is over before.
+// waitFor waits for the end of all work. It returns false if the time or the membership ends first.
 func (n *node) waitFor(done <-chan struct{}, most time.Duration) bool {
 	t := time.NewTimer(most)
 	defer t.Stop()
@@ -312,10 +310,9 @@ func (n *node) waitFor(done <-chan struct{}, most time.Duration) bool {
 	return false
 }
 
-// leave gives back what is not finished, unless the node has lost it already. While
-// the store is away it tries again, for as long as the others would wait for the
-// end of the lease, and a little more when that is short. A beat that finds the node
-// gone, because it has just left, does not disturb that.
+// leave releases the unfinished runs, unless the node has lost them. While the store is unreachable
+// it retries for as long as other nodes would wait for the end of the lease, and a little longer if
+// the lease is short. A beat that fails because the node has just left does no harm.
 func (n *node) leave() error {
 	if n.ctx.Err() != nil {
 		return context.Cause(n.ctx)
@@ -334,7 +331,7 @@ func (n *node) leave() error {
 	}
 }
 
-// degrade reports what calls come to, and decides about fallbacks, until the membership ends.
+// degrade reports the outcomes of calls, and decides about fallbacks, until the membership ends.
 func (n *node) degrade() {
 	n.d.Degrader.Decide(n.ctx, fallback.Decider{
 		Node: n.number, Now: n.d.Clock.Now, Rules: n.d.Fallbacks, Announce: n.d.Announce,

@@ -9,10 +9,10 @@ import (
 	"procaas/engine/store"
 )
 
-// A storeLoss is why the engine refuses its store; nil inside while it does not.
+// A storeLoss is why the engine refuses its store. It is nil inside while the store is fine.
 type storeLoss struct{ why atomic.Pointer[error] }
 
-// state is the reason.
+// state returns the reason, or nil.
 func (l *storeLoss) state() error {
 	if err := l.why.Load(); err != nil {
 		return *err
@@ -20,7 +20,7 @@ func (l *storeLoss) state() error {
 	return nil
 }
 
-// lose refuses the store from now on, and says so.
+// lose refuses the store from now on, and logs it.
 func (d *Driver) lose(err error) {
 	if d.loss.why.Swap(&err) == nil {
 		d.Log.Error("store is refused: this node starts nothing and takes nothing in", "node", d.Name, "error", err)
@@ -36,8 +36,8 @@ func (d *Driver) regain() {
 	d.Metrics.StoreLost.Set(0)
 }
 
-// part finds out, at the end of a membership, whether the node was fenced by others or by a
-// store that was set back. It returns when the store is fit to be joined, or ctx has ended.
+// part finds out, at the end of a membership, whether other nodes fenced this one or the store was
+// set back. It returns when the store can be joined, or when ctx has ended.
 func (d *Driver) part(ctx context.Context) {
 	for backoff := rejoinPause; ; backoff = min(2*backoff, longestPoll) {
 		if d.isFit(ctx, d.known.Number()) || !clock.Pause(ctx, backoff) {
@@ -46,7 +46,8 @@ func (d *Driver) part(ctx context.Context) {
 	}
 }
 
-// isFit asks the store once. While it is refused nothing is written to it, not even a beat.
+// isFit checks the store once. While the store is refused, nothing is written to it, not even a
+// beat.
 func (d *Driver) isFit(ctx context.Context, node int64) bool {
 	ctx, cancel := context.WithTimeout(ctx, clock.StoreTimeout)
 	defer cancel()
@@ -61,7 +62,7 @@ func (d *Driver) isFit(ctx context.Context, node int64) bool {
 	switch err = d.known.Check(node, b, err); {
 	case errors.Is(err, store.ErrLost):
 		d.lose(err)
-	case err == nil: // it is there after all: nobody need wait for the end of its lease
+	case err == nil: // the node is known after all: release its runs before its lease ends
 		err = d.Store.Ledger.Leave(ctx, node, nil)
 	}
 	return err == nil || errors.Is(err, store.ErrFenced)

@@ -11,8 +11,7 @@ import (
 	"procaas/engine/store"
 )
 
-// move asks for the run's way to another definition. It may be called more than
-// once.
+// move asks the run to move to another definition. It may be called several times.
 func (j *job) move(bundle string) {
 	if reason, ok := model.UndoReason(bundle); ok {
 		if j.stopping.Swap(&reason) == nil {
@@ -25,15 +24,15 @@ func (j *job) move(bundle string) {
 	}
 }
 
-// moves reports whether the run is to go on by another definition, so that nothing
-// more is started.
+// moves reports whether the run is about to move to another definition, so that nothing more
+// starts.
 func (j *job) moves() bool {
 	return j.moving.Load() != nil && j.stopping.Load() == nil && !j.run.Status().Ended()
 }
 
-// putBack gives the run back to the store with the definition by which it is to
-// go on: the one that was asked for, when it fits, otherwise its own. It is false
-// when nobody can tell now; the next beat asks again.
+// putBack releases the run, with the definition that it continues with: the requested one if it
+// fits, otherwise its own. It returns false if that cannot be decided now. The next beat asks
+// again.
 func (j *job) putBack() bool {
 	to := *j.moving.Load()
 	pinned, err := j.fits(to, j.run.Checkpoint())
@@ -58,7 +57,7 @@ func (j *job) putBack() bool {
 	return true
 }
 
-// fits is [records.Runs.Fits] for a run in this node's hands.
+// fits is [records.Runs.Fits] for a run of this node.
 func (j *job) fits(bundle string, checkpoint []byte) (pinned, err error) {
 	ctx, cancel := context.WithTimeout(j.n.ctx, clock.StoreTimeout)
 	defer cancel()

@@ -15,8 +15,8 @@ import (
 	"procaas/engine/store"
 )
 
-// A node is this process as a member of those that share a store, from one Join
-// until it leaves or is fenced. It holds the runs that it works on.
+// A node is this process as a member of the cluster, from one Join until it leaves or is fenced. It
+// has the runs that it drives.
 type node struct {
 	d      *Driver
 	number int64
@@ -25,45 +25,45 @@ type node struct {
 
 	ctx   context.Context // ends when the node is fenced or has left: drop everything
 	end   context.CancelCauseFunc
-	calls context.Context // of handler calls; ends also when draining takes too long
+	calls context.Context // of handler calls; also ends if draining takes too long
 	abort context.CancelFunc
 
 	draining chan struct{} // closed: start nothing more
-	wake     chan struct{} // there may be something to claim
-	called   chan struct{} // a gate will soon have room for runs that wait in the store
-	told     bool          // the store tells when there is
+	wake     chan struct{} // there may be runs to claim
+	called   chan struct{} // a limited handler will soon have room for runs that wait in the store
+	told     bool          // the store sends a hint when runs are ready
 	work     sync.WaitGroup
-	pool     *workerPool // that does it
+	pool     *workerPool // runs the work
 
-	makeCall func(*job, *core.Attempt) // whose end comes on the job's ended
+	makeCall func(*job, *core.Attempt) // makes a call; the result goes to the job's ended
 
 	lease lease
 
 	suspects suspects
 
-	// backlog says that the store may hold ready runs that the node had no room
-	// for. Then new events must not overtake them.
+	// backlog says that the store may have ready runs for which the node had no room. New events
+	// must not overtake them.
 	backlog atomic.Bool
 
 	// lost says that the answer to a Claim or an Accept was lost.
 	lost atomic.Bool
 
-	releaser *steering.Releaser // of the goroutine that beats
+	releaser *steering.Releaser // used by the goroutine that beats
 
 	mu     sync.Mutex // guards the following
 	jobs   map[string]*job
-	ending int  // jobs that have done all but the commit of their end, which need no room
-	asked  int  // room that is kept for a Claim or an Accept under way
-	asking int  // how many of those there are
-	shut   bool // ask for no more runs
+	ending int  // jobs that need no room, because only the commit of their end is missing
+	asked  int  // room that is reserved for a Claim or an Accept in flight
+	asking int  // the number of those
+	shut   bool // claim no more runs
 	quiet  chan struct{}
 }
 
 // errLeft ends the context of a node that has left.
 var errLeft = errors.New("node has left")
 
-// ask keeps room for up to n runs and tells for how many; 0 when the node takes
-// none. After a result above 0 the caller asks the store, and calls take.
+// ask reserves room for up to the given number of runs and returns for how many. It returns 0 if
+// the node accepts none. After a result above 0 the caller asks the store, then calls take.
 func (n *node) ask(runs int) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -77,18 +77,17 @@ func (n *node) ask(runs int) int {
 	return runs
 }
 
-// Nodes even out what waits: of many events that come to one node, it keeps what it would
-// have in hand if all nodes had as much as they can. Beyond that it takes a little at a time,
-// and lets the others look first.
+// Nodes share the backlog evenly. The share of a node is MaxInFlight divided by the number of
+// nodes. Beyond its share a node takes a few runs at a time, and lets the other nodes claim first.
 
 const (
-	shareLeast = 32                    // runs that a node takes whatever the others do
-	sharePart  = 16                    // that it takes at once beyond its share
-	shareGap   = 20 * time.Millisecond // before each of those, so that idle nodes are faster
+	shareLeast = 32                    // runs that a node always takes
+	sharePart  = 16                    // runs that it takes at once beyond its share
+	shareGap   = 20 * time.Millisecond // pause before each of those, so that idle nodes are faster
 )
 
-// left is how many runs the node may take without looking at the others: what it has not taken
-// of its share, 0 when it has more than that. A node that is alone shares with nobody.
+// left returns how many runs the node may take without regard to others: the unused part of its
+// share, or 0. A single node has no limit.
 func (n *node) left() int {
 	most, nodes := n.d.MaxInFlight, int(n.d.Guard.Nodes.Load())
 	if nodes < 2 {
@@ -100,8 +99,8 @@ func (n *node) left() int {
 	return max(0, share-len(n.jobs)-n.asked+min(n.ending, share))
 }
 
-// wanted is how many runs to claim: what is left of the share, or a little more after the
-// others have had the time to be faster.
+// wanted returns how many runs to claim: the unused part of the share, or a few more after other
+// nodes have had time to claim.
 func (n *node) wanted() int {
 	if left := n.left(); left > 0 {
 		return left
@@ -110,14 +109,14 @@ func (n *node) wanted() int {
 	return max(n.left(), sharePart)
 }
 
-// take starts the runs that the store gave for the room that ask kept.
+// take starts the runs that the store returned for the room that ask reserved.
 func (n *node) take(asked int, runs []*store.Claimed) {
 	n.d.Turns.Began(runs)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range runs {
 		if n.jobs[c.ID] != nil || n.ctx.Err() != nil {
-			continue // given again, since the first answer was lost; or given too late
+			continue // returned again because the first answer was lost, or returned too late
 		}
 		j := newJob(n, c)
 		n.jobs[c.ID] = j
@@ -130,8 +129,8 @@ func (n *node) take(asked int, runs []*store.Claimed) {
 	}
 }
 
-// accepted begins the runs that came with an Accept, for which ask has kept room, and lets the node
-// look for the others.
+// accepted starts the runs that came with an Accept, for which ask has reserved room. It lets the
+// node claim the others.
 func (n *node) accepted(asked int, results []store.Accepted, err error) {
 	var claimed []*store.Claimed
 	for _, r := range results {
@@ -158,8 +157,8 @@ func (n *node) accepted(asked int, results []store.Accepted, err error) {
 	}
 }
 
-// ends makes the room of a run free whose end is about to be saved: when others hear
-// of the end, the room is there for the next.
+// ends frees the room of a run whose end is about to be saved. So there is room for the next run
+// when others hear of the end.
 func (n *node) ends(j *job) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -169,7 +168,7 @@ func (n *node) ends(j *job) {
 	}
 }
 
-// done forgets a run and makes its room free.
+// done forgets a run and frees its room.
 func (n *node) done(j *job) {
 	if model.Suspected(j.claimed.Losses) {
 		n.suspects.clear(j.claimed.ID)
@@ -181,13 +180,13 @@ func (n *node) done(j *job) {
 	}
 	n.mu.Unlock()
 	n.d.Watch.Left(j.claimed.ID)
-	// The next event of the key may be ready now; who is told of that need not look.
+	// The next event of the key may be ready now. A node that gets hints need not look.
 	if j.claimed.Ordered && !n.told || n.backlog.Load() {
 		n.nudge()
 	}
 }
 
-// nudge lets the node look for ready runs.
+// nudge makes the node look for ready runs.
 func (n *node) nudge() {
 	select {
 	case n.wake <- struct{}{}:
@@ -195,22 +194,22 @@ func (n *node) nudge() {
 	}
 }
 
-// holds returns the number of runs that the node knows or has asked for.
+// holds returns the number of runs that the node has or has reserved room for.
 func (n *node) holds() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.jobs) + n.asked
 }
 
-// job finds a run that the node works on; nil when it does not.
+// job returns the job of a run, or nil if the node does not drive it.
 func (n *node) job(run string) *job {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.jobs[run]
 }
 
-// close stops asking for runs, and waits until no answer is outstanding. It returns
-// which runs the node then holds; ok is false when its membership ended first.
+// close stops claiming, and waits until no answer is outstanding. It returns the runs that the node
+// then has. ok is false if its membership ended first.
 func (n *node) close() (runs []string, ok bool) {
 	n.mu.Lock()
 	if !n.shut {
@@ -236,7 +235,7 @@ func (n *node) close() (runs []string, ok bool) {
 	return runs, true
 }
 
-// open asks for runs again after close, unless the node is draining.
+// open resumes claiming after close, unless the node is draining.
 func (n *node) open() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -244,7 +243,7 @@ func (n *node) open() {
 	n.nudge()
 }
 
-// giveBackUnknown returns runs that the node owns without knowing.
+// giveBackUnknown releases runs that the node owns without knowing.
 func (n *node) giveBackUnknown() {
 	runs, ok := n.close()
 	if !ok {
@@ -260,7 +259,7 @@ func (n *node) giveBackUnknown() {
 	n.lost.Store(false)
 }
 
-// fence drops everything: another node has taken over, or may do so.
+// fence drops everything, because another node has taken over or may do so.
 func (n *node) fence() { n.end(store.ErrFenced) }
 
 // isDraining reports whether the node starts nothing more.
@@ -273,24 +272,24 @@ func (n *node) isDraining() bool {
 	}
 }
 
-// A lease says until when other nodes leave this one alone, by the monotonic
-// clock of this process.
+// A lease says until when other nodes may not take over this one's runs, by the monotonic clock of
+// this process.
 type lease struct {
 	mu      sync.Mutex // guards the following
 	until   time.Time
-	unseen  time.Time       // until then only, when the store has lost sight of the process
-	watched <-chan struct{} // closed: it has; nil when it does not look
+	unseen  time.Time       // the end if the store has lost sight of the process
+	watched <-chan struct{} // closed when the store loses sight of the process; nil if it does not watch
 	renewed chan struct{}   // closed and replaced by each renewal
 	err     error           // why the last renewal failed
 }
 
-// renew prolongs the lease of a node from a beat that began then.
+// renew extends the node's lease, counted from a beat that began at the given time.
 func (n *node) renew(began time.Time, watched <-chan struct{}) {
 	lease := n.d.Lease
 	n.lease.renew(began.Add(min(lease, provenFor)), began.Add(store.Silence(lease)), watched)
 }
 
-// renew prolongs the lease.
+// renew extends the lease.
 func (l *lease) renew(until, unseen time.Time, watched <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -301,7 +300,8 @@ func (l *lease) renew(until, unseen time.Time, watched <-chan struct{}) {
 	l.renewed = make(chan struct{})
 }
 
-// watch notes that the store may look at the process from now on, without a renewal.
+// watch sets the channel that reports when the store loses sight of the process, without renewing
+// the lease.
 func (l *lease) watch(watched <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -310,7 +310,7 @@ func (l *lease) watch(watched <-chan struct{}) {
 	}
 }
 
-// end is when the lease is over. The caller holds the lock.
+// end returns when the lease ends. The caller holds the lock.
 func (l *lease) end() time.Time {
 	select {
 	case <-l.watched:
@@ -320,8 +320,8 @@ func (l *lease) end() time.Time {
 	}
 }
 
-// failed notes why the lease could not be renewed; first is false when it failed
-// before, too.
+// failed notes why the lease could not be renewed. first is false if the previous renewal failed,
+// too.
 func (l *lease) failed(err error) (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -330,8 +330,8 @@ func (l *lease) failed(err error) (first bool) {
 	return first
 }
 
-// valid waits until the lease is valid; false when ctx ended first. A node whose
-// lease is over must start no call: another one may have begun it.
+// valid waits until the lease is valid. It returns false if ctx ended first. A node whose lease has
+// ended must start no call, because another node may have started it.
 func (l *lease) valid(ctx context.Context) bool {
 	for {
 		l.mu.Lock()
@@ -348,7 +348,7 @@ func (l *lease) valid(ctx context.Context) bool {
 	}
 }
 
-// state reports whether the lease is valid, and why it was not renewed last.
+// state reports whether the lease is valid, and why the last renewal failed.
 func (l *lease) state() (valid bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"procaas/engine/planner"
 )
 
-// notify tells about a run, when anybody wants to know.
+// notify sends a notice about a run, if there is a receiver.
 func (j *job) notify(kind model.NoticeKind, path, text string) {
 	tell := j.n.d.Notify
 	if tell == nil {
@@ -27,7 +27,7 @@ func (j *job) notify(kind model.NoticeKind, path, text string) {
 	}
 	if plan := def.ByID[model.PipelineOf(n.Path)]; plan != nil {
 		n.Owner = plan.Pipeline.Owner
-		// The path of a run that has failed may be that of its pipeline.
+		// The path of a failed run may be that of its pipeline.
 		if s := plan.Step(n.Path); s != nil {
 			n.Owner, n.Critical = s.Owner, s.Handler.IsCritical()
 		}
@@ -35,8 +35,8 @@ func (j *job) notify(kind model.NoticeKind, path, text string) {
 	tell(n)
 }
 
-// leftOut counts a handler that the run continues without. One that had to wait for too long is
-// told of, as one that has failed is: nothing else would say so.
+// leftOut counts a handler that the run continues without. It also sends a notice about a handler
+// that had to wait too long, as for a failed one, because nothing else would report it.
 func (j *job) leftOut(h checkpoint.HandlerView, step *planner.Step, by string) {
 	parts := model.SplitPath(h.Path)
 	j.n.d.Metrics.HandlerLeftOut.WithLabelValues(parts[0], parts[1], parts[2], by).Inc()
@@ -46,9 +46,9 @@ func (j *job) leftOut(h checkpoint.HandlerView, step *planner.Step, by string) {
 	}
 }
 
-// notice tells what a step that is saved may mean to people.
+// notice sends the notices that follow from a saved step.
 func (j *job) notice(c model.Change) {
-	// A run that is parked until a time goes on by itself.
+	// A run that is parked until a time continues without an operator.
 	waits := c.Status == model.Parked && c.Due.IsZero()
 	if ok := c.Status == model.Succeeded; ok || waits && c.Error != "" || c.Status == model.Failed {
 		j.n.d.Degrader.Tally(j.watch.Over(c.Pipeline, ok, j.n.d.Clock.Now())...)

@@ -12,17 +12,17 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file gives the core what it decides by, and asks it what may start.
+// This file gives the core the live values, and asks it what may start.
 
-// listenEvery is how often a run that waits for an event looks for it while calls of
-// it are under way. A parked run is woken.
+// listenEvery is how often a run that waits for an event looks for it while its calls are in
+// flight. A parked run is woken.
 const listenEvery = time.Second
 
-// offeredMost is how many pending events are looked at in one go.
+// offeredMost is how many pending events are read at once.
 const offeredMost = 100
 
-// ready asks the core what may start, with the events that it waits for. An event that
-// has come in time counts before a timeout.
+// ready asks the core what may start, with the events that it waits for. An event that has come in
+// time counts before a timeout.
 func (j *job) ready() []core.Attempt {
 	if reason := j.stopping.Load(); reason != nil {
 		j.run.Stop(*reason, j.n.d.Clock.Now())
@@ -35,8 +35,8 @@ func (j *job) ready() []core.Attempt {
 	return tasks
 }
 
-// listen hands the core what is pending of the events that it waits for, and reports
-// whether it has taken any. While the store cannot tell, it waits.
+// listen offers the core the pending events that it waits for, and reports whether it has taken
+// any. It waits while the store cannot be read.
 func (j *job) listen() (taken bool) {
 	for backoff := 10 * time.Millisecond; ; {
 		a, ok := j.run.Awaits()
@@ -61,15 +61,15 @@ func (j *job) listen() (taken bool) {
 	}
 }
 
-// live gives the core what may change while the run goes on.
+// live returns the live values for the core.
 func (j *job) live() core.Live { return j.liveAt(j.n.d.Clock.Now()) }
 
-// now is the run's own time: the store's, or a later one that the run has seen already. What
-// the core tells to wait for is due by this time.
+// now returns the run's own time: the store's, or a later one that the run has seen already.
+// Everything that the core waits for is due by this time.
 func (j *job) now() time.Time { return j.since(j.n.d.Clock.Now()) }
 
-// since returns a time, or the latest that the run has seen: what people read of a run is in
-// order.
+// since returns t, or the latest time that the run has seen. So times that people read of a run are
+// in order.
 func (j *job) since(now time.Time) time.Time {
 	if now.Before(j.last) && j.last.Sub(now) < clockSet {
 		return j.last
@@ -77,7 +77,8 @@ func (j *job) since(now time.Time) time.Time {
 	return now
 }
 
-// clockSet is more than the bounds of a clock are apart: then it was set.
+// clockSet is a jump larger than the uncertainty of a clock. A larger jump means that the clock was
+// set.
 const clockSet = time.Minute
 
 // liveAt is live at a time, or at a later one that the run has seen already.
@@ -102,7 +103,7 @@ func (j *job) liveAt(now time.Time) core.Live {
 	}
 }
 
-// hold counts a call that the run waits for, or does not any more.
+// hold notes that the run waits for a call, or no longer does.
 func (j *job) hold(ref string, held bool) {
 	path := model.PathOf(ref)
 	switch {
@@ -118,14 +119,14 @@ func (j *job) hold(ref string, held bool) {
 	}
 }
 
-// letGo ends what the run waits for.
+// letGo ends all waits of the run.
 func (j *job) letGo() {
 	for ref := range j.held {
 		j.hold(ref, false)
 	}
 }
 
-// off reports whether a handler of the run is left out at present, and why.
+// off reports whether a handler of the run is off now, and why.
 func (j *job) off(s *planner.Step, c *guard.Controls, now time.Time) (reason string, off bool) {
 	if reason, off = j.n.d.Off(s, c, now); off {
 		j.pass.LeaveAll(s.Path, now)
@@ -133,9 +134,9 @@ func (j *job) off(s *planner.Step, c *guard.Controls, now time.Time) (reason str
 	return reason, off
 }
 
-// verdict asks the guard about a handler, and whether its outage lets this call
-// through. While the handler is coming back, the run does not wait for it. Ref and
-// due are those of [core.Live].Guard.
+// verdict returns the guard's verdict about a handler, and checks whether its outage lets this call
+// through. While the handler is recovering, the run does not wait for it. ref and due are those of
+// [core.Live].Guard.
 func (j *job) verdict(s *planner.Step, ref string, due time.Time, c *guard.Controls, now time.Time) core.Verdict {
 	d := j.n.d
 	o := d.Degrader.Outages().Of(s)
@@ -148,7 +149,7 @@ func (j *job) verdict(s *planner.Step, ref string, due time.Time, c *guard.Contr
 	}
 	if admitted == fallback.AdmitProbe && d.Guard.Verdict(s, ref, due, &j.pass, c, now) == (core.Verdict{}) && j.takeProbe(o.Name) {
 		if s.Undo != nil {
-			return core.Verdict{} // the run has to know how it ends, to undo it
+			return core.Verdict{} // the run must know the outcome, to undo it
 		}
 		return core.Verdict{Skip: true, Beside: true, Reason: o.Reason(now) + "; its call goes on beside the run as a probe"}
 	}

@@ -13,17 +13,17 @@ import (
 	"procaas/engine/store"
 )
 
-// How many calls services take at once is in a document of the store, so that a node that starts after a crash need not
-// find it out again while all the runs of before wait.
+// A document of the store has the in-flight limits that nodes have found for services. So a node
+// that starts after a crash need not find them again while the backlog waits.
 
 const (
 	limitsEvery = 100 * time.Millisecond
 	limitsKind  = "services"
 	limitsName  = "limits"
-	limitsMoved = 1.2 // by which factor a limit has to change before it is written
+	limitsMoved = 1.2 // a limit is written if it has changed by this factor
 )
 
-// recallLimits reads what nodes have found out.
+// recallLimits reads the stored limits.
 func (d *Driver) recallLimits(ctx context.Context) error {
 	doc, err := d.Store.Documents.Document(ctx, limitsKind, limitsName)
 	if errors.Is(err, store.ErrNotFound) {
@@ -41,7 +41,7 @@ func (d *Driver) recallLimits(ctx context.Context) error {
 	return nil
 }
 
-// keepLimits writes what the node finds out, until the membership ends.
+// keepLimits stores the node's limits until the membership ends.
 func (n *node) keepLimits() {
 	for clock.Pause(n.ctx, limitsEvery) {
 		limits, moved := maps.Clone(n.d.written), false

@@ -14,8 +14,8 @@ import (
 	"procaas/engine/writes"
 )
 
-// A Stepper is a node in virtual time. It does one thing after the other, in the order of time, and
-// starts no goroutine. Its exported fields are to be set.
+// A Stepper is a node in virtual time. It does one thing at a time, in the order of time, and
+// starts no goroutine. The caller sets its exported fields.
 type Stepper struct {
 	Clock    *clock.Virtual
 	MaxCalls int // bounds the calls of all runs together
@@ -23,17 +23,17 @@ type Stepper struct {
 	// Process starts a new process, which knows only what the store knows.
 	Process func() (*Driver, error)
 
-	// Dying kills the node, as kill -9 does, as soon as that can be seen. Another one takes over.
-	// Nobody hears how calls in flight end.
+	// Dying kills the node, like kill -9, at the next point where that has an effect. Another node
+	// takes over. The outcomes of calls in flight are lost.
 	Dying bool
 
 	n     *node
-	jobs  []*job // by when they were claimed
+	jobs  []*job // in the order of their claims
 	ends  []steppedEnd
 	calls int
 }
 
-// A steppedEnd is how a call will have ended at a time.
+// A steppedEnd is the outcome of a call that ends at a given time.
 type steppedEnd struct {
 	at time.Time
 	j  *job
@@ -57,20 +57,19 @@ func (s *Stepper) Join(ctx context.Context) error {
 // restart starts the next process after a crash.
 func (s *Stepper) restart(ctx context.Context) error {
 	s.Dying = false
-	for _, j := range slices.Clone(s.jobs) { // close takes them out of the list
+	for _, j := range slices.Clone(s.jobs) { // close removes them from the list
 		s.close(j)
 	}
 	s.jobs, s.ends = nil, nil
 	s.n.end(store.ErrFenced)
-	// Whoever comes next takes the runs of the dead node over.
+	// The next process takes over the runs of the dead node.
 	if err := s.n.d.Store.Ledger.Leave(ctx, s.n.number, nil); err != nil {
 		return err
 	}
 	return s.Join(ctx)
 }
 
-// Work does what there is to do up to a time, and returns when there is more; zero
-// for never.
+// Work works until a time. It returns when there is more to do, zero for never.
 func (s *Stepper) Work(ctx context.Context, until time.Time) (next time.Time, err error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -99,8 +98,8 @@ func (s *Stepper) Work(ctx context.Context, until time.Time) (next time.Time, er
 	}
 }
 
-// look asks the store what there is to do now, and does it. It returns when the
-// store will have more, and whether there may be more at once.
+// look asks the store for work, and does it. It returns when the store will have more. busy reports
+// whether there may be more at once.
 func (s *Stepper) look(ctx context.Context) (due time.Duration, busy bool, err error) {
 	b, err := s.n.d.Store.Ledger.Beat(ctx, s.n.number, s.n.d.Lease, s.n.d.Library.Present().Bundle.Hash)
 	if err != nil {
@@ -137,14 +136,14 @@ func (s *Stepper) look(ctx context.Context) (due time.Duration, busy bool, err e
 	return due, busy || len(claimed) > 0, nil
 }
 
-// begin takes a run up.
+// begin starts to drive a run.
 func (s *Stepper) begin(j *job) {
 	s.jobs = append(s.jobs, j)
 	s.attempt(j, func() bool { return (opening{j}).begin() && s.advance(j) })
 }
 
-// stirred reports whether a run has to look again though nothing of it has ended.
-// One that an operator wants ended ends.
+// stirred reports whether a run must look for work although none of its calls has ended. It ends a
+// run that an operator has cancelled.
 func (s *Stepper) stirred(j *job) bool {
 	if j.cancelled.Load() {
 		j.underway = 0 // the calls in flight are broken off
@@ -156,11 +155,10 @@ func (s *Stepper) stirred(j *job) bool {
 	return stirred || j.seen != nil && !j.moves() && j.seen != s.n.d.Settings.Controls()
 }
 
-// step lets a run go on as far as it can without time passing.
+// step advances a run as far as possible without time passing.
 func (s *Stepper) step(j *job) { s.attempt(j, func() bool { return s.advance(j) }) }
 
-// attempt does something with a run, and forgets the run when it needs no more of
-// this node.
+// attempt does something with a run, and forgets the run if this node is done with it.
 func (s *Stepper) attempt(j *job, do func() (more bool)) {
 	more := false
 	defer func() {
@@ -187,7 +185,7 @@ func (s *Stepper) advance(j *job) (more bool) {
 	return true
 }
 
-// call makes a call, and notes when it ends.
+// call makes a call, and stores when it ends.
 func (s *Stepper) call(j *job, t *core.Attempt) {
 	if s.Dying {
 		return
@@ -201,12 +199,12 @@ func (s *Stepper) call(j *job, t *core.Attempt) {
 	}
 	e.at = p.Began.Add(p.Passed)
 	at, _ := slices.BinarySearchFunc(s.ends, e, func(a, b steppedEnd) int {
-		return cmp.Or(a.at.Compare(b.at), -1) // behind those of the same time
+		return cmp.Or(a.at.Compare(b.at), -1) // after those of the same time
 	})
 	s.ends = slices.Insert(s.ends, at, e)
 }
 
-// next is when something happens next; zero for never.
+// next returns when something happens next, zero for never.
 func (s *Stepper) next(due time.Duration) time.Time {
 	var next time.Time
 	sooner := func(t time.Time) {
@@ -228,8 +226,8 @@ func (s *Stepper) next(due time.Duration) time.Time {
 	return next
 }
 
-// deliver tells runs what has come by now: the ends of calls, one by one, and the
-// times that they have waited for.
+// deliver passes to runs what is due: the ends of calls, one at a time, and the times that they
+// have waited for.
 func (s *Stepper) deliver() {
 	for len(s.ends) > 0 && !s.ends[0].at.After(s.Clock.Now()) && !s.Dying {
 		e := s.ends[0]
@@ -244,7 +242,7 @@ func (s *Stepper) deliver() {
 	}
 }
 
-// close forgets a run: it has ended, is parked, or is lost.
+// close forgets a run that has ended, is parked, or is lost.
 func (s *Stepper) close(j *job) {
 	j.stopCalls()
 	j.pass.Close(s.Clock.Now())

@@ -7,16 +7,16 @@ import (
 	"procaas/engine/taskrun"
 )
 
-// This file tells what brings its node down from what only happened to be there. Whatever
-// runs at a node dies with it, and all of it meets again at the next one. So those that were
-// there too often are tried one after the other, until the one that is to blame was alone.
+// This file distinguishes runs that kill their node from runs that merely were there. All runs of a
+// node die with it, and meet again at the next node. So runs that were there too often are tried in
+// ever smaller groups, until the guilty one is alone.
 
-// maxLosses is how many nodes a run may lose in a row. The last two it had to lose when it was
-// the only suspected run at its node.
+// maxLosses is how many nodes in a row a run may lose. For the last two it must have been the only
+// suspected run of its node.
 const maxLosses = taskrun.MaxTaskLost
 
-// triedWith is how many suspects a node tries at once, with one among them that has lost so
-// many: eight, and after one more only itself.
+// triedWith returns how many suspects a node tries at once if one of them has this many losses:
+// eight, and after one more loss only itself.
 func triedWith(losses int) int {
 	if losses > model.SuspectedFrom {
 		return 1
@@ -24,13 +24,13 @@ func triedWith(losses int) int {
 	return 8
 }
 
-// suspects are the runs under trial at a node. Its zero value has none.
+// suspects are the runs under trial at a node. The zero value has none.
 type suspects struct {
 	mu     sync.Mutex // guards the following
 	losses map[string]int
 }
 
-// try takes a run in when there is room for it among those that are under trial.
+// try adds a run if there is room for it among those under trial.
 func (s *suspects) try(run string, losses int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *suspects) try(run string, losses int) bool {
 	return true
 }
 
-// clear takes a run out, which is over or has got further.
+// clear removes a run that is over or has advanced.
 func (s *suspects) clear(run string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,8 +23,7 @@ import (
 	"procaas/engine/tracing"
 )
 
-// A job is one run in this node's hands: it drives the pure core with time,
-// calls and the store.
+// A job is one run that this node drives. It gives the pure core time, calls and the store.
 type job struct {
 	n       *node
 	claimed *store.Claimed
@@ -32,10 +31,10 @@ type job struct {
 	def     *definitions.Definition
 	run     *core.Run
 	pass    guard.Pass
-	trace   *tracing.Run    // nil when nobody traces
-	watch   *canary.Watch   // nil when no new version is tried
-	held    map[string]bool // calls that the guard lets wait, by Task.Ref
-	seen    *guard.Controls // that Ready has decided by
+	trace   *tracing.Run    // nil if the node does not trace
+	watch   *canary.Watch   // nil if no new version is on trial
+	held    map[string]bool // calls that the guard makes wait, by Attempt.Ref
+	seen    *guard.Controls // the controls that Ready has used last
 	again   bool            // ask Ready before waiting
 	ends    bool            // all is done but the commit of its end; guarded by n.mu
 	log     *slog.Logger
@@ -56,14 +55,14 @@ type job struct {
 	stopping  atomic.Pointer[string] // why an operator wants it undone; nil for not at all
 }
 
-// An ended is a call that is over.
+// An ended is a call that has ended.
 type ended struct {
 	ref     string // of the task
 	outcome core.Outcome
 	end     guard.CallEnd
 }
 
-// saveAfter is how long a crash may make people miss that calls are in flight.
+// saveAfter is the longest time an in-flight call stays invisible to people after a crash.
 const saveAfter = 100 * time.Millisecond
 
 func newJob(n *node, c *store.Claimed) *job {
@@ -86,16 +85,16 @@ func newJob(n *node, c *store.Claimed) *job {
 	return j
 }
 
-// at returns the log for what happens at a path: a handler's, or the pipeline when
-// it is empty. All that is logged of a run has the keys path, run and key.
+// at returns the log for a path: a handler's, or the pipeline if it is empty. All log records of a
+// run have the keys path, run and key.
 func (j *job) at(path string) *slog.Logger {
 	if path == "" {
-		path = j.claimed.Pipeline // of the run's own goroutine: a commit may change it
+		path = j.claimed.Pipeline // only the run's own goroutine may read it, because a commit may change it
 	}
 	return j.log.With("path", path)
 }
 
-// ofCall returns the log for what happens in a call.
+// ofCall returns the log for a call.
 func (j *job) ofCall(t *core.Attempt) *slog.Logger {
 	return lazyLog(j.log, func() []slog.Attr {
 		attrs := []slog.Attr{slog.String("path", t.Step.Path)}
@@ -156,8 +155,8 @@ func (j *job) waits() bool {
 	return true
 }
 
-// goOn saves what the core has decided, and begins calls. It is false when the run needs no more of this node. Calls
-// beside a run begin even then.
+// goOn saves what the core has decided, and starts calls. It returns false if this node is done
+// with the run. Calls beside the run start even then.
 func (j *job) goOn(tasks []core.Attempt) bool {
 	saved := j.save()
 	if !saved || j.cancelling {
@@ -171,7 +170,7 @@ func (j *job) goOn(tasks []core.Attempt) bool {
 func (j *job) save() bool {
 	status, next := j.run.Status(), j.run.Next()
 	if status == model.Parked && !next.IsZero() && next.Sub(j.now()) <= guard.ShortHold {
-		status = model.Running // not worth giving the run away
+		status = model.Running // too short a wait to release the run
 	}
 	if status == model.Running && !j.mustSave() {
 		return true
@@ -203,10 +202,10 @@ func (j *job) save() bool {
 	return status == model.Running
 }
 
-// rooms are for the records of one checkpoint.
+// rooms has memory for the records of checkpoints.
 var rooms = sync.Pool{New: func() any { return new([]checkpoint.Record) }}
 
-// change returns what has changed of the run, with its checkpoint.
+// change returns the change of the run since the last save, with its checkpoint.
 func (j *job) change() model.Change {
 	room, _ := rooms.Get().(*[]checkpoint.Record)
 	j.run.Room = *room
@@ -217,9 +216,8 @@ func (j *job) change() model.Change {
 	return c
 }
 
-// mustSave reports whether there is something to save now. What a crash may forget
-// is worth no commit of its own, unless people would miss it: calls that take
-// their time are to be seen.
+// mustSave reports whether to save now. A change that a crash may forget needs no commit of its
+// own, unless people would miss it: they must see calls that take long.
 func (j *job) mustSave() bool {
 	if j.run.MustSave() || !j.run.Dirty() {
 		return j.run.MustSave()
@@ -231,8 +229,7 @@ func (j *job) mustSave() bool {
 	return now.Sub(j.unsaved) >= saveAfter
 }
 
-// commit writes one step of the run, and fails the run when the store refuses
-// the step for itself.
+// commit writes one step of the run. If the store refuses this step, the run fails.
 func (j *job) commit(c model.Change) error {
 	c.Alone = !j.claimed.Ordered
 	err := j.n.steps.commit(c)
@@ -271,7 +268,7 @@ func (j *job) commit(c model.Change) error {
 	return err
 }
 
-// fail ends the run with the checkpoint that was saved last.
+// fail fails the run with the checkpoint that was saved last.
 func (j *job) fail(path string, err error) {
 	_ = j.commit(model.Change{ // commit has logged what went wrong
 		Run: j.claimed.ID, Version: j.version, Status: model.Failed, Bundle: j.claimed.Bundle, Undoing: true,
@@ -280,7 +277,7 @@ func (j *job) fail(path string, err error) {
 	})
 }
 
-// start begins calls. It is false when the node may not start any more.
+// start starts calls. It returns false if the node may start none.
 func (j *job) start(tasks []core.Attempt) bool {
 	if len(tasks) == 0 {
 		return true
@@ -291,8 +288,7 @@ func (j *job) start(tasks []core.Attempt) bool {
 	if j.trace.Begin(j.run.Plan().Pipeline.ID, j.run.Began()) {
 		j.log = j.log.With("trace_id", j.trace.Context.TraceID())
 	}
-	// Saving may have taken its time: a control that has come meanwhile counts, and so does a
-	// deadline that has passed.
+	// Saving may have taken a while, so newer controls and passed deadlines count.
 	now, c := j.n.d.Clock.Now(), j.n.d.Settings.Controls()
 	for i := range tasks {
 		t := &tasks[i]
@@ -319,7 +315,7 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 		delay, ok = next.Sub(j.n.d.Clock.Now()), true
 	}
 	if ok && delay > guard.ShortHold && j.underway > 0 && strings.Contains(j.run.Cause(), guard.Mark) {
-		delay = guard.ShortHold // nobody calls a run up that does not wait in the store
+		delay = guard.ShortHold // nothing wakes a run that does not wait in the store
 	}
 	if _, listens := j.run.Awaits(); listens && (!ok || delay > listenEvery) {
 		delay, ok = listenEvery, true
@@ -343,7 +339,7 @@ func (j *job) finish(list []*ended) {
 		e.outcome.Ended = j.n.d.Clock.Now()
 		e.outcome.Probe = j.pass.End(e.ref, e.end, e.outcome.Ended)
 		if e.outcome.Err == nil || j.calls.Err() == nil {
-			j.run.Finish(e.ref, e.outcome, j.liveAt(j.n.d.Clock.Latest())) // from when on it waits, if it does
+			j.run.Finish(e.ref, e.outcome, j.liveAt(j.n.d.Clock.Latest())) // if it waits, from this time on
 		}
 	}
 }
@@ -364,8 +360,8 @@ func (j *job) stop() (more bool) {
 	return false
 }
 
-// count counts handlers that were left out, and those that only compute; calls
-// count themselves. One that was left out while it waited gives its places back.
+// count counts handlers that were left out and those that only compute. Calls count themselves. A
+// handler that was left out while it waited returns its places in the guard.
 func (j *job) count() {
 	for _, h := range j.run.TakeEnded() {
 		for ref := range j.held {
@@ -394,8 +390,8 @@ func (j *job) count() {
 	}
 }
 
-// gaveUp counts a handler that has failed for good. One that is critical fails the
-// run, which is told then; of others it is logged as often as people can read.
+// gaveUp counts a handler that has failed for good. A critical one fails the run, which is reported
+// then. For others, it logs at most as often as people can read.
 func (j *job) gaveUp(h checkpoint.HandlerView, step *planner.Step) {
 	seen := j.n.d.Stats.Path(h.Path)
 	seen.GivenUp.Inc()
@@ -408,9 +404,8 @@ func (j *job) gaveUp(h checkpoint.HandlerView, step *planner.Step) {
 	}
 }
 
-// intakes routes events that handlers emitted. They were routed once when they
-// came; should a new definition have dropped their type since, the run's own
-// one still knows it.
+// intakes routes events that handlers emitted. They were routed once when they were emitted. If a
+// new definition has dropped their type since, the run's own definition still knows it.
 func (j *job) intakes(events []model.Event) []model.Intake {
 	var out []model.Intake
 	for _, ev := range events {

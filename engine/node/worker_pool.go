@@ -5,20 +5,19 @@ import (
 	"sync/atomic"
 )
 
-// A workerPool lets goroutines that have done their work do more of it: their stacks have
-// grown to what it takes, which a new goroutine's has to do step by step, copying it
-// each time.
+// A workerPool reuses goroutines, because their stacks have already grown. A new goroutine must
+// grow its stack step by step, and copy it each time.
 type workerPool struct {
 	more chan func()
 	idle atomic.Int64
 }
 
-// poolMost is how many goroutines wait for work at most.
+// poolMost is the maximum number of idle goroutines.
 const poolMost = 256
 
 func newWorkerPool() *workerPool { return &workerPool{more: make(chan func())} }
 
-// do runs work on a goroutine of its own. Goroutines wait for more until ctx ends.
+// do runs work on another goroutine. The goroutine then waits for more work until ctx ends.
 func (c *workerPool) do(ctx context.Context, work func()) {
 	select {
 	case c.more <- work:
@@ -30,7 +29,7 @@ func (c *workerPool) do(ctx context.Context, work func()) {
 func (c *workerPool) member(ctx context.Context, work func()) {
 	for {
 		work()
-		work = nil // what it held may go
+		work = nil // let the collector free it
 		if c.idle.Add(1) > poolMost {
 			c.idle.Add(-1)
 			return
