@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// A bucket spaces calls out to a rate. It remembers only when the next call would
-// be due if all came evenly; calls may come earlier than that by its burst.
+// A bucket limits the rate of calls. It remembers only when the next call would be due if all calls
+// were evenly spaced. Calls may come earlier than that by its burst.
 type bucket struct {
 	mu    sync.Mutex // guards the following
-	rate  float64    // calls per second, as asked last
+	rate  float64    // calls per second, as last requested
 	due   int64      // of the next call, in nanoseconds since 1970
-	away  int64      // when the last one of those sent away shall ask again
-	whole float64    // of all nodes together, as asked last
-	took  int64      // places that were taken and not given back
-	late  int64      // when a call had to wait last; 0 for never
-	from  int64      // before the first call: when calls may begin, one by one; 0 is at once, with a burst
+	away  int64      // when the last delayed run asks again
+	whole float64    // rate of all nodes together, as last requested
+	took  int64      // places that were taken and not returned
+	late  int64      // when a call last had to wait; 0 for never
+	from  int64      // before the first call: when calls may begin, one at a time; 0 is at once, with a burst
 }
 
-// Reserve takes the place of the next call and tells in how long it may start. A
-// rate that is another one than before keeps what has been used of the burst.
+// Reserve takes the place of the next call and returns in how long it may start. If the rate has
+// changed, the used part of the burst stays used.
 func (b *bucket) Reserve(now time.Time, rate, burst float64) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at, step := now.UnixNano(), float64(time.Second)/rate
 	if b.rate != rate && b.due > at {
 		used := float64(b.due-at) / float64(time.Second) * b.rate
-		// Those that wait already keep their places: what they have used counts, as far as anybody would wait for it.
+		// Waiting calls keep their places, so what they have used counts, up to the longest wait.
 		b.due = at + int64(min(used, burst+rate*ShortHold.Seconds())*step)
 	}
 	b.rate = rate
@@ -43,7 +43,7 @@ func (b *bucket) Reserve(now time.Time, rate, burst float64) time.Duration {
 	return time.Duration(max(delay, 0))
 }
 
-// giveBack gives the place that was taken last back.
+// giveBack returns the place that was taken last.
 func (b *bucket) giveBack() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,8 +51,8 @@ func (b *bucket) giveBack() {
 	b.took--
 }
 
-// sendAway returns the time at which a run shall ask again that has to wait for
-// long. Runs that are sent away come back one by one, so many a second as pace says.
+// sendAway returns when a run that has to wait long asks again. Such runs come back one at a time,
+// pace per second.
 func (b *bucket) sendAway(now time.Time, delay time.Duration, pace float64) time.Time {
 	const longest = time.Hour
 	b.mu.Lock()
@@ -66,22 +66,22 @@ func (b *bucket) sendAway(now time.Time, delay time.Duration, pace float64) time
 	return time.Unix(0, at).UTC()
 }
 
-// counted returns how many calls have taken a place, how many a second may on all nodes together, and when one had to
-// wait last.
+// counted returns how many calls have taken a place, the rate of all nodes together, and when a
+// call last had to wait.
 func (b *bucket) counted() (taken int64, whole float64, late int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.took, b.whole, b.late
 }
 
-// share notes which rate nodes share.
+// share sets the rate that nodes share.
 func (b *bucket) share(whole float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.whole = whole
 }
 
-// left is how many calls may begin at once.
+// left returns how many calls may begin at once.
 func (b *bucket) left(now time.Time, rate, burst float64) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -2,27 +2,27 @@ package guard
 
 import "time"
 
-// A Budget counts calls, so that repetitions stay a share of them: those who
-// repeat what fails are what keeps a service down. Its zero value has seen none.
+// A Budget counts calls, in order to keep retries a limited share of them, because retries keep a
+// failing service down. The zero value has seen no calls.
 type Budget struct {
 	seconds [budgetSeconds]budgetSecond
 }
 
 const (
-	budgetSeconds = 10   // it looks back
-	freeRepeats   = 10.0 // a second, of all nodes together, beyond the share
+	budgetSeconds = 10   // how far it looks back
+	freeRepeats   = 10.0 // allowed per second on all nodes together, beyond the share
 )
 
-// A budgetSecond is the calls that started in one second.
+// A budgetSecond counts the calls that started in one second.
 type budgetSecond struct {
-	unix    int64 // another one is stale
+	unix    int64 // if it is another second, the counts are stale
 	calls   int
 	repeats int
 
-	good, bad int // that ended in it
+	good, bad int // calls that ended in it
 }
 
-// at returns the counts of the present second.
+// at returns the counts of the current second.
 func (b *Budget) at(now time.Time) *budgetSecond {
 	unix := now.Unix()
 	s := &b.seconds[unix%budgetSeconds]
@@ -32,7 +32,7 @@ func (b *Budget) at(now time.Time) *budgetSecond {
 	return s
 }
 
-// count notes a call that starts.
+// count counts a call that starts.
 func (b *Budget) count(repeats bool, now time.Time) {
 	s := b.at(now)
 	s.calls++
@@ -41,7 +41,7 @@ func (b *Budget) count(repeats bool, now time.Time) {
 	}
 }
 
-// withdraw forgets a call that has not started after all.
+// withdraw uncounts a call that has not started after all.
 func (b *Budget) withdraw(repeats bool, started time.Time) {
 	s := &b.seconds[started.Unix()%budgetSeconds]
 	if s.unix != started.Unix() {
@@ -53,7 +53,7 @@ func (b *Budget) withdraw(repeats bool, started time.Time) {
 	}
 }
 
-// allows reports whether one more repetition is within a share of the calls.
+// allows reports whether one more retry stays within a share of the calls.
 func (b *Budget) allows(share float64, nodes int, now time.Time) bool {
 	if share >= 1 {
 		return true
@@ -62,7 +62,7 @@ func (b *Budget) allows(share float64, nodes int, now time.Time) bool {
 	return float64(repeats+1) <= share*float64(calls)+budgetSeconds*freeRepeats/float64(nodes)
 }
 
-// sum is what started in the time that it looks back.
+// sum returns how many calls and retries started in the period that it looks back.
 func (b *Budget) sum(now time.Time) (calls, repeats int) {
 	oldest := now.Unix() - budgetSeconds
 	for i := range b.seconds {
@@ -74,7 +74,7 @@ func (b *Budget) sum(now time.Time) (calls, repeats int) {
 	return calls, repeats
 }
 
-// End notes what a call came to.
+// End records the outcome of a call.
 func (b *Budget) End(good bool, now time.Time) {
 	if s := b.at(now); good {
 		s.good++
@@ -83,7 +83,7 @@ func (b *Budget) End(good bool, now time.Time) {
 	}
 }
 
-// Outcomes is what the calls came to that ended in the time that it looks back.
+// Outcomes counts the calls that ended in the period that it looks back.
 func (b *Budget) Outcomes(now time.Time) (good, bad int) {
 	oldest := now.Unix() - budgetSeconds
 	for i := range b.seconds {
@@ -95,8 +95,8 @@ func (b *Budget) Outcomes(now time.Time) (good, bad int) {
 	return good, bad
 }
 
-// rate is how many calls started in the last whole second, or have in this one. It
-// is not known when there were none in the last one.
+// rate returns how many calls started in the last full second, or so far in this one. known is
+// false if the last second had none.
 func (b *Budget) rate(now time.Time) (calls int, known bool) {
 	last := &b.seconds[(now.Unix()-1)%budgetSeconds]
 	if last.unix != now.Unix()-1 {

@@ -30,30 +30,29 @@ const (
 	codeCriticalHandler = "critical_handler"
 )
 
-// DefaultSwitchTime is for how long a switch is off when nobody says.
+// DefaultSwitchTime is how long a switch stays off by default.
 const DefaultSwitchTime = time.Hour
 
 const (
-	longestControl = 100 * 365 * 24 * time.Hour // a longer one is forever, and hardly meant
+	longestControl = 100 * 365 * 24 * time.Hour // a longer one is probably a mistake
 	highestRate    = 1e6                        // calls per second
 	lowestRate     = 1.0 / (24 * 60 * 60)
 )
 
-// A ControlChange is what an operator wants of a path. It replaces the whole
-// control.
+// A ControlChange is what an operator wants for a path. It replaces the whole control.
 type ControlChange struct {
 	Enabled        bool      // false: switched off
-	Mode           string    // ModeSkip when it is empty and Enabled is false; with Enabled, empty or ModeKeep
+	Mode           string    // empty means ModeSkip if Enabled is false; with Enabled it is empty or ModeKeep
 	Force          bool      // critical handlers too
-	Until          time.Time // of the switch, or of ModeKeep; without them, of the limit
-	Forever        bool      // the switch stays off until it is switched on
-	RateLimit      string    // such as 10/s, of all nodes together; empty for none
-	Over           string    // wait or skip, for those over the limit; wait when it is empty
-	LimitUntil     time.Time // zero: Until when there is no switch, or else until it is lifted
-	RolloutPercent *float64  // of the runs, from 0 to 100; nil leaves what the definition says
+	Until          time.Time // end of the switch or of ModeKeep; without them, of the limit
+	Forever        bool      // the switch stays off until somebody switches it on
+	RateLimit      string    // such as 10/s, for all nodes together; empty for none
+	Over           string    // wait or skip, for calls over the limit; empty means wait
+	LimitUntil     time.Time // zero: Until if there is no switch, else no end
+	RolloutPercent *float64  // of the runs, from 0 to 100; nil keeps that of the definition
 }
 
-// A ControlView is a control as people and programs see it.
+// A ControlView is a control in the form for people and programs.
 type ControlView struct {
 	Path string `json:"path"`
 	Control
@@ -61,8 +60,8 @@ type ControlView struct {
 	Changed  time.Time `json:"changed"`
 	By       string    `json:"by"`
 	Reason   string    `json:"reason"`
-	Expired  bool      `json:"expired"` // nothing of it holds any more
-	Known    bool      `json:"known"`   // the present definition has the path
+	Expired  bool      `json:"expired"` // no part of it is in force
+	Known    bool      `json:"known"`   // the current definition has the path
 }
 
 func (l *liveControl) View(known bool, now time.Time) ControlView {
@@ -73,14 +72,14 @@ func (l *liveControl) View(known bool, now time.Time) ControlView {
 	}
 }
 
-// The parts of a control.
+// These are the parts of a control.
 const (
 	PartSwitch  = "switch"
 	PartLimit   = "limit"
 	PartRollout = "rollout"
 )
 
-// A Setter says who set a part of a control, and why.
+// A Setter is who set a part of a control, and why.
 type Setter struct {
 	By     string `json:"by"`
 	Reason string `json:"reason"`
@@ -93,7 +92,7 @@ func (s Setter) text() string {
 	return " by " + s.By + ": " + s.Reason
 }
 
-// parts takes a control apart.
+// parts splits a control into its parts.
 func (c Control) parts() map[string]Control {
 	out := map[string]Control{}
 	if !c.Enabled || c.Mode != "" {
@@ -108,8 +107,8 @@ func (c Control) parts() map[string]Control {
 	return out
 }
 
-// Credit returns a control that is to be set, with its setters: by for the parts that differ from those at the path, and
-// for all when none differs. The other parts keep theirs.
+// Credit returns a new control with its setters. The setter of the changed parts is by, or of all
+// parts if none has changed. The other parts keep their setters.
 func (cs *Controls) Credit(path string, c Control, by Setter) Control {
 	var before Control
 	if cs != nil && cs.ByPath[path] != nil {
@@ -127,7 +126,7 @@ func (cs *Controls) Credit(path string, c Control, by Setter) Control {
 	return c.creditRest(by)
 }
 
-// creditRest names who set the parts of which nothing is known.
+// creditRest sets the setter of parts that have none.
 func (c Control) creditRest(by Setter) Control {
 	setters := maps.Clone(c.Setters)
 	for name := range c.parts() {
@@ -142,14 +141,14 @@ func (c Control) creditRest(by Setter) Control {
 	return c
 }
 
-// Apart returns the controls in those of their parts that have not ended, each with who set it.
+// Apart splits controls into their parts that have not ended, each with its setter.
 func Apart(controls []ControlView, now time.Time) (parts []ControlView) {
 	for _, v := range controls {
 		all := v.Present(now).parts()
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			part := v
 			part.Control = all[name]
-			if by, ok := v.Setters[name]; ok { // a server of an older version knows of none
+			if by, ok := v.Setters[name]; ok { // a server of an older version has no setters
 				part.By, part.Reason = by.By, by.Reason
 			}
 			parts = append(parts, part)
@@ -158,7 +157,8 @@ func Apart(controls []ControlView, now time.Time) (parts []ControlView) {
 	return parts
 }
 
-// NewControl makes the control of a path, with these handlers below it, of what an operator wants.
+// NewControl makes the control for a path from an operator's change. steps are the handlers below
+// the path.
 func NewControl(steps []*planner.Step, path string, change ControlChange, now time.Time) (Control, error) {
 	c := Control{
 		Enabled: change.Enabled, Mode: change.Mode, Force: change.Force,
@@ -186,17 +186,17 @@ func NewControl(steps []*planner.Step, path string, change ControlChange, now ti
 	return c, nil
 }
 
-// IsFree reports whether the control keeps nothing from running.
+// IsFree reports whether the control has no effect.
 func (c Control) IsFree() bool {
 	return c.Enabled && c.Mode == "" && c.RateLimit == "" && c.RolloutPercent == nil
 }
 
-// InvalidControl makes the error of a control that says what cannot be.
+// InvalidControl makes the error of an invalid control.
 func InvalidControl(format string, args ...any) *ControlError {
 	return &ControlError{codeInvalidControl, fmt.Sprintf(format, args...)}
 }
 
-// checkSwitch completes the switch of a control.
+// checkSwitch fills in the switch of a control.
 func (c *Control) checkSwitch(change ControlChange, now time.Time) error {
 	switch {
 	case c.Enabled && c.Mode == "":
@@ -214,7 +214,7 @@ func (c *Control) checkSwitch(change ControlChange, now time.Time) error {
 	return c.checkEnd(change, now)
 }
 
-// checkEnd completes when a switch ends.
+// checkEnd fills in when a switch ends.
 func (c *Control) checkEnd(change ControlChange, now time.Time) error {
 	if change.Forever {
 		if !change.Until.IsZero() {
@@ -231,7 +231,7 @@ func (c *Control) checkEnd(change ControlChange, now time.Time) error {
 	return err
 }
 
-// checkUntil refuses an end that has come already, or never comes.
+// checkUntil refuses an end that has passed or never comes.
 func checkUntil(field string, until, now time.Time) (*time.Time, error) {
 	switch {
 	case !until.After(now):
@@ -244,7 +244,7 @@ func checkUntil(field string, until, now time.Time) (*time.Time, error) {
 	return &until, nil
 }
 
-// checkLimit completes the rate limit of a control.
+// checkLimit fills in the rate limit of a control.
 func (c *Control) checkLimit(change ControlChange, now time.Time) error {
 	if c.RateLimit == "" {
 		if c.Over != "" || !change.LimitUntil.IsZero() || c.Enabled && c.Mode == "" && !change.Until.IsZero() && c.RolloutPercent == nil {
@@ -264,7 +264,7 @@ func (c *Control) checkLimit(change ControlChange, now time.Time) error {
 	}
 	until := change.LimitUntil
 	if c.Enabled && c.Mode == "" && until.IsZero() {
-		until = change.Until // without a switch, it can only be the limit's
+		until = change.Until // without a switch, it can only be the end of the limit
 	}
 	if until.IsZero() {
 		return nil
@@ -273,7 +273,7 @@ func (c *Control) checkLimit(change ControlChange, now time.Time) error {
 	return err
 }
 
-// checkRollout checks the share of a control.
+// checkRollout checks the rollout of a control.
 func (c *Control) checkRollout(steps []*planner.Step, path string) error {
 	if c.RolloutPercent == nil {
 		return nil

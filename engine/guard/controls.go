@@ -13,43 +13,42 @@ import (
 	"procaas/engine/store"
 )
 
-// This file says what controls mean: the switches, limits and rollouts that
-// operators set while runs go on. It is pure, as run.go is.
+// This file interprets controls: the switches, limits and rollouts that operators set at run time.
+// It does no I/O and reads no clock.
 
-// A Control is what operators have set on a path: a pipeline, a stage of it or a
-// handler. It holds for everything below. Of the controls above a handler, a
-// switch that is off wins over those that are on, and every limit applies to all
-// calls below its path.
+// A Control is what operators have set on a path: a pipeline, a stage or a handler. It applies to
+// everything below the path. Among the controls above a handler, a switch that is off wins over
+// those that are on, and every limit applies.
 type Control struct {
 	Enabled bool `json:"enabled"` // false: the switch is off
 
-	// Mode says what off means: ModeSkip or ModeHold. While Enabled it is empty, or
-	// ModeKeep.
+	// Mode is the effect of a switch that is off: ModeSkip or ModeHold. While Enabled, it is empty
+	// or ModeKeep.
 	Mode string `json:"mode,omitempty"`
 
-	// Force lets ModeSkip leave out critical handlers.
+	// Force lets ModeSkip skip critical handlers.
 	Force bool `json:"force,omitempty"`
 
-	// Until is when the switch goes on by itself, or ModeKeep ends; nil is never.
+	// Until is when the switch turns on again, or ModeKeep ends. Nil is never.
 	Until *time.Time `json:"until,omitempty"`
 
-	// RateLimit bounds the calls below the path on all nodes together, such as
-	// 10/s; empty for no bound. Over is wait or skip, as in the language.
+	// RateLimit bounds the calls below the path on all nodes together, such as 10/s. Empty means no
+	// bound. Over is wait or skip, as in the language.
 	RateLimit string `json:"rate_limit,omitempty"`
 	Over      string `json:"over,omitempty"`
 
-	// LimitUntil is when the rate limit ends by itself; nil is never.
+	// LimitUntil is when the rate limit ends. Nil is never.
 	LimitUntil *time.Time `json:"limit_until,omitempty"`
 
-	// RolloutPercent replaces that of the handler's rollout; nil leaves it.
+	// RolloutPercent replaces the percentage of the handler's rollout. Nil keeps it.
 	RolloutPercent *float64 `json:"rollout_percent,omitempty"`
 
-	// Setters say who set each part that there is: PartSwitch, PartLimit and PartRollout.
+	// Setters has who set each part: PartSwitch, PartLimit and PartRollout.
 	Setters map[string]Setter `json:"setters,omitempty"`
 }
 
-// Present leaves out what of a control has ended by a moment. Whoever changes a part of
-// a control begins with it: what is over would come back otherwise.
+// Present removes the parts of a control that have ended. Call it before you change a part.
+// Otherwise ended parts would come back.
 func (c Control) Present(now time.Time) Control {
 	if c.Until != nil && !now.Before(*c.Until) {
 		c.Enabled, c.Mode, c.Force, c.Until = true, "", c.Force && c.RolloutPercent != nil, nil
@@ -60,20 +59,20 @@ func (c Control) Present(now time.Time) Control {
 	return c
 }
 
-// What a switch that is off does, and what one that is on may do besides.
+// These are the effects of a switch. ModeKeep is for a switch that is on.
 const (
-	ModeSkip = "skip" // the handlers are left out, as if enabled were false
+	ModeSkip = "skip" // handlers are skipped, as if enabled were false
 	ModeHold = "hold" // runs are parked before the handlers until the switch is on
-	ModeKeep = "keep" // the handlers stay in the flow, though they have fallbacks
+	ModeKeep = "keep" // automatic fallback is off for the handlers
 )
 
-// The words of Control.Over.
+// These are the values of Control.Over.
 const (
 	overWait = "wait"
 	overSkip = "skip"
 )
 
-// A liveControl is a control made ready to be asked often.
+// A liveControl is a control in a form that is fast to check.
 type liveControl struct {
 	Control
 	path    string
@@ -84,13 +83,13 @@ type liveControl struct {
 	holdCause, limitCause string
 }
 
-// Controls are all controls of one revision. They are never changed; nil is none.
+// Controls are all controls of one revision. They never change. Nil means none.
 type Controls struct {
 	ByPath     map[string]*liveControl
-	Superseded chan struct{} // closed: there are newer ones
+	Superseded chan struct{} // closed when there are newer ones
 }
 
-// NewControls reads what the store keeps.
+// NewControls reads controls in the form of the store.
 func NewControls(set map[string]store.Setting) (*Controls, error) {
 	c := &Controls{ByPath: make(map[string]*liveControl, len(set)), Superseded: make(chan struct{})}
 	for path, setting := range set {
@@ -128,13 +127,14 @@ func newLiveControl(path string, setting store.Setting) (*liveControl, error) {
 	return l, err
 }
 
-// CauseHold ends the cause of a run that a switch holds: its control's path comes
-// before. That of a run that waits for a limit ends with the rate. A run that
-// waits for several has all of them, with commas between.
+// CauseHold is the suffix of the cause of a run that a switch holds. The path of the control comes
+// before. The cause of a run that waits for a limit ends with the rate. If a run waits for several
+// things, its causes are separated by commas.
 const CauseHold = " hold"
 
-// causeRate ends the cause of a run that waits for the rate limit of a handler's
-// definition, whose path comes before. Nobody lifts that; it is for people.
+// causeRate is the suffix of the cause of a run that waits for the rate limit in a handler's
+// definition. The path of the handler comes before. Nothing lifts this limit, so the cause is only
+// for people.
 const causeRate = " rate"
 
 func untilText(t *time.Time) string {
@@ -144,23 +144,23 @@ func untilText(t *time.Time) string {
 	return " until " + t.UTC().Format(time.RFC3339)
 }
 
-// isOff reports whether the switch is off in a mode at present.
+// isOff reports whether the switch is off in a mode now.
 func (l *liveControl) isOff(mode string, now time.Time) bool {
 	return l != nil && !l.Enabled && l.Mode == mode && (l.Until == nil || now.Before(*l.Until))
 }
 
-// isKept reports whether nothing below goes out of the flow by itself at present.
+// isKept reports whether the control keeps fallback from turning handlers off now.
 func (l *liveControl) isKept(now time.Time) bool {
 	return l != nil && l.Enabled && l.Mode == ModeKeep && (l.Until == nil || now.Before(*l.Until))
 }
 
-// limits reports whether there is a rate limit at present.
+// limits reports whether a rate limit is in force now.
 func (l *liveControl) limits(now time.Time) bool {
 	return l != nil && l.RateLimit != "" && (l.LimitUntil == nil || now.Before(*l.LimitUntil))
 }
 
-// above returns the controls that hold for a handler: its own, the stage's and the
-// pipeline's; nil for none.
+// above returns the controls that apply to a handler: its own, the stage's and the pipeline's. Nil
+// means none.
 func (c *Controls) above(s *planner.Step) [3]*liveControl {
 	if c == nil || len(c.ByPath) == 0 {
 		return [3]*liveControl{}
@@ -169,8 +169,8 @@ func (c *Controls) above(s *planner.Step) [3]*liveControl {
 	return [3]*liveControl{c.ByPath[s.Path], c.ByPath[s.StagePath], c.ByPath[pipeline]}
 }
 
-// Skips reports whether a handler is left out, and by which control. A critical
-// one is only when the operator insists.
+// Skips returns the control by which a handler is skipped, or nil. A critical one is skipped only
+// if the operator has forced it.
 func (c *Controls) Skips(s *planner.Step, now time.Time) *liveControl {
 	for _, l := range c.above(s) {
 		if l.isOff(ModeSkip, now) && (l.Force || !s.Handler.IsCritical()) {
@@ -180,7 +180,7 @@ func (c *Controls) Skips(s *planner.Step, now time.Time) *liveControl {
 	return nil
 }
 
-// Holds reports whether runs wait before a handler, and for which control.
+// Holds returns the control that holds runs before a handler, or nil.
 func (c *Controls) Holds(s *planner.Step, now time.Time) *liveControl {
 	for _, l := range c.above(s) {
 		if l.isOff(ModeHold, now) {
@@ -190,7 +190,7 @@ func (c *Controls) Holds(s *planner.Step, now time.Time) *liveControl {
 	return nil
 }
 
-// Keeps reports whether a handler stays in the flow though its calls fail.
+// Keeps reports whether a control keeps a handler in the flow even if its calls fail.
 func (c *Controls) Keeps(s *planner.Step, now time.Time) bool {
 	above := c.above(s)
 	return above[0].isKept(now) || above[1].isKept(now) || above[2].isKept(now)
@@ -216,7 +216,7 @@ func (c *Controls) Share(s *planner.Step) (percent float64, ok bool) {
 	return 0, false
 }
 
-// Stands reports whether all that a cause names still holds runs back.
+// Stands reports whether all controls that a cause names are still in force.
 func (c *Controls) Stands(cause string, now time.Time) bool {
 	for part := range strings.SplitSeq(cause, ",") {
 		path, _, _ := strings.Cut(part, " ")
@@ -237,8 +237,7 @@ func (c *Controls) Stands(cause string, now time.Time) bool {
 	return true
 }
 
-// Effects lists what keeps a handler from running freely, in the order in which
-// it counts.
+// Effects lists what restricts a handler, in order of precedence.
 func (c *Controls) Effects(s *planner.Step, now time.Time) []string {
 	var out []string
 	for _, l := range c.above(s) {
@@ -268,7 +267,7 @@ func (c *Controls) Effects(s *planner.Step, now time.Time) []string {
 	return out
 }
 
-// State returns how a handler is switched: on, off or hold.
+// State returns the state of a handler's switch: on, off or hold.
 func (c *Controls) State(s *planner.Step, now time.Time) string {
 	switch {
 	case c.Skips(s, now) != nil:
@@ -279,7 +278,7 @@ func (c *Controls) State(s *planner.Step, now time.Time) string {
 	return "on"
 }
 
-// Limit tells the lowest rate that bounds a handler; empty for none.
+// Limit returns the lowest rate limit of a handler, or empty.
 func (c *Controls) Limit(s *planner.Step, now time.Time) string {
 	var rates []datum.Rate
 	if r := s.Handler.RateLimit; r != nil {
@@ -296,8 +295,8 @@ func (c *Controls) Limit(s *planner.Step, now time.Time) string {
 	return slices.MinFunc(rates, func(a, b datum.Rate) int { return cmp.Compare(a.PerSecond(), b.PerSecond()) }).Text()
 }
 
-// Overrides reports whether it does not count that a handler is out of the flow: runs
-// are held before it, or operators keep it.
+// Overrides reports whether controls override an automatic fallback: they hold runs before the
+// handler, or keep it in the flow.
 func (c *Controls) Overrides(s *planner.Step, now time.Time) bool {
 	return c.Holds(s, now) != nil || c.Keeps(s, now)
 }

@@ -9,83 +9,80 @@ import (
 	"time"
 )
 
-// A gate bounds how many calls are in flight at once: those of a handler, or of
-// a service. Those that come when it is full stand in line by their age, for as
-// long as the line is short; the others wait in the store.
+// A gate limits the calls in flight of a handler or of a service. When it is full, calls queue by
+// age as long as the queue is short. Further runs wait in the store.
 //
-// The gate of a service does more. It finds out how many calls the service bears,
-// lets only some of the calls be repetitions, and keeps all back for as long as
-// the service asks. A call that does not start does not count as an attempt.
+// The gate of a service does more. It finds out how many calls the service can take at once, limits
+// the share of retries, and holds all calls for as long as the service asks. A call that does not
+// start does not count as an attempt.
 type gate struct {
 	name     string // the path of a handler, or a service
-	recalled int    // the limit that it begins with; 0 where nothing is known
+	recalled int    // the initial limit; 0 if unknown
 
 	mu    sync.Mutex // guards the following, and the spots
-	terms Terms      // as asked last
+	terms Terms      // as last requested
 	used  int
-	line  []*spot // that wait, by their age
-	turns int     // of those that stood in line
+	line  []*spot // waiting calls, by age
+	turns int     // number of turns of calls that waited
 
-	adaptive *Gradient // nil: only what terms say bounds the calls
+	adaptive *Gradient // nil: only terms limit the calls
 	calls    Budget
-	closed   time.Time // until then, the service wants no calls
-	repeated time.Time // the last repetition while calls fail
+	closed   time.Time // the service accepts no calls until then
+	repeated time.Time // time of the last retry while calls fail
 
-	// How the service does, for people.
-	lastEnd     time.Time // of a call that told something
-	badFrom     time.Time // the end of the first call that has failed since one succeeded; zero when none has
-	failingFrom time.Time // since when hardly any call succeeds; zero while they do
+	// The state of the service, for people:
+	lastEnd     time.Time // end of the last call that said something about the service
+	badFrom     time.Time // end of the first failed call since the last success; zero if none has failed
+	failingFrom time.Time // since when hardly any call succeeds; zero otherwise
 	lastError   string
 }
 
-// Terms is what a gate goes by.
+// Terms are the limits of a gate.
 type Terms struct {
-	most    int     // calls in flight; 0 for no bound but that of adaptive
-	adapts  bool    // fewer, when the service cannot bear as many
-	repeats float64 // the share of calls that may be repetitions
+	most    int     // calls in flight; 0 for no limit except adaptive
+	adapts  bool    // the limit adapts to the service
+	repeats float64 // the share of calls that may be retries
 	calm    time.Duration
-	nodes   int // that share the service
+	nodes   int // nodes that share the service
 }
 
 const (
-	// fewWaiting is how many calls may always stand in line, manyWaiting how many
-	// when they will not have to for long. They keep other runs out of memory.
+	// fewWaiting is how many calls may always queue. manyWaiting is how many may queue if the queue
+	// moves fast. They bound the runs in memory.
 	fewWaiting, manyWaiting = 32, 128
 
-	// newShare is what new work gets while old work waits: each so many-th turn,
-	// and that part of the line.
+	// newShare gives new work every fourth turn, and a fourth of the queue, while old work waits.
 	newShare = 4
 
-	// longestClosed is for how long a service is believed that wants no calls at
-	// all. Then one finds out whether it has changed its mind.
+	// longestClosed is how long a gate obeys a service that accepts no calls at all. After that it
+	// tries a call.
 	longestClosed = time.Minute
 )
 
-// A spot is where a call stands at a gate. The zero spot stands nowhere.
+// A spot is the place of a call at a gate. The zero spot has no place.
 type spot struct {
 	age     time.Time // since when the call waits
-	repeats bool      // the call is a repetition
+	repeats bool      // the call is a retry
 
 	gate  *gate
 	state spotState
-	wake  func() // told when the state changes; may be nil
+	wake  func() // called when the state changes; may be nil
 
-	started time.Time // when it was let in
-	counted *Gradient // that it has started in
-	probes  bool      // it is made to find out whether the service is back
+	started time.Time // when it was admitted
+	counted *Gradient // where the call is counted
+	probes  bool      // the call tests whether the service is back
 }
 
-// A spotState says where a call is.
+// A spotState is the state of a spot.
 type spotState int
 
 const (
 	spotInLine spotState = iota
 	spotInside           // the call may start
-	spotOut              // the line is too long for it
+	spotOut              // the queue is too long
 )
 
-// enter takes a place at the gate for a spot. It is not told where it is then, but
-// of all that changes later.
+// enter takes a place at the gate for a spot. wake reports only later changes of its state.
 func (g *gate) enter(s *spot, terms Terms, wake func(), now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +96,7 @@ func (g *gate) enter(s *spot, terms Terms, wake func(), now time.Time) {
 	s.wake = wake
 }
 
-// heed takes terms over.
+// heed sets the terms.
 func (g *gate) heed(t Terms) {
 	g.terms = t
 	if !t.adapts {
@@ -112,7 +109,8 @@ func (g *gate) heed(t Terms) {
 	g.adaptive.Bound(cmp.Or(t.most, highestLimit), t.calm, probePause*time.Duration(t.nodes))
 }
 
-// look returns where a spot is, when to look again at the latest, and whether the gate lets calls through.
+// look returns the state of a spot, when to look again at the latest, and whether the gate lets
+// calls through.
 func (g *gate) look(s *spot, now time.Time) (state spotState, again time.Time, moves bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,7 +129,7 @@ func (g *gate) look(s *spot, now time.Time) (state spotState, again time.Time, m
 	return s.state, again, g.moves(now)
 }
 
-// move lets in whom it may, and sends those away for whom the line is too long.
+// move admits calls, and removes those for which the queue is too long.
 func (g *gate) move(now time.Time) {
 	for {
 		i := g.next(now)
@@ -145,15 +143,14 @@ func (g *gate) move(now time.Time) {
 		return
 	}
 	for longest := g.longest(now); len(g.line) > longest; {
-		// Those that wait longest stay, and the newest ones.
+		// The oldest calls stay, and the newest ones.
 		i := len(g.line) - 1 - longest/newShare
 		g.line[i].tell(spotOut)
 		g.line = slices.Delete(g.line, i, i+1)
 	}
 }
 
-// next finds the call whose turn it is, and takes the turn; -1 for none. It is
-// mostly that which waits longest.
+// next returns the index of the next call and counts its turn, or -1. It is usually the oldest.
 func (g *gate) next(now time.Time) int {
 	if len(g.line) == 0 || g.closed.After(now) || g.terms.most > 0 && g.used >= g.terms.most {
 		return -1
@@ -168,14 +165,14 @@ func (g *gate) next(now time.Time) int {
 	return i
 }
 
-// first finds the first in line whose turn it may be: repetitions have to stand
-// back when there have been many.
+// first returns the first call in the queue that may go next. Retries stand back if there have been
+// many.
 func (g *gate) first(now time.Time) int {
 	from, to, step := 0, len(g.line), 1
 	if g.turns%newShare == newShare-1 {
 		from, to, step = to-1, -1, -1
 	}
-	repeats := 0 // not known
+	repeats := 0 // unknown
 	for i := from; i != to; i += step {
 		if !g.line[i].repeats {
 			return i
@@ -193,8 +190,8 @@ func (g *gate) first(now time.Time) int {
 	return -1
 }
 
-// mayRepeat reports whether a repetition may start. While all fails, repetitions
-// would only use up the attempts of their runs.
+// mayRepeat reports whether a retry may start. While all calls fail, a retry would only use up
+// attempts.
 func (g *gate) mayRepeat(now time.Time) bool {
 	if !g.calls.allows(g.terms.repeats, g.terms.nodes, now) {
 		return false
@@ -203,7 +200,7 @@ func (g *gate) mayRepeat(now time.Time) bool {
 	return a == nil || !a.Failing() || a.Down() || now.Sub(g.repeated) >= a.pause
 }
 
-// admit lets a call in whose turn has been taken.
+// admit admits a call whose turn was counted.
 func (g *gate) admit(s *spot, now time.Time) {
 	g.used++
 	g.calls.count(s.repeats, now)
@@ -224,8 +221,7 @@ func (s *spot) tell(state spotState) {
 	}
 }
 
-// longest is how many may stand in line: as many as have their turn within a
-// second.
+// longest returns the longest allowed queue: as many calls as start within a second.
 func (g *gate) longest(now time.Time) int {
 	most := max(2*g.limit(), fewWaiting)
 	if !g.moves(now) {
@@ -243,7 +239,7 @@ func (g *gate) moves(now time.Time) bool {
 	return !g.closed.After(now) && (g.adaptive == nil || !g.adaptive.Failing())
 }
 
-// limit is how many calls may be under way at present.
+// limit returns how many calls may be in flight now.
 func (g *gate) limit() int {
 	if g.adaptive != nil {
 		return g.adaptive.Limit()
@@ -251,28 +247,28 @@ func (g *gate) limit() int {
 	return g.terms.most
 }
 
-// A CallEnd is what the end of a call tells about its service.
+// A CallEnd is the outcome of a call with regard to its service.
 type CallEnd struct {
 	Verdict callVerdict
-	Kind    string        // of calls that take about the same time
-	Took    time.Duration // 0: that tells nothing
-	pause   time.Duration // the service wants no calls for so long
-	err     string        // what a call that failed told
+	Kind    string        // groups calls that take about the same time
+	Took    time.Duration // 0: unknown
+	pause   time.Duration // how long the service asks to make no calls
+	err     string        // error of a failed call
 }
 
-// A callVerdict says whether a service did what it should.
+// A callVerdict says whether a service worked correctly.
 type callVerdict int
 
-// What became of a call.
+// These are the verdicts on a call.
 const (
 	callUnmade callVerdict = iota // the call has not started
-	CallMute                      // it tells nothing about the service
+	CallMute                      // it says nothing about the service
 	CallGood
 	callBad
 )
 
-// leave gives the place back, wherever it is. The zero spot has none. It reports whether
-// the call was let in to find out about its service.
+// leave returns the place. The zero spot has none. It reports whether the call was a probe of its
+// service.
 func (s *spot) leave(end CallEnd, now time.Time) (probe bool) {
 	g := s.gate
 	if g == nil {
@@ -280,7 +276,7 @@ func (s *spot) leave(end CallEnd, now time.Time) (probe bool) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s.gate = nil // so that leaving twice gives one place back
+	s.gate = nil // so that a second call of leave does nothing
 	switch s.state {
 	case spotInLine:
 		if i := slices.Index(g.line, s); i >= 0 {
@@ -294,7 +290,7 @@ func (s *spot) leave(end CallEnd, now time.Time) (probe bool) {
 	return s.probes
 }
 
-// learn takes in what a call came to.
+// learn records the outcome of a call.
 func (g *gate) learn(s *spot, end CallEnd, now time.Time) {
 	if end.pause > 0 {
 		if until := now.Add(min(end.pause, longestClosed)); until.After(g.closed) {
@@ -322,8 +318,8 @@ func (g *gate) learn(s *spot, end CallEnd, now time.Time) {
 	}
 }
 
-// Appetite is how many runs the gate could do with that wait in the store. Moves
-// tells whether it lets calls through, so that it will soon have room for more.
+// Appetite returns how many runs that wait in the store the gate can take. moves reports whether it
+// lets calls through, so that it will soon have room for more.
 func (g *gate) Appetite(now time.Time) (room int, moves bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -334,7 +330,7 @@ func (g *gate) Appetite(now time.Time) (room int, moves bool) {
 	return longest - len(g.line), g.moves(now)
 }
 
-// Effects lists what keeps calls from starting at once, for people.
+// Effects lists for people what delays calls.
 func (g *gate) Effects(now time.Time) []string {
 	g.mu.Lock()
 	waits := len(g.line) > 0 || g.closed.After(now) || g.adaptive != nil && g.adaptive.Down()
@@ -345,7 +341,7 @@ func (g *gate) Effects(now time.Time) []string {
 	return []string{g.why(now)}
 }
 
-// why tells people what a call waits for.
+// why describes for people what a call waits for.
 func (g *gate) why(now time.Time) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -360,8 +356,8 @@ func (g *gate) why(now time.Time) string {
 	return "waits for its turn to call " + g.name
 }
 
-// spare is how many more calls the gate lets begin soon, without a line that does not go away.
-// A service that is down bounds nothing: what comes to it waits as all others do.
+// spare returns how many more calls may begin soon without a lasting queue. A service that is down
+// does not limit this, because its calls wait like all others.
 func (g *gate) spare(terms Terms, now time.Time) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

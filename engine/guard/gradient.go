@@ -5,69 +5,67 @@ import (
 	"time"
 )
 
-// A Gradient bounds how many calls of one service are in flight, by what calls
-// come to. It protects a service that has fallen from those who want it up again:
-// calls wait for their turn, and none is lost. It reads no clock.
+// A Gradient limits the calls of one service in flight, depending on their outcomes. It protects a
+// service that is coming back from its callers. Calls wait for their turn, and none is lost. It
+// reads no clock.
 //
-// It lets one call at a time through while hardly any succeeds, with pauses, which
-// is how it learns that the service is back; and it holds still while many fail
-// for reasons of their own, for then fewer calls would help nobody. It begins low, since it
-// knows nothing, and doubles with each round of calls until one of them is too much.
+// While hardly any call succeeds, it lets through one call at a time with pauses, and so learns
+// when the service is back. While many calls fail for reasons of their own, it keeps the limit,
+// because fewer calls would not help. It starts low, and doubles with each round of calls until it
+// is too much.
 type Gradient struct {
 	limit    float64
 	most     int
 	calm     time.Duration
 	pause    time.Duration
 	underway int
-	last     time.Time // when a call started
+	last     time.Time // when the last call started
 
-	// Of the present window:
+	// The current window:
 	began time.Time
 	good  int
 	bad   int
-	full  bool // as many as the limit allows were under way
+	full  bool // the limit was reached
 
-	probing bool // it has not met what the service bears: the limit doubles with each round of calls
+	probing bool // it has not found the limit of the service, and doubles with each round of calls
 	failing bool // hardly any call of the last window has succeeded
 	kinds   map[string]*callKind
 }
 
-// A callKind is calls that take about the same time while all is well.
+// A callKind is a group of calls that normally take about the same time.
 type callKind struct {
-	normal time.Duration // while all is well; 0 before that is known
+	normal time.Duration // the normal duration; 0 before it is known
 
-	good int // in the present window
+	good int // successful calls in the current window
 	took time.Duration
 }
 
 const (
 	firstLimit  = 20
 	lowestLimit = 1
-	// highestLimit is more than enough for services that answer in time.
+	// highestLimit is enough for any service that answers in time.
 	highestLimit = 200
 
-	gradientWindow = 500 * time.Millisecond // at least
-	gradientCalls  = 10                     // at least, or half of the limit
-	gradientOldest = time.Hour              // a call says nothing about those that end so much later
+	gradientWindow = 500 * time.Millisecond // shortest window
+	gradientCalls  = 10                     // fewest calls in a window; or half of the limit
+	gradientOldest = time.Hour              // a call that ends this much later says nothing
 
-	cutBelow  = 0.1 // of the calls succeed: the limit is halved
+	cutBelow  = 0.1 // the limit is halved if a smaller share of the calls succeeds
 	growAbove = 0.8
-	tooSlow   = 2.5 // times the normal time: the limit is halved
+	tooSlow   = 2.5 // the limit is halved if calls take this many times their normal duration
 	growth    = 1.25
-	doubling  = 2 // while nothing says that it is too much
+	doubling  = 2 // growth until a limit is found
 
 	probePause = 500 * time.Millisecond // between calls of a service that is down
 )
 
-// NewGradient returns a limit that has seen no calls. It begins with the limit that was found
-// out before; 0 stands for none.
+// NewGradient makes a limit that has seen no calls. before is the initial limit, 0 if unknown.
 func NewGradient(before int) *Gradient {
 	return &Gradient{limit: float64(cmp.Or(before, firstLimit)), most: highestLimit, pause: probePause, kinds: map[string]*callKind{}, probing: true}
 }
 
-// Bound says what holds whatever calls come to: no more than most are in flight,
-// and those that take no longer than calm are not slow. Pause is the time between
-// two calls of a service that is down. Zero values leave what is.
+// Bound sets fixed bounds: at most most calls in flight, calls up to calm are never slow, and pause
+// is the time between two calls of a service that is down. A zero value keeps the setting.
 func (g *Gradient) Bound(most int, calm, pause time.Duration) {
 	if most > 0 {
 		g.most = most
@@ -81,18 +79,19 @@ func (g *Gradient) Bound(most int, calm, pause time.Duration) {
 	}
 }
 
-// Limit is how many calls may be under way.
+// Limit returns how many calls may be in flight.
 func (g *Gradient) Limit() int { return int(g.limit) }
 
-// Failing reports whether hardly any call succeeds at present.
+// Failing reports whether hardly any call succeeds now.
 func (g *Gradient) Failing() bool {
 	return g.failing || g.good+g.bad >= gradientCalls && g.ratio() < cutBelow
 }
 
-// Down reports whether calls are made only to find out when the service is back.
+// Down reports whether calls only probe whether the service is back.
 func (g *Gradient) Down() bool { return g.failing && g.Limit() == lowestLimit }
 
-// Next is when a call may start though no other one ends; zero unless the service is down.
+// Next returns when a call may start although no other one ends. It is zero unless the service is
+// down.
 func (g *Gradient) Next() time.Time {
 	if !g.Down() {
 		return time.Time{}
@@ -100,8 +99,8 @@ func (g *Gradient) Next() time.Time {
 	return g.last.Add(g.pause)
 }
 
-// Start takes a call's turn; false tells that it has to wait, until another ends
-// and until Next.
+// Start takes the turn of a call. It returns false if the call must wait until another one ends and
+// until Next.
 func (g *Gradient) Start(now time.Time) bool {
 	if g.underway >= g.Limit() || g.Down() && now.Before(g.Next()) {
 		return false
@@ -112,12 +111,11 @@ func (g *Gradient) Start(now time.Time) bool {
 	return true
 }
 
-// Drop ends a call that tells nothing about the service.
+// Drop ends a call that says nothing about the service.
 func (g *Gradient) Drop() { g.underway-- }
 
-// End tells what a call that has started came to. Good is whether the service
-// answered as it should; the time that good calls take is compared with that of
-// others of their kind, unless it is 0.
+// End records the outcome of a call. good reports whether the service answered correctly. The
+// duration of a good call is compared with others of its kind, unless it is 0.
 func (g *Gradient) End(kind string, good bool, took time.Duration, now time.Time) {
 	g.underway--
 	if now.Sub(g.began) > gradientOldest {
@@ -151,8 +149,8 @@ func (g *Gradient) begin(now time.Time) {
 	}
 }
 
-// isOver reports whether the window says enough: it is long enough, or a round of calls when
-// each shows whether the service bears more.
+// isOver reports whether the window is long enough or, while each call shows whether the service
+// can take more, has had a round of calls.
 func (g *Gradient) isOver(now time.Time) bool {
 	ended := g.good + g.bad
 	if g.isPressed() && ended >= g.Limit() {
@@ -161,17 +159,16 @@ func (g *Gradient) isOver(now time.Time) bool {
 	return now.Sub(g.began) >= gradientWindow && ended >= max(1, min(gradientCalls, g.Limit()/2)) || ended >= highestLimit
 }
 
-// isPressed reports whether the limit is what holds calls back while it probes, one having just ended.
+// isPressed reports whether, while it probes, the limit is what delays calls. One has just ended.
 func (g *Gradient) isPressed() bool { return g.probing && g.full && g.underway+1 >= g.Limit() }
 
 func (g *Gradient) ratio() float64 { return float64(g.good) / float64(g.good+g.bad) }
 
-// adapt ends a window: it moves the limit.
+// adapt ends a window and changes the limit.
 func (g *Gradient) adapt() {
 	ratio := g.ratio()
 	mean, stretch := g.pace()
-	// One call at a time is not what slows the service down: it is as fast as this
-	// now.
+	// A single call does not slow the service down, so this is its normal speed now.
 	alone := g.Limit() == lowestLimit
 	slow := stretch > tooSlow && mean > g.calm && !alone
 	for _, k := range g.kinds {
@@ -191,8 +188,7 @@ func (g *Gradient) adapt() {
 	}
 }
 
-// pace returns what the good calls of the window took, and how many times what is
-// normal for them.
+// pace returns the mean duration of the window's good calls, and its ratio to the normal one.
 func (g *Gradient) pace() (mean time.Duration, stretch float64) {
 	calls, took, stretched := 0, time.Duration(0), 0.0
 	for _, k := range g.kinds {
@@ -210,8 +206,8 @@ func (g *Gradient) pace() (mean time.Duration, stretch float64) {
 	return took / time.Duration(calls), stretched / float64(calls)
 }
 
-// learn follows what is normal: at once to the better, and slowly to the worse,
-// unless one call at a time has become much slower.
+// learn adjusts the normal duration: at once if calls are faster, slowly if they are slower, unless
+// single calls have become much slower.
 func (k *callKind) learn(mean time.Duration, alone bool) {
 	if k.normal == 0 || mean < k.normal || alone && float64(mean) > tooSlow*float64(k.normal) {
 		k.normal = mean

@@ -14,49 +14,48 @@ import (
 	"procaas/engine/planner"
 )
 
-// A Guard decides whether a handler may run now: whether a control holds it, and
-// what the limits say of the definition and of controls. Limits are for all nodes
-// together: each has a part of them, and lends what it does not use.
+// A Guard decides whether a handler may run now: whether a control holds it, and what the limits of
+// the definition and of controls say. Limits are for all nodes together. Each node has a part of
+// them, and lends what it does not use.
 type Guard struct {
-	Nodes atomic.Int32 // that are alive; 0 before that is known
-	since atomic.Int64 // when all nodes know of this one, in nanoseconds since 1970; 0 when it is the first
+	Nodes atomic.Int32 // live nodes; 0 if unknown
+	since atomic.Int64 // when all nodes know of this one, in nanoseconds since 1970; 0 for the first node
 
 	lent lending
 
-	mu      sync.RWMutex       // guards the following, not what it points to
+	mu      sync.RWMutex       // guards the following, but not what it points to
 	buckets map[string]*bucket // by path
-	gates   map[string]*gate   // by the path of a handler, or by a service
+	gates   map[string]*gate   // by the path of a handler, or by service
 
-	recalled map[string]int // limits of services, as they were before this process
+	recalled map[string]int // in-flight limits of services from before this process
 }
 
-// ShortHold is how long a run may wait for its turn in memory. Its place is kept
-// for it. A run that has to wait longer gives its place back.
+// ShortHold is how long a run may wait for its turn in memory and keep its place. A run that has to
+// wait longer returns its place.
 const ShortHold = time.Second
 
-// A Pass is what one run holds of the guard: its places in the queues of limits,
-// so that asking again does not take another one. It belongs to the goroutine of
-// the run.
+// A Pass has a run's places in the queues of limits, so that asking again does not take another
+// place. It belongs to the goroutine of the run.
 type Pass struct {
-	Wake       func()            // told when a gate lets the run in
+	Wake       func()            // called when a gate admits the run
 	Age        time.Time         // since when the run is due
-	Multiplies bool              // it has started a run in its loop: each further one is one more
+	Multiplies bool              // it has started a run in its loop, so each further one multiplies it
 	places     map[string]*place // by [core.Attempt.Ref]
 }
 
-// A place is what a handler of a run waits with, or is under way with.
+// A place is the place of a call that waits or is in flight.
 type place struct {
-	until  time.Time // ask again
-	mine   bool      // then its turn has come
-	passed bool      // the rate limits have let it through
+	until  time.Time // when to ask again
+	mine   bool      // at until, its turn has come
+	passed bool      // the rate limits have admitted it
 	cause  string
 	reason string
-	people bool    // an operator's limit is what it waits for
-	turn   bool    // another limit, and not the budget of a loop
-	spots  [2]spot // of the handler and of the service
+	people bool    // it waits for an operator's limit
+	turn   bool    // it waits for another limit, not for the budget of a loop
+	spots  [2]spot // at the gates of the handler and of the service
 }
 
-// verdict says what a call waits for.
+// verdict returns the verdict for a waiting call.
 func (pl *place) verdict() core.Verdict {
 	return core.Verdict{Hold: pl.until, Cause: pl.cause, Reason: pl.reason, People: pl.people, Turn: pl.turn}
 }
@@ -74,10 +73,10 @@ func (p *Pass) at(ref string) *place {
 	return pl
 }
 
-// Leave gives up what a call holds: it does not start.
+// Leave returns the places of a call that does not start.
 func (p *Pass) Leave(ref string, now time.Time) { p.End(ref, CallEnd{}, now) }
 
-// LeaveAll gives up what a handler holds, with all items of its for-each.
+// LeaveAll returns the places of a handler, including all items of its for-each.
 func (p *Pass) LeaveAll(path string, now time.Time) {
 	for ref := range p.places {
 		if model.IsRefOf(ref, path) {
@@ -86,31 +85,31 @@ func (p *Pass) LeaveAll(path string, now time.Time) {
 	}
 }
 
-// End gives up what a call holds that has ended. It reports whether the call was made
-// to find out about its service.
+// End returns the places of a call that has ended. It reports whether the call was a probe of its
+// service.
 func (p *Pass) End(ref string, end CallEnd, now time.Time) (probe bool) {
 	return p.Take(ref).End(end, now)
 }
 
-// Take takes what a call holds out of the pass, so that the call may outlive the run.
+// Take removes the place of a call from the pass, so that the call may outlive the run.
 func (p *Pass) Take(ref string) *place {
 	pl := p.places[ref]
 	delete(p.places, ref)
 	return pl
 }
 
-// End is [Pass.End] of what was taken; nil holds nothing.
+// End is [Pass.End] for a place from Take. The receiver may be nil.
 func (pl *place) End(end CallEnd, now time.Time) (probe bool) {
 	if pl == nil {
 		return false
 	}
 	probe = pl.spots[1].leave(end, now)
-	end.pause = 0 // which is the service's alone
+	end.pause = 0 // only for the service
 	pl.spots[0].leave(end, now)
 	return probe
 }
 
-// Close gives up all that the run holds. What became of its calls is not known.
+// Close returns all places of the run. The outcomes of its calls are unknown.
 func (p *Pass) Close(now time.Time) {
 	for ref := range p.places {
 		p.End(ref, CallEnd{Verdict: CallMute}, now)
@@ -119,20 +118,20 @@ func (p *Pass) Close(now time.Time) {
 
 // A rule is a rate limit that applies to a handler.
 type rule struct {
-	path  string // that it bounds
+	path  string // the path that it limits
 	rate  float64
 	burst float64
-	whole float64 // the rate that nodes share; 0 for a rate that they do not
-	pace  float64 // at which those that are sent away come back
+	whole float64 // the rate that nodes share; 0 for a rate that they do not share
+	pace  float64 // rate at which delayed runs come back
 	skip  bool
-	live  *liveControl // nil: of the definition
+	live  *liveControl // nil: a limit of the definition
 	spec  *tree.RateLimit
 
-	loop string // of the budget of a loop: its name; empty for others
-	free bool   // it takes nothing when there is something left
+	loop string // name of the budget of a loop; empty for others
+	free bool   // it takes nothing while something is left
 }
 
-// name is that of the bucket.
+// name returns the name of the bucket.
 func (r *rule) name() string { return cmp.Or(r.loop, r.path) }
 
 func (r *rule) reason() string {
@@ -155,8 +154,8 @@ func (r *rule) cause() string {
 	return r.path + causeRate
 }
 
-// Verdict decides about one call of a run, which ref tells from the others. Since
-// is when a repetition became due.
+// Verdict decides about one call of a run. ref identifies the call. since is when a retry became
+// due.
 func (g *Guard) Verdict(s *planner.Step, ref string, since time.Time, p *Pass, c *Controls, now time.Time) core.Verdict {
 	if l := c.Holds(s, now); l != nil {
 		p.Leave(ref, now)
@@ -168,12 +167,11 @@ func (g *Guard) Verdict(s *planner.Step, ref string, since time.Time, p *Pass, c
 	return g.enter(s, ref, since, p, now)
 }
 
-// askAgain is when a run that a switch holds looks again by itself. It is woken when the
-// switch is lifted or has ended, as fast as what lies ahead of it bears, so that this is for
-// runs that were forgotten.
+// askAgain is when a run that a switch holds looks again. It is woken when the switch is lifted or
+// ends, as fast as later handlers can take it. So this is for runs that were missed.
 func askAgain(now time.Time) time.Time { return now.Add(24 * time.Hour) }
 
-// turn asks the rate limits; ok is false when the handler may not run now.
+// turn asks the rate limits. ok is false if the handler may not run now.
 func (g *Guard) turn(s *planner.Step, ref string, p *Pass, c *Controls, now time.Time) (v core.Verdict, ok bool) {
 	if pl := p.places[ref]; pl != nil {
 		if pl.passed {
@@ -183,13 +181,13 @@ func (g *Guard) turn(s *planner.Step, ref string, p *Pass, c *Controls, now time
 		case !stale && pl.until.After(now):
 			return pl.verdict(), false
 		case !stale && pl.mine:
-			return core.Verdict{}, true // spots are still to be asked for
+			return core.Verdict{}, true // the gates are asked next
 		}
 		p.Leave(ref, now)
 	}
 	var rules [3]rule
 	n := g.rules(s, c, now, &rules)
-	if n == 0 && s.Handler.LeadsBack { // whoever sets a limit says how fast it may go
+	if n == 0 && s.Handler.LeadsBack { // a rate limit replaces the budget of a loop
 		rules[0], n = g.loopRule(s, p), 1
 	}
 	if n == 0 {
@@ -198,7 +196,7 @@ func (g *Guard) turn(s *planner.Step, ref string, p *Pass, c *Controls, now time
 	return g.reserve(s, ref, p, rules[:n], now)
 }
 
-// rules finds the rate limits that apply to a handler: at each level one.
+// rules returns the rate limits that apply to a handler, at most one per level.
 func (g *Guard) rules(s *planner.Step, c *Controls, now time.Time, out *[3]rule) int {
 	n := 0
 	own := s.Handler.RateLimit
@@ -228,7 +226,7 @@ func (g *Guard) rules(s *planner.Step, c *Controls, now time.Time, out *[3]rule)
 	return n
 }
 
-// Spare is how many more calls of a handler may begin soon, whatever one gate says.
+// Spare returns how many more calls of a handler may begin soon, ignoring the gate besides.
 func (g *Guard) Spare(s *planner.Step, besides string, c *Controls, now time.Time) int {
 	room := math.MaxInt
 	for level := range 2 {
@@ -244,7 +242,7 @@ func (g *Guard) Spare(s *planner.Step, besides string, c *Controls, now time.Tim
 	return room
 }
 
-// reserve takes a place in all limits, or tells until when to wait.
+// reserve takes a place in all limits, or returns until when to wait.
 func (g *Guard) reserve(s *planner.Step, ref string, p *Pass, rules []rule, now time.Time) (v core.Verdict, ok bool) {
 	var delay time.Duration
 	var worst *rule
@@ -284,7 +282,7 @@ func (g *Guard) reserve(s *planner.Step, ref string, p *Pass, rules []rule, now 
 	return pl.verdict(), false
 }
 
-// enter asks for places among the calls in flight.
+// enter asks the gates for places.
 func (g *Guard) enter(s *planner.Step, ref string, since time.Time, p *Pass, now time.Time) core.Verdict {
 	if s.Computes() || s.Handler.MaxInFlight == 0 && s.Service == nil {
 		return core.Verdict{}
@@ -333,15 +331,15 @@ func (g *Guard) Bucket(path string) *bucket {
 	}
 	if g.buckets[path] == nil {
 		g.buckets[path] = &bucket{}
-		if !strings.HasSuffix(path, CauseLoop) { // a deploy must not take the budgets of loops
+		if !strings.HasSuffix(path, CauseLoop) { // a deployment must not take the budgets of loops
 			g.buckets[path].from = g.since.Load()
 		}
 	}
 	return g.buckets[path]
 }
 
-// Share tells how many nodes are alive. A node that joins others leaves the limits
-// to them until they count it, and has no burst then: it is theirs that was used.
+// Share sets the number of live nodes. A new node leaves the limits to the other nodes until they
+// count it. Then it has no burst, because they have used it.
 func (g *Guard) Share(nodes int, now time.Time) {
 	before := int(g.Nodes.Swap(int32(nodes)))
 	if before != nodes {
@@ -371,7 +369,7 @@ func (g *Guard) Gate(name string) *gate {
 	return g.gates[name]
 }
 
-// rateReason tells people why a handler waits or is left out.
+// rateReason describes for people why a handler waits or is skipped.
 func rateReason(r *tree.RateLimit) string {
 	return "over its rate limit of " + r.Rate.Text()
 }

@@ -11,33 +11,34 @@ import (
 	"procaas/engine/store"
 )
 
-// Nodes share each rate limit: a part for each that is alive. When the calls come to some of them, the others lend theirs.
-// A node may only lower its own part, which counts for it before anybody hears of it, and raise those of others in the same
-// write. So the parts of a split never come to more than the limit.
+// Nodes share each rate limit: each live node has a part. If only some nodes get calls, the others
+// lend them their parts. A node may only lower its own part, and raise those of others in the same
+// write. The lower part counts before others read it. So the parts never exceed the limit.
 
 const (
-	// settling is how long a node waits before its part grows because others have gone, or because a split does not count any
-	// more: by then all nodes have looked.
+	// settling is how long a node waits before its part grows because nodes have left or a split
+	// has ended. By then all nodes know.
 	settling = store.BeatEvery + store.BeatEvery/4
 
-	lateFor   = time.Second     // a node that had to let a call wait needs more for as long
-	calmAfter = 2 * time.Second // and needs no more when none has waited for as long
-	window    = time.Second / 2 // in which calls are counted, at least
-	windows   = 4               // that are remembered: what is lent at each lull is asked back at once
+	lateFor   = time.Second     // a node needs more for this long after a call had to wait
+	calmAfter = 2 * time.Second // and no longer needs more if no call had to wait for this long
+	window    = time.Second / 2 // the shortest time for counting calls
+	windows   = 4               // windows to remember, because what is lent at each lull is soon asked back
 
-	fullFrom  = 0.8  // of its part, that a node must use to need more
-	keepLeast = 0.1  // of an equal part, that a node keeps although it uses nothing
-	keepSpare = 1.5  // times what it uses, that it keeps otherwise
-	giveLeast = 0.05 // of an equal part; less than that is not worth a write
+	fullFrom  = 0.8  // a node needs more if it uses this share of its part
+	keepLeast = 0.1  // of an equal part, which a node keeps even if it uses nothing
+	keepSpare = 1.5  // a node keeps this many times what it uses
+	giveLeast = 0.05 // of an equal part; less is not worth a write
 )
 
-// Splits are how nodes share limits when they do not share them equally, by the names of the limits.
+// Splits says how nodes share limits unequally, by the names of the limits.
 type Splits map[string]Split
 
-// A Split is how nodes share one limit. It counts only while as many nodes are alive as there were when it was made.
+// A Split says how nodes share one limit. It counts only while the number of live nodes stays the
+// same.
 type Split struct {
 	Nodes int            `json:"nodes"`
-	Parts map[int64]Part `json:"parts"` // by node; one that is not there has an equal part
+	Parts map[int64]Part `json:"parts"` // by node; a missing node has an equal part
 }
 
 // A Part is what a node may use of a limit.
@@ -46,31 +47,32 @@ type Part struct {
 	Wants bool    `json:"wants,omitempty"` // calls have to wait there
 }
 
-// lending is what a node knows of the parts that it has.
+// lending has the node's parts of limits.
 type lending struct {
 	mu     sync.Mutex // guards the following
 	parts  map[string]loan
 	counts map[string]usage // by limit
-	until  time.Time        // nodes have come or gone: nothing is lent before
+	until  time.Time        // nodes have come or gone: lend nothing until then
 
-	now atomic.Pointer[map[string]loan] // a copy of parts, for those who ask often; nil when all parts are equal
+	now atomic.Pointer[map[string]loan] // a copy of parts for frequent reads; nil if all parts are equal
 }
 
-// A loan is a part that is not an equal one.
+// A loan is an unequal part.
 type loan struct {
 	share float64
 	rival int       // other nodes that want more
-	until time.Time // then it is equal again; zero while its split counts
+	until time.Time // end of the loan; zero while its split counts
 }
 
-// usage is what came of a limit on this node.
+// usage is how much of a limit this node has used.
 type usage struct {
-	taken int64            // calls, when they were counted last
-	at    time.Time        // when that was
-	rates [windows]float64 // calls a second in the last windows, the newest first
+	taken int64            // calls at the last count
+	at    time.Time        // time of the last count
+	rates [windows]float64 // calls per second in the last windows, newest first
 }
 
-// Part returns the part of a limit that this node has, and the part that it may come to have when those who need none lend theirs.
+// Part returns this node's part of a limit, and the part that it may get if other nodes lend
+// theirs.
 func (g *Guard) Part(limit string) (share, hope float64) {
 	if parts := g.lent.now.Load(); parts != nil {
 		if l, lent := (*parts)[limit]; lent {
@@ -80,7 +82,7 @@ func (g *Guard) Part(limit string) (share, hope float64) {
 	return 1 / float64(max(1, g.Nodes.Load())), 1
 }
 
-// publish lets Part see what parts has. The caller holds the lock.
+// publish makes parts visible to Part. The caller holds the lock.
 func (l *lending) publish() {
 	if len(l.parts) == 0 {
 		l.now.Store(nil)
@@ -90,7 +92,8 @@ func (l *lending) publish() {
 	l.now.Store(&parts)
 }
 
-// void ends a loan: what is more than an equal part at once, what is less when all nodes know. The caller holds the lock.
+// void ends a loan. A part above the equal one shrinks at once. A part below it grows when all
+// nodes know. The caller holds the lock.
 func (l *lending) void(limit string, equal float64, now time.Time) {
 	loan := l.parts[limit]
 	if loan.until.IsZero() {
@@ -100,10 +103,10 @@ func (l *lending) void(limit string, equal float64, now time.Time) {
 	l.parts[limit] = loan
 }
 
-// Rejoin ends all loans: the node is another one for the others.
+// Rejoin ends all loans, because the node has a new number.
 func (g *Guard) Rejoin(now time.Time) { g.lent.regroup(int(g.Nodes.Load()), now) }
 
-// regroup ends all loans: nodes have come or gone.
+// regroup ends all loans, because nodes have come or gone.
 func (l *lending) regroup(nodes int, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,8 +117,8 @@ func (l *lending) regroup(nodes int, now time.Time) {
 	l.publish()
 }
 
-// Lend looks at how nodes share limits, and heeds it. When this node needs more or less than it has, next is how they shall share
-// them instead: what the node gives away counts at once, and what it gets when it is read.
+// Lend applies the current splits. If this node needs more or less than it has, next are the splits
+// to write. What the node gives away counts at once. What it gets counts when it reads it.
 func (g *Guard) Lend(node int64, splits Splits, now time.Time) (next Splits, changed bool) {
 	l := &g.lent
 	l.mu.Lock()
@@ -138,7 +141,7 @@ func (g *Guard) Lend(node int64, splits Splits, now time.Time) (next Splits, cha
 		return nil, false
 	}
 	next = Splits{}
-	for limit, s := range splits { // those that count
+	for limit, s := range splits { // only those that count
 		if s.Nodes != nodes {
 			changed = true
 			continue
@@ -162,7 +165,7 @@ func (g *Guard) Lend(node int64, splits Splits, now time.Time) (next Splits, cha
 	return next, changed
 }
 
-// rivals is how many other nodes want more.
+// rivals returns how many other nodes want more.
 func (s *Split) rivals(node int64) (n int) {
 	for other, p := range s.Parts {
 		if other != node && p.Wants {
@@ -172,11 +175,12 @@ func (s *Split) rivals(node int64) (n int) {
 	return n
 }
 
-// settle says what the node wants of a limit, and gives away what it can spare. The caller holds the lock.
+// settle decides what the node wants of a limit, and gives away what it can spare. The caller holds
+// the lock.
 func (g *Guard) settle(node int64, limit string, b *bucket, next Splits, now time.Time) (changed bool) {
 	l, nodes := &g.lent, int(g.Nodes.Load())
 	if !l.parts[limit].until.IsZero() {
-		return false // its part grows when all know that the split before does not count
+		return false // its part grows when all nodes know that the old split has ended
 	}
 	equal := 1 / float64(nodes)
 	s, split := next[limit]
@@ -185,7 +189,8 @@ func (g *Guard) settle(node int64, limit string, b *bucket, next Splits, now tim
 		mine.Share = equal
 	}
 	used, late := g.used(limit, b, mine.Share, now)
-	// A call may wait only because it came too close to the one before: that is no reason to need more.
+	// A call may wait only because it came too soon after the one before. That is no reason to need
+	// more.
 	wants := used >= fullFrom*mine.Share && (late < lateFor || mine.Wants && late < calmAfter)
 	if !split && !wants {
 		return false
@@ -206,8 +211,9 @@ func (g *Guard) settle(node int64, limit string, b *bucket, next Splits, now tim
 	return changed
 }
 
-// give raises the parts of those that want more by what a node can spare: all that it does not use, or what it has beyond its
-// part of what those have that want more, itself included.
+// give raises the parts of the nodes that want more by what this node can spare. A node that wants
+// no more keeps what it uses and a reserve. A node that wants more itself keeps an equal share of
+// the parts of all such nodes.
 func (s *Split) give(node int64, mine *Part, used, equal float64) bool {
 	wanting, sum := 1, mine.Share
 	var to []int64
@@ -235,14 +241,15 @@ func (s *Split) give(node int64, mine *Part, used, equal float64) bool {
 	return true
 }
 
-// used gives which part of a limit the calls of the node take, and how long ago one had to wait. The caller holds the lock.
+// used returns which part of a limit the node's calls use, and how long ago one had to wait. The
+// caller holds the lock.
 func (g *Guard) used(limit string, b *bucket, share float64, now time.Time) (part float64, late time.Duration) {
 	taken, whole, lateAt := b.counted()
 	u, known := g.lent.counts[limit]
 	before := u.taken
 	switch took := now.Sub(u.at); {
 	case !known:
-		u = usage{taken: taken, at: now, rates: [windows]float64{whole}} // nothing is known yet: all may be used
+		u = usage{taken: taken, at: now, rates: [windows]float64{whole}} // nothing is known yet, so assume that all is used
 	case took >= window:
 		u.taken, u.at = taken, now
 		copy(u.rates[1:], u.rates[:])
@@ -265,14 +272,14 @@ func (g *Guard) limits() map[string]*bucket {
 	defer g.mu.RUnlock()
 	out := map[string]*bucket{}
 	for name, b := range g.buckets {
-		if !strings.HasSuffix(name, CauseLoop) { // the budgets of loops are large, and hardly ever used up
+		if !strings.HasSuffix(name, CauseLoop) { // budgets of loops are large, and rarely used up
 			out[name] = b
 		}
 	}
 	return out
 }
 
-// bucketOf returns the bucket of a limit that the node has asked already; nil for none.
+// bucketOf returns the bucket of a limit that the node has used, or nil.
 func (g *Guard) bucketOf(limit string) *bucket {
 	g.mu.RLock()
 	defer g.mu.RUnlock()

@@ -2,8 +2,8 @@ package guard
 
 import "maps"
 
-// Limits returns how many calls each service takes at once, as far as this node has found
-// out. Services of which it knows nothing yet are missing, and so are those that are down.
+// Limits returns how many calls each service can take at once, as far as this node knows. Unknown
+// services and those that are down are missing.
 func (g *Guard) Limits() map[string]int {
 	limits := map[string]int{}
 	for name, at := range g.allGates() {
@@ -16,13 +16,13 @@ func (g *Guard) Limits() map[string]int {
 	return limits
 }
 
-// Recall tells the guard what a node found out before. Limits of services that it has not
-// called yet begin there, and not as if nothing were known.
+// Recall sets the limits that a node found before. They are the initial limits of services that
+// this node has not called yet.
 func (g *Guard) Recall(limits map[string]int) {
 	g.mu.Lock()
 	g.recalled = limits
 	g.mu.Unlock()
-	for name, at := range g.allGates() { // somebody may have looked at them already
+	for name, at := range g.allGates() { // a gate may have been read already
 		at.mu.Lock()
 		at.recalled = limits[name]
 		if at.adaptive != nil && at.adaptive.last.IsZero() {

@@ -6,48 +6,49 @@ import (
 	"procaas/engine/model"
 )
 
-// A ServiceInfo is a service with what this node has seen of it.
+// A ServiceInfo is a service as this node sees it.
 type ServiceInfo struct {
 	ID       string `json:"id"`
 	URL      string `json:"url"`
 	Owner    string `json:"owner"`
 	Adaptive bool   `json:"adaptive"`
-	Limit    *int   `json:"limit"` // calls at once on this node; null for no bound
+	Limit    *int   `json:"limit"` // calls at once on this node; null for no limit
 	InFlight int    `json:"in_flight"`
-	Waiting  int    `json:"waiting"` // runs of this node that stand in line
+	Waiting  int    `json:"waiting"` // runs of this node in the queue
 
-	// Down tells that hardly any call succeeds, so that one at a time finds out when
-	// the service is back.
+	// Down reports that hardly any call succeeds, so that single calls probe whether the service is
+	// back.
 	Down bool `json:"down"`
 
-	// FailingSince is since when hardly any call has succeeded, or the service has wanted
-	// none; nil while it answers.
+	// FailingSince is since when hardly any call has succeeded, or the service has accepted none.
+	// Nil while it answers.
 	FailingSince *time.Time `json:"failing_since"`
-	LastError    string     `json:"last_error,omitempty"` // of a call of this node; it stays when others succeed
+	LastError    string     `json:"last_error,omitempty"` // of a call of this node; later successes keep it
 
-	Critical    bool       `json:"critical"`     // a handler calls it without which runs cannot succeed
+	Critical    bool       `json:"critical"`     // a critical handler calls it
 	Parked      int        `json:"parked"`       // runs of all nodes that are parked until it can be called
-	ParkedSince *time.Time `json:"parked_since"` // since when the first of them is; null without one
+	ParkedSince *time.Time `json:"parked_since"` // since when the first of them is; null if none is
 
-	// ClosedUntil is when calls go on that the service wants none of.
+	// ClosedUntil is until when the service accepts no calls.
 	ClosedUntil *time.Time `json:"closed_until"`
 
 	Calls   int `json:"calls"`   // started in the last ten seconds
-	Repeats int `json:"repeats"` // of those
+	Repeats int `json:"repeats"` // retries among them
 
-	// SuccessRatio is of the calls that ended in the last ten seconds; null without one.
+	// SuccessRatio is the share of successes among the calls that ended in the last ten seconds.
+	// Null if none ended.
 	SuccessRatio *float64 `json:"success_ratio"`
 }
 
-// The states of a service.
+// These are the states of a service.
 const (
 	ServiceUp      = "up"
-	ServiceDown    = "down"    // one call at a time finds out when it is back
+	ServiceDown    = "down"    // single calls probe whether it is back
 	ServicePaused  = "paused"  // until the time that it named in Retry-After
 	ServiceFailing = "failing" // most calls fail
 )
 
-// State is how the service stands, in a word for people.
+// State returns the state of the service in one word.
 func (s *ServiceInfo) State() string {
 	switch {
 	case s.Down:
@@ -60,7 +61,7 @@ func (s *ServiceInfo) State() string {
 	return ServiceUp
 }
 
-// Fill completes a view.
+// Fill adds the gate's data to a view.
 func (g *gate) Fill(info *ServiceInfo, terms Terms, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -87,8 +88,8 @@ func (g *gate) Fill(info *ServiceInfo, terms Terms, now time.Time) {
 	}
 }
 
-// failing returns since when hardly any call succeeds, or the service wants none; zero when it
-// answers.
+// failing returns since when hardly any call succeeds or the service accepts none. It is zero while
+// the service answers.
 func (g *gate) failing(now time.Time) time.Time {
 	good, bad := g.calls.Outcomes(now)
 	fails := bad >= gradientCalls && float64(good) < cutBelow*float64(good+bad)
@@ -106,8 +107,8 @@ func (g *gate) failing(now time.Time) time.Time {
 	return g.failingFrom
 }
 
-// IsQuiet reports whether nobody has found out for long how the service is, and nobody waits
-// here who would.
+// IsQuiet reports whether the state of the service has not been tested for long, and no call waits
+// here that would test it.
 func (g *gate) IsQuiet(now time.Time) bool {
 	const long = time.Minute
 	g.mu.Lock()

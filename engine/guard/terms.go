@@ -14,21 +14,19 @@ import (
 )
 
 const (
-	// longestOut is when a run asks again that waits in the store for its turn at a
-	// gate. It is called as soon as there is room for it; this is for those that
-	// nobody calls.
+	// longestOut is when a run that waits in the store for a gate asks again. It is woken as soon
+	// as there is room. So this is for runs that were missed.
 	longestOut = 5 * time.Minute
 
-	// Beat is how soon the next beat comes that calls runs to gates.
+	// Beat is the time until the next beat that wakes runs for gates.
 	Beat = 100 * time.Millisecond
 
-	// slowShare is the part of the time-out that a call may take without being slow,
-	// however short it was before.
+	// slowShare makes a call up to a tenth of its timeout never slow.
 	slowShare = 10
 )
 
-// terms returns what bounds the calls of a handler: of its own, for 0, or of the
-// service that it calls, for 1. ok is false when nothing does.
+// terms returns the gate limits of a handler: level 0 is its own gate, level 1 that of its service.
+// ok is false if there are none.
 func (g *Guard) terms(s *planner.Step, level int) (name string, terms Terms, ok bool) {
 	nodes := int(max(1, g.Nodes.Load()))
 	if level == 0 {
@@ -41,7 +39,7 @@ func (g *Guard) terms(s *planner.Step, level int) (name string, terms Terms, ok 
 	return s.Service.ID, ServiceTerms(s.Service, nodes), true
 }
 
-// ServiceTerms are the limits of a service at one of some nodes.
+// ServiceTerms returns the limits of a service at one of a number of nodes.
 func ServiceTerms(s *tree.Service, nodes int) Terms {
 	return Terms{
 		most: part(s.MaxInFlight, nodes), adapts: s.Concurrency != "fixed", repeats: s.RetryBudget,
@@ -49,7 +47,7 @@ func ServiceTerms(s *tree.Service, nodes int) Terms {
 	}
 }
 
-// part is what a node has of a bound for all nodes; 0 for none.
+// part returns a node's part of a limit for all nodes; 0 for none.
 func part(most, nodes int) int {
 	if most == 0 {
 		return 0
@@ -57,10 +55,9 @@ func part(most, nodes int) int {
 	return max(1, most/nodes)
 }
 
-// patience is how long a handler waits at a gate that protects a service before
-// its run continues without it: no longer than its attempts would take. A handler
-// that is critical waits for as long as it takes, and so does one that would try
-// forever.
+// patience is how long a handler waits at the gate of a service before its run continues without
+// it. It is as long as all of its attempts would take. A critical handler waits without limit, as
+// does one that retries forever.
 func patience(s *planner.Step, level int) time.Duration {
 	if level == 0 || s.Handler.IsCritical() || s.Retry.Attempts == 0 {
 		return 0
@@ -95,13 +92,14 @@ func EndOf(s *planner.Step, err error, took time.Duration) CallEnd {
 	return end
 }
 
-// Mark begins the cause of a run that waits in the store for its turn at a gate:
-// the gate's name and the path of the handler follow.
+// Mark is the prefix of the cause of a run that waits in the store for a gate. The name of the gate
+// and the path of the handler follow.
 const Mark = "@"
 
 func gateCause(name, path string) string { return Mark + name + " " + path }
 
-// GateOf tells for which gate a part of a cause is, and for which handler.
+// GateOf returns the gate and the handler of a part of a cause. ok is false if it is not about a
+// gate.
 func GateOf(part string) (name, path string, ok bool) {
 	rest, ok := strings.CutPrefix(part, Mark)
 	name, path, _ = strings.Cut(rest, " ")

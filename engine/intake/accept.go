@@ -17,41 +17,42 @@ import (
 	"procaas/engine/writes"
 )
 
-// An Acceptor takes events in.
+// An Acceptor accepts events.
 type Acceptor struct {
 	Parts
 	accepts  writes.Batcher[model.Intake, accepted]
-	shedLast atomic.Int64 // when events were refused for overload; Unix nanoseconds, 0 for never
+	shedLast atomic.Int64 // when events were last refused for overload; Unix nanoseconds, 0 for never
 }
 
-// Parts are what an [Acceptor] works with.
+// Parts are the parts that an [Acceptor] uses.
 type Parts struct {
 	Inbox   store.Inbox
 	Library *definitions.Library
 	Room    Room
 	Turns   *Turns
 	Now     func() time.Time // by the store's clock
-	Lost    func() error     // why nothing may be written to the store; its result is nil otherwise
+	Lost    func() error     // returns why nothing may be written to the store, or nil
 	Writes  *writes.Health
 	Metrics *stats.Metrics
 }
 
-// A Room is what this node has for runs that begin as soon as their events are stored.
+// A Room is the node's room for runs that begin as soon as their events are stored.
 type Room interface {
-	// Reserve keeps room for at most so many runs. The caller must call Take of the result.
+	// Reserve reserves room for up to the given number of runs. The caller must call Take of the
+	// result.
 	Reserve(runs int) Reservation
 }
 
 // A Reservation is room for runs.
 type Reservation struct {
-	Runs int   // for how many there is room; 0 when the node takes none
-	Node int64 // the number of the node; 0 when it takes none
+	Runs int   // for how many runs there is room; 0 if the node accepts none
+	Node int64 // number of the node; 0 if it accepts none
 
-	// Take starts the runs that the store gave to the node, and frees the rest of the room.
+	// Take starts the runs that the store assigned to the node, and frees the rest of the room.
 	Take func(results []store.Accepted, err error)
 }
 
-// NewAcceptor returns an Acceptor that works with p.
+// NewAcceptor makes an Acceptor.
 func NewAcceptor(p Parts) *Acceptor {
 	a := &Acceptor{Parts: p}
 	a.accepts.Do, a.accepts.Most, a.accepts.Lanes = a.accept, writes.MaxBatch, 2
@@ -59,12 +60,11 @@ func NewAcceptor(p Parts) *Acceptor {
 	return a
 }
 
-// Submit accepts events of others, which may use no source that begins with procaas/.
-// When it returns, those without an error are durable.
-// Each event is accepted or refused for itself. The error is for all of them: with
-// an [*OverloadError] none is stored; otherwise the store could not be reached, and
-// it is unknown whether they were stored. Then submitting those again that have an
-// id is safe.
+// Submit accepts events from outside, which may not use a source that begins with procaas/. When it
+// returns, events without an error are durable. Each event is accepted or refused on its own. The
+// error is for all events. With an [*OverloadError] none is stored. With any other error the store
+// could not be reached, and it is unknown whether they were stored. Then it is safe to submit
+// events with an id again.
 func (a *Acceptor) Submit(ctx context.Context, events []Submission) ([]Submitted, error) {
 	events = slices.Clone(events)
 	for i := range events {
@@ -76,7 +76,7 @@ func (a *Acceptor) Submit(ctx context.Context, events []Submission) ([]Submitted
 	return a.SubmitOwn(ctx, events)
 }
 
-// SubmitOwn is Submit for events of the engine's own as well.
+// SubmitOwn is Submit, also for the engine's own events.
 func (a *Acceptor) SubmitOwn(ctx context.Context, events []Submission) ([]Submitted, error) {
 	d, now := a.Library.Present(), a.Now()
 	out := make([]Submitted, len(events))
@@ -142,15 +142,15 @@ func (a *Acceptor) SubmitFirings(ctx context.Context, events []model.Event) (ref
 	return refused, err
 }
 
-// How long events wait whose keys are on their way to another cluster of the inbox.
+// These bound how long events wait while their keys move to another database of the inbox.
 const (
 	movingWait  = 5 * time.Second
 	movingPause = 10 * time.Millisecond
 )
 
-// awaitMoving hands events in again whose keys are on their way, until they have arrived
-// or it takes too long. Other senders do not wait for that. The events of a sender keep
-// their order, since all of a key are refused together.
+// awaitMoving retries events whose keys are moving, until the keys have arrived or it takes too
+// long. Other senders do not wait for that. The events of a sender keep their order, because all
+// events of a key are refused together.
 func (a *Acceptor) awaitMoving(ctx context.Context, runs []model.Intake, results []accepted) error {
 	wait := movingPause
 	for began := time.Now(); ; wait = min(2*wait, 10*movingPause) {
@@ -174,13 +174,13 @@ func (a *Acceptor) awaitMoving(ctx context.Context, runs []model.Intake, results
 	}
 }
 
-// An accepted is what became of one event, or the failure of its whole batch.
+// An accepted is the result of one event, or the error of its whole batch.
 type accepted struct {
 	store.Accepted
 	failure error
 }
 
-// submitted makes it readable for the sender.
+// submitted converts it to the result for the sender.
 func (r accepted) submitted(in *model.Intake) Submitted {
 	switch {
 	case errors.Is(r.Err, store.ErrConflict):
@@ -204,7 +204,7 @@ func (r accepted) submitted(in *model.Intake) Submitted {
 	}}
 }
 
-// statesText lists states for people.
+// statesText formats states for people.
 func statesText(from []string) string {
 	from = slices.DeleteFunc(slices.Clone(from), func(s string) bool { return s == "" })
 	if len(from) == 0 {
@@ -213,13 +213,13 @@ func statesText(from []string) string {
 	return strings.Join(from, ", ")
 }
 
-// accept stores a batch of events. Those that may start at once become runs of
-// this node in the same transaction, as far as it has room and no others wait.
+// accept stores a batch of events. Runs that may start at once belong to this node in the same
+// transaction, as far as it has room and no other runs wait.
 func (a *Acceptor) accept(runs []model.Intake) []accepted {
 	ctx, cancel := context.WithTimeout(context.Background(), clock.StoreTimeout)
 	defer cancel()
 	room := a.Room.Reserve(len(runs))
-	// A run that this node has room for is its own in the same transaction: that saves the
+	// A run for which this node has room becomes its own in the same transaction. That saves the
 	// claim, and the wait for it.
 	now, owned, split := a.Now(), 0, a.Library.Serving().String()
 	for i := range runs {
@@ -239,7 +239,7 @@ func (a *Acceptor) accept(runs []model.Intake) []accepted {
 	room.Take(results, err)
 	switch {
 	case errors.Is(err, store.ErrFenced) && room.Node != 0:
-		return a.accept(runs) // nothing was stored; by now the node takes no more
+		return a.accept(runs) // nothing was stored, and the node accepts no runs now
 	case err != nil:
 		a.Metrics.Failed("accept")
 		a.Writes.Note(err, time.Now())

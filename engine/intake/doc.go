@@ -1,2 +1,2 @@
-// Package intake says what an event must be, and where it belongs, and takes events in.
+// Package intake checks events, finds their flow, key and pipeline, and accepts them.
 package intake

@@ -25,17 +25,17 @@ import (
 	"procaas/engine/tracing"
 )
 
-// A Submission is an event on its way in.
+// A Submission is a submitted event.
 type Submission struct {
-	Event model.Event // without an id, each time it is handed in it is another event
-	Hash  string      // of what the sender sent; made from the event when empty
-	Queue string      // the pipeline for which the event is a task, whose source the engine sets; empty for none
+	Event model.Event // without an id, each submission is a new event
+	Hash  string      // of what the sender sent; computed from the event if empty
+	Queue string      // the pipeline for which the event is a task; the engine sets its source; empty for none
 }
 
-// A Submitted is what became of one submission: a receipt, or an error that is
-// an [*Error] when the sender is to blame.
+// A Submitted is the result of one submission: a receipt or an error. The error is an [*Error] if
+// the sender is at fault.
 type Submitted struct {
-	Receipt model.Receipt // when Err is nil
+	Receipt model.Receipt // if Err is nil
 	Err     error         // the event is not stored
 }
 
@@ -43,15 +43,15 @@ type Submitted struct {
 type Error struct {
 	Code    string // stable: unknown_event_type, missing_key, event_rejected, …
 	Message string // for people: what was found, what was expected, and how to mend it
-	Field   string // of the event that is wrong, such as payload.order-id; may be empty
+	Field   string // the wrong field of the event, such as payload.order-id; may be empty
 
-	Faults []contracts.Fault // what is wrong with a payload that does not fit its schema
+	Faults []contracts.Fault // what is wrong with a payload that does not match its schema
 }
 
 // Error implements error.
 func (e *Error) Error() string { return e.Message }
 
-// The bounds of what an event may carry besides its payload.
+// These bound what an event may contain besides its payload.
 const (
 	maxKey      = 200 // bytes
 	maxEventID  = 200
@@ -59,7 +59,7 @@ const (
 	MaxPriority = 1_000_000
 )
 
-// Take checks an event and finds out where it belongs.
+// Take checks an event and routes it.
 func Take(ctx context.Context, d *definitions.Definition, s Submission, now time.Time) (model.Intake, error) {
 	ev := s.Event
 	if err := checkEvent(ev); err != nil {
@@ -78,7 +78,7 @@ func Take(ctx context.Context, d *definitions.Definition, s Submission, now time
 		ev.ID = NewID()
 	}
 	if ev.Time.IsZero() {
-		ev.Time = now.UTC() // after the hash, or the event would not be the same when it comes again
+		ev.Time = now.UTC() // after the hash, or a repeated event would differ
 	}
 	in, err := Route(d, ev)
 	if ev.Rerun != nil {
@@ -91,7 +91,7 @@ func Take(ctx context.Context, d *definitions.Definition, s Submission, now time
 	return in, err
 }
 
-// checkPayload refuses an event whose payload is not what its type promises.
+// checkPayload refuses a payload that does not match the schema of the event's type.
 func checkPayload(ctx context.Context, b *tree.Bundle, ev model.Event) error {
 	err := b.Event(ev.Type).Contract().CheckContext(ctx, ev.Payload)
 	var misfit *contracts.Error
@@ -108,14 +108,14 @@ func checkPayload(ctx context.Context, b *tree.Bundle, ev model.Event) error {
 	return e
 }
 
-// Route finds the flow, the key and the pipeline of an event.
+// Route returns the flow, the key and the pipeline of an event.
 func Route(d *definitions.Definition, ev model.Event) (model.Intake, error) {
 	served := d.Bundle.On(ev.Type)
 	serves := ""
 	if len(served) > 0 {
 		serves = served[0].ID
 	} else {
-		served = d.Bundle.Awaiting(ev.Type) // a run may be waiting for it
+		served = d.Bundle.Awaiting(ev.Type) // a run may wait for it
 	}
 	if len(served) == 0 {
 		message := fmt.Sprintf("no pipeline serves the event type %s", ev.Type)
@@ -127,8 +127,7 @@ func Route(d *definitions.Definition, ev model.Event) (model.Intake, error) {
 	in := model.Intake{ID: d.RunID(ev), Event: ev, Flow: served[0].FlowID(), Pipeline: serves, Key: ev.Key, Ordered: true}
 	flow := d.Bundle.Flow(served[0].Flow)
 	if flow == nil {
-		// Nothing is kept between such events, so a failed one need not block
-		// those that follow.
+		// Such events share no state, so a failed one need not block later ones.
 		if ev.Key == "" {
 			in.Key, in.Ordered = ev.ID, false
 		}
@@ -143,7 +142,7 @@ func Route(d *definitions.Definition, ev model.Event) (model.Intake, error) {
 	return in, err
 }
 
-// flowKey finds the entity of an event.
+// flowKey returns the entity of an event.
 func flowKey(f *tree.Flow, ev model.Event) (string, error) {
 	if f.Key.IsNull() {
 		if ev.Key == "" {
@@ -184,7 +183,7 @@ func flowKey(f *tree.Flow, ev model.Event) (string, error) {
 	return key, nil
 }
 
-// checkEvent refuses what could not be stored or would not be understood.
+// checkEvent refuses events that could not be stored or understood.
 func checkEvent(ev model.Event) error {
 	for _, label := range []struct {
 		field, value string
@@ -225,7 +224,7 @@ func checkEvent(ev model.Event) error {
 	return nil
 }
 
-// checkLabel returns what is wrong with a short text; empty when nothing is.
+// checkLabel returns what is wrong with a short text, or empty.
 func checkLabel(s string, longest int) string {
 	if len(s) > longest {
 		return fmt.Sprintf("want at most %d bytes, have %d", longest, len(s))
@@ -239,18 +238,18 @@ func checkLabel(s string, longest int) string {
 	return ""
 }
 
-// invalid refuses an event.
+// invalid returns the error of a refused event.
 func invalid(field, message string) error {
 	return &Error{Code: "invalid_event", Field: field, Message: message}
 }
 
-// hashEvent tells events of one id apart by what their sender said.
+// hashEvent distinguishes events of one id by what their sender sent.
 func hashEvent(ev model.Event) (string, error) {
 	said := map[string]any{
 		"type": ev.Type, "key": ev.Key, "payload": ev.Payload, "time": model.TimeData(ev.Time),
 		"at": model.TimeData(ev.At), "delay_tolerance": int(ev.DelayTolerance), "priority": ev.Priority,
 	}
-	if ev.Labels != "" { // or events that earlier versions accepted would be others
+	if ev.Labels != "" { // keeps the hashes of events that earlier versions accepted
 		said["labels"] = ev.Labels
 	}
 	data, err := datum.FormatJSON(said)
@@ -261,13 +260,12 @@ func hashEvent(ev model.Event) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// NewID returns an id that sorts by the time it was made.
+// NewID returns an id that sorts by its creation time.
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// An OverloadError refuses events that would have to wait for too long. None of
-// them is stored.
+// An OverloadError refuses events because they would wait too long. None of them is stored.
 type OverloadError struct {
-	Wait  time.Duration // what the events would have waited, about
+	Wait  time.Duration // how long the events would have waited, roughly
 	After time.Duration // when to send them again
 }
 

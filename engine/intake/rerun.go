@@ -16,38 +16,40 @@ import (
 	"procaas/engine/store"
 )
 
-// This file runs a run again. The new run is that of a new event with the same content: it waits behind the others of
-// its key, and begins by the definition that is present then. From a later stage on, the event brings the checkpoint along.
+// This file reruns a run. The new run comes from a new event with the same content. It waits behind
+// the other runs of its key, and begins with the definition that is current then. For a rerun from
+// a later stage, the event has the checkpoint.
 
-// Reruns runs runs again.
+// Reruns reruns runs.
 type Reruns struct {
 	Runs     *records.Runs
 	Acceptor *Acceptor
 }
 
-// A RerunError says why a run cannot be run again.
+// A RerunError says why a run cannot be rerun.
 type RerunError struct{ Message string }
 
 // Error implements error.
 func (e *RerunError) Error() string { return e.Message }
 
-// A RerunPlan tells what a rerun would do.
+// A RerunPlan says what a rerun would do.
 type RerunPlan struct {
 	Preview  bool     `json:"preview"`  // true
 	Of       string   `json:"rerun_of"` // the id of the run
-	Pipeline string   `json:"pipeline"` // the one expected to serve it
+	Pipeline string   `json:"pipeline"` // expected to serve it
 	Flow     string   `json:"flow"`
 	Key      string   `json:"key"`
-	Bundle   string   `json:"bundle"`     // the version that new runs begin by
-	Was      string   `json:"old_bundle"` // the version of the run that is run again; empty for one that has not begun
-	Stage    string   `json:"from"`       // from which it begins; empty for the first
+	Bundle   string   `json:"bundle"`     // version of new runs
+	Was      string   `json:"old_bundle"` // version of the old run; empty if it has not begun
+	Stage    string   `json:"from"`       // the stage where it begins; empty for the first
 	Kept     []string `json:"kept"`       // handlers that are not called again
-	Ahead    int      `json:"ahead"`      // runs of its key that go first
-	Behind   string   `json:"behind"`     // the failed run of its key that keeps it waiting; empty for none
+	Ahead    int      `json:"ahead"`      // runs of its key that come first
+	Behind   string   `json:"behind"`     // the failed run of its key that blocks it; empty for none
 }
 
-// Rerun runs a run again that has ended, from a stage on, or all of it when that is empty. The view is of the new run.
-// The error is a [*RerunError] when that cannot be done, or an [*Error] when the event would be refused today.
+// Rerun reruns an ended run, from a stage on, or from the start if that is empty. It returns the
+// view of the new run. The error is a [*RerunError] if that is impossible, or an [*Error] if the
+// event would be refused today.
 func (o *Reruns) Rerun(ctx context.Context, id, stage string, by store.Actor) (checkpoint.RunView, error) {
 	_, ev, err := o.planRerun(ctx, id, stage)
 	if err != nil {
@@ -122,7 +124,7 @@ func (o *Reruns) planRerun(ctx context.Context, id, stage string) (p RerunPlan, 
 	return p, ev, nil
 }
 
-// startAt finds out where the run begins that runs another one again from a stage on. why says why it cannot.
+// startAt returns the checkpoint from which a rerun begins at a stage. why says why it cannot.
 func (o *Reruns) startAt(
 	ctx context.Context, d *definitions.Definition, r store.RunRecord, p *RerunPlan, ev *model.Event,
 ) (why, err error) {

@@ -9,24 +9,24 @@ import (
 	"procaas/engine/writes"
 )
 
-// This file says when the engine takes no more events in: what comes faster than
-// the store writes would only wait, until whoever sent it has given up.
+// This file sheds load: it refuses events when they come faster than the store writes. They would
+// only wait until their sender has given up.
 
 const (
-	// longestIntake is how long an event may wait until it is durable, unless the
-	// store is slow: then it is the time of patientIntake calls of it.
+	// longestIntake is how long an event may wait until it is durable. If the store is slow, it is
+	// the time of patientIntake calls of the store instead.
 	longestIntake = 250 * time.Millisecond
 	patientIntake = 4
 
-	// longestStall is how long a call of the store may take before events are
-	// refused that do not ride in the next one. A hiccup is no overload.
+	// longestStall is how long a call of the store may take before events are refused that do not
+	// fit into the next one. A short pause is not an overload.
 	longestStall = time.Second
 
 	longestRetryAfter = 30 * time.Second
 )
 
-// Overload returns why no event can be taken in at present; nil when one can. It
-// counts one as refused: it is asked before events are read.
+// Overload returns why no event can be accepted now, or nil. It counts one event as refused,
+// because callers ask before they read the events.
 func (a *Acceptor) Overload() *OverloadError {
 	over := a.overload(1)
 	if over != nil {
@@ -35,8 +35,7 @@ func (a *Acceptor) Overload() *OverloadError {
 	return over
 }
 
-// overload returns why so many events cannot be taken in at present; nil when they
-// can.
+// overload returns why this many events cannot be accepted now, or nil.
 func (a *Acceptor) overload(events int) *OverloadError {
 	o := a.accepts.Outlook(min(events, writes.MaxBatch))
 	patience := patientIntake * o.Usual
@@ -44,12 +43,12 @@ func (a *Acceptor) overload(events int) *OverloadError {
 		return nil
 	}
 	wait := max(o.Wait, o.Stuck)
-	// Not all at the same time.
+	// Spread the retries of senders.
 	after := time.Duration(float64(wait) * (1 + rand.Float64()))
 	return &OverloadError{Wait: wait, After: min(max(after, time.Second), longestRetryAfter)}
 }
 
-// shed counts events that are not taken in.
+// shed counts refused events.
 func (a *Acceptor) shed(events int, why string) {
 	a.Metrics.Shed.WithLabelValues(why).Add(float64(events))
 	if why == stats.ShedOverload {
@@ -57,7 +56,7 @@ func (a *Acceptor) shed(events int, why string) {
 	}
 }
 
-// Sheds reports whether the node has refused events lately.
+// Sheds returns an error if the node has refused events recently.
 func (a *Acceptor) Sheds() error {
 	const lately = 10 * time.Second
 	at := a.shedLast.Load()

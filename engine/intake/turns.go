@@ -12,37 +12,39 @@ import (
 	"procaas/engine/store"
 )
 
-// Turns let owners, pipelines and sources of events share nodes that have more to do than they can: runs that wait stand in
-// the queue where they would if each had its share, and not in the order in which they came. What comes seldom passes by a
-// flood of others.
+// Turns share overloaded nodes between owners, pipelines and sources of events. A waiting run has
+// the place in the queue that it would have if each of them had its share, instead of the order of
+// arrival. So a rare event overtakes a flood of others.
 //
-// It is fair queueing by a virtual clock, the turn of what was taken from the queue last (Golestani, "A self-clocked fair
-// queueing scheme for broadband applications", 1994). All nodes take from one queue, so that their clocks agree. Turns go
-// faster than the time: runs without one, such as those that had a time to begin, do not wait behind a flood.
+// It is fair queueing by a virtual clock, which is the turn of the run that was last taken from the
+// queue (Golestani, "A self-clocked fair queueing scheme for broadband applications", 1994). All
+// nodes take from one queue, so their clocks agree. Turns run faster than time: runs without one,
+// such as scheduled runs, do not wait behind a flood.
 type Turns struct {
 	mu     sync.Mutex         // guards the following
-	busy   bool               // runs wait; otherwise the following is of no use
-	clock  time.Time          // the latest turn that has come
-	next   map[lane]time.Time // of those with runs that wait
-	bundle *tree.Bundle       // that has their weights
+	busy   bool               // runs wait; otherwise the following is not used
+	clock  time.Time          // the latest turn that was taken
+	next   map[lane]time.Time // next turn of each lane with waiting runs
+	bundle *tree.Bundle       // has the weights
 }
 
-// A lane is what has a share: of the owner's that of the pipeline, and of that the one of the source.
+// A lane is what has a share. A pipeline shares the part of its owner, and a source the part of its
+// pipeline.
 type lane struct{ owner, pipeline, source string }
 
 const (
-	turnLength = time.Second // from a run to the next of a lane that is alone and has the weight 1
-	mostLanes  = 1000        // beyond them, sources of a pipeline share one
+	turnLength = time.Second // distance between two runs of a lane that is alone and has the weight 1
+	mostLanes  = 1000        // beyond this, the sources of a pipeline share one lane
 )
 
-// Free says that the node has room, and that no run waits.
+// Free reports that the node has room and no run waits.
 func (t *Turns) Free() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.busy = false
 }
 
-// Began says that runs have begun that were taken from the queue.
+// Began reports runs that were taken from the queue.
 func (t *Turns) Began(runs []*store.Claimed) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,7 +55,7 @@ func (t *Turns) Began(runs []*store.Claimed) {
 	}
 }
 
-// Queue gives turns to runs that will wait, or may have to.
+// Queue gives turns to runs that will or may wait.
 func (t *Turns) Queue(b *tree.Bundle, runs []model.Intake, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,11 +82,11 @@ func (t *Turns) Queue(b *tree.Bundle, runs []model.Intake, now time.Time) {
 	}
 }
 
-// lane finds that of a run.
+// lane returns the lane of a run.
 func (t *Turns) lane(r *model.Intake) lane {
 	l := lane{pipeline: r.Pipeline, source: r.Event.Source}
 	if r.Event.Inner {
-		l.source = "" // each run that emits is one
+		l.source = "" // each emitting run is a source of its own
 	}
 	if p := t.bundle.Pipeline(r.Pipeline); p != nil {
 		l.owner = p.Owner
@@ -98,11 +100,12 @@ func (t *Turns) lane(r *model.Intake) lane {
 	return l
 }
 
-// shares returns the part of a lane against 1 of others: the weight of its pipeline, divided by the pipelines of the owner
-// that have runs waiting, or are about to, and by the sources of the pipeline that do.
+// shares returns a function for the share of a lane, relative to 1. The share is the weight of the
+// pipeline, divided by the number of the owner's pipelines that have waiting runs, and by the
+// number of the pipeline's sources that have.
 func (t *Turns) shares(runs []model.Intake) func(lane) float64 {
 	seen := make(map[[2]lane]bool, len(t.next)+1)
-	below := map[lane]float64{} // how many pipelines an owner has, and how many sources a pipeline
+	below := map[lane]float64{} // how many pipelines an owner has, and how many sources a pipeline has
 	count := func(l lane) {
 		owner, pipeline := lane{owner: l.owner}, lane{owner: l.owner, pipeline: l.pipeline}
 		for _, part := range [][2]lane{{owner, pipeline}, {pipeline, l}} {
@@ -123,7 +126,8 @@ func (t *Turns) shares(runs []model.Intake) func(lane) float64 {
 	}
 }
 
-// Behind lists the pipelines of which more came to this node than their part, with about how many runs wait for that.
+// Behind lists the pipelines that have sent more than their share to this node, with the
+// approximate number of runs that wait because of that.
 func (t *Turns) Behind() []stats.BehindRuns {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,7 +148,7 @@ func (t *Turns) Behind() []stats.BehindRuns {
 	return out
 }
 
-// weight is that of a pipeline.
+// weight returns the weight of a pipeline.
 func (t *Turns) weight(pipeline string) float64 {
 	if p := t.bundle.Pipeline(pipeline); p != nil && p.Weight > 0 {
 		return float64(p.Weight)

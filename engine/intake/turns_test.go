@@ -59,8 +59,8 @@ func (c *crowd) begin(after time.Duration) string {
 	return r.Pipeline
 }
 
-// While all have runs that wait, each pipeline begins as many as its weight allows, and one with few runs passes the others
-// by. The speed of the node changes meanwhile, and nobody says how.
+// While all have runs that wait, each pipeline begins as many as its weight allows, and one with
+// few runs passes the others by. The speed of the node changes meanwhile, and nobody says how.
 func TestPipelinesShareByWeight(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -99,7 +99,8 @@ func TestPipelinesShareByWeight(t *testing.T) {
 	})
 }
 
-// Many pipelines of one owner have no more than the one of another, and many events of a source no more than few of others.
+// Many pipelines of one owner have no more than the one of another, and many events of a source no
+// more than few of others.
 func TestOwnersAndSourcesShare(t *testing.T) {
 	t.Parallel()
 	c := newCrowd()

@@ -2,9 +2,8 @@ package outbound
 
 import "net/netip"
 
-// notPublic lists the addresses that do not belong to a host of the public
-// Internet. An address of IPv6 outside 2000::/3 needs no entry to be refused;
-// it has one where its kind has a name that people know.
+// notPublic lists the addresses that do not belong to hosts of the public Internet. IPv6 addresses
+// outside 2000::/3 are refused anyway. They have an entry if people know a name for their kind.
 var notPublic = []struct {
 	prefix netip.Prefix
 	kind   string
@@ -41,15 +40,14 @@ var notPublic = []struct {
 	{netip.MustParsePrefix("ff00::/8"), "multicast"},
 }
 
-// loopbackKind is the kind of the addresses of this machine.
+// loopbackKind is the kind of this machine's own addresses.
 const loopbackKind = "loopback"
 
-// globalUnicast is what of IPv6 is given to hosts of the public Internet.
+// globalUnicast is the range of IPv6 addresses for hosts of the public Internet.
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
-// NotPublic returns what keeps an address from being one of a host of the public
-// Internet, such as private or link-local; empty for a public one. An address
-// of IPv4 inside one of IPv6 is that address.
+// NotPublic returns why an address is not public, such as private or link-local, or empty for a
+// public one. An IPv4 address inside an IPv6 address counts as the IPv4 address.
 func NotPublic(a netip.Addr) string {
 	a = a.Unmap().WithZone("")
 	for _, n := range notPublic {

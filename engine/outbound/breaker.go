@@ -12,26 +12,26 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// trips is how many requests to a host must fail in a row before no more are made.
+// trips is how many requests in a row must fail before the breaker opens.
 const trips = 5
 
-// Breakers keep the engine's own requests from hosts that do not answer them: receivers of alerts, and
-// the checks of registrations. Services of flows have gates of their own, and workers are asked for their
-// health at every step: a balancer must see at once that one is back. The zero value is ready
-// for use, and is a [prometheus.Collector].
+// Breakers protect the engine's own requests from hosts that do not answer, such as receivers of
+// alerts and checks of registrations. Services of flows have their own gates. Balancers ask workers
+// for their health at every step, because they must see at once that a worker is back. The zero
+// value is ready to use, and is a [prometheus.Collector].
 type Breakers struct {
 	mu sync.Mutex // guards of
 	of map[[2]string]*gobreaker.TwoStepCircuitBreaker[any]
 }
 
-// IsOpen reports whether a request was not made, since those before it to the same host have failed.
+// IsOpen reports whether a request was not made because earlier ones to the same host have failed.
 func IsOpen(err error) bool {
 	return errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests)
 }
 
-// Guard puts the requests of a client behind breakers, one for each host. When five in a row have
-// failed, by an error or a status from 500 on, none is made for a while; then one finds out whether
-// the host is back. A nil client is [http.DefaultClient]. Who asks is named in the metrics by caller.
+// Guard puts a breaker for each host in front of a client. After five failures in a row, by an
+// error or a status of at least 500, no request is made for pause. Then one request tests whether
+// the host is back. A nil client is [http.DefaultClient]. caller is a label of the metrics.
 func (b *Breakers) Guard(caller string, c *http.Client, pause time.Duration) *http.Client {
 	if c == nil {
 		c = http.DefaultClient
@@ -85,7 +85,7 @@ func (b *Breakers) breaker(caller, host string, pause time.Duration) *gobreaker.
 		b.of[key] = gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
 			Name: host, Timeout: pause,
 			ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= trips },
-			IsExcluded:  func(err error) bool { return errors.Is(err, context.Canceled) }, // nobody knows how it would have ended
+			IsExcluded:  func(err error) bool { return errors.Is(err, context.Canceled) }, // its outcome is unknown
 		})
 	}
 	return b.of[key]

@@ -1,7 +1,7 @@
-// Package outbound makes the HTTP clients by which flows reach services, and nothing else: what may
-// be dialled, by which names and addresses, is decided when a connection is made.
+// Package outbound makes the HTTP clients with which flows reach services. It decides which names
+// and addresses a client may connect to, at the time of each connection.
 //
-// It is a room below the engine, which it does not know.
+// It does not import the engine.
 package outbound
 
 import (
@@ -14,43 +14,42 @@ import (
 	"procaas/dsl/tree"
 )
 
-// A Reach is what an HTTP client may connect to. The zero value reaches public
-// addresses alone. What counts is the address that is dialled: a name that
-// resolves to another one than it did a moment ago, a redirect and an odd way to
-// write a number are all the same to it.
+// A Reach is what an HTTP client may connect to. The zero value allows only public addresses. The
+// address of each connection is what counts. So a name that resolves to a new address, a redirect
+// or an unusual notation of a number cannot get around it.
 type Reach struct {
-	// Declared lists URLs whose hosts are reached at whatever address they have.
-	// When there is any, no other host is reached.
+	// Declared lists URLs whose hosts are allowed at any address. If there are any, no other host
+	// is allowed.
 	Declared []string
 
-	// Written lists URLs that authors have written into their files. Their hosts
-	// may be on this machine: data cannot lead there.
+	// Written lists URLs that authors have written into their files. Their hosts may be on this
+	// machine, because data cannot lead there.
 	Written []string
 
-	// Public lets public addresses be reached besides the declared hosts.
+	// Public also allows public addresses, in addition to the declared hosts.
 	Public bool
 
-	// Networks lists ranges of addresses that are reached then, too, by whatever host.
+	// Networks lists ranges of addresses that are then allowed too, for any host.
 	Networks []string
 
-	// Targets bounds all of that; nil bounds nothing.
+	// Targets limits all of this. Nil sets no limit.
 	Targets *Targets
 
-	// MaxConns is how many connections to one host are kept for later; 2 when 0.
+	// MaxConns is how many idle connections are kept per host. 0 means 2.
 	MaxConns int
 
 	// Fresh lists URLs whose hosts get a new connection for each request.
 	Fresh []string
 
-	log *slog.Logger // told of services that send what nobody has asked for; may be nil
+	log *slog.Logger // logs responses that belong to no request; may be nil
 }
 
-// dialTime bounds making one connection.
+// dialTime is the timeout for connecting.
 const dialTime = 3 * time.Second
 
-// NewClient makes an HTTP client that reaches nothing else. The hosts of requests
-// are checked, redirected ones included, and addresses when a connection is made.
-// It follows no redirects: the caller decides about them.
+// NewClient makes an HTTP client that reaches nothing else. It checks the hosts of requests,
+// including redirected ones, and the address of each connection. It follows no redirects: the
+// caller decides about them.
 func NewClient(r Reach) *http.Client { return clientOf(newTransport(newFence(r), r)) }
 
 func clientOf(t *transport) *http.Client {
@@ -60,8 +59,8 @@ func clientOf(t *transport) *http.Client {
 	}
 }
 
-// ForServices makes the client that calls of a definition's handlers go by: it reaches the services that the
-// definition declares, and keeps up to maxConns connections to each.
+// ForServices makes the client for calls of a definition's handlers. It reaches the services that
+// the definition declares, and keeps up to maxConns idle connections to each.
 func ForServices(b *tree.Bundle, maxConns int, targets *Targets, log *slog.Logger) *http.Client {
 	r := Reach{Written: writtenURLs(b), Targets: targets, MaxConns: maxConns, log: log}
 	for _, s := range b.Services {
@@ -73,12 +72,12 @@ func ForServices(b *tree.Bundle, maxConns int, targets *Targets, log *slog.Logge
 	return NewClient(r)
 }
 
-// workerConns is how many connections to one worker are kept for later: proxies pass
-// requests on to few workers, balancers ask many.
+// workerConns is how many idle connections are kept per worker. Proxies have few workers, but send
+// each many requests.
 const workerConns = 256
 
-// ForWorkers makes the client that reaches the workers of a definition's
-// clusters, and who knows where they are.
+// ForWorkers makes the client that reaches the workers of a definition's clusters, and the
+// registries that know their addresses.
 func ForWorkers(b *tree.Bundle, targets *Targets) *http.Client {
 	r := Reach{Targets: targets, MaxConns: workerConns}
 	for _, c := range b.Clusters {
@@ -94,12 +93,10 @@ func ForWorkers(b *tree.Bundle, targets *Targets) *http.Client {
 	return NewClient(r)
 }
 
-// webAddress finds the beginnings of URLs in a text or in the source of an
-// expression, up to where a host and its port end.
+// webAddress matches the start of URLs in a text or an expression, up to the end of host and port.
 var webAddress = regexp.MustCompile(`(?i)https?://[^/?#'"\s\\]+`)
 
-// writtenURLs lists what requests of a definition name as their url, whole or as
-// a part of an expression.
+// writtenURLs lists the URLs in the requests of a definition, including those inside expressions.
 func writtenURLs(b *tree.Bundle) []string {
 	var out []string
 	add := func(body *expr.Value) {

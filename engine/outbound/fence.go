@@ -14,7 +14,7 @@ import (
 	"procaas/dsl/tree"
 )
 
-// A fence makes connections to where it is allowed.
+// A fence makes only allowed connections.
 type fence struct {
 	declared, written hostSet
 	public            bool
@@ -36,7 +36,7 @@ func newFence(r Reach) *fence {
 	return f
 }
 
-// checkHost returns an error when host:port is out of reach, whatever its address.
+// checkHost returns an error if host:port is not allowed at any address.
 func (f *fence) checkHost(addr string) error {
 	if f.public {
 		return nil // the address decides
@@ -58,8 +58,8 @@ func (f *fence) dial(ctx context.Context, network, addr string) (net.Conn, error
 	return d.DialContext(ctx, network, addr)
 }
 
-// checkAddress reports whether a connection to host, host:port, may be made to the
-// address that it has been resolved to. Repeating the call cannot mend it.
+// checkAddress returns an error if the connection to host, as host:port, is not allowed at the
+// address that it resolved to. A retry cannot mend the error.
 func (f *fence) checkAddress(host, address string) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -81,7 +81,7 @@ func (f *fence) checkAddress(host, address string) error {
 	return nil
 }
 
-// A hostSet holds host:port pairs in lower case. The empty set allows all.
+// A hostSet has host:port pairs in lower case. The empty set allows all.
 type hostSet map[string]bool
 
 // hostsOf returns the hosts of URLs.
@@ -95,8 +95,8 @@ func hostsOf(addresses []string) hostSet {
 	return hosts
 }
 
-// check returns an error when addr, host:port, is no declared host. Repeating the
-// call cannot mend that.
+// check returns an error if addr, as host:port, is not a declared host. A retry cannot mend the
+// error.
 func (h hostSet) check(addr string) error {
 	if len(h) == 0 || h[strings.ToLower(addr)] {
 		return nil

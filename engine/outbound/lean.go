@@ -20,47 +20,47 @@ import (
 	"time"
 )
 
-// This file makes the requests that flows consist of: small ones over plain HTTP/1.1. The goroutine of the caller writes
-// the request and reads the response, where net/http wakes two others for each. All that is out of the ordinary goes by
-// net/http.
+// This file makes the typical requests of flows: small ones over plain HTTP/1.1. The caller's
+// goroutine writes the request and reads the response, while net/http wakes two more goroutines for
+// each request. Unusual requests use net/http.
 
 const (
-	leanBody = 32 << 10 // most bytes of a request's body; the system takes so many at once
+	leanBody = 32 << 10 // the most bytes of a request's body; the system takes that many at once
 	leanIdle = 90 * time.Second
 
-	leanBuffer = 1 << 10 // takes most responses whole
+	leanBuffer = 1 << 10 // holds most responses whole
 )
 
-// Buffers of requests and responses. A call that waits for its response has neither.
+// Buffers of requests and responses. A call that waits for its response has none.
 var (
 	leanOuts = sync.Pool{New: func() any { return new([]byte) }}
 	leanIns  = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, leanBuffer) }}
 )
 
-// A leanTransport keeps the connections on which callers make requests.
+// A leanTransport keeps idle connections for requests.
 type leanTransport struct {
 	dial     func(ctx context.Context, network, addr string) (net.Conn, error)
-	distrust func(host string) // told of hosts that have sent what nobody has asked for
-	most     int               // idle connections to one host; twice that in all
+	distrust func(host string) // called for hosts that have sent an unrequested response
+	most     int               // idle connections per host; twice that in total
 
 	mu     sync.Mutex             // guards the following
-	idle   map[string][]*leanConn // by host:port; the one that was used last is the last
+	idle   map[string][]*leanConn // by host:port; the most recently used one is last
 	idling int
-	sweep  *time.Timer // nil while nothing is idle
+	sweep  *time.Timer // nil if nothing is idle
 }
 
-// A leanConn is a connection with at most one request under way.
+// A leanConn is a connection with at most one request in flight.
 type leanConn struct {
 	net.Conn
 	t     *leanTransport
 	addr  string
-	raw   syscall.RawConn // nil when what has come cannot be seen
-	in    *bufio.Reader   // of the response that comes; nil elsewhere
+	raw   syscall.RawConn // nil if received data cannot be checked
+	in    *bufio.Reader   // of the current response; otherwise nil
 	since time.Time       // idle
 
 	left int     // bytes that the header of the response may still have; negative in the body
-	came bool    // some of the response
-	now  uintptr // what to read of without waiting; 0: wait
+	came bool    // a part of the response has arrived
+	now  uintptr // what to read without waiting; 0: wait
 }
 
 // isLean reports whether leanTransport can make a request.
@@ -89,7 +89,7 @@ func isLean(r *http.Request) bool {
 
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
-// isWord reports whether text consists of letters, digits and what more has.
+// isWord reports whether text consists of letters, digits and the characters of more.
 func isWord(text, more string) bool {
 	for i := range len(text) {
 		if c := text[i]; (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && strings.IndexByte(more, c) < 0 {
@@ -99,7 +99,7 @@ func isWord(text, more string) bool {
 	return text != ""
 }
 
-// isLine reports whether text is without control characters.
+// isLine reports whether text has no control characters.
 func isLine(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' && c != '\t' || c == 0x7f {
@@ -109,10 +109,11 @@ func isLine(text string) bool {
 	return true
 }
 
-// errUnanswered is the end of a connection that was used before: the service may have closed it while it was idle.
+// errUnanswered is the end of a reused connection. The service may have closed it while it was
+// idle.
 var errUnanswered = errors.New("the connection has ended without a reply")
 
-// roundTrip makes a request to addr. The error is errUnanswered when another connection may do better.
+// roundTrip makes a request to addr. The error is errUnanswered if another connection may succeed.
 func (t *leanTransport) roundTrip(r *http.Request, addr string) (*http.Response, error) {
 	ctx := r.Context()
 	if ctx.Err() != nil {
@@ -133,8 +134,8 @@ func (t *leanTransport) roundTrip(r *http.Request, addr string) (*http.Response,
 	return resp, err
 }
 
-// open makes a connection, on a goroutine of its own: that takes a deep stack, which the goroutine of the caller would
-// keep for as long as it waits for the response.
+// open connects on another goroutine. Connecting needs a deep stack, which the caller's goroutine
+// would otherwise keep while it waits for the response.
 func (t *leanTransport) open(ctx context.Context, addr string) (c *leanConn, err error) {
 	var dialling sync.WaitGroup
 	dialling.Go(func() {
@@ -155,7 +156,7 @@ func (t *leanTransport) newConn(conn net.Conn, addr string) *leanConn {
 	return c
 }
 
-// take returns an idle connection that is still good; nil when there is none.
+// take returns an idle connection that still works, or nil.
 func (t *leanTransport) take(addr string) *leanConn {
 	for {
 		t.mu.Lock()
@@ -194,7 +195,7 @@ func (t *leanTransport) put(c *leanConn) {
 	}
 }
 
-// closeOldest closes the connection that has been idle for longest. The caller holds the lock.
+// closeOldest closes the connection that has been idle longest. The caller holds the lock.
 func (t *leanTransport) closeOldest() {
 	oldest := ""
 	for addr, list := range t.idle {
@@ -205,7 +206,7 @@ func (t *leanTransport) closeOldest() {
 	t.closeFirst(oldest, 1)
 }
 
-// closeIdle closes the connections that have been idle for so long.
+// closeIdle closes the connections that have been idle for at least age.
 func (t *leanTransport) closeIdle(age time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -225,7 +226,8 @@ func (t *leanTransport) closeIdle(age time.Duration) {
 	}
 }
 
-// closeFirst closes the n connections to addr that have been idle for longest. The caller holds the lock.
+// closeFirst closes the n connections to addr that have been idle longest. The caller holds the
+// lock.
 func (t *leanTransport) closeFirst(addr string, n int) {
 	for _, c := range t.idle[addr][:n] {
 		c.Close()
@@ -268,7 +270,7 @@ func (c *leanConn) read(p []byte) (int, error) {
 	return 0, errQuiet
 }
 
-// await waits for the response, and takes a buffer when it has come.
+// await waits for the response, and takes a buffer when it arrives.
 func (c *leanConn) await() error {
 	if c.raw == nil {
 		c.begin()
@@ -280,7 +282,7 @@ func (c *leanConn) await() error {
 		c.now = fd
 		_, err := c.in.Peek(1)
 		c.now = 0
-		if err == nil || waited { // a connection that has ended says so when it is read again
+		if err == nil || waited { // an ended connection reports that at the next read
 			return true
 		}
 		c.end()
@@ -295,7 +297,7 @@ func (c *leanConn) begin() {
 	c.in.Reset(c)
 }
 
-// end gives the buffer back.
+// end returns the buffer.
 func (c *leanConn) end() {
 	if c.in != nil {
 		c.in.Reset(nil)
@@ -304,8 +306,8 @@ func (c *leanConn) end() {
 	}
 }
 
-// isQuiet reports whether an idle connection is open, and nothing has come on it that would be taken for the response to
-// the next request.
+// isQuiet reports whether an idle connection is open and has no data that would be taken for the
+// next response.
 func (c *leanConn) isQuiet() bool {
 	if c.raw == nil {
 		return false
@@ -322,21 +324,21 @@ func (c *leanConn) isQuiet() bool {
 	return err == nil && quiet
 }
 
-// farewell is how a 408 begins, with which some services end an idle connection.
+// farewell matches the start of a 408, with which some services end an idle connection.
 var farewell = regexp.MustCompile(`^HTTP/1\.[01] 408`)
 
-// report tells of what nobody has asked for.
+// report reports an unrequested response.
 func (c *leanConn) report(data []byte) {
 	if !farewell.Match(data) {
 		c.t.distrust(c.addr)
 	}
 }
 
-// exchange sends a request and reads the header of the response. The connection belongs to the body of the response then;
-// after an error it is closed.
+// exchange sends a request and reads the header of the response. Then the connection belongs to the
+// body of the response. After an error it is closed.
 func (c *leanConn) exchange(r *http.Request) (*http.Response, error) {
 	ctx := r.Context()
-	// Whoever waits for the connection is woken when ctx ends.
+	// The end of ctx wakes a goroutine that waits for the connection.
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	c.left, c.came = mostHeader, false
 	if trace := httptrace.ContextClientTrace(ctx); trace != nil && trace.GotConn != nil {
@@ -365,13 +367,13 @@ func (c *leanConn) exchange(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// endOf returns the cause of an error that comes of the end of ctx.
+// endOf returns the cause of an error that the end of ctx has caused.
 func endOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
-		return context.DeadlineExceeded // which ctx is just about to find
+		return context.DeadlineExceeded // ctx is about to report it
 	}
 	return err
 }
@@ -398,7 +400,8 @@ func (c *leanConn) talk(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// send writes a request. The error refused is not the last word: a service may have answered before it had read all.
+// send writes a request. The error refused is not final, because a service may answer before it has
+// read everything.
 func (c *leanConn) send(r *http.Request) (refused, err error) {
 	out, _ := leanOuts.Get().(*[]byte)
 	if *out, err = compose((*out)[:0], r); err == nil {
@@ -410,7 +413,7 @@ func (c *leanConn) send(r *http.Request) (refused, err error) {
 	return refused, err
 }
 
-// offersGzip reports whether the response may be compressed for the way, as net/http decides it.
+// offersGzip reports whether the response may be compressed, by the rule of net/http.
 func offersGzip(r *http.Request) bool {
 	return r.Method != http.MethodHead && len(r.Header["Accept-Encoding"])+len(r.Header["Range"]) == 0
 }
@@ -451,13 +454,13 @@ func compose(b []byte, r *http.Request) ([]byte, error) {
 	return b, nil
 }
 
-// A leanReply is the body of a response. Its end gives the connection back.
+// A leanReply is the body of a response. Its end returns the connection.
 type leanReply struct {
 	c    *leanConn
 	ctx  context.Context
-	stop func() bool // of what watches ctx
+	stop func() bool // stops watching ctx
 	body io.Reader
-	keep bool // the connection may be used again
+	keep bool // the connection may be reused
 	err  error
 }
 
@@ -478,7 +481,7 @@ func (b *leanReply) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Close implements [io.Closer]. What has not been read is not waited for.
+// Close implements [io.Closer]. It does not wait for the unread rest.
 func (b *leanReply) Close() error {
 	if b.err == nil {
 		b.err = http.ErrBodyReadAfterClose
@@ -487,7 +490,7 @@ func (b *leanReply) Close() error {
 	return nil
 }
 
-// end gives the connection back, when all of the response has been read, or closes it.
+// end keeps the connection if the whole response has been read, or else closes it.
 func (b *leanReply) end(whole bool) {
 	undisturbed := b.stop()
 	if n := b.c.in.Buffered(); whole && n > 0 {
@@ -503,7 +506,7 @@ func (b *leanReply) end(whole bool) {
 	b.c.Close()
 }
 
-// An unzipped is a body that the service has compressed, as it was offered.
+// An unzipped is a body that the service has compressed, as offered.
 type unzipped struct {
 	*leanReply
 	zip *gzip.Reader

@@ -2,5 +2,5 @@
 
 package outbound
 
-// readNow cannot see what has come: no connection is used twice.
+// readNow cannot check for received data here, so no connection is reused.
 func readNow(uintptr, []byte) (n int, quiet bool) { return 0, false }

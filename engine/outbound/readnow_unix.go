@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// readNow reads what has come on a connection without waiting for more. The connection is quiet when it is open and
-// nothing has come.
+// readNow reads received data without waiting. The connection is quiet if it is open and has no
+// data.
 func readNow(fd uintptr, b []byte) (n int, quiet bool) {
 	n, err := syscall.Read(int(fd), b)
 	return n, errors.Is(err, syscall.EAGAIN)

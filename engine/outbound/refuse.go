@@ -2,10 +2,10 @@ package outbound
 
 import "fmt"
 
-// A refusal is an error that repeating the call cannot mend.
+// A refusal is an error that a retry cannot mend.
 type refusal struct{ error }
 
-// Permanent tells those who repeat calls.
+// Permanent marks the error for [model.IsPermanent].
 func (refusal) Permanent() bool { return true }
 
 func (r refusal) Unwrap() error { return r.error }

@@ -8,8 +8,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// describeRequest tells the span of an attempt, if there is one, which request it
-// makes. The query is left out: secrets and personal data may be in it.
+// describeRequest adds the request to the span of an attempt, if there is one. It leaves the query
+// out, because it may contain secrets or personal data.
 func describeRequest(r *http.Request) {
 	span := trace.SpanFromContext(r.Context())
 	if !span.IsRecording() {

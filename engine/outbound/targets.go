@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// Targets are where an operator lets connections of flows lead, whatever their authors
-// declare. Nil lets them lead anywhere.
+// Targets are the addresses to which an operator allows connections of flows, whatever authors
+// declare. Nil allows all.
 type Targets struct {
 	texts    []string
 	hosts    hostSet // host, or host:port
 	networks []netip.Prefix
 }
 
-// ParseTargets reads targets: a host, host:port, an address, or a range of addresses
-// such as 10.0.0.0/8. It returns nil when there are none.
+// ParseTargets parses targets: a host, host:port, an address, or a range of addresses such as
+// 10.0.0.0/8. It returns nil if there are none.
 func ParseTargets(texts []string) (*Targets, error) {
 	if len(texts) == 0 {
 		return nil, nil
@@ -58,8 +58,8 @@ func (t *Targets) add(text string) error {
 	return nil
 }
 
-// check refuses a connection to host, host:port, that has been resolved to an address.
-// Repeating the call cannot mend it.
+// check refuses a connection to host, as host:port, at the address that it resolved to. A retry
+// cannot mend the error.
 func (t *Targets) check(host, address string) error {
 	if t == nil {
 		return nil
@@ -78,8 +78,8 @@ func (t *Targets) check(host, address string) error {
 		host, address, strings.Join(t.texts, ", "))
 }
 
-// Allow refuses host:port when it, or an address that it has at present, is no target. It
-// is for those who make their connections themselves.
+// Allow returns an error if host:port is not a target, unless all of its current addresses are. It
+// is for callers that make their own connections.
 func (t *Targets) Allow(ctx context.Context, host string) error {
 	if t == nil || t.check(host, host) == nil {
 		return nil
@@ -107,7 +107,7 @@ func (t *Targets) Dial(ctx context.Context, network, addr string) (net.Conn, err
 	return d.DialContext(ctx, network, addr)
 }
 
-// Client makes an HTTP client that reaches the targets alone; nil when they bound nothing.
+// Client makes an HTTP client that reaches only the targets. It returns nil if all are allowed.
 func (t *Targets) Client() *http.Client {
 	if t == nil {
 		return nil

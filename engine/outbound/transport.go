@@ -16,19 +16,19 @@ import (
 // mostHeader bounds the header of a response, in bytes.
 const mostHeader = 64 << 10
 
-// A transport makes requests where its fence lets them go, and takes no response for that to a
-// request that was not asked for.
+// A transport makes the requests that its fence allows, and never takes an unrequested response for
+// the response to a request.
 type transport struct {
 	fence *fence
 	log   *slog.Logger
-	fresh hostSet // hosts to which no connection is used twice
+	fresh hostSet // hosts whose connections are not reused
 
 	lean   *leanTransport  // small requests over HTTP
 	secure *http.Transport // over TLS
-	once   *http.Transport // uses no connection twice
+	once   *http.Transport // reuses no connection
 
 	mu    sync.Mutex      // guards loose
-	loose map[string]bool // hosts that have sent a response that nobody had asked for
+	loose map[string]bool // hosts that have sent an unrequested response
 }
 
 func newTransport(f *fence, r Reach) *transport {
@@ -44,7 +44,7 @@ func newTransport(f *fence, r Reach) *transport {
 
 func (t *transport) base(r Reach) *http.Transport {
 	return &http.Transport{
-		// No proxy from the environment: it would hide where a call goes.
+		// No proxy from the environment, because it would hide where a call goes.
 		Proxy:                  nil,
 		DialContext:            t.fence.dial,
 		ForceAttemptHTTP2:      true,
@@ -62,7 +62,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	host := tree.HostPort(r.URL)
 	if err := t.fence.checkHost(host); err != nil {
 		if r.Body != nil {
-			r.Body.Close() // as the interface demands, also on errors
+			r.Body.Close() // required by the interface, also on errors
 		}
 		return nil, err
 	}
@@ -80,11 +80,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// closedIdle is what net/http says of a connection that the service has closed while it was not in use, when it
-// may not repeat the request.
+// closedIdle is the error text of net/http for an idle connection that the service has closed, if
+// the request may not be repeated.
 const closedIdle = "http: server closed idle connection"
 
-// errNoReply is an EOF in words: the service has closed the connection.
+// errNoReply is a readable EOF: the service has closed the connection.
 var errNoReply = fmt.Errorf("the service closed the connection without a reply: %w", io.EOF)
 
 func (t *transport) ask(r *http.Request, host string) (*http.Response, error) {
@@ -98,7 +98,7 @@ func (t *transport) ask(r *http.Request, host string) (*http.Response, error) {
 	}
 	resp, err := t.lean.roundTrip(r, host)
 	if err != nil && r.Body != nil {
-		r.Body.Close() // as the interface demands, also on errors
+		r.Body.Close() // required by the interface, also on errors
 	}
 	if !errors.Is(err, errUnanswered) || !isRepeatable(r) {
 		return resp, err
@@ -112,7 +112,7 @@ func (t *transport) ask(r *http.Request, host string) (*http.Response, error) {
 	return t.once.RoundTrip(&again)
 }
 
-// isRepeatable reports whether a request may be made again that the service may have looked at.
+// isRepeatable reports whether a request may be repeated although the service may have seen it.
 func isRepeatable(r *http.Request) bool {
 	if hasBody(r) && r.GetBody == nil {
 		return false
@@ -131,9 +131,8 @@ func (t *transport) isLoose(host string) bool {
 	return t.loose[host]
 }
 
-// distrust uses no connection to a host twice any more. It has sent a response that nobody has
-// asked for, and the next one may come when a request is under way, whose response it would
-// be taken for: that cannot be told from the outside.
+// distrust stops the reuse of connections to a host. The host has sent an unrequested response. The
+// next one may arrive during a request and be taken for its response, which cannot be detected.
 func (t *transport) distrust(host string) {
 	t.mu.Lock()
 	known := t.loose[host]
@@ -144,7 +143,7 @@ func (t *transport) distrust(host string) {
 	}
 }
 
-// CloseIdleConnections lets the client close what it does not use.
+// CloseIdleConnections closes idle connections.
 func (t *transport) CloseIdleConnections() {
 	t.lean.closeIdle(0)
 	t.secure.CloseIdleConnections()
