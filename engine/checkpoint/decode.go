@@ -10,10 +10,10 @@ import (
 	"procaas/engine/model"
 )
 
-// This file reads checkpoints of all formats. Format 1 has handlers in the order of their
-// declaration, the others in the reverse order. Formats 1 and 2 have paths and times in full. Since format 3:
+// This file decodes checkpoints of all formats. Format 1 has handlers in declared order, the others
+// in reverse order. Formats 1 and 2 have full paths and times. Since format 3:
 //
-//   - A time is the number of milliseconds since the run began, unless those do not tell it.
+//   - A time is the number of milliseconds since the run began, if that is exact.
 //   - A path that begins with a slash is below the pipeline.
 //   - "ok" is the number of attempts of a handler that has succeeded with the status 200.
 //   - "at" and "end" are when a handler started and finished.
@@ -21,10 +21,10 @@ import (
 // okStatus is the status of most responses.
 const okStatus = 200
 
-// A moment is a time as it is written.
+// A moment is a time in its written form.
 type moment time.Time
 
-// sinceBegan is the zone of a time that is still counted from the beginning of its run.
+// sinceBegan is the zone of a time that still counts from the start of its run.
 var sinceBegan = time.FixedZone("since it began", 0)
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -36,7 +36,7 @@ func (m *moment) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*time.Time)(m))
 }
 
-// take replaces a time by what was written.
+// take replaces a time by the written one.
 func (m *moment) take(into *time.Time) {
 	if t := time.Time(*m); !t.IsZero() {
 		*into = t
@@ -113,7 +113,7 @@ func (c *Run) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// anchor turns times that count from the beginning of the run into those that they mean.
+// anchor converts times since the start of the run to real times.
 func (c *Run) anchor(times ...*time.Time) {
 	for _, t := range times {
 		if t.Location() == sinceBegan {
@@ -122,8 +122,8 @@ func (c *Run) anchor(times ...*time.Time) {
 	}
 }
 
-// complete gives a record its whole path, and its times. What is inside of a call is a run of its
-// own, which has done so.
+// complete gives a record its full path and times. The run inside a call has already done so for
+// its own records.
 func (c *Run) complete(r *Record) {
 	if strings.HasPrefix(r.Path, "/") {
 		r.Path = c.Pipeline + r.Path

@@ -1,4 +1,4 @@
-// Package checkpoint holds what is kept of a run between its steps: the form of a checkpoint,
-// how it is written and read, and how people see a run by it. It knows nothing of how a run
-// goes on: see package core.
+// Package checkpoint has the data of a run that is kept between its steps: the form of a
+// checkpoint, its encoding, and the view of a run for people. Package core knows how a run
+// continues.
 package checkpoint

@@ -7,7 +7,7 @@ import (
 	"procaas/engine/model"
 )
 
-// counts tells people about the items of a handler.
+// counts counts the items of a handler for people.
 func (e *Each) counts() *ItemsView {
 	if e == nil {
 		return nil
@@ -42,10 +42,10 @@ func (e *Each) running() bool {
 	return v != nil && v.Running > 0
 }
 
-// maxItemErrors bounds the errors of items that are shown.
+// maxItemErrors is how many errors of items are shown.
 const maxItemErrors = 10
 
-// An ItemsView tells how far the items of a for-each are.
+// An ItemsView is the progress of a for-each.
 type ItemsView struct {
 	Total     int         `json:"total"`
 	Succeeded int         `json:"succeeded"`

@@ -10,9 +10,8 @@ import (
 	"procaas/engine/model"
 )
 
-// This file writes checkpoints. There is one after each handler, and writing them
-// by reflection took a tenth of the processor time of a short run. A test fills each
-// field and reads it again.
+// This file encodes checkpoints. There is one after each handler, and reflection would take a tenth
+// of the processor time of a short run. A test fills each field and decodes it again.
 
 // Encode writes the checkpoint as JSON.
 func (c *Run) Encode() []byte {
@@ -142,8 +141,7 @@ func (b jsonText) each(c *Run, e *Each) jsonText {
 	return b.object(start)
 }
 
-// object makes an object of the fields written since start, each with a comma before
-// it.
+// object makes an object of the fields since start, each preceded by a comma.
 func (b jsonText) object(start int) jsonText {
 	if len(b) == start {
 		return append(b, "{}"...)
@@ -152,8 +150,8 @@ func (b jsonText) object(start int) jsonText {
 	return append(b, '}')
 }
 
-// A jsonText is JSON that grows. Its methods write a name with a value; those
-// that end in Or leave out what is zero.
+// A jsonText is growing JSON. Its methods append a name with a value. Those that end in Or omit
+// zero values.
 type jsonText []byte
 
 func (b jsonText) number(name string, n int) jsonText {
@@ -191,8 +189,8 @@ func (b jsonText) time(name string, t time.Time) jsonText {
 	return append(t.AppendFormat(b, time.RFC3339Nano), '"')
 }
 
-// atOr writes a time as the milliseconds since the run began. One that those do not tell is
-// written in full.
+// atOr appends a time as milliseconds since the run began. If that is not exact, it appends the
+// full time.
 func (b jsonText) atOr(name string, c *Run, t time.Time) jsonText {
 	if t.IsZero() {
 		return b
@@ -204,9 +202,9 @@ func (b jsonText) atOr(name string, c *Run, t time.Time) jsonText {
 	return b.number(name, int(since/time.Millisecond))
 }
 
-// values writes a name, up to the opening brace, with values that are JSON.
+// values appends a name, up to the opening brace, with JSON values.
 func (b jsonText) values(name string, values map[string]json.RawMessage) jsonText {
-	var few [8]string // the names of most runs
+	var few [8]string // enough for most runs
 	keys := few[:0]
 	for key := range values {
 		keys = append(keys, key)

@@ -7,18 +7,18 @@ import (
 	"procaas/engine/model"
 )
 
-// A RunRecording is what a run depended on besides its event and its definition: with it, the run can be replayed by
-// another definition. Only some runs have one; see [engine.Options].Record.
+// A RunRecording has what a run depended on other than its event and its definition. With it,
+// another definition can replay the run. Only some runs have one; see [engine.Options].Record.
 type RunRecording struct {
-	Configs json.RawMessage `json:"configs,omitempty"` // as the run began
-	Found   json.RawMessage `json:"found,omitempty"`   // of the shared state of its key, as the run began
-	Calls   []RecordedCall  `json:"calls,omitempty"`   // as they ended
-	Events  []RecordedEvent `json:"events,omitempty"`  // that the run has awaited, as they came
-	Size    int             `json:"size,omitempty"`    // of all that, in bytes
-	Lost    string          `json:"lost,omitempty"`    // why there is nothing of that, for people
+	Configs json.RawMessage `json:"configs,omitempty"` // at the start of the run
+	Found   json.RawMessage `json:"found,omitempty"`   // shared state of its key at the start of the run
+	Calls   []RecordedCall  `json:"calls,omitempty"`   // in the order of their ends
+	Events  []RecordedEvent `json:"events,omitempty"`  // that the run has awaited, in order
+	Size    int             `json:"size,omitempty"`    // of the whole recording, in bytes
+	Lost    string          `json:"lost,omitempty"`    // why the recording is empty, for people
 }
 
-// A RecordedCall is one attempt of a handler, or the call that asked what became of one.
+// A RecordedCall is one attempt of a handler, or one verification.
 type RecordedCall struct {
 	Ref       string          `json:"ref"` // of [core.Attempt]
 	Attempt   int             `json:"attempt"`
@@ -26,10 +26,10 @@ type RecordedCall struct {
 	Took      time.Duration   `json:"took_ns"`
 	Response  json.RawMessage `json:"response,omitempty"`
 	Status    int             `json:"status,omitempty"`
-	Error     string          `json:"error,omitempty"` // empty: it succeeded
+	Error     string          `json:"error,omitempty"` // empty: success
 	Class     string          `json:"class,omitempty"` // of the error
 	Permanent bool            `json:"permanent,omitempty"`
-	After     time.Duration   `json:"after_ns,omitempty"` // that the error asks to wait; 0 for nothing
+	After     time.Duration   `json:"after_ns,omitempty"` // the delay that the error asks for; 0 for none
 	Probe     bool            `json:"probe,omitempty"`
 }
 
@@ -44,13 +44,14 @@ type RecordedEvent struct {
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
-// maxRecording bounds a recording, in bytes. A checkpoint has all of it, and there is one after each handler.
+// maxRecording bounds a recording in bytes. Each checkpoint contains it, and there is one after
+// each handler.
 const maxRecording = 64 << 10
 
-// overhead is about what a call has in a recording besides its response, in bytes.
+// overhead is the approximate size of a recorded call without its response, in bytes.
 const overhead = 96
 
-// NewRecording begins one.
+// NewRecording starts a recording.
 func NewRecording(configs, found map[string]any) *RunRecording {
 	r := &RunRecording{}
 	both := [2]json.RawMessage{}
@@ -77,21 +78,22 @@ func (r *RunRecording) Call(c RecordedCall) {
 	}
 }
 
-// Event adds an event that has come a time after the run began. A nil RunRecording keeps nothing.
+// Event adds an event that came this long after the run began. A nil RunRecording keeps nothing.
 func (r *RunRecording) Event(after time.Duration, e model.Event) {
 	if r == nil {
 		return
 	}
 	data, err := model.EncodeData(e.Payload)
 	if err != nil {
-		return // it is data that a run has read
+		return // a run has read it, so it can be encoded
 	}
 	if r.grow(overhead + len(data)) {
 		r.Events = append(r.Events, RecordedEvent{after, e.ID, e.Source, e.Type, e.Time, e.Key, data})
 	}
 }
 
-// grow reports whether there is room for more. Without, nothing is kept: a part of a run cannot be replayed.
+// grow reports whether there is room for more. If not, it drops the recording, because a part of a
+// run cannot be replayed.
 func (r *RunRecording) grow(bytes int) bool {
 	if r.Lost != "" {
 		return false

@@ -13,19 +13,20 @@ import (
 
 // A Record is a record in a checkpoint.
 type Record struct {
-	Path     string                     `json:"path,omitempty"`
-	Item     int                        `json:"item,omitempty"` // of a for-each, from 1
-	Outcome  string                     `json:"outcome,omitempty"`
-	Attempts int                        `json:"attempts,omitempty"`
-	Failures int                        `json:"failures,omitempty"`
-	Unknown  bool                       `json:"unknown,omitempty"`
-	Asked    int                        `json:"asked,omitempty"`
-	Started  time.Time                  `json:"started,omitzero"`
-	Finished time.Time                  `json:"finished,omitzero"`
-	Due      time.Time                  `json:"due,omitzero"`
-	Delay    time.Duration              `json:"delay_ns,omitempty"`
-	Held     time.Time                  `json:"held,omitzero"`
-	Clock    time.Time                  `json:"clock,omitzero"` // since when its deadline counts, by the clock of deadlines
+	Path     string        `json:"path,omitempty"`
+	Item     int           `json:"item,omitempty"` // number of an item of a for-each, from 1
+	Outcome  string        `json:"outcome,omitempty"`
+	Attempts int           `json:"attempts,omitempty"`
+	Failures int           `json:"failures,omitempty"`
+	Unknown  bool          `json:"unknown,omitempty"`
+	Asked    int           `json:"asked,omitempty"`
+	Started  time.Time     `json:"started,omitzero"`
+	Finished time.Time     `json:"finished,omitzero"`
+	Due      time.Time     `json:"due,omitzero"`
+	Delay    time.Duration `json:"delay_ns,omitempty"`
+	Held     time.Time     `json:"held,omitzero"`
+	// start of its deadline's time, by the clock of deadlines
+	Clock    time.Time                  `json:"clock,omitzero"`
 	Error    string                     `json:"error,omitempty"`
 	Class    string                     `json:"class,omitempty"`
 	Reason   string                     `json:"reason,omitempty"`
@@ -39,10 +40,10 @@ type Record struct {
 	Wide     []string                   `json:"wide,omitempty"`
 	Tries    []Try                      `json:"tries,omitempty"`
 	Done     int                        `json:"done,omitempty"`
-	Borrowed bool                       `json:"borrowed,omitempty"` // what another run has done, and this one does not undo
+	Borrowed bool                       `json:"borrowed,omitempty"` // done by another run; this one does not undo it
 	Undo     *Record                    `json:"undo,omitempty"`     // of its compensation
-	Call     *Run                       `json:"call,omitempty"`     // inside of the pipeline that it calls
-	Trail    []Record                   `json:"trail,omitempty"`    // of a call that has ended
+	Call     *Run                       `json:"call,omitempty"`     // the run inside its call
+	Trail    []Record                   `json:"trail,omitempty"`    // outcomes inside an ended call
 }
 
 // A Try is one attempt.
@@ -58,24 +59,24 @@ func (r Record) Replaces(name string) bool {
 	return was || slices.Contains(r.Wide, name)
 }
 
-// A Each is an iteration in a checkpoint. Items that were not reached have no
-// record.
+// An Each is an iteration in a checkpoint. Items that were not reached have no record.
 type Each struct {
 	Items     json.RawMessage `json:"items,omitempty"`
 	Total     int             `json:"total,omitempty"`
 	Succeeded int             `json:"succeeded,omitempty"`
 	Failed    int             `json:"failed,omitempty"`
-	Done      string          `json:"done,omitempty"` // those that succeeded at once and left nothing to keep: 1-7,9
-	Of        []Record        `json:"of,omitempty"`
+	// items that succeeded at the first attempt and have nothing else to keep: 1-7,9
+	Done string   `json:"done,omitempty"`
+	Of   []Record `json:"of,omitempty"`
 }
 
-// Numbers gathers growing numbers as text: 1-7,9.
+// Numbers formats increasing numbers as text: 1-7,9.
 type Numbers struct {
 	b           []byte
 	first, last int
 }
 
-// Add takes a number in that is greater than those before.
+// Add adds a number greater than those before.
 func (n *Numbers) Add(i int) {
 	if n.last > 0 && i == n.last+1 {
 		n.last = i
@@ -98,13 +99,13 @@ func (n *Numbers) flush() {
 	}
 }
 
-// Text writes the numbers.
+// Text returns the text.
 func (n *Numbers) Text() string {
 	n.flush()
 	return string(n.b)
 }
 
-// ReadNumbers reads what numbers wrote, up to the highest one that there is.
+// ReadNumbers parses the text of Numbers. A number above highest is an error.
 func ReadNumbers(text string, highest int) ([]int, error) {
 	var out []int
 	if text == "" {
@@ -127,42 +128,47 @@ func ReadNumbers(text string, highest int) ([]int, error) {
 	return out, nil
 }
 
-// Format is the version of the checkpoint's form. Those before are read, too. A run whose
-// checkpoint has another one is not touched.
+// Format is the version of the format. Older ones can be read. A run with a newer one is left
+// alone.
 const Format = 3
 
-// A Run is what is kept of a run: all that it cannot find out again from
-// its plan and its event. Only handlers that were reached have a record, in the
-// order of their declaration.
+// A Run is the stored form of a run: everything that its plan and its event cannot tell. Only
+// handlers that were reached have a record, in declared order.
 //
-// It is written with what changes most in front: the last handler comes first, and what never
-// changes is at the end. PostgreSQL does not log the end of a row again that stays the same. What
-// can be told by the rest is not written: see [Run.Encode] and [Run.UnmarshalJSON].
+// The parts that change most come first: the last handler is at the start, and what never changes
+// is at the end. PostgreSQL does not log the unchanged end of a row again. Values that follow from
+// the rest are omitted: see [Run.Encode] and [Run.UnmarshalJSON].
 type Run struct {
-	Stage      int                        `json:"stage"`
-	Ended      model.Status               `json:"ended,omitempty"`
-	FailedPath string                     `json:"failed_handler,omitempty"`
-	Failure    string                     `json:"error,omitempty"`
-	Class      string                     `json:"error_class,omitempty"`
-	Reason     string                     `json:"reason,omitempty"`
-	Stopping   string                     `json:"stopping,omitempty"`
-	Undoing    bool                       `json:"undoing,omitempty"`
-	Clock      time.Time                  `json:"clock,omitzero"`       // since when the deadline of the pipeline counts, by the clock of deadlines
-	StageClock time.Time                  `json:"stage_clock,omitzero"` // and that of the stage
-	Stood      time.Duration              `json:"stood_ns,omitempty"`   // how far that clock is behind, since operators held handlers; not inside of a call
-	Paused     time.Time                  `json:"paused,omitzero"`      // since when it stands; not inside of a call
-	Parts      int                        `json:"parts,omitempty"`      // how many handlers it has had, those of elements and calls counted; not inside of a call
-	Looped     int                        `json:"looped,omitempty"`     // how many runs it has started in its loop; not inside of a call
-	Redone     []string                   `json:"redone,omitempty"`     // refs of what was undone, to be done again, as often as it was; not inside of a call
-	Outputs    json.RawMessage            `json:"outputs,omitempty"`    // the result of a run that has succeeded; not inside of a call
+	Stage      int          `json:"stage"`
+	Ended      model.Status `json:"ended,omitempty"`
+	FailedPath string       `json:"failed_handler,omitempty"`
+	Failure    string       `json:"error,omitempty"`
+	Class      string       `json:"error_class,omitempty"`
+	Reason     string       `json:"reason,omitempty"`
+	Stopping   string       `json:"stopping,omitempty"`
+	Undoing    bool         `json:"undoing,omitempty"`
+	// start of the time of the pipeline's deadline, by the clock of deadlines
+	Clock      time.Time `json:"clock,omitzero"`
+	StageClock time.Time `json:"stage_clock,omitzero"` // and of the stage's deadline
+	// Stood is how far that clock is behind because operators held handlers. Not set inside a call.
+	Stood  time.Duration `json:"stood_ns,omitempty"`
+	Paused time.Time     `json:"paused,omitzero"` // since when that clock stands still; not set inside a call
+	// handlers so far, including those of elements and calls; not set inside a call
+	Parts  int `json:"parts,omitempty"`
+	Looped int `json:"looped,omitempty"` // runs that it has started in its loop; not set inside a call
+	// Redone has each ref that was undone and will be done again, as often as it was undone. Not
+	// set inside a call.
+	Redone []string `json:"redone,omitempty"`
+	// the result of a succeeded run; not set inside a call
+	Outputs    json.RawMessage            `json:"outputs,omitempty"`
 	Shared     map[string]json.RawMessage `json:"shared_state"`
 	Wrote      []string                   `json:"wrote,omitempty"`
 	Handlers   []Record                   `json:"handlers"`
 	Generation int                        `json:"generation,omitempty"`
-	State      string                     `json:"state,omitempty"`     // of the entity, when the run began
-	MakesUp    string                     `json:"makes_up,omitempty"`  // the handler that is done after the run had ended
-	Inputs     json.RawMessage            `json:"inputs,omitempty"`    // inside of a call
-	Recording  *RunRecording              `json:"recording,omitempty"` // of some runs; not inside of a call
+	State      string                     `json:"state,omitempty"`     // state of the entity when the run began
+	MakesUp    string                     `json:"makes_up,omitempty"`  // the handler that it makes up for after its end
+	Inputs     json.RawMessage            `json:"inputs,omitempty"`    // of a run inside a call
+	Recording  *RunRecording              `json:"recording,omitempty"` // only of recorded runs; not set inside a call
 	Began      time.Time                  `json:"began"`
 	Pipeline   string                     `json:"pipeline"`
 	Format     int                        `json:"v"`

@@ -10,27 +10,30 @@ import (
 	"procaas/engine/model"
 )
 
-// A RunView is a run as people and programs see it through the API.
+// A RunView is a run in the form for people and programs.
 type RunView struct {
-	ID          string            `json:"id"`
-	Pipeline    string            `json:"pipeline"`
-	Flow        string            `json:"flow"`
-	Key         string            `json:"key"`
-	Status      model.Status      `json:"status"`
-	Event       EventView         `json:"event"`
-	SharedState map[string]any    `json:"shared_state,omitzero"` // nil in lists
-	Outputs     map[string]any    `json:"outputs,omitzero"`      // the result, of a run that has succeeded and whose pipeline declares outputs; nil in lists
-	Stage       int               `json:"stage"`                 // that it is in, from 1; 0 before it begins
-	Handlers    []HandlerView     `json:"handlers"`
-	Bundle      string            `json:"bundle,omitempty"`
-	Move        string            `json:"migrates_to,omitempty"` // the definition that it will go on by, when its calls in flight have ended
-	Cancelling  string            `json:"cancelling,omitempty"`  // why an operator has cancelled it: it undoes what it has done, and ends then
+	ID          string         `json:"id"`
+	Pipeline    string         `json:"pipeline"`
+	Flow        string         `json:"flow"`
+	Key         string         `json:"key"`
+	Status      model.Status   `json:"status"`
+	Event       EventView      `json:"event"`
+	SharedState map[string]any `json:"shared_state,omitzero"` // nil in lists
+	// Outputs is the result of a succeeded run whose pipeline declares outputs. Nil in lists.
+	Outputs  map[string]any `json:"outputs,omitzero"`
+	Stage    int            `json:"stage"` // current stage, from 1; 0 before it begins
+	Handlers []HandlerView  `json:"handlers"`
+	Bundle   string         `json:"bundle,omitempty"`
+	// the definition that it moves to after its calls in flight have ended
+	Move string `json:"migrates_to,omitempty"`
+	// why an operator has cancelled it: it undoes what it has done, then ends
+	Cancelling  string            `json:"cancelling,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
-	RerunOf     string            `json:"rerun_of,omitempty"`   // the run that it runs again
-	RerunFrom   string            `json:"rerun_from,omitempty"` // the stage from which it does; empty for the first
-	RerunBy     string            `json:"rerun_by,omitempty"`   // the operator who wanted it
+	RerunOf     string            `json:"rerun_of,omitempty"`   // the run that it repeats
+	RerunFrom   string            `json:"rerun_from,omitempty"` // the stage where it began; empty for the first
+	RerunBy     string            `json:"rerun_by,omitempty"`   // the operator who ordered it
 	RerunReason string            `json:"rerun_reason,omitempty"`
-	RerunAs     string            `json:"rerun_as,omitempty"` // the last run that runs it again; empty in lists
+	RerunAs     string            `json:"rerun_as,omitempty"` // the last run that repeats this one; empty in lists
 	Generation  int               `json:"generation"`
 	Blocked     bool              `json:"blocked"`
 	Blocks      bool              `json:"blocks,omitempty"`
@@ -51,39 +54,40 @@ type EventView struct {
 	Type    string    `json:"type"`
 	Time    time.Time `json:"time"`
 	Key     string    `json:"key,omitempty"`
-	Trace   [2]string `json:"-"`                // traceparent and tracestate of the sender; empty without
-	Payload any       `json:"payload,omitzero"` // nil in lists; elsewhere, a null is a value that JSON has as null
+	Trace   [2]string `json:"-"`                // traceparent and tracestate of the sender; may be empty
+	Payload any       `json:"payload,omitzero"` // nil in lists; otherwise null is a JSON null
 }
 
-// A HandlerView is what became of one handler in a run.
+// A HandlerView is the outcome of one handler in a run.
 type HandlerView struct {
-	Path     string     `json:"path"`
-	Within   string     `json:"within,omitempty"` // the handler that called its pipeline, with the index of the item in brackets
-	Items    *ItemsView `json:"items,omitempty"`  // of a for-each
-	Outcome  string     `json:"outcome"`          // succeeded failed skipped running waiting unknown
+	Path string `json:"path"`
+	// the handler that called its pipeline, with the index of the item in brackets
+	Within   string     `json:"within,omitempty"`
+	Items    *ItemsView `json:"items,omitempty"` // of a for-each
+	Outcome  string     `json:"outcome"`         // succeeded failed skipped running waiting unknown
 	Attempts int        `json:"attempts"`
 	Started  *time.Time `json:"started"`
 	Finished *time.Time `json:"finished"`
-	Due      *time.Time `json:"due,omitempty"` // when one that waits is called again, or its wait is over; nil when that is not known
-	Error    string     `json:"error"`
-	Reason   string     `json:"reason"`
+	// when a waiting handler is called again, or its wait ends; null if unknown
+	Due    *time.Time `json:"due,omitempty"`
+	Error  string     `json:"error"`
+	Reason string     `json:"reason"`
 }
 
-// RepeatsStage reports whether the view is of a stage that is repeated for each element of
-// a list: its path is that of the stage, and those of its handlers follow, within it.
+// RepeatsStage reports whether the view is of a stage that is repeated for each element of a list.
+// Its path is that of the stage. The views of its handlers follow, within it.
 func (h HandlerView) RepeatsStage() bool {
 	return strings.Count(h.Path, "/") == 1
 }
 
-// Stage returns the path of the stage of the run in which the handler is, whatever calls it
-// is inside of.
+// Stage returns the path of the run's stage that has the handler, whatever calls are around it.
 func (h HandlerView) Stage() string {
 	outer, _, _ := strings.Cut(h.Ref(), model.IntoCall)
 	parts := strings.SplitN(model.PathOf(outer), "/", 3)
 	return strings.Join(parts[:min(2, len(parts))], "/")
 }
 
-// ReadCheckpoint adds what a checkpoint says.
+// ReadCheckpoint adds the data of a checkpoint.
 func (v *RunView) ReadCheckpoint(data []byte) error {
 	c, err := Read(data)
 	if err != nil {
@@ -95,7 +99,7 @@ func (v *RunView) ReadCheckpoint(data []byte) error {
 	}
 	for name, raw := range c.Shared {
 		if v.SharedState == nil {
-			break // it is left out
+			break // omit it
 		}
 		value, err := datum.ParseJSON(raw)
 		if err != nil {
@@ -113,8 +117,8 @@ func (v *RunView) ReadCheckpoint(data []byte) error {
 	return nil
 }
 
-// ReadOutputs adds the result, unless the view is of a list. A run that makes up a handler has
-// had its result before.
+// ReadOutputs adds the result, unless the view is for a list. A run that makes up for a handler
+// keeps its earlier result.
 func (v *RunView) ReadOutputs(raw []byte) error {
 	if len(raw) == 0 || v.SharedState == nil || v.Status != model.Succeeded {
 		return nil
@@ -127,8 +131,8 @@ func (v *RunView) ReadOutputs(raw []byte) error {
 	return nil
 }
 
-// order brings times into the order of what happened. Those of the run are the store's, those
-// of handlers are as exact as a node knows the store's clock.
+// order corrects times to the order of events. Times of the run come from the store. Times of
+// handlers are only as exact as the node knows the store's clock.
 func (v *RunView) order() {
 	within := func(t, from, to *time.Time) *time.Time {
 		switch {
@@ -149,7 +153,7 @@ func (v *RunView) order() {
 	}
 }
 
-// add adds a handler, and below it those of the pipeline that it calls.
+// add adds a handler, and below it the handlers of the pipeline that it calls.
 func (v *RunView) add(h Record, within string) {
 	if h.Outcome == "" {
 		h.Outcome = OutcomeOf(v.Status, h)
@@ -188,7 +192,7 @@ func (v *RunView) inside(h Record, ref string) {
 	}
 }
 
-// standstill returns what an operator has to decide about a handler; empty for nothing.
+// standstill returns what an operator has to decide about a handler, or empty.
 func (h Record) standstill() string {
 	if h.Outcome == model.OutcomeUnknown {
 		return h.Path + ": " + h.Reason
@@ -203,7 +207,7 @@ func (h Record) standstill() string {
 	return ""
 }
 
-// OutcomeOf is the outcome of a handler that has none yet.
+// OutcomeOf returns the outcome to show for a handler without one.
 func OutcomeOf(run model.Status, h Record) string {
 	switch {
 	case run.Ended():
@@ -214,7 +218,7 @@ func OutcomeOf(run model.Status, h Record) string {
 	return model.OutcomeWaiting
 }
 
-// View is the record as people see it.
+// View returns the view of a record.
 func (h Record) View() HandlerView {
 	v := HandlerView{
 		Items: h.Each.counts(), Path: h.Path, Outcome: h.Outcome, Attempts: h.Attempts,
@@ -226,7 +230,7 @@ func (h Record) View() HandlerView {
 	return v
 }
 
-// An EntityView is a key of a flow as people and programs see it.
+// An EntityView is a key of a flow in the form for people and programs.
 type EntityView struct {
 	Flow        string         `json:"flow"`
 	Key         string         `json:"key"`
@@ -238,7 +242,7 @@ type EntityView struct {
 	Runs        []RunView      `json:"runs"`
 }
 
-// Ref names what a view is of among all of the run.
+// Ref returns the name of the handler or item in its run.
 func (h HandlerView) Ref() string {
 	if h.Within == "" {
 		return h.Path
@@ -246,8 +250,8 @@ func (h HandlerView) Ref() string {
 	return h.Within + model.IntoCall + h.Path
 }
 
-// InsideOf finds a handler whose call of a pipeline goes on, or would when an operator
-// retries the run; empty for none.
+// InsideOf returns a handler whose call of a pipeline continues, or would after an operator's
+// retry. It is empty for none.
 func (v *RunView) InsideOf() string {
 	for _, h := range v.Handlers {
 		if h.Within == "" {

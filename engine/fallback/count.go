@@ -10,7 +10,7 @@ import (
 	"procaas/dsl/tree"
 )
 
-// A Count is what the calls of one second came to.
+// A Count has the outcomes of the calls of one second.
 type Count struct {
 	Second int64 `json:"second"` // Unix time
 	Good   int   `json:"good,omitempty"`
@@ -18,16 +18,16 @@ type Count struct {
 }
 
 const (
-	// longWindow is what counts when the handler's own window holds too few calls.
+	// longWindow is used when the handler's own window has too few calls.
 	longWindow = 5 * time.Minute
-	// coarse is what seconds become that only the long window needs.
+	// coarse is the length in seconds of intervals that only the long window needs.
 	coarse = 10
-	// lasting is over how many seconds calls must fail; a blip of 2 s touches three
-	// seconds, the first and the last of which are two apart.
+	// lasting is over how many seconds calls must fail. A failure of 2 s touches three seconds, of
+	// which the first and the last are two apart.
 	lasting = 3
 )
 
-// addCount adds to the counts of a handler, which are in the order of time.
+// addCount adds to a handler's counts, which are ordered by time.
 func addCount(counts []Count, c Count) []Count {
 	i, found := slices.BinarySearchFunc(counts, c.Second, func(c Count, second int64) int { return cmp.Compare(c.Second, second) })
 	if !found {
@@ -38,8 +38,7 @@ func addCount(counts []Count, c Count) []Count {
 	return counts
 }
 
-// keepCounts drops what no window needs, and joins seconds that only the long one
-// needs.
+// keepCounts drops counts that no window needs, and merges seconds that only the long one needs.
 func keepCounts(counts []Count, window time.Duration, now time.Time) []Count {
 	fine := now.Add(-window).Unix()
 	last := now.Add(-max(window, longWindow)).Unix()
@@ -61,7 +60,7 @@ func keepCounts(counts []Count, window time.Duration, now time.Time) []Count {
 	return kept
 }
 
-// total sums what was counted since a second.
+// total sums the counts since a second.
 func total(counts []Count, since int64) (good, bad int) {
 	for _, c := range counts {
 		if c.Second >= since {
@@ -72,10 +71,9 @@ func total(counts []Count, since int64) (good, bad int) {
 	return good, bad
 }
 
-// streak returns the failures since the last second with a success, and how many
-// seconds lie between the first and the last of them, at least. Failures of that
-// second itself are not counted, since the success may have come after them, but
-// they tell since when calls fail. See failedFor about fine.
+// streak returns the failures since the last second with a success, and the least number of seconds
+// between the first and the last. Failures in that second do not count, because the success may
+// have come after them, but they show since when calls fail. For fine, see failedFor.
 func streak(counts []Count, fine int64) (failures int, seconds int64) {
 	after := 0
 	for i, c := range slices.Backward(counts) {
@@ -95,8 +93,8 @@ func well(counts []Count, now time.Time) bool {
 	return failures == 0 && n > 0 && now.Unix()-counts[n-1].Second <= int64(together/time.Second)
 }
 
-// judge reports whether a handler has to go out, and why: too few calls succeed, as
-// far as one can be sure of it, or all have failed for a while.
+// judge reports whether to turn a handler off, and why: too few calls succeed, with enough
+// certainty, or all have failed for a while.
 func judge(counts []Count, f *tree.Fallback, now time.Time) (string, bool) {
 	fine := now.Add(-f.Window).Unix()
 	good, bad, window := counted(counts, f, now)
@@ -110,7 +108,7 @@ func judge(counts []Count, f *tree.Fallback, now time.Time) (string, bool) {
 	return "", false
 }
 
-// counted sums the calls that count, and tells over which time.
+// counted sums the counts that matter, and returns over which time.
 func counted(counts []Count, f *tree.Fallback, now time.Time) (good, bad int, window time.Duration) {
 	window = f.Window
 	good, bad = total(counts, now.Add(-window).Unix())
@@ -121,9 +119,8 @@ func counted(counts []Count, f *tree.Fallback, now time.Time) (good, bad int, wi
 	return good, bad, window
 }
 
-// failedFor returns the seconds between the first failure since a time and the last,
-// at least. Seconds before fine have been joined, so a failure among them may have
-// been the last of them.
+// failedFor returns the least number of seconds between the first failure since a time and the
+// last. Seconds before fine were merged, so a failure may have been in the last of them.
 func failedFor(counts []Count, since, fine int64) int64 {
 	first, last := int64(0), int64(0)
 	for _, c := range counts {
@@ -141,18 +138,18 @@ func failedFor(counts []Count, since, fine int64) int64 {
 	return last - first
 }
 
-// streakNeeded is how many failures in a row cannot be chance: a handler that
-// succeeds just often enough would have as many in a thousandth of all cases.
+// streakNeeded is how many failures in a row cannot be chance. A handler that succeeds just often
+// enough has as many in a thousandth of all cases.
 func streakNeeded(f *tree.Fallback) int {
 	chance := math.Log(0.001) / math.Log1p(-f.MinSuccessRatio)
 	return max(10, f.MinCalls, int(math.Min(math.Ceil(chance), math.MaxInt32)))
 }
 
-// ratioOf is the share of n, as exact as people want it.
+// ratioOf returns the ratio of good to n, rounded to 3 digits.
 func ratioOf(good, n int) float64 { return math.Round(1000*float64(good)/float64(n)) / 1000 }
 
-// upperBound is the highest success ratio that is likely with so many successes:
-// the upper end of Wilson's interval, one-sided, at 95 %.
+// upperBound returns the highest likely success ratio: the upper end of Wilson's interval,
+// one-sided, at 95 %.
 func upperBound(good, n int) float64 {
 	const z = 1.6449
 	p, m := float64(good)/float64(n), float64(n)

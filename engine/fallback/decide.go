@@ -17,29 +17,31 @@ import (
 	"procaas/engine/store"
 )
 
-// This file lets nodes decide about fallbacks. Each reports, once a second, what
-// calls came to; one of them decides, always the same as long as it does. It
-// needs no election: a decision counts when no other one has come before.
+// This file lets nodes decide about fallbacks. Once a second, each node reports the outcomes of its
+// calls, and one node decides for all. That node keeps the task as long as it decides in time. No
+// election is needed, because the store refuses a decision if another one came first.
 
 const (
-	reportAt       = 50 * time.Millisecond // of each second
+	reportAt       = 50 * time.Millisecond // when in each second
 	decideAt       = 250 * time.Millisecond
-	lookAt         = 400 * time.Millisecond // at what was decided, when calls here have failed
+	lookAt         = 400 * time.Millisecond // when to read the decisions if calls of this node have failed
 	decideLate     = 3 * time.Second        // then another node decides
-	probeGap       = time.Second            // between two probes of an outage, on all nodes
+	probeGap       = time.Second            // between two probes of an outage, on all nodes together
 	probeRetry     = 200 * time.Millisecond
 	degradeTimeout = 2 * time.Second // of one call of the store; the next second has its own
 )
 
 // A Decider is a node that reports and decides.
 type Decider struct {
-	Node     int64
-	Now      func() time.Time // by the store's clock
-	Rules    func() *Rules    // what to decide by; nil when nothing can go out, nothing is out, and no version is tried
-	Current  func() string    // the version that is current
+	Node int64
+	Now  func() time.Time // by the store's clock
+	// returns the rules to decide by; nil if nothing can be off, nothing is off, and no version is
+	// on trial
+	Rules    func() *Rules
+	Current  func() string // returns the current version
 	Tell     func([]canary.Event)
 	Announce func([]Change)    // tells people
-	Failed   func(what string) // counts a call of the store that has failed
+	Failed   func(what string) // counts a failed call of the store
 	Log      *slog.Logger
 }
 
@@ -47,19 +49,19 @@ type Decider struct {
 type decider struct {
 	Decider
 	*Live
-	counts Counts // nil: they have to be counted again
-	taken  int64  // reports up to here are in counts
+	counts Counts // nil: count again
+	taken  int64  // counts includes the reports up to this one
 	mine   bool   // this node has decided last
 
-	unsent  []model.Tally // of a report whose end is not known
-	reports int64         // that have been numbered
-	failing bool          // the last call of the store did; told once
+	unsent  []model.Tally // of a report with an unknown outcome
+	reports int64         // number of the last report
+	failing bool          // the last call of the store failed; logged once
 }
 
 // Decide reports and decides until ctx ends.
 func (d *Live) Decide(ctx context.Context, n Decider) {
 	at := decider{Decider: n, Live: d}
-	// Nodes report one after the other, not all at the same moment.
+	// Nodes report one after another, not all at the same moment.
 	mine := reportAt + time.Duration(n.Node%10)*10*time.Millisecond
 	for clock.Pause(ctx, at.untilIn(mine)) {
 		f := n.Rules()
@@ -79,8 +81,7 @@ func (d *Live) Decide(ctx context.Context, n Decider) {
 	}
 }
 
-// look reads what was decided. The next beat would tell, too, but calls fail
-// meanwhile.
+// look reads the latest decision. The next beat would bring it, too, but calls fail until then.
 func (d *decider) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, degradeTimeout)
 	defer cancel()
@@ -97,14 +98,13 @@ func (d *decider) untilIn(moment time.Duration) time.Duration {
 	return next.Sub(now)
 }
 
-// isMyTurn reports whether the node is the one that decides, or the one that does has
-// been silent for too long.
+// isMyTurn reports whether this node decides, or the deciding node has been silent too long.
 func (d *decider) isMyTurn() bool {
 	last := time.Unix(0, d.decided.Load())
 	return d.mine || d.Now().Sub(last) > decideLate
 }
 
-// check tells what goes wrong, once.
+// check logs an error, once.
 func (d *decider) check(ctx context.Context, what string, err error) {
 	switch {
 	case err == nil:
@@ -118,8 +118,8 @@ func (d *decider) check(ctx context.Context, what string, err error) {
 	}
 }
 
-// report hands in what calls have come to, and reports whether any have failed. A
-// report whose answer was lost is sent again as it was, with its number.
+// report reports the outcomes of calls, and returns whether any have failed. If the answer to a
+// report was lost, it sends the same report again, with its number.
 func (d *decider) report(ctx context.Context) (bad bool, err error) {
 	if len(d.unsent) == 0 {
 		if d.unsent = d.tallies.take(d.Now().Unix()); len(d.unsent) == 0 {
@@ -180,7 +180,7 @@ func (d *decider) conclude(ctx context.Context, f *Rules) error {
 		d.mine, d.counts = false, nil
 		return nil
 	case err != nil:
-		d.counts = nil // nobody knows what it has come to
+		d.counts = nil // the outcome is unknown
 		return err
 	}
 	d.mine, d.taken = true, q.Reported
@@ -193,7 +193,7 @@ func (d *decider) conclude(ctx context.Context, f *Rules) error {
 	return d.Refresh(ctx)
 }
 
-// stateAfter returns what is to be stored of a state; nil when nothing has changed.
+// stateAfter returns the state to store, or nil if nothing has changed.
 func stateAfter(before []byte, s *State) []byte {
 	after := model.EncodeJSON(s)
 	if bytes.Equal(before, after) || len(before) == 0 && string(after) == "{}" {
@@ -202,7 +202,7 @@ func stateAfter(before []byte, s *State) []byte {
 	return after
 }
 
-// newSplit returns by which versions new runs begin; none when that has not changed.
+// newSplit returns the versions of new runs, or the zero Split if they have not changed.
 func newSplit(before model.Split, s *State) model.Split {
 	if after := s.Canary.Split(); after != before {
 		return after
@@ -210,11 +210,10 @@ func newSplit(before model.Split, s *State) model.Split {
 	return model.Split{}
 }
 
-// engineActor is who takes handlers out of the flow and back.
+// engineActor is the actor of automatic fallbacks.
 const engineActor = "engine"
 
-// auditsOf makes the audit records of changes that people must be able to
-// look up.
+// auditsOf makes the audit records of changes that people must be able to look up.
 func auditsOf(changes []Change) []store.Audited {
 	var out []store.Audited
 	for _, c := range changes {
@@ -232,7 +231,7 @@ func auditsOf(changes []Change) []store.Audited {
 	return out
 }
 
-// AuditsOfCanary makes the audit records of what became of a trial.
+// AuditsOfCanary makes the audit records of a trial.
 func AuditsOfCanary(events []canary.Event, by store.Actor) (out []store.Audited) {
 	for _, e := range events {
 		out = append(out, store.Audited{
@@ -268,8 +267,8 @@ func (c *Change) LogTo(all *slog.Logger) {
 	}
 }
 
-// End puts handlers back into the flow at once, on all nodes. The error is [store.ErrConflict] when
-// another decision has come before.
+// End ends the fallbacks of handlers at once, on all nodes. The error is [store.ErrConflict] if
+// another decision came first.
 func (d *Live) End(ctx context.Context, in func(path string) bool, by store.Actor) (changes []Change, err error) {
 	err = d.Steer(ctx, func(s *State, now time.Time) (audits []store.Audited, err error) {
 		changes = s.end(in, now)
@@ -284,8 +283,8 @@ func (d *Live) End(ctx context.Context, in func(path string) bool, by store.Acto
 	return changes, err
 }
 
-// Steer changes the state of all nodes, because somebody wants it. Without audit records nothing changes. The error
-// is [store.ErrConflict] when another decision has come before.
+// Steer changes the state of all nodes for an operator. If change returns no audit records, nothing
+// changes. The error is [store.ErrConflict] if another decision came first.
 func (d *Live) Steer(ctx context.Context, change func(s *State, now time.Time) ([]store.Audited, error)) error {
 	q, err := d.store.Deliberate(ctx, 0)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package fallback takes handlers that fail out of the flow, and back. Nodes count what calls come to
-// (tally.go); one of them decides for all, once a second (decide.go); each knows what was decided (live.go).
-// The decision itself is fallback.go, service.go, state.go and count.go, which do no I/O and read no clock.
+// Package fallback takes failing handlers out of the flow, and brings them back. Nodes count the
+// outcomes of calls (tally.go). One node decides for all, once a second (decide.go). Each node
+// reads the decisions (live.go). The decision itself does no I/O and reads no clock. It is in
+// fallback.go, service.go, state.go and count.go.
 package fallback

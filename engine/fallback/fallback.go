@@ -15,22 +15,21 @@ import (
 // A Watched is a handler whose calls are counted.
 type Watched struct {
 	Path     string // pipeline/stage/handler
-	Service  string // whom it calls: a declared service or a host; empty for nobody
-	Critical bool   // it never goes out, though its calls count for its service
-	Unfrozen bool   // it goes out even while half of all services fail
+	Service  string // the service that it calls: a declared one or a host; empty for none
+	Critical bool   // it is never turned off, but its calls count for its service
+	Unfrozen bool   // it is turned off even while half of all services fail
 
-	// Fallback says when the handler goes out of the flow; nil for never. Its
-	// calls count for its service all the same.
+	// Fallback says when to turn the handler off. Nil means never. Its calls count for its service
+	// in any case.
 	Fallback *tree.Fallback
 }
 
-// Rules decides which handlers are out of the flow. It is immutable; what
-// changes is in a [State].
+// Rules decides which handlers are off. It is immutable. Everything that changes is in a [State].
 type Rules struct {
-	watched    []Watched // in the order of their paths
+	watched    []Watched // ordered by path
 	byPath     map[string]*Watched
 	byService  map[string][]*Watched
-	byPipeline map[string]int // handlers that are not critical
+	byPipeline map[string]int // number of non-critical handlers
 }
 
 // NewRules prepares decisions about these handlers.
@@ -55,44 +54,45 @@ func NewRules(watched []Watched) *Rules {
 	return f
 }
 
-// What the algorithm adds to what authors say.
+// These parameters of the algorithm cannot be set by authors.
 const (
 	probesNeeded = 5                // successes in a row that bring a handler back
-	rampTime     = 15 * time.Second // from rampStart of the calls to all of them
+	rampTime     = 15 * time.Second // time in which calls grow from rampStart to all
 	rampStart    = 0.25
-	relapse      = 10 * time.Minute // a trip this soon after the last one doubles the time out
-	together     = 10 * time.Second // two trips this near are one outage of their service
-	outShare     = 0.3              // of a pipeline's handlers that are not critical, out by themselves
-	serviceShare = 0.5              // of a service's, while it is not the service that is out
+	relapse      = 10 * time.Minute // a trip this soon after the last one doubles the time off
+	together     = 10 * time.Second // two trips within this time are one outage of their service
+	// the largest share of a pipeline's non-critical handlers that may be off on their own
+	outShare     = 0.3
+	serviceShare = 0.5 // the same for the handlers of a service, while the service itself is not off
 )
 
-// What becomes of a handler by itself.
+// These are the kinds of changes.
 const (
-	Out      = "out"      // of the flow, until a time
-	Extended = "extended" // the same again: a probe failed
-	Probing  = "probing"  // one call a second tries whether it works again
-	Ramping  = "ramping"  // more and more calls are made
+	Out      = "out"      // off until a time
+	Extended = "extended" // off for longer: a probe failed
+	Probing  = "probing"  // one call a second tests whether it works again
+	Ramping  = "ramping"  // a growing share of calls is made
 	Back     = "back"     // in the flow
-	Capped   = "capped"   // it fails, but too much is out already
-	Frozen   = "frozen"   // half of all services fail at once: nothing goes out
-	Thawed   = "thawed"   // no longer
+	Capped   = "capped"   // it fails, but too many are off already
+	Frozen   = "frozen"   // half of all services fail at once: nothing is turned off
+	Thawed   = "thawed"   // no longer frozen
 )
 
-// A Change is something that people want to know.
+// A Change is a change that people want to know about.
 type Change struct {
 	Kind    string    `json:"kind"`
-	Name    string    `json:"name,omitempty"` // a path, or a service when it is out as a whole
+	Name    string    `json:"name,omitempty"` // a path, or a service that is off as a whole
 	Service bool      `json:"service,omitempty"`
-	Paths   []string  `json:"paths,omitempty"` // that the change is about
+	Paths   []string  `json:"paths,omitempty"` // the handlers that it is about
 	Since   time.Time `json:"since,omitzero"`  // when the outage began
 	Until   time.Time `json:"until,omitzero"`
-	Ratio   float64   `json:"ratio"` // of the calls that sent it out, how many succeeded
+	Ratio   float64   `json:"ratio"` // success ratio of the calls that turned it off
 	Trips   int       `json:"trips,omitempty"`
 	Why     string    `json:"why,omitempty"`
 }
 
-// Decide takes in what calls came to and says what changes. One node does it, once
-// a second, with a state that all share and counts of its own.
+// Decide adds the outcomes of calls and returns what changes. One node calls it once a second, with
+// a state that all nodes share and with its own counts.
 func (f *Rules) Decide(s *State, counts Counts, now time.Time, tallies []model.Tally) []Change {
 	d := decision{Rules: f, State: s, counts: counts, now: now}
 	d.forget()
@@ -114,7 +114,7 @@ func (f *Rules) Decide(s *State, counts Counts, now time.Time, tallies []model.T
 	}
 	stays := func(w *Watched) bool { return !s.Frozen.IsZero() && !w.Unfrozen }
 	for _, service := range slices.Sorted(maps.Keys(f.byService)) {
-		if !stays(f.byService[service][0]) { // it is said of the service
+		if !stays(f.byService[service][0]) { // reported for the service
 			d.takeOutService(service, failing)
 		}
 	}
@@ -126,8 +126,8 @@ func (f *Rules) Decide(s *State, counts Counts, now time.Time, tallies []model.T
 	return d.changes
 }
 
-// Recount returns the counts of a node that begins to decide, from the tallies of the
-// time that counts, the longest window and five minutes at least.
+// Recount returns the counts for a node that begins to decide. It needs the tallies of the longest
+// window, at least of five minutes.
 func (f *Rules) Recount(s *State, now time.Time, tallies []model.Tally) Counts {
 	d := decision{Rules: f, State: s, counts: Counts{}, now: now}
 	for _, t := range tallies {
@@ -147,7 +147,7 @@ type decision struct {
 
 func (d *decision) tell(c Change) { d.changes = append(d.changes, c) }
 
-// tellOf tells what becomes of an outage.
+// tellOf reports a change of an outage.
 func (d *decision) tellOf(o *Outage, kind, why string) {
 	d.tell(Change{
 		Kind: kind, Name: o.Name, Service: o.Service, Since: o.Since, Until: o.end(), Ratio: o.Ratio, Trips: o.Trips, Why: why,
@@ -155,7 +155,7 @@ func (d *decision) tellOf(o *Outage, kind, why string) {
 	})
 }
 
-// failing finds the handlers that have to go out, each with the reason.
+// failing returns the handlers to turn off, each with the reason.
 func (d *decision) failing() map[string]string {
 	failing := map[string]string{}
 	for _, w := range d.watched {
@@ -171,7 +171,7 @@ func (d *decision) failing() map[string]string {
 	return failing
 }
 
-// advance moves an outage on. It reports whether the outage is over.
+// advance moves an outage to its next phase if it is time. It reports whether the outage is over.
 func (d *decision) advance(o *Outage) bool {
 	switch o.phase(d.now) {
 	case Out:
@@ -181,7 +181,7 @@ func (d *decision) advance(o *Outage) bool {
 			o.turn(Probing, d.now)
 			d.tellOf(o, Probing, "")
 		case o.Bad > 0:
-			// Not doubled: that is for handlers that come and go.
+			// Not doubled: that is for repeated trips.
 			d.send(o, Extended, "a probe failed")
 		case o.Good >= probesNeeded:
 			o.turn(Ramping, d.now)
@@ -206,7 +206,7 @@ func (d *decision) advance(o *Outage) bool {
 	return false
 }
 
-// failsAgain judges the handlers of an outage that are coming back.
+// failsAgain judges the handlers of an outage that are recovering.
 func (d *decision) failsAgain(o *Outage) (string, bool) {
 	for _, path := range o.Members {
 		if why, ok := judge(d.counts[path], d.byPath[path].Fallback, d.now); ok {
@@ -216,7 +216,7 @@ func (d *decision) failsAgain(o *Outage) (string, bool) {
 	return "", false
 }
 
-// send puts the handlers of an outage out, for as long as its trips say.
+// send turns the handlers of an outage off, for a time that depends on its trips.
 func (d *decision) send(o *Outage, kind, why string) {
 	var first, most time.Duration
 	good, n := 0, 0
@@ -241,7 +241,7 @@ func (d *decision) send(o *Outage, kind, why string) {
 	d.tellOf(o, kind, why)
 }
 
-// takeOut puts one handler out, unless too much is out already.
+// takeOut turns one handler off, unless too many are off already.
 func (d *decision) takeOut(w Watched, why string) {
 	if !d.mayGo(w) || !d.mayGoOfService(w.Service) {
 		d.cap(w.Path, why)
@@ -252,7 +252,7 @@ func (d *decision) takeOut(w Watched, why string) {
 	d.send(o, Out, why)
 }
 
-// cap notes, once, that a handler fails but has to stay.
+// cap reports, once, that a failing handler has to stay on.
 func (d *decision) cap(path, why string) {
 	if _, known := d.Capped[path]; known {
 		return
@@ -264,7 +264,7 @@ func (d *decision) cap(path, why string) {
 	d.tell(Change{Kind: Capped, Name: path, Paths: []string{path}, Why: why + "; too many others are out"})
 }
 
-// mayGo reports whether one more handler of the pipeline may be out.
+// mayGo reports whether one more handler of the pipeline may be off.
 func (d *decision) mayGo(w Watched) bool {
 	pipeline, out := model.PipelineOf(w.Path), 0
 	for _, o := range d.Outages {
@@ -277,7 +277,7 @@ func (d *decision) mayGo(w Watched) bool {
 	return out < atLeastOne(outShare, d.byPipeline[pipeline])
 }
 
-// mayGoOfService reports whether one more handler of a service may be out by itself.
+// mayGoOfService reports whether one more handler of a service may be off on its own.
 func (d *decision) mayGoOfService(service string) bool {
 	all, out := 0, 0
 	for _, w := range d.byService[service] {
@@ -291,10 +291,10 @@ func (d *decision) mayGoOfService(service string) bool {
 	return service == "" || out < atLeastOne(serviceShare, all)
 }
 
-// atLeastOne returns the share of n, and never nothing.
+// atLeastOne returns the share of n, at least 1.
 func atLeastOne(share float64, n int) int { return max(1, int(share*float64(n))) }
 
-// trips counts the trips in a row of what goes out now.
+// trips returns the number of trips in a row, including this one.
 func (d *decision) trips(name string) int {
 	if p, ok := d.Past[name]; ok && d.now.Sub(p.Back) < relapse {
 		return p.Trips + 1
@@ -302,7 +302,7 @@ func (d *decision) trips(name string) int {
 	return 1
 }
 
-// describe tells people what was counted.
+// describe describes the counts for people.
 func describe(good, bad int, over time.Duration) string {
 	return fmt.Sprintf("%d of %d calls succeeded in %v", good, good+bad, over)
 }

@@ -15,35 +15,34 @@ import (
 	"procaas/engine/store"
 )
 
-// This file is what a node knows of handlers that are out of the flow, and what
-// its runs ask of that.
+// This file has what a node knows about handlers that are off, and what its runs ask.
 
-// A Live is this node's part in the fallbacks of all nodes.
+// A Live is a node's part in the fallbacks of all nodes.
 type Live struct {
-	// Tried hears of the trial of a new version when it may have changed; nil when nobody wants to know.
+	// Tried is called when the trial of a new version may have changed. It may be nil.
 	Tried func(*canary.State)
 
 	store   store.Degradation
 	tallies tallyBook
 	Known   atomic.Pointer[outages] // nil before they are known
-	decided atomic.Int64            // when a node decided last, by the store's clock; Unix nanoseconds
+	decided atomic.Int64            // when a node last decided, by the store's clock; Unix nanoseconds
 
-	reading sync.Mutex // makes reading the state one at a time, so that the last answer is the newest
+	reading sync.Mutex // serializes reads of the state, so that the last one is the newest
 	probes  sync.Map   // name of an outage → *atomic.Int64, when to ask for its next probe
 }
 
-// New makes that of a node that knows of no outages yet.
+// New makes the Live of a node that knows no outages yet.
 func New(db store.Degradation) *Live { return &Live{store: db} }
 
-// outages are the outages of one revision, made ready to be asked often. They are
-// never changed; nil is none.
+// outages are the outages of one revision in a form that is fast to read. They never change. Nil
+// means none.
 type outages struct {
 	revision int64
 	state    State
 	byPath   map[string]*Outage
 }
 
-// NewOutages reads the state that the store keeps; none when it is empty.
+// NewOutages decodes the state in the store. An empty state has none.
 func NewOutages(state []byte, revision int64) (*outages, error) {
 	out := &outages{revision: revision}
 	if len(state) == 0 {
@@ -63,13 +62,13 @@ func NewOutages(state []byte, revision int64) (*outages, error) {
 	return out, nil
 }
 
-// Outages returns the outages as this node knows them.
+// Outages returns the outages that this node knows.
 func (d *Live) Outages() *outages { return d.Known.Load() }
 
-// Any reports whether a handler is out of the flow.
+// Any reports whether any handler is off.
 func (o *outages) Any() bool { return o != nil && len(o.byPath) > 0 }
 
-// Of returns the outage of a handler; nil when it is in the flow.
+// Of returns the outage of a handler, or nil.
 func (o *outages) Of(s *planner.Step) *Outage {
 	if o == nil || len(o.byPath) == 0 || s.Fallback() == nil {
 		return nil
@@ -77,8 +76,8 @@ func (o *outages) Of(s *planner.Step) *Outage {
 	return o.byPath[s.Path]
 }
 
-// Off reports whether a handler is out of the flow until a time. One that is coming
-// back is for the guard, since only some of its calls are made.
+// Off reports whether a handler is off until a time, and why. The guard handles a recovering one,
+// because some of its calls are made.
 func (o *outages) Off(s *planner.Step, now time.Time) (reason string, off bool) {
 	out := o.Of(s)
 	if out == nil || out.phase(now) != Out {
@@ -106,7 +105,7 @@ func (d *Live) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Canary returns the last trial of a new version; nil when there was none. It is never changed.
+// Canary returns the last trial of a new version, or nil. It never changes.
 func (d *Live) Canary() *canary.State {
 	if known := d.Outages(); known != nil {
 		return known.state.Canary
@@ -114,15 +113,15 @@ func (d *Live) Canary() *canary.State {
 	return nil
 }
 
-// Tally counts what a run came to for the trial of a new version.
+// Tally counts the outcome of a run for the trial of a new version.
 func (d *Live) Tally(all ...model.Tally) {
 	for _, t := range all {
 		d.tallies.add(t.Path, t.Second, t.Bad == 0)
 	}
 }
 
-// Heed takes in what a beat tells. What cannot be read now is read with the next
-// one: until then the outages go by the time, as the others see them, too.
+// Heed takes the information of a beat. What cannot be read now is read with the next beat. Until
+// then the outages advance by time, as on all nodes.
 func (d *Live) Heed(ctx context.Context, b store.Beat) error {
 	if !b.Decided.IsZero() {
 		d.decided.Store(b.Decided.UnixNano())
@@ -135,8 +134,8 @@ func (d *Live) Heed(ctx context.Context, b store.Beat) error {
 	return d.Refresh(ctx)
 }
 
-// TakeProbe takes the turn to try whether an outage is over. It asks the store,
-// once in a while, however many runs want to know.
+// TakeProbe takes the turn to test whether an outage is over. It asks the store only now and then,
+// however many runs call it.
 func (d *Live) TakeProbe(ctx context.Context, outage string) (taken bool, err error) {
 	known, ok := d.probes.Load(outage)
 	if !ok {
@@ -151,7 +150,7 @@ func (d *Live) TakeProbe(ctx context.Context, outage string) (taken bool, err er
 	defer cancel()
 	taken, err = d.store.TakeProbe(ctx, outage, probeGap)
 	if err == nil && !taken {
-		next.Store(now.Add(probeRetry).UnixNano()) // another node has it; the next second may be ours
+		next.Store(now.Add(probeRetry).UnixNano()) // another node has it; this one may get the next
 	}
 	return taken && err == nil, err
 }
@@ -161,7 +160,7 @@ func (o *Outage) Admits(now time.Time, run, path string) Admission {
 	return o.admit(now, model.Chance(run, path))
 }
 
-// Reason tells people why a call is skipped.
+// Reason describes for people why a call is skipped.
 func (o *Outage) Reason(now time.Time) string {
 	var b strings.Builder
 	b.WriteString("fallback")

@@ -10,14 +10,13 @@ import (
 	"procaas/dsl/tree"
 )
 
-// serviceFallback is how a service is judged whose handlers have ideas of their own.
+// serviceFallback is the rule for judging a service whose handlers have different rules.
 func serviceFallback() *tree.Fallback {
 	return &tree.Fallback{MinSuccessRatio: 0.5, Window: 30 * time.Second, MinCalls: 10}
 }
 
-// takeOutService puts out the handlers of a service together when it is the
-// service that fails: one outage, one alert. Those whose calls still succeed stay,
-// until they fail too.
+// takeOutService turns off the handlers of a failing service together, as one outage with one
+// alert. Those whose calls still succeed stay on until they fail too.
 func (d *decision) takeOutService(service string, failing map[string]string) {
 	if o := d.named(service); o != nil {
 		if o.Phase == Out {
@@ -49,8 +48,8 @@ func (d *decision) takeOutService(service string, failing map[string]string) {
 	}
 }
 
-// join lets handlers of a service go out with it. What fails by itself comes
-// first, for a pipeline gives away only so many.
+// join adds handlers to the outage of their service. Those that fail by their own rules come first,
+// because only a share of a pipeline's handlers may be off.
 func (d *decision) join(o *Outage, failing map[string]string) {
 	for _, own := range []bool{true, false} {
 		for _, w := range d.byService[o.Name] {
@@ -70,8 +69,8 @@ func (d *decision) join(o *Outage, failing map[string]string) {
 	slices.Sort(o.Members)
 }
 
-// serviceDown reports whether a service fails as a whole: two of its handlers go out
-// at nearly the same time, or its calls fail even without its worst handler.
+// serviceDown reports whether a service fails as a whole: two of its handlers trip at nearly the
+// same time, or its calls fail even without its worst handler.
 func (d *decision) serviceDown(service string, failing map[string]string) (string, bool) {
 	trips := 0
 	var why string
@@ -101,7 +100,7 @@ func (d *decision) serviceDown(service string, failing map[string]string) (strin
 	return judge(d.pooled(service, ""), serviceFallback(), d.now)
 }
 
-// anyServiceDown reports whether handlers would go out with their service.
+// anyServiceDown reports whether any service fails as a whole.
 func (d *decision) anyServiceDown() bool {
 	for service := range d.byService {
 		if _, down := d.serviceDown(service, nil); down {
@@ -111,10 +110,10 @@ func (d *decision) anyServiceDown() bool {
 	return false
 }
 
-// halfFails reports whether at least two services, and at least half of those that
-// are called, have begun to fail, and says which.
+// halfFails reports whether at least two services, and at least half of those called, have begun to
+// fail, and names them.
 func (d *decision) halfFails() (why string, half bool) {
-	const fresh = time.Minute // what has been out for longer says nothing about now
+	const fresh = time.Minute // older outages say nothing about now
 	called := 0
 	var failing []string
 	for _, service := range slices.Sorted(maps.Keys(d.byService)) {
@@ -143,11 +142,10 @@ func (d *decision) halfFails() (why string, half bool) {
 		len(failing) >= 2 && 2*len(failing) >= called
 }
 
-// namedFailing is how many services are named that fail at once.
+// namedFailing is how many failing services are named.
 const namedFailing = 3
 
-// pooled sums the counts of a service's handlers, but for one, since its last
-// outage.
+// pooled sums the counts of a service's handlers, except one, since its last outage.
 func (d *decision) pooled(service, without string) []Count {
 	var sum []Count
 	since := d.Past[service].Back.Unix()

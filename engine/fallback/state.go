@@ -8,62 +8,60 @@ import (
 	"procaas/engine/model"
 )
 
-// A State is what all nodes share about handlers that are out of the flow.
-// It is plain data, to be stored as JSON when it changes, which is seldom. The zero
-// value is that of a new cluster.
+// A State is what all nodes share about handlers that are off. It is stored as JSON when it
+// changes, which is rare. The zero value is that of a new cluster.
 type State struct {
-	Outages   []*Outage            `json:"outages,omitempty"` // no handler is in two
+	Outages   []*Outage            `json:"outages,omitempty"` // no handler is in two of them
 	Past      map[string]Past      `json:"past,omitempty"`    // by the name of the outage
-	Capped    map[string]time.Time `json:"capped,omitempty"`  // paths that fail but have to stay, since when
-	Frozen    time.Time            `json:"frozen,omitzero"`   // since when nothing goes out
+	Capped    map[string]time.Time `json:"capped,omitempty"`  // failing paths that have to stay on, since when
+	Frozen    time.Time            `json:"frozen,omitzero"`   // since when nothing is turned off
 	FrozenWhy string               `json:"frozen_why,omitempty"`
 	Canary    *canary.State        `json:"canary,omitempty"` // the last trial of a new version
 }
 
-// Counts is what the node that decides has counted, by path. Another one
-// that takes over counts again, with [Rules.Recount].
+// Counts are the counts of the deciding node, by path. A node that takes over counts again with
+// [Rules.Recount].
 type Counts map[string][]Count
 
-// An Outage is the time that a handler, or the handlers of a service, spend out of
-// the flow, until all of their calls are made again.
+// An Outage is the time from when a handler, or the handlers of a service, are turned off until all
+// of their calls are made again.
 type Outage struct {
 	Name    string    `json:"name"` // a path, or a service
 	Service bool      `json:"service,omitempty"`
-	Members []string  `json:"members"` // paths, in order
+	Members []string  `json:"members"` // paths, sorted
 	Phase   string    `json:"phase"`   // Out, Probing or Ramping
 	Since   time.Time `json:"since"`
 	Turned  time.Time `json:"turned"`          // when the phase began
-	Until   time.Time `json:"until"`           // the end of the phase; of Probing nobody knows it
-	Probed  time.Time `json:"probed,omitzero"` // when [State.TakeProbe] gave a turn last
-	Good    int       `json:"good,omitempty"`  // probes that succeeded
-	Bad     int       `json:"bad,omitempty"`   // and failed
-	Trips   int       `json:"trips"`           // in a row, this one included
-	Ratio   float64   `json:"ratio"`           // of the calls that sent it out, how many succeeded
-	Why     string    `json:"why"`             // it went out
+	Until   time.Time `json:"until"`           // the end of the phase; unknown for Probing
+	Probed  time.Time `json:"probed,omitzero"` // when [State.TakeProbe] last gave a turn
+	Good    int       `json:"good,omitempty"`  // successful probes
+	Bad     int       `json:"bad,omitempty"`   // failed probes
+	Trips   int       `json:"trips"`           // in a row, including this one
+	Ratio   float64   `json:"ratio"`           // success ratio of the calls that turned it off
+	Why     string    `json:"why"`             // reason
 
-	// Spared are handlers of a service that operators have put back into the flow
-	// while it was out.
+	// Spared are handlers that operators have turned on again during the outage of their service.
 	Spared []string `json:"spared,omitempty"`
 }
 
-// A Past is what an outage leaves behind.
+// A Past remembers an ended outage.
 type Past struct {
-	Trips int       `json:"trips"` // in a row, the last one included
+	Trips int       `json:"trips"` // in a row, including the last one
 	Back  time.Time `json:"back"`  // when it ended
 }
 
 // An Admission says what to do with one call.
 type Admission int
 
-// What may become of a call.
+// These are the ways to handle a call.
 const (
 	AdmitCall  Admission = iota // make it
 	AdmitSkip                   // skip the handler
-	AdmitProbe                  // make it if [State.TakeProbe] gives you the turn, else skip
+	AdmitProbe                  // make it if [State.TakeProbe] gives you the turn, otherwise skip the handler
 )
 
-// Admit decides about one call of a handler. Chance is a number from 0 up to 1, by
-// which a share of the calls is chosen while the handler comes back.
+// Admit decides about one call of a handler. chance is a number from 0 up to 1. It chooses a share
+// of the calls while the handler recovers.
 func (s *State) Admit(path string, now time.Time, chance float64) Admission {
 	if o := s.outage(path); o != nil {
 		return o.admit(now, chance)
@@ -90,9 +88,8 @@ func (o *Outage) admit(now time.Time, chance float64) Admission {
 	return AdmitCall
 }
 
-// TakeProbe takes the turn to try whether a handler works again: one call a second.
-// It is for one process alone; nodes that share a store take turns by
-// [store.Degradation].
+// TakeProbe takes the turn to test whether a handler works again: one call a second. It is for a
+// single process. Nodes that share a store use [store.Degradation].
 func (s *State) TakeProbe(path string, now time.Time) bool {
 	o := s.outage(path)
 	if o == nil || o.phase(now) != Probing || now.Sub(o.Probed) < time.Second {
@@ -102,7 +99,7 @@ func (s *State) TakeProbe(path string, now time.Time) bool {
 	return true
 }
 
-// outage finds the outage of a handler; nil when there is none.
+// outage returns the outage of a handler, or nil.
 func (s *State) outage(path string) *Outage {
 	for _, o := range s.Outages {
 		if slices.Contains(o.Members, path) {
@@ -112,7 +109,7 @@ func (s *State) outage(path string) *Outage {
 	return nil
 }
 
-// named finds the outage of a whole service; nil when there is none.
+// named returns the outage of a whole service, or nil.
 func (s *State) named(service string) *Outage {
 	for _, o := range s.Outages {
 		if o.Service && o.Name == service {
@@ -122,8 +119,7 @@ func (s *State) named(service string) *Outage {
 	return nil
 }
 
-// end puts handlers back into the flow at once, because somebody wants it. They go
-// out again when calls fail from now on.
+// end turns handlers on again at once for an operator. They trip again if calls fail from now on.
 func (s *State) end(in func(path string) bool, now time.Time) []Change {
 	var changes []Change
 	s.Outages = slices.DeleteFunc(s.Outages, func(o *Outage) bool {
@@ -153,8 +149,8 @@ func (s *State) end(in func(path string) bool, now time.Time) []Change {
 	return changes
 }
 
-// remember keeps what is needed to tell whether an outage was one of a row, and
-// which calls were before its end.
+// remember saves what is needed to count trips in a row, and to ignore calls before the end of an
+// outage.
 func (s *State) remember(name string, trips int, now time.Time) {
 	if s.Past == nil {
 		s.Past = map[string]Past{}
@@ -162,7 +158,7 @@ func (s *State) remember(name string, trips int, now time.Time) {
 	s.Past[name] = Past{Trips: trips, Back: now}
 }
 
-// phase returns the phase at a time, even when no node has decided for a while.
+// phase returns the phase at a time, even if no node has decided for a while.
 func (o *Outage) phase(now time.Time) string {
 	switch {
 	case o.Phase == Out && !now.Before(o.Until):
@@ -173,8 +169,8 @@ func (o *Outage) phase(now time.Time) string {
 	return o.Phase
 }
 
-// began gives when the present phase began, even when no node has decided for a
-// while. What calls came to that began before says nothing about it.
+// began returns when the current phase began, even if no node has decided for a while. Calls that
+// began before it do not count.
 func (o *Outage) began(now time.Time) time.Time {
 	if o.Phase == Out && !now.Before(o.Until) {
 		return o.Until
@@ -182,7 +178,7 @@ func (o *Outage) began(now time.Time) time.Time {
 	return o.Turned
 }
 
-// end returns the end of the phase; zero when nobody knows it.
+// end returns the end of the phase, or zero if it is unknown.
 func (o *Outage) end() time.Time {
 	if o.Phase == Probing {
 		return time.Time{}
@@ -195,7 +191,7 @@ func (o *Outage) turn(phase string, now time.Time) {
 	o.Phase, o.Turned, o.Good, o.Bad = phase, now, 0, 0
 }
 
-// count takes in what some calls came to, if it says anything about now.
+// count adds a tally, if it is recent enough.
 func (d *decision) count(t model.Tally) {
 	w := d.byPath[t.Path]
 	if w == nil || t.Good+t.Bad == 0 || t.Second > d.now.Unix() {
@@ -214,7 +210,7 @@ func (d *decision) count(t model.Tally) {
 	d.counts[t.Path] = addCount(d.counts[t.Path], Count{t.Second, t.Good, t.Bad})
 }
 
-// recount takes in what some calls came to that others have acted on already.
+// recount adds a tally on which earlier decisions were based.
 func (d *decision) recount(t model.Tally) {
 	w, o := d.byPath[t.Path], d.outage(t.Path)
 	if w == nil || o != nil && o.Phase != Ramping {
@@ -228,7 +224,7 @@ func (d *decision) recount(t model.Tally) {
 	d.count(t)
 }
 
-// forget drops what is too old to matter, and handlers that there are no more.
+// forget drops counts that are too old, and handlers that no longer exist.
 func (d *decision) forget() {
 	for path, counts := range d.counts {
 		w := d.byPath[path]

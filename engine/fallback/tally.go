@@ -9,11 +9,11 @@ import (
 	"procaas/engine/planner"
 )
 
-// This file counts what calls come to, for those who decide about fallbacks.
+// This file counts the outcomes of calls for the decisions about fallbacks.
 
-// WatchedIn lists what decides about the fallbacks of a definition, and the steps whose calls
-// count; nil when no handler has a fallback. Calls of handlers without one tell whether their
-// service is to blame.
+// WatchedIn lists the handlers that matter for the fallbacks of a definition, and the steps whose
+// calls count. Both are nil if no handler has a fallback. Handlers without a fallback count too,
+// because their calls show whether the service fails.
 func WatchedIn(plans []*planner.Plan) (watched []Watched, counted map[*planner.Step]bool) {
 	wanted := false
 	counted = map[*planner.Step]bool{}
@@ -33,7 +33,7 @@ func WatchedIn(plans []*planner.Plan) (watched []Watched, counted map[*planner.S
 	return watched, counted
 }
 
-// A tallyBook counts the calls of this node that have not been reported yet.
+// A tallyBook has this node's unreported calls.
 type tallyBook struct {
 	mu     sync.Mutex // guards the following
 	counts map[tallyKey]tallyCounts
@@ -63,7 +63,7 @@ func (t *tallyBook) add(path string, second int64, good bool) {
 	t.counts[key] = c
 }
 
-// take returns the counts of the seconds before one, and forgets them.
+// take removes and returns the counts before a second.
 func (t *tallyBook) take(before int64) []model.Tally {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,8 +77,8 @@ func (t *tallyBook) take(before int64) []model.Tally {
 	return out
 }
 
-// Count takes in what one attempt came to. Those that began before the present
-// phase of the handler's outage tell of another time.
+// Count records the outcome of an attempt. It ignores attempts that began before the current phase
+// of the handler's outage.
 func (d *Live) Count(s *planner.Step, err error, took time.Duration, now time.Time) {
 	if err != nil && !s.Fails(err) {
 		return
@@ -89,7 +89,7 @@ func (d *Live) Count(s *planner.Step, err error, took time.Duration, now time.Ti
 	d.tallies.add(s.Path, now.Unix(), err == nil)
 }
 
-// longestWindow is how long ago calls may have ended that still count.
+// longestWindow returns for how long ended calls count.
 func (f *Rules) longestWindow() time.Duration {
 	longest := longWindow
 	for _, w := range f.watched {
@@ -100,7 +100,7 @@ func (f *Rules) longestWindow() time.Duration {
 	return longest
 }
 
-// Without returns the same handlers, of which those that some name never go out.
+// Without returns the same rules, except that the handlers of the given paths are never turned off.
 func (f *Rules) Without(paths []string) *Rules {
 	watched := slices.Clone(f.watched)
 	for i, w := range watched {

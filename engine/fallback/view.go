@@ -7,33 +7,30 @@ import (
 	"procaas/engine/planner"
 )
 
-// In is the state of a handler that is in the flow. The others are those
-// of a [Change].
+// In is the state of a handler that is on. The other states are those of a [Change].
 const In = "in"
 
-// A View tells where a handler with a fallback stands.
+// A View is the state of a handler with a fallback.
 type View struct {
-	// State is in while the handler is in the flow, out, probing or ramping.
-	// It is capped when the handler fails but too many others are out, and frozen
-	// when nothing goes out since half of all services fail at once.
+	// State is in while the handler is on, otherwise out, probing or ramping. It is capped if the
+	// handler fails but too many others are off. It is frozen if nothing is turned off because half
+	// of all services fail at once.
 	State string `json:"state"`
 
-	Service string     `json:"service,omitempty"` // that is out as a whole
+	Service string     `json:"service,omitempty"` // the service that is off as a whole
 	Since   *time.Time `json:"since"`             // when it left the state in
-	Until   *time.Time `json:"until"`             // the end of out or ramping; null when nobody knows it
-	Ratio   *float64   `json:"ratio"`             // of the calls that sent it out, how many succeeded
+	Until   *time.Time `json:"until"`             // the end of out or ramping; null if unknown
+	Ratio   *float64   `json:"ratio"`             // success ratio of the calls that turned it off
 	Trips   int        `json:"trips"`             // in a row
 	Reason  string     `json:"reason,omitempty"`
 }
 
-// IsOut reports whether the handler is out of the flow by itself, or not all of its
-// calls are made yet.
+// IsOut reports whether fallback has turned the handler off, or it is still recovering.
 func (v *View) IsOut() bool {
 	return v != nil && (v.State == Out || v.State == Probing || v.State == Ramping)
 }
 
-// Effects adds what an outage does to what controls and limits do; those that
-// switch the handler off count first.
+// Effects adds the effect of an outage to those of controls and limits. Switches come first.
 func (o *outages) Effects(s *planner.Step, switched string, effects []string, now time.Time) []string {
 	out := o.Of(s)
 	switch {
@@ -48,10 +45,10 @@ func (o *outages) Effects(s *planner.Step, switched string, effects []string, no
 	return append(effects, out.Reason(now))
 }
 
-// unfrozen reports whether a handler goes out even while half of all services fail.
+// unfrozen reports whether a handler is turned off even while half of all services fail.
 func unfrozen(s *planner.Step) bool { return s.Service != nil && !s.Service.FreezeFallbacks }
 
-// View returns where a handler stands; nil for one without a fallback.
+// View returns the state of a handler, or nil for one without a fallback.
 func (o *outages) View(s *planner.Step, now time.Time) *View {
 	if s.Fallback() == nil {
 		return nil

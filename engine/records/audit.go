@@ -14,25 +14,27 @@ import (
 	"procaas/engine/store"
 )
 
-// Audits is who changed what. Its exported field is to be set.
+// Audits reads and writes the audit. The caller sets its exported field.
 type Audits struct {
 	Store store.Store
 }
 
-// An AuditView is a change that an operator made, as people and programs see it.
+// An AuditView is a change by an operator in the form for people and programs.
 type AuditView struct {
 	Revision int64     `json:"revision"`
 	Changed  time.Time `json:"changed"`
 	By       string    `json:"by"`
 	Reason   string    `json:"reason"`
 	Kind     string    `json:"kind"` // config, control, definition, fallback, run or token
-	Name     string    `json:"name"` // of the setting, service or token, the path of the control or handler, the id of the run; empty for a definition
-	Before   any       `json:"before"`
-	After    any       `json:"after"`
-	Hash     string    `json:"hash"`
+	// Name is that of the setting, service or token, the path of the control or handler, or the id
+	// of the run. It is empty for a definition.
+	Name   string `json:"name"`
+	Before any    `json:"before"`
+	After  any    `json:"after"`
+	Hash   string `json:"hash"`
 }
 
-// Audit reads who changed what, the last change first.
+// Audit reads the changes, newest first.
 func (a *Audits) Audit(ctx context.Context, f store.AuditFilter) ([]AuditView, error) {
 	list, err := a.Store.Audits.Audit(ctx, f)
 	if err != nil {
@@ -57,8 +59,8 @@ func (a *Audits) Audit(ctx context.Context, f store.AuditFilter) ([]AuditView, e
 	return out, nil
 }
 
-// NoteEvent writes down that somebody has submitted an event by hand. The event is stored by then, and has their name in
-// its source: what a crash keeps out of the audit is still known.
+// NoteEvent records that somebody has submitted an event by hand. The event is already stored with
+// their name in its source, so a crash loses nothing that matters.
 func (a *Audits) NoteEvent(ctx context.Context, run string, e AuditedEvent, by store.Actor) error {
 	_, err := a.Store.Documents.WriteDocuments(ctx, 0, nil, []store.Audited{{
 		Kind: store.AuditEvent, Name: run, By: by, After: model.EncodeJSON(e),
@@ -69,22 +71,21 @@ func (a *Audits) NoteEvent(ctx context.Context, run string, e AuditedEvent, by s
 	return nil
 }
 
-// An AuditedEvent is what the audit keeps of an event. Its payload stays with the run.
+// An AuditedEvent is an event in the audit. Its payload stays with the run.
 type AuditedEvent struct {
 	Type   string `json:"type"`
 	ID     string `json:"id"`
 	Source string `json:"source"`
 }
 
-// An AuditReport tells whether the audit is as it was written.
+// An AuditReport says whether the audit is unchanged.
 type AuditReport struct {
 	Whole   bool               `json:"whole"`
 	Chains  []store.AuditChain `json:"chains"`
 	Missing []string           `json:"missing"`
 }
 
-// VerifyAudit looks whether the audit is as it was written, and holds hashes that were
-// kept elsewhere.
+// VerifyAudit checks whether the audit is unchanged, also against hashes that were kept elsewhere.
 func (a *Audits) VerifyAudit(ctx context.Context, kept []string) (AuditReport, error) {
 	chains, err := a.Store.Audits.VerifyAudit(ctx, kept)
 	if err != nil {
@@ -100,10 +101,9 @@ func (a *Audits) VerifyAudit(ctx context.Context, kept []string) (AuditReport, e
 	return r, nil
 }
 
-// SetQueueMode lets set say what a type of tasks does from now on, and writes down by
-// whom. The queue may be in another store, so one transaction cannot hold both: the
-// record comes first, and without it nothing changes. A change that fails afterwards
-// has a second record, which says so.
+// SetQueueMode sets the mode of a task type with set, and audits it. The queue may be in another
+// store, so one transaction cannot have both. The record comes first, and without it nothing
+// changes. If the change fails, a second record says so.
 func (a *Audits) SetQueueMode(ctx context.Context, taskType string, mode store.TaskMode, by store.Actor, set func() error) error {
 	record := func(ctx context.Context, after string) error {
 		_, err := a.Store.Documents.WriteDocuments(ctx, 0, nil,
@@ -117,7 +117,7 @@ func (a *Audits) SetQueueMode(ctx context.Context, taskType string, mode store.T
 	if failed == nil {
 		return nil
 	}
-	// The caller may be gone by now, which is often why it failed.
+	// The caller may be gone by now, which often is why it failed.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clock.StoreTimeout)
 	defer cancel()
 	return errors.Join(failed, record(ctx, fmt.Sprintf("%s failed: %v", mode, failed)))

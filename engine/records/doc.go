@@ -1,3 +1,3 @@
-// Package records makes what the store has of runs and of changes readable, does to runs what
-// operators want, and forgets what is old.
+// Package records shows runs and changes in readable form, changes runs for operators, and deletes
+// old records.
 package records

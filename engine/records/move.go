@@ -13,23 +13,21 @@ import (
 	"procaas/engine/store"
 )
 
-// This file moves runs to the present definition, when operators want it. A run
-// that nobody works on is moved in the store. The node that works on one is asked:
-// it lets the calls in flight end, and puts the run back with the definition by
-// which it goes on. Whoever moves it has looked whether it fits.
+// This file moves runs to the current definition for operators. A run that no node drives is moved
+// in the store. Otherwise the node is asked: it waits for the calls in flight, and releases the run
+// with its new definition. Whoever moves a run checks first whether the new definition fits.
 
-// A RunFit tells whether a run could go on by another definition.
+// A RunFit says whether a run could continue with another definition.
 type RunFit struct {
 	ID         string       `json:"id"`
 	Pipeline   string       `json:"pipeline"`
 	Status     model.Status `json:"status"`
 	Bundle     string       `json:"bundle"`
 	Compatible bool         `json:"compatible"`
-	Why        string       `json:"why,omitempty"` // it is pinned to its bundle
+	Why        string       `json:"why,omitempty"` // why it is pinned
 }
 
-// NewRunFit describes a run that fits when err is nil, and why it is pinned
-// otherwise.
+// NewRunFit describes a run that fits if err is nil. Otherwise err says why it is pinned.
 func NewRunFit(v checkpoint.RunView, err error) RunFit {
 	f := RunFit{ID: v.ID, Pipeline: v.Pipeline, Status: v.Status, Bundle: v.Bundle, Compatible: err == nil}
 	if err != nil {
@@ -38,7 +36,7 @@ func NewRunFit(v checkpoint.RunView, err error) RunFit {
 	return f
 }
 
-// A PinnedError says why a run must end with the definition that it began with.
+// A PinnedError says why a run must end with the definition it began with.
 type PinnedError struct{ Err error }
 
 // Error implements error.
@@ -49,8 +47,8 @@ func (e *PinnedError) Unwrap() error { return e.Err }
 // ErrPipelineGone reports that a definition does not have the pipeline of a run.
 var ErrPipelineGone = errors.New("the pipeline is gone")
 
-// FitsState returns why a run must not end by a plan: its automaton has no
-// transition on the event from the state that the run found its entity in.
+// FitsState returns an error if a run cannot end by a plan, because its automaton has no transition
+// for the event from the state that the run found.
 func FitsState(p *planner.Plan, state, eventType string) error {
 	if _, ok := planner.Transition(p.Flow, state, eventType); !ok {
 		return fmt.Errorf("its entity is in state %s, which has no transition on %s any more", planner.StateOf(p.Flow, state), eventType)
@@ -58,8 +56,7 @@ func FitsState(p *planner.Plan, state, eventType string) error {
 	return nil
 }
 
-// Fits returns why a run cannot go on by d; nil when it can. Another error is of
-// the store.
+// Fits returns as pinned why a run cannot continue with d, or nil. err is an error of the store.
 func (o *Runs) Fits(ctx context.Context, d *definitions.Definition, r store.RunRecord) (pinned, err error) {
 	after := d.ByID[r.Pipeline]
 	if after == nil {
@@ -70,7 +67,7 @@ func (o *Runs) Fits(ctx context.Context, d *definitions.Definition, r store.RunR
 	switch {
 	case err == nil:
 		before = old.ByID[r.Pipeline]
-	case !errors.Is(err, definitions.ErrUnusable): // one that cannot run here is a reason to move
+	case !errors.Is(err, definitions.ErrUnusable): // a definition that cannot run here is a reason to move
 		return nil, err
 	}
 	if pinned := core.Fits(before, after, View(r)); pinned != nil {
@@ -86,7 +83,7 @@ func (o *Runs) Fits(ctx context.Context, d *definitions.Definition, r store.RunR
 	return FitsState(after, entity.State, r.Event.Type), nil
 }
 
-// Fit reports whether a run could go on by the present definition.
+// Fit reports whether a run could continue with the current definition.
 func (o *Runs) Fit(ctx context.Context, id string) (RunFit, error) {
 	r, err := o.Store.Runs.Run(ctx, id)
 	if err != nil {
@@ -102,12 +99,12 @@ func (o *Runs) Fit(ctx context.Context, id string) (RunFit, error) {
 	return NewRunFit(View(r), pinned), nil
 }
 
-// moveTries is how often a run that goes on meanwhile is looked at anew.
+// moveTries is how often a run is read again because it has changed.
 const moveTries = 5
 
-// Move lets a run go on by the present definition. When a node works on it, that
-// is asked to, as [checkpoint.RunView].Move tells. The error is [store.ErrConflict] for a run that
-// has not begun or has ended, a [*PinnedError] when it does not fit.
+// Move moves a run to the current definition. If a node drives it, that node is asked; see
+// [checkpoint.RunView].Move. The error is [store.ErrConflict] if the run has not begun or has
+// ended, and a [*PinnedError] if the definition does not fit.
 func (o *Runs) Move(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
 	if err := o.move(ctx, id, by); err != nil {
 		return checkpoint.RunView{}, fmt.Errorf("move run %s: %w", id, err)
@@ -146,19 +143,19 @@ func (o *Runs) move(ctx context.Context, id string, by store.Actor) error {
 	}
 }
 
-// A RunsMoved tells what became of a page of runs that operators wanted moved.
+// A RunsMoved is the result of moving a page of runs.
 type RunsMoved struct {
 	Preview bool     `json:"preview"`
-	Bundle  string   `json:"bundle"`   // the present one
-	Done    int      `json:"done"`     // runs that go on by it, or would
-	Fit     []RunFit `json:"fit"`      // they, as they were before
-	Pinned  []RunFit `json:"pinned"`   // runs that it does not fit
+	Bundle  string   `json:"bundle"`   // hash of the current definition
+	Done    int      `json:"done"`     // runs that were moved, or would be
+	Fit     []RunFit `json:"fit"`      // those runs, as they were before
+	Pinned  []RunFit `json:"pinned"`   // runs that the definition does not fit
 	MovedOn int      `json:"moved_on"` // runs that have ended meanwhile
-	Next    *string  `json:"next"`     // the cursor of the rest; null at the end
+	Next    *string  `json:"next"`     // cursor of the next page; null at the end
 }
 
-// MoveAll moves the runs of a page, those that go on by another definition than
-// the present one, the first accepted first. With preview, it only looks.
+// MoveAll moves the runs of a page that have another definition than the current one, oldest first.
+// With preview, it changes nothing.
 func (o *Runs) MoveAll(ctx context.Context, f store.RunFilter, preview bool, by store.Actor) (RunsMoved, error) {
 	d := o.Library.Present()
 	f.Live, f.Other, f.Oldest = true, d.Bundle.Hash, true

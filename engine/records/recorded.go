@@ -11,15 +11,15 @@ import (
 	"procaas/engine/store"
 )
 
-// A Recorded is a run that has ended, with what a replay needs. Secrets are hidden in it, as in every run.
+// A Recorded is an ended run with the data for a replay. Secrets are hidden, as in every run.
 type Recorded struct {
 	checkpoint.RunView
-	State     string                  `json:"state"` // of the automaton of its key, as the run began
+	State     string                  `json:"state"` // state of its key's automaton when the run began
 	Recording checkpoint.RunRecording `json:"recording"`
 }
 
-// Recorded reads a page of the runs that a filter chooses, and returns those of them that have ended and were recorded,
-// oldest first, with the cursor of the rest.
+// Recorded reads a page of the runs that a filter chooses. It returns those that have ended and
+// were recorded, oldest first, and the cursor of the next page.
 func (o *Runs) Recorded(ctx context.Context, f store.RunFilter) (out []Recorded, next string, err error) {
 	f.Oldest, f.Brief, f.Bytes = true, false, mostListed
 	found, next, err := o.Store.Runs.List(ctx, f)
@@ -33,14 +33,14 @@ func (o *Runs) Recorded(ctx context.Context, f store.RunFilter) (out []Recorded,
 		}
 		c, err := checkpoint.Read(r.Checkpoint)
 		if err != nil || c.Recording == nil {
-			continue // of another version, or only text
+			continue // of another version, or plain text
 		}
 		one := Recorded{RunView: View(r), State: c.State, Recording: *c.Recording}
 		if r.Generation > 0 || c.MakesUp != "" {
 			one.Recording = checkpoint.RunRecording{Lost: "an operator retried it or made up a handler"}
 		}
 		if raw, err := datum.FormatJSON(r.Event.Payload); err == nil {
-			one.Event.Payload = json.RawMessage(raw) // so that numbers keep their kind
+			one.Event.Payload = json.RawMessage(raw) // keeps the kind of numbers
 		}
 		out = append(out, one)
 	}

@@ -14,20 +14,20 @@ import (
 
 const (
 	trimEvery = time.Minute
-	trimPause = 50 * time.Millisecond // between the parts, for those who work
+	trimPause = 50 * time.Millisecond // between the parts, so that other work can proceed
 )
 
-// A Retention lets the store forget what is old. Its fields are to be set.
+// A Retention deletes old data from the store. The caller sets its fields.
 type Retention struct {
 	Runs   *Runs
 	Log    *slog.Logger
 	Failed func(operation string) // counts what the store has refused
 
-	Keep      time.Duration // for how long ended runs and the ids of events stay; forever when 0
-	KeepAudit time.Duration // and audit records
+	Keep      time.Duration // how long ended runs and ids of events are kept; 0 is forever
+	KeepAudit time.Duration // the same for audit records
 }
 
-// Run forgets until ctx ends.
+// Run deletes old data until ctx ends.
 func (r *Retention) Run(ctx context.Context) {
 	for next := trimEvery; clock.Pause(ctx, next); {
 		next = trimEvery
@@ -52,7 +52,7 @@ func (r *Retention) Run(ctx context.Context) {
 	}
 }
 
-// trimRuns lets a store forget runs that can.
+// trimRuns deletes old runs, if the store supports it.
 func (r *Retention) trimRuns(ctx context.Context, keep time.Duration) (more bool, err error) {
 	if r.Runs.Store.Trimmer == nil {
 		return false, nil
@@ -60,7 +60,7 @@ func (r *Retention) trimRuns(ctx context.Context, keep time.Duration) (more bool
 	return r.Runs.Store.Trimmer.Trim(ctx, keep)
 }
 
-// thinRuns lets a store forget runs of pipelines that say how many they keep.
+// thinRuns deletes runs of pipelines that limit how many are kept.
 func (r *Retention) thinRuns(ctx context.Context, _ time.Duration) (more bool, err error) {
 	store := r.Runs.Store.Trimmer
 	if store == nil {
@@ -79,8 +79,7 @@ func (r *Retention) thinRuns(ctx context.Context, _ time.Duration) (more bool, e
 	return more, nil
 }
 
-// giveUpFailed cancels the failed runs of pipelines that say how many of them wait for
-// people, but for the last ones.
+// giveUpFailed cancels the oldest failed runs of pipelines that limit how many of them are kept.
 func (r *Retention) giveUpFailed(ctx context.Context, _ time.Duration) (more bool, err error) {
 	for _, p := range r.Runs.Library.Present().Bundle.Pipelines {
 		if p.KeepFailed == 0 {
@@ -95,7 +94,7 @@ func (r *Retention) giveUpFailed(ctx context.Context, _ time.Duration) (more boo
 	return more, nil
 }
 
-// giveUp cancels a page of the failed runs of a pipeline before the last keep ones.
+// giveUp cancels a page of a pipeline's failed runs, except the newest keep ones.
 func (r *Retention) giveUp(ctx context.Context, pipeline string, keep int) (more bool, err error) {
 	const page = 1000
 	by := store.Actor{Name: "procaas", Reason: fmt.Sprintf("keep-failed: %d of pipeline %s wait already", keep, pipeline)}

@@ -15,26 +15,26 @@ import (
 	"procaas/engine/store"
 )
 
-// A Runs is what people see of runs and keys, and what operators do to them. Its exported fields
-// are to be set.
+// A Runs shows runs and keys to people, and changes runs for operators. The caller sets its
+// exported fields.
 type Runs struct {
 	Store   store.Store
 	Library *definitions.Library
 	Node    Node
 
-	// IsOff reports whether the handler at a path is left out at present, and why.
+	// IsOff reports whether the handler at a path is off now, and why.
 	IsOff func(path string) (reason string, off bool)
 }
 
-// A Node is what operators want of this process. Its methods do nothing while the process is no
-// member of the cluster.
+// A Node passes operators' orders to this process. Its methods do nothing while the process is not
+// a member of the cluster.
 type Node interface {
-	Nudge()                 // makes it look for ready runs
-	Cancel(run string)      // ends a run that it works on
-	Move(run, order string) // gives an order to a run that it works on: a definition to go on by, or to undo
+	Nudge()                 // looks for ready runs
+	Cancel(run string)      // ends a run that it drives
+	Move(run, order string) // orders a run that it drives to move to another definition, or to undo
 }
 
-// RunByID reads one run; [store.ErrNotFound] when there is none.
+// RunByID reads one run. The error is [store.ErrNotFound] if there is none.
 func (o *Runs) RunByID(ctx context.Context, id string) (checkpoint.RunView, error) {
 	r, err := o.Store.Runs.Run(ctx, id)
 	if err != nil {
@@ -47,7 +47,7 @@ func (o *Runs) RunByID(ctx context.Context, id string) (checkpoint.RunView, erro
 	return v, err
 }
 
-// RunStatus returns how far a run is.
+// RunStatus returns the status of a run.
 func (o *Runs) RunStatus(ctx context.Context, id string) (model.Status, error) {
 	r, err := o.Store.Runs.Run(ctx, id)
 	return r.Status, err
@@ -62,11 +62,11 @@ func (o *Runs) List(ctx context.Context, f store.RunFilter) ([]checkpoint.RunVie
 	return views(records), next, nil
 }
 
-// mostListed bounds what is read of the store for one page of runs, in bytes.
+// mostListed bounds the data read from the store for one page of runs, in bytes.
 const mostListed = 32 << 20
 
-// list reads a page of runs, without what can be large: one with large runs has fewer than
-// the filter allows.
+// list reads a page of runs without large parts. A page of large runs has fewer runs than the
+// filter allows.
 func (o *Runs) list(ctx context.Context, f store.RunFilter) ([]store.RunRecord, string, error) {
 	f.Brief, f.Bytes = true, mostListed
 	records, next, err := o.Store.Runs.List(ctx, f)
@@ -76,7 +76,7 @@ func (o *Runs) list(ctx context.Context, f store.RunFilter) ([]store.RunRecord, 
 	return records, next, nil
 }
 
-// views makes records readable for a list.
+// views returns the views of records for a list.
 func views(found []store.RunRecord) []checkpoint.RunView {
 	out := make([]checkpoint.RunView, len(found))
 	for i, r := range found {
@@ -85,8 +85,8 @@ func views(found []store.RunRecord) []checkpoint.RunView {
 	return out
 }
 
-// Entity reads a key of a flow; a key of a known flow that no event has reached
-// is in its initial state. [store.ErrNotFound] for an unknown flow.
+// Entity reads a key of a flow. If no event has reached the key, it is in its initial state. The
+// error is [store.ErrNotFound] if the flow is unknown.
 func (o *Runs) Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error) {
 	b := o.Library.Present().Bundle
 	known := b.Flow(flow)
@@ -95,8 +95,8 @@ func (o *Runs) Entity(ctx context.Context, flow, key string) (checkpoint.EntityV
 	}
 	r, err := o.Store.Runs.Entity(ctx, flow, key)
 	if err == nil && len(r.Runs) > 0 {
-		// The store gives them without checkpoints, which those who only ask for the
-		// state do not need. Without, their views would show no handlers and no state.
+		// The store returns them without checkpoints, because a caller that asks only for the state
+		// does not need them. Without checkpoints, the views would show neither handlers nor state.
 		r.Runs, _, err = o.list(ctx, store.RunFilter{Flow: flow, Key: key, Limit: len(r.Runs)})
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -126,18 +126,18 @@ func (o *Runs) Entity(ctx context.Context, flow, key string) (checkpoint.EntityV
 	return v, nil
 }
 
-// A RunsPreview tells which runs a filter chooses.
+// A RunsPreview describes the runs that a filter chooses.
 type RunsPreview struct {
 	Preview bool                 `json:"preview"` // true
 	Total   int                  `json:"total"`
-	Groups  []store.RunCount     `json:"groups"` // of all of them
-	Runs    []checkpoint.RunView `json:"runs"`   // the first ten accepted
+	Groups  []store.RunCount     `json:"groups"` // counts of all of them
+	Runs    []checkpoint.RunView `json:"runs"`   // the ten oldest
 }
 
 // previewed is how many runs a preview shows.
 const previewed = 10
 
-// Preview returns which runs a filter chooses.
+// Preview describes the runs that a filter chooses.
 func (o *Runs) Preview(ctx context.Context, f store.RunFilter) (RunsPreview, error) {
 	p := RunsPreview{Preview: true, Groups: []store.RunCount{}}
 	groups, err := o.Store.Runs.Count(ctx, f)
@@ -153,18 +153,19 @@ func (o *Runs) Preview(ctx context.Context, f store.RunFilter) (RunsPreview, err
 	return p, err
 }
 
-// A NodeView is a node as people and programs see it.
+// A NodeView is a node in the form for people and programs.
 type NodeView struct {
-	Node    int64     `json:"node"` // its number, which is its fencing token
+	Node    int64     `json:"node"` // its number, the fencing token
 	Name    string    `json:"name"`
 	Started time.Time `json:"started"`
-	Seen    time.Time `json:"seen"` // when it renewed its lease last
+	Seen    time.Time `json:"seen"` // when it last renewed its lease
 	Alive   bool      `json:"alive"`
-	Runs    int       `json:"runs"`   // that it holds
-	Bundle  string    `json:"bundle"` // hash of the definition by which it serves new events; empty for one that has only just joined
+	Runs    int       `json:"runs"` // runs that it owns
+	// hash of the definition by which it serves new events; empty if it has just joined
+	Bundle string `json:"bundle"`
 }
 
-// Nodes lists the nodes that are alive, and those that died lately.
+// Nodes lists live nodes, and nodes that died recently.
 func (o *Runs) Nodes(ctx context.Context) ([]NodeView, error) {
 	nodes, err := o.Store.Ledger.Nodes(ctx)
 	if err != nil {

@@ -13,10 +13,9 @@ import (
 	"procaas/engine/store"
 )
 
-// This file is what operators do to runs, to one or to many at once.
+// This file has operators' changes of one or many runs.
 
-// Retry continues with a run that has failed, or waits for an operator, from the
-// handler that did.
+// Retry continues a run that has failed or waits for an operator, from the handler that caused it.
 func (o *Runs) Retry(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
 	if err := o.Store.Runs.Retry(ctx, id, by); err != nil {
 		return checkpoint.RunView{}, fmt.Errorf("retry run %s: %w", id, err)
@@ -25,14 +24,14 @@ func (o *Runs) Retry(ctx context.Context, id string, by store.Actor) (checkpoint
 	return o.RunByID(ctx, id)
 }
 
-// Cancel ends a run. One of a pipeline with compensations lets its calls in flight end,
-// undoes what it has done, the last first, and ends then; [store.ErrUndoing] when it does so
-// already. Any other ends at once, or when its calls in flight have been broken off.
+// Cancel ends a run. If its pipeline has compensations, the run waits for its calls in flight,
+// undoes what it has done in reverse order, and then ends. The error is [store.ErrUndoing] if it is
+// doing so already. Other runs end at once, or after their calls in flight were interrupted.
 func (o *Runs) Cancel(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
 	return o.cancelled(ctx, id, o.cancel(ctx, id, by))
 }
 
-// Abandon ends a run as it is: nothing is undone, nor anything more of what is.
+// Abandon ends a run as it is. It undoes nothing, and stops a compensation.
 func (o *Runs) Abandon(ctx context.Context, id string, by store.Actor) (checkpoint.RunView, error) {
 	return o.cancelled(ctx, id, o.abandon(ctx, id, by))
 }
@@ -69,7 +68,7 @@ func (o *Runs) cancel(ctx context.Context, id string, by store.Actor) error {
 		return err
 	}
 	if err != nil || def.ByID[r.Pipeline] == nil || !def.ByID[r.Pipeline].Undoes {
-		return o.abandon(ctx, id, by) // there is nothing to undo, or nobody can
+		return o.abandon(ctx, id, by) // there is nothing to undo, or it is impossible
 	}
 	err = o.Store.Runs.Undo(ctx, id, by)
 	if err == nil {
@@ -78,37 +77,38 @@ func (o *Runs) cancel(ctx context.Context, id string, by store.Actor) error {
 	return err
 }
 
-// A RunsDone tells what was done to a page of runs.
+// A RunsDone is the result of changing a page of runs.
 type RunsDone struct {
 	Preview bool     `json:"preview"`  // false
 	Done    int      `json:"done"`     // runs that were retried or cancelled
 	Runs    []string `json:"runs"`     // their ids
-	MovedOn int      `json:"moved_on"` // runs that could not be, or not any more
-	Next    *string  `json:"next"`     // the cursor of the rest; null at the end
+	MovedOn int      `json:"moved_on"` // runs that could not be changed
+	Next    *string  `json:"next"`     // cursor of the next page; null at the end
 }
 
-// RetryAll retries a page of the runs that a filter chooses, failed ones unless
-// it says otherwise, the first accepted first. A walk by cursor meets each run once, even one that fails
-// again, and may be repeated from the beginning: a run that goes on already is
-// left alone.
+// RetryAll retries a page of the runs that a filter chooses, oldest first. By default these are the
+// failed ones. Paging by cursor reaches each run once, even one that fails again. It may start
+// over: a run that continues already is left alone.
 func (o *Runs) RetryAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
 	f.Status, f.Oldest = cmp.Or(f.Status, model.Failed), true
 	return o.each(ctx, f, func(ctx context.Context, id string) error { return o.Store.Runs.Retry(ctx, id, by) })
 }
 
-// CancelAll cancels the runs of a page, the last accepted first: the end of a run lets the next one of its key begin.
+// CancelAll cancels the runs of a page, newest first, because the end of a run lets the next one of
+// its key begin.
 func (o *Runs) CancelAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
 	f.Live, f.Oldest = true, false
 	return o.each(ctx, f, func(ctx context.Context, id string) error { return o.cancel(ctx, id, by) })
 }
 
-// AbandonAll ends the runs of a page as they are, in the order of CancelAll; see [Runs.Abandon].
+// AbandonAll ends the runs of a page as they are, in the order of CancelAll. See [Runs.Abandon].
 func (o *Runs) AbandonAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
 	f.Live, f.Oldest = true, false
 	return o.each(ctx, f, func(ctx context.Context, id string) error { return o.abandon(ctx, id, by) })
 }
 
-// An OffError refuses to make a call up that the runs would leave out again.
+// An OffError refuses to make up for a handler that is still off, because the runs would leave it
+// out again.
 type OffError struct {
 	Path   string
 	Reason string // for people
@@ -120,9 +120,9 @@ func (e *OffError) Error() string {
 		"Bring it back first with procaas switch on", e.Path, e.Reason)
 }
 
-// MakeUpAll lets the runs of a page that left a handler out do it after all, the first accepted
-// first: with the key of the call that was not made. The filter names the handler. An [*OffError]
-// reports that the handler is still off.
+// MakeUpAll lets the runs of a page make up for a handler that they left out, oldest first, with
+// the key of the missing call. The filter names the handler. The error is an [*OffError] if the
+// handler is still off.
 func (o *Runs) MakeUpAll(ctx context.Context, f store.RunFilter, by store.Actor) (RunsDone, error) {
 	path := f.LeftOut
 	if reason, off := o.IsOff(path); off {
@@ -132,7 +132,7 @@ func (o *Runs) MakeUpAll(ctx context.Context, f store.RunFilter, by store.Actor)
 	return o.each(ctx, f, func(ctx context.Context, id string) error { return o.makeUp(ctx, id, path, by) })
 }
 
-// makeUp lets a run do a handler that it had left out.
+// makeUp lets a run make up for a handler.
 func (o *Runs) makeUp(ctx context.Context, id, path string, by store.Actor) error {
 	r, err := o.Store.Runs.Run(ctx, id)
 	if err != nil {
@@ -162,7 +162,7 @@ func (o *Runs) makeUp(ctx context.Context, id, path string, by store.Actor) erro
 		by)
 }
 
-// each does something to the runs of a page.
+// each calls do for the runs of a page.
 func (o *Runs) each(ctx context.Context, f store.RunFilter, do func(context.Context, string) error) (RunsDone, error) {
 	records, next, err := o.list(ctx, f)
 	if err != nil {

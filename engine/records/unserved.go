@@ -12,9 +12,9 @@ import (
 	"procaas/engine/store"
 )
 
-// This file sees to it that no accepted event is lost with the pipeline that was to serve it.
+// This file makes sure that no accepted event is lost when its pipeline is removed.
 
-// Abandoned lists what waits for pipelines that a definition takes away.
+// Abandoned lists the waiting runs of pipelines that a new definition removes.
 func (o *Runs) Abandoned(ctx context.Context, before, after *definitions.Definition) ([]definitions.Waits, error) {
 	var out []definitions.Waits
 	for _, plan := range before.Plans {
@@ -34,8 +34,8 @@ func (o *Runs) Abandoned(ctx context.Context, before, after *definitions.Definit
 	return out, nil
 }
 
-// eachUnserved calls f for the runs that have not begun and that a definition does not serve:
-// those that were accepted for a pipeline, or for any when it is empty.
+// eachUnserved calls f for the runs that have not begun and that a definition does not serve: those
+// of a pipeline, or all if it is empty.
 func (o *Runs) eachUnserved(ctx context.Context, pipeline string, d *definitions.Definition, f func(run string) error) error {
 	for _, status := range []model.Status{model.Waiting, model.Parked} {
 		filter := store.RunFilter{Pipeline: pipeline, Status: status, Fresh: true, Limit: 100}

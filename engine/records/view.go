@@ -13,15 +13,14 @@ import (
 	"procaas/engine/store"
 )
 
-// View makes a record readable. A checkpoint that cannot be read is told in the
-// view's Error, never lost.
+// View returns the view of a record. If the checkpoint cannot be read, the view's Error says so.
 func View(r store.RunRecord) checkpoint.RunView { return view(r, true) }
 
-// Brief makes a record readable for a list.
+// Brief returns the view of a record for a list.
 func Brief(r store.RunRecord) checkpoint.RunView { return view(r, false) }
 
-// view makes a record readable; not the whole of it for a list, which has neither the payloads
-// of events nor shared states: they can be large.
+// view returns the view of a record. For a list it omits payloads and shared states, because they
+// can be large.
 func view(r store.RunRecord, whole bool) checkpoint.RunView {
 	v := checkpoint.RunView{
 		ID: r.ID, Pipeline: r.Pipeline, Flow: r.Flow, Key: r.Key, Status: r.Status,
@@ -35,7 +34,7 @@ func view(r store.RunRecord, whole bool) checkpoint.RunView {
 		Handlers: []checkpoint.HandlerView{},
 	}
 	if r.Event.Labels != "" {
-		v.Labels, _ = model.ParseLabels(r.Event.Labels) // they were checked when the event was accepted
+		v.Labels, _ = model.ParseLabels(r.Event.Labels) // checked when the event was accepted
 	}
 	if again := r.Event.Rerun; again != nil {
 		v.RerunOf, v.RerunFrom, v.RerunBy, v.RerunReason = again.Of, again.Stage, again.By, again.Reason
@@ -47,9 +46,9 @@ func view(r store.RunRecord, whole bool) checkpoint.RunView {
 		v.Event.Payload = json.RawMessage(nil)
 	}
 	if r.Status == model.Parked {
-		v.Reason, v.Error = r.Error, "" // it has not failed, and waits for this
+		v.Reason, v.Error = r.Error, "" // it has not failed; it waits for this
 	} else if !r.Status.Ended() {
-		v.Error, v.ErrorClass = "", "" // it goes on
+		v.Error, v.ErrorClass = "", "" // it continues
 	}
 	if reason, ok := model.UndoReason(r.Move); !ok {
 		v.Move = r.Move
@@ -72,7 +71,7 @@ func view(r store.RunRecord, whole bool) checkpoint.RunView {
 	return v
 }
 
-// FitsStart returns why a run cannot begin with a plan from the checkpoint that its event brings along; nil when it can.
+// FitsStart returns why a run cannot begin with a plan from the checkpoint of its event, or nil.
 func FitsStart(plan *planner.Plan, c *store.Claimed) error {
 	if len(c.Event.Start) == 0 {
 		return nil
@@ -82,7 +81,7 @@ func FitsStart(plan *planner.Plan, c *store.Claimed) error {
 	}))
 }
 
-// RerunAs returns the last run that runs a run again; empty when none does.
+// RerunAs returns the last run that repeats a run, or empty.
 func (o *Runs) RerunAs(ctx context.Context, id string) (string, error) {
 	last, err := o.Store.Inbox.LastEvent(ctx, model.RerunSource(id))
 	if err != nil {

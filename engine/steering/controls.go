@@ -19,8 +19,8 @@ import (
 	"procaas/engine/store"
 )
 
-// This file lets operators set controls: it checks what they want, tells what
-// that would do, and keeps it in the store, from where all nodes take it.
+// This file sets controls for operators. It checks a control, computes its effect, and stores it
+// for all nodes.
 
 // Controls lists the controls by path.
 func (st *Steering) Controls(ctx context.Context) ([]guard.ControlView, error) {
@@ -35,9 +35,9 @@ func (st *Steering) Controls(ctx context.Context) ([]guard.ControlView, error) {
 	return out, nil
 }
 
-// SetControl sets the control of a path on all nodes. A change that switches on and
-// says nothing else removes it. ifRevision is as in [store.Settings].SetConfig. The error
-// is a [*guard.ControlError] when it is refused.
+// SetControl sets the control of a path on all nodes. A change that only switches on removes the
+// control. ifRevision is as in [store.Settings].SetConfig. The error is a [*guard.ControlError] if
+// the change is refused.
 func (st *Steering) SetControl(ctx context.Context, path string, change guard.ControlChange, ifRevision int64,
 	by store.Actor,
 ) (guard.ControlView, error) {
@@ -69,8 +69,8 @@ func (st *Steering) storeControl(ctx context.Context, path string, c guard.Contr
 	}, nil
 }
 
-// RemoveControl removes the control of a path. The error is a [*guard.ControlError]
-// when there is none.
+// RemoveControl removes the control of a path. The error is a [*guard.ControlError] if there is
+// none.
 func (st *Steering) RemoveControl(ctx context.Context, path string, ifRevision int64, by store.Actor) (revision int64, err error) {
 	revision, err = st.Store.Settings.SetControl(ctx, path, nil, ifRevision, by)
 	if errors.Is(err, store.ErrNotFound) {
@@ -83,8 +83,7 @@ func (st *Steering) RemoveControl(ctx context.Context, path string, ifRevision i
 	return revision, nil
 }
 
-// liftControl removes the control of a path, if there is one: people who switch
-// on what they switched off mean that, and may do so twice.
+// liftControl removes the control of a path if there is one. Switching on twice is not an error.
 func (st *Steering) liftControl(ctx context.Context, path string, free guard.Control, ifRevision int64,
 	by store.Actor,
 ) (guard.ControlView, error) {
@@ -99,9 +98,8 @@ func (st *Steering) liftControl(ctx context.Context, path string, free guard.Con
 	}, err
 }
 
-// UndoControl puts back what was before the change of a control with a revision,
-// unless the control has changed since: that is [store.ErrConflict]. A nil view says
-// that there is none again.
+// UndoControl undoes the change with a revision. The error is [store.ErrConflict] if the control
+// has changed since. A nil view means that no control is left.
 func (st *Steering) UndoControl(ctx context.Context, revision int64, by store.Actor) (path string, v *guard.ControlView, err error) {
 	list, err := st.Store.Audits.Audit(ctx, store.AuditFilter{Before: revision + 1, Limit: 1})
 	if err != nil {
@@ -130,7 +128,7 @@ func (st *Steering) UndoControl(ctx context.Context, revision int64, by store.Ac
 	return path, &view, err
 }
 
-// checkControl makes a control of what an operator wants.
+// checkControl makes a control from an operator's change.
 func (st *Steering) checkControl(path string, change guard.ControlChange) (guard.Control, error) {
 	d := st.Library.Present()
 	steps := d.Under(path)
@@ -148,29 +146,30 @@ func (st *Steering) checkControl(path string, change guard.ControlChange) (guard
 	return guard.NewControl(steps, path, change, st.Clock.Now())
 }
 
-// A ControlEffect tells what a control would do.
+// A ControlEffect is the effect that a control would have.
 type ControlEffect struct {
 	DryRun    bool            `json:"dry_run"` // true
 	Path      string          `json:"path"`
 	Control   guard.Control   `json:"control"`
 	Handlers  []HandlerEffect `json:"handlers"`
-	CallsPerS float64         `json:"calls_per_second"` // of the last minute, on this node
+	CallsPerS float64         `json:"calls_per_second"` // in the last minute, on this node
 	Waiting   int             `json:"waiting_runs"`     // of the pipeline, in the whole cluster
 	Running   int             `json:"running_runs"`
 	Parked    int             `json:"parked_runs"`
-	Stopped   int             `json:"stopped_runs"` // of the parked: those that the present control of the path holds or limits
+	// the parked runs that the current control of the path holds or limits
+	Stopped int `json:"stopped_runs"`
 }
 
-// A HandlerEffect tells what a control would do to a handler.
+// A HandlerEffect is the effect that a control would have on a handler.
 type HandlerEffect struct {
 	Path      string   `json:"path"`
 	Critical  bool     `json:"critical"`
-	CallsPerS float64  `json:"calls_per_second"` // of the last minute, on this node
+	CallsPerS float64  `json:"calls_per_second"` // in the last minute, on this node
 	ReadBy    []string `json:"read_by"`          // handlers that read what it writes
 }
 
-// ControlEffect returns what a control would do, and does nothing. The error is
-// that of SetControl.
+// ControlEffect returns the effect that a control would have, without setting it. The error is that
+// of SetControl.
 func (st *Steering) ControlEffect(ctx context.Context, path string, change guard.ControlChange) (ControlEffect, error) {
 	c, err := st.checkControl(path, change)
 	if err != nil {
@@ -221,14 +220,13 @@ func (st *Steering) readers(s *planner.Step) []string {
 	return out
 }
 
-// Configs lists the live settings, declared ones and set ones, by name.
+// Configs lists the declared live settings and those that are set, by name.
 func (st *Steering) Configs(ctx context.Context) ([]settings.ConfigView, error) {
 	return st.Settings.Configs(ctx)
 }
 
-// SetConfig changes a live setting on all nodes. ifRevision as in [store.Settings]. The
-// error is a [*definitions.ConfigError] when nothing declares the setting, or as another kind
-// of value.
+// SetConfig changes a live setting on all nodes. ifRevision is as in [store.Settings]. The error is
+// a [*definitions.ConfigError] if the setting is not declared, or if its value has the wrong type.
 func (st *Steering) SetConfig(ctx context.Context, name string, value any, ifRevision int64, by store.Actor) (settings.ConfigView, error) {
 	return st.Settings.SetConfig(ctx, name, value, ifRevision, by)
 }

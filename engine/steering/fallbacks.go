@@ -13,14 +13,12 @@ import (
 	"procaas/engine/store"
 )
 
-// endTries is how often the end of an outage is tried while decisions are made at
-// the same moment.
+// endTries is how often ending an outage is tried if other decisions come first.
 const endTries = 10
 
-// EndFallbacks puts the handlers below a path back into the flow at once, on all
-// nodes, and lists those that were out. They go out again when their calls fail
-// from now on; a control with [guard.ModeKeep] forbids that. The error is a
-// [*guard.ControlError] when there is no such path.
+// EndFallbacks turns the handlers below a path on again, on all nodes, and lists those that were
+// off. They trip again if their calls fail from now on. A control with [guard.ModeKeep] prevents
+// that. The error is a [*guard.ControlError] if there is no such path.
 func (st *Steering) EndFallbacks(ctx context.Context, path string, by store.Actor) ([]string, error) {
 	d := st.Library.Present()
 	below := d.Under(path)
@@ -33,7 +31,7 @@ func (st *Steering) EndFallbacks(ctx context.Context, path string, by store.Acto
 	for range endTries {
 		changes, err := st.Degrader.End(ctx, in, by)
 		if errors.Is(err, store.ErrConflict) {
-			continue // another decision has come before
+			continue // another decision came first
 		}
 		if err != nil {
 			return nil, fmt.Errorf("end fallbacks of %s: %w", path, err)
@@ -53,8 +51,8 @@ func (st *Steering) EndFallbacks(ctx context.Context, path string, by store.Acto
 	return nil, fmt.Errorf("end fallbacks of %s: other decisions come before it, try again", path)
 }
 
-// Fallbacks returns what this node would decide by; nil when nothing can go out,
-// and nothing is out.
+// Fallbacks returns the rules that this node would decide by, or nil if no handler can be off and
+// none is.
 func (st *Steering) Fallbacks() *fallback.Rules {
 	if f := st.Library.Present().Fallbacks; f != nil {
 		if kept := st.kept(); len(kept) > 0 {
@@ -63,12 +61,12 @@ func (st *Steering) Fallbacks() *fallback.Rules {
 		return f
 	}
 	if st.Degrader.Outages().Any() || st.Degrader.Canary().Runs() {
-		return fallback.NewRules(nil) // which forgets them
+		return fallback.NewRules(nil) // ends them
 	}
 	return nil
 }
 
-// kept lists the handlers that operators keep in the flow.
+// kept lists the handlers that operators keep on.
 func (st *Steering) kept() []string {
 	var out []string
 	c, now := st.Settings.Controls(), st.Clock.Now()
@@ -85,7 +83,7 @@ func (st *Steering) kept() []string {
 	return out
 }
 
-// Announce tells people about changes.
+// Announce reports changes to people.
 func (st *Steering) Announce(changes []fallback.Change) {
 	for _, c := range changes {
 		st.notifyFallback(c)
@@ -93,7 +91,7 @@ func (st *Steering) Announce(changes []fallback.Change) {
 	}
 }
 
-// Tell tells people what becomes of the trial of a new version.
+// Tell reports the trial of a new version to people.
 func (st *Steering) Tell(events []canary.Event) {
 	for _, e := range events {
 		log := st.Log.With("old", e.Old, "new", e.New, "percent", e.Percent)
@@ -105,7 +103,7 @@ func (st *Steering) Tell(events []canary.Event) {
 	}
 }
 
-// notifyFallback tells about a fallback, when anybody wants to know.
+// notifyFallback sends a notice about a fallback, if there is a receiver.
 func (st *Steering) notifyFallback(c fallback.Change) {
 	kind, ok := map[string]model.NoticeKind{
 		fallback.Out: model.NoticeFallbackOn, fallback.Back: model.NoticeFallbackOff,

@@ -9,9 +9,8 @@ import (
 	"procaas/engine/store"
 )
 
-// Measure keeps the gauges of the inbox up to date, and what is counted at the
-// handlers and pipelines of the present definition, and watches services. However
-// slow counting what waits is, it takes a small part of the time.
+// Measure updates the gauges of the inbox and the counts of handlers and pipelines of the current
+// definition, and watches services. If counting is slow, it counts less often.
 func (st *Steering) Measure(ctx context.Context) {
 	const share = 50
 	count, next, down := time.Now(), time.Duration(0), map[string]bool{}
@@ -36,7 +35,7 @@ func (st *Steering) Measure(ctx context.Context) {
 	}
 }
 
-// depth returns how much waits.
+// depth counts the waiting runs.
 func (st *Steering) depth(ctx context.Context) (store.Depth, error) {
 	if st.Store.Gauge != nil {
 		return st.Store.Gauge.GaugeDepth(ctx)
@@ -44,20 +43,19 @@ func (st *Steering) depth(ctx context.Context) (store.Depth, error) {
 	return st.Store.Inbox.Depth(ctx)
 }
 
-// Backlog returns what waits on all nodes, as it was counted last.
+// Backlog returns the latest count of waiting runs on all nodes.
 func (st *Steering) Backlog() stats.BacklogView {
 	v := st.backlog.Load().View(st.Settings.Controls(), st.Clock.Now())
 	v.Behind = append(v.Behind, st.Behind()...)
 	return v
 }
 
-// Parked lists what the parked runs of all nodes wait for, for metrics.
+// Parked lists for metrics what the parked runs of all nodes wait for.
 func (st *Steering) Parked() []stats.ParkedRuns {
 	return st.backlog.Load().ForMetrics(st.Settings.Controls(), st.Clock.Now())
 }
 
-// watchServices logs when a service goes down or is back. Known are those that
-// were down before.
+// watchServices logs when a service goes down or comes back. known has those that were down before.
 func (st *Steering) watchServices(known map[string]bool) {
 	for _, s := range st.Services() {
 		switch {

@@ -16,38 +16,38 @@ import (
 	"procaas/engine/stats"
 )
 
-// This file wakes runs that wait in the store for what has held them back. It lets them go on
-// gently: they are many, and come at once. Handlers that are not critical would be left out
-// then, because their services have more to do than they bear, in a queue that only the hold has made.
+// This file wakes runs that wait in the store when the cause of their wait has ended. It wakes them
+// gently, because they are many and all come at once. Otherwise their services would be overloaded,
+// and non-critical handlers would be left out because of a queue that only the hold has made.
 
-// How runs are woken.
+// These bound how runs are woken.
 const (
-	releaseMost = 2000                  // in one transaction
-	SoonestBeat = 10 * time.Millisecond // when there is more to do before the next beat
+	releaseMost = 2000                  // runs woken in one transaction
+	SoonestBeat = 10 * time.Millisecond // until the next beat, if there is more to do
 
-	// liftLeast is how often at least one run goes on, however busy its services are: new runs must
-	// not keep old ones back forever.
+	// liftLeast is the interval in which at least one run continues, however busy its services are.
+	// Otherwise new runs could keep old ones waiting forever.
 	liftLeast = time.Second
 
-	// maxLifted bounds the causes that are remembered.
+	// maxLifted bounds the remembered causes.
 	maxLifted = 1000
 )
 
-// A caller decides how many runs are woken that wait in the store.
+// A caller decides how many of the runs that wait in the store are woken.
 type caller struct {
 	st       *Steering
 	controls *guard.Controls
 	now      time.Time
-	rivals   map[string]int // causes for a gate
+	rivals   map[string]int // number of causes that wait for a gate
 
-	// busy tells that runs wait for a gate that lets calls through, so that there
-	// will be room for more of them soon.
+	// busy says that runs wait for a gate that lets calls through, so that there will soon be room
+	// for more.
 	busy bool
 
 	ends time.Time // when the first control ends for which runs wait; zero for none
 }
 
-// caller prepares to wake runs that wait for these causes.
+// caller prepares to wake runs with these causes.
 func (st *Steering) caller(causes []string) *caller {
 	c := &caller{st: st, controls: st.Settings.Controls(), now: st.Clock.Now(), rivals: map[string]int{}}
 	for _, cause := range causes {
@@ -60,8 +60,8 @@ func (st *Steering) caller(causes []string) *caller {
 	return c
 }
 
-// wakes returns how many of the runs that wait for a cause may go on. What it names is lifted
-// when it does not hold them back any more: then there may be many of them.
+// wakes returns how many of the runs with a cause may continue. lifted reports that the cause has
+// ended. Then there may be many such runs.
 func (c *caller) wakes(cause string) (most int, lifted bool) {
 	for part := range strings.SplitSeq(cause, ",") {
 		if hash, ok := strings.CutPrefix(part, stats.CauseUnserved); ok {
@@ -95,14 +95,15 @@ func (c *caller) wakes(cause string) (most int, lifted bool) {
 	return most, false
 }
 
-// nothingOn reports whether all handlers are left out below the path that a cause names: then no run has to wait there.
+// nothingOn reports whether all handlers below the path of a cause are off. Then no run has to wait
+// there.
 func (c *caller) nothingOn(part string) bool {
 	path, _, _ := strings.Cut(part, " ")
 	steps := c.st.Library.Present().Under(path)
 	return len(steps) > 0 && !slices.ContainsFunc(steps, func(s *planner.Step) bool { return !c.isOff(s) })
 }
 
-// expect notes when a control ends that holds runs back: nobody else tells of that.
+// expect notes when a control that holds runs ends, because nothing else reports that.
 func (c *caller) expect(part string) {
 	path, _, _ := strings.Cut(part, " ")
 	l := c.controls.ByPath[path]
@@ -131,8 +132,7 @@ func (st *Steering) IsBusy(cause string) bool {
 	return false
 }
 
-// waits reports whether a handler has to wait at a gate at all. Runs whose handler is
-// out of the flow by now need not.
+// waits reports whether a handler has to wait at a gate. A handler that is off by now need not.
 func (c *caller) waits(name, path string) bool {
 	s := c.step(path)
 	if s == nil || c.isOff(s) {
@@ -141,8 +141,7 @@ func (c *caller) waits(name, path string) bool {
 	return name == path && s.Handler.MaxInFlight > 0 || s.Service != nil && name == s.Service.ID
 }
 
-// step finds a handler of the present definition, or its compensation; nil when there
-// is none.
+// step returns a handler of the current definition, or its compensation, or nil.
 func (c *caller) step(path string) *planner.Step {
 	plan := c.st.Library.Present().ByID[model.PipelineOf(path)]
 	if plan == nil {
@@ -158,16 +157,15 @@ func (c *caller) step(path string) *planner.Step {
 	return nil
 }
 
-// isOff reports whether a handler is left out at present. A compensation never is: what
-// has been done has to be undone, whoever has switched the handler off since.
+// isOff reports whether a handler is off now. A compensation never is, because what was done must
+// be undone even if the handler is off.
 func (c *caller) isOff(s *planner.Step) bool {
 	_, off := c.st.Off(s, c.controls, c.now)
 	return off && !s.Undoes
 }
 
-// bears returns how many more runs may go on from a path at once, by what lies ahead of them
-// besides one gate. It is half of what there is room for, since those on their way are not
-// seen yet.
+// bears returns how many more runs may continue from a path at once, as far as later gates allow,
+// ignoring one gate. It is half of the room, because runs on their way are not counted yet.
 func (c *caller) bears(path, besides string) int {
 	room := math.MaxInt
 	for _, s := range c.st.Library.Present().Ahead(path) {
@@ -182,23 +180,22 @@ func (c *caller) bears(path, besides string) int {
 	return (room + 1) / 2
 }
 
-// A Releaser wakes runs for a member of the cluster. It is for one goroutine.
+// A Releaser wakes runs for a node. It is for one goroutine.
 type Releaser struct {
 	*Steering
 	log    *slog.Logger
-	nudge  func()               // told when there are runs to claim
-	lifted map[string]time.Time // when a run went on that had waited for a cause
+	nudge  func()               // called when there are runs to claim
+	lifted map[string]time.Time // when a run with a cause last continued
 }
 
-// NewReleaser makes the Releaser of a member. It calls nudge when it has woken runs.
+// NewReleaser makes the Releaser of a node. It calls nudge after it has woken runs.
 func (st *Steering) NewReleaser(log *slog.Logger, nudge func()) *Releaser {
 	return &Releaser{Steering: st, log: log, nudge: nudge, lifted: map[string]time.Time{}}
 }
 
-// Release wakes runs that are parked for what does not hold them back any more, and
-// as many as there is room for of those that wait for a gate. Any node may do it,
-// whoever parked them, and whenever the control was lifted. Soon is when to look
-// again; 0 for whenever the next beat comes.
+// Release wakes the runs that are parked for a cause that has ended, and as many of those that wait
+// for a gate as there is room for. Any node may do it, whichever node parked the runs. soon is when
+// to look again. 0 means at the next beat.
 func (r *Releaser) Release(ctx context.Context, causes []string) (soon time.Duration) {
 	c := r.caller(causes)
 	for _, cause := range causes {
@@ -232,15 +229,15 @@ func (r *Releaser) Release(ctx context.Context, causes []string) (soon time.Dura
 	return soon
 }
 
-// least is how many of the runs that wait for what is lifted go on: most, but one at least
-// once in a while.
+// least returns how many of the runs with a lifted cause continue: most, or one at least once in a
+// while.
 func (r *Releaser) least(cause string, most int) int {
 	now := time.Now()
 	if most == 0 && now.Sub(r.lifted[cause]) < liftLeast {
 		return 0
 	}
 	if len(r.lifted) >= maxLifted {
-		clear(r.lifted) // nobody tells when one is over
+		clear(r.lifted) // nothing reports the end of a cause
 	}
 	r.lifted[cause] = now
 	return max(most, 1)

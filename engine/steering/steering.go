@@ -16,8 +16,8 @@ import (
 	"procaas/engine/store"
 )
 
-// A Steering is what holds at the paths of the present definition, on one node. Its exported
-// fields are to be set.
+// A Steering steers the paths of the current definition on one node. The caller sets its exported
+// fields.
 type Steering struct {
 	Store    store.Store
 	Library  *definitions.Library
@@ -28,14 +28,14 @@ type Steering struct {
 	Metrics  *stats.Metrics
 	Clock    *clock.Clock
 	Log      *slog.Logger
-	Notify   func(model.Notice) // told of fallbacks; may be nil
+	Notify   func(model.Notice) // receives notices of fallbacks; may be nil
 
 	Behind func() []stats.BehindRuns // as in [stats.BacklogView]
 
-	backlog atomic.Pointer[stats.Backlog] // nil before anything was counted
+	backlog atomic.Pointer[stats.Backlog] // nil before the first count
 }
 
-// Handlers lists the handlers of the present definition, in order.
+// Handlers lists the handlers of the current definition, in order.
 func (st *Steering) Handlers() []stats.HandlerInfo {
 	out := []stats.HandlerInfo{}
 	now := time.Now()
@@ -47,7 +47,7 @@ func (st *Steering) Handlers() []stats.HandlerInfo {
 	return out
 }
 
-// Handler tells about one handler of the present definition; false when it has
+// Handler returns one handler of the current definition. The second result is false if there is
 // none at this path.
 func (st *Steering) Handler(path string) (stats.HandlerInfo, bool) {
 	for _, p := range st.Library.Present().Plans {
@@ -58,14 +58,14 @@ func (st *Steering) Handler(path string) (stats.HandlerInfo, bool) {
 	return stats.HandlerInfo{}, false
 }
 
-// Effects returns what keeps a handler of the present definition from running freely.
+// Effects returns what restricts a handler of the current definition.
 func (st *Steering) Effects(path string) (effects []string, known bool) {
 	info, ok := st.Handler(path)
 	return info.Effective, ok
 }
 
-// Off reports whether a handler is left out at present, and why. What operators say comes
-// first: a handler that they hold waits.
+// Off reports whether a handler is off now, and why. Operators' controls come first: a held handler
+// waits.
 func (st *Steering) Off(s *planner.Step, c *guard.Controls, now time.Time) (reason string, off bool) {
 	if reason, off = c.Off(s, now); off {
 		return reason, true
@@ -76,7 +76,7 @@ func (st *Steering) Off(s *planner.Step, c *guard.Controls, now time.Time) (reas
 	return reason, true
 }
 
-// OffAt is [Steering.Off] of a path of the present definition, now. An unknown path is not off.
+// OffAt is [Steering.Off] for a path of the current definition, now. An unknown path is not off.
 func (st *Steering) OffAt(path string) (reason string, off bool) {
 	if p := st.Library.Present().ByID[model.PipelineOf(path)]; p != nil && p.Step(path) != nil {
 		return st.Off(p.Step(path), st.Settings.Controls(), st.Clock.Now())
@@ -104,7 +104,7 @@ func (st *Steering) info(s *planner.Step, now time.Time) stats.HandlerInfo {
 	return info
 }
 
-// Services lists the services of the present definition, in order.
+// Services lists the services of the current definition, in order.
 func (st *Steering) Services() []guard.ServiceInfo {
 	out := []guard.ServiceInfo{}
 	now, nodes := st.Clock.Now(), int(max(1, st.Guard.Nodes.Load()))
@@ -117,7 +117,7 @@ func (st *Steering) Services() []guard.ServiceInfo {
 			info.ParkedSince = model.Moment(parked.Since)
 		}
 		if info.Parked == 0 && st.Guard.Gate(s.ID).IsQuiet(now) {
-			info.FailingSince = nil // nobody knows: another node may have found out that it is back
+			info.FailingSince = nil // unknown: another node may have found that it is back
 		}
 		out = append(out, info)
 	}

@@ -9,21 +9,20 @@ import (
 	"procaas/engine/store"
 )
 
-// Answers answers those who wait for runs.
+// Answers answers callers that wait for runs.
 type Answers struct {
 	Watch Watch
 	Runs  store.Runs
 }
 
-// AwaitRun waits for the end of a run, and returns what reading the run returns then. The run
-// must exist. When ctx ends first, the error is that of ctx. It is an [ErrFull] when too many
-// wait already.
+// AwaitRun waits for the end of a run, and returns its view. The run must exist. If ctx ends first,
+// the error is that of ctx. It is [ErrFull] if too many callers wait.
 func (a *Answers) AwaitRun(ctx context.Context, id string) (checkpoint.RunView, error) {
 	return await(ctx, id, a.Watch.Join)
 }
 
-// AwaitEnd waits as AwaitRun does. It may return only what the end has brought, and no event and times, which saves reading
-// the run.
+// AwaitEnd is AwaitRun, but may return only the result of the run, without event and times. That
+// saves reading the run.
 func (a *Answers) AwaitEnd(ctx context.Context, id string) (checkpoint.RunView, error) {
 	return await(ctx, id, a.Watch.Hear)
 }
@@ -47,17 +46,18 @@ type Progress struct {
 	*Watcher
 
 	first   *Step
-	version int64 // that was told last
+	version int64 // last reported version
 }
 
-// A Step is how far a run has come.
+// A Step is the progress of a run.
 type Step struct {
-	Version int64 // grows with each step that is saved
+	Version int64 // grows with each saved step
 	Run     checkpoint.RunView
-	Ended   bool // it will not go on by itself; then Run is whole, and otherwise as in lists
+	Ended   bool // only an operator can continue it; then Run is complete, and otherwise as in lists
 }
 
-// FollowRun follows a run from where it is; [store.ErrNotFound], [ErrFull]. Leave ends it.
+// FollowRun follows a run from its current step. The error is [store.ErrNotFound] or [ErrFull].
+// Call Leave to end it.
 func (a *Answers) FollowRun(ctx context.Context, id string) (*Progress, error) {
 	r, err := a.Runs.Run(ctx, id)
 	if err != nil {
@@ -71,13 +71,13 @@ func (a *Answers) FollowRun(ctx context.Context, id string) (*Progress, error) {
 	return &Progress{Watcher: w, first: &first, version: r.Version}, nil
 }
 
-// Version is that of the run when it was found.
+// Version returns the version of the run when it was found.
 func (p *Progress) Version() int64 { return p.version }
 
 // Ended reports whether the run had ended when it was found.
 func (p *Progress) Ended() bool { return p.first != nil && p.first.Ended }
 
-// Next waits for the next step that is worth telling: the present state first, the end last.
+// Next waits for the next step to report. The current state comes first, and the end last.
 func (p *Progress) Next(ctx context.Context) (Step, error) {
 	if s := p.first; s != nil {
 		p.first = nil

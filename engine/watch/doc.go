@@ -1,9 +1,8 @@
-// Package watch wakes those who wait for runs: for the end, or for each step of a run.
+// Package watch wakes callers that wait for the end of a run, or for each of its steps.
 //
-// It costs the store the same however many wait. A run that this node drives is looked at when
-// the node lets go of it, or has saved a step. All others are asked about together, a bounded
-// number at a bounded pace: that finds the ends of runs that other nodes drive, and of those
-// that a node has taken over from a dead one.
+// The load on the store does not depend on the number of callers. A run that this node drives is
+// read when the node releases it or has saved a step. All other runs are read together, a bounded
+// number at a bounded rate. This finds the ends of runs that other nodes drive.
 //
-// It knows the ports of the store and how runs are shown, and nothing of how they are driven.
+// The package knows the ports of the store and the views of runs, but not how runs are driven.
 package watch

@@ -14,54 +14,53 @@ import (
 )
 
 const (
-	// LookEvery is how often the store is asked about runs that other nodes drive.
+	// LookEvery is the interval between reads of runs that other nodes drive.
 	LookEvery = 100 * time.Millisecond
 
-	// lookMost bounds the runs that one such look asks about. With more, each has its turn
-	// less often.
+	// lookMost bounds the runs of one such read. With more runs, each has its turn less often.
 	lookMost = 500
 
-	// dueMost bounds the runs of one look at those that this node has let go of.
+	// dueMost bounds the runs of one read among those that this node has released.
 	dueMost = 256
 )
 
-// MostWatchers and MostFollowers bound who watches runs on one node, and those among them who
+// MostWatchers bounds the watchers of runs on one node. MostFollowers bounds those of them that
 // follow each step.
 const (
 	MostWatchers  = 10_000
 	MostFollowers = 1_000
 )
 
-// ErrFull reports that as many watch runs on this node as may.
+// ErrFull reports that this node has the maximum number of watchers.
 var ErrFull = errors.New("too many wait for runs on this node")
 
-// A Watch wakes those who wait for runs. Fields are set before its first use.
+// A Watch wakes callers that wait for runs. Set its fields before the first use.
 type Watch struct {
-	// News asks the store, as [store.Runs] has it.
+	// News reads runs from the store, like [store.Runs].
 	News func(ctx context.Context, of []store.Seen) ([]store.RunRecord, error)
 
-	// Drives reports whether this node has a run in its hands, so that it will call Left.
+	// Drives reports whether this node drives a run, and so will call Left.
 	Drives func(run string) bool
 
 	Log *slog.Logger
 
-	watched atomic.Int64  // topics, so that those who tell of runs need no lock when nobody watches
+	watched atomic.Int64  // number of topics, so that reporting a run needs no lock if nobody watches
 	wake    chan struct{} // something is due; made by the first watcher
 	begin   sync.Once
 
 	mu        sync.Mutex // guards the following
 	topics    map[string]*topic
-	turn      []*topic // all topics, those whose turn is next first
-	due       []*topic // to be looked at now
+	turn      []*topic // all topics, in the order of their turns
+	due       []*topic // topics to look at now
 	watchers  int
 	followers int
 }
 
-// A topic is a run that somebody watches.
+// A topic is a watched run.
 type topic struct {
 	run      string
 	watchers []*Watcher
-	version  int64 // that all followers have seen; -1 without followers
+	version  int64 // the version that all followers have seen; -1 without followers
 	isDue    bool
 	stirred  bool // this node has saved a step since the last look
 	gone     bool
@@ -72,22 +71,22 @@ type Watcher struct {
 	w       *Watch
 	topic   *topic
 	follows bool
-	hears   bool                 // of the end what Ended is told
+	hears   bool                 // needs only what Ended passes about the end
 	news    chan store.RunRecord // the latest; replaced until it is taken
 }
 
-// News returns what has become of the run: its end, and for one who follows it each newer step.
-// Steps that come too quickly are left out. Nothing follows the end.
+// News returns the news of the run: its end and, for a follower, each newer step. Steps in quick
+// succession are merged. Nothing follows the end.
 func (w *Watcher) News() <-chan store.RunRecord { return w.news }
 
-// Join waits for the end of a run; [ErrFull]. The watcher has to leave.
+// Join waits for the end of a run. The error is [ErrFull]. The watcher must call Leave.
 func (w *Watch) Join(run string) (*Watcher, error) { return w.join(run, &Watcher{}, -1) }
 
-// Hear waits for the end of a run as Join does. When this node ends the run, what Ended is told has to do: the store is not
-// asked.
+// Hear is like Join. But if this node ends the run, the watcher gets the record passed to Ended,
+// without a read from the store.
 func (w *Watch) Hear(run string) (*Watcher, error) { return w.join(run, &Watcher{hears: true}, -1) }
 
-// Follow waits for steps of a run as well, from a version on that the follower has seen.
+// Follow also waits for the steps of a run after a version that the follower has seen.
 func (w *Watch) Follow(run string, version int64) (*Watcher, error) {
 	return w.join(run, &Watcher{follows: true}, version)
 }
@@ -125,14 +124,15 @@ func (w *Watch) join(run string, one *Watcher, version int64) (*Watcher, error) 
 		}
 	}
 	t.watchers, one.topic = append(t.watchers, one), t
-	// A node lets go of a run before it tells, so whoever joins in between finds it gone.
+	// A node releases a run before it reports that. So a watcher that joins in between finds it
+	// released.
 	if !w.Drives(run) {
 		w.makeDue(t)
 	}
 	return one, nil
 }
 
-// Leave ends the wait. It may be called more than once.
+// Leave ends the wait. It may be called several times.
 func (o *Watcher) Leave() {
 	w := o.w
 	w.mu.Lock()
@@ -148,7 +148,7 @@ func (o *Watcher) Leave() {
 	}
 }
 
-// count adds a watcher to the numbers, or takes it from them. The caller holds the lock.
+// count adds n to the numbers of watchers. The caller holds the lock.
 func (w *Watch) count(o *Watcher, n int) {
 	w.watchers += n
 	if o.follows {
@@ -165,7 +165,7 @@ func (w *Watch) forget(t *topic) {
 	}
 }
 
-// makeDue lets a topic be looked at now. The caller holds the lock.
+// makeDue schedules a topic for a look now. The caller holds the lock.
 func (w *Watch) makeDue(t *topic) {
 	if t.isDue || t.gone {
 		return
@@ -183,7 +183,7 @@ func (w *Watch) signal() {
 	}
 }
 
-// Left says that this node has let go of a run: it has ended, is parked, or is lost to the node.
+// Left reports that this node has released a run: it has ended, is parked, or is lost to the node.
 func (w *Watch) Left(run string) {
 	if w.watched.Load() == 0 {
 		return
@@ -195,7 +195,7 @@ func (w *Watch) Left(run string) {
 	}
 }
 
-// Ended says that this node has saved the end of a run, to those who hear of it. The record has what the end has brought.
+// Ended reports that this node has saved the end of a run. The record has the result.
 func (w *Watch) Ended(r store.RunRecord) {
 	if w.watched.Load() == 0 {
 		return
@@ -208,7 +208,7 @@ func (w *Watch) Ended(r store.RunRecord) {
 	}
 	t.watchers = slices.DeleteFunc(t.watchers, func(o *Watcher) bool {
 		if o.hears {
-			o.news <- r // there is room: it has heard of nothing before
+			o.news <- r // there is room, because it has got nothing before
 			w.count(o, -1)
 		}
 		return o.hears
@@ -218,7 +218,7 @@ func (w *Watch) Ended(r store.RunRecord) {
 	}
 }
 
-// Saved says that this node has saved a step of a run.
+// Saved reports that this node has saved a step of a run.
 func (w *Watch) Saved(run string) {
 	if w.watched.Load() == 0 {
 		return
@@ -232,7 +232,7 @@ func (w *Watch) Saved(run string) {
 
 // Run looks for news until ctx ends.
 func (w *Watch) Run(ctx context.Context) {
-	var tick <-chan time.Time // nil while nobody watches
+	var tick <-chan time.Time // nil if nobody watches
 	for wake := w.room(); ; {
 		if tick == nil && w.watched.Load() > 0 {
 			tick = time.After(LookEvery)
@@ -254,7 +254,7 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
-// takeDue takes topics that are due.
+// takeDue takes the due topics.
 func (w *Watch) takeDue() []*topic {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -267,7 +267,7 @@ func (w *Watch) takeDue() []*topic {
 	return asked
 }
 
-// takeTurn takes the topics whose turn it is and of which this node need not hear by itself.
+// takeTurn takes the topics whose turn it is and which this node does not drive.
 func (w *Watch) takeTurn() (asked []*topic) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -283,8 +283,8 @@ func (w *Watch) takeTurn() (asked []*topic) {
 	return asked
 }
 
-// look asks the store about topics, and hands its news on. It is false when the store could not
-// be asked: the next turn does.
+// look reads topics from the store, and passes on the news. It returns false if the store could not
+// be read. The next turn does it.
 func (w *Watch) look(ctx context.Context, asked []*topic) bool {
 	of := make([]store.Seen, 0, len(asked))
 	w.mu.Lock()
@@ -310,7 +310,7 @@ func (w *Watch) look(ctx context.Context, asked []*topic) bool {
 	return err == nil
 }
 
-// again lets topics be asked about at the next turn, also those that this node drives.
+// again schedules topics for the next turn, also those that this node drives.
 func (w *Watch) again(asked []*topic) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -319,7 +319,7 @@ func (w *Watch) again(asked []*topic) {
 	}
 }
 
-// tell hands news of a run on.
+// tell passes on news of a run.
 func (w *Watch) tell(r *store.RunRecord) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -333,7 +333,7 @@ func (w *Watch) tell(r *store.RunRecord) {
 			continue
 		}
 		select {
-		case <-o.news: // an older one, that nobody has taken
+		case <-o.news: // an older one that nobody has taken
 		default:
 		}
 		o.news <- *r // there is room: only this goroutine sends, under the lock

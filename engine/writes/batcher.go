@@ -7,31 +7,29 @@ import (
 	"time"
 )
 
-// A Batcher joins concurrent calls into shared ones: while one is in flight,
-// items gather, and the next takes them all. It needs no goroutine: of those that
-// wait, the first makes the call for the others. Alone, an item does not wait at
-// all. Many small calls cost more than a few large ones, so a further lane is used
-// only when enough wait to fill it, or when the call under way takes long.
+// A Batcher combines concurrent calls into shared ones. While a call is in flight, items queue, and
+// the next call takes them all. It needs no goroutine: one of the waiting callers makes the call
+// for the others. A single item does not wait. Many small calls cost more than a few large ones. So
+// another lane is used only if the queue fills a batch, or if the call in flight takes long.
 //
 // Items whose callers have gone before their turn are dropped.
 type Batcher[T, R any] struct {
-	Do      func(items []T) []R // the shared call; one result for each item
-	Dropped func(items int)     // is told of items that are dropped; may be nil
-	Most    int                 // items of one shared call
-	Lanes   int                 // shared calls at once
+	Do      func(items []T) []R // the shared call; returns one result per item
+	Dropped func(items int)     // called with the number of dropped items; may be nil
+	Most    int                 // items in one shared call, at most
+	Lanes   int                 // shared calls in flight, at most
 
 	mu      sync.Mutex // guards the following
 	queue   []*ticket[T, R]
 	waiting int           // items in the queue
-	begun   []time.Time   // the calls in flight, the oldest first
-	usual   time.Duration // what a call takes
+	begun   []time.Time   // start times of the calls in flight, oldest first
+	usual   time.Duration // typical duration of a call
 }
 
 // MaxBatch is how many changes or events are written in one transaction.
 const MaxBatch = 256
 
-// longCall is more than a commit usually takes: something may hold it up that does
-// not hold up the next one.
+// longCall is longer than a commit usually takes. The cause may not affect the next call.
 const longCall = 20 * time.Millisecond
 
 // A ticket is one caller's place in the queue.
@@ -40,13 +38,12 @@ type ticket[T, R any] struct {
 	items   []T
 	err     error // why there are no results
 	results []R
-	leads   bool          // has a lane, and makes the call
-	began   time.Time     // when it was given the lane
-	turn    chan struct{} // told once: the results are there, or the ticket leads
+	leads   bool          // it has a lane, and makes the call
+	began   time.Time     // when it got the lane
+	turn    chan struct{} // receives once: the results are there, or the ticket leads
 }
 
-// Call hands in items and waits for their results. When ctx ends first, it is
-// unknown what became of them.
+// Call submits items and waits for their results. If ctx ends first, the outcome is unknown.
 func (b *Batcher[T, R]) Call(ctx context.Context, items []T) ([]R, error) {
 	if len(items) <= b.Most {
 		return b.wait(ctx, items)
@@ -84,8 +81,8 @@ func (b *Batcher[T, R]) wait(ctx context.Context, items []T) ([]R, error) {
 	return t.results, t.err
 }
 
-// leave takes a ticket out of the queue; false when it leads, and so has a duty
-// to the others.
+// leave removes a ticket from the queue. It returns false if the ticket leads, and so must make the
+// call for others.
 func (b *Batcher[T, R]) leave(t *ticket[T, R]) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,8 +97,7 @@ func (b *Batcher[T, R]) leave(t *ticket[T, R]) bool {
 	return true
 }
 
-// promote gives a lane to the ticket that waits longest, if one is free and it is
-// worth a call. The caller holds the lock.
+// promote gives a free lane to the oldest ticket if it is worth a call. The caller holds the lock.
 func (b *Batcher[T, R]) promote() {
 	busy := len(b.begun)
 	if len(b.queue) == 0 || busy == b.Lanes || busy > 0 && b.waiting < b.Most/4 && time.Since(b.begun[busy-1]) < longCall {
@@ -116,7 +112,7 @@ func (b *Batcher[T, R]) promote() {
 	t.turn <- struct{}{}
 }
 
-// drop leaves out a ticket whose caller has gone.
+// drop drops a ticket whose caller has gone.
 func (b *Batcher[T, R]) drop(t *ticket[T, R]) {
 	t.err = context.Cause(t.ctx)
 	if b.Dropped != nil {
@@ -124,7 +120,7 @@ func (b *Batcher[T, R]) drop(t *ticket[T, R]) {
 	}
 }
 
-// lead makes one shared call for a ticket and those that wait behind it.
+// lead makes one shared call for a ticket and those behind it.
 func (b *Batcher[T, R]) lead(first *ticket[T, R]) {
 	batch, items := b.gather(first)
 	var results []R
@@ -149,10 +145,10 @@ func (b *Batcher[T, R]) lead(first *ticket[T, R]) {
 	b.promote()
 }
 
-// usualOver is over how many calls the usual time of a call is taken.
+// usualOver is over how many calls the typical duration is averaged.
 const usualOver = 8
 
-// gather takes those that ride in the call of a ticket, and their items.
+// gather takes the tickets that share the call of the first, and their items.
 func (b *Batcher[T, R]) gather(first *ticket[T, R]) (batch []*ticket[T, R], items []T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -178,15 +174,15 @@ func (b *Batcher[T, R]) gather(first *ticket[T, R]) (batch []*ticket[T, R], item
 	return batch, items
 }
 
-// An Outlook is what items have to expect that are handed in now.
+// An Outlook is what newly submitted items can expect.
 type Outlook struct {
-	Next  bool          // they ride in the next call
-	Wait  time.Duration // for their results, when calls take what they usually do
-	Usual time.Duration // what a call takes
-	Stuck time.Duration // for how long the oldest call has been under way
+	Next  bool          // they are in the next call
+	Wait  time.Duration // time until their results, if calls take the typical time
+	Usual time.Duration // typical duration of a call
+	Stuck time.Duration // how long the oldest call has been in flight
 }
 
-// Outlook returns what so many items have to expect.
+// Outlook returns what this many items can expect.
 func (b *Batcher[T, R]) Outlook(items int) Outlook {
 	b.mu.Lock()
 	defer b.mu.Unlock()

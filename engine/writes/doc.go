@@ -1,3 +1,3 @@
-// Package writes holds what all writes of a node to its store have in common: sharing transactions,
-// and knowing whether what is written arrives.
+// Package writes has what all writes of a node share: combined transactions, and whether writes
+// currently succeed.
 package writes

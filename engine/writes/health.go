@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	writesFailFor = 2 * time.Second  // before the node says so: a hiccup is none of anybody's business
-	writesForget  = 10 * time.Second // after a failure; nobody may have tried since
+	writesFailFor = 2 * time.Second  // how long writes must fail before the node reports it
+	writesForget  = 10 * time.Second // after the last failure, because nobody may have tried since
 )
 
-// A Health knows whether what the node writes arrives. A store with a full disk
-// may renew leases for long, which need no new page, and refuse all else.
+// A Health knows whether the node's writes succeed. A store with a full disk may still renew
+// leases, which needs no new page, and refuse everything else.
 type Health struct {
 	mu    sync.Mutex // guards the following
-	since time.Time  // of the first failure after the last success; zero when the last try succeeded
-	last  time.Time  // failure
+	since time.Time  // first failure after the last success; zero if the last write succeeded
+	last  time.Time  // last failure
 	err   error
 }
 
-// Note tells what became of a write.
+// Note records the outcome of a write.
 func (w *Health) Note(err error, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -34,8 +34,8 @@ func (w *Health) Note(err error, now time.Time) {
 	w.last, w.err = now, err
 }
 
-// State is an error while writes keep failing. One that nobody has repeated for a
-// while is forgotten, so that a node that gets no more events is tried again.
+// State returns an error while writes keep failing. It forgets a failure that was not repeated for
+// a while, so that a node without events is tried again.
 func (w *Health) State(now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
