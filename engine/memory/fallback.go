@@ -10,7 +10,7 @@ import (
 	"procaas/engine/store"
 )
 
-// memoryFallback is what a Store keeps about handlers that are out of the flow.
+// memoryFallback is the state of a Store for fallbacks.
 type memoryFallback struct {
 	reports  []memoryReport // in order; the number of the first is dropped + 1
 	dropped  int64

@@ -23,8 +23,8 @@ func (m *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 	if n := m.nodes[node]; n == nil || n.gone {
 		return nil, store.ErrFenced
 	}
-	// Only runs without an owner are looked at, and all of them: a memory store is for tests and
-	// small jobs, so that no index is worth its upkeep.
+	// It reads all runs without an owner. A memory store is for tests and small jobs, so no index
+	// is worth its upkeep.
 	now := m.now()
 	var ready []*memoryRun
 	for _, r := range m.idle {
@@ -45,7 +45,7 @@ func (m *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 	return out, nil
 }
 
-// deadline is when a run becomes late.
+// deadline returns when a run becomes late.
 func (r *memoryRun) deadline() time.Time {
 	due := r.accepted
 	if r.Event.At.After(due) {
@@ -64,8 +64,8 @@ func (m *Store) Commit(ctx context.Context, node int64, changes []model.Change) 
 	if n := m.nodes[node]; n == nil || n.gone {
 		return nil, store.ErrFenced
 	}
-	// What can fail comes before the first change is applied: a commit is all or nothing, apart
-	// from changes that are refused for themselves.
+	// Everything that can fail comes before the first change. A commit is all or nothing, except
+	// for changes that are refused individually.
 	rows := make([][][]byte, len(changes))
 	seen := map[string]bool{}
 	for i, c := range changes {
@@ -85,7 +85,7 @@ func (m *Store) Commit(ctx context.Context, node int64, changes []model.Change) 
 		case r == nil || r.node != node || r.version != c.Version:
 			errs[i] = store.ErrStale
 		case r.cancel != nil && c.Status != model.Succeeded && c.Status != model.Cancelled && c.Status != model.Ignored:
-			errs[i] = store.ErrCancelled // one that has come to another end than a failure keeps that
+			errs[i] = store.ErrCancelled // a run that has ended otherwise keeps its end
 		case !m.canTake(r, c.Take):
 			errs[i] = store.ErrStale
 		default:
@@ -135,7 +135,7 @@ func (m *Store) apply(r *memoryRun, c model.Change, emits [][]byte) {
 			r.due, r.cause = c.Due.UTC().Truncate(time.Microsecond), c.Cause // zero stays zero
 			r.awaits, r.heard = c.Awaits, c.Heard
 			if slices.ContainsFunc(c.Calls, m.isOver) {
-				r.due = m.now() // it ended before this one was parked, and has waked nobody
+				r.due = m.now() // that run ended before this one was parked, so it has not woken it
 			}
 		}
 	}
@@ -166,7 +166,7 @@ func (m *Store) canTake(r *memoryRun, take []model.Taken) bool {
 	return true
 }
 
-// isOver reports whether a run has ended, if only for now.
+// isOver reports whether a run has ended or failed.
 func (m *Store) isOver(id string) bool {
 	r := m.runs[id]
 	return r == nil || r.status.Ended()
@@ -178,7 +178,7 @@ func (m *Store) moveEntity(r *memoryRun, c model.Change) {
 	if c.State != "" && c.State != e.State {
 		e.State = c.State
 		for _, other := range e.live {
-			other.aside = false // the new state may have a transition for what was deferred
+			other.aside = false // the new state may have a transition for a deferred event
 		}
 	}
 	if len(c.Shared) == 0 {

@@ -91,7 +91,7 @@ func (m *Store) Leave(ctx context.Context, node int64, keep []string) error {
 	}
 	n := m.nodes[node]
 	if n == nil || n.gone {
-		return nil // what it held is given back already
+		return nil // its runs are released already
 	}
 	n.gone, n.left = keep == nil, keep == nil
 	for _, r := range m.order {

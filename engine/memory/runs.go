@@ -34,7 +34,7 @@ func (m *Store) Newer(ctx context.Context, of []store.Seen) (news []store.RunRec
 	return news, ctx.Err()
 }
 
-// record makes a row readable.
+// record returns the record of a row.
 func (m *Store) record(r *memoryRun) store.RunRecord {
 	now := m.now()
 	due := r.due
@@ -95,7 +95,7 @@ func (m *Store) Retry(ctx context.Context, id string, by store.Actor) error {
 	case r.status != model.Failed && r.status != model.Ignored && !r.isHeld():
 		return store.ErrConflict
 	}
-	passed := r.status == model.Ignored || r.status == model.Failed && !r.Block // asked before the status changes
+	passed := r.status == model.Ignored || r.status == model.Failed && !r.Block // read before the status changes
 	m.audit(r.audited().Retried(id, by))
 	if r.status == model.Ignored {
 		r.bundle, r.checkpoint, r.started, r.reason, r.Block = "", nil, time.Time{}, "", false // it has not begun
@@ -104,9 +104,9 @@ func (m *Store) Retry(ctx context.Context, id string, by store.Actor) error {
 	r.generation++
 	r.losses = 0
 	m.idle[r.ID] = r
-	if r.Ordered && passed { // the later runs of its key went on without it
+	if r.Ordered && passed { // the later runs of its key continued without it
 		e := m.entities[entityKey{r.Flow, r.Key}]
-		m.head(r, m.now()) // whose turn it is now is not overtaken when it has begun
+		m.head(r, m.now()) // a run that has begun keeps its turn
 		r.passed = true
 		e.live = append(e.live, r)
 		slices.SortFunc(e.live, func(a, b *memoryRun) int { return cmp.Compare(a.seq, b.seq) })
@@ -212,7 +212,7 @@ func (m *Store) Move(ctx context.Context, move store.Move, version int64, by sto
 	return false, nil
 }
 
-// audited returns what the audit keeps of a run.
+// audited returns the audit's view of a run.
 func (r *memoryRun) audited() store.AuditedRun {
 	return store.AuditedRun{
 		Pipeline: r.pipeline, Status: r.status, Generation: r.generation, FailedPath: r.failedPath, ErrorClass: r.class, Error: r.failure,

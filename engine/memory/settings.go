@@ -92,10 +92,10 @@ func (m bundlePort) Stored(ctx context.Context) ([]store.StoredBundle, error) {
 	return all, ctx.Err()
 }
 
-// revision is that of the settings: the number of their changes.
+// revision returns the revision of the settings, which counts their changes.
 func (m *data) revision() int64 { return m.settings }
 
-// audit writes down a change, and so makes the next revision.
+// audit writes an audit record, which makes the next revision.
 func (m *data) audit(a store.Audited) {
 	m.settings++
 	a.Revision, a.Changed = m.settings, m.now()

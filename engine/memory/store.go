@@ -1,5 +1,4 @@
-// Package memory keeps runs in memory: the store of tests, of the engine and of
-// pipelines.
+// Package memory keeps runs in memory. It is the store for tests of the engine and of pipelines.
 package memory
 
 import (
@@ -14,9 +13,8 @@ import (
 	"procaas/engine/store"
 )
 
-// A Store forgets everything at the end of the process. It keeps the contract of
-// the ports in the plainest way, so that tests need no database. Several engines
-// may share one, as nodes share a database.
+// A Store forgets everything when the process ends. It implements the ports in the simplest way, so
+// that tests need no database. Several engines may share one, like nodes that share a database.
 type Store struct {
 	*data
 	bundlePort
@@ -25,37 +23,37 @@ type Store struct {
 	settingPort
 }
 
-// The ports that need nothing of each other. The methods of Store are the others, which are about
+// These ports need nothing from each other. The methods of Store are the others, which are about
 // runs.
 type (
 	bundlePort   struct{ *data }
 	documentPort struct{ *data }
 	fallbackPort struct{ *data }
-	settingPort  struct{ *data } // and of tokens and audits
+	settingPort  struct{ *data } // also for tokens and audits
 )
 
-// data is what all ports share.
+// data is shared by all ports.
 type data struct {
 	clock func() time.Time
 
 	mu       sync.Mutex // guards the following
 	runs     map[string]*memoryRun
-	order    []*memoryRun // by acceptance
+	order    []*memoryRun // in the order of acceptance
 	idle     map[string]*memoryRun
 	entities map[entityKey]*memoryEntity
 	events   map[eventKey]*memoryRun
 	nodes    map[int64]*memoryNode
 	bundles  map[string][]byte
-	stored   []store.StoredBundle // first stored, first
-	current  string               // bundle
-	serving  string               // by which new runs begin; empty before there is a current one
+	stored   []store.StoredBundle // oldest first
+	current  string               // hash of the current definition
+	serving  string               // versions of new runs; empty before there is a current one
 	configs  map[string]store.Setting
 	controls map[string]store.Setting
 	tokens   map[string]store.Setting
 	audits   []store.Audited
 
-	auditBase store.AuditLink // the last that was removed
-	settings  int64           // their revision
+	auditBase store.AuditLink // the last removed record
+	settings  int64           // revision of the settings
 	fallback  memoryFallback
 	wakes     []chan struct{}
 
@@ -72,7 +70,7 @@ type (
 type memoryRun struct {
 	seq int
 	model.Intake
-	row        []byte // the event, encoded
+	row        []byte // the encoded event
 	status     model.Status
 	node       int64
 	version    int64
@@ -85,10 +83,10 @@ type memoryRun struct {
 	losses     int
 	tried      bool
 	cancel     *string
-	move       string // the definition that is asked for
+	move       string // the requested definition
 	due        time.Time
-	cause      string    // of a parked run, as the following
-	waits      string    // the cause that it was parked for last
+	cause      string    // of a parked run, like the following
+	waits      string    // the cause of its last park
 	since      time.Time // since when it waits for that
 	awaits     []string
 	heard      int64
@@ -102,23 +100,22 @@ type memoryRun struct {
 	reason     string
 }
 
-// A memoryEntity is what is kept of a key.
+// A memoryEntity is the stored data of a key.
 type memoryEntity struct {
 	store.EntityState
-	runs []*memoryRun // by acceptance
-	live []*memoryRun // of them, those that have not ended, and failed ones that block
+	runs []*memoryRun // in the order of acceptance
+	live []*memoryRun // those of them that are unfinished, or failed and blocking
 }
 
 // A memoryNode is a member.
 type memoryNode struct {
 	store.NodeInfo
 	until time.Time
-	gone  bool // may not write any more
-	left  bool // of its own will
+	gone  bool // may no longer write
+	left  bool // voluntarily
 }
 
-// New makes an empty store whose time is the clock's; that of the machine when the
-// clock is nil.
+// New makes an empty store that uses the given clock. Nil means the machine's clock.
 func New(clock func() time.Time) *Store {
 	if clock == nil {
 		clock = time.Now
@@ -134,8 +131,7 @@ func New(clock func() time.Time) *Store {
 	return &Store{d, bundlePort{d}, documentPort{d}, fallbackPort{d}, settingPort{d}}
 }
 
-// Ports returns what nodes need of the store. It forgets nothing while it is there, and keeps no
-// tasks.
+// Ports returns the ports of the store. It has no Trimmer and no Tasks.
 func (m *Store) Ports() store.Store {
 	return store.Store{
 		Inbox: m, Ledger: m, Runs: m, Bundles: m, Settings: m, Tokens: m, Audits: m, Degradation: m, Documents: m,
@@ -148,7 +144,7 @@ func (m *Store) Wake() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := make(chan struct{}, 1)
-	c <- struct{}{} // for what has become ready before
+	c <- struct{}{} // for runs that became ready before
 	m.wakes = append(m.wakes, c)
 	return c
 }
@@ -199,7 +195,7 @@ func (m *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]
 	return out, nil
 }
 
-// encode makes rows of events, so that no memory is shared with the engine.
+// encode encodes events, so that no memory is shared with the engine.
 func encode(runs []model.Intake) ([][]byte, error) {
 	rows := make([][]byte, len(runs))
 	for i, in := range runs {
@@ -211,7 +207,7 @@ func encode(runs []model.Intake) ([][]byte, error) {
 	return rows, nil
 }
 
-// event reads the event of a row.
+// event decodes the event of a row.
 func (r *memoryRun) event() model.Event {
 	ev, err := store.DecodeEvent(r.row)
 	if err != nil {
@@ -220,10 +216,10 @@ func (r *memoryRun) event() model.Event {
 	return ev
 }
 
-// now is the store's clock, as fine as databases keep it.
+// now returns the store's time, with the precision of databases.
 func (m *data) now() time.Time { return m.clock().UTC().Truncate(time.Microsecond) }
 
-// accept stores one event; the run is nil when nothing new was stored.
+// accept stores one event. The run is nil if nothing new was stored.
 func (m *Store) accept(in model.Intake, row []byte) (*memoryRun, store.Accepted) {
 	event := eventKey{in.Event.Namespace(), in.Event.ID}
 	if old := m.events[event]; in.Dedup && old != nil {
@@ -263,7 +259,7 @@ func (m *Store) accept(in model.Intake, row []byte) (*memoryRun, store.Accepted)
 	return r, store.Accepted{Run: r.ID, Undecided: undecided}
 }
 
-// isScheduled reports whether the time of the run's event has not come.
+// isScheduled reports whether the run's event is not due yet.
 func (r *memoryRun) isScheduled(now time.Time) bool {
 	return r.status == model.Waiting && r.node == 0 && r.Event.At.After(now)
 }
@@ -285,12 +281,12 @@ func (m *Store) isReady(r *memoryRun, now time.Time) bool {
 	return !r.Ordered || m.head(r, now) == r
 }
 
-// hears reports whether an event is pending that a parked run waits for.
+// hears reports whether an event that a parked run waits for is pending.
 func (m *Store) hears(r *memoryRun, now time.Time) bool {
 	return r.status == model.Parked && len(r.awaits) > 0 && len(m.pending(r.Flow, r.Key, r.awaits, r.heard, now)) > 0
 }
 
-// pending lists the runs of a key that wait for their turn, and are of some types.
+// pending lists the runs of a key that wait for their turn and have one of the types.
 func (m *Store) pending(flow, key string, types []string, after int64, now time.Time) (out []*memoryRun) {
 	e := m.entities[entityKey{flow, key}]
 	if e == nil {
@@ -318,7 +314,7 @@ func (m *Store) Pending(ctx context.Context, flow, key string, types []string, a
 	return out, ctx.Err()
 }
 
-// head finds the run that is next, or under way, in the queue of a run's key.
+// head returns the run that is next, or in flight, in the queue of a run's key.
 func (m *Store) head(r *memoryRun, now time.Time) *memoryRun {
 	var begun, first *memoryRun
 	for _, other := range m.entities[entityKey{r.Flow, r.Key}].live {
@@ -326,7 +322,7 @@ func (m *Store) head(r *memoryRun, now time.Time) *memoryRun {
 		case other.status != model.Waiting:
 			return other
 		case begun == nil && other.bundle != "" && !other.passed:
-			begun = other // is not overtaken
+			begun = other // it cannot be overtaken
 		case first == nil && other.isDue(now) && !other.aside:
 			first = other
 		}
@@ -356,8 +352,7 @@ func (m *Store) give(r *memoryRun, node int64, bundle string) store.Claimed {
 	return c
 }
 
-// takeBack makes a run nobody's, whose node has died or left. One that an operator wants
-// ended ends.
+// takeBack releases a run whose node has died or left. A cancelled run ends.
 func (m *Store) takeBack(r *memoryRun, died bool) {
 	if died && (r.tried || !model.Suspected(r.losses)) {
 		r.losses++
@@ -409,7 +404,7 @@ func (m *Store) Depth(ctx context.Context) (d store.Depth, err error) {
 	return d, ctx.Err()
 }
 
-// asideAt returns where a run is set aside; empty for one that is not.
+// asideAt returns where a run is set aside, or empty.
 func (r *memoryRun) asideAt(now time.Time) store.AsidePlace {
 	switch {
 	case r.node != 0:

@@ -11,8 +11,7 @@ import (
 	"procaas/engine/store"
 )
 
-// This file lets parked runs hear of events of their keys, and of the ends of other
-// runs.
+// This file wakes parked runs for events of their keys, and for the ends of other runs.
 
 const findPending = `select id, seq, event from runs where flow = $1 and key = $2 and place = 'queued' and bundle = '' and seq > $3
 	and convert_from(event, 'UTF8')::json ->> 'type' = any ($4::text[]) order by seq limit $5`
@@ -34,14 +33,13 @@ func (s *Store) Pending(ctx context.Context, flow, key string, types []string, a
 }
 
 const (
-	// The event of a queued run is looked into only when the run under way waits for
-	// some, which is rare.
+	// The event of a queued run is read only if the run in flight waits for events, which is rare.
 	lockTaken = `select id, flow, key from runs where id = any ($1::text[]) and place = 'queued' and bundle = ''
 	order by seq + 0 for no key update`
 )
 
-// They make runs ready. What stir looks up is locked there, so that the run is still parked
-// when it is written, without a second look at its place.
+// These make runs ready. The lookup of stir locks its rows, so the run is still parked at the
+// write, and its place is not checked twice.
 var (
 	stir = readying(`update runs r set place = 'ready'
 	from unnest($1::text[], $2::text[]) as k (flow, key), lateral (select p.seq from runs p
@@ -56,15 +54,15 @@ var (
 	and not exists (select from runs q where q.id = c.called and q.place not in ('failed', 'blocked') offset 0)`)
 )
 
-// queueStir makes the parked run of each key ready when an event is pending that it
-// waits for. The keys are locked.
+// queueStir makes the parked run of each key ready if an event that it waits for is pending. The
+// keys are locked.
 func (t *tx) queueStir(k *keySet) {
 	if len(k.keys) > 0 {
 		t.queue(stir, k.flows, k.keys).QueryRow(t.noteReady)
 	}
 }
 
-// queueTaken locks the runs whose events changes take.
+// queueTaken locks the runs whose events are taken by changes.
 func (w *work) queueTaken(t *tx) {
 	var ids []string
 	for i := range w.steps {
@@ -94,8 +92,8 @@ func (w *work) canTake(c *step) bool {
 	return true
 }
 
-// queueWakes makes runs ready for which something has come, or is there already
-// though they have just been parked for it. It comes last.
+// queueWakes makes runs ready whose wait has ended, also those that were parked just now. It comes
+// last.
 func (w *work) queueWakes(t *tx, news bool, touched *keySet) {
 	var wakes, callers, called []string
 	for i := range w.steps {
@@ -125,7 +123,7 @@ func (w *work) queueWakes(t *tx, news bool, touched *keySet) {
 	}
 }
 
-// awaitsOf returns the types of events that a run waits for as they are stored.
+// awaitsOf returns the types of events that a run waits for in their stored form.
 func awaitsOf(c *model.Change) *string {
 	if len(c.Awaits) == 0 || c.Status != model.Parked {
 		return nil

@@ -9,10 +9,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// IsAway reports whether an error of [Open] says that the server cannot be reached
-// at present, or does not take connections yet: trying again later may help. An
-// address that makes no sense, a wrong password, a database or a role that does not
-// exist, a schema of another version, and a server that forgets are none.
+// IsAway reports whether an error of [Open] means that the server cannot be reached now or does not
+// accept connections yet, so that a retry may help. It is false for an invalid address, a wrong
+// password, a missing database or role, a schema of another version, and a server that may lose
+// data.
 func IsAway(err error) bool {
 	away := false
 	for _, e := range causes(err) {
@@ -30,24 +30,23 @@ func IsAway(err error) bool {
 			away = true
 		}
 	}
-	// Of several hosts none may be the primary at present.
+	// With several hosts, none may be the primary now.
 	return away || err != nil && strings.Contains(err.Error(), "ValidateConnect failed")
 }
 
-// passes reports whether what an error code says passes by itself.
+// passes reports whether the cause of an error code is temporary.
 func passes(code string) bool {
 	switch code {
-	case "57P01", "57P02", "57P03", // the server stops or starts
-		"25006",          // it is a standby, at present
-		"25P03", "25P04", // it has ended a transaction that stood still
+	case "57P01", "57P02", "57P03", // the server is stopping or starting
+		"25006",          // it is a standby now
+		"25P03", "25P04", // it has ended an idle transaction
 		"40001", "40P01", "55P03":
 		return true
 	}
-	return code[:2] == "08" || code[:2] == "53" // no connection; no room
+	return code[:2] == "08" || code[:2] == "53" // no connection, or no resources
 }
 
-// causes lists the errors that others were made of: of several hosts each has its
-// own.
+// causes lists the errors that err wraps. Each of several hosts has its own.
 func causes(err error) []error {
 	{
 		var e interface{ Unwrap() []error }

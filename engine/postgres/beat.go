@@ -33,7 +33,7 @@ const (
 	(select revision from fallback), (select decided from fallback)`
 )
 
-// What is read only as often as it is cheap.
+// These are read only as often as it is cheap.
 const (
 	countOwned = "select count(*) from runs where node = $1 and place = 'running'"
 	findCauses = `with recursive c(cause) as (select min(cause) from runs where place = 'parked' and cause <> ''
@@ -41,14 +41,14 @@ const (
 	select coalesce(array_agg(cause order by cause), '{}') from c where cause is not null`
 )
 
-// A pulse is what a beat reads. Pointers are nil for what there is not.
+// A pulse is what a beat reads. A nil pointer means none.
 type pulse struct {
 	store.Beat
-	live *bool      // whether the node may write; nil when the store does not know it
+	live *bool      // whether the node may write; nil if the store does not know it
 	next *time.Time // when the next run is due
 	dead bool       // the lease of some node has ended
-	ends *time.Time // when that of a silent node does, or when it may be judged
-	late bool       // a node is so silent that it may be dead
+	ends *time.Time // when the lease of a silent node ends, or when it may be judged
+	late bool       // a node is silent enough to be dead
 
 	decided *time.Time
 	moves   []string // runs and definitions
@@ -90,12 +90,12 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 	return p.Beat, nil
 }
 
-// cheap is how long it may take to be done with each beat.
+// cheap is how long a query may take to run with each beat.
 const cheap = 50 * time.Millisecond
 
-// weigh counts a node's runs, and finds what runs are parked for. When that has
-// taken long, because of what cannot be cleaned up, it is not done each time: then
-// the number is -1. So it is when it does not work: the next beat tries again.
+// weigh counts a node's runs, and reads what runs are parked for. If that was slow, because old row
+// versions cannot be cleaned up, it does not do so with each beat. Then, and after an error, the
+// number is -1.
 func (s *Store) weigh(ctx context.Context, node int64) (owned int, causes []string) {
 	s.heavy.mu.Lock()
 	defer s.heavy.mu.Unlock()
@@ -116,13 +116,12 @@ func (s *Store) weigh(ctx context.Context, node int64) (owned int, causes []stri
 	return owned, causes
 }
 
-// sweepAndPulse sweeps, and reads again what there is then. The lease has been
-// renewed, so a sweep that fails, or has to wait for others, is no reason to let
-// the node fail: the next beat sweeps again.
+// sweepAndPulse sweeps, and reads the pulse again. The lease has been renewed already, so an error
+// of the sweep is not an error of the beat. The next beat sweeps again.
 func (s *Store) sweepAndPulse(ctx context.Context, p pulse, node int64, lease time.Duration, bundle string) (pulse, error) {
 	if err := s.sweep(ctx, p.dead); err != nil {
 		s.log.Warn("what is due, or was a dead node's, cannot be made ready yet, trying again", "error", err)
-		p.next = nil // that is overdue
+		p.next = nil // those runs are overdue
 		return p, nil
 	}
 	return s.pulse(ctx, node, lease, bundle)
@@ -175,14 +174,13 @@ var (
 	where id = any ($1::text[]) and place = 'scheduled'`)
 )
 
-// dueAtOnce bounds the runs that one sweep makes ready: a million that are due
-// at the same moment must not make one long transaction.
+// dueAtOnce bounds the runs that one sweep makes ready, so that a million due runs do not make one
+// long transaction.
 const dueAtOnce = 2000
 
-// sweep takes over the runs of dead nodes, and makes runs ready whose time has
-// come. Each part is a transaction, so that none holds locks of runs while it
-// waits for those of keys. One process sweeps at a time; the others need not
-// wait for it.
+// sweep takes over the runs of dead nodes, and makes due runs ready. Each part is a transaction, so
+// that none holds locks of runs while it waits for locks of keys. One process sweeps at a time. The
+// others do not wait for it.
 func (s *Store) sweep(ctx context.Context, deaths bool) error {
 	var dead []int64
 	mine := true
@@ -208,8 +206,8 @@ func (s *Store) sweep(ctx context.Context, deaths bool) error {
 	return s.db.tx(ctx, func(t *tx) error { return unscheduleDue(ctx, t, s.timers.look(time.Now())) })
 }
 
-// bury takes a dead node's runs over, unless the node is just writing, when it
-// is for the next sweep, or has come back.
+// bury takes over a dead node's runs, unless the node has come back or is writing. In that case the
+// next sweep does it.
 func (s *Store) bury(ctx context.Context, node int64) error {
 	for {
 		var silent bool
@@ -223,7 +221,7 @@ func (s *Store) bury(ctx context.Context, node int64) error {
 	}
 }
 
-// bury is false when the node is just writing.
+// bury returns false if the node is writing.
 func bury(ctx context.Context, t *tx, node int64) (silent bool, err error) {
 	t.queue(tryLockNode, node).QueryRow(value(&silent))
 	if err := t.send(ctx); err != nil || !silent {
@@ -237,7 +235,7 @@ func bury(ctx context.Context, t *tx, node int64) (silent bool, err error) {
 	return true, t.release(ctx, node, nil, true)
 }
 
-// unscheduleDue lets runs whose time has come join the queues of their keys.
+// unscheduleDue puts due scheduled runs into the queues of their keys.
 func unscheduleDue(ctx context.Context, t *tx, from time.Time) error {
 	mine, err := t.tryLock(ctx, sweepLock)
 	if err != nil || !mine {

@@ -14,18 +14,18 @@ import (
 	"procaas/engine/store"
 )
 
-// This file makes the store one of several that share an inbox: it has some of the
-// slots, and refuses the others. See [store.Cell].
+// This file makes the store a cell: one of several databases that share an inbox. It has some of
+// the slots and refuses the others. See [store.Cell].
 
-// A cell has some slots of an inbox, and gives them away or takes more.
+// A cell has some slots of an inbox. It gives slots away and takes others.
 type cell struct{ db *database }
 
-// The lock of the slots: who accepts events shares it, who changes what is here holds
-// it alone. It comes before all other locks.
+// The lock of the slots: a transaction that accepts events holds it shared, and one that changes
+// the slots holds it exclusively. It comes before all other locks.
 const (
 	lockSlots      = pgkit.LockSlots
 	lockSlotsAlone = "select pg_advisory_xact_lock(('inbox_slots'::regclass::oid::bigint - 2147483648)::int, 0)"
-	// Whoever waits for it alone makes all wait who come after.
+	// A transaction that waits for the exclusive lock blocks all later ones.
 	slotsPatience = "set local lock_timeout = '1s'"
 )
 
@@ -55,7 +55,8 @@ const (
 	readUse      = `select exists (select from nodes join leases using (node) where gone is null and lease_until >= clock_timestamp()),
 	exists (select from runs) or exists (select from history) or exists (select from keys)
 	or exists (select from tasks) or exists (select from task_schedule) or exists (select from task_dead)`
-	// Positions of cells never meet: each has its own rest of them by the number of cells.
+	// Positions of cells are distinct, because each cell has its own remainder modulo the number of
+	// cells.
 	spreadSeq = `select setval(pg_get_serial_sequence('runs', 'seq'), n - n % $2 + $2 + $3, false)
 	from (select greatest(coalesce(pg_sequence_last_value(pg_get_serial_sequence('runs', 'seq')::regclass), 0), $1::bigint) as n) l`
 )
@@ -71,7 +72,7 @@ func (c cell) Enroll(ctx context.Context, b store.CellID, all bool) error {
 }
 
 func enroll(ctx context.Context, t *tx, b store.CellID, all bool) error {
-	t.queue(takeTime) // indexes are made
+	t.queue(takeTime) // it builds indexes
 	t.queue(lockSlotsAlone)
 	var have []store.CellID
 	var live, used bool
@@ -96,7 +97,7 @@ func enroll(ctx context.Context, t *tx, b store.CellID, all bool) error {
 	if all {
 		t.queue(openAll, store.InboxSlots+store.TaskSlots)
 	} else {
-		t.queue("update settings set serving = '', served = 0") // it is the home's that counts
+		t.queue("update settings set serving = '', served = 0") // the home's value counts
 	}
 	t.queue("select inbox_spread_tasks()")
 	t.queue("create index if not exists runs_inbox_slot on runs (inbox_slot(key))")
@@ -144,8 +145,8 @@ func (c cell) Serve(ctx context.Context, split string, revision int64) error {
 	return err
 }
 
-// fence returns those of the events whose slots are open here, and keeps these open until
-// the end of the transaction. A store that is no cell has all slots.
+// fence returns which of the events have open slots here, and keeps these slots open until the end
+// of the transaction. A store that is not a cell has all slots.
 func (t *tx) fence(ctx context.Context, in []*intake) (here, elsewhere []*intake, err error) {
 	if !t.cell || len(in) == 0 {
 		return in, nil, nil
@@ -175,7 +176,7 @@ func (t *tx) fence(ctx context.Context, in []*intake) (here, elsewhere []*intake
 	return here, elsewhere, nil
 }
 
-// An event of the outbox as it is kept.
+// A parcel is a stored event of the outbox.
 type parcel struct {
 	ID       string          `json:"id"`
 	Event    json.RawMessage `json:"event"`
@@ -195,8 +196,8 @@ const (
 	deleteOutbox = "delete from inbox_outbox where number = any ($1::bigint[])"
 )
 
-// fenceEmits does what fence does for events that runs emit. Those of a slot of which
-// others wait in the outbox go behind them.
+// fenceEmits is fence for events that runs emit. If the outbox has events for a slot, new ones go
+// behind them.
 func (t *tx) fenceEmits(ctx context.Context, in []*intake) (here, elsewhere []*intake, err error) {
 	if !t.cell || len(in) == 0 {
 		return in, nil, nil
@@ -226,8 +227,7 @@ func (t *tx) fenceEmits(ctx context.Context, in []*intake) (here, elsewhere []*i
 	return here, elsewhere, nil
 }
 
-// queueOutbox stores the events that go elsewhere, as far as the changes that emit them
-// are written.
+// queueOutbox stores the events for other cells, if the changes that emit them are written.
 func (t *tx) queueOutbox(elsewhere []*intake) error {
 	var slots, origins []int
 	var texts [][]byte
@@ -275,7 +275,7 @@ func (c cell) OutboxEvents(ctx context.Context, without []int, limit int) ([]sto
 	})
 }
 
-// The count ends early: whoever asks wants to know whether there is much, and asks often.
+// The count stops early, because callers ask often and only need to know whether there is much.
 const readLoad = `select (select count(*) from inbox_slots where state = 'frozen'),
 	(select count(*) from (select from inbox_outbox limit 1000) o),
 	coalesce((select extract(epoch from clock_timestamp() - emitted) * 1000000 from inbox_outbox order by number limit 1), 0)::bigint`

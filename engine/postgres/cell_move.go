@@ -13,10 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// This file moves slots from one cell to another. All rows of a slot are found by the
-// slot of their keys.
+// This file moves slots between cells. The slot of a key determines which rows belong to a slot.
 
-// Each count ends early, so that a slot with a million rows costs no more than others.
+// Each count stops early, so that a slot with a million rows costs no more than others.
 const weighSlots = `select (select count(*) from (select from runs where inbox_slot(key) = w.slot limit $2) r)
 	+ (select count(*) from (select from keys where inbox_slot(key) = w.slot limit $2) k)
 	from unnest($1::int[]) with ordinality as w (slot, at) order by at`
@@ -52,29 +51,29 @@ func (c cell) Loads(ctx context.Context) (map[int]int64, error) {
 }
 
 const (
-	// That of another move, or of a slot that is not here.
+	// Slots of another move, or slots that are not here.
 	notFreezable = `select count(*) from unnest($2::int[]) w (slot) left join inbox_slots s using (slot)
 	where s.state is null or s.state = 'arriving' or s.state = 'frozen' and s.move <> $1`
 	freezeSlots = "update inbox_slots set state = 'frozen', move = $1 where slot = any ($2::int[]) and state = 'open'"
 	countFrozen = "select count(*) from inbox_slots where move = $1 and slot = any ($2::int[]) and state = 'frozen'"
-	// The last ones first: what is left of a key at any time are its first runs, so that
-	// none goes before another one that is aside already. Materialized: the order must
-	// not tempt the planner to look through the runs of all slots.
+	// The newest runs first, so that the remaining runs of a key are always its oldest, and none
+	// overtakes one that is set aside. Materialized, because the order must not make the planner
+	// scan the runs of all slots.
 	setAside = `with mine as materialized (
 		select seq from runs where inbox_slot(key) = any ($1::int[]) and place not in ('running', 'away')),
 	last as materialized (select seq from mine order by seq desc limit $2)
 	update runs set was = place, place = 'away' where place not in ('running', 'away') and seq = any (array (select seq from last))`
-	// A run that leaves its node meanwhile is not aside: it is for the next try.
+	// A run that its node releases meanwhile is not set aside. The next try does that.
 	countLeft = "select count(*) from runs where inbox_slot(key) = any ($1::int[]) and place <> 'away'"
 )
 
 // asideAtOnce bounds the runs that one transaction sets aside.
 const asideAtOnce = 5000
 
-// Freeze implements [store.SlotMoves]. The slots stop in a transaction of their own, since
-// all of the cell waits for it; their runs are set aside after it.
+// Freeze implements [store.SlotMoves]. It stops the slots in a transaction of its own, because the
+// whole cell waits for it, and sets their runs aside after that.
 func (c cell) Freeze(ctx context.Context, move string, slots []int) (left int, err error) {
-	if len(slots) > 0 && slots[0] >= store.InboxSlots { // tasks are done wherever they are
+	if len(slots) > 0 && slots[0] >= store.InboxSlots { // tasks can be done anywhere
 		if err := c.db.tx(ctx, func(t *tx) error { return stopSlots(ctx, t, move, slots) }); err != nil {
 			return 0, fmt.Errorf("freeze slots of tasks: %w", err)
 		}
@@ -100,7 +99,7 @@ func (c cell) Freeze(ctx context.Context, move string, slots []int) (left int, e
 	return left, nil
 }
 
-// stopSlots lets the slots take nothing in.
+// stopSlots makes the slots accept nothing.
 func stopSlots(ctx context.Context, t *tx, move string, slots []int) error {
 	bad := 0
 	t.queue(slotsPatience)
@@ -116,9 +115,9 @@ func stopSlots(ctx context.Context, t *tx, move string, slots []int) error {
 	return t.commit(ctx)
 }
 
-// setRunsAside sets some runs of slots aside that stand still, and keeps these from being
-// thawed meanwhile: nobody would bring the runs back. Left is what remains of the slots
-// but for what is aside; more tells that some of it may be set aside at once.
+// setRunsAside sets aside some idle runs of slots. It prevents a thaw meanwhile, because nothing
+// would bring the runs back. left is how many runs remain. more reports whether some of them can be
+// set aside at once.
 func setRunsAside(ctx context.Context, t *tx, move string, slots []int) (still bool, left int, more bool, err error) {
 	frozen := 0
 	t.queue(lockSlots)
@@ -138,11 +137,11 @@ const (
 	dropAway   = "delete from runs where inbox_slot(key) = any ($1::int[]) and place = 'away'"
 	dropKeys   = "delete from keys where inbox_slot(key) = any ($1::int[])"
 	dropOutbox = "delete from inbox_outbox where origin = any ($1::int[])"
-	// The state may have changed by the end of a run that its node had while others were
-	// aside: those that wait for another one are asked again.
+	// A run that its node still had may have ended meanwhile and changed the state, so deferred
+	// runs are queued again.
 	bringBack = `update runs set place = case was when 'deferred' then 'queued' else was end, was = null
 	where inbox_slot(key) = any ($1::int[]) and place = 'away'`
-	// Those of which somebody waits for something, as far as it was not ready before.
+	// Parked runs whose wait has ended meanwhile.
 	stirSlots = `update runs r set place = 'ready' where inbox_slot(r.key) = any ($1::int[]) and r.ordered and r.place = 'parked' and r.awaits is not null
 	and exists (select from runs q where q.flow = r.flow and q.key = r.key and q.place = 'queued' and q.bundle = ''
 		and q.seq > r.heard and r.awaits::jsonb ? (convert_from(q.event, 'UTF8')::json ->> 'type'))`
@@ -151,13 +150,12 @@ const (
 var promoteSlots = promoting(`with mine as materialized (select flow, key, place from runs where inbox_slot(key) = any ($1::int[]))
 	select distinct flow, key from mine where place = 'queued'`)
 
-// takeTime lifts the bounds of time for one transaction that writes a row for each run
-// of its slots: cut off, it would be begun anew and cut off again, and the slots would
-// work nowhere.
+// takeTime lifts the timeouts for a transaction that writes a row for each run of its slots. If it
+// were cut off, it would be retried and cut off again, and no cell would serve the slots.
 const takeTime = `select set_config('statement_timeout', '0', true),
 	case when current_setting('server_version_num')::int >= 170000 then set_config('transaction_timeout', '0', true) end`
 
-// setOut finds the slots of a move that are in a state, with the lock of slots held.
+// setOut returns the slots of a move that have a state, and holds the lock of the slots.
 func setOut(ctx context.Context, t *tx, move string, state store.SlotState) (slots []int32, err error) {
 	t.queue(takeTime)
 	t.queue(slotsPatience)
@@ -166,7 +164,7 @@ func setOut(ctx context.Context, t *tx, move string, state store.SlotState) (slo
 	return slots, t.send(ctx)
 }
 
-// reopen lets the slots of a move work here again, or for the first time.
+// reopen lets the cell serve the slots of a move.
 func reopen(ctx context.Context, t *tx, move string, from store.SlotState, slots []int32) error {
 	t.queue(openSlots, move, from)
 	t.queue(bringBack, slots)
@@ -239,14 +237,13 @@ func (c cell) Arrive(ctx context.Context, move string, slots []int) error {
 	return nil
 }
 
-// They bound a part of an export. One row goes in any case.
+// These bound a part of an export. A part has at least one row.
 const (
 	exportRows  = 2000
 	exportBytes = 4 << 20
 )
 
-// They give the rows as JSON, in which bytea and times are exact, and the last one's
-// place.
+// These return the rows as JSON, which is exact for bytea and times, and the place of the last row.
 const (
 	exportRuns = `with page as (
 		select seq, coalesce(sum(octet_length(event) + coalesce(octet_length(checkpoint), 0))
@@ -263,8 +260,8 @@ const (
 		from inbox_outbox where origin = any ($1::int[]) and number > $2::bigint order by number limit $3)
 	select coalesce(json_agg(o order by o.number), '[]')::text, coalesce(max(o.number)::text, '')
 	from page join inbox_outbox o using (number) where page.before < $4::bigint`
-	// A part is so many rows that are looked at, whichever slots they are of. One of which
-	// nobody knows the slot goes with all: it was accepted before there were cells.
+	// A part reads a fixed number of rows, whatever their slots. A row without a slot goes with
+	// every slot: it is older than the cells.
 	exportEvents = `with page as (
 		select e.source, e.id, e.run, e.hash, e.accepted, coalesce(e.slot, inbox_slot(coalesce(
 			(select r.key from runs r where r.id = e.run), (select h.key from history h where h.id = e.run limit 1)))) as slot
@@ -274,9 +271,8 @@ const (
 	coalesce((select json_build_array(source, id)::text from page order by source desc, id desc limit 1), '')`
 )
 
-// exportRecent is for ids since a time. These are few enough that all of them are looked
-// at in one go, so that those of a few slots are one part: the slots stand still
-// meanwhile.
+// exportRecent is for ids accepted since a time. They are few, so one part has all of them, because
+// the slots are frozen meanwhile.
 var exportRecent = strings.Replace(exportEvents, "order by e.source, e.id limit", "and (e.slot is null or e.slot = any ($1::int[])) "+
 	"order by e.source, e.id limit", 1)
 
@@ -362,7 +358,7 @@ func (c cell) Import(ctx context.Context, move string, what store.CellPart, text
 	return nil
 }
 
-// Positions from now on come behind one, with this cell's rest.
+// New positions come after a given one, with this cell's remainder.
 const passSeq = `select case when l.n < $1::bigint then
 	setval(pg_get_serial_sequence('runs', 'seq'), $1 - $1 % $2 + $2 + (select number from inbox_cell), false) end
 	from (select coalesce(pg_sequence_last_value(pg_get_serial_sequence('runs', 'seq')::regclass), 0) as n) l`
@@ -386,7 +382,7 @@ func (c cell) Open(ctx context.Context, move string, after int64) error {
 	return nil
 }
 
-// dropRows bounds what one Drop removes of each table.
+// dropRows bounds the rows that one Drop removes from each table.
 const dropRows = 2000
 
 const (

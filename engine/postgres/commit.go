@@ -52,7 +52,7 @@ func (s *Store) Commit(ctx context.Context, node int64, changes []model.Change) 
 	return errs, nil
 }
 
-// A step is a change with what the store finds out.
+// A step is a change with the data that the store reads for it.
 type step struct {
 	*model.Change
 	flow, key string
@@ -60,24 +60,24 @@ type step struct {
 	block     bool
 	cancel    *string
 	move      string
-	found     bool // and locked, as the change wants it
+	found     bool // and locked, in the state that the change requires
 	refused   error
 }
 
-// work is a commit under way.
+// work is a commit in progress.
 type work struct {
 	node    int64
 	now     time.Time
 	steps   []step
-	pending map[string]keyName // of the runs whose events are taken: those that are there, locked
-	back    bool               // a run is ready again, though there may be earlier ones of its key
+	pending map[string]keyName // keys of the runs whose events are taken: those that exist, locked
+	back    bool               // a run is ready again, though its key may have earlier ones
 	saved   []string           // ids of the runs whose checkpoints were written
-	ended   []string           // and of those that commitPlain has ended
+	ended   []string           // ids of the runs that commitPlain has ended
 }
 
 const findCancelled = "select id, version from runs where node = $1 and id = any ($2::text[]) and cancel is not null"
 
-// explain returns which of the refused changes are of cancelled runs.
+// explain finds out which of the refused changes are of cancelled runs.
 func (s *Store) explain(ctx context.Context, w *work) error {
 	var refused []string
 	versions := map[string]int64{}
@@ -107,8 +107,8 @@ func (s *Store) explain(ctx context.Context, w *work) error {
 	return nil
 }
 
-// commit writes changes of all kinds, in two round trips: it locks and reads
-// what they touch, decides, and writes. Mere checkpoints need no decision.
+// commit writes changes of all kinds in two round trips. It locks and reads what they touch,
+// decides, and writes. Plain checkpoints need no decision.
 func (w *work) commit(ctx context.Context, t *tx) error {
 	emits, err := w.emits()
 	if err != nil {
@@ -121,7 +121,7 @@ func (w *work) commit(ctx context.Context, t *tx) error {
 	t.lockNode(w.node)
 	news := t.queueEvents(emits)
 	ring := w.queueLocks(t, emits)
-	at := t.readNode(w.node) // behind the locks of keys
+	at := t.readNode(w.node) // after the locks of keys
 	if err := t.send(ctx); err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (w *work) commit(ctx context.Context, t *tx) error {
 	return nil
 }
 
-// emits lists the events of all changes. They do not own, nor ask the automaton.
+// emits lists the events of all changes. They have no Own and no From.
 func (w *work) emits() ([]*intake, error) {
 	var all []*intake
 	for i := range w.steps {
@@ -169,8 +169,8 @@ func (w *work) emits() ([]*intake, error) {
 }
 
 const (
-	// An entity may be there more than once. That does no harm: a lock that is held is had
-	// at once, and all of its rows read the same.
+	// An entity may occur several times. That is harmless: a held lock is granted at once, and its
+	// rows are the same.
 	lockKeysOf = `select from (select flow, key from runs where id = any ($1::text[]) and ordered
 		union all select * from unnest($2::text[], $3::text[])) u, keys k
 	where k.flow = any (array[u.flow]) and k.key = any (array[u.key])
@@ -181,7 +181,7 @@ const (
 	where r.id = any ($1::text[]) and r.ordered and k.flow = any (array[r.flow]) and k.key = any (array[r.key])`
 )
 
-// queueLocks locks and reads the runs, their entities, and those of events.
+// queueLocks locks and reads the runs with their entities, and the entities of events.
 func (w *work) queueLocks(t *tx, emits []*intake) *keyring {
 	var all, moving, ending []string
 	for i := range w.steps {
@@ -211,7 +211,7 @@ func (w *work) queueLocks(t *tx, emits []*intake) *keyring {
 	return k
 }
 
-// read keeps what lockRuns gives, and refuses changes of runs that have moved on.
+// read takes the rows of lockRuns, and refuses changes of runs that have advanced.
 func (w *work) read(rows pgx.Rows) error {
 	steps := make(map[string]*step, len(w.steps))
 	for i := range w.steps {
@@ -226,13 +226,13 @@ func (w *work) read(rows pgx.Rows) error {
 		if version == c.Version && node == w.node {
 			c.refused, c.found = nil, true
 		}
-		r.cancel = nil // the next row must not write into it
+		r.cancel = nil // the next row must not overwrite it
 		return nil
 	})
 	return err
 }
 
-// refuse refuses changes that continue with a cancelled run.
+// refuse refuses changes by which a cancelled run would continue.
 func (w *work) refuse() {
 	for i := range w.steps {
 		switch c := &w.steps[i]; {
@@ -248,8 +248,7 @@ func (w *work) refuse() {
 // isFinal reports whether the run ends for good.
 func (c *step) isFinal() bool { return c.Status.Ended() && c.Status != model.Failed }
 
-// queueWrites writes all changes that are not refused, and notes the keys whose
-// next run may go.
+// queueWrites writes all accepted changes, and collects the keys whose next run may start.
 func (w *work) queueWrites(t *tx, ring *keyring, touched *keySet) error {
 	var ends []ending
 	var leaves []*step
@@ -287,7 +286,7 @@ func (w *work) queueWrites(t *tx, ring *keyring, touched *keySet) error {
 	return nil
 }
 
-// advance notes what a run has made of its entity.
+// advance records how a run has changed its entity.
 func (k *keyring) advance(c *step) error {
 	e := k.entries[keyName{c.flow, c.key}]
 	if !c.ordered || c.Status != model.Succeeded || e == nil {
@@ -308,8 +307,8 @@ const (
 	saveKeys = `update keys k set state = c.state, shared = c.shared
 	from unnest($1::text[], $2::text[], $3::text[], $4::bytea[]) as c (flow, key, state, shared)
 	where k.flow = any (array[c.flow]) and k.key = any (array[c.key])`
-	// Another state brings the runs back that were set aside. As they are locked where
-	// they are looked up, the condition holds for what they are by now, too.
+	// A new state brings back the runs that were deferred. The lookup locks them, so the condition
+	// holds for their current version.
 	undefer = `update runs r set place = 'queued'
 	from unnest($1::text[], $2::text[]) as k (flow, key), lateral (select d.seq from runs d
 		where d.flow = k.flow and d.key = k.key and d.place = 'deferred' for no key update) d
@@ -335,15 +334,15 @@ func (k *keyring) queueEntities(t *tx) {
 	}
 }
 
-// queueEmits stores the events of the changes that are written. Ordered ones
-// queue up behind the runs of their keys, of which the first goes then.
+// queueEmits stores the events of the written changes. Ordered ones queue behind the runs of their
+// keys, whose first run is then promoted.
 func (w *work) queueEmits(t *tx, emits []*intake, ring *keyring, touched *keySet) {
 	for _, r := range emits {
 		if r.left {
 			continue
 		}
 		if r.from.refused != nil {
-			r.left, r.result.Run = true, "" // forgotten, its id too
+			r.left, r.result.Run = true, "" // the event is dropped, with its id
 			continue
 		}
 		if e := ring.entries[keyName{r.Flow, r.Key}]; e != nil && r.Ordered {

@@ -17,8 +17,7 @@ var saveLeaves = readying(`update runs r set version = r.version + 1, bundle = c
 	c (id, bundle, pipeline, checkpoint, failed_path, error, place, due, begun, error_class, cause, move, awaits, heard, progress)
 	where r.id = any (array[c.id])`)
 
-// queueLeaves saves the changes after which no node owns the run, though it has
-// not ended for good.
+// queueLeaves saves the changes that release a run without ending it for good.
 func (w *work) queueLeaves(t *tx, leaves []*step) {
 	if len(leaves) == 0 {
 		return

@@ -13,16 +13,16 @@ import (
 	"procaas/engine/store"
 )
 
-// This file writes the changes that need no decision: most of them.
+// This file writes the changes that need no decision, which are most of them.
 
-// isCheckpoint reports whether a change only moves its run forward: it stays with
-// its node, and nothing else changes.
+// isCheckpoint reports whether a change only advances its run: it stays with its node, and nothing
+// else changes.
 func isCheckpoint(c *model.Change) bool {
 	return c.Status == model.Running && len(c.Emit) == 0 && len(c.Take) == 0
 }
 
-// isPlainEnd reports whether a run ends and leaves nothing behind: nothing has to be
-// read to write it.
+// isPlainEnd reports whether a run ends and leaves nothing behind, so that nothing has to be read
+// to write it.
 func isPlainEnd(c *model.Change) bool {
 	return c.Status == model.Succeeded && len(c.Emit) == 0 && len(c.Take) == 0 && c.Wakes == "" && c.State == "" && len(c.Shared) == 0 &&
 		c.FailedPath == "" && c.Error == "" && c.ErrorClass == "" && c.Reason == ""
@@ -36,9 +36,8 @@ const saveCheckpoints = `update runs r set version = r.version + 1, bundle = c.b
 	and exists (select from nodes where node = $1 and gone is null)
 	returning r.id`
 
-// The one that ends was the only run of its key under way, so the next one may
-// go. Its row is gone by the time that the update sees it, since it comes from
-// there.
+// The ended run was the only run of its key in flight, so the next one may start. The update cannot
+// see its row any more, because the row comes from the delete.
 var endPlain = `with e as (
 		select * from unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[], $7::text[]) as
 		e (id, version, bundle, pipeline, checkpoint, left_out)),
@@ -56,7 +55,7 @@ var endPlain = `with e as (
 		select gone.*, 'succeeded', '', '', '', '', clock_timestamp() from gone)
 	select id, (select min(- priority) from next), (select min(deadline) from next) from gone`
 
-// endAlone is endPlain for runs of which none has a place in the order of a key.
+// endAlone is endPlain for runs that have no place in the order of a key.
 const endAlone = `with gone as (
 		delete from runs r using unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[], $7::text[]) as
 			e (id, version, bundle, pipeline, checkpoint, left_out)
@@ -68,9 +67,8 @@ const endAlone = `with gone as (
 		event, checkpoint, left_out, labels, status, failed_path, error, error_class, reason, ended)
 	select gone.*, 'succeeded', '', '', '', '', clock_timestamp() from gone returning id`
 
-// commitPlain writes changes of which each is right or wrong by itself, in one
-// round trip. Most commits are of this kind. The statements themselves write nothing
-// for a node that may not write.
+// commitPlain writes independent changes in one round trip. Most commits are of this kind. The
+// statements themselves write nothing for a node that may not write.
 func (w *work) commitPlain(ctx context.Context, t *tx) error {
 	t.lockNode(w.node)
 	w.queuePlainEnds(t)
@@ -83,7 +81,7 @@ func (w *work) commitPlain(ctx context.Context, t *tx) error {
 	}
 	var live bool
 	if err := t.conn.QueryRow(ctx, isLive, w.node).Scan(&live); err != nil {
-		return fmt.Errorf("after the commit: %w", err) // not wrapped: it does not say that nothing was written
+		return fmt.Errorf("after the commit: %w", err) // not wrapped, because something may have been written
 	}
 	if !live {
 		return store.ErrFenced
@@ -91,7 +89,7 @@ func (w *work) commitPlain(ctx context.Context, t *tx) error {
 	return nil
 }
 
-// queuePlainEnds moves runs to the history and lets the next ones of their keys go.
+// queuePlainEnds moves runs to the history and promotes the next runs of their keys.
 func (w *work) queuePlainEnds(t *tx) {
 	var ids, bundles, pipelines []string
 	var versions []int64
@@ -128,8 +126,8 @@ func (w *work) queuePlainEnds(t *tx) {
 	})
 }
 
-// refuseUnsaved refuses the checkpoints and ends that did not find their runs as
-// they should be, and gives their number.
+// refuseUnsaved refuses the checkpoints and ends whose runs had another state, and returns their
+// number.
 func (w *work) refuseUnsaved() (refused int) {
 	saved := make(map[string]bool, len(w.steps))
 	for _, id := range slices.Concat(w.saved, w.ended) {

@@ -13,7 +13,7 @@ import (
 	"procaas/engine/store"
 )
 
-// common is what this store has in common with that of SQLite.
+// common is the part of the store that it shares with the SQLite store.
 type common = sqlstore.Store
 
 // Queue implements [sqlstore.Statements].
@@ -83,7 +83,7 @@ func (t *tx) End(r *sqlstore.Steered, status model.Status, reason string) {
 	t.queuePromote(keyOf(r))
 }
 
-// A guest is a transaction of somebody else.
+// A guest is a transaction of another package.
 type guest struct {
 	tx    pgx.Tx
 	batch pgx.Batch
@@ -99,9 +99,9 @@ func (g *guest) Send(ctx context.Context) error {
 	return g.tx.SendBatch(ctx, &batch).Close()
 }
 
-// WriteAudit writes down a change as a part of the transaction that makes it, for those who keep
-// tables of their own in the database of the store. It takes the lock of all settings, so it
-// comes last: nothing but the commit may follow.
+// WriteAudit writes an audit record in a caller's transaction. It is for callers with tables of
+// their own in the database of the store. It takes the lock of all settings, so only the commit may
+// follow.
 func WriteAudit(ctx context.Context, t pgx.Tx, a store.Audited) error {
 	g := guest{tx: t}
 	err := sqlstore.Audit(ctx, &g, a)
@@ -114,8 +114,8 @@ func WriteAudit(ctx context.Context, t pgx.Tx, a store.Audited) error {
 	return nil
 }
 
-// release makes runs ready that are parked for a cause. Those that somebody else is just
-// changing are passed by: as long as there are any, each beat tells of their cause again.
+// release makes runs ready that are parked for a cause. It skips locked runs. Each beat reports
+// their cause again until none is left.
 var release = readying(`update runs r set place = 'ready', due = clock_timestamp() where seq = any (array (
 	select seq from runs where place = 'parked' and cause <> '' and cause = $1 order by seq limit $2
 	for no key update skip locked))`)

@@ -13,13 +13,12 @@ import (
 	"procaas/engine/pgkit"
 )
 
-// This file makes connections that do not hang: neither the process nor the server
-// waits for the other one longer than others can do without it.
+// This file makes connections that do not hang. Neither the process nor the server waits for the
+// other too long.
 
-// The bounds of one statement, of a wait for a lock, of the time that a transaction
-// may stand still because its process does, and of a transaction as a whole, where
-// the server knows that one. A node that is stuck in the middle of a transaction
-// holds locks that others need.
+// These are the timeouts of a statement, of a wait for a lock, of an idle transaction and, if the
+// server supports it, of a whole transaction. A node that hangs inside a transaction holds locks
+// that others need.
 const (
 	statementTimeout   = 15 * time.Second
 	lockTimeout        = 5 * time.Second
@@ -27,8 +26,7 @@ const (
 	transactionTimeout = 20 * time.Second
 )
 
-// The bounds of finding out that the other end is not there any more, when nothing
-// says so.
+// These bound the time to detect that the other end is gone without notice.
 const (
 	connectTimeout = 5 * time.Second
 	keepIdle       = 5 * time.Second
@@ -36,8 +34,7 @@ const (
 	keepCount      = 3
 )
 
-// prepareConfig reads an address, and finds out whether a pooler stands before the
-// server.
+// prepareConfig parses an address, and finds out whether there is a pooler in front of the server.
 func prepareConfig(ctx context.Context, dsn string) (config *pgxpool.Config, pooled bool, err error) {
 	if config, err = pgxpool.ParseConfig(dsn); err != nil {
 		return nil, false, err
@@ -58,19 +55,17 @@ func prepareConfig(ctx context.Context, dsn string) (config *pgxpool.Config, poo
 		return nil, false, err
 	}
 	if pooled {
-		// The types of statements are remembered, the statements are not.
+		// Cache the types of statements, not the statements.
 		c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 	return config, pooled, nil
 }
 
-// sessionSettings are set by a statement, not in the start-up packet, which
-// poolers refuse to pass on.
+// sessionSettings is a statement because poolers refuse these settings in the start-up packet.
 //
-// Every statement of the daily work finds its few rows by an index, whatever its
-// arguments are. The planner need not think about that each time, which would
-// take longer than the work, and must not be misled by tables that were empty
-// when it last looked. [Store.freely] is for questions of people.
+// Every regular statement finds its few rows by an index, whatever its arguments are. So the
+// planner need not plan each call, which would take longer than the statement, and must not be
+// misled by tables that were empty when they were analyzed. [Store.freely] is for people's queries.
 const sessionSettings = `select set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false),
 	set_config('idle_in_transaction_session_timeout', $3, false),
 	case when current_setting('server_version_num')::int >= 170000 then set_config('transaction_timeout', $4, false) end,
@@ -78,8 +73,8 @@ const sessionSettings = `select set_config('statement_timeout', $1, false), set_
 	set_config('tcp_keepalives_count', $7, false), set_config('plan_cache_mode', 'force_generic_plan', false),
 	set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false)`
 
-// prepareSession makes a new connection ready, and refuses the server that
-// does not keep its promises: after a failover it may be another one.
+// prepareSession prepares a new connection. It refuses a server that may lose data, because the
+// server may be another one after a failover.
 func prepareSession(ctx context.Context, c *pgx.Conn, pooled, unsafe bool) error {
 	if !pooled {
 		args := append(timeouts(), seconds(keepIdle), seconds(keepInterval), fmt.Sprint(keepCount))
@@ -101,7 +96,7 @@ func prepareSession(ctx context.Context, c *pgx.Conn, pooled, unsafe bool) error
 	return checkDurability(have)
 }
 
-// timeouts are the first arguments of sessionSettings, and those of localSettings.
+// timeouts returns the first arguments of sessionSettings and of localSettings.
 func timeouts() []any {
 	return []any{
 		milliseconds(statementTimeout), milliseconds(lockTimeout), milliseconds(idleTimeout), milliseconds(transactionTimeout),
@@ -112,7 +107,7 @@ func seconds(d time.Duration) string { return fmt.Sprint(int(d.Seconds())) }
 
 func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
 
-// The settings that must not be off for an acknowledged event to survive.
+// durability lists the settings that must not be off for an acknowledged event to survive.
 var durability = []string{"fsync", "full_page_writes", "synchronous_commit"}
 
 func checkDurability(settings map[string]string) error {

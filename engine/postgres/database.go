@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// words are those of its statements.
+// words has the words of PostgreSQL for those of the common statements.
 var words = strings.NewReplacer(
 	"{now}", "clock_timestamp()",
 	"{micro}", "interval '1 microsecond'",
@@ -33,7 +33,7 @@ var words = strings.NewReplacer(
 	"{with seq}", "overriding system value",
 	"{priority}", "(convert_from(event, 'UTF8')::json ->> 'priority')::bigint",
 	"{listens}", "listens",
-	// They let an index be used that has no row without it.
+	// These allow an index that omits rows without a value.
 	"{and any due}", "and due > '-infinity'", "{and any since}", "and since > '-infinity'",
 	"{place}", "coalesce(was, place)",
 	"{current}", "select bundle from settings",
@@ -48,12 +48,12 @@ var words = strings.NewReplacer(
 	"{end horizon}", "select 1", // it ends with the transaction
 )
 
-// A database runs transactions. It is what all ports of a store share.
+// A database runs transactions. All ports of a store share it.
 type database struct {
 	pool   *pgxpool.Pool
-	pooled bool        // a pooler stands before the server
-	cell   atomic.Bool // has some slots of an inbox, or none; see [store.Cell]
-	hints  *hints      // told when runs become ready
+	pooled bool        // there is a pooler in front of the server
+	cell   atomic.Bool // it is a cell, which may have any number of slots; see [store.Cell]
+	hints  *hints      // notified when runs become ready
 }
 
 var _ sqlstore.DB = (*database)(nil)
@@ -81,8 +81,8 @@ const planFreely = `select set_config('plan_cache_mode', 'force_custom_plan', tr
 
 const plannedAnew = "/* planned anew each time */ "
 
-// freely asks a question whose best plan depends on its arguments. A comment marks it
-// in the server's own lists of statements.
+// freely runs a query whose best plan depends on its arguments. A comment marks it in the server's
+// statistics of statements.
 func (d *database) freely(ctx context.Context, sql string, args []any, read func(pgx.Rows) error) error {
 	return d.tx(ctx, func(t *tx) error {
 		t.queue(planFreely)
@@ -101,7 +101,7 @@ func (d *database) Read(ctx context.Context, sql string, args []any, scan func(s
 
 func (d *database) At(t time.Time) any { return t }
 
-// notGone leaves out the runs that a cell has, but not of its own any more or not yet.
+// notGone excludes runs of a cell that are leaving it or not there yet.
 const notGone = "(place <> 'away' or inbox_slot(key) in (select slot from inbox_slots where state = 'frozen'))"
 
 func (d *database) Listed() string {
@@ -111,17 +111,17 @@ func (d *database) Listed() string {
 	return ""
 }
 
-// The bounds of trying again, when a transaction failed for a reason that may
-// pass and certainly wrote nothing.
+// These bound the retries of a transaction that failed for a temporary reason and certainly wrote
+// nothing.
 //
-// The pauses of six tries are some 0.6 s together, which is little beside a lease. Who may
-// wait for a server that restarts tries again above.
+// The pauses of six tries are about 0.6 s together, which is short compared with a lease. Callers
+// that can wait for a restart of the server retry above this level.
 const (
 	maxTries   = 6
 	firstPause = 5 * time.Millisecond
 )
 
-// tx runs a transaction. It tries again what certainly was not written.
+// tx runs a transaction. It retries a transaction that certainly wrote nothing.
 func (d *database) tx(ctx context.Context, do func(*tx) error) error {
 	pause := firstPause
 	for try := 1; ; try++ {
@@ -138,7 +138,7 @@ func (d *database) tx(ctx context.Context, do func(*tx) error) error {
 	}
 }
 
-// An unwritten error is one after which it is certain that nothing was written.
+// An unwritten error guarantees that nothing was written.
 type unwritten struct{ error }
 
 func (e unwritten) Unwrap() error { return e.error }
@@ -167,17 +167,16 @@ func (d *database) once(ctx context.Context, do func(*tx) error) error {
 		return err
 	}
 	if t.ready {
-		d.hints.hint(t.first) // not before the commit: who looks sooner finds nothing
+		d.hints.hint(t.first) // not before the commit, because a node that looks sooner finds nothing
 	}
 	return nil
 }
 
-// rolledBack reports whether the server reports an error by which a transaction
-// ends unwritten, even in its commit. The shutdown of a server is none: it may
-// come after the commit.
+// rolledBack reports whether an error of the server, even of the commit, means that nothing was
+// written. A shutdown is not such an error, because it may come after the commit.
 func rolledBack(e *pgconn.PgError) bool {
 	if e.Code == "25P03" {
-		return true // the server ended a transaction that stood idle, so the commit came too late
+		return true // the server ended an idle transaction, so the commit came too late
 	}
 	switch e.Code[:2] {
 	case "08", "57", "58", "XX":
@@ -186,33 +185,32 @@ func rolledBack(e *pgconn.PgError) bool {
 	return e.Severity == "ERROR"
 }
 
-// mayPass reports whether trying again may help and can do no harm.
+// mayPass reports whether a retry may help and does no harm.
 func (d *database) mayPass(err error) bool {
 	if _, ok := errors.AsType[unwritten](err); !ok {
 		return false
 	}
 	var code *pgconn.PgError
 	if !errors.As(err, &code) {
-		// The connection failed, or none could be had.
+		// The connection failed, or there was none.
 		return !isAnswer(err)
 	}
 	switch code.Code {
 	case "40001", "40P01", // serialization failure, deadlock
-		"55P03",          // a lock was not had in time
-		"57P01", "57P02", // the server stops
-		"57P03",          // the server starts
-		"25P03", "25P04", // this process stood still in the midst of it, for longer than others can wait for its locks
-		"23505": // somebody was faster; the next try sees it
+		"55P03",          // lock timeout
+		"57P01", "57P02", // the server is stopping
+		"57P03",          // the server is starting
+		"25P03", "25P04", // this process was idle inside the transaction for too long
+		"23505": // another transaction was faster; the next try sees it
 		return true
-	case "25006": // read-only: the server is not the primary any more
+	case "25006": // read-only: the server is no longer the primary
 		d.pool.Reset()
 		return true
 	}
 	return code.Code[:2] == "08" || code.Code[:2] == "53"
 }
 
-// isAnswer reports whether an error is the store's own answer, which is the same however
-// often it is asked for.
+// isAnswer reports whether an error is the store's own answer, which a retry would not change.
 func isAnswer(err error) bool {
 	for _, answer := range []error{
 		store.ErrFenced, store.ErrConflict, store.ErrNotFound, store.ErrStale, store.ErrMoving, store.ErrRefused,
@@ -225,23 +223,22 @@ func isAnswer(err error) bool {
 	return false
 }
 
-// readable explains the errors that the data of a caller causes, which are the same
-// however often it is tried.
+// readable explains errors that a caller's data causes, which a retry would not change.
 func readable(err error) error {
 	var code *pgconn.PgError
-	if !errors.As(err, &code) || code.Code == "23505" { // somebody was faster
+	if !errors.As(err, &code) || code.Code == "23505" { // another transaction was faster
 		return err
 	}
 	switch code.Code[:2] {
 	case "22":
 		return fmt.Errorf("%w, as when a text holds U+0000 or is not UTF-8: %w", store.ErrRefused, err)
-	case "21", "23", "54": // a rule or a bound says no. A right or a table that is missing, somebody mends
+	case "21", "23", "54": // a constraint or a limit. Somebody can mend a missing permission or table
 		return fmt.Errorf("%w: %w", store.ErrRefused, err)
 	}
 	return err
 }
 
-// A freeTx marks what is planned anew each time.
+// A freeTx plans each query anew.
 type freeTx struct{ *tx }
 
 func (t freeTx) Query(sql string, args []any, scan func(sqlstore.Row) error) {

@@ -11,16 +11,15 @@ import (
 
 var _ store.Gauge = (*Store)(nil)
 
-// Counting takes the time of one backend by one part in gaugeShare at most, and
-// happens each gaugeLeast at most.
+// Counting uses at most one part in gaugeShare of one backend's time, and happens at most once per
+// gaugeLeast.
 const (
 	gaugeLeast = time.Second
 	gaugeShare = 50
 )
 
 const (
-	// Whoever changes the row counts. One that dies while it does is followed by the
-	// next one after that time.
+	// The process that changes the row counts. If it dies, another one counts after that time.
 	takeGauge = `update depth set counted = clock_timestamp()
 	where counted < clock_timestamp() - greatest($1, $2 * took) * interval '1 microsecond'`
 	readGauge  = "select waiting, oldest, aside from depth"
@@ -49,7 +48,7 @@ func (s *Store) GaugeDepth(ctx context.Context) (store.Depth, error) {
 	return d, err
 }
 
-// readGauge returns what another process has counted last.
+// readGauge returns the last count of another process.
 func (s *Store) readGauge(ctx context.Context) (d store.Depth, err error) {
 	var due *time.Time
 	var aside []byte

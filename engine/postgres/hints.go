@@ -6,15 +6,15 @@ import (
 	"procaas/engine/pgkit"
 )
 
-// hints are what a process knows and tells of runs that are ready.
+// hints has what a process knows about ready runs, and notifies others.
 type hints struct {
 	horizon horizon
-	wake    chan struct{} // for this process's node
-	tell    chan struct{} // for all nodes
+	wake    chan struct{} // wakes this process's node
+	tell    chan struct{} // wakes the sender of notifications to all nodes
 	untold  untold
 }
 
-// hint tells all nodes that runs are ready, none of them before a position.
+// hint notifies all nodes that runs are ready, none of them before a position.
 func (h *hints) hint(first position) {
 	h.horizon.lower(first)
 	h.untold.add(first)
@@ -22,7 +22,7 @@ func (h *hints) hint(first position) {
 	pgkit.Signal(h.tell)
 }
 
-// An untold is what hints have to tell.
+// An untold is a hint that has not been sent yet.
 type untold struct {
 	mu    sync.Mutex // guards the following
 	any   bool

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// Somebody may leave a transaction open in the cluster: a report, a forgotten
-// console. Until it ends, nothing that was updated or deleted since it began can be
-// cleaned up. What leaves the queue stays before its head then, and who looks for
-// the head passes by all of it, each time. So nodes remember from where on there is
-// something. What becomes ready before that is told: by this process to itself, and
-// by others with their hints. A hint may be lost, so once in a while all is looked at.
+// Somebody may leave a transaction open in the cluster, such as a report or a forgotten console.
+// Until it ends, row versions that were updated or deleted since its start cannot be cleaned up.
+// Each search for the head of the queue then has to pass all rows that have left the queue. So
+// nodes remember the position of the first possible ready run. If a run becomes ready before it,
+// this process notes it, and other processes send a hint. A hint may be lost, so a node now and
+// then reads the whole queue.
 
-// A position is a place in the queue of ready runs: none that is ready comes before.
+// A position is a place in the queue of ready runs. No ready run comes before it.
 type position struct {
-	rank int64 // the negative of the priority
+	rank int64 // the negated priority
 	at   time.Time
 }
 
-// The ends of the queue.
+// These are the ends of the queue.
 var (
 	headOfQueue = position{rank: math.MinInt64}
 	endOfQueue  = position{rank: math.MaxInt64}
@@ -37,10 +37,10 @@ func earlier(p, q position) position {
 	return p
 }
 
-// String writes a position as hints carry it.
+// String formats a position for hints.
 func (p position) String() string { return fmt.Sprint(p.rank, " ", p.at.UnixMicro()) }
 
-// parsePosition reads a hint; one that is not understood may be about anything.
+// parsePosition parses a hint. An unknown text means the head of the queue.
 func parsePosition(text string) position {
 	var rank, micros int64
 	if _, err := fmt.Sscan(text, &rank, &micros); err != nil {
@@ -49,23 +49,23 @@ func parsePosition(text string) position {
 	return position{rank, time.UnixMicro(micros).UTC()}
 }
 
-// A horizon remembers from where on there may be ready runs.
+// A horizon remembers the position from which there may be ready runs.
 type horizon struct {
 	mu      sync.Mutex // guards the following
 	from    position
-	hears   bool // the hints of others; otherwise nothing is remembered
+	hears   bool // it receives the hints of others; otherwise it remembers nothing
 	looking map[*look]struct{}
-	all     pace // of looks at all
+	all     pace // limits reads of the whole queue
 }
 
-// A look at the queue is under way.
+// A look is a search of the queue in progress.
 type look struct {
 	from    position
-	lowered position // the first that has become ready meanwhile
+	lowered position // the first position that has become ready meanwhile
 	began   time.Time
 }
 
-// look begins to look for ready runs.
+// look starts a search for ready runs.
 func (h *horizon) look() *look {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,7 +80,7 @@ func (h *horizon) look() *look {
 	return l
 }
 
-// found ends a look that has found nothing before a position.
+// found ends a search that has found nothing before a position.
 func (h *horizon) found(l *look, first position) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,7 +91,7 @@ func (h *horizon) found(l *look, first position) {
 	h.from = earlier(first, l.lowered)
 }
 
-// failed ends a look of which nobody knows what it has found.
+// failed ends a search with an unknown result.
 func (h *horizon) failed(l *look) {
 	h.mu.Lock()
 	delete(h.looking, l)
@@ -109,7 +109,7 @@ func (h *horizon) lower(to position) {
 	}
 }
 
-// listens notes whether the hints of others are heard from now on.
+// listens sets whether hints of others are received from now on.
 func (h *horizon) listens(hears bool) {
 	h.mu.Lock()
 	h.hears = hears
@@ -117,7 +117,7 @@ func (h *horizon) listens(hears bool) {
 	h.lower(headOfQueue)
 }
 
-// start tells from where on there may be ready runs.
+// start returns the position from which there may be ready runs.
 func (h *horizon) start() position {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,12 +127,12 @@ func (h *horizon) start() position {
 	return h.from
 }
 
-// A pace lets something happen as often as its cost allows.
+// A pace limits how often something happens, by its cost.
 type pace struct{ next time.Time }
 
-// The time between two, and by how much longer than it took the time is. A node or a
-// server that stood still does not make it longer than it may be: what was missed is
-// found by the next one only.
+// These are the shortest and longest interval, and the ratio of the interval to the cost. The
+// longest one bounds the effect of a node or server that stood still, because only the next read
+// finds what was missed.
 const (
 	paceLeast = time.Second
 	paceMost  = time.Minute
@@ -145,18 +145,18 @@ func (p *pace) took(now time.Time, cost time.Duration) {
 	p.next = now.Add(min(max(paceLeast, paceShare*cost), paceMost))
 }
 
-// timers remembers from when on a run may be due.
+// timers remembers the earliest time at which a run may be due.
 type timers struct {
 	mu   sync.Mutex // guards the following
 	from time.Time
 	all  pace
 }
 
-// timersMargin is how much later than its beginning a transaction is seen that parks
-// a run, or schedules one. Slower ones are found by the looks at all.
+// timersMargin is how much later than its start a transaction that parks or schedules a run may
+// become visible. Full reads find the runs of slower ones.
 const timersMargin = 500 * time.Millisecond
 
-// look returns the time from when on to look.
+// look returns the time from which to look.
 func (t *timers) look(now time.Time) (from time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,7 +166,7 @@ func (t *timers) look(now time.Time) (from time.Time) {
 	return t.from
 }
 
-// found notes the first due time of those from a time on; nil for none.
+// found notes the first due time after a time. Nil means none.
 func (t *timers) found(from time.Time, first *time.Time, storeNow, began time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,7 +180,7 @@ func (t *timers) found(from time.Time, first *time.Time, storeNow, began time.Ti
 	t.from = next.Add(-timersMargin)
 }
 
-// A heavy is when there may be reading that is not always cheap.
+// A heavy limits reads that are not always cheap.
 type heavy struct {
 	mu sync.Mutex // guards the following
 	pace

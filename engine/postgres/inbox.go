@@ -13,7 +13,7 @@ import (
 	"procaas/engine/store"
 )
 
-// An intake is an event on its way in, with what the store finds out.
+// An intake is an incoming event with the data that the store reads for it.
 type intake struct {
 	model.Intake
 	event  []byte
@@ -21,8 +21,8 @@ type intake struct {
 	place  place
 	node   int64
 	result store.Accepted
-	left   bool  // is not stored
-	from   *step // that emits it; nil for an event from outside
+	left   bool  // it is not stored
+	from   *step // the step that emits it; nil for an event from outside
 }
 
 func intakes(runs []model.Intake) ([]*intake, error) {
@@ -66,14 +66,14 @@ func (s *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]
 	return results, nil
 }
 
-// isPlain reports whether nothing has to be read to accept the events: they stand for
-// themselves, come once, and are due.
+// isPlain reports whether events can be accepted without reading anything: they have no order, their
+// senders chose no id, and they are due at once.
 func isPlain(in []*intake) bool {
 	return !slices.ContainsFunc(in, func(r *intake) bool { return r.Ordered || r.Dedup || !r.Event.At.IsZero() })
 }
 
-// acceptPlain stores events in one round trip. The time of acceptance is that of
-// the transaction, so that it need not be known before.
+// acceptPlain stores events in one round trip. The time of acceptance is that of the transaction,
+// so it need not be known before.
 func (t *tx) acceptPlain(ctx context.Context, node int64, in []*intake) error {
 	var accepted []time.Time
 	t.lockNode(node)
@@ -100,7 +100,7 @@ func (t *tx) accept(ctx context.Context, node int64, in []*intake) error {
 	t.lockNode(node)
 	news := t.queueEvents(in)
 	keys := t.queueKeys(in)
-	at := t.readNode(node) // behind the locks of keys: a run begins after the one before has ended
+	at := t.readNode(node) // after the locks of keys: a run begins after the one before has ended
 	serving := t.queueServing(node)
 	if err := t.send(ctx); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (t *tx) accept(ctx context.Context, node int64, in []*intake) error {
 
 const findServing = "select serving from settings"
 
-// queueServing reads by which versions runs begin that are given to a node at once.
+// queueServing reads the versions that runs begin with that a node gets at once.
 func (t *tx) queueServing(node int64) *string {
 	serving := ""
 	if node != 0 {
@@ -136,7 +136,7 @@ func (t *tx) queueServing(node int64) *string {
 	return &serving
 }
 
-// reruns lists the records of events that run other runs again.
+// reruns lists the audit records of events that rerun runs.
 func reruns(in []*intake) (records []store.Audited) {
 	for _, r := range in {
 		if record, is := store.Rerun(r.Intake); is && !r.left {
@@ -146,7 +146,7 @@ func reruns(in []*intake) (records []store.Audited) {
 	return records
 }
 
-// heard lists the keys whose parked runs wait for events, if one has come.
+// heard lists the keys whose parked runs wait for one of the events.
 func (k *keyring) heard(in []*intake) *keySet {
 	keys := &keySet{}
 	for _, r := range in {
@@ -175,8 +175,7 @@ const (
 	where e.source = any (array[u.source]) and e.id = any (array[u.id])`
 )
 
-// queueEvents stores the ids of events. After send, the result holds the runs of
-// those that are new.
+// queueEvents stores the ids of events. After send, the result has the runs of the new ones.
 func (t *tx) queueEvents(in []*intake) *[]string {
 	var news []string
 	var sources, ids, runs, hashes []string
@@ -200,8 +199,8 @@ func (t *tx) queueEvents(in []*intake) *[]string {
 	return &news
 }
 
-// leaveKnown leaves out the events that were accepted before, and gives them.
-// news holds the runs of the others.
+// leaveKnown marks the events that were accepted before as not stored, and returns them. news has
+// the runs of the others.
 func leaveKnown(in []*intake, news []string) (again []*intake) {
 	fresh := make(map[string]bool, len(news))
 	for _, run := range news {
@@ -211,13 +210,13 @@ func leaveKnown(in []*intake, news []string) (again []*intake) {
 		if r.left = r.Dedup && !fresh[r.ID]; r.left {
 			again = append(again, r)
 		}
-		delete(fresh, r.ID) // the same intake twice in a batch is a repetition
+		delete(fresh, r.ID) // the same event twice in a batch is a repetition
 	}
 	return again
 }
 
-// queueFind reads of which runs events were accepted before. What is not found
-// was refused in this batch.
+// queueFind reads the runs of events that were accepted before. An event without one was refused in
+// this batch.
 func (t *tx) queueFind(again []*intake) {
 	if len(again) == 0 {
 		return
@@ -242,7 +241,7 @@ func (t *tx) queueFind(again []*intake) {
 	})
 }
 
-// place decides where each event begins, in the order of the batch.
+// place decides the place of each event, in the order of the batch.
 func (k *keyring) place(in []*intake, node int64, now time.Time) {
 	for _, r := range in {
 		if r.left {
@@ -280,7 +279,7 @@ func (k *keyring) place(in []*intake, node int64, now time.Time) {
 	}
 }
 
-// forget removes what was stored for events that are then refused.
+// forget removes what was stored for events that are refused after that.
 func (t *tx) forget(in []*intake, keys *keyring) {
 	var sources, ids []string
 	for _, r := range in {
@@ -308,11 +307,11 @@ const insertRuns = `insert into runs (id, flow, key, pipeline, ordered, block, p
 	where $15::bigint = 0 or exists (select from nodes where node = $15 and gone is null)
 	order by i.at`
 
-// insertPlain tells the time of acceptance, which is that of the transaction.
+// insertPlain returns the time of acceptance, which is that of the transaction.
 const insertPlain = insertRuns + " returning accepted"
 
-// position returns a place in the queue before which the run is not. One without a due
-// time is due when it is accepted.
+// position returns a place in the queue that is not after the run. A run without a due time is due
+// when it is accepted.
 func (r *intake) position(accepted time.Time) position {
 	due := r.due
 	if due.IsZero() {
@@ -321,16 +320,16 @@ func (r *intake) position(accepted time.Time) position {
 	return position{-int64(r.Event.Priority), due.Add(r.Patience())}
 }
 
-// queueInsert stores the runs, in order: the order of their numbers is the one
-// of acceptance. Without a time, it is the transaction's. For a node that may not
-// write, it stores nothing. Then, what becomes ready is for the caller to note.
+// queueInsert stores the runs, in order, because their numbers are the order of acceptance. Without
+// a time it uses that of the transaction. For a node that may not write it stores nothing. The
+// caller notes which runs become ready.
 func (t *tx) queueInsert(insert string, in []*intake, writer int64, now *time.Time) *pgx.QueuedQuery {
 	var id, flow, key, pipeline, bundle, at []string
 	var ordered, block []bool
 	var node, priority, tolerance []int64
 	var due []*time.Time
 	var event [][]byte
-	var labels []*string // ends with the last event that has some: what is missing is null
+	var labels []*string // ends with the last event that has labels; missing ones are null
 	for _, r := range in {
 		if r.left {
 			continue
@@ -358,7 +357,7 @@ func (t *tx) queueInsert(insert string, in []*intake, writer int64, now *time.Ti
 	return t.queue(insert, id, flow, key, pipeline, ordered, block, at, node, priority, due, tolerance, bundle, now, event, writer, labels)
 }
 
-// fromNull reads a time that may be null.
+// fromNull returns the zero time for null.
 func fromNull(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -366,7 +365,7 @@ func fromNull(t *time.Time) time.Time {
 	return t.UTC()
 }
 
-// toNull writes a time that may be zero.
+// toNull returns null for the zero time.
 func toNull(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

@@ -42,16 +42,16 @@ func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (nod
 		return 0, fmt.Errorf("join: %w", err)
 	}
 	if enrolled {
-		s.db.cell.Store(true) // it may have become a cell since it was opened, while no node was there
+		s.db.cell.Store(true) // it may have become a cell since it was opened, while it had no node
 	}
-	if _, err := s.presence.judge(ctx, s.db.pool); err != nil { // who was here before may just have been killed
+	if _, err := s.presence.judge(ctx, s.db.pool); err != nil { // a node of before may just have been killed
 		s.log.Warn("it cannot be found out whether a node of this machine is dead, waiting for the end of its lease", "error", err)
 	}
 	return node, nil
 }
 
-// The order is that of the index runs_ready, so that a claim reads as many rows as it
-// takes. Rows that another claim has locked are passed by: they are as good as taken.
+// The order is that of the index runs_ready, so a claim reads only the rows that it takes. It skips
+// rows that another claim has locked, because these are as good as taken.
 const claim = `with c as (
 		select seq from runs where place = 'ready' and (- priority, deadline) >= ($4, $5) order by - priority, deadline, seq
 		limit $2 for no key update skip locked)
@@ -61,7 +61,7 @@ const claim = `with c as (
 	returning r.seq, r.id, r.version, r.event, r.flow, r.key, r.ordered, r.block, r.accepted, r.deadline,
 	r.bundle, coalesce(r.move, ''), r.pipeline, r.generation, r.checkpoint, r.losses`
 
-// claimedRow is a claimed run with what gives its order.
+// claimedRow is a claimed run with the values of its order.
 type claimedRow struct {
 	store.Claimed
 	seq      int64
@@ -129,9 +129,9 @@ func compareClaimed(a, b claimedRow) int {
 const readEntities = `select k.flow, k.key, k.state, k.shared from unnest($1::text[], $2::text[]) as u (flow, key), keys k
 	where k.flow = any (array[u.flow]) and k.key = any (array[u.key])`
 
-// readEntities fills in the entities of claimed runs. That is not done by the
-// claim itself: it may see a run as it is now and its entity as it was before.
-// While the node owns the run, nobody changes the entity.
+// readEntities reads the entities of claimed runs. The claim itself cannot do it, because it may
+// see a new version of a run and an old version of its entity. While the node owns the run, the
+// entity does not change.
 func (s *Store) readEntities(ctx context.Context, runs []store.Claimed) error {
 	var flows, keys []string
 	for _, c := range runs {
@@ -170,8 +170,8 @@ const (
 	lockHeld = findHeld + " for no key update"
 )
 
-// giveBack makes runs ready that a node had. Its death counts against one that is suspected
-// only when that was under trial.
+// giveBack makes a node's runs ready. The death of the node counts against a suspected run only if
+// the run was under trial.
 var giveBack = readying(`update runs r set place = 'ready', node = 0, tried = false,
 	losses = losses + ($2::bool and (tried or losses < $3::int))::int where id = any ($1::text[])`)
 
@@ -183,7 +183,7 @@ type heldRun struct {
 	cancel        bool
 }
 
-// release takes the runs of a node from it that has died or goes on, but those in keep.
+// release takes its runs, except those in keep, from a node that has died or continues.
 func (t *tx) release(ctx context.Context, node int64, keep []string, died bool) error {
 	if keep == nil {
 		keep = []string{} // null would match nothing
@@ -202,7 +202,7 @@ func (t *tx) release(ctx context.Context, node int64, keep []string, died bool) 
 	for _, r := range held {
 		keys.add(r.ordered, r.flow, r.key)
 	}
-	// Read again under the locks: an operator may have asked for an end.
+	// Read again under the locks, because an operator may have cancelled the run.
 	t.queueLock(keys)
 	if held, err = find(lockHeld); err != nil {
 		return err
@@ -211,7 +211,7 @@ func (t *tx) release(ctx context.Context, node int64, keep []string, died bool) 
 	var ends []ending
 	for _, r := range held {
 		if r.cancel {
-			// Nobody else would end it.
+			// Nothing else would end it.
 			ends = append(ends, ending{id: r.id, status: model.Cancelled, reason: r.reason})
 			continue
 		}
@@ -225,7 +225,7 @@ func (t *tx) release(ctx context.Context, node int64, keep []string, died bool) 
 
 const (
 	leaveNode = "update nodes set gone = clock_timestamp() where node = $1 and gone is null"
-	// Nobody writes for the node any more when this one's lock is had.
+	// With this lock, nothing writes for the node any more.
 	lockNodeAlone = "select pg_advisory_xact_lock(('nodes'::regclass::oid::bigint - 2147483648)::int, ($1::bigint & 2147483647)::int)"
 )
 

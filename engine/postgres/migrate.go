@@ -18,8 +18,8 @@ import (
 
 const schemaTable = "procaas_schema"
 
-// Migrate brings the schema at dsn up to date, and tells the versions before
-// and after. Of several processes that do so at once, one does the work.
+// Migrate updates the schema at dsn, and returns the versions before and after. If several
+// processes call it at once, one does the work.
 func Migrate(ctx context.Context, dsn string) (from, to int64, err error) {
 	config, _, err := prepareConfig(ctx, dsn)
 	if err != nil {
@@ -44,8 +44,7 @@ func Migrate(ctx context.Context, dsn string) (from, to int64, err error) {
 	return before(p.ListSources(), results, to), to, err
 }
 
-// before returns the version from which migrations led to another: the numbers of
-// files have gaps.
+// before returns the version from which migrations led to another. The numbers of files have gaps.
 func before(files []*goose.Source, done []*goose.MigrationResult, to int64) (from int64) {
 	if len(done) == 0 {
 		return to
@@ -67,7 +66,7 @@ func migrations(db *sql.DB) (*goose.Provider, error) {
 		goose.WithSessionLocker(&migrationLock{db: db}), goose.WithDisableGlobalRegistry(true))
 }
 
-// latestSchema is the version that this program knows.
+// latestSchema returns the version that this program knows.
 func latestSchema() (int64, error) {
 	files, err := fs.ReadDir(schemas.Postgres, "postgres")
 	if err != nil {
@@ -76,12 +75,14 @@ func latestSchema() (int64, error) {
 	return goose.NumericComponent(files[len(files)-1].Name())
 }
 
-// storeElsewhere tells of a store whose tables are not in the schema that new ones are made in.
+// storeElsewhere returns the schemas if a store's tables are not in the schema where new tables
+// would be created.
 const storeElsewhere = `select n.nspname::text, current_schema()::text from pg_class c join pg_namespace n on n.oid = c.relnamespace
 	where c.oid = to_regclass('` + schemaTable + `') and n.nspname <> current_schema()`
 
-// misplaced refuses such a store: a role that is called like a schema finds that first, once somebody makes it,
-// as enrolling a shard does with procaas. A second, empty store would be made there, and the first be forgotten.
+// misplaced refuses such a store. If a role has the name of a schema, that schema comes first as
+// soon as somebody creates it, as enrolling a shard does with procaas. A second, empty store would
+// be created there, and the first one would be ignored.
 func misplaced(err, none error, elsewhere, first string) error {
 	if errors.Is(err, none) {
 		return nil

@@ -11,30 +11,30 @@ import (
 	"procaas/engine/clock"
 )
 
-// partitionsAhead is for how many days the history has partitions, today
-// included. Every process makes more, as long as it lives.
+// partitionsAhead is for how many days the history has partitions, including today. Every process
+// creates more.
 const partitionsAhead = 3
 
-// partitionsEvery is how often that is looked after.
+// partitionsEvery is how often partitions are checked.
 const partitionsEvery = time.Hour
 
 const (
 	findToday = "select date_trunc('day', now(), 'UTC')"
-	// Not by to_regclass: a session remembers names that were not there, and an advisory lock
-	// does not make it look again.
+	// Not with to_regclass, because a session caches missing names, and an advisory lock does not
+	// invalidate the cache.
 	findPartition = "select exists (select from pg_class where relname = $1 and relnamespace = (select relnamespace from pg_class where " +
 		"oid = 'history'::regclass))"
-	// The parent's lock is not taken while the table is made, and only shortly
-	// while it is attached.
+	// The lock of the parent is not held while the table is created, and only briefly while it is
+	// attached.
 	makePartition   = "create table %s (like history including all)"
 	attachPartition = "alter table history attach partition %s for values from ('%s') to ('%s')"
-	// What ended while there was no partition for its day is in the rest, and
-	// would not let one be attached.
+	// Runs that ended without a partition for their day are in the rest, and would prevent
+	// attaching one.
 	takeFromRest = `with gone as (delete from history_rest where ended >= '%s' and ended < '%s' returning *)
 	insert into %s select * from gone`
 )
 
-// keepPartitions makes partitions ahead until ctx ends.
+// keepPartitions creates partitions ahead until ctx ends.
 func keepPartitions(ctx context.Context, db *database, log *slog.Logger) {
 	for clock.Pause(ctx, partitionsEvery) {
 		if err := makePartitions(ctx, db); err != nil && ctx.Err() == nil {
@@ -43,8 +43,8 @@ func keepPartitions(ctx context.Context, db *database, log *slog.Logger) {
 	}
 }
 
-// makePartitions makes the history's partitions of the coming days. One process
-// does so at a time.
+// makePartitions creates the history's partitions of the coming days. One process does so at a
+// time.
 func makePartitions(ctx context.Context, db *database) error {
 	var today time.Time
 	if err := db.pool.QueryRow(ctx, findToday).Scan(&today); err != nil {
@@ -77,7 +77,7 @@ func addPartition(ctx context.Context, t *tx, day time.Time) error {
 		fmt.Sprintf(takeFromRest, from, to, table),
 		fmt.Sprintf(attachPartition, table, from, to),
 	} {
-		// One by one: what is sent together is prepared before the table is there.
+		// One by one, because a batch is prepared before the table exists.
 		if _, err := t.conn.Exec(ctx, sql); err != nil {
 			return err
 		}

@@ -6,15 +6,15 @@ import (
 	"fmt"
 )
 
-// With a pooler in between, the store does without what a session keeps: see [pgkit.Pooled].
+// Behind a pooler, the store does without session state: see [pgkit.Pooled].
 
-// localSettings are those of a session, for one transaction.
+// localSettings are the session's settings for one transaction.
 const localSettings = `select set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true),
 	set_config('idle_in_transaction_session_timeout', $3, true),
 	case when current_setting('server_version_num')::int >= 170000 then set_config('transaction_timeout', $4, true) end`
 
-// A migrationLock lets one process migrate at a time. It is held by a transaction
-// of its own, so that it holds through a pooler, too.
+// A migrationLock lets one process migrate at a time. A transaction holds it, so that it works
+// through a pooler, too.
 type migrationLock struct {
 	db *sql.DB
 	tx *sql.Tx

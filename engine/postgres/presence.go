@@ -10,35 +10,35 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A lease has to be long, since a slow server or a busy machine must not make nodes end each
-// other. But a process that is killed leaves a trace at once: the system closes its
-// connections, and the server ends their sessions. So nodes say which session is open for as
-// long as they live, the one that hears hints. A node whose session is gone, and that is
+// A lease must be long, so that a slow server or a busy machine does not make nodes fence each
+// other. But a killed process leaves a trace at once: the system closes its connections, and the
+// server ends their sessions. So each node tells the store which session is open as long as the
+// node lives. It is the session that listens for hints. A node whose session is gone, and that is
 // silent for two beats, is dead.
 //
-// The session of a process that lives may end as well, as when a network cuts its connections
-// off. Then the process hears of it, says so with its next beat, and opens another one; until that
-// beat it starts no call two beats after its last one. Where all are cut off, nobody judges
-// the others: only who was connected all the time may. The server, too, may have been another
-// one: see the table.
+// The session of a live process may end too, for example when a network cuts connections. The
+// process notices that. It tells the store with its next beat, and opens another session. Until
+// then it starts no call later than two beats after its last beat. If all nodes lose their
+// sessions, no node judges the others: only a node that has been connected all the time may. The
+// server itself may also have changed: see the table.
 
-// A session is open for as long as its process lives.
+// A session is open as long as its process lives.
 type session struct {
-	pid    uint32    // at the server
-	server time.Time // when the server started
-	since  time.Time // by its clock
+	pid    uint32    // of the session on the server
+	server time.Time // start of the server
+	since  time.Time // start of the session, by the server's clock
 	lost   chan struct{}
 }
 
-// A presence is what the nodes of a process have told of its session.
+// A presence has what the nodes of a process have told the store about its session.
 type presence struct {
 	mu      sync.Mutex // guards the following
-	session *session   // nil while there is none
+	session *session   // nil if there is none
 	told    map[int64]*session
 }
 
-// open notes the session of a connection, unless somebody stands between: then the session
-// is not the process's own. The caller closes it when the connection has ended.
+// open notes the session of a connection, unless there is a pooler, because then the session is not
+// the process's own. The caller closes it when the connection ends.
 func (p *presence) open(ctx context.Context, c *pgx.Conn) (opened *session, err error) {
 	s := &session{lost: make(chan struct{})}
 	if err := c.QueryRow(ctx, "select pg_backend_pid(), pg_postmaster_start_time(), clock_timestamp()").Scan(&s.pid, &s.server,
@@ -53,7 +53,7 @@ func (p *presence) open(ctx context.Context, c *pgx.Conn) (opened *session, err 
 	return s, nil
 }
 
-// close says that a session is gone.
+// close notes that a session is gone.
 func (p *presence) close(s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,8 +68,8 @@ const (
 	where pg_postmaster_start_time() = $3 and exists (select from pg_stat_get_activity($2))`
 )
 
-// tell lets a beat say which session the node has, unless that was said before, and notes
-// that in now, which is nil when the node has none.
+// tell makes a beat store the node's session, unless it is stored already. It notes the session in
+// now, nil for none.
 func (p *presence) tell(t *tx, node int64, process string, now **session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,8 +88,8 @@ func (p *presence) tell(t *tx, node int64, process string, now **session) {
 	}
 }
 
-// own returns the session of this process, and since when it has had it; a time to come when it
-// has none.
+// own returns the session of this process, and since when it has had it. The time is in the future
+// if there is none.
 func (p *presence) own() (since time.Time, pid uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,15 +99,15 @@ func (p *presence) own() (since time.Time, pid uint32) {
 	return p.session.since, p.session.pid
 }
 
-// heard notes what the last beat of a node has said.
+// heard notes what the last beat of a node has told.
 func (p *presence) heard(node int64, s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.told[node] = s
 }
 
-// The silence after which a node is dead whose session is gone is [store.Silence] of its lease.
-// Whoever judges must have had a session from its last beat until now.
+// A node whose session is gone is dead after the [store.Silence] of its lease. The judging node
+// must have had a session from that node's last beat until now.
 const (
 	findAbsent = `select node, beats, process, seen + least((lease_until - seen) * 2 / 3, interval '1.6 s') < clock_timestamp()
 	and seen > $1 and exists (select from pg_stat_get_activity($2))
@@ -125,9 +125,9 @@ type absent struct {
 	silent      bool
 }
 
-// judge ends the leases of nodes that are dead for certain, and reports whether there are some:
-// those whose session is gone, when they are silent as well, or their process was on this
-// machine and is not any more. A beat that comes meanwhile proves the contrary.
+// judge ends the leases of nodes that are certainly dead, and reports whether there are any. Their
+// session is gone, and they are silent or their process was on this machine and has ended. A beat
+// that comes meanwhile proves the contrary.
 func (p *presence) judge(ctx context.Context, pool *pgxpool.Pool) (dead bool, err error) {
 	since, pid := p.own()
 	r, err := pool.Query(ctx, findAbsent, since, pid)

@@ -10,11 +10,11 @@ import (
 	"syscall"
 )
 
-// A process is named by the machine since its start, the numbers that hold within its
-// container, its own among them, and when it began: a number is given again.
+// The name of a process consists of the boot id of the machine, its ids inside its container, and
+// its start time, because ids are reused.
 
-// nameProcess names a process of this machine; the name is empty where the system does not
-// tell all of that.
+// nameProcess returns the name of a process of this machine. It is empty if the system does not
+// provide all parts.
 func nameProcess(pid int) string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -25,7 +25,7 @@ func nameProcess(pid int) string {
 		return ""
 	}
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
-		return "" // these are the processes of another container
+		return "" // processes of another container
 	}
 	_, began, err := readProcess(pid)
 	if err != nil {
@@ -34,7 +34,7 @@ func nameProcess(pid int) string {
 	return fmt.Sprintf("%s %s %d %s", bytes.TrimSpace(boot), numbers, pid, began)
 }
 
-// hasEnded reports whether a process was one of this machine, and has ended for certain.
+// hasEnded reports whether a process was on this machine and has certainly ended.
 func hasEnded(process string) bool {
 	named, here := strings.Fields(process), strings.Fields(nameProcess(os.Getpid()))
 	if len(named) != 4 || len(here) != 4 || named[0] != here[0] || named[1] != here[1] {
@@ -45,9 +45,10 @@ func hasEnded(process string) bool {
 		return false
 	}
 	if state, began, err := readProcess(pid); err == nil {
-		return began != named[3] || state == "Z" || state == "X" // or it was killed, and nobody has asked for its end yet
+		// a zombie was killed, and its parent has not waited for it yet
+		return began != named[3] || state == "Z" || state == "X"
 	}
-	// It may only be hidden from other accounts.
+	// It may only be invisible to other users.
 	other, err := os.FindProcess(pid)
 	if err == nil {
 		err = other.Signal(syscall.Signal(0))
@@ -55,13 +56,13 @@ func hasEnded(process string) bool {
 	return errors.Is(err, os.ErrProcessDone)
 }
 
-// readProcess reads the state of a process, and when it began.
+// readProcess reads the state of a process, and its start time.
 func readProcess(pid int) (state, began string, err error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", "", err
 	}
-	// The name comes second, in brackets, and may hold anything.
+	// The name comes second, in parentheses, and may contain anything.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	const stateAt, beganAt = 0, 19
 	if len(fields) <= beganAt {

@@ -20,28 +20,27 @@ const (
 	scheduled = model.PlaceScheduled
 )
 
-// A keyName names an entity.
+// A keyName identifies an entity.
 type keyName struct{ flow, key string }
 
 // A keyEntry is a locked entity.
 type keyEntry struct {
 	store.EntityState
-	busy    bool // a run is under way
+	busy    bool // a run is in flight
 	listens bool // and waits for events
-	pending bool // a run that is due has not ended, or blocks
-	used    bool // by an event that is stored
-	written bool // the entity is to be saved
+	pending bool // a due run has not ended, or blocks
+	used    bool // by a stored event
+	written bool // the entity must be saved
 	moved   bool // with another state
 }
 
-// A keyring holds the entities that a transaction has locked.
+// A keyring has the entities that a transaction has locked.
 type keyring struct {
 	entries map[keyName]*keyEntry
 	created []keyName
 }
 
-// of returns the entry of an event's entity. An event that stands for itself has
-// one that nobody else sees.
+// of returns the entry of an event's entity. An event without order has an entry of its own.
 func (k *keyring) of(r model.Intake) *keyEntry {
 	if e := k.entries[keyName{r.Flow, r.Key}]; e != nil && r.Ordered {
 		return e
@@ -49,7 +48,7 @@ func (k *keyring) of(r model.Intake) *keyEntry {
 	return &keyEntry{}
 }
 
-// unused lists the entities that were made for events that are then refused.
+// unused lists the entities that were created for refused events.
 func (k *keyring) unused() (flows, keys []string) {
 	for _, n := range k.created {
 		if e := k.entries[n]; e != nil && !e.used {
@@ -60,15 +59,14 @@ func (k *keyring) unused() (flows, keys []string) {
 }
 
 const (
-	// All who lock keys do so in this order, so none waits in a circle.
+	// Every transaction locks keys in this order, so there is no deadlock.
 	insertKeys = `insert into keys (flow, key)
 	select distinct k.flow, k.key from unnest($1::text[], $2::text[]) as k (flow, key) order by 1, 2
 	on conflict do nothing returning flow, key`
 	lockKeys = `select from unnest($1::text[], $2::text[]) as u (flow, key), keys k
 	where k.flow = any (array[u.flow]) and k.key = any (array[u.key])
 	order by u.flow collate "C", u.key collate "C" for no key update of k`
-	// A statement of its own, so that it sees what those have committed whose
-	// locks lockKeys had to wait for.
+	// A separate statement, so that it sees what was committed while lockKeys waited.
 	readKeys = `select k.flow, k.key, k.state, k.shared,
 	exists (select from runs r where r.flow = k.flow and r.key = k.key
 		and ordered and place in ('ready', 'running', 'parked', 'held', 'blocked') offset 0) as busy,
@@ -81,8 +79,7 @@ const (
 	where k.flow = any (array[u.flow]) and k.key = any (array[u.key])`
 )
 
-// queueKeys makes, locks and reads the entities of events. After send, the
-// keyring is filled.
+// queueKeys creates, locks and reads the entities of events. After send, the keyring is filled.
 func (t *tx) queueKeys(in []*intake) *keyring {
 	k := &keyring{entries: map[keyName]*keyEntry{}}
 	flows, keys := t.queueNewKeys(k, in)
@@ -93,8 +90,7 @@ func (t *tx) queueKeys(in []*intake) *keyring {
 	return k
 }
 
-// queueNewKeys makes the entities of events, as far as there are none, and names
-// them.
+// queueNewKeys creates the missing entities of events, and returns their names.
 func (t *tx) queueNewKeys(k *keyring, in []*intake) (flows, keys []string) {
 	for _, r := range in {
 		if name := (keyName{r.Flow, r.Key}); r.Ordered && k.entries[name] == nil {
@@ -110,22 +106,22 @@ func (t *tx) queueNewKeys(k *keyring, in []*intake) (flows, keys []string) {
 	return flows, keys
 }
 
-// read keeps what readKeys gives.
+// read takes the rows of readKeys.
 func (k *keyring) read(rows pgx.Rows) error {
 	var n keyName
 	var e keyEntry
 	_, err := pgx.ForEachRow(rows, []any{&n.flow, &n.key, &e.State, &e.Shared, &e.busy, &e.pending, &e.listens}, func() error {
 		entry := e
 		k.entries[n] = &entry
-		e.Shared = nil // the next row must not write into it
+		e.Shared = nil // the next row must not overwrite it
 		return nil
 	})
 	return err
 }
 
 const (
-	// One that is ready, but has not begun, gives way to an earlier one. It is looked for
-	// among those under way, not in the index of all that are ready.
+	// A run that is ready but has not begun gives way to an earlier one. It is searched among the
+	// runs in flight, not in the index of all ready runs.
 	demote = `update runs r set place = 'queued'
 	from unnest($1::text[], $2::text[]) as k (flow, key), lateral (select a.seq from runs a
 		where a.flow = k.flow and a.key = k.key and a.ordered and a.place in ('ready', 'running', 'parked', 'held', 'blocked')
@@ -135,18 +131,18 @@ const (
 	where r.seq = any (array[a.seq])`
 )
 
-// promote makes the first queued run of each key ready, when no other is under way.
+// promote makes the first queued run of each key ready, if no other one is in flight.
 var promote = readying(promoting("select distinct flow, key from unnest($1::text[], $2::text[]) as k (flow, key)"))
 
-// firstQueued makes a query for the first queued run of the flow and key of a row. It compares whole rows: by equality the
-// order would be that of seq alone, which the primary key has too. A planner who has last seen runs of few keys takes that, and
-// walks through all others in search of this one.
+// firstQueued returns a query for the first queued run of a row's flow and key. It compares whole
+// rows. With equality the order would be that of seq alone, which the primary key has, too. A
+// planner that has last seen few keys would use the primary key and scan all other runs.
 func firstQueued(of string) string {
 	return strings.ReplaceAll(`(select q.seq from runs q where (q.flow, q.key) >= (of.flow, of.key) and (q.flow, q.key) <= (of.flow, of.key)
 		and q.place = 'queued' order by q.flow, q.key, q.seq limit 1)`, "of.", of+".")
 }
 
-// promoting makes a statement that does so for the keys that a query gives, each once.
+// promoting returns the statement of promote for the keys of a query, which returns each key once.
 func promoting(keys string) string {
 	return "update runs r set place = 'ready' from (" + keys + `) k
 	where r.seq = any (array[` + firstQueued("k") + `])
@@ -154,8 +150,8 @@ func promoting(keys string) string {
 		and a.ordered and a.place in ('ready', 'running', 'parked', 'held', 'blocked') offset 0)`
 }
 
-// readying makes a statement, which changes runs r, tell how many are ready then, and
-// before what none of them is in the queue.
+// readying makes a statement that changes runs r also return how many are ready then, and a
+// position before all of them.
 func readying(update string) string {
 	return "with u as (" + update + " returning r.priority, r.deadline, r.place) " +
 		"select count(*), min(- priority), min(deadline) from u where place = 'ready'"
@@ -167,7 +163,7 @@ func (t *tx) noteReady(row pgx.Row) error {
 	return err
 }
 
-// countReady does so too, and returns the number of runs.
+// countReady is noteReady, and also returns the number of runs.
 func (t *tx) countReady(row pgx.Row) (n int, err error) {
 	var rank *int64
 	var at *time.Time
@@ -186,13 +182,13 @@ func (t *tx) readyAt(p position) {
 	t.ready, t.first = true, earlier(t.first, p)
 }
 
-// A keySet lists entities, each once.
+// A keySet is a list of distinct entities.
 type keySet struct {
 	flows, keys []string
 	has         map[keyName]bool
 }
 
-// add notes the entity of a run that has one.
+// add adds the entity of a run, if it has one.
 func (k *keySet) add(ordered bool, flow, key string) {
 	name := keyName{flow, key}
 	if !ordered || k.has[name] {
@@ -212,16 +208,15 @@ func (t *tx) queueLock(k *keySet) {
 	}
 }
 
-// queuePromote makes the first queued run of each key ready, when no other is
-// under way. The keys are locked.
+// queuePromote makes the first queued run of each key ready, if no other one is in flight. The keys
+// are locked.
 func (t *tx) queuePromote(k *keySet) {
 	if len(k.keys) > 0 {
 		t.queue(promote, k.flows, k.keys).QueryRow(t.noteReady)
 	}
 }
 
-// queueReorder does so too, after runs have come back that may be earlier than
-// the one that is ready.
+// queueReorder is queuePromote after runs have come back that may be earlier than the ready one.
 func (t *tx) queueReorder(k *keySet) {
 	if len(k.keys) > 0 {
 		t.queue(demote, k.flows, k.keys)
@@ -234,7 +229,7 @@ type ending struct {
 	id     string
 	status model.Status
 	reason string
-	last   *model.Change // what the owner wrote with it; nil when nobody owns the run
+	last   *model.Change // the owner's last change; nil if no node owns the run
 }
 
 const moveRuns = `with e as (
@@ -276,7 +271,7 @@ func (t *tx) queueEnds(ends []ending) {
 	t.queue(moveRuns, id, status, reason, own, bundle, pipeline, checkpoint, path, problem, class, left)
 }
 
-// leftOut is what a change leaves out as it is kept; nil for nothing.
+// leftOut returns the stored form of what a change leaves out, or nil.
 func leftOut(c *model.Change) *string {
 	if len(c.LeftOut) == 0 {
 		return nil

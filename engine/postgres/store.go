@@ -1,29 +1,27 @@
-// Package postgres keeps runs in PostgreSQL: the store of production.
+// Package postgres keeps runs in PostgreSQL. It is the store for production.
 //
-// Any number of processes share a schema. These locks, always taken in this
-// order, keep them apart:
+// Any number of processes share a schema. These locks isolate them. They are always taken in this
+// order:
 //
-//   - that of the slots, in a store that is a cell: see cell.go;
-//   - the node's: whoever writes for a node holds it shared, whoever takes the
-//     node's runs over holds it alone. So a node that was thought dead either
-//     commits before the takeover or not at all;
-//   - events: of two processes that accept the same event, one waits for the
-//     other;
-//   - keys, in their order: they guard which run of a key is under way;
+//   - the lock of the slots, in a store that is a cell: see cell.go;
+//   - the lock of the node: a transaction that writes for a node holds it shared, and one that
+//     takes over the node's runs holds it exclusively. So a node that is considered dead commits
+//     either before the takeover or never;
+//   - events: if two processes accept the same event, one waits for the other;
+//   - keys, in their order: they protect which run of a key is in flight;
 //   - runs.
 //
-// A transaction is one or two round trips, however many events or changes it
-// carries: statements are sent together and work on arrays.
+// A transaction is one or two round trips, however many events or changes it has. Statements are
+// sent together and work on arrays.
 //
-// Statements must not depend on statistics. The tables of work in progress are empty
-// in quiet hours, and whoever plans by that reads them from end to end, since one row
-// is found that way too; the plan then meets the backlog of the next morning. So rows
-// are joined by "= any (array[x])", which only an index lookup can serve, not by "=",
-// for which the planner may merge whole tables; or they are looked up in a lateral query
-// that locks its rows, or in a subquery with "offset 0", which are never turned round.
-// Where the order of locks matters, it is that of an expression, for which no index is
-// walked. The index of a partial set has a condition that only those have who want
-// all of the set. [enginetest.Plans] holds all statements to it.
+// Statements must not depend on statistics. The tables of unfinished work are empty in quiet hours.
+// A plan made then scans a whole table to find one row, and is still used for the backlog of the
+// next morning. So rows are joined by "= any (array[x])", which only an index lookup can serve, not
+// by "=", for which the planner may merge whole tables. Or they are read in a lateral query that
+// locks its rows, or in a subquery with "offset 0", which the planner does not reorder. Where the
+// order of locks matters, it is the order of an expression, for which no index scan exists. A
+// partial index has a condition that only the statements for its whole set use. [enginetest.Plans]
+// checks all statements.
 package postgres
 
 import (
@@ -42,21 +40,20 @@ import (
 	"procaas/engine/store"
 )
 
-// Options says how to open a store.
+// Options configures how to open a store.
 type Options struct {
-	// Migrate brings the schema up to date. Without it, Open refuses a schema
-	// that needs it.
+	// Migrate updates the schema. Without it, Open refuses an outdated schema.
 	Migrate bool
 
-	// Unsafe allows a server that may lose what it has acknowledged: one with
-	// fsync, full_page_writes or synchronous_commit off.
+	// Unsafe allows a server that may lose acknowledged data: one with fsync, full_page_writes or
+	// synchronous_commit off.
 	Unsafe bool
 
-	// Log hears of connections that were lost; nothing is logged when nil.
+	// Log logs lost connections. Nil logs nothing.
 	Log *slog.Logger
 }
 
-// A Store keeps the ports of a [store.Store] in a schema of a PostgreSQL database.
+// A Store implements the ports of a [store.Store] in a schema of a PostgreSQL database.
 type Store struct {
 	*common
 
@@ -67,7 +64,7 @@ type Store struct {
 	timers timers
 	heavy  heavy
 
-	process  string // of this machine, see nameProcess
+	process  string // name of this process, see nameProcess
 	presence presence
 
 	tellChanged chan struct{}
@@ -76,7 +73,7 @@ type Store struct {
 	helpers sync.WaitGroup
 }
 
-// Ports returns what nodes need of the store.
+// Ports returns the ports of the store.
 func (s *Store) Ports() store.Store {
 	return store.Store{
 		Inbox: s, Ledger: s, Runs: s, Bundles: s, Settings: s, Tokens: s, Audits: s, Degradation: s, Documents: s,
@@ -84,17 +81,15 @@ func (s *Store) Ports() store.Store {
 	}
 }
 
-// Cell returns the store as one of several that share an inbox.
+// Cell returns the store as a cell of an inbox.
 func (s *Store) Cell() *store.Cell {
 	c := cell{s.db}
 	return &store.Cell{Store: s.Ports(), Enrolment: c, Moves: c, Outbox: c, Marked: s}
 }
 
-// Open connects to the database at dsn, a URL or the key-value form of libpq;
-// several hosts and target_session_attrs work, and so does a pooler in between,
-// which is found out. It fails when the schema is not
-// the one that this program knows, or when the server does not keep what it
-// acknowledges.
+// Open connects to the database at dsn, a URL or the key-value form of libpq. Several hosts and
+// target_session_attrs are supported. Open detects a pooler. It returns an error if the program
+// does not know the schema's version, or if the server may lose acknowledged data.
 func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if o.Migrate {
 		if _, _, err := Migrate(ctx, dsn); err != nil {
@@ -119,7 +114,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		process: nameProcess(os.Getpid()), presence: presence{told: map[int64]*session{}},
 	}
 	s.common = sqlstore.New(s.db)
-	s.OnSettings = func() { h.hint(endOfQueue) } // so that nodes look at once
+	s.OnSettings = func() { h.hint(endOfQueue) } // makes nodes look at once
 	s.OnDocuments = func() { pgkit.Signal(s.tellChanged) }
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -131,8 +126,8 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// maxConns bounds the connections of a process. A node writes in a few shared
-// transactions at a time; the rest is for the API.
+// maxConns bounds the connections of a process. A node writes a few shared transactions at a time.
+// The API uses the rest.
 const maxConns = 12
 
 func (s *Store) start(ctx context.Context) error {
@@ -149,7 +144,7 @@ func (s *Store) start(ctx context.Context) error {
 	}
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.helpers.Go(func() { keepPartitions(ctx, s.db, s.log) })
-	if !s.db.pooled { // otherwise nodes find out by polling
+	if !s.db.pooled { // behind a pooler, nodes poll
 		s.helpers.Go(func() { s.listen(ctx) })
 	}
 	s.helpers.Go(func() { s.notify(ctx) })
@@ -157,7 +152,7 @@ func (s *Store) start(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the connections. It waits for calls in flight.
+// Close closes the connections. It waits for calls in flight.
 func (s *Store) Close() error {
 	s.stop()
 	s.helpers.Wait()

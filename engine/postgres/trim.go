@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// How much one Trim removes, besides one partition.
+// These bound how much one Trim removes, in addition to one partition.
 const (
 	trimEvents = 5000
 	trimRest   = 1000
@@ -20,12 +20,12 @@ const (
 	where i.inhparent = 'history'::regclass and c.relname ~ '^history_[0-9]{8}$'
 	and to_date(right(c.relname, 8), 'YYYYMMDD') + 1 <= ((clock_timestamp() - $1 * interval '1 microsecond') at time zone 'UTC')::date
 	order by 1 limit 2`
-	// Whoever waits for this lock makes all wait who come after, so it is soon
-	// given up and tried again.
+	// A transaction that waits for this lock blocks all later ones, so it gives up soon and
+	// retries.
 	shortLocks     = "set local lock_timeout = '200ms'"
 	deleteFromRest = `delete from history_rest where ctid = any (array (
 		select ctid from history_rest where ended < clock_timestamp() - $1 * interval '1 microsecond' limit $2))`
-	// The latest event of a trigger tells when it fired last.
+	// The latest event of a trigger stays, because it says when the trigger last fired.
 	deleteOldEvents = `delete from events where ctid = any (array (
 		select ctid from events e where accepted < clock_timestamp() - $1 * interval '1 microsecond'
 		and not exists (select from runs where runs.id = e.run offset 0)
@@ -58,8 +58,8 @@ func (s *Store) Trim(ctx context.Context, keep time.Duration) (more bool, err er
 	return more || dropped, nil
 }
 
-// dropPartition drops the oldest partition of the history, when all of it is too
-// old. It reports whether there are more.
+// dropPartition drops the oldest partition of the history if all of its runs are too old. It
+// reports whether there may be more.
 func (s *Store) dropPartition(ctx context.Context, keep time.Duration) (more bool, err error) {
 	err = s.db.tx(ctx, func(t *tx) error {
 		more = false
@@ -81,8 +81,8 @@ func (s *Store) dropPartition(ctx context.Context, keep time.Duration) (more boo
 }
 
 const (
-	// The bound is read by the index of pipeline and seq. Whoever ends a run at the same
-	// time only makes the history longer.
+	// The index of pipeline and seq finds the bound. A run that ends at the same time only makes
+	// the history longer.
 	thinRuns = `delete from history h using (
 		select seq, ended from history where pipeline = $1 and seq <= (
 			select seq from history where pipeline = $1 order by seq desc limit 1 offset $2)

@@ -10,29 +10,27 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A tx is a transaction. Statements gather in its batch and go together with
-// send; commit sends the last of them. One that sends all it has with commit needs
-// no statements that begin and end it: what is sent together is a transaction for
-// the server. What became of a commit whose answer is lost is unknown; of all other
-// failures it is certain that nothing was written.
+// A tx is a transaction. Statements are collected in its batch. send sends the batch, and commit
+// sends the last one. A transaction that sends everything with commit needs no begin and commit
+// statements, because the server treats a batch as a transaction. If the answer to a commit is
+// lost, the outcome is unknown. After any other error, nothing was written.
 type tx struct {
 	conn       *pgxpool.Conn
-	pooled     bool // the connection is another one after each transaction
-	cell       bool // the store has some slots only
+	pooled     bool // each transaction may use another connection
+	cell       bool // the store has only some slots
 	batch      pgx.Batch
-	snapshot   bool // all statements see the same, and write nothing
-	begun      bool // by a statement
+	snapshot   bool // read-only, and all statements see the same state
+	begun      bool // a statement has begun it
 	committing bool // commit was sent
 	committed  bool
 	ready      bool     // runs become ready that no node owns
-	first      position // none of those is before
+	first      position // a position before all of those
 }
 
 // queue adds a statement to the batch.
 func (t *tx) queue(sql string, args ...any) *pgx.QueuedQuery { return t.batch.Queue(sql, args...) }
 
-// send runs the statements of the batch in one round trip, and lets the transaction
-// go on.
+// send runs the statements of the batch in one round trip. The transaction continues.
 func (t *tx) send(ctx context.Context) error {
 	if t.batch.Len() == 0 {
 		return nil
@@ -41,7 +39,7 @@ func (t *tx) send(ctx context.Context) error {
 	return t.flush(ctx)
 }
 
-// begin puts what begins the transaction before its first statements.
+// begin puts the start of the transaction before its first statements.
 func (t *tx) begin() {
 	if t.begun {
 		return
@@ -88,7 +86,7 @@ func (t *tx) commit(ctx context.Context) error {
 	return nil
 }
 
-// rollback leaves the connection clean; the pool drops it when that fails.
+// rollback cleans the connection. If that fails, the pool drops it.
 func (t *tx) rollback() {
 	if t.committed || t.conn.Conn().PgConn().TxStatus() == 'I' {
 		return
@@ -100,7 +98,7 @@ func (t *tx) rollback() {
 	}
 }
 
-// rows makes a callback of a queued query that keeps all rows.
+// rows returns a callback of a queued query that collects all rows.
 func rows[T any](into *[]T, scan func(pgx.CollectableRow) (T, error)) func(pgx.Rows) error {
 	return func(r pgx.Rows) (err error) {
 		*into, err = pgx.CollectRows(r, scan)
@@ -108,21 +106,21 @@ func rows[T any](into *[]T, scan func(pgx.CollectableRow) (T, error)) func(pgx.R
 	}
 }
 
-// value makes a callback of a queued query that keeps the values of its row.
+// value returns a callback of a queued query that scans its row.
 func value(into ...any) func(pgx.Row) error {
 	return func(r pgx.Row) error { return r.Scan(into...) }
 }
 
-// The locks that are not of rows. They are named by a table of the schema, so
-// that schemas do not share them, and by a number. That of a node is the part of its
-// number that is drawn by lot: two nodes that share it only wait for each other.
+// These are the advisory locks. They are named by a table of the schema, so that schemas do not
+// share them, and a number. That of a node is the random part of its number. Two nodes with the
+// same part only wait for each other.
 const (
 	lockNode      = "select pg_advisory_xact_lock_shared(('nodes'::regclass::oid::bigint - 2147483648)::int, ($1::bigint & 2147483647)::int)"
 	tryLockNode   = "select pg_try_advisory_xact_lock(('nodes'::regclass::oid::bigint - 2147483648)::int, ($1::bigint & 2147483647)::int)"
 	tryLockSingle = "select pg_try_advisory_xact_lock(('runs'::regclass::oid::bigint - 2147483648)::int, $1::bigint::int)"
 )
 
-// A singleLock makes something the work of one process at a time.
+// A singleLock lets one process at a time do something.
 type singleLock int64
 
 const (
@@ -136,35 +134,33 @@ func (t *tx) tryLock(ctx context.Context, l singleLock) (mine bool, err error) {
 	return mine, t.send(ctx)
 }
 
-// readNode tells the time and whether a node may write. It is a statement of its
-// own after the lock, so that it sees what a takeover has committed.
+// readNode returns the time and whether a node may write. It is a separate statement after the
+// lock, so that it sees what a takeover has committed.
 const (
 	readNode = "select clock_timestamp(), exists (select from nodes where node = $1 and gone is null)"
 	isLive   = "select exists (select from nodes where node = $1 and gone is null)"
 )
 
-// An instant is the database's time and the state of the node at the beginning of a
-// transaction.
+// An instant is the database's time and the state of the node at the start of a transaction.
 type instant struct {
 	now  time.Time
 	live bool
 }
 
-// asNode begins a transaction that writes for a node. Look at the instant after send.
+// asNode begins a transaction that writes for a node. Read the instant after send.
 func (t *tx) asNode(node int64) *instant {
 	t.lockNode(node)
 	return t.readNode(node)
 }
 
-// readNode reads the clock, and the state of a node that has been locked.
+// readNode reads the clock, and the state of a locked node.
 func (t *tx) readNode(node int64) *instant {
 	var c instant
 	t.queue(readNode, node).QueryRow(value(&c.now, &c.live))
 	return &c
 }
 
-// lockNode begins a transaction whose statements see for themselves whether the node
-// may write.
+// lockNode begins a transaction whose statements themselves check whether the node may write.
 func (t *tx) lockNode(node int64) {
 	if node != 0 {
 		t.queue(lockNode, node)

@@ -11,15 +11,14 @@ import (
 // Wake implements [store.Waker].
 func (s *Store) Wake() <-chan struct{} { return s.hints.wake }
 
-// sendHint names the schema, so that those who share the database with another
-// procaas do not wake each other.
+// sendHint uses the schema as the channel, so that several installations in one database do not
+// wake each other.
 const (
 	sendHint    = "select pg_notify('procaas ' || current_schema, $1)"
 	listenHints = "select format('listen %I', 'procaas ' || current_schema)"
 )
 
-// notify passes hints on. One that is lost costs a node one interval of its polling, and until
-// then it does not look at what came before the others.
+// notify sends hints. A lost hint costs a node one polling interval.
 func (s *Store) notify(ctx context.Context) {
 	pgkit.Tell(ctx, s.hints.tell, hintGap, func() error {
 		_, err := s.db.pool.Exec(ctx, sendHint, s.hints.untold.take().String())
@@ -27,17 +26,17 @@ func (s *Store) notify(ctx context.Context) {
 	})
 }
 
-// hintGap is the least time between two hints of a process.
+// hintGap is the shortest time between two hints of a process.
 const hintGap = 5 * time.Millisecond
 
-// listen hears the hints of all processes until ctx ends. It goes on trying,
-// though a pooler may never let it: then runs are found by polling.
+// listen receives the hints of all processes until ctx ends. It keeps trying. Behind a pooler it
+// may never succeed, and nodes find runs by polling.
 func (s *Store) listen(ctx context.Context) {
 	pgkit.Listen(ctx, s.log, "hints are not heard, runs are found by polling meanwhile", s.hear)
 }
 
-// hear holds one connection, which it takes out of the pool. Its session is open for as long
-// as the process lives.
+// hear listens on one connection, which it takes out of the pool. Its session is open as long as
+// the process lives.
 func (s *Store) hear(ctx context.Context) error {
 	conn, err := pgkit.Take(ctx, s.db.pool)
 	if err != nil {
@@ -75,12 +74,10 @@ const (
 	listenChanged = "select format('listen %I', 'procaas documents ' || left(current_schema, 40))"
 )
 
-// changedPrefix begins the channel on which processes tell that documents have
-// changed.
+// changedPrefix is the prefix of the channel for changed documents.
 const changedPrefix = "procaas documents "
 
-// notifyChanged tells the other processes; those that are not told look again by
-// themselves.
+// notifyChanged notifies other processes. A process that misses it polls.
 func (s *Store) notifyChanged(ctx context.Context) {
 	pgkit.Tell(ctx, s.tellChanged, hintGap, func() error {
 		_, err := s.db.pool.Exec(ctx, sendChanged)

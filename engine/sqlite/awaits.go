@@ -10,8 +10,7 @@ import (
 	"procaas/engine/store"
 )
 
-// This file lets parked runs hear of events of their keys, and of the ends of other
-// runs.
+// This file wakes parked runs for events of their keys, and for the ends of other runs.
 
 const (
 	findPending = `select id, seq, event from runs where flow = ? and key = ? and place = 'queued' and bundle = '' and seq > ?
@@ -40,8 +39,7 @@ func (s *Store) Pending(ctx context.Context, flow, key string, types []string, a
 	})
 }
 
-// stir makes the parked run of a key ready when an event is pending that it waits
-// for.
+// stir makes the parked run of a key ready if an event that it waits for is pending.
 func (t *tx) stir(flow, key string) error {
 	var seq, heard, position int64
 	var awaits string
@@ -59,8 +57,8 @@ func (t *tx) stir(flow, key string) error {
 	return t.exec(setPlace, ready, seq)
 }
 
-// canTake reports whether the events that a run has taken are still pending; it gives
-// their runs.
+// canTake reports whether the events that a run has taken are still pending, and returns their
+// runs.
 func (t *tx) canTake(r row, take []model.Taken) (taken []row, ok bool, err error) {
 	for _, taking := range take {
 		other, found, err := t.find(taking.Run)
@@ -87,7 +85,7 @@ const (
 	isLive     = "select 1 from runs where id = ? and place not in ('failed', 'blocked')"
 )
 
-// wake makes a run ready that waits for one that has ended.
+// wake makes a run ready that waits for a run that has ended.
 func (t *tx) wake(id string) error {
 	if id == "" {
 		return nil
@@ -97,8 +95,7 @@ func (t *tx) wake(id string) error {
 	return err
 }
 
-// parkFor looks once more whether there is something already for which a run has just
-// been parked.
+// parkFor makes a run that was just parked ready if its wait has already ended.
 func (t *tx) parkFor(r row, c model.Change) error {
 	for _, id := range c.Calls {
 		var one int
@@ -115,7 +112,7 @@ func (t *tx) parkFor(r row, c model.Change) error {
 	return t.stir(r.flow, r.key)
 }
 
-// awaitsOf returns the types of events that a run waits for as they are stored.
+// awaitsOf returns the types of events that a run waits for in their stored form.
 func awaitsOf(c model.Change) any {
 	if len(c.Awaits) == 0 || c.Status != model.Parked {
 		return nil

@@ -59,7 +59,7 @@ const (
 // [store.ErrCancelled], and nothing is written then.
 func (t *tx) change(node int64, c model.Change, emits [][]byte) (refused, err error) {
 	if c.Status == model.Running && len(c.Take) == 0 {
-		// Most changes are of this kind: one statement.
+		// Most changes need only this statement.
 		n, err := t.count(saveRunning, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.Progress, c.Trial, c.Progress, c.Run, c.Version, node)
 		if err != nil {
 			return nil, err
@@ -117,8 +117,7 @@ func (t *tx) finish(r row, c model.Change) error {
 	return t.end(r, c.Status, reason, &c)
 }
 
-// leaveNode writes a change after which no node owns the run, though it has not
-// ended for good.
+// leaveNode writes a change that releases a run without ending it for good.
 func (t *tx) leaveNode(r row, c model.Change) error {
 	to := c.PlaceAfter(r.ordered, r.block, r.move, t.now)
 	order, _ := c.Next(r.move)
@@ -140,7 +139,7 @@ func (t *tx) leaveNode(r row, c model.Change) error {
 	return nil
 }
 
-// waits returns since when a run waits that leaves its node.
+// waits returns since when a released run waits.
 func (t *tx) waits(r row, c model.Change) int64 {
 	if c.Cause != "" && c.Cause == r.cause && r.since.Valid {
 		return r.since.Int64

@@ -11,10 +11,10 @@ import (
 	"procaas/engine/sqlstore"
 )
 
-// common is what this store has in common with that of PostgreSQL.
+// common is the part of the store that it shares with the PostgreSQL store.
 type common = sqlstore.Store
 
-// words are those of its statements. The time is an argument by its name.
+// words has the words of SQLite for those of the common statements. The time is a named argument.
 var words = strings.NewReplacer(
 	"{now}", ":now",
 	"{micro}", "1",
@@ -45,7 +45,7 @@ var words = strings.NewReplacer(
 	"{end horizon}", "update audit_horizon set forget_before = 0",
 )
 
-// A database is the store as its common part sees it.
+// A database adapts the store for its common part.
 type database struct{ *Store }
 
 var _ sqlstore.DB = database{}
@@ -77,7 +77,7 @@ func (d database) At(t time.Time) any { return t.UnixMicro() }
 
 func (d database) Listed() string { return "" }
 
-// A reader reads at once what is queued.
+// A reader runs each query at once.
 type reader struct {
 	ctx  context.Context
 	from interface {
@@ -105,13 +105,13 @@ func scanAll(r *sql.Rows, scan func(sqlstore.Row) error) error {
 	return err
 }
 
-// A sharedTx runs at once what is queued, in the writer's transaction.
+// A sharedTx runs each statement at once, in the writer's transaction.
 type sharedTx struct {
 	*tx
 	err error
 }
 
-// share writes with the statements that both databases have in common.
+// share writes with the common statements.
 func (t *tx) share(do func(sqlstore.Tx) error) error {
 	s := &sharedTx{tx: t}
 	if err := do(s); err != nil {
@@ -120,7 +120,7 @@ func (t *tx) share(do func(sqlstore.Tx) error) error {
 	return s.err
 }
 
-// prepare makes a statement of this database of one in common.
+// prepare translates a common statement for this database.
 func (t *sharedTx) prepare(query string, args []any) (string, []any) {
 	if query = words.Replace(query); strings.Contains(query, ":now") {
 		args = append(slices.Clip(args), sql.Named("now", t.now.UnixMicro()))
@@ -166,10 +166,10 @@ func (t *sharedTx) AsNode(node int64) *bool {
 	return &live
 }
 
-// Alone implements [sqlstore.Tx]: a file has one process.
+// Alone implements [sqlstore.Tx]. A file has one process.
 func (t *sharedTx) Alone(context.Context) (bool, error) { return true, t.err }
 
-// LockKeyOf implements [sqlstore.Tx]: nobody else writes.
+// LockKeyOf implements [sqlstore.Tx]. There is only one writer.
 func (t *sharedTx) LockKeyOf(context.Context, string) error { return t.err }
 
 // HasReady implements [sqlstore.Tx].

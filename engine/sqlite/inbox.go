@@ -39,7 +39,7 @@ func (s *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]
 	return results, nil
 }
 
-// encodeEvents is done before a write, which holds all others up.
+// encodeEvents encodes events before the write, because a write blocks all others.
 func encodeEvents(runs []model.Intake) ([][]byte, error) {
 	events := make([][]byte, len(runs))
 	for i, r := range runs {
@@ -134,7 +134,7 @@ func (t *tx) begins(r model.Intake) (string, error) {
 	return model.VersionFor(cmp.Or(serving, r.Bundle), r.Flow, r.Key), err
 }
 
-// repeated finds an event that was accepted before.
+// repeated returns the result of an event that was accepted before.
 func (t *tx) repeated(r model.Intake) (a store.Accepted, known bool, err error) {
 	if !r.Dedup {
 		return a, false, nil
@@ -150,8 +150,8 @@ func (t *tx) repeated(r model.Intake) (a store.Accepted, known bool, err error) 
 const findAhead = `select 1 from runs where flow = ? and key = ? and ordered and place <> 'failed'
 	and not (place = 'scheduled' and due > ?) limit 1`
 
-// allowed asks the automaton, unless an earlier event can still change the state, or the time
-// until the event is due can: undecided.
+// allowed asks the automaton. undecided means that the state may still change, by an earlier event
+// or until the event is due.
 func (t *tx) allowed(r model.Intake) (allowed, undecided bool, err error) {
 	if !r.Ordered || r.From == nil {
 		return true, false, nil
@@ -167,8 +167,8 @@ func (t *tx) allowed(r model.Intake) (allowed, undecided bool, err error) {
 	return slices.Contains(r.From, e.State), false, err
 }
 
-// firstPlace returns where a new run begins, and whether the run under way of its key
-// waits for events.
+// firstPlace returns where a new run begins, and whether the run in flight of its key waits for
+// events.
 func (t *tx) firstPlace(r model.Intake) (at place, listens bool, err error) {
 	if r.Event.At.After(t.now) {
 		return scheduled, false, nil

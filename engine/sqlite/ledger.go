@@ -52,7 +52,7 @@ func (t *tx) live(node int64) error {
 	return err
 }
 
-// fenced says why a node may not write.
+// fenced returns why a node may not write.
 func (t *tx) fenced(node int64) error {
 	found, err := t.row(knowsNode, []any{node}, &node)
 	switch {
@@ -64,7 +64,7 @@ func (t *tx) fenced(node int64) error {
 	return store.ErrFenced
 }
 
-// bury makes a node's number invalid and gives its runs back.
+// bury makes a node's number invalid and releases its runs.
 func (t *tx) bury(node int64, died bool) error {
 	n, err := t.count(buryNode, t.now.UnixMicro(), died, node)
 	if err != nil || n == 0 {
@@ -73,7 +73,7 @@ func (t *tx) bury(node int64, died bool) error {
 	return t.releaseRuns(node, nil, died)
 }
 
-// releaseRuns takes the runs of a node from it that has died or goes on, but those in keep.
+// releaseRuns takes its runs, except those in keep, from a node that has died or continues.
 func (t *tx) releaseRuns(node int64, keep []string, died bool) error {
 	held, err := rows(t, findRowsOf, []any{node}, scanRow)
 	if err != nil {
@@ -96,8 +96,8 @@ func scanRow(s *sql.Rows) (r row, err error) {
 	return r, err
 }
 
-// releaseAll takes the runs of all nodes over: for a process that has just got
-// the file's lock, all others are gone.
+// releaseAll takes over the runs of all nodes. A process that has just got the file's lock is the
+// only one.
 func releaseAll(t *tx) error { return t.buryAll(findAllNodes) }
 
 func (t *tx) buryAll(query string, args ...any) error {
@@ -128,8 +128,8 @@ const (
 	settingsRevision = "select coalesce(max(revision), 0) from audit"
 )
 
-// dueAtOnce bounds the runs whose time one Beat notices: a million that are due
-// at the same moment must not hold the other writers up.
+// dueAtOnce bounds the runs that one Beat makes ready, so that a million due runs do not block
+// other writers.
 const dueAtOnce = 2000
 
 // Beat implements [store.Ledger].
@@ -223,7 +223,7 @@ const claim = `update runs set place = 'running', node = ?, started = coalesce(s
 	returning seq, id, version, event, flow, key, ordered, block, accepted, deadline, bundle, coalesce(move, ''),
 	pipeline, generation, checkpoint, losses`
 
-// claimedRow is a claimed run with what gives its order.
+// claimedRow is a claimed run with the values of its order.
 type claimedRow struct {
 	store.Claimed
 	seq, deadline int64
@@ -302,7 +302,7 @@ const lately = time.Hour
 // Nodes implements [store.Ledger].
 func (s *Store) Nodes(ctx context.Context) ([]store.NodeInfo, error) {
 	if err := s.writer.files.check(); err != nil {
-		return nil, err // who asks whether the store is fit asks this
+		return nil, err // a caller uses this to find out whether the store works
 	}
 	now := time.Now()
 	r, err := s.read.QueryContext(ctx, listNodes, now.UnixMicro(), now.Add(-lately).UnixMicro())

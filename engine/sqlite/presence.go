@@ -8,14 +8,13 @@ import (
 	"procaas/engine/store"
 )
 
-// A presence tells whether the files of a store are still where they were opened. One that
-// was removed, or has another one in its place, takes writes as before, and nobody will ever
-// read them.
+// A presence checks whether the files of a store are still where they were opened. A file that was
+// removed or replaced still accepts writes, which nobody will ever read.
 type presence struct {
 	files map[string]fs.FileInfo
 }
 
-// watch begins with the files that are there: the store's own, and its log.
+// watch remembers the current files: the store's own, and its log.
 func watch(path string) (presence, error) {
 	p := presence{map[string]fs.FileInfo{}}
 	for _, name := range []string{path, path + "-wal"} {
@@ -28,7 +27,7 @@ func watch(path string) (presence, error) {
 	return p, nil
 }
 
-// check is an [store.ErrLost] when one of them is not.
+// check returns an [store.ErrLost] if a file is missing or replaced.
 func (p presence) check() error {
 	for name, was := range p.files {
 		if info, err := os.Stat(name); err != nil || !os.SameFile(was, info) {

@@ -7,10 +7,9 @@ import (
 	"path/filepath"
 )
 
-// keepPrivate sees to it that nobody but its owner reads a database: all payloads, settings
-// and hashes of tokens are in it. SQLite gives what it makes beside the file the same
-// rights. Where the file system knows no such rights, or the file is another one's, it is
-// left as it is.
+// keepPrivate lets only the owner read a database, because it has all payloads, settings and hashes
+// of tokens. SQLite gives the files beside it the same permissions. It leaves the file alone if the
+// file system has no such permissions or another user owns the file.
 func keepPrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 	failed    = model.PlaceFailed
 )
 
-// A row is what moving a run needs to know of it.
+// A row has the data needed to move a run.
 type row struct {
 	seq        int64
 	id         string
@@ -33,8 +33,8 @@ type row struct {
 	version    int64
 	checkpoint bool // it has one
 	cancel     sql.NullString
-	move       string // an order of an operator; empty for none
-	cause      string // that it was parked for last
+	move       string // an operator's order; empty for none
+	cause      string // the cause of its last park
 	since      sql.NullInt64
 }
 
@@ -59,8 +59,8 @@ const (
 	setPlace  = "update runs set place = ? where seq = ?"
 )
 
-// promote makes the first queued run of a key ready, when no other is under
-// way. One that is ready, but has not begun, gives way to an earlier one.
+// promote makes the first queued run of a key ready, if no other one is in flight. A run that is
+// ready but has not begun gives way to an earlier one.
 func (t *tx) promote(flow, key string) error {
 	var first sql.NullInt64
 	if _, err := t.row(findFirst, []any{flow, key}, &first); err != nil || !first.Valid {
@@ -85,7 +85,7 @@ func (t *tx) promote(flow, key string) error {
 	return t.exec(setPlace, ready, first.Int64)
 }
 
-// enter makes a run ready, or lets it wait for its turn in its key.
+// enter makes a run ready, or queues it in its key.
 func (t *tx) enter(r row) error {
 	if !r.ordered {
 		t.ready = true
@@ -100,11 +100,11 @@ func (t *tx) enter(r row) error {
 	return t.stir(r.flow, r.key)
 }
 
-// A death counts against a run that is suspected only when it was under trial.
+// A death counts against a suspected run only if the run was under trial.
 const giveBack = `update runs set place = 'ready', node = 0, losses = losses + (? and (tried or losses < ?)), tried = 0 where seq = ?`
 
-// release takes a running run from its node, which has died or continues without it. One that an operator wants ended
-// ends here, because nobody else would do it.
+// release takes a running run from its node, which has died or continues without it. A cancelled
+// run ends here, because nothing else would end it.
 func (t *tx) release(r row, died bool) error {
 	if r.cancel.Valid {
 		return t.end(r, model.Cancelled, r.cancel.String, nil)
@@ -117,7 +117,7 @@ func (t *tx) release(r row, died bool) error {
 }
 
 const (
-	// ?2 says that the owner of the run ends it with a last change.
+	// ?2 says that the owner ends the run with a last change.
 	insertHistory = `insert into history (seq, id, flow, key, ordered, status, version, generation, pipeline, bundle,
 	accepted, started, ended, failed_path, error, error_class, reason, labels, event, checkpoint, left_out)
 	select seq, id, flow, key, ordered, ?1, version + ?2, generation, iif(?2, ?3, pipeline), iif(?2, ?4, bundle),
@@ -126,7 +126,7 @@ const (
 	deleteRun = "delete from runs where seq = ?"
 )
 
-// move moves a run to the history, with the last change of its owner; nil for none.
+// move moves a run to the history, with the owner's last change, or nil.
 func (t *tx) move(seq int64, status model.Status, reason string, last *model.Change) error {
 	c := model.Change{}
 	if last != nil {
@@ -139,7 +139,7 @@ func (t *tx) move(seq int64, status model.Status, reason string, last *model.Cha
 	return t.exec(deleteRun, seq)
 }
 
-// end moves a run to the history and lets the next one of its key go.
+// end moves a run to the history and promotes the next run of its key.
 func (t *tx) end(r row, status model.Status, reason string, last *model.Change) error {
 	if err := t.move(r.seq, status, reason, last); err != nil {
 		return err
@@ -163,8 +163,8 @@ func (t *tx) entity(ordered bool, flow, key string) (e store.EntityState, err er
 	return e, err
 }
 
-// advance writes what a run has made of its entity. Another state brings the
-// runs back that were set aside.
+// advance writes how a run has changed its entity. A new state brings back the runs that were
+// deferred.
 func (t *tx) advance(r row, state string, shared []byte) error {
 	if state == "" && len(shared) == 0 {
 		return nil

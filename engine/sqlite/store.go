@@ -1,11 +1,11 @@
-// Package sqlite keeps runs in one SQLite file: the embedded store.
+// Package sqlite keeps runs in one SQLite file. It is the embedded store.
 //
-// One goroutine owns the connection that writes. Whatever wants to write at the
-// same time shares a transaction, so that many changes cost one flush to disk.
-// Readers have connections of their own and never wait for the writer.
+// One goroutine owns the connection that writes. Concurrent writes share a transaction, so that
+// many changes cost one flush to disk. Readers have their own connections and never wait for the
+// writer.
 //
-// A file belongs to one process. The store holds a lock beside it, and takes the
-// runs of the processes before it over when it opens: nobody else can own them.
+// A file belongs to one process. The store holds a lock beside the file. When it opens, it takes
+// over the runs of earlier processes, because no other process can own them.
 package sqlite
 
 import (
@@ -28,23 +28,23 @@ import (
 	"procaas/schemas"
 )
 
-// Options says how to open a store.
+// Options configures how to open a store.
 type Options struct {
-	// Migrate brings the file's schema up to date, and makes the file when
-	// there is none. Without it, Open refuses a file that needs it.
+	// Migrate updates the file's schema, and creates the file if there is none. Without it, Open
+	// refuses an outdated file.
 	Migrate bool
 
-	// Fast leaves it to the operating system when to flush. What is
-	// acknowledged then survives the death of the process, but not a power cut.
+	// Fast lets the operating system decide when to flush. Acknowledged data then survives the
+	// death of the process, but not a power failure.
 	Fast bool
 }
 
-// A Store keeps the ports of a [store.Store] in one file.
+// A Store implements the ports of a [store.Store] in one file.
 type Store struct {
 	*common
 
-	lock   *sql.DB // holds the file's lock while it is open
-	db     *sql.DB // one connection: the writer's
+	lock   *sql.DB // holds the file's lock while open
+	db     *sql.DB // the writer's connection
 	read   *sql.DB
 	writer *writer
 	wake   chan struct{}
@@ -55,7 +55,7 @@ type Store struct {
 	closed  error
 }
 
-// Ports returns what nodes need of the store.
+// Ports returns the ports of the store.
 func (s *Store) Ports() store.Store {
 	return store.Store{
 		Inbox: s, Ledger: s, Runs: s, Bundles: s, Settings: s, Tokens: s, Audits: s, Degradation: s, Documents: s,
@@ -65,8 +65,8 @@ func (s *Store) Ports() store.Store {
 
 const schemaTable = "procaas_schema"
 
-// Open opens the store in the file at path. It fails when another process has
-// the file open, or when the schema is not the one that this program knows.
+// Open opens the store in the file at path. It returns an error if another process has the file
+// open, or if the program does not know the schema's version.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	s := &Store{wake: make(chan struct{}, 1)}
 	s.common = sqlstore.New(database{s})
@@ -84,9 +84,8 @@ func (s *Store) open(ctx context.Context, path string, o Options) (err error) {
 	if o.Fast {
 		level = "normal"
 	}
-	// The hot pages stay in memory, and the log may grow to some megabytes before
-	// it is copied into the file. A reader that takes long keeps it from being copied;
-	// what it has grown to meanwhile is given back to the disk afterwards.
+	// The hot pages stay in memory, and the log may grow to some megabytes before it is copied into
+	// the file. A long reader delays the copy. After that, the extra disk space is freed.
 	if s.db, err = openDB(path, 1, "journal_mode(wal)", "synchronous("+level+")", "busy_timeout(5000)",
 		"cache_size(-65536)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)"); err != nil {
 		return err
@@ -111,13 +110,13 @@ func (s *Store) open(ctx context.Context, path string, o Options) (err error) {
 	return s.writer.do(ctx, releaseAll)
 }
 
-// readers bounds the connections that read. SQLite readers are in-process
-// computation, so more than a few only compete with each other.
+// readers bounds the connections that read. SQLite reads inside the process, so more than a few
+// only compete with each other.
 const readers = 4
 
-// openReaders opens all connections that read, and lets each read. One that was opened while
-// the file or its log is away would make another log, and know nothing of the real one even
-// when that is back.
+// openReaders opens all connections that read, and reads with each. A connection that is opened
+// while the file or its log is missing would create another log, and ignore the real one even when
+// it is back.
 func openReaders(ctx context.Context, path string) (*sql.DB, error) {
 	db, err := openDB(path, readers, "query_only(1)", "busy_timeout(5000)")
 	if err != nil {
@@ -136,18 +135,18 @@ func openReaders(ctx context.Context, path string) (*sql.DB, error) {
 		}
 	}
 	for _, c := range open {
-		err = errors.Join(err, c.Close()) // back to the pool
+		err = errors.Join(err, c.Close()) // returns it to the pool
 	}
 	return db, err
 }
 
-// Close waits for writes under way and closes the file.
+// Close waits for writes in flight and closes the file.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		if s.writer != nil {
 			s.closed = s.writer.close()
 		}
-		// The lock goes last: nobody may open the file before it is closed.
+		// The lock goes last: no process may open the file before it is closed.
 		for _, db := range []*sql.DB{s.read, s.db, s.lock} {
 			if db != nil {
 				s.closed = errors.Join(s.closed, db.Close())
@@ -157,19 +156,19 @@ func (s *Store) Close() error {
 	return s.closed
 }
 
-// Wake tells that runs have become ready that no node owns. It holds at most
-// one signal.
+// Wake returns a channel that receives when runs have become ready that no node owns. It holds at
+// most one signal.
 func (s *Store) Wake() <-chan struct{} { return s.wake }
 
 func (s *Store) signal() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // a signal that nobody has taken yet says the same
+	default: // a signal is pending already
 	}
 }
 
-// Migrate brings the schema of the file at path up to date, making the file
-// when there is none, and tells the versions before and after.
+// Migrate updates the schema of the file at path, and creates the file if needed. It returns the
+// versions before and after.
 func Migrate(ctx context.Context, path string) (from, to int64, err error) {
 	lock, err := lockFile(ctx, path)
 	if err != nil {
@@ -241,12 +240,11 @@ func checkSchema(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// lockFile makes sure that no other process, and no other Store, works with the
-// file. The lock is SQLite's own, on an empty database beside the file: it works
-// on every system and ends with the process.
+// lockFile makes sure that no other process and no other Store uses the file. The lock is SQLite's
+// own, on an empty database beside the file. It works on every system and ends with the process.
 //
-// A file has one lock, whichever link leads to it, as SQLite keeps one log for it. Those who
-// reach it by hard links are not told from each other, as little as SQLite does.
+// A file has one lock, whichever symbolic link leads to it, like SQLite's log. Hard links are not
+// detected, as in SQLite.
 func lockFile(ctx context.Context, path string) (*sql.DB, error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -271,8 +269,8 @@ func openDB(path string, connections int, pragmas ...string) (*sql.DB, error) {
 		return nil, err
 	}
 	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath()}
-	// The file is there by now. One that is away later is not made anew by a reader: SQLite would
-	// throw its log away, with all that is only there.
+	// The file exists now. If it is missing later, a reader must not create it, because SQLite
+	// would discard its log, with all data that is only there.
 	u.RawQuery = url.Values{"_pragma": pragmas, "mode": {"rw"}}.Encode()
 	db, err := sql.Open("sqlite", u.String())
 	if err != nil {
@@ -283,7 +281,7 @@ func openDB(path string, connections int, pragmas ...string) (*sql.DB, error) {
 	return db, nil
 }
 
-// micros is how times are stored.
+// micros returns the stored form of a time.
 func micros(t time.Time) sql.NullInt64 {
 	return sql.NullInt64{Int64: t.UnixMicro(), Valid: !t.IsZero()}
 }

@@ -13,15 +13,14 @@ import (
 	"procaas/engine/store"
 )
 
-// This file keeps the queue of tasks. One goroutine writes, so what others do with
-// locks is done here one after the other.
+// This file implements the task queue. One goroutine writes, so no locks are needed.
 
-// Tasks returns what keeps tasks.
+// Tasks returns the task queue.
 func (s *Store) Tasks() *store.TaskStore {
 	return &store.TaskStore{Queue: s, Work: s, Maintenance: s, Admin: s}
 }
 
-// taskWatch wakes those who wait for tasks.
+// taskWatch wakes callers that wait for tasks.
 type taskWatch struct {
 	mu      sync.Mutex // guards waiting
 	waiting map[*taskWatcher]struct{}
@@ -48,7 +47,7 @@ func (s *Store) WatchTasks(types []string) (<-chan struct{}, func()) {
 	}
 }
 
-// hintTasks wakes who waits for tasks of these types.
+// hintTasks wakes callers that wait for tasks of these types.
 func (s *Store) hintTasks(types ...string) {
 	s.watch.mu.Lock()
 	defer s.watch.mu.Unlock()
@@ -58,13 +57,12 @@ func (s *Store) hintTasks(types ...string) {
 		}
 		select {
 		case w.woken <- struct{}{}:
-		default: // it has a hint that it has not taken yet
+		default: // it has a pending hint
 		}
 	}
 }
 
-// The places of tasks as they are stored: those of their states that have not ended,
-// and of those that failed.
+// These are the stored places of tasks: the unfinished states, and failed.
 const (
 	placeReady    = string(store.TaskReady)
 	placeWaiting  = string(store.TaskWaiting)
@@ -218,7 +216,7 @@ func addTask(t *tx, s *store.TaskSpec) (id int64, err error) {
 	return id, err
 }
 
-// putDuplicate does what is to be done when another task has the unique key.
+// putDuplicate handles a task whose unique key is taken.
 func putDuplicate(t *tx, s *store.TaskSpec, id int64, again bool, next []byte) (store.TaskPut, error) {
 	first, found, err := findTask(t, id)
 	if err == nil && !found {
@@ -267,9 +265,9 @@ func mergePayloads(s *store.TaskSpec, first []byte) ([]byte, error) {
 
 const (
 	readyTasks = "select " + taskColumns + ` from tasks where type = ? and place = 'ready' order by rank, deadline, id limit ?`
-	// Those whose keys are full are passed by; the index has no better way to tell. On
-	// PostgreSQL they are put aside as waiting. One writer has no use for that: it would
-	// be one more write, for tasks of which a file has few.
+	// Tasks whose keys are full are skipped, because the index does not know them. PostgreSQL sets
+	// them aside as waiting. With one writer that would only be one more write, for the few tasks
+	// of a file.
 	readyByKey = "select " + taskColumns + ` from tasks t where type = ?1 and place in ('ready', 'waiting') and (key = '' or
 		(select count(*) from tasks h where h.type = ?1 and h.key = t.key and h.place in ('starting', 'running')) < ?2)
 		order by rank, deadline, id limit ?3 offset ?4`
@@ -352,7 +350,7 @@ func claimTasks(t *tx, c *store.TaskClaim) ([]store.QueuedTask, error) {
 	return found, nil
 }
 
-// findReady returns the tasks of a type that may be taken.
+// findReady returns the ready tasks of a type.
 func findReady(t *tx, w store.TaskWant) ([]store.QueuedTask, error) {
 	var mode string
 	if _, err := t.row(taskMode, []any{w.Type}, &mode); err != nil || mode == string(store.TasksPaused) {
@@ -423,7 +421,7 @@ const (
 	moveKey   = "update task_keys set id = ?, again = 0, next_payload = x'' where type = ? and uid = ?"
 )
 
-// reportTasks writes down what became of tasks, and returns the types that have new ones.
+// reportTasks records the outcomes of tasks, and returns the types that have new ready tasks.
 func reportTasks(t *tx, r *store.TaskReport) (lost []store.TaskRef, types []string, err error) {
 	each := func(ref store.TaskRef, do func(*store.QueuedTask) error) {
 		if err != nil {
@@ -477,7 +475,7 @@ func reportTasks(t *tx, r *store.TaskReport) (lost []store.TaskRef, types []stri
 	return lost, types, err
 }
 
-// putBack gives a task back.
+// putBack makes a task available again.
 func putBack(t *tx, one *store.QueuedTask, delay time.Duration, failed bool, why string) error {
 	due, place, failures := one.Due, placeReady, 0
 	if failed {
@@ -491,8 +489,7 @@ func putBack(t *tx, one *store.QueuedTask, delay time.Duration, failed bool, why
 	return t.exec(returnTask, place, due.UnixMicro(), due.Add(one.Deadline.Sub(one.Due)).UnixMicro(), failures, why, one.ID)
 }
 
-// closeTask frees the unique key of a task that has ended, or lets the one begin that
-// follows it.
+// closeTask frees the unique key of an ended task, or starts the task that follows it.
 func closeTask(t *tx, one *store.QueuedTask) (follows bool, err error) {
 	if one.Unique == "" {
 		return false, nil

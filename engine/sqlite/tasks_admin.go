@@ -50,7 +50,7 @@ func (s *Store) PromoteTasks(ctx context.Context, limit int) (n int, next time.D
 
 const (
 	firstRank = "select rank from tasks where type = ? and place = 'ready' order by rank, deadline, id limit 1"
-	// Ranks are found one by one, the lowest priority first.
+	// Ranks are found one at a time, lowest priority first.
 	raiseTasks = `
 with recursive ranks (rank) as (
 	select max(rank) from tasks where type = ?1 and place = 'ready'
@@ -154,11 +154,10 @@ const (
 	expireDead    = "delete from tasks where id in (select id from tasks where place = 'dead' and ended < ? limit ?)"
 )
 
-// expireAtOnce bounds one transaction of a clean-up: everybody else who writes waits for it.
+// expireAtOnce bounds one transaction of a clean-up, because all other writes wait for it.
 const expireAtOnce = 2000
 
-// ExpireTasks implements [store.TaskMaintenance]. Many tasks are forgotten in several
-// transactions.
+// ExpireTasks implements [store.TaskMaintenance]. It deletes many tasks in several transactions.
 func (s *Store) ExpireTasks(ctx context.Context, ended, failed time.Duration) (gone int, err error) {
 	forget := func(query string, age time.Duration) error {
 		for n := int64(expireAtOnce); n == expireAtOnce; {
@@ -181,13 +180,12 @@ func (s *Store) ExpireTasks(ctx context.Context, ended, failed time.Duration) (g
 	return gone, forget(expireDead, failed)
 }
 
-// VacuumTasks implements [store.TaskMaintenance]. SQLite uses the room of what is gone again
-// by itself.
+// VacuumTasks implements [store.TaskMaintenance]. SQLite reuses the space of deleted rows.
 func (s *Store) VacuumTasks(ctx context.Context) error {
 	return s.writer.do(ctx, func(t *tx) error { return t.exec("pragma optimize") })
 }
 
-// taskWhere is the condition of a filter.
+// taskWhere returns the condition of a filter.
 func taskWhere(f *store.TaskFilter, states ...string) (string, []any) {
 	where, args := []string{"1 = 1"}, []any{}
 	add := func(condition string, values ...any) {
@@ -238,7 +236,7 @@ func findFree(t *tx, f *store.TaskFilter) ([]store.QueuedTask, error) {
 	return readTasks(t, "select "+taskColumns+" from tasks where "+where+" order by id limit ?", append(args, taskLimit(f)))
 }
 
-// readTasks runs a query that is made for one filter.
+// readTasks runs a query that was built for a filter.
 func readTasks(t *tx, query string, args []any) ([]store.QueuedTask, error) {
 	r, err := t.conn.QueryContext(context.Background(), query, args...)
 	if err != nil {
@@ -247,12 +245,11 @@ func readTasks(t *tx, query string, args []any) ([]store.QueuedTask, error) {
 	return collect(r, scanTask)
 }
 
-// officeAtOnce bounds one transaction of what operators do to many tasks: everybody else
-// who writes waits for it.
+// officeAtOnce bounds one transaction of an operator's change, because all other writes wait for
+// it.
 const officeAtOnce = 1000
 
-// inParts does something to the tasks of a filter, a part of them after the other, until
-// one is smaller than it may be.
+// inParts changes the tasks of a filter in parts, until a part is smaller than allowed.
 func inParts(f *store.TaskFilter, do func(part *store.TaskFilter) (int, error)) (all int, err error) {
 	for rest := taskLimit(f); rest > 0; {
 		part := *f
@@ -304,8 +301,8 @@ func (s *Store) cancelSome(ctx context.Context, f *store.TaskFilter) (n int, err
 
 const moveTask = "update tasks set type = ? where id = ?"
 
-// MoveTasks implements [store.TaskAdmin]. A task with a unique key stays: it is
-// unique in its type.
+// MoveTasks implements [store.TaskAdmin]. It leaves tasks with a unique key alone, because they are
+// unique within their type.
 func (s *Store) MoveTasks(ctx context.Context, f store.TaskFilter, to string) (n int, err error) {
 	spec := store.TaskSpec{Type: to}
 	if err := spec.Check(); err != nil {

@@ -9,20 +9,19 @@ import (
 	"procaas/engine/store"
 )
 
-// This file remembers who asks for which tasks: a type that nobody has ever asked for is
-// likely a mistyped one. See the package queue, which does the same on PostgreSQL.
+// This file remembers which worker asks for which tasks. A type that no worker has ever asked for
+// is probably mistyped. Package queue does the same in PostgreSQL.
 
-// taskAsked knows which types were asked for lately.
+// taskAsked remembers which types workers asked for recently.
 type taskAsked struct {
 	mu   sync.Mutex // guards told
 	told map[string]time.Time
 }
 
-// askedMost bounds the types that are remembered, and that a look at the table reads:
-// workers may make names up.
+// askedMost bounds the remembered types and the rows to read, because workers may invent names.
 const askedMost = 10_000
 
-// due returns the types of a claim that are to be written down.
+// due returns the types of a claim that must be written.
 func (a *taskAsked) due(c *store.TaskClaim) (types []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -35,7 +34,7 @@ func (a *taskAsked) due(c *store.TaskClaim) (types []string) {
 	return types
 }
 
-// wrote notes that they have been.
+// wrote notes that types have been written.
 func (a *taskAsked) wrote(types []string) {
 	if len(types) == 0 {
 		return
@@ -61,7 +60,7 @@ const (
 		union select type from (select type from task_types limit ?1)`
 )
 
-// facts adds what is known of types besides their tasks.
+// facts adds what is known about types other than their tasks.
 func (s *Store) facts(ctx context.Context, stats []store.TaskTypeStats) error {
 	r, err := s.read.QueryContext(ctx, readFacts, askedMost)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"procaas/engine/triggers"
 )
 
-// trimRuns is how many runs one Trim looks at. They share a transaction with
-// those who work, and must not keep them waiting.
+// trimRuns is how many runs one Trim reads. They share a transaction with other writes, which must
+// not wait long.
 const trimRuns = 200
 
 const (
-	// No index is kept for this: runs end about in the order of acceptance.
+	// No index is needed, because runs end roughly in the order of acceptance.
 	findOldest  = "select seq, id, ended, event from history order by seq limit ?"
 	deletePast  = "delete from history where seq = ?"
 	deleteEvent = "delete from events where source in (?, ?) and id = ? and run = ?"
@@ -30,7 +30,7 @@ type oldRun struct {
 	event      []byte
 }
 
-// Trim implements [store.Trimmer]. The id of an event is forgotten with its run.
+// Trim implements [store.Trimmer]. It deletes the id of an event together with its run.
 func (s *Store) Trim(ctx context.Context, keep time.Duration) (more bool, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		oldest, err := rows(t, findOldest, []any{trimRuns}, func(r *sql.Rows) (o oldRun, err error) {
@@ -64,7 +64,7 @@ func (t *tx) forget(o oldRun) error {
 		return err
 	}
 	if strings.HasPrefix(ev.Namespace(), triggers.TriggerSource) {
-		// The latest event of a trigger tells when it fired last.
+		// The latest event of a trigger stays, because it says when the trigger last fired.
 		var last sql.NullString
 		if _, err := t.row(findLast, []any{ev.Namespace()}, &last); err != nil || last.String == ev.ID {
 			return err
@@ -111,8 +111,8 @@ func (s *Store) TrimRuns(ctx context.Context, pipeline string, keep int) (more b
 	return more, err
 }
 
-// emitted gives where a migration has noted the id of an event besides, that was accepted
-// before ids of emitted events were kept apart.
+// emitted returns the additional place where a migration has noted the id of an event that was
+// accepted before emitted events had a namespace.
 func emitted(ev model.Event) string {
 	ev.Inner = true
 	return ev.Namespace()

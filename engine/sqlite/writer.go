@@ -14,7 +14,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// A writer runs writes one after the other, as many as wait in one transaction.
+// A writer runs writes one after another. Waiting writes share a transaction.
 type writer struct {
 	conn  *sql.Conn
 	tx    *tx
@@ -23,7 +23,7 @@ type writer struct {
 	wake  func()        // called after a commit that made runs ready
 	done  chan struct{} // closed when the goroutine has ended
 
-	mu     sync.RWMutex // guards closed, and ops against being closed in use
+	mu     sync.RWMutex // guards closed, and protects ops from being closed in use
 	closed bool
 }
 
@@ -35,8 +35,7 @@ type op struct {
 	reply chan struct{}
 }
 
-// maxGroup bounds the writes of one transaction, so that the first of them does
-// not wait long for the last.
+// maxGroup bounds the writes of one transaction, so that the first does not wait long for the last.
 const maxGroup = 256
 
 var errClosed = errors.New("store is closed")
@@ -54,9 +53,9 @@ func newWriter(ctx context.Context, db *sql.DB, wake func()) (*writer, error) {
 	return w, nil
 }
 
-// do writes, and returns when that is durable or has failed; a write that fails
-// changes nothing. It may be done again from the start, so it must not add to what an
-// earlier try has left. It does not return before it knows, even if ctx ends.
+// do runs a write, and returns when it is durable or has failed. A failed write changes nothing. It
+// may run again from the start, so it must not add to results of an earlier try. It returns only
+// when the outcome is known, even if ctx ends.
 func (w *writer) do(ctx context.Context, write func(*tx) error) error {
 	o := &op{ctx: ctx, write: write, reply: make(chan struct{})}
 	w.mu.RLock()
@@ -70,7 +69,7 @@ func (w *writer) do(ctx context.Context, write func(*tx) error) error {
 	return o.err
 }
 
-// close ends the writer after the writes that wait.
+// close ends the writer after the waiting writes.
 func (w *writer) close() error {
 	w.mu.Lock()
 	w.closed = true
@@ -103,12 +102,12 @@ func (w *writer) loop() {
 	}
 }
 
-// errUndo reports that a write has failed after which there is more in the transaction than may be.
+// errUndo reports that a write has failed, so that the transaction must be undone.
 var errUndo = errors.New("another write of the same transaction has failed")
 
-// commit writes a group and notes each error. SQLite copies each page before it changes it, so
-// that one write alone can be undone. Nearly always none has to be, so only a group in which
-// one has failed runs with that, from the start.
+// commit writes a group and records each error. Savepoints, which can undo a single write, cost a
+// copy of each changed page. They are rarely needed. So a group uses them only if one of its writes
+// has failed, and then starts again.
 func (w *writer) commit(group []*op) {
 	err := w.run(group, w.attempt)
 	if errors.Is(err, errUndo) && len(group) > 1 {
@@ -127,7 +126,8 @@ func (w *writer) commit(group []*op) {
 	}
 }
 
-// run runs a group in one transaction. Each write may have run before, in one that was undone.
+// run runs a group in one transaction. Each write may have run before, in a transaction that was
+// undone.
 func (w *writer) run(group []*op, write func(*op) (broken error)) error {
 	w.tx.ready = false
 	err := w.tx.exec("begin immediate")
@@ -141,7 +141,7 @@ func (w *writer) run(group []*op, write func(*op) (broken error)) error {
 		err = w.tx.exec("commit")
 	}
 	if err == nil {
-		return w.files.check() // last of all: what is said to be durable can be found again
+		return w.files.check() // last, so that durable data is certain to be found again
 	}
 	_ = w.tx.exec("rollback") // SQLite has ended the transaction itself after some errors
 	return err
@@ -156,9 +156,9 @@ func (w *writer) attempt(o *op) (broken error) {
 	return nil
 }
 
-// savepoint runs one write so that its failure leaves nothing of it. Broken says why the
-// transaction cannot go on: SQLite ends it by itself when the disk is full or fails, or
-// memory is short. A savepoint would begin another one then, and its release commit it.
+// savepoint runs one write so that it leaves nothing if it fails. broken says why the transaction
+// cannot continue: SQLite ends it if the disk is full or fails, or memory runs out. A savepoint
+// would then begin another transaction, and its release would commit it.
 func (w *writer) savepoint(o *op) (broken error) {
 	if o.err = w.tx.exec("savepoint op"); o.err != nil {
 		return o.err
@@ -175,8 +175,7 @@ func (w *writer) savepoint(o *op) (broken error) {
 	return broken
 }
 
-// refused marks the errors that the data of a caller causes, which are the same however
-// often it is tried.
+// refused marks errors that a caller's data causes, which a retry would not change.
 func refused(err error) error {
 	if code, ok := errors.AsType[*sqlite.Error](err); ok {
 		switch code.Code() & 0xff {
@@ -187,11 +186,11 @@ func refused(err error) error {
 	return err
 }
 
-// A tx is the writer's transaction. Its statements run without a context: one
-// that is interrupted would take the other writes of the group with it.
+// A tx is the writer's transaction. Its statements run without a context, because an interrupted
+// one would undo the other writes of the group.
 type tx struct {
 	conn  *sql.Conn
-	stmts map[string]*sql.Stmt // prepared once, by text
+	stmts map[string]*sql.Stmt // prepared statements by text
 	now   time.Time
 	ready bool // a write has made runs ready that no node owns
 }
@@ -226,7 +225,7 @@ func (t *tx) count(query string, args ...any) (int64, error) {
 	return r.RowsAffected()
 }
 
-// row reads one row; found is false when there is none.
+// row reads one row. found is false if there is none.
 func (t *tx) row(query string, args []any, into ...any) (found bool, err error) {
 	s, err := t.stmt(query)
 	if err != nil {

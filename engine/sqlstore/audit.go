@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// In PostgreSQL, the row of the revision is the lock of all settings: the other statements,
-	// and the time, see who came before.
+	// In PostgreSQL, the row of the revision is the lock of all settings. The later statements,
+	// including the time, see all earlier changes.
 	takeRevisions = "{take revisions}"
 	// The last record is never removed.
 	lastAuditHash = "select hash from audit order by revision desc limit 1"
@@ -20,17 +20,17 @@ const (
 	listAudit     = "select " + auditColumns + " from audit where revision < $1"
 )
 
-// An auditEnd is where the next records of the audit go.
+// An auditEnd is the place of the next records of the audit.
 type auditEnd struct {
 	records  int64
-	revision int64 // of the last of them
-	changed  any   // as the database has it
+	revision int64 // revision of the last of them
+	changed  any   // as the database represents it
 	time     time.Time
 	hash     []byte // of the record before them
 }
 
-// lockAudit asks for the place of the next records, and keeps all others from changing
-// settings until the transaction ends. Look at it after Send.
+// lockAudit reserves the place of the next records. No other transaction can change settings until
+// this one ends. Read the result after Send.
 func lockAudit(t Statements, records int) *auditEnd {
 	end := auditEnd{records: int64(records)}
 	t.Queue(takeRevisions, []any{records}, &end.revision, &end.changed)
@@ -38,7 +38,7 @@ func lockAudit(t Statements, records int) *auditEnd {
 	return &end
 }
 
-// write writes the records down, as many as it was locked for.
+// write writes the reserved number of records.
 func (end *auditEnd) write(t Statements, records ...store.Audited) {
 	_ = at(&end.time).Scan(end.changed) // it is a time
 	for _, a := range records {
@@ -49,8 +49,8 @@ func (end *auditEnd) write(t Statements, records ...store.Audited) {
 	}
 }
 
-// Audit writes changes down whose revisions nobody asks for. It takes the lock of all
-// settings, so it comes last.
+// Audit writes records whose revisions the caller does not need. It takes the lock of all settings,
+// so call it last.
 func Audit(ctx context.Context, t Statements, records ...store.Audited) error {
 	if len(records) == 0 {
 		return nil
@@ -107,7 +107,7 @@ const (
 	readAudit = "select " + auditColumns + ` from audit
 	where revision > $1 and revision > (select {base} from {horizon}) order by revision limit $2`
 
-	// auditPage is how many records are read at once. They are not kept.
+	// auditPage is how many records are read at once.
 	auditPage = 500
 )
 
@@ -148,8 +148,8 @@ const forgetAudits = 1000
 
 const (
 	setHorizon = "{set horizon}"
-	// The last record that may go: all that it reads but the last, up to the first that is young,
-	// though a later one may be older by a clock that was set back.
+	// The last record that may go: the records up to the first young one, but never the last. A
+	// later record may be older if the clock was set back.
 	lastToForget = `with oldest as materialized (
 		select revision, changed, hash, lead(revision) over (order by revision) is null as last
 		from (select revision, changed, hash from audit order by revision limit $1) o)
@@ -159,8 +159,7 @@ const (
 	deleteAudit = "delete from audit where revision <= $1"
 )
 
-// ForgetAudit implements [store.Audits]. The table lets go only what is older
-// than the horizon.
+// ForgetAudit implements [store.Audits]. The table only releases records older than the horizon.
 func (s *Store) ForgetAudit(ctx context.Context, keep time.Duration) (more bool, err error) {
 	err = s.db.Write(ctx, func(t Tx) error {
 		more = false

@@ -8,7 +8,7 @@ import (
 	"procaas/engine/store"
 )
 
-// Each part is answered by an index alone.
+// Each part needs only an index.
 const (
 	readDepth = `select count(*), min(due) from runs where place = 'ready'
 	union all select count(*), min(due) from runs where place in ('queued', 'deferred') {and any due}

@@ -17,21 +17,20 @@ const (
 	on conflict do nothing returning version`
 	nextDocument = `update documents set version = version + 1, value = $3, changed = {now}, node = $4
 	where kind = $1 and name = $2 and version = $5 returning version`
-	// For those who overwrite what there is, such as what a balancer observed last: no version
-	// is asked for, and it continues from the one there is.
+	// For writers that overwrite any version, such as the last observation of a balancer.
 	anyDocument = `insert into documents as d (kind, name, version, value, changed, node) values ($1, $2, 1, $3, {now}, $4)
 	on conflict (kind, name) do update set version = d.version + 1, value = excluded.value, changed = excluded.changed, node = excluded.node
 	returning version`
 )
 
-// Documents implements [store.Documents] over a database.
+// Documents implements [store.Documents] in a database.
 type Documents struct {
 	db DB
 
-	// OnDocuments is called after documents have changed by this process.
+	// OnDocuments is called after this process has changed documents.
 	OnDocuments func()
 
-	// News says that documents have changed, by any process.
+	// News reports changes of documents by any process.
 	News store.Broadcast
 }
 
@@ -63,8 +62,8 @@ func (d *Documents) DocumentsOf(ctx context.Context, kind, prefix string) ([]sto
 	return d.documents(ctx, listDocuments, kind, prefix)
 }
 
-// WriteDocuments implements [store.Documents]. Documents are locked in the order of
-// their kinds and names.
+// WriteDocuments implements [store.Documents]. It locks documents in the order of their kinds and
+// names.
 func (d *Documents) WriteDocuments(ctx context.Context, node int64, writes []store.DocumentWrite, audits []store.Audited) ([]int64, error) {
 	order := make([]int, len(writes))
 	for i := range order {
@@ -99,7 +98,7 @@ func (d *Documents) WriteDocuments(ctx context.Context, node int64, writes []sto
 	return versions, nil
 }
 
-// writeDocument queues one write; the version stays 0 when it is not to be.
+// writeDocument queues one write. The version stays 0 if it is refused.
 func writeDocument(t Tx, node int64, w store.DocumentWrite, version *int64) {
 	sql, args := nextDocument, []any{w.Kind, w.Name, w.Value, node, w.Version}
 	switch w.Version {

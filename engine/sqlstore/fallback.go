@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// A report takes its number in the order while it holds this, so that a
-	// decision, which holds it alone, sees all reports with lower ones.
+	// A report holds this lock while it takes its number. A decision holds it exclusively, and so
+	// sees all reports with lower numbers.
 	shareFallback = "select 1 from fallback {share}"
 	insertTallies = "insert into tallies (node, number, at, counts) values ($1, $2, {now}, $3) on conflict (node, number) do nothing"
 )
@@ -30,8 +30,8 @@ func (s *Store) Report(ctx context.Context, node, number int64, tallies []model.
 }
 
 const (
-	// Whoever takes a number for a report shares this lock until the commit. So the reports
-	// that have one by now are all seen by what follows.
+	// A report that takes a number shares this lock until its commit. So the next statements see
+	// all reports that have a number.
 	lockFallback = "select {now}, turn, decider, decided, taken, state from fallback {lock}"
 	freshTallies = "select seq, counts from tallies where seq > (select taken from fallback) order by seq"
 	pastTallies  = `select seq, counts from tallies where seq <= (select taken from fallback)
@@ -58,7 +58,7 @@ func (s *Store) Deliberate(ctx context.Context, keep time.Duration) (d store.Del
 	return d, nil
 }
 
-// readTallies reads reports, and notes the last of them.
+// readTallies reads reports and notes the last of them.
 func readTallies(t Tx, query string, args []any, last *int64, all *[]model.Tally) {
 	t.Query(query, args, func(r Row) error {
 		var counts []byte

@@ -23,7 +23,7 @@ func (s *Store) List(ctx context.Context, f store.RunFilter) (runs []store.RunRe
 	return runs, next, err
 }
 
-// Records reads a page of a listing; more tells whether there is more.
+// Records reads a page of a listing. more reports whether there is another.
 func (s *Store) Records(ctx context.Context, f store.RunFilter) (all []Record, more bool, err error) {
 	return s.records(ctx, f, checkpoint)
 }
@@ -38,8 +38,8 @@ func (s *Store) records(ctx context.Context, f store.RunFilter, checkpoint strin
 			return nil, false, store.ErrCursor
 		}
 	}
-	// The sizes come first: rows are sorted with all that is in them, and for the sizes no
-	// large value is read.
+	// The sizes come first, because sorting rows moves all of their data, and sizes need no large
+	// values.
 	var sizes []int64
 	query, args := s.listQuery(f, from, min(max(f.Limit, 1), 1000)+1, func(chosen) string { return "seq, " + rowSize })
 	if query == "" {
@@ -59,7 +59,7 @@ func (s *Store) records(ctx context.Context, f store.RunFilter, checkpoint strin
 	return all, more && len(all) > 0, err
 }
 
-// browse reads all rows of a query that is planned by its arguments.
+// browse reads all rows of a query that is planned for its arguments.
 func browse[T any](ctx context.Context, db DB, into *[]T, query string, args []any, scan func(Row) (T, error)) error {
 	return db.Browse(ctx, func(t Reader) error {
 		*into = nil
@@ -72,11 +72,11 @@ func browse[T any](ctx context.Context, db DB, into *[]T, query string, args []a
 	})
 }
 
-// rowSize is how large a run is in the store, in bytes.
+// rowSize is the size of a run in the store, in bytes.
 const rowSize = "{bytes}(event) + coalesce({bytes}(checkpoint), 0)"
 
-// listQuery builds the query of a listing; it is empty when nothing can be found. Each table
-// is read from one end, no further than needed.
+// listQuery builds the query of a listing. It is empty if nothing can match. Each table is read
+// from one end, and no further than needed.
 func (s *Store) listQuery(f store.RunFilter, from int64, limit int, columns func(chosen) string) (string, []any) {
 	page, order := "seq < $1", "desc"
 	if f.Oldest {
@@ -115,7 +115,7 @@ func (s *Store) Count(ctx context.Context, f store.RunFilter) (counts []store.Ru
 // CountBundles implements [store.Runs].
 func (s *Store) CountBundles(ctx context.Context) (map[string]int, error) {
 	counts := map[string]int{}
-	var rows []struct{} // those that were given out just now, by two versions, are left out
+	var rows []struct{} // without runs that were just handed out with a choice of two versions
 	err := browse(ctx, s.db, &rows, "select bundle, count(*) from runs where bundle <> '' and bundle not like '%+%' group by bundle", nil, func(r Row) (none struct{}, err error) {
 		var hash string
 		var n int
@@ -126,17 +126,17 @@ func (s *Store) CountBundles(ctx context.Context) (map[string]int, error) {
 	return counts, err
 }
 
-// A choice is the rows that a filter chooses, as conditions of SQL; nil when the
-// table can hold none.
+// A choice has the SQL conditions of a filter for each table. Nil means that a table can have no
+// match.
 type choice struct {
 	args      []any
 	hot, past []string
 }
 
-// chosen is what is chosen of one table.
+// chosen is the part of a choice for one table.
 type chosen struct{ name, columns, where string }
 
-// tables lists those that may hold what is chosen.
+// tables lists the tables that may have matches.
 func (c *choice) tables() []chosen {
 	var all []chosen
 	if c.hot != nil {
@@ -148,28 +148,28 @@ func (c *choice) tables() []chosen {
 	return all
 }
 
-// and adds a condition; each %s stands for the number of the argument.
+// and adds a condition, in which each %s becomes the number of the argument.
 func (c *choice) and(condition string, arg any) {
 	c.args = append(c.args, arg)
 	c.both(numbered(condition, len(c.args)))
 }
 
-// both adds a condition of both tables.
+// both adds a condition for both tables.
 func (c *choice) both(condition string) {
 	c.hot, c.past = append(c.hot, condition), append(c.past, condition)
 }
 
-// numbered puts the number of an argument into a condition.
+// numbered inserts the number of an argument into a condition.
 func numbered(condition string, n int) string {
 	return strings.ReplaceAll(condition, "%s", "$"+strconv.Itoa(n))
 }
 
-// below is the condition that a path is another one or below that.
+// below returns the condition that a path equals another one or is below it.
 func below(column string) string {
 	return "(" + column + " = %s or substr(" + column + ", 1, length(%s) + 1) = %s || '/')"
 }
 
-// choose translates a filter. The arguments given are the first.
+// choose translates a filter. The given arguments come first.
 func (s *Store) choose(f store.RunFilter, args ...any) *choice {
 	c := &choice{args: args, hot: []string{"true"}, past: []string{"true"}}
 	for _, e := range []struct{ condition, value string }{
@@ -197,13 +197,13 @@ func (s *Store) choose(f store.RunFilter, args ...any) *choice {
 	}
 	if !f.Since.IsZero() {
 		c.and("accepted >= %s", s.db.At(f.Since))
-		// No run ends before it is accepted, so older partitions are not read.
+		// No run ends before it is accepted, so older partitions need not be read.
 		c.past = append(c.past, fmt.Sprintf("ended >= $%d", len(c.args)))
 	}
 	if !f.FailedSince.IsZero() {
 		c.and("ended >= %s", s.db.At(f.FailedSince))
 		c.hot = append(c.hot, "place in ('blocked', 'failed')")
-		c.past = nil // what has ended for good is not failed any more
+		c.past = nil // runs that have ended for good are not failed
 	}
 	if f.Text != "" {
 		c.and("{find bytes}(event, %s) > 0", []byte(f.Text))
@@ -216,14 +216,14 @@ func (s *Store) choose(f store.RunFilter, args ...any) *choice {
 	}
 	if f.LeftOut != "" {
 		c.and("left_out is not null and ({position}(left_out, %s || ' ') > 0 or {position}(left_out, %s || '/') > 0)", "\n"+f.LeftOut)
-		c.hot = nil // a run that is not over may still make it up
+		c.hot = nil // an unfinished run may still make up for it
 	}
 	c.chooseStatus(f)
 	if listed := s.db.Listed(); listed != "" && c.hot != nil {
 		c.hot = append(c.hot, listed)
 	}
 	if c.past != nil && f.OfErrors() {
-		// Both say the same: the one is the condition of an index, the other its column.
+		// Both say the same. One is the condition of an index, the other its column.
 		c.past = append(c.past, "status <> 'succeeded' and status in ('cancelled', 'ignored')")
 	}
 	return c
@@ -251,8 +251,7 @@ func (c *choice) chooseStatus(f store.RunFilter) {
 	}
 }
 
-// classPattern makes a class of errors a pattern of like. Only statuses have
-// three characters.
+// classPattern converts a class of errors to a like pattern. Only statuses have three characters.
 func classPattern(class string) string {
 	switch {
 	case class == "status":

@@ -10,8 +10,8 @@ import (
 	"procaas/engine/store"
 )
 
-// Newer implements [store.Runs]. Most runs that are asked about go on, so that their places and
-// versions come first: neither their checkpoints are read nor what has ended before.
+// Newer implements [store.Runs]. Most of the runs continue. So it reads places and versions first,
+// and neither their checkpoints nor the history.
 func (s *Store) Newer(ctx context.Context, of []store.Seen) (news []store.RunRecord, err error) {
 	for len(of) > 0 {
 		n := min(len(of), listSizes[len(listSizes)-1])
@@ -23,7 +23,7 @@ func (s *Store) Newer(ctx context.Context, of []store.Seen) (news []store.RunRec
 	return news, nil
 }
 
-// newerOf appends the news of runs of one statement.
+// newerOf appends the news of the runs of one statement.
 func (s *Store) newerOf(ctx context.Context, news []store.RunRecord, of []store.Seen) ([]store.RunRecord, error) {
 	left := make(map[string]store.Seen, len(of))
 	ids := make([]string, 0, len(of))
@@ -63,10 +63,11 @@ func (s *Store) newerOf(ctx context.Context, news []store.RunRecord, of []store.
 	return news, err
 }
 
-// listSizes are how many ids a statement names: a few statements serve lists of all lengths.
+// listSizes are the numbers of ids in a statement. A few statements serve lists of all lengths.
 var listSizes = []int{1, 16, 256}
 
-// idList makes a list of SQL for up to 256 ids, and its arguments. The last id fills it up.
+// idList returns an SQL list for up to 256 ids, and its arguments. It repeats the last id to fill
+// the list.
 func idList(ids []string) (list string, args []any) {
 	size := listSizes[0]
 	for _, n := range listSizes {

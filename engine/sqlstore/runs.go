@@ -10,8 +10,8 @@ import (
 	"procaas/engine/store"
 )
 
-// The columns of a record, in the order of scanRecord. The history's come in
-// the same order, so that both are read alike. %s is the checkpoint.
+// These are the columns of a record, in the order of scanRecord. Both tables use the same order. %s
+// is the checkpoint.
 const (
 	hotColumns = `seq, id, event, flow, key, ordered, {place}, pipeline, bundle, coalesce(move, ''), %s, version, generation, node,
 	accepted, started, ended, due, failed_path, error, error_class, '' as reason`
@@ -22,13 +22,13 @@ const (
 	noCheckpoint = "{no checkpoint}"
 )
 
-// A Record is a run with its number, which is in the order of acceptance.
+// A Record is a run with its number. Numbers have the order of acceptance.
 type Record struct {
 	store.RunRecord
 	Seq int64
 }
 
-// Cursor is that of what follows the record in a listing.
+// Cursor returns the cursor of the place after the record in a listing.
 func (r *Record) Cursor() string { return strconv.FormatInt(r.Seq, 36) }
 
 func scanRecord(row Row, decode func([]byte) (model.Event, error)) (r Record, err error) {
@@ -50,8 +50,8 @@ func scanRecord(row Row, decode func([]byte) (model.Event, error)) (r Record, er
 	return r, err
 }
 
-// findRecord looks into both tables in one statement, so that a run that moves
-// to the history meanwhile is seen in one of them.
+// findRecord reads both tables in one statement, so that a run that moves to the history meanwhile
+// is found in one of them.
 var findRecord = "select " + fmt.Sprintf(hotColumns, checkpoint) + " from runs where id = $1 union all select " +
 	fmt.Sprintf(pastColumns, checkpoint) + " from history where id = $1"
 
@@ -75,7 +75,7 @@ const readEntity = `select state, shared,
 	coalesce((select id from runs where flow = $1 and key = $2 and ordered and place in ('held', 'blocked')), '')
 	from keys where flow = $1 and key = $2`
 
-// latest is how many runs an entity shows.
+// latest is how many runs of an entity are shown.
 const latest = 50
 
 // Entity implements [store.Runs].

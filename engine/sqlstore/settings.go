@@ -77,7 +77,7 @@ func (s *Store) Promote(ctx context.Context, old, hash string, by store.Actor) (
 	return done, nil
 }
 
-// activated is the audit record of another current definition.
+// activated returns the audit record of a new current definition.
 func activated(before, hash string, by store.Actor) store.Audited {
 	return store.Audited{Kind: store.AuditDefinition, By: by, Before: store.AuditText(before), After: store.AuditText(hash)}
 }
@@ -108,8 +108,8 @@ func (s *Store) Stored(ctx context.Context) (all []store.StoredBundle, err error
 	return all, err
 }
 
-// They read the revision with the settings, in one snapshot; its row comes
-// without settings, too.
+// These read the revision with the settings, in one snapshot. The row of the revision exists even
+// without settings.
 const (
 	listConfigs = `select s.revision, c.name, c.value, null, c.revision, c.changed, c.actor, c.reason
 	from {revision} s left join configs c on true`
@@ -134,7 +134,7 @@ func (s *Store) AllTokens(ctx context.Context) (map[string]store.Setting, int64,
 	return s.settings(ctx, listTokens)
 }
 
-// settings reads all settings of a kind by their names.
+// settings reads all settings of a kind by name.
 func (s *Store) settings(ctx context.Context, query string) (map[string]store.Setting, int64, error) {
 	found := map[string]store.Setting{}
 	var revision int64
@@ -154,13 +154,13 @@ func (s *Store) settings(ctx context.Context, query string) (map[string]store.Se
 	return found, revision, err
 }
 
-// A settingKind is where settings of a kind are kept.
+// A settingKind says where a kind of settings is stored.
 type settingKind struct {
 	audit               string
 	find, write, remove string
 }
 
-// The kinds of settings.
+// These are the kinds of settings.
 var (
 	configKind = settingKind{
 		audit: store.AuditConfig,
@@ -209,15 +209,14 @@ func (s *Store) SetToken(ctx context.Context, name string, value, hash []byte, i
 	return revision, err
 }
 
-// set stores a setting, or removes it when value is nil. Kinds with further
-// columns take their values from more.
+// set stores a setting, or removes it if value is nil. more has the values of further columns.
 func (s *Store) set(ctx context.Context, kind settingKind, name string, value []byte, ifRevision int64, by store.Actor,
 	more ...any,
 ) (revision int64, err error) {
 	err = s.db.Write(ctx, func(t Tx) error {
 		var before []byte
 		var have int64
-		end := lockAudit(t, 1) // what follows sees who came before
+		end := lockAudit(t, 1) // the next statements see earlier changes
 		t.Queue(kind.find, []any{name}, &before, &have)
 		if err := t.Send(ctx); err != nil {
 			return err

@@ -8,19 +8,19 @@ import (
 	"procaas/engine/store"
 )
 
-// A Steered run is one that an operator changes. It is locked, and so is its key.
+// A Steered is a run that an operator changes. The run and its key are locked.
 type Steered struct {
 	store.AuditedRun
 	ID        string
 	Seq       int64
 	Flow, Key string
-	Ordered   bool // it has a place in the order of the key
+	Ordered   bool // it is in the order of the key
 	Place     model.Place
 
 	version   int64
-	bundle    string // empty for a run that has not begun
-	order     string // that an operator has given before
-	cancelled bool   // its node is asked to end it
+	bundle    string // empty if the run has not begun
+	order     string // an operator's earlier order
+	cancelled bool   // its node was asked to end it
 }
 
 const (
@@ -81,7 +81,7 @@ func (s *Store) Retry(ctx context.Context, id string, by store.Actor) error {
 		}
 		to := model.PlaceReady
 		if r.Place == model.PlaceFailed && r.Ordered {
-			to = model.PlaceQueued // the later runs of its key went on without it
+			to = model.PlaceQueued // the later runs of its key continued without it
 		} else {
 			t.HasReady()
 		}
@@ -92,7 +92,7 @@ func (s *Store) Retry(ctx context.Context, id string, by store.Actor) error {
 }
 
 const (
-	// As one that has failed, and that the later runs of its key have passed, as they do again.
+	// Like a failed run that the later runs of its key have passed, as they will again.
 	unignoreRun = `insert into runs (seq, id, flow, key, ordered, block, place, version, generation, pipeline, priority, accepted, due, deadline, labels, event)
 	{with seq} select seq, id, flow, key, ordered, false, 'failed', version, generation, pipeline, coalesce({priority}, 0),
 	accepted, accepted, accepted, labels, event from history where id = $1 and status = 'ignored'`
@@ -100,7 +100,7 @@ const (
 	unignoreKey   = "insert into keys (flow, key) select flow, key from runs where id = $1 and ordered on conflict do nothing"
 )
 
-// unignore brings a run back that was ignored, as it was before it began, for a retry.
+// unignore restores an ignored run to its state before it began, for a retry.
 func unignore(ctx context.Context, t Tx, id string) error {
 	back := t.Queue(unignoreRun, []any{id})
 	if err := t.Send(ctx); err != nil || back.Rows == 0 {
