@@ -129,7 +129,9 @@ func (s *moves) MoveSlots(ctx context.Context, o inbox.Order, by store.Actor, dr
 
 // mover begins to make a move, until done is called.
 func (s *moves) mover(m Move, wait time.Duration) (v *mover, done func()) {
-	v = &mover{moves: s, m: m, from: s.named[m.From], to: s.named[m.To], wait: wait}
+	v = &mover{
+		moves: s, m: m, from: s.named[m.From], to: s.named[m.To], wait: wait, homeTime: m.Until.Add(-s.takeOver), local: time.Now(),
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.movers[m.ID] = v

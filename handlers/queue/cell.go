@@ -139,8 +139,6 @@ const (
 )
 
 const (
-	frozenHere = "select count(*) from inbox_slots where move = $1 and state = 'frozen' and slot = any ($2::int[])"
-
 	seekTasks = planned + `
 select id, size from (
 	select id, octet_length(payload) as size, 0 as turn, rank, deadline from tasks where until is null and slot = any ($1::smallint[])
@@ -154,13 +152,15 @@ order by turn, rank, deadline, id limit $2`
 
 	// The name of a task that goes from one table to another meanwhile stays, as the task does.
 	packTasks = `
-with t as (delete from tasks where id = any ($1::bigint[]) returning *),
-s as (delete from task_schedule where id = any ($1::bigint[]) returning *),
-d as (delete from task_dead where id = any ($1::bigint[]) returning *),
+with here as materialized (select count(*) = cardinality($4::int[]) as frozen from inbox_slots
+	where move = $3 and state = 'frozen' and slot = any ($4::int[])),
+t as (delete from tasks where id = any ($1::bigint[]) and (select frozen from here) returning *),
+s as (delete from task_schedule where id = any ($1::bigint[]) and (select frozen from here) returning *),
+d as (delete from task_dead where id = any ($1::bigint[]) and (select frozen from here) returning *),
 k as (delete from task_keys where id in (select id from t union all select id from s) returning *)
 insert into task_parcels (target, rows) select $2, json_build_object('tasks', coalesce((select json_agg(t) from t), '[]'),
 	'schedule', coalesce((select json_agg(s) from s), '[]'), 'dead', coalesce((select json_agg(d) from d), '[]'),
-	'keys', coalesce((select json_agg(k) from k), '[]')) returning id, target, rows`
+	'keys', coalesce((select json_agg(k) from k), '[]')) where (select frozen from here) returning id, target, rows`
 )
 
 // here makes the slots of the map those of tasks.
@@ -197,34 +197,30 @@ func (s *Store) SeekTasks(ctx context.Context, slots []int) (parcels [][]int64, 
 	return parcels, err
 }
 
-// PackTasks implements [store.SharedTasks].
+// PackTasks implements [store.SharedTasks]. Claims by key wait for the first parcel, so it takes as few round trips as it can.
 func (s *Store) PackTasks(ctx context.Context, move, target string, slots []int, ids []int64, taken bool) (p store.TaskParcel, err error) {
-	err = s.tx(ctx, func(tx pgx.Tx) error {
-		var b pgx.Batch
-		var all []int64
-		frozen := 0
+	if taken { // nobody takes one of a frozen slot, if the tasks of its key are counted
+		rows, err := s.pool.Query(ctx, findTaken, here(slots))
+		if err != nil {
+			return p, err
+		}
+		held, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		if err != nil {
+			return p, err
+		}
+		ids = append(held, ids...)
+	}
+	if len(ids) == 0 {
+		return p, nil
+	}
+	err = s.send(ctx, func(b *pgx.Batch) {
 		b.Queue(pgkit.LockSlots)
-		b.Queue(frozenHere, move, slots).QueryRow(func(row pgx.Row) error { return row.Scan(&frozen) })
-		if taken {
-			b.Queue(findTaken, here(slots)).Query(func(rows pgx.Rows) (err error) {
-				all, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-				return err
-			})
-		}
-		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-			return err
-		}
-		if frozen < len(slots) {
-			return fmt.Errorf("move %s has not frozen the slots: %w", move, store.ErrConflict)
-		}
-		if all = append(all, ids...); len(all) == 0 {
-			return nil
-		}
-		b = pgx.Batch{}
-		b.Queue(lockKeysOf, all)
-		b.Queue(packTasks, all, target).QueryRow(func(row pgx.Row) error { return row.Scan(&p.ID, &p.Target, &p.Rows) })
-		return tx.SendBatch(ctx, &b).Close()
+		b.Queue(lockKeysOf, ids)
+		b.Queue(packTasks, ids, target, move, slots).QueryRow(func(row pgx.Row) error { return row.Scan(&p.ID, &p.Target, &p.Rows) })
 	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = fmt.Errorf("move %s has not frozen the slots: %w", move, store.ErrConflict)
+	}
 	return p, err
 }
 
@@ -243,32 +239,24 @@ func (s *Store) ForgetParcel(ctx context.Context, id string) error {
 	return err
 }
 
-const (
-	noteParcel = "insert into task_received (id) values ($1) on conflict do nothing"
-
-	unpackTasks = `
-with p as materialized (select $1::json as rows),
+// The parcel is noted first. If it was here before, there is nothing to take in.
+const unpackTasks = `
+with n as (insert into task_received (id) values ($1) on conflict do nothing returning id),
+p as materialized (select $2::json as rows from n),
 t as (insert into tasks select r.* from p, json_populate_recordset(null::tasks, p.rows->'tasks') r returning type),
 s as (insert into task_schedule select r.* from p, json_populate_recordset(null::task_schedule, p.rows->'schedule') r returning type),
 d as (insert into task_dead select r.* from p, json_populate_recordset(null::task_dead, p.rows->'dead') r returning type),
 k as (insert into task_keys select r.* from p, json_populate_recordset(null::task_keys, p.rows->'keys') r on conflict do nothing)
 select distinct type from t`
-)
 
 // UnpackTasks implements [store.SharedTasks].
 func (s *Store) UnpackTasks(ctx context.Context, p store.TaskParcel) error {
 	var types []string
-	err := s.tx(ctx, func(tx pgx.Tx) error {
-		types = nil
-		tag, err := tx.Exec(ctx, noteParcel, p.ID)
-		if err != nil || tag.RowsAffected() == 0 {
-			return err
-		}
-		rows, err := tx.Query(ctx, unpackTasks, p.Rows)
-		if err == nil {
+	err := s.send(ctx, func(b *pgx.Batch) {
+		b.Queue(unpackTasks, p.ID, p.Rows).Query(func(rows pgx.Rows) (err error) {
 			types, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		}
-		return err
+			return err
+		})
 	})
 	s.hint(types...)
 	return err
