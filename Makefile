@@ -35,7 +35,7 @@ RAPID_SEED ?= 1
 export CGO_ENABLED ?= 0
 
 .PHONY: help demo demo-canary demo-balancer balance torture torture-transfers bench-shards bench-pauses bench-resolve demo-shards build test race test-long quick loops \
-	properties pooler lint prose fmt vet bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue cells clean judge
+	properties pooler lint prose fmt vet bench bench-flows python editors fuzz golden tools-postgres tools-console bench-inbox bench-queue cells clean judge
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -84,8 +84,9 @@ quick: ## what a change of the language may break, in under a minute: dsl and th
 properties: tools-postgres ## the property tests, with other random data each time and thirty times as much of it
 	RAPID_CHECKS=3000 $(GO) run $(FLAGS) ./engine/enginetest/testdb -- $(GO) test -count 1 -timeout 60m $$(grep -rl pgregory.net/rapid --include='*_test.go' . | xargs -n1 dirname | sort -u)
 
-cells: tools-postgres ## the whole contract of the store on an inbox over two databases: minutes
+cells: tools-postgres ## the whole contract of the store on an inbox over two databases, and kill -9 at each step of a move: many minutes
 	CGO_ENABLED=1 $(GO) test $(RACE) -count 1 -timeout 15m -run '^TestConformance$$' ./engine/cells -whole
+	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- $(GO) test -count 1 -timeout 60m ./cmd/procaas -run '^TestInboxMoveSurvivesKill9$$' -every-step
 
 loops: tools-postgres ## pipelines that emit themselves, on serving nodes, until they are bounded: minutes
 	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- $(GO) test -count 1 -timeout 15m ./cmd/procaas -run '^TestALoopOfServingNodesIsBounded$$' -loops
@@ -135,6 +136,9 @@ bench: ## the Go benchmarks of the hot paths
 
 bench-flows: $(BIN) ## what durability costs, beside programs written by hand: minutes, on an idle machine
 	$(GO) run ./cmd/procaas-bench
+
+bench-inbox: $(BIN) ## an inbox on 1, 2 and 4 PostgreSQL servers, and how long its keys stop while a million runs move: an hour, on an idle machine
+	$(GO) run ./cmd/procaas-bench -rounds 3 -only inbox
 
 bench-queue: $(BIN) ## the queue of tasks, beside loops written by hand: minutes, on an idle machine
 	$(GO) run ./cmd/procaas-bench -rounds 3 -only queue-drain,queue-hindered,queue-put,queue-latency,queue-bloat

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"procaas/cmd/procaas/internal/serve"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
-	"procaas/engine/clock"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/inbox"
@@ -36,92 +34,6 @@ pipelines:
         handlers:
           - {id: next, set: {seen: !$ "concat(shared-state.seen, [event.payload.n])"}}
 `
-
-// TestInboxMoveSurvivesKill9 kills the node that moves all slots, while events come, and
-// starts it again: each event has run once, in the order of its key, and the move can be
-// made.
-func TestInboxMoveSurvivesKill9(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := patience.Context(t.Context(), 4*time.Minute)
-	defer cancel()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(stepping), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	c := &crashing{
-		t: t, store: enginetest.Postgres(t), listen: freeAddress(t), pipelines: dir,
-		cells: []string{"b=" + enginetest.Postgres(t)},
-	}
-	c.client = client.New("http://"+c.listen, "")
-	server := c.start(ctx)
-	const keys, events = 6, 60
-	var sending sync.WaitGroup
-	for k := range keys {
-		sending.Go(func() {
-			for n := range events {
-				for ctx.Err() == nil {
-					_, err := c.client.SubmitEvent(ctx, wire.Event{
-						Type: "step", ID: fmt.Sprint(k, "-", n), Source: "test", Key: fmt.Sprint("key-", k),
-						Payload: map[string]any{"n": n},
-					})
-					if err == nil {
-						break
-					}
-					clock.Pause(ctx, 20*time.Millisecond)
-				}
-			}
-		})
-	}
-	const tasks = 400
-	var batch []string
-	for n := range tasks {
-		batch = append(batch, fmt.Sprintf(`{"key": "k%d", "unique": "u%d"}`, n%50, n))
-	}
-	put := func() (kept int) {
-		eventually(t, "the tasks to be taken in", func() (done bool) { kept, done = c.putTasks(batch); return done })
-		return kept
-	}
-	put()
-	order := wire.InboxMoveRequest{Slots: "0-4095", To: "b", Wait: wire.Duration(time.Minute)}
-	eventually(t, "a move to begin", func() bool { _, err := c.client.MoveSlots(ctx, order); return err == nil })
-	server.kill()
-	server = c.start(ctx)
-	slots := 0
-	eventually(t, "all slots in b", func() bool {
-		v, err := c.client.Inbox(ctx)
-		if err != nil || len(v.Moves) == 0 || v.Moves[0].Ended == nil {
-			return false // it is taken over after a while
-		}
-		if slots = v.Cells[1].Slots; slots < store.InboxSlots {
-			_, _ = c.client.MoveSlots(ctx, order) // undone; asked for again until it is
-		}
-		return slots == store.InboxSlots
-	})
-	sending.Wait()
-	var all []int
-	for n := range events {
-		all = append(all, n)
-	}
-	for k := range keys {
-		var seen string
-		eventually(t, "the runs of a key", func() bool {
-			e, err := c.client.Entity(ctx, "account", fmt.Sprint("key-", k))
-			seen = fmt.Sprint(e.SharedState["seen"])
-			return err == nil && e.Waiting == 0
-		})
-		if seen != fmt.Sprint(all) {
-			t.Errorf("key %d: want all events once and in order, have %s", k, seen)
-		}
-	}
-	// Of the tasks, each is there once, with its name.
-	if kept := put(); kept != tasks {
-		t.Errorf("%d of the names of %d tasks are known", kept, tasks)
-	}
-	if all, err := c.client.Queues(ctx); err != nil || len(all) != 1 || all[0].Ready != tasks {
-		t.Errorf("want %d tasks, have %+v, %v", tasks, all, err)
-	}
-	server.terminate()
-}
 
 // putTasks puts tasks into the queue mail, and tells how many names were known. Done tells that all were taken in.
 func (c *crashing) putTasks(batch []string) (kept int, done bool) {
