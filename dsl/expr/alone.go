@@ -8,11 +8,10 @@ import (
 	"procaas/dsl/diag"
 )
 
-// Parse reads an expression that stands alone, such as one on a command line;
-// file names it in findings. It may read the roots of env, and of a root that is
-// given no other names than those that are there; with a null shared-state, names
-// are taken for its own. The expression is nil exactly when one of the findings
-// is an error.
+// Parse parses an expression outside a file of pipelines, such as one on a command line. file names it in
+// findings. The expression may read the roots of env. Of a root with members, it may read only those. If
+// shared-state is null, other names count as its members. The expression is nil if and only if one of the
+// findings is an error.
 func Parse(file, source string, env datum.Env) (*Expr, []diag.Diagnostic) {
 	sc := &Scope{Roots: slices.Sorted(maps.Keys(env))}
 	state, known := env[StateRoot].(map[string]any)
@@ -32,7 +31,7 @@ func Parse(file, source string, env datum.Env) (*Expr, []diag.Diagnostic) {
 	return e, found
 }
 
-// Bare makes an expression of a plain text, as if it were a file.
+// Bare returns a plain text as an unparsed expression.
 func Bare(file, source string) *Expr {
 	e := &Expr{Source: source, At: []diag.Pos{{Line: 1, Column: 1}}}
 	at := e.At[0]

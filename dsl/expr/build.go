@@ -12,17 +12,17 @@ import (
 	"procaas/dsl/typing"
 )
 
-// A part is what a node of the tree was made into.
+// A part is a compiled node of the tree.
 type part struct {
 	eval  evalFunc
-	shape datum.Shape // what it may give
-	fixed bool        // it always gives value
+	shape datum.Shape // possible types of the value
+	fixed bool        // the value is constant
 	value any
 
-	outline *typing.Outline // what is known of it besides; nil for nothing
+	outline *typing.Outline // what else is known of the value; nil for nothing
 }
 
-// constant makes a part that always gives v.
+// constant returns a part with the value v.
 func constant(v any) part {
 	return part{
 		eval:  func(*frame) (any, error) { return v, nil },
@@ -30,35 +30,34 @@ func constant(v any) part {
 	}
 }
 
-// broken stands for a part that was reported; it fits everywhere, so that one mistake is one
-// message. It is never evaluated: an expression with an error has no program.
+// broken is the result for a node with an error. It fits everywhere, so one mistake leads to one message. It is
+// never evaluated, since an expression with an error has no program.
 var broken = part{eval: func(*frame) (any, error) { return nil, nil }, shape: datum.AnyShape}
 
-// A builder makes closures of the tree and checks names and types on the way.
-// It goes on after an error, so that all of them are reported at once.
+// A builder compiles the tree to closures, and checks names and types. It continues after errors, so that all
+// are reported at once.
 type builder struct {
 	checks
 
 	slots int
 	nodes int // built so far; the difference is the cost of a loop's body
 
-	watch watcher // nil unless the parts are to be seen
+	watch watcher // nil unless the parts are traced
 }
 
-// A watcher sees each part of an expression while it is made, and may put
-// another in its place that tells what the part comes to.
+// A watcher observes the compilation. It may replace each part by one that records its value.
 type watcher interface {
-	enter(b *builder, n ast.Node)              // before the part and those in it are made
-	leave(b *builder, n ast.Node, p part) part // when they are
+	enter(b *builder, n ast.Node)              // before the node and its children are compiled
+	leave(b *builder, n ast.Node, p part) part // afterwards
 }
 
-// slot reserves a place in the frame for the value of a let, or of one loop.
+// slot reserves a place in the frame for a let or a loop.
 func (b *builder) slot() int {
 	b.slots++
 	return b.slots - 1
 }
 
-// build makes a node and all below it.
+// build compiles a node and everything below it.
 func (b *builder) build(n ast.Node) part {
 	if b.watch == nil {
 		return b.make(n)
@@ -109,8 +108,7 @@ func (b *builder) make(n ast.Node) part {
 	return b.fail(n, rules.ExprSyntax, "", "this has no meaning here")
 }
 
-// condition makes a node that must be true or false; nothing else counts as
-// true.
+// condition compiles a node that must be true or false. No other value counts as true.
 func (b *builder) condition(n ast.Node, what string) func(f *frame) (bool, error) {
 	p := b.want(n, b.build(n), datum.BoolShape, what)
 	if p.fixed {
@@ -130,7 +128,7 @@ func (b *builder) condition(n ast.Node, what string) func(f *frame) (bool, error
 	}
 }
 
-// conditional makes a ? b : c. Each side is built with what the condition shows about it.
+// conditional compiles ? :. Each side knows what the condition has shown.
 func (b *builder) conditional(x *ast.ConditionalNode) part {
 	cond := b.condition(x.Cond, "a condition")
 	var yes, no part
@@ -148,8 +146,8 @@ func (b *builder) conditional(x *ast.ConditionalNode) part {
 	}}
 }
 
-// let makes a name for the rest of the expression. The value is computed once, also when
-// nobody reads it: an error in it is one of the expression.
+// let compiles a name for the rest of the expression. The value is computed once, even if nobody reads it, so
+// an error in it is an error of the expression.
 func (b *builder) let(x *ast.VariableDeclaratorNode) part {
 	name := b.Name(x)
 	value := b.build(x.Value)
@@ -158,7 +156,7 @@ func (b *builder) let(x *ast.VariableDeclaratorNode) part {
 	}
 	slot := b.slot()
 	l := local{name: name, slot: slot, shape: value.shape, outline: value.outline}
-	// A name for a path shares its facts: a test of either is one of both.
+	// A name for a path shares its facts: a test of one is a test of the other.
 	if l.at = b.trackOf(x.Value); l.at.key == "" {
 		l.at = track{key: fmt.Sprintf("let%d", slot)}
 	}
@@ -178,7 +176,7 @@ func (b *builder) let(x *ast.VariableDeclaratorNode) part {
 	}}
 }
 
-// list makes [a, b].
+// list compiles [a, b].
 func (b *builder) list(x *ast.ArrayNode) part {
 	parts := make([]part, len(x.Nodes))
 	fixed := true
@@ -209,8 +207,8 @@ func (b *builder) list(x *ast.ArrayNode) part {
 	return folded(made, fixed)
 }
 
-// folded computes a part of constants once. All evaluations share the value, which is safe:
-// no function changes its operands, and results are copied before anybody gets them.
+// folded evaluates a constant part once. All evaluations share the value. That is safe: functions do not change
+// operands, and results are copied.
 func folded(p part, fixed bool) part {
 	if !fixed {
 		return p

@@ -1,3 +1,3 @@
-// Package expr compiles expressions and evaluates them. It checks what they read against a scope, follows what
-// is known of values through them, and traces how each part came to its value. A [Value] is YAML with expressions in it.
+// Package expr compiles and evaluates expressions. It checks what they read against a scope, derives the types
+// of their values, and traces how each part got its value. A [Value] is YAML that may contain expressions.
 package expr

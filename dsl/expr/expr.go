@@ -8,42 +8,41 @@ import (
 	"procaas/dsl/typing"
 )
 
-// An Expr is a compiled expression. It is immutable and safe for concurrent
-// use. Evaluating it always ends: its size, steps and memory are bounded.
+// An Expr is a compiled expression. It is immutable and safe for concurrent use. Size, steps and memory are
+// limited, so evaluation always terminates.
 type Expr struct {
-	// Source is the text after the !$ tag, or the version 2 text that a
-	// version 1 form was compiled to.
+	// Source is the text after the !$ tag. For an operator of version 1, it is the equivalent text of version
+	// 2.
 	Source string
 
-	// Span is where the expression stands, without its tag.
+	// Span is the position of the expression, without its tag.
 	Span diag.Span
 
-	// At gives the place in the file of each rune of Source, and of the end.
+	// At has the position of each rune of Source, and of the end.
 	At []diag.Pos
 
-	// The following are set by compile.
+	// Compile sets the following fields.
 	Program *program
-	roots   []string        // that may be read
-	Result  *typing.Outline // what is known of the value
-	want    datum.Kind      // what its place takes
-	facts   []Fact          // that hold when it is true; of a condition
-	denied  []Fact          // that hold when it is false; of a condition
+	roots   []string        // roots that may be read
+	Result  *typing.Outline // type of the value
+	want    datum.Kind      // kind that the place requires
+	facts   []Fact          // facts that hold if the condition is true
+	denied  []Fact          // facts that hold if the condition is false
 	Weight  weigher
-	all     []string // the texts of its conjuncts; of a condition
+	all     []string // texts of the condition's conjuncts
 }
 
-// An EvalError says why an expression has no value, and where.
+// An EvalError is the reason why an expression has no value.
 type EvalError struct {
-	Span    diag.Span // the part of the expression that failed
+	Span    diag.Span // of the part that failed
 	Message string
 }
 
 // Error implements error: file:line:column: message.
 func (e *EvalError) Error() string { return e.Span.String() + ": " + e.Message }
 
-// Compile checks the expression against the names of its scope and the kind of
-// value that its place wants, and makes it ready for Eval and Reads. It reports
-// what is wrong; then the expression must not be evaluated.
+// Compile checks the expression against the names of its scope and the required kind, and prepares Eval and
+// Reads. After it has reported an error, the expression must not be evaluated.
 func (e *Expr) Compile(sc *Scope, want datum.Kind, r *diag.Reporter) {
 	s, f := sc.Parsed.Parse(e.Source)
 	if f != nil {
@@ -76,26 +75,23 @@ func (e *Expr) builder(s *syntax.Tree, sc *Scope, r *diag.Reporter) *builder {
 	return &builder{checks: checks{names: known, told: map[string]bool{}}}
 }
 
-// watched makes the expression, which compile has found sound, once more under
-// the eyes of w.
+// watched compiles a valid expression again, observed by w.
 func (e *Expr) watched(w watcher) *program {
 	s, f := syntax.Parse(e.Source)
 	if f != nil {
 		return e.Program // unreachable: compile has parsed it
 	}
-	// Which names there are was checked by compile, and each means the same here.
+	// Compile has checked the names. Each has the same meaning here.
 	b := e.builder(s, &Scope{Roots: e.roots, Lenient: true}, new(diag.Reporter))
 	b.watch = w
 	root := b.build(s.Root)
 	return &program{eval: root.eval, slots: b.slots, reads: e.Reads()}
 }
 
-// Eval computes the expression. Its result is fresh data that the caller may
-// change. The error is an [*EvalError].
+// Eval evaluates the expression. The caller may change the result. The error is an [*EvalError].
 func (e *Expr) Eval(env datum.Env) (any, error) { return e.Program.run(e, env, new(total)) }
 
-// Reads lists what the expression may read, in the order of the text. What
-// compile found wrong reads nothing.
+// Reads lists the paths that the expression may read, in the order of the text. An invalid expression has none.
 func (e *Expr) Reads() []datum.Read {
 	if e.Program == nil {
 		return nil
@@ -103,9 +99,9 @@ func (e *Expr) Reads() []datum.Read {
 	return e.Program.reads
 }
 
-// Stretch returns the place in the file of the runes from up to to of Source.
+// Stretch returns the position of Source[from:to], counted in runes.
 func (e *Expr) Stretch(from, to int) diag.Span {
-	if to >= len(e.At) { // the text has no known place of its own
+	if to >= len(e.At) { // the text has no position
 		return e.Span
 	}
 	start, end := e.At[from], e.At[to]
@@ -116,55 +112,52 @@ func (e *Expr) Stretch(from, to int) diag.Span {
 	return diag.Span{File: e.Span.File, Start: start, End: end, Via: e.Span.Via}
 }
 
-// A Scope says what names an expression may read at its place.
+// A Scope has the names that an expression may read.
 type Scope struct {
 	// Roots are the allowed roots: event, shared-state, sources, configs,
 	// flow, run, item.
 	Roots []string
 
-	// State holds the declared names of the shared state with their first
-	// values. They may be read without the prefix where no root hides them.
+	// State has the declared names of the shared state with their initial values. They may be read without the
+	// prefix unless a root has the same name.
 	State map[string]any
 
 	// Sources are the handlers whose outcome may be read.
 	Sources []string
 
-	// Late holds handlers that exist but whose outcome may not be read here,
-	// with the reason for people, such as "runs in a later stage".
+	// Late has handlers that exist, but whose outcome may not be read here. The value is the reason, such as
+	// "runs in a later stage".
 	Late map[string]string
 
-	// Hints say what to read in place of some of these.
+	// Hints has what to read instead of some names in Late.
 	Hints map[string]string
 
 	// Configs are the declared settings.
 	Configs []string
 
-	// What is known of event.payload, of the names of the shared state, of the
-	// responses of handlers, of configs and of item. What is not here may be
-	// anything.
+	// Types of event.payload, names of the shared state, responses of handlers, configs, item and inputs.
+	// Missing ones may be anything.
 	Payload        *typing.Outline
 	Known          map[string]*typing.Outline
 	Responses      map[string]*typing.Outline
 	ConfigOutlines map[string]*typing.Outline
 	Item           *typing.Outline
-	Inputs         *typing.Outline // of a pipeline that others call; nil elsewhere
+	Inputs         *typing.Outline // of a called pipeline; otherwise nil
 
-	// Facts hold wherever the expression is evaluated: the handler's condition has
-	// tested them.
+	// Facts are true wherever the expression is evaluated, because the handler's condition has tested them.
 	Facts []Fact
 
-	// Parsed keeps the trees of texts that were parsed; nil keeps none.
+	// Parsed caches trees by text. It may be nil.
 	Parsed *syntax.Cache
 
-	// KeyOf names the flow if it computes the key from other things than event.key.
+	// KeyOf is the flow that computes the key from other data than event.key, or "".
 	KeyOf string
 
-	// Invites says that contributions which were not given may declare more names
-	// of the shared state.
+	// Invites reports whether missing contributions may declare more names of the shared state.
 	Invites bool
 
-	// Lenient scopes know no shared state: any other name counts as one.
+	// Lenient scopes have no declared state: any other name counts as one.
 	Lenient bool
 
-	trial bool // the expression is one that a message may advise
+	trial bool // the expression is advice in a message
 }

@@ -12,28 +12,27 @@ import (
 	"procaas/dsl/typing"
 )
 
-// A Fact is what a test has shown about a path: in "x != null and x.y" the right
-// side is computed only when x is not null. Within one expression nothing
-// changes, so a fact stays true as far as the test reaches.
+// A Fact is what a test has shown about a path. In "x != null and x.y", the right side is evaluated only if x
+// is not null. Values do not change within an expression, so a fact holds as far as the test reaches.
 type Fact struct {
 	Key   string      // of the path
-	shape datum.Shape // the types that are left; 0 for no news
-	has   bool        // the mapping has the key, so that it is not null for lack of it
-	Words []any       // the value is one of these; nil for no news
-	Not   []any       // the value is none of these
+	shape datum.Shape // remaining types; 0 for unknown
+	has   bool        // the mapping has the key
+	Words []any       // possible values; nil for unknown
+	Not   []any       // excluded values
 }
 
 // Between separates the elements of a key.
 const Between = "\x01"
 
-// A track is a path that a part of an expression stands for, under a name that no
-// other path has. The zero track is a computed value.
+// A track is the path that a part of an expression denotes, with a unique name. The zero track is a computed
+// value.
 type track struct {
 	key   string
-	prior []string // the keys of all paths on the way, without the first
+	prior []string // keys of all paths on the way, without the first
 }
 
-// step goes on to a member. What is below a computed value is one, too.
+// step adds a member. A member of a computed value is computed too.
 func (s track) step(name string) track {
 	if s.key == "" {
 		return s
@@ -42,7 +41,7 @@ func (s track) step(name string) track {
 	return track{key, append(slices.Clip(s.prior), key)}
 }
 
-// trackOf finds the path that a node stands for.
+// trackOf returns the path that a node denotes.
 func (b *names) trackOf(n ast.Node) track {
 	if !isChain(n) {
 		return track{}
@@ -55,8 +54,8 @@ func (b *names) trackOf(n ast.Node) track {
 	return at
 }
 
-// baseTrack finds the path that the beginning of a chain stands for. #index and #acc are
-// computed anew for each element, so that no test of them lasts.
+// baseTrack returns the path at the start of a chain. #index and #acc change with each element, so no test of
+// them lasts.
 func (b *names) baseTrack(n ast.Node) track {
 	switch x := n.(type) {
 	case *ast.PointerNode:
@@ -76,9 +75,8 @@ func (b *names) baseTrack(n ast.Node) track {
 	return track{}
 }
 
-// elementKey names an element of a path: a fixed one by itself, a computed one by
-// its text, for what is computed twice in the same place is the same. How deep in loops it
-// stands is a part of it: # means something else one level further in.
+// elementKey identifies an element of a path: a constant one by its value, a computed one by its text. The
+// depth of loops is part of it, since # means something else in an inner loop.
 func (b *names) elementKey(prop ast.Node) string {
 	if key, ok := b.Literal(prop); ok {
 		return key
@@ -86,7 +84,7 @@ func (b *names) elementKey(prop ast.Node) string {
 	return fmt.Sprintf("[%d:%s]", len(b.items), b.Text(prop))
 }
 
-// knowing builds with further facts.
+// knowing calls build with further facts.
 func (b *names) knowing(facts []Fact, build func()) {
 	before := b.facts
 	b.facts = append(slices.Clip(before), facts...)
@@ -94,7 +92,7 @@ func (b *names) knowing(facts []Fact, build func()) {
 	b.facts = before
 }
 
-// narrowed applies what is known of a path to its outline.
+// narrowed applies the facts about a path to its outline.
 func (b *names) narrowed(o *typing.Outline, key string) *typing.Outline {
 	if key == "" {
 		return o
@@ -109,8 +107,7 @@ func (b *names) narrowed(o *typing.Outline, key string) *typing.Outline {
 	return o
 }
 
-// apply narrows an outline. It never leaves nothing: what cannot be is reported
-// by the test itself.
+// apply narrows an outline. It never leaves it empty: the test itself reports what is impossible.
 func (f *Fact) apply(o *typing.Outline) *typing.Outline {
 	if f.has && o != nil && o.Optional {
 		out := *o
@@ -123,7 +120,7 @@ func (f *Fact) apply(o *typing.Outline) *typing.Outline {
 		if o != nil {
 			out = *o
 		} else if f.shape == datum.AnyShape&^datum.NullShape {
-			return nil // that is no news of something unknown
+			return nil // no news about something unknown
 		}
 		out.Shape = o.Types() & f.shape
 		switch {
@@ -152,7 +149,7 @@ func (f *Fact) apply(o *typing.Outline) *typing.Outline {
 	return &out
 }
 
-// factsOf lists what holds when a condition is truth.
+// factsOf lists what holds if a condition has the value truth.
 func (b *names) factsOf(n ast.Node, truth bool) []Fact {
 	switch x := n.(type) {
 	case *ast.UnaryNode:
@@ -171,8 +168,7 @@ func (b *names) factsOf(n ast.Node, truth bool) []Fact {
 	return nil
 }
 
-// through says that no path on the way to one is null, as is so when the one has
-// a value.
+// through returns that no path on the way is null, as the last one has a value.
 func (b *names) through(at track) []Fact {
 	var out []Fact
 	for _, key := range at.prior {
@@ -181,8 +177,8 @@ func (b *names) through(at track) []Fact {
 	return out
 }
 
-// factsOfBinary is factsOf for two operands: both sides of an and that is true have held, and
-// both of an or that is false have not. Of the other two nothing is sure.
+// factsOfBinary is factsOf for and and or. If an and is true, both sides are true. If an or is false, both
+// sides are false. Otherwise nothing is certain.
 func (b *names) factsOfBinary(x *ast.BinaryNode, truth bool) []Fact {
 	switch x.Operator {
 	case "and", "&&":
@@ -200,13 +196,13 @@ func (b *names) factsOfBinary(x *ast.BinaryNode, truth bool) []Fact {
 			return b.factsOfIn(x)
 		}
 	case "<", "<=", ">", ">=", "startsWith", "endsWith", "contains", "matches":
-		// They have a result only for values.
+		// Comparisons have a result only for values that are not null.
 		return append(b.through(b.trackOf(x.Left)), b.through(b.trackOf(x.Right))...)
 	}
 	return nil
 }
 
-// factsOfEquality is about x == null, x == 'a literal' and type(x) == 'string'.
+// factsOfEquality handles x == null, x == 'a literal' and type(x) == 'string'.
 func (b *names) factsOfEquality(l, r ast.Node, equal bool) []Fact {
 	at, other := b.trackOf(l), r
 	if at.key == "" {
@@ -231,7 +227,7 @@ func (b *names) factsOfEquality(l, r ast.Node, equal bool) []Fact {
 	return []Fact{{Key: at.key, Not: []any{value}}}
 }
 
-// factsOfType is about type(x) == 'string'.
+// factsOfType handles type(x) == 'string'.
 func (b *names) factsOfType(l, r ast.Node, equal bool) []Fact {
 	call, ok := l.(*ast.CallNode)
 	name, isText := r.(*ast.StringNode)
@@ -248,13 +244,13 @@ func (b *names) factsOfType(l, r ast.Node, equal bool) []Fact {
 	return []Fact{{Key: at.key, shape: s}}
 }
 
-// typeNames are what the function type gives.
+// typeNames are the results of the function type.
 var typeNames = map[string]datum.Shape{
 	"null": datum.NullShape, "bool": datum.BoolShape, "int": datum.IntShape, "float": datum.FloatShape, "string": datum.StringShape,
 	"list": datum.ListShape, "map": datum.MapShape, "secret": datum.SecretShape,
 }
 
-// factsOfIn is about 'key' in x and x in ['a', 'b'].
+// factsOfIn handles 'key' in x and x in ['a', 'b'].
 func (b *names) factsOfIn(x *ast.BinaryNode) []Fact {
 	if key, ok := b.Literal(x.Left); ok {
 		if at := b.trackOf(x.Right); at.key != "" {
@@ -276,12 +272,12 @@ func (b *names) factsOfIn(x *ast.BinaryNode) []Fact {
 		words = append(words, w)
 	}
 	if len(words) == 0 {
-		return nil // it is never true, and checkIn says so
+		return nil // it is never true, and checkIn reports it
 	}
 	return append(b.through(at), Fact{Key: at.key, Words: words, shape: datum.AnyShape &^ datum.NullShape})
 }
 
-// scalarNode returns the value of a literal that is not null.
+// scalarNode returns the value of a literal other than null.
 func scalarNode(n ast.Node) (any, bool) {
 	switch x := n.(type) {
 	case *ast.StringNode:
@@ -296,8 +292,8 @@ func scalarNode(n ast.Node) (any, bool) {
 	return nil, false
 }
 
-// under narrows the members of a mapping by facts about them: what a filter has
-// looked at is so in what it gives.
+// under narrows the members of a mapping by facts about them. A filter's test holds for the elements of its
+// result.
 func under(o *typing.Outline, at track, facts []Fact) *typing.Outline {
 	if o == nil || at.key == "" {
 		return o
@@ -318,7 +314,7 @@ func under(o *typing.Outline, at track, facts []Fact) *typing.Outline {
 	return o
 }
 
-// memberUnder narrows a member. One that is not null is there.
+// memberUnder narrows a member. A member that is not null exists.
 func memberUnder(m *typing.Member, f *Fact) *typing.Member {
 	value := m.Outline
 	if !m.Required {
@@ -328,8 +324,7 @@ func memberUnder(m *typing.Member, f *Fact) *typing.Member {
 	return &typing.Member{Outline: value, Required: m.Required || value != nil && value.Shape&datum.NullShape == 0}
 }
 
-// lasting keeps the facts that other expressions of the handler may rely on:
-// those about roots.
+// lasting keeps the facts about roots, on which other expressions of the handler may rely.
 func lasting(facts []Fact) []Fact {
 	var out []Fact
 	for _, f := range facts {

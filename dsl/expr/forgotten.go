@@ -13,9 +13,8 @@ import (
 	"procaas/dsl/syntax"
 )
 
-// WarnForgotten finds text that was meant as an expression: without quotes, it reads as
-// one whose names are all known here, and names a member of a root, or compares or joins
-// what is known. Text that only looks a little like that is left alone.
+// WarnForgotten reports text that looks like an expression without its tag. All its names are known here, and
+// it reads a member of a root, or compares or joins known names. It ignores weaker similarities.
 func (s *Scope) WarnForgotten(v *Value, r *diag.Reporter) {
 	text, ok := v.Scalar.(string)
 	if s.warnPlaceholder(v, r) || s.warnTag(v, r) || !ok || !v.Plain || !s.MayMean(text) {
@@ -25,7 +24,7 @@ func (s *Scope) WarnForgotten(v *Value, r *diag.Reporter) {
 	if f != nil || !s.Means(tree, tree.Root) {
 		return
 	}
-	// One that would not compile is text, or was reported for another reason.
+	// Invalid expressions are text, or are reported elsewhere.
 	e, quiet := &Expr{Source: text, Span: v.Span}, new(diag.Reporter)
 	if e.Compile(s, datum.AnyKind, quiet); diag.HasErrors(quiet.Found) {
 		return
@@ -33,11 +32,11 @@ func (s *Scope) WarnForgotten(v *Value, r *diag.Reporter) {
 	r.Warnf(v.Span, rules.Forgotten, "write !$ "+text+", or put it in quotes if it is text", "this is text, not an expression: %s", text)
 }
 
-// connectives are the words and symbols that tell an expression of names from text. They are
-// looked for with blanks around them: and is a part of many words.
+// connectives distinguish expressions from text. They need spaces around them, since "and" is part of many
+// words.
 var connectives = []string{" and ", " or ", " in ", " == ", " != ", " ?? ", " if "}
 
-// MayMean tells at a glance whether a text is worth parsing.
+// MayMean quickly reports whether a text is worth parsing.
 func (s *Scope) MayMean(text string) bool {
 	names := func(root string) bool {
 		at := strings.Index(text, root)
@@ -47,8 +46,8 @@ func (s *Scope) MayMean(text string) bool {
 		slices.ContainsFunc(connectives, func(word string) bool { return strings.Contains(text, word) })
 }
 
-// Means reports whether a tree is more than text: a member of a root, or what joins at
-// least one such member or two known names.
+// Means reports whether a tree is more than text: it reads a member of a root, or joins at least one such
+// member or two known names.
 func (s *Scope) Means(t *syntax.Tree, n ast.Node) bool {
 	switch x := n.(type) {
 	case *ast.MemberNode, *ast.ChainNode:
@@ -75,8 +74,7 @@ func (s *Scope) rooted(t *syntax.Tree, n ast.Node) bool {
 	return ok && len(links) > 0 && s.has(t.Name(id))
 }
 
-// names reports whether a node is a name that the shared state declares, or a value of it
-// that could be meant as nothing else.
+// names reports whether a node is a declared name of the shared state, or a member of it that is unambiguous.
 func (s *Scope) names(t *syntax.Tree, n ast.Node) bool {
 	switch x := n.(type) {
 	case *ast.IdentifierNode:
@@ -91,17 +89,16 @@ func (s *Scope) names(t *syntax.Tree, n ast.Node) bool {
 	return false
 }
 
-// placeholder is what other languages replace in text: ${…}, {{ … }} and ${{ … }}.
+// placeholder finds placeholders of other tools: ${…}, {{ … }} and ${{ … }}.
 var placeholder = regexp.MustCompile(`\$\{\{([^{}]+)\}\}|\{\{([^{}]+)\}\}|\$\{([^{}]+)\}`)
 
-// warnPlaceholder finds text in which a value was to be put, as templates of other
-// tools do it: what stands between the braces reads a root that is known here.
+// warnPlaceholder reports text with a placeholder of another tool that reads a known root.
 func (s *Scope) warnPlaceholder(v *Value, r *diag.Reporter) bool {
 	text, _ := v.Scalar.(string)
 	if len(text) > syntax.MaxSource || !strings.Contains(text, "{") {
 		return false
 	}
-	var parts []string // of the expression that was meant
+	var parts []string // of the intended expression
 	last, found := 0, ""
 	add := func(part string) {
 		if part != "" {
@@ -120,7 +117,7 @@ func (s *Scope) warnPlaceholder(v *Value, r *diag.Reporter) bool {
 			tree, f = s.Parsed.Parse(inner)
 		}
 		if tree == nil || f != nil || !s.Means(tree, tree.Root) {
-			return false // somebody else's template
+			return false // a template of another tool
 		}
 		if found == "" {
 			found = text[m[0]:m[1]]
@@ -150,7 +147,7 @@ func (s *Scope) warnPlaceholder(v *Value, r *diag.Reporter) bool {
 	return true
 }
 
-// literalText writes text as a string of an expression; empty for none.
+// literalText returns text as a string literal, or "" for empty text.
 func literalText(text string) string {
 	if text == "" {
 		return ""
@@ -158,10 +155,10 @@ func literalText(text string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text) + "'"
 }
 
-// almostTag is what authors write for !$, or know from other tools.
+// almostTag finds what authors write instead of !$.
 var almostTag = regexp.MustCompile(`^(\$!|\$|=|!)\s*([A-Za-z].*)$`)
 
-// warnTag finds an expression behind something that is not quite the tag.
+// warnTag reports an expression after something similar to the tag.
 func (s *Scope) warnTag(v *Value, r *diag.Reporter) bool {
 	text, _ := v.Scalar.(string)
 	m := almostTag.FindStringSubmatch(text)

@@ -14,8 +14,7 @@ import (
 	"procaas/dsl/typing"
 )
 
-// synonyms are names that other languages give to our functions, or to what we
-// write without one.
+// synonyms are names of other languages for our functions and operators.
 var synonyms = map[string]string{
 	"str": "string", "toString": "string", "String": "string", "size": "len", "length": "len",
 	"toInt": "int", "number": "float", "sorted": "sort", "reversed": "reverse", "unique": "uniq",
@@ -33,15 +32,14 @@ var synonyms = map[string]string{
 	"head": "first", "avg": "mean", "range": "from..to", "pow": "base ** exponent", "substring": "text[from:to]",
 }
 
-// refused are the functions of expr-lang that a run cannot have, because
-// repeating it would give something else.
+// refused are functions of expr-lang that are not repeatable, so a run cannot use them.
 var refused = map[string]string{
 	"now": "read event.time", "date": "times are strings; compare them as such",
 	"timezone": "times are strings in UTC", "duration": "write the duration where it is needed, such as 300ms",
 	"random": "derive it from event.id", "uuid": "use run.id or event.id",
 }
 
-// call makes a call of a function that is no loop.
+// call compiles a call of a function other than a loop.
 func (b *builder) call(x *ast.CallNode) part {
 	if m, ok := x.Callee.(*ast.MemberNode); ok {
 		return b.method(m)
@@ -67,7 +65,7 @@ func (b *builder) call(x *ast.CallNode) part {
 			if err != nil {
 				return nil, err
 			}
-			// What the check could not know, such as the type of a payload, is known now.
+			// Values whose type was unknown during compilation are checked now.
 			if want := fn.Arg(i); datum.ShapeOfValue(v)&want == 0 {
 				return nil, ops.Needs(name, want, v)
 			}
@@ -81,7 +79,7 @@ func (b *builder) call(x *ast.CallNode) part {
 	return folded(made, fixed)
 }
 
-// arguments makes the arguments of a call and checks their number and shapes.
+// arguments compiles the arguments of a call, and checks their number and types.
 func (b *builder) arguments(x *ast.CallNode, fn *library.Definition) ([]part, bool) {
 	if message := fn.WrongCount(len(x.Arguments)); message != "" {
 		b.fail(x, rules.ExprArguments, "write "+fn.Signature, "%s", message)
@@ -97,8 +95,8 @@ func (b *builder) arguments(x *ast.CallNode, fn *library.Definition) ([]part, bo
 	return args, true
 }
 
-// method reports the call of a method: values have none. The hints are for what JavaScript,
-// Python and templates have in its place.
+// method reports a method call: values have no methods. Its hints translate common methods of JavaScript,
+// Python and templates.
 func (b *builder) method(m *ast.MemberNode) part {
 	name, _ := b.Literal(m.Property)
 	hint := ""

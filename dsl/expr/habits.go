@@ -10,8 +10,7 @@ import (
 	"procaas/dsl/datum"
 )
 
-// nameHabits are names that other tools have for what is written differently here, in
-// lower case. A name that somebody has declared is never looked up in them.
+// nameHabits are names of other tools, in lower case. Declared names take precedence.
 var nameHabits = map[string]string{
 	"state": "write shared-state", "vars": "write shared-state", "variables": "write shared-state", "context": "write shared-state",
 	"ctx": "write shared-state", "store": "write shared-state",
@@ -29,23 +28,22 @@ var nameHabits = map[string]string{
 	"loop": "write #index for the place of an element",
 }
 
-// habitOf translates a name that nothing has here. Upper case is no obstacle: TRUE, NULL and
-// None of other languages are meant as ours are.
+// habitOf translates an unknown name. Case does not matter, as in TRUE, NULL and None.
 func (b *names) habitOf(name string) string {
 	hint := nameHabits[strings.ToLower(name)]
 	for _, root := range []string{StateRoot, "event", "sources", "configs"} {
 		if strings.Contains(hint, root) && !b.scope.has(root) {
-			return "" // in a file of another kind, whose roots are others
+			return "" // a file of another kind has other roots
 		}
 	}
 	return hint
 }
 
-// lengthWords are members that lists and texts have elsewhere.
+// lengthWords are members for the length of lists and texts in other languages.
 var lengthWords = []string{"length", "size", "count", "len"}
 
-// glued reports whether a member of the shared state was meant as a subtraction: a
-// hyphen between name characters belongs to the name.
+// glued reports whether a member of the shared state was meant as a subtraction. A hyphen between name
+// characters is part of the name.
 func (b *names) glued(name string) (spaced string, ok bool) {
 	for i := range name {
 		if name[i] != '-' || !b.scope.declared(name[:i]) {
@@ -58,7 +56,7 @@ func (b *names) glued(name string) (spaced string, ok bool) {
 	return "", false
 }
 
-// lengthHint is for a member that asks a list for its length.
+// lengthHint returns the hint for a member that asks a list for its length.
 func lengthHint(member, list string) string {
 	if slices.Contains(lengthWords, member) {
 		return "write len(" + list + ")"
@@ -66,7 +64,7 @@ func lengthHint(member, list string) string {
 	return ""
 }
 
-// memberHint says what a root has, and where what was probably meant stands.
+// memberHint returns the members of a root, and where the intended one probably is.
 func memberHint(of, name string, members []string) string {
 	hint := "it has " + strings.Join(members, ", ")
 	switch {
@@ -78,10 +76,10 @@ func memberHint(of, name string, members []string) string {
 	return hint
 }
 
-// mixHint says what an author may write who mixed values of types that an operator does not take together.
+// mixHint returns what to write instead of an operator on incompatible types.
 func (b *reports) mixHint(x *ast.BinaryNode, l, r datum.Shape) string {
 	left, right := b.Text(x.Left), b.Text(x.Right)
-	text, number := left, right // of a string and a number, which is which
+	text, number := left, right // which of the two is the string and which the number
 	if l&datum.StringShape == 0 {
 		text, number = right, left
 	}

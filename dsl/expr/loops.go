@@ -12,20 +12,20 @@ import (
 	"procaas/dsl/typing"
 )
 
-// A looper is a function that computes a part of the expression, its body, for
-// each element of a list.
+// A looper is one call of a function that evaluates its body, a part of the expression, for each element of a
+// list.
 type looper struct {
 	*frame
 	name string
 	list []any
 	item item
-	body func() (any, error) // computes the body for the present element
+	body func() (any, error) // evaluates the body for the current element
 	cost int                 // steps of the body
-	more any                 // the value of the third argument; nil when it is left out
-	has  bool                // it was given
+	more any                 // third argument; nil if omitted
+	has  bool                // whether it was given
 }
 
-// each computes the body for the elements in order, until visit says so.
+// each evaluates the body for the elements in order, until visit returns true.
 func (l *looper) each(visit func(i int, v any) (done bool, err error)) error {
 	for i := range l.list {
 		v, err := l.at(i)
@@ -39,7 +39,7 @@ func (l *looper) each(visit func(i int, v any) (done bool, err error)) error {
 	return nil
 }
 
-// at computes the body for one element.
+// at evaluates the body for one element.
 func (l *looper) at(i int) (any, error) {
 	if err := l.Step(l.cost); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (l *looper) at(i int) (any, error) {
 	return l.body()
 }
 
-// loop makes a call of a function with a predicate.
+// loop compiles a call of a function with a predicate.
 func (b *builder) loop(x *ast.BuiltinNode) part {
 	fn, run := library.Named(x.Name), looping[x.Name]
 	list := b.want(x.Arguments[0], b.build(x.Arguments[0]), datum.ListShape, x.Name)
@@ -60,7 +60,7 @@ func (b *builder) loop(x *ast.BuiltinNode) part {
 	if x.Name == "reduce" {
 		it.acc, it.accShape = b.slot(), datum.AnyShape
 	}
-	before := b.nodes // what the body adds is what each element costs
+	before := b.nodes // the nodes of the body are the cost of each element
 	body := part{eval: func(f *frame) (any, error) { return f.slots[it.element], nil }, shape: datum.AnyShape}
 	it.outline = elementOf(list.outline)
 	if it.first = it.outline; len(x.Arguments) > 2 {

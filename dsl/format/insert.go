@@ -9,13 +9,11 @@ import (
 	"procaas/dsl/diag"
 )
 
-// Insert adds an entry to a list of a file, and returns the new text and the line on
-// which the entry begins. The path names the list by keys and ids in turn:
+// Insert adds an entry to a list of a file. It returns the new text and the line on which the entry begins. The
+// path alternates keys and ids: pipelines, new-order, stages, notify, handlers.
 //
-//	pipelines, new-order, stages, notify, handlers
-//
-// The entry is a mapping, its lines without indentation. It stands behind the one
-// with the id after, or else at the end. All else in the file stays as it is.
+// The entry is a mapping, without indentation. It goes after the entry with the id after, or to the end.
+// Everything else in the file stays the same.
 func Insert(f diag.File, path []string, after, entry string) (text []byte, line int, err error) {
 	s, root, found := readForm(f)
 	if diag.HasErrors(found) {
@@ -34,7 +32,7 @@ func Insert(f diag.File, path []string, after, entry string) (text []byte, line 
 	return i.apply(), i.line, nil
 }
 
-// An inserter finds the place of an entry.
+// An inserter looks for the place of an entry.
 type inserter struct {
 	*upgrader
 	entry, after string
@@ -81,7 +79,7 @@ func entryOf(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// below begins a list with the entry, behind all other keys of a mapping.
+// below adds a list with the entry after all other keys of a mapping.
 func (i *inserter) below(n *yaml.Node, key string) {
 	column := n.Content[0].Column - 1
 	at := i.behind(n, column)
@@ -90,7 +88,7 @@ func (i *inserter) below(n *yaml.Node, key string) {
 	i.line++
 }
 
-// into adds the entry to a list that is there.
+// into adds the entry to an existing list.
 func (i *inserter) into(parent, list *yaml.Node, key string) {
 	column := parent.Content[0].Column - 1
 	if len(list.Content) == 0 { // [] or nothing
@@ -128,7 +126,7 @@ func (i *inserter) into(parent, list *yaml.Node, key string) {
 	i.insert(at, listed(i.entry, dash), i.airy(list))
 }
 
-// dashOf returns the column of the dash of an entry.
+// dashOf returns the column of an entry's dash.
 func (i *inserter) dashOf(item *yaml.Node) int {
 	line := i.Lines[item.Line-1]
 	for column := min(item.Column-1, len(line)) - 1; column >= 0; column-- {
@@ -139,8 +137,7 @@ func (i *inserter) dashOf(item *yaml.Node) int {
 	return max(0, item.Column-3)
 }
 
-// behind returns the line behind a value, and behind the comments below it that
-// stand at least as far to the right as from.
+// behind returns the line after a value, and after the comments below it that are indented by at least from.
 func (i *inserter) behind(n *yaml.Node, from int) int {
 	line := i.endOf(n).Line
 	for line < len(i.Lines) {
@@ -154,7 +151,7 @@ func (i *inserter) behind(n *yaml.Node, from int) int {
 	return line
 }
 
-// airy reports whether empty lines part the entries of a list.
+// airy reports whether empty lines separate the entries of a list.
 func (i *inserter) airy(list *yaml.Node) bool {
 	for k := 1; k < len(list.Content); k++ {
 		end := i.endOf(list.Content[k-1]).Line
@@ -167,7 +164,7 @@ func (i *inserter) airy(list *yaml.Node) bool {
 	return false
 }
 
-// insert puts text behind a line.
+// insert inserts text after a line.
 func (i *inserter) insert(line int, text string, airy bool) {
 	end := diag.Pos{Line: line, Column: len(i.Lines[line-1]) + 1}
 	i.line = line + 1
@@ -178,7 +175,7 @@ func (i *inserter) insert(line int, text string, airy bool) {
 	i.add = edit{from: end, to: end, text: "\n" + strings.TrimSuffix(text, "\n")}
 }
 
-// listed writes an entry with its dash in a column.
+// listed returns an entry with its dash in a column.
 func listed(entry string, column int) string {
 	var b strings.Builder
 	for k, line := range strings.Split(strings.TrimSuffix(entry, "\n"), "\n") {

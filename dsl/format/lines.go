@@ -9,33 +9,33 @@ import (
 	"procaas/dsl/source"
 )
 
-// A level is a list or a mapping that is open where a line begins: the column of
-// its entries, counted from 0, and the one that they get.
+// A level is a list or mapping that is open at the start of a line: the current column of its entries, counted
+// from 0, and the new one.
 type level struct {
 	old, new int
 	list     bool
 }
 
-// A formatter lays out one file, line by line. What the lines are it takes from
-// the text; only where scalars stand it must be told by the parser.
+// A formatter formats one file, line by line. It uses the text, and only the positions of scalars come from the
+// parser.
 type formatter struct {
 	*source.Source
 	source.Cursor
 	out     layout
 	levels  []level
-	scalars map[diag.Pos]*yaml.Node // by where they begin, behind tag and anchor
-	waiting []remark                // comments that wait for the line below them
+	scalars map[diag.Pos]*yaml.Node // by start, after tag and anchor
+	waiting []remark                // comments for the next line
 	block   int                     // the column that ends the block above, or -1
 	failed  bool
 }
 
-// A remark is a line that holds a comment, or nothing.
+// A remark is a line with a comment, or an empty line.
 type remark struct {
 	column int
 	text   string
 }
 
-// format gives the text its layout, and remembers its comments.
+// format formats the text and collects its comments.
 func format(s *source.Source, root *yaml.Node) ([]byte, error) {
 	s.Comments = nil
 	f := &formatter{Source: s, Cursor: source.Cursor{Lines: s.Lines}, scalars: map[diag.Pos]*yaml.Node{}, block: -1}
@@ -50,15 +50,14 @@ func format(s *source.Source, root *yaml.Node) ([]byte, error) {
 	return f.out.bytes(), nil
 }
 
-// entry lays out what begins on a line: an entry with all that its value needs
-// of the lines below, unless they hold entries of their own.
+// entry formats an entry, with all lines of its value that do not start entries themselves.
 func (f *formatter) entry() {
 	for f.Rune() == ' ' || f.Rune() == '\t' {
 		f.Next()
 	}
 	switch {
 	case f.Rune() == '\n' && f.Line == len(f.Cursor.Lines)-1:
-		f.nextLine() // what follows the last line end is no line
+		f.nextLine() // the text after the last line break is not a line
 		return
 	case f.Rune() == '\n' || f.Rune() == '#':
 		rest := f.restOfLine()
@@ -101,7 +100,7 @@ func (f *formatter) entry() {
 	f.rest(text, indent-begin)
 }
 
-// marker tells the lines that begin and end documents, and directives.
+// marker reports whether the line begins or ends a document, or is a directive.
 func (f *formatter) marker() bool {
 	text := f.restOfLine()
 	return strings.HasPrefix(text, "%") || text == "---" || text == "..." || strings.HasPrefix(text, "--- #")
@@ -109,8 +108,7 @@ func (f *formatter) marker() bool {
 
 func (f *formatter) nextLine() { f.Line, f.Column = f.Line+1, 0 }
 
-// restOfLine returns the text from here on, without blanks behind it; a comment is
-// remembered.
+// restOfLine returns the rest of the line without trailing spaces. It collects a comment.
 func (f *formatter) restOfLine() string {
 	text := strings.TrimRight(string(f.Cursor.Lines[f.Line][f.Column:]), " \t")
 	if strings.HasPrefix(text, "#") {
@@ -124,7 +122,7 @@ func (f *formatter) blankAt(column int) bool {
 	return source.IsBlank(c.Rune())
 }
 
-// open finds the list or mapping that an entry in a column belongs to.
+// open finds the list or mapping of an entry in a column.
 func (f *formatter) open(column int, list bool) level {
 	for len(f.levels) > 0 {
 		top := f.levels[len(f.levels)-1]
@@ -145,8 +143,7 @@ func (f *formatter) open(column int, list bool) level {
 	return here
 }
 
-// indent is the column of what belongs to the entry that was opened last, and
-// stands below it.
+// indent returns the column of lines below the entry that was opened last.
 func (f *formatter) indent() int {
 	if len(f.levels) == 0 {
 		return 0
@@ -154,8 +151,8 @@ func (f *formatter) indent() int {
 	return f.levels[len(f.levels)-1].new + 2
 }
 
-// remarks writes the comments and empty lines above an entry, in the column of
-// one of the levels that are open there: the first one is that of the entry.
+// remarks writes the comments and empty lines above an entry, in the column of one of the open levels. The
+// first level is that of the entry.
 func (f *formatter) remarks(levels []level) {
 	if levels == nil {
 		levels = f.levels
@@ -167,7 +164,7 @@ func (f *formatter) remarks(levels []level) {
 		}
 		column := f.remarkColumn(r.column, levels)
 		if f.block >= 0 {
-			column = min(column, f.block) // further right it would belong to the block
+			column = min(column, f.block) // further right it would be part of the block
 		}
 		f.out.line(strings.Repeat(" ", column) + r.text)
 	}

@@ -12,9 +12,9 @@ import (
 	"procaas/dsl/syntax"
 )
 
-// Mend gives files in which findings with a certain remedy are mended, and which those are, with
-// the text that stands there now as their hint. Of
-// those that overlap it mends the first; vain tells which to leave alone.
+// Mend applies the fixes of findings with a certain remedy. It returns the files and the fixed findings, with
+// the new text as their hint. Of overlapping fixes it applies the first. It skips findings for which vain
+// returns true.
 func Mend(files []diag.File, found []diag.Diagnostic, vain func(diag.Diagnostic) bool) (out []diag.File, done []diag.Diagnostic) {
 	out = slices.Clone(files)
 	for i, f := range out {
@@ -50,7 +50,7 @@ func Mend(files []diag.File, found []diag.Diagnostic, vain func(diag.Diagnostic)
 	return out, done
 }
 
-// told returns a finding with the text that an edit leaves in its place as the hint.
+// told returns a finding whose hint is the text that the edit leaves.
 func (e edit) told(s *source.Source, d diag.Diagnostic) diag.Diagnostic {
 	now, rest, many := strings.Cut(e.text, "\n")
 	switch {
@@ -65,8 +65,7 @@ func (e edit) told(s *source.Source, d diag.Diagnostic) diag.Diagnostic {
 	return d
 }
 
-// What hints look like whose remedy is certain. Two candidates, or a list of all
-// names, are none.
+// The forms of hints with a certain remedy. Two candidates or a list of names are not certain.
 var (
 	hintMeant  = regexp.MustCompile(`^did you mean ["']?([\w.-]+)["']?(?:\(.*\))?\?`)
 	hintQuotes = regexp.MustCompile(`^put it in quotes: (".*")$`)
@@ -80,7 +79,7 @@ var (
 	words      = regexp.MustCompile(`[\w-]+`)
 )
 
-// fixOf returns the edit that mends a finding.
+// fixOf returns the edit that fixes a finding.
 func fixOf(s *source.Source, d diag.Diagnostic) (edit, bool) {
 	if d.Start.Line < 1 || d.End.Line > len(s.Lines) || d.Start.Column > len(s.Lines[d.Start.Line-1])+1 ||
 		d.End.Column > len(s.Lines[d.End.Line-1])+1 {
@@ -142,14 +141,14 @@ func fixOf(s *source.Source, d diag.Diagnostic) (edit, bool) {
 	if m := hintWrite.FindStringSubmatch(d.Hint); m != nil {
 		e.text = m[1]
 		if word := words.FindString(text); word == "" && words.MatchString(m[1]) {
-			e.text = spaced(s, d, m[1]) // && needs no blanks, and does
+			e.text = spaced(s, d, m[1]) // && needs no spaces, but its replacement does
 		}
 		return e, !strings.ContainsAny(strings.TrimSpace(text), " \t")
 	}
 	return e, false
 }
 
-// spaced returns a word with blanks where it would run into another one.
+// spaced returns a word with spaces where it would join another one.
 func spaced(s *source.Source, d diag.Diagnostic, word string) string {
 	line := s.Lines[d.Start.Line-1]
 	if d.Start.Column > 1 && syntax.InName(line[d.Start.Column-2]) {
@@ -161,8 +160,7 @@ func spaced(s *source.Source, d diag.Diagnostic, word string) string {
 	return word
 }
 
-// instead writes a name for the mistyped one in a text: for all of it, or for its
-// only word that is near.
+// instead replaces a mistyped name in a text: the whole text, or its only similar word.
 func (e edit) instead(text, name string) (edit, bool) {
 	plain := strings.Trim(text, `'"`)
 	if diag.Suggest(plain, []string{name}) == name {
@@ -185,7 +183,7 @@ func (e edit) instead(text, name string) (edit, bool) {
 	return e, true
 }
 
-// fixTrap makes a block of an expression that YAML cuts or cannot read.
+// fixTrap makes an expression a block if YAML cuts it or cannot read it.
 func fixTrap(s *source.Source, d diag.Diagnostic) (edit, bool) {
 	line := s.Lines[d.Start.Line-1]
 	if strings.HasPrefix(d.Hint, "put the tag before the quote") && d.Start.Line == d.End.Line {
@@ -229,8 +227,8 @@ func fixTrap(s *source.Source, d diag.Diagnostic) (edit, bool) {
 	return e, true
 }
 
-// cutNote parts an expression from the comment behind it: a # behind a blank where
-// all brackets are closed. Where they are not, it is the element of a list.
+// cutNote separates an expression from the comment after it: a # after a space, outside all brackets. Inside
+// brackets, # is the element of a list.
 func cutNote(text string) (expr, note string) {
 	for i := 1; i < len(text); i++ {
 		if text[i] == '#' && (text[i-1] == ' ' || text[i-1] == '\t') && source.Balanced(text[:i]) {
@@ -240,7 +238,7 @@ func cutNote(text string) (expr, note string) {
 	return text, ""
 }
 
-// fixInBrackets puts an expression within a flow list or mapping into quotes.
+// fixInBrackets quotes an expression in a flow list or mapping.
 func fixInBrackets(s *source.Source, d diag.Diagnostic) (edit, bool) {
 	line := string(s.Lines[d.Start.Line-1])
 	_, to, ok := source.TagBefore(line, d.Start.Column)

@@ -14,17 +14,15 @@ import (
 	"procaas/dsl/syntax"
 )
 
-// ErrNotUpgraded says that a file is left as it is, because its second version
-// could not be proved to mean the same.
+// ErrNotUpgraded reports that a file was left unchanged, because its second version could not be proved to have
+// the same meaning.
 var ErrNotUpgraded = errors.New("what is of the first version cannot be rewritten here without changing what the file means")
 
-// Upgrade turns what is of the first version of the language, such as
-// enabled#and and value#xget, into expressions of the second. All else stays as
-// it is written; comments inside of a condition move above it.
+// Upgrade converts operators of the first version of the language, such as enabled#and and value#xget, to
+// expressions of the second. Everything else stays. Comments inside a condition move above it.
 //
-// What it gives is read again: its expressions have the same trees as those that
-// the first version is compiled to. If they have not, the file is left alone and
-// the error is [ErrNotUpgraded]. A file with mistakes has findings instead.
+// Upgrade reads the result again and compares its expressions with those of the first version. If they differ,
+// it returns [ErrNotUpgraded]. For a file with errors it returns findings.
 func Upgrade(f diag.File) ([]byte, []diag.Diagnostic, error) {
 	s, root, found := readForm(f)
 	if root == nil || diag.HasErrors(found) || s.Foreign {
@@ -62,7 +60,7 @@ func Upgrade(f diag.File) ([]byte, []diag.Diagnostic, error) {
 	return text, nil, nil
 }
 
-// hasV1 reports whether anything in a value is of the first version.
+// hasV1 reports whether a value contains an operator of the first version.
 func hasV1(s *source.Source, n *yaml.Node) bool {
 	if n.Kind == yaml.MappingNode {
 		if op, _ := s.V1Whole(n); op != nil {
@@ -77,7 +75,7 @@ func hasV1(s *source.Source, n *yaml.Node) bool {
 	return slices.ContainsFunc(n.Content, func(child *yaml.Node) bool { return hasV1(s, child) })
 }
 
-// gather remembers where each scalar begins.
+// gather collects the scalars by position.
 func gather(s *source.Source, n *yaml.Node, scalars map[diag.Pos]*yaml.Node) {
 	if n.Kind == yaml.ScalarNode && (n.Value != "" || source.IsQuoted(n)) {
 		c := &source.Cursor{Lines: s.Lines, Line: n.Line - 1, Column: n.Column - 1}
@@ -89,7 +87,7 @@ func gather(s *source.Source, n *yaml.Node, scalars map[diag.Pos]*yaml.Node) {
 	}
 }
 
-// remarksOf returns all comments of a text, sorted: some of them move.
+// remarksOf returns all comments of a text, sorted, since some of them move.
 func remarksOf(s *source.Source, root *yaml.Node) []string {
 	scalars := map[diag.Pos]*yaml.Node{}
 	gather(s, root, scalars)
@@ -98,7 +96,7 @@ func remarksOf(s *source.Source, root *yaml.Node) []string {
 	return found
 }
 
-// commentsIn returns the comments that begin between two places.
+// commentsIn returns the comments that begin in a range.
 func commentsIn(s *source.Source, scalars map[diag.Pos]*yaml.Node, from, to diag.Pos) []string {
 	var found []string
 	c := &source.Cursor{Lines: s.Lines, Line: from.Line - 1, Column: from.Column - 1}
@@ -134,7 +132,7 @@ func commentsIn(s *source.Source, scalars map[diag.Pos]*yaml.Node, from, to diag
 	return found
 }
 
-// blockAt returns the block whose header stands at a place.
+// blockAt returns the block whose header is at a position.
 func blockAt(scalars map[diag.Pos]*yaml.Node, at diag.Pos) *yaml.Node {
 	if n := scalars[at]; n != nil && n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
 		return n
@@ -144,15 +142,15 @@ func blockAt(scalars map[diag.Pos]*yaml.Node, at diag.Pos) *yaml.Node {
 
 func before(a, b diag.Pos) bool { return a.Line < b.Line || a.Line == b.Line && a.Column < b.Column }
 
-// An edit replaces a stretch of a text.
+// An edit replaces a range of a text.
 type edit struct {
 	from, to diag.Pos
 	text     string
 	above    []string // comments to put above the line
-	upgrade  bool     // what follows is of the first version
+	upgrade  bool     // the replaced text is of the first version
 }
 
-// An upgrader finds what is of the first version.
+// An upgrader looks for operators of the first version.
 type upgrader struct {
 	*source.Source
 	scalars map[diag.Pos]*yaml.Node
@@ -160,7 +158,7 @@ type upgrader struct {
 	failed  bool
 }
 
-// node looks for it in a value; in flow, no block can stand.
+// node visits a value. Inside brackets (flow), blocks are not allowed.
 func (u *upgrader) node(n *yaml.Node, flow bool) {
 	flow = flow || n.Style&yaml.FlowStyle != 0
 	switch n.Kind {
@@ -200,7 +198,7 @@ func (u *upgrader) whole(n *yaml.Node) (*source.V1Op, *yaml.Node) {
 	return op, arg
 }
 
-// replace writes an expression in the place of an operator and its arguments.
+// replace writes an expression instead of an operator and its arguments.
 func (u *upgrader) replace(from diag.Pos, n *yaml.Node, head string, indent int, flow bool, op *source.V1Op, arg *yaml.Node) {
 	w := &v1Text{Source: u.Source}
 	text, _ := w.operator(op, arg)
@@ -232,7 +230,7 @@ func (u *upgrader) replace(from diag.Pos, n *yaml.Node, head string, indent int,
 	u.edits = append(u.edits, e)
 }
 
-// endOf returns where a value ends, with its closing bracket.
+// endOf returns the end of a value, including its closing bracket.
 func (u *upgrader) endOf(n *yaml.Node) diag.Pos {
 	var r diag.Reporter
 	quiet := *u.Source
@@ -247,13 +245,13 @@ func (u *upgrader) endOf(n *yaml.Node) diag.Pos {
 	return quiet.Closed(n, last).End
 }
 
-// plainSafe reports whether a text can stand behind !$ without quotes.
+// plainSafe reports whether a text can follow !$ without quotes.
 func plainSafe(text string) bool {
 	return !strings.ContainsAny(text[:1], "[]{}!&*|>'\"%@`#,?-") && !strings.Contains(text, ": ") && !strings.Contains(text, " #") &&
 		!strings.HasSuffix(text, ":") && !strings.ContainsAny(text, "\n")
 }
 
-// apply makes the new text. The edits stand in the order of the file.
+// apply builds the new text. The edits are in the order of the file.
 func (u *upgrader) apply() []byte {
 	var out strings.Builder
 	at := diag.Pos{Line: 1, Column: 1}
@@ -276,7 +274,7 @@ func (u *upgrader) apply() []byte {
 		for ; j < len(u.edits) && u.edits[j].from.Line == line; j++ {
 			for _, c := range u.edits[j].above {
 				if at.Column > 1 {
-					u.failed = true // what precedes has ended on this line
+					u.failed = true // the preceding text ended on this line
 				}
 				out.WriteString(indent + c + "\n")
 			}

@@ -11,7 +11,7 @@ import (
 	"procaas/dsl/syntax"
 )
 
-// How strongly the parts of an expression hold together, the weakest first.
+// The binding strength of the parts of an expression, the weakest first.
 const (
 	bindsNothing = iota // x if c else y, let, ??
 	bindsOr
@@ -21,14 +21,13 @@ const (
 	bindsAll // names, calls, literals
 )
 
-// A v1Text writes operators of the first version as an author of the second would:
-// with no more brackets than are needed.
+// A v1Text writes operators of the first version as expressions, with as few brackets as possible.
 type v1Text struct {
 	*source.Source
 	operands []string // of the outermost #and or #or
 }
 
-// lines lays an expression out: the conditions of a long chain one per line.
+// lines formats an expression. A long chain has one condition per line.
 func (w *v1Text) lines(text string, width int) []string {
 	if len(w.operands) < 3 {
 		if lines, ok := layExpr(text, width); ok {
@@ -89,7 +88,7 @@ func (w *v1Text) contains(arg *yaml.Node) (string, int) {
 	return needle + " in " + haystack, bindsCompare
 }
 
-// parts gives needle and haystack.
+// parts returns needle and haystack.
 func (w *v1Text) parts(arg *yaml.Node) (needle, haystack string) {
 	if arg.Kind == yaml.AliasNode {
 		arg = arg.Alias
@@ -106,7 +105,7 @@ func (w *v1Text) parts(arg *yaml.Node) (needle, haystack string) {
 	return needle, haystack
 }
 
-// entry writes a value that may have an operator in its key.
+// entry writes a value whose key may have an operator.
 func (w *v1Text) entry(op *source.V1Op, value *yaml.Node, least int) string {
 	if op == nil {
 		return w.operand(value, least)
@@ -114,7 +113,7 @@ func (w *v1Text) entry(op *source.V1Op, value *yaml.Node, least int) string {
 	return bracket(least)(w.operator(op, value))
 }
 
-// bracket puts what binds less than least into brackets.
+// bracket returns a function that puts text with a strength below least into brackets.
 func bracket(least int) func(text string, binds int) string {
 	return func(text string, binds int) string {
 		if binds < least {
@@ -131,7 +130,7 @@ func (w *v1Text) wholeOf(n *yaml.Node) (*source.V1Op, *yaml.Node) {
 	return w.V1Whole(n)
 }
 
-// operand writes a value; least says how strongly it must hold together.
+// operand writes a value. least is the required binding strength.
 func (w *v1Text) operand(n *yaml.Node, least int) string {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -167,7 +166,7 @@ func (w *v1Text) operand(n *yaml.Node, least int) string {
 	return bracket(least)(text, binding(text))
 }
 
-// binding returns how strongly the parts of an expression hold together.
+// binding returns the binding strength of an expression.
 func binding(text string) int {
 	tokens, f := syntax.Scan(text)
 	if f != nil {
@@ -196,8 +195,7 @@ func binding(text string) int {
 	return binds
 }
 
-// sameTrees reports whether two values are the same when their expressions are
-// compared by what they compute, not by how they are written.
+// sameTrees reports whether two values are equal. It compares what expressions compute, not their text.
 func sameTrees(a, b *expr.Value) bool {
 	if a.Kind != b.Kind || a.Scalar != b.Scalar || a.Secret != b.Secret || len(a.Elems) != len(b.Elems) {
 		return false

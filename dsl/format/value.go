@@ -11,19 +11,18 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// An entryText is the text that a formatter writes for one entry.
+// An entryText is the new text of one entry.
 type entryText struct {
 	*formatter
 	text  string
 	shift int      // how far the line has moved to the right
-	depth int      // brackets that are open
-	expr  bool     // the tag !$ has just been written
-	below []string // the block that stands below the line, made of what stood on it
-	after int      // the line behind a block that the file has
+	depth int      // number of open brackets
+	expr  bool     // the tag !$ was just written
+	below []string // a new block, made of text from the line
+	after int      // the line after an existing block
 }
 
-// rest lays out what stands behind the dashes of an entry, up to the line on
-// which the next one may begin.
+// rest formats what follows the dashes of an entry, up to the line on which the next one may begin.
 func (f *formatter) rest(text string, shift int) {
 	e := &entryText{formatter: f, text: text, shift: shift}
 	for !f.failed && e.more() {
@@ -34,7 +33,7 @@ func (f *formatter) rest(text string, shift int) {
 	}
 }
 
-// more ends a line: it reports whether the entry goes on below.
+// more ends a line. It reports whether the entry continues below.
 func (e *entryText) more() bool {
 	if e.Rune() == source.EOF {
 		e.failed = e.failed || e.depth > 0
@@ -60,7 +59,7 @@ func (e *entryText) more() bool {
 	return true
 }
 
-// flush writes the line, and the block below it.
+// flush writes the line and the block below it.
 func (e *entryText) flush() {
 	e.out.line(strings.TrimRight(e.text, " \t"))
 	for _, line := range e.below {
@@ -69,7 +68,7 @@ func (e *entryText) flush() {
 	e.text, e.below = "", nil
 }
 
-// part lays out the next word of an entry.
+// part formats the next token of an entry.
 func (e *entryText) part() {
 	if n := e.scalars[e.Pos()]; n != nil && n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
 		e.scalar(n)
@@ -104,7 +103,7 @@ func (e *entryText) part() {
 	case (r == '|' || r == '>') && e.depth == 0:
 		e.blockScalar()
 	default:
-		e.failed = true // nothing else stands outside of scalars
+		e.failed = true // nothing else is outside scalars
 	}
 }
 
@@ -113,7 +112,7 @@ func (e *entryText) take() {
 	e.Next()
 }
 
-// skip passes over blanks.
+// skip skips spaces.
 func (e *entryText) skip() {
 	for e.Rune() == ' ' || e.Rune() == '\t' {
 		e.Next()
@@ -123,21 +122,21 @@ func (e *entryText) skip() {
 	}
 }
 
-// closeUp drops blanks before a comma, a colon or a bracket, unless they indent.
+// closeUp removes spaces before a comma, a colon or a bracket, unless they indent.
 func (e *entryText) closeUp() {
 	if text := strings.TrimRight(e.text, " "); text != "" && !strings.HasSuffix(text, "-") && !e.swallows(text) {
 		e.text = text
 	}
 }
 
-// swallows reports whether the text ends in a tag, or before a colon in an alias or
-// an anchor, which would take what comes next for a part of itself.
+// swallows reports whether the text ends in a tag, or in an alias or anchor before a colon. These would absorb
+// the following text.
 func (e *entryText) swallows(text string) bool {
 	word := text[strings.LastIndexAny(text, " [{,")+1:]
 	return strings.HasPrefix(word, "!") || e.Rune() == ':' && (strings.HasPrefix(word, "*") || strings.HasPrefix(word, "&"))
 }
 
-// gap writes one blank where any may stand and something follows on the line.
+// gap writes one space where several may be, if something follows on the line.
 func (e *entryText) gap() {
 	blank := source.IsBlank(e.Rune())
 	for e.Rune() == ' ' || e.Rune() == '\t' {
@@ -152,7 +151,7 @@ func (e *entryText) gap() {
 	}
 }
 
-// blanks writes one for many, except before a comment.
+// blanks reduces several spaces to one, except before a comment.
 func (e *entryText) blanks() {
 	for e.Rune() == ' ' || e.Rune() == '\t' {
 		e.Next()
@@ -166,12 +165,11 @@ func (e *entryText) blanks() {
 	}
 }
 
-// comment moves to the column in which a comment behind a line stands: the old
-// one, as far as the line has moved, so that comments keep standing below each
-// other.
+// comment moves to the column of a trailing comment: the old one, moved as far as the line has moved. So
+// comments stay aligned.
 func (e *entryText) comment() {
 	if strings.TrimSpace(e.text) == "" {
-		return // it stands alone
+		return // a comment on its own line
 	}
 	text := strings.TrimRight(e.text, " ")
 	width := utf8.RuneCountInString(text)
@@ -193,8 +191,7 @@ func (e *entryText) property() {
 	e.expr = word == "!$" || e.expr && word[0] == '&'
 }
 
-// scalar writes a scalar that is no block, or makes a block of an expression that
-// is too long for its line.
+// scalar writes a scalar that is not a block. It makes a block of an expression that is too long for its line.
 func (e *entryText) scalar(n *yaml.Node) {
 	end := e.NodeSpan(n).End
 	last, column := end.Line-1, end.Column-1
@@ -207,7 +204,7 @@ func (e *entryText) scalar(n *yaml.Node) {
 		raw := string(e.Cursor.Lines[e.Line][e.Column:column])
 		e.Column = column
 		if e.expr && e.depth > 0 && !source.IsQuoted(n) && strings.ContainsAny(raw, "[]") {
-			raw = syntax.InDoubleQuotes(raw) // other readers of YAML end it at the bracket
+			raw = syntax.InDoubleQuotes(raw) // other YAML parsers end it at the bracket
 		}
 		wide := utf8.RuneCountInString(e.text)+utf8.RuneCountInString(raw) > formatWidth
 		if !wide || !e.asBlock(n) {
@@ -244,8 +241,7 @@ func (e *entryText) longScalar(n *yaml.Node, last, column int) {
 	e.Column = column
 }
 
-// asBlock makes a block of a scalar, and reports whether it is an expression that
-// could be laid out.
+// asBlock makes a scalar a block. It reports whether the scalar is an expression that could be formatted.
 func (e *entryText) asBlock(n *yaml.Node) bool {
 	if !e.expr || e.depth > 0 || !source.IsQuoted(n) && strings.HasPrefix(strings.TrimLeft(string(e.Cursor.Lines[e.Line][e.Column:]), " \t"),
 		"#") {
@@ -272,11 +268,10 @@ func (e *entryText) setBelow(lines []string) {
 	e.block = e.indent() - 2
 }
 
-// blockMark takes the header of a block apart: style, indentation, what becomes of
-// its end, comment.
+// blockMark splits the header of a block into style, indentation, chomping and comment.
 var blockMark = regexp.MustCompile(`^([|>])([-+]?)([1-9]?)([-+]?)[ \t]*(#.*)?$`)
 
-// blockScalar writes a block: its content moves with the entry that it belongs to.
+// blockScalar writes a block. Its content moves with its entry.
 func (e *entryText) blockScalar() {
 	begin := e.Column
 	header := string(e.Cursor.Lines[e.Line][begin:])
@@ -305,7 +300,7 @@ func (e *entryText) blockScalar() {
 	e.writeBlock(content, m[3], keep)
 }
 
-// writeBlock writes the lines of a block and moves behind it.
+// writeBlock writes the lines of a block and moves after it.
 func (e *entryText) writeBlock(content []string, explicit string, keep bool) {
 	indent := e.indent()
 	if explicit != "" {
@@ -325,8 +320,8 @@ func (e *entryText) writeBlock(content []string, explicit string, keep bool) {
 	e.out.open = e.Line >= len(e.Cursor.Lines) && len(e.Cursor.Lines[len(e.Cursor.Lines)-1]) > 0 && len(content) > 0
 }
 
-// blockLines returns the content of a block without its indentation, and moves
-// behind it. With + the empty lines behind it belong to it.
+// blockLines returns the content of a block without its indentation, and moves after it. With +, trailing empty
+// lines are part of it.
 func (e *entryText) blockLines(m []string) (content []string, keep bool) {
 	lines := e.Cursor.Lines
 	parent := -1
@@ -360,7 +355,7 @@ func (e *entryText) blockLines(m []string) (content []string, keep bool) {
 	if keep {
 		last = at
 		if at == len(lines) && len(lines[at-1]) == 0 {
-			last-- // what follows the last line end is no line
+			last-- // the text after the last line break is not a line
 		}
 	}
 	for _, line := range lines[e.Line+1 : max(last, e.Line+1)] {
@@ -371,8 +366,7 @@ func (e *entryText) blockLines(m []string) (content []string, keep bool) {
 	return content, keep
 }
 
-// layBlock lays out the content of a block that is an expression: one that is
-// folded, and one whose only line is too long.
+// layBlock formats the content of a block with an expression, if it is folded or its only line is too long.
 func (e *entryText) layBlock(content []string) ([]string, bool) {
 	text := strings.Join(content, "\n")
 	if strings.Contains(text, "`") || strings.TrimSpace(text) == "" {
