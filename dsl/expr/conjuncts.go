@@ -6,9 +6,8 @@ import (
 	"procaas/dsl/syntax"
 )
 
-// Conjuncts returns the texts of the parts that must all be true for a condition to
-// be true. Two conditions with a text in common have that part in common: nothing
-// that they read changes between them.
+// Conjuncts returns the texts of the parts that must all be true for a condition to be true. If two conditions
+// share a text, they share that part, because nothing that they read changes in between.
 func (e *Expr) Conjuncts(known *syntax.Cache) []string {
 	if e == nil || e.all != nil {
 		return e.known()
@@ -29,8 +28,7 @@ func (e *Expr) known() []string {
 	return e.all
 }
 
-// ImpliedBy reports whether whoever meets the demands of one step meets those of
-// another.
+// ImpliedBy reports whether a step that meets demands also meets the demands of another one.
 func ImpliedBy(demands, of []string) bool {
 	return !slices.ContainsFunc(demands, func(d string) bool { return !slices.Contains(of, d) })
 }

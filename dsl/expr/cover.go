@@ -8,25 +8,22 @@ import (
 	"procaas/dsl/diag"
 )
 
-// A Cover counts which ways the expressions of a bundle have gone. It may be used
-// while they are evaluated.
+// A Cover counts the branches that the expressions of a bundle took. It is safe for concurrent evaluation.
 type Cover struct {
-	Forks []*Fork // in the order of files and places
+	Forks []*Fork // in the order of files and positions
 }
 
-// A Fork is a part of an expression that decides about others: an operand of
-// and and or, the condition of if, the left side of ??; and the whole of an
-// expression that gives true or false where a handler or a pipeline asks for it.
-// It can go two ways: to true or false, or to a value or null.
+// A Fork is a part of an expression that decides about other parts: an operand of and and or, the condition of
+// if, the left side of ??, or a whole condition. It has two branches: true and false, or a value and null.
 type Fork struct {
 	Span diag.Span
 	Text string // as the author wrote it
-	Null bool   // the ways are a value and null
+	Null bool   // the branches are a value and null
 
 	counts [2]atomic.Int64
 }
 
-// Ways names the two ways.
+// Ways returns the names of both branches.
 func (f *Fork) Ways() [2]string {
 	if f.Null {
 		return [2]string{"a value", "null"}
@@ -34,22 +31,22 @@ func (f *Fork) Ways() [2]string {
 	return [2]string{"true", "false"}
 }
 
-// Counts returns how often the fork went each way.
+// Counts returns how often each branch was taken.
 func (f *Fork) Counts() [2]int64 { return [2]int64{f.counts[0].Load(), f.counts[1].Load()} }
 
-// CountWays makes the expression count the ways that it goes. Whole says that it is a
-// condition, which decides as a whole.
+// CountWays makes the expression count its branches. whole means that it is a condition, which is a fork as a
+// whole.
 func (e *Expr) CountWays(c *Cover, whole bool) {
 	if e.Program != nil {
 		e.Program = e.watched(&counter{cover: c, decides: map[ast.Node]bool{}, whole: whole})
 	}
 }
 
-// A counter makes the forks of one expression.
+// A counter finds the forks of one expression.
 type counter struct {
 	cover   *Cover
-	whole   bool              // the next node is the whole of a condition
-	decides map[ast.Node]bool // nodes that do; true for those that are null or not
+	whole   bool              // the next node is a whole condition
+	decides map[ast.Node]bool // forks; true for value and null
 }
 
 func (w *counter) enter(_ *builder, n ast.Node) {
@@ -61,7 +58,7 @@ func (w *counter) enter(_ *builder, n ast.Node) {
 	case *ast.BinaryNode:
 		switch x.Operator {
 		case "and", "&&", "or", "||":
-			// What the operator as a whole comes to follows from its operands.
+			// The operands determine the result of the operator as a whole.
 			delete(w.decides, n)
 			w.decides[x.Left], w.decides[x.Right] = false, false
 		case "??":
@@ -80,7 +77,7 @@ func (w *counter) enter(_ *builder, n ast.Node) {
 func (w *counter) leave(b *builder, n ast.Node, p part) part {
 	null, decides := w.decides[n]
 	if !decides || p.fixed {
-		return p // what is fixed has no other way
+		return p // a constant has one branch
 	}
 	fork := &Fork{Span: b.span(n), Text: b.Text(n), Null: null}
 	w.cover.Forks = append(w.cover.Forks, fork)

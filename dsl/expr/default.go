@@ -15,27 +15,27 @@ import (
 
 // This file rewrites expressions so that a null in them does no harm. Messages quote the new text, so it is compiled first.
 
-// defaults are what may stand in the place of null, by type. The likely ones come first.
+// defaults are values that can replace null, by type. The likely ones come first.
 var defaults = []struct {
 	shape datum.Shape
 	text  string
 }{{datum.NumberShape, "0"}, {datum.StringShape, "''"}, {datum.BoolShape, "false"}, {datum.MapShape, "{}"}, {datum.ListShape, "[]"}}
 
-// WithDefault returns what an author may write in the place of the expression, so that a null at
-// the part that stands at a place does no harm. The default has one of some types.
+// WithDefault returns a text for the expression in which a null at the given part has a default. The default
+// has one of the types in shape.
 func (e *Expr) WithDefault(at diag.Span, shape datum.Shape) string {
 	from := slices.Index(e.At, at.Start)
 	to := slices.Index(e.At, diag.Pos{Line: at.End.Line, Column: at.End.Column - 1}) + 1
 	if from < 0 || to <= from || to > len([]rune(e.Source)) {
-		return "… ?? 0" // the text was made of another one
+		return "… ?? 0" // the text was derived from another one
 	}
 	return e.rewritten(&Scope{Roots: e.roots, Lenient: true}, from, to, e.defaulted(from, to, shape))
 }
 
-// A remedy is a new text for a part of an expression, with one that stands for it when it is compiled.
+// A remedy is a new text for a part of an expression. trial replaces it when it is compiled.
 type remedy struct{ text, trial string }
 
-// defaulted lists the ways to put a default of some types behind the runes from up to to.
+// defaulted lists texts that add a default of some types to the source[from:to].
 func (e *Expr) defaulted(from, to int, shape datum.Shape) []remedy {
 	text := []rune(e.Source)
 	alone := (from == 0 || strings.ContainsRune("(,", text[from-1])) && (to == len(text) || strings.ContainsRune("),", text[to]))
@@ -53,8 +53,8 @@ func (e *Expr) defaulted(from, to int, shape datum.Shape) []remedy {
 	return out
 }
 
-// rewritten puts the remedy with the fewest findings in the place of the runes from up to to. It returns the whole
-// expression as it can stand inside of brackets of YAML, too, or only the part when the expression has several lines.
+// rewritten replaces source[from:to] by the remedy with the fewest findings. It returns the whole expression in
+// a form that is valid in YAML brackets, or only the part if the expression has several lines.
 func (e *Expr) rewritten(sc *Scope, from, to int, ways []remedy) string {
 	text := []rune(e.Source)
 	before, behind := string(text[:from]), string(text[to:])
@@ -74,13 +74,13 @@ func (e *Expr) rewritten(sc *Scope, from, to int, ways []remedy) string {
 	return "!$ " + syntax.InQuotes(before+best+behind)
 }
 
-// findings counts what is wrong with an expression. That a default never changes is no mistake.
+// findings counts the findings of an expression. It ignores defaults that never apply.
 func findings(text string, sc *Scope, want datum.Kind) int {
 	_, found := tried(text, sc, want)
 	return len(slices.DeleteFunc(found, func(d diag.Diagnostic) bool { return d.Code == rules.ExprConstant }))
 }
 
-// tried compiles an expression that a message may advise. It returns the types of its value.
+// tried compiles an expression for a message. It returns the types of its value.
 func tried(text string, sc *Scope, want datum.Kind) (datum.Shape, []diag.Diagnostic) {
 	r, quiet := new(diag.Reporter), *sc
 	quiet.trial = true
@@ -92,7 +92,7 @@ func tried(text string, sc *Scope, want datum.Kind) (datum.Shape, []diag.Diagnos
 	return e.Result.Shape, r.Found
 }
 
-// readWithDefault says how to read a node that may be null.
+// readWithDefault returns how to read a node that may be null.
 func (b *checks) readWithDefault(n ast.Node, o *typing.Outline) string {
 	if b.scope.trial {
 		return ""
@@ -102,7 +102,7 @@ func (b *checks) readWithDefault(n ast.Node, o *typing.Outline) string {
 	return "write, for example, " + b.expr.rewritten(b.scope, from, to, b.expr.defaulted(from, to, o.Shape&^datum.NullShape))
 }
 
-// readThrough says how to read a chain, the i-th link of which is a member of what may be null.
+// readThrough returns how to read a chain. Link i is a member of a value that may be null.
 func (b *checks) readThrough(links []link, i int) string {
 	if b.scope.trial {
 		return ""
@@ -115,7 +115,7 @@ func (b *checks) readThrough(links []link, i int) string {
 	first, _ := b.Extent(whole)
 	from, to := b.Tokens[first].From, end(whole)
 	one, all := string(source[from:end(links[i].base)]), ""
-	if one == "." { // it stands for #.
+	if one == "." { // a dot, which means #.
 		one = "#"
 	}
 	all = one
@@ -127,7 +127,7 @@ func (b *checks) readThrough(links []link, i int) string {
 			optional = "?." + member
 		case strings.HasPrefix(member, "."):
 			optional = "?" + member
-		case !strings.HasPrefix(member, "?"): // behind the dot that stands for #.
+		case !strings.HasPrefix(member, "?"): // after the dot that means #.
 			member, optional = "."+member, "?."+member
 		}
 		if all += optional; j == 0 {

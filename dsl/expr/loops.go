@@ -142,7 +142,7 @@ func (l *looper) truth(v any) (bool, error) {
 }
 
 // truths counts the elements for which the body is want, up to most of them;
-// 0 is no bound.
+// 0 means no limit.
 func (l *looper) truths(most int, want bool) (n int, err error) {
 	err = l.each(func(_ int, v any) (bool, error) {
 		t, err := l.truth(v)
@@ -162,8 +162,7 @@ func (l *looper) element(i int) any {
 	return l.list[i]
 }
 
-// first returns the position of the first element that the body is true for; -1
-// when there is none.
+// first returns the index of the first element for which the body is true, or -1.
 func (l *looper) first() (int, error) {
 	found := -1
 	err := l.each(func(i int, v any) (bool, error) {
@@ -190,7 +189,7 @@ func (l *looper) last() (int, error) {
 	return -1, nil
 }
 
-// filter counts its result when it is known: it may be much shorter than the list.
+// filter counts its result when it is known, since it may be much shorter than the list.
 func (l *looper) filter() (any, error) {
 	out := []any{}
 	err := l.each(func(i int, v any) (bool, error) {
@@ -206,7 +205,7 @@ func (l *looper) filter() (any, error) {
 	return out, l.frame.List(len(out))
 }
 
-// transform is map, which is a word of Go.
+// transform is the function map, whose name is a keyword of Go.
 func (l *looper) transform() (any, error) {
 	if err := l.frame.List(len(l.list)); err != nil {
 		return nil, err
@@ -219,7 +218,7 @@ func (l *looper) transform() (any, error) {
 	return out, err
 }
 
-// sum begins with the whole number 0, so that the sum of whole numbers is one.
+// sum begins with the integer 0, so a sum of integers is an integer.
 func (l *looper) sum() (any, error) {
 	total := any(0)
 	err := l.each(func(_ int, v any) (_ bool, err error) {
@@ -229,7 +228,7 @@ func (l *looper) sum() (any, error) {
 	return total, err
 }
 
-// groupBy gathers the elements by the string that the body gives.
+// groupBy groups the elements by the string that the body returns.
 func (l *looper) groupBy() (any, error) {
 	if err := l.frame.List(len(l.list)); err != nil {
 		return nil, err
@@ -247,7 +246,7 @@ func (l *looper) groupBy() (any, error) {
 	return groups, err
 }
 
-// sortBy computes each key once, before it sorts.
+// sortBy evaluates each key once, before it sorts.
 func (l *looper) sortBy() (any, error) {
 	falling := l.has && l.more == "desc"
 	if l.has && l.more != "asc" && l.more != "desc" {
@@ -285,7 +284,7 @@ func (l *looper) sortBy() (any, error) {
 	return out, err
 }
 
-// reduce begins with the third argument, or else with the first element, as most languages do.
+// reduce begins with the third argument, or with the first element if there is none.
 func (l *looper) reduce() (any, error) {
 	acc, begin := l.more, 0
 	if !l.has {

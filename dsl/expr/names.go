@@ -16,8 +16,7 @@ import (
 	"procaas/dsl/typing"
 )
 
-// Roots are all roots that any place of a pipeline may read. Files of other kinds
-// have roots of their own, which may hold any value.
+// Roots are all roots that some place of a pipeline may read. Other files have their own roots, with any value.
 var Roots = []string{"event", StateRoot, "sources", "configs", "flow", "run", "item"}
 
 // ErrorRoot is known in the rules of on-error.
@@ -29,13 +28,12 @@ const IndexRoot = "index"
 // AwaitedRoot is the event that await looks at.
 const AwaitedRoot = "awaited"
 
-// localRoots are known at some places only. Elsewhere they are names as any other,
-// which a shared state may declare.
+// localRoots exist at some places only. Elsewhere, a shared state may declare these names.
 var localRoots = []string{ErrorRoot, IndexRoot, AwaitedRoot, InputsRoot}
 
 func isRoot(name string) bool { return slices.Contains(Roots, name) }
 
-// rootMembers are the members of the roots that have fixed ones.
+// rootMembers are the members of roots with fixed members.
 var rootMembers = map[string]map[string]datum.Shape{
 	"event": {
 		"id": datum.StringShape, "type": datum.StringShape, "source": datum.StringShape, "time": datum.StringShape,
@@ -53,7 +51,7 @@ var rootMembers = map[string]map[string]datum.Shape{
 	},
 }
 
-// sourceMembers are what is known of a handler that has run.
+// sourceMembers are the members of a handler's outcome.
 var sourceMembers = map[string]datum.Shape{"response": datum.AnyShape, "status": datum.AnyShape, "outcome": datum.StringShape}
 
 // has reports whether a root may be read.
@@ -70,22 +68,22 @@ func (s *Scope) bare(name string) bool {
 	return s.has(StateRoot) && !isRoot(name) && !s.has(name) && (s.declared(name) || s.Lenient && name != "$env")
 }
 
-// names are what the nodes of an expression stand for where they are, and what is known of that.
+// names resolve the nodes of an expression, with what is known of them.
 type names struct {
 	reports
 
 	scope *Scope
 	lets  []local // innermost last
 	items []item  // innermost last
-	facts []Fact  // that hold there
+	facts []Fact  // known at the current node
 }
 
-// A local is a name that let gave.
+// A local is a name of let.
 type local struct {
 	name  string
 	slot  int
 	shape datum.Shape
-	root  string // the root that it stands for, if any
+	root  string // the root that it denotes, or ""
 
 	outline *typing.Outline
 	at      track
@@ -97,13 +95,13 @@ type item struct {
 	accShape            datum.Shape
 
 	outline *typing.Outline // of the element
-	first   *typing.Outline // what #acc begins with
+	first   *typing.Outline // initial type of #acc
 }
 
-// track names the element of a loop.
+// track returns the track of the loop's element.
 func (it item) track() track { return track{key: fmt.Sprintf("item%d", it.element)} }
 
-// members checks the names after a root, and returns the shape of the chain.
+// members checks the names after a root. It returns the types of the chain's value.
 func (b *names) members(root string, links []link) datum.Shape {
 	if len(links) == 0 {
 		return mapShapeOf(root)
@@ -163,8 +161,8 @@ func (b *names) source(at ast.Node, name string, links []link) datum.Shape {
 	return b.member(links[1].prop, "sources."+name, sourceMembers, member, len(links) > 2)
 }
 
-// member checks one of a fixed set of members. When more follows, the shape of
-// the whole is not known, and a simple value must not be there.
+// member checks one of a fixed set of members. If more links follow, the type of the chain is unknown, and the
+// member must not be a scalar.
 func (b *names) member(at ast.Node, of string, known map[string]datum.Shape, name string, more bool) datum.Shape {
 	s, ok := known[name]
 	switch {
@@ -182,12 +180,12 @@ func (b *names) member(at ast.Node, of string, known map[string]datum.Shape, nam
 	return datum.AnyShape
 }
 
-// nearest is the hint about an unknown name: the nearest known one, or else another hint.
+// nearest returns a hint with the nearest known name, or else hint.
 func nearest(name string, known []string, hint string) string {
 	return cmp.Or(diag.DidYouMean(name, known, ""), hint)
 }
 
-// unknown reports a name that nothing has.
+// unknown reports an unknown name.
 func (b *names) unknown(x *ast.IdentifierNode, name string) {
 	if spaced, ok := b.subtraction(name); ok {
 		b.fail(x, rules.ExprHyphen, "write "+spaced+" to subtract", "%s is one name, and nothing has it", name)
@@ -215,7 +213,7 @@ func (b *names) unknown(x *ast.IdentifierNode, name string) {
 	}
 }
 
-// all lists all names that an expression may begin with here.
+// all lists the names with which an expression may begin.
 func (b *names) all() []string {
 	out := slices.Clone(b.scope.Roots)
 	for _, l := range b.lets {
@@ -228,8 +226,8 @@ func (b *names) all() []string {
 	return out
 }
 
-// subtraction splits a name at a hyphen when both sides are known, and returns
-// what its author may have meant.
+// subtraction splits a name at a hyphen if both sides are known. It returns the expression that was probably
+// meant.
 func (b *names) subtraction(name string) (spaced string, ok bool) {
 	for i, r := range name {
 		if r != '-' {
@@ -248,9 +246,8 @@ func (b *names) knows(name string) bool {
 	return b.local(name) != nil || b.scope.has(name) || b.scope.declared(name)
 }
 
-// InputsRoot is what the expressions of a pipeline that others call read in place of
-// event.
+// InputsRoot replaces the root event in called pipelines.
 const InputsRoot = "inputs"
 
-// AllRoots are the names that the expressions of a handler may begin with.
+// AllRoots are the roots of a handler's expressions.
 var AllRoots = []string{"event", "shared-state", "sources", "configs", "flow", "run"}

@@ -15,17 +15,16 @@ import (
 
 // A binary is an operator between two values.
 type binary struct {
-	// result returns the shape of the result of operands of these shapes; 0 when
-	// they cannot have one.
+	// result returns the types of the result for operands of these types, or 0 if they are incompatible.
 	result func(l, r datum.Shape) datum.Shape
 
-	// needs names the operands that the operator takes.
+	// needs describes the required operands.
 	needs string
 
 	apply func(m *ops.Meter, l, r any) (any, error)
 }
 
-// operators are all binary operators but the lazy ones: and, or, ??.
+// operators are all binary operators except the lazy ones: and, or, ??.
 var operators = map[string]binary{
 	"+":  {sumShape, "two numbers, two strings or two lists", ops.Add},
 	"-":  {numbers, "numbers", ops.Subtract},
@@ -47,10 +46,10 @@ var operators = map[string]binary{
 	"endsWith":   {texts, "strings", ops.Textual(strings.HasSuffix)},
 }
 
-// always is the result of ==, which takes anything.
+// always is the result of ==, which accepts any operands.
 func always(datum.Shape, datum.Shape) datum.Shape { return datum.BoolShape }
 
-// numbers returns a whole number of two whole ones, and a fraction when either is one.
+// numbers returns an integer for two integers, and a float if either is one.
 func numbers(l, r datum.Shape) datum.Shape {
 	if l&datum.NumberShape == 0 || r&datum.NumberShape == 0 {
 		return 0
@@ -58,7 +57,7 @@ func numbers(l, r datum.Shape) datum.Shape {
 	return (l|r)&datum.FloatShape | l&r&datum.IntShape
 }
 
-// powers allows for a negative exponent, which makes a fraction.
+// powers allows for a negative exponent, whose result is a float.
 func powers(l, r datum.Shape) datum.Shape {
 	if numbers(l, r) == 0 {
 		return 0
@@ -66,7 +65,7 @@ func powers(l, r datum.Shape) datum.Shape {
 	return datum.NumberShape
 }
 
-// quotient is never whole: 6 / 2 is 3.0, as in Python.
+// quotient is always a float: 6 / 2 is 3.0, as in Python.
 func quotient(l, r datum.Shape) datum.Shape { return powers(l, r) & datum.FloatShape }
 
 func wholes(l, r datum.Shape) datum.Shape {
@@ -76,12 +75,12 @@ func wholes(l, r datum.Shape) datum.Shape {
 	return datum.ListShape
 }
 
-// sumShape adds numbers, and joins strings or lists; never one of each.
+// sumShape adds numbers, and joins two strings or two lists.
 func sumShape(l, r datum.Shape) datum.Shape {
 	return numbers(l, r) | l&r&(datum.StringShape|datum.ListShape)
 }
 
-// ordered takes two numbers or two strings: nothing else has an order.
+// ordered requires two numbers or two strings.
 func ordered(l, r datum.Shape) datum.Shape {
 	if numbers(l, r) == 0 && l&r&datum.StringShape == 0 {
 		return 0
@@ -89,7 +88,7 @@ func ordered(l, r datum.Shape) datum.Shape {
 	return datum.BoolShape
 }
 
-// within takes any element in a list, and strings in strings and mappings.
+// within accepts any element in a list, and strings in strings and mappings.
 func within(l, r datum.Shape) datum.Shape {
 	if r&(datum.ListShape|datum.MapShape) != 0 || l&r&datum.StringShape != 0 {
 		return datum.BoolShape
@@ -97,7 +96,7 @@ func within(l, r datum.Shape) datum.Shape {
 	return 0
 }
 
-// texts takes two strings.
+// texts requires two strings.
 func texts(l, r datum.Shape) datum.Shape {
 	if l&r&datum.StringShape == 0 {
 		return 0
@@ -105,7 +104,7 @@ func texts(l, r datum.Shape) datum.Shape {
 	return datum.BoolShape
 }
 
-// binary makes an operator between two values. Both sides are computed, the left one first.
+// binary compiles an operator. It evaluates both sides, the left one first.
 func (b *builder) binary(x *ast.BinaryNode) part {
 	switch x.Operator {
 	case "and", "&&", "or", "||":
@@ -123,7 +122,7 @@ func (b *builder) binary(x *ast.BinaryNode) part {
 	if l.shape == 0 || r.shape == 0 {
 		return broken
 	}
-	// To compare with null is how one tests for it, so there it is no mistake.
+	// A comparison with null is a test for null, so it is allowed.
 	equality := x.Operator == "==" || x.Operator == "!="
 	if !equality && x.Operator != "in" {
 		l = b.solid(x.Left, l)
@@ -155,8 +154,8 @@ func (b *builder) binary(x *ast.BinaryNode) part {
 	}}
 }
 
-// checkOperands reports operands that can never have a result together, and
-// comparisons that always have the same; it gives what is known of the result.
+// checkOperands reports incompatible operands, and comparisons that always have the same result. It returns the
+// type of the result.
 func (b *checks) checkOperands(x *ast.BinaryNode, op binary, l, r part) *typing.Outline {
 	switch x.Operator {
 	case "==", "!=":
@@ -180,7 +179,7 @@ func (b *checks) checkOperands(x *ast.BinaryNode, op binary, l, r part) *typing.
 	return nil
 }
 
-// logic makes and, or; the right side is computed only when it matters.
+// logic compiles and and or. The right side is evaluated only if it matters.
 func (b *builder) logic(x *ast.BinaryNode) part {
 	word := map[string]string{"&&": "and", "||": "or"}[x.Operator]
 	if word == "" {
@@ -206,8 +205,7 @@ func (b *builder) logic(x *ast.BinaryNode) part {
 	}}
 }
 
-// otherwise makes a ?? b. A path on its left is null, not an error, when
-// something on the way is null.
+// otherwise compiles a ?? b. If something on the path on its left is null, the left side is null, not an error.
 func (b *builder) otherwise(x *ast.BinaryNode) part {
 	l := b.optional(x.Left)
 	if o := l.outline; o != nil && !o.Inferred && o.Shape&datum.NullShape == 0 {
@@ -222,14 +220,14 @@ func (b *builder) otherwise(x *ast.BinaryNode) part {
 	}
 	return part{shape: s, outline: known, eval: func(f *frame) (any, error) {
 		v, err := l.eval(f)
-		if v != nil || err != nil { // ?? is for null only: an error stays one
+		if v != nil || err != nil { // ?? replaces null only, not errors
 			return v, err
 		}
 		return r.eval(f)
 	}}
 }
 
-// optional makes the left side of ??.
+// optional compiles the left side of ??.
 func (b *builder) optional(n ast.Node) part {
 	if !isChain(n) {
 		return b.build(n)
@@ -250,14 +248,14 @@ func isChain(n ast.Node) bool {
 	return false
 }
 
-// The bounds of a pattern. Matching takes time in proportion to the number of
-// its instructions, of which repetitions make many from a short text.
+// The limits of a pattern. Matching takes time in proportion to its instructions, and repetitions in a short
+// text make many of them.
 const (
 	maxPattern = 256 // bytes
 )
 
-// matches makes a regular expression match. The pattern must be literal, so
-// that it is checked and compiled once.
+// matches compiles a regular expression match. The pattern must be a literal, so it is checked and compiled
+// once.
 func (b *builder) matches(x *ast.BinaryNode) part {
 	text := b.want(x.Left, b.build(x.Left), datum.StringShape, "matches")
 	literal, ok := x.Right.(*ast.StringNode)
@@ -297,7 +295,7 @@ func patternSize(text string) (int, error) {
 	return ops.Instructions(text)
 }
 
-// unary makes not, - and +.
+// unary compiles not, - and +.
 func (b *builder) unary(x *ast.UnaryNode) part {
 	if x.Operator == "not" || x.Operator == "!" {
 		cond := b.condition(x.Node, "not")
@@ -329,8 +327,8 @@ func (b *builder) unary(x *ast.UnaryNode) part {
 	return folded(made, p.fixed)
 }
 
-// slice makes text[from:to] and list[from:to]. As in Python, positions count
-// from the end when they are negative, and those outside are moved inside.
+// slice compiles text[from:to] and list[from:to]. As in Python, negative indexes count from the end, and
+// indexes out of range are moved into it.
 func (b *builder) slice(x *ast.SliceNode) part {
 	of := b.want(x.Node, b.build(x.Node), datum.ListShape|datum.StringShape, "[:]")
 	bound := func(n ast.Node) evalFunc {
@@ -364,7 +362,7 @@ func (b *builder) slice(x *ast.SliceNode) part {
 	}
 }
 
-// bounds computes the positions of a slice of n elements.
+// bounds computes the indexes of a slice of n elements.
 func bounds(f *frame, from, to evalFunc, n int) (lo, hi int, err error) {
 	position := func(eval evalFunc, otherwise int) int {
 		if eval == nil || err != nil {

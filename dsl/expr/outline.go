@@ -14,18 +14,17 @@ import (
 	"procaas/dsl/typing"
 )
 
-// This file checks expressions against what is known of the values that they
-// read. What contradicts a schema is an error; what contradicts only what other
-// expressions give is a warning.
+// This file checks expressions against the types of the values that they read. A contradiction to a schema is
+// an error. A contradiction to inferred types is a warning.
 
-// checks compare the parts of an expression with what is known of them.
+// checks compare the parts of an expression with their types.
 type checks struct {
 	names
 
-	told map[string]bool // paths that may be null, and were reported
+	told map[string]bool // paths with a reported null
 }
 
-// doubt reports what contradicts an outline. It has one parameter more than fail, and is called as that is.
+// doubt reports a contradiction to an outline. It is fail with the outline as an additional parameter.
 func (b *checks) doubt(n ast.Node, o *typing.Outline, code diag.Code, hint, format string, args ...any) {
 	d := diag.Diagnostic{Span: b.span(n), Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)}
 	if o.At != (diag.Span{}) {
@@ -38,7 +37,7 @@ func (b *checks) doubt(n ast.Node, o *typing.Outline, code diag.Code, hint, form
 	b.reporter.Report(d)
 }
 
-// known is the outline of a part: at least its types.
+// known returns the outline of a part. It has at least its types.
 func (p part) known() *typing.Outline {
 	if p.outline != nil {
 		return p.outline
@@ -46,8 +45,7 @@ func (p part) known() *typing.Outline {
 	return typing.OfShape(p.shape).Supposed()
 }
 
-// with gives a part an outline. Types that a schema promises count as those of
-// the part itself.
+// with sets the outline of a part. Types that a schema promises become types of the part.
 func (p part) with(o *typing.Outline) part {
 	p.outline = o
 	if o != nil && !o.Inferred && o.Shape&p.shape != 0 {
@@ -56,8 +54,7 @@ func (p part) with(o *typing.Outline) part {
 	return p
 }
 
-// solid reports a part that may be null where that would fail, and goes on as if
-// it were not.
+// solid reports a part that may be null where null fails. It then continues as if the part were not null.
 func (b *checks) solid(n ast.Node, p part) part {
 	o := p.outline
 	if !o.Nullable() {
@@ -73,7 +70,7 @@ func (b *checks) solid(n ast.Node, p part) part {
 	return p
 }
 
-// reportNull reports a value that may be null. Each path is told of once.
+// reportNull reports a value that may be null, once per path.
 func (b *checks) reportNull(n ast.Node, o *typing.Outline, at track) {
 	if at.key != "" {
 		b.told[at.key] = true
@@ -83,7 +80,7 @@ func (b *checks) reportNull(n ast.Node, o *typing.Outline, at track) {
 		"%s may be null: %s", text, o.Why)
 }
 
-// reportNullBase reports the i-th link of a chain, which is a member of what may be null.
+// reportNullBase reports link i of a chain, which is a member of a value that may be null.
 func (b *checks) reportNullBase(links []link, i int, o *typing.Outline, at track) {
 	n := links[i].base
 	if at.key != "" {
@@ -94,10 +91,9 @@ func (b *checks) reportNullBase(links []link, i int, o *typing.Outline, at track
 		"%s may be null, and null has no member %s: %s", text, member, o.Why)
 }
 
-// path follows the links of a chain through what is known of its base. The track
-// is that of the base.
+// path follows the links of a chain through the outline of its base. at is the track of the base.
 func (b *checks) path(o *typing.Outline, at track, links []link) *typing.Outline {
-	null := false // something on the way may be null, which ends the chain
+	null := false // a null on the way ends the chain
 	for i, l := range links {
 		o = b.narrowed(o, at.key).Told()
 		if o == nil {
@@ -123,7 +119,7 @@ func (b *checks) path(o *typing.Outline, at track, links []link) *typing.Outline
 	return o
 }
 
-// memberText is what a link names, for messages.
+// memberText returns the text of a link, for messages.
 func (b *checks) memberText(l link) string {
 	if key, ok := b.Literal(l.prop); ok {
 		return key
@@ -131,7 +127,7 @@ func (b *checks) memberText(l link) string {
 	return "[" + b.Text(l.prop) + "]"
 }
 
-// take returns what is known of one member of a value that is not null.
+// take returns the outline of a member of a value that is not null.
 func (b *checks) take(o *typing.Outline, l link) *typing.Outline {
 	key, named := b.Literal(l.prop)
 	if !named {
@@ -164,8 +160,7 @@ func (b *checks) take(o *typing.Outline, l link) *typing.Outline {
 	return nil
 }
 
-// element returns what is known of a list's element, or of a member whose name is
-// computed.
+// element returns the outline of a list's element, or of a member with a computed name.
 func (b *checks) element(o *typing.Outline, l link) *typing.Outline {
 	switch {
 	case o.Shape == datum.ListShape:
@@ -178,8 +173,7 @@ func (b *checks) element(o *typing.Outline, l link) *typing.Outline {
 	return nil
 }
 
-// rooted returns what is known of a chain that begins with a root, and the links
-// that lead there.
+// rooted returns the outline of a chain that begins with a root, and how many links it covers.
 func (b *names) rooted(root string, links []link) (o *typing.Outline, used int) {
 	name := func(i int) string {
 		if i >= len(links) {
@@ -205,7 +199,7 @@ func (b *names) rooted(root string, links []link) (o *typing.Outline, used int) 
 	return nil, 0
 }
 
-// outlineOfChain returns what is known of a chain.
+// outlineOfChain returns the outline of a chain.
 func (b *checks) outlineOfChain(base ast.Node, from part, links []link) *typing.Outline {
 	at := b.baseTrack(base)
 	id, isName := base.(*ast.IdentifierNode)
@@ -296,7 +290,7 @@ func (b *checks) checkInWords(x *ast.BinaryNode, l part) {
 	}
 }
 
-// checkInMap is about 'key' in x.
+// checkInMap handles 'key' in x.
 func (b *checks) checkInMap(x *ast.BinaryNode, r *typing.Outline) {
 	key, ok := b.Literal(x.Left)
 	if !ok {
@@ -313,10 +307,10 @@ func (b *checks) checkInMap(x *ast.BinaryNode, r *typing.Outline) {
 	}
 }
 
-// placed checks the whole expression against what its place takes.
+// placed checks the whole expression against the kind that its place requires.
 func (b *checks) placed(root part, want datum.Kind) part {
 	if want == datum.BoolKind {
-		root = b.solid(b.Root, root) // elsewhere, null is the same as nothing
+		root = b.solid(b.Root, root) // elsewhere, null means nothing
 	}
 	fits := datum.ShapeOf(want)
 	if o := root.outline; o != nil && o.Shape&^datum.NullShape != 0 && o.Shape&fits == 0 {
@@ -325,14 +319,14 @@ func (b *checks) placed(root part, want datum.Kind) part {
 	return root
 }
 
-// want reports a part that can never have the shape that its place needs.
+// want reports a part that can never have the required type.
 func (b *checks) want(n ast.Node, p part, s datum.Shape, what string) part {
 	if s&datum.NullShape == 0 {
 		p = b.solid(n, p)
 	}
 	hint := hintFor(s, p.shape)
 	if what == "or" {
-		hint += ", or write a ?? b for a default" // what other languages use or for
+		hint += ", or write a ?? b for a default" // other languages use or for it
 	}
 	if p.shape&s == 0 {
 		return b.fail(n, rules.ExprOperand, hint, "%s needs %s, have %s", what, s, p.shape)
@@ -343,7 +337,7 @@ func (b *checks) want(n ast.Node, p part, s datum.Shape, what string) part {
 	return p
 }
 
-// hintFor says how to get from one shape to another.
+// hintFor returns how to convert one type to another.
 func hintFor(want, have datum.Shape) string {
 	switch {
 	case want == datum.BoolShape && have&^datum.NullShape == 0:
@@ -362,7 +356,7 @@ func hintFor(want, have datum.Shape) string {
 	return ""
 }
 
-// checkLoop warns of a body that is the same for each element.
+// checkLoop warns of a body that does not depend on the element.
 func (b *checks) checkLoop(x *ast.BuiltinNode, body ast.Node) {
 	first, last := b.Outer(body)
 	if _, isMap := body.(*ast.MapNode); !isMap && first > 0 && b.Tokens[first-1].Is("{") && b.Tokens[first-1].Pair == last+1 {
@@ -380,16 +374,14 @@ func (b *checks) checkLoop(x *ast.BuiltinNode, body ast.Node) {
 	b.reporter.Warnf(b.span(body), rules.ExprLoopBody, hint, "the body of %s does not look at the element: it is the same for each", x.Name)
 }
 
-// touchesItem reports whether an expression reads the element of the innermost
-// loop.
+// touchesItem reports whether an expression reads the element of the innermost loop.
 func touchesItem(n ast.Node) bool {
 	finder := &itemFinder{}
 	ast.Walk(&n, finder)
 	return finder.found
 }
 
-// An itemFinder looks for #, #index and #acc, those of loops inside included:
-// they would be checked themselves.
+// An itemFinder looks for #, #index and #acc. It includes inner loops, which have their own check.
 type itemFinder struct{ found bool }
 
 // Visit implements [ast.Visitor].

@@ -9,17 +9,16 @@ import (
 	"procaas/dsl/typing"
 )
 
-// This file tells what functions give that take lists and mappings apart, and what
-// they need of the parts.
+// This file has the types of functions on lists and mappings: their results, and what they require of elements.
 
-// elementShapes are what the elements must be of the lists that functions take.
+// elementShapes are the required types of elements, by function.
 var elementShapes = map[string]datum.Shape{
 	"sum": datum.NumberShape, "mean": datum.NumberShape, "median": datum.NumberShape, "join": datum.StringShape,
 	"min": datum.NumberShape | datum.StringShape, "max": datum.NumberShape | datum.StringShape, "sort": datum.NumberShape | datum.StringShape,
 	"count": datum.BoolShape,
 }
 
-// keyShapes are what the bodies of functions must give that order or gather by it.
+// keyShapes are the required types of keys, by function that sorts or groups.
 var keyShapes = map[string]datum.Shape{
 	"sortBy": datum.NumberShape | datum.StringShape, "groupBy": datum.BoolShape | datum.NumberShape | datum.StringShape,
 }
@@ -48,8 +47,7 @@ func (b *checks) checkElements(n ast.Node, name string, p part) {
 	}
 }
 
-// listOutlines tell what functions give that take a list or a mapping apart, and
-// put it together again.
+// listOutlines return the types of the results of functions on lists and mappings.
 var listOutlines = map[string]func(args []*typing.Outline) *typing.Outline{
 	"filter": sameList, "reverse": sameList, "sort": sameList, "uniq": sameList, "take": sameList, "sortBy": sameList,
 	"first": maybeElement, "last": maybeElement, "find": maybeElement, "findLast": maybeElement,
@@ -75,7 +73,7 @@ func listOf(elem *typing.Outline) *typing.Outline {
 	return &typing.Outline{Shape: datum.ListShape, Elem: elem}
 }
 
-// elementOf is what an element of a list is.
+// elementOf returns the outline of a list's element.
 func elementOf(o *typing.Outline) *typing.Outline {
 	if o == nil {
 		return nil
@@ -89,8 +87,7 @@ func maybeElement(args []*typing.Outline) *typing.Outline {
 	return elementOf(args[0]).Absent("there may be no such element")
 }
 
-// extremeOf is the least or greatest element of a list; of an empty one there is
-// none.
+// extremeOf returns the outline of the least or greatest element. An empty list has none.
 func extremeOf(args []*typing.Outline) *typing.Outline {
 	if len(args) > 1 || args[0].Shape != datum.ListShape {
 		return nil
@@ -98,7 +95,7 @@ func extremeOf(args []*typing.Outline) *typing.Outline {
 	return elementOf(args[0]).Absent("an empty list has neither a least nor a greatest element")
 }
 
-// anyMember is what each member of a mapping is.
+// anyMember returns the outline of a mapping's members.
 func anyMember(o *typing.Outline) *typing.Outline {
 	if o == nil || !o.Closed && (o.Rest == nil || len(o.Members) > 0) {
 		return nil
@@ -114,7 +111,7 @@ func anyMember(o *typing.Outline) *typing.Outline {
 	return out
 }
 
-// resultOf is what a call gives.
+// resultOf returns the outline of a call's result.
 func resultOf(fn *library.Definition, args []*typing.Outline) *typing.Outline {
 	if f := listOutlines[fn.Name]; f != nil && len(args) > 0 && args[0] != nil {
 		out := f(args)

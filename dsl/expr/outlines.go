@@ -5,7 +5,7 @@ import (
 	"procaas/dsl/typing"
 )
 
-// Outline is what is known of a value whose expressions are compiled.
+// Outline returns what is known of a value whose expressions are compiled.
 func (v *Value) Outline() *typing.Outline {
 	if v == nil {
 		return &typing.Outline{Shape: datum.NullShape}

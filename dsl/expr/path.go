@@ -16,14 +16,14 @@ const StateRoot = "shared-state"
 
 // A link is one step of a chain such as a.b['c'][0].
 type link struct {
-	node ast.Node // the member as a whole
-	base ast.Node // what it is a member of
+	node ast.Node // the member expression
+	base ast.Node // the expression before the member
 	prop ast.Node
 	safe bool // ?. or ??: a member of null is null
 }
 
-// unchain takes a chain apart: its base and its links, in order. It makes no
-// difference where expr-lang ends an optional chain: null ends the whole.
+// unchain splits a chain into its base and its links, in order. null ends the whole chain, wherever expr-lang
+// ends an optional chain.
 func unchain(n ast.Node, safe bool) (base ast.Node, links []link) {
 	for {
 		switch x := n.(type) {
@@ -43,17 +43,17 @@ func unchain(n ast.Node, safe bool) (base ast.Node, links []link) {
 	return n, links
 }
 
-// A stride is a link made ready.
+// A stride is a compiled link.
 type stride struct {
-	key   string   // when index is nil
-	index evalFunc // a computed key or position
+	key   string   // if index is nil
+	index evalFunc // a computed key or index
 	safe  bool
 	base  string // the text of the base, for messages
 	at    place  // of the base
 	whole place
 }
 
-// chain makes a path. With safe, null anywhere in it gives null.
+// chain compiles a path. With safe, a null anywhere in it makes it null.
 func (b *builder) chain(n ast.Node, safe bool) part {
 	base, links := unchain(n, safe)
 	b.nodes += len(links)
@@ -101,7 +101,7 @@ func (b *builder) chain(n ast.Node, safe bool) part {
 	}}.with(about)
 }
 
-// take returns the member of v that the stride names.
+// take returns the member of v.
 func (s *stride) take(f *frame, v any) (any, error) {
 	if s.index == nil {
 		if m, ok := v.(map[string]any); ok {
@@ -134,7 +134,7 @@ func (s *stride) take(f *frame, v any) (any, error) {
 	return nil, s.at.wrap(s.without(v, fmt.Sprint(key)))
 }
 
-// without says that v has no such member.
+// without returns the error that v has no such member.
 func (s *stride) without(v any, member string) error {
 	switch v := v.(type) {
 	case datum.Unknown:
@@ -147,9 +147,8 @@ func (s *stride) without(v any, member string) error {
 	return fmt.Errorf("%s is %s; it has no member %s", s.base, datum.Describe(v), member)
 }
 
-// element returns the element of a list, or the character of a string, at a
-// position that counts from the end when it is negative. Where there is none,
-// a safe stride gives null.
+// element returns an element of a list or a character of a string. Negative indexes count from the end. If
+// there is none, a safe stride returns null.
 func (s *stride) element(m *ops.Meter, v any, i int) (any, error) {
 	var n int
 	at := i
@@ -180,8 +179,8 @@ func (s *stride) element(m *ops.Meter, v any, i int) (any, error) {
 	return string(chars[at]), nil
 }
 
-// base makes the start of a chain and checks the names that follow it. It also
-// gives the shape of the whole chain.
+// base compiles the start of a chain and checks the names after it. It also returns the types of the whole
+// chain.
 func (b *builder) base(n ast.Node, links []link) (from part, whole datum.Shape) {
 	whole = datum.AnyShape
 	switch x := n.(type) {
@@ -198,7 +197,7 @@ func (b *builder) base(n ast.Node, links []link) (from part, whole datum.Shape) 
 	return from, whole
 }
 
-// pointer makes #, #index and #acc.
+// pointer compiles #, #index and #acc.
 func (b *builder) pointer(x *ast.PointerNode) part {
 	it := b.items[len(b.items)-1]
 	slot, s := it.element, datum.Shape(datum.AnyShape)
@@ -221,7 +220,7 @@ func (b *builder) pointer(x *ast.PointerNode) part {
 	return made
 }
 
-// identifier makes a name: of let, of a root, or of the shared state.
+// identifier compiles a name of let, of a root, or of the shared state.
 func (b *builder) identifier(x *ast.IdentifierNode, links []link) (from part, whole datum.Shape) {
 	name := b.Name(x)
 	if l := b.local(name); l != nil {
@@ -249,7 +248,7 @@ func (b *builder) identifier(x *ast.IdentifierNode, links []link) (from part, wh
 	return broken, datum.AnyShape
 }
 
-// mapShapeOf returns the shape of a root: those of pipelines but item are mappings.
+// mapShapeOf returns the type of a root. Roots of pipelines are mappings, except item.
 func mapShapeOf(root string) datum.Shape {
 	if root == "item" || !isRoot(root) {
 		return datum.AnyShape
@@ -257,7 +256,7 @@ func mapShapeOf(root string) datum.Shape {
 	return datum.MapShape
 }
 
-// local finds a name of let; nil when there is none.
+// local returns a name of let, or nil.
 func (b *names) local(name string) *local {
 	for i := len(b.lets) - 1; i >= 0; i-- {
 		if b.lets[i].name == name {
@@ -267,7 +266,7 @@ func (b *names) local(name string) *local {
 	return nil
 }
 
-// taken says why let may not use a name; empty when it may.
+// taken returns why let may not use a name, or "".
 func (b *names) taken(name string) string {
 	switch {
 	case b.local(name) != nil:

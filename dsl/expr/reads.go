@@ -10,11 +10,11 @@ import (
 	"procaas/dsl/datum"
 )
 
-// A trail is a path that a part of an expression stands for, with what is
-// known of it: whether a null at each element ends the chain harmlessly.
+// A trail is the path that a part of an expression denotes. For each element it has whether a null there is
+// harmless.
 type trail struct {
 	path datum.Path
-	safe []bool // safe[i]: the step to path[i] allows for null before it
+	safe []bool // safe[i]: the step to path[i] allows null before it
 }
 
 // step extends the trail.
@@ -22,13 +22,13 @@ func (t *trail) step(name string, safe bool) *trail {
 	return &trail{append(slices.Clone(t.path), name), append(slices.Clone(t.safe), safe)}
 }
 
-// A reader finds what an expression reads.
+// A reader finds the reads of an expression.
 type reader struct {
 	*builder
 	found []datum.Read
 	names map[string]*trail // of let; nil for a computed value
 	items []*trail          // of #; nil for a computed value
-	known []datum.Path      // paths that are not null here, as tests have shown
+	known []datum.Path      // paths that tests have shown not to be null here
 }
 
 // readsOf lists what a checked expression reads, in the order of the text.
@@ -47,7 +47,7 @@ func readsOf(b *builder) []datum.Read {
 	})
 }
 
-// walk reads a node. With safe, a null value of it does no harm.
+// walk visits a node. safe means that a null value of it is harmless.
 func (r *reader) walk(n ast.Node, safe bool) {
 	switch x := n.(type) {
 	case *ast.IdentifierNode, *ast.PointerNode, *ast.MemberNode, *ast.ChainNode:
@@ -117,7 +117,7 @@ func (r *reader) binary(x *ast.BinaryNode, safe bool) {
 	}
 }
 
-// chained reads a path. With all, every step allows for null.
+// chained visits a path. all means that every step allows null.
 func (r *reader) chained(n ast.Node, safe, all bool) {
 	base, links := unchain(n, all)
 	for _, l := range links {
@@ -128,7 +128,7 @@ func (r *reader) chained(n ast.Node, safe, all bool) {
 	t := r.trail(base, links)
 	if t == nil {
 		switch base.(type) {
-		case *ast.IdentifierNode, *ast.PointerNode: // of a computed value, which was read where it was named
+		case *ast.IdentifierNode, *ast.PointerNode: // of a computed value, which was visited where it was named
 		default:
 			r.walk(base, safe || len(links) > 0 && links[0].safe)
 		}
@@ -137,7 +137,7 @@ func (r *reader) chained(n ast.Node, safe, all bool) {
 	r.found = append(r.found, datum.Read{Path: t.path, Span: r.span(n), Guarded: r.guarded(t, safe)})
 }
 
-// element returns the path element of a fixed key or index.
+// element returns the path element of a constant key or index.
 func (r *reader) element(prop ast.Node) (string, bool) {
 	if key, ok := r.Literal(prop); ok {
 		return key, true
@@ -148,8 +148,7 @@ func (r *reader) element(prop ast.Node) (string, bool) {
 	return datum.Wildcard, false
 }
 
-// trail resolves a chain to the path that it stands for; nil when it begins
-// with a computed value.
+// trail returns the path of a chain, or nil if it begins with a computed value.
 func (r *reader) trail(base ast.Node, links []link) *trail {
 	var t *trail
 	switch x := base.(type) {
@@ -181,7 +180,7 @@ func (r *reader) named(name string) *trail {
 	return &trail{datum.Path{StateRoot, name}, []bool{true, true}}
 }
 
-// path returns the path of a node; nil when it is none.
+// path returns the path of a node, or nil.
 func (r *reader) path(n ast.Node) datum.Path {
 	if !isChain(n) {
 		return nil
@@ -193,8 +192,8 @@ func (r *reader) path(n ast.Node) datum.Path {
 	return nil
 }
 
-// Settled is the number of elements of a path whose values the engine always
-// sets: the value after them may be missing because a handler did not run.
+// Settled returns how many leading elements of a path always have a value. The next one may be missing because
+// a handler did not run.
 func Settled(p datum.Path) int {
 	switch p[0] {
 	case "sources":
@@ -204,7 +203,7 @@ func Settled(p datum.Path) int {
 	}
 }
 
-// guarded reports whether a null at the value that may be missing does no harm.
+// guarded reports whether a null is harmless at the value that may be missing.
 func (r *reader) guarded(t *trail, safe bool) bool {
 	if slices.ContainsFunc(r.known, func(p datum.Path) bool { return tests(p, t.path) }) {
 		return true
@@ -216,14 +215,13 @@ func (r *reader) guarded(t *trail, safe bool) bool {
 	return safe
 }
 
-// tests reports whether knowing that p is not null says so of what q reads: one
-// is a prefix of the other, and p is more than a root.
+// tests reports whether p != null is a test of q: one is a prefix of the other, and p is more than a root.
 func tests(p, q datum.Path) bool {
 	n := min(len(p), len(q))
 	return n > Settled(p) && !slices.Contains(p, datum.Wildcard) && slices.Equal(p[:n], q[:n])
 }
 
-// knowing reads with further paths known not to be null.
+// knowing calls read with further paths that are not null.
 func (r *reader) knowing(paths []datum.Path, read func()) {
 	before := r.known
 	r.known = append(slices.Clone(before), paths...)
@@ -231,7 +229,7 @@ func (r *reader) knowing(paths []datum.Path, read func()) {
 	r.known = before
 }
 
-// facts lists the paths that cannot be null when n is truth.
+// facts lists the paths that are not null if n has the value truth.
 func (r *reader) facts(n ast.Node, truth bool) []datum.Path {
 	switch x := n.(type) {
 	case *ast.UnaryNode:
@@ -282,8 +280,8 @@ func (r *reader) equality(x *ast.BinaryNode, truth bool) []datum.Path {
 	return nil
 }
 
-// let reads the body with the name standing for the path of its value. The
-// value itself is read here: it may be used nowhere.
+// let visits the body, in which the name denotes the path of its value. It also visits the value, since the
+// body may not use the name.
 func (r *reader) let(x *ast.VariableDeclaratorNode, safe bool) {
 	name := r.builder.Name(x)
 	var t *trail
@@ -291,7 +289,7 @@ func (r *reader) let(x *ast.VariableDeclaratorNode, safe bool) {
 		base, links := unchain(x.Value, false)
 		t = r.trail(base, links)
 	}
-	// A null in the name does no harm yet; what is done with it counts.
+	// A null in the name is harmless until it is used.
 	r.walk(x.Value, t != nil)
 	r.names[name] = t
 	r.walk(x.Expr, safe)

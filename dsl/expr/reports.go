@@ -12,7 +12,7 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// reports say what is wrong with an expression, and where.
+// reports make findings about parts of an expression.
 type reports struct {
 	*syntax.Tree
 	expr     *Expr
@@ -41,7 +41,7 @@ func (b *reports) failAt(token int, code diag.Code, hint, format string, args ..
 	return broken
 }
 
-// guard puts the place of a node on the errors of what computes it.
+// guard adds the position of a node to its errors.
 func (b *reports) guard(n ast.Node, eval evalFunc) evalFunc {
 	at := b.place(n)
 	return func(f *frame) (any, error) {
@@ -53,13 +53,13 @@ func (b *reports) guard(n ast.Node, eval evalFunc) evalFunc {
 	}
 }
 
-// A place is where in the expression an error arises.
+// A place is where an error arises.
 type place diag.Span
 
-// place is where an error of a node is told of.
+// place returns the position for errors of a node.
 func (b *reports) place(n ast.Node) place { return place(b.span(n)) }
 
-// wrap makes an EvalError of err, unless a part of the part did already.
+// wrap makes err an EvalError, unless it already is one.
 func (p place) wrap(err error) error {
 	var e *EvalError
 	var unknown datum.Unknown
@@ -69,7 +69,7 @@ func (p place) wrap(err error) error {
 	return &EvalError{Span: diag.Span(p), Message: err.Error()}
 }
 
-// baseText is the text of what a member is taken of: a leading dot stands for #.
+// baseText returns the text before a member. A leading dot means #.
 func (b *reports) baseText(n ast.Node) string {
 	if text := b.Text(n); text != "." {
 		return text
@@ -77,7 +77,7 @@ func (b *reports) baseText(n ast.Node) string {
 	return "#"
 }
 
-// notReplaced warns of a back-quoted string with ${…} in it, which other languages replace.
+// notReplaced warns of ${…} in a back-quoted string, which other languages replace.
 func (b *reports) notReplaced(x *ast.StringNode) {
 	t := b.Tokens[b.At(x)]
 	if t.Kind != syntax.StringToken || !strings.HasPrefix(t.Text, "`") {
@@ -89,7 +89,7 @@ func (b *reports) notReplaced(x *ast.StringNode) {
 	b.reporter.Warnf(b.span(x), rules.ExprForeign, "join the parts with +: 'order ' + string(number)", "nothing replaces ${…} in a string")
 }
 
-// notOctal warns of a number that other languages take for octal, as the scalars of YAML do.
+// notOctal warns of a number that other languages and YAML read as octal.
 func (b *reports) notOctal(x *ast.IntegerNode) {
 	if text := b.Tokens[b.At(x)].Text; syntax.LeadingZero(text) {
 		b.reporter.Warnf(b.span(x), rules.LeadingZero, syntax.LeadingZeroHint(text), "%s is read as the decimal number %d", text, x.Value)

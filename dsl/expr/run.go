@@ -9,8 +9,8 @@ import (
 	"procaas/dsl/ops"
 )
 
-// The bounds of all expressions of one value together, such as the body of a request: each
-// of them may be small, and there may be thousands.
+// The limits of all expressions of one value together, such as the body of a request. There may be thousands of
+// small ones.
 const (
 	maxTotalSteps = 10 * ops.MaxSteps
 	maxTotalBytes = 8 << 20 // of results
@@ -24,7 +24,7 @@ var (
 // A total is what the expressions of one value have used so far.
 type total struct{ steps, bytes int }
 
-// add counts an evaluation that has ended.
+// add counts a finished evaluation.
 func (t *total) add(steps, bytes int) error {
 	if t.steps += steps; t.steps > maxTotalSteps {
 		return errTotalSteps
@@ -35,26 +35,26 @@ func (t *total) add(steps, bytes int) error {
 	return nil
 }
 
-// An evalFunc computes a part of an expression.
+// An evalFunc evaluates a part of an expression.
 type evalFunc func(f *frame) (any, error)
 
 // A frame is the memory of one evaluation.
 type frame struct {
 	ops.Meter
-	env   datum.Env // what it reads; nobody changes it
+	env   datum.Env // read only
 	slots []any     // of let and of loops
 }
 
-// program is an expression made ready: a tree of closures. Frames are reused.
+// program is a compiled expression: a tree of closures. It reuses frames.
 type program struct {
 	eval   evalFunc     // of the whole
-	slots  int          // how many a frame needs
+	slots  int          // size of a frame
 	reads  []datum.Read // in the order of the text
 	frames sync.Pool    // of *frame
 }
 
-// run evaluates the program. A panic in it is a bug that must not take the
-// process along; it becomes an error of this expression. What it uses counts in t.
+// run evaluates the program. It turns a panic, which is a bug, into an error of this expression. It adds what
+// it uses to t.
 func (p *program) run(e *Expr, env datum.Env, t *total) (result any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -70,7 +70,7 @@ func (p *program) run(e *Expr, env datum.Env, t *total) (result any, err error) 
 	steps := f.Steps
 	f.env, f.Meter = nil, ops.Meter{}
 	clear(f.slots)
-	p.frames.Put(f) // not after a panic: it may be half used
+	p.frames.Put(f) // not after a panic, since it may be inconsistent
 	if err != nil {
 		return nil, err
 	}

@@ -15,39 +15,36 @@ import (
 	"procaas/dsl/datum"
 )
 
-// A Trace is a part of an expression with what it came to in one evaluation. Its
-// JSON form is a part of the API.
+// A Trace is a part of an expression with its values in one evaluation. Its JSON form is part of the API.
 type Trace struct {
-	Text    string   `json:"text"`    // as the author wrote it
-	From    int      `json:"from"`    // where it stands in the source, in runes
-	To      int      `json:"to"`      // up to but not including
+	Text    string   `json:"text"`    // as written
+	From    int      `json:"from"`    // start in the source, in runes
+	To      int      `json:"to"`      // end, exclusive
 	Outcome string   `json:"outcome"` // value, error, unknown or not_needed
-	Values  []any    `json:"values"`  // one for each time it was computed, as far as there is room: see Cut
-	Times   int      `json:"times"`   // it was computed; 0 when it was not needed
-	Cut     bool     `json:"cut"`     // some values are left out, or have … where something is left out
-	Error   string   `json:"error"`   // why it could not be computed, when no part of it is to blame
-	Parts   []*Trace `json:"parts"`   // in the order of the text; literals are left out
+	Values  []any    `json:"values"`  // one per evaluation, as far as there is room: see Cut
+	Times   int      `json:"times"`   // number of evaluations; 0 if it was not needed
+	Cut     bool     `json:"cut"`     // some values are missing, or contain … for an omission
+	Error   string   `json:"error"`   // why the part itself failed; empty if a part of it failed
+	Parts   []*Trace `json:"parts"`   // in the order of the text, without literals
 
 	err error
 }
 
-// What became of a part. One that could not be computed has its error, or that of a
-// part of it.
+// The outcomes of a part. A part that failed has its error, or a part with one.
 const (
 	TraceValue     = "value"
 	TraceError     = "error"
-	TraceUnknown   = "unknown" // something that it reads is not known any more
+	TraceUnknown   = "unknown" // something that it reads is no longer known
 	TraceNotNeeded = "not_needed"
 )
 
-// Trace evaluates the expression and tells what each part of it came to. It is
-// far slower than [Expr.Eval], whose result and error are those of the root. Values
-// in env may be [datum.Unknown]. What it keeps is bounded, and the end of ctx ends it: then
-// the error is that of ctx.
+// Trace evaluates the expression and records the values of its parts. It is much slower than [Expr.Eval], whose
+// result and error are those of the root. Values in env may be [datum.Unknown]. What it keeps is limited. If
+// ctx ends, the error is that of ctx.
 func (e *Expr) Trace(ctx context.Context, env datum.Env) *Trace {
 	w := &tracer{ctx: ctx, room: room{nodes: maxTraceNodes, bytes: maxTraceBytes}}
 	p := e.watched(w)
-	// The result is that of Eval, bounds included; the parts were noted meanwhile.
+	// The result and the limits are those of Eval. The parts are recorded meanwhile.
 	result, err := p.run(e, env, new(total))
 	root := w.root
 	root.Text = strings.TrimRightFunc(e.Source, unicode.IsSpace)
@@ -56,18 +53,17 @@ func (e *Expr) Trace(ctx context.Context, env datum.Env) *Trace {
 		root.fail(err)
 	}
 	if err == nil {
-		root.Values, root.Times, root.Cut = []any{result}, 1, false // which run has bounded
+		root.Values, root.Times, root.Cut = []any{result}, 1, false // run has limited it
 	}
 	root.conclude()
 	return root
 }
 
-// Result returns the value that the part came to last. The error says why there is
-// none; without a value and an error, the part was not needed.
+// Result returns the last value of the part, or the error. If both are nil, the part was not needed.
 func (t *Trace) Result() (value any, err error) {
 	if failed := t.blame(); failed != nil {
 		if failed.err == nil {
-			return nil, errors.New(failed.Error) // it has come as JSON
+			return nil, errors.New(failed.Error) // decoded from JSON
 		}
 		return nil, failed.err
 	}
@@ -77,7 +73,7 @@ func (t *Trace) Result() (value any, err error) {
 	return t.Values[len(t.Values)-1], nil
 }
 
-// fail notes why the part itself could not be computed.
+// fail records why the part itself failed.
 func (t *Trace) fail(err error) {
 	t.err, t.Error = err, err.Error()
 	if e, ok := errors.AsType[*EvalError](err); ok {
@@ -85,7 +81,7 @@ func (t *Trace) fail(err error) {
 	}
 }
 
-// blame finds the part that could not be computed; nil when there is none.
+// blame returns the part that failed, or nil.
 func (t *Trace) blame() *Trace {
 	if t.Error != "" {
 		return t
@@ -98,7 +94,7 @@ func (t *Trace) blame() *Trace {
 	return nil
 }
 
-// conclude sets the outcomes of the part and those in it.
+// conclude sets the outcomes of the part and its parts.
 func (t *Trace) conclude() {
 	var unknown datum.Unknown
 	switch failed := t.blame(); {
@@ -116,8 +112,7 @@ func (t *Trace) conclude() {
 	}
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]: values are those of the engine, whole
-// numbers included.
+// UnmarshalJSON implements [json.Unmarshaler]. Values are data of the engine, with exact integers.
 func (t *Trace) UnmarshalJSON(data []byte) error {
 	type plain Trace
 	in := struct {
@@ -138,13 +133,13 @@ func (t *Trace) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// A tracer notes the values of parts while an expression is evaluated once.
+// A tracer records the values of parts during one evaluation.
 type tracer struct {
 	ctx  context.Context // of the one evaluation
 	root *Trace
-	open []*Trace // whose parts are being made, innermost last
-	room room     // that is left for values
-	seen int      // values, those that are not kept among them
+	open []*Trace // parts that are being compiled, innermost last
+	room room     // left for values
+	seen int      // number of values, including dropped ones
 }
 
 func (w *tracer) enter(b *builder, n ast.Node) {
@@ -186,7 +181,7 @@ func (w *tracer) leave(_ *builder, _ ast.Node, p part) part {
 	return p
 }
 
-// alive asks now and then whether anybody waits for the trace still.
+// alive checks from time to time whether the context has ended.
 func (w *tracer) alive() error {
 	if w.seen++; w.seen%1024 != 1 {
 		return nil
@@ -194,11 +189,11 @@ func (w *tracer) alive() error {
 	return w.ctx.Err()
 }
 
-// note keeps a value as far as there is room for it.
+// note keeps a value if there is room.
 func (w *tracer) note(t *Trace, v any) {
 	t.Times++
 	switch {
-	// Half of the room is for the first values: one loop must not take it from all others.
+	// Half of the room is for first values, so that one loop cannot use all of it.
 	case len(t.Values) == maxTraced || len(t.Values) > 0 && (w.room.nodes < maxTraceNodes/2 || w.room.bytes < maxTraceBytes/2):
 		t.Cut = true
 	default:

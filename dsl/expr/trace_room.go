@@ -9,18 +9,17 @@ import (
 	"procaas/dsl/datum"
 )
 
-// The bounds of what a [Trace] keeps. An expression makes little for itself, but a list
-// that holds another twice, and that one a third twice, is written out as often as it is
-// held: so values are counted as they would be printed, while they are noted.
+// The limits of a [Trace]. An expression creates little data, but a list that contains another one twice is
+// printed twice, and so on for each level. So values are counted as printed.
 const (
 	maxTraced     = 100       // values of one part
 	maxTraceNodes = 10_000    // scalars, lists and mappings of all values together
 	maxTraceBytes = 256 << 10 // of JSON of all values together
-	maxKeptNodes  = 500       // of one value
-	maxKeptBytes  = 8 << 10   // of one value
+	maxKeptNodes  = 500       // per value
+	maxKeptBytes  = 8 << 10   // per value
 )
 
-// ellipsis stands in a value where something of it is left out.
+// ellipsis marks an omission in a value.
 const ellipsis = "…"
 
 // A room is what may still be kept.
@@ -28,7 +27,7 @@ type room struct{ nodes, bytes int }
 
 func (r *room) full() bool { return r.nodes <= 0 || r.bytes <= 0 }
 
-// take uses up some of the room; false means that there was none left.
+// take uses some of the room. It returns false if there is not enough.
 func (r *room) take(bytes int) bool {
 	if r.full() {
 		return false
@@ -38,8 +37,7 @@ func (r *room) take(bytes int) bool {
 	return true
 }
 
-// keep copies a value, without what there is no room for. It is whole when nothing of it was
-// left out.
+// keep copies a value as far as there is room. whole reports whether nothing is missing.
 func (r *room) keep(v any) (kept any, whole bool) {
 	own := room{nodes: min(r.nodes, maxKeptNodes), bytes: min(r.bytes, maxKeptBytes)}
 	before := own
@@ -64,7 +62,7 @@ func (r *room) copy(v any, level int) (any, bool) {
 	return v, true
 }
 
-// text keeps the beginning of a text. Of a character, up to six bytes are printed.
+// text keeps the beginning of a text. A character prints as up to six bytes.
 func (r *room) text(s string) (string, bool) {
 	size := len(s)
 	if !datum.IsPlainText(s) {
@@ -79,7 +77,7 @@ func (r *room) text(s string) (string, bool) {
 		n--
 	}
 	r.bytes = 0
-	return strings.Clone(s[:n]) + ellipsis, false // without the rest, which it would hold on to
+	return strings.Clone(s[:n]) + ellipsis, false // a clone, since a slice would keep the rest in memory
 }
 
 func (r *room) list(list []any, level int) (any, bool) {
@@ -94,7 +92,7 @@ func (r *room) list(list []any, level int) (any, bool) {
 	return out, whole
 }
 
-// mapping keeps the first names in their order, so that the same value is always cut alike.
+// mapping keeps the first names in sorted order, so the same value is always cut in the same way.
 func (r *room) mapping(m map[string]any, level int) (any, bool) {
 	out, whole := map[string]any{}, true
 	for _, name := range slices.Sorted(maps.Keys(m)) {

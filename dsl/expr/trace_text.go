@@ -18,9 +18,8 @@ const (
 	maxPart  = 80  // runes of a part of a wider one
 )
 
-// WriteTrace shows an expression with a line for each part: carets below the
-// part, and what it came to, in one column. Of an expression that is too wide for
-// that, each line shows the text of its part.
+// WriteTrace prints an expression with a line per part: carets below the part, and its value. If the expression
+// is too wide, each line has the text of its part instead.
 func WriteTrace(w io.Writer, t *Trace, color bool) error {
 	p := tracePage{TextWriter: render.TextWriter{Color: color}}
 	p.flatten(t.Text)
@@ -34,17 +33,16 @@ func WriteTrace(w io.Writer, t *Trace, color bool) error {
 	return err
 }
 
-// A tracePage is a trace on its way to the terminal.
+// A tracePage is a trace that is being printed.
 type tracePage struct {
 	render.TextWriter
 	text  string // the expression on one line
 	cells []int  // the column of each rune of the source, and of the end
 	width int    // of the left column
-	wide  bool   // it shows texts, not carets
+	wide  bool   // print texts instead of carets
 }
 
-// flatten puts a text on one line: line breaks with the blanks around them
-// become one blank.
+// flatten puts a text on one line. Each line break with its spaces becomes one space.
 func (p *tracePage) flatten(source string) {
 	var out strings.Builder
 	column, runes := 0, []rune(source)
@@ -68,7 +66,7 @@ func (p *tracePage) flatten(source string) {
 	p.text = render.Printable(out.String())
 }
 
-// left returns the left column of a part: where it begins, and its text or carets.
+// left returns the left column of a part: its indentation, and its text or carets.
 func (p *tracePage) left(t *Trace, depth int) (indent int, text string) {
 	if p.wide {
 		line := strings.Join(strings.Fields(t.Text), " ")
@@ -86,8 +84,8 @@ func (p *tracePage) measure(t *Trace, depth int) {
 	}
 }
 
-// write shows the parts from left to right, each below those that it is made of.
-// Texts are easier to read the other way round.
+// write prints parts from left to right, each after the parts that it consists of. With texts instead of
+// carets, the order is reversed, which is easier to read.
 func (p *tracePage) write(t *Trace, depth int) {
 	indent, text := p.left(t, depth)
 	value, color := traceValue(t)
@@ -104,7 +102,7 @@ func (p *tracePage) write(t *Trace, depth int) {
 	}
 }
 
-// shown are the parts worth a line: none of one that was not needed itself.
+// shown returns the parts that deserve a line. A part that was not needed has none.
 func shown(t *Trace) []*Trace {
 	if t.Outcome == TraceNotNeeded {
 		return nil
@@ -112,7 +110,7 @@ func shown(t *Trace) []*Trace {
 	return t.Parts
 }
 
-// traceValue says what a part came to, and in which colour.
+// traceValue returns the value of a part as text, and its colour.
 func traceValue(t *Trace) (text, color string) {
 	switch {
 	case t.Error != "" && t.Outcome == TraceUnknown:
@@ -139,13 +137,12 @@ func traceValue(t *Trace) (text, color string) {
 	return Shorten(strings.Join(all, ", "), maxShown), render.Bold
 }
 
-// ShowValue writes a value as JSON on one line, short enough for people. A secret
-// is shown by its name.
+// ShowValue formats a value as short JSON on one line. A secret shows its name only.
 func ShowValue(v any) string {
 	if s, ok := v.(datum.Secret); ok {
 		return "!secret " + s.Name
 	}
-	r := room{nodes: maxKeptNodes, bytes: maxKeptBytes} // far more than is shown
+	r := room{nodes: maxKeptNodes, bytes: maxKeptBytes} // much more than is shown
 	kept, _ := r.keep(v)
 	data, err := datum.FormatJSON(kept)
 	if err != nil {
@@ -154,7 +151,7 @@ func ShowValue(v any) string {
 	return render.Printable(Shorten(string(data), maxShown))
 }
 
-// Shorten cuts a text to so many characters.
+// Shorten cuts a text to at most so many characters.
 func Shorten(s string, most int) string {
 	if runes := []rune(s); len(runes) > most {
 		return string(slices.Concat(runes[:most-1], []rune("…")))

@@ -7,20 +7,20 @@ import (
 	"procaas/dsl/diag"
 )
 
-// A Value is a YAML value that may hold expressions at any depth. It is
-// immutable and safe for concurrent use. A nil Value is null.
+// A Value is a YAML value that may contain expressions at any depth. It is immutable and safe for concurrent
+// use. A nil Value is null.
 type Value struct {
-	// Span is where the value stands.
+	// Span is the position of the value.
 	Span diag.Span
 
-	// Exactly one of the following is meaningful, told by kind.
+	// Kind says which of the following fields are set.
 	Kind     valueKind
-	Plain    bool     // valueLiteral: it is text without quotes
+	Plain    bool     // valueLiteral: text without quotes
 	Scalar   any      // valueLiteral: nil, bool, int, float64 or string
 	Computed *Expr    // valueExpr
 	Secret   string   // valueSecret: the name after !secret
-	Elems    []*Value // valueList, and the values of valueMap
-	Names    []Key    // valueMap: as many as items, in the order of the file
+	Elems    []*Value // elements of valueList, values of valueMap
+	Names    []Key    // valueMap: same length as Elems, in the order of the file
 }
 
 // A Key is the key of one entry of a mapping.
@@ -31,7 +31,7 @@ type Key struct {
 
 type valueKind int
 
-// What a [Value] is.
+// The kinds of a [Value].
 const (
 	ValueLiteral valueKind = iota
 	ValueExpr
@@ -40,8 +40,8 @@ const (
 	ValueMap
 )
 
-// Eval computes the value with all expressions in it. The result is fresh data
-// that the caller may change. The error is an [*EvalError].
+// Eval evaluates the value with all its expressions. The caller may change the result. The error is an
+// [*EvalError].
 func (v *Value) Eval(env datum.Env) (any, error) { return v.eval(env, new(total)) }
 
 func (v *Value) eval(env datum.Env, t *total) (any, error) {
@@ -77,7 +77,7 @@ func (v *Value) eval(env datum.Env, t *total) (any, error) {
 	return v.Scalar, nil
 }
 
-// Reads lists what the expressions of the value may read, in file order.
+// Reads lists the paths that the expressions of the value may read, in file order.
 func (v *Value) Reads() []datum.Read {
 	var reads []datum.Read
 	v.WalkExprs(func(e *Expr) { reads = append(reads, e.Reads()...) })
@@ -97,7 +97,7 @@ func (v *Value) WalkExprs(visit func(*Expr)) {
 	}
 }
 
-// Literal returns the value when no expression and no secret is in it.
+// Literal returns the value if it contains neither expressions nor secrets.
 func (v *Value) Literal() (data any, ok bool) {
 	if !v.Fixed() {
 		return nil, false
@@ -106,7 +106,7 @@ func (v *Value) Literal() (data any, ok bool) {
 	return data, err == nil
 }
 
-// Fixed reports whether neither an expression nor a secret is in the value.
+// Fixed reports whether the value contains neither expressions nor secrets.
 func (v *Value) Fixed() bool {
 	if v == nil {
 		return true
@@ -122,7 +122,7 @@ func (v *Value) Fixed() bool {
 // IsNull reports whether the value is absent or a literal null.
 func (v *Value) IsNull() bool { return v == nil || v.Kind == ValueLiteral && v.Scalar == nil }
 
-// Expr returns the expression when the value as a whole is one; nil otherwise.
+// Expr returns the expression if the whole value is one, or nil.
 func (v *Value) Expr() *Expr {
 	if v == nil || v.Kind != ValueExpr {
 		return nil
@@ -130,7 +130,7 @@ func (v *Value) Expr() *Expr {
 	return v.Computed
 }
 
-// Get finds an entry of a mapping; nil when v is no mapping or has no such key.
+// Get returns an entry of a mapping. It returns nil if v is not a mapping or has no such key.
 func (v *Value) Get(name string) *Value {
 	if v == nil || v.Kind != ValueMap {
 		return nil
@@ -160,8 +160,8 @@ func (v *Value) KeyNames() []string {
 	return out
 }
 
-// With returns the mapping with one more entry, or with another value of one that it
-// has. Without any mapping it returns one of this entry only.
+// With returns a copy of the mapping with an added or replaced entry. Without a mapping, the result has only
+// this entry.
 func (v *Value) With(key Key, value *Value) *Value {
 	out := v.Without([]string{key.Name})
 	if out == nil {
@@ -171,7 +171,7 @@ func (v *Value) With(key Key, value *Value) *Value {
 	return out
 }
 
-// Without returns the mapping without some of its entries; what is no mapping as it is.
+// Without returns a copy of the mapping without some entries. It returns other values unchanged.
 func (v *Value) Without(names []string) *Value {
 	if v == nil || v.Kind != ValueMap {
 		return v
@@ -203,7 +203,7 @@ func (v *Value) Items() []*Value {
 	return v.Elems
 }
 
-// Count finds how often a name has a value, at any depth.
+// Count returns how often a name has a value, at any depth.
 func (v *Value) Count(name string, want any) (n int) {
 	if data, ok := v.Get(name).Literal(); ok && data == want {
 		n++
@@ -214,7 +214,7 @@ func (v *Value) Count(name string, want any) (n int) {
 	return n
 }
 
-// At finds a part of a value; nil when there is none.
+// At returns a part of a value, or nil.
 func (v *Value) At(p datum.Path) *Value {
 	for _, name := range p {
 		if v == nil {
@@ -236,7 +236,7 @@ func (v *Value) At(p datum.Path) *Value {
 	return v
 }
 
-// WalkRefs visits the $ref of a schema and of all that is in it.
+// WalkRefs visits every $ref in a schema.
 func (v *Value) WalkRefs(visit func(v *Value, text string)) {
 	if v == nil {
 		return
@@ -249,7 +249,7 @@ func (v *Value) WalkRefs(visit func(v *Value, text string)) {
 	}
 }
 
-// Text returns a value that is a string.
+// Text returns the value if it is a string.
 func (v *Value) Text() (string, bool) {
 	if v == nil || v.Kind != ValueLiteral {
 		return "", false
@@ -258,7 +258,7 @@ func (v *Value) Text() (string, bool) {
 	return text, ok
 }
 
-// Scalars appends where the texts, numbers and expressions of a value stand.
+// Scalars appends the positions of the texts, numbers and expressions of a value.
 func (v *Value) Scalars(to []diag.Span) []diag.Span {
 	if v == nil {
 		return to
@@ -275,7 +275,7 @@ func (v *Value) Scalars(to []diag.Span) []diag.Span {
 	return to
 }
 
-// Head is the part of a value that a message about the whole points at.
+// Head returns the position for a message about the whole value.
 func (v *Value) Head() diag.Span {
 	at := v.Span
 	if at.Start.Line != at.End.Line && len(v.Names) > 0 && v.Names[0].Span.Start == at.Start {
@@ -285,7 +285,7 @@ func (v *Value) Head() diag.Span {
 	return at.Head()
 }
 
-// Describe says what a value is, for people.
+// Describe describes a value for messages.
 func (v *Value) Describe() string {
 	switch v.Kind {
 	case ValueExpr:

@@ -6,14 +6,14 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// The bounds of what an expression may do before it is too much for a pipeline.
+// The limits beyond which an expression is too complex for a pipeline.
 const (
 	manyParts   = 100
 	manyChoices = 5
-	manyLoops   = 3 // inside one another
+	manyLoops   = 3 // nested
 )
 
-// TooMuch says what of an expression is too much; empty when nothing is.
+// TooMuch returns what is too much in an expression, or "".
 func (w weigher) TooMuch() string {
 	switch {
 	case w.loops >= manyLoops:
@@ -26,10 +26,10 @@ func (w weigher) TooMuch() string {
 	return ""
 }
 
-// A weigher counts what an expression does.
+// A weigher measures the complexity of an expression.
 type weigher struct{ parts, choices, loops int }
 
-// visit counts a node, with so many loops around it, and all below it.
+// visit counts a node inside depth loops, and everything below it.
 func (w *weigher) visit(n ast.Node, depth int) {
 	w.parts++
 	switch x := n.(type) {
@@ -60,7 +60,7 @@ func childrenOf(n ast.Node) []ast.Node {
 	case *ast.ChainNode:
 		return []ast.Node{x.Node}
 	case *ast.MemberNode:
-		return []ast.Node{x.Node} // the name is no part of its own
+		return []ast.Node{x.Node} // the name is not a part
 	case *ast.SliceNode:
 		return []ast.Node{x.Node}
 	case *ast.CallNode:
