@@ -8,9 +8,8 @@ import (
 	"procaas/dsl/ops"
 )
 
-// All is the library of the expression language: what is not here cannot
-// be called. Nothing in it reads a clock or chance: a repeated run must compute
-// the same again.
+// All is the library of the expression language. It has no clock and no randomness, since a repeated run must
+// compute the same values.
 var All = []Definition{
 	define("upper(text)", "returns the text in upper case.",
 		datum.StringShape, changed(strings.ToUpper), datum.StringShape),
@@ -133,8 +132,8 @@ var All = []Definition{
 		datum.AnyShape, nil, datum.ListShape, datum.AnyShape, datum.AnyShape),
 }
 
-// define makes a function of its signature, in which ? marks arguments that may
-// be left out and … one that may be repeated.
+// define returns a function by its signature. ? marks optional arguments, and … an argument that may be
+// repeated.
 func define(signature, doc string, result datum.Shape, call func(*ops.Meter, []any) (any, error), args ...datum.Shape) Definition {
 	name, _, _ := strings.Cut(signature, "(")
 	return Definition{

@@ -1,2 +1,2 @@
-// Package library lists the functions that expressions may call, and computes them.
+// Package library has the functions that expressions may call.
 package library

@@ -11,12 +11,12 @@ import (
 
 // A Function documents a function of the expression language.
 type Function struct {
-	Name      string // as it is called
-	Signature string // such as upper(text); ? marks arguments that may be left out
+	Name      string // in a call
+	Signature string // such as upper(text); ? marks optional arguments
 	Doc       string // one sentence
 }
 
-// Functions lists the functions that expressions may call, by name.
+// Functions lists the functions that expressions may call, sorted by name.
 func Functions() []Function {
 	var out []Function
 	for _, f := range All {
@@ -26,8 +26,7 @@ func Functions() []Function {
 	return out
 }
 
-// A Definition is one that expressions may call. Each argument must have one of
-// the shapes of its place. The last optional arguments may be left out.
+// A Definition is a function with the types of its arguments. The last ones may be optional.
 type Definition struct {
 	Function
 	Args     []datum.Shape
@@ -37,7 +36,7 @@ type Definition struct {
 	Call     func(m *ops.Meter, args []any) (any, error) // nil for a loop
 }
 
-// Named finds a function; nil when there is none.
+// Named returns a function, or nil.
 func Named(name string) *Definition {
 	i := slices.IndexFunc(All, func(f Definition) bool { return f.Name == name })
 	if i < 0 {
@@ -46,11 +45,10 @@ func Named(name string) *Definition {
 	return &All[i]
 }
 
-// Arg returns the shape of argument i; the last one may be repeated.
+// Arg returns the types of argument i. The last argument may be repeated.
 func (fn *Definition) Arg(i int) datum.Shape { return fn.Args[min(i, len(fn.Args)-1)] }
 
-// WrongCount says what is wrong with a call with n arguments; empty when
-// nothing is.
+// WrongCount returns what is wrong with a call with n arguments, or "".
 func (fn *Definition) WrongCount(n int) string {
 	if most := len(fn.Args); n >= most-fn.optional && (n <= most || fn.variadic) {
 		return ""
@@ -58,7 +56,7 @@ func (fn *Definition) WrongCount(n int) string {
 	return fmt.Sprintf("%s takes %s, have %d", fn.Name, fn.count(), n)
 }
 
-// count says how many arguments the function takes.
+// count describes how many arguments the function takes.
 func (fn *Definition) count() string {
 	least, most := len(fn.Args)-fn.optional, len(fn.Args)
 	switch {
@@ -70,7 +68,7 @@ func (fn *Definition) count() string {
 	return fmt.Sprintf("%d or %s", least, arguments(most))
 }
 
-// arguments counts them for people.
+// arguments returns n with its noun.
 func arguments(n int) string {
 	if n == 1 {
 		return "1 argument"

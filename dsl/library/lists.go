@@ -11,9 +11,9 @@ import (
 	"procaas/dsl/ops"
 )
 
-// The functions of the library that work on lists and mappings.
+// The functions on lists and mappings.
 
-// length counts characters, not bytes, of a string: as its author does.
+// length counts the characters of a string, not its bytes.
 func length(m *ops.Meter, a []any) (any, error) {
 	switch v := a[0].(type) {
 	case string:
@@ -38,7 +38,7 @@ func last(_ *ops.Meter, a []any) (any, error) {
 	return nil, nil
 }
 
-// take shares the memory of the list: nobody changes a list that has been made.
+// take shares the memory of the list, since lists never change.
 func take(_ *ops.Meter, a []any) (any, error) {
 	list := a[0].([]any)
 	return list[:min(max(0, a[1].(int)), len(list))], nil
@@ -54,8 +54,7 @@ func reverse(m *ops.Meter, a []any) (any, error) {
 	return out, nil
 }
 
-// sortList sorts a copy; its work is counted before it is done. Sorting cannot be stopped at the
-// first error, so that one is kept.
+// sortList sorts a copy, and counts the steps before. Sorting cannot be stopped, so it keeps the first error.
 func sortList(m *ops.Meter, a []any) (any, error) {
 	list := a[0].([]any)
 	sign := 1
@@ -83,8 +82,8 @@ func sortList(m *ops.Meter, a []any) (any, error) {
 	return out, err
 }
 
-// uniq keeps the first of equal elements. It compares each with all that are kept, since lists
-// and mappings have no order; the meter bounds that.
+// uniq keeps the first of equal elements. It compares each with all kept ones, since lists and mappings have no
+// order. The meter limits that.
 func uniq(m *ops.Meter, a []any) (any, error) {
 	out := []any{}
 	for _, x := range a[0].([]any) {
@@ -111,7 +110,7 @@ func concat(m *ops.Meter, a []any) (any, error) {
 	return out, nil
 }
 
-// flatten goes one level down; what is no list stays as it is.
+// flatten flattens one level. It keeps elements that are not lists.
 func flatten(m *ops.Meter, a []any) (any, error) {
 	out := []any{}
 	for _, x := range a[0].([]any) {
@@ -130,8 +129,8 @@ func flatten(m *ops.Meter, a []any) (any, error) {
 	return out, nil
 }
 
-// sortedKeys returns a mapping with its keys in order: that of a Go map differs each time, and a
-// repeated run must compute the same again.
+// sortedKeys returns a mapping and its sorted keys. The order of a Go map is random, but a repeated run must
+// compute the same values.
 func sortedKeys(m *ops.Meter, v any) (map[string]any, []string, error) {
 	of := v.(map[string]any)
 	if err := errors.Join(m.List(len(of)), m.Sort(len(of))); err != nil {
@@ -163,7 +162,7 @@ func toPairs(m *ops.Meter, a []any) (any, error) {
 	return out, err
 }
 
-// fromPairs makes a mapping; of two pairs with one key the later counts.
+// fromPairs makes a mapping. Of two pairs with the same key, the later one counts.
 func fromPairs(m *ops.Meter, a []any) (any, error) {
 	list := a[0].([]any)
 	if err := m.List(len(list)); err != nil {
@@ -184,7 +183,7 @@ func fromPairs(m *ops.Meter, a []any) (any, error) {
 	return out, nil
 }
 
-// merge joins mappings one level deep: a member that is a mapping itself is replaced.
+// merge joins mappings one level deep. It replaces members that are mappings themselves.
 func merge(m *ops.Meter, a []any) (any, error) {
 	out := map[string]any{}
 	for _, x := range a {
@@ -197,7 +196,7 @@ func merge(m *ops.Meter, a []any) (any, error) {
 	return out, nil
 }
 
-// get is a member that may be missing, by a key that may be computed. A null has none.
+// get returns a member, or null if it is missing. The key may be computed.
 func get(_ *ops.Meter, a []any) (any, error) {
 	var otherwise any
 	if len(a) > 2 {

@@ -11,9 +11,9 @@ import (
 	"procaas/dsl/tree"
 )
 
-// This file keeps other owners from changing a pipeline without its owner's consent.
+// This file enforces what the owner of a pipeline allows other owners to contribute.
 
-// join makes the own names of a contribution known to its pipeline.
+// join adds the names that a contribution declares to its pipeline.
 func (m *merger) join(h *tree.Handler) {
 	id, _, _ := strings.Cut(h.Into, "/")
 	p := m.Bundle.Index.Pipelines[id]
@@ -32,7 +32,7 @@ func (m *merger) join(h *tree.Handler) {
 	h.Join(p, m.Types.SetsState(h))
 }
 
-// checkContributions checks what other owners have added to a pipeline.
+// checkContributions checks the contributions to a pipeline.
 func (m *merger) checkContributions(p *tree.Pipeline) {
 	m.checkInvitations(p)
 	count := make(map[*tree.Contribution]int)
@@ -77,7 +77,7 @@ func (m *merger) checkInvitations(p *tree.Pipeline) {
 	}
 }
 
-// checkGuest holds a contribution against what the pipeline's owner allows.
+// checkGuest checks a contribution against what the pipeline's owner allows.
 func (m *merger) checkGuest(p *tree.Pipeline, s *tree.Stage, h *tree.Handler, count map[*tree.Contribution]int) {
 	invited := p.Invitation(h.Owner, s.ID)
 	if invited == nil {
@@ -118,8 +118,8 @@ func (m *merger) checkGuest(p *tree.Pipeline, s *tree.Stage, h *tree.Handler, co
 	}
 }
 
-// checkTime reports a contribution that may take longer than the pipeline's owner allows. Only a deadline bounds the time:
-// waits for limits and for services that are down have no end of their own.
+// checkTime reports a contribution that may take longer than the pipeline's owner allows. Only a deadline
+// limits the time, since waits for limits and for services that are down have no limit.
 func (m *merger) checkTime(p *tree.Pipeline, h *tree.Handler, invited *tree.Contribution) {
 	t := m.Types[h.Type]
 	most, has := tree.Longest{Time: invited.Deadline}, h.DeadlineBy(t, m.Bundle)
@@ -135,8 +135,8 @@ func (m *merger) checkTime(p *tree.Pipeline, h *tree.Handler, invited *tree.Cont
 		fmt.Sprintf("write deadline: %s, or ask %s to allow more", most, askedOwner(p)))
 }
 
-// checkSoleWriter reports a name that a contribution and a handler of another owner set, in a
-// pipeline that says nothing about contributions.
+// checkSoleWriter reports a name that both a contribution and a handler of another owner set, if the pipeline
+// has no rules for contributions.
 func (m *merger) checkSoleWriter(p *tree.Pipeline, h *tree.Handler) {
 	for _, name := range m.setByGuest(p, h) {
 		for _, s := range p.Stages {
@@ -156,7 +156,7 @@ func (m *merger) checkSoleWriter(p *tree.Pipeline, h *tree.Handler) {
 	}
 }
 
-// setByGuest lists the names of the pipeline that a handler sets, each once.
+// setByGuest lists the names of the pipeline that a handler sets, without duplicates.
 func (m *merger) setByGuest(p *tree.Pipeline, h *tree.Handler) []expr.Key {
 	var out []expr.Key
 	for _, k := range h.Sets(m.Types.SetsState(h)) {
@@ -169,7 +169,7 @@ func (m *merger) setByGuest(p *tree.Pipeline, h *tree.Handler) []expr.Key {
 	return out
 }
 
-// stateKeys lists the names of the shared state of a pipeline, those of its flow included.
+// stateKeys lists the names of a pipeline's shared state, including those of its flow.
 func (m *merger) stateKeys(p *tree.Pipeline) []expr.Key {
 	keys := p.SharedState.Keys()
 	if flow := m.Bundle.Index.Flows[p.Flow]; flow != nil {
@@ -178,7 +178,7 @@ func (m *merger) stateKeys(p *tree.Pipeline) []expr.Key {
 	return keys
 }
 
-// reportGuest reports a contribution, and what the pipeline says of it: nil where it says nothing.
+// reportGuest reports a contribution, and the rule of the pipeline; nil if there is none.
 func (m *merger) reportGuest(p *tree.Pipeline, invited *tree.Contribution, at diag.Span, message, hint string) {
 	rule := diag.Related{Span: p.PlaceOf("id", p.Span), Message: "its owner is " + askedOwner(p)}
 	if invited != nil {
@@ -187,7 +187,7 @@ func (m *merger) reportGuest(p *tree.Pipeline, invited *tree.Contribution, at di
 	m.Report(diag.Diagnostic{Span: at, Code: rules.Contribution, Message: message, Hint: hint, Related: []diag.Related{rule}})
 }
 
-// askedOwner is whom to ask about a pipeline.
+// askedOwner returns whom to ask about a pipeline.
 func askedOwner(p *tree.Pipeline) string {
 	if p.Owner == "" {
 		return "whoever owns the pipeline"

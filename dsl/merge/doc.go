@@ -1,2 +1,3 @@
-// Package merge makes one bundle of the documents of all files, and says what is declared twice or belongs nowhere.
+// Package merge combines the documents of all files into one bundle. It reports duplicates and declarations in
+// the wrong place.
 package merge

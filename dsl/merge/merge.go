@@ -10,11 +10,11 @@ import (
 	"procaas/dsl/tree"
 )
 
-// MaxHandlers bounds the handlers of one pipeline: what each of them may read
-// depends on all before it, so that the cost of a check grows with their square.
+// MaxHandlers is the maximum number of handlers of one pipeline. The cost of a check grows with their square,
+// since each may read from all before it.
 const MaxHandlers = 1000
 
-// A merger makes a whole of documents.
+// A merger combines documents into a whole.
 type merger struct {
 	*Whole
 	*diag.Reporter
@@ -22,7 +22,7 @@ type merger struct {
 	stages map[string][]*tree.Stage // by pipeline/stage
 }
 
-// Documents gathers what the documents of a set declare, in their order.
+// Documents combines the documents of a set, in their order.
 func Documents(set *decode.Set, types []tree.Type, r *diag.Reporter) *Whole {
 	m := &merger{newWhole(set, types), r, make(map[string][]*tree.Stage)}
 	for _, d := range set.Documents {
@@ -44,7 +44,7 @@ func Documents(set *decode.Set, types []tree.Type, r *diag.Reporter) *Whole {
 			m.handler(h)
 		}
 	}
-	// Only now are all handlers in their stages.
+	// All handlers are in their stages now.
 	for _, p := range m.Bundle.Pipelines {
 		m.setPaths(p)
 		for _, s := range p.Stages {
@@ -55,8 +55,7 @@ func Documents(set *decode.Set, types []tree.Type, r *diag.Reporter) *Whole {
 	return m.Whole
 }
 
-// document adds everything but the handlers, whose stages may be in a
-// later document.
+// document adds everything except handlers, whose stages may be in a later document.
 func (m *merger) document(d *tree.Document) {
 	d.OwnAll()
 	b := m.Bundle
@@ -127,11 +126,11 @@ func (m *merger) document(d *tree.Document) {
 	}
 }
 
-// noteStages makes the stages of a pipeline known. Two of the same id are
-// bearable while the paths of their handlers differ.
+// noteStages records the stages of a pipeline. Two stages may have the same id if the paths of their handlers
+// differ.
 func (m *merger) noteStages(p *tree.Pipeline) {
 	if m.Bundle.Index.Pipelines[p.ID] != p {
-		return // reported as a duplicate; its stages would only repeat that
+		return // already reported as a duplicate
 	}
 	for _, s := range p.Stages {
 		if s.ID == "" {
@@ -150,7 +149,7 @@ func (m *merger) noteStages(p *tree.Pipeline) {
 	}
 }
 
-// checkPlaced reports handlers of a stage that name another place.
+// checkPlaced reports handlers of a stage with an into.
 func (m *merger) checkPlaced(p *tree.Pipeline) {
 	for _, s := range p.Stages {
 		for _, h := range s.Handlers {
@@ -162,7 +161,7 @@ func (m *merger) checkPlaced(p *tree.Pipeline) {
 	}
 }
 
-// handler adds a handler of the top level to its stage, behind those that stand in it.
+// handler adds a top-level handler to its stage, after the handlers there.
 func (m *merger) handler(h *tree.Handler) {
 	if h.Into == "" {
 		m.Bundle.Detached = append(m.Bundle.Detached, h)
@@ -195,7 +194,7 @@ func (m *merger) handler(h *tree.Handler) {
 	}
 }
 
-// reportInto says which part of a contribution's target does not exist.
+// reportInto reports which part of a contribution's target does not exist.
 func (m *merger) reportInto(h *tree.Handler, at diag.Span) {
 	pipeline, stage, ok := strings.Cut(h.Into, "/")
 	if !ok || pipeline == "" || stage == "" || strings.Contains(stage, "/") {
@@ -214,7 +213,7 @@ func (m *merger) reportInto(h *tree.Handler, at diag.Span) {
 	m.Errorf(at, rules.Into, m.DidYouMean(stage, p.StageIDs), "pipeline %q has no stage %q", pipeline, stage)
 }
 
-// setPaths sets the paths of the handlers of a pipeline, which must differ.
+// setPaths sets the paths of a pipeline's handlers and reports duplicates.
 func (m *merger) setPaths(p *tree.Pipeline) {
 	first := make(map[string]*tree.Handler)
 	count := 0

@@ -14,28 +14,28 @@ import (
 	"procaas/dsl/typing"
 )
 
-// A Whole is what the documents of a set say together, and what checks look up in it. They
-// fill the fields of the tree that are theirs; the rest of it they only read.
+// A Whole is everything that the documents of a set declare, with indexes for the checks. Each check sets only
+// its own fields of the tree.
 type Whole struct {
 	Bundle *tree.Bundle
 	Types  tree.Types
 	Files  map[string]*contracts.File // by name
 
 	Configs       []string               // names of live settings
-	ConfigValues  map[string]*expr.Value // first values by name
+	ConfigValues  map[string]*expr.Value // initial values by name
 	ConfigSchemas []Entry
 	Schemas       map[string]*expr.Value // by name
 	Templates     map[string]*tree.Template
 
-	// Partial says that a file could not be read: what is missing may be declared there, so
-	// nobody is blamed for naming it.
+	// Partial reports whether a file could not be read. Then a missing name is not an error, since that file
+	// may declare it.
 	Partial bool
 
-	// Parsed has expressions that were parsed, by their text.
+	// Parsed has parsed expressions by text.
 	Parsed *syntax.Cache
 
-	unread []diag.Diagnostic    // what was found while reading: where it is, a part of the tree is missing
-	first  map[string]diag.Span // where a name was declared first, under "kind name"
+	unread []diag.Diagnostic    // findings of reading; a part of the tree is missing there
+	first  map[string]diag.Span // where a name was declared first, by "kind name"
 }
 
 // An Entry is one entry of a mapping.
@@ -62,8 +62,8 @@ func newWhole(set *decode.Set, types []tree.Type) *Whole {
 	return w
 }
 
-// Declare notes a name and reports it when it is taken. It reports whether the
-// name is new. An empty name was reported when it was read.
+// Declare records a name. It reports a duplicate, and returns whether the name is new. Empty names are already
+// reported.
 func (w *Whole) Declare(kind, name string, at diag.Span, r *diag.Reporter) bool {
 	if name == "" {
 		return false
@@ -82,18 +82,17 @@ func (w *Whole) Declare(kind, name string, at diag.Span, r *diag.Reporter) bool 
 	return true
 }
 
-// DeclaredAt returns the place where a name was declared first.
+// DeclaredAt returns the position of the first declaration.
 func (w *Whole) DeclaredAt(kind, name string) diag.Span { return w.first[kind+" "+name] }
 
-// Blamed reports whether an error was found inside a span while it was read.
+// Blamed reports whether reading found an error inside a span.
 func (w *Whole) Blamed(at diag.Span) bool {
 	return slices.ContainsFunc(w.unread, func(d diag.Diagnostic) bool {
 		return d.Severity == diag.Error && d.File == at.File && !d.Start.Before(at.Start) && d.Start.Before(at.End)
 	})
 }
 
-// PayloadOf is what the payload of an event may be of one of these types; nil
-// when one of them has no schema.
+// PayloadOf returns what the payload of any of these events may be, or nil if one of them has no schema.
 func (w *Whole) PayloadOf(events []string) *typing.Outline {
 	var out *typing.Outline
 	for i, event := range events {

@@ -1,2 +1,2 @@
-// Package ops computes with data: the operators of expressions, each under a meter that bounds steps and memory.
+// Package ops implements the operators of expressions. A meter limits the steps and memory of each.
 package ops

@@ -9,20 +9,20 @@ import (
 	"procaas/dsl/datum"
 )
 
-// Needs says that an operand is not what it must be.
+// Needs returns the error for an operand of the wrong type.
 func Needs(what string, want datum.Shape, have any) error {
 	return fmt.Errorf("%s needs %s, have %s", what, want, datum.Describe(have))
 }
 
-// MayEqual reports whether values of two shapes can ever be equal.
+// MayEqual reports whether values of two types can be equal.
 func MayEqual(l, r datum.Shape) bool {
 	return l&r != 0 || l&datum.NumberShape != 0 && r&datum.NumberShape != 0
 }
 
-// MaxInstructions is how long a pattern may be once it is compiled.
+// MaxInstructions is the maximum size of a compiled pattern.
 const MaxInstructions = 1000
 
-// Instructions counts those of a pattern once it is compiled.
+// Instructions returns the number of instructions of a pattern.
 func Instructions(text string) (int, error) {
 	tree, err := pattern.Parse(text, pattern.Perl)
 	if err != nil {
@@ -35,17 +35,17 @@ func Instructions(text string) (int, error) {
 	return len(prog.Inst), nil
 }
 
-// The bounds of one evaluation. Together with the bounds on the text they make
-// every expression end soon, whatever data it meets.
+// The limits of one evaluation. Together with the limits on the text, they make every expression terminate
+// soon, for any data.
 const (
-	MaxSteps  = 500_000   // elements and parts of loop bodies, and lengths of texts
-	MaxText   = 64 << 10  // bytes of a string that an expression makes
-	MaxList   = 10_000    // elements of a list that an expression makes
-	MaxMemory = 8 << 20   // bytes of all that an expression makes
+	MaxSteps  = 500_000   // elements, parts of loop bodies, and lengths of texts
+	MaxText   = 64 << 10  // bytes of a string created by an expression
+	MaxList   = 10_000    // elements of a list created by an expression
+	MaxMemory = 8 << 20   // bytes of everything that an expression creates
 	maxResult = 256 << 10 // bytes of a result
 )
 
-// What an evaluation exceeds.
+// Errors for exceeded limits.
 var (
 	ErrSteps  = errors.New("the expression takes too many steps")
 	ErrText   = errors.New("the string would be longer than 64 KiB")
@@ -55,7 +55,7 @@ var (
 	ErrLevels = errors.New("the value is nested more than 64 levels deep")
 )
 
-// A Meter counts what an evaluation uses. Nothing is given back: it bounds what was made in all, not what is held at once.
+// A Meter counts what an evaluation uses. It never decreases, since it limits what was created in total.
 type Meter struct {
 	Steps  int
 	Memory int
@@ -69,7 +69,7 @@ func (m *Meter) Step(n int) error {
 	return nil
 }
 
-// Read counts the work of looking at n bytes of text.
+// Read counts the work of reading n bytes of text.
 func (m *Meter) Read(n int) error { return m.Step(1 + n/64) }
 
 // Text counts a string of n bytes before it is made.
@@ -94,11 +94,10 @@ func (m *Meter) List(n int) error {
 	return m.Step(n)
 }
 
-// Sort counts the comparisons of sorting n elements: n times the logarithm of n.
+// Sort counts the comparisons of sorting n elements.
 func (m *Meter) Sort(n int) error { return m.Step(n * bits.Len(uint(n))) }
 
-// Fresh copies data, so that nobody changes what the environment or another
-// result shares, and bounds it.
+// Fresh copies data and limits its size. So a caller's change never affects the environment or another result.
 func Fresh(v any, size *int, level int) (any, error) {
 	if level > datum.MaxLevels {
 		return nil, ErrLevels

@@ -10,14 +10,12 @@ import (
 	"procaas/dsl/datum"
 )
 
-// The functions of this file compute with values. They never change their
-// operands, which may belong to the environment.
+// The functions of this file never change their operands, which may belong to the environment.
 
-// ErrOverflow is for results that no whole number holds.
+// ErrOverflow is the error for results that do not fit into an integer.
 var ErrOverflow = errors.New("the result does not fit in 64 bits")
 
-// arithmetic computes with whole numbers when both operands are whole, and
-// with fractions otherwise.
+// arithmetic returns an operator that uses whole if both operands are integers, and fraction otherwise.
 func arithmetic(op string, whole func(a, b int) (any, error), fraction func(a, b float64) float64) func(*Meter, any, any) (any, error) {
 	return func(_ *Meter, l, r any) (any, error) {
 		a, whole1 := l.(int)
@@ -48,7 +46,7 @@ func Number(op string, v any) (float64, error) {
 	return 0, Needs(op, datum.NumberShape, v)
 }
 
-// finite refuses what JSON cannot hold.
+// finite refuses infinities and NaN, which JSON does not have.
 func finite(f float64) (any, error) {
 	if math.IsInf(f, 0) || math.IsNaN(f) {
 		return nil, errors.New("the result is not a finite number")
@@ -56,7 +54,7 @@ func finite(f float64) (any, error) {
 	return f, nil
 }
 
-// addWhole refuses a sum that does not fit: an overflow turns the order of c and a around.
+// addWhole refuses an overflow, after which c would be on the wrong side of a.
 func addWhole(a, b int) (any, error) {
 	if c := a + b; (c > a) == (b > 0) {
 		return c, nil
@@ -96,7 +94,7 @@ func Add(m *Meter, l, r any) (any, error) {
 	return Plus(m, l, r)
 }
 
-// mixed says why two values cannot be added.
+// mixed returns why two values cannot be added.
 func mixed(l, r any) error {
 	hint := ""
 	switch shapes := datum.ShapeOfValue(l) | datum.ShapeOfValue(r); {
@@ -118,8 +116,8 @@ var Subtract = arithmetic("-", func(a, b int) (any, error) {
 	return nil, ErrOverflow
 }, func(a, b float64) float64 { return a - b })
 
-// multiplyWhole refuses a product that does not fit: dividing it again would not give a. The
-// least number times -1 is told apart, since Go lets that quotient overflow as well.
+// multiplyWhole refuses an overflow, after which c / b would not be a. It checks the least integer times -1
+// separately, since that quotient overflows in Go too.
 func multiplyWhole(a, b int) (any, error) {
 	if a == 0 || b == 0 {
 		return 0, nil
@@ -133,7 +131,7 @@ func multiplyWhole(a, b int) (any, error) {
 // Multiply multiplies numbers.
 var Multiply = arithmetic("*", multiplyWhole, func(a, b float64) float64 { return a * b })
 
-// Divide returns a fraction always, as in Python.
+// Divide always returns a float, as in Python.
 func Divide(_ *Meter, l, r any) (any, error) {
 	a, err := Number("/", l)
 	if err != nil {
@@ -174,8 +172,7 @@ func Modulo(m *Meter, l, r any) (any, error) {
 	return remainder(m, l, r)
 }
 
-// Power gives a whole number for whole operands, unless the exponent is
-// negative.
+// Power returns an integer for integers, unless the exponent is negative.
 var Power = arithmetic("**", func(a, b int) (any, error) {
 	if b < 0 {
 		if a == 0 {
@@ -184,7 +181,7 @@ var Power = arithmetic("**", func(a, b int) (any, error) {
 		return finite(math.Pow(float64(a), float64(b)))
 	}
 	result := any(1)
-	// By squares of the base, one for each bit of the exponent: 63 rounds at most.
+	// Square and multiply, one round per bit of the exponent: at most 63.
 	for base := any(a); ; {
 		var err error
 		if b&1 == 1 {
@@ -201,7 +198,7 @@ var Power = arithmetic("**", func(a, b int) (any, error) {
 	}
 }, math.Pow)
 
-// Sequence returns the whole numbers from l to r, both included.
+// Sequence returns the integers from l to r, inclusive.
 func Sequence(m *Meter, l, r any) (any, error) {
 	from, ok := l.(int)
 	to, ok2 := r.(int)
@@ -212,7 +209,7 @@ func Sequence(m *Meter, l, r any) (any, error) {
 		return nil, Needs("..", datum.IntShape, r)
 	case to < from:
 		return []any{}, nil
-	case uint(to)-uint(from) >= MaxList: // the difference of two ints may not fit in one
+	case uint(to)-uint(from) >= MaxList: // the difference of two ints may overflow
 		return nil, ErrList
 	}
 	n := to - from + 1
@@ -251,8 +248,7 @@ func Compare(m *Meter, l, r any) (int, error) {
 	return 0, fmt.Errorf("cannot compare %s with %s", datum.Describe(l), datum.Describe(r))
 }
 
-// compareMixed compares without loss: a conversion of b to a fraction would
-// round it above 2^53.
+// compareMixed compares exactly. Converting b to a float would round it above 2^53.
 func compareMixed(a float64, b int) int {
 	switch {
 	case a >= 1<<63:
@@ -266,7 +262,7 @@ func compareMixed(a float64, b int) int {
 	return cmp.Compare(a, math.Trunc(a))
 }
 
-// Order makes a comparison of the order of its operands.
+// Order returns an operator that compares the order of its operands.
 func Order(holds func(int) bool) func(*Meter, any, any) (any, error) {
 	return func(m *Meter, l, r any) (any, error) {
 		c, err := Compare(m, l, r)
@@ -277,7 +273,7 @@ func Order(holds func(int) bool) func(*Meter, any, any) (any, error) {
 	}
 }
 
-// Equals makes == and !=.
+// Equals returns == or !=.
 func Equals(want bool) func(*Meter, any, any) (any, error) {
 	return func(m *Meter, l, r any) (any, error) {
 		same, err := Equal(m, l, r)
@@ -288,7 +284,7 @@ func Equals(want bool) func(*Meter, any, any) (any, error) {
 	}
 }
 
-// Equal compares data deeply. Numbers are equal when their values are.
+// Equal compares data deeply. It compares numbers by value.
 func Equal(m *Meter, l, r any) (bool, error) {
 	if err := m.Step(1); err != nil {
 		return false, err
@@ -382,7 +378,7 @@ func Contains(m *Meter, l, r any) (any, error) {
 	return nil, fmt.Errorf("in needs a list, a mapping or a string on its right, have %s", datum.Describe(r))
 }
 
-// Textual makes an operator on two strings.
+// Textual returns an operator on two strings.
 func Textual(holds func(s, part string) bool) func(*Meter, any, any) (any, error) {
 	return func(m *Meter, l, r any) (any, error) {
 		s, ok := l.(string)

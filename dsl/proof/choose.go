@@ -5,25 +5,25 @@ import (
 	"procaas/dsl/tree"
 )
 
-// This file tells what branches mean for the proof of degradation: what is set in a
-// branch is null when another one is taken.
+// This file handles branches in the proof of degradation: a name that one branch sets is null if another branch
+// is taken.
 
-// apart reports whether two steps never run both.
+// apart reports whether two steps never run in the same run.
 func (p *proof) apart(a, b int) bool {
 	return a < len(p.Steps) && b < len(p.Steps) && p.Steps[a].Stage == p.Steps[b].Stage && tree.Apart(p.Steps[a].Handler, p.Steps[b].Handler)
 }
 
-// conditional reports whether a step may be left out where another one runs, since
-// only the first is in a branch.
+// conditional reports whether a step may be left out although reader runs, because only the step is in a
+// branch.
 func (p *proof) conditional(a, reader int) bool {
 	of := p.Steps[a].Branch
 	return of != nil && (reader >= len(p.Steps) || p.Steps[reader].Branch != of)
 }
 
-// inEveryBranch reports whether each way that a stage may go is sure to set a name.
+// inEveryBranch reports whether every branch of a stage certainly sets a name.
 func (p *proof) inEveryBranch(name string, stage *tree.Stage) bool {
-	if stage.Choose[len(stage.Choose)-1].When != nil { // there is one: the step is in a branch
-		return false // no branch may be taken at all
+	if stage.Choose[len(stage.Choose)-1].When != nil { // there is a branch, since the step is in one
+		return false // possibly no branch is taken
 	}
 	sure := make(map[*tree.Branch]bool)
 	for _, a := range p.Sets[name] {
@@ -40,7 +40,7 @@ func (p *proof) inEveryBranch(name string, stage *tree.Stage) bool {
 	return true
 }
 
-// unchosen is the cause of a step whose branch is not taken.
+// unchosen returns the cause for a branch that is not taken.
 func (p *proof) unchosen(step int, at diag.Span, message string) cause {
 	c := newCause(p.Steps[step].Handler, at, message)
 	c.unchosen = true

@@ -10,8 +10,8 @@ import (
 	"procaas/dsl/tree"
 )
 
-// checkDetached shows that it does not matter to anybody else when a detached handler is done: what
-// comes after it reads and sets nothing that it sets, and sets nothing that it reads.
+// checkDetached proves that the end of a detached handler affects no other handler: later ones neither read nor
+// set what it sets, and do not set what it reads.
 func (p *proof) checkDetached(i int) {
 	s := p.Steps[i]
 	if !s.Handler.Detached {
@@ -38,7 +38,7 @@ func (p *proof) checkDetached(i int) {
 	}
 }
 
-// checkUnread reports what the i-th handler has in common with what comes after it.
+// checkUnread reports what handler i shares with later handlers.
 func (p *proof) checkUnread(i int, at diag.Span) {
 	s := p.Steps[i]
 	sets := []datum.Path{{"sources", s.ID}}

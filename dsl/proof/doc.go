@@ -1,3 +1,3 @@
-// Package proof shows that critical handlers get along without those that are not: a fallback, a switch or a failure
-// may take those out at any time.
+// Package proof proves that critical handlers work without the optional ones. A fallback, a switch or a failure
+// may leave these out at any time.
 package proof

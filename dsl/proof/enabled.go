@@ -13,17 +13,16 @@ import (
 	"procaas/dsl/tree"
 )
 
-// checkEnabled warns of a critical handler that takes a member of what another one
-// sets only under a condition, when its own condition does not imply that one. It
-// is not what the engine may do that leaves the null, but what the author has
-// written: so it is a warning, and passing the null on is no matter.
+// checkEnabled warns of a critical handler that reads a member of a value that another handler sets only under
+// a condition, unless its own condition implies that one. The author's condition leaves the null here, not the
+// engine. So it is a warning, and passing the null on is allowed.
 func (p *proof) checkEnabled(i int) {
 	s := p.Steps[i]
 	if !s.IsCritical() {
 		return
 	}
 	conditions, demands := s.DecidingReads(), s.Demands(p.Parsed)
-	// One message for each value: the others of it would have the same remedy.
+	// One finding per value: others of the same value have the same remedy.
 	told := make(map[string]bool)
 	for _, read := range slices.Concat(s.ConditionReads(), s.Body.Reads(), s.Result.Reads()) {
 		if read.Guarded || len(read.Path) <= expr.Settled(read.Path)+1 || looksAt(conditions, read.Path) || p.warned(read.Span) {
@@ -43,8 +42,8 @@ func (p *proof) checkEnabled(i int) {
 	}
 }
 
-// onlyUnder lists the handlers that set a name before a step, when each does so
-// only under a condition; none when something else may be meant.
+// onlyUnder lists the handlers that set a name before a step, if each of them has a condition. It returns none
+// if the case is ambiguous.
 func (p *proof) onlyUnder(name string, i int, demands []string) []steps.Step {
 	first, declared := p.FirstValue(name, i)
 	kept := p.FlowState().Get(name) != nil
@@ -59,15 +58,14 @@ func (p *proof) onlyUnder(name string, i int, demands []string) []steps.Step {
 		s := p.Steps[a.At]
 		if !s.IsCritical() || s.GoesOn() != nil || p.conditional(a.At, i) || !s.UnderCondition() ||
 			expr.ImpliedBy(s.Demands(p.Parsed), demands) {
-			return nil // it is sure, or the proof itself has looked at it
+			return nil // it is certain, or the proof itself checks it
 		}
 		chain = append(chain, s)
 	}
 	return chain
 }
 
-// sourceUnder returns the handler whose response is read, when it has one only under
-// a condition.
+// sourceUnder returns the handler whose response is read, if that handler has a condition.
 func (p *proof) sourceUnder(id string, i int, demands []string) []steps.Step {
 	for j, s := range p.Steps[:i] {
 		if !p.Steps[i].Hides(s) && s.ID == id && s.IsCritical() && s.GoesOn() == nil && !p.conditional(j, i) && s.UnderCondition() &&
@@ -78,7 +76,7 @@ func (p *proof) sourceUnder(id string, i int, demands []string) []steps.Step {
 	return nil
 }
 
-// warned reports whether a read was reported already, by what is known of its value.
+// warned reports whether the checks of types have already reported a read.
 func (p *proof) warned(at diag.Span) bool {
 	return slices.ContainsFunc(p.found, func(d diag.Diagnostic) bool {
 		return d.Code == rules.ExprMaybeNull && d.File == at.File && d.Start == at.Start

@@ -13,22 +13,21 @@ import (
 	"procaas/dsl/tree"
 )
 
-// A proof shows that the critical handlers of a pipeline do not need those that
-// the engine may take out of the flow. It takes every handler that is not
-// critical to be off, and follows what is then null: a name of the shared state
-// that only such handlers set, and what others compute from it. A critical handler
-// that goes on after an error may leave a null just so.
+// A proof shows that the critical handlers of a pipeline work without those that the engine may leave out. It
+// assumes that every optional handler is off, and follows the nulls: names of the shared state that only such
+// handlers set, and values computed from these. A critical handler that continues after an error may also leave
+// a null.
 type proof struct {
 	*merge.Whole
 	*diag.Reporter
 	*steps.Pipeline
 
-	found []diag.Diagnostic             // by the checks before
+	found []diag.Diagnostic             // findings of earlier checks
 	kept  map[string][]steps.Assignment // names of the flow, set by any of its pipelines
-	known map[goal][]cause              // what was found out; nil for what is not null
+	known map[goal][]cause              // results so far; nil for a value that is not null
 }
 
-// A goal is the question whether a name is null when a step begins.
+// A goal is the question whether a name is null at the start of a step.
 type goal struct {
 	name string
 	step int
@@ -37,12 +36,11 @@ type goal struct {
 // A cause is one step from a handler that is off to a null value.
 type cause struct {
 	handler  *tree.Handler
-	unchosen bool // the handler is fine, but its branch is not taken
+	unchosen bool // the handler is on, but its branch is not taken
 	diag.Related
 }
 
-// Degradation proves it of all pipelines. It comes last: it needs to know what
-// every other pipeline of a flow sets.
+// Degradation proves all pipelines. It runs last, because it needs what the other pipelines of a flow set.
 func Degradation(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporter) {
 	kept := make(map[string]map[string][]steps.Assignment) // by flow and name
 	for _, p := range pipelines {
@@ -59,9 +57,9 @@ func Degradation(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporter) 
 	found := r.Found
 	diag.InParallel(len(pipelines), r, func(i int, r *diag.Reporter) {
 		if !pipelines[i].Sound {
-			return // what it reads is not known
+			return // its reads are unknown
 		}
-		own := *pipelines[i] // a copy: the outputs become a step of it
+		own := *pipelines[i] // a copy, since the outputs are added as a step
 		p := &proof{Whole: w, Reporter: r, Pipeline: &own, found: found, known: make(map[goal][]cause)}
 		if p.Flow != nil {
 			p.kept = kept[p.Flow.ID]
@@ -75,7 +73,7 @@ func Degradation(w *merge.Whole, pipelines []*steps.Pipeline, r *diag.Reporter) 
 	})
 }
 
-// check reports what the i-th handler may read although nobody has set it.
+// check reports unset values that handler i may read.
 func (p *proof) check(i int) {
 	h := p.Steps[i].Handler
 	conditions, own := p.Steps[i].DecidingReads(), h.ConditionReads()
@@ -90,8 +88,8 @@ func (p *proof) check(i int) {
 	}
 }
 
-// checkConditions reports what the conditions of a stage may read although nobody has
-// set it, once: at the first critical handler, which the stage then fails with.
+// checkConditions reports unset values that the conditions of a stage may read. It reports each once, at the
+// first critical handler, which would fail.
 func (p *proof) checkConditions(i int, reported map[string]bool) {
 	stage, first := p.Steps[i].Stage, i
 	for first > 0 && p.Steps[first-1].Stage == stage {
@@ -112,7 +110,7 @@ func (p *proof) checkConditions(i int, reported map[string]bool) {
 	}
 }
 
-// checkRead reports a read of what nobody has set before a step.
+// checkRead reports a read of a value that is not set before a step.
 func (p *proof) checkRead(h *tree.Handler, read datum.Read, i int, conditions []datum.Read, reported map[string]bool) {
 	if read.Guarded || len(read.Path) < 2 {
 		return
@@ -134,16 +132,15 @@ func (p *proof) checkRead(h *tree.Handler, read datum.Read, i int, conditions []
 	}
 }
 
-// looksAt reports whether the condition of a handler looks at what a path reads:
-// its author has thought of the case that it is null.
+// looksAt reports whether a handler's condition reads a path. Then its author has considered that it may be
+// null.
 func looksAt(conditions []datum.Read, path datum.Path) bool {
 	return len(path) >= 2 && slices.ContainsFunc(conditions, func(c datum.Read) bool {
 		return len(c.Path) >= 2 && c.Path[:2].Equal(path[:2])
 	})
 }
 
-// looksAtAll reports whether the condition looks at the outcome of each handler of
-// a chain.
+// looksAtAll reports whether the condition reads the outcome of each handler of a chain.
 func (p *proof) looksAtAll(conditions []datum.Read, chain []cause) bool {
 	for _, l := range chain {
 		if !looksAt(conditions, datum.Path{"sources", l.handler.ID}) {
@@ -153,8 +150,8 @@ func (p *proof) looksAtAll(conditions []datum.Read, chain []cause) bool {
 	return true
 }
 
-// whyNull returns the chain of handlers that leaves a path null for a step when
-// all that are not critical are off; nil when it is not null.
+// whyNull returns the chain of handlers that leaves a path null for a step when all optional handlers are off.
+// It returns nil if the path is not null.
 func (p *proof) whyNull(path datum.Path, step int) []cause {
 	if path[0] == "shared-state" {
 		return p.whyUnset(path[1], step)
@@ -180,8 +177,7 @@ func (p *proof) whyNull(path datum.Path, step int) []cause {
 	return nil
 }
 
-// whyUnset follows the assignments of a name backwards from a step to the last
-// one that is sure to happen.
+// whyUnset follows the assignments of a name backwards from a step to the last one that certainly happens.
 func (p *proof) whyUnset(name string, step int) []cause {
 	g := goal{name, step}
 	if chain, ok := p.known[g]; ok {
@@ -222,8 +218,8 @@ func (p *proof) follow(name string, step int) []cause {
 	return p.followFlow(name, step, chain)
 }
 
-// followFlow goes on with what an earlier event may have left: a name that the
-// flow keeps is unset only if all that set it anywhere may be off.
+// followFlow continues with earlier events. A name of the flow is unset only if every handler that sets it
+// anywhere may be off.
 func (p *proof) followFlow(name string, step int, chain []cause) []cause {
 	if p.Flow == nil {
 		return chain
@@ -233,7 +229,7 @@ func (p *proof) followFlow(name string, step int, chain []cause) []cause {
 	}
 	for _, a := range p.kept[name] {
 		if a.Of.Declared == p.Declared && a.At < step {
-			continue // seen
+			continue // already visited
 		}
 		if a.Step().IsCritical() || a.StandIn != nil {
 			return nil
@@ -243,9 +239,8 @@ func (p *proof) followFlow(name string, step int, chain []cause) []cause {
 	return chain
 }
 
-// null returns what an assignment leaves while its handler is off. When sure, it
-// decides the value: null by the causes given, not null without any. Otherwise
-// it does nothing, and what was before counts.
+// null returns the effect of an assignment while its handler is off. If sure, it decides the value: null with
+// causes, not null without. Otherwise it has no effect, and the former value counts.
 func (p *proof) null(a steps.Assignment) (causes []cause, sure bool) {
 	h := a.Step().Handler
 	v := a.Value
@@ -256,7 +251,7 @@ func (p *proof) null(a steps.Assignment) (causes []cause, sure bool) {
 		v = a.StandIn
 	}
 	if v == nil {
-		return nil, false // the stand-in of a critical handler was reported, or only a rule sets it
+		return nil, false // the fallback of a critical handler is already reported, or only a rule sets the name
 	}
 	if chain := p.afterError(a); chain != nil {
 		return chain, false
@@ -265,7 +260,7 @@ func (p *proof) null(a steps.Assignment) (causes []cause, sure bool) {
 		return []cause{newCause(h, v.Span, fmt.Sprintf("the fallback of %q sets shared-state.%s to null", h.ID, a.Key.Name))}, true
 	}
 	for _, read := range v.Reads() {
-		// A critical handler that reads a null unguarded is reported itself.
+		// A critical handler that reads a null unguarded gets its own finding.
 		passes := !read.Guarded && !h.IsCritical() || passesNull(v)
 		if !passes || len(read.Path) < 2 {
 			continue
@@ -281,8 +276,7 @@ func (p *proof) null(a steps.Assignment) (causes []cause, sure bool) {
 	return nil, true
 }
 
-// afterError returns the causes of a null that a critical handler leaves when it
-// goes on after an error.
+// afterError returns the causes of a null that a critical handler leaves when it continues after an error.
 func (p *proof) afterError(a steps.Assignment) []cause {
 	h := a.Step().Handler
 	if !h.IsCritical() {
@@ -303,7 +297,7 @@ func (p *proof) afterError(a steps.Assignment) []cause {
 	return nil
 }
 
-// off is the cause of a handler that sets a name unless it is off.
+// off returns the cause for a handler that sets a name, when the handler is off.
 func off(a steps.Assignment) cause {
 	h := a.Step().Handler
 	return newCause(h, a.Key.Span, fmt.Sprintf("%q sets shared-state.%s; it is not critical, so it may be off", h.ID, a.Key.Name))
@@ -313,16 +307,14 @@ func newCause(h *tree.Handler, at diag.Span, message string) cause {
 	return cause{handler: h, Related: diag.Related{Span: at, Message: message}}
 }
 
-// passesNull reports whether a value is nothing but a chain of members read through
-// ?., which passes a null on.
+// passesNull reports whether a value is only a chain of members with ?., which passes a null on.
 func passesNull(v *expr.Value) bool {
 	e := v.Expr()
 	return e != nil && strings.Contains(e.Source, "?.") && !strings.Contains(e.Source, "??") &&
 		!strings.ContainsAny(strings.TrimSpace(e.Source), " \t\n()")
 }
 
-// neverSet reports whether no handler at all sets a name that is null at first
-// before a step.
+// neverSet reports whether no handler sets a name before a step, although its initial value is null.
 func (p *proof) neverSet(name string, step int) bool {
 	first, declared := p.FirstValue(name, step)
 	if !declared || first != nil {
@@ -339,14 +331,13 @@ func (p *proof) neverSet(name string, step int) bool {
 	return p.Flow.SharedState.Get(name) == nil || len(p.kept[name]) == 0
 }
 
-// checkOutputs reports outputs that nobody may have set, as if a last, critical handler
-// read them.
+// checkOutputs reports outputs that may be unset, as if a last critical handler read them.
 func (p *proof) checkOutputs() {
 	if p.Declared.Outputs == nil {
 		return
 	}
 	at := p.Declared.PlaceOf("outputs", p.Declared.Span)
-	h := &tree.Handler{ID: "outputs", Span: at} // critical, as any handler is that does not say otherwise
+	h := &tree.Handler{ID: "outputs", Span: at} // critical by default
 	p.Steps = append(slices.Clip(p.Steps), steps.Step{Handler: h, Stage: &tree.Stage{ID: "outputs"}})
 	reported := make(map[string]bool)
 	for _, read := range p.Declared.Outputs.Reads() {

@@ -14,8 +14,8 @@ import (
 	"procaas/dsl/tree"
 )
 
-// reportChain reports a critical handler that needs what may be off, with the way of the null
-// from its cause to the read.
+// reportChain reports a critical handler that needs an optional one, with the path of the null from its cause
+// to the read.
 func (p *proof) reportChain(h *tree.Handler, read datum.Read, chain []cause) {
 	var off, fail, unchosen []string
 	related := []diag.Related{{Span: h.PlaceOf("id", h.Span), Message: fmt.Sprintf("%q is critical", h.ID)}}
@@ -55,8 +55,8 @@ func (p *proof) reportChain(h *tree.Handler, read datum.Read, chain []cause) {
 	})
 }
 
-// reportNeverSet reports a read of what no handler sets before it. It is an error when a later handler of the stage sets
-// it: the reader was meant to see that. The compensation of a handler runs later, so it may.
+// reportNeverSet reports a read of a value that no earlier handler sets. It is an error if a later handler of
+// the same stage sets it, since the reader probably expects that. A compensation runs later, so it may read it.
 func (p *proof) reportNeverSet(h *tree.Handler, read datum.Read, i int) {
 	name, reader := read.Path[1], p.Steps[i]
 	d := diag.Diagnostic{
@@ -96,7 +96,7 @@ func (p *proof) reportNeverSet(h *tree.Handler, read datum.Read, i int) {
 	p.Report(d)
 }
 
-// needs reports whether a step reads the outcome of another one, or what that sets.
+// needs reports whether a step reads the outcome of another one, or a name that it sets.
 func (p *proof) needs(s, other steps.Step) bool {
 	return slices.ContainsFunc(s.Reads(), func(r datum.Read) bool {
 		return len(r.Path) > 1 && (r.Path[0] == "sources" && r.Path[1] == other.ID ||
@@ -104,7 +104,7 @@ func (p *proof) needs(s, other steps.Step) bool {
 	})
 }
 
-// withDefault says how a handler reads a value that may be null.
+// withDefault returns how a handler should read a value that may be null.
 func (p *proof) withDefault(h *tree.Handler, read datum.Read) string {
 	mended := "!$ " + syntax.InQuotes(read.Path.String()+" ?? 0")
 	values := []*expr.Value{h.Enabled, h.With(), h.Body, h.Result}
@@ -124,8 +124,7 @@ func (p *proof) withDefault(h *tree.Handler, read datum.Read) string {
 	return "read it with a default, for example " + mended
 }
 
-// when says in which case the handlers of a chain leave a null. Each list holds their ids in
-// quotes.
+// when returns in which case the handlers of a chain leave a null. The lists have their quoted ids.
 func when(off, fail, unchosen []string) string {
 	var cases []string
 	if len(off) > 0 {
@@ -140,7 +139,7 @@ func when(off, fail, unchosen []string) string {
 	return strings.Join(cases, " and ")
 }
 
-// verb is the ending for one handler, or for many.
+// verb returns one of two forms, by the number of handlers.
 func verb(of []string, one, many string) string {
 	if len(of) > 1 {
 		return many
@@ -148,7 +147,7 @@ func verb(of []string, one, many string) string {
 	return one
 }
 
-// orLast returns the last of several means, joined to those before.
+// orLast joins several causes with "or".
 func orLast(means []string) string {
 	if len(means) == 1 {
 		return means[0]

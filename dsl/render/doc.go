@@ -1,2 +1,2 @@
-// Package render writes findings: as text for people, and as JSON, JUnit, SARIF and GitHub annotations for machines.
+// Package render writes findings: as text, and as JSON, JUnit, SARIF and GitHub annotations.
 package render

@@ -21,7 +21,7 @@ type (
 		Time     string   `xml:"time,attr,omitempty"`
 		Suites   []*Suite `xml:"testsuite"`
 	}
-	// A Suite is what was tested of a file.
+	// A Suite has the test cases of one file.
 	Suite struct {
 		Name     string `xml:"name,attr"`
 		Tests    int    `xml:"tests,attr"`
@@ -35,10 +35,10 @@ type (
 		File    string   `xml:"file,attr"`
 		Line    int      `xml:"line,attr,omitempty"`
 		Time    string   `xml:"time,attr,omitempty"`
-		Failure *Failure `xml:"failure"` // nil when it passes
+		Failure *Failure `xml:"failure"` // nil if the test passes
 		Out     string   `xml:"system-out,omitempty"`
 	}
-	// A Failure says why a test fails.
+	// A Failure is the reason of a failed test.
 	Failure struct {
 		Type    string `xml:"type,attr,omitempty"`
 		Message string `xml:"message,attr"`
@@ -52,7 +52,7 @@ func (r *Suites) Add(c Case) {
 	s.Cases = append(s.Cases, c)
 }
 
-// suite finds the suite of a file, or makes it.
+// suite returns the suite of a file. It creates the suite if necessary.
 func (r *Suites) suite(name string) *Suite {
 	i := slices.IndexFunc(r.Suites, func(s *Suite) bool { return s.Name == name })
 	if i < 0 {
@@ -61,7 +61,7 @@ func (r *Suites) suite(name string) *Suite {
 	return r.Suites[i]
 }
 
-// Write counts the cases and writes the report.
+// Write counts the cases and writes the report to w.
 func (r *Suites) Write(w io.Writer) error {
 	for _, s := range r.Suites {
 		for _, c := range s.Cases {
@@ -78,10 +78,9 @@ func (r *Suites) Write(w io.Writer) error {
 	return err
 }
 
-// WriteJUnit writes findings about files as a JUnit report: a suite for each
-// file and a case for each finding. Findings of the severity least and worse are
-// failures, the others are cases that pass and say so. A file without findings
-// is one case that passes.
+// WriteJUnit writes findings as a JUnit report, with a suite per file and a case per finding. Findings of
+// severity least or worse are failures. Others are passing cases with a message. A file without findings is one
+// passing case.
 func WriteJUnit(w io.Writer, files []diag.File, ds []diag.Diagnostic, least diag.Severity) error {
 	out := Suites{Name: "procaas validate"}
 	for _, f := range files {

@@ -16,14 +16,14 @@ type Format string
 // The formats of diagnostics.
 const (
 	Text   Format = "text"   // for people: source line, caret, hint
-	JSON   Format = "json"   // one object, see the contract in the README
+	JSON   Format = "json"   // one object with stable names
 	GitHub Format = "github" // workflow commands, shown beside the changed lines
 	SARIF  Format = "sarif"  // SARIF 2.1.0, for code scanning
 	JUnit  Format = "junit"  // XML, as CI servers read it; see [WriteJUnit]
 )
 
-// Write writes findings about files in a format. Color is for Text
-// only. The error is that of w, or says that the format is unknown.
+// Write writes findings about files in a format. color is for Text only. The error is that of w, or
+// reports an unknown format.
 func Write(w io.Writer, format Format, files []diag.File, ds []diag.Diagnostic, color bool) error {
 	switch format {
 	case Text:
@@ -55,7 +55,7 @@ func countSeverities(ds []diag.Diagnostic) (errors, warnings, advice int) {
 	return errors, warnings, advice
 }
 
-// The JSON form is a contract with other programs: names are never changed.
+// Other programs read this JSON, so names never change.
 type (
 	jsonReport struct {
 		Files       int              `json:"files"`
@@ -89,8 +89,8 @@ func writeJSON(w io.Writer, files []diag.File, ds []diag.Diagnostic) error {
 	return datum.WriteJSON(w, out)
 }
 
-// writeGitHub writes one workflow command per finding. Columns are given only
-// within one line: the reader ignores them otherwise.
+// writeGitHub writes one workflow command per finding. It adds columns only within one line, since the reader
+// ignores others.
 func writeGitHub(w io.Writer, ds []diag.Diagnostic) error {
 	var b strings.Builder
 	for _, d := range ds {
@@ -115,7 +115,7 @@ func writeGitHub(w io.Writer, ds []diag.Diagnostic) error {
 	return err
 }
 
-// EscapeData writes text into a workflow command so that it can neither end the command nor begin another.
+// EscapeData escapes text for a workflow command, so that it can neither end the command nor start another.
 func EscapeData(s string) string {
 	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(s)
 }
@@ -125,7 +125,7 @@ func EscapeProperty(s string) string {
 	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(EscapeData(s))
 }
 
-// Printable replaces what would move the cursor or hide text on a terminal.
+// Printable replaces characters that move the cursor or hide text on a terminal.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\t' || unicode.Is(unicode.Bidi_Control, r) {

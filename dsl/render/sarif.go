@@ -84,7 +84,7 @@ type (
 	}
 )
 
-// writeSARIF writes one run whose rules are those that found something.
+// writeSARIF writes one run with the rules that have findings.
 func writeSARIF(w io.Writer, files []diag.File, ds []diag.Diagnostic) error {
 	rules := sarifRules(ds)
 	index := make(map[diag.Code]int, len(rules))
@@ -117,8 +117,7 @@ func writeSARIF(w io.Writer, files []diag.File, ds []diag.Diagnostic) error {
 	})
 }
 
-// sarifRules describes the rules that found something, in the order of their
-// codes.
+// sarifRules describes the rules that have findings, in the order of their codes.
 func sarifRules(ds []diag.Diagnostic) []sarifRule {
 	known := map[diag.Code]rules.Rule{}
 	for _, rule := range rules.All() {
@@ -152,7 +151,7 @@ func sarifRules(ds []diag.Diagnostic) []sarifRule {
 	return rules
 }
 
-// sarifLevel is the standard's word for a severity.
+// sarifLevel returns the level of a severity in SARIF.
 func sarifLevel(s diag.Severity) string {
 	if s == diag.Advice {
 		return "note"
@@ -160,14 +159,13 @@ func sarifLevel(s diag.Severity) string {
 	return string(s)
 }
 
-// sarifText makes a message of text in which nothing is a link: names and
-// values of the author's files come in it.
+// sarifText escapes links in a message, since it contains text of the author's files.
 func sarifText(text string) sarifMessage {
 	return sarifMessage{Text: PrintableLines(strings.ReplaceAll(text, "](", "] ("))}
 }
 
-// sarifPlace returns the place of a finding. One whose place is not known is at
-// the beginning of its file, since services drop those without a line.
+// sarifPlace returns the position of a finding. Without a known position it is the start of the file, since
+// services drop findings without a line.
 func sarifPlace(at diag.Span) sarifPhysical {
 	region := sarifRegion{max(at.Start.Line, 1), max(at.Start.Column, 1), max(at.End.Line, at.Start.Line, 1), max(at.End.Column, 1)}
 	if region.EndLine == region.StartLine {
@@ -180,8 +178,8 @@ func sarifPlace(at diag.Span) sarifPhysical {
 	return sarifPhysical{sarifArtifact{uri.String()}, region}
 }
 
-// fingerprints tell whether two findings of two versions of a file are the
-// same: by the text of the line, not by its number.
+// fingerprints identify the same finding in two versions of a file, by the text of its line instead of its
+// number.
 type fingerprints struct {
 	lines map[string][]string // by the name of the file
 	seen  map[string]int

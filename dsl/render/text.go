@@ -15,17 +15,16 @@ import (
 
 const (
 	tabWidth = 4   // cells between two tab stops
-	maxCells = 160 // a longer source line is cut around what the carets mark
-	maxLines = 6   // of one marked stretch; of a longer one the ends are shown
+	maxCells = 160 // longer source lines are cut around the carets
+	maxLines = 6   // of one range; of a longer one, only its start and end are shown
 )
 
-// A TextWriter writes findings for people, each with the source line that it
-// is about and carets below the exact place.
+// A TextWriter writes findings as text. Each has its source line, with carets below the exact position.
 type TextWriter struct {
 	bytes.Buffer
-	sources map[string][][]rune // lines by the name of the file, split when first needed
+	sources map[string][][]rune // lines by file, split when first needed
 	files   map[string][]byte
-	Color   bool // paints for a terminal
+	Color   bool // write colours for a terminal
 }
 
 func writeText(w io.Writer, files []diag.File, ds []diag.Diagnostic, color bool) error {
@@ -43,7 +42,7 @@ func writeText(w io.Writer, files []diag.File, ds []diag.Diagnostic, color bool)
 	return err
 }
 
-// summary counts: 3 errors, 1 warning in 2 files.
+// summary returns text such as "3 errors, 1 warning in 2 files".
 func summary(files int, ds []diag.Diagnostic) string {
 	errors, warnings, advice := countSeverities(ds)
 	var parts []string
@@ -61,7 +60,7 @@ func summary(files int, ds []diag.Diagnostic) string {
 	return strings.Join(parts, ", ") + " in " + diag.Plural(files, "file")
 }
 
-// The colours of a terminal, as compilers use them.
+// Terminal colours, as compilers use them.
 const (
 	Red    = "\x1b[1;31m"
 	Yellow = "\x1b[1;33m"
@@ -71,7 +70,7 @@ const (
 	Plain  = "\x1b[0m"
 )
 
-// Paint writes s in a color when the writer has colors.
+// Paint writes s in a colour if Color is set.
 func (t *TextWriter) Paint(color, s string) string {
 	if !t.Color {
 		return s
@@ -110,7 +109,7 @@ func (t *TextWriter) diagnostic(d diag.Diagnostic) {
 	t.WriteByte('\n')
 }
 
-// gutter is the width of the highest line number that the finding shows.
+// gutter returns the width of the highest line number of a finding.
 func (t *TextWriter) gutter(d diag.Diagnostic) int {
 	last := max(d.Start.Line, d.End.Line)
 	for _, r := range d.Related {
@@ -119,7 +118,7 @@ func (t *TextWriter) gutter(d diag.Diagnostic) int {
 	return len(fmt.Sprint(last))
 }
 
-// excerpt shows the source of a span.
+// excerpt writes the source of a span.
 func (t *TextWriter) excerpt(at diag.Span, gutter int, color string) {
 	if at.Start.Line == 0 {
 		if at.File != "" {
@@ -150,7 +149,7 @@ func (t *TextWriter) excerpt(at diag.Span, gutter int, color string) {
 	}
 }
 
-// lastLine is the last line on which a span covers anything.
+// lastLine returns the last line that a span covers.
 func lastLine(at diag.Span) int {
 	if at.End.Line > at.Start.Line && at.End.Column <= 1 {
 		return at.End.Line - 1
@@ -158,7 +157,7 @@ func lastLine(at diag.Span) int {
 	return max(at.Start.Line, at.End.Line)
 }
 
-// lines splits a file once.
+// lines returns the lines of a file, which it splits once.
 func (t *TextWriter) lines(file string) [][]rune {
 	lines, ok := t.sources[file]
 	if data, known := t.files[file]; !ok && known {
@@ -172,8 +171,8 @@ func (t *TextWriter) lines(file string) [][]rune {
 	return lines
 }
 
-// mark returns the n-th line as a terminal shows it and the carets under what the
-// span covers of it. At least one caret marks the first line.
+// mark returns line n as a terminal shows it, and the carets below the covered part. The first line has at
+// least one caret.
 func mark(line []rune, at diag.Span, n int) (source, carets string) {
 	from, to := covered(line, at, n)
 	head, tail := "", ""
@@ -207,7 +206,7 @@ func mark(line []rune, at diag.Span, n int) (source, carets string) {
 	return Printable(text.String()), strings.TrimRight(under.String(), " ")
 }
 
-// covered is what a span covers of the n-th line.
+// covered returns the part of line n that a span covers.
 func covered(line []rune, at diag.Span, n int) (from, to int) {
 	to = len(line)
 	if n == at.End.Line {
@@ -222,7 +221,7 @@ func covered(line []rune, at diag.Span, n int) (from, to int) {
 		return from, max(to, from+1)
 	}
 	for from < to && unicode.IsSpace(line[from]) {
-		from++ // a later line is marked from its text on
+		from++ // later lines are marked from their first character
 	}
 	return from, to
 }
@@ -234,7 +233,7 @@ func markOf(marked bool) string {
 	return " "
 }
 
-// WriteRune writes a tab as the blanks up to its stop.
+// WriteRune writes a rune. It expands tabs to spaces.
 func WriteRune(b *strings.Builder, r rune, size int) {
 	if r == '\t' {
 		b.WriteString(strings.Repeat(" ", size))
@@ -243,7 +242,7 @@ func WriteRune(b *strings.Builder, r rune, size int) {
 	b.WriteRune(r)
 }
 
-// CellsOf is the width of a rune that stands in a column, counted from 0.
+// CellsOf returns the width of a rune in a column, counted from 0.
 func CellsOf(r rune, column int) int {
 	switch {
 	case r == '\t':

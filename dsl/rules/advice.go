@@ -1,7 +1,7 @@
 package rules
 
-// adviceRules documents what advice is given about. Nothing of it keeps files from
-// loading; "validate --fail-level advice" makes it count.
+// adviceRules documents advice. It never keeps files from loading, but "validate --fail-level advice" fails
+// because of it.
 func adviceRules() []Rule {
 	return []Rule{{
 		Code:  Routing,
@@ -144,8 +144,8 @@ pipelines:
 	}}
 }
 
-// unsureGuest makes a contribution whose request has further fields, and a critical handler that
-// computes with what it sets.
+// unsureGuest returns an example with a contribution, whose request has further fields, and a critical handler
+// that computes with what it sets.
 func unsureGuest(fields string) string {
 	return `pipelines:
   - id: order-paid
@@ -190,8 +190,7 @@ func amongSecondary(critical string) string {
 `
 }
 
-// longSecondary makes a pipeline of a handler that is not critical, with the fields, before one
-// that is.
+// longSecondary returns an example with an optional handler, with the given fields, before a critical one.
 func longSecondary(fields string) string {
 	return `pipelines:
   - id: new-order

@@ -15,7 +15,7 @@ func All() []Rule {
 	return rules
 }
 
-// Explain finds the rule of a code.
+// Explain returns the rule of a code.
 func Explain(code diag.Code) (Rule, bool) {
 	for _, rule := range All() {
 		if rule.Code == code {

@@ -2,12 +2,12 @@ package rules
 
 import "slices"
 
-// bundleRules documents the rules about the whole of a bundle.
+// bundleRules documents rules about a whole bundle.
 func bundleRules() []Rule {
 	return slices.Concat(nameRules(), eventRules(), handlerRules(), boundRules())
 }
 
-// nameRules is about what is declared, and who names it.
+// nameRules documents rules about declarations and references.
 func nameRules() []Rule {
 	return []Rule{{
 		Code:  Duplicate,
@@ -247,7 +247,7 @@ pipelines:
 	}}
 }
 
-// eventRules is about events: who serves them and who sends them.
+// eventRules documents rules about events: which pipelines serve them, and which handlers send them.
 func eventRules() []Rule {
 	return []Rule{{
 		Code:  TwoFlows,

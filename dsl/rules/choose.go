@@ -1,6 +1,6 @@
 package rules
 
-// chooseRules documents the rules about ways that a stage may go.
+// chooseRules documents rules about branches of stages.
 func chooseRules() []Rule {
 	const head = `pipelines:
   - id: new-order

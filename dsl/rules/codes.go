@@ -2,12 +2,11 @@ package rules
 
 import "procaas/dsl/diag"
 
-// The codes of findings about a single file: its bytes, its YAML, and the
-// structure of what it says.
+// Codes of findings about a single file: its bytes, its YAML, and its structure.
 const (
-	TooLarge        diag.Code = "PC0101" // the file exceeds a bound
-	Encoding        diag.Code = "PC0102" // a character that cannot be read
-	Syntax          diag.Code = "PC0103" // no YAML
+	TooLarge        diag.Code = "PC0101" // the file exceeds a limit
+	Encoding        diag.Code = "PC0102" // an unreadable character
+	Syntax          diag.Code = "PC0103" // invalid YAML
 	ExprTrap        diag.Code = "PC0104" // YAML cuts or changes an expression
 	SecondDocument  diag.Code = "PC0105"
 	TooDeep         diag.Code = "PC0106"
@@ -16,8 +15,8 @@ const (
 	UnknownTag      diag.Code = "PC0109"
 	MergeKey        diag.Code = "PC0110"
 	DuplicateKey    diag.Code = "PC0111"
-	Key             diag.Code = "PC0112" // a key that is no text
-	Number          diag.Code = "PC0113" // a number that data cannot hold
+	Key             diag.Code = "PC0112" // a key that is not text
+	Number          diag.Code = "PC0113" // a number that data cannot contain
 	LeadingZero     diag.Code = "PC0114"
 	EmptyExpr       diag.Code = "PC0115"
 	NoExpr          diag.Code = "PC0116" // an expression where none is allowed
@@ -30,60 +29,60 @@ const (
 	Value           diag.Code = "PC0123" // a scalar that the field does not allow
 	UnknownType     diag.Code = "PC0124"
 	TwoTypes        diag.Code = "PC0125"
-	StageHandler    diag.Code = "PC0126" // a handler in the place of a stage
-	Forgotten       diag.Code = "PC0127" // text that was meant as an expression
+	StageHandler    diag.Code = "PC0126" // a handler instead of a stage
+	Forgotten       diag.Code = "PC0127" // text that was probably meant as an expression
 )
 
-// The codes of findings in expressions.
+// Codes of findings in expressions.
 const (
-	ExprSyntax          diag.Code = "PC0300" // the text is no expression
+	ExprSyntax          diag.Code = "PC0300" // invalid syntax
 	ExprTooLarge        diag.Code = "PC0301" // too long, too deep or too many parts
-	ExprForeign         diag.Code = "PC0302" // something that only other languages have
+	ExprForeign         diag.Code = "PC0302" // syntax of other languages
 	ExprAssign          diag.Code = "PC0303" // = instead of ==
 	ExprSlashes         diag.Code = "PC0304" // a Python division, or a comment
 	ExprChain           diag.Code = "PC0305" // a < b < c
-	ExprUnknownName     diag.Code = "PC0310" // nothing has the name
+	ExprUnknownName     diag.Code = "PC0310" // unknown name
 	ExprHyphen          diag.Code = "PC0311" // a-b where a - b is meant
-	ExprUndeclared      diag.Code = "PC0312" // the shared state has no such name
-	ExprUnknownSource   diag.Code = "PC0313" // no handler has the name
-	ExprLateSource      diag.Code = "PC0314" // the handler has not run yet
-	ExprUnknownConfig   diag.Code = "PC0315" // no config has the name
-	ExprUnknownMember   diag.Code = "PC0316" // event, flow, run or a source has no such member
-	ExprRootHere        diag.Code = "PC0317" // the root is not known at this place
-	ExprUnknownField    diag.Code = "PC0318" // the schema has no such member
+	ExprUndeclared      diag.Code = "PC0312" // undeclared name of the shared state
+	ExprUnknownSource   diag.Code = "PC0313" // unknown handler
+	ExprLateSource      diag.Code = "PC0314" // a handler that has not run yet
+	ExprUnknownConfig   diag.Code = "PC0315" // unknown config
+	ExprUnknownMember   diag.Code = "PC0316" // unknown member of event, flow, run or a source
+	ExprRootHere        diag.Code = "PC0317" // a root that does not exist at this place
+	ExprUnknownField    diag.Code = "PC0318" // unknown member in the schema
 	ExprOperand         diag.Code = "PC0320" // a value of the wrong type
-	ExprUnfit           diag.Code = "PC0321" // the result cannot stand here
+	ExprUnfit           diag.Code = "PC0321" // a result of the wrong kind
 	ExprNeverEqual      diag.Code = "PC0322" // a comparison that always has the same result
-	ExprDuplicateKey    diag.Code = "PC0323" // a key given twice
-	ExprMaybeNull       diag.Code = "PC0324" // what may be null, where null fails
+	ExprDuplicateKey    diag.Code = "PC0323" // a duplicate key
+	ExprMaybeNull       diag.Code = "PC0324" // a value that may be null where null fails
 	ExprConstant        diag.Code = "PC0325" // a condition that never changes
-	ExprImpossibleIn    diag.Code = "PC0326" // an in that never holds
-	ExprLoopBody        diag.Code = "PC0327" // a loop whose body does not look at the element
-	ExprUnknownFunction diag.Code = "PC0330" // there is no such function
+	ExprImpossibleIn    diag.Code = "PC0326" // an in that is never true
+	ExprLoopBody        diag.Code = "PC0327" // a loop whose body does not read the element
+	ExprUnknownFunction diag.Code = "PC0330" // unknown function
 	ExprArguments       diag.Code = "PC0331" // too few or too many arguments
-	ExprRefused         diag.Code = "PC0332" // something that would differ when a run is repeated
-	ExprMethod          diag.Code = "PC0333" // the call of a method
-	ExprPattern         diag.Code = "PC0334" // a pattern that cannot be used
+	ExprRefused         diag.Code = "PC0332" // a value that differs when a run is repeated
+	ExprMethod          diag.Code = "PC0333" // a method call
+	ExprPattern         diag.Code = "PC0334" // an invalid pattern
 )
 
-// The codes that a handler type's own check may report. It reports no others,
-// so that every finding is explained.
+// Codes that the check of a handler type may report. It must not report others, so that every finding has an
+// explanation.
 const (
-	// UnknownService is for the name of a service that is not declared.
+	// UnknownService is the code for an undeclared service.
 	UnknownService diag.Code = "PC0204"
 
-	// UnknownHost is for a URL whose host belongs to no declared service.
+	// UnknownHost is the code for a URL whose host belongs to no declared service.
 	UnknownHost diag.Code = "PC0205"
 
-	// Body is for fields of a handler type that do not go together, or
-	// whose values its tags cannot describe.
+	// Body is the code for fields of a handler type that cannot be combined, or with values that tags cannot
+	// describe.
 	Body diag.Code = "PC0206"
 
-	// UnservedEvent is for an event that a handler sends and nobody serves.
+	// UnservedEvent is the code for an emitted event that no pipeline serves.
 	UnservedEvent diag.Code = "PC0228"
 )
 
-// The rules about the whole of a bundle.
+// Codes about a whole bundle.
 const (
 	Duplicate      diag.Code = "PC0201"
 	DuplicateStage diag.Code = "PC0202"
@@ -126,7 +125,7 @@ const (
 	Parameter       diag.Code = "PC0249"
 )
 
-// The rules about the automata of flows.
+// Codes about state machines of flows.
 const (
 	Unreachable  diag.Code = "PC0401"
 	TwoWays      diag.Code = "PC0402"
@@ -137,14 +136,14 @@ const (
 	SaidTwice    diag.Code = "PC0407"
 )
 
-// The rules about handlers that are taken out of the flow.
+// Codes about handlers that may be left out.
 const (
 	Degradation diag.Code = "PC0501"
 	NeverSet    diag.Code = "PC0502"
 	Conditional diag.Code = "PC0503"
 )
 
-// The rules about what becomes of errors, and about ways that a run may go.
+// Codes about errors and branches.
 const (
 	OnError      diag.Code = "PC0701"
 	NeverMatches diag.Code = "PC0702"
@@ -159,7 +158,7 @@ const (
 	Endless      diag.Code = "PC0711"
 )
 
-// CodeQueue is the rule about queues of tasks.
+// CodeQueue is the code about queues of tasks.
 const CodeQueue diag.Code = "PC1001"
 
 // The rules about shard maps.
@@ -179,7 +178,7 @@ const (
 	MapOfNobody diag.Code = "PC0815"
 )
 
-// What advice is about.
+// Codes of advice.
 const (
 	Routing         diag.Code = "PC0601"
 	NeedlessStage   diag.Code = "PC0602"
@@ -192,16 +191,16 @@ const (
 	UnsureGuest     diag.Code = "PC0609"
 )
 
-// The rules about files of tests, which package flowtest reports.
+// Codes about test files, which package flowtest reports.
 const (
-	// TestName is for a name that nothing in the pipelines has.
+	// TestName is the code for a name that does not exist in the pipelines.
 	TestName diag.Code = "PC0901"
 
-	// TestPlace is for what a test cannot say at its place.
+	// TestPlace is the code for a field at the wrong place of a test.
 	TestPlace diag.Code = "PC0902"
 )
 
-// The rules about comments that suppress findings.
+// Codes about comments that suppress findings.
 const (
 	NoReason diag.Code = "PC0801"
 	Idle     diag.Code = "PC0802"

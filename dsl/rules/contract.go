@@ -2,14 +2,13 @@ package rules
 
 import "slices"
 
-// contractRules documents the rules about schemas, and about what they promise.
-// Examples of several files are told apart by lines such as "-- orders.yaml --".
+// contractRules documents rules about schemas. Examples with several files separate them by lines such as "--
+// orders.yaml --".
 func contractRules() []Rule {
 	return slices.Concat(schemaRules(), openAPIRules(), outlineRules())
 }
 
-// typed makes a file whose events have a payload with a schema, and whose one
-// handler has these fields.
+// typed returns an example whose events have a payload with a schema, and whose handler has the given fields.
 func typed(fields string) string {
 	return `schemas:
   order:
@@ -85,8 +84,7 @@ func schemaRules() []Rule {
 	}}
 }
 
-// called makes two files: a handler that makes a request of a service, and the
-// OpenAPI document of that service.
+// called returns an example of two files: a handler with a request, and the OpenAPI document of the service.
 func called(request, openapi string) string {
 	return `-- pipelines.yaml --
 services:

@@ -1,2 +1,2 @@
-// Package rules lists the codes of all findings, each with the text that explains it and two example files.
+// Package rules has the codes of all findings, each with an explanation and two example files.
 package rules

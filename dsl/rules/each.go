@@ -2,7 +2,7 @@ package rules
 
 import "slices"
 
-// wayRules documents the rules about ways that a run may go.
+// wayRules documents rules about loops, branches, errors and compensations.
 func wayRules() []Rule {
 	return slices.Concat(errorRules(), chooseRules(), eachRules(), awaitRules(), templateRules(), callRules(), compensateRules())
 }

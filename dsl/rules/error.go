@@ -1,6 +1,6 @@
 package rules
 
-// errorRules documents the rules about what becomes of errors.
+// errorRules documents rules about errors of handlers.
 func errorRules() []Rule {
 	return []Rule{{
 		Code:  OnError,
@@ -18,7 +18,7 @@ func errorRules() []Rule {
 	}}
 }
 
-// inOnError makes a file of rules of a handler.
+// inOnError returns an example with rules of on-error.
 func inOnError(rules ...string) string {
 	s := `pipelines:
   - id: new-order

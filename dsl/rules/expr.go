@@ -1,8 +1,7 @@
 package rules
 
-// ExprRules documents the codes of expressions. The examples are expressions
-// in a handler that may read the shared state order, total and tip, the handler
-// get-order, and the config NOTIFY_SWITCH.
+// ExprRules documents the codes of expressions. The examples are expressions in a handler. It may read the
+// shared state order, total and tip, the handler get-order, and the config NOTIFY_SWITCH.
 func ExprRules() []Rule {
 	return []Rule{
 		{
@@ -135,8 +134,8 @@ func ExprRules() []Rule {
 	}
 }
 
-// exprExamples makes files of the examples of expressions: the handler that
-// reads may know what the ones around it declare and give.
+// exprExamples returns the rules with examples that are whole files. The handlers around the reading one
+// declare and set what it reads.
 func exprExamples() []Rule {
 	rules := ExprRules()
 	for i := range rules {

@@ -1,6 +1,6 @@
 package rules
 
-// TestedPipelines is what the examples of the rules about tests are about.
+// TestedPipelines are the pipelines of the examples about test files.
 const TestedPipelines = `services:
   - {id: push, url: "http://127.0.0.1:9083"}
 pipelines:

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// handlerRules is about what handlers say, set and read.
+// handlerRules documents rules about the fields of handlers, and about what they set and read.
 func handlerRules() []Rule {
 	return []Rule{{
 		Code:  CriticalUnsaid,
@@ -178,7 +178,7 @@ pipelines:
 	}}
 }
 
-// boundRules is about calls whose end is not known, and states that grow.
+// boundRules documents rules about calls with unknown outcomes, and growing states.
 func boundRules() []Rule {
 	return []Rule{{
 		Code:  OnUnknown,
@@ -226,7 +226,7 @@ func boundRules() []Rule {
 	}}
 }
 
-// numbered makes a list of names: e0, e1, e2.
+// numbered returns a list of names: e0, e1, e2.
 func numbered(prefix string, n int) string {
 	names := make([]string, n)
 	for i := range names {

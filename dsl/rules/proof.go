@@ -1,6 +1,6 @@
 package rules
 
-// automatonRules documents the rules about the states of a flow.
+// automatonRules documents rules about the states of a flow.
 func automatonRules() []Rule {
 	return []Rule{{
 		Code:  Unreachable,
@@ -52,8 +52,7 @@ func automatonRules() []Rule {
 	}}
 }
 
-// states makes an example of a flow with these transitions, whose pipelines
-// serve two events.
+// states returns an example of a flow with these transitions, whose pipelines serve two events.
 func states(transitions ...string) string {
 	s := `flows:
   - id: order
@@ -76,7 +75,7 @@ func states(transitions ...string) string {
 `
 }
 
-// degradationRules documents the rules about handlers that are off.
+// degradationRules documents rules about handlers that may be left out.
 func degradationRules() []Rule {
 	return []Rule{{
 		Code:  Degradation,
@@ -143,8 +142,7 @@ func degradationRules() []Rule {
 	}}
 }
 
-// underCondition makes an example of a handler that gives something under a
-// condition, and one that needs it.
+// underCondition returns an example with a handler that has a condition, and one that needs its result.
 func underCondition(condition string) string {
 	return `pipelines:
   - id: new-order

@@ -10,19 +10,18 @@ import (
 type Rule struct {
 	Code   diag.Code
 	Title  string // a few words
-	Why    string // what goes wrong without the rule
-	Before string // a file that breaks it
-	After  string // the file, mended
+	Why    string // what would go wrong
+	Before string // a file that violates the rule
+	After  string // the fixed file
 }
 
-// AboutTests reports whether the examples are files of tests, of the pipelines that
-// [TestedPipelines] holds.
+// AboutTests reports whether the examples are test files for [TestedPipelines].
 func (r Rule) AboutTests() bool { return strings.HasPrefix(string(r.Code), "PC09") }
 
-// inHandler makes a file of fields of a handler.
+// inHandler returns an example with fields of a handler.
 func inHandler(fields string) string { return inRequest("") + indented(12, fields) }
 
-// inRequest makes a file of fields of a request.
+// inRequest returns an example with fields of a request.
 func inRequest(fields string) string {
 	return `pipelines:
   - id: new-order
@@ -35,7 +34,7 @@ func inRequest(fields string) string {
 ` + indented(14, fields)
 }
 
-// indented moves lines to the right.
+// indented indents lines.
 func indented(by int, lines string) string {
 	var b strings.Builder
 	for line := range strings.Lines(lines) {

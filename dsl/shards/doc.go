@@ -1,3 +1,2 @@
-// Package shards checks what files say of shard maps: keys and tables, hosts, where the parts of a keyspace begin, and
-// the rules of registration.
+// Package shards checks shard maps: keys and tables, hosts, slots and ranges, and rules of registration.
 package shards

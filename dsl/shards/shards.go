@@ -15,8 +15,7 @@ import (
 	"procaas/dsl/tree"
 )
 
-// Check checks a shard map: its keys and tables, where the parts of its keyspace
-// begin, its hosts and the rules of registration.
+// Check checks a shard map: keys and tables, slots or ranges, hosts, and rules of registration.
 func Check(m *tree.ShardMap, w *merge.Whole, r *diag.Reporter) {
 	checkShardKeys(m, r)
 	checkShards(m, w, r)
@@ -88,14 +87,14 @@ func checkShards(m *tree.ShardMap, w *merge.Whole, r *diag.Reporter) {
 	}
 }
 
-// checkSlots checks that each slot begins on exactly one shard.
+// checkSlots checks that each slot belongs to exactly one shard.
 func checkSlots(m *tree.ShardMap, r *diag.Reporter) {
 	if bits.OnesCount(uint(m.Slots)) != 1 {
 		r.Errorf(m.PlaceOf("slots", m.Span), rules.ShardMap, "take a power of two, such as 1024 or 4096", "%d slots are no power of two",
 			m.Slots)
 		return
 	}
-	owner, said := make([]string, m.Slots), false // said: some shard names slots
+	owner, said := make([]string, m.Slots), false // said: a shard lists slots
 	for _, s := range m.Shards {
 		for i, text := range s.Slots {
 			said = true
@@ -123,8 +122,8 @@ func checkSlots(m *tree.ShardMap, r *diag.Reporter) {
 	}
 }
 
-// SlotRange reads a stretch of slots, such as 0-1023 or 7, both ends included. It is for the
-// caller to see that first is not above last, and last is a slot of the map.
+// SlotRange parses a range of slots, such as 0-1023 or 7, both ends inclusive. It does not check their order or
+// the number of slots.
 func SlotRange(text string) (first, last int, ok bool) {
 	low, high, stretch := strings.Cut(text, "-")
 	if !stretch {
@@ -135,8 +134,8 @@ func SlotRange(text string) (first, last int, ok bool) {
 	return first, last, err == nil && err2 == nil && first >= 0
 }
 
-// checkRanges checks that the stretches of keys cover all and begin at different bounds. Each
-// reaches up to the next bound, so they cover all when one of them begins below all keys.
+// checkRanges checks that ranges of keys cover all keys and start at different bounds. Each ends at the next
+// bound, so they cover all if one starts below all keys.
 func checkRanges(m *tree.ShardMap, w *merge.Whole, r *diag.Reporter) {
 	owner := map[string]string{}
 	for _, s := range m.Shards {
@@ -157,7 +156,7 @@ func checkRanges(m *tree.ShardMap, w *merge.Whole, r *diag.Reporter) {
 	}
 }
 
-// checkConnect keeps passwords out of connection strings, which are shown to whoever asks.
+// checkConnect refuses passwords in connection strings, which are public.
 func checkConnect(m *tree.ShardMap, r *diag.Reporter) {
 	if m.Connect == nil {
 		return
@@ -171,7 +170,7 @@ func checkConnect(m *tree.ShardMap, r *diag.Reporter) {
 	}
 }
 
-// checkRegistration checks who is asked, and that rules name what there is.
+// checkRegistration checks the services and shards of registration rules.
 func checkRegistration(m *tree.ShardMap, w *merge.Whole, r *diag.Reporter) {
 	reg := m.Registration
 	if reg == nil {
@@ -191,8 +190,7 @@ func checkRegistration(m *tree.ShardMap, w *merge.Whole, r *diag.Reporter) {
 	}
 }
 
-// checkPlacementRule checks one rule of registration: that it says where its keys go, once, and
-// that the map has such shards.
+// checkPlacementRule checks that a rule names exactly one target for its keys, and that the map has its shards.
 func checkPlacementRule(m *tree.ShardMap, rule *tree.PlacementRule, w *merge.Whole, r *diag.Reporter) {
 	if e := rule.When.Expr(); e != nil {
 		e.Compile(&expr.Scope{Roots: []string{"event"}}, datum.BoolKind, r)

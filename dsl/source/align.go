@@ -6,12 +6,10 @@ import (
 	"procaas/dsl/diag"
 )
 
-// Align finds the place in the file of every rune of a scalar's value, and of
-// its end: it walks the value and the text side by side, because YAML folds
-// lines, drops indentation and decodes escapes on the way from one to the
-// other. White space that YAML made up stands for white space of the text.
-// Should the walk lose its way, all runes share the place where the scalar
-// begins.
+// Align returns the position of every rune of a scalar's value, and of its end. It walks through the value and
+// the text together, because YAML folds lines, drops indentation and decodes escapes. White space that YAML
+// creates gets the position of white space in the text. If the walk fails, all runes get the position of the
+// scalar.
 func (s *Source) Align(n *yaml.Node) []diag.Pos {
 	c := &Cursor{Lines: s.Lines, Line: n.Line - 1, Column: n.Column - 1}
 	c.SkipProperties()
@@ -32,8 +30,7 @@ func (s *Source) Align(n *yaml.Node) []diag.Pos {
 		c.Next()
 		at, ok = c.unquote(len(value))
 	case len(value) == 0:
-		// A missing value stands where its key ends, not where the next
-		// token begins.
+		// A missing value is at the end of its key, not at the next token.
 		return []diag.Pos{{Line: n.Line, Column: n.Column}}
 	default:
 		at, ok = c.walk(value, false)
@@ -48,16 +45,16 @@ func (s *Source) Align(n *yaml.Node) []diag.Pos {
 	return at
 }
 
-// A Cursor is a place in the text, counted from 0.
+// A Cursor is a position in the text, counted from 0.
 type Cursor struct {
 	Lines        [][]rune
 	Line, Column int
 }
 
-// EOF is what a cursor sees behind the last line.
+// EOF is the rune after the last line.
 const EOF rune = -1
 
-// Pos is the place of the cursor, counted from 1.
+// Pos returns the position of the cursor, counted from 1.
 func (c *Cursor) Pos() diag.Pos { return diag.Pos{Line: c.Line + 1, Column: c.Column + 1} }
 
 // Rune returns the character at the cursor, or EOF.
@@ -80,10 +77,10 @@ func (c *Cursor) Next() {
 	c.Line, c.Column = c.Line+1, 0
 }
 
-// IsBlank tells the white space of YAML.
+// IsBlank reports whether a rune is white space of YAML.
 func IsBlank(r rune) bool { return r == ' ' || r == '\t' || r == '\n' }
 
-// blankBehind reports whether white space follows the present rune.
+// blankBehind reports whether white space follows the current rune.
 func (c *Cursor) blankBehind() bool {
 	line := c.Lines[c.Line]
 	return c.Column+1 >= len(line) || IsBlank(line[c.Column+1])
@@ -113,8 +110,7 @@ func (c *Cursor) skipProperty() {
 	}
 }
 
-// plainly finds where a scalar ends that stands in the text as it is, on one line,
-// as nearly all do.
+// plainly returns the range of a scalar whose text equals its value on one line, as in most cases.
 func (s *Source) plainly(n *yaml.Node) (at diag.Span, ok bool) {
 	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 || n.Value == "" {
 		return at, false
@@ -143,8 +139,8 @@ func (s *Source) plainly(n *yaml.Node) (at diag.Span, ok bool) {
 	return s.at(start, c.Pos()), true
 }
 
-// walk aligns a value that holds the runes of the text in order, except for
-// white space. With single, the text doubles its single quotes.
+// walk aligns a value that has the runes of the text in order, except for white space. single means that the
+// text doubles single quotes.
 func (c *Cursor) walk(value []rune, single bool) ([]diag.Pos, bool) {
 	at := make([]diag.Pos, 0, len(value)+1)
 	for i := 0; i < len(value); {
@@ -178,18 +174,18 @@ func (c *Cursor) walk(value []rune, single bool) ([]diag.Pos, bool) {
 	}
 	end := c.Pos()
 	if n := len(value); n > 0 && IsBlank(value[n-1]) && !single {
-		end = at[n-1] // the white space behind a block belongs to what follows
+		end = at[n-1] // white space after a block belongs to what follows
 	}
 	return append(at, end), true
 }
 
-// A spot is a rune of the text with its place.
+// A spot is a rune of the text with its position.
 type spot struct {
 	rune rune
 	pos  diag.Pos
 }
 
-// gap moves past white space and gives it.
+// gap skips white space and returns it.
 func (c *Cursor) gap() []spot {
 	var gap []spot
 	for r := c.Rune(); IsBlank(r); r = c.Rune() {
@@ -202,10 +198,9 @@ func (c *Cursor) gap() []spot {
 	return gap
 }
 
-// spread lays white space of a value over the white space of the text that it
-// came from: what precedes the first line end from the left, what follows the
-// last one from the right, for indentation is dropped on the left; line ends,
-// and the blank that one became, over line ends.
+// spread aligns white space of a value with white space of the text. It aligns what precedes the first line
+// break from the left, and what follows the last one from the right, since YAML drops indentation. Line breaks,
+// and a space that replaces one, align with line breaks.
 func spread(value []rune, gap []spot) []diag.Pos {
 	at := make([]diag.Pos, len(value))
 	g := 0
@@ -253,8 +248,8 @@ func (c *Cursor) unquote(n int) ([]diag.Pos, bool) {
 	}
 }
 
-// escape moves past an escape and returns the places of what it stands for: one
-// rune, or as many line ends as there are empty lines behind an escaped one.
+// escape skips an escape and returns the positions of what it means: one rune, or as many line breaks as there
+// are empty lines after an escaped one.
 func (c *Cursor) escape() []diag.Pos {
 	start := c.Pos()
 	c.Next()
@@ -276,8 +271,8 @@ func (c *Cursor) escape() []diag.Pos {
 	return []diag.Pos{start}
 }
 
-// fold returns what white space inside double quotes becomes: itself on one
-// line; otherwise a blank for one line end, and one line end less for more.
+// fold returns the value of white space inside double quotes. On one line it stays. One line break becomes a
+// space, and more become one fewer.
 func fold(gap []spot) []diag.Pos {
 	var at, ends []diag.Pos
 	for _, m := range gap {

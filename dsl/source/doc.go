@@ -1,7 +1,6 @@
-// Package source reads one file: bytes become YAML nodes, and nodes become values
-// ([expr.Value]) whose every part knows its place. What YAML allows and the language does
-// not is reported here, and so are the slips that YAML makes of expressions. What is
-// of the first version of the language becomes an expression of the second (v1.go).
+// Package source reads one file. Bytes become YAML nodes, and nodes become values ([expr.Value]) whose every
+// part has a position. It reports what YAML allows but the language does not, and expressions that YAML
+// misreads. Operators of the first version of the language become expressions of the second (v1.go).
 //
-// It knows no field of the language: package decode holds values against those.
+// It does not know the fields of the language. Package decode checks values against those.
 package source

@@ -10,8 +10,8 @@ import (
 	"procaas/dsl/rules"
 )
 
-// expression reads the text after a !$ tag, whose runes stand at these places, and
-// reports what YAML has made of it behind the author's back.
+// expression reads the text after a !$ tag. at has the positions of its runes. It reports where YAML has
+// changed the text silently.
 func (s *Source) expression(n *yaml.Node, v *expr.Value, at []diag.Pos) {
 	text := []rune(n.Value)
 	from, to := 0, len(text)
@@ -34,8 +34,8 @@ func (s *Source) expression(n *yaml.Node, v *expr.Value, at []diag.Pos) {
 	v.Computed = &expr.Expr{Source: string(text[from:to]), Span: v.Span, At: at[from : to+1 : to+1]}
 }
 
-// endOf returns the place behind the last of the runes from..to. When white space
-// follows, the next rune may stand lines below.
+// endOf returns the position after the runes from..to. If white space follows, the next rune may be lines
+// below.
 func endOf(at []diag.Pos, from, to int) diag.Pos {
 	if to == len(at)-1 && to > from {
 		return at[to]
@@ -44,8 +44,8 @@ func endOf(at []diag.Pos, from, to int) diag.Pos {
 	return diag.Pos{Line: last.Line, Column: last.Column + 1}
 }
 
-// cut reports whether YAML ended a plain expression at a comment, or at a comma
-// or bracket of a surrounding list or mapping, and reports it.
+// cut reports whether YAML ended a plain expression at a comment, or at a comma or bracket of a surrounding
+// collection. If so, it also adds a finding.
 func (s *Source) cut(end diag.Pos, text string) bool {
 	c := &Cursor{Lines: s.Lines, Line: end.Line - 1, Column: end.Column - 1}
 	line := c.Line

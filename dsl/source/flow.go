@@ -8,9 +8,9 @@ import (
 	"procaas/dsl/syntax"
 )
 
-// InBrackets reports whether a place is within a flow list or mapping, where no block can
-// stand. It reads the text itself, since it is asked about files that no parser reads:
-// brackets in quotes, comments, blocks and plain expressions do not count.
+// InBrackets reports whether a position is inside a flow list or mapping, where blocks are not allowed. It
+// reads the text, since it is also used for invalid files. Brackets in quotes, comments, blocks and plain
+// expressions do not count.
 func (s *Source) InBrackets(p diag.Pos) bool {
 	depth, block := 0, -1
 	var quote rune
@@ -18,7 +18,7 @@ func (s *Source) InBrackets(p diag.Pos) bool {
 		line := s.Lines[l-1]
 		if indent := IndentOf(line); block >= 0 && quote == 0 && depth == 0 {
 			if indent == len(line) || indent > block {
-				continue // the content of a block, or the further lines of an expression
+				continue // the content of a block, or further lines of an expression
 			}
 			block = -1
 		}
@@ -26,7 +26,7 @@ func (s *Source) InBrackets(p diag.Pos) bool {
 		if l == p.Line {
 			end = min(end, p.Column-1)
 		}
-		start := true // of a value: a quote in the midst of text is text
+		start := true // at the start of a value; a later quote is text
 		for i := 0; i < end; i++ {
 			switch r := line[i]; {
 			case quote != 0:
@@ -49,9 +49,9 @@ func (s *Source) InBrackets(p diag.Pos) bool {
 			case (r == '|' || r == '>') && start && depth == 0:
 				block, end = EntryIndent(string(line)), i
 			case r == '!' && start && depth == 0 && strings.HasPrefix(string(line[i:]), "!$"):
-				block, end = EntryIndent(string(line)), i // nothing of an expression is structure
+				block, end = EntryIndent(string(line)), i // an expression has no YAML structure
 			case IsBlank(r), r == '!', r == '&':
-				// A tag and an anchor stand before a value.
+				// A tag or an anchor precedes a value.
 				if r != ' ' && r != '\t' {
 					for i+1 < end && !IsBlank(line[i+1]) {
 						i++
@@ -65,8 +65,8 @@ func (s *Source) InBrackets(p diag.Pos) bool {
 	return depth > 0
 }
 
-// TagBefore finds the tag of the expression that a finding on its line is about: the
-// last one that begins before the finding ends.
+// TagBefore finds the tag of the expression to which a finding belongs: the last one that begins before the
+// finding ends.
 func TagBefore(line string, column int) (from, to int, ok bool) {
 	for _, m := range ExprTag.FindAllStringSubmatchIndex(line, -1) {
 		if ok && utf8.RuneCountInString(line[:m[2]]) >= column {
@@ -77,7 +77,7 @@ func TagBefore(line string, column int) (from, to int, ok bool) {
 	return from, to, ok
 }
 
-// trapHint says how an expression that YAML cannot read is written where it stands.
+// trapHint returns how to write an expression that YAML cannot read.
 func (s *Source) trapHint(p diag.Pos) string {
 	if !s.InBrackets(p) {
 		return blockHint
@@ -91,9 +91,8 @@ func (s *Source) trapHint(p diag.Pos) string {
 	return "put the expression in quotes behind !$, or write the mapping or list without brackets, each entry on a line of its own"
 }
 
-// FlowExpr takes an expression from the text behind its tag in a flow list or mapping:
-// it reaches to the comma or bracket that is none of its own. It is not ok when that is
-// not an expression.
+// FlowExpr returns the expression after its tag in a flow list or mapping. It ends at the first comma or
+// bracket that does not belong to it. ok is false if the text is not an expression.
 func FlowExpr(text string) (expr string, length int, ok bool) {
 	depth := 0
 	var quote byte
@@ -123,5 +122,5 @@ func FlowExpr(text string) (expr string, length int, ok bool) {
 	return expr, len(strings.TrimRight(text[:end], " \t")), true
 }
 
-// EntryIndent is the column of the key that a line begins with.
+// EntryIndent returns the column of a line's key.
 func EntryIndent(line string) int { return len(line) - len(strings.TrimLeft(line, " -")) }

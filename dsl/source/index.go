@@ -11,24 +11,21 @@ import (
 //
 //	query: {id: !$ event.payload['order-id']}
 //
-// would be a syntax error. An index right behind a name has only one meaning,
-// so it is read: its brackets are hidden from the YAML parser behind two
-// private characters of the same length in runes, and no place changes.
+// would be a syntax error. An index right after a name has only one meaning, so it is accepted. Two private
+// characters of the same length in runes hide its brackets from the YAML parser, so no position changes.
 const (
 	hiddenOpen  = '\ue0b0'
 	hiddenClose = '\ue0b1'
 )
 
-// plainExpr finds the text of a plain expression up to the end of its entry or
-// line, and indexIn an index in it that holds nothing which could be meant
-// otherwise.
+// plainExpr finds the text of a plain expression up to the end of its entry or line. indexIn finds an
+// unambiguous index in it.
 var (
 	plainExpr = regexp.MustCompile(`!\$[ \t]+[^'"|>{[\s](?:[^,{}[\]#\n]|\[[^,{}[\]#\n]*\])*`)
 	indexIn   = regexp.MustCompile(`([\pL\pN_\])\x{e0b1}'"])\[([^,{}[\]#\n]*)\]`)
 )
 
-// hideIndexes hides the indexes of plain expressions and reports whether there
-// were any.
+// hideIndexes hides the brackets of indexes in plain expressions. It reports whether there were any.
 func (s *Source) hideIndexes() bool {
 	if bytes.ContainsRune(s.Data, hiddenOpen) || bytes.ContainsRune(s.Data, hiddenClose) {
 		return false
@@ -49,7 +46,7 @@ func (s *Source) hideIndexes() bool {
 	return true
 }
 
-// showIndexes gives the nodes their brackets back.
+// showIndexes restores the brackets in the nodes.
 func (s *Source) showIndexes(n *yaml.Node) {
 	if !s.hidden {
 		return

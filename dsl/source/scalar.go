@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// The plain scalars that the core schema of YAML 1.2 takes for something other
-// than text. In it yes, no, on and off are text, and 0755 is a decimal number.
+// Plain scalars that YAML 1.2 (core schema) does not read as text. yes, no, on and off are text there, and 0755
+// is a decimal number.
 var (
 	decimalInt  = regexp.MustCompile(`^[-+]?[0-9]+$`)
 	prefixedInt = regexp.MustCompile(`^(0o[0-7]+|0x[0-9a-fA-F]+)$`)
@@ -16,8 +16,7 @@ var (
 	notFinite   = regexp.MustCompile(`^([-+]?(\.inf|\.Inf|\.INF)|\.nan|\.NaN|\.NAN)$`)
 )
 
-// PlainScalar returns what an unquoted scalar means. The problem says why it
-// means nothing that data could hold.
+// PlainScalar returns the value of an unquoted scalar. problem says why it has none.
 func PlainScalar(text string) (data any, problem string) {
 	switch text {
 	case "", "~", "null", "Null", "NULL":
@@ -55,7 +54,7 @@ func PlainScalar(text string) (data any, problem string) {
 	return text, ""
 }
 
-// taggedScalar returns what a scalar with one of YAML's own tags means.
+// taggedScalar returns the value of a scalar with a YAML tag.
 func taggedScalar(tag, text string) (data any, problem string) {
 	if tag == "!!str" {
 		return text, ""

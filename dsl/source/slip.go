@@ -11,18 +11,17 @@ import (
 	"procaas/dsl/syntax"
 )
 
-// A slip is a usual mistake behind a syntax error, told in the author's terms: where
-// it is, which may be another line than the one where the parser gave up, what is
-// wrong, and what to do.
+// A slip is a common mistake behind a syntax error: its position, which may be on another line than the
+// parser's, what is wrong, and what to do.
 type slip struct {
 	at            diag.Pos
 	message, hint string
 }
 
-// gluedKey is an entry whose colon has no blank behind it, which YAML takes for text.
+// gluedKey is an entry without a space after its colon, which is text for YAML.
 var gluedKey = regexp.MustCompile(`^((?:\s|- )*)([A-Za-z][\w-]*):([^\s/:][^:]*|"[^"]*"|'[^']*')$`)
 
-// slipOf looks for a usual mistake around the place where the parser gave up.
+// slipOf looks for a common mistake near the position where the parser failed.
 func (t lines) slipOf(f failure) (slip, bool) {
 	if found, ok := t.ellipsis(f.at.Line); ok {
 		return found, true
@@ -48,8 +47,7 @@ func (t lines) slipOf(f failure) (slip, bool) {
 	return slip{}, false
 }
 
-// joined makes an expression of a value in a flow mapping or list that has ${…} in it, whose
-// brace is rune i of the line.
+// joined returns an expression for a value with ${…} in a flow collection. i is the position of its brace.
 func joined(line []rune, i int) string {
 	from := i - 1
 	for from > 0 && !strings.ContainsRune("{[,", line[from-1]) && !(line[from-1] == ' ' && strings.ContainsRune(":,", line[max(0, from-2)])) {
@@ -73,7 +71,7 @@ func joined(line []rune, i int) string {
 	return syntax.InDoubleQuotes(expr)
 }
 
-// ellipsis finds the dots of a listing that was copied as it is.
+// ellipsis finds the dots of a copied listing.
 func (t lines) ellipsis(line int) (slip, bool) {
 	for l := line; l > 0 && l >= line-1; l-- {
 		if text := strings.TrimSpace(string(t[l-1])); text == "..." || text == "…" {
@@ -83,19 +81,19 @@ func (t lines) ellipsis(line int) (slip, bool) {
 	return slip{}, false
 }
 
-// lists are the keys that hold the entries of a list within the entries of another one.
+// lists maps the key of a list to the key of the list within its entries.
 var lists = map[string]string{"pipelines": "stages", "stages": "handlers", "choose": "handlers"}
 
-// A keyed line begins an entry, or one more key of it.
+// keyed matches a line that begins an entry, or another key of it.
 var keyed = regexp.MustCompile(`^( *(?:- +)*)([a-z][a-z-]*):(?: |$)`)
 
-// entryWithoutKey reports whether it is not the expression of a line above that spoils a line.
+// entryWithoutKey reports whether a line is wrong for another reason than the expression of a line above.
 func (t lines) entryWithoutKey(above, line int) bool {
 	_, ok := t.listWithoutKey(line)
 	return ok && above < line
 }
 
-// listWithoutKey finds an entry of a list right below another entry, without the key that holds the list.
+// listWithoutKey finds an entry of a list right below another entry, without the key of that list.
 func (t lines) listWithoutKey(line int) (slip, bool) {
 	entry, ok := strings.CutPrefix(strings.TrimLeft(string(t[line-1]), " "), "- ")
 	if !ok || !keyed.MatchString(entry) {
@@ -147,8 +145,8 @@ func (t lines) gluedColon(line int) (slip, bool) {
 	return slip{}, false
 }
 
-// behindQuote finds text behind a closing quote, as an apostrophe within single quotes
-// makes it. The parser names the place where that text begins.
+// behindQuote finds text after a closing quote, often because of an apostrophe within single quotes. The parser
+// reports the position where that text begins.
 func (t lines) behindQuote(p diag.Pos) (slip, bool) {
 	line := t[p.Line-1]
 	i := min(p.Column-1, len(line))
@@ -165,8 +163,8 @@ func (t lines) behindQuote(p diag.Pos) (slip, bool) {
 	return slip{p, "the value has ended with the quote before this", hint}, true
 }
 
-// misaligned finds a line that is indented as far as no line that it could belong to,
-// and one that stands below the hyphen of an entry in place of its text.
+// misaligned finds a line whose indentation matches no line above, or that is below the hyphen of an entry
+// instead of its text.
 func (t lines) misaligned(f failure) (slip, bool) {
 	line := t[f.at.Line-1]
 	own := IndentOf(line)
@@ -180,7 +178,7 @@ func (t lines) misaligned(f failure) (slip, bool) {
 		if n == len(above) || above[n] == '#' {
 			continue
 		}
-		key := n // of an entry of a list, where its text begins
+		key := n // for an entry of a list, the column of its text
 		for key+1 < len(above) && above[key] == '-' && above[key+1] == ' ' {
 			key += 2
 		}
@@ -223,8 +221,7 @@ func spaces(n int) string {
 	return fmt.Sprintf("%d spaces", n)
 }
 
-// misread says what YAML takes the beginning of an expression for; empty when it is
-// nothing special.
+// misread returns how YAML reads the beginning of an expression, or "".
 func misread(text string) string {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -250,8 +247,7 @@ func misread(text string) string {
 	return ""
 }
 
-// braces returns what a mapping in the place of a key was meant for: {{ x }} as templates
-// of other tools have it.
+// braces returns the meaning of a mapping instead of a key: {{ x }} as in templates of other tools.
 func (t lines) braces(n *yaml.Node) string {
 	line := t[n.Line-1]
 	from := n.Column - 1

@@ -14,15 +14,14 @@ import (
 	"procaas/dsl/rules"
 )
 
-// Bounds of one file. They keep a hostile file from costing more time or
-// memory than an honest one.
+// Limits of one file. They keep a hostile file from costing more time or memory than an honest one.
 const (
 	maxFileBytes     = 1 << 20
 	MaxNesting       = 64
 	maxAliases       = 100
 	MaxValues        = 200_000
-	maxExpandedBytes = 4 << 20 // of all scalars, each counted as often as aliases repeat it
-	maxFindings      = 200     // a file with more is not worth listing further
+	maxExpandedBytes = 4 << 20 // of all scalars, counted as often as aliases repeat them
+	maxFindings      = 200     // further findings are not listed
 )
 
 // A Source is one file while it is read.
@@ -32,17 +31,16 @@ type Source struct {
 	Lines    lines
 	Reporter *diag.Reporter
 	Findings int
-	hidden   bool     // brackets of indexes are hidden from the parser
-	Foreign  bool     // it is a contract, which may have numbers for keys
-	Colons   bool     // colons that are missing were added
-	Comments []string // of a text that has got its layout
+	hidden   bool     // the brackets of indexes are hidden from the parser
+	Foreign  bool     // a contract, whose keys may be numbers
+	Colons   bool     // missing colons were added
+	Comments []string // of a formatted text
 }
 
 // lines are the text of a file without line ends.
 type lines [][]rune
 
-// New checks the bytes of a file. When it reports something, the file is
-// not worth reading.
+// New checks the bytes of a file. It returns false if the file cannot be read.
 func New(f diag.File, r *diag.Reporter) (*Source, bool) {
 	s := &Source{Name: f.Name, Data: f.Data, Reporter: r}
 	top := s.at(diag.Pos{Line: 1, Column: 1}, diag.Pos{Line: 1, Column: 1})
@@ -54,9 +52,8 @@ func New(f diag.File, r *diag.Reporter) (*Source, bool) {
 	return s, s.Split()
 }
 
-// Split cuts the text into lines and refuses characters that YAML forbids or
-// that editors and parsers count differently as line ends, for then no
-// position would be right.
+// Split splits the text into lines. It refuses characters that YAML forbids, and those that editors and parsers
+// count differently as line breaks, which would make positions wrong.
 func (s *Source) Split() bool {
 	line := make([]rune, 0, 80)
 	s.Lines = make(lines, 0, bytes.Count(s.Data, []byte("\n"))+1)
@@ -97,13 +94,12 @@ func (s *Source) Split() bool {
 	return true
 }
 
-// forbidden tells control characters, line ends other than \n, and what is no
-// character at all.
+// forbidden reports whether a rune is a control character, a line break other than \n, or no character at all.
 func forbidden(r rune) bool {
 	return r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' || r == '\ufeff' || r == '\ufffe' || r == '\uffff'
 }
 
-// Read parses the text to nodes; nil when the file is empty or no YAML.
+// Read parses the text to nodes. It returns nil if the file is empty or not YAML.
 func (s *Source) Read() *yaml.Node {
 	dec := yaml.NewDecoder(bytes.NewReader(s.Data))
 	root, err := decodeNode(dec)
@@ -135,8 +131,8 @@ func (s *Source) Read() *yaml.Node {
 	return root.Content[0]
 }
 
-// decodeNode reads one document. The YAML library panics on some comments;
-// that is an error like any other.
+// decodeNode reads one document. It turns a panic of the YAML library, which some comments cause, into an
+// error.
 func decodeNode(dec *yaml.Decoder) (n *yaml.Node, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -149,19 +145,19 @@ func decodeNode(dec *yaml.Decoder) (n *yaml.Node, err error) {
 
 var errConfused = errors.New("the structure of the file cannot be told near a comment")
 
-// Measure holds the nodes against the bounds, each counted as often as aliases
-// repeat it. It stops at the first violation.
+// Measure checks the nodes against the limits. Each node counts as often as aliases repeat it. It stops at the
+// first violation.
 func (s *Source) Measure(root *yaml.Node) bool {
 	m := gauge{Source: s, aliases: map[*yaml.Node]bool{}, open: map[*yaml.Node]bool{}}
 	return m.count(root, 1)
 }
 
-// A gauge counts what a document costs once its aliases are expanded.
+// A gauge measures a document with expanded aliases.
 type gauge struct {
 	*Source
 	nodes, bytes int
 	aliases      map[*yaml.Node]bool
-	open         map[*yaml.Node]bool // the targets of aliases that are being expanded
+	open         map[*yaml.Node]bool // targets of aliases that are being expanded
 }
 
 func (m *gauge) count(n *yaml.Node, depth int) bool {
@@ -226,7 +222,7 @@ func (s *Source) Report(d diag.Diagnostic) {
 	}
 }
 
-// more counts a finding and reports whether it is to be shown.
+// more counts a finding and reports whether to show it.
 func (s *Source) more(at diag.Span) bool {
 	s.Findings++
 	if s.Findings == maxFindings+1 {
@@ -236,8 +232,7 @@ func (s *Source) more(at diag.Span) bool {
 	return s.Findings <= maxFindings
 }
 
-// MarksContract tells a file that says of itself that it is an OpenAPI document
-// or a JSON Schema.
+// MarksContract reports whether a file declares itself as an OpenAPI document or a JSON Schema.
 func MarksContract(n *yaml.Node) bool {
 	if n.Kind != yaml.MappingNode {
 		return false

@@ -22,10 +22,9 @@ type failure struct {
 	contextAt diag.Pos
 }
 
-// failureOf finds out where the parser gave up. The library's message names a
-// line only sometimes, and then often that of the enclosing mapping; the right
-// place stands in fields that it does not export. They are only read, and
-// should they be gone one day, the beginning of the file stands in.
+// failureOf returns where the parser failed. The library's message often has no line or that of the enclosing
+// mapping. The right position is in unexported fields, which it only reads. If they are missing, it returns the
+// beginning of the file.
 func failureOf(dec *yaml.Decoder, err error) failure {
 	f := failure{at: diag.Pos{Line: 1, Column: 1}, contextAt: diag.Pos{Line: 1, Column: 1}}
 	_, f.problem, _ = strings.Cut(err.Error(), "yaml: ")
@@ -54,7 +53,7 @@ func failureOf(dec *yaml.Decoder, err error) failure {
 
 var linePrefix = regexp.MustCompile(`^line \d+: `)
 
-// markAt reads a position out of a struct of the YAML library.
+// markAt reads a position from a struct of the YAML library.
 func markAt(v reflect.Value, field string) diag.Pos {
 	if !v.IsValid() || v.Kind() != reflect.Struct {
 		return diag.Pos{Line: 1, Column: 1}
@@ -70,13 +69,12 @@ func markAt(v reflect.Value, field string) diag.Pos {
 	return diag.Pos{Line: int(line.Int()) + 1, Column: int(column.Int()) + 1}
 }
 
-// syntaxError reports that the text is no YAML. Where an expression is the
-// likely reason, it says so.
+// syntaxError reports invalid YAML. If an expression is the likely reason, it says so.
 func (s *Source) syntaxError(dec *yaml.Decoder, err error) {
 	f := failureOf(dec, err)
 	if strings.Contains(f.problem, "end of stream") || strings.Contains(f.problem, "could not find expected ':'") ||
 		strings.Contains(f.problem, "document indicator") {
-		// The reader noticed at the end what began before.
+		// The parser notices the error at the end of what began before.
 		if f.context != "" {
 			f.at = f.contextAt
 		}
@@ -99,8 +97,7 @@ func (s *Source) syntaxError(dec *yaml.Decoder, err error) {
 	s.Report(d)
 }
 
-// inside moves a place behind the end of the text to the end of the last line
-// that holds something.
+// inside moves a position after the end of the text to the end of the last non-empty line.
 func (t lines) inside(p diag.Pos) diag.Pos {
 	if p.Line <= len(t) && (p.Line < len(t) || len(t[p.Line-1]) > 0) {
 		return p
@@ -121,14 +118,14 @@ func (s *Source) toLineEnd(p diag.Pos) diag.Span {
 	return s.at(p, end)
 }
 
-// An expression's tag, and the header of a block behind it.
+// The tag of an expression, and the header of a block after it.
 var (
 	ExprTag     = regexp.MustCompile(`(?:^|[\s\[{,])(!\$)`)
 	blockHeader = regexp.MustCompile(`^\s*[|>][-+0-9]*\s*(#.*)?$`)
 )
 
-// expressionNear finds an expression without a block on the line of a syntax
-// error, or one above whose further lines reach down to it.
+// expressionNear finds an expression without a block on the line of a syntax error, or one above that reaches
+// down to it.
 func (s *Source) expressionNear(p diag.Pos) (diag.Span, bool) {
 	indent := len(s.Lines[p.Line-1]) + 1
 	for l := p.Line; l > 0 && l > p.Line-20; l-- {
@@ -152,7 +149,7 @@ func (s *Source) expressionNear(p diag.Pos) (diag.Span, bool) {
 	return diag.Span{}, false
 }
 
-// wording puts the parser's problem in the words of an author.
+// wording returns the parser's problem in an author's terms.
 func (f failure) wording(t lines) string {
 	var r rune = EOF
 	if line := t[f.at.Line-1]; f.at.Column <= len(line) {
@@ -185,7 +182,7 @@ func (f failure) wording(t lines) string {
 	return f.problem
 }
 
-// hint says what helps against the usual causes.
+// hint returns a remedy for common causes.
 func (f failure) hint(s *Source) string {
 	switch {
 	case strings.Contains(f.problem, "mapping values are not allowed"):

@@ -16,14 +16,13 @@ import (
 	"procaas/dsl/rules"
 )
 
-// The first version of the language had no syntax of its own: an operator
-// stood behind a # in a key, its arguments below. Here it becomes the text of
-// an expression of the second version, each rune placed where it came from.
+// In the first version of the language, an operator follows a # in a key, and its arguments are below. This
+// file converts operators to expressions of the second version. Each rune keeps its original position.
 
 // V1Operators are the operators of the first version.
 var V1Operators = []string{"and", "contains", "not", "or", "xget"}
 
-// A V1Op is an operator of the first version with the place of its name.
+// A V1Op is an operator of the first version with its position.
 type V1Op struct {
 	Name string
 	span diag.Span
@@ -32,8 +31,7 @@ type V1Op struct {
 // v1Name matches keys such as enabled#and and #not.
 var v1Name = regexp.MustCompile(`^([^#\s]*)#([a-z][a-z0-9-]*)$`)
 
-// V1Key splits an unquoted key into the name and the operator behind it, which
-// is nil when there is none.
+// V1Key splits an unquoted key into its name and its operator, or nil.
 func V1Key(s *Source, n *yaml.Node) (name string, op *V1Op) {
 	m := v1Name.FindStringSubmatch(n.Value)
 	if m == nil || IsQuoted(n) && (m[1] != "" || !slices.Contains(V1Operators, m[2])) {
@@ -41,14 +39,13 @@ func V1Key(s *Source, n *yaml.Node) (name string, op *V1Op) {
 	}
 	span := s.NodeSpan(n)
 	if IsQuoted(n) {
-		return m[1], &V1Op{m[2], span} // only #op: without quotes YAML takes it for a comment
+		return m[1], &V1Op{m[2], span} // for #op, YAML needs quotes
 	}
 	span.Start.Column += utf8.RuneCountInString(m[1])
 	return m[1], &V1Op{m[2], span}
 }
 
-// V1Whole reports whether a mapping as a whole is one operator with its
-// arguments: its only key is value#op or #op.
+// V1Whole reports whether a mapping is only an operator with its arguments: its single key is value#op or #op.
 func (s *Source) V1Whole(n *yaml.Node) (op *V1Op, arg *yaml.Node) {
 	if len(n.Content) != 2 || n.Content[0].Kind != yaml.ScalarNode {
 		return nil, nil
@@ -60,12 +57,11 @@ func (s *Source) V1Whole(n *yaml.Node) (op *V1Op, arg *yaml.Node) {
 	return op, n.Content[1]
 }
 
-// v1Bare matches lines that end in an operator whose colon is missing, as it is
-// in the oldest listings of the language.
+// v1Bare matches lines that end in an operator without a colon, as in the oldest examples of the language.
 var v1Bare = regexp.MustCompile(`(?m)^([ -]*[\w.-]+#(?:and|contains|not|or))[ \t]*\r?$`)
 
-// addV1Colons adds the colons that are missing behind operators at the end of a
-// line, with a warning. It reports whether there were any. No place changes.
+// addV1Colons adds missing colons after operators at the end of a line, with a warning. It reports whether
+// there were any. No position changes.
 func (s *Source) addV1Colons() bool {
 	mended := v1Bare.ReplaceAll(s.Data, []byte("$1:"))
 	if len(mended) == len(s.Data) && bytes.Equal(mended, s.Data) {
@@ -95,7 +91,7 @@ func (s *Source) v1Value(op *V1Op, arg *yaml.Node) *expr.Value {
 	return &expr.Value{Kind: expr.ValueExpr, Span: span, Computed: &expr.Expr{Source: string(w.Text), Span: span, At: w.at}}
 }
 
-// v1Span returns where an argument stands.
+// v1Span returns the position of an argument.
 func (s *Source) v1Span(n *yaml.Node) diag.Span {
 	span := s.NodeSpan(n)
 	for n.Kind != yaml.AliasNode && len(n.Content) > 0 {
@@ -110,7 +106,7 @@ type V1Writer struct {
 	*Source
 	Text   []rune
 	at     []diag.Pos
-	place  diag.Pos // of the node that is being written
+	place  diag.Pos // of the current node
 	failed bool
 }
 
@@ -142,7 +138,7 @@ func (w *V1Writer) operator(op *V1Op, arg *yaml.Node) {
 	default:
 		hint := diag.Choice(op.Name, V1Operators, "the operators are")
 		switch op.Name {
-		case "any", "some": // they are spelt nearly as and, and mean or
+		case "any", "some": // similar to and in spelling, but they mean or
 			hint = "did you mean or? the operators are " + strings.Join(V1Operators, ", ")
 		case "all", "every":
 			hint = "did you mean and? the operators are " + strings.Join(V1Operators, ", ")
@@ -166,7 +162,7 @@ func (w *V1Writer) chain(op *V1Op, arg *yaml.Node) {
 	}
 }
 
-// not writes #not: one condition, also as a list of one.
+// not writes #not: one condition, or a list of one.
 func (w *V1Writer) not(arg *yaml.Node) {
 	if arg.Kind == yaml.SequenceNode && len(arg.Content) == 1 {
 		arg = arg.Content[0]
@@ -175,7 +171,7 @@ func (w *V1Writer) not(arg *yaml.Node) {
 	w.parenthesised(arg)
 }
 
-// contains writes #contains: whether haystack holds needle.
+// contains writes #contains: haystack contains needle.
 func (w *V1Writer) contains(op *V1Op, arg *yaml.Node) {
 	var haystack, needle func()
 	if arg.Kind == yaml.MappingNode {
@@ -202,7 +198,7 @@ func (w *V1Writer) contains(op *V1Op, arg *yaml.Node) {
 	haystack()
 }
 
-// argument writes a part that may have an operator in its key.
+// argument writes a part whose key may have an operator.
 func (w *V1Writer) argument(op *V1Op, value *yaml.Node) {
 	if op == nil {
 		w.parenthesised(value)
@@ -216,8 +212,7 @@ func (w *V1Writer) argument(op *V1Op, value *yaml.Node) {
 	w.place = before
 }
 
-// parenthesised writes a value; parentheses are only left out around what
-// needs none.
+// parenthesised writes a value in parentheses, unless it needs none.
 func (w *V1Writer) parenthesised(n *yaml.Node) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -264,8 +259,7 @@ func (w *V1Writer) object(n *yaml.Node) {
 	w.write("}")
 }
 
-// ScalarText writes a literal, or an expression of the second version as it
-// stands.
+// ScalarText writes a literal, or an expression of the second version unchanged.
 func (w *V1Writer) ScalarText(n *yaml.Node) {
 	v := w.scalar(n)
 	if v.Kind == expr.ValueSecret {
@@ -293,8 +287,7 @@ func (w *V1Writer) ScalarText(n *yaml.Node) {
 	}
 }
 
-// Names that expressions can write without quotes, and words that mean
-// something else there.
+// Names that need no quotes in expressions, and words with another meaning there.
 var (
 	ExprName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(-[A-Za-z0-9_]+)*$`)
 	exprIndex = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})$`)
@@ -332,7 +325,7 @@ func (w *V1Writer) Get(op *V1Op, arg *yaml.Node) {
 	}
 }
 
-// QuoteExpr writes text as expressions do.
+// QuoteExpr quotes text as expressions do.
 func QuoteExpr(text string) string {
 	var b strings.Builder
 	b.WriteByte('\'')

@@ -16,8 +16,8 @@ import (
 
 const blockHint = "write the expression as a block: !$ | and the expression on the next line, indented"
 
-// Value turns a node into a value and reports what YAML allows but the
-// language does not. What it reports becomes null.
+// Value converts a node to a value. It reports what YAML allows but the language does not, and replaces it by
+// null.
 func (s *Source) Value(n *yaml.Node) *expr.Value {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -85,8 +85,7 @@ func (s *Source) mapping(n *yaml.Node) *expr.Value {
 	return v
 }
 
-// key reads the key of an entry: its name, and the operator when it is of the
-// first version of the language.
+// key reads the key of an entry: its name, and the operator of the first version, if any.
 func (s *Source) key(n *yaml.Node) (k expr.Key, op *V1Op, ok bool) {
 	at := s.NodeSpan(n)
 	switch {
@@ -124,7 +123,7 @@ func (s *Source) key(n *yaml.Node) (k expr.Key, op *V1Op, ok bool) {
 	return expr.Key{Name: name, Span: at}, op, s.text(n, at)
 }
 
-// text refuses U+0000, which no store keeps.
+// text refuses U+0000, which no store can keep.
 func (s *Source) text(n *yaml.Node, at diag.Span) bool {
 	if strings.ContainsRune(n.Value, 0) {
 		s.Errorf(at, rules.Encoding, "", "text cannot hold the character U+0000")
@@ -205,7 +204,7 @@ func (s *Source) secret(n *yaml.Node, v *expr.Value) {
 	v.Kind, v.Secret = expr.ValueSecret, n.Value
 }
 
-// collectionTag reports whether a list or mapping has no tag but its own.
+// collectionTag reports whether a list or mapping has no foreign tag.
 func (s *Source) collectionTag(n *yaml.Node, own string) bool {
 	if n.Style&yaml.TaggedStyle == 0 || n.Tag == own {
 		return true
@@ -214,8 +213,8 @@ func (s *Source) collectionTag(n *yaml.Node, own string) bool {
 	return false
 }
 
-// unknownTag reports a tag that means nothing here. A !$ before a list or a
-// mapping was meant as the beginning of an expression.
+// unknownTag reports an unknown tag. A !$ before a list or a mapping was meant as the beginning of an
+// expression.
 func (s *Source) unknownTag(n *yaml.Node) {
 	at := s.tagSpan(n)
 	switch {
@@ -230,8 +229,8 @@ func (s *Source) unknownTag(n *yaml.Node) {
 	}
 }
 
-// NodeSpan returns where a node stands: a scalar without its tag and anchor, with
-// its quotes; a list or mapping only up to the end of its first line.
+// NodeSpan returns the position of a node: a scalar with its quotes, but without tag and anchor; a list or
+// mapping up to the end of its first line.
 func (s *Source) NodeSpan(n *yaml.Node) diag.Span {
 	switch n.Kind {
 	case yaml.AliasNode:

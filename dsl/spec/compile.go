@@ -6,8 +6,8 @@ import (
 	"procaas/dsl/expr"
 )
 
-// CompileFields compiles the expressions of a mapping that a Spec describes. It
-// passes over unknown fields, which are reported anyway.
+// CompileFields compiles the expressions of a mapping with the fields of a Spec. It ignores unknown fields,
+// which are reported elsewhere.
 func CompileFields(v *expr.Value, s *Spec, sc *expr.Scope, r *diag.Reporter) {
 	if v == nil || v.Kind != expr.ValueMap || s == nil {
 		Compile(v, nil, sc, r)
@@ -22,9 +22,8 @@ func CompileFields(v *expr.Value, s *Spec, sc *expr.Scope, r *diag.Reporter) {
 	}
 }
 
-// Compile compiles the expressions of a value. An expression that is the
-// whole value must give what the field wants; a nil field wants nothing
-// particular.
+// Compile compiles the expressions of a value. An expression that is the whole value must return the kind of
+// the field. A nil field accepts any kind.
 func Compile(v *expr.Value, f *Field, sc *expr.Scope, r *diag.Reporter) {
 	if v == nil {
 		return
@@ -32,7 +31,7 @@ func Compile(v *expr.Value, f *Field, sc *expr.Scope, r *diag.Reporter) {
 	f = f.Of(v)
 	switch v.Kind {
 	case expr.ValueLiteral:
-		// Where text makes no sense, the literal itself is an error already.
+		// Where text is not allowed, the literal itself is already an error.
 		if want := wantOf(f); want == datum.AnyKind || want == datum.StringKind {
 			sc.WarnForgotten(v, r)
 		}
@@ -53,7 +52,7 @@ func Compile(v *expr.Value, f *Field, sc *expr.Scope, r *diag.Reporter) {
 	}
 }
 
-// wantOf is the kind that an expression in the place of a field must give.
+// wantOf returns the kind that an expression must return for a field.
 func wantOf(f *Field) datum.Kind {
 	if f == nil {
 		return datum.AnyKind
@@ -61,8 +60,7 @@ func wantOf(f *Field) datum.Kind {
 	return f.Want()
 }
 
-// elemOf is the field of the elements of a list or the members of a mapping; nil when nothing
-// particular is wanted of them.
+// elemOf returns the field of a list's elements or a mapping's members, or nil if they may be anything.
 func elemOf(f *Field) *Field {
 	if f == nil {
 		return nil

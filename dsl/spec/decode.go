@@ -11,10 +11,9 @@ import (
 	"procaas/dsl/datum"
 )
 
-// Decode fills the struct that into points to, of the type that s was derived
-// from, with defaults and then with data, a map[string]any as [expr.Value.Eval]
-// gives it. The error names the field and says what was expected. A [datum.Secret]
-// may only stand where a field takes any value; it stays as it is.
+// Decode fills the struct to which into points, of the type from which s was derived. It sets defaults and then
+// data, a map[string]any from [expr.Value.Eval]. The error names the field and the expected value. A
+// [datum.Secret] is allowed only where a field accepts any value, and stays as it is.
 func (s *Spec) Decode(data any, into any) error {
 	return assignObject(reflect.ValueOf(into).Elem(), s, data, "")
 }
@@ -70,25 +69,25 @@ func assignObject(dst reflect.Value, s *Spec, data any, path string) error {
 	return nil
 }
 
-// Set makes the Go value dst hold data, as the field says.
+// Set sets the Go value dst from data, according to the field.
 func (f *Field) Set(dst reflect.Value, data any) error {
 	return assign(dst, f, data, f.Name)
 }
 
-// SetDefault sets the field to its default, or to zero. A pointer stays nil,
-// so that its owner can tell what was given.
+// SetDefault sets dst to the field's default, or to zero. A pointer stays nil, so that its owner can see that
+// it was not set.
 func (f *Field) SetDefault(dst reflect.Value) {
 	switch {
 	case !f.initial.IsValid():
 		dst.SetZero()
-	case f.Kind == datum.ListKind: // which is the owner's to change
+	case f.Kind == datum.ListKind: // the owner may change the list
 		dst.Set(reflect.AppendSlice(reflect.MakeSlice(dst.Type(), 0, f.initial.Len()), f.initial))
 	default:
 		dst.Set(f.initial)
 	}
 }
 
-// assign sets a Go value from data that is not null.
+// assign sets a Go value from data other than null.
 func assign(dst reflect.Value, f *Field, data any, path string) error {
 	if dst.Kind() == reflect.Pointer {
 		elem := reflect.New(dst.Type().Elem())
@@ -155,8 +154,7 @@ func assignMapping(dst reflect.Value, f *Field, data any, path string) error {
 	return nil
 }
 
-// assignElement sets an element of a list or a mapping. Nothing is an element only
-// where anything is.
+// assignElement sets an element of a list or a mapping. Null is an element only where any value is.
 func assignElement(dst reflect.Value, f *Field, data any, path string) error {
 	if data == nil && f.Kind != datum.AnyKind {
 		return fieldError(path, "want %s, have null", datum.Wants[f.Kind])
@@ -164,7 +162,7 @@ func assignElement(dst reflect.Value, f *Field, data any, path string) error {
 	return assign(dst, f, data, path)
 }
 
-// fieldError makes an error about a field, or about the whole when there is no path.
+// fieldError returns an error about a field, or about the whole if path is empty.
 func fieldError(path, format string, args ...any) error {
 	message := fmt.Sprintf(format, args...)
 	if path == "" {

@@ -1,5 +1,4 @@
-// Package spec describes mappings by Go structs: the comments of a struct are its reference,
-// its tags the constraints and defaults of its fields, the types of its fields what values
-// must be. [Of] turns a struct into a [Spec]; decoding, checks, JSON Schema and the texts of
-// the command line come from that. It knows no struct of the language.
+// Package spec describes mappings by Go structs. The comments of a struct are its reference. Its tags are
+// constraints and defaults, and the types of its fields are the types of values. [Of] turns a struct into a
+// [Spec] for decoding, checks, JSON Schema and help texts. The package knows no struct of the language.
 package spec

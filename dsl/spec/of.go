@@ -21,10 +21,10 @@ import (
 	"procaas/dsl/source"
 )
 
-// Sources are what the comments in some source files say of structs and their fields.
+// Sources are the comments of structs and fields in some source files.
 type Sources map[string]string
 
-// Read reads all files. It panics when one is no Go: that is a bug which the first test must meet.
+// Read reads the comments of all files. It panics if a file is not Go, which is a bug that any test finds.
 func Read(files fs.FS) Sources {
 	out := Sources{}
 	names, err := fs.Glob(files, "*")
@@ -42,14 +42,14 @@ func Read(files fs.FS) Sources {
 	return out
 }
 
-// Of derives the Spec of a struct from its type and the sources of it and of the structs of its fields. It panics when a
-// field is undocumented or a tag makes no sense: that is a bug which the first test must meet.
+// Of derives the Spec of a struct from its type and the comments. It panics if a field is undocumented or a tag
+// is invalid, which are bugs that any test finds.
 func Of(t reflect.Type, from Sources) *Spec {
 	b := specBuilder{comments: from, specs: map[reflect.Type]*Spec{}}
 	return b.spec(t)
 }
 
-// A specBuilder derives specs, each struct once, for they may be recursive.
+// A specBuilder derives each spec once, since specs may be recursive.
 type specBuilder struct {
 	comments Sources // by Struct and Struct.Field
 	specs    map[reflect.Type]*Spec
@@ -87,7 +87,7 @@ func (b *specBuilder) spec(t reflect.Type) *Spec {
 	return s
 }
 
-// knownTags are the struct tags with a meaning here.
+// knownTags are the tags that have a meaning here.
 var knownTags = []string{"yaml", "required", "enum", "default", "min", "max", "pattern", "kind", "expr", "words", "one"}
 
 var fieldName = regexp.MustCompile(`^[a-z][a-z0-9]*([-_][a-z0-9]+)*$`)
@@ -137,8 +137,7 @@ func (b *specBuilder) field(t reflect.Type, sf reflect.StructField) *Field {
 	return f
 }
 
-// constrain takes over the tags that bound the values, or the elements of a
-// list.
+// constrain sets the limits of values, or of the elements of a list, from tags.
 func (f *Field) constrain(tags map[string]string, bug func(string, ...any)) {
 	target := f
 	if f.Kind == datum.ListKind {
@@ -190,7 +189,7 @@ func (f *Field) constrain(tags map[string]string, bug func(string, ...any)) {
 	}
 }
 
-// Innermost returns the field of what lists and mappings hold.
+// Innermost returns the field of the innermost elements of lists and mappings.
 func (f *Field) Innermost() *Field {
 	for f.Elem != nil {
 		f = f.Elem
@@ -198,7 +197,7 @@ func (f *Field) Innermost() *Field {
 	return f
 }
 
-// bound reads a min or max tag; nil when there is none.
+// bound parses a min or max tag. It returns nil if there is none.
 func (f *Field) bound(text string, bug func(string, ...any)) any {
 	if text == "" {
 		return nil
@@ -235,7 +234,7 @@ func (f *Field) DefaultData() (any, error) {
 	return data, err
 }
 
-// Types with a meaning of their own.
+// Types with a special meaning.
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	timeType     = reflect.TypeFor[time.Time]()
@@ -246,7 +245,7 @@ var (
 	valueType    = reflect.TypeFor[*expr.Value]()
 )
 
-// kind tells what the Go type of a field means.
+// kind sets the kind of a field from its Go type.
 func (b *specBuilder) kind(f *Field, t reflect.Type, bug func(string, ...any)) {
 	switch t {
 	case durationType:
@@ -302,7 +301,7 @@ func (b *specBuilder) kind(f *Field, t reflect.Type, bug func(string, ...any)) {
 	}
 }
 
-// parseTag reads all the keys of a struct tag.
+// parseTag parses all keys of a struct tag.
 func parseTag(tag string) (map[string]string, error) {
 	tags := map[string]string{}
 	for tag = strings.TrimSpace(tag); tag != ""; tag = strings.TrimSpace(tag) {
@@ -320,8 +319,7 @@ func parseTag(tag string) (map[string]string, error) {
 	return tags, nil
 }
 
-// commentsOf gathers the comments above the structs of a file and above their
-// fields.
+// commentsOf returns the comments of a file's structs and fields.
 func commentsOf(file *ast.File) map[string]string {
 	comments := map[string]string{}
 	for _, d := range file.Decls {
@@ -353,8 +351,7 @@ func commentsOf(file *ast.File) map[string]string {
 	return comments
 }
 
-// paragraphs joins the lines of each paragraph; lines that are indented stay
-// as they are.
+// paragraphs joins the lines of each paragraph. It keeps indented lines.
 func paragraphs(text string) string {
 	var b strings.Builder
 	before := ""
@@ -373,7 +370,7 @@ func paragraphs(text string) string {
 	return b.String()
 }
 
-// Kebab writes the name of a struct as the language would.
+// Kebab returns the name of a struct in the style of the language.
 func Kebab(name string) string {
 	var b strings.Builder
 	for i, r := range name {

@@ -10,16 +10,15 @@ import (
 // Names is one name or a list of names.
 type Names []string
 
-// Places holds where the value of each given field of a mapping stands, under the
-// field's YAML name; for a list of names also where each name stands, under on[0].
-// Structs that are read from files embed it.
+// Places has the positions of the given fields of a mapping, by YAML name. For a list of names it also has the
+// position of each, as on[0]. Structs that are read from files embed it.
 type Places []expr.Key
 
-// Note keeps the place of a field.
+// Note records the position of a field.
 func (p *Places) Note(name string, at diag.Span) { *p = append(*p, expr.Key{Name: name, Span: at}) }
 
-// PlaceOf finds the place of a field's value, or of an element of a list of names; whole
-// when it is not given.
+// PlaceOf returns the position of a field's value, or of an element of a list of names. If the field is not
+// set, it returns whole.
 func (p Places) PlaceOf(name string, whole diag.Span) diag.Span {
 	for _, k := range p {
 		if k.Name == name {
@@ -29,5 +28,5 @@ func (p Places) PlaceOf(name string, whole diag.Span) diag.Span {
 	return whole
 }
 
-// Before returns the places of p, and those of others that p does not have.
+// Before returns p, followed by others. The first position of a field counts.
 func (p Places) Before(others Places) Places { return slices.Concat(p, others) }

@@ -9,12 +9,11 @@ import (
 	"procaas/dsl/source"
 )
 
-// Scalar converts data to what a field of a scalar kind holds: bool, int64,
-// float64, string, [time.Duration], [time.Time], [datum.Bytes], [datum.Rate] or [datum.Jitter]. The
-// error says what was expected.
+// Scalar converts data to the Go value of a scalar field: bool, int64, float64, string, [time.Duration],
+// [time.Time], [datum.Bytes], [datum.Rate] or [datum.Jitter]. The error says what was expected.
 func (f *Field) Scalar(data any) (any, error) {
 	if i, ok := data.(int); ok && datum.TextForms[f.Pattern].Numbers {
-		data = strconv.Itoa(i) // a status stands among names
+		data = strconv.Itoa(i) // such as a status in a list of names
 	}
 	v, err := datum.Convert(f.Kind, data)
 	if err != nil {
@@ -23,8 +22,7 @@ func (f *Field) Scalar(data any) (any, error) {
 	return v, f.allowed(v, data)
 }
 
-// allowed holds a scalar against enum, pattern and range; data is what it was
-// converted from.
+// allowed checks a scalar against enum, pattern and range. data is the value before the conversion.
 func (f *Field) allowed(v, data any) error {
 	if text, ok := v.(string); ok {
 		if err := f.allowedText(text); err != nil {
@@ -56,7 +54,7 @@ func (f *Field) allowedText(text string) error {
 	return nil
 }
 
-// parse reads the text of a tag as a scalar of the field's kind.
+// parse parses the text of a tag as a scalar of the field's kind.
 func (f *Field) parse(text string) (any, error) {
 	var data any = text
 	switch f.Kind {
@@ -66,7 +64,7 @@ func (f *Field) parse(text string) (any, error) {
 	return datum.Convert(f.Kind, data)
 }
 
-// Holds reports whether a scalar fits the field, of whatever kind it is.
+// Holds reports whether a scalar fits the field.
 func (f *Field) Holds(data any) bool {
 	kind := f.Kind
 	if kind == datum.AnyKind {

@@ -7,15 +7,15 @@ import (
 	"procaas/dsl/expr"
 )
 
-// A Spec describes the fields of a mapping: of the language itself, or of a
-// handler type. It is derived from a Go struct by [SpecOf].
+// A Spec describes the fields of a mapping of the language or of a handler type. [Of] derives it from a Go
+// struct.
 type Spec struct {
 	Name   string // of the Go struct
 	Doc    string // the struct's comment, in paragraphs separated by empty lines
 	Fields []*Field
 
-	// Inline is true when the mapping takes any names, gathered in the one
-	// field that is tagged yaml:",inline".
+	// Inline reports whether the mapping accepts any names. The field with the tag yaml:",inline" collects
+	// them.
 	Inline bool
 }
 
@@ -28,24 +28,24 @@ type Field struct {
 	Elem     *Field // of a list, or of the values of a map
 	Spec     *Spec  // of an ObjectKind
 	Names    bool   // one string or a list of strings; Kind is ListKind
-	One      bool   // one element may stand in place of a list of one; Kind is ListKind
+	One      bool   // a single element may replace a list of one; Kind is ListKind
 	Required bool
-	Default  string // as it is written in YAML; elements of a list between commas
+	Default  string // in YAML; commas separate the elements of a list
 	Enum     []string
-	Words    []string // that may stand in place of the mapping; of an ObjectKind
+	Words    []string // words that may replace the mapping of an ObjectKind
 	Min, Max string
-	Pattern  string     // id: a name; class: a class of errors, as in retry; status: a status or a class of them
+	Pattern  string     // id: a name; class: a class of errors, as in retry; status: a status or a class of statuses
 	NoExpr   bool       // expressions are not allowed
-	ExprKind datum.Kind // for an AnyKind field: what it must be, or an expression in it give
+	ExprKind datum.Kind // for an AnyKind field: the kind that it, or an expression in it, must have
 
 	Index     int           // in the Go struct
 	IsValue   bool          // the Go type is *Value
 	low, high any           // Min and Max as scalars of the kind; nil for none
 	preset    any           // Default as data; nil for none
-	initial   reflect.Value // preset as the Go value; of fields that are no pointers
+	initial   reflect.Value // preset as a Go value, for fields that are not pointers
 }
 
-// Field finds a field by its YAML key; nil when there is none.
+// Field returns a field by its YAML key, or nil.
 func (s *Spec) Field(name string) *Field {
 	for _, f := range s.Fields {
 		if f.Name == name && name != "" {
@@ -66,7 +66,7 @@ func (s *Spec) Names() []string {
 	return names
 }
 
-// InlineField returns the field that gathers names without a field of their own.
+// InlineField returns the field that collects other names.
 func (s *Spec) InlineField() *Field {
 	for _, f := range s.Fields {
 		if f.Name == "" {
@@ -76,11 +76,11 @@ func (s *Spec) InlineField() *Field {
 	return nil
 }
 
-// Want is the kind that an expression must give in place of the field's value.
+// Want returns the kind that an expression must return for the field.
 func (f *Field) Want() datum.Kind {
 	switch {
 	case f.Names:
-		return datum.AnyKind // one name or a list of them
+		return datum.AnyKind // one name or a list of names
 	case f.Kind == datum.ObjectKind:
 		return datum.MapKind
 	case f.Kind == datum.AnyKind:
@@ -89,8 +89,7 @@ func (f *Field) Want() datum.Kind {
 	return f.Kind
 }
 
-// Of returns the field that a value is held against: that of the element when one
-// stands in place of a list.
+// Of returns the field for a value: the field of the element if a single element replaces a list.
 func (f *Field) Of(v *expr.Value) *Field {
 	if f != nil && f.One && v.Kind != expr.ValueList && !v.IsNull() {
 		return f.Elem
@@ -98,8 +97,8 @@ func (f *Field) Of(v *expr.Value) *Field {
 	return f
 }
 
-// IsName reports whether data may stand for a list of one name. Whole numbers may
-// where they are names, as the status 429 is.
+// IsName reports whether data may replace a list of one name. That includes integers if they are names, such as
+// the status 429.
 func (f *Field) IsName(data any) bool {
 	if !f.Names {
 		return false
@@ -113,16 +112,14 @@ func (f *Field) IsName(data any) bool {
 	return false
 }
 
-// OfFile derives the Spec of a kind of file, as Of does: only the fields of
-// type Value take expressions.
+// OfFile derives the Spec of a kind of file. Unlike with Of, only fields of type Value accept expressions.
 func OfFile(t reflect.Type, from Sources) *Spec {
 	s := Of(t, from)
 	forbidExprs(s, map[*Spec]bool{})
 	return s
 }
 
-// forbidExprs notes that only fields of type Value take expressions: the rest
-// is fixed before anything runs. The specs that were seen are left out, since they
+// forbidExprs forbids expressions in all fields except those of type Value. It skips visited specs, since specs
 // may be recursive.
 func forbidExprs(s *Spec, seen map[*Spec]bool) {
 	if seen[s] {

@@ -1,3 +1,3 @@
-// Package steps lays a pipeline out as the steps that a run takes through it, and finds what each of them sets. Checks,
-// the proof of degradation and advice all look at pipelines so.
+// Package steps turns a pipeline into the steps of a run, and finds what each step sets. Checks, the proof of
+// degradation and advice use it.
 package steps

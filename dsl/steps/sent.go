@@ -7,18 +7,18 @@ import (
 	"procaas/dsl/tree"
 )
 
-// A Sent is a part of a response that a critical call sends on, and that the service may leave
-// out: no schema says that the response has it.
+// A Sent is a part of a response that a critical call sends on, although the service may omit it: no schema
+// requires it.
 type Sent struct {
 	From   *tree.Handler
-	Member datum.Path // below the response; not empty
+	Member datum.Path // in the response; not empty
 	By     *tree.Handler
-	Name   datum.Path // below the shared state, by which it gets there; empty for none
+	Name   datum.Path // in the shared state, on its way to the call; empty for none
 	At     diag.Span  // where the response is read
 }
 
-// SentOn lists the parts of responses that critical calls with an effect send on and that may be
-// null there. What an expression tests or replaces is not listed.
+// SentOn lists the parts of responses that critical calls with an effect send on, and that may be null. It
+// omits those that an expression tests or replaces.
 func (p *Pipeline) SentOn() (out []Sent) {
 	for i, s := range p.Steps {
 		if !s.IsCritical() || !p.types.Calls(s.Handler) || p.types.Fetches(s.Handler) {
@@ -58,7 +58,7 @@ func (p *Pipeline) send(out []Sent, before int, r datum.Read, below datum.Path, 
 	return out
 }
 
-// unsureReads lists what an expression reads unguarded if it may be null as a whole.
+// unsureReads lists the unguarded reads of an expression that may be null as a whole.
 func unsureReads(e *expr.Expr) (out []datum.Read) {
 	if e == nil || e.Result.Types()&datum.NullShape == 0 {
 		return nil

@@ -9,16 +9,15 @@ import (
 	"procaas/dsl/tree"
 )
 
-// A Pipeline is a pipeline as the steps that a run takes through it, in the order of
-// declaration, and what each of them sets.
+// A Pipeline is a pipeline as a list of steps in the order of declaration, with what each sets.
 type Pipeline struct {
 	Declared *tree.Pipeline
-	Flow     *tree.Flow     // nil when the pipeline has none
-	State    map[string]any // declared names with their first values, those of the flow included
+	Flow     *tree.Flow     // nil if the pipeline has none
+	State    map[string]any // declared names with initial values, including those of the flow
 
 	Steps []Step
 	Sets  map[string][]Assignment // by name, in the order of declaration
-	Sound bool                    // no errors were found in it
+	Sound bool                    // no errors were found
 
 	types tree.Types
 }
@@ -45,8 +44,8 @@ type Step struct {
 	Stage *tree.Stage
 }
 
-// OfStage lists the handlers of a stage in the order in which a run gets past them: a
-// stage that is repeated ends with the handler that it is from outside.
+// OfStage lists the handlers of a stage in the order of a run. A repeated stage ends with a step for the stage
+// itself.
 func OfStage(s *tree.Stage) []Step {
 	out := make([]Step, 0, len(s.Handlers)+1) // one more for the stage itself
 	for _, h := range s.Handlers {
@@ -58,28 +57,25 @@ func OfStage(s *tree.Stage) []Step {
 	return out
 }
 
-// Inside reports whether a step is of one element of a repeated stage; the step that is the
-// stage as seen from outside is not.
+// Inside reports whether a step belongs to one element of a repeated stage. The step for the stage itself does
+// not.
 func (s Step) Inside() bool { return s.Stage.Loop() != nil && !s.Loops() }
 
-// Hides reports whether a step cannot see another one that comes earlier, which is of one
-// element of a stage that it is not a part of itself.
+// Hides reports whether a step cannot see an earlier one, because that belongs to an element of another stage.
 func (s Step) Hides(earlier Step) bool {
 	return earlier.Inside() && (earlier.Stage != s.Stage || !s.Inside())
 }
 
-// Demands lists what must be true for a step to run: the conditions of its stage
-// and its own.
+// Demands lists what must be true for a step to run: conditions of its stage and its own.
 func (s Step) Demands(known *syntax.Cache) []string {
 	return slices.Concat(s.Stage.Enabled.Expr().Conjuncts(known), s.Enabled.Expr().Conjuncts(known))
 }
 
-// UnderCondition reports whether a step may be left out by a condition that an
-// author has written.
+// UnderCondition reports whether an author's condition may leave out a step.
 func (s Step) UnderCondition() bool { return !s.Enabled.IsNull() || !s.Stage.Enabled.IsNull() }
 
-// DecidingReads lists what decides whether a handler runs at its place: the stage's
-// conditions up to its own branch, and its own.
+// DecidingReads lists the reads of all conditions that decide whether a handler runs: the stage's up to its own
+// branch, and its own.
 func (s Step) DecidingReads() []datum.Read {
 	reads := s.Stage.Enabled.Reads()
 	if s.Branch != nil {
@@ -90,19 +86,19 @@ func (s Step) DecidingReads() []datum.Read {
 	return slices.Concat(reads, s.ConditionReads())
 }
 
-// An Assignment is one place that sets a name of the shared state.
+// An Assignment is a place that sets a name of the shared state.
 type Assignment struct {
 	Of      *Pipeline
 	At      int // of its step
 	Key     expr.Key
-	Value   *expr.Value // what the handler sets when it succeeds; nil when only a rule of on-error sets it
-	StandIn *expr.Value // what its fallback sets while it is off; nil for nothing
+	Value   *expr.Value // value after success; nil if only a rule of on-error sets it
+	StandIn *expr.Value // value of the fallback; nil if there is none
 }
 
-// Step is the step that makes the assignment.
+// Step returns the step of the assignment.
 func (a Assignment) Step() Step { return a.Of.Steps[a.At] }
 
-// Assignments lists what the i-th handler sets.
+// Assignments lists what handler i sets.
 func (p *Pipeline) Assignments(i int) []Assignment {
 	h := p.Steps[i].Handler
 	var out []Assignment
@@ -137,7 +133,7 @@ func (p *Pipeline) Assignments(i int) []Assignment {
 	return out
 }
 
-// FlowState is what the flow keeps between the events of a key; nil without a flow.
+// FlowState returns the state that the flow keeps between events of a key, or nil.
 func (p *Pipeline) FlowState() *expr.Value {
 	if p.Flow == nil {
 		return nil
@@ -145,8 +141,8 @@ func (p *Pipeline) FlowState() *expr.Value {
 	return p.Flow.SharedState
 }
 
-// LocalTo returns the repeated stage whose elements have a name of their own, seen from a
-// step; nil when the name is of the run.
+// LocalTo returns the repeated stage whose elements own a name, as seen from a step. It returns nil if the name
+// belongs to the run.
 func (p *Pipeline) LocalTo(name string, at int) *tree.Stage {
 	if at >= len(p.Steps) || !p.Steps[at].Inside() {
 		return nil
@@ -157,7 +153,7 @@ func (p *Pipeline) LocalTo(name string, at int) *tree.Stage {
 	return nil
 }
 
-// FirstValue returns what a name holds at first, seen from a step.
+// FirstValue returns the initial value of a name, as seen from a step.
 func (p *Pipeline) FirstValue(name string, at int) (first any, declared bool) {
 	if s := p.LocalTo(name, at); s != nil {
 		return s.SharedState.Get(name).Literal()
@@ -166,19 +162,19 @@ func (p *Pipeline) FirstValue(name string, at int) (first any, declared bool) {
 	return first, declared
 }
 
-// Keeps reports whether the flow keeps a name from event to event.
+// Keeps reports whether the flow keeps a name between events.
 func (p *Pipeline) Keeps(name string) bool {
 	return p.FlowState().Get(name) != nil
 }
 
-// FirstValues adds the declared names of a shared state with their first values.
+// FirstValues adds the declared names of a shared state with their initial values.
 func FirstValues(v *expr.Value, into map[string]any) {
 	for i, k := range v.Keys() {
 		into[k.Name], _ = v.Elems[i].Literal()
 	}
 }
 
-// SourceOf returns the handler that a path reads; empty when it reads none.
+// SourceOf returns the handler whose outcome a path reads, or "".
 func SourceOf(p datum.Path) string {
 	if len(p) < 2 || p[0] != "sources" || p[1] == datum.Wildcard {
 		return ""

@@ -1,2 +1,2 @@
-// Package syntax reads the text of an expression into a tree with places. It knows no names and no values.
+// Package syntax parses expressions into trees with positions. It knows neither names nor values.
 package syntax

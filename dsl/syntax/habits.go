@@ -2,7 +2,7 @@ package syntax
 
 import "strings"
 
-// likeWords are operators of other languages between two texts.
+// likeWords are operators of other languages on two texts.
 var likeWords = map[string]string{
 	"like": "write text matches '^pattern$', or text contains part", "ilike": "write lower(text) contains part",
 	"eq": "write ==", "ne": "write !=", "gt": "write >", "lt": "write <", "ge": "write >=", "le": "write <=",
@@ -11,8 +11,8 @@ var likeWords = map[string]string{
 	"between": "write low <= x and x <= high", "unless": "write VALUE if not CONDITION else OTHER",
 }
 
-// comprehension translates Python's [f(x) for x in xs if g(x)], whose for is token i.
-// It returns a general hint where x is more than one name.
+// comprehension translates Python's [f(x) for x in xs if g(x)]. i is the token "for". If x is more than one
+// name, it returns a general hint.
 func (w *rewriter) comprehension(i int) string {
 	const general = "write map(xs, # + 1) or filter(xs, # > 1)"
 	lo, hi := i, i
@@ -45,7 +45,7 @@ func (w *rewriter) comprehension(i int) string {
 	return "write " + list
 }
 
-// with writes tokens with another text in place of a name.
+// with returns the text of tokens with a name replaced.
 func (w *rewriter) with(lo, hi int, name, text string) string {
 	var b strings.Builder
 	for i := lo; i < hi; i++ {

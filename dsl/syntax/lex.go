@@ -11,35 +11,35 @@ import (
 	"procaas/dsl/rules"
 )
 
-// The bounds of an expression's text. They hold before anything is parsed: the
-// parser is recursive, and its stack must not depend on what an author writes.
+// The limits of an expression's text. They are checked before parsing, since the parser is recursive and its
+// stack must be limited.
 const (
 	MaxSource = 4 << 10 // bytes
-	maxDepth  = 32      // brackets inside brackets
+	maxDepth  = 32      // nested brackets
 	maxNodes  = 300
 )
 
-// A tokenKind tells tokens apart as far as the rewriting needs it.
+// A tokenKind is the kind of a token, as far as rewriting needs it.
 type tokenKind int
 
 // The kinds of tokens.
 const (
-	NameToken   tokenKind = iota // also words such as and, if
+	NameToken   tokenKind = iota // including words such as and, if
 	numberToken                  // 12, 0x1f, 1_000, 2.5e-3
 	StringToken                  // 'a', "a", `a`
 	SymbolToken                  // operators and brackets
 	itemToken                    // #, #index, #acc
 )
 
-// A Token is a word of an expression. Its place is a pair of rune offsets.
+// A Token is a token of an expression, with its rune offsets.
 type Token struct {
 	Kind     tokenKind
-	Text     string // as the author wrote it, quotes and underscores included
+	Text     string // as written, with quotes and underscores
 	From, To int
-	Pair     int // of a bracket: the index of the other one; -1 for others
+	Pair     int // of a bracket, the index of its partner; otherwise -1
 }
 
-// A Flaw is what is wrong with a part of an expression's text.
+// A Flaw is an error in a part of an expression's text.
 type Flaw struct {
 	From, To      int
 	Code          diag.Code
@@ -51,8 +51,7 @@ func (t Token) Is(texts ...string) bool {
 	return (t.Kind == NameToken || t.Kind == SymbolToken) && slices.Contains(texts, t.Text)
 }
 
-// symbols lists the operators, longer ones first. Those that only other
-// languages have are here too, so that they can be named in a message.
+// symbols lists the operators, longer ones first. It includes those of other languages, for messages.
 var symbols = []string{
 	"===", "!==", "**=", "//=", "...",
 	"?.", "??", "**", "==", "!=", "<=", ">=", "&&", "||", "..", "//", "::", ":=", "->", "=>", "<>",
@@ -61,17 +60,16 @@ var symbols = []string{
 	"(", ")", "[", "]", "{", "}",
 }
 
-// A lexer cuts an expression into tokens. It stops at the first flaw.
+// A lexer splits an expression into tokens. It stops at the first flaw.
 type lexer struct {
 	src    []rune
-	ascii  string // the same text, when each rune of it is one byte
+	ascii  string // the same text, if it is ASCII
 	at     int
 	tokens []Token
-	open   []int // indexes of the brackets that are open
+	open   []int // indexes of open brackets
 }
 
-// Scan cuts the text into tokens and checks its size, its brackets and the
-// depth of their nesting.
+// Scan splits the text into tokens. It checks its size, its brackets and their depth.
 func Scan(source string) ([]Token, *Flaw) {
 	src := []rune(source)
 	if len(source) > MaxSource {
@@ -96,7 +94,7 @@ func Scan(source string) ([]Token, *Flaw) {
 	return l.tokens, nil
 }
 
-// skipSpace passes over white space and /* comments */.
+// skipSpace skips white space and /* comments */.
 func (l *lexer) skipSpace() {
 	for l.at < len(l.src) {
 		switch {
@@ -114,7 +112,7 @@ func (l *lexer) skipSpace() {
 	}
 }
 
-// has reports whether a text stands here.
+// has reports whether a text follows.
 func (l *lexer) has(text string) bool {
 	if l.at+len(text) > len(l.src) {
 		return false
@@ -127,7 +125,7 @@ func (l *lexer) has(text string) bool {
 	return true
 }
 
-// next reads the token that begins here.
+// next reads the next token.
 func (l *lexer) next() *Flaw {
 	r := l.src[l.at]
 	switch {
@@ -148,8 +146,8 @@ func (l *lexer) next() *Flaw {
 	return l.symbol()
 }
 
-// add ends a token, which began where the lexer is. The text shares the memory of the source
-// where it can: most expressions are ASCII.
+// add adds a token that begins at the current position. Its text shares memory with the source if possible,
+// since most expressions are ASCII.
 func (l *lexer) add(kind tokenKind, end int) {
 	text := ""
 	if l.ascii != "" {
@@ -161,7 +159,7 @@ func (l *lexer) add(kind tokenKind, end int) {
 	l.at = end
 }
 
-// flaw is about the text from here on.
+// flaw returns a flaw from the current position to end.
 func (l *lexer) flaw(end int, code diag.Code, message, hint string) *Flaw {
 	return &Flaw{l.at, min(end, len(l.src)), code, message, hint}
 }
@@ -170,8 +168,7 @@ func (l *lexer) digitAt(i int) bool {
 	return i < len(l.src) && '0' <= l.src[i] && l.src[i] <= '9'
 }
 
-// afterOperand reports whether the last token ends an operand, so that a dot
-// here selects a member.
+// afterOperand reports whether the last token ends an operand, so that a dot selects a member.
 func (l *lexer) afterOperand() bool {
 	if len(l.tokens) == 0 {
 		return false
@@ -183,7 +180,7 @@ func (l *lexer) afterOperand() bool {
 // StartsName reports whether a name may begin with r.
 func StartsName(r rune) bool { return r == '_' || r == '$' || unicode.IsLetter(r) }
 
-// InName reports whether a character may stand in a name; a hyphen may, too, between two of them.
+// InName reports whether r may be part of a name. A hyphen between two such characters may be too.
 func InName(r rune) bool { return StartsName(r) || unicode.IsDigit(r) }
 
 // name reads a name. A hyphen between two name characters belongs to it, as in
@@ -205,7 +202,7 @@ func (l *lexer) name() *Flaw {
 	return nil
 }
 
-// number reads a number and refuses one that runs into a name, such as 2fa.
+// number reads a number. It refuses one that is followed by a letter, such as 2fa.
 func (l *lexer) number() *Flaw {
 	end, digits := l.at, "0123456789_"
 	if l.src[end] == '0' && end+1 < len(l.src) {
@@ -243,7 +240,7 @@ func (l *lexer) number() *Flaw {
 			"names begin with a letter; write other keys as ['"+string(l.src[l.at:end])+"']")
 	}
 	text := strings.ReplaceAll(string(l.src[l.at:end]), "_", "")
-	if LeadingZero(text) { // decimal, and the author is warned
+	if LeadingZero(text) { // decimal, with a warning
 		text = cmp.Or(strings.TrimLeft(text, "0"), "0")
 	}
 	if _, err := strconv.ParseInt(text, 0, 64); err != nil {
@@ -255,20 +252,20 @@ func (l *lexer) number() *Flaw {
 	return nil
 }
 
-// LeadingZero tells whole numbers that other languages take for octal. Here, as in YAML 1.2, they
-// are decimal.
+// LeadingZero reports whether a text is an integer that other languages read as octal. Here, as in YAML 1.2, it
+// is decimal.
 func LeadingZero(text string) bool {
 	digits := strings.TrimLeft(text, "+-")
 	return len(digits) > 1 && digits[0] == '0' && (digits[1] == '_' || '0' <= digits[1] && digits[1] <= '9')
 }
 
-// LeadingZeroHint says what to write in place of such a number.
+// LeadingZeroHint returns what to write instead.
 func LeadingZeroHint(text string) string {
 	return "write " + strconv.Quote(text) + " for text, or 0o… for an octal number"
 }
 
-// quote reads a string literal. What its escapes mean is for the parser; here a quote behind a
-// backslash must not end it.
+// quote reads a string literal. The parser decodes its escapes. Here, a quote after a backslash must not end
+// it.
 func (l *lexer) quote(q rune) *Flaw {
 	for end := l.at + 1; end < len(l.src); end++ {
 		switch r := l.src[end]; {
@@ -277,7 +274,7 @@ func (l *lexer) quote(q rune) *Flaw {
 		case r == '\n' && q != '`':
 			return l.flaw(end, rules.ExprSyntax, "the string does not end on its line", `write a line break as \n`)
 		case r == q && q == '`' && end+1 < len(l.src) && l.src[end+1] == q:
-			end++ // a doubled back quote stands for one
+			end++ // a doubled back quote means one
 		case r == q:
 			l.add(StringToken, end+1)
 			return nil
@@ -286,7 +283,7 @@ func (l *lexer) quote(q rune) *Flaw {
 	return l.flaw(len(l.src), rules.ExprSyntax, "the string never ends", "close it with "+string(q))
 }
 
-// symbol reads an operator or a bracket, the longest that fits.
+// symbol reads the longest matching operator or bracket.
 func (l *lexer) symbol() *Flaw {
 	if l.has("/*") {
 		return l.flaw(len(l.src), rules.ExprSyntax, "the comment never ends", "close it with */")
@@ -302,7 +299,7 @@ func (l *lexer) symbol() *Flaw {
 	return l.bracket(len(l.tokens) - 1)
 }
 
-// strange explains a character that no expression has.
+// strange returns the flaw for a character that no expression has.
 func (l *lexer) strange() *Flaw {
 	hint := ""
 	if strings.ContainsRune("“”„«»‘’", l.src[l.at]) {
@@ -311,7 +308,7 @@ func (l *lexer) strange() *Flaw {
 	return l.flaw(l.at+1, rules.ExprSyntax, "the character "+Quoted(string(l.src[l.at]))+" means nothing here", hint)
 }
 
-// foreign explains operators that only other languages have.
+// foreign returns the flaw for an operator of another language.
 func (l *lexer) foreign(symbol string) *Flaw {
 	end := l.at + len(symbol)
 	switch symbol {
@@ -347,8 +344,7 @@ func (l *lexer) foreign(symbol string) *Flaw {
 	return nil
 }
 
-// arrow explains an arrow: it makes a function elsewhere, or stands for the dot before
-// a member.
+// arrow returns the flaw for an arrow, which makes a function or selects a member in other languages.
 func (l *lexer) arrow(symbol string) *Flaw {
 	end, n := l.at+len(symbol), len(l.tokens)
 	if symbol == "->" && n > 0 && l.tokens[n-1].To == l.at && end < len(l.src) && StartsName(l.src[end]) {
@@ -361,7 +357,7 @@ func (l *lexer) arrow(symbol string) *Flaw {
 	return l.flaw(end, rules.ExprForeign, "there are no lambda functions", hint)
 }
 
-// bracket pairs the bracket at index i of the tokens and bounds the depth.
+// bracket pairs the bracket at token i and limits the depth.
 func (l *lexer) bracket(i int) *Flaw {
 	t := &l.tokens[i]
 	switch t.Text {
@@ -391,5 +387,5 @@ func (l *lexer) bracket(i int) *Flaw {
 	return nil
 }
 
-// Quoted puts a piece of an expression into double quotes.
+// Quoted quotes a part of an expression for a message.
 func Quoted(text string) string { return `"` + text + `"` }

@@ -16,26 +16,24 @@ import (
 	"procaas/dsl/rules"
 )
 
-// A Tree is a parsed expression: the tree of expr-lang and the way from its
-// nodes back to the author's text.
+// A Tree is a parsed expression: the tree of expr-lang, with the way from its nodes to the author's text.
 type Tree struct {
 	Root   ast.Node
 	Tokens []Token
 	origin []int // the token of each rune that the parser saw
 }
 
-// Cache keeps what texts were parsed to: teams write the same conditions and the
-// same paths many times. A tree is only read once it is made, so one serves all of
-// its text, on all processors. The nil value keeps nothing.
+// A Cache has parse results by text, since teams repeat conditions and paths. Trees never change after parsing,
+// so all processors share them. A nil Cache caches nothing.
 type Cache struct{ bySource sync.Map }
 
-// A parsed is what parse gives.
+// A parsed is a result of Parse.
 type parsed struct {
 	syntax *Tree
 	flaw   *Flaw
 }
 
-// Parse is [Parse], once for each text.
+// Parse is the function [Parse], once per text.
 func (p *Cache) Parse(source string) (*Tree, *Flaw) {
 	if p == nil {
 		return Parse(source)
@@ -49,7 +47,7 @@ func (p *Cache) Parse(source string) (*Tree, *Flaw) {
 	return s, f
 }
 
-// Parse reads the text of an expression.
+// Parse parses an expression.
 func Parse(source string) (*Tree, *Flaw) {
 	tokens, f := Scan(source)
 	if f != nil {
@@ -72,9 +70,8 @@ func Parse(source string) (*Tree, *Flaw) {
 	return s, nil
 }
 
-// parserConfig switches all functions of expr-lang off, so that calls come out
-// as plain calls. Only the loops remain, which have a syntax of their own. The
-// parser only reads it, so one serves all.
+// parserConfig disables all functions of expr-lang, so that calls become plain calls. Only loops remain, which
+// have their own syntax. The parser does not change it, so all share one.
 var parserConfig = sync.OnceValue(func() *conf.Config {
 	disabled := make(map[string]bool, len(builtin.Builtins))
 	for _, f := range builtin.Builtins {
@@ -83,7 +80,7 @@ var parserConfig = sync.OnceValue(func() *conf.Config {
 	return &conf.Config{MaxNodes: maxNodes, Disabled: disabled}
 })
 
-// explain puts an error of the parser into the author's terms.
+// explain translates an error of the parser for authors.
 func (s *Tree) explain(err error) *Flaw {
 	f := &Flaw{0, s.Tokens[len(s.Tokens)-1].To, rules.ExprSyntax, err.Error(), ""}
 	var e *file.Error
@@ -135,7 +132,7 @@ func (s *Tree) explain(err error) *Flaw {
 	return f
 }
 
-// before returns the token before the one that the parser saw at a place.
+// before returns the token before the parser's position.
 func (s *Tree) before(from int) Token {
 	if i := s.origin[max(from, 0)]; i > 0 {
 		return s.Tokens[i-1]
@@ -152,11 +149,11 @@ func (s *Tree) At(n ast.Node) int {
 	return s.origin[from]
 }
 
-// Name returns the name that stands where the parser saw a hidden one.
+// Name returns the name of a node that the rewriter has hidden.
 func (s *Tree) Name(n ast.Node) string { return s.Tokens[s.At(n)].Text }
 
-// Literal returns the string that a node is, and whether it is one. It returns the
-// names of members and keys too.
+// Literal returns the string of a literal node. ok is false for other nodes. It includes names of members and
+// keys.
 func (s *Tree) Literal(n ast.Node) (string, bool) {
 	x, ok := n.(*ast.StringNode)
 	if !ok {
@@ -174,7 +171,7 @@ func (s *Tree) Extent(n ast.Node) (first, last int) {
 	switch x := n.(type) {
 	case *ast.UnaryNode:
 		first, last = s.Outer(x.Node)
-		return min(i, first), last // "in" of "a not in b" stands inside
+		return min(i, first), last // "in" of "a not in b" is in the middle
 	case *ast.BinaryNode:
 		return s.cover(x.Left, x.Right)
 	case *ast.ConditionalNode:
@@ -208,7 +205,7 @@ func (s *Tree) Extent(n ast.Node) (first, last int) {
 	return i, s.close(i)
 }
 
-// close returns the bracket that closes the one at i; i when it opens none.
+// close returns the bracket that closes the one at i, or i if there is none.
 func (s *Tree) close(i int) int {
 	if i < len(s.Tokens) && s.Tokens[i].Pair > i {
 		return s.Tokens[i].Pair
@@ -226,7 +223,7 @@ func (s *Tree) cover(nodes ...ast.Node) (first, last int) {
 	return first, last
 }
 
-// Outer is extent with the parentheses around the node.
+// Outer is Extent with the parentheses around the node.
 func (s *Tree) Outer(n ast.Node) (first, last int) {
 	first, last = s.Extent(n)
 	for first > 0 && s.Tokens[first-1].Is("(") && s.Tokens[first-1].Pair == last+1 && !s.called(first-1) {
@@ -239,7 +236,7 @@ func (s *Tree) called(i int) bool {
 	return (&rewriter{tokens: s.Tokens}).called(i)
 }
 
-// Text returns what the author wrote for a node, on one line.
+// Text returns the source of a node on one line.
 func (s *Tree) Text(n ast.Node) string {
 	first, last := s.Extent(n)
 	var b strings.Builder
@@ -256,8 +253,7 @@ func (s *Tree) Text(n ast.Node) string {
 	return b.String()
 }
 
-// Pattern returns the text that a node computes, with a hole for each part that is
-// not fixed.
+// Pattern returns the text that a node computes, with a [Hole] for each part that is not constant.
 func (s *Tree) Pattern(n ast.Node) string {
 	if text, ok := n.(*ast.StringNode); ok {
 		return text.Value
@@ -268,7 +264,7 @@ func (s *Tree) Pattern(n ast.Node) string {
 	return Hole
 }
 
-// Conjuncts returns the texts of the operands of and; the text of the node when it is none.
+// Conjuncts returns the texts of the operands of and, or the text of any other node.
 func (s *Tree) Conjuncts(n ast.Node) []string {
 	if x, ok := n.(*ast.BinaryNode); ok && (x.Operator == "and" || x.Operator == "&&") {
 		return append(s.Conjuncts(x.Left), s.Conjuncts(x.Right)...)
@@ -276,8 +272,7 @@ func (s *Tree) Conjuncts(n ast.Node) []string {
 	return []string{s.words(n)}
 }
 
-// words returns the tokens of a node, whatever space the author has put between
-// them.
+// words returns the tokens of a node, independent of the author's spaces.
 func (s *Tree) words(n ast.Node) string {
 	first, last := s.Extent(n)
 	var out []string
@@ -287,19 +282,19 @@ func (s *Tree) words(n ast.Node) string {
 	return strings.Join(out, " ")
 }
 
-// isComma reports whether a comma stands between two numbers, as that of a decimal
-// fraction does in many countries. Blanks around it would make it one between elements.
+// isComma reports whether a comma between two digits is probably a decimal comma. Spaces around it would
+// separate elements.
 func (s *Tree) isComma(from int) bool {
 	i := s.origin[max(from, 0)]
 	return i > 0 && i+1 < len(s.Tokens) && s.Tokens[i-1].Kind == numberToken && s.Tokens[i+1].Kind == numberToken &&
 		s.Tokens[i-1].To == s.Tokens[i].From && s.Tokens[i].To == s.Tokens[i+1].From
 }
 
-// Hole is a part of a path that is computed. No path that an author writes holds it.
+// Hole replaces a computed part of a path. No written path contains it.
 const Hole = "\x00"
 
-// Tree writes a node with brackets around all operators. The brackets of the
-// author go with it, except inside of functions.
+// Tree writes a node with brackets around all operators. It drops the author's brackets, except inside
+// functions.
 func (s *Tree) Tree(n ast.Node) string {
 	switch x := n.(type) {
 	case *ast.BinaryNode:

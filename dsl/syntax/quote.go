@@ -2,7 +2,7 @@ package syntax
 
 import "strings"
 
-// InQuotes puts an expression into quotes of YAML, those that it has none of if it can.
+// InQuotes puts an expression into YAML quotes, preferably a kind that it does not contain.
 func InQuotes(text string) string {
 	if strings.Contains(text, `"`) && !strings.Contains(text, "'") {
 		return "'" + text + "'"

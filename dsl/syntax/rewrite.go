@@ -18,19 +18,18 @@ import (
 //	a if b else c                →  ((ー)?(ー):(ー))
 //	x is None                    →  ー == nil
 //
-// All names look alike in what it sees; the tree gets the real ones back by
-// their place, so that no name of an author can collide with a word or a
-// function of expr-lang. For each rune of the new text, origin gives its token.
+// All names look alike to the parser. The tree gets the real ones back by position, so no name can collide with
+// a keyword or a function of expr-lang. origin has the token of each rune of the new text.
 
-// hidden stands for every name. It is a letter (U+30FC) to expr-lang.
+// hidden replaces every name. For expr-lang it is a letter (U+30FC).
 const hidden = "ー"
 
-// comparisons do not chain.
+// comparisons are operators that do not chain.
 var comparisons = []string{
 	"==", "!=", "<", ">", "<=", ">=", "in", "is", "matches", "contains", "startsWith", "endsWith",
 }
 
-// A rewriter writes tokens out for the parser of expr-lang.
+// A rewriter writes tokens for the parser of expr-lang.
 type rewriter struct {
 	tokens []Token
 	out    strings.Builder
@@ -47,7 +46,7 @@ func (w *rewriter) put(text string, i int) {
 	w.origin = append(w.origin, i)
 }
 
-// fail keeps the first flaw, about the tokens from lo up to hi.
+// fail records the first flaw. It is about tokens[lo:hi].
 func (w *rewriter) fail(lo, hi int, code diag.Code, message, hint string) {
 	if w.flaw == nil {
 		w.flaw = &Flaw{w.tokens[lo].From, w.tokens[hi-1].To, code, message, hint}
@@ -63,8 +62,8 @@ func (w *rewriter) missing(i int) {
 	w.fail(i-1, i, rules.ExprSyntax, "want a value after "+Quoted(w.tokens[i-1].Text), "")
 }
 
-// find returns the first token of these texts in [lo, hi) that is in no bracket;
-// hi when there is none.
+// find returns the first token with one of these texts in [lo, hi), outside brackets. It returns hi if there is
+// none.
 func (w *rewriter) find(lo, hi int, texts ...string) int {
 	for i := lo; i < hi; i++ {
 		if w.word(i) && w.tokens[i].Is(texts...) {
@@ -83,8 +82,7 @@ func (w *rewriter) skip(i int) int {
 	return i
 }
 
-// word reports whether token i may be a word of the language: a member's name
-// and the key of a map are not.
+// word reports whether token i may be a keyword. Names of members and keys of maps are not.
 func (w *rewriter) word(i int) bool {
 	if w.tokens[i].Kind != NameToken {
 		return true
@@ -97,8 +95,8 @@ func (w *rewriter) key(i int) bool {
 	return i > 0 && i+1 < len(w.tokens) && w.tokens[i+1].Is(":") && w.tokens[i-1].Is("{", ",")
 }
 
-// block writes what a bracket holds, or the whole expression: expressions
-// between commas, colons, question marks and semicolons.
+// block writes the content of a bracket or the whole expression: expressions between commas, colons, question
+// marks and semicolons.
 func (w *rewriter) block(lo, hi int) {
 	for lo < hi {
 		end := w.find(lo, hi, ",", ";", ":", "?")
@@ -133,10 +131,10 @@ func (w *rewriter) piece(lo, hi int) {
 	w.conditional(lo, hi)
 }
 
-// conditional writes Python's "x if c else y", which binds loosest.
+// conditional writes Python's "x if c else y", which binds weakest.
 func (w *rewriter) conditional(lo, hi int) {
 	if loop := w.find(lo, hi, "for"); lo < loop && loop < hi && w.foreign(loop, hi) {
-		return // before its if and in are taken for ours
+		return // before its if and in are read as ours
 	}
 	cond := w.find(lo, hi, "if")
 	if cond == hi {
@@ -226,8 +224,7 @@ func (w *rewriter) comparison(lo, hi int) {
 	}
 }
 
-// token writes token i, with what its bracket holds, and returns the index of
-// the next one.
+// token writes token i with the content of its bracket. It returns the index of the next token.
 func (w *rewriter) token(i, hi int) int {
 	t := w.tokens[i]
 	switch {
@@ -246,7 +243,7 @@ func (w *rewriter) token(i, hi int) int {
 	return i + 1
 }
 
-// name writes a word of the language or hides a name.
+// name writes a keyword, or hides a name.
 func (w *rewriter) name(i, hi int) int {
 	t := w.tokens[i]
 	switch t.Text {
@@ -271,8 +268,8 @@ func (w *rewriter) name(i, hi int) int {
 	return i + 1
 }
 
-// loop writes the name of a function with a body, in which # may stand. The
-// parser must know it, and how many arguments it has.
+// loop writes the name of a function with a body that may contain #. The parser must know it and its number of
+// arguments.
 func (w *rewriter) loop(i int) {
 	w.put(w.tokens[i].Text, i)
 	last := w.tokens[i+1].Pair
@@ -286,8 +283,7 @@ func (w *rewriter) loop(i int) {
 	}
 }
 
-// foreign reports a word of other languages. They may be names, too, unless
-// another word follows.
+// foreign reports a keyword of another language. It may also be a name, unless another word follows.
 func (w *rewriter) foreign(i, hi int) bool {
 	message, hint := "", ""
 	switch text := w.tokens[i].Text; text {
@@ -321,8 +317,8 @@ func (w *rewriter) is(i, hi int) int {
 	return next
 }
 
-// bracket writes a bracket. A mapping as the predicate of a loop gets
-// parentheses: expr-lang takes its braces for those of a block.
+// bracket writes a bracket. A mapping as the predicate of a loop gets parentheses, since expr-lang reads its
+// braces as a block.
 func (w *rewriter) bracket(i int) {
 	t := w.tokens[i]
 	if t.Text == "(" && !w.called(i) {
@@ -352,7 +348,7 @@ func (w *rewriter) bracket(i int) {
 	}
 }
 
-// mapping reports whether the brace at i begins a mapping, not a block.
+// mapping reports whether the brace at i begins a mapping rather than a block.
 func (w *rewriter) mapping(i int) bool {
 	if w.tokens[i].Pair == i+1 {
 		return true
@@ -360,7 +356,7 @@ func (w *rewriter) mapping(i int) bool {
 	return w.tokens[w.skip(i+1)+1].Is(":")
 }
 
-// called reports whether the parenthesis at i holds the arguments of a call.
+// called reports whether the parenthesis at i contains arguments of a call.
 func (w *rewriter) called(i int) bool {
 	if i == 0 {
 		return false

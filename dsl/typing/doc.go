@@ -1,3 +1,3 @@
-// Package typing describes what is known of a value before it exists: its shape, its members, and the words that
-// it may be.
+// Package typing describes what is known of a value before it exists: its types, its members, and its possible
+// words.
 package typing

@@ -11,48 +11,44 @@ import (
 	"procaas/dsl/ops"
 )
 
-// An Outline is what is known of a value before it is there: the types that it
-// may have, and what is known of its parts. A nil outline knows nothing, and
-// nothing is checked against it. Outlines are never changed: many places share
-// one, and one may hold itself.
+// An Outline is what is known of a value before it exists: its types and its parts. A nil outline knows
+// nothing, and nothing is checked against it. Outlines are immutable and shared, and may be recursive.
 type Outline struct {
 	Shape datum.Shape
 
-	// Members are the known members of a mapping. When closed is true it has no
-	// others; otherwise others are as rest says.
+	// Members are the known members of a mapping. If Closed is true, it has no others. Otherwise, Rest
+	// describes the others.
 	Members map[string]*Member
 	Closed  bool
 	Rest    *Outline
 
 	Elem  *Outline // of a list
-	Words []any    // the only values there are besides null; nil for any
+	Words []any    // the only possible values besides null; nil for any
 
-	// Why says how it comes to be null, when its shape has null among others:
-	// "it is optional in …". Empty when nobody needs to be told, because the proof
-	// of degradation looks at it.
+	// Why is the reason why the value may be null, such as "it is optional in …". It is empty if the proof of
+	// degradation reports the null.
 	Why string
 
-	// Optional says that it is null because a mapping may lack it, and not
-	// otherwise.
+	// Optional reports whether the value is null only because a mapping may lack it.
 	Optional bool
 
-	// Inferred is true when no schema says it, only the values that expressions
-	// give. What contradicts it is a warning.
+	// Inferred reports whether the outline comes from expressions instead of a schema. A contradiction is then
+	// a warning.
 	Inferred bool
 
-	At diag.Span // where a schema says it; zero for none
+	At diag.Span // position in a schema; zero if there is none
 
-	// About is what a schema says of it to people: its title or its description. Empty for nothing.
+	// About is the title or description in the schema, or "".
 	About string
 }
 
-// A Member is what is known of one member of a mapping.
+// A Member is one member of a mapping.
 type Member struct {
 	*Outline
 	Required bool
 }
 
-// Types are those that a value may have.
+// Types returns the types that the value may have.
 func (o *Outline) Types() datum.Shape {
 	if o == nil {
 		return datum.AnyShape
@@ -60,13 +56,12 @@ func (o *Outline) Types() datum.Shape {
 	return o.Shape
 }
 
-// Nullable reports whether it is known that a value may be null, and that it need
-// not be.
+// Nullable reports whether the value may be null, but need not be.
 func (o *Outline) Nullable() bool {
 	return o != nil && o.Shape&datum.NullShape != 0 && o.Shape != datum.NullShape && o.Shape != datum.AnyShape
 }
 
-// Present is the outline of a value that is not null.
+// Present returns the outline without null.
 func (o *Outline) Present() *Outline {
 	if !o.Nullable() {
 		return o
@@ -77,7 +72,7 @@ func (o *Outline) Present() *Outline {
 	return &out
 }
 
-// Absent is the outline of a value that may also be null, for a reason.
+// Absent returns the outline with null, for a reason.
 func (o *Outline) Absent(why string) *Outline {
 	if o == nil || o.Shape&datum.NullShape != 0 {
 		return o
@@ -88,7 +83,7 @@ func (o *Outline) Absent(why string) *Outline {
 	return &out
 }
 
-// Lacked is the outline of a value that is null where a mapping lacks it.
+// Lacked returns the outline with null for a missing member.
 func (o *Outline) Lacked(why string) *Outline {
 	if o == nil || o.Shape&datum.NullShape != 0 {
 		return o
@@ -98,8 +93,8 @@ func (o *Outline) Lacked(why string) *Outline {
 	return out
 }
 
-// Unsure is the outline of a value that begins as this one and may become any: only
-// that it may be null is still known.
+// Unsure returns the outline of a value that begins like this and may become any value. Only the null is still
+// known.
 func (o *Outline) Unsure() *Outline {
 	if !o.Nullable() {
 		return nil
@@ -107,7 +102,7 @@ func (o *Outline) Unsure() *Outline {
 	return &Outline{Shape: datum.AnyShape &^ datum.SecretShape, Why: o.Why, Inferred: o.Inferred, At: o.At}
 }
 
-// Supposed is the outline as something that no schema promises.
+// Supposed returns the outline as an inferred one.
 func (o *Outline) Supposed() *Outline {
 	if o == nil || o.Inferred {
 		return o
@@ -117,7 +112,7 @@ func (o *Outline) Supposed() *Outline {
 	return &out
 }
 
-// OfShape is the outline of a value of which only types are known; nil for any.
+// OfShape returns an outline with only these types. It returns nil for all types.
 func OfShape(s datum.Shape) *Outline {
 	if s == datum.AnyShape || s == 0 {
 		return nil
@@ -125,8 +120,7 @@ func OfShape(s datum.Shape) *Outline {
 	return &Outline{Shape: s}
 }
 
-// Of returns the outline of data, which no schema promises. Its mappings have
-// these members and no others.
+// Of returns the inferred outline of data. Its mappings are closed.
 func Of(v any) *Outline {
 	switch v := v.(type) {
 	case []any:
@@ -153,8 +147,8 @@ func Of(v any) *Outline {
 	return out
 }
 
-// Widened forgets which values there are and keeps their types: what a variable
-// begins with does not bound what it may become.
+// Widened drops possible values and keeps their types, since the initial value of a variable does not limit
+// later ones.
 func (o *Outline) Widened() *Outline {
 	if o == nil || o.Words == nil {
 		return o
@@ -167,11 +161,11 @@ func (o *Outline) Widened() *Outline {
 	return &out
 }
 
-// Either is the outline of a value that is as one of two say.
+// Either returns the outline of a value that fits one of two outlines.
 func Either(a, b *Outline) *Outline { return (&joiner{left: 1000}).join(a, b) }
 
-// A joiner joins outlines down to their parts, as long as there is something left
-// of its budget; of the rest nothing is known. A schema may hold itself.
+// A joiner joins outlines recursively within a budget, since a schema may be recursive. Beyond the budget
+// nothing is known.
 type joiner struct{ left int }
 
 func (j *joiner) join(a, b *Outline) *Outline {
@@ -216,7 +210,7 @@ func (j *joiner) join(a, b *Outline) *Outline {
 	return out
 }
 
-// orNull is the outline of a value that may also be the null that null tells of.
+// orNull adds the null of another outline.
 func (o *Outline) orNull(null *Outline) *Outline {
 	out := *o
 	out.Shape |= datum.NullShape
@@ -228,14 +222,14 @@ func (o *Outline) orNull(null *Outline) *Outline {
 	return &out
 }
 
-// members gives out the members of either of two mappings.
+// members sets the members of either of two mappings.
 func (j *joiner) members(out, a, b *Outline) {
 	out.Closed = a.Closed && b.Closed
 	if !out.Closed {
 		out.Rest = j.join(a.other(), b.other())
 	}
 	out.Members = make(map[string]*Member, len(a.Members))
-	for _, name := range a.MemberNames() { // in order, or the budget would make it chance
+	for _, name := range a.MemberNames() { // in order, since the budget would make the result random
 		m := a.Members[name]
 		if n := b.Members[name]; n != nil {
 			out.Members[name] = &Member{j.join(m.Outline, n.Outline), m.Required && n.Required}
@@ -250,7 +244,7 @@ func (j *joiner) members(out, a, b *Outline) {
 	}
 }
 
-// lacking is what a member is that only the other one of two mappings names.
+// lacking returns the outline of a member that only the other mapping has.
 func (j *joiner) lacking(o *Outline, m *Member) *Member {
 	if o.Closed {
 		return &Member{m.Outline, false}
@@ -258,7 +252,7 @@ func (j *joiner) lacking(o *Outline, m *Member) *Member {
 	return &Member{j.join(m.Outline, o.Rest), false}
 }
 
-// other is what the members are that have no name here.
+// other returns the outline of unnamed members.
 func (o *Outline) other() *Outline {
 	if o.Closed {
 		return &Outline{Shape: datum.NullShape, Inferred: o.Inferred}
@@ -266,10 +260,10 @@ func (o *Outline) other() *Outline {
 	return o.Rest
 }
 
-// maxWords bounds the values that an outline lists.
+// maxWords limits the possible values in an outline.
 const maxWords = 100
 
-// UnionWords returns the values of both lists, each once; nil when they are too many.
+// UnionWords returns the values of both lists without duplicates, or nil if there are too many.
 func UnionWords(a, b []any) []any {
 	out := slices.Clone(a)
 	for _, w := range b {
@@ -283,11 +277,10 @@ func UnionWords(a, b []any) []any {
 	return out
 }
 
-// MemberNames lists the known members in order.
+// MemberNames returns the sorted names of the known members.
 func (o *Outline) MemberNames() []string { return slices.Sorted(maps.Keys(o.Members)) }
 
-// String says what the value may be, for people: its values when they are few,
-// else its types.
+// String describes the value for messages: by its possible values if they are few, or by its types.
 func (o *Outline) String() string {
 	if o == nil {
 		return "any value"
@@ -302,13 +295,13 @@ func (o *Outline) String() string {
 	return datum.OneOf(o.Words)
 }
 
-// MayBe reports whether a value of the outline may equal one of another.
+// MayBe reports whether values of both outlines may be equal.
 func (o *Outline) MayBe(other *Outline) bool {
 	if o == nil || other == nil {
 		return true
 	}
 	if o.Shape&other.Shape&^(datum.BoolShape|datum.NumberShape|datum.StringShape) != 0 {
-		return true // two nulls, or lists and mappings, into which we do not look
+		return true // two nulls; lists and mappings are not compared
 	}
 	if !ops.MayEqual(o.Shape, other.Shape) {
 		return false
@@ -319,7 +312,7 @@ func (o *Outline) MayBe(other *Outline) bool {
 	return slices.ContainsFunc(o.Words, func(w any) bool { return ContainsWord(other.Words, w) })
 }
 
-// ContainsWord reports whether a value is among others; 1 and 1.0 are the same.
+// ContainsWord reports whether a value is in a list. 1 equals 1.0.
 func ContainsWord(words []any, w any) bool {
 	return slices.ContainsFunc(words, func(x any) bool {
 		same, err := ops.Equal(&ops.Meter{}, x, w)
@@ -338,7 +331,7 @@ func (o *Outline) TextWords() []string {
 	return out
 }
 
-// Dump writes an outline in full, for tests and for people who ask.
+// Dump returns the whole outline as text, for tests and debugging.
 func (o *Outline) Dump(depth int) string {
 	if o == nil {
 		return "any"
@@ -373,7 +366,7 @@ func (o *Outline) Dump(depth int) string {
 	return strings.Join(parts, " | ")
 }
 
-// OrAny returns an outline to talk about even when nothing is known.
+// OrAny returns the outline, or one without knowledge if it is nil.
 func (o *Outline) OrAny() *Outline {
 	if o == nil {
 		return &Outline{Shape: datum.AnyShape, Why: "its schema does not require it"}
@@ -381,8 +374,7 @@ func (o *Outline) OrAny() *Outline {
 	return o
 }
 
-// Told forgets of a value that it is null when that is the business of the proof
-// of degradation: it has not been set yet.
+// Told removes a null that the proof of degradation reports: a value that is not set yet.
 func (o *Outline) Told() *Outline {
 	if o != nil && o.Shape == datum.NullShape && o.Why == "" {
 		return nil

@@ -14,15 +14,14 @@ import (
 	"procaas/dsl/tree"
 )
 
-// Flows checks what belongs to flows themselves. Their names are checked with those of each
-// of their pipelines.
+// Flows checks flows. The checks of their pipelines check the names.
 func Flows(w *merge.Whole, r *diag.Reporter) {
 	for _, f := range w.Bundle.Flows {
 		checkFlow(w, f, r)
 	}
 }
 
-// checkFlow checks what belongs to a flow itself.
+// checkFlow checks one flow.
 func checkFlow(w *merge.Whole, f *tree.Flow, r *diag.Reporter) {
 	if f.Key != nil {
 		var events []string
@@ -50,26 +49,24 @@ func pipelinesOf(w *merge.Whole, flow string) []*tree.Pipeline {
 	return out
 }
 
-// maxMoves bounds an automaton: from and on multiply, and a hundred of each in one line are
-// ten thousand moves already.
+// maxMoves limits an automaton. from and on multiply, so a hundred of each in one line are ten thousand moves.
 const maxMoves = 10_000
 
-// A graph is the automaton of a flow as moves between states.
+// A graph is the automaton of a flow: moves between states.
 type graph struct {
 	*tree.Automaton
-	moves map[string][]move // by the state that they leave
-	names []string          // of the states that can be entered: the initial one and all targets
+	moves map[string][]move // by source state
+	names []string          // states that can be entered: the initial one and all targets
 }
 
-// A move leaves a state by one event type.
+// A move leaves a state on one event type.
 type move struct {
 	on, to string
-	at     diag.Span // of the event type in its transition
+	at     diag.Span // the event type in its transition
 }
 
-// checkAutomaton checks the automaton of a flow: that it is deterministic, that
-// every state can be reached and left, and that its events are those that the
-// pipelines of the flow serve.
+// checkAutomaton checks that the automaton of a flow is deterministic, that every state can be reached and
+// left, and that the flow's pipelines serve its events.
 func checkAutomaton(w *merge.Whole, f *tree.Flow, r *diag.Reporter) {
 	g := newGraph(f.States, r)
 	if g == nil {
@@ -82,8 +79,8 @@ func checkAutomaton(w *merge.Whole, f *tree.Flow, r *diag.Reporter) {
 	checkServed(w, f, g, r)
 }
 
-// newGraph builds the graph and reports moves that are said twice or lead to
-// two states. It is nil when there are too many to look at.
+// newGraph builds the graph. It reports moves that are duplicates or lead to two states. It returns nil if
+// there are too many.
 func newGraph(a *tree.Automaton, r *diag.Reporter) *graph {
 	g := &graph{Automaton: a, moves: make(map[string][]move)}
 	if a.Initial != "" {
@@ -92,7 +89,7 @@ func newGraph(a *tree.Automaton, r *diag.Reporter) *graph {
 	count := 0
 	for _, t := range a.Transitions {
 		if t.To == "" {
-			continue // reported when it was read
+			continue // already reported
 		}
 		if count += len(t.From) * len(t.On); count > maxMoves {
 			r.Errorf(t.Span, rules.TooMany, "split the flow", "the automaton has over %d moves", maxMoves)
@@ -110,8 +107,7 @@ func newGraph(a *tree.Automaton, r *diag.Reporter) *graph {
 	return g
 }
 
-// add adds a move. One that leads elsewhere than another by the same event is an error, and one
-// that is there already a warning.
+// add adds a move. Another target for the same event is an error, and the same move again is a warning.
 func (g *graph) add(from string, m move, r *diag.Reporter) {
 	i := slices.IndexFunc(g.moves[from], func(o move) bool { return o.on == m.on })
 	g.moves[from] = append(g.moves[from], m)
@@ -132,7 +128,7 @@ func (g *graph) add(from string, m move, r *diag.Reporter) {
 	r.Report(d)
 }
 
-// reach lists the states that can follow a state, itself included.
+// reach returns the states that can follow a state, including itself.
 func (g *graph) reach(from string) map[string]bool {
 	seen := map[string]bool{from: true}
 	for todo := []string{from}; len(todo) > 0; {
@@ -148,8 +144,8 @@ func (g *graph) reach(from string) map[string]bool {
 	return seen
 }
 
-// checkReachable reports states that no event leads to, once each, where they
-// are named first. It tells whether there are none.
+// checkReachable reports states that no event leads to, once each, where they are named first. It returns
+// whether all are reachable.
 func checkReachable(g *graph, r *diag.Reporter) bool {
 	if g.Initial == "" {
 		return false
@@ -160,7 +156,7 @@ func checkReachable(g *graph, r *diag.Reporter) bool {
 		if reached[state] || state == "" {
 			return
 		}
-		reached[state], all = true, false // told: it is named in other lines, too
+		reached[state], all = true, false // reported once, although other lines name it too
 		r.Errorf(at, rules.Unreachable, r.SuggestOr(state, without(g.names, state), "add a transition to it"), "no transition leads from the "+
 			"initial state %q to state %q", g.Initial, state)
 	}
@@ -175,7 +171,7 @@ func checkReachable(g *graph, r *diag.Reporter) bool {
 	return all
 }
 
-// finalPlace is where the i-th final state is named.
+// finalPlace returns the position of final state i.
 func (g *graph) finalPlace(i int) diag.Span {
 	return g.PlaceOf(fmt.Sprintf("final[%d]", i), g.PlaceOf("final", g.Span))
 }
@@ -198,8 +194,8 @@ func checkFinal(g *graph, r *diag.Reporter) {
 	}
 }
 
-// checkDeadEnds warns about states from which the entity can never reach a
-// final one. All states are reachable: a wrong name is reported as such.
+// checkDeadEnds warns about states from which no final state is reachable. All states are reachable here: a
+// wrong name is already reported.
 func checkDeadEnds(g *graph, r *diag.Reporter) {
 	if len(g.Final) == 0 {
 		return
@@ -213,9 +209,8 @@ func checkDeadEnds(g *graph, r *diag.Reporter) {
 	}
 }
 
-// endless finds the states from which no final state can be reached,
-// with the places where they are entered. Backwards from the final states, so
-// that its cost grows with the moves only.
+// endless returns the states from which no final state is reachable, with the positions where they are entered.
+// It searches backwards from the final states, so its cost is linear in the moves.
 func (g *graph) endless() map[string]diag.Span {
 	before := make(map[string][]string)
 	for from, moves := range g.moves {
@@ -244,8 +239,7 @@ func (g *graph) endless() map[string]diag.Span {
 	return out
 }
 
-// checkServed compares the event types of the automaton with those that the
-// pipelines of the flow serve.
+// checkServed compares the event types of the automaton with those that the flow's pipelines serve.
 func checkServed(w *merge.Whole, f *tree.Flow, g *graph, r *diag.Reporter) {
 	served := make(map[string]diag.Span)
 	for _, p := range pipelinesOf(w, f.ID) {
@@ -281,7 +275,7 @@ func checkServed(w *merge.Whole, f *tree.Flow, g *graph, r *diag.Reporter) {
 	}
 }
 
-// afterwards says what becomes of an event without a transition, by otherwise of the automaton.
+// afterwards returns what happens to an event without a transition.
 func afterwards(otherwise string) string {
 	switch strings.ToLower(otherwise) {
 	case "ignore":
@@ -292,7 +286,7 @@ func afterwards(otherwise string) string {
 	return "rejected"
 }
 
-// without returns a list, leaving out one name.
+// without returns a list without one name.
 func without(names []string, name string) func() []string {
 	return func() []string {
 		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })

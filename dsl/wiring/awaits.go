@@ -11,12 +11,11 @@ import (
 	"procaas/dsl/tree"
 )
 
-// Awaits finds out which event types handlers wait for. It comes after the
-// pipelines are known that serve some.
+// Awaits records which event types handlers wait for. It runs after Events.
 func Awaits(w *merge.Whole, r *diag.Reporter) {
 	for _, p := range w.Bundle.Pipelines {
 		if w.Bundle.Index.Pipelines[p.ID] != p {
-			continue // a second one of that id, which was reported and serves nothing
+			continue // a duplicate, which is already reported and serves nothing
 		}
 		for _, s := range p.Stages {
 			for _, h := range s.Handlers {
@@ -28,8 +27,8 @@ func Awaits(w *merge.Whole, r *diag.Reporter) {
 	}
 }
 
-// awaits notes what one handler waits for: in the flow of its pipeline, or of those whose
-// runs it is a part of, since they call the pipeline.
+// awaits records what one handler waits for, in its flow or in the flows of the pipelines that call its
+// pipeline.
 func awaits(w *merge.Whole, p *tree.Pipeline, h *tree.Handler, r *diag.Reporter) {
 	if p.IsCalled() {
 		awaitsInside(w, p, h, make(map[*tree.Pipeline]bool), r)
@@ -38,11 +37,11 @@ func awaits(w *merge.Whole, p *tree.Pipeline, h *tree.Handler, r *diag.Reporter)
 	awaitsIn(w, p, h, r)
 }
 
-// awaitsInside notes what a handler waits for in all runs that it may be a part of: it goes
-// up from its pipeline p to those that call it, until it comes to such as events run.
+// awaitsInside records what a handler waits for in all runs that may contain it. From its pipeline p it follows
+// the callers up to pipelines that events start.
 func awaitsInside(w *merge.Whole, p *tree.Pipeline, h *tree.Handler, seen map[*tree.Pipeline]bool, r *diag.Reporter) {
 	if seen[p] {
-		return // what calls itself is reported elsewhere
+		return // recursion is reported elsewhere
 	}
 	seen[p] = true
 	for _, caller := range w.Bundle.Pipelines {
@@ -71,9 +70,8 @@ func awaitsInside(w *merge.Whole, p *tree.Pipeline, h *tree.Handler, seen map[*t
 	}
 }
 
-// awaitsIn notes what a handler waits for in runs of a pipeline. An event finds the run that
-// waits for it by flow and key, so the pipeline must have a flow, and all that take one type
-// of event must be of the same.
+// awaitsIn records what a handler waits for in runs of a pipeline. An event finds the waiting run by flow and
+// key. So the pipeline must have a flow, and all pipelines that await a type must have the same flow.
 func awaitsIn(w *merge.Whole, p *tree.Pipeline, h *tree.Handler, r *diag.Reporter) {
 	whose, hint := "", "wait for an event of another type"
 	if !strings.HasPrefix(h.Path, p.ID+"/") {

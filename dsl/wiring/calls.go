@@ -11,11 +11,10 @@ import (
 	"procaas/dsl/tree"
 )
 
-// maxCallDepth bounds how deep calls of pipelines are nested: each level is a part of
-// the checkpoint of the one above.
+// maxCallDepth limits the nesting of calls, since each level is part of the checkpoint of the one above.
 const maxCallDepth = 8
 
-// Called notes which pipelines handlers call: no events run these.
+// Called marks the pipelines that handlers call. Events do not start them.
 func Called(w *merge.Whole) {
 	for _, p := range w.Bundle.Pipelines {
 		for _, s := range p.Stages {
@@ -31,7 +30,7 @@ func Called(w *merge.Whole) {
 	}
 }
 
-// Calls finds out which pipelines call which, and reports what cannot be called.
+// Calls checks which pipelines call which.
 func Calls(w *merge.Whole, r *diag.Reporter) {
 	for _, p := range w.Bundle.Pipelines {
 		for _, s := range p.Stages {
@@ -42,7 +41,7 @@ func Calls(w *merge.Whole, r *diag.Reporter) {
 			}
 		}
 	}
-	levels := make(map[*tree.Pipeline]int) // so that each pipeline is looked at once
+	levels := make(map[*tree.Pipeline]int) // so that each pipeline is visited once
 	for _, p := range w.Bundle.Pipelines {
 		if w.Bundle.Index.Pipelines[p.ID] == p {
 			levelOf(w, p, levels, nil, r)
@@ -53,7 +52,7 @@ func Calls(w *merge.Whole, r *diag.Reporter) {
 	}
 }
 
-// checkCallee reports a call of what is not there, or is not called.
+// checkCallee reports a call of a missing pipeline, or of one that cannot be called.
 func checkCallee(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	at := h.Call.PlaceOf("pipeline", h.Call.Span)
 	p := w.Bundle.Index.Pipelines[h.Call.Pipeline]
@@ -83,7 +82,7 @@ func checkCallee(w *merge.Whole, h *tree.Handler, r *diag.Reporter) {
 	}
 }
 
-// checkInputs compares the names that a call gives with those that the pipeline wants.
+// checkInputs compares the arguments of a call with the inputs of the pipeline.
 func checkInputs(h *tree.Handler, p *tree.Pipeline, r *diag.Reporter) {
 	with := h.Call.With
 	for _, k := range with.Keys() {
@@ -107,9 +106,8 @@ func checkInputs(h *tree.Handler, p *tree.Pipeline, r *diag.Reporter) {
 	}
 }
 
-// levelOf tells how many levels of calls are below a pipeline, and reports those that lead
-// back to where they came from. way is how it came here. A call that closes a circle does
-// not count as a level: it is an error of its own, and the search has to end.
+// levelOf returns how many levels of calls are below a pipeline, and reports recursion. way is the path so far.
+// A call that closes a cycle is an error of its own and does not count as a level, so the search terminates.
 func levelOf(w *merge.Whole, p *tree.Pipeline, known map[*tree.Pipeline]int, way []*tree.Pipeline, r *diag.Reporter) int {
 	if n, ok := known[p]; ok {
 		return n
@@ -136,7 +134,7 @@ func levelOf(w *merge.Whole, p *tree.Pipeline, known map[*tree.Pipeline]int, way
 				continue
 			}
 			below := levelOf(w, next, known, way, r) + 1
-			if below == maxCallDepth+1 { // and not above: the callers would repeat the message
+			if below == maxCallDepth+1 { // only here: the callers would repeat the finding
 				r.Errorf(at, rules.Call, "emit an event in place of one of the calls", "calls are nested more than %d deep", maxCallDepth)
 			}
 			level = max(level, below)
@@ -146,7 +144,7 @@ func levelOf(w *merge.Whole, p *tree.Pipeline, known map[*tree.Pipeline]int, way
 	return level
 }
 
-// checkCalled checks what a pipeline says that others call.
+// checkCalled checks the fields of a called pipeline.
 func checkCalled(w *merge.Whole, p *tree.Pipeline, r *diag.Reporter) {
 	hint := "delete it, or delete inputs: to run the pipeline by events"
 	if p.Inputs == nil {
@@ -157,7 +155,7 @@ func checkCalled(w *merge.Whole, p *tree.Pipeline, r *diag.Reporter) {
 			r.Errorf(at, rules.Call, hint, "pipeline %q is run by calls, so it has no %s", p.ID, name)
 		}
 	}
-	if !p.Called && !w.Partial { // the caller may be in a file that could not be read
+	if !p.Called && !w.Partial { // the caller may be in an unreadable file
 		r.Warnf(p.PlaceOf("id", p.Span), rules.Call, "call it: call: {pipeline: "+p.ID+"}, or delete inputs: to run it by events",
 			"nobody calls pipeline %q", p.ID)
 	}

@@ -13,7 +13,7 @@ type cronField struct {
 	names    string // of the values from min on, three letters each; empty for none
 }
 
-// The bounds are those of the engine's scheduler: Sunday is 0, and only 0.
+// The limits are those of the engine's scheduler: Sunday is 0, and never 7.
 var cronFields = [5]cronField{
 	{"minute", 0, 59, ""},
 	{"hour", 0, 23, ""},
@@ -22,10 +22,8 @@ var cronFields = [5]cronField{
 	{"weekday", 0, 6, "sunmontuewedthufrisat"},
 }
 
-// checkCron says what is wrong with a cron line; nothing when it is right. The
-// check is our own and not the scheduler's so that the language needs no
-// scheduler, takes no extensions of it (@daily, TZ=), and can say which field
-// is wrong and what it may hold.
+// checkCron returns what is wrong with a cron line, or "". It does not use the scheduler: the language needs
+// none, accepts none of its extensions (@daily, TZ=), and can name the wrong field and its possible values.
 func checkCron(line string) string {
 	fields := strings.Fields(line)
 	if len(fields) != len(cronFields) {
@@ -41,8 +39,7 @@ func checkCron(line string) string {
 	return neverDue(fields[2], fields[3], fields[4])
 }
 
-// check says what is wrong with one element of a list: *, 5, 1-5, each with an
-// optional /step.
+// check returns what is wrong with one element of a list: *, 5 or 1-5, each with an optional /step.
 func (f cronField) check(part string) string {
 	span, step, stepped := strings.Cut(part, "/")
 	if stepped {
@@ -71,7 +68,7 @@ func (f cronField) check(part string) string {
 	return ""
 }
 
-// want says what the field may hold.
+// want returns what the field may contain.
 func (f cronField) want(have string) string {
 	if f.names == "" {
 		return fmt.Sprintf("want a number from %d to %d, have %q", f.min, f.max, have)
@@ -79,10 +76,10 @@ func (f cronField) want(have string) string {
 	return fmt.Sprintf("want a number from %d to %d or a name such as %q, have %q", f.min, f.max, f.names[:3], have)
 }
 
-// value reads a number or a name.
+// value parses a number or a name.
 func (f cronField) value(s string) (int, bool) {
 	if len(s) == 3 {
-		// At a multiple of three: anm, of janmar, is no month.
+		// Only at a multiple of three: anm, in janmar, is not a month.
 		if i := strings.Index(f.names, strings.ToLower(s)); i >= 0 && i%3 == 0 {
 			return f.min + i/3, true
 		}
@@ -91,15 +88,14 @@ func (f cronField) value(s string) (int, bool) {
 	return n, err == nil && digits(s) && n >= f.min && n <= f.max
 }
 
-// digits reports whether a number is written without a sign, which strconv would take.
+// digits reports whether a number has no sign, which strconv would accept.
 func digits(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
-// neverDue finds a day that its month does not have. Only single values are
-// looked at: that is where the mistake is made. February has 29 days: a line that is due
-// in leap years only is odd, and right.
+// neverDue returns a day that its month does not have. It checks only single values, where the mistake happens.
+// February has 29 days, since a line may be for leap years.
 func neverDue(day, month, weekday string) string {
 	if weekday != "*" {
-		return "" // cron is due on either then, so that the weekday makes it due
+		return "" // cron is due on either, so the weekday makes it due
 	}
 	d, ok := cronFields[2].value(day)
 	m, ok2 := cronFields[3].value(month)

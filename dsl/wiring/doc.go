@@ -1,3 +1,3 @@
-// Package wiring finds out what starts and continues which pipelines: events, calls and triggers. It checks that each
-// leads somewhere, that the automata of flows are deterministic and end, and that nothing goes round for ever.
+// Package wiring finds what starts and continues which pipelines: events, calls and triggers. It checks that
+// each has a target, that automata are deterministic and end, and that no loop is endless.
 package wiring

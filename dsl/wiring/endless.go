@@ -11,21 +11,20 @@ import (
 	"procaas/dsl/tree"
 )
 
-// This file finds pipelines that start themselves: their runs send events, or put tasks,
-// that come back to them, by way of other pipelines or not.
+// This file finds pipelines that start themselves: their runs send events or put tasks that lead back to them,
+// directly or through other pipelines.
 
-// A sending is a handler that starts runs of other pipelines, or one that calls a pipeline
-// which may.
+// A sending is a handler that starts runs of other pipelines, directly or in a called pipeline.
 type sending struct {
 	from *tree.Pipeline
 	by   *tree.Handler
 	at   diag.Span
 	to   []*tree.Pipeline
-	sure bool // each run does it: no condition is asked
+	sure bool // every run does it, without a condition
 }
 
-// Endless marks the handlers whose runs may lead back to their pipelines, and reports
-// loops in which no condition is asked: those never end.
+// Endless marks the handlers whose runs may lead back to their pipelines. It reports loops without any
+// condition, which never end.
 func Endless(w *merge.Whole, r *diag.Reporter) {
 	sends := sendings(w)
 	round := loopsOf(sends)
@@ -36,7 +35,7 @@ func Endless(w *merge.Whole, r *diag.Reporter) {
 	round = loopsOf(sends)
 	reported := map[int]bool{}
 	for _, s := range sends {
-		if s.by.Call != nil || reported[round[s.from]] { // calls that go round are errors of their own
+		if s.by.Call != nil || reported[round[s.from]] { // recursive calls are errors of their own
 			continue
 		}
 		way := wayBack(s, sends, round)
@@ -89,7 +88,7 @@ func sendings(w *merge.Whole) []sending {
 		sure := unconditional(p.When) && (f == nil || f.States == nil)
 		for _, s := range p.Stages {
 			for _, h := range s.Handlers {
-				// An awaited event comes from outside, and fail is how a pipeline says that it ends.
+				// An awaited event comes from outside, and fail ends a pipeline.
 				sure = sure && h.Await == nil && h.Type != "fail"
 				asked := !sure || !unconditional(s.Enabled) || !unconditional(h.Enabled) || h.Branch != nil || h.Rollout != nil ||
 					!isSure(s.ForEach) || !isSure(h.ForEach)
@@ -103,7 +102,7 @@ func sendings(w *merge.Whole) []sending {
 	return out
 }
 
-// addSending adds a handler to those that start runs, when it is one.
+// addSending adds a handler if it starts runs.
 func addSending(w *merge.Whole, list []sending, p *tree.Pipeline, h *tree.Handler, sure bool) []sending {
 	if h.Call != nil {
 		if callee := w.Bundle.Index.Pipelines[h.Call.Pipeline]; callee != nil {
@@ -120,16 +119,16 @@ func addSending(w *merge.Whole, list []sending, p *tree.Pipeline, h *tree.Handle
 		to = w.Bundle.Index.Serving[name]
 	} else if p := w.Bundle.Index.Pipelines[name]; ok && p != nil && p.Queue != nil {
 		to, sure = []*tree.Pipeline{p}, sure && p.Queue.Unique.IsNull()
-	} else if !ok { // whatever data say
+	} else if !ok { // the type is computed
 		to, sure = w.Bundle.Pipelines, false
 	}
 	return append(list, sending{p, h, e.Type.Span, to, sure && !e.Named})
 }
 
-// isSure reports whether there is an element for certain; of what is not repeated, there is.
+// isSure reports whether a list certainly has an element. Without for-each, there is one.
 func isSure(f *tree.ForEach) bool { return f == nil || f.KnownLength() > 1 }
 
-// times is how many runs a sending starts at least.
+// times returns how many runs a sending starts at least.
 func (s sending) times() int {
 	if s.by.ForEach == nil {
 		return 1
@@ -137,8 +136,7 @@ func (s sending) times() int {
 	return s.by.ForEach.KnownLength()
 }
 
-// wayBack finds the shortest way from a sending back to the pipeline that it is of; nil when
-// there is none.
+// wayBack returns the shortest way from a sending back to its pipeline, or nil.
 func wayBack(start sending, sends []sending, round map[*tree.Pipeline]int) []sending {
 	ways := [][]sending{{start}}
 	seen := map[*tree.Pipeline]bool{}
@@ -163,8 +161,7 @@ func wayBack(start sending, sends []sending, round map[*tree.Pipeline]int) []sen
 	return nil
 }
 
-// loopsOf numbers pipelines: two have the same number when each leads to the other. It is
-// Tarjan's algorithm.
+// loopsOf numbers pipelines by Tarjan's algorithm. Two have the same number if each leads to the other.
 func loopsOf(sends []sending) map[*tree.Pipeline]int {
 	next := map[*tree.Pipeline][]*tree.Pipeline{}
 	for _, s := range sends {

@@ -12,14 +12,14 @@ import (
 	"procaas/dsl/tree"
 )
 
-// Events finds out which pipelines an event type may activate.
+// Events records which pipelines an event type may start.
 func Events(w *merge.Whole, r *diag.Reporter) {
-	takers := make(map[string]*tree.Pipeline) // by event type: the first that serves every event
+	takers := make(map[string]*tree.Pipeline) // by event type, the first pipeline that serves every event
 	for _, p := range w.Bundle.Pipelines {
 		if p.IsCalled() {
 			continue
 		}
-		if len(p.On) == 0 && p.ID != "" { // by default, its id is the type
+		if len(p.On) == 0 && p.ID != "" { // by default, the id is the type
 			p.On = spec.Names{p.ID}
 		}
 		if w.Bundle.Index.Pipelines[p.ID] != p {
@@ -27,7 +27,7 @@ func Events(w *merge.Whole, r *diag.Reporter) {
 		}
 		checkFlowOf(w, p, r)
 		for i, event := range p.On {
-			if slices.Index(p.On, event) == i { // a type that it names twice is served once
+			if slices.Index(p.On, event) == i { // a repeated type counts once
 				reportServed(event, p, w.Bundle.Index.Serving[event], takers[event], r)
 				w.Bundle.Index.Serving[event] = append(w.Bundle.Index.Serving[event], p)
 				if takers[event] == nil && unconditional(p.When) {
@@ -38,9 +38,8 @@ func Events(w *merge.Whole, r *diag.Reporter) {
 	}
 }
 
-// checkFlowOf checks that the flow of a pipeline exists, and that a pipeline
-// without one does not take the name of a flow: it is a flow of its own under its id, and
-// two flows would have one name.
+// checkFlowOf checks that the flow of a pipeline exists. It also checks that a pipeline without a flow has no
+// flow's id, since it is a flow with its own id.
 func checkFlowOf(w *merge.Whole, p *tree.Pipeline, r *diag.Reporter) {
 	if p.Flow != "" {
 		if w.Bundle.Index.Flows[p.Flow] == nil && !w.Partial {
@@ -59,9 +58,8 @@ func checkFlowOf(w *merge.Whole, p *tree.Pipeline, r *diag.Reporter) {
 	}
 }
 
-// reportServed reports a pipeline that serves an event type of another flow, or that never
-// gets the event. The first whose when is true gets it, so one without when, the taker, hides
-// all that follow.
+// reportServed reports a pipeline that serves an event type of another flow, or that never gets the event. The
+// first pipeline whose when is true gets it, so one without when (taker) hides all later ones.
 func reportServed(event string, p *tree.Pipeline, others []*tree.Pipeline, taker *tree.Pipeline, r *diag.Reporter) {
 	at := p.OnPlace(slices.Index(p.On, event))
 	switch {
@@ -80,12 +78,12 @@ func reportServed(event string, p *tree.Pipeline, others []*tree.Pipeline, taker
 	}
 }
 
-// ServedBy is the place where a pipeline says that it serves an event.
+// ServedBy returns the position where a pipeline declares an event.
 func ServedBy(p *tree.Pipeline, event string) []diag.Related {
 	return []diag.Related{{Span: p.OnPlace(slices.Index(p.On, event)), Message: fmt.Sprintf("pipeline %q serves it", p.ID)}}
 }
 
-// unconditional reports whether a condition is true whatever the event.
+// unconditional reports whether a condition is always true.
 func unconditional(when *expr.Value) bool {
 	return when == nil || when.Kind == expr.ValueLiteral && when.Scalar == true
 }

@@ -7,8 +7,8 @@ import (
 	"procaas/dsl/tree"
 )
 
-// Extents reports a for-each that makes more of one run than it may be, as far as the
-// lists are known. Lists that are computed from data are bounded when the run gets there.
+// Extents reports a for-each that exceeds the limits of a run, as far as the lists are known. Lists that are
+// computed from data are limited at run time.
 func Extents(w *merge.Whole, r *diag.Reporter) {
 	known := map[*tree.Pipeline]float64{}
 	for _, p := range w.Bundle.Pipelines {
@@ -18,12 +18,12 @@ func Extents(w *merge.Whole, r *diag.Reporter) {
 	}
 }
 
-// partsOf is how many handlers a pipeline makes at least, along its longest chain of lists.
+// partsOf returns how many handlers a pipeline makes at least, along its longest chain of lists.
 func partsOf(w *merge.Whole, p *tree.Pipeline, known map[*tree.Pipeline]float64, r *diag.Reporter) float64 {
 	if n, ok := known[p]; ok {
 		return n
 	}
-	known[p] = 1 // for calls in a circle, which are reported
+	known[p] = 1 // for recursive calls, which are reported
 	most := 1.0
 	for _, s := range p.Stages {
 		inside := 1.0
@@ -45,8 +45,8 @@ func partsOf(w *merge.Whole, p *tree.Pipeline, known map[*tree.Pipeline]float64,
 	return most
 }
 
-// times is how many handlers there are at least when each element of a list has some below
-// it. It reports a product that is too large, and not those around it.
+// times returns how many handlers there are at least, if each element of a list has below of them. It reports
+// the innermost product that is too large.
 func times(f *tree.ForEach, at diag.Span, below float64, r *diag.Reporter) float64 {
 	if f == nil {
 		return 1 + below

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// shifted says what happens to a cron line on the days when the clocks of its zone change; nothing
-// when no firing is concerned. A line for every hour goes by the time that passes.
+// shifted returns what happens to a cron line when the clocks of its zone change, or "" if no firing is
+// affected. A line for every hour follows elapsed time.
 func shifted(line string, zone *time.Location) (what, otherwise string) {
 	fields := strings.Fields(line)
 	if strings.Contains(fields[1], "*") {
@@ -21,7 +21,7 @@ func shifted(line string, zone *time.Location) (what, otherwise string) {
 		_, before := at.Add(-time.Second).In(zone).Zone()
 		_, after := at.In(zone).Zone()
 		at := at.UTC()
-		wall := at.Add(time.Duration(min(before, after)) * time.Second) // where the change begins, as the clock on the wall shows it
+		wall := at.Add(time.Duration(min(before, after)) * time.Second) // the wall-clock time of the change
 		end := at.Add(time.Duration(max(before, after)) * time.Second)
 		for ; wall.Before(end); wall = wall.Add(time.Minute) {
 			if !due(fields, wall) {
@@ -40,8 +40,8 @@ func shifted(line string, zone *time.Location) (what, otherwise string) {
 	return strings.Join(said, "; "), otherwise
 }
 
-// due reports whether a line is due at a time on the wall. As in any cron, one of day and weekday is
-// enough if both are given.
+// due reports whether a line is due at a wall-clock time. As in any cron, one of day and weekday is enough if
+// both are given.
 func due(fields []string, wall time.Time) bool {
 	have := []int{wall.Minute(), wall.Hour(), wall.Day(), int(wall.Month()), int(wall.Weekday())}
 	on := func(i int) bool {
@@ -55,7 +55,7 @@ func due(fields []string, wall time.Time) bool {
 	return on(0) && on(1) && on(3) && day && weekday
 }
 
-// holds reports whether an element of a list, which is right, has a value.
+// holds reports whether an element of a valid list includes a value.
 func (f cronField) holds(part string, n int) bool {
 	span, step, stepped := strings.Cut(part, "/")
 	low, high, every := f.min, f.max, 1

@@ -12,14 +12,14 @@ import (
 	_ "time/tzdata"
 )
 
-// Triggers checks when triggers fire and that their events are served.
+// Triggers checks the times of triggers, and that pipelines serve their events.
 func Triggers(w *merge.Whole, r *diag.Reporter) {
 	for _, t := range w.Bundle.Triggers {
 		checkTrigger(w, t, r)
 	}
 }
 
-// checkTrigger checks when a trigger fires and that its event is served.
+// checkTrigger checks the times of a trigger, and that a pipeline serves its event.
 func checkTrigger(w *merge.Whole, t *tree.Trigger, r *diag.Reporter) {
 	at := t.PlaceOf("id", t.Span)
 	switch {
@@ -52,7 +52,7 @@ func checkTrigger(w *merge.Whole, t *tree.Trigger, r *diag.Reporter) {
 // unknownEvent reports a trigger whose event no pipeline serves.
 func unknownEvent(w *merge.Whole, t *tree.Trigger, r *diag.Reporter) {
 	if w.Partial {
-		return // the pipeline may be in the file that could not be read
+		return // the pipeline may be in an unreadable file
 	}
 	r.Warnf(t.PlaceOf("event", t.Span), rules.TriggerEvent, r.DidYouMean(t.Event, diag.NamesIn(w.Bundle.Index.Serving)),
 		"no pipeline serves event type %q", t.Event)
