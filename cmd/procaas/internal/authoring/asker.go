@@ -11,10 +11,10 @@ import (
 type asker struct {
 	from    *bufio.Reader
 	to      io.Writer
-	answers bool // somebody is there to answer
+	answers bool // a person can answer
 }
 
-// ask returns the answer, without blanks around it; empty at the end of the input.
+// ask returns the trimmed answer. It is empty at the end of the input.
 func (a asker) ask(question string) string {
 	fmt.Fprintf(a.to, "%s: ", question)
 	answer, err := a.from.ReadString('\n')
@@ -24,8 +24,7 @@ func (a asker) ask(question string) string {
 	return strings.TrimSpace(answer)
 }
 
-// yes asks for yes or no, again when the answer is neither. The end of the input
-// is no.
+// yes asks for yes or no until it gets one. The end of the input means no.
 func (a asker) yes(question string) bool {
 	for range 3 {
 		switch answer := strings.ToLower(a.ask(question + " [y/n]")); {

@@ -1,9 +1,9 @@
-// Package authoring has the commands for those who write pipelines: they need no server.
+// Package authoring has the commands for authors of pipelines. They need no server.
 package authoring
 
 import "github.com/spf13/cobra"
 
-// Commands are those of authors, but for those that run events.
+// Commands returns the commands for authors, except those that run events.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
 		validateCommand(), testCommand(), replayCommand(), planCommand(), triggersCommand(), ownersCommand(), diffCommand(), evalCommand(),
@@ -11,7 +11,7 @@ func Commands() []*cobra.Command {
 	}
 }
 
-// here is the current directory where no path is given.
+// here returns paths, or the current directory if there are none.
 func here(paths []string) []string {
 	if len(paths) == 0 {
 		return []string{"."}

@@ -69,7 +69,7 @@ type diffReport struct {
 	Runs []records.RunFit `json:"runs,omitempty"`
 }
 
-// inFlight looks at all runs in flight of a server.
+// inFlight checks whether the runs in flight of a server fit.
 func inFlight(ctx context.Context, client *client.Client, old, now *tree.Bundle) ([]records.RunFit, error) {
 	before, err := plansByID(old)
 	if err != nil {
@@ -86,7 +86,7 @@ func inFlight(ctx context.Context, client *client.Client, old, now *tree.Bundle)
 			return nil, err
 		}
 		for _, v := range page.Items {
-			var was *planner.Plan // not known when the run has begun by yet another definition
+			var was *planner.Plan // unknown for runs that began with another definition
 			if v.Bundle == old.Hash {
 				was = before[v.Pipeline]
 			}
@@ -112,7 +112,7 @@ func plansByID(b *tree.Bundle) (map[string]*planner.Plan, error) {
 	return byID, err
 }
 
-// pinned tells why a run cannot go on by another plan; nil when it can.
+// pinned returns why a run cannot continue with another plan, or nil.
 func pinned(ctx context.Context, client *client.Client, before, after *planner.Plan, v checkpoint.RunView) (why, err error) {
 	if after == nil {
 		return records.ErrPipelineGone, nil

@@ -45,7 +45,7 @@ prints one with its test. With --search it lists the paragraphs that contain all
 	return c
 }
 
-// showPage prints the page of a name; the last part of the name is enough where it is the only one.
+// showPage prints a page. The last part of its name is enough if it is unique.
 func showPage(s cli.Streams, pages []docs.Page, name string) error {
 	name = strings.TrimSuffix(name, ".md")
 	i := slices.IndexFunc(pages, func(p docs.Page) bool { return p.Name == name })
@@ -63,7 +63,7 @@ func showPage(s cli.Streams, pages []docs.Page, name string) error {
 	return err
 }
 
-// showRecipe prints a recipe and its test; without a name the page that lists all.
+// showRecipe prints a recipe and its test. Without a name it prints the list of recipes.
 func showRecipe(s cli.Streams, name string) error {
 	if name == "" {
 		page, err := pipelines.Recipes.ReadFile("recipes/README.md")

@@ -23,8 +23,8 @@ JSON files hold the roots that the expression reads. The event has the form that
 procaas run takes. Each other file is an object with the names of that root. --set
 adds a single value: --set shared-state.total=12.`
 
-// evalCommand needs neither files nor a server: roots that are not given are empty, so that
-// a condition on one of them can be tried alone.
+// evalCommand needs neither files nor a server. Roots that are not given are empty, so a condition can be tried
+// alone.
 func evalCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "eval EXPR",
@@ -67,10 +67,10 @@ func evalCommand() *cobra.Command {
 // evalRoots are the roots in the order of the reference.
 var evalRoots = []string{"event", "shared-state", "sources", "configs", "flow", "run", "item"}
 
-// evalEnv reads what the expression may read. The state and the item stay null when nobody
-// gives them; the other roots are always objects in a run, and so they are here.
+// evalEnv reads what the expression may read. The state and the item are null if they are not given. The other
+// roots are objects, as in a run.
 func evalEnv(s cli.Streams, files map[string]*string, set []string) (datum.Env, error) {
-	// --set comes after the files, so that it can change a value of theirs.
+	// --set comes after the files, so that it can replace their values.
 	env := datum.Env{}
 	for _, root := range evalRoots {
 		env[root] = nil
@@ -114,7 +114,7 @@ func evalRoot(root string, data []byte) (any, error) {
 	return value, nil
 }
 
-// eventRoot is an event as expressions see it.
+// eventRoot returns an event as expressions see it.
 func eventRoot(e model.Event) map[string]any {
 	root := map[string]any{"id": e.ID, "type": e.Type, "source": e.Source, "time": nil, "key": nil, "payload": e.Payload}
 	if e.Key != "" {
@@ -123,8 +123,8 @@ func eventRoot(e model.Event) map[string]any {
 	return root
 }
 
-// setValue adds one value of --set. Objects on the way to it are made; what is in the way
-// and no object is replaced.
+// setValue adds one value of --set. It creates objects on the way to it, and replaces values that are in the
+// way.
 func setValue(env datum.Env, text string) error {
 	path, value, ok := strings.Cut(text, "=")
 	names := strings.Split(path, ".")
@@ -148,7 +148,7 @@ func setValue(env datum.Env, text string) error {
 	return nil
 }
 
-// eval computes and shows. An expression without a value is a finding.
+// eval evaluates the expression and prints its value. An expression without a value is a finding.
 func eval(ctx context.Context, s cli.Streams, text string, env datum.Env, format string) error {
 	e, found := expr.Parse("expression", text, env)
 	if e == nil {

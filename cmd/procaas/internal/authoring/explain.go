@@ -68,8 +68,8 @@ for one element of a list, counted from 0, as the logs do.`,
 	})
 }
 
-// explain tells about a name of the language; of another word, whatever is known of it. The plural will do, capitals, and
-// hyphens for spaces.
+// explain prints what is known of a name of the language or of another word. It accepts the plural, capitals,
+// and spaces instead of hyphens.
 func explain(s cli.Streams, root *cobra.Command, name string) error {
 	forms := []string{name, strings.TrimSuffix(name, "s"), strings.TrimSuffix(name, "es"), name + "s"}
 	lower := strings.ToLower(name)
@@ -79,7 +79,7 @@ func explain(s cli.Streams, root *cobra.Command, name string) error {
 		if err != nil {
 			return err
 		}
-		if known { // many names are fields as well
+		if known { // the name may also be a field
 			fields := fieldTable(form)
 			if form != name {
 				fields += fieldTable(name)
@@ -105,7 +105,7 @@ func explain(s cli.Streams, root *cobra.Command, name string) error {
 			"\nIf it is a run or a key: procaas runs show "+name+" shows it, and procaas explain "+name+" PATH says why a handler ran")
 }
 
-// mention names the first pages that hold a word, and not only as a part of another.
+// mention returns the first pages that contain a whole word.
 func mention(word string) (string, error) {
 	hits, err := docs.Search(word)
 	whole := regexp.MustCompile(`(?i)(^|[^\w-])` + regexp.QuoteMeta(word) + `($|[^\w-])`)
@@ -118,7 +118,8 @@ func mention(word string) (string, error) {
 	return strings.Join(pages[:min(3, len(pages))], ", "), err
 }
 
-// explainName tells about a code, a handler type, a part of the language or a function. It returns false for another name.
+// explainName explains a code, a handler type, a part of the language or a function. It returns false for other
+// names.
 func explainName(s cli.Streams, name string) (bool, error) {
 	if rule, ok := rules.Explain(diag.Code(strings.ToUpper(name))); ok {
 		explainRule(s, rule)
@@ -148,8 +149,8 @@ func explainName(s cli.Streams, name string) (bool, error) {
 	return false, nil
 }
 
-// explainPart describes a part of the language. Of the four things that people take for
-// one another it also tells when something is one.
+// explainPart describes a part of the language. For pipelines, stages, handlers and flows, which people
+// confuse, it also says when to use which.
 func explainPart(s cli.Streams, p tree.Part) error {
 	text := handlers.Reference(p.Type)
 	text += "\nIt stands at " + p.At + " of a file.\n"
@@ -218,8 +219,7 @@ func explainAll(s cli.Streams) error {
 	return w.Flush()
 }
 
-// inShort says in a sentence what a type is, without its name in Go, which authors
-// never see.
+// inShort describes a type in a sentence, without its Go name, which authors never see.
 func inShort(t tree.Type) string {
 	text := firstSentence(t.Spec.Doc)
 	for _, begin := range []string{"A ", "An ", ""} {

@@ -12,7 +12,7 @@ import (
 	engineexplain "procaas/engine/explain"
 )
 
-// writeExplanation tells why a handler ran in a run of a server, or did not.
+// writeExplanation prints why a handler ran in a run, or why not.
 func writeExplanation(q *cli.Call, x engineexplain.Explanation) error {
 	s := q.Streams
 	fmt.Fprintf(s.Out, "%s in run %s (%s): %s\n\n%s\n", x.Path, x.Run, x.Status, x.Outcome, x.Summary)
@@ -46,7 +46,7 @@ func writeExplanation(q *cli.Call, x engineexplain.Explanation) error {
 	return nil
 }
 
-// when tells the times of a handler.
+// when returns the times of a handler.
 func when(h checkpoint.HandlerView) []string {
 	var out []string
 	if h.Attempts > 0 {
@@ -63,7 +63,7 @@ func when(h checkpoint.HandlerView) []string {
 	return out
 }
 
-// list shows some lines below a title; nothing when there are none.
+// list prints lines below a title, if there are any.
 func list(s cli.Streams, title string, lines []string) {
 	if len(lines) == 0 {
 		return

@@ -16,8 +16,8 @@ import (
 	"procaas/handlers"
 )
 
-// explainWord tells all that is known of a word that is no part of the language: what the glossary says of it, where it is a
-// field, which command it is, and what it means as the code of a problem. It returns false when nothing is known.
+// explainWord prints what is known of a word outside the language: its glossary entry, fields, commands, and
+// problems with this code. It returns false if nothing is known.
 func explainWord(s cli.Streams, root *cobra.Command, word string) (bool, error) {
 	glossary, err := docs.Glossary()
 	if err != nil {
@@ -45,7 +45,7 @@ func explainWord(s cli.Streams, root *cobra.Command, word string) (bool, error) 
 	return true, err
 }
 
-// fieldTable shows where a word is a field, and what it takes there; empty for none.
+// fieldTable returns a table of the fields with this name, or "".
 func fieldTable(word string) string {
 	fields := fieldsNamed(word)
 	if len(fields) == 0 {
@@ -54,7 +54,7 @@ func fieldTable(word string) string {
 	return fmt.Sprintf("\nThe field `%s`:\n\n| of | type | default | meaning |\n| --- | --- | --- | --- |\n%s", word, strings.Join(fields, ""))
 }
 
-// fieldsNamed are rows of a table: the fields of a name, of whatever mapping, with that mapping in place of the name.
+// fieldsNamed returns the rows of that table, with the mapping instead of the name.
 func fieldsNamed(name string) (rows []string) {
 	for _, t := range everyType() {
 		for _, f := range t.Spec.Fields {
@@ -81,7 +81,7 @@ func everyType() (all []tree.Type) {
 	return append(all, flowtest.Reference()...)
 }
 
-// everyCommand lists a command's commands that people see, and theirs.
+// everyCommand lists the visible sub-commands of a command, recursively.
 func everyCommand(c *cobra.Command) (all []*cobra.Command) {
 	for _, sub := range c.Commands() {
 		if !sub.Hidden {
@@ -91,7 +91,7 @@ func everyCommand(c *cobra.Command) (all []*cobra.Command) {
 	return all
 }
 
-// words lists what explainWord knows.
+// words lists the words that explainWord knows.
 func words(root *cobra.Command) (all []string) {
 	glossary, _ := docs.Glossary()
 	for w := range glossary {

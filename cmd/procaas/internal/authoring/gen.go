@@ -36,7 +36,7 @@ pipelines produce the same dashboard.`,
 	return c
 }
 
-// genOf is a command that writes something about pipelines.
+// genOf returns a command that generates something from pipelines.
 func genOf(use, short, long, example string, write func(*bytes.Buffer, []*planner.Plan) error) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Long: long, Example: example, Args: cobra.ArbitraryArgs}
 	output := c.Flags().StringP("output", "o", "", "file to write (default: standard output)")

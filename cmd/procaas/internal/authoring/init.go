@@ -18,7 +18,7 @@ import (
 	"procaas/engine/flowtest"
 )
 
-// starter is what a newcomer begins with.
+// starter has the files that init writes.
 //
 //go:embed starter
 var starter embed.FS
@@ -49,7 +49,7 @@ type initReport struct {
 	Kept    []string `json:"kept"`
 }
 
-// initialise writes what is not there yet.
+// initialise writes missing files.
 func initialise(s cli.Streams, dir, format string) error {
 	report := initReport{Written: []string{}, Kept: []string{}}
 	files, err := starterFiles()
@@ -76,7 +76,7 @@ func initialise(s cli.Streams, dir, format string) error {
 	return report.text(s, files, dir)
 }
 
-// text tells what was written and what comes next.
+// text prints what was written and what to do next.
 func (r initReport) text(s cli.Streams, files []diag.File, dir string) error {
 	for _, name := range r.Written {
 		fmt.Fprintln(s.Out, "wrote", filepath.Join(dir, filepath.FromSlash(name)))
@@ -103,7 +103,7 @@ Next, in %s:
 
 const settingsFile = ".vscode/settings.json"
 
-// starterFiles returns all that init writes, by path.
+// starterFiles returns the files that init writes, by path.
 func starterFiles() ([]diag.File, error) {
 	var files []diag.File
 	add := func(name string, data []byte, err error) error {

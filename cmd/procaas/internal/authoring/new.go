@@ -37,7 +37,7 @@ for everything that no flag says.
 A handler with another owner than its pipeline becomes a contribution, in a file of
 that owner. new writes nothing if the result has errors.`
 
-// whys say why something is what it is.
+// whys explain the defaults of new parts.
 var whys = map[string]string{
 	"handler": "A handler, because it is one call or computation: it runs beside the others of its stage unless they share data,\n" +
 		"and can be switched, limited and replaced by a fallback alone.",
@@ -49,7 +49,7 @@ var whys = map[string]string{
 		"Each kind of event gets a pipeline; a state with transitions refuses those that come too late.",
 }
 
-// A novelty is what new writes.
+// A novelty is the new part that the command writes.
 type novelty struct {
 	cli.Streams
 	asker
@@ -136,7 +136,7 @@ func (n *novelty) run() error {
 	return n.write(file, line)
 }
 
-// load reads what is there; nothing is a beginning, too.
+// load reads existing files. There may be none.
 func (n *novelty) load() error {
 	files, err := source.Files(n.dirs, n.In, source.IsPipeline)
 	if err != nil {
@@ -153,7 +153,7 @@ func (n *novelty) load() error {
 	return nil
 }
 
-// findKind asks what is to be done.
+// findKind asks for the kind of part.
 func (n *novelty) findKind() string {
 	if n.yes("Does it begin with an event of its own, at a time that no run decides?") {
 		if n.yes("Must events of the same thing, such as an order, run one after the other, with a state kept between them?") &&
@@ -172,10 +172,10 @@ func flowIDs(b *tree.Bundle) []string {
 	return cli.Names(b.Flows, func(f *tree.Flow) string { return f.ID })
 }
 
-// idForm is what names look like.
+// idForm is the syntax of ids.
 var idForm = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-// needID asks for the name when it was not given.
+// needID asks for the id if it was not given.
 func (n *novelty) needID() error {
 	if err := n.need(&n.id, "Its name", "an ID"); err != nil {
 		return err
@@ -186,7 +186,7 @@ func (n *novelty) needID() error {
 	return nil
 }
 
-// need asks for a value that was not given.
+// need asks for a value if it was not given.
 func (n *novelty) need(value *string, question, flag string) error {
 	if *value == "" && n.answers {
 		*value = n.ask(question)
@@ -197,7 +197,7 @@ func (n *novelty) need(value *string, question, flag string) error {
 	return nil
 }
 
-// pipelineOf finds a pipeline and its file.
+// pipelineOf returns a pipeline and its file.
 func (n *novelty) pipelineOf(id string) (*tree.Pipeline, diag.File, error) {
 	p := n.bundle.Pipeline(id)
 	if p == nil {
@@ -270,7 +270,7 @@ func (n *novelty) newFlow() (diag.File, int, error) {
 		"    key: !$ event.payload['%s']\n    shared-state: {}                # kept between the events\n", n.id, n.id, owner, n.key))
 }
 
-// file is a new file, named after what is in it.
+// file returns a new file, named after its content.
 func (n *novelty) file(text string) (diag.File, int, error) {
 	dir := n.dirs[0]
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -289,7 +289,8 @@ func (n *novelty) file(text string) (diag.File, int, error) {
 	return diag.File{Name: filepath.ToSlash(name), Data: []byte(text)}, 3, nil
 }
 
-// home is the directory of what the owner has already, or else the one that has all pipelines, or else another one.
+// home returns the directory of the owner's existing parts, the common directory of all pipelines, or
+// otherwise.
 func (n *novelty) home(otherwise string) string {
 	var dirs []string
 	for _, p := range n.bundle.Pipelines {
@@ -302,7 +303,7 @@ func (n *novelty) home(otherwise string) string {
 	return n.ownDir(otherwise)
 }
 
-// ownDir is the directory of the first pipeline or contribution of the owner; another one without any.
+// ownDir returns the directory of the owner's first pipeline or contribution, or otherwise.
 func (n *novelty) ownDir(otherwise string) string {
 	if n.owner == "" {
 		return otherwise
@@ -323,7 +324,7 @@ func (n *novelty) ownDir(otherwise string) string {
 	return cmp.Or(contributed, otherwise)
 }
 
-// write checks the whole with the new text, writes it and says what it is.
+// write checks all files with the new text, writes it and describes it.
 func (n *novelty) write(file diag.File, line int) error {
 	files := slices.DeleteFunc(slices.Clone(n.files), func(f diag.File) bool { return f.Name == file.Name })
 	files = append(files, file)
@@ -353,7 +354,7 @@ func (n *novelty) write(file diag.File, line int) error {
 	return n.advise(files, found)
 }
 
-// advise shows what is found now and was not before.
+// advise prints findings that are new.
 func (n *novelty) advise(files []diag.File, found []diag.Diagnostic) error {
 	found = slices.DeleteFunc(found, func(d diag.Diagnostic) bool {
 		return slices.ContainsFunc(n.before, func(b diag.Diagnostic) bool { return b.Code == d.Code && b.Message == d.Message })

@@ -12,8 +12,8 @@ import (
 	"procaas/dsl/tree"
 )
 
-// handler writes a handler into its stage, or as a contribution of another owner
-// into a file of that owner.
+// handler writes a handler into its stage. A handler of another owner becomes a contribution in a file of that
+// owner.
 func (n *novelty) handler() (diag.File, int, error) {
 	none := diag.File{}
 	if err := n.needID(); err != nil {
@@ -59,7 +59,7 @@ func (n *novelty) handler() (diag.File, int, error) {
 // contribution writes a handler of another owner.
 func (n *novelty) contribution(beside diag.File, body string) (diag.File, int, error) {
 	if !n.criticalIsGiven {
-		n.critical = false // who contributes seldom means to stop the runs of others
+		n.critical = false // contributors rarely want to stop the runs of others
 	}
 	entry := fmt.Sprintf("id: %s\ninto: %s\nowner: %s\ncritical: %t\n%s", n.id, n.into, n.owner, n.critical, body)
 	name := path.Join(filepath.ToSlash(n.ownDir(filepath.Dir(filepath.FromSlash(beside.Name)))), n.owner+".yaml")
@@ -72,7 +72,7 @@ func (n *novelty) contribution(beside diag.File, body string) (diag.File, int, e
 		entry)
 }
 
-// body writes what the handler does.
+// body writes the body of the handler.
 func (n *novelty) body() (string, error) {
 	if n.typ == "" {
 		n.typ = n.guessType()
@@ -102,7 +102,7 @@ func (n *novelty) body() (string, error) {
 		n.typ)
 }
 
-// guessType tells the type by the flags that only one has.
+// guessType returns the type by flags that only one type has.
 func (n *novelty) guessType() string {
 	switch {
 	case n.service != "" || n.url != "" || n.path != "":

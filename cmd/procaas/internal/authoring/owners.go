@@ -16,7 +16,7 @@ import (
 
 // An owned is something that has an owner, or should.
 type owned struct {
-	Owner string `json:"owner"` // empty for nobody
+	Owner string `json:"owner"` // empty if there is none
 	Kind  string `json:"kind"`
 	Name  string `json:"name"`
 	File  string `json:"file"`
@@ -55,7 +55,7 @@ owner is not the owner of their pipeline. A dash stands for nobody.`,
 	return c
 }
 
-// ownedIn lists what a bundle declares, sorted by owner, kind and name.
+// ownedIn lists the declarations of a bundle, sorted by owner, kind and name.
 func ownedIn(b *tree.Bundle) []owned {
 	var all []owned
 	add := func(owner, kind, name string, at diag.Span) {

@@ -48,7 +48,7 @@ cause it. If the files have a single pipeline, you may leave out its name.`,
 	return c
 }
 
-// planned returns the pipeline that is asked for, or the only one there is.
+// planned returns the requested pipeline, or the only one.
 func planned(b *tree.Bundle, args []string) (string, error) {
 	if len(args) > 0 {
 		return args[0], nil

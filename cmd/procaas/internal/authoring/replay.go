@@ -129,7 +129,7 @@ func (f *replayFlags) open(stdin io.Reader) (io.ReadCloser, error) {
 	return file, nil
 }
 
-// chosen are the runs of a file that the flags choose.
+// chosen returns the runs of a file that the flags choose.
 func (f *replayFlags) chosen(next func() (*records.Recorded, error)) func() (*records.Recorded, error) {
 	return func() (*records.Recorded, error) {
 		for {
@@ -150,7 +150,7 @@ func (f *replayFlags) fits(run *records.Recorded) bool {
 		(of.Until.IsZero() || run.Accepted.Before(of.Until))
 }
 
-// stubServices are those that answer calls which were not recorded; nil for none.
+// stubServices returns the services that answer calls without a recording, or nil.
 func (f *replayFlags) stubServices(s cli.Streams) (func() (engine.Stubs, error), error) {
 	if len(f.stubs) == 0 {
 		return nil, nil
@@ -162,16 +162,16 @@ func (f *replayFlags) stubServices(s cli.Streams) (func() (engine.Stubs, error),
 	return stubPlayers(s, files)
 }
 
-// versions are those that recorded runs went by.
+// versions are the definitions of recorded runs.
 type versions struct {
 	env  replay.Env
-	read func(hash string) (definitions.VersionDetail, error) // nil when a file has told them before
+	read func(hash string) (definitions.VersionDetail, error) // nil if the file has the versions
 
 	mu    sync.Mutex // guards known
 	known map[string]*replay.Program
 }
 
-// add makes a version known.
+// add adds a version.
 func (v *versions) add(d definitions.VersionDetail) error {
 	var files []diag.File
 	for _, f := range d.Files {
@@ -212,7 +212,8 @@ func (v *versions) program(hash string) (*replay.Program, error) {
 	return v.program(hash)
 }
 
-// writeReplay writes a report. JUnit and GitHub show it as a test of each pipeline, whose failures are the causes.
+// writeReplay writes a report. In JUnit and GitHub format, each pipeline is a test, and causes are its
+// failures.
 func writeReplay(w io.Writer, format flowtest.Format, r *replay.Report) error {
 	switch format {
 	case flowtest.Text:
@@ -224,7 +225,7 @@ func writeReplay(w io.Writer, format flowtest.Format, r *replay.Report) error {
 	return flowtest.Write(w, format, replayTests(r), nil, false)
 }
 
-// replayTests shows the report as tests: one of each pipeline.
+// replayTests converts the report to tests, one per pipeline.
 func replayTests(r *replay.Report) *flowtest.Report {
 	out := &flowtest.Report{Took: r.Took}
 	for _, p := range r.Pipelines {

@@ -34,7 +34,7 @@ standard output.
 
 Exit codes: 0 fine, 1 when --check finds files to change, or a file is not YAML.`
 
-// fmtCommand lays out files.
+// fmtCommand formats files.
 func fmtCommand() *cobra.Command {
 	return rewrites(&cobra.Command{
 		Use:     "fmt [PATH…]",
@@ -63,7 +63,7 @@ A set may contain files of both versions, so you can upgrade one file at a time.
 
 Exit codes: 0 fine, 1 when --check finds files to change, or a file has errors.`
 
-// upgradeCommand turns files of the first version into the second.
+// upgradeCommand upgrades files of the first version of the language.
 func upgradeCommand() *cobra.Command {
 	return rewrites(&cobra.Command{
 		Use:     "upgrade [PATH…]",
@@ -74,19 +74,19 @@ func upgradeCommand() *cobra.Command {
 	}, &rewriter{verb: "upgraded", rewrite: format.Upgrade})
 }
 
-// A rewriter is a command that gives files a new text: fmt and upgrade.
+// A rewriter is a command that rewrites files: fmt or upgrade.
 type rewriter struct {
 	cli.Streams
 	check, diff, dry bool
 	format           *string
-	verb             string // what becomes of a file, for people
+	verb             string // what happened to a file, for messages
 
-	// rewrite returns the new text of a file, or what keeps it from having one: it is left as it is
-	// when the new text would mean or compute something else.
+	// rewrite returns the new text of a file, or the findings that prevent it. The error is set if the new text
+	// would have another meaning.
 	rewrite func(f diag.File) ([]byte, []diag.Diagnostic, error)
 }
 
-// rewrites makes a command of a rewriter, with the flags that all of them take.
+// rewrites adds the common flags of rewriters to a command.
 func rewrites(c *cobra.Command, w *rewriter) *cobra.Command {
 	c.Flags().BoolVar(&w.check, "check", false, "write nothing; list the files that would change, and exit with 1 if there are any")
 	c.Flags().BoolVar(&w.diff, "diff", false, "write nothing; show what would change")
@@ -106,8 +106,8 @@ type rewriteReport struct {
 	Written bool     `json:"written"`
 }
 
-// run rewrites the YAML files below paths. Files with problems are left alone and
-// their problems shown; the others are written all the same.
+// run rewrites the YAML files below paths. It prints the problems of files that it cannot rewrite, and still
+// rewrites the others.
 func (w *rewriter) run(paths []string) error {
 	files, err := source.Files(paths, w.In, source.IsYAML)
 	if err != nil {
@@ -156,10 +156,10 @@ func (w *rewriter) run(paths []string) error {
 	return w.end(report, files, found, broken)
 }
 
-// dryRun reports whether nothing is to be written.
+// dryRun reports whether to write nothing.
 func (w *rewriter) dryRun() bool { return w.check || w.diff || w.dry }
 
-// tell names a file that changes, or shows how.
+// tell prints a changed file or its diff.
 func (w *rewriter) tell(f diag.File, text []byte) {
 	if w.diff {
 		_, _ = w.Out.Write(diff.Diff(f.Name, f.Data, f.Name, text))
@@ -168,7 +168,7 @@ func (w *rewriter) tell(f diag.File, text []byte) {
 	fmt.Fprintln(w.Out, f.Name)
 }
 
-// end shows what was found and gives the exit code.
+// end prints the findings and returns the exit code as an error.
 func (w *rewriter) end(report rewriteReport, files []diag.File, found []diag.Diagnostic, broken bool) error {
 	if err := w.Findings(files, found); err != nil {
 		return err

@@ -85,7 +85,7 @@ func testCommand() *cobra.Command {
 	return c
 }
 
-// isTestFile reports whether a file holds tests of pipelines.
+// isTestFile reports whether a file contains tests of pipelines.
 func isTestFile(name string) bool { return source.IsYAML(name) && strings.Contains(name, ".test.") }
 
 // A tester runs the tests below paths.
@@ -110,16 +110,15 @@ func (t tester) watch(ctx context.Context) error {
 	return source.Watch(ctx, t.watched(), isRead, once)
 }
 
-// isRead reports whether a file may be a test, what it is about, or a schema or document of that.
+// isRead reports whether a file may be a test, a pipeline, a schema or a document.
 func isRead(path string) bool { return source.IsYAML(path) || filepath.Ext(path) == ".json" }
 
-// watched lists what the tests are about: themselves, and the pipelines and stub
-// services that they name elsewhere.
+// watched lists what to watch: the tests, and the pipelines and stub services that they name elsewhere.
 func (t tester) watched() []string {
 	paths := slices.Clone(t.paths)
 	files, err := source.Files(t.paths, t.In, isTestFile)
 	if err != nil {
-		return paths // which watch tells
+		return paths // watch reports the error
 	}
 	for _, f := range files {
 		if file, _ := flowtest.Parse(f); file != nil {
@@ -171,32 +170,32 @@ func (t tester) test(ctx context.Context) error {
 	return cli.FindingsIf(report.Failed() > 0)
 }
 
-// A testLoader loads files of tests with their pipelines, each set of these once.
+// A testLoader loads test files with their pipelines. It loads each set of pipelines once.
 type testLoader struct {
 	cli.Streams
-	trees   source.Trees       // that tests may name files of
-	given   []string           // the directories of the command
+	trees   source.Trees       // where tests may name files
+	given   []string           // directories of the command
 	bundles map[string]*loaded // by their paths
 	order   []*tree.Bundle
 	shown   map[finding]bool
 	failed  bool
 }
 
-// loaded is what came of reading pipelines.
+// loaded is the result of loading pipelines.
 type loaded struct {
-	bundle *tree.Bundle // nil when they have errors
+	bundle *tree.Bundle // nil if there are errors
 	files  []diag.File
 	found  []diag.Diagnostic
 }
 
-// A finding is what is found where.
+// A finding identifies a finding.
 type finding struct {
 	code diag.Code
 	at   diag.Span
 }
 
 func placed(d diag.Diagnostic) finding {
-	d.Via = nil // another one each time that the files are loaded
+	d.Via = nil // it differs each time that the files are loaded
 	return finding{d.Code, d.Span}
 }
 
@@ -294,7 +293,7 @@ func (l *testLoader) pipelines(paths []string) (*loaded, error) {
 	return l.bundles[key], nil
 }
 
-// stubs loads stub services; the function makes new ones for each test.
+// stubs loads stub services. The returned function creates new ones for each test.
 func (l *testLoader) stubs(paths []string) (func() (engine.Stubs, error), error) {
 	if len(paths) == 0 {
 		return nil, nil
@@ -306,7 +305,7 @@ func (l *testLoader) stubs(paths []string) (func() (engine.Stubs, error), error)
 	return stubPlayers(l.Streams, files)
 }
 
-// stubPlayers checks files of stub services; the function makes new ones.
+// stubPlayers checks stub files. The returned function creates new stub services.
 func stubPlayers(s cli.Streams, files []diag.File) (func() (engine.Stubs, error), error) {
 	spec, err := source.StubSpec(s, files)
 	if err != nil {

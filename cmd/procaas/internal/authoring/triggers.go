@@ -67,7 +67,7 @@ in the time zone of its trigger. In a test, events: {trigger: ID} fires a trigge
 	return c
 }
 
-// firings returns the next times of a trigger; fewer than n when it is not due in years.
+// firings returns the next n times of a trigger, or fewer if it is not due for years.
 func firings(t *tree.Trigger, after time.Time, n int) (all []firing, err error) {
 	zone, err := time.LoadLocation(t.TimeZone)
 	if err != nil {

@@ -73,7 +73,7 @@ func validate(s cli.Streams, paths []string, format render.Format, level diag.Se
 		_, found = dsl.Load(files, o)
 	}
 	if format == render.JUnit {
-		err = render.WriteJUnit(s.Out, files, found, level) // what fails there fails here
+		err = render.WriteJUnit(s.Out, files, found, level) // failures are the findings that make the command fail
 	} else {
 		err = render.Write(s.Out, format, files, found, cli.Colorful(s.Out))
 	}
@@ -83,8 +83,7 @@ func validate(s cli.Streams, paths []string, format render.Format, level diag.Se
 	return cli.FindingsIf(slices.ContainsFunc(found, func(d diag.Diagnostic) bool { return d.Severity.AtLeast(level) }))
 }
 
-// fixFiles mends files and tells what was mended. What came from standard input
-// goes to standard output.
+// fixFiles fixes files and prints what it fixed. Standard input goes to standard output.
 func fixFiles(s cli.Streams, files []diag.File, o dsl.Options, stdin bool) (now []diag.File, left []diag.Diagnostic, err error) {
 	now, fixed, left := dsl.Fix(files, o)
 	for i, f := range now {

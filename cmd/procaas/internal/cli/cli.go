@@ -1,5 +1,5 @@
-// Package cli is what all commands have in common: their streams, exit codes, flags, formats and
-// tables, and the server that many of them talk to.
+// Package cli has the common parts of all commands: streams, exit codes, flags, formats, tables, and the client
+// of a server.
 package cli
 
 import (
@@ -16,10 +16,10 @@ import (
 	"procaas/dsl/render"
 )
 
-// stamp is set by the build to what git describes; empty otherwise.
+// stamp is the output of git describe, set by the build.
 var stamp string
 
-// Version returns what was built.
+// Version returns the version of the program.
 func Version() string {
 	if stamp != "" {
 		return stamp
@@ -30,8 +30,7 @@ func Version() string {
 	return "devel"
 }
 
-// Streams are what a command reads and writes. Results go to Out, everything
-// about them to Err.
+// Streams are the input and output of a command. Results go to Out, and everything else to Err.
 type Streams struct {
 	In  io.Reader
 	Out io.Writer
@@ -52,7 +51,7 @@ func (s Streams) Printf(format string, args ...any) error {
 // PrintJSON prints a result for programs.
 func (s Streams) PrintJSON(v any) error { return datum.WriteJSON(s.Out, v) }
 
-// Findings shows what is wrong with files on standard error.
+// Findings prints findings to standard error.
 func (s Streams) Findings(files []diag.File, found []diag.Diagnostic) error {
 	if len(found) == 0 {
 		return nil
@@ -60,19 +59,19 @@ func (s Streams) Findings(files []diag.File, found []diag.Diagnostic) error {
 	return render.Write(s.Err, render.Text, files, found, Colorful(s.Err))
 }
 
-// Colorful reports whether w is a terminal that wants colour.
+// Colorful reports whether w is a terminal with colours.
 func Colorful(w io.Writer) bool {
 	return Terminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// Terminal reports whether a stream is one.
+// Terminal reports whether a stream is a terminal.
 func Terminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// Meant says which of the known names is likely meant by one that is not among them, in the
-// words of near, which has a verb for it; otherwise, where none is like it.
+// Meant returns a suggestion for an unknown name. near is its format, with a verb for the nearest known name.
+// Without a near name it returns otherwise.
 func Meant(name string, known []string, near, otherwise string) string {
 	if found := diag.Suggest(name, known); found != "" {
 		return fmt.Sprintf(near, found)
@@ -80,7 +79,7 @@ func Meant(name string, known []string, near, otherwise string) string {
 	return otherwise
 }
 
-// Names lists what things are called.
+// Names returns the names of some things.
 func Names[T any](all []T, name func(T) string) []string {
 	names := make([]string, 0, len(all))
 	for _, x := range all {

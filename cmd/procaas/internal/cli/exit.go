@@ -14,16 +14,16 @@ import (
 
 // The exit codes, as --help shows them.
 const (
-	ExitFine     = 0 // nothing to complain about
-	ExitFindings = 1 // findings, a run that failed, or a server that refuses
-	ExitUsage    = 2 // wrong use of the command line
-	ExitBroken   = 3 // could not work
+	ExitFine     = 0 // success
+	ExitFindings = 1 // findings, a failed run, or a refusal of the server
+	ExitUsage    = 2 // wrong command line
+	ExitBroken   = 3 // it did not work, and may work later
 )
 
-// ErrFindings ends a command whose output already says what is wrong.
+// ErrFindings ends a command that has already printed what is wrong.
 var ErrFindings = errors.New("findings")
 
-// FindingsIf ends a command with ErrFindings if there are any.
+// FindingsIf returns ErrFindings if any is true.
 func FindingsIf(any bool) error {
 	if any {
 		return ErrFindings
@@ -31,38 +31,36 @@ func FindingsIf(any bool) error {
 	return nil
 }
 
-// A UsageError says that the command line makes no sense.
+// A UsageError is an error in the command line.
 type UsageError struct{ error }
 
-// Usage makes an error one of usage.
+// Usage returns err as a UsageError.
 func Usage(err error) error { return UsageError{err} }
 
 // Usagef makes a UsageError.
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// An endError ends a command that has told all its errors itself.
+// An endError ends a command that has printed all its errors.
 type endError struct{ code int }
 
 // Error implements error.
 func (e endError) Error() string { return fmt.Sprintf("ended with exit code %d", e.code) }
 
-// The statuses by which a server says why it does not do what a command asks for.
-// All others, and no answer at all, mean that it could not work, and that the same
-// may work later.
+// The HTTP statuses by which a server refuses a request. For any other one, or without an answer, the same
+// request may succeed later.
 var (
-	// wrongUse: it makes no sense, or what it is about is not there.
+	// wrongUse: the request is invalid, or its target does not exist.
 	wrongUse = []int{
 		http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusLengthRequired,
 		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity,
 	}
-	// refusals: it makes sense, and this caller may not do it, or not as things are.
+	// refusals: the request is valid, but this caller may not make it, or not now.
 	refusals = []int{
 		http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict, http.StatusPreconditionFailed, http.StatusMisdirectedRequest,
 	}
 )
 
-// exitCode is the code by which a command ends that met an error; what is wrong
-// is said elsewhere.
+// exitCode returns the exit code for an error.
 func exitCode(err error) int {
 	var ended endError
 	var refused *problem.Problem
@@ -85,7 +83,7 @@ func exitCode(err error) int {
 	return ExitBroken
 }
 
-// End says what is wrong with a command that has ended with an error, and returns its exit code.
+// End prints an error and returns its exit code.
 func End(s Streams, err error) int {
 	code := exitCode(err)
 	if err == nil || errors.Is(err, ErrFindings) || errors.As(err, new(endError)) {
@@ -100,8 +98,8 @@ func End(s Streams, err error) int {
 	return code
 }
 
-// Graver gives that of two errors which ends a command with the higher exit code: of
-// many calls, one that could not be made counts more than one that was refused.
+// Graver returns the error with the higher exit code. Of many calls, one that got no answer counts more than
+// one that was refused.
 func Graver(a, b error) error {
 	if exitCode(b) > exitCode(a) {
 		return b
@@ -109,7 +107,7 @@ func Graver(a, b error) error {
 	return a
 }
 
-// Told ends a command with the exit code of an error that people have read already.
+// Told ends a command with the exit code of an error that was already printed.
 func Told(s Streams, err error) error {
 	if err == nil {
 		return nil
@@ -118,7 +116,7 @@ func Told(s Streams, err error) error {
 	return endError{exitCode(err)}
 }
 
-// advise says what may help against an error of a call.
+// advise prints what may help against an error of a call.
 func advise(w io.Writer, err error) {
 	if errors.Is(err, syscall.ECONNREFUSED) && errors.As(err, new(*url.Error)) {
 		fmt.Fprintln(w, "Is a server running there? Start one with procaas serve, or name another with --server.")

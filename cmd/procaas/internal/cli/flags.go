@@ -13,17 +13,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Format adds --format with the formats that a command knows, the first being the default.
-// [Prepare] refuses others.
+// Format adds --format with the formats of a command. The first is the default. [Prepare] refuses others.
 func Format(c *cobra.Command, formats ...string) *string {
 	value := c.Flags().String("format", formats[0], "output format: "+strings.Join(formats, ", "))
-	_ = c.Flags().SetAnnotation("format", formatsKnown, formats) // the flag is there
+	_ = c.Flags().SetAnnotation("format", formatsKnown, formats) // cannot fail: the flag exists
 	return value
 }
 
 const formatsKnown = "procaas formats"
 
-// checkFormat refuses a --format that a command does not know.
+// checkFormat refuses an unknown --format.
 func checkFormat(c *cobra.Command) error {
 	f := c.Flags().Lookup("format")
 	if f == nil || slices.Contains(f.Annotations[formatsKnown], f.Value.String()) {
@@ -32,7 +31,7 @@ func checkFormat(c *cobra.Command) error {
 	return Usagef("--format %q: want one of %s", f.Value, strings.Join(f.Annotations[formatsKnown], ", "))
 }
 
-// Prepare sets flags from the environment and refuses values that no command can work with.
+// Prepare sets flags from the environment and refuses invalid values.
 func Prepare(c *cobra.Command) error {
 	if err := flagsFromEnv(c.Flags(), os.LookupEnv); err != nil {
 		return err
@@ -43,13 +42,13 @@ func Prepare(c *cobra.Command) error {
 	return checkFormat(c)
 }
 
-// negative finds a negative number that was taken for a flag.
+// negative finds a negative number that was read as a flag.
 var negative = regexp.MustCompile(`unknown shorthand flag: '[0-9]'`)
 
-// unknownFlag finds the name of a flag that a command does not have.
+// unknownFlag finds the name of an unknown flag.
 var unknownFlag = regexp.MustCompile(`^unknown flag: --(\S+)$`)
 
-// FlagError says what a flag that makes no sense may have meant.
+// FlagError adds a suggestion to the error for an unknown flag.
 func FlagError(c *cobra.Command, err error) error {
 	if negative.MatchString(err.Error()) {
 		return Usagef("%w; no number here is negative", err)
@@ -66,7 +65,7 @@ func FlagError(c *cobra.Command, err error) error {
 	return Usage(badFlag(err))
 }
 
-// OnlySubcommands refuses words that are no sub-command, with a suggestion.
+// OnlySubcommands refuses words that are not sub-commands, with a suggestion.
 func OnlySubcommands(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -78,9 +77,8 @@ func OnlySubcommands(c *cobra.Command, args []string) error {
 	return Usagef("unknown command %q", args[0])
 }
 
-// CheckArgs makes wrong numbers of arguments a usage error everywhere, and unknown
-// sub-commands: of a command that does nothing itself cobra would show the help then, as
-// if all were well.
+// CheckArgs makes wrong numbers of arguments and unknown sub-commands usage errors. For a command without work
+// of its own, cobra would print the help and exit with 0.
 func CheckArgs(c *cobra.Command) {
 	if c.HasSubCommands() && !c.Runnable() {
 		c.Args, c.RunE = OnlySubcommands, func(c *cobra.Command, _ []string) error { return c.Help() }
@@ -91,7 +89,7 @@ func CheckArgs(c *cobra.Command) {
 			if err == nil || errors.As(err, new(UsageError)) {
 				return err
 			}
-			if len(args) > 0 && strings.HasPrefix(err.Error(), "unknown command") { // what cobra says where no arguments are wanted
+			if len(args) > 0 && strings.HasPrefix(err.Error(), "unknown command") { // cobra's error where no arguments are allowed
 				return Usagef("%s takes no arguments, have %q; use: %s", c.Name(), args[0], c.UseLine())
 			}
 			return Usagef("%s: %w; use: %s", c.Name(), err, c.UseLine())
@@ -102,8 +100,8 @@ func CheckArgs(c *cobra.Command) {
 	}
 }
 
-// flagsFromEnv sets each flag that the command line leaves out from its
-// environment twin: --max-in-flight from PROCAAS_MAX_IN_FLIGHT.
+// flagsFromEnv sets flags that were not given from environment variables, such as --max-in-flight from
+// PROCAAS_MAX_IN_FLIGHT.
 func flagsFromEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -123,7 +121,7 @@ func flagsFromEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) erro
 	return errors.Join(errs...)
 }
 
-// wantedValues say what flags take, by the types of their values.
+// wantedValues describe the values of flags, by type.
 var wantedValues = map[string]string{
 	"int": "a whole number", "int32": "a whole number", "int64": "a whole number",
 	"uint": "a whole number, 0 or more", "uint16": "a whole number from 0 to 65535", "uint32": "a whole number, 0 or more",
@@ -133,8 +131,7 @@ var wantedValues = map[string]string{
 		"between them",
 }
 
-// badFlag says of a value that a flag cannot take what it takes: what the parsers of
-// the standard library say is for programmers.
+// badFlag replaces the error of the standard library for a flag's value, which is for programmers.
 func badFlag(err error) error {
 	var bad *pflag.InvalidValueError
 	if !errors.As(err, &bad) {
@@ -143,7 +140,7 @@ func badFlag(err error) error {
 	return fmt.Errorf("--%s %q: %w", bad.GetFlag().Name, bad.GetValue(), wantedOf(bad.GetFlag(), err))
 }
 
-// wantedOf says what a flag takes. A value with a type of its own says so itself.
+// wantedOf describes the value of a flag. A custom type's own error does so already.
 func wantedOf(f *pflag.Flag, err error) error {
 	if want, known := wantedValues[f.Value.Type()]; known {
 		return errors.New("want " + want)
@@ -154,7 +151,7 @@ func wantedOf(f *pflag.Flag, err error) error {
 	return err
 }
 
-// Share reads a share such as 5% or 5.
+// Share parses a percentage such as 5% or 5.
 func Share(text string) (float64, error) {
 	p, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
 	if err != nil || !(p > 0 && p <= 100) {

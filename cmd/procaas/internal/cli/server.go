@@ -21,29 +21,29 @@ import (
 	"procaas/engine/store"
 )
 
-// ServerFlags adds the flags that say which server a command, and those below it, talk to.
+// ServerFlags adds the flags that choose the server of a command and its sub-commands.
 func ServerFlags(c *cobra.Command) {
 	serverFlags(c.PersistentFlags(), "http://127.0.0.1:8080", "address of the server")
 }
 
-// OptionalServer adds them to a command that needs no server. It asks one only when the command line
-// says so: PROCAAS_SERVER is set for other commands, too.
+// OptionalServer adds them to a command that needs no server. Only the command line enables it: PROCAAS_SERVER
+// may be set for other commands.
 func OptionalServer(c *cobra.Command, usage string) {
 	serverFlags(c.Flags(), "", usage)
-	_ = c.Flags().SetAnnotation("server", noVariable, nil) // the flag is there
+	_ = c.Flags().SetAnnotation("server", noVariable, nil) // cannot fail: the flag exists
 }
 
-// noVariable marks flags that have no environment twin.
+// noVariable marks flags without an environment variable.
 const noVariable = "procaas no variable"
 
 func serverFlags(f *pflag.FlagSet, server, usage string) {
 	f.String("server", server, usage)
 	f.String("token", "", "bearer token for the server; see procaas token")
 	f.String("admin-token", "", "the same")
-	_ = f.MarkHidden("admin-token") // PROCAAS_ADMIN_TOKEN serves a server and those who call it
+	_ = f.MarkHidden("admin-token") // PROCAAS_ADMIN_TOKEN is for servers and clients
 }
 
-// checkServer refuses a --server that nothing can be asked at.
+// checkServer refuses an invalid --server.
 func checkServer(c *cobra.Command) error {
 	f := c.Flags().Lookup("server")
 	if f == nil || f.Value.String() == "" && f.DefValue == "" {
@@ -56,11 +56,11 @@ func checkServer(c *cobra.Command) error {
 	return nil
 }
 
-// A Call is what a command works with that talks to a server.
+// A Call is the context of a command that calls a server.
 type Call struct {
 	Streams
 	*client.Client
-	Ctx    context.Context //nolint:containedctx // a call is as long as its command
+	Ctx    context.Context //nolint:containedctx // a call lasts as long as its command
 	Args   []string
 	Server string
 	json   bool
@@ -81,14 +81,14 @@ func CallOf(c *cobra.Command, args []string) *Call {
 	return q
 }
 
-// At is a client of another server of the same tokens.
+// At returns a client of another server with the same token.
 func (q *Call) At(server string) *client.Client { return client.New(server, q.token) }
 
-// runID is the form of the id of a run.
+// runID is the syntax of run ids.
 var runID = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
-// ForRun does something to the run that name stands for: an id, or the key of an order or a user, whose newest run is meant.
-// With fits, only runs that it accepts count, and a key with several of them is an error that lists them.
+// ForRun calls do with the run that name denotes: an id, or a key, which means its newest run. If fits is not
+// nil, only runs that it accepts count. Then several runs of a key are an error that lists them.
 func (q *Call) ForRun(name string, fits func(checkpoint.RunView) bool, do func(id string) error) error {
 	if runID.MatchString(name) {
 		err := do(name)
@@ -120,7 +120,7 @@ func (q *Call) ForRun(name string, fits func(checkpoint.RunView) bool, do func(i
 	return Usagef("the key %q has several such runs; give the id of one: %s", name, strings.Join(ids, ", "))
 }
 
-// Recordings returns what reads recorded runs one by one; nil at the end.
+// Recordings returns a function that reads recorded runs one by one, and nil at the end.
 func (q *Call) Recordings(f store.RunFilter) func() (*records.Recorded, error) {
 	var page []records.Recorded
 	last := false
@@ -143,7 +143,7 @@ func (q *Call) Recordings(f store.RunFilter) func() (*records.Recorded, error) {
 	}
 }
 
-// Show shows a value as --format says: as JSON, or by text.
+// Show prints a value as JSON, or calls text, depending on --format.
 func (q *Call) Show(v any, text func() error) error {
 	if q.json {
 		return q.PrintJSON(v)
@@ -151,30 +151,30 @@ func (q *Call) Show(v any, text func() error) error {
 	return text()
 }
 
-// Tell shows a value as --format says: as JSON, or in words.
+// Tell prints a value as JSON, or a text, depending on --format.
 func (q *Call) Tell(v any, format string, args ...any) error {
 	return q.Show(v, func() error { return q.Printf(format, args...) })
 }
 
-// JSON reports whether programs read the result.
+// JSON reports whether the result is printed as JSON.
 func (q *Call) JSON() bool { return q.json }
 
-// Items are elements as the API gives them, all on one page.
+// Items returns elements in the form of the API, on one page.
 func Items[T any](all []T) wire.Page[T] { return wire.Page[T]{Items: all} }
 
-// Calls makes a command of what it does with its server.
+// Calls makes c call do with its server.
 func Calls(c *cobra.Command, do func(*Call) error) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error { return do(CallOf(c, args)) }
 	return c
 }
 
-// Formatted is [Calls] for a command with --format.
+// Formatted is [Calls] with the flag --format.
 func Formatted(c *cobra.Command, do func(*Call) error) *cobra.Command {
 	Format(c, "text", "json")
 	return Calls(c, do)
 }
 
-// Shows makes a command with --format of what it asks its server for, and the text form of that.
+// Shows makes c print the result of ask as JSON, or by text.
 func Shows[T any](c *cobra.Command, ask func(*Call) (T, error), text func(*Call, T) error) *cobra.Command {
 	return Formatted(c, func(q *Call) error {
 		v, err := ask(q)
@@ -185,7 +185,7 @@ func Shows[T any](c *cobra.Command, ask func(*Call) (T, error), text func(*Call,
 	})
 }
 
-// Lists makes a command with --format of what it asks its server for, and of a table with a row for each.
+// Lists makes c print the result of ask as JSON, or as a table with a row per element.
 func Lists[T any](c *cobra.Command, ask func(*Call) ([]T, error), header string, row func(T) Row) *cobra.Command {
 	return Formatted(c, func(q *Call) error {
 		all, err := ask(q)
@@ -196,7 +196,7 @@ func Lists[T any](c *cobra.Command, ask func(*Call) ([]T, error), header string,
 	})
 }
 
-// ShowTable shows elements as --format says: as JSON, or in a table.
+// ShowTable prints elements as JSON or as a table, depending on --format.
 func ShowTable[T any](q *Call, header string, all []T, row func(T) Row) error {
 	return q.Show(Items(all), func() error { return Table(q.Out, header, all, row) })
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Table shows a row for each of some things below a header, whose columns are separated by tabs.
+// Table prints a table. Tabs separate the columns of the header.
 func Table[T any](w io.Writer, header string, all []T, row func(T) Row) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	if header != "" {
@@ -28,10 +28,10 @@ func Table[T any](w io.Writer, header string, all []T, row func(T) Row) error {
 	return t.Flush()
 }
 
-// Time shows a time to people.
+// Time formats a time in the local zone.
 func Time(at time.Time) string { return at.Local().Format(time.DateTime) }
 
-// Dash shows that there is nothing.
+// Dash returns - for an empty text.
 func Dash(text string) string {
 	if text == "" {
 		return "-"

@@ -8,7 +8,7 @@ import (
 	"procaas/dsl/datum"
 )
 
-// A Span is the time between --since and --until.
+// A Span is the time range of --since and --until.
 type Span struct{ since, until string }
 
 // Add declares the flags.
@@ -17,7 +17,7 @@ func (s *Span) Add(c *cobra.Command, since, until string) {
 	c.Flags().StringVar(&s.until, "until", "", until+": a time, or a duration before now")
 }
 
-// Read puts the ends of the span where they are wanted.
+// Read parses the flags.
 func (s *Span) Read(since, until *time.Time) (err error) {
 	now := time.Now()
 	if *since, err = Instant("--since", s.since, now); err != nil {
@@ -27,7 +27,7 @@ func (s *Span) Read(since, until *time.Time) (err error) {
 	return err
 }
 
-// Instant reads a time, or a duration before now.
+// Instant parses a time, or a duration before now.
 func Instant(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

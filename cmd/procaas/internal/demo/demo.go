@@ -44,26 +44,26 @@ wrong address. The version is rolled back by itself.
 With --orders N --exit the demo runs N orders, prints a summary and exits. The exit
 code is 0 only when every run is accounted for.`
 
-// The bounds of --rate: an order in a quarter of an hour, and more than any machine takes.
+// Limits of --rate: an order per quarter of an hour, and more than any machine can take.
 const (
 	minDemoRate = 0.001
 	maxDemoRate = 1e6
 )
 
-// demoOptions are the flags of the demo; their help says what they mean.
+// demoOptions are the flags of the demo. Their help describes them.
 type demoOptions struct {
 	node          serve.Flags
 	orders        int
 	exit          bool
-	rate          float64 // 0: see pace
+	rate          float64 // 0 means the default, see pace
 	incident      string
-	incidentAfter time.Duration // from the start of the traffic; 0 for no incident
+	incidentAfter time.Duration // from the start of the traffic; 0 means none
 	incidentFor   time.Duration
-	elsewhere     bool // the usual address was taken, and is not the demo's
+	elsewhere     bool // the default address was taken by another program
 	format        string
 }
 
-// Commands are the demos.
+// Commands returns the demos.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{demoCommand(), demoBalancerCommand(), demoWorkerCommand()}
 }
@@ -95,14 +95,14 @@ func demoCommand() *cobra.Command {
 		if o.orders < 0 || o.rate < 0 {
 			return cli.Usagef("--orders and --rate cannot be negative")
 		}
-		// A ticker beats at most once in a nanosecond, and at least once in some centuries.
+		// The interval of a ticker must be between a nanosecond and some centuries.
 		if o.rate != 0 && !(o.rate >= minDemoRate && o.rate <= maxDemoRate) {
 			return cli.Usagef("--rate %g: want %g to %g orders per second, or 0", o.rate, minDemoRate, maxDemoRate)
 		}
 		if o.incidentAfter < 0 || o.incidentFor <= 0 {
 			return cli.Usagef("--incident-after cannot be negative, and --incident-for must be more than 0s")
 		}
-		// Nobody asked for port 8080: any free one will do when it is taken.
+		// Port 8080 is the default. If it is taken, any free port is fine.
 		if !c.Flags().Changed("listen") && (o.exit || !free(o.node.Listen)) {
 			o.elsewhere = !o.exit
 			o.node.Listen = "127.0.0.1:0"
@@ -129,7 +129,7 @@ func demo(ctx context.Context, s cli.Streams, o demoOptions) error {
 	return d.run(ctx)
 }
 
-// scratchStore gives a node that was told no store one that forget removes.
+// scratchStore gives a node without a store a temporary one. forget removes it.
 func scratchStore(f *serve.Flags) (forget func(), err error) {
 	if f.Store != "" {
 		return func() {}, nil
@@ -142,7 +142,7 @@ func scratchStore(f *serve.Flags) (forget func(), err error) {
 	return func() { _ = os.RemoveAll(dir) }, nil
 }
 
-// free reports whether an address can be listened on.
+// free reports whether it is possible to listen on an address.
 func free(address string) bool {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -151,7 +151,7 @@ func free(address string) bool {
 	return l.Close() == nil
 }
 
-// A taxiDemo is the taxi company at work.
+// A taxiDemo is a running taxi company.
 type taxiDemo struct {
 	cli.Streams
 	demoOptions
@@ -180,7 +180,7 @@ func openDemo(ctx context.Context, s cli.Streams, o demoOptions) (*taxiDemo, err
 		return nil, err
 	}
 	d.demoOptions.node.Services = d.stubs.URLs()
-	// Whoever mistypes an incident should not wait for half a minute to hear of it.
+	// A mistyped incident must fail at once, not after half a minute.
 	if err = d.checkIncident(); err == nil {
 		d.bundle, err = source.Check(s, d.files, dsl.Options{ServiceURLs: d.stubs.URLs()})
 	}
@@ -194,7 +194,7 @@ func openDemo(ctx context.Context, s cli.Streams, o demoOptions) (*taxiDemo, err
 	return d, nil
 }
 
-// checkIncident refuses an incident that is not there.
+// checkIncident refuses an unknown incident.
 func (d *taxiDemo) checkIncident() error {
 	known := append(d.stubs.Incidents(), badVersion)
 	if d.incident == "" || slices.Contains(known, d.incident) {
@@ -203,7 +203,7 @@ func (d *taxiDemo) checkIncident() error {
 	return cli.Usagef("--incident %q: want one of %s", d.incident, strings.Join(known, ", "))
 }
 
-// next returns what there is to see, and how.
+// next describes what to look at, and how.
 func (d *taxiDemo) next() string {
 	at := ""
 	if d.elsewhere {
@@ -220,7 +220,7 @@ func (d *taxiDemo) next() string {
 	return text
 }
 
-// pace is the rate of orders; 0 is as fast as the engine takes them.
+// pace returns the rate of orders. 0 means as fast as the engine accepts them.
 func (d *taxiDemo) pace() float64 {
 	if d.rate == 0 && !d.exit {
 		return 10
@@ -248,7 +248,7 @@ func (d *taxiDemo) run(ctx context.Context) error {
 		}
 		var err error
 		total, err = d.traffic.settle(working)
-		stop() // all is done: the node may drain
+		stop() // the node may drain now
 		return err
 	})
 	err := g.Wait()
@@ -264,7 +264,7 @@ func (d *taxiDemo) run(ctx context.Context) error {
 	return cli.FindingsIf(!total.complete())
 }
 
-// incidents breaks a service after a while and mends it again.
+// incidents breaks a service after a while and repairs it.
 func (d *taxiDemo) incidents(ctx context.Context) error {
 	if d.incidentAfter <= 0 || d.incident == "" {
 		return nil

@@ -50,7 +50,7 @@ type clusterDemoOptions struct {
 }
 
 const (
-	demoCluster    = "fanout" // as the pipelines call it
+	demoCluster    = "fanout" // its id in the pipelines
 	demoPartitions = 64
 )
 
@@ -93,7 +93,7 @@ func demoBalancerCommand() *cobra.Command {
 	return c
 }
 
-// demoBalancer starts everything, and ends it again.
+// demoBalancer runs the demo until ctx ends.
 func demoBalancer(ctx context.Context, s cli.Streams, o clusterDemoOptions) error {
 	forget, err := scratchStore(&o.node)
 	if err != nil {
@@ -135,19 +135,18 @@ func demoBalancer(ctx context.Context, s cli.Streams, o clusterDemoOptions) erro
 	return load.conclude(s, o.format)
 }
 
-// restartAfter is how long a worker that has died stays away: the balancer moves its
-// partitions meanwhile, and finds room on it again afterwards.
+// restartAfter is how long a dead worker stays away. Meanwhile the balancer moves its partitions, so there is
+// room on it afterwards.
 const restartAfter = 15 * time.Second
 
-// A demoWorker is a worker that is a process of its own.
+// A demoWorker is a worker in a process of its own.
 type demoWorker struct {
 	name string
 	url  string
 	cmd  *exec.Cmd
 }
 
-// startWorkers starts the processes, and starts those anew that die: people break them to see
-// what happens.
+// startWorkers starts the processes, and restarts those that die. People kill them to see what happens.
 func startWorkers(ctx context.Context, s cli.Streams, g *errgroup.Group, o clusterDemoOptions) ([]*demoWorker, error) {
 	var workers []*demoWorker
 	for i := range o.workers {
@@ -156,13 +155,13 @@ func startWorkers(ctx context.Context, s cli.Streams, g *errgroup.Group, o clust
 			return nil, err
 		}
 		workers = append(workers, w)
-		kept := *w // whose process changes, while the first one is told to people
+		kept := *w // a copy, since the process changes while the first one is printed
 		g.Go(func() error { return kept.keep(ctx, s, o) })
 	}
 	return workers, nil
 }
 
-// start starts the process, which tells its address.
+// start starts the process and reads its address.
 func (w *demoWorker) start(ctx context.Context, o clusterDemoOptions, listen string) error {
 	program, err := os.Executable()
 	if err != nil {
@@ -186,12 +185,12 @@ func (w *demoWorker) start(ctx context.Context, o clusterDemoOptions, listen str
 	return nil
 }
 
-// keep starts the process anew, at its address, whenever it has ended.
+// keep restarts the process at its address whenever it has ended.
 func (w *demoWorker) keep(ctx context.Context, s cli.Streams, o clusterDemoOptions) error {
 	for {
 		err := w.cmd.Wait()
 		if ctx.Err() != nil {
-			return nil // it was told to end
+			return nil // it was stopped
 		}
 		if o.format == "text" {
 			why := "by itself"
@@ -215,7 +214,7 @@ func (w *demoWorker) keep(ctx context.Context, s cli.Streams, o clusterDemoOptio
 	}
 }
 
-// openDemoNode makes a node with the pipelines of the balancer, whose workers are these.
+// openDemoNode opens a node with the pipelines of the balancer and these workers.
 func openDemoNode(ctx context.Context, s cli.Streams, o clusterDemoOptions, workers []*demoWorker) (*serve.Node, error) {
 	shipped, err := fs.Sub(pipelines.Files, "balancer")
 	if err != nil {
@@ -240,10 +239,10 @@ func openDemoNode(ctx context.Context, s cli.Streams, o clusterDemoOptions, work
 	return serve.Open(ctx, s, o.node, bundle)
 }
 
-// watchEvery is how often the demo tells how the cluster is.
+// watchEvery is how often the demo prints the state of the cluster.
 const watchEvery = 2 * time.Second
 
-// watchCluster shows the cluster until the demo ends.
+// watchCluster prints the state of the cluster until the demo ends.
 func watchCluster(ctx context.Context, s cli.Streams, o clusterDemoOptions, c *clusters.Clusters, load *keyLoad) error {
 	began, before := time.Now(), keyCounts{}
 	for clock.Pause(ctx, watchEvery) {

@@ -15,20 +15,19 @@ import (
 	"procaas/engine/store"
 )
 
-// badVersion is an incident that no service has: somebody ships a new version of the pipelines that calls a wrong
-// address.
+// badVersion is an incident outside the services: a new version of the pipelines calls a wrong address.
 const badVersion = "bad-version"
 
-// The address that a version gets wrong, which only orders that have just begun call.
+// The address that the bad version gets wrong. Only new orders call it.
 const (
 	rightAddress = "path: /v1/candidates"
 	wrongAddress = "path: /v2/candidates"
 )
 
-// triedOn is the share of the orders that use the bad version, in percent.
+// triedOn is the percentage of orders that use the bad version.
 const triedOn = 20
 
-// tryBadVersion tries the bad version after a while, and waits until it is rolled back.
+// tryBadVersion starts a canary with the bad version after a while, and waits for its rollback.
 func (d *taxiDemo) tryBadVersion(ctx context.Context) error {
 	if !clock.Pause(ctx, d.incidentAfter) {
 		return nil
@@ -64,7 +63,7 @@ func (d *taxiDemo) tryBadVersion(ctx context.Context) error {
 	return nil
 }
 
-// try takes in how a canary does, and returns what people do not know yet.
+// try returns news about a canary.
 func (n *news) try(v canary.View) (told []string) {
 	version := v.New[:min(12, len(v.New))]
 	switch {

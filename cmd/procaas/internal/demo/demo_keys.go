@@ -15,27 +15,27 @@ import (
 	"procaas/handlers/balancer/handoff/reference"
 )
 
-// A keyLoad sends requests for many keys, of which one gets hot.
+// A keyLoad sends requests for many keys, one of which becomes hot.
 type keyLoad struct {
 	url     string
 	options clusterDemoOptions
 	client  *http.Client
 	began   time.Time
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the following fields
 	sum  keyCounts
-	told bool // that the key is hot
+	told bool // whether the hot key was reported
 }
 
-// keyCounts are what became of the requests.
+// keyCounts are the outcomes of requests.
 type keyCounts struct {
 	Requests int     `json:"requests"`
-	Dropped  int     `json:"dropped"` // by a worker that had too much to do
+	Dropped  int     `json:"dropped"` // by an overloaded worker
 	Failed   int     `json:"failed"`
 	Moves    int     `json:"moves"`
-	Highest  float64 `json:"gini_highest"` // after the key got hot, or ever
+	Highest  float64 `json:"gini_highest"` // since the key became hot, or at all
 	Gini     float64 `json:"gini"`
-	Failure  string  `json:"failure,omitempty"` // the first
+	Failure  string  `json:"failure,omitempty"` // the first error
 }
 
 func newKeyLoad(url string, o clusterDemoOptions) *keyLoad {
@@ -45,16 +45,16 @@ func newKeyLoad(url string, o clusterDemoOptions) *keyLoad {
 	}
 }
 
-// mostSenders bounds the requests that are under way.
+// mostSenders is the maximum number of requests in flight.
 const mostSenders = 64
 
-// demoKeys is how many keys there are, besides the hot one.
+// demoKeys is the number of keys, without the hot one.
 const demoKeys = 5000
 
-// gentleStart is how long the load takes to be all there: workers are cold at first.
+// gentleStart is how long the load takes to reach its full rate, since workers have cold caches at first.
 const gentleStart = 10 * time.Second
 
-// run sends requests at the wanted rate until ctx ends.
+// run sends requests at the rate until ctx ends.
 func (l *keyLoad) run(ctx context.Context) {
 	defer l.client.CloseIdleConnections()
 	due := make(chan string)
@@ -101,7 +101,7 @@ func (l *keyLoad) send(ctx context.Context, key string) {
 		if err == nil {
 			reply.Body.Close()
 		}
-		return // it was broken off at the end
+		return // cancelled at the end
 	}
 	if err != nil {
 		l.note(0, err)
@@ -142,7 +142,7 @@ func (l *keyLoad) counts() keyCounts {
 	return l.sum
 }
 
-// gini takes the index as it is now.
+// gini records the current Gini index.
 func (l *keyLoad) gini(x float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,7 +158,7 @@ func (l *keyLoad) moved(moves int) {
 	l.sum.Moves = moves
 }
 
-// news tells once that the key has got hot.
+// news returns once that the key has become hot.
 func (l *keyLoad) news() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"procaas/engine/stats"
 )
 
-// liveLine shows how things go: on a terminal always on the same line, elsewhere a
-// line every ten seconds. What happens by itself gets a line of its own.
+// liveLine prints the current state: on a terminal always on the same line, elsewhere a line every ten seconds.
+// Events get lines of their own.
 func (d *taxiDemo) liveLine(ctx context.Context) error {
 	if d.format != "text" {
 		return nil
@@ -46,8 +46,8 @@ func (d *taxiDemo) liveLine(ctx context.Context) error {
 	return nil
 }
 
-// look returns which incident there is, and what is out of the flow. While the
-// server does not answer, nothing is.
+// look returns the current incident, and what fallbacks have taken out. While the server does not answer, it
+// returns nothing.
 func (d *taxiDemo) look(ctx context.Context) (incident string, out map[string]fallback.View) {
 	d.traffic.mu.Lock()
 	incident = d.traffic.incident
@@ -59,7 +59,7 @@ func (d *taxiDemo) look(ctx context.Context) (incident string, out map[string]fa
 	return incident, outagesIn(handlers)
 }
 
-// outagesIn finds what is out of the flow, by path or service.
+// outagesIn returns what fallbacks have taken out, by path or service.
 func outagesIn(handlers []stats.HandlerInfo) map[string]fallback.View {
 	out := map[string]fallback.View{}
 	for _, h := range handlers {
@@ -75,14 +75,14 @@ func outagesIn(handlers []stats.HandlerInfo) map[string]fallback.View {
 	return out
 }
 
-// news is what people have been told.
+// news is what was already printed.
 type news struct {
 	incident string
 	out      map[string]fallback.View
 	canary   canary.View
 }
 
-// hear takes in how things are, and returns what people do not know yet.
+// hear returns what has changed.
 func (n *news) hear(incident string, out map[string]fallback.View) (told []string) {
 	switch {
 	case incident != "" && n.incident == "":
@@ -118,7 +118,7 @@ func (n *news) hear(incident string, out map[string]fallback.View) (told []strin
 	return told
 }
 
-// line says in a few words what is out of the flow.
+// line summarizes what fallbacks have taken out.
 func (n *news) line(now time.Time) string {
 	text := ""
 	for _, name := range slices.Sorted(maps.Keys(n.out)) {

@@ -100,7 +100,7 @@ func serveDemoWorker(ctx context.Context, s cli.Streams, o reference.Options, li
 	return f.Run(serving)
 }
 
-// drainWorker waits until the balancer has moved all partitions, for a time.
+// drainWorker waits until the balancer has moved all partitions, at most for patience.
 func drainWorker(w *reference.Worker, log *slog.Logger, patience time.Duration) {
 	w.Drain()
 	log.Info("draining", "partitions", w.Holds(), "patience", patience)

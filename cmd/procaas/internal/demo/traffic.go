@@ -23,25 +23,24 @@ import (
 	"procaas/engine/store"
 )
 
-// A traffic sends orders to the API as an application would, and counts what
-// became of them.
+// A traffic sends orders to the API like an application, and counts their outcomes.
 type traffic struct {
 	client *client.Client
-	orders int     // 0: without end
-	rate   float64 // per second; 0: as fast as they are taken
+	orders int     // 0: no end
+	rate   float64 // per second; 0: as fast as they are accepted
 
-	mu       sync.Mutex // guards what follows
-	accepted int        // orders that were answered with a receipt
-	refused  int        // that will never be accepted
-	incident string     // that is on; empty for none
+	mu       sync.Mutex // guards the following fields
+	accepted int        // orders with a receipt
+	refused  int        // orders that will never be accepted
+	incident string     // current incident; empty for none
 }
 
 func newTraffic(c *client.Client, orders int, rate float64) *traffic {
 	return &traffic{client: c, orders: orders, rate: rate}
 }
 
-// run sends orders until all are accepted or ctx ends. At most 32 are on their way at once:
-// where the server does not keep up, the rate falls instead of a heap of requests growing.
+// run sends orders until all are accepted or ctx ends. At most 32 are in flight. If the server is slower, the
+// rate falls.
 func (t *traffic) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(32)
@@ -67,8 +66,7 @@ func (t *traffic) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// send submits one order. It keeps trying, with the same event id, until it has
-// an answer: that is what the id is for.
+// send submits one order. It retries with the same event id until it has an answer.
 func (t *traffic) send(ctx context.Context, order wire.Event) error {
 	for attempt := 1; ; attempt++ {
 		_, err := t.client.SubmitEvent(ctx, order)
@@ -79,7 +77,7 @@ func (t *traffic) send(ctx context.Context, order wire.Event) error {
 			return nil
 		case ctx.Err() != nil:
 			return nil
-		// Said by the server on purpose; what is 5xx or no answer may be over soon.
+		// A deliberate refusal. A 5xx status or a missing answer may be temporary.
 		case errors.As(err, &problem) && problem.Status < 500:
 			t.count(&t.refused)
 			return fmt.Errorf("order refused: %w", err)
@@ -92,14 +90,14 @@ func (t *traffic) send(ctx context.Context, order wire.Event) error {
 	}
 }
 
-// count adds one to a number of the traffic's.
+// count increments one of the counters.
 func (t *traffic) count(what *int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	*what++
 }
 
-// setIncident notes for the live line which service is broken.
+// setIncident records which service is broken, for the live line.
 func (t *traffic) setIncident(name string, on bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,10 +107,10 @@ func (t *traffic) setIncident(name string, on bool) {
 	}
 }
 
-// NewOrder makes the event of the n-th order, the same one each time: a demo can be repeated,
-// and so can an event whose answer was lost.
+// NewOrder returns the event of the n-th order, which is always the same. So the demo is repeatable, and so is
+// an event without an answer.
 func NewOrder(n int) wire.Event {
-	// Econom three times as often as each of the others.
+	// Econom is three times as frequent as each of the others.
 	r := rand.New(rand.NewPCG(uint64(n), 17))
 	tariffs := []string{"econom", "econom", "econom", "business", "comfort"}
 	return wire.Event{
@@ -129,8 +127,7 @@ func NewOrder(n int) wire.Event {
 	}
 }
 
-// settle waits until every accepted order has ended and adds them up. It is called when the
-// traffic is over: nobody counts meanwhile.
+// settle waits until every accepted order has ended, and adds up their outcomes. It runs after the traffic.
 func (t *traffic) settle(ctx context.Context) (summary, error) {
 	for {
 		s, open, err := t.tally(ctx)
@@ -146,8 +143,8 @@ func (t *traffic) settle(ctx context.Context) (summary, error) {
 	}
 }
 
-// tally reads all runs, page by page, and returns how many have not ended. Only the last call
-// counts, which sees all of them ended, so runs that end between two pages do no harm.
+// tally reads all runs page by page. It returns how many have not ended. Runs that end between two pages do not
+// matter, since only the last call counts, in which all have ended.
 func (t *traffic) tally(ctx context.Context) (s summary, open int, err error) {
 	s.Orders = t.accepted
 	var latencies []time.Duration
@@ -185,18 +182,18 @@ type summary struct {
 	} `json:"runs"`
 	Handlers struct {
 		Run     int `json:"run"`
-		Skipped int `json:"skipped"` // by their enabled, by a fallback, or given up because they are not critical
+		Skipped int `json:"skipped"` // because of enabled, a fallback, or an error of an optional handler
 	} `json:"handlers"`
 	Fallbacks struct {
-		On      int `json:"on"`  // times that handlers went out of the flow by themselves
-		Off     int `json:"off"` // and came back
+		On      int `json:"on"`  // times that a fallback took a handler out
+		Off     int `json:"off"` // times that it came back
 		Skipped int `json:"skipped"`
 	} `json:"fallbacks"`
 	P50 float64 `json:"p50_ms"` // from acceptance to the end of the run
 	P99 float64 `json:"p99_ms"`
 }
 
-// add counts a run that has ended, and what became of its handlers.
+// add adds an ended run and the outcomes of its handlers.
 func (s *summary) add(v checkpoint.RunView) {
 	if v.Status == model.Succeeded {
 		s.Runs.Succeeded++
@@ -218,7 +215,7 @@ func (s *summary) add(v checkpoint.RunView) {
 	}
 }
 
-// countFallbacks reads from the audit how often handlers went out of the flow.
+// countFallbacks counts in the audit how often fallbacks took handlers out.
 func (s *summary) countFallbacks(ctx context.Context, c *client.Client) error {
 	for cursor := ""; ; {
 		page, err := c.Audit(ctx, store.AuditFilter{Kind: store.AuditFallback, Limit: 500}, cursor)
@@ -239,12 +236,12 @@ func (s *summary) countFallbacks(ctx context.Context, c *client.Client) error {
 	}
 }
 
-// complete reports whether every accepted order has a run that has succeeded.
+// complete reports whether every accepted order has a succeeded run.
 func (s summary) complete() bool {
 	return s.Runs.Succeeded == s.Orders && s.Runs.Failed == 0
 }
 
-// print shows the summary to people or to programs.
+// print prints the summary.
 func (s summary) print(to cli.Streams, format string) error {
 	if format == "json" {
 		return to.PrintJSON(s)
@@ -263,7 +260,7 @@ latency p99        %6.1f ms
 		s.Fallbacks.Skipped, s.Fallbacks.On, s.Fallbacks.Off, s.P50, s.P99)
 }
 
-// percentile returns the q-quantile in milliseconds; 0 without data. It sorts ds.
+// percentile returns the q-quantile in milliseconds, or 0 without data. It sorts ds.
 func percentile(ds []time.Duration, q float64) float64 {
 	if len(ds) == 0 {
 		return 0
@@ -273,7 +270,7 @@ func percentile(ds []time.Duration, q float64) float64 {
 	return float64(ds[at].Microseconds()) / 1000
 }
 
-// line says in one line how things go.
+// line summarizes the state in one line.
 func (t *traffic) line(metrics prometheus.Gatherer, up time.Duration) (string, error) {
 	runs, err := sums(metrics, "procaas_runs_total", "status")
 	if err != nil {
@@ -301,7 +298,7 @@ func (t *traffic) line(metrics prometheus.Gatherer, up time.Duration) (string, e
 	return line, nil
 }
 
-// sums adds a counter up by one of its labels.
+// sums adds up a counter by one of its labels.
 func sums(metrics prometheus.Gatherer, name, label string) (map[string]float64, error) {
 	families, err := metrics.Gather()
 	if err != nil {

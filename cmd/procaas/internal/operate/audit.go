@@ -103,7 +103,7 @@ func showChains(q *cli.Call, report records.AuditReport) {
 	}
 }
 
-// showAudit shows a line for each change, and below it one for each field that has changed.
+// showAudit prints a line per change, and below it a line per changed field.
 func showAudit(q *cli.Call, page wire.Page[records.AuditView]) error {
 	var table bytes.Buffer
 	err := cli.Table(&table, "REVISION\tCHANGED\tBY\tKIND\tNAME\tREASON", page.Items, func(a records.AuditView) cli.Row {
@@ -129,7 +129,7 @@ func showAudit(q *cli.Call, page wire.Page[records.AuditView]) error {
 	return nil
 }
 
-// changeLines returns what a change has changed: the old and the new value of each field.
+// changeLines returns the old and the new value of each changed field.
 func changeLines(before, after any) []string {
 	was, is := map[string]string{}, map[string]string{}
 	flatten(was, "", before)
@@ -138,7 +138,7 @@ func changeLines(before, after any) []string {
 	maps.Copy(all, is)
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		// Who set a part of a control stands in the line of the record that set it.
+		// The line of the record that set a part of a control shows who set it.
 		if was[name] == is[name] || strings.HasPrefix(name, "setters.") {
 			continue
 		}
@@ -154,7 +154,8 @@ func changeLines(before, after any) []string {
 	return lines
 }
 
-// flatten puts the values of an object where they are wanted, by their names with dots between. What is nothing is left out.
+// flatten adds the values of an object to a map. The names have dots between their parts. It omits empty
+// values.
 func flatten(to map[string]string, name string, v any) {
 	if object, ok := v.(map[string]any); ok {
 		for field, value := range object {
@@ -170,7 +171,7 @@ func flatten(to map[string]string, name string, v any) {
 	}
 }
 
-// valueText shows a value to people; empty for nothing. Only a text that spaces would make unclear has quotes.
+// valueText formats a value, or returns "" for nothing. It quotes only texts with spaces.
 func valueText(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -16,7 +16,7 @@ import (
 	"procaas/handlers/balancer/plant"
 )
 
-// balancerCommand has the commands that look at live clusters, and steer them.
+// balancerCommand has the commands that show and control live clusters.
 func balancerCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "balancer",
@@ -43,13 +43,13 @@ reasons. A server with only one cluster needs no --cluster.`,
 	return c
 }
 
-// clusterFlag adds the flag that names a cluster.
+// clusterFlag adds the flag that chooses a cluster.
 func clusterFlag(c *cobra.Command) *string {
 	cli.ServerFlags(c)
 	return c.Flags().String("cluster", "", "id of the cluster; needed when the server has several")
 }
 
-// findCluster returns the cluster that is meant.
+// findCluster returns the chosen cluster, or the only one.
 func findCluster(q *cli.Call, named string) (string, error) {
 	if named != "" {
 		return named, nil
@@ -70,7 +70,7 @@ func findCluster(q *cli.Call, named string) (string, error) {
 
 func leverCommand(use, short, lever string, release bool) *cobra.Command {
 	name, rest, _ := strings.Cut(use, " ")
-	// The example has an argument for each word behind the name, and the reason that no lever is pulled without.
+	// The example has an argument for each word of the usage, and the required reason.
 	example := "  procaas balancer " + strings.NewReplacer("[WORKER]", "w3", "WORKER", "w3", "PARTITION", "17").Replace(use)
 	if !release {
 		example += ` --for 30m --reason "its disk is slow"`
@@ -121,7 +121,7 @@ func leverCommand(use, short, lever string, release bool) *cobra.Command {
 	}, func(q *cli.Call, levers clusters.Levers) error { return writeLevers(q, levers, "no lever is pulled\n") })
 }
 
-// partition reads the number of one.
+// partition parses the number of a partition.
 func partition(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
@@ -130,7 +130,7 @@ func partition(text string) (int, error) {
 	return n, nil
 }
 
-// writeLevers lists the levers that hold.
+// writeLevers prints active levers.
 func writeLevers(q *cli.Call, l clusters.Levers, none string) error {
 	var rows []cli.Row
 	line := func(what string, l clusters.Lever) {
@@ -210,7 +210,7 @@ func writeClusters(q *cli.Call, views []clusters.ClusterView) error {
 	return nil
 }
 
-// writeCluster shows one cluster.
+// writeCluster prints one cluster.
 func writeCluster(q *cli.Call, v clusters.ClusterView) error {
 	fmt.Fprintf(q.Out, "%s: %d partitions, policy %s, version %d\n", v.ID, v.Partitions, v.Policy, v.Version)
 	if v.Observed.IsZero() {

@@ -29,7 +29,7 @@ func configList() *cobra.Command {
 		})
 }
 
-// compact shows a value that a server has told, as JSON.
+// compact formats a value from a server as JSON.
 func compact(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 	"procaas/engine/steering"
 )
 
-// An outlook is what people learn of a change besides what is set now.
+// An outlook is what a command prints about a change, besides the new state.
 type outlook struct {
 	now   string // what happens from now on
-	check string // the command that shows it
-	more  string // commands for what the change leaves undone
-	undo  string // the command that takes the change back
+	check string // the command that shows the effect
+	more  string // commands for what remains to be done
+	undo  string // the command that undoes the change
 }
 
-// tell writes what there is to know, on standard error: programs read the rest.
+// tell prints the outlook to standard error, since programs read standard output.
 func (o outlook) tell(q *cli.Call) {
 	if q.JSON() {
 		return
@@ -35,7 +35,8 @@ func (o outlook) tell(q *cli.Call) {
 	}
 }
 
-// measure asks what a change affects. A server that is busy must not keep people from steering.
+// measure asks for the effect of a change. It ignores errors: a busy server must not keep people from changing
+// controls.
 func (x *controlChange) measure(path string, change wire.ControlChange) error {
 	ctx, cancel := context.WithTimeout(x.Ctx, 2*time.Second)
 	defer cancel()
@@ -84,7 +85,7 @@ func (x *controlChange) nowText() string {
 	return strings.Join(parts, "; ")
 }
 
-// tooMany says how long calls will wait for a limit, if more come than it allows.
+// tooMany says how long calls will wait if there are more than a limit allows.
 func tooMany(e *steering.ControlEffect) []string {
 	limit, err := datum.ParseRate(e.Control.RateLimit)
 	if err != nil || e.CallsPerS <= limit.PerSecond() || e.Control.Over == "skip" {
@@ -94,7 +95,7 @@ func tooMany(e *steering.ControlEffect) []string {
 	return []string{fmt.Sprintf("more calls come than may start, so with each minute they wait %s longer; deadlines stand still meanwhile", longer)}
 }
 
-// checkText is the command that shows whether a change does what it should.
+// checkText returns the command that shows the effect of a change.
 func (x *controlChange) checkText(path string) string {
 	switch {
 	case x.after.RateLimit != x.before.RateLimit && x.after.RateLimit != "":
@@ -105,7 +106,7 @@ func (x *controlChange) checkText(path string) string {
 	return "procaas top " + path
 }
 
-// skipped is how many handlers a switch leaves out.
+// skipped returns how many handlers a switch skips.
 func skipped(e *steering.ControlEffect, force bool) (n int) {
 	for _, h := range e.Handlers {
 		if force || !h.Critical {
@@ -115,7 +116,7 @@ func skipped(e *steering.ControlEffect, force bool) (n int) {
 	return n
 }
 
-// heldText says how many runs a control has held or limited.
+// heldText says how many runs a control holds or limits.
 func heldText(e *steering.ControlEffect) string {
 	return diag.Plural(e.Stopped, "run") + " parked here"
 }
@@ -124,7 +125,7 @@ func runsText(e *steering.ControlEffect) string {
 	return fmt.Sprintf("%d running, %d waiting and %d parked runs", e.Running, e.Waiting, e.Parked)
 }
 
-// showEffect tells what a control would do.
+// showEffect prints the effect of a control.
 func (x *controlChange) showEffect(e *steering.ControlEffect) error {
 	fmt.Fprintf(x.Out, "%s: would be %s\n", e.Path, cmp.Or(stateText(guard.ControlView{Control: e.Control}), "on, without limits"))
 	fmt.Fprintf(x.Out, "%.1f calls/s in the last minute (this node); runs of the pipeline: %d running, %d waiting, %d parked, %d of them here\n",

@@ -50,7 +50,7 @@ func printInbox(q *cli.Call, v inbox.View) error {
 	})
 }
 
-// frozen writes for how long a move has stopped its slots.
+// frozen formats how long a move has stopped its slots.
 func frozen(m inbox.Move) string {
 	if m.FrozenS == 0 {
 		return "-"
@@ -58,7 +58,7 @@ func frozen(m inbox.Move) string {
 	return strconv.FormatFloat(1000*m.FrozenS, 'f', 1, 64) + " ms"
 }
 
-// A slotAnswer says where a key is.
+// A slotAnswer is the location of a key.
 type slotAnswer struct {
 	Key  string `json:"key"`
 	Slot int    `json:"slot"`
@@ -88,16 +88,16 @@ func inboxSlots() *cobra.Command {
 	})
 }
 
-// slotsIn reads the slots of a cell.
+// slotsIn returns the slots of a cell.
 func slotsIn(cell inbox.Cell) []int {
 	if cell.Spans == "" {
 		return nil
 	}
-	slots, _ := inbox.ParseSlots(cell.Spans) // as the server wrote them
+	slots, _ := inbox.ParseSlots(cell.Spans) // the server's own format
 	return slots
 }
 
-// ownerIn finds the cell of a slot.
+// ownerIn returns the cell of a slot.
 func ownerIn(v inbox.View, slot int) string {
 	for _, cell := range v.Cells {
 		if slices.Contains(slotsIn(cell), slot) {
@@ -107,7 +107,7 @@ func ownerIn(v inbox.View, slot int) string {
 	return ""
 }
 
-// noCell says that an inbox has no database of a name.
+// noCell returns the error for an unknown cell.
 func noCell(v inbox.View, name string) error {
 	known := cli.Names(v.Cells, func(c inbox.Cell) string { return c.Name })
 	return cli.Usagef("the inbox has no cell %q; it has %s", name, strings.Join(known, ", "))
@@ -122,7 +122,7 @@ type slotMoves struct {
 	reason string
 }
 
-// moves makes a command that moves slots; plan says which slots each cell gets.
+// moves makes c move slots. plan returns the slots that each cell gets.
 func moves(c *cobra.Command, plan func(q *cli.Call, v inbox.View) (map[string][]int, error)) *cobra.Command {
 	var m slotMoves
 	c.Flags().DurationVar(&m.wait, "wait", 10*time.Second,
@@ -196,10 +196,10 @@ again. It moves nothing if that would not help.`,
 	})
 }
 
-// spread gives slots of cells with much load to those with the least.
+// spread moves slots from cells with much load to those with the least.
 func spread(v inbox.View) map[string][]int {
 	loads, of := map[string]int64{}, map[string][]int{}
-	weigh := func(slot int) int64 { return store.InboxSlots*v.Loads[slot] + 1 } // empty slots are spread too, and weigh nothing beside others
+	weigh := func(slot int) int64 { return store.InboxSlots*v.Loads[slot] + 1 } // empty slots are spread too, but have almost no weight
 	var there []string
 	total := int64(0)
 	for _, cell := range v.Cells {
@@ -219,7 +219,7 @@ func spread(v inbox.View) map[string][]int {
 		mean := total / int64(len(there))
 		for _, slot := range slices.SortedStableFunc(slices.Values(of[from]), heavier) {
 			to := slices.MinFunc(there, func(a, b string) int { return cmp.Compare(loads[a], loads[b]) })
-			// Nobody gives below the mean or gets more than that, so that the next spread moves nothing.
+			// No cell gives below the mean or gets more than it. So the next spread moves nothing.
 			if n := weigh(slot); loads[from]-n >= mean && loads[to]+n <= mean+store.InboxSlots {
 				loads[from], loads[to], out[to] = loads[from]-n, loads[to]+n, append(out[to], slot)
 			}
@@ -310,7 +310,7 @@ func (m *slotMoves) move(orders []wire.InboxMoveRequest) error {
 	return errors.Join(shown, err)
 }
 
-// orders makes a request for each source, target and part of the slots.
+// orders returns a request per source, target and part of the slots.
 func (m *slotMoves) orders(v inbox.View, targets map[string][]int) (all []wire.InboxMoveRequest) {
 	owners := map[int]string{}
 	for _, cell := range v.Cells {
@@ -356,7 +356,7 @@ func (m *slotMoves) await(begun inbox.Move) (inbox.Move, error) {
 	}
 }
 
-// movedNote says what people want to know of a move.
+// movedNote describes a move.
 func movedNote(m inbox.Move) string {
 	switch {
 	case m.Error != "":

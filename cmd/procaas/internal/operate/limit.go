@@ -65,10 +65,10 @@ last two seconds.`,
 	return c
 }
 
-// listLimits lists what limits the handlers below a path, or those of all pipelines that have limits.
+// listLimits prints the limits of handlers below a path, or of all pipelines that have limits.
 func listLimits(q *cli.Call) error {
 	below := strings.Join(q.Args, "")
-	if below == "list" { // as with switch and config
+	if below == "list" { // as for switch and config
 		below = ""
 	}
 	below, err := wholePath(q, below)
@@ -104,7 +104,7 @@ func listLimits(q *cli.Call) error {
 	})
 }
 
-// limitsOf lists the limits that apply to a handler, with who has set them.
+// limitsOf lists the limits of a handler, with who set them.
 func limitsOf(h *stats.HandlerInfo) (out []string) {
 	for _, effect := range h.Effective {
 		if text, ok := strings.CutPrefix(effect, "limited to "); ok {
@@ -116,7 +116,7 @@ func limitsOf(h *stats.HandlerInfo) (out []string) {
 
 func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
-// sharedText returns how nodes share a limit. Who may not list them is told what holds for any number.
+// sharedText returns how nodes share a limit. If the caller may not list nodes, the text fits any number.
 func sharedText(q *cli.Call) string {
 	nodes, err := q.Nodes(q.Ctx)
 	alive := 0

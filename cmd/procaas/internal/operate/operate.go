@@ -1,4 +1,4 @@
-// Package operate has the commands that talk to a server.
+// Package operate has the commands for operators, which call a server.
 package operate
 
 import (
@@ -11,7 +11,7 @@ import (
 	"procaas/dsl/datum"
 )
 
-// Commands are those of operators.
+// Commands returns the commands for operators.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
 		submitCommand(), runsCommand(), switchCommand(), limitCommand(), rolloutCommand(), configCommand(), tokenCommand(), auditCommand(),
@@ -20,19 +20,19 @@ func Commands() []*cobra.Command {
 	}
 }
 
-// group makes a command of others, which all talk to the same server.
+// group makes a command of sub-commands that call the same server.
 func group(c *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cli.ServerFlags(c)
 	c.AddCommand(commands...)
 	return c
 }
 
-// addReason adds the flag that says why, for the audit.
+// addReason adds the flag for the reason in the audit.
 func addReason(c *cobra.Command) *string {
 	return c.Flags().String("reason", "", "reason, for the audit")
 }
 
-// pageSize refuses a --limit that no page has.
+// pageSize refuses an invalid --limit.
 func pageSize(limit int) error {
 	if limit < 1 || limit > 1000 {
 		return cli.Usagef("--limit %d: want a number from 1 to 1000", limit)
@@ -40,7 +40,7 @@ func pageSize(limit int) error {
 	return nil
 }
 
-// endAfter reads what --for says: when something ends that begins now.
+// endAfter parses --for. It returns the time at which something ends.
 func endAfter(text string) (*time.Time, error) {
 	d, err := datum.ParseDuration(text)
 	if err != nil {
@@ -53,7 +53,7 @@ func endAfter(text string) (*time.Time, error) {
 	return &end, nil
 }
 
-// until says when something ends; nothing for nil.
+// until formats the end of something. It returns "" for nil.
 func until(end *time.Time) string {
 	if end == nil {
 		return ""
@@ -61,7 +61,7 @@ func until(end *time.Time) string {
 	return " until " + cli.Time(*end)
 }
 
-// warn shows people what a server warns of.
+// warn prints a warning of the server.
 func warn(q *cli.Call, text string) {
 	if text != "" {
 		fmt.Fprintln(q.Err, "warning:", text)

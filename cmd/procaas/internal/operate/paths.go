@@ -12,7 +12,7 @@ import (
 	"procaas/engine/store"
 )
 
-// prefixes lists all paths, those of pipelines and stages included.
+// prefixes lists all paths, including those of pipelines and stages.
 func prefixes(handlers []stats.HandlerInfo) []string {
 	var out []string
 	for _, h := range handlers {
@@ -27,20 +27,20 @@ func prefixes(handlers []stats.HandlerInfo) []string {
 	return slices.Compact(out)
 }
 
-// wholePath makes a path whole that was shortened from the left, such as stage/handler: people know what fails, and not
-// always in which pipeline. A path that the server does not know stays as it is, for whoever looks for it.
+// wholePath completes a path that was shortened from the left, such as stage/handler: people know what fails,
+// but not always in which pipeline. It returns unknown paths unchanged.
 func wholePath(q *cli.Call, path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
 	handlers, err := q.Handlers(q.Ctx)
 	if err != nil {
-		return path, nil //nolint:nilerr // who may not list handlers may do other things with one
+		return path, nil //nolint:nilerr // the caller may not be allowed to list handlers
 	}
 	return pathAmong(q, path, prefixes(handlers))
 }
 
-// pathAmong is [wholePath] for known paths. What it has added is told on standard error.
+// pathAmong is [wholePath] for known paths. It prints the completed path to standard error.
 func pathAmong(q *cli.Call, path string, known []string) (string, error) {
 	path = strings.Trim(path, "/")
 	if slices.Contains(known, path) {
@@ -53,7 +53,7 @@ func pathAmong(q *cli.Call, path string, known []string) (string, error) {
 		}
 	}
 	if len(ends) == 2 && isOnlyHandler(ends[1], ends[0], known) {
-		ends = ends[1:] // a stage and its only handler have one name, and mean the same
+		ends = ends[1:] // a stage and its only handler have the same name and meaning
 	}
 	switch len(ends) {
 	case 0:
@@ -65,7 +65,7 @@ func pathAmong(q *cli.Call, path string, known []string) (string, error) {
 	return "", cli.Usagef("%s may be any of %s: say which", path, strings.Join(ends, ", "))
 }
 
-// isOnlyHandler reports whether a stage has one handler only, with this path.
+// isOnlyHandler reports whether a path is that of the only handler of a stage.
 func isOnlyHandler(handler, stage string, known []string) bool {
 	below := 0
 	for _, k := range known {
@@ -76,8 +76,8 @@ func isOnlyHandler(handler, stage string, known []string) bool {
 	return below == 1 && strings.HasPrefix(handler, stage+"/")
 }
 
-// checkChoice refuses a pipeline, a flow or a path that chose no run because there is none such. One that
-// is gone from the definition is no error as long as there are runs of it.
+// checkChoice refuses an unknown pipeline, flow or path in a filter that matched no run. One that is gone from
+// the definition is valid as long as it has runs.
 func checkChoice(q *cli.Call, f store.RunFilter) error {
 	if err := checkFlow(q, f.Flow); err != nil {
 		return err
@@ -95,7 +95,7 @@ func checkChoice(q *cli.Call, f store.RunFilter) error {
 		}
 		handlers, err := q.Handlers(q.Ctx)
 		if err != nil || len(handlers) == 0 {
-			return nil //nolint:nilerr // who may not list handlers may list runs
+			return nil //nolint:nilerr // the caller may not be allowed to list handlers
 		}
 		known := prefixes(handlers)
 		if slices.Contains(known, name.value) {
@@ -113,7 +113,7 @@ func checkChoice(q *cli.Call, f store.RunFilter) error {
 	return nil
 }
 
-// checkFlow refuses a flow that there is not. The server says which one was meant, when it is asked for a key of it.
+// checkFlow refuses an unknown flow. The server's error has a suggestion.
 func checkFlow(q *cli.Call, flow string) error {
 	if flow == "" {
 		return nil

@@ -15,8 +15,7 @@ import (
 	"procaas/engine/api/wire"
 )
 
-// queueCommand makes the three modes and the three changes from one function each: they
-// differ in their words only.
+// queueCommand makes the commands for three modes and three changes. They differ only in their words.
 func queueCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "queue",
@@ -41,8 +40,7 @@ any other name that tasks have.`,
 	return c
 }
 
-// queueStatsCommand has one column for tasks that are starting and those that run: workers
-// hold both.
+// queueStatsCommand has one column for starting and running tasks, since workers hold both.
 func queueStatsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "stats", Short: "Count the tasks of each type", Args: cobra.NoArgs,
@@ -67,7 +65,7 @@ A ~ marks an estimate in a large table.`,
 	})
 }
 
-// counted shows a number of tasks; one that is an estimate has a ~.
+// counted formats a number of tasks. An estimate has a ~.
 func counted(q *wire.QueueStats, state string, n int64) string {
 	if slices.Contains(q.Estimated, state) {
 		return fmt.Sprint("~", n)
@@ -75,8 +73,7 @@ func counted(q *wire.QueueStats, state string, n int64) string {
 	return fmt.Sprint(n)
 }
 
-// askedAgo returns how long ago somebody asked for tasks of a type, to the minute as it is
-// noted.
+// askedAgo formats how long ago a worker asked for tasks of a type. The time is recorded to the minute.
 func askedAgo(at *time.Time, now time.Time) string {
 	if at == nil {
 		return "never"
@@ -116,7 +113,7 @@ func queuePeekCommand() *cobra.Command {
 	})
 }
 
-// attemptsOf is the attempt that a task is at. A dead letter is at its last one, and not at one that will never come.
+// attemptsOf returns the current attempt of a task. A dead letter is at its last attempt.
 func attemptsOf(t *wire.QueuedTask) int {
 	if t.State == "failed" {
 		return max(1, t.Attempt-1)
@@ -124,7 +121,7 @@ func attemptsOf(t *wire.QueuedTask) int {
 	return t.Attempt
 }
 
-// queueModeCommand sets how a type is served; use is the command, mode what the API calls it.
+// queueModeCommand sets the mode of a type. use is the name of the command, mode that of the API.
 func queueModeCommand(use, mode, short string) *cobra.Command {
 	c := &cobra.Command{
 		Use: use + " TYPE", Short: short, Args: cobra.ExactArgs(1), Example: "  procaas queue " + use + ` thumbnails --reason "new disks"`,
@@ -151,8 +148,8 @@ func queueModeCommand(use, mode, short string) *cobra.Command {
 	})
 }
 
-// queueChangeCommand changes tasks of a type that have been chosen. Without --limit at most
-// 1000 change: a choice that is too wide must not reach a million tasks at once.
+// queueChangeCommand changes chosen tasks of a type. Without --limit it changes at most 1000, since a choice
+// may be too wide by mistake.
 func queueChangeCommand(verb, short string) *cobra.Command {
 	c := &cobra.Command{Use: verb + " TYPE", Short: short, Args: cobra.ExactArgs(1), Example: "  procaas queue " + verb +
 		" thumbnails --key user-1"}
@@ -164,7 +161,7 @@ func queueChangeCommand(verb, short string) *cobra.Command {
 	flags.StringVar(&choice.Unique, "unique", "", "only the task with this unique name")
 	flags.IntVar(&choice.Limit, "limit", 1000, "the most tasks")
 	flags.StringVar(&choice.Reason, "reason", "", "reason, for the audit and for colleagues")
-	// Only dead letters are retried, which are in one state.
+	// retry is only for dead letters, so it needs no state.
 	if verb != "retry" {
 		flags.StringVar(&choice.State, "state", "", "only tasks in this state: ready, waiting or scheduled")
 	}

@@ -29,7 +29,7 @@ first to cancel, so that no run begins because an earlier one of its key has end
 handles each run once, even if the run fails again meanwhile. After an interruption,
 run the same command again: it skips runs that already continue.`
 
-// choiceFlags choose runs by what they have in common.
+// choiceFlags are the flags that choose runs.
 type choiceFlags struct {
 	filter      store.RunFilter
 	labels      []string
@@ -37,7 +37,7 @@ type choiceFlags struct {
 	failedSince string
 }
 
-// add adds the flags; statuses are those that runs may have.
+// add adds the flags. statuses are the allowed statuses.
 func (f *choiceFlags) add(c *cobra.Command, statuses string) {
 	flags := c.Flags()
 	flags.StringVar(&f.filter.Pipeline, "pipeline", "", "only runs of this pipeline")
@@ -65,7 +65,7 @@ func addVersion(c *cobra.Command, f *store.RunFilter) {
 	c.Flags().StringVar(&f.Bundle, "version", "", "only runs on this version of the pipelines: at least its first 4 digits")
 }
 
-// read completes the filter: it reads times, and makes paths of handlers whole.
+// read completes the filter: it parses times and completes paths of handlers.
 func (f *choiceFlags) read(q *cli.Call) (err error) {
 	f.filter.Labels = strings.Join(f.labels, ",")
 	if err := model.CheckLabelFilter(f.filter.Labels); err != nil {
@@ -88,14 +88,14 @@ func (f *choiceFlags) addWhen(c *cobra.Command) {
 	f.when.Add(c, "only runs accepted at this time or later", "only runs accepted before")
 }
 
-// redriveFlags choose many runs and say how fast to go on with them.
+// redriveFlags choose many runs and set the pace.
 type redriveFlags struct {
 	choiceFlags
 
 	dryRun  bool
 	rate    string
 	limit   int
-	abandon bool // cancelled runs undo nothing
+	abandon bool // cancel without compensation
 }
 
 func (f *redriveFlags) add(c *cobra.Command) {
@@ -103,7 +103,7 @@ func (f *redriveFlags) add(c *cobra.Command) {
 	f.addPace(c)
 }
 
-// addPace adds the flags that all have who do something to many runs.
+// addPace adds the flags of all commands that change many runs.
 func (f *redriveFlags) addPace(c *cobra.Command) {
 	flags := c.Flags()
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, and list the chosen runs with their present status")
@@ -111,8 +111,8 @@ func (f *redriveFlags) addPace(c *cobra.Command) {
 	flags.IntVar(&f.limit, "limit", 0, "stop after this many runs; 0 for all")
 }
 
-// named does something to the runs that the arguments name, or shows them only. Conditions beside
-// names are refused: nobody could tell which of them count.
+// named changes or shows the runs that the arguments name. It refuses conditions beside names, since their
+// combination is ambiguous.
 func (f *redriveFlags) named(q *cli.Call, verb client.Verb, fits func(checkpoint.RunView) bool,
 	do func(id string) (checkpoint.RunView, error),
 ) error {
@@ -127,7 +127,7 @@ func (f *redriveFlags) named(q *cli.Call, verb client.Verb, fits func(checkpoint
 	}
 	var later []string
 	return eachRun(q, fits, func(id string) (checkpoint.RunView, error) {
-		before, err := q.Run(q.Ctx, id) // after the retry, what waits may begin at once
+		before, err := q.Run(q.Ctx, id) // after the retry, later runs may begin at once
 		if err == nil && verb == client.RetryRuns && before.Blocks {
 			if text := runview.Followers(q, before); text != "" {
 				later = append(later, text)
@@ -144,7 +144,7 @@ func (f *redriveFlags) named(q *cli.Call, verb client.Verb, fits func(checkpoint
 	})
 }
 
-// choose returns the runs that the flags choose, and how many a second to go on with.
+// choose returns the filter and how many runs per second to change.
 func (f *redriveFlags) choose(q *cli.Call, verb client.Verb) (body wire.Redrive, perSecond float64, err error) {
 	if f.limit < 0 {
 		return body, 0, cli.Usagef("--limit %d: want a number of runs, or 0 for all", f.limit)
@@ -162,12 +162,12 @@ func (f *redriveFlags) choose(q *cli.Call, verb client.Verb) (body wire.Redrive,
 	return wire.NewRedrive(f.filter), pace.PerSecond(), nil
 }
 
-// pages does the chosen runs page by page. do says how many runs it has met, and where the next
-// page begins; told says what has been done so far.
+// pages processes the chosen runs page by page. do returns how many runs it met, and the next page. told prints
+// progress.
 func (f *redriveFlags) pages(q *cli.Call, body wire.Redrive, perSecond float64, told func() string,
 	do func(wire.Redrive) (met int, next *string, err error),
 ) error {
-	// A few pages each second, so that the pace is even.
+	// A few pages per second keep the pace even.
 	page := int(min(max(perSecond/5, 1), 100))
 	if f.dryRun {
 		page, perSecond = 1000, float64(rate.Inf)
@@ -196,7 +196,7 @@ func (f *redriveFlags) pages(q *cli.Call, body wire.Redrive, perSecond float64, 
 	return nil
 }
 
-// most is how many runs are met.
+// most returns how many runs to process at most.
 func (f *redriveFlags) most() int {
 	if f.limit == 0 {
 		return math.MaxInt
@@ -204,7 +204,7 @@ func (f *redriveFlags) most() int {
 	return f.limit
 }
 
-// redrive does something to all runs that the flags choose.
+// redrive changes all runs that the flags choose.
 func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) error {
 	body, perSecond, err := f.choose(q, verb)
 	if err != nil {
@@ -255,7 +255,7 @@ func (f *redriveFlags) redrive(q *cli.Call, verb client.Verb, reason string) err
 	return q.Show(done, func() error { return done.show(q, verb, told()) })
 }
 
-// show says which runs were changed, and how to see what becomes of them.
+// show prints which runs were changed, and how to follow them.
 func (r redriven) show(q *cli.Call, verb client.Verb, told string) error {
 	fmt.Fprintln(q.Out, told)
 	const shown = 10
@@ -271,7 +271,7 @@ func (r redriven) show(q *cli.Call, verb client.Verb, told string) error {
 	return nil
 }
 
-// outcome says how to see what becomes of runs; one of them serves as the example.
+// outcome says how to follow the runs. One of them is the example.
 func outcome(verb client.Verb, run string) outlook {
 	show := "procaas runs show " + run
 	switch verb {
@@ -286,14 +286,14 @@ func outcome(verb client.Verb, run string) outlook {
 	return outlook{check: show}
 }
 
-// redriven is what was done to many runs, for programs.
+// redriven is the JSON result for many runs.
 type redriven struct {
 	Done    int      `json:"done"`
-	MovedOn int      `json:"moved_on"` // they had another status by then
+	MovedOn int      `json:"moved_on"` // their status had changed
 	Runs    []string `json:"runs"`
 }
 
-// migrate moves all runs that the flags choose to the present pipelines.
+// migrate moves the chosen runs to the current definition.
 func (f *redriveFlags) migrate(q *cli.Call, reason string) error {
 	body, perSecond, err := f.choose(q, "migrate")
 	if err != nil {
@@ -323,7 +323,7 @@ func (f *redriveFlags) migrate(q *cli.Call, reason string) error {
 	return cli.FindingsIf(report.Pinned > 0)
 }
 
-// showPreview tells which runs are chosen.
+// showPreview prints which runs are chosen.
 func showPreview(q *cli.Call, p records.RunsPreview) error {
 	err := cli.Table(q.Out, "RUNS\tPIPELINE\tHANDLER\tCLASS", p.Groups, func(g store.RunCount) cli.Row {
 		return cli.Row{g.Runs, g.Pipeline, cli.Dash(g.FailedPath), cli.Dash(g.ErrorClass)}

@@ -62,7 +62,7 @@ happen.`,
 	})
 }
 
-// showRerun says what a rerun would do.
+// showRerun prints what a rerun would do.
 func showRerun(q *cli.Call, p intake.RerunPlan) error {
 	digits := func(hash string) string { return version(checkpoint.RunView{Bundle: hash}) }
 	fmt.Fprintf(q.Out, "%s would run again%s: pipeline %s, key %s, version %s", p.Of, fromStage(p.Stage), p.Pipeline, p.Key, digits(p.Bundle))
@@ -89,7 +89,7 @@ func fromStage(stage string) string {
 	return " from stage " + stage
 }
 
-// orderedBy says who wanted something, and why.
+// orderedBy formats who ordered something, and why.
 func orderedBy(who, why string) string {
 	switch {
 	case who == "" && why == "":

@@ -58,7 +58,7 @@ func runsList() *cobra.Command {
 	})
 }
 
-// labelsText shows labels in brackets; empty for none.
+// labelsText formats labels in brackets, or returns "".
 func labelsText(v checkpoint.RunView) string {
 	labels, err := model.FormatLabels(v.Labels)
 	if labels == "" || err != nil {
@@ -67,7 +67,7 @@ func labelsText(v checkpoint.RunView) string {
 	return "[" + labels + "]"
 }
 
-// runNote is the one thing that is worth telling about a run in a list.
+// runNote returns the most important fact about a run in a list.
 func runNote(v checkpoint.RunView) string {
 	switch {
 	case v.FailedPath != "":
@@ -83,7 +83,7 @@ func runNote(v checkpoint.RunView) string {
 	}
 }
 
-// version names the definition that a run goes by, in the first digits of its hash.
+// version returns the first digits of the hash of a run's definition.
 func version(v checkpoint.RunView) string {
 	const digits = 12
 	return cli.Dash(v.Bundle[:min(len(v.Bundle), digits)])
@@ -220,7 +220,7 @@ ends as it is, even if it already compensates.` + redriveHelp,
 	})
 }
 
-// statusOf says what a run is at, in a word or two.
+// statusOf describes the state of a run in a word or two.
 func statusOf(v checkpoint.RunView) string {
 	if v.Cancelling != "" {
 		return "undoing"
@@ -228,8 +228,8 @@ func statusOf(v checkpoint.RunView) string {
 	return string(v.Status)
 }
 
-// each does something to each run; one that does not work does not keep the others from being
-// tried. It gives the gravest error, which decides how the command ends.
+// each calls do for each run, even after errors. It returns the gravest error, which decides about the exit
+// code.
 func each(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string) error) (worst error) {
 	for _, name := range q.Args {
 		if err := q.ForRun(name, fits, do); err != nil {
@@ -240,15 +240,15 @@ func each(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string) er
 	return worst
 }
 
-// retryable reports whether a run waits for somebody to retry it.
+// retryable reports whether a run can be retried.
 func retryable(v checkpoint.RunView) bool {
 	return v.Status == model.Failed || v.Status == model.Parked
 }
 
-// unsettled reports whether a run has more to do, or would have after a retry.
+// unsettled reports whether a run has more to do, now or after a retry.
 func unsettled(v checkpoint.RunView) bool { return !v.Status.Ended() || v.Status == model.Failed }
 
-// eachRun does something to each run and says what became of it.
+// eachRun calls do for each run and prints the outcome.
 func eachRun(q *cli.Call, fits func(checkpoint.RunView) bool, do func(id string) (checkpoint.RunView, error), told func(id string) outlook) error {
 	views := []checkpoint.RunView{}
 	worst := each(q, fits, func(id string) error {
@@ -300,7 +300,7 @@ Exit codes: 0 when all fit, 1 when some do not.`,
 	})
 }
 
-// fitRuns reports whether runs fit the present pipelines.
+// fitRuns prints whether runs fit the current definition.
 func fitRuns(q *cli.Call) error {
 	report := runview.Fits{Streams: q.Streams, Lists: true}
 	worst := each(q, unsettled, func(id string) error {

@@ -42,7 +42,7 @@ func serviceState(s *guard.ServiceInfo) string {
 	}
 }
 
-// serviceLimit is how many calls a node makes of a service at once.
+// serviceLimit formats the maximum number of concurrent calls of a node to a service.
 func serviceLimit(s *guard.ServiceInfo) string {
 	switch {
 	case s.Limit == nil:

@@ -45,7 +45,7 @@ have a transfer that runs or is observed. Writers wait for some milliseconds.`, 
 	return c
 }
 
-// shardList lists maps without an argument, and the shards of a map with one.
+// shardList lists maps, or with an argument the shards of a map.
 func shardList() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list [MAP]", Short: "List the shard maps, or the shards of one", Args: cobra.MaximumNArgs(1),
@@ -78,10 +78,10 @@ func listShardMaps(q *cli.Call) error {
 	})
 }
 
-// percent shows a share.
+// percent formats a share.
 func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
-// openOr puts a flag into words.
+// openOr formats a flag.
 func openOr(open bool) string {
 	if open {
 		return "open"
@@ -89,7 +89,7 @@ func openOr(open bool) string {
 	return "closed"
 }
 
-// shardNote says what people should know of a shard.
+// shardNote describes the condition of a shard.
 func shardNote(x transfers.ShardView) string {
 	var notes []string
 	for _, n := range []struct{ prefix, text string }{{"", x.Problem}, {"closed: ", x.Closed}, {"draining: ", x.Draining}} {
@@ -100,7 +100,7 @@ func shardNote(x transfers.ShardView) string {
 	return strings.Join(notes, "; ")
 }
 
-// shardOf finds a shard. The API has the shards of a map only, so it is looked for among them.
+// shardOf returns a shard. The API lists only all shards of a map.
 func shardOf(q *cli.Call, shardMap, id, otherwise string) (transfers.ShardView, error) {
 	shards, err := q.Shards(q.Ctx, shardMap)
 	if err != nil {
@@ -122,7 +122,7 @@ func shardShow() *cobra.Command {
 	}, printShard)
 }
 
-// printShard shows a shard as it is now, or as it would be.
+// printShard prints a shard as it is or would be.
 func printShard(q *cli.Call, x transfers.ShardView) error {
 	fmt.Fprintf(q.Out, "shard %s of %s, class %s: %d keys, %.0f %% of %d MiB, load %.0f %%\nregistration %s, transfer %s\n", x.ID, x.Map,
 		x.Class, x.Placements, 100*x.Usage, x.Capacity>>20, 100*x.Load, openOr(x.Registration), openOr(x.Transfer))
@@ -138,7 +138,7 @@ func printShard(q *cli.Call, x transfers.ShardView) error {
 	})
 }
 
-// connectionsText returns how many of a host's connections are taken.
+// connectionsText formats how many connections of a host are in use.
 func connectionsText(h transfers.ShardHostView) string {
 	if h.MaxConnections == 0 {
 		return "-"
@@ -146,7 +146,7 @@ func connectionsText(h transfers.ShardHostView) string {
 	return fmt.Sprintf("%d of %d", h.Connections, h.MaxConnections)
 }
 
-// shardResolve asks as services do, but never places a key: to look must change nothing.
+// shardResolve asks like a service, but never places a key, since it must change nothing.
 func shardResolve() *cobra.Command {
 	c := &cobra.Command{
 		Use: "resolve MAP KEY", Short: "Show where a key lives", Args: cobra.ExactArgs(2),
@@ -172,7 +172,7 @@ func shardResolve() *cobra.Command {
 	})
 }
 
-// shardEnroll exits with 1 when the shard has refused, so that scripts see it without reading reasons.
+// shardEnroll exits with 1 if the shard has refused, for scripts.
 func shardEnroll() *cobra.Command {
 	c := &cobra.Command{
 		Use: "enroll MAP SHARD", Short: "Install the fence and the publications on a shard", Args: cobra.ExactArgs(2),
@@ -193,7 +193,7 @@ with 1.`,
 	})
 }
 
-// printEnrollment shows all reasons at once, so that they can be mended in one go.
+// printEnrollment prints all reasons at once, so that they can be fixed in one go.
 func printEnrollment(q *cli.Call, e transfers.ShardEnrollment) {
 	for _, w := range e.Warnings {
 		fmt.Fprintln(q.Out, "warning: "+w)
@@ -208,11 +208,11 @@ func printEnrollment(q *cli.Call, e transfers.ShardEnrollment) {
 	}
 }
 
-// transferEvent is what the pipeline of transfers is activated by.
+// transferEvent is the event type that starts a transfer.
 const transferEvent = "shard-transfer"
 
-// shardMove submits an event and does not wait: a transfer may take hours, and its run can be followed
-// as any other. The key that it names is the placement, which may be wider than the key that was asked for.
+// shardMove submits an event and does not wait, since a transfer may take hours and its run can be followed. It
+// names the placement, which may be wider than the given key.
 func shardMove() *cobra.Command {
 	c := &cobra.Command{
 		Use: "move MAP KEY SHARD", Aliases: []string{"transfer"}, Short: "Move a key to another shard", Args: cobra.ExactArgs(3),
@@ -230,8 +230,7 @@ func shardMove() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		// The server resolves the key first, so that a move of an unknown key is told here and not
-		// in a run that fails later.
+		// The server resolves the key first, so that an unknown key fails here and not in a run later.
 		if a.Shard == target {
 			return cli.Usagef("%s lives on %s already", a.Placement, a.Shard)
 		}
@@ -255,8 +254,8 @@ func shardMove() *cobra.Command {
 	})
 }
 
-// checkTarget refuses a shard that the map does not have, before a run of its own fails
-// for that. Submitters may move keys and not list shards: theirs is left to the run.
+// checkTarget refuses an unknown shard before a run fails. Submitters may move keys but not list shards. For
+// them the run reports the error.
 func checkTarget(q *cli.Call, shardMap, target string) error {
 	shards, err := q.Shards(q.Ctx, shardMap)
 	var refused *problem.Problem
@@ -271,7 +270,7 @@ func checkTarget(q *cli.Call, shardMap, target string) error {
 		cli.Meant(target, known, "did you mean %s?", "procaas shard list "+shardMap+" lists them"))
 }
 
-// shardSet wants a reason, for all who meet a closed shard read it.
+// shardSet requires a reason, which everyone who meets a closed shard sees.
 func shardSet(use, short string, change func(why string) wire.ShardChangeRequest) *cobra.Command {
 	word, _, _ := strings.Cut(use, " ")
 	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(2), Example: "  procaas shard " + word +
@@ -285,7 +284,7 @@ func shardSet(use, short string, change func(why string) wire.ShardChangeRequest
 	})
 }
 
-// shardOpen takes back both close and drain, as a shard that is open is neither.
+// shardOpen undoes close and drain.
 func shardOpen() *cobra.Command {
 	none := ""
 	return setsShard(&cobra.Command{
@@ -296,7 +295,7 @@ func shardOpen() *cobra.Command {
 	})
 }
 
-// setsShard makes a command that changes a shard and shows it, or shows what it would be.
+// setsShard makes c change a shard and print it, or print what it would be.
 func setsShard(c *cobra.Command, prepare func() (wire.ShardChangeRequest, error)) *cobra.Command {
 	dryRun := c.Flags().Bool("dry-run", false, "change nothing, and show what it would affect")
 	return cli.Shows(c, func(q *cli.Call) (x transfers.ShardView, err error) {
@@ -316,15 +315,15 @@ func setsShard(c *cobra.Command, prepare func() (wire.ShardChangeRequest, error)
 		if change.Draining != nil {
 			x.Draining = *change.Draining
 		}
-		// As the server derives them. What a shard that is opened again takes depends on its
-		// declaration, which is not known here: then they stay as they are.
+		// Derived as on the server. What a reopened shard accepts depends on its declaration, which is unknown
+		// here, so these fields stay.
 		x.Registration = x.Registration && x.Closed == "" && x.Draining == ""
 		x.Transfer = x.Transfer && x.Draining == ""
 		return x, nil
 	}, printShard)
 }
 
-// shardRegroup is split and merge, which differ in their words and addresses only.
+// shardRegroup makes split and merge, which differ only in words and addresses.
 func shardRegroup(use, short, long, example string) *cobra.Command {
 	verb, _, _ := strings.Cut(use, " ")
 	c := &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.ExactArgs(2), Example: "  procaas shard " + verb + " mail " +
@@ -340,7 +339,7 @@ func shardRegroup(use, short, long, example string) *cobra.Command {
 	})
 }
 
-// regroupedText says what a split or a merge has done.
+// regroupedText describes the result of a split or merge.
 func regroupedText(verb string, d transfers.ShardRegroup) string {
 	does := map[bool]string{true: "would be", false: "is"}[d.DryRun]
 	switch {

@@ -11,7 +11,7 @@ import (
 	"procaas/engine/transfers"
 )
 
-// shardTransferCommands look after the transfers that shard move begins.
+// shardTransferCommands are the commands for transfers.
 func shardTransferCommands() []*cobra.Command {
 	return []*cobra.Command{
 		shardTransfers(),
@@ -26,8 +26,8 @@ func shardTransferCommands() []*cobra.Command {
 	}
 }
 
-// shardTransfers lists what the map remembers; runs remember longer. It shows the error of a transfer
-// before anything else: a step that is tried again says there why.
+// shardTransfers lists the transfers that the map remembers. Runs are kept longer. It shows errors first, since
+// a step that is being retried has its reason there.
 func shardTransfers() *cobra.Command {
 	c := &cobra.Command{
 		Use: "transfers MAP", Short: "List the transfers of a map", Args: cobra.ExactArgs(1),
@@ -53,8 +53,8 @@ func shardTransfers() *cobra.Command {
 		})
 }
 
-// shardOrder leaves a wish with a transfer, which follows it at its next step: so the answer
-// says what it was told, and not what it did.
+// shardOrder records an order, which the transfer follows at its next step. So the answer is the order, not its
+// effect.
 func shardOrder(want, short, long string) *cobra.Command {
 	c := &cobra.Command{Use: want + " TRANSFER", Short: short, Long: long, Args: cobra.ExactArgs(1), Example: "  procaas shard " + want +
 		" 01a200cf_7dd7_72c4_9871_ee0be87febda"}

@@ -90,14 +90,14 @@ in time. The run then continues.`,
 	})
 }
 
-// The bounds of an array that submit makes of lines: those of the server's defaults.
+// Limits of an array that submit makes of lines: the defaults of the server.
 const (
 	mostLines     = 1000
 	mostLineBytes = 1000 << 10
 )
 
-// readEvents reads what is to be sent, as bodies of requests: JSON as it is, and lines of it
-// as arrays.
+// readEvents reads events as request bodies. It combines lines of JSON to arrays, and sends other JSON
+// unchanged.
 func readEvents(s cli.Streams, name string) (bodies []json.RawMessage, err error) {
 	data, err := source.Input(s, name)
 	if err != nil || json.Valid(data) {
@@ -112,7 +112,7 @@ func readEvents(s cli.Streams, name string) (bodies []json.RawMessage, err error
 		}
 		if err := json.Unmarshal(line, new(map[string]json.RawMessage)); err != nil {
 			var wrong *json.SyntaxError
-			if held == 0 && errors.As(json.Unmarshal(data, new(any)), &wrong) { // it is no line of many
+			if held == 0 && errors.As(json.Unmarshal(data, new(any)), &wrong) { // not one of several lines
 				number = 1 + bytes.Count(data[:wrong.Offset-1], []byte("\n"))
 				err = wrong
 			}
@@ -130,7 +130,7 @@ func readEvents(s cli.Streams, name string) (bodies []json.RawMessage, err error
 	return append(bodies, append(array, ']')), nil
 }
 
-// refusedEvents is cli.ErrFindings when an array of events was taken in part only.
+// refusedEvents returns cli.ErrFindings if some events of an array were refused.
 func refusedEvents(reply json.RawMessage) error {
 	var receipts wire.Receipts
 	if err := json.Unmarshal(reply, &receipts); err != nil {

@@ -12,7 +12,7 @@ import (
 	"procaas/engine/model"
 )
 
-// isTime reports whether an argument is a time that was meant for a flag, and no file.
+// isTime reports whether an argument is a time for a flag rather than a file.
 func isTime(arg string) bool {
 	_, err := time.ParseDuration(arg)
 	_, missing := os.Stat(arg)
@@ -32,7 +32,7 @@ func submitAndWait(q *cli.Call, body json.RawMessage, wait time.Duration) error 
 			return err
 		}
 		if !v.Status.Ended() {
-			continue // the node may have stopped to wait: it is stopping, or has too many waiters
+			continue // the node is stopping or has too many waiting clients
 		}
 		if reply, err = json.Marshal(wire.ResultOf(result.Receipt, &v)); err != nil {
 			return err

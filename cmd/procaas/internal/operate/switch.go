@@ -39,22 +39,22 @@ switch takes effect on every node within a second, survives restarts, and is aud
 	)
 }
 
-// A controlChange is what the commands that change a control have in common.
+// A controlChange is the common part of commands that change a control.
 type controlChange struct {
 	*cli.Call
 	reason string
 	dryRun bool
-	ended  []string // handlers that were put back into the flow
+	ended  []string // handlers whose outage was ended
 
 	before, after guard.Control
-	effect        *steering.ControlEffect // nil where it is not known
+	effect        *steering.ControlEffect // nil if unknown
 }
 
-// An edit changes a control and leaves the rest of it as it is.
+// An edit changes some fields of a control.
 type edit func(now *guard.Control)
 
-// changes makes a command that changes the control of the path that it gets first. What is
-// to be edited is asked for once, before the server is asked.
+// changes makes c change the control of the path in its first argument. It calls prepare once, before it asks
+// the server.
 func changes(c *cobra.Command, prepare func(*controlChange) (edit, error)) *cobra.Command {
 	x := controlChange{}
 	c.Flags().StringVar(&x.reason, "reason", "", "reason, for the audit and for colleagues")
@@ -93,8 +93,8 @@ func switchOff(use, mode, short string) *cobra.Command {
 	})
 }
 
-// addEnd adds the flags that say when a switch ends. What it gives is to be called
-// when they are parsed; it gives nil for never.
+// addEnd adds the flags for the end of a switch. Call the returned function after parsing. It returns nil for
+// no end.
 func addEnd(c *cobra.Command, forUsage, foreverUsage string) func() (*time.Time, error) {
 	duration := c.Flags().String("for", "1h", forUsage)
 	forever := c.Flags().Bool("forever", false, foreverUsage)
@@ -216,8 +216,7 @@ func rolloutCommand() *cobra.Command {
 	})
 }
 
-// change changes the control of a path. When another one changes it at the same time, it
-// looks again.
+// change changes the control of a path. After a concurrent change it tries again.
 func (x *controlChange) change(path string, change edit) error {
 	const tries = 5
 	for try := 1; ; try++ {
@@ -230,8 +229,7 @@ func (x *controlChange) change(path string, change edit) error {
 	}
 }
 
-// checkControlPath refuses what has not the form of a path. Whether there is such a
-// path, the server knows.
+// checkControlPath refuses an invalid path. The server knows whether the path exists.
 func checkControlPath(path string) error {
 	parts := strings.Split(path, "/")
 	if len(parts) > 3 || slices.Contains(parts, "") {
@@ -255,7 +253,7 @@ func (x *controlChange) changeOnce(path string, do edit) error {
 	x.after = c
 	lifts := revision > 0 && (x.before.Mode == guard.ModeHold || x.before.RateLimit != "")
 	change := wire.NewControlChange(c, x.reason)
-	if x.dryRun || lifts { // runs that are held are counted before they resume
+	if x.dryRun || lifts { // held runs are counted before they resume
 		if err := x.measure(path, change); err != nil && x.dryRun {
 			return err
 		}
@@ -273,7 +271,7 @@ func (x *controlChange) changeOnce(path string, do edit) error {
 	return x.tell(view, view.Revision, path, stateText(view))
 }
 
-// remove removes the control of a path; nothing is left of it.
+// remove removes the control of a path.
 func (x *controlChange) remove(path string, revision int64) error {
 	switch {
 	case revision == 0 && len(x.ended) > 0:
@@ -289,10 +287,10 @@ func (x *controlChange) remove(path string, revision int64) error {
 	return x.tell(removed, removed.Revision, path, "on, without limits")
 }
 
-// tell says what a path is now, and how to take that back.
+// tell prints the new state of a path, and how to undo the change.
 func (x *controlChange) tell(v any, revision int64, path, state string) error {
 	return x.Show(v, func() error {
-		if x.effect == nil { // a switch does not wait until somebody has counted, and holds whether that works or not
+		if x.effect == nil { // the switch must not wait for the count, and works without it
 			_ = x.measure(path, wire.NewControlChange(x.after, ""))
 		}
 		fmt.Fprintf(x.Out, "%s: %s%s\n", path, state, x.endedText())
@@ -301,7 +299,7 @@ func (x *controlChange) tell(v any, revision int64, path, state string) error {
 	})
 }
 
-// endedText returns which handlers were put back into the flow.
+// endedText lists the handlers whose outage was ended.
 func (x *controlChange) endedText() string {
 	if len(x.ended) == 0 {
 		return ""
@@ -309,7 +307,7 @@ func (x *controlChange) endedText() string {
 	return "; back in the flow: " + strings.Join(x.ended, ", ")
 }
 
-// stateText says in a few words what a control does.
+// stateText describes a control in a few words.
 func stateText(v guard.ControlView) string {
 	if v.Expired {
 		return "has ended"

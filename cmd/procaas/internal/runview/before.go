@@ -10,18 +10,18 @@ import (
 	"procaas/engine/store"
 )
 
-// mostRetries is how many retries of a run are told of, the last ones.
+// mostRetries is how many retries of a run are shown, the last ones.
 const mostRetries = 5
 
-// Before says how a run stood before operators retried it, a line for each retry. A retry begins a handler
-// afresh, so that only the audit knows.
+// Before describes the state of a run before each retry, one per line. Only the audit has it, since a retry
+// resets a handler.
 func Before(q *cli.Call, v checkpoint.RunView) string {
 	if v.Generation == 0 {
 		return ""
 	}
 	changes, err := q.Audit(q.Ctx, store.AuditFilter{Kind: store.AuditRun, Name: v.ID, Limit: 20}, "")
 	if err != nil {
-		return "" // what else is known of the run is told anyway
+		return "" // the rest is shown anyway
 	}
 	var lines []string
 	for _, c := range changes.Items {
@@ -32,7 +32,7 @@ func Before(q *cli.Call, v checkpoint.RunView) string {
 	return strings.Join(lines, "")
 }
 
-// beforeText tells of one retry; empty for another change.
+// beforeText describes one retry, or returns "" for another change.
 func beforeText(c records.AuditView) string {
 	text := func(of any, field string) string {
 		values, _ := of.(map[string]any)

@@ -11,8 +11,8 @@ import (
 	"procaas/engine/model"
 )
 
-// Behind says which run of its key a run waits behind, how that one stands and what to do; empty
-// for a run that does not wait for its key.
+// Behind names the run of the same key for which a run waits, with its state and what to do. It returns "" for
+// a run that does not wait for its key.
 func Behind(q *cli.Call, v checkpoint.RunView) string {
 	if !v.Blocked {
 		return ""
@@ -20,7 +20,7 @@ func Behind(q *cli.Call, v checkpoint.RunView) string {
 	const unknown = "waits behind an earlier run of its key\n"
 	entity, err := q.Entity(q.Ctx, v.Flow, v.Key)
 	if err != nil {
-		return unknown // what else is known of the run is told anyway
+		return unknown // the rest is shown anyway
 	}
 	id := cmp.Or(entity.BlockedBy, ahead(entity.Runs, v))
 	if id == "" {
@@ -40,14 +40,14 @@ func Behind(q *cli.Call, v checkpoint.RunView) string {
 	return text + "\n"
 }
 
-// mostFollowers is how many later runs of a key are named.
+// mostFollowers is how many later runs of a key are listed.
 const mostFollowers = 5
 
-// Followers names the later events of the key that wait for a run, and so run after it; empty when there are none.
+// Followers lists later events of the key that wait for a run, or returns "".
 func Followers(q *cli.Call, v checkpoint.RunView) string {
 	entity, err := q.Entity(q.Ctx, v.Flow, v.Key)
 	if err != nil {
-		return "" // what else is known of the run is told anyway
+		return "" // the rest is shown anyway
 	}
 	var later []string
 	for _, r := range entity.Runs {
@@ -66,8 +66,7 @@ func Followers(q *cli.Call, v checkpoint.RunView) string {
 		diag.Plural(len(later), "later event"), v.Flow, v.Key, named)
 }
 
-// ahead finds the run that the key works on. Those that wait for it, for a time or for a state of
-// the key are not.
+// ahead returns the current run of the key. It ignores runs that wait for it, for a time or for a state.
 func ahead(runs []checkpoint.RunView, v checkpoint.RunView) (id string) {
 	rank := map[model.Status]int{model.Running: 3, model.Parked: 2, model.Waiting: 1}
 	best := 0

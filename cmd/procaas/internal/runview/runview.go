@@ -1,5 +1,4 @@
-// Package runview shows runs on a terminal: as they go on, at their end, and whether they fit
-// other pipelines.
+// Package runview prints runs: their progress, their end, and whether they fit other pipelines.
 package runview
 
 import (
@@ -16,8 +15,7 @@ import (
 	"procaas/engine/records"
 )
 
-// Print shows the run on standard output; its progress was on standard error, so that the
-// state can be piped on.
+// Print prints the run to standard output. Progress goes to standard error, so the state can be piped.
 func Print(s cli.Streams, v checkpoint.RunView) error {
 	fmt.Fprintf(s.Out, "%s %s: %s", v.Pipeline, v.Key, v.Status)
 	if why := Standstill(v); why != "" && v.Status == model.Parked && v.Reason == "" {
@@ -42,18 +40,18 @@ func Print(s cli.Streams, v checkpoint.RunView) error {
 	return s.PrintJSON(v.SharedState)
 }
 
-// A Tree shows the handlers of a run, each once, as they end.
+// A Tree prints the handlers of a run as they end, each once.
 type Tree struct {
 	W     io.Writer
 	Quiet bool // for JSON
-	Live  bool // further views follow: what is running holds back what is below it
+	Live  bool // further views follow: a running handler delays those below it
 	Color bool
-	shown map[string]string // the outcome that was shown last, by handler and by what it is inside of
-	stage string            // whose title was shown last
+	shown map[string]string // outcome that was printed last, by handler and caller
+	stage string            // of the last printed title
 }
 
-// Show shows what has ended since the last view, in the order of the definition. Handlers of a repeated stage are shown when all of its elements are done: before, what they tell
-// changes with each element.
+// Show prints what has ended since the last view, in the order of the definition. It prints handlers of a
+// repeated stage when all elements have ended, since their lines change with each element.
 func (p *Tree) Show(v checkpoint.RunView) {
 	if p.Quiet {
 		return
@@ -62,7 +60,7 @@ func (p *Tree) Show(v checkpoint.RunView) {
 		p.shown = map[string]string{}
 		fmt.Fprintln(p.W, v.Event.Type)
 	}
-	repeated := map[string]bool{} // stages that are, and whether all elements are done
+	repeated := map[string]bool{} // repeated stages, and whether all elements have ended
 	for _, h := range v.Handlers {
 		if h.RepeatsStage() {
 			repeated[h.Path] = h.Finished != nil
@@ -73,7 +71,7 @@ func (p *Tree) Show(v checkpoint.RunView) {
 		done, ok := repeated[h.Stage()]
 		unfinished := ok && !done
 		if (unfinished || h.Outcome == model.OutcomeRunning) && p.Live && !v.Status.Ended() {
-			return // the rest comes in its turn
+			return // later ones have to wait
 		}
 		if unfinished || p.shown[name] == h.Outcome {
 			continue
@@ -83,7 +81,7 @@ func (p *Tree) Show(v checkpoint.RunView) {
 	}
 }
 
-// line shows one handler, below the title of its stage.
+// line prints one handler below the title of its stage.
 func (p *Tree) line(h checkpoint.HandlerView) {
 	parts := strings.SplitN(h.Path, "/", 3)
 	caller := callerOf(h)
@@ -122,7 +120,7 @@ func (p *Tree) line(h checkpoint.HandlerView) {
 	fmt.Fprintf(p.W, "│  %s %s %s\n", mark, name, handlerNote(h))
 }
 
-// callerOf names the handler that has called the pipeline of a handler; empty for the pipeline of the run.
+// callerOf returns the handler that called the pipeline of a handler, or "".
 func callerOf(h checkpoint.HandlerView) string {
 	within := h.Within[strings.LastIndex(h.Within, ">")+1:]
 	if strings.Count(within, "/") < 2 {
@@ -131,7 +129,7 @@ func callerOf(h checkpoint.HandlerView) string {
 	return within[strings.LastIndex(within, "/")+1:]
 }
 
-// handlerNote says what to know of a handler besides its name: how long, how often, and why.
+// handlerNote describes a handler: duration, attempts, and reason.
 func handlerNote(h checkpoint.HandlerView) string {
 	var notes []string
 	if h.Started != nil && h.Finished != nil {
@@ -165,9 +163,9 @@ func until(t *time.Time) string {
 	return " until " + cli.Time(*t)
 }
 
-// Standstill says what a parked run waits for: which handler, until when and why. A handler
-// that tells why comes before one that only waits. The time when the node looks at the run
-// again is no answer: of a held run it is a day away, and the hold may end at any time.
+// Standstill says what a parked run waits for: which handler, until when and why. A handler with a reason comes
+// first. It ignores when the node checks the run again, since a held run is checked a day later and may be
+// released at any time.
 func Standstill(v checkpoint.RunView) string {
 	text := ""
 	for _, h := range v.Handlers {
@@ -188,7 +186,7 @@ func Standstill(v checkpoint.RunView) string {
 	return text
 }
 
-// roundDuration keeps three digits or so: enough for people.
+// roundDuration keeps about three digits.
 func roundDuration(d time.Duration) time.Duration {
 	switch {
 	case d > time.Second:
@@ -200,15 +198,15 @@ func roundDuration(d time.Duration) time.Duration {
 	}
 }
 
-// Fits tell which runs fit other pipelines, as diff and migrate do.
+// Fits prints which runs fit other pipelines, for diff and migrate.
 type Fits struct {
 	cli.Streams
-	Done        bool // those that fit have been moved
-	Lists       bool // tell of those that fit, too
+	Done        bool // those that fit were moved
+	Lists       bool // also list those that fit
 	Fit, Pinned int
 }
 
-// Add counts a run, and tells of it if it does not fit.
+// Add counts a run, and lists it if it does not fit.
 func (r *Fits) Add(fit records.RunFit) {
 	if fit.Compatible {
 		if r.Fit++; r.Lists && r.Fit <= mostTold {
@@ -219,10 +217,10 @@ func (r *Fits) Add(fit records.RunFit) {
 	}
 }
 
-// mostTold is how many runs of a kind are named.
+// mostTold is how many runs of each kind are listed.
 const mostTold = 20
 
-// Sum says how many there are.
+// Sum returns the totals.
 func (r *Fits) Sum() string {
 	text := fmt.Sprintf("%d compatible, %d pinned", r.Fit, r.Pinned)
 	if r.Done {
