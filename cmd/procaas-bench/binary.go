@@ -13,26 +13,24 @@ import (
 	"procaas/engine/api/wire"
 )
 
-// A binary is procaas as its users run it: processes of the built binary, which get one
-// request for each event.
+// A binary is the built procaas, as its users run it: processes that get one request per event.
 type binary struct {
 	path    string
 	store   string
 	dir     string
-	flags   []string // more of them for serve
+	flags   []string // more flags for serve
 	nodes   []*node  // the first one gets the events
 	client  *http.Client
 	service *service
 
 	mu   sync.Mutex        // guards runs
-	runs map[string]string // flow → run, of flows that are not known to be durable
+	runs map[string]string // flow → run, for flows that may not be durable yet
 }
 
-// A storeMaker makes an empty store, and returns what --store says. A store that is a
-// file lies in dir.
+// A storeMaker creates an empty store and returns the value of --store. A store in a file is in dir.
 type storeMaker = func(ctx context.Context, b *bench, dir string) (string, error)
 
-// onPostgres makes a store in a schema of this name, which no other contestant may have.
+// onPostgres creates a store in a schema. Each contestant needs its own.
 func onPostgres(schema string) storeMaker {
 	return func(ctx context.Context, b *bench, _ string) (string, error) { return b.server.schema(ctx, schema) }
 }
@@ -66,7 +64,7 @@ func newBinary(ctx context.Context, b *bench, on storeMaker, flags ...string) (_
 
 func (p *binary) file() string { return filepath.Join(p.dir, "bench.yaml") }
 
-// start starts one more node.
+// start starts another node.
 func (p *binary) start(ctx context.Context) error {
 	n, err := startNode(ctx, p.path, p.store, p.file(), p.flags...)
 	if err == nil {
@@ -75,12 +73,12 @@ func (p *binary) start(ctx context.Context) error {
 	return err
 }
 
-// call posts body to the first node, or gets when body is nil.
+// call posts body to the first node, or sends a GET if body is nil.
 func (p *binary) call(ctx context.Context, path string, body, out any) error {
 	return call(ctx, p.client, p.nodes[0].url+path, body, out)
 }
 
-// flow posts an event, and returns when the service has got the last call.
+// flow posts an event. It returns when the service has received the last call.
 func (p *binary) flow(ctx context.Context, id string) error {
 	last := p.service.expect(id)
 	var receipt wire.Receipt
@@ -121,10 +119,10 @@ func (p *binary) started(id, run string) {
 	p.runs[id] = run
 }
 
-// durablePoll is how long to wait before looking again whether runs have ended.
+// durablePoll is the pause between checks whether runs have ended.
 const durablePoll = 300 * time.Microsecond
 
-// durable implements contestant: it asks for the runs in the store.
+// durable implements contestant. It asks for the runs in the store.
 func (p *binary) durable(ctx context.Context, ids []string) error {
 	runs := map[string]bool{}
 	p.mu.Lock()
@@ -134,7 +132,7 @@ func (p *binary) durable(ctx context.Context, ids []string) error {
 	}
 	p.mu.Unlock()
 	type run struct{ ID, Status string }
-	// Those in flight are a short list, however many have ended, so that asking costs little beside the flows.
+	// The list of runs in flight stays short, so polling costs little.
 	return poll(ctx, durablePoll, func() (bool, error) {
 		var live wire.Page[run]
 		var err error

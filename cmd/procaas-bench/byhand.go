@@ -13,28 +13,26 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// This file holds what one would write by hand for the one flow, with and
-// without the idea of sharing commits.
+// This file has hand-written programs for the same flow, with and without shared commits.
 
 // A contestant runs flows.
 type contestant interface {
-	// flow runs one flow; it returns when the flow's last call has been made or later.
+	// flow runs one flow. It returns when the flow's last call has been made, or later.
 	flow(ctx context.Context, id string) error
 
-	// durable returns when the flows of ids, which have returned from flow, have ended durably.
+	// durable returns when the given flows, which have returned from flow, have ended durably.
 	durable(ctx context.Context, ids []string) error
 
-	// pid is the program's process; 0 for this one.
+	// pid returns the program's process, or 0 for this one.
 	pid() int
 
 	close() error
 }
 
-// steps is how many POSTs a flow makes.
+// steps is the number of POSTs of a flow.
 const steps = 3
 
-// A byHand is a hand-written program: it saves what each step gave, and would
-// read it after a crash.
+// A byHand is a hand-written program. It saves the result of each step, to read it after a crash.
 type byHand struct {
 	url  string
 	pool *pgxpool.Pool
@@ -43,7 +41,7 @@ type byHand struct {
 	stop func()
 }
 
-// progress is what a row keeps.
+// progress is the content of a row.
 type progress struct {
 	id      string
 	step    int
@@ -58,7 +56,7 @@ const (
 	on conflict (id) do update set step = excluded.step, results = excluded.results`
 )
 
-// openByHand opens a hand-written contestant; save is left to the caller.
+// openByHand opens a hand-written contestant. The caller sets save.
 func openByHand(ctx context.Context, b *bench, schema string, connections int) (*byHand, error) {
 	dsn, err := b.server.schema(ctx, schema)
 	if err != nil {
@@ -80,7 +78,7 @@ func openByHand(ctx context.Context, b *bench, schema string, connections int) (
 	return &byHand{url: b.service.url + "/", pool: pool, http: newClient(), stop: func() {}}, nil
 }
 
-// openNaive opens the program that commits each step by itself.
+// openNaive opens the program that commits each step separately.
 func openNaive(connections int) opener {
 	return func(ctx context.Context, b *bench) (contestant, error) {
 		h, err := openByHand(ctx, b, "naive", connections)
@@ -153,8 +151,7 @@ func (h *byHand) post(ctx context.Context, id string, step int) (json.RawMessage
 	return result, err
 }
 
-// A group gathers the rows of many flows and commits them together, a transaction
-// on each connection at a time.
+// A group collects the rows of many flows and commits them together, one transaction per connection at a time.
 type group struct {
 	pool  *pgxpool.Pool
 	queue chan saving
@@ -166,7 +163,7 @@ type saving struct {
 	done chan error
 }
 
-// groupMost is the most rows of a transaction.
+// groupMost is the maximum number of rows per transaction.
 const groupMost = 256
 
 // openGrouped opens the program whose flows share commits.
@@ -194,7 +191,7 @@ func (g *group) save(_ context.Context, p progress) error {
 	return <-s.done
 }
 
-// lane commits what has gathered, as long as ctx lasts.
+// lane commits collected rows until ctx ends.
 func (g *group) lane(ctx context.Context) {
 	for {
 		var batch []saving
@@ -208,7 +205,7 @@ func (g *group) lane(ctx context.Context) {
 			select {
 			case s := <-g.queue:
 				batch = append(batch, s)
-			default: // the other lane was faster
+			default: // another lane was faster
 			}
 		}
 		err := g.commit(ctx, batch)

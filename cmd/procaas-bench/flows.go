@@ -15,15 +15,15 @@ import (
 // An opener opens a contestant.
 type opener = func(context.Context, *bench) (contestant, error)
 
-// An entry is a contestant by name.
+// An entry is a contestant with its name.
 type entry struct {
 	name string
-	ways []way // of which the best one runs
+	ways []way // the best one runs
 	contestant
-	as string // the name, and the way
+	as string // name with the chosen way
 }
 
-// A way is one of the ways in which a contestant can be set up.
+// A way is one configuration of a contestant.
 type way struct {
 	name string
 	open opener
@@ -31,7 +31,7 @@ type way struct {
 
 func only(open opener) []way { return []way{{open: open}} }
 
-// byConnections returns a way for each number of connections to PostgreSQL.
+// byConnections returns a way per number of connections to PostgreSQL.
 func byConnections(open func(connections int) opener, numbers ...int) (ways []way) {
 	for _, n := range numbers {
 		ways = append(ways, way{fmt.Sprintf(", %d connections", n), open(n)})
@@ -39,7 +39,7 @@ func byConnections(open func(connections int) opener, numbers ...int) (ways []wa
 	return ways
 }
 
-// contestants are all that can be compared, in the order of the tables.
+// contestants returns all contestants, in the order of the tables.
 func contestants() []*entry {
 	return []*entry{
 		{name: "naive", ways: byConnections(openNaive, 4, 8, 16, 32, 64)},
@@ -60,8 +60,7 @@ func contestantNames() []string {
 	return names
 }
 
-// enter opens the contestants, or those that were asked for, each in the way that is
-// best with so many flows in flight.
+// enter opens the contestants, or the chosen ones, each in the best way for that many flows in flight.
 func (b *bench) enter(ctx context.Context, inFlight int) ([]*entry, error) {
 	all := contestants()
 	if b.match != nil {
@@ -97,7 +96,7 @@ func (b *bench) openBest(ctx context.Context, e *entry, inFlight int) (err error
 	return err
 }
 
-// short is how many flows there are in a round that does not count.
+// short is the number of flows in a round that does not count.
 func (b *bench) short() int { return max(b.flows/4, 1) }
 
 func leave(all []*entry) (err error) {
@@ -107,11 +106,11 @@ func leave(all []*entry) (err error) {
 	return err
 }
 
-// measureFlows compares how many flows get done.
+// measureFlows compares the throughput of flows.
 func measureFlows(ctx context.Context, b *bench) error {
 	for _, target := range []struct {
 		inFlight       int
-		naive, grouped float64 // shares of what the programs by hand do
+		naive, grouped float64 // relative to the hand-written programs
 	}{{64, 1.2, 0.48}, {256, 1.5, 0.55}} {
 		lines, samples, err := b.contest(ctx, target.inFlight)
 		if err != nil {
@@ -159,7 +158,7 @@ func (b *bench) contest(ctx context.Context, inFlight int) (lines []line, sample
 	return lines, samples, nil
 }
 
-// saturate keeps a number of flows under way until all are done.
+// saturate keeps a number of flows in flight until all are done.
 func (b *bench) saturate(ctx context.Context, c contestant, flows, inFlight int, prefix string) (sample, error) {
 	ids := make([]string, flows)
 	return b.rated(ctx, c.pid(), func() (int, error) {
@@ -176,7 +175,7 @@ func (b *bench) saturate(ctx context.Context, c contestant, flows, inFlight int,
 	})
 }
 
-// measureLatency compares how long a flow takes when there is little to do.
+// measureLatency compares the duration of a flow at low load.
 func measureLatency(ctx context.Context, b *bench) (err error) {
 	const rate = 50
 	all, err := b.enter(ctx, 64)
@@ -212,8 +211,8 @@ func measureLatency(ctx context.Context, b *bench) (err error) {
 	return nil
 }
 
-// pace starts calls at a fixed rate, whether earlier ones have ended or not, and
-// returns how long each took from the moment at which it should have started.
+// pace starts calls at a fixed rate, even if earlier ones have not ended. It returns their durations from the
+// scheduled start.
 func pace(ctx context.Context, rate float64, span time.Duration, do func(ctx context.Context, i int) error) ([]time.Duration, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	var mu sync.Mutex // guards latencies

@@ -12,10 +12,8 @@ import (
 	"procaas/engine/model"
 )
 
-// measureIdle measures what a transaction costs that somebody leaves open elsewhere
-// in the cluster, such as a report or a forgotten console: nothing that was updated
-// or deleted since it began can be cleaned up, and all who look for what is there
-// now must pass by it.
+// measureIdle measures the cost of a transaction that stays open elsewhere in the cluster, such as a report or
+// a forgotten console. Rows updated or deleted since then cannot be cleaned up, so queries must read past them.
 func measureIdle(ctx context.Context, b *bench) error {
 	fmt.Fprintf(b.out, "with a transaction left open before, %d rounds\n", b.rounds)
 	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
@@ -81,8 +79,7 @@ func (i *idler) end() error {
 	return i.conn.Close(context.Background())
 }
 
-// idleFlows runs flows, all of the same system, so that what cannot be cleaned up
-// gathers.
+// idleFlows runs flows on one system, so that dead rows accumulate.
 func idleFlows(event func(id string) model.Event) func(context.Context, *bench, *idler) (sample, error) {
 	return func(ctx context.Context, b *bench, _ *idler) (s sample, err error) {
 		c, err := openProcaas("idle", event)(ctx, b)
@@ -97,10 +94,10 @@ func idleFlows(event func(id string) model.Event) func(context.Context, *bench, 
 	}
 }
 
-// idleBeats is how often a node has renewed its lease in an hour.
+// idleBeats is the number of lease renewals of a node per hour.
 const idleBeats = 4500
 
-// idleAfterBeats runs flows after as many beats as an hour has.
+// idleAfterBeats runs flows after the lease renewals of an hour.
 func idleAfterBeats(ctx context.Context, b *bench, _ *idler) (s sample, err error) {
 	c, err := openProcaas("idle", plain)(ctx, b)
 	if err != nil {

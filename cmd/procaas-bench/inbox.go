@@ -18,11 +18,11 @@ import (
 	"procaas/engine/store"
 )
 
-// inboxServers are the numbers of PostgreSQL servers that are compared.
+// inboxServers are the compared numbers of PostgreSQL servers.
 var inboxServers = []int{1, 2, 4}
 
-// measureInbox measures an inbox on several PostgreSQL servers, which share this machine. So it shows what spreading costs, not
-// what more machines add.
+// measureInbox measures an inbox on several PostgreSQL servers on this machine. So it shows the cost of
+// spreading, not the gain of more machines.
 func measureInbox(ctx context.Context, b *bench) (err error) {
 	servers := []*server{b.server}
 	for len(servers) < slices.Max(inboxServers) {
@@ -53,7 +53,7 @@ func measureInbox(ctx context.Context, b *bench) (err error) {
 	return b.measureMoves(ctx, servers[:2])
 }
 
-// spreadOver measures flows and tasks with the slots spread evenly over some servers.
+// spreadOver measures flows and tasks with slots spread evenly over some servers.
 func (b *bench) spreadOver(ctx context.Context, servers []*server, flows, tasks *line) (err error) {
 	p, joint, err := b.openInbox(ctx, servers)
 	if err != nil {
@@ -82,7 +82,7 @@ func (b *bench) spreadOver(ctx context.Context, servers []*server, flows, tasks 
 
 func cellName(i int) string { return fmt.Sprint("cell", i) }
 
-// openInbox starts a node on several servers. The bench that it returns counts what all of them use.
+// openInbox starts a node on several servers. The returned bench counts the use of all of them.
 func (b *bench) openInbox(ctx context.Context, servers []*server) (*binary, *bench, error) {
 	const schema = "inbox"
 	var cells []string
@@ -99,7 +99,7 @@ func (b *bench) openInbox(ctx context.Context, servers []*server) (*binary, *ben
 	return p, &joint, err
 }
 
-// keyedFlows are flows whose events have ids and keys, so that they are spread.
+// keyedFlows are flows whose events have ids and keys, so they are spread.
 type keyedFlows struct{ *binary }
 
 func (p keyedFlows) flow(ctx context.Context, id string) error {
@@ -113,7 +113,7 @@ func (p keyedFlows) flow(ctx context.Context, id string) error {
 	return waitFor(ctx, last)
 }
 
-// passTasks puts tasks, and lets workers do them.
+// passTasks puts tasks and lets workers do them.
 func (p *binary) passTasks(ctx context.Context, n int) error {
 	for left := n; left > 0; left -= 1000 {
 		if err := p.call(ctx, "/v1/queues/"+taskKind.Name+"/tasks", make([]wire.Task, min(left, 1000)), nil); err != nil {
@@ -129,7 +129,7 @@ func (p *binary) passTasks(ctx context.Context, n int) error {
 	return err
 }
 
-// move moves slots, and waits for the end.
+// move moves slots and waits for the end.
 func (p *binary) move(ctx context.Context, slots, to string) (done inbox.Move, err error) {
 	if err := p.call(ctx, "/admin/v1/inbox/moves", wire.InboxMoveRequest{Slots: slots, To: to}, &done); err != nil {
 		return done, err
@@ -148,7 +148,7 @@ func (p *binary) move(ctx context.Context, slots, to string) (done inbox.Move, e
 	return done, err
 }
 
-// measureMoves measures how long the keys of an inbox stop while all of its slots move, one part after the other.
+// measureMoves measures how long the keys of an inbox stop while all its slots move in parts.
 func (b *bench) measureMoves(ctx context.Context, servers []*server) error {
 	head := "all slots move\tevents posted meanwhile\trefused\tthe slowest ms\tp99 ms\tlongest stop of a slot ms\tall of it s\tprogram µs a run\tPostgreSQL µs a run\t"
 	var rows []string
@@ -167,7 +167,7 @@ func (b *bench) measureMoves(ctx context.Context, servers []*server) error {
 	return nil
 }
 
-// moveWaiting moves runs that wait for their time, while more events for the same slots are posted.
+// moveWaiting moves waiting runs while further events for the same slots arrive.
 func (b *bench) moveWaiting(ctx context.Context, servers []*server, waiting int) (row string, err error) {
 	p, joint, err := b.openInbox(ctx, servers)
 	if err != nil {
@@ -204,7 +204,7 @@ func (b *bench) moveWaiting(ctx context.Context, servers []*server, waiting int)
 					refused++ // the client would send it again
 				}
 				mu.Unlock()
-				time.Sleep(2 * time.Millisecond) // the move is what is measured
+				time.Sleep(2 * time.Millisecond) // keeps the load of the posts low beside the move
 			}
 		})
 	}

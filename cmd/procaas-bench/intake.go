@@ -12,7 +12,7 @@ import (
 	"procaas/engine/model"
 )
 
-// measureAccept measures how fast events get in, while none is worked on.
+// measureAccept measures how fast events are accepted while none runs.
 func measureAccept(ctx context.Context, b *bench) (err error) {
 	s, err := openSystem(ctx, b, "accept")
 	if err != nil {
@@ -96,7 +96,7 @@ func (b *bench) acceptRound(ctx context.Context, clients, perCall int, call func
 	return s, err
 }
 
-// measureBacklog compares what an event costs when few and when many wait.
+// measureBacklog compares the cost of an event with a small and a large backlog.
 func measureBacklog(ctx context.Context, b *bench) error {
 	const few = 1000
 	fmt.Fprintf(b.out, "draining waiting events of a flow with one step that makes no call\n")
@@ -118,7 +118,7 @@ func measureBacklog(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// drain fills the inbox, and then lets the engine work until it is empty.
+// drain fills the inbox, and then measures until it is empty.
 func (b *bench) drain(ctx context.Context, events int) (_ sample, err error) {
 	s, err := openSystem(ctx, b, "backlog")
 	if err != nil {

@@ -75,13 +75,13 @@ func main() {
 	}
 }
 
-// The exit codes besides 0, as those of procaas.
+// The exit codes other than 0, as those of procaas.
 const (
 	exitUsage  = 2
 	exitBroken = 3
 )
 
-// options are the flags; parse says what each means.
+// options are the flags. parse describes them.
 type options struct {
 	only      []string
 	match     []string
@@ -99,13 +99,12 @@ type options struct {
 	allocs    string
 }
 
-// parse reads the flags. What makes no sense is refused here, before minutes go by in
-// the measurements that come first.
+// parse reads the flags. It refuses invalid ones before minutes of measurements.
 func parse(args []string, help io.Writer) (options, error) {
 	var o options
 	var only, match string
 	f := flag.NewFlagSet("procaas-bench", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // main says what is wrong
+	f.SetOutput(io.Discard) // main prints the error
 	f.StringVar(&only, "only", "flows,latency,recovery,accept,backlog,idle", "what to measure, out of "+strings.Join(partNames(), ","))
 	f.StringVar(&o.dsn, "dsn", "", "a PostgreSQL for this alone, whose schemas are dropped; a private one is started when it is left out")
 	f.StringVar(&match, "contestants", "", "measure only the `names` of flows and latency, separated by semicolons: "+
@@ -146,7 +145,7 @@ func parse(args []string, help io.Writer) (options, error) {
 	return o, err
 }
 
-// choose splits a list of names, all of which must be known.
+// choose splits a list of names. It refuses unknown ones.
 func choose(name, list, sep string, known []string) ([]string, error) {
 	chosen := strings.Split(list, sep)
 	for _, c := range chosen {
@@ -165,7 +164,7 @@ func partNames() []string {
 	return names
 }
 
-// parts are the measurements, in the order in which they are made.
+// parts are the measurements in order.
 var parts = []struct {
 	name    string
 	measure func(context.Context, *bench) error
@@ -184,11 +183,11 @@ var parts = []struct {
 	{"queue-bloat", measureQueueBloat},
 }
 
-// A bench is what all measurements share.
+// A bench is the common state of all measurements.
 type bench struct {
 	options
 	out     io.Writer
-	service *service // that does nothing
+	service *service // it does nothing
 	server  *server
 }
 

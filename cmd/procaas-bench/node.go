@@ -19,11 +19,11 @@ import (
 type node struct {
 	began time.Time // just before the process began
 	cmd   *exec.Cmd
-	log   bytes.Buffer // what it printed; to be read when the process has ended
+	log   bytes.Buffer // its output; read it after the process has ended
 	url   string
 }
 
-// startNode starts a process, and returns when it is ready.
+// startNode starts a process and waits until it is ready.
 func startNode(ctx context.Context, binary, store, file string, flags ...string) (*node, error) {
 	address, err := freeAddress(ctx)
 	if err != nil {
@@ -43,7 +43,7 @@ func startNode(ctx context.Context, binary, store, file string, flags ...string)
 	return n, nil
 }
 
-// freeAddress returns an address that was free a moment ago.
+// freeAddress returns an address that was just free.
 func freeAddress(ctx context.Context) (string, error) {
 	l, err := transport.Listen(ctx, "127.0.0.1:0")
 	if err != nil {
@@ -52,7 +52,7 @@ func freeAddress(ctx context.Context) (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// startWithin is how long the binary may take until it is ready.
+// startWithin is how long the binary may take to become ready.
 const startWithin = 30 * time.Second
 
 func (n *node) ready(ctx context.Context) error {
@@ -71,17 +71,17 @@ func (n *node) ready(ctx context.Context) error {
 	return err
 }
 
-// stop lets the process end in its own way.
+// stop ends the process with SIGTERM.
 func (n *node) stop() error { return errors.Join(n.cmd.Process.Signal(syscall.SIGTERM), n.cmd.Wait()) }
 
-// kill ends the process at once, as kill -9 does.
+// kill ends the process with kill -9.
 func (n *node) kill() error {
 	err := n.cmd.Process.Kill()
-	_ = n.cmd.Wait() // says that it was killed
+	_ = n.cmd.Wait() // the error that it was killed
 	return err
 }
 
-// poll asks again and again until the answer is yes.
+// poll asks until the answer is yes.
 func poll(ctx context.Context, every time.Duration, ask func() (bool, error)) error {
 	for {
 		if yes, err := ask(); err != nil || yes {
@@ -95,12 +95,12 @@ func poll(ctx context.Context, every time.Duration, ask func() (bool, error)) er
 	}
 }
 
-// newClient makes a client that keeps a connection for each flow.
+// newClient returns a client that keeps a connection per flow.
 func newClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConns: 1024, MaxIdleConnsPerHost: 1024}}
 }
 
-// call posts body as JSON, or gets when body is nil, and reads the reply into out; nil leaves it unread.
+// call posts body as JSON, or sends a GET if body is nil. It decodes the reply into out, unless that is nil.
 func call(ctx context.Context, c *http.Client, url string, body, out any) error {
 	method, content := http.MethodGet, io.Reader(nil)
 	if body != nil {

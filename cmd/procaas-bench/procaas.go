@@ -21,10 +21,9 @@ import (
 	"procaas/handlers"
 )
 
-// pipelines are what the engine runs: in call, the flow of the contest; in entity,
-// the same for events that have ids and keys, so that repetitions are found and
-// order is kept; in slow, a flow whose first call takes long; in nothing, a flow that
-// makes no call.
+// pipelines are the measured pipelines. call is the flow of the contest. entity is the same for events with ids
+// and keys, so duplicates are detected and the order is kept. slow has a slow first call. nothing makes no
+// call.
 const pipelines = `
 services: [{id: noop, url: %s}]
 flows: [{id: entities}]
@@ -61,7 +60,7 @@ type system struct {
 	working sync.WaitGroup
 }
 
-// openSystem opens a system in a schema of its own.
+// openSystem opens a system in its own schema.
 func openSystem(ctx context.Context, b *bench, schema string) (*system, error) {
 	dsn, err := b.server.schema(ctx, schema)
 	if err != nil {
@@ -99,7 +98,7 @@ func openSystem(ctx context.Context, b *bench, schema string) (*system, error) {
 	return s, nil
 }
 
-// work lets the engine run events from now on.
+// work makes the engine run events from now on.
 func (s *system) work() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -119,23 +118,23 @@ func (s *system) close() error {
 	return errors.Join(err, s.store.Close())
 }
 
-// An endings ledger tells who waits for a run that it has ended.
+// An endings is a ledger that reports ended runs to waiting flows.
 type endings struct {
 	store.Ledger
 
-	runs sync.Map // id → chan struct{}, closed at the end; nobody waits while all is set
+	runs sync.Map // id → chan struct{}, closed at the end; unused while all is set
 
 	left atomic.Int64
-	all  chan struct{} // closed when none of the expected runs is left; nil when none is expected
+	all  chan struct{} // closed when no expected run is left; nil if none is expected
 }
 
-// expect makes the store count the ends of runs; it precedes work.
+// expect makes the store count ended runs. Call it before work.
 func (s *endings) expect(runs int) {
 	s.left.Store(int64(runs))
 	s.all = make(chan struct{})
 }
 
-// of returns the channel of a run; whoever asks first makes it.
+// of returns the channel of a run. The first caller creates it.
 func (s *endings) of(run string) chan struct{} {
 	c, _ := s.runs.LoadOrStore(run, make(chan struct{}))
 	return c.(chan struct{})
@@ -170,7 +169,7 @@ func (s *endings) wait(ctx context.Context, run string) error {
 	return err
 }
 
-// An entrant makes flows of events, which submit hands in.
+// An entrant makes flows of events that submit passes to the engine.
 type entrant struct {
 	*system
 	event func(id string) model.Event
@@ -184,14 +183,12 @@ func (e *entrant) flow(ctx context.Context, id string) error {
 	return e.ends.wait(ctx, run)
 }
 
-// plain is an event without an id and a key: nothing is asked but what the
-// hand-written programs do too.
+// plain returns an event without an id and a key, so the engine does no more than the hand-written programs.
 func plain(id string) model.Event {
 	return model.Event{Type: "call", Payload: map[string]any{"order": id}}
 }
 
-// keyed is an event whose repetition would be found, and which keeps its place
-// among those of its key.
+// keyed returns an event whose duplicates are detected, and which is ordered by its key.
 func keyed(id string) model.Event {
 	return model.Event{Type: "entity", ID: id, Source: "bench", Key: "key-" + id, Payload: map[string]any{"order": id}}
 }
@@ -201,7 +198,7 @@ func (e *entrant) durable(context.Context, []string) error { return nil }
 
 func (e *entrant) pid() int { return 0 }
 
-// openProcaas opens the engine with events handed in within the process.
+// openProcaas opens the engine in this process.
 func openProcaas(schema string, event func(string) model.Event) opener {
 	return func(ctx context.Context, b *bench) (contestant, error) {
 		s, err := openSystem(ctx, b, schema)
@@ -224,7 +221,7 @@ func (s *system) submit(ctx context.Context, ev model.Event) (string, error) {
 	return out[0].Receipt.Run, nil
 }
 
-// submissions makes a batch of events that nothing serves before long.
+// submissions returns a batch of events that nothing serves soon.
 func submissions(n int, event func(i int) model.Event) []intake.Submission {
 	out := make([]intake.Submission, n)
 	for i := range out {

@@ -10,18 +10,17 @@ import (
 	"procaas/engine/api/wire"
 )
 
-// A recovery is what happened after a node was killed.
+// A recovery is the result of killing a node.
 type recovery struct {
-	interrupted float64       // calls that the crash cut off
-	resumed     time.Duration // until the service has got all of these again
+	interrupted float64       // calls that the kill cut off
+	resumed     time.Duration // until the service has received all of these again
 	ended       time.Duration // until all runs have succeeded
 }
 
-// recoveryFlows is how many flows there are when the node is killed. A node works on
-// 256 of them at a time.
+// recoveryFlows is the number of flows when the node is killed. A node works on 256 at a time.
 const recoveryFlows = 500
 
-// measureRecovery kills a node that has calls under way.
+// measureRecovery kills a node with calls in flight.
 func measureRecovery(ctx context.Context, b *bench) error {
 	flows := min(b.flows, recoveryFlows)
 	ways := []struct {
@@ -50,8 +49,7 @@ func measureRecovery(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// recover kills a node, and measures from the start of the next process; with a
-// second node, from the kill.
+// recover kills a node. It measures from the start of the next process, or with a second node from the kill.
 func (b *bench) recover(ctx context.Context, flows int, second bool) (r recovery, err error) {
 	p, err := newBinary(ctx, b, onPostgres("recovery"))
 	if err != nil {
@@ -96,8 +94,8 @@ func (b *bench) recover(ctx context.Context, flows int, second bool) (r recovery
 	return r, err
 }
 
-// submitSlow posts the events of flows with a slow call, all in one request. It returns
-// a channel for the last call of each.
+// submitSlow posts the events of flows with a slow call in one request. It returns a channel for the last call
+// of each.
 func (p *binary) submitSlow(ctx context.Context, flows int) (ids []string, lasts []<-chan struct{}, err error) {
 	events := make([]wire.Event, flows)
 	for i := range events {

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// A sample is what one contestant did in one round.
+// A sample is the result of one contestant in one round.
 type sample struct {
-	rate      float64       // flows, events or tasks in a second
-	client    time.Duration // of this process when the contestant is another one
-	own       time.Duration // of the contestant
-	server    time.Duration // of PostgreSQL; all three: processor time of one flow
-	log       float64       // bytes of PostgreSQL's write-ahead log of one flow
+	rate      float64       // flows, events or tasks per second
+	client    time.Duration // processor time per flow of this process, if the contestant is another one
+	own       time.Duration // processor time per flow of the contestant
+	server    time.Duration // processor time per flow of PostgreSQL
+	log       float64       // bytes of PostgreSQL's write-ahead log per flow
 	latencies []time.Duration
 }
 
-// rated measures do, which returns how many flows, events or tasks it has done, in
-// the process pid, or in this one when pid is 0.
+// rated measures do, which returns how many flows, events or tasks it has done. pid is the contestant's
+// process, or 0 for this one.
 func (b *bench) rated(ctx context.Context, pid int, do func() (int, error)) (s sample, err error) {
 	log, err := b.server.logged(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func (b *bench) rated(ctx context.Context, pid int, do func() (int, error)) (s s
 	return s, err
 }
 
-// best returns the option that does most in a short try.
+// best returns the option with the highest rate in a short try.
 func best[T any](options []T, try func(T) (sample, error)) (found T, err error) {
 	var rate float64
 	for _, o := range options {
@@ -60,14 +60,14 @@ func best[T any](options []T, try func(T) (sample, error)) (found T, err error) 
 	return found, nil
 }
 
-// A line of a table is what one contestant did in all rounds.
+// A line is the row of a contestant in a table, over all rounds.
 type line struct {
 	name string
 	of   []sample
 	more []string // further columns
 }
 
-// compare prints a table of what was done, and what it cost.
+// compare prints a table of rates and costs.
 func (b *bench) compare(unit string, lines []line, more ...string) {
 	head := append([]string{"", unit + "/s", "", "client µs", "program µs", "PostgreSQL µs", "log bytes"}, more...)
 	b.table(strings.Join(head, "\t")+"\t", func(w *tabwriter.Writer) {
@@ -90,7 +90,7 @@ func (b *bench) table(head string, fill func(*tabwriter.Writer)) {
 	w.Flush()
 }
 
-// short writes small numbers with a decimal.
+// short formats small numbers with a decimal.
 func short(v float64) string {
 	if math.Abs(v) < 100 && v != 0 {
 		return strconv.FormatFloat(v, 'f', 1, 64)
@@ -135,7 +135,7 @@ func collect[T any](samples []T, get func(T) float64) []float64 {
 
 func medianOf[T any](samples []T, get func(T) float64) float64 { return median(collect(samples, get)) }
 
-// ratiosBy compares round by round: what disturbed one round disturbed both.
+// ratiosBy compares round by round, since a disturbance affects both contestants of a round.
 func ratiosBy(of, to []sample, get func(sample) float64) []float64 {
 	var values []float64
 	for i := range min(len(of), len(to)) {
@@ -155,7 +155,7 @@ func ratioBy(of, to []sample, get func(sample) float64) string {
 	return fmt.Sprintf("%.2f", median(ratiosBy(of, to, get)))
 }
 
-// verdict says whether a target is met.
+// verdict prints whether a target is met.
 func (b *bench) verdict(what string, ratios []float64, target float64, atLeast bool) {
 	if len(ratios) == 0 {
 		return

@@ -15,13 +15,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A server is the PostgreSQL under the contestants.
+// A server is the PostgreSQL of the contestants.
 type server struct {
 	dsn   string
-	main  int // its first process; 0 when it is not on this machine
+	main  int // its main process; 0 if it is not on this machine
 	about string
 
-	others []*server // of the same inbox; what they use is counted, too
+	others []*server // of the same inbox; their use is counted too
 }
 
 func findServer(ctx context.Context, dsn string) (*server, error) {

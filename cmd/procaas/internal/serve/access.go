@@ -15,7 +15,7 @@ import (
 	"procaas/engine/credentials"
 )
 
-// AccessFlags say who may call a node.
+// AccessFlags are the flags for access to the API of a node.
 type AccessFlags struct {
 	Token, File string
 	Open, Hosts []string
@@ -32,7 +32,7 @@ func (f *AccessFlags) add(c *cobra.Command, open []string) {
 		"in addition to localhost (repeatable)")
 }
 
-// Plain returns the admin token when it is known; a hash does not tell it.
+// Plain returns the admin token, or "" if only its hash is known.
 func (f *AccessFlags) Plain() string {
 	if strings.HasPrefix(f.Token, "sha256:") {
 		return ""
@@ -40,7 +40,7 @@ func (f *AccessFlags) Plain() string {
 	return f.Token
 }
 
-// options tells the API who may call it on an address.
+// options returns the API's options for access on an address.
 func (f *AccessFlags) options(listen string) (api.Options, error) {
 	o := api.Options{Token: f.Token, Local: transport.Loopback(listen), Hosts: f.Hosts}
 	if host, _, err := net.SplitHostPort(listen); err == nil {
@@ -77,7 +77,7 @@ func (f *AccessFlags) options(listen string) (api.Options, error) {
 	return o, nil
 }
 
-// errNoToken refuses to serve whoever can reach an address.
+// errNoToken returns the error for an address that other machines reach without a token.
 func errNoToken(listen string) error {
 	return cli.Usagef("%s can be reached from outside; set --admin-token-file or --admin-token, or listen on 127.0.0.1", listen)
 }

@@ -11,7 +11,7 @@ import (
 	"procaas/engine/alert"
 )
 
-// AlertFlags say who is told when something is wrong.
+// AlertFlags are the flags for receivers of alerts.
 type AlertFlags struct {
 	Alertmanagers, Webhooks []string
 	Labels                  map[string]string
@@ -27,12 +27,12 @@ func (f *AlertFlags) add(flags *pflag.FlagSet) {
 		"(default: the listen address)")
 }
 
-// wanted reports whether anybody is to be told.
+// wanted reports whether there are receivers.
 func (f *AlertFlags) wanted() bool { return len(f.Alertmanagers)+len(f.Webhooks) > 0 }
 
 var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// isHTTP reports whether people can open an address, and it gives no password away.
+// isHTTP reports whether an address is an HTTP URL without a password.
 func isHTTP(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
@@ -43,7 +43,7 @@ func goodTraceURL(template string) bool {
 	return template == "" || strings.Contains(template, id) && isHTTP(strings.ReplaceAll(template, id, "0"))
 }
 
-// newAlerts makes what tells people; nil when nobody is to be told.
+// newAlerts returns the alerter, or nil if there are no receivers.
 func (n *Node) newAlerts(f Flags, name string) (*alert.Alerter, error) {
 	for label := range f.Alerts.Labels {
 		if !labelName.MatchString(label) {

@@ -8,7 +8,7 @@ import (
 	"procaas/dsl/tree"
 )
 
-// Banner prints where everything is: five aligned lines.
+// Banner prints the addresses of everything in aligned lines.
 func (n *Node) Banner(w io.Writer, b *tree.Bundle) {
 	handlers := 0
 	for _, p := range b.Pipelines {

@@ -33,7 +33,7 @@ never replaces a good one.`,
 	}
 	var f Flags
 	f.Add(c, "sqlite:.procaas/procaas.db", access.OpenGroups()...)
-	f.Overrule = true // what is edited here is what runs here
+	f.Overrule = true // what is edited here runs here
 	stubs := c.Flags().Bool("stubs", true, "serve the stub services beside the pipelines")
 	ephemeral := c.Flags().Bool("ephemeral", false, "delete the store at the end")
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -87,7 +87,7 @@ func dev(ctx context.Context, s cli.Streams, f Flags, stubs, ephemeral bool) err
 	g.Go(func() error {
 		return source.Watch(ctx, f.Pipelines, reader.Reads, func() {
 			if _, err := n.reload(ctx, definitions.Change{}, store.Actor{Name: "dev", Reason: "files have changed"}); err != nil {
-				if !errors.Is(err, cli.ErrFindings) { // findings are shown already
+				if !errors.Is(err, cli.ErrFindings) { // findings are already printed
 					fmt.Fprintf(s.Err, "procaas: %v\n", err)
 				}
 				fmt.Fprintln(s.Err, "the pipelines that were good go on")

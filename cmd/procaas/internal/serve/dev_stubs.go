@@ -16,15 +16,15 @@ import (
 	"procaas/engine/stub"
 )
 
-// devStubs are the stub services beside pipelines that are worked on.
+// devStubs are the stub services beside the pipelines of dev.
 type devStubs struct {
 	cli.Streams
 	paths  []string
-	server *stub.Server      // nil without any
-	urls   map[string]string // by service; each stays where it was first
+	server *stub.Server      // nil if there are none
+	urls   map[string]string // by service; an address never changes
 }
 
-// start serves the stub services, if there are any, until close: calls that end after ctx still need them.
+// start serves the stub services, if there are any, until close. Calls that end after ctx still need them.
 func (d *devStubs) start(ctx context.Context) error {
 	spec, err := d.read()
 	if err != nil || spec == nil {
@@ -37,24 +37,24 @@ func (d *devStubs) start(ctx context.Context) error {
 	return nil
 }
 
-// read reads the stub files; nil when there are none.
+// read reads the stub files. It returns nil if there are none.
 func (d *devStubs) read() (*stub.Spec, error) {
 	files, err := source.Files(d.paths, d.In, source.IsStub)
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
-	files = slices.DeleteFunc(files, func(f diag.File) bool { return !source.IsStub(f.Name) }) // a pipeline that was named
+	files = slices.DeleteFunc(files, func(f diag.File) bool { return !source.IsStub(f.Name) }) // the paths may include a pipeline
 	if len(files) == 0 {
-		return nil, nil //nolint:nilnil // there is no spec, which is fine
+		return nil, nil //nolint:nilnil // no spec is fine
 	}
 	return source.StubSpec(d.Streams, files)
 }
 
-// restart serves the stub services as their files say now. Those with errors leave the ones before as they are.
+// restart serves the stub services from their current files. Files with errors change nothing.
 func (d *devStubs) restart(ctx context.Context) {
 	spec, err := d.read()
 	if err != nil || spec == nil {
-		if err != nil && !errors.Is(err, cli.ErrFindings) { // findings are shown already
+		if err != nil && !errors.Is(err, cli.ErrFindings) { // findings are already printed
 			fmt.Fprintf(d.Err, "procaas: %v\n", err)
 		}
 		fmt.Fprintln(d.Err, "the stub services that were good go on")
@@ -86,7 +86,7 @@ func (d *devStubs) close() {
 	}
 }
 
-// services adds where the stub services answer to addresses that somebody has given, which count first.
+// services adds the addresses of stub services to given ones, which take precedence.
 func (d *devStubs) services(given map[string]string) map[string]string {
 	all := maps.Clone(d.urls)
 	if all == nil {
@@ -96,7 +96,7 @@ func (d *devStubs) services(given map[string]string) map[string]string {
 	return all
 }
 
-// banner says where the stub services answer.
+// banner prints the addresses of the stub services.
 func (d *devStubs) banner(w io.Writer) {
 	for _, id := range slices.Sorted(maps.Keys(d.urls)) {
 		fmt.Fprintf(w, "Stub       %s at %s\n", id, d.urls[id])

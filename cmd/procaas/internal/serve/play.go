@@ -19,8 +19,7 @@ import (
 // maxPlayed is how many tests the playground runs.
 const maxPlayed = 5
 
-// play runs what the playground of the console tries: on a store in memory, in virtual
-// time, without a network.
+// play runs tests of the console's playground: on a store in memory, in virtual time, without a network.
 func play(ctx context.Context, pipelines, tests diag.File) (out ui.Played) {
 	file, found := flowtest.Parse(tests)
 	out.Findings = found
@@ -51,7 +50,7 @@ func play(ctx context.Context, pipelines, tests diag.File) (out ui.Played) {
 		out.Err = "It takes too long for the playground: run it with procaas test."
 	case err != nil:
 		out.Err = err.Error()
-	// Not silently: a test that was left out must not seem to have passed.
+	// A test that was left out must not seem to have passed.
 	case len(file.Tests) > maxPlayed:
 		out.Err = fmt.Sprintf("The playground runs %d tests; procaas test runs all.", maxPlayed)
 	}

@@ -28,9 +28,9 @@ import (
 	"procaas/handlers/balancer/route"
 )
 
-// ProxyFlags say which clusters a node passes requests on to, and how.
+// ProxyFlags are the flags of the proxies for clusters.
 type ProxyFlags struct {
-	Addresses, Keys map[string]string // by the ids of clusters
+	Addresses, Keys map[string]string // by cluster
 	Patience        time.Duration
 	Replay          string
 }
@@ -46,22 +46,22 @@ func (f *ProxyFlags) add(flags *pflag.FlagSet) {
 		"largest body that the proxy can send again; a larger one waits until a worker asks for it")
 }
 
-// A proxied is a cluster whose requests a node passes on.
+// A proxied is the proxy of one cluster.
 type proxied struct {
 	cluster string           // its id
-	address string           // with the host
+	address string           // including the host
 	web     *web.Server      // nil before listen
-	key     cluster.KeyPlace // where its requests have their key
+	key     cluster.KeyPlace // place of the key in requests
 }
 
-// proxies are all of them.
+// proxies are all proxies of a node.
 type proxies struct {
 	flags  ProxyFlags
 	replay int64      // bytes
-	all    []*proxied // by the ids of their clusters
+	all    []*proxied // sorted by cluster
 }
 
-// newProxies reads the flags and looks the clusters up. It binds no address.
+// newProxies reads the flags and finds the clusters. It binds no address.
 func newProxies(f ProxyFlags, b *tree.Bundle) (*proxies, error) {
 	p := &proxies{flags: f}
 	replay, err := datum.ParseBytes(f.Replay)
@@ -84,7 +84,7 @@ func newProxies(f ProxyFlags, b *tree.Bundle) (*proxies, error) {
 	return p, nil
 }
 
-// find says what one --proxy means.
+// find returns the proxy of one --proxy.
 func (f *ProxyFlags) find(id string, b *tree.Bundle) (*proxied, error) {
 	declared := b.Cluster(id)
 	if declared == nil {
@@ -107,7 +107,7 @@ func (f *ProxyFlags) find(id string, b *tree.Bundle) (*proxied, error) {
 	return &proxied{cluster: id, address: address, key: key}, nil
 }
 
-// listen binds the addresses. What it has bound when one cannot be is for close.
+// listen binds the addresses. If one fails, call close for the others.
 func (p *proxies) listen(ctx context.Context, log *slog.Logger) (err error) {
 	for _, x := range p.all {
 		if x.web, err = web.Listen(ctx, x.address, log, transport.PassingServer); err != nil {
@@ -117,8 +117,8 @@ func (p *proxies) listen(ctx context.Context, log *slog.Logger) (err error) {
 	return nil
 }
 
-// proxyAddress puts this machine where an address names no host: that others can reach a
-// proxy has to be said.
+// proxyAddress adds this machine to an address without a host. To be reachable from other machines, a proxy
+// needs an explicit host.
 func proxyAddress(text string) (string, error) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
@@ -132,7 +132,7 @@ func proxyAddress(text string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// beyond returns an address that others than this machine reach; empty when there is none.
+// beyond returns an address that other machines reach, or "".
 func (f *ProxyFlags) beyond() string {
 	for _, id := range slices.Sorted(maps.Keys(f.Addresses)) {
 		if address, err := proxyAddress(f.Addresses[id]); err == nil && !transport.Loopback(address) {
@@ -142,7 +142,7 @@ func (f *ProxyFlags) beyond() string {
 	return ""
 }
 
-// start lets them answer, by the rules of access of the API.
+// start makes the proxies answer, with the API's rules for access.
 func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *Node, served api.Options) {
 	if len(p.all) == 0 {
 		return
@@ -177,7 +177,7 @@ func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *Node, served 
 	}
 }
 
-// close ends proxies that were not started.
+// close closes proxies that were not started.
 func (p *proxies) close() error {
 	var errs []error
 	for _, x := range p.all {
@@ -188,14 +188,14 @@ func (p *proxies) close() error {
 	return errors.Join(errs...)
 }
 
-// workersTransport reaches the workers of whatever definition the engine has.
+// workersTransport reaches the workers of the current definition.
 type workersTransport func() *http.Client
 
 // RoundTrip implements [http.RoundTripper].
 func (t workersTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	// Asked each time: a new definition may reach other hosts.
+	// A new definition may allow other hosts.
 	return t().Transport.RoundTrip(r)
 }
 
-// ProxyURL is where the node passes requests on to the workers of its only cluster.
+// ProxyURL returns the address of the proxy, if there is one cluster.
 func (n *Node) ProxyURL() string { return "http://" + n.proxies.all[0].web.Addr() }

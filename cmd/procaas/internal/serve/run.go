@@ -27,7 +27,7 @@ import (
 	"procaas/handlers"
 )
 
-// runCommand needs no server: the run has an engine of its own for as long as it lasts.
+// runCommand needs no server. The run has its own engine.
 func runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run PIPELINE",
@@ -58,7 +58,7 @@ the pipelines answer instead of the real ones, on free ports.`,
 	return c
 }
 
-// A oneRun is one event's way through a pipeline on the terminal.
+// A oneRun is one run on the terminal.
 type oneRun struct {
 	cli.Streams
 	pipeline string
@@ -67,7 +67,7 @@ type oneRun struct {
 	format   string
 }
 
-// do exits with 1 when the run does not succeed, so that scripts can tell.
+// do returns an error for exit code 1 if the run does not succeed.
 func (r oneRun) do(ctx context.Context, eventFile string) error {
 	services, stop, err := r.startStubs(ctx)
 	if err != nil {
@@ -98,8 +98,7 @@ func (r oneRun) do(ctx context.Context, eventFile string) error {
 	return cmp.Or(err, cli.FindingsIf(view.Status != model.Succeeded))
 }
 
-// startStubs serves the stub services beside the pipelines and tells where each
-// answers.
+// startStubs serves the stub services beside the pipelines. It returns their addresses.
 func (r oneRun) startStubs(ctx context.Context) (services map[string]string, stop func(), err error) {
 	if !r.stubs {
 		return nil, func() {}, nil
@@ -118,7 +117,7 @@ func (r oneRun) startStubs(ctx context.Context) (services map[string]string, sto
 	return server.URLs(), func() { server.Close() }, nil
 }
 
-// readEvent takes the type of the event from the pipeline when the file does not say it.
+// readEvent reads the event. A missing type is that of the pipeline.
 func (r oneRun) readEvent(file string, plan *planner.Plan) (model.Event, error) {
 	data, err := source.Input(r.Streams, file)
 	if err != nil {
@@ -134,7 +133,7 @@ func (r oneRun) readEvent(file string, plan *planner.Plan) (model.Event, error) 
 	return event, nil
 }
 
-// execute runs the event on a store that lives as long as the command.
+// execute runs the event on a temporary store.
 func (r oneRun) execute(ctx context.Context, b *tree.Bundle, services map[string]string, event model.Event) (checkpoint.RunView, error) {
 	dir, err := os.MkdirTemp("", "procaas-run-")
 	if err != nil {
@@ -152,7 +151,7 @@ func (r oneRun) execute(ctx context.Context, b *tree.Bundle, services map[string
 	if err != nil {
 		return checkpoint.RunView{}, errors.Join(err, store.Close())
 	}
-	// The engine drains and closes whatever became of the run.
+	// The engine drains and closes even if the run fails.
 	working, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- e.Run(working) }()
@@ -161,7 +160,7 @@ func (r oneRun) execute(ctx context.Context, b *tree.Bundle, services map[string
 	return view, errors.Join(err, <-done, store.Close())
 }
 
-// follow submits the event and shows each handler as it ends.
+// follow submits the event and prints each handler as it ends.
 func (r oneRun) follow(ctx context.Context, e *engine.Engine, event model.Event) (checkpoint.RunView, error) {
 	submitted, err := e.Submit(ctx, []intake.Submission{{Event: event}})
 	if err != nil {

@@ -61,15 +61,15 @@ type Flags struct {
 	Services            map[string]string
 	Proxy               ProxyFlags
 	Pipelines           []string
-	Overrule            bool // these pipelines replace those that the store has
-	Patient             bool // wait for a store that is away
+	Overrule            bool // these pipelines replace those in the store
+	Patient             bool // wait for an unreachable store
 	TraceURL            string
-	StrictQueues        bool // no tasks of types that nobody does
+	StrictQueues        bool // refuse tasks of types without workers
 
-	read func(name string) ([]byte, error) // of files that pipelines name; nil for the usual one
+	read func(name string) ([]byte, error) // reads files that pipelines name; nil for the default
 }
 
-// Add declares the flags. The calls of open need no token.
+// Add declares the flags. open lists calls that need no token.
 func (f *Flags) Add(c *cobra.Command, store string, open ...string) {
 	o := engine.DefaultOptions()
 	flags := c.Flags()
@@ -103,7 +103,7 @@ func (f *Flags) Add(c *cobra.Command, store string, open ...string) {
 	flags.StringToStringVar(&f.Services, "service", nil, "other address for a declared service: ID=URL (repeatable)")
 }
 
-// Commands run events: on a server, for authors, or one event on its own.
+// Commands returns the commands that run events: on a server, and for authors.
 func Commands() (server, author []*cobra.Command) {
 	return []*cobra.Command{serveCommand(), stores.MigrateCommand()}, []*cobra.Command{runCommand(), devCommand()}
 }
@@ -155,7 +155,7 @@ func serve(ctx context.Context, s cli.Streams, f Flags) error {
 	f.Patient = true
 	n, err := Open(ctx, s, f, bundle)
 	if err != nil && ctx.Err() != nil {
-		return nil // it was told to stop before it had a store
+		return nil // it was stopped before it had a store
 	}
 	if err != nil {
 		return err
@@ -165,13 +165,12 @@ func serve(ctx context.Context, s cli.Streams, f Flags) error {
 	return n.Run(ctx)
 }
 
-// A Node is an engine on its store with its API: what serve, dev, demo and run
-// have in common.
+// A Node is an engine with its store and its API, as in serve, dev, demo and run.
 type Node struct {
 	engine  *engine.Engine
 	store   store.Store
 	tasks   *store.TaskStore
-	closing chan struct{} // closed when run is told to end
+	closing chan struct{} // closed when Run begins to stop
 	web     *web.Server
 	proxies *proxies
 	access  api.Options
@@ -180,7 +179,7 @@ type Node struct {
 	metrics *prometheus.Registry
 	traces  *observe.Traces
 	alerts  *alert.Alerter
-	shards  *shardmap.Service // nil when the store is not PostgreSQL
+	shards  *shardmap.Service // nil if the store is not PostgreSQL
 	secrets secret.Store
 	targets *outbound.Targets
 	record  float64 // percentage of runs
@@ -192,9 +191,8 @@ type Node struct {
 	flags    Flags
 }
 
-// Open checks the flags, binds the addresses, opens the store and makes the engine.
-// Nothing runs before Run. Flags come first: who mistypes one hears of that, and not
-// that an address is taken.
+// Open checks the flags, binds the addresses, opens the store and creates the engine. Nothing runs before Run.
+// It checks flags first, so that a mistyped flag is reported before an address in use.
 func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, error) {
 	log, err := NewLogger(s, f.LogFormat, f.LogLevel)
 	if err != nil {
@@ -245,13 +243,12 @@ func Open(ctx context.Context, s cli.Streams, f Flags, b *tree.Bundle) (*Node, e
 	return n, nil
 }
 
-// stores says where the node keeps what it has.
+// stores returns the options of the node's store.
 func (f *Flags) stores() stores.Options {
 	return stores.Options{DSN: f.Store, Cells: f.Cells, Migrate: f.Migrate}
 }
 
-// beyond returns an address of the node that others than this machine reach; empty when
-// there is none.
+// beyond returns an address of the node that other machines reach, or "".
 func (f *Flags) beyond(access api.Options) string {
 	if !access.Local {
 		return f.Listen
@@ -259,7 +256,7 @@ func (f *Flags) beyond(access api.Options) string {
 	return f.Proxy.beyond()
 }
 
-// open opens the store and makes the engine.
+// open opens the store and creates the engine.
 func (n *Node) open(ctx context.Context, b *tree.Bundle, access api.Options) (err error) {
 	if f := n.flags.stores(); n.flags.Patient {
 		n.store, err = f.Await(ctx, n.log, func() { n.web.Start(transport.Unready(cli.Version())) })
@@ -294,7 +291,7 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	o.Secrets, o.ServiceURLs, o.Overrule = n.secrets.Value, f.Services, f.Overrule
 	o.Targets = n.targets
 	if f.Alerts.wanted() {
-		// Nothing happens before run, which is after the alerter has been made.
+		// There are no notices before Run, and the alerter exists then.
 		o.Notify = func(x model.Notice) { n.alerts.Notice(x) }
 	}
 	e, err := engine.New(o)
@@ -337,23 +334,23 @@ func (n *Node) build(ctx context.Context, f Flags, b *tree.Bundle, served api.Op
 	return nil
 }
 
-// Garbage may gather up to heapGrowth percent of heapFloor, in bytes, and of all that is alive. A
-// node keeps little and makes much: at Go's default, a sixth of its processor time goes into
-// collecting, for some ten megabytes. A node with thousands of runs keeps much.
+// Garbage may reach heapGrowth percent of heapFloor (bytes) plus the live heap. A node keeps little and
+// allocates much: with Go's default, collecting takes a sixth of its processor time and saves some ten
+// megabytes. A node with thousands of runs keeps much.
 const (
 	heapFloor  = 128 << 20
 	heapGrowth = 50
 )
 
-// Run works until ctx ends, then drains and closes everything.
+// Run works until ctx ends. Then it drains and closes everything.
 func (n *Node) Run(ctx context.Context) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(heapGrowth)
-		floor := make([]byte, heapFloor) // alive for the collector, but never touched, so the system gives no memory for it
+		floor := make([]byte, heapFloor) // counts as live for the collector, but uses no memory, since it is never touched
 		defer runtime.KeepAlive(floor)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	// What happens while the node drains is told, too.
+	// Notices while the node drains are sent too.
 	alerting, quiet := context.WithCancel(context.WithoutCancel(ctx))
 	defer quiet()
 	g.Go(func() error { n.alerts.Run(alerting, ctx.Done(), n.engine); return nil })
@@ -378,12 +375,12 @@ func (n *Node) Run(ctx context.Context) error {
 	return errors.Join(err, n.store.Close())
 }
 
-// URL is where the API answers.
+// URL returns the address of the API.
 func (n *Node) URL() string { return "http://" + n.web.Addr() }
 
-// reload reads the pipelines again, or a version from the store, and serves new events by them on all
-// nodes. What is wrong with them is shown; the error is an [*definitions.LoadError], an
-// [*definitions.DropError] or an [*definitions.VersionError] when they are refused.
+// reload reads the pipelines again, or a version from the store, and activates them on all nodes. It prints
+// findings. If they are refused, the error is an [*definitions.LoadError], an [*definitions.DropError] or an
+// [*definitions.VersionError].
 func (n *Node) reload(ctx context.Context, how definitions.Change, by store.Actor) (diff.Diff, error) {
 	bundle, err := n.wanted(ctx, how.To)
 	if err != nil {
@@ -403,11 +400,11 @@ func (n *Node) reload(ctx context.Context, how definitions.Change, by store.Acto
 	if err != nil {
 		return diff, err
 	}
-	// Whoever is answered goes by the new maps from now on.
+	// From the answer on, callers get the new maps.
 	return diff, n.keepMaps(ctx)
 }
 
-// wanted reads the version with a name from the store, or the files of this node.
+// wanted returns a version from the store, or the files of this node.
 func (n *Node) wanted(ctx context.Context, version string) (*tree.Bundle, error) {
 	s, f := n.streams, n.flags
 	if version != "" {
@@ -446,7 +443,7 @@ func nodeName(name string) string {
 	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }
 
-// NewLogger makes a log on standard error.
+// NewLogger returns a logger to standard error.
 func NewLogger(s cli.Streams, format, level string) (*slog.Logger, error) {
 	var min slog.Level
 	if err := min.UnmarshalText([]byte(level)); err != nil {
@@ -462,8 +459,8 @@ func NewLogger(s cli.Streams, format, level string) (*slog.Logger, error) {
 	}
 }
 
-// Engine is what runs events.
+// Engine returns the node's engine.
 func (n *Node) Engine() *engine.Engine { return n.engine }
 
-// Metrics are what the node counts.
+// Metrics returns the node's metrics.
 func (n *Node) Metrics() prometheus.Gatherer { return n.metrics }

@@ -19,8 +19,7 @@ import (
 	"procaas/handlers/sharding/shardmap"
 )
 
-// openShards begins to keep the shard maps of a node. They live in the database of the
-// store, which must be PostgreSQL.
+// openShards opens the shard maps of a node, in the database of its store. It must be PostgreSQL.
 func (n *Node) openShards(ctx context.Context, b *tree.Bundle) (err error) {
 	if !stores.IsPostgres(n.flags.Store) {
 		if len(b.ShardMaps) > 0 {
@@ -28,7 +27,7 @@ func (n *Node) openShards(ctx context.Context, b *tree.Bundle) (err error) {
 		}
 		return nil
 	}
-	const pause = 5 * time.Second // somebody waits for the registration of a key
+	const pause = 5 * time.Second // someone waits for the registration of a key
 	n.shards, err = shardmap.Open(ctx, shardmap.Options{
 		DSN: n.flags.Store, Maps: b.ShardMaps, Secret: n.secrets.Value, Targets: n.targets,
 		HTTP: n.breakers.Guard("registration", n.targets.Client(), pause), Log: n.log, Audit: postgres.WriteAudit,
@@ -40,8 +39,8 @@ func (n *Node) openShards(ctx context.Context, b *tree.Bundle) (err error) {
 	return err
 }
 
-// types lists the handler types of a node; those of transfers use its shard maps, and
-// those of the queue its tasks.
+// types returns the handler types of a node. Those of transfers use its shard maps, and those of the queue its
+// tasks.
 func (n *Node) types() []engine.HandlerType {
 	all := queue.Bind(handlers.All(), n.tasks)
 	if n.shards == nil {
@@ -50,23 +49,23 @@ func (n *Node) types() []engine.HandlerType {
 	return sharding.Bind(all, n.shards, sharding.BindOptions{})
 }
 
-// closeShards lets go of the connections to the shards, if there are any.
+// closeShards closes the connections to shards, if there are any.
 func (n *Node) closeShards() {
 	if n.shards != nil {
 		n.shards.Close()
 	}
 }
 
-// keepAgain is how long it takes until new shard maps are tried again that could not be taken over.
+// keepAgain is the pause before new shard maps are tried again after an error.
 const keepAgain = time.Second
 
-// keptMaps is which shard maps a node keeps.
+// keptMaps are the shard maps that a node uses.
 type keptMaps struct {
-	mu   sync.Mutex // guards hash, and makes one at a time take maps over
+	mu   sync.Mutex // guards hash, and serializes updates
 	hash string     // of their bundle
 }
 
-// keepMaps takes the shard maps of the present bundle over, unless that has been done.
+// keepMaps takes over the shard maps of the current bundle, unless it has done so.
 func (n *Node) keepMaps(ctx context.Context) error {
 	if n.shards == nil {
 		return nil
@@ -84,7 +83,7 @@ func (n *Node) keepMaps(ctx context.Context) error {
 	return nil
 }
 
-// checkMaps refuses shard maps that cannot be taken over, before anybody is told of them.
+// checkMaps refuses shard maps that cannot be taken over, before they become current.
 func (n *Node) checkMaps(ctx context.Context, b *tree.Bundle) error {
 	if n.shards == nil {
 		return nil
@@ -96,7 +95,7 @@ func (n *Node) checkMaps(ctx context.Context, b *tree.Bundle) error {
 	return err
 }
 
-// followShards takes new shard maps over which other nodes have brought, until ctx ends.
+// followShards takes over new shard maps that other nodes activated, until ctx ends.
 func (n *Node) followShards(ctx context.Context) {
 	for told := ""; ; {
 		again := n.engine.Reloaded()
@@ -106,7 +105,7 @@ func (n *Node) followShards(ctx context.Context) {
 		case err == nil:
 			told = ""
 		case ctx.Err() == nil:
-			later = time.After(keepAgain) // the store may be away for a moment, or the last key may leave a shard soon
+			later = time.After(keepAgain) // the error may be temporary
 			if told != err.Error() {
 				n.log.Error("shard maps", "error", err)
 			}

@@ -4,5 +4,5 @@ package serve
 
 import "context"
 
-// reloadOnHangup does nothing where there is no SIGHUP.
+// reloadOnHangup does nothing on systems without SIGHUP.
 func (n *Node) reloadOnHangup(context.Context) {}

@@ -12,7 +12,7 @@ import (
 	"procaas/engine/store"
 )
 
-// reloadOnHangup reloads the pipelines at each SIGHUP until ctx ends.
+// reloadOnHangup reloads the pipelines on each SIGHUP until ctx ends.
 func (n *Node) reloadOnHangup(ctx context.Context) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)

@@ -18,7 +18,7 @@ import (
 	"procaas/handlers/balancer/plant"
 )
 
-// StepCommand is balancer step, by which simulators of others ask a policy.
+// StepCommand is balancer step, with which other simulators ask a policy.
 func StepCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "step",
@@ -62,7 +62,7 @@ At an invalid line it stops with exit code 2 and an error that names the line.`,
 	return c
 }
 
-// balancerParams reads parameters; those that are left out are the default.
+// balancerParams reads parameters. Missing ones have their defaults.
 func balancerParams(file string) (balancer.Params, error) {
 	p := balancer.DefaultParams()
 	if file == "" {
@@ -80,7 +80,7 @@ func balancerParams(file string) (balancer.Params, error) {
 	return p, nil
 }
 
-// checkPolicies refuses names of policies that there are not.
+// checkPolicies refuses unknown policies.
 func checkPolicies(names []string) error {
 	known := balancer.Names()
 	for _, name := range names {
@@ -152,7 +152,7 @@ The estimate leaves out cold caches after moves.`,
 		if *from != "" {
 			replayed := &p
 			if *params == "" {
-				replayed = nil // those of the recording
+				replayed = nil // the policies of the recording
 			}
 			report, err := replay(*from, *policies, replayed)
 			if err != nil {
@@ -198,7 +198,7 @@ func replay(file string, policies []string, params *balancer.Params) (*plant.Rep
 	return report, nil
 }
 
-// readScenario reads a scenario of the balancer, and shows what is wrong with it.
+// readScenario reads a scenario of the balancer, and prints its findings.
 func readScenario(s cli.Streams, name string) (*plant.Scenario, error) {
 	data, err := source.Input(s, name)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"procaas/engine/simulate"
 )
 
-// Command has no work of its own; without a kind it says which there are, as an error:
-// a script that forgot it must not go on.
+// Command has no work of its own. Without a kind it fails and lists the kinds, so that a script that forgot the
+// kind does not continue.
 func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "simulate KIND",
@@ -38,7 +38,7 @@ seed produces the same result.`,
 	return c
 }
 
-// backoffCommand compares the policies of the library with those of the user's files.
+// backoffCommand compares built-in policies with those of the user's files.
 func backoffCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backoff",
@@ -99,7 +99,7 @@ gives up, and neither do the built-in policies.`,
 	return c
 }
 
-// degradationCommand tries one fallback in all troubles.
+// degradationCommand tries a fallback in all faults.
 func degradationCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "degradation",
@@ -141,11 +141,10 @@ the fields themselves, {window: 1m, min-success-ratio: 0.8}.`,
 	return c
 }
 
-// A report is what a simulation comes to.
+// A report is the result of a simulation.
 type report interface{ WriteText(w io.Writer) error }
 
-// show prints a report, and draws it into the file svg if that is named. Samples are left out of
-// a report that has some, unless they are wanted.
+// show prints a report, and draws it to the file svg if that is set. It omits samples unless they are wanted.
 func show(s cli.Streams, r report, format, svg string, draw func(io.Writer) error, samples bool) error {
 	if svg != "" {
 		if err := source.Write(svg, draw); err != nil {
@@ -161,7 +160,7 @@ func show(s cli.Streams, r report, format, svg string, draw func(io.Writer) erro
 	return s.PrintJSON(r)
 }
 
-// mostSeeds bounds what a simulation may cost.
+// mostSeeds limits the cost of a simulation.
 const mostSeeds = 1000
 
 func seedsFlag(c *cobra.Command) *int {
@@ -194,7 +193,7 @@ func readFallback(s cli.Streams, text string) (*tree.Fallback, error) {
 	return h.Fallback, nil
 }
 
-// inBraces reports whether a flag gives fields, not where they are.
+// inBraces reports whether a flag contains fields rather than their location.
 func inBraces(text string) bool { return strings.HasPrefix(strings.TrimSpace(text), "{") }
 
 // scenarioFlags adds a flag for each number of the scenario.
@@ -233,14 +232,14 @@ func readPolicy(s cli.Streams, text string) (simulate.Policy, error) {
 		return simulate.Policy{}, err
 	}
 	if h.Retry == nil {
-		// A handler that says nothing is repeated all the same.
+		// A handler without retry fields has the default.
 		return simulate.Policy{Name: h.Path + " (default)", Retry: tree.DefaultRetry()}, nil
 	}
 	return simulate.Policy{Name: h.Path, Retry: *h.Retry}, nil
 }
 
-// inlineHandler checks fields from the command line as those of a handler, so that they have
-// the same defaults, bounds and messages as in a file.
+// inlineHandler checks fields from the command line like those of a handler in a file, with the same defaults,
+// limits and messages.
 func inlineHandler(s cli.Streams, fields string) (*tree.Handler, error) {
 	file := diag.File{Name: "command line", Data: []byte(`pipelines:
 - id: try
@@ -258,8 +257,7 @@ func inlineHandler(s cli.Streams, fields string) (*tree.Handler, error) {
 	return b.Handler("try/it/out"), nil
 }
 
-// handlerIn finds the handler that FILE#pipeline/stage/handler names. FILE may be a
-// directory, for pipelines whose parts are in many files.
+// handlerIn returns the handler of FILE#pipeline/stage/handler. FILE may be a directory.
 func handlerIn(s cli.Streams, flag, text string) (*tree.Handler, error) {
 	file, id, ok := strings.Cut(text, "#")
 	if !ok {

@@ -16,7 +16,7 @@ import (
 	"procaas/handlers"
 )
 
-// Types are the built-in handler types as the language sees them.
+// Types returns the built-in handler types for package dsl.
 func Types() []tree.Type {
 	var types []tree.Type
 	for _, t := range handlers.All() {
@@ -25,8 +25,8 @@ func Types() []tree.Type {
 	return types
 }
 
-// Bundle reads and checks pipelines for a command that needs them in order.
-// Findings are shown; errors among them end the command.
+// Bundle reads and checks pipelines for a command that needs valid ones. It prints findings, and returns an
+// error if any is an error.
 func Bundle(s cli.Streams, paths []string, o dsl.Options) (*tree.Bundle, error) {
 	files, err := Pipelines(paths, s.In)
 	if err != nil {
@@ -38,7 +38,7 @@ func Bundle(s cli.Streams, paths []string, o dsl.Options) (*tree.Bundle, error) 
 	return Check(s, files, o)
 }
 
-// Check loads files and prints what is wrong with them; the error is set when they cannot be used.
+// Check loads files and prints findings. It returns an error if the files are invalid.
 func Check(s cli.Streams, files []diag.File, o dsl.Options) (*tree.Bundle, error) {
 	o.Types = Types()
 	bundle, found := dsl.Load(files, o)
@@ -51,7 +51,7 @@ func Check(s cli.Streams, files []diag.File, o dsl.Options) (*tree.Bundle, error
 	return bundle, nil
 }
 
-// Plans makes the plans of all pipelines of a bundle.
+// Plans returns the plans of all pipelines of a bundle.
 func Plans(b *tree.Bundle) ([]*planner.Plan, error) {
 	types := engine.Types(handlers.All())
 	var plans []*planner.Plan
@@ -70,7 +70,7 @@ func PipelinesFlag(c *cobra.Command) *[]string {
 	return c.Flags().StringSliceP("pipelines", "p", []string{"."}, "directories or files with pipelines")
 }
 
-// Plan plans the pipeline with this id.
+// Plan returns the plan of a pipeline.
 func Plan(b *tree.Bundle, id string) (*planner.Plan, error) {
 	if b.Pipeline(id) == nil {
 		ids := cli.Names(b.Pipelines, func(p *tree.Pipeline) string { return p.ID })
@@ -83,7 +83,7 @@ func Plan(b *tree.Bundle, id string) (*planner.Plan, error) {
 	return plans[slices.IndexFunc(plans, func(p *planner.Plan) bool { return p.Pipeline.ID == id })], nil
 }
 
-// Stubs checks stub files and serves them on free ports: nobody else calls them.
+// Stubs checks stub files and serves them on free ports.
 func Stubs(ctx context.Context, s cli.Streams, files []diag.File) (*stub.Server, error) {
 	spec, err := StubSpec(s, files)
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"procaas/engine/model"
 )
 
-// Event reads a plain JSON event: {"type", "id", "source", "key",
-// "payload"}, all of them optional.
+// Event parses an event in JSON: {"type", "id", "source", "key", "payload"}. All members are optional.
 func Event(data []byte) (model.Event, error) {
 	var e model.Event
 	value, err := datum.ParseJSON(data)

@@ -1,4 +1,4 @@
-// Package source reads what commands are given: files of pipelines, events and stub services.
+// Package source reads the files of commands: pipelines, events and stub services.
 package source
 
 import (
@@ -16,35 +16,33 @@ import (
 	"procaas/dsl/diag"
 )
 
-// IsPipeline reports whether a file belongs to a bundle: YAML that is neither
-// a test nor a stub service, or a CODEOWNERS file.
+// IsPipeline reports whether a file belongs to a bundle: YAML that is neither a test nor a stub service, or a
+// CODEOWNERS file.
 func IsPipeline(name string) bool {
 	return IsYAML(name) && !strings.Contains(name, ".test.") && !IsStub(name) || decode.IsCodeOwners(name)
 }
 
-// Stdin is the name of what comes from standard input.
+// Stdin is the name of standard input in findings.
 const Stdin = "stdin.yaml"
 
 // IsStub reports whether a file describes stub services.
 func IsStub(name string) bool { return IsYAML(name) && strings.Contains(name, ".stub.") }
 
-// IsYAML reports whether a file is YAML by its name.
+// IsYAML reports whether a file has the name of a YAML file.
 func IsYAML(name string) bool {
 	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
 }
 
-// Files reads the files below paths that want chooses, in the order of their
-// names. A path that is a file is read whatever its name; "-" is stdin.
+// Files reads the files below paths for which want returns true, sorted by name. It reads a path that is a file
+// in any case. "-" is stdin.
 func Files(paths []string, stdin io.Reader, want func(string) bool) ([]diag.File, error) {
 	return FilesIn(openGiven, paths, stdin, want)
 }
 
-// An opener opens the directory of a path, and gives the name of the file in it; base is empty
-// for a directory.
+// An opener opens the directory of a path. base is the name of the file in it, or empty for a directory.
 type opener = func(path string) (dir *os.Root, base string, err error)
 
-// openGiven opens a directory, or that of a file, that a person has named: links of that name
-// are followed.
+// openGiven opens a directory or a file's directory that a person named. It follows links.
 func openGiven(path string) (dir *os.Root, base string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -58,7 +56,7 @@ func openGiven(path string) (dir *os.Root, base string, err error) {
 	return dir, base, err
 }
 
-// FilesIn is Files for paths that open leads to.
+// FilesIn is Files with an opener.
 func FilesIn(open opener, paths []string, stdin io.Reader, want func(string) bool) ([]diag.File, error) {
 	var files []diag.File
 	seen, size := map[string]bool{}, 0
@@ -98,7 +96,7 @@ func FilesIn(open opener, paths []string, stdin io.Reader, want func(string) boo
 	return files, nil
 }
 
-// readStream reads standard input, or what a shell gives in place of a file.
+// readStream reads standard input, or a pipe that a shell passes as a file.
 func readStream(path string, stdin io.Reader) (name string, data []byte, err error) {
 	name = Stdin
 	if path != "-" {
@@ -115,7 +113,7 @@ func readStream(path string, stdin io.Reader) (name string, data []byte, err err
 	return name, data, nil
 }
 
-// readTree reads the files below a directory, or the one of that name.
+// readTree reads the files below a directory, or the file base.
 func readTree(dir *os.Root, base, root string, want func(string) bool, add func(name, id string, data []byte) error) error {
 	if base != "" {
 		data, err := readRegular(dir, base)
@@ -142,7 +140,7 @@ func readTree(dir *os.Root, base, root string, want func(string) bool, add func(
 	})
 }
 
-// FS reads what want chooses from an embedded directory.
+// FS reads the files of an embedded directory for which want returns true.
 func FS(fsys fs.FS, want func(string) bool) ([]diag.File, error) {
 	var files []diag.File
 	err := fs.WalkDir(fsys, ".", func(path string, d fs.DirEntry, err error) error {
@@ -156,7 +154,7 @@ func FS(fsys fs.FS, want func(string) bool) ([]diag.File, error) {
 	return files, err
 }
 
-// Pipelines reads the files below paths that are pipelines; none is an error.
+// Pipelines reads the pipelines below paths. Without any, it returns an error.
 func Pipelines(paths []string, stdin io.Reader) ([]diag.File, error) {
 	return pipelinesIn(openGiven, TreesOf(paths), paths, stdin)
 }
@@ -180,7 +178,7 @@ func pipelinesIn(open opener, t Trees, paths []string, stdin io.Reader) ([]diag.
 	return files, nil
 }
 
-// withCodeOwners adds the CODEOWNERS files at the usual places of the trees, also of hidden directories.
+// withCodeOwners adds the CODEOWNERS files at the usual places, including hidden directories.
 func (t Trees) withCodeOwners(files []diag.File) ([]diag.File, error) {
 	for _, dir := range t {
 		for _, place := range decode.CodeOwnersPlaces {

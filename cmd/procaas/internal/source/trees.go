@@ -14,22 +14,21 @@ import (
 	"procaas/cmd/procaas/internal/cli"
 )
 
-// This file reads what commands are given and what files name. A file may have come from
-// anybody, and so may the links beside it: nothing is read outside of what was given, nothing
-// but regular files, and no more than fits.
+// This file reads the arguments of commands, and the files that files name. Files and links may come from
+// anybody. So it reads nothing outside the given directories, only regular files, and only up to a size.
 
-// The bounds of what is read.
+// Limits of reading.
 const (
-	MaxFile  = 1 << 20   // bytes of one file of a tree; dsl has the same bound
+	MaxFile  = 1 << 20   // bytes of one file of a tree, as in dsl
 	maxTrees = 256 << 20 // bytes of all files together
 	maxInput = 64 << 20  // bytes of one file, or standard input, that a person names
 )
 
-// Trees are the directories that files may be read of.
+// Trees are the directories whose files may be read.
 type Trees []string
 
-// TreesOf returns the trees of the paths of a command: the directories, those of the files, and
-// the working directory when a path leads down from it, so that files may name others beside.
+// TreesOf returns the trees for the paths of a command: directories, directories of files, and the working
+// directory if a path leads down from it. So files may name others beside them.
 func TreesOf(paths []string) Trees {
 	var out Trees
 	for _, path := range paths {
@@ -41,7 +40,7 @@ func TreesOf(paths []string) Trees {
 			out = append(out, ".")
 		}
 	}
-	// What was given comes before what it is in: it may be a link itself.
+	// Inner directories come first, since they may be links.
 	slices.SortFunc(out, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	if i := slices.Index(out, "."); i >= 0 {
 		out = append(slices.DeleteFunc(out, func(dir string) bool { return dir == "." }), ".")
@@ -49,7 +48,7 @@ func TreesOf(paths []string) Trees {
 	return slices.Compact(out)
 }
 
-// dirOf is the directory itself, or that of a file.
+// dirOf returns the directory itself, or that of a file.
 func dirOf(path string) string {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return filepath.Clean(path)
@@ -57,7 +56,7 @@ func dirOf(path string) string {
 	return filepath.Dir(path)
 }
 
-// Dirs returns those of the paths of a command that are directories.
+// Dirs returns the paths that are directories.
 func Dirs(paths []string) []string {
 	var out []string
 	for _, path := range paths {
@@ -68,7 +67,7 @@ func Dirs(paths []string) []string {
 	return out
 }
 
-// open opens the tree that a name is below, and returns the name in it.
+// open opens the tree that contains a name, and returns the name in it.
 func (t Trees) open(name string) (*os.Root, string, error) {
 	name = filepath.FromSlash(name)
 	for _, dir := range t {
@@ -83,7 +82,7 @@ func (t Trees) open(name string) (*os.Root, string, error) {
 		strings.Join(t, ", "))
 }
 
-// Read reads a file that another one names.
+// Read reads a file that another file names.
 func (t Trees) Read(name string) ([]byte, error) {
 	root, rel, err := t.open(name)
 	if err != nil {
@@ -93,7 +92,7 @@ func (t Trees) Read(name string) ([]byte, error) {
 	return readRegular(root, rel)
 }
 
-// Enter opens a directory, or that of a file, that a file names; base is empty for a directory.
+// Enter opens a directory or a file's directory that a file names. base is empty for a directory.
 func (t Trees) Enter(path string) (dir *os.Root, base string, err error) {
 	root, rel, err := t.open(path)
 	if err != nil {
@@ -111,9 +110,9 @@ func (t Trees) Enter(path string) (dir *os.Root, base string, err error) {
 	return dir, base, err
 }
 
-// readRegular reads a file of a tree. What a link leads to is in the tree as well, or not read.
+// readRegular reads a file of a tree. It follows links only within the tree.
 func readRegular(root *os.Root, name string) ([]byte, error) {
-	// Before it is opened: opening a pipe waits for somebody who writes.
+	// Before opening, since opening a pipe waits for a writer.
 	info, err := root.Stat(name)
 	if err == nil {
 		err = checkRegular(info)
@@ -126,7 +125,7 @@ func readRegular(root *os.Root, name string) ([]byte, error) {
 		return nil, withoutPath(err)
 	}
 	defer f.Close()
-	if info, err = f.Stat(); err == nil { // it may be another one by now
+	if info, err = f.Stat(); err == nil { // it may have been replaced
 		err = checkRegular(info)
 	}
 	if err != nil {
@@ -135,7 +134,7 @@ func readRegular(root *os.Root, name string) ([]byte, error) {
 	return AtMost(f, MaxFile)
 }
 
-// checkRegular refuses what is no file of pipelines by its kind or size.
+// checkRegular refuses irregular and large files.
 func checkRegular(info fs.FileInfo) error {
 	switch {
 	case info.IsDir():
@@ -148,7 +147,7 @@ func checkRegular(info fs.FileInfo) error {
 	return nil
 }
 
-// AtMost reads all, or fails.
+// AtMost reads everything, or fails if there is more than most bytes.
 func AtMost(r io.Reader, most int) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
 	if err == nil && len(data) > most {
@@ -157,7 +156,7 @@ func AtMost(r io.Reader, most int) ([]byte, error) {
 	return data, err
 }
 
-// notReadable says why a file cannot be read.
+// notReadable returns the error for an unreadable file.
 func notReadable(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s does not exist", path)
@@ -165,13 +164,13 @@ func notReadable(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, withoutPath(err))
 }
 
-// withoutPath gives the reason alone: the path is told beside it.
+// withoutPath returns the reason without the path.
 func withoutPath(err error) error {
 	var path *fs.PathError
 	if !errors.As(err, &path) {
 		return err
 	}
-	if path.Err.Error() == "path escapes from parent" { // of os.Root, which has no name for it
+	if path.Err.Error() == "path escapes from parent" { // os.Root has no exported error for it
 		return errors.New("it is a link that leads out of the directory: links must be relative and stay inside, or name what it leads to")
 	}
 	return path.Err

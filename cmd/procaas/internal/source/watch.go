@@ -14,11 +14,10 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Watch calls changed after files below paths have changed and settled, until
-// ctx ends. It heeds directories and the files that wanted chooses by their paths. It watches
-// directories, not files: editors replace files.
+// Watch calls changed after files below paths have changed and settled, until ctx ends. It heeds directories
+// and files for which wanted returns true. It watches directories, since editors replace files.
 //
-// What the system tells of is the least that has happened: changed has to read all.
+// The system does not report all changes, so changed must read everything.
 func Watch(ctx context.Context, paths []string, wanted func(path string) bool, changed func()) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -33,7 +32,7 @@ func Watch(ctx context.Context, paths []string, wanted func(path string) bool, c
 	}
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
-	var unseen time.Time // when the first change happened that was not told yet; zero for none
+	var unseen time.Time // time of the first unreported change; zero for none
 	touched := func() {
 		if unseen.IsZero() {
 			unseen = time.Now()
@@ -46,11 +45,11 @@ func Watch(ctx context.Context, paths []string, wanted func(path string) bool, c
 			return nil
 		case e := <-w.Events:
 			if info, err := os.Stat(e.Name); err == nil && info.IsDir() && !hidden(e.Name) {
-				// A new directory; a failure to watch it shows when it matters.
+				// A new directory. If it cannot be watched, reading it reports the error.
 				_ = watchTree(w, e.Name, dirs)
 			}
-			// Reading a file changes its times on some systems. A file without an ending may be
-			// anything, such as a log: only a directory that is there, or was, may have held pipelines.
+			// Reading changes the times of files on some systems. A name without an extension may be anything,
+			// such as a log. It matters only if it is or was a directory.
 			if e.Op != fsnotify.Chmod && (dirs[filepath.Clean(e.Name)] || wanted(e.Name)) {
 				touched()
 			}
@@ -58,7 +57,7 @@ func Watch(ctx context.Context, paths []string, wanted func(path string) bool, c
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
 				return fmt.Errorf("watch files: %w", err)
 			}
-			touched() // more has changed than anybody could tell
+			touched() // the system reports that events were lost
 		case <-timer.C:
 			unseen = time.Time{}
 			changed()
@@ -66,35 +65,34 @@ func Watch(ctx context.Context, paths []string, wanted func(path string) bool, c
 	}
 }
 
-// Editors, and tools such as git checkout, change several files one after the other:
-// what they leave is read when nothing has changed for a while, but not later than a
-// time after the first change, whatever goes on.
+// Editors and tools such as git checkout change several files in a row. Their result is read when nothing has
+// changed for a while, or at the latest some time after the first change.
 const (
 	settle       = 100 * time.Millisecond
 	settleAtMost = time.Second
 )
 
-// A Reader reads the files that pipelines name, and remembers their names.
+// A Reader reads files that pipelines name, and remembers their names.
 type Reader struct {
 	trees Trees
 	mu    sync.Mutex
 	names map[string]bool
 }
 
-// NewReader makes a reader of files in the trees of paths.
+// NewReader returns a reader for the trees of paths.
 func NewReader(paths []string) *Reader {
 	return &Reader{trees: TreesOf(paths), names: map[string]bool{}}
 }
 
-// Read reads a file that another one names.
+// Read reads a file that another file names.
 func (r *Reader) Read(name string) ([]byte, error) {
 	r.mu.Lock()
-	r.names[filepath.Clean(name)] = true // even if it is not there yet
+	r.names[filepath.Clean(name)] = true // even if it does not exist yet
 	r.mu.Unlock()
 	return r.trees.Read(name)
 }
 
-// Reads reports whether a file is one of the pipelines, or was read before. It is for [Watch].
+// Reads reports whether a file is a pipeline or was read before. It is for [Watch].
 func (r *Reader) Reads(path string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,7 +103,7 @@ func hidden(path string) bool {
 	return strings.HasPrefix(filepath.Base(path), ".")
 }
 
-// watchTree watches a directory and those below, and puts them into dirs.
+// watchTree watches a directory and its subdirectories, and adds them to dirs.
 func watchTree(w *fsnotify.Watcher, root string, dirs map[string]bool) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {

@@ -11,8 +11,8 @@ import (
 	"procaas/cmd/procaas/internal/cli"
 )
 
-// Replace gives a file a new content, or leaves it as it was: the content is
-// complete on disk before it takes the name. Links keep pointing to it.
+// Replace replaces the content of a file atomically. The content is on disk before it gets the name. Links to
+// the file stay valid.
 func Replace(path string, data []byte) (err error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -25,7 +25,7 @@ func Replace(path string, data []byte) (err error) {
 	return placeFile(real, data, info.Mode().Perm())
 }
 
-// placeFile writes a file at once or not at all.
+// placeFile writes a file atomically.
 func placeFile(path string, data []byte, mode os.FileMode) (err error) {
 	temp, err := os.CreateTemp(filepath.Dir(path), ".procaas-*")
 	if err != nil {
@@ -44,7 +44,7 @@ func placeFile(path string, data []byte, mode os.FileMode) (err error) {
 	return os.Rename(temp.Name(), path)
 }
 
-// New writes a file that must not be there yet, at once or not at all.
+// New writes a new file atomically. It fails if the file exists.
 func New(path string, data []byte) (err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return fs.ErrExist
@@ -52,13 +52,13 @@ func New(path string, data []byte) (err error) {
 	return placeFile(path, data, 0o644)
 }
 
-// Write makes a file of what write gives.
+// Write writes a file with the given function.
 func Write(name string, write func(io.Writer) error) error {
 	f, err := os.Create(name)
 	if err != nil {
 		return cli.Usage(err)
 	}
-	// Closing may be when a full disk is found.
+	// A full disk may be noticed on close.
 	if err := errors.Join(write(f), f.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}

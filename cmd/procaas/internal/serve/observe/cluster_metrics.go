@@ -10,20 +10,20 @@ import (
 	"procaas/engine/clusters"
 )
 
-// Clusters shows what the balancers of the clusters have seen last. It is read
-// from the store when somebody scrapes, so that all nodes show the same.
+// Clusters are metrics of the latest observations of balancers. Each scrape reads them from the store, so all
+// nodes return the same.
 type Clusters struct {
 	of    Balanced
 	descs []*prometheus.Desc
 }
 
-// Balanced is whose clusters are shown.
+// Balanced has the clusters of the metrics.
 type Balanced interface {
 	Bundle() *tree.Bundle
 	ClusterStatus(ctx context.Context, cluster string) (clusters.ClusterStatus, error)
 }
 
-// clusterGauges are what is shown of each cluster.
+// clusterGauges are the metrics of each cluster.
 var clusterGauges = []struct {
 	name, help string
 	kind       prometheus.ValueType
@@ -72,7 +72,7 @@ var clusterGauges = []struct {
 	},
 }
 
-// NewClusters makes the metrics of the clusters.
+// NewClusters returns the metrics of the clusters.
 func NewClusters(of Balanced) *Clusters {
 	m := &Clusters{of: of}
 	for _, g := range clusterGauges {
@@ -88,7 +88,7 @@ func (m *Clusters) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements [prometheus.Collector]. A cluster that cannot be read is left out.
+// Collect implements [prometheus.Collector]. It omits clusters that it cannot read.
 func (m *Clusters) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

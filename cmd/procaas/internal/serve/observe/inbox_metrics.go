@@ -10,26 +10,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Inbox shows which database of an inbox has what, and what moves. All nodes show
-// the same, but for what each of them can reach.
+// Inbox are metrics of the databases of an inbox and of moves. All nodes return the same, except for what they
+// can reach.
 type Inbox struct {
 	Cells inbox.Cells
 
-	mu   sync.Mutex // guards the following
+	mu   sync.Mutex // guards the following fields
 	at   time.Time
-	seen *inbox.View // nil when it could not be read
+	seen *inbox.View // nil if it could not be read
 }
 
-// The bounds of what metrics ask of an inbox.
+// Limits for reading an inbox for metrics.
 const (
-	inboxSeenAge  = 5 * time.Second // for so long, it is not asked again
+	inboxSeenAge  = 5 * time.Second // how long a view is reused
 	inboxSeenTime = 3 * time.Second
 )
 
-// A cellGauge is shown of each cell. One that cannot be asked has none but those of the map.
+// A cellGauge is a metric of each cell. Cells that cannot be read have only those of the map.
 type cellGauge struct {
 	desc  *prometheus.Desc
-	isMap bool // the home knows it of the cell
+	isMap bool // the home database knows it
 	of    func(*inbox.Cell) float64
 }
 
@@ -110,7 +110,7 @@ func (m *Inbox) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(inboxEnded, prometheus.CounterValue, float64(v.Ended.Undone), "undone")
 }
 
-// view asks the inbox, unless it has been asked lately.
+// view reads the inbox, or reuses a recent view.
 func (m *Inbox) view() *inbox.View {
 	m.mu.Lock()
 	defer m.mu.Unlock()

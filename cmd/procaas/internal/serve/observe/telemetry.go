@@ -1,4 +1,4 @@
-// Package observe shows what a node does: traces, and metrics that are read from its store.
+// Package observe exports what a node does: traces, and metrics from its store.
 package observe
 
 import (
@@ -20,18 +20,17 @@ import (
 	"procaas/engine/tracing"
 )
 
-// exportGrace is how long a node that stops tries to hand its last spans out.
+// exportGrace is how long a stopping node tries to export its last spans.
 const exportGrace = 5 * time.Second
 
-// Traces sends spans to a collector, as the standard OTEL_ variables of the
-// environment say. The zero Traces sends none.
+// Traces exports spans to a collector, as configured by the standard OTEL_ variables. The zero Traces exports
+// none.
 type Traces struct {
 	provider *sdktrace.TracerProvider
 }
 
-// wantsTraces reports whether the environment asks for traces. They are off unless
-// it names a collector, or says OTEL_TRACES_EXPORTER=otlp for the one of this
-// machine.
+// wantsTraces reports whether the environment enables traces. It must name a collector, or have
+// OTEL_TRACES_EXPORTER=otlp for one on this machine.
 func wantsTraces(env func(string) string) (bool, error) {
 	if strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") {
 		return false, nil
@@ -39,7 +38,7 @@ func wantsTraces(env func(string) string) (bool, error) {
 	switch exporter := env("OTEL_TRACES_EXPORTER"); exporter {
 	case "none":
 		return false, nil
-	case "otlp": // to the collector of this machine, unless an endpoint is named
+	case "otlp": // on this machine, unless an endpoint is set
 	case "":
 		if env("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
 			return false, nil
@@ -47,8 +46,8 @@ func wantsTraces(env func(string) string) (bool, error) {
 	default:
 		return false, cli.Usagef("OTEL_TRACES_EXPORTER=%q: want otlp or none", exporter)
 	}
-	// The variable for traces counts before the one for everything, as the specification of
-	// OpenTelemetry has it. A node that asks for gRPC must not start and lose all spans.
+	// As in the specification, the variable for traces takes precedence. A node that is configured for gRPC
+	// must not start, since it would lose all spans.
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
 		switch protocol := env(name); protocol {
 		case "":
@@ -62,8 +61,8 @@ func wantsTraces(env func(string) string) (bool, error) {
 	return true, nil
 }
 
-// OpenTraces prepares what the environment asks for. Nothing is sent before
-// the first span has ended; a collector that is away loses spans and no more.
+// OpenTraces prepares the export. It sends nothing before the first span has ended. If the collector is
+// unreachable, only spans are lost.
 func OpenTraces(ctx context.Context, node string, log *slog.Logger) (*Traces, error) {
 	wanted, err := wantsTraces(os.Getenv)
 	if !wanted {
@@ -84,17 +83,17 @@ func OpenTraces(ctx context.Context, node string, log *slog.Logger) (*Traces, er
 	if err != nil {
 		return nil, fmt.Errorf("describe this node to the collector: %w", err)
 	}
-	// The default writes to standard error, past the log and its format.
+	// The default would write to standard error, without the format of the log.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		log.Warn("traces cannot be sent", "error", err)
 	}))
-	// Without tracing.SpanIDs the spans of a run that goes from node to node fall apart.
+	// Without tracing.SpanIDs, spans of a run on several nodes would not be connected.
 	return &Traces{sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(exporter), sdktrace.WithResource(about), sdktrace.WithIDGenerator(tracing.SpanIDs{}),
 	)}, nil
 }
 
-// Tracer makes spans; nil when nobody wants them.
+// Tracer returns the tracer, or nil if traces are off.
 func (t *Traces) Tracer() trace.Tracer {
 	if t.provider == nil {
 		return nil
@@ -102,12 +101,12 @@ func (t *Traces) Tracer() trace.Tracer {
 	return t.provider.Tracer("procaas")
 }
 
-// Close hands out what is left.
+// Close exports remaining spans.
 func (t *Traces) Close(log *slog.Logger) {
 	if t.provider == nil {
 		return
 	}
-	// Not the node's context: that has ended, which is why the node stops.
+	// The node's own context has ended by now.
 	ctx, cancel := context.WithTimeout(context.Background(), exportGrace)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {

@@ -18,20 +18,18 @@ import (
 	"procaas/engine/secrets"
 )
 
-// A Store resolves !secret NAME: from files of a directory, or from the
-// environment as PROCAAS_SECRET_NAME. The file SERVICE/NAME of the directory is for what
-// is sent to this service alone, and @OWNER/NAME for the services of this owner; the file
-// NAME is for all services.
+// A Store resolves !secret NAME from files of a directory, or from the environment as PROCAAS_SECRET_NAME. In
+// the directory, SERVICE/NAME is only for this service, @OWNER/NAME only for services of this owner, and NAME
+// for all services.
 type Store struct {
 	dir   string             // empty for the environment
-	admin *[sha256.Size]byte // of the admin token, which is no secret of flows; nil for none
+	admin *[sha256.Size]byte // hash of the admin token, which flows must not get; nil for none
 }
 
-// secretVariable begins the names of secrets in the environment.
+// secretVariable is the prefix of secrets in the environment.
 const secretVariable = "PROCAAS_SECRET_"
 
-// New refuses secrets among which the admin token is: authors could send it
-// anywhere, and so become admins.
+// New refuses secrets that include the admin token. Otherwise authors could send it anywhere and become admins.
 func New(dir, adminFile, adminToken string) (Store, error) {
 	s := Store{dir: dir}
 	if adminToken == "" {
@@ -53,20 +51,20 @@ func New(dir, adminFile, adminToken string) (Store, error) {
 	return s, s.checkFiles(adminFile)
 }
 
-// longestSecret bounds the files that are compared with the admin token.
+// longestSecret limits the size of files that are compared with the admin token.
 const longestSecret = 64 << 10
 
-// checkFiles looks for the admin token among the files that secrets are read from.
+// checkFiles looks for the admin token in the files of secrets.
 func (s Store) checkFiles(adminFile string) error {
 	files, err := s.files()
 	if err != nil {
 		return cli.Usagef("--secrets-dir: %w", err)
 	}
-	admin, _ := os.Stat(adminFile) // none when the token comes from a flag
+	admin, _ := os.Stat(adminFile) // nil if the token comes from a flag
 	for _, path := range files {
-		info, err := os.Stat(path) // follows links, as those who read secrets do
+		info, err := os.Stat(path) // follows links, like reading a secret
 		if err != nil || !info.Mode().IsRegular() {
-			continue // no secret, as long as it cannot be read; afterwards, see Value
+			continue // an unreadable file is no secret; Value checks again later
 		}
 		same := admin != nil && os.SameFile(admin, info)
 		if !same && info.Size() <= longestSecret {
@@ -82,14 +80,14 @@ func (s Store) checkFiles(adminFile string) error {
 	return nil
 }
 
-// files lists what may be a secret: what is in the directory, or in one within it.
+// files lists possible secrets: files in the directory and in its subdirectories.
 func (s Store) files() ([]string, error) {
 	entries, err := os.ReadDir(s.dir)
 	var files []string
 	for _, e := range entries {
 		path := filepath.Join(s.dir, e.Name())
 		files = append(files, path)
-		within, _ := os.ReadDir(path) // none in a file
+		within, _ := os.ReadDir(path) // empty for a file
 		for _, e := range within {
 			files = append(files, filepath.Join(path, e.Name()))
 		}
@@ -106,7 +104,7 @@ func (s Store) isAdmin(text string) bool {
 	return subtle.ConstantTimeCompare(hash[:], s.admin[:]) == 1
 }
 
-// Value looks a secret up for whoever is about to get it.
+// Value returns a secret for the given use.
 func (s Store) Value(use secrets.Use) (string, error) {
 	text, err := s.read(use)
 	switch {
@@ -147,7 +145,7 @@ func (s Store) read(use secrets.Use) (string, error) {
 	return "", fmt.Errorf("there is no file %s in %s", name, s.dir)
 }
 
-// readSecret reads a file but for the line breaks at its end.
+// readSecret reads a file without trailing line breaks.
 func readSecret(path string) (string, error) {
 	data, err := os.ReadFile(path)
 	return strings.TrimRight(string(data), "\r\n"), err

@@ -14,7 +14,7 @@ import (
 	"procaas/handlers/queue"
 )
 
-// refuseCell refuses to work on one database of an inbox as if it were all of it.
+// refuseCell refuses to use one database of an inbox as if it were the whole inbox.
 func refuseCell(ctx context.Context, cell *store.Cell) error {
 	b, err := cell.Enrolment.EnrolledAs(ctx)
 	switch {
@@ -30,7 +30,7 @@ func refuseCell(ctx context.Context, cell *store.Cell) error {
 	return nil
 }
 
-// namedCells reads the --cell flags: the databases by the names of their cells.
+// namedCells parses the --cell flags: databases by the names of their cells.
 func (o Options) namedCells() (map[string]string, error) {
 	if len(o.Cells) > 0 && !IsPostgres(o.DSN) {
 		return nil, cli.Usagef("--cell needs a --store that is postgres://…, have %q", Redact(o.DSN))
@@ -51,7 +51,7 @@ func (o Options) namedCells() (map[string]string, error) {
 	return named, nil
 }
 
-// openCells opens the store of a node with the cells that flags name.
+// openCells opens the store of a node with the cells of the flags.
 func (o Options) openCells(ctx context.Context, log *slog.Logger) (store.Store, error) {
 	named, err := o.namedCells()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package stores opens what --store and --cell name: where runs and tasks are kept.
+// Package stores opens the databases of --store and --cell.
 package stores
 
 import (
@@ -21,14 +21,14 @@ import (
 	"procaas/engine/store"
 )
 
-// Options say where a node keeps what it has.
+// Options choose the databases of a node.
 type Options struct {
 	DSN     string   // postgres://… or sqlite:FILE
-	Cells   []string // NAME=postgres://…, besides DSN
-	Migrate bool     // bring the schema up to date first
+	Cells   []string // NAME=postgres://…, in addition to DSN
+	Migrate bool     // update the schema first
 }
 
-// Open opens the store of a node, with its cells if there are any.
+// Open opens the store of a node, with its cells.
 func (o Options) Open(ctx context.Context, log *slog.Logger) (store.Store, error) {
 	if err := o.Check(); err != nil {
 		return store.Store{}, err
@@ -50,23 +50,23 @@ func (o Options) Open(ctx context.Context, log *slog.Logger) (store.Store, error
 	return k.open(ctx, at, o.Migrate)
 }
 
-// A kind is a kind of store besides PostgreSQL, which alone can have cells and tasks elsewhere.
+// A kind is a kind of store other than PostgreSQL. Only PostgreSQL can have cells.
 type kind struct {
-	name    string // for people
-	prefix  string // that its DSNs begin with
-	at      string // what follows the prefix, for people; empty for nothing
+	name    string // for messages
+	prefix  string // of its DSNs
+	at      string // placeholder after the prefix, for messages; empty for none
 	open    func(ctx context.Context, at string, migrate bool) (store.Store, error)
-	migrate func(ctx context.Context, at string) (from, to int64, err error) // nil for one without a schema that lasts
+	migrate func(ctx context.Context, at string) (from, to int64, err error) // nil if the schema is temporary
 }
 
-// kinds lists them.
+// kinds returns all kinds.
 func kinds() []kind {
 	return []kind{
 		{name: "SQLite", prefix: "sqlite:", at: "FILE", open: openSQLite, migrate: migrateSQLite},
 	}
 }
 
-// kindOf finds the kind of store that a DSN names, and where it is.
+// kindOf returns the kind of a DSN, and the rest of the DSN.
 func kindOf(dsn string) (found kind, at string, ok bool) {
 	for _, k := range kinds() {
 		if at, ok := strings.CutPrefix(dsn, k.prefix); ok {
@@ -94,8 +94,7 @@ func migrateSQLite(ctx context.Context, path string) (from, to int64, err error)
 	return sqlite.Migrate(ctx, path)
 }
 
-// Check says what is wrong with the flags that name databases, as far as that shows without
-// opening anything.
+// Check returns what is wrong with the flags, without opening anything.
 func (o Options) Check() error {
 	if err := checkDSN(o.DSN); err != nil {
 		return err
@@ -104,7 +103,7 @@ func (o Options) Check() error {
 	return err
 }
 
-// checkDSN says what is wrong with a --store flag.
+// checkDSN returns what is wrong with a --store flag.
 func checkDSN(dsn string) error {
 	k, at, ok := kindOf(dsn)
 	switch {
@@ -120,18 +119,17 @@ func checkDSN(dsn string) error {
 	return cli.Usagef("--store %q: want %s", Redact(dsn), want)
 }
 
-// passwordParam is a password among the parameters of a DSN.
+// passwordParam finds a password in the parameters of a DSN.
 var passwordParam = regexp.MustCompile(`(?i)\b((?:ssl)?password)=[^&]*`)
 
-// The pauses between attempts to reach a store that is away, and how often the log
-// says that it still is.
+// The pauses between attempts to reach the store, and between lines of the log about it.
 const (
 	firstTry  = 100 * time.Millisecond
 	slowTry   = 2 * time.Second
 	tellAgain = 30 * time.Second
 )
 
-// Await is Open, which waits for a store that is away; meanwhile it says so, and calls away.
+// Await is Open, but waits for an unreachable store. Meanwhile it logs, and calls away.
 func (o Options) Await(ctx context.Context, log *slog.Logger, away func()) (store.Store, error) {
 	began, told := time.Now(), time.Time{}
 	for pause := firstTry; ; pause = min(2*pause, slowTry) {
@@ -158,7 +156,7 @@ func IsPostgres(dsn string) bool {
 	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
 }
 
-// Redact hides the passwords of a DSN.
+// Redact hides the passwords in a DSN.
 func Redact(dsn string) string {
 	scheme, rest, ok := strings.Cut(dsn, "://")
 	if !ok {
@@ -173,7 +171,7 @@ func Redact(dsn string) string {
 	return scheme + "://" + user + "@" + rest[at+1:]
 }
 
-// MigrateCommand brings a schema up to date.
+// MigrateCommand updates a schema.
 func MigrateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "migrate",
@@ -214,7 +212,7 @@ func migrate(ctx context.Context, s cli.Streams, dsn string) error {
 	return s.Printf("schema migrated from version %d to %d\n", from, to)
 }
 
-// Describe says where a store is, for people.
+// Describe describes a store for messages.
 func Describe(dsn string) string {
 	if k, at, ok := kindOf(dsn); ok {
 		return at + " (" + k.name + ")"
@@ -222,7 +220,7 @@ func Describe(dsn string) string {
 	return Redact(dsn) + " (PostgreSQL)"
 }
 
-// Exists reports whether a store may hold what was made before.
+// Exists reports whether a store may contain earlier data.
 func Exists(dsn string) bool {
 	path, ok := strings.CutPrefix(dsn, "sqlite:")
 	if !ok {

@@ -1,4 +1,4 @@
-// Package web binds an address whose answers may change.
+// Package web binds an address whose handler can be replaced.
 package web
 
 import (
@@ -14,16 +14,16 @@ import (
 	"procaas/engine/api/transport"
 )
 
-// A Server is the address of a node with what answers there, which may change.
+// A Server is a bound address with a replaceable handler.
 type Server struct {
 	listener net.Listener
 	server   *http.Server
 	log      *slog.Logger
 	handler  atomic.Pointer[http.Handler]
-	ended    chan error // what Serve gave; nil before Start
+	ended    chan error // result of Serve; nil before Start
 }
 
-// Listen binds an address, for a server such as [transport.Server]. Connections wait until Start.
+// Listen binds an address for a server such as [transport.Server]. Connections wait until Start.
 func Listen(ctx context.Context, address string, log *slog.Logger,
 	server func(http.Handler, *slog.Logger) *http.Server,
 ) (*Server, error) {
@@ -38,10 +38,10 @@ func Listen(ctx context.Context, address string, log *slog.Logger,
 	return f, nil
 }
 
-// Addr is the address that is bound.
+// Addr returns the bound address.
 func (f *Server) Addr() string { return f.listener.Addr().String() }
 
-// Start lets a handler answer, in place of the one before.
+// Start starts serving with h, or replaces the handler.
 func (f *Server) Start(h http.Handler) {
 	if f.handler.Swap(&h) != nil {
 		return
@@ -50,8 +50,7 @@ func (f *Server) Start(h http.Handler) {
 	go func() { f.ended <- f.server.Serve(f.listener) }()
 }
 
-// Run answers until ctx ends, and ends when requests under way have their answers.
-// It is called after Start.
+// Run serves until ctx ends. It returns when requests in flight have their answers. Call Start first.
 func (f *Server) Run(ctx context.Context) error {
 	select {
 	case err := <-f.ended:
@@ -65,11 +64,11 @@ func (f *Server) Run(ctx context.Context) error {
 		f.log.Warn("requests are broken off, their time to end is over", "error", err)
 		err = f.server.Close()
 	}
-	<-f.ended // that it was closed
+	<-f.ended // the error about closing
 	return err
 }
 
-// Close ends one that is not run.
+// Close closes a server that does not run.
 func (f *Server) Close() error {
 	if f.ended == nil {
 		return f.listener.Close()
