@@ -1,4 +1,4 @@
-// Package docs holds the pages of the documentation, as they are in the repository.
+// Package docs embeds the pages of the documentation.
 package docs
 
 import (
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// files are the pages; the decisions of the makers are not for users.
+// files are the pages. Decisions are for contributors only.
 //
 //go:embed *.md authoring operating reference systems
 var files embed.FS
@@ -25,7 +25,7 @@ type Page struct {
 // indexed finds an entry of the index.
 var indexed = regexp.MustCompile(`^- \[[^\]]*\]\(([a-z][a-z/-]*)\.md\)`)
 
-// Pages returns all pages: the index first, then the others in the order in which the index lists them.
+// Pages returns all pages: the index first, then the others in the order of the index.
 func Pages() ([]Page, error) {
 	index, err := page("README")
 	if err != nil {
@@ -65,15 +65,16 @@ func page(name string) (Page, error) {
 	return p, nil
 }
 
-// A Hit is a line of a page that holds what was searched for.
+// A Hit is a line of a page that matches a query.
 type Hit struct {
 	Page Page
 	Line int // from 1
 	Text string
 }
 
-// Search finds paragraphs and rows of tables that hold all words of a query, in any case and order. It returns the line of
-// each that holds most of them, in the order of the pages, but first those that hold the query as it is written.
+// Search finds paragraphs and rows of tables that contain all words of a query, in any case and order. For each
+// it returns the line with most of the words. Matches of the exact query come first, then the order of the
+// pages applies.
 func Search(query string) ([]Hit, error) {
 	pages, err := Pages()
 	if err != nil {
@@ -111,7 +112,7 @@ func Search(query string) ([]Hit, error) {
 
 func isRow(line string) bool { return strings.HasPrefix(line, "|") }
 
-// held counts the words that a text holds; they are in lower case.
+// held returns how many of the words a text contains. words must be in lower case.
 func held(text string, words []string) (n int) {
 	text = strings.ToLower(text)
 	for _, w := range words {
@@ -122,7 +123,7 @@ func held(text string, words []string) (n int) {
 	return n
 }
 
-// Glossary returns the meanings of the words of the glossary, by word.
+// Glossary returns the definitions of the glossary, by term.
 func Glossary() (map[string]string, error) {
 	p, err := page("glossary")
 	if err != nil {

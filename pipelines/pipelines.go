@@ -1,15 +1,15 @@
-// Package pipelines holds the flows that procaas ships with: the taxi company of
-// the demo, and the engine's own services.
+// Package pipelines has the pipelines that procaas ships: the taxi company of the demo, and the engine's own
+// services.
 package pipelines
 
 import "embed"
 
-// Files are the pipelines and their stub services, a directory for each.
+// Files has the pipelines and their stub services, one directory each.
 //
 //go:embed all:taxi all:balancer
 var Files embed.FS
 
-// Recipes are flows to copy: README.md lists them, and each has its test beside it.
+// Recipes has flows to copy, each with its test. README.md lists them.
 //
 //go:embed recipes
 var Recipes embed.FS

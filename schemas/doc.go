@@ -1,5 +1,4 @@
-// Package schemas holds the contracts as files: migrations, JSON Schema and OpenAPI.
+// Package schemas has the contracts as files: migrations, JSON Schema and OpenAPI.
 //
-// Migrations are numbered, go forward only, and are never changed once they are
-// released: a change is a new file.
+// Migrations are numbered and only go forward. A released migration never changes: a change is a new file.
 package schemas

@@ -34,7 +34,7 @@ func (h *Handler) IsPlaceholder() bool {
 	return h.Type == "" && h.Await == nil && h.Call == nil && h.loop == nil
 }
 
-// AwaitReads lists what the condition of await reads, the awaited event aside.
+// AwaitReads lists what the condition of await reads, without the awaited event.
 func (h *Handler) AwaitReads() []datum.Read {
 	if h.Await == nil {
 		return nil
@@ -42,6 +42,6 @@ func (h *Handler) AwaitReads() []datum.Read {
 	return readsWithout(expr.AwaitedRoot, h.Await.Where.Reads())
 }
 
-// Awaiting lists the pipelines whose handlers wait for events of a type. All belong to
-// the flow that such events do.
+// Awaiting lists the pipelines whose handlers wait for events of a type. All belong to the flow of these
+// events.
 func (b *Bundle) Awaiting(eventType string) []*Pipeline { return b.Index.Awaiting[eventType] }

@@ -9,7 +9,7 @@ import (
 	"procaas/dsl/spec"
 )
 
-// The structs of this file bound in which runs, how often and for how long a handler is called.
+// The structs of this file limit in which runs, how often and for how long a handler is called.
 
 // A Rollout runs a handler in a share of the runs. The hash of a value chooses the runs, so the share stays the same.
 type Rollout struct {

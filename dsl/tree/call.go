@@ -26,20 +26,20 @@ type Call struct {
 	With *expr.Value `yaml:"with" kind:"map"`
 }
 
-// IsCalled reports whether calls of other pipelines run the pipeline, and no events: it
-// declares inputs, or a handler calls it.
+// IsCalled reports whether handlers start the pipeline instead of events: it declares inputs, or a handler
+// calls it.
 func (p *Pipeline) IsCalled() bool { return p.Inputs != nil || p.Called && p.Outputs != nil }
 
 // CanBeCalled reports whether a handler may call the pipeline.
 func (p *Pipeline) CanBeCalled() bool { return p.Inputs != nil || p.Outputs != nil }
 
-// InputContract is what an input of the pipeline must be; nil for anything.
+// InputContract returns the contract of an input, or nil if it may be anything.
 func (p *Pipeline) InputContract(name string) *contracts.Contract { return p.InputContracts[name] }
 
-// OutputContract is what an output of the pipeline must be; nil for anything.
+// OutputContract returns the contract of an output, or nil if it may be anything.
 func (p *Pipeline) OutputContract(name string) *contracts.Contract { return p.OutputContracts[name] }
 
-// InputDefaults are the inputs of the pipeline that a call may leave out.
+// InputDefaults returns the inputs that a call may omit, with their defaults.
 func (p *Pipeline) InputDefaults() map[string]any {
 	out := make(map[string]any)
 	for i, k := range p.Inputs.Keys() {
@@ -50,7 +50,7 @@ func (p *Pipeline) InputDefaults() map[string]any {
 	return out
 }
 
-// With is what a handler gives to the pipeline that it calls; nil when it calls none.
+// With returns the arguments of the handler's call of a pipeline, or nil if it makes none.
 func (h *Handler) With() *expr.Value {
 	if h.Call == nil {
 		return nil
@@ -58,7 +58,7 @@ func (h *Handler) With() *expr.Value {
 	return h.Call.With
 }
 
-// InputOutline is what is known of the inputs of a pipeline.
+// InputOutline returns what is known of the inputs of a pipeline.
 func (p *Pipeline) InputOutline() *typing.Outline {
 	members := make(map[string]*typing.Member)
 	for _, k := range p.Inputs.Keys() {

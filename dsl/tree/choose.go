@@ -22,16 +22,16 @@ type Branch struct {
 	number int // from 1
 }
 
-// Number returns the place of the branch among the others, from 1.
+// Number returns the position of the branch in its stage, from 1.
 func (b *Branch) Number() int { return b.number }
 
-// Apart reports whether two handlers of a stage never run both, since they are in
-// different branches.
+// Apart reports whether two handlers of a stage never run in the same run, because they are in different
+// branches.
 func Apart(a, b *Handler) bool {
 	return a.Branch != nil && b.Branch != nil && a.Branch != b.Branch
 }
 
-// JoinBranches puts the handlers of all branches behind those of the stage itself.
+// JoinBranches adds the handlers of all branches to the handlers of the stage.
 func (s *Stage) JoinBranches() {
 	for i, b := range s.Choose {
 		b.number = i + 1
@@ -42,8 +42,7 @@ func (s *Stage) JoinBranches() {
 	}
 }
 
-// ConditionReads lists what decides how the stage goes: the reads of enabled and
-// of its branches.
+// ConditionReads lists what the conditions of the stage and its branches read.
 func (s *Stage) ConditionReads() []datum.Read {
 	reads := s.Enabled.Reads()
 	for _, b := range s.Choose {

@@ -182,7 +182,7 @@ type PolicyParameters struct {
 	NoReturn time.Duration `yaml:"no-return" default:"10m" min:"0s" max:"24h"`
 }
 
-// Members lists the workers that are declared.
+// Members returns the declared workers.
 func (c *Cluster) Members() []ClusterWorker {
 	out := make([]ClusterWorker, len(c.Workers))
 	for i, w := range c.Workers {

@@ -35,11 +35,10 @@ type Compensation struct {
 	Retry *Retry `yaml:"retry"`
 }
 
-// compensatePath stands behind the path of a handler in that of its compensation.
+// compensatePath is the suffix of a compensation's path.
 const compensatePath = "/compensate"
 
-// Compensation returns the call that undoes the handler as a handler of its own; nil when
-// there is none.
+// Compensation returns the call that undoes the handler, as a handler of its own, or nil.
 func (h *Handler) Compensation() *Handler { return h.undo }
 
 // CompensateReads lists what the compensation of the handler reads.
@@ -50,15 +49,15 @@ func (h *Handler) CompensateReads() []datum.Read {
 	return h.Compensate.Body.Reads()
 }
 
-// UndoReads lists what the compensation reads besides what the handler itself gives: it
-// is made only when the handler has succeeded.
+// UndoReads lists what the compensation reads, without what the handler itself sets, since a compensation runs
+// only after its handler has succeeded.
 func (h *Handler) UndoReads() []datum.Read {
 	return slices.DeleteFunc(h.CompensateReads(), func(r datum.Read) bool {
 		return len(r.Path) > 1 && (r.Path[0] == "sources" && r.Path[1] == h.ID || r.Path[0] == expr.StateRoot && h.Result.Get(r.Path[1]) != nil)
 	})
 }
 
-// undoBy makes the handler that a compensation is.
+// undoBy returns the handler for a compensation.
 func (h *Handler) undoBy(c *Compensation) *Handler {
 	return &Handler{
 		Span: c.Span, places: c.places, Path: h.Path + compensatePath, ID: h.ID, Owner: h.Owner,

@@ -40,8 +40,7 @@ type Contribution struct {
 	Deadline time.Duration `yaml:"deadline" min:"1ms"`
 }
 
-// Invitation finds what the pipeline says about handlers of an owner in a stage; nil when it
-// takes none.
+// Invitation returns what the pipeline allows handlers of an owner to do in a stage, or nil if it allows none.
 func (p *Pipeline) Invitation(owner, stage string) *Contribution {
 	for _, c := range p.Contributions {
 		if (len(c.Owners) == 0 || slices.Contains(c.Owners, owner)) && (len(c.Stages) == 0 || slices.Contains(c.Stages, stage)) {
@@ -51,22 +50,23 @@ func (p *Pipeline) Invitation(owner, stage string) *Contribution {
 	return nil
 }
 
-// Closed reports whether other owners may add only what Contributions say.
+// Closed reports whether other owners may add only what Contributions allow.
 func (p *Pipeline) Closed() bool { return p.Owner != "" || p.Contributions != nil }
 
-// InvitationWanted is what the owner of a pipeline adds to it for handlers of another owner, with further fields that they need.
+// InvitationWanted returns the entry that the owner of a pipeline must add for handlers of another owner, with
+// further fields that they need.
 func InvitationWanted(owner, stage string, more ...string) string {
 	fields := append([]string{"owners: [" + owner + "]", "stages: [" + stage + "]"}, more...)
 	return "contributions: [{" + strings.Join(fields, ", ") + "}]"
 }
 
-// OwnName says how a contribution declares a name of its own.
+// OwnName returns how a contribution declares a name of its own.
 func (h *Handler) OwnName(name string) string {
 	return fmt.Sprintf("declare it as your own beside into: shared-state: {%s: null}; others read it as shared-state.%s.%s", name, h.ID, name)
 }
 
-// Sets lists the names of the shared state that the handler may set. setsState says that the
-// body of its type sets some, too.
+// Sets lists the names of the shared state that the handler may set. setsState means that the body of its type
+// sets names too.
 func (h *Handler) Sets(setsState bool) []expr.Key {
 	keys := slices.Clone(h.Result.Keys())
 	if setsState {
@@ -81,8 +81,8 @@ func (h *Handler) Sets(setsState bool) []expr.Key {
 	return keys
 }
 
-// Join makes a contribution with names of its own a handler of the pipeline: these
-// names become entries of one name of the shared state, the handler's id.
+// Join makes a contribution a handler of the pipeline. Its own names become entries of one name of the shared
+// state, the handler's id.
 func (h *Handler) Join(p *Pipeline, setsState bool) {
 	if len(h.SharedState.Keys()) == 0 {
 		return
@@ -100,8 +100,7 @@ func (h *Handler) Join(p *Pipeline, setsState bool) {
 	}
 }
 
-// inOwnName moves the handler's own names of a result below its id. Those that the
-// result leaves out get their first values.
+// inOwnName moves the handler's own names in a result below its id. Omitted ones get their initial values.
 func (h *Handler) inOwnName(result *expr.Value) *expr.Value {
 	own, others := h.SharedState, result.Without(h.SharedState.KeyNames())
 	if len(others.Keys()) == len(result.Keys()) {
@@ -115,12 +114,12 @@ func (h *Handler) inOwnName(result *expr.Value) *expr.Value {
 	return others.With(expr.Key{Name: h.ID, Span: result.Span}, own)
 }
 
-// OwnAll gives what the document declares without an owner to the owner of the document.
+// OwnAll sets the owner of all declarations without an owner to that of the document.
 func (d *Document) OwnAll() {
 	d.EachOwner(func(owner *string, _ diag.Span) { *owner = cmp.Or(*owner, d.Owner) })
 }
 
-// EachOwner visits the owners of what the document declares, and their places.
+// EachOwner visits the owners of all declarations, with their positions.
 func (d *Document) EachOwner(visit func(owner *string, at diag.Span)) {
 	for _, e := range d.Events {
 		visit(&e.Owner, e.PlaceOf("owner", e.Span))

@@ -10,8 +10,7 @@ import (
 	"procaas/dsl/spec"
 )
 
-// Cover makes the expressions of the bundle count the ways that they go. It must
-// be called before any of them is evaluated.
+// Cover makes the expressions of the bundle count their branches. Call it before any of them is evaluated.
 func (b *Bundle) Cover() *expr.Cover {
 	w := coverWalk{cover: &expr.Cover{}, seen: map[*expr.Expr]bool{}}
 	spec := Language()
@@ -28,13 +27,13 @@ func (b *Bundle) Cover() *expr.Cover {
 	return w.cover
 }
 
-// A coverWalk finds the expressions of a tree.
+// A coverWalk visits the expressions of a tree.
 type coverWalk struct {
 	cover *expr.Cover
 	seen  map[*expr.Expr]bool
 }
 
-// object visits the fields of a struct of the language, which v points to.
+// object visits the fields of a struct of the language. v is a pointer to it.
 func (w *coverWalk) object(v reflect.Value, s *spec.Spec) {
 	if v.IsNil() {
 		return
@@ -47,7 +46,7 @@ func (w *coverWalk) object(v reflect.Value, s *spec.Spec) {
 	case *Verify:
 		w.value(x.Body, false)
 	case *Use:
-		return // what it gives stands in the handler
+		return // the handler has its fields
 	}
 	for _, f := range s.Fields {
 		w.field(v.Elem().Field(f.Index), f)
@@ -67,8 +66,7 @@ func (w *coverWalk) field(v reflect.Value, f *spec.Field) {
 	}
 }
 
-// value covers the expressions of a value. A condition is one that decides as a
-// whole.
+// value covers the expressions of a value. A condition is one fork as a whole.
 func (w *coverWalk) value(v *expr.Value, condition bool) {
 	v.WalkExprs(func(e *expr.Expr) {
 		if !w.seen[e] {

@@ -37,7 +37,7 @@ type ForEach struct {
 	OnFailure string `yaml:"on-failure" enum:"fail,continue,collect" default:"fail"`
 }
 
-// defaultParallel is how many elements are worked on at once when nobody says.
+// defaultParallel is the default number of concurrent elements.
 const defaultParallel = 10
 
 // ItemReads lists what the list of for-each reads.
@@ -48,7 +48,7 @@ func (h *Handler) ItemReads() []datum.Read {
 	return h.ForEach.Items.Reads()
 }
 
-// Parallel returns how many elements may be worked on at once by for-each.
+// Parallel returns how many elements of for-each may run at once.
 func (f *ForEach) Parallel() int {
 	if f.MaxParallel > 0 {
 		return f.MaxParallel
@@ -56,18 +56,18 @@ func (f *ForEach) Parallel() int {
 	return defaultParallel
 }
 
-// readsWithoutItem drops the reads of what a for-each is about.
+// readsWithoutItem removes the reads of item and index.
 func readsWithoutItem(reads []datum.Read) []datum.Read {
 	return readsWithout("item", readsWithout(expr.IndexRoot, reads))
 }
 
-// BodyReads lists what the body of the handler reads, or its call of a pipeline, an item of its for-each aside.
+// BodyReads lists what the body of the handler, or its call of a pipeline, reads, without the item of its
+// for-each.
 func (h *Handler) BodyReads() []datum.Read {
 	return readsWithoutItem(slices.Concat(h.Body.Reads(), h.With().Reads()))
 }
 
-// VerifyReads lists what the verification of the handler reads, an item of its
-// for-each aside.
+// VerifyReads lists what the verification of the handler reads, without the item of its for-each.
 func (h *Handler) VerifyReads() []datum.Read {
 	v := h.Verification()
 	if v == nil {
@@ -76,7 +76,7 @@ func (h *Handler) VerifyReads() []datum.Read {
 	return readsWithoutItem(slices.Concat(v.Body.Reads(), v.Done.Reads()))
 }
 
-// KnownLength is how many elements the list has for certain, when it has any.
+// KnownLength returns how many elements the list certainly has if it has any.
 func (f *ForEach) KnownLength() int {
 	switch v := f.Items; {
 	case v == nil:
@@ -92,7 +92,6 @@ func (f *ForEach) KnownLength() int {
 	return 1
 }
 
-// MaxRunParts bounds the handlers that one run may have, each counted anew for each element
-// of a for-each and each call of its pipeline: lists inside of lists multiply, and a run
-// that is too large brings its node down.
+// MaxRunParts is the maximum number of handlers in one run. Each element of a for-each and each call of a
+// pipeline counts. Nested lists multiply, and a run that is too large crashes its node.
 const MaxRunParts = 100_000

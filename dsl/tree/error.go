@@ -35,20 +35,20 @@ type OnError struct {
 	Message *expr.Value `yaml:"message" kind:"string"`
 }
 
-// GoesOn reports whether the run goes on after an error that the rule fits.
+// GoesOn reports whether the run continues after an error that the rule matches.
 func (o *OnError) GoesOn() bool { return o.Then != "fail" }
 
-// reads lists what a rule reads, the error aside.
+// reads lists what a rule reads, without the error.
 func (o *OnError) reads() []datum.Read {
 	return readsWithout(expr.ErrorRoot, slices.Concat(o.When.Reads(), o.Result.Reads(), o.Message.Reads()))
 }
 
-// CatchesAll reports whether a rule fits whatever the error is.
+// CatchesAll reports whether a rule matches every error.
 func (o *OnError) CatchesAll() bool {
 	return o.When == nil && (len(o.On) == 0 || slices.Contains(o.On, "any"))
 }
 
-// ErrorReads lists what the rules of on-error read, the error aside.
+// ErrorReads lists what the rules of on-error read, without the error.
 func (h *Handler) ErrorReads() []datum.Read {
 	var out []datum.Read
 	for _, rule := range h.OnError {
@@ -57,13 +57,12 @@ func (h *Handler) ErrorReads() []datum.Read {
 	return out
 }
 
-// readsWithout drops the reads of a root.
+// readsWithout removes the reads of a root.
 func readsWithout(root string, reads []datum.Read) []datum.Read {
 	return slices.DeleteFunc(reads, func(r datum.Read) bool { return r.Path[0] == root })
 }
 
-// GoesOn returns the first rule by which the run goes on after an error of the
-// handler; nil when there is none.
+// GoesOn returns the first rule with which the run continues after an error of the handler, or nil.
 func (h *Handler) GoesOn() *OnError {
 	for _, rule := range h.OnError {
 		if rule.GoesOn() {

@@ -10,8 +10,7 @@ import (
 	"procaas/dsl/spec"
 )
 
-// RequestType is the handler type of a handler that has the fields of the type
-// directly in it, as in a bare url.
+// RequestType is the handler type whose fields may be directly in the handler, such as url.
 const RequestType = "request"
 
 // A Type describes a handler type to the language.
@@ -22,35 +21,34 @@ type Type struct {
 	// Spec describes the mapping below that key.
 	Spec *spec.Spec
 
-	// SetsState is true when the keys of the body are names of the shared
-	// state and its values their new values, without a result mapping.
+	// SetsState reports whether the keys of the body are names of the shared state and its values their new
+	// values, without a result mapping.
 	SetsState bool
 
-	// Emits is true when handlers of the type hand in events. Those of one stage
-	// keep the order in which they are declared.
+	// Emits reports whether handlers of the type emit events. Handlers of one stage emit in the order of their
+	// declaration.
 	Emits bool
 
-	// Operation returns what of a service's API a body calls, so that what it sends
-	// and gets can be held against the service's OpenAPI document. It is false when
-	// nothing is known before the handler runs, and nil for types that call nobody.
+	// Operation returns the operation of a service's API that a body calls, to check the call against the
+	// service's OpenAPI document. It returns false if nothing is known before the handler runs. It is nil for
+	// types that make no calls.
 	Operation func(body *expr.Value) (contracts.Operation, bool)
 
-	// Emission returns what event a body hands in, or what task it puts; nil for types that
-	// do neither.
+	// Emission returns the event or task that a body sends. It is nil for types that send none.
 	Emission func(body *expr.Value) Emission
 
-	// Takes tells how long one attempt of a body may take, the handler's own timeout
-	// aside; nil for types of which nobody knows.
+	// Takes returns how long one attempt of a body may take, without the handler's own timeout. It is nil if
+	// that is unknown.
 	Takes func(*Body) Longest
 
-	// Check reports what the tags of Spec cannot say. It may be nil.
+	// Check reports errors that the tags of Spec cannot express. It may be nil.
 	Check func(*Body)
 }
 
-// Types are handler types by their names.
+// Types are handler types by name.
 type Types map[string]Type
 
-// SetsState reports whether a handler does nothing but set the shared state.
+// SetsState reports whether a handler only sets the shared state.
 func (t Types) SetsState(h *Handler) bool { return t[h.Type].SetsState }
 
 // Calls reports whether a handler calls somebody.

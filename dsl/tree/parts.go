@@ -9,16 +9,15 @@ import (
 
 // A Part is a mapping of the language, such as a stage or a retry.
 type Part struct {
-	// Type has the name by which authors ask for the part, and its fields.
+	// Type has the name of the part for authors, and its fields.
 	Type
 
-	// At is where it stands in a file: pipelines.stages for a stage. Of a part that may
-	// stand in several places it is the first.
+	// At is the place of the part in a file, such as pipelines.stages for a stage. If there are several places,
+	// it is the first.
 	At string
 }
 
-// Parts lists the mappings of the language, each once, the outer ones before what
-// stands in them.
+// Parts lists the mappings of the language without duplicates. Outer ones precede inner ones.
 func Parts() []Part {
 	var out []Part
 	var add func(s *spec.Spec, at string)

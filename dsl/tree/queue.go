@@ -98,8 +98,7 @@ type QueueRetry struct {
 	Delay *expr.Value `yaml:"delay"`
 }
 
-// UniqueOf returns the name of a task among those of the pipeline; empty for none. event
-// is as in expressions.
+// UniqueOf returns the unique name of a task, or "" if there is none. event is the root event of expressions.
 func (q *Queue) UniqueOf(event map[string]any) (string, error) {
 	v, err := q.Unique.Eval(datum.Env{"event": event})
 	if err != nil || v == nil {
@@ -112,13 +111,12 @@ func (q *Queue) UniqueOf(event map[string]any) (string, error) {
 	return string(text), err
 }
 
-// Merged makes one payload of two.
+// Merged merges two payloads.
 func (q *Queue) Merged(first, second any) (any, error) {
 	return q.Merge.Eval(datum.Env{"first": first, "second": second})
 }
 
-// DelayAfter returns the delay after an attempt by the expression; false when there is
-// none.
+// DelayAfter evaluates the delay expression after an attempt. said is false if there is none.
 func (r *QueueRetry) DelayAfter(attempt int) (d time.Duration, said bool, err error) {
 	if r.Delay.IsNull() {
 		return 0, false, nil

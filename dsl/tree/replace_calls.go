@@ -7,10 +7,9 @@ import (
 	"procaas/dsl/expr"
 )
 
-// ReplaceCalls returns a bundle in which handlers, by path, are of a handler type in place
-// of the call of a pipeline that they make; the body is what they give to that pipeline.
-// All else is shared with the bundle, which stays as it is. Tests play calls so, as a
-// whole: nothing of the pipeline that is called runs.
+// ReplaceCalls returns a bundle in which the handlers with these paths have the type typ instead of a call of a
+// pipeline. Their body has the arguments of that call. Everything else is shared with the bundle, which does
+// not change. Tests use this to mock a call as a whole.
 func (b *Bundle) ReplaceCalls(typ string, paths map[string]bool) *Bundle {
 	out := *b
 	out.Index.Handlers = maps.Clone(b.Index.Handlers)
@@ -39,8 +38,7 @@ func (b *Bundle) ReplaceCalls(typ string, paths map[string]bool) *Bundle {
 	return &out
 }
 
-// replaceCalls is [Bundle.ReplaceCalls] for one pipeline; the same one when it makes none
-// of the calls.
+// replaceCalls is [Bundle.ReplaceCalls] for one pipeline. It returns p if p makes none of the calls.
 func (p *Pipeline) replaceCalls(typ string, paths map[string]bool, handlers map[string]*Handler) *Pipeline {
 	out := *p
 	out.Stages = slices.Clone(p.Stages)
@@ -55,7 +53,7 @@ func (p *Pipeline) replaceCalls(typ string, paths map[string]bool, handlers map[
 			}
 			mock := *h
 			mock.Type, mock.Body, mock.Call = typ, h.Call.With, nil
-			mock.Expected = nil // it tells what the outputs are, not what a service may reply
+			mock.Expected = nil // it is for the outputs, not for replies of a service
 			if mock.Body == nil {
 				mock.Body = &expr.Value{Span: h.Call.Span, Kind: expr.ValueMap}
 			}
@@ -64,7 +62,7 @@ func (p *Pipeline) replaceCalls(typ string, paths map[string]bool, handlers map[
 		if !here {
 			continue
 		}
-		if s.loop != nil { // the handlers of an element stand in a pipeline of their own, too
+		if s.loop != nil { // the handlers of an element are in a pipeline of their own, too
 			loop, once, element := *s.loop, *s.once, *s.once.Stages[0]
 			element.Handlers = stage.Handlers
 			once.Stages = []*Stage{&element}

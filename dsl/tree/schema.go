@@ -11,9 +11,8 @@ import (
 	"procaas/dsl/spec"
 )
 
-// JSONSchema returns the JSON Schema (draft 2020-12) of pipeline files with these
-// handler types, for editors: what it refuses, dsl.Load refuses too. Load knows
-// more.
+// JSONSchema returns the JSON Schema (draft 2020-12) of pipeline files with these handler types, for editors.
+// dsl.Load also refuses what it refuses, and checks more.
 func JSONSchema(types []Type) ([]byte, error) {
 	b := newSchemaBuilder()
 	root := b.object(Language(), false)
@@ -24,8 +23,7 @@ func JSONSchema(types []Type) ([]byte, error) {
 	return b.encode(root, "ProcaaS pipelines")
 }
 
-// FileSchema returns the JSON Schema of another kind of file than pipelines; see
-// [spec.OfFile].
+// FileSchema returns the JSON Schema of another kind of file; see [spec.OfFile].
 func FileSchema(title string, s *spec.Spec) ([]byte, error) {
 	b := newSchemaBuilder()
 	return b.encode(b.object(s, false), title)
@@ -45,8 +43,8 @@ func (b *schemaBuilder) encode(root schema, title string) ([]byte, error) {
 // A schema is a JSON Schema as data.
 type schema map[string]any
 
-// A schemaBuilder derives schemas from Specs. The mappings of the language
-// become definitions by the names of their structs.
+// A schemaBuilder derives schemas from Specs. The mappings of the language become definitions with the names of
+// their structs.
 type schemaBuilder struct{ defs map[string]any }
 
 func newSchemaBuilder() *schemaBuilder {
@@ -58,8 +56,8 @@ func newSchemaBuilder() *schemaBuilder {
 	}}
 }
 
-// object describes a mapping. In the body of a handler its fields may be given
-// by operators of the first version of the language too.
+// object describes a mapping. In the body of a handler, operators of the first version of the language may also
+// set its fields.
 func (b *schemaBuilder) object(s *spec.Spec, body bool) schema {
 	properties, byOperator := schema{}, []string(nil)
 	var required []string
@@ -98,13 +96,12 @@ func (b *schemaBuilder) object(s *spec.Spec, body bool) schema {
 	return out
 }
 
-// operatorPattern matches the keys that give fields by an operator of the first
-// version of the language.
+// operatorPattern matches keys that set fields by an operator of the first version.
 func operatorPattern(names []string) string {
 	return "^(" + strings.Join(names, "|") + ")#(" + strings.Join(source.V1Operators, "|") + ")$"
 }
 
-// givenBy lists the ways to give a field: by its name, or by an operator.
+// givenBy lists the ways to set a field: by its name, or by an operator.
 func givenBy(name string) []any {
 	ways := []any{schema{"required": []string{name}}}
 	for _, op := range source.V1Operators {
@@ -113,7 +110,7 @@ func givenBy(name string) []any {
 	return ways
 }
 
-// field describes a field. A null counts as not given.
+// field describes a field. Null means that it is not set.
 func (b *schemaBuilder) field(f *spec.Field) schema {
 	out := b.value(f)
 	if !f.Required {
@@ -126,8 +123,7 @@ func (b *schemaBuilder) field(f *spec.Field) schema {
 	return out
 }
 
-// described is the text of a field with the bounds that JSON Schema has no
-// words for.
+// described returns the text of a field, with limits that JSON Schema cannot express.
 func described(f *spec.Field) string {
 	doc := f.Doc
 	if f.Kind == datum.IntKind || f.Kind == datum.FloatKind {
@@ -149,11 +145,11 @@ func defaultOf(f *spec.Field) any {
 	return f.Default
 }
 
-// value describes what may stand at a place, an expression included.
+// value describes a value that may be an expression.
 func (b *schemaBuilder) value(f *spec.Field) schema {
 	out := b.literal(f)
 	if f.NoExpr || len(out) == 0 || out["type"] == "string" && out["pattern"] == nil && out["enum"] == nil {
-		return out // any text may stand here already
+		return out // any text is allowed already
 	}
 	return schema{"anyOf": []any{out, schema{"$ref": "#/$defs/expression"}}}
 }
@@ -178,7 +174,7 @@ func (b *schemaBuilder) literal(f *spec.Field) schema {
 	case datum.ObjectKind:
 		name := spec.Kebab(f.Spec.Name)
 		if _, known := b.defs[name]; !known {
-			b.defs[name] = nil // a struct may hold itself
+			b.defs[name] = nil // a struct may contain itself
 			b.defs[name] = b.object(f.Spec, false)
 		}
 		ref := schema{"$ref": "#/$defs/" + name}
@@ -190,7 +186,7 @@ func (b *schemaBuilder) literal(f *spec.Field) schema {
 	return kindSchema(f.Kind)
 }
 
-// kindSchema describes the values of a kind that need no field.
+// kindSchema describes the values of a kind.
 func kindSchema(kind datum.Kind) schema {
 	switch kind {
 	case datum.BoolKind:
@@ -267,15 +263,15 @@ func orNull(s schema) schema {
 			return s
 		}
 		if s["$ref"] == nil {
-			return s // takes anything
+			return s // accepts anything
 		}
 	}
 	return schema{"anyOf": []any{s, null}}
 }
 
-// addTypes completes the definition of a handler, or of what has the body of one
-// too: besides its own fields it has one key that names its type, or the fields
-// of a request directly. With fewer keys than least it has neither.
+// addTypes completes the definition of a handler, or of another mapping with the body of one. Besides its own
+// fields it has a key that names its type, or the fields of a request. With fewer keys than least it has
+// neither.
 func (b *schemaBuilder) addTypes(types []Type, name string, least int) {
 	h := b.defs[name].(schema)
 	properties := h["properties"].(schema)

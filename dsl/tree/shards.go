@@ -179,7 +179,7 @@ type PlacementRule struct {
 	Class string `yaml:"class" pattern:"id"`
 }
 
-// Shard finds a shard of the map by its id; nil when there is none.
+// Shard returns a shard of the map by its id, or nil.
 func (m *ShardMap) Shard(id string) *Shard {
 	for _, s := range m.Shards {
 		if s.ID == id {
@@ -189,7 +189,7 @@ func (m *ShardMap) Shard(id string) *Shard {
 	return nil
 }
 
-// ShardMap finds a shard map by its id; nil when there is none.
+// ShardMap returns a shard map by its id, or nil.
 func (b *Bundle) ShardMap(id string) *ShardMap {
 	for _, m := range b.ShardMaps {
 		if m.ID == id {
@@ -199,15 +199,14 @@ func (b *Bundle) ShardMap(id string) *ShardMap {
 	return nil
 }
 
-// Full is the address with its port; empty for one that cannot be read, which the check has
-// reported.
+// Full returns the address with its port. It returns "" for an invalid address, which the check has reported.
 func (h *ShardHost) Full() string {
 	full, _ := CompleteAddress(h.Address)
 	return full
 }
 
-// CompleteAddress completes an address by the port of PostgreSQL, 5432, and says what is wrong with
-// it; full is empty then. Addresses of IPv6 come with brackets or without.
+// CompleteAddress adds the port of PostgreSQL, 5432, to an address without one. If the address is invalid, full
+// is empty and problem says why. IPv6 addresses may have brackets.
 func CompleteAddress(address string) (full, problem string) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"procaas/dsl/typing"
 )
 
-// The structs of this file are the language: their comments are its
-// reference, their tags its constraints and defaults, and the types of their
-// fields the types that values must have. JSON Schema, decoding, checks and
+// The structs of this file are the language. Their comments are its reference, their tags its constraints and
+// defaults, and the types of their fields the types of values. JSON Schema, decoding, checks and "procaas
+// explain" come from them.
 // "procaas explain" come from them.
 //
 // Tags: yaml names the field; required, enum, default, min, max and pattern
@@ -25,11 +25,10 @@ import (
 // expr:"no" forbids expressions in it. One of the words may stand in place of a
 // mapping; it fills the struct's Word.
 
-// A Bundle is everything that a set of files says, merged and checked. It is
-// immutable.
+// A Bundle is a complete definition, merged and checked. It is immutable.
 type Bundle struct {
 	Hash  string      // hex SHA-256 of the names and contents of Files
-	Files []diag.File // in the order of their names
+	Files []diag.File // sorted by name
 
 	Flows     []*Flow
 	Pipelines []*Pipeline // contributions are already in their stages
@@ -40,12 +39,12 @@ type Bundle struct {
 	Clusters  []*Cluster
 	Events    []*EventType
 	ShardMaps []*ShardMap
-	Detached  []*Handler // handlers of the top level that name no stage
+	Detached  []*Handler // top-level handlers without a stage
 
 	Index Index
 }
 
-// An Index finds the parts of a bundle. Of several with one name it has the first.
+// An Index finds the parts of a bundle. Of duplicates it has the first.
 type Index struct {
 	Flows     map[string]*Flow
 	Events    map[string]*EventType
@@ -55,10 +54,10 @@ type Index struct {
 	Handlers  map[string]*Handler // by path
 
 	Serving  map[string][]*Pipeline // by event type
-	Awaiting map[string][]*Pipeline // by event type, those with handlers that wait for it
+	Awaiting map[string][]*Pipeline // by event type, pipelines with handlers that wait for it
 }
 
-// NewIndex makes one that knows nothing yet.
+// NewIndex returns an empty index.
 func NewIndex() Index {
 	return Index{
 		make(map[string]*Flow), make(map[string]*EventType), make(map[string]*Pipeline), make(map[string]*Service),
@@ -66,27 +65,26 @@ func NewIndex() Index {
 	}
 }
 
-// Flow finds a flow by its id; nil when there is none.
+// Flow returns a flow by its id, or nil.
 func (b *Bundle) Flow(id string) *Flow { return b.Index.Flows[id] }
 
-// Event finds what is declared of an event type; nil when nothing is.
+// Event returns the declaration of an event type, or nil.
 func (b *Bundle) Event(eventType string) *EventType { return b.Index.Events[eventType] }
 
-// Pipeline finds a pipeline by its id; nil when there is none.
+// Pipeline returns a pipeline by its id, or nil.
 func (b *Bundle) Pipeline(id string) *Pipeline { return b.Index.Pipelines[id] }
 
-// Service finds a service by its id; nil when there is none.
+// Service returns a service by its id, or nil.
 func (b *Bundle) Service(id string) *Service { return b.Index.Services[id] }
 
-// Cluster finds a cluster by its id; nil when there is none.
+// Cluster returns a cluster by its id, or nil.
 func (b *Bundle) Cluster(id string) *Cluster { return b.Index.Clusters[id] }
 
-// Handler finds a handler by its path, pipeline/stage/handler; nil when there
-// is none.
+// Handler returns a handler by its path, pipeline/stage/handler, or nil.
 func (b *Bundle) Handler(path string) *Handler { return b.Index.Handlers[path] }
 
-// On lists the pipelines that an event type may activate, in the order of
-// their declaration. All belong to one flow.
+// On lists the pipelines that an event type may start, in the order of their declaration. All belong to one
+// flow.
 func (b *Bundle) On(eventType string) []*Pipeline { return b.Index.Serving[eventType] }
 
 // A Document is the top level of one file.
@@ -140,8 +138,7 @@ type Document struct {
 	Clusters []*Cluster `yaml:"clusters"`
 }
 
-// places tells where the fields of a struct stand. It is no field that others see: what
-// compares or prints structs passes over it.
+// places has the positions of a struct's fields. It is unexported, so comparing and printing structs ignore it.
 type places = spec.Places
 
 // A Service is a system that handlers may call. After a reply 429 or 503 with Retry-After, no handler calls it for that
@@ -196,7 +193,7 @@ type Service struct {
 	Instead string `yaml:"-"` // of URL, where the files serve in another place
 }
 
-// Address is where the service answers: its URL, or what stands in its place.
+// Address returns the URL of the service, or its replacement.
 func (s *Service) Address() string { return cmp.Or(s.Instead, s.URL) }
 
 // A Config is a live setting with its first value.
@@ -205,7 +202,7 @@ type Config struct {
 	Name  string
 	Value any
 
-	Contract *contracts.Contract // what the setting must be; nil for anything
+	Contract *contracts.Contract // nil if the setting may be anything
 }
 
 // A Flow is a kind of entity, such as an order. A key names one entity. Its events run one at a time, in the order in
@@ -364,16 +361,15 @@ type Pipeline struct {
 	Called          bool                           `yaml:"-"` // by a handler of the bundle
 }
 
-// FlowID is the flow that a pipeline belongs to: without one it is its own.
+// FlowID returns the flow of a pipeline. A pipeline without a flow is its own flow.
 func (p *Pipeline) FlowID() string { return cmp.Or(p.Flow, p.ID) }
 
-// OnPlace is where the pipeline names its i-th event type; its id when it does
-// not name any.
+// OnPlace returns the position of the i-th event type of the pipeline, or that of its id if it names none.
 func (p *Pipeline) OnPlace(i int) diag.Span {
 	return p.PlaceOf(fmt.Sprintf("on[%d]", i), p.PlaceOf("on", p.PlaceOf("id", p.Span)))
 }
 
-// StageIDs lists the ids of the stages, in order.
+// StageIDs returns the ids of the stages, in order.
 func (p *Pipeline) StageIDs() []string {
 	ids := make([]string, 0, len(p.Stages))
 	for _, s := range p.Stages {
@@ -382,8 +378,7 @@ func (p *Pipeline) StageIDs() []string {
 	return ids
 }
 
-// StateContract is what a name of the shared state must be once it is set; nil
-// for anything.
+// StateContract returns the contract of a name of the shared state, or nil if it may be anything.
 func (p *Pipeline) StateContract(name string) *contracts.Contract { return p.Contracts[name] }
 
 // A Stage is a group of handlers. They run in parallel when the engine can prove that this is safe.
@@ -423,8 +418,8 @@ type Stage struct {
 	// Choose lists alternative branches. The stage runs the first branch whose when is true.
 	Choose []*Branch `yaml:"choose"`
 
-	loop *Handler  // that the stage is from outside, when it is repeated
-	once *Pipeline // that one element goes through
+	loop *Handler  // the handler that a repeated stage is from outside
+	once *Pipeline // the pipeline of one element
 }
 
 // A Handler is one step: a call of a service or a computation. The key that names its type, such as request, has the fields of that type.
@@ -539,11 +534,11 @@ type Handler struct {
 	// to its pipeline, by way of others or not.
 	LeadsBack bool `yaml:"-"`
 
-	undo *Handler // that Compensate is
-	loop *Stage   // that is repeated, which the handler is from outside
+	undo *Handler // the compensation as a handler
+	loop *Stage   // the repeated stage that this handler is from outside
 }
 
-// Place gives the handler its path, and the compensation one of its own.
+// Place sets the path of the handler and of its compensation.
 func (h *Handler) Place(path string) {
 	h.Path = path
 	if h.Compensate != nil {
@@ -551,9 +546,9 @@ func (h *Handler) Place(path string) {
 	}
 }
 
-// CheckResponse holds the response of the handler against its schema, or against
-// what the service's OpenAPI document says of the status; 0 is for a handler
-// whose responses have none. The error is a [*Error], or that of ctx.
+// CheckResponse checks the response of the handler against its schema, or against the service's OpenAPI
+// document for the status. status is 0 for responses without one. The error is a [*contracts.Error], or that of
+// ctx.
 func (h *Handler) CheckResponse(ctx context.Context, status int, data any) error {
 	if h.ResponseContract != nil {
 		return h.ResponseContract.CheckContext(ctx, data)
@@ -564,8 +559,7 @@ func (h *Handler) CheckResponse(ctx context.Context, status int, data any) error
 	return h.Calls.Check(ctx, status, data)
 }
 
-// ConditionReads lists what decides whether the handler runs: the reads of
-// enabled and of rollout.
+// ConditionReads lists what enabled and rollout read.
 func (h *Handler) ConditionReads() []datum.Read {
 	if h.Rollout == nil {
 		return h.Enabled.Reads()
@@ -573,8 +567,8 @@ func (h *Handler) ConditionReads() []datum.Read {
 	return slices.Concat(h.Enabled.Reads(), h.Rollout.By.Reads())
 }
 
-// Reads lists all that the handler reads, its verification, its fallback and
-// the rules of its on-error included.
+// Reads lists everything that the handler reads, including its verification, its fallback and the rules of
+// on-error.
 func (h *Handler) Reads() []datum.Read {
 	out := slices.Concat(h.ConditionReads(), h.ItemReads(), h.AwaitReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads(),
 		h.CompensateReads())
@@ -633,11 +627,10 @@ type OnUnknown struct {
 	Verify *Verify `yaml:"verify" required:"true"`
 }
 
-// Parks reports whether a call whose end is not known waits for an operator.
+// Parks reports whether a call with an unknown outcome waits for an operator.
 func (h *Handler) Parks() bool { return h.OnUnknown != nil && h.OnUnknown.Word == "park" }
 
-// Verification returns the call that asks what became of the handler's own; nil
-// when there is none.
+// Verification returns the call that verifies the handler's own call, or nil.
 func (h *Handler) Verification() *Verify {
 	if h.OnUnknown == nil {
 		return nil
@@ -695,11 +688,10 @@ type Trigger struct {
 	CatchUp string `yaml:"catch-up" enum:"skip,once,all" default:"skip"`
 }
 
-// IDPlace is where a handler is named.
+// IDPlace returns the position of the handler's id.
 func (h *Handler) IDPlace() diag.Span { return h.PlaceOf("id", h.Span) }
 
-// AlwaysSucceeds reports whether a run cannot get past the handler without its
-// success.
+// AlwaysSucceeds reports whether a run continues after the handler only if it succeeds.
 func (h *Handler) AlwaysSucceeds() bool {
 	goesOn := func(o *OnError) bool { return o.GoesOn() }
 	return h.IsCritical() && h.Enabled.IsNull() && h.Rollout == nil && !slices.ContainsFunc(h.OnError, goesOn)
