@@ -1,33 +1,30 @@
-// Command procaas-bench measures what durability costs, beside programs that are
-// written by hand for the same work, in one run on one machine:
+// Command procaas-bench measures the cost of durability. It compares procaas with programs that are written by hand for
+// the same work, in one run on one machine:
 //
 //	make build && go run ./cmd/procaas-bench
 //
-// A flow is three POSTs, one after the other, to a service that does nothing, with
-// progress durable after each. The contestants are
+// A flow is three POSTs, one after the other, to a service that does nothing. Progress is durable after each. The
+// contestants are:
 //
 //	naive     a loop: POST, write one row, commit
-//	grouped   the same; the rows of many flows share a commit
+//	grouped   the same, but the rows of many flows share a commit
 //	procaas   the built binary with the defaults of serve: one POST for each event, three request
-//	          handlers, PostgreSQL or SQLite. It has 64 flows in flight when 64 have not made their
-//	          last call, and the clock stops when the store has all runs as succeeded. With the
-//	          result awaited, each event is posted with ?wait=, and its flow ends with the reply
+//	          handlers, PostgreSQL or SQLite. 64 flows are in flight if 64 have not made their last
+//	          call. The clock stops when the store has all runs as succeeded. If the result is
+//	          awaited, each event is posted with ?wait=, and its flow ends with the reply
 //
-// Programs by hand get the number of connections, and loops the number of workers and the
-// size of claims, that are best in short tries before the rounds.
+// Short tries before the rounds choose the best number of connections for programs by hand, and the best number of
+// workers and size of claims for loops.
 //
-// The contestants "in process" leave out the binary and HTTP: they show what intake costs.
-// The part recovery kills the built binary with kill -9. The part inbox spreads the keys over
-// several PostgreSQL servers, and moves them. The parts queue-… measure the
-// queue of tasks, beside loops that are written by hand.
+// The contestants "in process" work without the binary and HTTP, which shows the cost of intake. The part recovery kills
+// the built binary with kill -9. The part inbox spreads the keys over several PostgreSQL servers, and moves them. The
+// parts queue-… measure the queue of tasks, beside loops that are written by hand.
 //
-// Tables show the processor time of the client, of the program (procaas, or the one that is
-// written by hand, which is its own client) and of PostgreSQL, and the bytes of
-// PostgreSQL's write-ahead log, of one flow, event or task.
+// Tables show figures per flow, event or task: the processor time of the client, of the program and of PostgreSQL, and
+// the bytes of PostgreSQL's write-ahead log. A program that is written by hand is its own client.
 //
-// Rounds of all contestants alternate, and medians are shown, so that whatever
-// else the machine does falls on all alike. Compare ratios; absolute figures are
-// the machine's.
+// Rounds of all contestants alternate, and tables show medians. So other work of the machine affects all alike. Compare
+// ratios, since absolute figures depend on the machine.
 package main
 
 import (

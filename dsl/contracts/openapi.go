@@ -121,7 +121,7 @@ func (k *Set) follow(n node) node {
 var methods = []string{"get", "put", "post", "delete", "options", "head", "patch", "trace"}
 
 // API reads the OpenAPI document of a service. It returns nil after it has reported an error. at is where a
-// file names the document; the name is relative to that file.
+// file names the document. The name is relative to that file.
 func (k *Set) API(service, document string, at diag.Span) *API {
 	name, _, ok := k.files[at.File].Target(document, true)
 	f := k.files[name]

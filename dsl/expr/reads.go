@@ -169,7 +169,7 @@ func (r *reader) trail(base ast.Node, links []link) *trail {
 	return t
 }
 
-// named returns the path that a name stands for.
+// named returns the path that a name denotes.
 func (r *reader) named(name string) *trail {
 	if t, ok := r.names[name]; ok {
 		return t

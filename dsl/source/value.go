@@ -229,8 +229,8 @@ func (s *Source) unknownTag(n *yaml.Node) {
 	}
 }
 
-// NodeSpan returns the position of a node: a scalar with its quotes, but without tag and anchor; a list or
-// mapping up to the end of its first line.
+// NodeSpan returns the position of a node. For a scalar it includes the quotes, but not tag and anchor. For a list or
+// mapping it ends with the first line.
 func (s *Source) NodeSpan(n *yaml.Node) diag.Span {
 	switch n.Kind {
 	case yaml.AliasNode:
@@ -250,7 +250,7 @@ func (s *Source) NodeSpan(n *yaml.Node) diag.Span {
 	return s.at(start, end)
 }
 
-// ScalarSpan returns where a scalar stands, whose runes stand at these places.
+// ScalarSpan returns the position of a scalar. at has the positions of its runes.
 func (s *Source) ScalarSpan(n *yaml.Node, at []diag.Pos) diag.Span {
 	start, end := at[0], at[len(at)-1]
 	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
@@ -262,7 +262,7 @@ func (s *Source) ScalarSpan(n *yaml.Node, at []diag.Pos) diag.Span {
 	return s.at(start, end)
 }
 
-// tagSpan returns where the tag of a node stands.
+// tagSpan returns the position of a node's tag.
 func (s *Source) tagSpan(n *yaml.Node) diag.Span {
 	c := &Cursor{Lines: s.Lines, Line: n.Line - 1, Column: n.Column - 1}
 	if c.Rune() == '&' {
@@ -275,8 +275,7 @@ func (s *Source) tagSpan(n *yaml.Node) diag.Span {
 	return s.at(start, c.Pos())
 }
 
-// Closed returns where a list or mapping stands: up to its last item, or to its
-// closing bracket.
+// Closed returns the position of a list or mapping, up to its last item or its closing bracket.
 func (s *Source) Closed(n *yaml.Node, last diag.Pos) diag.Span {
 	c := &Cursor{Lines: s.Lines, Line: n.Line - 1, Column: n.Column - 1}
 	c.SkipProperties()

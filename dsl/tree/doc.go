@@ -2,5 +2,5 @@
 // flows, pipelines, stages and handlers. The structs are the language: their comments are its reference, and
 // their tags say what files may contain. Checks store their results in fields that no file can set.
 //
-// A [Type] adds a handler type; the language itself has none.
+// A [Type] adds a handler type. The language itself has none.
 package tree

@@ -24,7 +24,7 @@ type EventType struct {
 	PayloadContract *contracts.Contract `yaml:"-"` // of Payload; nil for anything
 }
 
-// Contract is what the payload must be; nil for anything.
+// Contract returns the contract of the payload, or nil if it may be anything.
 func (e *EventType) Contract() *contracts.Contract {
 	if e == nil {
 		return nil

@@ -77,7 +77,7 @@ type Emission struct {
 	Type, Payload *expr.Value // of the event or the task; nil when the body has none
 
 	Task  bool // it is a task
-	Named bool // it has a name of its own, so that it may be known already
+	Named bool // it has a name, by which it may already be known
 }
 
 // A Body is the body of one handler, as its type's Check sees it.
@@ -90,11 +90,11 @@ type Body struct {
 	Bundle  *Bundle
 }
 
-// Field finds a field of the body; nil when it is not given.
+// Field returns a field of the body, or nil if it is not set.
 func (b *Body) Field(name string) *expr.Value { return b.Value.Get(name) }
 
-// OwnTypes lists the handler types that authors use, and how to see those of the built-in
-// pipelines, whose names have a dot.
+// OwnTypes lists the handler types that authors use, and how to see those of the built-in pipelines, whose names have
+// a dot.
 func OwnTypes(types []string) []string {
 	own := slices.DeleteFunc(slices.Clone(types), func(name string) bool { return strings.Contains(name, ".") })
 	if len(own) > 0 && len(own) < len(types) {

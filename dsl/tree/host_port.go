@@ -10,8 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// HostPort returns what a URL is dialled at: its host in lower case, and its port or that of
-// its scheme.
+// HostPort returns the dialled address of a URL: its host in lower case, and its port or that of its scheme.
 func HostPort(u *url.URL) string {
 	host := strings.ToLower(u.Host)
 	if u.Port() != "" {
@@ -24,7 +23,7 @@ func HostPort(u *url.URL) string {
 	return strings.TrimSuffix(host, ":") + port
 }
 
-// BadHost says why no server can be at the host of a URL, or at its port. It returns nothing for one that can be.
+// BadHost returns why no server can be at the host or port of a URL, or "".
 func BadHost(u *url.URL) string {
 	host := strings.TrimSuffix(u.Hostname(), ".")
 	if _, err := netip.ParseAddr(host); err == nil {
@@ -55,7 +54,8 @@ func BadHost(u *url.URL) string {
 	return ""
 }
 
-// StandsForHost reports whether the host of a URL only stands for one: by the standards, no server has such a name.
+// StandsForHost reports whether the host of a URL is only a placeholder. By the standards, no server has such a
+// name.
 func StandsForHost(u *url.URL) bool {
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 	return host == "example" || host == "invalid" || strings.HasSuffix(host, ".invalid")

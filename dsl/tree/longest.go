@@ -8,24 +8,23 @@ import (
 	"procaas/dsl/datum"
 )
 
-// This file tells how long handlers may take at worst: by their timeouts, their policies of
-// retries and their deadlines. What nobody can tell beforehand is left out: waits for limits, for a
-// service that is down or asks for time, and for operators.
+// This file computes how long handlers may take at most: by their timeouts, retry policies and deadlines. It
+// omits waits that nobody can predict: for limits, for services that are down or ask for a pause, and for
+// operators.
 
-// SecondaryDeadline is the deadline of a request that is not critical and about whose time its
-// author says nothing.
+// SecondaryDeadline is the default deadline of a request that is not critical.
 const SecondaryDeadline = 2 * time.Second
 
-// A Longest is the longest time that something may take. The zero value is none at all.
+// A Longest is the longest time that something may take. The zero value is no time.
 type Longest struct {
 	Time    time.Duration
-	Endless bool // nothing bounds it; then Time means nothing
+	Endless bool // there is no limit; Time has no meaning then
 }
 
-// endless is the time of what nothing bounds.
+// endless is a time without a limit.
 var endless = Longest{Endless: true}
 
-// Within bounds a time by a deadline; 0 is none.
+// Within limits a time by a deadline. 0 means no deadline.
 func (l Longest) Within(deadline time.Duration) Longest {
 	if deadline > 0 && (l.Endless || deadline < l.Time) {
 		return Longest{Time: deadline}
@@ -33,7 +32,7 @@ func (l Longest) Within(deadline time.Duration) Longest {
 	return l
 }
 
-// And adds what comes after.
+// And adds a time that follows.
 func (l Longest) And(next Longest) Longest {
 	if l.Endless || next.Endless {
 		return endless
@@ -41,7 +40,7 @@ func (l Longest) And(next Longest) Longest {
 	return Longest{Time: saturated(float64(l.Time) + float64(next.Time))}
 }
 
-// Or gives the longer of two times.
+// Or returns the longer of two times.
 func (l Longest) Or(other Longest) Longest {
 	if l.Endless || !other.Endless && l.Time >= other.Time {
 		return l
@@ -57,7 +56,7 @@ func (l Longest) Times(n int) Longest {
 	return Longest{Time: saturated(float64(l.Time) * float64(n))}
 }
 
-// String shows the time for people, to the millisecond.
+// String formats the time, rounded to milliseconds.
 func (l Longest) String() string {
 	if l.Endless {
 		return "unbounded"
@@ -73,7 +72,8 @@ func (l Longest) String() string {
 	return text
 }
 
-// saturated keeps a sum of durations one: the bounds of the language multiply to centuries.
+// saturated limits a sum of durations to the longest duration, since limits of the language multiply to
+// centuries.
 func saturated(ns float64) time.Duration {
 	if ns >= math.MaxInt64 {
 		return math.MaxInt64
@@ -81,7 +81,7 @@ func saturated(ns float64) time.Duration {
 	return time.Duration(ns)
 }
 
-// DefaultRetry is the policy of handlers that declare none.
+// DefaultRetry is the policy of handlers without retry.
 func DefaultRetry() Retry {
 	return Retry{
 		Attempts: 3, MinDelay: 100 * time.Millisecond, MaxDelay: 15 * time.Minute, Factor: 2, Jitter: datum.Jitter{Share: 0.1},
@@ -89,8 +89,7 @@ func DefaultRetry() Retry {
 	}
 }
 
-// Longest is how long the delays between all attempts may take together, deviations by a share
-// aside.
+// Longest returns how long all delays between attempts may take together, without jitter by a share.
 func (r Retry) Longest() Longest {
 	if r.Attempts == 0 {
 		return endless
@@ -110,8 +109,8 @@ func (r Retry) Longest() Longest {
 	return Longest{Time: saturated(sum)}
 }
 
-// AllAttempts is how long all attempts of the handler's call may take, the delays between them
-// included, whatever the deadline is.
+// AllAttempts returns how long all attempts of the handler's call may take, with the delays between them and
+// without the deadline.
 func (h *Handler) AllAttempts(t Type, b *Bundle) Longest {
 	attempt := endless
 	if t.Takes != nil {
@@ -131,9 +130,8 @@ func (h *Handler) AllAttempts(t Type, b *Bundle) Longest {
 	return attempt.Times(retry.Attempts).And(retry.Longest())
 }
 
-// Longest is how long the handler may take, with all its attempts and elements. Inside is how
-// long the pipeline takes that it calls, or an element of a repeated stage, and parallel how many
-// elements are worked on at once.
+// Longest returns how long the handler may take, with all attempts and elements. inside is the time of the
+// called pipeline, or of an element of a repeated stage. parallel is the number of concurrent elements.
 func (h *Handler) Longest(t Type, b *Bundle, inside Longest, parallel int) Longest {
 	var one Longest
 	switch {
@@ -155,8 +153,8 @@ func (h *Handler) Longest(t Type, b *Bundle, inside Longest, parallel int) Longe
 	return one.Within(h.DeadlineBy(t, b))
 }
 
-// DeadlineBy is the deadline of a handler of a type: its own, or that of requests that are not
-// critical and whose author says nothing about time; 0 for none.
+// DeadlineBy returns the deadline of a handler: its own, or the default one of requests that are not critical.
+// It returns 0 if there is none.
 func (h *Handler) DeadlineBy(t Type, b *Bundle) time.Duration {
 	says := h.Timeout > 0 || h.Body.Get("timeout") != nil || h.Retry != nil || h.RateLimit != nil || h.MaxInFlight > 0
 	if h.Deadline > 0 || t.Name != RequestType || h.IsCritical() || h.ForEach != nil || says {
@@ -165,7 +163,7 @@ func (h *Handler) DeadlineBy(t Type, b *Bundle) time.Duration {
 	id, _ := h.Body.Get("service").Literal()
 	name, _ := id.(string)
 	if s := b.Service(name); s != nil && s.Timeout > SecondaryDeadline && s.PlaceOf("timeout", s.Span) != s.Span {
-		return 0 // its author wants it to have more time
+		return 0 // the author allows more time
 	}
 	return SecondaryDeadline
 }

@@ -7,12 +7,11 @@ import (
 	"procaas/dsl/expr"
 )
 
-// This file is about stages that are repeated for each element of a list. Such a stage
-// is seen from outside as one handler, which has the id of the stage and whose response
-// is the list of what the elements have left; seen from inside it is a pipeline of one
-// stage, that each element goes through by itself.
+// This file handles repeated stages. From outside, such a stage is one handler with the id of the stage. Its
+// response is the list of the states that the elements leave. From inside, it is a pipeline with one stage,
+// which each element runs through.
 
-// MakeLoop prepares a stage that is repeated. All its handlers are known.
+// MakeLoop prepares a repeated stage. Call it when all its handlers are known.
 func (s *Stage) MakeLoop(p *Pipeline) {
 	if s.ForEach == nil {
 		return
@@ -24,21 +23,19 @@ func (s *Stage) MakeLoop(p *Pipeline) {
 	}
 }
 
-// Loop returns a stage that is repeated for each element of a list as the one handler that
-// it is from outside: its for-each has the list, and its result is made when all elements
-// are done. It is nil for any other stage.
+// Loop returns the handler that a repeated stage is from outside. Its for-each has the list, and its result is
+// computed when all elements are done. Loop returns nil for other stages.
 func (s *Stage) Loop() *Handler { return s.loop }
 
-// Once returns what one element of the list goes through: a pipeline of the stage alone,
-// whose shared state is that of the element. It is nil when the stage is not repeated.
+// Once returns the pipeline of one element: the stage alone, with the shared state of the element. It returns
+// nil for other stages.
 func (s *Stage) Once() *Pipeline { return s.once }
 
-// Loops reports whether the handler stands for a stage that is repeated.
+// Loops reports whether the handler is a repeated stage as seen from outside.
 func (h *Handler) Loops() bool { return h.loop != nil }
 
-// LoopReads lists what a stage that is repeated reads from outside of it: its list, and
-// all that its handlers and branches read, apart from the element itself and from what
-// handlers leave for those behind them within one element.
+// LoopReads lists what a repeated stage reads from outside: its list, and everything that its handlers and
+// branches read, except the element and what earlier handlers of the element set.
 func (s *Stage) LoopReads() []datum.Read {
 	reads := s.ForEach.Items.Reads()
 	inside := slices.Clone(s.Once().Stages[0].ConditionReads())
@@ -53,7 +50,7 @@ func (s *Stage) LoopReads() []datum.Read {
 	return reads
 }
 
-// within reports whether a path is of what belongs to one element.
+// within reports whether a path belongs to one element.
 func (s *Stage) within(p datum.Path) bool {
 	if len(p) < 2 {
 		return false

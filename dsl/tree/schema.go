@@ -23,7 +23,7 @@ func JSONSchema(types []Type) ([]byte, error) {
 	return b.encode(root, "ProcaaS pipelines")
 }
 
-// FileSchema returns the JSON Schema of another kind of file; see [spec.OfFile].
+// FileSchema returns the JSON Schema of another kind of file, see [spec.OfFile].
 func FileSchema(title string, s *spec.Spec) ([]byte, error) {
 	b := newSchemaBuilder()
 	return b.encode(b.object(s, false), title)
