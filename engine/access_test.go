@@ -94,7 +94,7 @@ func TestTokensOpenDoorsUntilTheyEnd(t *testing.T) {
 		wantGrant := func(e *engine.Engine, want error) {
 			t.Helper()
 			g, err := e.GrantOf(ctx, sha256.Sum256([]byte(secret)))
-			if !errors.Is(err, want) || want == nil && fmt.Sprint(g) != "{ci operator [work/a work/b]}" {
+			if !errors.Is(err, want) || want == nil && fmt.Sprintf("%s %s %v", g.Name, g.Role, g.Paths) != "ci operator [work/a work/b]" {
 				t.Errorf("want error %v, have %v and %v", want, err, g)
 			}
 		}
@@ -152,6 +152,47 @@ func TestTokensOpenDoorsUntilTheyEnd(t *testing.T) {
 	})
 }
 
+func TestNodesShareTheQuotaOfASubmitter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		here, _ := r.start(three)
+		there, _ := r.start(three)
+		ctx := context.Background()
+		_, secret, err := here.NewToken(ctx, credentials.TokenSpec{Name: "shop", Role: credentials.RoleSubmitter, Quota: "10/s"}, store.Actor{Name: "ann"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second) // both nodes know of each other
+		spend := func(e *engine.Engine, items int) time.Duration {
+			g, err := e.GrantOf(ctx, sha256.Sum256([]byte(secret)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return g.Spend(items)
+		}
+		taken := 0
+		for range 100 { // 10 s
+			for _, e := range []*engine.Engine{here, there} {
+				for spend(e, 1) == 0 {
+					taken++
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if taken < 100 || taken > 112 {
+			t.Errorf("want 100 events in 10 s, and a second's worth ahead, have %d", taken)
+		}
+		time.Sleep(time.Minute)
+		if wait := spend(here, 50); wait != 0 {
+			t.Errorf("want a batch taken as a whole, have to wait %s", wait)
+		}
+		if wait := spend(here, 1); wait != 9*time.Second {
+			t.Errorf("want 9 s until the batch of 10 s is within the quota, have %s", wait)
+		}
+	})
+}
+
 func TestTokensThatMakeNoSenseAreRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -174,6 +215,12 @@ func TestTokensThatMakeNoSenseAreRefused(t *testing.T) {
 			credentials.TokenSpec{Name: "a", Role: credentials.RoleViewer, Paths: []string{"work"}},
 			"invalid_token",
 			"holds everywhere",
+		},
+		"quota of a viewer": {credentials.TokenSpec{Name: "a", Role: credentials.RoleViewer, Quota: "1/s"}, "invalid_token", "only submitters"},
+		"odd quota": {
+			credentials.TokenSpec{Name: "a", Role: credentials.RoleSubmitter, Quota: "many"},
+			"invalid_token",
+			"quota: want a rate",
 		},
 		"many paths": {
 			credentials.TokenSpec{Name: "a", Role: credentials.RoleOperator, Paths: make([]string, 101)},

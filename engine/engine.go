@@ -140,6 +140,8 @@ func New(o Options) (*Engine, error) {
 	settings := &settings.Settings{Kept: o.Store.Settings, Keys: o.Store.Tokens, Library: &e.library, Log: o.Log}
 	e.Access = &credentials.Access{
 		Kept: o.Store.Tokens, Documents: o.Store.Documents, Known: settings, Now: e.clock.Now, Log: o.Log, CheckPath: e.checkPath,
+		Sharers:   func() int { return int(e.Guard.Nodes.Load()) },
+		Overspent: func(token string, items int) { o.Metrics.OverQuota.WithLabelValues(token).Add(float64(items)) },
 	}
 	e.Audits, e.Runs = &records.Audits{Store: o.Store}, &records.Runs{Store: o.Store, Library: &e.library}
 	e.History = &definitions.History{Library: &e.library, Kept: o.Store}

@@ -14,6 +14,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"procaas/engine/store"
@@ -46,6 +47,9 @@ type Grant struct {
 	Name  string   // of the token: the actor of the audit
 	Role  Role     // empty allows nothing
 	Paths []string // at or below which the grant holds; everywhere when there are none
+	Quota string   // as in [Token]
+
+	quota *quota // nil for none
 }
 
 // Has reports whether a role is in the grant. A submitter or a worker is no viewer: programs
@@ -82,6 +86,7 @@ var (
 type Token struct {
 	Role    Role       `json:"role"`
 	Paths   []string   `json:"paths,omitempty"` // as in [Grant]
+	Quota   string     `json:"quota,omitempty"` // how many events and tasks its bearer may hand in, such as 100/s; empty for any number
 	Expires *time.Time `json:"expires"`         // null is never
 	Revoked bool       `json:"revoked,omitempty"`
 }
@@ -167,6 +172,11 @@ type Access struct {
 
 	// CheckPath refuses a path that leads to nothing.
 	CheckPath func(path string) error
+
+	Sharers   func() int                    // that are alive, and share quotas; 0 before that is known
+	Overspent func(token string, items int) // notes what is beyond a quota
+
+	quotas sync.Map // of tokens by name, each a *quota
 }
 
 // Known is what this node knows of the tokens in the store.
@@ -211,7 +221,7 @@ func (a *Access) GrantOf(ctx context.Context, hash [sha256.Size]byte) (Grant, er
 	if t.state(a.Now()) == TokenExpired {
 		return Grant{}, fmt.Errorf("%w: %s was good until %s", ErrTokenExpired, t.name, t.Expires.UTC().Format(time.RFC3339))
 	}
-	return Grant{Name: t.name, Role: t.Role, Paths: t.Paths}, nil
+	return Grant{Name: t.name, Role: t.Role, Paths: t.Paths, Quota: t.Quota, quota: a.quotaOf(t)}, nil
 }
 
 // newSecret makes what cannot be guessed: 32 random bytes as text.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/engine/model"
 	"procaas/engine/store"
@@ -51,6 +52,7 @@ type TokenSpec struct {
 	Name    string    // what the audit calls its bearer; 1 to 64 characters
 	Role    Role      // it is needed
 	Paths   []string  // what it is bound to; everything when empty
+	Quota   string    // as in [Token]; for submitters only
 	Expires time.Time // in DefaultTokenTime when zero
 	Forever bool      // it never expires
 }
@@ -186,6 +188,8 @@ func (a *Access) checkToken(spec TokenSpec) (Token, error) {
 		return invalid("paths: the role %s holds everywhere; operators, submitters and workers may be bound to paths", spec.Role)
 	case len(spec.Paths) > maxPaths:
 		return invalid("paths: want at most %d, have %d", maxPaths, len(spec.Paths))
+	case spec.Quota != "" && spec.Role != RoleSubmitter:
+		return invalid("quota: only submitters have one, not the role %s", spec.Role)
 	case spec.Forever && !spec.Expires.IsZero():
 		return invalid("want expires or forever, have both")
 	}
@@ -204,7 +208,12 @@ func (a *Access) checkToken(spec TokenSpec) (Token, error) {
 			return invalid("paths: events are submitted to a whole pipeline; want one such as %s, have %s", path[:strings.Index(path, "/")], path)
 		}
 	}
-	t := Token{Role: spec.Role, Paths: slices.Compact(slices.Sorted(slices.Values(spec.Paths)))}
+	if spec.Quota != "" {
+		if _, err := datum.ParseRate(spec.Quota); err != nil {
+			return invalid("quota: %s", err)
+		}
+	}
+	t := Token{Role: spec.Role, Quota: spec.Quota, Paths: slices.Compact(slices.Sorted(slices.Values(spec.Paths)))}
 	if spec.Forever {
 		return t, nil
 	}

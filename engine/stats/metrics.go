@@ -20,8 +20,9 @@ type Metrics struct {
 	HandlerSeconds *prometheus.HistogramVec
 
 	// Of events: those that this node took in, and by reason those that it did not.
-	Accepted prometheus.Counter
-	Shed     *prometheus.CounterVec
+	Accepted  prometheus.Counter
+	Shed      *prometheus.CounterVec
+	OverQuota *prometheus.CounterVec // by the token of who sent them
 
 	// Of runs, by pipeline and status. The inbox is that of all nodes, so that its gauges
 	// must not be added up over nodes.
@@ -112,6 +113,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m.Shed.WithLabelValues(ShedOverload)
 	m.Shed.WithLabelValues(ShedLeft)
 	r.MustRegister(m.Shed)
+	m.OverQuota = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "procaas_quota_refused_total",
+		Help: "Events and tasks that this node refused because the quota of the submitter's token was used up.",
+	}, []string{"token"})
+	r.MustRegister(m.OverQuota)
 	m.StoreErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_store_errors_total",
 		Help: "Failed calls of the store that the node retries, by operation.",

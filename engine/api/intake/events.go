@@ -196,6 +196,9 @@ func (g *Group) submit(c *rest.Call, in intake, wait time.Duration) error {
 	if err := g.maySubmit(c, in.events); err != nil {
 		return err
 	}
+	if err := c.Spend(len(in.events)); err != nil {
+		return err
+	}
 	submissions := make([]engineintake.Submission, len(in.events))
 	for i, e := range in.events {
 		submissions[i] = engineintake.Submission{Event: e, Queue: in.queue}

@@ -49,7 +49,7 @@ type Group struct {
 func Refusals(more ...string) []string {
 	return append(more,
 		problem.IDConflict, problem.EventRejected, problem.UnknownEventType, problem.MissingKey, problem.InvalidEvent, problem.InvalidPayload,
-		problem.BatchRefused, problem.Overloaded, problem.TooLong, problem.KeyMoving, problem.CellAway, problem.StoreUnavailable)
+		problem.BatchRefused, problem.QuotaExceeded, problem.Overloaded, problem.TooLong, problem.KeyMoving, problem.CellAway, problem.StoreUnavailable)
 }
 
 // exampleRun is the id of a run in examples: a UUID of version 7, as those of runs are.

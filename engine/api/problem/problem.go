@@ -70,6 +70,7 @@ const (
 	Unauthorized     = "unauthorized"
 	Forbidden        = "forbidden"
 	TooManyFailures  = "too_many_failures"
+	QuotaExceeded    = "quota_exceeded"
 	UnknownHost      = "unknown_host"
 	InvalidToken     = "invalid_token"
 	TokenExists      = "token_exists"
@@ -158,6 +159,7 @@ var Table = map[string]Meaning{
 	Unauthorized:     {http.StatusUnauthorized, "The call needs a token"},
 	Forbidden:        {http.StatusForbidden, "The token does not allow the call"},
 	TooManyFailures:  {http.StatusTooManyRequests, "Too many wrong tokens"},
+	QuotaExceeded:    {http.StatusTooManyRequests, "The quota of the token is used up"},
 	UnknownHost:      {http.StatusMisdirectedRequest, "The server has another name"},
 	InvalidToken:     {http.StatusUnprocessableEntity, "The token makes no sense"},
 	TokenExists:      {http.StatusConflict, "There is such a token already"},

@@ -73,6 +73,9 @@ func (g *Group) putTasks(c *rest.Call, kind string, pipeline *tree.Pipeline) err
 	if err != nil {
 		return err
 	}
+	if err := c.Spend(len(specs)); err != nil {
+		return err
+	}
 	out, err := g.Tasks.Queue.PutTasks(c.Context(), specs)
 	if err != nil {
 		return err

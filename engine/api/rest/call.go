@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -117,6 +118,17 @@ func (c *Call) MayAt(paths ...string) error {
 	p := problem.New(problem.Forbidden, "the token %s holds for %s; the call %s", g.Name, strings.Join(g.Paths, ", "), needed)
 	p.Token = g.Name
 	return p
+}
+
+// Spend takes events or tasks from the quota of the caller's token, or refuses them.
+func (c *Call) Spend(items int) error {
+	g := Granted(c.R)
+	wait := g.Spend(items)
+	if wait <= 0 {
+		return nil
+	}
+	p := problem.New(problem.QuotaExceeded, "the token %s may submit %s, and has; nothing of this request was accepted, so send it again later", g.Name, g.Quota)
+	return p.With("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 }
 
 // Listed makes a page of a whole list, or passes its error on.

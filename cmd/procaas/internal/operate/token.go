@@ -42,6 +42,7 @@ func tokenNew() *cobra.Command {
 		Short: "Make a token, and show it once",
 		Example: `  procaas token new --name ann --role admin
   procaas token new --name on-call --role operator --path new-order-created/notify --expires 30d
+  procaas token new --name shop --role submitter --path new-order-created --quota 100/s
   procaas token new --name resizer --role worker --path thumbnails`,
 		Args: cobra.NoArgs,
 	}
@@ -51,6 +52,7 @@ func tokenNew() *cobra.Command {
 	flags.StringVar(&t.Role, "role", "", "viewer, submitter, worker, operator or admin (required)")
 	flags.StringSliceVar(&t.Paths, "path", nil,
 		"path or type that an operator, submitter or worker is bound to (repeatable; default: everything)")
+	flags.StringVar(&t.Quota, "quota", "", "how many events and tasks a submitter may submit, such as 100/s (default: any number)")
 	flags.StringVar(&t.Reason, "reason", "", "reason, for the audit")
 	expires := flags.String("expires", "90d", "when it expires: a duration such as 30d, a time such as 2006-01-02T15:04:05Z, or never")
 	return cli.Shows(c, func(q *cli.Call) (made wire.MadeToken, err error) {
@@ -111,10 +113,14 @@ func tokenRevoke() *cobra.Command {
 
 // holdsFor says what a token allows.
 func holdsFor(t credentials.TokenView) string {
-	if len(t.Paths) == 0 {
-		return string(t.Role)
+	text := string(t.Role)
+	if len(t.Paths) > 0 {
+		text += " of " + strings.Join(t.Paths, ", ")
 	}
-	return string(t.Role) + " of " + strings.Join(t.Paths, ", ")
+	if t.Quota != "" {
+		text += ", " + t.Quota
+	}
+	return text
 }
 
 // endText says how long a token is good.
