@@ -53,8 +53,8 @@ func (s *server) query(ctx context.Context, do func(*pgx.Conn) error) error {
 	return errors.Join(do(c), c.Close(ctx))
 }
 
-// schema makes an empty schema and returns the URL of it. A checkpoint lets each
-// measurement begin alike.
+// schema creates an empty schema and returns its URL. It also writes a checkpoint, so that all measurements
+// begin alike.
 func (s *server) schema(ctx context.Context, name string) (string, error) {
 	err := s.query(ctx, func(c *pgx.Conn) error {
 		_, err := c.Exec(ctx, "drop schema if exists "+name+" cascade; create schema "+name)
@@ -67,7 +67,7 @@ func (s *server) schema(ctx context.Context, name string) (string, error) {
 	return s.dsn + sep + "search_path=" + name, err
 }
 
-// settle writes out what earlier measurements have left behind.
+// settle writes out the remaining work of earlier measurements.
 func (s *server) settle(ctx context.Context) error {
 	err := s.query(ctx, func(c *pgx.Conn) error {
 		_, err := c.Exec(ctx, "checkpoint")
@@ -82,7 +82,7 @@ func (s *server) settle(ctx context.Context) error {
 // tick is the unit of the times in /proc.
 const tick = time.Second / 100
 
-// cpu returns the processor time that the server has used; 0 where it is unknown.
+// cpu returns the processor time of the server, or 0 if it is unknown.
 func (s *server) cpu() time.Duration {
 	var sum time.Duration
 	for _, other := range s.others {
@@ -95,7 +95,7 @@ func (s *server) cpu() time.Duration {
 	for _, p := range paths {
 		stat, err := readStat(filepath.Base(p))
 		switch {
-		case err != nil: // it has ended
+		case err != nil: // the process has ended
 		case stat.pid == s.main:
 			sum += stat.own + stat.children
 		case stat.parent == s.main:
@@ -105,10 +105,10 @@ func (s *server) cpu() time.Duration {
 	return sum
 }
 
-// A procStat is what the system tells of a process.
+// A procStat is the content of /proc/PID/stat.
 type procStat struct {
 	pid, parent   int
-	own, children time.Duration // processor time; of children that have ended
+	own, children time.Duration // processor time of the process, and of its ended children
 }
 
 func readStat(pid string) (p procStat, err error) {
@@ -116,7 +116,7 @@ func readStat(pid string) (p procStat, err error) {
 	if err != nil {
 		return p, err
 	}
-	_, rest, _ := strings.Cut(string(data), ") ") // after the name, which may hold anything
+	_, rest, _ := strings.Cut(string(data), ") ") // after the name, which may contain anything
 	f := strings.Fields(rest)
 	if len(f) < 15 {
 		return p, fmt.Errorf("/proc/%s/stat: want 15 fields or more, have %d", pid, len(f))
@@ -136,7 +136,7 @@ func readStat(pid string) (p procStat, err error) {
 	return p, err
 }
 
-// logged returns how far the write-ahead log has got, in bytes.
+// logged returns the position of the write-ahead log in bytes.
 func (s *server) logged(ctx context.Context) (at float64, err error) {
 	err = s.query(ctx, func(c *pgx.Conn) error {
 		return c.QueryRow(ctx, "select (pg_current_wal_insert_lsn() - '0/0')::float8").Scan(&at)
@@ -148,13 +148,13 @@ func (s *server) logged(ctx context.Context) (at float64, err error) {
 	return at, err
 }
 
-// cpuOf returns the processor time that a process has used; 0 where it is unknown.
+// cpuOf returns the processor time of a process, or 0 if it is unknown.
 func cpuOf(pid int) time.Duration {
 	stat, _ := readStat(strconv.Itoa(pid))
 	return stat.own
 }
 
-// ownCPU returns the processor time that this process has used.
+// ownCPU returns the processor time of this process.
 func ownCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -16,19 +16,18 @@ import (
 	"time"
 )
 
-// The service that all contestants call is a process of its own, so that what it
-// costs is the same for all and is counted for none.
+// The service is a process of its own. So its cost is equal for all contestants, and not counted.
 
-// serviceArg makes this program the service.
+// serviceArg starts this program as the service.
 const serviceArg = "serve-nothing"
 
-// reply is what the service answers, whatever it is asked.
+// reply is the answer to every request.
 const reply = `{"ok":true,"id":"0123456789abcdef"}`
 
-// The service prints a line for some calls: what happened, and the id of the flow.
+// The service prints a line with the id of the flow for these calls.
 const (
-	lastPath = "/last" // of the last call of a flow
-	slowPath = "/slow" // of a call that takes slowCall
+	lastPath = "/last" // last call of a flow
+	slowPath = "/slow" // a call that takes slowCall
 	cutOff   = "cut-off"
 )
 
@@ -74,7 +73,7 @@ func answer(w http.ResponseWriter, r *http.Request) {
 type service struct {
 	url   string
 	cmd   *exec.Cmd
-	alive io.Closer // its input
+	alive io.Closer // its standard input
 
 	awaited sync.Map // flow → chan struct{}, closed when the service gets its last call
 
@@ -111,7 +110,7 @@ func startService() (*service, error) {
 		return nil, errors.Join(fmt.Errorf("service does not start: %w", err), s.stop())
 	}
 	s.url = strings.TrimSpace(line)
-	go s.listen(lines) // ends with the process
+	go s.listen(lines) // it ends with the process
 	return s, nil
 }
 
@@ -122,7 +121,7 @@ func (s *service) pipelines() []byte {
 	return fmt.Appendf(nil, pipelines, s.url, lastPath, slowPath, lastPath)
 }
 
-// listen reads what the service prints.
+// listen reads the output of the service.
 func (s *service) listen(lines *bufio.Reader) {
 	for {
 		line, err := lines.ReadString('\n')
@@ -156,7 +155,7 @@ func waitFor(ctx context.Context, c <-chan struct{}) error {
 	}
 }
 
-// forget forgets the slow calls of before.
+// forget forgets earlier slow calls.
 func (s *service) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +169,7 @@ func (s *service) slow() int {
 	return len(s.heard)
 }
 
-// resumed returns how many calls were cut off, and when the last of them came again.
+// resumed returns how many calls were cut off, and when the last of them was repeated.
 func (s *service) resumed() (calls int, last time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 )
 
 // A taskKind is the type of the tasks that do nothing.
-var taskKind = queue.Kind[int]{Name: "empty"} // no pipeline has this name: its tasks would be runs
+var taskKind = queue.Kind[int]{Name: "empty"} // no pipeline has this name, or its tasks would be runs
 
 // openQueue opens a queue in a schema of its own.
 func openQueue(ctx context.Context, b *bench, schema string) (*queue.Store, string, error) {
@@ -34,7 +34,7 @@ func openQueue(ctx context.Context, b *bench, schema string) (*queue.Store, stri
 	return s, dsn, err
 }
 
-// fillQueue puts n tasks made by change of the plain one.
+// fillQueue puts n tasks. change modifies each.
 func fillQueue(ctx context.Context, s *queue.Store, n int, change func(*queue.Spec)) error {
 	var g errgroup.Group
 	g.SetLimit(putters)
@@ -97,7 +97,7 @@ func (b *bench) drainQueue(ctx context.Context, n int, prepare func(*queue.Store
 	return b.rated(ctx, 0, func() (int, error) { return n, workOff(ctx, s, n) })
 }
 
-// measureQueuePut compares what it takes to put tasks with COPY into the same table.
+// measureQueuePut compares putting tasks with COPY into the same table.
 func measureQueuePut(ctx context.Context, b *bench) error {
 	fmt.Fprintf(b.out, "putting %d tasks by the thousand, %d rounds\n", b.tasks, b.rounds)
 	var batched, copied, single []sample
@@ -151,7 +151,7 @@ func measureQueuePut(ctx context.Context, b *bench) error {
 // putters is how many clients put tasks at once.
 const putters = 4
 
-// copyTasks copies tasks into the table by the thousand.
+// copyTasks copies tasks into the table in batches of a thousand.
 func copyTasks(ctx context.Context, pool *pgxpool.Pool, n int) error {
 	var g errgroup.Group
 	g.SetLimit(putters)
@@ -167,7 +167,7 @@ func copyTasks(ctx context.Context, pool *pgxpool.Pool, n int) error {
 	return g.Wait()
 }
 
-// measureQueueLatency measures how long tasks take from being put to their start.
+// measureQueueLatency measures the time from a put to the start of the task.
 func measureQueueLatency(ctx context.Context, b *bench) (err error) {
 	const rate = 100
 	crowd := []struct {
@@ -222,7 +222,7 @@ func (b *bench) latencyOf(ctx context.Context, rate float64, fill func(*queue.St
 			return sample{}, err
 		}
 	}
-	if err := errors.Join(s.VacuumTasks(ctx), b.server.settle(ctx)); err != nil { // those who wait have done so for long
+	if err := errors.Join(s.VacuumTasks(ctx), b.server.settle(ctx)); err != nil { // the workers have been waiting for a while by now
 		return sample{}, err
 	}
 	working, stop := context.WithCancel(ctx)
@@ -264,8 +264,7 @@ func (b *bench) latencyOf(ctx context.Context, rate float64, fill func(*queue.St
 	return out, errors.Join(err, <-ended)
 }
 
-// measureQueueBloat lets many tasks pass beside a standing backlog, and compares the
-// size and the speed after with those of the beginning.
+// measureQueueBloat runs many tasks beside a constant backlog. It compares size and speed before and after.
 func measureQueueBloat(ctx context.Context, b *bench) (err error) {
 	fmt.Fprintf(b.out, "%d tasks pass, beside %d that wait\n", b.pass, b.crowd/10)
 	s, _, err := openQueue(ctx, b, "tasks_bloat")

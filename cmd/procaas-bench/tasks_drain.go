@@ -17,10 +17,9 @@ import (
 	"procaas/handlers/queue"
 )
 
-// The loops that a good engineer writes by hand: claim some hundreds, then complete them.
-// Rows are found again by where they lie, as nobody else changes them. What a queue has to
-// do beside that, they do not: keep what has ended, order by more than the id, know
-// who holds a task and until when.
+// These loops are what a good engineer writes by hand: claim some hundreds, then complete them. They find rows
+// by their place, since nobody else changes them. Unlike a queue, they do not keep ended tasks, order only by
+// id, and do not record who has a task and until when.
 const (
 	handTable = `create table jobs (id bigint primary key, state smallint not null default 0, payload bytea not null) with (fillfactor = 50)`
 	handFill  = "insert into jobs (id, payload) select i, '1' from generate_series(1, $1::int) i"
@@ -32,12 +31,12 @@ const (
 		set_config('jit', 'off', false)`
 )
 
-// A loop is how many workers take how many tasks at a time.
+// A loop is a number of workers and of tasks per claim.
 type loop struct{ workers, claim int }
 
 func (l loop) String() string { return fmt.Sprintf("%d workers, claims of %d", l.workers, l.claim) }
 
-// loops are those out of which each contestant gets the one that is best for it.
+// loops are the candidates. Each contestant gets its best one.
 func loops() (all []loop) {
 	for _, workers := range []int{1, 2, 4} {
 		for _, claim := range []int{200, 500, 1000} {
@@ -47,7 +46,7 @@ func loops() (all []loop) {
 	return all
 }
 
-// run lets the workers work until each has found no task.
+// run runs the workers until each has found no task.
 func (l loop) run(worker func() error) error {
 	var g errgroup.Group
 	for range l.workers {
@@ -56,8 +55,7 @@ func (l loop) run(worker func() error) error {
 	return g.Wait()
 }
 
-// drainByHand measures a loop by hand. When it is fused, a completion goes with the next
-// claim, in one statement.
+// drainByHand measures a loop by hand. If it is fused, one statement completes tasks and claims the next ones.
 func drainByHand(fused bool) func(ctx context.Context, b *bench, n int, l loop) (sample, error) {
 	return func(ctx context.Context, b *bench, n int, l loop) (sample, error) {
 		pool, err := openJobs(ctx, b, n, l.workers)
@@ -71,7 +69,7 @@ func drainByHand(fused bool) func(ctx context.Context, b *bench, n int, l loop) 
 	}
 }
 
-// openJobs makes the table of a loop by hand, with n jobs.
+// openJobs creates the table of a loop by hand, with n jobs.
 func openJobs(ctx context.Context, b *bench, n, connections int) (*pgxpool.Pool, error) {
 	dsn, err := b.server.schema(ctx, "tasks_by_hand")
 	if err != nil {
@@ -126,7 +124,7 @@ func loopByHand(ctx context.Context, pool *pgxpool.Pool, claim int, fused bool) 
 	}
 }
 
-// claimByHand returns where the claimed rows lie.
+// claimByHand returns the places of the claimed rows.
 func claimByHand(ctx context.Context, pool *pgxpool.Pool, statement string, args ...any) (next []pgtype.TID, err error) {
 	rows, err := pool.Query(ctx, statement, args...)
 	if err != nil {
@@ -143,8 +141,8 @@ func claimByHand(ctx context.Context, pool *pgxpool.Pool, statement string, args
 	return next, err
 }
 
-// drainOverHTTP measures workers that claim from the built binary, each completing what
-// it has done with its next claim.
+// drainOverHTTP measures workers that claim from the built binary. Each claim also completes the previous
+// tasks.
 func drainOverHTTP(ctx context.Context, b *bench, n int, l loop) (_ sample, err error) {
 	p, err := newBinary(ctx, b, onPostgres("tasks_over_http"))
 	if err != nil {
@@ -188,7 +186,7 @@ func (p *binary) loopOverHTTP(ctx context.Context, claim int, done *atomic.Int64
 	}
 }
 
-// measureQueueDrain compares a drain with loops that are written by hand.
+// measureQueueDrain compares a drain with hand-written loops.
 func measureQueueDrain(ctx context.Context, b *bench) error {
 	ways := []struct {
 		name  string
@@ -235,12 +233,11 @@ func measureQueueDrain(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// hinderedTimes is how many measures of tasks pass while a transaction stays open.
+// hinderedTimes is how many batches of tasks run during the open transaction.
 const hinderedTimes = 3
 
-// measureQueueHindered compares a queue at ease with one beside a transaction that
-// stays open all the time, and with one that has just lost, and goes on losing, very
-// many tasks to somebody who cancels them.
+// measureQueueHindered compares an unhindered queue with one beside an open transaction, and with one from
+// which somebody cancels very many tasks.
 func measureQueueHindered(ctx context.Context, b *bench) error {
 	fmt.Fprintf(b.out, "%d tasks pass, a third at a time, beside those who hinder them, %d rounds\n", hinderedTimes*b.tasks, b.rounds)
 	cases := []struct {
@@ -277,9 +274,8 @@ func measureQueueHindered(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// drainAgain measures drains of one queue, several times after each other; the time to
-// fill it does not count. Of the tasks that are cancelled, half lie before those that
-// are to be done and went just now, and half go meanwhile.
+// drainAgain measures several drains of one queue, without the time to fill it. Half of the cancelled tasks are
+// before the measured ones and were cancelled just now. The other half are cancelled meanwhile.
 func (b *bench) drainAgain(ctx context.Context, cancelled *int) (_ sample, err error) {
 	s, _, err := openQueue(ctx, b, "tasks_hindered")
 	if err != nil {

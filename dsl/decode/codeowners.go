@@ -10,29 +10,29 @@ import (
 	"procaas/dsl/rules"
 )
 
-// codeOwners is the name of a file that says who owns which files, as GitHub and GitLab read it.
+// codeOwners is the name of the file with the owners of files, as on GitHub and GitLab.
 const codeOwners = "CODEOWNERS"
 
 // IsCodeOwners reports whether a file is a CODEOWNERS file.
 func IsCodeOwners(name string) bool { return path.Base(name) == codeOwners }
 
-// CodeOwnersPlaces are the places of a CODEOWNERS file below the directory that its patterns begin at.
+// CodeOwnersPlaces are the possible places of a CODEOWNERS file, relative to the root of its patterns.
 var CodeOwnersPlaces = []string{codeOwners, ".github/" + codeOwners, ".gitlab/" + codeOwners, "docs/" + codeOwners}
 
 // owners are the rules of one CODEOWNERS file.
 type owners struct {
 	file  diag.File
-	root  string // the directory that its patterns begin at, with a slash; empty for the working directory
+	root  string // root of its patterns, with a slash; empty for the working directory
 	rules []ownersRule
-	used  bool // some file of the set has a pattern
+	used  bool // a pattern matches some file of the set
 }
 
 type ownersRule struct {
-	pattern []string // the parts between slashes; ** stands for any number of them
-	owners  []string // names as flows write them; empty for nobody
+	pattern []string // parts between slashes; ** matches any number of parts
+	owners  []string // names as in pipelines; empty for nobody
 }
 
-// codeOwnersOf takes the CODEOWNERS files out of a set; those of the deepest directories come first.
+// codeOwnersOf separates the CODEOWNERS files of a set. Those of the deepest directories come first.
 func codeOwnersOf(files []diag.File) (all []*owners, rest []diag.File) {
 	for _, f := range files {
 		if IsCodeOwners(f.Name) {
@@ -54,7 +54,7 @@ func parseOwners(f diag.File) *owners {
 	if dir != "." {
 		o.root = strings.TrimSuffix(dir, "/") + "/"
 	}
-	var section []string // the owners of a section of GitLab, for its patterns without any
+	var section []string // owners of a GitLab section, for its patterns without owners
 	for line := range strings.Lines(string(f.Data)) {
 		line = strings.TrimSpace(line)
 		if header := strings.TrimPrefix(line, "^"); strings.HasPrefix(header, "[") {
@@ -77,7 +77,7 @@ func parseOwners(f diag.File) *owners {
 	return o
 }
 
-// ownerNames makes names of owners of those of a CODEOWNERS file: team-points of @acme/team-points.
+// ownerNames converts owners of a CODEOWNERS file to names: @acme/team-points becomes team-points.
 func ownerNames(words []string) []string {
 	var out []string
 	for _, w := range words {
@@ -89,8 +89,8 @@ func ownerNames(words []string) []string {
 	return out
 }
 
-// ownersPattern splits a pattern. It means files below a directory that it names, except docs/*, which
-// means those in docs alone.
+// ownersPattern splits a pattern. A pattern that names a directory matches all files below it, except docs/*,
+// which matches only the files directly in docs.
 func ownersPattern(text string) []string {
 	parts := strings.Split(strings.Trim(text, "/"), "/")
 	if !strings.Contains(strings.TrimSuffix(text, "/"), "/") {
@@ -102,7 +102,7 @@ func ownersPattern(text string) []string {
 	return parts
 }
 
-// of lists who owns a file; false when no pattern names it.
+// of returns the owners of a file. It returns false if no pattern matches.
 func (o *owners) of(name string) ([]string, bool) {
 	rel, below := strings.CutPrefix(name, o.root)
 	if !below || path.IsAbs(rel) || strings.HasPrefix(rel, "../") {
@@ -117,7 +117,8 @@ func (o *owners) of(name string) ([]string, bool) {
 	return nil, false
 }
 
-// matchParts matches a path. Only the last ** so far has to try again: what it took, an earlier one could take as well.
+// matchParts matches a path. Only the last ** needs to backtrack, since it can match whatever an earlier one
+// could.
 func matchParts(pattern, name []string) bool {
 	p, n, star, mark := 0, 0, -1, 0
 	for n < len(name) {
@@ -144,13 +145,13 @@ func matchParts(pattern, name []string) bool {
 	return p == len(pattern)
 }
 
-// names reports whether the file names an owner anywhere.
+// names reports whether the file names an owner.
 func (o *owners) names(owner string) bool {
 	return slices.ContainsFunc(o.rules, func(r ownersRule) bool { return slices.Contains(r.owners, owner) })
 }
 
-// own gives a file to its first owner in the nearest CODEOWNERS file that has a pattern for it, and refuses another one's name
-// in it.
+// own makes the first owner in the nearest CODEOWNERS file with a matching pattern the owner of a file. It
+// refuses another owner in the file itself.
 func (s *Set) own(r *Reading, all []*owners) {
 	for _, o := range all {
 		listed, found := o.of(r.Name)

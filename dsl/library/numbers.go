@@ -7,9 +7,9 @@ import (
 	"procaas/dsl/ops"
 )
 
-// The functions of the library that work on numbers.
+// The functions on numbers.
 
-// rounded makes a function that gives a whole number near a fraction.
+// rounded returns a function that rounds a float to an integer.
 func rounded(round func(float64) float64) func(*ops.Meter, []any) (any, error) {
 	return func(_ *ops.Meter, a []any) (any, error) {
 		if f, ok := a[0].(float64); ok {
@@ -19,7 +19,7 @@ func rounded(round func(float64) float64) func(*ops.Meter, []any) (any, error) {
 	}
 }
 
-// abs goes through subtract, which refuses the least number: its opposite has 65 bits.
+// abs uses subtract, which refuses the least integer: its opposite needs 65 bits.
 func abs(m *ops.Meter, a []any) (any, error) {
 	switch v := a[0].(type) {
 	case int:
@@ -32,11 +32,11 @@ func abs(m *ops.Meter, a []any) (any, error) {
 	return a[0], nil
 }
 
-// extreme returns the value that is least (sign -1) or greatest (sign 1).
+// extreme returns a function for the least (sign -1) or greatest (sign 1) value.
 func extreme(sign int) func(*ops.Meter, []any) (any, error) {
 	return func(m *ops.Meter, a []any) (any, error) {
 		list, ok := a[0].([]any)
-		if !ok || len(a) > 1 { // lists beside others cannot be compared
+		if !ok || len(a) > 1 { // lists and other values cannot be compared
 			list = a
 		}
 		var best any
@@ -44,7 +44,7 @@ func extreme(sign int) func(*ops.Meter, []any) (any, error) {
 			if i == 0 {
 				best = v
 			}
-			c, err := ops.Compare(m, v, best) // with itself, too: it must be comparable
+			c, err := ops.Compare(m, v, best) // also with itself, since it must be comparable
 			if err != nil {
 				return nil, err
 			}
@@ -56,7 +56,7 @@ func extreme(sign int) func(*ops.Meter, []any) (any, error) {
 	}
 }
 
-// mean adds fractions from the start: a sum of whole numbers might not fit in 64 bits.
+// mean adds floats, since a sum of integers might overflow.
 func mean(m *ops.Meter, a []any) (any, error) {
 	list := a[0].([]any)
 	if len(list) == 0 {
@@ -97,8 +97,8 @@ func median(m *ops.Meter, a []any) (any, error) {
 	return ops.Divide(m, total, 2)
 }
 
-// whole converts a number without a fraction. The bounds are exact: 2^63 is a fraction that
-// Go would convert to whatever the processor makes of it.
+// whole converts a float without a fraction. The limits are exact: the result of converting 2^63 in Go depends
+// on the processor.
 func whole(f float64) (any, error) {
 	if f < -1<<63 || f >= 1<<63 {
 		return nil, ops.ErrOverflow

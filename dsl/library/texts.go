@@ -13,21 +13,21 @@ import (
 	"procaas/dsl/ops"
 )
 
-// The functions of the library that work on texts, and those that convert.
+// The functions on texts, and conversions.
 
-// changed makes a function that gives a text in place of another.
+// changed returns a function that changes a text.
 func changed(change func(string) string) func(*ops.Meter, []any) (any, error) {
 	return func(m *ops.Meter, a []any) (any, error) {
 		s := a[0].(string)
 		if err := m.Read(len(s)); err != nil {
 			return nil, err
 		}
-		out := change(s) // a few letters change their length
+		out := change(s) // some letters change their length
 		return out, m.Text(len(out))
 	}
 }
 
-// shortened makes a function that cuts a part from a text.
+// shortened returns a function that cuts a part from a text.
 func shortened(cut func(s, part string) string) func(*ops.Meter, []any) (any, error) {
 	return func(m *ops.Meter, a []any) (any, error) {
 		s := a[0].(string)
@@ -35,7 +35,7 @@ func shortened(cut func(s, part string) string) func(*ops.Meter, []any) (any, er
 	}
 }
 
-// trim counts more steps for many characters, each of which is looked for in the text.
+// trim counts more steps for many characters, since it looks for each of them.
 func trim(m *ops.Meter, a []any) (any, error) {
 	s := a[0].(string)
 	if err := m.Read(len(s)); err != nil {
@@ -51,7 +51,7 @@ func trim(m *ops.Meter, a []any) (any, error) {
 	return strings.Trim(s, chars), nil
 }
 
-// split counts the parts before it makes them. By an empty separator, each character is one.
+// split counts the parts before it creates them. An empty separator splits into characters.
 func split(m *ops.Meter, a []any) (any, error) {
 	s, sep := a[0].(string), a[1].(string)
 	if err := m.Read(len(s)); err != nil {
@@ -67,7 +67,7 @@ func split(m *ops.Meter, a []any) (any, error) {
 	return anys(strings.Split(s, sep)), nil
 }
 
-// anys makes data of a slice.
+// anys converts a slice to data.
 func anys[T any](list []T) []any {
 	out := make([]any, len(list))
 	for i, x := range list {
@@ -76,7 +76,7 @@ func anys[T any](list []T) []any {
 	return out
 }
 
-// join adds up the size while it looks at the parts: so it stops before the sum overflows.
+// join adds up the size while it reads the parts, so it stops before the sum overflows.
 func join(m *ops.Meter, a []any) (any, error) {
 	sep, size := "", 0
 	if len(a) > 1 {
@@ -100,7 +100,7 @@ func join(m *ops.Meter, a []any) (any, error) {
 	return strings.Join(parts, sep), m.Text(max(0, size-len(sep)))
 }
 
-// replace computes the size of the result before it makes it: each replacement may be longer.
+// replace computes the size of the result before it creates it.
 func replace(m *ops.Meter, a []any) (any, error) {
 	s, old, by := a[0].(string), a[1].(string), a[2].(string)
 	if err := m.Read(len(s)); err != nil {
@@ -112,7 +112,7 @@ func replace(m *ops.Meter, a []any) (any, error) {
 	return strings.ReplaceAll(s, old, by), nil
 }
 
-// repeat bounds the number first, so that the product cannot overflow.
+// repeat limits the number first, so that the product cannot overflow.
 func repeat(m *ops.Meter, a []any) (any, error) {
 	s, n := a[0].(string), a[1].(int)
 	if n < 0 {
@@ -127,7 +127,7 @@ func repeat(m *ops.Meter, a []any) (any, error) {
 	return strings.Repeat(s, n), nil
 }
 
-// position makes a function that finds a part. It counts characters, as slices of texts do.
+// position returns a function that finds a part. It counts characters, as slices of texts do.
 func position(find func(s, part string) int) func(*ops.Meter, []any) (any, error) {
 	return func(m *ops.Meter, a []any) (any, error) {
 		s := a[0].(string)
@@ -149,7 +149,7 @@ func toString(m *ops.Meter, a []any) (any, error) {
 	return toJSON(m, a)
 }
 
-// ScalarText writes a simple value as text.
+// ScalarText formats a scalar as text.
 func ScalarText(v any) (string, error) {
 	switch v := v.(type) {
 	case nil:
@@ -166,7 +166,7 @@ func ScalarText(v any) (string, error) {
 	return "", fmt.Errorf("want a simple value, have %s", datum.Describe(v))
 }
 
-// toInt cuts fractions towards zero, and reads decimal numbers only.
+// toInt truncates fractions, and reads decimal numbers only.
 func toInt(_ *ops.Meter, a []any) (any, error) {
 	switch v := a[0].(type) {
 	case float64:
@@ -181,7 +181,7 @@ func toInt(_ *ops.Meter, a []any) (any, error) {
 	return a[0], nil
 }
 
-// toFloat refuses NaN and infinities, which strconv reads and JSON does not know.
+// toFloat refuses NaN and infinities, which strconv accepts and JSON does not have.
 func toFloat(_ *ops.Meter, a []any) (any, error) {
 	switch v := a[0].(type) {
 	case int:
@@ -204,10 +204,10 @@ func typeName(_ *ops.Meter, a []any) (any, error) {
 	return names[datum.ShapeOfValue(a[0])], nil
 }
 
-// toJSON bounds the value before it is written.
+// toJSON limits the value before it is encoded.
 func toJSON(m *ops.Meter, a []any) (any, error) {
 	size := 0
-	v, err := ops.Fresh(a[0], &size, 0) // bounds it
+	v, err := ops.Fresh(a[0], &size, 0) // also limits it
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func fromJSON(m *ops.Meter, a []any) (any, error) {
 	if err := m.Step(len(s)); err != nil {
 		return nil, err
 	}
-	// Data takes more memory than its text: a list of zeros has two bytes for each of them.
+	// Data needs more memory than its text: each element of a list of zeros has two bytes of text.
 	if m.Memory += 16 * len(s); m.Memory > ops.MaxMemory {
 		return nil, ops.ErrMemory
 	}
@@ -241,7 +241,7 @@ func toBase64(m *ops.Meter, a []any) (any, error) {
 	return base64.StdEncoding.EncodeToString([]byte(s)), nil
 }
 
-// fromBase64 gives text: expressions have no values for other bytes.
+// fromBase64 returns text, since expressions have no values for other bytes.
 func fromBase64(m *ops.Meter, a []any) (any, error) {
 	s := a[0].(string)
 	if err := m.Text(base64.StdEncoding.DecodedLen(len(s))); err != nil {

@@ -199,8 +199,7 @@ func placed(d diag.Diagnostic) finding {
 	return finding{d.Code, d.Span}
 }
 
-// load returns the suites of files of tests. All findings are shown; errors among
-// them end the command.
+// load returns the suites of test files. It prints findings, and returns an error if any is an error.
 func (l *testLoader) load(files []diag.File) ([]*flowtest.Suite, error) {
 	var suites []*flowtest.Suite
 	for _, f := range files {
@@ -233,7 +232,7 @@ func (l *testLoader) suite(f diag.File) (*flowtest.Suite, error) {
 		return nil, l.show(about)
 	}
 	if !slices.Contains(l.order, about.bundle) {
-		l.order = append(l.order, about.bundle) // warnings are the business of validate
+		l.order = append(l.order, about.bundle) // validate reports warnings
 	}
 	stubs, err := l.stubs(file.StubPaths(f.Name))
 	if err != nil {
@@ -244,8 +243,8 @@ func (l *testLoader) suite(f diag.File) (*flowtest.Suite, error) {
 	return suite, l.Findings([]diag.File{f}, found)
 }
 
-// about loads the pipelines that a file of tests is about. A directory may need those of other
-// teams: where they are given as well, all of them are one set.
+// about loads the pipelines that a test file is about. A directory may need pipelines of other teams. If these are
+// given too, all of them form one set.
 func (l *testLoader) about(name string, file *flowtest.File) (*loaded, error) {
 	paths := file.Paths(name)
 	own, err := l.pipelines(paths)
@@ -259,7 +258,7 @@ func (l *testLoader) about(name string, file *flowtest.File) (*loaded, error) {
 	return set, nil
 }
 
-// show prints what is wrong with pipelines, once for all tests and sets of them.
+// show prints the findings of pipelines, once for all tests.
 func (l *testLoader) show(about *loaded) error {
 	var fresh []diag.Diagnostic
 	for _, d := range about.found {
@@ -271,7 +270,7 @@ func (l *testLoader) show(about *loaded) error {
 	return l.Findings(about.files, fresh)
 }
 
-// cures reports whether an error is not among later findings any more.
+// cures reports whether an error of before is missing in later findings.
 func cures(later, before []diag.Diagnostic) bool {
 	return slices.ContainsFunc(before, func(d diag.Diagnostic) bool {
 		return d.Severity == diag.Error && !slices.ContainsFunc(later, func(l diag.Diagnostic) bool { return placed(l) == placed(d) })

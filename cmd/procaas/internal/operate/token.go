@@ -34,8 +34,7 @@ loopback address need none.`,
 	}, tokenNew(), tokenList(), tokenRevoke())
 }
 
-// tokenNew prints the token alone on standard output, so that a script can keep it, and what
-// is said about it on standard error.
+// tokenNew prints only the token on standard output, for scripts. Everything else goes to standard error.
 func tokenNew() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "new",
@@ -71,8 +70,8 @@ func tokenNew() *cobra.Command {
 	})
 }
 
-// expiry reads when a token is good no more. A duration is counted from the clock of this
-// machine; the server refuses a time that has passed.
+// expiry parses the end of a token. A duration starts now, by the clock of this machine. The server refuses a
+// time in the past.
 func expiry(text string, now time.Time) (at time.Time, forever bool, err error) {
 	if text == "never" {
 		return at, true, nil
@@ -86,7 +85,7 @@ func expiry(text string, now time.Time) (at time.Time, forever bool, err error) 
 	return at, false, nil
 }
 
-// tokenList shows tokens that are good no more, too: the audit still names their bearers.
+// tokenList also shows expired tokens, since the audit still names them.
 func tokenList() *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List tokens, including expired and revoked ones", Args: cobra.NoArgs}
 	return cli.Lists(c, func(q *cli.Call) ([]credentials.TokenView, error) { return q.Tokens(q.Ctx) },
@@ -95,7 +94,7 @@ func tokenList() *cobra.Command {
 		})
 }
 
-// tokenRevoke takes a name, for nobody but the bearer knows the token.
+// tokenRevoke takes a name, since only the bearer knows the token.
 func tokenRevoke() *cobra.Command {
 	c := &cobra.Command{
 		Use: "revoke NAME", Short: "Revoke a token, on all nodes within a second", Args: cobra.ExactArgs(1),
@@ -111,7 +110,7 @@ func tokenRevoke() *cobra.Command {
 	})
 }
 
-// holdsFor says what a token allows.
+// holdsFor describes what a token allows.
 func holdsFor(t credentials.TokenView) string {
 	text := string(t.Role)
 	if len(t.Paths) > 0 {
@@ -123,7 +122,7 @@ func holdsFor(t credentials.TokenView) string {
 	return text
 }
 
-// endText says how long a token is good.
+// endText describes when a token expires.
 func endText(t credentials.TokenView) string {
 	switch {
 	case t.State == credentials.TokenRevoked:

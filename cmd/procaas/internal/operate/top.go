@@ -27,16 +27,16 @@ import (
 // topFlags are the flags of top.
 type topFlags struct {
 	*cli.Call
-	others []string      // addresses of nodes whose numbers are added
-	once   bool          // one view, and no more
+	others []string      // addresses of further nodes, whose numbers are added
+	once   bool          // print a single view
 	sort   string        // one of topOrders
-	every  time.Duration // between two views
+	every  time.Duration // interval between views
 }
 
-// topOrders are the orders of handlers, the first being the default.
+// topOrders are the orders of handlers. The first is the default.
 func topOrders() []string { return []string{"rate", "failures", "latency", "path"} }
 
-// topCommand refuses what cannot be before it asks a server, so that mistakes are told at once.
+// topCommand refuses invalid flags before it asks a server.
 func topCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top [PATH]",
@@ -78,7 +78,7 @@ to add other nodes. Ctrl-C ends it.`,
 	})
 }
 
-// run shows handlers until ctx ends, or once.
+// run shows handlers once, or until ctx ends.
 func (f *topFlags) run(below string) error {
 	ctx, stop := signal.NotifyContext(f.Ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -102,12 +102,12 @@ func (f *topFlags) run(below string) error {
 	return f.live(ctx, now, below, screen)
 }
 
-// live draws the view anew as long as ctx goes on. On a terminal it has a screen of
-// its own; elsewhere views follow each other.
+// live redraws the view until ctx ends. On a terminal it uses the alternate screen. Elsewhere, views follow
+// each other.
 func (f *topFlags) live(ctx context.Context, now topView, below string, screen *screen) error {
 	onTerminal := cli.Terminal(f.Out)
 	if onTerminal {
-		// The other screen, and no cursor: what was on the terminal comes back at the end.
+		// The alternate screen without a cursor. The end restores what was on the terminal.
 		fmt.Fprint(f.Out, "\x1b[?1049h\x1b[?25l")
 		defer fmt.Fprint(f.Out, "\x1b[?25h\x1b[?1049l")
 	}
@@ -116,8 +116,8 @@ func (f *topFlags) live(ctx context.Context, now topView, below string, screen *
 		if onTerminal {
 			screen.width, screen.height = size(f.Out)
 			b.WriteString("\x1b[H")
-			// Over the view before, each line cut off behind its end, and what is below cleared:
-			// a screen that is cleared first flickers.
+			// Draw over the last view, clear the end of each line and what is below. Clearing the screen first
+			// would flicker.
 			b.Write(bytes.ReplaceAll(now.draw(screen), []byte("\n"), []byte("\x1b[K\n")))
 			b.WriteString("\x1b[J")
 			if _, err := f.Out.Write(b.Bytes()); err != nil {
@@ -132,13 +132,13 @@ func (f *topFlags) live(ctx context.Context, now topView, below string, screen *
 			return nil
 		}
 		if err != nil {
-			now.trouble = err.Error() // and the last view stays
+			now.trouble = err.Error() // the last view stays
 			if !onTerminal {
 				return err
 			}
 			continue
 		}
-		// A view replaces the trouble, too.
+		// The new view has no trouble.
 		now = next
 		if !onTerminal {
 			fmt.Fprintln(f.Out)
@@ -149,7 +149,7 @@ func (f *topFlags) live(ctx context.Context, now topView, below string, screen *
 	}
 }
 
-// stream prints JSON: with --once an indented document, without a line for each view.
+// stream prints JSON: an indented document with --once, otherwise a line per view.
 func (f *topFlags) stream(ctx context.Context, now topView, below string) error {
 	if f.once {
 		return f.PrintJSON(now.report())
@@ -174,9 +174,8 @@ func (f *topFlags) stream(ctx context.Context, now topView, below string) error 
 	}
 }
 
-// look asks the nodes. Every node answers for all handlers of the definition, but counts only
-// its own calls; so those of others are added by path. How many nodes there are, and what
-// they work on, any of them knows from the store.
+// look asks the nodes. Each node lists all handlers, but counts only its own calls, so look adds them by path.
+// The number of nodes and their runs come from the store, so any node knows them.
 func (f *topFlags) look(ctx context.Context, below string) (topView, error) {
 	v := topView{server: f.Server, order: f.sort, at: time.Now(), asked: 1 + len(f.others)}
 	if err := v.ask(ctx, f.At(f.Server), below); err != nil {
@@ -194,7 +193,7 @@ func (f *topFlags) look(ctx context.Context, below string) (topView, error) {
 	return v, nil
 }
 
-// seen asks a node what it has seen of handlers and services.
+// seen returns what a node has counted for handlers and services.
 func seen(ctx context.Context, node *client.Client) (handlers []stats.HandlerInfo, services []guard.ServiceInfo, err error) {
 	if handlers, err = node.Handlers(ctx); err != nil {
 		return nil, nil, err
@@ -203,7 +202,7 @@ func seen(ctx context.Context, node *client.Client) (handlers []stats.HandlerInf
 	return handlers, services, err
 }
 
-// ask asks a node for what it has seen of the handlers below a path, and for what it knows from the store.
+// ask sets what a node has counted for the handlers below a path, and what it reads from the store.
 func (v *topView) ask(ctx context.Context, node *client.Client, below string) error {
 	handlers, services, err := seen(ctx, node)
 	if err != nil {
@@ -234,8 +233,7 @@ func (v *topView) ask(ctx context.Context, node *client.Client, below string) er
 	return err
 }
 
-// columns returns the width to draw in: that of the terminal, or what COLUMNS says;
-// elsewhere 0, which cuts nothing.
+// columns returns the width of the terminal, or COLUMNS, or 0 for no limit.
 func columns(out io.Writer) int {
 	if width, _ := size(out); width > 0 {
 		return width
@@ -244,7 +242,7 @@ func columns(out io.Writer) int {
 	return width
 }
 
-// size returns the size of the terminal; 0 without one.
+// size returns the size of the terminal, or 0 if there is none.
 func size(out io.Writer) (width, height int) {
 	f, ok := out.(*os.File)
 	if !ok {

@@ -13,13 +13,13 @@ import (
 	"procaas/engine/stats"
 )
 
-// mostTroubles is how many things of a kind a line names.
+// mostTroubles is how many things of a kind a line lists.
 const mostTroubles = 4
 
-// recently is how long a failure is shown that calls have followed which succeeded.
+// recently is how long a failure is shown after calls have succeeded again.
 const recently = 10 * time.Minute
 
-// down names the services that do not answer or want no calls, each with since when and its last error.
+// down lists the services that do not answer or asked for a pause, each with its start and last error.
 func (v *topView) down() string {
 	var words []string
 	for i := range v.services {
@@ -46,7 +46,7 @@ func (v *topView) down() string {
 	return "services down: " + someOf(words)
 }
 
-// heldBack names the services that answer, and that runs stand in line for.
+// heldBack lists services that answer, but for which runs queue.
 func (v *topView) heldBack() string {
 	var words []string
 	for i := range v.services {
@@ -61,7 +61,7 @@ func (v *topView) heldBack() string {
 	return "services at their limit: " + someOf(words)
 }
 
-// frozen says why no handler goes out of the flow by itself; empty when some may.
+// frozen returns why no fallback may start, or "".
 func (v *topView) frozen() string {
 	for i := range v.handlers {
 		if f := v.handlers[i].Fallback; f != nil && f.State == fallback.Frozen && f.Since != nil {
@@ -71,7 +71,7 @@ func (v *topView) frozen() string {
 	return ""
 }
 
-// addServices notes which services do not answer another node.
+// addServices adds services that do not answer another node.
 func (v *topView) addServices(others []guard.ServiceInfo) {
 	for _, o := range others {
 		i := slices.IndexFunc(v.services, func(s guard.ServiceInfo) bool { return s.ID == o.ID })
@@ -81,7 +81,7 @@ func (v *topView) addServices(others []guard.ServiceInfo) {
 	}
 }
 
-// backlogText says what waits for its turn, and what stands still and for what; empty when nothing does.
+// backlogText describes the backlog and parked runs, or returns "".
 func (v *topView) backlogText() string {
 	var parts []string
 	if n := v.backlog.Waiting; n > 0 {
@@ -116,12 +116,12 @@ func (v *topView) backlogText() string {
 	return strings.Join(parts, "; ")
 }
 
-// isPlanned reports whether runs wait for a time or an event, as it should be.
+// isPlanned reports whether runs wait for a time or an event, which is normal.
 func isPlanned(p stats.ParkedRuns) bool {
 	return p.Reason == stats.ParkedTime || p.Reason == stats.ParkedEvent
 }
 
-// still says what stands still and for what, the most first; empty when nothing does.
+// still lists parked runs by cause, the largest number first, or returns "".
 func (v *topView) still() string {
 	var words []string
 	total, oldest := 0, 0.0
@@ -142,7 +142,7 @@ func (v *topView) still() string {
 	return fmt.Sprintf("%s %s still, the oldest for %s: %s", diag.Plural(total, "run"), verb, seconds(oldest), someOf(words))
 }
 
-// notes are the lines below a handler: who has switched it off and why, and its last error.
+// notes returns the lines below a handler: who switched it off and why, and its last error.
 func (v *topView) notes(h *stats.HandlerInfo) []string {
 	var notes []string
 	if c := v.switchOf(h); c != nil {
@@ -165,7 +165,7 @@ func (v *topView) notes(h *stats.HandlerInfo) []string {
 	return notes
 }
 
-// switchOf finds the control that switches a handler off, which the server has told of by [stats.HandlerInfo.Switch]; nil for none.
+// switchOf returns the control that switches a handler off, as named in [stats.HandlerInfo.Switch], or nil.
 func (v *topView) switchOf(h *stats.HandlerInfo) *guard.ControlView {
 	mode := map[string]string{"off": guard.ModeSkip, "hold": guard.ModeHold}[h.Switch]
 	if mode == "" {
@@ -182,16 +182,16 @@ func (v *topView) switchOf(h *stats.HandlerInfo) *guard.ControlView {
 	return nil
 }
 
-// since says how long ago something was.
+// since formats how long ago something was.
 func (v *topView) since(at time.Time) string { return seconds(max(0, v.at.Sub(at).Seconds())) }
 
-// seconds shows a time to the second.
+// seconds formats a time in seconds.
 func seconds(s float64) string { return (time.Duration(s) * time.Second).String() }
 
-// oneLine makes a line of an error that may have several.
+// oneLine joins the lines of an error.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// someOf names the first of some things, and says how many more there are.
+// someOf lists the first things and counts the others.
 func someOf(words []string) string {
 	if more := len(words) - mostTroubles; more > 0 {
 		words = append(words[:mostTroubles:mostTroubles], fmt.Sprintf("and %d more", more))
@@ -199,9 +199,9 @@ func someOf(words []string) string {
 	return strings.Join(words, ", ")
 }
 
-// A topReport is a view for programs.
+// A topReport is a view in JSON.
 type topReport struct {
-	Time     *time.Time          `json:"time,omitempty"` // of a view that others follow
+	Time     *time.Time          `json:"time,omitempty"` // only if other views follow
 	Items    []stats.HandlerInfo `json:"items"`
 	Next     *string             `json:"next"`
 	Services []guard.ServiceInfo `json:"services"`

@@ -18,32 +18,32 @@ import (
 	"procaas/engine/stats"
 )
 
-// A topView is what top shows at a time.
+// A topView is one view of top.
 type topView struct {
-	server  string    // that was asked first
+	server  string    // the first one
 	order   string    // one of topOrders
-	at      time.Time // when it was
+	at      time.Time // time of the view
 	trouble string    // why there is no newer view
 
-	nodes, runs int // that are alive, and what they work on
-	asked       int // nodes whose numbers are shown
+	nodes, runs int // number of live nodes, and their runs
+	asked       int // number of nodes that were asked
 
 	canary   canary.View
 	backlog  stats.BacklogView
 	services []guard.ServiceInfo
 	controls []guard.ControlView // in their parts
 	handlers []stats.HandlerInfo
-	known    []string // all paths of the server
+	known    []string // all paths on the server
 }
 
-// A screen is what a view is drawn on.
+// A screen is the output of a view.
 type screen struct {
 	out           io.Writer
-	width, height int // 0 is no bound
+	width, height int // 0 means no limit
 	color         bool
 }
 
-// add adds what another node has seen.
+// add adds the counts of another node.
 func (v *topView) add(handlers []stats.HandlerInfo) {
 	byPath := map[string]*stats.HandlerInfo{}
 	for i := range v.handlers {
@@ -56,9 +56,9 @@ func (v *topView) add(handlers []stats.HandlerInfo) {
 	}
 }
 
-// merge adds what another node has seen of a handler. Of latencies the slower one
-// counts: quantiles cannot be added, and this one is never too good. Ratios are weighed by
-// calls; there is none without calls, so nothing is divided by 0.
+// merge adds another node's counts of a handler. It uses the higher latency, since quantiles cannot be added
+// and this one is never too good. It weighs ratios by calls. Without calls there is no ratio, so it never
+// divides by 0.
 func merge(h, other *stats.HandlerInfo) {
 	if other.SuccessRatio != nil {
 		ratio := *other.SuccessRatio
@@ -75,7 +75,7 @@ func merge(h, other *stats.HandlerInfo) {
 		h.RecentRatio = &ratio
 	}
 	h.RecentCalls += other.RecentCalls
-	h.Parked = max(h.Parked, other.Parked) // of all nodes
+	h.Parked = max(h.Parked, other.Parked) // already of all nodes
 	for _, pair := range []struct{ to, from **float64 }{{&h.LatencyP50, &other.LatencyP50}, {&h.LatencyP99, &other.LatencyP99}} {
 		if *pair.to == nil || *pair.from != nil && **pair.from > **pair.to {
 			*pair.to = *pair.from
@@ -93,10 +93,10 @@ func merge(h, other *stats.HandlerInfo) {
 	h.Waiting += other.Waiting
 }
 
-// arrange brings the handlers into the order that is wanted.
+// arrange sorts the handlers.
 func (v *topView) arrange() {
 	by := map[string]func(*stats.HandlerInfo) float64{
-		// As it is shown, or rows would change places all the time.
+		// Rounded as shown, or rows would change places all the time.
 		"rate":     func(h *stats.HandlerInfo) float64 { return math.Round(h.CallsPerS * 10) },
 		"failures": failuresPerS,
 		"latency": func(h *stats.HandlerInfo) float64 {
@@ -112,7 +112,7 @@ func (v *topView) arrange() {
 	})
 }
 
-// failuresPerS is 0 for a handler without calls.
+// failuresPerS returns 0 for a handler without calls.
 func failuresPerS(h *stats.HandlerInfo) float64 {
 	ratio := h.Ratio()
 	if ratio == nil {
@@ -121,28 +121,28 @@ func failuresPerS(h *stats.HandlerInfo) float64 {
 	return h.CallsPerS * (1 - *ratio)
 }
 
-// The widths of the columns after the path, which takes what is left.
+// The widths of the columns after the path, which gets the rest.
 const (
 	topNumbers   = "%8s %6s %6s %6s %6s %4s %5s"
 	topWidth     = 8 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 4 + 1 + 5
-	topState     = 10  // at least
-	topShortPath = 16  // at least
-	topPath      = 40  // for which others make room on a terminal
-	topScreen    = 120 // when nothing says how wide it is
+	topState     = 10  // minimum
+	topShortPath = 16  // minimum
+	topPath      = 40  // width for which optional columns make room
+	topScreen    = 120 // default width
 	topCritical  = 4
-	topOwner     = 16 // at most
+	topOwner     = 16 // maximum
 )
 
-// topColumns are the widths of the columns that are not the same on each screen. 0 leaves one out.
+// topColumns are the widths of columns that depend on the screen. A width of 0 omits the column.
 type topColumns struct{ path, critical, owner int }
 
-// columns divides a screen. Owners, and what is critical, are shown where they leave room for the others.
+// columns divides a screen. It shows owners and criticality if there is room.
 func (v *topView) columns(s *screen) topColumns {
 	path, owner, state := len("PATH"), 0, topState
 	for i := range v.handlers {
 		h := &v.handlers[i]
 		path, owner = max(path, len(h.Path)), max(owner, utf8.RuneCountInString(h.Owner))
-		if s.width == 0 { // nothing is cut there
+		if s.width == 0 { // nothing is cut
 			state = max(state, utf8.RuneCountInString(v.stateOf(h)))
 		}
 	}
@@ -164,7 +164,7 @@ func (v *topView) columns(s *screen) topColumns {
 	return c
 }
 
-// text is the part of a line about who owns a handler, and whether it is critical.
+// text returns the columns for criticality and owner.
 func (c topColumns) text(critical, owner string) string {
 	text := ""
 	if c.critical > 0 {
@@ -179,7 +179,7 @@ func (c topColumns) text(critical, owner string) string {
 	return text
 }
 
-// draw draws the view. Rows that do not fit on the screen are counted in its last line.
+// draw draws the view. Its last line counts the rows that do not fit.
 func (v *topView) draw(s *screen) []byte {
 	var b bytes.Buffer
 	rate, failing, off := 0.0, 0, 0
@@ -218,7 +218,7 @@ func (v *topView) draw(s *screen) []byte {
 	return b.Bytes()
 }
 
-// rolledBack says why a canary ended within the last hour; nothing when it did not, or was no worse.
+// rolledBack returns why a canary was rolled back within the last hour, or "".
 func (v *topView) rolledBack() string {
 	if c := v.canary; c.Phase == canary.RolledBack && c.Ended != nil && v.at.Sub(*c.Ended) < time.Hour {
 		return canaryLine(c) + ": " + c.Why
@@ -226,7 +226,7 @@ func (v *topView) rolledBack() string {
 	return ""
 }
 
-// rows draws the handlers, each with what is to be told below it, and returns how many do not fit.
+// rows draws the handlers with their notes. It returns how many do not fit.
 func (v *topView) rows(b *bytes.Buffer, s *screen, c topColumns) (hidden int) {
 	used := strings.Count(b.String(), "\n")
 	for i := range v.handlers {
@@ -251,7 +251,7 @@ func (v *topView) rows(b *bytes.Buffer, s *screen, c topColumns) (hidden int) {
 	return 0
 }
 
-// The colours of lines.
+// Colours of lines.
 const (
 	red    = "\x1b[31m"
 	yellow = "\x1b[33m"
@@ -259,7 +259,7 @@ const (
 	dim    = "\x1b[2m"
 )
 
-// line writes a line that fits.
+// line writes a line and cuts it to the width.
 func (s *screen) line(b *bytes.Buffer, color, text string) {
 	text = strings.TrimRight(text, " ")
 	if s.width > 0 && utf8.RuneCountInString(text) > s.width {
@@ -271,7 +271,7 @@ func (s *screen) line(b *bytes.Buffer, color, text string) {
 	b.WriteString(text + "\n")
 }
 
-// colorOf says at a glance how a handler does.
+// colorOf returns the colour for a handler's condition.
 func colorOf(h *stats.HandlerInfo) string {
 	ratio := h.Ratio()
 	switch {
@@ -285,8 +285,8 @@ func colorOf(h *stats.HandlerInfo) string {
 	return ""
 }
 
-// shorten makes a path fit. The handler tells most, then the pipeline. Ids are ASCII, so
-// bytes are columns.
+// shorten shortens a path to a width. It keeps the handler first, then the pipeline. Ids are ASCII, so bytes
+// are columns.
 func shorten(path string, width int) string {
 	if len(path) <= width {
 		return path
@@ -300,7 +300,7 @@ func shorten(path string, width int) string {
 	return pipeline[:min(room, len(pipeline))] + between + handler
 }
 
-// rateText never shows 0 for what is called: at least 0.01.
+// rateText shows at least 0.01 for a handler that is called.
 func rateText(perS float64) string {
 	switch {
 	case perS == 0:
@@ -320,7 +320,7 @@ func percentText(ratio *float64) string {
 	case *ratio == 1:
 		return "100%"
 	}
-	return fmt.Sprintf("%.1f%%", min(*ratio*100, 99.9)) // what has failed does not round away
+	return fmt.Sprintf("%.1f%%", min(*ratio*100, 99.9)) // failures must not be rounded away
 }
 
 func millisText(ms *float64) string {
@@ -335,7 +335,7 @@ func millisText(ms *float64) string {
 	return fmt.Sprintf("%.1fs", *ms/1000)
 }
 
-// countText leaves what is nothing out of sight.
+// countText returns "" for 0.
 func countText(n int64) string {
 	if n == 0 {
 		return "-"
@@ -350,7 +350,7 @@ func criticalText(critical bool) string {
 	return "-"
 }
 
-// stateOf says in few words what keeps a handler from running freely.
+// stateOf describes what restricts a handler.
 func (v *topView) stateOf(h *stats.HandlerInfo) string {
 	var words []string
 	if h.Switch != "on" {
@@ -381,7 +381,7 @@ func (v *topView) stateOf(h *stats.HandlerInfo) string {
 	return strings.Join(words, ", ")
 }
 
-// left says how long something goes on yet; empty when it is over.
+// left returns the remaining time, or "".
 func (v *topView) left(until time.Time) string {
 	if !until.After(v.at) {
 		return ""

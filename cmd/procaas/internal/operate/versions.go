@@ -17,7 +17,7 @@ import (
 	"procaas/engine/diff"
 )
 
-// short is enough of a hash to tell definitions apart.
+// short returns enough of a hash to distinguish definitions.
 func short(hash string) string {
 	const digits = 12
 	return hash[:min(digits, len(hash))]
@@ -123,7 +123,7 @@ over the current version.`,
 	reason := addReason(c)
 	drop := addDrop(c)
 	return cli.Formatted(c, func(q *cli.Call) error {
-		before, _ := q.Canary(q.Ctx) // the rollback is what counts
+		before, _ := q.Canary(q.Ctx) // the rollback matters more
 		found, err := q.RollBack(q.Ctx, wire.Rollback{To: strings.Join(q.Args, ""), Reason: *reason, Drop: *drop})
 		shown := showChange(q, found, err, "")
 		if err == nil && found.Old != found.New {
@@ -134,7 +134,7 @@ over the current version.`,
 	})
 }
 
-// leftBehind says which runs a rollback leaves on the version, and how to move them.
+// leftBehind describes the runs that a rollback leaves on the version, and how to move them.
 func leftBehind(q *cli.Call, d diff.Diff, tried bool) outlook {
 	bad, good := short(d.Old), short(d.New)
 	o := outlook{now: "new runs of all keys use " + good + " within a second; put the old files back on the nodes", check: "procaas versions"}
@@ -202,7 +202,7 @@ a run.`,
 	return cli.Shows(c, func(q *cli.Call) (canary.View, error) { return q.Canary(q.Ctx) }, showCanary)
 }
 
-// showCanary shows how a canary does.
+// showCanary prints the state of a canary.
 func showCanary(q *cli.Call, v canary.View) error {
 	if v.Phase == canary.None {
 		return q.Printf("no canary has run; procaas reload --canary 5%% begins one\n")
@@ -226,7 +226,7 @@ func showCanary(q *cli.Call, v canary.View) error {
 	})
 }
 
-// canaryLine says in one line where a canary stands.
+// canaryLine summarizes a canary in one line.
 func canaryLine(v canary.View) string {
 	return fmt.Sprintf("canary  %s %s at %g%% of keys, against %s", short(v.New), v.Phase, v.Percent, short(v.Old))
 }
@@ -278,7 +278,7 @@ func addDrop(c *cobra.Command) *bool {
 	return c.Flags().Bool("drop", false, "cancel accepted events that wait for removed pipelines")
 }
 
-// showChange tells what another current version changes, or why the server refuses it.
+// showChange prints what another current version would change, or why the server refuses it.
 func showChange(q *cli.Call, found diff.Diff, err error, share string) error {
 	var refused *problem.Problem
 	if errors.As(err, &refused) && (refused.Code == problem.InvalidPipelines || refused.Code == problem.EventsWait) {
@@ -300,7 +300,7 @@ func showChange(q *cli.Call, found diff.Diff, err error, share string) error {
 	})
 }
 
-// showFindings tells why a server refuses pipelines.
+// showFindings prints why a server refuses pipelines.
 func showFindings(q *cli.Call, refused *problem.Problem) error {
 	err := q.Show(refused, func() error {
 		for _, d := range refused.Diagnostics {
@@ -311,7 +311,7 @@ func showFindings(q *cli.Call, refused *problem.Problem) error {
 		}
 		why := "the server refuses these pipelines; those before stay"
 		if len(refused.Diagnostics) == 0 {
-			why = refused.Error() // it is nothing that is wrong at one place of a file
+			why = refused.Error() // the problem has no position in a file
 		}
 		fmt.Fprintln(q.Err, "procaas: "+why)
 		return nil
