@@ -87,7 +87,8 @@ var lists = map[string]string{"pipelines": "stages", "stages": "handlers", "choo
 // keyed matches a line that begins an entry, or another key of it.
 var keyed = regexp.MustCompile(`^( *(?:- +)*)([a-z][a-z-]*):(?: |$)`)
 
-// entryWithoutKey reports whether a line is wrong for another reason than the expression of a line above.
+// entryWithoutKey reports whether a line is a list entry without its key. Then an expression on a line above is not the
+// reason for the syntax error.
 func (t lines) entryWithoutKey(above, line int) bool {
 	_, ok := t.listWithoutKey(line)
 	return ok && above < line

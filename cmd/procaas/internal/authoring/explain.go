@@ -153,9 +153,9 @@ func explainName(s cli.Streams, name string) (bool, error) {
 // confuse, it also says when to use which.
 func explainPart(s cli.Streams, p tree.Part) error {
 	text := handlers.Reference(p.Type)
-	text += "\nIt stands at " + p.At + " of a file.\n"
+	text += "\nIts place in a file is " + p.At + ".\n"
 	if why := whys[p.Name]; why != "" {
-		text += "\n" + why + "\nprocaas new asks what is to be done, and finds out which it should be.\n"
+		text += "\n" + why + "\nprocaas new asks what you want to do, and chooses the right part.\n"
 	}
 	_, err := io.WriteString(s.Out, text)
 	return err

@@ -39,14 +39,14 @@ that owner. new writes nothing if the result has errors.`
 
 // whys explain the defaults of new parts.
 var whys = map[string]string{
-	"handler": "A handler, because it is one call or computation: it runs beside the others of its stage unless they share data,\n" +
-		"and can be switched, limited and replaced by a fallback alone.",
-	"stage": "A stage, because others wait for all of it: its handlers begin when those of the stage before have ended.\n" +
-		"Where nothing has to wait, a handler in a stage that is there ends earlier.",
-	"pipeline": "A pipeline, because an event of its own begins it: its runs are retried, shown and ordered by themselves.\n" +
-		"What belongs to an event that has its pipeline already is a handler there.",
-	"flow": "A flow, because its events must run one after the other, with a state kept between them.\n" +
-		"Each kind of event gets a pipeline; a state with transitions refuses those that come too late.",
+	"handler": "A handler is one call or computation. It runs in parallel with others of its stage unless they share data.\n" +
+		"It can be switched, limited and replaced by a fallback on its own.",
+	"stage": "A stage is needed if handlers must wait for all earlier ones. It begins when all handlers of the stage before\n" +
+		"have ended. If nothing has to wait, add a handler to an existing stage: the run ends earlier.",
+	"pipeline": "A pipeline is started by an event. Its runs are retried, shown and ordered separately.\n" +
+		"If an existing pipeline serves the event, add a handler there.",
+	"flow": "A flow is needed if events of a key must run one after the other and share a state.\n" +
+		"Each kind of event gets a pipeline. An automaton refuses events that come too late.",
 }
 
 // A novelty is the new part that the command writes.
